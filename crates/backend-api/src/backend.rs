@@ -1,0 +1,282 @@
+//! The trait that every backend implements.
+
+use std::fmt::Debug;
+
+use crate::desc::{
+    AttentionDesc, BinaryDesc, CopyDesc, GatherDesc, LayerNormDesc, MatmulDesc, RmsNormDesc, RopeDesc,
+    SoftmaxDesc, UnaryDesc,
+};
+use crate::{
+    BackendError, BackendFuture, BackendResult, BackendTranspose, BinaryOp, Capabilities, DType, DeviceInfo,
+    MaybeSend, MaybeSync, MemoryStats, ReduceOp, UnaryOp,
+};
+
+/// A device and the operations on its memory.
+///
+/// # Memory
+/// [`alloc`](Self::alloc) returns a handle: an opaque number, never 0. [`view`](Self::view) makes a handle to a part
+/// of an allocation; it is valid wherever a handle is. The memory lives until its last handle is freed. New memory
+/// holds arbitrary bytes.
+///
+/// # Order
+/// Operations may run later than they are called, but results are as if each had finished before the next call.
+/// Every method may be called from several threads; each thread's calls keep their order.
+///
+/// # Numbers
+/// The positional operations work on packed or row-major f32. Everything that is not named by a call stays as it
+/// is, to the bit. A call with a zero dimension succeeds, and a handle of which it would touch nothing is not looked
+/// at. An output overlapping another operand is an error, except that an element-wise output may be exactly an input.
+///
+/// # Errors
+/// Every argument is checked before anything happens, so a failed call has changed nothing. Each method can return
+/// the variants of [`BackendError`] that its arguments allow, and besides those [`NotInitialized`], [`DeviceLost`],
+/// [`OutOfMemory`] and [`Kernel`]. What the device reports late is returned by the next read or synchronize.
+///
+/// [`NotInitialized`]: BackendError::NotInitialized
+/// [`DeviceLost`]: BackendError::DeviceLost
+/// [`OutOfMemory`]: BackendError::OutOfMemory
+/// [`Kernel`]: BackendError::Kernel
+#[expect(clippy::too_many_arguments, reason = "the positional methods follow BLAS")]
+pub trait ComputeBackend: Debug + MaybeSend + MaybeSync {
+    /// The backend's name in a registry, such as `"webgpu"`.
+    fn name(&self) -> &str;
+
+    /// Opens the device. Does nothing when it is open; opens a new one when it was lost, after which every earlier
+    /// handle is [`InvalidHandle`](BackendError::InvalidHandle).
+    fn init(&mut self) -> BackendResult<()>;
+
+    /// Whether the device is open and not known to be lost.
+    fn is_initialized(&self) -> bool;
+
+    /// `C = alpha · op(A) · op(B) + beta · C`, row-major f32: op(A) is m×k, op(B) k×n, C m×n.
+    ///
+    /// `lda` is at least the columns of A as stored (k, or m if transposed), `ldb` likewise (n, or k), `ldc` at
+    /// least n. With `beta` 0, C is not read. With `k` 0, `C = beta · C`.
+    fn gemm(
+        &self,
+        trans_a: BackendTranspose,
+        trans_b: BackendTranspose,
+        m: usize,
+        n: usize,
+        k: usize,
+        alpha: f64,
+        a_ptr: u64,
+        lda: usize,
+        b_ptr: u64,
+        ldb: usize,
+        beta: f64,
+        c_ptr: u64,
+        ldc: usize,
+    ) -> BackendResult<()>;
+
+    /// [`gemm`](Self::gemm) of `batch_count` matrices, matrix `i` starting `i · stride` elements after its handle's
+    /// start. A stride of 0 repeats A or B; the matrices of C must not overlap.
+    fn batched_gemm(
+        &self,
+        trans_a: BackendTranspose,
+        trans_b: BackendTranspose,
+        m: usize,
+        n: usize,
+        k: usize,
+        alpha: f64,
+        a_ptr: u64,
+        lda: usize,
+        stride_a: usize,
+        b_ptr: u64,
+        ldb: usize,
+        stride_b: usize,
+        beta: f64,
+        c_ptr: u64,
+        ldc: usize,
+        stride_c: usize,
+        batch_count: usize,
+    ) -> BackendResult<()>;
+
+    /// Convolution of an NCHW input with a KCRS filter; shapes have four extents, `stride` and `padding` two. See
+    /// [`Conv2dDesc`](crate::desc::Conv2dDesc) for the formula.
+    fn conv2d_forward(
+        &self,
+        input_ptr: u64,
+        input_shape: &[usize],
+        filter_ptr: u64,
+        filter_shape: &[usize],
+        output_ptr: u64,
+        output_shape: &[usize],
+        stride: &[usize],
+        padding: &[usize],
+    ) -> BackendResult<()>;
+
+    /// `O = softmax(scale · Q·Kᵀ) · V` over packed f32 `[batch, heads, seq, head_dim]`. With `causal`, query i sees
+    /// key j when `j ≤ i + seq_kv − seq_q`; a query that sees no key gives zeros.
+    fn attention(
+        &self,
+        q_ptr: u64,
+        k_ptr: u64,
+        v_ptr: u64,
+        o_ptr: u64,
+        batch: usize,
+        heads: usize,
+        seq_q: usize,
+        seq_kv: usize,
+        head_dim: usize,
+        scale: f64,
+        causal: bool,
+    ) -> BackendResult<()>;
+
+    /// Reduces `axis` of a packed f32 tensor; the output has the input's shape without it.
+    fn reduce(
+        &self,
+        op: ReduceOp,
+        input_ptr: u64,
+        output_ptr: u64,
+        shape: &[usize],
+        axis: usize,
+    ) -> BackendResult<()>;
+
+    /// `output[i] = op(input[i])` for `n` numbers of f32. The output may be exactly the input.
+    fn unary(&self, op: UnaryOp, input_ptr: u64, output_ptr: u64, n: usize) -> BackendResult<()>;
+
+    /// `output[i] = op(a[i], b[i])` for `n` numbers of f32. The output may be exactly an input.
+    fn binary(&self, op: BinaryOp, a_ptr: u64, b_ptr: u64, output_ptr: u64, n: usize) -> BackendResult<()>;
+
+    /// Waits until everything called so far has finished.
+    ///
+    /// # Errors
+    /// [`Timeout`](BackendError::Timeout), [`WouldBlock`](BackendError::WouldBlock), and what the device reported late.
+    fn synchronize(&self) -> BackendResult<()>;
+
+    /// Allocates `bytes` of device memory. 0 bytes give a valid handle to nothing.
+    ///
+    /// # Errors
+    /// [`OutOfMemory`](BackendError::OutOfMemory), [`Limit`](BackendError::Limit).
+    fn alloc(&self, bytes: usize) -> BackendResult<u64>;
+
+    /// Gives a handle back. Work that uses its memory still finishes.
+    fn free(&self, ptr: u64) -> BackendResult<()>;
+
+    /// Writes `src` to the start of `dst`. Returns when `src` may be reused.
+    fn copy_htod(&self, dst: u64, src: &[u8]) -> BackendResult<()>;
+
+    /// Reads from the start of `src` into all of `dst`, waiting for the work before it.
+    fn copy_dtoh(&self, dst: &mut [u8], src: u64) -> BackendResult<()>;
+
+    /// [`copy_dtoh`](Self::copy_dtoh) that waits without blocking. Cancelling it leaves `dst` as it was.
+    fn copy_dtoh_async<'a>(&'a self, dst: &'a mut [u8], src: u64) -> BackendFuture<'a, ()> {
+        Box::pin(async move { self.copy_dtoh(dst, src) })
+    }
+
+    /// [`synchronize`](Self::synchronize) that waits without blocking.
+    fn synchronize_async(&self) -> BackendFuture<'_, ()> {
+        Box::pin(async move { self.synchronize() })
+    }
+
+    /// A handle to `byte_len` bytes of `ptr`'s memory, from `byte_offset` on. To be used as an element type's
+    /// tensor, it must start at a multiple of that type's size. Freed like any handle.
+    fn view(&self, ptr: u64, byte_offset: usize, byte_len: usize) -> BackendResult<u64> {
+        _ = (ptr, byte_offset, byte_len);
+        Err(self.unsupported("view"))
+    }
+
+    /// Copies `bytes` from the start of `src` to the start of `dst`, which must not overlap.
+    fn copy_dtod(&self, dst: u64, src: u64, bytes: usize) -> BackendResult<()> {
+        _ = (dst, src, bytes);
+        Err(self.unsupported("copy_dtod"))
+    }
+
+    /// Sets `n` elements to `value`, converted to `dtype` as [`copy`](Self::copy) would convert an f64.
+    fn fill(&self, dst: u64, dtype: DType, n: usize, value: f64) -> BackendResult<()> {
+        _ = (dst, dtype, n, value);
+        Err(self.unsupported("fill"))
+    }
+
+    /// A matrix product with element types, strides, a batch, a bias and an activation.
+    fn matmul(&self, desc: &MatmulDesc) -> BackendResult<()> {
+        _ = desc;
+        Err(self.unsupported("matmul"))
+    }
+
+    /// [`attention`](Self::attention) with element types, strides, a mask, key lengths and grouped heads.
+    fn attention_ext(&self, desc: &AttentionDesc) -> BackendResult<()> {
+        _ = desc;
+        Err(self.unsupported("attention_ext"))
+    }
+
+    /// [`unary`](Self::unary) over strided tensors.
+    fn unary_ext(&self, desc: &UnaryDesc<'_>) -> BackendResult<()> {
+        _ = desc;
+        Err(self.unsupported("unary_ext"))
+    }
+
+    /// [`binary`](Self::binary) over strided tensors with broadcasting: adds a bias, scales by a vector.
+    fn binary_ext(&self, desc: &BinaryDesc<'_>) -> BackendResult<()> {
+        _ = desc;
+        Err(self.unsupported("binary_ext"))
+    }
+
+    /// Copies a strided tensor, converting the element type.
+    fn copy(&self, desc: &CopyDesc<'_>) -> BackendResult<()> {
+        _ = desc;
+        Err(self.unsupported("copy"))
+    }
+
+    /// Softmax along an axis.
+    fn softmax(&self, desc: &SoftmaxDesc) -> BackendResult<()> {
+        _ = desc;
+        Err(self.unsupported("softmax"))
+    }
+
+    /// Layer normalisation of rows, with an optional residual.
+    fn layer_norm(&self, desc: &LayerNormDesc) -> BackendResult<()> {
+        _ = desc;
+        Err(self.unsupported("layer_norm"))
+    }
+
+    /// Root-mean-square normalisation of rows, with an optional residual.
+    fn rms_norm(&self, desc: &RmsNormDesc) -> BackendResult<()> {
+        _ = desc;
+        Err(self.unsupported("rms_norm"))
+    }
+
+    /// Rotary position embedding.
+    fn rope(&self, desc: &RopeDesc) -> BackendResult<()> {
+        _ = desc;
+        Err(self.unsupported("rope"))
+    }
+
+    /// Rows of a table by index: the embedding lookup.
+    fn gather(&self, desc: &GatherDesc) -> BackendResult<()> {
+        _ = desc;
+        Err(self.unsupported("gather"))
+    }
+
+    /// What the device can do.
+    fn capabilities(&self) -> BackendResult<Capabilities>;
+
+    /// Which device it is.
+    fn device_info(&self) -> BackendResult<DeviceInfo>;
+
+    /// Where the memory is.
+    fn memory_stats(&self) -> MemoryStats {
+        MemoryStats::default()
+    }
+
+    /// Returns memory kept for reuse to the system; how many bytes.
+    fn trim(&self) -> BackendResult<usize> {
+        Ok(0)
+    }
+
+    /// Bounds the memory in use and kept for reuse together; `None` leaves it to the device. Memory beyond a new
+    /// bound that is in use stays.
+    fn set_memory_budget(&self, bytes: Option<usize>) -> BackendResult<()> {
+        _ = bytes;
+        Err(self.unsupported("set_memory_budget"))
+    }
+
+    /// The error of an operation that this backend doesn't have.
+    fn unsupported(&self, op: &'static str) -> BackendError {
+        BackendError::Unsupported {
+            op,
+            need: format!("an implementation in the backend {:?}", self.name()),
+        }
+    }
+}

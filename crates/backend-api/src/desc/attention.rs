@@ -1,0 +1,204 @@
+//! Scaled dot-product attention.
+
+use crate::operand::{Access, Operand};
+use crate::size::{strided_extent, strides_are_injective};
+use crate::{BackendError, BackendResult, DType, checked_product};
+
+use super::{require_at_least, require_eq, require_float};
+
+/// Where the vectors of one operand lie, in elements: `batch·b + head·h + token·t` is the start of a vector, whose
+/// `head_dim` numbers are adjacent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HeadStrides {
+    /// From one batch to the next.
+    pub batch: usize,
+    /// From one head to the next.
+    pub head: usize,
+    /// From one token to the next.
+    pub token: usize,
+}
+
+/// Numbers added to the scaled scores before the softmax: row `(b, h, i)` starts `batch·b + head·h + query·i`
+/// elements after the handle's start and has `seq_kv` adjacent numbers. A stride of 0 shares rows. −∞ hides a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AttentionMask {
+    /// Handle of the memory, of the operands' element type.
+    pub ptr: u64,
+    /// Elements from one batch to the next.
+    pub batch_stride: usize,
+    /// Elements from one head to the next.
+    pub head_stride: usize,
+    /// Elements from one query to the next.
+    pub query_stride: usize,
+}
+
+/// `O = softmax(scale · Q·Kᵀ + mask) · V` for each batch and head.
+///
+/// Query head `h` uses key and value head `h / (heads / kv_heads)`. A key is hidden where the mask is −∞, from the
+/// batch's key length on, and with `causal` where `key > query + seq_kv − seq_q` (aligned at the bottom right). A
+/// query that sees no key gives zeros. All operands have the same floating-point type; sums are f32.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct AttentionDesc {
+    /// Handle of the queries, `[batch, heads, seq_q, head_dim]`.
+    pub q: u64,
+    /// Handle of the keys, `[batch, kv_heads, seq_kv, head_dim]`.
+    pub k: u64,
+    /// Handle of the values, of the keys' shape.
+    pub v: u64,
+    /// Handle of the output, of the queries' shape.
+    pub o: u64,
+    /// Element type.
+    pub dtype: DType,
+    /// Number of sequences.
+    pub batch: usize,
+    /// Number of query heads.
+    pub heads: usize,
+    /// Number of key and value heads; divides `heads`.
+    pub kv_heads: usize,
+    /// Queries in a sequence.
+    pub seq_q: usize,
+    /// Keys in a sequence.
+    pub seq_kv: usize,
+    /// Numbers in a vector.
+    pub head_dim: usize,
+    /// Factor of the scores, usually 1/√head_dim.
+    pub scale: f64,
+    /// Whether a query is blind to later keys.
+    pub causal: bool,
+    /// Added to the scores.
+    pub mask: Option<AttentionMask>,
+    /// Handle of `batch` numbers of u32: how many keys of each sequence are real. More than `seq_kv` means all.
+    pub key_lengths: Option<u64>,
+    /// Layout of the queries; packed if `None`.
+    pub q_strides: Option<HeadStrides>,
+    /// Layout of the keys; packed if `None`.
+    pub k_strides: Option<HeadStrides>,
+    /// Layout of the values; packed if `None`.
+    pub v_strides: Option<HeadStrides>,
+    /// Layout of the output; packed if `None`.
+    pub o_strides: Option<HeadStrides>,
+}
+
+impl AttentionDesc {
+    /// Full attention over packed operands, scaled by 1/√head_dim. `ptrs` are q, k, v and o; `shape` is batch, heads,
+    /// seq_q, seq_kv, head_dim.
+    #[must_use]
+    pub fn new(dtype: DType, ptrs: [u64; 4], shape: [usize; 5]) -> Self {
+        let [q, k, v, o] = ptrs;
+        let [batch, heads, seq_q, seq_kv, head_dim] = shape;
+        Self {
+            q,
+            k,
+            v,
+            o,
+            dtype,
+            batch,
+            heads,
+            kv_heads: heads,
+            seq_q,
+            seq_kv,
+            head_dim,
+            scale: 1.0 / (head_dim.max(1) as f64).sqrt(),
+            causal: false,
+            mask: None,
+            key_lengths: None,
+            q_strides: None,
+            k_strides: None,
+            v_strides: None,
+            o_strides: None,
+        }
+    }
+
+    /// The strides in use: of q, k, v and o. They saturate for sizes that [`operands`](Self::operands) refuses.
+    #[must_use]
+    pub fn strides(&self) -> [HeadStrides; 4] {
+        let packed = |heads: usize, seq: usize| HeadStrides {
+            batch: heads.saturating_mul(seq).saturating_mul(self.head_dim),
+            head: seq.saturating_mul(self.head_dim),
+            token: self.head_dim,
+        };
+        let queries = packed(self.heads, self.seq_q);
+        let keys = packed(self.kv_heads, self.seq_kv);
+        [
+            self.q_strides.unwrap_or(queries),
+            self.k_strides.unwrap_or(keys),
+            self.v_strides.unwrap_or(keys),
+            self.o_strides.unwrap_or(queries),
+        ]
+    }
+
+    /// Checks the shapes. Returns q, k, v, o, mask and key_lengths; K and V touch nothing when there are no queries.
+    pub fn operands(&self, op: &'static str) -> BackendResult<[Operand; 6]> {
+        require_float(op, "dtype", self.dtype)?;
+        require_at_least(
+            op,
+            "kv_heads (at least)",
+            usize::from(self.heads > 0),
+            self.kv_heads,
+        )?;
+        if self.kv_heads > 0 {
+            require_eq(op, "heads modulo kv_heads", 0, self.heads % self.kv_heads)?;
+        }
+        checked_product(
+            op,
+            "queries",
+            &[self.batch, self.heads, self.seq_q, self.head_dim],
+        )?;
+        checked_product(
+            op,
+            "keys",
+            &[self.batch, self.kv_heads, self.seq_kv, self.head_dim],
+        )?;
+
+        let [q, k, v, o] = self.strides();
+        let empty = [self.batch, self.heads, self.seq_q, self.head_dim].contains(&0);
+        let dims = |heads, seq, strides: HeadStrides| {
+            [
+                (self.batch, strides.batch),
+                (heads, strides.head),
+                (seq, strides.token),
+                (self.head_dim, 1),
+            ]
+        };
+        let operand = |arg, ptr, dims: [(usize, usize); 4], access| {
+            let elements = strided_extent(op, arg, dims.into_iter())?;
+            Operand::new(op, arg, ptr, self.dtype, if empty { 0 } else { elements }, access)
+        };
+        let o_dims = dims(self.heads, self.seq_q, o);
+        if !strides_are_injective(&mut o_dims.clone()) {
+            return Err(BackendError::Overlap { op, a: "o", b: "o" });
+        }
+        let mask_elements = match self.mask {
+            Some(mask) if !empty => {
+                let rows = [(self.batch, mask.batch_stride), (self.heads, mask.head_stride)];
+                let columns = [(self.seq_q, mask.query_stride), (self.seq_kv, 1)];
+                strided_extent(op, "mask", rows.into_iter().chain(columns))?
+            }
+            _ => 0,
+        };
+        let lengths = if empty { 0 } else { self.batch };
+        Ok([
+            operand("q", self.q, dims(self.heads, self.seq_q, q), Access::Read)?,
+            operand("k", self.k, dims(self.kv_heads, self.seq_kv, k), Access::Read)?,
+            operand("v", self.v, dims(self.kv_heads, self.seq_kv, v), Access::Read)?,
+            operand("o", self.o, o_dims, Access::Write)?,
+            Operand::optional(
+                op,
+                "mask",
+                self.mask.map(|m| m.ptr),
+                self.dtype,
+                mask_elements,
+                Access::Read,
+            )?,
+            Operand::optional(
+                op,
+                "key_lengths",
+                self.key_lengths,
+                DType::U32,
+                lengths,
+                Access::Read,
+            )?,
+        ])
+    }
+}

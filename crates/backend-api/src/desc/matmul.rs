@@ -1,0 +1,224 @@
+//! Matrix products.
+
+use crate::operand::{Access, Operand};
+use crate::size::{strided_extent, strides_are_injective};
+use crate::{Activation, BackendError, BackendResult, BackendTranspose, DType};
+
+use super::{require_at_least, require_float};
+
+/// A row-major matrix in device memory, or a batch of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Matrix {
+    /// Handle of the memory.
+    pub ptr: u64,
+    /// Element type.
+    pub dtype: DType,
+    /// Elements from one stored row to the next, at least the stored columns.
+    pub ld: usize,
+    /// Elements from one matrix of the batch to the next; 0 repeats an input for the whole batch.
+    pub batch_stride: usize,
+}
+
+impl Matrix {
+    /// One matrix with the leading dimension `ld`, the same for the whole batch.
+    #[must_use]
+    pub const fn new(ptr: u64, dtype: DType, ld: usize) -> Self {
+        Self {
+            ptr,
+            dtype,
+            ld,
+            batch_stride: 0,
+        }
+    }
+
+    /// The same with `batch_stride` elements between the matrices of a batch.
+    #[must_use]
+    pub const fn with_batch_stride(self, batch_stride: usize) -> Self {
+        Self { batch_stride, ..self }
+    }
+}
+
+/// Along which dimension of the product a bias changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum BiasAxis {
+    /// One number for each of the n columns.
+    Column,
+    /// One number for each of the m rows.
+    Row,
+}
+
+/// A bias vector, of the product's element type, the same for the whole batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bias {
+    /// Handle of the memory.
+    pub ptr: u64,
+    /// The dimension along which it changes.
+    pub axis: BiasAxis,
+}
+
+/// `C = activation(alpha · op(A) · op(B) + beta · C + bias)` for each matrix of a batch.
+///
+/// op(A) is m×k, op(B) k×n and C m×n. Products are accumulated in f32. With `beta` 0, C is not read. With `k` 0 the
+/// product is 0. Element types (A, B, C): (f32, f32, f32), (f16, f16, f16), (f16, f16, f32), (f32, f16, f32).
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct MatmulDesc {
+    /// Rows of op(A) and of C.
+    pub m: usize,
+    /// Columns of op(B) and of C.
+    pub n: usize,
+    /// Columns of op(A), rows of op(B).
+    pub k: usize,
+    /// Left factor, stored m×k, or k×m if transposed.
+    pub a: Matrix,
+    /// How A is read.
+    pub trans_a: BackendTranspose,
+    /// Right factor, stored k×n, or n×k if transposed.
+    pub b: Matrix,
+    /// How B is read.
+    pub trans_b: BackendTranspose,
+    /// The result, and with `beta` ≠ 0 an input.
+    pub c: Matrix,
+    /// Number of matrices; 1 for a single product.
+    pub batch: usize,
+    /// Factor of the product.
+    pub alpha: f64,
+    /// Factor of the previous C.
+    pub beta: f64,
+    /// Added to every result.
+    pub bias: Option<Bias>,
+    /// Applied last.
+    pub activation: Activation,
+}
+
+impl MatmulDesc {
+    /// `C = A · B`, of one batch, nothing transposed.
+    #[must_use]
+    pub const fn new(m: usize, n: usize, k: usize, a: Matrix, b: Matrix, c: Matrix) -> Self {
+        Self {
+            m,
+            n,
+            k,
+            a,
+            trans_a: BackendTranspose::NoTrans,
+            b,
+            trans_b: BackendTranspose::NoTrans,
+            c,
+            batch: 1,
+            alpha: 1.0,
+            beta: 0.0,
+            bias: None,
+            activation: Activation::Identity,
+        }
+    }
+
+    /// Reads A and B as given.
+    #[must_use]
+    pub const fn with_transpose(mut self, trans_a: BackendTranspose, trans_b: BackendTranspose) -> Self {
+        self.trans_a = trans_a;
+        self.trans_b = trans_b;
+        self
+    }
+
+    /// Sets the two factors of BLAS.
+    #[must_use]
+    pub const fn with_scale(mut self, alpha: f64, beta: f64) -> Self {
+        self.alpha = alpha;
+        self.beta = beta;
+        self
+    }
+
+    /// Multiplies `batch` matrices, each operand advancing by its own stride.
+    #[must_use]
+    pub const fn with_batch(mut self, batch: usize) -> Self {
+        self.batch = batch;
+        self
+    }
+
+    /// Adds a bias.
+    #[must_use]
+    pub const fn with_bias(mut self, bias: Bias) -> Self {
+        self.bias = Some(bias);
+        self
+    }
+
+    /// Applies `activation` last.
+    #[must_use]
+    pub const fn with_activation(mut self, activation: Activation) -> Self {
+        self.activation = activation;
+        self
+    }
+
+    /// Checks the shapes. Returns a, b, c and bias; A and B touch nothing when no product is formed.
+    pub fn operands(&self, op: &'static str) -> BackendResult<[Operand; 4]> {
+        self.check_dtypes(op)?;
+        let stored = |rows, columns, trans: BackendTranspose| {
+            if trans.is_transposed() {
+                (columns, rows)
+            } else {
+                (rows, columns)
+            }
+        };
+        let (a_rows, a_columns) = stored(self.m, self.k, self.trans_a);
+        let (b_rows, b_columns) = stored(self.k, self.n, self.trans_b);
+        require_at_least(op, "lda (at least)", a_columns.max(1), self.a.ld)?;
+        require_at_least(op, "ldb (at least)", b_columns.max(1), self.b.ld)?;
+        require_at_least(op, "ldc (at least)", self.n.max(1), self.c.ld)?;
+        if !strides_are_injective(&mut self.c_dims()) {
+            return Err(BackendError::Overlap { op, a: "c", b: "c" });
+        }
+
+        let empty = self.m == 0 || self.n == 0 || self.batch == 0;
+        let input = |arg, matrix: Matrix, rows, columns| {
+            let dims = [(self.batch, matrix.batch_stride), (rows, matrix.ld), (columns, 1)];
+            let elements = strided_extent(op, arg, dims.into_iter())?;
+            Operand::new(
+                op,
+                arg,
+                matrix.ptr,
+                matrix.dtype,
+                if empty { 0 } else { elements },
+                Access::Read,
+            )
+        };
+        let c_elements = strided_extent(op, "c", self.c_dims().into_iter())?;
+        let bias_length = match self.bias.map(|bias| bias.axis) {
+            _ if empty => 0,
+            Some(BiasAxis::Row) => self.m,
+            _ => self.n,
+        };
+        Ok([
+            input("a", self.a, a_rows, a_columns)?,
+            input("b", self.b, b_rows, b_columns)?,
+            Operand::new(op, "c", self.c.ptr, self.c.dtype, c_elements, Access::Write)?,
+            Operand::optional(
+                op,
+                "bias",
+                self.bias.map(|b| b.ptr),
+                self.c.dtype,
+                bias_length,
+                Access::Read,
+            )?,
+        ])
+    }
+
+    fn c_dims(&self) -> [(usize, usize); 3] {
+        [
+            (self.batch, self.c.batch_stride),
+            (self.m, self.c.ld),
+            (self.n, 1),
+        ]
+    }
+
+    fn check_dtypes(&self, op: &'static str) -> BackendResult<()> {
+        use DType::{F16, F32};
+        require_float(op, "a", self.a.dtype)?;
+        require_float(op, "b", self.b.dtype)?;
+        require_float(op, "c", self.c.dtype)?;
+        match (self.a.dtype, self.b.dtype, self.c.dtype) {
+            (F32, F32 | F16, F32) | (F16, F16, F16 | F32) => Ok(()),
+            (F32, _, got) => Err(BackendError::Dtype { op, arg: "c", got }),
+            (_, got, _) => Err(BackendError::Dtype { op, arg: "b", got }),
+        }
+    }
+}

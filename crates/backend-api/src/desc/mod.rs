@@ -1,0 +1,74 @@
+//! Descriptors: what an operation works on, with named fields.
+//!
+//! A descriptor is made with its `new` and refined with its `with_…` methods or by setting fields; those that a
+//! later version adds have a default. `operands(op)` checks the shapes and returns the memory that the operation
+//! touches, for [`operand::check`](crate::operand::check); `op` is the name that errors carry.
+
+mod attention;
+mod conv2d;
+mod elementwise;
+mod gather;
+mod matmul;
+mod norm;
+mod reduce;
+mod rope;
+mod tensor;
+
+pub use attention::{AttentionDesc, AttentionMask, HeadStrides};
+pub use conv2d::Conv2dDesc;
+pub use elementwise::{BinaryDesc, CopyDesc, UnaryDesc};
+pub use gather::GatherDesc;
+pub use matmul::{Bias, BiasAxis, MatmulDesc, Matrix};
+pub use norm::{LayerNormDesc, RmsNormDesc, SoftmaxDesc};
+pub use reduce::ReduceDesc;
+pub use rope::{RopeDesc, RopeStyle, rope_tables};
+pub use tensor::{Loop, MAX_RANK, TensorDesc, collapse};
+
+use crate::{BackendError, BackendResult, DType};
+
+/// The rule of operations that compute: floating-point only.
+pub(crate) fn require_float(op: &'static str, arg: &'static str, got: DType) -> BackendResult<()> {
+    if got.is_float() {
+        Ok(())
+    } else {
+        Err(BackendError::Dtype { op, arg, got })
+    }
+}
+
+/// `got` must be exactly `expected`.
+pub(crate) fn require_eq(
+    op: &'static str,
+    what: &'static str,
+    expected: usize,
+    got: usize,
+) -> BackendResult<()> {
+    if got == expected {
+        Ok(())
+    } else {
+        Err(BackendError::Shape {
+            op,
+            what,
+            expected,
+            got,
+        })
+    }
+}
+
+/// `got` must be `expected` or more; `what` should say so.
+pub(crate) fn require_at_least(
+    op: &'static str,
+    what: &'static str,
+    expected: usize,
+    got: usize,
+) -> BackendResult<()> {
+    if got >= expected {
+        Ok(())
+    } else {
+        Err(BackendError::Shape {
+            op,
+            what,
+            expected,
+            got,
+        })
+    }
+}

@@ -1,0 +1,54 @@
+//! The element types that device memory holds.
+
+use std::fmt;
+
+/// The type of a tensor's elements as stored in device memory, little-endian.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum DType {
+    /// IEEE 754 binary32.
+    F32,
+    /// IEEE 754 binary16. Storage only: operations accumulate in f32.
+    F16,
+    /// Two's complement 32-bit integer.
+    I32,
+    /// Unsigned 32-bit integer.
+    U32,
+}
+
+impl DType {
+    /// Every element type.
+    pub const ALL: [Self; 4] = [Self::F32, Self::F16, Self::I32, Self::U32];
+
+    /// Bytes of one element.
+    #[must_use]
+    pub const fn size(self) -> usize {
+        match self {
+            Self::F16 => 2,
+            Self::F32 | Self::I32 | Self::U32 => 4,
+        }
+    }
+
+    /// Whether it is a floating-point type.
+    #[must_use]
+    pub const fn is_float(self) -> bool {
+        matches!(self, Self::F32 | Self::F16)
+    }
+
+    /// The lower-case name: `"f32"`, `"f16"`, `"i32"`, `"u32"`.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::F32 => "f32",
+            Self::F16 => "f16",
+            Self::I32 => "i32",
+            Self::U32 => "u32",
+        }
+    }
+}
+
+impl fmt::Display for DType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}

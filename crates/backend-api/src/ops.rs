@@ -1,0 +1,154 @@
+//! The operations that one method covers many of.
+
+macro_rules! op_enum {
+    ($(#[$meta:meta])* $name:ident { $($(#[$doc:meta])* $variant:ident = $text:literal),+ $(,)? }) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[non_exhaustive]
+        pub enum $name { $($(#[$doc])* $variant,)+ }
+
+        impl $name {
+            /// Every operation of this kind.
+            pub const ALL: &'static [Self] = &[$(Self::$variant),+];
+
+            /// The lower-case name; also the name of its WGSL function.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$variant => $text,)+ }
+            }
+        }
+    };
+}
+
+op_enum! {
+    /// Whether an operand of a matrix product is read transposed.
+    BackendTranspose {
+        /// As stored.
+        NoTrans = "n",
+        /// Transposed.
+        Trans = "t",
+        /// Conjugate transposed; for real numbers the same as [`Trans`](Self::Trans).
+        ConjTrans = "c",
+    }
+}
+
+impl BackendTranspose {
+    /// Whether rows and columns are exchanged.
+    #[must_use]
+    pub const fn is_transposed(self) -> bool {
+        !matches!(self, Self::NoTrans)
+    }
+}
+
+op_enum! {
+    /// A reduction over an axis. NaN anywhere gives NaN. Over an empty axis each gives its identity.
+    ReduceOp {
+        /// The sum; 0 over an empty axis.
+        Sum = "sum",
+        /// The arithmetic mean; NaN over an empty axis.
+        Mean = "mean",
+        /// The largest value; −∞ over an empty axis.
+        Max = "max",
+        /// The smallest value; +∞ over an empty axis.
+        Min = "min",
+        /// The product; 1 over an empty axis.
+        Prod = "prod",
+    }
+}
+
+op_enum! {
+    /// A function of one number, applied to each element. NaN gives NaN.
+    UnaryOp {
+        /// max(x, 0).
+        Relu = "relu",
+        /// 1 / (1 + e⁻ˣ).
+        Sigmoid = "sigmoid",
+        /// Hyperbolic tangent.
+        Tanh = "tanh",
+        /// eˣ.
+        Exp = "exp",
+        /// Natural logarithm; −∞ at 0, NaN below.
+        Log = "log",
+        /// Square root; NaN below 0.
+        Sqrt = "sqrt",
+        /// Absolute value.
+        Abs = "abs",
+        /// −x.
+        Neg = "neg",
+        /// x·Φ(x) = x/2·(1 + erf(x/√2)), the exact GELU.
+        Gelu = "gelu",
+        /// x/2·(1 + tanh(√(2/π)·(x + 0.044715·x³))), GELU's tanh approximation.
+        GeluTanh = "gelu_tanh",
+        /// x·sigmoid(x), also called swish; 0 at −∞.
+        Silu = "silu",
+        /// 1/√x; +∞ at 0, NaN below.
+        Rsqrt = "rsqrt",
+        /// 1/x.
+        Recip = "recip",
+        /// x².
+        Square = "square",
+        /// Sine of an angle in radians; NaN at ±∞.
+        Sin = "sin",
+        /// Cosine of an angle in radians; NaN at ±∞.
+        Cos = "cos",
+        /// The largest integer not above x.
+        Floor = "floor",
+        /// The smallest integer not below x.
+        Ceil = "ceil",
+        /// The nearest integer, halves to even (IEEE 754 roundToIntegralTiesToEven).
+        Round = "round",
+        /// −1, 0 or 1; a zero keeps its sign.
+        Sign = "sign",
+    }
+}
+
+op_enum! {
+    /// A function of two numbers, applied element by element. NaN on either side gives NaN, except where
+    /// [`Pow`](Self::Pow) says otherwise.
+    BinaryOp {
+        /// a + b.
+        Add = "add",
+        /// a − b.
+        Sub = "sub",
+        /// a · b.
+        Mul = "mul",
+        /// a / b, by IEEE 754 also at zeros and infinities.
+        Div = "div",
+        /// The larger.
+        Max = "max",
+        /// The smaller.
+        Min = "min",
+        /// aᵇ as C's `pow`: 1 for b = 0 or a = 1 even with NaN, NaN for a negative base and a fractional exponent.
+        Pow = "pow",
+    }
+}
+
+op_enum! {
+    /// What a fused epilogue applies to each result.
+    Activation {
+        /// The result itself.
+        Identity = "identity",
+        /// [`UnaryOp::Relu`].
+        Relu = "relu",
+        /// [`UnaryOp::Gelu`].
+        Gelu = "gelu",
+        /// [`UnaryOp::GeluTanh`].
+        GeluTanh = "gelu_tanh",
+        /// [`UnaryOp::Silu`].
+        Silu = "silu",
+    }
+}
+
+impl Activation {
+    /// The same function as an element-wise operation; `None` for the identity.
+    #[must_use]
+    pub const fn unary(self) -> Option<UnaryOp> {
+        match self {
+            Self::Identity => None,
+            Self::Relu => Some(UnaryOp::Relu),
+            Self::Gelu => Some(UnaryOp::Gelu),
+            Self::GeluTanh => Some(UnaryOp::GeluTanh),
+            Self::Silu => Some(UnaryOp::Silu),
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! Sizes that can't wrap around.
+
+use crate::{BackendError, BackendResult};
+
+/// The product of `factors`, or [`BackendError::Overflow`] naming `what`.
+pub fn checked_product(op: &'static str, what: &'static str, factors: &[usize]) -> BackendResult<usize> {
+    // A zero anywhere makes the product zero, whatever the order of the factors.
+    if factors.contains(&0) {
+        return Ok(0);
+    }
+    factors
+        .iter()
+        .try_fold(1usize, |product, &factor| product.checked_mul(factor))
+        .ok_or(BackendError::Overflow { op, what })
+}
+
+/// `a + b`, or [`BackendError::Overflow`] naming `what`.
+pub fn checked_add(op: &'static str, what: &'static str, a: usize, b: usize) -> BackendResult<usize> {
+    a.checked_add(b).ok_or(BackendError::Overflow { op, what })
+}
+
+/// One past the largest element index that a strided shape reaches, 0 when it has no element.
+pub(crate) fn strided_extent(
+    op: &'static str,
+    what: &'static str,
+    dims: impl Iterator<Item = (usize, usize)>,
+) -> BackendResult<usize> {
+    let mut last = 0usize;
+    let mut empty = false;
+    for (extent, stride) in dims {
+        match extent.checked_sub(1) {
+            None => empty = true,
+            Some(steps) => last = checked_add(op, what, last, checked_product(op, what, &[steps, stride])?)?,
+        }
+    }
+    if empty {
+        Ok(0)
+    } else {
+        checked_add(op, what, last, 1)
+    }
+}
+
+/// Whether the elements of a strided shape are certainly distinct: sorted by stride, each stride passes
+/// everything that the smaller ones reach.
+pub(crate) fn strides_are_injective(dims: &mut [(usize, usize)]) -> bool {
+    dims.sort_unstable_by_key(|&(_, stride)| stride);
+    let mut reached = 0usize;
+    for &(extent, stride) in dims.iter() {
+        if extent == 0 {
+            return true;
+        }
+        if extent > 1 {
+            if stride <= reached {
+                return false;
+            }
+            reached = reached.saturating_add((extent - 1).saturating_mul(stride));
+        }
+    }
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn products_overflow_as_errors() {
+        assert_eq!(checked_product("t", "x", &[usize::MAX, 2, 0]), Ok(0));
+        assert_eq!(checked_product("t", "x", &[3, 4]), Ok(12));
+        assert_eq!(
+            checked_product("t", "x", &[usize::MAX, 2]),
+            Err(BackendError::Overflow { op: "t", what: "x" })
+        );
+    }
+
+    #[test]
+    fn interleaved_rows_are_distinct_and_shared_ones_are_not() {
+        assert!(strides_are_injective(&mut [(4, 8), (3, 32), (8, 1)]));
+        assert!(strides_are_injective(&mut [(1, 0), (8, 1)]));
+        assert!(!strides_are_injective(&mut [(2, 0), (8, 1)]));
+        assert!(!strides_are_injective(&mut [(4, 7), (8, 1)]));
+    }
+
+    #[test]
+    fn extent_counts_to_the_last_element() {
+        assert_eq!(strided_extent("t", "x", [(3, 10), (4, 1)].into_iter()), Ok(24));
+        assert_eq!(strided_extent("t", "x", [(0, 10), (4, 1)].into_iter()), Ok(0));
+        assert_eq!(strided_extent("t", "x", [].into_iter()), Ok(1));
+    }
+}

@@ -1,0 +1,1 @@
+//! A WebGPU compute backend for ML runtimes: BLAS and DNN operations over wgpu and WGSL.

@@ -1,0 +1,1 @@
+//! What every suite shares: the backends under test.
