@@ -8,6 +8,7 @@
 //!   one descriptor from [`desc`].
 //! * [`BackendError`]: every way a call can fail, with fields rather than prose.
 //! * [`operand`]: the bytes that a call reads and writes, checked the same way by every backend.
+//! * [`handles`]: the table behind a backend's handles.
 //! * [`Registry`]: backends by name, and the choice of the best one.
 //!
 //! The crate has no GPU code and no `unsafe`.
@@ -18,6 +19,7 @@ pub mod desc;
 mod device;
 mod dtype;
 mod error;
+pub mod handles;
 mod maybe_send;
 pub mod operand;
 mod ops;

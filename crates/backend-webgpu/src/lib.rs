@@ -1,1 +1,35 @@
-//! A WebGPU compute backend for ML runtimes: BLAS and DNN operations over wgpu and WGSL.
+//! A compute backend for ML runtimes over wgpu: BLAS and DNN operations as WGSL kernels on Vulkan, Metal, DirectX 12,
+//! OpenGL and in browsers.
+//!
+//! [`WebGpuBackend`] implements [`ComputeBackend`](backend_api::ComputeBackend). A runtime usually gets it by name:
+//!
+//! ```no_run
+//! use backend_api::Registry;
+//!
+//! let mut registry = Registry::new();
+//! backend_webgpu::register(&mut registry);
+//! let backend = registry.create("webgpu")?;
+//! let x = backend.alloc(4 * 1024)?;
+//! backend.unary(backend_api::UnaryOp::Tanh, x, x, 1024)?;
+//! # Ok::<(), backend_api::BackendError>(())
+//! ```
+//!
+//! # The data's way
+//! Each call goes one way: `compute` (the contract) → `ops` (check the descriptor, choose a kernel) → `recorder` (bind,
+//! record, submit) → the queue. Beside them are `device` (which adapter, and whether it still works), `memory` (handles
+//! and the pool), `kernels` (WGSL sources and compiled pipelines) and `transfer` (uploads and read-backs).
+#![deny(unsafe_code)]
+
+mod backend;
+mod compute;
+mod context;
+mod device;
+mod factory;
+pub mod kernels;
+mod memory;
+mod ops;
+mod recorder;
+mod transfer;
+
+pub use backend::WebGpuBackend;
+pub use factory::{WebGpuFactory, register};

@@ -1,0 +1,206 @@
+//! The table behind a backend's handles.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use slotmap::{DefaultKey, Key, KeyData, SlotMap};
+
+use crate::operand::Region;
+use crate::{BackendError, BackendResult, checked_add};
+
+/// A part of an allocation of type `B`, as a handle names it.
+#[derive(Debug)]
+pub struct Slice<B> {
+    /// The allocation, kept alive by every slice of it.
+    pub block: Arc<B>,
+    /// First byte in the allocation.
+    pub offset: usize,
+    /// Bytes from there on.
+    pub len: usize,
+}
+
+impl<B> Clone for Slice<B> {
+    fn clone(&self) -> Self {
+        Self {
+            block: Arc::clone(&self.block),
+            ..*self
+        }
+    }
+}
+
+impl<B> Slice<B> {
+    /// The same as a [`Region`], the allocation identified by its address.
+    #[must_use]
+    pub fn region(&self) -> Region {
+        Region {
+            allocation: Arc::as_ptr(&self.block) as usize as u64,
+            offset: self.offset,
+            len: self.len,
+        }
+    }
+}
+
+/// The live handles of one opened backend, each a [`Slice`] of an allocation.
+///
+/// A handle is a slotmap key with its generation, so a freed handle is told from a live one at once. Its upper 40 bits
+/// are mixed with a number that differs from table to table, so that a handle of one table is none of another: after
+/// a device is lost and opened again, the handles from before are invalid.
+#[derive(Debug)]
+pub struct HandleTable<B> {
+    slots: SlotMap<DefaultKey, Slice<B>>,
+    salt: u64,
+}
+
+/// Bits of a handle that hold the slot's index and are not mixed.
+const INDEX_BITS: u32 = 24;
+
+impl<B> Default for HandleTable<B> {
+    fn default() -> Self {
+        static TABLES: AtomicU64 = AtomicU64::new(1);
+        let table = TABLES.fetch_add(1, Ordering::Relaxed);
+        // An odd multiplier spreads consecutive numbers over the upper bits, all different (Fibonacci hashing).
+        let salt = table.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> INDEX_BITS << INDEX_BITS;
+        Self {
+            slots: SlotMap::new(),
+            salt,
+        }
+    }
+}
+
+impl<B> HandleTable<B> {
+    /// Gives a handle to `slice`.
+    ///
+    /// # Errors
+    /// [`Limit`](BackendError::Limit) when 2²⁴ − 2 handles are live.
+    pub fn insert(&mut self, op: &'static str, slice: Slice<B>) -> BackendResult<u64> {
+        let max = (1usize << INDEX_BITS) - 2;
+        if self.slots.len() >= max {
+            return Err(BackendError::Limit {
+                op,
+                what: "live handles",
+                requested: self.slots.len() + 1,
+                max,
+            });
+        }
+        Ok(self.slots.insert(slice).data().as_ffi() ^ self.salt)
+    }
+
+    /// What a handle names, if it is live.
+    #[must_use]
+    pub fn get(&self, ptr: u64) -> Option<&Slice<B>> {
+        self.slots.get(self.key(ptr))
+    }
+
+    /// What the argument `arg` of `op` names.
+    ///
+    /// # Errors
+    /// [`InvalidHandle`](BackendError::InvalidHandle).
+    pub fn lookup(&self, op: &'static str, arg: &'static str, ptr: u64) -> BackendResult<&Slice<B>> {
+        self.get(ptr).ok_or(BackendError::InvalidHandle { op, arg, ptr })
+    }
+
+    /// Takes a handle back.
+    ///
+    /// # Errors
+    /// [`InvalidHandle`](BackendError::InvalidHandle).
+    pub fn remove(&mut self, op: &'static str, arg: &'static str, ptr: u64) -> BackendResult<Slice<B>> {
+        let key = self.key(ptr);
+        self.slots
+            .remove(key)
+            .ok_or(BackendError::InvalidHandle { op, arg, ptr })
+    }
+
+    /// Gives a handle to `byte_len` bytes of `ptr`'s memory from `byte_offset` on.
+    ///
+    /// # Errors
+    /// [`InvalidHandle`](BackendError::InvalidHandle), [`Overflow`](BackendError::Overflow),
+    /// [`BufferTooSmall`](BackendError::BufferTooSmall).
+    pub fn view(&mut self, ptr: u64, byte_offset: usize, byte_len: usize) -> BackendResult<u64> {
+        let op = "view";
+        let slice = self.lookup(op, "ptr", ptr)?;
+        let need = checked_add(op, "end of the view", byte_offset, byte_len)?;
+        if need > slice.len {
+            return Err(BackendError::BufferTooSmall {
+                op,
+                arg: "ptr",
+                have: slice.len,
+                need,
+            });
+        }
+        let view = Slice {
+            block: Arc::clone(&slice.block),
+            offset: slice.offset + byte_offset,
+            len: byte_len,
+        };
+        self.insert(op, view)
+    }
+
+    /// Number of live handles.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// Whether no handle is live.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.slots.is_empty()
+    }
+
+    fn key(&self, ptr: u64) -> DefaultKey {
+        KeyData::from_ffi(ptr ^ self.salt).into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ErrorKind;
+
+    fn slice(len: usize) -> Slice<()> {
+        Slice {
+            block: Arc::new(()),
+            offset: 0,
+            len,
+        }
+    }
+
+    #[test]
+    fn freed_unknown_and_foreign_handles_are_none() {
+        let (mut table, mut other) = (HandleTable::default(), HandleTable::default());
+        let ptr = table.insert("alloc", slice(8)).unwrap();
+        let foreign = other.insert("alloc", slice(8)).unwrap();
+        assert_ne!(ptr, 0);
+        assert!(table.get(foreign).is_none(), "a handle of another table");
+        assert!(table.get(0).is_none());
+        table.remove("free", "ptr", ptr).unwrap();
+        let again = table.insert("alloc", slice(8)).unwrap();
+        assert_ne!(again, ptr, "the generation differs in a reused slot");
+        assert_eq!(
+            table.remove("free", "ptr", ptr).unwrap_err().kind(),
+            ErrorKind::InvalidHandle
+        );
+    }
+
+    #[test]
+    fn a_view_keeps_its_allocation_and_stays_inside() {
+        let mut table = HandleTable::default();
+        let ptr = table.insert("alloc", slice(16)).unwrap();
+        let view = table.view(ptr, 4, 8).unwrap();
+        let inner = table.view(view, 4, 4).unwrap();
+        assert_eq!(
+            table.view(view, 4, 5).unwrap_err().kind(),
+            ErrorKind::BufferTooSmall
+        );
+        assert_eq!(
+            table.view(view, usize::MAX, 2).unwrap_err().kind(),
+            ErrorKind::Overflow
+        );
+        table.remove("free", "ptr", ptr).unwrap();
+        let slice = table.get(inner).unwrap();
+        assert_eq!(
+            (slice.offset, slice.len, Arc::strong_count(&slice.block)),
+            (8, 4, 2)
+        );
+    }
+}

@@ -1,0 +1,96 @@
+//! Which adapters there are, and which one is meant.
+
+use backend_api::{BackendError, BackendResult, DeviceInfo, DeviceKind};
+
+/// Which adapter to open.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Selector {
+    /// The one of the lowest [`rank`](DeviceKind::rank).
+    #[default]
+    Best,
+    /// By its place in the list of all adapters.
+    Index(usize),
+    /// The best one whose interface or name contains this, in lower case.
+    Text(String),
+}
+
+impl From<&str> for Selector {
+    fn from(text: &str) -> Self {
+        match text.parse() {
+            _ if text.is_empty() => Self::Best,
+            Ok(index) => Self::Index(index),
+            Err(_) => Self::Text(text.to_lowercase()),
+        }
+    }
+}
+
+/// Every adapter, in a fixed order. A browser has one at most.
+pub(crate) async fn enumerate() -> Vec<(wgpu::Instance, wgpu::Adapter)> {
+    // The default flags add validation of indirect calls, which caps buffers at 4 GiB.
+    let mut descriptor = wgpu::InstanceDescriptor::new_without_display_handle().with_env();
+    descriptor.flags = wgpu::InstanceFlags::empty();
+    let instance = wgpu::Instance::new(descriptor);
+    let adapters = if cfg!(target_family = "wasm") {
+        let options = wgpu::RequestAdapterOptions {
+            power_preference: wgpu::PowerPreference::HighPerformance,
+            ..Default::default()
+        };
+        instance.request_adapter(&options).await.into_iter().collect()
+    } else {
+        instance.enumerate_adapters(wgpu::Backends::all()).await
+    };
+    let can_compute = |adapter: &wgpu::Adapter| {
+        adapter.get_downlevel_capabilities().flags.contains(wgpu::DownlevelFlags::COMPUTE_SHADERS)
+    };
+    adapters.into_iter().filter(can_compute).map(|adapter| (instance.clone(), adapter)).collect()
+}
+
+/// What a registry shows of the adapter at `index`.
+pub(crate) fn describe(index: usize, info: &wgpu::AdapterInfo) -> DeviceInfo {
+    let kind = match info.device_type {
+        wgpu::DeviceType::DiscreteGpu => DeviceKind::DiscreteGpu,
+        wgpu::DeviceType::IntegratedGpu => DeviceKind::IntegratedGpu,
+        wgpu::DeviceType::VirtualGpu => DeviceKind::VirtualGpu,
+        wgpu::DeviceType::Cpu => DeviceKind::SoftwareAdapter,
+        // OpenGL doesn't tell; llvmpipe is the renderer of Mesa on a processor.
+        _ if info.name.to_lowercase().contains("llvmpipe") => DeviceKind::SoftwareAdapter,
+        _ => DeviceKind::Other,
+    };
+    DeviceInfo {
+        selector: format!("webgpu:{index}"),
+        name: info.name.clone(),
+        api: format!("{:?}", info.backend),
+        driver: format!("{} {}", info.driver, info.driver_info).trim().to_owned(),
+        kind,
+    }
+}
+
+/// The adapter that is meant, with its description.
+///
+/// # Errors
+/// [`NoAdapter`](BackendError::NoAdapter) with the adapters that there are.
+pub(crate) fn find(
+    adapters: Vec<(wgpu::Instance, wgpu::Adapter)>,
+    selector: &Selector,
+) -> BackendResult<(wgpu::Instance, wgpu::Adapter, DeviceInfo)> {
+    let mut candidates: Vec<_> = adapters
+        .into_iter()
+        .enumerate()
+        .map(|(index, (instance, adapter))| {
+            let info = describe(index, &adapter.get_info());
+            (instance, adapter, info)
+        })
+        .collect();
+    let mut tried = vec![format!("{selector:?}")];
+    tried.extend(candidates.iter().map(|(_, _, info)| format!("{} = {} ({})", info.selector, info.name, info.api)));
+
+    candidates.sort_by_key(|(_, _, info)| (info.kind.rank(), info.api == "Gl"));
+    let is_meant = |info: &DeviceInfo| match selector {
+        Selector::Best => true,
+        Selector::Index(index) => info.selector == format!("webgpu:{index}"),
+        Selector::Text(text) => {
+            info.api.to_lowercase().contains(text) || info.name.to_lowercase().contains(text)
+        }
+    };
+    candidates.into_iter().find(|(_, _, info)| is_meant(info)).ok_or(BackendError::NoAdapter { tried })
+}

@@ -1,0 +1,11 @@
+//! The device: which adapter, opened how, and whether it still works.
+
+mod adapter;
+mod health;
+mod open;
+mod scope;
+
+pub(crate) use adapter::{Selector, describe, enumerate, find};
+pub(crate) use health::Health;
+pub(crate) use open::{Gpu, open};
+pub(crate) use scope::guarded;

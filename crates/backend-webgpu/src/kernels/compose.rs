@@ -1,0 +1,36 @@
+//! From a variant to WGSL text.
+
+use super::Variant;
+
+/// What the text has to be for one device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Target {
+    /// Whether parameters are immediates rather than a uniform buffer.
+    pub immediates: bool,
+}
+
+/// The text of a variant: the kernel's file, its helper files, and the declarations that bind its free names.
+///
+/// WGSL doesn't mind the order of declarations, so everything is appended after the file, and the lines of an error
+/// message are the file's own. Only `enable` has to come first; it shares the first line.
+#[must_use]
+pub fn compose(variant: &Variant, target: Target) -> String {
+    let source = variant.source;
+    let mut text = String::new();
+    if variant.uses_f16() {
+        text.push_str("enable f16; ");
+    }
+    text.push_str(source.text);
+    for lib in source.libs {
+        text.push('\n');
+        text.push_str(lib.text);
+    }
+    text.push('\n');
+    text.push_str(&variant.tail());
+    text.push_str(if target.immediates {
+        "var<immediate> params: Params;\n"
+    } else {
+        "@group(1) @binding(0) var<uniform> params: Params;\n"
+    });
+    text
+}

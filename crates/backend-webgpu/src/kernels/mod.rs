@@ -1,0 +1,21 @@
+//! WGSL kernels: their sources, how a variant's text is made, and the compiled pipelines.
+
+mod compose;
+pub(crate) mod libs;
+mod pipelines;
+mod source;
+mod unchecked;
+mod variant;
+
+pub use compose::{Target, compose};
+pub use source::{Field, KernelSource, Lib};
+pub use variant::Variant;
+
+pub(crate) use pipelines::{Kernel, Layout, MAX_PARAMS, Pipelines, Signature};
+pub(crate) use source::{kernel, params};
+
+/// Every variant of every kernel, for the suite that composes, validates and lints them all without a device.
+#[must_use]
+pub fn all_variants() -> Vec<Variant> {
+    crate::ops::all_variants()
+}

@@ -1,0 +1,84 @@
+//! The kernels: one WGSL file each, and what has to be known of it to launch it.
+//!
+//! What is written here of a file (its bindings, its parameters) is compared with the file itself by the suite
+//! `shaders`, through naga's reflection.
+
+/// A WGSL file with a `main`.
+#[derive(Debug)]
+pub struct KernelSource {
+    /// Path in shaders/ without the extension.
+    pub name: &'static str,
+    /// The file's text.
+    pub text: &'static str,
+    /// Helper files that it calls.
+    pub libs: &'static [Lib],
+    /// Names of its free types, in the order in which a variant gives them.
+    pub types: &'static [&'static str],
+    /// Names of its free `u32` constants, in the order in which a variant gives them.
+    pub constants: &'static [&'static str],
+    /// Number of read-only storage bindings: 0, 1, ….
+    pub reads: u32,
+    /// Number of read-write storage bindings, numbered on from the read-only ones.
+    pub writes: u32,
+    /// Fields of its `Params`, in order.
+    pub params: &'static [Field],
+}
+
+/// One field of a kernel's parameters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Field {
+    /// Its name in WGSL and in Rust.
+    pub name: &'static str,
+    /// Byte offset in the Rust struct.
+    pub offset: usize,
+    /// Bytes in the Rust struct.
+    pub size: usize,
+}
+
+/// A WGSL file of helper functions, appended to the kernels that name it.
+#[derive(Debug)]
+pub struct Lib {
+    /// Path in shaders/ without the extension.
+    pub name: &'static str,
+    /// The file's text.
+    pub text: &'static str,
+}
+
+/// Declares the parameters of a kernel as a `#[repr(C)]` struct of 4-byte fields and 16-byte vectors that can be
+/// copied to the device, with its layout as `FIELDS`.
+macro_rules! params {
+    ($(#[$meta:meta])* $vis:vis struct $name:ident { $($(#[$field_meta:meta])* $field:ident: $type:ty),+ $(,)? }) => {
+        $(#[$meta])*
+        #[repr(C)]
+        #[derive(Clone, Copy, Debug, Default, bytemuck::Pod, bytemuck::Zeroable)]
+        $vis struct $name { $($(#[$field_meta])* $vis $field: $type),+ }
+
+        impl $name {
+            /// The layout, for the comparison with the shader.
+            $vis const FIELDS: &[$crate::kernels::Field] = &[$($crate::kernels::Field {
+                name: stringify!($field),
+                offset: std::mem::offset_of!($name, $field),
+                size: size_of::<$type>(),
+            }),+];
+        }
+    };
+}
+pub(crate) use params;
+
+/// A kernel of shaders/.
+macro_rules! kernel {
+    ($name:literal, libs: [$($lib:ident),* $(,)?], types: $types:expr, constants: $constants:expr,
+     reads: $reads:expr, writes: $writes:expr, params: $params:ty $(,)?) => {
+        $crate::kernels::KernelSource {
+            name: $name,
+            text: include_str!(concat!("../../shaders/", $name, ".wgsl")),
+            libs: &[$($crate::kernels::libs::$lib),*],
+            types: &$types,
+            constants: &$constants,
+            reads: $reads,
+            writes: $writes,
+            params: <$params>::FIELDS,
+        }
+    };
+}
+pub(crate) use kernel;

@@ -1,0 +1,123 @@
+//! A kernel with its free names bound.
+
+use std::fmt::{self, Write as _};
+use std::hash::{Hash, Hasher};
+
+use backend_api::DType;
+
+use super::source::KernelSource;
+
+/// The most types and constants that a kernel leaves free.
+pub(crate) const MAX_TYPES: usize = 4;
+pub(crate) const MAX_CONSTANTS: usize = 10;
+
+/// One specialisation of a kernel: the key of the pipeline cache, and all that its text depends on.
+#[derive(Clone, Copy)]
+pub struct Variant {
+    pub(crate) source: &'static KernelSource,
+    types: [Option<DType>; MAX_TYPES],
+    /// WGSL functions that the kernel leaves free, as (name called, name defined in a helper file).
+    function: Option<(&'static str, &'static str)>,
+    constants: [u32; MAX_CONSTANTS],
+}
+
+impl Variant {
+    /// Binds the kernel's types and constants, in the order in which its source names them.
+    pub(crate) fn new<const T: usize, const C: usize>(
+        source: &'static KernelSource,
+        types: [DType; T],
+        constants: [u32; C],
+    ) -> Self {
+        const { assert!(T <= MAX_TYPES && C <= MAX_CONSTANTS, "more free names than a variant holds") };
+        debug_assert_eq!((source.types.len(), source.constants.len()), (T, C), "{}", source.name);
+        let mut bound = Self { source, types: [None; MAX_TYPES], function: None, constants: [0; MAX_CONSTANTS] };
+        for (slot, dtype) in bound.types.iter_mut().zip(types) {
+            *slot = Some(dtype);
+        }
+        for (slot, value) in bound.constants.iter_mut().zip(constants) {
+            *slot = value;
+        }
+        bound
+    }
+
+    /// Makes the kernel's free function `name` call `target`, which a helper file defines.
+    #[must_use]
+    pub(crate) fn with_function(mut self, name: &'static str, target: &'static str) -> Self {
+        self.function = Some((name, target));
+        self
+    }
+
+    /// The kernel's name.
+    #[must_use]
+    pub fn kernel(&self) -> &'static str {
+        self.source.name
+    }
+
+    /// What the kernel's file says of itself in Rust.
+    #[must_use]
+    pub fn source(&self) -> &'static KernelSource {
+        self.source
+    }
+
+    /// Whether the text uses f16.
+    #[must_use]
+    pub fn uses_f16(&self) -> bool {
+        self.types.contains(&Some(DType::F16))
+    }
+
+    /// The free names and what they are bound to, as WGSL declarations.
+    pub(crate) fn tail(&self) -> String {
+        let mut tail = String::new();
+        for (name, dtype) in self.source.types.iter().zip(self.types.iter().flatten()) {
+            _ = writeln!(tail, "alias {name} = {dtype};");
+        }
+        for (name, value) in self.source.constants.iter().zip(self.constants) {
+            _ = writeln!(tail, "const {name}: u32 = {value}u;");
+        }
+        if let Some((name, target)) = self.function {
+            let (arguments, call) = match name {
+                "apply2" => ("a: f32, b: f32", "a, b"),
+                _ => ("x: f32", "x"),
+            };
+            _ = writeln!(tail, "fn {name}({arguments}) -> f32 {{ return {target}({call}); }}");
+        }
+        tail
+    }
+}
+
+/// The specialisation without the kernel's name, such as `f16 TILE_M=64`.
+impl fmt::Display for Variant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let types = self.types.iter().flatten().map(ToString::to_string);
+        let function = self.function.map(|(_, target)| target.to_owned());
+        let constants =
+            self.source.constants.iter().zip(self.constants).map(|(name, value)| format!("{name}={value}"));
+        f.write_str(&types.chain(function).chain(constants).collect::<Vec<_>>().join(" "))
+    }
+}
+
+impl fmt::Debug for Variant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({self})", self.source.name)
+    }
+}
+
+impl PartialEq for Variant {
+    fn eq(&self, other: &Self) -> bool {
+        std::ptr::eq(self.source, other.source)
+            && self.types == other.types
+            && self.function == other.function
+            && self.constants == other.constants
+    }
+}
+
+impl Eq for Variant {}
+
+impl Hash for Variant {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        std::ptr::from_ref(self.source).hash(state);
+        self.types.hash(state);
+        self.function.hash(state);
+        self.constants.hash(state);
+    }
+}

@@ -1,0 +1,73 @@
+//! Bytes from one buffer to another, at any offset.
+
+use backend_api::operand::{Access, Operand};
+use backend_api::{BackendResult, DType};
+
+use crate::context::{Context, linear_grid};
+use crate::kernels::{KernelSource, Variant, kernel, params};
+use crate::memory::DeviceSlice;
+
+static COPY_BYTES: KernelSource = kernel!(
+    "memory/copy_bytes",
+    libs: [GRID],
+    types: [],
+    constants: [],
+    reads: 1,
+    writes: 1,
+    params: Params,
+);
+
+params! {
+    struct Params {
+        src_byte: u32,
+        dst_byte: u32,
+        bytes: u32,
+    }
+}
+
+const WORKGROUP: usize = 256;
+
+pub(super) fn variants() -> Vec<Variant> {
+    vec![Variant::new(&COPY_BYTES, [], [])]
+}
+
+/// `dst = src` for handles that may be views of one buffer.
+pub(crate) fn copy_dtod(ctx: &Context, dst: u64, src: u64, bytes: usize) -> BackendResult<()> {
+    let op = "copy_dtod";
+    let operand = |arg, ptr, access| Operand { arg, ptr, bytes, align: 1, access };
+    let operands = [operand("dst", dst, Access::Write), operand("src", src, Access::Read)];
+    let [Some(dst), Some(src)] = ctx.resolve(op, &operands)? else { return Ok(()) };
+    copy_bytes(ctx, op, &dst, &src, bytes)
+}
+
+/// Records `dst = src` for the first `bytes` bytes.
+pub(crate) fn copy_bytes(
+    ctx: &Context,
+    op: &'static str,
+    dst: &DeviceSlice,
+    src: &DeviceSlice,
+    bytes: usize,
+) -> BackendResult<()> {
+    // Windows count words, so that a slice may start inside of one.
+    let (dst_word, dst_byte) = word_aligned(dst);
+    let (src_word, src_byte) = word_aligned(src);
+    let output = ctx.output(op, &dst_word, DType::U32)?;
+    let input = ctx.input(op, &src_word, DType::U32, &output)?;
+    let params = Params {
+        src_byte: input.offset * 4 + src_byte,
+        dst_byte: output.offset * 4 + dst_byte,
+        bytes: crate::context::dim(op, "bytes", bytes)?,
+    };
+    let words = (params.dst_byte as usize % 4 + bytes).div_ceil(4);
+    let grid = linear_grid(op, words.div_ceil(WORKGROUP))?;
+    ctx.launch(op, &Variant::new(&COPY_BYTES, [], []), &[&input], &output, &params, grid)
+}
+
+/// The slice from the word in which it starts, and the byte in that word.
+fn word_aligned(slice: &DeviceSlice) -> (DeviceSlice, u32) {
+    let byte = slice.offset % 4;
+    let mut aligned = slice.clone();
+    aligned.offset -= byte;
+    aligned.len += byte;
+    (aligned, byte as u32)
+}

@@ -1,0 +1,62 @@
+//! One value in every element.
+
+use backend_api::operand::{Access, Operand};
+use backend_api::{BackendError, BackendResult, DType};
+use half::f16;
+
+use crate::context::{Context, dim, linear_grid};
+use crate::kernels::{KernelSource, Variant, kernel, params};
+
+static FILL: KernelSource = kernel!(
+    "memory/fill",
+    libs: [GRID],
+    types: [],
+    constants: [],
+    reads: 0,
+    writes: 1,
+    params: Params,
+);
+
+params! {
+    struct Params {
+        value: u32,
+        dst_byte: u32,
+        bytes: u32,
+    }
+}
+
+const WORKGROUP: usize = 256;
+
+pub(super) fn variants() -> Vec<Variant> {
+    vec![Variant::new(&FILL, [], [])]
+}
+
+/// `dst[0..n] = value`.
+pub(crate) fn fill(ctx: &Context, dst: u64, dtype: DType, n: usize, value: f64) -> BackendResult<()> {
+    let op = "fill";
+    let operand = Operand::new(op, "dst", dst, dtype, n, Access::Write)?;
+    let [Some(slice)] = ctx.resolve(op, &[operand])? else { return Ok(()) };
+    // Counted in words, so that f16 needs no support by the device.
+    let (mut words, byte) = (slice.clone(), slice.offset % 4);
+    words.offset -= byte;
+    words.len += byte;
+    let output = ctx.output(op, &words, DType::U32)?;
+    let params = Params {
+        value: word_of(op, dtype, value)?,
+        dst_byte: output.offset * 4 + byte as u32,
+        bytes: dim(op, "bytes", slice.len)?,
+    };
+    let grid = linear_grid(op, words.len.div_ceil(4).div_ceil(WORKGROUP))?;
+    ctx.launch(op, &Variant::new(&FILL, [], []), &[], &output, &params, grid)
+}
+
+/// The value's bits as an element, twice if it is of 2 bytes.
+fn word_of(op: &'static str, dtype: DType, value: f64) -> BackendResult<u32> {
+    match dtype {
+        DType::F32 => Ok((value as f32).to_bits()),
+        DType::F16 => Ok(u32::from(f16::from_f64(value).to_bits()) * 0x1_0001),
+        DType::I32 => Ok((value as i32).cast_unsigned()),
+        DType::U32 => Ok(value as u32),
+        got => Err(BackendError::Dtype { op, arg: "dtype", got }),
+    }
+}

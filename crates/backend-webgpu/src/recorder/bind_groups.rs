@@ -1,0 +1,74 @@
+//! Bind groups, made once for each set of buffers.
+
+use rustc_hash::FxHashMap;
+
+use super::Window;
+use crate::kernels::{Layout, Signature};
+use crate::memory::BufferId;
+
+/// The most storage bindings of a kernel: what every WebGPU device offers.
+pub(crate) const MAX_BINDINGS: usize = 8;
+
+/// Entries of one generation. Two generations of bind groups cost a few hundred bytes each.
+const GENERATION: usize = 2048;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct BindKey {
+    signature: Signature,
+    windows: [Option<(BufferId, u64)>; MAX_BINDINGS],
+}
+
+/// A cache that forgets what has not been used for a while: when the young generation is full, it becomes the old
+/// one, and what was old is dropped. A hit in the old one moves to the young.
+#[derive(Debug, Default)]
+pub(crate) struct BindGroups {
+    young: FxHashMap<BindKey, wgpu::BindGroup>,
+    old: FxHashMap<BindKey, wgpu::BindGroup>,
+}
+
+impl BindGroups {
+    /// The bind group of these windows, read-only bindings first.
+    pub(crate) fn get(&mut self, device: &wgpu::Device, layout: &Layout, windows: &[&Window]) -> wgpu::BindGroup {
+        let mut key = BindKey { signature: layout.signature, windows: [None; MAX_BINDINGS] };
+        for (slot, window) in key.windows.iter_mut().zip(windows) {
+            *slot = Some((window.block.id(), window.start));
+        }
+        if let Some(group) = self.young.get(&key) {
+            return group.clone();
+        }
+        let group = self.old.remove(&key).unwrap_or_else(|| create(device, layout, windows));
+        if self.young.len() >= GENERATION {
+            self.old = std::mem::take(&mut self.young);
+        }
+        self.young.insert(key, group.clone());
+        group
+    }
+
+    /// Forgets everything, so that no buffer is kept alive by a bind group.
+    pub(crate) fn clear(&mut self) {
+        *self = Self::default();
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.young.len() + self.old.len()
+    }
+}
+
+fn create(device: &wgpu::Device, layout: &Layout, windows: &[&Window]) -> wgpu::BindGroup {
+    let entries: Vec<_> = (0..)
+        .zip(windows)
+        .map(|(binding, window)| wgpu::BindGroupEntry {
+            binding,
+            resource: wgpu::BindingResource::Buffer(wgpu::BufferBinding {
+                buffer: window.block.buffer(),
+                offset: window.start,
+                size: wgpu::BufferSize::new(window.size),
+            }),
+        })
+        .collect();
+    device.create_bind_group(&wgpu::BindGroupDescriptor {
+        label: None,
+        layout: &layout.bindings,
+        entries: &entries,
+    })
+}

@@ -1,0 +1,63 @@
+//! Device time by timestamp queries.
+
+use std::time::Duration;
+
+/// Two timestamps of the device: [`start`](Self::start) and [`stop`](Self::stop), each written by an empty pass.
+#[derive(Debug)]
+pub(crate) struct Stopwatch {
+    queries: wgpu::QuerySet,
+    resolved: wgpu::Buffer,
+    period: f32,
+}
+
+impl Stopwatch {
+    pub(crate) const BYTES: usize = 16;
+
+    /// For a device with [`Features::TIMESTAMP_QUERY`](wgpu::Features::TIMESTAMP_QUERY).
+    pub(crate) fn new(device: &wgpu::Device, queue: &wgpu::Queue) -> Self {
+        Self {
+            queries: device.create_query_set(&wgpu::QuerySetDescriptor {
+                label: Some("stopwatch"),
+                ty: wgpu::QueryType::Timestamp,
+                count: 2,
+            }),
+            resolved: device.create_buffer(&wgpu::BufferDescriptor {
+                label: Some("stopwatch"),
+                size: Self::BYTES as u64,
+                usage: wgpu::BufferUsages::QUERY_RESOLVE | wgpu::BufferUsages::COPY_SRC,
+                mapped_at_creation: false,
+            }),
+            period: queue.get_timestamp_period(),
+        }
+    }
+
+    /// Notes the time before what `encoder` records next.
+    pub(crate) fn start(&self, encoder: &mut wgpu::CommandEncoder) {
+        self.write(encoder, 0);
+    }
+
+    /// Notes the time after what `encoder` has recorded; both times are then in the returned buffer.
+    pub(crate) fn stop(&self, encoder: &mut wgpu::CommandEncoder) -> &wgpu::Buffer {
+        self.write(encoder, 1);
+        encoder.resolve_query_set(&self.queries, 0..2, &self.resolved, 0);
+        &self.resolved
+    }
+
+    /// The time between, from the buffer's content.
+    pub(crate) fn elapsed(&self, bytes: [u8; Self::BYTES]) -> Duration {
+        let [start, stop]: [u64; 2] = bytemuck::cast(bytes);
+        Duration::from_nanos((stop.saturating_sub(start) as f64 * f64::from(self.period)) as u64)
+    }
+
+    fn write(&self, encoder: &mut wgpu::CommandEncoder, index: u32) {
+        // Only the beginning of the pass is noted: two queries of one pass may not have the same index.
+        encoder.begin_compute_pass(&wgpu::ComputePassDescriptor {
+            label: Some("stopwatch"),
+            timestamp_writes: Some(wgpu::ComputePassTimestampWrites {
+                query_set: &self.queries,
+                beginning_of_pass_write_index: Some(index),
+                end_of_pass_write_index: None,
+            }),
+        });
+    }
+}

@@ -1,0 +1,140 @@
+//! `copy_htod` and `copy_dtoh`.
+
+use backend_api::operand::{Access, Operand};
+use backend_api::{BackendError, BackendResult};
+
+use super::Signal;
+use super::readback::{Mapped, Readback};
+use crate::context::Context;
+use crate::memory::DeviceSlice;
+use crate::ops;
+use crate::recorder::wait;
+
+/// Bytes of a device copy start and end at multiples of this.
+const WORD: usize = wgpu::COPY_BUFFER_ALIGNMENT as usize;
+
+/// Writes `src` to the start of `dst`.
+pub(crate) fn copy_htod(ctx: &Context, dst: u64, src: &[u8]) -> BackendResult<()> {
+    let op = "copy_htod";
+    let Some(slice) = resolve(ctx, op, Operand { arg: "dst", ptr: dst, bytes: src.len(), align: 1, access: Access::Write })?
+    else {
+        return Ok(());
+    };
+    if slice.offset % WORD == 0 && src.len() % WORD == 0 {
+        return ctx.recorder.lock().upload(op, &slice, src, ctx.timeout());
+    }
+    // A word that is only partly written takes a kernel to keep its other bytes; so the data goes to a place of its
+    // own first. Pieces bound the padded copy on the host.
+    for (i, piece) in src.chunks(Readback::CHUNK).enumerate() {
+        let mut padded = piece.to_vec();
+        padded.resize(piece.len().next_multiple_of(WORD), 0);
+        let scratch = ctx.memory.scratch(op, padded.len())?;
+        ctx.recorder.lock().upload(op, &scratch, &padded, ctx.timeout())?;
+        let mut part = slice.clone();
+        part.offset += i * Readback::CHUNK;
+        part.len = piece.len();
+        ops::copy_bytes(ctx, op, &part, &scratch, piece.len())?;
+    }
+    Ok(())
+}
+
+/// Reads from the start of `src` into all of `dst`, blocking.
+pub(crate) fn copy_dtoh(ctx: &Context, dst: &mut [u8], src: u64) -> BackendResult<()> {
+    let op = "copy_dtoh";
+    let Some(slice) = resolve_source(ctx, op, dst.len(), src)? else { return ctx.take_late(op) };
+    if cfg!(target_family = "wasm") {
+        return Err(BackendError::WouldBlock { op });
+    }
+    for (i, piece) in dst.chunks_mut(Readback::CHUNK).enumerate() {
+        let read = Read::begin(ctx, op, &slice, i * Readback::CHUNK, piece.len())?;
+        if let Some(index) = read.submission.clone() {
+            wait(op, &ctx.gpu.device, &ctx.gpu.health, index, ctx.timeout())?;
+        }
+        ctx.recorder.lock().retire();
+        let mapped = read.mapped.take();
+        read.finish(ctx, op, mapped, piece)?;
+    }
+    Ok(())
+}
+
+/// Reads from the start of `src` into all of `dst` without blocking.
+pub(crate) async fn copy_dtoh_async(ctx: &Context, dst: &mut [u8], src: u64) -> BackendResult<()> {
+    let op = "copy_dtoh_async";
+    let Some(slice) = resolve_source(ctx, op, dst.len(), src)? else { return ctx.take_late(op) };
+    for (i, piece) in dst.chunks_mut(Readback::CHUNK).enumerate() {
+        let read = Read::begin(ctx, op, &slice, i * Readback::CHUNK, piece.len())?;
+        let mapped = read.mapped.wait(&ctx.gpu.device, &ctx.gpu.health).await?;
+        ctx.recorder.lock().retire();
+        read.finish(ctx, op, Some(mapped), piece)?;
+    }
+    Ok(())
+}
+
+/// Blocks for the first bytes of a buffer that is not in the handle table.
+pub(crate) fn read_buffer(
+    ctx: &Context,
+    op: &'static str,
+    buffer: &wgpu::Buffer,
+    dst: &mut [u8],
+) -> BackendResult<()> {
+    let block = crate::memory::Block::foreign(buffer.clone());
+    let slice = DeviceSlice { len: dst.len(), offset: 0, block: block.into() };
+    let read = Read::begin(ctx, op, &slice, 0, dst.len())?;
+    if let Some(index) = read.submission.clone() {
+        wait(op, &ctx.gpu.device, &ctx.gpu.health, index, ctx.timeout())?;
+    }
+    let mapped = read.mapped.take();
+    read.finish(ctx, op, mapped, dst)
+}
+
+/// A piece of a read-back on its way.
+struct Read {
+    staging: wgpu::Buffer,
+    submission: Option<wgpu::SubmissionIndex>,
+    mapped: Signal<Mapped>,
+    /// Bytes of the copied words before the first one asked for.
+    skip: usize,
+}
+
+impl Read {
+    fn begin(
+        ctx: &Context,
+        op: &'static str,
+        slice: &DeviceSlice,
+        start: usize,
+        bytes: usize,
+    ) -> BackendResult<Self> {
+        let first = slice.offset + start;
+        let skip = first % WORD;
+        let words = (skip + bytes).next_multiple_of(WORD);
+        let staging = ctx.readback.acquire(words)?;
+        let mut recorder = ctx.recorder.lock();
+        recorder.read_back(op, &slice.block, (first - skip) as u64, &staging, words as u64)?;
+        let submission = recorder.newest();
+        drop(recorder);
+        let mapped = ctx.readback.map(&staging);
+        Ok(Self { staging, submission, mapped, skip })
+    }
+
+    fn finish(
+        self,
+        ctx: &Context,
+        op: &'static str,
+        mapped: Option<Mapped>,
+        dst: &mut [u8],
+    ) -> BackendResult<()> {
+        ctx.gpu.health.check()?;
+        // What failed late may be what should have written these bytes.
+        ctx.take_late(op)?;
+        ctx.readback.finish(op, self.staging, mapped, self.skip, dst)
+    }
+}
+
+fn resolve_source(ctx: &Context, op: &'static str, bytes: usize, src: u64) -> BackendResult<Option<DeviceSlice>> {
+    resolve(ctx, op, Operand { arg: "src", ptr: src, bytes, align: 1, access: Access::Read })
+}
+
+fn resolve(ctx: &Context, op: &'static str, operand: Operand) -> BackendResult<Option<DeviceSlice>> {
+    let [slice] = ctx.resolve(op, &[operand])?;
+    Ok(slice)
+}

@@ -1,0 +1,100 @@
+//! Mapped buffers through which read-backs pass.
+
+use backend_api::{BackendError, BackendResult, Diagnostic};
+use parking_lot::Mutex;
+
+use super::Signal;
+use crate::device::guarded;
+
+/// Read-back buffers of powers of two, kept for reuse.
+#[derive(Debug)]
+pub(crate) struct Readback {
+    device: wgpu::Device,
+    free: Mutex<Vec<wgpu::Buffer>>,
+}
+
+/// The outcome of mapping a buffer.
+pub(crate) type Mapped = Result<(), wgpu::BufferAsyncError>;
+
+impl Readback {
+    /// Bytes of the largest buffer, and so of one piece of a read.
+    pub(crate) const CHUNK: usize = 16 << 20;
+
+    const MIN_BYTES: usize = 4 << 10;
+    const MAX_FREE: usize = 4;
+
+    pub(crate) fn new(device: &wgpu::Device) -> Self {
+        Self { device: device.clone(), free: Mutex::default() }
+    }
+
+    /// An unmapped buffer of at least `bytes`, which are at most [`CHUNK`](Self::CHUNK).
+    pub(crate) fn acquire(&self, bytes: usize) -> BackendResult<wgpu::Buffer> {
+        let size = bytes.next_power_of_two().max(Self::MIN_BYTES);
+        let mut free = self.free.lock();
+        if let Some(i) = free.iter().position(|buffer| buffer.size() == size as u64) {
+            return Ok(free.swap_remove(i));
+        }
+        drop(free);
+        guarded(&self.device, || {
+            self.device.create_buffer(&wgpu::BufferDescriptor {
+                label: Some("read-back"),
+                size: size as u64,
+                usage: wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST,
+                mapped_at_creation: false,
+            })
+        })
+        .map_err(|_| BackendError::OutOfMemory { requested: size, in_use: self.bytes() })
+    }
+
+    /// Asks for a buffer to be mapped once the device has finished with it.
+    pub(crate) fn map(&self, buffer: &wgpu::Buffer) -> Signal<Mapped> {
+        let signal = Signal::default();
+        let answer = signal.clone();
+        buffer.map_async(wgpu::MapMode::Read, .., move |result| answer.set(result));
+        signal
+    }
+
+    /// Copies out of a mapped buffer and keeps it for reuse.
+    pub(crate) fn finish(
+        &self,
+        op: &'static str,
+        buffer: wgpu::Buffer,
+        mapped: Option<Mapped>,
+        skip: usize,
+        dst: &mut [u8],
+    ) -> BackendResult<()> {
+        let driver = |what: String| BackendError::Driver { op, source: Diagnostic(what) };
+        match mapped {
+            Some(Ok(())) => {}
+            Some(Err(error)) => return Err(driver(error.to_string())),
+            None => return Err(driver("the read-back buffer was not mapped".to_owned())),
+        }
+        let range = skip as u64..(skip + dst.len()) as u64;
+        // A mapped range starts at a multiple of 8, so the few bytes before are skipped here.
+        let from = range.start / wgpu::MAP_ALIGNMENT * wgpu::MAP_ALIGNMENT;
+        let end = range.end.next_multiple_of(4);
+        let view = buffer.get_mapped_range(from..end).map_err(|error| driver(error.to_string()))?;
+        let first = (range.start - from) as usize;
+        match view.get(first..first + dst.len()) {
+            Some(bytes) => dst.copy_from_slice(bytes),
+            None => return Err(driver("the mapped range is too short".to_owned())),
+        }
+        drop(view);
+        buffer.unmap();
+        let mut free = self.free.lock();
+        if free.len() < Self::MAX_FREE {
+            free.push(buffer);
+        }
+        Ok(())
+    }
+
+    /// Bytes kept for reuse.
+    pub(crate) fn bytes(&self) -> usize {
+        self.free.lock().iter().map(|buffer| buffer.size() as usize).sum()
+    }
+
+    /// Drops the buffers kept for reuse.
+    pub(crate) fn trim(&self) {
+        self.free.lock().clear();
+    }
+}

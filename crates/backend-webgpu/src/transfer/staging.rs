@@ -1,0 +1,106 @@
+//! Mapped buffers through which uploads pass.
+
+use std::sync::Arc;
+
+use backend_api::{BackendError, BackendResult, Diagnostic};
+use parking_lot::Mutex;
+
+use crate::device::guarded;
+
+/// A few mapped buffers that are filled, copied from by a batch, and mapped again when the batch has finished.
+#[derive(Debug)]
+pub(crate) struct StagingRing {
+    device: wgpu::Device,
+    /// The buffer being filled and the bytes already in it.
+    current: Option<(wgpu::Buffer, usize)>,
+    /// Full buffers that the open batch copies from.
+    full: Vec<wgpu::Buffer>,
+    shared: Arc<Mutex<Shared>>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    /// Mapped and empty.
+    free: Vec<wgpu::Buffer>,
+    /// Buffers that exist, wherever they are.
+    count: usize,
+}
+
+impl StagingRing {
+    /// Bytes of one buffer, and so of the largest write.
+    pub(crate) const CHUNK: usize = 4 << 20;
+
+    /// Buffers of the ring. In a browser, where nothing can wait for one to come back, there is no bound.
+    const MAX_BUFFERS: usize = if cfg!(target_family = "wasm") { usize::MAX } else { 8 };
+
+    pub(crate) fn new(device: &wgpu::Device) -> Self {
+        Self { device: device.clone(), current: None, full: Vec::new(), shared: Arc::default() }
+    }
+
+    /// Writes at most [`CHUNK`](Self::CHUNK) bytes, a multiple of 4; the buffer and the byte where they start. `None` if
+    /// every buffer is waiting for the device.
+    pub(crate) fn write(&mut self, op: &'static str, bytes: &[u8]) -> BackendResult<Option<(wgpu::Buffer, u64)>> {
+        let fits = |&(_, used): &(wgpu::Buffer, usize)| used + bytes.len() <= Self::CHUNK;
+        if !self.current.as_ref().is_some_and(fits) {
+            let Some(fresh) = self.fresh()? else { return Ok(None) };
+            self.full.extend(self.current.replace((fresh, 0)).map(|(buffer, _)| buffer));
+        }
+        let Some((buffer, used)) = &mut self.current else { return Ok(None) };
+        let start = *used as u64;
+        let mut target = buffer
+            .get_mapped_range_mut(start..start + bytes.len() as u64)
+            .map_err(|error| BackendError::Driver { op, source: Diagnostic(error.to_string()) })?;
+        target.copy_from_slice(bytes);
+        // Ranges of a mapping start at multiples of 8.
+        *used = (*used + bytes.len()).next_multiple_of(wgpu::MAP_ALIGNMENT as usize);
+        Ok(Some((buffer.clone(), start)))
+    }
+
+    /// Unmaps what was filled, so that the batch can be submitted; the buffers come back by
+    /// [`recycle`](Self::recycle).
+    pub(crate) fn close(&mut self) -> Vec<wgpu::Buffer> {
+        let mut used = std::mem::take(&mut self.full);
+        used.extend(self.current.take().map(|(buffer, _)| buffer));
+        used.iter().for_each(wgpu::Buffer::unmap);
+        used
+    }
+
+    /// Maps a buffer again whose batch has finished.
+    pub(crate) fn recycle(&self, buffer: wgpu::Buffer) {
+        let (shared, mapped) = (Arc::clone(&self.shared), buffer.clone());
+        buffer.map_async(wgpu::MapMode::Write, .., move |result| {
+            let mut shared = shared.lock();
+            match result {
+                Ok(()) => shared.free.push(mapped),
+                Err(_) => shared.count -= 1,
+            }
+        });
+    }
+
+    /// Bytes of all its buffers.
+    pub(crate) fn bytes(&self) -> usize {
+        self.shared.lock().count * Self::CHUNK
+    }
+
+    /// An empty mapped buffer, unless all are in use.
+    fn fresh(&self) -> BackendResult<Option<wgpu::Buffer>> {
+        let mut shared = self.shared.lock();
+        if let Some(buffer) = shared.free.pop() {
+            return Ok(Some(buffer));
+        }
+        if shared.count >= Self::MAX_BUFFERS {
+            return Ok(None);
+        }
+        let buffer = guarded(&self.device, || {
+            self.device.create_buffer(&wgpu::BufferDescriptor {
+                label: Some("upload"),
+                size: Self::CHUNK as u64,
+                usage: wgpu::BufferUsages::MAP_WRITE | wgpu::BufferUsages::COPY_SRC,
+                mapped_at_creation: true,
+            })
+        })
+        .map_err(|_| BackendError::OutOfMemory { requested: Self::CHUNK, in_use: shared.count * Self::CHUNK })?;
+        shared.count += 1;
+        Ok(Some(buffer))
+    }
+}

@@ -1,0 +1,31 @@
+// dst[0..n] = value, where value holds the bits of one element (of 4 bytes) or of the same element twice (of 2 bytes).
+// Each invocation writes one aligned word; the first and the last keep the bytes around the range.
+
+struct Params {
+  value: u32,
+  dst_byte: u32,
+  bytes: u32,
+}
+
+@group(0) @binding(0) var<storage, read_write> dst: array<u32>;
+
+@compute @workgroup_size(256)
+fn main(
+  @builtin(workgroup_id) group: vec3<u32>,
+  @builtin(num_workgroups) groups: vec3<u32>,
+  @builtin(local_invocation_index) lane: u32,
+) {
+  let word = params.dst_byte / 4u + flat_group(group, groups) * 256u + lane;
+  let end = params.dst_byte + params.bytes;
+  if word * 4u >= end {
+    return;
+  }
+  let low = max(word * 4u, params.dst_byte) - word * 4u;
+  let high = min(word * 4u + 4u, end) - word * 4u;
+  if high - low == 4u {
+    dst[word] = params.value;
+  } else {
+    let mask = ((1u << ((high - low) * 8u)) - 1u) << (low * 8u);
+    dst[word] = (dst[word] & ~mask) | (params.value & mask);
+  }
+}
