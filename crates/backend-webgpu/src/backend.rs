@@ -219,9 +219,7 @@ impl WebGpuBackend {
     /// The opened device, if it still works.
     pub(crate) fn context(&self, op: &'static str) -> BackendResult<&Context> {
         let context = self.context.as_ref().ok_or(BackendError::NotInitialized { op })?;
-        // A loss is told only to those who poll.
-        _ = context.gpu.device.poll(wgpu::PollType::Poll);
-        context.gpu.health.check()?;
+        context.gpu.health.refresh(&context.gpu.device)?;
         Ok(context)
     }
 

@@ -1,18 +1,27 @@
 //! Whether the device still works, and what it reported late.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 use backend_api::{BackendError, BackendResult, Diagnostic};
 use parking_lot::Mutex;
+use web_time::Instant;
 
 /// The state that wgpu's callbacks write and every call reads.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Health {
     lost: AtomicBool,
     reason: Mutex<String>,
     late: Mutex<Option<LateError>>,
+    opened: Instant,
+    /// When the device was last polled, in microseconds after `opened`.
+    polled: AtomicU64,
 }
+
+/// wgpu tells of a loss only when it is polled, which costs as much as recording a dispatch. So a loss is noticed
+/// after this time, or at the next call that waits.
+const POLL_INTERVAL: Duration = Duration::from_micros(200);
 
 /// The first error that no call was there to receive.
 #[derive(Clone, Debug)]
@@ -24,7 +33,13 @@ enum LateError {
 impl Health {
     /// A state that follows `device`: its lost callback and its uncaptured errors end up here.
     pub(crate) fn watch(device: &wgpu::Device) -> Arc<Self> {
-        let health = Arc::new(Self::default());
+        let health = Arc::new(Self {
+            lost: AtomicBool::new(false),
+            reason: Mutex::default(),
+            late: Mutex::default(),
+            opened: Instant::now(),
+            polled: AtomicU64::new(0),
+        });
         let for_loss = Arc::clone(&health);
         device.set_device_lost_callback(move |reason, message| for_loss.lose(&format!("{reason:?}: {message}")));
         let for_errors = Arc::clone(&health);
@@ -58,6 +73,20 @@ impl Health {
             Some(LateError::OutOfMemory) => Err(BackendError::OutOfMemory { requested: 0, in_use }),
             Some(LateError::Driver(source)) => Err(BackendError::Driver { op, source }),
         }
+    }
+
+    /// Polls the device if that was long ago, and tells whether it is lost.
+    ///
+    /// # Errors
+    /// [`DeviceLost`](BackendError::DeviceLost), for good.
+    pub(crate) fn refresh(&self, device: &wgpu::Device) -> BackendResult<()> {
+        let now = self.opened.elapsed().as_micros() as u64;
+        let last = self.polled.load(Ordering::Relaxed);
+        if now.saturating_sub(last) >= POLL_INTERVAL.as_micros() as u64 {
+            self.polled.store(now, Ordering::Relaxed);
+            _ = device.poll(wgpu::PollType::Poll);
+        }
+        self.check()
     }
 
     pub(crate) fn is_lost(&self) -> bool {

@@ -19,4 +19,8 @@ libs! {
     UNARY = "unary",
     /// The functions of two numbers.
     BINARY = "binary",
+    /// Fused activations; needs [`UNARY`] and [`SPECIAL`].
+    ACTIVATE = "activate",
+    /// The core of matrix products.
+    TILE_PRODUCT = "tile_product",
 }

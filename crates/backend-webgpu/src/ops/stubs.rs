@@ -2,4 +2,4 @@ use backend_api::desc::*;
 use backend_api::*;
 use crate::context::Context;
 macro_rules! stub { ($($n:ident: $t:ty),*) => { $(pub(crate) fn $n(_c: &Context, op: &'static str, _d: &$t) -> BackendResult<()> { Err(BackendError::Unsupported { op, need: "work".into() }) })* } }
-stub!(matmul: MatmulDesc, conv2d: Conv2dDesc, attention: AttentionDesc, reduce: ReduceDesc, binary: BinaryDesc<'_>, copy: CopyDesc<'_>, softmax: SoftmaxDesc, layer_norm: LayerNormDesc, rms_norm: RmsNormDesc, rope: RopeDesc, gather: GatherDesc);
+stub!(reduce: ReduceDesc, binary: BinaryDesc<'_>, copy: CopyDesc<'_>, softmax: SoftmaxDesc, layer_norm: LayerNormDesc, rms_norm: RmsNormDesc, rope: RopeDesc, gather: GatherDesc);

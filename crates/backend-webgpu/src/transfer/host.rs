@@ -46,13 +46,7 @@ pub(crate) fn copy_dtoh(ctx: &Context, dst: &mut [u8], src: u64) -> BackendResul
         return Err(BackendError::WouldBlock { op });
     }
     for (i, piece) in dst.chunks_mut(Readback::CHUNK).enumerate() {
-        let read = Read::begin(ctx, op, &slice, i * Readback::CHUNK, piece.len())?;
-        if let Some(index) = read.submission.clone() {
-            wait(op, &ctx.gpu.device, &ctx.gpu.health, index, ctx.timeout())?;
-        }
-        ctx.recorder.lock().retire();
-        let mapped = read.mapped.take();
-        read.finish(ctx, op, mapped, piece)?;
+        Read::begin(ctx, op, &slice, i * Readback::CHUNK, piece.len())?.block(ctx, op, piece)?;
     }
     Ok(())
 }
@@ -65,7 +59,7 @@ pub(crate) async fn copy_dtoh_async(ctx: &Context, dst: &mut [u8], src: u64) -> 
         let read = Read::begin(ctx, op, &slice, i * Readback::CHUNK, piece.len())?;
         let mapped = read.mapped.wait(&ctx.gpu.device, &ctx.gpu.health).await?;
         ctx.recorder.lock().retire();
-        read.finish(ctx, op, Some(mapped), piece)?;
+        read.finish(ctx, op, mapped, piece)?;
     }
     Ok(())
 }
@@ -79,12 +73,7 @@ pub(crate) fn read_buffer(
 ) -> BackendResult<()> {
     let block = crate::memory::Block::foreign(buffer.clone());
     let slice = DeviceSlice { len: dst.len(), offset: 0, block: block.into() };
-    let read = Read::begin(ctx, op, &slice, 0, dst.len())?;
-    if let Some(index) = read.submission.clone() {
-        wait(op, &ctx.gpu.device, &ctx.gpu.health, index, ctx.timeout())?;
-    }
-    let mapped = read.mapped.take();
-    read.finish(ctx, op, mapped, dst)
+    Read::begin(ctx, op, &slice, 0, dst.len())?.block(ctx, op, dst)
 }
 
 /// A piece of a read-back on its way.
@@ -116,13 +105,18 @@ impl Read {
         Ok(Self { staging, submission, mapped, skip })
     }
 
-    fn finish(
-        self,
-        ctx: &Context,
-        op: &'static str,
-        mapped: Option<Mapped>,
-        dst: &mut [u8],
-    ) -> BackendResult<()> {
+    /// Waits for the piece and copies it out.
+    fn block(self, ctx: &Context, op: &'static str, dst: &mut [u8]) -> BackendResult<()> {
+        let (device, health) = (&ctx.gpu.device, &ctx.gpu.health);
+        if let Some(index) = self.submission.clone() {
+            wait(op, device, health, index, ctx.timeout())?;
+        }
+        ctx.recorder.lock().retire();
+        let mapped = self.mapped.settle(op, device, health, ctx.timeout())?;
+        self.finish(ctx, op, mapped, dst)
+    }
+
+    fn finish(self, ctx: &Context, op: &'static str, mapped: Mapped, dst: &mut [u8]) -> BackendResult<()> {
         ctx.gpu.health.check()?;
         // What failed late may be what should have written these bytes.
         ctx.take_late(op)?;

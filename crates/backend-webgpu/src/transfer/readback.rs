@@ -59,16 +59,12 @@ impl Readback {
         &self,
         op: &'static str,
         buffer: wgpu::Buffer,
-        mapped: Option<Mapped>,
+        mapped: Mapped,
         skip: usize,
         dst: &mut [u8],
     ) -> BackendResult<()> {
         let driver = |what: String| BackendError::Driver { op, source: Diagnostic(what) };
-        match mapped {
-            Some(Ok(())) => {}
-            Some(Err(error)) => return Err(driver(error.to_string())),
-            None => return Err(driver("the read-back buffer was not mapped".to_owned())),
-        }
+        mapped.map_err(|error| driver(error.to_string()))?;
         let range = skip as u64..(skip + dst.len()) as u64;
         // A mapped range starts at a multiple of 8, so the few bytes before are skipped here.
         let from = range.start / wgpu::MAP_ALIGNMENT * wgpu::MAP_ALIGNMENT;

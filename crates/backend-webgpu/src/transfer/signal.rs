@@ -3,9 +3,11 @@
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::{Poll, Waker};
+use std::time::Duration;
 
-use backend_api::BackendResult;
+use backend_api::{BackendError, BackendResult};
 use parking_lot::Mutex;
+use web_time::Instant;
 
 use crate::device::Health;
 
@@ -43,9 +45,31 @@ impl<T> Signal<T> {
         }
     }
 
-    /// The value, once it is there.
-    pub(crate) fn take(&self) -> Option<T> {
-        self.state.lock().value.take()
+    /// Blocks for a value whose cause has already happened: its callback may still be on its way, in another thread
+    /// that polls the device at the same time.
+    ///
+    /// # Errors
+    /// [`DeviceLost`](BackendError::DeviceLost), [`Timeout`](BackendError::Timeout).
+    pub(crate) fn settle(
+        &self,
+        op: &'static str,
+        device: &wgpu::Device,
+        health: &Health,
+        timeout: Duration,
+    ) -> BackendResult<T> {
+        let start = Instant::now();
+        loop {
+            if let Some(value) = self.state.lock().value.take() {
+                return Ok(value);
+            }
+            health.check()?;
+            let waited = start.elapsed();
+            if waited >= timeout {
+                return Err(BackendError::Timeout { op, waited });
+            }
+            _ = device.poll(wgpu::PollType::Poll);
+            std::thread::yield_now();
+        }
     }
 
     /// Waits for the value without blocking.
@@ -54,7 +78,7 @@ impl<T> Signal<T> {
     /// so each poll of the future polls the device and asks to be polled again.
     ///
     /// # Errors
-    /// [`DeviceLost`](backend_api::BackendError::DeviceLost).
+    /// [`DeviceLost`](BackendError::DeviceLost).
     pub(crate) async fn wait(&self, device: &wgpu::Device, health: &Health) -> BackendResult<T> {
         poll_fn(|context| {
             if cfg!(not(target_family = "wasm")) {
