@@ -1,1 +1,128 @@
-//! What every bench shares.
+//! What every bench shares: the backend under test, operands, and timing by the device's clock.
+
+use std::time::{Duration, Instant};
+
+use backend_api::{BackendPreference, BackendResult, ComputeBackend, DType, DeviceInfo, Registry};
+use backend_webgpu::WebGpuBackend;
+use half::f16;
+
+/// The backend that the environment variable `COMPUTE_BACKEND` names, or the best one.
+#[derive(Debug)]
+pub struct Subject {
+    backend: Opened,
+    device: DeviceInfo,
+}
+
+#[derive(Debug)]
+enum Opened {
+    WebGpu(WebGpuBackend),
+    Other(Box<dyn ComputeBackend>),
+}
+
+impl Subject {
+    /// Opens the backend and says which it is.
+    ///
+    /// # Panics
+    /// If there is none: a bench without a backend has nothing to say.
+    #[must_use]
+    pub fn open() -> Self {
+        let mut registry = Registry::new();
+        backend_webgpu::register(&mut registry);
+        backend_cpu::register(&mut registry);
+        let selection = registry.create_preferred(BackendPreference::Auto).expect("a backend opens");
+        let device = selection.device;
+        eprintln!("{} = {} ({}): {}", device.selector, device.name, device.api, selection.reason);
+        let backend = match device.selector.strip_prefix("webgpu:") {
+            // Opened again by its own type, which has the device's clock.
+            Some(selector) => {
+                let mut backend = WebGpuBackend::select(selector);
+                backend.init().expect("the adapter opens a second time");
+                Opened::WebGpu(backend)
+            }
+            None => Opened::Other(selection.backend),
+        };
+        Self { backend, device }
+    }
+
+    /// The backend.
+    #[must_use]
+    pub fn backend(&self) -> &dyn ComputeBackend {
+        match &self.backend {
+            Opened::WebGpu(backend) => backend,
+            Opened::Other(backend) => backend.as_ref(),
+        }
+    }
+
+    /// Its device.
+    #[must_use]
+    pub fn device(&self) -> &DeviceInfo {
+        &self.device
+    }
+
+    /// Host time of `iterations` calls of `work` and of waiting for them.
+    ///
+    /// # Panics
+    /// If `work` fails.
+    pub fn wall(&self, iterations: u64, work: impl Fn(&dyn ComputeBackend) -> BackendResult<()>) -> Duration {
+        let backend = self.backend();
+        let start = Instant::now();
+        for _ in 0..iterations {
+            work(backend).expect("the operation succeeds");
+        }
+        backend.synchronize().expect("the device finishes");
+        start.elapsed()
+    }
+
+    /// Device time of `iterations` calls of `work`, where the device has a clock.
+    ///
+    /// # Panics
+    /// If `work` fails.
+    pub fn device_time(
+        &self,
+        iterations: u64,
+        work: impl Fn(&dyn ComputeBackend) -> BackendResult<()>,
+    ) -> Option<Duration> {
+        let Opened::WebGpu(backend) = &self.backend else { return None };
+        if !backend.capabilities().is_ok_and(|capabilities| capabilities.timestamps) {
+            return None;
+        }
+        let time = backend.time(|backend| (0..iterations).try_for_each(|_| work(backend)));
+        Some(time.expect("the operation succeeds"))
+    }
+
+    /// Whether tensors of `dtype` can be used.
+    #[must_use]
+    pub fn supports(&self, dtype: DType) -> bool {
+        dtype != DType::F16 || self.backend().capabilities().is_ok_and(|capabilities| capabilities.f16)
+    }
+
+    /// An operand of numbers in [−1, 1), the same in each run. Not zeros, on which hardware is faster.
+    ///
+    /// # Panics
+    /// If there is no memory for it.
+    #[must_use]
+    pub fn operand(&self, dtype: DType, elements: usize) -> u64 {
+        let mut state = 1u64;
+        let numbers = (0..elements).map(|_| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 40) as f32 / (1u64 << 23) as f32 - 1.0
+        });
+        let bytes: Vec<u8> = match dtype {
+            DType::F16 => numbers.flat_map(|x| f16::from_f32(x).to_le_bytes()).collect(),
+            _ => numbers.flat_map(f32::to_le_bytes).collect(),
+        };
+        let ptr = self.backend().alloc(bytes.len()).expect("memory for an operand");
+        self.backend().copy_htod(ptr, &bytes).expect("the operand is uploaded");
+        ptr
+    }
+
+    /// Gives operands back.
+    ///
+    /// # Panics
+    /// If one is not an operand.
+    pub fn free(&self, operands: &[u64]) {
+        for &ptr in operands {
+            self.backend().free(ptr).expect("an operand");
+        }
+    }
+}

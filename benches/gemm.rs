@@ -1,0 +1,126 @@
+//! Matrix products: f32 and f16 over sizes, the four transposes, batches, matrix by vector.
+//!
+//! `cargo bench --bench gemm`; `COMPUTE_BACKEND=webgpu:0` chooses a device. Each line comes twice: by the host's clock,
+//! waiting included, and as `…/device` by the device's own where it has one.
+
+use backend_api::desc::{MatmulDesc, Matrix};
+use backend_api::{BackendTranspose, DType};
+use benches::Subject;
+use criterion::{BenchmarkId, Criterion, Throughput};
+
+/// One product to be timed.
+#[derive(Clone, Copy)]
+struct Product {
+    dtype: DType,
+    m: usize,
+    n: usize,
+    k: usize,
+    batch: usize,
+    trans: [BackendTranspose; 2],
+}
+
+impl Product {
+    const fn square(dtype: DType, size: usize) -> Self {
+        Self { dtype, m: size, n: size, k: size, batch: 1, trans: [BackendTranspose::NoTrans; 2] }
+    }
+
+    fn flops(&self) -> u64 {
+        2 * (self.m * self.n * self.k * self.batch) as u64
+    }
+
+    fn descriptor(&self, ptrs: [u64; 3]) -> MatmulDesc {
+        let &Self { dtype, m, n, k, batch, trans } = self;
+        let matrix = |ptr, rows, columns, trans: BackendTranspose| {
+            let ld = if trans.is_transposed() { rows } else { columns };
+            Matrix::new(ptr, dtype, ld).with_batch_stride(rows * columns)
+        };
+        let [a, b, c] = ptrs;
+        let no_trans = BackendTranspose::NoTrans;
+        MatmulDesc::new(m, n, k, matrix(a, m, k, trans[0]), matrix(b, k, n, trans[1]), matrix(c, m, n, no_trans))
+            .with_transpose(trans[0], trans[1])
+            .with_batch(batch)
+    }
+}
+
+/// Times one product; the throughput of a matrix is operations, of a vector bytes.
+fn measure(criterion: &mut Criterion, subject: &Subject, group: &str, name: &str, product: Product) {
+    if !subject.supports(product.dtype) {
+        eprintln!("{group}/{name}: {} is not supported by {}", product.dtype, subject.device().name);
+        return;
+    }
+    let &Product { dtype, m, n, k, batch, .. } = &product;
+    let ptrs = [m * k, k * n, m * n].map(|elements| subject.operand(dtype, elements * batch));
+    let desc = product.descriptor(ptrs);
+    let mut group = criterion.benchmark_group(format!("{group}/{dtype}"));
+    group.throughput(if m == 1 || n == 1 {
+        Throughput::Bytes(((m * k + k * n + m * n) * batch * dtype.size()) as u64)
+    } else {
+        Throughput::Elements(product.flops())
+    });
+    group.bench_function(BenchmarkId::from_parameter(name), |bencher| {
+        bencher.iter_custom(|iterations| subject.wall(iterations, |backend| backend.matmul(&desc)));
+    });
+    if subject.device_time(1, |backend| backend.matmul(&desc)).is_some() {
+        group.bench_function(BenchmarkId::new(name, "device"), |bencher| {
+            bencher.iter_custom(|iterations| {
+                subject.device_time(iterations, |backend| backend.matmul(&desc)).unwrap_or_default()
+            });
+        });
+    }
+    group.finish();
+    subject.free(&ptrs);
+}
+
+/// The largest square product that takes less than a third of a second, by the speed of a small one.
+fn largest_size(subject: &Subject) -> usize {
+    let probe = Product::square(DType::F32, 128);
+    let ptrs = [0; 3].map(|_| subject.operand(DType::F32, 128 * 128));
+    let desc = probe.descriptor(ptrs);
+    subject.wall(1, |backend| backend.matmul(&desc));
+    let seconds = subject.wall(5, |backend| backend.matmul(&desc)).as_secs_f64() / 5.0;
+    subject.free(&ptrs);
+    let flops = probe.flops() as f64 / seconds / 3.0;
+    // A small product keeps a large device mostly idle.
+    let sustained = if subject.device().kind.rank() < 4 { flops * 200.0 } else { flops };
+    ((sustained / 2.0).cbrt() as usize).clamp(128, 8192)
+}
+
+fn main() {
+    let subject = Subject::open();
+    let mut criterion = Criterion::default()
+        .warm_up_time(std::time::Duration::from_millis(500))
+        .measurement_time(std::time::Duration::from_secs(2))
+        .sample_size(10)
+        .configure_from_args();
+    let largest = largest_size(&subject);
+    let float = [DType::F32, DType::F16];
+
+    for dtype in float {
+        for size in [128, 256, 512, 1024, 2048, 4096, 8192].into_iter().filter(|&size| size <= largest) {
+            measure(&mut criterion, &subject, "gemm", &size.to_string(), Product::square(dtype, size));
+        }
+    }
+    let size = largest.min(1024);
+    for dtype in float {
+        for (name, trans) in transposes() {
+            let product = Product { trans, ..Product::square(dtype, size) };
+            measure(&mut criterion, &subject, "gemm_transposed", &format!("{name}/{size}"), product);
+        }
+        let size = largest.min(512);
+        let batched = Product { batch: if largest > 1024 { 64 } else { 4 }, ..Product::square(dtype, size) };
+        let name = format!("{}x{size}", batched.batch);
+        measure(&mut criterion, &subject, "batched_gemm", &name, batched);
+        let k = (4 * largest).min(4096);
+        for (name, m, n) in [("row", 1, k), ("column", k, 1)] {
+            let vector = Product { m, n, k, ..Product::square(dtype, k) };
+            measure(&mut criterion, &subject, "matvec", &format!("{name}/{k}"), vector);
+        }
+    }
+    criterion.final_summary();
+}
+
+/// The four ways to read the factors, named as BLAS does.
+fn transposes() -> [(&'static str, [BackendTranspose; 2]); 4] {
+    use BackendTranspose::{NoTrans, Trans};
+    [("nn", [NoTrans, NoTrans]), ("nt", [NoTrans, Trans]), ("tn", [Trans, NoTrans]), ("tt", [Trans, Trans])]
+}

@@ -1,0 +1,169 @@
+//! What the backend adds to bare wgpu: a chain of 2,000 tiny operations, and one tiny operation with its read-back.
+//!
+//! `cargo bench --bench overhead`. The bare loop records the same dispatches by hand into one pass, with a bind group made
+//! beforehand, and reads back through one staging buffer. Besides the usual lines it prints the ratios of the medians of
+//! runs that alternate between the two.
+
+use std::time::{Duration, Instant};
+
+use backend_api::{ComputeBackend, UnaryOp};
+use backend_webgpu::WebGpuBackend;
+use criterion::Criterion;
+
+const CHAIN: usize = 2_000;
+const ELEMENTS: usize = 64;
+const BYTES: u64 = 4 * ELEMENTS as u64;
+
+/// The same operation by hand: y = |x|.
+struct Bare {
+    device: wgpu::Device,
+    queue: wgpu::Queue,
+    pipeline: wgpu::ComputePipeline,
+    groups: [wgpu::BindGroup; 2],
+    output: wgpu::Buffer,
+    staging: wgpu::Buffer,
+}
+
+const SHADER: &str = "
+@group(0) @binding(0) var<storage, read> x: array<f32>;
+@group(0) @binding(1) var<storage, read_write> y: array<f32>;
+@compute @workgroup_size(256) fn main(@builtin(global_invocation_id) id: vec3<u32>) {
+  if id.x < 64u { y[id.x] = abs(x[id.x]); }
+}";
+
+impl Bare {
+    fn new(device: &wgpu::Device, queue: &wgpu::Queue) -> Self {
+        let module = device.create_shader_module(wgpu::ShaderModuleDescriptor {
+            label: None,
+            source: wgpu::ShaderSource::Wgsl(SHADER.into()),
+        });
+        let pipeline = device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
+            label: None,
+            layout: None,
+            module: &module,
+            entry_point: None,
+            compilation_options: wgpu::PipelineCompilationOptions::default(),
+            cache: None,
+        });
+        let buffer = |usage| {
+            let descriptor = wgpu::BufferDescriptor { label: None, size: BYTES, usage, mapped_at_creation: false };
+            device.create_buffer(&descriptor)
+        };
+        let storage = wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_SRC;
+        let tensors = [buffer(storage), buffer(storage)];
+        let layout = pipeline.get_bind_group_layout(0);
+        let groups = [0, 1].map(|from| {
+            device.create_bind_group(&wgpu::BindGroupDescriptor {
+                label: None,
+                layout: &layout,
+                entries: &[
+                    wgpu::BindGroupEntry { binding: 0, resource: tensors[from].as_entire_binding() },
+                    wgpu::BindGroupEntry { binding: 1, resource: tensors[1 - from].as_entire_binding() },
+                ],
+            })
+        });
+        let staging = buffer(wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST);
+        let [_, output] = tensors;
+        Self { device: device.clone(), queue: queue.clone(), pipeline, groups, output, staging }
+    }
+
+    fn record(&self, encoder: &mut wgpu::CommandEncoder, dispatches: usize) {
+        let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor::default());
+        pass.set_pipeline(&self.pipeline);
+        for i in 0..dispatches {
+            pass.set_bind_group(0, &self.groups[i % 2], &[]);
+            pass.dispatch_workgroups(1, 1, 1);
+        }
+    }
+
+    fn chain(&self) {
+        let mut encoder = self.device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
+        self.record(&mut encoder, CHAIN);
+        self.queue.submit([encoder.finish()]);
+        self.device.poll(wgpu::PollType::wait_indefinitely()).expect("the device finishes");
+    }
+
+    fn round_trip(&self) -> f32 {
+        let mut encoder = self.device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
+        self.record(&mut encoder, 1);
+        encoder.copy_buffer_to_buffer(&self.output, 0, &self.staging, 0, BYTES);
+        self.queue.submit([encoder.finish()]);
+        self.staging.map_async(wgpu::MapMode::Read, .., |mapped| mapped.expect("the buffer is mapped"));
+        self.device.poll(wgpu::PollType::wait_indefinitely()).expect("the device finishes");
+        let view = self.staging.get_mapped_range(..).expect("the buffer is mapped");
+        let first: f32 = bytemuck::cast_slice(&view)[0];
+        drop(view);
+        self.staging.unmap();
+        first
+    }
+}
+
+/// The same through the backend.
+struct Ours {
+    backend: WebGpuBackend,
+    tensors: [u64; 2],
+}
+
+impl Ours {
+    fn new(backend: WebGpuBackend) -> Self {
+        let tensors = [0; 2].map(|_| backend.alloc(BYTES as usize).expect("memory"));
+        Self { backend, tensors }
+    }
+
+    fn record(&self, operations: usize) {
+        for i in 0..operations {
+            let (x, y) = (self.tensors[i % 2], self.tensors[1 - i % 2]);
+            self.backend.unary(UnaryOp::Abs, x, y, ELEMENTS).expect("the operation is recorded");
+        }
+    }
+
+    fn chain(&self) {
+        self.record(CHAIN);
+        self.backend.synchronize().expect("the device finishes");
+    }
+
+    fn round_trip(&self) -> f32 {
+        self.record(1);
+        let mut output = [0f32; ELEMENTS];
+        self.backend.copy_dtoh(bytemuck::cast_slice_mut(&mut output), self.tensors[1]).expect("a read-back");
+        output[0]
+    }
+}
+
+/// The ratio of the medians of `ours` and `bare`, run in turns for a second.
+fn ratio(name: &str, mut ours: impl FnMut(), mut bare: impl FnMut()) {
+    let mut times: [Vec<Duration>; 2] = Default::default();
+    let start = Instant::now();
+    while start.elapsed() < Duration::from_secs(1) {
+        for (side, times) in times.iter_mut().enumerate() {
+            let start = Instant::now();
+            if side == 0 { ours() } else { bare() }
+            times.push(start.elapsed());
+        }
+    }
+    let [ours, bare] = times.map(|mut times| {
+        times.sort_unstable();
+        times[times.len() / 2].as_secs_f64()
+    });
+    println!("{name}: ours {:.1} µs, bare {:.1} µs, ratio {:.2}", ours * 1e6, bare * 1e6, ours / bare);
+}
+
+fn main() {
+    let selection = std::env::var(backend_api::OVERRIDE_VARIABLE).unwrap_or_default();
+    let mut backend = WebGpuBackend::select(selection.strip_prefix("webgpu:").unwrap_or_default());
+    backend.init().expect("an adapter");
+    let device = backend.device().expect("an open device").clone();
+    let bare = Bare::new(&device, backend.queue().expect("an open device"));
+    let ours = Ours::new(backend);
+    ratio(&format!("chain of {CHAIN}"), || ours.chain(), || bare.chain());
+    ratio("operation and read-back", || assert!(ours.round_trip() >= 0.0), || assert!(bare.round_trip() >= 0.0));
+
+    let mut criterion = Criterion::default().sample_size(10).configure_from_args();
+    let mut group = criterion.benchmark_group("overhead");
+    group.bench_function("chain/ours", |bencher| bencher.iter(|| ours.chain()));
+    group.bench_function("chain/bare", |bencher| bencher.iter(|| bare.chain()));
+    group.bench_function("round_trip/ours", |bencher| bencher.iter(|| ours.round_trip()));
+    group.bench_function("round_trip/bare", |bencher| bencher.iter(|| bare.round_trip()));
+    group.finish();
+    criterion.final_summary();
+}
