@@ -1,3 +1,51 @@
-//! `cargo xtask`: the chores of this project.
+//! `cargo xtask`: the project's chores that a shell line can't do well.
 
-fn main() {}
+mod demo;
+mod drivers;
+mod model;
+mod msrv;
+mod package;
+mod suites;
+
+use std::path::Path;
+
+use anyhow::Context as _;
+use clap::Parser;
+use xshell::Shell;
+
+#[derive(Debug, Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask", about)]
+enum Task {
+    /// Fetch the weights of all-MiniLM-L6-v2 into .cache/minilm
+    Model(model::Args),
+    /// Rank the passages of the project's own documents against a question
+    Demo(demo::Args),
+    /// Run every suite on every adapter, installing a software Vulkan and OpenGL driver if there is none
+    Test(suites::Args),
+    /// Build the crates as they would be published, and check what is in them
+    Package(package::Args),
+    /// Check the minimum Rust version: stated in one place, and met by this toolchain
+    Msrv,
+}
+
+fn main() -> anyhow::Result<()> {
+    let task = Task::parse();
+    let sh = workspace()?;
+    match task {
+        Task::Model(args) => model::run(&sh, &args),
+        Task::Demo(args) => demo::run(&sh, &args),
+        Task::Test(args) => suites::run(&sh, &args),
+        Task::Package(args) => package::run(&sh, &args),
+        Task::Msrv => msrv::run(&sh),
+    }
+}
+
+/// A shell in the root of the workspace, wherever the task was called.
+fn workspace() -> anyhow::Result<Shell> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .context("xtask lies in the workspace's root")?;
+    let sh = Shell::new()?;
+    sh.change_dir(root);
+    Ok(sh)
+}

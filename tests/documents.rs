@@ -1,0 +1,7 @@
+//! The code in the documents, compiled and run as documentation tests.
+
+#[doc = include_str!("../README.md")]
+struct Readme;
+
+#[doc = include_str!("../docs/linking.md")]
+struct Linking;

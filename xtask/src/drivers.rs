@@ -1,0 +1,198 @@
+//! The software adapters that the suites run on, and how to get them.
+//!
+//! Linux only: elsewhere the system brings a driver, and there is nothing to find or install.
+
+use std::path::{Path, PathBuf};
+use std::{env, fs};
+
+use anyhow::bail;
+use xshell::{Shell, cmd};
+
+/// Where the Vulkan loader looks for the manifests of installed drivers.
+const VULKAN_MANIFESTS: [&str; 3] = [
+    "/usr/share/vulkan/icd.d",
+    "/usr/local/share/vulkan/icd.d",
+    "/etc/vulkan/icd.d",
+];
+
+/// Where EGL looks for the manifests of installed OpenGL drivers.
+const EGL_MANIFESTS: [&str; 2] = ["/usr/share/glvnd/egl_vendor.d", "/etc/glvnd/egl_vendor.d"];
+
+/// SwiftShader's manifest in Debian's package of Chromium, which no Vulkan loader finds by itself.
+const SWIFTSHADER: &str = "/usr/lib/chromium/vk_swiftshader_icd.json";
+
+/// Where shared libraries are.
+const LIBRARIES: [&str; 5] = [
+    "/usr/lib/x86_64-linux-gnu",
+    "/usr/lib/aarch64-linux-gnu",
+    "/usr/lib64",
+    "/usr/lib",
+    "/usr/local/lib",
+];
+
+/// Tells the Vulkan loader of drivers besides the installed ones.
+const ADDED_DRIVERS: &str = "VK_ADD_DRIVER_FILES";
+
+/// These name the only drivers that a Vulkan loader may use; then we add none.
+const CHOSEN_DRIVERS: [&str; 2] = ["VK_DRIVER_FILES", "VK_ICD_FILENAMES"];
+
+/// One interface through which a suite finds adapters.
+struct Interface {
+    /// What it is, for a person.
+    what: &'static str,
+    /// The manifests of its drivers.
+    drivers: Vec<PathBuf>,
+    /// Debian's packages that bring a software driver of it.
+    packages: &'static [&'static str],
+    /// Whether the suites are complete without it on a user's machine.
+    optional: bool,
+}
+
+impl Interface {
+    fn is_missing(&self) -> bool {
+        self.drivers.is_empty()
+    }
+}
+
+/// Finds the drivers of this system, installs software drivers where they are missing and it may, and makes
+/// SwiftShader known to the Vulkan loader of every command that `sh` runs.
+///
+/// With `all`, a missing SwiftShader is an error too.
+pub(crate) fn prepare(sh: &Shell, install: bool, all: bool) -> anyhow::Result<()> {
+    if !cfg!(target_os = "linux") {
+        return Ok(());
+    }
+    let mut interfaces = find();
+    if install && interfaces.iter().any(Interface::is_missing) && can_install(sh) {
+        install_missing(sh, &interfaces)?;
+        interfaces = find();
+    }
+    let missing = interfaces.iter().filter(|interface| interface.is_missing());
+    let (spared, needed): (Vec<_>, Vec<_>) = missing.partition(|interface| interface.optional && !all);
+    if !needed.is_empty() {
+        bail!(
+            "no driver for {}; to install one: {}",
+            names(&needed),
+            by_hand(&needed)
+        );
+    }
+    if !spared.is_empty() {
+        println!("not tested: {}; to add it: {}", names(&spared), by_hand(&spared));
+    }
+    report(&interfaces);
+    add_swiftshader(sh);
+    Ok(())
+}
+
+fn find() -> [Interface; 3] {
+    let chosen = CHOSEN_DRIVERS.iter().find_map(env::var_os);
+    let vulkan = match chosen {
+        Some(list) => env::split_paths(&list).collect(),
+        None => manifests(&VULKAN_MANIFESTS, "libvulkan.so.1"),
+    };
+    let swiftshader = PathBuf::from(SWIFTSHADER);
+    [
+        Interface {
+            what: "Vulkan",
+            drivers: vulkan,
+            packages: &["libvulkan1", "mesa-vulkan-drivers"],
+            optional: false,
+        },
+        Interface {
+            what: "OpenGL",
+            drivers: manifests(&EGL_MANIFESTS, "libEGL.so.1"),
+            packages: &["libegl1", "libgl1-mesa-dri", "libgles2"],
+            optional: false,
+        },
+        Interface {
+            what: "SwiftShader",
+            drivers: swiftshader.is_file().then_some(swiftshader).into_iter().collect(),
+            packages: &["chromium-common"],
+            optional: true,
+        },
+    ]
+}
+
+/// The manifests in `folders`; none if the library that reads them isn't installed.
+fn manifests(folders: &[&str], loader: &str) -> Vec<PathBuf> {
+    if !LIBRARIES
+        .iter()
+        .any(|folder| Path::new(folder).join(loader).exists())
+    {
+        return Vec::new();
+    }
+    let entries = folders
+        .iter()
+        .filter_map(|folder| fs::read_dir(folder).ok())
+        .flatten();
+    let mut found: Vec<PathBuf> = entries
+        .filter_map(|entry| entry.ok().map(|entry| entry.path()))
+        .filter(|path| path.extension().is_some_and(|extension| extension == "json"))
+        .collect();
+    found.sort();
+    found
+}
+
+/// Whether this is Debian or a relative, and we are its administrator.
+fn can_install(sh: &Shell) -> bool {
+    let answers = |command: xshell::Cmd<'_>| command.quiet().ignore_stderr().read().ok();
+    answers(cmd!(sh, "apt-get --version")).is_some() && answers(cmd!(sh, "id -u")).as_deref() == Some("0")
+}
+
+/// Tries to install each missing driver. What is missing after that is told by the caller, so a package that this
+/// system doesn't have is no error here.
+fn install_missing(sh: &Shell, interfaces: &[Interface]) -> anyhow::Result<()> {
+    let _noninteractive = sh.push_env("DEBIAN_FRONTEND", "noninteractive");
+    cmd!(sh, "apt-get update --quiet").run()?;
+    for &Interface { what, packages, .. } in interfaces.iter().filter(|interface| interface.is_missing()) {
+        let install = cmd!(
+            sh,
+            "apt-get install --yes --quiet --no-install-recommends {packages...}"
+        );
+        if let Err(error) = install.run() {
+            println!("no driver for {what} could be installed: {error}");
+        }
+    }
+    Ok(())
+}
+
+fn names(interfaces: &[&Interface]) -> String {
+    let names: Vec<&str> = interfaces.iter().map(|interface| interface.what).collect();
+    names.join(", ")
+}
+
+/// The command that installs what is missing, for someone who may.
+fn by_hand(interfaces: &[&Interface]) -> String {
+    let packages: Vec<&str> = interfaces
+        .iter()
+        .flat_map(|i| i.packages.iter().copied())
+        .collect();
+    format!(
+        "sudo apt-get update && sudo apt-get install -y --no-install-recommends {}\n(the names are Debian's; other \
+         systems have Mesa's lavapipe and llvmpipe under names of their own)",
+        packages.join(" ")
+    )
+}
+
+fn report(interfaces: &[Interface]) {
+    println!("drivers found (one without its hardware gives no adapter):");
+    for Interface { what, drivers, .. } in interfaces {
+        for driver in drivers {
+            println!("  {what}: {}", driver.display());
+        }
+    }
+}
+
+fn add_swiftshader(sh: &Shell) {
+    let chosen = CHOSEN_DRIVERS
+        .iter()
+        .any(|variable| env::var_os(variable).is_some());
+    if chosen || !Path::new(SWIFTSHADER).is_file() {
+        return;
+    }
+    let list = match env::var(ADDED_DRIVERS) {
+        Ok(others) if !others.is_empty() => format!("{others}:{SWIFTSHADER}"),
+        _ => SWIFTSHADER.to_owned(),
+    };
+    sh.set_var(ADDED_DRIVERS, list);
+}

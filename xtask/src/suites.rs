@@ -1,0 +1,30 @@
+//! Every suite on every adapter.
+
+use xshell::{Shell, cmd};
+
+use crate::{drivers, model};
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Don't install drivers: fail with the command that would
+    #[arg(long)]
+    no_install: bool,
+    /// Fail unless all three software adapters are there: lavapipe, llvmpipe and SwiftShader
+    #[arg(long)]
+    all_adapters: bool,
+    /// Arguments for `cargo test` instead of `--workspace --no-fail-fast`
+    #[arg(last = true)]
+    arguments: Vec<String>,
+}
+
+pub(crate) fn run(sh: &Shell, args: &Args) -> anyhow::Result<()> {
+    drivers::prepare(sh, !args.no_install, args.all_adapters)?;
+    model::ensure_present(sh)?;
+    let everything = ["--workspace", "--no-fail-fast"].map(str::to_owned);
+    let arguments = match args.arguments.as_slice() {
+        [] => &everything[..],
+        chosen => chosen,
+    };
+    cmd!(sh, "cargo test {arguments...}").run()?;
+    Ok(())
+}
