@@ -40,7 +40,9 @@ impl Context {
     pub(crate) fn new(gpu: Gpu) -> BackendResult<Self> {
         let (device, limits) = (&gpu.device, gpu.device.limits());
         let immediates = gpu.device.features().contains(wgpu::Features::IMMEDIATES);
-        let target = Target { immediates: immediates && limits.max_immediate_size >= MAX_PARAMS };
+        let target = Target {
+            immediates: immediates && limits.max_immediate_size >= MAX_PARAMS,
+        };
         let memory = Memory::new(device);
         let pipelines = Pipelines::new(device, target);
         let recorder = Recorder::new(device, &gpu.queue, &gpu.health, target, pipelines.params_layout());
@@ -61,7 +63,10 @@ impl Context {
     }
 
     pub(crate) fn set_timeout(&self, timeout: Duration) {
-        self.timeout_ms.store(u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX), Ordering::Relaxed);
+        self.timeout_ms.store(
+            u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX),
+            Ordering::Relaxed,
+        );
     }
 
     /// Checks the operands of a call and returns their memory.
@@ -77,13 +82,21 @@ impl Context {
     /// [`Unsupported`](BackendError::Unsupported) where the device has no such type.
     pub(crate) fn require_dtype(&self, op: &'static str, dtype: DType) -> BackendResult<()> {
         if dtype == DType::F16 && !self.gpu.device.features().contains(wgpu::Features::SHADER_F16) {
-            return Err(BackendError::Unsupported { op, need: "a device with SHADER_F16".to_owned() });
+            return Err(BackendError::Unsupported {
+                op,
+                need: "a device with SHADER_F16".to_owned(),
+            });
         }
         Ok(())
     }
 
     /// What a kernel sees of an output.
-    pub(crate) fn output(&self, op: &'static str, slice: &DeviceSlice, dtype: DType) -> BackendResult<Window> {
+    pub(crate) fn output(
+        &self,
+        op: &'static str,
+        slice: &DeviceSlice,
+        dtype: DType,
+    ) -> BackendResult<Window> {
         Window::new(op, slice, dtype, self.limits)
     }
 
@@ -122,7 +135,12 @@ impl Context {
     /// A binding for an operand that a kernel doesn't touch.
     pub(crate) fn null(&self) -> Window {
         let block = Arc::clone(&self.null);
-        Window { start: 0, size: block.size() as u64, offset: 0, block }
+        Window {
+            start: 0,
+            size: block.size() as u64,
+            offset: 0,
+            block,
+        }
     }
 
     /// Records one dispatch: the read-only windows in the order of the kernel's bindings, then the output.
@@ -135,7 +153,12 @@ impl Context {
         params: &P,
         grid: [u32; 3],
     ) -> BackendResult<()> {
-        const { assert!(size_of::<P>() <= MAX_PARAMS as usize, "the parameters don't fit in the immediates") };
+        const {
+            assert!(
+                size_of::<P>() <= MAX_PARAMS as usize,
+                "the parameters don't fit in the immediates"
+            )
+        };
         debug_assert!(reads.len() < MAX_BINDINGS, "{variant:?}");
         let kernel = self.pipelines.get(variant)?;
         let mut windows = [output; MAX_BINDINGS];
@@ -146,10 +169,7 @@ impl Context {
             params: bytemuck::bytes_of(params),
             grid,
         };
-        let mut recorder = self.recorder.lock();
-        recorder.reserve(op, 1, self.timeout())?;
-        recorder.launch(&launch);
-        Ok(())
+        self.recorder.lock().launch(op, &launch, self.timeout())
     }
 
     /// Blocks until everything recorded so far has finished.
@@ -222,27 +242,15 @@ pub(crate) fn linear_grid(op: &'static str, groups: usize) -> BackendResult<[u32
     }
 }
 
-/// A grid with one dimension for each of three counts.
-///
-/// # Errors
-/// [`Limit`](BackendError::Limit) if one is past 65 535.
-pub(crate) fn grid3(op: &'static str, counts: [usize; 3]) -> BackendResult<[u32; 3]> {
-    let mut grid = [0; 3];
-    for (slot, count) in grid.iter_mut().zip(counts) {
-        *slot = u32::try_from(count).ok().filter(|&n| n <= MAX_GROUPS).ok_or(BackendError::Limit {
-            op,
-            what: "workgroups along one dimension",
-            requested: count,
-            max: MAX_GROUPS as usize,
-        })?;
-    }
-    Ok(grid)
-}
-
 /// A size or stride as a kernel takes it.
 ///
 /// # Errors
 /// [`Limit`](BackendError::Limit) past 2³².
 pub(crate) fn dim(op: &'static str, what: &'static str, value: usize) -> BackendResult<u32> {
-    u32::try_from(value).map_err(|_| BackendError::Limit { op, what, requested: value, max: u32::MAX as usize })
+    u32::try_from(value).map_err(|_| BackendError::Limit {
+        op,
+        what,
+        requested: value,
+        max: u32::MAX as usize,
+    })
 }

@@ -40,9 +40,16 @@ pub(crate) async fn enumerate() -> Vec<(wgpu::Instance, wgpu::Adapter)> {
         instance.enumerate_adapters(wgpu::Backends::all()).await
     };
     let can_compute = |adapter: &wgpu::Adapter| {
-        adapter.get_downlevel_capabilities().flags.contains(wgpu::DownlevelFlags::COMPUTE_SHADERS)
+        adapter
+            .get_downlevel_capabilities()
+            .flags
+            .contains(wgpu::DownlevelFlags::COMPUTE_SHADERS)
     };
-    adapters.into_iter().filter(can_compute).map(|adapter| (instance.clone(), adapter)).collect()
+    adapters
+        .into_iter()
+        .filter(can_compute)
+        .map(|adapter| (instance.clone(), adapter))
+        .collect()
 }
 
 /// What a registry shows of the adapter at `index`.
@@ -82,7 +89,11 @@ pub(crate) fn find(
         })
         .collect();
     let mut tried = vec![format!("{selector:?}")];
-    tried.extend(candidates.iter().map(|(_, _, info)| format!("{} = {} ({})", info.selector, info.name, info.api)));
+    tried.extend(
+        candidates
+            .iter()
+            .map(|(_, _, info)| format!("{} = {} ({})", info.selector, info.name, info.api)),
+    );
 
     candidates.sort_by_key(|(_, _, info)| (info.kind.rank(), info.api == "Gl"));
     let is_meant = |info: &DeviceInfo| match selector {
@@ -92,5 +103,8 @@ pub(crate) fn find(
             info.api.to_lowercase().contains(text) || info.name.to_lowercase().contains(text)
         }
     };
-    candidates.into_iter().find(|(_, _, info)| is_meant(info)).ok_or(BackendError::NoAdapter { tried })
+    candidates
+        .into_iter()
+        .find(|(_, _, info)| is_meant(info))
+        .ok_or(BackendError::NoAdapter { tried })
 }

@@ -41,7 +41,9 @@ impl Health {
             polled: AtomicU64::new(0),
         });
         let for_loss = Arc::clone(&health);
-        device.set_device_lost_callback(move |reason, message| for_loss.lose(&format!("{reason:?}: {message}")));
+        device.set_device_lost_callback(move |reason, message| {
+            for_loss.lose(&format!("{reason:?}: {message}"))
+        });
         let for_errors = Arc::clone(&health);
         device.on_uncaptured_error(Arc::new(move |error| for_errors.report(error)));
         health
@@ -97,7 +99,9 @@ impl Health {
     /// [`DeviceLost`](BackendError::DeviceLost), for good.
     pub(crate) fn check(&self) -> BackendResult<()> {
         if self.is_lost() {
-            return Err(BackendError::DeviceLost { reason: self.reason.lock().clone() });
+            return Err(BackendError::DeviceLost {
+                reason: self.reason.lock().clone(),
+            });
         }
         Ok(())
     }

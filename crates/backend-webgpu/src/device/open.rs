@@ -30,7 +30,11 @@ fn wanted_features() -> wgpu::Features {
 ///
 /// # Errors
 /// [`NoAdapter`](BackendError::NoAdapter) if the adapter doesn't open.
-pub(crate) async fn open(instance: wgpu::Instance, adapter: wgpu::Adapter, info: DeviceInfo) -> BackendResult<Gpu> {
+pub(crate) async fn open(
+    instance: wgpu::Instance,
+    adapter: wgpu::Adapter,
+    info: DeviceInfo,
+) -> BackendResult<Gpu> {
     let descriptor = wgpu::DeviceDescriptor {
         label: Some("backend-webgpu"),
         required_features: adapter.features() & wanted_features(),
@@ -38,9 +42,23 @@ pub(crate) async fn open(instance: wgpu::Instance, adapter: wgpu::Adapter, info:
         memory_hints: wgpu::MemoryHints::Performance,
         ..Default::default()
     };
-    let (device, queue) = adapter.request_device(&descriptor).await.map_err(|error| BackendError::NoAdapter {
-        tried: vec![format!("{} = {} ({}): {error}", info.selector, info.name, info.api)],
-    })?;
+    let (device, queue) =
+        adapter
+            .request_device(&descriptor)
+            .await
+            .map_err(|error| BackendError::NoAdapter {
+                tried: vec![format!(
+                    "{} = {} ({}): {error}",
+                    info.selector, info.name, info.api
+                )],
+            })?;
     let health = Health::watch(&device);
-    Ok(Gpu { _instance: instance, adapter, device, queue, info, health })
+    Ok(Gpu {
+        _instance: instance,
+        adapter,
+        device,
+        queue,
+        info,
+        health,
+    })
 }

@@ -28,15 +28,26 @@ pub(crate) struct BindGroups {
 
 impl BindGroups {
     /// The bind group of these windows, read-only bindings first.
-    pub(crate) fn get(&mut self, device: &wgpu::Device, layout: &Layout, windows: &[&Window]) -> wgpu::BindGroup {
-        let mut key = BindKey { signature: layout.signature, windows: [None; MAX_BINDINGS] };
+    pub(crate) fn get(
+        &mut self,
+        device: &wgpu::Device,
+        layout: &Layout,
+        windows: &[&Window],
+    ) -> wgpu::BindGroup {
+        let mut key = BindKey {
+            signature: layout.signature,
+            windows: [None; MAX_BINDINGS],
+        };
         for (slot, window) in key.windows.iter_mut().zip(windows) {
             *slot = Some((window.block.id(), window.start));
         }
         if let Some(group) = self.young.get(&key) {
             return group.clone();
         }
-        let group = self.old.remove(&key).unwrap_or_else(|| create(device, layout, windows));
+        let group = self
+            .old
+            .remove(&key)
+            .unwrap_or_else(|| create(device, layout, windows));
         if self.young.len() >= GENERATION {
             self.old = std::mem::take(&mut self.young);
         }

@@ -27,9 +27,13 @@ pub(crate) use flight::wait;
 pub(crate) use timing::Stopwatch;
 pub(crate) use window::{BindingLimits, Window};
 
-/// Dispatches of a batch. Enough to make the cost of a submission small, few enough to start the device early.
-const MAX_DISPATCHES: usize = 128;
-const _: () = assert!(MAX_DISPATCHES <= params::SLOTS, "every dispatch of a batch needs a slot");
+/// Commands of a batch, dispatches and uploads. Enough to make the cost of a submission small, few enough to start the
+/// device early and to bound what an encoder holds.
+const MAX_COMMANDS: usize = 128;
+const _: () = assert!(
+    MAX_COMMANDS <= params::SLOTS,
+    "every dispatch of a batch needs a slot"
+);
 
 /// Batches in flight: one being worked on, one waiting, so that the device never runs dry.
 const MAX_IN_FLIGHT: usize = 3;
@@ -53,7 +57,7 @@ pub(crate) struct Recorder {
     target: Target,
     /// Counts batches from 1.
     batch: u64,
-    dispatches: usize,
+    commands: usize,
     /// Copies that run before everything else of the batch.
     early: Option<wgpu::CommandEncoder>,
     encoder: Option<wgpu::CommandEncoder>,
@@ -85,7 +89,7 @@ impl Recorder {
             health: Arc::clone(health),
             target,
             batch: 1,
-            dispatches: 0,
+            commands: 0,
             early: None,
             encoder: None,
             pass: None,
@@ -96,10 +100,9 @@ impl Recorder {
         }
     }
 
-    /// Makes room in the batch for `dispatches`, waiting for the device if it is far behind. To be called before the
-    /// first launch of an operation, so that an error leaves nothing half recorded.
-    pub(crate) fn reserve(&mut self, op: &'static str, dispatches: usize, timeout: Duration) -> BackendResult<()> {
-        if self.dispatches + dispatches <= MAX_DISPATCHES {
+    /// Makes room in the batch for one command, waiting for the device if it is far behind.
+    fn reserve(&mut self, op: &'static str, timeout: Duration) -> BackendResult<()> {
+        if self.commands < MAX_COMMANDS {
             return Ok(());
         }
         self.make_way(op, timeout)?;
@@ -121,12 +124,20 @@ impl Recorder {
         Ok(())
     }
 
-    /// Records a dispatch, in a batch with room for it.
-    pub(crate) fn launch(&mut self, launch: &Launch<'_>) {
+    /// Records a dispatch.
+    pub(crate) fn launch(
+        &mut self,
+        op: &'static str,
+        launch: &Launch<'_>,
+        timeout: Duration,
+    ) -> BackendResult<()> {
+        self.reserve(op, timeout)?;
         for window in launch.windows {
             window.block.touch(self.batch);
         }
-        let group = self.groups.get(&self.device, &launch.kernel.layout, launch.windows);
+        let group = self
+            .groups
+            .get(&self.device, &launch.kernel.layout, launch.windows);
         let slot = (!self.target.immediates).then(|| self.params.push(&self.device, launch.params));
         let open = self.open_pass();
         if open.pipeline.as_ref() != Some(&launch.kernel.pipeline) {
@@ -143,7 +154,8 @@ impl Recorder {
         }
         let [x, y, z] = launch.grid;
         open.pass.dispatch_workgroups(x, y, z);
-        self.dispatches += 1;
+        self.commands += 1;
+        Ok(())
     }
 
     /// Uploads `bytes` to a 4-byte aligned part of a buffer, in order with what is recorded.
@@ -156,6 +168,7 @@ impl Recorder {
     ) -> BackendResult<()> {
         let mut offset = dst.offset as u64;
         for chunk in bytes.chunks(StagingRing::CHUNK) {
+            self.reserve(op, timeout)?;
             let (source, start) = loop {
                 if let Some(place) = self.staging.write(op, chunk)? {
                     break place;
@@ -166,9 +179,14 @@ impl Recorder {
             };
             // Nothing in the batch uses the buffer: the copy may come first, and the pass stays open.
             let early = !dst.block.is_touched_by(self.batch);
-            let encoder = if early { Self::ensure(&self.device, &mut self.early) } else { self.encoder() };
+            let encoder = if early {
+                Self::ensure(&self.device, &mut self.early)
+            } else {
+                self.encoder()
+            };
             encoder.copy_buffer_to_buffer(&source, start, dst.block.buffer(), offset, chunk.len() as u64);
             offset += chunk.len() as u64;
+            self.commands += 1;
         }
         Ok(())
     }
@@ -182,7 +200,8 @@ impl Recorder {
         staging: &wgpu::Buffer,
         bytes: u64,
     ) -> BackendResult<()> {
-        self.encoder().copy_buffer_to_buffer(block.buffer(), offset, staging, 0, bytes);
+        self.encoder()
+            .copy_buffer_to_buffer(block.buffer(), offset, staging, 0, bytes);
         self.submit(op)
     }
 
@@ -196,21 +215,37 @@ impl Recorder {
     pub(crate) fn submit(&mut self, op: &'static str) -> BackendResult<()> {
         self.health.check()?;
         self.pass = None;
-        let buffers: Vec<_> = [self.early.take(), self.encoder.take()].into_iter().flatten().collect();
+        let buffers: Vec<_> = [self.early.take(), self.encoder.take()]
+            .into_iter()
+            .flatten()
+            .collect();
         if buffers.is_empty() {
             return Ok(());
         }
-        let _span = tracing::trace_span!("submit", op, dispatches = self.dispatches).entered();
+        let _span = tracing::trace_span!("submit", op, commands = self.commands).entered();
         let params = self.params.upload(&self.queue);
         let staging = self.staging.close();
         let submitted = guarded(&self.device, || {
-            self.queue.submit(buffers.into_iter().map(wgpu::CommandEncoder::finish).collect::<Vec<_>>())
+            self.queue.submit(
+                buffers
+                    .into_iter()
+                    .map(wgpu::CommandEncoder::finish)
+                    .collect::<Vec<_>>(),
+            )
         });
         let batch = self.batch;
         self.batch += 1;
-        self.dispatches = 0;
+        self.commands = 0;
         match submitted {
-            Ok(index) => self.flight.launch(&self.queue, Submission { batch, index, params, staging }),
+            Ok(index) => self.flight.launch(
+                &self.queue,
+                Submission {
+                    batch,
+                    index,
+                    params,
+                    staging,
+                },
+            ),
             Err(error) => self.health.report(error),
         }
         Ok(())
@@ -233,7 +268,10 @@ impl Recorder {
             if let Some(params) = submission.params {
                 self.params.recycle(params);
             }
-            submission.staging.into_iter().for_each(|buffer| self.staging.recycle(buffer));
+            submission
+                .staging
+                .into_iter()
+                .for_each(|buffer| self.staging.recycle(buffer));
         }
     }
 
@@ -271,7 +309,9 @@ impl Recorder {
     fn open_pass(&mut self) -> &mut OpenPass {
         let encoder = Self::ensure(&self.device, &mut self.encoder);
         self.pass.get_or_insert_with(|| OpenPass {
-            pass: encoder.begin_compute_pass(&wgpu::ComputePassDescriptor::default()).forget_lifetime(),
+            pass: encoder
+                .begin_compute_pass(&wgpu::ComputePassDescriptor::default())
+                .forget_lifetime(),
             pipeline: None,
             group: None,
         })

@@ -16,11 +16,21 @@ const WORD: usize = wgpu::COPY_BUFFER_ALIGNMENT as usize;
 /// Writes `src` to the start of `dst`.
 pub(crate) fn copy_htod(ctx: &Context, dst: u64, src: &[u8]) -> BackendResult<()> {
     let op = "copy_htod";
-    let Some(slice) = resolve(ctx, op, Operand { arg: "dst", ptr: dst, bytes: src.len(), align: 1, access: Access::Write })?
+    let Some(slice) = resolve(
+        ctx,
+        op,
+        Operand {
+            arg: "dst",
+            ptr: dst,
+            bytes: src.len(),
+            align: 1,
+            access: Access::Write,
+        },
+    )?
     else {
         return Ok(());
     };
-    if slice.offset % WORD == 0 && src.len() % WORD == 0 {
+    if slice.offset.is_multiple_of(WORD) && src.len().is_multiple_of(WORD) {
         return ctx.recorder.lock().upload(op, &slice, src, ctx.timeout());
     }
     // A word that is only partly written takes a kernel to keep its other bytes; so the data goes to a place of its
@@ -41,7 +51,9 @@ pub(crate) fn copy_htod(ctx: &Context, dst: u64, src: &[u8]) -> BackendResult<()
 /// Reads from the start of `src` into all of `dst`, blocking.
 pub(crate) fn copy_dtoh(ctx: &Context, dst: &mut [u8], src: u64) -> BackendResult<()> {
     let op = "copy_dtoh";
-    let Some(slice) = resolve_source(ctx, op, dst.len(), src)? else { return ctx.take_late(op) };
+    let Some(slice) = resolve_source(ctx, op, dst.len(), src)? else {
+        return ctx.take_late(op);
+    };
     if cfg!(target_family = "wasm") {
         return Err(BackendError::WouldBlock { op });
     }
@@ -54,7 +66,9 @@ pub(crate) fn copy_dtoh(ctx: &Context, dst: &mut [u8], src: u64) -> BackendResul
 /// Reads from the start of `src` into all of `dst` without blocking.
 pub(crate) async fn copy_dtoh_async(ctx: &Context, dst: &mut [u8], src: u64) -> BackendResult<()> {
     let op = "copy_dtoh_async";
-    let Some(slice) = resolve_source(ctx, op, dst.len(), src)? else { return ctx.take_late(op) };
+    let Some(slice) = resolve_source(ctx, op, dst.len(), src)? else {
+        return ctx.take_late(op);
+    };
     for (i, piece) in dst.chunks_mut(Readback::CHUNK).enumerate() {
         let read = Read::begin(ctx, op, &slice, i * Readback::CHUNK, piece.len())?;
         let mapped = read.mapped.wait(&ctx.gpu.device, &ctx.gpu.health).await?;
@@ -72,7 +86,11 @@ pub(crate) fn read_buffer(
     dst: &mut [u8],
 ) -> BackendResult<()> {
     let block = crate::memory::Block::foreign(buffer.clone());
-    let slice = DeviceSlice { len: dst.len(), offset: 0, block: block.into() };
+    let slice = DeviceSlice {
+        len: dst.len(),
+        offset: 0,
+        block: block.into(),
+    };
     Read::begin(ctx, op, &slice, 0, dst.len())?.block(ctx, op, dst)
 }
 
@@ -102,7 +120,12 @@ impl Read {
         let submission = recorder.newest();
         drop(recorder);
         let mapped = ctx.readback.map(&staging);
-        Ok(Self { staging, submission, mapped, skip })
+        Ok(Self {
+            staging,
+            submission,
+            mapped,
+            skip,
+        })
     }
 
     /// Waits for the piece and copies it out.
@@ -124,8 +147,23 @@ impl Read {
     }
 }
 
-fn resolve_source(ctx: &Context, op: &'static str, bytes: usize, src: u64) -> BackendResult<Option<DeviceSlice>> {
-    resolve(ctx, op, Operand { arg: "src", ptr: src, bytes, align: 1, access: Access::Read })
+fn resolve_source(
+    ctx: &Context,
+    op: &'static str,
+    bytes: usize,
+    src: u64,
+) -> BackendResult<Option<DeviceSlice>> {
+    resolve(
+        ctx,
+        op,
+        Operand {
+            arg: "src",
+            ptr: src,
+            bytes,
+            align: 1,
+            access: Access::Read,
+        },
+    )
 }
 
 fn resolve(ctx: &Context, op: &'static str, operand: Operand) -> BackendResult<Option<DeviceSlice>> {
