@@ -3,7 +3,7 @@
 // With VEC, the starts, leading dimensions, batch strides and extents along memory of A and B are multiples of 4, and
 // both are read as vectors; without, element by element.
 //
-// needs: TA, TB, TC, VEC, TRANS_A, TRANS_B and what lib/tile_product needs
+// needs: TA, TB, TC, VEC, TRANS_A, TRANS_B, ACTIVATION and what lib/tile_product needs
 
 const A_ALONG_K: u32 = 1u - TRANS_A;
 const B_ALONG_K: u32 = TRANS_B;
@@ -30,7 +30,6 @@ struct Params {
   bias_offset: u32,
   // 0: none, 1: one for each column, 2: one for each row.
   bias: u32,
-  activation: u32,
   // Whether C is read at all.
   accumulate: u32,
   alpha: f32,
@@ -151,7 +150,7 @@ fn finish(value: f32, row: u32, column: u32, i: u32) -> TC {
   } else if params.bias == 2u {
     v += f32(bias[params.bias_offset + row]);
   }
-  return TC(activate(params.activation, v));
+  return TC(activate(ACTIVATION, v));
 }
 
 @compute @workgroup_size(THREADS)

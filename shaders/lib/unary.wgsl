@@ -1,8 +1,272 @@
-// The functions of one number. Each is right at large and infinite arguments, and gives NaN for NaN, whatever the
-// driver's own functions do.
+// The functions of one number, right for every argument: NaN gives NaN, and infinite, zero, huge and subnormal numbers
+// give what mathematics says. Drivers' own transcendental functions aren't relied on, since WGSL lets them be far off
+// (tanh by 1e-5) and undefined outside of a range. Errors are a few units in the last place unless said otherwise.
+//
+// Polynomials without a source are minimax fits by Remez's algorithm, with the error that they leave.
 
-fn relu(x: f32) -> f32 {
-  return max_nan(x, 0.0);
+const SIGN_BIT = 0x80000000u;
+const SMALLEST_NORMAL = 0x00800000u;
+
+fn is_zero(x: f32) -> bool {
+  return (bitcast<u32>(x) & ~SIGN_BIT) == 0u;
 }
-fn sigmoid(x: f32) -> f32 { return 1.0 / (1.0 + exp(-x)); }
-fn square(x: f32) -> f32 { return x * x; }
+
+fn with_sign(magnitude: f32, sign: f32) -> f32 {
+  return bitcast<f32>((bitcast<u32>(magnitude) & ~SIGN_BIT) | (bitcast<u32>(sign) & SIGN_BIT));
+}
+
+// x without the lower half of its fraction: the product of two such numbers is exact.
+fn upper(x: f32) -> f32 {
+  return bitcast<f32>(bitcast<u32>(x) & 0xfffff000u);
+}
+
+// Functions that are exact.
+
+fn unary_abs(x: f32) -> f32 {
+  return bitcast<f32>(bitcast<u32>(x) & ~SIGN_BIT);
+}
+
+fn unary_neg(x: f32) -> f32 {
+  return bitcast<f32>(bitcast<u32>(x) ^ SIGN_BIT);
+}
+
+fn unary_sign(x: f32) -> f32 {
+  if is_nan(x) || is_zero(x) {
+    return x;
+  }
+  return with_sign(1.0, x);
+}
+
+fn unary_relu(x: f32) -> f32 {
+  if is_negative(x) && !is_nan(x) {
+    return 0.0;
+  }
+  return x;
+}
+
+// False for numbers from 2²³ on, which are integers, for infinities and for NaN.
+fn may_have_fraction(x: f32) -> bool {
+  return (bitcast<u32>(x) & ~SIGN_BIT) < 0x4b000000u;
+}
+
+// A result of zero has the sign of x.
+
+fn unary_floor(x: f32) -> f32 {
+  if may_have_fraction(x) {
+    return with_sign(floor(x), x);
+  }
+  return x;
+}
+
+fn unary_ceil(x: f32) -> f32 {
+  if may_have_fraction(x) {
+    return with_sign(ceil(x), x);
+  }
+  return x;
+}
+
+fn unary_round(x: f32) -> f32 {
+  if may_have_fraction(x) {
+    return with_sign(round(x), x);
+  }
+  return x;
+}
+
+// Arithmetic.
+
+// a / b by IEEE 754 also at zeros and infinities; a subnormal b may count as zero.
+fn divide(a: f32, b: f32) -> f32 {
+  if is_nan(a) || is_nan(b) {
+    return nan();
+  }
+  let sign = (bitcast<u32>(a) ^ bitcast<u32>(b)) & SIGN_BIT;
+  let is_small = is_zero(a) || is_inf(b);
+  if is_inf(a) || is_zero(b) {
+    return select(bitcast<f32>(bitcast<u32>(inf()) | sign), nan(), is_small);
+  }
+  if is_small {
+    return bitcast<f32>(sign);
+  }
+  // From 2¹²⁶ on, the reciprocal of b may be flushed to zero.
+  let scale = select(1.0, 0.25, unary_abs(b) > 8.507059e37);
+  return (a * scale) / (b * scale);
+}
+
+fn unary_recip(x: f32) -> f32 {
+  return divide(1.0, x);
+}
+
+fn unary_square(x: f32) -> f32 {
+  return x * x;
+}
+
+fn unary_sqrt(x: f32) -> f32 {
+  if is_nan(x) || is_zero(x) {
+    return x;
+  }
+  if is_negative(x) {
+    return nan();
+  }
+  if is_inf(x) {
+    return x;
+  }
+  let bits = bitcast<u32>(x);
+  if bits < SMALLEST_NORMAL {
+    // x = bits · 2⁻¹⁴⁹.
+    return sqrt(2.0 * f32(bits)) * 2.646978e-23;
+  }
+  return sqrt(x);
+}
+
+fn unary_rsqrt(x: f32) -> f32 {
+  if is_nan(x) {
+    return x;
+  }
+  if is_zero(x) {
+    return inf();
+  }
+  if is_negative(x) {
+    return nan();
+  }
+  if is_inf(x) {
+    return 0.0;
+  }
+  let bits = bitcast<u32>(x);
+  if bits < SMALLEST_NORMAL {
+    return inverseSqrt(2.0 * f32(bits)) * 3.7778932e22;
+  }
+  return inverseSqrt(x);
+}
+
+// The exponential and what is made of it.
+
+// 2^(high + low), |low| being small, high any number but NaN and the result 0 or infinite where it must be.
+fn exp2_sum(high: f32, low: f32) -> f32 {
+  let bounded = clamp(high, -160.0, 130.0);
+  let n = round(bounded + low);
+  let r = (bounded - n) + low;
+  // 2ʳ for |r| ≤ 0.51, to 4.3e-9.
+  var p = 0.00015335059;
+  p = p * r + 0.001339265;
+  p = p * r + 0.009618468;
+  p = p * r + 0.05550354;
+  p = p * r + 0.24022648;
+  p = p * r + 0.6931472;
+  p = p * r + 1.0;
+
+  // The power of two goes into the exponent's bits: as a factor, it would overflow before the product does.
+  let bits = bitcast<u32>(p);
+  let exponent = i32(bits >> 23u) + i32(n);
+  if exponent > 254 {
+    return inf();
+  }
+  if exponent > 0 {
+    return bitcast<f32>(bits + (bitcast<u32>(i32(n)) << 23u));
+  }
+  // The last step to a subnormal result rounds, by 2⁻⁶⁴.
+  return bitcast<f32>(bits + (bitcast<u32>(i32(n) + 64) << 23u)) * 5.4210109e-20;
+}
+
+// e^(x + low) for |x| ≤ 110 and a small low. The products with log₂e are split, as the integer part of their sum
+// would otherwise take the accuracy from its fraction.
+fn exp_sum(x: f32, low: f32) -> f32 {
+  const LOG2_E_HIGH = 1.4423828;
+  const LOG2_E_LOW = 0.0003122284;
+  let x_high = upper(x);
+  let rest = (x - x_high) + low;
+  return exp2_sum(x_high * LOG2_E_HIGH, x_high * LOG2_E_LOW + rest * (LOG2_E_HIGH + LOG2_E_LOW));
+}
+
+fn unary_exp(x: f32) -> f32 {
+  if is_nan(x) {
+    return x;
+  }
+  return exp_sum(clamp(x, -110.0, 90.0), 0.0);
+}
+
+fn unary_sigmoid(x: f32) -> f32 {
+  if is_nan(x) {
+    return x;
+  }
+  // e ≤ 1, and the quotient doesn't cancel on either side.
+  let e = exp_sum(-min(unary_abs(x), 110.0), 0.0);
+  return select(1.0, e, is_negative(x)) / (1.0 + e);
+}
+
+// x · sigmoid(t). The root of e^(−|t|) is multiplied twice: the product may be a normal number though e^(−|t|) isn't.
+fn times_sigmoid(x: f32, t: f32) -> f32 {
+  let root = exp_sum(-0.5 * min(unary_abs(t), 220.0), 0.0);
+  let factor = select(1.0, root, is_negative(t));
+  return (x * factor) / (1.0 + root * root) * factor;
+}
+
+fn unary_silu(x: f32) -> f32 {
+  if is_nan(x) {
+    return x;
+  }
+  let bounded = max(x, -220.0);
+  return times_sigmoid(bounded, bounded);
+}
+
+fn unary_tanh(x: f32) -> f32 {
+  if is_nan(x) {
+    return x;
+  }
+  // From 9.1 on, tanh rounds to 1.
+  let y = min(unary_abs(x), 10.0);
+  if y < 0.625 {
+    // S. L. Moshier, Cephes Mathematical Library, tanhf.c.
+    let z = y * y;
+    var p = -0.00570498872745;
+    p = p * z + 0.0206390887954;
+    p = p * z - 0.0537397155531;
+    p = p * z + 0.133314422036;
+    p = p * z - 0.333332819422;
+    return with_sign(p * z * y + y, x);
+  }
+  return with_sign(1.0 - 2.0 / (exp_sum(2.0 * y, 0.0) + 1.0), x);
+}
+
+// x · Φ(x). With y = |x|, Φ(−y) = e^(−y²/2) · P(t) / (y + 3), where t = (y − 3) / (y + 3) maps all y to [−1, 1) (the
+// substitution is that of Shepherd and Laframboise, "Chebyshev Approximation of (1 + 2x) exp(x²) erfc x in
+// 0 ≤ x < ∞", 1981). The negative tail keeps its relative accuracy, as nothing cancels there.
+fn unary_gelu(x: f32) -> f32 {
+  if is_nan(x) {
+    return x;
+  }
+  // From 14.5 on, Φ(−y) is zero.
+  let y = min(unary_abs(x), 14.5);
+  let inverse = 1.0 / (y + 3.0);
+  let t = (y - 3.0) * inverse;
+  // Up to y = 14.5, to 2.0e-8.
+  var p = 5.1856554e-05;
+  p = p * t - 0.00020389893;
+  p = p * t - 0.0009467508;
+  p = p * t + 0.001017129;
+  p = p * t + 0.006937465;
+  p = p * t - 0.010462444;
+  p = p * t - 0.04725819;
+  p = p * t + 0.2300177;
+  p = p * t - 0.5093322;
+  p = p * t + 0.7290837;
+  p *= inverse;
+  // y² in two parts, so that its rounding doesn't show in the exponential.
+  let y_high = upper(y);
+  let e = exp_sum(-0.5 * y_high * y_high, -0.5 * (y - y_high) * (y + y_high));
+  if is_negative(x) {
+    return -y * p * e;
+  }
+  return x * (1.0 - p * e);
+}
+
+// x · sigmoid(2w) with w = √(2/π) · (x + 0.044715 · x³), which equals x/2 · (1 + tanh(w)) without its cancellation. In
+// the negative tail, the relative error is 2|w| times that of w.
+fn unary_gelu_tanh(x: f32) -> f32 {
+  if is_nan(x) {
+    return x;
+  }
+  let bounded = max(x, -20.0);
+  // Past 20, where 2w is more than 600, it only has to stay finite.
+  let y = min(bounded, 20.0);
+  return times_sigmoid(bounded, y * (1.5957692 + 0.071354814 * y * y));
+}

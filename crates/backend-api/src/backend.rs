@@ -274,9 +274,6 @@ pub trait ComputeBackend: Debug + MaybeSend + MaybeSync {
 
     /// The error of an operation that this backend doesn't have.
     fn unsupported(&self, op: &'static str) -> BackendError {
-        BackendError::Unsupported {
-            op,
-            need: format!("an implementation in the backend {:?}", self.name()),
-        }
+        BackendError::Unsupported { op, need: format!("an implementation in the backend {:?}", self.name()) }
     }
 }

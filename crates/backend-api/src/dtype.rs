@@ -52,3 +52,18 @@ impl fmt::Display for DType {
         f.write_str(self.name())
     }
 }
+
+/// `x` as an f32 that can be rounded a second time, to f16, as if only once: towards zero, with the last bit set if
+/// anything was lost. That bit is far below f16's last, so the second rounding sees on which side of a half `x` was.
+///
+/// (Boldo and Melquiond, "Emulation of FMA and correctly rounded sums: proved algorithms using rounding to odd", 2008.)
+#[must_use]
+pub fn round_to_odd(x: f64) -> f32 {
+    let near = x as f32;
+    let back = f64::from(near);
+    if back == x || x.is_nan() {
+        return near;
+    }
+    let towards_zero = near.to_bits() - u32::from(back.abs() > x.abs());
+    f32::from_bits(towards_zero | 1)
+}

@@ -21,10 +21,7 @@ pub struct Slice<B> {
 
 impl<B> Clone for Slice<B> {
     fn clone(&self) -> Self {
-        Self {
-            block: Arc::clone(&self.block),
-            ..*self
-        }
+        Self { block: Arc::clone(&self.block), ..*self }
     }
 }
 
@@ -32,11 +29,7 @@ impl<B> Slice<B> {
     /// The same as a [`Region`], the allocation identified by its address.
     #[must_use]
     pub fn region(&self) -> Region {
-        Region {
-            allocation: Arc::as_ptr(&self.block) as usize as u64,
-            offset: self.offset,
-            len: self.len,
-        }
+        Region { allocation: Arc::as_ptr(&self.block) as usize as u64, offset: self.offset, len: self.len }
     }
 }
 
@@ -60,10 +53,7 @@ impl<B> Default for HandleTable<B> {
         let table = TABLES.fetch_add(1, Ordering::Relaxed);
         // An odd multiplier spreads consecutive numbers over the upper bits, all different (Fibonacci hashing).
         let salt = table.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> INDEX_BITS << INDEX_BITS;
-        Self {
-            slots: SlotMap::new(),
-            salt,
-        }
+        Self { slots: SlotMap::new(), salt }
     }
 }
 
@@ -105,9 +95,7 @@ impl<B> HandleTable<B> {
     /// [`InvalidHandle`](BackendError::InvalidHandle).
     pub fn remove(&mut self, op: &'static str, arg: &'static str, ptr: u64) -> BackendResult<Slice<B>> {
         let key = self.key(ptr);
-        self.slots
-            .remove(key)
-            .ok_or(BackendError::InvalidHandle { op, arg, ptr })
+        self.slots.remove(key).ok_or(BackendError::InvalidHandle { op, arg, ptr })
     }
 
     /// Gives a handle to `byte_len` bytes of `ptr`'s memory from `byte_offset` on.
@@ -120,18 +108,10 @@ impl<B> HandleTable<B> {
         let slice = self.lookup(op, "ptr", ptr)?;
         let need = checked_add(op, "end of the view", byte_offset, byte_len)?;
         if need > slice.len {
-            return Err(BackendError::BufferTooSmall {
-                op,
-                arg: "ptr",
-                have: slice.len,
-                need,
-            });
+            return Err(BackendError::BufferTooSmall { op, arg: "ptr", have: slice.len, need });
         }
-        let view = Slice {
-            block: Arc::clone(&slice.block),
-            offset: slice.offset + byte_offset,
-            len: byte_len,
-        };
+        let view =
+            Slice { block: Arc::clone(&slice.block), offset: slice.offset + byte_offset, len: byte_len };
         self.insert(op, view)
     }
 
@@ -158,11 +138,7 @@ mod tests {
     use crate::ErrorKind;
 
     fn slice(len: usize) -> Slice<()> {
-        Slice {
-            block: Arc::new(()),
-            offset: 0,
-            len,
-        }
+        Slice { block: Arc::new(()), offset: 0, len }
     }
 
     #[test]
@@ -176,10 +152,7 @@ mod tests {
         table.remove("free", "ptr", ptr).unwrap();
         let again = table.insert("alloc", slice(8)).unwrap();
         assert_ne!(again, ptr, "the generation differs in a reused slot");
-        assert_eq!(
-            table.remove("free", "ptr", ptr).unwrap_err().kind(),
-            ErrorKind::InvalidHandle
-        );
+        assert_eq!(table.remove("free", "ptr", ptr).unwrap_err().kind(), ErrorKind::InvalidHandle);
     }
 
     #[test]
@@ -188,19 +161,10 @@ mod tests {
         let ptr = table.insert("alloc", slice(16)).unwrap();
         let view = table.view(ptr, 4, 8).unwrap();
         let inner = table.view(view, 4, 4).unwrap();
-        assert_eq!(
-            table.view(view, 4, 5).unwrap_err().kind(),
-            ErrorKind::BufferTooSmall
-        );
-        assert_eq!(
-            table.view(view, usize::MAX, 2).unwrap_err().kind(),
-            ErrorKind::Overflow
-        );
+        assert_eq!(table.view(view, 4, 5).unwrap_err().kind(), ErrorKind::BufferTooSmall);
+        assert_eq!(table.view(view, usize::MAX, 2).unwrap_err().kind(), ErrorKind::Overflow);
         table.remove("free", "ptr", ptr).unwrap();
         let slice = table.get(inner).unwrap();
-        assert_eq!(
-            (slice.offset, slice.len, Arc::strong_count(&slice.block)),
-            (8, 4, 2)
-        );
+        assert_eq!((slice.offset, slice.len, Arc::strong_count(&slice.block)), (8, 4, 2));
     }
 }

@@ -28,7 +28,7 @@ mod size;
 
 pub use backend::ComputeBackend;
 pub use device::{Capabilities, DeviceInfo, DeviceKind, MemoryStats};
-pub use dtype::DType;
+pub use dtype::{DType, round_to_odd};
 pub use error::{BackendError, BackendResult, Diagnostic, ErrorKind};
 pub use maybe_send::{BackendFuture, MaybeSend, MaybeSync};
 pub use ops::{Activation, BackendTranspose, BinaryOp, ReduceOp, UnaryOp};

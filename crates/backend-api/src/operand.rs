@@ -43,25 +43,13 @@ impl Operand {
         access: Access,
     ) -> BackendResult<Self> {
         let bytes = crate::checked_product(op, arg, &[elements, dtype.size()])?;
-        Ok(Self {
-            arg,
-            ptr,
-            bytes,
-            align: dtype.size(),
-            access,
-        })
+        Ok(Self { arg, ptr, bytes, align: dtype.size(), access })
     }
 
     /// An operand that the call leaves out: touched nowhere, never looked up.
     #[must_use]
     pub const fn absent(arg: &'static str) -> Self {
-        Self {
-            arg,
-            ptr: 0,
-            bytes: 0,
-            align: 1,
-            access: Access::Read,
-        }
+        Self { arg, ptr: 0, bytes: 0, align: 1, access: Access::Read }
     }
 
     /// [`new`](Self::new) for an optional handle.
@@ -110,48 +98,24 @@ pub fn check<const N: usize>(
         if operand.bytes == 0 {
             continue;
         }
-        let Operand {
-            arg,
-            ptr,
-            bytes: need,
-            align,
-            ..
-        } = *operand;
+        let Operand { arg, ptr, bytes: need, align, .. } = *operand;
         let region = lookup(ptr).ok_or(BackendError::InvalidHandle { op, arg, ptr })?;
         if region.len < need {
-            return Err(BackendError::BufferTooSmall {
-                op,
-                arg,
-                have: region.len,
-                need,
-            });
+            return Err(BackendError::BufferTooSmall { op, arg, have: region.len, need });
         }
         if region.offset % align != 0 {
-            return Err(BackendError::Misaligned {
-                op,
-                arg,
-                offset: region.offset,
-                align,
-            });
+            return Err(BackendError::Misaligned { op, arg, offset: region.offset, align });
         }
         *slot = Some(Region { len: need, ..region });
     }
-    for (i, a) in operands
-        .iter()
-        .enumerate()
-        .filter(|(_, a)| a.access == Access::Write)
-    {
+    for (i, a) in operands.iter().enumerate().filter(|(_, a)| a.access == Access::Write) {
         for (j, b) in operands.iter().enumerate().filter(|&(j, _)| j != i) {
             let (Some(first), Some(second)) = (regions[i], regions[j]) else {
                 continue;
             };
             let same = first == second && b.access == Access::ReadInPlace;
             if overlap(first, second) && !same {
-                return Err(BackendError::Overlap {
-                    op,
-                    a: a.arg,
-                    b: b.arg,
-                });
+                return Err(BackendError::Overlap { op, a: a.arg, b: b.arg });
             }
         }
     }
@@ -169,28 +133,14 @@ mod tests {
     use crate::ErrorKind;
 
     fn operand(ptr: u64, bytes: usize, access: Access) -> Operand {
-        Operand {
-            arg: "x",
-            ptr,
-            bytes,
-            align: 4,
-            access,
-        }
+        Operand { arg: "x", ptr, bytes, align: 4, access }
     }
 
     /// Handles 1 and 2 are allocations of 64 bytes; 10 + k is handle 1 from byte k.
     fn lookup(ptr: u64) -> Option<Region> {
         match ptr {
-            1 | 2 => Some(Region {
-                allocation: ptr,
-                offset: 0,
-                len: 64,
-            }),
-            10..=60 => Some(Region {
-                allocation: 1,
-                offset: ptr as usize - 10,
-                len: 74 - ptr as usize,
-            }),
+            1 | 2 => Some(Region { allocation: ptr, offset: 0, len: 64 }),
+            10..=60 => Some(Region { allocation: 1, offset: ptr as usize - 10, len: 74 - ptr as usize }),
             _ => None,
         }
     }
@@ -203,40 +153,22 @@ mod tests {
     fn faults_are_told_apart() {
         let good = operand(2, 64, Access::Read);
         assert_eq!(kind([good, operand(1, 64, Access::Write)]), None);
-        assert_eq!(
-            kind([good, operand(3, 4, Access::Write)]),
-            Some(ErrorKind::InvalidHandle)
-        );
-        assert_eq!(
-            kind([good, operand(1, 65, Access::Write)]),
-            Some(ErrorKind::BufferTooSmall)
-        );
-        assert_eq!(
-            kind([good, operand(12, 4, Access::Write)]),
-            Some(ErrorKind::Misaligned)
-        );
-        assert_eq!(
-            kind([good, operand(2, 4, Access::Write)]),
-            Some(ErrorKind::Overlap)
-        );
+        assert_eq!(kind([good, operand(3, 4, Access::Write)]), Some(ErrorKind::InvalidHandle));
+        assert_eq!(kind([good, operand(1, 65, Access::Write)]), Some(ErrorKind::BufferTooSmall));
+        assert_eq!(kind([good, operand(12, 4, Access::Write)]), Some(ErrorKind::Misaligned));
+        assert_eq!(kind([good, operand(2, 4, Access::Write)]), Some(ErrorKind::Overlap));
     }
 
     #[test]
     fn an_operand_that_touches_nothing_is_not_looked_up() {
-        assert_eq!(
-            kind([operand(99, 0, Access::Read), operand(1, 4, Access::Write)]),
-            None
-        );
+        assert_eq!(kind([operand(99, 0, Access::Read), operand(1, 4, Access::Write)]), None);
     }
 
     #[test]
     fn in_place_is_exact_or_an_overlap() {
         let input = operand(1, 32, Access::ReadInPlace);
         assert_eq!(kind([input, operand(1, 32, Access::Write)]), None);
-        assert_eq!(
-            kind([input, operand(14, 32, Access::Write)]),
-            Some(ErrorKind::Overlap)
-        );
+        assert_eq!(kind([input, operand(14, 32, Access::Write)]), Some(ErrorKind::Overlap));
         assert_eq!(kind([input, operand(42, 32, Access::Write)]), None);
         assert_eq!(
             kind([operand(1, 32, Access::Read), operand(1, 32, Access::Write)]),

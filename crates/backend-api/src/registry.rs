@@ -90,11 +90,7 @@ impl Registry {
     /// Adds a backend; one of the same name is replaced.
     pub fn register(&mut self, factory: impl BackendFactory + 'static) {
         let factory: Box<dyn BackendFactory> = Box::new(factory);
-        match self
-            .factories
-            .iter_mut()
-            .find(|known| known.name() == factory.name())
-        {
+        match self.factories.iter_mut().find(|known| known.name() == factory.name()) {
             Some(known) => *known = factory,
             None => self.factories.push(factory),
         }
@@ -109,10 +105,7 @@ impl Registry {
     /// Every device of every backend, each with the [`selector`](DeviceInfo::selector) that opens it.
     #[must_use]
     pub fn available(&self) -> Vec<DeviceInfo> {
-        self.factories
-            .iter()
-            .flat_map(|factory| factory.devices())
-            .collect()
+        self.factories.iter().flat_map(|factory| factory.devices()).collect()
     }
 
     /// Opens the backend called `name`.
@@ -175,10 +168,7 @@ impl Registry {
         if name == "auto" {
             return self.select_best(self.available());
         }
-        self.open(
-            name,
-            format!("the environment variable {OVERRIDE_VARIABLE} names {name:?}"),
-        )
+        self.open(name, format!("the environment variable {OVERRIDE_VARIABLE} names {name:?}"))
     }
 
     fn select_best(&self, devices: Vec<DeviceInfo>) -> BackendResult<Selection> {
@@ -195,21 +185,13 @@ impl Registry {
     fn open(&self, name: &str, reason: String) -> BackendResult<Selection> {
         let (factory, selector) = self.find(name)?;
         let backend = factory.create(selector)?;
-        Ok(Selection {
-            device: backend.device_info()?,
-            backend,
-            reason,
-        })
+        Ok(Selection { device: backend.device_info()?, backend, reason })
     }
 
     async fn open_async(&self, name: &str, reason: String) -> BackendResult<Selection> {
         let (factory, selector) = self.find(name)?;
         let backend = factory.create_async(selector).await?;
-        Ok(Selection {
-            device: backend.device_info()?,
-            backend,
-            reason,
-        })
+        Ok(Selection { device: backend.device_info()?, backend, reason })
     }
 
     fn find<'a>(&self, name: &'a str) -> BackendResult<(&dyn BackendFactory, &'a str)> {
@@ -218,11 +200,7 @@ impl Registry {
             Some(factory) => Ok((factory.as_ref(), selector)),
             None => Err(BackendError::UnknownBackend {
                 name: name.to_owned(),
-                known: self
-                    .factories
-                    .iter()
-                    .map(|factory| factory.name().to_owned())
-                    .collect(),
+                known: self.factories.iter().map(|factory| factory.name().to_owned()).collect(),
             }),
         }
     }
@@ -237,10 +215,7 @@ struct Choice {
 impl Choice {
     fn new(mut devices: Vec<DeviceInfo>) -> Self {
         devices.sort_by_key(|device| device.kind.rank());
-        Self {
-            remaining: devices.into_iter(),
-            passed_over: Vec::new(),
-        }
+        Self { remaining: devices.into_iter(), passed_over: Vec::new() }
     }
 
     fn next(&mut self) -> Option<String> {
@@ -254,10 +229,7 @@ impl Choice {
             reason.push_str(failure);
         }
         for device in self.remaining.as_slice() {
-            reason.push_str(&format!(
-                "; before {} ({}, {:?})",
-                device.selector, device.name, device.kind
-            ));
+            reason.push_str(&format!("; before {} ({}, {:?})", device.selector, device.name, device.kind));
         }
         reason
     }
@@ -273,14 +245,10 @@ impl Choice {
     }
 
     fn failure(self) -> BackendError {
-        BackendError::NoAdapter {
-            tried: self.passed_over,
-        }
+        BackendError::NoAdapter { tried: self.passed_over }
     }
 }
 
 fn override_name() -> Option<String> {
-    std::env::var(OVERRIDE_VARIABLE)
-        .ok()
-        .filter(|name| !name.is_empty())
+    std::env::var(OVERRIDE_VARIABLE).ok().filter(|name| !name.is_empty())
 }

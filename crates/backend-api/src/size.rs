@@ -33,22 +33,18 @@ pub(crate) fn strided_extent(
             Some(steps) => last = checked_add(op, what, last, checked_product(op, what, &[steps, stride])?)?,
         }
     }
-    if empty {
-        Ok(0)
-    } else {
-        checked_add(op, what, last, 1)
-    }
+    if empty { Ok(0) } else { checked_add(op, what, last, 1) }
 }
 
 /// Whether the elements of a strided shape are certainly distinct: sorted by stride, each stride passes
 /// everything that the smaller ones reach.
 pub(crate) fn strides_are_injective(dims: &mut [(usize, usize)]) -> bool {
+    if dims.iter().any(|&(extent, _)| extent == 0) {
+        return true;
+    }
     dims.sort_unstable_by_key(|&(_, stride)| stride);
     let mut reached = 0usize;
     for &(extent, stride) in dims.iter() {
-        if extent == 0 {
-            return true;
-        }
         if extent > 1 {
             if stride <= reached {
                 return false;
@@ -78,6 +74,7 @@ mod tests {
         assert!(strides_are_injective(&mut [(4, 8), (3, 32), (8, 1)]));
         assert!(strides_are_injective(&mut [(1, 0), (8, 1)]));
         assert!(!strides_are_injective(&mut [(2, 0), (8, 1)]));
+        assert!(strides_are_injective(&mut [(2, 0), (8, 1), (0, 8)]));
         assert!(!strides_are_injective(&mut [(4, 7), (8, 1)]));
     }
 

@@ -35,10 +35,7 @@ impl WebGpuBackend {
     /// adapter's name, or nothing for the best.
     #[must_use]
     pub fn select(selector: &str) -> Self {
-        Self {
-            selector: selector.into(),
-            context: None,
-        }
+        Self { selector: selector.into(), context: None }
     }
 
     /// A backend on a device that the caller has opened. It uses of it what the device's features and limits allow.
@@ -54,18 +51,8 @@ impl WebGpuBackend {
     ) -> BackendResult<Self> {
         let info = device::describe(0, &adapter.get_info());
         let health = Health::watch(&device);
-        let gpu = Gpu {
-            _instance: instance,
-            adapter,
-            device,
-            queue,
-            info,
-            health,
-        };
-        Ok(Self {
-            selector: Selector::Best,
-            context: Some(Context::new(gpu)?),
-        })
+        let gpu = Gpu { _instance: instance, adapter, device, queue, info, health };
+        Ok(Self { selector: Selector::Best, context: Some(Context::new(gpu)?) })
     }
 
     /// [`init`](ComputeBackend::init) that waits without blocking.
@@ -81,11 +68,7 @@ impl WebGpuBackend {
         let span = tracing::info_span!("init", adapter = info.name, api = info.api);
         let gpu = device::open(instance, adapter, info).await?;
         let context = span.in_scope(|| Context::new(gpu))?;
-        tracing::info!(
-            adapter = context.gpu.info.name,
-            api = context.gpu.info.api,
-            "opened"
-        );
+        tracing::info!(adapter = context.gpu.info.name, api = context.gpu.info.api, "opened");
         self.context = Some(context);
         Ok(())
     }
@@ -136,15 +119,8 @@ impl WebGpuBackend {
     /// # Errors
     /// [`InvalidHandle`](BackendError::InvalidHandle).
     pub fn export_buffer(&self, ptr: u64) -> BackendResult<(wgpu::Buffer, u64, u64)> {
-        let slice = self
-            .context("export_buffer")?
-            .memory
-            .lookup("export_buffer", "ptr", ptr)?;
-        Ok((
-            slice.block.buffer().clone(),
-            slice.offset as u64,
-            slice.len as u64,
-        ))
+        let slice = self.context("export_buffer")?.memory.lookup("export_buffer", "ptr", ptr)?;
+        Ok((slice.block.buffer().clone(), slice.offset as u64, slice.len as u64))
     }
 
     /// A handle to a buffer of this device that the caller made, with the usages STORAGE, COPY_SRC and COPY_DST. It
@@ -182,11 +158,7 @@ impl WebGpuBackend {
     ) -> BackendResult<()> {
         let matrix = |ptr, columns: usize| Matrix::new(ptr, DType::F16, columns.max(1));
         let desc = MatmulDesc::new(m, n, k, matrix(a_ptr, k), matrix(b_ptr, n), matrix(c_ptr, n));
-        ops::matmul(
-            self.context("gemm_f16")?,
-            "gemm_f16",
-            &desc.with_scale(alpha, beta),
-        )
+        ops::matmul(self.context("gemm_f16")?, "gemm_f16", &desc.with_scale(alpha, beta))
     }
 
     /// How long a call waits for the device before it returns [`Timeout`](BackendError::Timeout); two minutes unless
@@ -206,25 +178,14 @@ impl WebGpuBackend {
     pub fn time(&self, work: impl FnOnce(&Self) -> BackendResult<()>) -> BackendResult<Duration> {
         let op = "time";
         let context = self.context(op)?;
-        if !context
-            .gpu
-            .device
-            .features()
-            .contains(wgpu::Features::TIMESTAMP_QUERY)
-        {
-            return Err(BackendError::Unsupported {
-                op,
-                need: "a device with TIMESTAMP_QUERY".to_owned(),
-            });
+        if !context.gpu.device.features().contains(wgpu::Features::TIMESTAMP_QUERY) {
+            return Err(BackendError::Unsupported { op, need: "a device with TIMESTAMP_QUERY".to_owned() });
         }
         let stopwatch = Stopwatch::new(&context.gpu.device, &context.gpu.queue);
         context.recorder.lock().encode(|encoder| stopwatch.start(encoder));
         work(self)?;
         let mut buffer = None;
-        context
-            .recorder
-            .lock()
-            .encode(|encoder| buffer = Some(stopwatch.stop(encoder).clone()));
+        context.recorder.lock().encode(|encoder| buffer = Some(stopwatch.stop(encoder).clone()));
         let mut bytes = [0; Stopwatch::BYTES];
         if let Some(buffer) = buffer {
             transfer::read_buffer(context, op, &buffer, &mut bytes)?;
@@ -241,9 +202,7 @@ impl WebGpuBackend {
     /// Cached bind groups; bounded.
     #[must_use]
     pub fn cached_bind_groups(&self) -> usize {
-        self.context
-            .as_ref()
-            .map_or(0, |context| context.recorder.lock().cache_sizes().0)
+        self.context.as_ref().map_or(0, |context| context.recorder.lock().cache_sizes().0)
     }
 
     /// Opens the device, replacing a lost one.
@@ -255,11 +214,7 @@ impl WebGpuBackend {
     /// Opening a device in a browser can't block.
     #[cfg(target_family = "wasm")]
     pub(crate) fn open(&mut self) -> BackendResult<()> {
-        if self.is_initialized() {
-            Ok(())
-        } else {
-            Err(BackendError::WouldBlock { op: "init" })
-        }
+        if self.is_initialized() { Ok(()) } else { Err(BackendError::WouldBlock { op: "init" }) }
     }
 
     /// The opened device, if it still works.

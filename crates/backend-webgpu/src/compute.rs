@@ -1,12 +1,12 @@
 //! The contract, each method handed to its launcher.
 
 use backend_api::desc::{
-    AttentionDesc, BinaryDesc, Conv2dDesc, CopyDesc, GatherDesc, LayerNormDesc, MatmulDesc, Matrix, ReduceDesc,
-    RmsNormDesc, RopeDesc, SoftmaxDesc, TensorDesc, UnaryDesc,
+    AttentionDesc, BinaryDesc, Conv2dDesc, CopyDesc, GatherDesc, LayerNormDesc, MatmulDesc, Matrix,
+    ReduceDesc, RmsNormDesc, RopeDesc, SoftmaxDesc, TensorDesc, UnaryDesc,
 };
 use backend_api::{
-    BackendFuture, BackendResult, BackendTranspose, BinaryOp, Capabilities, ComputeBackend, DType, DeviceInfo,
-    MemoryStats, ReduceOp, UnaryOp,
+    BackendFuture, BackendResult, BackendTranspose, BinaryOp, Capabilities, ComputeBackend, DType,
+    DeviceInfo, MemoryStats, ReduceOp, UnaryOp,
 };
 
 use crate::{WebGpuBackend, ops, transfer};
@@ -68,7 +68,8 @@ impl ComputeBackend for WebGpuBackend {
         batch_count: usize,
     ) -> BackendResult<()> {
         let matrix = |ptr, ld, stride| Matrix::new(ptr, DType::F32, ld).with_batch_stride(stride);
-        let (a, b, c) = (matrix(a_ptr, lda, stride_a), matrix(b_ptr, ldb, stride_b), matrix(c_ptr, ldc, stride_c));
+        let (a, b, c) =
+            (matrix(a_ptr, lda, stride_a), matrix(b_ptr, ldb, stride_b), matrix(c_ptr, ldc, stride_c));
         let desc = MatmulDesc::new(m, n, k, a, b, c)
             .with_transpose(trans_a, trans_b)
             .with_scale(alpha, beta)
@@ -139,7 +140,8 @@ impl ComputeBackend for WebGpuBackend {
 
     fn unary(&self, op: UnaryOp, input_ptr: u64, output_ptr: u64, n: usize) -> BackendResult<()> {
         let (shape, vector) = ([n], TensorDesc::packed);
-        let desc = UnaryDesc::new(op, vector(input_ptr, DType::F32, &shape), vector(output_ptr, DType::F32, &shape));
+        let desc =
+            UnaryDesc::new(op, vector(input_ptr, DType::F32, &shape), vector(output_ptr, DType::F32, &shape));
         ops::unary(self.context("unary")?, "unary", &desc)
     }
 
@@ -175,7 +177,9 @@ impl ComputeBackend for WebGpuBackend {
     }
 
     fn synchronize_async(&self) -> BackendFuture<'_, ()> {
-        Box::pin(async move { self.context("synchronize_async")?.synchronize_async("synchronize_async").await })
+        Box::pin(
+            async move { self.context("synchronize_async")?.synchronize_async("synchronize_async").await },
+        )
     }
 
     fn view(&self, ptr: u64, byte_offset: usize, byte_len: usize) -> BackendResult<u64> {

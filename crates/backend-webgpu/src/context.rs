@@ -40,9 +40,7 @@ impl Context {
     pub(crate) fn new(gpu: Gpu) -> BackendResult<Self> {
         let (device, limits) = (&gpu.device, gpu.device.limits());
         let immediates = gpu.device.features().contains(wgpu::Features::IMMEDIATES);
-        let target = Target {
-            immediates: immediates && limits.max_immediate_size >= MAX_PARAMS,
-        };
+        let target = Target { immediates: immediates && limits.max_immediate_size >= MAX_PARAMS };
         let memory = Memory::new(device);
         let pipelines = Pipelines::new(device, target);
         let recorder = Recorder::new(device, &gpu.queue, &gpu.health, target, pipelines.params_layout());
@@ -63,10 +61,7 @@ impl Context {
     }
 
     pub(crate) fn set_timeout(&self, timeout: Duration) {
-        self.timeout_ms.store(
-            u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX),
-            Ordering::Relaxed,
-        );
+        self.timeout_ms.store(u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX), Ordering::Relaxed);
     }
 
     /// Checks the operands of a call and returns their memory.
@@ -82,10 +77,7 @@ impl Context {
     /// [`Unsupported`](BackendError::Unsupported) where the device has no such type.
     pub(crate) fn require_dtype(&self, op: &'static str, dtype: DType) -> BackendResult<()> {
         if dtype == DType::F16 && !self.gpu.device.features().contains(wgpu::Features::SHADER_F16) {
-            return Err(BackendError::Unsupported {
-                op,
-                need: "a device with SHADER_F16".to_owned(),
-            });
+            return Err(BackendError::Unsupported { op, need: "a device with SHADER_F16".to_owned() });
         }
         Ok(())
     }
@@ -135,12 +127,7 @@ impl Context {
     /// A binding for an operand that a kernel doesn't touch.
     pub(crate) fn null(&self) -> Window {
         let block = Arc::clone(&self.null);
-        Window {
-            start: 0,
-            size: block.size() as u64,
-            offset: 0,
-            block,
-        }
+        Window { start: 0, size: block.size() as u64, offset: 0, block }
     }
 
     /// Records one dispatch: the read-only windows in the order of the kernel's bindings, then the output.
@@ -153,12 +140,7 @@ impl Context {
         params: &P,
         grid: [u32; 3],
     ) -> BackendResult<()> {
-        const {
-            assert!(
-                size_of::<P>() <= MAX_PARAMS as usize,
-                "the parameters don't fit in the immediates"
-            )
-        };
+        const { assert!(size_of::<P>() <= MAX_PARAMS as usize, "the parameters don't fit in the immediates") };
         debug_assert!(reads.len() < MAX_BINDINGS, "{variant:?}");
         let kernel = self.pipelines.get(variant)?;
         let mut windows = [output; MAX_BINDINGS];

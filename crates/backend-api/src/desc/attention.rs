@@ -131,35 +131,17 @@ impl AttentionDesc {
     /// Checks the shapes. Returns q, k, v, o, mask and key_lengths; K and V touch nothing when there are no queries.
     pub fn operands(&self, op: &'static str) -> BackendResult<[Operand; 6]> {
         require_float(op, "dtype", self.dtype)?;
-        require_at_least(
-            op,
-            "kv_heads (at least)",
-            usize::from(self.heads > 0),
-            self.kv_heads,
-        )?;
+        require_at_least(op, "kv_heads (at least)", usize::from(self.heads > 0), self.kv_heads)?;
         if self.kv_heads > 0 {
             require_eq(op, "heads modulo kv_heads", 0, self.heads % self.kv_heads)?;
         }
-        checked_product(
-            op,
-            "queries",
-            &[self.batch, self.heads, self.seq_q, self.head_dim],
-        )?;
-        checked_product(
-            op,
-            "keys",
-            &[self.batch, self.kv_heads, self.seq_kv, self.head_dim],
-        )?;
+        checked_product(op, "queries", &[self.batch, self.heads, self.seq_q, self.head_dim])?;
+        checked_product(op, "keys", &[self.batch, self.kv_heads, self.seq_kv, self.head_dim])?;
 
         let [q, k, v, o] = self.strides();
         let empty = [self.batch, self.heads, self.seq_q, self.head_dim].contains(&0);
         let dims = |heads, seq, strides: HeadStrides| {
-            [
-                (self.batch, strides.batch),
-                (heads, strides.head),
-                (seq, strides.token),
-                (self.head_dim, 1),
-            ]
+            [(self.batch, strides.batch), (heads, strides.head), (seq, strides.token), (self.head_dim, 1)]
         };
         let operand = |arg, ptr, dims: [(usize, usize); 4], access| {
             let elements = strided_extent(op, arg, dims.into_iter())?;
@@ -183,22 +165,8 @@ impl AttentionDesc {
             operand("k", self.k, dims(self.kv_heads, self.seq_kv, k), Access::Read)?,
             operand("v", self.v, dims(self.kv_heads, self.seq_kv, v), Access::Read)?,
             operand("o", self.o, o_dims, Access::Write)?,
-            Operand::optional(
-                op,
-                "mask",
-                self.mask.map(|m| m.ptr),
-                self.dtype,
-                mask_elements,
-                Access::Read,
-            )?,
-            Operand::optional(
-                op,
-                "key_lengths",
-                self.key_lengths,
-                DType::U32,
-                lengths,
-                Access::Read,
-            )?,
+            Operand::optional(op, "mask", self.mask.map(|m| m.ptr), self.dtype, mask_elements, Access::Read)?,
+            Operand::optional(op, "key_lengths", self.key_lengths, DType::U32, lengths, Access::Read)?,
         ])
     }
 }

@@ -68,32 +68,15 @@ impl Conv2dDesc {
             let (stride, padding) = (self.stride[axis], self.padding[axis]);
             require_at_least(op, "stride (at least)", 1, stride)?;
             require_at_least(op, "extent of the filter (at least)", 1, filter)?;
-            let padded = checked_add(
-                op,
-                "padded input",
-                size,
-                checked_product(op, "padding", &[2, padding])?,
-            )?;
+            let padded =
+                checked_add(op, "padded input", size, checked_product(op, "padding", &[2, padding])?)?;
             require_at_least(op, "padded input (at least)", filter, padded)?;
             let what = ["height of the output", "width of the output"][axis];
-            require_eq(
-                op,
-                what,
-                (padded - filter) / stride + 1,
-                self.output_shape[2 + axis],
-            )?;
+            require_eq(op, what, (padded - filter) / stride + 1, self.output_shape[2 + axis])?;
         }
         let output = checked_product(op, "output", &self.output_shape)?;
-        let input = if output == 0 {
-            0
-        } else {
-            checked_product(op, "input", &self.input_shape)?
-        };
-        let filter = if output == 0 {
-            0
-        } else {
-            checked_product(op, "filter", &self.filter_shape)?
-        };
+        let input = if output == 0 { 0 } else { checked_product(op, "input", &self.input_shape)? };
+        let filter = if output == 0 { 0 } else { checked_product(op, "filter", &self.filter_shape)? };
         Ok([
             Operand::new(op, "input", self.input, DType::F32, input, Access::Read)?,
             Operand::new(op, "filter", self.filter, DType::F32, filter, Access::Read)?,
@@ -107,10 +90,5 @@ fn sized<const N: usize>(
     what: &'static str,
     values: &[usize],
 ) -> BackendResult<[usize; N]> {
-    values.try_into().map_err(|_| BackendError::Shape {
-        op,
-        what,
-        expected: N,
-        got: values.len(),
-    })
+    values.try_into().map_err(|_| BackendError::Shape { op, what, expected: N, got: values.len() })
 }

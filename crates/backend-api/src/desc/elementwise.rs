@@ -3,7 +3,7 @@
 use crate::operand::{Access, Operand};
 use crate::{BackendResult, BinaryOp, DType, UnaryOp};
 
-use super::tensor::{Loop, TensorDesc, broadcast, collapse, extent, require_distinct};
+use super::tensor::{Loop, TensorDesc, broadcast, extent, require_distinct, walk};
 use super::{require_eq, require_float};
 
 /// `output = op(input)`, element by element. The shapes are equal; the element types are equal and floating-point.
@@ -57,17 +57,7 @@ impl<'a> CopyDesc<'a> {
     /// Checks the shapes. Returns source and destination, and the loops over (source, destination).
     pub fn operands(&self, op: &'static str) -> BackendResult<([Operand; 2], Vec<Loop<2>>)> {
         let ([src, dst], loops) = map_operands(op, self.src, self.dst)?;
-        Ok((
-            [
-                Operand {
-                    arg: "src",
-                    access: Access::Read,
-                    ..src
-                },
-                Operand { arg: "dst", ..dst },
-            ],
-            loops,
-        ))
+        Ok(([Operand { arg: "src", access: Access::Read, ..src }, Operand { arg: "dst", ..dst }], loops))
     }
 }
 
@@ -110,7 +100,7 @@ impl<'a> BinaryDesc<'a> {
                 operand(op, "b", self.b, &b, access(&b))?,
                 operand(op, "output", self.output, &output, Access::Write)?,
             ],
-            collapse([&a, &b, &output]),
+            walk(op, [&a, &b, &output])?,
         ))
     }
 }
@@ -131,7 +121,7 @@ fn map_operands(
         operand(op, "input", input, &from, in_place_if(from == to))?,
         operand(op, "output", output, &to, Access::Write)?,
     ];
-    Ok((operands, collapse([&from, &to])))
+    Ok((operands, walk(op, [&from, &to])?))
 }
 
 fn operand(
@@ -146,17 +136,9 @@ fn operand(
 
 /// Reading and writing at the same strides, each element is read before it is written.
 fn in_place_if(same_strides: bool) -> Access {
-    if same_strides {
-        Access::ReadInPlace
-    } else {
-        Access::Read
-    }
+    if same_strides { Access::ReadInPlace } else { Access::Read }
 }
 
 fn same_dtype(op: &'static str, arg: &'static str, got: DType, expected: DType) -> BackendResult<()> {
-    if got == expected {
-        Ok(())
-    } else {
-        Err(crate::BackendError::Dtype { op, arg, got })
-    }
+    if got == expected { Ok(()) } else { Err(crate::BackendError::Dtype { op, arg, got }) }
 }

@@ -29,25 +29,13 @@ impl GatherDesc {
     pub const fn new(dtype: DType, ptrs: [u64; 3], shape: [usize; 3]) -> Self {
         let [table, indices, output] = ptrs;
         let [rows, columns, count] = shape;
-        Self {
-            table,
-            indices,
-            output,
-            dtype,
-            rows,
-            columns,
-            count,
-        }
+        Self { table, indices, output, dtype, rows, columns, count }
     }
 
     /// Checks the shapes. Returns table, indices and output.
     pub fn operands(&self, op: &'static str) -> BackendResult<[Operand; 3]> {
         let output = checked_product(op, "output", &[self.count, self.columns])?;
-        let table = if output == 0 {
-            0
-        } else {
-            checked_product(op, "table", &[self.rows, self.columns])?
-        };
+        let table = if output == 0 { 0 } else { checked_product(op, "table", &[self.rows, self.columns])? };
         let count = if output == 0 { 0 } else { self.count };
         Ok([
             Operand::new(op, "table", self.table, self.dtype, table, Access::Read)?,

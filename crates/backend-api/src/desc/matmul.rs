@@ -23,12 +23,7 @@ impl Matrix {
     /// One matrix with the leading dimension `ld`, the same for the whole batch.
     #[must_use]
     pub const fn new(ptr: u64, dtype: DType, ld: usize) -> Self {
-        Self {
-            ptr,
-            dtype,
-            ld,
-            batch_stride: 0,
-        }
+        Self { ptr, dtype, ld, batch_stride: 0 }
     }
 
     /// The same with `batch_stride` elements between the matrices of a batch.
@@ -153,11 +148,7 @@ impl MatmulDesc {
     pub fn operands(&self, op: &'static str) -> BackendResult<[Operand; 4]> {
         self.check_dtypes(op)?;
         let stored = |rows, columns, trans: BackendTranspose| {
-            if trans.is_transposed() {
-                (columns, rows)
-            } else {
-                (rows, columns)
-            }
+            if trans.is_transposed() { (columns, rows) } else { (rows, columns) }
         };
         let (a_rows, a_columns) = stored(self.m, self.k, self.trans_a);
         let (b_rows, b_columns) = stored(self.k, self.n, self.trans_b);
@@ -172,14 +163,7 @@ impl MatmulDesc {
         let input = |arg, matrix: Matrix, rows, columns| {
             let dims = [(self.batch, matrix.batch_stride), (rows, matrix.ld), (columns, 1)];
             let elements = strided_extent(op, arg, dims.into_iter())?;
-            Operand::new(
-                op,
-                arg,
-                matrix.ptr,
-                matrix.dtype,
-                if empty { 0 } else { elements },
-                Access::Read,
-            )
+            Operand::new(op, arg, matrix.ptr, matrix.dtype, if empty { 0 } else { elements }, Access::Read)
         };
         let c_elements = strided_extent(op, "c", self.c_dims().into_iter())?;
         let bias_length = match self.bias.map(|bias| bias.axis) {
@@ -191,23 +175,12 @@ impl MatmulDesc {
             input("a", self.a, a_rows, a_columns)?,
             input("b", self.b, b_rows, b_columns)?,
             Operand::new(op, "c", self.c.ptr, self.c.dtype, c_elements, Access::Write)?,
-            Operand::optional(
-                op,
-                "bias",
-                self.bias.map(|b| b.ptr),
-                self.c.dtype,
-                bias_length,
-                Access::Read,
-            )?,
+            Operand::optional(op, "bias", self.bias.map(|b| b.ptr), self.c.dtype, bias_length, Access::Read)?,
         ])
     }
 
     fn c_dims(&self) -> [(usize, usize); 3] {
-        [
-            (self.batch, self.c.batch_stride),
-            (self.m, self.c.ld),
-            (self.n, 1),
-        ]
+        [(self.batch, self.c.batch_stride), (self.m, self.c.ld), (self.n, 1)]
     }
 
     fn check_dtypes(&self, op: &'static str) -> BackendResult<()> {

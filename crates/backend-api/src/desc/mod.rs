@@ -28,11 +28,7 @@ use crate::{BackendError, BackendResult, DType};
 
 /// The rule of operations that compute: floating-point only.
 pub(crate) fn require_float(op: &'static str, arg: &'static str, got: DType) -> BackendResult<()> {
-    if got.is_float() {
-        Ok(())
-    } else {
-        Err(BackendError::Dtype { op, arg, got })
-    }
+    if got.is_float() { Ok(()) } else { Err(BackendError::Dtype { op, arg, got }) }
 }
 
 /// `got` must be exactly `expected`.
@@ -42,16 +38,7 @@ pub(crate) fn require_eq(
     expected: usize,
     got: usize,
 ) -> BackendResult<()> {
-    if got == expected {
-        Ok(())
-    } else {
-        Err(BackendError::Shape {
-            op,
-            what,
-            expected,
-            got,
-        })
-    }
+    if got == expected { Ok(()) } else { Err(BackendError::Shape { op, what, expected, got }) }
 }
 
 /// `got` must be `expected` or more; `what` should say so.
@@ -61,14 +48,5 @@ pub(crate) fn require_at_least(
     expected: usize,
     got: usize,
 ) -> BackendResult<()> {
-    if got >= expected {
-        Ok(())
-    } else {
-        Err(BackendError::Shape {
-            op,
-            what,
-            expected,
-            got,
-        })
-    }
+    if got >= expected { Ok(()) } else { Err(BackendError::Shape { op, what, expected, got }) }
 }

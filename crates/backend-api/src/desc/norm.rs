@@ -30,14 +30,7 @@ impl SoftmaxDesc {
     /// Along the last dimension of `rows` rows of `columns` numbers.
     #[must_use]
     pub const fn rows(dtype: DType, input: u64, output: u64, rows: usize, columns: usize) -> Self {
-        Self {
-            input,
-            output,
-            dtype,
-            outer: rows,
-            length: columns,
-            inner: 1,
-        }
+        Self { input, output, dtype, outer: rows, length: columns, inner: 1 }
     }
 
     /// Along `axis` of a tensor of `shape`.
@@ -46,14 +39,7 @@ impl SoftmaxDesc {
     /// [`Shape`](crate::BackendError::Shape) if there is no such axis, [`Overflow`](crate::BackendError::Overflow).
     pub fn along(dtype: DType, input: u64, output: u64, shape: &[usize], axis: usize) -> BackendResult<Self> {
         let (outer, length, inner) = split_axis("softmax", shape, axis)?;
-        Ok(Self {
-            input,
-            output,
-            dtype,
-            outer,
-            length,
-            inner,
-        })
+        Ok(Self { input, output, dtype, outer, length, inner })
     }
 
     /// Checks the shapes. Returns input and output.
@@ -96,27 +82,12 @@ impl LayerNormDesc {
     /// Without weight, bias and residual, with an `eps` of 1e-5.
     #[must_use]
     pub const fn new(dtype: DType, input: u64, output: u64, rows: usize, columns: usize) -> Self {
-        Self {
-            input,
-            output,
-            dtype,
-            rows,
-            columns,
-            eps: 1e-5,
-            weight: None,
-            bias: None,
-            residual: None,
-        }
+        Self { input, output, dtype, rows, columns, eps: 1e-5, weight: None, bias: None, residual: None }
     }
 
     /// Checks the shapes. Returns input, output, weight, bias and residual.
     pub fn operands(&self, op: &'static str) -> BackendResult<[Operand; 5]> {
-        let row = NormRow {
-            op,
-            dtype: self.dtype,
-            rows: self.rows,
-            columns: self.columns,
-        };
+        let row = NormRow { op, dtype: self.dtype, rows: self.rows, columns: self.columns };
         let [input, output, weight, residual] =
             row.operands(self.input, self.output, self.weight, self.residual)?;
         Ok([input, output, weight, row.vector("bias", self.bias)?, residual])
@@ -150,26 +121,12 @@ impl RmsNormDesc {
     /// Without weight and residual, with an `eps` of 1e-6.
     #[must_use]
     pub const fn new(dtype: DType, input: u64, output: u64, rows: usize, columns: usize) -> Self {
-        Self {
-            input,
-            output,
-            dtype,
-            rows,
-            columns,
-            eps: 1e-6,
-            weight: None,
-            residual: None,
-        }
+        Self { input, output, dtype, rows, columns, eps: 1e-6, weight: None, residual: None }
     }
 
     /// Checks the shapes. Returns input, output, weight and residual.
     pub fn operands(&self, op: &'static str) -> BackendResult<[Operand; 4]> {
-        let row = NormRow {
-            op,
-            dtype: self.dtype,
-            rows: self.rows,
-            columns: self.columns,
-        };
+        let row = NormRow { op, dtype: self.dtype, rows: self.rows, columns: self.columns };
         row.operands(self.input, self.output, self.weight, self.residual)
     }
 }
@@ -190,12 +147,7 @@ impl NormRow {
         weight: Option<u64>,
         residual: Option<u64>,
     ) -> BackendResult<[Operand; 4]> {
-        let &Self {
-            op,
-            dtype,
-            rows,
-            columns,
-        } = self;
+        let &Self { op, dtype, rows, columns } = self;
         require_float(op, "dtype", dtype)?;
         let elements = checked_product(op, "input", &[rows, columns])?;
         Ok([

@@ -32,14 +32,7 @@ impl ReduceDesc {
         axis: usize,
     ) -> BackendResult<Self> {
         let (outer, length, inner) = split_axis(op, shape, axis)?;
-        Ok(Self {
-            op: reduce,
-            input,
-            output,
-            outer,
-            length,
-            inner,
-        })
+        Ok(Self { op: reduce, input, output, outer, length, inner })
     }
 
     /// Checks the shapes. Returns input and output.
@@ -60,12 +53,7 @@ pub(crate) fn split_axis(
     axis: usize,
 ) -> BackendResult<(usize, usize, usize)> {
     let Some(&length) = shape.get(axis) else {
-        return Err(BackendError::Shape {
-            op,
-            what: "axis (less than)",
-            expected: shape.len(),
-            got: axis,
-        });
+        return Err(BackendError::Shape { op, what: "axis (less than)", expected: shape.len(), got: axis });
     };
     checked_product(op, "shape", shape)?;
     let outer = checked_product(op, "shape", &shape[..axis])?;

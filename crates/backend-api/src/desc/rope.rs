@@ -99,22 +99,14 @@ impl RopeDesc {
             head: self.seq.saturating_mul(self.head_dim),
             token: self.head_dim,
         };
-        [
-            self.input_strides.unwrap_or(packed),
-            self.output_strides.unwrap_or(packed),
-        ]
+        [self.input_strides.unwrap_or(packed), self.output_strides.unwrap_or(packed)]
     }
 
     /// Checks the shapes. Returns input, output, cos, sin and positions.
     pub fn operands(&self, op: &'static str) -> BackendResult<[Operand; 5]> {
         require_float(op, "dtype", self.dtype)?;
         require_eq(op, "rotary_dim modulo 2", 0, self.rotary_dim % 2)?;
-        require_at_least(
-            op,
-            "head_dim (at least rotary_dim)",
-            self.rotary_dim,
-            self.head_dim,
-        )?;
+        require_at_least(op, "head_dim (at least rotary_dim)", self.rotary_dim, self.head_dim)?;
         let elements = checked_product(op, "input", &[self.batch, self.heads, self.seq, self.head_dim])?;
         if elements > 0 && self.rotary_dim > 0 {
             let needed = match self.positions {
@@ -126,25 +118,12 @@ impl RopeDesc {
 
         let [input, output] = self.strides();
         let dims = |s: HeadStrides| {
-            [
-                (self.batch, s.batch),
-                (self.heads, s.head),
-                (self.seq, s.token),
-                (self.head_dim, 1),
-            ]
+            [(self.batch, s.batch), (self.heads, s.head), (self.seq, s.token), (self.head_dim, 1)]
         };
         if !strides_are_injective(&mut dims(output)) {
-            return Err(BackendError::Overlap {
-                op,
-                a: "output",
-                b: "output",
-            });
+            return Err(BackendError::Overlap { op, a: "output", b: "output" });
         }
-        let in_place = if input == output {
-            Access::ReadInPlace
-        } else {
-            Access::Read
-        };
+        let in_place = if input == output { Access::ReadInPlace } else { Access::Read };
         let tensor = |arg, ptr, strides, access| {
             Operand::new(
                 op,
@@ -157,11 +136,8 @@ impl RopeDesc {
         };
         let rows = if elements == 0 { 0 } else { self.max_position };
         let table = checked_product(op, "tables", &[rows, self.rotary_dim / 2])?;
-        let tokens = if elements == 0 {
-            0
-        } else {
-            checked_product(op, "positions", &[self.batch, self.seq])?
-        };
+        let tokens =
+            if elements == 0 { 0 } else { checked_product(op, "positions", &[self.batch, self.seq])? };
         Ok([
             tensor("input", self.input, input, in_place)?,
             tensor("output", self.output, output, Access::Write)?,
@@ -180,7 +156,5 @@ pub fn rope_tables(base: f64, rotary_dim: usize, max_position: usize) -> (Vec<f3
     let angles = (0..max_position).flat_map(|position| {
         (0..pairs).map(move |i| position as f64 * base.powf(-2.0 * i as f64 / rotary_dim as f64))
     });
-    angles
-        .map(|angle| (angle.cos() as f32, angle.sin() as f32))
-        .unzip()
+    angles.map(|angle| (angle.cos() as f32, angle.sin() as f32)).unzip()
 }

@@ -25,23 +25,13 @@ impl<'a> TensorDesc<'a> {
     /// A packed row-major tensor.
     #[must_use]
     pub const fn packed(ptr: u64, dtype: DType, shape: &'a [usize]) -> Self {
-        Self {
-            ptr,
-            dtype,
-            shape,
-            strides: None,
-        }
+        Self { ptr, dtype, shape, strides: None }
     }
 
     /// A tensor with strides in elements.
     #[must_use]
     pub const fn strided(ptr: u64, dtype: DType, shape: &'a [usize], strides: &'a [usize]) -> Self {
-        Self {
-            ptr,
-            dtype,
-            shape,
-            strides: Some(strides),
-        }
+        Self { ptr, dtype, shape, strides: Some(strides) }
     }
 
     /// Extent and stride of each dimension, outermost first.
@@ -54,9 +44,7 @@ impl<'a> TensorDesc<'a> {
         let mut stride = 1usize;
         for (dim, &extent) in dims.iter_mut().zip(self.shape).rev() {
             *dim = (extent, stride);
-            stride = stride
-                .checked_mul(extent.max(1))
-                .ok_or(BackendError::Overflow { op, what })?;
+            stride = stride.checked_mul(extent.max(1)).ok_or(BackendError::Overflow { op, what })?;
         }
         Ok(dims)
     }
@@ -96,19 +84,12 @@ pub(crate) fn broadcast(
     output
         .iter()
         .enumerate()
-        .map(
-            |(i, &(expected, _))| match i.checked_sub(missing).map(|i| input[i]) {
-                None => Ok((expected, 0)),
-                Some((got, stride)) if got == expected => Ok((got, stride)),
-                Some((1, _)) => Ok((expected, 0)),
-                Some((got, _)) => Err(BackendError::Shape {
-                    op,
-                    what,
-                    expected,
-                    got,
-                }),
-            },
-        )
+        .map(|(i, &(expected, _))| match i.checked_sub(missing).map(|i| input[i]) {
+            None => Ok((expected, 0)),
+            Some((got, stride)) if got == expected => Ok((got, stride)),
+            Some((1, _)) => Ok((expected, 0)),
+            Some((got, _)) => Err(BackendError::Shape { op, what, expected, got }),
+        })
         .collect()
 }
 
@@ -122,14 +103,16 @@ pub type Loop<const N: usize> = (usize, [usize; N]);
 /// shape gives no loop and names one element; a zero extent gives the one loop of extent 0.
 #[must_use]
 pub fn collapse<const N: usize>(dims: [&[(usize, usize)]; N]) -> Vec<Loop<N>> {
+    // First, because the other extents of an empty shape may have a product that overflows.
+    if dims[0].iter().any(|&(extent, _)| extent == 0) {
+        return vec![(0, [0; N])];
+    }
     let mut loops: Vec<Loop<N>> = Vec::with_capacity(dims[0].len());
     for k in 0..dims[0].len() {
         let extent = dims[0][k].0;
         let strides = dims.map(|tensor| tensor[k].1);
-        match extent {
-            0 => return vec![(0, [0; N])],
-            1 => continue,
-            _ => {}
+        if extent == 1 {
+            continue;
         }
         match loops.last_mut() {
             Some((outer, outer_strides))
@@ -142,6 +125,26 @@ pub fn collapse<const N: usize>(dims: [&[(usize, usize)]; N]) -> Vec<Loop<N>> {
         }
     }
     loops
+}
+
+/// [`collapse`] for tensors that an operation walks.
+///
+/// # Errors
+/// [`Limit`](BackendError::Limit) for more than [`MAX_RANK`] loops.
+pub(crate) fn walk<const N: usize>(
+    op: &'static str,
+    dims: [&[(usize, usize)]; N],
+) -> BackendResult<Vec<Loop<N>>> {
+    let loops = collapse(dims);
+    if loops.len() > MAX_RANK {
+        return Err(BackendError::Limit {
+            op,
+            what: "dimensions that can't be merged",
+            requested: loops.len(),
+            max: MAX_RANK,
+        });
+    }
+    Ok(loops)
 }
 
 #[cfg(test)]
@@ -168,19 +171,17 @@ mod tests {
     fn single_elements_and_empty_shapes() {
         assert_eq!(collapse::<1>([&[]]), vec![]);
         assert_eq!(collapse::<1>([&[(3, 4), (0, 4), (4, 1)]]), vec![(0, [0])]);
+        let huge = 1 << (usize::BITS / 2);
+        assert_eq!(
+            collapse::<1>([&[(huge, huge), (huge, 1), (0, 1)]]),
+            vec![(0, [0])],
+            "their product overflows"
+        );
     }
 
     #[test]
     fn broadcasting_errors_name_both_extents() {
         let error = broadcast("t", "b", &[(3, 1)], &[(2, 4), (4, 1)]).unwrap_err();
-        assert_eq!(
-            error,
-            BackendError::Shape {
-                op: "t",
-                what: "b",
-                expected: 4,
-                got: 3
-            }
-        );
+        assert_eq!(error, BackendError::Shape { op: "t", what: "b", expected: 4, got: 3 });
     }
 }

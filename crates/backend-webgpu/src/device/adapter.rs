@@ -2,6 +2,8 @@
 
 use backend_api::{BackendError, BackendResult, DeviceInfo, DeviceKind};
 
+use crate::recorder::MAX_BINDINGS;
+
 /// Which adapter to open.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Selector {
@@ -39,17 +41,16 @@ pub(crate) async fn enumerate() -> Vec<(wgpu::Instance, wgpu::Adapter)> {
     } else {
         instance.enumerate_adapters(wgpu::Backends::all()).await
     };
-    let can_compute = |adapter: &wgpu::Adapter| {
-        adapter
-            .get_downlevel_capabilities()
-            .flags
-            .contains(wgpu::DownlevelFlags::COMPUTE_SHADERS)
-    };
-    adapters
-        .into_iter()
-        .filter(can_compute)
-        .map(|adapter| (instance.clone(), adapter))
-        .collect()
+    adapters.into_iter().filter(runs_kernels).map(|adapter| (instance.clone(), adapter)).collect()
+}
+
+/// Whether the adapter offers what the portable kernels need. Some OpenGL adapters have no compute shaders.
+fn runs_kernels(adapter: &wgpu::Adapter) -> bool {
+    let (needed, limits) = (wgpu::Limits::downlevel_defaults(), adapter.limits());
+    adapter.get_downlevel_capabilities().flags.contains(wgpu::DownlevelFlags::COMPUTE_SHADERS)
+        && limits.max_compute_invocations_per_workgroup >= needed.max_compute_invocations_per_workgroup
+        && limits.max_compute_workgroup_storage_size >= needed.max_compute_workgroup_storage_size
+        && limits.max_storage_buffers_per_shader_stage as usize >= MAX_BINDINGS
 }
 
 /// What a registry shows of the adapter at `index`.
@@ -90,9 +91,7 @@ pub(crate) fn find(
         .collect();
     let mut tried = vec![format!("{selector:?}")];
     tried.extend(
-        candidates
-            .iter()
-            .map(|(_, _, info)| format!("{} = {} ({})", info.selector, info.name, info.api)),
+        candidates.iter().map(|(_, _, info)| format!("{} = {} ({})", info.selector, info.name, info.api)),
     );
 
     candidates.sort_by_key(|(_, _, info)| (info.kind.rank(), info.api == "Gl"));
@@ -103,8 +102,5 @@ pub(crate) fn find(
             info.api.to_lowercase().contains(text) || info.name.to_lowercase().contains(text)
         }
     };
-    candidates
-        .into_iter()
-        .find(|(_, _, info)| is_meant(info))
-        .ok_or(BackendError::NoAdapter { tried })
+    candidates.into_iter().find(|(_, _, info)| is_meant(info)).ok_or(BackendError::NoAdapter { tried })
 }

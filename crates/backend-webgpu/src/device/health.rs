@@ -99,9 +99,7 @@ impl Health {
     /// [`DeviceLost`](BackendError::DeviceLost), for good.
     pub(crate) fn check(&self) -> BackendResult<()> {
         if self.is_lost() {
-            return Err(BackendError::DeviceLost {
-                reason: self.reason.lock().clone(),
-            });
+            return Err(BackendError::DeviceLost { reason: self.reason.lock().clone() });
         }
         Ok(())
     }

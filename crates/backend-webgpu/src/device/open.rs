@@ -43,22 +43,9 @@ pub(crate) async fn open(
         ..Default::default()
     };
     let (device, queue) =
-        adapter
-            .request_device(&descriptor)
-            .await
-            .map_err(|error| BackendError::NoAdapter {
-                tried: vec![format!(
-                    "{} = {} ({}): {error}",
-                    info.selector, info.name, info.api
-                )],
-            })?;
+        adapter.request_device(&descriptor).await.map_err(|error| BackendError::NoAdapter {
+            tried: vec![format!("{} = {} ({}): {error}", info.selector, info.name, info.api)],
+        })?;
     let health = Health::watch(&device);
-    Ok(Gpu {
-        _instance: instance,
-        adapter,
-        device,
-        queue,
-        info,
-        health,
-    })
+    Ok(Gpu { _instance: instance, adapter, device, queue, info, health })
 }

@@ -15,12 +15,26 @@ libs! {
     GRID = "grid",
     /// Numbers that WGSL has no literals for.
     SPECIAL = "special",
-    /// The functions of one number.
+    /// The functions of one number but for those of [`LOG`] and [`TRIG`]; needs [`SPECIAL`].
     UNARY = "unary",
-    /// The functions of two numbers.
+    /// Logarithms; needs [`UNARY`].
+    LOG = "log",
+    /// Sine and cosine; needs [`UNARY`].
+    TRIG = "trig",
+    /// The functions of two numbers; needs [`LOG`].
     BINARY = "binary",
-    /// Fused activations; needs [`UNARY`] and [`SPECIAL`].
+    /// Fused activations; needs [`UNARY`].
     ACTIVATE = "activate",
+    /// Conversions between 4-byte types; needs [`SPECIAL`].
+    CONVERT = "convert",
+    /// Conversions from and to f16; needs [`CONVERT`].
+    CONVERT_F16 = "convert_f16",
     /// The core of matrix products.
     TILE_PRODUCT = "tile_product",
+    /// The reductions; needs [`SPECIAL`].
+    REDUCE = "reduce",
+    /// Reductions across a workgroup; needs [`REDUCE`].
+    WORKGROUP = "workgroup",
+    /// The row of a normalisation.
+    NORM_ROW = "norm_row",
 }

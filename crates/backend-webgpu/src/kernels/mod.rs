@@ -13,6 +13,7 @@ pub use variant::Variant;
 
 pub(crate) use pipelines::{Kernel, Layout, MAX_PARAMS, Pipelines, Signature};
 pub(crate) use source::{kernel, params};
+pub(crate) use variant::Function;
 
 /// Every variant of every kernel, for the suite that composes, validates and lints them all without a device.
 #[must_use]

@@ -93,26 +93,22 @@ impl Pipelines {
 
     fn compile(&self, variant: &Variant) -> BackendResult<Kernel> {
         let _span = tracing::debug_span!("compile", kernel = variant.kernel(), %variant).entered();
-        let layout = self.layout(Signature {
-            reads: variant.source.reads,
-            writes: variant.source.writes,
-        });
+        let layout = self.layout(Signature { reads: variant.source.reads, writes: variant.source.writes });
         let pipeline = guarded(&self.device, || {
             let module =
                 unchecked::shader_module(&self.device, variant.kernel(), compose(variant, self.target));
-            self.device
-                .create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
-                    label: Some(variant.kernel()),
-                    layout: Some(&layout.pipeline),
-                    module: &module,
-                    entry_point: Some("main"),
-                    compilation_options: wgpu::PipelineCompilationOptions {
-                        // Every kernel writes its workgroup memory before it reads it.
-                        zero_initialize_workgroup_memory: false,
-                        ..Default::default()
-                    },
-                    cache: None,
-                })
+            self.device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
+                label: Some(variant.kernel()),
+                layout: Some(&layout.pipeline),
+                module: &module,
+                entry_point: Some("main"),
+                compilation_options: wgpu::PipelineCompilationOptions {
+                    // Every kernel writes its workgroup memory before it reads it.
+                    zero_initialize_workgroup_memory: false,
+                    ..Default::default()
+                },
+                cache: None,
+            })
         });
         match pipeline {
             Ok(pipeline) => Ok(Kernel { pipeline, layout }),
@@ -126,9 +122,7 @@ impl Pipelines {
 
     fn layout(&self, signature: Signature) -> Arc<Layout> {
         let mut layouts = self.layouts.lock();
-        let layout = layouts
-            .entry(signature)
-            .or_insert_with(|| Arc::new(self.create_layout(signature)));
+        let layout = layouts.entry(signature).or_insert_with(|| Arc::new(self.create_layout(signature)));
         Arc::clone(layout)
     }
 
@@ -138,9 +132,7 @@ impl Pipelines {
                 binding,
                 visibility: wgpu::ShaderStages::COMPUTE,
                 ty: wgpu::BindingType::Buffer {
-                    ty: wgpu::BufferBindingType::Storage {
-                        read_only: binding < signature.reads,
-                    },
+                    ty: wgpu::BufferBindingType::Storage { read_only: binding < signature.reads },
                     has_dynamic_offset: false,
                     min_binding_size: None,
                 },
@@ -149,26 +141,17 @@ impl Pipelines {
             .collect();
         let bindings = self
             .device
-            .create_bind_group_layout(&wgpu::BindGroupLayoutDescriptor {
-                label: None,
-                entries: &entries,
-            });
+            .create_bind_group_layout(&wgpu::BindGroupLayoutDescriptor { label: None, entries: &entries });
         let groups: &[_] = if self.target.immediates {
             &[Some(&bindings)]
         } else {
             &[Some(&bindings), Some(&self.params_layout)]
         };
-        let pipeline = self
-            .device
-            .create_pipeline_layout(&wgpu::PipelineLayoutDescriptor {
-                label: None,
-                bind_group_layouts: groups,
-                immediate_size: if self.target.immediates { MAX_PARAMS } else { 0 },
-            });
-        Layout {
-            signature,
-            bindings,
-            pipeline,
-        }
+        let pipeline = self.device.create_pipeline_layout(&wgpu::PipelineLayoutDescriptor {
+            label: None,
+            bind_group_layouts: groups,
+            immediate_size: if self.target.immediates { MAX_PARAMS } else { 0 },
+        });
+        Layout { signature, bindings, pipeline }
     }
 }

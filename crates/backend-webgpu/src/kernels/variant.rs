@@ -3,7 +3,7 @@
 use std::fmt::{self, Write as _};
 use std::hash::{Hash, Hasher};
 
-use backend_api::DType;
+use backend_api::{BinaryOp, DType, UnaryOp};
 
 use super::source::KernelSource;
 
@@ -11,13 +11,33 @@ use super::source::KernelSource;
 pub(crate) const MAX_TYPES: usize = 4;
 pub(crate) const MAX_CONSTANTS: usize = 10;
 
+/// A function that a kernel leaves free.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Function {
+    /// `apply(x)`, of lib/unary.
+    Unary(UnaryOp),
+    /// `apply(a, b)`, of lib/binary.
+    Binary(BinaryOp),
+    /// `convert(x)` from the first type to the second, of lib/convert and lib/convert_f16.
+    Convert,
+}
+
+impl fmt::Display for Function {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Unary(op) => op.name(),
+            Self::Binary(op) => op.name(),
+            Self::Convert => "convert",
+        })
+    }
+}
+
 /// One specialisation of a kernel: the key of the pipeline cache, and all that its text depends on.
 #[derive(Clone, Copy)]
 pub struct Variant {
     pub(crate) source: &'static KernelSource,
     types: [Option<DType>; MAX_TYPES],
-    /// WGSL functions that the kernel leaves free, as (name called, name defined in a helper file).
-    function: Option<(&'static str, &'static str)>,
+    function: Option<Function>,
     constants: [u32; MAX_CONSTANTS],
 }
 
@@ -30,7 +50,8 @@ impl Variant {
     ) -> Self {
         const { assert!(T <= MAX_TYPES && C <= MAX_CONSTANTS, "more free names than a variant holds") };
         debug_assert_eq!((source.types.len(), source.constants.len()), (T, C), "{}", source.name);
-        let mut bound = Self { source, types: [None; MAX_TYPES], function: None, constants: [0; MAX_CONSTANTS] };
+        let mut bound =
+            Self { source, types: [None; MAX_TYPES], function: None, constants: [0; MAX_CONSTANTS] };
         for (slot, dtype) in bound.types.iter_mut().zip(types) {
             *slot = Some(dtype);
         }
@@ -40,10 +61,10 @@ impl Variant {
         bound
     }
 
-    /// Makes the kernel's free function `name` call `target`, which a helper file defines.
+    /// Binds the function that the kernel leaves free.
     #[must_use]
-    pub(crate) fn with_function(mut self, name: &'static str, target: &'static str) -> Self {
-        self.function = Some((name, target));
+    pub(crate) fn with_function(mut self, function: Function) -> Self {
+        self.function = Some(function);
         self
     }
 
@@ -74,14 +95,26 @@ impl Variant {
         for (name, value) in self.source.constants.iter().zip(self.constants) {
             _ = writeln!(tail, "const {name}: u32 = {value}u;");
         }
-        if let Some((name, target)) = self.function {
-            let (arguments, call) = match name {
-                "apply2" => ("a: f32, b: f32", "a, b"),
-                _ => ("x: f32", "x"),
-            };
-            _ = writeln!(tail, "fn {name}({arguments}) -> f32 {{ return {target}({call}); }}");
+        if let Some(function) = self.function {
+            _ = writeln!(tail, "{}", self.definition(function));
         }
         tail
+    }
+}
+
+impl Variant {
+    /// A free function in terms of one that a helper file defines.
+    fn definition(&self, function: Function) -> String {
+        match function {
+            Function::Unary(op) => format!("fn apply(x: f32) -> f32 {{ return unary_{}(x); }}", op.name()),
+            Function::Binary(op) => {
+                format!("fn apply(a: f32, b: f32) -> f32 {{ return binary_{}(a, b); }}", op.name())
+            }
+            Function::Convert => {
+                let [src, dst] = [0, 1].map(|i| self.types[i].map_or("", DType::name));
+                format!("fn convert(x: {src}) -> {dst} {{ return {dst}_from_{src}(x); }}")
+            }
+        }
     }
 }
 
@@ -89,7 +122,7 @@ impl Variant {
 impl fmt::Display for Variant {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let types = self.types.iter().flatten().map(ToString::to_string);
-        let function = self.function.map(|(_, target)| target.to_owned());
+        let function = self.function.map(|function| function.to_string());
         let constants =
             self.source.constants.iter().zip(self.constants).map(|(name, value)| format!("{name}={value}"));
         f.write_str(&types.chain(function).chain(constants).collect::<Vec<_>>().join(" "))

@@ -35,7 +35,8 @@ impl Memory {
 
     /// Gives a handle to a buffer that someone else made.
     pub(crate) fn import(&self, op: &'static str, buffer: wgpu::Buffer) -> BackendResult<u64> {
-        let len = usize::try_from(buffer.size()).map_err(|_| BackendError::Overflow { op, what: "buffer size" })?;
+        let len =
+            usize::try_from(buffer.size()).map_err(|_| BackendError::Overflow { op, what: "buffer size" })?;
         let block = Arc::new(Block::foreign(buffer));
         self.handles.lock().insert(op, Slice { block, offset: 0, len })
     }

@@ -132,7 +132,8 @@ impl Pool {
                 })
             })
         };
-        let out_of_memory = || BackendError::OutOfMemory { requested: size, in_use: self.state.lock().in_use };
+        let out_of_memory =
+            || BackendError::OutOfMemory { requested: size, in_use: self.state.lock().in_use };
         match create() {
             Ok(buffer) => Ok(Arc::new(Storage::new(buffer))),
             Err(error) => {

@@ -68,22 +68,23 @@ pub(crate) fn attention(ctx: &Context, op: &'static str, desc: &AttentionDesc) -
     let dtype = desc.dtype;
     ctx.require_dtype(op, dtype)?;
     let max = CHUNKS[CHUNKS.len() - 1] * BLOCK;
-    let chunks = CHUNKS.into_iter().find(|chunks| chunks * BLOCK >= desc.head_dim).ok_or(BackendError::Limit {
-        op,
-        what: "head_dim",
-        requested: desc.head_dim,
-        max,
-    })?;
+    let chunks = CHUNKS
+        .into_iter()
+        .find(|chunks| chunks * BLOCK >= desc.head_dim)
+        .ok_or(BackendError::Limit { op, what: "head_dim", requested: desc.head_dim, max })?;
     let output = ctx.output(op, &o, dtype)?;
     let has_lengths = lengths.is_some();
-    let [q, k, v, mask] = [&q, &k, &v, &mask].map(|slice| ctx.optional_input(op, slice.as_ref(), dtype, &output));
+    let [q, k, v, mask] =
+        [&q, &k, &v, &mask].map(|slice| ctx.optional_input(op, slice.as_ref(), dtype, &output));
     let (q, k, v, mask) = (q?, k?, v?, mask?);
     let lengths = ctx.optional_input(op, lengths.as_ref(), DType::U32, &output)?;
 
     let blocks_q = desc.seq_q.div_ceil(BLOCK);
     let tiles = checked_product(op, "blocks of queries", &[blocks_q, desc.heads, desc.batch])?;
     let place = |offset: u32, heads: usize, seq: usize, strides: HeadStrides| {
-        let used = |count: usize, stride| if count > 1 { dim(op, "stride", stride) } else { Ok(0) };
+        let used = |count: usize, stride| {
+            if count > 1 { dim(op, "stride", stride) } else { Ok(0) }
+        };
         let HeadStrides { batch, head, token } = strides;
         BackendResult::Ok([offset, used(desc.batch, batch)?, used(heads, head)?, used(seq, token)?])
     };

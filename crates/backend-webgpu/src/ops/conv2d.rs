@@ -94,7 +94,7 @@ pub(crate) fn conv2d(ctx: &Context, op: &'static str, desc: &Conv2dDesc) -> Back
         filter_offset: filter.offset,
         output_offset: output.offset,
     };
-    let vectors = taps % 4 == 0 && filter.offset % 4 == 0;
+    let vectors = taps.is_multiple_of(4) && filter.offset.is_multiple_of(4);
     let grid = linear_grid(op, tiles)?;
     ctx.launch(op, &variant(tile, vectors), &[&input, &filter, &filter], &output, &params, grid)
 }

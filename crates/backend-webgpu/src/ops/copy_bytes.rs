@@ -36,7 +36,9 @@ pub(crate) fn copy_dtod(ctx: &Context, dst: u64, src: u64, bytes: usize) -> Back
     let op = "copy_dtod";
     let operand = |arg, ptr, access| Operand { arg, ptr, bytes, align: 1, access };
     let operands = [operand("dst", dst, Access::Write), operand("src", src, Access::Read)];
-    let [Some(dst), Some(src)] = ctx.resolve(op, &operands)? else { return Ok(()) };
+    let [Some(dst), Some(src)] = ctx.resolve(op, &operands)? else {
+        return Ok(());
+    };
     copy_bytes(ctx, op, &dst, &src, bytes)
 }
 

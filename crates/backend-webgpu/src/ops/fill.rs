@@ -1,7 +1,7 @@
 //! One value in every element.
 
 use backend_api::operand::{Access, Operand};
-use backend_api::{BackendError, BackendResult, DType};
+use backend_api::{BackendError, BackendResult, DType, round_to_odd};
 use half::f16;
 
 use crate::context::{Context, dim, linear_grid};
@@ -35,7 +35,9 @@ pub(super) fn variants() -> Vec<Variant> {
 pub(crate) fn fill(ctx: &Context, dst: u64, dtype: DType, n: usize, value: f64) -> BackendResult<()> {
     let op = "fill";
     let operand = Operand::new(op, "dst", dst, dtype, n, Access::Write)?;
-    let [Some(slice)] = ctx.resolve(op, &[operand])? else { return Ok(()) };
+    let [Some(slice)] = ctx.resolve(op, &[operand])? else {
+        return Ok(());
+    };
     // Counted in words, so that f16 needs no support by the device.
     let (mut words, byte) = (slice.clone(), slice.offset % 4);
     words.offset -= byte;
@@ -54,7 +56,7 @@ pub(crate) fn fill(ctx: &Context, dst: u64, dtype: DType, n: usize, value: f64) 
 fn word_of(op: &'static str, dtype: DType, value: f64) -> BackendResult<u32> {
     match dtype {
         DType::F32 => Ok((value as f32).to_bits()),
-        DType::F16 => Ok(u32::from(f16::from_f64(value).to_bits()) * 0x1_0001),
+        DType::F16 => Ok(u32::from(f16::from_f32(round_to_odd(value)).to_bits()) * 0x1_0001),
         DType::I32 => Ok((value as i32).cast_unsigned()),
         DType::U32 => Ok(value as u32),
         got => Err(BackendError::Dtype { op, arg: "dtype", got }),

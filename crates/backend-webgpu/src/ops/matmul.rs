@@ -11,7 +11,7 @@ static TILED: KernelSource = kernel!(
     "gemm/tiled",
     libs: [GRID, SPECIAL, UNARY, ACTIVATE, TILE_PRODUCT],
     types: ["TA", "TB", "TC"],
-    constants: with_tile(["VEC", "TRANS_A", "TRANS_B"]),
+    constants: with_tile(["VEC", "TRANS_A", "TRANS_B", "ACTIVATION"]),
     reads: 5,
     writes: 1,
     params: Params,
@@ -36,7 +36,6 @@ params! {
         c_batch: u32,
         bias_offset: u32,
         bias: u32,
-        activation: u32,
         accumulate: u32,
         alpha: f32,
         beta: f32,
@@ -44,10 +43,10 @@ params! {
 }
 
 /// The names of a tile's constants, followed by others.
-const fn with_tile(rest: [&'static str; 3]) -> [&'static str; 9] {
+const fn with_tile(rest: [&'static str; 4]) -> [&'static str; 10] {
     let [m, n, k, thread_m, thread_n, stages] = TILE_CONSTANTS;
-    let [x, y, z] = rest;
-    [m, n, k, thread_m, thread_n, stages, x, y, z]
+    let [vectors, trans_a, trans_b, activation] = rest;
+    [m, n, k, thread_m, thread_n, stages, vectors, trans_a, trans_b, activation]
 }
 
 /// What decides about the kernel's text.
@@ -58,17 +57,16 @@ struct Plan {
     vectors: bool,
     trans_a: bool,
     trans_b: bool,
+    activation: Activation,
 }
 
 impl Plan {
     fn variant(&self) -> Variant {
         let [m, n, k, thread_m, thread_n, stages] = self.tile.constants();
-        let flags = [self.vectors, self.trans_a, self.trans_b].map(u32::from);
-        Variant::new(
-            &TILED,
-            self.dtypes,
-            [m, n, k, thread_m, thread_n, stages, flags[0], flags[1], flags[2]],
-        )
+        let [vectors, trans_a, trans_b] = [self.vectors, self.trans_a, self.trans_b].map(u32::from);
+        let activation = activation_code(self.activation);
+        let constants = [m, n, k, thread_m, thread_n, stages, vectors, trans_a, trans_b, activation];
+        Variant::new(&TILED, self.dtypes, constants)
     }
 }
 
@@ -79,7 +77,10 @@ pub(super) fn variants() -> Vec<Variant> {
         for tile in Tile::ALL {
             for flags in 0..8 {
                 let [vectors, trans_a, trans_b] = [1, 2, 4].map(|bit| flags & bit != 0);
-                variants.push(Plan { tile, dtypes, vectors, trans_a, trans_b }.variant());
+                for &activation in Activation::ALL {
+                    let plan = Plan { tile, dtypes, vectors, trans_a, trans_b, activation };
+                    variants.push(plan.variant());
+                }
             }
         }
     }
@@ -112,6 +113,7 @@ pub(crate) fn matmul(ctx: &Context, op: &'static str, desc: &MatmulDesc) -> Back
             && reads_as_vectors(&desc.b, b.offset, if trans_b { desc.k } else { desc.n }),
         trans_a,
         trans_b,
+        activation: desc.activation,
     };
     let params = Params {
         m: dim(op, "m", desc.m)?,
@@ -135,7 +137,6 @@ pub(crate) fn matmul(ctx: &Context, op: &'static str, desc: &MatmulDesc) -> Back
             Some(BiasAxis::Column) => 1,
             Some(BiasAxis::Row) => 2,
         },
-        activation: activation_code(desc.activation),
         accumulate: u32::from(desc.beta != 0.0),
         alpha: desc.alpha as f32,
         beta: desc.beta as f32,
@@ -147,7 +148,8 @@ pub(crate) fn matmul(ctx: &Context, op: &'static str, desc: &MatmulDesc) -> Back
 
 /// Whether every row of a factor starts at a multiple of four elements and has a multiple of four of them.
 fn reads_as_vectors(matrix: &Matrix, offset: u32, along_memory: usize) -> bool {
-    offset % 4 == 0 && [matrix.ld, matrix.batch_stride, along_memory].iter().all(|size| size % 4 == 0)
+    offset.is_multiple_of(4)
+        && [matrix.ld, matrix.batch_stride, along_memory].iter().all(|size| size.is_multiple_of(4))
 }
 
 /// A stride that is used; one that only a single row or matrix would take doesn't matter, however large.

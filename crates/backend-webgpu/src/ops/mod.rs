@@ -4,20 +4,31 @@
 
 mod attention;
 mod conv2d;
+mod copy;
 mod copy_bytes;
 mod elementwise;
 mod fill;
+mod gather;
 mod matmul;
-mod stubs;
+mod norm;
+mod reduce;
+mod rope;
+mod softmax;
+mod teams;
 mod tile;
 
 pub(crate) use attention::attention;
 pub(crate) use conv2d::conv2d;
+pub(crate) use copy::copy;
 pub(crate) use copy_bytes::{copy_bytes, copy_dtod};
-pub(crate) use elementwise::unary;
+pub(crate) use elementwise::{binary, unary};
 pub(crate) use fill::fill;
+pub(crate) use gather::gather;
 pub(crate) use matmul::matmul;
-pub(crate) use stubs::*;
+pub(crate) use norm::{layer_norm, rms_norm};
+pub(crate) use reduce::reduce;
+pub(crate) use rope::rope;
+pub(crate) use softmax::softmax;
 
 use crate::kernels::Variant;
 
@@ -26,10 +37,16 @@ pub(crate) fn all_variants() -> Vec<Variant> {
     [
         attention::variants(),
         conv2d::variants(),
+        copy::variants(),
         copy_bytes::variants(),
         elementwise::variants(),
         fill::variants(),
+        gather::variants(),
         matmul::variants(),
+        norm::variants(),
+        reduce::variants(),
+        rope::variants(),
+        softmax::variants(),
     ]
     .concat()
 }

@@ -34,20 +34,14 @@ impl BindGroups {
         layout: &Layout,
         windows: &[&Window],
     ) -> wgpu::BindGroup {
-        let mut key = BindKey {
-            signature: layout.signature,
-            windows: [None; MAX_BINDINGS],
-        };
+        let mut key = BindKey { signature: layout.signature, windows: [None; MAX_BINDINGS] };
         for (slot, window) in key.windows.iter_mut().zip(windows) {
             *slot = Some((window.block.id(), window.start));
         }
         if let Some(group) = self.young.get(&key) {
             return group.clone();
         }
-        let group = self
-            .old
-            .remove(&key)
-            .unwrap_or_else(|| create(device, layout, windows));
+        let group = self.old.remove(&key).unwrap_or_else(|| create(device, layout, windows));
         if self.young.len() >= GENERATION {
             self.old = std::mem::take(&mut self.young);
         }

@@ -40,11 +40,7 @@ impl Flight {
     /// Removes the batches that have finished.
     pub(crate) fn landed(&mut self) -> impl Iterator<Item = Submission> {
         let finished = self.finished.load(Ordering::Acquire);
-        let count = self
-            .submissions
-            .iter()
-            .take_while(|submission| submission.batch <= finished)
-            .count();
+        let count = self.submissions.iter().take_while(|submission| submission.batch <= finished).count();
         self.submissions.drain(..count)
     }
 
@@ -54,9 +50,7 @@ impl Flight {
 
     /// The batch that finishes next.
     pub(crate) fn oldest(&self) -> Option<wgpu::SubmissionIndex> {
-        self.submissions
-            .front()
-            .map(|submission| submission.index.clone())
+        self.submissions.front().map(|submission| submission.index.clone())
     }
 
     /// The batch that finishes last.
@@ -82,10 +76,7 @@ pub(crate) fn wait(
     }
     health.check()?;
     let _span = tracing::trace_span!("wait", op).entered();
-    match device.poll(wgpu::PollType::Wait {
-        submission_index: Some(index),
-        timeout: Some(timeout),
-    }) {
+    match device.poll(wgpu::PollType::Wait { submission_index: Some(index), timeout: Some(timeout) }) {
         Ok(_) => health.check(),
         Err(wgpu::PollError::Timeout) => {
             health.check()?;

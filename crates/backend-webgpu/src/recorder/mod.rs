@@ -30,10 +30,7 @@ pub(crate) use window::{BindingLimits, Window};
 /// Commands of a batch, dispatches and uploads. Enough to make the cost of a submission small, few enough to start the
 /// device early and to bound what an encoder holds.
 const MAX_COMMANDS: usize = 128;
-const _: () = assert!(
-    MAX_COMMANDS <= params::SLOTS,
-    "every dispatch of a batch needs a slot"
-);
+const _: () = assert!(MAX_COMMANDS <= params::SLOTS, "every dispatch of a batch needs a slot");
 
 /// Batches in flight: one being worked on, one waiting, so that the device never runs dry.
 const MAX_IN_FLIGHT: usize = 3;
@@ -135,9 +132,7 @@ impl Recorder {
         for window in launch.windows {
             window.block.touch(self.batch);
         }
-        let group = self
-            .groups
-            .get(&self.device, &launch.kernel.layout, launch.windows);
+        let group = self.groups.get(&self.device, &launch.kernel.layout, launch.windows);
         let slot = (!self.target.immediates).then(|| self.params.push(&self.device, launch.params));
         let open = self.open_pass();
         if open.pipeline.as_ref() != Some(&launch.kernel.pipeline) {
@@ -179,11 +174,7 @@ impl Recorder {
             };
             // Nothing in the batch uses the buffer: the copy may come first, and the pass stays open.
             let early = !dst.block.is_touched_by(self.batch);
-            let encoder = if early {
-                Self::ensure(&self.device, &mut self.early)
-            } else {
-                self.encoder()
-            };
+            let encoder = if early { Self::ensure(&self.device, &mut self.early) } else { self.encoder() };
             encoder.copy_buffer_to_buffer(&source, start, dst.block.buffer(), offset, chunk.len() as u64);
             offset += chunk.len() as u64;
             self.commands += 1;
@@ -200,8 +191,7 @@ impl Recorder {
         staging: &wgpu::Buffer,
         bytes: u64,
     ) -> BackendResult<()> {
-        self.encoder()
-            .copy_buffer_to_buffer(block.buffer(), offset, staging, 0, bytes);
+        self.encoder().copy_buffer_to_buffer(block.buffer(), offset, staging, 0, bytes);
         self.submit(op)
     }
 
@@ -215,10 +205,7 @@ impl Recorder {
     pub(crate) fn submit(&mut self, op: &'static str) -> BackendResult<()> {
         self.health.check()?;
         self.pass = None;
-        let buffers: Vec<_> = [self.early.take(), self.encoder.take()]
-            .into_iter()
-            .flatten()
-            .collect();
+        let buffers: Vec<_> = [self.early.take(), self.encoder.take()].into_iter().flatten().collect();
         if buffers.is_empty() {
             return Ok(());
         }
@@ -226,26 +213,13 @@ impl Recorder {
         let params = self.params.upload(&self.queue);
         let staging = self.staging.close();
         let submitted = guarded(&self.device, || {
-            self.queue.submit(
-                buffers
-                    .into_iter()
-                    .map(wgpu::CommandEncoder::finish)
-                    .collect::<Vec<_>>(),
-            )
+            self.queue.submit(buffers.into_iter().map(wgpu::CommandEncoder::finish).collect::<Vec<_>>())
         });
         let batch = self.batch;
         self.batch += 1;
         self.commands = 0;
         match submitted {
-            Ok(index) => self.flight.launch(
-                &self.queue,
-                Submission {
-                    batch,
-                    index,
-                    params,
-                    staging,
-                },
-            ),
+            Ok(index) => self.flight.launch(&self.queue, Submission { batch, index, params, staging }),
             Err(error) => self.health.report(error),
         }
         Ok(())
@@ -268,10 +242,7 @@ impl Recorder {
             if let Some(params) = submission.params {
                 self.params.recycle(params);
             }
-            submission
-                .staging
-                .into_iter()
-                .for_each(|buffer| self.staging.recycle(buffer));
+            submission.staging.into_iter().for_each(|buffer| self.staging.recycle(buffer));
         }
     }
 
@@ -309,9 +280,7 @@ impl Recorder {
     fn open_pass(&mut self) -> &mut OpenPass {
         let encoder = Self::ensure(&self.device, &mut self.encoder);
         self.pass.get_or_insert_with(|| OpenPass {
-            pass: encoder
-                .begin_compute_pass(&wgpu::ComputePassDescriptor::default())
-                .forget_lifetime(),
+            pass: encoder.begin_compute_pass(&wgpu::ComputePassDescriptor::default()).forget_lifetime(),
             pipeline: None,
             group: None,
         })

@@ -26,12 +26,7 @@ pub(crate) struct Params {
 
 impl Params {
     pub(crate) fn new(layout: wgpu::BindGroupLayout) -> Self {
-        Self {
-            layout,
-            free: Vec::new(),
-            current: None,
-            bytes: Vec::with_capacity(SLOT * SLOTS),
-        }
+        Self { layout, free: Vec::new(), current: None, bytes: Vec::with_capacity(SLOT * SLOTS) }
     }
 
     /// Takes a slot for `params`; the bind group and the dynamic offset that show it to a kernel.

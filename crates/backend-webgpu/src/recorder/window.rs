@@ -53,17 +53,10 @@ impl Window {
         let whole = block.size() as u64;
         let offset = slice.offset as u64;
         if whole <= limits.max_bytes {
-            return Ok(Self {
-                block,
-                start: 0,
-                size: whole,
-                offset: elements(offset, dtype),
-            });
+            return Ok(Self { block, start: 0, size: whole, offset: elements(offset, dtype) });
         }
         let start = offset / limits.alignment * limits.alignment;
-        let size = (offset - start + slice.len as u64)
-            .next_multiple_of(4)
-            .min(whole - start);
+        let size = (offset - start + slice.len as u64).next_multiple_of(4).min(whole - start);
         if size > limits.max_bytes {
             return Err(BackendError::Limit {
                 op,
@@ -72,12 +65,7 @@ impl Window {
                 max: usize::try_from(limits.max_bytes).unwrap_or(usize::MAX),
             });
         }
-        Ok(Self {
-            block,
-            start,
-            size,
-            offset: elements(offset - start, dtype),
-        })
+        Ok(Self { block, start, size, offset: elements(offset - start, dtype) })
     }
 
     /// Whether both are in one buffer, which can't be read and written in one dispatch.

@@ -19,13 +19,7 @@ pub(crate) fn copy_htod(ctx: &Context, dst: u64, src: &[u8]) -> BackendResult<()
     let Some(slice) = resolve(
         ctx,
         op,
-        Operand {
-            arg: "dst",
-            ptr: dst,
-            bytes: src.len(),
-            align: 1,
-            access: Access::Write,
-        },
+        Operand { arg: "dst", ptr: dst, bytes: src.len(), align: 1, access: Access::Write },
     )?
     else {
         return Ok(());
@@ -86,11 +80,7 @@ pub(crate) fn read_buffer(
     dst: &mut [u8],
 ) -> BackendResult<()> {
     let block = crate::memory::Block::foreign(buffer.clone());
-    let slice = DeviceSlice {
-        len: dst.len(),
-        offset: 0,
-        block: block.into(),
-    };
+    let slice = DeviceSlice { len: dst.len(), offset: 0, block: block.into() };
     Read::begin(ctx, op, &slice, 0, dst.len())?.block(ctx, op, dst)
 }
 
@@ -120,12 +110,7 @@ impl Read {
         let submission = recorder.newest();
         drop(recorder);
         let mapped = ctx.readback.map(&staging);
-        Ok(Self {
-            staging,
-            submission,
-            mapped,
-            skip,
-        })
+        Ok(Self { staging, submission, mapped, skip })
     }
 
     /// Waits for the piece and copies it out.
@@ -153,17 +138,7 @@ fn resolve_source(
     bytes: usize,
     src: u64,
 ) -> BackendResult<Option<DeviceSlice>> {
-    resolve(
-        ctx,
-        op,
-        Operand {
-            arg: "src",
-            ptr: src,
-            bytes,
-            align: 1,
-            access: Access::Read,
-        },
-    )
+    resolve(ctx, op, Operand { arg: "src", ptr: src, bytes, align: 1, access: Access::Read })
 }
 
 fn resolve(ctx: &Context, op: &'static str, operand: Operand) -> BackendResult<Option<DeviceSlice>> {

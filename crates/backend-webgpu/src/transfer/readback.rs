@@ -24,10 +24,7 @@ impl Readback {
     const MAX_FREE: usize = 4;
 
     pub(crate) fn new(device: &wgpu::Device) -> Self {
-        Self {
-            device: device.clone(),
-            free: Mutex::default(),
-        }
+        Self { device: device.clone(), free: Mutex::default() }
     }
 
     /// An unmapped buffer of at least `bytes`, which are at most [`CHUNK`](Self::CHUNK).
@@ -46,10 +43,7 @@ impl Readback {
                 mapped_at_creation: false,
             })
         })
-        .map_err(|_| BackendError::OutOfMemory {
-            requested: size,
-            in_use: self.bytes(),
-        })
+        .map_err(|_| BackendError::OutOfMemory { requested: size, in_use: self.bytes() })
     }
 
     /// Asks for a buffer to be mapped once the device has finished with it.
@@ -69,18 +63,13 @@ impl Readback {
         skip: usize,
         dst: &mut [u8],
     ) -> BackendResult<()> {
-        let driver = |what: String| BackendError::Driver {
-            op,
-            source: Diagnostic(what),
-        };
+        let driver = |what: String| BackendError::Driver { op, source: Diagnostic(what) };
         mapped.map_err(|error| driver(error.to_string()))?;
         let range = skip as u64..(skip + dst.len()) as u64;
         // A mapped range starts at a multiple of 8, so the few bytes before are skipped here.
         let from = range.start / wgpu::MAP_ALIGNMENT * wgpu::MAP_ALIGNMENT;
         let end = range.end.next_multiple_of(4);
-        let view = buffer
-            .get_mapped_range(from..end)
-            .map_err(|error| driver(error.to_string()))?;
+        let view = buffer.get_mapped_range(from..end).map_err(|error| driver(error.to_string()))?;
         let first = (range.start - from) as usize;
         match view.get(first..first + dst.len()) {
             Some(bytes) => dst.copy_from_slice(bytes),

@@ -25,20 +25,13 @@ struct State<T> {
 
 impl<T> Clone for Signal<T> {
     fn clone(&self) -> Self {
-        Self {
-            state: Arc::clone(&self.state),
-        }
+        Self { state: Arc::clone(&self.state) }
     }
 }
 
 impl<T> Default for Signal<T> {
     fn default() -> Self {
-        Self {
-            state: Arc::new(Mutex::new(State {
-                value: None,
-                waker: None,
-            })),
-        }
+        Self { state: Arc::new(Mutex::new(State { value: None, waker: None })) }
     }
 }
 

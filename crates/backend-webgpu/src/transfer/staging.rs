@@ -31,19 +31,10 @@ impl StagingRing {
     pub(crate) const CHUNK: usize = 4 << 20;
 
     /// Buffers of the ring. In a browser, where nothing can wait for one to come back, there is no bound.
-    const MAX_BUFFERS: usize = if cfg!(target_family = "wasm") {
-        usize::MAX
-    } else {
-        8
-    };
+    const MAX_BUFFERS: usize = if cfg!(target_family = "wasm") { usize::MAX } else { 8 };
 
     pub(crate) fn new(device: &wgpu::Device) -> Self {
-        Self {
-            device: device.clone(),
-            current: None,
-            full: Vec::new(),
-            shared: Arc::default(),
-        }
+        Self { device: device.clone(), current: None, full: Vec::new(), shared: Arc::default() }
     }
 
     /// Writes at most [`CHUNK`](Self::CHUNK) bytes, a multiple of 4; the buffer and the byte where they start. `None` if
@@ -58,8 +49,7 @@ impl StagingRing {
             let Some(fresh) = self.fresh()? else {
                 return Ok(None);
             };
-            self.full
-                .extend(self.current.replace((fresh, 0)).map(|(buffer, _)| buffer));
+            self.full.extend(self.current.replace((fresh, 0)).map(|(buffer, _)| buffer));
         }
         let Some((buffer, used)) = &mut self.current else {
             return Ok(None);
@@ -67,10 +57,7 @@ impl StagingRing {
         let start = *used as u64;
         let mut target = buffer
             .get_mapped_range_mut(start..start + bytes.len() as u64)
-            .map_err(|error| BackendError::Driver {
-                op,
-                source: Diagnostic(error.to_string()),
-            })?;
+            .map_err(|error| BackendError::Driver { op, source: Diagnostic(error.to_string()) })?;
         target.copy_from_slice(bytes);
         // Ranges of a mapping start at multiples of 8.
         *used = (*used + bytes.len()).next_multiple_of(wgpu::MAP_ALIGNMENT as usize);

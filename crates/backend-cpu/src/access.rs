@@ -1,0 +1,192 @@
+//! From handles to slices.
+//!
+//! Each allocation has a lock of its own. A call takes the locks of all its operands before it computes, in the order
+//! of the allocations' keys, and keeps them until it has finished. So calls can't wait for each other in a circle,
+//! and what several threads compute is as if their calls had run one after the other.
+
+use std::sync::Arc;
+
+use backend_api::operand::{Access, Operand, check};
+use backend_api::{BackendError, BackendResult};
+use bytemuck::{cast_slice, cast_slice_mut};
+use parking_lot::{RwLockReadGuard, RwLockWriteGuard};
+
+use crate::memory::{AllocationKey, Memory, Storage};
+
+/// What an operation reads through one operand.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Input<'a> {
+    /// The bytes named; none for an operand that touches nothing and for the output.
+    Bytes(&'a [u8]),
+    /// The output itself, not yet overwritten.
+    InPlace,
+}
+
+impl<'a> Input<'a> {
+    /// The elements of an operand that can't be the output.
+    pub(crate) fn elements<T: bytemuck::Pod>(self) -> &'a [T] {
+        self.separate().unwrap_or_default()
+    }
+
+    /// The elements, unless they are in the output.
+    pub(crate) fn separate<T: bytemuck::Pod>(self) -> Option<&'a [T]> {
+        match self {
+            // No bytes have no alignment either.
+            Self::Bytes([]) => Some(&[]),
+            Self::Bytes(bytes) => Some(cast_slice(bytes)),
+            Self::InPlace => None,
+        }
+    }
+}
+
+/// Where a checked operand lies.
+#[derive(Clone, Copy)]
+struct Place {
+    allocation: AllocationKey,
+    start: usize,
+    end: usize,
+}
+
+struct Claim {
+    allocation: AllocationKey,
+    storage: Arc<Storage>,
+    write: bool,
+}
+
+enum Guard<'a> {
+    Read(RwLockReadGuard<'a, Box<[u32]>>),
+    Write(RwLockWriteGuard<'a, Box<[u32]>>),
+}
+
+impl Memory {
+    /// Checks the operands, then calls `work` with what each one reads, in order, and with the bytes of the one that
+    /// is written. Does nothing when that one is empty.
+    ///
+    /// # Errors
+    /// As [`check`].
+    pub(crate) fn access<const N: usize>(
+        &self,
+        op: &'static str,
+        operands: &[Operand; N],
+        work: impl FnOnce([Input<'_>; N], &mut [u8]),
+    ) -> BackendResult<()> {
+        let (places, claims) = self.resolve(op, operands)?;
+        let written = operands.iter().position(|operand| operand.access == Access::Write);
+        let output_place = written.and_then(|i| places[i]);
+        if written.is_some() && output_place.is_none() {
+            return Ok(());
+        }
+
+        let mut guards: Vec<(AllocationKey, Guard<'_>)> = claims.iter().map(Claim::lock).collect();
+        let mut read_only: Vec<(AllocationKey, &[u8])> = Vec::with_capacity(guards.len());
+        let mut whole: &mut [u8] = &mut [];
+        for (allocation, guard) in &mut guards {
+            match guard {
+                Guard::Read(words) => read_only.push((*allocation, cast_slice(words))),
+                Guard::Write(words) => whole = cast_slice_mut(words),
+            }
+        }
+        let (start, end) = output_place.map_or((0, 0), |place| (place.start, place.end));
+        let (before, rest) = whole.split_at_mut(start);
+        let (output, after) = rest.split_at_mut(end - start);
+        let (before, after) = (&*before, &*after);
+
+        let inputs = std::array::from_fn(|i| match places[i] {
+            Some(place) if Some(i) != written => {
+                if let Some((_, bytes)) = read_only.iter().find(|(key, _)| *key == place.allocation) {
+                    Input::Bytes(&bytes[place.start..place.end])
+                } else if place.end <= start {
+                    Input::Bytes(&before[place.start..place.end])
+                } else if place.start >= end {
+                    Input::Bytes(&after[place.start - end..place.end - end])
+                } else {
+                    // The check lets an input share bytes with the output only where they are the same.
+                    Input::InPlace
+                }
+            }
+            _ => Input::Bytes(&[]),
+        });
+        work(inputs, output);
+        Ok(())
+    }
+
+    /// Checks the operands and finds their memory, each allocation once and in the order of the keys.
+    fn resolve<const N: usize>(
+        &self,
+        op: &'static str,
+        operands: &[Operand; N],
+    ) -> BackendResult<([Option<Place>; N], Vec<Claim>)> {
+        self.with_table(|table| {
+            check(op, operands, |ptr| table.region(ptr))?;
+            let mut places = [None; N];
+            let mut claims: Vec<Claim> = Vec::with_capacity(N);
+            for (operand, slot) in operands.iter().zip(&mut places) {
+                let &Operand { arg, ptr, bytes, .. } = operand;
+                if bytes == 0 {
+                    continue;
+                }
+                let (allocation, storage, start) =
+                    table.storage(ptr).ok_or(BackendError::InvalidHandle { op, arg, ptr })?;
+                *slot = Some(Place { allocation, start, end: start + bytes });
+                let write = operand.access == Access::Write;
+                match claims.iter_mut().find(|claim| claim.allocation == allocation) {
+                    Some(claim) => claim.write |= write,
+                    None => claims.push(Claim { allocation, storage, write }),
+                }
+            }
+            claims.sort_by_key(|claim| claim.allocation);
+            Ok((places, claims))
+        })
+    }
+}
+
+impl Claim {
+    fn lock(&self) -> (AllocationKey, Guard<'_>) {
+        let guard =
+            if self.write { Guard::Write(self.storage.write()) } else { Guard::Read(self.storage.read()) };
+        (self.allocation, guard)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use backend_api::DType;
+
+    fn operand(ptr: u64, elements: usize, access: Access) -> Operand {
+        Operand::new("t", "x", ptr, DType::U32, elements, access).unwrap()
+    }
+
+    #[test]
+    fn inputs_before_after_in_and_apart_from_the_output() {
+        let memory = Memory::new();
+        let whole = memory.alloc(24).unwrap();
+        let other = memory.alloc(4).unwrap();
+        let bytes: Vec<u8> = (0..24).collect();
+        let write = |ptr, bytes: &[u8]| {
+            let all = [operand(ptr, bytes.len() / 4, Access::Write)];
+            memory.access("t", &all, |_, output| output.copy_from_slice(bytes)).unwrap();
+        };
+        write(whole, &bytes);
+        write(other, &[9; 4]);
+        let part = |offset| memory.view(whole, offset, 8).unwrap();
+        let operands = [
+            operand(part(0), 2, Access::Read),
+            operand(part(8), 2, Access::Write),
+            operand(part(16), 2, Access::Read),
+            operand(part(8), 2, Access::ReadInPlace),
+            operand(other, 1, Access::Read),
+            Operand::absent("absent"),
+        ];
+        let check = |inputs: [Input<'_>; 6], output: &mut [u8]| {
+            let bytes = |i: usize| inputs[i].separate::<u8>().map(<[u8]>::to_vec);
+            assert_eq!(bytes(0), Some((0..8).collect()));
+            assert_eq!(output, (8..16).collect::<Vec<u8>>());
+            assert_eq!(bytes(2), Some((16..24).collect()));
+            assert_eq!(bytes(3), None);
+            assert_eq!(bytes(4), Some(vec![9; 4]));
+            assert_eq!(bytes(5), Some(vec![]));
+        };
+        memory.access("t", &operands, check).unwrap();
+    }
+}

@@ -1,0 +1,289 @@
+//! The contract, method by method.
+
+use backend_api::desc::{
+    AttentionDesc, BinaryDesc, Conv2dDesc, CopyDesc, GatherDesc, LayerNormDesc, MatmulDesc, Matrix,
+    ReduceDesc, RmsNormDesc, RopeDesc, SoftmaxDesc, TensorDesc, UnaryDesc,
+};
+use backend_api::operand::{Access, Operand};
+use backend_api::{
+    BackendError, BackendResult, BackendTranspose, BinaryOp, Capabilities, ComputeBackend, DType, DeviceInfo,
+    MemoryStats, ReduceOp, UnaryOp,
+};
+
+use crate::access::Input;
+use crate::memory::{MAX_ALLOC_BYTES, Memory};
+use crate::{factory, ops};
+
+/// The host processor as a compute device.
+///
+/// Every call finishes before it returns. Calls from several threads run at the same time unless one writes what
+/// another uses. Memory is zero when it is allocated, and given back to the system when its last handle is freed.
+#[derive(Debug, Default)]
+pub struct CpuBackend {
+    memory: Option<Memory>,
+}
+
+impl CpuBackend {
+    /// An initialised backend; [`default`](Self::default) gives one that still needs
+    /// [`init`](ComputeBackend::init).
+    #[must_use]
+    pub fn new() -> Self {
+        Self { memory: Some(Memory::new()) }
+    }
+
+    fn memory(&self, op: &'static str) -> BackendResult<&Memory> {
+        self.memory.as_ref().ok_or(BackendError::NotInitialized { op })
+    }
+}
+
+/// `bytes` bytes of any alignment.
+const fn raw(arg: &'static str, ptr: u64, bytes: usize, access: Access) -> Operand {
+    Operand { arg, ptr, bytes, align: 1, access }
+}
+
+impl ComputeBackend for CpuBackend {
+    fn name(&self) -> &str {
+        factory::NAME
+    }
+
+    fn init(&mut self) -> BackendResult<()> {
+        self.memory.get_or_insert_with(Memory::new);
+        Ok(())
+    }
+
+    fn is_initialized(&self) -> bool {
+        self.memory.is_some()
+    }
+
+    fn gemm(
+        &self,
+        trans_a: BackendTranspose,
+        trans_b: BackendTranspose,
+        m: usize,
+        n: usize,
+        k: usize,
+        alpha: f64,
+        a_ptr: u64,
+        lda: usize,
+        b_ptr: u64,
+        ldb: usize,
+        beta: f64,
+        c_ptr: u64,
+        ldc: usize,
+    ) -> BackendResult<()> {
+        let [a, b, c] =
+            [(a_ptr, lda), (b_ptr, ldb), (c_ptr, ldc)].map(|(ptr, ld)| Matrix::new(ptr, DType::F32, ld));
+        let desc = MatmulDesc::new(m, n, k, a, b, c).with_transpose(trans_a, trans_b).with_scale(alpha, beta);
+        ops::matmul::matmul(self.memory("gemm")?, "gemm", &desc)
+    }
+
+    fn batched_gemm(
+        &self,
+        trans_a: BackendTranspose,
+        trans_b: BackendTranspose,
+        m: usize,
+        n: usize,
+        k: usize,
+        alpha: f64,
+        a_ptr: u64,
+        lda: usize,
+        stride_a: usize,
+        b_ptr: u64,
+        ldb: usize,
+        stride_b: usize,
+        beta: f64,
+        c_ptr: u64,
+        ldc: usize,
+        stride_c: usize,
+        batch_count: usize,
+    ) -> BackendResult<()> {
+        let [a, b, c] = [(a_ptr, lda, stride_a), (b_ptr, ldb, stride_b), (c_ptr, ldc, stride_c)]
+            .map(|(ptr, ld, stride)| Matrix::new(ptr, DType::F32, ld).with_batch_stride(stride));
+        let desc = MatmulDesc::new(m, n, k, a, b, c)
+            .with_transpose(trans_a, trans_b)
+            .with_scale(alpha, beta)
+            .with_batch(batch_count);
+        ops::matmul::matmul(self.memory("batched_gemm")?, "batched_gemm", &desc)
+    }
+
+    fn conv2d_forward(
+        &self,
+        input_ptr: u64,
+        input_shape: &[usize],
+        filter_ptr: u64,
+        filter_shape: &[usize],
+        output_ptr: u64,
+        output_shape: &[usize],
+        stride: &[usize],
+        padding: &[usize],
+    ) -> BackendResult<()> {
+        let op = "conv2d_forward";
+        let memory = self.memory(op)?;
+        let desc = Conv2dDesc::from_slices(
+            op,
+            input_ptr,
+            input_shape,
+            filter_ptr,
+            filter_shape,
+            output_ptr,
+            output_shape,
+            stride,
+            padding,
+        )?;
+        ops::conv2d::conv2d(memory, op, &desc)
+    }
+
+    fn attention(
+        &self,
+        q_ptr: u64,
+        k_ptr: u64,
+        v_ptr: u64,
+        o_ptr: u64,
+        batch: usize,
+        heads: usize,
+        seq_q: usize,
+        seq_kv: usize,
+        head_dim: usize,
+        scale: f64,
+        causal: bool,
+    ) -> BackendResult<()> {
+        let shape = [batch, heads, seq_q, seq_kv, head_dim];
+        let mut desc = AttentionDesc::new(DType::F32, [q_ptr, k_ptr, v_ptr, o_ptr], shape);
+        desc.scale = scale;
+        desc.causal = causal;
+        ops::attention::attention(self.memory("attention")?, "attention", &desc)
+    }
+
+    fn reduce(
+        &self,
+        op: ReduceOp,
+        input_ptr: u64,
+        output_ptr: u64,
+        shape: &[usize],
+        axis: usize,
+    ) -> BackendResult<()> {
+        let memory = self.memory("reduce")?;
+        let desc = ReduceDesc::from_axis("reduce", op, input_ptr, output_ptr, shape, axis)?;
+        ops::reduce::reduce(memory, "reduce", &desc)
+    }
+
+    fn unary(&self, op: UnaryOp, input_ptr: u64, output_ptr: u64, n: usize) -> BackendResult<()> {
+        let shape = [n];
+        let [input, output] = [input_ptr, output_ptr].map(|ptr| TensorDesc::packed(ptr, DType::F32, &shape));
+        ops::elementwise::unary(self.memory("unary")?, "unary", &UnaryDesc::new(op, input, output))
+    }
+
+    fn binary(&self, op: BinaryOp, a_ptr: u64, b_ptr: u64, output_ptr: u64, n: usize) -> BackendResult<()> {
+        let shape = [n];
+        let [a, b, output] =
+            [a_ptr, b_ptr, output_ptr].map(|ptr| TensorDesc::packed(ptr, DType::F32, &shape));
+        ops::elementwise::binary(self.memory("binary")?, "binary", &BinaryDesc::new(op, a, b, output))
+    }
+
+    fn synchronize(&self) -> BackendResult<()> {
+        self.memory("synchronize").map(|_| ())
+    }
+
+    fn alloc(&self, bytes: usize) -> BackendResult<u64> {
+        self.memory("alloc")?.alloc(bytes)
+    }
+
+    fn free(&self, ptr: u64) -> BackendResult<()> {
+        self.memory("free")?.free(ptr)
+    }
+
+    fn copy_htod(&self, dst: u64, src: &[u8]) -> BackendResult<()> {
+        let op = "copy_htod";
+        let operands = [raw("dst", dst, src.len(), Access::Write)];
+        self.memory(op)?.access(op, &operands, |_, dst| dst.copy_from_slice(src))
+    }
+
+    fn copy_dtoh(&self, dst: &mut [u8], src: u64) -> BackendResult<()> {
+        let op = "copy_dtoh";
+        let operands = [raw("src", src, dst.len(), Access::Read)];
+        let memory = self.memory(op)?;
+        memory.access(op, &operands, |[src]: [Input<'_>; 1], _| {
+            dst.copy_from_slice(src.elements());
+        })
+    }
+
+    fn view(&self, ptr: u64, byte_offset: usize, byte_len: usize) -> BackendResult<u64> {
+        self.memory("view")?.view(ptr, byte_offset, byte_len)
+    }
+
+    fn copy_dtod(&self, dst: u64, src: u64, bytes: usize) -> BackendResult<()> {
+        let op = "copy_dtod";
+        let operands = [raw("dst", dst, bytes, Access::Write), raw("src", src, bytes, Access::Read)];
+        let memory = self.memory(op)?;
+        memory.access(op, &operands, |[_, src], dst| dst.copy_from_slice(src.elements()))
+    }
+
+    fn fill(&self, dst: u64, dtype: DType, n: usize, value: f64) -> BackendResult<()> {
+        ops::copy::fill(self.memory("fill")?, "fill", dst, dtype, n, value)
+    }
+
+    fn matmul(&self, desc: &MatmulDesc) -> BackendResult<()> {
+        ops::matmul::matmul(self.memory("matmul")?, "matmul", desc)
+    }
+
+    fn attention_ext(&self, desc: &AttentionDesc) -> BackendResult<()> {
+        ops::attention::attention(self.memory("attention_ext")?, "attention_ext", desc)
+    }
+
+    fn unary_ext(&self, desc: &UnaryDesc<'_>) -> BackendResult<()> {
+        ops::elementwise::unary(self.memory("unary_ext")?, "unary_ext", desc)
+    }
+
+    fn binary_ext(&self, desc: &BinaryDesc<'_>) -> BackendResult<()> {
+        ops::elementwise::binary(self.memory("binary_ext")?, "binary_ext", desc)
+    }
+
+    fn copy(&self, desc: &CopyDesc<'_>) -> BackendResult<()> {
+        ops::copy::copy(self.memory("copy")?, "copy", desc)
+    }
+
+    fn softmax(&self, desc: &SoftmaxDesc) -> BackendResult<()> {
+        ops::softmax::softmax(self.memory("softmax")?, "softmax", desc)
+    }
+
+    fn layer_norm(&self, desc: &LayerNormDesc) -> BackendResult<()> {
+        ops::norm::layer_norm(self.memory("layer_norm")?, "layer_norm", desc)
+    }
+
+    fn rms_norm(&self, desc: &RmsNormDesc) -> BackendResult<()> {
+        ops::norm::rms_norm(self.memory("rms_norm")?, "rms_norm", desc)
+    }
+
+    fn rope(&self, desc: &RopeDesc) -> BackendResult<()> {
+        ops::rope::rope(self.memory("rope")?, "rope", desc)
+    }
+
+    fn gather(&self, desc: &GatherDesc) -> BackendResult<()> {
+        ops::gather::gather(self.memory("gather")?, "gather", desc)
+    }
+
+    fn capabilities(&self) -> BackendResult<Capabilities> {
+        self.memory("capabilities")?;
+        let mut capabilities = Capabilities::host();
+        capabilities.max_alloc_bytes = MAX_ALLOC_BYTES;
+        Ok(capabilities)
+    }
+
+    fn device_info(&self) -> BackendResult<DeviceInfo> {
+        self.memory("device_info")?;
+        Ok(factory::device_info())
+    }
+
+    fn memory_stats(&self) -> MemoryStats {
+        self.memory.as_ref().map(Memory::stats).unwrap_or_default()
+    }
+
+    fn trim(&self) -> BackendResult<usize> {
+        self.memory("trim").map(|_| 0)
+    }
+
+    fn set_memory_budget(&self, bytes: Option<usize>) -> BackendResult<()> {
+        self.memory("set_memory_budget")?.set_budget(bytes);
+        Ok(())
+    }
+}

@@ -1,0 +1,66 @@
+//! The backend as a registry knows it.
+
+use backend_api::{
+    BackendError, BackendFactory, BackendResult, ComputeBackend, DeviceInfo, DeviceKind, Registry,
+};
+
+use crate::{CpuBackend, parallel};
+
+/// The name of backend and device.
+pub(crate) const NAME: &str = "cpu";
+
+/// Opens the host processor under the name `"cpu"`.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct CpuFactory;
+
+/// Adds the backend `"cpu"` to a registry.
+pub fn register(registry: &mut Registry) {
+    registry.register(CpuFactory);
+}
+
+impl BackendFactory for CpuFactory {
+    fn name(&self) -> &str {
+        NAME
+    }
+
+    fn devices(&self) -> Vec<DeviceInfo> {
+        vec![device_info()]
+    }
+
+    fn create(&self, selector: &str) -> BackendResult<Box<dyn ComputeBackend>> {
+        match selector {
+            "" | "0" => Ok(Box::new(CpuBackend::new())),
+            other => Err(BackendError::NoAdapter { tried: vec![format!("{NAME}:{other}")] }),
+        }
+    }
+}
+
+/// The host processor.
+pub(crate) fn device_info() -> DeviceInfo {
+    DeviceInfo {
+        selector: NAME.to_owned(),
+        name: format!("host processor ({}, {} threads)", std::env::consts::ARCH, parallel::threads()),
+        api: "host".to_owned(),
+        driver: String::new(),
+        kind: DeviceKind::Cpu,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use backend_api::ErrorKind;
+
+    #[test]
+    fn a_registry_opens_it_by_name() {
+        let mut registry = Registry::new();
+        register(&mut registry);
+        for name in ["cpu", "cpu:0"] {
+            let selection = registry.select(name).unwrap();
+            assert!(selection.backend.is_initialized());
+            assert_eq!(selection.device.kind, DeviceKind::Cpu);
+        }
+        let error = registry.create("cpu:1").unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::NoAdapter);
+    }
+}

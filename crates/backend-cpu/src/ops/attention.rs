@@ -1,0 +1,190 @@
+//! Scaled dot-product attention, one block of queries of one head at a time.
+
+use std::ops::Range;
+
+use backend_api::BackendResult;
+use backend_api::desc::AttentionDesc;
+use bytemuck::cast_slice_mut;
+use faer::prelude::ReborrowMut;
+
+use super::matmul::multiply;
+use super::matrix::{for_each_row, row_major, row_major_ref};
+use crate::element::{Element, widen, with_float};
+use crate::math::{exponentials, largest, scale};
+use crate::memory::Memory;
+use crate::parallel::Cores;
+use crate::strided::boxes;
+
+/// Products in the share of one thread.
+const GRAIN_PRODUCTS: usize = 1 << 22;
+
+/// Scores of one block of queries that should stay in the second-level cache.
+const BLOCK_SCORES: usize = 1 << 15;
+
+/// `O = softmax(scale · Q·Kᵀ + mask) · V`.
+pub(crate) fn attention(memory: &Memory, op: &'static str, desc: &AttentionDesc) -> BackendResult<()> {
+    let operands = desc.operands(op)?;
+    memory.access(op, &operands, |[q, k, v, _, mask, lengths], o| {
+        let queries = desc.batch * desc.heads * desc.seq_q;
+        let products = desc.seq_kv.saturating_mul(desc.head_dim.max(16));
+        Cores::run(queries.saturating_mul(products / 8 + desc.head_dim), |cores| {
+            with_float!(desc.dtype, T => {
+                let attention = Attention {
+                    desc,
+                    q: &widen::<T>(cores, q),
+                    k: &widen::<T>(cores, k),
+                    v: &widen::<T>(cores, v),
+                    mask: &widen::<T>(cores, mask),
+                    lengths: lengths.elements(),
+                };
+                attention.run::<T>(cores, cast_slice_mut(o));
+            });
+        });
+    })
+}
+
+struct Attention<'a> {
+    desc: &'a AttentionDesc,
+    q: &'a [f32],
+    k: &'a [f32],
+    v: &'a [f32],
+    mask: &'a [f32],
+    lengths: &'a [u32],
+}
+
+/// The keys and values that the queries of one head see.
+struct Head<'a> {
+    batch: usize,
+    head: usize,
+    /// How many keys are real.
+    keys: usize,
+    k: &'a [f32],
+    v: &'a [f32],
+    /// Whether 0·v is 0 for all values.
+    finite: bool,
+}
+
+impl Attention<'_> {
+    fn run<T: Element>(&self, cores: Cores, o: &mut [T]) {
+        let desc = self.desc;
+        let strides = desc.strides()[3];
+        let dims = [(desc.batch, strides.batch), (desc.heads, strides.head), (desc.seq_q, strides.token)];
+        let query_products = desc.seq_kv.saturating_mul(desc.head_dim).max(1);
+        let grain = (GRAIN_PRODUCTS / query_products).max(desc.seq_q.min(64));
+        boxes(cores, &dims, o, grain, &|ranges, o| {
+            let [batches, heads, queries] = ranges else { return };
+            for batch in batches.clone() {
+                for head in heads.clone() {
+                    let first = (batch - batches.start) * strides.batch + (head - heads.start) * strides.head;
+                    self.head(batch, head).run(self, queries.clone(), &mut o[first..]);
+                }
+            }
+        });
+    }
+
+    fn head(&self, batch: usize, head: usize) -> Head<'_> {
+        let desc = self.desc;
+        let [_, k, v, _] = desc.strides();
+        let kv_head = head / (desc.heads / desc.kv_heads);
+        let keys = match desc.key_lengths {
+            Some(_) => desc.seq_kv.min(self.lengths[batch] as usize),
+            None => desc.seq_kv,
+        };
+        if keys == 0 {
+            return Head { batch, head, keys, k: &[], v: &[], finite: true };
+        }
+        let values = &self.v[batch * v.batch + kv_head * v.head..];
+        let finite = (0..keys).all(|key| all_finite(&values[key * v.token..][..desc.head_dim]));
+        Head { batch, head, keys, k: &self.k[batch * k.batch + kv_head * k.head..], v: values, finite }
+    }
+
+    /// Adds the mask to the scores of one query. A hidden key's score is −∞ whatever it was.
+    fn add_mask(&self, batch: usize, head: usize, query: usize, scores: &mut [f32]) {
+        let Some(mask) = self.desc.mask else { return };
+        let start = batch * mask.batch_stride + head * mask.head_stride + query * mask.query_stride;
+        let mask = &self.mask[start..start + scores.len()];
+        for (score, &m) in scores.iter_mut().zip(mask) {
+            *score = if m == f32::NEG_INFINITY { m } else { *score + m };
+        }
+    }
+}
+
+impl Head<'_> {
+    /// How many keys a query sees, its mask aside: all real ones, or with `causal` those up to its own position.
+    fn visible(&self, desc: &AttentionDesc, query: usize) -> usize {
+        if desc.causal {
+            (query + 1).saturating_add(desc.seq_kv).saturating_sub(desc.seq_q).min(self.keys)
+        } else {
+            self.keys
+        }
+    }
+
+    /// `o` starts at the vector of the first query.
+    fn run<T: Element>(&self, attention: &Attention<'_>, queries: Range<usize>, o: &mut [T]) {
+        let desc = attention.desc;
+        let [q_strides, k_strides, v_strides, o_strides] = desc.strides();
+        let q = &attention.q[self.batch * q_strides.batch + self.head * q_strides.head..];
+        let size = (BLOCK_SCORES / self.keys.max(1)).clamp(16, 128);
+        let mut scores = vec![0.0; size.min(queries.len()) * self.keys];
+        for first in queries.clone().step_by(size) {
+            let rows = size.min(queries.end - first);
+            // The last query of a block sees the most keys; the others get weights of 0 for those that they don't see.
+            let keys = self.visible(desc, first + rows - 1);
+            let scores = &mut scores[..rows * keys];
+            let block = &mut o[(first - queries.start) * o_strides.token..];
+            let block = row_major(block, rows, desc.head_dim, o_strides.token);
+            if keys == 0 {
+                T::with_f32(block, false, |o| for_each_row(o, |_, o| o.fill(0.0)));
+                continue;
+            }
+            let q = row_major_ref(&q[first * q_strides.token..], rows, desc.head_dim, q_strides.token);
+            let k = row_major_ref(self.k, keys, desc.head_dim, k_strides.token);
+            let product = row_major(scores, rows, keys, keys);
+            multiply(q, k.transpose(), desc.scale as f32, 0.0, product);
+            let factors: Vec<f64> = (first..)
+                .zip(scores.chunks_exact_mut(keys))
+                .map(|(query, scores)| self.weigh(attention, query, scores))
+                .collect();
+            T::with_f32(block, false, |mut o| {
+                if self.finite {
+                    let p = row_major_ref(scores, rows, keys, keys);
+                    let v = row_major_ref(self.v, keys, desc.head_dim, v_strides.token);
+                    multiply(p, v, 1.0, 0.0, o.rb_mut());
+                } else {
+                    for_each_row(o.rb_mut(), |i, o| {
+                        sum_weighted(&scores[i * keys..][..keys], self.v, v_strides.token, o);
+                    });
+                }
+                for_each_row(o, |i, o| scale(o, factors[i]));
+            });
+        }
+    }
+
+    /// Turns the scores of one query into weights; returns what makes their sum 1. A query that sees nothing has
+    /// weights of 0.
+    fn weigh(&self, attention: &Attention<'_>, query: usize, scores: &mut [f32]) -> f64 {
+        let (seen, hidden) = scores.split_at_mut(self.visible(attention.desc, query));
+        hidden.fill(0.0);
+        attention.add_mask(self.batch, self.head, query, seen);
+        let shift = largest(seen);
+        if shift == f32::NEG_INFINITY {
+            seen.fill(0.0);
+            return 1.0;
+        }
+        1.0 / exponentials(seen, shift)
+    }
+}
+
+/// `o = Σ weight · v` that leaves out weights of 0, for values that may be infinite or NaN where no query looks.
+fn sum_weighted(weights: &[f32], v: &[f32], stride: usize, o: &mut [f32]) {
+    o.fill(0.0);
+    for (key, &weight) in weights.iter().enumerate().filter(|&(_, &weight)| weight != 0.0) {
+        let v = &v[key * stride..][..o.len()];
+        o.iter_mut().zip(v).for_each(|(o, v)| *o += weight * v);
+    }
+}
+
+fn all_finite(values: &[f32]) -> bool {
+    // The product is NaN where a number isn't finite, and 0 elsewhere.
+    values.iter().fold(0.0, |all, x| all + x * 0.0) == 0.0
+}

@@ -1,0 +1,13 @@
+//! The operations, one file for each family.
+
+pub(crate) mod attention;
+pub(crate) mod conv2d;
+pub(crate) mod copy;
+pub(crate) mod elementwise;
+pub(crate) mod gather;
+pub(crate) mod matmul;
+pub(crate) mod matrix;
+pub(crate) mod norm;
+pub(crate) mod reduce;
+pub(crate) mod rope;
+pub(crate) mod softmax;

@@ -1,0 +1,114 @@
+//! Layer and root-mean-square normalisation of rows, with f64 means.
+
+use std::borrow::Cow;
+
+use backend_api::BackendResult;
+use backend_api::desc::{LayerNormDesc, RmsNormDesc};
+use bytemuck::cast_slice_mut;
+
+use crate::access::Input;
+use crate::element::{Element, widen, with_float};
+use crate::math::fold;
+use crate::memory::Memory;
+use crate::parallel::Cores;
+
+/// Numbers in the share of one thread.
+const GRAIN: usize = 1 << 14;
+
+/// `output = (x − mean(x)) / √(var(x) + eps) · weight + bias`, `x = input + residual`.
+pub(crate) fn layer_norm(memory: &Memory, op: &'static str, desc: &LayerNormDesc) -> BackendResult<()> {
+    let operands = desc.operands(op)?;
+    memory.access(op, &operands, |[input, _, weight, bias, residual], output| {
+        Cores::run(output.len(), |cores| {
+            with_float!(desc.dtype, T => {
+                let norm = Norm {
+                    columns: desc.columns,
+                    eps: desc.eps,
+                    centred: true,
+                    weight: vector::<T>(cores, desc.weight, weight, desc.columns, 1.0),
+                    bias: vector::<T>(cores, desc.bias, bias, desc.columns, 0.0),
+                };
+                let residual = desc.residual.map(|_| residual);
+                norm.run::<T>(cores, input, residual, cast_slice_mut(output));
+            });
+        });
+    })
+}
+
+/// `output = x / √(mean(x²) + eps) · weight`, `x = input + residual`.
+pub(crate) fn rms_norm(memory: &Memory, op: &'static str, desc: &RmsNormDesc) -> BackendResult<()> {
+    let operands = desc.operands(op)?;
+    memory.access(op, &operands, |[input, _, weight, residual], output| {
+        Cores::run(output.len(), |cores| {
+            with_float!(desc.dtype, T => {
+                let norm = Norm {
+                    columns: desc.columns,
+                    eps: desc.eps,
+                    centred: false,
+                    weight: vector::<T>(cores, desc.weight, weight, desc.columns, 1.0),
+                    bias: Cow::Owned(vec![0.0; desc.columns]),
+                };
+                let residual = desc.residual.map(|_| residual);
+                norm.run::<T>(cores, input, residual, cast_slice_mut(output));
+            });
+        });
+    })
+}
+
+/// An optional operand of a number for each column.
+fn vector<'a, T: Element>(
+    cores: Cores,
+    ptr: Option<u64>,
+    input: Input<'a>,
+    columns: usize,
+    default: f32,
+) -> Cow<'a, [f32]> {
+    match ptr {
+        Some(_) => widen::<T>(cores, input),
+        None => Cow::Owned(vec![default; columns]),
+    }
+}
+
+struct Norm<'a> {
+    columns: usize,
+    eps: f64,
+    /// Whether the mean is subtracted.
+    centred: bool,
+    weight: Cow<'a, [f32]>,
+    bias: Cow<'a, [f32]>,
+}
+
+impl Norm<'_> {
+    fn run<T: Element>(&self, cores: Cores, input: Input<'_>, residual: Option<Input<'_>>, output: &mut [T]) {
+        let columns = self.columns;
+        cores.chunks(output, columns, GRAIN, &|first, chunk: &mut [T]| {
+            let mut x = vec![0.0; columns];
+            let mut r = vec![0.0; columns];
+            for (i, row) in chunk.chunks_exact_mut(columns).enumerate() {
+                let load = |input: Input<'_>, row: &[T], to: &mut [f32]| match input.separate::<T>() {
+                    Some(input) => T::load(&input[first + i * columns..][..columns], to),
+                    None => T::load(row, to),
+                };
+                load(input, row, &mut x);
+                if let Some(residual) = residual {
+                    load(residual, row, &mut r);
+                    x.iter_mut().zip(&r).for_each(|(x, r)| *x += r);
+                }
+                self.normalize(&mut x);
+                T::store(&x, row);
+            }
+        });
+    }
+
+    fn normalize(&self, x: &mut [f32]) {
+        let n = x.len() as f64;
+        let add = |a: f64, b: f64| a + b;
+        let mean = if self.centred { fold(x, 0.0, f64::from, add) / n } else { 0.0 };
+        let square = |x: f32| (f64::from(x) - mean) * (f64::from(x) - mean);
+        let factor = 1.0 / (fold(x, 0.0, square, add) / n + self.eps).sqrt();
+        for ((x, &weight), &bias) in x.iter_mut().zip(&*self.weight).zip(&*self.bias) {
+            let normal = (f64::from(*x) - mean) * factor;
+            *x = (normal * f64::from(weight) + f64::from(bias)) as f32;
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! Rotary position embedding.
+
+use backend_api::BackendResult;
+use backend_api::desc::{RopeDesc, RopeStyle};
+use bytemuck::cast_slice_mut;
+
+use crate::element::{Element, with_float};
+use crate::memory::Memory;
+use crate::parallel::Cores;
+use crate::strided::boxes;
+
+/// Numbers in the share of one thread.
+const GRAIN: usize = 1 << 13;
+
+/// Rotates pairs of numbers by their token's position.
+pub(crate) fn rope(memory: &Memory, op: &'static str, desc: &RopeDesc) -> BackendResult<()> {
+    let operands = desc.operands(op)?;
+    memory.access(op, &operands, |[input, _, cos, sin, positions], output| {
+        let rotation =
+            Rotation { desc, cos: cos.elements(), sin: sin.elements(), positions: positions.elements() };
+        let numbers = desc.batch * desc.heads * desc.seq * desc.head_dim;
+        Cores::run(numbers.saturating_mul(2), |cores| {
+            with_float!(desc.dtype, T => {
+                rotation.run::<T>(cores, input.separate(), cast_slice_mut(output));
+            });
+        });
+    })
+}
+
+struct Rotation<'a> {
+    desc: &'a RopeDesc,
+    cos: &'a [f32],
+    sin: &'a [f32],
+    positions: &'a [u32],
+}
+
+impl Rotation<'_> {
+    /// Without an `input`, it is the output.
+    fn run<T: Element>(&self, cores: Cores, input: Option<&[T]>, output: &mut [T]) {
+        let desc = self.desc;
+        let [from, to] = desc.strides();
+        let dims = [(desc.batch, to.batch), (desc.heads, to.head), (desc.seq, to.token)];
+        boxes(cores, &dims, output, GRAIN.div_ceil(desc.head_dim), &|ranges, output| {
+            let [batches, heads, tokens] = ranges else { return };
+            let mut x = vec![0.0; desc.head_dim];
+            let mut y = vec![0.0; desc.rotary_dim];
+            for b in batches.clone() {
+                for h in heads.clone() {
+                    for t in tokens.clone() {
+                        let at = (b - batches.start) * to.batch
+                            + (h - heads.start) * to.head
+                            + (t - tokens.start) * to.token;
+                        let vector = &mut output[at..at + desc.head_dim];
+                        match input {
+                            Some(input) => {
+                                let at = b * from.batch + h * from.head + t * from.token;
+                                T::load(&input[at..at + desc.head_dim], &mut x);
+                            }
+                            None => T::load(vector, &mut x),
+                        }
+                        self.rotate(self.position(b, t), &x, &mut y);
+                        T::store(&y, &mut vector[..desc.rotary_dim]);
+                        // The rest is copied as bits.
+                        if let Some(input) = input {
+                            let at = b * from.batch + h * from.head + t * from.token;
+                            vector[desc.rotary_dim..]
+                                .copy_from_slice(&input[at + desc.rotary_dim..at + desc.head_dim]);
+                        }
+                    }
+                }
+            }
+        });
+    }
+
+    fn position(&self, batch: usize, token: usize) -> usize {
+        let position = match self.desc.positions {
+            Some(_) => self.positions[batch * self.desc.seq + token] as usize,
+            None => self.desc.start + token,
+        };
+        position.min(self.desc.max_position.saturating_sub(1))
+    }
+
+    fn rotate(&self, position: usize, x: &[f32], y: &mut [f32]) {
+        let pairs = self.desc.rotary_dim / 2;
+        let row = position * pairs..(position + 1) * pairs;
+        if pairs == 0 {
+            return;
+        }
+        for (i, (&cos, &sin)) in self.cos[row.clone()].iter().zip(&self.sin[row]).enumerate() {
+            let (first, second) = match self.desc.style {
+                RopeStyle::Half => (i, i + pairs),
+                RopeStyle::Interleaved => (2 * i, 2 * i + 1),
+            };
+            let (a, b) = (f64::from(x[first]), f64::from(x[second]));
+            let (cos, sin) = (f64::from(cos), f64::from(sin));
+            y[first] = (a * cos - b * sin) as f32;
+            y[second] = (a * sin + b * cos) as f32;
+        }
+    }
+}

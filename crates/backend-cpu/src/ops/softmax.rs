@@ -1,0 +1,110 @@
+//! Softmax along an axis.
+
+use backend_api::BackendResult;
+use backend_api::desc::SoftmaxDesc;
+use bytemuck::cast_slice_mut;
+
+use crate::element::{Element, with_float};
+use crate::math::{exp, exponentials, largest, maximum, scale};
+use crate::memory::Memory;
+use crate::parallel::Cores;
+
+/// Numbers in the share of one thread.
+const GRAIN: usize = 1 << 14;
+
+/// Columns that are walked together.
+const COLUMNS: usize = 256;
+
+/// `output = exp(x − max) / Σ exp(x − max)`.
+pub(crate) fn softmax(memory: &Memory, op: &'static str, desc: &SoftmaxDesc) -> BackendResult<()> {
+    let operands = desc.operands(op)?;
+    memory.access(op, &operands, |[input, _], output| {
+        let numbers = desc.outer * desc.length * desc.inner;
+        Cores::run(numbers.saturating_mul(4), |cores| {
+            with_float!(desc.dtype, T => {
+                let output = cast_slice_mut::<u8, T>(output);
+                if desc.inner == 1 {
+                    rows(cores, desc.length, input.separate(), output);
+                } else {
+                    columns(cores, desc, input.separate(), output);
+                }
+            });
+        });
+    })
+}
+
+/// Without an `input`, it is the output.
+fn rows<T: Element>(cores: Cores, length: usize, input: Option<&[T]>, output: &mut [T]) {
+    cores.chunks(output, length, GRAIN, &|first, chunk: &mut [T]| {
+        let mut x = vec![0.0; length];
+        for (i, row) in chunk.chunks_exact_mut(length).enumerate() {
+            match input {
+                Some(input) => T::load(&input[first + i * length..][..length], &mut x),
+                None => T::load(row, &mut x),
+            }
+            let shift = largest(&x);
+            let sum = exponentials(&mut x, shift);
+            scale(&mut x, 1.0 / sum);
+            T::store(&x, row);
+        }
+    });
+}
+
+/// What is subtracted in one column, and the sum of its exponentials.
+#[derive(Clone, Copy)]
+struct Column {
+    shift: f32,
+    sum: f64,
+}
+
+/// First every column's maximum and sum, each core with columns of its own, then every line of the output.
+fn columns<T: Element>(cores: Cores, desc: &SoftmaxDesc, input: Option<&[T]>, output: &mut [T]) {
+    let SoftmaxDesc { outer, length, inner, .. } = *desc;
+    let copy;
+    let x = match input {
+        Some(input) => T::widen(cores, input),
+        None => {
+            copy = output.to_vec();
+            T::widen(cores, &copy)
+        }
+    };
+    let mut stats = vec![Column { shift: f32::NEG_INFINITY, sum: 0.0 }; outer * inner];
+    let grain = (GRAIN / length).max(COLUMNS);
+    cores.chunks(&mut stats, 1, grain, &|first, chunk: &mut [Column]| {
+        let mut done = 0;
+        while done < chunk.len() {
+            let (slab, column) = ((first + done) / inner, (first + done) % inner);
+            let width = COLUMNS.min(inner - column).min(chunk.len() - done);
+            let start = slab * length * inner + column;
+            measure(&x[start..], inner, length, &mut chunk[done..done + width]);
+            done += width;
+        }
+    });
+    cores.chunks(output, inner, GRAIN, &|first, chunk: &mut [T]| {
+        let mut y = vec![0.0; inner];
+        for (i, row) in chunk.chunks_exact_mut(inner).enumerate() {
+            let line = first / inner + i;
+            let stats = &stats[line / length * inner..][..inner];
+            let x = &x[line * inner..][..inner];
+            for ((y, &x), column) in y.iter_mut().zip(x).zip(stats) {
+                *y = (f64::from(exp(x - column.shift)) / column.sum) as f32;
+            }
+            T::store(&y, row);
+        }
+    });
+}
+
+fn measure(x: &[f32], inner: usize, length: usize, columns: &mut [Column]) {
+    let line = |i: usize| &x[i * inner..][..columns.len()];
+    let lines: Vec<&[f32]> = (0..length).map(line).collect();
+    for line in &lines {
+        for (column, &x) in columns.iter_mut().zip(*line) {
+            column.shift = maximum(column.shift, x);
+        }
+    }
+    for line in &lines {
+        for (column, &x) in columns.iter_mut().zip(*line) {
+            column.sum += f64::from(exp(x - column.shift));
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! Rotary position embedding.
+
+use backend_api::desc::{HeadStrides, RopeDesc, RopeStyle};
+use backend_api::{BackendResult, DType, checked_product};
+
+use crate::context::{Context, dim, linear_grid};
+use crate::kernels::{KernelSource, Variant, kernel, params};
+
+static ROPE: KernelSource = kernel!(
+    "tokens/rope",
+    libs: [GRID],
+    types: ["T"],
+    constants: ["IN_PLACE", "INTERLEAVED", "HAS_POSITIONS"],
+    reads: 4,
+    writes: 1,
+    params: Params,
+);
+
+params! {
+    struct Params {
+        input: [u32; 4],
+        output: [u32; 4],
+        heads: u32,
+        seq: u32,
+        pairs: u32,
+        work: u32,
+        total: u32,
+        max_position: u32,
+        start: u32,
+        cos_offset: u32,
+        sin_offset: u32,
+        positions_offset: u32,
+        // WGSL rounds the struct up to its largest alignment.
+        padding: [u32; 2],
+    }
+}
+
+const WORKGROUP: usize = 256;
+
+fn variant(dtype: DType, in_place: bool, style: RopeStyle, positions: bool) -> Variant {
+    let flags = [in_place, style == RopeStyle::Interleaved, positions].map(u32::from);
+    Variant::new(&ROPE, [dtype], flags)
+}
+
+pub(super) fn variants() -> Vec<Variant> {
+    let mut variants = Vec::new();
+    for dtype in [DType::F32, DType::F16] {
+        for style in [RopeStyle::Half, RopeStyle::Interleaved] {
+            for flags in 0..4 {
+                variants.push(variant(dtype, flags & 1 != 0, style, flags & 2 != 0));
+            }
+        }
+    }
+    variants
+}
+
+/// Rotates pairs of numbers by the angles of their positions.
+pub(crate) fn rope(ctx: &Context, op: &'static str, desc: &RopeDesc) -> BackendResult<()> {
+    let operands = desc.operands(op)?;
+    let [input, output, cos, sin, positions] = ctx.resolve(op, &operands)?;
+    let (Some(x), Some(y)) = (input, output) else { return Ok(()) };
+    let dtype = desc.dtype;
+    ctx.require_dtype(op, dtype)?;
+    let output = ctx.output(op, &y, dtype)?;
+    let in_place = x.region() == y.region();
+    let input = if in_place { ctx.null() } else { ctx.input(op, &x, dtype, &output)? };
+    let cos = ctx.optional_input(op, cos.as_ref(), DType::F32, &output)?;
+    let sin = ctx.optional_input(op, sin.as_ref(), DType::F32, &output)?;
+    let has_positions = positions.is_some();
+    let positions = ctx.optional_input(op, positions.as_ref(), DType::U32, &output)?;
+
+    let pairs = desc.rotary_dim / 2;
+    let work = desc.head_dim - pairs;
+    let total = checked_product(op, "pairs", &[desc.batch, desc.heads, desc.seq, work])?;
+    let place = |offset: u32, strides: HeadStrides| {
+        let used = |count: usize, stride| if count > 1 { dim(op, "stride", stride) } else { Ok(0) };
+        let HeadStrides { batch, head, token } = strides;
+        BackendResult::Ok([offset, used(desc.batch, batch)?, used(desc.heads, head)?, used(desc.seq, token)?])
+    };
+    let [input_strides, output_strides] = desc.strides();
+    let params = Params {
+        input: place(if in_place { output.offset } else { input.offset }, input_strides)?,
+        output: place(output.offset, output_strides)?,
+        heads: dim(op, "heads", desc.heads)?,
+        seq: dim(op, "seq", desc.seq)?,
+        pairs: dim(op, "rotary_dim", pairs)?,
+        work: dim(op, "head_dim", work)?,
+        total: dim(op, "pairs", total)?,
+        max_position: dim(op, "max_position", desc.max_position)?,
+        start: if has_positions { 0 } else { dim(op, "start", desc.start)? },
+        cos_offset: cos.offset,
+        sin_offset: sin.offset,
+        positions_offset: positions.offset,
+        padding: [0; 2],
+    };
+    let grid = linear_grid(op, total.div_ceil(WORKGROUP))?;
+    let variant = variant(dtype, in_place, desc.style, has_positions);
+    ctx.launch(op, &variant, &[&input, &cos, &sin, &positions], &output, &params, grid)
+}

@@ -1,0 +1,120 @@
+//! How the invocations of a workgroup share the slices of a tensor along an axis; see shaders/lib/workgroup.wgsl.
+
+use backend_api::BackendResult;
+
+use crate::context::linear_grid;
+
+/// Invocations of a workgroup.
+const WORKGROUP: usize = 256;
+/// Neighbouring numbers that neighbouring invocations should read: 128 bytes of f32, a line of most caches.
+const COALESCED: usize = 32;
+/// Numbers of a member: enough to pay for the tree that joins a team's results.
+const SHARE: usize = 16;
+/// Members of a team that read one short slice side by side: 32 bytes of f32, the least that memory is read by.
+const SECTOR: usize = 8;
+
+/// A workgroup's teams, one for each slice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Teams {
+    /// Invocations of a team, a power of two.
+    pub(super) size: u32,
+    /// Distance between the members of a team.
+    pub(super) stride: u32,
+}
+
+impl Teams {
+    /// Teams for slices of `length` numbers that lie `inner` apart. A member of a larger team has about 16 numbers,
+    /// one of a small team may have down to `least`.
+    pub(super) fn new(length: usize, inner: usize, least: usize) -> Self {
+        // Slices side by side are walked side by side, so that each step reads a piece of contiguous memory.
+        let abreast = inner.min(COALESCED).next_power_of_two();
+        // Slices after each other are contiguous along themselves, which takes a few members.
+        let side_by_side = if inner == 1 { length.div_ceil(least).min(SECTOR) } else { 1 };
+        let size = length.div_ceil(SHARE).max(side_by_side).clamp(1, WORKGROUP / abreast).next_power_of_two();
+        let stride = if inner == 1 { 1 } else { WORKGROUP / size };
+        Self { size: size as u32, stride: stride as u32 }
+    }
+
+    /// The most numbers of a slice that a member has.
+    pub(super) fn share(self, length: usize) -> usize {
+        length.div_ceil(self.size as usize)
+    }
+
+    /// Workgroups for `slices`.
+    pub(super) fn groups(self, slices: usize) -> usize {
+        slices.div_ceil(WORKGROUP / self.size as usize)
+    }
+
+    /// The grid for `slices`.
+    ///
+    /// # Errors
+    /// [`Limit`](backend_api::BackendError::Limit) as of [`linear_grid`].
+    pub(super) fn grid(self, op: &'static str, slices: usize) -> BackendResult<[u32; 3]> {
+        linear_grid(op, self.groups(slices))
+    }
+}
+
+/// How many numbers an invocation reads at a time, and whether those are all it has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Block {
+    pub(super) size: u32,
+    pub(super) whole: bool,
+}
+
+impl Block {
+    pub(super) const ALL: [Self; 4] =
+        [Self::whole(4), Self::whole(16), Self::whole(32), Self { size: 8, whole: false }];
+
+    const fn whole(size: u32) -> Self {
+        Self { size, whole: true }
+    }
+
+    /// The block for an invocation's share of a slice.
+    pub(super) fn of(share: usize) -> Self {
+        let [few, some, many, part] = Self::ALL;
+        match share {
+            0..=4 => few,
+            5..=16 => some,
+            17..=32 => many,
+            _ => part,
+        }
+    }
+
+    /// The constants `BLOCK` and `WHOLE`.
+    pub(super) fn constants(self) -> [u32; 2] {
+        [self.size, u32::from(self.whole)]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn teams_fit_a_workgroup_and_its_memory_accesses() {
+        let shape = |length, inner, least| {
+            let Teams { size, stride } = Teams::new(length, inner, least);
+            (size, stride)
+        };
+        assert_eq!(shape(1 << 24, 1, 8), (256, 1));
+        assert_eq!(shape(768, 1, 4), (64, 1));
+        assert_eq!(shape(64, 1, 4), (8, 1));
+        assert_eq!(shape(16, 1, 8), (2, 1));
+        assert_eq!(shape(3, 1, 4), (1, 1));
+        assert_eq!(shape(0, 1, 4), (1, 1));
+        assert_eq!(shape(1 << 20, 3, 8), (64, 4));
+        assert_eq!(shape(1 << 20, 4096, 8), (8, 32));
+        assert_eq!(shape(5, 4096, 8), (1, 256));
+        assert_eq!(Teams::new(768, 1, 4).groups(5), 2);
+    }
+
+    #[test]
+    fn a_whole_block_holds_the_share() {
+        for length in [1, 4, 5, 33, 384, 768, 4096, 4097, 8192] {
+            let share = Teams::new(length, 1, 4).share(length);
+            let block = Block::of(share);
+            assert!(block.whole && share <= block.size as usize, "{length}: {block:?}");
+        }
+        assert!(!Block::of(Teams::new(8193, 1, 4).share(8193)).whole);
+    }
+}

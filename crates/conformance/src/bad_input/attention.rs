@@ -1,0 +1,160 @@
+//! attention and attention_ext.
+
+use backend_api::desc::{AttentionDesc, AttentionMask, HeadStrides};
+use backend_api::{BackendResult, ComputeBackend, DType};
+
+use super::expect::{OVERFLOW, TOO_SMALL, dtype, overlap, shape, too_small};
+use super::operation::Change;
+use super::{Handles, Operation, Role, Slot};
+
+const HUGE: usize = 1 << 40;
+const HALF: usize = usize::MAX / 2 + 1;
+
+pub(super) fn operations() -> Vec<Operation> {
+    let mut operations = vec![attention()];
+    operations.extend([DType::F32, DType::F16].map(attention_ext));
+    operations
+}
+
+/// Batch, heads, seq_q, seq_kv and head_dim.
+const GOOD: [usize; 5] = [2, 3, 4, 5, 6];
+
+fn positional(b: &dyn ComputeBackend, h: &Handles, shape: &[usize; 5]) -> BackendResult<()> {
+    let [batch, heads, seq_q, seq_kv, head_dim] = *shape;
+    b.attention(h[0], h[1], h[2], h[3], batch, heads, seq_q, seq_kv, head_dim, 0.5, false)
+}
+
+fn attention() -> Operation {
+    let op = "attention";
+    let slots = vec![
+        Slot::new("q", Role::Input, DType::F32, 2 * 3 * 4 * 6),
+        Slot::new("k", Role::Input, DType::F32, 2 * 3 * 5 * 6),
+        Slot::new("v", Role::Input, DType::F32, 2 * 3 * 5 * 6),
+        Slot::new("o", Role::Output, DType::F32, 2 * 3 * 4 * 6),
+    ];
+    let changes: Vec<Change<[usize; 5]>> = vec![
+        ("a sequence too many", too_small(op, "q", 576, 864), |s| {
+            *s = [3, 3, 4, 5, 6];
+        }),
+        ("a head too many", too_small(op, "q", 576, 768), |s| {
+            *s = [2, 4, 4, 5, 6];
+        }),
+        ("a query too many", too_small(op, "q", 576, 720), |s| {
+            *s = [2, 3, 5, 5, 6];
+        }),
+        ("a key too many", too_small(op, "k", 720, 864), |s| {
+            *s = [2, 3, 4, 6, 6];
+        }),
+        ("a number too many in a vector", too_small(op, "q", 576, 672), |s| *s = [2, 3, 4, 5, 7]),
+        ("batch usize::MAX", OVERFLOW, |s| *s = [usize::MAX, 3, 4, 5, 6]),
+        ("batch half of the range, two heads", OVERFLOW, |s| {
+            *s = [HALF, 2, 1, 1, 1];
+        }),
+        ("batch usize::MAX, two heads", OVERFLOW, |s| {
+            *s = [usize::MAX, 2, 1, 1, 1];
+        }),
+        ("heads usize::MAX", OVERFLOW, |s| *s = [2, usize::MAX, 4, 5, 6]),
+        ("seq_q usize::MAX", OVERFLOW, |s| *s = [2, 3, usize::MAX, 5, 6]),
+        ("seq_kv usize::MAX", OVERFLOW, |s| *s = [2, 3, 4, usize::MAX, 6]),
+        ("seq_kv half of the range", OVERFLOW, |s| *s = [2, 3, 4, HALF, 6]),
+        ("head_dim usize::MAX", OVERFLOW, |s| *s = [2, 3, 4, 5, usize::MAX]),
+        ("2^40 sequences of 2^40 heads", OVERFLOW, |s| {
+            *s = [HUGE, HUGE, 1, 1, 1];
+        }),
+        ("numbers whose bytes overflow", OVERFLOW, |s| {
+            *s = [1 << 62, 1, 1, 1, 1];
+        }),
+        ("seq_kv 2^32", TOO_SMALL, |s| *s = [1, 1, 1, 1 << 32, 1]),
+        ("seq_q 2^32", TOO_SMALL, |s| *s = [1, 1, 1 << 32, 1, 1]),
+    ];
+    Operation::new(op, slots, 1.0, |b, h| positional(b, h, &GOOD)).broken(|_| GOOD, positional, changes)
+}
+
+fn grouped(element: DType, h: &Handles) -> AttentionDesc {
+    let mut desc = AttentionDesc::new(element, [h[0], h[1], h[2], h[3]], [2, 4, 3, 5, 6]);
+    desc.kv_heads = 2;
+    desc.mask = Some(AttentionMask { ptr: h[4], batch_stride: 15, head_stride: 0, query_stride: 5 });
+    desc.key_lengths = Some(h[5]);
+    desc
+}
+
+fn attention_ext(element: DType) -> Operation {
+    let op = "attention_ext";
+    let bytes = element.size();
+    let slots = vec![
+        Slot::new("q", Role::Input, element, 2 * 4 * 3 * 6),
+        Slot::new("k", Role::Input, element, 2 * 2 * 5 * 6),
+        Slot::new("v", Role::Input, element, 2 * 2 * 5 * 6),
+        Slot::new("o", Role::Output, element, 2 * 4 * 3 * 6),
+        Slot::new("mask", Role::Input, element, 2 * 3 * 5),
+        Slot::new("key_lengths", Role::Input, DType::U32, 2).holding(4.0),
+    ];
+    let changes: Vec<Change<AttentionDesc>> = vec![
+        ("kv_heads 3 for 4 heads", shape(op, "heads modulo kv_heads", 0, 1), |d| d.kv_heads = 3),
+        ("kv_heads 5 for 4 heads", shape(op, "heads modulo kv_heads", 0, 4), |d| d.kv_heads = 5),
+        ("kv_heads 0", shape(op, "kv_heads (at least)", 1, 0), |d| {
+            d.kv_heads = 0;
+        }),
+        ("of i32", dtype(op, "dtype", DType::I32), |d| d.dtype = DType::I32),
+        ("of u32", dtype(op, "dtype", DType::U32), |d| d.dtype = DType::U32),
+        ("more key heads than there are", too_small(op, "k", 120 * bytes, 240 * bytes), |d| d.kv_heads = 4),
+        ("a query head pair too many", TOO_SMALL, |d| d.heads = 6),
+        ("output tokens at one place", overlap(op, "o", "o"), |d| {
+            d.o_strides = Some(HeadStrides { batch: 72, head: 18, token: 0 });
+        }),
+        ("output tokens overlapping", overlap(op, "o", "o"), |d| {
+            d.o_strides = Some(HeadStrides { batch: 72, head: 18, token: 5 });
+        }),
+        ("output heads overlapping", overlap(op, "o", "o"), |d| {
+            d.o_strides = Some(HeadStrides { batch: 72, head: 17, token: 6 });
+        }),
+        ("output batches at one place", overlap(op, "o", "o"), |d| {
+            d.o_strides = Some(HeadStrides { batch: 0, head: 18, token: 6 });
+        }),
+        ("queries beyond their end", too_small(op, "q", 144 * bytes, 145 * bytes), |d| {
+            d.q_strides = Some(HeadStrides { batch: 73, head: 18, token: 6 });
+        }),
+        ("keys beyond their end", too_small(op, "k", 120 * bytes, 124 * bytes), |d| {
+            d.k_strides = Some(HeadStrides { batch: 60, head: 30, token: 7 });
+        }),
+        ("values beyond their end", too_small(op, "v", 120 * bytes, 121 * bytes), |d| {
+            d.v_strides = Some(HeadStrides { batch: 60, head: 31, token: 6 });
+        }),
+        ("outputs beyond their end", too_small(op, "o", 144 * bytes, 150 * bytes), |d| {
+            d.o_strides = Some(HeadStrides { batch: 78, head: 18, token: 6 });
+        }),
+        ("mask heads beyond its end", TOO_SMALL, |d| {
+            d.mask = d.mask.map(|mask| AttentionMask { head_stride: 15, ..mask });
+        }),
+        ("mask queries beyond its end", too_small(op, "mask", 30 * bytes, 32 * bytes), |d| {
+            d.mask = d.mask.map(|mask| AttentionMask { query_stride: 6, ..mask });
+        }),
+        ("a mask stride of usize::MAX", OVERFLOW, |d| {
+            d.mask = d.mask.map(|mask| AttentionMask { query_stride: usize::MAX, ..mask });
+        }),
+        ("a query stride of usize::MAX", OVERFLOW, |d| {
+            d.q_strides = Some(HeadStrides { batch: usize::MAX, head: 18, token: 6 });
+        }),
+        ("a key stride of usize::MAX", OVERFLOW, |d| {
+            d.k_strides = Some(HeadStrides { batch: 60, head: usize::MAX, token: 6 });
+        }),
+        ("a value stride of half the range", OVERFLOW, |d| {
+            d.v_strides = Some(HeadStrides { batch: 60, head: 30, token: HALF });
+        }),
+        ("an output stride of usize::MAX", OVERFLOW, |d| {
+            d.o_strides = Some(HeadStrides { batch: usize::MAX, head: 18, token: 6 });
+        }),
+        ("batch usize::MAX", OVERFLOW, |d| d.batch = usize::MAX),
+        ("2^40 keys of 2^40", OVERFLOW, |d| {
+            (d.seq_kv, d.head_dim) = (HUGE, HUGE);
+        }),
+        ("2^40 heads of 2^40 queries", OVERFLOW, |d| {
+            (d.heads, d.seq_q) = (HUGE, HUGE);
+        }),
+    ];
+    Operation::new(op, slots, 1.0, move |b, h| b.attention_ext(&grouped(element, h))).variant(element).broken(
+        move |h| grouped(element, h),
+        |b, _, d| b.attention_ext(d),
+        changes,
+    )
+}

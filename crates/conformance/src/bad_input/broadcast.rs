@@ -1,0 +1,110 @@
+//! binary_ext.
+
+use backend_api::desc::{BinaryDesc, MAX_RANK, TensorDesc};
+use backend_api::{BackendResult, BinaryOp, ComputeBackend, DType, ErrorKind};
+
+use super::expect::{Expect, OVERFLOW, TOO_SMALL, dtype, overlap, shape};
+use super::{Handles, Operation, Role, Slot};
+use DType::{F16, F32, I32, U32};
+
+const HUGE: usize = 1 << 40;
+const HALF: usize = usize::MAX / 2 + 1;
+
+pub(super) fn operations() -> Vec<Operation> {
+    [F32, F16].map(binary_ext).into()
+}
+
+/// Three tensors of `binary_ext`: shapes and strides of a, b and output.
+type Triple = ([&'static [usize]; 3], [Option<&'static [usize]>; 3]);
+
+const BROADCAST: Triple = ([&[2, 5], &[5], &[2, 5]], [None; 3]);
+
+fn add(b: &dyn ComputeBackend, h: &Handles, dtypes: [DType; 3], triple: Triple) -> BackendResult<()> {
+    let (shapes, strides) = triple;
+    let tensor = |i: usize| TensorDesc { ptr: h[i], dtype: dtypes[i], shape: shapes[i], strides: strides[i] };
+    b.binary_ext(&BinaryDesc::new(BinaryOp::Add, tensor(0), tensor(1), tensor(2)))
+}
+
+fn bad_triples(op: &'static str) -> Vec<(&'static str, Triple, Expect)> {
+    let (good, row): (&[usize], &[usize]) = (&[2, 5], &[5]);
+    let packed = [None; 3];
+    vec![
+        ("a of other columns", ([&[2, 4], row, good], packed), shape(op, "a", 5, 4)),
+        ("a of other rows", ([&[3, 5], row, good], packed), shape(op, "a", 2, 3)),
+        ("b of other columns", ([good, &[4], good], packed), shape(op, "b", 5, 4)),
+        ("b along the wrong dimension", ([good, &[2], good], packed), shape(op, "b", 5, 2)),
+        ("a of a higher rank", ([&[1, 2, 5], row, good], packed), shape(op, "a", 2, 3)),
+        ("b of a higher rank", ([good, &[1, 1, 5], good], packed), shape(op, "b", 2, 3)),
+        ("output of a lower rank", ([good, row, row], packed), shape(op, "a", 1, 2)),
+        ("output to be broadcast", ([good, row, &[1, 5]], packed), shape(op, "a", 1, 2)),
+        ("one stride for a", ([good, row, good], [Some(&[1]), None, None]), shape(op, "a strides", 2, 1)),
+        ("two strides for b", ([good, row, good], [None, Some(&[5, 1]), None]), shape(op, "b strides", 1, 2)),
+        (
+            "no stride for output",
+            ([good, row, good], [None, None, Some(&[])]),
+            shape(op, "output strides", 2, 0),
+        ),
+        (
+            "output rows at one place",
+            ([good, row, good], [None, None, Some(&[0, 1])]),
+            overlap(op, "output", "output"),
+        ),
+        (
+            "output strides equal",
+            ([good, row, good], [None, None, Some(&[1, 1])]),
+            overlap(op, "output", "output"),
+        ),
+        ("a beyond its end", ([good, row, good], [Some(&[6, 1]), None, None]), TOO_SMALL),
+        ("b beyond its end", ([good, row, good], [None, Some(&[2]), None]), TOO_SMALL),
+        ("output beyond its end", ([good, row, good], [None, None, Some(&[6, 1])]), TOO_SMALL),
+        ("a larger shape", ([&[3, 5], row, &[3, 5]], packed), TOO_SMALL),
+        ("2^40 rows of 2^40", ([&[HUGE, HUGE], row, &[HUGE, HUGE]], packed), OVERFLOW),
+        ("usize::MAX columns", ([&[2, usize::MAX], &[1], &[2, usize::MAX]], packed), OVERFLOW),
+        ("a's stride usize::MAX", ([good, row, good], [Some(&[usize::MAX, 1]), None, None]), OVERFLOW),
+        ("b's stride half of the range", ([good, row, good], [None, Some(&[HALF]), None]), OVERFLOW),
+        ("output's stride usize::MAX", ([good, row, good], [None, None, Some(&[usize::MAX, 1])]), OVERFLOW),
+    ]
+}
+
+fn binary_ext(element: DType) -> Operation {
+    let op = "binary_ext";
+    let slots = vec![
+        Slot::new("a", Role::InPlaceInput, element, 10),
+        Slot::new("b", Role::Input, element, 5),
+        Slot::new("output", Role::Output, element, 10),
+    ];
+    let all = [element; 3];
+    let other = if element == F32 { F16 } else { F32 };
+    let mut operation =
+        Operation::new(op, slots, 2.0, move |b, h| add(b, h, all, BROADCAST)).variant(element);
+    for (name, triple, expect) in bad_triples(op) {
+        operation = operation.bad(name, expect, move |b, h| add(b, h, all, triple));
+    }
+    operation
+        .bad("a of i32", dtype(op, "a", I32), |b, h| add(b, h, [I32; 3], BROADCAST))
+        .bad("b of another type", dtype(op, "b", other), move |b, h| {
+            add(b, h, [element, other, element], BROADCAST)
+        })
+        .bad("output of another type", dtype(op, "output", other), move |b, h| {
+            add(b, h, [element, element, other], BROADCAST)
+        })
+        .bad("output of u32", dtype(op, "output", U32), move |b, h| {
+            add(b, h, [element, element, U32], BROADCAST)
+        })
+        .bad("in place over a broadcast input", overlap(op, "output", "b"), move |b, h| {
+            let (full, row) = ([2, 5], [5]);
+            let output = TensorDesc::packed(h[2], element, &full);
+            let a = TensorDesc::packed(h[0], element, &full);
+            b.binary_ext(&BinaryDesc::new(BinaryOp::Add, a, TensorDesc::packed(h[2], element, &row), output))
+        })
+        .bad("more loops than MAX_RANK", Expect::Kind(ErrorKind::Limit), move |b, h| {
+            // Strides in this order leave no two dimensions to be walked as one.
+            let (shape, strides) = ([2; MAX_RANK + 1], [64, 1, 32, 2, 16, 4, 8]);
+            let wide = b.alloc(128 * element.size())?;
+            let input = TensorDesc::strided(h[0], element, &shape, &[0; MAX_RANK + 1]);
+            let output = TensorDesc::strided(wide, element, &shape, &strides);
+            let result = b.binary_ext(&BinaryDesc::new(BinaryOp::Add, input, input, output));
+            b.free(wide)?;
+            result
+        })
+}

@@ -1,0 +1,42 @@
+//! A call of any method with any arguments.
+
+use backend_api::{BackendResult, ComputeBackend};
+
+use super::pool::Pool;
+use super::{Call, elementwise, memory, products, rows};
+use crate::rng::Rng;
+
+pub(super) fn call<'a>(
+    label: String,
+    verdict: BackendResult<()>,
+    make: impl FnOnce(&dyn ComputeBackend) -> BackendResult<()> + 'a,
+) -> Call<'a> {
+    Call { label, verdict, make: Box::new(make) }
+}
+
+/// A call of any method with any arguments.
+pub(super) fn random<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
+    let methods: [fn(&mut Rng, &Pool<'_>) -> Call<'a>; 20] = [
+        products::gemm,
+        products::batched_gemm,
+        products::conv2d,
+        products::attention,
+        rows::reduce,
+        elementwise::unary,
+        elementwise::binary,
+        memory::transfer,
+        memory::copy_dtod,
+        memory::fill,
+        memory::view,
+        products::matmul,
+        products::attention_ext,
+        elementwise::unary_ext,
+        elementwise::binary_ext,
+        elementwise::copy,
+        rows::softmax,
+        rows::norm,
+        rows::rope,
+        rows::gather,
+    ];
+    rng.pick(&methods)(rng, pool)
+}

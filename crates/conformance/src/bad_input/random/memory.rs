@@ -1,0 +1,54 @@
+//! Random transfers, copies, fills and views.
+
+use backend_api::operand::{Access, Operand};
+use backend_api::{BackendError, checked_add};
+
+use super::Call;
+use super::calls::call;
+use super::draw::{dtype, factor, size, sizes};
+use super::pool::Pool;
+use crate::rng::Rng;
+
+fn bytes(arg: &'static str, ptr: u64, bytes: usize, access: Access) -> Operand {
+    Operand { arg, ptr, bytes, align: 1, access }
+}
+
+pub(super) fn transfer<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
+    let (ptr, len, up) = (pool.pick(rng), rng.below(1100), rng.one_in(2));
+    let verdict = pool.check("transfer", Ok([bytes("ptr", ptr, len, Access::Write)]));
+    let label = format!("{} {ptr:#x} {len}", if up { "copy_htod" } else { "copy_dtoh" });
+    call(label, verdict, move |b| match up {
+        true => b.copy_htod(ptr, &vec![0; len]),
+        false => b.copy_dtoh(&mut vec![0; len], ptr),
+    })
+}
+
+pub(super) fn copy_dtod<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
+    let (dst, src, len) = (pool.pick(rng), pool.pick(rng), size(rng));
+    let operands = [bytes("dst", dst, len, Access::Write), bytes("src", src, len, Access::Read)];
+    let verdict = pool.check("copy_dtod", Ok(operands));
+    call(format!("copy_dtod {dst:#x} {src:#x} {len}"), verdict, move |b| b.copy_dtod(dst, src, len))
+}
+
+pub(super) fn fill<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
+    let (dst, dtype, n, value) = (pool.pick(rng), dtype(rng), size(rng), factor(rng));
+    let operand = Operand::new("fill", "dst", dst, dtype, n, Access::Write);
+    let verdict = pool.check("fill", operand.map(|operand| [operand]));
+    call(format!("fill {dst:#x} {dtype} {n} {value}"), verdict, move |b| b.fill(dst, dtype, n, value))
+}
+
+pub(super) fn view<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
+    let (op, ptr, [offset, len]) = ("view", pool.pick(rng), sizes(rng));
+    let verdict = match pool.region(ptr) {
+        None => Err(BackendError::InvalidHandle { op, arg: "ptr", ptr }),
+        Some(region) => checked_add(op, "end of the view", offset, len).and_then(|need| {
+            let have = region.len;
+            if need > have {
+                Err(BackendError::BufferTooSmall { op, arg: "ptr", have, need })
+            } else {
+                Ok(())
+            }
+        }),
+    };
+    call(format!("view {ptr:#x} {offset} {len}"), verdict, move |b| b.free(b.view(ptr, offset, len)?))
+}

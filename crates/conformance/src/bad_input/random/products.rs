@@ -1,0 +1,158 @@
+//! Random matrix products, convolutions and attention.
+
+use backend_api::desc::{
+    AttentionDesc, AttentionMask, Bias, BiasAxis, Conv2dDesc, HeadStrides, MatmulDesc, Matrix,
+};
+use backend_api::{Activation, BackendTranspose, DType};
+
+use super::Call;
+use super::calls::call;
+use super::draw::{dtype, factor, maybe, size, sizes};
+use super::pool::Pool;
+use crate::rng::Rng;
+
+fn product(rng: &mut Rng, pool: &Pool<'_>, dtypes: [DType; 3]) -> MatmulDesc {
+    let [m, n, k] = sizes(rng);
+    // Leading dimensions that fit most of the time.
+    let mut ld = |columns: usize| match rng.below(4) {
+        0 => size(rng),
+        slack => columns.max(1).saturating_add(slack - 1),
+    };
+    let lds = [ld(k.max(m)), ld(n.max(k)), ld(n)];
+    let [a, b, c] = std::array::from_fn(|i| Matrix::new(pool.pick(rng), dtypes[i], lds[i]));
+    let trans = |rng: &mut Rng| {
+        rng.pick(&[BackendTranspose::NoTrans, BackendTranspose::Trans, BackendTranspose::ConjTrans])
+    };
+    MatmulDesc::new(m, n, k, a, b, c)
+        .with_transpose(trans(rng), trans(rng))
+        .with_scale(factor(rng), factor(rng))
+}
+
+fn with_batch(rng: &mut Rng, desc: MatmulDesc) -> MatmulDesc {
+    let mut desc = desc.with_batch(size(rng));
+    desc.a.batch_stride = size(rng);
+    desc.b.batch_stride = size(rng);
+    desc.c.batch_stride = if rng.one_in(2) { size(rng) } else { desc.c.ld.saturating_mul(desc.m) };
+    desc
+}
+
+pub(super) fn gemm<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
+    let d = product(rng, pool, [DType::F32; 3]);
+    let verdict = pool.check("gemm", d.operands("gemm"));
+    call(format!("gemm {d:?}"), verdict, move |b| {
+        b.gemm(
+            d.trans_a, d.trans_b, d.m, d.n, d.k, d.alpha, d.a.ptr, d.a.ld, d.b.ptr, d.b.ld, d.beta, d.c.ptr,
+            d.c.ld,
+        )
+    })
+}
+
+pub(super) fn batched_gemm<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
+    let d = product(rng, pool, [DType::F32; 3]);
+    let d = with_batch(rng, d);
+    let verdict = pool.check("batched_gemm", d.operands("batched_gemm"));
+    call(format!("batched_gemm {d:?}"), verdict, move |b| {
+        b.batched_gemm(
+            d.trans_a,
+            d.trans_b,
+            d.m,
+            d.n,
+            d.k,
+            d.alpha,
+            d.a.ptr,
+            d.a.ld,
+            d.a.batch_stride,
+            d.b.ptr,
+            d.b.ld,
+            d.b.batch_stride,
+            d.beta,
+            d.c.ptr,
+            d.c.ld,
+            d.c.batch_stride,
+            d.batch,
+        )
+    })
+}
+
+pub(super) fn matmul<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
+    let dtypes = std::array::from_fn(|_| dtype(rng));
+    let mut d = product(rng, pool, dtypes);
+    if rng.one_in(2) {
+        d = with_batch(rng, d);
+    }
+    let axis = rng.pick(&[BiasAxis::Row, BiasAxis::Column]);
+    let ptr = pool.pick(rng);
+    d.bias = maybe(rng, Bias { ptr, axis });
+    d.activation = rng.pick(Activation::ALL);
+    let verdict = pool.check("matmul", d.operands("matmul"));
+    call(format!("{d:?}"), verdict, move |b| b.matmul(&d))
+}
+
+pub(super) fn conv2d<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
+    let op = "conv2d_forward";
+    let mut input: Vec<usize> = sizes::<4>(rng).into();
+    let mut filter: Vec<usize> = sizes::<4>(rng).into();
+    let stride: Vec<usize> =
+        std::array::from_fn::<_, 2, _>(|_| size(rng).max(usize::from(!rng.one_in(9)))).into();
+    let padding: Vec<usize> = sizes::<2>(rng).into();
+    filter[1] = input[1];
+    let extent = |i: usize| {
+        let padded = padding[i].saturating_mul(2).saturating_add(input[2 + i]);
+        (padded.saturating_sub(filter[2 + i]) / stride[i].max(1)).saturating_add(1)
+    };
+    let mut output = vec![input[0], filter[0], extent(0), extent(1)];
+    if rng.one_in(4) {
+        let spoiled = rng.pick(&[0usize, 1, 2]);
+        let list = [&mut input, &mut filter, &mut output];
+        let at = rng.below(4);
+        for (i, values) in list.into_iter().enumerate() {
+            if i == spoiled {
+                values[at] = size(rng);
+            }
+        }
+    }
+    let h: [u64; 3] = std::array::from_fn(|_| pool.pick(rng));
+    let desc = Conv2dDesc::from_slices(op, h[0], &input, h[1], &filter, h[2], &output, &stride, &padding);
+    let label = format!("{desc:?}");
+    let verdict = desc.and_then(|desc| pool.check(op, desc.operands(op)));
+    call(label, verdict, move |b| {
+        b.conv2d_forward(h[0], &input, h[1], &filter, h[2], &output, &stride, &padding)
+    })
+}
+
+pub(super) fn attention<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
+    let ptrs = std::array::from_fn(|_| pool.pick(rng));
+    let mut d = AttentionDesc::new(DType::F32, ptrs, sizes(rng));
+    d.causal = rng.one_in(2);
+    d.scale = factor(rng);
+    let verdict = pool.check("attention", d.operands("attention"));
+    call(format!("attention {d:?}"), verdict, move |b| {
+        b.attention(d.q, d.k, d.v, d.o, d.batch, d.heads, d.seq_q, d.seq_kv, d.head_dim, d.scale, d.causal)
+    })
+}
+
+pub(super) fn attention_ext<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
+    let ptrs = std::array::from_fn(|_| pool.pick(rng));
+    let mut d = AttentionDesc::new(dtype(rng), ptrs, sizes(rng));
+    let kv_heads = size(rng);
+    d.kv_heads = maybe(rng, kv_heads).unwrap_or(d.heads);
+    d.scale = factor(rng);
+    let [batch_stride, head_stride, query_stride] = sizes(rng);
+    let mask = AttentionMask { ptr: pool.pick(rng), batch_stride, head_stride, query_stride };
+    d.mask = maybe(rng, mask);
+    let lengths = pool.pick(rng);
+    d.key_lengths = maybe(rng, lengths);
+    let strides = |rng: &mut Rng| {
+        let [batch, head, token] = sizes(rng);
+        maybe(rng, HeadStrides { batch, head, token })
+    };
+    d.q_strides = strides(rng);
+    d.o_strides = strides(rng);
+    // Keys at a stride of 0 fit in no time and take for ever: only where there are few.
+    if d.seq_kv < 1000 {
+        d.k_strides = strides(rng);
+        d.v_strides = strides(rng);
+    }
+    let verdict = pool.check("attention_ext", d.operands("attention_ext"));
+    call(format!("{d:?}"), verdict, move |b| b.attention_ext(&d))
+}

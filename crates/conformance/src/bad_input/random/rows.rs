@@ -1,0 +1,70 @@
+//! Random reductions, normalisations, rotations and gathers.
+
+use backend_api::ReduceOp;
+use backend_api::desc::{
+    GatherDesc, HeadStrides, LayerNormDesc, ReduceDesc, RmsNormDesc, RopeDesc, RopeStyle, SoftmaxDesc,
+};
+
+use super::Call;
+use super::calls::call;
+use super::draw::{dtype, factor, maybe, shape, size, sizes};
+use super::pool::Pool;
+use crate::rng::Rng;
+
+pub(super) fn reduce<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
+    let (op, shape, axis) = (rng.pick(ReduceOp::ALL), shape(rng), size(rng));
+    let (input, output) = (pool.pick(rng), pool.pick(rng));
+    let desc = ReduceDesc::from_axis("reduce", op, input, output, &shape, axis);
+    let verdict = desc.and_then(|desc| pool.check("reduce", desc.operands("reduce")));
+    let label = format!("reduce {op:?} {input:#x} {output:#x} {shape:?} {axis}");
+    call(label, verdict, move |b| b.reduce(op, input, output, &shape, axis))
+}
+
+pub(super) fn softmax<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
+    let mut d = SoftmaxDesc::rows(dtype(rng), pool.pick(rng), pool.pick(rng), size(rng), size(rng));
+    d.inner = size(rng);
+    let verdict = pool.check("softmax", d.operands("softmax"));
+    call(format!("{d:?}"), verdict, move |b| b.softmax(&d))
+}
+
+pub(super) fn norm<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
+    let (dtype, input, output, [rows, columns]) = (dtype(rng), pool.pick(rng), pool.pick(rng), sizes(rng));
+    let [weight, bias, residual] = std::array::from_fn(|_| {
+        let ptr = pool.pick(rng);
+        maybe(rng, ptr)
+    });
+    if rng.one_in(2) {
+        let mut d = LayerNormDesc::new(dtype, input, output, rows, columns);
+        (d.weight, d.bias, d.residual, d.eps) = (weight, bias, residual, factor(rng));
+        let verdict = pool.check("layer_norm", d.operands("layer_norm"));
+        call(format!("{d:?}"), verdict, move |b| b.layer_norm(&d))
+    } else {
+        let mut d = RmsNormDesc::new(dtype, input, output, rows, columns);
+        (d.weight, d.residual, d.eps) = (weight, residual, factor(rng));
+        let verdict = pool.check("rms_norm", d.operands("rms_norm"));
+        call(format!("{d:?}"), verdict, move |b| b.rms_norm(&d))
+    }
+}
+
+pub(super) fn rope<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
+    let ptrs = std::array::from_fn(|_| pool.pick(rng));
+    let style = rng.pick(&[RopeStyle::Half, RopeStyle::Interleaved]);
+    let mut d = RopeDesc::new(dtype(rng), ptrs, sizes(rng), size(rng), style);
+    let (rotary, start, positions) = (size(rng), size(rng), pool.pick(rng));
+    d.rotary_dim = maybe(rng, rotary).unwrap_or(d.head_dim & !1);
+    d.start = maybe(rng, start).unwrap_or(0);
+    d.positions = maybe(rng, positions);
+    for strides in [&mut d.input_strides, &mut d.output_strides] {
+        let [batch, head, token] = sizes(rng);
+        *strides = maybe(rng, HeadStrides { batch, head, token });
+    }
+    let verdict = pool.check("rope", d.operands("rope"));
+    call(format!("{d:?}"), verdict, move |b| b.rope(&d))
+}
+
+pub(super) fn gather<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
+    let ptrs = std::array::from_fn(|_| pool.pick(rng));
+    let d = GatherDesc::new(dtype(rng), ptrs, sizes(rng));
+    let verdict = pool.check("gather", d.operands("gather"));
+    call(format!("{d:?}"), verdict, move |b| b.gather(&d))
+}

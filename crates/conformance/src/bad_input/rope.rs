@@ -1,0 +1,116 @@
+//! rope.
+
+use backend_api::DType;
+use backend_api::desc::{HeadStrides, RopeDesc, RopeStyle};
+
+use super::expect::{OVERFLOW, TOO_SMALL, dtype, overlap, shape, too_small};
+use super::operation::Change;
+use super::{Handles, Operation, Role, Slot};
+
+const HUGE: usize = 1 << 40;
+const HALF: usize = usize::MAX / 2 + 1;
+
+pub(super) fn operations() -> Vec<Operation> {
+    let mut operations = Vec::new();
+    for element in [DType::F32, DType::F16] {
+        operations.extend([rope(element, false), rope(element, true)]);
+    }
+    operations
+}
+
+/// Cosines of 1 and sines of 0: a rotation by nothing.
+fn unturned(element: DType, h: &Handles, with_positions: bool) -> RopeDesc {
+    let mut desc = RopeDesc::new(element, [h[0], h[1], h[2], h[3]], [2, 2, 3, 6], 5, RopeStyle::Half);
+    desc.rotary_dim = 4;
+    if with_positions {
+        desc.positions = Some(h[4]);
+    }
+    desc
+}
+
+fn rope(element: DType, with_positions: bool) -> Operation {
+    let mut slots = vec![
+        Slot::new("input", Role::InPlaceInput, element, 72),
+        Slot::new("output", Role::Output, element, 72),
+        Slot::new("cos", Role::Input, DType::F32, 5 * 2),
+        Slot::new("sin", Role::Input, DType::F32, 5 * 2).holding(0.0),
+    ];
+    if with_positions {
+        slots.push(Slot::new("positions", Role::Input, DType::U32, 6));
+    }
+    let good = move |h: &Handles| unturned(element, h, with_positions);
+    let mut operation = Operation::new("rope", slots, 1.0, move |b, h| b.rope(&good(h)));
+    operation.label = match with_positions {
+        true => format!("rope {element} with positions"),
+        false => format!("rope {element}"),
+    };
+    let changes = if with_positions { bad_positions() } else { bad_tensors(element.size()) };
+    operation.broken(good, |b, _, d| b.rope(d), changes)
+}
+
+fn bad_positions() -> Vec<Change<RopeDesc>> {
+    let op = "rope";
+    vec![
+        ("tables without rows", shape(op, "max_position (at least)", 1, 0), |d| d.max_position = 0),
+        ("more positions than there are", TOO_SMALL, |d| {
+            (d.batch, d.heads) = (4, 1);
+        }),
+    ]
+}
+
+fn bad_tensors(bytes: usize) -> Vec<Change<RopeDesc>> {
+    let op = "rope";
+    vec![
+        ("rotary_dim 3", shape(op, "rotary_dim modulo 2", 0, 1), |d| {
+            d.rotary_dim = 3;
+        }),
+        ("rotary_dim usize::MAX", shape(op, "rotary_dim modulo 2", 0, 1), |d| d.rotary_dim = usize::MAX),
+        ("rotary_dim above head_dim", shape(op, "head_dim (at least rotary_dim)", 8, 6), |d| {
+            d.rotary_dim = 8;
+        }),
+        ("tables of fewer rows than tokens", shape(op, "max_position (at least)", 3, 2), |d| {
+            d.max_position = 2;
+        }),
+        ("a start too far for the tables", shape(op, "max_position (at least)", 6, 5), |d| d.start = 3),
+        ("start usize::MAX", OVERFLOW, |d| d.start = usize::MAX),
+        ("of i32", dtype(op, "dtype", DType::I32), |d| d.dtype = DType::I32),
+        ("of u32", dtype(op, "dtype", DType::U32), |d| d.dtype = DType::U32),
+        ("a table longer than its buffer", too_small(op, "cos", 40, 48), |d| d.max_position = 6),
+        ("a table wider than its buffer", too_small(op, "cos", 40, 60), |d| d.rotary_dim = 6),
+        ("a table that overflows", OVERFLOW, |d| {
+            d.max_position = usize::MAX;
+        }),
+        ("a head too many", TOO_SMALL, |d| d.heads = 3),
+        ("a sequence too many", too_small(op, "input", 72 * bytes, 108 * bytes), |d| d.batch = 3),
+        ("output tokens at one place", overlap(op, "output", "output"), |d| {
+            d.output_strides = Some(HeadStrides { batch: 36, head: 18, token: 0 });
+        }),
+        ("output tokens overlapping", overlap(op, "output", "output"), |d| {
+            d.output_strides = Some(HeadStrides { batch: 36, head: 18, token: 5 });
+        }),
+        ("output batches overlapping", overlap(op, "output", "output"), |d| {
+            d.output_strides = Some(HeadStrides { batch: 35, head: 18, token: 6 });
+        }),
+        ("input beyond its end", too_small(op, "input", 72 * bytes, 73 * bytes), |d| {
+            d.input_strides = Some(HeadStrides { batch: 37, head: 18, token: 6 });
+        }),
+        ("output beyond its end", too_small(op, "output", 72 * bytes, 76 * bytes), |d| {
+            d.output_strides = Some(HeadStrides { batch: 38, head: 20, token: 6 });
+        }),
+        ("in place with other strides", overlap(op, "output", "input"), |d| {
+            d.input = d.output;
+            d.input_strides = Some(HeadStrides { batch: 36, head: 6, token: 12 });
+        }),
+        ("batch usize::MAX", OVERFLOW, |d| d.batch = usize::MAX),
+        ("2^40 heads of 2^40 tokens", OVERFLOW, |d| {
+            (d.heads, d.seq) = (HUGE, HUGE);
+        }),
+        ("head_dim half of the range", OVERFLOW, |d| d.head_dim = HALF),
+        ("an input stride of usize::MAX", OVERFLOW, |d| {
+            d.input_strides = Some(HeadStrides { batch: usize::MAX, head: 18, token: 6 });
+        }),
+        ("an output stride of usize::MAX", OVERFLOW, |d| {
+            d.output_strides = Some(HeadStrides { batch: usize::MAX, head: 18, token: 6 });
+        }),
+    ]
+}

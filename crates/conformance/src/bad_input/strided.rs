@@ -1,0 +1,98 @@
+//! unary_ext and copy.
+
+use backend_api::desc::{CopyDesc, TensorDesc, UnaryDesc};
+use backend_api::{BackendResult, ComputeBackend, DType, UnaryOp};
+
+use super::expect::{Expect, OVERFLOW, TOO_SMALL, dtype, overlap, shape};
+use super::{Handles, Operation, Role, Slot};
+use DType::{F16, F32, I32, U32};
+
+const HUGE: usize = 1 << 40;
+const HALF: usize = usize::MAX / 2 + 1;
+
+pub(super) fn operations() -> Vec<Operation> {
+    vec![unary_ext(F32), unary_ext(F16), copy(F32, F32), copy(F32, F16), copy(F16, I32), copy(U32, U32)]
+}
+
+/// A bad call of `unary_ext` and of `copy`: shape and strides of input and output.
+type Pair = (&'static str, [&'static [usize]; 2], [Option<&'static [usize]>; 2]);
+
+/// What is wrong with a pair of tensors, the error, and whether it names the output's overlap with itself.
+fn bad_pairs(op: &'static str) -> Vec<(Pair, Expect)> {
+    let good: &[usize] = &[2, 5];
+    let packed = [None, None];
+    vec![
+        (("rank 1 to rank 2", [&[10], good], packed), shape(op, "rank of the input", 2, 1)),
+        (("rank 3 to rank 2", [&[1, 2, 5], good], packed), shape(op, "rank of the input", 2, 3)),
+        (("rank 0 to rank 2", [&[], good], packed), shape(op, "rank of the input", 2, 0)),
+        (("other rows", [&[1, 5], good], packed), shape(op, "extent of the input", 2, 1)),
+        (("other columns", [&[2, 4], good], packed), shape(op, "extent of the input", 5, 4)),
+        (("exchanged extents", [&[5, 2], good], packed), shape(op, "extent of the input", 2, 5)),
+        (("one input stride", [good; 2], [Some(&[1]), None]), shape(op, "input strides", 2, 1)),
+        (("no input stride", [good; 2], [Some(&[]), None]), shape(op, "input strides", 2, 0)),
+        (("three input strides", [good; 2], [Some(&[5, 5, 1]), None]), shape(op, "input strides", 2, 3)),
+        (("one output stride", [good; 2], [None, Some(&[1])]), shape(op, "output strides", 2, 1)),
+        (("output rows at one place", [good; 2], [None, Some(&[0, 1])]), overlap(op, "output", "output")),
+        (("output columns at one place", [good; 2], [None, Some(&[5, 0])]), overlap(op, "output", "output")),
+        (("output rows overlapping", [good; 2], [None, Some(&[4, 1])]), overlap(op, "output", "output")),
+        (("output strides equal", [good; 2], [None, Some(&[1, 1])]), overlap(op, "output", "output")),
+        (("input beyond its end", [good; 2], [Some(&[6, 1]), None]), TOO_SMALL),
+        (("output beyond its end", [good; 2], [None, Some(&[6, 1])]), TOO_SMALL),
+        (("columns beyond the end", [good; 2], [Some(&[1, 3]), None]), TOO_SMALL),
+        (("a larger shape", [&[3, 5]; 2], packed), TOO_SMALL),
+        (("2^40 rows of 2^40", [&[HUGE, HUGE]; 2], packed), OVERFLOW),
+        (("usize::MAX columns", [&[2, usize::MAX]; 2], packed), OVERFLOW),
+        (("half of the range", [&[HALF, 2]; 2], packed), OVERFLOW),
+        (("an empty shape whose strides overflow", [&[HUGE, HUGE, 0]; 2], packed), OVERFLOW),
+        (("an input stride of usize::MAX", [good; 2], [Some(&[usize::MAX, 1]), None]), OVERFLOW),
+        (("an output stride of usize::MAX", [good; 2], [None, Some(&[usize::MAX, 1])]), OVERFLOW),
+        (("a stride whose bytes overflow", [good; 2], [Some(&[HALF, 1]), None]), OVERFLOW),
+    ]
+}
+
+fn tensors<'a>(h: &Handles, dtypes: [DType; 2], (_, shapes, strides): &Pair) -> [TensorDesc<'a>; 2] {
+    [0, 1].map(|i| TensorDesc { ptr: h[i], dtype: dtypes[i], shape: shapes[i], strides: strides[i] })
+}
+
+const PACKED: Pair = ("", [&[2, 5], &[2, 5]], [None, None]);
+
+fn unary_ext(element: DType) -> Operation {
+    fn neg(b: &dyn ComputeBackend, [input, output]: [TensorDesc<'_>; 2]) -> BackendResult<()> {
+        b.unary_ext(&UnaryDesc::new(UnaryOp::Neg, input, output))
+    }
+    let op = "unary_ext";
+    let slots = vec![
+        Slot::new("input", Role::InPlaceInput, element, 10),
+        Slot::new("output", Role::Output, element, 10),
+    ];
+    let both = [element; 2];
+    let other = if element == F32 { F16 } else { F32 };
+    let mut operation =
+        Operation::new(op, slots, -1.0, move |b, h| neg(b, tensors(h, both, &PACKED))).variant(element);
+    for (pair, expect) in bad_pairs(op) {
+        operation = operation.bad(pair.0, expect, move |b, h| neg(b, tensors(h, both, &pair)));
+    }
+    operation
+        .bad("of i32", dtype(op, "input", I32), |b, h| neg(b, tensors(h, [I32; 2], &PACKED)))
+        .bad("of u32", dtype(op, "input", U32), |b, h| neg(b, tensors(h, [U32; 2], &PACKED)))
+        .bad("output of another type", dtype(op, "output", other), move |b, h| {
+            neg(b, tensors(h, [element, other], &PACKED))
+        })
+        .bad("in place with other strides", overlap(op, "output", "input"), move |b, h| {
+            let transposed = TensorDesc::strided(h[1], element, &[2, 5], &[1, 2]);
+            neg(b, [transposed, TensorDesc::packed(h[1], element, &[2, 5])])
+        })
+}
+
+fn copy(from: DType, to: DType) -> Operation {
+    let op = "copy";
+    let slots = vec![Slot::new("src", Role::Input, from, 10), Slot::new("dst", Role::Output, to, 10)];
+    let dtypes = [from, to];
+    let call = |b: &dyn ComputeBackend, [src, dst]: [TensorDesc<'_>; 2]| b.copy(&CopyDesc::new(src, dst));
+    let mut operation = Operation::new(op, slots, 1.0, move |b, h| call(b, tensors(h, dtypes, &PACKED)))
+        .variant(format_args!("{from} to {to}"));
+    for (pair, expect) in bad_pairs(op) {
+        operation = operation.bad(pair.0, expect, move |b, h| call(b, tensors(h, dtypes, &pair)));
+    }
+    operation
+}

@@ -1,0 +1,142 @@
+//! Much work without a pause, and memory that doesn't grow.
+
+use backend_api::{BackendResult, BinaryOp, ComputeBackend, MemoryStats, UnaryOp};
+
+/// The most that a scenario may grow after its warm-up, in bytes.
+pub const GROWTH_LIMIT: usize = 16 << 20;
+
+/// Something done over and over.
+#[derive(Clone, Copy, Debug)]
+pub struct Scenario {
+    /// What is done.
+    pub name: &'static str,
+    /// How often.
+    pub rounds: usize,
+    step: fn(&mut State<'_>, usize) -> BackendResult<()>,
+}
+
+/// The scenarios, each with the number of rounds that it must stand.
+pub const SCENARIOS: [Scenario; 4] = [
+    Scenario { name: "small operations without a read", rounds: 100_000, step: small_operation },
+    Scenario { name: "allocations given back at once", rounds: 100_000, step: alloc_and_free },
+    Scenario { name: "uploads of 4 KiB without a wait", rounds: 10_000, step: upload },
+    Scenario { name: "operations on views that all live", rounds: 2_000, step: live_view },
+];
+
+/// Elements of the buffers, in f32.
+const ELEMENTS: usize = 4096;
+
+/// What a scenario works on.
+struct State<'a> {
+    backend: &'a dyn ComputeBackend,
+    x: u64,
+    y: u64,
+    views: Vec<u64>,
+}
+
+/// Memory before and after.
+#[derive(Clone, Copy, Debug)]
+pub struct Growth {
+    /// Resident bytes of the process, where they can be told.
+    pub resident: Option<(usize, usize)>,
+    /// The backend's own account.
+    pub stats: (MemoryStats, MemoryStats),
+}
+
+impl Scenario {
+    /// Runs the scenario after a warm-up of a tenth of its rounds. `resident` tells the process's resident bytes.
+    ///
+    /// # Errors
+    /// A failed call, or what grew.
+    pub fn run(
+        &self,
+        backend: &dyn ComputeBackend,
+        resident: &dyn Fn() -> Option<usize>,
+    ) -> Result<Growth, String> {
+        let growth = self.measure(backend, resident).map_err(|error| format!("{error:?}"))?;
+        let (before, after) = growth.stats;
+        if after.handles != before.handles {
+            return Err(format!("{} handles before, {} after", before.handles, after.handles));
+        }
+        if after.in_use != before.in_use {
+            return Err(format!("{} bytes in use before, {} after", before.in_use, after.in_use));
+        }
+        let accounts = [
+            ("pooled bytes", Some((before.pooled, after.pooled))),
+            ("staging bytes", Some((before.staging, after.staging))),
+            ("resident bytes", growth.resident),
+        ];
+        for (what, bytes) in accounts {
+            if let Some((before, after)) = bytes
+                && after > before + GROWTH_LIMIT
+            {
+                return Err(format!("{what} grew from {before} to {after}"));
+            }
+        }
+        Ok(growth)
+    }
+
+    fn measure(
+        &self,
+        backend: &dyn ComputeBackend,
+        resident: &dyn Fn() -> Option<usize>,
+    ) -> BackendResult<Growth> {
+        let mut state = State {
+            backend,
+            x: backend.alloc(4 * ELEMENTS)?,
+            y: backend.alloc(4 * ELEMENTS)?,
+            views: Vec::new(),
+        };
+        for ptr in [state.x, state.y] {
+            backend.copy_htod(ptr, &[0; 4 * ELEMENTS])?;
+        }
+        state.rounds(self.rounds / 10, self.step)?;
+        let before = (resident(), backend.memory_stats());
+        state.rounds(self.rounds, self.step)?;
+        let after = (resident(), backend.memory_stats());
+        backend.free(state.x)?;
+        backend.free(state.y)?;
+        Ok(Growth { resident: before.0.zip(after.0), stats: (before.1, after.1) })
+    }
+}
+
+impl State<'_> {
+    fn rounds(
+        &mut self,
+        rounds: usize,
+        step: fn(&mut Self, usize) -> BackendResult<()>,
+    ) -> BackendResult<()> {
+        for round in 0..rounds {
+            step(self, round)?;
+        }
+        for view in self.views.drain(..) {
+            self.backend.free(view)?;
+        }
+        self.backend.synchronize()
+    }
+}
+
+fn small_operation(state: &mut State<'_>, round: usize) -> BackendResult<()> {
+    let n = 1 + round % 64;
+    match round % 3 {
+        0 => state.backend.unary(UnaryOp::Relu, state.x, state.x, n),
+        1 => state.backend.unary(UnaryOp::Neg, state.x, state.y, n),
+        _ => state.backend.binary(BinaryOp::Add, state.x, state.y, state.y, n),
+    }
+}
+
+fn alloc_and_free(state: &mut State<'_>, round: usize) -> BackendResult<()> {
+    let bytes = (round * 37) % 65_536;
+    let ptr = state.backend.alloc(bytes)?;
+    state.backend.free(ptr)
+}
+
+fn upload(state: &mut State<'_>, round: usize) -> BackendResult<()> {
+    state.backend.copy_htod(state.x, &[(round % 100) as u8; 4096])
+}
+
+fn live_view(state: &mut State<'_>, round: usize) -> BackendResult<()> {
+    let view = state.backend.view(state.x, 4 * (round % ELEMENTS), 4)?;
+    state.views.push(view);
+    state.backend.unary(UnaryOp::Abs, view, view, 1)
+}

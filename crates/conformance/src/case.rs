@@ -1,0 +1,114 @@
+//! A named case and how it is run.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll, Waker};
+
+use backend_api::ComputeBackend;
+
+use crate::device::{Device, Wait};
+use crate::failure::{Detail, Failure};
+use crate::rng::Rng;
+use crate::run;
+use crate::trial::Trial;
+
+type Build = Box<dyn Fn(&mut Rng) -> Trial + Send + Sync>;
+type ScriptFuture<'a> = Pin<Box<dyn Future<Output = Result<(), String>> + 'a>>;
+type Script = Box<dyn for<'a> Fn(&'a Device<'a>) -> ScriptFuture<'a> + Send + Sync>;
+
+/// One test of the contract. Its inputs depend on nothing but its name.
+pub struct Case {
+    /// The operation, such as `"gemm"`.
+    pub family: &'static str,
+    /// What is special about it, such as `"m3_n17_k0_nt_ld0-1-5_a1_b0_uniform"`. Unique within the family.
+    pub name: String,
+    body: Body,
+}
+
+enum Body {
+    /// One call on guarded operands.
+    Call(Build),
+    /// Several calls that check what they see themselves.
+    Script(Script),
+}
+
+/// How a case went well.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// The results are right.
+    Right,
+    /// The device has no f16, and the call was refused as
+    /// [`Unsupported`](backend_api::BackendError::Unsupported) with nothing changed.
+    Refused,
+}
+
+impl Case {
+    pub(crate) fn new(
+        family: &'static str,
+        name: impl Into<String>,
+        build: impl Fn(&mut Rng) -> Trial + Send + Sync + 'static,
+    ) -> Self {
+        Self { family, name: name.into(), body: Body::Call(Box::new(build)) }
+    }
+
+    pub(crate) fn script(
+        family: &'static str,
+        name: impl Into<String>,
+        script: impl for<'a> Fn(&'a Device<'a>) -> ScriptFuture<'a> + Send + Sync + 'static,
+    ) -> Self {
+        Self { family, name: name.into(), body: Body::Script(Box::new(script)) }
+    }
+
+    /// `family/name`.
+    #[must_use]
+    pub fn path(&self) -> String {
+        format!("{}/{}", self.family, self.name)
+    }
+
+    /// Runs the case with blocking reads.
+    ///
+    /// # Errors
+    /// What is wrong, in one line.
+    pub fn run(&self, backend: &dyn ComputeBackend) -> Result<Outcome, Failure> {
+        // Blocking reads are ready at once, so a single poll finishes the future.
+        let future = pin!(self.execute(backend, Wait::Blocking));
+        match future.poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(outcome) => outcome,
+            Poll::Pending => Err(self.failure(backend, Detail::Script("a blocking read was pending".into()))),
+        }
+    }
+
+    /// Runs the case with asynchronous reads, as a browser needs them.
+    ///
+    /// # Errors
+    /// What is wrong, in one line.
+    pub async fn run_async(&self, backend: &dyn ComputeBackend) -> Result<Outcome, Failure> {
+        self.execute(backend, Wait::Async).await
+    }
+
+    async fn execute(&self, backend: &dyn ComputeBackend, wait: Wait) -> Result<Outcome, Failure> {
+        let device = Device { backend, wait };
+        let outcome = match &self.body {
+            Body::Call(build) => {
+                let mut rng = Rng::from_name(&self.path());
+                run::trial(&device, &build(&mut rng), &mut rng).await
+            }
+            Body::Script(script) => match script(&device).await {
+                Ok(()) => Ok(Outcome::Right),
+                Err(text) => Err(Detail::Script(text)),
+            },
+        };
+        outcome.map_err(|detail| self.failure(backend, detail))
+    }
+
+    fn failure(&self, backend: &dyn ComputeBackend, detail: Detail) -> Failure {
+        Failure { case: self.path(), backend: backend.name().to_owned(), detail: Box::new(detail) }
+    }
+}
+
+impl fmt::Debug for Case {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.path())
+    }
+}

@@ -1,0 +1,161 @@
+//! `binary_ext`: every function over strided f32 and f16, with every way to broadcast.
+
+use backend_api::desc::{BinaryDesc, TensorDesc};
+use backend_api::{BinaryOp, DType};
+
+use super::binary::pair;
+use super::layout::{Layout, SHAPES, Tensor, shape_name};
+use crate::case::Case;
+use crate::grid::pairwise;
+use crate::oracle::binary::binary;
+use crate::rng::Rng;
+use crate::trial::Trial;
+
+/// How an input's shape differs from the output's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Broadcast {
+    /// Not at all.
+    Same,
+    /// The last dimension only: a bias.
+    Row,
+    /// A single number, of rank 0.
+    Scalar,
+    /// The first dimension has extent 1.
+    First,
+    /// The last dimension has extent 1: a column.
+    Last,
+    /// Every second dimension has extent 1.
+    Alternating,
+    /// The full shape, with a stride of 0 in the first dimension.
+    Stride,
+}
+
+const BROADCASTS: [Broadcast; 7] = [
+    Broadcast::Same,
+    Broadcast::Row,
+    Broadcast::Scalar,
+    Broadcast::First,
+    Broadcast::Last,
+    Broadcast::Alternating,
+    Broadcast::Stride,
+];
+
+#[derive(Clone, Copy, Debug)]
+struct Binary {
+    op: BinaryOp,
+    dtype: DType,
+    shape: &'static [usize],
+    broadcasts: [Broadcast; 2],
+    layouts: [Layout; 3],
+}
+
+pub(super) fn cases() -> Vec<Case> {
+    let ops = BinaryOp::ALL;
+    let counts = [ops.len(), 2, SHAPES.len(), 7, 7, 5, 5, 5];
+    let grids = ["binary_ext 1", "binary_ext 2", "binary_ext 3"].map(|seed| pairwise(&counts, seed));
+    let covering = grids.into_iter().flatten().map(|row| Binary {
+        op: ops[row[0]],
+        dtype: [DType::F32, DType::F16][row[1]],
+        shape: SHAPES[row[2]],
+        broadcasts: [BROADCASTS[row[3]], BROADCASTS[row[4]]],
+        layouts: [Layout::ALL[row[5]], Layout::ALL[row[6]], Layout::ALL[row[7]]],
+    });
+    let in_place = ops.iter().flat_map(|&op| {
+        let dtypes = [DType::F32, DType::F16];
+        dtypes
+            .into_iter()
+            .flat_map(move |dtype| Layout::ALL.into_iter().map(move |layout| in_place(op, dtype, layout)))
+    });
+    covering.map(Binary::case).chain(in_place).collect()
+}
+
+impl Binary {
+    fn case(self) -> Case {
+        let shape = shape_name(self.shape);
+        let inputs = self.broadcasts.map(|broadcast| format!("{broadcast:?}").to_lowercase()).join("-");
+        let layouts = self.layouts.map(Layout::name).join("-");
+        let name = format!("{}_{}_{shape}_{inputs}_{layouts}", self.op.name(), self.dtype);
+        Case::new("binary_ext", name, move |rng| self.trial(rng))
+    }
+
+    fn trial(self, rng: &mut Rng) -> Trial {
+        let Self { op, dtype, .. } = self;
+        let output = Tensor::new(rng, self.shape, self.layouts[2]);
+        let [a, b] = [0, 1].map(|i| input(rng, self.shape, self.broadcasts[i], self.layouts[i]));
+        let numbers = |tensor: &Tensor, rng: &mut Rng, second: bool| {
+            tensor.store(|_| {
+                let (x, y) = pair(rng, op, dtype);
+                if second { y } else { x }
+            })
+        };
+        let (a_data, b_data) = (numbers(&a, rng, false), numbers(&b, rng, true));
+        let [a_at, b_at] = [&a, &b].map(|tensor| aligned(tensor, self.shape).offsets());
+        let places = output.offsets().into_iter().enumerate().map(|(i, place)| {
+            let want = binary(op, a_data[a_at[i]], b_data[b_at[i]], dtype);
+            (place, want)
+        });
+        let places = places.collect();
+        let mut trial = Trial::new();
+        trial.input("a", dtype, &a_data);
+        trial.input("b", dtype, &b_data);
+        trial.scattered("output", dtype, output.store(|_| f64::NAN), places);
+        trial.calling(move |backend, p| {
+            let (a, b) = (a.desc(p[0], dtype), b.desc(p[1], dtype));
+            backend.binary_ext(&BinaryDesc::new(op, a, b, output.desc(p[2], dtype)))
+        })
+    }
+}
+
+/// An input that broadcasts to `shape`.
+fn input(rng: &mut Rng, shape: &[usize], broadcast: Broadcast, layout: Layout) -> Tensor {
+    let last = shape.len().saturating_sub(1);
+    let with_ones = |is_one: &dyn Fn(usize) -> bool| -> Vec<usize> {
+        let extents = shape.iter().enumerate();
+        extents.map(|(dim, &extent)| if is_one(dim) { 1 } else { extent }).collect()
+    };
+    let own = match broadcast {
+        Broadcast::Same | Broadcast::Stride => shape.to_vec(),
+        Broadcast::Row => shape[last.min(shape.len())..].to_vec(),
+        Broadcast::Scalar => Vec::new(),
+        Broadcast::First => with_ones(&|dim| dim == 0),
+        Broadcast::Last => with_ones(&|dim| dim == last),
+        Broadcast::Alternating => with_ones(&|dim| dim % 2 == 1),
+    };
+    let tensor = Tensor::new(rng, &own, layout);
+    if broadcast == Broadcast::Stride && !shape.is_empty() { tensor.repeated(&[0]) } else { tensor }
+}
+
+/// `tensor` as seen through `shape`: the oracle's own broadcasting.
+fn aligned(tensor: &Tensor, shape: &[usize]) -> Tensor {
+    let missing = shape.len() - tensor.shape.len();
+    let mut seen = tensor.clone();
+    seen.shape = shape.to_vec();
+    seen.strides = vec![0; missing];
+    for (dim, &stride) in tensor.strides.iter().enumerate() {
+        let repeats = tensor.shape[dim] == 1;
+        seen.strides.push(if repeats { 0 } else { stride });
+    }
+    seen
+}
+
+/// The output is a, b is broadcast onto it.
+fn in_place(op: BinaryOp, dtype: DType, layout: Layout) -> Case {
+    let name = format!("{}_{dtype}_{}_onto_a", op.name(), layout.name());
+    Case::new("binary_ext", name, move |rng| {
+        let shape = [6, 9, 13];
+        let tensor = Tensor::new(rng, &shape, layout);
+        let row: Vec<f64> = (0..13).map(|_| pair(rng, op, dtype).1).collect();
+        let before = tensor.store(|_| pair(rng, op, dtype).0);
+        let offsets = tensor.offsets().into_iter().enumerate();
+        let places =
+            offsets.map(|(i, place)| (place, binary(op, before[place], row[i % 13], dtype))).collect();
+        let mut trial = Trial::new();
+        trial.scattered("a", dtype, before, places);
+        trial.input("b", dtype, &row);
+        trial.calling(move |backend, p| {
+            let a = tensor.desc(p[0], dtype);
+            let b = TensorDesc::packed(p[1], dtype, &[13]);
+            backend.binary_ext(&BinaryDesc::new(op, a, b, a))
+        })
+    })
+}

@@ -1,0 +1,83 @@
+//! `gather`: repeated indices and those outside the table; exact.
+
+use backend_api::DType;
+use backend_api::desc::GatherDesc;
+
+use crate::case::Case;
+use crate::float::round_to;
+use crate::grid::pairwise;
+use crate::rng::Rng;
+use crate::trial::Trial;
+use crate::want::Want;
+
+const ROWS: [usize; 5] = [0, 1, 3, 50, 257];
+const COLUMNS: [usize; 9] = [0, 1, 2, 3, 5, 8, 31, 64, 385];
+const COUNTS: [usize; 7] = [0, 1, 2, 3, 64, 129, 1000];
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Indices {
+    /// Within the table, so that many repeat.
+    Inside,
+    /// Many past its end.
+    Past,
+    /// Signed, many negative.
+    Signed,
+}
+
+const INDICES: [Indices; 3] = [Indices::Inside, Indices::Past, Indices::Signed];
+
+pub(super) fn cases() -> Vec<Case> {
+    let counts = [4, ROWS.len(), COLUMNS.len(), COUNTS.len(), 3];
+    let grids = ["gather 1", "gather 2", "gather 3"].map(|seed| pairwise(&counts, seed));
+    let covering = grids.into_iter().flatten().map(|row| {
+        let shape = [ROWS[row[1]], COLUMNS[row[2]], COUNTS[row[3]]];
+        case(DType::ALL[row[0]], shape, INDICES[row[4]])
+    });
+    let large = DType::ALL.map(|dtype| case(dtype, [1000, 1, 70_000], Indices::Past));
+    covering.chain(large).collect()
+}
+
+fn case(dtype: DType, [rows, columns, count]: [usize; 3], indices: Indices) -> Case {
+    let kind = format!("{indices:?}").to_lowercase();
+    let name = format!("{dtype}_rows{rows}_columns{columns}_count{count}_{kind}");
+    Case::new("gather", name, move |rng| {
+        let table: Vec<f64> = (0..rows * columns).map(|_| number(rng, dtype)).collect();
+        let chosen: Vec<f64> = (0..count)
+            .map(|_| match indices {
+                Indices::Inside => rng.below(rows.max(1)) as f64,
+                Indices::Past if rng.one_in(9) => f64::from(u32::MAX),
+                Indices::Past => rng.below(rows + 3) as f64,
+                Indices::Signed if rng.one_in(9) => f64::from(i32::MIN),
+                Indices::Signed => rng.below(rows + 6) as f64 - 3.0,
+            })
+            .collect();
+        let wants = chosen.iter().flat_map(|&index| {
+            let row = (index >= 0.0 && index < rows as f64).then_some(index as usize * columns);
+            let table = &table;
+            (0..columns).map(move |column| Want::Exact(row.map_or(0.0, |row| table[row + column])))
+        });
+        let wants = wants.collect();
+        let index_type = if indices == Indices::Signed { DType::I32 } else { DType::U32 };
+        let mut trial = Trial::new();
+        trial.input("table", dtype, &table);
+        trial.input("indices", index_type, &chosen);
+        trial.output("output", dtype, wants);
+        trial.calling(move |backend, p| {
+            backend.gather(&GatherDesc::new(dtype, [p[0], p[1], p[2]], [rows, columns, count]))
+        })
+    })
+}
+
+/// Any number of the type: a lookup moves bits.
+fn number(rng: &mut Rng, dtype: DType) -> f64 {
+    let word = rng.next_u64() as u32;
+    match dtype {
+        DType::I32 => f64::from(word as i32),
+        DType::U32 => f64::from(word),
+        _ if rng.one_in(8) => {
+            let specials = crate::data::specials(dtype);
+            rng.pick(&specials)
+        }
+        _ => round_to(dtype, rng.uniform(-100.0, 100.0)),
+    }
+}

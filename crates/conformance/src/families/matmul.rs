@@ -1,0 +1,153 @@
+//! `matmul`: element types, a batch, a bias and an activation.
+
+use backend_api::desc::{Bias, BiasAxis, MatmulDesc, Matrix};
+use backend_api::{Activation, BackendTranspose, DType};
+
+use super::gemm::{SCALES, TRANSPOSES};
+use crate::case::Case;
+use crate::data::Data;
+use crate::grid::pairwise;
+use crate::oracle::product::{Element, Stored, scales_exactly};
+use crate::rng::Rng;
+use crate::trial::Trial;
+
+use DType::{F16, F32};
+
+const SIZES: [usize; 13] = [1, 2, 3, 7, 8, 16, 17, 31, 33, 64, 65, 100, 129];
+const DTYPES: [[DType; 3]; 4] = [[F32, F32, F32], [F16, F16, F16], [F16, F16, F32], [F32, F16, F32]];
+const BIASES: [Option<BiasAxis>; 3] = [None, Some(BiasAxis::Column), Some(BiasAxis::Row)];
+const ACTIVATIONS: &[Activation] = Activation::ALL;
+
+#[derive(Clone, Copy, Debug)]
+struct Product {
+    dtypes: [DType; 3],
+    shape: [usize; 3],
+    batch: usize,
+    trans: [BackendTranspose; 2],
+    ld_extra: usize,
+    scale: (f64, f64),
+    bias: Option<BiasAxis>,
+    activation: Activation,
+    data: Data,
+}
+
+pub(super) fn cases() -> Vec<Case> {
+    let n = SIZES.len();
+    let grids = ["matmul 1", "matmul 2", "matmul 3"]
+        .map(|seed| pairwise(&[4, n, n, n, 3, 3, 3, 3, 5, 3, ACTIVATIONS.len(), 2], seed));
+    let covering = grids.into_iter().flatten().map(|row| Product {
+        dtypes: DTYPES[row[0]],
+        shape: [SIZES[row[1]], SIZES[row[2]], SIZES[row[3]]],
+        batch: [1, 2, 3][row[4]],
+        trans: [TRANSPOSES[row[5]], TRANSPOSES[row[6]]],
+        ld_extra: [0, 1, 5][row[7]],
+        scale: SCALES[row[8]],
+        bias: BIASES[row[9]],
+        activation: ACTIVATIONS[row[10]],
+        data: [Data::Uniform, Data::Integers][row[11]],
+    });
+    covering.chain(edges()).map(Product::case).collect()
+}
+
+/// Zero extents with a bias and an activation, vectors and long sums of each type.
+fn edges() -> impl Iterator<Item = Product> {
+    let empty = [[0, 5, 3], [5, 0, 3], [5, 4, 0]];
+    let empty = empty.map(|shape| (shape, DTYPES[0], Data::Uniform));
+    let long = [[1, 257, 1031], [257, 1, 1031], [3, 65, 2053]];
+    let long = DTYPES.map(|dtypes| long.map(|shape| (shape, dtypes, Data::Uniform)));
+    let all = empty.into_iter().chain(long.into_iter().flatten());
+    all.map(|(shape, dtypes, data)| Product {
+        dtypes,
+        shape,
+        batch: 1,
+        trans: [BackendTranspose::NoTrans, BackendTranspose::Trans],
+        ld_extra: 0,
+        scale: (0.25, 1.0),
+        bias: Some(BiasAxis::Column),
+        activation: Activation::Gelu,
+        data,
+    })
+}
+
+impl Product {
+    fn case(self) -> Case {
+        let ([m, n, k], batch) = (self.shape, self.batch);
+        let dtypes = self.dtypes.map(DType::name).join("-");
+        let trans = self.trans.map(BackendTranspose::name).concat();
+        let ((alpha, beta), ld, data) = (self.scale, self.ld_extra, self.data.name());
+        let bias = match self.bias {
+            None => "nobias",
+            Some(BiasAxis::Column) => "column",
+            Some(BiasAxis::Row) => "row",
+        };
+        let activation = self.activation.name();
+        let name = format!(
+            "{dtypes}_x{batch}_m{m}_n{n}_k{k}_{trans}_ld{ld}_a{alpha}_b{beta}_{bias}_{activation}_{data}"
+        );
+        Case::new("matmul", name, move |rng| self.trial(rng))
+    }
+
+    fn trial(self, rng: &mut Rng) -> Trial {
+        let ([m, n, k], [a_type, b_type, c_type]) = (self.shape, self.dtypes);
+        let (trans, batch) = ([self.trans[0].is_transposed(), self.trans[1].is_transposed()], self.batch);
+        let (alpha, beta) = self.scale;
+        let mut values = |dtype, count| self.data.values(rng, dtype, count);
+        let each = (batch, None);
+        let a = Stored::new((m, k), trans[0], self.ld_extra, each, |count| values(a_type, count));
+        let b = Stored::new((k, n), trans[1], self.ld_extra, each, |count| values(b_type, count));
+        let c = Stored::new((m, n), false, self.ld_extra, each, |count| match beta {
+            0.0 => vec![f64::NAN; count],
+            _ => values(c_type, count),
+        });
+        let bias = self.bias.map(|axis| match axis {
+            BiasAxis::Column => (axis, values(c_type, n)),
+            BiasAxis::Row => (axis, values(c_type, m)),
+        });
+        let mut wants = Vec::new();
+        for i in 0..batch * m * n {
+            let (at, i, j) = (i / n / m, i / n % m, i % n);
+            let element = Element {
+                alpha,
+                beta,
+                c: c.at(at, i, j),
+                bias: bias.as_ref().map(|(axis, bias)| match axis {
+                    BiasAxis::Column => bias[j],
+                    BiasAxis::Row => bias[i],
+                }),
+                activation: self.activation,
+                exact: self.data == Data::Integers && scales_exactly(F32, alpha, beta),
+            };
+            let terms = (0..k).map(|p| (a.at(at, i, p), b.at(at, p, j)));
+            wants.push((c.index(at, i, j), element.want(terms)));
+        }
+        let matrix = |ptr, dtype, stored: &Stored| {
+            Matrix::new(ptr, dtype, stored.ld).with_batch_stride(stored.batch_stride)
+        };
+        let desc =
+            MatmulDesc::new(m, n, k, matrix(0, a_type, &a), matrix(0, b_type, &b), matrix(0, c_type, &c))
+                .with_transpose(self.trans[0], self.trans[1])
+                .with_scale(alpha, beta)
+                .with_batch(batch)
+                .with_activation(self.activation);
+
+        let mut trial = Trial::new();
+        trial.input("a", a_type, &a.data);
+        trial.input("b", b_type, &b.data);
+        trial.scattered("c", c_type, c.data, wants);
+        if self.data == Data::Uniform && self.activation == Activation::Identity {
+            trial.with_nmse();
+        }
+        let axis = bias.as_ref().map(|(axis, _)| *axis);
+        if let Some((_, bias)) = bias {
+            trial.input("bias", c_type, &bias);
+        }
+        trial.calling(move |backend, ptrs| {
+            let mut desc = desc;
+            (desc.a.ptr, desc.b.ptr, desc.c.ptr) = (ptrs[0], ptrs[1], ptrs[2]);
+            if let Some(axis) = axis {
+                desc = desc.with_bias(Bias { ptr: ptrs[3], axis });
+            }
+            backend.matmul(&desc)
+        })
+    }
+}

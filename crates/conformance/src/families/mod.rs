@@ -1,0 +1,80 @@
+//! The cases, one file for each operation.
+
+mod attention;
+mod attention_ext;
+mod batched_gemm;
+mod binary;
+mod binary_ext;
+mod conv2d;
+mod copy;
+mod copy_dtod;
+mod fill;
+mod gather;
+mod gemm;
+mod heads;
+mod layout;
+mod matmul;
+mod memory;
+mod norm;
+mod order;
+mod reduce;
+mod rope;
+mod softmax;
+mod transfer;
+mod unary;
+mod unary_ext;
+
+use std::collections::HashSet;
+
+use crate::case::Case;
+
+/// Every case, in an order that doesn't change. No two have the same [`path`](Case::path).
+#[must_use]
+pub fn cases() -> Vec<Case> {
+    let families = [
+        gemm::cases(),
+        batched_gemm::cases(),
+        matmul::cases(),
+        conv2d::cases(),
+        attention::cases(),
+        attention_ext::cases(),
+        reduce::cases(),
+        unary::cases(),
+        unary_ext::cases(),
+        binary::cases(),
+        binary_ext::cases(),
+        copy::cases(),
+        softmax::cases(),
+        norm::cases(),
+        rope::cases(),
+        gather::cases(),
+        fill::cases(),
+        copy_dtod::cases(),
+        transfer::cases(),
+        memory::cases(),
+        order::cases(),
+    ];
+    // Several covering grids over the same values may share rows.
+    let mut seen = HashSet::new();
+    families.into_iter().flatten().filter(|case| seen.insert(case.path())).collect()
+}
+
+/// The name of a boolean choice.
+const fn flag(on: bool, name: &'static str, otherwise: &'static str) -> &'static str {
+    if on { name } else { otherwise }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn there_are_thousands_of_cases_with_names_that_a_shell_takes() {
+        let all = cases();
+        assert!(all.len() >= 3000, "{} cases", all.len());
+        let takes = |c: char| c.is_ascii_alphanumeric() || "/_-.".contains(c);
+        for case in &all {
+            assert!(case.path().chars().all(takes), "{}", case.path());
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! `layer_norm` and `rms_norm`: with and without weight, bias and residual, in place on either input.
+
+use backend_api::DType;
+use backend_api::desc::{LayerNormDesc, RmsNormDesc};
+
+use crate::case::Case;
+use crate::data::uniform;
+use crate::grid::pairwise;
+use crate::oracle::norm::Row;
+use crate::rng::Rng;
+use crate::trial::Trial;
+
+const COLUMNS: [usize; 16] = [1, 2, 3, 5, 31, 32, 63, 64, 100, 255, 256, 257, 384, 768, 1025, 4097];
+const ROWS: [usize; 4] = [1, 2, 5, 17];
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Output {
+    Apart,
+    OntoInput,
+    OntoResidual,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// Uniform in [−1, 1).
+    Centred,
+    /// The same plus 30: the variance is small beside the mean.
+    Offset,
+    /// Tiny, so that eps rules.
+    Tiny,
+    /// The same number everywhere: no variance at all.
+    Constant,
+}
+
+const OUTPUTS: [Output; 3] = [Output::Apart, Output::OntoInput, Output::OntoResidual];
+const KINDS: [Kind; 4] = [Kind::Centred, Kind::Offset, Kind::Tiny, Kind::Constant];
+
+#[derive(Clone, Copy, Debug)]
+struct Norm {
+    /// Layer norm, or else RMS norm, which has no bias.
+    layer: bool,
+    dtype: DType,
+    rows: usize,
+    columns: usize,
+    eps: f64,
+    weight: bool,
+    bias: bool,
+    residual: bool,
+    output: Output,
+    kind: Kind,
+}
+
+pub(super) fn cases() -> Vec<Case> {
+    let counts = [2, 2, ROWS.len(), COLUMNS.len(), 3, 2, 2, 2, 3, 4];
+    let seeds = ["norm 1", "norm 2", "norm 3", "norm 4", "norm 5", "norm 6"];
+    let covering = seeds.into_iter().flat_map(|seed| pairwise(&counts, seed)).map(|row| {
+        let layer = row[0] == 0;
+        let output = OUTPUTS[row[8]];
+        Norm {
+            layer,
+            dtype: [DType::F32, DType::F16][row[1]],
+            rows: ROWS[row[2]],
+            columns: COLUMNS[row[3]],
+            eps: [1e-5, 1e-12, 0.1][row[4]],
+            weight: row[5] == 1,
+            bias: layer && row[6] == 1,
+            residual: row[7] == 1 || output == Output::OntoResidual,
+            output,
+            kind: KINDS[row[9]],
+        }
+    });
+    let edges = [true, false].map(|layer| {
+        [(0, 5), (5, 0), (70_000, 3)].map(|(rows, columns)| Norm {
+            layer,
+            dtype: DType::F32,
+            rows,
+            columns,
+            eps: 1e-5,
+            weight: true,
+            bias: layer,
+            residual: true,
+            output: Output::Apart,
+            kind: Kind::Centred,
+        })
+    });
+    covering.chain(edges.into_iter().flatten()).map(Norm::case).collect()
+}
+
+impl Norm {
+    fn case(self) -> Case {
+        let Self { dtype, rows, columns, eps, .. } = self;
+        let parts: String = [(self.weight, "w"), (self.bias, "b"), (self.residual, "r")]
+            .iter()
+            .map(|&(on, name)| super::flag(on, name, ""))
+            .collect();
+        let (output, kind) = (self.output, self.kind);
+        let name =
+            format!("{dtype}_{rows}x{columns}_eps{eps}_with{parts}_{output:?}_{kind:?}").to_lowercase();
+        let family = super::flag(self.layer, "layer_norm", "rms_norm");
+        Case::new(family, name, move |rng| self.trial(rng))
+    }
+
+    fn values(&self, rng: &mut Rng, n: usize) -> Vec<f64> {
+        match self.kind {
+            Kind::Centred => uniform(rng, self.dtype, n, -1.0, 1.0),
+            Kind::Offset => uniform(rng, self.dtype, n, 29.0, 31.0),
+            Kind::Tiny => uniform(rng, self.dtype, n, -1e-4, 1e-4),
+            Kind::Constant => vec![0.75; n],
+        }
+    }
+
+    fn trial(self, rng: &mut Rng) -> Trial {
+        let (rows, columns, dtype) = (self.rows, self.columns, self.dtype);
+        let n = rows * columns;
+        let input = self.values(rng, n);
+        let residual = if self.residual { self.values(rng, n) } else { Vec::new() };
+        let mut vector = |on: bool| {
+            if on { uniform(rng, dtype, columns, -2.0, 2.0) } else { Vec::new() }
+        };
+        let (weight, bias) = (vector(self.weight), vector(self.bias));
+        let wants = (0..rows).flat_map(|row| {
+            let row = Row {
+                input: &input[row * columns..][..columns],
+                residual: residual.get(row * columns..(row + 1) * columns).unwrap_or(&[]),
+                weight: &weight,
+                bias: &bias,
+                eps: self.eps,
+            };
+            if self.layer { row.layer_norm() } else { row.rms_norm() }
+        });
+        let wants: Vec<_> = wants.collect();
+
+        let mut trial = Trial::new();
+        trial.input("weight", dtype, &weight);
+        trial.input("bias", dtype, &bias);
+        match self.output {
+            Output::OntoInput => {
+                trial.input("residual", dtype, &residual);
+                trial.in_place("input", dtype, input, wants);
+            }
+            Output::OntoResidual => {
+                trial.in_place("residual", dtype, residual, wants);
+                trial.input("input", dtype, &input);
+            }
+            Output::Apart => {
+                trial.input("residual", dtype, &residual);
+                trial.input("input", dtype, &input);
+                trial.output("output", dtype, wants);
+            }
+        }
+        trial.calling(move |backend, p| {
+            let (weight, bias) = (self.weight.then_some(p[0]), self.bias.then_some(p[1]));
+            let (residual, input) = (self.residual.then_some(p[2]), p[3]);
+            let output = match self.output {
+                Output::OntoInput => input,
+                Output::OntoResidual => p[2],
+                Output::Apart => p[4],
+            };
+            if self.layer {
+                let mut desc = LayerNormDesc::new(dtype, input, output, rows, columns);
+                (desc.eps, desc.weight, desc.bias, desc.residual) = (self.eps, weight, bias, residual);
+                backend.layer_norm(&desc)
+            } else {
+                let mut desc = RmsNormDesc::new(dtype, input, output, rows, columns);
+                (desc.eps, desc.weight, desc.residual) = (self.eps, weight, residual);
+                backend.rms_norm(&desc)
+            }
+        })
+    }
+}

@@ -1,0 +1,47 @@
+//! Functions of two numbers.
+
+use backend_api::{BinaryOp, DType};
+
+use super::unary::exp_error;
+use crate::float::{ROUNDING, is_subnormal, ulp_f32};
+use crate::want::Want;
+
+/// `op(a, b)` for numbers of `dtype`; a subnormal one may count as zero.
+pub(crate) fn binary(op: BinaryOp, a: f64, b: f64, dtype: DType) -> Want {
+    let zero = |x: f64| is_subnormal(dtype, x).then(|| 0f64.copysign(x));
+    let (a_zero, b_zero) = (zero(a), zero(b));
+    let pairs = [(a_zero, Some(b)), (Some(a), b_zero), (a_zero, b_zero)];
+    let flushed = pairs.into_iter().filter_map(|(a, b)| Some(function(op, a?, b?)));
+    function(op, a, b).or(flushed)
+}
+
+fn function(op: BinaryOp, a: f64, b: f64) -> Want {
+    let within_ulps = |value: f64, ulps: f64| Want::near(value, ulps * ulp_f32(value));
+    match op {
+        BinaryOp::Pow => pow(a, b),
+        _ if a.is_nan() || b.is_nan() => Want::Exact(f64::NAN),
+        BinaryOp::Add => within_ulps(a + b, 1.0),
+        BinaryOp::Sub => within_ulps(a - b, 1.0),
+        BinaryOp::Mul => within_ulps(a * b, 1.0),
+        BinaryOp::Div => within_ulps(a / b, 2.5),
+        BinaryOp::Max => Want::number(a.max(b)),
+        BinaryOp::Min => Want::number(a.min(b)),
+        other => unimplemented!("an oracle of {}", other.name()),
+    }
+}
+
+/// exp2(b·log2|a|): the error of the logarithm (3 units, or 2⁻²¹ where it is small) and of the product moves the
+/// result by ln 2 times as much, to which comes the error of exp2.
+fn pow(a: f64, b: f64) -> Want {
+    let value = libm::pow(a, b);
+    if a.abs() == 1.0 || b == 0.0 || !a.is_finite() || !b.is_finite() || a == 0.0 || value.is_nan() {
+        return Want::number(value);
+    }
+    let log = a.abs().log2();
+    let near_one = if (0.5..=2.0).contains(&a.abs()) { 2f64.powi(-21) } else { 0.0 };
+    let exponent = b * log;
+    let exponent_error = b.abs() * (3.0 * ulp_f32(log)).max(near_one) + ROUNDING * exponent.abs();
+    let relative = (std::f64::consts::LN_2 * exponent_error).exp_m1() + exp_error(exponent);
+    let bound = value.abs() * relative;
+    Want::near(value, if bound.is_finite() { bound } else { 0.0 })
+}

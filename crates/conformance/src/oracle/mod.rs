@@ -1,0 +1,14 @@
+//! What the operations must give: computed in f64, written for clarity, with the bound of each element.
+//!
+//! Bounds count roundings in [`gamma`](crate::float::gamma) and hold for every order of summation.
+
+pub(crate) mod attention;
+pub(crate) mod binary;
+pub(crate) mod conv2d;
+pub(crate) mod convert;
+pub(crate) mod norm;
+pub(crate) mod product;
+pub(crate) mod reduce;
+pub(crate) mod rope;
+pub(crate) mod softmax;
+pub(crate) mod unary;

@@ -1,0 +1,104 @@
+//! Matrix products.
+
+use backend_api::{Activation, DType};
+
+use super::unary::activation;
+use crate::float::{MIN_NORMAL_F32, gamma};
+use crate::want::Want;
+
+/// One element of `activation(alpha · Σ aₚ·bₚ + beta · c + bias)`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Element {
+    pub(crate) alpha: f64,
+    pub(crate) beta: f64,
+    /// The previous C; not looked at when `beta` is 0.
+    pub(crate) c: f64,
+    pub(crate) bias: Option<f64>,
+    pub(crate) activation: Activation,
+    /// Whether every intermediate result is a small integer or half of one, so that nothing is rounded.
+    pub(crate) exact: bool,
+}
+
+impl Element {
+    /// The product alone.
+    pub(crate) const PLAIN: Self =
+        Self { alpha: 1.0, beta: 0.0, c: 0.0, bias: None, activation: Activation::Identity, exact: false };
+
+    /// The result for the terms aₚ·bₚ.
+    ///
+    /// A term passes through its own multiplication, at most k − 1 additions, the multiplication by alpha and the
+    /// additions of beta·C and of the bias, which makes γ(k + 3) of |alpha|·Σ|aₚ·bₚ| in any order of summation;
+    /// beta·C passes through a multiplication and two additions, the bias through one. Each product may also be
+    /// flushed to zero.
+    pub(crate) fn want(&self, terms: impl Iterator<Item = (f64, f64)>) -> Want {
+        let (mut sum, mut magnitude, mut k) = (0.0, 0.0, 0);
+        for (a, b) in terms {
+            sum += a * b;
+            magnitude += (a * b).abs();
+            k += 1;
+        }
+        let previous = if self.beta == 0.0 { 0.0 } else { self.beta * self.c };
+        let bias = self.bias.unwrap_or(0.0);
+        let value = self.alpha * sum + previous + bias;
+        let bound = if self.exact {
+            0.0
+        } else {
+            let flushed = (k + 3) as f64 * MIN_NORMAL_F32 * self.alpha.abs();
+            gamma(k + 3) * self.alpha.abs() * magnitude + gamma(3) * (previous.abs() + bias.abs()) + flushed
+        };
+        activation(self.activation, value, bound)
+    }
+}
+
+/// A matrix, or a batch of them, as stored.
+#[derive(Clone, Debug)]
+pub(crate) struct Stored {
+    /// The elements, NaN in the padding: an operation that reads there shows it.
+    pub(crate) data: Vec<f64>,
+    pub(crate) ld: usize,
+    pub(crate) batch_stride: usize,
+    pub(crate) transposed: bool,
+}
+
+impl Stored {
+    /// `batch` matrices of `rows` × `columns` as read, filled by `fill` as if packed.
+    pub(crate) fn new(
+        (rows, columns): (usize, usize),
+        transposed: bool,
+        ld_extra: usize,
+        (batch, batch_stride): (usize, Option<usize>),
+        fill: impl FnOnce(usize) -> Vec<f64>,
+    ) -> Self {
+        let (stored_rows, stored_columns) = if transposed { (columns, rows) } else { (rows, columns) };
+        let ld = stored_columns.max(1) + ld_extra;
+        let batch_stride = batch_stride.unwrap_or(stored_rows * ld);
+        let mut stored = Self { data: Vec::new(), ld, batch_stride, transposed };
+        let count = batch * rows * columns;
+        if count > 0 {
+            let last = stored.index(batch - 1, rows - 1, columns - 1);
+            stored.data = vec![f64::NAN; last + 1];
+            let values = fill(count);
+            for (i, value) in values.into_iter().enumerate() {
+                let (row, column) = (i / columns % rows, i % columns);
+                let index = stored.index(i / columns / rows, row, column);
+                stored.data[index] = value;
+            }
+        }
+        stored
+    }
+
+    /// Where element (row, column) of matrix `batch` lies.
+    pub(crate) fn index(&self, batch: usize, row: usize, column: usize) -> usize {
+        let (row, column) = if self.transposed { (column, row) } else { (row, column) };
+        batch * self.batch_stride + row * self.ld + column
+    }
+
+    pub(crate) fn at(&self, batch: usize, row: usize, column: usize) -> f64 {
+        self.data[self.index(batch, row, column)]
+    }
+}
+
+/// Whether sums of products of this type of small integers are exact however they are scaled by these factors.
+pub(crate) fn scales_exactly(dtype: DType, alpha: f64, beta: f64) -> bool {
+    dtype == DType::F32 && (alpha * 2.0).fract() == 0.0 && (beta * 2.0).fract() == 0.0
+}

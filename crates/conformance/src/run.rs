@@ -1,0 +1,174 @@
+//! Runs a trial: places operands between guards, calls, and looks at every byte.
+
+use backend_api::{BackendResult, ErrorKind};
+
+use crate::case::Outcome;
+use crate::device::Device;
+use crate::element::{decode, encode};
+use crate::failure::Detail;
+use crate::rng::Rng;
+use crate::trial::{Operand, Trial};
+
+/// A handle that no backend gives out: what an operand of no elements may carry.
+const DANGLING: u64 = 0xdead_beef_dead_beef;
+
+/// An operand in device memory.
+struct Placed {
+    allocation: u64,
+    view: u64,
+    /// Byte offset of the view.
+    offset: usize,
+    /// Bytes of the view.
+    len: usize,
+    /// The whole allocation before the call.
+    before: Vec<u8>,
+}
+
+/// Runs `trial` and compares all memory with what it must be.
+pub(crate) async fn trial(device: &Device<'_>, trial: &Trial, rng: &mut Rng) -> Result<Outcome, Detail> {
+    let mut placed = Vec::with_capacity(trial.operands.len());
+    let checked = match place_all(device, trial, rng, &mut placed) {
+        Ok(()) => call_and_check(device, trial, &placed, rng).await,
+        Err(error) => Err(error.into()),
+    };
+    let freed = free_all(device, &placed);
+    let outcome = checked?;
+    freed?;
+    Ok(outcome)
+}
+
+fn place_all(
+    device: &Device<'_>,
+    trial: &Trial,
+    rng: &mut Rng,
+    placed: &mut Vec<Placed>,
+) -> BackendResult<()> {
+    for operand in &trial.operands {
+        let content = encode(operand.dtype, &operand.before);
+        // An odd number of elements: as badly aligned as the element type can be.
+        let offset = operand.dtype.size() * (1 + 2 * rng.below(24));
+        let mut before = rng.bytes(offset);
+        before.extend_from_slice(&content);
+        let behind = 64 + rng.below(64);
+        before.extend(rng.bytes(behind));
+
+        let allocation = device.backend.alloc(before.len())?;
+        placed.push(Placed { allocation, view: 0, offset, len: content.len(), before });
+        if let Some(last) = placed.last_mut() {
+            device.backend.copy_htod(allocation, &last.before)?;
+            last.view = device.backend.view(allocation, offset, content.len())?;
+        }
+    }
+    Ok(())
+}
+
+fn free_all(device: &Device<'_>, placed: &[Placed]) -> BackendResult<()> {
+    let mut result = Ok(());
+    for operand in placed {
+        if operand.view != 0 {
+            result = result.and(device.backend.free(operand.view));
+        }
+        result = result.and(device.backend.free(operand.allocation));
+    }
+    result
+}
+
+async fn call_and_check(
+    device: &Device<'_>,
+    trial: &Trial,
+    placed: &[Placed],
+    rng: &mut Rng,
+) -> Result<Outcome, Detail> {
+    let mut handle = |operand: &Placed| match operand.len {
+        0 if rng.one_in(2) => DANGLING,
+        _ => operand.view,
+    };
+    let handles: Vec<u64> = placed.iter().map(&mut handle).collect();
+    let refusable = trial.uses_f16() && !device.backend.capabilities()?.f16;
+    let refused = match trial.call(device.backend, &handles) {
+        Err(error) if refusable && error.kind() == ErrorKind::Unsupported => true,
+        // A call with nothing to do may succeed before anyone looks at its types.
+        Ok(()) if refusable && !trial.writes_nothing() => return Err(Detail::NotRefused(None)),
+        Err(error) if refusable => return Err(Detail::NotRefused(Some(error))),
+        called => {
+            called?;
+            false
+        }
+    };
+    for (operand, placed) in trial.operands.iter().zip(placed) {
+        let after = device.read(placed.allocation, placed.before.len()).await?;
+        let len = placed.len;
+        check_guards(operand, placed, &after)?;
+        let (old, new) = (&placed.before[placed.offset..][..len], &after[placed.offset..][..len]);
+        if refused || operand.after.is_empty() {
+            check_unchanged(operand, old, new, |_| false)?;
+        } else {
+            check_unchanged(operand, old, new, |element| operand.after[element].is_some())?;
+            check_elements(operand, new)?;
+        }
+    }
+    Ok(if refused { Outcome::Refused } else { Outcome::Right })
+}
+
+fn check_guards(operand: &Operand, placed: &Placed, after: &[u8]) -> Result<(), Detail> {
+    let inside = placed.offset..placed.offset + placed.len;
+    let pairs = placed.before.iter().zip(after).enumerate();
+    match pairs.filter(|(byte, _)| !inside.contains(byte)).find(|(_, (old, new))| old != new) {
+        Some((byte, _)) => {
+            Err(Detail::Guard { arg: operand.arg, offset: byte as isize - placed.offset as isize })
+        }
+        None => Ok(()),
+    }
+}
+
+fn check_unchanged(
+    operand: &Operand,
+    old: &[u8],
+    new: &[u8],
+    written: impl Fn(usize) -> bool,
+) -> Result<(), Detail> {
+    if old == new {
+        return Ok(());
+    }
+    let size = operand.dtype.size();
+    let pairs = old.chunks(size).zip(new.chunks(size)).enumerate();
+    match pairs.filter(|(_, (old, new))| old != new).find(|&(index, _)| !written(index)) {
+        Some((index, _)) => Err(Detail::Touched { arg: operand.arg, index }),
+        None => Ok(()),
+    }
+}
+
+fn check_elements(operand: &Operand, new: &[u8]) -> Result<(), Detail> {
+    let (mut wrong, mut worst, mut worst_index) = (0, 1.0, 0);
+    let (mut error_squares, mut value_squares) = (0.0, 0.0);
+    let elements = decode(operand.dtype, new);
+    for (index, (want, &got)) in operand.after.iter().zip(&elements).enumerate() {
+        let Some(want) = want else { continue };
+        let miss = want.miss(got, operand.dtype);
+        if miss > 1.0 {
+            wrong += 1;
+            if miss > worst {
+                (worst, worst_index) = (miss, index);
+            }
+        }
+        if let Some(value) = want.value().filter(|value| value.is_finite() && got.is_finite()) {
+            error_squares += (got - value).powi(2);
+            value_squares += value.powi(2);
+        }
+    }
+    if let (true, Some(Some(want))) = (wrong > 0, operand.after.get(worst_index)) {
+        return Err(Detail::Elements {
+            arg: operand.arg,
+            wrong,
+            total: operand.after.iter().flatten().count(),
+            index: worst_index,
+            got: elements[worst_index],
+            want: want.to_string(),
+        });
+    }
+    let nmse = error_squares / value_squares;
+    if nmse > operand.nmse {
+        return Err(Detail::Nmse { arg: operand.arg, got: nmse, limit: operand.nmse });
+    }
+    Ok(())
+}

@@ -1,0 +1,114 @@
+//! One call and everything that is known about its operands before and after.
+
+use std::fmt;
+
+use backend_api::{BackendResult, ComputeBackend, DType};
+
+use crate::want::Want;
+
+/// Makes the call on the given handles, which are in the order in which the operands were added.
+type Call = Box<dyn Fn(&dyn ComputeBackend, &[u64]) -> BackendResult<()>>;
+
+/// One call: its operands and what must become of them.
+pub(crate) struct Trial {
+    pub(crate) operands: Vec<Operand>,
+    call: Call,
+}
+
+/// One operand, which the runner places in an allocation of its own between guard bytes.
+///
+/// Numbers are held as f64, which has room for every element type. NaN stands for the fill pattern of outputs.
+pub(crate) struct Operand {
+    /// The argument's name.
+    pub(crate) arg: &'static str,
+    pub(crate) dtype: DType,
+    /// The elements before the call.
+    pub(crate) before: Vec<f64>,
+    /// What some elements must be afterwards. Those without stay as they are, to the bit.
+    pub(crate) after: Vec<Option<Want>>,
+    /// The largest normalised mean square error over all elements.
+    pub(crate) nmse: f64,
+}
+
+impl Trial {
+    pub(crate) fn new() -> Self {
+        Self { operands: Vec::new(), call: Box::new(|_, _| Ok(())) }
+    }
+
+    /// Adds an operand that must stay as it is.
+    pub(crate) fn input(&mut self, arg: &'static str, dtype: DType, values: &[f64]) {
+        self.operands.push(Operand {
+            arg,
+            dtype,
+            before: values.to_vec(),
+            after: Vec::new(),
+            nmse: f64::INFINITY,
+        });
+    }
+
+    /// Adds a packed output.
+    pub(crate) fn output(&mut self, arg: &'static str, dtype: DType, wants: Vec<Want>) {
+        let before = vec![f64::NAN; wants.len()];
+        self.in_place(arg, dtype, before, wants);
+    }
+
+    /// Adds a packed output that already has values, such as an input that is overwritten.
+    pub(crate) fn in_place(&mut self, arg: &'static str, dtype: DType, before: Vec<f64>, wants: Vec<Want>) {
+        let places = wants.into_iter().enumerate().collect();
+        self.scattered(arg, dtype, before, places);
+    }
+
+    /// Adds an output of which only the listed elements are written.
+    pub(crate) fn scattered(
+        &mut self,
+        arg: &'static str,
+        dtype: DType,
+        before: Vec<f64>,
+        places: Vec<(usize, Want)>,
+    ) {
+        let mut after = vec![None; before.len()];
+        for (index, want) in places {
+            after[index] = Some(want);
+        }
+        self.operands.push(Operand { arg, dtype, before, after, nmse: f64::INFINITY });
+    }
+
+    /// Bounds the normalised mean square error of the last operand: 1e-10 for f32 and, because of its own rounding,
+    /// 1e-6 for f16. For results that don't cancel as a whole, as a handful may by chance.
+    pub(crate) fn with_nmse(&mut self) {
+        let is_large = |operand: &&mut Operand| operand.after.iter().flatten().count() >= 16;
+        if let Some(operand) = self.operands.last_mut().filter(is_large) {
+            operand.nmse = if operand.dtype == DType::F16 { 1e-6 } else { 1e-10 };
+        }
+    }
+
+    /// The call that is tested.
+    pub(crate) fn calling(
+        mut self,
+        call: impl Fn(&dyn ComputeBackend, &[u64]) -> BackendResult<()> + 'static,
+    ) -> Self {
+        self.call = Box::new(call);
+        self
+    }
+
+    pub(crate) fn call(&self, backend: &dyn ComputeBackend, handles: &[u64]) -> BackendResult<()> {
+        (self.call)(backend, handles)
+    }
+
+    /// Whether the call needs a device that can compute with f16.
+    pub(crate) fn uses_f16(&self) -> bool {
+        self.operands.iter().any(|operand| operand.dtype == DType::F16)
+    }
+
+    /// Whether the call has nothing to do.
+    pub(crate) fn writes_nothing(&self) -> bool {
+        self.operands.iter().flat_map(|operand| &operand.after).all(Option::is_none)
+    }
+}
+
+impl fmt::Debug for Trial {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let args = self.operands.iter().map(|operand| operand.arg);
+        f.debug_list().entries(args).finish()
+    }
+}

@@ -1,0 +1,80 @@
+//! The intermediate tensors of a forward pass.
+
+use std::sync::Arc;
+
+use backend_api::desc::HeadStrides;
+use backend_api::{BackendResult, ComputeBackend};
+
+use crate::{Batch, Buffer, Config};
+
+/// The tensors that a batch passes through, shared by all layers. Backends keep freed memory for reuse, so making
+/// them anew for each batch costs little.
+#[derive(Debug)]
+pub(crate) struct Activations {
+    /// Sequences in the batch.
+    pub(crate) batch: usize,
+    /// Tokens in each, padding included.
+    pub(crate) seq: usize,
+    /// `[batch]` of u32: tokens in each, without padding.
+    pub(crate) lengths: Buffer,
+    /// `[batch, seq, hidden]`: what flows from layer to layer.
+    pub(crate) hidden: Buffer,
+    /// `[batch, seq, hidden]`: what a sublayer adds to `hidden`.
+    pub(crate) update: Buffer,
+    /// `[batch, seq, 3, hidden]`: each token's query, key and value.
+    pub(crate) qkv: Buffer,
+    /// `[batch, seq, hidden]`: the heads' outputs side by side.
+    pub(crate) context: Buffer,
+    /// `[batch, seq, intermediate]`: the inside of a feed-forward network.
+    pub(crate) intermediate: Buffer,
+    /// `qkv` from its first key on.
+    pub(crate) keys: Buffer,
+    /// `qkv` from its first value on.
+    pub(crate) values: Buffer,
+    /// Where the heads' vectors lie in `qkv`.
+    pub(crate) qkv_strides: HeadStrides,
+    /// Where they lie in `context`.
+    pub(crate) context_strides: HeadStrides,
+}
+
+impl Activations {
+    /// Allocates the tensors for `batch` and uploads its lengths.
+    pub(crate) fn new(
+        backend: &Arc<dyn ComputeBackend>,
+        config: &Config,
+        batch: &Batch,
+    ) -> BackendResult<Self> {
+        let hidden = config.hidden_size;
+        let tensor = |columns: usize| Buffer::new::<f32>(backend, &[batch.size(), batch.seq(), columns]);
+        let qkv = tensor(3 * hidden)?;
+        let from = |part: usize| {
+            // Of a batch without tokens there is no first key.
+            let offset = (part * hidden * size_of::<f32>()).min(qkv.bytes());
+            qkv.view(offset, qkv.bytes() - offset)
+        };
+        let strides = |row: usize| HeadStrides {
+            batch: batch.seq() * row,
+            head: hidden / config.num_attention_heads,
+            token: row,
+        };
+        Ok(Self {
+            batch: batch.size(),
+            seq: batch.seq(),
+            lengths: Buffer::from_slice(backend, batch.lengths())?,
+            hidden: tensor(hidden)?,
+            update: tensor(hidden)?,
+            context: tensor(hidden)?,
+            intermediate: tensor(config.intermediate_size)?,
+            keys: from(1)?,
+            values: from(2)?,
+            qkv,
+            qkv_strides: strides(3 * hidden),
+            context_strides: strides(hidden),
+        })
+    }
+
+    /// Rows of every tensor, padding included.
+    pub(crate) const fn tokens(&self) -> usize {
+        self.batch * self.seq
+    }
+}

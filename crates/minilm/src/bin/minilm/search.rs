@@ -1,0 +1,111 @@
+//! From a question and files to a report.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Instant;
+
+use anyhow::{Context, ensure};
+use backend_api::{ComputeBackend, Registry};
+use indicatif::{ProgressBar, ProgressStyle};
+use minilm::{Embeddings, Encoder, ModelDir, Passage};
+
+use crate::args::Args;
+use crate::report::{Hit, Report, Timings};
+
+/// Opens the backend, loads the model, embeds the question and every passage, and ranks the passages.
+pub(crate) fn run(registry: &Registry, args: &Args) -> anyhow::Result<Report> {
+    let model = ModelDir::locate(args.model.as_deref())?;
+    let passages = read_passages(&args.files)?;
+    ensure!(!passages.is_empty(), "there is no text in the given files");
+    let texts: Vec<&str> = passages.iter().map(|(_, passage)| passage.text.as_str()).collect();
+    let query = args.query.as_deref().unwrap_or_default();
+
+    let (selection, open_seconds) = timed(|| {
+        registry.select(&args.backend).with_context(|| format!("can't open the backend {:?}", args.backend))
+    })?;
+    let (encoder, load_seconds) = timed(|| load(&model, selection.backend))?;
+    let encoder = encoder.with_batch_size(args.batch);
+    // The question goes first: what a device does once, such as compiling kernels, isn't counted to the passages.
+    let (question, query_seconds) =
+        timed(|| encoder.encode(&[query], |_| ()).context("can't embed the query"))?;
+    let (embeddings, embed_seconds) = timed(|| embed(&encoder, &texts))?;
+
+    let nearest = question.iter().next().map(|vector| embeddings.nearest(vector, args.top));
+    Ok(Report {
+        query: query.to_owned(),
+        backend: encoder.model().backend().name().to_owned(),
+        device: selection.device.into(),
+        reason: selection.reason,
+        model: model.path().display().to_string(),
+        timings: Timings {
+            open_seconds,
+            load_seconds,
+            query_seconds,
+            embed_seconds,
+            passages: texts.len(),
+            tokens: embeddings.tokens(),
+            passages_per_second: texts.len() as f64 / embed_seconds,
+            tokens_per_second: embeddings.tokens() as f64 / embed_seconds,
+        },
+        results: nearest
+            .unwrap_or_default()
+            .into_iter()
+            .filter_map(|(index, score)| passages.get(index).map(|passage| hit(score, passage)))
+            .collect(),
+    })
+}
+
+fn load(model: &ModelDir, backend: Box<dyn ComputeBackend>) -> anyhow::Result<Encoder> {
+    let bar = progress_bar("loading", "{bytes}/{total_bytes}");
+    let progress = |done, total| {
+        bar.set_length(total as u64);
+        bar.set_position(done as u64);
+    };
+    let encoder = model
+        .load(&Arc::from(backend), progress)
+        .with_context(|| format!("can't load the model in {}", model.path().display()))?;
+    encoder.model().backend().synchronize()?;
+    bar.finish_and_clear();
+    Ok(encoder)
+}
+
+fn embed(encoder: &Encoder, texts: &[&str]) -> anyhow::Result<Embeddings> {
+    let bar = progress_bar("embedding", "{pos}/{len} passages, {eta} left");
+    bar.set_length(texts.len() as u64);
+    let embeddings =
+        encoder.encode(texts, |done| bar.set_position(done as u64)).context("can't embed the passages")?;
+    bar.finish_and_clear();
+    Ok(embeddings)
+}
+
+fn hit(score: f32, (file, passage): &(&Path, Passage)) -> Hit {
+    Hit { score, file: file.display().to_string(), line: passage.line, text: passage.text.clone() }
+}
+
+/// The result of `work` and the seconds it took.
+fn timed<T>(work: impl FnOnce() -> anyhow::Result<T>) -> anyhow::Result<(T, f64)> {
+    let start = Instant::now();
+    let result = work()?;
+    Ok((result, start.elapsed().as_secs_f64()))
+}
+
+/// The passages of all files, each with its file.
+fn read_passages(files: &[PathBuf]) -> anyhow::Result<Vec<(&Path, Passage)>> {
+    let mut passages = Vec::new();
+    for file in files {
+        let document =
+            std::fs::read_to_string(file).with_context(|| format!("can't read {}", file.display()))?;
+        let parts = minilm::split(&document);
+        passages.extend(parts.into_iter().map(|passage| (file.as_path(), passage)));
+    }
+    Ok(passages)
+}
+
+/// A bar on the standard error, hidden where that isn't a terminal.
+fn progress_bar(what: &'static str, counts: &str) -> ProgressBar {
+    let bar = ProgressBar::new(0).with_message(what);
+    match ProgressStyle::with_template(&format!("{{msg:>10}} {{wide_bar}} {counts}")) {
+        Ok(style) => bar.with_style(style),
+        Err(_) => bar,
+    }
+}

@@ -1,0 +1,70 @@
+//! One layer of the encoder.
+
+use backend_api::desc::AttentionDesc;
+use backend_api::{Activation, BackendResult, ComputeBackend, DType};
+
+use crate::activations::Activations;
+use crate::checkpoint::Checkpoint;
+use crate::layers::{LayerNorm, Linear};
+use crate::{Config, Result};
+
+/// Self-attention and a feed-forward network, each added to its input and normalised.
+#[derive(Debug)]
+pub(crate) struct EncoderLayer {
+    heads: usize,
+    head_dim: usize,
+    /// Query, key and value projections as one.
+    qkv: Linear,
+    attention_output: Linear,
+    attention_norm: LayerNorm,
+    intermediate: Linear,
+    output: Linear,
+    output_norm: LayerNorm,
+}
+
+impl EncoderLayer {
+    /// Layer `index` of the checkpoint.
+    pub(crate) fn load(checkpoint: &mut Checkpoint<'_>, config: &Config, index: usize) -> Result<Self> {
+        let name = |part: &str| format!("encoder.layer.{index}.{part}");
+        let (hidden, inner, eps) = (config.hidden_size, config.intermediate_size, config.layer_norm_eps);
+        let projections = ["query", "key", "value"].map(|part| name(&format!("attention.self.{part}")));
+        let [query, key, value] = projections.each_ref().map(String::as_str);
+        Ok(Self {
+            heads: config.num_attention_heads,
+            head_dim: hidden / config.num_attention_heads,
+            qkv: Linear::load_stacked(checkpoint, [query, key, value], hidden, hidden)?,
+            attention_output: Linear::load(checkpoint, &name("attention.output.dense"), hidden, hidden)?,
+            attention_norm: LayerNorm::load(checkpoint, &name("attention.output.LayerNorm"), hidden, eps)?,
+            intermediate: Linear::load(checkpoint, &name("intermediate.dense"), hidden, inner)?,
+            output: Linear::load(checkpoint, &name("output.dense"), inner, hidden)?,
+            output_norm: LayerNorm::load(checkpoint, &name("output.LayerNorm"), hidden, eps)?,
+        })
+    }
+
+    /// Replaces `a.hidden` by the layer's output.
+    pub(crate) fn forward(&self, backend: &dyn ComputeBackend, a: &Activations) -> BackendResult<()> {
+        use Activation::{Gelu, Identity};
+        let tokens = a.tokens();
+        self.qkv.forward(backend, tokens, &a.hidden, &a.qkv, Identity)?;
+        self.attend(backend, a)?;
+        self.attention_output.forward(backend, tokens, &a.context, &a.update, Identity)?;
+        self.attention_norm.forward(backend, tokens, &a.hidden, Some(&a.update))?;
+        self.intermediate.forward(backend, tokens, &a.hidden, &a.intermediate, Gelu)?;
+        self.output.forward(backend, tokens, &a.intermediate, &a.update, Identity)?;
+        self.output_norm.forward(backend, tokens, &a.hidden, Some(&a.update))
+    }
+
+    /// Reads each token's query, key and value where the fused projection left them, and writes the heads' outputs
+    /// side by side, as the output projection reads them: strides take the place of every transposition.
+    fn attend(&self, backend: &dyn ComputeBackend, a: &Activations) -> BackendResult<()> {
+        let ptrs = [a.qkv.ptr(), a.keys.ptr(), a.values.ptr(), a.context.ptr()];
+        let shape = [a.batch, self.heads, a.seq, a.seq, self.head_dim];
+        let mut desc = AttentionDesc::new(DType::F32, ptrs, shape);
+        desc.q_strides = Some(a.qkv_strides);
+        desc.k_strides = Some(a.qkv_strides);
+        desc.v_strides = Some(a.qkv_strides);
+        desc.o_strides = Some(a.context_strides);
+        desc.key_lengths = Some(a.lengths.ptr());
+        backend.attention_ext(&desc)
+    }
+}

@@ -1,0 +1,183 @@
+//! Embeddings on every device there is, against candle-transformers on the processor with the same weights.
+
+mod candle;
+
+use std::path::Path;
+use std::sync::{Arc, LazyLock};
+
+use anyhow::{Context, ensure};
+use backend_api::{ComputeBackend, DeviceInfo, Registry};
+use candle::Candle;
+use libtest_mimic::{Arguments, Failed, Trial};
+use minilm::{Batch, Buffer, Encoder, MAX_TOKENS, ModelDir};
+
+/// 50 lines, each a sentence: of one word to more than [`MAX_TOKENS`] tokens, in several languages, one empty.
+const SENTENCES: &str = include_str!("fixtures/sentences.txt");
+
+const LEAST_COSINE: f64 = 0.9999;
+
+/// candle's vectors, each sentence run alone, so that no padding takes part. The error is shared by every trial.
+static EXPECTED: LazyLock<Result<Vec<Vec<f32>>, String>> =
+    LazyLock::new(|| expected().map_err(|error| format!("{error:#}")));
+
+type SharedEncoder =
+    Arc<LazyLock<Result<Encoder, String>, Box<dyn FnOnce() -> Result<Encoder, String> + Send>>>;
+
+fn main() {
+    let mut arguments = Arguments::from_args();
+    // Each trial keeps every core busy by itself.
+    arguments.test_threads.get_or_insert(1);
+    let mut registry = Registry::new();
+    backend_cpu::register(&mut registry);
+    backend_webgpu::register(&mut registry);
+    let registry = Arc::new(registry);
+
+    let devices = registry.available();
+    let mut trials: Vec<Trial> = devices.iter().flat_map(|device| device_trials(&registry, device)).collect();
+    let has_adapter = devices.iter().any(|device| device.selector.starts_with("webgpu"));
+    trials.push(Trial::test("an_adapter_is_found", move || {
+        if has_adapter {
+            return Ok(());
+        }
+        Err("no WebGPU adapter: `cargo xtask test` installs a software driver, or says how".into())
+    }));
+    libtest_mimic::run(&arguments, trials).exit();
+}
+
+fn device_trials(registry: &Arc<Registry>, device: &DeviceInfo) -> Vec<Trial> {
+    let encoder: SharedEncoder = {
+        let (registry, selector) = (Arc::clone(registry), device.selector.clone());
+        Arc::new(LazyLock::new(Box::new(move || {
+            load(&registry, &selector).map_err(|error| format!("{error:#}"))
+        })))
+    };
+    let trial = |name: &str, check: fn(&Encoder) -> anyhow::Result<()>| {
+        let encoder = Arc::clone(&encoder);
+        Trial::test(format!("{}::{name}", device.selector), move || {
+            let encoder = encoder.as_ref().as_ref().map_err(Failed::from)?;
+            check(encoder).map_err(|error| Failed::from(format!("{error:#}")))
+        })
+    };
+    let (registry, selector) = (Arc::clone(registry), device.selector.clone());
+    vec![
+        trial("fifty_sentences_in_batches", fifty_sentences_in_batches),
+        trial("one_batch_of_mixed_lengths", one_batch_of_mixed_lengths),
+        trial("one_by_one", one_by_one),
+        trial("without_blocking", without_blocking),
+        trial("a_sequence_beyond_the_positions_is_refused", too_long_is_refused),
+        Trial::test(format!("{selector}::every_buffer_is_freed"), move || {
+            every_buffer_is_freed(&registry, &selector).map_err(|error| Failed::from(format!("{error:#}")))
+        }),
+    ]
+}
+
+fn fifty_sentences_in_batches(encoder: &Encoder) -> anyhow::Result<()> {
+    let texts = sentences();
+    ensure!(texts.len() == 50, "{} sentences", texts.len());
+    let longest = encoder.tokenizer().encode(&texts)?.iter().map(Vec::len).max();
+    ensure!(longest == Some(MAX_TOKENS), "no sentence was cut off: {longest:?}");
+    let mut reported = Vec::new();
+    let embeddings = encoder.encode(&texts, |done| reported.push(done))?;
+    ensure!(reported.last() == Some(&texts.len()), "progress ended at {reported:?}");
+    ensure!(reported.is_sorted(), "progress went back: {reported:?}");
+    compare(embeddings.iter(), 0..texts.len())
+}
+
+fn one_batch_of_mixed_lengths(encoder: &Encoder) -> anyhow::Result<()> {
+    let indices = 0..32;
+    let sequences = encoder.tokenizer().encode(&sentences()[indices.clone()])?;
+    let batch = Batch::new(&sequences);
+    let dim = encoder.model().config().hidden_size;
+    let output = Buffer::new::<f32>(encoder.model().backend(), &[batch.size(), dim])?;
+    encoder.model().forward(&batch, &output)?;
+    let mut vectors = vec![0f32; batch.size() * dim];
+    output.read(&mut vectors)?;
+    compare(vectors.chunks_exact(dim), indices)
+}
+
+fn one_by_one(encoder: &Encoder) -> anyhow::Result<()> {
+    let texts = sentences();
+    for index in [0, 2, 3, 14, 21, 30, 44, 45] {
+        let embeddings = encoder.encode(&texts[index..=index], |_| ())?;
+        compare(embeddings.iter(), index..index + 1)?;
+    }
+    Ok(())
+}
+
+fn without_blocking(encoder: &Encoder) -> anyhow::Result<()> {
+    let texts = &sentences()[..12];
+    let embeddings = pollster::block_on(encoder.encode_async(texts, |_| ()))?;
+    compare(embeddings.iter(), 0..texts.len())
+}
+
+fn too_long_is_refused(encoder: &Encoder) -> anyhow::Result<()> {
+    let dim = encoder.model().config().hidden_size;
+    let output = Buffer::new::<f32>(encoder.model().backend(), &[1, dim])?;
+    let refused = encoder.model().forward(&Batch::new(&[vec![7; 513]]), &output);
+    ensure!(matches!(refused, Err(minilm::Error::TooLong { tokens: 513, max: 512 })), "{refused:?}");
+    Ok(())
+}
+
+/// On a device of its own, whose handles nobody else counts.
+fn every_buffer_is_freed(registry: &Registry, selector: &str) -> anyhow::Result<()> {
+    let backend: Arc<dyn ComputeBackend> = Arc::from(registry.create(selector)?);
+    let before = backend.memory_stats();
+    let encoder = ModelDir::locate(None)?.load(&backend, |_, _| ())?;
+    encoder.encode(&["a", "b c"], |_| ())?;
+    ensure!(backend.memory_stats().handles > 0, "the weights have no handles");
+    drop(encoder);
+    let after = backend.memory_stats();
+    ensure!((after.handles, after.in_use) == (before.handles, before.in_use), "left behind: {after:?}");
+    Ok(())
+}
+
+/// Compares `vectors`, of any length, with candle's of the sentences `indices`.
+fn compare<'a>(
+    vectors: impl ExactSizeIterator<Item = &'a [f32]>,
+    indices: std::ops::Range<usize>,
+) -> anyhow::Result<()> {
+    let expected = EXPECTED.as_ref().map_err(|error| anyhow::anyhow!("candle: {error}"))?;
+    ensure!(vectors.len() == indices.len(), "{} vectors for {indices:?}", vectors.len());
+    for (vector, index) in vectors.zip(indices) {
+        let cosine = cosine(vector, &expected[index]);
+        ensure!(cosine >= LEAST_COSINE, "sentence {index} has cosine {cosine}: {:?}", sentences()[index]);
+    }
+    Ok(())
+}
+
+fn cosine(a: &[f32], b: &[f32]) -> f64 {
+    let dot = |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(&a, &b)| f64::from(a) * f64::from(b)).sum::<f64>();
+    dot(a, b) / (dot(a, a) * dot(b, b)).sqrt()
+}
+
+fn expected() -> anyhow::Result<Vec<Vec<f32>>> {
+    let dir = ModelDir::locate(None)?;
+    let tokenizer = reference_tokenizer(dir.path())?;
+    let candle = Candle::load(dir.path())?;
+    sentences()
+        .iter()
+        .map(|&sentence| {
+            let encoding = tokenizer.encode(sentence, true).map_err(anyhow::Error::msg)?;
+            let ids = encoding.get_ids();
+            let mut vectors = candle.embed(ids, &[ids.len() as u32])?;
+            vectors.pop().context("candle gave no vector")
+        })
+        .collect()
+}
+
+/// Set up here rather than by the crate under test.
+fn reference_tokenizer(dir: &Path) -> anyhow::Result<tokenizers::Tokenizer> {
+    let mut tokenizer =
+        tokenizers::Tokenizer::from_file(dir.join("tokenizer.json")).map_err(anyhow::Error::msg)?;
+    let truncation = tokenizers::TruncationParams { max_length: MAX_TOKENS, ..Default::default() };
+    tokenizer.with_truncation(Some(truncation)).map_err(anyhow::Error::msg)?.with_padding(None);
+    Ok(tokenizer)
+}
+
+fn sentences() -> Vec<&'static str> {
+    SENTENCES.lines().collect()
+}
+
+fn load(registry: &Registry, selector: &str) -> anyhow::Result<Encoder> {
+    Ok(ModelDir::locate(None)?.load(&Arc::from(registry.create(selector)?), |_, _| ())?)
+}

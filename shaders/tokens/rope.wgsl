@@ -1,0 +1,72 @@
+// (x, y) → (x·cos − y·sin, x·sin + y·cos) for each pair of numbers of each vector, by the angle of the token's position
+// and the pair. Numbers from rotary_dim on are copied. One invocation for each pair, and for each copied number.
+//
+// needs: T, IN_PLACE, INTERLEAVED, HAS_POSITIONS
+
+struct Params {
+  // Start and strides by batch, head and token.
+  input: vec4<u32>,
+  output: vec4<u32>,
+  heads: u32,
+  seq: u32,
+  pairs: u32,
+  // Invocations of a vector: pairs and copied numbers.
+  work: u32,
+  total: u32,
+  max_position: u32,
+  start: u32,
+  cos_offset: u32,
+  sin_offset: u32,
+  positions_offset: u32,
+}
+
+@group(0) @binding(0) var<storage, read> input: array<T>;
+@group(0) @binding(1) var<storage, read> cosines: array<f32>;
+@group(0) @binding(2) var<storage, read> sines: array<f32>;
+@group(0) @binding(3) var<storage, read> positions: array<u32>;
+@group(0) @binding(4) var<storage, read_write> output: array<T>;
+
+fn load(i: u32) -> T {
+  if IN_PLACE == 1u {
+    return output[i];
+  }
+  return input[i];
+}
+
+@compute @workgroup_size(256)
+fn main(
+  @builtin(workgroup_id) group: vec3<u32>,
+  @builtin(num_workgroups) groups: vec3<u32>,
+  @builtin(local_invocation_index) lane: u32,
+) {
+  let i = flat_group(group, groups) * 256u + lane;
+  if i >= params.total {
+    return;
+  }
+  let part = i % params.work;
+  let token = (i / params.work) % params.seq;
+  let head = (i / (params.work * params.seq)) % params.heads;
+  let batch = i / (params.work * params.seq * params.heads);
+  let place = vec4<u32>(1u, batch, head, token);
+  let x_base = dot(params.input, place);
+  let y_base = dot(params.output, place);
+
+  if part >= params.pairs {
+    let d = part + params.pairs;
+    output[y_base + d] = load(x_base + d);
+    return;
+  }
+  var position = params.start + token;
+  if HAS_POSITIONS == 1u {
+    position = positions[params.positions_offset + batch * params.seq + token];
+  }
+  let angle = min(position, params.max_position - 1u) * params.pairs + part;
+  let c = cosines[params.cos_offset + angle];
+  let s = sines[params.sin_offset + angle];
+  let first = select(part, 2u * part, INTERLEAVED == 1u);
+  let second = select(part + params.pairs, 2u * part + 1u, INTERLEAVED == 1u);
+  let x = f32(load(x_base + first));
+  let y = f32(load(x_base + second));
+  output[y_base + first] = T(x * c - y * s);
+  output[y_base + second] = T(x * s + y * c);
+}

@@ -1,0 +1,147 @@
+//! Every case of crates/conformance on every backend: one test for each backend and operation.
+//!
+//! `CASE=gemm/m3 cargo test -p suites --test conformance` runs the cases whose path contains that text;
+//! `TEST_BACKENDS=cpu` restricts the backends.
+
+use std::collections::BTreeSet;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Instant;
+
+use backend_api::ComputeBackend;
+use conformance::{Case, Outcome, cases};
+use libtest_mimic::{Arguments, Failed, Trial};
+use suites::{BackendUnderTest, backends};
+
+/// How many failing cases of an operation are listed.
+const LISTED: usize = 20;
+
+/// The fewest cases that a whole run makes on each backend.
+const FEWEST: usize = 3000;
+
+/// What has been run on one backend.
+#[derive(Debug)]
+struct Tally {
+    backend: BackendUnderTest,
+    right: AtomicUsize,
+    refused: AtomicUsize,
+    failed: AtomicUsize,
+    busy_milliseconds: AtomicU64,
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::from_args();
+    let filter = std::env::var("CASE").unwrap_or_default();
+    let cases: Vec<Case> = cases().into_iter().filter(|case| case.path().contains(&filter)).collect();
+    let cases: Arc<[Case]> = cases.into();
+    let tallies: Vec<Arc<Tally>> =
+        backends().into_iter().map(|backend| Arc::new(Tally::new(backend))).collect();
+    let trials = tallies.iter().flat_map(|tally| trials(tally, &cases)).collect();
+    let conclusion = libtest_mimic::run(&arguments, trials);
+
+    let whole = !arguments.list
+        && filter.is_empty()
+        && arguments.filter.is_none()
+        && arguments.skip.is_empty()
+        && !arguments.ignored;
+    let mut complete = true;
+    if !arguments.list {
+        for tally in &tallies {
+            println!("{}", tally.summary());
+            complete &= !whole || tally.total() >= FEWEST;
+        }
+    }
+    if !complete {
+        println!("fewer than {FEWEST} cases on a backend");
+    }
+    if complete { conclusion.exit_code() } else { ExitCode::FAILURE }
+}
+
+/// One test for each operation, or a failing one where the backend could not be opened.
+fn trials(tally: &Arc<Tally>, cases: &Arc<[Case]>) -> Vec<Trial> {
+    let slug = &tally.backend.slug;
+    if let Err(reason) = tally.backend.backend() {
+        let reason = reason.to_owned();
+        return vec![Trial::test(format!("conformance/{slug}/open"), || Err(Failed::from(reason)))];
+    }
+    let families: BTreeSet<&'static str> = cases.iter().map(|case| case.family).collect();
+    families
+        .into_iter()
+        .map(|family| {
+            let (tally, cases) = (tally.clone(), cases.clone());
+            Trial::test(format!("conformance/{slug}/{family}"), move || tally.run(family, &cases))
+        })
+        .collect()
+}
+
+/// Runs a case. A panic fails that case alone, so that every other one still runs.
+fn attempt(case: &Case, backend: &dyn ComputeBackend) -> Result<Outcome, String> {
+    match catch_unwind(AssertUnwindSafe(|| case.run(backend))) {
+        Ok(outcome) => outcome.map_err(|failure| failure.to_string()),
+        Err(panic) => {
+            let text = panic.downcast_ref::<String>().map(String::as_str);
+            let text = text.or(panic.downcast_ref::<&str>().copied()).unwrap_or("no message");
+            Err(format!("{}: panicked: {text}", case.path()))
+        }
+    }
+}
+
+impl Tally {
+    fn new(backend: BackendUnderTest) -> Self {
+        Self {
+            backend,
+            right: AtomicUsize::new(0),
+            refused: AtomicUsize::new(0),
+            failed: AtomicUsize::new(0),
+            busy_milliseconds: AtomicU64::new(0),
+        }
+    }
+
+    /// Runs every case of an operation.
+    fn run(&self, family: &str, cases: &[Case]) -> Result<(), Failed> {
+        let backend = self.backend.backend()?;
+        let start = Instant::now();
+        let (mut count, mut failures) = (0, Vec::new());
+        for case in cases.iter().filter(|case| case.family == family) {
+            count += 1;
+            match attempt(case, backend) {
+                Ok(Outcome::Right) => self.right.fetch_add(1, Ordering::Relaxed),
+                Ok(Outcome::Refused) => self.refused.fetch_add(1, Ordering::Relaxed),
+                Err(failure) => {
+                    failures.push(failure);
+                    self.failed.fetch_add(1, Ordering::Relaxed)
+                }
+            };
+        }
+        let took = start.elapsed();
+        self.busy_milliseconds.fetch_add(took.as_millis() as u64, Ordering::Relaxed);
+        let slug = &self.backend.slug;
+        println!("{slug}/{family}: {count} cases in {:.1} s", took.as_secs_f64());
+        if failures.is_empty() {
+            return Ok(());
+        }
+        let (failed, selector) = (failures.len(), &self.backend.selector);
+        failures.truncate(LISTED);
+        let listed = failures.join("\n");
+        Err(format!("{failed} of {count} cases failed with TEST_BACKENDS={selector}:\n{listed}").into())
+    }
+
+    fn counts(&self) -> [usize; 3] {
+        [&self.right, &self.refused, &self.failed].map(|count| count.load(Ordering::Relaxed))
+    }
+
+    fn total(&self) -> usize {
+        self.counts().iter().sum()
+    }
+
+    fn summary(&self) -> String {
+        let [_, refused, failed] = self.counts();
+        let (label, total) = (&self.backend.label, self.total());
+        let busy = self.busy_milliseconds.load(Ordering::Relaxed) as f64 / 1000.0;
+        format!(
+            "{label}: {total} cases, {failed} failures, {refused} refused as documented (no f16), {busy:.1} s of tests"
+        )
+    }
+}

@@ -1,0 +1,107 @@
+//! Each method of the contract that can fail, called with arguments that would be good.
+
+use backend_api::desc::{
+    AttentionDesc, BinaryDesc, CopyDesc, GatherDesc, LayerNormDesc, MatmulDesc, Matrix, RmsNormDesc,
+    RopeDesc, RopeStyle, SoftmaxDesc, TensorDesc, UnaryDesc,
+};
+use backend_api::{
+    BackendResult, BackendTranspose, BinaryOp, ComputeBackend, DType, ErrorKind, ReduceOp, UnaryOp,
+};
+
+type Call = fn(&dyn ComputeBackend, [u64; 4]) -> BackendResult<()>;
+
+const NO: BackendTranspose = BackendTranspose::NoTrans;
+const F32: DType = DType::F32;
+
+/// Bytes that each of the four buffers has to have.
+pub(crate) const BYTES: usize = 64;
+
+/// Every method, over four buffers. `free` comes last.
+const METHODS: [(&str, Call); 32] = [
+    ("gemm", |b, [x, y, z, _]| b.gemm(NO, NO, 2, 2, 2, 1.0, x, 2, y, 2, 0.0, z, 2)),
+    ("batched_gemm", |b, [x, y, z, _]| {
+        b.batched_gemm(NO, NO, 2, 2, 2, 1.0, x, 2, 4, y, 2, 4, 0.0, z, 2, 4, 2)
+    }),
+    ("conv2d_forward", |b, [x, y, z, _]| {
+        b.conv2d_forward(x, &[1, 1, 2, 2], y, &[1, 1, 1, 1], z, &[1, 1, 2, 2], &[1, 1], &[0, 0])
+    }),
+    ("attention", |b, [x, y, z, w]| b.attention(x, y, z, w, 1, 1, 2, 2, 2, 1.0, false)),
+    ("reduce", |b, [x, y, ..]| b.reduce(ReduceOp::Sum, x, y, &[4], 0)),
+    ("unary", |b, [x, y, ..]| b.unary(UnaryOp::Neg, x, y, 4)),
+    ("binary", |b, [x, y, z, _]| b.binary(BinaryOp::Add, x, y, z, 4)),
+    ("unary of nothing", |b, [x, y, ..]| b.unary(UnaryOp::Neg, x, y, 0)),
+    ("synchronize", |b, _| b.synchronize()),
+    ("alloc", |b, _| b.alloc(16).map(drop)),
+    ("alloc of nothing", |b, _| b.alloc(0).map(drop)),
+    ("copy_htod", |b, [x, ..]| b.copy_htod(x, &[1; 16])),
+    ("copy_htod of 3 bytes", |b, [x, ..]| b.copy_htod(x, &[1; 3])),
+    ("copy_dtoh", |b, [x, ..]| b.copy_dtoh(&mut [0; 16], x)),
+    ("copy_dtoh_async", |b, [x, ..]| pollster::block_on(b.copy_dtoh_async(&mut [0; 16], x))),
+    ("synchronize_async", |b, _| pollster::block_on(b.synchronize_async())),
+    ("view", |b, [x, ..]| b.view(x, 4, 4).map(drop)),
+    ("copy_dtod", |b, [x, y, ..]| b.copy_dtod(x, y, 16)),
+    ("fill", |b, [x, ..]| b.fill(x, F32, 4, 1.0)),
+    ("matmul", |b, [x, y, z, _]| {
+        let matrix = |ptr| Matrix::new(ptr, F32, 2);
+        b.matmul(&MatmulDesc::new(2, 2, 2, matrix(x), matrix(y), matrix(z)))
+    }),
+    ("attention_ext", |b, ptrs| b.attention_ext(&AttentionDesc::new(F32, ptrs, [1, 1, 2, 2, 2]))),
+    ("unary_ext", |b, [x, y, ..]| {
+        let tensor = |ptr| TensorDesc::packed(ptr, F32, &[4]);
+        b.unary_ext(&UnaryDesc::new(UnaryOp::Neg, tensor(x), tensor(y)))
+    }),
+    ("binary_ext", |b, [x, y, z, _]| {
+        let tensor = |ptr| TensorDesc::packed(ptr, F32, &[4]);
+        b.binary_ext(&BinaryDesc::new(BinaryOp::Add, tensor(x), tensor(y), tensor(z)))
+    }),
+    ("copy", |b, [x, y, ..]| {
+        let tensor = |ptr| TensorDesc::packed(ptr, F32, &[4]);
+        b.copy(&CopyDesc::new(tensor(x), tensor(y)))
+    }),
+    ("softmax", |b, [x, y, ..]| b.softmax(&SoftmaxDesc::rows(F32, x, y, 2, 2))),
+    ("layer_norm", |b, [x, y, ..]| b.layer_norm(&LayerNormDesc::new(F32, x, y, 2, 2))),
+    ("rms_norm", |b, [x, y, ..]| b.rms_norm(&RmsNormDesc::new(F32, x, y, 2, 2))),
+    ("rope", |b, ptrs| b.rope(&RopeDesc::new(F32, ptrs, [1, 1, 2, 2], 2, RopeStyle::Half))),
+    ("gather", |b, [x, y, z, _]| b.gather(&GatherDesc::new(F32, [x, y, z], [2, 2, 2]))),
+    ("trim", |b, _| b.trim().map(drop)),
+    ("set_memory_budget", |b, _| b.set_memory_budget(None)),
+    ("free", |b, [x, ..]| b.free(x)),
+];
+
+/// Whether every method works.
+pub(crate) fn all_work(backend: &dyn ComputeBackend, ptrs: [u64; 4]) -> Result<(), String> {
+    for (name, call) in METHODS.iter().filter(|(name, _)| !["free", "alloc", "view"].contains(name)) {
+        call(backend, ptrs).map_err(|error| format!("{name} failed: {error:?}"))?;
+    }
+    Ok(())
+}
+
+/// Whether every method fails with `kind`; `before` is told of each.
+pub(crate) fn all_fail(
+    backend: &dyn ComputeBackend,
+    ptrs: [u64; 4],
+    kind: ErrorKind,
+    before: &dyn Fn(&str),
+) -> Result<(), String> {
+    for (name, call) in METHODS {
+        before(name);
+        match call(backend, ptrs) {
+            Err(error) if error.kind() == kind => {}
+            other => return Err(format!("{name} gave {other:?}, expected {kind:?}")),
+        }
+    }
+    for (name, result) in
+        [("capabilities", backend.capabilities().map(drop)), ("device_info", backend.device_info().map(drop))]
+    {
+        match result {
+            Err(error) if error.kind() == kind => {}
+            // What is known of the device may still be told.
+            Ok(()) if kind == ErrorKind::DeviceLost => {}
+            other => return Err(format!("{name} gave {other:?}, expected {kind:?}")),
+        }
+    }
+    if backend.is_initialized() {
+        return Err("is_initialized() is true".to_owned());
+    }
+    Ok(())
+}

@@ -1,0 +1,178 @@
+//! A device that someone else opened, and buffers that go to and fro.
+
+use backend_api::{ComputeBackend, ErrorKind, UnaryOp};
+use backend_webgpu::WebGpuBackend;
+use suites::BackendUnderTest;
+
+use super::loss::{self, First};
+use super::program;
+
+/// Elements of the shared buffers.
+const N: usize = 1024;
+
+/// Doubles each number.
+const DOUBLE: &str = "
+    @group(0) @binding(0) var<storage, read_write> x: array<f32>;
+    @compute @workgroup_size(64)
+    fn main(@builtin(global_invocation_id) id: vec3<u32>) {
+        if id.x < arrayLength(&x) { x[id.x] = 2.0 * x[id.x]; }
+    }";
+
+/// A device of the adapter under test with nothing but the limits that every device has.
+fn foreign_device(
+    tested: &BackendUnderTest,
+) -> Result<(wgpu::Instance, wgpu::Adapter, wgpu::Device, wgpu::Queue), String> {
+    let wanted = tested.backend()?.device_info().map_err(|error| error.to_string())?;
+    let instance = wgpu::Instance::new(wgpu::InstanceDescriptor::new_without_display_handle());
+    let adapter = pollster::block_on(instance.enumerate_adapters(wgpu::Backends::all()))
+        .into_iter()
+        .find(|adapter| {
+            let info = adapter.get_info();
+            info.name == wanted.name && format!("{:?}", info.backend) == wanted.api
+        })
+        .ok_or("the adapter isn't found again")?;
+    let descriptor = wgpu::DeviceDescriptor {
+        required_limits: wgpu::Limits::default().or_worse_values_from(&adapter.limits()),
+        ..Default::default()
+    };
+    let (device, queue) = pollster::block_on(adapter.request_device(&descriptor))
+        .map_err(|error| format!("the adapter doesn't open: {error}"))?;
+    Ok((instance, adapter, device, queue))
+}
+
+pub(crate) fn from_wgpu(tested: &BackendUnderTest) -> Result<(), String> {
+    let (instance, adapter, device, queue) = foreign_device(tested)?;
+    let kept = device.clone();
+    let mut backend =
+        WebGpuBackend::from_wgpu(instance, adapter, device, queue).map_err(|error| format!("{error:?}"))?;
+    if !backend.is_initialized() {
+        return Err("a backend on an opened device isn't initialised".to_owned());
+    }
+    backend.init().map_err(|error| format!("init: {error:?}"))?;
+    if backend.device() != Some(&kept) {
+        return Err("init() replaced a device that works".to_owned());
+    }
+    program::check(&backend)?;
+    let f16 = backend.capabilities().map_err(|error| format!("{error:?}"))?.f16;
+    if f16 {
+        return Err("f16 is claimed on a device opened without it".to_owned());
+    }
+    let ptr = backend.alloc(64).map_err(|error| format!("{error:?}"))?;
+    match backend.gemm_f16(2, 2, 2, 1.0, ptr, ptr, 0.0, ptr) {
+        Err(error) if [ErrorKind::Unsupported, ErrorKind::Overlap].contains(&error.kind()) => {}
+        other => return Err(format!("gemm_f16 without f16 gave {other:?}")),
+    }
+    kept.destroy();
+    loss::notice(&backend, ptr, First::Ask)?;
+    match backend.free(ptr) {
+        Err(error) if error.kind() == ErrorKind::DeviceLost => Ok(()),
+        other => Err(format!("free on a destroyed device gave {other:?}")),
+    }
+}
+
+/// The backend's work, the caller's own pass over the same memory, and the backend's work again.
+pub(crate) fn export_and_import(tested: &BackendUnderTest) -> Result<(), String> {
+    let told = |error| format!("{error:?}");
+    let mut backend = WebGpuBackend::select(loss::index(tested)?);
+    backend.init().map_err(told)?;
+    let device = backend.device().ok_or("no device")?.clone();
+    let queue = backend.queue().ok_or("no queue")?.clone();
+    let numbers: Vec<f32> = (0..N).map(|i| i as f32).collect();
+
+    let imported = device.create_buffer(&wgpu::BufferDescriptor {
+        label: None,
+        size: 4 * N as u64,
+        usage: wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_SRC | wgpu::BufferUsages::COPY_DST,
+        mapped_at_creation: false,
+    });
+    let from_caller = backend.import_buffer(imported).map_err(told)?;
+    let own = backend.alloc(4 * N).map_err(told)?;
+    for ptr in [from_caller, own] {
+        backend.copy_htod(ptr, bytemuck::cast_slice(&numbers)).map_err(told)?;
+        backend.unary(UnaryOp::Neg, ptr, ptr, N).map_err(told)?;
+        backend.flush().map_err(told)?;
+
+        let (buffer, offset, len) = backend.export_buffer(ptr).map_err(told)?;
+        if len != 4 * N as u64 {
+            return Err(format!("export_buffer says {len} bytes, not {}", 4 * N));
+        }
+        double(&device, &queue, &buffer, offset, len);
+
+        backend.unary(UnaryOp::Abs, ptr, ptr, N).map_err(told)?;
+        let mut got = vec![0f32; N];
+        backend.copy_dtoh(bytemuck::cast_slice_mut(&mut got), ptr).map_err(told)?;
+        if let Some(at) = (0..N).find(|&i| got[i] != 2.0 * numbers[i]) {
+            return Err(format!("element {at} is {}, expected {}", got[at], 2.0 * numbers[at]));
+        }
+    }
+    let view = backend.view(own, 1024, 512).map_err(told)?;
+    let (_, base, _) = backend.export_buffer(own).map_err(told)?;
+    let (_, offset, len) = backend.export_buffer(view).map_err(told)?;
+    if (offset, len) != (base + 1024, 512) {
+        return Err(format!("a view is exported at {offset} with {len} bytes"));
+    }
+    for ptr in [view, own, from_caller] {
+        backend.free(ptr).map_err(told)?;
+    }
+    match backend.export_buffer(own) {
+        Err(error) if error.kind() == ErrorKind::InvalidHandle => Ok(()),
+        other => Err(format!("export of a freed handle gave {other:?}")),
+    }
+}
+
+fn double(device: &wgpu::Device, queue: &wgpu::Queue, buffer: &wgpu::Buffer, offset: u64, len: u64) {
+    let module = device.create_shader_module(wgpu::ShaderModuleDescriptor {
+        label: None,
+        source: wgpu::ShaderSource::Wgsl(DOUBLE.into()),
+    });
+    let pipeline = device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
+        label: None,
+        layout: None,
+        module: &module,
+        entry_point: None,
+        compilation_options: Default::default(),
+        cache: None,
+    });
+    let group = device.create_bind_group(&wgpu::BindGroupDescriptor {
+        label: None,
+        layout: &pipeline.get_bind_group_layout(0),
+        entries: &[wgpu::BindGroupEntry {
+            binding: 0,
+            resource: wgpu::BindingResource::Buffer(wgpu::BufferBinding {
+                buffer,
+                offset,
+                size: wgpu::BufferSize::new(len),
+            }),
+        }],
+    });
+    let mut encoder = device.create_command_encoder(&Default::default());
+    let mut pass = encoder.begin_compute_pass(&Default::default());
+    pass.set_pipeline(&pipeline);
+    pass.set_bind_group(0, &group, &[]);
+    pass.dispatch_workgroups((len / 4).div_ceil(64) as u32, 1, 1);
+    drop(pass);
+    queue.submit([encoder.finish()]);
+}
+
+/// Buffers that the backend couldn't use are refused.
+pub(crate) fn unfit_buffers(tested: &BackendUnderTest) -> Result<(), String> {
+    let mut backend = WebGpuBackend::select(loss::index(tested)?);
+    backend.init().map_err(|error| format!("{error:?}"))?;
+    let device = backend.device().ok_or("no device")?.clone();
+    let all = wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_SRC | wgpu::BufferUsages::COPY_DST;
+    let mut unfit: Vec<(u64, wgpu::BufferUsages)> = all.iter().map(|usage| (64, all - usage)).collect();
+    unfit.push((63, all));
+    for (size, usage) in unfit {
+        let buffer = device.create_buffer(&wgpu::BufferDescriptor {
+            label: None,
+            size,
+            usage,
+            mapped_at_creation: false,
+        });
+        match backend.import_buffer(buffer) {
+            Err(error) if error.kind() == ErrorKind::Unsupported => {}
+            other => return Err(format!("import of {size} bytes with {usage:?} gave {other:?}")),
+        }
+    }
+    program::check(&backend)
+}

@@ -1,0 +1,93 @@
+//! What goes wrong beside the arguments: a lost device, no device, no memory, a foreign device, a panicking thread.
+//!
+//! Faults of the whole process (no driver, little address space) happen in a child: this program again, with
+//! [`child::VARIABLE`] naming what to do.
+
+#[path = "../deadline.rs"]
+mod deadline;
+
+mod budget;
+mod child;
+mod every_method;
+mod interop;
+mod lifecycle;
+mod loss;
+mod no_adapter;
+mod out_of_memory;
+mod program;
+mod timeout;
+
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use backend_api::{DeviceInfo, DeviceKind};
+use libtest_mimic::{Arguments, Completion, Failed, Trial};
+use suites::{BackendUnderTest, backends};
+
+fn main() -> ExitCode {
+    if let Some(exit_code) = child::run() {
+        return exit_code;
+    }
+    let mut arguments = Arguments::from_args();
+    // Tests of memory and of time limits must not disturb each other.
+    arguments.test_threads = Some(1);
+    let mut trials = vec![trial("no_adapter", no_adapter::run)];
+    for tested in backends() {
+        trials.extend(for_every_backend(&Arc::new(tested)));
+    }
+    libtest_mimic::run(&arguments, trials).exit_code()
+}
+
+fn trial(name: impl Into<String>, run: impl FnOnce() -> Result<(), String> + Send + 'static) -> Trial {
+    Trial::test(format!("faults/{}", name.into()), move || run().map_err(Failed::from))
+}
+
+type Check = fn(&BackendUnderTest) -> Result<(), String>;
+
+fn for_every_backend(tested: &Arc<BackendUnderTest>) -> Vec<Trial> {
+    let mut checks: Vec<(&str, Check)> = vec![
+        ("budget", budget::run),
+        ("init_is_idempotent", lifecycle::init_is_idempotent),
+        ("a_panicking_thread", lifecycle::a_panicking_thread),
+    ];
+    let is_webgpu = tested.selector.starts_with("webgpu");
+    if is_webgpu {
+        checks.extend::<[(&str, Check); 6]>([
+            ("not_initialized", lifecycle::not_initialized),
+            ("loss", loss::run),
+            ("timeout", timeout::run),
+            ("from_wgpu", interop::from_wgpu),
+            ("export_and_import", interop::export_and_import),
+            ("import_of_unfit_buffers", interop::unfit_buffers),
+        ]);
+    }
+    let mut trials: Vec<Trial> = checks
+        .into_iter()
+        .map(|(name, check)| {
+            let shared = Arc::clone(tested);
+            trial(format!("{}/{name}", tested.slug), move || check(&shared))
+        })
+        .collect();
+    if is_webgpu {
+        let shared = Arc::clone(tested);
+        let name = format!("faults/{}/out_of_memory", tested.slug);
+        trials.push(Trial::ignorable_test(name, move || {
+            match why_memory_cant_run_out(&shared.backend()?.device_info().map_err(|e| e.to_string())?) {
+                Some(reason) => Ok(Completion::ignored_with(reason)),
+                None => Ok(out_of_memory::run(&shared).map(|()| Completion::Completed)?),
+            }
+        }));
+    }
+    trials
+}
+
+/// Limiting the address space of a process starves only a Vulkan driver that allocates from it.
+fn why_memory_cant_run_out(device: &DeviceInfo) -> Option<&'static str> {
+    if !cfg!(target_os = "linux") {
+        return Some("ulimit -v is of Linux");
+    }
+    if device.kind != DeviceKind::SoftwareAdapter || device.api != "Vulkan" {
+        return Some("this driver's memory isn't limited by ulimit -v");
+    }
+    None
+}

@@ -1,0 +1,226 @@
+//! Every variant of every kernel, without a device: it parses, validates with no more than it declares to need, keeps
+//! to the lint's rules, and is laid out as the Rust side believes.
+
+mod lint;
+
+use std::collections::{BTreeSet, HashSet};
+use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
+
+use backend_webgpu::kernels::{self, Field, Target, Variant};
+use lint::Limits;
+use naga::valid::{Capabilities, ModuleInfo, ValidationFlags, Validator};
+use naga::{AddressSpace, Module, ResourceBinding, StorageAccess, TypeInner};
+
+/// How many failing variants are listed.
+const LISTED: usize = 10;
+
+/// A variant's text for one kind of device, and what has to hold of it.
+struct Composed {
+    variant: Variant,
+    text: String,
+    capabilities: Capabilities,
+    limits: Limits,
+}
+
+impl Composed {
+    fn label(&self) -> String {
+        format!("{:?}", self.variant)
+    }
+}
+
+/// What ties this suite to the backend's kernels: every text that a device may be given.
+fn composed() -> Vec<Composed> {
+    let mut all = Vec::new();
+    let mut seen = HashSet::new();
+    for variant in kernels::all_variants().into_iter().filter(|&variant| seen.insert(variant)) {
+        for immediates in [false, true] {
+            // unpack2x16float and its like, which WebGPU has everywhere and naga counts as a capability.
+            let mut capabilities = Capabilities::SHADER_FLOAT16_IN_FLOAT32;
+            capabilities.set(Capabilities::IMMEDIATES, immediates);
+            capabilities.set(Capabilities::SHADER_FLOAT16, variant.uses_f16());
+            all.push(Composed {
+                text: kernels::compose(&variant, Target { immediates }),
+                capabilities,
+                limits: limits(&variant),
+                variant,
+            });
+        }
+    }
+    all
+}
+
+/// The limits of the variant's rung: the portable ones but for the large tile, which its launcher chooses only where
+/// it fits.
+fn limits(variant: &Variant) -> Limits {
+    if variant.to_string().contains("TILE_M=128 TILE_N=128") {
+        Limits { workgroup_bytes: 49_152, invocations: 1024, ..Limits::PORTABLE }
+    } else {
+        Limits::PORTABLE
+    }
+}
+
+type Validated = Result<(Module, ModuleInfo), String>;
+
+/// Every text, parsed and validated once for all tests.
+static ALL: LazyLock<Vec<(Composed, Validated)>> = LazyLock::new(|| {
+    let validated = |composed: Composed| {
+        let validated = validate(&composed);
+        (composed, validated)
+    };
+    composed().into_iter().map(validated).collect()
+});
+
+fn validate(composed: &Composed) -> Validated {
+    let Composed { text, capabilities, .. } = composed;
+    let module = naga::front::wgsl::parse_str(text).map_err(|error| error.emit_to_string(text))?;
+    let info = Validator::new(ValidationFlags::all(), *capabilities)
+        .validate(&module)
+        .map_err(|error| error.emit_to_string(text))?;
+    Ok((module, info))
+}
+
+/// Runs `check` on every variant; panics with what was found.
+fn for_every_variant(check: impl Fn(&Composed, &Module, &ModuleInfo) -> Result<(), String>) {
+    assert!(!ALL.is_empty(), "there are no kernels");
+    let failures: Vec<String> = ALL
+        .iter()
+        .filter_map(|(composed, validated)| {
+            let outcome = match validated {
+                Ok((module, info)) => check(composed, module, info),
+                Err(why) => Err(why.clone()),
+            };
+            outcome.err().map(|why| format!("{}:\n{why}", composed.label()))
+        })
+        .collect();
+    assert!(
+        failures.is_empty(),
+        "{} of {} texts:\n{}",
+        failures.len(),
+        ALL.len(),
+        failures[..failures.len().min(LISTED)].join("\n\n")
+    );
+}
+
+#[test]
+fn every_variant_validates_and_passes_the_lint() {
+    for_every_variant(|composed, module, info| {
+        let violations = lint::lint(module, info, composed.limits);
+        let reports: Vec<String> =
+            violations.iter().map(|violation| violation.report(&composed.text)).collect();
+        if reports.is_empty() { Ok(()) } else { Err(reports.join("\n")) }
+    });
+}
+
+#[test]
+fn every_variant_has_one_entry_point_called_main() {
+    for_every_variant(|_, module, _| {
+        let names: Vec<&str> = module.entry_points.iter().map(|entry| entry.name.as_str()).collect();
+        if names == ["main"] { Ok(()) } else { Err(format!("its entry points are {names:?}")) }
+    });
+}
+
+#[test]
+fn parameters_are_laid_out_as_in_rust() {
+    for_every_variant(|composed, module, _| {
+        // Rust has to name the bytes to which WGSL rounds a structure up.
+        let is_padding = |field: &&Field| field.name == "padding";
+        let expected: Vec<_> =
+            composed.variant.source().params.iter().filter(|f| !is_padding(f)).copied().collect();
+        let found = parameters(module)?;
+        if found == expected { Ok(()) } else { Err(format!("Params is {found:?}\nin Rust {expected:?}")) }
+    });
+}
+
+/// The members of the variable `params`, empty if there is none.
+fn parameters(module: &Module) -> Result<Vec<Field>, String> {
+    let Some((_, variable)) =
+        module.global_variables.iter().find(|(_, variable)| variable.name.as_deref() == Some("params"))
+    else {
+        return Ok(Vec::new());
+    };
+    if !matches!(variable.space, AddressSpace::Uniform | AddressSpace::Immediate) {
+        return Err(format!("params is in {:?}", variable.space));
+    }
+    let TypeInner::Struct { members, .. } = &module.types[variable.ty].inner else {
+        return Err("params is no structure".to_owned());
+    };
+    let fields = members.iter().map(|member| Field {
+        // Names live as long as the test.
+        name: String::leak(member.name.clone().unwrap_or_default()),
+        offset: member.offset as usize,
+        size: module.types[member.ty].inner.size(module.to_ctx()) as usize,
+    });
+    Ok(fields.collect())
+}
+
+#[test]
+fn bindings_are_numbered_reads_first() {
+    for_every_variant(|composed, module, _| {
+        let source = composed.variant.source();
+        let mut found: Vec<(u32, bool)> = module
+            .global_variables
+            .iter()
+            .filter_map(|(_, variable)| match (variable.space, variable.binding) {
+                (AddressSpace::Storage { access }, Some(ResourceBinding { group: 0, binding })) => {
+                    Some((binding, access.contains(StorageAccess::STORE)))
+                }
+                _ => None,
+            })
+            .collect();
+        found.sort_unstable();
+        let expected: Vec<(u32, bool)> =
+            (0..source.reads + source.writes).map(|binding| (binding, binding >= source.reads)).collect();
+        if found == expected {
+            Ok(())
+        } else {
+            Err(format!("(binding, written) are {found:?}, in Rust {expected:?}"))
+        }
+    });
+}
+
+#[test]
+fn no_two_variants_are_the_same_text() {
+    let mut seen = HashSet::new();
+    for (composed, _) in ALL.iter() {
+        let label = composed.label();
+        let key = (&composed.text, composed.capabilities.bits());
+        assert!(seen.insert(key), "{label} is composed twice");
+    }
+}
+
+#[test]
+fn an_error_names_the_files_own_line() {
+    for (composed, _) in ALL.iter() {
+        let own = composed.variant.source().text;
+        let text = composed.text.strip_prefix("enable f16; ").unwrap_or(&composed.text);
+        assert!(text.starts_with(own), "{}: the text doesn't begin with the file", composed.label());
+    }
+}
+
+#[test]
+fn every_file_in_shaders_is_used() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../shaders");
+    let mut on_disk = BTreeSet::new();
+    collect(&root, &root, &mut on_disk);
+    let mut used = BTreeSet::new();
+    for variant in kernels::all_variants() {
+        let source = variant.source();
+        used.insert(source.name.to_owned());
+        used.extend(source.libs.iter().map(|lib| lib.name.to_owned()));
+    }
+    assert_eq!(on_disk, used, "the files and the kernels' table differ");
+}
+
+/// The names of the .wgsl files below `folder`, relative to `root`, without the extension.
+fn collect(root: &Path, folder: &Path, names: &mut BTreeSet<String>) {
+    let entries = std::fs::read_dir(folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
+    for path in entries.map(|entry| entry.unwrap().path()) {
+        if path.is_dir() {
+            collect(root, &path, names);
+        } else if path.extension().is_some_and(|extension| extension == "wgsl") {
+            let relative: PathBuf = path.strip_prefix(root).unwrap().with_extension("");
+            names.insert(relative.to_string_lossy().replace('\\', "/"));
+        }
+    }
+}
