@@ -19,7 +19,10 @@ pub(crate) enum Cores {
 
 impl Cores {
     /// Runs `work`, which takes about `steps` steps of a third of a nanosecond.
-    #[cfg_attr(target_family = "wasm", expect(unused_variables, reason = "there is nothing to weigh"))]
+    #[cfg_attr(
+        target_family = "wasm",
+        expect(unused_variables, unused_mut, reason = "nothing takes the work away")
+    )]
     pub(crate) fn run(steps: usize, work: impl FnOnce(Self) + Send) {
         let mut work = Some(work);
         #[cfg(not(target_family = "wasm"))]

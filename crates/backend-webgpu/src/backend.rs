@@ -6,7 +6,7 @@ use backend_api::desc::{MatmulDesc, Matrix};
 use backend_api::{BackendError, BackendResult, ComputeBackend, DType, DeviceInfo};
 
 use crate::context::Context;
-use crate::device::{self, Gpu, Health, Selector};
+use crate::device::{self, Entered, Gpu, Health, Selector};
 use crate::recorder::Stopwatch;
 use crate::{ops, transfer};
 
@@ -158,7 +158,7 @@ impl WebGpuBackend {
     ) -> BackendResult<()> {
         let matrix = |ptr, columns: usize| Matrix::new(ptr, DType::F16, columns.max(1));
         let desc = MatmulDesc::new(m, n, k, matrix(a_ptr, k), matrix(b_ptr, n), matrix(c_ptr, n));
-        ops::matmul(self.context("gemm_f16")?, "gemm_f16", &desc.with_scale(alpha, beta))
+        ops::matmul(&*self.context("gemm_f16")?, "gemm_f16", &desc.with_scale(alpha, beta))
     }
 
     /// How long a call waits for the device before it returns [`Timeout`](BackendError::Timeout); two minutes unless
@@ -188,7 +188,7 @@ impl WebGpuBackend {
         context.recorder.lock().encode(|encoder| buffer = Some(stopwatch.stop(encoder).clone()));
         let mut bytes = [0; Stopwatch::BYTES];
         if let Some(buffer) = buffer {
-            transfer::read_buffer(context, op, &buffer, &mut bytes)?;
+            transfer::read_buffer(&context, op, &buffer, &mut bytes)?;
         }
         Ok(stopwatch.elapsed(bytes))
     }
@@ -217,11 +217,17 @@ impl WebGpuBackend {
         if self.is_initialized() { Ok(()) } else { Err(BackendError::WouldBlock { op: "init" }) }
     }
 
-    /// The opened device, if it still works.
-    pub(crate) fn context(&self, op: &'static str) -> BackendResult<&Context> {
-        let context = self.context.as_ref().ok_or(BackendError::NotInitialized { op })?;
+    /// The opened device, if it still works, for the time of a call.
+    pub(crate) fn context(&self, op: &'static str) -> BackendResult<Entered<'_>> {
+        let context = Entered::new(self.context.as_ref().ok_or(BackendError::NotInitialized { op })?);
         context.gpu.health.refresh(&context.gpu.device)?;
         Ok(context)
+    }
+
+    /// The same for a call that waits without blocking, and takes its turn whenever it goes on.
+    pub(crate) fn context_async(&self, op: &'static str) -> BackendResult<&Context> {
+        self.context(op)?;
+        self.context.as_ref().ok_or(BackendError::NotInitialized { op })
     }
 
     pub(crate) fn is_open(&self) -> bool {

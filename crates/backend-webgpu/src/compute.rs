@@ -44,7 +44,7 @@ impl ComputeBackend for WebGpuBackend {
         let desc = MatmulDesc::new(m, n, k, matrix(a_ptr, lda), matrix(b_ptr, ldb), matrix(c_ptr, ldc))
             .with_transpose(trans_a, trans_b)
             .with_scale(alpha, beta);
-        ops::matmul(self.context("gemm")?, "gemm", &desc)
+        ops::matmul(&*self.context("gemm")?, "gemm", &desc)
     }
 
     fn batched_gemm(
@@ -74,7 +74,7 @@ impl ComputeBackend for WebGpuBackend {
             .with_transpose(trans_a, trans_b)
             .with_scale(alpha, beta)
             .with_batch(batch_count);
-        ops::matmul(self.context("batched_gemm")?, "batched_gemm", &desc)
+        ops::matmul(&*self.context("batched_gemm")?, "batched_gemm", &desc)
     }
 
     fn conv2d_forward(
@@ -101,7 +101,7 @@ impl ComputeBackend for WebGpuBackend {
             stride,
             padding,
         )?;
-        ops::conv2d(context, op, &desc)
+        ops::conv2d(&context, op, &desc)
     }
 
     fn attention(
@@ -122,7 +122,7 @@ impl ComputeBackend for WebGpuBackend {
         let mut desc = AttentionDesc::new(DType::F32, [q_ptr, k_ptr, v_ptr, o_ptr], shape);
         desc.scale = scale;
         desc.causal = causal;
-        ops::attention(self.context("attention")?, "attention", &desc)
+        ops::attention(&*self.context("attention")?, "attention", &desc)
     }
 
     fn reduce(
@@ -135,21 +135,21 @@ impl ComputeBackend for WebGpuBackend {
     ) -> BackendResult<()> {
         let context = self.context("reduce")?;
         let desc = ReduceDesc::from_axis("reduce", op, input_ptr, output_ptr, shape, axis)?;
-        ops::reduce(context, "reduce", &desc)
+        ops::reduce(&context, "reduce", &desc)
     }
 
     fn unary(&self, op: UnaryOp, input_ptr: u64, output_ptr: u64, n: usize) -> BackendResult<()> {
         let (shape, vector) = ([n], TensorDesc::packed);
         let desc =
             UnaryDesc::new(op, vector(input_ptr, DType::F32, &shape), vector(output_ptr, DType::F32, &shape));
-        ops::unary(self.context("unary")?, "unary", &desc)
+        ops::unary(&*self.context("unary")?, "unary", &desc)
     }
 
     fn binary(&self, op: BinaryOp, a_ptr: u64, b_ptr: u64, output_ptr: u64, n: usize) -> BackendResult<()> {
         let shape = [n];
         let vector = |ptr| TensorDesc::packed(ptr, DType::F32, &shape);
         let desc = BinaryDesc::new(op, vector(a_ptr), vector(b_ptr), vector(output_ptr));
-        ops::binary(self.context("binary")?, "binary", &desc)
+        ops::binary(&*self.context("binary")?, "binary", &desc)
     }
 
     fn synchronize(&self) -> BackendResult<()> {
@@ -165,21 +165,23 @@ impl ComputeBackend for WebGpuBackend {
     }
 
     fn copy_htod(&self, dst: u64, src: &[u8]) -> BackendResult<()> {
-        transfer::copy_htod(self.context("copy_htod")?, dst, src)
+        transfer::copy_htod(&*self.context("copy_htod")?, dst, src)
     }
 
     fn copy_dtoh(&self, dst: &mut [u8], src: u64) -> BackendResult<()> {
-        transfer::copy_dtoh(self.context("copy_dtoh")?, dst, src)
+        transfer::copy_dtoh(&*self.context("copy_dtoh")?, dst, src)
     }
 
     fn copy_dtoh_async<'a>(&'a self, dst: &'a mut [u8], src: u64) -> BackendFuture<'a, ()> {
-        Box::pin(async move { transfer::copy_dtoh_async(self.context("copy_dtoh_async")?, dst, src).await })
+        Box::pin(
+            async move { transfer::copy_dtoh_async(self.context_async("copy_dtoh_async")?, dst, src).await },
+        )
     }
 
     fn synchronize_async(&self) -> BackendFuture<'_, ()> {
-        Box::pin(
-            async move { self.context("synchronize_async")?.synchronize_async("synchronize_async").await },
-        )
+        Box::pin(async move {
+            self.context_async("synchronize_async")?.synchronize_async("synchronize_async").await
+        })
     }
 
     fn view(&self, ptr: u64, byte_offset: usize, byte_len: usize) -> BackendResult<u64> {
@@ -187,55 +189,56 @@ impl ComputeBackend for WebGpuBackend {
     }
 
     fn copy_dtod(&self, dst: u64, src: u64, bytes: usize) -> BackendResult<()> {
-        ops::copy_dtod(self.context("copy_dtod")?, dst, src, bytes)
+        ops::copy_dtod(&*self.context("copy_dtod")?, dst, src, bytes)
     }
 
     fn fill(&self, dst: u64, dtype: DType, n: usize, value: f64) -> BackendResult<()> {
-        ops::fill(self.context("fill")?, dst, dtype, n, value)
+        ops::fill(&*self.context("fill")?, dst, dtype, n, value)
     }
 
     fn matmul(&self, desc: &MatmulDesc) -> BackendResult<()> {
-        ops::matmul(self.context("matmul")?, "matmul", desc)
+        ops::matmul(&*self.context("matmul")?, "matmul", desc)
     }
 
     fn attention_ext(&self, desc: &AttentionDesc) -> BackendResult<()> {
-        ops::attention(self.context("attention_ext")?, "attention_ext", desc)
+        ops::attention(&*self.context("attention_ext")?, "attention_ext", desc)
     }
 
     fn unary_ext(&self, desc: &UnaryDesc<'_>) -> BackendResult<()> {
-        ops::unary(self.context("unary_ext")?, "unary_ext", desc)
+        ops::unary(&*self.context("unary_ext")?, "unary_ext", desc)
     }
 
     fn binary_ext(&self, desc: &BinaryDesc<'_>) -> BackendResult<()> {
-        ops::binary(self.context("binary_ext")?, "binary_ext", desc)
+        ops::binary(&*self.context("binary_ext")?, "binary_ext", desc)
     }
 
     fn copy(&self, desc: &CopyDesc<'_>) -> BackendResult<()> {
-        ops::copy(self.context("copy")?, "copy", desc)
+        ops::copy(&*self.context("copy")?, "copy", desc)
     }
 
     fn softmax(&self, desc: &SoftmaxDesc) -> BackendResult<()> {
-        ops::softmax(self.context("softmax")?, "softmax", desc)
+        ops::softmax(&*self.context("softmax")?, "softmax", desc)
     }
 
     fn layer_norm(&self, desc: &LayerNormDesc) -> BackendResult<()> {
-        ops::layer_norm(self.context("layer_norm")?, "layer_norm", desc)
+        ops::layer_norm(&*self.context("layer_norm")?, "layer_norm", desc)
     }
 
     fn rms_norm(&self, desc: &RmsNormDesc) -> BackendResult<()> {
-        ops::rms_norm(self.context("rms_norm")?, "rms_norm", desc)
+        ops::rms_norm(&*self.context("rms_norm")?, "rms_norm", desc)
     }
 
     fn rope(&self, desc: &RopeDesc) -> BackendResult<()> {
-        ops::rope(self.context("rope")?, "rope", desc)
+        ops::rope(&*self.context("rope")?, "rope", desc)
     }
 
     fn gather(&self, desc: &GatherDesc) -> BackendResult<()> {
-        ops::gather(self.context("gather")?, "gather", desc)
+        ops::gather(&*self.context("gather")?, "gather", desc)
     }
 
     fn capabilities(&self) -> BackendResult<Capabilities> {
-        let gpu = &self.context("capabilities")?.gpu;
+        let context = self.context("capabilities")?;
+        let gpu = &context.gpu;
         let (features, limits) = (gpu.device.features(), gpu.device.limits());
         let mut capabilities = Capabilities::host();
         capabilities.f16 = features.contains(wgpu::Features::SHADER_F16);

@@ -9,7 +9,7 @@ use backend_api::{BackendError, BackendResult, DType, MemoryStats};
 use bytemuck::Pod;
 use parking_lot::Mutex;
 
-use crate::device::Gpu;
+use crate::device::{Gate, Gpu, guarded};
 use crate::kernels::{MAX_PARAMS, Pipelines, Target, Variant};
 use crate::memory::{Block, DeviceSlice, Memory};
 use crate::ops;
@@ -27,6 +27,7 @@ pub(crate) struct Context {
     pub(crate) pipelines: Pipelines,
     pub(crate) recorder: Mutex<Recorder>,
     pub(crate) readback: Readback,
+    pub(crate) gate: Gate,
     limits: BindingLimits,
     timeout_ms: AtomicU64,
     /// Bound where an operation leaves out an operand.
@@ -45,10 +46,11 @@ impl Context {
         let pipelines = Pipelines::new(device, target);
         let recorder = Recorder::new(device, &gpu.queue, &gpu.health, target, pipelines.params_layout());
         Ok(Self {
-            null: memory.scratch("init", 4)?.block,
+            null: Arc::new(Block::foreign(null_buffer(device)?)),
             memory,
             recorder: Mutex::new(recorder),
             readback: Readback::new(device),
+            gate: Gate::new(&gpu.adapter),
             limits: BindingLimits::of(&limits),
             timeout_ms: AtomicU64::new(Self::DEFAULT_TIMEOUT.as_millis() as u64),
             pipelines,
@@ -176,12 +178,14 @@ impl Context {
     pub(crate) async fn synchronize_async(&self, op: &'static str) -> BackendResult<()> {
         let done = Signal::default();
         {
+            let _turn = self.gate.enter();
             let mut recorder = self.recorder.lock();
             recorder.submit(op)?;
             let answer = done.clone();
             recorder.queue().on_submitted_work_done(move || answer.set(()));
         }
-        done.wait(&self.gpu.device, &self.gpu.health).await?;
+        done.wait(self).await?;
+        let _turn = self.gate.enter();
         self.recorder.lock().retire();
         self.take_late(op)
     }
@@ -203,6 +207,19 @@ impl Context {
         self.readback.trim();
         self.memory.pool().trim()
     }
+}
+
+/// Not from the pool, whose statistics are the caller's allocations.
+fn null_buffer(device: &wgpu::Device) -> BackendResult<wgpu::Buffer> {
+    let size = 16;
+    let descriptor = wgpu::BufferDescriptor {
+        label: Some("null"),
+        size,
+        usage: wgpu::BufferUsages::STORAGE,
+        mapped_at_creation: false,
+    };
+    guarded(device, || device.create_buffer(&descriptor))
+        .map_err(|_| BackendError::OutOfMemory { requested: size as usize, in_use: 0 })
 }
 
 /// The grid of `groups` workgroups in a row, folded into a second dimension where there are too many for one; the

@@ -19,11 +19,14 @@ const BLOCK: usize = 1 << 16;
 pub(crate) fn conv2d(memory: &Memory, op: &'static str, desc: &Conv2dDesc) -> BackendResult<()> {
     let operands = desc.operands(op)?;
     memory.access(op, &operands, |[input, filter, _], output| {
+        let (input, output): (&[f32], &mut [f32]) = (input.elements(), cast_slice_mut(output));
+        if input.is_empty() {
+            return output.fill(0.0);
+        }
         let [_, c, h, w] = desc.input_shape;
         let [k, _, r, s] = desc.filter_shape;
         let [_, _, p, q] = desc.output_shape;
         let convolution = Convolution { desc, filter: filter.elements(), taps: c * r * s };
-        let (input, output): (&[f32], &mut [f32]) = (input.elements(), cast_slice_mut(output));
         let steps = output.len().saturating_mul(convolution.taps.max(16)) / 16;
         let (image, result) = (c * h * w, k * p * q);
         Cores::run(steps, |cores| {
@@ -111,8 +114,10 @@ impl Convolution<'_> {
 fn shift(from: &[f32], first: usize, stride: usize, padding: usize, to: &mut [f32]) {
     let outside = padding.saturating_sub(first).div_ceil(stride).min(to.len());
     let to = &mut to[outside..];
-    let start = (first + outside * stride).saturating_sub(padding);
-    let from = from.get(start..).unwrap_or_default();
+    if to.is_empty() {
+        return;
+    }
+    let from = from.get(first + outside * stride - padding..).unwrap_or_default();
     for (y, &x) in to.iter_mut().zip(from.iter().step_by(stride)) {
         *y = x;
     }

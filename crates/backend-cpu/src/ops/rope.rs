@@ -75,7 +75,8 @@ impl Rotation<'_> {
     fn position(&self, batch: usize, token: usize) -> usize {
         let position = match self.desc.positions {
             Some(_) => self.positions[batch * self.desc.seq + token] as usize,
-            None => self.desc.start + token,
+            // Without pairs to rotate, the start may be any number.
+            None => self.desc.start.saturating_add(token),
         };
         position.min(self.desc.max_position.saturating_sub(1))
     }

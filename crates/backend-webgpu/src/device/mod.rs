@@ -1,11 +1,13 @@
 //! The device: which adapter, opened how, and whether it still works.
 
 mod adapter;
+mod gate;
 mod health;
 mod open;
 mod scope;
 
 pub(crate) use adapter::{Selector, describe, enumerate, find};
+pub(crate) use gate::{Entered, Gate};
 pub(crate) use health::Health;
 pub(crate) use open::{Gpu, open};
 pub(crate) use scope::guarded;

@@ -64,8 +64,12 @@ pub(crate) async fn copy_dtoh_async(ctx: &Context, dst: &mut [u8], src: u64) -> 
         return ctx.take_late(op);
     };
     for (i, piece) in dst.chunks_mut(Readback::CHUNK).enumerate() {
-        let read = Read::begin(ctx, op, &slice, i * Readback::CHUNK, piece.len())?;
-        let mapped = read.mapped.wait(&ctx.gpu.device, &ctx.gpu.health).await?;
+        let read = {
+            let _turn = ctx.gate.enter();
+            Read::begin(ctx, op, &slice, i * Readback::CHUNK, piece.len())?
+        };
+        let mapped = read.mapped.wait(ctx).await?;
+        let _turn = ctx.gate.enter();
         ctx.recorder.lock().retire();
         read.finish(ctx, op, mapped, piece)?;
     }

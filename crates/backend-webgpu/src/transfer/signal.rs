@@ -9,6 +9,7 @@ use backend_api::{BackendError, BackendResult};
 use parking_lot::Mutex;
 use web_time::Instant;
 
+use crate::context::Context;
 use crate::device::Health;
 
 /// A value that a callback sets once.
@@ -79,16 +80,17 @@ impl<T> Signal<T> {
     ///
     /// # Errors
     /// [`DeviceLost`](BackendError::DeviceLost).
-    pub(crate) async fn wait(&self, device: &wgpu::Device, health: &Health) -> BackendResult<T> {
+    pub(crate) async fn wait(&self, ctx: &Context) -> BackendResult<T> {
         poll_fn(|context| {
             if cfg!(not(target_family = "wasm")) {
-                _ = device.poll(wgpu::PollType::Poll);
+                let _turn = ctx.gate.enter();
+                _ = ctx.gpu.device.poll(wgpu::PollType::Poll);
             }
             let mut state = self.state.lock();
             if let Some(value) = state.value.take() {
                 return Poll::Ready(Ok(value));
             }
-            if let Err(lost) = health.check() {
+            if let Err(lost) = ctx.gpu.health.check() {
                 return Poll::Ready(Err(lost));
             }
             if cfg!(not(target_family = "wasm")) {
