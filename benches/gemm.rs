@@ -36,9 +36,16 @@ impl Product {
         };
         let [a, b, c] = ptrs;
         let no_trans = BackendTranspose::NoTrans;
-        MatmulDesc::new(m, n, k, matrix(a, m, k, trans[0]), matrix(b, k, n, trans[1]), matrix(c, m, n, no_trans))
-            .with_transpose(trans[0], trans[1])
-            .with_batch(batch)
+        MatmulDesc::new(
+            m,
+            n,
+            k,
+            matrix(a, m, k, trans[0]),
+            matrix(b, k, n, trans[1]),
+            matrix(c, m, n, no_trans),
+        )
+        .with_transpose(trans[0], trans[1])
+        .with_batch(batch)
     }
 }
 

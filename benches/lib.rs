@@ -15,7 +15,7 @@ pub struct Subject {
 
 #[derive(Debug)]
 enum Opened {
-    WebGpu(WebGpuBackend),
+    WebGpu(Box<WebGpuBackend>),
     Other(Box<dyn ComputeBackend>),
 }
 
@@ -37,7 +37,7 @@ impl Subject {
             Some(selector) => {
                 let mut backend = WebGpuBackend::select(selector);
                 backend.init().expect("the adapter opens a second time");
-                Opened::WebGpu(backend)
+                Opened::WebGpu(Box::new(backend))
             }
             None => Opened::Other(selection.backend),
         };
@@ -48,7 +48,7 @@ impl Subject {
     #[must_use]
     pub fn backend(&self) -> &dyn ComputeBackend {
         match &self.backend {
-            Opened::WebGpu(backend) => backend,
+            Opened::WebGpu(backend) => backend.as_ref(),
             Opened::Other(backend) => backend.as_ref(),
         }
     }

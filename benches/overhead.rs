@@ -46,7 +46,8 @@ impl Bare {
             cache: None,
         });
         let buffer = |usage| {
-            let descriptor = wgpu::BufferDescriptor { label: None, size: BYTES, usage, mapped_at_creation: false };
+            let descriptor =
+                wgpu::BufferDescriptor { label: None, size: BYTES, usage, mapped_at_creation: false };
             device.create_buffer(&descriptor)
         };
         let storage = wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_SRC;
@@ -137,7 +138,11 @@ fn ratio(name: &str, mut ours: impl FnMut(), mut bare: impl FnMut()) {
     while start.elapsed() < Duration::from_secs(1) {
         for (side, times) in times.iter_mut().enumerate() {
             let start = Instant::now();
-            if side == 0 { ours() } else { bare() }
+            if side == 0 {
+                ours();
+            } else {
+                bare();
+            }
             times.push(start.elapsed());
         }
     }
@@ -156,7 +161,11 @@ fn main() {
     let bare = Bare::new(&device, backend.queue().expect("an open device"));
     let ours = Ours::new(backend);
     ratio(&format!("chain of {CHAIN}"), || ours.chain(), || bare.chain());
-    ratio("operation and read-back", || assert!(ours.round_trip() >= 0.0), || assert!(bare.round_trip() >= 0.0));
+    ratio(
+        "operation and read-back",
+        || assert!(ours.round_trip() >= 0.0),
+        || assert!(bare.round_trip() >= 0.0),
+    );
 
     let mut criterion = Criterion::default().sample_size(10).configure_from_args();
     let mut group = criterion.benchmark_group("overhead");

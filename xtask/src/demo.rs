@@ -28,12 +28,7 @@ pub(crate) fn run(sh: &Shell, args: &Args) -> anyhow::Result<()> {
         files => files.iter().map(std::path::absolute).collect::<Result<_, _>>()?,
     };
     let _model = sh.push_env("MINILM_MODEL", model::ensure_present(sh)?);
-    let Args {
-        backend,
-        query,
-        profile,
-        ..
-    } = args;
+    let Args { backend, query, profile, .. } = args;
     cmd!(
         sh,
         "cargo run --profile {profile} --package minilm -- --backend {backend} --query {query} {files...}"

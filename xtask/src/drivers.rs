@@ -9,11 +9,8 @@ use anyhow::bail;
 use xshell::{Shell, cmd};
 
 /// Where the Vulkan loader looks for the manifests of installed drivers.
-const VULKAN_MANIFESTS: [&str; 3] = [
-    "/usr/share/vulkan/icd.d",
-    "/usr/local/share/vulkan/icd.d",
-    "/etc/vulkan/icd.d",
-];
+const VULKAN_MANIFESTS: [&str; 3] =
+    ["/usr/share/vulkan/icd.d", "/usr/local/share/vulkan/icd.d", "/etc/vulkan/icd.d"];
 
 /// Where EGL looks for the manifests of installed OpenGL drivers.
 const EGL_MANIFESTS: [&str; 2] = ["/usr/share/glvnd/egl_vendor.d", "/etc/glvnd/egl_vendor.d"];
@@ -22,13 +19,8 @@ const EGL_MANIFESTS: [&str; 2] = ["/usr/share/glvnd/egl_vendor.d", "/etc/glvnd/e
 const SWIFTSHADER: &str = "/usr/lib/chromium/vk_swiftshader_icd.json";
 
 /// Where shared libraries are.
-const LIBRARIES: [&str; 5] = [
-    "/usr/lib/x86_64-linux-gnu",
-    "/usr/lib/aarch64-linux-gnu",
-    "/usr/lib64",
-    "/usr/lib",
-    "/usr/local/lib",
-];
+const LIBRARIES: [&str; 5] =
+    ["/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/lib", "/usr/local/lib"];
 
 /// Tells the Vulkan loader of drivers besides the installed ones.
 const ADDED_DRIVERS: &str = "VK_ADD_DRIVER_FILES";
@@ -70,11 +62,7 @@ pub(crate) fn prepare(sh: &Shell, install: bool, all: bool) -> anyhow::Result<()
     let missing = interfaces.iter().filter(|interface| interface.is_missing());
     let (spared, needed): (Vec<_>, Vec<_>) = missing.partition(|interface| interface.optional && !all);
     if !needed.is_empty() {
-        bail!(
-            "no driver for {}; to install one: {}",
-            names(&needed),
-            by_hand(&needed)
-        );
+        bail!("no driver for {}; to install one: {}", names(&needed), by_hand(&needed));
     }
     if !spared.is_empty() {
         println!("not tested: {}; to add it: {}", names(&spared), by_hand(&spared));
@@ -115,16 +103,10 @@ fn find() -> [Interface; 3] {
 
 /// The manifests in `folders`; none if the library that reads them isn't installed.
 fn manifests(folders: &[&str], loader: &str) -> Vec<PathBuf> {
-    if !LIBRARIES
-        .iter()
-        .any(|folder| Path::new(folder).join(loader).exists())
-    {
+    if !LIBRARIES.iter().any(|folder| Path::new(folder).join(loader).exists()) {
         return Vec::new();
     }
-    let entries = folders
-        .iter()
-        .filter_map(|folder| fs::read_dir(folder).ok())
-        .flatten();
+    let entries = folders.iter().filter_map(|folder| fs::read_dir(folder).ok()).flatten();
     let mut found: Vec<PathBuf> = entries
         .filter_map(|entry| entry.ok().map(|entry| entry.path()))
         .filter(|path| path.extension().is_some_and(|extension| extension == "json"))
@@ -145,10 +127,7 @@ fn install_missing(sh: &Shell, interfaces: &[Interface]) -> anyhow::Result<()> {
     let _noninteractive = sh.push_env("DEBIAN_FRONTEND", "noninteractive");
     cmd!(sh, "apt-get update --quiet").run()?;
     for &Interface { what, packages, .. } in interfaces.iter().filter(|interface| interface.is_missing()) {
-        let install = cmd!(
-            sh,
-            "apt-get install --yes --quiet --no-install-recommends {packages...}"
-        );
+        let install = cmd!(sh, "apt-get install --yes --quiet --no-install-recommends {packages...}");
         if let Err(error) = install.run() {
             println!("no driver for {what} could be installed: {error}");
         }
@@ -163,10 +142,7 @@ fn names(interfaces: &[&Interface]) -> String {
 
 /// The command that installs what is missing, for someone who may.
 fn by_hand(interfaces: &[&Interface]) -> String {
-    let packages: Vec<&str> = interfaces
-        .iter()
-        .flat_map(|i| i.packages.iter().copied())
-        .collect();
+    let packages: Vec<&str> = interfaces.iter().flat_map(|i| i.packages.iter().copied()).collect();
     format!(
         "sudo apt-get update && sudo apt-get install -y --no-install-recommends {}\n(the names are Debian's; other \
          systems have Mesa's lavapipe and llvmpipe under names of their own)",
@@ -184,9 +160,7 @@ fn report(interfaces: &[Interface]) {
 }
 
 fn add_swiftshader(sh: &Shell) {
-    let chosen = CHOSEN_DRIVERS
-        .iter()
-        .any(|variable| env::var_os(variable).is_some());
+    let chosen = CHOSEN_DRIVERS.iter().any(|variable| env::var_os(variable).is_some());
     if chosen || !Path::new(SWIFTSHADER).is_file() {
         return;
     }

@@ -42,9 +42,8 @@ fn main() -> anyhow::Result<()> {
 
 /// A shell in the root of the workspace, wherever the task was called.
 fn workspace() -> anyhow::Result<Shell> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .parent()
-        .context("xtask lies in the workspace's root")?;
+    let root =
+        Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("xtask lies in the workspace's root")?;
     let sh = Shell::new()?;
     sh.change_dir(root);
     Ok(sh)

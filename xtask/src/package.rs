@@ -30,10 +30,7 @@ fn check_shaders(sh: &Shell, dirty: Option<&str>) -> anyhow::Result<()> {
     let mut tracked: Vec<&str> = tracked.lines().filter(is_shader).collect();
     packaged.sort_unstable();
     tracked.sort_unstable();
-    ensure!(
-        packaged == tracked,
-        "shaders packaged: {packaged:?}, in the repository: {tracked:?}"
-    );
+    ensure!(packaged == tracked, "shaders packaged: {packaged:?}, in the repository: {tracked:?}");
     println!("backend-webgpu carries all {} files of shaders/", packaged.len());
     Ok(())
 }

@@ -42,7 +42,7 @@ impl Health {
         });
         let for_loss = Arc::clone(&health);
         device.set_device_lost_callback(move |reason, message| {
-            for_loss.lose(&format!("{reason:?}: {message}"))
+            for_loss.lose(&format!("{reason:?}: {message}"));
         });
         let for_errors = Arc::clone(&health);
         device.on_uncaptured_error(Arc::new(move |error| for_errors.report(error)));

@@ -166,7 +166,7 @@ mod tests {
     fn classes_waste_at_most_a_quarter() {
         for bytes in [1, 256, 257, 320, 321, 4095, 4096, 4097, (64 << 20) - 1, 64 << 20, (64 << 20) + 1] {
             let class = size_class(bytes).unwrap();
-            assert!(class >= bytes && class % 4 == 0, "{bytes} -> {class}");
+            assert!(class >= bytes && class.is_multiple_of(4), "{bytes} -> {class}");
             assert!(bytes < MIN_BYTES || class - bytes <= bytes / 4, "{bytes} -> {class}");
             assert_eq!(size_class(class), Some(class), "a class is its own class");
         }

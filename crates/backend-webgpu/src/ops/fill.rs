@@ -38,7 +38,8 @@ pub(crate) fn fill(ctx: &Context, dst: u64, dtype: DType, n: usize, value: f64) 
     let [Some(slice)] = ctx.resolve(op, &[operand])? else {
         return Ok(());
     };
-    // Counted in words, so that f16 needs no support by the device.
+    ctx.require_dtype(op, dtype)?;
+    // Counted in words, so that one kernel serves every type.
     let (mut words, byte) = (slice.clone(), slice.offset % 4);
     words.offset -= byte;
     words.len += byte;
