@@ -29,6 +29,8 @@ pub mod kernels;
 mod memory;
 mod ops;
 mod recorder;
+#[cfg(test)]
+mod tests;
 mod transfer;
 
 pub use backend::WebGpuBackend;

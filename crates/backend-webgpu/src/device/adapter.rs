@@ -46,11 +46,23 @@ pub(crate) async fn enumerate() -> Vec<(wgpu::Instance, wgpu::Adapter)> {
 
 /// Whether the adapter offers what the portable kernels need. Some OpenGL adapters have no compute shaders.
 fn runs_kernels(adapter: &wgpu::Adapter) -> bool {
-    let (needed, limits) = (wgpu::Limits::downlevel_defaults(), adapter.limits());
+    let (needed, limits, info) = (wgpu::Limits::downlevel_defaults(), adapter.limits(), adapter.get_info());
     adapter.get_downlevel_capabilities().flags.contains(wgpu::DownlevelFlags::COMPUTE_SHADERS)
         && limits.max_compute_invocations_per_workgroup >= needed.max_compute_invocations_per_workgroup
         && limits.max_compute_workgroup_storage_size >= needed.max_compute_workgroup_storage_size
         && limits.max_storage_buffers_per_shader_stage as usize >= MAX_BINDINGS
+        && (info.backend != wgpu::Backend::Gl || compiles_compute_shaders(&info.driver_info))
+}
+
+/// Whether shaders for an OpenGL of this version can have what kernels need: 4.3, or 3.1 of OpenGL ES. wgpu also counts
+/// older ones with an extension, for which its compiler then has no language.
+fn compiles_compute_shaders(version: &str) -> bool {
+    let needed = if version.contains("OpenGL ES") { (3, 1) } else { (4, 3) };
+    let number = |text: &str| {
+        let mut parts = text.split('.').map(str::parse);
+        Some::<(u32, u32)>((parts.next()?.ok()?, parts.next()?.ok()?))
+    };
+    version.split_whitespace().find_map(number).is_none_or(|version| version >= needed)
 }
 
 /// What a registry shows of the adapter at `index`.
@@ -103,4 +115,25 @@ pub(crate) fn find(
         }
     };
     candidates.into_iter().find(|(_, _, info)| is_meant(info)).ok_or(BackendError::NoAdapter { tried })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn old_opengl_has_no_compute_shaders() {
+        assert!(compiles_compute_shaders("4.5 (Core Profile) Mesa 22.3.6"));
+        assert!(compiles_compute_shaders("OpenGL ES 3.2 NVIDIA 580.159"));
+        assert!(compiles_compute_shaders("a driver that doesn't tell"));
+        assert!(!compiles_compute_shaders("3.3.0 NVIDIA 580.159.04"));
+        assert!(!compiles_compute_shaders("OpenGL ES 3.0 Mesa"));
+    }
+
+    #[test]
+    fn selectors_are_indices_or_text() {
+        assert_eq!(Selector::from(""), Selector::Best);
+        assert_eq!(Selector::from("1"), Selector::Index(1));
+        assert_eq!(Selector::from("Vulkan"), Selector::Text("vulkan".to_owned()));
+    }
 }
