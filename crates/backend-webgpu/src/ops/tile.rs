@@ -17,7 +17,7 @@ pub(super) const TILE_CONSTANTS: [&str; 6] = ["TILE_M", "TILE_N", "TILE_K", "THR
 
 impl Tile {
     /// For products that fill a large device; needs more than a portable device promises.
-    const LARGE: Self = Self { m: 128, n: 128, k: 16, thread_m: 8, thread_n: 4, stages: 2 };
+    const LARGE: Self = Self { m: 128, n: 128, k: 16, thread_m: 8, thread_n: 4, stages: 1 };
     /// For large products within the portable limits.
     const MEDIUM: Self = Self { m: 128, n: 64, k: 16, thread_m: 8, thread_n: 4, stages: 1 };
     /// For products of few tiles.

@@ -108,6 +108,7 @@ impl Recorder {
 
     /// Waits until another batch may be submitted. In a browser nothing may wait, and the bound is the page's.
     fn make_way(&mut self, op: &'static str, timeout: Duration) -> BackendResult<()> {
+        _ = self.device.poll(wgpu::PollType::Poll);
         self.retire();
         if cfg!(target_family = "wasm") {
             return Ok(());
@@ -235,9 +236,8 @@ impl Recorder {
         &self.queue
     }
 
-    /// Gives back what finished batches held.
+    /// Gives back what batches held that have finished by the last poll of the device.
     pub(crate) fn retire(&mut self) {
-        _ = self.device.poll(wgpu::PollType::Poll);
         for submission in self.flight.landed() {
             if let Some(params) = submission.params {
                 self.params.recycle(params);
@@ -261,6 +261,8 @@ impl Recorder {
             wait(op, &self.device, &self.health, oldest, timeout)?;
         }
         self.retire();
+        // What was given back is mapped again by a callback, which runs when the device is polled.
+        _ = self.device.poll(wgpu::PollType::Poll);
         Ok(())
     }
 
