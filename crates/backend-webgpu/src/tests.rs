@@ -1,6 +1,7 @@
-//! Faults that no caller can bring about: a kernel that doesn't build, and an error that the device reports late.
+//! What the suites can't reach: faults that no caller can bring about, and what is not in the contract.
 
-use backend_api::{BackendError, ComputeBackend, ErrorKind};
+use backend_api::{BackendError, ComputeBackend, DType, ErrorKind, Registry};
+use half::f16;
 
 use crate::WebGpuBackend;
 use crate::kernels::{KernelSource, Variant};
@@ -46,4 +47,40 @@ fn a_late_error_is_returned_by_the_next_read_and_nothing_is_written() {
     assert_eq!((error.kind(), bytes), (ErrorKind::Driver, [0; 4]));
     backend.copy_dtoh(&mut bytes, ptr).expect("an error is reported once");
     assert_eq!(bytes, [1, 2, 3, 4]);
+}
+
+#[test]
+fn gemm_f16_multiplies_where_there_is_f16_and_is_unsupported_elsewhere() {
+    let mut registry = Registry::new();
+    crate::register(&mut registry);
+    let devices = registry.available();
+    assert!(
+        !devices.is_empty(),
+        "no WebGPU adapter; on Debian and Ubuntu: apt-get install mesa-vulkan-drivers libvulkan1"
+    );
+    for device in devices {
+        let mut backend = WebGpuBackend::select(device.selector.trim_start_matches("webgpu:"));
+        backend.init().unwrap();
+        // Integers, so that every sum is exact: A is 3×5, B 5×4, C 3×4.
+        let (m, n, k) = (3, 4, 5);
+        let number = |i: usize| f16::from_f32((i % 7) as f32 - 3.0);
+        let a: Vec<f16> = (0..m * k).map(number).collect();
+        let b: Vec<f16> = (0..k * n).map(|i| number(3 * i + 1)).collect();
+        let [pa, pb, pc] = [m * k, k * n, m * n].map(|elements| backend.alloc(2 * elements).unwrap());
+        backend.copy_htod(pa, bytemuck::cast_slice(&a)).unwrap();
+        backend.copy_htod(pb, bytemuck::cast_slice(&b)).unwrap();
+        let product = backend.gemm_f16(m, n, k, 2.0, pa, pb, 0.0, pc);
+        if !backend.capabilities().unwrap().f16 {
+            assert_eq!(product.unwrap_err().kind(), ErrorKind::Unsupported, "{}", device.name);
+            assert_eq!(backend.fill(pc, DType::F16, 1, 0.0).unwrap_err().kind(), ErrorKind::Unsupported);
+            continue;
+        }
+        product.unwrap();
+        let mut c = vec![f16::NAN; m * n];
+        backend.copy_dtoh(bytemuck::cast_slice_mut(&mut c), pc).unwrap();
+        for (i, got) in c.into_iter().enumerate() {
+            let terms = (0..k).map(|l| a[i / n * k + l].to_f32() * b[l * n + i % n].to_f32());
+            assert_eq!(got.to_f32(), 2.0 * terms.sum::<f32>(), "{} at {i}", device.name);
+        }
+    }
 }
