@@ -91,6 +91,17 @@ impl Health {
         self.check()
     }
 
+    /// To be asked after an error of the driver: on a lost device anything may fail before the loss is told, which
+    /// happens when the device is polled with nothing left to do.
+    ///
+    /// # Errors
+    /// [`DeviceLost`](BackendError::DeviceLost), if that was the cause.
+    pub(crate) fn confirm(&self, device: &wgpu::Device) -> BackendResult<()> {
+        let patience = Some(Duration::from_secs(1));
+        _ = device.poll(wgpu::PollType::Wait { submission_index: None, timeout: patience });
+        self.check()
+    }
+
     pub(crate) fn is_lost(&self) -> bool {
         self.lost.load(Ordering::Acquire)
     }

@@ -221,7 +221,10 @@ impl Recorder {
         self.commands = 0;
         match submitted {
             Ok(index) => self.flight.launch(&self.queue, Submission { batch, index, params, staging }),
-            Err(error) => self.health.report(error),
+            Err(error) => {
+                self.health.confirm(&self.device)?;
+                self.health.report(error);
+            }
         }
         Ok(())
     }

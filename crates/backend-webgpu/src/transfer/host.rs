@@ -129,6 +129,9 @@ impl Read {
     }
 
     fn finish(self, ctx: &Context, op: &'static str, mapped: Mapped, dst: &mut [u8]) -> BackendResult<()> {
+        if mapped.is_err() {
+            ctx.gpu.health.confirm(&ctx.gpu.device)?;
+        }
         ctx.gpu.health.check()?;
         // What failed late may be what should have written these bytes.
         ctx.take_late(op)?;
