@@ -1,10 +1,11 @@
-//! Matrix products: f32 and f16 over sizes, the four transposes, batches, matrix by vector.
+//! Matrix products: f32 and f16 over sizes, the four transposes, odd sizes, a fused bias and activation, batches, few
+//! tiles with long sums, few rows.
 //!
 //! `cargo bench --bench gemm`; `COMPUTE_BACKEND=webgpu:0` chooses a device. Each line comes twice: by the host's clock,
 //! waiting included, and as `…/device` by the device's own where it has one.
 
-use backend_api::desc::{MatmulDesc, Matrix};
-use backend_api::{BackendTranspose, DType};
+use backend_api::desc::{Bias, BiasAxis, MatmulDesc, Matrix};
+use backend_api::{Activation, BackendTranspose, DType};
 use benches::Subject;
 use criterion::{BenchmarkId, Criterion, Throughput};
 
@@ -17,11 +18,16 @@ struct Product {
     k: usize,
     batch: usize,
     trans: [BackendTranspose; 2],
+    /// Elements between the rows of a matrix.
+    padding: usize,
+    /// Whether a bias and GELU follow.
+    fused: bool,
 }
 
 impl Product {
     const fn square(dtype: DType, size: usize) -> Self {
-        Self { dtype, m: size, n: size, k: size, batch: 1, trans: [BackendTranspose::NoTrans; 2] }
+        let trans = [BackendTranspose::NoTrans; 2];
+        Self { dtype, m: size, n: size, k: size, batch: 1, trans, padding: 0, fused: false }
     }
 
     fn flops(&self) -> u64 {
@@ -29,14 +35,15 @@ impl Product {
     }
 
     fn descriptor(&self, ptrs: [u64; 3]) -> MatmulDesc {
-        let &Self { dtype, m, n, k, batch, trans } = self;
+        let &Self { dtype, m, n, k, batch, trans, padding, fused } = self;
         let matrix = |ptr, rows, columns, trans: BackendTranspose| {
-            let ld = if trans.is_transposed() { rows } else { columns };
-            Matrix::new(ptr, dtype, ld).with_batch_stride(rows * columns)
+            let (rows, columns) = if trans.is_transposed() { (columns, rows) } else { (rows, columns) };
+            let ld = columns + padding;
+            Matrix::new(ptr, dtype, ld).with_batch_stride(rows * ld)
         };
         let [a, b, c] = ptrs;
         let no_trans = BackendTranspose::NoTrans;
-        MatmulDesc::new(
+        let desc = MatmulDesc::new(
             m,
             n,
             k,
@@ -45,7 +52,11 @@ impl Product {
             matrix(c, m, n, no_trans),
         )
         .with_transpose(trans[0], trans[1])
-        .with_batch(batch)
+        .with_batch(batch);
+        if !fused {
+            return desc;
+        }
+        desc.with_bias(Bias { ptr: b, axis: BiasAxis::Column }).with_activation(Activation::Gelu)
     }
 }
 
@@ -56,10 +67,11 @@ fn measure(criterion: &mut Criterion, subject: &Subject, group: &str, name: &str
         return;
     }
     let &Product { dtype, m, n, k, batch, .. } = &product;
-    let ptrs = [m * k, k * n, m * n].map(|elements| subject.operand(dtype, elements * batch));
+    let padded = |rows: usize, columns: usize| (rows * columns + rows.max(columns) * product.padding) * batch;
+    let ptrs = [padded(m, k), padded(k, n), padded(m, n)].map(|elements| subject.operand(dtype, elements));
     let desc = product.descriptor(ptrs);
     let mut group = criterion.benchmark_group(format!("{group}/{dtype}"));
-    group.throughput(if m == 1 || n == 1 {
+    group.throughput(if m.min(n) <= 16 {
         Throughput::Bytes(((m * k + k * n + m * n) * batch * dtype.size()) as u64)
     } else {
         Throughput::Elements(product.flops())
@@ -107,23 +119,43 @@ fn main() {
             measure(&mut criterion, &subject, "gemm", &size.to_string(), Product::square(dtype, size));
         }
     }
-    let size = largest.min(1024);
+    let size = largest.min(4096);
     for dtype in float {
         for (name, trans) in transposes() {
             let product = Product { trans, ..Product::square(dtype, size) };
             measure(&mut criterion, &subject, "gemm_transposed", &format!("{name}/{size}"), product);
         }
-        let size = largest.min(512);
-        let batched = Product { batch: if largest > 1024 { 64 } else { 4 }, ..Product::square(dtype, size) };
-        let name = format!("{}x{size}", batched.batch);
-        measure(&mut criterion, &subject, "batched_gemm", &name, batched);
-        let k = (4 * largest).min(4096);
-        for (name, m, n) in [("row", 1, k), ("column", k, 1)] {
-            let vector = Product { m, n, k, ..Product::square(dtype, k) };
-            measure(&mut criterion, &subject, "matvec", &format!("{name}/{k}"), vector);
+        for size in [size - 1, size + 1] {
+            measure(&mut criterion, &subject, "gemm_odd", &size.to_string(), Product::square(dtype, size));
+        }
+        let padded = Product { padding: 8, ..Product::square(dtype, size) };
+        measure(&mut criterion, &subject, "gemm_odd", &format!("{size}/ld+8"), padded);
+        let fused = Product { fused: true, ..Product::square(dtype, size) };
+        measure(&mut criterion, &subject, "gemm_bias_gelu", &size.to_string(), fused);
+        let side = largest.min(512);
+        let batched = Product { batch: if largest > 1024 { 64 } else { 4 }, ..Product::square(dtype, side) };
+        measure(&mut criterion, &subject, "batched_gemm", &format!("{}x{side}", batched.batch), batched);
+        let long = Product { m: 128, n: 128, k: (largest * 7 / 2).min(14336), ..Product::square(dtype, 0) };
+        measure(&mut criterion, &subject, "few_tiles", &format!("128x128x{}", long.k), long);
+    }
+    rows(&mut criterion, &subject, largest.min(4096));
+    criterion.final_summary();
+}
+
+/// Few rows times a large matrix, stored either way.
+fn rows(criterion: &mut Criterion, subject: &Subject, side: usize) {
+    let wide = side * 7 / 2;
+    for dtype in [DType::F32, DType::F16] {
+        for (name, trans_b) in [("nn", BackendTranspose::NoTrans), ("nt", BackendTranspose::Trans)] {
+            for (rows, k, n) in
+                [(1, side, side), (1, side, wide), (1, wide, side), (8, side, side), (16, side, side)]
+            {
+                let trans = [BackendTranspose::NoTrans, trans_b];
+                let product = Product { m: rows, n, k, trans, ..Product::square(dtype, 0) };
+                measure(criterion, subject, "few_rows", &format!("{name}/{rows}x{k}x{n}"), product);
+            }
         }
     }
-    criterion.final_summary();
 }
 
 /// The four ways to read the factors, named as BLAS does.

@@ -39,6 +39,7 @@ fn composed() -> Vec<Composed> {
             let mut capabilities = Capabilities::SHADER_FLOAT16_IN_FLOAT32;
             capabilities.set(Capabilities::IMMEDIATES, immediates);
             capabilities.set(Capabilities::SHADER_FLOAT16, variant.uses_f16());
+            capabilities.set(Capabilities::COOPERATIVE_MATRIX, variant.uses_cooperative_matrices());
             all.push(Composed {
                 text: kernels::compose(&variant, Target { immediates }),
                 capabilities,
@@ -50,10 +51,10 @@ fn composed() -> Vec<Composed> {
     all
 }
 
-/// The limits of the variant's rung: the portable ones but for the large tile, which its launcher chooses only where
-/// it fits.
+/// The limits of the variant's rung: the portable ones but for the large tile and those of cooperative matrices, which
+/// their launcher chooses only where they fit.
 fn limits(variant: &Variant) -> Limits {
-    if variant.to_string().contains("TILE_M=128 TILE_N=128") {
+    if variant.uses_cooperative_matrices() || variant.to_string().contains("TILE_M=128 TILE_N=128") {
         Limits { workgroup_bytes: 49_152, invocations: 1024, ..Limits::PORTABLE }
     } else {
         Limits::PORTABLE
@@ -193,7 +194,10 @@ fn no_two_variants_are_the_same_text() {
 fn an_error_names_the_files_own_line() {
     for (composed, _) in ALL.iter() {
         let own = composed.variant.source().text;
-        let text = composed.text.strip_prefix("enable f16; ").unwrap_or(&composed.text);
+        let enables = ["enable f16; ", "enable wgpu_cooperative_matrix; "];
+        let text = enables
+            .iter()
+            .fold(composed.text.as_str(), |text, enable| text.strip_prefix(enable).unwrap_or(text));
         assert!(text.starts_with(own), "{}: the text doesn't begin with the file", composed.label());
     }
 }

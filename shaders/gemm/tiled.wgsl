@@ -3,38 +3,10 @@
 // With VEC, the starts, leading dimensions, batch strides and extents along memory of A and B are multiples of 4, and
 // both are read as vectors; without, element by element.
 //
-// needs: TA, TB, TC, VEC, TRANS_A, TRANS_B, ACTIVATION and what lib/tile_product needs
+// needs: TA, TB, TC, VEC, TRANS_A, TRANS_B, ACTIVATION, lib/matmul and what lib/tile_product needs
 
 const A_ALONG_K: u32 = 1u - TRANS_A;
 const B_ALONG_K: u32 = TRANS_B;
-
-// Tiles of a column that are worked on together, so that what they share of B is still in the cache.
-const RASTER: u32 = 8u;
-
-struct Params {
-  m: u32,
-  n: u32,
-  k: u32,
-  tiles_m: u32,
-  tiles_n: u32,
-  tiles: u32,
-  a_offset: u32,
-  a_ld: u32,
-  a_batch: u32,
-  b_offset: u32,
-  b_ld: u32,
-  b_batch: u32,
-  c_offset: u32,
-  c_ld: u32,
-  c_batch: u32,
-  bias_offset: u32,
-  // 0: none, 1: one for each column, 2: one for each row.
-  bias: u32,
-  // Whether C is read at all.
-  accumulate: u32,
-  alpha: f32,
-  beta: f32,
-}
 
 @group(0) @binding(0) var<storage, read> a: array<TA>;
 @group(0) @binding(1) var<storage, read> a4: array<vec4<TA>>;
@@ -85,7 +57,7 @@ fn block_a(tile: Tile, place: vec2<u32>) -> mat4x4<f32> {
   if TRANS_A == 1u {
     let i = base + place.y * params.a_ld + place.x;
     let width = room(place.x, params.m);
-    let height = room(place.y, params.k);
+    let height = room(place.y, depth(tile.batch));
     return mat4x4<f32>(
       load_a(i, select(0u, width, height > 0u)),
       load_a(i + params.a_ld, select(0u, width, height > 1u)),
@@ -94,7 +66,7 @@ fn block_a(tile: Tile, place: vec2<u32>) -> mat4x4<f32> {
     );
   }
   let i = base + place.x * params.a_ld + place.y;
-  let width = room(place.y, params.k);
+  let width = room(place.y, depth(tile.batch));
   let height = room(place.x, params.m);
   return transpose(mat4x4<f32>(
     load_a(i, select(0u, width, height > 0u)),
@@ -110,7 +82,7 @@ fn block_b(tile: Tile, place: vec2<u32>) -> mat4x4<f32> {
   if TRANS_B == 0u {
     let i = base + place.y * params.b_ld + place.x;
     let width = room(place.x, params.n);
-    let height = room(place.y, params.k);
+    let height = room(place.y, depth(tile.batch));
     return mat4x4<f32>(
       load_b(i, select(0u, width, height > 0u)),
       load_b(i + params.b_ld, select(0u, width, height > 1u)),
@@ -119,7 +91,7 @@ fn block_b(tile: Tile, place: vec2<u32>) -> mat4x4<f32> {
     );
   }
   let i = base + place.x * params.b_ld + place.y;
-  let width = room(place.y, params.k);
+  let width = room(place.y, depth(tile.batch));
   let height = room(place.x, params.n);
   return transpose(mat4x4<f32>(
     load_b(i, select(0u, width, height > 0u)),
@@ -127,30 +99,6 @@ fn block_b(tile: Tile, place: vec2<u32>) -> mat4x4<f32> {
     load_b(i + 2u * params.b_ld, select(0u, width, height > 2u)),
     load_b(i + 3u * params.b_ld, select(0u, width, height > 3u)),
   ));
-}
-
-// The tile of a workgroup: RASTER rows of tiles are walked column by column.
-fn tile_of(flat: u32) -> Tile {
-  let per_batch = params.tiles_m * params.tiles_n;
-  let batch = flat / per_batch;
-  let t = flat % per_batch;
-  let band = t / (RASTER * params.tiles_n);
-  let rows = min(RASTER, params.tiles_m - band * RASTER);
-  let inner = t % (RASTER * params.tiles_n);
-  return Tile((band * RASTER + inner % rows) * TILE_M, (inner / rows) * TILE_N, batch);
-}
-
-fn finish(value: f32, row: u32, column: u32, i: u32) -> TC {
-  var v = params.alpha * value;
-  if params.accumulate == 1u {
-    v += params.beta * f32(c[i]);
-  }
-  if params.bias == 1u {
-    v += f32(bias[params.bias_offset + column]);
-  } else if params.bias == 2u {
-    v += f32(bias[params.bias_offset + row]);
-  }
-  return TC(activate(ACTIVATION, v));
 }
 
 @compute @workgroup_size(THREADS)
@@ -163,9 +111,10 @@ fn main(
   if flat >= params.tiles {
     return;
   }
-  let tile = tile_of(flat);
+  let place = tile_place(flat);
+  let tile = Tile(place.x * TILE_M, place.y * TILE_N, place.z);
   let lane = lane_of(index);
-  var sums = tile_product(tile, lane, index, 0u, params.k);
+  var sums = tile_product(tile, lane, index, 0u, depth(tile.batch));
   for (var i = 0u; i < THREAD_M; i++) {
     let row = tile.row + result_row(lane, i);
     for (var j = 0u; j < THREAD_N4; j++) {

@@ -6,7 +6,7 @@ use backend_api::desc::{MatmulDesc, Matrix};
 use backend_api::{BackendError, BackendResult, ComputeBackend, DType, DeviceInfo};
 
 use crate::context::Context;
-use crate::device::{self, Entered, Gpu, Health, Selector};
+use crate::device::{self, Entered, Gpu, Selector};
 use crate::recorder::Stopwatch;
 use crate::{ops, transfer};
 
@@ -17,6 +17,7 @@ use crate::{ops, transfer};
 #[derive(Debug, Default)]
 pub struct WebGpuBackend {
     selector: Selector,
+    avoid_cooperative_matrices: bool,
     context: Option<Context>,
 }
 
@@ -35,7 +36,16 @@ impl WebGpuBackend {
     /// adapter's name, or nothing for the best.
     #[must_use]
     pub fn select(selector: &str) -> Self {
-        Self { selector: selector.into(), context: None }
+        Self { selector: selector.into(), ..Self::default() }
+    }
+
+    /// The same backend, doing without cooperative matrices when it is next opened. They are matrix units of the
+    /// device, which wgpu offers as an experimental feature; the backend uses them for f16 products where there are
+    /// some, after it has compared their results with the host's.
+    #[must_use]
+    pub fn without_cooperative_matrices(mut self) -> Self {
+        self.avoid_cooperative_matrices = true;
+        self
     }
 
     /// A backend on a device that the caller has opened. It uses of it what the device's features and limits allow.
@@ -50,9 +60,8 @@ impl WebGpuBackend {
         queue: wgpu::Queue,
     ) -> BackendResult<Self> {
         let info = device::describe(0, &adapter.get_info());
-        let health = Health::watch(&device);
-        let gpu = Gpu { _instance: instance, adapter, device, queue, info, health };
-        Ok(Self { selector: Selector::Best, context: Some(Context::new(gpu)?) })
+        let gpu = Gpu::new(instance, adapter, device, queue, info);
+        Ok(Self { context: Some(Context::new(gpu)?), ..Self::default() })
     }
 
     /// [`init`](ComputeBackend::init) that waits without blocking.
@@ -66,7 +75,7 @@ impl WebGpuBackend {
         self.context = None;
         let (instance, adapter, info) = device::find(device::enumerate().await, &self.selector)?;
         let span = tracing::info_span!("init", adapter = info.name, api = info.api);
-        let gpu = device::open(instance, adapter, info).await?;
+        let gpu = device::open(instance, adapter, info, !self.avoid_cooperative_matrices).await?;
         let context = span.in_scope(|| Context::new(gpu))?;
         tracing::info!(adapter = context.gpu.info.name, api = context.gpu.info.api, "opened");
         self.context = Some(context);
@@ -159,6 +168,34 @@ impl WebGpuBackend {
         let matrix = |ptr, columns: usize| Matrix::new(ptr, DType::F16, columns.max(1));
         let desc = MatmulDesc::new(m, n, k, matrix(a_ptr, k), matrix(b_ptr, n), matrix(c_ptr, n));
         ops::matmul(&*self.context("gemm_f16")?, "gemm_f16", &desc.with_scale(alpha, beta))
+    }
+
+    /// How a product would be made: the kernel and its tile, the pieces into which k is split, what is copied first.
+    /// Such as `cooperative/128x128x32+split4, packs A`.
+    ///
+    /// # Errors
+    /// Those of [`matmul`](ComputeBackend::matmul).
+    pub fn explain_matmul(&self, desc: &MatmulDesc) -> BackendResult<String> {
+        ops::explain_matmul(&*self.context("explain_matmul")?, "explain_matmul", desc)
+    }
+
+    /// Makes products use one kernel wherever it can make them, for tests and measurements: one of
+    /// [`matmul_kernels`](Self::matmul_kernels), with `+split4` or the like to split k into pieces. `None` lets the
+    /// backend choose again.
+    ///
+    /// # Errors
+    /// [`Unsupported`](BackendError::Unsupported) if there is no such kernel.
+    pub fn force_matmul(&self, kernel: Option<&str>) -> BackendResult<()> {
+        let op = "force_matmul";
+        let forced = kernel.map(|name| ops::ForcedMatmul::parse(op, name)).transpose()?;
+        *self.context(op)?.forced_matmul.lock() = forced;
+        Ok(())
+    }
+
+    /// Every kernel for matrix products, with its tile.
+    #[must_use]
+    pub fn matmul_kernels() -> Vec<String> {
+        ops::ForcedMatmul::names()
     }
 
     /// How long a call waits for the device before it returns [`Timeout`](BackendError::Timeout); two minutes unless

@@ -246,6 +246,7 @@ impl ComputeBackend for WebGpuBackend {
             let info = gpu.adapter.get_info();
             (info.subgroup_min_size, info.subgroup_max_size)
         });
+        capabilities.cooperative_matrix = gpu.cooperative_matrices;
         capabilities.max_alloc_bytes = usize::try_from(limits.max_buffer_size).unwrap_or(usize::MAX);
         capabilities.timestamps = features.contains(wgpu::Features::TIMESTAMP_QUERY);
         capabilities.blocking = cfg!(not(target_family = "wasm"));

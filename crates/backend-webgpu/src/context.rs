@@ -28,6 +28,10 @@ pub(crate) struct Context {
     pub(crate) recorder: Mutex<Recorder>,
     pub(crate) readback: Readback,
     pub(crate) gate: Gate,
+    /// Which variants on cooperative matrices were found to be right.
+    pub(crate) proofs: ops::Proofs,
+    /// The kernel that matrix products have to use, if one was asked for.
+    pub(crate) forced_matmul: Mutex<Option<ops::ForcedMatmul>>,
     limits: BindingLimits,
     timeout_ms: AtomicU64,
     /// Bound where an operation leaves out an operand.
@@ -51,6 +55,8 @@ impl Context {
             recorder: Mutex::new(recorder),
             readback: Readback::new(device),
             gate: Gate::new(&gpu.adapter),
+            proofs: ops::Proofs::default(),
+            forced_matmul: Mutex::default(),
             limits: BindingLimits::of(&limits),
             timeout_ms: AtomicU64::new(Self::DEFAULT_TIMEOUT.as_millis() as u64),
             pipelines,

@@ -32,6 +32,7 @@ mod recorder;
 #[cfg(test)]
 mod tests;
 mod transfer;
+mod unchecked;
 
 pub use backend::WebGpuBackend;
 pub use factory::{WebGpuFactory, register};

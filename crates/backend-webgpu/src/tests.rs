@@ -15,6 +15,7 @@ static BROKEN: KernelSource = KernelSource {
     reads: 0,
     writes: 0,
     params: &[],
+    unrolled: None,
 };
 
 fn backend() -> WebGpuBackend {

@@ -1,7 +1,7 @@
 //! The [`ComputeBackend`](backend_api::ComputeBackend) contract as a test suite that runs on any backend.
 //!
-//! [`cases`] lists every case; [`Case::run`] runs one. A case places each operand in an allocation of its own, at an
-//! odd offset between guard bytes, fills outputs with a NaN pattern, makes one call and then looks at every byte:
+//! [`cases`] lists every case; [`Case::run`] runs one. A case places each operand in an allocation of its own, well
+//! or badly aligned between guard bytes, fills outputs with a NaN pattern, makes one call and then looks at every byte:
 //! results against an oracle in f64, everything that the call doesn't name against what was there before.
 //!
 //! # Bounds
@@ -34,4 +34,4 @@ mod want;
 
 pub use case::{Case, Outcome};
 pub use failure::Failure;
-pub use families::cases;
+pub use families::{cases, matmul_around};

@@ -43,10 +43,17 @@ fn place_all(
     rng: &mut Rng,
     placed: &mut Vec<Placed>,
 ) -> BackendResult<()> {
+    let placement = rng.below(3);
     for operand in &trial.operands {
         let content = encode(operand.dtype, &operand.before);
-        // An odd number of elements: as badly aligned as the element type can be.
-        let offset = operand.dtype.size() * (1 + 2 * rng.below(24));
+        // As badly aligned as the element type can be, or so well that operands are read as vectors.
+        let aligned = match placement {
+            0 => false,
+            1 => true,
+            _ => rng.one_in(2),
+        };
+        let offset =
+            if aligned { 64 * (1 + rng.below(3)) } else { operand.dtype.size() * (1 + 2 * rng.below(24)) };
         let mut before = rng.bytes(offset);
         before.extend_from_slice(&content);
         let behind = 64 + rng.below(64);

@@ -31,15 +31,20 @@ enum LateError {
 }
 
 impl Health {
-    /// A state that follows `device`: its lost callback and its uncaptured errors end up here.
-    pub(crate) fn watch(device: &wgpu::Device) -> Arc<Self> {
-        let health = Arc::new(Self {
+    /// A state that nothing but its own users write.
+    pub(crate) fn detached() -> Arc<Self> {
+        Arc::new(Self {
             lost: AtomicBool::new(false),
             reason: Mutex::default(),
             late: Mutex::default(),
             opened: Instant::now(),
             polled: AtomicU64::new(0),
-        });
+        })
+    }
+
+    /// A state that follows `device`: its lost callback and its uncaptured errors end up here.
+    pub(crate) fn watch(device: &wgpu::Device) -> Arc<Self> {
+        let health = Self::detached();
         let for_loss = Arc::clone(&health);
         device.set_device_lost_callback(move |reason, message| {
             for_loss.lose(&format!("{reason:?}: {message}"));

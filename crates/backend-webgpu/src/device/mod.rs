@@ -1,6 +1,7 @@
 //! The device: which adapter, opened how, and whether it still works.
 
 mod adapter;
+mod cooperative;
 mod gate;
 mod health;
 mod open;

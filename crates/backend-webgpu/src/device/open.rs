@@ -5,6 +5,8 @@ use std::sync::Arc;
 use backend_api::{BackendError, BackendResult, DeviceInfo};
 
 use super::Health;
+use super::cooperative::has_cooperative_matrices;
+use crate::unchecked;
 
 /// An opened adapter.
 #[derive(Debug)]
@@ -16,6 +18,30 @@ pub(crate) struct Gpu {
     pub(crate) queue: wgpu::Queue,
     pub(crate) info: DeviceInfo,
     pub(crate) health: Arc<Health>,
+    /// Whether kernels may use cooperative matrices: 16×16 of f16 with sums of f32.
+    pub(crate) cooperative_matrices: bool,
+}
+
+impl Gpu {
+    /// What is known of an open device, whose callbacks are taken.
+    pub(crate) fn new(
+        instance: wgpu::Instance,
+        adapter: wgpu::Adapter,
+        device: wgpu::Device,
+        queue: wgpu::Queue,
+        info: DeviceInfo,
+    ) -> Self {
+        let needed = wgpu::Features::EXPERIMENTAL_COOPERATIVE_MATRIX | wgpu::Features::SHADER_F16;
+        Self {
+            health: Health::watch(&device),
+            cooperative_matrices: device.features().contains(needed) && has_cooperative_matrices(&adapter),
+            _instance: instance,
+            adapter,
+            device,
+            queue,
+            info,
+        }
+    }
 }
 
 /// What is used where an adapter has it. Nothing is required.
@@ -26,7 +52,7 @@ fn wanted_features() -> wgpu::Features {
         | wgpu::Features::TIMESTAMP_QUERY
 }
 
-/// Opens a device with everything that the adapter offers of what is used.
+/// Opens a device with everything that the adapter offers of what is used, cooperative matrices if they are wanted.
 ///
 /// # Errors
 /// [`NoAdapter`](BackendError::NoAdapter) if the adapter doesn't open.
@@ -34,10 +60,18 @@ pub(crate) async fn open(
     instance: wgpu::Instance,
     adapter: wgpu::Adapter,
     info: DeviceInfo,
+    cooperative_matrices: bool,
 ) -> BackendResult<Gpu> {
+    let mut required_features = adapter.features() & wanted_features();
+    let mut experimental_features = wgpu::ExperimentalFeatures::disabled();
+    if cooperative_matrices && has_cooperative_matrices(&adapter) {
+        required_features |= wgpu::Features::EXPERIMENTAL_COOPERATIVE_MATRIX;
+        experimental_features = unchecked::experimental_features();
+    }
     let descriptor = wgpu::DeviceDescriptor {
         label: Some("backend-webgpu"),
-        required_features: adapter.features() & wanted_features(),
+        required_features,
+        experimental_features,
         required_limits: adapter.limits(),
         memory_hints: wgpu::MemoryHints::Performance,
         ..Default::default()
@@ -46,6 +80,5 @@ pub(crate) async fn open(
         adapter.request_device(&descriptor).await.map_err(|error| BackendError::NoAdapter {
             tried: vec![format!("{} = {} ({}): {error}", info.selector, info.name, info.api)],
         })?;
-    let health = Health::watch(&device);
-    Ok(Gpu { _instance: instance, adapter, device, queue, info, health })
+    Ok(Gpu::new(instance, adapter, device, queue, info))
 }

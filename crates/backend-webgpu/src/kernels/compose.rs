@@ -9,7 +9,8 @@ pub struct Target {
     pub immediates: bool,
 }
 
-/// The text of a variant: the kernel's file, its helper files, and the declarations that bind its free names.
+/// The text of a variant: the kernel's file, its helper files, and the declarations that bind its free names, with
+/// its unrolled part if it has one.
 ///
 /// WGSL doesn't mind the order of declarations, so everything is appended after the file, and the lines of an error
 /// message are the file's own. Only `enable` has to come first; it shares the first line.
@@ -19,6 +20,9 @@ pub fn compose(variant: &Variant, target: Target) -> String {
     let mut text = String::new();
     if variant.uses_f16() {
         text.push_str("enable f16; ");
+    }
+    if variant.uses_cooperative_matrices() {
+        text.push_str("enable wgpu_cooperative_matrix; ");
     }
     text.push_str(source.text);
     for lib in source.libs {

@@ -29,6 +29,8 @@ libs! {
     CONVERT = "convert",
     /// Conversions from and to f16; needs [`CONVERT`].
     CONVERT_F16 = "convert_f16",
+    /// The parameters and results of matrix products; needs [`ACTIVATE`].
+    MATMUL = "matmul",
     /// The core of matrix products.
     TILE_PRODUCT = "tile_product",
     /// The reductions; needs [`SPECIAL`].

@@ -4,11 +4,10 @@ mod compose;
 pub(crate) mod libs;
 mod pipelines;
 mod source;
-mod unchecked;
 mod variant;
 
 pub use compose::{Target, compose};
-pub use source::{Field, KernelSource, Lib};
+pub use source::{Field, KernelSource, Lib, MAX_CONSTANTS};
 pub use variant::Variant;
 
 pub(crate) use pipelines::{Kernel, Layout, MAX_PARAMS, Pipelines, Signature};

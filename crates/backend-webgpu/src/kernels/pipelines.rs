@@ -6,9 +6,10 @@ use std::sync::Arc;
 use backend_api::{BackendError, BackendResult, Diagnostic};
 use parking_lot::{Mutex, RwLock};
 
+use super::Variant;
 use super::compose::{Target, compose};
-use super::{Variant, unchecked};
 use crate::device::guarded;
+use crate::unchecked;
 
 /// Bytes of immediates that every kernel's parameters fit in.
 pub(crate) const MAX_PARAMS: u32 = 128;
@@ -76,6 +77,10 @@ impl Pipelines {
     /// Number of kernels compiled so far.
     pub(crate) fn len(&self) -> usize {
         self.kernels.read().len()
+    }
+
+    pub(crate) fn target(&self) -> Target {
+        self.target
     }
 
     /// The compiled kernel, compiling it at its first use.

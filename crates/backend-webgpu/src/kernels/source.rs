@@ -3,6 +3,9 @@
 //! What is written here of a file (its bindings, its parameters) is compared with the file itself by the suite
 //! `shaders`, through naga's reflection.
 
+/// The most constants that a kernel leaves free.
+pub const MAX_CONSTANTS: usize = 10;
+
 /// A WGSL file with a `main`.
 #[derive(Debug)]
 pub struct KernelSource {
@@ -22,6 +25,9 @@ pub struct KernelSource {
     pub writes: u32,
     /// Fields of its `Params`, in order.
     pub params: &'static [Field],
+    /// Writes the part of the text that WGSL has no short form for, from the values of `constants`. Kernels on
+    /// cooperative matrices have one: their loops over fragments are only fast when they are unrolled in the text.
+    pub unrolled: Option<fn(&[u32; MAX_CONSTANTS]) -> String>,
 }
 
 /// One field of a kernel's parameters.
@@ -71,13 +77,14 @@ macro_rules! kernel {
      reads: $reads:expr, writes: $writes:expr, params: $params:ty $(,)?) => {
         $crate::kernels::KernelSource {
             name: $name,
-            text: include_str!(concat!("../../shaders/", $name, ".wgsl")),
+            text: include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/shaders/", $name, ".wgsl")),
             libs: &[$($crate::kernels::libs::$lib),*],
             types: &$types,
             constants: &$constants,
             reads: $reads,
             writes: $writes,
             params: <$params>::FIELDS,
+            unrolled: None,
         }
     };
 }

@@ -5,11 +5,10 @@ use std::hash::{Hash, Hasher};
 
 use backend_api::{BinaryOp, DType, UnaryOp};
 
-use super::source::KernelSource;
+use super::source::{KernelSource, MAX_CONSTANTS};
 
-/// The most types and constants that a kernel leaves free.
+/// The most types that a kernel leaves free.
 pub(crate) const MAX_TYPES: usize = 4;
-pub(crate) const MAX_CONSTANTS: usize = 10;
 
 /// A function that a kernel leaves free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -86,6 +85,12 @@ impl Variant {
         self.types.contains(&Some(DType::F16))
     }
 
+    /// Whether the text uses cooperative matrices.
+    #[must_use]
+    pub fn uses_cooperative_matrices(&self) -> bool {
+        self.source.unrolled.is_some()
+    }
+
     /// The free names and what they are bound to, as WGSL declarations.
     pub(crate) fn tail(&self) -> String {
         let mut tail = String::new();
@@ -97,6 +102,9 @@ impl Variant {
         }
         if let Some(function) = self.function {
             _ = writeln!(tail, "{}", self.definition(function));
+        }
+        if let Some(unrolled) = self.source.unrolled {
+            tail.push_str(&unrolled(&self.constants));
         }
         tail
     }

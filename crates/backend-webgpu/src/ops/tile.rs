@@ -60,7 +60,7 @@ impl Tile {
         self.stages * self.k * (self.m + 4 + self.n + 4) * size_of::<f32>()
     }
 
-    fn fits(self, limits: &wgpu::Limits) -> bool {
+    pub(super) fn fits(self, limits: &wgpu::Limits) -> bool {
         self.threads() <= limits.max_compute_invocations_per_workgroup as usize
             && self.threads() <= limits.max_compute_workgroup_size_x as usize
             && self.workgroup_bytes() <= limits.max_compute_workgroup_storage_size as usize

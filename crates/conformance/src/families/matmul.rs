@@ -49,6 +49,27 @@ pub(super) fn cases() -> Vec<Case> {
     covering.chain(edges()).map(Product::case).collect()
 }
 
+/// Products whose sizes are those of a kernel's tile and one less or more, or a few tiles, in all layouts.
+#[must_use]
+pub fn matmul_around(tile: [usize; 3]) -> Vec<Case> {
+    let near = tile.map(|size| [size - 1, size, size + 1, 24]);
+    let depths = [1, 2 * tile[2], 3 * tile[2] + 8, 2 * tile[2] + 5];
+    let rows =
+        pairwise(&[4, 4, 4, 4, 2, 4, 3, SCALES.len(), 3, ACTIVATIONS.len(), 2], &format!("matmul {tile:?}"));
+    let products = rows.into_iter().map(|row| Product {
+        dtypes: DTYPES[row[0]],
+        shape: [near[0][row[1]], near[1][row[2]], depths[row[3]]],
+        batch: [1, 2][row[4]],
+        trans: [TRANSPOSES[row[5] % 2], TRANSPOSES[row[5] / 2]],
+        ld_extra: [0, 8, 3][row[6]],
+        scale: SCALES[row[7]],
+        bias: BIASES[row[8]],
+        activation: ACTIVATIONS[row[9]],
+        data: [Data::Uniform, Data::Integers][row[10]],
+    });
+    products.map(Product::case).collect()
+}
+
 /// Zero extents with a bias and an activation, vectors and long sums of each type.
 fn edges() -> impl Iterator<Item = Product> {
     let empty = [[0, 5, 3], [5, 0, 3], [5, 4, 0]];

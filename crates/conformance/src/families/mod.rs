@@ -28,6 +28,8 @@ use std::collections::HashSet;
 
 use crate::case::Case;
 
+pub use matmul::matmul_around;
+
 /// Every case, in an order that doesn't change. No two have the same [`path`](Case::path).
 #[must_use]
 pub fn cases() -> Vec<Case> {

@@ -1,14 +1,22 @@
 //! The few `unsafe` calls of this crate.
-#![allow(unsafe_code, reason = "wgpu marks these three calls unsafe; each says below why it is sound here")]
+#![allow(unsafe_code, reason = "wgpu marks these calls unsafe; each says below why it is sound here")]
 
 /// Compiles a kernel of shaders/ without run-time checks in the shader.
 ///
 /// The checks would clamp every index and count the turns of every loop, which costs up to half of a kernel's speed.
-pub(super) fn shader_module(device: &wgpu::Device, label: &str, wgsl: String) -> wgpu::ShaderModule {
+pub(crate) fn shader_module(device: &wgpu::Device, label: &str, wgsl: String) -> wgpu::ShaderModule {
     let descriptor =
         wgpu::ShaderModuleDescriptor { label: Some(label), source: wgpu::ShaderSource::Wgsl(wgsl.into()) };
     // SAFETY: Only the crate's own kernels come here. Their indices stay inside the bindings because every operand's
     // size is checked before a launch, and their loops have bounds that they don't change; the conformance suite
     // runs each of them with guards on both sides of every operand.
     unsafe { device.create_shader_module_trusted(descriptor, wgpu::ShaderRuntimeChecks::unchecked()) }
+}
+
+/// wgpu's permission to open a device with features that it calls experimental; here, cooperative matrices.
+pub(crate) fn experimental_features() -> wgpu::ExperimentalFeatures {
+    // SAFETY: Asks to acknowledge that the feature may be faulty. Only the kernel gemm/cooperative uses it, each of its
+    // variants is compared with exact results on the device before it is trusted, and a program can do without
+    // (`WebGpuBackend::without_cooperative_matrices`).
+    unsafe { wgpu::ExperimentalFeatures::enabled() }
 }

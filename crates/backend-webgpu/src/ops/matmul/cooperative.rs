@@ -1,0 +1,131 @@
+//! The tiles of gemm/cooperative.
+
+use std::fmt;
+
+/// The sizes of a workgroup's tile, and how its subgroups share it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct CooperativeTile {
+    pub(super) m: usize,
+    pub(super) n: usize,
+    pub(super) k: usize,
+    /// Rows and columns of subgroups.
+    pub(super) subgroups: [usize; 2],
+    /// Nanoseconds of a step when one such workgroup runs on a multiprocessor, and when two do.
+    step: [usize; 2],
+}
+
+/// Rows and columns of a fragment.
+pub(super) const FRAGMENT: usize = 16;
+
+/// Invocations of a subgroup.
+const SUBGROUP: usize = 32;
+
+impl CooperativeTile {
+    /// Every tile that is chosen from, largest first. The times were measured on an H200; what matters is how they
+    /// relate to each other.
+    pub(super) const ALL: [Self; 5] = [
+        Self::new([128, 128, 32], [660, 980]),
+        Self::new([64, 128, 32], [390, 640]),
+        Self::new([64, 64, 64], [530, 750]),
+        Self::new([32, 64, 64], [380, 670]),
+        Self::new([32, 32, 64], [290, 490]),
+    ];
+
+    /// A tile shared by 2 × 2 subgroups.
+    const fn new([m, n, k]: [usize; 3], step: [usize; 2]) -> Self {
+        Self { m, n, k, subgroups: [2, 2], step }
+    }
+
+    /// The tile of a variant, from what [`constants`](Self::constants) gave it.
+    pub(super) fn from_constants(constants: [u32; 5]) -> Self {
+        let [m, n, k, rows, columns] = constants.map(|value| value as usize);
+        Self { m, n, k, subgroups: [rows, columns], step: [0; 2] }
+    }
+
+    pub(super) fn constants(self) -> [u32; 5] {
+        let [rows, columns] = self.subgroups;
+        [self.m, self.n, self.k, rows, columns].map(|value| value as u32)
+    }
+
+    /// Fragments of a subgroup's part of the tile, across m and n.
+    pub(super) fn fragments(self) -> [usize; 2] {
+        let [rows, columns] = self.subgroups;
+        [self.m / rows / FRAGMENT, self.n / columns / FRAGMENT]
+    }
+
+    /// How many groups of eight elements of A and of B each invocation fetches in a step.
+    pub(super) fn fetches(self) -> [usize; 2] {
+        [self.m, self.n].map(|size| size * self.k / 8 / self.threads())
+    }
+
+    pub(super) fn fits(self, limits: &wgpu::Limits) -> bool {
+        self.threads() <= limits.max_compute_invocations_per_workgroup as usize
+            && self.threads() <= limits.max_compute_workgroup_size_x as usize
+            && self.workgroup_bytes() <= limits.max_compute_workgroup_storage_size as usize
+    }
+
+    /// Tiles of an m×n product.
+    pub(super) fn count(self, m: usize, n: usize) -> usize {
+        m.div_ceil(self.m).saturating_mul(n.div_ceil(self.n))
+    }
+
+    /// Nanoseconds that `tiles` tiles of `k` take on a device of so many multiprocessors.
+    pub(super) fn time(self, tiles: usize, k: usize, multiprocessors: usize) -> usize {
+        let [alone, paired] = self.step;
+        let rounds = tiles.div_ceil(multiprocessors);
+        let step = (rounds / 2).saturating_mul(paired).saturating_add(rounds % 2 * alone);
+        k.div_ceil(self.k).saturating_mul(step)
+    }
+
+    fn threads(self) -> usize {
+        self.subgroups[0] * self.subgroups[1] * SUBGROUP
+    }
+
+    /// Bytes of workgroup memory at most: of A and B stored along k, whose rows are the more and padded, and of a
+    /// fragment of each subgroup.
+    fn workgroup_bytes(self) -> usize {
+        let [rows, columns] = self.subgroups;
+        (self.m + self.n) * (self.k + 8) * 2 + rows * columns * FRAGMENT * FRAGMENT * 4
+    }
+}
+
+/// Such as `128x128x32`: rows, columns and depth.
+impl fmt::Display for CooperativeTile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}x{}x{}", self.m, self.n, self.k)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What NVIDIA's Vulkan driver offers.
+    fn nvidia() -> wgpu::Limits {
+        wgpu::Limits {
+            max_compute_workgroup_storage_size: 48 << 10,
+            max_compute_invocations_per_workgroup: 1024,
+            max_compute_workgroup_size_x: 1024,
+            ..wgpu::Limits::default()
+        }
+    }
+
+    #[test]
+    fn every_tile_is_whole_and_fits() {
+        for tile in CooperativeTile::ALL {
+            let [rows, columns] = tile.subgroups;
+            assert!(tile.fits(&nvidia()), "{tile}");
+            assert_eq!(tile.m % (rows * FRAGMENT) + tile.n % (columns * FRAGMENT) + tile.k % FRAGMENT, 0);
+            assert!([tile.m, tile.n].iter().all(|size| (size * tile.k).is_multiple_of(8 * tile.threads())));
+        }
+    }
+
+    #[test]
+    fn a_second_workgroup_on_a_multiprocessor_is_cheaper_than_the_first() {
+        for tile in CooperativeTile::ALL {
+            let time = |tiles| tile.time(tiles, 1024, 100);
+            assert!(time(100) < time(200) && time(200) < 2 * time(100), "{tile}");
+            assert_eq!(time(400), 2 * time(200), "{tile}");
+        }
+    }
+}

@@ -1,0 +1,60 @@
+//! A kernel that a test or a measurement asks for.
+
+use backend_api::{BackendError, BackendResult};
+
+use super::cooperative::CooperativeTile;
+use super::plan::Kernel;
+use crate::ops::tile::Tile;
+
+/// The kernel to be used wherever it can make a product, and into how many pieces it splits k.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Forced {
+    pub(super) kernel: Kernel,
+    pub(super) splits: usize,
+}
+
+impl Forced {
+    /// Every kernel, named as [`parse`](Self::parse) reads it.
+    pub(crate) fn names() -> Vec<String> {
+        kernels().map(|kernel| kernel.to_string()).collect()
+    }
+
+    /// Reads `tiled/128x128x16`, `cooperative/64x64x64+split4` and the like.
+    ///
+    /// # Errors
+    /// [`Unsupported`](BackendError::Unsupported).
+    pub(crate) fn parse(op: &'static str, name: &str) -> BackendResult<Self> {
+        let (kernel, splits) = name.split_once("+split").unwrap_or((name, "1"));
+        let kernel = kernels().find(|known| known.to_string() == kernel);
+        match (kernel, splits.parse()) {
+            (Some(kernel), Ok(splits)) => Ok(Self { kernel, splits }),
+            _ => {
+                let need = format!("one of the kernels {}, not {name:?}", Self::names().join(", "));
+                Err(BackendError::Unsupported { op, need })
+            }
+        }
+    }
+}
+
+fn kernels() -> impl Iterator<Item = Kernel> {
+    let tiled = Tile::ALL.into_iter().map(Kernel::Tiled);
+    tiled.chain(CooperativeTile::ALL.into_iter().map(Kernel::Cooperative))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_read_back() {
+        for name in Forced::names() {
+            for splits in [1, 7] {
+                let forced = Forced::parse("test", &format!("{name}+split{splits}")).unwrap();
+                assert_eq!((forced.kernel.to_string(), forced.splits), (name.clone(), splits));
+            }
+        }
+        for wrong in ["", "tiled", "tiled/1x1x1", "cooperative/64x64x64+split", "x+split2"] {
+            assert_eq!(Forced::parse("test", wrong).unwrap_err().kind(), backend_api::ErrorKind::Unsupported);
+        }
+    }
+}

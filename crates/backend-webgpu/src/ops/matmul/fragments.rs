@@ -1,0 +1,213 @@
+//! Writes `multiply`, the step of gemm/cooperative.
+//!
+//! A driver keeps fragments in registers only when each has a name of its own: the same loops over arrays of 4 × 4
+//! fragments ran at a sixth of the speed. So this is the one kernel of which a part is written by a program. All
+//! indices stay in the functions of the shader's file, which this text calls.
+
+use std::iter;
+
+use super::cooperative::{CooperativeTile, FRAGMENT};
+use crate::kernels::MAX_CONSTANTS;
+
+/// What the text depends on.
+struct Step {
+    /// Fragments of a subgroup's part, across m and n, and of a step across k.
+    fragments: [usize; 2],
+    depth: usize,
+    /// Groups of A and of B that each invocation fetches.
+    fetches: [usize; 2],
+    trans_a: bool,
+    trans_b: bool,
+}
+
+impl Step {
+    fn new(&[m, n, k, rows, columns, trans_a, trans_b, ..]: &[u32; MAX_CONSTANTS]) -> Self {
+        let tile = CooperativeTile::from_constants([m, n, k, rows, columns]);
+        Self {
+            fragments: tile.fragments(),
+            depth: tile.k / FRAGMENT,
+            fetches: tile.fetches(),
+            trans_a: trans_a == 1,
+            trans_b: trans_b == 1,
+        }
+    }
+
+    /// Pairs of row and column of the fragments of a part.
+    fn places(&self) -> impl Iterator<Item = (usize, usize)> {
+        let [rows, columns] = self.fragments;
+        (0..rows).flat_map(move |i| (0..columns).map(move |j| (i, j)))
+    }
+}
+
+/// The function `multiply`, given the kernel's constants.
+///
+/// While a step is multiplied, the operands of the next are on their way into registers. The loop counts steps, so that
+/// a compiler can tell how often it runs and schedules across its end. What the last step fetches is not used.
+pub(super) fn multiply(constants: &[u32; MAX_CONSTANTS]) -> String {
+    let step = Step::new(constants);
+    let sums = lines(step.places().map(|(i, j)| format!("var sum_{i}_{j} = coop_mat16x16<f32, C>();")));
+    let (first, next) = (fetch(&step, "var "), fetch(&step, ""));
+    let (keep, stage, products, results) = (keep(&step), stage(&step), products(&step), results(&step));
+    format!(
+        "
+fn multiply(tile: Tile, index: u32) {{
+  let subgroup = index / SUBGROUP;
+  let from_a = start_a(subgroup);
+  let from_b = start_b(subgroup);
+  let to_a = slot(index, EIGHTS_A, STRIDE_A);
+  let to_b = slot(index, EIGHTS_B, STRIDE_B);
+  var at_a = start(tile.a, index, EIGHTS_A);
+  var at_b = start(tile.b, index, EIGHTS_B);
+{sums}{first}  if tile.head < TILE_K {{
+{keep}  }}
+  at_a += along_k(tile.a, tile.head, TRANS_A == 1u);
+  at_b += along_k(tile.b, tile.head, TRANS_B == 0u);
+  for (var step = 0u; step < tile.steps; step++) {{
+    workgroupBarrier();
+{stage}    workgroupBarrier();
+{next}    at_a += along_k(tile.a, TILE_K, TRANS_A == 1u);
+    at_b += along_k(tile.b, TILE_K, TRANS_B == 0u);
+{products}  }}
+{results}}}
+"
+    )
+}
+
+/// Fetches an invocation's groups of the step at `at_a` and `at_b`.
+fn fetch(step: &Step, declare: &str) -> String {
+    lines(groups(step).map(|(of, i)| format!("{declare}next_{of}_{i} = fetch_{of}(tile, at_{of}, {i}u);")))
+}
+
+/// Makes 0 of what the first step has no room for.
+fn keep(step: &Step) -> String {
+    lines(groups(step).map(|(of, i)| format!("next_{of}_{i} = keep_{of}(tile, index, {i}u, next_{of}_{i});")))
+}
+
+/// Puts them into workgroup memory.
+fn stage(step: &Step) -> String {
+    lines(groups(step).map(|(of, i)| format!("stage_{of}(to_{of}, {i}u, next_{of}_{i});")))
+}
+
+/// The matrix and the number of each group that an invocation fetches.
+fn groups(step: &Step) -> impl Iterator<Item = (char, usize)> {
+    let [a, b] = step.fetches;
+    iter::repeat_n('a', a).zip(0..).chain(iter::repeat_n('b', b).zip(0..))
+}
+
+/// Multiplies the staged operands: the fragments of A are held while those of B pass.
+fn products(step: &Step) -> String {
+    let [rows, columns] = step.fragments;
+    let slice = |l| {
+        let left = (0..rows).map(move |i| format!("let a_{i} = {};", load_a(step, i, l)));
+        let right = (0..columns).flat_map(move |j| {
+            let load = format!("let b_{j} = {};", load_b(step, l, j));
+            let sum = move |i| format!("sum_{i}_{j} = coopMultiplyAdd(a_{i}, b_{j}, sum_{i}_{j});");
+            iter::once(load).chain((0..rows).map(sum))
+        });
+        format!("{{\n{}}}", lines(left.chain(right)))
+    };
+    lines((0..step.depth).map(slice))
+}
+
+/// The fragment of A in row `i` and column `l` of fragments. Staged rows are rows of A, or columns if it is stored
+/// transposed; `coopLoadT` reads row by row.
+fn load_a(step: &Step, i: usize, l: usize) -> String {
+    let (load, row, column) = if step.trans_a { ("coopLoad", l, i) } else { ("coopLoadT", i, l) };
+    load_fragment(load, 'a', row, column)
+}
+
+/// The fragment of B in row `l` and column `j` of fragments.
+fn load_b(step: &Step, l: usize, j: usize) -> String {
+    let (load, row, column) = if step.trans_b { ("coopLoad", j, l) } else { ("coopLoadT", l, j) };
+    load_fragment(load, 'b', row, column)
+}
+
+/// Loads from the given row and column of fragments in workgroup memory, whose elements are vectors of four.
+fn load_fragment(load: &str, of: char, row: usize, column: usize) -> String {
+    let role = of.to_ascii_uppercase();
+    let (down, across) = (row * FRAGMENT, column * FRAGMENT / 4);
+    format!(
+        "{load}<coop_mat16x16<f16, {role}>>(&sh_{of}[from_{of} + {down}u * STRIDE_{role} + {across}u], STRIDE_{role})"
+    )
+}
+
+/// Writes the sums out, a fragment of each subgroup at a time, in a loop: what becomes of a sum is too much text to be
+/// repeated for each fragment. What `coopStoreT` takes has to be named before.
+fn results(step: &Step) -> String {
+    let [_, columns] = step.fragments;
+    let store = |(i, j)| {
+        let number = i * columns + j;
+        format!("case {number}u: {{ let sum = sum_{i}_{j}; coopStoreT(sum, &sh_c[from_c], stride); }}")
+    };
+    let cases = lines(step.places().map(store));
+    let count = step.places().count();
+    format!(
+        "let from_c = start_c(subgroup);
+let stride = STRIDE_C;
+for (var i = 0u; i < {count}u; i++) {{
+switch i {{
+{cases}default: {{}}
+}}
+workgroupBarrier();
+write_out(tile, index, vec2<u32>(i / {columns}u, i % {columns}u) * FRAGMENT);
+workgroupBarrier();
+}}
+"
+    )
+}
+
+fn lines(statements: impl Iterator<Item = String>) -> String {
+    statements.map(|statement| statement + "\n").collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use naga::back::spv;
+    use naga::valid::{Capabilities, ValidationFlags, Validator};
+
+    use crate::kernels::{Target, Variant, compose};
+    use crate::ops::matmul::variants;
+
+    /// The SPIR-V of a variant, as wgpu makes it for a device with cooperative matrices.
+    fn translate(variant: &Variant, immediates: bool) -> Result<Vec<u32>, String> {
+        let text = compose(variant, Target { immediates });
+        let module = naga::front::wgsl::parse_str(&text).map_err(|error| error.emit_to_string(&text))?;
+        let mut capabilities = Capabilities::COOPERATIVE_MATRIX
+            | Capabilities::SHADER_FLOAT16
+            | Capabilities::SHADER_FLOAT16_IN_FLOAT32;
+        capabilities.set(Capabilities::IMMEDIATES, immediates);
+        let info = Validator::new(ValidationFlags::all(), capabilities)
+            .validate(&module)
+            .map_err(|error| error.emit_to_string(&text))?;
+        let options = spv::Options { lang_version: (1, 4), ..Default::default() };
+        spv::write_vec(&module, &info, &options, None).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn every_variant_becomes_spirv() {
+        let cooperative: Vec<_> = variants().into_iter().filter(Variant::uses_cooperative_matrices).collect();
+        assert!(!cooperative.is_empty());
+        for variant in cooperative {
+            for immediates in [false, true] {
+                if let Err(error) = translate(&variant, immediates) {
+                    panic!("{variant:?}:\n{error}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_step_is_unrolled() {
+        let text = super::multiply(&[128, 128, 32, 2, 2, 0, 1, 0, 0, 0]);
+        assert_eq!(text.matches("coopMultiplyAdd(").count(), 2 * 4 * 4);
+        assert_eq!(text.matches("coopStoreT(").count(), 4 * 4);
+        assert_eq!(text.matches("= fetch_a(").count(), 2 * 4);
+        assert_eq!(text.matches("stage_b(").count(), 4);
+        assert!(text.contains(
+            "let a_3 = coopLoadT<coop_mat16x16<f16, A>>(&sh_a[from_a + 48u * STRIDE_A + 4u], STRIDE_A);"
+        ));
+        assert!(text.contains(
+            "let b_2 = coopLoad<coop_mat16x16<f16, B>>(&sh_b[from_b + 32u * STRIDE_B + 0u], STRIDE_B);"
+        ));
+    }
+}

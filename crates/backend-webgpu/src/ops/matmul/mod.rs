@@ -1,0 +1,188 @@
+//! Matrix products: the one path behind `gemm`, `batched_gemm`, `gemm_f16` and `matmul`.
+//!
+//! [`Plan`] says which kernel makes a product, in which tiles, and whether k is split between workgroups. The kernels
+//! are `gemm/tiled` on any device and `gemm/cooperative` on matrix units; `gemm/pack` and `gemm/combine` serve them.
+
+mod cooperative;
+mod forced;
+mod fragments;
+mod pack;
+mod plan;
+mod proof;
+mod split;
+
+use backend_api::desc::{BiasAxis, MatmulDesc};
+use backend_api::{Activation, BackendResult, checked_product};
+
+use crate::context::{Context, dim, linear_grid};
+use crate::kernels::{Variant, params};
+use crate::recorder::Window;
+
+use plan::Plan;
+
+pub(crate) use forced::Forced;
+pub(crate) use proof::Proofs;
+
+params! {
+    struct Params {
+        m: u32,
+        n: u32,
+        k: u32,
+        k_last: u32,
+        batch: u32,
+        tiles_m: u32,
+        tiles_n: u32,
+        tiles: u32,
+        a_offset: u32,
+        a_ld: u32,
+        a_batch: u32,
+        b_offset: u32,
+        b_ld: u32,
+        b_batch: u32,
+        c_offset: u32,
+        c_ld: u32,
+        c_batch: u32,
+        bias_offset: u32,
+        bias: u32,
+        accumulate: u32,
+        alpha: f32,
+        beta: f32,
+    }
+}
+
+pub(super) fn variants() -> Vec<Variant> {
+    [plan::variants(), pack::variants(), split::variants()].concat()
+}
+
+/// What the kernels see of a product's operands.
+#[derive(Clone, Debug)]
+struct Windows {
+    a: Window,
+    b: Window,
+    bias: Window,
+    c: Window,
+}
+
+/// A product with the sum over k of its last matrix, which is shorter where the batch is a sum in pieces.
+#[derive(Clone, Copy, Debug)]
+struct Product {
+    desc: MatmulDesc,
+    k_last: usize,
+}
+
+impl Product {
+    fn whole(desc: &MatmulDesc) -> Self {
+        Self { desc: *desc, k_last: desc.k }
+    }
+}
+
+/// `C = activation(alpha · op(A) · op(B) + beta · C + bias)`.
+pub(crate) fn matmul(ctx: &Context, op: &'static str, desc: &MatmulDesc) -> BackendResult<()> {
+    let Some(windows) = windows(ctx, op, desc)? else {
+        return Ok(());
+    };
+    let plan = Plan::choose(ctx, desc, &windows);
+    tracing::trace!(op, %plan, "matmul");
+    run(ctx, op, desc, &windows, &plan)
+}
+
+/// The plan for a product, in words.
+pub(crate) fn explain_matmul(ctx: &Context, op: &'static str, desc: &MatmulDesc) -> BackendResult<String> {
+    Ok(match windows(ctx, op, desc)? {
+        Some(windows) => Plan::choose(ctx, desc, &windows).to_string(),
+        None => "nothing".to_owned(),
+    })
+}
+
+/// Checks the product and finds its operands; `None` if there is nothing to compute.
+fn windows(ctx: &Context, op: &'static str, desc: &MatmulDesc) -> BackendResult<Option<Windows>> {
+    let operands = desc.operands(op)?;
+    let [a, b, c, bias] = ctx.resolve(op, &operands)?;
+    let Some(c) = c else { return Ok(None) };
+    for matrix in [&desc.a, &desc.b, &desc.c] {
+        ctx.require_dtype(op, matrix.dtype)?;
+    }
+    let c = ctx.output(op, &c, desc.c.dtype)?;
+    Ok(Some(Windows {
+        a: ctx.optional_input(op, a.as_ref(), desc.a.dtype, &c)?,
+        b: ctx.optional_input(op, b.as_ref(), desc.b.dtype, &c)?,
+        bias: ctx.optional_input(op, bias.as_ref(), desc.c.dtype, &c)?,
+        c,
+    }))
+}
+
+/// Records what the plan needs: copies of badly aligned factors, the product itself, and the sum of its pieces.
+fn run(
+    ctx: &Context,
+    op: &'static str,
+    desc: &MatmulDesc,
+    windows: &Windows,
+    plan: &Plan,
+) -> BackendResult<()> {
+    let (desc, windows) = pack::aligned(ctx, op, desc, windows, plan.packs)?;
+    if plan.splits > 1 {
+        return split::run(ctx, op, &desc, &windows, plan);
+    }
+    launch(ctx, op, &Product::whole(&desc), &windows, plan)
+}
+
+fn launch(
+    ctx: &Context,
+    op: &'static str,
+    product: &Product,
+    windows: &Windows,
+    plan: &Plan,
+) -> BackendResult<()> {
+    let params = params(op, product, windows, plan.tile())?;
+    let grid = linear_grid(op, params.tiles as usize)?;
+    ctx.launch(op, &plan.variant(), &plan.inputs(windows), &windows.c, &params, grid)
+}
+
+fn params(
+    op: &'static str,
+    product: &Product,
+    windows: &Windows,
+    [tile_m, tile_n]: [usize; 2],
+) -> BackendResult<Params> {
+    let Product { desc, k_last } = product;
+    let (tiles_m, tiles_n) = (desc.m.div_ceil(tile_m), desc.n.div_ceil(tile_n));
+    let tiles = checked_product(op, "tiles", &[tiles_m, tiles_n, desc.batch])?;
+    Ok(Params {
+        m: dim(op, "m", desc.m)?,
+        n: dim(op, "n", desc.n)?,
+        k: dim(op, "k", desc.k)?,
+        k_last: dim(op, "k", *k_last)?,
+        batch: dim(op, "batch", desc.batch)?,
+        tiles_m: dim(op, "tiles", tiles_m)?,
+        tiles_n: dim(op, "tiles", tiles_n)?,
+        tiles: dim(op, "tiles", tiles)?,
+        a_offset: windows.a.offset,
+        a_ld: stride(op, "lda", desc.a.ld, desc.m.max(desc.k))?,
+        a_batch: stride(op, "stride_a", desc.a.batch_stride, desc.batch)?,
+        b_offset: windows.b.offset,
+        b_ld: stride(op, "ldb", desc.b.ld, desc.n.max(desc.k))?,
+        b_batch: stride(op, "stride_b", desc.b.batch_stride, desc.batch)?,
+        c_offset: windows.c.offset,
+        c_ld: stride(op, "ldc", desc.c.ld, desc.m)?,
+        c_batch: stride(op, "stride_c", desc.c.batch_stride, desc.batch)?,
+        bias_offset: windows.bias.offset,
+        bias: match desc.bias.map(|bias| bias.axis) {
+            None => 0,
+            Some(BiasAxis::Column) => 1,
+            Some(BiasAxis::Row) => 2,
+        },
+        accumulate: u32::from(desc.beta != 0.0),
+        alpha: desc.alpha as f32,
+        beta: desc.beta as f32,
+    })
+}
+
+/// A stride that is used; one that only a single row or matrix would take doesn't matter, however large.
+fn stride(op: &'static str, what: &'static str, value: usize, count: usize) -> BackendResult<u32> {
+    if count <= 1 { Ok(0) } else { dim(op, what, value) }
+}
+
+/// The number by which lib/activate knows it.
+fn activation_code(activation: Activation) -> u32 {
+    Activation::ALL.iter().position(|&known| known == activation).unwrap_or_default() as u32
+}

@@ -1,0 +1,136 @@
+//! Copies of f16 factors whose rows are aligned, as `gemm/cooperative` reads them.
+
+use backend_api::desc::{MatmulDesc, Matrix};
+use backend_api::{BackendResult, DType, checked_product};
+
+use super::plan::is_aligned;
+use super::{Windows, stride};
+use crate::context::{Context, dim, linear_grid};
+use crate::kernels::{KernelSource, Variant, kernel, params};
+use crate::recorder::Window;
+
+static PACK: KernelSource = kernel!(
+    "gemm/pack",
+    libs: [GRID],
+    types: [],
+    constants: [],
+    reads: 1,
+    writes: 1,
+    params: Params,
+);
+
+params! {
+    struct Params {
+        rows: u32,
+        columns: u32,
+        rows_out: u32,
+        pairs: u32,
+        total: u32,
+        offset: u32,
+        ld: u32,
+        batch: u32,
+        last: u32,
+    }
+}
+
+const WORKGROUP: usize = 256;
+
+/// Pairs of elements that an invocation copies.
+const WORDS: usize = 4;
+
+/// Elements that are read at once.
+const EIGHT: usize = 8;
+
+pub(super) fn variants() -> Vec<Variant> {
+    vec![Variant::new(&PACK, [], [])]
+}
+
+/// A factor as it is stored: rows, columns, and which of the two is k.
+#[derive(Clone, Copy)]
+struct Stored {
+    rows: usize,
+    columns: usize,
+    k_down: bool,
+}
+
+fn stored(desc: &MatmulDesc) -> [Stored; 2] {
+    let of = |across, k_down| match k_down {
+        true => Stored { rows: desc.k, columns: across, k_down },
+        false => Stored { rows: across, columns: desc.k, k_down },
+    };
+    [of(desc.m, desc.trans_a.is_transposed()), of(desc.n, !desc.trans_b.is_transposed())]
+}
+
+/// Which factors have to be copied.
+pub(super) fn needed(desc: &MatmulDesc, windows: &Windows) -> [bool; 2] {
+    let [a, b] = stored(desc);
+    // Both factors have to end at the same k, and one that has it along its rows can't end inside of a group.
+    let k_along_rows = !(a.k_down && b.k_down);
+    if k_along_rows && !desc.k.is_multiple_of(EIGHT) {
+        return [true; 2];
+    }
+    [
+        !is_aligned(&desc.a, windows.a.offset, a.columns, EIGHT),
+        !is_aligned(&desc.b, windows.b.offset, b.columns, EIGHT),
+    ]
+}
+
+/// The same product with the given factors copied.
+pub(super) fn aligned(
+    ctx: &Context,
+    op: &'static str,
+    desc: &MatmulDesc,
+    windows: &Windows,
+    packs: [bool; 2],
+) -> BackendResult<(MatmulDesc, Windows)> {
+    let (mut desc, mut windows, [a, b]) = (*desc, windows.clone(), stored(desc));
+    let k = if packs == [true; 2] { desc.k.next_multiple_of(EIGHT) } else { desc.k };
+    if packs[0] {
+        (desc.a, windows.a) = copy(ctx, op, &desc.a, &windows.a, a, k, desc.batch)?;
+    }
+    if packs[1] {
+        (desc.b, windows.b) = copy(ctx, op, &desc.b, &windows.b, b, k, desc.batch)?;
+    }
+    desc.k = k;
+    Ok((desc, windows))
+}
+
+/// A copy of all matrices of a factor, with zeros up to `k`.
+fn copy(
+    ctx: &Context,
+    op: &'static str,
+    matrix: &Matrix,
+    window: &Window,
+    stored: Stored,
+    k: usize,
+    batch: usize,
+) -> BackendResult<(Matrix, Window)> {
+    let Stored { rows, columns, k_down } = stored;
+    let (rows_out, columns_out) = if k_down { (k, columns) } else { (rows, k) };
+    let ld = columns_out.next_multiple_of(EIGHT);
+    // A matrix that the whole batch shares is copied once.
+    let copies = if matrix.batch_stride == 0 { 1 } else { batch };
+    let size = checked_product(op, "scratch", &[copies, rows_out, ld])?;
+    let bytes = checked_product(op, "scratch", &[size, DType::F16.size()])?;
+    let scratch = ctx.output(op, &ctx.memory.scratch(op, bytes)?, DType::F16)?;
+    let last = window.offset as usize
+        + matrix.batch_stride.saturating_mul(copies - 1)
+        + matrix.ld.saturating_mul(rows - 1)
+        + columns
+        - 1;
+    let params = Params {
+        rows: dim(op, "rows", rows)?,
+        columns: dim(op, "columns", columns)?,
+        rows_out: dim(op, "rows", rows_out)?,
+        pairs: dim(op, "columns", ld / 2)?,
+        total: dim(op, "elements", size / 2)?,
+        offset: window.offset,
+        ld: stride(op, "ld", matrix.ld, rows)?,
+        batch: stride(op, "batch stride", matrix.batch_stride, copies)?,
+        last: dim(op, "elements", last / 2)?,
+    };
+    let grid = linear_grid(op, (params.total as usize).div_ceil(WORKGROUP * WORDS))?;
+    ctx.launch(op, &Variant::new(&PACK, [], []), &[window], &scratch, &params, grid)?;
+    let batch_stride = if copies == 1 { 0 } else { rows_out * ld };
+    Ok((Matrix { ld, batch_stride, ..*matrix }, scratch))
+}

@@ -1,0 +1,277 @@
+//! Which kernel makes a product, and which variant of it.
+
+use std::fmt;
+
+use backend_api::desc::{MatmulDesc, Matrix};
+use backend_api::{Activation, DType, DeviceKind};
+
+use super::cooperative::CooperativeTile;
+use super::{Params, Windows, activation_code, fragments, pack, proof};
+use crate::context::Context;
+use crate::kernels::{KernelSource, Variant, kernel};
+use crate::ops::tile::{TILE_CONSTANTS, Tile};
+use crate::recorder::Window;
+
+static TILED: KernelSource = kernel!(
+    "gemm/tiled",
+    libs: [GRID, SPECIAL, UNARY, ACTIVATE, MATMUL, TILE_PRODUCT],
+    types: ["TA", "TB", "TC"],
+    constants: with_tile(["VEC", "TRANS_A", "TRANS_B", "ACTIVATION"]),
+    reads: 5,
+    writes: 1,
+    params: Params,
+);
+
+static COOPERATIVE: KernelSource = KernelSource {
+    unrolled: Some(fragments::multiply),
+    ..kernel!(
+        "gemm/cooperative",
+        libs: [GRID, SPECIAL, UNARY, ACTIVATE, MATMUL],
+        types: ["TA", "TB", "TC"],
+        constants: [
+            "TILE_M",
+            "TILE_N",
+            "TILE_K",
+            "SUBGROUPS_M",
+            "SUBGROUPS_N",
+            "TRANS_A",
+            "TRANS_B",
+            "ACTIVATION",
+        ],
+        reads: 3,
+        writes: 2,
+        params: Params,
+    )
+};
+
+/// The names of a tile's constants, followed by others.
+const fn with_tile(rest: [&'static str; 4]) -> [&'static str; 10] {
+    let [m, n, k, thread_m, thread_n, stages] = TILE_CONSTANTS;
+    let [vectors, trans_a, trans_b, activation] = rest;
+    [m, n, k, thread_m, thread_n, stages, vectors, trans_a, trans_b, activation]
+}
+
+/// A kernel with the size of its tiles.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kernel {
+    Tiled(Tile),
+    Cooperative(CooperativeTile),
+}
+
+/// How a product is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Plan {
+    pub(super) kernel: Kernel,
+    pub(super) dtypes: [DType; 3],
+    /// Whether A and B are transposed.
+    pub(super) trans: [bool; 2],
+    pub(super) activation: Activation,
+    /// Whether `gemm/tiled` reads the factors as vectors of four.
+    pub(super) vectors: bool,
+    /// Which factors are copied first, to where their rows are aligned.
+    pub(super) packs: [bool; 2],
+    /// Into how many pieces k is split.
+    pub(super) splits: usize,
+}
+
+impl Plan {
+    /// The fastest plan for a product, as far as is known; the one that is forced, where that can serve the product.
+    pub(super) fn choose(ctx: &Context, desc: &MatmulDesc, windows: &Windows) -> Self {
+        let forced = *ctx.forced_matmul.lock();
+        let works = |plan: &Self| matches!(plan.kernel, Kernel::Tiled(_)) || proof::holds(ctx, plan);
+        if let Some(forced) = forced
+            && let Some(plan) = Self::new(ctx, desc, windows, forced.kernel, forced.splits)
+            && works(&plan)
+        {
+            return plan;
+        }
+        let fast = Self::cooperative(ctx, desc, windows).filter(works);
+        fast.unwrap_or_else(|| Self::tiled(ctx, desc, windows))
+    }
+
+    /// A plan with this kernel, if it can make the product on this device.
+    fn new(
+        ctx: &Context,
+        desc: &MatmulDesc,
+        windows: &Windows,
+        kernel: Kernel,
+        splits: usize,
+    ) -> Option<Self> {
+        let limits = ctx.gpu.device.limits();
+        let (possible, packs) = match kernel {
+            Kernel::Tiled(tile) => (tile.fits(&limits), [false; 2]),
+            Kernel::Cooperative(tile) => {
+                let able = ctx.gpu.cooperative_matrices && tile.fits(&limits) && desc.k > 0;
+                let halves = [desc.a.dtype, desc.b.dtype] == [DType::F16; 2];
+                (able && halves, pack::needed(desc, windows))
+            }
+        };
+        possible.then(|| Self {
+            kernel,
+            dtypes: [desc.a.dtype, desc.b.dtype, desc.c.dtype],
+            trans: [desc.trans_a.is_transposed(), desc.trans_b.is_transposed()],
+            activation: desc.activation,
+            vectors: reads_as_vectors(desc, windows),
+            packs,
+            splits: if desc.batch == 1 { splits.max(1) } else { 1 },
+        })
+    }
+
+    /// The fastest plan on matrix units, if there are some and the product is worth it.
+    fn cooperative(ctx: &Context, desc: &MatmulDesc, windows: &Windows) -> Option<Self> {
+        // Matrix units would spend most of their time on zeros, or copies take longer than the product.
+        let &MatmulDesc { m, n, k, .. } = desc;
+        let work = m.saturating_mul(n).saturating_mul(k);
+        let copies = pack::needed(desc, windows) != [false; 2];
+        if m.min(n).min(k) < 16 || work < if copies { 1 << 24 } else { 1 << 18 } {
+            return None;
+        }
+        let multiprocessors = multiprocessors(ctx.gpu.info.kind);
+        let plans = CooperativeTile::ALL.into_iter().flat_map(|tile| {
+            let splits =
+                [1, 2, 4, 8, 16, 32].into_iter().filter(move |&splits| splits == 1 || k / splits >= 256);
+            splits.map(move |splits| (tile, splits))
+        });
+        let (tile, splits) =
+            plans.filter(|&(_, splits)| splits == 1 || desc.batch == 1).min_by_key(|&(tile, splits)| {
+                let tiles = tile.count(m, n).saturating_mul(desc.batch).saturating_mul(splits);
+                let combining = if splits == 1 { 0 } else { 3000 + m * n * splits / 250 };
+                tile.time(tiles, k / splits, multiprocessors).saturating_add(combining)
+            })?;
+        Self::new(ctx, desc, windows, Kernel::Cooperative(tile), splits)
+    }
+
+    /// The fastest plan in registers, which any device and product allow.
+    fn tiled(ctx: &Context, desc: &MatmulDesc, windows: &Windows) -> Self {
+        let &MatmulDesc { m, n, k, batch, .. } = desc;
+        let tile = Tile::choose(&ctx.gpu.device.limits(), m, n, batch);
+        // Where tiles are few and sums are long, multiprocessors that would be idle take a part of the sums.
+        let idle = multiprocessors(ctx.gpu.info.kind) / tile.count(m, n).max(1);
+        let splits = if batch == 1 { idle.min(k / 512).max(1) } else { 1 };
+        Self {
+            kernel: Kernel::Tiled(tile),
+            dtypes: [desc.a.dtype, desc.b.dtype, desc.c.dtype],
+            trans: [desc.trans_a.is_transposed(), desc.trans_b.is_transposed()],
+            activation: desc.activation,
+            vectors: reads_as_vectors(desc, windows),
+            packs: [false; 2],
+            splits,
+        }
+    }
+
+    /// The same kernel for a part of each sum, which is neither rounded nor finished.
+    pub(super) fn piece(&self) -> Self {
+        let [a, b, _] = self.dtypes;
+        Self { dtypes: [a, b, DType::F32], activation: Activation::Identity, splits: 1, ..*self }
+    }
+
+    /// Rows and columns of a tile.
+    pub(super) fn tile(&self) -> [usize; 2] {
+        match self.kernel {
+            Kernel::Tiled(tile) => [tile.m, tile.n],
+            Kernel::Cooperative(tile) => [tile.m, tile.n],
+        }
+    }
+
+    /// What the kernel reads, in the order of its bindings. C follows; `gemm/cooperative` binds it twice.
+    pub(super) fn inputs<'a>(&self, windows: &'a Windows) -> Vec<&'a Window> {
+        let Windows { a, b, bias, c } = windows;
+        match self.kernel {
+            Kernel::Tiled(_) => vec![a, a, b, b, bias],
+            Kernel::Cooperative(_) => vec![a, b, bias, c],
+        }
+    }
+
+    pub(super) fn variant(&self) -> Variant {
+        let [trans_a, trans_b] = self.trans.map(u32::from);
+        let activation = activation_code(self.activation);
+        match self.kernel {
+            Kernel::Tiled(tile) => {
+                let [m, n, k, thread_m, thread_n, stages] = tile.constants();
+                let vectors = u32::from(self.vectors);
+                let constants = [m, n, k, thread_m, thread_n, stages, vectors, trans_a, trans_b, activation];
+                Variant::new(&TILED, self.dtypes, constants)
+            }
+            Kernel::Cooperative(tile) => {
+                let [m, n, k, rows, columns] = tile.constants();
+                let constants = [m, n, k, rows, columns, trans_a, trans_b, activation];
+                Variant::new(&COOPERATIVE, self.dtypes, constants)
+            }
+        }
+    }
+}
+
+/// Such as `cooperative/128x128x32+split4, packs A`: what [`Forced`](super::Forced) reads, and what else there is to
+/// know.
+impl fmt::Display for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.kernel)?;
+        if self.splits > 1 {
+            write!(f, "+split{}", self.splits)?;
+        }
+        match self.packs {
+            [false, false] => {}
+            [true, false] => f.write_str(", packs A")?,
+            [false, true] => f.write_str(", packs B")?,
+            [true, true] => f.write_str(", packs A and B")?,
+        }
+        if matches!(self.kernel, Kernel::Tiled(_)) && !self.vectors {
+            f.write_str(", element by element")?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Kernel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tiled(Tile { m, n, k, .. }) => write!(f, "tiled/{m}x{n}x{k}"),
+            Self::Cooperative(tile) => write!(f, "cooperative/{tile}"),
+        }
+    }
+}
+
+pub(super) fn variants() -> Vec<Variant> {
+    use DType::{F16, F32};
+    let tiled = Tile::ALL.map(Kernel::Tiled);
+    let cooperative = CooperativeTile::ALL.map(Kernel::Cooperative);
+    let mut variants = Vec::new();
+    for dtypes in [[F32, F32, F32], [F16, F16, F16], [F16, F16, F32], [F32, F16, F32]] {
+        let matrix_units = if dtypes[..2] == [F16; 2] { cooperative.as_slice() } else { &[] };
+        for (&kernel, vectors) in
+            tiled.iter().flat_map(|k| [(k, false), (k, true)]).chain(matrix_units.iter().map(|k| (k, true)))
+        {
+            for trans in [[false, false], [false, true], [true, false], [true, true]] {
+                for &activation in Activation::ALL {
+                    let plan =
+                        Plan { kernel, dtypes, trans, activation, vectors, packs: [false; 2], splits: 1 };
+                    variants.push(plan.variant());
+                }
+            }
+        }
+    }
+    variants
+}
+
+/// Whether every row of both factors starts at a multiple of four elements and has a multiple of four of them.
+fn reads_as_vectors(desc: &MatmulDesc, windows: &Windows) -> bool {
+    let along_a = if desc.trans_a.is_transposed() { desc.m } else { desc.k };
+    let along_b = if desc.trans_b.is_transposed() { desc.k } else { desc.n };
+    is_aligned(&desc.a, windows.a.offset, along_a, 4) && is_aligned(&desc.b, windows.b.offset, along_b, 4)
+}
+
+/// Whether every row of a factor starts at a multiple of `width` elements and has a multiple of `width` of them.
+pub(super) fn is_aligned(matrix: &Matrix, offset: u32, along_memory: usize, width: usize) -> bool {
+    (offset as usize).is_multiple_of(width)
+        && [matrix.ld, matrix.batch_stride, along_memory].iter().all(|size| size.is_multiple_of(width))
+}
+
+/// Workgroups that a device of this kind runs side by side, which wgpu doesn't tell: an H200's multiprocessors, and
+/// what is usual for smaller ones.
+fn multiprocessors(kind: DeviceKind) -> usize {
+    match kind {
+        DeviceKind::DiscreteGpu => 132,
+        DeviceKind::IntegratedGpu | DeviceKind::VirtualGpu | DeviceKind::Other => 16,
+        _ => 1,
+    }
+}

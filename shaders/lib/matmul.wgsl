@@ -1,0 +1,65 @@
+// What the kernels of C = activation(alpha · op(A) · op(B) + beta · C + bias) share: their parameters, the order in
+// which tiles are worked on, and what becomes of a sum.
+//
+// needs: TC, ACTIVATION, bias, c, lib/activate
+
+// Tiles of a column that are worked on together, so that what they share of B is still in the cache.
+const RASTER: u32 = 8u;
+
+struct Params {
+  m: u32,
+  n: u32,
+  k: u32,
+  // k of the batch's last matrix, which may be less: the batch may be pieces of one long sum.
+  k_last: u32,
+  batch: u32,
+  tiles_m: u32,
+  tiles_n: u32,
+  tiles: u32,
+  a_offset: u32,
+  a_ld: u32,
+  a_batch: u32,
+  b_offset: u32,
+  b_ld: u32,
+  b_batch: u32,
+  c_offset: u32,
+  c_ld: u32,
+  c_batch: u32,
+  bias_offset: u32,
+  // 0: none, 1: one for each column, 2: one for each row.
+  bias: u32,
+  // Whether C is read at all.
+  accumulate: u32,
+  alpha: f32,
+  beta: f32,
+}
+
+// The tile of a workgroup as (row of tiles, column of tiles, matrix of the batch): RASTER rows of tiles are walked
+// column by column.
+fn tile_place(flat: u32) -> vec3<u32> {
+  let per_matrix = params.tiles_m * params.tiles_n;
+  let t = flat % per_matrix;
+  let band = t / (RASTER * params.tiles_n);
+  let rows = min(RASTER, params.tiles_m - band * RASTER);
+  let inner = t % (RASTER * params.tiles_n);
+  return vec3<u32>(band * RASTER + inner % rows, inner / rows, flat / per_matrix);
+}
+
+// k of a matrix of the batch.
+fn depth(matrix: u32) -> u32 {
+  return select(params.k, params.k_last, matrix + 1u == params.batch);
+}
+
+// The element of C at `i`, which is at (row, column), made of the sum there.
+fn finish(sum: f32, row: u32, column: u32, i: u32) -> TC {
+  var v = params.alpha * sum;
+  if params.accumulate == 1u {
+    v += params.beta * f32(c[i]);
+  }
+  if params.bias == 1u {
+    v += f32(bias[params.bias_offset + column]);
+  } else if params.bias == 2u {
+    v += f32(bias[params.bias_offset + row]);
+  }
+  return TC(activate(ACTIVATION, v));
+}
