@@ -5,7 +5,7 @@
 //! waiting included, and as `…/device` by the device's own where it has one.
 
 use backend_api::desc::{Bias, BiasAxis, MatmulDesc, Matrix};
-use backend_api::{Activation, BackendTranspose, DType};
+use backend_api::{Activation, BackendTranspose, DType, MathMode};
 use benches::Subject;
 use criterion::{BenchmarkId, Criterion, Throughput};
 
@@ -22,12 +22,23 @@ struct Product {
     padding: usize,
     /// Whether a bias and GELU follow.
     fused: bool,
+    math: MathMode,
 }
 
 impl Product {
     const fn square(dtype: DType, size: usize) -> Self {
         let trans = [BackendTranspose::NoTrans; 2];
-        Self { dtype, m: size, n: size, k: size, batch: 1, trans, padding: 0, fused: false }
+        Self {
+            dtype,
+            m: size,
+            n: size,
+            k: size,
+            batch: 1,
+            trans,
+            padding: 0,
+            fused: false,
+            math: MathMode::Standard,
+        }
     }
 
     fn flops(&self) -> u64 {
@@ -35,7 +46,7 @@ impl Product {
     }
 
     fn descriptor(&self, ptrs: [u64; 3]) -> MatmulDesc {
-        let &Self { dtype, m, n, k, batch, trans, padding, fused } = self;
+        let &Self { dtype, m, n, k, batch, trans, padding, fused, math } = self;
         let matrix = |ptr, rows, columns, trans: BackendTranspose| {
             let (rows, columns) = if trans.is_transposed() { (columns, rows) } else { (rows, columns) };
             let ld = columns + padding;
@@ -52,7 +63,8 @@ impl Product {
             matrix(c, m, n, no_trans),
         )
         .with_transpose(trans[0], trans[1])
-        .with_batch(batch);
+        .with_batch(batch)
+        .with_math(math);
         if !fused {
             return desc;
         }
@@ -138,6 +150,8 @@ fn main() {
         let long = Product { m: 128, n: 128, k: (largest * 7 / 2).min(14336), ..Product::square(dtype, 0) };
         measure(&mut criterion, &subject, "few_tiles", &format!("128x128x{}", long.k), long);
     }
+    let emulated = Product { math: MathMode::EmulatedF32, ..Product::square(DType::F32, size) };
+    measure(&mut criterion, &subject, "gemm_emulated", &size.to_string(), emulated);
     rows(&mut criterion, &subject, largest.min(4096));
     criterion.final_summary();
 }

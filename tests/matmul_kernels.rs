@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use backend_api::desc::{MatmulDesc, Matrix};
-use backend_api::{BackendFactory, BackendResult, ComputeBackend, DType};
+use backend_api::{BackendFactory, BackendResult, ComputeBackend, DType, MathMode};
 use backend_webgpu::{WebGpuBackend, WebGpuFactory};
 use conformance::matmul_around;
 use libtest_mimic::{Arguments, Failed, Trial};
@@ -40,6 +40,10 @@ fn kernels(device: &str, backend: &Arc<WebGpuBackend>) -> Vec<Trial> {
     let names = names.filter(|name| matrix_units || !name.starts_with("cooperative/"));
     let names = names.flat_map(|name| ["", "+split3"].map(|pieces| format!("{name}{pieces}")));
     let mut trials = Vec::new();
+    if matrix_units {
+        let exact = backend.clone();
+        trials.push(Trial::test(format!("{device}/emulated"), move || emulation_is_as_good_as_f32(&exact)));
+    }
     for kernel in names {
         let forced = backend.clone();
         trials.push(Trial::test(format!("{device}/{kernel}"), move || check(&forced, &kernel)));
@@ -73,21 +77,73 @@ fn tile(kernel: &str) -> Result<[usize; 3], Failed> {
     sizes.and_then(|sizes| sizes.try_into().ok()).ok_or_else(|| format!("no tile in {kernel:?}").into())
 }
 
+/// An f32 product made of parts on matrix units is at most twice as far from the truth as one of f32 arithmetic.
+fn emulation_is_as_good_as_f32(backend: &WebGpuBackend) -> Result<(), Failed> {
+    const SIDE: usize = 192;
+    const DEPTH: usize = 2048;
+    let a: Vec<f32> = numbers(1, SIDE * DEPTH);
+    let b: Vec<f32> = numbers(2, DEPTH * SIDE);
+    let mut truth = vec![0.0f64; SIDE * SIDE];
+    for (i, row) in truth.chunks_mut(SIDE).enumerate() {
+        for (k, b) in b.chunks(SIDE).enumerate() {
+            let a = f64::from(a[i * DEPTH + k]);
+            row.iter_mut().zip(b).for_each(|(sum, &b)| *sum += a * f64::from(b));
+        }
+    }
+    let desc = MatmulDesc::new(
+        SIDE,
+        SIDE,
+        DEPTH,
+        Matrix::new(0, DType::F32, DEPTH),
+        Matrix::new(0, DType::F32, SIDE),
+        Matrix::new(0, DType::F32, SIDE),
+    );
+    let root_mean_square = |math| -> BackendResult<f64> {
+        let product = product(backend, &desc.with_math(math), &a, &b)?;
+        let squares = product.iter().zip(&truth).map(|(&got, &want)| (f64::from(got) - want).powi(2));
+        Ok((squares.sum::<f64>() / truth.len() as f64).sqrt())
+    };
+    let (plain, emulated) = (root_mean_square(MathMode::Standard)?, root_mean_square(MathMode::EmulatedF32)?);
+    println!("root mean square error: {plain:.3e} of f32, {emulated:.3e} emulated");
+    if emulated <= 2.0 * plain {
+        Ok(())
+    } else {
+        Err(format!("{emulated:e} is more than twice {plain:e}").into())
+    }
+}
+
+/// Numbers in [−1, 1) without a pattern.
+fn numbers(seed: u64, count: usize) -> Vec<f32> {
+    let mut state = seed;
+    let next = |_| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 40) as f32 / (1u64 << 23) as f32 - 1.0
+    };
+    (0..count).map(next).collect()
+}
+
+/// C of a packed f32 product.
+fn product(backend: &WebGpuBackend, desc: &MatmulDesc, a: &[f32], b: &[f32]) -> BackendResult<Vec<f32>> {
+    let mut desc = *desc;
+    let mut c = vec![0.0f32; desc.m * desc.n];
+    for (ptr, content) in [(&mut desc.a.ptr, a), (&mut desc.b.ptr, b), (&mut desc.c.ptr, &c)] {
+        *ptr = backend.alloc(size_of_val(content))?;
+        backend.copy_htod(*ptr, bytemuck::cast_slice(content))?;
+    }
+    backend.matmul(&desc)?;
+    backend.copy_dtoh(bytemuck::cast_slice_mut(&mut c), desc.c.ptr)?;
+    [desc.a, desc.b, desc.c].iter().try_for_each(|matrix| backend.free(matrix.ptr))?;
+    Ok(c)
+}
+
 /// The same product twice, of numbers whose sums depend on their order.
 fn repeatable(backend: &WebGpuBackend) -> Result<(), Failed> {
     const SIZE: usize = 65;
-    let numbers: Vec<f32> = (0..SIZE * SIZE).map(|i| 1.0 / (1 + i % 97) as f32).collect();
-    let run = || -> BackendResult<Vec<u8>> {
-        let bytes: &[u8] = bytemuck::cast_slice(&numbers);
-        let [a, c] = [backend.alloc(bytes.len())?, backend.alloc(bytes.len())?];
-        backend.copy_htod(a, bytes)?;
-        let matrix = |ptr| Matrix::new(ptr, DType::F32, SIZE);
-        backend.matmul(&MatmulDesc::new(SIZE, SIZE, SIZE, matrix(a), matrix(a), matrix(c)))?;
-        let mut result = vec![0; bytes.len()];
-        backend.copy_dtoh(&mut result, c)?;
-        backend.free(a)?;
-        backend.free(c)?;
-        Ok(result)
+    let (a, b) = (numbers(3, SIZE * SIZE), numbers(4, SIZE * SIZE));
+    let matrix = Matrix::new(0, DType::F32, SIZE);
+    let desc = MatmulDesc::new(SIZE, SIZE, SIZE, matrix, matrix, matrix);
+    let bits = || -> BackendResult<Vec<u32>> {
+        Ok(product(backend, &desc, &a, &b)?.into_iter().map(f32::to_bits).collect())
     };
-    if run()? == run()? { Ok(()) } else { Err("two runs differ".into()) }
+    if bits()? == bits()? { Ok(()) } else { Err("two runs differ".into()) }
 }

@@ -1,5 +1,5 @@
 // The exponent of the largest magnitude of each line of an f32 matrix: of each row, or of each column. A line of
-// zeros has 0. A line with an infinity or a NaN has 128.
+// zeros has 0. A line with an infinity or a NaN has 128. The least is −113, of which 2^(14 − exponent) is a number.
 //
 // A workgroup takes one row, or 32 columns at once.
 //
@@ -39,7 +39,7 @@ fn fold(lane: u32, first: u32, count: u32, stride: u32) {
 }
 
 fn exponent(bits: u32) -> i32 {
-  return select(i32(bits >> 23u) - 127, 0, bits == 0u);
+  return select(max(i32(bits >> 23u) - 127, -113), 0, bits == 0u);
 }
 
 @compute @workgroup_size(THREADS)

@@ -139,6 +139,20 @@ op_enum! {
     }
 }
 
+op_enum! {
+    /// With what arithmetic f32 matrix products may be made.
+    MathMode {
+        /// f32 products and sums.
+        Standard = "standard",
+        /// Where the device has matrix units for f16, each factor may be split into two f16 parts, of which the three
+        /// largest products are added in f32. Each row of A and column of B is scaled by a power of two first, so every
+        /// exponent is served. The error of a result is at most (2⁻²⁰ + k · 2⁻²³) times the sum of its products'
+        /// magnitudes, and k · 2⁻³⁸ of the largest magnitude of A's row times that of B's column. An infinity or a NaN makes its whole row or column of C NaN.
+        /// Elsewhere as [`Standard`](Self::Standard).
+        EmulatedF32 = "emulated_f32",
+    }
+}
+
 impl Activation {
     /// The same function as an element-wise operation; `None` for the identity.
     #[must_use]

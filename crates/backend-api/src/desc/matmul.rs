@@ -2,7 +2,7 @@
 
 use crate::operand::{Access, Operand};
 use crate::size::{strided_extent, strides_are_injective};
-use crate::{Activation, BackendError, BackendResult, BackendTranspose, DType};
+use crate::{Activation, BackendError, BackendResult, BackendTranspose, DType, MathMode};
 
 use super::{require_at_least, require_float};
 
@@ -84,6 +84,8 @@ pub struct MatmulDesc {
     pub bias: Option<Bias>,
     /// Applied last.
     pub activation: Activation,
+    /// With what arithmetic f32 products may be made.
+    pub math: MathMode,
 }
 
 impl MatmulDesc {
@@ -104,6 +106,7 @@ impl MatmulDesc {
             beta: 0.0,
             bias: None,
             activation: Activation::Identity,
+            math: MathMode::Standard,
         }
     }
 
@@ -141,6 +144,13 @@ impl MatmulDesc {
     #[must_use]
     pub const fn with_activation(mut self, activation: Activation) -> Self {
         self.activation = activation;
+        self
+    }
+
+    /// Allows another arithmetic.
+    #[must_use]
+    pub const fn with_math(mut self, math: MathMode) -> Self {
+        self.math = math;
         self
     }
 

@@ -1,7 +1,7 @@
 //! `matmul`: element types, a batch, a bias and an activation.
 
 use backend_api::desc::{Bias, BiasAxis, MatmulDesc, Matrix};
-use backend_api::{Activation, BackendTranspose, DType};
+use backend_api::{Activation, BackendTranspose, DType, MathMode};
 
 use super::gemm::{SCALES, TRANSPOSES};
 use crate::case::Case;
@@ -18,6 +18,9 @@ const DTYPES: [[DType; 3]; 4] = [[F32, F32, F32], [F16, F16, F16], [F16, F16, F3
 const BIASES: [Option<BiasAxis>; 3] = [None, Some(BiasAxis::Column), Some(BiasAxis::Row)];
 const ACTIVATIONS: &[Activation] = Activation::ALL;
 
+/// What lines of factors are multiplied by where their orders of magnitude should differ.
+const ORDERS: [f64; 5] = [1.0, 1.0 / (1u64 << 60) as f64, (1u64 << 59) as f64, 1.0 / 1024.0, 4096.0];
+
 #[derive(Clone, Copy, Debug)]
 struct Product {
     dtypes: [DType; 3],
@@ -29,6 +32,7 @@ struct Product {
     bias: Option<BiasAxis>,
     activation: Activation,
     data: Data,
+    math: MathMode,
 }
 
 pub(super) fn cases() -> Vec<Case> {
@@ -45,8 +49,9 @@ pub(super) fn cases() -> Vec<Case> {
         bias: BIASES[row[9]],
         activation: ACTIVATIONS[row[10]],
         data: [Data::Uniform, Data::Integers][row[11]],
+        math: MathMode::Standard,
     });
-    covering.chain(edges()).map(Product::case).collect()
+    covering.chain(edges()).chain(emulated()).map(Product::case).collect()
 }
 
 /// Products whose sizes are those of a kernel's tile and one less or more, or a few tiles, in all layouts.
@@ -66,6 +71,7 @@ pub fn matmul_around(tile: [usize; 3]) -> Vec<Case> {
         bias: BIASES[row[8]],
         activation: ACTIVATIONS[row[9]],
         data: [Data::Uniform, Data::Integers][row[10]],
+        math: if row[0] == 0 && row[4] == 0 { MathMode::EmulatedF32 } else { MathMode::Standard },
     });
     products.map(Product::case).collect()
 }
@@ -87,6 +93,24 @@ fn edges() -> impl Iterator<Item = Product> {
         bias: Some(BiasAxis::Column),
         activation: Activation::Gelu,
         data,
+        math: MathMode::Standard,
+    })
+}
+
+/// f32 products that may be made of parts, of factors whose rows and columns differ by many orders of magnitude.
+fn emulated() -> impl Iterator<Item = Product> {
+    let rows = pairwise(&[4, 4, 3, 4, 2, 3, 3, 2], "emulated");
+    rows.into_iter().map(|row| Product {
+        dtypes: DTYPES[0],
+        shape: [[16, 65, 70, 130][row[0]], [17, 64, 72, 131][row[1]], [64, 100, 129][row[2]]],
+        batch: 1,
+        trans: [TRANSPOSES[row[3] % 2], TRANSPOSES[row[3] / 2]],
+        ld_extra: [0, 3][row[4]],
+        scale: SCALES[[0, 3, 4][row[5]]],
+        bias: BIASES[row[6]],
+        activation: ACTIVATIONS[row[7]],
+        data: Data::Uniform,
+        math: MathMode::EmulatedF32,
     })
 }
 
@@ -102,8 +126,9 @@ impl Product {
             Some(BiasAxis::Row) => "row",
         };
         let activation = self.activation.name();
+        let math = if self.math == MathMode::Standard { "" } else { "_emulated" };
         let name = format!(
-            "{dtypes}_x{batch}_m{m}_n{n}_k{k}_{trans}_ld{ld}_a{alpha}_b{beta}_{bias}_{activation}_{data}"
+            "{dtypes}_x{batch}_m{m}_n{n}_k{k}_{trans}_ld{ld}_a{alpha}_b{beta}_{bias}_{activation}_{data}{math}"
         );
         Case::new("matmul", name, move |rng| self.trial(rng))
     }
@@ -114,8 +139,17 @@ impl Product {
         let (alpha, beta) = self.scale;
         let mut values = |dtype, count| self.data.values(rng, dtype, count);
         let each = (batch, None);
-        let a = Stored::new((m, k), trans[0], self.ld_extra, each, |count| values(a_type, count));
-        let b = Stored::new((k, n), trans[1], self.ld_extra, each, |count| values(b_type, count));
+        let emulated = self.math == MathMode::EmulatedF32;
+        let spread = emulated && self.data == Data::Uniform;
+        let mut factor = |dtype, count, line: &dyn Fn(usize) -> usize| {
+            let mut values = values(dtype, count);
+            if spread {
+                values.iter_mut().enumerate().for_each(|(i, value)| *value *= ORDERS[line(i) % ORDERS.len()]);
+            }
+            values
+        };
+        let a = Stored::new((m, k), trans[0], self.ld_extra, each, |count| factor(a_type, count, &|i| i / k));
+        let b = Stored::new((k, n), trans[1], self.ld_extra, each, |count| factor(b_type, count, &|i| i % n));
         let c = Stored::new((m, n), false, self.ld_extra, each, |count| match beta {
             0.0 => vec![f64::NAN; count],
             _ => values(c_type, count),
@@ -137,6 +171,8 @@ impl Product {
                 }),
                 activation: self.activation,
                 exact: self.data == Data::Integers && scales_exactly(F32, alpha, beta),
+                // As the mode's documentation states it.
+                term_error: if emulated { 2f64.powi(-20) } else { 0.0 },
             };
             let terms = (0..k).map(|p| (a.at(at, i, p), b.at(at, p, j)));
             wants.push((c.index(at, i, j), element.want(terms)));
@@ -149,7 +185,8 @@ impl Product {
                 .with_transpose(self.trans[0], self.trans[1])
                 .with_scale(alpha, beta)
                 .with_batch(batch)
-                .with_activation(self.activation);
+                .with_activation(self.activation)
+                .with_math(self.math);
 
         let mut trial = Trial::new();
         trial.input("a", a_type, &a.data);

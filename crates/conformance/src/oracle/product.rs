@@ -17,12 +17,21 @@ pub(crate) struct Element {
     pub(crate) activation: Activation,
     /// Whether every intermediate result is a small integer or half of one, so that nothing is rounded.
     pub(crate) exact: bool,
+    /// The relative error of a single product, beyond its own rounding.
+    pub(crate) term_error: f64,
 }
 
 impl Element {
     /// The product alone.
-    pub(crate) const PLAIN: Self =
-        Self { alpha: 1.0, beta: 0.0, c: 0.0, bias: None, activation: Activation::Identity, exact: false };
+    pub(crate) const PLAIN: Self = Self {
+        alpha: 1.0,
+        beta: 0.0,
+        c: 0.0,
+        bias: None,
+        activation: Activation::Identity,
+        exact: false,
+        term_error: 0.0,
+    };
 
     /// The result for the terms aₚ·bₚ.
     ///
@@ -44,7 +53,9 @@ impl Element {
             0.0
         } else {
             let flushed = (k + 3) as f64 * MIN_NORMAL_F32 * self.alpha.abs();
-            gamma(k + 3) * self.alpha.abs() * magnitude + gamma(3) * (previous.abs() + bias.abs()) + flushed
+            (gamma(k + 3) + self.term_error) * self.alpha.abs() * magnitude
+                + gamma(3) * (previous.abs() + bias.abs())
+                + flushed
         };
         activation(self.activation, value, bound)
     }

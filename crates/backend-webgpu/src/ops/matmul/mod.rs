@@ -4,6 +4,7 @@
 //! are `gemm/tiled` on any device and `gemm/cooperative` on matrix units; `gemm/pack` and `gemm/combine` serve them.
 
 mod cooperative;
+mod emulated;
 mod forced;
 mod fragments;
 mod pack;
@@ -51,7 +52,7 @@ params! {
 }
 
 pub(super) fn variants() -> Vec<Variant> {
-    [plan::variants(), pack::variants(), split::variants()].concat()
+    [plan::variants(), pack::variants(), split::variants(), emulated::variants()].concat()
 }
 
 /// What the kernels see of a product's operands.
@@ -119,6 +120,9 @@ fn run(
     windows: &Windows,
     plan: &Plan,
 ) -> BackendResult<()> {
+    if plan.emulated {
+        return emulated::run(ctx, op, desc, windows, plan);
+    }
     let (desc, windows) = pack::aligned(ctx, op, desc, windows, plan.packs)?;
     if plan.splits > 1 {
         return split::run(ctx, op, &desc, &windows, plan);

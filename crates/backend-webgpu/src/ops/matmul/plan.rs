@@ -3,10 +3,10 @@
 use std::fmt;
 
 use backend_api::desc::{MatmulDesc, Matrix};
-use backend_api::{Activation, DType, DeviceKind};
+use backend_api::{Activation, DType, DeviceKind, MathMode};
 
 use super::cooperative::CooperativeTile;
-use super::{Params, Windows, activation_code, fragments, pack, proof};
+use super::{Forced, Params, Windows, activation_code, emulated, fragments, pack, proof};
 use crate::context::Context;
 use crate::kernels::{KernelSource, Variant, kernel};
 use crate::ops::tile::{TILE_CONSTANTS, Tile};
@@ -72,6 +72,8 @@ pub(super) struct Plan {
     pub(super) packs: [bool; 2],
     /// Into how many pieces k is split.
     pub(super) splits: usize,
+    /// Whether the factors are f32 and split into parts of f16 first.
+    pub(super) emulated: bool,
 }
 
 impl Plan {
@@ -79,31 +81,26 @@ impl Plan {
     pub(super) fn choose(ctx: &Context, desc: &MatmulDesc, windows: &Windows) -> Self {
         let forced = *ctx.forced_matmul.lock();
         let works = |plan: &Self| matches!(plan.kernel, Kernel::Tiled(_)) || proof::holds(ctx, plan);
-        if let Some(forced) = forced
-            && let Some(plan) = Self::new(ctx, desc, windows, forced.kernel, forced.splits)
-            && works(&plan)
-        {
-            return plan;
-        }
-        let fast = Self::cooperative(ctx, desc, windows).filter(works);
-        fast.unwrap_or_else(|| Self::tiled(ctx, desc, windows))
+        let as_forced = || {
+            let Forced { kernel, splits } = forced?;
+            Self::new(ctx, desc, kernel, splits).map(|plan| plan.reading(desc, windows))
+        };
+        let on_matrix_units = || Self::cooperative(ctx, desc, pack::needed(desc, windows));
+        Self::emulated(ctx, desc, forced)
+            .filter(works)
+            .or_else(|| as_forced().filter(works))
+            .or_else(|| on_matrix_units().filter(works))
+            .unwrap_or_else(|| Self::tiled(ctx, desc, windows))
     }
 
-    /// A plan with this kernel, if it can make the product on this device.
-    fn new(
-        ctx: &Context,
-        desc: &MatmulDesc,
-        windows: &Windows,
-        kernel: Kernel,
-        splits: usize,
-    ) -> Option<Self> {
+    /// A plan with this kernel, if it can make the product on this device, of factors that need no copies.
+    fn new(ctx: &Context, desc: &MatmulDesc, kernel: Kernel, splits: usize) -> Option<Self> {
         let limits = ctx.gpu.device.limits();
-        let (possible, packs) = match kernel {
-            Kernel::Tiled(tile) => (tile.fits(&limits), [false; 2]),
+        let possible = match kernel {
+            Kernel::Tiled(tile) => tile.fits(&limits),
             Kernel::Cooperative(tile) => {
-                let able = ctx.gpu.cooperative_matrices && tile.fits(&limits) && desc.k > 0;
                 let halves = [desc.a.dtype, desc.b.dtype] == [DType::F16; 2];
-                (able && halves, pack::needed(desc, windows))
+                ctx.gpu.cooperative_matrices && tile.fits(&limits) && desc.k > 0 && halves
             }
         };
         possible.then(|| Self {
@@ -111,19 +108,43 @@ impl Plan {
             dtypes: [desc.a.dtype, desc.b.dtype, desc.c.dtype],
             trans: [desc.trans_a.is_transposed(), desc.trans_b.is_transposed()],
             activation: desc.activation,
-            vectors: reads_as_vectors(desc, windows),
-            packs,
+            vectors: false,
+            packs: [false; 2],
             splits: if desc.batch == 1 { splits.max(1) } else { 1 },
+            emulated: false,
         })
     }
 
-    /// The fastest plan on matrix units, if there are some and the product is worth it.
-    fn cooperative(ctx: &Context, desc: &MatmulDesc, windows: &Windows) -> Option<Self> {
+    /// The same for the factors as they are.
+    fn reading(self, desc: &MatmulDesc, windows: &Windows) -> Self {
+        match self.kernel {
+            Kernel::Tiled(_) => Self { vectors: reads_as_vectors(desc, windows), ..self },
+            Kernel::Cooperative(_) => Self { packs: pack::needed(desc, windows), ..self },
+        }
+    }
+
+    /// An f32 product on matrix units, if that is allowed and worth it.
+    fn emulated(ctx: &Context, desc: &MatmulDesc, forced: Option<Forced>) -> Option<Self> {
+        if desc.math != MathMode::EmulatedF32 || desc.batch != 1 || desc.b.dtype != DType::F32 {
+            return None;
+        }
+        let parts = emulated::product_of_parts(desc);
+        let plan = match forced {
+            Some(Forced { kernel: kernel @ Kernel::Cooperative(_), splits }) => {
+                Self::new(ctx, &parts, kernel, splits)?
+            }
+            _ => Self::cooperative(ctx, &parts, [false; 2])?,
+        };
+        Some(Self { emulated: true, ..plan })
+    }
+
+    /// The fastest plan on matrix units, if there are some and the product is worth it and the copies.
+    fn cooperative(ctx: &Context, desc: &MatmulDesc, packs: [bool; 2]) -> Option<Self> {
         // Matrix units would spend most of their time on zeros, or copies take longer than the product.
         let &MatmulDesc { m, n, k, .. } = desc;
         let work = m.saturating_mul(n).saturating_mul(k);
-        let copies = pack::needed(desc, windows) != [false; 2];
-        if m.min(n).min(k) < 16 || work < if copies { 1 << 24 } else { 1 << 18 } {
+        let least = if packs == [false; 2] { 1 << 18 } else { 1 << 24 };
+        if m.min(n).min(k) < 16 || work < least {
             return None;
         }
         let multiprocessors = multiprocessors(ctx.gpu.info.kind);
@@ -138,7 +159,7 @@ impl Plan {
                 let combining = if splits == 1 { 0 } else { 3000 + m * n * splits / 250 };
                 tile.time(tiles, k / splits, multiprocessors).saturating_add(combining)
             })?;
-        Self::new(ctx, desc, windows, Kernel::Cooperative(tile), splits)
+        Some(Self { packs, ..Self::new(ctx, desc, Kernel::Cooperative(tile), splits)? })
     }
 
     /// The fastest plan in registers, which any device and product allow.
@@ -156,6 +177,7 @@ impl Plan {
             vectors: reads_as_vectors(desc, windows),
             packs: [false; 2],
             splits,
+            emulated: false,
         }
     }
 
@@ -205,6 +227,9 @@ impl Plan {
 /// know.
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.emulated {
+            f.write_str("emulated on ")?;
+        }
         write!(f, "{}", self.kernel)?;
         if self.splits > 1 {
             write!(f, "+split{}", self.splits)?;
@@ -243,8 +268,8 @@ pub(super) fn variants() -> Vec<Variant> {
         {
             for trans in [[false, false], [false, true], [true, false], [true, true]] {
                 for &activation in Activation::ALL {
-                    let plan =
-                        Plan { kernel, dtypes, trans, activation, vectors, packs: [false; 2], splits: 1 };
+                    let (packs, splits, emulated) = ([false; 2], 1, false);
+                    let plan = Plan { kernel, dtypes, trans, activation, vectors, packs, splits, emulated };
                     variants.push(plan.variant());
                 }
             }

@@ -7,13 +7,14 @@ use super::plan::Plan;
 use super::{Params, Product, Windows, activation_code, launch, params};
 use crate::context::{Context, linear_grid};
 use crate::kernels::{KernelSource, Variant, kernel};
+use crate::recorder::Window;
 
 static COMBINE: KernelSource = kernel!(
     "gemm/combine",
     libs: [GRID, SPECIAL, UNARY, ACTIVATE, MATMUL],
     types: ["TC"],
-    constants: ["ACTIVATION"],
-    reads: 2,
+    constants: ["ACTIVATION", "SCALED"],
+    reads: 4,
     writes: 1,
     params: Params,
 );
@@ -23,15 +24,17 @@ const WORKGROUP: usize = 256;
 /// A multiple of every kernel's step.
 const STEP: usize = 64;
 
-fn variant(dtype: DType, activation: Activation) -> Variant {
-    Variant::new(&COMBINE, [dtype], [activation_code(activation)])
+fn variant(dtype: DType, activation: Activation, scaled: bool) -> Variant {
+    Variant::new(&COMBINE, [dtype], [activation_code(activation), u32::from(scaled)])
 }
 
 pub(super) fn variants() -> Vec<Variant> {
-    let dtypes = [DType::F32, DType::F16].into_iter();
-    dtypes
-        .flat_map(|dtype| Activation::ALL.iter().map(move |&activation| variant(dtype, activation)))
-        .collect()
+    let mut variants = Vec::new();
+    for &activation in Activation::ALL {
+        variants.push(variant(DType::F16, activation, false));
+        variants.extend([false, true].map(|scaled| variant(DType::F32, activation, scaled)));
+    }
+    variants
 }
 
 /// Makes the product in `plan.splits` pieces at most.
@@ -42,18 +45,54 @@ pub(super) fn run(
     windows: &Windows,
     plan: &Plan,
 ) -> BackendResult<()> {
-    let pieces = Pieces::new(desc, plan.splits);
-    let elements = checked_product(op, "scratch", &[pieces.count, desc.m, desc.n])?;
-    let bytes = checked_product(op, "scratch", &[elements, DType::F32.size()])?;
-    let partial = ctx.output(op, &ctx.memory.scratch(op, bytes)?, DType::F32)?;
-    let parts = Windows { bias: ctx.null(), c: partial, ..windows.clone() };
-    launch(ctx, op, &pieces.product(desc), &parts, &plan.piece())?;
+    let partial = Partial::make(ctx, op, desc, windows, plan)?;
+    combine(ctx, op, desc, windows, plan, &partial, None)
+}
 
-    let whole = Product::whole(&desc.with_batch(pieces.count));
-    let finished = params(op, &whole, windows, plan.tile())?;
+/// Parts of sums: packed m×n matrices of f32, one after another.
+pub(super) struct Partial {
+    window: Window,
+    count: usize,
+}
+
+impl Partial {
+    /// Multiplies without finishing: no factors, no bias, no activation.
+    pub(super) fn make(
+        ctx: &Context,
+        op: &'static str,
+        desc: &MatmulDesc,
+        windows: &Windows,
+        plan: &Plan,
+    ) -> BackendResult<Self> {
+        let pieces = Pieces::new(desc, plan.splits);
+        let elements = checked_product(op, "scratch", &[pieces.count, desc.m, desc.n])?;
+        let bytes = checked_product(op, "scratch", &[elements, DType::F32.size()])?;
+        let window = ctx.output(op, &ctx.memory.scratch(op, bytes)?, DType::F32)?;
+        let parts = Windows { bias: ctx.null(), c: window, ..windows.clone() };
+        launch(ctx, op, &pieces.product(desc), &parts, &plan.piece())?;
+        Ok(Self { window: parts.c, count: pieces.count })
+    }
+}
+
+/// Adds the parts of each sum and finishes it. With exponents of the rows of A and the columns of B, undoes their
+/// scaling.
+pub(super) fn combine(
+    ctx: &Context,
+    op: &'static str,
+    desc: &MatmulDesc,
+    windows: &Windows,
+    plan: &Plan,
+    partial: &Partial,
+    exponents: Option<[&Window; 2]>,
+) -> BackendResult<()> {
+    let whole = Product::whole(&desc.with_batch(partial.count));
+    let params = params(op, &whole, windows, plan.tile())?;
     let grid = linear_grid(op, (desc.m * desc.n).div_ceil(WORKGROUP))?;
-    let variant = variant(desc.c.dtype, desc.activation);
-    ctx.launch(op, &variant, &[&parts.c, &windows.bias], &windows.c, &finished, grid)
+    let variant = variant(desc.c.dtype, desc.activation, exponents.is_some());
+    let null = ctx.null();
+    let [rows, columns] = exponents.unwrap_or([&null; 2]);
+    let inputs = [&partial.window, rows, columns, &windows.bias];
+    ctx.launch(op, &variant, &inputs, &windows.c, &params, grid)
 }
 
 /// k in pieces of one length but for the last.

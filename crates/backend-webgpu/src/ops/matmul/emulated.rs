@@ -1,0 +1,173 @@
+//! f32 products on matrix units, which take f16: each factor is split into two parts of f16, and three of the four
+//! products of their parts are added.
+//!
+//! After Ootomo and Yokota, "Recovering single precision accuracy from Tensor Cores while surpassing the FP32
+//! theoretical peak performance", 2022. Each row of A and each column of B is scaled by a power of two first, so that
+//! every exponent of f32 is served. The parts are laid out one after another along k, which makes one product of three
+//! times the length.
+
+use backend_api::desc::{MatmulDesc, Matrix};
+use backend_api::{BackendResult, DType, checked_product};
+
+use super::plan::Plan;
+use super::split::{self, Partial};
+use super::{Windows, stride};
+use crate::context::{Context, dim, linear_grid};
+use crate::kernels::{KernelSource, Variant, kernel, params};
+use crate::recorder::Window;
+
+static EXPONENTS: KernelSource = kernel!(
+    "gemm/exponents",
+    libs: [GRID],
+    types: [],
+    constants: ["ROWS"],
+    reads: 1,
+    writes: 1,
+    params: ExponentsParams,
+);
+
+static HALVE: KernelSource = kernel!(
+    "gemm/halve",
+    libs: [GRID],
+    types: [],
+    constants: ["RIGHT", "K_DOWN"],
+    reads: 2,
+    writes: 1,
+    params: HalveParams,
+);
+
+params! {
+    struct ExponentsParams {
+        rows: u32,
+        columns: u32,
+        offset: u32,
+        ld: u32,
+    }
+}
+
+params! {
+    struct HalveParams {
+        rows: u32,
+        columns: u32,
+        offset: u32,
+        ld: u32,
+        rows_out: u32,
+        eights: u32,
+        total: u32,
+    }
+}
+
+const WORKGROUP: usize = 256;
+
+/// Columns whose exponents a workgroup finds at once.
+const WIDTH: usize = 32;
+
+/// The lengths of the parts are multiples of every step of the kernels.
+const STEP: usize = 64;
+
+/// Parts of a factor that follow each other along k.
+const PARTS: usize = 3;
+
+pub(super) fn variants() -> Vec<Variant> {
+    let flags = [0, 1];
+    let halve = flags.into_iter().flat_map(|right| flags.map(|down| Variant::new(&HALVE, [], [right, down])));
+    flags.map(|rows| Variant::new(&EXPONENTS, [], [rows])).into_iter().chain(halve).collect()
+}
+
+/// A factor in parts, and the exponents of its lines.
+struct Halved {
+    matrix: Matrix,
+    parts: Window,
+    exponents: Window,
+}
+
+/// Makes the product with the plan that `choose` has for the product of the parts.
+pub(super) fn run(
+    ctx: &Context,
+    op: &'static str,
+    desc: &MatmulDesc,
+    windows: &Windows,
+    plan: &Plan,
+) -> BackendResult<()> {
+    let k = desc.k.next_multiple_of(STEP);
+    let a = halve(ctx, op, Factor::left(desc, &windows.a), k)?;
+    let b = halve(ctx, op, Factor::right(desc, &windows.b), k)?;
+    let mut parts = *desc;
+    (parts.a, parts.b, parts.k) = (a.matrix, b.matrix, PARTS * k);
+    let part_windows = Windows { a: a.parts, b: b.parts, ..windows.clone() };
+    let partial = Partial::make(ctx, op, &parts, &part_windows, plan)?;
+    split::combine(ctx, op, desc, windows, plan, &partial, Some([&a.exponents, &b.exponents]))
+}
+
+/// The product that matrix units make instead of an f32 one.
+pub(super) fn product_of_parts(desc: &MatmulDesc) -> MatmulDesc {
+    let mut parts = *desc;
+    parts.k = PARTS * desc.k.next_multiple_of(STEP);
+    (parts.a.dtype, parts.b.dtype) = (DType::F16, DType::F16);
+    parts
+}
+
+/// A factor as it is stored.
+struct Factor<'a> {
+    window: &'a Window,
+    matrix: Matrix,
+    rows: usize,
+    columns: usize,
+    k_down: bool,
+    right: bool,
+}
+
+impl<'a> Factor<'a> {
+    fn left(desc: &MatmulDesc, window: &'a Window) -> Self {
+        let k_down = desc.trans_a.is_transposed();
+        let (rows, columns) = if k_down { (desc.k, desc.m) } else { (desc.m, desc.k) };
+        Self { window, matrix: desc.a, rows, columns, k_down, right: false }
+    }
+
+    fn right(desc: &MatmulDesc, window: &'a Window) -> Self {
+        let k_down = !desc.trans_b.is_transposed();
+        let (rows, columns) = if k_down { (desc.k, desc.n) } else { (desc.n, desc.k) };
+        Self { window, matrix: desc.b, rows, columns, k_down, right: true }
+    }
+}
+
+fn halve(ctx: &Context, op: &'static str, factor: Factor<'_>, k: usize) -> BackendResult<Halved> {
+    let Factor { window, matrix, rows, columns, k_down, right } = factor;
+    let exponents = exponents(ctx, op, &factor)?;
+    let (rows_out, columns_out) = if k_down { (k, columns) } else { (rows, k) };
+    let row = columns_out.next_multiple_of(8);
+    let size = checked_product(op, "scratch", &[PARTS, rows_out, row])?;
+    let bytes = checked_product(op, "scratch", &[size, DType::F16.size()])?;
+    let parts = ctx.output(op, &ctx.memory.scratch(op, bytes)?, DType::F16)?;
+    let params = HalveParams {
+        rows: dim(op, "rows", rows)?,
+        columns: dim(op, "columns", columns)?,
+        offset: window.offset,
+        ld: stride(op, "ld", matrix.ld, rows)?,
+        rows_out: dim(op, "rows", rows_out)?,
+        eights: dim(op, "columns", row / 8)?,
+        total: dim(op, "elements", size / 8)?,
+    };
+    let grid = linear_grid(op, (params.total as usize).div_ceil(WORKGROUP))?;
+    let variant = Variant::new(&HALVE, [], [u32::from(right), u32::from(k_down)]);
+    ctx.launch(op, &variant, &[window, &exponents], &parts, &params, grid)?;
+    let ld = if k_down { row } else { PARTS * row };
+    Ok(Halved { matrix: Matrix::new(0, DType::F16, ld), parts, exponents })
+}
+
+/// The exponents of the factor's lines across k.
+fn exponents(ctx: &Context, op: &'static str, factor: &Factor<'_>) -> BackendResult<Window> {
+    let &Factor { window, matrix, rows, columns, k_down, .. } = factor;
+    let (lines, groups) = if k_down { (columns, columns.div_ceil(WIDTH)) } else { (rows, rows) };
+    let bytes = checked_product(op, "scratch", &[lines, size_of::<i32>()])?;
+    let exponents = ctx.output(op, &ctx.memory.scratch(op, bytes)?, DType::I32)?;
+    let params = ExponentsParams {
+        rows: dim(op, "rows", rows)?,
+        columns: dim(op, "columns", columns)?,
+        offset: window.offset,
+        ld: stride(op, "ld", matrix.ld, rows)?,
+    };
+    let variant = Variant::new(&EXPONENTS, [], [u32::from(!k_down)]);
+    ctx.launch(op, &variant, &[window], &exponents, &params, linear_grid(op, groups)?)?;
+    Ok(exponents)
+}
