@@ -16,30 +16,15 @@ struct Params {
 @group(0) @binding(1) var<storage, read_write> exponents: array<i32>;
 
 const THREADS: u32 = 256u;
-// Columns that a workgroup takes at once, and the invocations that share one.
-const WIDTH: u32 = 32u;
-const HEIGHT: u32 = THREADS / WIDTH;
+// Lines that a workgroup takes at once, and the invocations that share one.
+const LINES: u32 = select(32u, 1u, ROWS == 1u);
+const SHARERS: u32 = THREADS / LINES;
 
 // Magnitudes of floats are ordered as their bits are.
 var<workgroup> sh_largest: array<u32, THREADS>;
 
-fn magnitude(i: u32) -> u32 {
-  return bitcast<u32>(source[i]) & 0x7fffffffu;
-}
-
-// Leaves the largest of `count` values that lie `stride` apart in the first of them.
-fn fold(lane: u32, first: u32, count: u32, stride: u32) {
-  for (var half = count / 2u; half > 0u; half /= 2u) {
-    workgroupBarrier();
-    if first / stride < half {
-      sh_largest[lane] = max(sh_largest[lane], sh_largest[lane + half * stride]);
-    }
-  }
-  workgroupBarrier();
-}
-
-fn exponent(bits: u32) -> i32 {
-  return select(max(i32(bits >> 23u) - 127, -113), 0, bits == 0u);
+fn exponent(magnitude: u32) -> i32 {
+  return select(max(i32(magnitude >> 23u) - 127, -113), 0, magnitude == 0u);
 }
 
 @compute @workgroup_size(THREADS)
@@ -48,32 +33,25 @@ fn main(
   @builtin(num_workgroups) groups: vec3<u32>,
   @builtin(local_invocation_index) lane: u32,
 ) {
-  let flat = flat_group(group, groups);
+  let line = flat_group(group, groups) * LINES + lane % LINES;
+  let sharer = lane / LINES;
+  let lines = select(params.columns, params.rows, ROWS == 1u);
+  let length = select(params.rows, params.columns, ROWS == 1u);
+  let along = select(params.ld, 1u, ROWS == 1u);
+  let first = params.offset + line * select(1u, params.ld, ROWS == 1u);
+  let end = select(0u, length, line < lines);
   var largest = 0u;
-  if ROWS == 1u {
-    if flat >= params.rows {
-      return;
+  for (var i = sharer; i < end; i += SHARERS) {
+    largest = max(largest, bitcast<u32>(source[first + i * along]) & 0x7fffffffu);
+  }
+  sh_largest[lane] = largest;
+  for (var half = SHARERS / 2u; half > 0u; half /= 2u) {
+    workgroupBarrier();
+    if sharer < half {
+      sh_largest[lane] = max(sh_largest[lane], sh_largest[lane + half * LINES]);
     }
-    for (var column = lane; column < params.columns; column += THREADS) {
-      largest = max(largest, magnitude(params.offset + flat * params.ld + column));
-    }
-    sh_largest[lane] = largest;
-    fold(lane, lane, THREADS, 1u);
-    if lane == 0u {
-      exponents[flat] = exponent(sh_largest[0]);
-    }
-  } else {
-    if flat * WIDTH >= params.columns {
-      return;
-    }
-    let column = flat * WIDTH + lane % WIDTH;
-    for (var row = lane / WIDTH; row < params.rows && column < params.columns; row += HEIGHT) {
-      largest = max(largest, magnitude(params.offset + row * params.ld + column));
-    }
-    sh_largest[lane] = largest;
-    fold(lane, lane, HEIGHT, WIDTH);
-    if lane < WIDTH && column < params.columns {
-      exponents[column] = exponent(sh_largest[lane]);
-    }
+  }
+  if sharer == 0u && line < lines {
+    exponents[line] = exponent(sh_largest[lane]);
   }
 }
