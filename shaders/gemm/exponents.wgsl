@@ -1,7 +1,7 @@
 // The exponent of the largest magnitude of each line of an f32 matrix: of each row, or of each column. A line of
 // zeros has 0. A line with an infinity or a NaN has 128. The least is −113, of which 2^(14 − exponent) is a number.
 //
-// A workgroup takes one row, or 32 columns at once.
+// A workgroup takes one row, or 16 columns at once.
 //
 // needs: ROWS
 
@@ -17,7 +17,7 @@ struct Params {
 
 const THREADS: u32 = 256u;
 // Lines that a workgroup takes at once, and the invocations that share one.
-const LINES: u32 = select(32u, 1u, ROWS == 1u);
+const LINES: u32 = select(16u, 1u, ROWS == 1u);
 const SHARERS: u32 = THREADS / LINES;
 
 // Magnitudes of floats are ordered as their bits are.

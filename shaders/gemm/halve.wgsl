@@ -5,9 +5,9 @@
 // Each line across k is scaled by a power of two that brings its largest magnitude to 2¹⁴ or a little above, so that
 // neither part leaves the range of f16. What lies beyond the matrix is 0.
 //
-// An invocation makes eight elements of one of the three copies.
+// An invocation splits two neighbours.
 //
-// needs: RIGHT, K_DOWN
+// needs: RIGHT, K_DOWN, lib/special
 
 struct Params {
   // Of the matrix, as it is stored.
@@ -15,33 +15,40 @@ struct Params {
   columns: u32,
   offset: u32,
   ld: u32,
-  // Of one copy: rows, and groups of eight elements in a row.
+  // Of one copy: rows, and pairs of elements in a row.
   rows_out: u32,
-  eights: u32,
-  total: u32,
+  pairs: u32,
 }
 
 @group(0) @binding(0) var<storage, read> source: array<f32>;
 @group(0) @binding(1) var<storage, read> exponents: array<i32>;
-@group(0) @binding(2) var<storage, read_write> parts: array<vec4<u32>>;
+@group(0) @binding(2) var<storage, read_write> parts: array<u32>;
 
-// The exponent of the scaled lines.
+// The exponent of the scaled lines, and that of a line with an infinity or a NaN.
 const TOP: i32 = 14;
+const NO_EXPONENT: i32 = 128;
 
 // 2 to the power of `e`, a normal number.
 fn power(e: i32) -> f32 {
-  return bitcast<f32>(u32(clamp(e, -126, 127) + 127) << 23u);
+  return bitcast<f32>(u32(e + 127) << 23u);
 }
 
-// The two parts of an element, as bits of f16 in the low half of a word.
-fn part(row: u32, column: u32, small: bool) -> f32 {
+// The scaled element, NaN if its line has no exponent.
+fn element(row: u32, column: u32) -> f32 {
   if row >= params.rows || column >= params.columns {
     return 0.0;
   }
-  let line = select(row, column, K_DOWN == 1u);
-  let x = source[params.offset + row * params.ld + column] * power(TOP - exponents[line]);
-  let big = unpack2x16float(pack2x16float(vec2<f32>(x, 0.0))).x;
-  return select(big, x - big, small);
+  let exponent = exponents[select(row, column, K_DOWN == 1u)];
+  if exponent == NO_EXPONENT {
+    return nan();
+  }
+  return source[params.offset + row * params.ld + column] * power(TOP - exponent);
+}
+
+// The nearest number with the eleven bits that f16 has. In bits, because compilers take a conversion there and back
+// for none at all.
+fn rounded(x: f32) -> f32 {
+  return bitcast<f32>((bitcast<u32>(x) + 0x1000u) & 0xffffe000u);
 }
 
 @compute @workgroup_size(256)
@@ -51,21 +58,19 @@ fn main(
   @builtin(local_invocation_index) lane: u32,
 ) {
   let i = flat_group(group, groups) * 256u + lane;
-  if i >= params.total {
+  let row = i / params.pairs;
+  let column = i % params.pairs;
+  if row >= params.rows_out {
     return;
   }
+  let x = vec2<f32>(element(row, column * 2u), element(row, column * 2u + 1u));
+  let nearest = vec2<f32>(rounded(x.x), rounded(x.y));
+  let big = pack2x16float(nearest);
+  let small = pack2x16float(x - nearest);
   // Along k the copies follow each other, in a row or in rows.
-  let across = select(3u * params.eights, params.eights, K_DOWN == 1u);
-  let line = i / across;
-  let place = i % across;
-  let copy = select(place / params.eights, line / params.rows_out, K_DOWN == 1u);
-  let row = select(line, line % params.rows_out, K_DOWN == 1u);
-  let column = place % params.eights * 8u;
-  let small = copy == select(2u, 1u, RIGHT == 1u);
-  parts[i] = vec4<u32>(
-    pack2x16float(vec2<f32>(part(row, column, small), part(row, column + 1u, small))),
-    pack2x16float(vec2<f32>(part(row, column + 2u, small), part(row, column + 3u, small))),
-    pack2x16float(vec2<f32>(part(row, column + 4u, small), part(row, column + 5u, small))),
-    pack2x16float(vec2<f32>(part(row, column + 6u, small), part(row, column + 7u, small))),
-  );
+  let next = select(params.pairs, params.rows_out * params.pairs, K_DOWN == 1u);
+  let at = row * select(3u * params.pairs, params.pairs, K_DOWN == 1u) + column;
+  parts[at] = big;
+  parts[at + next] = select(big, small, RIGHT == 1u);
+  parts[at + 2u * next] = select(small, big, RIGHT == 1u);
 }

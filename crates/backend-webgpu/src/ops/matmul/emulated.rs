@@ -28,7 +28,7 @@ static EXPONENTS: KernelSource = kernel!(
 
 static HALVE: KernelSource = kernel!(
     "gemm/halve",
-    libs: [GRID],
+    libs: [GRID, SPECIAL],
     types: [],
     constants: ["RIGHT", "K_DOWN"],
     reads: 2,
@@ -52,15 +52,14 @@ params! {
         offset: u32,
         ld: u32,
         rows_out: u32,
-        eights: u32,
-        total: u32,
+        pairs: u32,
     }
 }
 
 const WORKGROUP: usize = 256;
 
 /// Columns whose exponents a workgroup finds at once.
-const WIDTH: usize = 32;
+const WIDTH: usize = 16;
 
 /// The lengths of the parts are multiples of every step of the kernels.
 const STEP: usize = 64;
@@ -145,10 +144,9 @@ fn halve(ctx: &Context, op: &'static str, factor: Factor<'_>, k: usize) -> Backe
         offset: window.offset,
         ld: stride(op, "ld", matrix.ld, rows)?,
         rows_out: dim(op, "rows", rows_out)?,
-        eights: dim(op, "columns", row / 8)?,
-        total: dim(op, "elements", size / 8)?,
+        pairs: dim(op, "columns", row / 2)?,
     };
-    let grid = linear_grid(op, (params.total as usize).div_ceil(WORKGROUP))?;
+    let grid = linear_grid(op, (rows_out * row / 2).div_ceil(WORKGROUP))?;
     let variant = Variant::new(&HALVE, [], [u32::from(right), u32::from(k_down)]);
     ctx.launch(op, &variant, &[window, &exponents], &parts, &params, grid)?;
     let ld = if k_down { row } else { PARTS * row };
