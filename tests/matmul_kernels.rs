@@ -3,9 +3,10 @@
 
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Duration;
 
 use backend_api::desc::{MatmulDesc, Matrix};
-use backend_api::{BackendFactory, BackendResult, ComputeBackend, DType, MathMode};
+use backend_api::{BackendFactory, BackendResult, BackendTranspose, ComputeBackend, DType, MathMode};
 use backend_webgpu::{WebGpuBackend, WebGpuFactory};
 use conformance::matmul_around;
 use libtest_mimic::{Arguments, Failed, Trial};
@@ -40,6 +41,14 @@ fn kernels(device: &str, backend: &Arc<WebGpuBackend>) -> Vec<Trial> {
     let names = names.filter(|name| matrix_units || !name.starts_with("cooperative/"));
     let names = names.flat_map(|name| ["", "+split3"].map(|pieces| format!("{name}{pieces}")));
     let mut trials = Vec::new();
+    let named = [
+        ("tuning", tuning_is_kept as fn(&WebGpuBackend) -> Result<(), Failed>),
+        ("many shapes", many_shapes_compile_few_kernels),
+    ];
+    for (name, test) in named {
+        let backend = backend.clone();
+        trials.push(Trial::test(format!("{device}/{name}"), move || test(&backend)));
+    }
     if matrix_units {
         let exact = backend.clone();
         trials.push(Trial::test(format!("{device}/emulated"), move || emulation_is_as_good_as_f32(&exact)));
@@ -75,6 +84,61 @@ fn tile(kernel: &str) -> Result<[usize; 3], Failed> {
     let sizes = kernel.split(['/', '+']).nth(1).unwrap_or_default();
     let sizes: Option<Vec<usize>> = sizes.split('x').map(|size| size.parse().ok()).collect();
     sizes.and_then(|sizes| sizes.try_into().ok()).ok_or_else(|| format!("no tile in {kernel:?}").into())
+}
+
+/// What was measured is used, can be written down and read again, and is for this device alone.
+fn tuning_is_kept(backend: &WebGpuBackend) -> Result<(), Failed> {
+    const SIDE: usize = 48;
+    let values = numbers(5, SIDE * SIDE);
+    let operands = [(); 3].map(|()| backend.alloc(size_of_val(values.as_slice())));
+    let [a, b, c] = operands;
+    let matrix = |ptr| Matrix::new(ptr, DType::F32, SIDE);
+    let (a, b, c) = (matrix(a?), matrix(b?), matrix(c?));
+    backend.copy_htod(c.ptr, bytemuck::cast_slice(&values))?;
+    let desc = MatmulDesc::new(SIDE, SIDE, SIDE, a, b, c).with_scale(1.0, 1.0);
+    backend.tune_matmul(&desc, Duration::from_millis(200))?;
+
+    let mut after = vec![0.0f32; SIDE * SIDE];
+    backend.copy_dtoh(bytemuck::cast_slice_mut(&mut after), c.ptr)?;
+    if after != values {
+        return Err("C was written".into());
+    }
+    let text = backend.tuning()?;
+    let chosen = backend.explain_matmul(&desc)?;
+    let line = text.lines().nth(1).ok_or("nothing was found")?;
+    let kernel = line.split(" = ").nth(1).ok_or("no kernel in the line")?;
+    if !chosen.starts_with(kernel) {
+        return Err(format!("{line:?} was found, but {chosen:?} is used").into());
+    }
+    let taken = [backend.set_tuning(&text)?, backend.set_tuning(&format!("another {text}"))?];
+    if taken != [1, 0] {
+        return Err(format!("{taken:?} lines were taken of this device's and another's tuning").into());
+    }
+    [a, b, c].iter().try_for_each(|matrix| backend.free(matrix.ptr))?;
+    Ok(())
+}
+
+/// Kernels are compiled for kinds of products, not for their sizes.
+fn many_shapes_compile_few_kernels(backend: &WebGpuBackend) -> Result<(), Failed> {
+    const SHAPES: usize = 500;
+    const MOST: usize = 40;
+    let before = backend.compiled_kernels();
+    let memory = backend.alloc(1 << 20)?;
+    let result = backend.alloc(1 << 20)?;
+    let sizes = numbers(6, 3 * SHAPES);
+    for sizes in sizes.chunks(3) {
+        let [m, n, k] = [0, 1, 2].map(|i| ((sizes[i] + 1.0) * 80.0) as usize + 1);
+        let trans =
+            |i: usize| if sizes[i] > 0.5 { BackendTranspose::Trans } else { BackendTranspose::NoTrans };
+        let matrix = |ptr| Matrix::new(ptr, DType::F32, 161);
+        let desc = MatmulDesc::new(m, n, k, matrix(memory), matrix(memory), matrix(result));
+        backend.matmul(&desc.with_transpose(trans(0), trans(1)))?;
+    }
+    backend.synchronize()?;
+    backend.free(memory)?;
+    backend.free(result)?;
+    let compiled = backend.compiled_kernels() - before;
+    if compiled <= MOST { Ok(()) } else { Err(format!("{compiled} kernels were compiled").into()) }
 }
 
 /// An f32 product made of parts on matrix units is at most twice as far from the truth as one of f32 arithmetic.

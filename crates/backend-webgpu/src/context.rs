@@ -30,6 +30,8 @@ pub(crate) struct Context {
     pub(crate) gate: Gate,
     /// Which variants on cooperative matrices were found to be right.
     pub(crate) proofs: ops::Proofs,
+    /// Which kernels were measured to be the fastest.
+    pub(crate) tuning: ops::Tuning,
     /// The kernel that matrix products have to use, if one was asked for.
     pub(crate) forced_matmul: Mutex<Option<ops::ForcedMatmul>>,
     limits: BindingLimits,
@@ -56,6 +58,7 @@ impl Context {
             readback: Readback::new(device),
             gate: Gate::new(&gpu.adapter),
             proofs: ops::Proofs::default(),
+            tuning: ops::Tuning::default(),
             forced_matmul: Mutex::default(),
             limits: BindingLimits::of(&limits),
             timeout_ms: AtomicU64::new(Self::DEFAULT_TIMEOUT.as_millis() as u64),

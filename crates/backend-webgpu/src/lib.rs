@@ -32,6 +32,7 @@ mod recorder;
 #[cfg(test)]
 mod tests;
 mod transfer;
+mod tuning;
 mod unchecked;
 
 pub use backend::WebGpuBackend;

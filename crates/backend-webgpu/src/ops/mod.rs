@@ -24,7 +24,7 @@ pub(crate) use copy_bytes::{copy_bytes, copy_dtod};
 pub(crate) use elementwise::{binary, unary};
 pub(crate) use fill::fill;
 pub(crate) use gather::gather;
-pub(crate) use matmul::{Forced as ForcedMatmul, Proofs, explain_matmul, matmul};
+pub(crate) use matmul::{Forced as ForcedMatmul, Proofs, Tuning, explain_matmul, matmul, tune_matmul};
 pub(crate) use norm::{layer_norm, rms_norm};
 pub(crate) use reduce::reduce;
 pub(crate) use rope::rope;

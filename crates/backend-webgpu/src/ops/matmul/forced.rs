@@ -1,10 +1,10 @@
 //! A kernel that a test or a measurement asks for.
 
+use std::fmt;
+
 use backend_api::{BackendError, BackendResult};
 
-use super::cooperative::CooperativeTile;
 use super::plan::Kernel;
-use crate::ops::tile::Tile;
 
 /// The kernel to be used wherever it can make a product, and into how many pieces it splits k.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,7 +16,7 @@ pub(crate) struct Forced {
 impl Forced {
     /// Every kernel, named as [`parse`](Self::parse) reads it.
     pub(crate) fn names() -> Vec<String> {
-        kernels().map(|kernel| kernel.to_string()).collect()
+        Kernel::all().map(|kernel| kernel.to_string()).collect()
     }
 
     /// Reads `tiled/128x128x16`, `cooperative/64x64x64+split4` and the like.
@@ -25,7 +25,7 @@ impl Forced {
     /// [`Unsupported`](BackendError::Unsupported).
     pub(crate) fn parse(op: &'static str, name: &str) -> BackendResult<Self> {
         let (kernel, splits) = name.split_once("+split").unwrap_or((name, "1"));
-        let kernel = kernels().find(|known| known.to_string() == kernel);
+        let kernel = Kernel::all().find(|known| known.to_string() == kernel);
         match (kernel, splits.parse()) {
             (Some(kernel), Ok(splits)) => Ok(Self { kernel, splits }),
             _ => {
@@ -36,9 +36,14 @@ impl Forced {
     }
 }
 
-fn kernels() -> impl Iterator<Item = Kernel> {
-    let tiled = Tile::ALL.into_iter().map(Kernel::Tiled);
-    tiled.chain(CooperativeTile::ALL.into_iter().map(Kernel::Cooperative))
+/// As it is read.
+impl fmt::Display for Forced {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.splits {
+            1 => write!(f, "{}", self.kernel),
+            splits => write!(f, "{}+split{splits}", self.kernel),
+        }
+    }
 }
 
 #[cfg(test)]

@@ -11,6 +11,7 @@ mod pack;
 mod plan;
 mod proof;
 mod split;
+mod tune;
 
 use backend_api::desc::{BiasAxis, MatmulDesc};
 use backend_api::{Activation, BackendResult, checked_product};
@@ -23,6 +24,7 @@ use plan::Plan;
 
 pub(crate) use forced::Forced;
 pub(crate) use proof::Proofs;
+pub(crate) use tune::{Tuning, tune_matmul};
 
 params! {
     struct Params {

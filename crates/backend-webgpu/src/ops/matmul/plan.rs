@@ -76,21 +76,50 @@ pub(super) struct Plan {
     pub(super) emulated: bool,
 }
 
+impl Kernel {
+    /// Every kernel in every tile.
+    pub(super) fn all() -> impl Iterator<Item = Self> {
+        let tiled = Tile::ALL.into_iter().map(Self::Tiled);
+        tiled.chain(CooperativeTile::ALL.into_iter().map(Self::Cooperative))
+    }
+}
+
 impl Plan {
-    /// The fastest plan for a product, as far as is known; the one that is forced, where that can serve the product.
+    /// The plan for a product: the one that is forced, the one that was measured to be the fastest, or the one that is
+    /// estimated to be.
     pub(super) fn choose(ctx: &Context, desc: &MatmulDesc, windows: &Windows) -> Self {
         let forced = *ctx.forced_matmul.lock();
-        let works = |plan: &Self| matches!(plan.kernel, Kernel::Tiled(_)) || proof::holds(ctx, plan);
-        let as_forced = || {
-            let Forced { kernel, splits } = forced?;
-            Self::new(ctx, desc, kernel, splits).map(|plan| plan.reading(desc, windows))
-        };
-        let on_matrix_units = || Self::cooperative(ctx, desc, pack::needed(desc, windows));
+        let asked = forced.or_else(|| ctx.tuning.get(desc, windows));
+        let as_asked = || Self::as_asked(ctx, desc, windows, asked?);
         Self::emulated(ctx, desc, forced)
-            .filter(works)
-            .or_else(|| as_forced().filter(works))
-            .or_else(|| on_matrix_units().filter(works))
+            .or_else(as_asked)
+            .unwrap_or_else(|| Self::by_estimate(ctx, desc, windows))
+    }
+
+    /// The plan that is estimated to be the fastest.
+    pub(super) fn by_estimate(ctx: &Context, desc: &MatmulDesc, windows: &Windows) -> Self {
+        Self::cooperative(ctx, desc, pack::needed(desc, windows))
             .unwrap_or_else(|| Self::tiled(ctx, desc, windows))
+    }
+
+    /// The plan with a certain kernel, if that can make the product.
+    pub(super) fn as_asked(
+        ctx: &Context,
+        desc: &MatmulDesc,
+        windows: &Windows,
+        Forced { kernel, splits }: Forced,
+    ) -> Option<Self> {
+        Some(Self::new(ctx, desc, kernel, splits)?.reading(desc, windows)).filter(|plan| plan.works(ctx))
+    }
+
+    /// What would make [`choose`](Self::choose) choose it again.
+    pub(super) fn as_forced(&self) -> Forced {
+        Forced { kernel: self.kernel, splits: self.splits }
+    }
+
+    /// Whether its kernel can be trusted on this device.
+    fn works(&self, ctx: &Context) -> bool {
+        matches!(self.kernel, Kernel::Tiled(_)) || proof::holds(ctx, self)
     }
 
     /// A plan with this kernel, if it can make the product on this device, of factors that need no copies.
@@ -135,7 +164,7 @@ impl Plan {
             }
             _ => Self::cooperative(ctx, &parts, [false; 2])?,
         };
-        Some(Self { emulated: true, ..plan })
+        Some(Self { emulated: true, ..plan }).filter(|plan| plan.works(ctx))
     }
 
     /// The fastest plan on matrix units, if there are some and the product is worth it and the copies.
@@ -159,7 +188,8 @@ impl Plan {
                 let combining = if splits == 1 { 0 } else { 3000 + m * n * splits / 250 };
                 tile.time(tiles, k / splits, multiprocessors).saturating_add(combining)
             })?;
-        Some(Self { packs, ..Self::new(ctx, desc, Kernel::Cooperative(tile), splits)? })
+        let plan = Self::new(ctx, desc, Kernel::Cooperative(tile), splits)?;
+        Some(Self { packs, ..plan }).filter(|plan| plan.works(ctx))
     }
 
     /// The fastest plan in registers, which any device and product allow.
@@ -230,10 +260,7 @@ impl fmt::Display for Plan {
         if self.emulated {
             f.write_str("emulated on ")?;
         }
-        write!(f, "{}", self.kernel)?;
-        if self.splits > 1 {
-            write!(f, "+split{}", self.splits)?;
-        }
+        write!(f, "{}", self.as_forced())?;
         match self.packs {
             [false, false] => {}
             [true, false] => f.write_str(", packs A")?,
@@ -279,7 +306,7 @@ pub(super) fn variants() -> Vec<Variant> {
 }
 
 /// Whether every row of both factors starts at a multiple of four elements and has a multiple of four of them.
-fn reads_as_vectors(desc: &MatmulDesc, windows: &Windows) -> bool {
+pub(super) fn reads_as_vectors(desc: &MatmulDesc, windows: &Windows) -> bool {
     let along_a = if desc.trans_a.is_transposed() { desc.m } else { desc.k };
     let along_b = if desc.trans_b.is_transposed() { desc.k } else { desc.n };
     is_aligned(&desc.a, windows.a.offset, along_a, 4) && is_aligned(&desc.b, windows.b.offset, along_b, 4)
