@@ -1,11 +1,11 @@
 //! Each method of the contract that can fail, called with arguments that would be good.
 
 use backend_api::desc::{
-    AttentionDesc, BinaryDesc, CopyDesc, GatherDesc, LayerNormDesc, MatmulDesc, Matrix, RmsNormDesc,
-    RopeDesc, RopeStyle, SoftmaxDesc, TensorDesc, UnaryDesc,
+    AffineDesc, AttentionDesc, BinaryDesc, ClampDesc, CompareDesc, CopyDesc, GatherDesc, LayerNormDesc,
+    MatmulDesc, Matrix, RmsNormDesc, RopeDesc, RopeStyle, SoftmaxDesc, TensorDesc, UnaryDesc, WhereDesc,
 };
 use backend_api::{
-    BackendResult, BackendTranspose, BinaryOp, ComputeBackend, DType, ErrorKind, ReduceOp, UnaryOp,
+    BackendResult, BackendTranspose, BinaryOp, CompareOp, ComputeBackend, DType, ErrorKind, ReduceOp, UnaryOp,
 };
 
 type Call = fn(&dyn ComputeBackend, [u64; 4]) -> BackendResult<()>;
@@ -17,7 +17,7 @@ const F32: DType = DType::F32;
 pub(crate) const BYTES: usize = 64;
 
 /// Every method, over four buffers. `free` comes last.
-const METHODS: [(&str, Call); 32] = [
+const METHODS: [(&str, Call); 36] = [
     ("gemm", |b, [x, y, z, _]| b.gemm(NO, NO, 2, 2, 2, 1.0, x, 2, y, 2, 0.0, z, 2)),
     ("batched_gemm", |b, [x, y, z, _]| {
         b.batched_gemm(NO, NO, 2, 2, 2, 1.0, x, 2, 4, y, 2, 4, 0.0, z, 2, 4, 2)
@@ -53,6 +53,32 @@ const METHODS: [(&str, Call); 32] = [
     ("binary_ext", |b, [x, y, z, _]| {
         let tensor = |ptr| TensorDesc::packed(ptr, F32, &[4]);
         b.binary_ext(&BinaryDesc::new(BinaryOp::Add, tensor(x), tensor(y), tensor(z)))
+    }),
+    ("compare", |b, [x, y, z, _]| {
+        let tensor = |ptr| TensorDesc::packed(ptr, F32, &[4]);
+        b.compare(&CompareDesc::new(
+            CompareOp::Lt,
+            tensor(x),
+            tensor(y),
+            TensorDesc::packed(z, DType::U32, &[4]),
+        ))
+    }),
+    ("where_cond", |b, [x, y, z, w]| {
+        let tensor = |ptr| TensorDesc::packed(ptr, F32, &[4]);
+        b.where_cond(&WhereDesc::new(
+            TensorDesc::packed(x, DType::U32, &[4]),
+            tensor(y),
+            tensor(z),
+            tensor(w),
+        ))
+    }),
+    ("clamp", |b, [x, y, ..]| {
+        let tensor = |ptr| TensorDesc::packed(ptr, F32, &[4]);
+        b.clamp(&ClampDesc::new(tensor(x), tensor(y), 0.0, 1.0))
+    }),
+    ("affine", |b, [x, y, ..]| {
+        let tensor = |ptr| TensorDesc::packed(ptr, F32, &[4]);
+        b.affine(&AffineDesc::new(tensor(x), tensor(y), 2.0, 1.0))
     }),
     ("copy", |b, [x, y, ..]| {
         let tensor = |ptr| TensorDesc::packed(ptr, F32, &[4]);

@@ -3,8 +3,8 @@
 use std::fmt::Debug;
 
 use crate::desc::{
-    AttentionDesc, BinaryDesc, CopyDesc, GatherDesc, LayerNormDesc, MatmulDesc, RmsNormDesc, RopeDesc,
-    SoftmaxDesc, UnaryDesc,
+    AffineDesc, AttentionDesc, BinaryDesc, ClampDesc, CompareDesc, CopyDesc, GatherDesc, LayerNormDesc,
+    MatmulDesc, RmsNormDesc, RopeDesc, SoftmaxDesc, UnaryDesc, WhereDesc,
 };
 use crate::{
     BackendError, BackendFuture, BackendResult, BackendTranspose, BinaryOp, Capabilities, DType, DeviceInfo,
@@ -207,13 +207,48 @@ pub trait ComputeBackend: Debug + MaybeSend + MaybeSync {
         Err(self.unsupported("unary_ext"))
     }
 
-    /// [`binary`](Self::binary) over strided tensors with broadcasting: adds a bias, scales by a vector.
+    /// [`binary`](Self::binary) over strided tensors and numbers with broadcasting: adds a bias, scales by a vector,
+    /// gates by [`Swiglu`](BinaryOp::Swiglu).
+    #[doc(alias = "swiglu")]
+    #[doc(alias = "geglu")]
+    #[doc(alias = "glu")]
     fn binary_ext(&self, desc: &BinaryDesc<'_>) -> BackendResult<()> {
         _ = desc;
         Err(self.unsupported("binary_ext"))
     }
 
+    /// Compares strided tensors and numbers with broadcasting; 1 where it holds, 0 where it doesn't.
+    fn compare(&self, desc: &CompareDesc<'_>) -> BackendResult<()> {
+        _ = desc;
+        Err(self.unsupported("compare"))
+    }
+
+    /// Takes each element from one of two strided tensors or numbers, by a condition.
+    #[doc(alias = "where")]
+    #[doc(alias = "select")]
+    #[doc(alias = "masked_fill")]
+    fn where_cond(&self, desc: &WhereDesc<'_>) -> BackendResult<()> {
+        _ = desc;
+        Err(self.unsupported("where_cond"))
+    }
+
+    /// Bounds each element from below and above.
+    #[doc(alias = "clip")]
+    fn clamp(&self, desc: &ClampDesc<'_>) -> BackendResult<()> {
+        _ = desc;
+        Err(self.unsupported("clamp"))
+    }
+
+    /// Scales each element and adds a number.
+    fn affine(&self, desc: &AffineDesc<'_>) -> BackendResult<()> {
+        _ = desc;
+        Err(self.unsupported("affine"))
+    }
+
     /// Copies a strided tensor, converting the element type.
+    #[doc(alias = "cast")]
+    #[doc(alias = "contiguous")]
+    #[doc(alias = "transpose")]
     fn copy(&self, desc: &CopyDesc<'_>) -> BackendResult<()> {
         _ = desc;
         Err(self.unsupported("copy"))

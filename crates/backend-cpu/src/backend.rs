@@ -1,8 +1,9 @@
 //! The contract, method by method.
 
 use backend_api::desc::{
-    AttentionDesc, BinaryDesc, Conv2dDesc, CopyDesc, GatherDesc, LayerNormDesc, MatmulDesc, Matrix,
-    ReduceDesc, RmsNormDesc, RopeDesc, SoftmaxDesc, TensorDesc, UnaryDesc,
+    AffineDesc, AttentionDesc, BinaryDesc, ClampDesc, CompareDesc, Conv2dDesc, CopyDesc, GatherDesc,
+    LayerNormDesc, MatmulDesc, Matrix, ReduceDesc, RmsNormDesc, RopeDesc, SoftmaxDesc, TensorDesc, UnaryDesc,
+    WhereDesc,
 };
 use backend_api::operand::{Access, Operand};
 use backend_api::{
@@ -236,6 +237,22 @@ impl ComputeBackend for CpuBackend {
 
     fn binary_ext(&self, desc: &BinaryDesc<'_>) -> BackendResult<()> {
         ops::elementwise::binary(self.memory("binary_ext")?, "binary_ext", desc)
+    }
+
+    fn compare(&self, desc: &CompareDesc<'_>) -> BackendResult<()> {
+        ops::pointwise::compare(self.memory("compare")?, "compare", desc)
+    }
+
+    fn where_cond(&self, desc: &WhereDesc<'_>) -> BackendResult<()> {
+        ops::pointwise::where_cond(self.memory("where_cond")?, "where_cond", desc)
+    }
+
+    fn clamp(&self, desc: &ClampDesc<'_>) -> BackendResult<()> {
+        ops::pointwise::clamp(self.memory("clamp")?, "clamp", desc)
+    }
+
+    fn affine(&self, desc: &AffineDesc<'_>) -> BackendResult<()> {
+        ops::pointwise::affine(self.memory("affine")?, "affine", desc)
     }
 
     fn copy(&self, desc: &CopyDesc<'_>) -> BackendResult<()> {

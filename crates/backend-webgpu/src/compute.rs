@@ -1,8 +1,9 @@
 //! The contract, each method handed to its launcher.
 
 use backend_api::desc::{
-    AttentionDesc, BinaryDesc, Conv2dDesc, CopyDesc, GatherDesc, LayerNormDesc, MatmulDesc, Matrix,
-    ReduceDesc, RmsNormDesc, RopeDesc, SoftmaxDesc, TensorDesc, UnaryDesc,
+    AffineDesc, AttentionDesc, BinaryDesc, ClampDesc, CompareDesc, Conv2dDesc, CopyDesc, GatherDesc,
+    LayerNormDesc, MatmulDesc, Matrix, ReduceDesc, RmsNormDesc, RopeDesc, SoftmaxDesc, TensorDesc, UnaryDesc,
+    WhereDesc,
 };
 use backend_api::{
     BackendFuture, BackendResult, BackendTranspose, BinaryOp, Capabilities, ComputeBackend, DType,
@@ -210,6 +211,22 @@ impl ComputeBackend for WebGpuBackend {
 
     fn binary_ext(&self, desc: &BinaryDesc<'_>) -> BackendResult<()> {
         ops::binary(&*self.context("binary_ext")?, "binary_ext", desc)
+    }
+
+    fn compare(&self, desc: &CompareDesc<'_>) -> BackendResult<()> {
+        ops::compare(&*self.context("compare")?, "compare", desc)
+    }
+
+    fn where_cond(&self, desc: &WhereDesc<'_>) -> BackendResult<()> {
+        ops::where_cond(&*self.context("where_cond")?, "where_cond", desc)
+    }
+
+    fn clamp(&self, desc: &ClampDesc<'_>) -> BackendResult<()> {
+        ops::clamp(&*self.context("clamp")?, "clamp", desc)
+    }
+
+    fn affine(&self, desc: &AffineDesc<'_>) -> BackendResult<()> {
+        ops::affine(&*self.context("affine")?, "affine", desc)
     }
 
     fn copy(&self, desc: &CopyDesc<'_>) -> BackendResult<()> {

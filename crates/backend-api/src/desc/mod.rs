@@ -6,6 +6,7 @@
 
 mod attention;
 mod conv2d;
+mod copy;
 mod elementwise;
 mod gather;
 mod matmul;
@@ -13,16 +14,19 @@ mod norm;
 mod reduce;
 mod rope;
 mod tensor;
+mod value;
 
 pub use attention::{AttentionDesc, AttentionMask, HeadStrides};
 pub use conv2d::Conv2dDesc;
-pub use elementwise::{BinaryDesc, CopyDesc, UnaryDesc};
+pub use copy::CopyDesc;
+pub use elementwise::{AffineDesc, BinaryDesc, ClampDesc, CompareDesc, UnaryDesc, WhereDesc};
 pub use gather::GatherDesc;
 pub use matmul::{Bias, BiasAxis, MatmulDesc, Matrix};
 pub use norm::{LayerNormDesc, RmsNormDesc, SoftmaxDesc};
 pub use reduce::ReduceDesc;
 pub use rope::{RopeDesc, RopeStyle, rope_tables};
 pub use tensor::{Loop, MAX_RANK, TensorDesc, collapse};
+pub use value::Value;
 
 use crate::{BackendError, BackendResult, DType};
 

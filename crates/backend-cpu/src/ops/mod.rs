@@ -8,6 +8,7 @@ pub(crate) mod gather;
 pub(crate) mod matmul;
 pub(crate) mod matrix;
 pub(crate) mod norm;
+pub(crate) mod pointwise;
 pub(crate) mod reduce;
 pub(crate) mod rope;
 pub(crate) mod softmax;

@@ -23,6 +23,12 @@ libs! {
     TRIG = "trig",
     /// The functions of two numbers; needs [`LOG`].
     BINARY = "binary",
+    /// Places in strided tensors that are walked together.
+    WALK = "walk",
+    /// Comparisons of floating-point numbers; needs [`SPECIAL`].
+    ORDER = "order",
+    /// The functions of integers.
+    INTEGER = "integer",
     /// Fused activations; needs [`UNARY`].
     ACTIVATE = "activate",
     /// Conversions between 4-byte types; needs [`SPECIAL`].

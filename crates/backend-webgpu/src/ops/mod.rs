@@ -3,6 +3,7 @@
 //! A launcher checks the descriptor, plans (which kernel, which variant, which grid) and launches. It never waits.
 
 mod attention;
+mod binary;
 mod conv2d;
 mod copy;
 mod copy_bytes;
@@ -16,12 +17,15 @@ mod rope;
 mod softmax;
 mod teams;
 mod tile;
+mod walk;
+mod where_cond;
 
 pub(crate) use attention::attention;
+pub(crate) use binary::{binary, compare};
 pub(crate) use conv2d::conv2d;
 pub(crate) use copy::copy;
 pub(crate) use copy_bytes::{copy_bytes, copy_dtod};
-pub(crate) use elementwise::{binary, unary};
+pub(crate) use elementwise::{affine, clamp, unary};
 pub(crate) use fill::fill;
 pub(crate) use gather::gather;
 pub(crate) use matmul::{Forced as ForcedMatmul, Proofs, explain_matmul, matmul};
@@ -29,6 +33,7 @@ pub(crate) use norm::{layer_norm, rms_norm};
 pub(crate) use reduce::reduce;
 pub(crate) use rope::rope;
 pub(crate) use softmax::softmax;
+pub(crate) use where_cond::where_cond;
 
 use crate::kernels::Variant;
 
@@ -36,6 +41,7 @@ use crate::kernels::Variant;
 pub(crate) fn all_variants() -> Vec<Variant> {
     [
         attention::variants(),
+        binary::variants(),
         conv2d::variants(),
         copy::variants(),
         copy_bytes::variants(),
@@ -47,6 +53,7 @@ pub(crate) fn all_variants() -> Vec<Variant> {
         reduce::variants(),
         rope::variants(),
         softmax::variants(),
+        where_cond::variants(),
     ]
     .concat()
 }

@@ -5,6 +5,8 @@ mod attention_ext;
 mod batched_gemm;
 mod binary;
 mod binary_ext;
+mod clamp;
+mod compare;
 mod conv2d;
 mod copy;
 mod copy_dtod;
@@ -12,10 +14,12 @@ mod fill;
 mod gather;
 mod gemm;
 mod heads;
+mod integers;
 mod layout;
 mod matmul;
 mod memory;
 mod norm;
+mod numbers;
 mod order;
 mod reduce;
 mod rope;
@@ -23,6 +27,7 @@ mod softmax;
 mod transfer;
 mod unary;
 mod unary_ext;
+mod where_cond;
 
 use std::collections::HashSet;
 
@@ -45,6 +50,11 @@ pub fn cases() -> Vec<Case> {
         unary_ext::cases(),
         binary::cases(),
         binary_ext::cases(),
+        numbers::cases(),
+        integers::cases(),
+        compare::cases(),
+        where_cond::cases(),
+        clamp::cases(),
         copy::cases(),
         softmax::cases(),
         norm::cases(),
