@@ -1,8 +1,9 @@
 //! Each method of the contract that can fail, called with arguments that would be good.
 
 use backend_api::desc::{
-    AffineDesc, AttentionDesc, BinaryDesc, ClampDesc, CompareDesc, CopyDesc, GatherDesc, LayerNormDesc,
-    MatmulDesc, Matrix, RmsNormDesc, RopeDesc, RopeStyle, SoftmaxDesc, TensorDesc, UnaryDesc, WhereDesc,
+    AffineDesc, AttentionDesc, BinaryDesc, ClampDesc, CompareDesc, ConcatDesc, CopyDesc, GatherDesc,
+    LayerNormDesc, MatmulDesc, Matrix, PadDesc, PermuteDesc, RepeatDesc, RmsNormDesc, RopeDesc, RopeStyle,
+    SliceDesc, SoftmaxDesc, TensorDesc, UnaryDesc, WhereDesc,
 };
 use backend_api::{
     BackendResult, BackendTranspose, BinaryOp, CompareOp, ComputeBackend, DType, ErrorKind, ReduceOp, UnaryOp,
@@ -17,7 +18,7 @@ const F32: DType = DType::F32;
 pub(crate) const BYTES: usize = 64;
 
 /// Every method, over four buffers. `free` comes last.
-const METHODS: [(&str, Call); 36] = [
+const METHODS: [(&str, Call); 41] = [
     ("gemm", |b, [x, y, z, _]| b.gemm(NO, NO, 2, 2, 2, 1.0, x, 2, y, 2, 0.0, z, 2)),
     ("batched_gemm", |b, [x, y, z, _]| {
         b.batched_gemm(NO, NO, 2, 2, 2, 1.0, x, 2, 4, y, 2, 4, 0.0, z, 2, 4, 2)
@@ -83,6 +84,26 @@ const METHODS: [(&str, Call); 36] = [
     ("copy", |b, [x, y, ..]| {
         let tensor = |ptr| TensorDesc::packed(ptr, F32, &[4]);
         b.copy(&CopyDesc::new(tensor(x), tensor(y)))
+    }),
+    ("permute", |b, [x, y, ..]| {
+        let tensor = |ptr| TensorDesc::packed(ptr, F32, &[2, 2]);
+        b.permute(&PermuteDesc::new(tensor(x), tensor(y), &[1, 0]))
+    }),
+    ("slice", |b, [x, y, ..]| {
+        let tensor = |ptr, shape| TensorDesc::packed(ptr, F32, shape);
+        b.slice(&SliceDesc::new(tensor(x, &[4]), tensor(y, &[2]), &[1]))
+    }),
+    ("concat", |b, [x, y, z, _]| {
+        let tensor = |ptr, shape| TensorDesc::packed(ptr, F32, shape);
+        b.concat(&ConcatDesc::new(&[tensor(x, &[2]), tensor(y, &[2])], tensor(z, &[4]), 0))
+    }),
+    ("pad", |b, [x, y, ..]| {
+        let tensor = |ptr, shape| TensorDesc::packed(ptr, F32, shape);
+        b.pad(&PadDesc::new(tensor(x, &[2]), tensor(y, &[4]), &[1], 0.0))
+    }),
+    ("repeat", |b, [x, y, ..]| {
+        let tensor = |ptr, shape| TensorDesc::packed(ptr, F32, shape);
+        b.repeat(&RepeatDesc::new(tensor(x, &[2]), tensor(y, &[4])))
     }),
     ("softmax", |b, [x, y, ..]| b.softmax(&SoftmaxDesc::rows(F32, x, y, 2, 2))),
     ("layer_norm", |b, [x, y, ..]| b.layer_norm(&LayerNormDesc::new(F32, x, y, 2, 2))),

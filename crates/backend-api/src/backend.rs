@@ -3,8 +3,9 @@
 use std::fmt::Debug;
 
 use crate::desc::{
-    AffineDesc, AttentionDesc, BinaryDesc, ClampDesc, CompareDesc, CopyDesc, GatherDesc, LayerNormDesc,
-    MatmulDesc, RmsNormDesc, RopeDesc, SoftmaxDesc, UnaryDesc, WhereDesc,
+    AffineDesc, AttentionDesc, BinaryDesc, ClampDesc, CompareDesc, ConcatDesc, CopyDesc, GatherDesc,
+    LayerNormDesc, MatmulDesc, PadDesc, PermuteDesc, RepeatDesc, RmsNormDesc, RopeDesc, SliceDesc,
+    SoftmaxDesc, UnaryDesc, WhereDesc,
 };
 use crate::{
     BackendError, BackendFuture, BackendResult, BackendTranspose, BinaryOp, Capabilities, DType, DeviceInfo,
@@ -252,6 +253,44 @@ pub trait ComputeBackend: Debug + MaybeSend + MaybeSync {
     fn copy(&self, desc: &CopyDesc<'_>) -> BackendResult<()> {
         _ = desc;
         Err(self.unsupported("copy"))
+    }
+
+    /// Puts the dimensions of a tensor in another order.
+    #[doc(alias = "transpose")]
+    fn permute(&self, desc: &PermuteDesc<'_>) -> BackendResult<()> {
+        _ = desc;
+        Err(self.unsupported("permute"))
+    }
+
+    /// Takes a box out of a tensor, or every n-th element of it.
+    #[doc(alias = "narrow")]
+    #[doc(alias = "split")]
+    fn slice(&self, desc: &SliceDesc<'_>) -> BackendResult<()> {
+        _ = desc;
+        Err(self.unsupported("slice"))
+    }
+
+    /// Puts tensors after each other along an axis.
+    #[doc(alias = "cat")]
+    #[doc(alias = "stack")]
+    fn concat(&self, desc: &ConcatDesc<'_>) -> BackendResult<()> {
+        _ = desc;
+        Err(self.unsupported("concat"))
+    }
+
+    /// Puts a value around a tensor.
+    fn pad(&self, desc: &PadDesc<'_>) -> BackendResult<()> {
+        _ = desc;
+        Err(self.unsupported("pad"))
+    }
+
+    /// Repeats a tensor along its dimensions.
+    #[doc(alias = "tile")]
+    #[doc(alias = "expand")]
+    #[doc(alias = "repeat_interleave")]
+    fn repeat(&self, desc: &RepeatDesc<'_>) -> BackendResult<()> {
+        _ = desc;
+        Err(self.unsupported("repeat"))
     }
 
     /// Softmax along an axis.

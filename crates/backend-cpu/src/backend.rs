@@ -1,9 +1,9 @@
 //! The contract, method by method.
 
 use backend_api::desc::{
-    AffineDesc, AttentionDesc, BinaryDesc, ClampDesc, CompareDesc, Conv2dDesc, CopyDesc, GatherDesc,
-    LayerNormDesc, MatmulDesc, Matrix, ReduceDesc, RmsNormDesc, RopeDesc, SoftmaxDesc, TensorDesc, UnaryDesc,
-    WhereDesc,
+    AffineDesc, AttentionDesc, BinaryDesc, ClampDesc, CompareDesc, ConcatDesc, Conv2dDesc, CopyDesc,
+    GatherDesc, LayerNormDesc, MatmulDesc, Matrix, PadDesc, PermuteDesc, ReduceDesc, RepeatDesc, RmsNormDesc,
+    RopeDesc, SliceDesc, SoftmaxDesc, TensorDesc, UnaryDesc, WhereDesc,
 };
 use backend_api::operand::{Access, Operand};
 use backend_api::{
@@ -257,6 +257,26 @@ impl ComputeBackend for CpuBackend {
 
     fn copy(&self, desc: &CopyDesc<'_>) -> BackendResult<()> {
         ops::copy::copy(self.memory("copy")?, "copy", desc)
+    }
+
+    fn permute(&self, desc: &PermuteDesc<'_>) -> BackendResult<()> {
+        ops::movement::permute(self.memory("permute")?, "permute", desc)
+    }
+
+    fn slice(&self, desc: &SliceDesc<'_>) -> BackendResult<()> {
+        ops::movement::slice(self.memory("slice")?, "slice", desc)
+    }
+
+    fn concat(&self, desc: &ConcatDesc<'_>) -> BackendResult<()> {
+        ops::movement::concat(self.memory("concat")?, "concat", desc)
+    }
+
+    fn pad(&self, desc: &PadDesc<'_>) -> BackendResult<()> {
+        ops::movement::pad(self.memory("pad")?, "pad", desc)
+    }
+
+    fn repeat(&self, desc: &RepeatDesc<'_>) -> BackendResult<()> {
+        ops::movement::repeat(self.memory("repeat")?, "repeat", desc)
     }
 
     fn softmax(&self, desc: &SoftmaxDesc) -> BackendResult<()> {

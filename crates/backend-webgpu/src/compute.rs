@@ -1,9 +1,9 @@
 //! The contract, each method handed to its launcher.
 
 use backend_api::desc::{
-    AffineDesc, AttentionDesc, BinaryDesc, ClampDesc, CompareDesc, Conv2dDesc, CopyDesc, GatherDesc,
-    LayerNormDesc, MatmulDesc, Matrix, ReduceDesc, RmsNormDesc, RopeDesc, SoftmaxDesc, TensorDesc, UnaryDesc,
-    WhereDesc,
+    AffineDesc, AttentionDesc, BinaryDesc, ClampDesc, CompareDesc, ConcatDesc, Conv2dDesc, CopyDesc,
+    GatherDesc, LayerNormDesc, MatmulDesc, Matrix, PadDesc, PermuteDesc, ReduceDesc, RepeatDesc, RmsNormDesc,
+    RopeDesc, SliceDesc, SoftmaxDesc, TensorDesc, UnaryDesc, WhereDesc,
 };
 use backend_api::{
     BackendFuture, BackendResult, BackendTranspose, BinaryOp, Capabilities, ComputeBackend, DType,
@@ -231,6 +231,26 @@ impl ComputeBackend for WebGpuBackend {
 
     fn copy(&self, desc: &CopyDesc<'_>) -> BackendResult<()> {
         ops::copy(&*self.context("copy")?, "copy", desc)
+    }
+
+    fn permute(&self, desc: &PermuteDesc<'_>) -> BackendResult<()> {
+        ops::permute(&*self.context("permute")?, "permute", desc)
+    }
+
+    fn slice(&self, desc: &SliceDesc<'_>) -> BackendResult<()> {
+        ops::slice(&*self.context("slice")?, "slice", desc)
+    }
+
+    fn concat(&self, desc: &ConcatDesc<'_>) -> BackendResult<()> {
+        ops::concat(&*self.context("concat")?, "concat", desc)
+    }
+
+    fn pad(&self, desc: &PadDesc<'_>) -> BackendResult<()> {
+        ops::pad(&*self.context("pad")?, "pad", desc)
+    }
+
+    fn repeat(&self, desc: &RepeatDesc<'_>) -> BackendResult<()> {
+        ops::repeat(&*self.context("repeat")?, "repeat", desc)
     }
 
     fn softmax(&self, desc: &SoftmaxDesc) -> BackendResult<()> {

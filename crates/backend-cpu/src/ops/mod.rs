@@ -7,6 +7,7 @@ pub(crate) mod elementwise;
 pub(crate) mod gather;
 pub(crate) mod matmul;
 pub(crate) mod matrix;
+pub(crate) mod movement;
 pub(crate) mod norm;
 pub(crate) mod pointwise;
 pub(crate) mod reduce;

@@ -60,7 +60,7 @@ impl<T: Ordered> Source<'_, T, T::Key> {
 }
 
 /// Calls `f` with the indices of each element in every tensor and with the output's element.
-fn each<T: Pod + Send, const N: usize>(
+pub(super) fn each<T: Pod + Send, const N: usize>(
     loops: Vec<Loop<N>>,
     output: &mut [u8],
     f: impl Fn([usize; N], &mut T) + Sync,

@@ -27,6 +27,9 @@ pub(crate) enum Origin {
 /// The declarations of a variant with a function.
 pub(super) fn declarations(variant: &Variant, function: Function) -> String {
     let lanes = if variant.constant("LANES") == 4 { 4 } else { 1 };
+    if function == Function::Tile {
+        return tile(lanes, variant.dtype(0));
+    }
     let names = inputs(variant);
     let mut text = String::new();
     for (index, name) in names.iter().enumerate() {
@@ -49,6 +52,21 @@ pub(super) fn declarations(variant: &Variant, function: Function) -> String {
     _ = writeln!(text, "fn map({arguments}) -> YN {{ return YN({results}); }}");
     _ = writeln!(text, "{}", apply(variant, function));
     text
+}
+
+/// How an element goes into and out of a tile, along its rows and along its columns.
+fn tile(lanes: usize, dtype: DType) -> String {
+    let element = vector(lanes, dtype.name());
+    let parts = |lane: usize| if lanes == 1 { "" } else { [".x", ".y", ".z", ".w"][lane] };
+    let put: String =
+        (0..lanes).map(|i| format!(" tile[slot(row, column + {i}u)] = value{};", parts(i))).collect();
+    let take: Vec<String> = (0..lanes).map(|i| format!("tile[slot(row + {i}u, column)]")).collect();
+    format!(
+        "alias XN = {element};\n\
+         fn put(row: u32, column: u32, value: XN) {{{put} }}\n\
+         fn take(row: u32, column: u32) -> XN {{ return XN({}); }}\n",
+        take.join(", ")
+    )
 }
 
 /// The names of the inputs, from the kernel's constants.
@@ -156,6 +174,8 @@ fn apply(variant: &Variant, function: Function) -> String {
             "fn apply(x: f32) -> f32 { return x * bitcast<f32>(params.p) + bitcast<f32>(params.q); }"
                 .to_owned()
         }
+        // It has no numbers to apply anything to.
+        Function::Tile => String::new(),
         Function::Convert => {
             let to = variant.dtype(1);
             format!("fn apply(x: {dtype}) -> {to} {{ return {to}_from_{dtype}(x); }}")

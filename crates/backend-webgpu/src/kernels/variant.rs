@@ -28,6 +28,8 @@ pub(crate) enum Function {
     Affine,
     /// `apply(x)` from the first type to the second, of lib/convert and lib/convert_f16.
     Convert,
+    /// `put(row, column, element)` and `take(row, column)`, from and to a tile.
+    Tile,
 }
 
 impl fmt::Display for Function {
@@ -40,6 +42,7 @@ impl fmt::Display for Function {
             Self::Clamp => "clamp",
             Self::Affine => "affine",
             Self::Convert => "convert",
+            Self::Tile => "tile",
         })
     }
 }

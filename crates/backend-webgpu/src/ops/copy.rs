@@ -3,9 +3,11 @@
 use backend_api::desc::{CopyDesc, Loop, MAX_RANK};
 use backend_api::{BackendResult, DType};
 
+use super::transpose::Transpose;
 use super::walk::{Shape, Walk, shapes_of};
 use crate::context::Context;
 use crate::kernels::{Function, KernelSource, Origin, Variant, kernel, params};
+use crate::memory::DeviceSlice;
 use crate::recorder::Window;
 
 static COPY: KernelSource = kernel!(
@@ -74,13 +76,27 @@ pub(super) fn variants() -> Vec<Variant> {
 pub(crate) fn copy(ctx: &Context, op: &'static str, desc: &CopyDesc<'_>) -> BackendResult<()> {
     let (operands, loops) = desc.operands(op)?;
     let [Some(src), Some(dst)] = ctx.resolve(op, &operands)? else { return Ok(()) };
-    let types = moved_as(desc.src.dtype, desc.dst.dtype);
+    copy_loops(ctx, op, [desc.src.dtype, desc.dst.dtype], loops, [&src, &dst], |_| Ok(()))
+}
+
+/// Records the copy that `loops` walk; `place` may move the windows of source and destination.
+pub(super) fn copy_loops(
+    ctx: &Context,
+    op: &'static str,
+    [from, to]: [DType; 2],
+    loops: Vec<Loop<2>>,
+    [src, dst]: [&DeviceSlice; 2],
+    place: impl FnOnce(&mut [Window; 2]) -> BackendResult<()>,
+) -> BackendResult<()> {
+    let types = moved_as(from, to);
     for dtype in types {
         ctx.require_dtype(op, dtype)?;
     }
-    let output = ctx.output(op, &dst, types[1])?;
-    let input = ctx.input(op, &src, types[0], &output)?;
-    launch(ctx, op, types, loops, [&input, &output])
+    let output = ctx.output(op, dst, types[1])?;
+    let input = ctx.input(op, src, types[0], &output)?;
+    let mut windows = [input, output];
+    place(&mut windows)?;
+    launch(ctx, op, types, loops, windows.each_ref())
 }
 
 /// Records the copy of whole words from one binding to another.
@@ -100,6 +116,11 @@ fn launch(
     loops: Vec<Loop<2>>,
     [input, output]: [&Window; 2],
 ) -> BackendResult<()> {
+    if types[0] == types[1]
+        && let Some(transpose) = Transpose::plan(&loops)
+    {
+        return transpose.launch(ctx, op, types[0], [input, output]);
+    }
     for walk in Walk::plan(loops, [input.offset, output.offset], &types) {
         let params = Params {
             n: walk.count(op)?,

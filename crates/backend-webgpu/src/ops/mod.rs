@@ -11,12 +11,14 @@ mod elementwise;
 mod fill;
 mod gather;
 mod matmul;
+mod movement;
 mod norm;
 mod reduce;
 mod rope;
 mod softmax;
 mod teams;
 mod tile;
+mod transpose;
 mod walk;
 mod where_cond;
 
@@ -29,6 +31,7 @@ pub(crate) use elementwise::{affine, clamp, unary};
 pub(crate) use fill::fill;
 pub(crate) use gather::gather;
 pub(crate) use matmul::{Forced as ForcedMatmul, Proofs, explain_matmul, matmul};
+pub(crate) use movement::{concat, pad, permute, repeat, slice};
 pub(crate) use norm::{layer_norm, rms_norm};
 pub(crate) use reduce::reduce;
 pub(crate) use rope::rope;
@@ -53,6 +56,7 @@ pub(crate) fn all_variants() -> Vec<Variant> {
         reduce::variants(),
         rope::variants(),
         softmax::variants(),
+        transpose::variants(),
         where_cond::variants(),
     ]
     .concat()

@@ -18,6 +18,7 @@ mod integers;
 mod layout;
 mod matmul;
 mod memory;
+mod movement;
 mod norm;
 mod numbers;
 mod order;
@@ -56,6 +57,7 @@ pub fn cases() -> Vec<Case> {
         where_cond::cases(),
         clamp::cases(),
         copy::cases(),
+        movement::cases(),
         softmax::cases(),
         norm::cases(),
         rope::cases(),
