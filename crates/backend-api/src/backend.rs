@@ -4,8 +4,8 @@ use std::fmt::Debug;
 
 use crate::desc::{
     AffineDesc, AttentionDesc, BinaryDesc, ClampDesc, CompareDesc, ConcatDesc, CopyDesc, GatherDesc,
-    LayerNormDesc, MatmulDesc, PadDesc, PermuteDesc, RepeatDesc, RmsNormDesc, RopeDesc, SliceDesc,
-    SoftmaxDesc, UnaryDesc, WhereDesc,
+    LayerNormDesc, MatmulDesc, PadDesc, PermuteDesc, RandomDesc, RepeatDesc, RmsNormDesc, RopeDesc,
+    ScatterDesc, SliceDesc, SoftmaxDesc, UnaryDesc, WhereDesc,
 };
 use crate::{
     BackendError, BackendFuture, BackendResult, BackendTranspose, BinaryOp, Capabilities, DType, DeviceInfo,
@@ -317,10 +317,33 @@ pub trait ComputeBackend: Debug + MaybeSend + MaybeSync {
         Err(self.unsupported("rope"))
     }
 
-    /// Rows of a table by index: the embedding lookup.
+    /// Rows or elements of a table by index, along any axis: the embedding lookup.
+    #[doc(alias = "index_select")]
+    #[doc(alias = "take")]
+    #[doc(alias = "take_along_axis")]
+    #[doc(alias = "embedding")]
     fn gather(&self, desc: &GatherDesc) -> BackendResult<()> {
         _ = desc;
         Err(self.unsupported("gather"))
+    }
+
+    /// Puts, adds or compares rows or elements into a table by index, along any axis. Deterministic.
+    #[doc(alias = "scatter_add")]
+    #[doc(alias = "index_add")]
+    #[doc(alias = "index_put")]
+    fn scatter(&self, desc: &ScatterDesc) -> BackendResult<()> {
+        _ = desc;
+        Err(self.unsupported("scatter"))
+    }
+
+    /// Random numbers, uniform or normal, the same on every device.
+    #[doc(alias = "rand")]
+    #[doc(alias = "randn")]
+    #[doc(alias = "uniform")]
+    #[doc(alias = "normal")]
+    fn random(&self, desc: &RandomDesc) -> BackendResult<()> {
+        _ = desc;
+        Err(self.unsupported("random"))
     }
 
     /// What the device can do.

@@ -150,6 +150,20 @@ op_enum! {
     }
 }
 
+op_enum! {
+    /// What a scatter does with a number that arrives where one is.
+    ScatterOp {
+        /// Takes its place; of several that arrive, the last one stays.
+        Assign = "assign",
+        /// Is added.
+        Add = "add",
+        /// The larger of the two stays.
+        Max = "max",
+        /// The smaller of the two stays.
+        Min = "min",
+    }
+}
+
 impl UnaryOp {
     /// Whether the function is defined for numbers of `dtype`: all are for floating-point numbers, those with an
     /// integer result for i32. Integers wrap around.

@@ -2,8 +2,8 @@
 
 use backend_api::desc::{
     AffineDesc, AttentionDesc, BinaryDesc, ClampDesc, CompareDesc, ConcatDesc, Conv2dDesc, CopyDesc,
-    GatherDesc, LayerNormDesc, MatmulDesc, Matrix, PadDesc, PermuteDesc, ReduceDesc, RepeatDesc, RmsNormDesc,
-    RopeDesc, SliceDesc, SoftmaxDesc, TensorDesc, UnaryDesc, WhereDesc,
+    GatherDesc, LayerNormDesc, MatmulDesc, Matrix, PadDesc, PermuteDesc, RandomDesc, ReduceDesc, RepeatDesc,
+    RmsNormDesc, RopeDesc, ScatterDesc, SliceDesc, SoftmaxDesc, TensorDesc, UnaryDesc, WhereDesc,
 };
 use backend_api::operand::{Access, Operand};
 use backend_api::{
@@ -297,6 +297,14 @@ impl ComputeBackend for CpuBackend {
 
     fn gather(&self, desc: &GatherDesc) -> BackendResult<()> {
         ops::gather::gather(self.memory("gather")?, "gather", desc)
+    }
+
+    fn scatter(&self, desc: &ScatterDesc) -> BackendResult<()> {
+        ops::gather::scatter(self.memory("scatter")?, "scatter", desc)
+    }
+
+    fn random(&self, desc: &RandomDesc) -> BackendResult<()> {
+        ops::random::random(self.memory("random")?, "random", desc)
     }
 
     fn capabilities(&self) -> BackendResult<Capabilities> {

@@ -2,8 +2,8 @@
 
 use backend_api::desc::{
     AffineDesc, AttentionDesc, BinaryDesc, ClampDesc, CompareDesc, ConcatDesc, Conv2dDesc, CopyDesc,
-    GatherDesc, LayerNormDesc, MatmulDesc, Matrix, PadDesc, PermuteDesc, ReduceDesc, RepeatDesc, RmsNormDesc,
-    RopeDesc, SliceDesc, SoftmaxDesc, TensorDesc, UnaryDesc, WhereDesc,
+    GatherDesc, LayerNormDesc, MatmulDesc, Matrix, PadDesc, PermuteDesc, RandomDesc, ReduceDesc, RepeatDesc,
+    RmsNormDesc, RopeDesc, ScatterDesc, SliceDesc, SoftmaxDesc, TensorDesc, UnaryDesc, WhereDesc,
 };
 use backend_api::{
     BackendFuture, BackendResult, BackendTranspose, BinaryOp, Capabilities, ComputeBackend, DType,
@@ -271,6 +271,14 @@ impl ComputeBackend for WebGpuBackend {
 
     fn gather(&self, desc: &GatherDesc) -> BackendResult<()> {
         ops::gather(&*self.context("gather")?, "gather", desc)
+    }
+
+    fn scatter(&self, desc: &ScatterDesc) -> BackendResult<()> {
+        ops::scatter(&*self.context("scatter")?, "scatter", desc)
+    }
+
+    fn random(&self, desc: &RandomDesc) -> BackendResult<()> {
+        ops::random(&*self.context("random")?, "random", desc)
     }
 
     fn capabilities(&self) -> BackendResult<Capabilities> {

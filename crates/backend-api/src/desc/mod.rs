@@ -12,8 +12,10 @@ mod gather;
 mod matmul;
 mod movement;
 mod norm;
+mod random;
 mod reduce;
 mod rope;
+mod scatter;
 mod tensor;
 mod value;
 
@@ -25,8 +27,10 @@ pub use gather::GatherDesc;
 pub use matmul::{Bias, BiasAxis, MatmulDesc, Matrix};
 pub use movement::{ConcatDesc, PadDesc, Part, PermuteDesc, RepeatDesc, SliceDesc};
 pub use norm::{LayerNormDesc, RmsNormDesc, SoftmaxDesc};
+pub use random::{Distribution, RandomDesc};
 pub use reduce::ReduceDesc;
 pub use rope::{RopeDesc, RopeStyle, rope_tables};
+pub use scatter::ScatterDesc;
 pub use tensor::{Loop, MAX_RANK, TensorDesc, collapse};
 pub use value::Value;
 

@@ -10,6 +10,7 @@ pub(crate) mod matrix;
 pub(crate) mod movement;
 pub(crate) mod norm;
 pub(crate) mod pointwise;
+pub(crate) mod random;
 pub(crate) mod reduce;
 pub(crate) mod rope;
 pub(crate) mod softmax;

@@ -7,7 +7,7 @@
 
 use std::fmt::Write as _;
 
-use backend_api::{BinaryOp, CompareOp, DType};
+use backend_api::{BinaryOp, CompareOp, DType, ScatterOp};
 
 use super::Variant;
 use super::variant::Function;
@@ -27,8 +27,12 @@ pub(crate) enum Origin {
 /// The declarations of a variant with a function.
 pub(super) fn declarations(variant: &Variant, function: Function) -> String {
     let lanes = if variant.constant("LANES") == 4 { 4 } else { 1 };
-    if function == Function::Tile {
-        return tile(lanes, variant.dtype(0));
+    match function {
+        Function::Tile => return tile(lanes, variant.dtype(0)),
+        Function::Combine(op) => return combine(op, variant.dtype(0)),
+        Function::Write => return write(lanes, variant.dtype(0)),
+        Function::Move => return format!("alias TN = {};\n", vector(lanes, variant.dtype(0).name())),
+        _ => {}
     }
     let names = inputs(variant);
     let mut text = String::new();
@@ -52,6 +56,41 @@ pub(super) fn declarations(variant: &Variant, function: Function) -> String {
     _ = writeln!(text, "fn map({arguments}) -> YN {{ return YN({results}); }}");
     _ = writeln!(text, "{}", apply(variant, function));
     text
+}
+
+/// Writes a block of four numbers, of which the first `params.skip` of all and what is beyond `params.n` are left out.
+fn write(lanes: usize, dtype: DType) -> String {
+    let narrow = |number: &str| match dtype {
+        DType::F16 => format!("f16_from_f32({number})"),
+        _ => number.to_owned(),
+    };
+    let body = if lanes == 4 {
+        let parts = ["numbers.x", "numbers.y", "numbers.z", "numbers.w"].map(narrow).join(", ");
+        format!("  output[params.output / 4u + block] = TN({parts});\n")
+    } else {
+        let number = narrow("numbers[k]");
+        format!(
+            "  for (var k = 0u; k < 4u; k++) {{\n    \
+             let i = block * 4u + k - params.skip;\n    \
+             if i < params.n {{ output[params.output + i] = {number}; }}\n  }}\n"
+        )
+    };
+    let element = vector(lanes, dtype.name());
+    format!("alias TN = {element};\nfn write(block: u32, numbers: vec4<f32>) {{\n{body}}}\n")
+}
+
+/// What a scatter does with a number, in f32 for floating-point types.
+fn combine(op: ScatterOp, dtype: DType) -> String {
+    let number = if dtype.is_float() { "f32" } else { dtype.name() };
+    let value = match (op, dtype.is_float()) {
+        (ScatterOp::Add, _) => "a + b",
+        (ScatterOp::Max, true) => "max_nan(a, b)",
+        (ScatterOp::Max, false) => "max(a, b)",
+        (ScatterOp::Min, true) => "min_nan(a, b)",
+        (ScatterOp::Min, false) => "min(a, b)",
+        _ => "b",
+    };
+    format!("alias V = {number};\nfn combine(a: V, b: V) -> V {{ return {value}; }}\n")
 }
 
 /// How an element goes into and out of a tile, along its rows and along its columns.
@@ -174,8 +213,8 @@ fn apply(variant: &Variant, function: Function) -> String {
             "fn apply(x: f32) -> f32 { return x * bitcast<f32>(params.p) + bitcast<f32>(params.q); }"
                 .to_owned()
         }
-        // It has no numbers to apply anything to.
-        Function::Tile => String::new(),
+        // They apply nothing to numbers.
+        Function::Tile | Function::Combine(_) | Function::Move | Function::Write => String::new(),
         Function::Convert => {
             let to = variant.dtype(1);
             format!("fn apply(x: {dtype}) -> {to} {{ return {to}_from_{dtype}(x); }}")

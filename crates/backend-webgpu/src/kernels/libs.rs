@@ -19,12 +19,16 @@ libs! {
     UNARY = "unary",
     /// Logarithms; needs [`UNARY`].
     LOG = "log",
-    /// Sine and cosine; needs [`UNARY`].
+    /// The upper half of a product of words.
+    MULTIPLY_HIGH = "multiply_high",
+    /// Sine and cosine; needs [`UNARY`] and [`MULTIPLY_HIGH`].
     TRIG = "trig",
     /// The functions of two numbers; needs [`LOG`].
     BINARY = "binary",
     /// Places in strided tensors that are walked together.
     WALK = "walk",
+    /// The generator of random numbers; needs [`MULTIPLY_HIGH`].
+    PHILOX = "philox",
     /// Comparisons of floating-point numbers; needs [`SPECIAL`].
     ORDER = "order",
     /// The functions of integers.

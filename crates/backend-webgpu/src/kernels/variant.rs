@@ -3,7 +3,7 @@
 use std::fmt::{self, Write as _};
 use std::hash::{Hash, Hasher};
 
-use backend_api::{BinaryOp, CompareOp, DType, UnaryOp};
+use backend_api::{BinaryOp, CompareOp, DType, ScatterOp, UnaryOp};
 
 use super::lanes;
 use super::source::{KernelSource, MAX_CONSTANTS};
@@ -30,6 +30,12 @@ pub(crate) enum Function {
     Convert,
     /// `put(row, column, element)` and `take(row, column)`, from and to a tile.
     Tile,
+    /// `combine(before, arriving)` of two numbers of a scatter.
+    Combine(ScatterOp),
+    /// None: elements are moved as they are.
+    Move,
+    /// `write(block, numbers)`: four numbers to the output.
+    Write,
 }
 
 impl fmt::Display for Function {
@@ -43,6 +49,9 @@ impl fmt::Display for Function {
             Self::Affine => "affine",
             Self::Convert => "convert",
             Self::Tile => "tile",
+            Self::Combine(op) => op.name(),
+            Self::Move => "move",
+            Self::Write => "write",
         })
     }
 }

@@ -13,8 +13,10 @@ mod gather;
 mod matmul;
 mod movement;
 mod norm;
+mod random;
 mod reduce;
 mod rope;
+mod scatter;
 mod softmax;
 mod teams;
 mod tile;
@@ -33,8 +35,10 @@ pub(crate) use gather::gather;
 pub(crate) use matmul::{Forced as ForcedMatmul, Proofs, explain_matmul, matmul};
 pub(crate) use movement::{concat, pad, permute, repeat, slice};
 pub(crate) use norm::{layer_norm, rms_norm};
+pub(crate) use random::random;
 pub(crate) use reduce::reduce;
 pub(crate) use rope::rope;
+pub(crate) use scatter::scatter;
 pub(crate) use softmax::softmax;
 pub(crate) use where_cond::where_cond;
 
@@ -53,8 +57,10 @@ pub(crate) fn all_variants() -> Vec<Variant> {
         gather::variants(),
         matmul::variants(),
         norm::variants(),
+        random::variants(),
         reduce::variants(),
         rope::variants(),
+        scatter::variants(),
         softmax::variants(),
         transpose::variants(),
         where_cond::variants(),

@@ -22,8 +22,10 @@ mod movement;
 mod norm;
 mod numbers;
 mod order;
+mod random;
 mod reduce;
 mod rope;
+mod scatter;
 mod softmax;
 mod transfer;
 mod unary;
@@ -62,7 +64,9 @@ pub fn cases() -> Vec<Case> {
         norm::cases(),
         rope::cases(),
         gather::cases(),
+        scatter::cases(),
         fill::cases(),
+        random::cases(),
         copy_dtod::cases(),
         transfer::cases(),
         memory::cases(),
