@@ -7,7 +7,7 @@
 
 use std::fmt::Write as _;
 
-use backend_api::{BinaryOp, CompareOp, DType, ScatterOp};
+use backend_api::{BinaryOp, CompareOp, DType, ScatterOp, UnaryOp};
 
 use super::Variant;
 use super::variant::Function;
@@ -168,6 +168,11 @@ fn computed_as(function: Function, dtype: DType) -> DType {
     }
 }
 
+/// Whether lib/half has the function.
+fn has_half_form(op: UnaryOp) -> bool {
+    matches!(op, UnaryOp::Sigmoid | UnaryOp::Silu | UnaryOp::Gelu | UnaryOp::GeluTanh)
+}
+
 /// The function of numbers, in terms of those of the helper files.
 fn apply(variant: &Variant, function: Function) -> String {
     let dtype = variant.dtype(0);
@@ -175,7 +180,11 @@ fn apply(variant: &Variant, function: Function) -> String {
     let is_float = number.is_float();
     match function {
         Function::Unary(op) => {
-            let prefix = if is_float { "unary" } else { number.name() };
+            let prefix = match dtype {
+                DType::F16 if has_half_form(op) => "half",
+                _ if is_float => "unary",
+                _ => number.name(),
+            };
             format!("fn apply(x: {number}) -> {number} {{ return {prefix}_{}(x); }}", op.name())
         }
         Function::Binary(op) => {
@@ -185,6 +194,9 @@ fn apply(variant: &Variant, function: Function) -> String {
                 (false, BinaryOp::Mul) => "a * b".to_owned(),
                 (false, BinaryOp::Div) => format!("{number}_div(a, b)"),
                 (false, _) => format!("{}(a, b)", op.name()),
+                (true, BinaryOp::Swiglu | BinaryOp::Geglu | BinaryOp::GegluTanh) if dtype == DType::F16 => {
+                    format!("half_{}(a, b)", op.name())
+                }
                 (true, _) => format!("binary_{}(a, b)", op.name()),
             };
             format!("fn apply(a: {number}, b: {number}) -> {number} {{ return {value}; }}")

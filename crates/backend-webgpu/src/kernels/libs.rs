@@ -17,6 +17,8 @@ libs! {
     SPECIAL = "special",
     /// The functions of one number but for those of [`LOG`] and [`TRIG`]; needs [`SPECIAL`].
     UNARY = "unary",
+    /// The functions of one number for storage as f16; needs [`UNARY`].
+    HALF = "half",
     /// Logarithms; needs [`UNARY`].
     LOG = "log",
     /// The upper half of a product of words.

@@ -13,7 +13,7 @@ use crate::recorder::Window;
 
 static BINARY: KernelSource = kernel!(
     "elementwise/binary",
-    libs: [GRID, WALK, SPECIAL, UNARY, LOG, BINARY, ORDER, INTEGER],
+    libs: [GRID, WALK, SPECIAL, UNARY, HALF, LOG, BINARY, ORDER, INTEGER],
     types: ["T", "Y"],
     constants: ["LANES", "STEPS", "A_FROM", "B_FROM"],
     reads: 2,

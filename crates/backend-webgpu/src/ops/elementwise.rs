@@ -11,7 +11,7 @@ use crate::recorder::Window;
 
 static UNARY: KernelSource = kernel!(
     "elementwise/unary",
-    libs: [GRID, WALK, SPECIAL, UNARY, LOG, MULTIPLY_HIGH, TRIG, INTEGER],
+    libs: [GRID, WALK, SPECIAL, UNARY, HALF, LOG, MULTIPLY_HIGH, TRIG, INTEGER],
     types: ["T"],
     constants: ["LANES", "STEPS", "X_FROM"],
     reads: 1,
