@@ -1,33 +1,27 @@
-// y = apply(a, b), element by element, over up to six nested loops. A stride of 0 repeats an operand.
+// y = apply(a, b), element by element, over up to six nested loops. An element is LANES numbers side by side; a stride
+// of 0 repeats an input. Each invocation does STEPS elements, so that enough loads are under way.
 //
-// needs: T, IN_PLACE (bit 0: y is a; bit 1: y is b), apply
+// needs: AN, AV, BN, BV, YN (elements in memory and as values), STEPS, load_a, load_b, map
 
 struct Params {
   n: u32,
   rank: u32,
-  a_offset: u32,
-  b_offset: u32,
-  y_offset: u32,
+  // Where a and b start, or the bits of a number.
+  a: u32,
+  b: u32,
+  y: u32,
+  // Bit 0: a is a number; bit 1: b is.
+  numbers: u32,
   // For each loop, outermost first: extent, stride of a, stride of b, stride of y.
   loops: array<vec4<u32>, 6>,
 }
 
-@group(0) @binding(0) var<storage, read> a: array<T>;
-@group(0) @binding(1) var<storage, read> b: array<T>;
-@group(0) @binding(2) var<storage, read_write> y: array<T>;
+@group(0) @binding(0) var<storage, read> a: array<AN>;
+@group(0) @binding(1) var<storage, read> b: array<BN>;
+@group(0) @binding(2) var<storage, read_write> y: array<YN>;
 
-fn load_a(i: u32, o: u32) -> f32 {
-  if (IN_PLACE & 1u) != 0u {
-    return f32(y[o]);
-  }
-  return f32(a[i]);
-}
-
-fn load_b(i: u32, o: u32) -> f32 {
-  if (IN_PLACE & 2u) != 0u {
-    return f32(y[o]);
-  }
-  return f32(b[i]);
+fn numbers() -> u32 {
+  return params.numbers;
 }
 
 @compute @workgroup_size(256)
@@ -36,16 +30,20 @@ fn main(
   @builtin(num_workgroups) groups: vec3<u32>,
   @builtin(local_invocation_index) lane: u32,
 ) {
-  var rest = flat_group(group, groups) * 256u + lane;
-  if rest >= params.n {
-    return;
+  let first = flat_group(group, groups) * (256u * STEPS) + lane;
+  var at: array<vec3<u32>, STEPS>;
+  var left: array<AV, STEPS>;
+  var right: array<BV, STEPS>;
+  for (var s = 0u; s < STEPS; s++) {
+    if first + s * 256u < params.n {
+      at[s] = walk(first + s * 256u) + vec3<u32>(params.a, params.b, params.y);
+      left[s] = load_a(at[s].x, at[s].z);
+      right[s] = load_b(at[s].y, at[s].z);
+    }
   }
-  // Indices of a, b and y.
-  var at = vec3<u32>(params.a_offset, params.b_offset, params.y_offset);
-  for (var d = params.rank; d > 0u; d--) {
-    let extent = params.loops[d - 1u];
-    at += (rest % extent.x) * extent.yzw;
-    rest = rest / extent.x;
+  for (var s = 0u; s < STEPS; s++) {
+    if first + s * 256u < params.n {
+      y[at[s].z] = map(left[s], right[s]);
+    }
   }
-  y[at.z] = T(apply(load_a(at.x, at.z), load_b(at.y, at.z)));
 }

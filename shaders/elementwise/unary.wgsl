@@ -1,25 +1,22 @@
-// y = apply(x), element by element, over up to six nested loops.
+// y = apply(x), element by element, over up to six nested loops. An element is LANES numbers side by side, and each
+// invocation does STEPS elements, so that enough loads are under way.
 //
-// needs: T, IN_PLACE, apply
+// needs: XN, XV, YN (an element of x in memory and as a value, of y in memory), STEPS, load_x, map
 
 struct Params {
   n: u32,
   rank: u32,
-  x_offset: u32,
-  y_offset: u32,
+  x: u32,
+  y: u32,
+  // Numbers that apply takes, as bits.
+  p: u32,
+  q: u32,
   // For each loop, outermost first: extent, stride of x, stride of y.
   loops: array<vec4<u32>, 6>,
 }
 
-@group(0) @binding(0) var<storage, read> x: array<T>;
-@group(0) @binding(1) var<storage, read_write> y: array<T>;
-
-fn load(i: u32) -> f32 {
-  if IN_PLACE == 1u {
-    return f32(y[i]);
-  }
-  return f32(x[i]);
-}
+@group(0) @binding(0) var<storage, read> x: array<XN>;
+@group(0) @binding(1) var<storage, read_write> y: array<YN>;
 
 @compute @workgroup_size(256)
 fn main(
@@ -27,18 +24,18 @@ fn main(
   @builtin(num_workgroups) groups: vec3<u32>,
   @builtin(local_invocation_index) lane: u32,
 ) {
-  var rest = flat_group(group, groups) * 256u + lane;
-  if rest >= params.n {
-    return;
+  let first = flat_group(group, groups) * (256u * STEPS) + lane;
+  var at: array<vec3<u32>, STEPS>;
+  var value: array<XV, STEPS>;
+  for (var s = 0u; s < STEPS; s++) {
+    if first + s * 256u < params.n {
+      at[s] = walk(first + s * 256u) + vec3<u32>(params.x, params.y, 0u);
+      value[s] = load_x(at[s].x, at[s].y);
+    }
   }
-  var i = params.x_offset;
-  var o = params.y_offset;
-  for (var d = params.rank; d > 0u; d--) {
-    let extent = params.loops[d - 1u];
-    let step = rest % extent.x;
-    rest = rest / extent.x;
-    i += step * extent.y;
-    o += step * extent.z;
+  for (var s = 0u; s < STEPS; s++) {
+    if first + s * 256u < params.n {
+      y[at[s].y] = map(value[s]);
+    }
   }
-  y[o] = T(apply(load(i)));
 }

@@ -74,3 +74,15 @@ fn binary_pow(a: f32, b: f32) -> f32 {
   }
   return y;
 }
+
+fn binary_swiglu(a: f32, b: f32) -> f32 {
+  return unary_silu(a) * b;
+}
+
+fn binary_geglu(a: f32, b: f32) -> f32 {
+  return unary_gelu(a) * b;
+}
+
+fn binary_geglu_tanh(a: f32, b: f32) -> f32 {
+  return unary_gelu_tanh(a) * b;
+}

@@ -11,17 +11,6 @@ const TWO_OVER_PI = array<u32, 8>(
   0u, 0xa2f9836eu, 0x4e441529u, 0xfc2757d1u, 0xf534ddc0u, 0xdb629599u, 0x3c439041u, 0xfe5163abu,
 );
 
-// The upper half of the product a · b.
-fn multiply_high(a: u32, b: u32) -> u32 {
-  let a_low = a & 0xffffu;
-  let a_high = a >> 16u;
-  let b_low = b & 0xffffu;
-  let b_high = b >> 16u;
-  let first = a_high * b_low + ((a_low * b_low) >> 16u);
-  let second = a_low * b_high + (first & 0xffffu);
-  return a_high * b_high + (first >> 16u) + (second >> 16u);
-}
-
 // 32 bits of two words that follow each other, from bit `shift` on.
 fn funnel(high: u32, low: u32, shift: u32) -> u32 {
   return (high << shift) | ((low >> 1u) >> (31u - shift));

@@ -1,19 +1,20 @@
-// dst = convert(src), element by element, over up to six nested loops. Between equal types nothing is converted, so that
-// every bit arrives.
+// dst = convert(src), element by element, over up to six nested loops. An element is LANES numbers side by side, and
+// each invocation does STEPS elements, so that enough loads are under way. Between equal types nothing is converted, so
+// that every bit arrives.
 //
-// needs: SRC, DST, convert
+// needs: SRCN, SRCV, YN (an element of src in memory and as a value, of dst in memory), STEPS, load_src, map
 
 struct Params {
   n: u32,
   rank: u32,
-  src_offset: u32,
-  dst_offset: u32,
+  src: u32,
+  dst: u32,
   // For each loop, outermost first: extent, stride of src, stride of dst.
   loops: array<vec4<u32>, 6>,
 }
 
-@group(0) @binding(0) var<storage, read> src: array<SRC>;
-@group(0) @binding(1) var<storage, read_write> dst: array<DST>;
+@group(0) @binding(0) var<storage, read> src: array<SRCN>;
+@group(0) @binding(1) var<storage, read_write> dst: array<YN>;
 
 @compute @workgroup_size(256)
 fn main(
@@ -21,18 +22,19 @@ fn main(
   @builtin(num_workgroups) groups: vec3<u32>,
   @builtin(local_invocation_index) lane: u32,
 ) {
-  var rest = flat_group(group, groups) * 256u + lane;
-  if rest >= params.n {
-    return;
+  let first = flat_group(group, groups) * (256u * STEPS) + lane;
+  var at: array<u32, STEPS>;
+  var value: array<SRCV, STEPS>;
+  for (var s = 0u; s < STEPS; s++) {
+    if first + s * 256u < params.n {
+      let place = walk(first + s * 256u);
+      at[s] = params.dst + place.y;
+      value[s] = load_src(params.src + place.x, at[s]);
+    }
   }
-  var i = params.src_offset;
-  var o = params.dst_offset;
-  for (var d = params.rank; d > 0u; d--) {
-    let extent = params.loops[d - 1u];
-    let step = rest % extent.x;
-    rest = rest / extent.x;
-    i += step * extent.y;
-    o += step * extent.z;
+  for (var s = 0u; s < STEPS; s++) {
+    if first + s * 256u < params.n {
+      dst[at[s]] = map(value[s]);
+    }
   }
-  dst[o] = convert(src[i]);
 }

@@ -1,20 +1,22 @@
-// output[i, :] = table[indices[i], :]; a row of zeros for an index outside the table, to which a negative one belongs
-// because it counts as a large unsigned number.
+// output[o, i, :] = table[o, indices[i], :], or with an index for each element output[o, i, c] = table[o, indices[o, i, c],
+// c]; zeros for an index outside the table, to which a negative one belongs because it counts as a large unsigned number.
+// An element is LANES numbers side by side, and rows are counted in elements.
 //
-// needs: T
+// needs: TN (an element), PER_ELEMENT
 
 struct Params {
   rows: u32,
   columns: u32,
+  count: u32,
   elements: u32,
-  table_offset: u32,
-  indices_offset: u32,
-  output_offset: u32,
+  table: u32,
+  indices: u32,
+  output: u32,
 }
 
-@group(0) @binding(0) var<storage, read> table: array<T>;
+@group(0) @binding(0) var<storage, read> table: array<TN>;
 @group(0) @binding(1) var<storage, read> indices: array<u32>;
-@group(0) @binding(2) var<storage, read_write> output: array<T>;
+@group(0) @binding(2) var<storage, read_write> output: array<TN>;
 
 @compute @workgroup_size(256)
 fn main(
@@ -26,10 +28,13 @@ fn main(
   if i >= params.elements {
     return;
   }
-  let row = indices[params.indices_offset + i / params.columns];
-  var value = T();
+  let number = i / params.columns;
+  let outer = number / params.count;
+  let which = select(number - outer * params.count, i, PER_ELEMENT == 1u);
+  let row = indices[params.indices + which];
+  var value = TN();
   if row < params.rows {
-    value = table[params.table_offset + row * params.columns + i % params.columns];
+    value = table[params.table + (outer * params.rows + row) * params.columns + (i - number * params.columns)];
   }
-  output[params.output_offset + i] = value;
+  output[params.output + i] = value;
 }

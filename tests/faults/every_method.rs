@@ -1,11 +1,12 @@
 //! Each method of the contract that can fail, called with arguments that would be good.
 
 use backend_api::desc::{
-    AttentionDesc, BinaryDesc, CopyDesc, GatherDesc, LayerNormDesc, MatmulDesc, Matrix, RmsNormDesc,
-    RopeDesc, RopeStyle, SoftmaxDesc, TensorDesc, UnaryDesc,
+    AffineDesc, AttentionDesc, BinaryDesc, ClampDesc, CompareDesc, ConcatDesc, CopyDesc, Distribution,
+    GatherDesc, LayerNormDesc, MatmulDesc, Matrix, PadDesc, PermuteDesc, RandomDesc, RepeatDesc, RmsNormDesc,
+    RopeDesc, RopeStyle, ScatterDesc, SliceDesc, SoftmaxDesc, TensorDesc, UnaryDesc, WhereDesc,
 };
 use backend_api::{
-    BackendResult, BackendTranspose, BinaryOp, ComputeBackend, DType, ErrorKind, ReduceOp, UnaryOp,
+    BackendResult, BackendTranspose, BinaryOp, CompareOp, ComputeBackend, DType, ErrorKind, ReduceOp, UnaryOp,
 };
 
 type Call = fn(&dyn ComputeBackend, [u64; 4]) -> BackendResult<()>;
@@ -17,7 +18,7 @@ const F32: DType = DType::F32;
 pub(crate) const BYTES: usize = 64;
 
 /// Every method, over four buffers. `free` comes last.
-const METHODS: [(&str, Call); 32] = [
+const METHODS: [(&str, Call); 43] = [
     ("gemm", |b, [x, y, z, _]| b.gemm(NO, NO, 2, 2, 2, 1.0, x, 2, y, 2, 0.0, z, 2)),
     ("batched_gemm", |b, [x, y, z, _]| {
         b.batched_gemm(NO, NO, 2, 2, 2, 1.0, x, 2, 4, y, 2, 4, 0.0, z, 2, 4, 2)
@@ -54,15 +55,65 @@ const METHODS: [(&str, Call); 32] = [
         let tensor = |ptr| TensorDesc::packed(ptr, F32, &[4]);
         b.binary_ext(&BinaryDesc::new(BinaryOp::Add, tensor(x), tensor(y), tensor(z)))
     }),
+    ("compare", |b, [x, y, z, _]| {
+        let tensor = |ptr| TensorDesc::packed(ptr, F32, &[4]);
+        b.compare(&CompareDesc::new(
+            CompareOp::Lt,
+            tensor(x),
+            tensor(y),
+            TensorDesc::packed(z, DType::U32, &[4]),
+        ))
+    }),
+    ("where_cond", |b, [x, y, z, w]| {
+        let tensor = |ptr| TensorDesc::packed(ptr, F32, &[4]);
+        b.where_cond(&WhereDesc::new(
+            TensorDesc::packed(x, DType::U32, &[4]),
+            tensor(y),
+            tensor(z),
+            tensor(w),
+        ))
+    }),
+    ("clamp", |b, [x, y, ..]| {
+        let tensor = |ptr| TensorDesc::packed(ptr, F32, &[4]);
+        b.clamp(&ClampDesc::new(tensor(x), tensor(y), 0.0, 1.0))
+    }),
+    ("affine", |b, [x, y, ..]| {
+        let tensor = |ptr| TensorDesc::packed(ptr, F32, &[4]);
+        b.affine(&AffineDesc::new(tensor(x), tensor(y), 2.0, 1.0))
+    }),
     ("copy", |b, [x, y, ..]| {
         let tensor = |ptr| TensorDesc::packed(ptr, F32, &[4]);
         b.copy(&CopyDesc::new(tensor(x), tensor(y)))
+    }),
+    ("permute", |b, [x, y, ..]| {
+        let tensor = |ptr| TensorDesc::packed(ptr, F32, &[2, 2]);
+        b.permute(&PermuteDesc::new(tensor(x), tensor(y), &[1, 0]))
+    }),
+    ("slice", |b, [x, y, ..]| {
+        let tensor = |ptr, shape| TensorDesc::packed(ptr, F32, shape);
+        b.slice(&SliceDesc::new(tensor(x, &[4]), tensor(y, &[2]), &[1]))
+    }),
+    ("concat", |b, [x, y, z, _]| {
+        let tensor = |ptr, shape| TensorDesc::packed(ptr, F32, shape);
+        b.concat(&ConcatDesc::new(&[tensor(x, &[2]), tensor(y, &[2])], tensor(z, &[4]), 0))
+    }),
+    ("pad", |b, [x, y, ..]| {
+        let tensor = |ptr, shape| TensorDesc::packed(ptr, F32, shape);
+        b.pad(&PadDesc::new(tensor(x, &[2]), tensor(y, &[4]), &[1], 0.0))
+    }),
+    ("repeat", |b, [x, y, ..]| {
+        let tensor = |ptr, shape| TensorDesc::packed(ptr, F32, shape);
+        b.repeat(&RepeatDesc::new(tensor(x, &[2]), tensor(y, &[4])))
     }),
     ("softmax", |b, [x, y, ..]| b.softmax(&SoftmaxDesc::rows(F32, x, y, 2, 2))),
     ("layer_norm", |b, [x, y, ..]| b.layer_norm(&LayerNormDesc::new(F32, x, y, 2, 2))),
     ("rms_norm", |b, [x, y, ..]| b.rms_norm(&RmsNormDesc::new(F32, x, y, 2, 2))),
     ("rope", |b, ptrs| b.rope(&RopeDesc::new(F32, ptrs, [1, 1, 2, 2], 2, RopeStyle::Half))),
     ("gather", |b, [x, y, z, _]| b.gather(&GatherDesc::new(F32, [x, y, z], [2, 2, 2]))),
+    ("scatter", |b, [x, y, z, _]| b.scatter(&ScatterDesc::index_add(F32, [x, y, z], [2, 2, 2]))),
+    ("random", |b, [x, ..]| {
+        b.random(&RandomDesc::new(x, F32, 4, 1, Distribution::Normal { mean: 0.0, std: 1.0 }))
+    }),
     ("trim", |b, _| b.trim().map(drop)),
     ("set_memory_budget", |b, _| b.set_memory_budget(None)),
     ("free", |b, [x, ..]| b.free(x)),

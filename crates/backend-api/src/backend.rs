@@ -3,8 +3,9 @@
 use std::fmt::Debug;
 
 use crate::desc::{
-    AttentionDesc, BinaryDesc, CopyDesc, GatherDesc, LayerNormDesc, MatmulDesc, RmsNormDesc, RopeDesc,
-    SoftmaxDesc, UnaryDesc,
+    AffineDesc, AttentionDesc, BinaryDesc, ClampDesc, CompareDesc, ConcatDesc, CopyDesc, GatherDesc,
+    LayerNormDesc, MatmulDesc, PadDesc, PermuteDesc, RandomDesc, RepeatDesc, RmsNormDesc, RopeDesc,
+    ScatterDesc, SliceDesc, SoftmaxDesc, UnaryDesc, WhereDesc,
 };
 use crate::{
     BackendError, BackendFuture, BackendResult, BackendTranspose, BinaryOp, Capabilities, DType, DeviceInfo,
@@ -207,16 +208,89 @@ pub trait ComputeBackend: Debug + MaybeSend + MaybeSync {
         Err(self.unsupported("unary_ext"))
     }
 
-    /// [`binary`](Self::binary) over strided tensors with broadcasting: adds a bias, scales by a vector.
+    /// [`binary`](Self::binary) over strided tensors and numbers with broadcasting: adds a bias, scales by a vector,
+    /// gates by [`Swiglu`](BinaryOp::Swiglu).
+    #[doc(alias = "swiglu")]
+    #[doc(alias = "geglu")]
+    #[doc(alias = "glu")]
     fn binary_ext(&self, desc: &BinaryDesc<'_>) -> BackendResult<()> {
         _ = desc;
         Err(self.unsupported("binary_ext"))
     }
 
+    /// Compares strided tensors and numbers with broadcasting; 1 where it holds, 0 where it doesn't.
+    fn compare(&self, desc: &CompareDesc<'_>) -> BackendResult<()> {
+        _ = desc;
+        Err(self.unsupported("compare"))
+    }
+
+    /// Takes each element from one of two strided tensors or numbers, by a condition.
+    #[doc(alias = "where")]
+    #[doc(alias = "select")]
+    #[doc(alias = "masked_fill")]
+    fn where_cond(&self, desc: &WhereDesc<'_>) -> BackendResult<()> {
+        _ = desc;
+        Err(self.unsupported("where_cond"))
+    }
+
+    /// Bounds each element from below and above.
+    #[doc(alias = "clip")]
+    fn clamp(&self, desc: &ClampDesc<'_>) -> BackendResult<()> {
+        _ = desc;
+        Err(self.unsupported("clamp"))
+    }
+
+    /// Scales each element and adds a number.
+    fn affine(&self, desc: &AffineDesc<'_>) -> BackendResult<()> {
+        _ = desc;
+        Err(self.unsupported("affine"))
+    }
+
     /// Copies a strided tensor, converting the element type.
+    #[doc(alias = "cast")]
+    #[doc(alias = "contiguous")]
+    #[doc(alias = "transpose")]
     fn copy(&self, desc: &CopyDesc<'_>) -> BackendResult<()> {
         _ = desc;
         Err(self.unsupported("copy"))
+    }
+
+    /// Puts the dimensions of a tensor in another order.
+    #[doc(alias = "transpose")]
+    fn permute(&self, desc: &PermuteDesc<'_>) -> BackendResult<()> {
+        _ = desc;
+        Err(self.unsupported("permute"))
+    }
+
+    /// Takes a box out of a tensor, or every n-th element of it.
+    #[doc(alias = "narrow")]
+    #[doc(alias = "split")]
+    fn slice(&self, desc: &SliceDesc<'_>) -> BackendResult<()> {
+        _ = desc;
+        Err(self.unsupported("slice"))
+    }
+
+    /// Puts tensors after each other along an axis.
+    #[doc(alias = "cat")]
+    #[doc(alias = "stack")]
+    fn concat(&self, desc: &ConcatDesc<'_>) -> BackendResult<()> {
+        _ = desc;
+        Err(self.unsupported("concat"))
+    }
+
+    /// Puts a value around a tensor.
+    fn pad(&self, desc: &PadDesc<'_>) -> BackendResult<()> {
+        _ = desc;
+        Err(self.unsupported("pad"))
+    }
+
+    /// Repeats a tensor along its dimensions.
+    #[doc(alias = "tile")]
+    #[doc(alias = "expand")]
+    #[doc(alias = "repeat_interleave")]
+    fn repeat(&self, desc: &RepeatDesc<'_>) -> BackendResult<()> {
+        _ = desc;
+        Err(self.unsupported("repeat"))
     }
 
     /// Softmax along an axis.
@@ -243,10 +317,33 @@ pub trait ComputeBackend: Debug + MaybeSend + MaybeSync {
         Err(self.unsupported("rope"))
     }
 
-    /// Rows of a table by index: the embedding lookup.
+    /// Rows or elements of a table by index, along any axis: the embedding lookup.
+    #[doc(alias = "index_select")]
+    #[doc(alias = "take")]
+    #[doc(alias = "take_along_axis")]
+    #[doc(alias = "embedding")]
     fn gather(&self, desc: &GatherDesc) -> BackendResult<()> {
         _ = desc;
         Err(self.unsupported("gather"))
+    }
+
+    /// Puts, adds or compares rows or elements into a table by index, along any axis. Deterministic.
+    #[doc(alias = "scatter_add")]
+    #[doc(alias = "index_add")]
+    #[doc(alias = "index_put")]
+    fn scatter(&self, desc: &ScatterDesc) -> BackendResult<()> {
+        _ = desc;
+        Err(self.unsupported("scatter"))
+    }
+
+    /// Random numbers, uniform or normal, the same on every device.
+    #[doc(alias = "rand")]
+    #[doc(alias = "randn")]
+    #[doc(alias = "uniform")]
+    #[doc(alias = "normal")]
+    fn random(&self, desc: &RandomDesc) -> BackendResult<()> {
+        _ = desc;
+        Err(self.unsupported("random"))
     }
 
     /// What the device can do.

@@ -23,6 +23,7 @@ pub mod handles;
 mod maybe_send;
 pub mod operand;
 mod ops;
+pub mod random;
 mod registry;
 mod size;
 
@@ -31,6 +32,6 @@ pub use device::{Capabilities, DeviceInfo, DeviceKind, MemoryStats};
 pub use dtype::{DType, round_to_odd};
 pub use error::{BackendError, BackendResult, Diagnostic, ErrorKind};
 pub use maybe_send::{BackendFuture, MaybeSend, MaybeSync};
-pub use ops::{Activation, BackendTranspose, BinaryOp, MathMode, ReduceOp, UnaryOp};
+pub use ops::{Activation, BackendTranspose, BinaryOp, CompareOp, MathMode, ReduceOp, ScatterOp, UnaryOp};
 pub use registry::{BackendFactory, BackendPreference, OVERRIDE_VARIABLE, Registry, Selection};
 pub use size::{checked_add, checked_product};

@@ -1,5 +1,7 @@
 //! The operations that one method covers many of.
 
+use crate::DType;
+
 macro_rules! op_enum {
     ($(#[$meta:meta])* $name:ident { $($(#[$doc:meta])* $variant:ident = $text:literal),+ $(,)? }) => {
         $(#[$meta])*
@@ -120,6 +122,72 @@ op_enum! {
         Min = "min",
         /// aᵇ as C's `pow`: 1 for b = 0 or a = 1 even with NaN, NaN for a negative base and a fractional exponent.
         Pow = "pow",
+        /// silu(a) · b, the gated linear unit of Llama; a is the gate.
+        Swiglu = "swiglu",
+        /// gelu(a) · b, with the exact GELU.
+        Geglu = "geglu",
+        /// gelu_tanh(a) · b.
+        GegluTanh = "geglu_tanh",
+    }
+}
+
+op_enum! {
+    /// A comparison of two numbers, as IEEE 754 defines it: with NaN on either side only [`Ne`](Self::Ne) holds, and
+    /// the two zeros are equal.
+    CompareOp {
+        /// a = b.
+        Eq = "eq",
+        /// a ≠ b.
+        Ne = "ne",
+        /// a < b.
+        Lt = "lt",
+        /// a ≤ b.
+        Le = "le",
+        /// a > b.
+        Gt = "gt",
+        /// a ≥ b.
+        Ge = "ge",
+    }
+}
+
+op_enum! {
+    /// What a scatter does with a number that arrives where one is.
+    ScatterOp {
+        /// Takes its place; of several that arrive, the last one stays.
+        Assign = "assign",
+        /// Is added.
+        Add = "add",
+        /// The larger of the two stays.
+        Max = "max",
+        /// The smaller of the two stays.
+        Min = "min",
+    }
+}
+
+impl UnaryOp {
+    /// Whether the function is defined for numbers of `dtype`: all are for floating-point numbers, those with an
+    /// integer result for i32. Integers wrap around.
+    #[must_use]
+    pub const fn accepts(self, dtype: DType) -> bool {
+        match dtype {
+            DType::F32 | DType::F16 => true,
+            DType::I32 => matches!(self, Self::Relu | Self::Abs | Self::Neg | Self::Square | Self::Sign),
+            DType::U32 => false,
+        }
+    }
+}
+
+impl BinaryOp {
+    /// Whether the function is defined for numbers of `dtype`: all are for floating-point numbers, the arithmetic ones
+    /// and the extremes for integers. Integers wrap around, a quotient loses its fraction, and a quotient by zero is 0.
+    #[must_use]
+    pub const fn accepts(self, dtype: DType) -> bool {
+        match dtype {
+            DType::F32 | DType::F16 => true,
+            DType::I32 | DType::U32 => {
+                matches!(self, Self::Add | Self::Sub | Self::Mul | Self::Div | Self::Max | Self::Min)
+            }
+        }
     }
 }
 

@@ -110,6 +110,18 @@ impl Memory {
         Ok(())
     }
 
+    /// Checks the operands of a call that comes later.
+    ///
+    /// # Errors
+    /// As [`check`].
+    pub(crate) fn check<const N: usize>(
+        &self,
+        op: &'static str,
+        operands: &[Operand; N],
+    ) -> BackendResult<()> {
+        self.with_table(|table| check(op, operands, |ptr| table.region(ptr)))
+    }
+
     /// Checks the operands and finds their memory, each allocation once and in the order of the keys.
     fn resolve<const N: usize>(
         &self,

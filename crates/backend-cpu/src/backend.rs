@@ -1,8 +1,9 @@
 //! The contract, method by method.
 
 use backend_api::desc::{
-    AttentionDesc, BinaryDesc, Conv2dDesc, CopyDesc, GatherDesc, LayerNormDesc, MatmulDesc, Matrix,
-    ReduceDesc, RmsNormDesc, RopeDesc, SoftmaxDesc, TensorDesc, UnaryDesc,
+    AffineDesc, AttentionDesc, BinaryDesc, ClampDesc, CompareDesc, ConcatDesc, Conv2dDesc, CopyDesc,
+    GatherDesc, LayerNormDesc, MatmulDesc, Matrix, PadDesc, PermuteDesc, RandomDesc, ReduceDesc, RepeatDesc,
+    RmsNormDesc, RopeDesc, ScatterDesc, SliceDesc, SoftmaxDesc, TensorDesc, UnaryDesc, WhereDesc,
 };
 use backend_api::operand::{Access, Operand};
 use backend_api::{
@@ -238,8 +239,44 @@ impl ComputeBackend for CpuBackend {
         ops::elementwise::binary(self.memory("binary_ext")?, "binary_ext", desc)
     }
 
+    fn compare(&self, desc: &CompareDesc<'_>) -> BackendResult<()> {
+        ops::pointwise::compare(self.memory("compare")?, "compare", desc)
+    }
+
+    fn where_cond(&self, desc: &WhereDesc<'_>) -> BackendResult<()> {
+        ops::pointwise::where_cond(self.memory("where_cond")?, "where_cond", desc)
+    }
+
+    fn clamp(&self, desc: &ClampDesc<'_>) -> BackendResult<()> {
+        ops::pointwise::clamp(self.memory("clamp")?, "clamp", desc)
+    }
+
+    fn affine(&self, desc: &AffineDesc<'_>) -> BackendResult<()> {
+        ops::pointwise::affine(self.memory("affine")?, "affine", desc)
+    }
+
     fn copy(&self, desc: &CopyDesc<'_>) -> BackendResult<()> {
         ops::copy::copy(self.memory("copy")?, "copy", desc)
+    }
+
+    fn permute(&self, desc: &PermuteDesc<'_>) -> BackendResult<()> {
+        ops::movement::permute(self.memory("permute")?, "permute", desc)
+    }
+
+    fn slice(&self, desc: &SliceDesc<'_>) -> BackendResult<()> {
+        ops::movement::slice(self.memory("slice")?, "slice", desc)
+    }
+
+    fn concat(&self, desc: &ConcatDesc<'_>) -> BackendResult<()> {
+        ops::movement::concat(self.memory("concat")?, "concat", desc)
+    }
+
+    fn pad(&self, desc: &PadDesc<'_>) -> BackendResult<()> {
+        ops::movement::pad(self.memory("pad")?, "pad", desc)
+    }
+
+    fn repeat(&self, desc: &RepeatDesc<'_>) -> BackendResult<()> {
+        ops::movement::repeat(self.memory("repeat")?, "repeat", desc)
     }
 
     fn softmax(&self, desc: &SoftmaxDesc) -> BackendResult<()> {
@@ -260,6 +297,14 @@ impl ComputeBackend for CpuBackend {
 
     fn gather(&self, desc: &GatherDesc) -> BackendResult<()> {
         ops::gather::gather(self.memory("gather")?, "gather", desc)
+    }
+
+    fn scatter(&self, desc: &ScatterDesc) -> BackendResult<()> {
+        ops::gather::scatter(self.memory("scatter")?, "scatter", desc)
+    }
+
+    fn random(&self, desc: &RandomDesc) -> BackendResult<()> {
+        ops::random::random(self.memory("random")?, "random", desc)
     }
 
     fn capabilities(&self) -> BackendResult<Capabilities> {

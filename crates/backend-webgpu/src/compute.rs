@@ -1,8 +1,9 @@
 //! The contract, each method handed to its launcher.
 
 use backend_api::desc::{
-    AttentionDesc, BinaryDesc, Conv2dDesc, CopyDesc, GatherDesc, LayerNormDesc, MatmulDesc, Matrix,
-    ReduceDesc, RmsNormDesc, RopeDesc, SoftmaxDesc, TensorDesc, UnaryDesc,
+    AffineDesc, AttentionDesc, BinaryDesc, ClampDesc, CompareDesc, ConcatDesc, Conv2dDesc, CopyDesc,
+    GatherDesc, LayerNormDesc, MatmulDesc, Matrix, PadDesc, PermuteDesc, RandomDesc, ReduceDesc, RepeatDesc,
+    RmsNormDesc, RopeDesc, ScatterDesc, SliceDesc, SoftmaxDesc, TensorDesc, UnaryDesc, WhereDesc,
 };
 use backend_api::{
     BackendFuture, BackendResult, BackendTranspose, BinaryOp, Capabilities, ComputeBackend, DType,
@@ -212,8 +213,44 @@ impl ComputeBackend for WebGpuBackend {
         ops::binary(&*self.context("binary_ext")?, "binary_ext", desc)
     }
 
+    fn compare(&self, desc: &CompareDesc<'_>) -> BackendResult<()> {
+        ops::compare(&*self.context("compare")?, "compare", desc)
+    }
+
+    fn where_cond(&self, desc: &WhereDesc<'_>) -> BackendResult<()> {
+        ops::where_cond(&*self.context("where_cond")?, "where_cond", desc)
+    }
+
+    fn clamp(&self, desc: &ClampDesc<'_>) -> BackendResult<()> {
+        ops::clamp(&*self.context("clamp")?, "clamp", desc)
+    }
+
+    fn affine(&self, desc: &AffineDesc<'_>) -> BackendResult<()> {
+        ops::affine(&*self.context("affine")?, "affine", desc)
+    }
+
     fn copy(&self, desc: &CopyDesc<'_>) -> BackendResult<()> {
         ops::copy(&*self.context("copy")?, "copy", desc)
+    }
+
+    fn permute(&self, desc: &PermuteDesc<'_>) -> BackendResult<()> {
+        ops::permute(&*self.context("permute")?, "permute", desc)
+    }
+
+    fn slice(&self, desc: &SliceDesc<'_>) -> BackendResult<()> {
+        ops::slice(&*self.context("slice")?, "slice", desc)
+    }
+
+    fn concat(&self, desc: &ConcatDesc<'_>) -> BackendResult<()> {
+        ops::concat(&*self.context("concat")?, "concat", desc)
+    }
+
+    fn pad(&self, desc: &PadDesc<'_>) -> BackendResult<()> {
+        ops::pad(&*self.context("pad")?, "pad", desc)
+    }
+
+    fn repeat(&self, desc: &RepeatDesc<'_>) -> BackendResult<()> {
+        ops::repeat(&*self.context("repeat")?, "repeat", desc)
     }
 
     fn softmax(&self, desc: &SoftmaxDesc) -> BackendResult<()> {
@@ -234,6 +271,14 @@ impl ComputeBackend for WebGpuBackend {
 
     fn gather(&self, desc: &GatherDesc) -> BackendResult<()> {
         ops::gather(&*self.context("gather")?, "gather", desc)
+    }
+
+    fn scatter(&self, desc: &ScatterDesc) -> BackendResult<()> {
+        ops::scatter(&*self.context("scatter")?, "scatter", desc)
+    }
+
+    fn random(&self, desc: &RandomDesc) -> BackendResult<()> {
+        ops::random(&*self.context("random")?, "random", desc)
     }
 
     fn capabilities(&self) -> BackendResult<Capabilities> {

@@ -1,45 +1,69 @@
-//! Rows of a table by index.
+//! Rows and elements of a table by index.
 
 use crate::operand::{Access, Operand};
 use crate::{BackendResult, DType, checked_product};
 
-/// `output[i, :] = table[indices[i], :]`, the embedding lookup. An index outside the table gives a row of zeros.
+/// `output[o, i, c] = table[o, indices[i], c]`, the embedding lookup and index_select; or with an index for each
+/// element, `output[o, i, c] = table[o, indices[o, i, c], c]`, as PyTorch's gather and NumPy's take_along_axis. All are
+/// packed. An index outside the table gives zeros.
+///
+/// A lookup along axis `k` of a tensor has the product of the extents before `k` as `outer`, that of the extents behind
+/// `k` as `columns`.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct GatherDesc {
-    /// Handle of the table, `[rows, columns]`.
+    /// Handle of the table, `[outer, rows, columns]`.
     pub table: u64,
-    /// Handle of `count` indices of u32 or i32; a negative one is outside the table.
+    /// Handle of the indices of u32 or i32, `[count]` or `[outer, count, columns]`; a negative one is outside the table.
     pub indices: u64,
-    /// Handle of the output, `[count, columns]`.
+    /// Handle of the output, `[outer, count, columns]`.
     pub output: u64,
     /// Element type of table and output; any.
     pub dtype: DType,
+    /// Tables side by side.
+    pub outer: usize,
     /// Rows of the table.
     pub rows: usize,
     /// Numbers in a row.
     pub columns: usize,
-    /// Number of indices.
+    /// Number of indices, of each column if there is one for each element.
     pub count: usize,
+    /// Whether there is an index for each element rather than for each row.
+    pub per_element: bool,
 }
 
 impl GatherDesc {
-    /// `ptrs` are table, indices and output; `shape` is rows, columns, count.
+    /// Rows: `ptrs` are table, indices and output; `shape` is rows, columns, count.
     #[must_use]
     pub const fn new(dtype: DType, ptrs: [u64; 3], shape: [usize; 3]) -> Self {
         let [table, indices, output] = ptrs;
         let [rows, columns, count] = shape;
-        Self { table, indices, output, dtype, rows, columns, count }
+        Self { table, indices, output, dtype, outer: 1, rows, columns, count, per_element: false }
+    }
+
+    /// The same for `outer` tables side by side.
+    #[must_use]
+    pub const fn with_outer(mut self, outer: usize) -> Self {
+        self.outer = outer;
+        self
+    }
+
+    /// With an index for each element.
+    #[must_use]
+    pub const fn per_element(mut self) -> Self {
+        self.per_element = true;
+        self
     }
 
     /// Checks the shapes. Returns table, indices and output.
     pub fn operands(&self, op: &'static str) -> BackendResult<[Operand; 3]> {
-        let output = checked_product(op, "output", &[self.count, self.columns])?;
-        let table = if output == 0 { 0 } else { checked_product(op, "table", &[self.rows, self.columns])? };
-        let count = if output == 0 { 0 } else { self.count };
+        let output = checked_product(op, "output", &[self.outer, self.count, self.columns])?;
+        let used = |elements| if output == 0 { Ok(0) } else { elements };
+        let table = used(checked_product(op, "table", &[self.outer, self.rows, self.columns]))?;
+        let indices = used(Ok(if self.per_element { output } else { self.count }))?;
         Ok([
             Operand::new(op, "table", self.table, self.dtype, table, Access::Read)?,
-            Operand::new(op, "indices", self.indices, DType::U32, count, Access::Read)?,
+            Operand::new(op, "indices", self.indices, DType::U32, indices, Access::Read)?,
             Operand::new(op, "output", self.output, self.dtype, output, Access::Write)?,
         ])
     }

@@ -6,23 +6,33 @@
 
 mod attention;
 mod conv2d;
+mod copy;
 mod elementwise;
 mod gather;
 mod matmul;
+mod movement;
 mod norm;
+mod random;
 mod reduce;
 mod rope;
+mod scatter;
 mod tensor;
+mod value;
 
 pub use attention::{AttentionDesc, AttentionMask, HeadStrides};
 pub use conv2d::Conv2dDesc;
-pub use elementwise::{BinaryDesc, CopyDesc, UnaryDesc};
+pub use copy::CopyDesc;
+pub use elementwise::{AffineDesc, BinaryDesc, ClampDesc, CompareDesc, UnaryDesc, WhereDesc};
 pub use gather::GatherDesc;
 pub use matmul::{Bias, BiasAxis, MatmulDesc, Matrix};
+pub use movement::{ConcatDesc, PadDesc, Part, PermuteDesc, RepeatDesc, SliceDesc};
 pub use norm::{LayerNormDesc, RmsNormDesc, SoftmaxDesc};
+pub use random::{Distribution, RandomDesc};
 pub use reduce::ReduceDesc;
 pub use rope::{RopeDesc, RopeStyle, rope_tables};
+pub use scatter::ScatterDesc;
 pub use tensor::{Loop, MAX_RANK, TensorDesc, collapse};
+pub use value::Value;
 
 use crate::{BackendError, BackendResult, DType};
 

@@ -8,8 +8,8 @@ mod vectors;
 
 use backend_api::{BinaryOp, UnaryOp};
 
-pub(crate) use scalar::{exp, maximum};
-use scalar::{gelu, gelu_tanh, minimum, sigmoid, sign, silu, tanh};
+pub(crate) use scalar::{exp, maximum, minimum};
+use scalar::{gelu, gelu_tanh, sigmoid, sign, silu, tanh};
 use vectors::map;
 pub(crate) use vectors::{exponentials, fold, largest, scale};
 
@@ -52,9 +52,18 @@ pub(crate) fn apply_binary(op: BinaryOp, a: &mut [f32], b: &[f32]) {
         BinaryOp::Max => zip(a, b, maximum),
         BinaryOp::Min => zip(a, b, minimum),
         BinaryOp::Pow => zip(a, b, |a, b| f64::from(a).powf(f64::from(b)) as f32),
+        BinaryOp::Swiglu => gate(UnaryOp::Silu, a, b),
+        BinaryOp::Geglu => gate(UnaryOp::Gelu, a, b),
+        BinaryOp::GegluTanh => gate(UnaryOp::GeluTanh, a, b),
         // As for unary functions.
         _ => a.fill(f32::NAN),
     }
+}
+
+/// `a = op(a) · b`.
+fn gate(op: UnaryOp, a: &mut [f32], b: &[f32]) {
+    apply_unary(op, a);
+    zip(a, b, |a, b| a * b);
 }
 
 fn zip(a: &mut [f32], b: &[f32], f: impl Fn(f32, f32) -> f32) {

@@ -8,6 +8,7 @@ use half::f16;
 
 use crate::access::Input;
 use crate::memory::Memory;
+use crate::ops::pointwise::each;
 use crate::parallel::Cores;
 use crate::strided::runs;
 
@@ -18,19 +19,34 @@ const GRAIN: usize = 1 << 14;
 pub(crate) fn copy(memory: &Memory, op: &'static str, desc: &CopyDesc<'_>) -> BackendResult<()> {
     let (operands, loops) = desc.operands(op)?;
     memory.access(op, &operands, |[src, _], dst| {
-        let elements: usize = loops.iter().map(|&(extent, _)| extent).product();
-        Cores::run(elements, |cores| match (desc.src.dtype, desc.dst.dtype) {
-            // Bits are copied, so NaN keeps its payload.
-            (from, to) if from == to && to.size() == 2 => walk::<u16, u16>(cores, loops, src, dst, |x| x),
-            (from, to) if from == to => walk::<u32, u32>(cores, loops, src, dst, |x| x),
-            (DType::F16, DType::F32) => walk(cores, loops, src, dst, f16::to_f32),
-            (DType::F32, DType::F16) => walk(cores, loops, src, dst, f16::from_f32),
-            (DType::F16, to) => convert::<f16>(cores, to, loops, src, dst),
-            (DType::I32, to) => convert::<i32>(cores, to, loops, src, dst),
-            (DType::U32, to) => convert::<u32>(cores, to, loops, src, dst),
-            (_, to) => convert::<f32>(cores, to, loops, src, dst),
-        });
+        convert_part(loops, [desc.src.dtype, desc.dst.dtype], src, dst);
     })
+}
+
+/// Copies what `loops` walk, converted.
+pub(super) fn convert_part(loops: Vec<Loop<2>>, types: [DType; 2], src: Input<'_>, dst: &mut [u8]) {
+    let elements: usize = loops.iter().map(|&(extent, _)| extent).product();
+    Cores::run(elements, |cores| match types.into() {
+        // Bits are copied, so NaN keeps its payload.
+        (from, to) if from == to && to.size() == 2 => walk::<u16, u16>(cores, loops, src, dst, |x| x),
+        (from, to) if from == to => walk::<u32, u32>(cores, loops, src, dst, |x| x),
+        (DType::F16, DType::F32) => walk(cores, loops, src, dst, f16::to_f32),
+        (DType::F32, DType::F16) => walk(cores, loops, src, dst, f16::from_f32),
+        (DType::F16, to) => convert::<f16>(cores, to, loops, src, dst),
+        (DType::I32, to) => convert::<i32>(cores, to, loops, src, dst),
+        (DType::U32, to) => convert::<u32>(cores, to, loops, src, dst),
+        (_, to) => convert::<f32>(cores, to, loops, src, dst),
+    });
+}
+
+/// Sets what `loops` walk to `value`, converted.
+pub(super) fn fill_loops(loops: Vec<Loop<1>>, dtype: DType, value: f64, dst: &mut [u8]) {
+    match dtype {
+        DType::F16 => each(loops, dst, |_, y: &mut f16| *y = f16::from_f64_exact(value)),
+        DType::I32 => each(loops, dst, |_, y: &mut i32| *y = i32::from_f64_exact(value)),
+        DType::U32 => each(loops, dst, |_, y: &mut u32| *y = u32::from_f64_exact(value)),
+        _ => each(loops, dst, |_, y: &mut f32| *y = f32::from_f64_exact(value)),
+    }
 }
 
 /// Sets `n` elements to `value`, converted.
@@ -60,7 +76,8 @@ fn fill_all<T: Pod + Send + Sync>(cores: Cores, dst: &mut [u8], value: T) {
 }
 
 /// A number that f64 holds exactly, so that every conversion through f64 rounds once.
-trait Number: Pod + Send + Sync {
+pub(crate) trait Number: Pod + Send + Sync {
+    /// The same number.
     fn to_f64_exact(self) -> f64;
     /// Rounded to the nearest for floats; without its fraction, clamped, 0 for NaN for integers.
     fn from_f64_exact(x: f64) -> Self;

@@ -1,13 +1,14 @@
 //! Functions of each element.
 
 use backend_api::desc::{BinaryDesc, Loop, UnaryDesc};
-use backend_api::{BackendResult, BinaryOp, UnaryOp};
+use backend_api::{BackendResult, BinaryOp, DType, UnaryOp};
 use bytemuck::cast_slice_mut;
 
 use crate::access::Input;
 use crate::element::{Element, with_float};
 use crate::math::{apply_binary, apply_unary};
 use crate::memory::Memory;
+use crate::ops::pointwise::{self, Source};
 use crate::parallel::Cores;
 use crate::strided::runs;
 
@@ -19,6 +20,9 @@ const GRAIN: usize = 1 << 14;
 
 /// `output = f(input)`.
 pub(crate) fn unary(memory: &Memory, op: &'static str, desc: &UnaryDesc<'_>) -> BackendResult<()> {
+    if desc.output.dtype == DType::I32 {
+        return pointwise::unary_i32(memory, op, desc);
+    }
     let (operands, loops) = desc.operands(op)?;
     memory.access(op, &operands, |[input, _], output| {
         let steps = elements(&loops).saturating_mul(unary_steps(desc.op));
@@ -32,12 +36,16 @@ pub(crate) fn unary(memory: &Memory, op: &'static str, desc: &UnaryDesc<'_>) -> 
 
 /// `output = f(a, b)`.
 pub(crate) fn binary(memory: &Memory, op: &'static str, desc: &BinaryDesc<'_>) -> BackendResult<()> {
+    if !desc.output.dtype.is_float() {
+        return pointwise::binary_integer(memory, op, desc);
+    }
     let (operands, loops) = desc.operands(op)?;
     memory.access(op, &operands, |[a, b, _], output| {
-        let steps = elements(&loops).saturating_mul(if desc.op == BinaryOp::Pow { 64 } else { 1 });
+        let steps = elements(&loops).saturating_mul(binary_steps(desc.op));
         Cores::run(steps, |cores| {
             with_float!(desc.output.dtype, T => {
-                zip(cores, desc.op, loops, [a, b], cast_slice_mut::<u8, T>(output));
+                let inputs = [(a, desc.a), (b, desc.b)].map(|(input, value)| Source::new(input, value, |x| x as f32));
+                zip(cores, desc.op, loops, inputs, cast_slice_mut::<u8, T>(output));
             });
         });
     })
@@ -64,10 +72,9 @@ fn zip<T: Element>(
     cores: Cores,
     op: BinaryOp,
     loops: Vec<Loop<3>>,
-    inputs: [Input<'_>; 2],
+    inputs: [Source<'_, T, f32>; 2],
     output: &mut [T],
 ) {
-    let inputs = inputs.map(|input| input.separate::<T>());
     runs(cores, loops, output, GRAIN, &|run, output: &mut [T]| {
         let mut values = [[0.0; BLOCK]; 2];
         for (first, len) in blocks(run.len) {
@@ -76,8 +83,9 @@ fn zip<T: Element>(
                 [0, 1, 2].map(|t| (run.start[t] + first * run.stride[t], run.stride[t]));
             for (input, from, x) in [(inputs[0], from_a, &mut *a), (inputs[1], from_b, &mut *b)] {
                 match input {
-                    Some(input) => gather(input, from, x),
-                    None => gather(output, to, x),
+                    Source::Elements(input) => gather(input, from, x),
+                    Source::InPlace => gather(output, to, x),
+                    Source::Number(number) => x.fill(number),
                 }
             }
             apply_binary(op, a, b);
@@ -114,6 +122,15 @@ fn scatter<T: Element>(from: &[f32], to: &mut [T], (start, stride): (usize, usiz
 
 fn elements<const N: usize>(loops: &[Loop<N>]) -> usize {
     loops.iter().map(|&(extent, _)| extent).product()
+}
+
+/// How much slower a function is than a sum.
+const fn binary_steps(op: BinaryOp) -> usize {
+    match op {
+        BinaryOp::Pow => 64,
+        BinaryOp::Swiglu | BinaryOp::Geglu | BinaryOp::GegluTanh => 8,
+        _ => 1,
+    }
 }
 
 /// How much slower a function is than a sum.

@@ -17,12 +17,24 @@ libs! {
     SPECIAL = "special",
     /// The functions of one number but for those of [`LOG`] and [`TRIG`]; needs [`SPECIAL`].
     UNARY = "unary",
+    /// The functions of one number for storage as f16; needs [`UNARY`].
+    HALF = "half",
     /// Logarithms; needs [`UNARY`].
     LOG = "log",
-    /// Sine and cosine; needs [`UNARY`].
+    /// The upper half of a product of words.
+    MULTIPLY_HIGH = "multiply_high",
+    /// Sine and cosine; needs [`UNARY`] and [`MULTIPLY_HIGH`].
     TRIG = "trig",
     /// The functions of two numbers; needs [`LOG`].
     BINARY = "binary",
+    /// Places in strided tensors that are walked together.
+    WALK = "walk",
+    /// The generator of random numbers; needs [`MULTIPLY_HIGH`].
+    PHILOX = "philox",
+    /// Comparisons of floating-point numbers; needs [`SPECIAL`].
+    ORDER = "order",
+    /// The functions of integers.
+    INTEGER = "integer",
     /// Fused activations; needs [`UNARY`].
     ACTIVATE = "activate",
     /// Conversions between 4-byte types; needs [`SPECIAL`].

@@ -3,22 +3,39 @@
 use std::fmt::{self, Write as _};
 use std::hash::{Hash, Hasher};
 
-use backend_api::{BinaryOp, DType, UnaryOp};
+use backend_api::{BinaryOp, CompareOp, DType, ScatterOp, UnaryOp};
 
+use super::lanes;
 use super::source::{KernelSource, MAX_CONSTANTS};
 
 /// The most types that a kernel leaves free.
 pub(crate) const MAX_TYPES: usize = 4;
 
-/// A function that a kernel leaves free.
+/// A function that an element-wise kernel leaves free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Function {
-    /// `apply(x)`, of lib/unary.
+    /// `apply(x)`, of lib/unary or lib/integer.
     Unary(UnaryOp),
-    /// `apply(a, b)`, of lib/binary.
+    /// `apply(a, b)`, of lib/binary or lib/integer.
     Binary(BinaryOp),
-    /// `convert(x)` from the first type to the second, of lib/convert and lib/convert_f16.
+    /// `apply(a, b)`, of lib/order or an operator.
+    Compare(CompareOp),
+    /// `apply(c, a, b)`: one of two.
+    Choose,
+    /// `apply(x)`: x between two parameters.
+    Clamp,
+    /// `apply(x)`: x times a parameter, plus another.
+    Affine,
+    /// `apply(x)` from the first type to the second, of lib/convert and lib/convert_f16.
     Convert,
+    /// `put(row, column, element)` and `take(row, column)`, from and to a tile.
+    Tile,
+    /// `combine(before, arriving)` of two numbers of a scatter.
+    Combine(ScatterOp),
+    /// None: elements are moved as they are.
+    Move,
+    /// `write(block, numbers)`: four numbers to the output.
+    Write,
 }
 
 impl fmt::Display for Function {
@@ -26,7 +43,15 @@ impl fmt::Display for Function {
         f.write_str(match self {
             Self::Unary(op) => op.name(),
             Self::Binary(op) => op.name(),
+            Self::Compare(op) => op.name(),
+            Self::Choose => "choose",
+            Self::Clamp => "clamp",
+            Self::Affine => "affine",
             Self::Convert => "convert",
+            Self::Tile => "tile",
+            Self::Combine(op) => op.name(),
+            Self::Move => "move",
+            Self::Write => "write",
         })
     }
 }
@@ -101,28 +126,23 @@ impl Variant {
             _ = writeln!(tail, "const {name}: u32 = {value}u;");
         }
         if let Some(function) = self.function {
-            _ = writeln!(tail, "{}", self.definition(function));
+            tail.push_str(&lanes::declarations(self, function));
         }
         if let Some(unrolled) = self.source.unrolled {
             tail.push_str(&unrolled(&self.constants));
         }
         tail
     }
-}
 
-impl Variant {
-    /// A free function in terms of one that a helper file defines.
-    fn definition(&self, function: Function) -> String {
-        match function {
-            Function::Unary(op) => format!("fn apply(x: f32) -> f32 {{ return unary_{}(x); }}", op.name()),
-            Function::Binary(op) => {
-                format!("fn apply(a: f32, b: f32) -> f32 {{ return binary_{}(a, b); }}", op.name())
-            }
-            Function::Convert => {
-                let [src, dst] = [0, 1].map(|i| self.types[i].map_or("", DType::name));
-                format!("fn convert(x: {src}) -> {dst} {{ return {dst}_from_{src}(x); }}")
-            }
-        }
+    /// The element type that the free name of this index is bound to.
+    pub(super) fn dtype(&self, index: usize) -> DType {
+        self.types.get(index).copied().flatten().unwrap_or(DType::U32)
+    }
+
+    /// The value that a free constant is bound to; 0 for one that the kernel doesn't have.
+    pub(super) fn constant(&self, name: &str) -> u32 {
+        let at = self.source.constants.iter().position(|constant| *constant == name);
+        at.map_or(0, |at| self.constants[at])
     }
 }
 

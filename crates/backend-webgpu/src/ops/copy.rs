@@ -1,17 +1,20 @@
 //! Strided copies that convert.
 
-use backend_api::desc::{CopyDesc, MAX_RANK};
+use backend_api::desc::{CopyDesc, Loop, MAX_RANK};
 use backend_api::{BackendResult, DType};
 
-use super::elementwise::{element_count, packed_loops};
-use crate::context::{Context, linear_grid};
-use crate::kernels::{Function, KernelSource, Variant, kernel, params};
+use super::transpose::Transpose;
+use super::walk::{Shape, Walk, shapes_of};
+use crate::context::Context;
+use crate::kernels::{Function, KernelSource, Origin, Variant, kernel, params};
+use crate::memory::DeviceSlice;
+use crate::recorder::Window;
 
 static COPY: KernelSource = kernel!(
     "memory/copy",
-    libs: [GRID, SPECIAL, CONVERT],
+    libs: [GRID, WALK, SPECIAL, CONVERT],
     types: ["SRC", "DST"],
-    constants: [],
+    constants: ["LANES", "STEPS", "SRC_FROM"],
     reads: 1,
     writes: 1,
     params: Params,
@@ -20,9 +23,9 @@ static COPY: KernelSource = kernel!(
 /// The same with the helpers that only a device with f16 can compile.
 static COPY_F16: KernelSource = kernel!(
     "memory/copy",
-    libs: [GRID, SPECIAL, CONVERT, CONVERT_F16],
+    libs: [GRID, WALK, SPECIAL, CONVERT, CONVERT_F16],
     types: ["SRC", "DST"],
-    constants: [],
+    constants: ["LANES", "STEPS", "SRC_FROM"],
     reads: 1,
     writes: 1,
     params: Params,
@@ -32,31 +35,37 @@ params! {
     struct Params {
         n: u32,
         rank: u32,
-        src_offset: u32,
-        dst_offset: u32,
+        src: u32,
+        dst: u32,
         loops: [[u32; 4]; MAX_RANK],
     }
 }
-
-const WORKGROUP: usize = 256;
 
 /// The types as which elements are read and written: bits are moved as words where nothing is converted.
 fn moved_as(src: DType, dst: DType) -> [DType; 2] {
     if src == dst && src != DType::F16 { [DType::U32; 2] } else { [src, dst] }
 }
 
-fn variant(types: [DType; 2]) -> Variant {
+fn variant(types: [DType; 2], shape: Shape, origin: u32) -> Variant {
     let source = if types.contains(&DType::F16) { &COPY_F16 } else { &COPY };
-    Variant::new(source, types, []).with_function(Function::Convert)
+    Variant::new(source, types, [shape.lanes, shape.steps, origin]).with_function(Function::Convert)
 }
 
 pub(super) fn variants() -> Vec<Variant> {
     let mut variants = Vec::new();
     for src in DType::ALL {
         for dst in DType::ALL {
-            let variant = variant(moved_as(src, dst));
-            if !variants.contains(&variant) {
-                variants.push(variant);
+            let types = moved_as(src, dst);
+            let [scalar, vector] = shapes_of(&types);
+            let memory = Origin::Memory as u32;
+            for variant in [
+                variant(types, scalar, memory),
+                variant(types, vector, memory),
+                variant(types, vector, Origin::Repeated as u32),
+            ] {
+                if !variants.contains(&variant) {
+                    variants.push(variant);
+                }
             }
         }
     }
@@ -67,19 +76,61 @@ pub(super) fn variants() -> Vec<Variant> {
 pub(crate) fn copy(ctx: &Context, op: &'static str, desc: &CopyDesc<'_>) -> BackendResult<()> {
     let (operands, loops) = desc.operands(op)?;
     let [Some(src), Some(dst)] = ctx.resolve(op, &operands)? else { return Ok(()) };
-    let types = moved_as(desc.src.dtype, desc.dst.dtype);
+    copy_loops(ctx, op, [desc.src.dtype, desc.dst.dtype], loops, [&src, &dst], |_| Ok(()))
+}
+
+/// Records the copy that `loops` walk; `place` may move the windows of source and destination.
+pub(super) fn copy_loops(
+    ctx: &Context,
+    op: &'static str,
+    [from, to]: [DType; 2],
+    loops: Vec<Loop<2>>,
+    [src, dst]: [&DeviceSlice; 2],
+    place: impl FnOnce(&mut [Window; 2]) -> BackendResult<()>,
+) -> BackendResult<()> {
+    let types = moved_as(from, to);
     for dtype in types {
         ctx.require_dtype(op, dtype)?;
     }
-    let output = ctx.output(op, &dst, types[1])?;
-    let input = ctx.input(op, &src, types[0], &output)?;
-    let params = Params {
-        n: element_count(op, &loops)?,
-        rank: loops.len() as u32,
-        src_offset: input.offset,
-        dst_offset: output.offset,
-        loops: packed_loops(op, &loops)?,
-    };
-    let grid = linear_grid(op, (params.n as usize).div_ceil(WORKGROUP))?;
-    ctx.launch(op, &variant(types), &[&input], &output, &params, grid)
+    let output = ctx.output(op, dst, types[1])?;
+    let input = ctx.input(op, src, types[0], &output)?;
+    let mut windows = [input, output];
+    place(&mut windows)?;
+    launch(ctx, op, types, loops, windows.each_ref())
+}
+
+/// Records the copy of whole words from one binding to another.
+pub(super) fn copy_words(
+    ctx: &Context,
+    op: &'static str,
+    words: usize,
+    windows: [&Window; 2],
+) -> BackendResult<()> {
+    launch(ctx, op, [DType::U32; 2], vec![(words, [1; 2])], windows)
+}
+
+fn launch(
+    ctx: &Context,
+    op: &'static str,
+    types: [DType; 2],
+    loops: Vec<Loop<2>>,
+    [input, output]: [&Window; 2],
+) -> BackendResult<()> {
+    if types[0] == types[1]
+        && let Some(transpose) = Transpose::plan(&loops)
+    {
+        return transpose.launch(ctx, op, types[0], [input, output]);
+    }
+    for walk in Walk::plan(loops, [input.offset, output.offset], &types) {
+        let params = Params {
+            n: walk.count(op)?,
+            rank: walk.loops.len() as u32,
+            src: walk.starts[0],
+            dst: walk.starts[1],
+            loops: walk.packed(op)?,
+        };
+        let variant = variant(types, walk.shape, walk.origin(0, false));
+        ctx.launch(op, &variant, &[input], output, &params, walk.grid(op)?)?;
+    }
+    Ok(())
 }

@@ -1,155 +1,122 @@
-//! Functions of one number and of two, over strided tensors.
+//! Functions of one number, over strided tensors.
 
-use backend_api::desc::{BinaryDesc, Loop, MAX_RANK, UnaryDesc};
-use backend_api::{BackendError, BackendResult, BinaryOp, DType, UnaryOp};
+use backend_api::desc::{AffineDesc, ClampDesc, Loop, MAX_RANK, UnaryDesc};
+use backend_api::operand::Operand;
+use backend_api::{BackendResult, DType, UnaryOp};
 
-use crate::context::{Context, dim, linear_grid};
-use crate::kernels::{Function, KernelSource, Variant, kernel, params};
-use crate::memory::DeviceSlice;
+use super::walk::{Shape, Walk, shapes_of};
+use crate::context::Context;
+use crate::kernels::{Function, KernelSource, Origin, Variant, kernel, params};
 use crate::recorder::Window;
 
 static UNARY: KernelSource = kernel!(
     "elementwise/unary",
-    libs: [GRID, SPECIAL, UNARY, LOG, TRIG],
+    libs: [GRID, WALK, SPECIAL, UNARY, HALF, LOG, MULTIPLY_HIGH, TRIG, INTEGER],
     types: ["T"],
-    constants: ["IN_PLACE"],
+    constants: ["LANES", "STEPS", "X_FROM"],
     reads: 1,
     writes: 1,
-    params: UnaryParams,
+    params: Params,
 );
 
 params! {
-    struct UnaryParams {
+    struct Params {
         n: u32,
         rank: u32,
-        x_offset: u32,
-        y_offset: u32,
-        loops: [[u32; 4]; MAX_RANK],
-    }
-}
-
-static BINARY: KernelSource = kernel!(
-    "elementwise/binary",
-    libs: [GRID, SPECIAL, UNARY, LOG, BINARY],
-    types: ["T"],
-    constants: ["IN_PLACE"],
-    reads: 2,
-    writes: 1,
-    params: BinaryParams,
-);
-
-params! {
-    struct BinaryParams {
-        n: u32,
-        rank: u32,
-        a_offset: u32,
-        b_offset: u32,
-        y_offset: u32,
+        x: u32,
+        y: u32,
+        p: u32,
+        q: u32,
         // WGSL aligns an array of vectors.
-        padding: [u32; 3],
+        padding: [u32; 2],
         loops: [[u32; 4]; MAX_RANK],
     }
 }
-
-const WORKGROUP: usize = 256;
 
 pub(super) fn variants() -> Vec<Variant> {
+    let functions = UnaryOp::ALL.iter().map(|&op| Function::Unary(op));
     let mut variants = Vec::new();
-    for &op in UnaryOp::ALL {
-        for dtype in [DType::F32, DType::F16] {
-            variants.extend([false, true].map(|in_place| unary_variant(op, dtype, in_place)));
-        }
-    }
-    for &op in BinaryOp::ALL {
-        for dtype in [DType::F32, DType::F16] {
-            variants.extend((0..4).map(|in_place| binary_variant(op, dtype, in_place)));
+    for function in functions.chain([Function::Clamp, Function::Affine]) {
+        for dtype in DType::ALL {
+            let accepted = match function {
+                Function::Unary(op) => op.accepts(dtype),
+                Function::Affine => dtype.is_float(),
+                _ => true,
+            };
+            for shape in shapes_of(&[dtype]).into_iter().filter(|_| accepted) {
+                let origins = [Origin::Memory, Origin::Output];
+                variants.extend(origins.map(|origin| variant(function, dtype, shape, origin as u32)));
+                if shape.lanes > 1 {
+                    variants.push(variant(function, dtype, shape, Origin::Repeated as u32));
+                }
+            }
         }
     }
     variants
 }
 
-fn unary_variant(op: UnaryOp, dtype: DType, in_place: bool) -> Variant {
-    Variant::new(&UNARY, [dtype], [u32::from(in_place)]).with_function(Function::Unary(op))
-}
-
-/// `in_place` has bit 0 set if the output is a, and bit 1 if it is b.
-fn binary_variant(op: BinaryOp, dtype: DType, in_place: u32) -> Variant {
-    Variant::new(&BINARY, [dtype], [in_place]).with_function(Function::Binary(op))
+fn variant(function: Function, dtype: DType, shape: Shape, origin: u32) -> Variant {
+    Variant::new(&UNARY, [dtype], [shape.lanes, shape.steps, origin]).with_function(function)
 }
 
 /// `output = op(input)`.
 pub(crate) fn unary(ctx: &Context, op: &'static str, desc: &UnaryDesc<'_>) -> BackendResult<()> {
-    let (operands, loops) = desc.operands(op)?;
-    let [Some(x), Some(y)] = ctx.resolve(op, &operands)? else {
-        return Ok(());
-    };
+    map(ctx, op, desc.operands(op)?, desc.output.dtype, Function::Unary(desc.op), [0; 2])
+}
+
+/// `output = min(max(input, min), max)`.
+pub(crate) fn clamp(ctx: &Context, op: &'static str, desc: &ClampDesc<'_>) -> BackendResult<()> {
     let dtype = desc.output.dtype;
+    let bounds = [desc.min, desc.max].map(|bound| number_bits(dtype, bound));
+    map(ctx, op, desc.operands(op)?, dtype, Function::Clamp, bounds)
+}
+
+/// `output = scale · input + bias`.
+pub(crate) fn affine(ctx: &Context, op: &'static str, desc: &AffineDesc<'_>) -> BackendResult<()> {
+    let numbers = [desc.scale, desc.bias].map(|number| number_bits(DType::F32, number));
+    map(ctx, op, desc.operands(op)?, desc.output.dtype, Function::Affine, numbers)
+}
+
+fn map(
+    ctx: &Context,
+    op: &'static str,
+    (operands, loops): ([Operand; 2], Vec<Loop<2>>),
+    dtype: DType,
+    function: Function,
+    [p, q]: [u32; 2],
+) -> BackendResult<()> {
+    let [Some(x), Some(y)] = ctx.resolve(op, &operands)? else { return Ok(()) };
     ctx.require_dtype(op, dtype)?;
     let output = ctx.output(op, &y, dtype)?;
     let in_place = x.region() == y.region();
-    let input = if in_place { ctx.null() } else { ctx.input(op, &x, dtype, &output)? };
-    let params = UnaryParams {
-        n: element_count(op, &loops)?,
-        rank: loops.len() as u32,
-        x_offset: if in_place { output.offset } else { input.offset },
-        y_offset: output.offset,
-        loops: packed_loops(op, &loops)?,
-    };
-    let grid = linear_grid(op, (params.n as usize).div_ceil(WORKGROUP))?;
-    ctx.launch(op, &unary_variant(desc.op, dtype, in_place), &[&input], &output, &params, grid)
-}
-
-/// `output = op(a, b)`.
-pub(crate) fn binary(ctx: &Context, op: &'static str, desc: &BinaryDesc<'_>) -> BackendResult<()> {
-    let (operands, loops) = desc.operands(op)?;
-    let [Some(a), Some(b), Some(y)] = ctx.resolve(op, &operands)? else { return Ok(()) };
-    let dtype = desc.output.dtype;
-    ctx.require_dtype(op, dtype)?;
-    let output = ctx.output(op, &y, dtype)?;
-    let mut in_place = 0;
-    let mut input = |slice: &DeviceSlice, bit: u32| {
-        if slice.region() != y.region() {
-            return ctx.input(op, slice, dtype, &output);
-        }
-        in_place |= bit;
-        Ok(Window { offset: output.offset, ..ctx.null() })
-    };
-    let (a, b) = (input(&a, 1)?, input(&b, 2)?);
-    let params = BinaryParams {
-        n: element_count(op, &loops)?,
-        rank: loops.len() as u32,
-        a_offset: a.offset,
-        b_offset: b.offset,
-        y_offset: output.offset,
-        padding: [0; 3],
-        loops: packed_loops(op, &loops)?,
-    };
-    let grid = linear_grid(op, (params.n as usize).div_ceil(WORKGROUP))?;
-    ctx.launch(op, &binary_variant(desc.op, dtype, in_place), &[&a, &b], &output, &params, grid)
-}
-
-/// The number of elements that loops visit.
-pub(super) fn element_count<const N: usize>(op: &'static str, loops: &[Loop<N>]) -> BackendResult<u32> {
-    let extents: Vec<_> = loops.iter().map(|&(extent, _)| extent).collect();
-    dim(op, "elements", backend_api::checked_product(op, "elements", &extents)?)
-}
-
-/// Loops as kernels take them: extent and up to three strides.
-pub(super) fn packed_loops<const N: usize>(
-    op: &'static str,
-    loops: &[Loop<N>],
-) -> BackendResult<[[u32; 4]; MAX_RANK]> {
-    const { assert!(N <= 3, "a loop has room for three strides") };
-    if loops.len() > MAX_RANK {
-        let what = "dimensions that can't be merged";
-        return Err(BackendError::Limit { op, what, requested: loops.len(), max: MAX_RANK });
+    let input = if in_place { in_output(ctx, &output) } else { ctx.input(op, &x, dtype, &output)? };
+    for walk in Walk::plan(loops, [input.offset, output.offset], &[dtype]) {
+        let params = Params {
+            n: walk.count(op)?,
+            rank: walk.loops.len() as u32,
+            x: walk.starts[0],
+            y: walk.starts[1],
+            p,
+            q,
+            padding: [0; 2],
+            loops: walk.packed(op)?,
+        };
+        let variant = variant(function, dtype, walk.shape, walk.origin(0, in_place));
+        ctx.launch(op, &variant, &[&input], &output, &params, walk.grid(op)?)?;
     }
-    let mut packed = [[0; 4]; MAX_RANK];
-    for (slot, (extent, strides)) in packed.iter_mut().zip(loops) {
-        slot[0] = dim(op, "extent", *extent)?;
-        for (stride, value) in slot[1..].iter_mut().zip(strides) {
-            *stride = dim(op, "stride", *value)?;
-        }
+    Ok(())
+}
+
+/// The window of an input that is the output: the kernel reads the output's binding.
+pub(super) fn in_output(ctx: &Context, output: &Window) -> Window {
+    Window { offset: output.offset, ..ctx.null() }
+}
+
+/// A number as a parameter: the bits of what kernels take numbers of `dtype` as, which is f32 for f16.
+pub(super) fn number_bits(dtype: DType, number: f64) -> u32 {
+    match dtype {
+        DType::I32 => (number as i32).cast_unsigned(),
+        DType::U32 => number as u32,
+        _ => (number as f32).to_bits(),
     }
-    Ok(packed)
 }

@@ -1,16 +1,17 @@
-//! Rows of a table by index.
+//! Rows and elements of a table by index.
 
 use backend_api::desc::GatherDesc;
 use backend_api::{BackendResult, DType};
 
 use crate::context::{Context, dim, linear_grid};
-use crate::kernels::{KernelSource, Variant, kernel, params};
+use crate::kernels::{Function, KernelSource, Variant, kernel, params};
+use crate::recorder::Window;
 
 static GATHER: KernelSource = kernel!(
     "tokens/gather",
     libs: [GRID],
     types: ["T"],
-    constants: [],
+    constants: ["LANES", "PER_ELEMENT"],
     reads: 2,
     writes: 1,
     params: Params,
@@ -20,20 +21,27 @@ params! {
     struct Params {
         rows: u32,
         columns: u32,
+        count: u32,
         elements: u32,
-        table_offset: u32,
-        indices_offset: u32,
-        output_offset: u32,
+        table: u32,
+        indices: u32,
+        output: u32,
     }
 }
 
 const WORKGROUP: usize = 256;
 
 pub(super) fn variants() -> Vec<Variant> {
-    [DType::U32, DType::F16].map(|dtype| Variant::new(&GATHER, [dtype], [])).into()
+    let kinds = [(1, false), (1, true), (4, false)];
+    let of = |dtype| kinds.map(|(lanes, per_element)| variant(dtype, lanes, per_element));
+    [DType::U32, DType::F16].map(of).concat()
 }
 
-/// `output[i, :] = table[indices[i], :]`.
+fn variant(dtype: DType, lanes: u32, per_element: bool) -> Variant {
+    Variant::new(&GATHER, [dtype], [lanes, u32::from(per_element)]).with_function(Function::Move)
+}
+
+/// `output[o, i, c] = table[o, index, c]`.
 pub(crate) fn gather(ctx: &Context, op: &'static str, desc: &GatherDesc) -> BackendResult<()> {
     let operands = desc.operands(op)?;
     let [table, indices, output] = ctx.resolve(op, &operands)?;
@@ -44,15 +52,25 @@ pub(crate) fn gather(ctx: &Context, op: &'static str, desc: &GatherDesc) -> Back
     let output = ctx.output(op, &output, dtype)?;
     let table = ctx.optional_input(op, table.as_ref(), dtype, &output)?;
     let indices = ctx.input(op, &indices, DType::U32, &output)?;
-    let elements = desc.count * desc.columns;
+    let lanes = if goes_in_vectors(desc, [&table, &output]) { 4 } else { 1 };
+    // The product was checked with the operands.
+    let elements = desc.outer * desc.count * desc.columns / lanes;
     let params = Params {
         rows: dim(op, "rows", desc.rows)?,
-        columns: dim(op, "columns", desc.columns)?,
+        columns: dim(op, "columns", desc.columns / lanes)?,
+        count: dim(op, "count", desc.count)?,
         elements: dim(op, "output", elements)?,
-        table_offset: table.offset,
-        indices_offset: indices.offset,
-        output_offset: output.offset,
+        table: table.offset / lanes as u32,
+        indices: indices.offset,
+        output: output.offset / lanes as u32,
     };
     let grid = linear_grid(op, elements.div_ceil(WORKGROUP))?;
-    ctx.launch(op, &Variant::new(&GATHER, [dtype], []), &[&table, &indices], &output, &params, grid)
+    let variant = variant(dtype, lanes as u32, desc.per_element);
+    ctx.launch(op, &variant, &[&table, &indices], &output, &params, grid)
+}
+
+/// Whether rows are made of whole vectors that lie where vectors may.
+fn goes_in_vectors(desc: &GatherDesc, windows: [&Window; 2]) -> bool {
+    let aligned = windows.iter().all(|window| window.offset.is_multiple_of(4));
+    !desc.per_element && desc.columns.is_multiple_of(4) && aligned
 }

@@ -3,6 +3,7 @@
 //! A launcher checks the descriptor, plans (which kernel, which variant, which grid) and launches. It never waits.
 
 mod attention;
+mod binary;
 mod conv2d;
 mod copy;
 mod copy_bytes;
@@ -10,25 +11,36 @@ mod elementwise;
 mod fill;
 mod gather;
 mod matmul;
+mod movement;
 mod norm;
+mod random;
 mod reduce;
 mod rope;
+mod scatter;
 mod softmax;
 mod teams;
 mod tile;
+mod transpose;
+mod walk;
+mod where_cond;
 
 pub(crate) use attention::attention;
+pub(crate) use binary::{binary, compare};
 pub(crate) use conv2d::conv2d;
 pub(crate) use copy::copy;
 pub(crate) use copy_bytes::{copy_bytes, copy_dtod};
-pub(crate) use elementwise::{binary, unary};
+pub(crate) use elementwise::{affine, clamp, unary};
 pub(crate) use fill::fill;
 pub(crate) use gather::gather;
 pub(crate) use matmul::{Forced as ForcedMatmul, Proofs, Tuning, explain_matmul, matmul, tune_matmul};
+pub(crate) use movement::{concat, pad, permute, repeat, slice};
 pub(crate) use norm::{layer_norm, rms_norm};
+pub(crate) use random::random;
 pub(crate) use reduce::reduce;
 pub(crate) use rope::rope;
+pub(crate) use scatter::scatter;
 pub(crate) use softmax::softmax;
+pub(crate) use where_cond::where_cond;
 
 use crate::kernels::Variant;
 
@@ -36,6 +48,7 @@ use crate::kernels::Variant;
 pub(crate) fn all_variants() -> Vec<Variant> {
     [
         attention::variants(),
+        binary::variants(),
         conv2d::variants(),
         copy::variants(),
         copy_bytes::variants(),
@@ -44,9 +57,13 @@ pub(crate) fn all_variants() -> Vec<Variant> {
         gather::variants(),
         matmul::variants(),
         norm::variants(),
+        random::variants(),
         reduce::variants(),
         rope::variants(),
+        scatter::variants(),
         softmax::variants(),
+        transpose::variants(),
+        where_cond::variants(),
     ]
     .concat()
 }

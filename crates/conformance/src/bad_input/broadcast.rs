@@ -1,9 +1,9 @@
-//! binary_ext.
+//! binary_ext, compare and where_cond.
 
-use backend_api::desc::{BinaryDesc, MAX_RANK, TensorDesc};
-use backend_api::{BackendResult, BinaryOp, ComputeBackend, DType, ErrorKind};
+use backend_api::desc::{BinaryDesc, CompareDesc, MAX_RANK, TensorDesc, WhereDesc};
+use backend_api::{BackendResult, BinaryOp, CompareOp, ComputeBackend, DType, ErrorKind};
 
-use super::expect::{Expect, OVERFLOW, TOO_SMALL, dtype, overlap, shape};
+use super::expect::{Expect, OVERFLOW, TOO_SMALL, dtype, overlap, shape, too_small};
 use super::{Handles, Operation, Role, Slot};
 use DType::{F16, F32, I32, U32};
 
@@ -11,7 +11,7 @@ const HUGE: usize = 1 << 40;
 const HALF: usize = usize::MAX / 2 + 1;
 
 pub(super) fn operations() -> Vec<Operation> {
-    [F32, F16].map(binary_ext).into()
+    vec![binary_ext(F32), binary_ext(F16), compare(F32), compare(F16), where_cond(F32), where_cond(F16)]
 }
 
 /// Three tensors of `binary_ext`: shapes and strides of a, b and output.
@@ -19,10 +19,13 @@ type Triple = ([&'static [usize]; 3], [Option<&'static [usize]>; 3]);
 
 const BROADCAST: Triple = ([&[2, 5], &[5], &[2, 5]], [None; 3]);
 
+fn tensors<'a>(h: &Handles, dtypes: [DType; 3], (shapes, strides): Triple) -> [TensorDesc<'a>; 3] {
+    [0, 1, 2].map(|i| TensorDesc { ptr: h[i], dtype: dtypes[i], shape: shapes[i], strides: strides[i] })
+}
+
 fn add(b: &dyn ComputeBackend, h: &Handles, dtypes: [DType; 3], triple: Triple) -> BackendResult<()> {
-    let (shapes, strides) = triple;
-    let tensor = |i: usize| TensorDesc { ptr: h[i], dtype: dtypes[i], shape: shapes[i], strides: strides[i] };
-    b.binary_ext(&BinaryDesc::new(BinaryOp::Add, tensor(0), tensor(1), tensor(2)))
+    let [x, y, output] = tensors(h, dtypes, triple);
+    b.binary_ext(&BinaryDesc::new(BinaryOp::Add, x, y, output))
 }
 
 fn bad_triples(op: &'static str) -> Vec<(&'static str, Triple, Expect)> {
@@ -81,7 +84,14 @@ fn binary_ext(element: DType) -> Operation {
         operation = operation.bad(name, expect, move |b, h| add(b, h, all, triple));
     }
     operation
-        .bad("a of i32", dtype(op, "a", I32), |b, h| add(b, h, [I32; 3], BROADCAST))
+        .bad("a power of i32", dtype(op, "a", I32), |b, h| {
+            let tensor = |i: usize| TensorDesc::packed(h[i], I32, &[5]);
+            b.binary_ext(&BinaryDesc::new(BinaryOp::Pow, tensor(0), tensor(1), tensor(2)))
+        })
+        .bad("a power of numbers into i32", dtype(op, "output", I32), |b, h| {
+            let output = TensorDesc::packed(h[2], I32, &[5]);
+            b.binary_ext(&BinaryDesc::new(BinaryOp::Pow, 2.0, 2.0, output))
+        })
         .bad("b of another type", dtype(op, "b", other), move |b, h| {
             add(b, h, [element, other, element], BROADCAST)
         })
@@ -106,5 +116,71 @@ fn binary_ext(element: DType) -> Operation {
             let result = b.binary_ext(&BinaryDesc::new(BinaryOp::Add, input, input, output));
             b.free(wide)?;
             result
+        })
+}
+
+fn compare(element: DType) -> Operation {
+    let op = "compare";
+    let slots = vec![
+        Slot::new("a", Role::Input, element, 10),
+        Slot::new("b", Role::Input, element, 5),
+        Slot::new("output", Role::Output, U32, 10),
+    ];
+    let types = [element, element, U32];
+    let call = |b: &dyn ComputeBackend, [x, y, output]: [TensorDesc<'_>; 3]| {
+        b.compare(&CompareDesc::new(CompareOp::Eq, x, y, output))
+    };
+    let mut operation =
+        Operation::new(op, slots, 1.0, move |b, h| call(b, tensors(h, types, BROADCAST))).variant(element);
+    for (name, triple, expect) in bad_triples(op) {
+        operation = operation.bad(name, expect, move |b, h| call(b, tensors(h, types, triple)));
+    }
+    operation
+        .bad("b of another type", dtype(op, "b", I32), move |b, h| {
+            call(b, tensors(h, [element, I32, U32], BROADCAST))
+        })
+        .bad("output of i32", dtype(op, "output", I32), move |b, h| {
+            call(b, tensors(h, [element, element, I32], BROADCAST))
+        })
+        .bad("output of numbers in f32", dtype(op, "output", F32), move |b, h| {
+            let output = TensorDesc::packed(h[2], F32, &[10]);
+            b.compare(&CompareDesc::new(CompareOp::Lt, 1.0, 2.0, output))
+        })
+}
+
+fn where_cond(element: DType) -> Operation {
+    let op = "where_cond";
+    let slots = vec![
+        Slot::new("condition", Role::Input, U32, 5),
+        Slot::new("a", Role::InPlaceInput, element, 10),
+        Slot::new("b", Role::Input, element, 5),
+        Slot::new("output", Role::Output, element, 10),
+    ];
+    let call = |b: &dyn ComputeBackend, h: &Handles, condition: DType, types: [DType; 3], shape: &[usize]| {
+        let [x, y, output] = [0, 1, 2].map(|i| TensorDesc {
+            ptr: h[i + 1],
+            dtype: types[i],
+            shape: BROADCAST.0[i],
+            strides: None,
+        });
+        b.where_cond(&WhereDesc::new(TensorDesc::packed(h[0], condition, shape), x, y, output))
+    };
+    let types = [element; 3];
+    Operation::new(op, slots, 1.0, move |b, h| call(b, h, U32, types, &[5]))
+        .variant(element)
+        .bad("a condition of i32", dtype(op, "condition", I32), move |b, h| call(b, h, I32, types, &[5]))
+        .bad("a condition of f32", dtype(op, "condition", F32), move |b, h| call(b, h, F32, types, &[5]))
+        .bad("b of another type", dtype(op, "b", U32), move |b, h| {
+            call(b, h, U32, [element, U32, element], &[5])
+        })
+        .bad("output of another type", dtype(op, "output", I32), move |b, h| {
+            call(b, h, U32, [element, element, I32], &[5])
+        })
+        .bad("other columns", shape(op, "condition", 5, 4), move |b, h| call(b, h, U32, types, &[4]))
+        .bad("a condition of a higher rank", shape(op, "condition", 2, 3), move |b, h| {
+            call(b, h, U32, types, &[1, 2, 5])
+        })
+        .bad("a condition of two rows", too_small(op, "condition", 20, 40), move |b, h| {
+            call(b, h, U32, types, &[2, 5])
         })
 }

@@ -1,14 +1,18 @@
-//! gather.
+//! gather, scatter and random.
 
-use backend_api::DType;
-use backend_api::desc::GatherDesc;
+use backend_api::desc::{Distribution, GatherDesc, RandomDesc, ScatterDesc};
+use backend_api::{DType, ScatterOp};
 
-use super::expect::{OVERFLOW, TOO_SMALL, too_small};
+use super::expect::{OVERFLOW, TOO_SMALL, dtype, too_small};
 use super::operation::Change;
 use super::{Handles, Operation, Role, Slot};
 
 pub(super) fn operations() -> Vec<Operation> {
-    DType::ALL.map(gather).into()
+    DType::ALL
+        .into_iter()
+        .flat_map(|dtype| [gather(dtype), scatter(dtype)])
+        .chain([random(DType::F32), random(DType::F16)])
+        .collect()
 }
 
 fn gather(element: DType) -> Operation {
@@ -32,6 +36,9 @@ fn gather(element: DType) -> Operation {
         ("rows usize::MAX", OVERFLOW, |d| d.rows = usize::MAX),
         ("columns usize::MAX", OVERFLOW, |d| d.columns = usize::MAX),
         ("count usize::MAX", OVERFLOW, |d| d.count = usize::MAX),
+        ("two tables", TOO_SMALL, |d| d.outer = 2),
+        ("usize::MAX tables", OVERFLOW, |d| d.outer = usize::MAX),
+        ("an index for each element", too_small(op, "indices", 16, 80), |d| d.per_element = true),
         ("count half of the range", OVERFLOW, |d| {
             d.count = usize::MAX / 2 + 1;
         }),
@@ -48,6 +55,57 @@ fn gather(element: DType) -> Operation {
     Operation::new(op, slots, 1.0, move |b, h| b.gather(&good(h))).variant(element).broken(
         good,
         |b, _, d| b.gather(d),
+        changes,
+    )
+}
+
+fn scatter(element: DType) -> Operation {
+    let op = "scatter";
+    let bytes = element.size();
+    let slots = vec![
+        Slot::new("table", Role::Output, element, 5),
+        Slot::new("indices", Role::Input, DType::U32, 4).holding(0.0),
+        Slot::new("source", Role::Input, element, 4 * 5),
+    ];
+    let good = move |h: &Handles| ScatterDesc::new(ScatterOp::Assign, element, [h[0], h[1], h[2]], [1, 5, 4]);
+    let changes: Vec<Change<ScatterDesc>> = vec![
+        ("a row more than the table has", too_small(op, "table", 5 * bytes, 10 * bytes), |d| d.rows = 2),
+        ("a column more than the table has", TOO_SMALL, |d| d.columns = 6),
+        ("an index too many", too_small(op, "indices", 16, 20), |d| {
+            d.count = 5;
+        }),
+        ("two tables", TOO_SMALL, |d| d.outer = 2),
+        ("an index for each element", too_small(op, "indices", 16, 80), |d| d.per_element = true),
+        ("rows usize::MAX", OVERFLOW, |d| d.rows = usize::MAX),
+        ("columns usize::MAX", OVERFLOW, |d| d.columns = usize::MAX),
+        ("count usize::MAX", OVERFLOW, |d| d.count = usize::MAX),
+        ("usize::MAX tables", OVERFLOW, |d| d.outer = usize::MAX),
+        ("2^40 rows of 2^40", OVERFLOW, |d| {
+            (d.rows, d.columns) = (1 << 40, 1 << 40);
+        }),
+    ];
+    Operation::new(op, slots, 1.0, move |b, h| b.scatter(&good(h))).variant(element).broken(
+        good,
+        |b, _, d| b.scatter(d),
+        changes,
+    )
+}
+
+/// A distribution of a single number, so that the result is known.
+fn random(element: DType) -> Operation {
+    let op = "random";
+    let slots = vec![Slot::new("output", Role::Output, element, 10)];
+    let single = Distribution::Normal { mean: 3.0, std: 0.0 };
+    let good = move |h: &Handles| RandomDesc::new(h[0], element, 10, 1, single);
+    let changes: Vec<Change<RandomDesc>> = vec![
+        ("a number too many", TOO_SMALL, |d| d.n = 11),
+        ("n usize::MAX", OVERFLOW, |d| d.n = usize::MAX),
+        ("of i32", dtype(op, "output", DType::I32), |d| d.dtype = DType::I32),
+        ("of u32", dtype(op, "output", DType::U32), |d| d.dtype = DType::U32),
+    ];
+    Operation::new(op, slots, 3.0, move |b, h| b.random(&good(h))).variant(element).broken(
+        good,
+        |b, _, d| b.random(d),
         changes,
     )
 }

@@ -19,6 +19,7 @@ mod gather;
 mod gemm;
 mod matmul;
 mod memory;
+mod movement;
 mod operation;
 mod random;
 mod rope;
@@ -72,6 +73,7 @@ pub fn operations() -> Vec<Operation> {
         elementwise::operations(),
         strided::operations(),
         broadcast::operations(),
+        movement::operations(),
         rows::operations(),
         rope::operations(),
         gather::operations(),

@@ -1,6 +1,6 @@
-//! unary_ext and copy.
+//! unary_ext, clamp, affine and copy.
 
-use backend_api::desc::{CopyDesc, TensorDesc, UnaryDesc};
+use backend_api::desc::{AffineDesc, ClampDesc, CopyDesc, TensorDesc, UnaryDesc};
 use backend_api::{BackendResult, ComputeBackend, DType, UnaryOp};
 
 use super::expect::{Expect, OVERFLOW, TOO_SMALL, dtype, overlap, shape};
@@ -11,7 +11,17 @@ const HUGE: usize = 1 << 40;
 const HALF: usize = usize::MAX / 2 + 1;
 
 pub(super) fn operations() -> Vec<Operation> {
-    vec![unary_ext(F32), unary_ext(F16), copy(F32, F32), copy(F32, F16), copy(F16, I32), copy(U32, U32)]
+    vec![
+        unary_ext(F32),
+        unary_ext(F16),
+        clamp(F32),
+        clamp(I32),
+        affine(F16),
+        copy(F32, F32),
+        copy(F32, F16),
+        copy(F16, I32),
+        copy(U32, U32),
+    ]
 }
 
 /// A bad call of `unary_ext` and of `copy`: shape and strides of input and output.
@@ -73,7 +83,10 @@ fn unary_ext(element: DType) -> Operation {
         operation = operation.bad(pair.0, expect, move |b, h| neg(b, tensors(h, both, &pair)));
     }
     operation
-        .bad("of i32", dtype(op, "input", I32), |b, h| neg(b, tensors(h, [I32; 2], &PACKED)))
+        .bad("a root of i32", dtype(op, "input", I32), |b, h| {
+            let [input, output] = tensors(h, [I32; 2], &PACKED);
+            b.unary_ext(&UnaryDesc::new(UnaryOp::Sqrt, input, output))
+        })
         .bad("of u32", dtype(op, "input", U32), |b, h| neg(b, tensors(h, [U32; 2], &PACKED)))
         .bad("output of another type", dtype(op, "output", other), move |b, h| {
             neg(b, tensors(h, [element, other], &PACKED))
@@ -95,4 +108,43 @@ fn copy(from: DType, to: DType) -> Operation {
         operation = operation.bad(pair.0, expect, move |b, h| call(b, tensors(h, dtypes, &pair)));
     }
     operation
+}
+
+fn clamp(element: DType) -> Operation {
+    let op = "clamp";
+    let slots = vec![
+        Slot::new("input", Role::InPlaceInput, element, 10),
+        Slot::new("output", Role::Output, element, 10),
+    ];
+    let both = [element; 2];
+    let call = |b: &dyn ComputeBackend, [x, y]: [TensorDesc<'_>; 2]| b.clamp(&ClampDesc::new(x, y, 3.0, 4.0));
+    let mut operation =
+        Operation::new(op, slots, 3.0, move |b, h| call(b, tensors(h, both, &PACKED))).variant(element);
+    for (pair, expect) in bad_pairs(op) {
+        operation = operation.bad(pair.0, expect, move |b, h| call(b, tensors(h, both, &pair)));
+    }
+    operation.bad("output of another type", dtype(op, "output", U32), move |b, h| {
+        call(b, tensors(h, [element, U32], &PACKED))
+    })
+}
+
+fn affine(element: DType) -> Operation {
+    let op = "affine";
+    let slots = vec![
+        Slot::new("input", Role::InPlaceInput, element, 10),
+        Slot::new("output", Role::Output, element, 10),
+    ];
+    let both = [element; 2];
+    let call =
+        |b: &dyn ComputeBackend, [x, y]: [TensorDesc<'_>; 2]| b.affine(&AffineDesc::new(x, y, 3.0, 4.0));
+    let mut operation =
+        Operation::new(op, slots, 7.0, move |b, h| call(b, tensors(h, both, &PACKED))).variant(element);
+    for (pair, expect) in bad_pairs(op) {
+        operation = operation.bad(pair.0, expect, move |b, h| call(b, tensors(h, both, &pair)));
+    }
+    operation.bad("of i32", dtype(op, "input", I32), move |b, h| call(b, tensors(h, [I32; 2], &PACKED))).bad(
+        "output of another type",
+        dtype(op, "output", F32),
+        move |b, h| call(b, tensors(h, [element, F32], &PACKED)),
+    )
 }

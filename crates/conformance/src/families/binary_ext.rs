@@ -13,7 +13,7 @@ use crate::trial::Trial;
 
 /// How an input's shape differs from the output's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Broadcast {
+pub(super) enum Broadcast {
     /// Not at all.
     Same,
     /// The last dimension only: a bias.
@@ -30,7 +30,7 @@ enum Broadcast {
     Stride,
 }
 
-const BROADCASTS: [Broadcast; 7] = [
+pub(super) const BROADCASTS: [Broadcast; 7] = [
     Broadcast::Same,
     Broadcast::Row,
     Broadcast::Scalar,
@@ -107,7 +107,7 @@ impl Binary {
 }
 
 /// An input that broadcasts to `shape`.
-fn input(rng: &mut Rng, shape: &[usize], broadcast: Broadcast, layout: Layout) -> Tensor {
+pub(super) fn input(rng: &mut Rng, shape: &[usize], broadcast: Broadcast, layout: Layout) -> Tensor {
     let last = shape.len().saturating_sub(1);
     let with_ones = |is_one: &dyn Fn(usize) -> bool| -> Vec<usize> {
         let extents = shape.iter().enumerate();
@@ -126,7 +126,7 @@ fn input(rng: &mut Rng, shape: &[usize], broadcast: Broadcast, layout: Layout) -
 }
 
 /// `tensor` as seen through `shape`: the oracle's own broadcasting.
-fn aligned(tensor: &Tensor, shape: &[usize]) -> Tensor {
+pub(super) fn aligned(tensor: &Tensor, shape: &[usize]) -> Tensor {
     let missing = shape.len() - tensor.shape.len();
     let mut seen = tensor.clone();
     seen.shape = shape.to_vec();

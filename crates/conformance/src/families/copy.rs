@@ -23,6 +23,8 @@ pub(super) fn cases() -> Vec<Case> {
         [
             case(dtypes, &[1001], [Layout::Packed; 2]),
             case(dtypes, &[31, 33], [Layout::Permuted, Layout::Packed]),
+            case(dtypes, &[68, 72], [Layout::Permuted, Layout::Explicit]),
+            case(dtypes, &[2, 20, 132], [Layout::Packed, Layout::Permuted]),
             repeated(dtypes),
             edges(dtypes),
         ]

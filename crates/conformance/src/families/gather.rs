@@ -15,7 +15,7 @@ const COLUMNS: [usize; 9] = [0, 1, 2, 3, 5, 8, 31, 64, 385];
 const COUNTS: [usize; 7] = [0, 1, 2, 3, 64, 129, 1000];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Indices {
+pub(super) enum Indices {
     /// Within the table, so that many repeat.
     Inside,
     /// Many past its end.
@@ -24,7 +24,24 @@ enum Indices {
     Signed,
 }
 
-const INDICES: [Indices; 3] = [Indices::Inside, Indices::Past, Indices::Signed];
+impl Indices {
+    /// Some index of this kind.
+    pub(super) fn one(self, rng: &mut Rng, rows: usize) -> f64 {
+        match self {
+            Self::Inside => rng.below(rows.max(1)) as f64,
+            Self::Past if rng.one_in(9) => f64::from(u32::MAX),
+            Self::Past => rng.below(rows + 3) as f64,
+            Self::Signed if rng.one_in(9) => f64::from(i32::MIN),
+            Self::Signed => rng.below(rows + 6) as f64 - 3.0,
+        }
+    }
+
+    pub(super) const fn dtype(self) -> DType {
+        if matches!(self, Self::Signed) { DType::I32 } else { DType::U32 }
+    }
+}
+
+pub(super) const INDICES: [Indices; 3] = [Indices::Inside, Indices::Past, Indices::Signed];
 
 pub(super) fn cases() -> Vec<Case> {
     let counts = [4, ROWS.len(), COLUMNS.len(), COUNTS.len(), 3];
@@ -34,7 +51,46 @@ pub(super) fn cases() -> Vec<Case> {
         case(DType::ALL[row[0]], shape, INDICES[row[4]])
     });
     let large = DType::ALL.map(|dtype| case(dtype, [1000, 1, 70_000], Indices::Past));
-    covering.chain(large).collect()
+    let grid = pairwise(&[4, 3, ROWS.len(), COLUMNS.len(), COUNTS.len(), 3, 2], "gather outer");
+    let outer = grid.into_iter().map(|row| {
+        let shape = [ROWS[row[2]], COLUMNS[row[3]].min(65), COUNTS[row[4]].min(64)];
+        along_axis(DType::ALL[row[0]], row[1], shape, INDICES[row[5]], row[6] == 1)
+    });
+    covering.chain(large).chain(outer).collect()
+}
+
+/// Tables side by side, with an index for each row or for each element.
+fn along_axis(
+    dtype: DType,
+    outer: usize,
+    [rows, columns, count]: [usize; 3],
+    indices: Indices,
+    per_element: bool,
+) -> Case {
+    let kind = format!("{indices:?}").to_lowercase();
+    let each = super::flag(per_element, "elements", "rows");
+    let name = format!("{dtype}_outer{outer}_rows{rows}_columns{columns}_count{count}_{kind}_{each}");
+    Case::new("gather", name, move |rng| {
+        let table: Vec<f64> = (0..outer * rows * columns).map(|_| number(rng, dtype)).collect();
+        let chosen: Vec<f64> = (0..if per_element { outer * count * columns } else { count })
+            .map(|_| indices.one(rng, rows))
+            .collect();
+        let wants = (0..outer * count * columns).map(|at| {
+            let (o, i, c) = (at / columns / count, at / columns % count, at % columns);
+            let index = chosen[if per_element { at } else { i }];
+            let inside = index >= 0.0 && index < rows as f64;
+            Want::Exact(if inside { table[(o * rows + index as usize) * columns + c] } else { 0.0 })
+        });
+        let wants = wants.collect();
+        let mut trial = Trial::new();
+        trial.input("table", dtype, &table);
+        trial.input("indices", indices.dtype(), &chosen);
+        trial.output("output", dtype, wants);
+        trial.calling(move |backend, p| {
+            let desc = GatherDesc::new(dtype, [p[0], p[1], p[2]], [rows, columns, count]).with_outer(outer);
+            backend.gather(&if per_element { desc.per_element() } else { desc })
+        })
+    })
 }
 
 fn case(dtype: DType, [rows, columns, count]: [usize; 3], indices: Indices) -> Case {
@@ -42,25 +98,16 @@ fn case(dtype: DType, [rows, columns, count]: [usize; 3], indices: Indices) -> C
     let name = format!("{dtype}_rows{rows}_columns{columns}_count{count}_{kind}");
     Case::new("gather", name, move |rng| {
         let table: Vec<f64> = (0..rows * columns).map(|_| number(rng, dtype)).collect();
-        let chosen: Vec<f64> = (0..count)
-            .map(|_| match indices {
-                Indices::Inside => rng.below(rows.max(1)) as f64,
-                Indices::Past if rng.one_in(9) => f64::from(u32::MAX),
-                Indices::Past => rng.below(rows + 3) as f64,
-                Indices::Signed if rng.one_in(9) => f64::from(i32::MIN),
-                Indices::Signed => rng.below(rows + 6) as f64 - 3.0,
-            })
-            .collect();
+        let chosen: Vec<f64> = (0..count).map(|_| indices.one(rng, rows)).collect();
         let wants = chosen.iter().flat_map(|&index| {
             let row = (index >= 0.0 && index < rows as f64).then_some(index as usize * columns);
             let table = &table;
             (0..columns).map(move |column| Want::Exact(row.map_or(0.0, |row| table[row + column])))
         });
         let wants = wants.collect();
-        let index_type = if indices == Indices::Signed { DType::I32 } else { DType::U32 };
         let mut trial = Trial::new();
         trial.input("table", dtype, &table);
-        trial.input("indices", index_type, &chosen);
+        trial.input("indices", indices.dtype(), &chosen);
         trial.output("output", dtype, wants);
         trial.calling(move |backend, p| {
             backend.gather(&GatherDesc::new(dtype, [p[0], p[1], p[2]], [rows, columns, count]))

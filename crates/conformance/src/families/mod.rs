@@ -5,6 +5,8 @@ mod attention_ext;
 mod batched_gemm;
 mod binary;
 mod binary_ext;
+mod clamp;
+mod compare;
 mod conv2d;
 mod copy;
 mod copy_dtod;
@@ -12,17 +14,23 @@ mod fill;
 mod gather;
 mod gemm;
 mod heads;
+mod integers;
 mod layout;
 mod matmul;
 mod memory;
+mod movement;
 mod norm;
+mod numbers;
 mod order;
+mod random;
 mod reduce;
 mod rope;
+mod scatter;
 mod softmax;
 mod transfer;
 mod unary;
 mod unary_ext;
+mod where_cond;
 
 use std::collections::HashSet;
 
@@ -45,12 +53,20 @@ pub fn cases() -> Vec<Case> {
         unary_ext::cases(),
         binary::cases(),
         binary_ext::cases(),
+        numbers::cases(),
+        integers::cases(),
+        compare::cases(),
+        where_cond::cases(),
+        clamp::cases(),
         copy::cases(),
+        movement::cases(),
         softmax::cases(),
         norm::cases(),
         rope::cases(),
         gather::cases(),
+        scatter::cases(),
         fill::cases(),
+        random::cases(),
         copy_dtod::cases(),
         transfer::cases(),
         memory::cases(),

@@ -28,6 +28,11 @@ pub(super) fn cases() -> Vec<Case> {
     // More than 65,535 workgroups of 64 make.
     let many = || (0..4_200_003).map(|i| f64::from(i % 4093)).collect();
     cases.push(case(UnaryOp::Neg, "neg_n4200003".into(), true, move |_| many()));
+    // Long enough to be divided into vectors and what is left at the ends.
+    for n in 70_001..70_005 {
+        let values = move |rng: &mut Rng| numbers(rng, UnaryOp::Neg, DType::F32, n);
+        cases.push(case(UnaryOp::Neg, format!("neg_n{n}"), false, values));
+    }
     cases
 }
 

@@ -1,9 +1,9 @@
 //! Functions of two numbers.
 
-use backend_api::{BinaryOp, DType};
+use backend_api::{BinaryOp, CompareOp, DType, UnaryOp};
 
-use super::unary::exp_error;
-use crate::float::{ROUNDING, is_subnormal, ulp_f32};
+use super::unary::{self, exp_error};
+use crate::float::{MIN_NORMAL_F32, ROUNDING, is_subnormal, ulp_f32};
 use crate::want::Want;
 
 /// `op(a, b)` for numbers of `dtype`; a subnormal one may count as zero.
@@ -26,6 +26,37 @@ fn function(op: BinaryOp, a: f64, b: f64) -> Want {
         BinaryOp::Div => within_ulps(a / b, 2.5),
         BinaryOp::Max => Want::number(a.max(b)),
         BinaryOp::Min => Want::number(a.min(b)),
+        BinaryOp::Swiglu => gated(unary::function(UnaryOp::Silu, a), b),
+        BinaryOp::Geglu => gated(unary::function(UnaryOp::Gelu, a), b),
+        BinaryOp::GegluTanh => gated(unary::function(UnaryOp::GeluTanh, a), b),
+        other => unimplemented!("an oracle of {}", other.name()),
+    }
+}
+
+/// The product of a gate and b: the gate's error times b, and a rounding. A gate that may be flushed to zero gives no
+/// number with an infinite b.
+fn gated(gate: Want, b: f64) -> Want {
+    let Want::Near { value, bound, flush_below } = gate else { return gate };
+    let product = value * b;
+    let slack = bound * b.abs() + ROUNDING * product.abs();
+    let want = Want::Near {
+        value: product,
+        bound: if product.is_finite() { slack } else { 0.0 },
+        flush_below: flush_below.max(MIN_NORMAL_F32) * b.abs().max(1.0),
+    };
+    let may_be_zero = value.abs() - bound < flush_below.max(MIN_NORMAL_F32);
+    want.or((b.is_infinite() && may_be_zero).then_some(Want::Exact(f64::NAN)))
+}
+
+/// Whether a comparison holds, by IEEE 754.
+pub(crate) fn holds(op: CompareOp, a: f64, b: f64) -> bool {
+    match op {
+        CompareOp::Eq => a == b,
+        CompareOp::Ne => a != b,
+        CompareOp::Lt => a < b,
+        CompareOp::Le => a <= b,
+        CompareOp::Gt => a > b,
+        CompareOp::Ge => a >= b,
         other => unimplemented!("an oracle of {}", other.name()),
     }
 }

@@ -1,0 +1,295 @@
+//! Slices, permutations, repetitions, paddings and concatenations: strided copies between parts of tensors.
+//!
+//! The element type may change on the way, as [`CopyDesc`](super::CopyDesc) has it. The output may not overlap an input.
+
+use crate::operand::{Access, Operand};
+use crate::{BackendError, BackendResult, checked_add, checked_product};
+
+use super::tensor::{Loop, TensorDesc, require_distinct, walk};
+use super::value::operand;
+use super::{require_at_least, require_eq};
+
+/// A copy of a part of one tensor to a part of another.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// Where it starts, in elements after the start of input and output.
+    pub offsets: [usize; 2],
+    /// The loops over (input, output).
+    pub loops: Vec<Loop<2>>,
+}
+
+/// Extent and stride of each dimension.
+type Dims = Vec<(usize, usize)>;
+
+/// `output[i₀, …] = input[starts₀ + i₀ · steps₀, …]`: as many elements along each dimension as the output has.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct SliceDesc<'a> {
+    /// Read.
+    pub input: TensorDesc<'a>,
+    /// Written.
+    pub output: TensorDesc<'a>,
+    /// The first index along each dimension.
+    pub starts: &'a [usize],
+    /// The distance of indices along each dimension, at least 1; `None` for 1.
+    pub steps: Option<&'a [usize]>,
+}
+
+impl<'a> SliceDesc<'a> {
+    /// Neighbouring elements from `starts` on.
+    #[must_use]
+    pub const fn new(input: TensorDesc<'a>, output: TensorDesc<'a>, starts: &'a [usize]) -> Self {
+        Self { input, output, starts, steps: None }
+    }
+
+    /// Every `steps`-th element.
+    #[must_use]
+    pub const fn with_steps(mut self, steps: &'a [usize]) -> Self {
+        self.steps = Some(steps);
+        self
+    }
+
+    /// Checks the shapes. Returns input and output, and what is copied.
+    pub fn operands(&self, op: &'static str) -> BackendResult<([Operand; 2], Part)> {
+        let ([from, to], operands) = both(op, self.input, self.output)?;
+        require_eq(op, "rank of the input", to.len(), from.len())?;
+        require_eq(op, "starts", to.len(), self.starts.len())?;
+        require_eq(op, "steps", to.len(), self.steps.map_or(to.len(), <[usize]>::len))?;
+        let mut offset = 0;
+        let mut dims = Vec::with_capacity(to.len());
+        for (k, (&(extent, stride), &(count, _))) in from.iter().zip(&to).enumerate() {
+            let step = self.steps.map_or(1, |steps| steps[k]);
+            require_at_least(op, "step (at least)", 1, step)?;
+            let reach = match count.checked_sub(1) {
+                Some(last) => checked_add(
+                    op,
+                    "end of the slice",
+                    checked_product(op, "end of the slice", &[last, step])?,
+                    1,
+                )?,
+                None => 0,
+            };
+            let end = checked_add(op, "end of the slice", self.starts[k], reach)?;
+            require_at_least(op, "extent of the input (at least)", end, extent)?;
+            offset =
+                checked_add(op, "start", offset, checked_product(op, "start", &[self.starts[k], stride])?)?;
+            dims.push((count, checked_product(op, "input strides", &[stride, step])?));
+        }
+        part(op, operands, [offset, 0], [dims, to])
+    }
+}
+
+/// `output[i₀, …, iₙ] = input[…]` with the dimensions in another order: dimension `k` of the output is dimension
+/// `axes[k]` of the input, as in NumPy's `transpose`.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct PermuteDesc<'a> {
+    /// Read.
+    pub input: TensorDesc<'a>,
+    /// Written.
+    pub output: TensorDesc<'a>,
+    /// Each of the input's dimensions once.
+    pub axes: &'a [usize],
+}
+
+impl<'a> PermuteDesc<'a> {
+    /// `output = transpose(input, axes)`.
+    #[must_use]
+    pub const fn new(input: TensorDesc<'a>, output: TensorDesc<'a>, axes: &'a [usize]) -> Self {
+        Self { input, output, axes }
+    }
+
+    /// Checks the shapes. Returns input and output, and what is copied.
+    pub fn operands(&self, op: &'static str) -> BackendResult<([Operand; 2], Part)> {
+        let ([from, to], operands) = both(op, self.input, self.output)?;
+        require_eq(op, "rank of the input", to.len(), from.len())?;
+        require_eq(op, "axes", to.len(), self.axes.len())?;
+        let mut dims = Vec::with_capacity(to.len());
+        for (k, &axis) in self.axes.iter().enumerate() {
+            let outside =
+                BackendError::Shape { op, what: "axis (less than)", expected: from.len(), got: axis };
+            let dim = *from.get(axis).ok_or(outside)?;
+            if self.axes[..k].contains(&axis) {
+                return Err(BackendError::Shape {
+                    op,
+                    what: "axis that comes twice",
+                    expected: k,
+                    got: axis,
+                });
+            }
+            require_eq(op, "extent of the input", to[k].0, dim.0)?;
+            dims.push(dim);
+        }
+        part(op, operands, [0; 2], [dims, to])
+    }
+}
+
+/// The input again and again along each dimension, as often as the output's extent is a multiple of the input's:
+/// `output[i, …] = input[i mod extent, …]`, as in NumPy's `tile`. Dimensions that the input misses count as 1.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct RepeatDesc<'a> {
+    /// Read.
+    pub input: TensorDesc<'a>,
+    /// Written.
+    pub output: TensorDesc<'a>,
+    /// Whether each element is repeated next to itself (`output[i, …] = input[i / times, …]`) rather than the whole
+    /// dimension.
+    pub interleaved: bool,
+}
+
+impl<'a> RepeatDesc<'a> {
+    /// The whole input again and again.
+    #[must_use]
+    pub const fn new(input: TensorDesc<'a>, output: TensorDesc<'a>) -> Self {
+        Self { input, output, interleaved: false }
+    }
+
+    /// Each element next to itself, as in PyTorch's `repeat_interleave`.
+    #[must_use]
+    pub const fn interleaved(mut self) -> Self {
+        self.interleaved = true;
+        self
+    }
+
+    /// Checks the shapes. Returns input and output, and what is copied.
+    pub fn operands(&self, op: &'static str) -> BackendResult<([Operand; 2], Part)> {
+        let ([from, to], operands) = both(op, self.input, self.output)?;
+        let missing = to.len().checked_sub(from.len());
+        let shape = |expected, got| BackendError::Shape { op, what: "rank of the input", expected, got };
+        let missing = missing.ok_or(shape(to.len(), from.len()))?;
+        let (mut source, mut target) = (Vec::new(), Vec::new());
+        for (k, &(whole, stride)) in to.iter().enumerate() {
+            let (extent, step) = k.checked_sub(missing).map_or((1, 0), |k| from[k]);
+            let times = whole.checked_div(extent).unwrap_or(0);
+            require_eq(op, "extent of the output", times * extent, whole)?;
+            // Along the dimension first the repetitions, then the elements, or the other way round.
+            let far = |count: usize| checked_product(op, "output strides", &[stride, count]);
+            if self.interleaved {
+                source.extend([(extent, step), (times, 0)]);
+                target.extend([(extent, far(times)?), (times, stride)]);
+            } else {
+                source.extend([(times, 0), (extent, step)]);
+                target.extend([(times, far(extent)?), (extent, stride)]);
+            }
+        }
+        part(op, operands, [0; 2], [source, target])
+    }
+}
+
+/// The input with `value` around it: along each dimension `before` elements, the input, and what the output has left.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct PadDesc<'a> {
+    /// Read.
+    pub input: TensorDesc<'a>,
+    /// Written.
+    pub output: TensorDesc<'a>,
+    /// Elements before the input along each dimension.
+    pub before: &'a [usize],
+    /// What they are, converted as [`CopyDesc`](super::CopyDesc) would convert an f64.
+    pub value: f64,
+}
+
+impl<'a> PadDesc<'a> {
+    /// `value` around the input.
+    #[must_use]
+    pub const fn new(input: TensorDesc<'a>, output: TensorDesc<'a>, before: &'a [usize], value: f64) -> Self {
+        Self { input, output, before, value }
+    }
+
+    /// Checks the shapes. Returns input and output, what is copied, and the loops over the whole output.
+    pub fn operands(&self, op: &'static str) -> BackendResult<([Operand; 2], Part, Vec<Loop<1>>)> {
+        let ([from, to], operands) = both(op, self.input, self.output)?;
+        require_eq(op, "rank of the input", to.len(), from.len())?;
+        require_eq(op, "before", to.len(), self.before.len())?;
+        let whole = walk(op, [&to])?;
+        let mut offset = 0;
+        let mut dims = Vec::with_capacity(to.len());
+        for (k, (&(count, _), &(extent, stride))) in from.iter().zip(&to).enumerate() {
+            let end = checked_add(op, "end of the input", self.before[k], count)?;
+            require_at_least(op, "extent of the output (at least)", end, extent)?;
+            // An empty input starts nowhere.
+            if count > 0 {
+                offset += self.before[k] * stride;
+            }
+            dims.push((count, stride));
+        }
+        let (operands, part) = part(op, operands, [0, offset], [from, dims])?;
+        Ok((operands, part, whole))
+    }
+}
+
+/// The inputs one after the other along an axis.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct ConcatDesc<'a> {
+    /// Read.
+    pub inputs: &'a [TensorDesc<'a>],
+    /// Written; its extent along the axis is the sum of theirs.
+    pub output: TensorDesc<'a>,
+    /// The dimension along which they follow each other.
+    pub axis: usize,
+}
+
+impl<'a> ConcatDesc<'a> {
+    /// `output = concat(inputs, axis)`.
+    #[must_use]
+    pub const fn new(inputs: &'a [TensorDesc<'a>], output: TensorDesc<'a>, axis: usize) -> Self {
+        Self { inputs, output, axis }
+    }
+
+    /// Checks the shapes. Returns for each input the operands, input and output, and what is copied.
+    pub fn operands(&self, op: &'static str) -> BackendResult<Vec<([Operand; 2], Part)>> {
+        let to = self.output.dims(op, "output strides")?;
+        require_distinct(op, "output", &to)?;
+        let outside =
+            BackendError::Shape { op, what: "axis (less than)", expected: to.len(), got: self.axis };
+        let &(whole, stride) = to.get(self.axis).ok_or(outside)?;
+        let mut start = 0usize;
+        let mut parts = Vec::with_capacity(self.inputs.len());
+        for &input in self.inputs {
+            let ([from, _], operands) = both(op, input, self.output)?;
+            require_eq(op, "rank of an input", to.len(), from.len())?;
+            let end = checked_add(op, "extent along the axis", start, from[self.axis].0)?;
+            require_at_least(op, "extent of the output along the axis (at least)", end, whole)?;
+            let mut dims = to.clone();
+            dims[self.axis].0 = from[self.axis].0;
+            for (&(expected, _), &(got, _)) in dims.iter().zip(&from) {
+                require_eq(op, "extent of an input", expected, got)?;
+            }
+            // Beyond the last element there may be no place.
+            let offset = if end > start { start * stride } else { 0 };
+            parts.push(part(op, operands, [0, offset], [from, dims])?);
+            start = end;
+        }
+        require_eq(op, "extent of the output along the axis", start, whole)?;
+        Ok(parts)
+    }
+}
+
+/// The dimensions of both tensors, and their operands.
+fn both(
+    op: &'static str,
+    input: TensorDesc<'_>,
+    output: TensorDesc<'_>,
+) -> BackendResult<([Dims; 2], [Operand; 2])> {
+    let from = input.dims(op, "input strides")?;
+    let to = output.dims(op, "output strides")?;
+    require_distinct(op, "output", &to)?;
+    let operands = [
+        operand(op, "input", input, &from, Access::Read)?,
+        operand(op, "output", output, &to, Access::Write)?,
+    ];
+    Ok(([from, to], operands))
+}
+
+fn part(
+    op: &'static str,
+    operands: [Operand; 2],
+    offsets: [usize; 2],
+    [from, to]: [Dims; 2],
+) -> BackendResult<([Operand; 2], Part)> {
+    let loops = walk(op, [&from, &to])?;
+    Ok((operands, Part { offsets, loops }))
+}

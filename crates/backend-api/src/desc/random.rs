@@ -1,0 +1,79 @@
+//! Random numbers.
+
+use crate::operand::{Access, Operand};
+use crate::{BackendResult, DType};
+
+use super::require_float;
+
+/// A distribution of random numbers.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Distribution {
+    /// `low + (high − low) · u` with u uniform in [0, 1). Rounding may give `high` itself, but not with `low` 0 and
+    /// `high` 1 in f32.
+    Uniform {
+        /// The smallest number.
+        low: f64,
+        /// What all numbers are below, before rounding.
+        high: f64,
+    },
+    /// `mean + std · z` with z normally distributed.
+    Normal {
+        /// The expected value.
+        mean: f64,
+        /// The standard deviation.
+        std: f64,
+    },
+}
+
+impl Distribution {
+    /// The number that is added, and the factor of what it is added to, in f32.
+    #[must_use]
+    pub const fn affine(self) -> [f32; 2] {
+        match self {
+            Self::Uniform { low, high } => [low as f32, (high - low) as f32],
+            Self::Normal { mean, std } => [mean as f32, std as f32],
+        }
+    }
+}
+
+/// `n` packed random numbers, f32 or f16: those from number `offset` on of the stream that `seed` names. The same numbers
+/// on every device: [`random`](crate::random) defines their bits. Calls that use up `n` numbers and add `n` to `offset`
+/// see one stream.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct RandomDesc {
+    /// Handle of the output.
+    pub output: u64,
+    /// Its element type, floating-point.
+    pub dtype: DType,
+    /// How many.
+    pub n: usize,
+    /// Which stream.
+    pub seed: u64,
+    /// Where in the stream, in numbers.
+    pub offset: u64,
+    /// What distribution they have.
+    pub distribution: Distribution,
+}
+
+impl RandomDesc {
+    /// The first numbers of a stream.
+    #[must_use]
+    pub const fn new(output: u64, dtype: DType, n: usize, seed: u64, distribution: Distribution) -> Self {
+        Self { output, dtype, n, seed, offset: 0, distribution }
+    }
+
+    /// The numbers from another place on.
+    #[must_use]
+    pub const fn with_offset(mut self, offset: u64) -> Self {
+        self.offset = offset;
+        self
+    }
+
+    /// Checks the type. Returns the output.
+    pub fn operands(&self, op: &'static str) -> BackendResult<[Operand; 1]> {
+        require_float(op, "output", self.dtype)?;
+        Ok([Operand::new(op, "output", self.output, self.dtype, self.n, Access::Write)?])
+    }
+}

@@ -1,0 +1,88 @@
+//! Rows and elements into a table by index.
+
+use crate::operand::{Access, Operand};
+use crate::{BackendResult, DType, ScatterOp, checked_product};
+
+/// `table[o, indices[i], c] = op(table[o, indices[i], c], source[o, i, c])` for each `i` in turn, which with addition is
+/// PyTorch's index_add; or with an index for each element, `table[o, indices[o, i, c], c]`, as its scatter and
+/// scatter_add. All are packed. What an index outside the table names is left out.
+///
+/// The result doesn't depend on the device's timing: of numbers with the same index, each is taken in the order of `i`,
+/// in f32 for floating-point types and with one rounding at the end. To this end every element of the table looks for the
+/// indices that name it, which takes `rows · count` comparisons in a column with an index for each element, and 1/256 of
+/// that with one for each row. Elements that no index names stay as they are, to the bit.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct ScatterDesc {
+    /// What is done with a number that arrives.
+    pub op: ScatterOp,
+    /// Handle of the table, `[outer, rows, columns]`, which is changed.
+    pub table: u64,
+    /// Handle of the indices of u32 or i32, `[count]` or `[outer, count, columns]`; a negative one is outside the table.
+    pub indices: u64,
+    /// Handle of the numbers that arrive, `[outer, count, columns]`.
+    pub source: u64,
+    /// Element type of table and source; any.
+    pub dtype: DType,
+    /// Tables side by side.
+    pub outer: usize,
+    /// Rows of the table.
+    pub rows: usize,
+    /// Numbers in a row.
+    pub columns: usize,
+    /// Number of indices, of each column if there is one for each element.
+    pub count: usize,
+    /// Whether there is an index for each element rather than for each row.
+    pub per_element: bool,
+}
+
+impl ScatterDesc {
+    /// Rows: `ptrs` are table, indices and source; `shape` is rows, columns, count.
+    #[must_use]
+    pub const fn new(op: ScatterOp, dtype: DType, ptrs: [u64; 3], shape: [usize; 3]) -> Self {
+        let [table, indices, source] = ptrs;
+        let [rows, columns, count] = shape;
+        Self { op, table, indices, source, dtype, outer: 1, rows, columns, count, per_element: false }
+    }
+
+    /// Adds rows: `table[indices[i], :] += source[i, :]`.
+    #[must_use]
+    pub const fn index_add(dtype: DType, ptrs: [u64; 3], shape: [usize; 3]) -> Self {
+        Self::new(ScatterOp::Add, dtype, ptrs, shape)
+    }
+
+    /// Adds elements: `table[indices[i, c], c] += source[i, c]`.
+    #[must_use]
+    pub const fn scatter_add(dtype: DType, ptrs: [u64; 3], shape: [usize; 3]) -> Self {
+        Self::new(ScatterOp::Add, dtype, ptrs, shape).per_element()
+    }
+
+    /// The same for `outer` tables side by side.
+    #[must_use]
+    pub const fn with_outer(mut self, outer: usize) -> Self {
+        self.outer = outer;
+        self
+    }
+
+    /// With an index for each element.
+    #[must_use]
+    pub const fn per_element(mut self) -> Self {
+        self.per_element = true;
+        self
+    }
+
+    /// Checks the shapes. Returns table, indices and source.
+    pub fn operands(&self, op: &'static str) -> BackendResult<[Operand; 3]> {
+        let source = checked_product(op, "source", &[self.outer, self.count, self.columns])?;
+        let places = [self.outer, self.rows, self.columns];
+        let table = if source == 0 { 0 } else { checked_product(op, "table", &places)? };
+        // Without a number that arrives or a place for it, there is nothing to do.
+        let used = |elements| if source == 0 || table == 0 { 0 } else { elements };
+        let indices = used(if self.per_element { source } else { self.count });
+        Ok([
+            Operand::new(op, "table", self.table, self.dtype, used(table), Access::Write)?,
+            Operand::new(op, "indices", self.indices, DType::U32, indices, Access::Read)?,
+            Operand::new(op, "source", self.source, self.dtype, used(source), Access::Read)?,
+        ])
+    }
+}

@@ -1,0 +1,235 @@
+//! The declarations that make an element-wise kernel of a function of numbers.
+//!
+//! Such a kernel moves elements of LANES numbers. For each input, here called `a`, it uses the type `AN` of an element
+//! in memory, the type `AV` of an element as a value, and `load_a(i, o)`, where `i` is the input's place and `o` the
+//! output's. `map` makes an element of the output, of type `YN`, from the inputs' values. With LANES = 4, each of them
+//! is four times what `apply` has it.
+
+use std::fmt::Write as _;
+
+use backend_api::{BinaryOp, CompareOp, DType, ScatterOp, UnaryOp};
+
+use super::Variant;
+use super::variant::Function;
+
+/// Where an element-wise kernel has an input from: the value of the constant `A_FROM` for the input `a`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub(crate) enum Origin {
+    /// Its own memory, element by element.
+    Memory,
+    /// The output, whose elements it shares.
+    Output,
+    /// One number of its own memory for all LANES.
+    Repeated,
+}
+
+/// The declarations of a variant with a function.
+pub(super) fn declarations(variant: &Variant, function: Function) -> String {
+    let lanes = if variant.constant("LANES") == 4 { 4 } else { 1 };
+    match function {
+        Function::Tile => return tile(lanes, variant.dtype(0)),
+        Function::Combine(op) => return combine(op, variant.dtype(0)),
+        Function::Write => return write(lanes, variant.dtype(0)),
+        Function::Move => return format!("alias TN = {};\n", vector(lanes, variant.dtype(0).name())),
+        _ => {}
+    }
+    let names = inputs(variant);
+    let mut text = String::new();
+    for (index, name) in names.iter().enumerate() {
+        // A choice's first input is its condition, of u32.
+        let dtype = if function == Function::Choose && index == 0 { DType::U32 } else { variant.dtype(0) };
+        let bit = index.checked_sub(usize::from(function == Function::Choose));
+        let number = bit.filter(|_| names.len() > 1).map(|bit| 1 << bit);
+        load(&mut text, variant, function, Input { name, dtype, number, lanes });
+    }
+    let stored = variant.dtype(variant.source.types.len() - 1);
+    _ = writeln!(text, "alias YN = {};", vector(lanes, stored.name()));
+    let list =
+        |each: &dyn Fn(&str) -> String| names.iter().map(|name| each(name)).collect::<Vec<_>>().join(", ");
+    let arguments = list(&|name| format!("{}: {name}V", name.to_lowercase()));
+    let results = ["x", "y", "z", "w"].iter().take(lanes).map(|lane| {
+        let part = if lanes == 1 { String::new() } else { format!(".{lane}") };
+        format!("{stored}(apply({}))", list(&|name| format!("{}{part}", name.to_lowercase())))
+    });
+    let results = results.collect::<Vec<_>>().join(", ");
+    _ = writeln!(text, "fn map({arguments}) -> YN {{ return YN({results}); }}");
+    _ = writeln!(text, "{}", apply(variant, function));
+    text
+}
+
+/// Writes a block of four numbers, of which the first `params.skip` of all and what is beyond `params.n` are left out.
+fn write(lanes: usize, dtype: DType) -> String {
+    let narrow = |number: &str| match dtype {
+        DType::F16 => format!("f16_from_f32({number})"),
+        _ => number.to_owned(),
+    };
+    let body = if lanes == 4 {
+        let parts = ["numbers.x", "numbers.y", "numbers.z", "numbers.w"].map(narrow).join(", ");
+        format!("  output[params.output / 4u + block] = TN({parts});\n")
+    } else {
+        let number = narrow("numbers[k]");
+        format!(
+            "  for (var k = 0u; k < 4u; k++) {{\n    \
+             let i = block * 4u + k - params.skip;\n    \
+             if i < params.n {{ output[params.output + i] = {number}; }}\n  }}\n"
+        )
+    };
+    let element = vector(lanes, dtype.name());
+    format!("alias TN = {element};\nfn write(block: u32, numbers: vec4<f32>) {{\n{body}}}\n")
+}
+
+/// What a scatter does with a number, in f32 for floating-point types.
+fn combine(op: ScatterOp, dtype: DType) -> String {
+    let number = if dtype.is_float() { "f32" } else { dtype.name() };
+    let value = match (op, dtype.is_float()) {
+        (ScatterOp::Add, _) => "a + b",
+        (ScatterOp::Max, true) => "max_nan(a, b)",
+        (ScatterOp::Max, false) => "max(a, b)",
+        (ScatterOp::Min, true) => "min_nan(a, b)",
+        (ScatterOp::Min, false) => "min(a, b)",
+        _ => "b",
+    };
+    format!("alias V = {number};\nfn combine(a: V, b: V) -> V {{ return {value}; }}\n")
+}
+
+/// How an element goes into and out of a tile, along its rows and along its columns.
+fn tile(lanes: usize, dtype: DType) -> String {
+    let element = vector(lanes, dtype.name());
+    let parts = |lane: usize| if lanes == 1 { "" } else { [".x", ".y", ".z", ".w"][lane] };
+    let put: String =
+        (0..lanes).map(|i| format!(" tile[slot(row, column + {i}u)] = value{};", parts(i))).collect();
+    let take: Vec<String> = (0..lanes).map(|i| format!("tile[slot(row + {i}u, column)]")).collect();
+    format!(
+        "alias XN = {element};\n\
+         fn put(row: u32, column: u32, value: XN) {{{put} }}\n\
+         fn take(row: u32, column: u32) -> XN {{ return XN({}); }}\n",
+        take.join(", ")
+    )
+}
+
+/// The names of the inputs, from the kernel's constants.
+fn inputs(variant: &Variant) -> Vec<&'static str> {
+    variant.source.constants.iter().filter_map(|constant| constant.strip_suffix("_FROM")).collect()
+}
+
+struct Input<'a> {
+    name: &'a str,
+    dtype: DType,
+    /// The bit of `numbers()` that says whether the input is a number, where it may be one.
+    number: Option<u32>,
+    lanes: usize,
+}
+
+/// The types of an input and how it is read.
+fn load(text: &mut String, variant: &Variant, function: Function, input: Input<'_>) {
+    let Input { name, dtype, number, lanes } = input;
+    let variable = name.to_lowercase();
+    let origin = variant.constant(&format!("{name}_FROM"));
+    let computed = computed_as(function, dtype).name();
+    let value = vector(lanes, computed);
+    let stored =
+        if origin == Origin::Memory as u32 { vector(lanes, dtype.name()) } else { dtype.to_string() };
+    _ = writeln!(text, "alias {name}N = {stored};\nalias {name}V = {value};");
+    _ = writeln!(text, "fn load_{variable}(i: u32, o: u32) -> {name}V {{");
+    if origin == Origin::Output as u32 {
+        _ = writeln!(text, "  return {name}V(y[o]);\n}}");
+        return;
+    }
+    // A number of one lane is read like an element, and one of four like a repeated one.
+    if let Some(bit) = number
+        && (lanes == 1 || origin == Origin::Repeated as u32)
+    {
+        let bits = match computed {
+            "u32" => "i".to_owned(),
+            "f16" => "f16(bitcast<f32>(i))".to_owned(),
+            other => format!("bitcast<{other}>(i)"),
+        };
+        _ = writeln!(text, "  if (numbers() & {bit}u) != 0u {{ return {name}V({bits}); }}");
+    }
+    let element = if stored.starts_with("vec") {
+        format!("{variable}[i]")
+    } else {
+        format!("{computed}({variable}[i])")
+    };
+    _ = writeln!(text, "  return {name}V({element});\n}}");
+}
+
+fn vector(lanes: usize, element: &str) -> String {
+    if lanes == 1 { element.to_owned() } else { format!("vec{lanes}<{element}>") }
+}
+
+/// What a function takes elements of a type as.
+fn computed_as(function: Function, dtype: DType) -> DType {
+    match (function, dtype) {
+        (Function::Choose | Function::Convert, dtype) => dtype,
+        (_, DType::F16) => DType::F32,
+        (_, dtype) => dtype,
+    }
+}
+
+/// Whether lib/half has the function.
+fn has_half_form(op: UnaryOp) -> bool {
+    matches!(op, UnaryOp::Sigmoid | UnaryOp::Silu | UnaryOp::Gelu | UnaryOp::GeluTanh)
+}
+
+/// The function of numbers, in terms of those of the helper files.
+fn apply(variant: &Variant, function: Function) -> String {
+    let dtype = variant.dtype(0);
+    let number = computed_as(function, dtype);
+    let is_float = number.is_float();
+    match function {
+        Function::Unary(op) => {
+            let prefix = match dtype {
+                DType::F16 if has_half_form(op) => "half",
+                _ if is_float => "unary",
+                _ => number.name(),
+            };
+            format!("fn apply(x: {number}) -> {number} {{ return {prefix}_{}(x); }}", op.name())
+        }
+        Function::Binary(op) => {
+            let value = match (is_float, op) {
+                (false, BinaryOp::Add) => "a + b".to_owned(),
+                (false, BinaryOp::Sub) => "a - b".to_owned(),
+                (false, BinaryOp::Mul) => "a * b".to_owned(),
+                (false, BinaryOp::Div) => format!("{number}_div(a, b)"),
+                (false, _) => format!("{}(a, b)", op.name()),
+                (true, BinaryOp::Swiglu | BinaryOp::Geglu | BinaryOp::GegluTanh) if dtype == DType::F16 => {
+                    format!("half_{}(a, b)", op.name())
+                }
+                (true, _) => format!("binary_{}(a, b)", op.name()),
+            };
+            format!("fn apply(a: {number}, b: {number}) -> {number} {{ return {value}; }}")
+        }
+        Function::Compare(op) => {
+            let operator = match op {
+                CompareOp::Eq => "==",
+                CompareOp::Ne => "!=",
+                CompareOp::Lt => "<",
+                CompareOp::Le => "<=",
+                CompareOp::Gt => ">",
+                _ => ">=",
+            };
+            let holds = if is_float { format!("f32_{}(a, b)", op.name()) } else { format!("a {operator} b") };
+            format!("fn apply(a: {number}, b: {number}) -> u32 {{ return u32({holds}); }}")
+        }
+        Function::Choose => {
+            format!("fn apply(c: u32, a: {dtype}, b: {dtype}) -> {dtype} {{ return select(b, a, c != 0u); }}")
+        }
+        Function::Clamp => {
+            let [min, max] = if is_float { ["min_nan", "max_nan"] } else { ["min", "max"] };
+            let [low, high] = ["p", "q"].map(|bound| format!("bitcast<{number}>(params.{bound})"));
+            format!("fn apply(x: {number}) -> {number} {{ return {min}({max}(x, {low}), {high}); }}")
+        }
+        Function::Affine => {
+            "fn apply(x: f32) -> f32 { return x * bitcast<f32>(params.p) + bitcast<f32>(params.q); }"
+                .to_owned()
+        }
+        // They apply nothing to numbers.
+        Function::Tile | Function::Combine(_) | Function::Move | Function::Write => String::new(),
+        Function::Convert => {
+            let to = variant.dtype(1);
+            format!("fn apply(x: {dtype}) -> {to} {{ return {to}_from_{dtype}(x); }}")
+        }
+    }
+}

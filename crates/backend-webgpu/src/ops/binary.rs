@@ -1,0 +1,147 @@
+//! Functions and comparisons of two numbers, over strided tensors.
+
+use backend_api::desc::{BinaryDesc, CompareDesc, Loop, MAX_RANK, Value};
+use backend_api::operand::Operand;
+use backend_api::{BackendResult, BinaryOp, CompareOp, DType};
+
+use super::elementwise::{in_output, number_bits};
+use super::walk::{Shape, Walk, shapes_of};
+use crate::context::Context;
+use crate::kernels::{Function, KernelSource, Origin, Variant, kernel, params};
+use crate::memory::DeviceSlice;
+use crate::recorder::Window;
+
+static BINARY: KernelSource = kernel!(
+    "elementwise/binary",
+    libs: [GRID, WALK, SPECIAL, UNARY, HALF, LOG, BINARY, ORDER, INTEGER],
+    types: ["T", "Y"],
+    constants: ["LANES", "STEPS", "A_FROM", "B_FROM"],
+    reads: 2,
+    writes: 1,
+    params: Params,
+);
+
+params! {
+    struct Params {
+        n: u32,
+        rank: u32,
+        a: u32,
+        b: u32,
+        y: u32,
+        numbers: u32,
+        // WGSL aligns an array of vectors.
+        padding: [u32; 2],
+        loops: [[u32; 4]; MAX_RANK],
+    }
+}
+
+pub(super) fn variants() -> Vec<Variant> {
+    let functions = BinaryOp::ALL.iter().map(|&op| Function::Binary(op));
+    let mut variants = Vec::new();
+    for function in functions.chain(CompareOp::ALL.iter().map(|&op| Function::Compare(op))) {
+        for dtype in DType::ALL {
+            let (types, in_place) = match function {
+                Function::Binary(op) if !op.accepts(dtype) => continue,
+                Function::Binary(_) => ([dtype; 2], true),
+                _ => ([dtype, DType::U32], false),
+            };
+            for shape in shapes_of(&types) {
+                let pairs = origins(shape, in_place)
+                    .into_iter()
+                    .flat_map(|a| origins(shape, in_place).into_iter().map(move |b| [a, b]));
+                variants.extend(pairs.map(|pair| variant(function, types, shape, pair)));
+            }
+        }
+    }
+    variants
+}
+
+/// Where a kernel of this shape may have an input from.
+pub(super) fn origins(shape: Shape, in_place: bool) -> Vec<u32> {
+    let all = [Origin::Memory, Origin::Output, Origin::Repeated].into_iter();
+    let possible = all.filter(|&origin| match origin {
+        Origin::Memory => true,
+        Origin::Output => in_place,
+        Origin::Repeated => shape.lanes > 1,
+    });
+    possible.map(|origin| origin as u32).collect()
+}
+
+fn variant(function: Function, types: [DType; 2], shape: Shape, [a, b]: [u32; 2]) -> Variant {
+    Variant::new(&BINARY, types, [shape.lanes, shape.steps, a, b]).with_function(function)
+}
+
+/// `output = op(a, b)`.
+pub(crate) fn binary(ctx: &Context, op: &'static str, desc: &BinaryDesc<'_>) -> BackendResult<()> {
+    let types = [desc.output.dtype; 2];
+    zip(ctx, op, desc.operands(op)?, [desc.a, desc.b], types, Function::Binary(desc.op))
+}
+
+/// `output = a op b`.
+pub(crate) fn compare(ctx: &Context, op: &'static str, desc: &CompareDesc<'_>) -> BackendResult<()> {
+    let types = [desc.dtype(), DType::U32];
+    zip(ctx, op, desc.operands(op)?, [desc.a, desc.b], types, Function::Compare(desc.op))
+}
+
+fn zip(
+    ctx: &Context,
+    op: &'static str,
+    (operands, loops): ([Operand; 3], Vec<Loop<3>>),
+    values: [Value<'_>; 2],
+    types: [DType; 2],
+    function: Function,
+) -> BackendResult<()> {
+    let [a, b, Some(y)] = ctx.resolve(op, &operands)? else { return Ok(()) };
+    for dtype in types {
+        ctx.require_dtype(op, dtype)?;
+    }
+    let output = ctx.output(op, &y, types[1])?;
+    let number = |value: &Value<'_>| value.scalar().map(|number| number_bits(types[0], number));
+    let numbers = values.each_ref().map(number);
+    let in_place = [&a, &b].map(|slice| is_in_place(slice.as_ref(), &y));
+    let a = input(ctx, op, a.as_ref(), numbers[0], types[0], &y, &output)?;
+    let b = input(ctx, op, b.as_ref(), numbers[1], types[0], &y, &output)?;
+    for walk in Walk::plan(loops, [a.offset, b.offset, output.offset], &types) {
+        let params = Params {
+            n: walk.count(op)?,
+            rank: walk.loops.len() as u32,
+            a: walk.starts[0],
+            b: walk.starts[1],
+            y: walk.starts[2],
+            numbers: number_mask(&numbers),
+            padding: [0; 2],
+            loops: walk.packed(op)?,
+        };
+        let origins = [0, 1].map(|t| walk.origin(t, in_place[t]));
+        let variant = variant(function, types, walk.shape, origins);
+        ctx.launch(op, &variant, &[&a, &b], &output, &params, walk.grid(op)?)?;
+    }
+    Ok(())
+}
+
+/// Whether an input is exactly the output.
+pub(super) fn is_in_place(input: Option<&DeviceSlice>, output: &DeviceSlice) -> bool {
+    input.is_some_and(|input| input.region() == output.region())
+}
+
+/// The window of an input that may be the output, or a number, whose bits then take the place of its start.
+pub(super) fn input(
+    ctx: &Context,
+    op: &'static str,
+    slice: Option<&DeviceSlice>,
+    number: Option<u32>,
+    dtype: DType,
+    output_slice: &DeviceSlice,
+    output: &Window,
+) -> BackendResult<Window> {
+    match (slice, number) {
+        (Some(_), _) if is_in_place(slice, output_slice) => Ok(in_output(ctx, output)),
+        (Some(slice), _) => ctx.input(op, slice, dtype, output),
+        (None, bits) => Ok(Window { offset: bits.unwrap_or(0), ..ctx.null() }),
+    }
+}
+
+/// A bit for each input that is a number.
+pub(super) fn number_mask(numbers: &[Option<u32>]) -> u32 {
+    numbers.iter().enumerate().map(|(i, number)| u32::from(number.is_some()) << i).sum()
+}

@@ -1,0 +1,93 @@
+//! Random numbers.
+
+use backend_api::desc::{Distribution, RandomDesc};
+use backend_api::{BackendResult, DType};
+
+use crate::context::{Context, dim, linear_grid};
+use crate::kernels::{Function, KernelSource, Variant, kernel, params};
+
+static RANDOM: KernelSource = kernel!(
+    "memory/random",
+    libs: [GRID, MULTIPLY_HIGH, PHILOX],
+    types: ["T"],
+    constants: ["LANES", "NORMAL"],
+    reads: 0,
+    writes: 1,
+    params: Params,
+);
+
+/// The same with the helpers that only a device with f16 can compile.
+static RANDOM_F16: KernelSource = kernel!(
+    "memory/random",
+    libs: [GRID, MULTIPLY_HIGH, PHILOX, SPECIAL, CONVERT, CONVERT_F16],
+    types: ["T"],
+    constants: ["LANES", "NORMAL"],
+    reads: 0,
+    writes: 1,
+    params: Params,
+);
+
+params! {
+    struct Params {
+        n: u32,
+        blocks: u32,
+        output: u32,
+        skip: u32,
+        seed_low: u32,
+        seed_high: u32,
+        block_low: u32,
+        block_high: u32,
+        shift: f32,
+        scale: f32,
+        zero: u32,
+    }
+}
+
+const WORKGROUP: usize = 256;
+
+/// Numbers of a block.
+const BLOCK: usize = 4;
+
+pub(super) fn variants() -> Vec<Variant> {
+    let mut variants = Vec::new();
+    for dtype in [DType::F32, DType::F16] {
+        for lanes in [1, 4] {
+            variants.extend([false, true].map(|normal| variant(dtype, lanes, normal)));
+        }
+    }
+    variants
+}
+
+fn variant(dtype: DType, lanes: u32, normal: bool) -> Variant {
+    let source = if dtype == DType::F16 { &RANDOM_F16 } else { &RANDOM };
+    Variant::new(source, [dtype], [lanes, u32::from(normal)]).with_function(Function::Write)
+}
+
+/// `output` = numbers of a stream.
+pub(crate) fn random(ctx: &Context, op: &'static str, desc: &RandomDesc) -> BackendResult<()> {
+    let operands = desc.operands(op)?;
+    let [Some(output)] = ctx.resolve(op, &operands)? else { return Ok(()) };
+    ctx.require_dtype(op, desc.dtype)?;
+    let output = ctx.output(op, &output, desc.dtype)?;
+    let (first, skip) = (desc.offset / BLOCK as u64, (desc.offset % BLOCK as u64) as usize);
+    // The bytes of n numbers were checked, so this can't pass the end.
+    let blocks = (skip + desc.n).div_ceil(BLOCK);
+    let [shift, scale] = desc.distribution.affine();
+    let params = Params {
+        n: dim(op, "n", desc.n)?,
+        blocks: dim(op, "n", blocks)?,
+        output: output.offset,
+        skip: skip as u32,
+        seed_low: desc.seed as u32,
+        seed_high: (desc.seed >> 32) as u32,
+        block_low: first as u32,
+        block_high: (first >> 32) as u32,
+        shift,
+        scale,
+        zero: 0,
+    };
+    let whole = skip == 0 && desc.n.is_multiple_of(BLOCK) && output.offset.is_multiple_of(4);
+    let normal = matches!(desc.distribution, Distribution::Normal { .. });
+    let grid = linear_grid(op, blocks.div_ceil(WORKGROUP))?;
+    ctx.launch(op, &variant(desc.dtype, if whole { 4 } else { 1 }, normal), &[], &output, &params, grid)
+}

@@ -1,0 +1,110 @@
+//! Copies between tensors whose elements lie side by side along different dimensions.
+
+use backend_api::desc::Loop;
+use backend_api::{BackendResult, DType, checked_product};
+
+use crate::context::{Context, dim, linear_grid};
+use crate::kernels::{Function, KernelSource, Variant, kernel, params};
+use crate::recorder::Window;
+
+static TRANSPOSE: KernelSource = kernel!(
+    "memory/transpose",
+    libs: [GRID],
+    types: ["T"],
+    constants: ["LANES"],
+    reads: 1,
+    writes: 1,
+    params: Params,
+);
+
+/// Loops besides rows and columns that the parameters have room for: all that a copy may have.
+const MAX_OTHERS: usize = 4;
+
+/// Rows and columns of a tile.
+const TILE: usize = 64;
+
+/// Fewer rows or columns than this leave most of a tile empty.
+const WORTH_TILES: usize = 16;
+
+params! {
+    struct Params {
+        rows: u32,
+        columns: u32,
+        src_row: u32,
+        dst_column: u32,
+        src: u32,
+        dst: u32,
+        batch: u32,
+        rank: u32,
+        loops: [[u32; 4]; MAX_OTHERS],
+    }
+}
+
+pub(super) fn variants() -> Vec<Variant> {
+    [DType::U32, DType::F16].into_iter().flat_map(|dtype| [1, 4].map(|lanes| variant(dtype, lanes))).collect()
+}
+
+fn variant(dtype: DType, lanes: u32) -> Variant {
+    Variant::new(&TRANSPOSE, [dtype], [lanes]).with_function(Function::Tile)
+}
+
+/// The loops of a copy, if it goes by tiles.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Transpose {
+    /// Extent, and stride in the source.
+    rows: (usize, usize),
+    /// Extent, and stride in the destination.
+    columns: (usize, usize),
+    others: Vec<Loop<2>>,
+}
+
+impl Transpose {
+    /// `loops` are over (source, destination).
+    pub(super) fn plan(loops: &[Loop<2>]) -> Option<Self> {
+        let row = loops.iter().position(|l| l.1[1] == 1 && l.1[0] > 1 && l.0 >= WORTH_TILES)?;
+        let column = loops.iter().position(|l| l.1[0] == 1 && l.1[1] > 1 && l.0 >= WORTH_TILES)?;
+        let (rows, columns) = ((loops[row].0, loops[row].1[0]), (loops[column].0, loops[column].1[1]));
+        let others: Vec<_> =
+            loops.iter().enumerate().filter(|&(i, _)| i != row && i != column).map(|(_, &l)| l).collect();
+        (others.len() <= MAX_OTHERS).then_some(Self { rows, columns, others })
+    }
+
+    /// Whether every run starts and ends at a multiple of four elements.
+    fn goes_in_vectors(&self, windows: [&Window; 2]) -> bool {
+        let sizes = [self.rows.0, self.rows.1, self.columns.0, self.columns.1];
+        let starts = windows.map(|window| window.offset as usize);
+        let strides = self.others.iter().flat_map(|l| l.1);
+        sizes.into_iter().chain(starts).chain(strides).all(|size| size.is_multiple_of(4))
+    }
+
+    /// Records the copy.
+    pub(super) fn launch(
+        &self,
+        ctx: &Context,
+        op: &'static str,
+        dtype: DType,
+        [input, output]: [&Window; 2],
+    ) -> BackendResult<()> {
+        let extents: Vec<usize> = self.others.iter().map(|l| l.0).collect();
+        let batch = checked_product(op, "elements", &extents)?;
+        let mut loops = [[0; 4]; MAX_OTHERS];
+        for (slot, &(extent, [src, dst])) in loops.iter_mut().zip(&self.others) {
+            *slot = [dim(op, "extent", extent)?, dim(op, "stride", src)?, dim(op, "stride", dst)?, 0];
+        }
+        let params = Params {
+            rows: dim(op, "extent", self.rows.0)?,
+            columns: dim(op, "extent", self.columns.0)?,
+            src_row: dim(op, "stride", self.rows.1)?,
+            dst_column: dim(op, "stride", self.columns.1)?,
+            src: input.offset,
+            dst: output.offset,
+            batch: dim(op, "elements", batch)?,
+            rank: self.others.len() as u32,
+            loops,
+        };
+        let tiles = [self.rows.0.div_ceil(TILE), self.columns.0.div_ceil(TILE), batch];
+        let grid = linear_grid(op, checked_product(op, "workgroups", &tiles)?)?;
+        let lanes = if self.goes_in_vectors([input, output]) { 4 } else { 1 };
+        ctx.launch(op, &variant(dtype, lanes), &[input], output, &params, grid)
+    }
+}

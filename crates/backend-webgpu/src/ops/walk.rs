@@ -1,0 +1,215 @@
+//! How element-wise kernels walk strided tensors together: in which order, and how many numbers at a time.
+
+use backend_api::desc::{Loop, MAX_RANK};
+use backend_api::{BackendError, BackendResult, DType};
+
+use crate::context::{dim, linear_grid};
+use crate::kernels::Origin;
+
+/// Numbers of an element where the tensors allow it: 16 bytes of f32, 8 of f16.
+const LANES: usize = 4;
+
+/// Invocations of a workgroup.
+const WORKGROUP: usize = 256;
+
+/// From this many numbers on, the ends of a tensor get launches of their own so that the rest can go in vectors.
+const WORTH_SPLITTING: usize = 1 << 16;
+
+/// How much an invocation does: the constants LANES and STEPS.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Shape {
+    /// Numbers of an element.
+    pub(super) lanes: u32,
+    /// Elements of an invocation.
+    pub(super) steps: u32,
+}
+
+/// The shapes of walks over tensors of these types: number by number, and in vectors.
+pub(super) fn shapes_of(dtypes: &[DType]) -> [Shape; 2] {
+    shapes(has_half(dtypes))
+}
+
+fn has_half(dtypes: &[DType]) -> bool {
+    dtypes.contains(&DType::F16)
+}
+
+/// In vectors, an invocation has 32 bytes of an input under way.
+fn shapes(half: bool) -> [Shape; 2] {
+    [Shape { lanes: 1, steps: 4 }, Shape { lanes: LANES as u32, steps: if half { 4 } else { 2 } }]
+}
+
+/// One launch: nested loops over elements of some numbers, each tensor starting at `starts`. The output comes last.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Walk<const N: usize> {
+    pub(super) shape: Shape,
+    /// In elements, but for a tensor that is [`Repeated`](Origin::Repeated) in numbers.
+    pub(super) starts: [u32; N],
+    pub(super) loops: Vec<Loop<N>>,
+    /// Which tensors give the same number to all lanes.
+    repeated: [bool; N],
+}
+
+impl<const N: usize> Walk<N> {
+    /// The launches that visit all of `loops`, in which the output starts at number `starts[N − 1]` of its binding and so
+    /// on. `dtypes` are all element types that occur.
+    pub(super) fn plan(loops: Vec<Loop<N>>, starts: [u32; N], dtypes: &[DType]) -> Vec<Self> {
+        let loops = in_output_order(loops);
+        let half = has_half(dtypes);
+        match ends(&loops, starts) {
+            Some(lengths) => {
+                let stride = loops[0].1;
+                let mut first = 0;
+                let pieces = lengths.into_iter().map(|length| {
+                    let starts = std::array::from_fn(|t| starts[t] + (first * stride[t]) as u32);
+                    first += length;
+                    Self::new(vec![(length, stride)], starts, half)
+                });
+                pieces.filter(|piece| piece.loops[0].0 > 0).collect()
+            }
+            None => vec![Self::new(loops, starts, half)],
+        }
+    }
+
+    fn new(mut loops: Vec<Loop<N>>, mut starts: [u32; N], half: bool) -> Self {
+        let repeated = loops.last().map_or([false; N], |inner| inner.1.map(|stride| stride == 0));
+        let goes_in_vectors = loops.split_last().is_some_and(|(inner, outer)| {
+            let aligned = |t: usize| {
+                repeated[t]
+                    || (inner.1[t] == 1
+                        && (starts[t] as usize).is_multiple_of(LANES)
+                        && outer.iter().all(|l| l.1[t] % LANES == 0))
+            };
+            inner.0 % LANES == 0 && !repeated[N - 1] && (0..N).all(aligned)
+        });
+        let [scalar, vector] = shapes(half);
+        if !goes_in_vectors {
+            return Self { shape: scalar, starts, loops, repeated: [false; N] };
+        }
+        for t in (0..N).filter(|&t| !repeated[t]) {
+            starts[t] /= LANES as u32;
+            loops.iter_mut().for_each(|l| l.1[t] /= LANES);
+        }
+        if let Some((extent, strides)) = loops.last_mut() {
+            *extent /= LANES;
+            *strides = repeated.map(|repeated| usize::from(!repeated));
+        }
+        Self { shape: vector, starts, loops, repeated }
+    }
+
+    /// Where the kernel has tensor `t` from, `in_place` being whether it is the output.
+    pub(super) fn origin(&self, t: usize, in_place: bool) -> u32 {
+        let origin = match (in_place, self.repeated[t]) {
+            (true, _) => Origin::Output,
+            (false, true) => Origin::Repeated,
+            (false, false) => Origin::Memory,
+        };
+        origin as u32
+    }
+
+    /// The number of elements.
+    pub(super) fn count(&self, op: &'static str) -> BackendResult<u32> {
+        let extents: Vec<_> = self.loops.iter().map(|&(extent, _)| extent).collect();
+        dim(op, "elements", backend_api::checked_product(op, "elements", &extents)?)
+    }
+
+    pub(super) fn grid(&self, op: &'static str) -> BackendResult<[u32; 3]> {
+        linear_grid(op, (self.count(op)? as usize).div_ceil(WORKGROUP * self.shape.steps as usize))
+    }
+
+    /// The loops as kernels take them: extent and up to three strides.
+    pub(super) fn packed(&self, op: &'static str) -> BackendResult<[[u32; 4]; MAX_RANK]> {
+        const { assert!(N <= 3, "a loop has room for three strides") };
+        require_loops(op, self.loops.len(), MAX_RANK)?;
+        let mut packed = [[0; 4]; MAX_RANK];
+        for (slot, (extent, strides)) in packed.iter_mut().zip(&self.loops) {
+            slot[0] = dim(op, "extent", *extent)?;
+            for (stride, value) in slot[1..].iter_mut().zip(strides) {
+                *stride = dim(op, "stride", *value)?;
+            }
+        }
+        Ok(packed)
+    }
+}
+
+/// # Errors
+/// [`Limit`](BackendError::Limit) for more loops than a kernel has room for.
+pub(super) fn require_loops(op: &'static str, requested: usize, max: usize) -> BackendResult<()> {
+    let what = "dimensions that can't be merged";
+    if requested <= max { Ok(()) } else { Err(BackendError::Limit { op, what, requested, max }) }
+}
+
+/// The loops in the order of the output's memory, merged where all tensors walk two of them like one: neighbouring
+/// invocations then write neighbouring elements.
+fn in_output_order<const N: usize>(mut loops: Vec<Loop<N>>) -> Vec<Loop<N>> {
+    loops.sort_by_key(|&(_, strides)| std::cmp::Reverse(strides[N - 1]));
+    let dims: [Vec<(usize, usize)>; N] =
+        std::array::from_fn(|t| loops.iter().map(|&(extent, strides)| (extent, strides[t])).collect());
+    backend_api::desc::collapse(std::array::from_fn(|t| dims[t].as_slice()))
+}
+
+/// The lengths into which a long packed walk falls if only its middle part can go in vectors: the numbers up to the
+/// first aligned one, those that fill whole vectors, and the rest.
+fn ends<const N: usize>(loops: &[Loop<N>], starts: [u32; N]) -> Option<[usize; 3]> {
+    let &[(length, strides)] = loops else { return None };
+    let phase = |t: usize| starts[t] as usize % LANES;
+    let together = (0..N).all(|t| strides[t] == 0 || (strides[t] == 1 && phase(t) == phase(N - 1)));
+    let head = (LANES - phase(N - 1)) % LANES;
+    let tail = length.checked_sub(head)? % LANES;
+    let splits = together && strides[N - 1] == 1 && length >= WORTH_SPLITTING && head + tail > 0;
+    splits.then(|| [head, length - head - tail, tail])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const F32: &[DType] = &[DType::F32];
+
+    #[test]
+    fn packed_aligned_tensors_go_in_vectors() {
+        let walks = Walk::plan(vec![(64, [1, 1])], [8, 4], F32);
+        assert_eq!(walks.len(), 1);
+        assert_eq!(
+            (walks[0].shape.lanes, walks[0].starts, &walks[0].loops),
+            (4, [2, 1], &vec![(16, [1, 1])])
+        );
+        for (length, starts) in [(63, [8, 4]), (64, [9, 4]), (64, [8, 5])] {
+            assert_eq!(Walk::plan(vec![(length, [1, 1])], starts, F32)[0].shape.lanes, 1);
+        }
+    }
+
+    #[test]
+    fn a_broadcast_column_is_repeated_and_a_row_is_not() {
+        let column = &Walk::plan(vec![(6, [1, 8]), (8, [0, 1])], [3, 0], F32)[0];
+        assert_eq!((column.shape.lanes, column.origin(0, false)), (4, Origin::Repeated as u32));
+        assert_eq!(column.loops, [(6, [1, 2]), (2, [0, 1])]);
+        assert_eq!(column.starts, [3, 0]);
+        let row = &Walk::plan(vec![(6, [0, 8]), (8, [1, 1])], [4, 0], F32)[0];
+        assert_eq!(
+            (row.origin(0, false), &row.loops),
+            (Origin::Memory as u32, &vec![(6, [0, 2]), (2, [1, 1])])
+        );
+    }
+
+    #[test]
+    fn loops_follow_the_output() {
+        let walk = &Walk::plan(vec![(4, [1, 1]), (8, [4, 4])], [0, 0], F32)[0];
+        assert_eq!(walk.loops, [(8, [1, 1])]);
+    }
+
+    #[test]
+    fn long_walks_are_split_at_their_ends() {
+        let n = WORTH_SPLITTING + 6;
+        let walks = Walk::plan(vec![(n, [1, 0, 1])], [5, 7, 1], F32);
+        let pieces: Vec<_> = walks.iter().map(|w| (w.shape.lanes, w.starts, w.loops[0].0)).collect();
+        assert_eq!(
+            pieces,
+            [
+                (1, [5, 7, 1], 3),
+                (4, [2, 7, 1], WORTH_SPLITTING / 4),
+                (1, [5 + 3 + (n - 6) as u32, 7, 4 + (n - 6) as u32], 3)
+            ]
+        );
+        assert_eq!(Walk::plan(vec![(n, [1, 1])], [5, 2], F32).len(), 1, "never aligned together");
+    }
+}

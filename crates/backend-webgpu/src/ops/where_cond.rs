@@ -1,0 +1,112 @@
+//! One of two numbers by a condition, over strided tensors.
+
+use backend_api::desc::WhereDesc;
+use backend_api::{BackendResult, DType, round_to_odd};
+use half::f16;
+
+use super::binary::{input, is_in_place, number_mask, origins};
+use super::elementwise::number_bits;
+use super::walk::{Shape, Walk, require_loops, shapes_of};
+use crate::context::{Context, dim};
+use crate::kernels::{Function, KernelSource, Variant, kernel, params};
+
+static WHERE: KernelSource = kernel!(
+    "elementwise/where",
+    libs: [GRID],
+    types: ["T"],
+    constants: ["LANES", "STEPS", "C_FROM", "A_FROM", "B_FROM"],
+    reads: 3,
+    writes: 1,
+    params: Params,
+);
+
+/// Loops that the parameters have room for.
+const MAX_LOOPS: usize = 5;
+
+params! {
+    struct Params {
+        starts: [u32; 4],
+        extents: [[u32; 4]; 2],
+        strides: [[u32; 4]; MAX_LOOPS],
+    }
+}
+
+pub(super) fn variants() -> Vec<Variant> {
+    let mut variants = Vec::new();
+    for dtype in [DType::U32, DType::F16] {
+        for shape in shapes_of(&[dtype]) {
+            for c in origins(shape, false) {
+                for a in origins(shape, true) {
+                    variants
+                        .extend(origins(shape, true).into_iter().map(|b| variant(dtype, shape, [c, a, b])));
+                }
+            }
+        }
+    }
+    variants
+}
+
+fn variant(dtype: DType, shape: Shape, [c, a, b]: [u32; 3]) -> Variant {
+    Variant::new(&WHERE, [dtype], [shape.lanes, shape.steps, c, a, b]).with_function(Function::Choose)
+}
+
+/// `output = condition ≠ 0 ? a : b`.
+pub(crate) fn where_cond(ctx: &Context, op: &'static str, desc: &WhereDesc<'_>) -> BackendResult<()> {
+    let (operands, mut loops) = desc.operands(op)?;
+    let [Some(condition), a, b, Some(y)] = ctx.resolve(op, &operands)? else { return Ok(()) };
+    ctx.require_dtype(op, desc.output.dtype)?;
+    // Words are moved as they are, whatever they mean.
+    let dtype = if desc.output.dtype == DType::F16 { DType::F16 } else { DType::U32 };
+    let output = ctx.output(op, &y, dtype)?;
+    let condition = ctx.input(op, &condition, DType::U32, &output)?;
+    let numbers =
+        [desc.a, desc.b].map(|value| value.scalar().map(|number| element_bits(desc.output.dtype, number)));
+    let in_place = [false, is_in_place(a.as_ref(), &y), is_in_place(b.as_ref(), &y)];
+    let a = input(ctx, op, a.as_ref(), numbers[0], dtype, &y, &output)?;
+    let b = input(ctx, op, b.as_ref(), numbers[1], dtype, &y, &output)?;
+
+    // The one loop that the parameters have no room for is walked here.
+    let spare = if loops.len() > MAX_LOOPS { shortest(&loops) } else { None };
+    let (times, steps) = spare.map_or((1, [0; 4]), |at| loops.remove(at));
+    let starts = [condition.offset, a.offset, b.offset, output.offset];
+    for i in 0..times {
+        let mut moved = starts;
+        for (start, step) in moved.iter_mut().zip(steps) {
+            *start += dim(op, "stride", i * step)?;
+        }
+        for walk in Walk::plan(loops.clone(), moved, &[dtype]) {
+            let origins = [0, 1, 2].map(|t| walk.origin(t, in_place[t]));
+            let params = params(op, &walk, number_mask(&numbers))?;
+            let variant = variant(dtype, walk.shape, origins);
+            ctx.launch(op, &variant, &[&condition, &a, &b], &output, &params, walk.grid(op)?)?;
+        }
+    }
+    Ok(())
+}
+
+fn params(op: &'static str, walk: &Walk<4>, numbers: u32) -> BackendResult<Params> {
+    require_loops(op, walk.loops.len(), MAX_LOOPS)?;
+    let mut words = [0; 8];
+    let mut strides = [[0; 4]; MAX_LOOPS];
+    for (i, (extent, loop_strides)) in walk.loops.iter().enumerate() {
+        words[i] = dim(op, "extent", *extent)?;
+        for (slot, &stride) in strides[i].iter_mut().zip(loop_strides) {
+            *slot = dim(op, "stride", stride)?;
+        }
+    }
+    words[MAX_LOOPS..].copy_from_slice(&[walk.count(op)?, walk.loops.len() as u32, numbers]);
+    Ok(Params { starts: walk.starts, extents: bytemuck::cast(words), strides })
+}
+
+/// The loop of the smallest extent.
+fn shortest(loops: &[(usize, [usize; 4])]) -> Option<usize> {
+    (0..loops.len()).min_by_key(|&i| loops[i].0)
+}
+
+/// A number as the kernel takes it: a word's bits, and f16 as the f32 that is equal to it.
+fn element_bits(dtype: DType, number: f64) -> u32 {
+    match dtype {
+        DType::F16 => f16::from_f32(round_to_odd(number)).to_f32().to_bits(),
+        dtype => number_bits(dtype, number),
+    }
+}

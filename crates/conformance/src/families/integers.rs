@@ -1,0 +1,137 @@
+//! `unary_ext` and `binary_ext` of integers; exact.
+
+use backend_api::desc::{BinaryDesc, UnaryDesc, Value};
+use backend_api::{BinaryOp, DType, UnaryOp};
+
+use super::binary_ext::{BROADCASTS, Broadcast, aligned, input};
+use super::layout::{Layout, SHAPES, Tensor, shape_name};
+use crate::case::Case;
+use crate::grid::pairwise;
+use crate::rng::Rng;
+use crate::trial::Trial;
+use crate::want::Want;
+
+pub(super) fn cases() -> Vec<Case> {
+    let ops: Vec<UnaryOp> = UnaryOp::ALL.iter().copied().filter(|op| op.accepts(DType::I32)).collect();
+    let grid = pairwise(&[ops.len(), SHAPES.len(), 5, 5], "integers unary");
+    let unary = grid
+        .into_iter()
+        .map(|row| unary_case(ops[row[0]], SHAPES[row[1]], [Layout::ALL[row[2]], Layout::ALL[row[3]]]));
+
+    let ops: Vec<BinaryOp> = BinaryOp::ALL.iter().copied().filter(|op| op.accepts(DType::I32)).collect();
+    let grid = pairwise(&[ops.len(), 2, SHAPES.len(), 7, 7, 5], "integers binary");
+    let binary = grid.into_iter().map(|row| {
+        let dtype = [DType::I32, DType::U32][row[1]];
+        let broadcasts = [BROADCASTS[row[3]], BROADCASTS[row[4]]];
+        binary_case(ops[row[0]], dtype, SHAPES[row[2]], broadcasts, Layout::ALL[row[5]])
+    });
+    let numbers = ops.iter().flat_map(|&op| [DType::I32, DType::U32].map(|dtype| number_case(op, dtype)));
+    unary.chain(binary).chain(numbers).collect()
+}
+
+/// Any word; often a small number, zero, or an end of the range.
+fn word(rng: &mut Rng, dtype: DType) -> f64 {
+    let bits = match rng.below(4) {
+        0 => rng.pick(&[0, 1, u32::MAX, 0x8000_0000, 0x7fff_ffff]),
+        1 => rng.below(100) as u32,
+        _ => rng.next_u64() as u32,
+    };
+    number(dtype, bits)
+}
+
+fn number(dtype: DType, bits: u32) -> f64 {
+    if dtype == DType::I32 { f64::from(bits.cast_signed()) } else { f64::from(bits) }
+}
+
+/// The result modulo 2³².
+fn wrapped(dtype: DType, exact: i128) -> Want {
+    Want::Exact(number(dtype, exact.rem_euclid(1 << 32) as u32))
+}
+
+fn unary_case(op: UnaryOp, shape: &'static [usize], layouts: [Layout; 2]) -> Case {
+    let [from, to] = layouts.map(Layout::name);
+    let name = format!("{}_i32_{}_{from}_to_{to}", op.name(), shape_name(shape));
+    Case::new("unary_ext", name, move |rng| {
+        let [from, to] = layouts.map(|layout| Tensor::new(rng, shape, layout));
+        let values: Vec<f64> = (0..from.elements()).map(|_| word(rng, DType::I32)).collect();
+        let wants = values.iter().map(|&x| {
+            let x = x as i128;
+            wrapped(
+                DType::I32,
+                match op {
+                    UnaryOp::Relu => x.max(0),
+                    UnaryOp::Abs => x.abs(),
+                    UnaryOp::Neg => -x,
+                    UnaryOp::Square => x * x,
+                    _ => x.signum(),
+                },
+            )
+        });
+        let mut trial = Trial::new();
+        trial.input("input", DType::I32, &from.store(|i| values[i]));
+        let places = to.offsets().into_iter().zip(wants).collect();
+        trial.scattered("output", DType::I32, to.store(|_| f64::NAN), places);
+        trial.calling(move |backend, p| {
+            backend.unary_ext(&UnaryDesc::new(op, from.desc(p[0], DType::I32), to.desc(p[1], DType::I32)))
+        })
+    })
+}
+
+fn want(op: BinaryOp, dtype: DType, a: f64, b: f64) -> Want {
+    let (a, b) = (a as i128, b as i128);
+    wrapped(
+        dtype,
+        match op {
+            BinaryOp::Add => a + b,
+            BinaryOp::Sub => a - b,
+            BinaryOp::Mul => a * b,
+            BinaryOp::Div => a.checked_div(b).unwrap_or(0),
+            BinaryOp::Max => a.max(b),
+            _ => a.min(b),
+        },
+    )
+}
+
+fn binary_case(
+    op: BinaryOp,
+    dtype: DType,
+    shape: &'static [usize],
+    broadcasts: [Broadcast; 2],
+    layout: Layout,
+) -> Case {
+    let inputs = broadcasts.map(|broadcast| format!("{broadcast:?}").to_lowercase()).join("-");
+    let name = format!("{}_{dtype}_{}_{inputs}_{}", op.name(), shape_name(shape), layout.name());
+    Case::new("binary_ext", name, move |rng| {
+        let output = Tensor::new(rng, shape, layout);
+        let [a, b] = broadcasts.map(|broadcast| input(rng, shape, broadcast, Layout::Packed));
+        let [a_data, b_data] = [&a, &b].map(|tensor| tensor.store(|_| word(rng, dtype)));
+        let [a_at, b_at] = [&a, &b].map(|tensor| aligned(tensor, shape).offsets());
+        let offsets = output.offsets().into_iter().enumerate();
+        let places =
+            offsets.map(|(i, place)| (place, want(op, dtype, a_data[a_at[i]], b_data[b_at[i]]))).collect();
+        let mut trial = Trial::new();
+        trial.input("a", dtype, &a_data);
+        trial.input("b", dtype, &b_data);
+        trial.scattered("output", dtype, output.store(|_| f64::NAN), places);
+        trial.calling(move |backend, p| {
+            let (a, b) = (a.desc(p[0], dtype), b.desc(p[1], dtype));
+            backend.binary_ext(&BinaryDesc::new(op, a, b, output.desc(p[2], dtype)))
+        })
+    })
+}
+
+/// A number on the right, in place.
+fn number_case(op: BinaryOp, dtype: DType) -> Case {
+    Case::new("binary_ext", format!("{}_{dtype}_number_in_place", op.name()), move |rng| {
+        let tensor = Tensor::new(rng, &[72], Layout::Packed);
+        let second = word(rng, dtype);
+        let before: Vec<f64> = (0..72).map(|_| word(rng, dtype)).collect();
+        let wants = before.iter().map(|&x| want(op, dtype, x, second)).collect();
+        let mut trial = Trial::new();
+        trial.in_place("x", dtype, before, wants);
+        trial.calling(move |backend, p| {
+            let x = tensor.desc(p[0], dtype);
+            backend.binary_ext(&BinaryDesc::new(op, x, Value::Scalar(second), x))
+        })
+    })
+}

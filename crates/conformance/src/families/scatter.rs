@@ -1,0 +1,109 @@
+//! `scatter`: every function and element type, repeated indices and those outside the table.
+
+use backend_api::desc::ScatterDesc;
+use backend_api::{DType, ScatterOp};
+
+use super::gather::{INDICES, Indices};
+use crate::case::Case;
+use crate::float::{gamma, round_to};
+use crate::grid::pairwise;
+use crate::rng::Rng;
+use crate::trial::Trial;
+use crate::want::Want;
+
+const ROWS: [usize; 6] = [0, 1, 3, 50, 257, 600];
+const COLUMNS: [usize; 7] = [0, 1, 2, 5, 8, 64, 301];
+const COUNTS: [usize; 6] = [0, 1, 3, 64, 129, 1100];
+
+pub(super) fn cases() -> Vec<Case> {
+    let ops = ScatterOp::ALL;
+    let counts = [ops.len(), 4, 4, ROWS.len(), COLUMNS.len(), COUNTS.len(), 3, 2];
+    let grids = ["scatter 1", "scatter 2"].map(|seed| pairwise(&counts, seed));
+    let covering = grids.into_iter().flatten().map(|row| {
+        let (mut shape, per_element) = ([ROWS[row[3]], COLUMNS[row[4]], COUNTS[row[5]]], row[7] == 1);
+        // The oracle and a column's search take their product as time.
+        if shape[0] * shape[1] > 20_000 || shape[1] * shape[2] > 70_000 {
+            shape[1] = 5;
+        }
+        if per_element && shape[2] > 129 {
+            shape[2] = 130;
+        }
+        case(ops[row[0]], DType::ALL[row[1]], row[2], shape, INDICES[row[6]], per_element)
+    });
+    covering.collect()
+}
+
+fn number(rng: &mut Rng, dtype: DType) -> f64 {
+    match dtype {
+        DType::I32 => f64::from((rng.next_u64() as u32).cast_signed()),
+        DType::U32 => f64::from(rng.next_u64() as u32),
+        _ if rng.one_in(40) => rng.pick(&[f64::NAN, f64::INFINITY, -0.0, 0.0]),
+        _ => round_to(dtype, rng.uniform(-4.0, 4.0)),
+    }
+}
+
+/// What the numbers that arrive, in order, make of the one before. A sum of n terms has n roundings of partial sums, none
+/// larger than the sum of magnitudes.
+fn want(op: ScatterOp, dtype: DType, before: f64, arriving: &[f64]) -> Option<Want> {
+    let last = arriving.last()?;
+    let all = || arriving.iter().copied();
+    Some(match op {
+        ScatterOp::Assign => Want::Exact(*last),
+        ScatterOp::Add if !dtype.is_float() => {
+            let sum: i128 = all().chain([before]).map(|x| x as i128).sum();
+            let word = sum.rem_euclid(1 << 32) as u32;
+            Want::Exact(if dtype == DType::I32 { f64::from(word.cast_signed()) } else { f64::from(word) })
+        }
+        ScatterOp::Add => {
+            let sum = all().fold(before, |sum, x| sum + x);
+            let magnitudes: f64 = all().chain([before]).map(f64::abs).sum();
+            let bound = gamma(arriving.len()) * magnitudes;
+            Want::near(sum, if sum.is_finite() { bound } else { 0.0 })
+        }
+        _ if all().chain([before]).any(f64::is_nan) => Want::Exact(f64::NAN),
+        ScatterOp::Max => Want::number(all().fold(before, f64::max)),
+        _ => Want::number(all().fold(before, f64::min)),
+    })
+}
+
+fn case(
+    op: ScatterOp,
+    dtype: DType,
+    outer: usize,
+    [rows, columns, count]: [usize; 3],
+    indices: Indices,
+    per_element: bool,
+) -> Case {
+    let kind = format!("{indices:?}").to_lowercase();
+    let each = super::flag(per_element, "elements", "rows");
+    let op_name = op.name();
+    let name =
+        format!("{op_name}_{dtype}_outer{outer}_rows{rows}_columns{columns}_count{count}_{kind}_{each}");
+    Case::new("scatter", name, move |rng| {
+        let table: Vec<f64> = (0..outer * rows * columns).map(|_| number(rng, dtype)).collect();
+        let arriving = outer * count * columns;
+        let source: Vec<f64> = (0..arriving).map(|_| number(rng, dtype)).collect();
+        let chosen: Vec<f64> =
+            (0..if per_element { arriving } else { count }).map(|_| indices.one(rng, rows)).collect();
+        let mut lists: Vec<Vec<f64>> = vec![Vec::new(); table.len()];
+        for (at, &x) in source.iter().enumerate() {
+            let (o, i, c) = (at / columns / count, at / columns % count, at % columns);
+            let index = chosen[if per_element { at } else { i }];
+            if index >= 0.0 && index < rows as f64 {
+                lists[(o * rows + index as usize) * columns + c].push(x);
+            }
+        }
+        let wants =
+            lists.iter().enumerate().filter_map(|(at, list)| Some((at, want(op, dtype, table[at], list)?)));
+        let places = wants.collect();
+        let mut trial = Trial::new();
+        trial.scattered("table", dtype, table, places);
+        trial.input("indices", indices.dtype(), &chosen);
+        trial.input("source", dtype, &source);
+        trial.calling(move |backend, p| {
+            let desc =
+                ScatterDesc::new(op, dtype, [p[0], p[1], p[2]], [rows, columns, count]).with_outer(outer);
+            backend.scatter(&if per_element { desc.per_element() } else { desc })
+        })
+    })
+}

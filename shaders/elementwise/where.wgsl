@@ -1,0 +1,64 @@
+// y = c ≠ 0 ? a : b, element by element, over up to five nested loops. An element is LANES numbers side by side; a
+// stride of 0 repeats an input. Each invocation does STEPS elements, so that enough loads are under way.
+//
+// needs: CN, CV, AN, AV, BN, BV, YN (elements in memory and as values), STEPS, load_c, load_a, load_b, map
+
+struct Params {
+  // Where c, a, b and y start; of a and b the bits if it is a number.
+  starts: vec4<u32>,
+  // Extents of the loops, outermost first, as eight words of which the last three are the number of elements, the
+  // number of loops, and which inputs are numbers (bit 0: a; bit 1: b).
+  extents: array<vec4<u32>, 2>,
+  // For each loop, outermost first: strides of c, a, b and y.
+  strides: array<vec4<u32>, 5>,
+}
+
+@group(0) @binding(0) var<storage, read> c: array<CN>;
+@group(0) @binding(1) var<storage, read> a: array<AN>;
+@group(0) @binding(2) var<storage, read> b: array<BN>;
+@group(0) @binding(3) var<storage, read_write> y: array<YN>;
+
+fn numbers() -> u32 {
+  return params.extents[1].w;
+}
+
+// Element `index` in c, a, b and y.
+fn walk(index: u32) -> vec4<u32> {
+  var rest = index;
+  var at = params.starts;
+  for (var d = params.extents[1].z; d > 1u; d--) {
+    let extent = params.extents[(d - 1u) / 4u][(d - 1u) % 4u];
+    let outer = rest / extent;
+    at += (rest - outer * extent) * params.strides[d - 1u];
+    rest = outer;
+  }
+  return at + rest * params.strides[0];
+}
+
+@compute @workgroup_size(256)
+fn main(
+  @builtin(workgroup_id) group: vec3<u32>,
+  @builtin(num_workgroups) groups: vec3<u32>,
+  @builtin(local_invocation_index) lane: u32,
+) {
+  let n = params.extents[1].y;
+  let first = flat_group(group, groups) * (256u * STEPS) + lane;
+  var at: array<u32, STEPS>;
+  var chosen: array<CV, STEPS>;
+  var left: array<AV, STEPS>;
+  var right: array<BV, STEPS>;
+  for (var s = 0u; s < STEPS; s++) {
+    if first + s * 256u < n {
+      let place = walk(first + s * 256u);
+      at[s] = place.w;
+      chosen[s] = load_c(place.x, place.w);
+      left[s] = load_a(place.y, place.w);
+      right[s] = load_b(place.z, place.w);
+    }
+  }
+  for (var s = 0u; s < STEPS; s++) {
+    if first + s * 256u < n {
+      y[at[s]] = map(chosen[s], left[s], right[s]);
+    }
+  }
+}

@@ -1,0 +1,60 @@
+// Functions of numbers that are stored as f16, for which the accuracy of lib/unary would be wasted: at the memory's speed
+// there is time for some thirty instructions for each. The device's exp2 is only used where it is finite and normal; its
+// error there, which WGSL bounds, is far below an f16's half unit of 2.4e-4.
+
+fn half_exp2(x: f32) -> f32 {
+  return exp2(clamp(x, -126.0, 126.0));
+}
+
+fn half_sigmoid(x: f32) -> f32 {
+  return select(1.0 / (1.0 + half_exp2(-1.442695 * x)), x, is_nan(x));
+}
+
+// From −40 down, the result is zero.
+fn half_silu(x: f32) -> f32 {
+  let bounded = max(x, -40.0);
+  return select(bounded / (1.0 + half_exp2(-1.442695 * bounded)), x, is_nan(x));
+}
+
+// As unary_gelu, with e^(−y²/2) in one step.
+fn half_gelu(x: f32) -> f32 {
+  let y = min(unary_abs(x), 14.5);
+  let inverse = 1.0 / (y + 3.0);
+  let t = (y - 3.0) * inverse;
+  var p = 5.1856554e-05;
+  p = p * t - 0.00020389893;
+  p = p * t - 0.0009467508;
+  p = p * t + 0.001017129;
+  p = p * t + 0.006937465;
+  p = p * t - 0.010462444;
+  p = p * t - 0.04725819;
+  p = p * t + 0.2300177;
+  p = p * t - 0.5093322;
+  p = p * t + 0.7290837;
+  let tail = p * inverse * half_exp2(-0.7213475 * y * y);
+  let value = select(x - x * tail, -y * tail, is_negative(x));
+  // An infinite x times a tail of zero is no number.
+  return select(value, x, is_nan(x) || bitcast<u32>(x) == 0x7f800000u);
+}
+
+// As unary_gelu_tanh: x · sigmoid(2w).
+fn half_gelu_tanh(x: f32) -> f32 {
+  let bounded = max(x, -20.0);
+  let y = min(bounded, 20.0);
+  let e = half_exp2(-y * (2.3022082 + 0.10294324 * y * y));
+  return select(bounded / (1.0 + e), x, is_nan(x));
+}
+
+// Gates: a vanishing one is zero beside an infinite b too.
+
+fn half_swiglu(a: f32, b: f32) -> f32 {
+  return select(half_silu(a), 0.0, a < -100.0) * b;
+}
+
+fn half_geglu(a: f32, b: f32) -> f32 {
+  return select(half_gelu(a), 0.0, a < -20.0) * b;
+}
+
+fn half_geglu_tanh(a: f32, b: f32) -> f32 {
+  return select(half_gelu_tanh(a), 0.0, a < -20.0) * b;
+}

@@ -1,0 +1,15 @@
+// The place of an element in up to three strided tensors that are walked together.
+
+// Element `index` of nested loops, outermost first: each is an extent and the strides of three tensors.
+fn walk(index: u32) -> vec3<u32> {
+  var rest = index;
+  var at = vec3<u32>(0u);
+  for (var d = params.rank; d > 1u; d--) {
+    let extent = params.loops[d - 1u];
+    let outer = rest / extent.x;
+    at += (rest - outer * extent.x) * extent.yzw;
+    rest = outer;
+  }
+  // What remains is within the outermost loop, so packed tensors need no division.
+  return at + rest * params.loops[0].yzw;
+}

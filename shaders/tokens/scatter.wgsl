@@ -1,0 +1,47 @@
+// table[o, indices[o, i, c], c] = combine(table[…], source[o, i, c]) for each i in turn. Each element of the table looks
+// through the indices of its column, so that the order is always the same.
+//
+// needs: T, V (what numbers are combined as), combine
+
+struct Params {
+  rows: u32,
+  columns: u32,
+  count: u32,
+  elements: u32,
+  indices: u32,
+  source: u32,
+  table: u32,
+}
+
+@group(0) @binding(0) var<storage, read> indices: array<u32>;
+@group(0) @binding(1) var<storage, read> source: array<T>;
+@group(0) @binding(2) var<storage, read_write> table: array<T>;
+
+@compute @workgroup_size(256)
+fn main(
+  @builtin(workgroup_id) group: vec3<u32>,
+  @builtin(num_workgroups) groups: vec3<u32>,
+  @builtin(local_invocation_index) lane: u32,
+) {
+  let place = flat_group(group, groups) * 256u + lane;
+  if place >= params.elements {
+    return;
+  }
+  let number = place / params.columns;
+  let outer = number / params.rows;
+  let row = number - outer * params.rows;
+  // The column's first element in indices and source.
+  let first = outer * params.count * params.columns + (place - number * params.columns);
+  var value = V(table[params.table + place]);
+  var is_named = false;
+  for (var i = 0u; i < params.count; i++) {
+    let at = first + i * params.columns;
+    if indices[params.indices + at] == row {
+      value = combine(value, V(source[params.source + at]));
+      is_named = true;
+    }
+  }
+  if is_named {
+    table[params.table + place] = T(value);
+  }
+}
