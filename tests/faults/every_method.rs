@@ -1,8 +1,8 @@
 //! Each method of the contract that can fail, called with arguments that would be good.
 
 use backend_api::desc::{
-    AttentionDesc, BinaryDesc, CopyDesc, GatherDesc, LayerNormDesc, MatmulDesc, Matrix, RmsNormDesc,
-    RopeDesc, RopeStyle, SoftmaxDesc, TensorDesc, UnaryDesc,
+    AttentionDesc, BinaryDesc, CopyDesc, GatherDesc, LayerNormDesc, MatmulDesc, Matrix, ReduceDesc,
+    RmsNormDesc, RopeDesc, RopeStyle, SoftmaxDesc, TensorDesc, UnaryDesc,
 };
 use backend_api::{
     BackendResult, BackendTranspose, BinaryOp, ComputeBackend, DType, ErrorKind, ReduceOp, UnaryOp,
@@ -17,7 +17,7 @@ const F32: DType = DType::F32;
 pub(crate) const BYTES: usize = 64;
 
 /// Every method, over four buffers. `free` comes last.
-const METHODS: [(&str, Call); 32] = [
+const METHODS: [(&str, Call); 33] = [
     ("gemm", |b, [x, y, z, _]| b.gemm(NO, NO, 2, 2, 2, 1.0, x, 2, y, 2, 0.0, z, 2)),
     ("batched_gemm", |b, [x, y, z, _]| {
         b.batched_gemm(NO, NO, 2, 2, 2, 1.0, x, 2, 4, y, 2, 4, 0.0, z, 2, 4, 2)
@@ -57,6 +57,9 @@ const METHODS: [(&str, Call); 32] = [
     ("copy", |b, [x, y, ..]| {
         let tensor = |ptr| TensorDesc::packed(ptr, F32, &[4]);
         b.copy(&CopyDesc::new(tensor(x), tensor(y)))
+    }),
+    ("reduce_ext", |b, [x, y, ..]| {
+        b.reduce_ext(&ReduceDesc::new(ReduceOp::Max, TensorDesc::packed(x, F32, &[2, 2]), &[1], y))
     }),
     ("softmax", |b, [x, y, ..]| b.softmax(&SoftmaxDesc::rows(F32, x, y, 2, 2))),
     ("layer_norm", |b, [x, y, ..]| b.layer_norm(&LayerNormDesc::new(F32, x, y, 2, 2))),

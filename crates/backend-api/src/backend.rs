@@ -3,8 +3,8 @@
 use std::fmt::Debug;
 
 use crate::desc::{
-    AttentionDesc, BinaryDesc, CopyDesc, GatherDesc, LayerNormDesc, MatmulDesc, RmsNormDesc, RopeDesc,
-    SoftmaxDesc, UnaryDesc,
+    AttentionDesc, BinaryDesc, CopyDesc, GatherDesc, LayerNormDesc, MatmulDesc, ReduceDesc, RmsNormDesc,
+    RopeDesc, SoftmaxDesc, UnaryDesc,
 };
 use crate::{
     BackendError, BackendFuture, BackendResult, BackendTranspose, BinaryOp, Capabilities, DType, DeviceInfo,
@@ -123,7 +123,8 @@ pub trait ComputeBackend: Debug + MaybeSend + MaybeSync {
         causal: bool,
     ) -> BackendResult<()>;
 
-    /// Reduces `axis` of a packed f32 tensor; the output has the input's shape without it.
+    /// Reduces `axis` of a packed f32 tensor; the output has the input's shape without it, as f32, or as i32 where
+    /// the operation gives [an index](ReduceOp::is_index).
     fn reduce(
         &self,
         op: ReduceOp,
@@ -217,6 +218,12 @@ pub trait ComputeBackend: Debug + MaybeSend + MaybeSync {
     fn copy(&self, desc: &CopyDesc<'_>) -> BackendResult<()> {
         _ = desc;
         Err(self.unsupported("copy"))
+    }
+
+    /// [`reduce`](Self::reduce) over any axes of a strided tensor of any element type.
+    fn reduce_ext(&self, desc: &ReduceDesc<'_>) -> BackendResult<()> {
+        _ = desc;
+        Err(self.unsupported("reduce_ext"))
     }
 
     /// Softmax along an axis.

@@ -162,9 +162,9 @@ impl ComputeBackend for CpuBackend {
         shape: &[usize],
         axis: usize,
     ) -> BackendResult<()> {
-        let memory = self.memory("reduce")?;
-        let desc = ReduceDesc::from_axis("reduce", op, input_ptr, output_ptr, shape, axis)?;
-        ops::reduce::reduce(memory, "reduce", &desc)
+        let (input, axes) = (TensorDesc::packed(input_ptr, DType::F32, shape), [axis]);
+        let desc = ReduceDesc::new(op, input, &axes, output_ptr);
+        ops::reduce::reduce(self.memory("reduce")?, "reduce", &desc)
     }
 
     fn unary(&self, op: UnaryOp, input_ptr: u64, output_ptr: u64, n: usize) -> BackendResult<()> {
@@ -240,6 +240,10 @@ impl ComputeBackend for CpuBackend {
 
     fn copy(&self, desc: &CopyDesc<'_>) -> BackendResult<()> {
         ops::copy::copy(self.memory("copy")?, "copy", desc)
+    }
+
+    fn reduce_ext(&self, desc: &ReduceDesc<'_>) -> BackendResult<()> {
+        ops::reduce::reduce(self.memory("reduce_ext")?, "reduce_ext", desc)
     }
 
     fn softmax(&self, desc: &SoftmaxDesc) -> BackendResult<()> {

@@ -133,9 +133,9 @@ impl ComputeBackend for WebGpuBackend {
         shape: &[usize],
         axis: usize,
     ) -> BackendResult<()> {
-        let context = self.context("reduce")?;
-        let desc = ReduceDesc::from_axis("reduce", op, input_ptr, output_ptr, shape, axis)?;
-        ops::reduce(&context, "reduce", &desc)
+        let (input, axes) = (TensorDesc::packed(input_ptr, DType::F32, shape), [axis]);
+        let desc = ReduceDesc::new(op, input, &axes, output_ptr);
+        ops::reduce(&*self.context("reduce")?, "reduce", &desc)
     }
 
     fn unary(&self, op: UnaryOp, input_ptr: u64, output_ptr: u64, n: usize) -> BackendResult<()> {
@@ -214,6 +214,10 @@ impl ComputeBackend for WebGpuBackend {
 
     fn copy(&self, desc: &CopyDesc<'_>) -> BackendResult<()> {
         ops::copy(&*self.context("copy")?, "copy", desc)
+    }
+
+    fn reduce_ext(&self, desc: &ReduceDesc<'_>) -> BackendResult<()> {
+        ops::reduce(&*self.context("reduce_ext")?, "reduce_ext", desc)
     }
 
     fn softmax(&self, desc: &SoftmaxDesc) -> BackendResult<()> {

@@ -4,6 +4,7 @@ pub(crate) mod attention;
 pub(crate) mod conv2d;
 pub(crate) mod copy;
 pub(crate) mod elementwise;
+pub(crate) mod fold;
 pub(crate) mod gather;
 pub(crate) mod matmul;
 pub(crate) mod matrix;

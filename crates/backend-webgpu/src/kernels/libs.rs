@@ -37,6 +37,23 @@ libs! {
     REDUCE = "reduce",
     /// Reductions across a workgroup; needs [`REDUCE`].
     WORKGROUP = "workgroup",
+    /// Numbers one by one, 16 bytes of a 4-byte type, and 16 bytes of f16.
+    LANES_1 = "lanes_1",
+    LANES_4 = "lanes_4",
+    LANES_8 = "lanes_8",
+    /// The states of a reduction that reads numbers; needs lanes and a rule.
+    STATES = "states",
+    /// The states of a reduction that reads states of [`RULE_ARG`].
+    STATE_PAIRS = "state_pairs",
+    /// The rules of reductions. All need [`SPECIAL`] and [`REDUCE`].
+    MAPS = "maps",
+    RULE_FLOAT = "rule_float",
+    RULE_INTEGER = "rule_integer",
+    RULE_ARG = "rule_arg",
+    /// Needs [`EXP_BELOW`] and [`LOG`].
+    RULE_LOG_SUM_EXP = "rule_log_sum_exp",
+    /// Exponentials of differences to a maximum.
+    EXP_BELOW = "exp_below",
     /// The row of a normalisation.
     NORM_ROW = "norm_row",
 }

@@ -5,7 +5,7 @@ use std::hash::{Hash, Hasher};
 
 use backend_api::{BinaryOp, DType, UnaryOp};
 
-use super::source::{KernelSource, MAX_CONSTANTS};
+use super::source::{KernelSource, Lib, MAX_CONSTANTS};
 
 /// The most types that a kernel leaves free.
 pub(crate) const MAX_TYPES: usize = 4;
@@ -38,6 +38,8 @@ pub struct Variant {
     types: [Option<DType>; MAX_TYPES],
     function: Option<Function>,
     constants: [u32; MAX_CONSTANTS],
+    /// Helper files besides the kernel's own.
+    libs: &'static [Lib],
 }
 
 impl Variant {
@@ -49,8 +51,13 @@ impl Variant {
     ) -> Self {
         const { assert!(T <= MAX_TYPES && C <= MAX_CONSTANTS, "more free names than a variant holds") };
         debug_assert_eq!((source.types.len(), source.constants.len()), (T, C), "{}", source.name);
-        let mut bound =
-            Self { source, types: [None; MAX_TYPES], function: None, constants: [0; MAX_CONSTANTS] };
+        let mut bound = Self {
+            source,
+            types: [None; MAX_TYPES],
+            function: None,
+            constants: [0; MAX_CONSTANTS],
+            libs: &[],
+        };
         for (slot, dtype) in bound.types.iter_mut().zip(types) {
             *slot = Some(dtype);
         }
@@ -65,6 +72,18 @@ impl Variant {
     pub(crate) fn with_function(mut self, function: Function) -> Self {
         self.function = Some(function);
         self
+    }
+
+    /// Adds helper files that define types and functions which the kernel leaves free.
+    #[must_use]
+    pub(crate) fn with_libs(mut self, libs: &'static [Lib]) -> Self {
+        self.libs = libs;
+        self
+    }
+
+    /// Every helper file.
+    pub fn libs(&self) -> impl Iterator<Item = &'static Lib> {
+        self.source.libs.iter().chain(self.libs)
     }
 
     /// The kernel's name.
@@ -133,7 +152,8 @@ impl fmt::Display for Variant {
         let function = self.function.map(|function| function.to_string());
         let constants =
             self.source.constants.iter().zip(self.constants).map(|(name, value)| format!("{name}={value}"));
-        f.write_str(&types.chain(function).chain(constants).collect::<Vec<_>>().join(" "))
+        let libs = self.libs.iter().map(|lib| lib.name.trim_start_matches("lib/").to_owned());
+        f.write_str(&types.chain(function).chain(constants).chain(libs).collect::<Vec<_>>().join(" "))
     }
 }
 
@@ -149,6 +169,7 @@ impl PartialEq for Variant {
             && self.types == other.types
             && self.function == other.function
             && self.constants == other.constants
+            && self.libs == other.libs
     }
 }
 
@@ -160,5 +181,6 @@ impl Hash for Variant {
         self.types.hash(state);
         self.function.hash(state);
         self.constants.hash(state);
+        self.libs.hash(state);
     }
 }

@@ -21,6 +21,7 @@ mod matmul;
 mod memory;
 mod operation;
 mod random;
+mod reduce;
 mod rope;
 mod rows;
 mod spoil;
@@ -73,6 +74,7 @@ pub fn operations() -> Vec<Operation> {
         strided::operations(),
         broadcast::operations(),
         rows::operations(),
+        reduce::operations(),
         rope::operations(),
         gather::operations(),
         memory::operations(),

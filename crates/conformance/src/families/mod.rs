@@ -18,6 +18,7 @@ mod memory;
 mod norm;
 mod order;
 mod reduce;
+mod reduce_ext;
 mod rope;
 mod softmax;
 mod transfer;
@@ -41,6 +42,7 @@ pub fn cases() -> Vec<Case> {
         attention::cases(),
         attention_ext::cases(),
         reduce::cases(),
+        reduce_ext::cases(),
         unary::cases(),
         unary_ext::cases(),
         binary::cases(),

@@ -1,9 +1,10 @@
 //! Random reductions, normalisations, rotations and gathers.
 
-use backend_api::ReduceOp;
 use backend_api::desc::{
     GatherDesc, HeadStrides, LayerNormDesc, ReduceDesc, RmsNormDesc, RopeDesc, RopeStyle, SoftmaxDesc,
+    TensorDesc,
 };
+use backend_api::{BackendResult, DType, ReduceOp};
 
 use super::Call;
 use super::calls::call;
@@ -14,10 +15,37 @@ use crate::rng::Rng;
 pub(super) fn reduce<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
     let (op, shape, axis) = (rng.pick(ReduceOp::ALL), shape(rng), size(rng));
     let (input, output) = (pool.pick(rng), pool.pick(rng));
-    let desc = ReduceDesc::from_axis("reduce", op, input, output, &shape, axis);
-    let verdict = desc.and_then(|desc| pool.check("reduce", desc.operands("reduce")));
+    let axes = [axis];
+    let desc = ReduceDesc::new(op, TensorDesc::packed(input, DType::F32, &shape), &axes, output);
+    let verdict = pool.check("reduce", desc.operands("reduce").map(|(operands, _)| operands));
     let label = format!("reduce {op:?} {input:#x} {output:#x} {shape:?} {axis}");
     call(label, verdict, move |b| b.reduce(op, input, output, &shape, axis))
+}
+
+pub(super) fn reduce_ext<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
+    let (op, from, shape) = (rng.pick(ReduceOp::ALL), dtype(rng), shape(rng));
+    let axes: Vec<usize> =
+        (0..rng.below(4)).map(|_| if rng.one_in(9) { size(rng) } else { rng.below(4) }).collect();
+    let strides = (0..shape.len()).map(|_| size(rng)).collect();
+    let (strides, output_strides): (Option<Vec<usize>>, Vec<usize>) =
+        (maybe(rng, strides), (0..rng.below(4)).map(|_| size(rng)).collect());
+    let (output_strides, to) =
+        (maybe(rng, output_strides), if rng.one_in(4) { Some(dtype(rng)) } else { None });
+    let [input, output] = std::array::from_fn(|_| pool.pick(rng));
+    let label = format!(
+        "reduce_ext {op:?} {from} {input:#x} {shape:?} {strides:?} over {axes:?} to {to:?} {output:#x} {output_strides:?}"
+    );
+    let with_desc = move |f: &mut dyn FnMut(&ReduceDesc<'_>) -> BackendResult<()>| {
+        let tensor = TensorDesc { ptr: input, dtype: from, shape: &shape, strides: strides.as_deref() };
+        let mut desc = ReduceDesc::new(op, tensor, &axes, output);
+        desc.output_dtype = to.unwrap_or(desc.output_dtype);
+        desc.output_strides = output_strides.as_deref();
+        f(&desc)
+    };
+    let verdict = with_desc(&mut |desc| {
+        pool.check("reduce_ext", desc.operands("reduce_ext").map(|(operands, _)| operands))
+    });
+    call(label, verdict, move |b| with_desc(&mut |desc| b.reduce_ext(desc)))
 }
 
 pub(super) fn softmax<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
