@@ -1,4 +1,4 @@
-// Storage of a 4-byte type that is read and written in vectors of 16 bytes.
+// Storage that is read and written in vectors of four numbers.
 //
 // needs: T, A
 

@@ -1,6 +1,6 @@
-// The states of a reduction that goes on with what lib/rule_arg has stored of an earlier one.
+// The states of a reduction that goes on with those that an earlier one has stored.
 
-alias V = vec2<u32>;
+alias V = State;
 const WIDTH = 1u;
 
 fn states(v: V, index: u32, step: u32) -> array<State, WIDTH> {

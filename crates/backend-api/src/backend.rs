@@ -3,8 +3,8 @@
 use std::fmt::Debug;
 
 use crate::desc::{
-    AttentionDesc, BinaryDesc, CopyDesc, GatherDesc, LayerNormDesc, MatmulDesc, ReduceDesc, RmsNormDesc,
-    RopeDesc, SoftmaxDesc, UnaryDesc,
+    AttentionDesc, BinaryDesc, CopyDesc, GatherDesc, GroupNormDesc, LayerNormDesc, MatmulDesc, ReduceDesc,
+    RmsNormDesc, RopeDesc, SoftmaxDesc, UnaryDesc,
 };
 use crate::{
     BackendError, BackendFuture, BackendResult, BackendTranspose, BinaryOp, Capabilities, DType, DeviceInfo,
@@ -226,7 +226,7 @@ pub trait ComputeBackend: Debug + MaybeSend + MaybeSync {
         Err(self.unsupported("reduce_ext"))
     }
 
-    /// Softmax along an axis.
+    /// Softmax along an axis, or its logarithm.
     fn softmax(&self, desc: &SoftmaxDesc) -> BackendResult<()> {
         _ = desc;
         Err(self.unsupported("softmax"))
@@ -242,6 +242,12 @@ pub trait ComputeBackend: Debug + MaybeSend + MaybeSync {
     fn rms_norm(&self, desc: &RmsNormDesc) -> BackendResult<()> {
         _ = desc;
         Err(self.unsupported("rms_norm"))
+    }
+
+    /// Normalisation of groups of channels.
+    fn group_norm(&self, desc: &GroupNormDesc) -> BackendResult<()> {
+        _ = desc;
+        Err(self.unsupported("group_norm"))
     }
 
     /// Rotary position embedding.

@@ -1,8 +1,8 @@
 //! The contract, method by method.
 
 use backend_api::desc::{
-    AttentionDesc, BinaryDesc, Conv2dDesc, CopyDesc, GatherDesc, LayerNormDesc, MatmulDesc, Matrix,
-    ReduceDesc, RmsNormDesc, RopeDesc, SoftmaxDesc, TensorDesc, UnaryDesc,
+    AttentionDesc, BinaryDesc, Conv2dDesc, CopyDesc, GatherDesc, GroupNormDesc, LayerNormDesc, MatmulDesc,
+    Matrix, ReduceDesc, RmsNormDesc, RopeDesc, SoftmaxDesc, TensorDesc, UnaryDesc,
 };
 use backend_api::operand::{Access, Operand};
 use backend_api::{
@@ -256,6 +256,10 @@ impl ComputeBackend for CpuBackend {
 
     fn rms_norm(&self, desc: &RmsNormDesc) -> BackendResult<()> {
         ops::norm::rms_norm(self.memory("rms_norm")?, "rms_norm", desc)
+    }
+
+    fn group_norm(&self, desc: &GroupNormDesc) -> BackendResult<()> {
+        ops::norm::group_norm(self.memory("group_norm")?, "group_norm", desc)
     }
 
     fn rope(&self, desc: &RopeDesc) -> BackendResult<()> {

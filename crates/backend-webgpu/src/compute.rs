@@ -1,8 +1,8 @@
 //! The contract, each method handed to its launcher.
 
 use backend_api::desc::{
-    AttentionDesc, BinaryDesc, Conv2dDesc, CopyDesc, GatherDesc, LayerNormDesc, MatmulDesc, Matrix,
-    ReduceDesc, RmsNormDesc, RopeDesc, SoftmaxDesc, TensorDesc, UnaryDesc,
+    AttentionDesc, BinaryDesc, Conv2dDesc, CopyDesc, GatherDesc, GroupNormDesc, LayerNormDesc, MatmulDesc,
+    Matrix, ReduceDesc, RmsNormDesc, RopeDesc, SoftmaxDesc, TensorDesc, UnaryDesc,
 };
 use backend_api::{
     BackendFuture, BackendResult, BackendTranspose, BinaryOp, Capabilities, ComputeBackend, DType,
@@ -230,6 +230,10 @@ impl ComputeBackend for WebGpuBackend {
 
     fn rms_norm(&self, desc: &RmsNormDesc) -> BackendResult<()> {
         ops::rms_norm(&*self.context("rms_norm")?, "rms_norm", desc)
+    }
+
+    fn group_norm(&self, desc: &GroupNormDesc) -> BackendResult<()> {
+        ops::group_norm(&*self.context("group_norm")?, "group_norm", desc)
     }
 
     fn rope(&self, desc: &RopeDesc) -> BackendResult<()> {

@@ -19,7 +19,7 @@ pub use conv2d::Conv2dDesc;
 pub use elementwise::{BinaryDesc, CopyDesc, UnaryDesc};
 pub use gather::GatherDesc;
 pub use matmul::{Bias, BiasAxis, MatmulDesc, Matrix};
-pub use norm::{LayerNormDesc, RmsNormDesc, SoftmaxDesc};
+pub use norm::{GroupNormDesc, LayerNormDesc, RmsNormDesc, SoftmaxDesc};
 pub use reduce::{ReduceDesc, ReduceLoops};
 pub use rope::{RopeDesc, RopeStyle, rope_tables};
 pub use tensor::{Loop, MAX_RANK, TensorDesc, collapse};

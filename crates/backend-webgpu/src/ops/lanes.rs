@@ -1,11 +1,10 @@
-//! How kernels read and write storage: number by number, or in vectors of 16 bytes.
+//! How kernels read and write storage: number by number, or in vectors.
 
 use backend_api::DType;
 
+use crate::kernels::Lib;
+use crate::kernels::libs::{LANES_1, LANES_4};
 use crate::recorder::Window;
-
-/// Bytes that one load moves at most.
-const VECTOR_BYTES: usize = 16;
 
 /// The numbers that a kernel reads with one load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,6 +20,11 @@ impl Lanes {
         if dtype.size() == 2 { Self::Eight } else { Self::Four }
     }
 
+    /// The helper file of kernels that also write, which have at most four lanes.
+    pub(super) fn libs(self) -> &'static [Lib] {
+        if self == Self::One { &[LANES_1] } else { &[LANES_4] }
+    }
+
     /// Each for which a kernel over `dtype` has a variant.
     pub(super) const fn all(dtype: DType) -> [Self; 2] {
         [Self::One, Self::of(dtype)]
@@ -34,18 +38,21 @@ impl Lanes {
         }
     }
 
-    /// Vectors where every one of `windows` starts at one, and every number of `strides` is whole vectors.
+    /// Those of a vector of `dtype` where every one of `windows` starts at one, and every number of `strides` is whole
+    /// vectors.
     pub(super) fn fitting(dtype: DType, windows: &[&Window], strides: &[usize]) -> Self {
-        let lanes = Self::of(dtype);
-        let whole = |n: usize| n.is_multiple_of(lanes.width());
-        // A binding that ends within a vector hides it.
-        let bound = |window: &Window| {
-            whole(window.offset as usize) && window.start.is_multiple_of(VECTOR_BYTES as u64)
-        };
-        if strides.iter().all(|&n| whole(n)) && windows.iter().all(|window| bound(window)) {
-            lanes
-        } else {
-            Self::One
-        }
+        Self::of(dtype).if_fitting(windows, strides)
+    }
+
+    /// The same with vectors of four numbers.
+    pub(super) fn four_if_fitting(windows: &[&Window], strides: &[usize]) -> Self {
+        Self::Four.if_fitting(windows, strides)
+    }
+
+    fn if_fitting(self, windows: &[&Window], strides: &[usize]) -> Self {
+        let whole = |n: usize| n.is_multiple_of(self.width());
+        // Bindings start at multiples of 32 bytes or more.
+        let fits = strides.iter().all(|&n| whole(n)) && windows.iter().all(|w| whole(w.offset as usize));
+        if fits { self } else { Self::One }
     }
 }

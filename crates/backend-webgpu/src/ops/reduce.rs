@@ -8,6 +8,7 @@ use super::reduction::{Rule, rule};
 use super::teams::Teams;
 use crate::context::{Context, dim};
 use crate::kernels::params;
+use crate::memory::DeviceSlice;
 use crate::recorder::Window;
 
 pub(super) use super::reduction::variants;
@@ -55,7 +56,8 @@ pub(crate) fn reduce(ctx: &Context, op: &'static str, desc: &ReduceDesc<'_>) -> 
     }
     // The order of every sum is fixed by the shape and the alignment, so results are the same each time.
     let partial = rule.partial(from);
-    let scratch = ctx.memory.scratch(op, slices * walk.loops.outputs * rule.partial_bytes())?;
+    let scratch =
+        ctx.memory.scratch(op, slices * walk.loops.outputs * rule.partial_numbers() * partial.size())?;
     let partials = ctx.output(op, &scratch, partial)?;
     let input = ctx.optional_input(op, x.as_ref(), from, &partials)?;
     let strides = walk.pack_outputs();
@@ -63,6 +65,47 @@ pub(crate) fn reduce(ctx: &Context, op: &'static str, desc: &ReduceDesc<'_>) -> 
     let rest = Walk::of_slices(&walk, &strides, slices, partial, &partials, rule);
     let reduction = Reduction { dtype: partial, rule: rule.of_partials(), ..reduction };
     reduction.finish(&rest, &partials, (&output, to), divisor)
+}
+
+/// The maximum m and Σ exp(x − m) of each output of `loops`, as pairs of f32 in several parts.
+pub(super) struct Exponentials {
+    /// `[parts, outputs]` pairs in scratch memory.
+    pub(super) sums: Window,
+    pub(super) parts: usize,
+}
+
+/// The most parts that are worth being joined where they are used.
+const MAX_PARTS: usize = 16;
+
+/// [`Exponentials`] of a packed tensor, with at most [`MAX_PARTS`] parts.
+pub(super) fn exponentials(
+    ctx: &Context,
+    op: &'static str,
+    x: &DeviceSlice,
+    dtype: DType,
+    loops: ReduceLoops,
+) -> BackendResult<Exponentials> {
+    let (rule, to) = (Rule::Exponentials { pairs: false }, DType::F32);
+    let window = ctx.output(op, x, dtype)?;
+    let reduction = Reduction { ctx, op, rule, dtype };
+    let mut walk = Walk::new(dtype, &window, loops, rule);
+    walk.pack_outputs();
+    let (parts, outputs) = (walk.slices(), walk.loops.outputs);
+    let scratch = |parts: usize| {
+        let bytes = parts * outputs * rule.partial_numbers() * to.size();
+        ctx.output(op, &ctx.memory.scratch(op, bytes)?, to)
+    };
+    let sums = scratch(parts)?;
+    let input = ctx.input(op, x, dtype, &sums)?;
+    reduction.begin(&walk, &input, (&sums, to), parts)?;
+    if parts <= MAX_PARTS {
+        return Ok(Exponentials { sums, parts });
+    }
+    let strides: Vec<usize> = walk.loops.kept.iter().map(|&(_, [_, y])| y).collect();
+    let rest = Walk::of_slices(&walk, &strides, parts, to, &sums, rule);
+    let joined = scratch(1)?;
+    Reduction { dtype: to, rule: rule.of_partials(), ..reduction }.begin(&rest, &sums, (&joined, to), 1)?;
+    Ok(Exponentials { sums: joined, parts: 1 })
 }
 
 /// How a reduction reads its input.
@@ -124,7 +167,7 @@ impl Walk {
         let reduced = vec![(slices, [outputs])];
         let loops = ReduceLoops { kept, reduced, outputs, length: slices };
         let mut walk = Self::new(dtype, partials, loops, rule);
-        if rule.is_index() {
+        if rule.of_partials().reads_pairs() {
             walk.lanes = Lanes::One;
         }
         walk
@@ -257,7 +300,7 @@ impl Reduction<'_> {
             length: dim(op, "axes", walk.loads())?,
             team: teams.size,
             stride: teams.stride,
-            x_offset: input.offset / walk.lanes.width() as u32,
+            x_offset: input.offset / (walk.lanes.width() * self.rule.read_numbers()) as u32,
             y_offset: output.offset,
             kept: walk.loops.kept.len() as u32,
             divisor,

@@ -39,9 +39,9 @@ static ARG: KernelSource = kernel!(
 
 static LOG_SUM_EXP: KernelSource = kernel!(
     "reduce/reduce",
-    libs: [GRID, SPECIAL, UNARY, LOG, EXP_BELOW, RULE_LOG_SUM_EXP],
+    libs: [GRID, SPECIAL, UNARY, LOG, EXP_BELOW, EXPONENTIALS, RULE_LOG_SUM_EXP],
     types: ["T", "A", "Y"],
-    constants: [],
+    constants: ["PAIRS"],
     reads: 1,
     writes: 1,
     params: Params,
@@ -71,6 +71,11 @@ pub(super) enum Rule {
     /// One number, perhaps of its root.
     Number(Combine, Map, bool),
     LogSumExp,
+    /// The maximum and the sum that its logarithm is made of.
+    Exponentials {
+        /// Whether what is read are the states of an earlier launch.
+        pairs: bool,
+    },
     /// An index.
     Arg {
         smallest: bool,
@@ -108,9 +113,19 @@ impl Rule {
         if self.is_index() { DType::U32 } else { accumulator(dtype) }
     }
 
-    /// Bytes of a partial result.
-    pub(super) fn partial_bytes(self) -> usize {
-        if self.is_index() { 8 } else { 4 }
+    /// Numbers of a partial result.
+    pub(super) fn partial_numbers(self) -> usize {
+        if matches!(self, Self::Arg { .. } | Self::Exponentials { .. }) { 2 } else { 1 }
+    }
+
+    /// Whether what is read are pairs.
+    pub(super) fn reads_pairs(self) -> bool {
+        matches!(self, Self::Arg { pairs: true, .. } | Self::Exponentials { pairs: true })
+    }
+
+    /// Numbers of each thing that is read.
+    pub(super) fn read_numbers(self) -> usize {
+        if self.reads_pairs() { 2 } else { 1 }
     }
 
     /// The rule by which partial results are reduced.
@@ -118,6 +133,7 @@ impl Rule {
         match self {
             Self::Number(combine, _, root) => Self::Number(combine, Map::Number, root),
             Self::LogSumExp => Self::LogSumExp,
+            Self::Exponentials { .. } => Self::Exponentials { pairs: true },
             Self::Arg { smallest, .. } => Self::Arg { smallest, pairs: true },
         }
     }
@@ -134,8 +150,9 @@ impl Rule {
                 let signed = u32::from(from == DType::I32);
                 Variant::new(&INTEGER, types, [combine as u32, map as u32, signed]).with_libs(numbers(lanes))
             }
-            Self::LogSumExp => Variant::new(&LOG_SUM_EXP, types, []).with_libs(numbers(lanes)),
-            Self::Arg { smallest, pairs } => {
+            Self::LogSumExp => Variant::new(&LOG_SUM_EXP, types, [0]).with_libs(numbers(lanes)),
+            Self::Exponentials { .. } => Variant::new(&LOG_SUM_EXP, types, [1]).with_libs(self.libs(lanes)),
+            Self::Arg { smallest, .. } => {
                 let kind = match from {
                     DType::I32 => 1,
                     DType::U32 => 2,
@@ -143,10 +160,14 @@ impl Rule {
                 };
                 // An index that isn't negative has the same bits as u32.
                 let types = [from, accumulator(from), DType::U32];
-                let libs: &[Lib] = if pairs { &[STATE_PAIRS] } else { numbers(lanes) };
-                Variant::new(&ARG, types, [kind, u32::from(smallest), u32::from(!last)]).with_libs(libs)
+                Variant::new(&ARG, types, [kind, u32::from(smallest), u32::from(!last)])
+                    .with_libs(self.libs(lanes))
             }
         }
+    }
+
+    fn libs(self, lanes: Lanes) -> &'static [Lib] {
+        if self.reads_pairs() { &[STATE_PAIRS] } else { numbers(lanes) }
     }
 }
 
@@ -186,6 +207,9 @@ pub(super) fn variants() -> Vec<Variant> {
             if from == DType::F16 && !rule.is_index() {
                 push(rule, from, DType::F32);
             }
+        }
+        if from.is_float() {
+            push(Rule::Exponentials { pairs: false }, from, DType::F32);
         }
     }
     variants

@@ -11,6 +11,7 @@ mod copy_dtod;
 mod fill;
 mod gather;
 mod gemm;
+mod group_norm;
 mod heads;
 mod layout;
 mod matmul;
@@ -50,6 +51,7 @@ pub fn cases() -> Vec<Case> {
         copy::cases(),
         softmax::cases(),
         norm::cases(),
+        group_norm::cases(),
         rope::cases(),
         gather::cases(),
         fill::cases(),

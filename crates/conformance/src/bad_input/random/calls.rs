@@ -16,7 +16,7 @@ pub(super) fn call<'a>(
 
 /// A call of any method with any arguments.
 pub(super) fn random<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
-    let methods: [fn(&mut Rng, &Pool<'_>) -> Call<'a>; 21] = [
+    let methods: [fn(&mut Rng, &Pool<'_>) -> Call<'a>; 22] = [
         products::gemm,
         products::batched_gemm,
         products::conv2d,
@@ -36,6 +36,7 @@ pub(super) fn random<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
         elementwise::copy,
         rows::softmax,
         rows::norm,
+        rows::group_norm,
         rows::rope,
         rows::gather,
     ];

@@ -1,8 +1,8 @@
 //! Random reductions, normalisations, rotations and gathers.
 
 use backend_api::desc::{
-    GatherDesc, HeadStrides, LayerNormDesc, ReduceDesc, RmsNormDesc, RopeDesc, RopeStyle, SoftmaxDesc,
-    TensorDesc,
+    GatherDesc, GroupNormDesc, HeadStrides, LayerNormDesc, ReduceDesc, RmsNormDesc, RopeDesc, RopeStyle,
+    SoftmaxDesc, TensorDesc,
 };
 use backend_api::{BackendResult, DType, ReduceOp};
 
@@ -50,7 +50,7 @@ pub(super) fn reduce_ext<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
 
 pub(super) fn softmax<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
     let mut d = SoftmaxDesc::rows(dtype(rng), pool.pick(rng), pool.pick(rng), size(rng), size(rng));
-    d.inner = size(rng);
+    (d.inner, d.log) = (size(rng), rng.one_in(2));
     let verdict = pool.check("softmax", d.operands("softmax"));
     call(format!("{d:?}"), verdict, move |b| b.softmax(&d))
 }
@@ -72,6 +72,14 @@ pub(super) fn norm<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
         let verdict = pool.check("rms_norm", d.operands("rms_norm"));
         call(format!("{d:?}"), verdict, move |b| b.rms_norm(&d))
     }
+}
+
+pub(super) fn group_norm<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
+    let [input, output, weight, bias] = std::array::from_fn(|_| pool.pick(rng));
+    let mut d = GroupNormDesc::new(dtype(rng), input, output, sizes(rng), size(rng));
+    (d.weight, d.bias, d.eps) = (maybe(rng, weight), maybe(rng, bias), factor(rng));
+    let verdict = pool.check("group_norm", d.operands("group_norm"));
+    call(format!("{d:?}"), verdict, move |b| b.group_norm(&d))
 }
 
 pub(super) fn rope<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
