@@ -1,8 +1,8 @@
 //! Each method of the contract that can fail, called with arguments that would be good.
 
 use backend_api::desc::{
-    AttentionDesc, BinaryDesc, CopyDesc, GatherDesc, GroupNormDesc, LayerNormDesc, MatmulDesc, Matrix,
-    ReduceDesc, RmsNormDesc, RopeDesc, RopeStyle, SoftmaxDesc, TensorDesc, UnaryDesc,
+    AttentionDesc, BatchNormDesc, BinaryDesc, CopyDesc, CumSumDesc, GatherDesc, GroupNormDesc, LayerNormDesc,
+    MatmulDesc, Matrix, ReduceDesc, RmsNormDesc, RopeDesc, RopeStyle, SoftmaxDesc, TensorDesc, UnaryDesc,
 };
 use backend_api::{
     BackendResult, BackendTranspose, BinaryOp, ComputeBackend, DType, ErrorKind, ReduceOp, UnaryOp,
@@ -17,7 +17,7 @@ const F32: DType = DType::F32;
 pub(crate) const BYTES: usize = 64;
 
 /// Every method, over four buffers. `free` comes last.
-const METHODS: [(&str, Call); 34] = [
+const METHODS: [(&str, Call); 36] = [
     ("gemm", |b, [x, y, z, _]| b.gemm(NO, NO, 2, 2, 2, 1.0, x, 2, y, 2, 0.0, z, 2)),
     ("batched_gemm", |b, [x, y, z, _]| {
         b.batched_gemm(NO, NO, 2, 2, 2, 1.0, x, 2, 4, y, 2, 4, 0.0, z, 2, 4, 2)
@@ -65,6 +65,8 @@ const METHODS: [(&str, Call); 34] = [
     ("layer_norm", |b, [x, y, ..]| b.layer_norm(&LayerNormDesc::new(F32, x, y, 2, 2))),
     ("rms_norm", |b, [x, y, ..]| b.rms_norm(&RmsNormDesc::new(F32, x, y, 2, 2))),
     ("group_norm", |b, [x, y, ..]| b.group_norm(&GroupNormDesc::new(F32, x, y, [1, 2, 2], 2))),
+    ("batch_norm", |b, [x, y, z, w]| b.batch_norm(&BatchNormDesc::new(F32, [x, y, z, w], [1, 2, 2]))),
+    ("cumsum", |b, [x, y, ..]| b.cumsum(&CumSumDesc::along(F32, x, y, &[2, 2], 1)?)),
     ("rope", |b, ptrs| b.rope(&RopeDesc::new(F32, ptrs, [1, 1, 2, 2], 2, RopeStyle::Half))),
     ("gather", |b, [x, y, z, _]| b.gather(&GatherDesc::new(F32, [x, y, z], [2, 2, 2]))),
     ("trim", |b, _| b.trim().map(drop)),

@@ -3,8 +3,8 @@
 use std::fmt::Debug;
 
 use crate::desc::{
-    AttentionDesc, BinaryDesc, CopyDesc, GatherDesc, GroupNormDesc, LayerNormDesc, MatmulDesc, ReduceDesc,
-    RmsNormDesc, RopeDesc, SoftmaxDesc, UnaryDesc,
+    AttentionDesc, BatchNormDesc, BinaryDesc, CopyDesc, CumSumDesc, GatherDesc, GroupNormDesc, LayerNormDesc,
+    MatmulDesc, ReduceDesc, RmsNormDesc, RopeDesc, SoftmaxDesc, UnaryDesc,
 };
 use crate::{
     BackendError, BackendFuture, BackendResult, BackendTranspose, BinaryOp, Capabilities, DType, DeviceInfo,
@@ -248,6 +248,18 @@ pub trait ComputeBackend: Debug + MaybeSend + MaybeSync {
     fn group_norm(&self, desc: &GroupNormDesc) -> BackendResult<()> {
         _ = desc;
         Err(self.unsupported("group_norm"))
+    }
+
+    /// Normalisation of channels by given statistics.
+    fn batch_norm(&self, desc: &BatchNormDesc) -> BackendResult<()> {
+        _ = desc;
+        Err(self.unsupported("batch_norm"))
+    }
+
+    /// Cumulative sum along an axis.
+    fn cumsum(&self, desc: &CumSumDesc) -> BackendResult<()> {
+        _ = desc;
+        Err(self.unsupported("cumsum"))
     }
 
     /// Rotary position embedding.

@@ -1,8 +1,8 @@
 //! The contract, method by method.
 
 use backend_api::desc::{
-    AttentionDesc, BinaryDesc, Conv2dDesc, CopyDesc, GatherDesc, GroupNormDesc, LayerNormDesc, MatmulDesc,
-    Matrix, ReduceDesc, RmsNormDesc, RopeDesc, SoftmaxDesc, TensorDesc, UnaryDesc,
+    AttentionDesc, BatchNormDesc, BinaryDesc, Conv2dDesc, CopyDesc, CumSumDesc, GatherDesc, GroupNormDesc,
+    LayerNormDesc, MatmulDesc, Matrix, ReduceDesc, RmsNormDesc, RopeDesc, SoftmaxDesc, TensorDesc, UnaryDesc,
 };
 use backend_api::operand::{Access, Operand};
 use backend_api::{
@@ -260,6 +260,14 @@ impl ComputeBackend for CpuBackend {
 
     fn group_norm(&self, desc: &GroupNormDesc) -> BackendResult<()> {
         ops::norm::group_norm(self.memory("group_norm")?, "group_norm", desc)
+    }
+
+    fn batch_norm(&self, desc: &BatchNormDesc) -> BackendResult<()> {
+        ops::norm::batch_norm(self.memory("batch_norm")?, "batch_norm", desc)
+    }
+
+    fn cumsum(&self, desc: &CumSumDesc) -> BackendResult<()> {
+        ops::cumsum::cumsum(self.memory("cumsum")?, "cumsum", desc)
     }
 
     fn rope(&self, desc: &RopeDesc) -> BackendResult<()> {

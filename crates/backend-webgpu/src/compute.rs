@@ -1,8 +1,8 @@
 //! The contract, each method handed to its launcher.
 
 use backend_api::desc::{
-    AttentionDesc, BinaryDesc, Conv2dDesc, CopyDesc, GatherDesc, GroupNormDesc, LayerNormDesc, MatmulDesc,
-    Matrix, ReduceDesc, RmsNormDesc, RopeDesc, SoftmaxDesc, TensorDesc, UnaryDesc,
+    AttentionDesc, BatchNormDesc, BinaryDesc, Conv2dDesc, CopyDesc, CumSumDesc, GatherDesc, GroupNormDesc,
+    LayerNormDesc, MatmulDesc, Matrix, ReduceDesc, RmsNormDesc, RopeDesc, SoftmaxDesc, TensorDesc, UnaryDesc,
 };
 use backend_api::{
     BackendFuture, BackendResult, BackendTranspose, BinaryOp, Capabilities, ComputeBackend, DType,
@@ -234,6 +234,14 @@ impl ComputeBackend for WebGpuBackend {
 
     fn group_norm(&self, desc: &GroupNormDesc) -> BackendResult<()> {
         ops::group_norm(&*self.context("group_norm")?, "group_norm", desc)
+    }
+
+    fn batch_norm(&self, desc: &BatchNormDesc) -> BackendResult<()> {
+        ops::batch_norm(&*self.context("batch_norm")?, "batch_norm", desc)
+    }
+
+    fn cumsum(&self, desc: &CumSumDesc) -> BackendResult<()> {
+        ops::cumsum(&*self.context("cumsum")?, "cumsum", desc)
     }
 
     fn rope(&self, desc: &RopeDesc) -> BackendResult<()> {

@@ -5,7 +5,9 @@
 //! touches, for [`operand::check`](crate::operand::check); `op` is the name that errors carry.
 
 mod attention;
+mod channel_norm;
 mod conv2d;
+mod cumsum;
 mod elementwise;
 mod gather;
 mod matmul;
@@ -15,11 +17,13 @@ mod rope;
 mod tensor;
 
 pub use attention::{AttentionDesc, AttentionMask, HeadStrides};
+pub use channel_norm::{BatchNormDesc, GroupNormDesc};
 pub use conv2d::Conv2dDesc;
+pub use cumsum::CumSumDesc;
 pub use elementwise::{BinaryDesc, CopyDesc, UnaryDesc};
 pub use gather::GatherDesc;
 pub use matmul::{Bias, BiasAxis, MatmulDesc, Matrix};
-pub use norm::{GroupNormDesc, LayerNormDesc, RmsNormDesc, SoftmaxDesc};
+pub use norm::{LayerNormDesc, RmsNormDesc, SoftmaxDesc};
 pub use reduce::{ReduceDesc, ReduceLoops};
 pub use rope::{RopeDesc, RopeStyle, rope_tables};
 pub use tensor::{Loop, MAX_RANK, TensorDesc, collapse};

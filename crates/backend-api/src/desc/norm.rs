@@ -4,7 +4,7 @@ use crate::operand::{Access, Operand};
 use crate::{BackendResult, DType, checked_product};
 
 use super::reduce::split_axis;
-use super::{require_at_least, require_eq, require_float};
+use super::require_float;
 
 /// `output = exp(x − max) / Σ exp(x − max)` along an axis of a packed tensor, or with `log` its logarithm, x − max −
 /// ln Σ exp(x − max). The output may be exactly the input.
@@ -138,67 +138,6 @@ impl RmsNormDesc {
     pub fn operands(&self, op: &'static str) -> BackendResult<[Operand; 4]> {
         let row = NormRow { op, dtype: self.dtype, rows: self.rows, columns: self.columns };
         row.operands(self.input, self.output, self.weight, self.residual)
-    }
-}
-
-/// `output = (x − mean) / √(var + eps) · weight + bias` with mean and biased variance over each group of channels of
-/// each of a batch: channels are divided into `groups` groups of neighbours. The output may be exactly the input.
-/// (Wu and He, "Group Normalization", 2018.) With as many groups as channels this is instance normalisation.
-#[derive(Clone, Copy, Debug)]
-#[non_exhaustive]
-pub struct GroupNormDesc {
-    /// Handle of the input, `[batch, channels, spatial]`.
-    pub input: u64,
-    /// Handle of the output, of the input's shape.
-    pub output: u64,
-    /// Element type of every operand.
-    pub dtype: DType,
-    /// Number of tensors normalised each by itself.
-    pub batch: usize,
-    /// Channels, a multiple of `groups`.
-    pub channels: usize,
-    /// Numbers in a channel: the product of the extents behind it.
-    pub spatial: usize,
-    /// Groups of channels.
-    pub groups: usize,
-    /// Added to the variance.
-    pub eps: f64,
-    /// Handle of `channels` factors; 1 if `None`.
-    pub weight: Option<u64>,
-    /// Handle of `channels` summands; 0 if `None`.
-    pub bias: Option<u64>,
-}
-
-impl GroupNormDesc {
-    /// Over `[batch, channels, spatial]` in `groups` groups, without weight and bias, with an `eps` of 1e-5.
-    #[must_use]
-    pub const fn new(
-        dtype: DType,
-        input: u64,
-        output: u64,
-        [batch, channels, spatial]: [usize; 3],
-        groups: usize,
-    ) -> Self {
-        Self { input, output, dtype, batch, channels, spatial, groups, eps: 1e-5, weight: None, bias: None }
-    }
-
-    /// Checks the shapes. Returns input, output, weight and bias.
-    ///
-    /// # Errors
-    /// [`Shape`](crate::BackendError::Shape) if the channels can't be divided into the groups.
-    pub fn operands(&self, op: &'static str) -> BackendResult<[Operand; 4]> {
-        let &Self { dtype, batch, channels, spatial, groups, .. } = self;
-        require_float(op, "dtype", dtype)?;
-        require_at_least(op, "groups (at least)", 1, groups)?;
-        require_eq(op, "channels left over by the groups", 0, channels % groups)?;
-        let elements = checked_product(op, "input", &[batch, channels, spatial])?;
-        let scales = if elements == 0 { 0 } else { channels };
-        Ok([
-            Operand::new(op, "input", self.input, dtype, elements, Access::ReadInPlace)?,
-            Operand::new(op, "output", self.output, dtype, elements, Access::Write)?,
-            Operand::optional(op, "weight", self.weight, dtype, scales, Access::Read)?,
-            Operand::optional(op, "bias", self.bias, dtype, scales, Access::Read)?,
-        ])
     }
 }
 

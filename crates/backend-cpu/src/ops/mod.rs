@@ -3,6 +3,7 @@
 pub(crate) mod attention;
 pub(crate) mod conv2d;
 pub(crate) mod copy;
+pub(crate) mod cumsum;
 pub(crate) mod elementwise;
 pub(crate) mod fold;
 pub(crate) mod gather;

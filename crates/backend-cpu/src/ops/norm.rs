@@ -1,9 +1,9 @@
-//! Layer, root-mean-square and group normalisation of rows, with f64 means.
+//! Layer, root-mean-square and group normalisation of rows, with f64 means; batch normalisation.
 
 use std::borrow::Cow;
 
 use backend_api::BackendResult;
-use backend_api::desc::{GroupNormDesc, LayerNormDesc, RmsNormDesc};
+use backend_api::desc::{BatchNormDesc, GroupNormDesc, LayerNormDesc, RmsNormDesc};
 use bytemuck::cast_slice_mut;
 
 use crate::access::Input;
@@ -75,6 +75,35 @@ pub(crate) fn group_norm(memory: &Memory, op: &'static str, desc: &GroupNormDesc
                     bias: vector::<T>(cores, desc.bias, bias, desc.channels, 0.0),
                 };
                 norm.run::<T>(cores, input, None, cast_slice_mut(output));
+            });
+        });
+    })
+}
+
+/// `output = (x − mean) / √(variance + eps) · weight + bias` for each channel.
+pub(crate) fn batch_norm(memory: &Memory, op: &'static str, desc: &BatchNormDesc) -> BackendResult<()> {
+    let operands = desc.operands(op)?;
+    let &BatchNormDesc { channels, spatial, eps, .. } = desc;
+    memory.access(op, &operands, |[input, _, mean, variance, weight, bias], output| {
+        Cores::run(output.len(), |cores| {
+            with_float!(desc.dtype, T => {
+                let [mean, variance] = [mean, variance].map(|each| widen::<T>(cores, each));
+                let weight = vector::<T>(cores, desc.weight, weight, channels, 1.0);
+                let bias = vector::<T>(cores, desc.bias, bias, channels, 0.0);
+                let input = input.separate::<T>();
+                cores.chunks(cast_slice_mut(output), spatial, GRAIN, &|first, chunk: &mut [T]| {
+                    for (i, y) in chunk.chunks_exact_mut(spatial).enumerate() {
+                        let c = (first / spatial + i) % channels;
+                        let factor = f64::from(weight[c]) / (f64::from(variance[c]) + eps).sqrt();
+                        if let Some(input) = input {
+                            y.copy_from_slice(&input[first + i * spatial..][..spatial]);
+                        }
+                        for y in y {
+                            let centred = f64::from(y.to_f32()) - f64::from(mean[c]);
+                            *y = T::from_f32((centred * factor + f64::from(bias[c])) as f32);
+                        }
+                    }
+                });
             });
         });
     })

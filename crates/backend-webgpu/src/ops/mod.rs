@@ -3,9 +3,11 @@
 //! A launcher checks the descriptor, plans (which kernel, which variant, which grid) and launches. It never waits.
 
 mod attention;
+mod batch_norm;
 mod conv2d;
 mod copy;
 mod copy_bytes;
+mod cumsum;
 mod elementwise;
 mod fill;
 mod gather;
@@ -22,9 +24,11 @@ mod teams;
 mod tile;
 
 pub(crate) use attention::attention;
+pub(crate) use batch_norm::batch_norm;
 pub(crate) use conv2d::conv2d;
 pub(crate) use copy::copy;
 pub(crate) use copy_bytes::{copy_bytes, copy_dtod};
+pub(crate) use cumsum::cumsum;
 pub(crate) use elementwise::{binary, unary};
 pub(crate) use fill::fill;
 pub(crate) use gather::gather;
@@ -40,9 +44,11 @@ use crate::kernels::Variant;
 pub(crate) fn all_variants() -> Vec<Variant> {
     [
         attention::variants(),
+        batch_norm::variants(),
         conv2d::variants(),
         copy::variants(),
         copy_bytes::variants(),
+        cumsum::variants(),
         elementwise::variants(),
         fill::variants(),
         gather::variants(),

@@ -108,6 +108,37 @@ pub(super) fn exponentials(
     Ok(Exponentials { sums: joined, parts: 1 })
 }
 
+/// The sums of slices of each output.
+pub(super) struct SliceSums {
+    /// `[slices, outputs]` sums in scratch memory.
+    pub(super) window: Window,
+    pub(super) dtype: DType,
+    /// Numbers of a slice.
+    pub(super) chunk: usize,
+}
+
+/// The sums of `slices` slices along the reduced loop of a packed tensor.
+pub(super) fn slice_sums(
+    ctx: &Context,
+    op: &'static str,
+    x: &DeviceSlice,
+    dtype: DType,
+    loops: ReduceLoops,
+    slices: usize,
+) -> BackendResult<SliceSums> {
+    let rule = rule(op, ReduceOp::Sum)?;
+    let to = rule.partial(dtype);
+    let window = ctx.output(op, x, dtype)?;
+    let mut walk = Walk::new(dtype, &window, loops, rule);
+    walk.pack_outputs();
+    let scratch = ctx.memory.scratch(op, slices * walk.loops.outputs * to.size())?;
+    let sums = ctx.output(op, &scratch, to)?;
+    let input = ctx.input(op, x, dtype, &sums)?;
+    Reduction { ctx, op, rule, dtype }.begin(&walk, &input, (&sums, to), slices)?;
+    let width = if walk.rows { walk.lanes.width() } else { 1 };
+    Ok(SliceSums { window: sums, dtype: to, chunk: walk.loads().div_ceil(slices) * width })
+}
+
 /// How a reduction reads its input.
 #[derive(Clone, Debug)]
 struct Walk {

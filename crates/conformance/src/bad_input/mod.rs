@@ -10,6 +10,7 @@
 
 mod attention;
 mod broadcast;
+mod channels;
 mod conv2d;
 mod elementwise;
 mod expect;
@@ -75,6 +76,7 @@ pub fn operations() -> Vec<Operation> {
         broadcast::operations(),
         rows::operations(),
         reduce::operations(),
+        channels::operations(),
         rope::operations(),
         gather::operations(),
         memory::operations(),

@@ -1,6 +1,6 @@
 //! reduce, softmax and the normalisations.
 
-use backend_api::desc::{GroupNormDesc, LayerNormDesc, RmsNormDesc, SoftmaxDesc};
+use backend_api::desc::{LayerNormDesc, RmsNormDesc, SoftmaxDesc};
 use backend_api::{BackendResult, ComputeBackend, DType, ReduceOp};
 
 use super::expect::{OVERFLOW, SHAPE, TOO_SMALL, dtype, shape, too_small};
@@ -14,7 +14,7 @@ const HALF: usize = usize::MAX / 2 + 1;
 pub(super) fn operations() -> Vec<Operation> {
     let mut operations = vec![reduce()];
     for element in [F32, F16] {
-        operations.extend([softmax(element), layer_norm(element), rms_norm(element), group_norm(element)]);
+        operations.extend([softmax(element), layer_norm(element), rms_norm(element)]);
     }
     operations
 }
@@ -157,33 +157,4 @@ fn rms_norm(element: DType) -> Operation {
         ("2^32 columns", TOO_SMALL, |d| (d.rows, d.columns) = (1, 1 << 32)),
     ];
     operation.broken(good, |b, _, d| b.rms_norm(d), changes)
-}
-
-fn group_norm(element: DType) -> Operation {
-    let op = "group_norm";
-    let bytes = element.size();
-    let mut slots = norm_slots(element);
-    slots[2] = Slot::new("weight", Role::Input, element, 4);
-    slots[3] = Slot::new("bias", Role::Input, element, 4);
-    let good = move |h: &Handles| {
-        let mut desc = GroupNormDesc::new(element, h[0], h[1], [1, 4, 5], 2);
-        (desc.weight, desc.bias) = (Some(h[2]), Some(h[3]));
-        desc
-    };
-    let operation = Operation::new(op, slots, 1.0, move |b, h| b.group_norm(&good(h))).variant(element);
-    let changes: Vec<Change<GroupNormDesc>> = vec![
-        ("of i32", dtype(op, "dtype", I32), |d| d.dtype = I32),
-        ("of u32", dtype(op, "dtype", U32), |d| d.dtype = U32),
-        ("no groups", shape(op, "groups (at least)", 1, 0), |d| d.groups = 0),
-        ("three groups", shape(op, "channels left over by the groups", 0, 1), |d| d.groups = 3),
-        ("more groups than channels", shape(op, "channels left over by the groups", 0, 4), |d| d.groups = 5),
-        ("twice the batch", too_small(op, "input", 20 * bytes, 40 * bytes), |d| d.batch = 2),
-        ("more channels", too_small(op, "weight", 4 * bytes, 10 * bytes), |d| {
-            (d.channels, d.spatial) = (10, 2)
-        }),
-        ("usize::MAX numbers in a channel", OVERFLOW, |d| d.spatial = usize::MAX),
-        ("2^40 channels of 2^40", OVERFLOW, |d| (d.channels, d.spatial) = (HUGE, HUGE)),
-        ("2^32 channels", TOO_SMALL, |d| (d.channels, d.spatial) = (1 << 32, 1)),
-    ];
-    operation.broken(good, |b, _, d| b.group_norm(d), changes)
 }

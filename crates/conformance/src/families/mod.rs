@@ -2,12 +2,14 @@
 
 mod attention;
 mod attention_ext;
+mod batch_norm;
 mod batched_gemm;
 mod binary;
 mod binary_ext;
 mod conv2d;
 mod copy;
 mod copy_dtod;
+mod cumsum;
 mod fill;
 mod gather;
 mod gemm;
@@ -52,6 +54,8 @@ pub fn cases() -> Vec<Case> {
         softmax::cases(),
         norm::cases(),
         group_norm::cases(),
+        batch_norm::cases(),
+        cumsum::cases(),
         rope::cases(),
         gather::cases(),
         fill::cases(),

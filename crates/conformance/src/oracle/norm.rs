@@ -82,3 +82,12 @@ impl Row<'_> {
             .collect()
     }
 }
+
+/// (x − mean)/√(variance + eps)·weight + bias.
+///
+/// The difference is rounded; so are eps and the sum under the root, which halves their errors.
+pub(crate) fn batch_norm(x: f64, [mean, variance, weight, bias]: [f64; 4], eps: f64) -> Want {
+    let scaled = (x - mean) / (variance + eps).sqrt() * weight;
+    let relative = 1.001 * (2.0 * ROUNDING + RSQRT + gamma(3));
+    Want::near(scaled + bias, relative * scaled.abs() + ROUNDING * bias.abs() + 4.0 * MIN_NORMAL_F32)
+}

@@ -1,8 +1,8 @@
 //! Random reductions, normalisations, rotations and gathers.
 
 use backend_api::desc::{
-    GatherDesc, GroupNormDesc, HeadStrides, LayerNormDesc, ReduceDesc, RmsNormDesc, RopeDesc, RopeStyle,
-    SoftmaxDesc, TensorDesc,
+    BatchNormDesc, CumSumDesc, GatherDesc, GroupNormDesc, HeadStrides, LayerNormDesc, ReduceDesc,
+    RmsNormDesc, RopeDesc, RopeStyle, SoftmaxDesc, TensorDesc,
 };
 use backend_api::{BackendResult, DType, ReduceOp};
 
@@ -80,6 +80,27 @@ pub(super) fn group_norm<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
     (d.weight, d.bias, d.eps) = (maybe(rng, weight), maybe(rng, bias), factor(rng));
     let verdict = pool.check("group_norm", d.operands("group_norm"));
     call(format!("{d:?}"), verdict, move |b| b.group_norm(&d))
+}
+
+pub(super) fn batch_norm<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
+    let mut d = BatchNormDesc::new(dtype(rng), std::array::from_fn(|_| pool.pick(rng)), sizes(rng));
+    let [weight, bias] = std::array::from_fn(|_| pool.pick(rng));
+    (d.weight, d.bias, d.eps) = (maybe(rng, weight), maybe(rng, bias), factor(rng));
+    let verdict = pool.check("batch_norm", d.operands("batch_norm"));
+    call(format!("{d:?}"), verdict, move |b| b.batch_norm(&d))
+}
+
+pub(super) fn cumsum<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
+    let (dtype, input, output, shape, axis) =
+        (dtype(rng), pool.pick(rng), pool.pick(rng), shape(rng), size(rng));
+    let (exclusive, reverse) = (rng.one_in(2), rng.one_in(2));
+    let desc = move || -> BackendResult<CumSumDesc> {
+        let mut desc = CumSumDesc::along(dtype, input, output, &shape, axis)?;
+        (desc.exclusive, desc.reverse) = (exclusive, reverse);
+        Ok(desc)
+    };
+    let verdict = desc().and_then(|desc| pool.check("cumsum", desc.operands("cumsum")));
+    call(format!("{:?}", desc()), verdict, move |b| b.cumsum(&desc()?))
 }
 
 pub(super) fn rope<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
