@@ -2,7 +2,8 @@
 
 use backend_api::desc::{
     AttentionDesc, BatchNormDesc, BinaryDesc, CopyDesc, CumSumDesc, GatherDesc, GroupNormDesc, LayerNormDesc,
-    MatmulDesc, Matrix, ReduceDesc, RmsNormDesc, RopeDesc, RopeStyle, SoftmaxDesc, TensorDesc, UnaryDesc,
+    MatmulDesc, Matrix, NormBackwardDesc, NormBackwardWeightDesc, ReduceDesc, RmsNormDesc, RopeDesc,
+    RopeStyle, SoftmaxBackwardDesc, SoftmaxDesc, TensorDesc, UnaryDesc,
 };
 use backend_api::{
     BackendResult, BackendTranspose, BinaryOp, ComputeBackend, DType, ErrorKind, ReduceOp, UnaryOp,
@@ -17,7 +18,7 @@ const F32: DType = DType::F32;
 pub(crate) const BYTES: usize = 64;
 
 /// Every method, over four buffers. `free` comes last.
-const METHODS: [(&str, Call); 36] = [
+const METHODS: [(&str, Call); 39] = [
     ("gemm", |b, [x, y, z, _]| b.gemm(NO, NO, 2, 2, 2, 1.0, x, 2, y, 2, 0.0, z, 2)),
     ("batched_gemm", |b, [x, y, z, _]| {
         b.batched_gemm(NO, NO, 2, 2, 2, 1.0, x, 2, 4, y, 2, 4, 0.0, z, 2, 4, 2)
@@ -67,6 +68,14 @@ const METHODS: [(&str, Call); 36] = [
     ("group_norm", |b, [x, y, ..]| b.group_norm(&GroupNormDesc::new(F32, x, y, [1, 2, 2], 2))),
     ("batch_norm", |b, [x, y, z, w]| b.batch_norm(&BatchNormDesc::new(F32, [x, y, z, w], [1, 2, 2]))),
     ("cumsum", |b, [x, y, ..]| b.cumsum(&CumSumDesc::along(F32, x, y, &[2, 2], 1)?)),
+    ("softmax_backward", |b, [x, y, z, _]| {
+        b.softmax_backward(&SoftmaxBackwardDesc::of(&SoftmaxDesc::rows(F32, 0, x, 2, 2), y, z))
+    }),
+    ("norm_backward", |b, [x, y, z, _]| b.norm_backward(&NormBackwardDesc::rms_norm(F32, [x, y, z], 2, 2))),
+    ("norm_backward_weight", |b, [x, y, z, _]| {
+        let input = NormBackwardDesc::layer_norm(F32, [x, y, 0], 2, 2);
+        b.norm_backward_weight(&NormBackwardWeightDesc::of(&input, z))
+    }),
     ("rope", |b, ptrs| b.rope(&RopeDesc::new(F32, ptrs, [1, 1, 2, 2], 2, RopeStyle::Half))),
     ("gather", |b, [x, y, z, _]| b.gather(&GatherDesc::new(F32, [x, y, z], [2, 2, 2]))),
     ("trim", |b, _| b.trim().map(drop)),

@@ -4,7 +4,8 @@ use std::fmt::Debug;
 
 use crate::desc::{
     AttentionDesc, BatchNormDesc, BinaryDesc, CopyDesc, CumSumDesc, GatherDesc, GroupNormDesc, LayerNormDesc,
-    MatmulDesc, ReduceDesc, RmsNormDesc, RopeDesc, SoftmaxDesc, UnaryDesc,
+    MatmulDesc, NormBackwardDesc, NormBackwardWeightDesc, ReduceDesc, RmsNormDesc, RopeDesc,
+    SoftmaxBackwardDesc, SoftmaxDesc, UnaryDesc,
 };
 use crate::{
     BackendError, BackendFuture, BackendResult, BackendTranspose, BinaryOp, Capabilities, DType, DeviceInfo,
@@ -260,6 +261,24 @@ pub trait ComputeBackend: Debug + MaybeSend + MaybeSync {
     fn cumsum(&self, desc: &CumSumDesc) -> BackendResult<()> {
         _ = desc;
         Err(self.unsupported("cumsum"))
+    }
+
+    /// The gradient of [`softmax`](Self::softmax).
+    fn softmax_backward(&self, desc: &SoftmaxBackwardDesc) -> BackendResult<()> {
+        _ = desc;
+        Err(self.unsupported("softmax_backward"))
+    }
+
+    /// The gradient of [`layer_norm`](Self::layer_norm) or [`rms_norm`](Self::rms_norm) with respect to the rows.
+    fn norm_backward(&self, desc: &NormBackwardDesc) -> BackendResult<()> {
+        _ = desc;
+        Err(self.unsupported("norm_backward"))
+    }
+
+    /// The gradient of [`layer_norm`](Self::layer_norm) or [`rms_norm`](Self::rms_norm) with respect to the weight.
+    fn norm_backward_weight(&self, desc: &NormBackwardWeightDesc) -> BackendResult<()> {
+        _ = desc;
+        Err(self.unsupported("norm_backward_weight"))
     }
 
     /// Rotary position embedding.

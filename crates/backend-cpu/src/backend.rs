@@ -2,7 +2,8 @@
 
 use backend_api::desc::{
     AttentionDesc, BatchNormDesc, BinaryDesc, Conv2dDesc, CopyDesc, CumSumDesc, GatherDesc, GroupNormDesc,
-    LayerNormDesc, MatmulDesc, Matrix, ReduceDesc, RmsNormDesc, RopeDesc, SoftmaxDesc, TensorDesc, UnaryDesc,
+    LayerNormDesc, MatmulDesc, Matrix, NormBackwardDesc, NormBackwardWeightDesc, ReduceDesc, RmsNormDesc,
+    RopeDesc, SoftmaxBackwardDesc, SoftmaxDesc, TensorDesc, UnaryDesc,
 };
 use backend_api::operand::{Access, Operand};
 use backend_api::{
@@ -268,6 +269,22 @@ impl ComputeBackend for CpuBackend {
 
     fn cumsum(&self, desc: &CumSumDesc) -> BackendResult<()> {
         ops::cumsum::cumsum(self.memory("cumsum")?, "cumsum", desc)
+    }
+
+    fn softmax_backward(&self, desc: &SoftmaxBackwardDesc) -> BackendResult<()> {
+        ops::backward::softmax_backward(self.memory("softmax_backward")?, "softmax_backward", desc)
+    }
+
+    fn norm_backward(&self, desc: &NormBackwardDesc) -> BackendResult<()> {
+        ops::backward::norm_backward(self.memory("norm_backward")?, "norm_backward", desc)
+    }
+
+    fn norm_backward_weight(&self, desc: &NormBackwardWeightDesc) -> BackendResult<()> {
+        ops::backward::norm_backward_weight(
+            self.memory("norm_backward_weight")?,
+            "norm_backward_weight",
+            desc,
+        )
     }
 
     fn rope(&self, desc: &RopeDesc) -> BackendResult<()> {

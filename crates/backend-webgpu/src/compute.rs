@@ -2,7 +2,8 @@
 
 use backend_api::desc::{
     AttentionDesc, BatchNormDesc, BinaryDesc, Conv2dDesc, CopyDesc, CumSumDesc, GatherDesc, GroupNormDesc,
-    LayerNormDesc, MatmulDesc, Matrix, ReduceDesc, RmsNormDesc, RopeDesc, SoftmaxDesc, TensorDesc, UnaryDesc,
+    LayerNormDesc, MatmulDesc, Matrix, NormBackwardDesc, NormBackwardWeightDesc, ReduceDesc, RmsNormDesc,
+    RopeDesc, SoftmaxBackwardDesc, SoftmaxDesc, TensorDesc, UnaryDesc,
 };
 use backend_api::{
     BackendFuture, BackendResult, BackendTranspose, BinaryOp, Capabilities, ComputeBackend, DType,
@@ -242,6 +243,18 @@ impl ComputeBackend for WebGpuBackend {
 
     fn cumsum(&self, desc: &CumSumDesc) -> BackendResult<()> {
         ops::cumsum(&*self.context("cumsum")?, "cumsum", desc)
+    }
+
+    fn softmax_backward(&self, desc: &SoftmaxBackwardDesc) -> BackendResult<()> {
+        ops::softmax_backward(&*self.context("softmax_backward")?, "softmax_backward", desc)
+    }
+
+    fn norm_backward(&self, desc: &NormBackwardDesc) -> BackendResult<()> {
+        ops::norm_backward(&*self.context("norm_backward")?, "norm_backward", desc)
+    }
+
+    fn norm_backward_weight(&self, desc: &NormBackwardWeightDesc) -> BackendResult<()> {
+        ops::norm_backward_weight(&*self.context("norm_backward_weight")?, "norm_backward_weight", desc)
     }
 
     fn rope(&self, desc: &RopeDesc) -> BackendResult<()> {

@@ -5,6 +5,7 @@
 //! touches, for [`operand::check`](crate::operand::check); `op` is the name that errors carry.
 
 mod attention;
+mod backward;
 mod channel_norm;
 mod conv2d;
 mod cumsum;
@@ -17,6 +18,7 @@ mod rope;
 mod tensor;
 
 pub use attention::{AttentionDesc, AttentionMask, HeadStrides};
+pub use backward::{NormBackwardDesc, NormBackwardWeightDesc, SoftmaxBackwardDesc};
 pub use channel_norm::{BatchNormDesc, GroupNormDesc};
 pub use conv2d::Conv2dDesc;
 pub use cumsum::CumSumDesc;

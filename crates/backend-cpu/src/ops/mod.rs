@@ -1,6 +1,7 @@
 //! The operations, one file for each family.
 
 pub(crate) mod attention;
+pub(crate) mod backward;
 pub(crate) mod conv2d;
 pub(crate) mod copy;
 pub(crate) mod cumsum;

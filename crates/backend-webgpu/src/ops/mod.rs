@@ -3,6 +3,7 @@
 //! A launcher checks the descriptor, plans (which kernel, which variant, which grid) and launches. It never waits.
 
 mod attention;
+mod backward;
 mod batch_norm;
 mod conv2d;
 mod copy;
@@ -16,6 +17,7 @@ mod matmul;
 mod norm;
 mod norm_kernels;
 mod reduce;
+mod reduce_walk;
 mod reduction;
 mod rope;
 mod rows;
@@ -24,6 +26,7 @@ mod teams;
 mod tile;
 
 pub(crate) use attention::attention;
+pub(crate) use backward::{norm_backward, norm_backward_weight, softmax_backward};
 pub(crate) use batch_norm::batch_norm;
 pub(crate) use conv2d::conv2d;
 pub(crate) use copy::copy;
@@ -44,6 +47,7 @@ use crate::kernels::Variant;
 pub(crate) fn all_variants() -> Vec<Variant> {
     [
         attention::variants(),
+        backward::variants(),
         batch_norm::variants(),
         conv2d::variants(),
         copy::variants(),

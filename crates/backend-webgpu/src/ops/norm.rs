@@ -71,6 +71,28 @@ pub(crate) fn group_norm(ctx: &Context, op: &'static str, desc: &GroupNormDesc) 
     call.run(ctx, op, &Slices { x, y, residual: None, weight, bias })
 }
 
+/// The number of values, their mean and the sum of their squared deviations for each packed row of x, as f32 in scratch
+/// memory.
+pub(super) fn row_moments(
+    ctx: &Context,
+    op: &'static str,
+    x: &DeviceSlice,
+    dtype: DType,
+    rows: usize,
+    columns: usize,
+) -> BackendResult<Window> {
+    let call = Call { dtype, rows, columns, eps: 0.0, centred: true, channels: None };
+    let found = ctx.memory.scratch(op, rows * 3 * DType::F32.size())?;
+    let found = ctx.output(op, &found, DType::F32)?;
+    let x = ctx.input(op, x, dtype, &found)?;
+    let lanes = Lanes::four_if_fitting(&[&x], &[columns]);
+    let mut params = call.params(op, lanes, 0)?;
+    (params.x_offset, params.y_offset) = (x.offset / lanes.width() as u32, found.offset);
+    let variant = moments(Shape { dtype, lanes, channels: false }, Place::Absent);
+    ctx.launch(op, &variant, &[&x, &ctx.null()], &found, &params, linear_grid(op, rows)?)?;
+    Ok(found)
+}
+
 /// The memory of a call.
 struct Slices {
     x: DeviceSlice,

@@ -1,11 +1,10 @@
 //! Reductions over any axes.
 
-use backend_api::desc::{Loop, MAX_RANK, ReduceDesc, ReduceLoops};
+use backend_api::desc::{MAX_RANK, ReduceDesc, ReduceLoops};
 use backend_api::{BackendResult, DType, ReduceOp};
 
-use super::lanes::Lanes;
+use super::reduce_walk::Walk;
 use super::reduction::{Rule, rule};
-use super::teams::Teams;
 use crate::context::{Context, dim};
 use crate::kernels::params;
 use crate::memory::DeviceSlice;
@@ -26,15 +25,6 @@ params! {
         loops: [[u32; 4]; MAX_RANK],
     }
 }
-
-/// The fewest loads of an invocation in a small team.
-const LEAST: usize = 2;
-/// Workgroups that keep a large device busy.
-const BUSY: usize = 1024;
-/// Loads of an invocation from which on a reduction is worth being cut.
-const CUT_SHARE: usize = 16;
-/// Loads of an invocation beyond which runs of runs would lose accuracy.
-const MAX_SHARE: usize = 4096;
 
 /// `output = op over axes of input`.
 pub(crate) fn reduce(ctx: &Context, op: &'static str, desc: &ReduceDesc<'_>) -> BackendResult<()> {
@@ -108,6 +98,21 @@ pub(super) fn exponentials(
     Ok(Exponentials { sums: joined, parts: 1 })
 }
 
+/// `output = Σ over parts` of packed `[parts, outputs]` sums of f32.
+pub(super) fn sum_parts(
+    ctx: &Context,
+    op: &'static str,
+    sums: &Window,
+    [parts, outputs]: [usize; 2],
+    output: (&Window, DType),
+) -> BackendResult<()> {
+    let (rule, dtype) = (rule(op, ReduceOp::Sum)?, DType::F32);
+    let kept = if outputs > 1 { vec![(outputs, [1, 1])] } else { Vec::new() };
+    let loops = ReduceLoops { kept, reduced: vec![(parts, [outputs])], outputs, length: parts };
+    let walk = Walk::new(dtype, sums, loops, rule);
+    Reduction { ctx, op, rule, dtype }.finish(&walk, sums, output, 1.0)
+}
+
 /// The sums of slices of each output.
 pub(super) struct SliceSums {
     /// `[slices, outputs]` sums in scratch memory.
@@ -137,149 +142,6 @@ pub(super) fn slice_sums(
     Reduction { ctx, op, rule, dtype }.begin(&walk, &input, (&sums, to), slices)?;
     let width = if walk.rows { walk.lanes.width() } else { 1 };
     Ok(SliceSums { window: sums, dtype: to, chunk: walk.loads().div_ceil(slices) * width })
-}
-
-/// How a reduction reads its input.
-#[derive(Clone, Debug)]
-struct Walk {
-    loops: ReduceLoops,
-    lanes: Lanes,
-    /// Whether neighbouring numbers are of one output, not of neighbouring ones.
-    rows: bool,
-}
-
-impl Walk {
-    fn new(dtype: DType, input: &Window, mut loops: ReduceLoops, rule: Rule) -> Self {
-        // Neighbours in memory come last. An index counts in the order of the axes.
-        loops.kept.sort_by_key(|&(_, [x, _])| std::cmp::Reverse(x));
-        if !rule.is_index() {
-            loops.reduced.sort_by_key(|&(_, [x])| std::cmp::Reverse(x));
-        }
-        let kept = loops.kept.last().map_or((1, usize::MAX), |&(extent, [x, _])| (extent, x));
-        let reduced = loops.reduced.last().map_or((1, usize::MAX), |&(extent, [x])| (extent, x));
-        let rows = loops.kept.is_empty() || reduced.1 < kept.1;
-        let (nearest, outer) = if rows { (reduced, 0) } else { (kept, 1) };
-        let lanes = Self::lanes(dtype, input, &loops, nearest, outer);
-        Self { loops, lanes, rows }
-    }
-
-    /// Vectors if the loop over neighbours is one of whole vectors, and every other loop starts at one.
-    fn lanes(
-        dtype: DType,
-        input: &Window,
-        loops: &ReduceLoops,
-        (extent, stride): (usize, usize),
-        side: usize,
-    ) -> Lanes {
-        let kept = loops.kept.iter().map(|&(_, [x, _])| x);
-        let reduced = loops.reduced.iter().map(|&(_, [x])| x);
-        let (near, far): (Vec<usize>, Vec<usize>) =
-            if side == 1 { (kept.collect(), reduced.collect()) } else { (reduced.collect(), kept.collect()) };
-        let lanes = Lanes::of(dtype);
-        let several = extent.is_multiple_of(lanes.width()) && extent > lanes.width() * side;
-        if stride != 1 || !several {
-            return Lanes::One;
-        }
-        let others = [&near[..near.len() - 1], &far[..]].concat();
-        Lanes::fitting(dtype, &[input], &others)
-    }
-
-    /// Over the `slices` that the launch of `first` stored, into outputs of these strides.
-    fn of_slices(
-        first: &Self,
-        strides: &[usize],
-        slices: usize,
-        dtype: DType,
-        partials: &Window,
-        rule: Rule,
-    ) -> Self {
-        let outputs = first.loops.outputs;
-        let kept = first.loops.kept.iter().zip(strides).map(|(&(n, [_, y]), &to)| (n, [y, to])).collect();
-        let reduced = vec![(slices, [outputs])];
-        let loops = ReduceLoops { kept, reduced, outputs, length: slices };
-        let mut walk = Self::new(dtype, partials, loops, rule);
-        if rule.of_partials().reads_pairs() {
-            walk.lanes = Lanes::One;
-        }
-        walk
-    }
-
-    /// Lets the outputs lie packed in the order of the loops; their strides so far.
-    fn pack_outputs(&mut self) -> Vec<usize> {
-        let mut stride = 1;
-        let mut before: Vec<usize> = Vec::with_capacity(self.loops.kept.len());
-        for (extent, [_, y]) in self.loops.kept.iter_mut().rev() {
-            before.push(std::mem::replace(y, stride));
-            stride *= *extent;
-        }
-        before.reverse();
-        before
-    }
-
-    /// Loads for one output, or one vector of outputs.
-    fn loads(&self) -> usize {
-        if self.rows { self.loops.length / self.lanes.width() } else { self.loops.length }
-    }
-
-    /// Outputs, or vectors of outputs.
-    fn outputs(&self) -> usize {
-        if self.rows { self.loops.outputs } else { self.loops.outputs / self.lanes.width() }
-    }
-
-    fn teams(&self) -> Teams {
-        let abreast = match self.loops.kept.last() {
-            Some(&(extent, _)) if !self.rows => extent / self.lanes.width(),
-            _ => 1,
-        };
-        Teams::new(self.loads(), abreast, LEAST)
-    }
-
-    /// Into how many slices the numbers of an output are cut: one if there are enough outputs to keep the device busy.
-    fn slices(&self) -> usize {
-        let teams = self.teams();
-        let share = teams.share(self.loads());
-        let wanted = (BUSY / teams.groups(self.outputs()).max(1)).min(share / CUT_SHARE);
-        let slices = wanted.max(share.div_ceil(MAX_SHARE)).max(1);
-        // No slice is empty.
-        self.loads().div_ceil(self.loads().div_ceil(slices).max(1)).max(1)
-    }
-
-    /// The loops as the kernel takes them: those over outputs first, the others at the end.
-    fn packed(&self, op: &'static str) -> BackendResult<[[u32; 4]; MAX_RANK]> {
-        let width = self.lanes.width();
-        let mut packed = [[1, 0, 0, 0]; MAX_RANK];
-        let ReduceLoops { kept, reduced, .. } = &self.loops;
-        let kept: Vec<Loop<2>> = self.in_vectors(kept, !self.rows);
-        let reduced: Vec<Loop<1>> = self.in_vectors(reduced, self.rows);
-        for (slot, &(extent, [x, y])) in packed.iter_mut().zip(&kept) {
-            *slot = [dim(op, "extent", extent)?, dim(op, "stride", x)?, dim(op, "stride", y)?, 0];
-        }
-        if !self.rows && width > 1 {
-            // The innermost outputs of a vector are `stride` apart, their vectors `width` times that.
-            let innermost = &mut packed[kept.len() - 1];
-            innermost[2] = dim(op, "stride", (innermost[2] as usize).saturating_mul(width))?;
-        }
-        let first = MAX_RANK - reduced.len();
-        for (slot, &(extent, [x])) in packed[first..].iter_mut().zip(&reduced) {
-            *slot = [dim(op, "extent", extent)?, dim(op, "stride", x)?, 0, 0];
-        }
-        Ok(packed)
-    }
-
-    /// Loops that step over vectors; the innermost has them as its steps if it is over `neighbours`.
-    fn in_vectors<const N: usize>(&self, loops: &[Loop<N>], neighbours: bool) -> Vec<Loop<N>> {
-        let width = self.lanes.width();
-        let mut loops = loops.to_vec();
-        let last = loops.len().saturating_sub(1);
-        for (i, (extent, strides)) in loops.iter_mut().enumerate() {
-            if neighbours && i == last && width > 1 {
-                *extent /= width;
-            } else {
-                strides[0] /= width;
-            }
-        }
-        loops
-    }
 }
 
 /// The kernel of one operation.
@@ -340,30 +202,5 @@ impl Reduction<'_> {
         let [x, y, _] = teams.grid(op, walk.outputs())?;
         let variant = self.rule.variant(self.dtype, to, walk.lanes, last);
         self.ctx.launch(op, &variant, &[input], output, &params, [x, y, dim(op, "slices", slices)?])
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use backend_api::desc::TensorDesc;
-
-    use super::*;
-
-    fn slices(shape: &[usize], axes: &[usize], lanes: Lanes) -> usize {
-        let desc = ReduceDesc::new(ReduceOp::Sum, TensorDesc::packed(1, DType::F32, shape), axes, 2);
-        let (_, loops) = desc.operands("t").unwrap();
-        let rows = axes.contains(&(shape.len() - 1));
-        Walk { loops, lanes, rows }.slices()
-    }
-
-    #[test]
-    fn only_long_axes_of_few_outputs_are_cut() {
-        assert_eq!(slices(&[1 << 26], &[0], Lanes::Four), 1024);
-        assert_eq!(slices(&[1 << 26], &[0], Lanes::One), 1024);
-        assert_eq!(slices(&[16_384, 4096], &[0], Lanes::Four), 32);
-        assert_eq!(slices(&[16_384, 4096], &[1], Lanes::Four), 1);
-        assert_eq!(slices(&[4095], &[0], Lanes::One), 1);
-        assert_eq!(slices(&[100_000, 5], &[1], Lanes::One), 1);
-        assert_eq!(slices(&[1], &[0], Lanes::One), 1);
     }
 }

@@ -42,7 +42,7 @@ fn group_norm(element: DType) -> Operation {
         ("more groups than channels", shape(op, "channels left over by the groups", 0, 4), |d| d.groups = 5),
         ("twice the batch", too_small(op, "input", 20 * bytes, 40 * bytes), |d| d.batch = 2),
         ("more channels", too_small(op, "weight", 4 * bytes, 10 * bytes), |d| {
-            (d.channels, d.spatial) = (10, 2)
+            (d.channels, d.spatial) = (10, 2);
         }),
         ("usize::MAX numbers in a channel", OVERFLOW, |d| d.spatial = usize::MAX),
         ("2^40 channels of 2^40", OVERFLOW, |d| (d.channels, d.spatial) = (HUGE, HUGE)),

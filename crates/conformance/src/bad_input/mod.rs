@@ -9,6 +9,7 @@
 //! What is undefined behaviour in a vendor's library is a status here; this table is that promise, spelled out.
 
 mod attention;
+mod backward;
 mod broadcast;
 mod channels;
 mod conv2d;
@@ -77,6 +78,7 @@ pub fn operations() -> Vec<Operation> {
         rows::operations(),
         reduce::operations(),
         channels::operations(),
+        backward::operations(),
         rope::operations(),
         gather::operations(),
         memory::operations(),

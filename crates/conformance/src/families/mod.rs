@@ -2,6 +2,7 @@
 
 mod attention;
 mod attention_ext;
+mod backward;
 mod batch_norm;
 mod batched_gemm;
 mod binary;
@@ -55,6 +56,7 @@ pub fn cases() -> Vec<Case> {
         norm::cases(),
         group_norm::cases(),
         batch_norm::cases(),
+        backward::cases(),
         cumsum::cases(),
         rope::cases(),
         gather::cases(),

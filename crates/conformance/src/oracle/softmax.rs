@@ -64,3 +64,28 @@ pub(crate) fn softmax(x: &[f64]) -> Vec<Want> {
         })
         .collect()
 }
+
+/// The gradient of a softmax y, or of its logarithm, with respect to its input: y·(g − Σ g·y), or g − exp(y)·Σ g.
+///
+/// A sum of n products is off by γ(n + 1) of their sizes; then come a difference and a product, or an exponential (3
+/// roundings and 2 for each unit of its argument), a product and a difference.
+pub(crate) fn backward(y: &[f64], g: &[f64], log: bool) -> Vec<Want> {
+    let terms = || y.iter().zip(g).map(|(y, g)| if log { *g } else { g * y });
+    let sum: f64 = terms().sum();
+    let flushed = y.len() as f64 * MIN_NORMAL_F32;
+    let sum_error = gamma(y.len() + 1) * terms().map(f64::abs).sum::<f64>() + flushed;
+    y.iter()
+        .zip(g)
+        .map(|(&y, &g)| {
+            let (value, bound) = if log {
+                let p = y.exp();
+                let product_error = p * (sum_error + (exp_error(y) + ROUNDING) * (sum.abs() + sum_error));
+                (g - p * sum, product_error + ROUNDING * (g.abs() + p * sum.abs()))
+            } else {
+                let error = sum_error + 2.0 * ROUNDING * (g.abs() + sum.abs() + sum_error);
+                (y * (g - sum), y.abs() * error)
+            };
+            Want::near(value, 1.001 * bound + 2.0 * MIN_NORMAL_F32)
+        })
+        .collect()
+}

@@ -16,7 +16,7 @@ pub(super) fn call<'a>(
 
 /// A call of any method with any arguments.
 pub(super) fn random<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
-    let methods: [fn(&mut Rng, &Pool<'_>) -> Call<'a>; 24] = [
+    let methods: [fn(&mut Rng, &Pool<'_>) -> Call<'a>; 25] = [
         products::gemm,
         products::batched_gemm,
         products::conv2d,
@@ -39,6 +39,7 @@ pub(super) fn random<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
         rows::group_norm,
         rows::batch_norm,
         rows::cumsum,
+        rows::backward,
         rows::rope,
         rows::gather,
     ];

@@ -1,8 +1,9 @@
 //! Random reductions, normalisations, rotations and gathers.
 
 use backend_api::desc::{
-    BatchNormDesc, CumSumDesc, GatherDesc, GroupNormDesc, HeadStrides, LayerNormDesc, ReduceDesc,
-    RmsNormDesc, RopeDesc, RopeStyle, SoftmaxDesc, TensorDesc,
+    BatchNormDesc, CumSumDesc, GatherDesc, GroupNormDesc, HeadStrides, LayerNormDesc, NormBackwardDesc,
+    NormBackwardWeightDesc, ReduceDesc, RmsNormDesc, RopeDesc, RopeStyle, SoftmaxBackwardDesc, SoftmaxDesc,
+    TensorDesc,
 };
 use backend_api::{BackendResult, DType, ReduceOp};
 
@@ -101,6 +102,30 @@ pub(super) fn cumsum<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
     };
     let verdict = desc().and_then(|desc| pool.check("cumsum", desc.operands("cumsum")));
     call(format!("{:?}", desc()), verdict, move |b| b.cumsum(&desc()?))
+}
+
+pub(super) fn backward<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
+    let (dtype, [rows, columns]) = (dtype(rng), sizes(rng));
+    let [x, y, z, weight]: [u64; 4] = std::array::from_fn(|_| pool.pick(rng));
+    let mut input = NormBackwardDesc::layer_norm(dtype, [x, y, z], rows, columns);
+    (input.centred, input.eps, input.weight) = (rng.one_in(2), factor(rng), maybe(rng, weight));
+    match rng.below(3) {
+        0 => {
+            let mut d = SoftmaxBackwardDesc::of(&SoftmaxDesc::rows(dtype, 0, x, rows, columns), y, z);
+            (d.inner, d.log) = (size(rng), rng.one_in(2));
+            let verdict = pool.check("softmax_backward", d.operands("softmax_backward"));
+            call(format!("{d:?}"), verdict, move |b| b.softmax_backward(&d))
+        }
+        1 => {
+            let verdict = pool.check("norm_backward", input.operands("norm_backward"));
+            call(format!("{input:?}"), verdict, move |b| b.norm_backward(&input))
+        }
+        _ => {
+            let d = NormBackwardWeightDesc::of(&input, z);
+            let verdict = pool.check("norm_backward_weight", d.operands("norm_backward_weight"));
+            call(format!("{d:?}"), verdict, move |b| b.norm_backward_weight(&d))
+        }
+    }
 }
 
 pub(super) fn rope<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
