@@ -1,5 +1,7 @@
 //! What every bench shares: the backend under test, operands, and timing by the device's clock.
 
+pub mod rows;
+
 use std::time::{Duration, Instant};
 
 use backend_api::{BackendPreference, BackendResult, ComputeBackend, DType, DeviceInfo, Registry};

@@ -211,7 +211,7 @@ fn every_file_in_shaders_is_used() {
     for variant in kernels::all_variants() {
         let source = variant.source();
         used.insert(source.name.to_owned());
-        used.extend(source.libs.iter().map(|lib| lib.name.to_owned()));
+        used.extend(variant.libs().map(|lib| lib.name.to_owned()));
     }
     assert_eq!(on_disk, used, "the files and the kernels' table differ");
 }

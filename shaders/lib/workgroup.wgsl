@@ -4,7 +4,11 @@
 // members: 1 where neighbours shall read along the slice; 256 / size, the number of teams, where neighbours shall read
 // from neighbouring slices. Either way neighbouring invocations touch neighbouring memory.
 
+// Members that join what the others have; all members read their results.
+const JOINING = 16u;
+
 var<workgroup> sh_team: array<f32, 256>;
+var<workgroup> sh_joined: array<f32, 256>;
 
 // The number of an invocation's team.
 fn team_number(lane: u32, size: u32, stride: u32) -> u32 {
@@ -23,16 +27,29 @@ fn team_reduce(op: u32, lane: u32, size: u32, stride: u32, x: f32) -> f32 {
     return x;
   }
   let rank = team_rank(lane, size, stride);
+  let first = lane - rank * stride;
   sh_team[lane] = x;
   workgroupBarrier();
-  for (var half = size / 2u; half > 0u; half /= 2u) {
-    if rank < half {
-      sh_team[lane] = combine(op, sh_team[lane], sh_team[lane + half * stride]);
+  var result = identity(op);
+  if size <= JOINING {
+    for (var k = 0u; k < size; k++) {
+      result = combine(op, result, sh_team[first + k * stride]);
     }
+    // Nobody may go on to the next reduction before all have read this one.
     workgroupBarrier();
+    return result;
   }
-  let result = sh_team[lane - rank * stride];
-  // Nobody may go on to the next reduction before all have read this one.
+  if rank < JOINING {
+    var part = x;
+    for (var k = JOINING; k < size; k += JOINING) {
+      part = combine(op, part, sh_team[lane + k * stride]);
+    }
+    sh_joined[lane] = part;
+  }
+  // The next reduction writes sh_joined only behind another barrier.
   workgroupBarrier();
+  for (var k = 0u; k < JOINING; k++) {
+    result = combine(op, result, sh_joined[first + k * stride]);
+  }
   return result;
 }

@@ -1,13 +1,12 @@
-// y = exp(x − m) / Σ exp(x − m) along an axis, m = max x.
+// y = exp(x − m) / Σ exp(x − m) along an axis, m = max x, or its logarithm.
 //
-// A team of invocations works on each slice. Each of them reads BLOCK numbers at a time: if WHOLE, one block holds all
-// of its numbers and is kept; else maximum and sum are taken together, the sum being rescaled when the maximum rises
-// (Milakov and Gimelshein, "Online normalizer calculation for softmax", 2018), and the numbers are read again.
+// A team of invocations works on each slice, which they hold in BLOCK vectors each: memory is read once.
 //
-// needs: T, IN_PLACE, BLOCK, WHOLE
+// needs: T, LOG, IN_PLACE, BLOCK, the lanes of a vector
 
 struct Params {
   slices: u32,
+  // Vectors of a slice, and between neighbours in it.
   length: u32,
   inner: u32,
   team: u32,
@@ -16,100 +15,17 @@ struct Params {
   y_offset: u32,
 }
 
-@group(0) @binding(0) var<storage, read> x: array<T>;
-@group(0) @binding(1) var<storage, read_write> y: array<T>;
+@group(0) @binding(0) var<storage, read> x: array<V>;
+@group(0) @binding(1) var<storage, read_write> y: array<V>;
 
-const LOWEST = -0x1.fffffep+127f;
+alias A = f32;
+const NUMBERS = BLOCK * WIDTH;
 
-struct Slice {
-  // Index of the first number, without the offsets of x and y.
-  start: u32,
-  // Numbers in it; 0 for a team that has no slice.
-  length: u32,
-}
-
-// BLOCK numbers, from the k-th on, a team's size apart; −∞ past the end.
-fn load_block(slice: Slice, k: u32) -> array<f32, BLOCK> {
-  var block: array<f32, BLOCK>;
-  for (var j = 0u; j < BLOCK; j++) {
-    block[j] = -inf();
-    let at = k + j * params.team;
-    if at < slice.length {
-      let i = slice.start + at * params.inner;
-      if IN_PLACE == 1u {
-        block[j] = f32(y[params.y_offset + i]);
-      } else {
-        block[j] = f32(x[params.x_offset + i]);
-      }
-    }
+fn fetch(i: u32) -> V {
+  if IN_PLACE == 1u {
+    return y[params.y_offset + i];
   }
-  return block;
-}
-
-fn store(slice: Slice, k: u32, value: f32) {
-  if k < slice.length {
-    y[params.y_offset + slice.start + k * params.inner] = T(value);
-  }
-}
-
-// The largest number of a block; NaN if one is. Bits tell that in two steps for each number, max_nan takes many.
-fn block_max(block: ptr<function, array<f32, BLOCK>>) -> f32 {
-  var m = (*block)[0];
-  var bits = 0u;
-  for (var j = 0u; j < BLOCK; j++) {
-    m = max(m, (*block)[j]);
-    bits = max(bits, bitcast<u32>((*block)[j]) & 0x7fffffffu);
-  }
-  return select(m, nan(), bits > 0x7f800000u);
-}
-
-// exp(x − m) for x ≤ m, 0 for an x of −∞. Drivers' exp is only asked for what it can do.
-fn exp_below(x: f32, m: f32) -> f32 {
-  return exp(max(x - max(m, LOWEST), -150.0));
-}
-
-// 1 / sum; NaN for a slice of nothing but −∞, or with +∞ or NaN.
-fn factor(m: f32, sum: f32) -> f32 {
-  return select(1.0 / sum, nan(), is_nan(m) || is_inf(m));
-}
-
-fn softmax_whole(slice: Slice, lane: u32, rank: u32) {
-  var block = load_block(slice, rank);
-  let m = team_reduce(MAX, lane, params.team, params.stride, block_max(&block));
-  var sum = 0.0;
-  for (var j = 0u; j < BLOCK; j++) {
-    block[j] = exp_below(block[j], m);
-    sum += block[j];
-  }
-  let scale = factor(m, team_reduce(SUM, lane, params.team, params.stride, sum));
-  for (var j = 0u; j < BLOCK; j++) {
-    store(slice, rank + j * params.team, block[j] * scale);
-  }
-}
-
-fn softmax_online(slice: Slice, lane: u32, rank: u32) {
-  let step = BLOCK * params.team;
-  var mine = -inf();
-  var sum = 0.0;
-  for (var k = rank; k < slice.length; k += step) {
-    var block = load_block(slice, k);
-    let m = max_nan(mine, block_max(&block));
-    var block_sum = 0.0;
-    for (var j = 0u; j < BLOCK; j++) {
-      block_sum += exp_below(block[j], m);
-    }
-    sum = sum * exp_below(mine, m) + block_sum;
-    mine = m;
-  }
-  let m = team_reduce(MAX, lane, params.team, params.stride, mine);
-  let total = team_reduce(SUM, lane, params.team, params.stride, sum * exp_below(mine, m));
-  let scale = factor(m, total);
-  for (var k = rank; k < slice.length; k += step) {
-    var block = load_block(slice, k);
-    for (var j = 0u; j < BLOCK; j++) {
-      store(slice, k + j * params.team, exp_below(block[j], m) * scale);
-    }
-  }
+  return x[params.x_offset + i];
 }
 
 @compute @workgroup_size(256)
@@ -118,14 +34,63 @@ fn main(
   @builtin(num_workgroups) groups: vec3<u32>,
   @builtin(local_invocation_index) lane: u32,
 ) {
-  let number =
-    flat_group(group, groups) * (256u / params.team) + team_number(lane, params.team, params.stride);
-  let start = number / params.inner * params.length * params.inner + number % params.inner;
-  let slice = Slice(start, select(0u, params.length, number < params.slices));
-  let rank = team_rank(lane, params.team, params.stride);
-  if WHOLE == 1u {
-    softmax_whole(slice, lane, rank);
-  } else {
-    softmax_online(slice, lane, rank);
+  let team = params.team;
+  let inner = params.inner;
+  let number = flat_group(group, groups) * (256u / team) + team_number(lane, team, params.stride);
+  // A team without a slice reads the last one.
+  let slice = min(number, params.slices - 1u);
+  let start = slice / inner * params.length * inner + slice % inner;
+  let rank = team_rank(lane, team, params.stride);
+  let length = select(0u, params.length, number < params.slices);
+
+  // All loads come first, so that all are on their way at once.
+  var vectors: array<V, BLOCK>;
+  for (var j = 0u; j < BLOCK; j++) {
+    vectors[j] = fetch(start + min(rank + j * team, params.length - 1u) * inner);
+  }
+  var block: array<f32, NUMBERS>;
+  for (var j = 0u; j < BLOCK; j++) {
+    let numbers = unpack(vectors[j]);
+    let inside = rank + j * team < length;
+    for (var l = 0u; l < WIDTH; l++) {
+      block[j * WIDTH + l] = select(-inf(), numbers[l], inside);
+    }
+  }
+
+  // The largest number, and NaN if one is. Bits tell that in two steps for each number, max_nan takes many.
+  var largest = block[0];
+  var bits = 0u;
+  for (var k = 0u; k < NUMBERS; k++) {
+    largest = max(largest, block[k]);
+    bits = max(bits, bitcast<u32>(block[k]) & 0x7fffffffu);
+  }
+  largest = select(largest, nan(), bits > 0x7f800000u);
+  let m = team_reduce(MAX, lane, team, params.stride, largest);
+
+  var sum = 0.0;
+  for (var k = 0u; k < NUMBERS; k++) {
+    let e = exp_below(block[k], m);
+    sum += e;
+    if LOG == 0u {
+      block[k] = e;
+    }
+  }
+  let total = team_reduce(SUM, lane, team, params.stride, sum);
+
+  let scale = softmax_scale(m, total);
+  for (var j = 0u; j < BLOCK; j++) {
+    var numbers: array<A, WIDTH>;
+    for (var l = 0u; l < WIDTH; l++) {
+      let value = block[j * WIDTH + l];
+      if LOG == 1u {
+        numbers[l] = value - max(m, LOWEST) - scale;
+      } else {
+        numbers[l] = value * scale;
+      }
+    }
+    let at = rank + j * team;
+    if at < length {
+      y[params.y_offset + start + at * inner] = pack(numbers);
+    }
   }
 }

@@ -1,58 +1,119 @@
-// y[output] = OP over k of x[outer, k, inner], output = (outer, inner).
+// y[output] = the reduction of the numbers x[output, r] over r.
 //
-// A team of invocations walks the axis of each output. Axes that are long beside the number of outputs are cut into
-// slices of `chunk` numbers, one for each workgroup along z, and y is [slices, outputs]; a second launch reduces that.
-// Invocations reduce short runs and then the runs, teams a tree: the error of a sum grows with the root of its length.
+// A team of invocations walks the numbers of each output. Where neighbouring numbers are of one output, the members of
+// a team are neighbours (stride 1), and so are the lanes of a vector. Else neighbouring teams have neighbouring
+// outputs, and so have the lanes. Long reductions are cut into slices, one for each workgroup along z; y is then
+// [slices, outputs], and a second launch reduces that.
 //
-// needs: OP
+// Invocations join short runs and then the runs, teams a tree: the error of a sum grows with the root of its length.
+//
+// needs: Y, the lanes of a vector, the states of its numbers, the rule of a reduction
 
 struct Params {
+  // Outputs, or vectors of outputs.
   outputs: u32,
+  // Vectors that one of them is made of.
   length: u32,
-  inner: u32,
-  chunk: u32,
   team: u32,
   stride: u32,
+  // In vectors.
   x_offset: u32,
   y_offset: u32,
+  // Number of loops over outputs.
+  kept: u32,
   // The number that results are divided by.
   divisor: f32,
+  // Extent, stride of x in vectors, stride of y. First the loops over outputs; the others lie at the end.
+  loops: array<vec4<u32>, 6>,
 }
 
-@group(0) @binding(0) var<storage, read> x: array<f32>;
-@group(0) @binding(1) var<storage, read_write> y: array<f32>;
+@group(0) @binding(0) var<storage, read> x: array<V>;
+@group(0) @binding(1) var<storage, read_write> y: array<Y>;
 
-// Numbers that are reduced one after the other, in four strands.
+// Vectors that an invocation reads before it uses them.
+const AHEAD = 4u;
+// Vectors that are joined one after the other.
 const RUN = 64u;
 
-fn reduce_run(first: u32, step: u32, count: u32) -> f32 {
-  var strands = vec4<f32>(identity(OP));
-  var i = first;
-  for (var k = 0u; k < count / 4u; k++) {
-    strands = vec4<f32>(
-      combine(OP, strands.x, x[i]),
-      combine(OP, strands.y, x[i + step]),
-      combine(OP, strands.z, x[i + 2u * step]),
-      combine(OP, strands.w, x[i + 3u * step]),
-    );
-    i += 4u * step;
+var<workgroup> sh_states: array<State, 256>;
+
+// Where the r-th vector of an output lies, from its first.
+fn step_to(r: u32) -> u32 {
+  var rest = r;
+  var offset = 0u;
+  var d = 5u;
+  var extent = params.loops[d];
+  while rest >= extent.x {
+    let quotient = rest / extent.x;
+    offset += (rest - quotient * extent.x) * extent.y;
+    rest = quotient;
+    d -= 1u;
+    extent = params.loops[d];
   }
-  var rest = identity(OP);
-  for (var k = 0u; k < count % 4u; k++) {
-    rest = combine(OP, rest, x[i]);
-    i += step;
-  }
-  let pairs = vec2<f32>(combine(OP, strands.x, strands.y), combine(OP, strands.z, strands.w));
-  return combine(OP, combine(OP, pairs.x, pairs.y), rest);
+  return offset + rest * extent.y;
 }
 
-// The reduction of the `count` numbers x[first], x[first + step], ….
-fn reduce_runs(first: u32, step: u32, count: u32) -> f32 {
-  var total = identity(OP);
-  for (var k = 0u; k < count; k += RUN) {
-    total = combine(OP, total, reduce_run(first + k * step, step, min(RUN, count - k)));
+fn joined(a: array<State, WIDTH>, b: array<State, WIDTH>) -> array<State, WIDTH> {
+  var states_a = a;
+  var states_b = b;
+  for (var l = 0u; l < WIDTH; l++) {
+    states_a[l] = join(states_a[l], states_b[l]);
+  }
+  return states_a;
+}
+
+fn none() -> array<State, WIDTH> {
+  var result: array<State, WIDTH>;
+  for (var l = 0u; l < WIDTH; l++) {
+    result[l] = start();
+  }
+  return result;
+}
+
+// The vectors first, first + team, … before `end`.
+fn walk(base: u32, first: u32, end: u32) -> array<State, WIDTH> {
+  let team = params.team;
+  // Between the indices of neighbouring lanes.
+  let step = select(0u, 1u, params.stride == 1u);
+  let scale = select(1u, WIDTH, params.stride == 1u);
+  var total = none();
+  var r = first;
+  while r < end {
+    let stop = r + min(end - r, RUN * team);
+    var run = none();
+    while r < stop && stop - r > (AHEAD - 1u) * team {
+      var vectors: array<V, AHEAD>;
+      for (var j = 0u; j < AHEAD; j++) {
+        vectors[j] = x[base + step_to(r + j * team)];
+      }
+      for (var j = 0u; j < AHEAD; j++) {
+        run = joined(run, states(vectors[j], (r + j * team) * scale, step));
+      }
+      r += AHEAD * team;
+    }
+    while r < stop {
+      run = joined(run, states(x[base + step_to(r)], r * scale, step));
+      r += team;
+    }
+    total = joined(total, run);
   }
   return total;
+}
+
+// The states of a team joined, for its first member. The whole workgroup has to come here.
+fn team_join(lane: u32, rank: u32, state: State) -> State {
+  if params.team == 1u {
+    return state;
+  }
+  sh_states[lane] = state;
+  workgroupBarrier();
+  for (var half = params.team / 2u; half > 0u; half /= 2u) {
+    if rank < half {
+      sh_states[lane] = join(sh_states[lane], sh_states[lane + half * params.stride]);
+    }
+    workgroupBarrier();
+  }
+  return sh_states[lane];
 }
 
 @compute @workgroup_size(256)
@@ -62,22 +123,46 @@ fn main(
   @builtin(local_invocation_index) lane: u32,
 ) {
   let team = params.team;
-  let rank = team_rank(lane, team, params.stride);
-  let output = flat_group(group, groups) * (256u / team) + team_number(lane, team, params.stride);
+  let stride = params.stride;
+  let rank = lane / stride % team;
+  let output = flat_group(group, groups) * (256u / team) + lane / (team * stride) * stride + lane % stride;
   let inside = output < params.outputs;
-  let first = group.z * params.chunk + rank;
-  let end = min(group.z * params.chunk + params.chunk, params.length);
-  var mine = identity(OP);
-  if inside && first < end {
-    let inner = params.inner;
-    let start = params.x_offset + (output / inner * params.length + first) * inner + output % inner;
-    mine = reduce_runs(start, team * inner, (end - first + team - 1u) / team);
+
+  var base = params.x_offset;
+  var target_index = params.y_offset;
+  var rest = output;
+  for (var d = params.kept; d > 0u; d--) {
+    let extent = params.loops[d - 1u];
+    let step = rest % extent.x;
+    rest /= extent.x;
+    base += step * extent.y;
+    target_index += step * extent.z;
   }
-  var total = team_reduce(OP, lane, team, params.stride, mine);
-  if params.divisor != 1.0 {
-    total /= params.divisor;
+
+  let chunk = (params.length + groups.z - 1u) / groups.z;
+  let first = group.z * chunk;
+  let end = select(0u, min(first + chunk, params.length), inside);
+  var total = walk(base, first + rank, end);
+
+  // The lanes of a vector are outputs, or numbers of one.
+  var outputs_abreast = WIDTH;
+  var step = 0u;
+  if stride == 1u {
+    outputs_abreast = 1u;
+    for (var l = 1u; l < WIDTH; l++) {
+      total[0] = join(total[0], total[l]);
+    }
+  } else if WIDTH > 1u {
+    step = params.loops[params.kept - 1u].z / WIDTH;
   }
-  if inside && rank == 0u {
-    y[params.y_offset + group.z * params.outputs + output] = total;
+  target_index += group.z * params.outputs * outputs_abreast;
+  for (var l = 0u; l < WIDTH; l++) {
+    if l < outputs_abreast {
+      let result = team_join(lane, rank, total[l]);
+      if inside && rank == 0u {
+        store(target_index + l * step, result);
+      }
+      workgroupBarrier();
+    }
   }
 }

@@ -1,9 +1,10 @@
 //! Each method of the contract that can fail, called with arguments that would be good.
 
 use backend_api::desc::{
-    AffineDesc, AttentionDesc, BinaryDesc, ClampDesc, CompareDesc, ConcatDesc, CopyDesc, Distribution,
-    GatherDesc, LayerNormDesc, MatmulDesc, Matrix, PadDesc, PermuteDesc, RandomDesc, RepeatDesc, RmsNormDesc,
-    RopeDesc, RopeStyle, ScatterDesc, SliceDesc, SoftmaxDesc, TensorDesc, UnaryDesc, WhereDesc,
+    AffineDesc, AttentionDesc, BatchNormDesc, BinaryDesc, ClampDesc, CompareDesc, ConcatDesc, CopyDesc,
+    CumSumDesc, Distribution, GatherDesc, GroupNormDesc, LayerNormDesc, MatmulDesc, Matrix, NormBackwardDesc,
+    NormBackwardWeightDesc, PadDesc, PermuteDesc, RandomDesc, ReduceDesc, RepeatDesc, RmsNormDesc, RopeDesc,
+    RopeStyle, ScatterDesc, SliceDesc, SoftmaxBackwardDesc, SoftmaxDesc, TensorDesc, UnaryDesc, WhereDesc,
 };
 use backend_api::{
     BackendResult, BackendTranspose, BinaryOp, CompareOp, ComputeBackend, DType, ErrorKind, ReduceOp, UnaryOp,
@@ -18,7 +19,7 @@ const F32: DType = DType::F32;
 pub(crate) const BYTES: usize = 64;
 
 /// Every method, over four buffers. `free` comes last.
-const METHODS: [(&str, Call); 43] = [
+const METHODS: [(&str, Call); 50] = [
     ("gemm", |b, [x, y, z, _]| b.gemm(NO, NO, 2, 2, 2, 1.0, x, 2, y, 2, 0.0, z, 2)),
     ("batched_gemm", |b, [x, y, z, _]| {
         b.batched_gemm(NO, NO, 2, 2, 2, 1.0, x, 2, 4, y, 2, 4, 0.0, z, 2, 4, 2)
@@ -105,9 +106,23 @@ const METHODS: [(&str, Call); 43] = [
         let tensor = |ptr, shape| TensorDesc::packed(ptr, F32, shape);
         b.repeat(&RepeatDesc::new(tensor(x, &[2]), tensor(y, &[4])))
     }),
+    ("reduce_ext", |b, [x, y, ..]| {
+        b.reduce_ext(&ReduceDesc::new(ReduceOp::Max, TensorDesc::packed(x, F32, &[2, 2]), &[1], y))
+    }),
     ("softmax", |b, [x, y, ..]| b.softmax(&SoftmaxDesc::rows(F32, x, y, 2, 2))),
     ("layer_norm", |b, [x, y, ..]| b.layer_norm(&LayerNormDesc::new(F32, x, y, 2, 2))),
     ("rms_norm", |b, [x, y, ..]| b.rms_norm(&RmsNormDesc::new(F32, x, y, 2, 2))),
+    ("group_norm", |b, [x, y, ..]| b.group_norm(&GroupNormDesc::new(F32, x, y, [1, 2, 2], 2))),
+    ("batch_norm", |b, [x, y, z, w]| b.batch_norm(&BatchNormDesc::new(F32, [x, y, z, w], [1, 2, 2]))),
+    ("cumsum", |b, [x, y, ..]| b.cumsum(&CumSumDesc::along(F32, x, y, &[2, 2], 1)?)),
+    ("softmax_backward", |b, [x, y, z, _]| {
+        b.softmax_backward(&SoftmaxBackwardDesc::of(&SoftmaxDesc::rows(F32, 0, x, 2, 2), y, z))
+    }),
+    ("norm_backward", |b, [x, y, z, _]| b.norm_backward(&NormBackwardDesc::rms_norm(F32, [x, y, z], 2, 2))),
+    ("norm_backward_weight", |b, [x, y, z, _]| {
+        let input = NormBackwardDesc::layer_norm(F32, [x, y, 0], 2, 2);
+        b.norm_backward_weight(&NormBackwardWeightDesc::of(&input, z))
+    }),
     ("rope", |b, ptrs| b.rope(&RopeDesc::new(F32, ptrs, [1, 1, 2, 2], 2, RopeStyle::Half))),
     ("gather", |b, [x, y, z, _]| b.gather(&GatherDesc::new(F32, [x, y, z], [2, 2, 2]))),
     ("scatter", |b, [x, y, z, _]| b.scatter(&ScatterDesc::index_add(F32, [x, y, z], [2, 2, 2]))),

@@ -3,9 +3,10 @@
 use std::fmt::Debug;
 
 use crate::desc::{
-    AffineDesc, AttentionDesc, BinaryDesc, ClampDesc, CompareDesc, ConcatDesc, CopyDesc, GatherDesc,
-    LayerNormDesc, MatmulDesc, PadDesc, PermuteDesc, RandomDesc, RepeatDesc, RmsNormDesc, RopeDesc,
-    ScatterDesc, SliceDesc, SoftmaxDesc, UnaryDesc, WhereDesc,
+    AffineDesc, AttentionDesc, BatchNormDesc, BinaryDesc, ClampDesc, CompareDesc, ConcatDesc, CopyDesc,
+    CumSumDesc, GatherDesc, GroupNormDesc, LayerNormDesc, MatmulDesc, NormBackwardDesc,
+    NormBackwardWeightDesc, PadDesc, PermuteDesc, RandomDesc, ReduceDesc, RepeatDesc, RmsNormDesc, RopeDesc,
+    ScatterDesc, SliceDesc, SoftmaxBackwardDesc, SoftmaxDesc, UnaryDesc, WhereDesc,
 };
 use crate::{
     BackendError, BackendFuture, BackendResult, BackendTranspose, BinaryOp, Capabilities, DType, DeviceInfo,
@@ -124,7 +125,8 @@ pub trait ComputeBackend: Debug + MaybeSend + MaybeSync {
         causal: bool,
     ) -> BackendResult<()>;
 
-    /// Reduces `axis` of a packed f32 tensor; the output has the input's shape without it.
+    /// Reduces `axis` of a packed f32 tensor; the output has the input's shape without it, as f32, or as i32 where
+    /// the operation gives [an index](ReduceOp::is_index).
     fn reduce(
         &self,
         op: ReduceOp,
@@ -293,7 +295,13 @@ pub trait ComputeBackend: Debug + MaybeSend + MaybeSync {
         Err(self.unsupported("repeat"))
     }
 
-    /// Softmax along an axis.
+    /// [`reduce`](Self::reduce) over any axes of a strided tensor of any element type.
+    fn reduce_ext(&self, desc: &ReduceDesc<'_>) -> BackendResult<()> {
+        _ = desc;
+        Err(self.unsupported("reduce_ext"))
+    }
+
+    /// Softmax along an axis, or its logarithm.
     fn softmax(&self, desc: &SoftmaxDesc) -> BackendResult<()> {
         _ = desc;
         Err(self.unsupported("softmax"))
@@ -309,6 +317,42 @@ pub trait ComputeBackend: Debug + MaybeSend + MaybeSync {
     fn rms_norm(&self, desc: &RmsNormDesc) -> BackendResult<()> {
         _ = desc;
         Err(self.unsupported("rms_norm"))
+    }
+
+    /// Normalisation of groups of channels.
+    fn group_norm(&self, desc: &GroupNormDesc) -> BackendResult<()> {
+        _ = desc;
+        Err(self.unsupported("group_norm"))
+    }
+
+    /// Normalisation of channels by given statistics.
+    fn batch_norm(&self, desc: &BatchNormDesc) -> BackendResult<()> {
+        _ = desc;
+        Err(self.unsupported("batch_norm"))
+    }
+
+    /// Cumulative sum along an axis.
+    fn cumsum(&self, desc: &CumSumDesc) -> BackendResult<()> {
+        _ = desc;
+        Err(self.unsupported("cumsum"))
+    }
+
+    /// The gradient of [`softmax`](Self::softmax).
+    fn softmax_backward(&self, desc: &SoftmaxBackwardDesc) -> BackendResult<()> {
+        _ = desc;
+        Err(self.unsupported("softmax_backward"))
+    }
+
+    /// The gradient of [`layer_norm`](Self::layer_norm) or [`rms_norm`](Self::rms_norm) with respect to the rows.
+    fn norm_backward(&self, desc: &NormBackwardDesc) -> BackendResult<()> {
+        _ = desc;
+        Err(self.unsupported("norm_backward"))
+    }
+
+    /// The gradient of [`layer_norm`](Self::layer_norm) or [`rms_norm`](Self::rms_norm) with respect to the weight.
+    fn norm_backward_weight(&self, desc: &NormBackwardWeightDesc) -> BackendResult<()> {
+        _ = desc;
+        Err(self.unsupported("norm_backward_weight"))
     }
 
     /// Rotary position embedding.

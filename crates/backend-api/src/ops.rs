@@ -43,18 +43,49 @@ impl BackendTranspose {
 }
 
 op_enum! {
-    /// A reduction over an axis. NaN anywhere gives NaN. Over an empty axis each gives its identity.
+    /// A reduction over axes. NaN anywhere gives NaN, except where it says otherwise. Over an empty axis each gives
+    /// its identity.
     ReduceOp {
-        /// The sum; 0 over an empty axis.
+        /// The sum; 0 over an empty axis. Of integers modulo 2³².
         Sum = "sum",
         /// The arithmetic mean; NaN over an empty axis.
         Mean = "mean",
-        /// The largest value; −∞ over an empty axis.
+        /// The largest value; −∞, or an integer type's least, over an empty axis.
         Max = "max",
-        /// The smallest value; +∞ over an empty axis.
+        /// The smallest value; +∞, or an integer type's largest, over an empty axis.
         Min = "min",
-        /// The product; 1 over an empty axis.
+        /// The product; 1 over an empty axis. Of integers modulo 2³².
         Prod = "prod",
+        /// Σ|x|; 0 over an empty axis.
+        NormL1 = "norm_l1",
+        /// √Σx²; 0 over an empty axis. The squares are f32: numbers from 2⁶⁴ on overflow.
+        NormL2 = "norm_l2",
+        /// ln Σeˣ, computed as m + ln Σe^(x − m) with m = max x, so that it doesn't overflow; −∞ over an empty axis
+        /// and of nothing but −∞, +∞ if one of the numbers is.
+        LogSumExp = "log_sum_exp",
+        /// 1 if any number isn't 0, else 0; 0 over an empty axis. NaN isn't 0.
+        Any = "any",
+        /// 1 if no number is 0, else 0; 1 over an empty axis. NaN isn't 0.
+        All = "all",
+        /// The index of the largest value as an i32, the first of several; of the first NaN if there is one; −1 over
+        /// an empty axis. Over several axes it counts in row-major order of these.
+        ArgMax = "arg_max",
+        /// The index of the smallest value, otherwise as [`ArgMax`](Self::ArgMax).
+        ArgMin = "arg_min",
+    }
+}
+
+impl ReduceOp {
+    /// Whether the result is an index rather than a number of the input's kind.
+    #[must_use]
+    pub const fn is_index(self) -> bool {
+        matches!(self, Self::ArgMax | Self::ArgMin)
+    }
+
+    /// Whether it is defined for floating-point numbers only.
+    #[must_use]
+    pub const fn is_float_only(self) -> bool {
+        matches!(self, Self::Mean | Self::NormL1 | Self::NormL2 | Self::LogSumExp)
     }
 }
 

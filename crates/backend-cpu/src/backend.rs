@@ -1,9 +1,10 @@
 //! The contract, method by method.
 
 use backend_api::desc::{
-    AffineDesc, AttentionDesc, BinaryDesc, ClampDesc, CompareDesc, ConcatDesc, Conv2dDesc, CopyDesc,
-    GatherDesc, LayerNormDesc, MatmulDesc, Matrix, PadDesc, PermuteDesc, RandomDesc, ReduceDesc, RepeatDesc,
-    RmsNormDesc, RopeDesc, ScatterDesc, SliceDesc, SoftmaxDesc, TensorDesc, UnaryDesc, WhereDesc,
+    AffineDesc, AttentionDesc, BatchNormDesc, BinaryDesc, ClampDesc, CompareDesc, ConcatDesc, Conv2dDesc,
+    CopyDesc, CumSumDesc, GatherDesc, GroupNormDesc, LayerNormDesc, MatmulDesc, Matrix, NormBackwardDesc,
+    NormBackwardWeightDesc, PadDesc, PermuteDesc, RandomDesc, ReduceDesc, RepeatDesc, RmsNormDesc, RopeDesc,
+    ScatterDesc, SliceDesc, SoftmaxBackwardDesc, SoftmaxDesc, TensorDesc, UnaryDesc, WhereDesc,
 };
 use backend_api::operand::{Access, Operand};
 use backend_api::{
@@ -163,9 +164,9 @@ impl ComputeBackend for CpuBackend {
         shape: &[usize],
         axis: usize,
     ) -> BackendResult<()> {
-        let memory = self.memory("reduce")?;
-        let desc = ReduceDesc::from_axis("reduce", op, input_ptr, output_ptr, shape, axis)?;
-        ops::reduce::reduce(memory, "reduce", &desc)
+        let (input, axes) = (TensorDesc::packed(input_ptr, DType::F32, shape), [axis]);
+        let desc = ReduceDesc::new(op, input, &axes, output_ptr);
+        ops::reduce::reduce(self.memory("reduce")?, "reduce", &desc)
     }
 
     fn unary(&self, op: UnaryOp, input_ptr: u64, output_ptr: u64, n: usize) -> BackendResult<()> {
@@ -279,6 +280,10 @@ impl ComputeBackend for CpuBackend {
         ops::movement::repeat(self.memory("repeat")?, "repeat", desc)
     }
 
+    fn reduce_ext(&self, desc: &ReduceDesc<'_>) -> BackendResult<()> {
+        ops::reduce::reduce(self.memory("reduce_ext")?, "reduce_ext", desc)
+    }
+
     fn softmax(&self, desc: &SoftmaxDesc) -> BackendResult<()> {
         ops::softmax::softmax(self.memory("softmax")?, "softmax", desc)
     }
@@ -289,6 +294,34 @@ impl ComputeBackend for CpuBackend {
 
     fn rms_norm(&self, desc: &RmsNormDesc) -> BackendResult<()> {
         ops::norm::rms_norm(self.memory("rms_norm")?, "rms_norm", desc)
+    }
+
+    fn group_norm(&self, desc: &GroupNormDesc) -> BackendResult<()> {
+        ops::norm::group_norm(self.memory("group_norm")?, "group_norm", desc)
+    }
+
+    fn batch_norm(&self, desc: &BatchNormDesc) -> BackendResult<()> {
+        ops::norm::batch_norm(self.memory("batch_norm")?, "batch_norm", desc)
+    }
+
+    fn cumsum(&self, desc: &CumSumDesc) -> BackendResult<()> {
+        ops::cumsum::cumsum(self.memory("cumsum")?, "cumsum", desc)
+    }
+
+    fn softmax_backward(&self, desc: &SoftmaxBackwardDesc) -> BackendResult<()> {
+        ops::backward::softmax_backward(self.memory("softmax_backward")?, "softmax_backward", desc)
+    }
+
+    fn norm_backward(&self, desc: &NormBackwardDesc) -> BackendResult<()> {
+        ops::backward::norm_backward(self.memory("norm_backward")?, "norm_backward", desc)
+    }
+
+    fn norm_backward_weight(&self, desc: &NormBackwardWeightDesc) -> BackendResult<()> {
+        ops::backward::norm_backward_weight(
+            self.memory("norm_backward_weight")?,
+            "norm_backward_weight",
+            desc,
+        )
     }
 
     fn rope(&self, desc: &RopeDesc) -> BackendResult<()> {

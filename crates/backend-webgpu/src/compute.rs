@@ -1,9 +1,10 @@
 //! The contract, each method handed to its launcher.
 
 use backend_api::desc::{
-    AffineDesc, AttentionDesc, BinaryDesc, ClampDesc, CompareDesc, ConcatDesc, Conv2dDesc, CopyDesc,
-    GatherDesc, LayerNormDesc, MatmulDesc, Matrix, PadDesc, PermuteDesc, RandomDesc, ReduceDesc, RepeatDesc,
-    RmsNormDesc, RopeDesc, ScatterDesc, SliceDesc, SoftmaxDesc, TensorDesc, UnaryDesc, WhereDesc,
+    AffineDesc, AttentionDesc, BatchNormDesc, BinaryDesc, ClampDesc, CompareDesc, ConcatDesc, Conv2dDesc,
+    CopyDesc, CumSumDesc, GatherDesc, GroupNormDesc, LayerNormDesc, MatmulDesc, Matrix, NormBackwardDesc,
+    NormBackwardWeightDesc, PadDesc, PermuteDesc, RandomDesc, ReduceDesc, RepeatDesc, RmsNormDesc, RopeDesc,
+    ScatterDesc, SliceDesc, SoftmaxBackwardDesc, SoftmaxDesc, TensorDesc, UnaryDesc, WhereDesc,
 };
 use backend_api::{
     BackendFuture, BackendResult, BackendTranspose, BinaryOp, Capabilities, ComputeBackend, DType,
@@ -134,9 +135,9 @@ impl ComputeBackend for WebGpuBackend {
         shape: &[usize],
         axis: usize,
     ) -> BackendResult<()> {
-        let context = self.context("reduce")?;
-        let desc = ReduceDesc::from_axis("reduce", op, input_ptr, output_ptr, shape, axis)?;
-        ops::reduce(&context, "reduce", &desc)
+        let (input, axes) = (TensorDesc::packed(input_ptr, DType::F32, shape), [axis]);
+        let desc = ReduceDesc::new(op, input, &axes, output_ptr);
+        ops::reduce(&*self.context("reduce")?, "reduce", &desc)
     }
 
     fn unary(&self, op: UnaryOp, input_ptr: u64, output_ptr: u64, n: usize) -> BackendResult<()> {
@@ -253,6 +254,10 @@ impl ComputeBackend for WebGpuBackend {
         ops::repeat(&*self.context("repeat")?, "repeat", desc)
     }
 
+    fn reduce_ext(&self, desc: &ReduceDesc<'_>) -> BackendResult<()> {
+        ops::reduce(&*self.context("reduce_ext")?, "reduce_ext", desc)
+    }
+
     fn softmax(&self, desc: &SoftmaxDesc) -> BackendResult<()> {
         ops::softmax(&*self.context("softmax")?, "softmax", desc)
     }
@@ -263,6 +268,30 @@ impl ComputeBackend for WebGpuBackend {
 
     fn rms_norm(&self, desc: &RmsNormDesc) -> BackendResult<()> {
         ops::rms_norm(&*self.context("rms_norm")?, "rms_norm", desc)
+    }
+
+    fn group_norm(&self, desc: &GroupNormDesc) -> BackendResult<()> {
+        ops::group_norm(&*self.context("group_norm")?, "group_norm", desc)
+    }
+
+    fn batch_norm(&self, desc: &BatchNormDesc) -> BackendResult<()> {
+        ops::batch_norm(&*self.context("batch_norm")?, "batch_norm", desc)
+    }
+
+    fn cumsum(&self, desc: &CumSumDesc) -> BackendResult<()> {
+        ops::cumsum(&*self.context("cumsum")?, "cumsum", desc)
+    }
+
+    fn softmax_backward(&self, desc: &SoftmaxBackwardDesc) -> BackendResult<()> {
+        ops::softmax_backward(&*self.context("softmax_backward")?, "softmax_backward", desc)
+    }
+
+    fn norm_backward(&self, desc: &NormBackwardDesc) -> BackendResult<()> {
+        ops::norm_backward(&*self.context("norm_backward")?, "norm_backward", desc)
+    }
+
+    fn norm_backward_weight(&self, desc: &NormBackwardWeightDesc) -> BackendResult<()> {
+        ops::norm_backward_weight(&*self.context("norm_backward_weight")?, "norm_backward_weight", desc)
     }
 
     fn rope(&self, desc: &RopeDesc) -> BackendResult<()> {

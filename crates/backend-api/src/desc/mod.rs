@@ -5,8 +5,11 @@
 //! touches, for [`operand::check`](crate::operand::check); `op` is the name that errors carry.
 
 mod attention;
+mod backward;
+mod channel_norm;
 mod conv2d;
 mod copy;
+mod cumsum;
 mod elementwise;
 mod gather;
 mod matmul;
@@ -20,15 +23,18 @@ mod tensor;
 mod value;
 
 pub use attention::{AttentionDesc, AttentionMask, HeadStrides};
+pub use backward::{NormBackwardDesc, NormBackwardWeightDesc, SoftmaxBackwardDesc};
+pub use channel_norm::{BatchNormDesc, GroupNormDesc};
 pub use conv2d::Conv2dDesc;
 pub use copy::CopyDesc;
+pub use cumsum::CumSumDesc;
 pub use elementwise::{AffineDesc, BinaryDesc, ClampDesc, CompareDesc, UnaryDesc, WhereDesc};
 pub use gather::GatherDesc;
 pub use matmul::{Bias, BiasAxis, MatmulDesc, Matrix};
 pub use movement::{ConcatDesc, PadDesc, Part, PermuteDesc, RepeatDesc, SliceDesc};
 pub use norm::{LayerNormDesc, RmsNormDesc, SoftmaxDesc};
 pub use random::{Distribution, RandomDesc};
-pub use reduce::ReduceDesc;
+pub use reduce::{ReduceDesc, ReduceLoops};
 pub use rope::{RopeDesc, RopeStyle, rope_tables};
 pub use scatter::ScatterDesc;
 pub use tensor::{Loop, MAX_RANK, TensorDesc, collapse};

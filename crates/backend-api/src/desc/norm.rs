@@ -6,7 +6,8 @@ use crate::{BackendResult, DType, checked_product};
 use super::reduce::split_axis;
 use super::require_float;
 
-/// `output = exp(x − max) / Σ exp(x − max)` along an axis of a packed tensor. The output may be exactly the input.
+/// `output = exp(x − max) / Σ exp(x − max)` along an axis of a packed tensor, or with `log` its logarithm, x − max −
+/// ln Σ exp(x − max). The output may be exactly the input.
 ///
 /// A slice that is all −∞ gives NaN, as does one with NaN or +∞ in it. Sums are f32.
 #[derive(Clone, Copy, Debug)]
@@ -24,13 +25,15 @@ pub struct SoftmaxDesc {
     pub length: usize,
     /// Product of the extents after the axis.
     pub inner: usize,
+    /// Whether the result is the logarithm: log-softmax.
+    pub log: bool,
 }
 
 impl SoftmaxDesc {
     /// Along the last dimension of `rows` rows of `columns` numbers.
     #[must_use]
     pub const fn rows(dtype: DType, input: u64, output: u64, rows: usize, columns: usize) -> Self {
-        Self { input, output, dtype, outer: rows, length: columns, inner: 1 }
+        Self { input, output, dtype, outer: rows, length: columns, inner: 1, log: false }
     }
 
     /// Along `axis` of a tensor of `shape`.
@@ -39,7 +42,14 @@ impl SoftmaxDesc {
     /// [`Shape`](crate::BackendError::Shape) if there is no such axis, [`Overflow`](crate::BackendError::Overflow).
     pub fn along(dtype: DType, input: u64, output: u64, shape: &[usize], axis: usize) -> BackendResult<Self> {
         let (outer, length, inner) = split_axis("softmax", shape, axis)?;
-        Ok(Self { input, output, dtype, outer, length, inner })
+        Ok(Self { input, output, dtype, outer, length, inner, log: false })
+    }
+
+    /// The same with its logarithm as the result.
+    #[must_use]
+    pub const fn with_log(mut self) -> Self {
+        self.log = true;
+        self
     }
 
     /// Checks the shapes. Returns input and output.

@@ -1,9 +1,12 @@
 //! The operations, one file for each family.
 
 pub(crate) mod attention;
+pub(crate) mod backward;
 pub(crate) mod conv2d;
 pub(crate) mod copy;
+pub(crate) mod cumsum;
 pub(crate) mod elementwise;
+pub(crate) mod fold;
 pub(crate) mod gather;
 pub(crate) mod matmul;
 pub(crate) mod matrix;

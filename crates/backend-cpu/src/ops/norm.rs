@@ -1,9 +1,9 @@
-//! Layer and root-mean-square normalisation of rows, with f64 means.
+//! Layer, root-mean-square and group normalisation of rows, with f64 means; batch normalisation.
 
 use std::borrow::Cow;
 
 use backend_api::BackendResult;
-use backend_api::desc::{LayerNormDesc, RmsNormDesc};
+use backend_api::desc::{BatchNormDesc, GroupNormDesc, LayerNormDesc, RmsNormDesc};
 use bytemuck::cast_slice_mut;
 
 use crate::access::Input;
@@ -23,6 +23,8 @@ pub(crate) fn layer_norm(memory: &Memory, op: &'static str, desc: &LayerNormDesc
             with_float!(desc.dtype, T => {
                 let norm = Norm {
                     columns: desc.columns,
+                    rows: 1,
+                    each: 1,
                     eps: desc.eps,
                     centred: true,
                     weight: vector::<T>(cores, desc.weight, weight, desc.columns, 1.0),
@@ -43,6 +45,8 @@ pub(crate) fn rms_norm(memory: &Memory, op: &'static str, desc: &RmsNormDesc) ->
             with_float!(desc.dtype, T => {
                 let norm = Norm {
                     columns: desc.columns,
+                    rows: 1,
+                    each: 1,
                     eps: desc.eps,
                     centred: false,
                     weight: vector::<T>(cores, desc.weight, weight, desc.columns, 1.0),
@@ -55,7 +59,57 @@ pub(crate) fn rms_norm(memory: &Memory, op: &'static str, desc: &RmsNormDesc) ->
     })
 }
 
-/// An optional operand of a number for each column.
+/// `output = (x − mean(x)) / √(var(x) + eps) · weight + bias` over groups of channels.
+pub(crate) fn group_norm(memory: &Memory, op: &'static str, desc: &GroupNormDesc) -> BackendResult<()> {
+    let operands = desc.operands(op)?;
+    memory.access(op, &operands, |[input, _, weight, bias], output| {
+        Cores::run(output.len(), |cores| {
+            with_float!(desc.dtype, T => {
+                let norm = Norm {
+                    columns: desc.channels / desc.groups * desc.spatial,
+                    rows: desc.groups,
+                    each: desc.spatial,
+                    eps: desc.eps,
+                    centred: true,
+                    weight: vector::<T>(cores, desc.weight, weight, desc.channels, 1.0),
+                    bias: vector::<T>(cores, desc.bias, bias, desc.channels, 0.0),
+                };
+                norm.run::<T>(cores, input, None, cast_slice_mut(output));
+            });
+        });
+    })
+}
+
+/// `output = (x − mean) / √(variance + eps) · weight + bias` for each channel.
+pub(crate) fn batch_norm(memory: &Memory, op: &'static str, desc: &BatchNormDesc) -> BackendResult<()> {
+    let operands = desc.operands(op)?;
+    let &BatchNormDesc { channels, spatial, eps, .. } = desc;
+    memory.access(op, &operands, |[input, _, mean, variance, weight, bias], output| {
+        Cores::run(output.len(), |cores| {
+            with_float!(desc.dtype, T => {
+                let [mean, variance] = [mean, variance].map(|each| widen::<T>(cores, each));
+                let weight = vector::<T>(cores, desc.weight, weight, channels, 1.0);
+                let bias = vector::<T>(cores, desc.bias, bias, channels, 0.0);
+                let input = input.separate::<T>();
+                cores.chunks(cast_slice_mut(output), spatial, GRAIN, &|first, chunk: &mut [T]| {
+                    for (i, y) in chunk.chunks_exact_mut(spatial).enumerate() {
+                        let c = (first / spatial + i) % channels;
+                        let factor = f64::from(weight[c]) / (f64::from(variance[c]) + eps).sqrt();
+                        if let Some(input) = input {
+                            y.copy_from_slice(&input[first + i * spatial..][..spatial]);
+                        }
+                        for y in y {
+                            let centred = f64::from(y.to_f32()) - f64::from(mean[c]);
+                            *y = T::from_f32((centred * factor + f64::from(bias[c])) as f32);
+                        }
+                    }
+                });
+            });
+        });
+    })
+}
+
+/// An optional operand of a number for each column or channel.
 fn vector<'a, T: Element>(
     cores: Cores,
     ptr: Option<u64>,
@@ -71,6 +125,10 @@ fn vector<'a, T: Element>(
 
 struct Norm<'a> {
     columns: usize,
+    /// Rows until the weights are the same again.
+    rows: usize,
+    /// Columns that have one weight.
+    each: usize,
     eps: f64,
     /// Whether the mean is subtracted.
     centred: bool,
@@ -94,21 +152,25 @@ impl Norm<'_> {
                     load(residual, row, &mut r);
                     x.iter_mut().zip(&r).for_each(|(x, r)| *x += r);
                 }
-                self.normalize(&mut x);
+                self.normalize(&mut x, (first / columns + i) % self.rows * (columns / self.each));
                 T::store(&x, row);
             }
         });
     }
 
-    fn normalize(&self, x: &mut [f32]) {
+    /// Normalises a row whose weights start at `first`.
+    fn normalize(&self, x: &mut [f32], first: usize) {
         let n = x.len() as f64;
         let add = |a: f64, b: f64| a + b;
         let mean = if self.centred { fold(x, 0.0, f64::from, add) / n } else { 0.0 };
         let square = |x: f32| (f64::from(x) - mean) * (f64::from(x) - mean);
         let factor = 1.0 / (fold(x, 0.0, square, add) / n + self.eps).sqrt();
-        for ((x, &weight), &bias) in x.iter_mut().zip(&*self.weight).zip(&*self.bias) {
-            let normal = (f64::from(*x) - mean) * factor;
-            *x = (normal * f64::from(weight) + f64::from(bias)) as f32;
+        let scales = self.weight[first..].iter().zip(&self.bias[first..]);
+        for (channel, (&weight, &bias)) in x.chunks_mut(self.each).zip(scales) {
+            for x in channel {
+                let normal = (f64::from(*x) - mean) * factor;
+                *x = (normal * f64::from(weight) + f64::from(bias)) as f32;
+            }
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Softmax along an axis.
+//! Softmax along an axis, and its logarithm.
 
 use backend_api::BackendResult;
 use backend_api::desc::SoftmaxDesc;
@@ -24,7 +24,7 @@ pub(crate) fn softmax(memory: &Memory, op: &'static str, desc: &SoftmaxDesc) -> 
             with_float!(desc.dtype, T => {
                 let output = cast_slice_mut::<u8, T>(output);
                 if desc.inner == 1 {
-                    rows(cores, desc.length, input.separate(), output);
+                    rows(cores, desc, input.separate(), output);
                 } else {
                     columns(cores, desc, input.separate(), output);
                 }
@@ -34,7 +34,8 @@ pub(crate) fn softmax(memory: &Memory, op: &'static str, desc: &SoftmaxDesc) -> 
 }
 
 /// Without an `input`, it is the output.
-fn rows<T: Element>(cores: Cores, length: usize, input: Option<&[T]>, output: &mut [T]) {
+fn rows<T: Element>(cores: Cores, desc: &SoftmaxDesc, input: Option<&[T]>, output: &mut [T]) {
+    let length = desc.length;
     cores.chunks(output, length, GRAIN, &|first, chunk: &mut [T]| {
         let mut x = vec![0.0; length];
         for (i, row) in chunk.chunks_exact_mut(length).enumerate() {
@@ -43,11 +44,31 @@ fn rows<T: Element>(cores: Cores, length: usize, input: Option<&[T]>, output: &m
                 None => T::load(row, &mut x),
             }
             let shift = largest(&x);
+            let mut shifted = if desc.log { x.clone() } else { Vec::new() };
             let sum = exponentials(&mut x, shift);
-            scale(&mut x, 1.0 / sum);
-            T::store(&x, row);
+            if desc.log {
+                logarithms(&mut shifted, shift, sum);
+                T::store(&shifted, row);
+            } else {
+                scale(&mut x, 1.0 / sum);
+                T::store(&x, row);
+            }
         }
     });
+}
+
+/// `x = x − shift − ln sum` for each number.
+fn logarithms(x: &mut [f32], shift: f32, sum: f64) {
+    let log = sum.ln();
+    for x in x {
+        *x = logarithm(*x, shift, log);
+    }
+}
+
+/// NaN also for a slice of nothing but −∞.
+fn logarithm(x: f32, shift: f32, log: f64) -> f32 {
+    let shift = if shift == f32::NEG_INFINITY { f32::NAN } else { shift };
+    (f64::from(x) - f64::from(shift) - log) as f32
 }
 
 /// What is subtracted in one column, and the sum of its exponentials.
@@ -87,7 +108,11 @@ fn columns<T: Element>(cores: Cores, desc: &SoftmaxDesc, input: Option<&[T]>, ou
             let stats = &stats[line / length * inner..][..inner];
             let x = &x[line * inner..][..inner];
             for ((y, &x), column) in y.iter_mut().zip(x).zip(stats) {
-                *y = (f64::from(exp(x - column.shift)) / column.sum) as f32;
+                *y = if desc.log {
+                    logarithm(x, column.shift, column.sum.ln())
+                } else {
+                    (f64::from(exp(x - column.shift)) / column.sum) as f32
+                };
             }
             T::store(&y, row);
         }

@@ -25,7 +25,7 @@ pub fn compose(variant: &Variant, target: Target) -> String {
         text.push_str("enable wgpu_cooperative_matrix; ");
     }
     text.push_str(source.text);
-    for lib in source.libs {
+    for lib in variant.libs() {
         text.push('\n');
         text.push_str(lib.text);
     }

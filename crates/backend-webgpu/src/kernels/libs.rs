@@ -49,6 +49,32 @@ libs! {
     REDUCE = "reduce",
     /// Reductions across a workgroup; needs [`REDUCE`].
     WORKGROUP = "workgroup",
+    /// Numbers one by one, four at a time, and 16 bytes of f16.
+    LANES_1 = "lanes_1",
+    LANES_4 = "lanes_4",
+    LANES_8 = "lanes_8",
+    /// The states of a reduction that reads numbers; needs lanes and a rule.
+    STATES = "states",
+    /// The states of a reduction that reads states.
+    STATE_PAIRS = "state_pairs",
+    /// The rules of reductions. All need [`SPECIAL`] and [`REDUCE`].
+    MAPS = "maps",
+    RULE_FLOAT = "rule_float",
+    RULE_INTEGER = "rule_integer",
+    RULE_ARG = "rule_arg",
+    /// Needs [`EXPONENTIALS`] and [`LOG`].
+    RULE_LOG_SUM_EXP = "rule_log_sum_exp",
+    /// Exponentials of differences to a maximum; needs [`SPECIAL`].
+    EXP_BELOW = "exp_below",
+    /// Sums of exponentials; needs [`EXP_BELOW`].
+    EXPONENTIALS = "exponentials",
+    /// From a sum of exponentials to a softmax; needs [`LOG`].
+    SOFTMAX_SCALE = "softmax_scale",
     /// The row of a normalisation.
     NORM_ROW = "norm_row",
+    /// Its result; needs [`NORM_ROW`] and weights.
+    NORM_RESULT = "norm_result",
+    /// The weights of a normalisation.
+    WEIGHTS_COLUMN = "weights_column",
+    WEIGHTS_CHANNEL = "weights_channel",
 }

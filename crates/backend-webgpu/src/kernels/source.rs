@@ -3,6 +3,8 @@
 //! What is written here of a file (its bindings, its parameters) is compared with the file itself by the suite
 //! `shaders`, through naga's reflection.
 
+use std::hash::{Hash, Hasher};
+
 /// The most constants that a kernel leaves free.
 pub const MAX_CONSTANTS: usize = 10;
 
@@ -42,12 +44,26 @@ pub struct Field {
 }
 
 /// A WGSL file of helper functions, appended to the kernels that name it.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct Lib {
     /// Path in shaders/ without the extension.
     pub name: &'static str,
     /// The file's text.
     pub text: &'static str,
+}
+
+impl PartialEq for Lib {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name
+    }
+}
+
+impl Eq for Lib {}
+
+impl Hash for Lib {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.name.hash(state);
+    }
 }
 
 /// Declares the parameters of a kernel as a `#[repr(C)]` struct of 4-byte fields and 16-byte vectors that can be

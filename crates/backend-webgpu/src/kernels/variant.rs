@@ -6,7 +6,7 @@ use std::hash::{Hash, Hasher};
 use backend_api::{BinaryOp, CompareOp, DType, ScatterOp, UnaryOp};
 
 use super::lanes;
-use super::source::{KernelSource, MAX_CONSTANTS};
+use super::source::{KernelSource, Lib, MAX_CONSTANTS};
 
 /// The most types that a kernel leaves free.
 pub(crate) const MAX_TYPES: usize = 4;
@@ -63,6 +63,8 @@ pub struct Variant {
     types: [Option<DType>; MAX_TYPES],
     function: Option<Function>,
     constants: [u32; MAX_CONSTANTS],
+    /// Helper files besides the kernel's own.
+    libs: &'static [Lib],
 }
 
 impl Variant {
@@ -74,8 +76,13 @@ impl Variant {
     ) -> Self {
         const { assert!(T <= MAX_TYPES && C <= MAX_CONSTANTS, "more free names than a variant holds") };
         debug_assert_eq!((source.types.len(), source.constants.len()), (T, C), "{}", source.name);
-        let mut bound =
-            Self { source, types: [None; MAX_TYPES], function: None, constants: [0; MAX_CONSTANTS] };
+        let mut bound = Self {
+            source,
+            types: [None; MAX_TYPES],
+            function: None,
+            constants: [0; MAX_CONSTANTS],
+            libs: &[],
+        };
         for (slot, dtype) in bound.types.iter_mut().zip(types) {
             *slot = Some(dtype);
         }
@@ -90,6 +97,18 @@ impl Variant {
     pub(crate) fn with_function(mut self, function: Function) -> Self {
         self.function = Some(function);
         self
+    }
+
+    /// Adds helper files that define types and functions which the kernel leaves free.
+    #[must_use]
+    pub(crate) fn with_libs(mut self, libs: &'static [Lib]) -> Self {
+        self.libs = libs;
+        self
+    }
+
+    /// Every helper file.
+    pub fn libs(&self) -> impl Iterator<Item = &'static Lib> {
+        self.source.libs.iter().chain(self.libs)
     }
 
     /// The kernel's name.
@@ -153,7 +172,8 @@ impl fmt::Display for Variant {
         let function = self.function.map(|function| function.to_string());
         let constants =
             self.source.constants.iter().zip(self.constants).map(|(name, value)| format!("{name}={value}"));
-        f.write_str(&types.chain(function).chain(constants).collect::<Vec<_>>().join(" "))
+        let libs = self.libs.iter().map(|lib| lib.name.trim_start_matches("lib/").to_owned());
+        f.write_str(&types.chain(function).chain(constants).chain(libs).collect::<Vec<_>>().join(" "))
     }
 }
 
@@ -169,6 +189,7 @@ impl PartialEq for Variant {
             && self.types == other.types
             && self.function == other.function
             && self.constants == other.constants
+            && self.libs == other.libs
     }
 }
 
@@ -180,5 +201,6 @@ impl Hash for Variant {
         self.types.hash(state);
         self.function.hash(state);
         self.constants.hash(state);
+        self.libs.hash(state);
     }
 }

@@ -3,19 +3,27 @@
 //! A launcher checks the descriptor, plans (which kernel, which variant, which grid) and launches. It never waits.
 
 mod attention;
+mod backward;
+mod batch_norm;
 mod binary;
 mod conv2d;
 mod copy;
 mod copy_bytes;
+mod cumsum;
 mod elementwise;
 mod fill;
 mod gather;
+mod lanes;
 mod matmul;
 mod movement;
 mod norm;
+mod norm_kernels;
 mod random;
 mod reduce;
+mod reduce_walk;
+mod reduction;
 mod rope;
+mod rows;
 mod scatter;
 mod softmax;
 mod teams;
@@ -25,16 +33,19 @@ mod walk;
 mod where_cond;
 
 pub(crate) use attention::attention;
+pub(crate) use backward::{norm_backward, norm_backward_weight, softmax_backward};
+pub(crate) use batch_norm::batch_norm;
 pub(crate) use binary::{binary, compare};
 pub(crate) use conv2d::conv2d;
 pub(crate) use copy::copy;
 pub(crate) use copy_bytes::{copy_bytes, copy_dtod};
+pub(crate) use cumsum::cumsum;
 pub(crate) use elementwise::{affine, clamp, unary};
 pub(crate) use fill::fill;
 pub(crate) use gather::gather;
 pub(crate) use matmul::{Forced as ForcedMatmul, Proofs, Tuning, explain_matmul, matmul, tune_matmul};
 pub(crate) use movement::{concat, pad, permute, repeat, slice};
-pub(crate) use norm::{layer_norm, rms_norm};
+pub(crate) use norm::{group_norm, layer_norm, rms_norm};
 pub(crate) use random::random;
 pub(crate) use reduce::reduce;
 pub(crate) use rope::rope;
@@ -48,10 +59,13 @@ use crate::kernels::Variant;
 pub(crate) fn all_variants() -> Vec<Variant> {
     [
         attention::variants(),
+        backward::variants(),
+        batch_norm::variants(),
         binary::variants(),
         conv2d::variants(),
         copy::variants(),
         copy_bytes::variants(),
+        cumsum::variants(),
         elementwise::variants(),
         fill::variants(),
         gather::variants(),

@@ -1,121 +1,23 @@
-//! Layer and root-mean-square normalisation of rows.
+//! Layer, root-mean-square and group normalisation: rows of numbers, each by its own moments.
 
-use backend_api::desc::{LayerNormDesc, RmsNormDesc};
+use backend_api::desc::{GroupNormDesc, LayerNormDesc, RmsNormDesc};
 use backend_api::{BackendResult, DType};
 
-use super::teams::{Block, Teams};
-use crate::context::{Context, dim};
-use crate::kernels::{KernelSource, Variant, kernel, params};
+use super::lanes::Lanes;
+use super::norm_kernels::{Params, Place, Role, Shape, apply, moments, normalize};
+use super::rows::Rows;
+use crate::context::{Context, dim, linear_grid};
 use crate::memory::DeviceSlice;
 use crate::recorder::Window;
 
-static LAYER_NORM: KernelSource = kernel!(
-    "norm/layer_norm",
-    libs: [GRID, SPECIAL, REDUCE, WORKGROUP, NORM_ROW],
-    types: ["T"],
-    constants: ["INPUT", "RESIDUAL", "BLOCK", "WHOLE", "HAS_WEIGHT", "HAS_BIAS"],
-    reads: 4,
-    writes: 1,
-    params: LayerNormParams,
-);
+pub(super) use super::norm_kernels::variants;
 
-static RMS_NORM: KernelSource = kernel!(
-    "norm/rms_norm",
-    libs: [GRID, SPECIAL, REDUCE, WORKGROUP, NORM_ROW],
-    types: ["T"],
-    constants: ["INPUT", "RESIDUAL", "BLOCK", "WHOLE", "HAS_WEIGHT"],
-    reads: 3,
-    writes: 1,
-    params: RmsNormParams,
-);
-
-params! {
-    struct LayerNormParams {
-        rows: u32,
-        columns: u32,
-        team: u32,
-        eps: f32,
-        x_offset: u32,
-        residual_offset: u32,
-        weight_offset: u32,
-        bias_offset: u32,
-        y_offset: u32,
-    }
-}
-
-params! {
-    struct RmsNormParams {
-        rows: u32,
-        columns: u32,
-        team: u32,
-        eps: f32,
-        x_offset: u32,
-        residual_offset: u32,
-        weight_offset: u32,
-        y_offset: u32,
-    }
-}
-
-/// The fewest numbers of an invocation in a small team.
-const LEAST: usize = 4;
-
-/// Where a kernel finds an operand of the output's shape, as shaders/lib/norm_row.wgsl numbers it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
-    Absent = 0,
-    Bound = 1,
-    Output = 2,
-}
-
-/// What both kernels are specialised by.
-#[derive(Clone, Copy, Debug)]
-struct Rows {
-    dtype: DType,
-    input: Place,
-    residual: Place,
-    block: Block,
-}
-
-impl Rows {
-    fn all() -> Vec<Self> {
-        let mut all = Vec::new();
-        for dtype in [DType::F32, DType::F16] {
-            for input in [Place::Bound, Place::Output] {
-                for residual in [Place::Absent, Place::Bound, Place::Output] {
-                    all.extend(Block::ALL.map(|block| Self { dtype, input, residual, block }));
-                }
-            }
-        }
-        all
-    }
-
-    fn constants(self) -> [u32; 4] {
-        let [size, whole] = self.block.constants();
-        [self.input as u32, self.residual as u32, size, whole]
-    }
-
-    fn layer_norm(self, weight: bool, bias: bool) -> Variant {
-        let [input, residual, block, whole] = self.constants();
-        let constants = [input, residual, block, whole, u32::from(weight), u32::from(bias)];
-        Variant::new(&LAYER_NORM, [self.dtype], constants)
-    }
-
-    fn rms_norm(self, weight: bool) -> Variant {
-        let [input, residual, block, whole] = self.constants();
-        Variant::new(&RMS_NORM, [self.dtype], [input, residual, block, whole, u32::from(weight)])
-    }
-}
-
-pub(super) fn variants() -> Vec<Variant> {
-    let mut variants = Vec::new();
-    for rows in Rows::all() {
-        for weight in [false, true] {
-            variants.extend([false, true].map(|bias| rows.layer_norm(weight, bias)));
-            variants.push(rows.rms_norm(weight));
-        }
-    }
-    variants
-}
+/// Workgroups that keep a large device busy.
+const BUSY: usize = 1024;
+/// The most parts of a row, which every invocation joins.
+const MAX_PARTS: usize = 16;
+/// Vectors of a workgroup of `normalize_apply`, and of one step of `moments`.
+const STEP: usize = 4 * 256;
 
 /// `output = (v − mean) / √(var + eps) · weight + bias` for each row v = input + residual.
 pub(crate) fn layer_norm(ctx: &Context, op: &'static str, desc: &LayerNormDesc) -> BackendResult<()> {
@@ -123,31 +25,15 @@ pub(crate) fn layer_norm(ctx: &Context, op: &'static str, desc: &LayerNormDesc) 
     let [Some(x), Some(y), weight, bias, residual] = ctx.resolve(op, &operands)? else {
         return Ok(());
     };
-    let dtype = desc.dtype;
-    ctx.require_dtype(op, dtype)?;
-    let output = ctx.output(op, &y, dtype)?;
-    let target = Target { ctx, op, dtype, slice: &y, output: &output };
-    let (input_place, input) = target.operand(Some(&x))?;
-    let (residual_place, residual) = target.operand(residual.as_ref())?;
-    let weights = ctx.optional_input(op, weight.as_ref(), dtype, &output)?;
-    let biases = ctx.optional_input(op, bias.as_ref(), dtype, &output)?;
-    let teams = Teams::new(desc.columns, 1, LEAST);
-    let params = LayerNormParams {
-        rows: dim(op, "rows", desc.rows)?,
-        columns: dim(op, "columns", desc.columns)?,
-        team: teams.size,
-        eps: desc.eps as f32,
-        x_offset: input.offset,
-        residual_offset: residual.offset,
-        weight_offset: weights.offset,
-        bias_offset: biases.offset,
-        y_offset: output.offset,
+    let call = Call {
+        dtype: desc.dtype,
+        rows: desc.rows,
+        columns: desc.columns,
+        eps: desc.eps,
+        centred: true,
+        channels: None,
     };
-    let block = Block::of(teams.share(desc.columns));
-    let variant = Rows { dtype, input: input_place, residual: residual_place, block }
-        .layer_norm(weight.is_some(), bias.is_some());
-    let reads = [&input, &residual, &weights, &biases];
-    ctx.launch(op, &variant, &reads, &output, &params, teams.grid(op, desc.rows)?)
+    call.run(ctx, op, &Slices { x, y, residual, weight, bias })
 }
 
 /// `output = v / √(mean(v²) + eps) · weight` for each row v = input + residual.
@@ -156,46 +42,161 @@ pub(crate) fn rms_norm(ctx: &Context, op: &'static str, desc: &RmsNormDesc) -> B
     let [Some(x), Some(y), weight, residual] = ctx.resolve(op, &operands)? else {
         return Ok(());
     };
-    let dtype = desc.dtype;
-    ctx.require_dtype(op, dtype)?;
-    let output = ctx.output(op, &y, dtype)?;
-    let target = Target { ctx, op, dtype, slice: &y, output: &output };
-    let (input_place, input) = target.operand(Some(&x))?;
-    let (residual_place, residual) = target.operand(residual.as_ref())?;
-    let weights = ctx.optional_input(op, weight.as_ref(), dtype, &output)?;
-    let teams = Teams::new(desc.columns, 1, LEAST);
-    let params = RmsNormParams {
-        rows: dim(op, "rows", desc.rows)?,
-        columns: dim(op, "columns", desc.columns)?,
-        team: teams.size,
-        eps: desc.eps as f32,
-        x_offset: input.offset,
-        residual_offset: residual.offset,
-        weight_offset: weights.offset,
-        y_offset: output.offset,
+    let call = Call {
+        dtype: desc.dtype,
+        rows: desc.rows,
+        columns: desc.columns,
+        eps: desc.eps,
+        centred: false,
+        channels: None,
     };
-    let block = Block::of(teams.share(desc.columns));
-    let variant =
-        Rows { dtype, input: input_place, residual: residual_place, block }.rms_norm(weight.is_some());
-    ctx.launch(op, &variant, &[&input, &residual, &weights], &output, &params, teams.grid(op, desc.rows)?)
+    call.run(ctx, op, &Slices { x, y, residual, weight, bias: None })
 }
 
-/// The output that operands of its shape may be.
-struct Target<'a> {
-    ctx: &'a Context,
+/// `output = (x − mean) / √(var + eps) · weight + bias` for each group of channels.
+pub(crate) fn group_norm(ctx: &Context, op: &'static str, desc: &GroupNormDesc) -> BackendResult<()> {
+    let operands = desc.operands(op)?;
+    let [Some(x), Some(y), weight, bias] = ctx.resolve(op, &operands)? else {
+        return Ok(());
+    };
+    let each = desc.channels / desc.groups;
+    let call = Call {
+        dtype: desc.dtype,
+        rows: desc.batch * desc.groups,
+        columns: each * desc.spatial,
+        eps: desc.eps,
+        centred: true,
+        channels: Some(Channels { spatial: desc.spatial, each, groups: desc.groups }),
+    };
+    call.run(ctx, op, &Slices { x, y, residual: None, weight, bias })
+}
+
+/// The number of values, their mean and the sum of their squared deviations for each packed row of x, as f32 in scratch
+/// memory.
+pub(super) fn row_moments(
+    ctx: &Context,
     op: &'static str,
+    x: &DeviceSlice,
     dtype: DType,
-    slice: &'a DeviceSlice,
-    output: &'a Window,
+    rows: usize,
+    columns: usize,
+) -> BackendResult<Window> {
+    let call = Call { dtype, rows, columns, eps: 0.0, centred: true, channels: None };
+    let found = ctx.memory.scratch(op, rows * 3 * DType::F32.size())?;
+    let found = ctx.output(op, &found, DType::F32)?;
+    let x = ctx.input(op, x, dtype, &found)?;
+    let lanes = Lanes::four_if_fitting(&[&x], &[columns]);
+    let mut params = call.params(op, lanes, 0)?;
+    (params.x_offset, params.y_offset) = (x.offset / lanes.width() as u32, found.offset);
+    let variant = moments(Shape { dtype, lanes, channels: false }, Place::Absent);
+    ctx.launch(op, &variant, &[&x, &ctx.null()], &found, &params, linear_grid(op, rows)?)?;
+    Ok(found)
 }
 
-impl Target<'_> {
-    /// Where the kernel finds an operand, and what is bound for it.
-    fn operand(&self, slice: Option<&DeviceSlice>) -> BackendResult<(Place, Window)> {
-        match slice {
-            None => Ok((Place::Absent, self.ctx.null())),
-            Some(slice) if slice.region() == self.slice.region() => Ok((Place::Output, self.ctx.null())),
-            Some(slice) => Ok((Place::Bound, self.ctx.input(self.op, slice, self.dtype, self.output)?)),
+/// The memory of a call.
+struct Slices {
+    x: DeviceSlice,
+    y: DeviceSlice,
+    residual: Option<DeviceSlice>,
+    weight: Option<DeviceSlice>,
+    bias: Option<DeviceSlice>,
+}
+
+/// A row as channels that each have one weight.
+#[derive(Clone, Copy)]
+struct Channels {
+    /// Numbers of a channel.
+    spatial: usize,
+    /// Channels of a row.
+    each: usize,
+    /// Rows until the channels are the same again.
+    groups: usize,
+}
+
+/// Rows to be normalised.
+#[derive(Clone, Copy)]
+struct Call {
+    dtype: DType,
+    rows: usize,
+    columns: usize,
+    eps: f64,
+    centred: bool,
+    channels: Option<Channels>,
+}
+
+impl Call {
+    fn run(&self, ctx: &Context, op: &'static str, slices: &Slices) -> BackendResult<()> {
+        let dtype = self.dtype;
+        ctx.require_dtype(op, dtype)?;
+        let output = ctx.output(op, &slices.y, dtype)?;
+        let operand = |slice: Option<&DeviceSlice>| match slice {
+            None => Ok((Place::Absent, ctx.null())),
+            Some(slice) if slice.region() == slices.y.region() => Ok((Place::Output, ctx.null())),
+            Some(slice) => Ok((Place::Bound, ctx.input(op, slice, dtype, &output)?)),
+        };
+        let (input_place, x) = operand(Some(&slices.x))?;
+        let (residual_place, residual) = operand(slices.residual.as_ref())?;
+        let weight = ctx.optional_input(op, slices.weight.as_ref(), dtype, &output)?;
+        let bias = ctx.optional_input(op, slices.bias.as_ref(), dtype, &output)?;
+
+        let unit = self.channels.map_or(self.columns, |channels| channels.spatial);
+        let scales: &[&Window] = if self.channels.is_some() { &[] } else { &[&weight, &bias] };
+        let windows = [&[&x, &residual, &output], scales].concat();
+        let lanes = Lanes::four_if_fitting(&windows, &[unit]);
+        let rows = Rows::of(dtype, self.columns, 1, lanes);
+        let scaled = u32::from(slices.weight.is_some()) | u32::from(slices.bias.is_some()) << 1;
+        let mut params = self.params(op, lanes, scaled)?;
+        let width = lanes.width() as u32;
+        let scale_width = if self.channels.is_some() { 1 } else { width };
+        (params.x_offset, params.y_offset) = (x.offset / width, output.offset / width);
+        params.residual_offset = residual.offset / width;
+        (params.weight_offset, params.bias_offset) = (weight.offset / scale_width, bias.offset / scale_width);
+        let shape = Shape { dtype, lanes, channels: self.channels.is_some() };
+        let role = Role { centred: self.centred, input: input_place, residual: residual_place };
+        if let Some(rows) = rows {
+            params.team = rows.teams.size;
+            let variant = normalize(shape, role, rows.block);
+            let grid = rows.teams.grid(op, self.rows)?;
+            return ctx.launch(op, &variant, &[&x, &residual, &weight, &bias], &output, &params, grid);
         }
+
+        // First the moments of the rows, by as many workgroups as it takes, then every number.
+        let columns = self.columns / lanes.width();
+        let parts = (BUSY / self.rows).min(columns / STEP).clamp(1, MAX_PARTS);
+        let scratch = ctx.memory.scratch(op, self.rows * parts * 3 * DType::F32.size())?;
+        let found = ctx.output(op, &scratch, DType::F32)?;
+        params.parts = parts as u32;
+        let first = ctx.input(op, &slices.x, dtype, &found)?;
+        let second = ctx.optional_input(op, slices.residual.as_ref(), dtype, &found)?;
+        let sums = Params {
+            x_offset: first.offset / width,
+            residual_offset: second.offset / width,
+            y_offset: found.offset,
+            ..params
+        };
+        let summed = if slices.residual.is_some() { Place::Bound } else { Place::Absent };
+        let grid = linear_grid(op, self.rows * parts)?;
+        ctx.launch(op, &moments(shape, summed), &[&first, &second], &found, &sums, grid)?;
+        let grid = linear_grid(op, self.rows * columns.div_ceil(STEP))?;
+        let reads = [&x, &residual, &weight, &bias, &found];
+        ctx.launch(op, &apply(shape, role), &reads, &output, &params, grid)
+    }
+
+    /// All but what depends on where the operands are.
+    fn params(&self, op: &'static str, lanes: Lanes, scaled: u32) -> BackendResult<Params> {
+        let width = lanes.width();
+        let channels = self.channels.unwrap_or(Channels { spatial: width, each: 1, groups: 1 });
+        Ok(Params {
+            rows: dim(op, "rows", self.rows)?,
+            columns: dim(op, "columns", self.columns / width)?,
+            team: 256,
+            parts: 1,
+            eps: self.eps as f32,
+            scaled,
+            spatial: dim(op, "spatial", channels.spatial / width)?,
+            channels: dim(op, "channels", channels.each)?,
+            groups: dim(op, "groups", channels.groups)?,
+            ..Params::default()
+        })
     }
 }

@@ -1,183 +1,206 @@
-//! Reductions over one axis.
+//! Reductions over any axes.
 
-use backend_api::desc::ReduceDesc;
-use backend_api::{BackendError, BackendResult, DType, ReduceOp};
+use backend_api::desc::{MAX_RANK, ReduceDesc, ReduceLoops};
+use backend_api::{BackendResult, DType, ReduceOp};
 
-use super::fill::fill;
-use super::teams::Teams;
+use super::reduce_walk::Walk;
+use super::reduction::{Rule, rule};
 use crate::context::{Context, dim};
-use crate::kernels::{KernelSource, Variant, kernel, params};
+use crate::kernels::params;
+use crate::memory::DeviceSlice;
 use crate::recorder::Window;
 
-static REDUCE: KernelSource = kernel!(
-    "reduce/reduce",
-    libs: [GRID, SPECIAL, REDUCE, WORKGROUP],
-    types: [],
-    constants: ["OP"],
-    reads: 1,
-    writes: 1,
-    params: Params,
-);
+pub(super) use super::reduction::variants;
 
 params! {
-    struct Params {
+    pub(super) struct Params {
         outputs: u32,
         length: u32,
-        inner: u32,
-        chunk: u32,
         team: u32,
         stride: u32,
         x_offset: u32,
         y_offset: u32,
+        kept: u32,
         divisor: f32,
+        loops: [[u32; 4]; MAX_RANK],
     }
 }
 
-/// The fewest numbers of an invocation in a small team.
-const LEAST: usize = 8;
-/// Workgroups that keep a large device busy.
-const BUSY: usize = 512;
-/// Numbers of an invocation from which on an axis is worth being cut.
-const CUT_SHARE: usize = 32;
-
-/// What invocations do with two values, as shaders/lib/reduce.wgsl numbers it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Combine {
-    Sum = 0,
-    Prod = 1,
-    Max = 2,
-    Min = 3,
-}
-
-impl Combine {
-    const ALL: [Self; 4] = [Self::Sum, Self::Prod, Self::Max, Self::Min];
-
-    fn variant(self) -> Variant {
-        Variant::new(&REDUCE, [], [self as u32])
-    }
-}
-
-pub(super) fn variants() -> Vec<Variant> {
-    Combine::ALL.map(Combine::variant).to_vec()
-}
-
-/// `output = op over the axis of input`.
-pub(crate) fn reduce(ctx: &Context, op: &'static str, desc: &ReduceDesc) -> BackendResult<()> {
-    let operands = desc.operands(op)?;
+/// `output = op over axes of input`.
+pub(crate) fn reduce(ctx: &Context, op: &'static str, desc: &ReduceDesc<'_>) -> BackendResult<()> {
+    let (operands, loops) = desc.operands(op)?;
     let [x, y] = ctx.resolve(op, &operands)?;
     let Some(y) = y else { return Ok(()) };
-    let (combine, identity) = combine(op, desc.op)?;
-    let Some(x) = x else {
-        return fill(ctx, desc.output, DType::F32, desc.outer * desc.inner, identity);
-    };
-    let output = ctx.output(op, &y, DType::F32)?;
-    let axis = Axis { outer: desc.outer, length: desc.length, inner: desc.inner };
-    let divisor = if desc.op == ReduceOp::Mean { desc.length as f32 } else { 1.0 };
-    let reduction = Reduction { ctx, op, variant: combine.variant() };
+    let (from, to) = (desc.input.dtype, desc.output_dtype);
+    ctx.require_dtype(op, from)?;
+    let rule = rule(op, desc.op)?;
+    let output = ctx.output(op, &y, to)?;
+    let input = ctx.optional_input(op, x.as_ref(), from, &output)?;
+    let reduction = Reduction { ctx, op, rule, dtype: from };
 
-    let chunk = axis.chunk();
-    let slices = axis.length.div_ceil(chunk);
+    let divisor = if desc.op == ReduceOp::Mean { loops.length as f32 } else { 1.0 };
+    let mut walk = Walk::new(from, &input, loops, rule);
+    let slices = walk.slices();
     if slices == 1 {
-        let input = ctx.input(op, &x, DType::F32, &output)?;
-        return reduction.launch(&input, &output, &axis, chunk, divisor);
+        return reduction.finish(&walk, &input, (&output, to), divisor);
     }
-    // The order of every sum is fixed by the shape, so results are the same each time.
-    let partials = ctx.memory.scratch(op, slices * axis.outputs() * DType::F32.size())?;
-    let partials = ctx.output(op, &partials, DType::F32)?;
-    let input = ctx.input(op, &x, DType::F32, &partials)?;
-    reduction.launch(&input, &partials, &axis, chunk, 1.0)?;
-    let rest = Axis { outer: 1, length: slices, inner: axis.outputs() };
-    reduction.launch(&partials, &output, &rest, slices, divisor)
+    // The order of every sum is fixed by the shape and the alignment, so results are the same each time.
+    let partial = rule.partial(from);
+    let scratch =
+        ctx.memory.scratch(op, slices * walk.loops.outputs * rule.partial_numbers() * partial.size())?;
+    let partials = ctx.output(op, &scratch, partial)?;
+    let input = ctx.optional_input(op, x.as_ref(), from, &partials)?;
+    let strides = walk.pack_outputs();
+    reduction.begin(&walk, &input, (&partials, partial), slices)?;
+    let rest = Walk::of_slices(&walk, &strides, slices, partial, &partials, rule);
+    let reduction = Reduction { dtype: partial, rule: rule.of_partials(), ..reduction };
+    reduction.finish(&rest, &partials, (&output, to), divisor)
 }
 
-/// What an operation does with two values, and its result over an empty axis.
-fn combine(op: &'static str, reduce: ReduceOp) -> BackendResult<(Combine, f64)> {
-    Ok(match reduce {
-        ReduceOp::Sum => (Combine::Sum, 0.0),
-        ReduceOp::Mean => (Combine::Sum, f64::NAN),
-        ReduceOp::Prod => (Combine::Prod, 1.0),
-        ReduceOp::Max => (Combine::Max, f64::NEG_INFINITY),
-        ReduceOp::Min => (Combine::Min, f64::INFINITY),
-        other => {
-            return Err(BackendError::Unsupported { op, need: format!("the reduction {}", other.name()) });
-        }
-    })
+/// The maximum m and Σ exp(x − m) of each output of `loops`, as pairs of f32 in several parts.
+pub(super) struct Exponentials {
+    /// `[parts, outputs]` pairs in scratch memory.
+    pub(super) sums: Window,
+    pub(super) parts: usize,
 }
 
-/// A packed tensor around the axis that is reduced.
-#[derive(Clone, Copy, Debug)]
-struct Axis {
-    outer: usize,
-    length: usize,
-    inner: usize,
+/// The most parts that are worth being joined where they are used.
+const MAX_PARTS: usize = 16;
+
+/// [`Exponentials`] of a packed tensor, with at most [`MAX_PARTS`] parts.
+pub(super) fn exponentials(
+    ctx: &Context,
+    op: &'static str,
+    x: &DeviceSlice,
+    dtype: DType,
+    loops: ReduceLoops,
+) -> BackendResult<Exponentials> {
+    let (rule, to) = (Rule::Exponentials { pairs: false }, DType::F32);
+    let window = ctx.output(op, x, dtype)?;
+    let reduction = Reduction { ctx, op, rule, dtype };
+    let mut walk = Walk::new(dtype, &window, loops, rule);
+    walk.pack_outputs();
+    let (parts, outputs) = (walk.slices(), walk.loops.outputs);
+    let scratch = |parts: usize| {
+        let bytes = parts * outputs * rule.partial_numbers() * to.size();
+        ctx.output(op, &ctx.memory.scratch(op, bytes)?, to)
+    };
+    let sums = scratch(parts)?;
+    let input = ctx.input(op, x, dtype, &sums)?;
+    reduction.begin(&walk, &input, (&sums, to), parts)?;
+    if parts <= MAX_PARTS {
+        return Ok(Exponentials { sums, parts });
+    }
+    let strides: Vec<usize> = walk.loops.kept.iter().map(|&(_, [_, y])| y).collect();
+    let rest = Walk::of_slices(&walk, &strides, parts, to, &sums, rule);
+    let joined = scratch(1)?;
+    Reduction { dtype: to, rule: rule.of_partials(), ..reduction }.begin(&rest, &sums, (&joined, to), 1)?;
+    Ok(Exponentials { sums: joined, parts: 1 })
 }
 
-impl Axis {
-    fn outputs(&self) -> usize {
-        self.outer * self.inner
-    }
+/// `output = Σ over parts` of packed `[parts, outputs]` sums of f32.
+pub(super) fn sum_parts(
+    ctx: &Context,
+    op: &'static str,
+    sums: &Window,
+    [parts, outputs]: [usize; 2],
+    output: (&Window, DType),
+) -> BackendResult<()> {
+    let (rule, dtype) = (rule(op, ReduceOp::Sum)?, DType::F32);
+    let kept = if outputs > 1 { vec![(outputs, [1, 1])] } else { Vec::new() };
+    let loops = ReduceLoops { kept, reduced: vec![(parts, [outputs])], outputs, length: parts };
+    let walk = Walk::new(dtype, sums, loops, rule);
+    Reduction { ctx, op, rule, dtype }.finish(&walk, sums, output, 1.0)
+}
 
-    fn teams(&self) -> Teams {
-        Teams::new(self.length, self.inner, LEAST)
-    }
+/// The sums of slices of each output.
+pub(super) struct SliceSums {
+    /// `[slices, outputs]` sums in scratch memory.
+    pub(super) window: Window,
+    pub(super) dtype: DType,
+    /// Numbers of a slice.
+    pub(super) chunk: usize,
+}
 
-    /// Numbers along the axis that one team reduces: all of them if there are enough outputs to keep the device busy.
-    fn chunk(&self) -> usize {
-        let teams = self.teams();
-        let wanted = BUSY / teams.groups(self.outputs());
-        let slices = wanted.min(teams.share(self.length) / CUT_SHARE);
-        self.length.div_ceil(slices.max(1))
-    }
+/// The sums of `slices` slices along the reduced loop of a packed tensor.
+pub(super) fn slice_sums(
+    ctx: &Context,
+    op: &'static str,
+    x: &DeviceSlice,
+    dtype: DType,
+    loops: ReduceLoops,
+    slices: usize,
+) -> BackendResult<SliceSums> {
+    let rule = rule(op, ReduceOp::Sum)?;
+    let to = rule.partial(dtype);
+    let window = ctx.output(op, x, dtype)?;
+    let mut walk = Walk::new(dtype, &window, loops, rule);
+    walk.pack_outputs();
+    let scratch = ctx.memory.scratch(op, slices * walk.loops.outputs * to.size())?;
+    let sums = ctx.output(op, &scratch, to)?;
+    let input = ctx.input(op, x, dtype, &sums)?;
+    Reduction { ctx, op, rule, dtype }.begin(&walk, &input, (&sums, to), slices)?;
+    let width = if walk.rows { walk.lanes.width() } else { 1 };
+    Ok(SliceSums { window: sums, dtype: to, chunk: walk.loads().div_ceil(slices) * width })
 }
 
 /// The kernel of one operation.
+#[derive(Clone, Copy)]
 struct Reduction<'a> {
     ctx: &'a Context,
     op: &'static str,
-    variant: Variant,
+    rule: Rule,
+    /// The input's element type.
+    dtype: DType,
 }
 
 impl Reduction<'_> {
-    /// `output[slice, outputs] = input reduced over a chunk of the axis / divisor`.
-    fn launch(
+    /// One launch into the final output.
+    fn finish(
         &self,
+        walk: &Walk,
         input: &Window,
-        output: &Window,
-        axis: &Axis,
-        chunk: usize,
+        output: (&Window, DType),
         divisor: f32,
     ) -> BackendResult<()> {
+        self.launch(walk, input, output, 1, divisor, true)
+    }
+
+    /// A launch into `[slices, outputs]` partial results.
+    fn begin(
+        &self,
+        walk: &Walk,
+        input: &Window,
+        output: (&Window, DType),
+        slices: usize,
+    ) -> BackendResult<()> {
+        self.launch(walk, input, output, slices, 1.0, false)
+    }
+
+    fn launch(
+        &self,
+        walk: &Walk,
+        input: &Window,
+        (output, to): (&Window, DType),
+        slices: usize,
+        divisor: f32,
+        last: bool,
+    ) -> BackendResult<()> {
         let op = self.op;
-        let teams = axis.teams();
+        let teams = walk.teams();
         let params = Params {
-            outputs: dim(op, "outputs", axis.outputs())?,
-            length: dim(op, "axis", axis.length)?,
-            inner: dim(op, "inner", axis.inner)?,
-            chunk: dim(op, "axis", chunk)?,
+            outputs: dim(op, "outputs", walk.outputs())?,
+            length: dim(op, "axes", walk.loads())?,
             team: teams.size,
             stride: teams.stride,
-            x_offset: input.offset,
+            x_offset: input.offset / (walk.lanes.width() * self.rule.read_numbers()) as u32,
             y_offset: output.offset,
+            kept: walk.loops.kept.len() as u32,
             divisor,
+            loops: walk.packed(op)?,
         };
-        let [x, y, _] = teams.grid(op, axis.outputs())?;
-        let slices = dim(op, "axis", axis.length.div_ceil(chunk))?;
-        self.ctx.launch(op, &self.variant, &[input], output, &params, [x, y, slices])
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_long_axes_of_few_outputs_are_cut() {
-        let slices = |outer, length: usize, inner| length.div_ceil(Axis { outer, length, inner }.chunk());
-        assert_eq!(slices(1, 1 << 24, 1), 512);
-        assert_eq!(slices(2, 70_000, 1), 8);
-        assert_eq!(slices(1, 8191, 1), 1);
-        assert_eq!(slices(1, 4096, 1 << 16), 1);
-        assert_eq!(slices(100_000, 5, 1), 1);
-        assert_eq!(slices(1, 1, 1), 1);
+        let [x, y, _] = teams.grid(op, walk.outputs())?;
+        let variant = self.rule.variant(self.dtype, to, walk.lanes, last);
+        self.ctx.launch(op, &variant, &[input], output, &params, [x, y, dim(op, "slices", slices)?])
     }
 }

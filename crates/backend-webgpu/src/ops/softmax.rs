@@ -1,20 +1,34 @@
-//! Softmax along an axis.
+//! Softmax along an axis, and its logarithm.
 
-use backend_api::desc::SoftmaxDesc;
+use backend_api::desc::{ReduceLoops, SoftmaxDesc};
 use backend_api::{BackendResult, DType};
 
-use super::teams::{Block, Teams};
-use crate::context::{Context, dim};
+use super::lanes::Lanes;
+use super::reduce::exponentials;
+use super::rows::Rows;
+use crate::context::{Context, dim, linear_grid};
 use crate::kernels::{KernelSource, Variant, kernel, params};
+use crate::memory::DeviceSlice;
+use crate::recorder::Window;
 
 static SOFTMAX: KernelSource = kernel!(
     "norm/softmax",
-    libs: [GRID, SPECIAL, REDUCE, WORKGROUP],
+    libs: [GRID, SPECIAL, REDUCE, WORKGROUP, UNARY, LOG, EXP_BELOW, SOFTMAX_SCALE],
     types: ["T"],
-    constants: ["IN_PLACE", "BLOCK", "WHOLE"],
+    constants: ["LOG", "IN_PLACE", "BLOCK"],
     reads: 1,
     writes: 1,
     params: Params,
+);
+
+static SOFTMAX_APPLY: KernelSource = kernel!(
+    "norm/softmax_apply",
+    libs: [GRID, SPECIAL, UNARY, LOG, EXP_BELOW, EXPONENTIALS, SOFTMAX_SCALE],
+    types: ["T"],
+    constants: ["LOG", "IN_PLACE"],
+    reads: 2,
+    writes: 1,
+    params: ApplyParams,
 );
 
 params! {
@@ -29,22 +43,37 @@ params! {
     }
 }
 
-/// The fewest numbers of an invocation in a small team.
-const LEAST: usize = 4;
+params! {
+    struct ApplyParams {
+        vectors: u32,
+        length: u32,
+        inner: u32,
+        parts: u32,
+        outputs: u32,
+        x_offset: u32,
+        sums_offset: u32,
+        y_offset: u32,
+    }
+}
+
+/// Vectors of a workgroup of `softmax_apply`.
+const APPLY_GROUP: usize = 4 * 256;
 
 pub(super) fn variants() -> Vec<Variant> {
     let mut variants = Vec::new();
     for dtype in [DType::F32, DType::F16] {
-        for block in Block::ALL {
-            variants.extend([false, true].map(|in_place| variant(dtype, in_place, block)));
+        for (log, in_place) in [(0, 0), (0, 1), (1, 0), (1, 1)] {
+            variants.extend(Rows::shapes().map(|(lanes, block)| {
+                Variant::new(&SOFTMAX, [dtype], [log, in_place, block]).with_libs(lanes.libs())
+            }));
+            variants.extend(
+                [Lanes::One, Lanes::Four].map(|lanes| {
+                    Variant::new(&SOFTMAX_APPLY, [dtype], [log, in_place]).with_libs(lanes.libs())
+                }),
+            );
         }
     }
     variants
-}
-
-fn variant(dtype: DType, in_place: bool, block: Block) -> Variant {
-    let [size, whole] = block.constants();
-    Variant::new(&SOFTMAX, [dtype], [u32::from(in_place), size, whole])
 }
 
 /// `output = softmax(input)` along the axis.
@@ -58,18 +87,84 @@ pub(crate) fn softmax(ctx: &Context, op: &'static str, desc: &SoftmaxDesc) -> Ba
     let output = ctx.output(op, &y, dtype)?;
     let in_place = x.region() == y.region();
     let input = if in_place { ctx.null() } else { ctx.input(op, &x, dtype, &output)? };
-    let teams = Teams::new(desc.length, desc.inner, LEAST);
-    let block = Block::of(teams.share(desc.length));
-    // The product is one of the tensor's size, which has been checked.
-    let slices = desc.outer * desc.inner;
-    let params = Params {
-        slices: dim(op, "slices", slices)?,
-        length: dim(op, "axis", desc.length)?,
-        inner: dim(op, "inner", desc.inner)?,
-        team: teams.size,
-        stride: teams.stride,
-        x_offset: input.offset,
-        y_offset: output.offset,
-    };
-    ctx.launch(op, &variant(dtype, in_place, block), &[&input], &output, &params, teams.grid(op, slices)?)
+    let call = Call { ctx, op, desc, x: &x, input, output, in_place };
+    let windows = [&call.input, &call.output];
+    match Rows::new(dtype, desc.length, desc.inner, &windows) {
+        Some(rows) => call.whole(rows),
+        None => call.in_two_steps(),
+    }
+}
+
+struct Call<'a> {
+    ctx: &'a Context,
+    op: &'static str,
+    desc: &'a SoftmaxDesc,
+    x: &'a DeviceSlice,
+    input: Window,
+    output: Window,
+    in_place: bool,
+}
+
+impl Call<'_> {
+    /// The offsets of input and output in vectors.
+    fn offsets(&self, lanes: Lanes) -> [u32; 2] {
+        [&self.input, &self.output].map(|window| window.offset / lanes.width() as u32)
+    }
+
+    fn constants(&self) -> [u32; 2] {
+        [u32::from(self.desc.log), u32::from(self.in_place)]
+    }
+
+    /// One launch, with each slice in the registers of a team.
+    fn whole(&self, rows: Rows) -> BackendResult<()> {
+        let (op, desc) = (self.op, self.desc);
+        // The product is one of the tensor's size, which has been checked.
+        let slices = desc.outer * desc.inner;
+        let [x_offset, y_offset] = self.offsets(rows.lanes);
+        let params = Params {
+            slices: dim(op, "slices", slices)?,
+            length: dim(op, "axis", rows.length)?,
+            inner: dim(op, "inner", desc.inner)?,
+            team: rows.teams.size,
+            stride: rows.teams.stride,
+            x_offset,
+            y_offset,
+        };
+        let [log, in_place] = self.constants();
+        let variant =
+            Variant::new(&SOFTMAX, [desc.dtype], [log, in_place, rows.block]).with_libs(rows.lanes.libs());
+        self.ctx.launch(op, &variant, &[&self.input], &self.output, &params, rows.teams.grid(op, slices)?)
+    }
+
+    /// First each slice's maximum and sum, by as many workgroups as it takes, then every number.
+    fn in_two_steps(&self) -> BackendResult<()> {
+        let (op, &SoftmaxDesc { outer, length, inner, dtype, .. }) = (self.op, self.desc);
+        let outputs = outer * inner;
+        let kept = [(outer, [length * inner, inner]), (inner, [1, 1])];
+        let kept = kept.into_iter().filter(|&(extent, _)| extent > 1).collect();
+        let loops = ReduceLoops { kept, reduced: vec![(length, [inner])], outputs, length };
+        let sums = exponentials(self.ctx, op, self.x, dtype, loops)?;
+        let nearest = if inner == 1 { length } else { inner };
+        // The kernel takes neighbouring vectors for those of one slice where there is one beside each other.
+        let lanes = match Lanes::four_if_fitting(&[&self.input, &self.output], &[nearest]) {
+            lanes if inner == lanes.width() => Lanes::One,
+            lanes => lanes,
+        };
+        let width = lanes.width();
+        let [x_offset, y_offset] = self.offsets(lanes);
+        let vectors = outer * length * inner / width;
+        let params = ApplyParams {
+            vectors: dim(op, "elements", vectors)?,
+            length: dim(op, "axis", if inner == 1 { length / width } else { length })?,
+            inner: dim(op, "inner", if inner == 1 { 1 } else { inner / width })?,
+            parts: dim(op, "slices", sums.parts)?,
+            outputs: dim(op, "slices", outputs)?,
+            x_offset,
+            sums_offset: sums.sums.offset / 2,
+            y_offset,
+        };
+        let variant = Variant::new(&SOFTMAX_APPLY, [dtype], self.constants()).with_libs(lanes.libs());
+        let grid = linear_grid(op, vectors.div_ceil(APPLY_GROUP))?;
+        self.ctx.launch(op, &variant, &[&self.input, &sums.sums], &self.output, &params, grid)
+    }
 }

@@ -8,7 +8,7 @@ use crate::context::linear_grid;
 const WORKGROUP: usize = 256;
 /// Neighbouring numbers that neighbouring invocations should read: 128 bytes of f32, a line of most caches.
 const COALESCED: usize = 32;
-/// Numbers of a member: enough to pay for the tree that joins a team's results.
+/// Loads of a member: enough to pay for the tree that joins a team's results.
 const SHARE: usize = 16;
 /// Members of a team that read one short slice side by side: 32 bytes of f32, the least that memory is read by.
 const SECTOR: usize = 8;
@@ -23,14 +23,19 @@ pub(super) struct Teams {
 }
 
 impl Teams {
-    /// Teams for slices of `length` numbers that lie `inner` apart. A member of a larger team has about 16 numbers,
-    /// one of a small team may have down to `least`.
+    /// Teams for slices of `length` loads that lie `inner` apart. A member of a larger team has about 16 loads, one of
+    /// a small team may have down to `least`.
     pub(super) fn new(length: usize, inner: usize, least: usize) -> Self {
+        Self::with_share(length, inner, least, SHARE)
+    }
+
+    /// The same with about `share` loads.
+    pub(super) fn with_share(length: usize, inner: usize, least: usize, share: usize) -> Self {
         // Slices side by side are walked side by side, so that each step reads a piece of contiguous memory.
         let abreast = inner.min(COALESCED).next_power_of_two();
         // Slices after each other are contiguous along themselves, which takes a few members.
         let side_by_side = if inner == 1 { length.div_ceil(least).min(SECTOR) } else { 1 };
-        let size = length.div_ceil(SHARE).max(side_by_side).clamp(1, WORKGROUP / abreast).next_power_of_two();
+        let size = length.div_ceil(share).max(side_by_side).clamp(1, WORKGROUP / abreast).next_power_of_two();
         let stride = if inner == 1 { 1 } else { WORKGROUP / size };
         Self { size: size as u32, stride: stride as u32 }
     }
@@ -54,38 +59,6 @@ impl Teams {
     }
 }
 
-/// How many numbers an invocation reads at a time, and whether those are all it has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Block {
-    pub(super) size: u32,
-    pub(super) whole: bool,
-}
-
-impl Block {
-    pub(super) const ALL: [Self; 4] =
-        [Self::whole(4), Self::whole(16), Self::whole(32), Self { size: 8, whole: false }];
-
-    const fn whole(size: u32) -> Self {
-        Self { size, whole: true }
-    }
-
-    /// The block for an invocation's share of a slice.
-    pub(super) fn of(share: usize) -> Self {
-        let [few, some, many, part] = Self::ALL;
-        match share {
-            0..=4 => few,
-            5..=16 => some,
-            17..=32 => many,
-            _ => part,
-        }
-    }
-
-    /// The constants `BLOCK` and `WHOLE`.
-    pub(super) fn constants(self) -> [u32; 2] {
-        [self.size, u32::from(self.whole)]
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -106,15 +79,5 @@ mod tests {
         assert_eq!(shape(1 << 20, 4096, 8), (8, 32));
         assert_eq!(shape(5, 4096, 8), (1, 256));
         assert_eq!(Teams::new(768, 1, 4).groups(5), 2);
-    }
-
-    #[test]
-    fn a_whole_block_holds_the_share() {
-        for length in [1, 4, 5, 33, 384, 768, 4096, 4097, 8192] {
-            let share = Teams::new(length, 1, 4).share(length);
-            let block = Block::of(share);
-            assert!(block.whole && share <= block.size as usize, "{length}: {block:?}");
-        }
-        assert!(!Block::of(Teams::new(8193, 1, 4).share(8193)).whole);
     }
 }

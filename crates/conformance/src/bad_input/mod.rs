@@ -9,7 +9,9 @@
 //! What is undefined behaviour in a vendor's library is a status here; this table is that promise, spelled out.
 
 mod attention;
+mod backward;
 mod broadcast;
+mod channels;
 mod conv2d;
 mod elementwise;
 mod expect;
@@ -22,6 +24,7 @@ mod memory;
 mod movement;
 mod operation;
 mod random;
+mod reduce;
 mod rope;
 mod rows;
 mod spoil;
@@ -75,6 +78,9 @@ pub fn operations() -> Vec<Operation> {
         broadcast::operations(),
         movement::operations(),
         rows::operations(),
+        reduce::operations(),
+        channels::operations(),
+        backward::operations(),
         rope::operations(),
         gather::operations(),
         memory::operations(),

@@ -2,6 +2,8 @@
 
 mod attention;
 mod attention_ext;
+mod backward;
+mod batch_norm;
 mod batched_gemm;
 mod binary;
 mod binary_ext;
@@ -10,9 +12,11 @@ mod compare;
 mod conv2d;
 mod copy;
 mod copy_dtod;
+mod cumsum;
 mod fill;
 mod gather;
 mod gemm;
+mod group_norm;
 mod heads;
 mod integers;
 mod layout;
@@ -24,6 +28,7 @@ mod numbers;
 mod order;
 mod random;
 mod reduce;
+mod reduce_ext;
 mod rope;
 mod scatter;
 mod softmax;
@@ -49,6 +54,7 @@ pub fn cases() -> Vec<Case> {
         attention::cases(),
         attention_ext::cases(),
         reduce::cases(),
+        reduce_ext::cases(),
         unary::cases(),
         unary_ext::cases(),
         binary::cases(),
@@ -62,6 +68,10 @@ pub fn cases() -> Vec<Case> {
         movement::cases(),
         softmax::cases(),
         norm::cases(),
+        group_norm::cases(),
+        batch_norm::cases(),
+        backward::cases(),
+        cumsum::cases(),
         rope::cases(),
         gather::cases(),
         scatter::cases(),

@@ -1,9 +1,10 @@
 //! `reduce`: every operation along every axis.
 
-use backend_api::{DType, ReduceOp};
+use backend_api::{BackendError, DType, ReduceOp};
 
 use crate::case::Case;
 use crate::data::{Data, uniform};
+use crate::element::decode;
 use crate::float::round_to;
 use crate::oracle::reduce::wants;
 use crate::rng::Rng;
@@ -53,11 +54,43 @@ pub(super) fn cases() -> Vec<Case> {
             }
         }
     }
+    cases.push(accuracy("sum_of_16777216_in_a_row", &[1 << 24], 0));
+    cases.push(accuracy("sums_of_1048576_in_columns", &[1 << 20, 16], 0));
     cases
 }
 
+/// Sums of numbers in [0, 1) to 10⁻⁶ of the result, which takes more than adding one after the other.
+fn accuracy(name: &'static str, shape: &'static [usize], axis: usize) -> Case {
+    Case::script("reduce", name, move |device| {
+        Box::pin(async move {
+            let mut rng = Rng::from_name(name);
+            let n = shape.iter().product();
+            let inner: usize = shape[axis + 1..].iter().product();
+            let input: Vec<f32> = (0..n).map(|_| rng.uniform(0.0, 1.0) as f32).collect();
+            let mut sums = vec![0.0; inner];
+            for line in input.chunks_exact(inner) {
+                sums.iter_mut().zip(line).for_each(|(sum, &x)| *sum += f64::from(x));
+            }
+            let got = async {
+                let backend = device.backend;
+                let ptrs = [backend.alloc(4 * n)?, backend.alloc(4 * inner)?];
+                backend.copy_htod(ptrs[0], bytemuck::cast_slice(&input))?;
+                backend.reduce(ReduceOp::Sum, ptrs[0], ptrs[1], shape, axis)?;
+                let got = device.read(ptrs[1], 4 * inner).await?;
+                ptrs.into_iter().try_for_each(|ptr| backend.free(ptr))?;
+                Ok(decode(DType::F32, &got))
+            };
+            let got = got.await.map_err(|error: BackendError| error.to_string())?;
+            match sums.iter().zip(&got).find(|&(sum, got)| (got - sum).abs() > 1e-6 * sum) {
+                Some((sum, got)) => Err(format!("got {got:e}, expected {sum:e} to 1e-6")),
+                None => Ok(()),
+            }
+        })
+    })
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+pub(super) enum Kind {
     Numbers,
     /// Sums are exact.
     Integers,
@@ -74,18 +107,20 @@ fn case(op: ReduceOp, shape: &'static [usize], axis: usize, kind: Kind) -> Case 
         let inner = shape[axis + 1..].iter().product();
         let length = shape[axis];
         let input = values(rng, op, kind, outer * length * inner, length);
-        let exact = kind == Kind::Integers && matches!(op, ReduceOp::Sum);
+        let exact = kind == Kind::Integers && matches!(op, ReduceOp::Sum | ReduceOp::NormL1);
         let mut trial = Trial::new();
         trial.input("input", DType::F32, &input);
-        trial.output("output", DType::F32, wants(op, &input, [outer, length, inner], exact));
-        if kind == Kind::Numbers {
+        let output = if op.is_index() { DType::I32 } else { DType::F32 };
+        trial.output("output", output, wants(op, &input, [outer, length, inner], exact));
+        if kind == Kind::Numbers && op != ReduceOp::LogSumExp {
             trial.with_nmse();
         }
         trial.calling(move |backend, ptrs| backend.reduce(op, ptrs[0], ptrs[1], shape, axis))
     })
 }
 
-fn values(rng: &mut Rng, op: ReduceOp, kind: Kind, n: usize, length: usize) -> Vec<f64> {
+/// `n` numbers, `length` for each output.
+pub(super) fn values(rng: &mut Rng, op: ReduceOp, kind: Kind, n: usize, length: usize) -> Vec<f64> {
     let specials = [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 0.0, -0.0];
     let mut values = match (kind, op) {
         (Kind::Integers, ReduceOp::Prod) => (0..n).map(|_| [1.0, -1.0, 2.0, 0.5][rng.below(4)]).collect(),
@@ -95,6 +130,11 @@ fn values(rng: &mut Rng, op: ReduceOp, kind: Kind, n: usize, length: usize) -> V
             let spread = 1.0 / (length.max(4) as f64).sqrt();
             let mut factor = || (spread * rng.uniform(-1.0, 1.0)).exp() * [1.0, -1.0][rng.below(2)];
             (0..n).map(|_| round_to(DType::F32, factor())).collect()
+        }
+        (_, ReduceOp::Any | ReduceOp::All) => {
+            let zeros = if op == ReduceOp::Any { length.max(2) } else { 2 * length.max(2) };
+            let common = if op == ReduceOp::Any { 0.0 } else { 1.5 };
+            (0..n).map(|_| if rng.one_in(zeros) { 1.5 - common } else { common }).collect()
         }
         _ => uniform(rng, DType::F32, n, -1.0, 1.0),
     };

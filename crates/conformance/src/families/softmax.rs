@@ -1,4 +1,4 @@
-//! `softmax`: along every axis, with masked, huge and infinite inputs.
+//! `softmax`: along every axis, with masked, huge and infinite inputs, and its logarithm.
 
 use backend_api::DType;
 use backend_api::desc::SoftmaxDesc;
@@ -7,12 +7,12 @@ use super::layout::shape_name;
 use crate::case::Case;
 use crate::float::round_to;
 use crate::oracle::reduce::slice;
-use crate::oracle::softmax::softmax;
+use crate::oracle::softmax::{log_softmax, softmax};
 use crate::rng::Rng;
 use crate::trial::Trial;
 use crate::want::Want;
 
-const SHAPES: [&[usize]; 17] = [
+const SHAPES: [&[usize]; 22] = [
     &[1],
     &[2],
     &[3],
@@ -30,6 +30,11 @@ const SHAPES: [&[usize]; 17] = [
     &[1, 30_000],
     &[30_000, 1],
     &[70_000, 2],
+    &[5, 32],
+    &[3, 4096],
+    &[2, 8200],
+    &[600, 8],
+    &[2, 300, 4],
 ];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,13 +56,13 @@ pub(super) fn cases() -> Vec<Case> {
     for dtype in [DType::F32, DType::F16] {
         for shape in SHAPES {
             for axis in 0..shape.len() {
-                cases.push(case(dtype, shape, axis, Kind::Ordinary, false));
+                cases.extend([false, true].map(|log| case(dtype, shape, axis, Kind::Ordinary, false, log)));
             }
         }
-        for shape in [&[9, 33], &[64, 257], &[3, 1030]] {
+        for shape in [&[9, 33], &[64, 257], &[3, 1030], &[300, 8], &[2, 8200]] {
             for (axis, in_place) in [(0, false), (1, false), (1, true)] {
                 for kind in [Kind::Ordinary, Kind::Wide, Kind::Huge, Kind::Masked, Kind::Poisoned] {
-                    cases.push(case(dtype, shape, axis, kind, in_place));
+                    cases.extend([false, true].map(|log| case(dtype, shape, axis, kind, in_place, log)));
                 }
             }
         }
@@ -65,11 +70,12 @@ pub(super) fn cases() -> Vec<Case> {
     cases
 }
 
-fn case(dtype: DType, shape: &'static [usize], axis: usize, kind: Kind, in_place: bool) -> Case {
+fn case(dtype: DType, shape: &'static [usize], axis: usize, kind: Kind, in_place: bool, log: bool) -> Case {
     let kind_name = format!("{kind:?}").to_lowercase();
     let place = super::flag(in_place, "in_place", "apart");
     let name = format!("{dtype}_{}_axis{axis}_{kind_name}_{place}", shape_name(shape));
-    Case::new("softmax", name, move |rng| {
+    let family = super::flag(log, "log_softmax", "softmax");
+    Case::new(family, name, move |rng| {
         let outer: usize = shape[..axis].iter().product();
         let inner: usize = shape[axis + 1..].iter().product();
         let length = shape[axis];
@@ -77,7 +83,8 @@ fn case(dtype: DType, shape: &'static [usize], axis: usize, kind: Kind, in_place
         let mut wants = vec![Want::number(0.0); input.len()];
         for at in 0..outer * inner {
             let (o, i) = (at / inner, at % inner);
-            let results = softmax(&slice(&input, [o, i], length, inner));
+            let slice = slice(&input, [o, i], length, inner);
+            let results = if log { log_softmax(&slice) } else { softmax(&slice) };
             for (j, want) in results.into_iter().enumerate() {
                 wants[(o * length + j) * inner + i] = want;
             }
@@ -91,7 +98,8 @@ fn case(dtype: DType, shape: &'static [usize], axis: usize, kind: Kind, in_place
         }
         trial.calling(move |backend, p| {
             let output = p[p.len() - 1];
-            backend.softmax(&SoftmaxDesc::along(dtype, p[0], output, shape, axis)?)
+            let desc = SoftmaxDesc::along(dtype, p[0], output, shape, axis)?;
+            backend.softmax(&if log { desc.with_log() } else { desc })
         })
     })
 }

@@ -33,25 +33,16 @@ impl Row<'_> {
     /// Σ(2|c|·δc + δc²)/n and γ(n + 5) of itself. A variance from the mean square minus the squared mean doesn't meet
     /// this.
     pub(crate) fn layer_norm(&self) -> Vec<Want> {
-        let n = self.input.len() as f64;
-        let x: Vec<(f64, f64)> = (0..self.input.len()).map(|i| self.sum(i)).collect();
-        let mean = x.iter().map(|x| x.0).sum::<f64>() / n;
-        let mean_error = x.iter().map(|x| x.1 + gamma(self.input.len() + 4) * x.0.abs()).sum::<f64>() / n;
-        let deviations: Vec<(f64, f64)> = x
-            .iter()
-            .map(|&(x, error)| (x - mean, error + mean_error + ROUNDING * (x - mean).abs()))
-            .collect();
-        self.scale(&deviations)
+        self.scale(&self.deviations(true))
     }
 
     /// x/√(mean(x²) + eps)·weight.
     pub(crate) fn rms_norm(&self) -> Vec<Want> {
-        let x: Vec<(f64, f64)> = (0..self.input.len()).map(|i| self.sum(i)).collect();
-        self.scale(&x)
+        self.scale(&self.deviations(false))
     }
 
-    /// c/√(mean(c²) + eps)·weight + bias for numbers c with errors.
-    fn scale(&self, c: &[(f64, f64)]) -> Vec<Want> {
+    /// 1/√(mean(c²) + eps) for numbers c with errors, and its own error.
+    fn factor(&self, c: &[(f64, f64)]) -> (f64, f64) {
         let n = c.len() as f64;
         let square = c.iter().map(|c| c.0 * c.0).sum::<f64>() / n;
         let square_error = c
@@ -67,7 +58,12 @@ impl Row<'_> {
         let sum_error = square_error + ROUNDING * (sum + square_error) + ROUNDING * self.eps;
         let factor = 1.0 / sum.sqrt();
         let largest = if sum_error < sum { (1.0 + RSQRT) / (sum - sum_error).sqrt() } else { f64::INFINITY };
-        let factor_error = largest - factor;
+        (factor, largest - factor)
+    }
+
+    /// c/√(mean(c²) + eps)·weight + bias for numbers c with errors.
+    fn scale(&self, c: &[(f64, f64)]) -> Vec<Want> {
+        let (factor, factor_error) = self.factor(c);
         c.iter()
             .enumerate()
             .map(|(i, &(c, error))| {
@@ -81,4 +77,79 @@ impl Row<'_> {
             })
             .collect()
     }
+
+    /// The row's numbers without their mean if it is `centred`, with errors as [`layer_norm`](Self::layer_norm) has
+    /// them.
+    fn deviations(&self, centred: bool) -> Vec<(f64, f64)> {
+        let n = self.input.len() as f64;
+        let x: Vec<(f64, f64)> = (0..self.input.len()).map(|i| self.sum(i)).collect();
+        if !centred {
+            return x;
+        }
+        let mean = x.iter().map(|x| x.0).sum::<f64>() / n;
+        let mean_error = x.iter().map(|x| x.1 + gamma(self.input.len() + 4) * x.0.abs()).sum::<f64>() / n;
+        x.iter().map(|&(x, error)| (x - mean, error + mean_error + ROUNDING * (x - mean).abs())).collect()
+    }
+
+    /// The normalised row without weight and bias, each number with its error, and the factor with its own.
+    fn normal(&self, centred: bool) -> (Vec<(f64, f64)>, (f64, f64)) {
+        let c = self.deviations(centred);
+        let (factor, factor_error) = self.factor(&c);
+        let normal = c.iter().map(|&(c, error)| {
+            let off = (c.abs() + error) * factor_error + error * factor;
+            (c * factor, off + gamma(2) * (c.abs() * factor + off))
+        });
+        (normal.collect(), (factor, factor_error))
+    }
+
+    /// s·(g − mean(g) − v·mean(g·v)) for g = `gradient`·weight and the normalised row v with its factor s; without
+    /// mean(g) if not `centred`.
+    ///
+    /// Means of n numbers make n + 4 roundings, that of the products two more, and the result four; the errors of v, s
+    /// and the means are carried through.
+    pub(crate) fn backward(&self, gradient: &[f64], centred: bool) -> Vec<Want> {
+        let n = self.input.len();
+        let (v, (s, s_error)) = self.normal(centred);
+        let weight = |i: usize| self.weight.get(i).copied().unwrap_or(1.0);
+        let g: Vec<f64> = gradient.iter().enumerate().map(|(i, g)| g * weight(i)).collect();
+        let mean_of = |terms: &mut dyn Iterator<Item = f64>| terms.sum::<f64>() / n as f64;
+        let on = f64::from(u8::from(centred));
+        let shift = on * mean_of(&mut g.iter().copied());
+        let shift_error = on * gamma(n + 5) * mean_of(&mut g.iter().map(|g| g.abs()));
+        let product = mean_of(&mut g.iter().zip(&v).map(|(g, v)| g * v.0));
+        let product_error =
+            mean_of(&mut g.iter().zip(&v).map(|(g, v)| g.abs() * (v.1 + gamma(n + 7) * (v.0.abs() + v.1))));
+        g.iter()
+            .zip(&v)
+            .map(|(&g, &(v, v_error))| {
+                let inner = g - shift - v * product;
+                let carried = ROUNDING * g.abs()
+                    + shift_error
+                    + (v.abs() + v_error) * product_error
+                    + v_error * product.abs();
+                let sizes = g.abs() + shift.abs() + v.abs() * product.abs() + carried;
+                let inner_error = carried + gamma(4) * sizes;
+                let bound = (inner.abs() + inner_error) * s_error + s * inner_error;
+                Want::near(s * inner, 1.001 * bound + ROUNDING * s * inner.abs() + 4.0 * MIN_NORMAL_F32)
+            })
+            .collect()
+    }
+
+    /// `gradient`·v for the normalised row v: what it adds to the gradient of the weight, and the error of that.
+    pub(crate) fn weight_gradient(&self, gradient: &[f64], centred: bool) -> Vec<(f64, f64)> {
+        let (v, _) = self.normal(centred);
+        v.iter()
+            .zip(gradient)
+            .map(|(&(v, error), g)| (g * v, g.abs() * (error + ROUNDING * (v.abs() + error))))
+            .collect()
+    }
+}
+
+/// (x − mean)/√(variance + eps)·weight + bias.
+///
+/// The difference is rounded; so are eps and the sum under the root, which halves their errors.
+pub(crate) fn batch_norm(x: f64, [mean, variance, weight, bias]: [f64; 4], eps: f64) -> Want {
+    let scaled = (x - mean) / (variance + eps).sqrt() * weight;
+    let relative = 1.001 * (2.0 * ROUNDING + RSQRT + gamma(3));
+    Want::near(scaled + bias, relative * scaled.abs() + ROUNDING * bias.abs() + 4.0 * MIN_NORMAL_F32)
 }

@@ -1,7 +1,7 @@
 //! Softmax.
 
 use super::unary::exp_error;
-use crate::float::{MIN_NORMAL_F32, ROUNDING, gamma};
+use crate::float::{MIN_NORMAL_F32, ROUNDING, gamma, ulp_f32};
 use crate::want::Want;
 
 /// How many roundings a sum of `n` exponentials makes when it is taken online: n − 1 additions, and where a block of
@@ -11,27 +11,81 @@ pub(crate) fn online_sum_roundings(n: usize) -> usize {
     n + 4 * rescalings
 }
 
+/// The logarithm of the softmax of `x`: (x − max) − ln sum. Both differences are rounded, the sum has the relative error
+/// that [`softmax`] explains, and its logarithm is off by 2⁻²¹ or 3 units in the last place.
+pub(crate) fn log_softmax(x: &[f64]) -> Vec<Want> {
+    let Some((max, sum, sum_error)) = sum(x) else {
+        return vec![Want::Exact(f64::NAN); x.len()];
+    };
+    let log = sum.ln();
+    let log_error = 1.001 * sum_error + 2f64.powi(-21).max(3.0 * ulp_f32(log));
+    x.iter()
+        .map(|&x| {
+            let value = x - max - log;
+            if value == f64::NEG_INFINITY {
+                return Want::Exact(value);
+            }
+            Want::near(value, log_error + ROUNDING * ((x - max).abs() + value.abs() + log_error))
+        })
+        .collect()
+}
+
+/// The maximum, the sum of exponentials and its relative error; none for a slice whose softmax is NaN.
+fn sum(x: &[f64]) -> Option<(f64, f64, f64)> {
+    let max = x.iter().copied().fold(f64::NEG_INFINITY, |a, b| if b.is_nan() { b } else { a.max(b) });
+    if !max.is_finite() || x.iter().any(|x| x.is_nan()) {
+        return None;
+    }
+    let sum: f64 = x.iter().map(|x| (x - max).exp()).sum();
+    let error = x.iter().map(|&x| (x - max).exp() / sum * term_error(x - max)).sum::<f64>();
+    Some((max, sum, error + gamma(online_sum_roundings(x.len()))))
+}
+
+/// The relative error of exp(d) with a rounded d; none where it vanishes.
+fn term_error(d: f64) -> f64 {
+    if d.exp() == 0.0 { 0.0 } else { d.abs() * ROUNDING + exp_error(d) }
+}
+
 /// The softmax of `x`.
 ///
 /// With d = x − max, an exponential has the relative error ε = |d|·2⁻²³ + (3 + 2|d|)·2⁻²³. The sum has that of its
 /// terms weighted by their size, and its own roundings; a division, or a reciprocal and a product, adds 3.5.
 pub(crate) fn softmax(x: &[f64]) -> Vec<Want> {
-    let max = x.iter().copied().fold(f64::NEG_INFINITY, |a, b| if b.is_nan() { b } else { a.max(b) });
-    if !max.is_finite() || x.iter().any(|x| x.is_nan()) {
+    let Some((max, sum, sum_error)) = sum(x) else {
         return vec![Want::Exact(f64::NAN); x.len()];
-    }
-    let sum: f64 = x.iter().map(|x| (x - max).exp()).sum();
-    let p = |x: f64| (x - max).exp() / sum;
-    let error = |x: f64| {
-        if p(x) == 0.0 { 0.0 } else { (x - max).abs() * ROUNDING + exp_error(x - max) }
     };
-    let sum_error: f64 =
-        x.iter().map(|&x| p(x) * error(x)).sum::<f64>() + gamma(online_sum_roundings(x.len()));
     x.iter()
         .map(|&x| {
-            let relative = error(x) + sum_error + 3.5 * ROUNDING;
+            let p = (x - max).exp() / sum;
+            let error = if p == 0.0 { 0.0 } else { term_error(x - max) };
+            let relative = error + sum_error + 3.5 * ROUNDING;
             // Products of the small errors add less than one part in a thousand; exponentials may be flushed.
-            Want::near(p(x), 1.001 * p(x) * relative + MIN_NORMAL_F32)
+            Want::near(p, 1.001 * p * relative + MIN_NORMAL_F32)
+        })
+        .collect()
+}
+
+/// The gradient of a softmax y, or of its logarithm, with respect to its input: y·(g − Σ g·y), or g − exp(y)·Σ g.
+///
+/// A sum of n products is off by γ(n + 1) of their sizes; then come a difference and a product, or an exponential (3
+/// roundings and 2 for each unit of its argument), a product and a difference.
+pub(crate) fn backward(y: &[f64], g: &[f64], log: bool) -> Vec<Want> {
+    let terms = || y.iter().zip(g).map(|(y, g)| if log { *g } else { g * y });
+    let sum: f64 = terms().sum();
+    let flushed = y.len() as f64 * MIN_NORMAL_F32;
+    let sum_error = gamma(y.len() + 1) * terms().map(f64::abs).sum::<f64>() + flushed;
+    y.iter()
+        .zip(g)
+        .map(|(&y, &g)| {
+            let (value, bound) = if log {
+                let p = y.exp();
+                let product_error = p * (sum_error + (exp_error(y) + ROUNDING) * (sum.abs() + sum_error));
+                (g - p * sum, product_error + ROUNDING * (g.abs() + p * sum.abs()))
+            } else {
+                let error = sum_error + 2.0 * ROUNDING * (g.abs() + sum.abs() + sum_error);
+                (y * (g - sum), y.abs() * error)
+            };
+            Want::near(value, 1.001 * bound + 2.0 * MIN_NORMAL_F32)
         })
         .collect()
 }

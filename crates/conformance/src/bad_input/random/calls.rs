@@ -16,12 +16,13 @@ pub(super) fn call<'a>(
 
 /// A call of any method with any arguments.
 pub(super) fn random<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
-    let methods: [fn(&mut Rng, &Pool<'_>) -> Call<'a>; 20] = [
+    let methods: [fn(&mut Rng, &Pool<'_>) -> Call<'a>; 25] = [
         products::gemm,
         products::batched_gemm,
         products::conv2d,
         products::attention,
         rows::reduce,
+        rows::reduce_ext,
         elementwise::unary,
         elementwise::binary,
         memory::transfer,
@@ -35,6 +36,10 @@ pub(super) fn random<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
         elementwise::copy,
         rows::softmax,
         rows::norm,
+        rows::group_norm,
+        rows::batch_norm,
+        rows::cumsum,
+        rows::backward,
         rows::rope,
         rows::gather,
     ];

@@ -1,9 +1,11 @@
 //! Random reductions, normalisations, rotations and gathers.
 
-use backend_api::ReduceOp;
 use backend_api::desc::{
-    GatherDesc, HeadStrides, LayerNormDesc, ReduceDesc, RmsNormDesc, RopeDesc, RopeStyle, SoftmaxDesc,
+    BatchNormDesc, CumSumDesc, GatherDesc, GroupNormDesc, HeadStrides, LayerNormDesc, NormBackwardDesc,
+    NormBackwardWeightDesc, ReduceDesc, RmsNormDesc, RopeDesc, RopeStyle, SoftmaxBackwardDesc, SoftmaxDesc,
+    TensorDesc,
 };
+use backend_api::{BackendResult, DType, ReduceOp};
 
 use super::Call;
 use super::calls::call;
@@ -14,15 +16,42 @@ use crate::rng::Rng;
 pub(super) fn reduce<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
     let (op, shape, axis) = (rng.pick(ReduceOp::ALL), shape(rng), size(rng));
     let (input, output) = (pool.pick(rng), pool.pick(rng));
-    let desc = ReduceDesc::from_axis("reduce", op, input, output, &shape, axis);
-    let verdict = desc.and_then(|desc| pool.check("reduce", desc.operands("reduce")));
+    let axes = [axis];
+    let desc = ReduceDesc::new(op, TensorDesc::packed(input, DType::F32, &shape), &axes, output);
+    let verdict = pool.check("reduce", desc.operands("reduce").map(|(operands, _)| operands));
     let label = format!("reduce {op:?} {input:#x} {output:#x} {shape:?} {axis}");
     call(label, verdict, move |b| b.reduce(op, input, output, &shape, axis))
 }
 
+pub(super) fn reduce_ext<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
+    let (op, from, shape) = (rng.pick(ReduceOp::ALL), dtype(rng), shape(rng));
+    let axes: Vec<usize> =
+        (0..rng.below(4)).map(|_| if rng.one_in(9) { size(rng) } else { rng.below(4) }).collect();
+    let strides = (0..shape.len()).map(|_| size(rng)).collect();
+    let (strides, output_strides): (Option<Vec<usize>>, Vec<usize>) =
+        (maybe(rng, strides), (0..rng.below(4)).map(|_| size(rng)).collect());
+    let (output_strides, to) =
+        (maybe(rng, output_strides), if rng.one_in(4) { Some(dtype(rng)) } else { None });
+    let [input, output] = std::array::from_fn(|_| pool.pick(rng));
+    let label = format!(
+        "reduce_ext {op:?} {from} {input:#x} {shape:?} {strides:?} over {axes:?} to {to:?} {output:#x} {output_strides:?}"
+    );
+    let with_desc = move |f: &mut dyn FnMut(&ReduceDesc<'_>) -> BackendResult<()>| {
+        let tensor = TensorDesc { ptr: input, dtype: from, shape: &shape, strides: strides.as_deref() };
+        let mut desc = ReduceDesc::new(op, tensor, &axes, output);
+        desc.output_dtype = to.unwrap_or(desc.output_dtype);
+        desc.output_strides = output_strides.as_deref();
+        f(&desc)
+    };
+    let verdict = with_desc(&mut |desc| {
+        pool.check("reduce_ext", desc.operands("reduce_ext").map(|(operands, _)| operands))
+    });
+    call(label, verdict, move |b| with_desc(&mut |desc| b.reduce_ext(desc)))
+}
+
 pub(super) fn softmax<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
     let mut d = SoftmaxDesc::rows(dtype(rng), pool.pick(rng), pool.pick(rng), size(rng), size(rng));
-    d.inner = size(rng);
+    (d.inner, d.log) = (size(rng), rng.one_in(2));
     let verdict = pool.check("softmax", d.operands("softmax"));
     call(format!("{d:?}"), verdict, move |b| b.softmax(&d))
 }
@@ -43,6 +72,59 @@ pub(super) fn norm<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
         (d.weight, d.residual, d.eps) = (weight, residual, factor(rng));
         let verdict = pool.check("rms_norm", d.operands("rms_norm"));
         call(format!("{d:?}"), verdict, move |b| b.rms_norm(&d))
+    }
+}
+
+pub(super) fn group_norm<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
+    let [input, output, weight, bias] = std::array::from_fn(|_| pool.pick(rng));
+    let mut d = GroupNormDesc::new(dtype(rng), input, output, sizes(rng), size(rng));
+    (d.weight, d.bias, d.eps) = (maybe(rng, weight), maybe(rng, bias), factor(rng));
+    let verdict = pool.check("group_norm", d.operands("group_norm"));
+    call(format!("{d:?}"), verdict, move |b| b.group_norm(&d))
+}
+
+pub(super) fn batch_norm<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
+    let mut d = BatchNormDesc::new(dtype(rng), std::array::from_fn(|_| pool.pick(rng)), sizes(rng));
+    let [weight, bias] = std::array::from_fn(|_| pool.pick(rng));
+    (d.weight, d.bias, d.eps) = (maybe(rng, weight), maybe(rng, bias), factor(rng));
+    let verdict = pool.check("batch_norm", d.operands("batch_norm"));
+    call(format!("{d:?}"), verdict, move |b| b.batch_norm(&d))
+}
+
+pub(super) fn cumsum<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
+    let (dtype, input, output, shape, axis) =
+        (dtype(rng), pool.pick(rng), pool.pick(rng), shape(rng), size(rng));
+    let (exclusive, reverse) = (rng.one_in(2), rng.one_in(2));
+    let desc = move || -> BackendResult<CumSumDesc> {
+        let mut desc = CumSumDesc::along(dtype, input, output, &shape, axis)?;
+        (desc.exclusive, desc.reverse) = (exclusive, reverse);
+        Ok(desc)
+    };
+    let verdict = desc().and_then(|desc| pool.check("cumsum", desc.operands("cumsum")));
+    call(format!("{:?}", desc()), verdict, move |b| b.cumsum(&desc()?))
+}
+
+pub(super) fn backward<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
+    let (dtype, [rows, columns]) = (dtype(rng), sizes(rng));
+    let [x, y, z, weight]: [u64; 4] = std::array::from_fn(|_| pool.pick(rng));
+    let mut input = NormBackwardDesc::layer_norm(dtype, [x, y, z], rows, columns);
+    (input.centred, input.eps, input.weight) = (rng.one_in(2), factor(rng), maybe(rng, weight));
+    match rng.below(3) {
+        0 => {
+            let mut d = SoftmaxBackwardDesc::of(&SoftmaxDesc::rows(dtype, 0, x, rows, columns), y, z);
+            (d.inner, d.log) = (size(rng), rng.one_in(2));
+            let verdict = pool.check("softmax_backward", d.operands("softmax_backward"));
+            call(format!("{d:?}"), verdict, move |b| b.softmax_backward(&d))
+        }
+        1 => {
+            let verdict = pool.check("norm_backward", input.operands("norm_backward"));
+            call(format!("{input:?}"), verdict, move |b| b.norm_backward(&input))
+        }
+        _ => {
+            let d = NormBackwardWeightDesc::of(&input, z);
+            let verdict = pool.check("norm_backward_weight", d.operands("norm_backward_weight"));
+            call(format!("{d:?}"), verdict, move |b| b.norm_backward_weight(&d))
+        }
     }
 }
 

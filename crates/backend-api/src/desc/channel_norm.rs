@@ -1,0 +1,129 @@
+//! Normalisations of channels.
+
+use crate::operand::{Access, Operand};
+use crate::{BackendResult, DType, checked_product};
+
+use super::{require_at_least, require_eq, require_float};
+
+/// `output = (x − mean) / √(var + eps) · weight + bias` with mean and biased variance over each group of channels of
+/// each of a batch: channels are divided into `groups` groups of neighbours. The output may be exactly the input.
+/// (Wu and He, "Group Normalization", 2018.) With as many groups as channels this is instance normalisation.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct GroupNormDesc {
+    /// Handle of the input, `[batch, channels, spatial]`.
+    pub input: u64,
+    /// Handle of the output, of the input's shape.
+    pub output: u64,
+    /// Element type of every operand.
+    pub dtype: DType,
+    /// Number of tensors normalised each by itself.
+    pub batch: usize,
+    /// Channels, a multiple of `groups`.
+    pub channels: usize,
+    /// Numbers in a channel: the product of the extents behind it.
+    pub spatial: usize,
+    /// Groups of channels.
+    pub groups: usize,
+    /// Added to the variance.
+    pub eps: f64,
+    /// Handle of `channels` factors; 1 if `None`.
+    pub weight: Option<u64>,
+    /// Handle of `channels` summands; 0 if `None`.
+    pub bias: Option<u64>,
+}
+
+impl GroupNormDesc {
+    /// Over `[batch, channels, spatial]` in `groups` groups, without weight and bias, with an `eps` of 1e-5.
+    #[must_use]
+    pub const fn new(
+        dtype: DType,
+        input: u64,
+        output: u64,
+        [batch, channels, spatial]: [usize; 3],
+        groups: usize,
+    ) -> Self {
+        Self { input, output, dtype, batch, channels, spatial, groups, eps: 1e-5, weight: None, bias: None }
+    }
+
+    /// Checks the shapes. Returns input, output, weight and bias.
+    ///
+    /// # Errors
+    /// [`Shape`](crate::BackendError::Shape) if the channels can't be divided into the groups.
+    pub fn operands(&self, op: &'static str) -> BackendResult<[Operand; 4]> {
+        let &Self { dtype, batch, channels, spatial, groups, .. } = self;
+        require_float(op, "dtype", dtype)?;
+        require_at_least(op, "groups (at least)", 1, groups)?;
+        require_eq(op, "channels left over by the groups", 0, channels % groups)?;
+        let elements = checked_product(op, "input", &[batch, channels, spatial])?;
+        let scales = if elements == 0 { 0 } else { channels };
+        Ok([
+            Operand::new(op, "input", self.input, dtype, elements, Access::ReadInPlace)?,
+            Operand::new(op, "output", self.output, dtype, elements, Access::Write)?,
+            Operand::optional(op, "weight", self.weight, dtype, scales, Access::Read)?,
+            Operand::optional(op, "bias", self.bias, dtype, scales, Access::Read)?,
+        ])
+    }
+}
+
+/// `output = (x − mean) / √(variance + eps) · weight + bias` with one of each for each channel: batch normalisation with
+/// the statistics that training has found. The output may be exactly the input. (Ioffe and Szegedy, "Batch
+/// Normalization", 2015.)
+///
+/// Statistics of the batch itself come from [`reduce_ext`](crate::ComputeBackend::reduce_ext).
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct BatchNormDesc {
+    /// Handle of the input, `[batch, channels, spatial]`.
+    pub input: u64,
+    /// Handle of the output, of the input's shape.
+    pub output: u64,
+    /// Handle of `channels` means.
+    pub mean: u64,
+    /// Handle of `channels` variances.
+    pub variance: u64,
+    /// Element type of every operand.
+    pub dtype: DType,
+    /// Number of tensors.
+    pub batch: usize,
+    /// Channels.
+    pub channels: usize,
+    /// Numbers in a channel: the product of the extents behind it.
+    pub spatial: usize,
+    /// Added to the variance.
+    pub eps: f64,
+    /// Handle of `channels` factors; 1 if `None`.
+    pub weight: Option<u64>,
+    /// Handle of `channels` summands; 0 if `None`.
+    pub bias: Option<u64>,
+}
+
+impl BatchNormDesc {
+    /// Over `[batch, channels, spatial]`, without weight and bias, with an `eps` of 1e-5. The handles are those of
+    /// input, output, mean and variance.
+    #[must_use]
+    pub const fn new(
+        dtype: DType,
+        [input, output, mean, variance]: [u64; 4],
+        [batch, channels, spatial]: [usize; 3],
+    ) -> Self {
+        let (eps, weight, bias) = (1e-5, None, None);
+        Self { input, output, mean, variance, dtype, batch, channels, spatial, eps, weight, bias }
+    }
+
+    /// Checks the shapes. Returns input, output, mean, variance, weight and bias.
+    pub fn operands(&self, op: &'static str) -> BackendResult<[Operand; 6]> {
+        let &Self { dtype, batch, channels, spatial, .. } = self;
+        require_float(op, "dtype", dtype)?;
+        let elements = checked_product(op, "input", &[batch, channels, spatial])?;
+        let each = if elements == 0 { 0 } else { channels };
+        Ok([
+            Operand::new(op, "input", self.input, dtype, elements, Access::ReadInPlace)?,
+            Operand::new(op, "output", self.output, dtype, elements, Access::Write)?,
+            Operand::new(op, "mean", self.mean, dtype, each, Access::Read)?,
+            Operand::new(op, "variance", self.variance, dtype, each, Access::Read)?,
+            Operand::optional(op, "weight", self.weight, dtype, each, Access::Read)?,
+            Operand::optional(op, "bias", self.bias, dtype, each, Access::Read)?,
+        ])
+    }
+}

@@ -1,0 +1,216 @@
+//! Gradients of softmax and of the normalisations of rows.
+
+use backend_api::desc::{NormBackwardDesc, NormBackwardWeightDesc, SoftmaxBackwardDesc};
+use backend_api::{BackendResult, DType};
+
+use super::fill::fill;
+use super::lanes::Lanes;
+use super::norm::row_moments;
+use super::reduce::sum_parts;
+use super::teams::Teams;
+use crate::context::{Context, dim};
+use crate::kernels::{KernelSource, Variant, kernel, params};
+
+static SOFTMAX_BACKWARD: KernelSource = kernel!(
+    "norm/softmax_backward",
+    libs: [GRID, SPECIAL, REDUCE, WORKGROUP],
+    types: ["T"],
+    constants: ["LOG", "IN_PLACE"],
+    reads: 2,
+    writes: 1,
+    params: SoftmaxParams,
+);
+
+static NORM_BACKWARD: KernelSource = kernel!(
+    "norm/norm_backward",
+    libs: [GRID, SPECIAL, REDUCE, WORKGROUP],
+    types: ["T"],
+    constants: ["CENTRED", "IN_PLACE", "HAS_WEIGHT"],
+    reads: 3,
+    writes: 1,
+    params: NormParams,
+);
+
+static NORM_BACKWARD_WEIGHT: KernelSource = kernel!(
+    "norm/norm_backward_weight",
+    libs: [],
+    types: ["T"],
+    constants: ["CENTRED"],
+    reads: 3,
+    writes: 1,
+    params: WeightParams,
+);
+
+params! {
+    struct SoftmaxParams {
+        slices: u32,
+        length: u32,
+        inner: u32,
+        team: u32,
+        stride: u32,
+        y_offset: u32,
+        dy_offset: u32,
+        dx_offset: u32,
+    }
+}
+
+params! {
+    struct NormParams {
+        rows: u32,
+        columns: u32,
+        team: u32,
+        eps: f32,
+        x_offset: u32,
+        dy_offset: u32,
+        weight_offset: u32,
+        dx_offset: u32,
+    }
+}
+
+params! {
+    struct WeightParams {
+        rows: u32,
+        columns: u32,
+        chunk: u32,
+        eps: f32,
+        x_offset: u32,
+        dy_offset: u32,
+        moments_offset: u32,
+        sums_offset: u32,
+    }
+}
+
+/// The fewest loads of an invocation in a small team.
+const LEAST: usize = 2;
+/// Workgroups that keep a large device busy.
+const BUSY: usize = 1024;
+/// Rows that are worth a workgroup of their own, and the most that one should take.
+const PART: [usize; 2] = [32, 1024];
+
+pub(super) fn variants() -> Vec<Variant> {
+    let mut variants = Vec::new();
+    for dtype in [DType::F32, DType::F16] {
+        for lanes in [Lanes::One, Lanes::Four] {
+            for (a, b) in [(0, 0), (0, 1), (1, 0), (1, 1)] {
+                variants.push(Variant::new(&SOFTMAX_BACKWARD, [dtype], [a, b]).with_libs(lanes.libs()));
+                variants.extend([0, 1].map(|weight| {
+                    Variant::new(&NORM_BACKWARD, [dtype], [a, b, weight]).with_libs(lanes.libs())
+                }));
+            }
+        }
+        variants.extend([0, 1].map(|centred| Variant::new(&NORM_BACKWARD_WEIGHT, [dtype], [centred])));
+    }
+    variants
+}
+
+/// `grad_input = y · (grad_output − Σ grad_output · y)`, or that of the logarithm.
+pub(crate) fn softmax_backward(
+    ctx: &Context,
+    op: &'static str,
+    desc: &SoftmaxBackwardDesc,
+) -> BackendResult<()> {
+    let operands = desc.operands(op)?;
+    let [Some(y), Some(dy), Some(dx)] = ctx.resolve(op, &operands)? else {
+        return Ok(());
+    };
+    let dtype = desc.dtype;
+    ctx.require_dtype(op, dtype)?;
+    let output = ctx.output(op, &dx, dtype)?;
+    let in_place = dy.region() == dx.region();
+    let gradient = if in_place { ctx.null() } else { ctx.input(op, &dy, dtype, &output)? };
+    let input = ctx.input(op, &y, dtype, &output)?;
+    let lanes = match desc.inner {
+        1 => Lanes::four_if_fitting(&[&input, &gradient, &output], &[desc.length]),
+        _ => Lanes::One,
+    };
+    let (width, slices) = (lanes.width(), desc.outer * desc.inner);
+    let teams = Teams::new(desc.length / width, desc.inner, LEAST);
+    let params = SoftmaxParams {
+        slices: dim(op, "slices", slices)?,
+        length: dim(op, "axis", desc.length / width)?,
+        inner: dim(op, "inner", desc.inner)?,
+        team: teams.size,
+        stride: teams.stride,
+        y_offset: input.offset / width as u32,
+        dy_offset: gradient.offset / width as u32,
+        dx_offset: output.offset / width as u32,
+    };
+    let constants = [u32::from(desc.log), u32::from(in_place)];
+    let variant = Variant::new(&SOFTMAX_BACKWARD, [dtype], constants).with_libs(lanes.libs());
+    ctx.launch(op, &variant, &[&input, &gradient], &output, &params, teams.grid(op, slices)?)
+}
+
+/// The gradient of a normalisation with respect to its rows.
+pub(crate) fn norm_backward(ctx: &Context, op: &'static str, desc: &NormBackwardDesc) -> BackendResult<()> {
+    let operands = desc.operands(op)?;
+    let [Some(x), Some(dy), Some(dx), weight] = ctx.resolve(op, &operands)? else {
+        return Ok(());
+    };
+    let dtype = desc.dtype;
+    ctx.require_dtype(op, dtype)?;
+    let output = ctx.output(op, &dx, dtype)?;
+    let in_place = dy.region() == dx.region();
+    let gradient = if in_place { ctx.null() } else { ctx.input(op, &dy, dtype, &output)? };
+    let input = ctx.input(op, &x, dtype, &output)?;
+    let weights = ctx.optional_input(op, weight.as_ref(), dtype, &output)?;
+    let lanes = Lanes::four_if_fitting(&[&input, &gradient, &weights, &output], &[desc.columns]);
+    let width = lanes.width();
+    let teams = Teams::new(desc.columns / width, 1, LEAST);
+    let params = NormParams {
+        rows: dim(op, "rows", desc.rows)?,
+        columns: dim(op, "columns", desc.columns / width)?,
+        team: teams.size,
+        eps: desc.eps as f32,
+        x_offset: input.offset / width as u32,
+        dy_offset: gradient.offset / width as u32,
+        weight_offset: weights.offset / width as u32,
+        dx_offset: output.offset / width as u32,
+    };
+    let constants = [desc.centred, in_place, weight.is_some()].map(u32::from);
+    let variant = Variant::new(&NORM_BACKWARD, [dtype], constants).with_libs(lanes.libs());
+    let reads = [&input, &gradient, &weights];
+    ctx.launch(op, &variant, &reads, &output, &params, teams.grid(op, desc.rows)?)
+}
+
+/// The gradient of a normalisation with respect to its weight: the moments of the rows, then sums over parts of them,
+/// then over the parts.
+pub(crate) fn norm_backward_weight(
+    ctx: &Context,
+    op: &'static str,
+    desc: &NormBackwardWeightDesc,
+) -> BackendResult<()> {
+    let operands = desc.operands(op)?;
+    let [x, dy, dw] = ctx.resolve(op, &operands)?;
+    let Some(dw) = dw else { return Ok(()) };
+    let &NormBackwardWeightDesc { dtype, rows, columns, .. } = desc;
+    let (Some(x), Some(dy)) = (x, dy) else {
+        return fill(ctx, desc.grad_weight, dtype, columns, 0.0);
+    };
+    ctx.require_dtype(op, dtype)?;
+    let output = ctx.output(op, &dw, dtype)?;
+    let moments = row_moments(ctx, op, &x, dtype, rows, columns)?;
+
+    let groups = columns.div_ceil(256);
+    let [least, most] = PART;
+    let wanted = (BUSY / groups).min(rows / least).max(rows.div_ceil(most)).max(1);
+    let chunk = rows.div_ceil(wanted);
+    let parts = rows.div_ceil(chunk);
+    let sums = ctx.memory.scratch(op, parts * columns * DType::F32.size())?;
+    let sums = ctx.output(op, &sums, DType::F32)?;
+    let input = ctx.input(op, &x, dtype, &sums)?;
+    let gradient = ctx.input(op, &dy, dtype, &sums)?;
+    let params = WeightParams {
+        rows: dim(op, "rows", rows)?,
+        columns: dim(op, "columns", columns)?,
+        chunk: dim(op, "rows", chunk)?,
+        eps: desc.eps as f32,
+        x_offset: input.offset,
+        dy_offset: gradient.offset,
+        moments_offset: moments.offset,
+        sums_offset: sums.offset,
+    };
+    let variant = Variant::new(&NORM_BACKWARD_WEIGHT, [dtype], [u32::from(desc.centred)]);
+    let grid = [dim(op, "columns", groups)?, 1, dim(op, "rows", parts)?];
+    ctx.launch(op, &variant, &[&input, &gradient, &moments], &sums, &params, grid)?;
+    sum_parts(ctx, op, &sums, [parts, columns], (&output, dtype))
+}

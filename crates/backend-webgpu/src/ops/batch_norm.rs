@@ -1,0 +1,87 @@
+//! Batch normalisation with given statistics.
+
+use backend_api::desc::BatchNormDesc;
+use backend_api::{BackendResult, DType};
+
+use super::lanes::Lanes;
+use crate::context::{Context, dim, linear_grid};
+use crate::kernels::{KernelSource, Variant, kernel, params};
+
+static BATCH_NORM: KernelSource = kernel!(
+    "norm/batch_norm",
+    libs: [GRID],
+    types: ["T"],
+    constants: ["IN_PLACE"],
+    reads: 5,
+    writes: 1,
+    params: Params,
+);
+
+params! {
+    struct Params {
+        vectors: u32,
+        spatial: u32,
+        channels: u32,
+        eps: f32,
+        scaled: u32,
+        x_offset: u32,
+        mean_offset: u32,
+        variance_offset: u32,
+        weight_offset: u32,
+        bias_offset: u32,
+        y_offset: u32,
+    }
+}
+
+/// Vectors of a workgroup.
+const GROUP: usize = 4 * 256;
+
+pub(super) fn variants() -> Vec<Variant> {
+    let mut variants = Vec::new();
+    for dtype in [DType::F32, DType::F16] {
+        for lanes in [Lanes::One, Lanes::Four] {
+            variants.extend([false, true].map(|in_place| variant(dtype, in_place, lanes)));
+        }
+    }
+    variants
+}
+
+fn variant(dtype: DType, in_place: bool, lanes: Lanes) -> Variant {
+    Variant::new(&BATCH_NORM, [dtype], [u32::from(in_place)]).with_libs(lanes.libs())
+}
+
+/// `output = (x − mean) / √(variance + eps) · weight + bias` for each channel.
+pub(crate) fn batch_norm(ctx: &Context, op: &'static str, desc: &BatchNormDesc) -> BackendResult<()> {
+    let operands = desc.operands(op)?;
+    let [Some(x), Some(y), Some(mean), Some(variance), weight, bias] = ctx.resolve(op, &operands)? else {
+        return Ok(());
+    };
+    let dtype = desc.dtype;
+    ctx.require_dtype(op, dtype)?;
+    let output = ctx.output(op, &y, dtype)?;
+    let in_place = x.region() == y.region();
+    let input = if in_place { ctx.null() } else { ctx.input(op, &x, dtype, &output)? };
+    let mean = ctx.input(op, &mean, dtype, &output)?;
+    let variance = ctx.input(op, &variance, dtype, &output)?;
+    let weights = ctx.optional_input(op, weight.as_ref(), dtype, &output)?;
+    let biases = ctx.optional_input(op, bias.as_ref(), dtype, &output)?;
+    let lanes = Lanes::four_if_fitting(&[&input, &output], &[desc.spatial]);
+    let width = lanes.width();
+    let vectors = desc.batch * desc.channels * desc.spatial / width;
+    let params = Params {
+        vectors: dim(op, "elements", vectors)?,
+        spatial: dim(op, "spatial", desc.spatial / width)?,
+        channels: dim(op, "channels", desc.channels)?,
+        eps: desc.eps as f32,
+        scaled: u32::from(weight.is_some()) | u32::from(bias.is_some()) << 1,
+        x_offset: input.offset / width as u32,
+        mean_offset: mean.offset,
+        variance_offset: variance.offset,
+        weight_offset: weights.offset,
+        bias_offset: biases.offset,
+        y_offset: output.offset / width as u32,
+    };
+    let reads = [&input, &mean, &variance, &weights, &biases];
+    let grid = linear_grid(op, vectors.div_ceil(GROUP))?;
+    ctx.launch(op, &variant(dtype, in_place, lanes), &reads, &output, &params, grid)
+}

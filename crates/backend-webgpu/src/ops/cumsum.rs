@@ -1,0 +1,142 @@
+//! Cumulative sums along an axis.
+
+use backend_api::desc::{CumSumDesc, ReduceLoops};
+use backend_api::{BackendResult, DType};
+
+use super::reduce::slice_sums;
+use super::teams::Teams;
+use crate::context::{Context, dim};
+use crate::kernels::{KernelSource, Variant, kernel, params};
+use crate::recorder::Window;
+
+static CUMSUM: KernelSource = kernel!(
+    "reduce/cumsum",
+    libs: [GRID],
+    types: ["T", "A"],
+    constants: ["IN_PLACE"],
+    reads: 2,
+    writes: 1,
+    params: Params,
+);
+
+params! {
+    struct Params {
+        slices: u32,
+        length: u32,
+        inner: u32,
+        chunk: u32,
+        team: u32,
+        stride: u32,
+        exclusive: u32,
+        reverse: u32,
+        carried: u32,
+        x_offset: u32,
+        carry_offset: u32,
+        y_offset: u32,
+    }
+}
+
+/// Neighbours of an invocation, as in the kernel.
+const SHARE: usize = 4;
+/// Workgroups that keep a large device busy.
+const BUSY: usize = 1024;
+/// Numbers of a chunk that are worth a workgroup of their own.
+const CHUNK: usize = 4096;
+
+pub(super) fn variants() -> Vec<Variant> {
+    let both = |dtype: DType| [false, true].map(|in_place| variant(dtype, in_place));
+    DType::ALL.into_iter().flat_map(both).collect()
+}
+
+fn variant(dtype: DType, in_place: bool) -> Variant {
+    let sum = if dtype.is_float() { DType::F32 } else { dtype };
+    Variant::new(&CUMSUM, [dtype, sum], [u32::from(in_place)])
+}
+
+/// `output = cumulative sum of input` along the axis.
+pub(crate) fn cumsum(ctx: &Context, op: &'static str, desc: &CumSumDesc) -> BackendResult<()> {
+    let operands = desc.operands(op)?;
+    let [Some(x), Some(y)] = ctx.resolve(op, &operands)? else {
+        return Ok(());
+    };
+    let &CumSumDesc { dtype, outer, length, inner, exclusive, reverse, .. } = desc;
+    ctx.require_dtype(op, dtype)?;
+    let output = ctx.output(op, &y, dtype)?;
+    let in_place = x.region() == y.region();
+    let input = if in_place { ctx.null() } else { ctx.input(op, &x, dtype, &output)? };
+    let scan = Scan { ctx, op, dtype, in_place, slices: outer * inner, length, inner, exclusive, reverse };
+
+    let groups = scan.teams(length).groups(scan.slices);
+    let chunks = (BUSY / groups.max(1)).min(length / CHUNK);
+    if chunks <= 1 {
+        return scan.launch(&input, None, &output, length);
+    }
+    let kept = [(outer, [length * inner, inner]), (inner, [1, 1])];
+    let kept = kept.into_iter().filter(|&(extent, _)| extent > 1).collect();
+    let loops = ReduceLoops { kept, reduced: vec![(length, [inner])], outputs: scan.slices, length };
+    let sums = slice_sums(ctx, op, &x, dtype, loops, chunks)?;
+    let before = ctx.memory.scratch(op, chunks * scan.slices * 4)?;
+    let before = ctx.output(op, &before, sums.dtype)?;
+    let carry = Scan {
+        dtype: sums.dtype,
+        in_place: false,
+        length: chunks,
+        inner: scan.slices,
+        exclusive: true,
+        ..scan
+    };
+    carry.launch(&sums.window, None, &before, chunks)?;
+    scan.launch(&input, Some(&before), &output, sums.chunk)
+}
+
+/// Slices that are summed, packed around the axis.
+#[derive(Clone, Copy)]
+struct Scan<'a> {
+    ctx: &'a Context,
+    op: &'static str,
+    dtype: DType,
+    in_place: bool,
+    slices: usize,
+    length: usize,
+    inner: usize,
+    exclusive: bool,
+    reverse: bool,
+}
+
+impl Scan<'_> {
+    fn teams(&self, chunk: usize) -> Teams {
+        Teams::new(chunk.div_ceil(SHARE), self.inner, 1)
+    }
+
+    /// Each chunk of each slice, on top of the sums before it.
+    fn launch(
+        &self,
+        input: &Window,
+        carry: Option<&Window>,
+        output: &Window,
+        chunk: usize,
+    ) -> BackendResult<()> {
+        let op = self.op;
+        let teams = self.teams(chunk);
+        let null = self.ctx.null();
+        let before = carry.unwrap_or(&null);
+        let params = Params {
+            slices: dim(op, "slices", self.slices)?,
+            length: dim(op, "axis", self.length)?,
+            inner: dim(op, "inner", self.inner)?,
+            chunk: dim(op, "axis", chunk)?,
+            team: teams.size,
+            stride: teams.stride,
+            exclusive: u32::from(self.exclusive),
+            reverse: u32::from(self.reverse),
+            carried: u32::from(carry.is_some()),
+            x_offset: input.offset,
+            carry_offset: before.offset,
+            y_offset: output.offset,
+        };
+        let [x, y, _] = teams.grid(op, self.slices)?;
+        let chunks = dim(op, "axis", self.length.div_ceil(chunk))?;
+        let variant = variant(self.dtype, self.in_place);
+        self.ctx.launch(op, &variant, &[input, before], output, &params, [x, y, chunks])
+    }
+}

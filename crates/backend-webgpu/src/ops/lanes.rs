@@ -1,0 +1,58 @@
+//! How kernels read and write storage: number by number, or in vectors.
+
+use backend_api::DType;
+
+use crate::kernels::Lib;
+use crate::kernels::libs::{LANES_1, LANES_4};
+use crate::recorder::Window;
+
+/// The numbers that a kernel reads with one load.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Lanes {
+    One,
+    Four,
+    Eight,
+}
+
+impl Lanes {
+    /// Those of a vector of `dtype`.
+    pub(super) const fn of(dtype: DType) -> Self {
+        if dtype.size() == 2 { Self::Eight } else { Self::Four }
+    }
+
+    /// The helper file of kernels that also write, which have at most four lanes.
+    pub(super) fn libs(self) -> &'static [Lib] {
+        if self == Self::One { &[LANES_1] } else { &[LANES_4] }
+    }
+
+    /// Each for which a kernel over `dtype` has a variant.
+    pub(super) const fn all(dtype: DType) -> [Self; 2] {
+        [Self::One, Self::of(dtype)]
+    }
+
+    pub(super) const fn width(self) -> usize {
+        match self {
+            Self::One => 1,
+            Self::Four => 4,
+            Self::Eight => 8,
+        }
+    }
+
+    /// Those of a vector of `dtype` where every one of `windows` starts at one, and every number of `strides` is whole
+    /// vectors.
+    pub(super) fn fitting(dtype: DType, windows: &[&Window], strides: &[usize]) -> Self {
+        Self::of(dtype).if_fitting(windows, strides)
+    }
+
+    /// The same with vectors of four numbers.
+    pub(super) fn four_if_fitting(windows: &[&Window], strides: &[usize]) -> Self {
+        Self::Four.if_fitting(windows, strides)
+    }
+
+    fn if_fitting(self, windows: &[&Window], strides: &[usize]) -> Self {
+        let whole = |n: usize| n.is_multiple_of(self.width());
+        // Bindings start at multiples of 32 bytes or more.
+        let fits = strides.iter().all(|&n| whole(n)) && windows.iter().all(|w| whole(w.offset as usize));
+        if fits { self } else { Self::One }
+    }
+}

@@ -1,0 +1,188 @@
+//! How a reduction reads its input.
+
+use backend_api::desc::{Loop, MAX_RANK, ReduceLoops};
+use backend_api::{BackendResult, DType};
+
+use super::lanes::Lanes;
+use super::reduction::Rule;
+use super::teams::Teams;
+use crate::context::dim;
+use crate::recorder::Window;
+
+/// The fewest loads of an invocation in a small team.
+const LEAST: usize = 2;
+/// Workgroups that keep a large device busy.
+const BUSY: usize = 1024;
+/// Loads of an invocation from which on a reduction is worth being cut.
+const CUT_SHARE: usize = 16;
+/// Loads of an invocation beyond which runs of runs would lose accuracy.
+const MAX_SHARE: usize = 4096;
+
+/// How a reduction reads its input.
+#[derive(Clone, Debug)]
+pub(super) struct Walk {
+    pub(super) loops: ReduceLoops,
+    pub(super) lanes: Lanes,
+    /// Whether neighbouring numbers are of one output, not of neighbouring ones.
+    pub(super) rows: bool,
+}
+
+impl Walk {
+    pub(super) fn new(dtype: DType, input: &Window, mut loops: ReduceLoops, rule: Rule) -> Self {
+        // Neighbours in memory come last. An index counts in the order of the axes.
+        loops.kept.sort_by_key(|&(_, [x, _])| std::cmp::Reverse(x));
+        if !rule.is_index() {
+            loops.reduced.sort_by_key(|&(_, [x])| std::cmp::Reverse(x));
+        }
+        let kept = loops.kept.last().map_or((1, usize::MAX), |&(extent, [x, _])| (extent, x));
+        let reduced = loops.reduced.last().map_or((1, usize::MAX), |&(extent, [x])| (extent, x));
+        let rows = loops.kept.is_empty() || reduced.1 < kept.1;
+        let (nearest, outer) = if rows { (reduced, 0) } else { (kept, 1) };
+        let lanes = Self::lanes(dtype, input, &loops, nearest, outer);
+        Self { loops, lanes, rows }
+    }
+
+    /// Vectors if the loop over neighbours is one of whole vectors, and every other loop starts at one.
+    fn lanes(
+        dtype: DType,
+        input: &Window,
+        loops: &ReduceLoops,
+        (extent, stride): (usize, usize),
+        side: usize,
+    ) -> Lanes {
+        let kept = loops.kept.iter().map(|&(_, [x, _])| x);
+        let reduced = loops.reduced.iter().map(|&(_, [x])| x);
+        let (near, far): (Vec<usize>, Vec<usize>) =
+            if side == 1 { (kept.collect(), reduced.collect()) } else { (reduced.collect(), kept.collect()) };
+        let lanes = Lanes::of(dtype);
+        let several = extent.is_multiple_of(lanes.width()) && extent > lanes.width() * side;
+        if stride != 1 || !several {
+            return Lanes::One;
+        }
+        let others = [&near[..near.len() - 1], &far[..]].concat();
+        Lanes::fitting(dtype, &[input], &others)
+    }
+
+    /// Over the `slices` that the launch of `first` stored, into outputs of these strides.
+    pub(super) fn of_slices(
+        first: &Self,
+        strides: &[usize],
+        slices: usize,
+        dtype: DType,
+        partials: &Window,
+        rule: Rule,
+    ) -> Self {
+        let outputs = first.loops.outputs;
+        let kept = first.loops.kept.iter().zip(strides).map(|(&(n, [_, y]), &to)| (n, [y, to])).collect();
+        let reduced = vec![(slices, [outputs])];
+        let loops = ReduceLoops { kept, reduced, outputs, length: slices };
+        let mut walk = Self::new(dtype, partials, loops, rule);
+        if rule.of_partials().reads_pairs() {
+            walk.lanes = Lanes::One;
+        }
+        walk
+    }
+
+    /// Lets the outputs lie packed in the order of the loops; their strides so far.
+    pub(super) fn pack_outputs(&mut self) -> Vec<usize> {
+        let mut stride = 1;
+        let mut before: Vec<usize> = Vec::with_capacity(self.loops.kept.len());
+        for (extent, [_, y]) in self.loops.kept.iter_mut().rev() {
+            before.push(std::mem::replace(y, stride));
+            stride *= *extent;
+        }
+        before.reverse();
+        before
+    }
+
+    /// Loads for one output, or one vector of outputs.
+    pub(super) fn loads(&self) -> usize {
+        if self.rows { self.loops.length / self.lanes.width() } else { self.loops.length }
+    }
+
+    /// Outputs, or vectors of outputs.
+    pub(super) fn outputs(&self) -> usize {
+        if self.rows { self.loops.outputs } else { self.loops.outputs / self.lanes.width() }
+    }
+
+    pub(super) fn teams(&self) -> Teams {
+        let abreast = match self.loops.kept.last() {
+            Some(&(extent, _)) if !self.rows => extent / self.lanes.width(),
+            _ => 1,
+        };
+        Teams::new(self.loads(), abreast, LEAST)
+    }
+
+    /// Into how many slices the numbers of an output are cut: one if there are enough outputs to keep the device busy.
+    pub(super) fn slices(&self) -> usize {
+        let teams = self.teams();
+        let share = teams.share(self.loads());
+        let wanted = (BUSY / teams.groups(self.outputs()).max(1)).min(share / CUT_SHARE);
+        let slices = wanted.max(share.div_ceil(MAX_SHARE)).max(1);
+        // No slice is empty.
+        self.loads().div_ceil(self.loads().div_ceil(slices).max(1)).max(1)
+    }
+
+    /// The loops as the kernel takes them: those over outputs first, the others at the end.
+    pub(super) fn packed(&self, op: &'static str) -> BackendResult<[[u32; 4]; MAX_RANK]> {
+        let width = self.lanes.width();
+        let mut packed = [[1, 0, 0, 0]; MAX_RANK];
+        let ReduceLoops { kept, reduced, .. } = &self.loops;
+        let kept: Vec<Loop<2>> = self.in_vectors(kept, !self.rows);
+        let reduced: Vec<Loop<1>> = self.in_vectors(reduced, self.rows);
+        for (slot, &(extent, [x, y])) in packed.iter_mut().zip(&kept) {
+            *slot = [dim(op, "extent", extent)?, dim(op, "stride", x)?, dim(op, "stride", y)?, 0];
+        }
+        if !self.rows && width > 1 {
+            // The innermost outputs of a vector are `stride` apart, their vectors `width` times that.
+            let innermost = &mut packed[kept.len() - 1];
+            innermost[2] = dim(op, "stride", (innermost[2] as usize).saturating_mul(width))?;
+        }
+        let first = MAX_RANK - reduced.len();
+        for (slot, &(extent, [x])) in packed[first..].iter_mut().zip(&reduced) {
+            *slot = [dim(op, "extent", extent)?, dim(op, "stride", x)?, 0, 0];
+        }
+        Ok(packed)
+    }
+
+    /// Loops that step over vectors; the innermost has them as its steps if it is over `neighbours`.
+    fn in_vectors<const N: usize>(&self, loops: &[Loop<N>], neighbours: bool) -> Vec<Loop<N>> {
+        let width = self.lanes.width();
+        let mut loops = loops.to_vec();
+        let last = loops.len().saturating_sub(1);
+        for (i, (extent, strides)) in loops.iter_mut().enumerate() {
+            if neighbours && i == last && width > 1 {
+                *extent /= width;
+            } else {
+                strides[0] /= width;
+            }
+        }
+        loops
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use backend_api::ReduceOp;
+    use backend_api::desc::{ReduceDesc, TensorDesc};
+
+    use super::*;
+
+    fn slices(shape: &[usize], axes: &[usize], lanes: Lanes) -> usize {
+        let desc = ReduceDesc::new(ReduceOp::Sum, TensorDesc::packed(1, DType::F32, shape), axes, 2);
+        let (_, loops) = desc.operands("t").unwrap();
+        let rows = axes.contains(&(shape.len() - 1));
+        Walk { loops, lanes, rows }.slices()
+    }
+
+    #[test]
+    fn only_long_axes_of_few_outputs_are_cut() {
+        assert_eq!(slices(&[1 << 26], &[0], Lanes::Four), 1024);
+        assert_eq!(slices(&[1 << 26], &[0], Lanes::One), 1024);
+        assert_eq!(slices(&[16_384, 4096], &[0], Lanes::Four), 32);
+        assert_eq!(slices(&[16_384, 4096], &[1], Lanes::Four), 1);
+        assert_eq!(slices(&[4095], &[0], Lanes::One), 1);
+        assert_eq!(slices(&[100_000, 5], &[1], Lanes::One), 1);
+        assert_eq!(slices(&[1], &[0], Lanes::One), 1);
+    }
+}

@@ -1,0 +1,216 @@
+//! The rules of shaders/reduce/reduce.wgsl: what is taken of each number, how two are joined, what is stored.
+
+use backend_api::{BackendError, BackendResult, DType, ReduceOp};
+
+use super::lanes::Lanes;
+use super::reduce::Params;
+use crate::kernels::libs::{LANES_1, LANES_4, LANES_8, STATE_PAIRS, STATES};
+use crate::kernels::{KernelSource, Lib, Variant, kernel};
+
+static FLOAT: KernelSource = kernel!(
+    "reduce/reduce",
+    libs: [GRID, SPECIAL, REDUCE, MAPS, RULE_FLOAT],
+    types: ["T", "A", "Y"],
+    constants: ["OP", "MAP", "ROOT"],
+    reads: 1,
+    writes: 1,
+    params: Params,
+);
+
+static INTEGER: KernelSource = kernel!(
+    "reduce/reduce",
+    libs: [GRID, SPECIAL, REDUCE, MAPS, RULE_INTEGER],
+    types: ["T", "A", "Y"],
+    constants: ["OP", "MAP", "SIGNED"],
+    reads: 1,
+    writes: 1,
+    params: Params,
+);
+
+static ARG: KernelSource = kernel!(
+    "reduce/reduce",
+    libs: [GRID, RULE_ARG],
+    types: ["T", "A", "Y"],
+    constants: ["KIND", "SMALLEST", "PAIRS"],
+    reads: 1,
+    writes: 1,
+    params: Params,
+);
+
+static LOG_SUM_EXP: KernelSource = kernel!(
+    "reduce/reduce",
+    libs: [GRID, SPECIAL, UNARY, LOG, EXP_BELOW, EXPONENTIALS, RULE_LOG_SUM_EXP],
+    types: ["T", "A", "Y"],
+    constants: ["PAIRS"],
+    reads: 1,
+    writes: 1,
+    params: Params,
+);
+
+/// What invocations do with two values, as shaders/lib/reduce.wgsl numbers it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Combine {
+    Sum = 0,
+    Prod = 1,
+    Max = 2,
+    Min = 3,
+}
+
+/// What is taken of each number, as shaders/lib/maps.wgsl numbers it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Map {
+    Number = 0,
+    Absolute = 1,
+    Square = 2,
+    IsSet = 3,
+}
+
+/// What becomes of the numbers of an output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Rule {
+    /// One number, perhaps of its root.
+    Number(Combine, Map, bool),
+    LogSumExp,
+    /// The maximum and the sum that its logarithm is made of.
+    Exponentials {
+        /// Whether what is read are the states of an earlier launch.
+        pairs: bool,
+    },
+    /// An index.
+    Arg {
+        smallest: bool,
+        /// Whether what is read are the states of an earlier launch.
+        pairs: bool,
+    },
+}
+
+/// The rule of an operation.
+pub(super) fn rule(op: &'static str, reduce: ReduceOp) -> BackendResult<Rule> {
+    let number = |combine, map| Ok(Rule::Number(combine, map, false));
+    match reduce {
+        ReduceOp::Sum | ReduceOp::Mean => number(Combine::Sum, Map::Number),
+        ReduceOp::Prod => number(Combine::Prod, Map::Number),
+        ReduceOp::Max => number(Combine::Max, Map::Number),
+        ReduceOp::Min => number(Combine::Min, Map::Number),
+        ReduceOp::NormL1 => number(Combine::Sum, Map::Absolute),
+        ReduceOp::NormL2 => Ok(Rule::Number(Combine::Sum, Map::Square, true)),
+        ReduceOp::Any => number(Combine::Max, Map::IsSet),
+        ReduceOp::All => number(Combine::Min, Map::IsSet),
+        ReduceOp::LogSumExp => Ok(Rule::LogSumExp),
+        ReduceOp::ArgMax => Ok(Rule::Arg { smallest: false, pairs: false }),
+        ReduceOp::ArgMin => Ok(Rule::Arg { smallest: true, pairs: false }),
+        other => Err(BackendError::Unsupported { op, need: format!("the reduction {}", other.name()) }),
+    }
+}
+
+impl Rule {
+    pub(super) fn is_index(self) -> bool {
+        matches!(self, Self::Arg { .. })
+    }
+
+    /// The element type of partial results over `dtype`.
+    pub(super) fn partial(self, dtype: DType) -> DType {
+        if self.is_index() { DType::U32 } else { accumulator(dtype) }
+    }
+
+    /// Numbers of a partial result.
+    pub(super) fn partial_numbers(self) -> usize {
+        if matches!(self, Self::Arg { .. } | Self::Exponentials { .. }) { 2 } else { 1 }
+    }
+
+    /// Whether what is read are pairs.
+    pub(super) fn reads_pairs(self) -> bool {
+        matches!(self, Self::Arg { pairs: true, .. } | Self::Exponentials { pairs: true })
+    }
+
+    /// Numbers of each thing that is read.
+    pub(super) fn read_numbers(self) -> usize {
+        if self.reads_pairs() { 2 } else { 1 }
+    }
+
+    /// The rule by which partial results are reduced.
+    pub(super) fn of_partials(self) -> Self {
+        match self {
+            Self::Number(combine, _, root) => Self::Number(combine, Map::Number, root),
+            Self::LogSumExp => Self::LogSumExp,
+            Self::Exponentials { .. } => Self::Exponentials { pairs: true },
+            Self::Arg { smallest, .. } => Self::Arg { smallest, pairs: true },
+        }
+    }
+
+    /// The kernel over `from`, into `to`, or into partial results unless it is the `last` launch.
+    pub(super) fn variant(self, from: DType, to: DType, lanes: Lanes, last: bool) -> Variant {
+        let types = [from, accumulator(from), to];
+        match self {
+            Self::Number(combine, map, root) if from.is_float() => {
+                Variant::new(&FLOAT, types, [combine as u32, map as u32, u32::from(root && last)])
+                    .with_libs(numbers(lanes))
+            }
+            Self::Number(combine, map, _) => {
+                let signed = u32::from(from == DType::I32);
+                Variant::new(&INTEGER, types, [combine as u32, map as u32, signed]).with_libs(numbers(lanes))
+            }
+            Self::LogSumExp => Variant::new(&LOG_SUM_EXP, types, [0]).with_libs(numbers(lanes)),
+            Self::Exponentials { .. } => Variant::new(&LOG_SUM_EXP, types, [1]).with_libs(self.libs(lanes)),
+            Self::Arg { smallest, .. } => {
+                let kind = match from {
+                    DType::I32 => 1,
+                    DType::U32 => 2,
+                    _ => 0,
+                };
+                // An index that isn't negative has the same bits as u32.
+                let types = [from, accumulator(from), DType::U32];
+                Variant::new(&ARG, types, [kind, u32::from(smallest), u32::from(!last)])
+                    .with_libs(self.libs(lanes))
+            }
+        }
+    }
+
+    fn libs(self, lanes: Lanes) -> &'static [Lib] {
+        if self.reads_pairs() { &[STATE_PAIRS] } else { numbers(lanes) }
+    }
+}
+
+/// The type that numbers are reduced in.
+fn accumulator(dtype: DType) -> DType {
+    if dtype.is_float() { DType::F32 } else { dtype }
+}
+
+/// The helper files of a reduction that reads numbers.
+fn numbers(lanes: Lanes) -> &'static [Lib] {
+    match lanes {
+        Lanes::One => &[LANES_1, STATES],
+        Lanes::Four => &[LANES_4, STATES],
+        Lanes::Eight => &[LANES_8, STATES],
+    }
+}
+
+/// Every variant that a launch can ask for.
+pub(super) fn variants() -> Vec<Variant> {
+    let mut variants = Vec::new();
+    let mut push = |rule: Rule, from: DType, to: DType| {
+        for lanes in Lanes::all(from) {
+            variants.push(rule.variant(from, to, lanes, true));
+            variants.push(rule.variant(from, rule.partial(from), lanes, false));
+        }
+        // What the second launch of a reduction that was cut reads.
+        let (rule, from) = (rule.of_partials(), rule.partial(from));
+        for lanes in Lanes::all(from) {
+            variants.push(rule.variant(from, to, lanes, true));
+        }
+    };
+    for from in DType::ALL {
+        for &reduce in ReduceOp::ALL.iter().filter(|op| from.is_float() || !op.is_float_only()) {
+            let Ok(rule) = rule("reduce", reduce) else { continue };
+            let to = if rule.is_index() { DType::I32 } else { from };
+            push(rule, from, to);
+            if from == DType::F16 && !rule.is_index() {
+                push(rule, from, DType::F32);
+            }
+        }
+        if from.is_float() {
+            push(Rule::Exponentials { pairs: false }, from, DType::F32);
+        }
+    }
+    variants
+}

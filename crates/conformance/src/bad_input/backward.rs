@@ -1,0 +1,93 @@
+//! The gradients of softmax and of the normalisations of rows.
+
+use backend_api::DType;
+use backend_api::desc::{NormBackwardDesc, NormBackwardWeightDesc, SoftmaxBackwardDesc, SoftmaxDesc};
+
+use super::expect::{OVERFLOW, TOO_SMALL, dtype, too_small};
+use super::operation::Change;
+use super::{Handles, Operation, Role, Slot};
+use DType::{F16, F32, I32, U32};
+
+const HUGE: usize = 1 << 40;
+
+pub(super) fn operations() -> Vec<Operation> {
+    let of = |element| [softmax(element), rows(element), weight(element)];
+    [F32, F16].into_iter().flat_map(of).collect()
+}
+
+fn softmax(element: DType) -> Operation {
+    let op = "softmax_backward";
+    let bytes = element.size();
+    let slots = vec![
+        Slot::new("y", Role::Input, element, 20),
+        Slot::new("grad_output", Role::InPlaceInput, element, 20),
+        Slot::new("grad_input", Role::Output, element, 20),
+    ];
+    let good =
+        move |h: &Handles| SoftmaxBackwardDesc::of(&SoftmaxDesc::rows(element, 0, h[0], 4, 5), h[1], h[2]);
+    // 1·(1 − 5).
+    let operation =
+        Operation::new(op, slots, -4.0, move |b, h| b.softmax_backward(&good(h))).variant(element);
+    let changes: Vec<Change<SoftmaxBackwardDesc>> = vec![
+        ("of i32", dtype(op, "dtype", I32), |d| d.dtype = I32),
+        ("of u32", dtype(op, "dtype", U32), |d| d.dtype = U32),
+        ("a row too many", too_small(op, "y", 20 * bytes, 25 * bytes), |d| d.outer = 5),
+        ("a column too many", too_small(op, "y", 20 * bytes, 24 * bytes), |d| d.length = 6),
+        ("2^40 · 2^40", OVERFLOW, |d| (d.outer, d.inner) = (HUGE, HUGE)),
+        ("2^32 columns", TOO_SMALL, |d| (d.outer, d.length) = (1, 1 << 32)),
+    ];
+    operation.broken(good, |b, _, d| b.softmax_backward(d), changes)
+}
+
+fn rows(element: DType) -> Operation {
+    let op = "norm_backward";
+    let bytes = element.size();
+    let slots = vec![
+        Slot::new("x", Role::Input, element, 20),
+        Slot::new("grad_output", Role::InPlaceInput, element, 20),
+        Slot::new("grad_input", Role::Output, element, 20),
+        Slot::new("weight", Role::Input, element, 5),
+    ];
+    let good = move |h: &Handles| {
+        let mut desc = NormBackwardDesc::layer_norm(element, [h[0], h[1], h[2]], 4, 5);
+        desc.weight = Some(h[3]);
+        desc
+    };
+    let operation = Operation::new(op, slots, 0.0, move |b, h| b.norm_backward(&good(h))).variant(element);
+    let changes: Vec<Change<NormBackwardDesc>> = vec![
+        ("of i32", dtype(op, "dtype", I32), |d| d.dtype = I32),
+        ("of u32", dtype(op, "dtype", U32), |d| d.dtype = U32),
+        ("a row too many", too_small(op, "x", 20 * bytes, 25 * bytes), |d| d.rows = 5),
+        ("a row as wide as two", too_small(op, "weight", 5 * bytes, 10 * bytes), |d| {
+            (d.rows, d.columns) = (2, 10);
+        }),
+        ("2^40 rows of 2^40", OVERFLOW, |d| (d.rows, d.columns) = (HUGE, HUGE)),
+        ("2^32 rows", TOO_SMALL, |d| d.rows = 1 << 32),
+    ];
+    operation.broken(good, |b, _, d| b.norm_backward(d), changes)
+}
+
+fn weight(element: DType) -> Operation {
+    let op = "norm_backward_weight";
+    let bytes = element.size();
+    let slots = vec![
+        Slot::new("x", Role::Input, element, 20),
+        Slot::new("grad_output", Role::Input, element, 20),
+        Slot::new("grad_weight", Role::Output, element, 5),
+    ];
+    let good = move |h: &Handles| {
+        NormBackwardWeightDesc::of(&NormBackwardDesc::layer_norm(element, [h[0], h[1], 0], 4, 5), h[2])
+    };
+    let operation =
+        Operation::new(op, slots, 0.0, move |b, h| b.norm_backward_weight(&good(h))).variant(element);
+    let changes: Vec<Change<NormBackwardWeightDesc>> = vec![
+        ("of i32", dtype(op, "dtype", I32), |d| d.dtype = I32),
+        ("of u32", dtype(op, "dtype", U32), |d| d.dtype = U32),
+        ("a row too many", too_small(op, "x", 20 * bytes, 25 * bytes), |d| d.rows = 5),
+        ("a row as wide as two", too_small(op, "grad_weight", 5 * bytes, 10 * bytes), |d| {
+            (d.rows, d.columns) = (2, 10);
+        }),
+        ("2^40 rows of 2^40", OVERFLOW, |d| (d.rows, d.columns) = (HUGE, HUGE)),
+    ];
+    operation.broken(good, |b, _, d| b.norm_backward_weight(d), changes)
+}

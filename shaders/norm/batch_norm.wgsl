@@ -1,0 +1,72 @@
+// y = (x − mean) / √(variance + eps) · weight + bias with one mean, variance, weight and bias for each channel.
+//
+// needs: T, IN_PLACE, the lanes of a vector
+
+struct Params {
+  // Vectors of the tensor.
+  vectors: u32,
+  // Vectors of a channel.
+  spatial: u32,
+  channels: u32,
+  eps: f32,
+  // Bit 0: there is a weight; bit 1: there is a bias.
+  scaled: u32,
+  x_offset: u32,
+  mean_offset: u32,
+  variance_offset: u32,
+  weight_offset: u32,
+  bias_offset: u32,
+  y_offset: u32,
+}
+
+@group(0) @binding(0) var<storage, read> x: array<V>;
+@group(0) @binding(1) var<storage, read> mean: array<T>;
+@group(0) @binding(2) var<storage, read> variance: array<T>;
+@group(0) @binding(3) var<storage, read> weight: array<T>;
+@group(0) @binding(4) var<storage, read> bias: array<T>;
+@group(0) @binding(5) var<storage, read_write> y: array<V>;
+
+alias A = f32;
+// Vectors of an invocation.
+const AHEAD = 4u;
+
+fn fetch(i: u32) -> V {
+  if IN_PLACE == 1u {
+    return y[params.y_offset + i];
+  }
+  return x[params.x_offset + i];
+}
+
+@compute @workgroup_size(256)
+fn main(
+  @builtin(workgroup_id) group: vec3<u32>,
+  @builtin(num_workgroups) groups: vec3<u32>,
+  @builtin(local_invocation_index) lane: u32,
+) {
+  let first = flat_group(group, groups) * 256u * AHEAD + lane;
+  var vectors: array<V, AHEAD>;
+  for (var j = 0u; j < AHEAD; j++) {
+    vectors[j] = fetch(min(first + j * 256u, params.vectors - 1u));
+  }
+  for (var j = 0u; j < AHEAD; j++) {
+    let i = first + j * 256u;
+    if i < params.vectors {
+      let c = i / params.spatial % params.channels;
+      let centre = f32(mean[params.mean_offset + c]);
+      let scale = inverseSqrt(f32(variance[params.variance_offset + c]) + params.eps);
+      var factor = 1.0;
+      var summand = 0.0;
+      if (params.scaled & 1u) != 0u {
+        factor = f32(weight[params.weight_offset + c]);
+      }
+      if (params.scaled & 2u) != 0u {
+        summand = f32(bias[params.bias_offset + c]);
+      }
+      var numbers = unpack(vectors[j]);
+      for (var l = 0u; l < WIDTH; l++) {
+        numbers[l] = (numbers[l] - centre) * scale * factor + summand;
+      }
+      y[params.y_offset + i] = pack(numbers);
+    }
+  }
+}

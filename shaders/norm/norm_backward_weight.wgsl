@@ -1,0 +1,56 @@
+// Sums over a part of the rows of dy · v for each column, v being the normalised row: parts of a weight's gradient.
+//
+// An invocation walks the rows of one column, and a workgroup those of 256 neighbours.
+//
+// needs: T, CENTRED
+
+struct Params {
+  rows: u32,
+  columns: u32,
+  // Rows of a part.
+  chunk: u32,
+  eps: f32,
+  x_offset: u32,
+  dy_offset: u32,
+  moments_offset: u32,
+  sums_offset: u32,
+}
+
+@group(0) @binding(0) var<storage, read> x: array<T>;
+@group(0) @binding(1) var<storage, read> dy: array<T>;
+// Of each row: how many numbers, their mean, and the sum of their squared deviations.
+@group(0) @binding(2) var<storage, read> moments: array<f32>;
+@group(0) @binding(3) var<storage, read_write> sums: array<f32>;
+
+// Rows that are summed before they are added to the rest, which keeps rounding errors small.
+const RUN = 32u;
+
+@compute @workgroup_size(256)
+fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
+  let column = group.x * 256u + lane;
+  if column >= params.columns {
+    return;
+  }
+  let first = group.z * params.chunk;
+  let end = min(first + params.chunk, params.rows);
+  let n = f32(params.columns);
+  var total = 0.0;
+  var run = 0.0;
+  for (var row = first; row < end; row++) {
+    let at = params.moments_offset + 3u * row;
+    var mean = moments[at + 1u];
+    var squares = moments[at + 2u] / n;
+    if CENTRED == 0u {
+      squares += mean * mean;
+      mean = 0.0;
+    }
+    let scale = inverseSqrt(squares + params.eps);
+    let i = row * params.columns + column;
+    run += f32(dy[params.dy_offset + i]) * ((f32(x[params.x_offset + i]) - mean) * scale);
+    if (row - first) % RUN == RUN - 1u {
+      total += run;
+      run = 0.0;
+    }
+  }
+  sums[params.sums_offset + group.z * params.columns + column] = total + run;
+}

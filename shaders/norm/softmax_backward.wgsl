@@ -1,0 +1,70 @@
+// dx = y · (dy − Σ dy · y) along an axis for y = softmax(x), or dx = dy − exp(y) · Σ dy for its logarithm.
+//
+// A team of invocations works on each slice, which it reads twice.
+//
+// needs: T, LOG, IN_PLACE, the lanes of a vector
+
+struct Params {
+  slices: u32,
+  // Vectors of a slice, and between neighbours in it.
+  length: u32,
+  inner: u32,
+  team: u32,
+  stride: u32,
+  y_offset: u32,
+  dy_offset: u32,
+  dx_offset: u32,
+}
+
+@group(0) @binding(0) var<storage, read> y: array<V>;
+@group(0) @binding(1) var<storage, read> dy: array<V>;
+@group(0) @binding(2) var<storage, read_write> dx: array<V>;
+
+alias A = f32;
+
+fn gradient(i: u32) -> array<A, WIDTH> {
+  if IN_PLACE == 1u {
+    return unpack(dx[params.dx_offset + i]);
+  }
+  return unpack(dy[params.dy_offset + i]);
+}
+
+@compute @workgroup_size(256)
+fn main(
+  @builtin(workgroup_id) group: vec3<u32>,
+  @builtin(num_workgroups) groups: vec3<u32>,
+  @builtin(local_invocation_index) lane: u32,
+) {
+  let team = params.team;
+  let inner = params.inner;
+  let number = flat_group(group, groups) * (256u / team) + team_number(lane, team, params.stride);
+  let start = number / inner * params.length * inner + number % inner;
+  let rank = team_rank(lane, team, params.stride);
+  let length = select(0u, params.length, number < params.slices);
+
+  var sum = 0.0;
+  for (var k = rank; k < length; k += team) {
+    var g = gradient(start + k * inner);
+    var p = unpack(y[params.y_offset + start + k * inner]);
+    var part = 0.0;
+    for (var l = 0u; l < WIDTH; l++) {
+      part += g[l] * select(p[l], 1.0, LOG == 1u);
+    }
+    sum += part;
+  }
+  let total = team_reduce(SUM, lane, team, params.stride, sum);
+
+  for (var k = rank; k < length; k += team) {
+    let i = start + k * inner;
+    var g = gradient(i);
+    var p = unpack(y[params.y_offset + i]);
+    for (var l = 0u; l < WIDTH; l++) {
+      if LOG == 1u {
+        g[l] -= exp(max(p[l], -150.0)) * total;
+      } else {
+        g[l] = p[l] * (g[l] - total);
+      }
+    }
+    dx[params.dx_offset + i] = pack(g);
+  }
+}

@@ -1,0 +1,101 @@
+// y[.., i, ..] = Σ x[.., k, ..] over k ≤ i along an axis; over k < i if exclusive; over k ≥ i or k > i if in reverse.
+//
+// A team of invocations takes a tile of each slice at a time, every member some neighbours of it. Members add the sums
+// of those before them (Hillis and Steele, "Data parallel algorithms", 1986) and the team what earlier tiles have come
+// to. Long slices are cut into chunks, one for each workgroup along z, with the sums before each in `carry`.
+//
+// needs: T, A, IN_PLACE
+
+struct Params {
+  slices: u32,
+  length: u32,
+  inner: u32,
+  chunk: u32,
+  team: u32,
+  stride: u32,
+  exclusive: u32,
+  reverse: u32,
+  carried: u32,
+  x_offset: u32,
+  carry_offset: u32,
+  y_offset: u32,
+}
+
+@group(0) @binding(0) var<storage, read> x: array<T>;
+@group(0) @binding(1) var<storage, read> carry: array<A>;
+@group(0) @binding(2) var<storage, read_write> y: array<T>;
+
+// Neighbours of an invocation.
+const SHARE = 4u;
+
+var<workgroup> sh_sums: array<A, 256>;
+
+fn fetch(i: u32) -> A {
+  if IN_PLACE == 1u {
+    return A(y[params.y_offset + i]);
+  }
+  return A(x[params.x_offset + i]);
+}
+
+@compute @workgroup_size(256)
+fn main(
+  @builtin(workgroup_id) group: vec3<u32>,
+  @builtin(num_workgroups) groups: vec3<u32>,
+  @builtin(local_invocation_index) lane: u32,
+) {
+  let team = params.team;
+  let stride = params.stride;
+  let inner = params.inner;
+  let rank = lane / stride % team;
+  let slice = flat_group(group, groups) * (256u / team) + lane / (team * stride) * stride + lane % stride;
+  let inside = slice < params.slices;
+  let first = group.z * params.chunk;
+  let count = select(0u, min(params.chunk, params.length - min(first, params.length)), inside);
+  let start = slice / inner * params.length * inner + slice % inner + first * inner;
+
+  var before = A(0);
+  if params.carried == 1u && inside {
+    before = carry[params.carry_offset + group.z * params.slices + slice];
+  }
+  for (var tile = 0u; tile < params.chunk; tile += team * SHARE) {
+    var sums: array<A, SHARE>;
+    var sum = A(0);
+    for (var j = 0u; j < SHARE; j++) {
+      let t = tile + rank * SHARE + j;
+      var number = A(0);
+      if t < count {
+        number = fetch(start + select(t, count - 1u - t, params.reverse == 1u) * inner);
+      }
+      sums[j] = sum + number;
+      if params.exclusive == 1u {
+        sums[j] = sum;
+      }
+      sum += number;
+    }
+    // The sums of the members up to each.
+    sh_sums[lane] = sum;
+    workgroupBarrier();
+    for (var distance = 1u; distance < team; distance *= 2u) {
+      var other = A(0);
+      if rank >= distance {
+        other = sh_sums[lane - distance * stride];
+      }
+      workgroupBarrier();
+      sh_sums[lane] += other;
+      workgroupBarrier();
+    }
+    var earlier = before;
+    if rank > 0u {
+      earlier += sh_sums[lane - stride];
+    }
+    before += sh_sums[lane + (team - 1u - rank) * stride];
+    for (var j = 0u; j < SHARE; j++) {
+      let t = tile + rank * SHARE + j;
+      if t < count {
+        y[params.y_offset + start + select(t, count - 1u - t, params.reverse == 1u) * inner] =
+          T(earlier + sums[j]);
+      }
+    }
+    workgroupBarrier();
+  }
+}
