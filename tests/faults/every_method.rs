@@ -38,6 +38,7 @@ const METHODS: [(&str, Call); 32] = [
     ("copy_dtoh", |b, [x, ..]| b.copy_dtoh(&mut [0; 16], x)),
     ("copy_dtoh_async", |b, [x, ..]| pollster::block_on(b.copy_dtoh_async(&mut [0; 16], x))),
     ("synchronize_async", |b, _| pollster::block_on(b.synchronize_async())),
+    ("warm_up_async", |b, _| pollster::block_on(b.warm_up_async(&[]))),
     ("view", |b, [x, ..]| b.view(x, 4, 4).map(drop)),
     ("copy_dtod", |b, [x, y, ..]| b.copy_dtod(x, y, 16)),
     ("fill", |b, [x, ..]| b.fill(x, F32, 4, 1.0)),
