@@ -188,7 +188,7 @@ impl Recorder {
     /// at once and tells of the loss later.
     fn unmapped(&self, error: BackendError) -> BackendError {
         if cfg!(target_family = "wasm") {
-            self.health.lose(&error.to_string());
+            self.health.lose("a mapped buffer is gone");
         }
         self.health.confirm(&self.device).err().unwrap_or(error)
     }

@@ -15,6 +15,7 @@ export async function open(backend, report) {
   report("Opening the device", 0, 1);
   const opened = await Engine.open(backend);
   const device = JSON.parse(opened.device());
+  if (device.backend === "webgpu") device.name ||= await adapterName();
   report("Fetching the model", 0, 1);
   const [config, tokenizer, weights] = await fetchAll(report);
   await opened.load(config, tokenizer, weights, (done, total) => report("Loading the model", done, total));
@@ -31,6 +32,12 @@ export async function rank(query, text, top, report) {
 /** The vector of a text. */
 export async function embed(text) {
   return engine.embed(text);
+}
+
+/** What the browser tells of its adapter beyond wgpu's description, which is empty for most. */
+async function adapterName() {
+  const { vendor, architecture } = (await navigator.gpu.requestAdapter())?.info ?? {};
+  return [vendor, architecture].filter(Boolean).join(" ");
 }
 
 async function fetchAll(report) {

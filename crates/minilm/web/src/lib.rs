@@ -31,7 +31,7 @@ pub struct Engine(engine::Engine);
 #[wasm_bindgen]
 impl Engine {
     /// Opens a backend: `"auto"`, `"webgpu"` or `"cpu"`.
-    pub async fn open(backend: String) -> Result<Engine, Error> {
+    pub async fn open(backend: String) -> Result<Self, Error> {
         let mut registry = Registry::new();
         backend_cpu::register(&mut registry);
         backend_webgpu::register(&mut registry);
