@@ -249,7 +249,7 @@ impl WebGpuBackend {
     pub(crate) async fn warm_up(&self, operations: &[Operation<'_>]) -> BackendResult<()> {
         let op = "warm_up_async";
         let context = self.context_async(op)?;
-        let rehearsal = Self { selector: self.selector.clone(), context: Some(context.rehearsal()) };
+        let rehearsal = Self { context: Some(context.rehearsal()), ..Self::default() };
         for operation in operations {
             operation(&rehearsal)?;
             for variant in rehearsal.context_async(op)?.take_rehearsed() {
