@@ -19,7 +19,7 @@ const F32: DType = DType::F32;
 pub(crate) const BYTES: usize = 64;
 
 /// Every method, over four buffers. `free` comes last.
-const METHODS: [(&str, Call); 50] = [
+const METHODS: [(&str, Call); 51] = [
     ("gemm", |b, [x, y, z, _]| b.gemm(NO, NO, 2, 2, 2, 1.0, x, 2, y, 2, 0.0, z, 2)),
     ("batched_gemm", |b, [x, y, z, _]| {
         b.batched_gemm(NO, NO, 2, 2, 2, 1.0, x, 2, 4, y, 2, 4, 0.0, z, 2, 4, 2)
@@ -40,6 +40,7 @@ const METHODS: [(&str, Call); 50] = [
     ("copy_dtoh", |b, [x, ..]| b.copy_dtoh(&mut [0; 16], x)),
     ("copy_dtoh_async", |b, [x, ..]| pollster::block_on(b.copy_dtoh_async(&mut [0; 16], x))),
     ("synchronize_async", |b, _| pollster::block_on(b.synchronize_async())),
+    ("warm_up_async", |b, _| pollster::block_on(b.warm_up_async(&[]))),
     ("view", |b, [x, ..]| b.view(x, 4, 4).map(drop)),
     ("copy_dtod", |b, [x, y, ..]| b.copy_dtod(x, y, 16)),
     ("fill", |b, [x, ..]| b.fill(x, F32, 4, 1.0)),

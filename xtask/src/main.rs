@@ -6,6 +6,7 @@ mod model;
 mod msrv;
 mod package;
 mod suites;
+mod web;
 
 use std::path::Path;
 
@@ -22,6 +23,12 @@ enum Task {
     Demo(demo::Args),
     /// Run every suite on every adapter, installing a software Vulkan and OpenGL driver if there is none
     Test(suites::Args),
+    /// Build the pages for browsers into target/web, and serve the demo with --serve
+    Web(web::Args),
+    /// Run the conformance suite, the faults and the demo in a headless Chromium
+    TestWeb(web::Args),
+    /// Time a product and a sentence in the browser beside onnxruntime-web; needs npm and Python
+    CompareWeb(web::Args),
     /// Build the crates as they would be published, and check what is in them
     Package(package::Args),
     /// Check the minimum Rust version: stated in one place, and met by this toolchain
@@ -35,6 +42,15 @@ fn main() -> anyhow::Result<()> {
         Task::Model(args) => model::run(&sh, &args),
         Task::Demo(args) => demo::run(&sh, &args),
         Task::Test(args) => suites::run(&sh, &args),
+        Task::Web(args) => web::run(&sh, "web", &args),
+        Task::TestWeb(args) => {
+            model::ensure_present(&sh)?;
+            web::run(&sh, "test-web", &args)
+        }
+        Task::CompareWeb(args) => {
+            model::ensure_present(&sh)?;
+            web::run(&sh, "compare-web", &args)
+        }
         Task::Package(args) => package::run(&sh, &args),
         Task::Msrv => msrv::run(&sh),
     }

@@ -10,7 +10,7 @@ use crate::desc::{
 };
 use crate::{
     BackendError, BackendFuture, BackendResult, BackendTranspose, BinaryOp, Capabilities, DType, DeviceInfo,
-    MaybeSend, MaybeSync, MemoryStats, ReduceOp, UnaryOp,
+    MaybeSend, MaybeSync, MemoryStats, Operation, ReduceOp, UnaryOp,
 };
 
 /// A device and the operations on its memory.
@@ -171,6 +171,20 @@ pub trait ComputeBackend: Debug + MaybeSend + MaybeSync {
     /// [`synchronize`](Self::synchronize) that waits without blocking.
     fn synchronize_async(&self) -> BackendFuture<'_, ()> {
         Box::pin(async move { self.synchronize() })
+    }
+
+    /// Compiles what `operations` need, without running them, so that their first use waits for no compiler. Waits
+    /// without blocking, and lets others go on after each kernel.
+    ///
+    /// Each operation is called once, on a backend that shares this one's memory: arguments are checked, and what is
+    /// chosen by shape or alignment is chosen as it will be. Allocations and transfers among its calls are made, but no
+    /// kernel runs. A backend that compiles nothing calls nothing.
+    ///
+    /// # Errors
+    /// What the operations return, and [`Kernel`](BackendError::Kernel).
+    fn warm_up_async<'a>(&'a self, operations: &'a [Operation<'a>]) -> BackendFuture<'a, ()> {
+        _ = operations;
+        Box::pin(async { Ok(()) })
     }
 
     /// A handle to `byte_len` bytes of `ptr`'s memory, from `byte_offset` on. To be used as an element type's

@@ -31,7 +31,7 @@ pub use backend::ComputeBackend;
 pub use device::{Capabilities, DeviceInfo, DeviceKind, MemoryStats};
 pub use dtype::{DType, round_to_odd};
 pub use error::{BackendError, BackendResult, Diagnostic, ErrorKind};
-pub use maybe_send::{BackendFuture, MaybeSend, MaybeSync};
+pub use maybe_send::{BackendFuture, MaybeSend, MaybeSync, Operation};
 pub use ops::{Activation, BackendTranspose, BinaryOp, CompareOp, MathMode, ReduceOp, ScatterOp, UnaryOp};
 pub use registry::{BackendFactory, BackendPreference, OVERRIDE_VARIABLE, Registry, Selection};
 pub use size::{checked_add, checked_product};

@@ -6,7 +6,7 @@
 use std::future::Future;
 use std::pin::Pin;
 
-use crate::BackendResult;
+use crate::{BackendResult, ComputeBackend};
 
 #[cfg(any(not(target_family = "wasm"), target_feature = "atomics"))]
 mod bounds {
@@ -39,3 +39,13 @@ pub type BackendFuture<'a, T> = Pin<Box<dyn Future<Output = BackendResult<T>> + 
 /// It is `Send` wherever threads exist.
 #[cfg(all(target_family = "wasm", not(target_feature = "atomics")))]
 pub type BackendFuture<'a, T> = Pin<Box<dyn Future<Output = BackendResult<T>> + 'a>>;
+
+/// One operation, as a call on the backend that it is given:
+/// `&|backend: &dyn ComputeBackend| backend.unary(UnaryOp::Tanh, x, y, n)`. It is `Sync` wherever threads exist.
+#[cfg(any(not(target_family = "wasm"), target_feature = "atomics"))]
+pub type Operation<'a> = &'a (dyn Fn(&dyn ComputeBackend) -> BackendResult<()> + Sync + 'a);
+
+/// One operation, as a call on the backend that it is given:
+/// `&|backend: &dyn ComputeBackend| backend.unary(UnaryOp::Tanh, x, y, n)`. It is `Sync` wherever threads exist.
+#[cfg(all(target_family = "wasm", not(target_feature = "atomics")))]
+pub type Operation<'a> = &'a (dyn Fn(&dyn ComputeBackend) -> BackendResult<()> + 'a);

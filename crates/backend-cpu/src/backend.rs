@@ -8,8 +8,8 @@ use backend_api::desc::{
 };
 use backend_api::operand::{Access, Operand};
 use backend_api::{
-    BackendError, BackendResult, BackendTranspose, BinaryOp, Capabilities, ComputeBackend, DType, DeviceInfo,
-    MemoryStats, ReduceOp, UnaryOp,
+    BackendError, BackendFuture, BackendResult, BackendTranspose, BinaryOp, Capabilities, ComputeBackend,
+    DType, DeviceInfo, MemoryStats, Operation, ReduceOp, UnaryOp,
 };
 
 use crate::access::Input;
@@ -198,6 +198,10 @@ impl ComputeBackend for CpuBackend {
         let op = "copy_htod";
         let operands = [raw("dst", dst, src.len(), Access::Write)];
         self.memory(op)?.access(op, &operands, |_, dst| dst.copy_from_slice(src))
+    }
+
+    fn warm_up_async<'a>(&'a self, _operations: &'a [Operation<'a>]) -> BackendFuture<'a, ()> {
+        Box::pin(async { self.memory("warm_up_async").map(|_| ()) })
     }
 
     fn copy_dtoh(&self, dst: &mut [u8], src: u64) -> BackendResult<()> {

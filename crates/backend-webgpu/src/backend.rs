@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use backend_api::desc::{MatmulDesc, Matrix};
-use backend_api::{BackendError, BackendResult, ComputeBackend, DType, DeviceInfo};
+use backend_api::{BackendError, BackendResult, ComputeBackend, DType, DeviceInfo, Operation};
 
 use crate::context::Context;
 use crate::device::{self, Entered, Gpu, Selector};
@@ -86,7 +86,7 @@ impl WebGpuBackend {
     #[cfg(not(target_family = "wasm"))]
     #[must_use]
     pub fn is_available() -> bool {
-        !pollster::block_on(device::enumerate()).is_empty()
+        !pollster::block_on(device::enumerate()).found.is_empty()
     }
 
     /// The device in use, if the backend is open.
@@ -215,6 +215,9 @@ impl WebGpuBackend {
     pub fn time(&self, work: impl FnOnce(&Self) -> BackendResult<()>) -> BackendResult<Duration> {
         let op = "time";
         let context = self.context(op)?;
+        if cfg!(target_family = "wasm") {
+            return Err(BackendError::WouldBlock { op });
+        }
         if !context.gpu.device.features().contains(wgpu::Features::TIMESTAMP_QUERY) {
             return Err(BackendError::Unsupported { op, need: "a device with TIMESTAMP_QUERY".to_owned() });
         }
@@ -240,6 +243,21 @@ impl WebGpuBackend {
     #[must_use]
     pub fn cached_bind_groups(&self) -> usize {
         self.context.as_ref().map_or(0, |context| context.recorder.lock().cache_sizes().0)
+    }
+
+    /// Rehearses each operation and compiles the kernels that it asks for.
+    pub(crate) async fn warm_up(&self, operations: &[Operation<'_>]) -> BackendResult<()> {
+        let op = "warm_up_async";
+        let context = self.context_async(op)?;
+        let rehearsal = Self { context: Some(context.rehearsal()), ..Self::default() };
+        for operation in operations {
+            operation(&rehearsal)?;
+            for variant in rehearsal.context_async(op)?.take_rehearsed() {
+                context.compile(&variant).await?;
+                context.gpu.health.check()?;
+            }
+        }
+        Ok(())
     }
 
     /// Opens the device, replacing a lost one.

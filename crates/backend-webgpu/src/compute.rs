@@ -8,7 +8,7 @@ use backend_api::desc::{
 };
 use backend_api::{
     BackendFuture, BackendResult, BackendTranspose, BinaryOp, Capabilities, ComputeBackend, DType,
-    DeviceInfo, MemoryStats, ReduceOp, UnaryOp,
+    DeviceInfo, MemoryStats, Operation, ReduceOp, UnaryOp,
 };
 
 use crate::{WebGpuBackend, ops, transfer};
@@ -184,6 +184,10 @@ impl ComputeBackend for WebGpuBackend {
         Box::pin(async move {
             self.context_async("synchronize_async")?.synchronize_async("synchronize_async").await
         })
+    }
+
+    fn warm_up_async<'a>(&'a self, operations: &'a [Operation<'a>]) -> BackendFuture<'a, ()> {
+        Box::pin(self.warm_up(operations))
     }
 
     fn view(&self, ptr: u64, byte_offset: usize, byte_len: usize) -> BackendResult<u64> {

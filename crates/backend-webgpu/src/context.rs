@@ -1,5 +1,6 @@
 //! What an opened backend consists of, and what operations ask of it.
 
+use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -19,9 +20,17 @@ use crate::transfer::{Readback, Signal};
 /// Workgroups along one dimension of a dispatch, on every WebGPU device.
 const MAX_GROUPS: u32 = 65_535;
 
-/// An opened device with everything that belongs to it.
+/// An opened device, as operations see it.
 #[derive(Debug)]
 pub(crate) struct Context {
+    parts: Arc<Parts>,
+    /// In a rehearsal: the kernels that were asked for instead of launched.
+    rehearsed: Option<Mutex<Vec<Variant>>>,
+}
+
+/// Everything that belongs to an opened device.
+#[derive(Debug)]
+pub(crate) struct Parts {
     pub(crate) gpu: Gpu,
     pub(crate) memory: Memory,
     pub(crate) pipelines: Pipelines,
@@ -40,6 +49,14 @@ pub(crate) struct Context {
     null: Arc<Block>,
 }
 
+impl Deref for Context {
+    type Target = Parts;
+
+    fn deref(&self) -> &Parts {
+        &self.parts
+    }
+}
+
 impl Context {
     /// The longest wait for the device before a call gives up.
     const DEFAULT_TIMEOUT: Duration = Duration::from_secs(120);
@@ -51,7 +68,7 @@ impl Context {
         let memory = Memory::new(device);
         let pipelines = Pipelines::new(device, target);
         let recorder = Recorder::new(device, &gpu.queue, &gpu.health, target, pipelines.params_layout());
-        Ok(Self {
+        let parts = Parts {
             null: Arc::new(Block::foreign(null_buffer(device)?)),
             memory,
             recorder: Mutex::new(recorder),
@@ -64,7 +81,24 @@ impl Context {
             timeout_ms: AtomicU64::new(Self::DEFAULT_TIMEOUT.as_millis() as u64),
             pipelines,
             gpu,
-        })
+        };
+        Ok(Self { parts: Arc::new(parts), rehearsed: None })
+    }
+
+    /// The same device, on which operations are checked and planned but launch nothing.
+    pub(crate) fn rehearsal(&self) -> Self {
+        Self { parts: Arc::clone(&self.parts), rehearsed: Some(Mutex::default()) }
+    }
+
+    /// The kernels that a rehearsal asked for since the last call.
+    pub(crate) fn take_rehearsed(&self) -> Vec<Variant> {
+        self.rehearsed.as_ref().map(|variants| std::mem::take(&mut *variants.lock())).unwrap_or_default()
+    }
+
+    /// Compiles a kernel and lets other tasks go on. Nobody has to wait for a turn at the device meanwhile: the gate is
+    /// entered for the compilation alone.
+    pub(crate) async fn compile(&self, variant: &Variant) -> BackendResult<()> {
+        self.pipelines.compile_async(variant, &self.gate).await
     }
 
     pub(crate) fn timeout(&self) -> Duration {
@@ -153,6 +187,10 @@ impl Context {
     ) -> BackendResult<()> {
         const { assert!(size_of::<P>() <= MAX_PARAMS as usize, "the parameters don't fit in the immediates") };
         debug_assert!(reads.len() < MAX_BINDINGS, "{variant:?}");
+        if let Some(rehearsed) = &self.rehearsed {
+            rehearsed.lock().push(*variant);
+            return Ok(());
+        }
         let kernel = self.pipelines.get(variant)?;
         let mut windows = [output; MAX_BINDINGS];
         windows[..reads.len()].copy_from_slice(reads);
@@ -194,6 +232,7 @@ impl Context {
             recorder.queue().on_submitted_work_done(move || answer.set(()));
         }
         done.wait(self).await?;
+        self.gpu.health.settle(&self.gpu.device).await?;
         let _turn = self.gate.enter();
         self.recorder.lock().retire();
         self.take_late(op)

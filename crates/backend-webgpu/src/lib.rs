@@ -19,6 +19,10 @@
 //! record, submit) → the queue. Beside them are `device` (which adapter, and whether it still works), `memory` (handles
 //! and the pool), `kernels` (WGSL sources and compiled pipelines) and `transfer` (uploads and read-backs).
 #![deny(unsafe_code)]
+#![cfg_attr(
+    target_family = "wasm",
+    allow(clippy::arc_with_non_send_sync, reason = "what threads share on every other target")
+)]
 
 mod backend;
 mod compute;

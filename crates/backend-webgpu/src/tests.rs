@@ -1,6 +1,6 @@
 //! What the suites can't reach: faults that no caller can bring about, and what is not in the contract.
 
-use backend_api::{BackendError, ComputeBackend, DType, ErrorKind, Registry};
+use backend_api::{BackendError, BackendTranspose, ComputeBackend, DType, ErrorKind, ReduceOp, Registry};
 use half::f16;
 
 use crate::WebGpuBackend;
@@ -48,6 +48,35 @@ fn a_late_error_is_returned_by_the_next_read_and_nothing_is_written() {
     assert_eq!((error.kind(), bytes), (ErrorKind::Driver, [0; 4]));
     backend.copy_dtoh(&mut bytes, ptr).expect("an error is reported once");
     assert_eq!(bytes, [1, 2, 3, 4]);
+}
+
+#[test]
+fn what_was_warmed_up_compiles_nothing_later() {
+    let backend = backend();
+    let n = 40;
+    let [a, b, c] = [(); 3].map(|()| backend.alloc(4 * n * n).unwrap());
+    backend.fill(a, DType::F32, n * n, 1.0).unwrap();
+    let before = backend.compiled_kernels();
+    let no = BackendTranspose::NoTrans;
+    let product = |backend: &dyn ComputeBackend| backend.gemm(no, no, n, n, n, 1.0, a, n, b, n, 0.0, c, n);
+    let sums = |backend: &dyn ComputeBackend| backend.reduce(ReduceOp::Sum, c, b, &[n, n], 1);
+    pollster::block_on(backend.warm_up_async(&[&product, &sums])).unwrap();
+    let warm = backend.compiled_kernels();
+    assert!(warm >= before + 2, "{before} kernels before, {warm} after");
+    product(&backend).unwrap();
+    sums(&backend).unwrap();
+    backend.synchronize().unwrap();
+    assert_eq!(backend.compiled_kernels(), warm);
+}
+
+#[test]
+fn a_warm_up_returns_what_its_operations_return() {
+    let backend = backend();
+    let ptr = backend.alloc(16).unwrap();
+    let short = |backend: &dyn ComputeBackend| backend.unary(backend_api::UnaryOp::Neg, ptr, ptr, 5);
+    let error = pollster::block_on(backend.warm_up_async(&[&short])).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::BufferTooSmall);
+    assert_eq!(backend.compiled_kernels(), 0);
 }
 
 #[test]

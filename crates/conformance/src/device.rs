@@ -1,6 +1,9 @@
 //! A backend and how to wait for it.
 
-use backend_api::{BackendResult, ComputeBackend};
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+
+use backend_api::{BackendResult, ComputeBackend, Operation};
 
 /// How reads wait.
 #[derive(Clone, Copy, Debug)]
@@ -34,6 +37,19 @@ impl Device<'_> {
         match self.wait {
             Wait::Blocking => self.backend.synchronize(),
             Wait::Async => self.backend.synchronize_async().await,
+        }
+    }
+
+    /// Warms the backend up. There is no blocking form; without an executor it is polled until it is done.
+    pub(crate) async fn warm_up(&self, operations: &[Operation<'_>]) -> BackendResult<()> {
+        let mut future = pin!(self.backend.warm_up_async(operations));
+        match self.wait {
+            Wait::Async => future.await,
+            Wait::Blocking => loop {
+                if let Poll::Ready(done) = future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+                    return done;
+                }
+            },
         }
     }
 }

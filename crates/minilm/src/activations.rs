@@ -15,6 +15,10 @@ pub(crate) struct Activations {
     pub(crate) batch: usize,
     /// Tokens in each, padding included.
     pub(crate) seq: usize,
+    /// `[batch, seq]` of u32: the token ids.
+    pub(crate) ids: Buffer,
+    /// `[batch, seq]`: what each token counts in its sequence's mean.
+    pub(crate) mean_weights: Buffer,
     /// `[batch]` of u32: tokens in each, without padding.
     pub(crate) lengths: Buffer,
     /// `[batch, seq, hidden]`: what flows from layer to layer.
@@ -38,7 +42,7 @@ pub(crate) struct Activations {
 }
 
 impl Activations {
-    /// Allocates the tensors for `batch` and uploads its lengths.
+    /// Allocates the tensors for `batch` and uploads what is known of it.
     pub(crate) fn new(
         backend: &Arc<dyn ComputeBackend>,
         config: &Config,
@@ -60,6 +64,8 @@ impl Activations {
         Ok(Self {
             batch: batch.size(),
             seq: batch.seq(),
+            ids: Buffer::from_slice(backend, batch.ids())?,
+            mean_weights: Buffer::from_slice(backend, &batch.mean_weights())?,
             lengths: Buffer::from_slice(backend, batch.lengths())?,
             hidden: tensor(hidden)?,
             update: tensor(hidden)?,

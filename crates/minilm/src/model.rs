@@ -47,6 +47,29 @@ impl Model {
         })
     }
 
+    /// [`from_bytes`](Self::from_bytes) that waits without blocking: after each layer it lets others go on, and the
+    /// device catch up.
+    ///
+    /// # Errors
+    /// As [`from_bytes`](Self::from_bytes).
+    pub async fn from_bytes_async(
+        backend: &Arc<dyn ComputeBackend>,
+        safetensors: &[u8],
+        config: &[u8],
+        mut progress: impl FnMut(usize, usize),
+    ) -> Result<Self> {
+        let config = Config::from_json(config)?;
+        let mut checkpoint = Checkpoint::new(backend, safetensors, &mut progress)?;
+        let embeddings = TokenEmbeddings::load(&mut checkpoint, &config)?;
+        backend.synchronize_async().await?;
+        let mut layers = Vec::with_capacity(config.num_hidden_layers);
+        for i in 0..config.num_hidden_layers {
+            layers.push(EncoderLayer::load(&mut checkpoint, &config, i)?);
+            backend.synchronize_async().await?;
+        }
+        Ok(Self { backend: Arc::clone(backend), config, embeddings, layers })
+    }
+
     /// The model's sizes.
     #[must_use]
     pub const fn config(&self) -> &Config {
@@ -72,24 +95,52 @@ impl Model {
             return Err(Error::TooLong { tokens: batch.seq(), max });
         }
         let activations = Activations::new(&self.backend, &self.config, batch)?;
-        self.embeddings.forward(&self.backend, batch, &activations)?;
-        for layer in &self.layers {
-            layer.forward(self.backend.as_ref(), &activations)?;
-        }
-        self.mean_pool(batch, &activations.hidden, output)?;
+        self.record(self.backend.as_ref(), batch, &activations, output)?;
         Ok(())
     }
 
+    /// Compiles what [`forward`](Self::forward) of batches of this shape needs, without blocking; see
+    /// [`ComputeBackend::warm_up_async`].
+    ///
+    /// # Errors
+    /// As [`forward`](Self::forward).
+    pub async fn warm_up_async(&self, batch: &Batch) -> Result<()> {
+        let activations = Activations::new(&self.backend, &self.config, batch)?;
+        let output = Buffer::new::<f32>(&self.backend, &[batch.size(), self.config.hidden_size])?;
+        let pass = |backend: &dyn ComputeBackend| self.record(backend, batch, &activations, &output);
+        self.backend.warm_up_async(&[&pass]).await?;
+        Ok(())
+    }
+
+    /// The pass's operations, on the model's backend or on a rehearsal of it.
+    fn record(
+        &self,
+        backend: &dyn ComputeBackend,
+        batch: &Batch,
+        activations: &Activations,
+        output: &Buffer,
+    ) -> BackendResult<()> {
+        self.embeddings.forward(backend, batch, activations)?;
+        for layer in &self.layers {
+            layer.forward(backend, activations)?;
+        }
+        self.mean_pool(backend, activations, output)
+    }
+
     /// `output[s] = weights[s] · hidden[s]`, a `1×seq · seq×hidden` product for each sequence.
-    fn mean_pool(&self, batch: &Batch, hidden: &Buffer, output: &Buffer) -> BackendResult<()> {
-        let (seq, columns) = (batch.seq(), self.config.hidden_size);
-        let weights = Buffer::from_slice(&self.backend, &batch.mean_weights())?;
+    fn mean_pool(
+        &self,
+        backend: &dyn ComputeBackend,
+        activations: &Activations,
+        output: &Buffer,
+    ) -> BackendResult<()> {
+        let (size, seq, columns) = (activations.batch, activations.seq, self.config.hidden_size);
         let matrix = |buffer: &Buffer, rows: usize, columns: usize| {
             Matrix::new(buffer.ptr(), DType::F32, columns.max(1)).with_batch_stride(rows * columns)
         };
-        let (weights, hidden, output) =
-            (matrix(&weights, 1, seq), matrix(hidden, seq, columns), matrix(output, 1, columns));
-        self.backend
-            .matmul(&MatmulDesc::new(1, columns, seq, weights, hidden, output).with_batch(batch.size()))
+        let weights = matrix(&activations.mean_weights, 1, seq);
+        let hidden = matrix(&activations.hidden, seq, columns);
+        let output = matrix(output, 1, columns);
+        backend.matmul(&MatmulDesc::new(1, columns, seq, weights, hidden, output).with_batch(size))
     }
 }

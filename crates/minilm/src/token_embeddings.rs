@@ -1,7 +1,5 @@
 //! From token ids to the first layer's input.
 
-use std::sync::Arc;
-
 use backend_api::desc::{BinaryDesc, GatherDesc, TensorDesc};
 use backend_api::{BackendResult, BinaryOp, ComputeBackend, DType};
 
@@ -47,12 +45,11 @@ impl TokenEmbeddings {
     /// Writes `activations.hidden`.
     pub(crate) fn forward(
         &self,
-        backend: &Arc<dyn ComputeBackend>,
+        backend: &dyn ComputeBackend,
         batch: &Batch,
         activations: &Activations,
     ) -> BackendResult<()> {
-        let (tokens, x) = (activations.tokens(), &activations.hidden);
-        let ids = Buffer::from_slice(backend, batch.ids())?;
+        let (tokens, x, ids) = (activations.tokens(), &activations.hidden, &activations.ids);
         backend.gather(&GatherDesc::new(
             DType::F32,
             [self.words.ptr(), ids.ptr(), x.ptr()],
@@ -60,8 +57,8 @@ impl TokenEmbeddings {
         ))?;
         // Token i of every sequence is at position i: a broadcast of the table's first rows, not a second look-up.
         let shape = [batch.size(), batch.seq(), self.hidden];
-        add(backend.as_ref(), x, &shape, &self.positions, &shape[1..])?;
-        self.norm.forward(backend.as_ref(), tokens, x, None)
+        add(backend, x, &shape, &self.positions, &shape[1..])?;
+        self.norm.forward(backend, tokens, x, None)
     }
 }
 

@@ -26,22 +26,39 @@ impl From<&str> for Selector {
     }
 }
 
+/// The adapters that can be used, and what else was tried.
+#[derive(Debug, Default)]
+pub(crate) struct Adapters {
+    pub(crate) found: Vec<(wgpu::Instance, wgpu::Adapter)>,
+    /// Why there is none, where the system says so.
+    refused: Option<String>,
+}
+
 /// Every adapter, in a fixed order. A browser has one at most.
-pub(crate) async fn enumerate() -> Vec<(wgpu::Instance, wgpu::Adapter)> {
+pub(crate) async fn enumerate() -> Adapters {
     // The default flags add validation of indirect calls, which caps buffers at 4 GiB.
     let mut descriptor = wgpu::InstanceDescriptor::new_without_display_handle().with_env();
     descriptor.flags = wgpu::InstanceFlags::empty();
     let instance = wgpu::Instance::new(descriptor);
+    let mut refused = None;
     let adapters = if cfg!(target_family = "wasm") {
         let options = wgpu::RequestAdapterOptions {
             power_preference: wgpu::PowerPreference::HighPerformance,
             ..Default::default()
         };
-        instance.request_adapter(&options).await.into_iter().collect()
+        match instance.request_adapter(&options).await {
+            Ok(adapter) => vec![adapter],
+            Err(error) => {
+                refused = Some(format!("navigator.gpu of the browser: {error}"));
+                Vec::new()
+            }
+        }
     } else {
         instance.enumerate_adapters(wgpu::Backends::all()).await
     };
-    adapters.into_iter().filter(runs_kernels).map(|adapter| (instance.clone(), adapter)).collect()
+    let found =
+        adapters.into_iter().filter(runs_kernels).map(|adapter| (instance.clone(), adapter)).collect();
+    Adapters { found, refused }
 }
 
 /// Whether the adapter offers what the portable kernels need. Some OpenGL adapters have no compute shaders.
@@ -90,10 +107,11 @@ pub(crate) fn describe(index: usize, info: &wgpu::AdapterInfo) -> DeviceInfo {
 /// # Errors
 /// [`NoAdapter`](BackendError::NoAdapter) with the adapters that there are.
 pub(crate) fn find(
-    adapters: Vec<(wgpu::Instance, wgpu::Adapter)>,
+    adapters: Adapters,
     selector: &Selector,
 ) -> BackendResult<(wgpu::Instance, wgpu::Adapter, DeviceInfo)> {
     let mut candidates: Vec<_> = adapters
+        .found
         .into_iter()
         .enumerate()
         .map(|(index, (instance, adapter))| {
@@ -102,6 +120,7 @@ pub(crate) fn find(
         })
         .collect();
     let mut tried = vec![format!("{selector:?}")];
+    tried.extend(adapters.refused);
     tried.extend(
         candidates.iter().map(|(_, _, info)| format!("{} = {} ({})", info.selector, info.name, info.api)),
     );

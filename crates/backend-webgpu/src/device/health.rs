@@ -8,6 +8,8 @@ use backend_api::{BackendError, BackendResult, Diagnostic};
 use parking_lot::Mutex;
 use web_time::Instant;
 
+use super::guarded_async;
+
 /// The state that wgpu's callbacks write and every call reads.
 #[derive(Debug)]
 pub(crate) struct Health {
@@ -104,6 +106,15 @@ impl Health {
     pub(crate) fn confirm(&self, device: &wgpu::Device) -> BackendResult<()> {
         let patience = Some(Duration::from_secs(1));
         _ = device.poll(wgpu::PollType::Wait { submission_index: None, timeout: patience });
+        self.check()
+    }
+
+    /// [`check`](Self::check) after the device's answer to work of before. A browser answers on a lost device too, and
+    /// tells of the loss apart from it; what is asked for now is answered after that.
+    pub(crate) async fn settle(&self, device: &wgpu::Device) -> BackendResult<()> {
+        if cfg!(target_family = "wasm") {
+            _ = guarded_async(device, || ()).await;
+        }
         self.check()
     }
 

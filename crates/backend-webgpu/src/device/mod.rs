@@ -11,4 +11,4 @@ pub(crate) use adapter::{Selector, describe, enumerate, find};
 pub(crate) use gate::{Entered, Gate};
 pub(crate) use health::Health;
 pub(crate) use open::{Gpu, open};
-pub(crate) use scope::guarded;
+pub(crate) use scope::{guarded, guarded_async};

@@ -8,7 +8,7 @@ use parking_lot::{Mutex, RwLock};
 
 use super::Variant;
 use super::compose::{Target, compose};
-use crate::device::guarded;
+use crate::device::{Gate, guarded, guarded_async};
 use crate::unchecked;
 
 /// Bytes of immediates that every kernel's parameters fit in.
@@ -96,33 +96,46 @@ impl Pipelines {
         Ok(Arc::clone(self.kernels.write().entry(*variant).or_insert(kernel)))
     }
 
+    /// [`get`](Self::get) that lets other tasks go on. In a browser, where the device's answer can only be awaited,
+    /// this alone gives the compiler's error to the call.
+    pub(crate) async fn compile_async(&self, variant: &Variant, gate: &Gate) -> BackendResult<()> {
+        if self.kernels.read().contains_key(variant) {
+            return Ok(());
+        }
+        let layout = self.layout_of(variant);
+        let pipeline = guarded_async(&self.device, || {
+            let _turn = gate.enter();
+            self.pipeline(variant, &layout)
+        });
+        let kernel = Arc::new(finish(variant, pipeline.await, layout)?);
+        self.kernels.write().entry(*variant).or_insert(kernel);
+        Ok(())
+    }
+
     fn compile(&self, variant: &Variant) -> BackendResult<Kernel> {
         let _span = tracing::debug_span!("compile", kernel = variant.kernel(), %variant).entered();
-        let layout = self.layout(Signature { reads: variant.source.reads, writes: variant.source.writes });
-        let pipeline = guarded(&self.device, || {
-            let module =
-                unchecked::shader_module(&self.device, variant.kernel(), compose(variant, self.target));
-            self.device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
-                label: Some(variant.kernel()),
-                layout: Some(&layout.pipeline),
-                module: &module,
-                entry_point: Some("main"),
-                compilation_options: wgpu::PipelineCompilationOptions {
-                    // Every kernel writes its workgroup memory before it reads it.
-                    zero_initialize_workgroup_memory: false,
-                    ..Default::default()
-                },
-                cache: None,
-            })
-        });
-        match pipeline {
-            Ok(pipeline) => Ok(Kernel { pipeline, layout }),
-            Err(error) => Err(BackendError::Kernel {
-                name: variant.kernel().to_owned(),
-                variant: variant.to_string(),
-                source: Diagnostic(error.to_string()),
-            }),
-        }
+        let layout = self.layout_of(variant);
+        finish(variant, guarded(&self.device, || self.pipeline(variant, &layout)), layout)
+    }
+
+    fn pipeline(&self, variant: &Variant, layout: &Layout) -> wgpu::ComputePipeline {
+        let module = unchecked::shader_module(&self.device, variant.kernel(), compose(variant, self.target));
+        self.device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
+            label: Some(variant.kernel()),
+            layout: Some(&layout.pipeline),
+            module: &module,
+            entry_point: Some("main"),
+            compilation_options: wgpu::PipelineCompilationOptions {
+                // Every kernel writes its workgroup memory before it reads it.
+                zero_initialize_workgroup_memory: false,
+                ..Default::default()
+            },
+            cache: None,
+        })
+    }
+
+    fn layout_of(&self, variant: &Variant) -> Arc<Layout> {
+        self.layout(Signature { reads: variant.source.reads, writes: variant.source.writes })
     }
 
     fn layout(&self, signature: Signature) -> Arc<Layout> {
@@ -158,5 +171,20 @@ impl Pipelines {
             immediate_size: if self.target.immediates { MAX_PARAMS } else { 0 },
         });
         Layout { signature, bindings, pipeline }
+    }
+}
+
+fn finish(
+    variant: &Variant,
+    pipeline: Result<wgpu::ComputePipeline, wgpu::Error>,
+    layout: Arc<Layout>,
+) -> BackendResult<Kernel> {
+    match pipeline {
+        Ok(pipeline) => Ok(Kernel { pipeline, layout }),
+        Err(error) => Err(BackendError::Kernel {
+            name: variant.kernel().to_owned(),
+            variant: variant.to_string(),
+            source: Diagnostic(error.to_string()),
+        }),
     }
 }

@@ -12,7 +12,7 @@ mod window;
 use std::sync::Arc;
 use std::time::Duration;
 
-use backend_api::BackendResult;
+use backend_api::{BackendError, BackendResult};
 
 use crate::device::{Health, guarded};
 use crate::kernels::{Kernel, Target};
@@ -166,7 +166,8 @@ impl Recorder {
         for chunk in bytes.chunks(StagingRing::CHUNK) {
             self.reserve(op, timeout)?;
             let (source, start) = loop {
-                if let Some(place) = self.staging.write(op, chunk)? {
+                let written = self.staging.write(op, chunk);
+                if let Some(place) = written.map_err(|error| self.unmapped(error))? {
                     break place;
                 }
                 // The ring is full: what it holds has to reach the device first.
@@ -181,6 +182,15 @@ impl Recorder {
             self.commands += 1;
         }
         Ok(())
+    }
+
+    /// What it means that a mapped staging buffer can't be written: nothing but a loss unmaps one. A browser does that
+    /// at once and tells of the loss later.
+    fn unmapped(&self, error: BackendError) -> BackendError {
+        if cfg!(target_family = "wasm") {
+            self.health.lose("a mapped buffer is gone");
+        }
+        self.health.confirm(&self.device).err().unwrap_or(error)
     }
 
     /// Records a copy to a staging buffer and submits everything; the submission to wait for.

@@ -69,6 +69,9 @@ pub(crate) async fn copy_dtoh_async(ctx: &Context, dst: &mut [u8], src: u64) -> 
             Read::begin(ctx, op, &slice, i * Readback::CHUNK, piece.len())?
         };
         let mapped = read.mapped.wait(ctx).await?;
+        if mapped.is_err() {
+            ctx.gpu.health.settle(&ctx.gpu.device).await?;
+        }
         let _turn = ctx.gate.enter();
         ctx.recorder.lock().retire();
         read.finish(ctx, op, mapped, piece)?;

@@ -31,7 +31,7 @@ impl StagingRing {
     pub(crate) const CHUNK: usize = 4 << 20;
 
     /// Buffers of the ring. In a browser, where nothing can wait for one to come back, there is no bound.
-    const MAX_BUFFERS: usize = if cfg!(target_family = "wasm") { usize::MAX } else { 8 };
+    const MAX_BUFFERS: Option<usize> = if cfg!(target_family = "wasm") { None } else { Some(8) };
 
     pub(crate) fn new(device: &wgpu::Device) -> Self {
         Self { device: device.clone(), current: None, full: Vec::new(), shared: Arc::default() }
@@ -96,7 +96,7 @@ impl StagingRing {
         if let Some(buffer) = shared.free.pop() {
             return Ok(Some(buffer));
         }
-        if shared.count >= Self::MAX_BUFFERS {
+        if Self::MAX_BUFFERS.is_some_and(|max| shared.count >= max) {
             return Ok(None);
         }
         let buffer = guarded(&self.device, || {

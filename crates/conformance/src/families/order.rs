@@ -1,6 +1,6 @@
 //! Results are as if each call had finished before the next, however operations, uploads and copies mix.
 
-use backend_api::{BackendTranspose, BinaryOp, DType, ReduceOp, UnaryOp};
+use backend_api::{BackendTranspose, BinaryOp, ComputeBackend, DType, Operation, ReduceOp, UnaryOp};
 
 use super::copy_dtod::{expect_bytes, free, text, upload};
 use crate::case::Case;
@@ -18,9 +18,25 @@ pub(super) fn cases() -> Vec<Case> {
         Case::script("order", "a_read_sees_everything_before_it", |device| Box::pin(read_between(device))),
         Case::script("order", "an_accumulated_product", |device| Box::pin(accumulated(device))),
         Case::script("order", "synchronize_twice", |device| Box::pin(synchronized(device))),
+        Case::script("order", "a_warm_up_runs_nothing", |device| Box::pin(warmed_up(device))),
     ];
     cases.extend((0..40).map(program));
     cases
+}
+
+/// A warm-up leaves memory as it is, returns the errors of its operations, and changes no later result.
+async fn warmed_up(device: &Device<'_>) -> Result<(), String> {
+    let backend = device.backend;
+    let x = upload(device, &f32s(&[1.0; 20]))?;
+    let double = |backend: &dyn ComputeBackend| backend.binary(BinaryOp::Add, x, x, x, 20);
+    let negate = |backend: &dyn ComputeBackend| backend.unary(UnaryOp::Neg, x, x, 20);
+    let operations: [Operation<'_>; 3] = [&double, &negate, &double];
+    device.warm_up(&operations).await.map_err(text)?;
+    expect_bytes(device, "x", x, &f32s(&[1.0; 20])).await?;
+    double(backend).map_err(text)?;
+    negate(backend).map_err(text)?;
+    expect_bytes(device, "x", x, &f32s(&[-2.0; 20])).await?;
+    free(device, &[x])
 }
 
 fn f32s(values: &[f64]) -> Vec<u8> {

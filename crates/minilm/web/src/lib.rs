@@ -1,0 +1,90 @@
+//! minilm as a module for pages: [`Engine`], from a script's calls to ranked passages. On other targets there is
+//! nothing here.
+#![cfg(target_family = "wasm")]
+#![allow(missing_docs, reason = "wasm-bindgen's own items")]
+
+mod engine;
+mod error;
+mod ranking;
+
+use backend_api::Registry;
+use js_sys::{Error, Function};
+use minilm::Tokenizer;
+use wasm_bindgen::JsValue;
+use wasm_bindgen::prelude::wasm_bindgen;
+
+use error::thrown;
+
+#[wasm_bindgen(start)]
+fn start() {
+    console_error_panic_hook::set_once();
+}
+
+/// A device with the model on it.
+///
+/// What fails throws an `Error` whose `name` is the kind of the backend's error, such as `"DeviceLost"`. After that
+/// one the engine is of no more use; open another. A `progress` is called with what is done and the total.
+#[wasm_bindgen]
+#[derive(Debug)]
+pub struct Engine(engine::Engine);
+
+#[wasm_bindgen]
+impl Engine {
+    /// Opens a backend: `"auto"`, `"webgpu"` or `"cpu"`.
+    pub async fn open(backend: String) -> Result<Self, Error> {
+        let mut registry = Registry::new();
+        backend_cpu::register(&mut registry);
+        backend_webgpu::register(&mut registry);
+        let selection = registry.select_async(&backend).await.map_err(|error| thrown(&error.into()))?;
+        Ok(Self(engine::Engine::new(selection)))
+    }
+
+    /// What was opened, as JSON: `backend`, `name`, `api`, `kind`, `reason`.
+    pub fn device(&self) -> Result<String, Error> {
+        serde_json::to_string(&self.0.device()).map_err(|error| Error::new(&error.to_string()))
+    }
+
+    /// Brings the model to the device: the contents of config.json, tokenizer.json and model.safetensors. Progress is
+    /// in bytes.
+    pub async fn load(
+        &mut self,
+        config: Vec<u8>,
+        tokenizer: Vec<u8>,
+        weights: Vec<u8>,
+        progress: Function,
+    ) -> Result<(), Error> {
+        let tokenizer = Tokenizer::from_bytes(&tokenizer).map_err(|error| thrown(&error))?;
+        self.0.load(&config, tokenizer, &weights, told(&progress)).await.map_err(|error| thrown(&error))
+    }
+
+    /// Compiles what texts of every length need. Progress is in batches.
+    pub async fn warm_up(&self, progress: Function) -> Result<(), Error> {
+        self.0.warm_up(told(&progress)).await.map_err(|error| thrown(&error))
+    }
+
+    /// The passages of `document`, the most similar to `query` first, as JSON. Progress is in passages.
+    pub async fn rank(
+        &self,
+        query: String,
+        document: String,
+        top: usize,
+        progress: Function,
+    ) -> Result<String, Error> {
+        let ranking = self.0.rank(&query, &document, top, told(&progress)).await;
+        let ranking = ranking.map_err(|error| thrown(&error))?;
+        serde_json::to_string(&ranking).map_err(|error| Error::new(&error.to_string()))
+    }
+
+    /// The vector of one text, of length 1.
+    pub async fn embed(&self, text: String) -> Result<Vec<f32>, Error> {
+        self.0.embed(&text).await.map_err(|error| thrown(&error))
+    }
+}
+
+/// A script's function as a progress. What it throws is the script's affair.
+fn told(progress: &Function) -> impl FnMut(usize, usize) + use<> {
+    let progress = progress.clone();
+    move |done, total| {
+        _ = progress.call2(&JsValue::NULL, &JsValue::from(done as f64), &JsValue::from(total as f64));
+    }
+}

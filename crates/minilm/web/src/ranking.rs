@@ -1,0 +1,36 @@
+//! What a page shows.
+
+use serde::Serialize;
+
+/// The opened device.
+#[derive(Debug, Serialize)]
+pub(crate) struct Device {
+    /// The backend's name.
+    pub(crate) backend: String,
+    pub(crate) name: String,
+    pub(crate) api: String,
+    pub(crate) kind: String,
+    /// Why it is this one.
+    pub(crate) reason: String,
+}
+
+/// The answer to a query.
+#[derive(Debug, Serialize)]
+pub(crate) struct Ranking {
+    /// Best first.
+    pub(crate) results: Vec<Hit>,
+    pub(crate) passages: usize,
+    /// Tokens of all passages.
+    pub(crate) tokens: usize,
+    pub(crate) query_milliseconds: f64,
+    pub(crate) embed_milliseconds: f64,
+}
+
+/// A passage that was found.
+#[derive(Debug, Serialize)]
+pub(crate) struct Hit {
+    /// Cosine similarity to the query.
+    pub(crate) score: f32,
+    pub(crate) line: usize,
+    pub(crate) text: String,
+}

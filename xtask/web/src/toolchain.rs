@@ -1,0 +1,52 @@
+//! A compiler for wasm32-unknown-unknown.
+
+use std::path::PathBuf;
+
+use anyhow::bail;
+use xshell::{PushEnv, Shell, cmd};
+
+/// The target of browsers.
+pub(crate) const TARGET: &str = "wasm32-unknown-unknown";
+
+/// Debian's compiler with the library's source, for systems without rustup.
+const DEBIAN: &str =
+    "apt-get install -y --no-install-recommends rustc-web cargo-web rust-web-src libstd-rust-web-dev lld";
+
+/// A cargo that can build for the target.
+pub(crate) struct Cargo<'a> {
+    pub(crate) program: PathBuf,
+    /// What it needs besides `--target`.
+    pub(crate) arguments: Vec<&'static str>,
+    _environment: Vec<PushEnv<'a>>,
+}
+
+/// Finds one: the running toolchain, with rustup's help if the target is missing; else Debian's, which has no library
+/// for the target and builds it.
+pub(crate) fn find(sh: &Shell) -> anyhow::Result<Cargo<'_>> {
+    // Vectors are in every browser that has WebGPU, and the processor's kernels are made of them.
+    let mut environment =
+        vec![sh.push_env("CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_RUSTFLAGS", "-C target-feature=+simd128")];
+    if !has_library(sh) && cmd!(sh, "rustup target add {TARGET}").run().is_err() {
+        let (cargo, rustc) = (PathBuf::from("/usr/bin/cargo"), PathBuf::from("/usr/bin/rustc"));
+        let linker = ["/usr/bin/wasm-ld", "/usr/bin/rust-lld"].into_iter().find(|path| sh.path_exists(path));
+        let Some(linker) = linker.filter(|_| sh.path_exists(&cargo) && sh.path_exists(&rustc)) else {
+            bail!("no compiler for {TARGET}: `rustup target add {TARGET}`, or on Debian `{DEBIAN}`");
+        };
+        environment.push(sh.push_env("RUSTC", rustc));
+        environment.push(sh.push_env("RUSTC_BOOTSTRAP", "1"));
+        environment.push(sh.push_env("CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_LINKER", linker));
+        let arguments = vec!["-Zbuild-std=std,panic_abort"];
+        return Ok(Cargo { program: cargo, arguments, _environment: environment });
+    }
+    let program = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()).into();
+    Ok(Cargo { program, arguments: Vec::new(), _environment: environment })
+}
+
+/// Whether the running toolchain has the target's standard library.
+fn has_library(sh: &Shell) -> bool {
+    cmd!(sh, "rustc --print target-libdir --target {TARGET}")
+        .quiet()
+        .ignore_stderr()
+        .read()
+        .is_ok_and(|folder| PathBuf::from(folder).is_dir())
+}
