@@ -43,6 +43,8 @@ libs! {
     CONVERT_F16 = "convert_f16",
     /// The parameters and results of matrix products; needs [`ACTIVATE`].
     MATMUL = "matmul",
+    /// Blocks of the factors of matrix products; needs [`MATMUL`].
+    FACTOR_BLOCKS = "factor_blocks",
     /// The core of matrix products.
     TILE_PRODUCT = "tile_product",
     /// The reductions; needs [`SPECIAL`].

@@ -21,7 +21,7 @@ impl Tile {
     /// For large products within the portable limits.
     const MEDIUM: Self = Self { m: 128, n: 64, k: 16, thread_m: 8, thread_n: 4, stages: 1 };
     /// For products of few tiles.
-    const SMALL: Self = Self { m: 32, n: 32, k: 16, thread_m: 4, thread_n: 4, stages: 1 };
+    const SMALL: Self = Self { m: 32, n: 32, k: 32, thread_m: 4, thread_n: 4, stages: 1 };
     /// For products of a few rows.
     const WIDE: Self = Self { m: 8, n: 128, k: 16, thread_m: 4, thread_n: 4, stages: 1 };
 

@@ -14,13 +14,26 @@ use crate::recorder::Window;
 
 static TILED: KernelSource = kernel!(
     "gemm/tiled",
-    libs: [GRID, SPECIAL, UNARY, ACTIVATE, MATMUL, TILE_PRODUCT],
+    libs: [GRID, SPECIAL, UNARY, ACTIVATE, MATMUL, FACTOR_BLOCKS, TILE_PRODUCT],
     types: ["TA", "TB", "TC"],
     constants: with_tile(["VEC", "TRANS_A", "TRANS_B", "ACTIVATION"]),
     reads: 5,
     writes: 1,
     params: Params,
 );
+
+static DIRECT: KernelSource = kernel!(
+    "gemm/direct",
+    libs: [GRID, SPECIAL, UNARY, ACTIVATE, MATMUL, FACTOR_BLOCKS],
+    types: ["TA", "TB", "TC"],
+    constants: ["VEC", "TRANS_A", "TRANS_B", "ACTIVATION"],
+    reads: 5,
+    writes: 1,
+    params: Params,
+);
+
+/// Rows and columns of a workgroup of `gemm/direct`.
+const DIRECT_TILE: usize = 32;
 
 static COOPERATIVE: KernelSource = KernelSource {
     unrolled: Some(fragments::multiply),
@@ -54,6 +67,7 @@ const fn with_tile(rest: [&'static str; 4]) -> [&'static str; 10] {
 /// A kernel with the size of its tiles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kernel {
+    Direct,
     Tiled(Tile),
     Cooperative(CooperativeTile),
 }
@@ -80,7 +94,8 @@ impl Kernel {
     /// Every kernel in every tile.
     pub(super) fn all() -> impl Iterator<Item = Self> {
         let tiled = Tile::ALL.into_iter().map(Self::Tiled);
-        tiled.chain(CooperativeTile::ALL.into_iter().map(Self::Cooperative))
+        let cooperative = CooperativeTile::ALL.into_iter().map(Self::Cooperative);
+        std::iter::once(Self::Direct).chain(tiled).chain(cooperative)
     }
 }
 
@@ -119,13 +134,14 @@ impl Plan {
 
     /// Whether its kernel can be trusted on this device.
     fn works(&self, ctx: &Context) -> bool {
-        matches!(self.kernel, Kernel::Tiled(_)) || proof::holds(ctx, self)
+        !matches!(self.kernel, Kernel::Cooperative(_)) || proof::holds(ctx, self)
     }
 
     /// A plan with this kernel, if it can make the product on this device, of factors that need no copies.
     fn new(ctx: &Context, desc: &MatmulDesc, kernel: Kernel, splits: usize) -> Option<Self> {
         let limits = ctx.gpu.device.limits();
         let possible = match kernel {
+            Kernel::Direct => true,
             Kernel::Tiled(tile) => tile.fits(&limits),
             Kernel::Cooperative(tile) => {
                 let halves = [desc.a.dtype, desc.b.dtype] == [DType::F16; 2];
@@ -147,7 +163,7 @@ impl Plan {
     /// The same for the factors as they are.
     fn reading(self, desc: &MatmulDesc, windows: &Windows) -> Self {
         match self.kernel {
-            Kernel::Tiled(_) => Self { vectors: reads_as_vectors(desc, windows), ..self },
+            Kernel::Direct | Kernel::Tiled(_) => Self { vectors: reads_as_vectors(desc, windows), ..self },
             Kernel::Cooperative(_) => Self { packs: pack::needed(desc, windows), ..self },
         }
     }
@@ -192,15 +208,17 @@ impl Plan {
         Some(Self { packs, ..plan }).filter(|plan| plan.works(ctx))
     }
 
-    /// The fastest plan in registers, which any device and product allow.
+    /// The fastest plan without matrix units, which any device and product allow.
     fn tiled(ctx: &Context, desc: &MatmulDesc, windows: &Windows) -> Self {
         let &MatmulDesc { m, n, k, batch, .. } = desc;
         let tile = Tile::choose(&ctx.gpu.device.limits(), m, n, batch);
         // Where tiles are few and sums are long, multiprocessors that would be idle take a part of the sums.
-        let idle = multiprocessors(ctx.gpu.info.kind) / tile.count(m, n).max(1);
+        let kind = ctx.gpu.info.kind;
+        let idle = multiprocessors(kind) / tile.count(m, n).max(1);
         let splits = if batch == 1 { idle.min(k / 512).max(1) } else { 1 };
         Self {
-            kernel: Kernel::Tiled(tile),
+            // A processor has no workgroup memory to stage anything in.
+            kernel: if kind == DeviceKind::SoftwareAdapter { Kernel::Direct } else { Kernel::Tiled(tile) },
             dtypes: [desc.a.dtype, desc.b.dtype, desc.c.dtype],
             trans: [desc.trans_a.is_transposed(), desc.trans_b.is_transposed()],
             activation: desc.activation,
@@ -220,6 +238,7 @@ impl Plan {
     /// Rows and columns of a tile.
     pub(super) fn tile(&self) -> [usize; 2] {
         match self.kernel {
+            Kernel::Direct => [DIRECT_TILE; 2],
             Kernel::Tiled(tile) => [tile.m, tile.n],
             Kernel::Cooperative(tile) => [tile.m, tile.n],
         }
@@ -229,7 +248,7 @@ impl Plan {
     pub(super) fn inputs<'a>(&self, windows: &'a Windows) -> Vec<&'a Window> {
         let Windows { a, b, bias, c } = windows;
         match self.kernel {
-            Kernel::Tiled(_) => vec![a, a, b, b, bias],
+            Kernel::Direct | Kernel::Tiled(_) => vec![a, a, b, b, bias],
             Kernel::Cooperative(_) => vec![a, b, bias, c],
         }
     }
@@ -238,6 +257,10 @@ impl Plan {
         let [trans_a, trans_b] = self.trans.map(u32::from);
         let activation = activation_code(self.activation);
         match self.kernel {
+            Kernel::Direct => {
+                let vectors = u32::from(self.vectors);
+                Variant::new(&DIRECT, self.dtypes, [vectors, trans_a, trans_b, activation])
+            }
             Kernel::Tiled(tile) => {
                 let [m, n, k, thread_m, thread_n, stages] = tile.constants();
                 let vectors = u32::from(self.vectors);
@@ -267,7 +290,7 @@ impl fmt::Display for Plan {
             [false, true] => f.write_str(", packs B")?,
             [true, true] => f.write_str(", packs A and B")?,
         }
-        if matches!(self.kernel, Kernel::Tiled(_)) && !self.vectors {
+        if !matches!(self.kernel, Kernel::Cooperative(_)) && !self.vectors {
             f.write_str(", element by element")?;
         }
         Ok(())
@@ -277,6 +300,7 @@ impl fmt::Display for Plan {
 impl fmt::Display for Kernel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Direct => write!(f, "direct/{DIRECT_TILE}x{DIRECT_TILE}x4"),
             Self::Tiled(Tile { m, n, k, .. }) => write!(f, "tiled/{m}x{n}x{k}"),
             Self::Cooperative(tile) => write!(f, "cooperative/{tile}"),
         }
@@ -285,7 +309,7 @@ impl fmt::Display for Kernel {
 
 pub(super) fn variants() -> Vec<Variant> {
     use DType::{F16, F32};
-    let tiled = Tile::ALL.map(Kernel::Tiled);
+    let tiled: Vec<Kernel> = std::iter::once(Kernel::Direct).chain(Tile::ALL.map(Kernel::Tiled)).collect();
     let cooperative = CooperativeTile::ALL.map(Kernel::Cooperative);
     let mut variants = Vec::new();
     for dtypes in [[F32, F32, F32], [F16, F16, F16], [F16, F16, F32], [F32, F16, F32]] {

@@ -1,0 +1,108 @@
+// C = activation(alpha · op(A) · op(B) + beta · C + bias) for each matrix of a batch, straight from memory: the kernel for
+// devices whose workgroup memory is memory like any other, such as processors that pose as a GPU.
+//
+// Each invocation makes 4 × 4 results. With VEC, the starts, leading dimensions, batch strides and extents along memory
+// of A and B are multiples of 4, and both are read as vectors; without, element by element.
+//
+// needs: TA, TB, TC, VEC, TRANS_A, TRANS_B, ACTIVATION, lib/matmul, lib/factor_blocks
+
+const SIDE: u32 = 8u;
+const TILE: u32 = 4u * SIDE;
+
+@group(0) @binding(0) var<storage, read> a: array<TA>;
+@group(0) @binding(1) var<storage, read> a4: array<vec4<TA>>;
+@group(0) @binding(2) var<storage, read> b: array<TB>;
+@group(0) @binding(3) var<storage, read> b4: array<vec4<TB>>;
+@group(0) @binding(4) var<storage, read> bias: array<TC>;
+@group(0) @binding(5) var<storage, read_write> c: array<TC>;
+
+// Which matrix of the batch is worked on.
+struct Tile {
+  batch: u32,
+}
+
+// The block of op(A) at (row, k) where all of it exists, one column of the matrix for each k.
+fn whole_a(tile: Tile, row: u32, k: u32) -> mat4x4<f32> {
+  let ld = params.a_ld / 4u;
+  let base = (params.a_offset + tile.batch * params.a_batch) / 4u;
+  let i = base + select(row * ld + k / 4u, k * ld + row / 4u, TRANS_A == 1u);
+  let block = mat4x4<f32>(
+    vec4<f32>(a4[i]),
+    vec4<f32>(a4[i + ld]),
+    vec4<f32>(a4[i + 2u * ld]),
+    vec4<f32>(a4[i + 3u * ld]),
+  );
+  if TRANS_A == 1u {
+    return block;
+  }
+  return transpose(block);
+}
+
+// The block of op(B) at (column, k), likewise.
+fn whole_b(tile: Tile, column: u32, k: u32) -> mat4x4<f32> {
+  let ld = params.b_ld / 4u;
+  let base = (params.b_offset + tile.batch * params.b_batch) / 4u;
+  let i = base + select(k * ld + column / 4u, column * ld + k / 4u, TRANS_B == 1u);
+  let block = mat4x4<f32>(
+    vec4<f32>(b4[i]),
+    vec4<f32>(b4[i + ld]),
+    vec4<f32>(b4[i + 2u * ld]),
+    vec4<f32>(b4[i + 3u * ld]),
+  );
+  if TRANS_B == 1u {
+    return transpose(block);
+  }
+  return block;
+}
+
+// Writes a row of results, as far as C has it.
+fn write_row(tile: Tile, row: u32, column: u32, sums: vec4<f32>) {
+  let at = params.c_offset + tile.batch * params.c_batch + row * params.c_ld + column;
+  let count = select(0u, room(column, params.n), row < params.m);
+  if count > 0u { c[at] = finish(sums.x, row, column, at); }
+  if count > 1u { c[at + 1u] = finish(sums.y, row, column + 1u, at + 1u); }
+  if count > 2u { c[at + 2u] = finish(sums.z, row, column + 2u, at + 2u); }
+  if count > 3u { c[at + 3u] = finish(sums.w, row, column + 3u, at + 3u); }
+}
+
+@compute @workgroup_size(SIDE * SIDE)
+fn main(
+  @builtin(workgroup_id) group: vec3<u32>,
+  @builtin(num_workgroups) groups: vec3<u32>,
+  @builtin(local_invocation_index) index: u32,
+) {
+  let flat = flat_group(group, groups);
+  if flat >= params.tiles {
+    return;
+  }
+  let place = tile_place(flat);
+  let row = place.x * TILE + index / SIDE * 4u;
+  let column = place.y * TILE + index % SIDE * 4u;
+  let tile = Tile(place.z);
+  let end = depth(tile.batch);
+  let whole = select(0u, end - end % 4u, VEC == 1u && row + 4u <= params.m && column + 4u <= params.n);
+  // Four vectors with names: in an array, software drivers keep them in memory.
+  var c0 = vec4<f32>();
+  var c1 = vec4<f32>();
+  var c2 = vec4<f32>();
+  var c3 = vec4<f32>();
+  for (var k = 0u; k < end; k += 4u) {
+    var x: mat4x4<f32>;
+    var y: mat4x4<f32>;
+    if k < whole {
+      x = whole_a(tile, row, k);
+      y = whole_b(tile, column, k);
+    } else {
+      x = block_a(tile, vec2<u32>(row, k));
+      y = block_b(tile, vec2<u32>(column, k));
+    }
+    c0 += x[0].x * y[0] + x[1].x * y[1] + x[2].x * y[2] + x[3].x * y[3];
+    c1 += x[0].y * y[0] + x[1].y * y[1] + x[2].y * y[2] + x[3].y * y[3];
+    c2 += x[0].z * y[0] + x[1].z * y[1] + x[2].z * y[2] + x[3].z * y[3];
+    c3 += x[0].w * y[0] + x[1].w * y[1] + x[2].w * y[2] + x[3].w * y[3];
+  }
+  write_row(tile, row, column, c0);
+  write_row(tile, row + 1u, column, c1);
+  write_row(tile, row + 2u, column, c2);
+  write_row(tile, row + 3u, column, c3);
+}
