@@ -21,38 +21,23 @@ struct Tile {
   batch: u32,
 }
 
-// The block of op(A) at (row, k) where all of it exists, one column of the matrix for each k.
-fn whole_a(tile: Tile, row: u32, k: u32) -> mat4x4<f32> {
-  let ld = params.a_ld / 4u;
-  let base = (params.a_offset + tile.batch * params.a_batch) / 4u;
-  let i = base + select(row * ld + k / 4u, k * ld + row / 4u, TRANS_A == 1u);
-  let block = mat4x4<f32>(
+// Four vectors of a factor that lie `ld` vectors apart.
+fn vectors_a(i: u32, ld: u32) -> mat4x4<f32> {
+  return mat4x4<f32>(
     vec4<f32>(a4[i]),
     vec4<f32>(a4[i + ld]),
     vec4<f32>(a4[i + 2u * ld]),
     vec4<f32>(a4[i + 3u * ld]),
   );
-  if TRANS_A == 1u {
-    return block;
-  }
-  return transpose(block);
 }
 
-// The block of op(B) at (column, k), likewise.
-fn whole_b(tile: Tile, column: u32, k: u32) -> mat4x4<f32> {
-  let ld = params.b_ld / 4u;
-  let base = (params.b_offset + tile.batch * params.b_batch) / 4u;
-  let i = base + select(k * ld + column / 4u, column * ld + k / 4u, TRANS_B == 1u);
-  let block = mat4x4<f32>(
+fn vectors_b(i: u32, ld: u32) -> mat4x4<f32> {
+  return mat4x4<f32>(
     vec4<f32>(b4[i]),
     vec4<f32>(b4[i + ld]),
     vec4<f32>(b4[i + 2u * ld]),
     vec4<f32>(b4[i + 3u * ld]),
   );
-  if TRANS_B == 1u {
-    return transpose(block);
-  }
-  return block;
 }
 
 // Writes a row of results, as far as C has it.
@@ -86,20 +71,36 @@ fn main(
   var c1 = vec4<f32>();
   var c2 = vec4<f32>();
   var c3 = vec4<f32>();
-  for (var k = 0u; k < end; k += 4u) {
-    var x: mat4x4<f32>;
-    var y: mat4x4<f32>;
-    if k < whole {
-      x = whole_a(tile, row, k);
-      y = whole_b(tile, column, k);
-    } else {
-      x = block_a(tile, vec2<u32>(row, k));
-      y = block_b(tile, vec2<u32>(column, k));
+  // A block of A by rows times one of B, of which each column is a row of the matrix: sums of B's rows.
+  let a_ld = params.a_ld / 4u;
+  let b_ld = params.b_ld / 4u;
+  let a_step = select(1u, 4u * a_ld, TRANS_A == 1u);
+  let b_step = select(4u * b_ld, 1u, TRANS_B == 1u);
+  var i = (params.a_offset + tile.batch * params.a_batch) / 4u + select(row * a_ld, row / 4u, TRANS_A == 1u);
+  var j = (params.b_offset + tile.batch * params.b_batch) / 4u + select(column / 4u, column * b_ld, TRANS_B == 1u);
+  for (var k = 0u; k < whole; k += 4u) {
+    var x = vectors_a(i, a_ld);
+    if TRANS_A == 1u {
+      x = transpose(x);
     }
-    c0 += x[0].x * y[0] + x[1].x * y[1] + x[2].x * y[2] + x[3].x * y[3];
-    c1 += x[0].y * y[0] + x[1].y * y[1] + x[2].y * y[2] + x[3].y * y[3];
-    c2 += x[0].z * y[0] + x[1].z * y[1] + x[2].z * y[2] + x[3].z * y[3];
-    c3 += x[0].w * y[0] + x[1].w * y[1] + x[2].w * y[2] + x[3].w * y[3];
+    var y = vectors_b(j, b_ld);
+    if TRANS_B == 1u {
+      y = transpose(y);
+    }
+    c0 += y * x[0];
+    c1 += y * x[1];
+    c2 += y * x[2];
+    c3 += y * x[3];
+    i += a_step;
+    j += b_step;
+  }
+  for (var k = whole; k < end; k += 4u) {
+    let x = transpose(block_a(tile, vec2<u32>(row, k)));
+    let y = block_b(tile, vec2<u32>(column, k));
+    c0 += y * x[0];
+    c1 += y * x[1];
+    c2 += y * x[2];
+    c3 += y * x[3];
   }
   write_row(tile, row, column, c0);
   write_row(tile, row + 1u, column, c1);
