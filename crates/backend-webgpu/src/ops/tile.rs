@@ -51,7 +51,7 @@ impl Tile {
         m.div_ceil(self.m).saturating_mul(n.div_ceil(self.n))
     }
 
-    fn threads(self) -> usize {
+    pub(super) fn threads(self) -> usize {
         (self.m / self.thread_m) * (self.n / self.thread_n)
     }
 

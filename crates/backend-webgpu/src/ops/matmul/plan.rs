@@ -188,8 +188,13 @@ impl Plan {
         // Matrix units would spend most of their time on zeros, or copies take longer than the product.
         let &MatmulDesc { m, n, k, .. } = desc;
         let work = m.saturating_mul(n).saturating_mul(k);
-        let least = if packs == [false; 2] { 1 << 18 } else { 1 << 24 };
-        if m.min(n).min(k) < 16 || work < least {
+        let aligned = packs == [false; 2];
+        let least = match m.min(n) >= 16 {
+            true if aligned => 1 << 18,
+            false if aligned => 1 << 20,
+            _ => 1 << 24,
+        };
+        if k < 16 || work < least {
             return None;
         }
         let multiprocessors = multiprocessors(ctx.gpu.info.kind);
@@ -214,8 +219,9 @@ impl Plan {
         let tile = Tile::choose(&ctx.gpu.device.limits(), m, n, batch);
         // Where tiles are few and sums are long, multiprocessors that would be idle take a part of the sums.
         let kind = ctx.gpu.info.kind;
-        let idle = multiprocessors(kind) / tile.count(m, n).max(1);
-        let splits = if batch == 1 { idle.min(k / 512).max(1) } else { 1 };
+        let workgroups = multiprocessors(kind) * (512 / tile.threads()).max(1);
+        let idle = workgroups / tile.count(m, n).max(1);
+        let splits = if batch == 1 && k >= 2048 { idle.min(k / 256).max(1) } else { 1 };
         Self {
             // A processor has no workgroup memory to stage anything in.
             kernel: if kind == DeviceKind::SoftwareAdapter { Kernel::Direct } else { Kernel::Tiled(tile) },
