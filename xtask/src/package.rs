@@ -1,5 +1,8 @@
 //! The crates as they would be published.
 
+use std::path::PathBuf;
+use std::time::SystemTime;
+
 use anyhow::ensure;
 use xshell::{Shell, cmd};
 
@@ -16,7 +19,13 @@ pub(crate) struct Args {
 pub(crate) fn run(sh: &Shell, args: &Args) -> anyhow::Result<()> {
     let dirty = args.allow_dirty.then_some("--allow-dirty");
     let crates = CRATES.map(|name| format!("--package={name}"));
-    cmd!(sh, "cargo package {crates...} {dirty...}").run()?;
+    // cargo takes the crates that a package depends on from a registry in the target directory, and remembers what it
+    // once unpacked of one by that registry's path and the version: at a path used before it may build old sources.
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)?.as_millis();
+    let target = PathBuf::from(format!("target/package-{now}"));
+    let packaged = cmd!(sh, "cargo package --target-dir {target} {crates...} {dirty...}").run();
+    sh.remove_path(&target)?;
+    packaged?;
     check_shaders(sh, dirty)
 }
 
