@@ -34,14 +34,14 @@ fn composed() -> Vec<Composed> {
     let mut all = Vec::new();
     let mut seen = HashSet::new();
     for variant in kernels::all_variants().into_iter().filter(|&variant| seen.insert(variant)) {
-        for immediates in [false, true] {
+        for (immediates, unroll) in [(false, false), (true, true)] {
             // unpack2x16float and its like, which WebGPU has everywhere and naga counts as a capability.
             let mut capabilities = Capabilities::SHADER_FLOAT16_IN_FLOAT32;
             capabilities.set(Capabilities::IMMEDIATES, immediates);
             capabilities.set(Capabilities::SHADER_FLOAT16, variant.uses_f16());
             capabilities.set(Capabilities::COOPERATIVE_MATRIX, variant.uses_cooperative_matrices());
             all.push(Composed {
-                text: kernels::compose(&variant, Target { immediates }),
+                text: kernels::compose(&variant, Target { immediates, unroll }),
                 capabilities,
                 limits: limits(&variant),
                 variant,
@@ -54,7 +54,7 @@ fn composed() -> Vec<Composed> {
 /// The limits of the variant's rung: the portable ones but for the large tile and those of cooperative matrices, which
 /// their launcher chooses only where they fit.
 fn limits(variant: &Variant) -> Limits {
-    if variant.uses_cooperative_matrices() || variant.to_string().contains("TILE_M=128 TILE_N=128") {
+    if variant.uses_cooperative_matrices() || variant.to_string().contains("TILE_M=128 TILE_N=64") {
         Limits { workgroup_bytes: 49_152, invocations: 1024, ..Limits::PORTABLE }
     } else {
         Limits::PORTABLE

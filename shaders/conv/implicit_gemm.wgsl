@@ -37,29 +37,29 @@ struct Params {
 @group(0) @binding(2) var<storage, read> filter_vectors: array<vec4<f32>>;
 @group(0) @binding(3) var<storage, read_write> output: array<f32>;
 
-fn load_filter(row: u32, k: u32) -> vec4<f32> {
+fn load_filter(row: u32, k: u32, count: u32) -> vec4<f32> {
   var v = vec4<f32>();
-  if row >= params.filters || k >= params.taps {
+  if row >= params.filters {
     return v;
   }
   let i = params.filter_offset + row * params.taps + k;
-  if VEC == 1u {
+  if VEC == 1u && count > 3u {
     return filter_vectors[i / 4u];
   }
-  let count = params.taps - k;
-  v.x = filter_values[i];
+  if count > 0u { v.x = filter_values[i]; }
   if count > 1u { v.y = filter_values[i + 1u]; }
   if count > 2u { v.z = filter_values[i + 2u]; }
   if count > 3u { v.w = filter_values[i + 3u]; }
   return v;
 }
 
-fn block_a(tile: Tile, place: vec2<u32>) -> mat4x4<f32> {
+fn block_a(tile: Tile, outer: vec2<u32>, lane: vec2<u32>, count: u32) -> mat4x4<f32> {
+  let place = outer + lane;
   return transpose(mat4x4<f32>(
-    load_filter(place.x, place.y),
-    load_filter(place.x + 1u, place.y),
-    load_filter(place.x + 2u, place.y),
-    load_filter(place.x + 3u, place.y),
+    load_filter(place.x, place.y, count),
+    load_filter(place.x + 1u, place.y, count),
+    load_filter(place.x + 2u, place.y, count),
+    load_filter(place.x + 3u, place.y, count),
   ));
 }
 
@@ -91,7 +91,8 @@ fn load_input(corner: Corner, c: u32, r: u32, s: u32) -> f32 {
   return input[corner.image + (c * params.height + u32(y)) * params.width + u32(x)];
 }
 
-fn block_b(tile: Tile, place: vec2<u32>) -> mat4x4<f32> {
+fn block_b(tile: Tile, outer: vec2<u32>, lane: vec2<u32>, count: u32) -> mat4x4<f32> {
+  let place = outer + lane;
   let c0 = corner_of(place.x);
   let c1 = corner_of(place.x + 1u);
   let c2 = corner_of(place.x + 2u);
@@ -100,7 +101,7 @@ fn block_b(tile: Tile, place: vec2<u32>) -> mat4x4<f32> {
   var block = mat4x4<f32>();
   for (var i = 0u; i < 4u; i++) {
     let k = place.y + i;
-    if k < params.taps {
+    if i < count && k < params.taps {
       let c = k / window;
       let r = (k % window) / params.filter_width;
       let s = k % params.filter_width;
@@ -115,6 +116,17 @@ fn block_b(tile: Tile, place: vec2<u32>) -> mat4x4<f32> {
   return block;
 }
 
+fn write_out(tile: Tile, row: u32, column: u32, sums: vec4<f32>) {
+  for (var i = 0u; i < 4u; i++) {
+    let pixel = column + i;
+    if row < params.filters && pixel < params.columns {
+      let n = pixel / params.pixels;
+      let at = (n * params.filters + row) * params.pixels + pixel % params.pixels;
+      output[params.output_offset + at] = sums[i];
+    }
+  }
+}
+
 @compute @workgroup_size(THREADS)
 fn main(
   @builtin(workgroup_id) group: vec3<u32>,
@@ -126,19 +138,5 @@ fn main(
     return;
   }
   let tile = Tile((flat % params.tiles_m) * TILE_M, (flat / params.tiles_m) * TILE_N, 0u);
-  let lane = lane_of(index);
-  var sums = tile_product(tile, lane, index, 0u, params.taps);
-  for (var j = 0u; j < THREAD_N; j++) {
-    let column = tile.column + result_column(lane, j / 4u) + j % 4u;
-    if column < params.columns {
-      let n = column / params.pixels;
-      let base = params.output_offset + n * params.filters * params.pixels + column % params.pixels;
-      for (var i = 0u; i < THREAD_M; i++) {
-        let row = tile.row + result_row(lane, i);
-        if row < params.filters {
-          output[base + row * params.pixels] = sums[i * THREAD_N4 + j / 4u][j % 4u];
-        }
-      }
-    }
-  }
+  tile_product(tile, index, 0u, params.taps);
 }

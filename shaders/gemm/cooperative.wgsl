@@ -197,7 +197,9 @@ fn write_out(tile: Tile, index: u32, inner: vec2<u32>) {
       let place = corner + cell;
       if place.x < params.m && place.y < params.n {
         let at = tile.c + place.x * params.c_ld + place.y;
-        c4[at / 4u] = finish4(sums + cell.x * STRIDE_C + cell.y, place, at);
+        let first = sums + cell.x * STRIDE_C + cell.y;
+        let four = vec4<f32>(sh_c[first], sh_c[first + 1u], sh_c[first + 2u], sh_c[first + 3u]);
+        c4[at / 4u] = vec4<TC>(finish_four(four, place.x, place.y, at, 4u));
       }
     }
   } else {
@@ -210,16 +212,6 @@ fn write_out(tile: Tile, index: u32, inner: vec2<u32>) {
       }
     }
   }
-}
-
-// Four elements of C from `i` on, made of the sums in workgroup memory.
-fn finish4(sum: u32, place: vec2<u32>, i: u32) -> vec4<TC> {
-  return vec4<TC>(
-    finish(sh_c[sum], place.x, place.y, i),
-    finish(sh_c[sum + 1u], place.x, place.y + 1u, i + 1u),
-    finish(sh_c[sum + 2u], place.x, place.y + 2u, i + 2u),
-    finish(sh_c[sum + 3u], place.x, place.y + 3u, i + 3u),
-  );
 }
 
 @compute @workgroup_size(THREADS)

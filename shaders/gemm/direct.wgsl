@@ -40,16 +40,6 @@ fn vectors_b(i: u32, ld: u32) -> mat4x4<f32> {
   );
 }
 
-// Writes a row of results, as far as C has it.
-fn write_row(tile: Tile, row: u32, column: u32, sums: vec4<f32>) {
-  let at = params.c_offset + tile.batch * params.c_batch + row * params.c_ld + column;
-  let count = select(0u, room(column, params.n), row < params.m);
-  if count > 0u { c[at] = finish(sums.x, row, column, at); }
-  if count > 1u { c[at + 1u] = finish(sums.y, row, column + 1u, at + 1u); }
-  if count > 2u { c[at + 2u] = finish(sums.z, row, column + 2u, at + 2u); }
-  if count > 3u { c[at + 3u] = finish(sums.w, row, column + 3u, at + 3u); }
-}
-
 @compute @workgroup_size(SIDE * SIDE)
 fn main(
   @builtin(workgroup_id) group: vec3<u32>,
@@ -95,15 +85,15 @@ fn main(
     j += b_step;
   }
   for (var k = whole; k < end; k += 4u) {
-    let x = transpose(block_a(tile, vec2<u32>(row, k)));
-    let y = block_b(tile, vec2<u32>(column, k));
+    let x = transpose(block_a(tile, vec2<u32>(0u, k), vec2<u32>(row, 0u), end - k));
+    let y = block_b(tile, vec2<u32>(0u, k), vec2<u32>(column, 0u), end - k);
     c0 += y * x[0];
     c1 += y * x[1];
     c2 += y * x[2];
     c3 += y * x[3];
   }
-  write_row(tile, row, column, c0);
-  write_row(tile, row + 1u, column, c1);
-  write_row(tile, row + 2u, column, c2);
-  write_row(tile, row + 3u, column, c3);
+  write_four(tile.batch, row, column, c0);
+  write_four(tile.batch, row + 1u, column, c1);
+  write_four(tile.batch, row + 2u, column, c2);
+  write_four(tile.batch, row + 3u, column, c3);
 }

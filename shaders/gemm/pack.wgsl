@@ -1,15 +1,20 @@
-// Copies f16 matrices to where every row begins at a multiple of eight elements, with 0 after what a row or the matrix
-// has. A workgroup writes WORDS times as many pairs of elements as it has invocations, neighbours adjacent ones.
+// Copies matrices to where every row begins at a multiple of 16 bytes, with 0 after what a row or the matrix has.
+// Elements are moved in words of 32 bits, one of f32 or PER_WORD of f16. A row is shared by LANES neighbouring
+// invocations or by several workgroups; each copies WORDS words of it.
 //
 // The matrices may begin at any element: whole words are read, and shifted by half a word where that is needed.
+//
+// needs: PER_WORD, LANES (a power of two)
 
 struct Params {
   rows: u32,
   columns: u32,
-  // Rows of the copy, and pairs of elements in each.
+  // Rows of the copy, of all matrices together, and the words of each.
   rows_out: u32,
-  pairs: u32,
-  total: u32,
+  lines: u32,
+  words: u32,
+  // Parts of a row, each of LANES · WORDS words.
+  parts: u32,
   offset: u32,
   ld: u32,
   batch: u32,
@@ -23,32 +28,40 @@ struct Params {
 const THREADS: u32 = 256u;
 const WORDS: u32 = 4u;
 
-// The pair of elements `i` of the copy.
-fn pair(i: u32) -> u32 {
-  let column = i % params.pairs * 2u;
-  let line = i / params.pairs;
-  let row = line % params.rows_out;
-  if row >= params.rows || column >= params.columns {
-    return 0u;
+// The word of the elements from `first` on, of which `count` are of the row.
+fn elements(first: u32, count: u32) -> u32 {
+  if PER_WORD == 1u {
+    return source[first];
   }
-  let first = params.offset + line / params.rows_out * params.batch + row * params.ld + column;
   let low = source[first / 2u];
   let high = source[min(first / 2u + 1u, params.last)];
   let both = select(low, (low >> 16u) | (high << 16u), first % 2u == 1u);
-  return select(both & 0xffffu, both, column + 1u < params.columns);
+  return select(both & 0xffffu, both, count > 1u);
 }
 
 @compute @workgroup_size(THREADS)
 fn main(
   @builtin(workgroup_id) group: vec3<u32>,
   @builtin(num_workgroups) groups: vec3<u32>,
-  @builtin(local_invocation_index) lane: u32,
+  @builtin(local_invocation_index) index: u32,
 ) {
-  let first = flat_group(group, groups) * WORDS * THREADS + lane;
-  for (var word = 0u; word < WORDS; word++) {
-    let i = first + word * THREADS;
-    if i < params.total {
-      packed[i] = pair(i);
+  let flat = flat_group(group, groups);
+  let line = flat / params.parts * (THREADS / LANES) + index / LANES;
+  if line >= params.lines {
+    return;
+  }
+  let row = line % params.rows_out;
+  let start = params.offset + line / params.rows_out * params.batch + row * params.ld;
+  let first = flat % params.parts * LANES * WORDS + index % LANES;
+  for (var i = 0u; i < WORDS; i++) {
+    let word = first + i * LANES;
+    let column = word * PER_WORD;
+    if word < params.words {
+      var value = 0u;
+      if row < params.rows && column < params.columns {
+        value = elements(start + column, params.columns - column);
+      }
+      packed[line * params.words + word] = value;
     }
   }
 }

@@ -16,6 +16,10 @@ const B_ALONG_K: u32 = TRANS_B;
 @group(0) @binding(4) var<storage, read> bias: array<TC>;
 @group(0) @binding(5) var<storage, read_write> c: array<TC>;
 
+fn write_out(tile: Tile, row: u32, column: u32, sums: vec4<f32>) {
+  write_four(tile.batch, row, column, sums);
+}
+
 @compute @workgroup_size(THREADS)
 fn main(
   @builtin(workgroup_id) group: vec3<u32>,
@@ -28,19 +32,5 @@ fn main(
   }
   let place = tile_place(flat);
   let tile = Tile(place.x * TILE_M, place.y * TILE_N, place.z);
-  let lane = lane_of(index);
-  var sums = tile_product(tile, lane, index, 0u, depth(tile.batch));
-  for (var i = 0u; i < THREAD_M; i++) {
-    let row = tile.row + result_row(lane, i);
-    for (var j = 0u; j < THREAD_N4; j++) {
-      let column = tile.column + result_column(lane, j);
-      let at = params.c_offset + tile.batch * params.c_batch + row * params.c_ld + column;
-      let count = select(0u, room(column, params.n), row < params.m);
-      let v = sums[i * THREAD_N4 + j];
-      if count > 0u { c[at] = finish(v.x, row, column, at); }
-      if count > 1u { c[at + 1u] = finish(v.y, row, column + 1u, at + 1u); }
-      if count > 2u { c[at + 2u] = finish(v.z, row, column + 2u, at + 2u); }
-      if count > 3u { c[at + 3u] = finish(v.w, row, column + 3u, at + 3u); }
-    }
-  }
+  tile_product(tile, index, 0u, depth(tile.batch));
 }

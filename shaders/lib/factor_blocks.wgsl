@@ -1,89 +1,92 @@
-// Blocks of 4 × 4 of the factors of a matrix product, with 0 where a matrix has ended.
+// Blocks of 4 × 4 of the factors of a matrix product. Beyond a matrix's last row or column across k, a block has other
+// elements of the matrix, so that there is nothing to be checked: their products aren't written.
 //
 // needs: a, a4, b, b4, VEC, TRANS_A, TRANS_B, Tile, lib/matmul
 
-// How many of four positions from `i` on lie before `end`.
-fn room(i: u32, end: u32) -> u32 {
-  return min(max(end, i) - i, 4u);
+// The last element of a matrix of at least one element that begins at `base`.
+fn last_of(base: u32, ld: u32, across: u32, k: u32, k_down: bool) -> u32 {
+  return base + select(across - 1u, k - 1u, k_down) * ld + select(k, across, k_down) - 1u;
 }
 
-// Four adjacent elements, 0 where there are fewer.
-fn load_a(i: u32, count: u32) -> vec4<f32> {
-  var v = vec4<f32>();
+// Four adjacent elements, none beyond the last.
+fn four_a(i: u32, last: u32) -> vec4<f32> {
   if VEC == 1u {
-    if count > 0u {
-      v = vec4<f32>(a4[i / 4u]);
-    }
-    return v;
+    return vec4<f32>(a4[min(i, last) / 4u]);
   }
-  if count > 0u { v.x = f32(a[i]); }
-  if count > 1u { v.y = f32(a[i + 1u]); }
-  if count > 2u { v.z = f32(a[i + 2u]); }
-  if count > 3u { v.w = f32(a[i + 3u]); }
-  return v;
+  return vec4<f32>(
+    f32(a[min(i, last)]),
+    f32(a[min(i + 1u, last)]),
+    f32(a[min(i + 2u, last)]),
+    f32(a[min(i + 3u, last)]),
+  );
 }
 
-fn load_b(i: u32, count: u32) -> vec4<f32> {
-  var v = vec4<f32>();
+fn four_b(i: u32, last: u32) -> vec4<f32> {
   if VEC == 1u {
-    if count > 0u {
-      v = vec4<f32>(b4[i / 4u]);
-    }
-    return v;
+    return vec4<f32>(b4[min(i, last) / 4u]);
   }
-  if count > 0u { v.x = f32(b[i]); }
-  if count > 1u { v.y = f32(b[i + 1u]); }
-  if count > 2u { v.z = f32(b[i + 2u]); }
-  if count > 3u { v.w = f32(b[i + 3u]); }
-  return v;
+  return vec4<f32>(
+    f32(b[min(i, last)]),
+    f32(b[min(i + 1u, last)]),
+    f32(b[min(i + 2u, last)]),
+    f32(b[min(i + 3u, last)]),
+  );
 }
 
-// The block of op(A) at (row, k), one column of the matrix for each k.
-fn block_a(tile: Tile, place: vec2<u32>) -> mat4x4<f32> {
+// The first `count` columns of a block, and 0 for the others.
+fn keep(block: mat4x4<f32>, count: u32) -> mat4x4<f32> {
+  if count >= 4u {
+    return block;
+  }
+  return mat4x4<f32>(
+    select(vec4<f32>(), block[0], count > 0u),
+    select(vec4<f32>(), block[1], count > 1u),
+    select(vec4<f32>(), block[2], count > 2u),
+    vec4<f32>(),
+  );
+}
+
+// How far an element is from a matrix's first.
+fn along(place: vec2<u32>, ld: u32, k_down: bool) -> u32 {
+  return select(place.x * ld + place.y, place.y * ld + place.x, k_down);
+}
+
+// The block of op(A) at (row, k), one column of the matrix for each k, of which `count` are to be had. The place is the
+// sum of what is the same for a workgroup's invocations and what is the same in all steps, so that neither is computed
+// again and again.
+fn block_a(tile: Tile, outer: vec2<u32>, lane: vec2<u32>, count: u32) -> mat4x4<f32> {
+  const K_DOWN = TRANS_A == 1u;
   let base = params.a_offset + tile.batch * params.a_batch;
-  if TRANS_A == 1u {
-    let i = base + place.y * params.a_ld + place.x;
-    let width = room(place.x, params.m);
-    let height = room(place.y, depth(tile.batch));
-    return mat4x4<f32>(
-      load_a(i, select(0u, width, height > 0u)),
-      load_a(i + params.a_ld, select(0u, width, height > 1u)),
-      load_a(i + 2u * params.a_ld, select(0u, width, height > 2u)),
-      load_a(i + 3u * params.a_ld, select(0u, width, height > 3u)),
-    );
+  let last = last_of(base, params.a_ld, params.m, depth(tile.batch), K_DOWN);
+  let corner = base + along(outer, params.a_ld, K_DOWN);
+  let i = corner + along(lane, params.a_ld, K_DOWN);
+  let stored = mat4x4<f32>(
+    four_a(i, last),
+    four_a(i + params.a_ld, last),
+    four_a(i + 2u * params.a_ld, last),
+    four_a(i + 3u * params.a_ld, last),
+  );
+  if K_DOWN {
+    return keep(stored, count);
   }
-  let i = base + place.x * params.a_ld + place.y;
-  let width = room(place.y, depth(tile.batch));
-  let height = room(place.x, params.m);
-  return transpose(mat4x4<f32>(
-    load_a(i, select(0u, width, height > 0u)),
-    load_a(i + params.a_ld, select(0u, width, height > 1u)),
-    load_a(i + 2u * params.a_ld, select(0u, width, height > 2u)),
-    load_a(i + 3u * params.a_ld, select(0u, width, height > 3u)),
-  ));
+  return keep(transpose(stored), count);
 }
 
-// The block of op(B) at (column, k), one column of the matrix for each k.
-fn block_b(tile: Tile, place: vec2<u32>) -> mat4x4<f32> {
+// The block of op(B) at (column, k), one column of the matrix for each k, of which `count` are to be had.
+fn block_b(tile: Tile, outer: vec2<u32>, lane: vec2<u32>, count: u32) -> mat4x4<f32> {
+  const K_DOWN = TRANS_B == 0u;
   let base = params.b_offset + tile.batch * params.b_batch;
-  if TRANS_B == 0u {
-    let i = base + place.y * params.b_ld + place.x;
-    let width = room(place.x, params.n);
-    let height = room(place.y, depth(tile.batch));
-    return mat4x4<f32>(
-      load_b(i, select(0u, width, height > 0u)),
-      load_b(i + params.b_ld, select(0u, width, height > 1u)),
-      load_b(i + 2u * params.b_ld, select(0u, width, height > 2u)),
-      load_b(i + 3u * params.b_ld, select(0u, width, height > 3u)),
-    );
+  let last = last_of(base, params.b_ld, params.n, depth(tile.batch), K_DOWN);
+  let corner = base + along(outer, params.b_ld, K_DOWN);
+  let i = corner + along(lane, params.b_ld, K_DOWN);
+  let stored = mat4x4<f32>(
+    four_b(i, last),
+    four_b(i + params.b_ld, last),
+    four_b(i + 2u * params.b_ld, last),
+    four_b(i + 3u * params.b_ld, last),
+  );
+  if K_DOWN {
+    return keep(stored, count);
   }
-  let i = base + place.x * params.b_ld + place.y;
-  let width = room(place.y, depth(tile.batch));
-  let height = room(place.x, params.n);
-  return transpose(mat4x4<f32>(
-    load_b(i, select(0u, width, height > 0u)),
-    load_b(i + params.b_ld, select(0u, width, height > 1u)),
-    load_b(i + 2u * params.b_ld, select(0u, width, height > 2u)),
-    load_b(i + 3u * params.b_ld, select(0u, width, height > 3u)),
-  ));
+  return keep(transpose(stored), count);
 }

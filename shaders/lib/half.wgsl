@@ -16,25 +16,22 @@ fn half_silu(x: f32) -> f32 {
   return select(bounded / (1.0 + half_exp2(-1.442695 * bounded)), x, is_nan(x));
 }
 
-// As unary_gelu, with e^(−y²/2) in one step.
+// As unary_gelu, with e^(−y²/2) in one step and fewer terms, to 2.2e-7. From 8 on, y · Φ(−y) is zero, and as a factor of
+// any f16 too.
 fn half_gelu(x: f32) -> f32 {
-  let y = min(unary_abs(x), 14.5);
+  let y = min(unary_abs(x), 8.0);
   let inverse = 1.0 / (y + 3.0);
   let t = (y - 3.0) * inverse;
-  var p = 5.1856554e-05;
-  p = p * t - 0.00020389893;
-  p = p * t - 0.0009467508;
-  p = p * t + 0.001017129;
-  p = p * t + 0.006937465;
-  p = p * t - 0.010462444;
-  p = p * t - 0.04725819;
-  p = p * t + 0.2300177;
-  p = p * t - 0.5093322;
-  p = p * t + 0.7290837;
-  let tail = p * inverse * half_exp2(-0.7213475 * y * y);
-  let value = select(x - x * tail, -y * tail, is_negative(x));
-  // An infinite x times a tail of zero is no number.
-  return select(value, x, is_nan(x) || bitcast<u32>(x) == 0x7f800000u);
+  var p = -0.00035983085;
+  p = p * t + 0.0012817271;
+  p = p * t + 0.0067507531;
+  p = p * t - 0.01057446;
+  p = p * t - 0.047239263;
+  p = p * t + 0.2300283;
+  p = p * t - 0.50933284;
+  p = p * t + 0.72908354;
+  let value = max(x, 0.0) - y * p * inverse * exp2(-0.7213475 * y * y);
+  return select(value, x, is_nan(x));
 }
 
 // As unary_gelu_tanh: x · sigmoid(2w).

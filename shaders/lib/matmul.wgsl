@@ -1,7 +1,7 @@
 // What the kernels of C = activation(alpha · op(A) · op(B) + beta · C + bias) share: their parameters, the order in
 // which tiles are worked on, and what becomes of a sum.
 //
-// needs: TC, ACTIVATION, bias, c, lib/activate
+// needs: TC, ACTIVATION, bias, c, activate (lib/activate or lib/activate_half)
 
 // Tiles of a column that are worked on together, so that what they share of B is still in the cache.
 const RASTER: u32 = 8u;
@@ -62,4 +62,40 @@ fn finish(sum: f32, row: u32, column: u32, i: u32) -> TC {
     v += f32(bias[params.bias_offset + row]);
   }
   return TC(activate(ACTIVATION, v));
+}
+
+// Four elements of C from `i` on, of which `count` exist (at least one), made of the sums there.
+fn finish_four(sums: vec4<f32>, row: u32, column: u32, i: u32, count: u32) -> vec4<f32> {
+  let next = min(vec4<u32>(0u, 1u, 2u, 3u), vec4<u32>(count - 1u));
+  var v = params.alpha * sums;
+  if params.accumulate == 1u {
+    let at = i + next;
+    v += params.beta * vec4<f32>(f32(c[at.x]), f32(c[at.y]), f32(c[at.z]), f32(c[at.w]));
+  }
+  if params.bias == 1u {
+    let at = params.bias_offset + column + next;
+    v += vec4<f32>(f32(bias[at.x]), f32(bias[at.y]), f32(bias[at.z]), f32(bias[at.w]));
+  } else if params.bias == 2u {
+    v += f32(bias[params.bias_offset + row]);
+  }
+  return vec4<f32>(
+    activate(ACTIVATION, v.x),
+    activate(ACTIVATION, v.y),
+    activate(ACTIVATION, v.z),
+    activate(ACTIVATION, v.w),
+  );
+}
+
+// Writes four results of a row, as far as C has them.
+fn write_four(matrix: u32, row: u32, column: u32, sums: vec4<f32>) {
+  let count = select(0u, min(max(params.n, column) - column, 4u), row < params.m);
+  if count == 0u {
+    return;
+  }
+  let at = params.c_offset + matrix * params.c_batch + row * params.c_ld + column;
+  let v = finish_four(sums, row, column, at, count);
+  c[at] = TC(v.x);
+  if count > 1u { c[at + 1u] = TC(v.y); }
+  if count > 2u { c[at + 2u] = TC(v.z); }
+  if count > 3u { c[at + 3u] = TC(v.w); }
 }

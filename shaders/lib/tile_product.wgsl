@@ -1,13 +1,14 @@
 // The core of every matrix product: a TILE_M × TILE_N tile of op(A) · op(B), held in registers.
 //
 // The operands pass through workgroup memory in steps of TILE_K, as blocks of 4 × 4: a kernel supplies `block_a` and
-// `block_b`, which fetch one block and put 0 where there is nothing. While a step is multiplied, the blocks of the
-// next are already on their way into registers. With two STAGES of workgroup memory a step needs one barrier.
+// `block_b`, which fetch one block and put 0 beyond the values of k that it may have. While a step is multiplied, the blocks of the
+// next are already on their way into registers. That loop, `tile_product`, is written by src/ops/tile/step.rs: it has to
+// be unrolled.
 //
 // Each invocation holds THREAD_M × THREAD_N results, as vectors of four columns. Its rows and columns come in fours
 // that are interleaved with those of its neighbours, so that neighbours read neighbouring words.
 //
-// needs: TILE_M, TILE_N, TILE_K, THREAD_M, THREAD_N, STAGES, block_a, block_b
+// needs: TILE_M, TILE_N, TILE_K, THREAD_M, THREAD_N, A_ALONG_K, B_ALONG_K, block_a, block_b, write_out
 
 const ROWS: u32 = TILE_M / THREAD_M;
 const COLUMNS: u32 = TILE_N / THREAD_N;
@@ -16,21 +17,21 @@ const THREAD_M4: u32 = THREAD_M / 4u;
 const THREAD_N4: u32 = THREAD_N / 4u;
 const RESULTS: u32 = THREAD_M * THREAD_N4;
 
-// Blocks of a step, and how many of them an invocation fetches.
+// Blocks of a step.
 const BLOCKS_A: u32 = TILE_M * TILE_K / 16u;
 const BLOCKS_B: u32 = TILE_N * TILE_K / 16u;
-const FETCHES: u32 = (BLOCKS_A + BLOCKS_B + THREADS - 1u) / THREADS;
 const BLOCKS_K: u32 = TILE_K / 4u;
 
-// Rows of workgroup memory are one vector longer than the tile, against bank conflicts.
-const STRIDE_A: u32 = TILE_M / 4u + 1u;
-const STRIDE_B: u32 = TILE_N / 4u + 1u;
+// Vectors of a row of workgroup memory: one of them for each k.
+const STRIDE_A: u32 = TILE_M / 4u;
+const STRIDE_B: u32 = TILE_N / 4u;
 
 const_assert TILE_M % THREAD_M == 0u && TILE_N % THREAD_N == 0u;
-const_assert THREAD_M % 4u == 0u && THREAD_N % 4u == 0u && TILE_K % 4u == 0u;
+const_assert THREADS % STRIDE_A == 0u && THREADS % STRIDE_B == 0u && THREADS % BLOCKS_K == 0u;
+const_assert THREAD_M % 4u == 0u && THREAD_N % 4u == 0u && TILE_K % 8u == 0u && TILE_K <= 32u;
 
-var<workgroup> sh_a: array<vec4<f32>, STAGES * TILE_K * STRIDE_A>;
-var<workgroup> sh_b: array<vec4<f32>, STAGES * TILE_K * STRIDE_B>;
+var<workgroup> sh_a: array<vec4<f32>, TILE_K * STRIDE_A>;
+var<workgroup> sh_b: array<vec4<f32>, TILE_K * STRIDE_B>;
 
 // Where a workgroup's tile lies.
 struct Tile {
@@ -64,91 +65,100 @@ fn result_column(lane: Lane, j4: u32) -> u32 {
   return (lane.column4 + j4 * COLUMNS) * 4u;
 }
 
-// Block `i` of the step at k: the blocks of A, then those of B.
-fn fetch(i: u32, tile: Tile, k: u32) -> mat4x4<f32> {
-  if i < BLOCKS_A {
-    return block_a(tile, place_a(i) + vec2<u32>(tile.row, k));
+// The block that an invocation fetches in turn `turn`, of the step at k, which has `length` values of k.
+fn fetch_a(tile: Tile, index: u32, turn: u32, k: u32, length: u32) -> mat4x4<f32> {
+  if BLOCKS_A % THREADS != 0u && index + turn * THREADS >= BLOCKS_A {
+    return mat4x4<f32>();
   }
-  if i < BLOCKS_A + BLOCKS_B {
-    return block_b(tile, place_b(i - BLOCKS_A) + vec2<u32>(tile.column, k));
-  }
-  return mat4x4<f32>();
+  let lane = place_a(index);
+  let outer = vec2<u32>(tile.row, k) + turn_a(turn);
+  return block_a(tile, outer, lane, columns_of(lane.y + turn_a(turn).y, length));
 }
 
-// A block's place in its tile, as (row or column, k). Neighbours take what is adjacent in memory.
-fn place_a(i: u32) -> vec2<u32> {
+fn fetch_b(tile: Tile, index: u32, turn: u32, k: u32, length: u32) -> mat4x4<f32> {
+  if BLOCKS_B % THREADS != 0u && index + turn * THREADS >= BLOCKS_B {
+    return mat4x4<f32>();
+  }
+  let lane = place_b(index);
+  let outer = vec2<u32>(tile.column, k) + turn_b(turn);
+  return block_b(tile, outer, lane, columns_of(lane.y + turn_b(turn).y, length));
+}
+
+// How many columns a block at `k` of a step has: all but in a shorter step, as a compiler has to see.
+fn columns_of(k: u32, length: u32) -> u32 {
+  return select(min(max(length, k) - k, 4u), 4u, length == TILE_K);
+}
+
+// The place in the tile of an invocation's first block, as (row or column, k). Neighbours take what is adjacent in memory.
+fn place_a(index: u32) -> vec2<u32> {
   if A_ALONG_K == 1u {
-    return vec2<u32>(i / BLOCKS_K, i % BLOCKS_K) * 4u;
+    return vec2<u32>(index / BLOCKS_K, index % BLOCKS_K) * 4u;
   }
-  return vec2<u32>(i % (TILE_M / 4u), i / (TILE_M / 4u)) * 4u;
+  return vec2<u32>(index % STRIDE_A, index / STRIDE_A) * 4u;
 }
 
-fn place_b(i: u32) -> vec2<u32> {
+fn place_b(index: u32) -> vec2<u32> {
   if B_ALONG_K == 1u {
-    return vec2<u32>(i / BLOCKS_K, i % BLOCKS_K) * 4u;
+    return vec2<u32>(index / BLOCKS_K, index % BLOCKS_K) * 4u;
   }
-  return vec2<u32>(i % (TILE_N / 4u), i / (TILE_N / 4u)) * 4u;
+  return vec2<u32>(index % STRIDE_B, index / STRIDE_B) * 4u;
 }
 
-// Puts block `i` into workgroup memory: column k of the block is a vector of four rows of A, or columns of B.
-fn stage(i: u32, block: mat4x4<f32>, at: u32) {
-  if i < BLOCKS_A {
-    let place = place_a(i);
-    let base = (at * TILE_K + place.y) * STRIDE_A + place.x / 4u;
-    sh_a[base] = block[0];
-    sh_a[base + STRIDE_A] = block[1];
-    sh_a[base + 2u * STRIDE_A] = block[2];
-    sh_a[base + 3u * STRIDE_A] = block[3];
-  } else if i < BLOCKS_A + BLOCKS_B {
-    let place = place_b(i - BLOCKS_A);
-    let base = (at * TILE_K + place.y) * STRIDE_B + place.x / 4u;
-    sh_b[base] = block[0];
-    sh_b[base + STRIDE_B] = block[1];
-    sh_b[base + 2u * STRIDE_B] = block[2];
-    sh_b[base + 3u * STRIDE_B] = block[3];
+// From there to the block of another turn.
+fn turn_a(turn: u32) -> vec2<u32> {
+  if A_ALONG_K == 1u {
+    return vec2<u32>(turn * 4u * (THREADS / BLOCKS_K), 0u);
   }
+  return vec2<u32>(0u, turn * 4u * (THREADS / STRIDE_A));
 }
 
-// The invocation's part of the tile's product over `length` values of k from `first` on.
-fn tile_product(tile: Tile, lane: Lane, index: u32, first: u32, length: u32) -> array<vec4<f32>, RESULTS> {
-  var sums: array<vec4<f32>, RESULTS>;
-  var blocks: array<mat4x4<f32>, FETCHES>;
-  for (var f = 0u; f < FETCHES; f++) {
-    blocks[f] = fetch(index + f * THREADS, tile, first);
+fn turn_b(turn: u32) -> vec2<u32> {
+  if B_ALONG_K == 1u {
+    return vec2<u32>(turn * 4u * (THREADS / BLOCKS_K), 0u);
   }
-  let steps = (length + TILE_K - 1u) / TILE_K;
-  for (var step = 0u; step < steps; step++) {
-    let at = step % STAGES;
-    if STAGES == 1u {
-      workgroupBarrier();
-    }
-    for (var f = 0u; f < FETCHES; f++) {
-      stage(index + f * THREADS, blocks[f], at);
-    }
-    workgroupBarrier();
-    if step + 1u < steps {
-      for (var f = 0u; f < FETCHES; f++) {
-        blocks[f] = fetch(index + f * THREADS, tile, first + (step + 1u) * TILE_K);
-      }
-    }
-    for (var k = 0u; k < TILE_K; k++) {
-      let row_a = (at * TILE_K + k) * STRIDE_A + lane.row4;
-      let row_b = (at * TILE_K + k) * STRIDE_B + lane.column4;
-      var b: array<vec4<f32>, THREAD_N4>;
-      for (var j = 0u; j < THREAD_N4; j++) {
-        b[j] = sh_b[row_b + j * COLUMNS];
-      }
-      for (var i = 0u; i < THREAD_M4; i++) {
-        let a = sh_a[row_a + i * ROWS];
-        for (var j = 0u; j < THREAD_N4; j++) {
-          let r = i * 4u * THREAD_N4 + j;
-          sums[r] += a.x * b[j];
-          sums[r + THREAD_N4] += a.y * b[j];
-          sums[r + 2u * THREAD_N4] += a.z * b[j];
-          sums[r + 3u * THREAD_N4] += a.w * b[j];
-        }
-      }
-    }
+  return vec2<u32>(0u, turn * 4u * (THREADS / STRIDE_B));
+}
+
+// Where the vector `four` of the row for k lies. An operand that is adjacent along k is staged by neighbours that hold
+// different k of the same four rows or columns, so those are put into different banks.
+fn cell_a(k: u32, four: u32) -> u32 {
+  return k * STRIDE_A + (four ^ select(0u, k / 4u * (8u / BLOCKS_K) % min(8u, STRIDE_A), A_ALONG_K == 1u));
+}
+
+fn cell_b(k: u32, four: u32) -> u32 {
+  return k * STRIDE_B + (four ^ select(0u, k / 4u * (8u / BLOCKS_K) % min(8u, STRIDE_B), B_ALONG_K == 1u));
+}
+
+// Puts a block into workgroup memory: column k of the block is a vector of four rows of A, or columns of B.
+fn stage_a(index: u32, turn: u32, block: mat4x4<f32>) {
+  if BLOCKS_A % THREADS != 0u && index + turn * THREADS >= BLOCKS_A {
+    return;
   }
-  return sums;
+  let place = place_a(index) + turn_a(turn);
+  let cell = cell_a(place.y, place.x / 4u);
+  sh_a[cell] = block[0];
+  sh_a[cell + STRIDE_A] = block[1];
+  sh_a[cell + 2u * STRIDE_A] = block[2];
+  sh_a[cell + 3u * STRIDE_A] = block[3];
+}
+
+fn stage_b(index: u32, turn: u32, block: mat4x4<f32>) {
+  if BLOCKS_B % THREADS != 0u && index + turn * THREADS >= BLOCKS_B {
+    return;
+  }
+  let place = place_b(index) + turn_b(turn);
+  let cell = cell_b(place.y, place.x / 4u);
+  sh_b[cell] = block[0];
+  sh_b[cell + STRIDE_B] = block[1];
+  sh_b[cell + 2u * STRIDE_B] = block[2];
+  sh_b[cell + 3u * STRIDE_B] = block[3];
+}
+
+// Four rows of A, or columns of B, of an invocation's part.
+fn staged_a(lane: Lane, k: u32, i4: u32) -> vec4<f32> {
+  return sh_a[cell_a(k, lane.row4 + i4 * ROWS)];
+}
+
+fn staged_b(lane: Lane, k: u32, j4: u32) -> vec4<f32> {
+  return sh_b[cell_b(k, lane.column4 + j4 * COLUMNS)];
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use backend_api::operand::Operand;
-use backend_api::{BackendError, BackendResult, DType, MemoryStats};
+use backend_api::{BackendError, BackendResult, DType, DeviceKind, MemoryStats};
 use bytemuck::Pod;
 use parking_lot::Mutex;
 
@@ -64,7 +64,10 @@ impl Context {
     pub(crate) fn new(gpu: Gpu) -> BackendResult<Self> {
         let (device, limits) = (&gpu.device, gpu.device.limits());
         let immediates = gpu.device.features().contains(wgpu::Features::IMMEDIATES);
-        let target = Target { immediates: immediates && limits.max_immediate_size >= MAX_PARAMS };
+        let target = Target {
+            immediates: immediates && limits.max_immediate_size >= MAX_PARAMS,
+            unroll: gpu.info.kind != DeviceKind::SoftwareAdapter,
+        };
         let memory = Memory::new(device);
         let pipelines = Pipelines::new(device, target);
         let recorder = Recorder::new(device, &gpu.queue, &gpu.health, target, pipelines.params_layout());

@@ -16,6 +16,7 @@ static BROKEN: KernelSource = KernelSource {
     writes: 0,
     params: &[],
     unrolled: None,
+    cooperative: false,
 };
 
 fn backend() -> WebGpuBackend {

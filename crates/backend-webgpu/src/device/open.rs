@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use backend_api::{BackendError, BackendResult, DeviceInfo};
+use backend_api::{BackendError, BackendResult, DeviceInfo, DeviceKind};
 
 use super::Health;
 use super::cooperative::has_cooperative_matrices;
@@ -40,6 +40,16 @@ impl Gpu {
             device,
             queue,
             info,
+        }
+    }
+
+    /// How many multiprocessors run workgroups side by side, which wgpu doesn't tell: an H200's for devices of their
+    /// own, and what is usual for smaller ones.
+    pub(crate) fn multiprocessors(&self) -> usize {
+        match self.info.kind {
+            DeviceKind::DiscreteGpu => 132,
+            DeviceKind::IntegratedGpu | DeviceKind::VirtualGpu | DeviceKind::Other => 16,
+            _ => 1,
         }
     }
 }

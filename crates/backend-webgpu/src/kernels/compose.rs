@@ -7,6 +7,9 @@ use super::Variant;
 pub struct Target {
     /// Whether parameters are immediates rather than a uniform buffer.
     pub immediates: bool,
+    /// Whether long loops are unrolled. Processors that pose as a GPU gain nothing from it, and take minutes to compile
+    /// the text.
+    pub unroll: bool,
 }
 
 /// The text of a variant: the kernel's file, its helper files, and the declarations that bind its free names, with
@@ -30,7 +33,7 @@ pub fn compose(variant: &Variant, target: Target) -> String {
         text.push_str(lib.text);
     }
     text.push('\n');
-    text.push_str(&variant.tail());
+    text.push_str(&variant.tail(target));
     text.push_str(if target.immediates {
         "var<immediate> params: Params;\n"
     } else {

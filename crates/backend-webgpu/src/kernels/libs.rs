@@ -37,11 +37,13 @@ libs! {
     INTEGER = "integer",
     /// Fused activations; needs [`UNARY`].
     ACTIVATE = "activate",
+    /// The same for results of f16; needs [`HALF`].
+    ACTIVATE_HALF = "activate_half",
     /// Conversions between 4-byte types; needs [`SPECIAL`].
     CONVERT = "convert",
     /// Conversions from and to f16; needs [`CONVERT`].
     CONVERT_F16 = "convert_f16",
-    /// The parameters and results of matrix products; needs [`ACTIVATE`].
+    /// The parameters and results of matrix products; needs [`ACTIVATE`] or [`ACTIVATE_HALF`].
     MATMUL = "matmul",
     /// Blocks of the factors of matrix products; needs [`MATMUL`].
     FACTOR_BLOCKS = "factor_blocks",

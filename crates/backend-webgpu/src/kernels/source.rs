@@ -5,6 +5,8 @@
 
 use std::hash::{Hash, Hasher};
 
+use super::Target;
+
 /// The most constants that a kernel leaves free.
 pub const MAX_CONSTANTS: usize = 10;
 
@@ -27,9 +29,11 @@ pub struct KernelSource {
     pub writes: u32,
     /// Fields of its `Params`, in order.
     pub params: &'static [Field],
-    /// Writes the part of the text that WGSL has no short form for, from the values of `constants`. Kernels on
-    /// cooperative matrices have one: their loops over fragments are only fast when they are unrolled in the text.
-    pub unrolled: Option<fn(&[u32; MAX_CONSTANTS]) -> String>,
+    /// Writes the part of the text that WGSL has no short form for, from the values of `constants`: the step of a
+    /// product, which is only fast when it is unrolled in the text.
+    pub unrolled: Option<fn(&[u32; MAX_CONSTANTS], Target) -> String>,
+    /// Whether it uses cooperative matrices.
+    pub cooperative: bool,
 }
 
 /// One field of a kernel's parameters.
@@ -101,6 +105,7 @@ macro_rules! kernel {
             writes: $writes,
             params: <$params>::FIELDS,
             unrolled: None,
+            cooperative: false,
         }
     };
 }

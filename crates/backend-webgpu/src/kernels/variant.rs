@@ -5,8 +5,8 @@ use std::hash::{Hash, Hasher};
 
 use backend_api::{BinaryOp, CompareOp, DType, ScatterOp, UnaryOp};
 
-use super::lanes;
 use super::source::{KernelSource, Lib, MAX_CONSTANTS};
+use super::{Target, lanes};
 
 /// The most types that a kernel leaves free.
 pub(crate) const MAX_TYPES: usize = 4;
@@ -132,11 +132,11 @@ impl Variant {
     /// Whether the text uses cooperative matrices.
     #[must_use]
     pub fn uses_cooperative_matrices(&self) -> bool {
-        self.source.unrolled.is_some()
+        self.source.cooperative
     }
 
     /// The free names and what they are bound to, as WGSL declarations.
-    pub(crate) fn tail(&self) -> String {
+    pub(crate) fn tail(&self, target: Target) -> String {
         let mut tail = String::new();
         for (name, dtype) in self.source.types.iter().zip(self.types.iter().flatten()) {
             _ = writeln!(tail, "alias {name} = {dtype};");
@@ -148,7 +148,7 @@ impl Variant {
             tail.push_str(&lanes::declarations(self, function));
         }
         if let Some(unrolled) = self.source.unrolled {
-            tail.push_str(&unrolled(&self.constants));
+            tail.push_str(&unrolled(&self.constants, target));
         }
         tail
     }

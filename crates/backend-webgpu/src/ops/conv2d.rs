@@ -3,19 +3,22 @@
 use backend_api::desc::Conv2dDesc;
 use backend_api::{BackendResult, DType, checked_product};
 
-use super::tile::{TILE_CONSTANTS, Tile};
+use super::tile::{TILE_CONSTANTS, Tile, tile_product};
 use crate::context::{Context, dim, linear_grid};
 use crate::kernels::{KernelSource, Variant, kernel, params};
 
-static IMPLICIT_GEMM: KernelSource = kernel!(
-    "conv/implicit_gemm",
-    libs: [GRID, TILE_PRODUCT],
-    types: [],
-    constants: CONSTANTS,
-    reads: 3,
-    writes: 1,
-    params: Params,
-);
+static IMPLICIT_GEMM: KernelSource = KernelSource {
+    unrolled: Some(tile_product),
+    ..kernel!(
+        "conv/implicit_gemm",
+        libs: [GRID, TILE_PRODUCT],
+        types: [],
+        constants: CONSTANTS,
+        reads: 3,
+        writes: 1,
+        params: Params,
+    )
+};
 
 params! {
     struct Params {
@@ -41,14 +44,14 @@ params! {
     }
 }
 
-const CONSTANTS: [&str; 7] = {
-    let [m, n, k, thread_m, thread_n, stages] = TILE_CONSTANTS;
-    [m, n, k, thread_m, thread_n, stages, "VEC"]
+const CONSTANTS: [&str; 6] = {
+    let [m, n, k, thread_m, thread_n] = TILE_CONSTANTS;
+    [m, n, k, thread_m, thread_n, "VEC"]
 };
 
 fn variant(tile: Tile, vectors: bool) -> Variant {
-    let [m, n, k, thread_m, thread_n, stages] = tile.constants();
-    Variant::new(&IMPLICIT_GEMM, [], [m, n, k, thread_m, thread_n, stages, u32::from(vectors)])
+    let [m, n, k, thread_m, thread_n] = tile.constants();
+    Variant::new(&IMPLICIT_GEMM, [], [m, n, k, thread_m, thread_n, u32::from(vectors)])
 }
 
 pub(super) fn variants() -> Vec<Variant> {
@@ -70,7 +73,7 @@ pub(crate) fn conv2d(ctx: &Context, op: &'static str, desc: &Conv2dDesc) -> Back
     let pixels = checked_product(op, "pixels", &[out_height, out_width])?;
     let columns = checked_product(op, "pixels", &[batch, pixels])?;
     let taps = checked_product(op, "filter", &[channels, filter_height, filter_width])?;
-    let tile = Tile::choose(&ctx.gpu.device.limits(), filters, columns, 1);
+    let tile = Tile::choose(&ctx.gpu.device.limits(), ctx.gpu.multiprocessors(), [filters, columns, 1]);
     let tiles = tile.count(filters, columns);
     let params = Params {
         filters: dim(op, "filters", filters)?,

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::ops::tile::StepTime;
+
 /// The sizes of a workgroup's tile, and how its subgroups share it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct CooperativeTile {
@@ -10,8 +12,7 @@ pub(crate) struct CooperativeTile {
     pub(super) k: usize,
     /// Rows and columns of subgroups.
     pub(super) subgroups: [usize; 2],
-    /// Nanoseconds of a step when one such workgroup runs on a multiprocessor, and when two do.
-    step: [usize; 2],
+    step: StepTime,
 }
 
 /// Rows and columns of a fragment.
@@ -21,25 +22,24 @@ pub(super) const FRAGMENT: usize = 16;
 const SUBGROUP: usize = 32;
 
 impl CooperativeTile {
-    /// Every tile that is chosen from, largest first. The times were measured on an H200; what matters is how they
-    /// relate to each other.
+    /// Every tile that is chosen from, largest first.
     pub(super) const ALL: [Self; 5] = [
-        Self::new([128, 128, 32], [660, 980]),
-        Self::new([64, 128, 32], [390, 640]),
-        Self::new([64, 64, 64], [530, 750]),
-        Self::new([32, 64, 64], [380, 670]),
-        Self::new([32, 32, 64], [290, 490]),
+        Self::new([128, 128, 32], 660, 980),
+        Self::new([64, 128, 32], 390, 640),
+        Self::new([64, 64, 64], 530, 750),
+        Self::new([32, 64, 64], 380, 670),
+        Self::new([32, 32, 64], 290, 490),
     ];
 
     /// A tile shared by 2 × 2 subgroups.
-    const fn new([m, n, k]: [usize; 3], step: [usize; 2]) -> Self {
-        Self { m, n, k, subgroups: [2, 2], step }
+    const fn new([m, n, k]: [usize; 3], alone: usize, paired: usize) -> Self {
+        Self { m, n, k, subgroups: [2, 2], step: StepTime { alone, paired } }
     }
 
     /// The tile of a variant, from what [`constants`](Self::constants) gave it.
     pub(super) fn from_constants(constants: [u32; 5]) -> Self {
         let [m, n, k, rows, columns] = constants.map(|value| value as usize);
-        Self { m, n, k, subgroups: [rows, columns], step: [0; 2] }
+        Self { m, n, k, subgroups: [rows, columns], step: StepTime { alone: 0, paired: 0 } }
     }
 
     pub(super) fn constants(self) -> [u32; 5] {
@@ -69,12 +69,10 @@ impl CooperativeTile {
         m.div_ceil(self.m).saturating_mul(n.div_ceil(self.n))
     }
 
-    /// Nanoseconds that `tiles` tiles of `k` take on a device of so many multiprocessors.
-    pub(super) fn time(self, tiles: usize, k: usize, multiprocessors: usize) -> usize {
-        let [alone, paired] = self.step;
-        let rounds = tiles.div_ceil(multiprocessors);
-        let step = (rounds / 2).saturating_mul(paired).saturating_add(rounds % 2 * alone);
-        k.div_ceil(self.k).saturating_mul(step)
+    /// Nanoseconds that an m×k by k×n product takes, repeated `batch` times.
+    pub(super) fn time(self, [m, n, k, batch]: [usize; 4], multiprocessors: usize) -> usize {
+        let tiles = self.count(m, n).saturating_mul(batch);
+        self.step.of(tiles, k.div_ceil(self.k), multiprocessors)
     }
 
     fn threads(self) -> usize {
@@ -123,7 +121,7 @@ mod tests {
     #[test]
     fn a_second_workgroup_on_a_multiprocessor_is_cheaper_than_the_first() {
         for tile in CooperativeTile::ALL {
-            let time = |tiles| tile.time(tiles, 1024, 100);
+            let time = |tiles| tile.time([tile.m, tile.n, 1024, tiles], 100);
             assert!(time(100) < time(200) && time(200) < 2 * time(100), "{tile}");
             assert_eq!(time(400), 2 * time(200), "{tile}");
         }

@@ -6,11 +6,16 @@ use backend_api::{BackendError, BackendResult};
 
 use super::plan::Kernel;
 
-/// The kernel to be used wherever it can make a product, and into how many pieces it splits k.
+const SPLIT: &str = "+split";
+const PACKED: &str = "+packed";
+
+/// The kernel to be used wherever it can make a product, into how many pieces it splits k, and whether badly aligned
+/// factors are copied first. `gemm/cooperative` always copies them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Forced {
     pub(super) kernel: Kernel,
     pub(super) splits: usize,
+    pub(super) packed: bool,
 }
 
 impl Forced {
@@ -19,30 +24,33 @@ impl Forced {
         Kernel::all().map(|kernel| kernel.to_string()).collect()
     }
 
-    /// Reads `tiled/128x128x16`, `cooperative/64x64x64+split4` and the like.
+    /// Reads `tiled/128x64x32+packed`, `cooperative/64x64x64+split4` and the like.
     ///
     /// # Errors
     /// [`Unsupported`](BackendError::Unsupported).
     pub(crate) fn parse(op: &'static str, name: &str) -> BackendResult<Self> {
-        let (kernel, splits) = name.split_once("+split").unwrap_or((name, "1"));
-        let kernel = Kernel::all().find(|known| known.to_string() == kernel);
-        match (kernel, splits.parse()) {
-            (Some(kernel), Ok(splits)) => Ok(Self { kernel, splits }),
-            _ => {
-                let need = format!("one of the kernels {}, not {name:?}", Self::names().join(", "));
-                Err(BackendError::Unsupported { op, need })
-            }
-        }
+        Self::read(name).ok_or_else(|| {
+            let need = format!("one of the kernels {}, not {name:?}", Self::names().join(", "));
+            BackendError::Unsupported { op, need }
+        })
+    }
+
+    fn read(name: &str) -> Option<Self> {
+        let (name, packed) = name.strip_suffix(PACKED).map_or((name, false), |name| (name, true));
+        let (name, splits) = name.split_once(SPLIT).unwrap_or((name, "1"));
+        let kernel = Kernel::all().find(|known| known.to_string() == name)?;
+        Some(Self { kernel, splits: splits.parse().ok()?, packed })
     }
 }
 
 /// As it is read.
 impl fmt::Display for Forced {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.splits {
-            1 => write!(f, "{}", self.kernel),
-            splits => write!(f, "{}+split{splits}", self.kernel),
+        write!(f, "{}", self.kernel)?;
+        if self.splits > 1 {
+            write!(f, "{SPLIT}{}", self.splits)?;
         }
+        f.write_str(if self.packed { PACKED } else { "" })
     }
 }
 
@@ -53,12 +61,13 @@ mod tests {
     #[test]
     fn names_are_read_back() {
         for name in Forced::names() {
-            for splits in [1, 7] {
-                let forced = Forced::parse("test", &format!("{name}+split{splits}")).unwrap();
+            for (splits, packed) in [(1, ""), (7, ""), (7, "+packed")] {
+                let forced = Forced::parse("test", &format!("{name}+split{splits}{packed}")).unwrap();
                 assert_eq!((forced.kernel.to_string(), forced.splits), (name.clone(), splits));
+                assert_eq!(Forced::parse("test", &forced.to_string()).unwrap(), forced);
             }
         }
-        for wrong in ["", "tiled", "tiled/1x1x1", "cooperative/64x64x64+split", "x+split2"] {
+        for wrong in ["", "tiled", "tiled/1x1x1", "cooperative/64x64x64+split", "x+split2", "+packed"] {
             assert_eq!(Forced::parse("test", wrong).unwrap_err().kind(), backend_api::ErrorKind::Unsupported);
         }
     }

@@ -7,7 +7,7 @@
 use std::iter;
 
 use super::cooperative::{CooperativeTile, FRAGMENT};
-use crate::kernels::MAX_CONSTANTS;
+use crate::kernels::{MAX_CONSTANTS, Target};
 
 /// What the text depends on.
 struct Step {
@@ -43,7 +43,7 @@ impl Step {
 ///
 /// While a step is multiplied, the operands of the next are on their way into registers. The loop counts steps, so that
 /// a compiler can tell how often it runs and schedules across its end. What the last step fetches is not used.
-pub(super) fn multiply(constants: &[u32; MAX_CONSTANTS]) -> String {
+pub(super) fn multiply(constants: &[u32; MAX_CONSTANTS], _: Target) -> String {
     let step = Step::new(constants);
     let sums = lines(step.places().map(|(i, j)| format!("var sum_{i}_{j} = coop_mat16x16<f32, C>();")));
     let (first, next) = (fetch(&step, "var "), fetch(&step, ""));
@@ -170,7 +170,7 @@ mod tests {
 
     /// The SPIR-V of a variant, as wgpu makes it for a device with cooperative matrices.
     fn translate(variant: &Variant, immediates: bool) -> Result<Vec<u32>, String> {
-        let text = compose(variant, Target { immediates });
+        let text = compose(variant, Target { immediates, unroll: true });
         let module = naga::front::wgsl::parse_str(&text).map_err(|error| error.emit_to_string(&text))?;
         let mut capabilities = Capabilities::COOPERATIVE_MATRIX
             | Capabilities::SHADER_FLOAT16
@@ -198,7 +198,8 @@ mod tests {
 
     #[test]
     fn the_step_is_unrolled() {
-        let text = super::multiply(&[128, 128, 32, 2, 2, 0, 1, 0, 0, 0]);
+        let text =
+            super::multiply(&[128, 128, 32, 2, 2, 0, 1, 0, 0, 0], Target { immediates: true, unroll: true });
         assert_eq!(text.matches("coopMultiplyAdd(").count(), 2 * 4 * 4);
         assert_eq!(text.matches("coopStoreT(").count(), 4 * 4);
         assert_eq!(text.matches("= fetch_a(").count(), 2 * 4);

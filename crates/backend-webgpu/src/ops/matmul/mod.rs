@@ -14,10 +14,10 @@ mod split;
 mod tune;
 
 use backend_api::desc::{BiasAxis, MatmulDesc};
-use backend_api::{Activation, BackendResult, checked_product};
+use backend_api::{Activation, BackendResult, DType, checked_product};
 
 use crate::context::{Context, dim, linear_grid};
-use crate::kernels::{Variant, params};
+use crate::kernels::{Lib, Variant, libs, params};
 use crate::recorder::Window;
 
 use plan::Plan;
@@ -191,4 +191,12 @@ fn stride(op: &'static str, what: &'static str, value: usize, count: usize) -> B
 /// The number by which lib/activate knows it.
 fn activation_code(activation: Activation) -> u32 {
     Activation::ALL.iter().position(|&known| known == activation).unwrap_or_default() as u32
+}
+
+/// The activations for results of this type.
+fn activation_libs(dtype: DType) -> &'static [Lib] {
+    match dtype {
+        DType::F16 => &[libs::HALF, libs::ACTIVATE_HALF],
+        _ => &[libs::ACTIVATE],
+    }
 }

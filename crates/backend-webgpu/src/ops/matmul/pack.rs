@@ -1,4 +1,4 @@
-//! Copies of f16 factors whose rows are aligned, as `gemm/cooperative` reads them.
+//! Copies of factors whose rows are aligned, as `gemm/cooperative` and the vectors of `gemm/tiled` read them.
 
 use backend_api::desc::{MatmulDesc, Matrix};
 use backend_api::{BackendResult, DType, checked_product};
@@ -13,7 +13,7 @@ static PACK: KernelSource = kernel!(
     "gemm/pack",
     libs: [GRID],
     types: [],
-    constants: [],
+    constants: ["PER_WORD", "LANES"],
     reads: 1,
     writes: 1,
     params: Params,
@@ -24,8 +24,9 @@ params! {
         rows: u32,
         columns: u32,
         rows_out: u32,
-        pairs: u32,
-        total: u32,
+        lines: u32,
+        words: u32,
+        parts: u32,
         offset: u32,
         ld: u32,
         batch: u32,
@@ -35,14 +36,36 @@ params! {
 
 const WORKGROUP: usize = 256;
 
-/// Pairs of elements that an invocation copies.
+/// Words that an invocation copies.
 const WORDS: usize = 4;
 
-/// Elements that are read at once.
-const EIGHT: usize = 8;
+/// Invocations that share a row.
+const LANES: [usize; 2] = [32, WORKGROUP];
+
+/// Bytes to a multiple of which rows are aligned.
+const ALIGNMENT: usize = 16;
+
+fn variant(dtype: DType, lanes: usize) -> Variant {
+    Variant::new(&PACK, [], [per_word(dtype) as u32, lanes as u32])
+}
 
 pub(super) fn variants() -> Vec<Variant> {
-    vec![Variant::new(&PACK, [], [])]
+    [DType::F32, DType::F16].iter().flat_map(|&dtype| LANES.map(|lanes| variant(dtype, lanes))).collect()
+}
+
+/// Elements of a word.
+fn per_word(dtype: DType) -> usize {
+    size_of::<u32>() / dtype.size()
+}
+
+/// Elements to a multiple of which rows are aligned.
+fn group(dtype: DType) -> usize {
+    ALIGNMENT / dtype.size()
+}
+
+/// The same for k, which both factors share.
+fn group_of_both(desc: &MatmulDesc) -> usize {
+    group(desc.a.dtype).max(group(desc.b.dtype))
 }
 
 /// A factor as it is stored: rows, columns, and which of the two is k.
@@ -66,12 +89,12 @@ pub(super) fn needed(desc: &MatmulDesc, windows: &Windows) -> [bool; 2] {
     let [a, b] = stored(desc);
     // Both factors have to end at the same k, and one that has it along its rows can't end inside of a group.
     let k_along_rows = !(a.k_down && b.k_down);
-    if k_along_rows && !desc.k.is_multiple_of(EIGHT) {
+    if k_along_rows && !desc.k.is_multiple_of(group_of_both(desc)) {
         return [true; 2];
     }
     [
-        !is_aligned(&desc.a, windows.a.offset, a.columns, EIGHT),
-        !is_aligned(&desc.b, windows.b.offset, b.columns, EIGHT),
+        !is_aligned(&desc.a, windows.a.offset, a.columns, group(desc.a.dtype)),
+        !is_aligned(&desc.b, windows.b.offset, b.columns, group(desc.b.dtype)),
     ]
 }
 
@@ -84,7 +107,7 @@ pub(super) fn aligned(
     packs: [bool; 2],
 ) -> BackendResult<(MatmulDesc, Windows)> {
     let (mut desc, mut windows, [a, b]) = (*desc, windows.clone(), stored(desc));
-    let k = if packs == [true; 2] { desc.k.next_multiple_of(EIGHT) } else { desc.k };
+    let k = if packs == [true; 2] { desc.k.next_multiple_of(group_of_both(&desc)) } else { desc.k };
     if packs[0] {
         (desc.a, windows.a) = copy(ctx, op, &desc.a, &windows.a, a, k, desc.batch)?;
     }
@@ -107,30 +130,35 @@ fn copy(
 ) -> BackendResult<(Matrix, Window)> {
     let Stored { rows, columns, k_down } = stored;
     let (rows_out, columns_out) = if k_down { (k, columns) } else { (rows, k) };
-    let ld = columns_out.next_multiple_of(EIGHT);
+    let dtype = matrix.dtype;
+    let ld = columns_out.next_multiple_of(group(dtype));
     // A matrix that the whole batch shares is copied once.
     let copies = if matrix.batch_stride == 0 { 1 } else { batch };
     let size = checked_product(op, "scratch", &[copies, rows_out, ld])?;
-    let bytes = checked_product(op, "scratch", &[size, DType::F16.size()])?;
-    let scratch = ctx.output(op, &ctx.memory.scratch(op, bytes)?, DType::F16)?;
+    let bytes = checked_product(op, "scratch", &[size, dtype.size()])?;
+    let scratch = ctx.output(op, &ctx.memory.scratch(op, bytes)?, dtype)?;
     let last = window.offset as usize
         + matrix.batch_stride.saturating_mul(copies - 1)
         + matrix.ld.saturating_mul(rows - 1)
         + columns
         - 1;
+    let (lines, words) = (copies * rows_out, ld / per_word(dtype));
+    let lanes = LANES.into_iter().find(|lanes| lanes * WORDS >= words).unwrap_or(WORKGROUP);
+    let parts = words.div_ceil(lanes * WORDS);
     let params = Params {
         rows: dim(op, "rows", rows)?,
         columns: dim(op, "columns", columns)?,
         rows_out: dim(op, "rows", rows_out)?,
-        pairs: dim(op, "columns", ld / 2)?,
-        total: dim(op, "elements", size / 2)?,
+        lines: dim(op, "rows", lines)?,
+        words: dim(op, "columns", words)?,
+        parts: dim(op, "columns", parts)?,
         offset: window.offset,
         ld: stride(op, "ld", matrix.ld, rows)?,
         batch: stride(op, "batch stride", matrix.batch_stride, copies)?,
-        last: dim(op, "elements", last / 2)?,
+        last: dim(op, "elements", last / per_word(dtype))?,
     };
-    let grid = linear_grid(op, (params.total as usize).div_ceil(WORKGROUP * WORDS))?;
-    ctx.launch(op, &Variant::new(&PACK, [], []), &[window], &scratch, &params, grid)?;
+    let grid = linear_grid(op, lines.div_ceil(WORKGROUP / lanes).saturating_mul(parts))?;
+    ctx.launch(op, &variant(dtype, lanes), &[window], &scratch, &params, grid)?;
     let batch_stride = if copies == 1 { 0 } else { rows_out * ld };
     Ok((Matrix { ld, batch_stride, ..*matrix }, scratch))
 }

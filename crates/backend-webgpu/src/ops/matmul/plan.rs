@@ -6,25 +6,28 @@ use backend_api::desc::{MatmulDesc, Matrix};
 use backend_api::{Activation, DType, DeviceKind, MathMode};
 
 use super::cooperative::CooperativeTile;
-use super::{Forced, Params, Windows, activation_code, emulated, fragments, pack, proof};
+use super::{Forced, Params, Windows, activation_code, activation_libs, emulated, fragments, pack, proof};
 use crate::context::Context;
 use crate::kernels::{KernelSource, Variant, kernel};
-use crate::ops::tile::{TILE_CONSTANTS, Tile};
+use crate::ops::tile::{TILE_CONSTANTS, Tile, tile_product};
 use crate::recorder::Window;
 
-static TILED: KernelSource = kernel!(
-    "gemm/tiled",
-    libs: [GRID, SPECIAL, UNARY, ACTIVATE, MATMUL, FACTOR_BLOCKS, TILE_PRODUCT],
-    types: ["TA", "TB", "TC"],
-    constants: with_tile(["VEC", "TRANS_A", "TRANS_B", "ACTIVATION"]),
-    reads: 5,
-    writes: 1,
-    params: Params,
-);
+static TILED: KernelSource = KernelSource {
+    unrolled: Some(tile_product),
+    ..kernel!(
+        "gemm/tiled",
+        libs: [GRID, SPECIAL, UNARY, MATMUL, FACTOR_BLOCKS, TILE_PRODUCT],
+        types: ["TA", "TB", "TC"],
+        constants: with_tile(["VEC", "TRANS_A", "TRANS_B", "ACTIVATION"]),
+        reads: 5,
+        writes: 1,
+        params: Params,
+    )
+};
 
 static DIRECT: KernelSource = kernel!(
     "gemm/direct",
-    libs: [GRID, SPECIAL, UNARY, ACTIVATE, MATMUL, FACTOR_BLOCKS],
+    libs: [GRID, SPECIAL, UNARY, MATMUL, FACTOR_BLOCKS],
     types: ["TA", "TB", "TC"],
     constants: ["VEC", "TRANS_A", "TRANS_B", "ACTIVATION"],
     reads: 5,
@@ -37,9 +40,10 @@ const DIRECT_TILE: usize = 32;
 
 static COOPERATIVE: KernelSource = KernelSource {
     unrolled: Some(fragments::multiply),
+    cooperative: true,
     ..kernel!(
         "gemm/cooperative",
-        libs: [GRID, SPECIAL, UNARY, ACTIVATE, MATMUL],
+        libs: [GRID, SPECIAL, UNARY, MATMUL],
         types: ["TA", "TB", "TC"],
         constants: [
             "TILE_M",
@@ -58,10 +62,10 @@ static COOPERATIVE: KernelSource = KernelSource {
 };
 
 /// The names of a tile's constants, followed by others.
-const fn with_tile(rest: [&'static str; 4]) -> [&'static str; 10] {
-    let [m, n, k, thread_m, thread_n, stages] = TILE_CONSTANTS;
+const fn with_tile(rest: [&'static str; 4]) -> [&'static str; 9] {
+    let [m, n, k, thread_m, thread_n] = TILE_CONSTANTS;
     let [vectors, trans_a, trans_b, activation] = rest;
-    [m, n, k, thread_m, thread_n, stages, vectors, trans_a, trans_b, activation]
+    [m, n, k, thread_m, thread_n, vectors, trans_a, trans_b, activation]
 }
 
 /// A kernel with the size of its tiles.
@@ -122,14 +126,17 @@ impl Plan {
         ctx: &Context,
         desc: &MatmulDesc,
         windows: &Windows,
-        Forced { kernel, splits }: Forced,
+        Forced { kernel, splits, packed }: Forced,
     ) -> Option<Self> {
-        Some(Self::new(ctx, desc, kernel, splits)?.reading(desc, windows)).filter(|plan| plan.works(ctx))
+        let plan = Self::new(ctx, desc, kernel, splits)?;
+        let plan = if packed { plan.packing(desc, windows) } else { plan.reading(desc, windows) };
+        Some(plan).filter(|plan| plan.works(ctx))
     }
 
     /// What would make [`choose`](Self::choose) choose it again.
     pub(super) fn as_forced(&self) -> Forced {
-        Forced { kernel: self.kernel, splits: self.splits }
+        let packed = self.packs != [false; 2] && !matches!(self.kernel, Kernel::Cooperative(_));
+        Forced { kernel: self.kernel, splits: self.splits, packed }
     }
 
     /// Whether its kernel can be trusted on this device.
@@ -142,13 +149,17 @@ impl Plan {
         let limits = ctx.gpu.device.limits();
         let possible = match kernel {
             Kernel::Direct => true,
-            Kernel::Tiled(tile) => tile.fits(&limits),
+            Kernel::Tiled(tile) => tile.fits(&limits) && desc.k > 0,
             Kernel::Cooperative(tile) => {
                 let halves = [desc.a.dtype, desc.b.dtype] == [DType::F16; 2];
                 ctx.gpu.cooperative_matrices && tile.fits(&limits) && desc.k > 0 && halves
             }
         };
-        possible.then(|| Self {
+        possible.then(|| Self::with_kernel(desc, kernel, splits))
+    }
+
+    fn with_kernel(desc: &MatmulDesc, kernel: Kernel, splits: usize) -> Self {
+        Self {
             kernel,
             dtypes: [desc.a.dtype, desc.b.dtype, desc.c.dtype],
             trans: [desc.trans_a.is_transposed(), desc.trans_b.is_transposed()],
@@ -157,15 +168,20 @@ impl Plan {
             packs: [false; 2],
             splits: if desc.batch == 1 { splits.max(1) } else { 1 },
             emulated: false,
-        })
+        }
     }
 
-    /// The same for the factors as they are.
+    /// The same for the factors as they are, which `gemm/cooperative` can't read unless they are aligned.
     fn reading(self, desc: &MatmulDesc, windows: &Windows) -> Self {
         match self.kernel {
             Kernel::Direct | Kernel::Tiled(_) => Self { vectors: reads_as_vectors(desc, windows), ..self },
-            Kernel::Cooperative(_) => Self { packs: pack::needed(desc, windows), ..self },
+            Kernel::Cooperative(_) => self.packing(desc, windows),
         }
+    }
+
+    /// The same for aligned copies of factors that aren't aligned.
+    fn packing(self, desc: &MatmulDesc, windows: &Windows) -> Self {
+        Self { packs: pack::needed(desc, windows), vectors: true, ..self }
     }
 
     /// An f32 product on matrix units, if that is allowed and worth it.
@@ -175,7 +191,7 @@ impl Plan {
         }
         let parts = emulated::product_of_parts(desc);
         let plan = match forced {
-            Some(Forced { kernel: kernel @ Kernel::Cooperative(_), splits }) => {
+            Some(Forced { kernel: kernel @ Kernel::Cooperative(_), splits, .. }) => {
                 Self::new(ctx, &parts, kernel, splits)?
             }
             _ => Self::cooperative(ctx, &parts, [false; 2])?,
@@ -197,42 +213,31 @@ impl Plan {
         if k < 16 || work < least {
             return None;
         }
-        let multiprocessors = multiprocessors(ctx.gpu.info.kind);
-        let plans = CooperativeTile::ALL.into_iter().flat_map(|tile| {
-            let splits =
-                [1, 2, 4, 8, 16, 32].into_iter().filter(move |&splits| splits == 1 || k / splits >= 256);
-            splits.map(move |splits| (tile, splits))
-        });
+        let multiprocessors = ctx.gpu.multiprocessors();
         let (tile, splits) =
-            plans.filter(|&(_, splits)| splits == 1 || desc.batch == 1).min_by_key(|&(tile, splits)| {
-                let tiles = tile.count(m, n).saturating_mul(desc.batch).saturating_mul(splits);
-                let combining = if splits == 1 { 0 } else { 3000 + m * n * splits / 250 };
-                tile.time(tiles, k / splits, multiprocessors).saturating_add(combining)
-            })?;
+            fastest(desc, CooperativeTile::ALL.into_iter(), |tile, sizes| tile.time(sizes, multiprocessors))?;
         let plan = Self::new(ctx, desc, Kernel::Cooperative(tile), splits)?;
         Some(Self { packs, ..plan }).filter(|plan| plan.works(ctx))
     }
 
     /// The fastest plan without matrix units, which any device and product allow.
     fn tiled(ctx: &Context, desc: &MatmulDesc, windows: &Windows) -> Self {
-        let &MatmulDesc { m, n, k, batch, .. } = desc;
-        let tile = Tile::choose(&ctx.gpu.device.limits(), m, n, batch);
-        // Where tiles are few and sums are long, multiprocessors that would be idle take a part of the sums.
-        let kind = ctx.gpu.info.kind;
-        let workgroups = multiprocessors(kind) * (512 / tile.threads()).max(1);
-        let idle = workgroups / tile.count(m, n).max(1);
-        let splits = if batch == 1 && k >= 2048 { idle.min(k / 256).max(1) } else { 1 };
-        Self {
-            // A processor has no workgroup memory to stage anything in.
-            kernel: if kind == DeviceKind::SoftwareAdapter { Kernel::Direct } else { Kernel::Tiled(tile) },
-            dtypes: [desc.a.dtype, desc.b.dtype, desc.c.dtype],
-            trans: [desc.trans_a.is_transposed(), desc.trans_b.is_transposed()],
-            activation: desc.activation,
-            vectors: reads_as_vectors(desc, windows),
-            packs: [false; 2],
-            splits,
-            emulated: false,
-        }
+        let limits = ctx.gpu.device.limits();
+        let multiprocessors = ctx.gpu.multiprocessors();
+        let tiles = Tile::ALL.into_iter().filter(|tile| tile.fits(&limits));
+        let tiled = fastest(desc, tiles, |tile, sizes| tile.time(sizes, multiprocessors));
+        // A processor has no workgroup memory to stage anything in.
+        let (kernel, splits) = match tiled {
+            Some((tile, splits)) if ctx.gpu.info.kind != DeviceKind::SoftwareAdapter && desc.k > 0 => {
+                (Kernel::Tiled(tile), splits)
+            }
+            _ => (Kernel::Direct, 1),
+        };
+        let plan = Self::with_kernel(desc, kernel, splits).reading(desc, windows);
+        // Reading element by element costs a tenth of a long product, copies less.
+        let &MatmulDesc { m, n, k, .. } = desc;
+        let is_long = m.min(n) >= 256 && m.saturating_mul(n).saturating_mul(k) >= 1 << 31;
+        if is_long && !plan.vectors { plan.packing(desc, windows) } else { plan }
     }
 
     /// The same kernel for a part of each sum, which is neither rounded nor finished.
@@ -262,15 +267,15 @@ impl Plan {
     pub(super) fn variant(&self) -> Variant {
         let [trans_a, trans_b] = self.trans.map(u32::from);
         let activation = activation_code(self.activation);
-        match self.kernel {
+        let variant = match self.kernel {
             Kernel::Direct => {
                 let vectors = u32::from(self.vectors);
                 Variant::new(&DIRECT, self.dtypes, [vectors, trans_a, trans_b, activation])
             }
             Kernel::Tiled(tile) => {
-                let [m, n, k, thread_m, thread_n, stages] = tile.constants();
+                let [m, n, k, thread_m, thread_n] = tile.constants();
                 let vectors = u32::from(self.vectors);
-                let constants = [m, n, k, thread_m, thread_n, stages, vectors, trans_a, trans_b, activation];
+                let constants = [m, n, k, thread_m, thread_n, vectors, trans_a, trans_b, activation];
                 Variant::new(&TILED, self.dtypes, constants)
             }
             Kernel::Cooperative(tile) => {
@@ -278,8 +283,29 @@ impl Plan {
                 let constants = [m, n, k, rows, columns, trans_a, trans_b, activation];
                 Variant::new(&COOPERATIVE, self.dtypes, constants)
             }
-        }
+        };
+        variant.with_libs(activation_libs(self.dtypes[2]))
     }
+}
+
+/// The tile, and the number of pieces of k, that are estimated to take the least time. `time` estimates that of a tile
+/// for m, n, k and the number of products.
+fn fastest<T: Copy>(
+    desc: &MatmulDesc,
+    tiles: impl Iterator<Item = T>,
+    time: impl Fn(T, [usize; 4]) -> usize,
+) -> Option<(T, usize)> {
+    let &MatmulDesc { m, n, k, batch, .. } = desc;
+    let choices = tiles.flat_map(|tile| {
+        let splits = [1, 2, 4, 8, 16, 32].into_iter();
+        splits
+            .filter(move |&splits| splits == 1 || batch == 1 && k / splits >= 256)
+            .map(move |splits| (tile, splits))
+    });
+    choices.min_by_key(|&(tile, splits)| {
+        let combining = if splits == 1 { 0 } else { 3000 + m.saturating_mul(n).saturating_mul(splits) / 250 };
+        time(tile, [m, n, k / splits, batch.saturating_mul(splits)]).saturating_add(combining)
+    })
 }
 
 /// Such as `cooperative/128x128x32+split4, packs A`: what [`Forced`](super::Forced) reads, and what else there is to
@@ -307,7 +333,7 @@ impl fmt::Display for Kernel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Direct => write!(f, "direct/{DIRECT_TILE}x{DIRECT_TILE}x4"),
-            Self::Tiled(Tile { m, n, k, .. }) => write!(f, "tiled/{m}x{n}x{k}"),
+            Self::Tiled(tile) => write!(f, "tiled/{tile}"),
             Self::Cooperative(tile) => write!(f, "cooperative/{tile}"),
         }
     }
@@ -346,14 +372,4 @@ pub(super) fn reads_as_vectors(desc: &MatmulDesc, windows: &Windows) -> bool {
 pub(super) fn is_aligned(matrix: &Matrix, offset: u32, along_memory: usize, width: usize) -> bool {
     (offset as usize).is_multiple_of(width)
         && [matrix.ld, matrix.batch_stride, along_memory].iter().all(|size| size.is_multiple_of(width))
-}
-
-/// Workgroups that a device of this kind runs side by side, which wgpu doesn't tell: an H200's multiprocessors, and
-/// what is usual for smaller ones.
-fn multiprocessors(kind: DeviceKind) -> usize {
-    match kind {
-        DeviceKind::DiscreteGpu => 132,
-        DeviceKind::IntegratedGpu | DeviceKind::VirtualGpu | DeviceKind::Other => 16,
-        _ => 1,
-    }
 }

@@ -4,14 +4,14 @@ use backend_api::desc::{MatmulDesc, Matrix};
 use backend_api::{Activation, BackendResult, DType, checked_product};
 
 use super::plan::Plan;
-use super::{Params, Product, Windows, activation_code, launch, params};
+use super::{Params, Product, Windows, activation_code, activation_libs, launch, params};
 use crate::context::{Context, linear_grid};
 use crate::kernels::{KernelSource, Variant, kernel};
 use crate::recorder::Window;
 
 static COMBINE: KernelSource = kernel!(
     "gemm/combine",
-    libs: [GRID, SPECIAL, UNARY, ACTIVATE, MATMUL],
+    libs: [GRID, SPECIAL, UNARY, MATMUL],
     types: ["TC"],
     constants: ["ACTIVATION", "SCALED"],
     reads: 4,
@@ -25,7 +25,8 @@ const WORKGROUP: usize = 256;
 const STEP: usize = 64;
 
 fn variant(dtype: DType, activation: Activation, scaled: bool) -> Variant {
-    Variant::new(&COMBINE, [dtype], [activation_code(activation), u32::from(scaled)])
+    let constants = [activation_code(activation), u32::from(scaled)];
+    Variant::new(&COMBINE, [dtype], constants).with_libs(activation_libs(dtype))
 }
 
 pub(super) fn variants() -> Vec<Variant> {

@@ -116,7 +116,7 @@ pub(crate) fn tune_matmul(
 
     let Some(time) = measure(&|| run(ctx, op, desc, &windows, &planned))? else { return Ok(()) };
     let (mut best, mut least) = (planned.as_forced(), time * GAIN);
-    for candidate in candidates(desc).filter(|&candidate| candidate != planned.as_forced()) {
+    for candidate in candidates(desc, key.aligned).filter(|&candidate| candidate != planned.as_forced()) {
         let Some(plan) = Plan::as_asked(ctx, desc, &windows, candidate) else { continue };
         match measure(&|| run(ctx, op, desc, &windows, &plan))? {
             None => break,
@@ -128,14 +128,19 @@ pub(crate) fn tune_matmul(
     Ok(())
 }
 
-/// Every kernel with every number of pieces that leaves each of them something to do.
-fn candidates(desc: &MatmulDesc) -> impl Iterator<Item = Forced> {
+/// Every kernel with every number of pieces that leaves each of them something to do, of factors as they are and of
+/// copies.
+fn candidates(desc: &MatmulDesc, aligned: bool) -> impl Iterator<Item = Forced> {
     let (k, single) = (desc.k, desc.batch == 1);
+    let copies = move |kernel: &Kernel| {
+        let may_copy = !aligned && !matches!(kernel, Kernel::Cooperative(_));
+        if may_copy { [false, true].as_slice() } else { &[false] }
+    };
     Kernel::all().flat_map(move |kernel| {
         let splits = [1, 2, 4, 8, 16, 32].into_iter();
-        splits
-            .filter(move |&splits| splits == 1 || single && k / splits >= 128)
-            .map(move |splits| Forced { kernel, splits })
+        splits.filter(move |&splits| splits == 1 || single && k / splits >= 128).flat_map(move |splits| {
+            copies(&kernel).iter().map(move |&packed| Forced { kernel, splits, packed })
+        })
     })
 }
 

@@ -1,0 +1,134 @@
+//! The tiles of lib/tile_product.
+
+mod step;
+mod time;
+
+use std::fmt;
+
+use crate::kernels::MAX_CONSTANTS;
+
+pub(super) use step::tile_product;
+pub(super) use time::StepTime;
+
+/// The sizes of a tile and of an invocation's part of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Tile {
+    pub(super) m: usize,
+    pub(super) n: usize,
+    pub(super) k: usize,
+    pub(super) thread_m: usize,
+    pub(super) thread_n: usize,
+    pub(super) step: StepTime,
+}
+
+/// Names of the constants that [`Tile::constants`] binds.
+pub(super) const TILE_CONSTANTS: [&str; 5] = ["TILE_M", "TILE_N", "TILE_K", "THREAD_M", "THREAD_N"];
+
+impl Tile {
+    /// Every tile, largest first. The first needs more than a portable device promises; the second exactly that.
+    pub(super) const ALL: [Self; 4] = [
+        Self::new([128, 64, 32], [8, 8], 2840, 3050),
+        Self::new([64, 64, 32], [8, 4], 1100, 1700),
+        Self::new([32, 32, 32], [4, 4], 900, 1000),
+        // For products of a few rows.
+        Self::new([8, 128, 16], [4, 4], 460, 520),
+    ];
+
+    const fn new(
+        [m, n, k]: [usize; 3],
+        [thread_m, thread_n]: [usize; 2],
+        alone: usize,
+        paired: usize,
+    ) -> Self {
+        Self { m, n, k, thread_m, thread_n, step: StepTime { alone, paired } }
+    }
+
+    /// The tile of a variant, from what [`constants`](Self::constants) gave it.
+    fn from_constants(&[m, n, k, thread_m, thread_n, ..]: &[u32; MAX_CONSTANTS]) -> Self {
+        Self::new(
+            [m, n, k].map(|value| value as usize),
+            [thread_m, thread_n].map(|value| value as usize),
+            0,
+            0,
+        )
+    }
+
+    /// The tile that is estimated to be the fastest for an m×n product, repeated `batch` times, on a device with these
+    /// limits and so many multiprocessors.
+    pub(super) fn choose(limits: &wgpu::Limits, multiprocessors: usize, [m, n, batch]: [usize; 3]) -> Self {
+        // All of them take longer with k alike.
+        const K: usize = 32;
+        let time = |tile: &Self| tile.time([m, n, K, batch], multiprocessors);
+        let fitting = Self::ALL.into_iter().filter(|tile| tile.fits(limits));
+        fitting.min_by_key(time).unwrap_or(Self::ALL[2])
+    }
+
+    /// Nanoseconds that an m×k by k×n product takes, repeated `batch` times.
+    pub(super) fn time(self, [m, n, k, batch]: [usize; 4], multiprocessors: usize) -> usize {
+        let tiles = self.count(m, n).saturating_mul(batch);
+        self.step.of(tiles, k.div_ceil(self.k), multiprocessors)
+    }
+
+    pub(super) fn constants(self) -> [u32; 5] {
+        [self.m, self.n, self.k, self.thread_m, self.thread_n].map(|value| value as u32)
+    }
+
+    /// Tiles of an m×n product.
+    pub(super) fn count(self, m: usize, n: usize) -> usize {
+        m.div_ceil(self.m).saturating_mul(n.div_ceil(self.n))
+    }
+
+    pub(super) fn threads(self) -> usize {
+        (self.m / self.thread_m) * (self.n / self.thread_n)
+    }
+
+    /// How many blocks of an operand of `size` rows or columns an invocation fetches in a step.
+    fn fetches(self, size: usize) -> usize {
+        (size * self.k / 16).div_ceil(self.threads())
+    }
+
+    /// Bytes of workgroup memory.
+    fn workgroup_bytes(self) -> usize {
+        self.k * (self.m + self.n) * size_of::<f32>()
+    }
+
+    pub(super) fn fits(self, limits: &wgpu::Limits) -> bool {
+        self.threads() <= limits.max_compute_invocations_per_workgroup as usize
+            && self.threads() <= limits.max_compute_workgroup_size_x as usize
+            && self.workgroup_bytes() <= limits.max_compute_workgroup_storage_size as usize
+    }
+}
+
+/// Such as `128x64x32`: rows, columns and depth.
+impl fmt::Display for Tile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}x{}x{}", self.m, self.n, self.k)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_but_the_first_are_portable() {
+        let portable = wgpu::Limits::default();
+        assert_eq!(Tile::ALL.map(|tile| tile.fits(&portable)), [false, true, true, true]);
+    }
+
+    #[test]
+    fn tiles_are_as_large_as_fills_the_device() {
+        let portable = wgpu::Limits::default();
+        let large = wgpu::Limits { max_compute_workgroup_storage_size: 32 << 10, ..portable.clone() };
+        for (sizes, limits, tile) in [
+            ([4096, 4096, 1], &large, "128x64x32"),
+            ([512, 512, 64], &large, "128x64x32"),
+            ([4096, 4096, 1], &portable, "64x64x32"),
+            ([1024, 1024, 1], &large, "64x64x32"),
+            ([64, 64, 1], &large, "32x32x32"),
+            ([1, 4096, 64], &large, "8x128x16"),
+        ] {
+            assert_eq!(Tile::choose(limits, 132, sizes).to_string(), tile, "{sizes:?}");
+        }
+    }
+}

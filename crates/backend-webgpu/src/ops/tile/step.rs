@@ -1,0 +1,116 @@
+//! Writes `tile_product`, the loop over k of lib/tile_product.
+//!
+//! A driver keeps sums in registers and reads ahead of their use when each has a name of its own; the same loops over
+//! arrays ran at three quarters of the speed. All indices stay in the functions of the shader's file, which this text
+//! calls.
+
+use std::iter;
+
+use super::Tile;
+use crate::kernels::{MAX_CONSTANTS, Target};
+
+/// The function `tile_product`, given a kernel's constants, of which a tile's come first: the product of a tile over
+/// `length` values of k from `first` on, passed to `write_out` four by four.
+///
+/// The first step takes what k leaves over of whole steps, so that there is nothing to be checked in the loop. While a
+/// step is multiplied, the blocks of the next are on their way into registers; those that the last one fetches aren't
+/// used.
+pub(crate) fn tile_product(constants: &[u32; MAX_CONSTANTS], target: Target) -> String {
+    let tile = Tile::from_constants(constants);
+    let (rows, columns) = (tile.thread_m, tile.thread_n / 4);
+    let places = || (0..rows).flat_map(|i| (0..columns).map(move |j| (i, j)));
+    let blocks = || groups('a', tile.fetches(tile.m)).chain(groups('b', tile.fetches(tile.n)));
+    let fetch = |declare, from| {
+        let next = move |(of, turn)| {
+            format!("{declare}next_{of}_{turn} = fetch_{of}(tile, index, {turn}u, {from});")
+        };
+        lines(blocks().map(next))
+    };
+    let stage = |(of, turn)| format!("stage_{of}(index, {turn}u, next_{of}_{turn});");
+    let sums = lines(places().map(|(i, j)| format!("var sum_{i}_{j} = vec4<f32>();")));
+    let (first, next) = (fetch("var ", "first, head"), fetch("", "at, TILE_K"));
+    let stage = lines(blocks().map(stage));
+    let products = match target.unroll {
+        true => lines((0..tile.k).map(|k| products(&format!("{k}u"), rows / 4, columns))),
+        false => format!("for (var k = 0u; k < TILE_K; k++) {}\n", products("k", rows / 4, columns)),
+    };
+    let results = if target.unroll { results(rows, columns) } else { results_in_a_loop(rows, columns) };
+    format!(
+        "
+fn tile_product(tile: Tile, index: u32, first: u32, length: u32) {{
+let lane = lane_of(index);
+let steps = (length + TILE_K - 1u) / TILE_K;
+let head = min(length - (steps - 1u) * TILE_K, length);
+var at = first + head;
+{sums}{first}for (var step = 0u; step < steps; step++) {{
+workgroupBarrier();
+{stage}workgroupBarrier();
+{next}at += TILE_K;
+{products}}}
+{results}}}
+"
+    )
+}
+
+/// The matrix and the number of each block that an invocation fetches of it.
+fn groups(of: char, count: usize) -> impl Iterator<Item = (char, usize)> {
+    iter::repeat_n(of, count).zip(0..)
+}
+
+/// What one value of k adds to the sums.
+fn products(k: &str, rows4: usize, columns4: usize) -> String {
+    let left = (0..rows4).map(|i| format!("let a_{i} = staged_a(lane, {k}, {i}u);"));
+    let right = (0..columns4).map(|j| format!("let b_{j} = staged_b(lane, {k}, {j}u);"));
+    let sums = (0..rows4).flat_map(|i| {
+        "xyzw".chars().zip(4 * i..).flat_map(move |(element, row)| {
+            (0..columns4).map(move |j| format!("sum_{row}_{j} += a_{i}.{element} * b_{j};"))
+        })
+    });
+    format!("{{\n{}}}", lines(left.chain(right).chain(sums)))
+}
+
+/// Passes the sums on.
+fn results(rows: usize, columns4: usize) -> String {
+    let place = |i, j| format!("tile.row + result_row(lane, {i}u), tile.column + result_column(lane, {j}u)");
+    let result = |i, j| format!("write_out(tile, {}, sum_{i}_{j});", place(i, j));
+    lines((0..rows).flat_map(|i| (0..columns4).map(move |j| result(i, j))))
+}
+
+/// The same, in less text.
+fn results_in_a_loop(rows: usize, columns4: usize) -> String {
+    let case = |(i, j)| format!("case {}u: {{ sum = sum_{i}_{j}; }}", i * columns4 + j);
+    let cases = lines((0..rows).flat_map(|i| (0..columns4).map(move |j| (i, j))).map(case));
+    format!(
+        "for (var i = 0u; i < RESULTS; i++) {{
+var sum = vec4<f32>();
+switch i {{
+{cases}default: {{}}
+}}
+let row = tile.row + result_row(lane, i / THREAD_N4);
+write_out(tile, row, tile.column + result_column(lane, i % THREAD_N4), sum);
+}}
+"
+    )
+}
+
+fn lines(statements: impl Iterator<Item = String>) -> String {
+    statements.map(|statement| statement + "\n").collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_sum_has_a_name() {
+        for tile in Tile::ALL {
+            let mut constants = [0; MAX_CONSTANTS];
+            constants[..5].copy_from_slice(&tile.constants());
+            let text = tile_product(&constants, Target { immediates: true, unroll: true });
+            let sums = tile.thread_m * tile.thread_n / 4;
+            assert_eq!(text.matches(" += a_").count(), tile.k * sums, "{tile}");
+            assert_eq!(text.matches("var sum_").count(), sums, "{tile}");
+            assert_eq!(text.matches("stage_a(").count(), tile.fetches(tile.m), "{tile}");
+        }
+    }
+}

@@ -1,0 +1,20 @@
+//! How long tiles take.
+
+/// Nanoseconds that a workgroup takes for a step of its tile. They were measured on an H200; what matters is how those
+/// of different tiles relate to each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct StepTime {
+    /// When it has a multiprocessor for itself.
+    pub(crate) alone: usize,
+    /// When two share one, for both.
+    pub(crate) paired: usize,
+}
+
+impl StepTime {
+    /// Nanoseconds of `tiles` tiles of so many steps on a device of so many multiprocessors.
+    pub(crate) fn of(self, tiles: usize, steps: usize, multiprocessors: usize) -> usize {
+        let rounds = tiles.div_ceil(multiprocessors);
+        let round = (rounds / 2).saturating_mul(self.paired).saturating_add(rounds % 2 * self.alone);
+        steps.saturating_mul(round)
+    }
+}
