@@ -79,11 +79,18 @@ fn right_around_its_tile(backend: &WebGpuBackend, kernel: &str) -> Result<(), Fa
     Err(format!("{failed} of {} cases failed:\n{}", cases.len(), failures.join("\n")).into())
 }
 
-/// The m, n and k in a kernel's name.
+/// The m, n and k of a kernel's tile, from its name.
 fn tile(kernel: &str) -> Result<[usize; 3], Failed> {
-    let sizes = kernel.split(['/', '+']).nth(1).unwrap_or_default();
-    let sizes: Option<Vec<usize>> = sizes.split('x').map(|size| size.parse().ok()).collect();
-    sizes.and_then(|sizes| sizes.try_into().ok()).ok_or_else(|| format!("no tile in {kernel:?}").into())
+    let (family, sizes) = kernel.split_once('/').unwrap_or_default();
+    let sizes: Option<Vec<usize>> =
+        sizes.split('+').next().unwrap_or_default().split('x').map(|size| size.parse().ok()).collect();
+    let sizes: Option<[usize; 3]> = sizes.and_then(|sizes| sizes.try_into().ok());
+    let sizes = sizes.ok_or_else(|| format!("no tile in {kernel:?}"))?;
+    Ok(match (family, sizes) {
+        // The rows are those of the product, the columns those of all its lanes.
+        ("skinny", [lanes, span, ahead]) => [128 / lanes, 256 / lanes * span, 4 * lanes * ahead],
+        _ => sizes,
+    })
 }
 
 /// What was measured is used, can be written down and read again, and is for this device alone.

@@ -2,9 +2,13 @@
 
 use std::fmt;
 
+use backend_api::desc::MatmulDesc;
 use backend_api::{BackendError, BackendResult};
 
-use super::plan::Kernel;
+use super::cooperative::CooperativeTile;
+use super::plan::{DIRECT_TILE, Kernel};
+use super::skinny::Skinny;
+use crate::ops::tile::Tile;
 
 /// The kernel to be used wherever it can make a product, and into how many pieces it splits k.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,6 +36,37 @@ impl Forced {
                 let need = format!("one of the kernels {}, not {name:?}", Self::names().join(", "));
                 Err(BackendError::Unsupported { op, need })
             }
+        }
+    }
+}
+
+impl Kernel {
+    /// Every kernel in every tile.
+    pub(super) fn all() -> impl Iterator<Item = Self> {
+        let tiled = Tile::ALL.into_iter().map(Self::Tiled);
+        let cooperative = CooperativeTile::ALL.into_iter().map(Self::Cooperative);
+        let skinny = Skinny::ALL.into_iter().map(Self::Skinny);
+        std::iter::once(Self::Direct).chain(tiled).chain(cooperative).chain(skinny)
+    }
+
+    /// The kernel as it is made for a product.
+    pub(super) fn fitting(self, desc: &MatmulDesc) -> Self {
+        if let Self::Skinny(skinny) = self { Self::Skinny(skinny.fitting(desc)) } else { self }
+    }
+
+    /// The kernel as it is named, for any product.
+    pub(super) fn named(self) -> Self {
+        if let Self::Skinny(skinny) = self { Self::Skinny(skinny.named()) } else { self }
+    }
+}
+
+impl fmt::Display for Kernel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Direct => write!(f, "direct/{DIRECT_TILE}x{DIRECT_TILE}x4"),
+            Self::Tiled(Tile { m, n, k, .. }) => write!(f, "tiled/{m}x{n}x{k}"),
+            Self::Cooperative(tile) => write!(f, "cooperative/{tile}"),
+            Self::Skinny(skinny) => write!(f, "skinny/{skinny}"),
         }
     }
 }

@@ -2,10 +2,12 @@
 
 use std::fmt;
 
-use backend_api::desc::{MatmulDesc, Matrix};
+use backend_api::desc::MatmulDesc;
 use backend_api::{Activation, DType, DeviceKind, MathMode};
 
 use super::cooperative::CooperativeTile;
+use super::layout::reads_as_vectors;
+use super::skinny::{FEW, Skinny};
 use super::{Forced, Params, Windows, activation_code, emulated, fragments, pack, proof};
 use crate::context::Context;
 use crate::kernels::{KernelSource, Variant, kernel};
@@ -33,7 +35,7 @@ static DIRECT: KernelSource = kernel!(
 );
 
 /// Rows and columns of a workgroup of `gemm/direct`.
-const DIRECT_TILE: usize = 32;
+pub(super) const DIRECT_TILE: usize = 32;
 
 static COOPERATIVE: KernelSource = KernelSource {
     unrolled: Some(fragments::multiply),
@@ -70,6 +72,7 @@ pub(crate) enum Kernel {
     Direct,
     Tiled(Tile),
     Cooperative(CooperativeTile),
+    Skinny(Skinny),
 }
 
 /// How a product is made.
@@ -90,15 +93,6 @@ pub(super) struct Plan {
     pub(super) emulated: bool,
 }
 
-impl Kernel {
-    /// Every kernel in every tile.
-    pub(super) fn all() -> impl Iterator<Item = Self> {
-        let tiled = Tile::ALL.into_iter().map(Self::Tiled);
-        let cooperative = CooperativeTile::ALL.into_iter().map(Self::Cooperative);
-        std::iter::once(Self::Direct).chain(tiled).chain(cooperative)
-    }
-}
-
 impl Plan {
     /// The plan for a product: the one that is forced, the one that was measured to be the fastest, or the one that is
     /// estimated to be.
@@ -113,7 +107,8 @@ impl Plan {
 
     /// The plan that is estimated to be the fastest.
     pub(super) fn by_estimate(ctx: &Context, desc: &MatmulDesc, windows: &Windows) -> Self {
-        Self::cooperative(ctx, desc, pack::needed(desc, windows))
+        Self::skinny(ctx, desc, windows)
+            .or_else(|| Self::cooperative(ctx, desc, pack::needed(desc, windows)))
             .unwrap_or_else(|| Self::tiled(ctx, desc, windows))
     }
 
@@ -129,7 +124,7 @@ impl Plan {
 
     /// What would make [`choose`](Self::choose) choose it again.
     pub(super) fn as_forced(&self) -> Forced {
-        Forced { kernel: self.kernel, splits: self.splits }
+        Forced { kernel: self.kernel.named(), splits: self.splits }
     }
 
     /// Whether its kernel can be trusted on this device.
@@ -141,7 +136,7 @@ impl Plan {
     fn new(ctx: &Context, desc: &MatmulDesc, kernel: Kernel, splits: usize) -> Option<Self> {
         let limits = ctx.gpu.device.limits();
         let possible = match kernel {
-            Kernel::Direct => true,
+            Kernel::Direct | Kernel::Skinny(_) => true,
             Kernel::Tiled(tile) => tile.fits(&limits),
             Kernel::Cooperative(tile) => {
                 let halves = [desc.a.dtype, desc.b.dtype] == [DType::F16; 2];
@@ -149,7 +144,7 @@ impl Plan {
             }
         };
         possible.then(|| Self {
-            kernel,
+            kernel: kernel.fitting(desc),
             dtypes: [desc.a.dtype, desc.b.dtype, desc.c.dtype],
             trans: [desc.trans_a.is_transposed(), desc.trans_b.is_transposed()],
             activation: desc.activation,
@@ -165,6 +160,7 @@ impl Plan {
         match self.kernel {
             Kernel::Direct | Kernel::Tiled(_) => Self { vectors: reads_as_vectors(desc, windows), ..self },
             Kernel::Cooperative(_) => Self { packs: pack::needed(desc, windows), ..self },
+            Kernel::Skinny(skinny) => Self { vectors: skinny.reads_as_vectors(desc, windows), ..self },
         }
     }
 
@@ -181,6 +177,23 @@ impl Plan {
             _ => Self::cooperative(ctx, &parts, [false; 2])?,
         };
         Some(Self { emulated: true, ..plan }).filter(|plan| plan.works(ctx))
+    }
+
+    /// The plan for few rows or columns.
+    fn skinny(ctx: &Context, desc: &MatmulDesc, windows: &Windows) -> Option<Self> {
+        // Matrix units make more than a few rows of f16 in the time of one.
+        let few = if ctx.gpu.cooperative_matrices && desc.b.dtype == DType::F16 && desc.a.dtype == DType::F16
+        {
+            4
+        } else {
+            FEW
+        };
+        let kind = ctx.gpu.info.kind;
+        if desc.m.min(desc.n) > few || kind == DeviceKind::SoftwareAdapter {
+            return None;
+        }
+        let (skinny, splits) = Skinny::choose(desc, 4 * multiprocessors(kind))?;
+        Some(Self::new(ctx, desc, Kernel::Skinny(skinny), splits)?.reading(desc, windows))
     }
 
     /// The fastest plan on matrix units, if there are some and the product is worth it and the copies.
@@ -247,7 +260,13 @@ impl Plan {
             Kernel::Direct => [DIRECT_TILE; 2],
             Kernel::Tiled(tile) => [tile.m, tile.n],
             Kernel::Cooperative(tile) => [tile.m, tile.n],
+            Kernel::Skinny(skinny) => skinny.tile(self.dtypes, self.trans, self.vectors),
         }
+    }
+
+    /// Whether the kernel makes the transposed product.
+    pub(super) fn transposed(&self) -> bool {
+        matches!(self.kernel, Kernel::Skinny(Skinny { transposed: true, .. }))
     }
 
     /// What the kernel reads, in the order of its bindings. C follows; `gemm/cooperative` binds it twice.
@@ -256,6 +275,8 @@ impl Plan {
         match self.kernel {
             Kernel::Direct | Kernel::Tiled(_) => vec![a, a, b, b, bias],
             Kernel::Cooperative(_) => vec![a, b, bias, c],
+            Kernel::Skinny(_) if self.transposed() => vec![b, a, bias],
+            Kernel::Skinny(_) => vec![a, b, bias],
         }
     }
 
@@ -278,6 +299,7 @@ impl Plan {
                 let constants = [m, n, k, rows, columns, trans_a, trans_b, activation];
                 Variant::new(&COOPERATIVE, self.dtypes, constants)
             }
+            Kernel::Skinny(skinny) => skinny.variant(self.dtypes, self.trans, self.activation, self.vectors),
         }
     }
 }
@@ -303,16 +325,6 @@ impl fmt::Display for Plan {
     }
 }
 
-impl fmt::Display for Kernel {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Direct => write!(f, "direct/{DIRECT_TILE}x{DIRECT_TILE}x4"),
-            Self::Tiled(Tile { m, n, k, .. }) => write!(f, "tiled/{m}x{n}x{k}"),
-            Self::Cooperative(tile) => write!(f, "cooperative/{tile}"),
-        }
-    }
-}
-
 pub(super) fn variants() -> Vec<Variant> {
     use DType::{F16, F32};
     let tiled: Vec<Kernel> = std::iter::once(Kernel::Direct).chain(Tile::ALL.map(Kernel::Tiled)).collect();
@@ -333,19 +345,6 @@ pub(super) fn variants() -> Vec<Variant> {
         }
     }
     variants
-}
-
-/// Whether every row of both factors starts at a multiple of four elements and has a multiple of four of them.
-pub(super) fn reads_as_vectors(desc: &MatmulDesc, windows: &Windows) -> bool {
-    let along_a = if desc.trans_a.is_transposed() { desc.m } else { desc.k };
-    let along_b = if desc.trans_b.is_transposed() { desc.k } else { desc.n };
-    is_aligned(&desc.a, windows.a.offset, along_a, 4) && is_aligned(&desc.b, windows.b.offset, along_b, 4)
-}
-
-/// Whether every row of a factor starts at a multiple of `width` elements and has a multiple of `width` of them.
-pub(super) fn is_aligned(matrix: &Matrix, offset: u32, along_memory: usize, width: usize) -> bool {
-    (offset as usize).is_multiple_of(width)
-        && [matrix.ld, matrix.batch_stride, along_memory].iter().all(|size| size.is_multiple_of(width))
 }
 
 /// Workgroups that a device of this kind runs side by side, which wgpu doesn't tell: an H200's multiprocessors, and

@@ -8,6 +8,7 @@ use backend_api::{BackendResult, DType, MathMode};
 use parking_lot::Mutex;
 
 use super::plan::{Kernel, Plan};
+use super::skinny::FEW;
 use super::{Forced, Windows, run, windows};
 use crate::context::Context;
 
@@ -33,7 +34,7 @@ impl Key {
             sizes: [desc.m, desc.n, desc.k, desc.batch],
             dtypes: [desc.a.dtype, desc.b.dtype, desc.c.dtype],
             trans: [desc.trans_a.is_transposed(), desc.trans_b.is_transposed()],
-            aligned: super::plan::reads_as_vectors(desc, windows),
+            aligned: super::layout::reads_as_vectors(desc, windows),
         }
     }
 }
@@ -128,10 +129,11 @@ pub(crate) fn tune_matmul(
     Ok(())
 }
 
-/// Every kernel with every number of pieces that leaves each of them something to do.
+/// Every kernel that may be of use, with every number of pieces that leaves each of them something to do.
 fn candidates(desc: &MatmulDesc) -> impl Iterator<Item = Forced> {
     let (k, single) = (desc.k, desc.batch == 1);
-    Kernel::all().flat_map(move |kernel| {
+    let few = desc.m.min(desc.n) <= FEW;
+    Kernel::all().filter(move |kernel| few || !matches!(kernel, Kernel::Skinny(_))).flat_map(move |kernel| {
         let splits = [1, 2, 4, 8, 16, 32].into_iter();
         splits
             .filter(move |&splits| splits == 1 || single && k / splits >= 128)
