@@ -55,6 +55,16 @@ impl Subject {
         }
     }
 
+    /// Makes matrix products by a certain kernel, on backends that have more than one.
+    ///
+    /// # Panics
+    /// If there is no such kernel.
+    pub fn force_matmul(&self, kernel: Option<&str>) {
+        if let Opened::WebGpu(backend) = &self.backend {
+            backend.force_matmul(kernel).expect("the kernel exists");
+        }
+    }
+
     /// Its device.
     #[must_use]
     pub fn device(&self) -> &DeviceInfo {

@@ -7,7 +7,7 @@ use backend_api::{Activation, DType, DeviceKind, MathMode};
 
 use super::cooperative::CooperativeTile;
 use super::layout::reads_as_vectors;
-use super::skinny::{FEW, Skinny};
+use super::skinny::Skinny;
 use super::{Forced, Params, Windows, activation_code, emulated, fragments, pack, proof};
 use crate::context::Context;
 use crate::kernels::{KernelSource, Variant, kernel};
@@ -133,7 +133,7 @@ impl Plan {
     }
 
     /// A plan with this kernel, if it can make the product on this device, of factors that need no copies.
-    fn new(ctx: &Context, desc: &MatmulDesc, kernel: Kernel, splits: usize) -> Option<Self> {
+    pub(super) fn new(ctx: &Context, desc: &MatmulDesc, kernel: Kernel, splits: usize) -> Option<Self> {
         let limits = ctx.gpu.device.limits();
         let possible = match kernel {
             Kernel::Direct | Kernel::Skinny(_) => true,
@@ -156,7 +156,7 @@ impl Plan {
     }
 
     /// The same for the factors as they are.
-    fn reading(self, desc: &MatmulDesc, windows: &Windows) -> Self {
+    pub(super) fn reading(self, desc: &MatmulDesc, windows: &Windows) -> Self {
         match self.kernel {
             Kernel::Direct | Kernel::Tiled(_) => Self { vectors: reads_as_vectors(desc, windows), ..self },
             Kernel::Cooperative(_) => Self { packs: pack::needed(desc, windows), ..self },
@@ -177,23 +177,6 @@ impl Plan {
             _ => Self::cooperative(ctx, &parts, [false; 2])?,
         };
         Some(Self { emulated: true, ..plan }).filter(|plan| plan.works(ctx))
-    }
-
-    /// The plan for few rows or columns.
-    fn skinny(ctx: &Context, desc: &MatmulDesc, windows: &Windows) -> Option<Self> {
-        // Matrix units make more than a few rows of f16 in the time of one.
-        let few = if ctx.gpu.cooperative_matrices && desc.b.dtype == DType::F16 && desc.a.dtype == DType::F16
-        {
-            4
-        } else {
-            FEW
-        };
-        let kind = ctx.gpu.info.kind;
-        if desc.m.min(desc.n) > few || kind == DeviceKind::SoftwareAdapter {
-            return None;
-        }
-        let (skinny, splits) = Skinny::choose(desc, 4 * multiprocessors(kind))?;
-        Some(Self::new(ctx, desc, Kernel::Skinny(skinny), splits)?.reading(desc, windows))
     }
 
     /// The fastest plan on matrix units, if there are some and the product is worth it and the copies.
@@ -262,11 +245,6 @@ impl Plan {
             Kernel::Cooperative(tile) => [tile.m, tile.n],
             Kernel::Skinny(skinny) => skinny.tile(self.dtypes, self.trans, self.vectors),
         }
-    }
-
-    /// Whether the kernel makes the transposed product.
-    pub(super) fn transposed(&self) -> bool {
-        matches!(self.kernel, Kernel::Skinny(Skinny { transposed: true, .. }))
     }
 
     /// What the kernel reads, in the order of its bindings. C follows; `gemm/cooperative` binds it twice.
@@ -349,7 +327,7 @@ pub(super) fn variants() -> Vec<Variant> {
 
 /// Workgroups that a device of this kind runs side by side, which wgpu doesn't tell: an H200's multiprocessors, and
 /// what is usual for smaller ones.
-fn multiprocessors(kind: DeviceKind) -> usize {
+pub(super) fn multiprocessors(kind: DeviceKind) -> usize {
     match kind {
         DeviceKind::DiscreteGpu => 132,
         DeviceKind::IntegratedGpu | DeviceKind::VirtualGpu | DeviceKind::Other => 16,

@@ -5,10 +5,12 @@
 use std::fmt;
 
 use backend_api::desc::{MatmulDesc, Matrix};
-use backend_api::{Activation, DType};
+use backend_api::{Activation, DType, DeviceKind};
 
 use super::layout::is_aligned;
+use super::plan::{Kernel, Plan, multiprocessors};
 use super::{Params, Windows, activation_code};
+use crate::context::Context;
 use crate::kernels::libs::{LANES_1, LANES_4, LANES_8};
 use crate::kernels::{KernelSource, Lib, Variant, kernel};
 use crate::ops::lanes::Lanes;
@@ -111,8 +113,7 @@ impl Skinny {
         let transposed = desc.n < desc.m;
         let large = Large::of(desc, transposed);
         let lanes = Lanes::of(large.matrix.dtype);
-        let most = STAGED / self.step(large.along_k, lanes);
-        let most = most.min(SUMS / self.span(large.along_k, lanes)).min(FEW);
+        let most = self.most_rows(large.along_k, lanes);
         let rows = desc.m.min(desc.n).clamp(1, FEW).next_power_of_two().min(most);
         Self { rows, transposed, ..self }
     }
@@ -157,6 +158,11 @@ impl Skinny {
         if self.transposed { ([b, a, c], [!trans[1], !trans[0]]) } else { ([a, b, c], trans) }
     }
 
+    /// Rows that workgroup memory and registers have room for.
+    fn most_rows(self, along_k: bool, lanes: Lanes) -> usize {
+        (STAGED / self.step(along_k, lanes)).min(SUMS / self.span(along_k, lanes)).min(FEW)
+    }
+
     /// Columns of an invocation.
     fn span(self, along_k: bool, lanes: Lanes) -> usize {
         if along_k { self.span } else { lanes.width() }
@@ -170,6 +176,26 @@ impl Skinny {
     /// How much of k a workgroup takes at once.
     fn step(self, along_k: bool, lanes: Lanes) -> usize {
         self.lanes * self.ahead * if along_k { lanes.width() } else { 4 }
+    }
+}
+
+impl Plan {
+    /// The plan for few rows or columns.
+    pub(super) fn skinny(ctx: &Context, desc: &MatmulDesc, windows: &Windows) -> Option<Self> {
+        // Matrix units make more than a few rows of f16 in the time of one.
+        let halves = [desc.a.dtype, desc.b.dtype] == [DType::F16; 2];
+        let few = if ctx.gpu.cooperative_matrices && halves { 4 } else { FEW };
+        let kind = ctx.gpu.info.kind;
+        if desc.m.min(desc.n) > few || kind == DeviceKind::SoftwareAdapter {
+            return None;
+        }
+        let (skinny, splits) = Skinny::choose(desc, 4 * multiprocessors(kind))?;
+        Some(Self::new(ctx, desc, Kernel::Skinny(skinny), splits)?.reading(desc, windows))
+    }
+
+    /// Whether the kernel makes the transposed product.
+    pub(super) fn transposed(&self) -> bool {
+        matches!(self.kernel, Kernel::Skinny(Skinny { transposed: true, .. }))
     }
 }
 
@@ -223,7 +249,7 @@ pub(super) fn variants() -> Vec<Variant> {
             Skinny::ALL.iter().flat_map(|&s| flags.map(|v| flags.map(|t| (s, v, t)))).flatten()
         {
             let lanes = Lanes::of(dtypes[1]);
-            let most = (STAGED / shape.step(trans_b, lanes)).min(SUMS / shape.span(trans_b, lanes));
+            let most = shape.most_rows(trans_b, lanes);
             for rows in [1, 2, 4, 8, 16].into_iter().filter(|&rows| rows <= most) {
                 let turn = variants.len();
                 let activation = Activation::ALL[turn % Activation::ALL.len()];
