@@ -76,14 +76,14 @@ impl Product {
 
 /// Times one product with the kernels that are asked for.
 fn measure(criterion: &mut Criterion, subject: &Subject, group: &str, name: &str, product: Product) {
-    let Ok(kernels) = std::env::var("KERNELS") else {
+    let (Ok(kernels), Some(backend)) = (std::env::var("KERNELS"), subject.webgpu()) else {
         return measure_one(criterion, subject, group, name, product);
     };
     for kernel in kernels.split(',') {
-        subject.force_matmul(Some(kernel));
+        backend.force_matmul(Some(kernel)).expect("there is such a kernel");
         measure_one(criterion, subject, group, &format!("{name}/{kernel}"), product);
     }
-    subject.force_matmul(None);
+    backend.force_matmul(None).expect("no kernel needs to be there");
 }
 
 /// Times one product; the throughput of a matrix is operations, of a vector bytes.

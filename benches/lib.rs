@@ -55,13 +55,12 @@ impl Subject {
         }
     }
 
-    /// Makes matrix products by a certain kernel, on backends that have more than one.
-    ///
-    /// # Panics
-    /// If there is no such kernel.
-    pub fn force_matmul(&self, kernel: Option<&str>) {
-        if let Opened::WebGpu(backend) = &self.backend {
-            backend.force_matmul(kernel).expect("the kernel exists");
+    /// The backend by its own type, if it is that of WebGPU.
+    #[must_use]
+    pub fn webgpu(&self) -> Option<&WebGpuBackend> {
+        match &self.backend {
+            Opened::WebGpu(backend) => Some(backend),
+            Opened::Other(_) => None,
         }
     }
 
