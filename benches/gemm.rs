@@ -2,7 +2,9 @@
 //! tiles with long sums, few rows.
 //!
 //! `cargo bench --bench gemm`; `COMPUTE_BACKEND=webgpu:0` chooses a device. Each line comes twice: by the host's clock,
-//! waiting included, and as `…/device` by the device's own where it has one.
+//! waiting included, and as `…/device` by the device's own where it has one. With `KERNELS`, a list separated by commas
+//! of what `force_matmul` reads, each product is made by each of them where it can be:
+//! `KERNELS=skinny/64x2x2,skinny/32x2x2+split4 cargo bench --bench gemm few_rows`.
 
 use backend_api::desc::{Bias, BiasAxis, MatmulDesc, Matrix};
 use backend_api::{Activation, BackendTranspose, DType, MathMode};
@@ -72,8 +74,20 @@ impl Product {
     }
 }
 
-/// Times one product; the throughput of a matrix is operations, of a vector bytes.
+/// Times one product with the kernels that are asked for.
 fn measure(criterion: &mut Criterion, subject: &Subject, group: &str, name: &str, product: Product) {
+    let (Ok(kernels), Some(backend)) = (std::env::var("KERNELS"), subject.webgpu()) else {
+        return measure_one(criterion, subject, group, name, product);
+    };
+    for kernel in kernels.split(',') {
+        backend.force_matmul(Some(kernel)).expect("there is such a kernel");
+        measure_one(criterion, subject, group, &format!("{name}/{kernel}"), product);
+    }
+    backend.force_matmul(None).expect("no kernel needs to be there");
+}
+
+/// Times one product; the throughput of a matrix is operations, of a vector bytes.
+fn measure_one(criterion: &mut Criterion, subject: &Subject, group: &str, name: &str, product: Product) {
     if !subject.supports(product.dtype) {
         eprintln!("{group}/{name}: {} is not supported by {}", product.dtype, subject.device().name);
         return;
@@ -156,7 +170,7 @@ fn main() {
     criterion.final_summary();
 }
 
-/// Few rows times a large matrix, stored either way.
+/// Few rows times a large matrix, stored either way, and a large matrix times few columns.
 fn rows(criterion: &mut Criterion, subject: &Subject, side: usize) {
     let wide = side * 7 / 2;
     for dtype in [DType::F32, DType::F16] {
@@ -168,6 +182,10 @@ fn rows(criterion: &mut Criterion, subject: &Subject, side: usize) {
                 let product = Product { m: rows, n, k, trans, ..Product::square(dtype, 0) };
                 measure(criterion, subject, "few_rows", &format!("{name}/{rows}x{k}x{n}"), product);
             }
+        }
+        for columns in [1, 8] {
+            let product = Product { m: side, n: columns, k: side, ..Product::square(dtype, 0) };
+            measure(criterion, subject, "few_columns", &format!("{side}x{side}x{columns}"), product);
         }
     }
 }

@@ -4,7 +4,7 @@ use std::fmt;
 
 use backend_api::{BackendError, BackendResult};
 
-use super::plan::Kernel;
+use super::kernel::Kernel;
 
 const SPLIT: &str = "+split";
 const PACKED: &str = "+packed";

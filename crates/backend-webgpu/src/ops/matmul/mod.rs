@@ -1,15 +1,19 @@
 //! Matrix products: the one path behind `gemm`, `batched_gemm`, `gemm_f16` and `matmul`.
 //!
 //! [`Plan`] says which kernel makes a product, in which tiles, and whether k is split between workgroups. The kernels
-//! are `gemm/tiled` on any device and `gemm/cooperative` on matrix units; `gemm/pack` and `gemm/combine` serve them.
+//! are `gemm/tiled` on any device, `gemm/cooperative` on matrix units and `gemm/skinny` for few rows or columns;
+//! `gemm/pack` and `gemm/combine` serve them.
 
 mod cooperative;
 mod emulated;
 mod forced;
 mod fragments;
+mod kernel;
+mod layout;
 mod pack;
 mod plan;
 mod proof;
+mod skinny;
 mod split;
 mod tune;
 
@@ -54,7 +58,8 @@ params! {
 }
 
 pub(super) fn variants() -> Vec<Variant> {
-    [plan::variants(), pack::variants(), split::variants(), emulated::variants()].concat()
+    [kernel::variants(), skinny::variants(), pack::variants(), split::variants(), emulated::variants()]
+        .concat()
 }
 
 /// What the kernels see of a product's operands.
@@ -139,7 +144,10 @@ fn launch(
     windows: &Windows,
     plan: &Plan,
 ) -> BackendResult<()> {
-    let params = params(op, product, windows, plan.tile())?;
+    let mut params = params(op, product, windows, plan.tile())?;
+    if plan.transposed() {
+        params = params.transposed();
+    }
     let grid = linear_grid(op, params.tiles as usize)?;
     ctx.launch(op, &plan.variant(), &plan.inputs(windows), &windows.c, &params, grid)
 }

@@ -3,7 +3,7 @@
 use backend_api::desc::{MatmulDesc, Matrix};
 use backend_api::{BackendResult, DType, checked_product};
 
-use super::plan::is_aligned;
+use super::layout::is_aligned;
 use super::{Windows, stride};
 use crate::context::{Context, dim, linear_grid};
 use crate::kernels::{KernelSource, Variant, kernel, params};

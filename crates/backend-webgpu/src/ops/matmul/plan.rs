@@ -2,79 +2,15 @@
 
 use std::fmt;
 
-use backend_api::desc::{MatmulDesc, Matrix};
+use backend_api::desc::MatmulDesc;
 use backend_api::{Activation, DType, DeviceKind, MathMode};
 
 use super::cooperative::CooperativeTile;
-use super::{Forced, Params, Windows, activation_code, activation_libs, emulated, fragments, pack, proof};
+use super::kernel::Kernel;
+use super::layout::reads_as_vectors;
+use super::{Forced, Windows, emulated, pack, proof};
 use crate::context::Context;
-use crate::kernels::{KernelSource, Variant, kernel};
-use crate::ops::tile::{TILE_CONSTANTS, Tile, tile_product};
-use crate::recorder::Window;
-
-static TILED: KernelSource = KernelSource {
-    unrolled: Some(tile_product),
-    ..kernel!(
-        "gemm/tiled",
-        libs: [GRID, SPECIAL, UNARY, MATMUL, FACTOR_BLOCKS, TILE_PRODUCT],
-        types: ["TA", "TB", "TC"],
-        constants: with_tile(["VEC", "TRANS_A", "TRANS_B", "ACTIVATION"]),
-        reads: 5,
-        writes: 1,
-        params: Params,
-    )
-};
-
-static DIRECT: KernelSource = kernel!(
-    "gemm/direct",
-    libs: [GRID, SPECIAL, UNARY, MATMUL, FACTOR_BLOCKS],
-    types: ["TA", "TB", "TC"],
-    constants: ["VEC", "TRANS_A", "TRANS_B", "ACTIVATION"],
-    reads: 5,
-    writes: 1,
-    params: Params,
-);
-
-/// Rows and columns of a workgroup of `gemm/direct`.
-const DIRECT_TILE: usize = 32;
-
-static COOPERATIVE: KernelSource = KernelSource {
-    unrolled: Some(fragments::multiply),
-    cooperative: true,
-    ..kernel!(
-        "gemm/cooperative",
-        libs: [GRID, SPECIAL, UNARY, MATMUL],
-        types: ["TA", "TB", "TC"],
-        constants: [
-            "TILE_M",
-            "TILE_N",
-            "TILE_K",
-            "SUBGROUPS_M",
-            "SUBGROUPS_N",
-            "TRANS_A",
-            "TRANS_B",
-            "ACTIVATION",
-        ],
-        reads: 3,
-        writes: 2,
-        params: Params,
-    )
-};
-
-/// The names of a tile's constants, followed by others.
-const fn with_tile(rest: [&'static str; 4]) -> [&'static str; 9] {
-    let [m, n, k, thread_m, thread_n] = TILE_CONSTANTS;
-    let [vectors, trans_a, trans_b, activation] = rest;
-    [m, n, k, thread_m, thread_n, vectors, trans_a, trans_b, activation]
-}
-
-/// A kernel with the size of its tiles.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kernel {
-    Direct,
-    Tiled(Tile),
-    Cooperative(CooperativeTile),
-}
+use crate::ops::tile::Tile;
 
 /// How a product is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,15 +30,6 @@ pub(super) struct Plan {
     pub(super) emulated: bool,
 }
 
-impl Kernel {
-    /// Every kernel in every tile.
-    pub(super) fn all() -> impl Iterator<Item = Self> {
-        let tiled = Tile::ALL.into_iter().map(Self::Tiled);
-        let cooperative = CooperativeTile::ALL.into_iter().map(Self::Cooperative);
-        std::iter::once(Self::Direct).chain(tiled).chain(cooperative)
-    }
-}
-
 impl Plan {
     /// The plan for a product: the one that is forced, the one that was measured to be the fastest, or the one that is
     /// estimated to be.
@@ -117,7 +44,8 @@ impl Plan {
 
     /// The plan that is estimated to be the fastest.
     pub(super) fn by_estimate(ctx: &Context, desc: &MatmulDesc, windows: &Windows) -> Self {
-        Self::cooperative(ctx, desc, pack::needed(desc, windows))
+        Self::skinny(ctx, desc, windows)
+            .or_else(|| Self::cooperative(ctx, desc, pack::needed(desc, windows)))
             .unwrap_or_else(|| Self::tiled(ctx, desc, windows))
     }
 
@@ -136,7 +64,7 @@ impl Plan {
     /// What would make [`choose`](Self::choose) choose it again.
     pub(super) fn as_forced(&self) -> Forced {
         let packed = self.packs != [false; 2] && !matches!(self.kernel, Kernel::Cooperative(_));
-        Forced { kernel: self.kernel, splits: self.splits, packed }
+        Forced { kernel: self.kernel.named(), splits: self.splits, packed }
     }
 
     /// Whether its kernel can be trusted on this device.
@@ -145,10 +73,10 @@ impl Plan {
     }
 
     /// A plan with this kernel, if it can make the product on this device, of factors that need no copies.
-    fn new(ctx: &Context, desc: &MatmulDesc, kernel: Kernel, splits: usize) -> Option<Self> {
+    pub(super) fn new(ctx: &Context, desc: &MatmulDesc, kernel: Kernel, splits: usize) -> Option<Self> {
         let limits = ctx.gpu.device.limits();
         let possible = match kernel {
-            Kernel::Direct => true,
+            Kernel::Direct | Kernel::Skinny(_) => true,
             Kernel::Tiled(tile) => tile.fits(&limits) && desc.k > 0,
             Kernel::Cooperative(tile) => {
                 let halves = [desc.a.dtype, desc.b.dtype] == [DType::F16; 2];
@@ -160,7 +88,7 @@ impl Plan {
 
     fn with_kernel(desc: &MatmulDesc, kernel: Kernel, splits: usize) -> Self {
         Self {
-            kernel,
+            kernel: kernel.fitting(desc),
             dtypes: [desc.a.dtype, desc.b.dtype, desc.c.dtype],
             trans: [desc.trans_a.is_transposed(), desc.trans_b.is_transposed()],
             activation: desc.activation,
@@ -172,10 +100,11 @@ impl Plan {
     }
 
     /// The same for the factors as they are, which `gemm/cooperative` can't read unless they are aligned.
-    fn reading(self, desc: &MatmulDesc, windows: &Windows) -> Self {
+    pub(super) fn reading(self, desc: &MatmulDesc, windows: &Windows) -> Self {
         match self.kernel {
             Kernel::Direct | Kernel::Tiled(_) => Self { vectors: reads_as_vectors(desc, windows), ..self },
             Kernel::Cooperative(_) => self.packing(desc, windows),
+            Kernel::Skinny(skinny) => Self { vectors: skinny.reads_as_vectors(desc, windows), ..self },
         }
     }
 
@@ -245,47 +174,6 @@ impl Plan {
         let [a, b, _] = self.dtypes;
         Self { dtypes: [a, b, DType::F32], activation: Activation::Identity, splits: 1, ..*self }
     }
-
-    /// Rows and columns of a tile.
-    pub(super) fn tile(&self) -> [usize; 2] {
-        match self.kernel {
-            Kernel::Direct => [DIRECT_TILE; 2],
-            Kernel::Tiled(tile) => [tile.m, tile.n],
-            Kernel::Cooperative(tile) => [tile.m, tile.n],
-        }
-    }
-
-    /// What the kernel reads, in the order of its bindings. C follows; `gemm/cooperative` binds it twice.
-    pub(super) fn inputs<'a>(&self, windows: &'a Windows) -> Vec<&'a Window> {
-        let Windows { a, b, bias, c } = windows;
-        match self.kernel {
-            Kernel::Direct | Kernel::Tiled(_) => vec![a, a, b, b, bias],
-            Kernel::Cooperative(_) => vec![a, b, bias, c],
-        }
-    }
-
-    pub(super) fn variant(&self) -> Variant {
-        let [trans_a, trans_b] = self.trans.map(u32::from);
-        let activation = activation_code(self.activation);
-        let variant = match self.kernel {
-            Kernel::Direct => {
-                let vectors = u32::from(self.vectors);
-                Variant::new(&DIRECT, self.dtypes, [vectors, trans_a, trans_b, activation])
-            }
-            Kernel::Tiled(tile) => {
-                let [m, n, k, thread_m, thread_n] = tile.constants();
-                let vectors = u32::from(self.vectors);
-                let constants = [m, n, k, thread_m, thread_n, vectors, trans_a, trans_b, activation];
-                Variant::new(&TILED, self.dtypes, constants)
-            }
-            Kernel::Cooperative(tile) => {
-                let [m, n, k, rows, columns] = tile.constants();
-                let constants = [m, n, k, rows, columns, trans_a, trans_b, activation];
-                Variant::new(&COOPERATIVE, self.dtypes, constants)
-            }
-        };
-        variant.with_libs(activation_libs(self.dtypes[2]))
-    }
 }
 
 /// The tile, and the number of pieces of k, that are estimated to take the least time. `time` estimates that of a tile
@@ -327,49 +215,4 @@ impl fmt::Display for Plan {
         }
         Ok(())
     }
-}
-
-impl fmt::Display for Kernel {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Direct => write!(f, "direct/{DIRECT_TILE}x{DIRECT_TILE}x4"),
-            Self::Tiled(tile) => write!(f, "tiled/{tile}"),
-            Self::Cooperative(tile) => write!(f, "cooperative/{tile}"),
-        }
-    }
-}
-
-pub(super) fn variants() -> Vec<Variant> {
-    use DType::{F16, F32};
-    let tiled: Vec<Kernel> = std::iter::once(Kernel::Direct).chain(Tile::ALL.map(Kernel::Tiled)).collect();
-    let cooperative = CooperativeTile::ALL.map(Kernel::Cooperative);
-    let mut variants = Vec::new();
-    for dtypes in [[F32, F32, F32], [F16, F16, F16], [F16, F16, F32], [F32, F16, F32]] {
-        let matrix_units = if dtypes[..2] == [F16; 2] { cooperative.as_slice() } else { &[] };
-        for (&kernel, vectors) in
-            tiled.iter().flat_map(|k| [(k, false), (k, true)]).chain(matrix_units.iter().map(|k| (k, true)))
-        {
-            for trans in [[false, false], [false, true], [true, false], [true, true]] {
-                for &activation in Activation::ALL {
-                    let (packs, splits, emulated) = ([false; 2], 1, false);
-                    let plan = Plan { kernel, dtypes, trans, activation, vectors, packs, splits, emulated };
-                    variants.push(plan.variant());
-                }
-            }
-        }
-    }
-    variants
-}
-
-/// Whether every row of both factors starts at a multiple of four elements and has a multiple of four of them.
-pub(super) fn reads_as_vectors(desc: &MatmulDesc, windows: &Windows) -> bool {
-    let along_a = if desc.trans_a.is_transposed() { desc.m } else { desc.k };
-    let along_b = if desc.trans_b.is_transposed() { desc.k } else { desc.n };
-    is_aligned(&desc.a, windows.a.offset, along_a, 4) && is_aligned(&desc.b, windows.b.offset, along_b, 4)
-}
-
-/// Whether every row of a factor starts at a multiple of `width` elements and has a multiple of `width` of them.
-pub(super) fn is_aligned(matrix: &Matrix, offset: u32, along_memory: usize, width: usize) -> bool {
-    (offset as usize).is_multiple_of(width)
-        && [matrix.ld, matrix.batch_stride, along_memory].iter().all(|size| size.is_multiple_of(width))
 }

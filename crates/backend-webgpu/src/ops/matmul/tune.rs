@@ -7,7 +7,9 @@ use backend_api::desc::MatmulDesc;
 use backend_api::{BackendResult, DType, MathMode};
 use parking_lot::Mutex;
 
-use super::plan::{Kernel, Plan};
+use super::kernel::Kernel;
+use super::plan::Plan;
+use super::skinny::FEW;
 use super::{Forced, Windows, run, windows};
 use crate::context::Context;
 
@@ -33,7 +35,7 @@ impl Key {
             sizes: [desc.m, desc.n, desc.k, desc.batch],
             dtypes: [desc.a.dtype, desc.b.dtype, desc.c.dtype],
             trans: [desc.trans_a.is_transposed(), desc.trans_b.is_transposed()],
-            aligned: super::plan::reads_as_vectors(desc, windows),
+            aligned: super::layout::reads_as_vectors(desc, windows),
         }
     }
 }
@@ -128,15 +130,16 @@ pub(crate) fn tune_matmul(
     Ok(())
 }
 
-/// Every kernel with every number of pieces that leaves each of them something to do, of factors as they are and of
-/// copies.
+/// Every kernel that may be of use, with every number of pieces that leaves each of them something to do, of factors as
+/// they are and of copies.
 fn candidates(desc: &MatmulDesc, aligned: bool) -> impl Iterator<Item = Forced> {
     let (k, single) = (desc.k, desc.batch == 1);
+    let few = desc.m.min(desc.n) <= FEW;
     let copies = move |kernel: &Kernel| {
-        let may_copy = !aligned && !matches!(kernel, Kernel::Cooperative(_));
+        let may_copy = !aligned && matches!(kernel, Kernel::Direct | Kernel::Tiled(_));
         if may_copy { [false, true].as_slice() } else { &[false] }
     };
-    Kernel::all().flat_map(move |kernel| {
+    Kernel::all().filter(move |kernel| few || !matches!(kernel, Kernel::Skinny(_))).flat_map(move |kernel| {
         let splits = [1, 2, 4, 8, 16, 32].into_iter();
         splits.filter(move |&splits| splits == 1 || single && k / splits >= 128).flat_map(move |splits| {
             copies(&kernel).iter().map(move |&packed| Forced { kernel, splits, packed })

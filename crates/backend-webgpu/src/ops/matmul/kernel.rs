@@ -1,0 +1,181 @@
+//! The kernels that make products, and what they are bound to for one.
+
+use std::fmt;
+
+use backend_api::desc::MatmulDesc;
+use backend_api::{Activation, DType};
+
+use super::cooperative::CooperativeTile;
+use super::plan::Plan;
+use super::skinny::Skinny;
+use super::{Params, Windows, activation_code, activation_libs, fragments};
+use crate::kernels::{KernelSource, Variant, kernel};
+use crate::ops::tile::{TILE_CONSTANTS, Tile, tile_product};
+use crate::recorder::Window;
+
+static TILED: KernelSource = KernelSource {
+    unrolled: Some(tile_product),
+    ..kernel!(
+        "gemm/tiled",
+        libs: [GRID, SPECIAL, UNARY, MATMUL, FACTOR_BLOCKS, TILE_PRODUCT],
+        types: ["TA", "TB", "TC"],
+        constants: with_tile(["VEC", "TRANS_A", "TRANS_B", "ACTIVATION"]),
+        reads: 5,
+        writes: 1,
+        params: Params,
+    )
+};
+
+static DIRECT: KernelSource = kernel!(
+    "gemm/direct",
+    libs: [GRID, SPECIAL, UNARY, MATMUL, FACTOR_BLOCKS],
+    types: ["TA", "TB", "TC"],
+    constants: ["VEC", "TRANS_A", "TRANS_B", "ACTIVATION"],
+    reads: 5,
+    writes: 1,
+    params: Params,
+);
+
+/// Rows and columns of a workgroup of `gemm/direct`.
+pub(super) const DIRECT_TILE: usize = 32;
+
+static COOPERATIVE: KernelSource = KernelSource {
+    unrolled: Some(fragments::multiply),
+    cooperative: true,
+    ..kernel!(
+        "gemm/cooperative",
+        libs: [GRID, SPECIAL, UNARY, MATMUL],
+        types: ["TA", "TB", "TC"],
+        constants: [
+            "TILE_M",
+            "TILE_N",
+            "TILE_K",
+            "SUBGROUPS_M",
+            "SUBGROUPS_N",
+            "TRANS_A",
+            "TRANS_B",
+            "ACTIVATION",
+        ],
+        reads: 3,
+        writes: 2,
+        params: Params,
+    )
+};
+
+/// The names of a tile's constants, followed by others.
+const fn with_tile(rest: [&'static str; 4]) -> [&'static str; 9] {
+    let [m, n, k, thread_m, thread_n] = TILE_CONSTANTS;
+    let [vectors, trans_a, trans_b, activation] = rest;
+    [m, n, k, thread_m, thread_n, vectors, trans_a, trans_b, activation]
+}
+
+/// A kernel with the size of its tiles.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kernel {
+    Direct,
+    Tiled(Tile),
+    Cooperative(CooperativeTile),
+    Skinny(Skinny),
+}
+
+impl Kernel {
+    /// Every kernel in every tile.
+    pub(super) fn all() -> impl Iterator<Item = Self> {
+        let tiled = Tile::ALL.into_iter().map(Self::Tiled);
+        let cooperative = CooperativeTile::ALL.into_iter().map(Self::Cooperative);
+        let skinny = Skinny::ALL.into_iter().map(Self::Skinny);
+        std::iter::once(Self::Direct).chain(tiled).chain(cooperative).chain(skinny)
+    }
+
+    /// The kernel as it is made for a product.
+    pub(super) fn fitting(self, desc: &MatmulDesc) -> Self {
+        if let Self::Skinny(skinny) = self { Self::Skinny(skinny.fitting(desc)) } else { self }
+    }
+
+    /// The kernel as it is named, for any product.
+    pub(super) fn named(self) -> Self {
+        if let Self::Skinny(skinny) = self { Self::Skinny(skinny.named()) } else { self }
+    }
+}
+
+impl fmt::Display for Kernel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Direct => write!(f, "direct/{DIRECT_TILE}x{DIRECT_TILE}x4"),
+            Self::Tiled(tile) => write!(f, "tiled/{tile}"),
+            Self::Cooperative(tile) => write!(f, "cooperative/{tile}"),
+            Self::Skinny(skinny) => write!(f, "skinny/{skinny}"),
+        }
+    }
+}
+
+impl Plan {
+    /// Rows and columns of a tile.
+    pub(super) fn tile(&self) -> [usize; 2] {
+        match self.kernel {
+            Kernel::Direct => [DIRECT_TILE; 2],
+            Kernel::Tiled(tile) => [tile.m, tile.n],
+            Kernel::Cooperative(tile) => [tile.m, tile.n],
+            Kernel::Skinny(skinny) => skinny.tile(self.dtypes, self.trans, self.vectors),
+        }
+    }
+
+    /// What the kernel reads, in the order of its bindings. C follows; `gemm/cooperative` binds it twice.
+    pub(super) fn inputs<'a>(&self, windows: &'a Windows) -> Vec<&'a Window> {
+        let Windows { a, b, bias, c } = windows;
+        match self.kernel {
+            Kernel::Direct | Kernel::Tiled(_) => vec![a, a, b, b, bias],
+            Kernel::Cooperative(_) => vec![a, b, bias, c],
+            Kernel::Skinny(_) if self.transposed() => vec![b, a, bias],
+            Kernel::Skinny(_) => vec![a, b, bias],
+        }
+    }
+
+    pub(super) fn variant(&self) -> Variant {
+        let [trans_a, trans_b] = self.trans.map(u32::from);
+        let activation = activation_code(self.activation);
+        let variant = match self.kernel {
+            Kernel::Direct => {
+                let vectors = u32::from(self.vectors);
+                Variant::new(&DIRECT, self.dtypes, [vectors, trans_a, trans_b, activation])
+            }
+            Kernel::Tiled(tile) => {
+                let [m, n, k, thread_m, thread_n] = tile.constants();
+                let vectors = u32::from(self.vectors);
+                let constants = [m, n, k, thread_m, thread_n, vectors, trans_a, trans_b, activation];
+                Variant::new(&TILED, self.dtypes, constants)
+            }
+            Kernel::Cooperative(tile) => {
+                let [m, n, k, rows, columns] = tile.constants();
+                let constants = [m, n, k, rows, columns, trans_a, trans_b, activation];
+                Variant::new(&COOPERATIVE, self.dtypes, constants)
+            }
+            Kernel::Skinny(skinny) => {
+                return skinny.variant(self.dtypes, self.trans, self.activation, self.vectors);
+            }
+        };
+        variant.with_libs(activation_libs(self.dtypes[2]))
+    }
+}
+
+pub(super) fn variants() -> Vec<Variant> {
+    use DType::{F16, F32};
+    let tiled: Vec<Kernel> = std::iter::once(Kernel::Direct).chain(Tile::ALL.map(Kernel::Tiled)).collect();
+    let cooperative = CooperativeTile::ALL.map(Kernel::Cooperative);
+    let mut variants = Vec::new();
+    for dtypes in [[F32, F32, F32], [F16, F16, F16], [F16, F16, F32], [F32, F16, F32]] {
+        let matrix_units = if dtypes[..2] == [F16; 2] { cooperative.as_slice() } else { &[] };
+        for (&kernel, vectors) in
+            tiled.iter().flat_map(|k| [(k, false), (k, true)]).chain(matrix_units.iter().map(|k| (k, true)))
+        {
+            for trans in [[false, false], [false, true], [true, false], [true, true]] {
+                for &activation in Activation::ALL {
+                    let (packs, splits, emulated) = ([false; 2], 1, false);
+                    let plan = Plan { kernel, dtypes, trans, activation, vectors, packs, splits, emulated };
+                    variants.push(plan.variant());
+                }
+            }
+        }
+    }
+    variants
+}

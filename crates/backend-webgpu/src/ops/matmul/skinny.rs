@@ -1,0 +1,298 @@
+//! The shapes of gemm/skinny, for products of few rows or few columns: those take the time of reading one factor.
+//!
+//! A product of few columns is made as the transposed product, which has few rows.
+
+use std::fmt;
+
+use backend_api::desc::{MatmulDesc, Matrix};
+use backend_api::{Activation, DType, DeviceKind};
+
+use super::kernel::Kernel;
+use super::layout::is_aligned;
+use super::plan::Plan;
+use super::{Params, Windows, activation_code};
+use crate::context::Context;
+use crate::kernels::libs::{ACTIVATE, ACTIVATE_HALF, HALF, LANES_1, LANES_4, LANES_8};
+use crate::kernels::{KernelSource, Lib, Variant, kernel};
+use crate::ops::lanes::Lanes;
+
+static SKINNY: KernelSource = kernel!(
+    "gemm/skinny",
+    libs: [GRID, SPECIAL, UNARY, MATMUL],
+    types: ["TA", "T", "TC", "A"],
+    constants: ["ROWS", "LANES", "SPAN", "AHEAD", "TRANS_A", "TRANS_B", "TRANS_C", "ACTIVATION"],
+    reads: 3,
+    writes: 1,
+    params: Params,
+);
+
+/// Rows, or columns, up to which a product is made by this kernel.
+pub(super) const FEW: usize = 16;
+
+const THREADS: usize = 256;
+
+/// Numbers of A in workgroup memory at most, and sums of an invocation.
+const STAGED: usize = 4096;
+const SUMS: usize = 64;
+
+/// How a workgroup shares its work, and which products it does it for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Skinny {
+    /// Invocations that share a sum.
+    lanes: usize,
+    /// Columns of an invocation, where B's rows run along k. Else they are those of a vector.
+    span: usize,
+    /// Vectors of each column that an invocation reads at once; else fours of rows.
+    ahead: usize,
+    /// Rows of a workgroup.
+    rows: usize,
+    /// Whether the product is transposed as a whole.
+    pub(super) transposed: bool,
+}
+
+/// The factor that takes the time.
+struct Large<'a> {
+    matrix: &'a Matrix,
+    /// Whether its rows run along k.
+    along_k: bool,
+    /// Length of its rows.
+    row: usize,
+}
+
+impl<'a> Large<'a> {
+    fn of(desc: &'a MatmulDesc, transposed: bool) -> Self {
+        let (matrix, along_k, across) = match transposed {
+            true => (&desc.a, !desc.trans_a.is_transposed(), desc.m),
+            false => (&desc.b, desc.trans_b.is_transposed(), desc.n),
+        };
+        Self { matrix, along_k, row: if along_k { desc.k } else { across } }
+    }
+}
+
+impl Skinny {
+    /// Every shape, for products of as many rows as it can take.
+    pub(super) const ALL: [Self; 7] = [
+        Self::new(64, 2, 2),
+        Self::new(64, 2, 1),
+        Self::new(32, 1, 4),
+        Self::new(32, 2, 2),
+        Self::new(16, 2, 2),
+        Self::new(8, 2, 2),
+        Self::new(8, 4, 1),
+    ];
+
+    const fn new(lanes: usize, span: usize, ahead: usize) -> Self {
+        Self { lanes, span, ahead, rows: FEW, transposed: false }
+    }
+
+    /// The shape that is estimated to be the fastest for a product of few rows or columns, and into how many pieces k
+    /// is split so that `workgroups` are at work.
+    pub(super) fn choose(desc: &MatmulDesc, workgroups: usize) -> Option<(Self, usize)> {
+        let few = desc.m.min(desc.n);
+        if few > FEW || desc.k == 0 {
+            return None;
+        }
+        let large = Large::of(desc, desc.n < desc.m);
+        let shape = match (large.along_k, few) {
+            (true, ..=2) if large.matrix.dtype == DType::F16 => Self::new(32, 1, 4),
+            (true, ..=2) => Self::new(64, 2, 2),
+            (_, ..=4) => Self::new(32, 2, 2),
+            (true, _) => Self::new(8, 2, 2),
+            (false, _) => Self::new(16, 2, 2),
+        };
+        let shape = shape.fitting(desc);
+        let lanes = Lanes::of(large.matrix.dtype);
+        let columns = shape.columns(large.along_k, lanes);
+        let groups = desc.m.max(desc.n).div_ceil(columns) * few.div_ceil(shape.rows);
+        let longest = desc.k / (2 * shape.step(large.along_k, lanes));
+        let splits = if desc.batch == 1 { (workgroups / groups).min(longest).max(1) } else { 1 };
+        Some((shape, splits))
+    }
+
+    /// The same for a product: its smaller side becomes the rows, as many of them as fit.
+    pub(super) fn fitting(self, desc: &MatmulDesc) -> Self {
+        let transposed = desc.n < desc.m;
+        let large = Large::of(desc, transposed);
+        let lanes = Lanes::of(large.matrix.dtype);
+        let most = self.most_rows(large.along_k, lanes);
+        let rows = desc.m.min(desc.n).clamp(1, FEW).next_power_of_two().min(most);
+        Self { rows, transposed, ..self }
+    }
+
+    /// The shape alone, as its name says it.
+    pub(super) const fn named(self) -> Self {
+        Self::new(self.lanes, self.span, self.ahead)
+    }
+
+    /// Whether the large factor can be read by vectors.
+    pub(super) fn reads_as_vectors(self, desc: &MatmulDesc, windows: &Windows) -> bool {
+        let large = Large::of(desc, self.transposed);
+        let window = if self.transposed { &windows.a } else { &windows.b };
+        is_aligned(large.matrix, window.offset, large.row, Lanes::of(large.matrix.dtype).width())
+    }
+
+    /// Rows and columns of a workgroup, of C as it is stored.
+    pub(super) fn tile(self, dtypes: [DType; 3], trans: [bool; 2], vectors: bool) -> [usize; 2] {
+        let ([_, dtype, _], [_, along_k]) = self.oriented(dtypes, trans);
+        let columns = self.columns(along_k, lanes(dtype, vectors));
+        if self.transposed { [columns, self.rows] } else { [self.rows, columns] }
+    }
+
+    pub(super) fn variant(
+        self,
+        dtypes: [DType; 3],
+        trans: [bool; 2],
+        activation: Activation,
+        vectors: bool,
+    ) -> Variant {
+        let ([a, b, c], [trans_a, trans_b]) = self.oriented(dtypes, trans);
+        let lanes = lanes(b, vectors);
+        let sizes = [self.rows, self.lanes, self.span(trans_b, lanes), self.ahead].map(|size| size as u32);
+        let [rows, shared, span, ahead] = sizes;
+        let [trans_a, trans_b, trans_c] = [trans_a, trans_b, self.transposed].map(u32::from);
+        let constants = [rows, shared, span, ahead, trans_a, trans_b, trans_c, activation_code(activation)];
+        Variant::new(&SKINNY, [a, b, c, DType::F32], constants).with_libs(libs(lanes, c))
+    }
+
+    /// Types of the factors and whether they are stored transposed, of the product that is made.
+    fn oriented(self, [a, b, c]: [DType; 3], trans: [bool; 2]) -> ([DType; 3], [bool; 2]) {
+        if self.transposed { ([b, a, c], [!trans[1], !trans[0]]) } else { ([a, b, c], trans) }
+    }
+
+    /// Rows that workgroup memory and registers have room for.
+    fn most_rows(self, along_k: bool, lanes: Lanes) -> usize {
+        (STAGED / self.step(along_k, lanes)).min(SUMS / self.span(along_k, lanes)).min(FEW)
+    }
+
+    /// Columns of an invocation.
+    fn span(self, along_k: bool, lanes: Lanes) -> usize {
+        if along_k { self.span } else { lanes.width() }
+    }
+
+    /// Columns of a workgroup.
+    fn columns(self, along_k: bool, lanes: Lanes) -> usize {
+        THREADS / self.lanes * self.span(along_k, lanes)
+    }
+
+    /// How much of k a workgroup takes at once.
+    fn step(self, along_k: bool, lanes: Lanes) -> usize {
+        self.lanes * self.ahead * if along_k { lanes.width() } else { 4 }
+    }
+}
+
+impl Plan {
+    /// The plan for few rows or columns.
+    pub(super) fn skinny(ctx: &Context, desc: &MatmulDesc, windows: &Windows) -> Option<Self> {
+        // Matrix units make more than a few rows of f16 in the time of one.
+        let halves = [desc.a.dtype, desc.b.dtype] == [DType::F16; 2];
+        let few = if ctx.gpu.cooperative_matrices && halves { 4 } else { FEW };
+        let kind = ctx.gpu.info.kind;
+        if desc.m.min(desc.n) > few || kind == DeviceKind::SoftwareAdapter {
+            return None;
+        }
+        let (skinny, splits) = Skinny::choose(desc, 4 * ctx.gpu.multiprocessors())?;
+        Some(Self::new(ctx, desc, Kernel::Skinny(skinny), splits)?.reading(desc, windows))
+    }
+
+    /// Whether the kernel makes the transposed product.
+    pub(super) fn transposed(&self) -> bool {
+        matches!(self.kernel, Kernel::Skinny(Skinny { transposed: true, .. }))
+    }
+}
+
+/// Such as `64x2x2`: invocations of a sum, columns of an invocation, vectors ahead.
+impl fmt::Display for Skinny {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}x{}x{}", self.lanes, self.span, self.ahead)
+    }
+}
+
+impl Params {
+    /// Those of the transposed product, which writes C by columns.
+    pub(super) fn transposed(self) -> Self {
+        Self {
+            m: self.n,
+            n: self.m,
+            tiles_m: self.tiles_n,
+            tiles_n: self.tiles_m,
+            a_offset: self.b_offset,
+            a_ld: self.b_ld,
+            a_batch: self.b_batch,
+            b_offset: self.a_offset,
+            b_ld: self.a_ld,
+            b_batch: self.a_batch,
+            bias: [0, 2, 1][self.bias.min(2) as usize],
+            ..self
+        }
+    }
+}
+
+fn lanes(dtype: DType, vectors: bool) -> Lanes {
+    if vectors { Lanes::of(dtype) } else { Lanes::One }
+}
+
+/// Vectors of this width, and the activations for results of this type.
+fn libs(lanes: Lanes, result: DType) -> &'static [Lib] {
+    match (lanes, result) {
+        (Lanes::One, DType::F16) => &[LANES_1, HALF, ACTIVATE_HALF],
+        (Lanes::Four, DType::F16) => &[LANES_4, HALF, ACTIVATE_HALF],
+        (Lanes::Eight, DType::F16) => &[LANES_8, HALF, ACTIVATE_HALF],
+        (Lanes::One, _) => &[LANES_1, ACTIVATE],
+        (Lanes::Four, _) => &[LANES_4, ACTIVATE],
+        (Lanes::Eight, _) => &[LANES_8, ACTIVATE],
+    }
+}
+
+/// Each shape for each number of rows, type, width and layout of B. The rest of the text depends on none of that, and
+/// its choices take turns.
+pub(super) fn variants() -> Vec<Variant> {
+    use DType::{F16, F32};
+    let flags = [false, true];
+    let mut variants = Vec::new();
+    for dtypes in [[F32, F32, F32], [F16, F16, F16], [F16, F16, F32], [F32, F16, F32], [F16, F32, F32]] {
+        for (shape, vectors, trans_b) in
+            Skinny::ALL.iter().flat_map(|&s| flags.map(|v| flags.map(|t| (s, v, t)))).flatten()
+        {
+            let lanes = Lanes::of(dtypes[1]);
+            let most = shape.most_rows(trans_b, lanes);
+            for rows in [1, 2, 4, 8, 16].into_iter().filter(|&rows| rows <= most) {
+                let turn = variants.len();
+                let activation = Activation::ALL[turn % Activation::ALL.len()];
+                let (trans_a, transposed) = (turn % 2 == 1, turn / 2 % 2 == 1);
+                let skinny = Skinny { rows, transposed, ..shape };
+                // `variant` turns around what is given for the product as a whole.
+                let (dtypes, trans) = skinny.oriented(dtypes, [trans_a, trans_b]);
+                variants.push(skinny.variant(dtypes, trans, activation, vectors));
+            }
+        }
+    }
+    variants
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn desc(m: usize, n: usize, k: usize) -> MatmulDesc {
+        let matrix = |ld| Matrix::new(0, DType::F32, ld);
+        MatmulDesc::new(m, n, k, matrix(k), matrix(n), matrix(n))
+    }
+
+    #[test]
+    fn the_smaller_side_becomes_the_rows() {
+        for (m, n, rows, transposed) in
+            [(1, 100, 1, false), (100, 3, 4, true), (9, 64, 16, false), (100, 50, 16, true)]
+        {
+            let fitting = Skinny::new(32, 2, 2).fitting(&desc(m, n, 64));
+            assert_eq!((fitting.rows, fitting.transposed), (rows, transposed), "{m}x{n}");
+        }
+    }
+
+    #[test]
+    fn only_few_rows_or_columns_are_chosen_and_long_sums_split() {
+        assert_eq!(Skinny::choose(&desc(17, 100, 64), 528), None);
+        assert!(Skinny::choose(&desc(100, 16, 64), 528).is_some_and(|(shape, _)| shape.transposed));
+        assert!(Skinny::choose(&desc(1, 4096, 4096), 528).is_some_and(|(_, splits)| splits == 4));
+        assert!(Skinny::choose(&desc(1, 4096, 4096), 16).is_some_and(|(_, splits)| splits == 1));
+    }
+}
