@@ -198,6 +198,25 @@ impl WebGpuBackend {
         ops::ForcedMatmul::names()
     }
 
+    /// Makes attention use one kernel wherever it can, for tests and measurements: one of
+    /// [`attention_kernels`](Self::attention_kernels), with `+split4` or the like for the number of pieces into which
+    /// `split` cuts the keys. `None` lets the backend choose again.
+    ///
+    /// # Errors
+    /// [`Unsupported`](BackendError::Unsupported) if there is no such kernel.
+    pub fn force_attention(&self, kernel: Option<&str>) -> BackendResult<()> {
+        let op = "force_attention";
+        let forced = kernel.map(|name| ops::ForcedAttention::parse(op, name)).transpose()?;
+        *self.context(op)?.forced_attention.lock() = forced;
+        Ok(())
+    }
+
+    /// Every kernel for attention, with its tile.
+    #[must_use]
+    pub fn attention_kernels() -> Vec<String> {
+        ops::ForcedAttention::names()
+    }
+
     /// How long a call waits for the device before it returns [`Timeout`](BackendError::Timeout); two minutes unless
     /// set.
     ///

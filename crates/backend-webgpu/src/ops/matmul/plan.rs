@@ -350,7 +350,7 @@ pub(super) fn is_aligned(matrix: &Matrix, offset: u32, along_memory: usize, widt
 
 /// Workgroups that a device of this kind runs side by side, which wgpu doesn't tell: an H200's multiprocessors, and
 /// what is usual for smaller ones.
-fn multiprocessors(kind: DeviceKind) -> usize {
+pub(crate) fn multiprocessors(kind: DeviceKind) -> usize {
     match kind {
         DeviceKind::DiscreteGpu => 132,
         DeviceKind::IntegratedGpu | DeviceKind::VirtualGpu | DeviceKind::Other => 16,
