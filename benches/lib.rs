@@ -55,6 +55,15 @@ impl Subject {
         }
     }
 
+    /// The backend by its own type, if it is that of WebGPU.
+    #[must_use]
+    pub fn webgpu(&self) -> Option<&WebGpuBackend> {
+        match &self.backend {
+            Opened::WebGpu(backend) => Some(backend),
+            Opened::Other(_) => None,
+        }
+    }
+
     /// Its device.
     #[must_use]
     pub fn device(&self) -> &DeviceInfo {

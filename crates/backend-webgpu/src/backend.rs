@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use backend_api::desc::{MatmulDesc, Matrix};
+use backend_api::desc::{AttentionDesc, MatmulDesc, Matrix};
 use backend_api::{BackendError, BackendResult, ComputeBackend, DType, DeviceInfo, Operation};
 
 use crate::context::Context;
@@ -196,6 +196,15 @@ impl WebGpuBackend {
     #[must_use]
     pub fn matmul_kernels() -> Vec<String> {
         ops::ForcedMatmul::names()
+    }
+
+    /// How attention would be computed: the kernel and its tile, the pieces of the keys. Such as
+    /// `flash/64x64x64r8, element by element`.
+    ///
+    /// # Errors
+    /// Those of [`attention_ext`](ComputeBackend::attention_ext).
+    pub fn explain_attention(&self, desc: &AttentionDesc) -> BackendResult<String> {
+        ops::explain_attention(&*self.context("explain_attention")?, "explain_attention", desc)
     }
 
     /// Makes attention use one kernel wherever it can, for tests and measurements: one of

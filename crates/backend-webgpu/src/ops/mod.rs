@@ -32,7 +32,7 @@ mod transpose;
 mod walk;
 mod where_cond;
 
-pub(crate) use attention::{Forced as ForcedAttention, attention};
+pub(crate) use attention::{Forced as ForcedAttention, attention, explain_attention};
 pub(crate) use backward::{norm_backward, norm_backward_weight, softmax_backward};
 pub(crate) use batch_norm::batch_norm;
 pub(crate) use binary::{binary, compare};

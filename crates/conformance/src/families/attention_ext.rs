@@ -135,16 +135,24 @@ fn edges() -> impl Iterator<Item = Attention> {
                     .map(|window| Attention { window, ..plain }),
             );
             all.extend([-1.5, 1e-3, 5.0, 1e300].map(|softcap| Attention { softcap, ..plain }));
-            all.extend([(1, 1), (257, 257), (1, 257), (257, 1), (9, 70), (8, 300)].map(|(seq_q, seq_kv)| {
-                Attention { seq_q, seq_kv, head_dim: 32, ..plain }
-            }));
+            all.extend(
+                [(1, 1), (257, 257), (1, 257), (257, 1), (9, 70), (8, 300)]
+                    .map(|(seq_q, seq_kv)| Attention { seq_q, seq_kv, head_dim: 32, ..plain }),
+            );
             // More queries than keys: the first see nothing.
             all.push(Attention { seq_q: 70, seq_kv: 40, ..plain });
             all.push(Attention { seq_q: 7, seq_kv: 3, ..plain });
             // Key lengths of half, none and all; grouped heads.
             all.push(Attention { batch: 3, lengths: true, heads: (4, 2), seq_q: 17, ..plain });
             all.push(Attention { batch: 3, lengths: true, heads: (8, 1), seq_q: 1, ..plain });
-            all.push(Attention { batch: 3, lengths: true, heads: (6, 2), seq_q: 3, window: Some(9), ..plain });
+            all.push(Attention {
+                batch: 3,
+                lengths: true,
+                heads: (6, 2),
+                seq_q: 3,
+                window: Some(9),
+                ..plain
+            });
             all.push(Attention { mask: Mask::Full, softcap: 3.0, window: Some(20), ..plain });
             all.push(Attention { mask: Mask::Full, seq_q: 2, heads: (3, 1), window: Some(20), ..plain });
         }
@@ -197,7 +205,10 @@ impl Attention {
             let seen: Vec<Seen<'_>> = (0..seq_kv)
                 .filter(|j| !self.causal || j + seq_q <= i + seq_kv)
                 .filter(|&j| !self.lengths || (j as f64) < lengths[b])
-                .filter(|&j| self.window.is_none_or(|window| i + seq_kv < j.saturating_add(window).saturating_add(seq_q)))
+                .filter(|&j| {
+                    self.window
+                        .is_none_or(|window| i + seq_kv < j.saturating_add(window).saturating_add(seq_q))
+                })
                 .map(|j| Seen {
                     key: k.vector(b, kv_head, j),
                     value: v.vector(b, kv_head, j),

@@ -82,7 +82,8 @@ impl FlashTile {
     /// The tile for so many heads of `seq_q` queries each, to occupy so many multiprocessors.
     pub(super) fn choose(head_dim: usize, seq_q: usize, heads: usize, multiprocessors: usize) -> Self {
         let long_enough = |tile: &&Self| tile.head_dim() >= head_dim;
-        let least = Self::ALL.iter().filter(long_enough).map(|tile| tile.head_dim()).min().unwrap_or_default();
+        let least =
+            Self::ALL.iter().filter(long_enough).map(|tile| tile.head_dim()).min().unwrap_or_default();
         let [large, small] = match least {
             32 => [Self::ALL[0], Self::ALL[1]],
             64 => [Self::ALL[2], Self::ALL[3]],

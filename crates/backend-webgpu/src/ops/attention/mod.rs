@@ -69,45 +69,68 @@ const DTYPES: [[DType; 2]; 3] =
 
 /// `O = softmax(cap(scale · Q·Kᵀ) + mask) · V`.
 pub(crate) fn attention(ctx: &Context, op: &'static str, desc: &AttentionDesc) -> BackendResult<()> {
+    let Some((mut windows, lse)) = windows(ctx, op, desc)? else {
+        return Ok(());
+    };
+    let plan = Plan::choose(ctx, desc, &windows);
+    tracing::trace!(op, %plan, "attention");
+    let Some(lse) = lse else { return run(ctx, op, desc, &windows, &plan) };
+    windows.lse = ctx.output(op, &lse, DType::F32)?;
+    let Windows { q, k, v, mask, lengths, o, .. } = &windows;
+    if ![q, k, v, mask, lengths, o].iter().any(|other| other.shares_buffer(&windows.lse)) {
+        return run(ctx, op, desc, &windows, &plan);
+    }
+    // A buffer can't be bound twice where one binding is written.
+    let scratch = ctx.memory.scratch(op, lse.len)?;
+    windows.lse = ctx.output(op, &scratch, DType::F32)?;
+    run(ctx, op, desc, &windows, &plan)?;
+    copy_bytes(ctx, op, &lse, &scratch, lse.len)
+}
+
+/// The plan, in words.
+pub(crate) fn explain_attention(
+    ctx: &Context,
+    op: &'static str,
+    desc: &AttentionDesc,
+) -> BackendResult<String> {
+    Ok(match windows(ctx, op, desc)? {
+        Some((windows, _)) => Plan::choose(ctx, desc, &windows).to_string(),
+        None => "nothing".to_owned(),
+    })
+}
+
+/// Checks the call and finds its operands, the place for logarithms apart; `None` if there is nothing to compute.
+fn windows(
+    ctx: &Context,
+    op: &'static str,
+    desc: &AttentionDesc,
+) -> BackendResult<Option<(Windows, Option<DeviceSlice>)>> {
     let operands = desc.operands(op)?;
     let [q, k, v, o, mask, lengths, lse] = ctx.resolve(op, &operands)?;
-    let Some(o) = o else { return Ok(()) };
+    let Some(o) = o else { return Ok(None) };
     ctx.require_dtype(op, desc.dtype)?;
     ctx.require_dtype(op, desc.kv_dtype)?;
     if desc.head_dim > MAX_HEAD_DIM {
         let (requested, max) = (desc.head_dim, MAX_HEAD_DIM);
         return Err(BackendError::Limit { op, what: "head_dim", requested, max });
     }
-    let output = ctx.output(op, &o, desc.dtype)?;
-    let input = |slice: &Option<DeviceSlice>, dtype| ctx.optional_input(op, slice.as_ref(), dtype, &output);
-    let mut windows = Windows {
-        q: input(&q, desc.dtype)?,
-        k: input(&k, desc.kv_dtype)?,
-        v: input(&v, desc.kv_dtype)?,
-        mask: input(&mask, desc.dtype)?,
-        lengths: input(&lengths, DType::U32)?,
-        lse: ctx.sink(),
-        o: output,
-    };
-    let Some(lse) = lse else { return run(ctx, op, desc, &windows) };
-    windows.lse = ctx.output(op, &lse, DType::F32)?;
-    let Windows { q, k, v, mask, lengths, o, .. } = &windows;
-    if ![q, k, v, mask, lengths, o].iter().any(|other| other.shares_buffer(&windows.lse)) {
-        return run(ctx, op, desc, &windows);
-    }
-    // A buffer can't be bound twice where one binding is written.
-    let scratch = ctx.memory.scratch(op, lse.len)?;
-    windows.lse = ctx.output(op, &scratch, DType::F32)?;
-    run(ctx, op, desc, &windows)?;
-    copy_bytes(ctx, op, &lse, &scratch, lse.len)
+    let o = ctx.output(op, &o, desc.dtype)?;
+    let input = |slice: &Option<DeviceSlice>, dtype| ctx.optional_input(op, slice.as_ref(), dtype, &o);
+    let (q, k, v) = (input(&q, desc.dtype)?, input(&k, desc.kv_dtype)?, input(&v, desc.kv_dtype)?);
+    let (mask, lengths) = (input(&mask, desc.dtype)?, input(&lengths, DType::U32)?);
+    Ok(Some((Windows { q, k, v, mask, lengths, lse: ctx.sink(), o }, lse)))
 }
 
-fn run(ctx: &Context, op: &'static str, desc: &AttentionDesc, windows: &Windows) -> BackendResult<()> {
-    let plan = Plan::choose(ctx, desc, windows);
-    tracing::trace!(op, %plan, "attention");
+fn run(
+    ctx: &Context,
+    op: &'static str,
+    desc: &AttentionDesc,
+    windows: &Windows,
+    plan: &Plan,
+) -> BackendResult<()> {
     match plan.kernel {
         Kernel::Flash(tile) => flash::run(ctx, op, desc, windows, tile, plan.wide),
-        Kernel::Split(rows) => split::run(ctx, op, desc, windows, &plan, rows),
+        Kernel::Split(rows) => split::run(ctx, op, desc, windows, plan, rows),
     }
 }
 
@@ -154,7 +177,9 @@ fn params(
         head_dim: dim(op, "head_dim", desc.head_dim)?,
         tiles: dim(op, "tiles", tiles)?,
         options: dim(op, "pieces", options | splits << 8)?,
-        window: desc.window.map_or(ALL_KEYS, |window| u32::try_from(window).unwrap_or(ALL_KEYS).min(ALL_KEYS)),
+        window: desc
+            .window
+            .map_or(ALL_KEYS, |window| u32::try_from(window).unwrap_or(ALL_KEYS).min(ALL_KEYS)),
         scale: scale as f32,
         softcap: softcap as f32,
         lengths_offset: windows.lengths.offset,
