@@ -1,11 +1,14 @@
 //! Scaled dot-product attention: the one path behind `attention` and `attention_ext`.
 //!
-//! [`Plan`] says which kernel computes it. The kernels are `attention/flash` on any device, and `attention/split` with
-//! `attention/combine` for few queries.
+//! [`Plan`] says which kernel computes it. The kernels are `attention/flash` on any device, `attention/cooperative` on
+//! matrix units, and `attention/split` with `attention/combine` for few queries.
 
+mod cooperative;
 mod flash;
 mod forced;
+mod fragments;
 mod plan;
+mod proof;
 mod split;
 
 use backend_api::desc::{AttentionDesc, HeadStrides};
@@ -60,7 +63,7 @@ struct Windows {
 }
 
 pub(super) fn variants() -> Vec<Variant> {
-    [flash::variants(), split::variants()].concat()
+    [flash::variants(), cooperative::variants(), split::variants()].concat()
 }
 
 /// Types of the queries and of the keys and values.
@@ -130,6 +133,7 @@ fn run(
 ) -> BackendResult<()> {
     match plan.kernel {
         Kernel::Flash(tile) => flash::run(ctx, op, desc, windows, tile, plan.wide),
+        Kernel::Cooperative(tile) => cooperative::run(ctx, op, desc, windows, tile),
         Kernel::Split(rows) => split::run(ctx, op, desc, windows, plan, rows),
     }
 }

@@ -24,7 +24,6 @@ use plan::Plan;
 
 pub(crate) use forced::Forced;
 pub(super) use plan::multiprocessors;
-pub(crate) use proof::Proofs;
 pub(crate) use tune::{Tuning, tune_matmul};
 
 params! {
