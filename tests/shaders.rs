@@ -51,10 +51,12 @@ fn composed() -> Vec<Composed> {
     all
 }
 
-/// The limits of the variant's rung: the portable ones but for the large tile and those of cooperative matrices, which
+/// The limits of the variant's rung: the portable ones but for the large tiles and those of cooperative matrices, which
 /// their launcher chooses only where they fit.
 fn limits(variant: &Variant) -> Limits {
-    if variant.uses_cooperative_matrices() || variant.to_string().contains("TILE_M=128 TILE_N=64") {
+    let text = variant.to_string();
+    let large = ["TILE_M=128 TILE_N=64", "GROUPS=16 LANES=16 ROWS=8"].iter().any(|tile| text.contains(tile));
+    if variant.uses_cooperative_matrices() || large {
         Limits { workgroup_bytes: 49_152, invocations: 1024, ..Limits::PORTABLE }
     } else {
         Limits::PORTABLE

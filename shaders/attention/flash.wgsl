@@ -1,89 +1,218 @@
-// O = softmax(scale · Q·Kᵀ + mask) · V, block by block of keys, without ever holding the scores of a row.
+// O = softmax(cap(scale · Q·Kᵀ) + mask) · V, block by block of keys, without ever holding the scores of a row.
 //
-// A workgroup works on 32 queries of one head. For each 32 keys it forms the scores, keeps the running maximum and sum of
-// each query, rescales what it has of the output, and adds the block's part (Milakov and Gimelshein, "Online normalizer
-// calculation for softmax", 2018; Dao et al., "FlashAttention", 2022). Vectors are walked in chunks of 32 numbers.
+// A workgroup works on TILE_Q queries of one head. For each TILE_KV keys it forms the scores, keeps the running maximum
+// and sum of each query, rescales what it has of the output, and adds the block's part (Milakov and Gimelshein, "Online
+// normalizer calculation for softmax", 2018; Dao et al., "FlashAttention", 2022). Blocks that no query of the tile sees
+// are left out.
 //
-// needs: T, CHUNKS, CAUSAL, HAS_MASK, HAS_LENGTHS
+// An invocation holds ROWS queries by four keys of the scores, and the same queries by DIMS fours of the output. Q and K
+// pass through workgroup memory in chunks of 32 numbers, then the weights and V in passes of 32 keys, in the same memory.
+// Its vectors of four are permuted within each row, so that neighbours read different banks.
+//
+// needs: T, GROUPS, LANES, ROWS, DIMS, HALF_Q, HALF_KV, lib/attention, and lib/attention_wide or lib/attention_narrow
 
-// Queries, keys, and numbers of a chunk; and eight invocations for each query, each with four keys or numbers.
-const BLOCK: u32 = 32u;
-const LANES: u32 = 8u;
+const THREADS: u32 = LANES * GROUPS;
+const TILE_Q: u32 = ROWS * GROUPS;
+const TILE_KV: u32 = 4u * LANES;
+const ROWS4: u32 = ROWS / 4u;
 
-// A score that no real one is below, for keys that are not seen. Not −∞, whose differences are NaN.
-const UNSEEN: f32 = -3.4028234e38;
+// Fours of a chunk of a vector, and of the weights of a query in a pass.
+const FOURS: u32 = 8u;
+const PASS: u32 = 4u * FOURS;
+// Fours of a vector of the output, and fours of weights whose values are in workgroup memory at once.
+const COLUMNS: u32 = LANES * DIMS;
+const SLOTS: u32 = FOURS / DIMS;
 
-struct Params {
-  heads: u32,
-  group: u32,
-  seq_q: u32,
-  seq_kv: u32,
-  head_dim: u32,
-  blocks_q: u32,
-  tiles: u32,
-  scale: f32,
-  // Start and strides by batch, head and token.
-  q: vec4<u32>,
-  k: vec4<u32>,
-  v: vec4<u32>,
-  o: vec4<u32>,
-  mask: vec4<u32>,
-  lengths_offset: u32,
-}
+const KEYS_AT: u32 = TILE_Q * FOURS;
+const SHARED: u32 = max((TILE_Q + TILE_KV) * FOURS, TILE_Q * FOURS + 4u * SLOTS * COLUMNS);
 
-@group(0) @binding(0) var<storage, read> q: array<T>;
-@group(0) @binding(1) var<storage, read> k: array<T>;
-@group(0) @binding(2) var<storage, read> v: array<T>;
+const_assert LANES % 8u == 0u && GROUPS % 8u == 0u && ROWS % 4u == 0u && FOURS % DIMS == 0u;
+
+@group(0) @binding(0) var<storage, read> q: array<Words>;
+@group(0) @binding(1) var<storage, read> k: array<Words>;
+@group(0) @binding(2) var<storage, read> v: array<Words>;
 @group(0) @binding(3) var<storage, read> mask: array<T>;
 @group(0) @binding(4) var<storage, read> lengths: array<u32>;
-@group(0) @binding(5) var<storage, read_write> o: array<T>;
+@group(0) @binding(5) var<storage, read_write> lse: array<f32>;
+@group(0) @binding(6) var<storage, read_write> o: array<T>;
 
-// Queries by row; keys by number, so that four keys are one vector; then values by key.
-var<workgroup> sh_q: array<f32, BLOCK * (BLOCK + 1u)>;
-var<workgroup> sh_kv: array<vec4<f32>, BLOCK * (LANES + 1u)>;
-var<workgroup> sh_p: array<vec4<f32>, BLOCK * (LANES + 1u)>;
-var<workgroup> sh_row: array<f32, BLOCK * LANES>;
+var<workgroup> sh: array<vec4<f32>, SHARED>;
 
-// Keys of this batch that are real.
-fn real_keys(batch: u32) -> u32 {
-  if HAS_LENGTHS == 1u {
-    return min(lengths[params.lengths_offset + batch], params.seq_kv);
-  }
-  return params.seq_kv;
+struct Tile {
+  batch: u32,
+  head: u32,
+  query: u32,
+  // Where the operands of the head begin.
+  q: u32,
+  k: u32,
+  v: u32,
+  // Keys of the batch, and those that some query of the tile sees.
+  real: u32,
+  begin: u32,
+  end: u32,
 }
 
-// Keys that a query can see, counted from the first.
-fn visible(query: u32, real: u32) -> u32 {
-  if CAUSAL == 0u {
-    return real;
-  }
-  // query + seq_kv − seq_q + 1, and none where that is not positive.
-  let end = query + params.seq_kv + 1u;
-  return min(real, max(end, params.seq_q) - params.seq_q);
+// An invocation's first query, and its keys of the first pass and its column, of which both are the number `lane`.
+struct Place {
+  group: u32,
+  lane: u32,
 }
 
-fn load_q(base: u32, query: u32, d: u32) -> f32 {
-  if query >= params.seq_q || d >= params.head_dim {
-    return 0.0;
-  }
-  return f32(q[base + query * params.q.w + d]);
+// Each 32 invocations cover 4 queries by 8 keys rather than a line: fewer numbers are read for more results.
+fn place_of(index: u32) -> Place {
+  let square = index / 32u;
+  let inner = index % 32u;
+  return Place(square / (LANES / 8u) * 4u + inner / 8u, square % (LANES / 8u) * 8u + inner % 8u);
 }
 
-fn load_k(base: u32, key: u32, d: u32) -> f32 {
-  if key >= params.seq_kv || d >= params.head_dim {
-    return 0.0;
-  }
-  return f32(k[base + key * params.k.w + d]);
+fn tile_of(flat: u32) -> Tile {
+  let blocks = (params.seq_q + TILE_Q - 1u) / TILE_Q;
+  // With causal masks, the last queries have the most to do, and begin.
+  let query = (blocks - 1u - flat % blocks) * TILE_Q;
+  let head = flat / blocks % params.heads;
+  let batch = flat / (blocks * params.heads);
+  let kv_head = head / params.group;
+  let real = real_keys(batch);
+  return Tile(
+    batch,
+    head,
+    query,
+    params.q.x + batch * params.q.y + head * params.q.z,
+    params.k.x + batch * params.k.y + kv_head * params.k.z,
+    params.v.x + batch * params.v.y + kv_head * params.v.z,
+    real,
+    visible(query, real).x,
+    visible(min(query + TILE_Q, params.seq_q) - 1u, real).y,
+  );
 }
 
-fn load_v(base: u32, key: u32, d: u32) -> f32 {
-  if key >= params.seq_kv || d >= params.head_dim {
-    return 0.0;
+// Puts a chunk of the tile's queries into workgroup memory, with 0 beyond a vector's end. Queries beyond the last are the
+// last, and not written.
+fn stage_q(tile: Tile, index: u32, chunk: u32) {
+  const LOADS = FOURS / UNIT_Q;
+  for (var i = index; i < TILE_Q * LOADS; i += THREADS) {
+    let row = i / LOADS;
+    let column = i % LOADS * UNIT_Q;
+    let d = (chunk * FOURS + column) * 4u;
+    var numbers: array<vec4<f32>, UNIT_Q>;
+    if d < params.head_dim {
+      let query = min(tile.query + row, params.seq_q - 1u);
+      numbers = load_q(tile.q + query * params.q.w + d, params.head_dim - d);
+    }
+    for (var u = 0u; u < UNIT_Q; u++) {
+      sh[row * FOURS + ((column + u) ^ (row % 8u))] = numbers[u];
+    }
   }
-  return f32(v[base + key * params.v.w + d]);
 }
 
-@compute @workgroup_size(256)
+// The same for a block of keys from `key` on.
+fn stage_k(tile: Tile, index: u32, key: u32, chunk: u32) {
+  const LOADS = FOURS / UNIT_KV;
+  for (var i = index; i < TILE_KV * LOADS; i += THREADS) {
+    let row = i / LOADS;
+    let column = i % LOADS * UNIT_KV;
+    let d = (chunk * FOURS + column) * 4u;
+    var numbers: array<vec4<f32>, UNIT_KV>;
+    if d < params.head_dim {
+      let token = min(key + row, params.seq_kv - 1u);
+      numbers = numbers_kv(fetch_k(tile.k + token * params.k.w + d, params.head_dim - d));
+    }
+    for (var u = 0u; u < UNIT_KV; u++) {
+      sh[KEYS_AT + row * FOURS + ((column + u) ^ (row % 8u))] = numbers[u];
+    }
+  }
+}
+
+// Puts the values into workgroup memory that belong to SLOTS fours of weights from `slot` on, of the pass from `key` on:
+// four groups of SLOTS keys. Keys that nobody sees have values of 0, whatever is stored there.
+fn stage_v(tile: Tile, index: u32, key: u32, slot: u32) {
+  const LOADS = COLUMNS / UNIT_KV;
+  for (var i = index; i < 4u * SLOTS * LOADS; i += THREADS) {
+    let row = i / LOADS;
+    let column = i % LOADS * UNIT_KV;
+    let token = key + row / SLOTS * FOURS + slot + row % SLOTS;
+    let d = column * 4u;
+    var numbers: array<vec4<f32>, UNIT_KV>;
+    if d < params.head_dim && token < tile.end {
+      numbers = numbers_kv(fetch_v(tile.v + token * params.v.w + d, params.head_dim - d));
+    }
+    for (var u = 0u; u < UNIT_KV; u++) {
+      sh[KEYS_AT + row * COLUMNS + column + u] = numbers[u];
+    }
+  }
+}
+
+// The products of an invocation's queries with its keys: `lane % 8` of each eighth of its pass.
+fn products(tile: Tile, place: Place, index: u32, key: u32) -> array<vec4<f32>, ROWS> {
+  var sums: array<vec4<f32>, ROWS>;
+  let swizzle = place.lane % 8u;
+  let keys = KEYS_AT + (place.lane / 8u * PASS + swizzle) * FOURS;
+  let chunks = (params.head_dim + 4u * FOURS - 1u) / (4u * FOURS);
+  for (var chunk = 0u; chunk < chunks; chunk++) {
+    workgroupBarrier();
+    stage_q(tile, index, chunk);
+    stage_k(tile, index, key, chunk);
+    workgroupBarrier();
+    for (var c = 0u; c < FOURS; c++) {
+      let at = keys + (c ^ swizzle);
+      let x = transpose(mat4x4<f32>(sh[at], sh[at + 8u * FOURS], sh[at + 16u * FOURS], sh[at + 24u * FOURS]));
+      for (var i = 0u; i < ROWS; i++) {
+        let row = sh[(place.group + i * GROUPS) * FOURS + (c ^ (place.group % 8u))];
+        sums[i] += row.x * x[0];
+        sums[i] += row.y * x[1];
+        sums[i] += row.z * x[2];
+        sums[i] += row.w * x[3];
+      }
+    }
+  }
+  return sums;
+}
+
+// The scores of a block, UNSEEN for keys that a query doesn't see.
+fn scores(tile: Tile, place: Place, key: u32, products: array<vec4<f32>, ROWS>) -> array<vec4<f32>, ROWS> {
+  var result = products;
+  let last = min(tile.query + TILE_Q, params.seq_q) - 1u;
+  let whole = visible(last, tile.real).x <= key && key + TILE_KV <= visible(tile.query, tile.real).y;
+  let first = key + place.lane / 8u * PASS + place.lane % 8u;
+  for (var i = 0u; i < ROWS; i++) {
+    result[i] = scaled(result[i]);
+    if !whole || has(HAS_MASK) {
+      let query = min(tile.query + place.group + i * GROUPS, params.seq_q - 1u);
+      let seen = visible(query, tile.real);
+      let row = mask_row(tile.batch, tile.head, query);
+      for (var j = 0u; j < 4u; j++) {
+        let token = first + 8u * j;
+        if token < seen.x || token >= seen.y {
+          result[i][j] = UNSEEN;
+        } else if has(HAS_MASK) {
+          result[i][j] = masked(result[i][j], row + token);
+        }
+      }
+    }
+  }
+  return result;
+}
+
+// The largest, or the sum, of what the lanes have for each query.
+fn across_lanes(place: Place, mine: array<vec4<f32>, ROWS4>, adding: bool) -> array<vec4<f32>, ROWS4> {
+  workgroupBarrier();
+  for (var i = 0u; i < ROWS4; i++) {
+    sh[(i * GROUPS + place.group) * LANES + place.lane] = mine[i];
+  }
+  workgroupBarrier();
+  var all: array<vec4<f32>, ROWS4>;
+  for (var i = 0u; i < ROWS4; i++) {
+    let row = (i * GROUPS + place.group) * LANES;
+    all[i] = select(vec4<f32>(UNSEEN), vec4<f32>(), adding);
+    for (var l = 0u; l < LANES; l++) {
+      let other = sh[row + (l + place.group) % LANES];
+      all[i] = select(max(all[i], other), all[i] + other, adding);
+    }
+  }
+  return all;
+}
+
+@compute @workgroup_size(THREADS)
 fn main(
   @builtin(workgroup_id) group: vec3<u32>,
   @builtin(num_workgroups) groups: vec3<u32>,
@@ -93,116 +222,94 @@ fn main(
   if flat >= params.tiles {
     return;
   }
-  let first_query = (flat % params.blocks_q) * BLOCK;
-  let head = (flat / params.blocks_q) % params.heads;
-  let batch = flat / (params.blocks_q * params.heads);
-  let kv_head = head / params.group;
-  let q_base = params.q.x + batch * params.q.y + head * params.q.z;
-  let k_base = params.k.x + batch * params.k.y + kv_head * params.k.z;
-  let v_base = params.v.x + batch * params.v.y + kv_head * params.v.z;
+  let tile = tile_of(flat);
+  let place = place_of(index);
 
-  let row = index / LANES;
-  let lane = index % LANES;
-  let query = first_query + row;
-  let real = real_keys(batch);
-  let seen = visible(query, real);
-  let mask_base = params.mask.x + batch * params.mask.y + head * params.mask.z + query * params.mask.w;
+  var out: array<vec4<f32>, ROWS * DIMS>;
+  var peaks: array<vec4<f32>, ROWS4>;
+  // This invocation's part of the sums.
+  var totals: array<vec4<f32>, ROWS4>;
+  for (var i = 0u; i < ROWS4; i++) {
+    peaks[i] = vec4<f32>(FLOOR);
+  }
 
-  var out: array<vec4<f32>, CHUNKS>;
-  var peak = UNSEEN;
-  var total = 0.0;
+  let blocks = (tile.end + TILE_KV - 1u) / TILE_KV;
+  for (var block = tile.begin / TILE_KV; block < blocks; block++) {
+    let key = block * TILE_KV;
+    var p = scores(tile, place, key, products(tile, place, index, key));
 
-  // Keys past what the last query sees are past what any sees.
-  let end = visible(first_query + BLOCK - 1u, real);
-  for (var first_key = 0u; first_key < end; first_key += BLOCK) {
-    var score = vec4<f32>();
-    for (var chunk = 0u; chunk < CHUNKS; chunk++) {
-      let d0 = chunk * BLOCK;
-      workgroupBarrier();
-      for (var i = index; i < BLOCK * BLOCK; i += 256u) {
-        sh_q[(i / BLOCK) * (BLOCK + 1u) + i % BLOCK] = load_q(q_base, first_query + i / BLOCK, d0 + i % BLOCK);
-      }
-      let d = d0 + index % BLOCK;
-      let key = first_key + (index / BLOCK) * 4u;
-      sh_kv[(index % BLOCK) * (LANES + 1u) + index / BLOCK] = vec4<f32>(
-        load_k(k_base, key, d),
-        load_k(k_base, key + 1u, d),
-        load_k(k_base, key + 2u, d),
-        load_k(k_base, key + 3u, d),
-      );
-      workgroupBarrier();
-      for (var i = 0u; i < BLOCK; i++) {
-        score += sh_q[row * (BLOCK + 1u) + i] * sh_kv[i * (LANES + 1u) + lane];
-      }
+    var tops: array<vec4<f32>, ROWS4>;
+    for (var i = 0u; i < ROWS; i++) {
+      tops[i / 4u][i % 4u] = max(max(p[i].x, p[i].y), max(p[i].z, p[i].w));
     }
-
-    // The four scores of this invocation, and which of them count.
-    score *= params.scale;
-    var known = vec4<bool>();
-    for (var i = 0u; i < 4u; i++) {
-      let key = first_key + lane * 4u + i;
-      if key < seen && query < params.seq_q {
-        known[i] = true;
-        if HAS_MASK == 1u {
-          let m = f32(mask[mask_base + key]);
-          known[i] = !(is_inf(m) && is_negative(m));
-          score[i] += m;
+    tops = across_lanes(place, tops, false);
+    for (var i = 0u; i < ROWS4; i++) {
+      let peak = max(peaks[i], tops[i]);
+      let rescale = weights(peaks[i] - peak);
+      peaks[i] = peak;
+      for (var j = 0u; j < 4u; j++) {
+        let row = 4u * i + j;
+        p[row] = weights(p[row] - peak[j]);
+        totals[i][j] = totals[i][j] * rescale[j] + (p[row].x + p[row].y) + (p[row].z + p[row].w);
+        for (var c = 0u; c < DIMS; c++) {
+          out[row * DIMS + c] *= rescale[j];
         }
       }
     }
-    score = select(vec4<f32>(UNSEEN), score, known);
-    sh_row[index] = max(max(score.x, score.y), max(score.z, score.w));
-    workgroupBarrier();
-    var block_peak = UNSEEN;
-    for (var i = 0u; i < LANES; i++) {
-      block_peak = max(block_peak, sh_row[row * LANES + i]);
-    }
-    let new_peak = max(peak, block_peak);
-    let p = select(vec4<f32>(), exp(score - new_peak), known);
-    let rescale = exp(peak - new_peak);
-    sh_p[row * (LANES + 1u) + lane] = p;
-    workgroupBarrier();
-    var block_total = 0.0;
-    for (var i = 0u; i < LANES; i++) {
-      block_total += dot(sh_p[row * (LANES + 1u) + i], vec4<f32>(1.0));
-    }
-    total = total * rescale + block_total;
-    peak = new_peak;
 
-    for (var chunk = 0u; chunk < CHUNKS; chunk++) {
-      workgroupBarrier();
-      let key = first_key + index / LANES;
-      let d = chunk * BLOCK + lane * 4u;
-      sh_kv[(index / LANES) * (LANES + 1u) + lane] = vec4<f32>(
-        load_v(v_base, key, d),
-        load_v(v_base, key, d + 1u),
-        load_v(v_base, key, d + 2u),
-        load_v(v_base, key, d + 3u),
-      );
-      workgroupBarrier();
-      var sum = out[chunk] * rescale;
-      for (var i = 0u; i < LANES; i++) {
-        let w = sh_p[row * (LANES + 1u) + i];
-        sum += w.x * sh_kv[(i * 4u) * (LANES + 1u) + lane];
-        sum += w.y * sh_kv[(i * 4u + 1u) * (LANES + 1u) + lane];
-        sum += w.z * sh_kv[(i * 4u + 2u) * (LANES + 1u) + lane];
-        sum += w.w * sh_kv[(i * 4u + 3u) * (LANES + 1u) + lane];
+    for (var round = 0u; round < LANES / 8u; round++) {
+      for (var slot = 0u; slot < FOURS; slot += SLOTS) {
+        workgroupBarrier();
+        if slot == 0u && place.lane / 8u == round {
+          for (var i = 0u; i < ROWS; i++) {
+            let row = place.group + i * GROUPS;
+            sh[row * FOURS + ((place.lane ^ row) % 8u)] = p[i];
+          }
+        }
+        stage_v(tile, index, key + round * PASS, slot);
+        workgroupBarrier();
+        for (var s = 0u; s < SLOTS; s++) {
+          var values: array<vec4<f32>, 4u * DIMS>;
+          for (var c = 0u; c < DIMS; c++) {
+            for (var j = 0u; j < 4u; j++) {
+              values[c * 4u + j] = sh[KEYS_AT + (j * SLOTS + s) * COLUMNS + c * LANES + place.lane];
+            }
+          }
+          for (var i = 0u; i < ROWS; i++) {
+            let w = sh[(place.group + i * GROUPS) * FOURS + ((slot + s) ^ (place.group % 8u))];
+            for (var c = 0u; c < DIMS; c++) {
+              let at = i * DIMS + c;
+              out[at] += w.x * values[c * 4u];
+              out[at] += w.y * values[c * 4u + 1u];
+              out[at] += w.z * values[c * 4u + 2u];
+              out[at] += w.w * values[c * 4u + 3u];
+            }
+          }
+        }
       }
-      out[chunk] = sum;
     }
   }
 
-  if query >= params.seq_q {
-    return;
-  }
-  let o_base = params.o.x + batch * params.o.y + head * params.o.z + query * params.o.w;
-  for (var chunk = 0u; chunk < CHUNKS; chunk++) {
-    // A query that sees no key has a total of 0 and gives zeros.
-    let result = select(out[chunk] / total, vec4<f32>(), total == 0.0);
-    for (var i = 0u; i < 4u; i++) {
-      let d = chunk * BLOCK + lane * 4u + i;
-      if d < params.head_dim {
-        o[o_base + d] = T(result[i]);
+  totals = across_lanes(place, totals, true);
+  for (var i = 0u; i < ROWS; i++) {
+    let query = tile.query + place.group + i * GROUPS;
+    if query < params.seq_q {
+      let total = totals[i / 4u][i % 4u];
+      // A query that sees no key has a total of 0 and gives zeros.
+      let inverse = select(1.0 / total, 0.0, total == 0.0);
+      let base = params.o.x + tile.batch * params.o.y + tile.head * params.o.z + query * params.o.w;
+      for (var c = 0u; c < DIMS; c++) {
+        let d = (c * LANES + place.lane) * 4u;
+        let result = out[i * DIMS + c] * inverse;
+        for (var j = 0u; j < 4u; j++) {
+          if d + j < params.head_dim {
+            o[base + d + j] = T(result[j]);
+          }
+        }
+      }
+      if has(HAS_LSE) && place.lane == 0u {
+        let row = (tile.batch * params.heads + tile.head) * params.seq_q + query;
+        lse[params.lse_offset + row] = log_sum(peaks[i / 4u][i % 4u], total);
       }
     }
   }

@@ -212,7 +212,8 @@ pub trait ComputeBackend: Debug + MaybeSend + MaybeSync {
         Err(self.unsupported("matmul"))
     }
 
-    /// [`attention`](Self::attention) with element types, strides, a mask, key lengths and grouped heads.
+    /// [`attention`](Self::attention) with element types, strides, a mask, key lengths, grouped heads, a window, bounded
+    /// scores, and their log-sum-exp.
     fn attention_ext(&self, desc: &AttentionDesc) -> BackendResult<()> {
         _ = desc;
         Err(self.unsupported("attention_ext"))

@@ -58,6 +58,21 @@ enum Guard<'a> {
     Write(RwLockWriteGuard<'a, Box<[u32]>>),
 }
 
+/// A part of an allocation that is only read.
+struct Shared<'a> {
+    allocation: AllocationKey,
+    start: usize,
+    bytes: &'a [u8],
+}
+
+impl<'a> Shared<'a> {
+    /// The bytes of a place, if all of them are here.
+    fn part(&self, place: Place) -> Option<&'a [u8]> {
+        let first = place.start.checked_sub(self.start).filter(|_| place.allocation == self.allocation)?;
+        self.bytes.get(first..place.end - self.start)
+    }
+}
+
 impl Memory {
     /// Checks the operands, then calls `work` with what each one reads, in order, and with the bytes of the one that
     /// is written. Does nothing when that one is empty.
@@ -70,43 +85,62 @@ impl Memory {
         operands: &[Operand; N],
         work: impl FnOnce([Input<'_>; N], &mut [u8]),
     ) -> BackendResult<()> {
+        self.access_two(op, operands, |inputs, [output, _]| work(inputs, output))
+    }
+
+    /// The same with the bytes of the first two that are written; none for a second that isn't there.
+    ///
+    /// # Errors
+    /// As [`check`].
+    pub(crate) fn access_two<const N: usize>(
+        &self,
+        op: &'static str,
+        operands: &[Operand; N],
+        work: impl FnOnce([Input<'_>; N], [&mut [u8]; 2]),
+    ) -> BackendResult<()> {
         let (places, claims) = self.resolve(op, operands)?;
-        let written = operands.iter().position(|operand| operand.access == Access::Write);
-        let output_place = written.and_then(|i| places[i]);
-        if written.is_some() && output_place.is_none() {
+        let mut written = (0..N).filter(|&i| operands[i].access == Access::Write);
+        let written = [written.next(), written.next()];
+        let outputs = written.map(|i| i.and_then(|i| places[i]));
+        if written[0].is_some() && outputs[0].is_none() {
             return Ok(());
         }
 
         let mut guards: Vec<(AllocationKey, Guard<'_>)> = claims.iter().map(Claim::lock).collect();
-        let mut read_only: Vec<(AllocationKey, &[u8])> = Vec::with_capacity(guards.len());
-        let mut whole: &mut [u8] = &mut [];
+        let mut shared: Vec<Shared<'_>> = Vec::with_capacity(guards.len() + 2);
+        let mut slices: [&mut [u8]; 2] = [&mut [], &mut []];
         for (allocation, guard) in &mut guards {
-            match guard {
-                Guard::Read(words) => read_only.push((*allocation, cast_slice(words))),
-                Guard::Write(words) => whole = cast_slice_mut(words),
+            let mut rest: &mut [u8] = match guard {
+                Guard::Read(words) => {
+                    shared.push(Shared { allocation: *allocation, start: 0, bytes: cast_slice(words) });
+                    continue;
+                }
+                Guard::Write(words) => cast_slice_mut(words),
+            };
+            // The check lets no two outputs share bytes, so that what is left of the memory lies around them.
+            let mut cuts: Vec<(usize, Place)> = (0..2).filter_map(|i| Some((i, outputs[i]?))).collect();
+            cuts.retain(|(_, place)| place.allocation == *allocation);
+            cuts.sort_by_key(|(_, place)| place.start);
+            let mut start = 0;
+            for (i, place) in cuts {
+                let (before, tail) = rest.split_at_mut(place.start - start);
+                let (output, after) = tail.split_at_mut(place.end - place.start);
+                shared.push(Shared { allocation: *allocation, start, bytes: before });
+                slices[i] = output;
+                (rest, start) = (after, place.end);
             }
+            shared.push(Shared { allocation: *allocation, start, bytes: rest });
         }
-        let (start, end) = output_place.map_or((0, 0), |place| (place.start, place.end));
-        let (before, rest) = whole.split_at_mut(start);
-        let (output, after) = rest.split_at_mut(end - start);
-        let (before, after) = (&*before, &*after);
 
         let inputs = std::array::from_fn(|i| match places[i] {
-            Some(place) if Some(i) != written => {
-                if let Some((_, bytes)) = read_only.iter().find(|(key, _)| *key == place.allocation) {
-                    Input::Bytes(&bytes[place.start..place.end])
-                } else if place.end <= start {
-                    Input::Bytes(&before[place.start..place.end])
-                } else if place.start >= end {
-                    Input::Bytes(&after[place.start - end..place.end - end])
-                } else {
-                    // The check lets an input share bytes with the output only where they are the same.
-                    Input::InPlace
-                }
+            Some(place) if operands[i].access != Access::Write => {
+                let found = shared.iter().find_map(|shared| shared.part(place));
+                // The check lets an input share bytes with an output only where they are the same.
+                found.map_or(Input::InPlace, Input::Bytes)
             }
             _ => Input::Bytes(&[]),
         });
-        work(inputs, output);
+        work(inputs, slices);
         Ok(())
     }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use backend_api::desc::{MatmulDesc, Matrix};
+use backend_api::desc::{AttentionDesc, MatmulDesc, Matrix};
 use backend_api::{BackendError, BackendResult, ComputeBackend, DType, DeviceInfo, Operation};
 
 use crate::context::Context;
@@ -196,6 +196,34 @@ impl WebGpuBackend {
     #[must_use]
     pub fn matmul_kernels() -> Vec<String> {
         ops::ForcedMatmul::names()
+    }
+
+    /// How attention would be computed: the kernel and its tile, the pieces of the keys. Such as
+    /// `flash/64x64x64r8, element by element`.
+    ///
+    /// # Errors
+    /// Those of [`attention_ext`](ComputeBackend::attention_ext).
+    pub fn explain_attention(&self, desc: &AttentionDesc) -> BackendResult<String> {
+        ops::explain_attention(&*self.context("explain_attention")?, "explain_attention", desc)
+    }
+
+    /// Makes attention use one kernel wherever it can, for tests and measurements: one of
+    /// [`attention_kernels`](Self::attention_kernels), with `+split4` or the like for the number of pieces into which
+    /// `split` cuts the keys. `None` lets the backend choose again.
+    ///
+    /// # Errors
+    /// [`Unsupported`](BackendError::Unsupported) if there is no such kernel.
+    pub fn force_attention(&self, kernel: Option<&str>) -> BackendResult<()> {
+        let op = "force_attention";
+        let forced = kernel.map(|name| ops::ForcedAttention::parse(op, name)).transpose()?;
+        *self.context(op)?.forced_attention.lock() = forced;
+        Ok(())
+    }
+
+    /// Every kernel for attention, with its tile.
+    #[must_use]
+    pub fn attention_kernels() -> Vec<String> {
+        ops::ForcedAttention::names()
     }
 
     /// How long a call waits for the device before it returns [`Timeout`](BackendError::Timeout); two minutes unless

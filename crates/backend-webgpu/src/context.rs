@@ -43,10 +43,14 @@ pub(crate) struct Parts {
     pub(crate) tuning: ops::Tuning,
     /// The kernel that matrix products have to use, if one was asked for.
     pub(crate) forced_matmul: Mutex<Option<ops::ForcedMatmul>>,
+    /// The same for attention.
+    pub(crate) forced_attention: Mutex<Option<ops::ForcedAttention>>,
     limits: BindingLimits,
     timeout_ms: AtomicU64,
     /// Bound where an operation leaves out an operand.
     null: Arc<Block>,
+    /// Bound where an operation leaves out an output.
+    sink: Arc<Block>,
 }
 
 impl Deref for Context {
@@ -73,6 +77,7 @@ impl Context {
         let recorder = Recorder::new(device, &gpu.queue, &gpu.health, target, pipelines.params_layout());
         let parts = Parts {
             null: Arc::new(Block::foreign(null_buffer(device)?)),
+            sink: Arc::new(Block::foreign(null_buffer(device)?)),
             memory,
             recorder: Mutex::new(recorder),
             readback: Readback::new(device),
@@ -80,6 +85,7 @@ impl Context {
             proofs: ops::Proofs::default(),
             tuning: ops::Tuning::default(),
             forced_matmul: Mutex::default(),
+            forced_attention: Mutex::default(),
             limits: BindingLimits::of(&limits),
             timeout_ms: AtomicU64::new(Self::DEFAULT_TIMEOUT.as_millis() as u64),
             pipelines,
@@ -174,8 +180,12 @@ impl Context {
 
     /// A binding for an operand that a kernel doesn't touch.
     pub(crate) fn null(&self) -> Window {
-        let block = Arc::clone(&self.null);
-        Window { start: 0, size: block.size() as u64, offset: 0, block }
+        untouched(&self.null)
+    }
+
+    /// The same for an output, which can't be bound to what is read in the same dispatch.
+    pub(crate) fn sink(&self) -> Window {
+        untouched(&self.sink)
     }
 
     /// Records one dispatch: the read-only windows in the order of the kernel's bindings, then the output.
@@ -258,6 +268,10 @@ impl Context {
         self.readback.trim();
         self.memory.pool().trim()
     }
+}
+
+fn untouched(block: &Arc<Block>) -> Window {
+    Window { block: Arc::clone(block), start: 0, size: block.size() as u64, offset: 0 }
 }
 
 /// Not from the pool, whose statistics are the caller's allocations.

@@ -1,5 +1,7 @@
 //! Scaled dot-product attention.
 
+use std::ops::Range;
+
 use crate::operand::{Access, Operand};
 use crate::size::{strided_extent, strides_are_injective};
 use crate::{BackendError, BackendResult, DType, checked_product};
@@ -32,11 +34,14 @@ pub struct AttentionMask {
     pub query_stride: usize,
 }
 
-/// `O = softmax(scale · Q·Kᵀ + mask) · V` for each batch and head.
+/// `O = softmax(cap(scale · Q·Kᵀ) + mask) · V` for each batch and head, where `cap(s) = c·tanh(s/c)` with a softcap c
+/// and s without.
 ///
-/// Query head `h` uses key and value head `h / (heads / kv_heads)`. A key is hidden where the mask is −∞, from the
-/// batch's key length on, and with `causal` where `key > query + seq_kv − seq_q` (aligned at the bottom right). A
-/// query that sees no key gives zeros. All operands have the same floating-point type; sums are f32.
+/// Query head `h` uses key and value head `h / (heads / kv_heads)`. With `position = query + seq_kv − seq_q` (aligned at
+/// the bottom right), a key is hidden where the mask is −∞, from the batch's key length on, with `causal` where
+/// `key > position`, and with a window where `position − key ≥ window`. A query that sees no key gives zeros.
+///
+/// Sums are f32. Weights may be rounded to f16 before they are multiplied by values of f16, if the queries are f16 too.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct AttentionDesc {
@@ -48,8 +53,10 @@ pub struct AttentionDesc {
     pub v: u64,
     /// Handle of the output, of the queries' shape.
     pub o: u64,
-    /// Element type.
+    /// Element type of the queries, the output and the mask.
     pub dtype: DType,
+    /// Element type of the keys and values: that of the queries, or f16 beside queries of f32.
+    pub kv_dtype: DType,
     /// Number of sequences.
     pub batch: usize,
     /// Number of query heads.
@@ -64,12 +71,19 @@ pub struct AttentionDesc {
     pub head_dim: usize,
     /// Factor of the scores, usually 1/√head_dim.
     pub scale: f64,
+    /// Bound of the scaled scores, before the mask is added; none if it is 0 or no finite f32. Its sign has no meaning.
+    pub softcap: f64,
     /// Whether a query is blind to later keys.
     pub causal: bool,
+    /// How many keys back a query sees, the one at its own position included.
+    pub window: Option<usize>,
     /// Added to the scores.
     pub mask: Option<AttentionMask>,
     /// Handle of `batch` numbers of u32: how many keys of each sequence are real. More than `seq_kv` means all.
     pub key_lengths: Option<u64>,
+    /// Handle of the logarithms of the sums of the exponentials of the scores, f32 `[batch, heads, seq_q]`, which are
+    /// written too: −∞ for a query that sees no key. Untouched where the output has no elements.
+    pub lse: Option<u64>,
     /// Layout of the queries; packed if `None`.
     pub q_strides: Option<HeadStrides>,
     /// Layout of the keys; packed if `None`.
@@ -93,6 +107,7 @@ impl AttentionDesc {
             v,
             o,
             dtype,
+            kv_dtype: dtype,
             batch,
             heads,
             kv_heads: heads,
@@ -100,14 +115,36 @@ impl AttentionDesc {
             seq_kv,
             head_dim,
             scale: 1.0 / (head_dim.max(1) as f64).sqrt(),
+            softcap: 0.0,
             causal: false,
+            window: None,
             mask: None,
             key_lengths: None,
+            lse: None,
             q_strides: None,
             k_strides: None,
             v_strides: None,
             o_strides: None,
         }
+    }
+
+    /// The softcap, if the scores are bounded.
+    #[must_use]
+    pub fn cap(&self) -> Option<f32> {
+        let cap = self.softcap.abs() as f32;
+        (cap > 0.0 && cap.is_finite()).then_some(cap)
+    }
+
+    /// The keys that a query sees, the mask aside, of which the first `keys` are real.
+    #[must_use]
+    pub fn visible(&self, query: usize, keys: usize) -> Range<usize> {
+        // One past the query's position, which may lie before the first key.
+        let end = query.saturating_add(1).saturating_add(self.seq_kv).saturating_sub(self.seq_q);
+        let last = if self.causal { end.min(keys) } else { keys };
+        // Without saturation, because a window reaches back from a negative position too.
+        let back = self.window.map_or(usize::MAX, |window| window.saturating_add(self.seq_q));
+        let first = query.saturating_add(1).saturating_add(self.seq_kv).saturating_sub(back);
+        first.min(last)..last
     }
 
     /// The strides in use: of q, k, v and o. They saturate for sizes that [`operands`](Self::operands) refuses.
@@ -128,9 +165,13 @@ impl AttentionDesc {
         ]
     }
 
-    /// Checks the shapes. Returns q, k, v, o, mask and key_lengths; K and V touch nothing when there are no queries.
-    pub fn operands(&self, op: &'static str) -> BackendResult<[Operand; 6]> {
+    /// Checks types and shapes. Returns q, k, v, o, mask, key_lengths and lse; K and V touch nothing when there are no
+    /// queries.
+    pub fn operands(&self, op: &'static str) -> BackendResult<[Operand; 7]> {
         require_float(op, "dtype", self.dtype)?;
+        if self.kv_dtype != self.dtype && (self.dtype, self.kv_dtype) != (DType::F32, DType::F16) {
+            return Err(BackendError::Dtype { op, arg: "kv_dtype", got: self.kv_dtype });
+        }
         require_at_least(op, "kv_heads (at least)", usize::from(self.heads > 0), self.kv_heads)?;
         if self.kv_heads > 0 {
             require_eq(op, "heads modulo kv_heads", 0, self.heads % self.kv_heads)?;
@@ -143,9 +184,9 @@ impl AttentionDesc {
         let dims = |heads, seq, strides: HeadStrides| {
             [(self.batch, strides.batch), (heads, strides.head), (seq, strides.token), (self.head_dim, 1)]
         };
-        let operand = |arg, ptr, dims: [(usize, usize); 4], access| {
+        let operand = |arg, ptr, dtype, dims: [(usize, usize); 4], access| {
             let elements = strided_extent(op, arg, dims.into_iter())?;
-            Operand::new(op, arg, ptr, self.dtype, if empty { 0 } else { elements }, access)
+            Operand::new(op, arg, ptr, dtype, if empty { 0 } else { elements }, access)
         };
         let o_dims = dims(self.heads, self.seq_q, o);
         if !strides_are_injective(&mut o_dims.clone()) {
@@ -160,13 +201,15 @@ impl AttentionDesc {
             _ => 0,
         };
         let lengths = if empty { 0 } else { self.batch };
+        let rows = if empty { 0 } else { self.batch * self.heads * self.seq_q };
         Ok([
-            operand("q", self.q, dims(self.heads, self.seq_q, q), Access::Read)?,
-            operand("k", self.k, dims(self.kv_heads, self.seq_kv, k), Access::Read)?,
-            operand("v", self.v, dims(self.kv_heads, self.seq_kv, v), Access::Read)?,
-            operand("o", self.o, o_dims, Access::Write)?,
+            operand("q", self.q, self.dtype, dims(self.heads, self.seq_q, q), Access::Read)?,
+            operand("k", self.k, self.kv_dtype, dims(self.kv_heads, self.seq_kv, k), Access::Read)?,
+            operand("v", self.v, self.kv_dtype, dims(self.kv_heads, self.seq_kv, v), Access::Read)?,
+            operand("o", self.o, self.dtype, o_dims, Access::Write)?,
             Operand::optional(op, "mask", self.mask.map(|m| m.ptr), self.dtype, mask_elements, Access::Read)?,
             Operand::optional(op, "key_lengths", self.key_lengths, DType::U32, lengths, Access::Read)?,
+            Operand::optional(op, "lse", self.lse, DType::F32, rows, Access::Write)?,
         ])
     }
 }

@@ -1,16 +1,17 @@
 //! Scaled dot-product attention, one block of queries of one head at a time.
 
 use std::ops::Range;
+use std::sync::atomic::{AtomicU32, Ordering};
 
-use backend_api::BackendResult;
 use backend_api::desc::AttentionDesc;
+use backend_api::{BackendResult, UnaryOp};
 use bytemuck::cast_slice_mut;
 use faer::prelude::ReborrowMut;
 
 use super::matmul::multiply;
 use super::matrix::{for_each_row, row_major, row_major_ref};
 use crate::element::{Element, widen, with_float};
-use crate::math::{exponentials, largest, scale};
+use crate::math::{apply_unary, exponentials, largest, scale};
 use crate::memory::Memory;
 use crate::parallel::Cores;
 use crate::strided::boxes;
@@ -21,25 +22,32 @@ const GRAIN_PRODUCTS: usize = 1 << 22;
 /// Scores of one block of queries that should stay in the second-level cache.
 const BLOCK_SCORES: usize = 1 << 15;
 
-/// `O = softmax(scale · Q·Kᵀ + mask) · V`.
+/// `O = softmax(cap(scale · Q·Kᵀ) + mask) · V`.
 pub(crate) fn attention(memory: &Memory, op: &'static str, desc: &AttentionDesc) -> BackendResult<()> {
     let operands = desc.operands(op)?;
-    memory.access(op, &operands, |[q, k, v, _, mask, lengths], o| {
+    memory.access_two(op, &operands, |[q, k, v, _, mask, lengths, _], [o, lse]| {
         let queries = desc.batch * desc.heads * desc.seq_q;
         let products = desc.seq_kv.saturating_mul(desc.head_dim.max(16));
+        // Threads write these in any order.
+        let logarithms: Vec<AtomicU32> = lse.chunks_exact(4).map(|_| AtomicU32::new(0)).collect();
         Cores::run(queries.saturating_mul(products / 8 + desc.head_dim), |cores| {
             with_float!(desc.dtype, T => {
+                let (k, v) = with_float!(desc.kv_dtype, K => (widen::<K>(cores, k), widen::<K>(cores, v)));
                 let attention = Attention {
                     desc,
                     q: &widen::<T>(cores, q),
-                    k: &widen::<T>(cores, k),
-                    v: &widen::<T>(cores, v),
+                    k: &k,
+                    v: &v,
                     mask: &widen::<T>(cores, mask),
                     lengths: lengths.elements(),
+                    lse: &logarithms,
                 };
                 attention.run::<T>(cores, cast_slice_mut(o));
             });
         });
+        for (to, from) in lse.chunks_exact_mut(4).zip(logarithms) {
+            to.copy_from_slice(&from.into_inner().to_ne_bytes());
+        }
     })
 }
 
@@ -50,6 +58,8 @@ struct Attention<'a> {
     v: &'a [f32],
     mask: &'a [f32],
     lengths: &'a [u32],
+    /// Bits of the logarithms of the sums; none if nobody asked for them.
+    lse: &'a [AtomicU32],
 }
 
 /// The keys and values that the queries of one head see.
@@ -98,10 +108,11 @@ impl Attention<'_> {
         Head { batch, head, keys, k: &self.k[batch * k.batch + kv_head * k.head..], v: values, finite }
     }
 
-    /// Adds the mask to the scores of one query. A hidden key's score is −∞ whatever it was.
-    fn add_mask(&self, batch: usize, head: usize, query: usize, scores: &mut [f32]) {
+    /// Adds the mask to the scores of one query with the keys from `first` on. A hidden key's score is −∞ whatever it
+    /// was.
+    fn add_mask(&self, [batch, head, query]: [usize; 3], first: usize, scores: &mut [f32]) {
         let Some(mask) = self.desc.mask else { return };
-        let start = batch * mask.batch_stride + head * mask.head_stride + query * mask.query_stride;
+        let start = batch * mask.batch_stride + head * mask.head_stride + query * mask.query_stride + first;
         let mask = &self.mask[start..start + scores.len()];
         for (score, &m) in scores.iter_mut().zip(mask) {
             *score = if m == f32::NEG_INFINITY { m } else { *score + m };
@@ -110,15 +121,6 @@ impl Attention<'_> {
 }
 
 impl Head<'_> {
-    /// How many keys a query sees, its mask aside: all real ones, or with `causal` those up to its own position.
-    fn visible(&self, desc: &AttentionDesc, query: usize) -> usize {
-        if desc.causal {
-            (query + 1).saturating_add(desc.seq_kv).saturating_sub(desc.seq_q).min(self.keys)
-        } else {
-            self.keys
-        }
-    }
-
     /// `o` starts at the vector of the first query.
     fn run<T: Element>(&self, attention: &Attention<'_>, queries: Range<usize>, o: &mut [T]) {
         let desc = attention.desc;
@@ -128,31 +130,41 @@ impl Head<'_> {
         let mut scores = vec![0.0; size.min(queries.len()) * self.keys];
         for first in queries.clone().step_by(size) {
             let rows = size.min(queries.end - first);
-            // The last query of a block sees the most keys; the others get weights of 0 for those that they don't see.
-            let keys = self.visible(desc, first + rows - 1);
+            // From the first key of the first query to the last key of the last; those that a query doesn't see get
+            // weights of 0.
+            let begin = desc.visible(first, self.keys).start;
+            let end = desc.visible(first + rows - 1, self.keys).end.max(begin);
+            let keys = end - begin;
             let scores = &mut scores[..rows * keys];
             let block = &mut o[(first - queries.start) * o_strides.token..];
             let block = row_major(block, rows, desc.head_dim, o_strides.token);
             if keys == 0 {
                 T::with_f32(block, false, |o| for_each_row(o, |_, o| o.fill(0.0)));
+                (first..first + rows).for_each(|query| self.keep_lse(attention, query, f32::NEG_INFINITY));
                 continue;
             }
             let q = row_major_ref(&q[first * q_strides.token..], rows, desc.head_dim, q_strides.token);
-            let k = row_major_ref(self.k, keys, desc.head_dim, k_strides.token);
+            let k = row_major_ref(&self.k[begin * k_strides.token..], keys, desc.head_dim, k_strides.token);
+            let v = &self.v[begin * v_strides.token..];
             let product = row_major(scores, rows, keys, keys);
             multiply(q, k.transpose(), desc.scale as f32, 0.0, product);
+            if let Some(cap) = desc.cap() {
+                scores.iter_mut().for_each(|score| *score /= cap);
+                apply_unary(UnaryOp::Tanh, scores);
+                scores.iter_mut().for_each(|score| *score *= cap);
+            }
             let factors: Vec<f64> = (first..)
                 .zip(scores.chunks_exact_mut(keys))
-                .map(|(query, scores)| self.weigh(attention, query, scores))
+                .map(|(query, scores)| self.weigh(attention, query, begin, scores))
                 .collect();
             T::with_f32(block, false, |mut o| {
                 if self.finite {
                     let p = row_major_ref(scores, rows, keys, keys);
-                    let v = row_major_ref(self.v, keys, desc.head_dim, v_strides.token);
+                    let v = row_major_ref(v, keys, desc.head_dim, v_strides.token);
                     multiply(p, v, 1.0, 0.0, o.rb_mut());
                 } else {
                     for_each_row(o.rb_mut(), |i, o| {
-                        sum_weighted(&scores[i * keys..][..keys], self.v, v_strides.token, o);
+                        sum_weighted(&scores[i * keys..][..keys], v, v_strides.token, o);
                     });
                 }
                 for_each_row(o, |i, o| scale(o, factors[i]));
@@ -160,18 +172,32 @@ impl Head<'_> {
         }
     }
 
-    /// Turns the scores of one query into weights; returns what makes their sum 1. A query that sees nothing has
-    /// weights of 0.
-    fn weigh(&self, attention: &Attention<'_>, query: usize, scores: &mut [f32]) -> f64 {
-        let (seen, hidden) = scores.split_at_mut(self.visible(attention.desc, query));
-        hidden.fill(0.0);
-        attention.add_mask(self.batch, self.head, query, seen);
+    /// Turns the scores of one query with the keys from `begin` on into weights; returns what makes their sum 1. A query
+    /// that sees nothing has weights of 0.
+    fn weigh(&self, attention: &Attention<'_>, query: usize, begin: usize, scores: &mut [f32]) -> f64 {
+        let visible = attention.desc.visible(query, self.keys);
+        let (seen, after) = scores.split_at_mut(visible.end - begin);
+        let (before, seen) = seen.split_at_mut(visible.start - begin);
+        before.fill(0.0);
+        after.fill(0.0);
+        attention.add_mask([self.batch, self.head, query], visible.start, seen);
         let shift = largest(seen);
         if shift == f32::NEG_INFINITY {
             seen.fill(0.0);
+            self.keep_lse(attention, query, shift);
             return 1.0;
         }
-        1.0 / exponentials(seen, shift)
+        let total = exponentials(seen, shift);
+        self.keep_lse(attention, query, (f64::from(shift) + total.ln()) as f32);
+        1.0 / total
+    }
+
+    fn keep_lse(&self, attention: &Attention<'_>, query: usize, value: f32) {
+        let desc = attention.desc;
+        let row = (self.batch * desc.heads + self.head) * desc.seq_q + query;
+        if let Some(lse) = attention.lse.get(row) {
+            lse.store(value.to_bits(), Ordering::Relaxed);
+        }
     }
 }
 

@@ -72,6 +72,11 @@ libs! {
     EXP_BELOW = "exp_below",
     /// Sums of exponentials; needs [`EXP_BELOW`].
     EXPONENTIALS = "exponentials",
+    /// The parameters and scores of attention; needs [`SPECIAL`].
+    ATTENTION = "attention",
+    /// Its operands 16 bytes at a time, and number by number.
+    ATTENTION_WIDE = "attention_wide",
+    ATTENTION_NARROW = "attention_narrow",
     /// From a sum of exponentials to a softmax; needs [`LOG`].
     SOFTMAX_SCALE = "softmax_scale",
     /// The row of a normalisation.

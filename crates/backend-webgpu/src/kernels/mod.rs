@@ -5,6 +5,8 @@ mod lanes;
 pub(crate) mod libs;
 mod pipelines;
 mod source;
+#[cfg(test)]
+mod translate;
 mod variant;
 
 pub use compose::{Target, compose};
@@ -14,6 +16,8 @@ pub use variant::Variant;
 pub(crate) use lanes::Origin;
 pub(crate) use pipelines::{Kernel, Layout, MAX_PARAMS, Pipelines, Signature};
 pub(crate) use source::{kernel, params};
+#[cfg(test)]
+pub(crate) use translate::translate;
 pub(crate) use variant::Function;
 
 /// Every variant of every kernel, for the suite that composes, validates and lints them all without a device.

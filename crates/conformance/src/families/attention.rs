@@ -5,7 +5,7 @@ use backend_api::DType;
 use crate::case::Case;
 use crate::data::uniform;
 use crate::grid::pairwise;
-use crate::oracle::attention::{Seen, attend};
+use crate::oracle::attention::{Scores, Seen, attend};
 use crate::rng::Rng;
 use crate::trial::Trial;
 
@@ -111,7 +111,7 @@ impl Attention {
                     mask: 0.0,
                 })
                 .collect();
-            wants.extend(attend(&q[row * d..][..d], &seen, scale));
+            wants.extend(attend(&q[row * d..][..d], &seen, Scores::scaled(scale)));
         }
         let mut trial = Trial::new();
         trial.input("q", DType::F32, &q);

@@ -1,4 +1,4 @@
-//! `attention_ext`: element types, layouts, masks, key lengths and grouped heads.
+//! `attention_ext`: element types, layouts, masks, key lengths, grouped heads, windows, softcaps and log-sum-exp.
 
 use backend_api::DType;
 use backend_api::desc::{AttentionDesc, AttentionMask, HeadStrides};
@@ -8,7 +8,7 @@ use super::heads::{Layout, Mask, MaskRows, Vectors};
 use crate::case::Case;
 use crate::data::uniform;
 use crate::grid::pairwise;
-use crate::oracle::attention::{Seen, attend};
+use crate::oracle::attention::{Scores, Seen, attend, log_sum};
 use crate::rng::Rng;
 use crate::trial::Trial;
 
@@ -17,9 +17,15 @@ const MASKS: [Mask; 5] = [Mask::None, Mask::Full, Mask::Queries, Mask::Keys, Mas
 /// Query heads and key heads.
 const HEADS: [(usize, usize); 6] = [(1, 1), (2, 2), (3, 3), (4, 2), (6, 2), (5, 1)];
 
+/// Types of the queries and of the keys and values.
+const DTYPES: [[DType; 2]; 3] =
+    [[DType::F32, DType::F32], [DType::F16, DType::F16], [DType::F32, DType::F16]];
+const WINDOWS: [Option<usize>; 6] = [None, None, Some(0), Some(1), Some(5), Some(33)];
+const SOFTCAPS: [f64; 4] = [0.0, 0.0, 0.75, 30.0];
+
 #[derive(Clone, Copy, Debug)]
 struct Attention {
-    dtype: DType,
+    dtypes: [DType; 2],
     batch: usize,
     heads: (usize, usize),
     seq_q: usize,
@@ -29,14 +35,33 @@ struct Attention {
     mask: Mask,
     lengths: bool,
     layouts: [Layout; 4],
+    window: Option<usize>,
+    softcap: f64,
+    lse: bool,
 }
 
 pub(super) fn cases() -> Vec<Case> {
-    let counts =
-        [2, 3, HEADS.len(), SEQ_Q.len(), SEQ_KV.len(), HEAD_DIMS.len(), 2, MASKS.len(), 2, 3, 3, 3, 3];
+    let counts = [
+        DTYPES.len(),
+        3,
+        HEADS.len(),
+        SEQ_Q.len(),
+        SEQ_KV.len(),
+        HEAD_DIMS.len(),
+        2,
+        MASKS.len(),
+        2,
+        3,
+        3,
+        3,
+        3,
+        WINDOWS.len(),
+        SOFTCAPS.len(),
+        2,
+    ];
     let grids = ["attention_ext 1", "attention_ext 2", "attention_ext 3"].map(|seed| pairwise(&counts, seed));
     let covering = grids.into_iter().flatten().map(|row| Attention {
-        dtype: [DType::F32, DType::F16][row[0]],
+        dtypes: DTYPES[row[0]],
         batch: row[1] + 1,
         heads: HEADS[row[2]],
         seq_q: SEQ_Q[row[3]],
@@ -46,19 +71,108 @@ pub(super) fn cases() -> Vec<Case> {
         mask: MASKS[row[7]],
         lengths: row[8] == 1,
         layouts: [LAYOUTS[row[9]], LAYOUTS[row[10]], LAYOUTS[row[11]], LAYOUTS[row[12]]],
+        window: WINDOWS[row[13]],
+        softcap: SOFTCAPS[row[14]],
+        lse: row[15] == 1,
     });
-    covering.map(Attention::case).chain([fused()]).collect()
+    covering.chain(edges()).map(Attention::case).chain([fused()]).collect()
+}
+
+/// Attention whose sizes are those of a kernel's tile (queries, keys, numbers of a vector) and one less or more, or a
+/// few tiles, with every option.
+#[must_use]
+pub fn attention_around([queries, keys, head_dim]: [usize; 3]) -> Vec<Case> {
+    let seq_q = [1, queries - queries.min(1), queries + 1, 2 * queries];
+    let seq_kv = [1, keys - 1, keys, 2 * keys + 1, 3 * keys];
+    let head_dims = [head_dim, head_dim - 8, head_dim / 2 + 1];
+    let lens = [seq_q.len(), seq_kv.len(), head_dims.len()];
+    let counts = [3, 4, lens[0], lens[1], lens[2], 2, 3, 2, 2, 4, 3, 2];
+    let rows = pairwise(&counts, &format!("attention {queries} {keys} {head_dim}"));
+    let cases = rows.into_iter().map(|row| Attention {
+        dtypes: DTYPES[row[0]],
+        batch: 1,
+        heads: [(1, 1), (2, 1), (4, 1), (9, 1)][row[1]],
+        seq_q: seq_q[row[2]].max(1),
+        seq_kv: seq_kv[row[3]].max(1),
+        head_dim: head_dims[row[4]],
+        causal: row[5] == 1,
+        mask: [Mask::None, Mask::None, Mask::Full][row[6]],
+        lengths: row[7] == 1,
+        // Gaps make vectors that don't start at 16 bytes.
+        layouts: [[Layout::Packed; 4], [Layout::Gaps; 4]][row[8]],
+        window: [None, None, Some(3), Some(keys + 1)][row[9]],
+        softcap: [0.0, 0.0, 2.0][row[10]],
+        lse: row[11] == 1,
+    });
+    cases.map(Attention::case).collect()
+}
+
+/// Every option alone and with causal masks, of each type, over vectors of the common lengths.
+fn edges() -> impl Iterator<Item = Attention> {
+    let plain = Attention {
+        dtypes: DTYPES[0],
+        batch: 1,
+        heads: (1, 1),
+        seq_q: 40,
+        seq_kv: 70,
+        head_dim: 64,
+        causal: false,
+        mask: Mask::None,
+        lengths: false,
+        layouts: [Layout::Packed; 4],
+        window: None,
+        softcap: 0.0,
+        lse: true,
+    };
+    let mut all = Vec::new();
+    for dtypes in DTYPES {
+        let plain = Attention { dtypes, ..plain };
+        for causal in [false, true] {
+            let plain = Attention { causal, ..plain };
+            all.extend([1, 32, 64, 80, 96, 128, 256].map(|head_dim| Attention { head_dim, ..plain }));
+            all.extend(
+                [None, Some(0), Some(1), Some(7), Some(64), Some(1000), Some(usize::MAX)]
+                    .map(|window| Attention { window, ..plain }),
+            );
+            all.extend([-1.5, 1e-3, 5.0, 1e300].map(|softcap| Attention { softcap, ..plain }));
+            all.extend(
+                [(1, 1), (257, 257), (1, 257), (257, 1), (9, 70), (8, 300)]
+                    .map(|(seq_q, seq_kv)| Attention { seq_q, seq_kv, head_dim: 32, ..plain }),
+            );
+            // More queries than keys: the first see nothing.
+            all.push(Attention { seq_q: 70, seq_kv: 40, ..plain });
+            all.push(Attention { seq_q: 7, seq_kv: 3, ..plain });
+            // Key lengths of half, none and all; grouped heads.
+            all.push(Attention { batch: 3, lengths: true, heads: (4, 2), seq_q: 17, ..plain });
+            all.push(Attention { batch: 3, lengths: true, heads: (8, 1), seq_q: 1, ..plain });
+            all.push(Attention {
+                batch: 3,
+                lengths: true,
+                heads: (6, 2),
+                seq_q: 3,
+                window: Some(9),
+                ..plain
+            });
+            all.push(Attention { mask: Mask::Full, softcap: 3.0, window: Some(20), ..plain });
+            all.push(Attention { mask: Mask::Full, seq_q: 2, heads: (3, 1), window: Some(20), ..plain });
+        }
+    }
+    all.into_iter()
 }
 
 impl Attention {
     fn case(self) -> Case {
-        let Self { dtype, batch, heads: (heads, kv_heads), seq_q, seq_kv, head_dim, .. } = self;
+        let Self { batch, heads: (heads, kv_heads), seq_q, seq_kv, head_dim, window, softcap, .. } = self;
+        let dtypes = self.dtypes.map(DType::name).join("-");
         let causal = super::flag(self.causal, "causal", "full");
         let lengths = super::flag(self.lengths, "lengths", "whole");
         let mask = format!("mask{:?}", self.mask).to_lowercase();
         let layouts = self.layouts.map(|layout| format!("{layout:?}").to_lowercase()).join("-");
+        let window = window.map_or("all".to_owned(), |window| window.to_string());
+        let lse = super::flag(self.lse, "_lse", "");
         let name = format!(
-            "{dtype}_b{batch}_h{heads}of{kv_heads}_q{seq_q}_kv{seq_kv}_d{head_dim}_{causal}_{mask}_{lengths}_{layouts}"
+            "{dtypes}_b{batch}_h{heads}of{kv_heads}_q{seq_q}_kv{seq_kv}_d{head_dim}_{causal}_{mask}_{lengths}_{layouts}\
+             _window{window}_cap{softcap:e}{lse}"
         );
         Case::new("attention_ext", name, move |rng| self.trial(rng))
     }
@@ -66,25 +180,35 @@ impl Attention {
     fn trial(self, rng: &mut Rng) -> Trial {
         let (batch, (heads, kv_heads), d) = (self.batch, self.heads, self.head_dim);
         let (seq_q, seq_kv) = (self.seq_q, self.seq_kv);
-        let mut tensor = |heads, seq, layout| {
-            let mut values = |n| uniform(rng, self.dtype, n, -1.0, 1.0);
+        let [dtype, kv_dtype] = self.dtypes;
+        let mut tensor = |dtype, heads, seq, layout| {
+            let mut values = |n| uniform(rng, dtype, n, -1.0, 1.0);
             Vectors::new([batch, heads, seq, d], layout, &mut values)
         };
-        let q = tensor(heads, seq_q, self.layouts[0]);
-        let k = tensor(kv_heads, seq_kv, self.layouts[1]);
-        let v = tensor(kv_heads, seq_kv, self.layouts[2]);
+        let q = tensor(dtype, heads, seq_q, self.layouts[0]);
+        let k = tensor(kv_dtype, kv_heads, seq_kv, self.layouts[1]);
+        let v = tensor(kv_dtype, kv_heads, seq_kv, self.layouts[2]);
         let mut o = Vectors::new([batch, heads, seq_q, d], self.layouts[3], &mut |n| vec![f64::NAN; n]);
-        let mask = MaskRows::new(rng, self.mask, self.dtype, [batch, heads, seq_q, seq_kv]);
+        let mask = MaskRows::new(rng, self.mask, dtype, [batch, heads, seq_q, seq_kv]);
         let lengths: Vec<f64> = (0..batch).map(|b| [seq_kv / 2, 0, seq_kv + 3][b % 3] as f64).collect();
 
-        let scale = 1.0 / (d as f64).sqrt();
-        let mut wants = Vec::new();
+        let with = Scores {
+            // As an f32 at most: a larger bound is none.
+            softcap: if self.softcap.abs() > f64::from(f32::MAX) { 0.0 } else { self.softcap },
+            scale: 1.0 / (d as f64).sqrt(),
+            half_weights: self.dtypes == [DType::F16; 2],
+        };
+        let (mut wants, mut sums) = (Vec::new(), Vec::new());
         for row in 0..batch * heads * seq_q {
             let (b, h, i) = (row / seq_q / heads, row / seq_q % heads, row % seq_q);
             let kv_head = h / (heads / kv_heads);
             let seen: Vec<Seen<'_>> = (0..seq_kv)
                 .filter(|j| !self.causal || j + seq_q <= i + seq_kv)
                 .filter(|&j| !self.lengths || (j as f64) < lengths[b])
+                .filter(|&j| {
+                    self.window
+                        .is_none_or(|window| i + seq_kv < j.saturating_add(window).saturating_add(seq_q))
+                })
                 .map(|j| Seen {
                     key: k.vector(b, kv_head, j),
                     value: v.vector(b, kv_head, j),
@@ -92,26 +216,32 @@ impl Attention {
                 })
                 .collect();
             let start = o.start(b, h, i);
-            let vector = attend(q.vector(b, h, i), &seen, scale);
+            let vector = attend(q.vector(b, h, i), &seen, with);
+            sums.push(log_sum(q.vector(b, h, i), &seen, with));
             wants.extend(vector.into_iter().enumerate().map(|(at, want)| (start + at, want)));
         }
 
         let mut trial = Trial::new();
-        trial.input("q", self.dtype, &q.data);
-        trial.input("k", self.dtype, &k.data);
-        trial.input("v", self.dtype, &v.data);
-        trial.scattered("o", self.dtype, std::mem::take(&mut o.data), wants);
-        trial.with_nmse();
-        trial.input("mask", self.dtype, &mask.data);
+        trial.input("q", dtype, &q.data);
+        trial.input("k", kv_dtype, &k.data);
+        trial.input("v", kv_dtype, &v.data);
+        trial.scattered("o", dtype, std::mem::take(&mut o.data), wants);
+        // A very low mask number may rule the row of a window, and beside it scores lose their digits.
+        if self.window.is_none() || matches!(self.mask, Mask::None) {
+            trial.with_nmse();
+        }
+        trial.input("mask", dtype, &mask.data);
         let lengths = if self.lengths { lengths } else { Vec::new() };
         trial.input("key_lengths", DType::U32, &lengths);
+        trial.output("lse", DType::F32, if self.lse { sums } else { Vec::new() });
         let strides = [q.strides, k.strides, v.strides, o.strides];
         let with_mask = !matches!(self.mask, Mask::None);
         trial.calling(move |backend, p| {
             let mut desc =
-                AttentionDesc::new(self.dtype, [p[0], p[1], p[2], p[3]], [batch, heads, seq_q, seq_kv, d]);
-            desc.kv_heads = kv_heads;
-            desc.causal = self.causal;
+                AttentionDesc::new(dtype, [p[0], p[1], p[2], p[3]], [batch, heads, seq_q, seq_kv, d]);
+            (desc.kv_dtype, desc.kv_heads) = (kv_dtype, kv_heads);
+            (desc.causal, desc.window, desc.softcap) = (self.causal, self.window, self.softcap);
+            desc.lse = self.lse.then_some(p[6]);
             [desc.q_strides, desc.k_strides, desc.v_strides, desc.o_strides] = strides;
             desc.mask = with_mask.then_some(AttentionMask { ptr: p[4], ..mask.desc });
             desc.key_lengths = self.lengths.then_some(p[5]);
@@ -135,7 +265,7 @@ fn fused() -> Case {
             let seen: Vec<Seen<'_>> = (0..seq)
                 .map(|j| Seen { key: vector(b, j, 1, h), value: vector(b, j, 2, h), mask: 0.0 })
                 .collect();
-            wants.extend(attend(vector(b, i, 0, h), &seen, 1.0 / (d as f64).sqrt()));
+            wants.extend(attend(vector(b, i, 0, h), &seen, Scores::scaled(1.0 / (d as f64).sqrt())));
         }
         let mut trial = Trial::new();
         trial.input("qkv", DType::F32, &qkv);

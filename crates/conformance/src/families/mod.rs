@@ -41,6 +41,7 @@ use std::collections::HashSet;
 
 use crate::case::Case;
 
+pub use attention_ext::attention_around;
 pub use matmul::matmul_around;
 
 /// Every case, in an order that doesn't change. No two have the same [`path`](Case::path).

@@ -27,7 +27,6 @@ use crate::recorder::Window;
 use plan::Plan;
 
 pub(crate) use forced::Forced;
-pub(crate) use proof::Proofs;
 pub(crate) use tune::{Tuning, tune_matmul};
 
 params! {

@@ -1,0 +1,154 @@
+//! Attention: many queries in f32 and f16, causal, longer vectors of heads; one query over a long cache of keys.
+//!
+//! `cargo bench --bench attention`; `COMPUTE_BACKEND=webgpu:0` chooses a device. Each line comes twice: by the host's
+//! clock, waiting included, and as `…/device` by the device's own where it has one. Throughput is in operations of the
+//! whole, unmasked product, and for one query in bytes of keys and values. With `BENCH_ATTENTION_VARIANTS` set, every
+//! kernel that can do it is measured, not only the one that the backend chooses.
+
+use backend_api::desc::AttentionDesc;
+use backend_api::{DType, DeviceKind};
+use backend_webgpu::WebGpuBackend;
+use benches::Subject;
+use criterion::{BenchmarkId, Criterion, Throughput};
+
+/// One attention to be timed.
+#[derive(Clone, Copy)]
+struct Attention {
+    name: &'static str,
+    dtype: DType,
+    batch: usize,
+    heads: usize,
+    kv_heads: usize,
+    seq_q: usize,
+    seq_kv: usize,
+    head_dim: usize,
+    causal: bool,
+}
+
+impl Attention {
+    const fn full(name: &'static str, dtype: DType, [batch, heads, seq, head_dim]: [usize; 4]) -> Self {
+        Self { name, dtype, batch, heads, kv_heads: heads, seq_q: seq, seq_kv: seq, head_dim, causal: false }
+    }
+
+    const fn decode(name: &'static str, kv_heads: usize, seq_kv: usize, head_dim: usize) -> Self {
+        let shape = [4, 32, 1, head_dim];
+        Self { kv_heads, seq_kv, ..Self::full(name, DType::F16, shape) }
+    }
+
+    fn cases() -> Vec<Self> {
+        use DType::{F16, F32};
+        let square = [4, 32, 2048, 64];
+        let causal = |name, dtype| Self { causal: true, ..Self::full(name, dtype, square) };
+        vec![
+            Self::full("4x32x2048x64", F32, square),
+            causal("4x32x2048x64/causal", F32),
+            Self::full("1x32x4096x128", F32, [1, 32, 4096, 128]),
+            Self::full("4x32x2048x64", F16, square),
+            causal("4x32x2048x64/causal", F16),
+            Self::full("1x32x4096x128", F16, [1, 32, 4096, 128]),
+            Self::decode("decode/4x32/2048x64", 32, 2048, 64),
+            Self::decode("decode/4x32/16384x64", 32, 16384, 64),
+            Self::decode("decode/4x8of32/2048x64", 8, 2048, 64),
+            Self::decode("decode/4x8of32/16384x64", 8, 16384, 64),
+            Self::decode("decode/4x8of32/16384x128", 8, 16384, 128),
+        ]
+    }
+
+    /// The same for a processor that poses as a GPU.
+    fn small(self) -> Self {
+        let fewer = |n: usize| n.div_ceil(32);
+        Self {
+            batch: 1,
+            heads: 4,
+            kv_heads: fewer(4 * self.kv_heads),
+            seq_q: fewer(self.seq_q),
+            seq_kv: fewer(self.seq_kv),
+            ..self
+        }
+    }
+
+    fn throughput(&self) -> Throughput {
+        let keys = self.batch * self.seq_kv * self.head_dim;
+        if self.seq_q == 1 {
+            Throughput::Bytes((2 * keys * self.kv_heads * self.dtype.size()) as u64)
+        } else {
+            Throughput::Elements((4 * keys * self.heads * self.seq_q) as u64)
+        }
+    }
+}
+
+/// Times one attention with the kernel that is in force.
+fn measure(criterion: &mut Criterion, subject: &Subject, case: &Attention, kernel: Option<&str>) {
+    let &Attention { dtype, batch, heads, kv_heads, seq_q, seq_kv, head_dim, .. } = case;
+    let elements = [heads * seq_q, kv_heads * seq_kv, kv_heads * seq_kv, heads * seq_q];
+    let ptrs = elements.map(|n| subject.operand(dtype, batch * n * head_dim));
+    let mut desc = AttentionDesc::new(dtype, ptrs, [batch, heads, seq_q, seq_kv, head_dim]);
+    (desc.kv_heads, desc.causal) = (kv_heads, case.causal);
+    if let (Some(backend), Some(kernel)) = (subject.webgpu(), kernel) {
+        let plan = backend.explain_attention(&desc).expect("the operation is possible");
+        if !plan.starts_with(kernel) {
+            subject.free(&ptrs);
+            return;
+        }
+    }
+    let name = kernel.map_or_else(|| case.name.to_owned(), |kernel| format!("{}/{kernel}", case.name));
+    let mut group = criterion.benchmark_group(format!("attention/{dtype}"));
+    group.throughput(case.throughput());
+    group.bench_function(BenchmarkId::from_parameter(&name), |bencher| {
+        bencher.iter_custom(|iterations| subject.wall(iterations, |backend| backend.attention_ext(&desc)));
+    });
+    if subject.device_time(1, |backend| backend.attention_ext(&desc)).is_some() {
+        group.bench_function(BenchmarkId::new(&name, "device"), |bencher| {
+            bencher.iter_custom(|iterations| {
+                subject.device_time(iterations, |backend| backend.attention_ext(&desc)).unwrap_or_default()
+            });
+        });
+    }
+    group.finish();
+    subject.free(&ptrs);
+}
+
+/// Every kernel that does this case, by name.
+fn kernels(case: &Attention) -> Vec<String> {
+    let all = WebGpuBackend::attention_kernels();
+    let pieces = if case.seq_q == 1 {
+        ["", "+split2", "+split4", "+split8", "+split16", "+split32"].as_slice()
+    } else {
+        &[""]
+    };
+    let is_split = |name: &String| name.starts_with("split/");
+    let names = all.into_iter().filter(|name| is_split(name) == (case.seq_q == 1));
+    let names = names.flat_map(|name| pieces.iter().map(move |pieces| format!("{name}{pieces}")));
+    names.collect()
+}
+
+fn main() {
+    let subject = Subject::open();
+    let mut criterion = Criterion::default()
+        .warm_up_time(std::time::Duration::from_millis(500))
+        .measurement_time(std::time::Duration::from_secs(1))
+        .sample_size(10)
+        .configure_from_args();
+    let is_large = subject.device().kind == DeviceKind::DiscreteGpu;
+    let every = std::env::var_os("BENCH_ATTENTION_VARIANTS").is_some();
+    for case in Attention::cases() {
+        let case = if is_large { case } else { case.small() };
+        if !subject.supports(case.dtype) {
+            eprintln!(
+                "attention/{}: {} is not supported by {}",
+                case.name,
+                case.dtype,
+                subject.device().name
+            );
+            continue;
+        }
+        measure(&mut criterion, &subject, &case, None);
+        let Some(backend) = subject.webgpu().filter(|_| every) else { continue };
+        for kernel in kernels(&case) {
+            backend.force_attention(Some(&kernel)).expect("the kernel exists");
+            measure(&mut criterion, &subject, &case, Some(&kernel));
+        }
+        backend.force_attention(None).expect("the backend is open");
+    }
+    criterion.final_summary();
+}

@@ -1,0 +1,179 @@
+//! Attention on matrix units: attention/cooperative and its tiles.
+
+use std::fmt;
+
+use backend_api::desc::AttentionDesc;
+use backend_api::{BackendResult, DType, checked_product};
+
+use super::{Params, Windows, fragments, params, proof};
+use crate::context::{Context, linear_grid};
+use crate::kernels::{KernelSource, MAX_CONSTANTS, Variant, kernel};
+
+static COOPERATIVE: KernelSource = KernelSource {
+    unrolled: Some(fragments::attend),
+    cooperative: true,
+    ..kernel!(
+        "attention/cooperative",
+        libs: [GRID, SPECIAL, ATTENTION],
+        types: ["T"],
+        constants: ["SUBGROUPS", "PARTS", "DIM"],
+        reads: 5,
+        writes: 2,
+        params: Params,
+    )
+};
+
+/// Rows and columns of a fragment.
+pub(super) const FRAGMENT: usize = 16;
+
+/// Keys of a block.
+pub(super) const BLOCK: usize = 32;
+
+/// Invocations of a subgroup.
+const SUBGROUP: usize = 32;
+
+/// How a workgroup's subgroups share its queries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct CooperativeTile {
+    subgroups: usize,
+    /// Fragments of queries of a subgroup.
+    pub(super) parts: usize,
+    /// Numbers of the longest vectors.
+    pub(super) dim: usize,
+}
+
+impl CooperativeTile {
+    /// Every tile; of those for vectors of one length, the best for many queries first.
+    pub(super) const ALL: [Self; 10] = [
+        Self::new(4, 2, 32),
+        Self::new(4, 1, 32),
+        Self::new(4, 2, 64),
+        Self::new(8, 1, 64),
+        Self::new(4, 1, 64),
+        Self::new(4, 2, 96),
+        Self::new(4, 1, 96),
+        Self::new(8, 1, 128),
+        Self::new(4, 1, 128),
+        Self::new(4, 2, 128),
+    ];
+
+    const fn new(subgroups: usize, parts: usize, dim: usize) -> Self {
+        Self { subgroups, parts, dim }
+    }
+
+    /// The tile of a variant, from its constants.
+    pub(super) fn from_constants(&[subgroups, parts, dim, ..]: &[u32; MAX_CONSTANTS]) -> Self {
+        let [subgroups, parts, dim] = [subgroups, parts, dim].map(|value| value as usize);
+        Self { subgroups, parts, dim }
+    }
+
+    /// Queries of a workgroup.
+    pub(super) const fn queries(self) -> usize {
+        self.subgroups * self.parts * FRAGMENT
+    }
+
+    /// How many groups of eight elements of the keys, and of the values, each invocation fetches for a block.
+    pub(super) const fn fetches(self) -> usize {
+        BLOCK * self.dim / 8 / (self.subgroups * SUBGROUP)
+    }
+
+    /// Bytes of workgroup memory: keys and values, weights, scores, a number of each invocation, and a word.
+    const fn workgroup_bytes(self) -> usize {
+        let rows = self.subgroups * FRAGMENT;
+        2 * BLOCK * (self.dim + 8) * 2
+            + rows * (BLOCK + 8) * 2
+            + rows * (BLOCK + 4) * 4
+            + self.subgroups * SUBGROUP * 4
+            + 16
+    }
+
+    pub(super) fn fits(self, limits: &wgpu::Limits) -> bool {
+        let threads = self.subgroups * SUBGROUP;
+        threads <= limits.max_compute_invocations_per_workgroup as usize
+            && threads <= limits.max_compute_workgroup_size_x as usize
+            && self.workgroup_bytes() <= limits.max_compute_workgroup_storage_size as usize
+    }
+
+    /// The tiles for so many heads of `seq_q` queries each on so many multiprocessors, the best first.
+    pub(super) fn candidates(
+        head_dim: usize,
+        seq_q: usize,
+        heads: usize,
+        multiprocessors: usize,
+    ) -> impl Iterator<Item = Self> {
+        let long_enough = move |tile: &Self| tile.dim >= head_dim;
+        let dim = Self::ALL.into_iter().filter(long_enough).map(|tile| tile.dim).min().unwrap_or_default();
+        let occupies = move |tile: &Self| {
+            tile.queries() == 4 * FRAGMENT
+                || seq_q.div_ceil(tile.queries()).saturating_mul(heads) >= multiprocessors
+        };
+        Self::ALL.into_iter().filter(move |tile| tile.dim == dim).filter(occupies)
+    }
+
+    pub(super) fn variant(self) -> Variant {
+        let constants = [self.subgroups, self.parts, self.dim].map(|value| value as u32);
+        Variant::new(&COOPERATIVE, [DType::F16], constants)
+    }
+
+    /// Whether it gives right results on this device; found out at its first use.
+    pub(super) fn holds(self, ctx: &Context) -> bool {
+        ctx.proofs.holds(&self.variant(), || proof::check(ctx, self))
+    }
+}
+
+/// Such as `cooperative/128x32x64p2`: queries, keys, the longest vectors, and the parts of a subgroup.
+impl fmt::Display for CooperativeTile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "cooperative/{}x{BLOCK}x{}p{}", self.queries(), self.dim, self.parts)
+    }
+}
+
+pub(super) fn variants() -> Vec<Variant> {
+    CooperativeTile::ALL.map(CooperativeTile::variant).into()
+}
+
+pub(super) fn run(
+    ctx: &Context,
+    op: &'static str,
+    desc: &AttentionDesc,
+    windows: &Windows,
+    tile: CooperativeTile,
+) -> BackendResult<()> {
+    let blocks = desc.seq_q.div_ceil(tile.queries());
+    let tiles = checked_product(op, "tiles", &[blocks, desc.heads, desc.batch])?;
+    let params = params(op, desc, windows, tiles, 1)?;
+    let Windows { q, k, v, mask, lengths, lse, o } = windows;
+    let inputs = [q, k, v, mask, lengths, lse];
+    ctx.launch(op, &tile.variant(), &inputs, o, &params, linear_grid(op, tiles)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_tile_is_whole_and_fits() {
+        // What NVIDIA's Vulkan driver offers.
+        let nvidia = wgpu::Limits {
+            max_compute_workgroup_storage_size: 48 << 10,
+            max_compute_invocations_per_workgroup: 1024,
+            max_compute_workgroup_size_x: 1024,
+            ..wgpu::Limits::default()
+        };
+        for tile in CooperativeTile::ALL {
+            assert!(tile.fits(&nvidia), "{tile}");
+            let threads = tile.subgroups * SUBGROUP;
+            assert_eq!((tile.dim % BLOCK, BLOCK * tile.dim / 8 % threads), (0, 0), "{tile}");
+        }
+    }
+
+    #[test]
+    fn tiles_are_smaller_where_there_is_little_to_do() {
+        let first = |head_dim, seq_q, heads| {
+            CooperativeTile::candidates(head_dim, seq_q, heads, 132).next().map(|tile| tile.to_string())
+        };
+        assert_eq!(first(64, 2048, 128).as_deref(), Some("cooperative/128x32x64p2"));
+        assert_eq!(first(72, 64, 1).as_deref(), Some("cooperative/64x32x96p1"));
+        assert_eq!(first(136, 2048, 128), None);
+    }
+}

@@ -1,0 +1,65 @@
+//! A kernel of attention that a test or a measurement asks for.
+
+use std::fmt;
+
+use backend_api::{BackendError, BackendResult};
+
+use super::plan::Kernel;
+
+/// The kernel to be used wherever it can be, and into how many pieces the keys are split where it splits them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Forced {
+    pub(super) kernel: Kernel,
+    pub(super) splits: usize,
+}
+
+impl Forced {
+    /// Every kernel, named as [`parse`](Self::parse) reads it.
+    pub(crate) fn names() -> Vec<String> {
+        Kernel::all().map(|kernel| kernel.to_string()).collect()
+    }
+
+    /// Reads `flash/64x64x64r8`, `split/4+split16` and the like.
+    ///
+    /// # Errors
+    /// [`Unsupported`](BackendError::Unsupported).
+    pub(crate) fn parse(op: &'static str, name: &str) -> BackendResult<Self> {
+        let (kernel, splits) = name.split_once("+split").unwrap_or((name, "1"));
+        let kernel = Kernel::all().find(|known| known.to_string() == kernel);
+        match (kernel, splits.parse()) {
+            (Some(kernel), Ok(splits)) => Ok(Self { kernel, splits }),
+            _ => {
+                let need = format!("one of the kernels {}, not {name:?}", Self::names().join(", "));
+                Err(BackendError::Unsupported { op, need })
+            }
+        }
+    }
+}
+
+/// As it is read.
+impl fmt::Display for Forced {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.splits {
+            1 => write!(f, "{}", self.kernel),
+            splits => write!(f, "{}+split{splits}", self.kernel),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_read_back() {
+        for name in Forced::names() {
+            for splits in [1, 7] {
+                let forced = Forced::parse("test", &format!("{name}+split{splits}")).unwrap();
+                assert_eq!((forced.kernel.to_string(), forced.splits), (name.clone(), splits));
+            }
+        }
+        for wrong in ["", "flash", "flash/1x1x1r1", "split/4+split", "x+split2"] {
+            assert_eq!(Forced::parse("test", wrong).unwrap_err().kind(), backend_api::ErrorKind::Unsupported);
+        }
+    }
+}

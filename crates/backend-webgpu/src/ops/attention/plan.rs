@@ -1,0 +1,143 @@
+//! Which kernel computes attention, and how.
+
+use std::fmt;
+
+use backend_api::DType;
+use backend_api::desc::{AttentionDesc, HeadStrides};
+
+use super::cooperative::CooperativeTile;
+use super::flash::FlashTile;
+use super::split::{ROWS, shared_rows};
+use super::{Forced, Windows};
+use crate::context::Context;
+use crate::recorder::Window;
+
+/// A kernel with the size of its tiles.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kernel {
+    Flash(FlashTile),
+    Cooperative(CooperativeTile),
+    /// With so many rows in a workgroup.
+    Split(usize),
+}
+
+/// How attention is computed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Plan {
+    pub(super) kernel: Kernel,
+    /// Whether operands are read 16 bytes at a time.
+    pub(super) wide: bool,
+    /// Pieces of the keys.
+    pub(super) splits: usize,
+}
+
+/// The most queries for which the keys are split.
+const FEW_QUERIES: usize = 8;
+
+/// Workgroups of attention/split on a multiprocessor, and the fewest keys that are worth one.
+const WORKGROUPS: usize = 4;
+const LEAST_KEYS: usize = 64;
+
+impl Kernel {
+    /// Every kernel in every tile.
+    pub(super) fn all() -> impl Iterator<Item = Self> {
+        let cooperative = CooperativeTile::ALL.into_iter().map(Self::Cooperative);
+        let split = ROWS.into_iter().map(Self::Split);
+        FlashTile::ALL.into_iter().map(Self::Flash).chain(cooperative).chain(split)
+    }
+
+    /// Whether it can do it on this device, and can be trusted there.
+    fn suits(self, ctx: &Context, desc: &AttentionDesc, windows: &Windows) -> bool {
+        let limits = ctx.gpu.device.limits();
+        match self {
+            Self::Flash(tile) => tile.head_dim() >= desc.head_dim && tile.fits(&limits),
+            Self::Cooperative(tile) => {
+                ctx.gpu.cooperative_matrices
+                    && [desc.dtype, desc.kv_dtype] == [DType::F16; 2]
+                    && tile.dim >= desc.head_dim
+                    && tile.fits(&limits)
+                    && reads_wide(desc, windows)
+                    && writes_fours(desc, windows)
+                    && tile.holds(ctx)
+            }
+            Self::Split(_) => true,
+        }
+    }
+}
+
+impl Plan {
+    /// The plan: the one that is forced, if it is possible, or the one that should be the fastest.
+    pub(super) fn choose(ctx: &Context, desc: &AttentionDesc, windows: &Windows) -> Self {
+        let wide = reads_wide(desc, windows);
+        if let Some(Forced { kernel, splits }) = *ctx.forced_attention.lock()
+            && kernel.suits(ctx, desc, windows)
+        {
+            return Self { kernel, wide, splits: splits.min(desc.seq_kv.max(1)) };
+        }
+        let multiprocessors = ctx.gpu.multiprocessors();
+        if desc.seq_q <= FEW_QUERIES {
+            let shared = shared_rows(desc);
+            let rows = ROWS.into_iter().find(|&rows| rows >= shared).unwrap_or(ROWS[ROWS.len() - 1]);
+            let tiles = shared.div_ceil(rows).saturating_mul(desc.kv_heads).saturating_mul(desc.batch);
+            let splits = multiprocessors * WORKGROUPS / tiles.max(1);
+            let splits = splits.clamp(1, desc.seq_kv.div_ceil(LEAST_KEYS).max(1));
+            return Self { kernel: Kernel::Split(rows), wide, splits };
+        }
+        let heads = desc.heads.saturating_mul(desc.batch);
+        let tiles = CooperativeTile::candidates(desc.head_dim, desc.seq_q, heads, multiprocessors);
+        if let Some(kernel) = tiles.map(Kernel::Cooperative).find(|kernel| kernel.suits(ctx, desc, windows)) {
+            return Self { kernel, wide, splits: 1 };
+        }
+        let tile = FlashTile::choose(desc.head_dim, desc.seq_q, heads, multiprocessors);
+        Self { kernel: Kernel::Flash(tile), wide, splits: 1 }
+    }
+}
+
+/// Whether every vector of Q, K and V starts at 16 bytes and has whole groups of them.
+fn reads_wide(desc: &AttentionDesc, windows: &Windows) -> bool {
+    let unit = |dtype: DType| 16 / dtype.size();
+    let (queries, keys) = ([desc.heads, desc.seq_q], [desc.kv_heads, desc.seq_kv]);
+    let [q, k, v, _] = desc.strides();
+    desc.head_dim.is_multiple_of(unit(desc.kv_dtype).max(unit(desc.dtype)))
+        && is_aligned(desc, &windows.q, queries, q, unit(desc.dtype))
+        && is_aligned(desc, &windows.k, keys, k, unit(desc.kv_dtype))
+        && is_aligned(desc, &windows.v, keys, v, unit(desc.kv_dtype))
+}
+
+/// Whether every vector of O starts at a multiple of four elements.
+fn writes_fours(desc: &AttentionDesc, windows: &Windows) -> bool {
+    let [.., o] = desc.strides();
+    is_aligned(desc, &windows.o, [desc.heads, desc.seq_q], o, 4)
+}
+
+/// Whether every vector starts at a multiple of `unit` elements. A stride that leads nowhere may be any number.
+fn is_aligned(
+    desc: &AttentionDesc,
+    window: &Window,
+    [heads, seq]: [usize; 2],
+    HeadStrides { batch, head, token }: HeadStrides,
+    unit: usize,
+) -> bool {
+    let strides = [(desc.batch, batch), (heads, head), (seq, token)];
+    (window.offset as usize).is_multiple_of(unit)
+        && strides.iter().all(|&(count, stride)| count <= 1 || stride.is_multiple_of(unit))
+}
+
+/// Such as `split/4+split16` or `flash/64x64x64r8, element by element`: what [`Forced`] reads, and what else there is
+/// to know.
+impl fmt::Display for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", Forced { kernel: self.kernel, splits: self.splits })?;
+        if self.wide { Ok(()) } else { f.write_str(", element by element") }
+    }
+}
+
+impl fmt::Display for Kernel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Flash(tile) => tile.fmt(f),
+            Self::Cooperative(tile) => tile.fmt(f),
+            Self::Split(rows) => write!(f, "split/{rows}"),
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! Whether a tile on cooperative matrices gives right results on this device.
+
+use backend_api::desc::AttentionDesc;
+use backend_api::{BackendError, BackendResult, DType, Diagnostic};
+use half::f16;
+
+use super::cooperative::CooperativeTile;
+use super::{Windows, params};
+use crate::context::{Context, linear_grid};
+use crate::ops::self_test::{OP, SelfTest};
+
+/// How far a result may be off: weights are rounded to f16, and so is the result, of numbers up to 1.
+const BOUND: f64 = 2e-3;
+
+/// More than one tile of queries with a causal mask, and more than two blocks of keys of which the later ones have far
+/// larger scores, so that references are raised; none of them whole.
+pub(super) fn check(ctx: &Context, tile: CooperativeTile) -> BackendResult<()> {
+    let (seq_q, seq_kv, head_dim) = (tile.queries() + 5, tile.queries() + 43, tile.dim - 8);
+    let mut desc = AttentionDesc::new(DType::F16, [0; 4], [1, 1, seq_q, seq_kv, head_dim]);
+    (desc.scale, desc.causal) = (1.0, true);
+    let q = numbers(1, seq_q * head_dim, |_| 0.25);
+    let k = numbers(2, seq_kv * head_dim, |i| if i / head_dim < 40 { 0.25 } else { 1.0 });
+    let v = numbers(3, seq_kv * head_dim, |_| 0.25);
+
+    let mut test = SelfTest::new(ctx);
+    let mut bytes = vec![0xff; (seq_q * head_dim * 2).next_multiple_of(4)];
+    let o = test.upload(&bytes)?;
+    let mut operand = |numbers: &[f16]| {
+        let slice = test.upload(bytemuck::cast_slice(numbers))?;
+        ctx.output(OP, &slice, DType::F16)
+    };
+    let windows = Windows {
+        q: operand(&q)?,
+        k: operand(&k)?,
+        v: operand(&v)?,
+        mask: ctx.null(),
+        lengths: ctx.null(),
+        lse: ctx.sink(),
+        o: ctx.output(OP, &o, DType::F16)?,
+    };
+    let params = params(OP, &desc, &windows, 2, 1)?;
+    let Windows { q: q_window, k: k_window, v: v_window, mask, lengths, lse, o: o_window } = &windows;
+    let bound = [q_window, k_window, v_window, mask, lengths, lse, o_window];
+    test.launch(&tile.variant(), &bound, &params, linear_grid(OP, 2)?)?;
+    test.read_back(&o, &mut bytes)?;
+
+    for (query, found) in bytes.chunks_exact(2 * head_dim).enumerate() {
+        let wanted = attend(&desc, query, &q, &k, &v);
+        for (d, (bytes, wanted)) in found.chunks_exact(2).zip(wanted).enumerate() {
+            let found = f16::from_le_bytes([bytes[0], bytes[1]]).to_f64();
+            // False for NaN.
+            let is_right = (found - wanted).abs() <= BOUND;
+            if !is_right {
+                let what = format!("number {d} of query {query} is {found}, not {wanted}");
+                return Err(BackendError::Driver { op: OP, source: Diagnostic(what) });
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The output of one query.
+fn attend(desc: &AttentionDesc, query: usize, q: &[f16], k: &[f16], v: &[f16]) -> Vec<f64> {
+    let vector = |of: &[f16], i: usize| -> Vec<f64> {
+        of[i * desc.head_dim..][..desc.head_dim].iter().map(|x| x.to_f64()).collect()
+    };
+    let q = vector(q, query);
+    let keys = desc.visible(query, desc.seq_kv);
+    let scores: Vec<f64> =
+        keys.clone().map(|key| q.iter().zip(vector(k, key)).map(|(q, k)| q * k).sum()).collect();
+    let top = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    let weights = scores.iter().map(|score| (score - top).exp());
+    let total: f64 = weights.clone().sum();
+    let mut sums = vec![0.0; desc.head_dim];
+    for (weight, key) in weights.zip(keys) {
+        sums.iter_mut().zip(vector(v, key)).for_each(|(sum, v)| *sum += weight / total * v);
+    }
+    sums
+}
+
+/// Multiples of `step` from −3 to 3 of them, without a pattern.
+fn numbers(seed: u32, count: usize, step: impl Fn(usize) -> f32) -> Vec<f16> {
+    let mix = |i: u32| (i ^ (i >> 15)).wrapping_mul(0x2c1b_3c6d) >> 16;
+    let number = |i: usize| (mix((i as u32).wrapping_mul(0x9e37_79b9) ^ seed) % 7) as f32 - 3.0;
+    (0..count).map(|i| f16::from_f32(number(i) * step(i))).collect()
+}

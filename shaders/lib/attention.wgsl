@@ -1,0 +1,100 @@
+// The parameters of attention's kernels, which keys a query sees, and what a score is.
+//
+// Scores are kept in powers of two: a weight is exp2(score − reference). A softcap bounds them by a hyperbolic tangent
+// written with an exponential, whose absolute error is what counts here.
+//
+// needs: T, the bindings `mask` and `lengths`
+
+// A score that no real one is below, for keys that are not seen. Not −∞, whose differences are NaN.
+const UNSEEN: f32 = -3.4028234e38;
+// What a reference starts at, and the least real score: far from UNSEEN, and from any score of finite numbers.
+const FLOOR: f32 = -1.0e38;
+
+const LOG2_E: f32 = 1.4426950408889634;
+const LN_2: f32 = 0.6931471805599453;
+
+// Bits of `options`; from the eighth on, it has the number of pieces into which the keys are split.
+const CAUSAL: u32 = 1u;
+const HAS_MASK: u32 = 2u;
+const HAS_LENGTHS: u32 = 4u;
+const HAS_LSE: u32 = 8u;
+
+struct Params {
+  heads: u32,
+  group: u32,
+  seq_q: u32,
+  seq_kv: u32,
+  head_dim: u32,
+  tiles: u32,
+  options: u32,
+  // How many keys back a query sees; 2³¹ for all.
+  window: u32,
+  // Without a softcap c: the scale in powers of two. With one: the scale in units of c/2, in powers of two.
+  scale: f32,
+  // c in powers of two, or 0.
+  softcap: f32,
+  lengths_offset: u32,
+  lse_offset: u32,
+  // Start and strides by batch, head and token.
+  q: vec4<u32>,
+  k: vec4<u32>,
+  v: vec4<u32>,
+  o: vec4<u32>,
+  mask: vec4<u32>,
+}
+
+fn has(option: u32) -> bool {
+  return (params.options & option) != 0u;
+}
+
+// Keys of this batch that are real.
+fn real_keys(batch: u32) -> u32 {
+  if has(HAS_LENGTHS) {
+    return min(lengths[params.lengths_offset + batch], params.seq_kv);
+  }
+  return params.seq_kv;
+}
+
+// The first key that a query sees, its mask aside, and the first after it that it doesn't.
+fn visible(query: u32, real: u32) -> vec2<u32> {
+  // The query's position, plus 1 and seq_q, which keep it positive.
+  let position = query + params.seq_kv + 1u;
+  let last = select(real, min(real, position - min(position, params.seq_q)), has(CAUSAL));
+  let first = position - min(position, params.seq_q + params.window);
+  return vec2<u32>(min(first, last), last);
+}
+
+// Where a query's row of the mask begins.
+fn mask_row(batch: u32, head: u32, query: u32) -> u32 {
+  return params.mask.x + batch * params.mask.y + head * params.mask.z + query * params.mask.w;
+}
+
+// 2^x, and 0 where that is no normal number.
+fn weights(x: vec4<f32>) -> vec4<f32> {
+  const LEAST = vec4<f32>(-126.0);
+  return select(exp2(max(x, LEAST)), vec4<f32>(), x < LEAST);
+}
+
+fn weight(x: f32) -> f32 {
+  return select(exp2(max(x, -126.0)), 0.0, x < -126.0);
+}
+
+// From sums of products to scores without a mask.
+fn scaled(products: vec4<f32>) -> vec4<f32> {
+  let x = products * params.scale;
+  if params.softcap == 0.0 {
+    return x;
+  }
+  return params.softcap * (1.0 - 2.0 / (exp2(clamp(x, vec4<f32>(-126.0), vec4<f32>(126.0))) + 1.0));
+}
+
+// The score of a key that is seen, its mask at `at`.
+fn masked(score: f32, at: u32) -> f32 {
+  let m = f32(mask[at]);
+  return select(max(score + m * LOG2_E, FLOOR), UNSEEN, is_inf(m) && is_negative(m));
+}
+
+// The logarithm of a sum of weights relative to a reference; −∞ for none.
+fn log_sum(reference: f32, total: f32) -> f32 {
+  return select((reference + log2(total)) * LN_2, -inf(), total == 0.0);
+}

@@ -1,0 +1,49 @@
+// Vectors of attention's operands that are read number by number, four at a time, and 0 where a vector has no more.
+//
+// needs: HALF_Q, HALF_KV, the bindings `q`, `k` and `v`
+
+alias Words = u32;
+// What is fetched at once.
+alias Fetched = vec4<f32>;
+
+const UNIT_Q: u32 = 1u;
+const UNIT_KV: u32 = 1u;
+
+// The numbers from element `at` on, of which the vector has `left`.
+fn load_q(at: u32, left: u32) -> array<vec4<f32>, UNIT_Q> {
+  var x = vec4<f32>();
+  for (var i = 0u; i < min(left, 4u); i++) {
+    x[i] = number(q[word(at + i, HALF_Q)], at + i, HALF_Q);
+  }
+  return array<vec4<f32>, UNIT_Q>(x);
+}
+
+fn fetch_k(at: u32, left: u32) -> Fetched {
+  var x = vec4<f32>();
+  for (var i = 0u; i < min(left, 4u); i++) {
+    x[i] = number(k[word(at + i, HALF_KV)], at + i, HALF_KV);
+  }
+  return x;
+}
+
+fn fetch_v(at: u32, left: u32) -> Fetched {
+  var x = vec4<f32>();
+  for (var i = 0u; i < min(left, 4u); i++) {
+    x[i] = number(v[word(at + i, HALF_KV)], at + i, HALF_KV);
+  }
+  return x;
+}
+
+fn numbers_kv(words: Fetched) -> array<vec4<f32>, UNIT_KV> {
+  return array<vec4<f32>, UNIT_KV>(words);
+}
+
+// Where an element lies in words.
+fn word(at: u32, half: u32) -> u32 {
+  return at >> half;
+}
+
+fn number(bits: u32, at: u32, half: u32) -> f32 {
+  let pair = unpack2x16float(bits);
+  return select(bitcast<f32>(bits), select(pair.x, pair.y, at % 2u == 1u), half == 1u);
+}

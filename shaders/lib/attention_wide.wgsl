@@ -1,0 +1,50 @@
+// Vectors of attention's operands that are read 16 bytes at a time: four numbers of f32, or eight of f16.
+//
+// needs: HALF_Q, HALF_KV, the bindings `q`, `k` and `v`
+
+alias Words = vec4<u32>;
+// What is fetched at once and not yet taken apart.
+alias Fetched = vec4<u32>;
+
+// Vectors of four numbers in one load.
+const UNIT_Q: u32 = 1u + HALF_Q;
+const UNIT_KV: u32 = 1u + HALF_KV;
+
+// The numbers from element `at` on.
+fn load_q(at: u32, left: u32) -> array<vec4<f32>, UNIT_Q> {
+  let words = q[at / (4u * UNIT_Q)];
+  var numbers: array<vec4<f32>, UNIT_Q>;
+  numbers[0] = first_four(words, HALF_Q == 1u);
+  if HALF_Q == 1u {
+    numbers[UNIT_Q - 1u] = four(words.zw);
+  }
+  return numbers;
+}
+
+fn fetch_k(at: u32, left: u32) -> Fetched {
+  return k[at / (4u * UNIT_KV)];
+}
+
+fn fetch_v(at: u32, left: u32) -> Fetched {
+  return v[at / (4u * UNIT_KV)];
+}
+
+fn numbers_kv(words: Fetched) -> array<vec4<f32>, UNIT_KV> {
+  var numbers: array<vec4<f32>, UNIT_KV>;
+  numbers[0] = first_four(words, HALF_KV == 1u);
+  if HALF_KV == 1u {
+    numbers[UNIT_KV - 1u] = four(words.zw);
+  }
+  return numbers;
+}
+
+fn first_four(words: Words, half: bool) -> vec4<f32> {
+  if half {
+    return four(words.xy);
+  }
+  return bitcast<vec4<f32>>(words);
+}
+
+fn four(words: vec2<u32>) -> vec4<f32> {
+  return vec4<f32>(unpack2x16float(words.x), unpack2x16float(words.y));
+}
