@@ -9,7 +9,8 @@ mod binary;
 mod binary_ext;
 mod clamp;
 mod compare;
-mod conv2d;
+mod conv;
+mod conv2d_forward;
 mod copy;
 mod copy_dtod;
 mod cumsum;
@@ -26,6 +27,7 @@ mod movement;
 mod norm;
 mod numbers;
 mod order;
+mod pool;
 mod random;
 mod reduce;
 mod reduce_ext;
@@ -50,7 +52,9 @@ pub fn cases() -> Vec<Case> {
         gemm::cases(),
         batched_gemm::cases(),
         matmul::cases(),
-        conv2d::cases(),
+        conv2d_forward::cases(),
+        conv::cases(),
+        pool::cases(),
         attention::cases(),
         attention_ext::cases(),
         reduce::cases(),
