@@ -81,7 +81,7 @@ fn square(place: Place) -> array<f32, ROWS> {
 fn any_filter(place: Place) -> array<f32, ROWS> {
   var sums: array<f32, ROWS>;
   let start = source_start(place);
-  let factors = params.filter_offset + place.filter_index * params.taps;
+  let factors = params.filter_offset + place.filter_index * taps();
   let window = params.filter_height * params.filter_width;
   let factor_channel = select(window, 1u, params.interleaved == 1u);
   let factor_place = select(1u, params.channels, params.interleaved == 1u);

@@ -18,14 +18,14 @@ const B_ALONG_K: u32 = 1u;
 
 fn load_filter(tile: Tile, f: u32, k: u32) -> vec4<f32> {
   var v = vec4<f32>();
-  if f >= params.filters || k >= params.taps {
+  if f >= params.filters || k >= taps() {
     return v;
   }
-  let i = params.filter_offset + (tile.batch * params.filters + f) * params.taps + k;
+  let i = params.filter_offset + (tile.batch * params.filters + f) * taps() + k;
   if VEC == 1u {
     return vec4<f32>(filter_vectors[i / 4u]);
   }
-  let count = params.taps - k;
+  let count = taps() - k;
   v.x = f32(filter_values[i]);
   if count > 1u { v.y = f32(filter_values[i + 1u]); }
   if count > 2u { v.z = f32(filter_values[i + 2u]); }
@@ -56,10 +56,10 @@ fn main(
   let across = flat / params.tiles_n;
   let tile = Tile((across % params.tiles_m) * TILE_M, (flat % params.tiles_n) * TILE_N, across / params.tiles_m);
   let lane = lane_of(index);
-  var sums = tile_product(tile, lane, index, 0u, params.taps);
+  var sums = tile_product(tile, lane, index, 0u, taps());
   let first_filter = tile.batch * params.filters;
   let aligned = params.output_offset % 4u == 0u;
-  if params.interleaved == 1u {
+  if params.interleaved_out == 1u {
     let vectors = aligned && params.filters % 4u == 0u;
     for (var i = 0u; i < THREAD_M; i++) {
       let row = tile.row + result_row(lane, i);

@@ -15,8 +15,6 @@ struct Params {
   // Of a group.
   filters: u32,
   channels: u32,
-  // Products in a result.
-  taps: u32,
   filter_height: u32,
   filter_width: u32,
   height: u32,
@@ -29,8 +27,9 @@ struct Params {
   offset_x: i32,
   divide_y: u32,
   divide_x: u32,
-  // 0: channels are planes. 1: the channels of a pixel are adjacent.
+  // Of the source and of the result, 0: channels are planes. 1: the channels of a pixel are adjacent.
   interleaved: u32,
+  interleaved_out: u32,
   // Whether there is a bias.
   biased: u32,
   input_offset: u32,
@@ -45,6 +44,11 @@ struct Params {
   per_row: f32,
   per_filter_row: f32,
   per_outer: f32,
+}
+
+// Products in a result.
+fn taps() -> u32 {
+  return params.channels * params.filter_height * params.filter_width;
 }
 
 // Distances in the source: from one channel, row, column and image to the next.
@@ -67,7 +71,7 @@ fn image_step() -> u32 {
 // The element of the result for a filter, counted over all groups, at a pixel of an image.
 fn result_at(image: u32, pixel: u32, filter_index: u32) -> u32 {
   let all = params.groups * params.filters;
-  if params.interleaved == 1u {
+  if params.interleaved_out == 1u {
     return params.output_offset + (image * params.pixels + pixel) * all + filter_index;
   }
   return params.output_offset + (image * all + filter_index) * params.pixels + pixel;

@@ -5,7 +5,7 @@
 const A_ALONG_K: u32 = 0u;
 
 fn source_element(tile: Tile, row: u32, k: u32) -> f32 {
-  if row >= params.rows || k >= params.taps {
+  if row >= params.rows || k >= taps() {
     return 0.0;
   }
   let image = row / params.pixels;

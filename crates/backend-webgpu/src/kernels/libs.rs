@@ -57,6 +57,8 @@ libs! {
     SOURCE_VECTORS = "source_vectors",
     /// The parameters and windows of poolings; needs [`SPECIAL`].
     POOL = "pool",
+    /// What kernels on cooperative matrices share.
+    FRAGMENTS = "fragments",
     /// The core of matrix products.
     TILE_PRODUCT = "tile_product",
     /// The reductions; needs [`SPECIAL`].

@@ -1,12 +1,14 @@
 //! Convolution, its transposition and its gradients.
 //!
 //! A convolution and the transposition of one are the same to the kernels: results that gather what they are made of
-//! ([`ConvGather`]). Pointwise ones are matrix products as they lie, those with few channels or filters in a group go to
-//! `conv/direct`, others to `conv/implicit_gemm`.
+//! ([`ConvGather`]). Pointwise ones are matrix products as they lie, those of f16 go to `conv/cooperative` where there
+//! are matrix units, those with few channels or filters in a group to `conv/direct`, others to `conv/implicit_gemm`.
 
+mod cooperative;
 mod direct;
 mod factors;
 mod filter;
+mod interleave;
 mod params;
 mod tiled;
 
@@ -25,7 +27,15 @@ use crate::recorder::Window;
 pub(crate) use filter::conv2d_backward_filter;
 
 pub(super) fn variants() -> Vec<Variant> {
-    [direct::variants(), factors::variants(), filter::variants(), tiled::variants()].concat()
+    [
+        cooperative::variants(),
+        direct::variants(),
+        factors::variants(),
+        filter::variants(),
+        interleave::variants(),
+        tiled::variants(),
+    ]
+    .concat()
 }
 
 /// A convolution or the transposition of one, with everything checked.
@@ -103,6 +113,9 @@ fn run(
     };
     if job.gather.is_pointwise() && job.gather.groups == 1 {
         return pointwise(ctx, op, &job);
+    }
+    if let Some(tile) = cooperative::tile(ctx, &job) {
+        return cooperative::launch(ctx, op, &job, tile);
     }
     let job = factors::as_multiplied(ctx, op, job)?;
     if direct::is_better(&job.gather) { direct::launch(ctx, op, &job) } else { tiled::launch(ctx, op, &job) }

@@ -15,7 +15,6 @@ params! {
         groups: u32,
         filters: u32,
         channels: u32,
-        taps: u32,
         filter_height: u32,
         filter_width: u32,
         height: u32,
@@ -29,6 +28,7 @@ params! {
         divide_y: u32,
         divide_x: u32,
         interleaved: u32,
+        interleaved_out: u32,
         biased: u32,
         input_offset: u32,
         filter_offset: u32,
@@ -57,6 +57,7 @@ impl Params {
             ImageLayout::Nhwc => gather.channels,
             _ => filter_height * filter_width,
         };
+        dim(op, "filter", gather.taps())?;
         let rows = checked_product(op, "pixels", &[gather.batch, gather.pixels()])?;
         Ok(Self {
             rows: dim(op, "pixels", rows)?,
@@ -65,7 +66,6 @@ impl Params {
             groups: dim(op, "groups", gather.groups)?,
             filters: dim(op, "filters", gather.filters)?,
             channels: dim(op, "channels", gather.channels)?,
-            taps: dim(op, "filter", gather.taps())?,
             filter_height: y.filter,
             filter_width: x.filter,
             height: y.source,
@@ -79,6 +79,7 @@ impl Params {
             divide_y: y.divide,
             divide_x: x.divide,
             interleaved: u32::from(gather.layout == ImageLayout::Nhwc),
+            interleaved_out: u32::from(gather.layout == ImageLayout::Nhwc),
             biased: u32::from(job.biased),
             input_offset: job.input.offset,
             filter_offset: job.filter.offset,

@@ -26,8 +26,10 @@ use crate::recorder::Window;
 
 use plan::Plan;
 
+pub(super) use cooperative::CooperativeTile;
 pub(crate) use forced::Forced;
-pub(crate) use proof::Proofs;
+pub(super) use fragments::multiply as unrolled_multiply;
+pub(super) use plan::multiprocessors;
 pub(super) use split::add_pieces;
 pub(crate) use tune::{Tuning, tune_matmul};
 

@@ -1,64 +1,26 @@
 //! Whether a variant on cooperative matrices gives right results on this device.
 //!
-//! They are an experimental feature of wgpu, and a driver that can't compile such a kernel may say so only when it is
-//! used, or never. So each variant multiplies small whole numbers, whose products f16 and f32 hold exactly, before it
-//! is used for anything else. A variant that fails is not used again.
-
-use std::collections::HashMap;
-use std::sync::Arc;
+//! Each multiplies two small matrices ([`SelfTest`]).
 
 use backend_api::desc::{MatmulDesc, Matrix};
-use backend_api::{Activation, BackendError, BackendResult, BackendTranspose, DType, Diagnostic};
-use half::f16;
-use parking_lot::RwLock;
+use backend_api::{Activation, BackendResult, BackendTranspose};
 
 use super::plan::Plan;
 use super::{Product, Windows, params};
 use crate::context::{Context, linear_grid};
-use crate::device::{Health, guarded};
-use crate::kernels::Variant;
-use crate::memory::{Block, DeviceSlice};
-use crate::recorder::{Launch, Recorder, wait};
-
-const OP: &str = "self-test of cooperative matrices";
-
-/// The variants that were tried, and whether they were right.
-#[derive(Debug, Default)]
-pub(crate) struct Proofs {
-    known: RwLock<HashMap<Variant, bool>>,
-}
+use crate::ops::self_test::{OP, SelfTest, compare, numbers, whole_numbers};
 
 /// Whether the plan's variant is right, its activation apart; found out at its first use.
 pub(super) fn holds(ctx: &Context, plan: &Plan) -> bool {
     let plan =
         if plan.splits > 1 { plan.piece() } else { Plan { activation: Activation::Identity, ..*plan } };
-    let variant = plan.variant();
-    if let Some(&known) = ctx.proofs.known.read().get(&variant) {
-        return known;
-    }
-    // Tried without the lock: another thread may try the same, and the first to finish decides.
-    let found = match check(ctx, &plan) {
-        Ok(()) => true,
-        Err(error) => {
-            tracing::warn!(?error, %plan, "cooperative matrices fail on this device; doing without");
-            false
-        }
-    };
-    *ctx.proofs.known.write().entry(variant).or_insert(found)
+    ctx.proofs.hold(&plan.variant(), || check(ctx, &plan))
 }
 
 /// Multiplies two small matrices and compares the product with the host's.
 fn check(ctx: &Context, plan: &Plan) -> BackendResult<()> {
     let problem = Problem::new(plan);
-    let found = problem.run(ctx, plan)?;
-    let wanted = problem.product();
-    let Some(at) = (0..wanted.len()).find(|&at| found.get(at) != wanted.get(at)) else {
-        return Ok(());
-    };
-    Err(BackendError::Driver {
-        op: OP,
-        source: Diagnostic(format!("element {at} is {:?}, not {:?}", found.get(at), wanted.get(at))),
-    })
+    compare(&problem.run(ctx, plan)?, &problem.product())
 }
 
 /// A product of more than one tile and more than two steps, none of them whole.
@@ -93,39 +55,22 @@ impl Problem {
 
     /// C as the device makes it, `None` where it was not written.
     fn run(&self, ctx: &Context, plan: &Plan) -> BackendResult<Vec<Option<i32>>> {
-        // With a recorder and a health of its own, what fails here takes none of the callers' work with it.
-        let (device, queue, health) = (&ctx.gpu.device, &ctx.gpu.queue, Health::detached());
-        let pipelines = &ctx.pipelines;
-        let mut recorder =
-            Recorder::new(device, queue, &health, pipelines.target(), pipelines.params_layout());
+        let mut test = SelfTest::new(ctx);
         let dtype = self.desc.c.dtype;
         let mut result = vec![0xff; (self.desc.m * self.desc.c.ld * dtype.size()).next_multiple_of(4)];
-        let c = upload(ctx, &mut recorder, &result)?;
-        let mut factor = |numbers: &[i32]| {
-            let elements = numbers.iter().map(|&x| f16::from_f32(x as f32));
-            let mut bytes: Vec<u8> = elements.flat_map(f16::to_le_bytes).collect();
-            bytes.resize(bytes.len().next_multiple_of(4), 0);
-            let slice = upload(ctx, &mut recorder, &bytes)?;
-            ctx.output(OP, &slice, DType::F16)
-        };
+        let c = test.upload(&result)?;
         let windows = Windows {
-            a: factor(&self.a)?,
-            b: factor(&self.b)?,
+            a: test.halves(&self.a)?,
+            b: test.halves(&self.b)?,
             bias: ctx.null(),
             c: ctx.output(OP, &c, dtype)?,
         };
         let params = params(OP, &Product::whole(&self.desc), &windows, plan.tile())?;
-        let kernel = pipelines.get(&plan.variant())?;
         let mut bound = plan.inputs(&windows);
         bound.push(&windows.c);
-        let launch = Launch {
-            kernel: &kernel,
-            windows: &bound,
-            params: bytemuck::bytes_of(&params),
-            grid: linear_grid(OP, params.tiles as usize)?,
-        };
-        recorder.launch(OP, &launch, ctx.timeout())?;
-        read_back(ctx, &mut recorder, &health, &c, &mut result)?;
+        let grid = linear_grid(OP, params.tiles as usize)?;
+        test.launch(&plan.variant(), &bound, bytemuck::bytes_of(&params), grid)?;
+        test.read(&c, &mut result)?;
         Ok(whole_numbers(&result, dtype).collect())
     }
 
@@ -141,61 +86,4 @@ impl Problem {
         };
         (0..m).flat_map(|i| (0..c_ld).map(move |j| (i, j))).map(|(i, j)| (j < n).then(|| sum(i, j))).collect()
     }
-}
-
-/// Whole numbers from −3 to 3 without a pattern. Sums of 136 of their products are whole numbers of f16.
-fn numbers(seed: u32, count: usize) -> Vec<i32> {
-    let mix = |i: u32| (i ^ (i >> 15)).wrapping_mul(0x2c1b_3c6d) >> 16;
-    (0..count as u32).map(|i| (mix(i.wrapping_mul(0x9e37_79b9) ^ seed) % 7) as i32 - 3).collect()
-}
-
-/// A buffer outside of the pool, whose buffers may still be in use by work that is recorded and not submitted.
-fn upload(ctx: &Context, recorder: &mut Recorder, bytes: &[u8]) -> BackendResult<DeviceSlice> {
-    let create = || {
-        ctx.gpu.device.create_buffer(&wgpu::BufferDescriptor {
-            label: Some(OP),
-            size: bytes.len() as u64,
-            usage: wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_DST | wgpu::BufferUsages::COPY_SRC,
-            mapped_at_creation: false,
-        })
-    };
-    let buffer = guarded(&ctx.gpu.device, create).map_err(|_| BackendError::OutOfMemory {
-        requested: bytes.len(),
-        in_use: ctx.memory.stats().in_use,
-    })?;
-    let slice = DeviceSlice { block: Arc::new(Block::foreign(buffer)), offset: 0, len: bytes.len() };
-    recorder.upload(OP, &slice, bytes, ctx.timeout())?;
-    Ok(slice)
-}
-
-/// Runs what is recorded and reads all of `slice`.
-fn read_back(
-    ctx: &Context,
-    recorder: &mut Recorder,
-    health: &Health,
-    slice: &DeviceSlice,
-    bytes: &mut [u8],
-) -> BackendResult<()> {
-    let device = &ctx.gpu.device;
-    let staging = ctx.readback.acquire(bytes.len())?;
-    recorder.read_back(OP, &slice.block, 0, &staging, bytes.len() as u64)?;
-    // An invalid pipeline is reported when it is submitted.
-    health.take_late(OP, 0)?;
-    if let Some(index) = recorder.newest() {
-        wait(OP, device, health, index, ctx.timeout())?;
-    }
-    let mapped = ctx.readback.map(&staging).settle(OP, device, health, ctx.timeout())?;
-    ctx.readback.finish(OP, staging, mapped, 0, bytes)
-}
-
-/// The elements as whole numbers, `None` for NaN and all that is none.
-fn whole_numbers(bytes: &[u8], dtype: DType) -> impl Iterator<Item = Option<i32>> {
-    bytes.chunks_exact(dtype.size()).map(move |bytes| {
-        let x = match *bytes {
-            [a, b] => f16::from_le_bytes([a, b]).to_f32(),
-            [a, b, c, d] => f32::from_le_bytes([a, b, c, d]),
-            _ => f32::NAN,
-        };
-        (x.fract() == 0.0).then_some(x as i32)
-    })
 }

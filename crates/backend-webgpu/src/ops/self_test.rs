@@ -1,0 +1,148 @@
+//! Whether a variant on cooperative matrices gives right results on this device.
+//!
+//! They are an experimental feature of wgpu, and a driver that can't compile such a kernel may say so only when it is
+//! used, or never. So each variant multiplies small whole numbers, whose products f16 and f32 hold exactly, before it
+//! is used for anything else. A variant that fails is not used again.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use backend_api::{BackendError, BackendResult, DType, Diagnostic};
+use half::f16;
+use parking_lot::RwLock;
+
+use crate::context::Context;
+use crate::device::{Health, guarded};
+use crate::kernels::Variant;
+use crate::memory::{Block, DeviceSlice};
+use crate::recorder::{Launch, Recorder, Window, wait};
+
+/// What errors carry.
+pub(super) const OP: &str = "self-test of cooperative matrices";
+
+/// The variants that were tried, and whether they were right.
+#[derive(Debug, Default)]
+pub(crate) struct Proofs {
+    known: RwLock<HashMap<Variant, bool>>,
+}
+
+impl Proofs {
+    /// Whether the variant is right; found out by `check` at its first use.
+    pub(super) fn hold(&self, variant: &Variant, check: impl FnOnce() -> BackendResult<()>) -> bool {
+        if let Some(&known) = self.known.read().get(variant) {
+            return known;
+        }
+        // Tried without the lock: another thread may try the same, and the first to finish decides.
+        let found = match check() {
+            Ok(()) => true,
+            Err(error) => {
+                tracing::warn!(?error, ?variant, "cooperative matrices fail on this device; doing without");
+                false
+            }
+        };
+        *self.known.write().entry(*variant).or_insert(found)
+    }
+}
+
+/// Work with a recorder and a health of its own: what fails here takes none of the callers' work with it.
+pub(super) struct SelfTest<'a> {
+    ctx: &'a Context,
+    recorder: Recorder,
+    health: Arc<Health>,
+}
+
+impl<'a> SelfTest<'a> {
+    pub(super) fn new(ctx: &'a Context) -> Self {
+        let (device, queue, health) = (&ctx.gpu.device, &ctx.gpu.queue, Health::detached());
+        let pipelines = &ctx.pipelines;
+        let recorder = Recorder::new(device, queue, &health, pipelines.target(), pipelines.params_layout());
+        Self { ctx, recorder, health }
+    }
+
+    /// Whole numbers as f16.
+    pub(super) fn halves(&mut self, numbers: &[i32]) -> BackendResult<Window> {
+        let elements = numbers.iter().map(|&x| f16::from_f32(x as f32));
+        let mut bytes: Vec<u8> = elements.flat_map(f16::to_le_bytes).collect();
+        bytes.resize(bytes.len().next_multiple_of(4), 0);
+        let slice = self.upload(&bytes)?;
+        self.ctx.output(OP, &slice, DType::F16)
+    }
+
+    /// A buffer outside of the pool, whose buffers may still be in use by work that is recorded and not submitted.
+    pub(super) fn upload(&mut self, bytes: &[u8]) -> BackendResult<DeviceSlice> {
+        let ctx = self.ctx;
+        let create = || {
+            ctx.gpu.device.create_buffer(&wgpu::BufferDescriptor {
+                label: Some(OP),
+                size: bytes.len() as u64,
+                usage: wgpu::BufferUsages::STORAGE
+                    | wgpu::BufferUsages::COPY_DST
+                    | wgpu::BufferUsages::COPY_SRC,
+                mapped_at_creation: false,
+            })
+        };
+        let buffer = guarded(&ctx.gpu.device, create).map_err(|_| BackendError::OutOfMemory {
+            requested: bytes.len(),
+            in_use: ctx.memory.stats().in_use,
+        })?;
+        let slice = DeviceSlice { block: Arc::new(Block::foreign(buffer)), offset: 0, len: bytes.len() };
+        self.recorder.upload(OP, &slice, bytes, ctx.timeout())?;
+        Ok(slice)
+    }
+
+    /// Records a kernel with all its windows.
+    pub(super) fn launch(
+        &mut self,
+        variant: &Variant,
+        windows: &[&Window],
+        params: &[u8],
+        grid: [u32; 3],
+    ) -> BackendResult<()> {
+        let kernel = self.ctx.pipelines.get(variant)?;
+        self.recorder.launch(OP, &Launch { kernel: &kernel, windows, params, grid }, self.ctx.timeout())
+    }
+
+    /// Runs what is recorded and reads all of `slice`.
+    pub(super) fn read(&mut self, slice: &DeviceSlice, bytes: &mut [u8]) -> BackendResult<()> {
+        let (ctx, health) = (self.ctx, &self.health);
+        let device = &ctx.gpu.device;
+        let staging = ctx.readback.acquire(bytes.len())?;
+        self.recorder.read_back(OP, &slice.block, 0, &staging, bytes.len() as u64)?;
+        // An invalid pipeline is reported when it is submitted.
+        health.take_late(OP, 0)?;
+        if let Some(index) = self.recorder.newest() {
+            wait(OP, device, health, index, ctx.timeout())?;
+        }
+        let mapped = ctx.readback.map(&staging).settle(OP, device, health, ctx.timeout())?;
+        ctx.readback.finish(OP, staging, mapped, 0, bytes)
+    }
+}
+
+/// An error that names the first element that is not as it should be.
+pub(super) fn compare(found: &[Option<i32>], wanted: &[Option<i32>]) -> BackendResult<()> {
+    let Some(at) = (0..wanted.len()).find(|&at| found.get(at) != wanted.get(at)) else {
+        return Ok(());
+    };
+    Err(BackendError::Driver {
+        op: OP,
+        source: Diagnostic(format!("element {at} is {:?}, not {:?}", found.get(at), wanted.get(at))),
+    })
+}
+
+/// Whole numbers from −3 to 3 without a pattern. Sums of 136 of their products are whole numbers of f16.
+pub(super) fn numbers(seed: u32, count: usize) -> Vec<i32> {
+    let mix = |i: u32| (i ^ (i >> 15)).wrapping_mul(0x2c1b_3c6d) >> 16;
+    (0..count as u32).map(|i| (mix(i.wrapping_mul(0x9e37_79b9) ^ seed) % 7) as i32 - 3).collect()
+}
+
+/// The elements as whole numbers, `None` for NaN and all that is none.
+pub(super) fn whole_numbers(bytes: &[u8], dtype: DType) -> impl Iterator<Item = Option<i32>> {
+    bytes.chunks_exact(dtype.size()).map(move |bytes| {
+        let x = match *bytes {
+            [a, b] => f16::from_le_bytes([a, b]).to_f32(),
+            [a, b, c, d] => f32::from_le_bytes([a, b, c, d]),
+            _ => f32::NAN,
+        };
+        (x.fract() == 0.0).then_some(x as i32)
+    })
+}
