@@ -43,6 +43,8 @@ pub(crate) struct Parts {
     pub(crate) tuning: ops::Tuning,
     /// The kernel that matrix products have to use, if one was asked for.
     pub(crate) forced_matmul: Mutex<Option<ops::ForcedMatmul>>,
+    /// The same for convolutions.
+    pub(crate) forced_conv: Mutex<Option<ops::ForcedConv>>,
     limits: BindingLimits,
     timeout_ms: AtomicU64,
     /// Bound where an operation leaves out an operand.
@@ -80,6 +82,7 @@ impl Context {
             proofs: ops::Proofs::default(),
             tuning: ops::Tuning::default(),
             forced_matmul: Mutex::default(),
+            forced_conv: Mutex::default(),
             limits: BindingLimits::of(&limits),
             timeout_ms: AtomicU64::new(Self::DEFAULT_TIMEOUT.as_millis() as u64),
             pipelines,

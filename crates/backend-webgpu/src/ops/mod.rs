@@ -38,7 +38,9 @@ pub(crate) use attention::attention;
 pub(crate) use backward::{norm_backward, norm_backward_weight, softmax_backward};
 pub(crate) use batch_norm::batch_norm;
 pub(crate) use binary::{binary, compare};
-pub(crate) use conv::{conv_transpose2d, conv2d, conv2d_backward_data, conv2d_backward_filter};
+pub(crate) use conv::{
+    Forced as ForcedConv, conv_transpose2d, conv2d, conv2d_backward_data, conv2d_backward_filter,
+};
 pub(crate) use copy::copy;
 pub(crate) use copy_bytes::{copy_bytes, copy_dtod};
 pub(crate) use cumsum::cumsum;

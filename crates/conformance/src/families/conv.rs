@@ -65,6 +65,29 @@ pub(super) fn cases() -> Vec<Case> {
     covering.chain(edges).map(Conv::case).collect()
 }
 
+/// Convolutions and gradients of inputs that every kernel has to get right: without activations, whose kernels differ in
+/// nothing else.
+#[must_use]
+pub fn conv_in_small() -> Vec<Case> {
+    let plain = |conv: Conv| Conv { activation: Activation::Identity, ..conv };
+    let grids = [Operation::Forward, Operation::Data]
+        .into_iter()
+        .flat_map(|operation| grid(operation, format!("kernels {operation:?}")));
+    let edges = edges().into_iter().flat_map(|shape| {
+        let of = move |(dtype, layout)| Conv {
+            operation: Operation::Forward,
+            shape: shape.with_layout(layout),
+            dtype,
+            bias: true,
+            activation: Activation::Identity,
+            data: Data::Uniform,
+        };
+        [(DType::F16, ImageLayout::Nchw), (DType::F16, ImageLayout::Nhwc), (DType::F32, ImageLayout::Nchw)]
+            .map(of)
+    });
+    grids.map(plain).chain(edges).map(Conv::case).collect()
+}
+
 fn grid(operation: Operation, seed: String) -> impl Iterator<Item = Conv> {
     let extents = [1, 2, 4, 5, 7, 9, 11];
     let sizes = [1, 2, 3, 5];

@@ -43,6 +43,7 @@ use std::collections::HashSet;
 
 use crate::case::Case;
 
+pub use conv::conv_in_small;
 pub use matmul::matmul_around;
 
 /// Every case, in an order that doesn't change. No two have the same [`path`](Case::path).

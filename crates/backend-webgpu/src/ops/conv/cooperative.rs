@@ -46,27 +46,34 @@ pub(super) fn variants() -> Vec<Variant> {
     tiles.flat_map(|tile| Activation::ALL.iter().map(move |&activation| variant(tile, activation))).collect()
 }
 
+/// Whether matrix units can make a convolution.
+pub(super) fn is_possible(ctx: &Context, job: &Job) -> bool {
+    let has_taps = job.gather.taps() > 0;
+    job.dtype == DType::F16 && ctx.gpu.cooperative_matrices && is_regular(&job.gather) && has_taps
+}
+
+/// Whether a tile fits the device and is right there.
+pub(super) fn works(ctx: &Context, tile: CooperativeTile) -> bool {
+    tile.fits(&ctx.gpu.device.limits())
+        && ctx.proofs.hold(&variant(tile, Activation::Identity), || check(ctx, tile))
+}
+
 /// The tile for a convolution, if matrix units can make it and it is worth it.
-pub(super) fn tile(ctx: &Context, job: &Job) -> Option<CooperativeTile> {
-    let gather = &job.gather;
-    let &ConvGather { batch, groups, filters, channels, .. } = gather;
-    let rows = batch.saturating_mul(gather.pixels());
-    let taps = channels.next_multiple_of(EIGHT) * gather.filter[0] * gather.filter[1];
-    let work = rows.saturating_mul(filters).saturating_mul(gather.taps());
-    let possible = job.dtype == DType::F16 && ctx.gpu.cooperative_matrices && is_regular(gather);
+pub(super) fn fastest(ctx: &Context, job: &Job) -> Option<CooperativeTile> {
+    let &ConvGather { batch, groups, filters, channels, .. } = &job.gather;
+    let rows = batch.saturating_mul(job.gather.pixels());
+    let work = rows.saturating_mul(filters).saturating_mul(job.gather.taps());
     // Matrix units would spend most of their time on zeros, or the copies would take longer.
-    if !possible || filters < 8 || channels < 2 || work < 1 << 22 {
+    if !is_possible(ctx, job) || filters < 8 || channels < 2 || work < 1 << 22 {
         return None;
     }
-    let limits = ctx.gpu.device.limits();
+    let taps = channels.next_multiple_of(EIGHT) * job.gather.filter[0] * job.gather.filter[1];
     let multiprocessors = multiprocessors(ctx.gpu.info.kind);
-    let fitting = CooperativeTile::ALL.into_iter().filter(|tile| tile.fits(&limits));
-    let tile = fitting.min_by_key(|tile| {
+    let tile = CooperativeTile::ALL.into_iter().min_by_key(|tile| {
         let tiles = tile.count(filters, rows).saturating_mul(groups);
         tile.time(tiles, taps, multiprocessors)
     })?;
-    let variant = variant(tile, Activation::Identity);
-    ctx.proofs.hold(&variant, || check(ctx, tile)).then_some(tile)
+    works(ctx, tile).then_some(tile)
 }
 
 pub(super) fn launch(ctx: &Context, op: &'static str, job: &Job, tile: CooperativeTile) -> BackendResult<()> {

@@ -10,6 +10,7 @@ mod factors;
 mod filter;
 mod interleave;
 mod params;
+mod plan;
 mod tiled;
 
 use backend_api::desc::{
@@ -25,6 +26,9 @@ use crate::memory::DeviceSlice;
 use crate::recorder::Window;
 
 pub(crate) use filter::conv2d_backward_filter;
+pub(crate) use plan::Forced;
+
+use plan::Kernel;
 
 pub(super) fn variants() -> Vec<Variant> {
     [
@@ -111,14 +115,14 @@ fn run(
         bias: ctx.optional_input(op, bias.as_ref(), dtype, &output)?,
         output,
     };
-    if job.gather.is_pointwise() && job.gather.groups == 1 {
-        return pointwise(ctx, op, &job);
+    let kernel = Kernel::choose(ctx, &job);
+    tracing::trace!(op, %kernel, "convolution");
+    match kernel {
+        Kernel::Product => pointwise(ctx, op, &job),
+        Kernel::Cooperative(tile) => cooperative::launch(ctx, op, &job, tile),
+        Kernel::Direct => direct::launch(ctx, op, &factors::as_multiplied(ctx, op, job)?),
+        Kernel::Tiled(tile) => tiled::launch(ctx, op, &factors::as_multiplied(ctx, op, job)?, tile),
     }
-    if let Some(tile) = cooperative::tile(ctx, &job) {
-        return cooperative::launch(ctx, op, &job, tile);
-    }
-    let job = factors::as_multiplied(ctx, op, job)?;
-    if direct::is_better(&job.gather) { direct::launch(ctx, op, &job) } else { tiled::launch(ctx, op, &job) }
 }
 
 /// A convolution of single pixels: a matrix product of the filters and each image, or where channels are adjacent, of all

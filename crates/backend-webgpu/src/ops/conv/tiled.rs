@@ -95,12 +95,10 @@ pub(super) fn choose(limits: &wgpu::Limits, [rows, columns]: [usize; 2], batch: 
     chosen
 }
 
-pub(super) fn launch(ctx: &Context, op: &'static str, job: &Job) -> BackendResult<()> {
+pub(super) fn launch(ctx: &Context, op: &'static str, job: &Job, tile: Tile) -> BackendResult<()> {
     let &ConvGather { groups, filters, .. } = &job.gather;
     let mut params = Params::new(op, job)?;
     let rows = params.rows as usize;
-    let limits = ctx.gpu.device.limits();
-    let tile = choose(&limits, [rows, filters], groups);
     let (tiles_m, tiles_n) = (rows.div_ceil(tile.m), filters.div_ceil(tile.n));
     let tiles = checked_product(op, "tiles", &[tiles_m, tiles_n, groups])?;
     params.tiles_m = dim(op, "tiles", tiles_m)?;
