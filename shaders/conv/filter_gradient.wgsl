@@ -1,6 +1,6 @@
-// The gradient of a convolution's filters as a matrix product that is never written out: its rows are the filters of a
-// group, its columns their taps, and what is summed over are the output's pixels of the whole batch: the output's gradient
-// times what the input has under the tap. A batch of products is made: of each group, or where sums are long, of pieces
+// The gradient of a convolution's filters as a matrix product that is never written out: its rows are the taps of a
+// group's filters, its columns the filters, and what is summed over are the output's pixels of the whole batch: what the
+// input has under a tap times the output's gradient. A batch of products is made: of each group, or where sums are long, of pieces
 // of them, which lie one after another.
 //
 // needs: T, TR (of the result), INTERLEAVED (the channels of a pixel are adjacent), lib/quotient and what
@@ -42,8 +42,8 @@ struct Params {
   per_outer: f32,
 }
 
-@group(0) @binding(0) var<storage, read> gradient: array<T>;
-@group(0) @binding(1) var<storage, read> input: array<T>;
+@group(0) @binding(0) var<storage, read> input: array<T>;
+@group(0) @binding(1) var<storage, read> gradient: array<T>;
 @group(0) @binding(2) var<storage, read_write> output: array<TR>;
 
 fn group_of(tile: Tile) -> u32 {
@@ -55,82 +55,128 @@ fn piece_end(tile: Tile) -> u32 {
   return min((tile.batch / params.groups + 1u) * params.length, params.rows);
 }
 
-// Four pixels from `row` on: the image of each, and where it is in the image.
-struct Pixels {
-  image: vec4<u32>,
-  pixel: vec4<u32>,
+// Where the rows of blocks are, which an invocation asks for again and again: for each of four taps its channel's and its
+// own distance in the source, and how far it is down and to the right.
+var<private> held: u32 = 0xffffffffu;
+var<private> held_at: vec4<u32>;
+var<private> held_y: vec4<i32>;
+var<private> held_x: vec4<i32>;
+
+fn channel_step() -> u32 {
+  return select(params.height * params.width, 1u, INTERLEAVED == 1u);
 }
 
-fn pixels_from(row: u32) -> Pixels {
-  var place = quotient_rest(row, params.pixels, params.per_image);
-  var all: Pixels;
+fn column_step() -> u32 {
+  return select(1u, params.groups * params.channels, INTERLEAVED == 1u);
+}
+
+fn hold(tile: Tile, row: u32) {
+  held = row;
+  let window = params.filter_height * params.filter_width;
   for (var i = 0u; i < 4u; i++) {
-    all.image[i] = place.x;
-    all.pixel[i] = place.y;
-    place.y += 1u;
-    if place.y == params.pixels {
-      place = vec2<u32>(place.x + 1u, 0u);
+    var outer = quotient_rest(row + i, select(window, params.channels, INTERLEAVED == 1u), params.per_outer);
+    if INTERLEAVED == 1u {
+      outer = outer.yx;
+    }
+    let inner = quotient_rest(outer.y, params.filter_width, params.per_filter_row);
+    let y = i32(inner.x) * params.tap_y;
+    let x = i32(inner.y) * params.tap_x;
+    let channel = group_of(tile) * params.channels + outer.x;
+    held_at[i] = channel * channel_step() + u32(y * i32(params.width) + x) * column_step();
+    // A tap that isn't there lies in no image.
+    held_y[i] = select(y, -0x40000000, row + i >= params.taps);
+    held_x[i] = x;
+  }
+}
+
+// A pixel of the output: its image, row and column.
+struct Pixel {
+  image: u32,
+  y: u32,
+  x: u32,
+}
+
+fn pixel_of(k: u32) -> Pixel {
+  let place = quotient_rest(k, params.pixels, params.per_image);
+  let pixel = quotient_rest(place.y, params.out_width, params.per_row);
+  return Pixel(place.x, pixel.x, pixel.y);
+}
+
+// The next one in memory.
+fn after(pixel: Pixel) -> Pixel {
+  var next = Pixel(pixel.image, pixel.y, pixel.x + 1u);
+  if next.x == params.out_width {
+    next = Pixel(pixel.image, pixel.y + 1u, 0u);
+    if next.y * params.out_width == params.pixels {
+      next = Pixel(pixel.image + 1u, 0u, 0u);
     }
   }
-  return all;
+  return next;
 }
 
-// Four filters by four pixels.
-fn block_a(tile: Tile, place: vec2<u32>) -> mat4x4<f32> {
-  let end = piece_end(tile);
-  let all = pixels_from(place.y);
+// Four taps by four pixels, of which `count` are to be had.
+fn block_a(tile: Tile, corner: vec2<u32>, lane: vec2<u32>, count: u32) -> mat4x4<f32> {
+  let place = corner + lane;
+  if held != place.x {
+    hold(tile, place.x);
+  }
+  let image_step = params.groups * params.channels * params.height * params.width;
+  var pixel = pixel_of(place.y);
+  var block = mat4x4<f32>();
+  for (var i = 0u; i < 4u; i++) {
+    if i < count && place.y + i < params.rows {
+      let y = i32(pixel.y * params.step_y) + params.offset_y;
+      let x = i32(pixel.x * params.step_x) + params.offset_x;
+      let first = params.input_offset + pixel.image * image_step + u32(y * i32(params.width) + x) * column_step();
+      let rows = bitcast<vec4<u32>>(held_y + y) < vec4<u32>(params.height);
+      let inside = rows & (bitcast<vec4<u32>>(held_x + x) < vec4<u32>(params.width));
+      if inside.x { block[i].x = f32(input[first + held_at.x]); }
+      if inside.y { block[i].y = f32(input[first + held_at.y]); }
+      if inside.z { block[i].z = f32(input[first + held_at.z]); }
+      if inside.w { block[i].w = f32(input[first + held_at.w]); }
+    }
+    pixel = after(pixel);
+  }
+  return block;
+}
+
+// Four filters by four pixels, of which `count` are to be had.
+fn block_b(tile: Tile, corner: vec2<u32>, lane: vec2<u32>, count: u32) -> mat4x4<f32> {
+  let place = corner + lane;
   let channels = params.groups * params.filters;
   let first = group_of(tile) * params.filters + place.x;
+  var split = quotient_rest(place.y, params.pixels, params.per_image);
   var block = mat4x4<f32>();
   for (var i = 0u; i < 4u; i++) {
-    if place.y + i < end {
-      let image = all.image[i] * channels * params.pixels;
+    if i < count && place.y + i < params.rows {
+      let image = params.gradient_offset + split.x * channels * params.pixels;
+      var at = image + split.y * channels + first;
+      var step = 1u;
+      if INTERLEAVED == 0u {
+        at = image + first * params.pixels + split.y;
+        step = params.pixels;
+      }
       for (var j = 0u; j < 4u; j++) {
         if place.x + j < params.filters {
-          let at = select(
-            (first + j) * params.pixels + all.pixel[i],
-            all.pixel[i] * channels + first + j,
-            INTERLEAVED == 1u,
-          );
-          block[i][j] = f32(gradient[params.gradient_offset + image + at]);
+          block[i][j] = f32(gradient[at + j * step]);
         }
       }
+    }
+    split.y += 1u;
+    if split.y == params.pixels {
+      split = vec2<u32>(split.x + 1u, 0u);
     }
   }
   return block;
 }
 
-// Four taps by four pixels.
-fn block_b(tile: Tile, place: vec2<u32>) -> mat4x4<f32> {
-  let end = piece_end(tile);
-  let all = pixels_from(place.y);
-  let window = params.filter_height * params.filter_width;
-  let channels = params.groups * params.channels;
-  let column_step = select(1u, channels, INTERLEAVED == 1u);
-  let channel_step = select(params.height * params.width, 1u, INTERLEAVED == 1u);
-  var block = mat4x4<f32>();
-  for (var i = 0u; i < 4u; i++) {
-    let pixel = quotient_rest(all.pixel[i], params.out_width, params.per_row);
-    let image = params.input_offset + all.image[i] * channels * params.height * params.width;
-    for (var j = 0u; j < 4u; j++) {
-      let tap = place.x + j;
-      if place.y + i < end && tap < params.taps {
-        var outer = quotient_rest(tap, select(window, params.channels, INTERLEAVED == 1u), params.per_outer);
-        if INTERLEAVED == 1u {
-          outer = outer.yx;
-        }
-        let inner = quotient_rest(outer.y, params.filter_width, params.per_filter_row);
-        let y = i32(pixel.x * params.step_y) + i32(inner.x) * params.tap_y + params.offset_y;
-        let x = i32(pixel.y * params.step_x) + i32(inner.y) * params.tap_x + params.offset_x;
-        if u32(y) < params.height && u32(x) < params.width {
-          let channel = group_of(tile) * params.channels + outer.x;
-          let at = channel * channel_step + (u32(y) * params.width + u32(x)) * column_step;
-          block[i][j] = f32(input[image + at]);
-        }
-      }
+fn write_out(tile: Tile, row: u32, column: u32, sums: vec4<f32>) {
+  let first = params.output_offset + tile.batch * params.filters * params.taps;
+  for (var j = 0u; j < 4u; j++) {
+    if row < params.taps && column + j < params.filters {
+      output[first + (column + j) * params.taps + row] = TR(sums[j]);
     }
   }
-  return block;
 }
 
 @compute @workgroup_size(THREADS)
@@ -145,17 +191,6 @@ fn main(
   }
   let across = flat / params.tiles_n;
   let tile = Tile((across % params.tiles_m) * TILE_M, (flat % params.tiles_n) * TILE_N, across / params.tiles_m);
-  let lane = lane_of(index);
   let first = tile.batch / params.groups * params.length;
-  var sums = tile_product(tile, lane, index, first, piece_end(tile) - first);
-  let base = params.output_offset + tile.batch * params.filters * params.taps;
-  for (var i = 0u; i < THREAD_M; i++) {
-    let row = tile.row + result_row(lane, i);
-    for (var j = 0u; j < THREAD_N; j++) {
-      let column = tile.column + result_column(lane, j / 4u) + j % 4u;
-      if row < params.filters && column < params.taps {
-        output[base + row * params.taps + column] = TR(sums[i * THREAD_N4 + j / 4u][j % 4u]);
-      }
-    }
-  }
+  tile_product(tile, index, first, piece_end(tile) - first);
 }

@@ -16,30 +16,57 @@ const B_ALONG_K: u32 = 1u;
 // The output once more, for writing vectors.
 @group(0) @binding(6) var<storage, read_write> output4: array<vec4<T>>;
 
-fn load_filter(tile: Tile, f: u32, k: u32) -> vec4<f32> {
+// Four taps of a filter, 0 for those from `count` on.
+fn load_filter(tile: Tile, f: u32, k: u32, count: u32) -> vec4<f32> {
   var v = vec4<f32>();
-  if f >= params.filters || k >= taps() {
+  // What lies beyond the last tap is fetched, but not used.
+  let last = (params.groups * params.filters) * taps() - 1u;
+  let i = min((tile.batch * params.filters + min(f, params.filters - 1u)) * taps() + k, last) + params.filter_offset;
+  if VEC == 1u {
+    if count > 3u {
+      return vec4<f32>(filter_vectors[i / 4u]);
+    }
     return v;
   }
-  let i = params.filter_offset + (tile.batch * params.filters + f) * taps() + k;
-  if VEC == 1u {
-    return vec4<f32>(filter_vectors[i / 4u]);
-  }
-  let count = taps() - k;
-  v.x = f32(filter_values[i]);
-  if count > 1u { v.y = f32(filter_values[i + 1u]); }
-  if count > 2u { v.z = f32(filter_values[i + 2u]); }
-  if count > 3u { v.w = f32(filter_values[i + 3u]); }
+  if count > 0u { v.x = f32(filter_values[i]); }
+  if count > 1u { v.y = f32(filter_values[min(i + 1u, last + params.filter_offset)]); }
+  if count > 2u { v.z = f32(filter_values[min(i + 2u, last + params.filter_offset)]); }
+  if count > 3u { v.w = f32(filter_values[min(i + 3u, last + params.filter_offset)]); }
   return v;
 }
 
-fn block_b(tile: Tile, place: vec2<u32>) -> mat4x4<f32> {
+// Four filters by four taps, of which `count` are to be had. Beyond the last filter, these are those of another.
+fn block_b(tile: Tile, corner: vec2<u32>, lane: vec2<u32>, count: u32) -> mat4x4<f32> {
+  let place = corner + lane;
   return transpose(mat4x4<f32>(
-    load_filter(tile, place.x, place.y),
-    load_filter(tile, place.x + 1u, place.y),
-    load_filter(tile, place.x + 2u, place.y),
-    load_filter(tile, place.x + 3u, place.y),
+    load_filter(tile, place.x, place.y, count),
+    load_filter(tile, place.x + 1u, place.y, count),
+    load_filter(tile, place.x + 2u, place.y, count),
+    load_filter(tile, place.x + 3u, place.y, count),
   ));
+}
+
+// Results of four filters at a pixel.
+fn write_out(tile: Tile, row: u32, column: u32, sums: vec4<f32>) {
+  if row >= params.rows {
+    return;
+  }
+  let count = min(max(params.filters, column) - column, 4u);
+  let f = tile.batch * params.filters + column;
+  let place = quotient_rest(row, params.pixels, params.per_image);
+  let at = result_at(place.x, place.y, f);
+  if params.interleaved_out == 1u && (params.output_offset | params.filters) % 4u == 0u {
+    if count > 0u {
+      output4[at / 4u] =
+        vec4<T>(finish(sums.x, f), finish(sums.y, f + 1u), finish(sums.z, f + 2u), finish(sums.w, f + 3u));
+    }
+    return;
+  }
+  let step = select(params.pixels, 1u, params.interleaved_out == 1u);
+  if count > 0u { output[at] = finish(sums.x, f); }
+  if count > 1u { output[at + step] = finish(sums.y, f + 1u); }
+  if count > 2u { output[at + 2u * step] = finish(sums.z, f + 2u); }
+  if count > 3u { output[at + 3u * step] = finish(sums.w, f + 3u); }
 }
 
 @compute @workgroup_size(THREADS)
@@ -55,61 +82,5 @@ fn main(
   // Tiles of the same pixels follow each other, so that what they share is still in the cache.
   let across = flat / params.tiles_n;
   let tile = Tile((across % params.tiles_m) * TILE_M, (flat % params.tiles_n) * TILE_N, across / params.tiles_m);
-  let lane = lane_of(index);
-  var sums = tile_product(tile, lane, index, 0u, taps());
-  let first_filter = tile.batch * params.filters;
-  let aligned = params.output_offset % 4u == 0u;
-  if params.interleaved_out == 1u {
-    let vectors = aligned && params.filters % 4u == 0u;
-    for (var i = 0u; i < THREAD_M; i++) {
-      let row = tile.row + result_row(lane, i);
-      for (var j = 0u; j < THREAD_N4; j++) {
-        let column = tile.column + result_column(lane, j);
-        let f = first_filter + column;
-        let v = sums[i * THREAD_N4 + j];
-        let count = select(0u, min(max(params.filters, column) - column, 4u), row < params.rows);
-        let at = params.output_offset + row * params.groups * params.filters + f;
-        if vectors {
-          if count > 0u {
-            output4[at / 4u] = vec4<T>(finish(v.x, f), finish(v.y, f + 1u), finish(v.z, f + 2u), finish(v.w, f + 3u));
-          }
-        } else {
-          if count > 0u { output[at] = finish(v.x, f); }
-          if count > 1u { output[at + 1u] = finish(v.y, f + 1u); }
-          if count > 2u { output[at + 2u] = finish(v.z, f + 2u); }
-          if count > 3u { output[at + 3u] = finish(v.w, f + 3u); }
-        }
-      }
-    }
-  } else if aligned && params.pixels % 4u == 0u {
-    for (var i = 0u; i < THREAD_M; i += 4u) {
-      let row = tile.row + result_row(lane, i);
-      let place = quotient_rest(row, params.pixels, params.per_image);
-      for (var j = 0u; j < THREAD_N; j++) {
-        let column = tile.column + result_column(lane, j / 4u) + j % 4u;
-        let f = first_filter + column;
-        if row < params.rows && column < params.filters {
-          let at = (i * THREAD_N4) + j / 4u;
-          output4[result_at(place.x, place.y, f) / 4u] = vec4<T>(
-            finish(sums[at][j % 4u], f),
-            finish(sums[at + THREAD_N4][j % 4u], f),
-            finish(sums[at + 2u * THREAD_N4][j % 4u], f),
-            finish(sums[at + 3u * THREAD_N4][j % 4u], f),
-          );
-        }
-      }
-    }
-  } else {
-    for (var i = 0u; i < THREAD_M; i++) {
-      let row = tile.row + result_row(lane, i);
-      let place = quotient_rest(row, params.pixels, params.per_image);
-      for (var j = 0u; j < THREAD_N; j++) {
-        let column = tile.column + result_column(lane, j / 4u) + j % 4u;
-        let f = first_filter + column;
-        if row < params.rows && column < params.filters {
-          output[result_at(place.x, place.y, f)] = finish(sums[i * THREAD_N4 + j / 4u][j % 4u], f);
-        }
-      }
-    }
-  }
+  tile_product(tile, index, 0u, taps());
 }

@@ -27,8 +27,9 @@ fn hold(tile: Tile, row: u32) {
   }
 }
 
-// Four results by four taps.
-fn block_a(tile: Tile, place: vec2<u32>) -> mat4x4<f32> {
+// Four results by four taps, of which `count` are to be had.
+fn block_a(tile: Tile, corner: vec2<u32>, lane: vec2<u32>, count: u32) -> mat4x4<f32> {
+  let place = corner + lane;
   if held != place.x {
     hold(tile, place.x);
   }
@@ -42,7 +43,7 @@ fn block_a(tile: Tile, place: vec2<u32>) -> mat4x4<f32> {
   for (var i = 0u; i < 4u; i++) {
     let tap = channel * channel_step() + u32(i32(r) * params.tap_y * i32(params.width) + i32(s) * params.tap_x);
     let inside = (held_rows >> vec4<u32>(r)) & (held_columns >> vec4<u32>(s)) & vec4<u32>(1u);
-    if channel < params.channels {
+    if i < count && channel < params.channels {
       if inside.x == 1u { block[i].x = f32(input[held_first.x + tap]); }
       if inside.y == 1u { block[i].y = f32(input[held_first.y + tap]); }
       if inside.z == 1u { block[i].z = f32(input[held_first.z + tap]); }

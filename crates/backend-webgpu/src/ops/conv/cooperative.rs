@@ -7,11 +7,12 @@ use super::params::{Params, inverse, is_regular};
 use super::{Job, factors, interleave};
 use crate::context::{Context, dim, linear_grid};
 use crate::kernels::{KernelSource, Variant, kernel};
-use crate::ops::matmul::{CooperativeTile, activation_code, multiprocessors, unrolled_multiply};
+use crate::ops::matmul::{CooperativeTile, activation_code, unrolled_multiply};
 use crate::ops::self_test::{OP, SelfTest, compare, numbers, whole_numbers};
 
 static COOPERATIVE: KernelSource = KernelSource {
     unrolled: Some(unrolled_multiply),
+    cooperative: true,
     ..kernel!(
         "conv/cooperative",
         libs: [GRID, QUOTIENT, SPECIAL, UNARY, ACTIVATE, CONV, FRAGMENTS],
@@ -68,11 +69,8 @@ pub(super) fn fastest(ctx: &Context, job: &Job) -> Option<CooperativeTile> {
         return None;
     }
     let taps = channels.next_multiple_of(EIGHT) * job.gather.filter[0] * job.gather.filter[1];
-    let multiprocessors = multiprocessors(ctx.gpu.info.kind);
-    let tile = CooperativeTile::ALL.into_iter().min_by_key(|tile| {
-        let tiles = tile.count(filters, rows).saturating_mul(groups);
-        tile.time(tiles, taps, multiprocessors)
-    })?;
+    let time = |tile: &CooperativeTile| tile.time([filters, rows, taps, groups], ctx.gpu.multiprocessors());
+    let tile = CooperativeTile::ALL.into_iter().min_by_key(time)?;
     works(ctx, tile).then_some(tile)
 }
 

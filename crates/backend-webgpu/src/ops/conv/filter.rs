@@ -4,21 +4,24 @@ use backend_api::desc::{ConvBackwardFilterDesc, ConvGather, ImageLayout};
 use backend_api::{BackendResult, DType, checked_product};
 
 use super::params::{Axis, inverse};
-use super::tiled::{choose, tiles};
+use super::tiled::choose;
 use crate::context::{Context, dim, linear_grid};
 use crate::kernels::{KernelSource, Variant, kernel, params};
 use crate::ops::matmul;
-use crate::ops::tile::{TILE_CONSTANTS, Tile};
+use crate::ops::tile::{TILE_CONSTANTS, Tile, tile_product};
 
-static FILTER_GRADIENT: KernelSource = kernel!(
-    "conv/filter_gradient",
-    libs: [GRID, QUOTIENT, TILE_PRODUCT],
-    types: ["T", "TR"],
-    constants: CONSTANTS,
-    reads: 2,
-    writes: 1,
-    params: Params,
-);
+static FILTER_GRADIENT: KernelSource = KernelSource {
+    unrolled: Some(tile_product),
+    ..kernel!(
+        "conv/filter_gradient",
+        libs: [GRID, QUOTIENT, TILE_PRODUCT],
+        types: ["T", "TR"],
+        constants: CONSTANTS,
+        reads: 2,
+        writes: 1,
+        params: Params,
+    )
+};
 
 params! {
     struct Params {
@@ -53,9 +56,9 @@ params! {
     }
 }
 
-const CONSTANTS: [&str; 7] = {
-    let [m, n, k, thread_m, thread_n, stages] = TILE_CONSTANTS;
-    [m, n, k, thread_m, thread_n, stages, "INTERLEAVED"]
+const CONSTANTS: [&str; 6] = {
+    let [m, n, k, thread_m, thread_n] = TILE_CONSTANTS;
+    [m, n, k, thread_m, thread_n, "INTERLEAVED"]
 };
 
 /// Tiles that occupy a device.
@@ -65,15 +68,15 @@ const ENOUGH: usize = 256;
 const PIECE: usize = 512;
 
 fn variant(tile: Tile, [dtype, result]: [DType; 2], interleaved: bool) -> Variant {
-    let [m, n, k, thread_m, thread_n, stages] = tile.constants();
-    let constants = [m, n, k, thread_m, thread_n, stages, u32::from(interleaved)];
+    let [m, n, k, thread_m, thread_n] = tile.constants();
+    let constants = [m, n, k, thread_m, thread_n, u32::from(interleaved)];
     Variant::new(&FILTER_GRADIENT, [dtype, result], constants)
 }
 
 pub(super) fn variants() -> Vec<Variant> {
     use DType::{F16, F32};
     let mut variants = Vec::new();
-    for tile in tiles() {
+    for tile in Tile::ALL {
         for types in [[F32, F32], [F16, F16], [F16, F32]] {
             variants.extend([false, true].map(|interleaved| variant(tile, types, interleaved)));
         }
@@ -99,8 +102,10 @@ pub(crate) fn conv2d_backward_filter(
     let ConvGather { batch, groups, filters, channels, filter: [filter_height, filter_width], .. } = gather;
     let (pixels, taps) = (gather.pixels(), gather.taps());
     let rows = checked_product(op, "pixels", &[batch, pixels])?;
-    let tile = choose(&ctx.gpu.device.limits(), [filters, taps], groups);
-    let [tiles_m, tiles_n] = [filters.div_ceil(tile.m), taps.div_ceil(tile.n)];
+    // As if all were divided that can be.
+    let most = (rows / PIECE).max(1).saturating_mul(groups);
+    let tile = choose(ctx, [taps, filters, most]);
+    let [tiles_m, tiles_n] = [taps.div_ceil(tile.m), filters.div_ceil(tile.n)];
     let per_piece = checked_product(op, "tiles", &[tiles_m, tiles_n, groups])?;
     let pieces = (ENOUGH / per_piece.max(1)).min(rows / PIECE).max(1);
     let length = rows.div_ceil(pieces).next_multiple_of(PIECE).max(1);
@@ -151,7 +156,7 @@ pub(crate) fn conv2d_backward_filter(
     };
     let result = if parts.is_some() { DType::F32 } else { dtype };
     let variant = variant(tile, [dtype, result], interleaved);
-    ctx.launch(op, &variant, &[&gradient, &input], target, &params, linear_grid(op, tiles)?)?;
+    ctx.launch(op, &variant, &[&input, &gradient], target, &params, linear_grid(op, tiles)?)?;
     match &parts {
         Some(parts) => matmul::add_pieces(ctx, op, parts, pieces, [groups * filters, taps], (&output, dtype)),
         None => Ok(()),

@@ -45,7 +45,7 @@ impl Forced {
 impl Kernel {
     /// Every kernel that can be asked for.
     fn all() -> impl Iterator<Item = Self> {
-        let tiled = tiled::tiles().map(Self::Tiled);
+        let tiled = Tile::ALL.into_iter().map(Self::Tiled);
         let cooperative = CooperativeTile::ALL.into_iter().map(Self::Cooperative);
         std::iter::once(Self::Direct).chain(tiled).chain(cooperative)
     }
@@ -71,7 +71,7 @@ impl Kernel {
             return Self::Direct;
         }
         let rows = gather.batch.saturating_mul(gather.pixels());
-        Self::Tiled(tiled::choose(&ctx.gpu.device.limits(), [rows, gather.filters], gather.groups))
+        Self::Tiled(tiled::choose(ctx, [rows, gather.filters, gather.groups]))
     }
 
     fn is_possible(self, ctx: &Context, job: &Job) -> bool {
@@ -89,7 +89,7 @@ impl fmt::Display for Kernel {
         match self {
             Self::Product => f.write_str("product"),
             Self::Direct => f.write_str("direct"),
-            Self::Tiled(Tile { m, n, k, .. }) => write!(f, "tiled/{m}x{n}x{k}"),
+            Self::Tiled(tile) => write!(f, "tiled/{tile}"),
             Self::Cooperative(tile) => write!(f, "cooperative/{tile}"),
         }
     }

@@ -9,21 +9,24 @@ use crate::context::{Context, dim, linear_grid};
 use crate::kernels::libs::{SOURCE_ANY, SOURCE_VECTORS, SOURCE_WINDOW};
 use crate::kernels::{KernelSource, Lib, Variant, kernel};
 use crate::ops::matmul::activation_code;
-use crate::ops::tile::{TILE_CONSTANTS, Tile};
+use crate::ops::tile::{TILE_CONSTANTS, Tile, tile_product};
 
-static IMPLICIT_GEMM: KernelSource = kernel!(
-    "conv/implicit_gemm",
-    libs: [GRID, QUOTIENT, SPECIAL, UNARY, ACTIVATE, CONV, TILE_PRODUCT],
-    types: ["T"],
-    constants: CONSTANTS,
-    reads: 5,
-    writes: 2,
-    params: Params,
-);
+static IMPLICIT_GEMM: KernelSource = KernelSource {
+    unrolled: Some(tile_product),
+    ..kernel!(
+        "conv/implicit_gemm",
+        libs: [GRID, QUOTIENT, SPECIAL, UNARY, ACTIVATE, CONV, TILE_PRODUCT],
+        types: ["T"],
+        constants: CONSTANTS,
+        reads: 5,
+        writes: 2,
+        params: Params,
+    )
+};
 
-const CONSTANTS: [&str; 8] = {
-    let [m, n, k, thread_m, thread_n, stages] = TILE_CONSTANTS;
-    [m, n, k, thread_m, thread_n, stages, "VEC", "ACTIVATION"]
+const CONSTANTS: [&str; 7] = {
+    let [m, n, k, thread_m, thread_n] = TILE_CONSTANTS;
+    [m, n, k, thread_m, thread_n, "VEC", "ACTIVATION"]
 };
 
 /// How the kernel reads the source.
@@ -58,19 +61,14 @@ impl Source {
 }
 
 fn variant(tile: Tile, source: Source, dtype: DType, vectors: bool, activation: Activation) -> Variant {
-    let [m, n, k, thread_m, thread_n, stages] = tile.constants();
-    let constants = [m, n, k, thread_m, thread_n, stages, u32::from(vectors), activation_code(activation)];
+    let [m, n, k, thread_m, thread_n] = tile.constants();
+    let constants = [m, n, k, thread_m, thread_n, u32::from(vectors), activation_code(activation)];
     Variant::new(&IMPLICIT_GEMM, [dtype], constants).with_libs(source.libs())
-}
-
-/// The tiles that are chosen from: rows of results are many.
-pub(super) fn tiles() -> impl Iterator<Item = Tile> {
-    Tile::ALL.into_iter().filter(|tile| tile.m >= 32)
 }
 
 pub(super) fn variants() -> Vec<Variant> {
     let mut variants = Vec::new();
-    for (tile, source) in tiles().flat_map(|tile| Source::ALL.map(|source| (tile, source))) {
+    for (tile, source) in Tile::ALL.into_iter().flat_map(|tile| Source::ALL.map(|source| (tile, source))) {
         for (dtype, vectors) in [DType::F32, DType::F16].into_iter().flat_map(|d| [(d, false), (d, true)]) {
             let of = |&activation| variant(tile, source, dtype, vectors, activation);
             variants.extend(Activation::ALL.iter().map(of));
@@ -79,20 +77,9 @@ pub(super) fn variants() -> Vec<Variant> {
     variants
 }
 
-/// The largest tile of which there are enough to occupy a device and that is not much emptier than others, or the
-/// smallest.
-pub(super) fn choose(limits: &wgpu::Limits, [rows, columns]: [usize; 2], batch: usize) -> Tile {
-    const ENOUGH: usize = 128;
-    let width = |tile: Tile| columns.div_ceil(tile.n) * tile.n;
-    let least = tiles().map(width).min().unwrap_or_default();
-    let mut chosen = Tile::ALL[0];
-    for tile in tiles().filter(|tile| tile.fits(limits)) {
-        chosen = tile;
-        if tile.count(rows, columns).saturating_mul(batch) >= ENOUGH && width(tile) * 4 <= least * 5 {
-            break;
-        }
-    }
-    chosen
+/// The tile that is estimated to be the fastest for results of so many rows and columns, repeated.
+pub(super) fn choose(ctx: &Context, sizes: [usize; 3]) -> Tile {
+    Tile::choose(&ctx.gpu.device.limits(), ctx.gpu.multiprocessors(), sizes)
 }
 
 pub(super) fn launch(ctx: &Context, op: &'static str, job: &Job, tile: Tile) -> BackendResult<()> {

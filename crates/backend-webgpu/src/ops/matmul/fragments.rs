@@ -185,7 +185,8 @@ mod tests {
 
     #[test]
     fn every_variant_becomes_spirv() {
-        let cooperative: Vec<_> = all_variants().into_iter().filter(Variant::uses_cooperative_matrices).collect();
+        let cooperative: Vec<_> =
+            all_variants().into_iter().filter(Variant::uses_cooperative_matrices).collect();
         assert!(!cooperative.is_empty());
         for variant in cooperative {
             for immediates in [false, true] {

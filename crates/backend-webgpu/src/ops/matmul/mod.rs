@@ -29,7 +29,6 @@ use plan::Plan;
 pub(super) use cooperative::CooperativeTile;
 pub(crate) use forced::Forced;
 pub(super) use fragments::multiply as unrolled_multiply;
-pub(super) use plan::multiprocessors;
 pub(super) use split::add_pieces;
 pub(crate) use tune::{Tuning, tune_matmul};
 
