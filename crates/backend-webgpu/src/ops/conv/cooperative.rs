@@ -84,14 +84,7 @@ pub(super) fn launch(ctx: &Context, op: &'static str, job: &Job, tile: Cooperati
     if !whole || job.transposed || !filter.offset.is_multiple_of(EIGHT as u32) {
         filter = factors::copy(ctx, op, job, channels, true)?;
     }
-    let padded = Job {
-        gather: padded(&job.gather, channels),
-        input,
-        filter,
-        bias: job.bias.clone(),
-        output: job.output.clone(),
-        ..*job
-    };
+    let padded = Job { gather: padded(&job.gather, channels), input, filter, ..job.clone() };
     let params = params(op, &padded, job.gather.layout, tile)?;
     let Job { input, filter, bias, output, .. } = &padded;
     let variant = variant(tile, job.activation);

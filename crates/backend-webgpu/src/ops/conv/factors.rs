@@ -40,15 +40,15 @@ pub(super) fn variants() -> Vec<Variant> {
 }
 
 /// The same with the channels of transposed filters exchanged, where that moves anything.
-pub(super) fn as_multiplied(ctx: &Context, op: &'static str, job: Job) -> BackendResult<Job> {
+pub(super) fn as_multiplied(ctx: &Context, op: &'static str, job: &Job) -> BackendResult<Job> {
     let &ConvGather { channels, filters, layout, .. } = &job.gather;
     let interleaved = layout == ImageLayout::Nhwc;
     let same = if interleaved { (channels, filters) == (1, 1) } else { channels <= 1 || filters == 1 };
     if !job.transposed || same || job.gather.taps() == 0 {
-        return Ok(job);
+        return Ok(job.clone());
     }
-    let filter = copy(ctx, op, &job, channels, interleaved)?;
-    Ok(Job { filter, ..job })
+    let filter = copy(ctx, op, job, channels, interleaved)?;
+    Ok(Job { filter, ..job.clone() })
 }
 
 /// Filters with `channels` channels, 0 for those that there aren't, which follow each other or not.

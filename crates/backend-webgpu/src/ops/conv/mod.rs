@@ -10,6 +10,7 @@ mod factors;
 mod filter;
 mod interleave;
 mod params;
+mod phases;
 mod plan;
 mod tiled;
 
@@ -37,13 +38,14 @@ pub(super) fn variants() -> Vec<Variant> {
         factors::variants(),
         filter::variants(),
         interleave::variants(),
+        phases::variants(),
         tiled::variants(),
     ]
     .concat()
 }
 
 /// A convolution or the transposition of one, with everything checked.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Job {
     gather: ConvGather,
     dtype: DType,
@@ -92,7 +94,7 @@ pub(crate) fn conv2d_backward_data(
     run(ctx, op, gather, desc.dtype, (true, Activation::Identity), slices)
 }
 
-/// Chooses the kernel. The slices are those of input, filter, bias and output.
+/// Finds the operands. The slices are those of input, filter, bias and output.
 fn run(
     ctx: &Context,
     op: &'static str,
@@ -115,11 +117,21 @@ fn run(
         bias: ctx.optional_input(op, bias.as_ref(), dtype, &output)?,
         output,
     };
-    let kernel = Kernel::choose(ctx, &job);
+    if phases::are_worth_it(&job.gather) {
+        let made = phases::divide(ctx, op, &job)?;
+        convolve(ctx, op, &made)?;
+        return phases::shuffle(ctx, op, &job, &made);
+    }
+    convolve(ctx, op, &job)
+}
+
+/// Chooses the kernel.
+fn convolve(ctx: &Context, op: &'static str, job: &Job) -> BackendResult<()> {
+    let kernel = Kernel::choose(ctx, job);
     tracing::trace!(op, %kernel, "convolution");
     match kernel {
-        Kernel::Product => pointwise(ctx, op, &job),
-        Kernel::Cooperative(tile) => cooperative::launch(ctx, op, &job, tile),
+        Kernel::Product => pointwise(ctx, op, job),
+        Kernel::Cooperative(tile) => cooperative::launch(ctx, op, job, tile),
         Kernel::Direct => direct::launch(ctx, op, &factors::as_multiplied(ctx, op, job)?),
         Kernel::Tiled(tile) => tiled::launch(ctx, op, &factors::as_multiplied(ctx, op, job)?, tile),
     }
