@@ -1,10 +1,12 @@
 //! Each method of the contract that can fail, called with arguments that would be good.
 
 use backend_api::desc::{
-    AffineDesc, AttentionDesc, BatchNormDesc, BinaryDesc, ClampDesc, CompareDesc, ConcatDesc, CopyDesc,
+    AffineDesc, AttentionDesc, BatchNormDesc, BinaryDesc, ClampDesc, CompareDesc, ConcatDesc,
+    ConvBackwardDataDesc, ConvBackwardFilterDesc, ConvDesc, ConvShape, ConvTransposeDesc, CopyDesc,
     CumSumDesc, Distribution, GatherDesc, GroupNormDesc, LayerNormDesc, MatmulDesc, Matrix, NormBackwardDesc,
-    NormBackwardWeightDesc, PadDesc, PermuteDesc, RandomDesc, ReduceDesc, RepeatDesc, RmsNormDesc, RopeDesc,
-    RopeStyle, ScatterDesc, SliceDesc, SoftmaxBackwardDesc, SoftmaxDesc, TensorDesc, UnaryDesc, WhereDesc,
+    NormBackwardWeightDesc, PadDesc, PermuteDesc, PoolBackwardDesc, PoolDesc, PoolOp, PoolShape, RandomDesc,
+    ReduceDesc, RepeatDesc, RmsNormDesc, RopeDesc, RopeStyle, ScatterDesc, SliceDesc, SoftmaxBackwardDesc,
+    SoftmaxDesc, TensorDesc, UnaryDesc, WhereDesc, Window,
 };
 use backend_api::{
     BackendResult, BackendTranspose, BinaryOp, CompareOp, ComputeBackend, DType, ErrorKind, ReduceOp, UnaryOp,
@@ -18,8 +20,12 @@ const F32: DType = DType::F32;
 /// Bytes that each of the four buffers has to have.
 pub(crate) const BYTES: usize = 64;
 
+/// A convolution and a pooling of two by two pixels, one by one.
+const PIXELS: ConvShape = ConvShape::new([1, 1, 2, 2], 1, Window::new([1, 1]));
+const POOLED: PoolShape = PoolShape::new([1, 1, 2, 2], [2, 2], Window::new([1, 1]));
+
 /// Every method, over four buffers. `free` comes last.
-const METHODS: [(&str, Call); 51] = [
+const METHODS: [(&str, Call); 57] = [
     ("gemm", |b, [x, y, z, _]| b.gemm(NO, NO, 2, 2, 2, 1.0, x, 2, y, 2, 0.0, z, 2)),
     ("batched_gemm", |b, [x, y, z, _]| {
         b.batched_gemm(NO, NO, 2, 2, 2, 1.0, x, 2, 4, y, 2, 4, 0.0, z, 2, 4, 2)
@@ -123,6 +129,21 @@ const METHODS: [(&str, Call); 51] = [
     ("norm_backward_weight", |b, [x, y, z, _]| {
         let input = NormBackwardDesc::layer_norm(F32, [x, y, 0], 2, 2);
         b.norm_backward_weight(&NormBackwardWeightDesc::of(&input, z))
+    }),
+    ("conv2d", |b, [x, y, z, _]| b.conv2d(&ConvDesc::new(F32, [x, y, z], PIXELS))),
+    ("conv_transpose2d", |b, [x, y, z, _]| {
+        b.conv_transpose2d(&ConvTransposeDesc::new(F32, [x, y, z], PIXELS))
+    }),
+    ("conv2d_backward_data", |b, [x, y, z, _]| {
+        b.conv2d_backward_data(&ConvBackwardDataDesc::new(F32, [x, y, z], PIXELS))
+    }),
+    ("conv2d_backward_filter", |b, [x, y, z, _]| {
+        b.conv2d_backward_filter(&ConvBackwardFilterDesc::new(F32, [x, y, z], PIXELS))
+    }),
+    ("pool2d", |b, [x, y, ..]| b.pool2d(&PoolDesc::new(PoolOp::Max, F32, [x, y], POOLED))),
+    ("pool2d_backward", |b, [x, y, z, _]| {
+        let pooling = PoolDesc::new(PoolOp::Max, F32, [x, 0], POOLED);
+        b.pool2d_backward(&PoolBackwardDesc::of(&pooling, [y, z]))
     }),
     ("rope", |b, ptrs| b.rope(&RopeDesc::new(F32, ptrs, [1, 1, 2, 2], 2, RopeStyle::Half))),
     ("gather", |b, [x, y, z, _]| b.gather(&GatherDesc::new(F32, [x, y, z], [2, 2, 2]))),

@@ -3,9 +3,10 @@
 use std::fmt::Debug;
 
 use crate::desc::{
-    AffineDesc, AttentionDesc, BatchNormDesc, BinaryDesc, ClampDesc, CompareDesc, ConcatDesc, CopyDesc,
-    CumSumDesc, GatherDesc, GroupNormDesc, LayerNormDesc, MatmulDesc, NormBackwardDesc,
-    NormBackwardWeightDesc, PadDesc, PermuteDesc, RandomDesc, ReduceDesc, RepeatDesc, RmsNormDesc, RopeDesc,
+    AffineDesc, AttentionDesc, BatchNormDesc, BinaryDesc, ClampDesc, CompareDesc, ConcatDesc,
+    ConvBackwardDataDesc, ConvBackwardFilterDesc, ConvDesc, ConvTransposeDesc, CopyDesc, CumSumDesc,
+    GatherDesc, GroupNormDesc, LayerNormDesc, MatmulDesc, NormBackwardDesc, NormBackwardWeightDesc, PadDesc,
+    PermuteDesc, PoolBackwardDesc, PoolDesc, RandomDesc, ReduceDesc, RepeatDesc, RmsNormDesc, RopeDesc,
     ScatterDesc, SliceDesc, SoftmaxBackwardDesc, SoftmaxDesc, UnaryDesc, WhereDesc,
 };
 use crate::{
@@ -95,7 +96,7 @@ pub trait ComputeBackend: Debug + MaybeSend + MaybeSync {
     ) -> BackendResult<()>;
 
     /// Convolution of an NCHW input with a KCRS filter; shapes have four extents, `stride` and `padding` two. See
-    /// [`Conv2dDesc`](crate::desc::Conv2dDesc) for the formula.
+    /// [`ConvDesc`] for the formula.
     fn conv2d_forward(
         &self,
         input_ptr: u64,
@@ -368,6 +369,49 @@ pub trait ComputeBackend: Debug + MaybeSend + MaybeSync {
     fn norm_backward_weight(&self, desc: &NormBackwardWeightDesc) -> BackendResult<()> {
         _ = desc;
         Err(self.unsupported("norm_backward_weight"))
+    }
+
+    /// [`conv2d_forward`](Self::conv2d_forward) with element types, groups, dilation, padding of each side, a bias and an
+    /// activation, of images in either layout.
+    #[doc(alias = "conv1d")]
+    #[doc(alias = "depthwise")]
+    fn conv2d(&self, desc: &ConvDesc) -> BackendResult<()> {
+        _ = desc;
+        Err(self.unsupported("conv2d"))
+    }
+
+    /// Transposed convolution.
+    #[doc(alias = "conv_transpose1d")]
+    #[doc(alias = "deconvolution")]
+    fn conv_transpose2d(&self, desc: &ConvTransposeDesc) -> BackendResult<()> {
+        _ = desc;
+        Err(self.unsupported("conv_transpose2d"))
+    }
+
+    /// The gradient of [`conv2d`](Self::conv2d) with respect to its input.
+    fn conv2d_backward_data(&self, desc: &ConvBackwardDataDesc) -> BackendResult<()> {
+        _ = desc;
+        Err(self.unsupported("conv2d_backward_data"))
+    }
+
+    /// The gradient of [`conv2d`](Self::conv2d) with respect to its filters.
+    fn conv2d_backward_filter(&self, desc: &ConvBackwardFilterDesc) -> BackendResult<()> {
+        _ = desc;
+        Err(self.unsupported("conv2d_backward_filter"))
+    }
+
+    /// The largest or the mean of each window of an image.
+    #[doc(alias = "max_pool2d")]
+    #[doc(alias = "avg_pool2d")]
+    fn pool2d(&self, desc: &PoolDesc) -> BackendResult<()> {
+        _ = desc;
+        Err(self.unsupported("pool2d"))
+    }
+
+    /// The gradient of [`pool2d`](Self::pool2d).
+    fn pool2d_backward(&self, desc: &PoolBackwardDesc) -> BackendResult<()> {
+        _ = desc;
+        Err(self.unsupported("pool2d_backward"))
     }
 
     /// Rotary position embedding.

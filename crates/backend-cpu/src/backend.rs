@@ -1,10 +1,11 @@
 //! The contract, method by method.
 
 use backend_api::desc::{
-    AffineDesc, AttentionDesc, BatchNormDesc, BinaryDesc, ClampDesc, CompareDesc, ConcatDesc, Conv2dDesc,
-    CopyDesc, CumSumDesc, GatherDesc, GroupNormDesc, LayerNormDesc, MatmulDesc, Matrix, NormBackwardDesc,
-    NormBackwardWeightDesc, PadDesc, PermuteDesc, RandomDesc, ReduceDesc, RepeatDesc, RmsNormDesc, RopeDesc,
-    ScatterDesc, SliceDesc, SoftmaxBackwardDesc, SoftmaxDesc, TensorDesc, UnaryDesc, WhereDesc,
+    AffineDesc, AttentionDesc, BatchNormDesc, BinaryDesc, ClampDesc, CompareDesc, ConcatDesc,
+    ConvBackwardDataDesc, ConvBackwardFilterDesc, ConvDesc, ConvTransposeDesc, CopyDesc, CumSumDesc,
+    GatherDesc, GroupNormDesc, LayerNormDesc, MatmulDesc, Matrix, NormBackwardDesc, NormBackwardWeightDesc,
+    PadDesc, PermuteDesc, PoolBackwardDesc, PoolDesc, RandomDesc, ReduceDesc, RepeatDesc, RmsNormDesc,
+    RopeDesc, ScatterDesc, SliceDesc, SoftmaxBackwardDesc, SoftmaxDesc, TensorDesc, UnaryDesc, WhereDesc,
 };
 use backend_api::operand::{Access, Operand};
 use backend_api::{
@@ -121,7 +122,7 @@ impl ComputeBackend for CpuBackend {
     ) -> BackendResult<()> {
         let op = "conv2d_forward";
         let memory = self.memory(op)?;
-        let desc = Conv2dDesc::from_slices(
+        let desc = ConvDesc::from_slices(
             op,
             input_ptr,
             input_shape,
@@ -132,7 +133,7 @@ impl ComputeBackend for CpuBackend {
             stride,
             padding,
         )?;
-        ops::conv2d::conv2d(memory, op, &desc)
+        ops::conv::conv2d(memory, op, &desc)
     }
 
     fn attention(
@@ -326,6 +327,34 @@ impl ComputeBackend for CpuBackend {
             "norm_backward_weight",
             desc,
         )
+    }
+
+    fn conv2d(&self, desc: &ConvDesc) -> BackendResult<()> {
+        ops::conv::conv2d(self.memory("conv2d")?, "conv2d", desc)
+    }
+
+    fn conv_transpose2d(&self, desc: &ConvTransposeDesc) -> BackendResult<()> {
+        ops::conv::conv_transpose2d(self.memory("conv_transpose2d")?, "conv_transpose2d", desc)
+    }
+
+    fn conv2d_backward_data(&self, desc: &ConvBackwardDataDesc) -> BackendResult<()> {
+        ops::conv::backward_data(self.memory("conv2d_backward_data")?, "conv2d_backward_data", desc)
+    }
+
+    fn conv2d_backward_filter(&self, desc: &ConvBackwardFilterDesc) -> BackendResult<()> {
+        ops::conv_filter::backward_filter(
+            self.memory("conv2d_backward_filter")?,
+            "conv2d_backward_filter",
+            desc,
+        )
+    }
+
+    fn pool2d(&self, desc: &PoolDesc) -> BackendResult<()> {
+        ops::pool::pool2d(self.memory("pool2d")?, "pool2d", desc)
+    }
+
+    fn pool2d_backward(&self, desc: &PoolBackwardDesc) -> BackendResult<()> {
+        ops::pool::pool2d_backward(self.memory("pool2d_backward")?, "pool2d_backward", desc)
     }
 
     fn rope(&self, desc: &RopeDesc) -> BackendResult<()> {

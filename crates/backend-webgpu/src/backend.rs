@@ -226,6 +226,24 @@ impl WebGpuBackend {
         ops::ForcedAttention::names()
     }
 
+    /// [`force_matmul`](Self::force_matmul) for convolutions, transposed ones and the gradients of inputs: one of
+    /// [`conv_kernels`](Self::conv_kernels).
+    ///
+    /// # Errors
+    /// [`Unsupported`](BackendError::Unsupported) if there is no such kernel.
+    pub fn force_conv(&self, kernel: Option<&str>) -> BackendResult<()> {
+        let op = "force_conv";
+        let forced = kernel.map(|name| ops::ForcedConv::parse(op, name)).transpose()?;
+        *self.context(op)?.forced_conv.lock() = forced;
+        Ok(())
+    }
+
+    /// Every kernel for convolutions, with its tile.
+    #[must_use]
+    pub fn conv_kernels() -> Vec<String> {
+        ops::ForcedConv::names()
+    }
+
     /// How long a call waits for the device before it returns [`Timeout`](BackendError::Timeout); two minutes unless
     /// set.
     ///

@@ -1,10 +1,11 @@
 //! The contract, each method handed to its launcher.
 
 use backend_api::desc::{
-    AffineDesc, AttentionDesc, BatchNormDesc, BinaryDesc, ClampDesc, CompareDesc, ConcatDesc, Conv2dDesc,
-    CopyDesc, CumSumDesc, GatherDesc, GroupNormDesc, LayerNormDesc, MatmulDesc, Matrix, NormBackwardDesc,
-    NormBackwardWeightDesc, PadDesc, PermuteDesc, RandomDesc, ReduceDesc, RepeatDesc, RmsNormDesc, RopeDesc,
-    ScatterDesc, SliceDesc, SoftmaxBackwardDesc, SoftmaxDesc, TensorDesc, UnaryDesc, WhereDesc,
+    AffineDesc, AttentionDesc, BatchNormDesc, BinaryDesc, ClampDesc, CompareDesc, ConcatDesc,
+    ConvBackwardDataDesc, ConvBackwardFilterDesc, ConvDesc, ConvTransposeDesc, CopyDesc, CumSumDesc,
+    GatherDesc, GroupNormDesc, LayerNormDesc, MatmulDesc, Matrix, NormBackwardDesc, NormBackwardWeightDesc,
+    PadDesc, PermuteDesc, PoolBackwardDesc, PoolDesc, RandomDesc, ReduceDesc, RepeatDesc, RmsNormDesc,
+    RopeDesc, ScatterDesc, SliceDesc, SoftmaxBackwardDesc, SoftmaxDesc, TensorDesc, UnaryDesc, WhereDesc,
 };
 use backend_api::{
     BackendFuture, BackendResult, BackendTranspose, BinaryOp, Capabilities, ComputeBackend, DType,
@@ -92,7 +93,7 @@ impl ComputeBackend for WebGpuBackend {
     ) -> BackendResult<()> {
         let op = "conv2d_forward";
         let context = self.context(op)?;
-        let desc = Conv2dDesc::from_slices(
+        let desc = ConvDesc::from_slices(
             op,
             input_ptr,
             input_shape,
@@ -296,6 +297,30 @@ impl ComputeBackend for WebGpuBackend {
 
     fn norm_backward_weight(&self, desc: &NormBackwardWeightDesc) -> BackendResult<()> {
         ops::norm_backward_weight(&*self.context("norm_backward_weight")?, "norm_backward_weight", desc)
+    }
+
+    fn conv2d(&self, desc: &ConvDesc) -> BackendResult<()> {
+        ops::conv2d(&*self.context("conv2d")?, "conv2d", desc)
+    }
+
+    fn conv_transpose2d(&self, desc: &ConvTransposeDesc) -> BackendResult<()> {
+        ops::conv_transpose2d(&*self.context("conv_transpose2d")?, "conv_transpose2d", desc)
+    }
+
+    fn conv2d_backward_data(&self, desc: &ConvBackwardDataDesc) -> BackendResult<()> {
+        ops::conv2d_backward_data(&*self.context("conv2d_backward_data")?, "conv2d_backward_data", desc)
+    }
+
+    fn conv2d_backward_filter(&self, desc: &ConvBackwardFilterDesc) -> BackendResult<()> {
+        ops::conv2d_backward_filter(&*self.context("conv2d_backward_filter")?, "conv2d_backward_filter", desc)
+    }
+
+    fn pool2d(&self, desc: &PoolDesc) -> BackendResult<()> {
+        ops::pool2d(&*self.context("pool2d")?, "pool2d", desc)
+    }
+
+    fn pool2d_backward(&self, desc: &PoolBackwardDesc) -> BackendResult<()> {
+        ops::pool2d_backward(&*self.context("pool2d_backward")?, "pool2d_backward", desc)
     }
 
     fn rope(&self, desc: &RopeDesc) -> BackendResult<()> {

@@ -45,6 +45,8 @@ pub(crate) struct Parts {
     pub(crate) forced_matmul: Mutex<Option<ops::ForcedMatmul>>,
     /// The same for attention.
     pub(crate) forced_attention: Mutex<Option<ops::ForcedAttention>>,
+    /// The same for convolutions.
+    pub(crate) forced_conv: Mutex<Option<ops::ForcedConv>>,
     limits: BindingLimits,
     timeout_ms: AtomicU64,
     /// Bound where an operation leaves out an operand.
@@ -86,6 +88,7 @@ impl Context {
             tuning: ops::Tuning::default(),
             forced_matmul: Mutex::default(),
             forced_attention: Mutex::default(),
+            forced_conv: Mutex::default(),
             limits: BindingLimits::of(&limits),
             timeout_ms: AtomicU64::new(Self::DEFAULT_TIMEOUT.as_millis() as u64),
             pipelines,

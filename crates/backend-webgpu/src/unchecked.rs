@@ -15,7 +15,7 @@ pub(crate) fn shader_module(device: &wgpu::Device, label: &str, wgsl: String) ->
 
 /// wgpu's permission to open a device with features that it calls experimental; here, cooperative matrices.
 pub(crate) fn experimental_features() -> wgpu::ExperimentalFeatures {
-    // SAFETY: Asks to acknowledge that the feature may be faulty. Only the kernel gemm/cooperative uses it, each of its
+    // SAFETY: Asks to acknowledge that the feature may be faulty. Only gemm/cooperative and conv/cooperative use it, each of their
     // variants is compared with exact results on the device before it is trusted, and a program can do without
     // (`WebGpuBackend::without_cooperative_matrices`).
     unsafe { wgpu::ExperimentalFeatures::enabled() }

@@ -1,6 +1,6 @@
-//! Matrix products and convolutions.
+//! Matrix products.
 
-use backend_api::desc::{MatmulDesc, Matrix, PadDesc};
+use backend_api::desc::{MatmulDesc, Matrix};
 use backend_api::{BackendTranspose, DType};
 
 use crate::device::{Outcome, Tensor, common_shape};
@@ -10,7 +10,6 @@ pub(super) fn run(node: &Node<'_>) -> Outcome<Option<Vec<Tensor>>> {
     let output = match node.case.operator.as_str() {
         "MatMul" => product(node)?,
         "Gemm" => gemm(node)?,
-        "Conv" => convolution(node)?,
         _ => return Ok(None),
     };
     Ok(Some(vec![output]))
@@ -54,45 +53,5 @@ fn gemm(node: &Node<'_>) -> Outcome<Tensor> {
         .with_transpose(trans[0], trans[1])
         .with_scale(node.float("alpha", 1.0), beta);
     device.backend.matmul(&desc)?;
-    Ok(y)
-}
-
-/// Two dimensions. Zeros that differ on the two sides are put there by an operation of their own.
-fn convolution(node: &Node<'_>) -> Outcome<Tensor> {
-    let (device, x, filter) = (node.device, node.input(0)?, node.input(1)?);
-    let &[_, _, height, width] = x.shape.as_slice() else { return Err("not two dimensions".into()) };
-    let (_, shape) = node.output(0)?;
-    let stride: Vec<usize> =
-        node.ints("strides").unwrap_or(vec![1, 1]).into_iter().map(|stride| stride as usize).collect();
-    let mut pads: Vec<usize> =
-        node.ints("pads").unwrap_or(vec![0; 4]).into_iter().map(|pad| pad as usize).collect();
-    if node.text("auto_pad").starts_with("SAME") {
-        let lower = usize::from(node.text("auto_pad") == "SAME_LOWER");
-        for (axis, extent) in [height, width].into_iter().enumerate() {
-            let needed = (shape[2 + axis] - 1) * stride[axis] + filter.shape[2 + axis];
-            let all = needed.saturating_sub(extent);
-            pads[axis] = (all + lower) / 2;
-            pads[2 + axis] = all - pads[axis];
-        }
-    }
-    let (x, padding) = if pads[..2] == pads[2..] {
-        (x.clone(), [pads[0], pads[1]])
-    } else {
-        let extents = [height + pads[0] + pads[2], width + pads[1] + pads[3]];
-        let padded = device.empty(x.dtype, &[&x.shape[..2], &extents].concat())?;
-        device.backend.pad(&PadDesc::new(x.desc(), padded.desc(), &[0, 0, pads[0], pads[1]], 0.0))?;
-        (padded, [0; 2])
-    };
-    let y = device.empty(x.dtype, shape)?;
-    device.backend.conv2d_forward(
-        x.ptr,
-        &x.shape,
-        filter.ptr,
-        &filter.shape,
-        y.ptr,
-        &y.shape,
-        &stride,
-        &padding,
-    )?;
     Ok(y)
 }

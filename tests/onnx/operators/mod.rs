@@ -1,6 +1,7 @@
 //! What each operator is in operations of a backend.
 
 mod elementwise;
+mod image;
 mod index;
 mod logic;
 mod matrix;
@@ -13,8 +14,16 @@ use crate::node::Node;
 
 /// The outputs of a node, as many as the case asks for.
 pub(crate) fn run(node: &Node<'_>) -> Outcome<Vec<Tensor>> {
-    let families =
-        [elementwise::run, logic::run, reduce::run, matrix::run, norm::run, movement::run, index::run];
+    let families = [
+        elementwise::run,
+        logic::run,
+        reduce::run,
+        matrix::run,
+        image::run,
+        norm::run,
+        movement::run,
+        index::run,
+    ];
     for family in families {
         if let Some(outputs) = family(node)? {
             return Ok(outputs);

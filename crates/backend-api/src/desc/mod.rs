@@ -7,7 +7,9 @@
 mod attention;
 mod backward;
 mod channel_norm;
-mod conv2d;
+mod conv;
+mod conv_backward;
+mod conv_gather;
 mod copy;
 mod cumsum;
 mod elementwise;
@@ -15,17 +17,21 @@ mod gather;
 mod matmul;
 mod movement;
 mod norm;
+mod pool;
 mod random;
 mod reduce;
 mod rope;
 mod scatter;
 mod tensor;
 mod value;
+mod window;
 
 pub use attention::{AttentionDesc, AttentionMask, HeadStrides};
 pub use backward::{NormBackwardDesc, NormBackwardWeightDesc, SoftmaxBackwardDesc};
 pub use channel_norm::{BatchNormDesc, GroupNormDesc};
-pub use conv2d::Conv2dDesc;
+pub use conv::{ConvDesc, ConvShape, ImageLayout};
+pub use conv_backward::{ConvBackwardDataDesc, ConvBackwardFilterDesc, ConvTransposeDesc};
+pub use conv_gather::{ConvGather, GatherAxis};
 pub use copy::CopyDesc;
 pub use cumsum::CumSumDesc;
 pub use elementwise::{AffineDesc, BinaryDesc, ClampDesc, CompareDesc, UnaryDesc, WhereDesc};
@@ -33,12 +39,14 @@ pub use gather::GatherDesc;
 pub use matmul::{Bias, BiasAxis, MatmulDesc, Matrix};
 pub use movement::{ConcatDesc, PadDesc, Part, PermuteDesc, RepeatDesc, SliceDesc};
 pub use norm::{LayerNormDesc, RmsNormDesc, SoftmaxDesc};
+pub use pool::{PoolBackwardDesc, PoolDesc, PoolOp, PoolShape};
 pub use random::{Distribution, RandomDesc};
 pub use reduce::{ReduceDesc, ReduceLoops};
 pub use rope::{RopeDesc, RopeStyle, rope_tables};
 pub use scatter::ScatterDesc;
 pub use tensor::{Loop, MAX_RANK, TensorDesc, collapse};
 pub use value::Value;
+pub use window::Window;
 
 use crate::{BackendError, BackendResult, DType};
 

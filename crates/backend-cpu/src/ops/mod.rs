@@ -2,7 +2,8 @@
 
 pub(crate) mod attention;
 pub(crate) mod backward;
-pub(crate) mod conv2d;
+pub(crate) mod conv;
+pub(crate) mod conv_filter;
 pub(crate) mod copy;
 pub(crate) mod cumsum;
 pub(crate) mod elementwise;
@@ -13,7 +14,9 @@ pub(crate) mod matrix;
 pub(crate) mod movement;
 pub(crate) mod norm;
 pub(crate) mod pointwise;
+pub(crate) mod pool;
 pub(crate) mod random;
 pub(crate) mod reduce;
 pub(crate) mod rope;
+mod shifted;
 pub(crate) mod softmax;

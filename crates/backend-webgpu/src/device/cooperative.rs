@@ -2,7 +2,7 @@
 
 use wgpu::{CooperativeMatrixProperties, CooperativeScalarType, Features};
 
-/// Invocations of a subgroup, as gemm/cooperative assumes.
+/// Invocations of a subgroup, as lib/fragments assumes.
 const SUBGROUP: u32 = 32;
 
 /// Rows, columns and depth of the matrices that WGSL can name.

@@ -47,6 +47,18 @@ libs! {
     MATMUL = "matmul",
     /// Blocks of the factors of matrix products; needs [`MATMUL`].
     FACTOR_BLOCKS = "factor_blocks",
+    /// Quotients by numbers whose inverse is known.
+    QUOTIENT = "quotient",
+    /// The parameters and results of convolutions; needs [`ACTIVATE`].
+    CONV = "conv",
+    /// What convolutions multiply the filters by. All need [`CONV`] and [`QUOTIENT`].
+    SOURCE_ANY = "source_any",
+    SOURCE_WINDOW = "source_window",
+    SOURCE_VECTORS = "source_vectors",
+    /// The parameters and windows of poolings; needs [`SPECIAL`].
+    POOL = "pool",
+    /// What kernels on cooperative matrices share.
+    FRAGMENTS = "fragments",
     /// The core of matrix products.
     TILE_PRODUCT = "tile_product",
     /// The reductions; needs [`SPECIAL`].

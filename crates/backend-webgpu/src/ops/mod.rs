@@ -6,7 +6,7 @@ mod attention;
 mod backward;
 mod batch_norm;
 mod binary;
-mod conv2d;
+mod conv;
 mod copy;
 mod copy_bytes;
 mod cumsum;
@@ -18,6 +18,7 @@ mod matmul;
 mod movement;
 mod norm;
 mod norm_kernels;
+mod pool;
 mod random;
 mod reduce;
 mod reduce_walk;
@@ -37,7 +38,9 @@ pub(crate) use attention::{Forced as ForcedAttention, attention, explain_attenti
 pub(crate) use backward::{norm_backward, norm_backward_weight, softmax_backward};
 pub(crate) use batch_norm::batch_norm;
 pub(crate) use binary::{binary, compare};
-pub(crate) use conv2d::conv2d;
+pub(crate) use conv::{
+    Forced as ForcedConv, conv_transpose2d, conv2d, conv2d_backward_data, conv2d_backward_filter,
+};
 pub(crate) use copy::copy;
 pub(crate) use copy_bytes::{copy_bytes, copy_dtod};
 pub(crate) use cumsum::cumsum;
@@ -47,6 +50,7 @@ pub(crate) use gather::gather;
 pub(crate) use matmul::{Forced as ForcedMatmul, Tuning, explain_matmul, matmul, tune_matmul};
 pub(crate) use movement::{concat, pad, permute, repeat, slice};
 pub(crate) use norm::{group_norm, layer_norm, rms_norm};
+pub(crate) use pool::{pool2d, pool2d_backward};
 pub(crate) use random::random;
 pub(crate) use reduce::reduce;
 pub(crate) use rope::rope;
@@ -64,7 +68,7 @@ pub(crate) fn all_variants() -> Vec<Variant> {
         backward::variants(),
         batch_norm::variants(),
         binary::variants(),
-        conv2d::variants(),
+        conv::variants(),
         copy::variants(),
         copy_bytes::variants(),
         cumsum::variants(),
@@ -73,6 +77,7 @@ pub(crate) fn all_variants() -> Vec<Variant> {
         gather::variants(),
         matmul::variants(),
         norm::variants(),
+        pool::variants(),
         random::variants(),
         reduce::variants(),
         rope::variants(),

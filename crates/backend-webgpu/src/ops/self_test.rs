@@ -1,14 +1,16 @@
-//! Trying a variant on cooperative matrices before it is trusted.
+//! Whether a variant on cooperative matrices gives right results on this device.
 //!
 //! They are an experimental feature of wgpu, and a driver that can't compile such a kernel may say so only when it is
-//! used, or never. So each variant has to give known results before it is used for anything else. One that fails is not
-//! used again.
+//! used, or never. So each variant has to give known results before it is used for anything else: products of small
+//! whole numbers, which f16 and f32 hold exactly, or attention close to the host's. A variant that fails is not used
+//! again.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use backend_api::{BackendError, BackendResult};
+use backend_api::{BackendError, BackendResult, DType, Diagnostic};
 use bytemuck::Pod;
+use half::f16;
 use parking_lot::RwLock;
 
 use crate::context::Context;
@@ -17,7 +19,7 @@ use crate::kernels::Variant;
 use crate::memory::{Block, DeviceSlice};
 use crate::recorder::{Launch, Recorder, Window, wait};
 
-/// The name that errors of a self-test carry.
+/// What errors carry.
 pub(super) const OP: &str = "self-test of cooperative matrices";
 
 /// The variants that were tried, and whether they were right.
@@ -27,7 +29,7 @@ pub(crate) struct Proofs {
 }
 
 impl Proofs {
-    /// Whether the variant passed `check`, which is made at its first use.
+    /// Whether the variant is right; found out by `check` at its first use.
     pub(super) fn holds(&self, variant: &Variant, check: impl FnOnce() -> BackendResult<()>) -> bool {
         if let Some(&known) = self.known.read().get(variant) {
             return known;
@@ -47,25 +49,33 @@ impl Proofs {
 /// Work with a recorder and a health of its own: what fails here takes none of the callers' work with it.
 pub(super) struct SelfTest<'a> {
     ctx: &'a Context,
-    health: Arc<Health>,
     recorder: Recorder,
+    health: Arc<Health>,
 }
 
 impl<'a> SelfTest<'a> {
     pub(super) fn new(ctx: &'a Context) -> Self {
         let (device, queue, health) = (&ctx.gpu.device, &ctx.gpu.queue, Health::detached());
-        let (target, layout) = (ctx.pipelines.target(), ctx.pipelines.params_layout());
-        let recorder = Recorder::new(device, queue, &health, target, layout);
-        Self { ctx, health, recorder }
+        let pipelines = &ctx.pipelines;
+        let recorder = Recorder::new(device, queue, &health, pipelines.target(), pipelines.params_layout());
+        Self { ctx, recorder, health }
     }
 
-    /// A buffer with these bytes, outside of the pool, whose buffers may still be in use by work that is recorded and
-    /// not submitted.
+    /// Whole numbers as f16.
+    pub(super) fn halves(&mut self, numbers: &[i32]) -> BackendResult<Window> {
+        let elements = numbers.iter().map(|&x| f16::from_f32(x as f32));
+        let bytes: Vec<u8> = elements.flat_map(f16::to_le_bytes).collect();
+        let slice = self.upload(&bytes)?;
+        self.ctx.output(OP, &slice, DType::F16)
+    }
+
+    /// A buffer with these bytes, outside of the pool, whose buffers may still be in use by work that is recorded and not submitted.
     pub(super) fn upload(&mut self, bytes: &[u8]) -> BackendResult<DeviceSlice> {
+        let ctx = self.ctx;
         let mut words = bytes.to_vec();
         words.resize(bytes.len().next_multiple_of(4), 0);
         let create = || {
-            self.ctx.gpu.device.create_buffer(&wgpu::BufferDescriptor {
+            ctx.gpu.device.create_buffer(&wgpu::BufferDescriptor {
                 label: Some(OP),
                 size: words.len() as u64,
                 usage: wgpu::BufferUsages::STORAGE
@@ -74,16 +84,16 @@ impl<'a> SelfTest<'a> {
                 mapped_at_creation: false,
             })
         };
-        let buffer = guarded(&self.ctx.gpu.device, create).map_err(|_| BackendError::OutOfMemory {
+        let buffer = guarded(&ctx.gpu.device, create).map_err(|_| BackendError::OutOfMemory {
             requested: words.len(),
-            in_use: self.ctx.memory.stats().in_use,
+            in_use: ctx.memory.stats().in_use,
         })?;
         let slice = DeviceSlice { block: Arc::new(Block::foreign(buffer)), offset: 0, len: words.len() };
-        self.recorder.upload(OP, &slice, &words, self.ctx.timeout())?;
+        self.recorder.upload(OP, &slice, &words, ctx.timeout())?;
         Ok(slice)
     }
 
-    /// Records a dispatch with every window in the order of the kernel's bindings.
+    /// Records a kernel with all its windows.
     pub(super) fn launch<P: Pod>(
         &mut self,
         variant: &Variant,
@@ -97,8 +107,9 @@ impl<'a> SelfTest<'a> {
     }
 
     /// Runs what is recorded and reads all of `slice`.
-    pub(super) fn read_back(&mut self, slice: &DeviceSlice, bytes: &mut [u8]) -> BackendResult<()> {
-        let (ctx, health, device) = (self.ctx, &self.health, &self.ctx.gpu.device);
+    pub(super) fn read(&mut self, slice: &DeviceSlice, bytes: &mut [u8]) -> BackendResult<()> {
+        let (ctx, health) = (self.ctx, &self.health);
+        let device = &ctx.gpu.device;
         let staging = ctx.readback.acquire(bytes.len())?;
         self.recorder.read_back(OP, &slice.block, 0, &staging, bytes.len() as u64)?;
         // An invalid pipeline is reported when it is submitted.
@@ -109,4 +120,33 @@ impl<'a> SelfTest<'a> {
         let mapped = ctx.readback.map(&staging).settle(OP, device, health, ctx.timeout())?;
         ctx.readback.finish(OP, staging, mapped, 0, bytes)
     }
+}
+
+/// An error that names the first element that is not as it should be.
+pub(super) fn compare(found: &[Option<i32>], wanted: &[Option<i32>]) -> BackendResult<()> {
+    let Some(at) = (0..wanted.len()).find(|&at| found.get(at) != wanted.get(at)) else {
+        return Ok(());
+    };
+    Err(BackendError::Driver {
+        op: OP,
+        source: Diagnostic(format!("element {at} is {:?}, not {:?}", found.get(at), wanted.get(at))),
+    })
+}
+
+/// Whole numbers from −3 to 3 without a pattern. Sums of 136 of their products are whole numbers of f16.
+pub(super) fn numbers(seed: u32, count: usize) -> Vec<i32> {
+    let mix = |i: u32| (i ^ (i >> 15)).wrapping_mul(0x2c1b_3c6d) >> 16;
+    (0..count as u32).map(|i| (mix(i.wrapping_mul(0x9e37_79b9) ^ seed) % 7) as i32 - 3).collect()
+}
+
+/// The elements as whole numbers, `None` for NaN and all that is none.
+pub(super) fn whole_numbers(bytes: &[u8], dtype: DType) -> impl Iterator<Item = Option<i32>> {
+    bytes.chunks_exact(dtype.size()).map(move |bytes| {
+        let x = match *bytes {
+            [a, b] => f16::from_le_bytes([a, b]).to_f32(),
+            [a, b, c, d] => f32::from_le_bytes([a, b, c, d]),
+            _ => f32::NAN,
+        };
+        (x.fract() == 0.0).then_some(x as i32)
+    })
 }

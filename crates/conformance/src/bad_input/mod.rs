@@ -12,6 +12,7 @@ mod attention;
 mod backward;
 mod broadcast;
 mod channels;
+mod conv;
 mod conv2d;
 mod elementwise;
 mod expect;
@@ -23,6 +24,7 @@ mod matmul;
 mod memory;
 mod movement;
 mod operation;
+mod pool;
 mod random;
 mod reduce;
 mod rope;
@@ -72,6 +74,8 @@ pub fn operations() -> Vec<Operation> {
         gemm::operations(),
         matmul::operations(),
         conv2d::operations(),
+        conv::operations(),
+        pool::operations(),
         attention::operations(),
         elementwise::operations(),
         strided::operations(),

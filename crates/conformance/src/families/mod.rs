@@ -9,7 +9,8 @@ mod binary;
 mod binary_ext;
 mod clamp;
 mod compare;
-mod conv2d;
+mod conv;
+mod conv2d_forward;
 mod copy;
 mod copy_dtod;
 mod cumsum;
@@ -26,6 +27,7 @@ mod movement;
 mod norm;
 mod numbers;
 mod order;
+mod pool;
 mod random;
 mod reduce;
 mod reduce_ext;
@@ -42,6 +44,7 @@ use std::collections::HashSet;
 use crate::case::Case;
 
 pub use attention_ext::attention_around;
+pub use conv::conv_in_small;
 pub use matmul::matmul_around;
 
 /// Every case, in an order that doesn't change. No two have the same [`path`](Case::path).
@@ -51,7 +54,9 @@ pub fn cases() -> Vec<Case> {
         gemm::cases(),
         batched_gemm::cases(),
         matmul::cases(),
-        conv2d::cases(),
+        conv2d_forward::cases(),
+        conv::cases(),
+        pool::cases(),
         attention::cases(),
         attention_ext::cases(),
         reduce::cases(),

@@ -4,9 +4,10 @@
 
 pub(crate) mod attention;
 pub(crate) mod binary;
-pub(crate) mod conv2d;
+pub(crate) mod conv;
 pub(crate) mod convert;
 pub(crate) mod norm;
+pub(crate) mod pool;
 pub(crate) mod product;
 pub(crate) mod reduce;
 pub(crate) mod rope;

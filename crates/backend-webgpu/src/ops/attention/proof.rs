@@ -42,7 +42,7 @@ pub(super) fn check(ctx: &Context, tile: CooperativeTile) -> BackendResult<()> {
     let Windows { q: q_window, k: k_window, v: v_window, mask, lengths, lse, o: o_window } = &windows;
     let bound = [q_window, k_window, v_window, mask, lengths, lse, o_window];
     test.launch(&tile.variant(), &bound, &params, linear_grid(OP, 2)?)?;
-    test.read_back(&o, &mut bytes)?;
+    test.read(&o, &mut bytes)?;
 
     for (query, found) in bytes.chunks_exact(2 * head_dim).enumerate() {
         let wanted = attend(&desc, query, &q, &k, &v);

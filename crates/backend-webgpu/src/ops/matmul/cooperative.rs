@@ -7,23 +7,23 @@ use crate::ops::tile::StepTime;
 /// The sizes of a workgroup's tile, and how its subgroups share it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct CooperativeTile {
-    pub(super) m: usize,
-    pub(super) n: usize,
-    pub(super) k: usize,
+    pub(in crate::ops) m: usize,
+    pub(in crate::ops) n: usize,
+    pub(in crate::ops) k: usize,
     /// Rows and columns of subgroups.
-    pub(super) subgroups: [usize; 2],
+    pub(in crate::ops) subgroups: [usize; 2],
     step: StepTime,
 }
 
 /// Rows and columns of a fragment.
-pub(super) const FRAGMENT: usize = 16;
+pub(in crate::ops) const FRAGMENT: usize = 16;
 
 /// Invocations of a subgroup.
 const SUBGROUP: usize = 32;
 
 impl CooperativeTile {
     /// Every tile that is chosen from, largest first.
-    pub(super) const ALL: [Self; 5] = [
+    pub(in crate::ops) const ALL: [Self; 5] = [
         Self::new([128, 128, 32], 660, 980),
         Self::new([64, 128, 32], 390, 640),
         Self::new([64, 64, 64], 530, 750),
@@ -37,40 +37,40 @@ impl CooperativeTile {
     }
 
     /// The tile of a variant, from what [`constants`](Self::constants) gave it.
-    pub(super) fn from_constants(constants: [u32; 5]) -> Self {
+    pub(in crate::ops) fn from_constants(constants: [u32; 5]) -> Self {
         let [m, n, k, rows, columns] = constants.map(|value| value as usize);
         Self { m, n, k, subgroups: [rows, columns], step: StepTime { alone: 0, paired: 0 } }
     }
 
-    pub(super) fn constants(self) -> [u32; 5] {
+    pub(in crate::ops) fn constants(self) -> [u32; 5] {
         let [rows, columns] = self.subgroups;
         [self.m, self.n, self.k, rows, columns].map(|value| value as u32)
     }
 
     /// Fragments of a subgroup's part of the tile, across m and n.
-    pub(super) fn fragments(self) -> [usize; 2] {
+    pub(in crate::ops) fn fragments(self) -> [usize; 2] {
         let [rows, columns] = self.subgroups;
         [self.m / rows / FRAGMENT, self.n / columns / FRAGMENT]
     }
 
     /// How many groups of eight elements of A and of B each invocation fetches in a step.
-    pub(super) fn fetches(self) -> [usize; 2] {
+    pub(in crate::ops) fn fetches(self) -> [usize; 2] {
         [self.m, self.n].map(|size| size * self.k / 8 / self.threads())
     }
 
-    pub(super) fn fits(self, limits: &wgpu::Limits) -> bool {
+    pub(in crate::ops) fn fits(self, limits: &wgpu::Limits) -> bool {
         self.threads() <= limits.max_compute_invocations_per_workgroup as usize
             && self.threads() <= limits.max_compute_workgroup_size_x as usize
             && self.workgroup_bytes() <= limits.max_compute_workgroup_storage_size as usize
     }
 
     /// Tiles of an m×n product.
-    pub(super) fn count(self, m: usize, n: usize) -> usize {
+    pub(in crate::ops) fn count(self, m: usize, n: usize) -> usize {
         m.div_ceil(self.m).saturating_mul(n.div_ceil(self.n))
     }
 
     /// Nanoseconds that an m×k by k×n product takes, repeated `batch` times.
-    pub(super) fn time(self, [m, n, k, batch]: [usize; 4], multiprocessors: usize) -> usize {
+    pub(in crate::ops) fn time(self, [m, n, k, batch]: [usize; 4], multiprocessors: usize) -> usize {
         let tiles = self.count(m, n).saturating_mul(batch);
         self.step.of(tiles, k.div_ceil(self.k), multiprocessors)
     }

@@ -1,4 +1,4 @@
-//! Writes `multiply`, the step of gemm/cooperative.
+//! Writes `multiply`, the step of gemm/cooperative and conv/cooperative.
 //!
 //! A driver keeps fragments in registers only when each has a name of its own: the same loops over arrays of 4 × 4
 //! fragments ran at a sixth of the speed. So this is the one kernel of which a part is written by a program. All
@@ -43,7 +43,7 @@ impl Step {
 ///
 /// While a step is multiplied, the operands of the next are on their way into registers. The loop counts steps, so that
 /// a compiler can tell how often it runs and schedules across its end. What the last step fetches is not used.
-pub(super) fn multiply(constants: &[u32; MAX_CONSTANTS], _: Target) -> String {
+pub(in crate::ops) fn multiply(constants: &[u32; MAX_CONSTANTS], _: Target) -> String {
     let step = Step::new(constants);
     let sums = lines(step.places().map(|(i, j)| format!("var sum_{i}_{j} = coop_mat16x16<f32, C>();")));
     let (first, next) = (fetch(&step, "var "), fetch(&step, ""));
@@ -163,11 +163,12 @@ fn lines(statements: impl Iterator<Item = String>) -> String {
 #[cfg(test)]
 mod tests {
     use crate::kernels::{Target, Variant, translate};
-    use crate::ops::matmul::variants;
+    use crate::ops::all_variants;
 
     #[test]
     fn every_variant_becomes_spirv() {
-        let cooperative: Vec<_> = variants().into_iter().filter(Variant::uses_cooperative_matrices).collect();
+        let cooperative: Vec<_> =
+            all_variants().into_iter().filter(Variant::uses_cooperative_matrices).collect();
         assert!(!cooperative.is_empty());
         for variant in cooperative {
             for immediates in [false, true] {

@@ -44,7 +44,7 @@ static COOPERATIVE: KernelSource = KernelSource {
     cooperative: true,
     ..kernel!(
         "gemm/cooperative",
-        libs: [GRID, SPECIAL, UNARY, MATMUL],
+        libs: [GRID, SPECIAL, UNARY, MATMUL, FRAGMENTS],
         types: ["TA", "TB", "TC"],
         constants: [
             "TILE_M",

@@ -26,7 +26,10 @@ use crate::recorder::Window;
 
 use plan::Plan;
 
+pub(super) use cooperative::CooperativeTile;
 pub(crate) use forced::Forced;
+pub(super) use fragments::multiply as unrolled_multiply;
+pub(super) use split::add_pieces;
 pub(crate) use tune::{Tuning, tune_matmul};
 
 params! {
@@ -63,11 +66,11 @@ pub(super) fn variants() -> Vec<Variant> {
 
 /// What the kernels see of a product's operands.
 #[derive(Clone, Debug)]
-struct Windows {
-    a: Window,
-    b: Window,
-    bias: Window,
-    c: Window,
+pub(super) struct Windows {
+    pub(super) a: Window,
+    pub(super) b: Window,
+    pub(super) bias: Window,
+    pub(super) c: Window,
 }
 
 /// A product with the sum over k of its last matrix, which is shorter where the batch is a sum in pieces.
@@ -88,9 +91,19 @@ pub(crate) fn matmul(ctx: &Context, op: &'static str, desc: &MatmulDesc) -> Back
     let Some(windows) = windows(ctx, op, desc)? else {
         return Ok(());
     };
-    let plan = Plan::choose(ctx, desc, &windows);
+    multiply(ctx, op, desc, &windows)
+}
+
+/// A product that another operation needs, of operands that are checked; the descriptor's handles aren't looked at.
+pub(super) fn multiply(
+    ctx: &Context,
+    op: &'static str,
+    desc: &MatmulDesc,
+    windows: &Windows,
+) -> BackendResult<()> {
+    let plan = Plan::choose(ctx, desc, windows);
     tracing::trace!(op, %plan, "matmul");
-    run(ctx, op, desc, &windows, &plan)
+    run(ctx, op, desc, windows, &plan)
 }
 
 /// The plan for a product, in words.
@@ -196,7 +209,7 @@ fn stride(op: &'static str, what: &'static str, value: usize, count: usize) -> B
 }
 
 /// The number by which lib/activate knows it.
-fn activation_code(activation: Activation) -> u32 {
+pub(super) fn activation_code(activation: Activation) -> u32 {
     Activation::ALL.iter().position(|&known| known == activation).unwrap_or_default() as u32
 }
 

@@ -123,3 +123,21 @@ impl Pieces {
         Product { desc: pieces, k_last: desc.k - (self.count - 1) * self.length }
     }
 }
+
+/// `output = Σ parts`: packed m×n matrices of f32 that lie one after another, added in order.
+pub(in crate::ops) fn add_pieces(
+    ctx: &Context,
+    op: &'static str,
+    parts: &Window,
+    count: usize,
+    [m, n]: [usize; 2],
+    (output, dtype): (&Window, DType),
+) -> BackendResult<()> {
+    let matrix = Matrix::new(0, DType::F32, n);
+    let desc = MatmulDesc::new(m, n, 0, matrix, matrix, Matrix::new(0, dtype, n)).with_batch(count);
+    let windows = Windows { a: ctx.null(), b: ctx.null(), bias: ctx.null(), c: output.clone() };
+    let params = params(op, &Product::whole(&desc), &windows, [1; 2])?;
+    let grid = linear_grid(op, (m * n).div_ceil(WORKGROUP))?;
+    let (null, variant) = (ctx.null(), variant(dtype, Activation::Identity, false));
+    ctx.launch(op, &variant, &[parts, &null, &null, &null], output, &params, grid)
+}

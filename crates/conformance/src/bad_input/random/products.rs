@@ -1,7 +1,7 @@
 //! Random matrix products, convolutions and attention.
 
 use backend_api::desc::{
-    AttentionDesc, AttentionMask, Bias, BiasAxis, Conv2dDesc, HeadStrides, MatmulDesc, Matrix,
+    AttentionDesc, AttentionMask, Bias, BiasAxis, ConvDesc, HeadStrides, MatmulDesc, Matrix,
 };
 use backend_api::{Activation, BackendTranspose, DType};
 
@@ -112,7 +112,7 @@ pub(super) fn conv2d<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
         }
     }
     let h: [u64; 3] = std::array::from_fn(|_| pool.pick(rng));
-    let desc = Conv2dDesc::from_slices(op, h[0], &input, h[1], &filter, h[2], &output, &stride, &padding);
+    let desc = ConvDesc::from_slices(op, h[0], &input, h[1], &filter, h[2], &output, &stride, &padding);
     let label = format!("{desc:?}");
     let verdict = desc.and_then(|desc| pool.check(op, desc.operands(op)));
     call(label, verdict, move |b| {

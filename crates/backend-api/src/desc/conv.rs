@@ -1,0 +1,191 @@
+//! Convolution.
+
+use crate::operand::{Access, Operand};
+use crate::{Activation, BackendError, BackendResult, DType, checked_product};
+
+use super::window::{Window, require_extents};
+use super::{require_at_least, require_eq, require_float};
+
+/// In which order an image's elements lie in memory, and those of the filters for it. Everything is packed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ImageLayout {
+    /// Images `[N, C, H, W]`, filters `[K, C / groups, R, S]`.
+    #[default]
+    Nchw,
+    /// Images `[N, H, W, C]`, filters `[K, R, S, C / groups]`.
+    Nhwc,
+}
+
+/// The extents of a convolution: what it reads, its filters, and how they move.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ConvShape {
+    /// Images, N.
+    pub batch: usize,
+    /// Channels of the input, C; a multiple of `groups`.
+    pub channels: usize,
+    /// Height and width of the input, H and W.
+    pub input: [usize; 2],
+    /// Filters, which are the channels of the output, K; a multiple of `groups`.
+    pub filters: usize,
+    /// Into how many groups the channels and the filters are divided; a filter sees the channels of its group. With
+    /// as many groups as channels, the convolution is called depthwise.
+    pub groups: usize,
+    /// Height and width of the filters, R and S, and how they move.
+    pub window: Window,
+    /// The order of the elements of input, filter and output.
+    pub layout: ImageLayout,
+}
+
+impl ConvShape {
+    /// `filters` filters over `[N, C, H, W]`, in one group; the extents are given in this order for every layout.
+    #[must_use]
+    pub const fn new(input: [usize; 4], filters: usize, window: Window) -> Self {
+        let [batch, channels, height, width] = input;
+        let layout = ImageLayout::Nchw;
+        Self { batch, channels, input: [height, width], filters, groups: 1, window, layout }
+    }
+
+    /// `filters` filters over sequences `[N, C, L]`: images of height 1. The window is a [`line`](Window::line).
+    #[must_use]
+    pub const fn conv1d(input: [usize; 3], filters: usize, window: Window) -> Self {
+        let [batch, channels, length] = input;
+        Self::new([batch, channels, 1, length], filters, window)
+    }
+
+    /// Divides channels and filters.
+    #[must_use]
+    pub const fn with_groups(mut self, groups: usize) -> Self {
+        self.groups = groups;
+        self
+    }
+
+    /// Takes elements in another order.
+    #[must_use]
+    pub const fn with_layout(mut self, layout: ImageLayout) -> Self {
+        self.layout = layout;
+        self
+    }
+
+    /// Height and width of the output: `⌊(H + before + after − dilation·(R − 1) − 1) / stride⌋ + 1`.
+    ///
+    /// # Errors
+    /// [`Shape`](BackendError::Shape) if an extent, a stride or a dilation is 0 or the dilated filter is larger than
+    /// the padded input; [`Overflow`](BackendError::Overflow).
+    pub fn output(&self, op: &'static str) -> BackendResult<[usize; 2]> {
+        let [height, width] = self.input;
+        Ok([self.window.places(op, 0, height)?, self.window.places(op, 1, width)?])
+    }
+
+    /// Elements of input, filter and output, once everything is checked.
+    pub(super) fn elements(&self, op: &'static str) -> BackendResult<[usize; 3]> {
+        let &Self { batch, channels, input, filters, groups, window, .. } = self;
+        require_at_least(op, "groups (at least)", 1, groups)?;
+        require_eq(op, "channels left over by the groups", 0, channels % groups)?;
+        require_eq(op, "filters left over by the groups", 0, filters % groups)?;
+        let output = self.output(op)?;
+        let filter = [filters, channels / groups, window.size[0], window.size[1]];
+        Ok([
+            checked_product(op, "input", &[batch, channels, input[0], input[1]])?,
+            checked_product(op, "filter", &filter)?,
+            checked_product(op, "output", &[batch, filters, output[0], output[1]])?,
+        ])
+    }
+}
+
+/// `output[n, k, y, x] = activation(Σ input[n, c, y·stride₀ + r·dilation₀ − before₀, x·stride₁ + s·dilation₁ − before₁]
+/// · filter[k, c, r, s] + bias[k])`, summed over r, s and the channels c of the filter's group. Positions outside the
+/// input count as 0. This is a cross-correlation, as in every ML framework. Sums are formed in f32.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct ConvDesc {
+    /// Element type of every operand: f32 or f16.
+    pub dtype: DType,
+    /// Handle of the input.
+    pub input: u64,
+    /// Handle of the filters.
+    pub filter: u64,
+    /// Handle of the output: `[N, K, P, Q]` or `[N, P, Q, K]` with the extents of [`ConvShape::output`].
+    pub output: u64,
+    /// The extents.
+    pub shape: ConvShape,
+    /// Handle of a number for each filter; 0 if `None`.
+    pub bias: Option<u64>,
+    /// Applied last.
+    pub activation: Activation,
+}
+
+impl ConvDesc {
+    /// Without bias and activation; the handles are those of input, filter and output.
+    #[must_use]
+    pub const fn new(dtype: DType, ptrs: [u64; 3], shape: ConvShape) -> Self {
+        let [input, filter, output] = ptrs;
+        Self { dtype, input, filter, output, shape, bias: None, activation: Activation::Identity }
+    }
+
+    /// Adds a number to each channel of the output.
+    #[must_use]
+    pub const fn with_bias(mut self, bias: u64) -> Self {
+        self.bias = Some(bias);
+        self
+    }
+
+    /// Applies `activation` last.
+    #[must_use]
+    pub const fn with_activation(mut self, activation: Activation) -> Self {
+        self.activation = activation;
+        self
+    }
+
+    /// From the slices of the positional method: f32, NCHW, one group. Checks the slices' lengths and whether the shape
+    /// of the output is what the others give.
+    #[expect(clippy::too_many_arguments, reason = "the positional form of the contract")]
+    pub fn from_slices(
+        op: &'static str,
+        input: u64,
+        input_shape: &[usize],
+        filter: u64,
+        filter_shape: &[usize],
+        output: u64,
+        output_shape: &[usize],
+        stride: &[usize],
+        padding: &[usize],
+    ) -> BackendResult<Self> {
+        let input_shape: [usize; 4] = sized(op, "rank of the input", input_shape)?;
+        let [k, filter_channels, r, s] = sized(op, "rank of the filter", filter_shape)?;
+        let [n_out, k_out, p, q] = sized(op, "rank of the output", output_shape)?;
+        let window = Window::new([r, s])
+            .with_stride(sized(op, "number of strides", stride)?)
+            .with_padding(sized(op, "number of paddings", padding)?);
+        let shape = ConvShape::new(input_shape, k, window);
+        require_eq(op, "input channels of the filter", shape.channels, filter_channels)?;
+        require_eq(op, "batch of the output", shape.batch, n_out)?;
+        require_eq(op, "channels of the output", k, k_out)?;
+        require_extents(op, ["height of the output", "width of the output"], shape.output(op)?, [p, q])?;
+        Ok(Self::new(DType::F32, [input, filter, output], shape))
+    }
+
+    /// Checks the shapes. Returns input, filter, output and bias.
+    pub fn operands(&self, op: &'static str) -> BackendResult<[Operand; 4]> {
+        let &Self { dtype, shape, .. } = self;
+        require_float(op, "dtype", dtype)?;
+        let [input, filter, output] = shape.elements(op)?;
+        // Without results there is nothing to read.
+        let read = |elements| if output == 0 { 0 } else { elements };
+        Ok([
+            Operand::new(op, "input", self.input, dtype, read(input), Access::Read)?,
+            Operand::new(op, "filter", self.filter, dtype, read(filter), Access::Read)?,
+            Operand::new(op, "output", self.output, dtype, output, Access::Write)?,
+            Operand::optional(op, "bias", self.bias, dtype, read(shape.filters), Access::Read)?,
+        ])
+    }
+}
+
+fn sized<const N: usize>(
+    op: &'static str,
+    what: &'static str,
+    values: &[usize],
+) -> BackendResult<[usize; N]> {
+    values.try_into().map_err(|_| BackendError::Shape { op, what, expected: N, got: values.len() })
+}

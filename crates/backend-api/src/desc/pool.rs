@@ -1,0 +1,183 @@
+//! Pooling.
+
+use crate::operand::{Access, Operand};
+use crate::{BackendResult, DType, checked_add, checked_product};
+
+use super::conv::ImageLayout;
+use super::window::Window;
+use super::{require_at_least, require_float};
+
+/// What becomes of the numbers in a window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum PoolOp {
+    /// The largest; NaN if there is one. Of a window in the padding alone −∞.
+    Max,
+    /// The sum over the number of positions of the window that lie in the image; 0 / 0 if there is none.
+    Average,
+    /// The sum over the number of positions of the window that lie in the image or its padding.
+    AverageWithPadding,
+}
+
+impl PoolOp {
+    /// Every operation.
+    pub const ALL: [Self; 3] = [Self::Max, Self::Average, Self::AverageWithPadding];
+
+    /// The lower-case name.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Max => "max",
+            Self::Average => "average",
+            Self::AverageWithPadding => "average_with_padding",
+        }
+    }
+}
+
+/// The extents of a pooling.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PoolShape {
+    /// Images.
+    pub batch: usize,
+    /// Channels, each pooled by itself.
+    pub channels: usize,
+    /// Height and width of the input.
+    pub input: [usize; 2],
+    /// Height and width of the output: how often the window fits into the padded input, or once more for a last window
+    /// that begins inside of the input or the padding before it and passes the end (known as ceil mode). What passes
+    /// the padding's end counts as nothing, in averages too.
+    pub output: [usize; 2],
+    /// The window.
+    pub window: Window,
+    /// The order of the elements of input and output.
+    pub layout: ImageLayout,
+}
+
+impl PoolShape {
+    /// Windows over `[N, C, H, W]` into an output of the given extents; these are in this order for every layout.
+    #[must_use]
+    pub const fn new(input: [usize; 4], output: [usize; 2], window: Window) -> Self {
+        let [batch, channels, height, width] = input;
+        let layout = ImageLayout::Nchw;
+        Self { batch, channels, input: [height, width], output, window, layout }
+    }
+
+    /// Takes elements in another order.
+    #[must_use]
+    pub const fn with_layout(mut self, layout: ImageLayout) -> Self {
+        self.layout = layout;
+        self
+    }
+
+    /// Elements of input and output, once everything is checked.
+    fn elements(&self, op: &'static str) -> BackendResult<[usize; 2]> {
+        let &Self { batch, channels, input, output, window, .. } = self;
+        for axis in 0..2 {
+            let fits = window.places(op, axis, input[axis])?;
+            let stride = window.stride[axis];
+            let whole = (window.padded(op, axis, input[axis])? - window.span(op, axis)?) % stride == 0;
+            let next = fits.saturating_mul(stride);
+            let begins_inside = next < checked_add(op, "padded input", input[axis], window.before[axis])?;
+            let most = fits + usize::from(!whole && begins_inside);
+            let (least, less) = [
+                ("height of the output (at least)", "height of the output (less than)"),
+                ("width of the output (at least)", "width of the output (less than)"),
+            ][axis];
+            require_at_least(op, least, fits, output[axis])?;
+            if output[axis] > most {
+                return Err(crate::BackendError::Shape {
+                    op,
+                    what: less,
+                    expected: most + 1,
+                    got: output[axis],
+                });
+            }
+        }
+        Ok([
+            checked_product(op, "input", &[batch, channels, input[0], input[1]])?,
+            checked_product(op, "output", &[batch, channels, output[0], output[1]])?,
+        ])
+    }
+}
+
+/// `output[n, c, y, x] = op over (r, s) of input[n, c, y·stride₀ + r·dilation₀ − before₀, x·stride₁ + s·dilation₁ −
+/// before₁]`. Padding is no number: a maximum leaves it out, an average counts it or not.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct PoolDesc {
+    /// The operation.
+    pub op: PoolOp,
+    /// Element type of both operands: f32 or f16.
+    pub dtype: DType,
+    /// Handle of the input.
+    pub input: u64,
+    /// Handle of the output.
+    pub output: u64,
+    /// The extents.
+    pub shape: PoolShape,
+}
+
+impl PoolDesc {
+    /// The handles are those of input and output.
+    #[must_use]
+    pub const fn new(op: PoolOp, dtype: DType, ptrs: [u64; 2], shape: PoolShape) -> Self {
+        let [input, output] = ptrs;
+        Self { op, dtype, input, output, shape }
+    }
+
+    /// Checks the shapes. Returns input and output.
+    pub fn operands(&self, op: &'static str) -> BackendResult<[Operand; 2]> {
+        require_float(op, "dtype", self.dtype)?;
+        let [input, output] = self.shape.elements(op)?;
+        let read = if output == 0 { 0 } else { input };
+        Ok([
+            Operand::new(op, "input", self.input, self.dtype, read, Access::Read)?,
+            Operand::new(op, "output", self.output, self.dtype, output, Access::Write)?,
+        ])
+    }
+}
+
+/// The gradient of a pooling with respect to its input: what each output's gradient gives to the numbers of its window.
+///
+/// For [`Max`](PoolOp::Max), all of it goes to the first of the largest, in the order of rows and columns, or to the
+/// first NaN; for averages, each position gets its share. The sums are formed in a fixed order.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct PoolBackwardDesc {
+    /// The operation.
+    pub op: PoolOp,
+    /// Element type of every operand: f32 or f16.
+    pub dtype: DType,
+    /// Handle of the pooling's input; looked at for [`Max`](PoolOp::Max) only.
+    pub input: u64,
+    /// Handle of the gradient with respect to the pooling's output.
+    pub grad_output: u64,
+    /// Handle of the gradient with respect to its input, which is written.
+    pub grad_input: u64,
+    /// The pooling's extents.
+    pub shape: PoolShape,
+}
+
+impl PoolBackwardDesc {
+    /// The gradient of `forward`; the handles are those of the gradients of output and input.
+    #[must_use]
+    pub const fn of(forward: &PoolDesc, ptrs: [u64; 2]) -> Self {
+        let &PoolDesc { op, dtype, input, shape, .. } = forward;
+        let [grad_output, grad_input] = ptrs;
+        Self { op, dtype, input, grad_output, grad_input, shape }
+    }
+
+    /// Checks the shapes. Returns input, `grad_output` and `grad_input`.
+    pub fn operands(&self, op: &'static str) -> BackendResult<[Operand; 3]> {
+        require_float(op, "dtype", self.dtype)?;
+        let [input, output] = self.shape.elements(op)?;
+        let output = if input == 0 { 0 } else { output };
+        let looked_at = if self.op == PoolOp::Max { input } else { 0 };
+        Ok([
+            Operand::new(op, "input", self.input, self.dtype, looked_at, Access::Read)?,
+            Operand::new(op, "grad_output", self.grad_output, self.dtype, output, Access::Read)?,
+            Operand::new(op, "grad_input", self.grad_input, self.dtype, input, Access::Write)?,
+        ])
+    }
+}

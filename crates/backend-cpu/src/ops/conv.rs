@@ -1,0 +1,196 @@
+//! Convolution and its transposition: the filters times a matrix of shifted copies of the source (im2col), made for a
+//! block of result pixels at a time.
+
+use std::ops::Range;
+
+use backend_api::desc::{ConvBackwardDataDesc, ConvDesc, ConvGather, ConvTransposeDesc, ImageLayout};
+use backend_api::{Activation, BackendResult};
+use bytemuck::cast_slice_mut;
+use faer::MatRef;
+
+use super::matmul::multiply;
+use super::matrix::{RowMajor, for_each_row, row_major, row_major_ref};
+use super::shifted::{exchanged, shifted};
+use crate::element::{Element, widen, with_float};
+use crate::math::apply_unary;
+use crate::memory::Memory;
+use crate::parallel::Cores;
+
+/// Elements of a block of the matrix of shifted copies.
+const BLOCK: usize = 1 << 16;
+
+/// `output = activation(input ∗ filter + bias)`.
+pub(crate) fn conv2d(memory: &Memory, op: &'static str, desc: &ConvDesc) -> BackendResult<()> {
+    let operands = desc.operands(op)?;
+    let gather = ConvGather::forward(op, &desc.shape)?;
+    memory.access(op, &operands, |[input, filter, _, bias], output| {
+        with_float!(desc.dtype, T => Cores::run(steps(&gather), |cores| {
+            let (source, factor) = (widen::<T>(cores, input), widen::<T>(cores, filter));
+            let bias = widen::<T>(cores, bias);
+            let activation = desc.activation;
+            let work = Work { gather: &gather, source: &source, factor: &factor, bias: &bias, activation };
+            work.run(cores, cast_slice_mut::<u8, T>(output));
+        }));
+    })
+}
+
+/// `output = activation(Tᵀ · input + bias)`.
+pub(crate) fn conv_transpose2d(
+    memory: &Memory,
+    op: &'static str,
+    desc: &ConvTransposeDesc,
+) -> BackendResult<()> {
+    let operands = desc.operands(op)?;
+    let gather = ConvGather::transposed(op, &desc.transposes(op)?)?;
+    memory.access(op, &operands, |[input, filter, _, bias], output| {
+        with_float!(desc.dtype, T => Cores::run(steps(&gather), |cores| {
+            let (source, filter) = (widen::<T>(cores, input), widen::<T>(cores, filter));
+            let (bias, factor) = (widen::<T>(cores, bias), exchanged(&gather, &filter));
+            let activation = desc.activation;
+            let work = Work { gather: &gather, source: &source, factor: &factor, bias: &bias, activation };
+            work.run(cores, cast_slice_mut::<u8, T>(output));
+        }));
+    })
+}
+
+/// `grad_input = Tᵀ · grad_output`.
+pub(crate) fn backward_data(
+    memory: &Memory,
+    op: &'static str,
+    desc: &ConvBackwardDataDesc,
+) -> BackendResult<()> {
+    let operands = desc.operands(op)?;
+    let gather = ConvGather::transposed(op, &desc.shape)?;
+    memory.access(op, &operands, |[filter, grad_output, _], grad_input| {
+        with_float!(desc.dtype, T => Cores::run(steps(&gather), |cores| {
+            let (source, filter) = (widen::<T>(cores, grad_output), widen::<T>(cores, filter));
+            let factor = exchanged(&gather, &filter);
+            let activation = Activation::Identity;
+            let work = Work { gather: &gather, source: &source, factor: &factor, bias: &[], activation };
+            work.run(cores, cast_slice_mut::<u8, T>(grad_input));
+        }));
+    })
+}
+
+/// Steps of the work: sixteen products take about as long as one step of an element-wise loop.
+fn steps(gather: &ConvGather) -> usize {
+    let &ConvGather { batch, groups, filters, result: [height, width], .. } = gather;
+    let extents = [batch, groups, filters, height, width];
+    let [r, s] = gather.filter;
+    let taps = gather.channels.saturating_mul(r).saturating_mul(s);
+    extents.into_iter().fold(taps.max(16), usize::saturating_mul) / 16
+}
+
+struct Work<'a> {
+    gather: &'a ConvGather,
+    source: &'a [f32],
+    /// The factors of each filter of each group.
+    factor: &'a [f32],
+    /// A number for each channel of the result, or none.
+    bias: &'a [f32],
+    activation: Activation,
+}
+
+/// A block of results: the filters of a group at some pixels of an image.
+#[derive(Clone)]
+struct Place {
+    image: usize,
+    group: usize,
+    pixels: Range<usize>,
+}
+
+impl Work<'_> {
+    fn run<T: Element>(&self, cores: Cores, output: &mut [T]) {
+        let &ConvGather { groups, filters, layout, .. } = self.gather;
+        let (channels, pixels) = (groups * filters, self.gather.pixels());
+        let image = channels * pixels;
+        cores.chunks(output, image, image, &|first, output: &mut [T]| {
+            for (n, output) in (first / image.max(1)..).zip(output.chunks_exact_mut(image.max(1))) {
+                for group in 0..groups {
+                    let results = match layout {
+                        ImageLayout::Nhwc => row_major(&mut *output, pixels, channels, channels)
+                            .subcols_mut(group * filters, filters)
+                            .transpose_mut(),
+                        _ => row_major(&mut *output, channels, pixels, pixels)
+                            .subrows_mut(group * filters, filters),
+                    };
+                    self.pixels(cores, Place { image: n, group, pixels: 0..pixels }, results);
+                }
+            }
+        });
+    }
+
+    /// Divides the pixels. The results have a row for each filter and a column for each pixel, however they lie.
+    fn pixels<T: Element>(&self, cores: Cores, place: Place, results: RowMajor<'_, T>) {
+        let pixels = place.pixels.len();
+        if pixels <= (BLOCK / self.gather.taps().max(1)).clamp(32, 1024) {
+            return self.block(&place, results);
+        }
+        let half = pixels / 2;
+        let middle = place.pixels.start + half;
+        let (left, right) = results.split_at_col_mut(half);
+        let (first, second) = (place.pixels.start..middle, middle..place.pixels.end);
+        cores.join(
+            || self.pixels(cores, Place { pixels: first, ..place.clone() }, left),
+            || self.pixels(cores, Place { pixels: second, ..place.clone() }, right),
+        );
+    }
+
+    fn block<T: Element>(&self, place: &Place, results: RowMajor<'_, T>) {
+        let (filters, taps, count) = (self.gather.filters, self.gather.taps(), place.pixels.len());
+        let factor = self.factor.get(place.group * filters * taps..).unwrap_or_default();
+        let factor = row_major_ref(factor, filters, taps, taps);
+        let mut sums = vec![0.0; filters * count];
+        let target = row_major(&mut sums, filters, count, count);
+        if self.source.is_empty() || taps == 0 {
+            // The sums of nothing.
+        } else if let Some(source) = self.as_it_lies(place) {
+            multiply(factor, source, 1.0, 0.0, target);
+        } else {
+            let copies = shifted(self.gather, self.source, place.image, place.group, place.pixels.clone());
+            multiply(factor, row_major_ref(&copies, taps, count, count), 1.0, 0.0, target);
+        }
+        for (i, row) in sums.chunks_exact_mut(count).enumerate() {
+            if let Some(bias) = self.bias.get(place.group * filters + i) {
+                row.iter_mut().for_each(|x| *x += bias);
+            }
+            if let Some(activation) = self.activation.unary() {
+                apply_unary(activation, row);
+            }
+        }
+        store(&sums, results);
+    }
+
+    /// The source's pixels where they are already what the filters meet.
+    fn as_it_lies(&self, place: &Place) -> Option<MatRef<'_, f32>> {
+        if !self.gather.is_pointwise() {
+            return None;
+        }
+        let &ConvGather { groups, channels, layout, .. } = self.gather;
+        let (pixels, all, count) = (self.gather.pixels(), groups * channels, place.pixels.len());
+        let first = place.group * channels;
+        match layout {
+            ImageLayout::Nhwc => {
+                let from = self.source.get((place.image * pixels + place.pixels.start) * all + first..)?;
+                Some(row_major_ref(from, count, channels, all).transpose())
+            }
+            _ => {
+                let from = self.source.get((place.image * all + first) * pixels + place.pixels.start..)?;
+                Some(row_major_ref(from, channels, count, pixels))
+            }
+        }
+    }
+}
+
+/// Rounds packed numbers to where they belong.
+fn store<T: Element>(from: &[f32], mut to: RowMajor<'_, T>) {
+    let columns = to.ncols();
+    if to.col_stride() == 1 {
+        return for_each_row(to, |i, row| T::store(&from[i * columns..(i + 1) * columns], row));
+    }
+    for (i, row) in from.chunks_exact(columns).enumerate() {
+        for (j, &x) in row.iter().enumerate() {
+            to[(i, j)] = T::from_f32(x);
+        }
+    }
+}

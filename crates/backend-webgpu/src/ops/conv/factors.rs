@@ -1,0 +1,82 @@
+//! Copies of filters, as kernels multiply by them.
+
+use backend_api::desc::{ConvGather, ImageLayout};
+use backend_api::{BackendResult, DType, checked_product};
+
+use super::Job;
+use crate::context::{Context, dim, linear_grid};
+use crate::kernels::{KernelSource, Variant, kernel, params};
+use crate::recorder::Window;
+
+static FACTORS: KernelSource = kernel!(
+    "conv/factors",
+    libs: [GRID],
+    types: ["T"],
+    constants: [],
+    reads: 1,
+    writes: 1,
+    params: Params,
+);
+
+params! {
+    struct Params {
+        total: u32,
+        filters: u32,
+        channels: u32,
+        channels_out: u32,
+        places: u32,
+        interleaved: u32,
+        interleave: u32,
+        transposed: u32,
+        filter_offset: u32,
+        output_offset: u32,
+    }
+}
+
+const WORKGROUP: usize = 256;
+
+pub(super) fn variants() -> Vec<Variant> {
+    [DType::F32, DType::F16].map(|dtype| Variant::new(&FACTORS, [dtype], [])).into()
+}
+
+/// The same with the channels of transposed filters exchanged, where that moves anything.
+pub(super) fn as_multiplied(ctx: &Context, op: &'static str, job: &Job) -> BackendResult<Job> {
+    let &ConvGather { channels, filters, layout, .. } = &job.gather;
+    let interleaved = layout == ImageLayout::Nhwc;
+    let same = if interleaved { (channels, filters) == (1, 1) } else { channels <= 1 || filters == 1 };
+    if !job.transposed || same || job.gather.taps() == 0 {
+        return Ok(job.clone());
+    }
+    let filter = copy(ctx, op, job, channels, interleaved)?;
+    Ok(Job { filter, ..job.clone() })
+}
+
+/// Filters with `channels` channels, 0 for those that there aren't, which follow each other or not.
+pub(super) fn copy(
+    ctx: &Context,
+    op: &'static str,
+    job: &Job,
+    channels: usize,
+    interleave: bool,
+) -> BackendResult<Window> {
+    let gather = &job.gather;
+    let places = gather.filter[0] * gather.filter[1];
+    let total = checked_product(op, "scratch", &[gather.groups, gather.filters, channels, places])?;
+    let bytes = checked_product(op, "scratch", &[total, job.dtype.size()])?;
+    let copy = ctx.output(op, &ctx.memory.scratch(op, bytes.next_multiple_of(16))?, job.dtype)?;
+    let params = Params {
+        total: dim(op, "filter", total)?,
+        filters: dim(op, "filters", gather.filters)?,
+        channels: dim(op, "channels", gather.channels)?,
+        channels_out: dim(op, "channels", channels)?,
+        places: dim(op, "filter", places)?,
+        interleaved: u32::from(gather.layout == ImageLayout::Nhwc),
+        interleave: u32::from(interleave),
+        transposed: u32::from(job.transposed),
+        filter_offset: job.filter.offset,
+        output_offset: copy.offset,
+    };
+    let grid = linear_grid(op, total.div_ceil(WORKGROUP))?;
+    ctx.launch(op, &Variant::new(&FACTORS, [job.dtype], []), &[&job.filter], &copy, &params, grid)?;
+    Ok(copy)
+}

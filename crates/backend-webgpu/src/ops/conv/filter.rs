@@ -1,0 +1,164 @@
+//! The gradient of a convolution's filters.
+
+use backend_api::desc::{ConvBackwardFilterDesc, ConvGather, ImageLayout};
+use backend_api::{BackendResult, DType, checked_product};
+
+use super::params::{Axis, inverse};
+use super::tiled::choose;
+use crate::context::{Context, dim, linear_grid};
+use crate::kernels::{KernelSource, Variant, kernel, params};
+use crate::ops::matmul;
+use crate::ops::tile::{TILE_CONSTANTS, Tile, tile_product};
+
+static FILTER_GRADIENT: KernelSource = KernelSource {
+    unrolled: Some(tile_product),
+    ..kernel!(
+        "conv/filter_gradient",
+        libs: [GRID, QUOTIENT, TILE_PRODUCT],
+        types: ["T", "TR"],
+        constants: CONSTANTS,
+        reads: 2,
+        writes: 1,
+        params: Params,
+    )
+};
+
+params! {
+    struct Params {
+        rows: u32,
+        pixels: u32,
+        out_width: u32,
+        groups: u32,
+        filters: u32,
+        channels: u32,
+        taps: u32,
+        filter_height: u32,
+        filter_width: u32,
+        height: u32,
+        width: u32,
+        step_y: u32,
+        step_x: u32,
+        tap_y: i32,
+        tap_x: i32,
+        offset_y: i32,
+        offset_x: i32,
+        length: u32,
+        input_offset: u32,
+        gradient_offset: u32,
+        output_offset: u32,
+        tiles_m: u32,
+        tiles_n: u32,
+        tiles: u32,
+        per_image: f32,
+        per_row: f32,
+        per_filter_row: f32,
+        per_outer: f32,
+    }
+}
+
+const CONSTANTS: [&str; 6] = {
+    let [m, n, k, thread_m, thread_n] = TILE_CONSTANTS;
+    [m, n, k, thread_m, thread_n, "INTERLEAVED"]
+};
+
+/// Tiles that occupy a device.
+const ENOUGH: usize = 256;
+
+/// The fewest pixels in a piece of a sum, and a multiple of every kernel's step.
+const PIECE: usize = 512;
+
+fn variant(tile: Tile, [dtype, result]: [DType; 2], interleaved: bool) -> Variant {
+    let [m, n, k, thread_m, thread_n] = tile.constants();
+    let constants = [m, n, k, thread_m, thread_n, u32::from(interleaved)];
+    Variant::new(&FILTER_GRADIENT, [dtype, result], constants)
+}
+
+pub(super) fn variants() -> Vec<Variant> {
+    use DType::{F16, F32};
+    let mut variants = Vec::new();
+    for tile in Tile::ALL {
+        for types in [[F32, F32], [F16, F16], [F16, F32]] {
+            variants.extend([false, true].map(|interleaved| variant(tile, types, interleaved)));
+        }
+    }
+    variants
+}
+
+/// `grad_filter[k, c, r, s] = Σ grad_output[n, k, p, q] · input[n, c, …]`.
+pub(crate) fn conv2d_backward_filter(
+    ctx: &Context,
+    op: &'static str,
+    desc: &ConvBackwardFilterDesc,
+) -> BackendResult<()> {
+    let operands = desc.operands(op)?;
+    let gather = ConvGather::forward(op, &desc.shape)?;
+    let [input, grad_output, grad_filter] = ctx.resolve(op, &operands)?;
+    let (dtype, Some(grad_filter)) = (desc.dtype, grad_filter) else { return Ok(()) };
+    ctx.require_dtype(op, dtype)?;
+    let output = ctx.output(op, &grad_filter, dtype)?;
+    let input = ctx.optional_input(op, input.as_ref(), dtype, &output)?;
+    let gradient = ctx.optional_input(op, grad_output.as_ref(), dtype, &output)?;
+
+    let ConvGather { batch, groups, filters, channels, filter: [filter_height, filter_width], .. } = gather;
+    let (pixels, taps) = (gather.pixels(), gather.taps());
+    let rows = checked_product(op, "pixels", &[batch, pixels])?;
+    // As if all were divided that can be.
+    let most = (rows / PIECE).max(1).saturating_mul(groups);
+    let tile = choose(ctx, [taps, filters, most]);
+    let [tiles_m, tiles_n] = [taps.div_ceil(tile.m), filters.div_ceil(tile.n)];
+    let per_piece = checked_product(op, "tiles", &[tiles_m, tiles_n, groups])?;
+    let pieces = (ENOUGH / per_piece.max(1)).min(rows / PIECE).max(1);
+    let length = rows.div_ceil(pieces).next_multiple_of(PIECE).max(1);
+    let pieces = rows.div_ceil(length).max(1);
+    let tiles = checked_product(op, "tiles", &[per_piece, pieces])?;
+
+    // Where a sum is made in pieces, these are added afterwards.
+    let elements = checked_product(op, "scratch", &[groups, filters, taps, pieces])?;
+    let parts = match pieces {
+        1 => None,
+        _ => {
+            let bytes = checked_product(op, "scratch", &[elements, DType::F32.size()])?;
+            Some(ctx.output(op, &ctx.memory.scratch(op, bytes)?, DType::F32)?)
+        }
+    };
+    let target = parts.as_ref().unwrap_or(&output);
+    let [y, x] = [Axis::new(op, &gather, 0)?, Axis::new(op, &gather, 1)?];
+    let interleaved = gather.layout == ImageLayout::Nhwc;
+    let params = Params {
+        rows: dim(op, "pixels", rows)?,
+        pixels: dim(op, "pixels", pixels)?,
+        out_width: x.result,
+        groups: dim(op, "groups", groups)?,
+        filters: dim(op, "filters", filters)?,
+        channels: dim(op, "channels", channels)?,
+        taps: dim(op, "filter", taps)?,
+        filter_height: y.filter,
+        filter_width: x.filter,
+        height: y.source,
+        width: x.source,
+        step_y: y.step,
+        step_x: x.step,
+        tap_y: y.tap,
+        tap_x: x.tap,
+        offset_y: y.offset,
+        offset_x: x.offset,
+        length: dim(op, "pixels", length)?,
+        input_offset: input.offset,
+        gradient_offset: gradient.offset,
+        output_offset: target.offset,
+        tiles_m: dim(op, "tiles", tiles_m)?,
+        tiles_n: dim(op, "tiles", tiles_n)?,
+        tiles: dim(op, "tiles", tiles)?,
+        per_image: inverse(pixels),
+        per_row: inverse(gather.result[1]),
+        per_filter_row: inverse(filter_width),
+        per_outer: inverse(if interleaved { channels } else { filter_height * filter_width }),
+    };
+    let result = if parts.is_some() { DType::F32 } else { dtype };
+    let variant = variant(tile, [dtype, result], interleaved);
+    ctx.launch(op, &variant, &[&input, &gradient], target, &params, linear_grid(op, tiles)?)?;
+    match &parts {
+        Some(parts) => matmul::add_pieces(ctx, op, parts, pieces, [groups * filters, taps], (&output, dtype)),
+        None => Ok(()),
+    }
+}

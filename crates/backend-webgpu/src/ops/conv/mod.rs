@@ -1,0 +1,167 @@
+//! Convolution, its transposition and its gradients.
+//!
+//! A convolution and the transposition of one are the same to the kernels: results that gather what they are made of
+//! ([`ConvGather`]). Pointwise ones are matrix products as they lie, those of f16 go to `conv/cooperative` where there
+//! are matrix units, those with few channels or filters in a group to `conv/direct`, others to `conv/implicit_gemm`.
+
+mod cooperative;
+mod direct;
+mod factors;
+mod filter;
+mod interleave;
+mod params;
+mod phases;
+mod plan;
+mod tiled;
+
+use backend_api::desc::{
+    Bias, BiasAxis, ConvBackwardDataDesc, ConvDesc, ConvGather, ConvTransposeDesc, ImageLayout, MatmulDesc,
+    Matrix,
+};
+use backend_api::{Activation, BackendResult, BackendTranspose, DType};
+
+use super::matmul;
+use crate::context::Context;
+use crate::kernels::Variant;
+use crate::memory::DeviceSlice;
+use crate::recorder::Window;
+
+pub(crate) use filter::conv2d_backward_filter;
+pub(crate) use plan::Forced;
+
+use plan::Kernel;
+
+pub(super) fn variants() -> Vec<Variant> {
+    [
+        cooperative::variants(),
+        direct::variants(),
+        factors::variants(),
+        filter::variants(),
+        interleave::variants(),
+        phases::variants(),
+        tiled::variants(),
+    ]
+    .concat()
+}
+
+/// A convolution or the transposition of one, with everything checked.
+#[derive(Clone, Debug)]
+struct Job {
+    gather: ConvGather,
+    dtype: DType,
+    /// Whether it is the transposition of one, whose filters these are.
+    transposed: bool,
+    biased: bool,
+    activation: Activation,
+    input: Window,
+    filter: Window,
+    bias: Window,
+    output: Window,
+}
+
+/// `output = activation(input ∗ filter + bias)`.
+pub(crate) fn conv2d(ctx: &Context, op: &'static str, desc: &ConvDesc) -> BackendResult<()> {
+    let operands = desc.operands(op)?;
+    let gather = ConvGather::forward(op, &desc.shape)?;
+    let [input, filter, output, bias] = ctx.resolve(op, &operands)?;
+    let slices = [input, filter, bias, output];
+    run(ctx, op, gather, desc.dtype, (false, desc.activation), slices)
+}
+
+/// `output = activation(Tᵀ · input + bias)`.
+pub(crate) fn conv_transpose2d(
+    ctx: &Context,
+    op: &'static str,
+    desc: &ConvTransposeDesc,
+) -> BackendResult<()> {
+    let operands = desc.operands(op)?;
+    let gather = ConvGather::transposed(op, &desc.transposes(op)?)?;
+    let [input, filter, output, bias] = ctx.resolve(op, &operands)?;
+    let slices = [input, filter, bias, output];
+    run(ctx, op, gather, desc.dtype, (true, desc.activation), slices)
+}
+
+/// `grad_input = Tᵀ · grad_output`.
+pub(crate) fn conv2d_backward_data(
+    ctx: &Context,
+    op: &'static str,
+    desc: &ConvBackwardDataDesc,
+) -> BackendResult<()> {
+    let operands = desc.operands(op)?;
+    let gather = ConvGather::transposed(op, &desc.shape)?;
+    let [filter, grad_output, grad_input] = ctx.resolve(op, &operands)?;
+    let slices = [grad_output, filter, None, grad_input];
+    run(ctx, op, gather, desc.dtype, (true, Activation::Identity), slices)
+}
+
+/// Finds the operands. The slices are those of input, filter, bias and output.
+fn run(
+    ctx: &Context,
+    op: &'static str,
+    gather: ConvGather,
+    dtype: DType,
+    (transposed, activation): (bool, Activation),
+    [input, filter, bias, output]: [Option<DeviceSlice>; 4],
+) -> BackendResult<()> {
+    let Some(output) = output else { return Ok(()) };
+    ctx.require_dtype(op, dtype)?;
+    let output = ctx.output(op, &output, dtype)?;
+    let job = Job {
+        gather,
+        dtype,
+        transposed,
+        biased: bias.is_some(),
+        activation,
+        input: ctx.optional_input(op, input.as_ref(), dtype, &output)?,
+        filter: ctx.optional_input(op, filter.as_ref(), dtype, &output)?,
+        bias: ctx.optional_input(op, bias.as_ref(), dtype, &output)?,
+        output,
+    };
+    if phases::are_worth_it(&job.gather) {
+        let made = phases::divide(ctx, op, &job)?;
+        convolve(ctx, op, &made)?;
+        return phases::shuffle(ctx, op, &job, &made);
+    }
+    convolve(ctx, op, &job)
+}
+
+/// Chooses the kernel.
+fn convolve(ctx: &Context, op: &'static str, job: &Job) -> BackendResult<()> {
+    let kernel = Kernel::choose(ctx, job);
+    tracing::trace!(op, %kernel, "convolution");
+    match kernel {
+        Kernel::Product => pointwise(ctx, op, job),
+        Kernel::Cooperative(tile) => cooperative::launch(ctx, op, job, tile),
+        Kernel::Direct => direct::launch(ctx, op, &factors::as_multiplied(ctx, op, job)?),
+        Kernel::Tiled(tile) => tiled::launch(ctx, op, &factors::as_multiplied(ctx, op, job)?, tile),
+    }
+}
+
+/// A convolution of single pixels: a matrix product of the filters and each image, or where channels are adjacent, of all
+/// pixels and the filters.
+fn pointwise(ctx: &Context, op: &'static str, job: &Job) -> BackendResult<()> {
+    let &Job { dtype, transposed, biased, activation, .. } = job;
+    let &ConvGather { batch, channels, filters, layout, .. } = &job.gather;
+    let pixels = job.gather.pixels();
+    let matrix = |columns: usize| Matrix::new(0, dtype, columns.max(1));
+    // The filters are stored with a row for each channel of a convolution's output.
+    let stored = matrix(if transposed { filters } else { channels });
+    let trans = |yes| if yes { BackendTranspose::Trans } else { BackendTranspose::NoTrans };
+    let (desc, axis, factors) = if layout == ImageLayout::Nhwc {
+        let desc =
+            MatmulDesc::new(batch * pixels, filters, channels, matrix(channels), stored, matrix(filters))
+                .with_transpose(BackendTranspose::NoTrans, trans(!transposed));
+        (desc, BiasAxis::Column, [&job.input, &job.filter])
+    } else {
+        let image = |channels: usize| matrix(pixels).with_batch_stride(channels * pixels);
+        let desc = MatmulDesc::new(filters, pixels, channels, stored, image(channels), image(filters))
+            .with_transpose(trans(transposed), BackendTranspose::NoTrans)
+            .with_batch(batch);
+        (desc, BiasAxis::Row, [&job.filter, &job.input])
+    };
+    let mut desc = desc.with_activation(activation);
+    desc.bias = biased.then_some(Bias { ptr: 0, axis });
+    let [a, b] = factors.map(Clone::clone);
+    let windows = matmul::Windows { a, b, bias: job.bias.clone(), c: job.output.clone() };
+    matmul::multiply(ctx, op, &desc, &windows)
+}

@@ -1,0 +1,148 @@
+//! The parameters of the kernels on lib/conv.
+
+use backend_api::desc::{ConvGather, GatherAxis, ImageLayout};
+use backend_api::{BackendError, BackendResult, checked_product};
+
+use super::Job;
+use crate::context::dim;
+use crate::kernels::params;
+
+params! {
+    pub(super) struct Params {
+        rows: u32,
+        pixels: u32,
+        out_width: u32,
+        groups: u32,
+        filters: u32,
+        channels: u32,
+        filter_height: u32,
+        filter_width: u32,
+        height: u32,
+        width: u32,
+        step_y: u32,
+        step_x: u32,
+        tap_y: i32,
+        tap_x: i32,
+        offset_y: i32,
+        offset_x: i32,
+        divide_y: u32,
+        divide_x: u32,
+        interleaved: u32,
+        interleaved_out: u32,
+        biased: u32,
+        input_offset: u32,
+        filter_offset: u32,
+        bias_offset: u32,
+        output_offset: u32,
+        tiles_m: u32,
+        tiles_n: u32,
+        tiles: u32,
+        per_image: f32,
+        per_row: f32,
+        per_filter_row: f32,
+        per_outer: f32,
+    }
+}
+
+/// The most rows or columns of a filter of which a word has a bit for each.
+const MAX_FILTER: usize = 31;
+
+impl Params {
+    /// All but the tiles.
+    pub(super) fn new(op: &'static str, job: &Job) -> BackendResult<Self> {
+        let gather = &job.gather;
+        let [y, x] = [Axis::new(op, gather, 0)?, Axis::new(op, gather, 1)?];
+        let [filter_height, filter_width] = gather.filter;
+        let outer = match gather.layout {
+            ImageLayout::Nhwc => gather.channels,
+            _ => filter_height * filter_width,
+        };
+        dim(op, "filter", gather.taps())?;
+        let rows = checked_product(op, "pixels", &[gather.batch, gather.pixels()])?;
+        Ok(Self {
+            rows: dim(op, "pixels", rows)?,
+            pixels: dim(op, "pixels", gather.pixels())?,
+            out_width: x.result,
+            groups: dim(op, "groups", gather.groups)?,
+            filters: dim(op, "filters", gather.filters)?,
+            channels: dim(op, "channels", gather.channels)?,
+            filter_height: y.filter,
+            filter_width: x.filter,
+            height: y.source,
+            width: x.source,
+            step_y: y.step,
+            step_x: x.step,
+            tap_y: y.tap,
+            tap_x: x.tap,
+            offset_y: y.offset,
+            offset_x: x.offset,
+            divide_y: y.divide,
+            divide_x: x.divide,
+            interleaved: u32::from(gather.layout == ImageLayout::Nhwc),
+            interleaved_out: u32::from(gather.layout == ImageLayout::Nhwc),
+            biased: u32::from(job.biased),
+            input_offset: job.input.offset,
+            filter_offset: job.filter.offset,
+            bias_offset: job.bias.offset,
+            output_offset: job.output.offset,
+            per_image: inverse(gather.pixels()),
+            per_row: inverse(gather.result[1]),
+            per_filter_row: inverse(filter_width),
+            per_outer: inverse(outer),
+            ..Self::default()
+        })
+    }
+}
+
+/// As lib/quotient takes it.
+pub(super) fn inverse(x: usize) -> f32 {
+    (1.0 / x.max(1) as f64) as f32
+}
+
+/// Whether all taps lie at whole positions, and a word has a bit for each of them in a row or column.
+pub(super) fn is_regular(gather: &ConvGather) -> bool {
+    let whole = |axis: &GatherAxis| !axis.transposed || axis.stride == 1;
+    gather.axes.iter().all(whole) && gather.filter.iter().all(|&extent| extent <= MAX_FILTER)
+}
+
+/// One axis, as a kernel takes it: `(x · step + t · tap + offset) / divide`.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Axis {
+    pub(super) source: u32,
+    pub(super) result: u32,
+    pub(super) filter: u32,
+    pub(super) step: u32,
+    pub(super) tap: i32,
+    pub(super) offset: i32,
+    pub(super) divide: u32,
+}
+
+impl Axis {
+    pub(super) fn new(op: &'static str, gather: &ConvGather, at: usize) -> BackendResult<Self> {
+        let GatherAxis { stride, dilation, before, transposed } = gather.axes[at];
+        let source = signed(op, "extent of the input", gather.source[at])?.unsigned_abs();
+        let result = signed(op, "extent of the output", gather.result[at])?.unsigned_abs();
+        let filter = signed(op, "extent of the filter", gather.filter[at])?.unsigned_abs();
+        let (stride, before) = (signed(op, "stride", stride)?, signed(op, "padding", before)?);
+        let span = checked_product(op, "dilated filter", &[dilation, gather.filter[at] - 1])?;
+        signed(op, "dilated filter", span)?;
+        let tap = signed(op, "dilation", dilation)?;
+        let axis = Self { source, result, filter, step: 1, tap, offset: 0, divide: 1 };
+        Ok(if transposed {
+            Self { tap: -tap, offset: before, divide: stride.unsigned_abs(), ..axis }
+        } else {
+            Self { step: stride.unsigned_abs(), offset: -before, ..axis }
+        })
+    }
+}
+
+/// A size that the kernels add and subtract as an i32.
+fn signed(op: &'static str, what: &'static str, value: usize) -> BackendResult<i32> {
+    let max = 1 << 29;
+    i32::try_from(value).ok().filter(|&value| value <= max).ok_or(BackendError::Limit {
+        op,
+        what,
+        requested: value,
+        max: max as usize,
+    })
+}

@@ -1,0 +1,196 @@
+//! Transposed convolutions with strides, as ones without.
+//!
+//! With a stride of 2, the results at even positions are made of other taps than those at odd ones, but of the same
+//! numbers: the phases are filters of their own over the same source, and a second kernel puts their results to where they
+//! belong. No product with a zero between the numbers of the source is ever formed.
+
+use backend_api::desc::{ConvGather, GatherAxis, ImageLayout};
+use backend_api::{BackendResult, DType, checked_product};
+
+use super::Job;
+use crate::context::{Context, dim, linear_grid};
+use crate::kernels::{KernelSource, Variant, kernel, params};
+use crate::recorder::Window;
+
+static PHASES: KernelSource = kernel!(
+    "conv/phases",
+    libs: [GRID],
+    types: ["T"],
+    constants: [],
+    reads: 1,
+    writes: 1,
+    params: Params,
+);
+
+static SHUFFLE: KernelSource = kernel!(
+    "conv/shuffle",
+    libs: [GRID],
+    types: ["T"],
+    constants: [],
+    reads: 1,
+    writes: 1,
+    params: ShuffleParams,
+);
+
+params! {
+    struct Params {
+        total: u32,
+        filters: u32,
+        channels: u32,
+        phases_y: u32,
+        phases_x: u32,
+        height: u32,
+        width: u32,
+        height_out: u32,
+        width_out: u32,
+        interleaved: u32,
+        repeat: u32,
+        filter_offset: u32,
+    }
+}
+
+params! {
+    struct ShuffleParams {
+        total: u32,
+        channels: u32,
+        height: u32,
+        width: u32,
+        phases_y: u32,
+        phases_x: u32,
+        height_in: u32,
+        width_in: u32,
+        before_y: u32,
+        before_x: u32,
+        interleaved: u32,
+        output_offset: u32,
+    }
+}
+
+const WORKGROUP: usize = 256;
+
+/// The largest stride that is divided into phases.
+const MAX_STRIDE: usize = 8;
+
+pub(super) fn variants() -> Vec<Variant> {
+    let of = |dtype| [&PHASES, &SHUFFLE].map(|source| Variant::new(source, [dtype], []));
+    [DType::F32, DType::F16].into_iter().flat_map(of).collect()
+}
+
+/// Whether a result is made of phases: it is worth it where a good part of all taps would meet nothing.
+pub(super) fn are_worth_it(gather: &ConvGather) -> bool {
+    let axes = gather.axes.iter().zip(gather.filter);
+    let divided = |(axis, taps): (&GatherAxis, usize)| {
+        axis.transposed && axis.stride > 1 && axis.stride <= MAX_STRIDE && axis.dilation == 1 && taps > 1
+    };
+    let whole = |axis: &GatherAxis| axis.transposed && axis.stride == 1;
+    let mut all = axes.clone();
+    axes.clone().any(divided)
+        && all.all(|(axis, taps)| divided((axis, taps)) || whole(axis))
+        && gather.filters > 1
+        && gather.taps() > 0
+}
+
+/// The phases of each axis.
+fn phases(gather: &ConvGather) -> [usize; 2] {
+    gather.axes.map(|axis| axis.stride)
+}
+
+/// The convolution of all phases at once.
+fn apart(gather: &ConvGather) -> ConvGather {
+    let phases = phases(gather);
+    let mut apart = *gather;
+    apart.filters *= phases[0] * phases[1];
+    for (axis, phases) in phases.into_iter().enumerate() {
+        if phases > 1 {
+            let GatherAxis { before, .. } = gather.axes[axis];
+            apart.result[axis] = (gather.result[axis] - 1 + before) / phases + 1;
+            apart.filter[axis] = gather.filter[axis].div_ceil(phases);
+            apart.axes[axis] = GatherAxis { stride: 1, dilation: 1, before: 0, transposed: true };
+        }
+    }
+    apart
+}
+
+/// Divides a job into phases: the job that makes them, whose results are for [`shuffle`].
+pub(super) fn divide(ctx: &Context, op: &'static str, job: &Job) -> BackendResult<Job> {
+    let gather = apart(&job.gather);
+    let places = gather.filter[0] * gather.filter[1];
+    let filters = checked_product(op, "scratch", &[gather.groups, gather.filters])?;
+    let factors = checked_product(op, "scratch", &[filters, gather.channels, places])?;
+    let results = [gather.batch, filters, gather.result[0], gather.result[1]];
+    let results = checked_product(op, "scratch", &results)?;
+    let bias = if job.biased { copy(ctx, op, job, &gather, filters, true)? } else { ctx.null() };
+    Ok(Job {
+        dtype: job.dtype,
+        transposed: false,
+        biased: job.biased,
+        activation: job.activation,
+        input: job.input.clone(),
+        filter: copy(ctx, op, job, &gather, factors, false)?,
+        bias,
+        output: scratch(ctx, op, job.dtype, results)?,
+        gather,
+    })
+}
+
+fn scratch(ctx: &Context, op: &'static str, dtype: DType, elements: usize) -> BackendResult<Window> {
+    let bytes = checked_product(op, "scratch", &[elements, dtype.size()])?;
+    ctx.output(op, &ctx.memory.scratch(op, bytes.next_multiple_of(16))?, dtype)
+}
+
+/// The filters of all phases, or a number of the bias for each of them.
+fn copy(
+    ctx: &Context,
+    op: &'static str,
+    job: &Job,
+    gather: &ConvGather,
+    total: usize,
+    repeat: bool,
+) -> BackendResult<Window> {
+    let source = if repeat { &job.bias } else { &job.filter };
+    let copy = scratch(ctx, op, job.dtype, total)?;
+    let [phases_y, phases_x] = phases(&job.gather);
+    let params = Params {
+        total: dim(op, "filter", total)?,
+        filters: dim(op, "filters", job.gather.filters)?,
+        channels: dim(op, "channels", gather.channels)?,
+        phases_y: dim(op, "stride", phases_y)?,
+        phases_x: dim(op, "stride", phases_x)?,
+        height: dim(op, "filter", job.gather.filter[0])?,
+        width: dim(op, "filter", job.gather.filter[1])?,
+        height_out: dim(op, "filter", gather.filter[0])?,
+        width_out: dim(op, "filter", gather.filter[1])?,
+        interleaved: u32::from(gather.layout == ImageLayout::Nhwc),
+        repeat: u32::from(repeat),
+        filter_offset: source.offset,
+    };
+    let grid = linear_grid(op, total.div_ceil(WORKGROUP))?;
+    ctx.launch(op, &Variant::new(&PHASES, [job.dtype], []), &[source], &copy, &params, grid)?;
+    Ok(copy)
+}
+
+/// Puts the results of `made` to where those of `job` are wanted.
+pub(super) fn shuffle(ctx: &Context, op: &'static str, job: &Job, made: &Job) -> BackendResult<()> {
+    let ConvGather { batch, groups, filters, result: [height, width], axes, layout, .. } = job.gather;
+    let channels = checked_product(op, "channels", &[groups, filters])?;
+    let total = checked_product(op, "output", &[batch, channels, height, width])?;
+    let [phases_y, phases_x] = phases(&job.gather);
+    // Where there is one phase, the padding is part of the convolution.
+    let begin = |axis: usize| if axes[axis].stride > 1 { axes[axis].before } else { 0 };
+    let params = ShuffleParams {
+        total: dim(op, "output", total)?,
+        channels: dim(op, "channels", channels)?,
+        height: dim(op, "output", height)?,
+        width: dim(op, "output", width)?,
+        phases_y: dim(op, "stride", phases_y)?,
+        phases_x: dim(op, "stride", phases_x)?,
+        height_in: dim(op, "output", made.gather.result[0])?,
+        width_in: dim(op, "output", made.gather.result[1])?,
+        before_y: dim(op, "padding", begin(0))?,
+        before_x: dim(op, "padding", begin(1))?,
+        interleaved: u32::from(layout == ImageLayout::Nhwc),
+        output_offset: job.output.offset,
+    };
+    let grid = linear_grid(op, total.div_ceil(WORKGROUP))?;
+    ctx.launch(op, &Variant::new(&SHUFFLE, [job.dtype], []), &[&made.output], &job.output, &params, grid)
+}

@@ -1,0 +1,127 @@
+//! pool2d and its gradient.
+
+use backend_api::DType;
+use backend_api::desc::{PoolBackwardDesc, PoolDesc, PoolOp, PoolShape, Window};
+
+use super::expect::{OVERFLOW, dtype, shape, too_small};
+use super::operation::Change;
+use super::{Handles, Operation, Role, Slot};
+use DType::{F16, F32, I32, U32};
+
+const BIG: usize = 1 << 62;
+
+/// Windows of ones that lie side by side: `[2, 3, 6, 4]` to `[2, 3, 2, 2]`.
+fn extents() -> PoolShape {
+    PoolShape::new([2, 3, 6, 4], [2, 2], Window::new([3, 2]).with_stride([3, 2]))
+}
+
+const INPUT: usize = 2 * 3 * 6 * 4;
+const OUTPUT: usize = 2 * 3 * 2 * 2;
+
+pub(super) fn operations() -> Vec<Operation> {
+    let of = |element| [forward(element, PoolOp::Max), forward(element, PoolOp::Average), backward(element)];
+    [F32, F16].into_iter().flat_map(of).collect()
+}
+
+trait Shaped {
+    fn shape(&mut self) -> &mut PoolShape;
+}
+
+impl Shaped for PoolDesc {
+    fn shape(&mut self) -> &mut PoolShape {
+        &mut self.shape
+    }
+}
+
+impl Shaped for PoolBackwardDesc {
+    fn shape(&mut self) -> &mut PoolShape {
+        &mut self.shape
+    }
+}
+
+fn geometry<D: Shaped>(op: &'static str) -> Vec<Change<D>> {
+    vec![
+        ("stride 0", shape(op, "stride (at least)", 1, 0), |d| d.shape().window.stride = [3, 0]),
+        ("dilation 0", shape(op, "dilation (at least)", 1, 0), |d| d.shape().window.dilation = [0, 1]),
+        ("window without rows", shape(op, "extent of the filter (at least)", 1, 0), |d| {
+            d.shape().window.size = [0, 2];
+        }),
+        ("window higher than the input", shape(op, "padded input (at least)", 7, 6), |d| {
+            d.shape().window.size = [7, 2];
+        }),
+        ("output a row lower", shape(op, "height of the output (at least)", 2, 1), |d| {
+            d.shape().output = [1, 2];
+        }),
+        ("output a row higher", shape(op, "height of the output (less than)", 3, 3), |d| {
+            d.shape().output = [3, 2];
+        }),
+        ("output a column narrower", shape(op, "width of the output (at least)", 2, 1), |d| {
+            d.shape().output = [2, 1];
+        }),
+        ("a last window in the padding behind", shape(op, "width of the output (less than)", 4, 4), |d| {
+            (d.shape().window.after, d.shape().output) = ([0, 3], [2, 4]);
+        }),
+        ("dilation usize::MAX", OVERFLOW, |d| d.shape().window.dilation = [usize::MAX, 1]),
+        ("padding that overflows", OVERFLOW, |d| d.shape().window.before = [0, usize::MAX]),
+        ("2^62 images", OVERFLOW, |d| d.shape().batch = BIG),
+        ("2^62 channels", OVERFLOW, |d| d.shape().channels = BIG),
+    ]
+}
+
+fn forward(element: DType, pool: PoolOp) -> Operation {
+    let (op, bytes) = ("pool2d", element.size());
+    let slots = vec![
+        Slot::new("input", Role::Input, element, INPUT),
+        Slot::new("output", Role::Output, element, OUTPUT),
+    ];
+    let good = move |h: &Handles| PoolDesc::new(pool, element, [h[0], h[1]], extents());
+    let changes: Vec<Change<PoolDesc>> = vec![
+        ("of i32", dtype(op, "dtype", I32), |d| d.dtype = I32),
+        ("of u32", dtype(op, "dtype", U32), |d| d.dtype = U32),
+        ("an image more", too_small(op, "input", INPUT * bytes, INPUT / 2 * 3 * bytes), |d| {
+            d.shape.batch = 3;
+        }),
+        ("a row of padding above", too_small(op, "output", OUTPUT * bytes, OUTPUT / 2 * 3 * bytes), |d| {
+            (d.shape.window.before, d.shape.output) = ([1, 0], [3, 2]);
+        }),
+    ];
+    Operation::new(op, slots, 1.0, move |b, h| b.pool2d(&good(h)))
+        .variant(format_args!("{} {element}", pool.name()))
+        .broken(good, |b, _, d| b.pool2d(d), changes)
+        .broken(good, |b, _, d| b.pool2d(d), geometry(op))
+}
+
+fn backward(element: DType) -> Operation {
+    let (op, bytes) = ("pool2d_backward", element.size());
+    let slots = vec![
+        Slot::new("input", Role::Input, element, INPUT),
+        Slot::new("grad_output", Role::Input, element, INPUT),
+        Slot::new("grad_input", Role::Output, element, INPUT),
+    ];
+    // Windows of one number, so that the gradient is the same everywhere.
+    let good = move |h: &Handles| {
+        let shape = PoolShape::new([2, 3, 6, 4], [6, 4], Window::new([1, 1]));
+        PoolBackwardDesc::of(&PoolDesc::new(PoolOp::Max, element, [h[0], 0], shape), [h[1], h[2]])
+    };
+    let changes: Vec<Change<PoolBackwardDesc>> = vec![
+        ("of i32", dtype(op, "dtype", I32), |d| d.dtype = I32),
+        ("an image more", too_small(op, "input", INPUT * bytes, INPUT / 2 * 3 * bytes), |d| {
+            d.shape.batch = 3;
+        }),
+        (
+            "an average of an image more",
+            too_small(op, "grad_output", INPUT * bytes, INPUT / 2 * 3 * bytes),
+            |d| {
+                (d.op, d.shape.batch) = (PoolOp::Average, 3);
+            },
+        ),
+    ];
+    let beside = move |h: &Handles| {
+        let pooling = PoolDesc::new(PoolOp::Max, element, [h[0], 0], extents());
+        PoolBackwardDesc::of(&pooling, [h[1], h[2]])
+    };
+    Operation::new(op, slots, 1.0, move |b, h| b.pool2d_backward(&good(h)))
+        .variant(element)
+        .broken(good, |b, _, d| b.pool2d_backward(d), changes)
+        .broken(beside, |b, _, d| b.pool2d_backward(d), geometry(op))
+}

@@ -1,0 +1,60 @@
+// A convolution's filters as another kernel multiplies by them: for each group and each channel of the result a row of
+// factors, `channels` of which follow each other for each place of the filter, or `places` for each channel. Where the
+// result is that of a transposition, the filters' own channels are exchanged. Rows are filled up with 0.
+//
+// needs: T
+
+struct Params {
+  total: u32,
+  // Of a group: channels of the result and of what is read, the latter also as in the rows that are written.
+  filters: u32,
+  channels: u32,
+  channels_out: u32,
+  // R · S.
+  places: u32,
+  // Whether channels follow each other in the filters, and in what is written.
+  interleaved: u32,
+  interleave: u32,
+  transposed: u32,
+  filter_offset: u32,
+  output_offset: u32,
+}
+
+@group(0) @binding(0) var<storage, read> filter_values: array<T>;
+@group(0) @binding(1) var<storage, read_write> factors: array<T>;
+
+@compute @workgroup_size(256)
+fn main(
+  @builtin(workgroup_id) group: vec3<u32>,
+  @builtin(num_workgroups) groups: vec3<u32>,
+  @builtin(local_invocation_index) lane: u32,
+) {
+  let i = flat_group(group, groups) * 256u + lane;
+  if i >= params.total {
+    return;
+  }
+  let taps = params.channels_out * params.places;
+  let tap = i % taps;
+  let row = i / taps;
+  let channel = select(tap / params.places, tap % params.channels_out, params.interleave == 1u);
+  let place = select(tap % params.places, tap / params.channels_out, params.interleave == 1u);
+  var v = T(0.0);
+  if channel < params.channels {
+    // As the filters are stored: the first of both dimensions over all groups, the second of a group.
+    var first = row;
+    var second = channel;
+    var seconds = params.channels;
+    if params.transposed == 1u {
+      first = row / params.filters * params.channels + channel;
+      second = row % params.filters;
+      seconds = params.filters;
+    }
+    let at = select(
+      (first * seconds + second) * params.places + place,
+      (first * params.places + place) * seconds + second,
+      params.interleaved == 1u,
+    );
+    v = filter_values[params.filter_offset + at];
+  }
+  factors[params.output_offset + i] = v;
+}

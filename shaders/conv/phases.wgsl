@@ -1,0 +1,68 @@
+// The filters of a transposed convolution whose results lie `phases` apart from what is made of the same numbers: of each
+// filter those taps that meet a certain phase, as a filter of its own, filled up with 0. Or numbers, one for each of these
+// filters.
+//
+// needs: T
+
+struct Params {
+  total: u32,
+  // Of a group: channels of the result and of what is read.
+  filters: u32,
+  channels: u32,
+  phases_y: u32,
+  phases_x: u32,
+  height: u32,
+  width: u32,
+  height_out: u32,
+  width_out: u32,
+  // Whether channels follow each other.
+  interleaved: u32,
+  // Whether numbers are repeated instead.
+  repeat: u32,
+  filter_offset: u32,
+}
+
+@group(0) @binding(0) var<storage, read> filter_values: array<T>;
+@group(0) @binding(1) var<storage, read_write> factors: array<T>;
+
+fn factor(i: u32) -> T {
+  let phases = params.phases_y * params.phases_x;
+  if params.repeat == 1u {
+    return filter_values[params.filter_offset + i / phases];
+  }
+  let places = params.height_out * params.width_out;
+  let taps = params.channels * places;
+  let tap = i % taps;
+  let row = i / taps;
+  let channel = select(tap / places, tap % params.channels, params.interleaved == 1u);
+  let place = select(tap % places, tap / params.channels, params.interleaved == 1u);
+  let phase = row % phases;
+  let r = phase / params.phases_x + place / params.width_out * params.phases_y;
+  let s = phase % params.phases_x + place % params.width_out * params.phases_x;
+  if r >= params.height || s >= params.width {
+    return T(0.0);
+  }
+  // Stored with the channels of what is read outermost.
+  let f = row / phases % params.filters;
+  let first = row / phases / params.filters * params.channels + channel;
+  let window = params.height * params.width;
+  let inner = r * params.width + s;
+  let at = select(
+    (first * params.filters + f) * window + inner,
+    (first * window + inner) * params.filters + f,
+    params.interleaved == 1u,
+  );
+  return filter_values[params.filter_offset + at];
+}
+
+@compute @workgroup_size(256)
+fn main(
+  @builtin(workgroup_id) group: vec3<u32>,
+  @builtin(num_workgroups) groups: vec3<u32>,
+  @builtin(local_invocation_index) lane: u32,
+) {
+  let i = flat_group(group, groups) * 256u + lane;
+  if i < params.total {
+    factors[i] = factor(i);
+  }
+}

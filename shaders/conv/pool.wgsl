@@ -1,0 +1,38 @@
+// Pooling: each invocation makes one result of the numbers in its window.
+//
+// needs: T, OP, lib/pool
+
+@group(0) @binding(0) var<storage, read> input: array<T>;
+@group(0) @binding(1) var<storage, read_write> output: array<T>;
+
+@compute @workgroup_size(256)
+fn main(
+  @builtin(workgroup_id) group: vec3<u32>,
+  @builtin(num_workgroups) groups: vec3<u32>,
+  @builtin(local_invocation_index) lane: u32,
+) {
+  let i = flat_group(group, groups) * 256u + lane;
+  if i >= params.total {
+    return;
+  }
+  let place = place_of(i, params.out_height, params.out_width);
+  var v = 0.0;
+  if OP == 0u {
+    v = largest(place).value;
+  } else {
+    let window = covered(place.y, place.x);
+    for (var r = window.rows.x; r < window.rows.y; r++) {
+      let y = place.y * params.step_y + r * params.dilation_y - params.before_y;
+      for (var s = window.columns.x; s < window.columns.y; s++) {
+        let x = place.x * params.step_x + s * params.dilation_x - params.before_x;
+        v += element(place, y, x);
+      }
+    }
+    if window.count == 0u {
+      v = nan();
+    } else {
+      v /= f32(window.count);
+    }
+  }
+  output[params.output_offset + i] = T(v);
+}

@@ -1,0 +1,51 @@
+// Puts the phases of images, which are channels of smaller images, to where they belong (Shi et al., "Real-Time Single
+// Image and Video Super-Resolution Using an Efficient Sub-Pixel Convolutional Neural Network", 2016).
+//
+// needs: T
+
+struct Params {
+  total: u32,
+  channels: u32,
+  height: u32,
+  width: u32,
+  phases_y: u32,
+  phases_x: u32,
+  // Rows and columns of the phases' images, and how far the image begins into them.
+  height_in: u32,
+  width_in: u32,
+  before_y: u32,
+  before_x: u32,
+  // Whether channels follow each other.
+  interleaved: u32,
+  output_offset: u32,
+}
+
+@group(0) @binding(0) var<storage, read> input: array<T>;
+@group(0) @binding(1) var<storage, read_write> output: array<T>;
+
+@compute @workgroup_size(256)
+fn main(
+  @builtin(workgroup_id) group: vec3<u32>,
+  @builtin(num_workgroups) groups: vec3<u32>,
+  @builtin(local_invocation_index) lane: u32,
+) {
+  let i = flat_group(group, groups) * 256u + lane;
+  if i >= params.total {
+    return;
+  }
+  // An image of planes is one of a plane for each channel.
+  let inner = select(1u, params.channels, params.interleaved == 1u);
+  let pixel = i / inner;
+  let y = pixel / params.width % params.height + params.before_y;
+  let x = pixel % params.width + params.before_x;
+  let plane = pixel / params.width / params.height;
+  let phases = params.phases_y * params.phases_x;
+  let phase = y % params.phases_y * params.phases_x + x % params.phases_x;
+  let row = y / params.phases_y;
+  let column = x / params.phases_x;
+  var at = ((plane * phases + phase) * params.height_in + row) * params.width_in + column;
+  if params.interleaved == 1u {
+    at = (((plane * params.height_in + row) * params.width_in + column) * inner + i % inner) * phases + phase;
+  }
+  output[params.output_offset + i] = input[at];
+}

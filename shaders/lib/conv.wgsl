@@ -1,0 +1,115 @@
+// What the kernels of convolutions share: their parameters, where things lie, and what becomes of a sum.
+//
+// A result is made of the numbers that the source has under the taps of a filter. Along each axis, tap t of the result
+// at x meets the source at (x · step + t · tap + offset) / divide, if that is whole. A convolution has its stride as
+// step and its dilation as tap; its transposition divides by the stride and goes backwards.
+//
+// needs: T, ACTIVATION, bias, lib/activate
+
+struct Params {
+  // Result pixels of all images, of one, and in a row.
+  rows: u32,
+  pixels: u32,
+  out_width: u32,
+  groups: u32,
+  // Of a group.
+  filters: u32,
+  channels: u32,
+  filter_height: u32,
+  filter_width: u32,
+  height: u32,
+  width: u32,
+  step_y: u32,
+  step_x: u32,
+  tap_y: i32,
+  tap_x: i32,
+  offset_y: i32,
+  offset_x: i32,
+  divide_y: u32,
+  divide_x: u32,
+  // Of the source and of the result, 0: channels are planes. 1: the channels of a pixel are adjacent.
+  interleaved: u32,
+  interleaved_out: u32,
+  // Whether there is a bias.
+  biased: u32,
+  input_offset: u32,
+  filter_offset: u32,
+  bias_offset: u32,
+  output_offset: u32,
+  tiles_m: u32,
+  tiles_n: u32,
+  tiles: u32,
+  // 1 / pixels, 1 / out_width, 1 / filter_width, and 1 over how many taps follow each other in what is outermost.
+  per_image: f32,
+  per_row: f32,
+  per_filter_row: f32,
+  per_outer: f32,
+}
+
+// Products in a result.
+fn taps() -> u32 {
+  return params.channels * params.filter_height * params.filter_width;
+}
+
+// Distances in the source: from one channel, row, column and image to the next.
+fn channel_step() -> u32 {
+  return select(params.height * params.width, 1u, params.interleaved == 1u);
+}
+
+fn column_step() -> u32 {
+  return select(1u, params.groups * params.channels, params.interleaved == 1u);
+}
+
+fn row_step() -> u32 {
+  return params.width * column_step();
+}
+
+fn image_step() -> u32 {
+  return params.groups * params.channels * params.height * params.width;
+}
+
+// The element of the result for a filter, counted over all groups, at a pixel of an image.
+fn result_at(image: u32, pixel: u32, filter_index: u32) -> u32 {
+  let all = params.groups * params.filters;
+  if params.interleaved_out == 1u {
+    return params.output_offset + (image * params.pixels + pixel) * all + filter_index;
+  }
+  return params.output_offset + (image * all + filter_index) * params.pixels + pixel;
+}
+
+// Which of up to 32 taps lie in the source, as bits, for a result whose first tap is at `first`.
+fn taps_inside(first: i32, tap: i32, count: u32, extent: u32) -> u32 {
+  var bits = 0u;
+  var at = first;
+  for (var t = 0u; t < count; t++) {
+    bits |= select(0u, 1u, u32(at) < extent) << t;
+    at += tap;
+  }
+  return bits;
+}
+
+// The position in the source, or one past every position if there is none.
+fn source_position(x: u32, tap_index: u32, step: u32, tap: i32, offset: i32, divide_by: u32) -> u32 {
+  let at = i32(x * step) + i32(tap_index) * tap + offset;
+  if at < 0 || u32(at) % divide_by != 0u {
+    return 0xffffffffu;
+  }
+  return u32(at) / divide_by;
+}
+
+fn source_row(y: u32, r: u32) -> u32 {
+  return source_position(y, r, params.step_y, params.tap_y, params.offset_y, params.divide_y);
+}
+
+fn source_column(x: u32, s: u32) -> u32 {
+  return source_position(x, s, params.step_x, params.tap_x, params.offset_x, params.divide_x);
+}
+
+// A result of the filter of this index.
+fn finish(sum: f32, filter_index: u32) -> T {
+  var v = sum;
+  if params.biased == 1u {
+    v += f32(bias[params.bias_offset + filter_index]);
+  }
+  return T(activate(ACTIVATION, v));
+}

@@ -1,0 +1,106 @@
+// What the kernels on cooperative matrices share: how a tile is divided among subgroups, and the way of the factors
+// through workgroup memory, just as they are stored.
+//
+// needs: TILE_M, TILE_N, TILE_K, SUBGROUPS_M, SUBGROUPS_N, TRANS_A, TRANS_B
+
+// Invocations of a subgroup; the kernel runs only on devices where it is so.
+const SUBGROUP: u32 = 32u;
+const FRAGMENT: u32 = 16u;
+const THREADS: u32 = SUBGROUPS_M * SUBGROUPS_N * SUBGROUP;
+const PART_M: u32 = TILE_M / SUBGROUPS_M;
+const PART_N: u32 = TILE_N / SUBGROUPS_N;
+
+// Stored rows of a step's operands, and their length in groups of eight elements: what an invocation moves at once.
+const ROWS_A: u32 = TILE_M * (1u - TRANS_A) + TILE_K * TRANS_A;
+const ROWS_B: u32 = TILE_K * (1u - TRANS_B) + TILE_N * TRANS_B;
+const EIGHTS_A: u32 = TILE_M * TILE_K / ROWS_A / 8u;
+const EIGHTS_B: u32 = TILE_N * TILE_K / ROWS_B / 8u;
+// Rows that the workgroup moves in one turn.
+const TURN_A: u32 = THREADS / EIGHTS_A;
+const TURN_B: u32 = THREADS / EIGHTS_B;
+
+// Rows of workgroup memory, in vectors of four: 16 bytes longer than their content, against bank conflicts.
+const STRIDE_A: u32 = 2u * EIGHTS_A + 2u;
+const STRIDE_B: u32 = 2u * EIGHTS_B + 2u;
+// The same for a fragment of sums, in elements. These are not padded: with a little more workgroup memory, only one
+// workgroup would fit on a multiprocessor of the devices that this is for.
+const STRIDE_C: u32 = FRAGMENT;
+
+const_assert TILE_M % SUBGROUPS_M == 0u && TILE_N % SUBGROUPS_N == 0u;
+const_assert PART_M % FRAGMENT == 0u && PART_N % FRAGMENT == 0u && TILE_K % FRAGMENT == 0u;
+const_assert THREADS % EIGHTS_A == 0u && ROWS_A % TURN_A == 0u;
+const_assert THREADS % EIGHTS_B == 0u && ROWS_B % TURN_B == 0u;
+
+var<workgroup> sh_a: array<vec4<f16>, ROWS_A * STRIDE_A>;
+var<workgroup> sh_b: array<vec4<f16>, ROWS_B * STRIDE_B>;
+// A fragment of each subgroup.
+var<workgroup> sh_c: array<f32, SUBGROUPS_M * SUBGROUPS_N * FRAGMENT * STRIDE_C>;
+
+// A matrix as groups of eight: the first of the tile's part, the last of the matrix, and the length of a stored row.
+struct Operand {
+  first: u32,
+  last: u32,
+  ld: u32,
+}
+
+// Where an invocation's first group lies in a step's part of an operand, as (row, group of the row). Neighbours take
+// what is adjacent in memory; of rows of four groups, those are put side by side that lie in different banks.
+fn lane_place(index: u32, eights: u32) -> vec2<u32> {
+  if eights == 4u {
+    let four = index / 4u % 8u;
+    return vec2<u32>(index / 32u * 8u + four / 2u + four % 2u * 4u, index % 4u);
+  }
+  return vec2<u32>(index / eights, index % eights);
+}
+
+// The first group that an invocation reads.
+fn start(operand: Operand, index: u32, eights: u32) -> u32 {
+  let place = lane_place(index, eights);
+  return operand.first + place.x * operand.ld + place.y;
+}
+
+// From one place in k to another that is `k` further.
+fn along_k(operand: Operand, k: u32, k_down: bool) -> u32 {
+  return select(k / 8u, k * operand.ld, k_down);
+}
+
+// Where an invocation puts its first group into workgroup memory.
+fn slot(index: u32, eights: u32, stride: u32) -> u32 {
+  let place = lane_place(index, eights);
+  return place.x * stride + place.y * 2u;
+}
+
+fn stage_a(at: u32, turn: u32, group: vec4<u32>) {
+  sh_a[at + turn * TURN_A * STRIDE_A] = halves(group.xy);
+  sh_a[at + turn * TURN_A * STRIDE_A + 1u] = halves(group.zw);
+}
+
+fn stage_b(at: u32, turn: u32, group: vec4<u32>) {
+  sh_b[at + turn * TURN_B * STRIDE_B] = halves(group.xy);
+  sh_b[at + turn * TURN_B * STRIDE_B + 1u] = halves(group.zw);
+}
+
+// The same bits as elements. The way through f32 changes no number, and compilers leave it out.
+fn halves(bits: vec2<u32>) -> vec4<f16> {
+  return vec4<f16>(vec4<f32>(unpack2x16float(bits.x), unpack2x16float(bits.y)));
+}
+
+// A subgroup's (row, column) in the tile.
+fn part_of(subgroup: u32) -> vec2<u32> {
+  return vec2<u32>(subgroup / SUBGROUPS_N * PART_M, subgroup % SUBGROUPS_N * PART_N);
+}
+
+// Where a subgroup's operands and sums begin in workgroup memory.
+fn start_a(subgroup: u32) -> u32 {
+  let row = part_of(subgroup).x;
+  return select(row * STRIDE_A, row / 4u, TRANS_A == 1u);
+}
+
+fn start_b(subgroup: u32) -> u32 {
+  let column = part_of(subgroup).y;
+  return select(column / 4u, column * STRIDE_B, TRANS_B == 1u);
+}
+
+fn start_c(subgroup: u32) -> u32 {
+  return subgroup * FRAGMENT * STRIDE_C;
+}

@@ -1,0 +1,102 @@
+// What pooling and its gradient share: their parameters and windows.
+//
+// needs: OP (0: the maximum, 1: the average, 2: the average with padding), lib/special, input
+
+struct Params {
+  total: u32,
+  // Channels that are adjacent; 1 where channels are planes, which count as images.
+  inner: u32,
+  height: u32,
+  width: u32,
+  out_height: u32,
+  out_width: u32,
+  size_y: u32,
+  size_x: u32,
+  step_y: u32,
+  step_x: u32,
+  dilation_y: u32,
+  dilation_x: u32,
+  before_y: u32,
+  before_x: u32,
+  // Extents of the padded image.
+  padded_y: u32,
+  padded_x: u32,
+  input_offset: u32,
+  gradient_offset: u32,
+  output_offset: u32,
+}
+
+// An element of an image with `inner` adjacent channels.
+struct Place {
+  image: u32,
+  y: u32,
+  x: u32,
+  channel: u32,
+}
+
+fn place_of(i: u32, height: u32, width: u32) -> Place {
+  let pixel = i / params.inner;
+  let row = pixel / width;
+  return Place(row / height, row % height, pixel % width, i % params.inner);
+}
+
+// How many positions of a window that starts at `start` of the padded image lie before `end`.
+fn up_to(start: u32, end: u32, dilation: u32, size: u32) -> u32 {
+  return min((max(end, start) - start + dilation - 1u) / dilation, size);
+}
+
+// What a window has in the image: the first and the last but one of its rows and columns, and by how much an average
+// divides.
+struct Covered {
+  rows: vec2<u32>,
+  columns: vec2<u32>,
+  count: u32,
+}
+
+fn covered(y: u32, x: u32) -> Covered {
+  let top = y * params.step_y;
+  let left = x * params.step_x;
+  let rows = vec2<u32>(
+    up_to(top, params.before_y, params.dilation_y, params.size_y),
+    up_to(top, params.before_y + params.height, params.dilation_y, params.size_y),
+  );
+  let columns = vec2<u32>(
+    up_to(left, params.before_x, params.dilation_x, params.size_x),
+    up_to(left, params.before_x + params.width, params.dilation_x, params.size_x),
+  );
+  var count = (rows.y - rows.x) * (columns.y - columns.x);
+  if OP == 2u {
+    count = up_to(top, params.padded_y, params.dilation_y, params.size_y)
+      * up_to(left, params.padded_x, params.dilation_x, params.size_x);
+  }
+  return Covered(rows, columns, count);
+}
+
+fn element(place: Place, y: u32, x: u32) -> f32 {
+  let pixel = (place.image * params.height + y) * params.width + x;
+  return f32(input[params.input_offset + pixel * params.inner + place.channel]);
+}
+
+// The largest number of a window, and where the first of them is; the first NaN if there is one.
+struct Largest {
+  value: f32,
+  y: u32,
+  x: u32,
+}
+
+fn largest(place: Place) -> Largest {
+  let window = covered(place.y, place.x);
+  var best = Largest(-inf(), 0xffffffffu, 0xffffffffu);
+  for (var r = window.rows.x; r < window.rows.y; r++) {
+    let y = place.y * params.step_y + r * params.dilation_y - params.before_y;
+    for (var s = window.columns.x; s < window.columns.y; s++) {
+      let x = place.x * params.step_x + s * params.dilation_x - params.before_x;
+      let value = element(place, y, x);
+      let first = best.y == 0xffffffffu;
+      if first || (!is_nan(best.value) && (is_nan(value) || value > best.value)) {
+        best = Largest(value, y, x);
+      }
+    }
+  }
+  return best;
+}
