@@ -1,5 +1,6 @@
 //! What each operator is in operations of a backend.
 
+mod attention;
 mod elementwise;
 mod image;
 mod index;
@@ -20,6 +21,7 @@ pub(crate) fn run(node: &Node<'_>) -> Outcome<Vec<Tensor>> {
         reduce::run,
         matrix::run,
         image::run,
+        attention::run,
         norm::run,
         movement::run,
         index::run,
