@@ -29,11 +29,12 @@ pub(crate) fn run(sh: &Shell, args: &Args) -> anyhow::Result<()> {
     };
     let _model = sh.push_env("MINILM_MODEL", model::ensure_present(sh)?);
     let Args { backend, query, profile, .. } = args;
-    cmd!(
-        sh,
-        "cargo run --profile {profile} --package minilm -- --backend {backend} --query {query} {files...}"
-    )
-    .run()?;
+    // Of the whole workspace, with the features that everything else is built with: in the dev profile it is there.
+    cmd!(sh, "cargo build --profile {profile} --workspace --bin minilm").run()?;
+    let folder = if profile == "dev" { "debug" } else { profile };
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| PathBuf::from("target"), PathBuf::from);
+    let minilm = target.join(folder).join("minilm");
+    cmd!(sh, "{minilm} --backend {backend} --query {query} {files...}").run()?;
     Ok(())
 }
 
