@@ -52,12 +52,13 @@ struct Place {
   slots: u32,
 }
 
-fn place_of(index: u32) -> Place {
+// Lanes of a slot, the same for the whole workgroup.
+fn lanes_of_slot() -> u32 {
   var lanes = LEAST_LANES;
   while lanes * WIDTH < params.head_dim {
     lanes *= 2u;
   }
-  return Place(index % lanes, lanes, index / lanes, THREADS / lanes);
+  return lanes;
 }
 
 fn splits() -> u32 {
@@ -141,13 +142,14 @@ fn main(
     return;
   }
   let tile = tile_of(flat);
-  let place = place_of(index);
+  let lanes = lanes_of_slot();
+  let slots = THREADS / lanes;
+  let place = Place(index % lanes, lanes, index / lanes, slots);
 
   // This piece of the keys that some row sees.
   let all_begin = visible(head_and_query(tile, 0u).y, tile.real).x;
   let all_end = max(all_begin, visible(head_and_query(tile, ROWS - 1u).y, tile.real).y);
-  let turn = place.slots;
-  let length = ((all_end - all_begin + splits() - 1u) / splits() + turn - 1u) / turn * turn;
+  let length = ((all_end - all_begin + splits() - 1u) / splits() + slots - 1u) / slots * slots;
   let begin = min(all_end, all_begin + tile.split * length);
   let end = min(all_end, begin + length);
 
@@ -173,7 +175,7 @@ fn main(
     peaks[r] = FLOOR;
   }
 
-  let step = TURNS * place.slots;
+  let step = TURNS * slots;
   let steps = (end - begin + step - 1u) / step;
   var keys: array<Fetched, TURNS>;
   var values: array<Fetched, TURNS>;

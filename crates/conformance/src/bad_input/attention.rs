@@ -1,9 +1,9 @@
 //! attention and attention_ext.
 
 use backend_api::desc::{AttentionDesc, AttentionMask, HeadStrides};
-use backend_api::{BackendResult, ComputeBackend, DType};
+use backend_api::{BackendResult, ComputeBackend, DType, ErrorKind};
 
-use super::expect::{OVERFLOW, TOO_SMALL, dtype, overlap, shape, too_small};
+use super::expect::{Expect, OVERFLOW, TOO_SMALL, dtype, overlap, shape, too_small};
 use super::operation::Change;
 use super::{Handles, Operation, Role, Slot};
 
@@ -13,6 +13,7 @@ const HALF: usize = usize::MAX / 2 + 1;
 pub(super) fn operations() -> Vec<Operation> {
     let mut operations = vec![attention()];
     operations.extend([DType::F32, DType::F16].map(attention_ext));
+    operations.push(options());
     operations
 }
 
@@ -97,6 +98,7 @@ fn attention_ext(element: DType) -> Operation {
         }),
         ("of i32", dtype(op, "dtype", DType::I32), |d| d.dtype = DType::I32),
         ("of u32", dtype(op, "dtype", DType::U32), |d| d.dtype = DType::U32),
+        ("keys of i32", dtype(op, "kv_dtype", DType::I32), |d| d.kv_dtype = DType::I32),
         ("more key heads than there are", too_small(op, "k", 120 * bytes, 240 * bytes), |d| d.kv_heads = 4),
         ("a query head pair too many", TOO_SMALL, |d| d.heads = 6),
         ("output tokens at one place", overlap(op, "o", "o"), |d| {
@@ -154,6 +156,40 @@ fn attention_ext(element: DType) -> Operation {
     ];
     Operation::new(op, slots, 1.0, move |b, h| b.attention_ext(&grouped(element, h))).variant(element).broken(
         move |h| grouped(element, h),
+        |b, _, d| b.attention_ext(d),
+        changes,
+    )
+}
+
+/// Queries of f32 and keys of f16, a softcap, and a window of one key, whose score and so log-sum-exp are 1.
+fn options() -> Operation {
+    let op = "attention_ext";
+    let good = |h: &Handles| {
+        let mut desc = AttentionDesc::new(DType::F32, [h[0], h[1], h[2], h[3]], [2, 3, 4, 5, 6]);
+        (desc.kv_dtype, desc.causal, desc.window, desc.lse) = (DType::F16, true, Some(1), Some(h[4]));
+        (desc.softcap, desc.scale) = (2.0, 2.0 * 0.5f64.atanh() / 6.0);
+        desc
+    };
+    let slots = vec![
+        Slot::new("q", Role::Input, DType::F32, 2 * 3 * 4 * 6),
+        Slot::new("k", Role::Input, DType::F16, 2 * 3 * 5 * 6),
+        Slot::new("v", Role::Input, DType::F16, 2 * 3 * 5 * 6),
+        Slot::new("o", Role::Output, DType::F32, 2 * 3 * 4 * 6),
+        Slot::new("lse", Role::Output, DType::F32, 2 * 3 * 4),
+    ];
+    let changes: Vec<Change<AttentionDesc>> = vec![
+        ("keys of f32 where there is f16", too_small(op, "k", 360, 720), |d| d.kv_dtype = DType::F32),
+        ("keys of u32", dtype(op, "kv_dtype", DType::U32), |d| d.kv_dtype = DType::U32),
+        ("queries of f16, keys of f32", dtype(op, "kv_dtype", DType::F32), |d| {
+            (d.dtype, d.kv_dtype) = (DType::F16, DType::F32);
+        }),
+        ("a query too many", too_small(op, "q", 576, 720), |d| d.seq_q = 5),
+        ("lse in the output", overlap(op, "o", "lse"), |d| d.lse = Some(d.o)),
+        ("lse in the queries", overlap(op, "lse", "q"), |d| d.lse = Some(d.q)),
+        ("lse in no memory", Expect::Kind(ErrorKind::InvalidHandle), |d| d.lse = Some(0)),
+    ];
+    Operation::new(op, slots, 1.0, move |b, h| b.attention_ext(&good(h))).variant("with every option").broken(
+        good,
         |b, _, d| b.attention_ext(d),
         changes,
     )

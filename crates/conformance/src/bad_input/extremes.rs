@@ -104,6 +104,7 @@ fn attention() -> Operation {
         let mut desc = AttentionDesc::new(F32, [h[0], h[1], h[2], h[3]], [1, 1, 4, 5, 6]);
         (desc.q_strides, desc.k_strides) = (Some(ONE_SEQUENCE), Some(ONE_SEQUENCE));
         (desc.v_strides, desc.o_strides) = (Some(ONE_SEQUENCE), Some(ONE_SEQUENCE));
+        (desc.window, desc.softcap) = (Some(MAX), f64::MAX);
         desc.mask = Some(AttentionMask { ptr: h[4], batch_stride: MAX, head_stride: MAX, query_stride: 5 });
         b.attention_ext(&desc)
     })

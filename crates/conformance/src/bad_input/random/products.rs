@@ -140,8 +140,13 @@ pub(super) fn attention_ext<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
     let [batch_stride, head_stride, query_stride] = sizes(rng);
     let mask = AttentionMask { ptr: pool.pick(rng), batch_stride, head_stride, query_stride };
     d.mask = maybe(rng, mask);
-    let lengths = pool.pick(rng);
+    let (lengths, lse) = (pool.pick(rng), pool.pick(rng));
     d.key_lengths = maybe(rng, lengths);
+    d.lse = maybe(rng, lse);
+    let (kv_dtype, window) = (dtype(rng), size(rng));
+    d.kv_dtype = maybe(rng, kv_dtype).unwrap_or(d.dtype);
+    d.window = maybe(rng, window);
+    d.softcap = factor(rng);
     let strides = |rng: &mut Rng| {
         let [batch, head, token] = sizes(rng);
         maybe(rng, HeadStrides { batch, head, token })
