@@ -85,7 +85,8 @@ fn any_filter(place: Place) -> array<f32, ROWS> {
   let window = params.filter_height * params.filter_width;
   let factor_channel = select(window, 1u, params.interleaved == 1u);
   let factor_place = select(1u, params.channels, params.interleaved == 1u);
-  for (var s = 0u; s < params.filter_width; s++) {
+  // Without channels, filters have any extents.
+  for (var s = 0u; s < params.filter_width && params.channels > 0u; s++) {
     let x = source_column(place.x, s);
     if x >= params.width {
       continue;

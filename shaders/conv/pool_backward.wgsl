@@ -18,6 +18,12 @@ fn share(place: Place, y: u32, x: u32) -> f32 {
   return given / f32(covered(y, x).count);
 }
 
+// The first and the last but one of the windows between whose ends a position of the padded image lies.
+fn windows_at(position: u32, step: u32, span: u32, count: u32) -> vec2<u32> {
+  let first = (max(position, span) - span + step - 1u) / step;
+  return vec2<u32>(first, min(position / step + 1u, count));
+}
+
 @compute @workgroup_size(256)
 fn main(
   @builtin(workgroup_id) group: vec3<u32>,
@@ -31,17 +37,15 @@ fn main(
   let place = place_of(i, params.height, params.width);
   let bottom = place.y + params.before_y;
   let right = place.x + params.before_x;
+  let rows = windows_at(bottom, params.step_y, (params.size_y - 1u) * params.dilation_y, params.out_height);
+  let columns = windows_at(right, params.step_x, (params.size_x - 1u) * params.dilation_x, params.out_width);
   var sum = 0.0;
-  for (var r = 0u; r < params.size_y && r * params.dilation_y <= bottom; r++) {
-    let top = bottom - r * params.dilation_y;
-    let y = top / params.step_y;
-    if top % params.step_y != 0u || y >= params.out_height {
+  for (var y = rows.x; y < rows.y; y++) {
+    if (bottom - y * params.step_y) % params.dilation_y != 0u {
       continue;
     }
-    for (var s = 0u; s < params.size_x && s * params.dilation_x <= right; s++) {
-      let left = right - s * params.dilation_x;
-      let x = left / params.step_x;
-      if left % params.step_x == 0u && x < params.out_width {
+    for (var x = columns.x; x < columns.y; x++) {
+      if (right - x * params.step_x) % params.dilation_x == 0u {
         sum += share(place, y, x);
       }
     }
