@@ -15,7 +15,7 @@ fn share(place: Place, y: u32, x: u32) -> f32 {
     let best = largest(Place(place.image, y, x, place.channel));
     return select(0.0, given, best.y == place.y && best.x == place.x);
   }
-  return given / f32(covered(y, x).count);
+  return given / covered(y, x).count;
 }
 
 // The first and the last but one of the windows between whose ends a position of the padded image lies.

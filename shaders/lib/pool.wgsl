@@ -50,7 +50,7 @@ fn up_to(start: u32, end: u32, dilation: u32, size: u32) -> u32 {
 struct Covered {
   rows: vec2<u32>,
   columns: vec2<u32>,
-  count: u32,
+  count: f32,
 }
 
 fn covered(y: u32, x: u32) -> Covered {
@@ -64,10 +64,10 @@ fn covered(y: u32, x: u32) -> Covered {
     up_to(left, params.before_x, params.dilation_x, params.size_x),
     up_to(left, params.before_x + params.width, params.dilation_x, params.size_x),
   );
-  var count = (rows.y - rows.x) * (columns.y - columns.x);
+  var count = f32(rows.y - rows.x) * f32(columns.y - columns.x);
   if OP == 2u {
-    count = up_to(top, params.padded_y, params.dilation_y, params.size_y)
-      * up_to(left, params.padded_x, params.dilation_x, params.size_x);
+    count = f32(up_to(top, params.padded_y, params.dilation_y, params.size_y))
+      * f32(up_to(left, params.padded_x, params.dilation_x, params.size_x));
   }
   return Covered(rows, columns, count);
 }
