@@ -49,7 +49,7 @@ fn is_reversed() -> bool {
 
 // The weight of a square filter at row `r` counted from above, also where it is walked from below.
 fn weight(place: Place, r: u32, s: u32) -> f32 {
-  let line = select(r, SIDE - 1u - r, is_reversed());
+  let line = select(r, max(SIDE, 1u) - 1u - r, is_reversed());
   return f32(filter_values[params.filter_offset + (place.filter_index * SIDE + line) * SIDE + s]);
 }
 
