@@ -6,7 +6,7 @@
 // over the source, whose channels are adjacent and a multiple of eight in a group. The step itself, `multiply`, is
 // written by src/ops/matmul/fragments.rs and calls the functions of this file and of lib/fragments.
 //
-// needs: T, ACTIVATION, lib/conv, lib/quotient, and what lib/fragments needs
+// needs: T, ACTIVATION, lib/conv, lib/quotient, lib/corner, and what lib/fragments needs
 
 @group(0) @binding(0) var<storage, read> a: array<vec4<u32>>;
 @group(0) @binding(1) var<storage, read> b: array<vec4<u32>>;
@@ -28,12 +28,13 @@ struct Tile {
 
 // Columns of which an invocation fetches groups.
 const FETCHES_B: u32 = ROWS_B / TURN_B;
+const_assert FETCHES_B <= 4u;
 
 // For each of these: where its first tap would be in the source, in groups of eight, and which rows and columns of the
 // filter lie in the image.
-var<private> held_first: array<u32, FETCHES_B>;
-var<private> held_rows: array<u32, FETCHES_B>;
-var<private> held_columns: array<u32, FETCHES_B>;
+var<private> held_first: vec4<u32>;
+var<private> held_rows: vec4<u32>;
+var<private> held_columns: vec4<u32>;
 
 // Tiles of the same pixels follow each other, so that what they share is still in the cache.
 fn tile_of(flat: u32) -> Tile {
@@ -55,21 +56,19 @@ fn pixel_eights() -> u32 {
   return params.groups * params.channels / 8u;
 }
 
+// Written out, because a compiler that doesn't unroll a loop over them would put them into memory.
 fn hold(tile: Tile, index: u32) {
   let group = tile.first_filter / params.filters;
-  let base = (params.input_offset + group * params.channels) / 8u;
-  for (var turn = 0u; turn < FETCHES_B; turn++) {
-    let column = tile.column + lane_place(index, EIGHTS_B).x + turn * TURN_B;
-    let place = quotient_rest(column, params.pixels, params.per_image);
-    let pixel = quotient_rest(place.y, params.out_width, params.per_row);
-    let y = i32(pixel.x * params.step_y) + params.offset_y;
-    let x = i32(pixel.y * params.step_x) + params.offset_x;
-    let at = place.x * params.height * params.width + u32(y * i32(params.width) + x);
-    held_first[turn] = base + at * pixel_eights();
-    let rows = taps_inside(y, params.tap_y, params.filter_height, params.height);
-    held_rows[turn] = select(0u, rows, column < params.rows);
-    held_columns[turn] = taps_inside(x, params.tap_x, params.filter_width, params.width);
-  }
+  let base = params.input_offset + group * params.channels;
+  let first = tile.column + lane_place(index, EIGHTS_B).x;
+  let a = corner_of(first);
+  let b = corner_of(first + (1u % FETCHES_B) * TURN_B);
+  let c = corner_of(first + (2u % FETCHES_B) * TURN_B);
+  let d = corner_of(first + (3u % FETCHES_B) * TURN_B);
+  // A tap may lie before the image, so that the sign counts.
+  held_first = bitcast<vec4<u32>>(bitcast<vec4<i32>>(base + vec4<u32>(a.at, b.at, c.at, d.at)) >> vec4<u32>(3u));
+  held_rows = vec4<u32>(a.rows, b.rows, c.rows, d.rows);
+  held_columns = vec4<u32>(a.columns, b.columns, c.columns, d.columns);
 }
 
 fn fetch_a(tile: Tile, at: u32, turn: u32) -> vec4<u32> {

@@ -1,8 +1,9 @@
 // Convolution and its transposition (lib/conv) with few channels or filters in a group, such as depthwise ones: each
 // invocation makes the results of ROWS rows below each other, so that neighbours read and write neighbouring elements.
 //
-// With SIDE, filters are SIDE × SIDE, of one channel, and move by single steps up or down: each element of the source is read
-// once for all the rows that need it. With 0, filters may be any.
+// With SIDE, filters are SIDE × SIDE, of one channel, and move by single steps up or down: each element of the source is
+// read once for all the rows that need it. With 0, filters may be any. What makes the results, `make`, is written by
+// src/ops/conv/direct.rs, and calls the functions of this file: sums have to be in registers.
 //
 // needs: T, ROWS, SIDE, ACTIVATION, lib/conv
 
@@ -12,9 +13,6 @@
 @group(0) @binding(3) var<storage, read_write> output: array<T>;
 
 const THREADS: u32 = 128u;
-
-// One at least, as there are no arrays of nothing.
-const SQUARE: u32 = max(SIDE * SIDE, 1u);
 
 struct Place {
   image: u32,
@@ -44,69 +42,59 @@ fn source_start(place: Place) -> u32 {
   return params.input_offset + place.image * image_step() + group * params.channels * channel_step();
 }
 
-fn square(place: Place) -> array<f32, ROWS> {
-  var sums: array<f32, ROWS>;
-  var weights: array<f32, SQUARE>;
-  // From above, also where the filter is walked from below.
-  let reversed = params.tap_y < 0;
-  let factors = params.filter_offset + place.filter_index * SQUARE;
-  for (var r = 0u; r < SIDE; r++) {
-    let line = select(r, SIDE - 1u - r, reversed);
-    for (var s = 0u; s < SIDE; s++) {
-      weights[r * SIDE + s] = f32(filter_values[factors + line * SIDE + s]);
-    }
-  }
-  let start = source_start(place);
-  let first_y = i32(place.y) + params.offset_y - select(0, i32(SIDE) - 1, reversed);
-  let first_x = i32(place.x * params.step_x) + params.offset_x;
-  for (var line = 0u; line < ROWS + SIDE - 1u; line++) {
-    let y = first_y + i32(line);
-    let line_start = start + u32(y * i32(params.width) + first_x) * column_step();
-    for (var s = 0u; s < SIDE; s++) {
-      let right = i32(s) * params.tap_x;
-      var v = 0.0;
-      if u32(y) < params.height && u32(first_x + right) < params.width {
-        v = f32(input[line_start + u32(right) * column_step()]);
-      }
-      for (var row = 0u; row < ROWS; row++) {
-        if line >= row && line < row + SIDE {
-          sums[row] += v * weights[(line - row) * SIDE + s];
-        }
-      }
-    }
-  }
-  return sums;
+// Whether filters are walked from below.
+fn is_reversed() -> bool {
+  return params.tap_y < 0;
 }
 
-fn any_filter(place: Place) -> array<f32, ROWS> {
-  var sums: array<f32, ROWS>;
-  let start = source_start(place);
-  let factors = params.filter_offset + place.filter_index * taps();
-  let window = params.filter_height * params.filter_width;
-  let factor_channel = select(window, 1u, params.interleaved == 1u);
-  let factor_place = select(1u, params.channels, params.interleaved == 1u);
-  for (var s = 0u; s < params.filter_width; s++) {
-    let x = source_column(place.x, s);
-    if x >= params.width {
-      continue;
-    }
-    for (var r = 0u; r < params.filter_height; r++) {
-      for (var row = 0u; row < ROWS; row++) {
-        let y = source_row(place.y + row, r);
-        if y >= params.height {
-          continue;
-        }
-        var at = start + y * row_step() + x * column_step();
-        var factor = factors + (r * params.filter_width + s) * factor_place;
-        for (var channel = 0u; channel < params.channels; channel++) {
-          sums[row] += f32(input[at]) * f32(filter_values[factor]);
-          at += channel_step();
-          factor += factor_channel;
-        }
-      }
+// The weight of a square filter at row `r` counted from above, also where it is walked from below.
+fn weight(place: Place, r: u32, s: u32) -> f32 {
+  let line = select(r, max(SIDE, 1u) - 1u - r, is_reversed());
+  return f32(filter_values[params.filter_offset + (place.filter_index * SIDE + line) * SIDE + s]);
+}
+
+// The source's row that a square filter meets first, and the first column.
+fn first_row(place: Place) -> i32 {
+  return i32(place.y) + params.offset_y - select(0, i32(SIDE) - 1, is_reversed());
+}
+
+fn first_column(place: Place) -> i32 {
+  return i32(place.x * params.step_x) + params.offset_x;
+}
+
+// What column `s` of a square filter meets in a row of the source.
+fn at_column(start: u32, y: i32, x: i32, s: u32) -> f32 {
+  let column = x + i32(s) * params.tap_x;
+  var v = 0.0;
+  if u32(y) < params.height && u32(column) < params.width {
+    v = f32(input[start + (u32(y) * params.width + u32(column)) * column_step()]);
+  }
+  return v;
+}
+
+// What a filter's taps in column x of the source, and in row `y` of it, add to a result.
+fn along_channels(place: Place, start: u32, y: u32, x: u32, tap: u32) -> f32 {
+  var sum = 0.0;
+  if y < params.height {
+    let interleaved = params.interleaved == 1u;
+    var at = start + y * row_step() + x * column_step();
+    var factor = params.filter_offset + place.filter_index * taps() + tap * select(1u, params.channels, interleaved);
+    let factor_step = select(params.filter_height * params.filter_width, 1u, interleaved);
+    for (var channel = 0u; channel < params.channels; channel++) {
+      sum += f32(input[at]) * f32(filter_values[factor]);
+      at += channel_step();
+      factor += factor_step;
     }
   }
-  return sums;
+  return sum;
+}
+
+fn write_out(place: Place, row: u32, sum: f32) {
+  let y = place.y + row;
+  if y * params.out_width < params.pixels {
+    let pixel = y * params.out_width + place.x;
+    output[result_at(place.image, pixel, place.filter_index)] = finish(sum, place.filter_index);
+  }
 }
 
 @compute @workgroup_size(THREADS)
@@ -120,17 +108,5 @@ fn main(
     return;
   }
   let place = place_of(i);
-  var sums: array<f32, ROWS>;
-  if SIDE == 0u {
-    sums = any_filter(place);
-  } else {
-    sums = square(place);
-  }
-  let height = params.pixels / params.out_width;
-  for (var row = 0u; row < ROWS; row++) {
-    if place.y + row < height {
-      let pixel = (place.y + row) * params.out_width + place.x;
-      output[result_at(place.image, pixel, place.filter_index)] = finish(sums[row], place.filter_index);
-    }
-  }
+  make(place, source_start(place));
 }

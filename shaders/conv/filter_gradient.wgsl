@@ -70,23 +70,36 @@ fn column_step() -> u32 {
   return select(1u, params.groups * params.channels, INTERLEAVED == 1u);
 }
 
-fn hold(tile: Tile, row: u32) {
-  held = row;
+struct Tap {
+  at: u32,
+  y: i32,
+  x: i32,
+}
+
+fn tap_of(tile: Tile, row: u32) -> Tap {
   let window = params.filter_height * params.filter_width;
-  for (var i = 0u; i < 4u; i++) {
-    var outer = quotient_rest(row + i, select(window, params.channels, INTERLEAVED == 1u), params.per_outer);
-    if INTERLEAVED == 1u {
-      outer = outer.yx;
-    }
-    let inner = quotient_rest(outer.y, params.filter_width, params.per_filter_row);
-    let y = i32(inner.x) * params.tap_y;
-    let x = i32(inner.y) * params.tap_x;
-    let channel = group_of(tile) * params.channels + outer.x;
-    held_at[i] = channel * channel_step() + u32(y * i32(params.width) + x) * column_step();
-    // A tap that isn't there lies in no image.
-    held_y[i] = select(y, -0x40000000, row + i >= params.taps);
-    held_x[i] = x;
+  var outer = quotient_rest(row, select(window, params.channels, INTERLEAVED == 1u), params.per_outer);
+  if INTERLEAVED == 1u {
+    outer = outer.yx;
   }
+  let inner = quotient_rest(outer.y, params.filter_width, params.per_filter_row);
+  let y = i32(inner.x) * params.tap_y;
+  let x = i32(inner.y) * params.tap_x;
+  let channel = group_of(tile) * params.channels + outer.x;
+  let at = channel * channel_step() + u32(y * i32(params.width) + x) * column_step();
+  // A tap that isn't there lies in no image.
+  return Tap(at, select(y, -0x40000000, row >= params.taps), x);
+}
+
+fn hold(tile: Tile, row: u32) {
+  let a = tap_of(tile, row);
+  let b = tap_of(tile, row + 1u);
+  let c = tap_of(tile, row + 2u);
+  let d = tap_of(tile, row + 3u);
+  held = row;
+  held_at = vec4<u32>(a.at, b.at, c.at, d.at);
+  held_y = vec4<i32>(a.y, b.y, c.y, d.y);
+  held_x = vec4<i32>(a.x, b.x, c.x, d.x);
 }
 
 // A pixel of the output: its image, row and column.
@@ -114,60 +127,68 @@ fn after(pixel: Pixel) -> Pixel {
   return next;
 }
 
+// What four taps have of the input for a pixel, or 0.
+fn under(pixel: Pixel, wanted: bool) -> vec4<f32> {
+  let y = i32(pixel.y * params.step_y) + params.offset_y;
+  let x = i32(pixel.x * params.step_x) + params.offset_x;
+  let image = pixel.image * params.groups * params.channels * params.height * params.width;
+  let at = params.input_offset + image + u32(y * i32(params.width) + x) * column_step() + held_at;
+  let rows = bitcast<vec4<u32>>(held_y + y) < vec4<u32>(params.height);
+  let inside = rows & (bitcast<vec4<u32>>(held_x + x) < vec4<u32>(params.width));
+  var v = vec4<f32>();
+  if wanted && pixel.image * params.pixels < params.rows {
+    if inside.x { v.x = f32(input[at.x]); }
+    if inside.y { v.y = f32(input[at.y]); }
+    if inside.z { v.z = f32(input[at.z]); }
+    if inside.w { v.w = f32(input[at.w]); }
+  }
+  return v;
+}
+
 // Four taps by four pixels, of which `count` are to be had.
 fn block_a(tile: Tile, corner: vec2<u32>, lane: vec2<u32>, count: u32) -> mat4x4<f32> {
   let place = corner + lane;
   if held != place.x {
     hold(tile, place.x);
   }
-  let image_step = params.groups * params.channels * params.height * params.width;
-  var pixel = pixel_of(place.y);
-  var block = mat4x4<f32>();
-  for (var i = 0u; i < 4u; i++) {
-    if i < count && place.y + i < params.rows {
-      let y = i32(pixel.y * params.step_y) + params.offset_y;
-      let x = i32(pixel.x * params.step_x) + params.offset_x;
-      let first = params.input_offset + pixel.image * image_step + u32(y * i32(params.width) + x) * column_step();
-      let rows = bitcast<vec4<u32>>(held_y + y) < vec4<u32>(params.height);
-      let inside = rows & (bitcast<vec4<u32>>(held_x + x) < vec4<u32>(params.width));
-      if inside.x { block[i].x = f32(input[first + held_at.x]); }
-      if inside.y { block[i].y = f32(input[first + held_at.y]); }
-      if inside.z { block[i].z = f32(input[first + held_at.z]); }
-      if inside.w { block[i].w = f32(input[first + held_at.w]); }
-    }
-    pixel = after(pixel);
+  let a = pixel_of(place.y);
+  let b = after(a);
+  let c = after(b);
+  let d = after(c);
+  return mat4x4<f32>(under(a, count > 0u), under(b, count > 1u), under(c, count > 2u), under(d, count > 3u));
+}
+
+// The gradients of four filters at a pixel, or 0.
+fn given(tile: Tile, filter_index: u32, pixel: Pixel, wanted: bool) -> vec4<f32> {
+  let channels = params.groups * params.filters;
+  let first = group_of(tile) * params.filters + filter_index;
+  let place = pixel.y * params.out_width + pixel.x;
+  let image = params.gradient_offset + pixel.image * channels * params.pixels;
+  let step = select(params.pixels, 1u, INTERLEAVED == 1u);
+  let at = image + select(first * params.pixels + place, place * channels + first, INTERLEAVED == 1u);
+  var v = vec4<f32>();
+  if wanted && pixel.image * params.pixels < params.rows {
+    if filter_index < params.filters { v.x = f32(gradient[at]); }
+    if filter_index + 1u < params.filters { v.y = f32(gradient[at + step]); }
+    if filter_index + 2u < params.filters { v.z = f32(gradient[at + 2u * step]); }
+    if filter_index + 3u < params.filters { v.w = f32(gradient[at + 3u * step]); }
   }
-  return block;
+  return v;
 }
 
 // Four filters by four pixels, of which `count` are to be had.
 fn block_b(tile: Tile, corner: vec2<u32>, lane: vec2<u32>, count: u32) -> mat4x4<f32> {
   let place = corner + lane;
-  let channels = params.groups * params.filters;
-  let first = group_of(tile) * params.filters + place.x;
-  var split = quotient_rest(place.y, params.pixels, params.per_image);
-  var block = mat4x4<f32>();
-  for (var i = 0u; i < 4u; i++) {
-    if i < count && place.y + i < params.rows {
-      let image = params.gradient_offset + split.x * channels * params.pixels;
-      var at = image + split.y * channels + first;
-      var step = 1u;
-      if INTERLEAVED == 0u {
-        at = image + first * params.pixels + split.y;
-        step = params.pixels;
-      }
-      for (var j = 0u; j < 4u; j++) {
-        if place.x + j < params.filters {
-          block[i][j] = f32(gradient[at + j * step]);
-        }
-      }
-    }
-    split.y += 1u;
-    if split.y == params.pixels {
-      split = vec2<u32>(split.x + 1u, 0u);
-    }
-  }
-  return block;
+  let a = pixel_of(place.y);
+  let b = after(a);
+  let c = after(b);
+  let d = after(c);
+  return mat4x4<f32>(
+    given(tile, place.x, a, count > 0u),
+    given(tile, place.x, b, count > 1u),
+    given(tile, place.x, c, count > 2u),
+    given(tile, place.x, d, count > 3u),
+  );
 }
 
 fn write_out(tile: Tile, row: u32, column: u32, sums: vec4<f32>) {

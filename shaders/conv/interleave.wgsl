@@ -36,8 +36,11 @@ fn main(
   let channel = eight / eights * params.channels + first;
   let all = params.groups * params.channels;
   let step = select(params.pixels, 1u, params.interleaved == 1u);
-  var at = select((image * all + channel) * params.pixels + pixel, (image * params.pixels + pixel) * all + channel, params.interleaved == 1u);
-  at += params.input_offset;
+  let at = params.input_offset + select(
+    (image * all + channel) * params.pixels + pixel,
+    (image * params.pixels + pixel) * all + channel,
+    params.interleaved == 1u,
+  );
   var numbers: array<f32, 8>;
   for (var j = 0u; j < 8u; j++) {
     if first + j < params.channels {

@@ -28,10 +28,10 @@ fn main(
         v += element(place, y, x);
       }
     }
-    if window.count == 0u {
+    if window.count == 0.0 {
       v = nan();
     } else {
-      v /= f32(window.count);
+      v /= window.count;
     }
   }
   output[params.output_offset + i] = T(v);

@@ -15,7 +15,13 @@ fn share(place: Place, y: u32, x: u32) -> f32 {
     let best = largest(Place(place.image, y, x, place.channel));
     return select(0.0, given, best.y == place.y && best.x == place.x);
   }
-  return given / f32(covered(y, x).count);
+  return given / covered(y, x).count;
+}
+
+// The first and the last but one of the windows between whose ends a position of the padded image lies.
+fn windows_at(position: u32, step: u32, per_step: f32, span: u32, count: u32) -> vec2<u32> {
+  let first = quotient_rest(max(position, span) - span + step - 1u, step, per_step);
+  return vec2<u32>(first.x, min(quotient_rest(position, step, per_step).x + 1u, count));
 }
 
 @compute @workgroup_size(256)
@@ -31,17 +37,17 @@ fn main(
   let place = place_of(i, params.height, params.width);
   let bottom = place.y + params.before_y;
   let right = place.x + params.before_x;
+  let height = (params.size_y - 1u) * params.dilation_y;
+  let width = (params.size_x - 1u) * params.dilation_x;
+  let rows = windows_at(bottom, params.step_y, params.per_step_y, height, params.out_height);
+  let columns = windows_at(right, params.step_x, params.per_step_x, width, params.out_width);
   var sum = 0.0;
-  for (var r = 0u; r < params.size_y && r * params.dilation_y <= bottom; r++) {
-    let top = bottom - r * params.dilation_y;
-    let y = top / params.step_y;
-    if top % params.step_y != 0u || y >= params.out_height {
+  for (var y = rows.x; y < rows.y; y++) {
+    if params.dilation_y > 1u && (bottom - y * params.step_y) % params.dilation_y != 0u {
       continue;
     }
-    for (var s = 0u; s < params.size_x && s * params.dilation_x <= right; s++) {
-      let left = right - s * params.dilation_x;
-      let x = left / params.step_x;
-      if left % params.step_x == 0u && x < params.out_width {
+    for (var x = columns.x; x < columns.y; x++) {
+      if params.dilation_x == 1u || (right - x * params.step_x) % params.dilation_x == 0u {
         sum += share(place, y, x);
       }
     }

@@ -77,17 +77,6 @@ fn result_at(image: u32, pixel: u32, filter_index: u32) -> u32 {
   return params.output_offset + (image * all + filter_index) * params.pixels + pixel;
 }
 
-// Which of up to 32 taps lie in the source, as bits, for a result whose first tap is at `first`.
-fn taps_inside(first: i32, tap: i32, count: u32, extent: u32) -> u32 {
-  var bits = 0u;
-  var at = first;
-  for (var t = 0u; t < count; t++) {
-    bits |= select(0u, 1u, u32(at) < extent) << t;
-    at += tap;
-  }
-  return bits;
-}
-
 // The position in the source, or one past every position if there is none.
 fn source_position(x: u32, tap_index: u32, step: u32, tap: i32, offset: i32, divide_by: u32) -> u32 {
   let at = i32(x * step) + i32(tap_index) * tap + offset;

@@ -1,6 +1,6 @@
 // What pooling and its gradient share: their parameters and windows.
 //
-// needs: OP (0: the maximum, 1: the average, 2: the average with padding), lib/special, input
+// needs: OP (0: the maximum, 1: the average, 2: the average with padding), lib/special, lib/quotient, input
 
 struct Params {
   total: u32,
@@ -24,6 +24,12 @@ struct Params {
   input_offset: u32,
   gradient_offset: u32,
   output_offset: u32,
+  // 1 / inner, of what is written 1 / width and 1 / height, and 1 / step.
+  per_pixel: f32,
+  per_row: f32,
+  per_image: f32,
+  per_step_y: f32,
+  per_step_x: f32,
 }
 
 // An element of an image with `inner` adjacent channels.
@@ -35,14 +41,20 @@ struct Place {
 }
 
 fn place_of(i: u32, height: u32, width: u32) -> Place {
-  let pixel = i / params.inner;
-  let row = pixel / width;
-  return Place(row / height, row % height, pixel % width, i % params.inner);
+  let pixel = quotient_rest(i, params.inner, params.per_pixel);
+  let row = quotient_rest(pixel.x, width, params.per_row);
+  let image = quotient_rest(row.x, height, params.per_image);
+  return Place(image.x, image.y, row.y, pixel.y);
 }
 
 // How many positions of a window that starts at `start` of the padded image lie before `end`.
 fn up_to(start: u32, end: u32, dilation: u32, size: u32) -> u32 {
-  return min((max(end, start) - start + dilation - 1u) / dilation, size);
+  let distance = max(end, start) - start;
+  // The branch is taken by all invocations or by none.
+  if dilation == 1u {
+    return min(distance, size);
+  }
+  return min((distance + dilation - 1u) / dilation, size);
 }
 
 // What a window has in the image: the first and the last but one of its rows and columns, and by how much an average
@@ -50,7 +62,7 @@ fn up_to(start: u32, end: u32, dilation: u32, size: u32) -> u32 {
 struct Covered {
   rows: vec2<u32>,
   columns: vec2<u32>,
-  count: u32,
+  count: f32,
 }
 
 fn covered(y: u32, x: u32) -> Covered {
@@ -64,10 +76,10 @@ fn covered(y: u32, x: u32) -> Covered {
     up_to(left, params.before_x, params.dilation_x, params.size_x),
     up_to(left, params.before_x + params.width, params.dilation_x, params.size_x),
   );
-  var count = (rows.y - rows.x) * (columns.y - columns.x);
+  var count = f32(rows.y - rows.x) * f32(columns.y - columns.x);
   if OP == 2u {
-    count = up_to(top, params.padded_y, params.dilation_y, params.size_y)
-      * up_to(left, params.padded_x, params.dilation_x, params.size_x);
+    count = f32(up_to(top, params.padded_y, params.dilation_y, params.size_y))
+      * f32(up_to(left, params.padded_x, params.dilation_x, params.size_x));
   }
   return Covered(rows, columns, count);
 }

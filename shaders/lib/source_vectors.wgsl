@@ -1,7 +1,7 @@
 // The source of a convolution whose taps lie at whole positions, with adjacent channels, a multiple of four in a group:
 // four taps are a vector.
 //
-// needs: lib/conv, lib/quotient, lib/tile_product, input4
+// needs: lib/conv, lib/quotient, lib/corner, lib/tile_product, input4
 
 const A_ALONG_K: u32 = 1u;
 
@@ -16,19 +16,15 @@ var<private> held_rows: array<vec4<u32>, TURNS_A>;
 var<private> held_columns: array<vec4<u32>, TURNS_A>;
 
 fn hold(tile: Tile, turn: u32, row: u32) {
-  held[turn] = row + 1u;
   let base = params.input_offset + tile.batch * params.channels;
-  for (var i = 0u; i < 4u; i++) {
-    let place = quotient_rest(row + i, params.pixels, params.per_image);
-    let pixel = quotient_rest(place.y, params.out_width, params.per_row);
-    let y = i32(pixel.x * params.step_y) + params.offset_y;
-    let x = i32(pixel.y * params.step_x) + params.offset_x;
-    held_first[turn][i] = base + place.x * image_step() + u32(y * i32(params.width) + x) * column_step();
-    let exists = row + i < params.rows;
-    let rows = taps_inside(y, params.tap_y, params.filter_height, params.height);
-    held_rows[turn][i] = select(0u, rows, exists);
-    held_columns[turn][i] = taps_inside(x, params.tap_x, params.filter_width, params.width);
-  }
+  let a = corner_of(row);
+  let b = corner_of(row + 1u);
+  let c = corner_of(row + 2u);
+  let d = corner_of(row + 3u);
+  held[turn] = row + 1u;
+  held_first[turn] = base + vec4<u32>(a.at, b.at, c.at, d.at);
+  held_rows[turn] = vec4<u32>(a.rows, b.rows, c.rows, d.rows);
+  held_columns[turn] = vec4<u32>(a.columns, b.columns, c.columns, d.columns);
 }
 
 // Four results by four taps, or by none.

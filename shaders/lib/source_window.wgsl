@@ -1,7 +1,9 @@
 // The source of a convolution whose channels are planes and whose taps lie at whole positions: which taps of a result
 // lie in the image is known as bits, and where they are is a sum of two numbers, one of the result and one of the tap.
 //
-// needs: lib/conv, lib/quotient, Tile
+// Fours are written out: a compiler that doesn't unroll a loop over them would put them into memory.
+//
+// needs: lib/conv, lib/quotient, lib/corner, Tile
 
 const A_ALONG_K: u32 = 0u;
 
@@ -13,18 +15,55 @@ var<private> held_rows: vec4<u32>;
 var<private> held_columns: vec4<u32>;
 
 fn hold(tile: Tile, row: u32) {
-  held = row;
   let base = params.input_offset + tile.batch * params.channels * channel_step();
-  for (var i = 0u; i < 4u; i++) {
-    let place = quotient_rest(row + i, params.pixels, params.per_image);
-    let pixel = quotient_rest(place.y, params.out_width, params.per_row);
-    let y = i32(pixel.x * params.step_y) + params.offset_y;
-    let x = i32(pixel.y * params.step_x) + params.offset_x;
-    held_first[i] = base + place.x * image_step() + u32(y * i32(params.width) + x);
-    let exists = row + i < params.rows;
-    held_rows[i] = select(0u, taps_inside(y, params.tap_y, params.filter_height, params.height), exists);
-    held_columns[i] = taps_inside(x, params.tap_x, params.filter_width, params.width);
+  let a = corner_of(row);
+  let b = corner_of(row + 1u);
+  let c = corner_of(row + 2u);
+  let d = corner_of(row + 3u);
+  held = row;
+  held_first = base + vec4<u32>(a.at, b.at, c.at, d.at);
+  held_rows = vec4<u32>(a.rows, b.rows, c.rows, d.rows);
+  held_columns = vec4<u32>(a.columns, b.columns, c.columns, d.columns);
+}
+
+struct Tap {
+  channel: u32,
+  r: u32,
+  s: u32,
+}
+
+fn tap_of(k: u32) -> Tap {
+  let outer = quotient_rest(k, params.filter_height * params.filter_width, params.per_outer);
+  let inner = quotient_rest(outer.y, params.filter_width, params.per_filter_row);
+  return Tap(outer.x, inner.x, inner.y);
+}
+
+fn after(tap: Tap) -> Tap {
+  var next = Tap(tap.channel, tap.r, tap.s + 1u);
+  if next.s == params.filter_width {
+    next = Tap(tap.channel, tap.r + 1u, 0u);
+    if next.r == params.filter_height {
+      next = Tap(tap.channel + 1u, 0u, 0u);
+    }
   }
+  return next;
+}
+
+// What four results have under a tap, or 0.
+fn under(tap: Tap, wanted: bool) -> vec4<f32> {
+  let down = i32(tap.r) * params.tap_y * i32(params.width) + i32(tap.s) * params.tap_x;
+  let at = held_first + tap.channel * channel_step() + u32(down);
+  let row = vec4<u32>(1u << tap.r);
+  let column = vec4<u32>(1u << tap.s);
+  let inside = ((held_rows & row) != vec4<u32>()) & ((held_columns & column) != vec4<u32>());
+  var v = vec4<f32>();
+  if wanted && tap.channel < params.channels {
+    if inside.x { v.x = f32(input[at.x]); }
+    if inside.y { v.y = f32(input[at.y]); }
+    if inside.z { v.z = f32(input[at.z]); }
+    if inside.w { v.w = f32(input[at.w]); }
+  }
+  return v;
 }
 
 // Four results by four taps, of which `count` are to be had.
@@ -33,31 +72,9 @@ fn block_a(tile: Tile, corner: vec2<u32>, lane: vec2<u32>, count: u32) -> mat4x4
   if held != place.x {
     hold(tile, place.x);
   }
-  let window = params.filter_height * params.filter_width;
-  let outer = quotient_rest(place.y, window, params.per_outer);
-  let inner = quotient_rest(outer.y, params.filter_width, params.per_filter_row);
-  var channel = outer.x;
-  var r = inner.x;
-  var s = inner.y;
-  var block = mat4x4<f32>();
-  for (var i = 0u; i < 4u; i++) {
-    let tap = channel * channel_step() + u32(i32(r) * params.tap_y * i32(params.width) + i32(s) * params.tap_x);
-    let inside = (held_rows >> vec4<u32>(r)) & (held_columns >> vec4<u32>(s)) & vec4<u32>(1u);
-    if i < count && channel < params.channels {
-      if inside.x == 1u { block[i].x = f32(input[held_first.x + tap]); }
-      if inside.y == 1u { block[i].y = f32(input[held_first.y + tap]); }
-      if inside.z == 1u { block[i].z = f32(input[held_first.z + tap]); }
-      if inside.w == 1u { block[i].w = f32(input[held_first.w + tap]); }
-    }
-    s += 1u;
-    if s == params.filter_width {
-      s = 0u;
-      r += 1u;
-      if r == params.filter_height {
-        r = 0u;
-        channel += 1u;
-      }
-    }
-  }
-  return block;
+  let a = tap_of(place.y);
+  let b = after(a);
+  let c = after(b);
+  let d = after(c);
+  return mat4x4<f32>(under(a, count > 0u), under(b, count > 1u), under(c, count > 2u), under(d, count > 3u));
 }

@@ -105,16 +105,16 @@ impl ConvGather {
         Ok(Self { channels: filters, filters: channels, source: output, result: input, ..forward })
     }
 
-    /// Products in a result.
+    /// Products in a result. Where there is a result, this fits.
     #[must_use]
     pub const fn taps(&self) -> usize {
-        self.channels * self.filter[0] * self.filter[1]
+        self.channels.saturating_mul(self.filter[0]).saturating_mul(self.filter[1])
     }
 
-    /// Positions of a result image.
+    /// Positions of a result image. Where there is an image, this fits.
     #[must_use]
     pub const fn pixels(&self) -> usize {
-        self.result[0] * self.result[1]
+        self.result[0].saturating_mul(self.result[1])
     }
 
     /// Whether each position of the result is made of the same position of the source.

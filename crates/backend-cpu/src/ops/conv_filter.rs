@@ -71,6 +71,8 @@ impl Work<'_> {
         let (filters, taps, pixels) = (self.gather.filters, self.gather.taps(), self.gather.pixels());
         let mut sums = vec![0.0; filters * taps];
         let step = (BLOCK / taps.max(1)).clamp(32, 1024);
+        // Without numbers, every sum is one of nothing.
+        let images = if self.source.is_empty() { 0..0 } else { images };
         for image in images {
             for first in (0..pixels).step_by(step) {
                 let some = first..pixels.min(first + step);

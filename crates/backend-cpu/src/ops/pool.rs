@@ -28,7 +28,7 @@ pub(crate) fn pool2d(memory: &Memory, op: &'static str, desc: &PoolDesc) -> Back
         with_float!(desc.dtype, T => {
             let (input, images) = (input.elements::<T>(), Images::new(desc.op, &desc.shape));
             let output = cast_slice_mut::<u8, T>(output);
-            let steps = output.len().saturating_mul(desc.shape.window.size.iter().product::<usize>());
+            let steps = images.steps(output.len());
             Cores::run(steps, |cores| {
                 cores.chunks(output, 1, GRAIN, &|first, chunk: &mut [T]| {
                     for (i, to) in chunk.iter_mut().enumerate() {
@@ -54,7 +54,7 @@ pub(crate) fn pool2d_backward(
             let grad_input = cast_slice_mut::<u8, T>(grad_input);
             let [height, width] = desc.shape.input;
             let image = height * width * images.inner;
-            let steps = gradient.len().saturating_mul(desc.shape.window.size.iter().product::<usize>());
+            let steps = images.steps(gradient.len());
             Cores::run(steps, |cores| {
                 cores.chunks(grad_input, image, image.max(GRAIN), &|first, chunk: &mut [T]| {
                     for (n, to) in (first / image..).zip(chunk.chunks_exact_mut(image)) {
@@ -72,6 +72,11 @@ impl<'a> Images<'a> {
         Self { shape, op, inner }
     }
 
+    /// Steps that so many windows take.
+    fn steps(&self, windows: usize) -> usize {
+        self.shape.window.size.into_iter().fold(windows, usize::saturating_mul)
+    }
+
     /// Image, row, column and channel of the output's element.
     fn place(&self, at: usize) -> [usize; 4] {
         let [height, width] = self.shape.output;
@@ -86,7 +91,11 @@ impl<'a> Images<'a> {
         let at = |y: usize, x: usize| ((n * height + y) * width + x) * self.inner + channel;
         let positions: Positions =
             rows.iter().flat_map(|&y| columns.iter().map(move |&x| at(y, x))).collect();
-        let count = if self.op == PoolOp::AverageWithPadding { counted * across } else { positions.len() };
+        let count = if self.op == PoolOp::AverageWithPadding {
+            counted.saturating_mul(across)
+        } else {
+            positions.len()
+        };
         (positions, count)
     }
 

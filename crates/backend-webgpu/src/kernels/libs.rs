@@ -51,6 +51,8 @@ libs! {
     QUOTIENT = "quotient",
     /// The parameters and results of convolutions; needs [`ACTIVATE`].
     CONV = "conv",
+    /// Where filters lie; needs [`CONV`] and [`QUOTIENT`].
+    CORNER = "corner",
     /// What convolutions multiply the filters by. All need [`CONV`] and [`QUOTIENT`].
     SOURCE_ANY = "source_any",
     SOURCE_WINDOW = "source_window",

@@ -3,12 +3,13 @@
 use backend_api::desc::{ImageLayout, PoolBackwardDesc, PoolDesc, PoolOp, PoolShape};
 use backend_api::{BackendError, BackendResult, DType};
 
+use super::conv::inverse;
 use crate::context::{Context, dim, linear_grid};
 use crate::kernels::{KernelSource, Variant, kernel, params};
 
 static POOL: KernelSource = kernel!(
     "conv/pool",
-    libs: [GRID, SPECIAL, POOL],
+    libs: [GRID, SPECIAL, QUOTIENT, POOL],
     types: ["T"],
     constants: ["OP"],
     reads: 1,
@@ -18,7 +19,7 @@ static POOL: KernelSource = kernel!(
 
 static POOL_BACKWARD: KernelSource = kernel!(
     "conv/pool_backward",
-    libs: [GRID, SPECIAL, POOL],
+    libs: [GRID, SPECIAL, QUOTIENT, POOL],
     types: ["T"],
     constants: ["OP"],
     reads: 2,
@@ -47,6 +48,11 @@ params! {
         input_offset: u32,
         gradient_offset: u32,
         output_offset: u32,
+        per_pixel: f32,
+        per_row: f32,
+        per_image: f32,
+        per_step_y: f32,
+        per_step_x: f32,
     }
 }
 
@@ -77,7 +83,7 @@ pub(crate) fn pool2d(ctx: &Context, op: &'static str, desc: &PoolDesc) -> Backen
     let output = ctx.output(op, &output, desc.dtype)?;
     let input = ctx.optional_input(op, input.as_ref(), desc.dtype, &output)?;
     let offsets = [input.offset, 0, output.offset];
-    let params = params(op, &desc.shape, elements, offsets)?;
+    let params = params(op, &desc.shape, elements, desc.shape.output, offsets)?;
     let grid = linear_grid(op, elements.div_ceil(WORKGROUP))?;
     ctx.launch(op, &variant(&POOL, desc.dtype, desc.op), &[&input], &output, &params, grid)
 }
@@ -93,7 +99,7 @@ pub(crate) fn pool2d_backward(ctx: &Context, op: &'static str, desc: &PoolBackwa
     let input = ctx.optional_input(op, input.as_ref(), desc.dtype, &output)?;
     let gradient = ctx.optional_input(op, gradient.as_ref(), desc.dtype, &output)?;
     let offsets = [input.offset, gradient.offset, output.offset];
-    let params = params(op, &desc.shape, elements, offsets)?;
+    let params = params(op, &desc.shape, elements, desc.shape.input, offsets)?;
     let grid = linear_grid(op, elements.div_ceil(WORKGROUP))?;
     ctx.launch(
         op,
@@ -105,11 +111,12 @@ pub(crate) fn pool2d_backward(ctx: &Context, op: &'static str, desc: &PoolBackwa
     )
 }
 
-/// `elements` of what is written; offsets of input, gradient and output.
+/// `elements`, height and width of what is written; offsets of input, gradient and output.
 fn params(
     op: &'static str,
     shape: &PoolShape,
     elements: usize,
+    [height, width]: [usize; 2],
     [input_offset, gradient_offset, output_offset]: [u32; 3],
 ) -> BackendResult<Params> {
     let window = &shape.window;
@@ -125,17 +132,23 @@ fn params(
     let taken = |what, value, count| if count > 1 { size(what, value) } else { Ok(1) };
     let padded =
         |axis: usize| size("padded input", shape.input[axis] + window.before[axis] + window.after[axis]);
+    let interleaved = shape.layout == ImageLayout::Nhwc;
+    let inner = if interleaved { shape.channels } else { 1 };
+    let [step_y, step_x] = [
+        taken("stride", window.stride[0], shape.output[0])?,
+        taken("stride", window.stride[1], shape.output[1])?,
+    ];
     Ok(Params {
         total: dim(op, "elements", elements)?,
-        inner: if shape.layout == ImageLayout::Nhwc { dim(op, "channels", shape.channels)? } else { 1 },
+        inner: dim(op, "channels", inner)?,
         height: size("height of the input", shape.input[0])?,
         width: size("width of the input", shape.input[1])?,
         out_height: size("height of the output", shape.output[0])?,
         out_width: size("width of the output", shape.output[1])?,
         size_y: size("height of the window", window.size[0])?,
         size_x: size("width of the window", window.size[1])?,
-        step_y: taken("stride", window.stride[0], shape.output[0])?,
-        step_x: taken("stride", window.stride[1], shape.output[1])?,
+        step_y,
+        step_x,
         dilation_y: taken("dilation", window.dilation[0], window.size[0])?,
         dilation_x: taken("dilation", window.dilation[1], window.size[1])?,
         before_y: size("padding", window.before[0])?,
@@ -145,5 +158,10 @@ fn params(
         input_offset,
         gradient_offset,
         output_offset,
+        per_pixel: inverse(inner),
+        per_row: inverse(width),
+        per_image: inverse(height),
+        per_step_y: inverse(step_y as usize),
+        per_step_x: inverse(step_x as usize),
     })
 }

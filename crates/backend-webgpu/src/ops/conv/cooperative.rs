@@ -15,7 +15,7 @@ static COOPERATIVE: KernelSource = KernelSource {
     cooperative: true,
     ..kernel!(
         "conv/cooperative",
-        libs: [GRID, QUOTIENT, SPECIAL, UNARY, ACTIVATE, CONV, FRAGMENTS],
+        libs: [GRID, QUOTIENT, SPECIAL, UNARY, ACTIVATE, CONV, CORNER, FRAGMENTS],
         types: ["T"],
         constants: [
             "TILE_M",

@@ -1,28 +1,80 @@
 //! Convolutions with few channels or filters in a group, without workgroup memory.
 
+use std::iter;
+
 use backend_api::desc::ConvGather;
 use backend_api::{Activation, BackendResult, DType, checked_product};
 
 use super::Job;
 use super::params::Params;
 use crate::context::{Context, dim, linear_grid};
-use crate::kernels::{KernelSource, Variant, kernel};
+use crate::kernels::{KernelSource, MAX_CONSTANTS, Target, Variant, kernel};
 use crate::ops::matmul::activation_code;
 
-static DIRECT: KernelSource = kernel!(
-    "conv/direct",
-    libs: [GRID, SPECIAL, UNARY, ACTIVATE, CONV],
-    types: ["T"],
-    constants: ["ROWS", "SIDE", "ACTIVATION"],
-    reads: 3,
-    writes: 1,
-    params: Params,
-);
+static DIRECT: KernelSource = KernelSource {
+    unrolled: Some(make),
+    ..kernel!(
+        "conv/direct",
+        libs: [GRID, SPECIAL, UNARY, ACTIVATE, CONV],
+        types: ["T"],
+        constants: ["ROWS", "SIDE", "ACTIVATION"],
+        reads: 3,
+        writes: 1,
+        params: Params,
+    )
+};
 
 const WORKGROUP: usize = 128;
 
 /// Sides of the filters that have a kernel of their own, 0 for any, and the rows of an invocation.
 const KINDS: [[u32; 2]; 3] = [[4, 0], [8, 3], [8, 5]];
+
+/// The function `make`, which makes the results of an invocation.
+fn make(&[rows, side, ..]: &[u32; MAX_CONSTANTS], _: Target) -> String {
+    let sums = lines((0..rows).map(|row| format!("var sum_{row} = 0.0;")));
+    let results = lines((0..rows).map(|row| format!("write_out(place, {row}u, sum_{row});")));
+    let products = if side == 0 { products_of_any(rows) } else { products_of_a_square(rows, side) };
+    format!("fn make(place: Place, start: u32) {{\n{sums}{products}{results}}}\n")
+}
+
+/// Goes through the source line by line: each is read for all rows of results that meet it.
+fn products_of_a_square(rows: u32, side: u32) -> String {
+    let places = move || (0..side).flat_map(move |r| (0..side).map(move |s| (r, s)));
+    let weights = lines(places().map(|(r, s)| format!("let w_{r}_{s} = weight(place, {r}u, {s}u);")));
+    let read = |(line, s)| format!("let v_{line}_{s} = at_column(start, y + {line}, x, {s}u);");
+    let add = move |(line, s): (u32, u32)| {
+        let met = (0..rows).filter(move |&row| (row..row + side).contains(&line));
+        met.map(move |row| format!("sum_{row} += v_{line}_{s} * w_{}_{s};", line - row))
+    };
+    let cells = (0..rows + side - 1).flat_map(|line| (0..side).map(move |s| (line, s)));
+    let products = lines(cells.flat_map(|cell| iter::once(read(cell)).chain(add(cell))));
+    format!("let y = first_row(place);\nlet x = first_column(place);\n{weights}{products}")
+}
+
+/// Goes through the filter tap by tap.
+fn products_of_any(rows: u32) -> String {
+    let add = |row| {
+        let y = format!("source_row(place.y + {row}u, r)");
+        format!("sum_{row} += along_channels(place, start, {y}, x, r * params.filter_width + s);")
+    };
+    let products = lines((0..rows).map(add));
+    // Without channels, filters have any extents.
+    format!(
+        "for (var s = 0u; s < params.filter_width && params.channels > 0u; s++) {{
+let x = source_column(place.x, s);
+if x >= params.width {{
+continue;
+}}
+for (var r = 0u; r < params.filter_height; r++) {{
+{products}}}
+}}
+"
+    )
+}
+
+fn lines(statements: impl Iterator<Item = String>) -> String {
+    statements.map(|statement| statement + "\n").collect()
+}
 
 fn variant(dtype: DType, [rows, side]: [u32; 2], activation: Activation) -> Variant {
     Variant::new(&DIRECT, [dtype], [rows, side, activation_code(activation)])

@@ -27,6 +27,7 @@ use crate::memory::DeviceSlice;
 use crate::recorder::Window;
 
 pub(crate) use filter::conv2d_backward_filter;
+pub(super) use params::inverse;
 pub(crate) use plan::Forced;
 
 use plan::Kernel;

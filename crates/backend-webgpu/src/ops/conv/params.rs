@@ -95,7 +95,7 @@ impl Params {
 }
 
 /// As lib/quotient takes it.
-pub(super) fn inverse(x: usize) -> f32 {
+pub(in crate::ops) fn inverse(x: usize) -> f32 {
     (1.0 / x.max(1) as f64) as f32
 }
 

@@ -6,7 +6,7 @@ use backend_api::{Activation, BackendResult, DType, checked_product};
 use super::Job;
 use super::params::{Params, is_regular};
 use crate::context::{Context, dim, linear_grid};
-use crate::kernels::libs::{SOURCE_ANY, SOURCE_VECTORS, SOURCE_WINDOW};
+use crate::kernels::libs::{CORNER, SOURCE_ANY, SOURCE_VECTORS, SOURCE_WINDOW};
 use crate::kernels::{KernelSource, Lib, Variant, kernel};
 use crate::ops::matmul::activation_code;
 use crate::ops::tile::{TILE_CONSTANTS, Tile, tile_product};
@@ -43,8 +43,8 @@ impl Source {
     const fn libs(self) -> &'static [Lib] {
         match self {
             Self::Any => &[SOURCE_ANY],
-            Self::Window => &[SOURCE_WINDOW],
-            Self::Vectors => &[SOURCE_VECTORS],
+            Self::Window => &[CORNER, SOURCE_WINDOW],
+            Self::Vectors => &[CORNER, SOURCE_VECTORS],
         }
     }
 

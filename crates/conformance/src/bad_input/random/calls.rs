@@ -3,7 +3,7 @@
 use backend_api::{BackendResult, ComputeBackend};
 
 use super::pool::Pool;
-use super::{Call, elementwise, memory, products, rows};
+use super::{Call, elementwise, images, memory, products, rows};
 use crate::rng::Rng;
 
 pub(super) fn call<'a>(
@@ -16,10 +16,15 @@ pub(super) fn call<'a>(
 
 /// A call of any method with any arguments.
 pub(super) fn random<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
-    let methods: [fn(&mut Rng, &Pool<'_>) -> Call<'a>; 25] = [
+    let methods: [fn(&mut Rng, &Pool<'_>) -> Call<'a>; 30] = [
         products::gemm,
         products::batched_gemm,
         products::conv2d,
+        images::conv2d,
+        images::conv_transpose2d,
+        images::backward_data,
+        images::backward_filter,
+        images::pool2d,
         products::attention,
         rows::reduce,
         rows::reduce_ext,

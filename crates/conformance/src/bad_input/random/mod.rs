@@ -6,6 +6,7 @@
 mod calls;
 mod draw;
 mod elementwise;
+mod images;
 mod memory;
 mod pool;
 mod products;
