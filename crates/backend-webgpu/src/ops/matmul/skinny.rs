@@ -71,14 +71,12 @@ impl<'a> Large<'a> {
 
 impl Skinny {
     /// Every shape, for products of as many rows as it can take.
-    pub(super) const ALL: [Self; 7] = [
+    pub(super) const ALL: [Self; 5] = [
         Self::new(64, 2, 2),
-        Self::new(64, 2, 1),
         Self::new(32, 1, 4),
         Self::new(32, 2, 2),
         Self::new(16, 2, 2),
         Self::new(8, 2, 2),
-        Self::new(8, 4, 1),
     ];
 
     const fn new(lanes: usize, span: usize, ahead: usize) -> Self {
