@@ -2,8 +2,8 @@
 // pixels of the whole batch, its columns the filters of a group, and what is summed over are the filter's taps. Elements
 // of the left factor are read from the source as they are needed.
 //
-// needs: T, VEC (filters may be read as vectors), ACTIVATION, lib/conv, one of lib/source_… and what lib/tile_product
-// needs
+// needs: T, VEC (filters may be read as vectors), ACTIVATION, lib/conv, one of lib/source_…, one of lib/results_… and
+// what lib/tile_product needs
 
 const B_ALONG_K: u32 = 1u;
 
@@ -12,9 +12,6 @@ const B_ALONG_K: u32 = 1u;
 @group(0) @binding(2) var<storage, read> filter_values: array<T>;
 @group(0) @binding(3) var<storage, read> filter_vectors: array<vec4<T>>;
 @group(0) @binding(4) var<storage, read> bias: array<T>;
-@group(0) @binding(5) var<storage, read_write> output: array<T>;
-// The output once more, for writing vectors.
-@group(0) @binding(6) var<storage, read_write> output4: array<vec4<T>>;
 
 // Four taps of a filter, 0 for those from `count` on.
 fn load_filter(tile: Tile, f: u32, k: u32, count: u32) -> vec4<f32> {
@@ -52,21 +49,12 @@ fn write_out(tile: Tile, row: u32, column: u32, sums: vec4<f32>) {
     return;
   }
   let count = min(max(params.filters, column) - column, 4u);
-  let f = tile.batch * params.filters + column;
-  let place = quotient_rest(row, params.pixels, params.per_image);
-  let at = result_at(place.x, place.y, f);
-  if params.interleaved_out == 1u && (params.output_offset | params.filters) % 4u == 0u {
-    if count > 0u {
-      output4[at / 4u] =
-        vec4<T>(finish(sums.x, f), finish(sums.y, f + 1u), finish(sums.z, f + 2u), finish(sums.w, f + 3u));
-    }
+  if count == 0u {
     return;
   }
-  let step = select(params.pixels, 1u, params.interleaved_out == 1u);
-  if count > 0u { output[at] = finish(sums.x, f); }
-  if count > 1u { output[at + step] = finish(sums.y, f + 1u); }
-  if count > 2u { output[at + 2u * step] = finish(sums.z, f + 2u); }
-  if count > 3u { output[at + 3u * step] = finish(sums.w, f + 3u); }
+  let f = tile.batch * params.filters + column;
+  let place = quotient_rest(row, params.pixels, params.per_image);
+  write_results(result_at(place.x, place.y, f), f, count, sums);
 }
 
 @compute @workgroup_size(THREADS)

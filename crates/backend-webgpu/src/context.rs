@@ -210,6 +210,10 @@ impl Context {
         let kernel = self.pipelines.get(variant)?;
         let mut windows = [output; MAX_BINDINGS];
         windows[..reads.len()].copy_from_slice(reads);
+        debug_assert!(
+            variant.source.cooperative || is_apart(&windows[variant.source.reads as usize..=reads.len()]),
+            "browsers, which have no cooperative matrices, refuse two bindings to write one buffer: {variant:?}"
+        );
         let launch = Launch {
             kernel: &kernel,
             windows: &windows[..=reads.len()],
@@ -320,4 +324,9 @@ pub(crate) fn dim(op: &'static str, what: &'static str, value: usize) -> Backend
         requested: value,
         max: u32::MAX as usize,
     })
+}
+
+/// Whether each is of another buffer.
+fn is_apart(windows: &[&Window]) -> bool {
+    (1..windows.len()).all(|i| windows[..i].iter().all(|before| !before.shares_buffer(windows[i])))
 }

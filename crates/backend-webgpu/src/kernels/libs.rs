@@ -57,6 +57,9 @@ libs! {
     SOURCE_ANY = "source_any",
     SOURCE_WINDOW = "source_window",
     SOURCE_VECTORS = "source_vectors",
+    /// How convolutions write their results.
+    RESULTS_APART = "results_apart",
+    RESULTS_ADJACENT = "results_adjacent",
     /// The parameters and windows of poolings; needs [`SPECIAL`].
     POOL = "pool",
     /// What kernels on cooperative matrices share.

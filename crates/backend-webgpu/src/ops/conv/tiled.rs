@@ -6,7 +6,9 @@ use backend_api::{Activation, BackendResult, DType, checked_product};
 use super::Job;
 use super::params::{Params, is_regular};
 use crate::context::{Context, dim, linear_grid};
-use crate::kernels::libs::{CORNER, SOURCE_ANY, SOURCE_VECTORS, SOURCE_WINDOW};
+use crate::kernels::libs::{
+    CORNER, RESULTS_ADJACENT, RESULTS_APART, SOURCE_ANY, SOURCE_VECTORS, SOURCE_WINDOW,
+};
 use crate::kernels::{KernelSource, Lib, Variant, kernel};
 use crate::ops::matmul::activation_code;
 use crate::ops::tile::{TILE_CONSTANTS, Tile, tile_product};
@@ -19,7 +21,7 @@ static IMPLICIT_GEMM: KernelSource = KernelSource {
         types: ["T"],
         constants: CONSTANTS,
         reads: 5,
-        writes: 2,
+        writes: 1,
         params: Params,
     )
 };
@@ -29,48 +31,66 @@ const CONSTANTS: [&str; 7] = {
     [m, n, k, thread_m, thread_n, "VEC", "ACTIVATION"]
 };
 
-/// How the kernel reads the source.
+/// How the kernel reads the source and writes the results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Source {
+struct Access {
+    read: Read,
+    /// Whether results are written four at once.
+    adjacent: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Read {
     Any,
     Window,
     Vectors,
 }
 
-impl Source {
-    const ALL: [Self; 3] = [Self::Any, Self::Window, Self::Vectors];
+impl Access {
+    const ALL: [Self; 5] = [
+        Self { read: Read::Any, adjacent: false },
+        Self { read: Read::Any, adjacent: true },
+        Self { read: Read::Window, adjacent: false },
+        Self { read: Read::Vectors, adjacent: false },
+        Self { read: Read::Vectors, adjacent: true },
+    ];
 
-    const fn libs(self) -> &'static [Lib] {
-        match self {
-            Self::Any => &[SOURCE_ANY],
-            Self::Window => &[CORNER, SOURCE_WINDOW],
-            Self::Vectors => &[CORNER, SOURCE_VECTORS],
+    fn libs(self) -> &'static [Lib] {
+        match (self.read, self.adjacent) {
+            (Read::Any, false) => &[SOURCE_ANY, RESULTS_APART],
+            (Read::Any, true) => &[SOURCE_ANY, RESULTS_ADJACENT],
+            // Channels that are planes.
+            (Read::Window, _) => &[CORNER, SOURCE_WINDOW, RESULTS_APART],
+            (Read::Vectors, false) => &[CORNER, SOURCE_VECTORS, RESULTS_APART],
+            (Read::Vectors, true) => &[CORNER, SOURCE_VECTORS, RESULTS_ADJACENT],
         }
     }
 
     fn of(job: &Job) -> Self {
         let gather = &job.gather;
         let regular = is_regular(gather) && gather.taps() > 0;
-        let fours = gather.channels.is_multiple_of(4) && job.input.offset.is_multiple_of(4);
-        match gather.layout {
-            ImageLayout::Nhwc if regular && fours => Self::Vectors,
-            ImageLayout::Nchw if regular => Self::Window,
-            _ => Self::Any,
-        }
+        let fours = |channels: usize, offset: u32| channels.is_multiple_of(4) && offset.is_multiple_of(4);
+        let nhwc = gather.layout == ImageLayout::Nhwc;
+        let read = match nhwc {
+            true if regular && fours(gather.channels, job.input.offset) => Read::Vectors,
+            false if regular => Read::Window,
+            _ => Read::Any,
+        };
+        Self { read, adjacent: nhwc && fours(gather.filters, job.output.offset) }
     }
 }
 
-fn variant(tile: Tile, source: Source, dtype: DType, vectors: bool, activation: Activation) -> Variant {
+fn variant(tile: Tile, access: Access, dtype: DType, vectors: bool, activation: Activation) -> Variant {
     let [m, n, k, thread_m, thread_n] = tile.constants();
     let constants = [m, n, k, thread_m, thread_n, u32::from(vectors), activation_code(activation)];
-    Variant::new(&IMPLICIT_GEMM, [dtype], constants).with_libs(source.libs())
+    Variant::new(&IMPLICIT_GEMM, [dtype], constants).with_libs(access.libs())
 }
 
 pub(super) fn variants() -> Vec<Variant> {
     let mut variants = Vec::new();
-    for (tile, source) in Tile::ALL.into_iter().flat_map(|tile| Source::ALL.map(|source| (tile, source))) {
+    for (tile, access) in Tile::ALL.into_iter().flat_map(|tile| Access::ALL.map(|access| (tile, access))) {
         for (dtype, vectors) in [DType::F32, DType::F16].into_iter().flat_map(|d| [(d, false), (d, true)]) {
-            let of = |&activation| variant(tile, source, dtype, vectors, activation);
+            let of = |&activation| variant(tile, access, dtype, vectors, activation);
             variants.extend(Activation::ALL.iter().map(of));
         }
     }
@@ -92,8 +112,7 @@ pub(super) fn launch(ctx: &Context, op: &'static str, job: &Job, tile: Tile) -> 
     params.tiles_n = dim(op, "tiles", tiles_n)?;
     params.tiles = dim(op, "tiles", tiles)?;
     let vectors = job.gather.taps().is_multiple_of(4) && job.filter.offset.is_multiple_of(4);
-    let variant = variant(tile, Source::of(job), job.dtype, vectors, job.activation);
+    let variant = variant(tile, Access::of(job), job.dtype, vectors, job.activation);
     let Job { input, filter, bias, output, .. } = job;
-    let inputs = [input, input, filter, filter, bias, output];
-    ctx.launch(op, &variant, &inputs, output, &params, linear_grid(op, tiles)?)
+    ctx.launch(op, &variant, &[input, input, filter, filter, bias], output, &params, linear_grid(op, tiles)?)
 }

@@ -34,7 +34,7 @@ pub(crate) fn tile_product(constants: &[u32; MAX_CONSTANTS], target: Target) -> 
         true => lines((0..tile.k).map(|k| products(&format!("{k}u"), rows / 4, columns))),
         false => format!("for (var k = 0u; k < TILE_K; k++) {}\n", products("k", rows / 4, columns)),
     };
-    let results = if target.unroll { results(rows, columns) } else { results_in_a_loop(rows, columns) };
+    let results = results(rows, columns);
     format!(
         "
 fn tile_product(tile: Tile, index: u32, first: u32, length: u32) {{
@@ -69,15 +69,8 @@ fn products(k: &str, rows4: usize, columns4: usize) -> String {
     format!("{{\n{}}}", lines(left.chain(right).chain(sums)))
 }
 
-/// Passes the sums on.
+/// Passes the sums on, in a loop: what becomes of a sum is too much text to be repeated for each.
 fn results(rows: usize, columns4: usize) -> String {
-    let place = |i, j| format!("tile.row + result_row(lane, {i}u), tile.column + result_column(lane, {j}u)");
-    let result = |i, j| format!("write_out(tile, {}, sum_{i}_{j});", place(i, j));
-    lines((0..rows).flat_map(|i| (0..columns4).map(move |j| result(i, j))))
-}
-
-/// The same, in less text.
-fn results_in_a_loop(rows: usize, columns4: usize) -> String {
     let case = |(i, j)| format!("case {}u: {{ sum = sum_{i}_{j}; }}", i * columns4 + j);
     let cases = lines((0..rows).flat_map(|i| (0..columns4).map(move |j| (i, j))).map(case));
     format!(
