@@ -28,15 +28,16 @@ struct Params {
 const THREADS: u32 = 256u;
 const WORDS: u32 = 4u;
 
-// The word of the elements from `first` on, of which `count` are of the row.
-fn elements(first: u32, count: u32) -> u32 {
-  if PER_WORD == 1u {
-    return source[first];
+// The word of a row from its element `column` on: the row has `columns` elements, the first at `start`.
+fn word_of(start: u32, columns: u32, column: u32) -> u32 {
+  let first = start + column;
+  var value = source[min(first / PER_WORD, params.last)];
+  if PER_WORD == 2u {
+    let next = source[min(first / 2u + 1u, params.last)];
+    value = select(value, (value >> 16u) | (next << 16u), first % 2u == 1u);
+    value = select(value & 0xffffu, value, column + 1u < columns);
   }
-  let low = source[first / 2u];
-  let high = source[min(first / 2u + 1u, params.last)];
-  let both = select(low, (low >> 16u) | (high << 16u), first % 2u == 1u);
-  return select(both & 0xffffu, both, count > 1u);
+  return select(0u, value, column < columns);
 }
 
 @compute @workgroup_size(THREADS)
@@ -53,15 +54,16 @@ fn main(
   let row = line % params.rows_out;
   let start = params.offset + line / params.rows_out * params.batch + row * params.ld;
   let first = flat % params.parts * LANES * WORDS + index % LANES;
+  let columns = select(0u, params.columns, row < params.rows);
+  // All are read before one is written: a read waits for the writes before it.
+  var values: array<u32, WORDS>;
+  for (var i = 0u; i < WORDS; i++) {
+    values[i] = word_of(start, columns, (first + i * LANES) * PER_WORD);
+  }
   for (var i = 0u; i < WORDS; i++) {
     let word = first + i * LANES;
-    let column = word * PER_WORD;
     if word < params.words {
-      var value = 0u;
-      if row < params.rows && column < params.columns {
-        value = elements(start + column, params.columns - column);
-      }
-      packed[line * params.words + word] = value;
+      packed[line * params.words + word] = values[i];
     }
   }
 }

@@ -3,7 +3,8 @@
 //! Such a kernel moves elements of LANES numbers. For each input, here called `a`, it uses the type `AN` of an element
 //! in memory, the type `AV` of an element as a value, and `load_a(i, o)`, where `i` is the input's place and `o` the
 //! output's. `map` makes an element of the output, of type `YN`, from the inputs' values. With LANES = 4, each of them
-//! is four times what `apply` has it.
+//! is four times what `apply` has it. With LANES = 8, they are numbers of f16, two in a word: WGSL's own vectors of f16
+//! have 8 bytes at most.
 
 use std::fmt::Write as _;
 
@@ -26,7 +27,7 @@ pub(crate) enum Origin {
 
 /// The declarations of a variant with a function.
 pub(super) fn declarations(variant: &Variant, function: Function) -> String {
-    let lanes = if variant.constant("LANES") == 4 { 4 } else { 1 };
+    let lanes = variant.constant("LANES").max(1) as usize;
     match function {
         Function::Tile => return tile(lanes, variant.dtype(0)),
         Function::Combine(op) => return combine(op, variant.dtype(0)),
@@ -44,19 +45,40 @@ pub(super) fn declarations(variant: &Variant, function: Function) -> String {
         load(&mut text, variant, function, Input { name, dtype, number, lanes });
     }
     let stored = variant.dtype(variant.source.types.len() - 1);
-    _ = writeln!(text, "alias YN = {};", vector(lanes, stored.name()));
+    _ = writeln!(text, "alias YN = {};", element(lanes, stored));
     let list =
         |each: &dyn Fn(&str) -> String| names.iter().map(|name| each(name)).collect::<Vec<_>>().join(", ");
-    let arguments = list(&|name| format!("{}: {name}V", name.to_lowercase()));
-    let results = ["x", "y", "z", "w"].iter().take(lanes).map(|lane| {
-        let part = if lanes == 1 { String::new() } else { format!(".{lane}") };
-        format!("{stored}(apply({}))", list(&|name| format!("{}{part}", name.to_lowercase())))
-    });
-    let results = results.collect::<Vec<_>>().join(", ");
-    _ = writeln!(text, "fn map({arguments}) -> YN {{ return YN({results}); }}");
+    let parameters = list(&|name| format!("{}: {name}V", name.to_lowercase()));
+    let apply_to = |parts: &dyn Fn(&str) -> String| format!("apply({})", list(parts));
+    let result = match (lanes, function) {
+        // A copy, whose only input has the output's type.
+        (8, Function::Convert) => names[0].to_lowercase(),
+        (8, _) => LANE_NAMES
+            .map(|word| {
+                let half = |lane: &str| {
+                    apply_to(&|name| {
+                        let repeated = is_repeated(variant, name);
+                        let name = name.to_lowercase();
+                        if repeated { name } else { format!("unpack2x16float({name}.{word}).{lane}") }
+                    })
+                };
+                format!("pack2x16float(vec2<f32>({}, {}))", half("x"), half("y"))
+            })
+            .join(", "),
+        _ => {
+            let lane = |lane: &str| {
+                let part = if lanes == 1 { String::new() } else { format!(".{lane}") };
+                format!("{stored}({})", apply_to(&|name| format!("{}{part}", name.to_lowercase())))
+            };
+            LANE_NAMES[..lanes].iter().map(|name| lane(name)).collect::<Vec<_>>().join(", ")
+        }
+    };
+    _ = writeln!(text, "fn map({parameters}) -> YN {{ return YN({result}); }}");
     _ = writeln!(text, "{}", apply(variant, function));
     text
 }
+
+const LANE_NAMES: [&str; 4] = ["x", "y", "z", "w"];
 
 /// Writes a block of four numbers, of which the first `params.skip` of all and what is beyond `params.n` are left out.
 fn write(lanes: usize, dtype: DType) -> String {
@@ -96,9 +118,9 @@ fn combine(op: ScatterOp, dtype: DType) -> String {
 /// How an element goes into and out of a tile, along its rows and along its columns.
 fn tile(lanes: usize, dtype: DType) -> String {
     let element = vector(lanes, dtype.name());
-    let parts = |lane: usize| if lanes == 1 { "" } else { [".x", ".y", ".z", ".w"][lane] };
+    let part = |lane: usize| if lanes == 1 { String::new() } else { format!(".{}", LANE_NAMES[lane]) };
     let put: String =
-        (0..lanes).map(|i| format!(" tile[slot(row, column + {i}u)] = value{};", parts(i))).collect();
+        (0..lanes).map(|i| format!(" tile[slot(row, column + {i}u)] = value{};", part(i))).collect();
     let take: Vec<String> = (0..lanes).map(|i| format!("tile[slot(row + {i}u, column)]")).collect();
     format!(
         "alias XN = {element};\n\
@@ -121,24 +143,38 @@ struct Input<'a> {
     lanes: usize,
 }
 
+fn is_repeated(variant: &Variant, name: &str) -> bool {
+    variant.constant(&format!("{name}_FROM")) == Origin::Repeated as u32
+}
+
 /// The types of an input and how it is read.
 fn load(text: &mut String, variant: &Variant, function: Function, input: Input<'_>) {
     let Input { name, dtype, number, lanes } = input;
     let variable = name.to_lowercase();
     let origin = variant.constant(&format!("{name}_FROM"));
+    let repeated = is_repeated(variant, name);
     let computed = computed_as(function, dtype).name();
-    let value = vector(lanes, computed);
-    let stored =
-        if origin == Origin::Memory as u32 { vector(lanes, dtype.name()) } else { dtype.to_string() };
+    let value = match (lanes, repeated) {
+        (8, true) if function == Function::Convert => "u32".to_owned(),
+        (8, true) => computed.to_owned(),
+        (8, false) => element(lanes, dtype),
+        _ => vector(lanes, computed),
+    };
+    let stored = match origin == Origin::Memory as u32 {
+        true => element(lanes, dtype),
+        // Halves in words can only be read by the word.
+        false if lanes == 8 => "u32".to_owned(),
+        false => dtype.to_string(),
+    };
     _ = writeln!(text, "alias {name}N = {stored};\nalias {name}V = {value};");
     _ = writeln!(text, "fn load_{variable}(i: u32, o: u32) -> {name}V {{");
     if origin == Origin::Output as u32 {
         _ = writeln!(text, "  return {name}V(y[o]);\n}}");
         return;
     }
-    // A number of one lane is read like an element, and one of four like a repeated one.
+    // A number of one lane is read like an element, and one of several like a repeated one.
     if let Some(bit) = number
-        && (lanes == 1 || origin == Origin::Repeated as u32)
+        && (lanes == 1 || repeated)
     {
         let bits = match computed {
             "u32" => "i".to_owned(),
@@ -147,12 +183,20 @@ fn load(text: &mut String, variant: &Variant, function: Function, input: Input<'
         };
         _ = writeln!(text, "  if (numbers() & {bit}u) != 0u {{ return {name}V({bits}); }}");
     }
-    let element = if stored.starts_with("vec") {
-        format!("{variable}[i]")
-    } else {
-        format!("{computed}({variable}[i])")
+    let element = match (lanes, repeated) {
+        (8, true) if function == Function::Convert => {
+            format!("extractBits({variable}[i / 2u], i % 2u * 16u, 16u) * 0x10001u")
+        }
+        (8, true) => format!("unpack2x16float({variable}[i / 2u] >> (i % 2u * 16u)).x"),
+        _ if stored.starts_with("vec") => format!("{variable}[i]"),
+        _ => format!("{computed}({variable}[i])"),
     };
     _ = writeln!(text, "  return {name}V({element});\n}}");
+}
+
+/// The type of an element of `lanes` numbers in memory.
+fn element(lanes: usize, dtype: DType) -> String {
+    if lanes == 8 { "vec4<u32>".to_owned() } else { vector(lanes, dtype.name()) }
 }
 
 fn vector(lanes: usize, element: &str) -> String {

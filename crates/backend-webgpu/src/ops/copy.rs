@@ -56,13 +56,11 @@ pub(super) fn variants() -> Vec<Variant> {
     for src in DType::ALL {
         for dst in DType::ALL {
             let types = moved_as(src, dst);
-            let [scalar, vector] = shapes_of(&types);
-            let memory = Origin::Memory as u32;
-            for variant in [
-                variant(types, scalar, memory),
-                variant(types, vector, memory),
-                variant(types, vector, Origin::Repeated as u32),
-            ] {
+            for variant in shapes_of(&types).flat_map(|shape| {
+                let origins = [Origin::Memory, Origin::Repeated].into_iter();
+                let origins = origins.filter(move |&origin| origin == Origin::Memory || shape.lanes > 1);
+                origins.map(move |origin| variant(types, shape, origin as u32))
+            }) {
                 if !variants.contains(&variant) {
                     variants.push(variant);
                 }

@@ -43,7 +43,7 @@ pub(super) fn variants() -> Vec<Variant> {
                 Function::Affine => dtype.is_float(),
                 _ => true,
             };
-            for shape in shapes_of(&[dtype]).into_iter().filter(|_| accepted) {
+            for shape in shapes_of(&[dtype]).filter(|_| accepted) {
                 let origins = [Origin::Memory, Origin::Output];
                 variants.extend(origins.map(|origin| variant(function, dtype, shape, origin as u32)));
                 if shape.lanes > 1 {

@@ -6,8 +6,8 @@ use backend_api::{BackendError, BackendResult, DType};
 use crate::context::{dim, linear_grid};
 use crate::kernels::Origin;
 
-/// Numbers of an element where the tensors allow it: 16 bytes of f32, 8 of f16.
-const LANES: usize = 4;
+/// Numbers of an element at most.
+const MOST_LANES: usize = 8;
 
 /// Invocations of a workgroup.
 const WORKGROUP: usize = 256;
@@ -24,18 +24,22 @@ pub(super) struct Shape {
     pub(super) steps: u32,
 }
 
-/// The shapes of walks over tensors of these types: number by number, and in vectors.
-pub(super) fn shapes_of(dtypes: &[DType]) -> [Shape; 2] {
-    shapes(has_half(dtypes))
+/// The shapes of walks over tensors of these types, the widest first.
+pub(super) fn shapes_of(dtypes: &[DType]) -> impl Iterator<Item = Shape> {
+    let most = most_lanes(dtypes);
+    [MOST_LANES, 4, 1].into_iter().filter(move |&lanes| lanes <= most).map(Shape::of)
 }
 
-fn has_half(dtypes: &[DType]) -> bool {
-    dtypes.contains(&DType::F16)
+/// Numbers of 16 bytes; those of wider types, where there are several.
+fn most_lanes(dtypes: &[DType]) -> usize {
+    if dtypes.iter().all(|&dtype| dtype == DType::F16) { MOST_LANES } else { 4 }
 }
 
-/// In vectors, an invocation has 32 bytes of an input under way.
-fn shapes(half: bool) -> [Shape; 2] {
-    [Shape { lanes: 1, steps: 4 }, Shape { lanes: LANES as u32, steps: if half { 4 } else { 2 } }]
+impl Shape {
+    /// With so many lanes. More than two vectors of two inputs are more than drivers keep in registers.
+    fn of(lanes: usize) -> Self {
+        Self { lanes: lanes as u32, steps: if lanes == 1 { 4 } else { 2 } }
+    }
 }
 
 /// One launch: nested loops over elements of some numbers, each tensor starting at `starts`. The output comes last.
@@ -54,46 +58,36 @@ impl<const N: usize> Walk<N> {
     /// on. `dtypes` are all element types that occur.
     pub(super) fn plan(loops: Vec<Loop<N>>, starts: [u32; N], dtypes: &[DType]) -> Vec<Self> {
         let loops = in_output_order(loops);
-        let half = has_half(dtypes);
-        match ends(&loops, starts) {
+        let most = most_lanes(dtypes);
+        match ends(&loops, starts, most) {
             Some(lengths) => {
                 let stride = loops[0].1;
                 let mut first = 0;
                 let pieces = lengths.into_iter().map(|length| {
                     let starts = std::array::from_fn(|t| starts[t] + (first * stride[t]) as u32);
                     first += length;
-                    Self::new(vec![(length, stride)], starts, half)
+                    Self::new(vec![(length, stride)], starts, most)
                 });
                 pieces.filter(|piece| piece.loops[0].0 > 0).collect()
             }
-            None => vec![Self::new(loops, starts, half)],
+            None => vec![Self::new(loops, starts, most)],
         }
     }
 
-    fn new(mut loops: Vec<Loop<N>>, mut starts: [u32; N], half: bool) -> Self {
+    fn new(mut loops: Vec<Loop<N>>, mut starts: [u32; N], most: usize) -> Self {
         let repeated = loops.last().map_or([false; N], |inner| inner.1.map(|stride| stride == 0));
-        let goes_in_vectors = loops.split_last().is_some_and(|(inner, outer)| {
-            let aligned = |t: usize| {
-                repeated[t]
-                    || (inner.1[t] == 1
-                        && (starts[t] as usize).is_multiple_of(LANES)
-                        && outer.iter().all(|l| l.1[t] % LANES == 0))
-            };
-            inner.0 % LANES == 0 && !repeated[N - 1] && (0..N).all(aligned)
-        });
-        let [scalar, vector] = shapes(half);
-        if !goes_in_vectors {
-            return Self { shape: scalar, starts, loops, repeated: [false; N] };
-        }
+        let Some(lanes) = [most, 4].into_iter().find(|&lanes| fits(&loops, starts, repeated, lanes)) else {
+            return Self { shape: Shape::of(1), starts, loops, repeated: [false; N] };
+        };
         for t in (0..N).filter(|&t| !repeated[t]) {
-            starts[t] /= LANES as u32;
-            loops.iter_mut().for_each(|l| l.1[t] /= LANES);
+            starts[t] /= lanes as u32;
+            loops.iter_mut().for_each(|l| l.1[t] /= lanes);
         }
         if let Some((extent, strides)) = loops.last_mut() {
-            *extent /= LANES;
+            *extent /= lanes;
             *strides = repeated.map(|repeated| usize::from(!repeated));
         }
-        Self { shape: vector, starts, loops, repeated }
+        Self { shape: Shape::of(lanes), starts, loops, repeated }
     }
 
     /// Where the kernel has tensor `t` from, `in_place` being whether it is the output.
@@ -147,14 +141,28 @@ fn in_output_order<const N: usize>(mut loops: Vec<Loop<N>>) -> Vec<Loop<N>> {
     backend_api::desc::collapse(std::array::from_fn(|t| dims[t].as_slice()))
 }
 
+/// Whether a walk can go in vectors of so many numbers. `repeated` are the tensors that stand still along the innermost
+/// loop.
+fn fits<const N: usize>(loops: &[Loop<N>], starts: [u32; N], repeated: [bool; N], lanes: usize) -> bool {
+    loops.split_last().is_some_and(|(inner, outer)| {
+        let aligned = |t: usize| {
+            repeated[t]
+                || (inner.1[t] == 1
+                    && (starts[t] as usize).is_multiple_of(lanes)
+                    && outer.iter().all(|l| l.1[t].is_multiple_of(lanes)))
+        };
+        inner.0.is_multiple_of(lanes) && !repeated[N - 1] && (0..N).all(aligned)
+    })
+}
+
 /// The lengths into which a long packed walk falls if only its middle part can go in vectors: the numbers up to the
 /// first aligned one, those that fill whole vectors, and the rest.
-fn ends<const N: usize>(loops: &[Loop<N>], starts: [u32; N]) -> Option<[usize; 3]> {
+fn ends<const N: usize>(loops: &[Loop<N>], starts: [u32; N], lanes: usize) -> Option<[usize; 3]> {
     let &[(length, strides)] = loops else { return None };
-    let phase = |t: usize| starts[t] as usize % LANES;
+    let phase = |t: usize| starts[t] as usize % lanes;
     let together = (0..N).all(|t| strides[t] == 0 || (strides[t] == 1 && phase(t) == phase(N - 1)));
-    let head = (LANES - phase(N - 1)) % LANES;
-    let tail = length.checked_sub(head)? % LANES;
+    let head = (lanes - phase(N - 1)) % lanes;
+    let tail = length.checked_sub(head)? % lanes;
     let splits = together && strides[N - 1] == 1 && length >= WORTH_SPLITTING && head + tail > 0;
     splits.then(|| [head, length - head - tail, tail])
 }
@@ -176,6 +184,17 @@ mod tests {
         for (length, starts) in [(63, [8, 4]), (64, [9, 4]), (64, [8, 5])] {
             assert_eq!(Walk::plan(vec![(length, [1, 1])], starts, F32)[0].shape.lanes, 1);
         }
+    }
+
+    #[test]
+    fn halves_go_in_eights_or_fours() {
+        let lanes = |n, start, dtypes| Walk::plan(vec![(n, [1, 1])], [start; 2], dtypes)[0].shape.lanes;
+        let halves = &[DType::F16; 2];
+        assert_eq!(
+            [lanes(64, 8, halves), lanes(60, 8, halves), lanes(64, 4, halves), lanes(62, 8, halves)],
+            [8, 4, 4, 1]
+        );
+        assert_eq!(lanes(64, 8, &[DType::F16, DType::F32]), 4);
     }
 
     #[test]

@@ -34,7 +34,7 @@ params! {
 pub(super) fn variants() -> Vec<Variant> {
     let mut variants = Vec::new();
     for dtype in [DType::U32, DType::F16] {
-        for shape in shapes_of(&[dtype]) {
+        for shape in shapes_of(&[DType::U32, dtype]) {
             for c in origins(shape, false) {
                 for a in origins(shape, true) {
                     variants
@@ -74,7 +74,7 @@ pub(crate) fn where_cond(ctx: &Context, op: &'static str, desc: &WhereDesc<'_>) 
         for (start, step) in moved.iter_mut().zip(steps) {
             *start += dim(op, "stride", i * step)?;
         }
-        for walk in Walk::plan(loops.clone(), moved, &[dtype]) {
+        for walk in Walk::plan(loops.clone(), moved, &[DType::U32, dtype]) {
             let origins = [0, 1, 2].map(|t| walk.origin(t, in_place[t]));
             let params = params(op, &walk, number_mask(&numbers))?;
             let variant = variant(dtype, walk.shape, origins);
