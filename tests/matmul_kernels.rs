@@ -71,7 +71,12 @@ fn check(backend: &WebGpuBackend, kernel: &str) -> Result<(), Failed> {
 }
 
 fn right_around_its_tile(backend: &WebGpuBackend, kernel: &str) -> Result<(), Failed> {
-    let mut cases = matmul_around(tile(kernel)?);
+    let [m, n, k] = tile(kernel)?;
+    let mut cases = matmul_around([m, n, k]);
+    if m == 1 {
+        // It is for one column too.
+        cases.extend(matmul_around([n, m, k]));
+    }
     // In pieces or of copies, it is the same kernel.
     if kernel.contains('+') {
         cases = cases.into_iter().step_by(3).collect();
@@ -96,6 +101,7 @@ fn tile(kernel: &str) -> Result<[usize; 3], Failed> {
     Ok(match (family, sizes) {
         // The rows are those of the product, the columns those of all its lanes.
         ("skinny", [lanes, span, ahead]) => [128 / lanes, 256 / lanes * span, 4 * lanes * ahead],
+        ("matvec", [lanes, vectors, ahead]) => [1, 1024 / lanes * vectors * 4, lanes * ahead],
         _ => sizes,
     })
 }

@@ -20,6 +20,11 @@ impl Lanes {
         if dtype.size() == 2 { Self::Eight } else { Self::Four }
     }
 
+    /// These where memory can be read by vectors, else one.
+    pub(super) const fn if_vectors(self, vectors: bool) -> Self {
+        if vectors { self } else { Self::One }
+    }
+
     /// The helper file of kernels that also write, which have at most four lanes.
     pub(super) fn libs(self) -> &'static [Lib] {
         if self == Self::One { &[LANES_1] } else { &[LANES_4] }

@@ -57,7 +57,8 @@ pub(super) fn cases() -> Vec<Case> {
 /// Products whose sizes are those of a kernel's tile and one less or more, or a few tiles, in all layouts.
 #[must_use]
 pub fn matmul_around(tile: [usize; 3]) -> Vec<Case> {
-    let near = tile.map(|size| [size - 1, size, size + 1, 24]);
+    // A tile of one row is for one row only.
+    let near = tile.map(|size| if size == 1 { [1; 4] } else { [size - 1, size, size + 1, 24] });
     let depths = [1, 2 * tile[2], 3 * tile[2] + 8, 2 * tile[2] + 5];
     let rows = pairwise(&[4, 4, 4, 4, 2, 4, 3, SCALES.len(), 3, 2], &format!("matmul {tile:?}"));
     let products = rows.into_iter().map(|row| Product {

@@ -6,6 +6,7 @@ use backend_api::desc::MatmulDesc;
 use backend_api::{Activation, DType};
 
 use super::cooperative::CooperativeTile;
+use super::matvec::Matvec;
 use super::plan::Plan;
 use super::skinny::Skinny;
 use super::{Params, Windows, activation_code, activation_libs, fragments};
@@ -76,6 +77,7 @@ pub(crate) enum Kernel {
     Tiled(Tile),
     Cooperative(CooperativeTile),
     Skinny(Skinny),
+    Matvec(Matvec),
 }
 
 impl Kernel {
@@ -84,17 +86,26 @@ impl Kernel {
         let tiled = Tile::ALL.into_iter().map(Self::Tiled);
         let cooperative = CooperativeTile::ALL.into_iter().map(Self::Cooperative);
         let skinny = Skinny::ALL.into_iter().map(Self::Skinny);
-        std::iter::once(Self::Direct).chain(tiled).chain(cooperative).chain(skinny)
+        let matvec = Matvec::ALL.into_iter().map(Self::Matvec);
+        std::iter::once(Self::Direct).chain(tiled).chain(cooperative).chain(skinny).chain(matvec)
     }
 
     /// The kernel as it is made for a product.
     pub(super) fn fitting(self, desc: &MatmulDesc) -> Self {
-        if let Self::Skinny(skinny) = self { Self::Skinny(skinny.fitting(desc)) } else { self }
+        match self {
+            Self::Skinny(skinny) => Self::Skinny(skinny.fitting(desc)),
+            Self::Matvec(matvec) => Self::Matvec(matvec.fitting(desc)),
+            _ => self,
+        }
     }
 
     /// The kernel as it is named, for any product.
     pub(super) fn named(self) -> Self {
-        if let Self::Skinny(skinny) = self { Self::Skinny(skinny.named()) } else { self }
+        match self {
+            Self::Skinny(skinny) => Self::Skinny(skinny.named()),
+            Self::Matvec(matvec) => Self::Matvec(matvec.named()),
+            _ => self,
+        }
     }
 }
 
@@ -105,6 +116,7 @@ impl fmt::Display for Kernel {
             Self::Tiled(tile) => write!(f, "tiled/{tile}"),
             Self::Cooperative(tile) => write!(f, "cooperative/{tile}"),
             Self::Skinny(skinny) => write!(f, "skinny/{skinny}"),
+            Self::Matvec(matvec) => write!(f, "matvec/{matvec}"),
         }
     }
 }
@@ -117,6 +129,7 @@ impl Plan {
             Kernel::Tiled(tile) => [tile.m, tile.n],
             Kernel::Cooperative(tile) => [tile.m, tile.n],
             Kernel::Skinny(skinny) => skinny.tile(self.dtypes, self.trans, self.vectors),
+            Kernel::Matvec(matvec) => matvec.tile(self.dtypes, self.trans, self.vectors),
         }
     }
 
@@ -126,8 +139,8 @@ impl Plan {
         match self.kernel {
             Kernel::Direct | Kernel::Tiled(_) => vec![a, a, b, b, bias],
             Kernel::Cooperative(_) => vec![a, b, bias, c],
-            Kernel::Skinny(_) if self.transposed() => vec![b, a, bias],
-            Kernel::Skinny(_) => vec![a, b, bias],
+            Kernel::Skinny(_) | Kernel::Matvec(_) if self.transposed() => vec![b, a, bias],
+            Kernel::Skinny(_) | Kernel::Matvec(_) => vec![a, b, bias],
         }
     }
 
@@ -152,6 +165,9 @@ impl Plan {
             }
             Kernel::Skinny(skinny) => {
                 return skinny.variant(self.dtypes, self.trans, self.activation, self.vectors);
+            }
+            Kernel::Matvec(matvec) => {
+                return matvec.variant(self.dtypes, self.trans, self.activation, self.vectors);
             }
         };
         variant.with_libs(activation_libs(self.dtypes[2]))

@@ -1,8 +1,8 @@
 //! Matrix products: the one path behind `gemm`, `batched_gemm`, `gemm_f16` and `matmul`.
 //!
 //! [`Plan`] says which kernel makes a product, in which tiles, and whether k is split between workgroups. The kernels
-//! are `gemm/tiled` on any device, `gemm/cooperative` on matrix units and `gemm/skinny` for few rows or columns;
-//! `gemm/pack` and `gemm/combine` serve them.
+//! are `gemm/tiled` on any device, `gemm/direct` on processors, `gemm/cooperative` on matrix units, and `gemm/skinny` and
+//! `gemm/matvec` for few rows or columns; `gemm/pack` and `gemm/combine` serve them.
 
 mod cooperative;
 mod emulated;
@@ -10,6 +10,7 @@ mod forced;
 mod fragments;
 mod kernel;
 mod layout;
+mod matvec;
 mod pack;
 mod plan;
 mod proof;
@@ -60,8 +61,15 @@ params! {
 }
 
 pub(super) fn variants() -> Vec<Variant> {
-    [kernel::variants(), skinny::variants(), pack::variants(), split::variants(), emulated::variants()]
-        .concat()
+    [
+        kernel::variants(),
+        skinny::variants(),
+        matvec::variants(),
+        pack::variants(),
+        split::variants(),
+        emulated::variants(),
+    ]
+    .concat()
 }
 
 /// What the kernels see of a product's operands.

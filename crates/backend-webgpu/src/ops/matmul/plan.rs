@@ -8,6 +8,8 @@ use backend_api::{Activation, DType, DeviceKind, MathMode};
 use super::cooperative::CooperativeTile;
 use super::kernel::Kernel;
 use super::layout::reads_as_vectors;
+use super::matvec::Matvec;
+use super::skinny::{Large, Skinny};
 use super::{Forced, Windows, emulated, pack, proof};
 use crate::context::Context;
 use crate::ops::tile::Tile;
@@ -44,7 +46,8 @@ impl Plan {
 
     /// The plan that is estimated to be the fastest.
     pub(super) fn by_estimate(ctx: &Context, desc: &MatmulDesc, windows: &Windows) -> Self {
-        Self::skinny(ctx, desc, windows)
+        Self::matvec(ctx, desc, windows)
+            .or_else(|| Self::skinny(ctx, desc, windows))
             .or_else(|| Self::cooperative(ctx, desc, pack::needed(desc, windows)))
             .unwrap_or_else(|| Self::tiled(ctx, desc, windows))
     }
@@ -77,6 +80,7 @@ impl Plan {
         let limits = ctx.gpu.device.limits();
         let possible = match kernel {
             Kernel::Direct | Kernel::Skinny(_) => true,
+            Kernel::Matvec(_) => Matvec::is_possible(desc, &limits) && desc.k > 0,
             Kernel::Tiled(tile) => tile.fits(&limits) && desc.k > 0,
             Kernel::Cooperative(tile) => {
                 let halves = [desc.a.dtype, desc.b.dtype] == [DType::F16; 2];
@@ -104,7 +108,9 @@ impl Plan {
         match self.kernel {
             Kernel::Direct | Kernel::Tiled(_) => Self { vectors: reads_as_vectors(desc, windows), ..self },
             Kernel::Cooperative(_) => self.packing(desc, windows),
-            Kernel::Skinny(skinny) => Self { vectors: skinny.reads_as_vectors(desc, windows), ..self },
+            Kernel::Skinny(Skinny { transposed, .. }) | Kernel::Matvec(Matvec { transposed, .. }) => {
+                Self { vectors: Large::of(desc, transposed).reads_as_vectors(windows), ..self }
+            }
         }
     }
 

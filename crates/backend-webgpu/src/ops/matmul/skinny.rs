@@ -51,21 +51,29 @@ pub(crate) struct Skinny {
 }
 
 /// The factor that takes the time.
-struct Large<'a> {
-    matrix: &'a Matrix,
+pub(super) struct Large<'a> {
+    pub(super) matrix: &'a Matrix,
     /// Whether its rows run along k.
-    along_k: bool,
+    pub(super) along_k: bool,
     /// Length of its rows.
     row: usize,
+    /// Whether it is A, which becomes the right factor of the transposed product.
+    transposed: bool,
 }
 
 impl<'a> Large<'a> {
-    fn of(desc: &'a MatmulDesc, transposed: bool) -> Self {
+    pub(super) fn of(desc: &'a MatmulDesc, transposed: bool) -> Self {
         let (matrix, along_k, across) = match transposed {
             true => (&desc.a, !desc.trans_a.is_transposed(), desc.m),
             false => (&desc.b, desc.trans_b.is_transposed(), desc.n),
         };
-        Self { matrix, along_k, row: if along_k { desc.k } else { across } }
+        Self { matrix, along_k, row: if along_k { desc.k } else { across }, transposed }
+    }
+
+    /// Whether it can be read by vectors.
+    pub(super) fn reads_as_vectors(&self, windows: &Windows) -> bool {
+        let window = if self.transposed { &windows.a } else { &windows.b };
+        is_aligned(self.matrix, window.offset, self.row, Lanes::of(self.matrix.dtype).width())
     }
 }
 
@@ -122,17 +130,10 @@ impl Skinny {
         Self::new(self.lanes, self.span, self.ahead)
     }
 
-    /// Whether the large factor can be read by vectors.
-    pub(super) fn reads_as_vectors(self, desc: &MatmulDesc, windows: &Windows) -> bool {
-        let large = Large::of(desc, self.transposed);
-        let window = if self.transposed { &windows.a } else { &windows.b };
-        is_aligned(large.matrix, window.offset, large.row, Lanes::of(large.matrix.dtype).width())
-    }
-
     /// Rows and columns of a workgroup, of C as it is stored.
     pub(super) fn tile(self, dtypes: [DType; 3], trans: [bool; 2], vectors: bool) -> [usize; 2] {
-        let ([_, dtype, _], [_, along_k]) = self.oriented(dtypes, trans);
-        let columns = self.columns(along_k, lanes(dtype, vectors));
+        let ([_, dtype, _], [_, along_k]) = oriented(self.transposed, dtypes, trans);
+        let columns = self.columns(along_k, Lanes::of(dtype).if_vectors(vectors));
         if self.transposed { [columns, self.rows] } else { [self.rows, columns] }
     }
 
@@ -143,18 +144,13 @@ impl Skinny {
         activation: Activation,
         vectors: bool,
     ) -> Variant {
-        let ([a, b, c], [trans_a, trans_b]) = self.oriented(dtypes, trans);
-        let lanes = lanes(b, vectors);
+        let ([a, b, c], [trans_a, trans_b]) = oriented(self.transposed, dtypes, trans);
+        let lanes = Lanes::of(b).if_vectors(vectors);
         let sizes = [self.rows, self.lanes, self.span(trans_b, lanes), self.ahead].map(|size| size as u32);
         let [rows, shared, span, ahead] = sizes;
         let [trans_a, trans_b, trans_c] = [trans_a, trans_b, self.transposed].map(u32::from);
         let constants = [rows, shared, span, ahead, trans_a, trans_b, trans_c, activation_code(activation)];
         Variant::new(&SKINNY, [a, b, c, DType::F32], constants).with_libs(libs(lanes, c))
-    }
-
-    /// Types of the factors and whether they are stored transposed, of the product that is made.
-    fn oriented(self, [a, b, c]: [DType; 3], trans: [bool; 2]) -> ([DType; 3], [bool; 2]) {
-        if self.transposed { ([b, a, c], [!trans[1], !trans[0]]) } else { ([a, b, c], trans) }
     }
 
     /// Rows that workgroup memory and registers have room for.
@@ -194,7 +190,11 @@ impl Plan {
 
     /// Whether the kernel makes the transposed product.
     pub(super) fn transposed(&self) -> bool {
-        matches!(self.kernel, Kernel::Skinny(Skinny { transposed: true, .. }))
+        match self.kernel {
+            Kernel::Skinny(skinny) => skinny.transposed,
+            Kernel::Matvec(matvec) => matvec.transposed,
+            _ => false,
+        }
     }
 }
 
@@ -225,12 +225,13 @@ impl Params {
     }
 }
 
-fn lanes(dtype: DType, vectors: bool) -> Lanes {
-    if vectors { Lanes::of(dtype) } else { Lanes::One }
+/// Types of the factors and whether they are stored transposed, of the product that is made: the transposed one or not.
+pub(super) fn oriented(transposed: bool, [a, b, c]: [DType; 3], trans: [bool; 2]) -> ([DType; 3], [bool; 2]) {
+    if transposed { ([b, a, c], [!trans[1], !trans[0]]) } else { ([a, b, c], trans) }
 }
 
 /// Vectors of this width, and the activations for results of this type.
-fn libs(lanes: Lanes, result: DType) -> &'static [Lib] {
+pub(super) fn libs(lanes: Lanes, result: DType) -> &'static [Lib] {
     match (lanes, result) {
         (Lanes::One, DType::F16) => &[LANES_1, HALF, ACTIVATE_HALF],
         (Lanes::Four, DType::F16) => &[LANES_4, HALF, ACTIVATE_HALF],
@@ -259,7 +260,7 @@ pub(super) fn variants() -> Vec<Variant> {
                 let (trans_a, transposed) = (turn % 2 == 1, turn / 2 % 2 == 1);
                 let skinny = Skinny { rows, transposed, ..shape };
                 // `variant` turns around what is given for the product as a whole.
-                let (dtypes, trans) = skinny.oriented(dtypes, [trans_a, trans_b]);
+                let (dtypes, trans) = oriented(transposed, dtypes, [trans_a, trans_b]);
                 variants.push(skinny.variant(dtypes, trans, activation, vectors));
             }
         }

@@ -134,12 +134,17 @@ pub(crate) fn tune_matmul(
 /// they are and of copies.
 fn candidates(desc: &MatmulDesc, aligned: bool) -> impl Iterator<Item = Forced> {
     let (k, single) = (desc.k, desc.batch == 1);
-    let few = desc.m.min(desc.n) <= FEW;
+    let fewest = desc.m.min(desc.n);
     let copies = move |kernel: &Kernel| {
         let may_copy = !aligned && matches!(kernel, Kernel::Direct | Kernel::Tiled(_));
         if may_copy { [false, true].as_slice() } else { &[false] }
     };
-    Kernel::all().filter(move |kernel| few || !matches!(kernel, Kernel::Skinny(_))).flat_map(move |kernel| {
+    let possible = move |kernel: &Kernel| match kernel {
+        Kernel::Skinny(_) => fewest <= FEW,
+        Kernel::Matvec(_) => fewest == 1,
+        _ => true,
+    };
+    Kernel::all().filter(possible).flat_map(move |kernel| {
         let splits = [1, 2, 4, 8, 16, 32].into_iter();
         splits.filter(move |&splits| splits == 1 || single && k / splits >= 128).flat_map(move |splits| {
             copies(&kernel).iter().map(move |&packed| Forced { kernel, splits, packed })

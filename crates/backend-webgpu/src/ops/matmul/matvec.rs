@@ -1,0 +1,166 @@
+//! The shapes of gemm/matvec, for products of one row, or of one column, with a matrix whose rows don't run along k.
+
+use std::fmt;
+
+use backend_api::desc::MatmulDesc;
+use backend_api::{Activation, DType, DeviceKind};
+
+use super::kernel::Kernel;
+use super::plan::Plan;
+use super::skinny::{Large, libs, oriented};
+use super::{Params, Windows, activation_code};
+use crate::context::Context;
+use crate::kernels::{KernelSource, Variant, kernel};
+use crate::ops::lanes::Lanes;
+
+static MATVEC: KernelSource = kernel!(
+    "gemm/matvec",
+    libs: [GRID, SPECIAL, UNARY, MATMUL],
+    types: ["TA", "T", "TC", "A"],
+    constants: ["LANES", "AHEAD", "TRANS_A", "TRANS_C", "ACTIVATION"],
+    reads: 3,
+    writes: 1,
+    params: Params,
+);
+
+const THREADS: usize = 1024;
+
+/// Bytes in workgroup memory: a vector of sums for each invocation.
+const SHARED: u32 = 16 * THREADS as u32;
+
+/// Rows of which an invocation reads a vector at once.
+const AHEAD: usize = 4;
+
+/// How a workgroup shares its work, and which products it does it for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Matvec {
+    /// Invocations that share a sum.
+    lanes: usize,
+    /// Whether the product is transposed as a whole, which makes one row of one column.
+    pub(super) transposed: bool,
+}
+
+impl Matvec {
+    /// Every shape, for products of one row.
+    pub(super) const ALL: [Self; 2] = [Self::new(256), Self::new(128)];
+
+    const fn new(lanes: usize) -> Self {
+        Self { lanes, transposed: false }
+    }
+
+    /// Whether the kernel can make a product on a device.
+    pub(super) fn is_possible(desc: &MatmulDesc, limits: &wgpu::Limits) -> bool {
+        let threads = THREADS as u32;
+        let along_k = Large::of(desc, desc.n < desc.m).along_k;
+        desc.m.min(desc.n) == 1
+            && !along_k
+            && threads <= limits.max_compute_invocations_per_workgroup
+            && threads <= limits.max_compute_workgroup_size_x
+            && SHARED <= limits.max_compute_workgroup_storage_size
+    }
+
+    /// The shape for a product, if that has enough columns for all `multiprocessors`: the one that reads the longer
+    /// pieces of rows where they all have work then, too.
+    fn choose(desc: &MatmulDesc, multiprocessors: usize) -> Option<Self> {
+        let lanes = Lanes::of(Large::of(desc, desc.n < desc.m).matrix.dtype);
+        let workgroups =
+            |shape: Self| desc.m.max(desc.n).div_ceil(shape.columns(lanes)).saturating_mul(desc.batch);
+        let [short, long] = Self::ALL;
+        if 4 * workgroups(long) >= 3 * multiprocessors {
+            Some(long)
+        } else {
+            Some(short).filter(|&shape| 2 * workgroups(shape) >= multiprocessors)
+        }
+    }
+
+    /// The same for a product.
+    pub(super) fn fitting(self, desc: &MatmulDesc) -> Self {
+        Self { transposed: desc.n < desc.m, ..self }
+    }
+
+    /// The shape alone, as its name says it.
+    pub(super) const fn named(self) -> Self {
+        Self::new(self.lanes)
+    }
+
+    /// Columns of a workgroup.
+    fn columns(self, lanes: Lanes) -> usize {
+        THREADS / self.lanes * lanes.width()
+    }
+
+    /// Rows and columns of a workgroup, of C as it is stored.
+    pub(super) fn tile(self, dtypes: [DType; 3], trans: [bool; 2], vectors: bool) -> [usize; 2] {
+        let ([_, dtype, _], _) = oriented(self.transposed, dtypes, trans);
+        let columns = self.columns(Lanes::of(dtype).if_vectors(vectors));
+        if self.transposed { [columns, 1] } else { [1, columns] }
+    }
+
+    pub(super) fn variant(
+        self,
+        dtypes: [DType; 3],
+        trans: [bool; 2],
+        activation: Activation,
+        vectors: bool,
+    ) -> Variant {
+        let ([a, b, c], [trans_a, _]) = oriented(self.transposed, dtypes, trans);
+        let lanes = Lanes::of(b).if_vectors(vectors);
+        let flags = [trans_a, self.transposed].map(u32::from);
+        let constants = [self.lanes as u32, AHEAD as u32, flags[0], flags[1], activation_code(activation)];
+        Variant::new(&MATVEC, [a, b, c, DType::F32], constants).with_libs(libs(lanes, c))
+    }
+}
+
+impl Plan {
+    /// The plan for one row or column, where one launch keeps the device at work.
+    pub(super) fn matvec(ctx: &Context, desc: &MatmulDesc, windows: &Windows) -> Option<Self> {
+        if ctx.gpu.info.kind == DeviceKind::SoftwareAdapter || desc.m.min(desc.n) != 1 || desc.k == 0 {
+            return None;
+        }
+        let matvec = Matvec::choose(desc, ctx.gpu.multiprocessors())?;
+        Some(Self::new(ctx, desc, Kernel::Matvec(matvec), 1)?.reading(desc, windows))
+    }
+}
+
+/// Such as `128x1x4`: invocations of a sum, vectors of each row, rows ahead.
+impl fmt::Display for Matvec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}x1x{AHEAD}", self.lanes)
+    }
+}
+
+/// Each shape for each type and width of B. The rest of the text depends on none of that, and its choices take turns.
+pub(super) fn variants() -> Vec<Variant> {
+    use DType::{F16, F32};
+    let mut variants = Vec::new();
+    for dtypes in [[F32, F32, F32], [F16, F16, F16], [F16, F16, F32], [F32, F16, F32], [F16, F32, F32]] {
+        for (shape, vectors) in Matvec::ALL.into_iter().flat_map(|shape| [(shape, false), (shape, true)]) {
+            for &activation in Activation::ALL {
+                let turn = variants.len();
+                let (trans_a, transposed) = (turn % 2 == 1, turn / 2 % 2 == 1);
+                let matvec = Matvec { transposed, ..shape };
+                // `variant` turns around what is given for the product as a whole.
+                let (dtypes, trans) = oriented(transposed, dtypes, [trans_a, false]);
+                variants.push(matvec.variant(dtypes, trans, activation, vectors));
+            }
+        }
+    }
+    variants
+}
+
+#[cfg(test)]
+mod tests {
+    use backend_api::desc::Matrix;
+
+    use super::*;
+
+    #[test]
+    fn wide_products_take_long_pieces_and_narrow_ones_are_left() {
+        let choose = |n, dtype| {
+            let matrix = |ld| Matrix::new(0, dtype, ld);
+            let desc = MatmulDesc::new(1, n, 4096, matrix(4096), matrix(n), matrix(n));
+            Matvec::choose(&desc, 132).map(|shape| shape.lanes)
+        };
+        assert_eq!([choose(4096, DType::F32), choose(4096, DType::F16)], [Some(128), Some(256)]);
+        assert_eq!([choose(14336, DType::F16), choose(1024, DType::F16)], [Some(128), None]);
+    }
+}
