@@ -36,6 +36,8 @@ mod recorder;
 #[cfg(test)]
 mod tests;
 mod transfer;
+#[cfg(not(target_family = "wasm"))]
+mod tune;
 mod tuning;
 mod unchecked;
 

@@ -10,7 +10,7 @@ mod candle;
 use std::sync::Arc;
 use std::time::Instant;
 
-use backend_api::Registry;
+use backend_api::{DType, Registry};
 use candle::Candle;
 use minilm::{Batch, Buffer, DEFAULT_BATCH_SIZE, Encoder, ModelDir, plan_batches};
 
@@ -28,7 +28,7 @@ fn main() -> anyhow::Result<()> {
 
     let dir = ModelDir::locate(None)?;
     let candle = Candle::load(dir.path())?;
-    let encoder = dir.load(&Arc::from(selection.backend), |_, _| ())?;
+    let encoder = dir.load(&Arc::from(selection.backend), DType::F32, |_, _| ())?;
     let batches = batches(&encoder)?;
     let sentences: usize = batches.iter().map(Batch::size).sum();
 

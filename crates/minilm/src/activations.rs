@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use backend_api::desc::HeadStrides;
-use backend_api::{BackendResult, ComputeBackend};
+use backend_api::{BackendResult, ComputeBackend, DType};
 
 use crate::{Batch, Buffer, Config};
 
@@ -11,13 +11,15 @@ use crate::{Batch, Buffer, Config};
 /// them anew for each batch costs little.
 #[derive(Debug)]
 pub(crate) struct Activations {
+    /// The type of all but `ids`, `mean_weights` and `lengths`.
+    pub(crate) dtype: DType,
     /// Sequences in the batch.
     pub(crate) batch: usize,
     /// Tokens in each, padding included.
     pub(crate) seq: usize,
     /// `[batch, seq]` of u32: the token ids.
     pub(crate) ids: Buffer,
-    /// `[batch, seq]`: what each token counts in its sequence's mean.
+    /// `[batch, seq]` of f32: what each token counts in its sequence's mean.
     pub(crate) mean_weights: Buffer,
     /// `[batch]` of u32: tokens in each, without padding.
     pub(crate) lengths: Buffer,
@@ -46,14 +48,15 @@ impl Activations {
     pub(crate) fn new(
         backend: &Arc<dyn ComputeBackend>,
         config: &Config,
+        dtype: DType,
         batch: &Batch,
     ) -> BackendResult<Self> {
         let hidden = config.hidden_size;
-        let tensor = |columns: usize| Buffer::new::<f32>(backend, &[batch.size(), batch.seq(), columns]);
+        let tensor = |columns: usize| Buffer::of(backend, dtype, &[batch.size(), batch.seq(), columns]);
         let qkv = tensor(3 * hidden)?;
         let from = |part: usize| {
             // Of a batch without tokens there is no first key.
-            let offset = (part * hidden * size_of::<f32>()).min(qkv.bytes());
+            let offset = (part * hidden * dtype.size()).min(qkv.bytes());
             qkv.view(offset, qkv.bytes() - offset)
         };
         let strides = |row: usize| HeadStrides {
@@ -62,6 +65,7 @@ impl Activations {
             token: row,
         };
         Ok(Self {
+            dtype,
             batch: batch.size(),
             seq: batch.seq(),
             ids: Buffer::from_slice(backend, batch.ids())?,

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use backend_api::{BackendResult, ComputeBackend};
+use backend_api::{BackendResult, ComputeBackend, DType};
 use bytemuck::{NoUninit, Pod};
 
 /// A handle of a backend, freed on drop. The backend lives as long as its last buffer.
@@ -19,8 +19,20 @@ impl Buffer {
     /// # Errors
     /// [`Overflow`](backend_api::BackendError::Overflow), and what [`ComputeBackend::alloc`] returns.
     pub fn new<T>(backend: &Arc<dyn ComputeBackend>, shape: &[usize]) -> BackendResult<Self> {
+        Self::of_elements(backend, size_of::<T>(), shape)
+    }
+
+    /// The same for a tensor of `dtype`.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn of(backend: &Arc<dyn ComputeBackend>, dtype: DType, shape: &[usize]) -> BackendResult<Self> {
+        Self::of_elements(backend, dtype.size(), shape)
+    }
+
+    fn of_elements(backend: &Arc<dyn ComputeBackend>, size: usize, shape: &[usize]) -> BackendResult<Self> {
         let elements = backend_api::checked_product("alloc", "elements", shape)?;
-        let bytes = backend_api::checked_product("alloc", "bytes", &[elements, size_of::<T>()])?;
+        let bytes = backend_api::checked_product("alloc", "bytes", &[elements, size])?;
         let ptr = backend.alloc(bytes)?;
         Ok(Self { backend: Arc::clone(backend), ptr, bytes })
     }

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use backend_api::{BackendResult, ComputeBackend};
+use backend_api::desc::{CopyDesc, TensorDesc};
+use backend_api::{BackendResult, ComputeBackend, DType};
 use safetensors::tensor::TensorView;
 use safetensors::{Dtype, SafeTensors};
 
@@ -11,6 +12,8 @@ use crate::{Buffer, Error, Result};
 /// The tensors of a checkpoint and the device that they go to.
 pub(crate) struct Checkpoint<'a> {
     pub(crate) backend: &'a Arc<dyn ComputeBackend>,
+    /// The type in which tensors are kept on the device.
+    pub(crate) dtype: DType,
     tensors: SafeTensors<'a>,
     uploaded: usize,
     total: usize,
@@ -21,12 +24,13 @@ impl<'a> Checkpoint<'a> {
     /// Parses the file. `progress` hears of the bytes uploaded so far and of those in the file.
     pub(crate) fn new(
         backend: &'a Arc<dyn ComputeBackend>,
+        dtype: DType,
         file: &'a [u8],
         progress: &'a mut dyn FnMut(usize, usize),
     ) -> Result<Self> {
         let tensors =
             SafeTensors::deserialize(file).map_err(|source| Error::Checkpoint { tensor: None, source })?;
-        Ok(Self { backend, tensors, uploaded: 0, total: file.len(), progress })
+        Ok(Self { backend, dtype, tensors, uploaded: 0, total: file.len(), progress })
     }
 
     /// Uploads the f32 tensor `name`, which must have `shape`.
@@ -40,7 +44,7 @@ impl<'a> Checkpoint<'a> {
         let buffer = self.upload(&parts)?;
         self.uploaded += buffer.bytes();
         (self.progress)(self.uploaded, self.total);
-        Ok(buffer)
+        Ok(if self.dtype == DType::F32 { buffer } else { self.converted(&buffer)? })
     }
 
     fn find(&self, name: &str, shape: &[usize]) -> Result<TensorView<'a>> {
@@ -56,6 +60,16 @@ impl<'a> Checkpoint<'a> {
             expected: format!("{:?} {shape:?}", Dtype::F32),
             got: format!("{:?} {:?}", tensor.dtype(), tensor.shape()),
         })
+    }
+
+    /// A copy of f32 numbers in the type in which they are kept.
+    fn converted(&self, buffer: &Buffer) -> BackendResult<Buffer> {
+        let shape = [buffer.bytes() / size_of::<f32>()];
+        let copy = Buffer::of(self.backend, self.dtype, &shape)?;
+        let from = TensorDesc::packed(buffer.ptr(), DType::F32, &shape);
+        let to = TensorDesc::packed(copy.ptr(), self.dtype, &shape);
+        self.backend.copy(&CopyDesc::new(from, to))?;
+        Ok(copy)
     }
 
     fn upload(&self, parts: &[TensorView<'_>]) -> BackendResult<Buffer> {

@@ -1,7 +1,7 @@
 //! One layer of the encoder.
 
 use backend_api::desc::AttentionDesc;
-use backend_api::{Activation, BackendResult, ComputeBackend, DType};
+use backend_api::{Activation, BackendResult, ComputeBackend};
 
 use crate::activations::Activations;
 use crate::checkpoint::Checkpoint;
@@ -59,7 +59,7 @@ impl EncoderLayer {
     fn attend(&self, backend: &dyn ComputeBackend, a: &Activations) -> BackendResult<()> {
         let ptrs = [a.qkv.ptr(), a.keys.ptr(), a.values.ptr(), a.context.ptr()];
         let shape = [a.batch, self.heads, a.seq, a.seq, self.head_dim];
-        let mut desc = AttentionDesc::new(DType::F32, ptrs, shape);
+        let mut desc = AttentionDesc::new(a.dtype, ptrs, shape);
         desc.q_strides = Some(a.qkv_strides);
         desc.k_strides = Some(a.qkv_strides);
         desc.v_strides = Some(a.qkv_strides);

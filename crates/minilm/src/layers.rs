@@ -15,6 +15,7 @@ pub(crate) struct Linear {
     bias: Buffer,
     inputs: usize,
     outputs: usize,
+    dtype: DType,
 }
 
 impl Linear {
@@ -43,6 +44,7 @@ impl Linear {
             bias: checkpoint.stack(&biases.each_ref().map(String::as_str), &[outputs])?,
             inputs,
             outputs: N * outputs,
+            dtype: checkpoint.dtype,
         })
     }
 
@@ -55,9 +57,9 @@ impl Linear {
         y: &Buffer,
         activation: Activation,
     ) -> BackendResult<()> {
-        let x = Matrix::new(x.ptr(), DType::F32, self.inputs);
-        let weight = Matrix::new(self.weight.ptr(), DType::F32, self.inputs);
-        let y = Matrix::new(y.ptr(), DType::F32, self.outputs);
+        let x = Matrix::new(x.ptr(), self.dtype, self.inputs);
+        let weight = Matrix::new(self.weight.ptr(), self.dtype, self.inputs);
+        let y = Matrix::new(y.ptr(), self.dtype, self.outputs);
         let bias = Bias { ptr: self.bias.ptr(), axis: BiasAxis::Column };
         backend.matmul(
             &MatmulDesc::new(rows, self.outputs, self.inputs, x, weight, y)
@@ -77,6 +79,7 @@ pub(crate) struct LayerNorm {
     bias: Buffer,
     columns: usize,
     eps: f64,
+    dtype: DType,
 }
 
 impl LayerNorm {
@@ -92,6 +95,7 @@ impl LayerNorm {
             bias: checkpoint.tensor(&format!("{name}.bias"), &[columns])?,
             columns,
             eps,
+            dtype: checkpoint.dtype,
         })
     }
 
@@ -103,7 +107,7 @@ impl LayerNorm {
         x: &Buffer,
         residual: Option<&Buffer>,
     ) -> BackendResult<()> {
-        let mut desc = LayerNormDesc::new(DType::F32, x.ptr(), x.ptr(), rows, self.columns);
+        let mut desc = LayerNormDesc::new(self.dtype, x.ptr(), x.ptr(), rows, self.columns);
         desc.eps = self.eps;
         desc.weight = Some(self.weight.ptr());
         desc.bias = Some(self.bias.ptr());

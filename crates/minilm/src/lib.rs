@@ -12,7 +12,7 @@
 //! backend_webgpu::register(&mut registry);
 //!
 //! let backend = Arc::from(registry.create("auto")?);
-//! let encoder = minilm::ModelDir::locate(None)?.load(&backend, |_, _| ())?;
+//! let encoder = minilm::ModelDir::locate(None)?.load(&backend, backend_api::DType::F32, |_, _| ())?;
 //! let embeddings = encoder.encode(&["a cat sat on the mat", "the kitten is on the rug"], |_| ())?;
 //! for vector in embeddings.iter() {
 //!     println!("{vector:?}");

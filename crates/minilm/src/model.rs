@@ -19,13 +19,15 @@ use crate::{Batch, Buffer, Config, Error, Result};
 pub struct Model {
     backend: Arc<dyn ComputeBackend>,
     config: Config,
+    dtype: DType,
     embeddings: TokenEmbeddings,
     layers: Vec<EncoderLayer>,
 }
 
 impl Model {
     /// Uploads a checkpoint: `safetensors` and `config` are the contents of `model.safetensors` and `config.json`.
-    /// `progress` hears of the bytes uploaded so far and of the file's.
+    /// Weights and activations are kept in `dtype`, f32 or f16. `progress` hears of the bytes uploaded so far and of
+    /// the file's.
     ///
     /// # Errors
     /// [`Error::Config`], [`Error::UnsupportedModel`], [`Error::Checkpoint`], [`Error::Tensor`], [`Error::Backend`].
@@ -33,10 +35,11 @@ impl Model {
         backend: &Arc<dyn ComputeBackend>,
         safetensors: &[u8],
         config: &[u8],
+        dtype: DType,
         mut progress: impl FnMut(usize, usize),
     ) -> Result<Self> {
         let config = Config::from_json(config)?;
-        let mut checkpoint = Checkpoint::new(backend, safetensors, &mut progress)?;
+        let mut checkpoint = Checkpoint::new(backend, dtype, safetensors, &mut progress)?;
         Ok(Self {
             backend: Arc::clone(backend),
             embeddings: TokenEmbeddings::load(&mut checkpoint, &config)?,
@@ -44,6 +47,7 @@ impl Model {
                 .map(|i| EncoderLayer::load(&mut checkpoint, &config, i))
                 .collect::<Result<_>>()?,
             config,
+            dtype,
         })
     }
 
@@ -56,10 +60,11 @@ impl Model {
         backend: &Arc<dyn ComputeBackend>,
         safetensors: &[u8],
         config: &[u8],
+        dtype: DType,
         mut progress: impl FnMut(usize, usize),
     ) -> Result<Self> {
         let config = Config::from_json(config)?;
-        let mut checkpoint = Checkpoint::new(backend, safetensors, &mut progress)?;
+        let mut checkpoint = Checkpoint::new(backend, dtype, safetensors, &mut progress)?;
         let embeddings = TokenEmbeddings::load(&mut checkpoint, &config)?;
         backend.synchronize_async().await?;
         let mut layers = Vec::with_capacity(config.num_hidden_layers);
@@ -67,7 +72,7 @@ impl Model {
             layers.push(EncoderLayer::load(&mut checkpoint, &config, i)?);
             backend.synchronize_async().await?;
         }
-        Ok(Self { backend: Arc::clone(backend), config, embeddings, layers })
+        Ok(Self { backend: Arc::clone(backend), config, dtype, embeddings, layers })
     }
 
     /// The model's sizes.
@@ -94,7 +99,7 @@ impl Model {
         if batch.seq() > max {
             return Err(Error::TooLong { tokens: batch.seq(), max });
         }
-        let activations = Activations::new(&self.backend, &self.config, batch)?;
+        let activations = Activations::new(&self.backend, &self.config, self.dtype, batch)?;
         self.record(self.backend.as_ref(), batch, &activations, output)?;
         Ok(())
     }
@@ -105,7 +110,7 @@ impl Model {
     /// # Errors
     /// As [`forward`](Self::forward).
     pub async fn warm_up_async(&self, batch: &Batch) -> Result<()> {
-        let activations = Activations::new(&self.backend, &self.config, batch)?;
+        let activations = Activations::new(&self.backend, &self.config, self.dtype, batch)?;
         let output = Buffer::new::<f32>(&self.backend, &[batch.size(), self.config.hidden_size])?;
         let pass = |backend: &dyn ComputeBackend| self.record(backend, batch, &activations, &output);
         self.backend.warm_up_async(&[&pass]).await?;
@@ -135,12 +140,12 @@ impl Model {
         output: &Buffer,
     ) -> BackendResult<()> {
         let (size, seq, columns) = (activations.batch, activations.seq, self.config.hidden_size);
-        let matrix = |buffer: &Buffer, rows: usize, columns: usize| {
-            Matrix::new(buffer.ptr(), DType::F32, columns.max(1)).with_batch_stride(rows * columns)
+        let matrix = |buffer: &Buffer, dtype: DType, rows: usize, columns: usize| {
+            Matrix::new(buffer.ptr(), dtype, columns.max(1)).with_batch_stride(rows * columns)
         };
-        let weights = matrix(&activations.mean_weights, 1, seq);
-        let hidden = matrix(&activations.hidden, seq, columns);
-        let output = matrix(output, 1, columns);
+        let weights = matrix(&activations.mean_weights, DType::F32, 1, seq);
+        let hidden = matrix(&activations.hidden, self.dtype, seq, columns);
+        let output = matrix(output, DType::F32, 1, columns);
         backend.matmul(&MatmulDesc::new(1, columns, seq, weights, hidden, output).with_batch(size))
     }
 }

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use backend_api::ComputeBackend;
+use backend_api::{ComputeBackend, DType};
 
 use crate::{Encoder, Error, Model, Result, Tokenizer};
 
@@ -46,17 +46,18 @@ impl ModelDir {
         &self.0
     }
 
-    /// Reads the files and uploads the weights. `progress` hears of the bytes uploaded so far and of the file's.
+    /// Reads the files and uploads the weights, which are kept in `dtype`, f32 or f16. `progress` hears of the bytes uploaded so far and of the file's.
     ///
     /// # Errors
     /// [`Error::Read`], [`Error::Tokenizer`], and those of [`Model::from_bytes`].
     pub fn load(
         &self,
         backend: &Arc<dyn ComputeBackend>,
+        dtype: DType,
         progress: impl FnMut(usize, usize),
     ) -> Result<Encoder> {
         let tokenizer = Tokenizer::from_bytes(&self.read(TOKENIZER)?)?;
-        let model = Model::from_bytes(backend, &self.read(WEIGHTS)?, &self.read(CONFIG)?, progress)?;
+        let model = Model::from_bytes(backend, &self.read(WEIGHTS)?, &self.read(CONFIG)?, dtype, progress)?;
         Ok(Encoder::new(model, tokenizer))
     }
 

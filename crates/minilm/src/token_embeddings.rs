@@ -32,7 +32,7 @@ impl TokenEmbeddings {
         let types = table("token_type", config.type_vocab_size)?;
         let shape = [config.max_position_embeddings, hidden];
         // A shape of one row: only type 0 is read.
-        add(checkpoint.backend.as_ref(), &positions, &shape, &types, &[hidden])?;
+        add(checkpoint.backend.as_ref(), checkpoint.dtype, [(&positions, &shape), (&types, &[hidden])])?;
         Ok(Self {
             words,
             positions,
@@ -51,26 +51,19 @@ impl TokenEmbeddings {
     ) -> BackendResult<()> {
         let (tokens, x, ids) = (activations.tokens(), &activations.hidden, &activations.ids);
         backend.gather(&GatherDesc::new(
-            DType::F32,
+            activations.dtype,
             [self.words.ptr(), ids.ptr(), x.ptr()],
             [self.vocab, self.hidden, tokens],
         ))?;
         // Token i of every sequence is at position i: a broadcast of the table's first rows, not a second look-up.
         let shape = [batch.size(), batch.seq(), self.hidden];
-        add(backend, x, &shape, &self.positions, &shape[1..])?;
+        add(backend, activations.dtype, [(x, &shape), (&self.positions, &shape[1..])])?;
         self.norm.forward(backend, tokens, x, None)
     }
 }
 
-/// `x += y`, with `y` broadcast to the shape of x.
-fn add(
-    backend: &dyn ComputeBackend,
-    x: &Buffer,
-    x_shape: &[usize],
-    y: &Buffer,
-    y_shape: &[usize],
-) -> BackendResult<()> {
-    let x = TensorDesc::packed(x.ptr(), DType::F32, x_shape);
-    let y = TensorDesc::packed(y.ptr(), DType::F32, y_shape);
+/// `x += y` of two tensors and their shapes, with `y` broadcast to the shape of x.
+fn add(backend: &dyn ComputeBackend, dtype: DType, tensors: [(&Buffer, &[usize]); 2]) -> BackendResult<()> {
+    let [x, y] = tensors.map(|(buffer, shape)| TensorDesc::packed(buffer.ptr(), dtype, shape));
     backend.binary_ext(&BinaryDesc::new(BinaryOp::Add, x, y, x))
 }

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::{Arc, LazyLock};
 
 use anyhow::{Context, ensure};
-use backend_api::{ComputeBackend, DeviceInfo, Registry};
+use backend_api::{ComputeBackend, DType, DeviceInfo, ErrorKind, Registry};
 use candle::Candle;
 use libtest_mimic::{Arguments, Failed, Trial};
 use minilm::{Batch, Buffer, Encoder, MAX_TOKENS, ModelDir};
@@ -15,6 +15,8 @@ use minilm::{Batch, Buffer, Encoder, MAX_TOKENS, ModelDir};
 const SENTENCES: &str = include_str!("fixtures/sentences.txt");
 
 const LEAST_COSINE: f64 = 0.9999;
+/// With weights and activations of f16.
+const LEAST_COSINE_HALF: f64 = 0.999;
 
 /// candle's vectors, each sentence run alone, so that no padding takes part. The error is shared by every trial.
 static EXPECTED: LazyLock<Result<Vec<Vec<f32>>, String>> =
@@ -68,6 +70,7 @@ fn device_trials(registry: &Arc<Registry>, device: &DeviceInfo) -> Vec<Trial> {
             trial("one_batch_of_mixed_lengths", one_batch_of_mixed_lengths),
             trial("one_by_one", one_by_one),
             trial("without_blocking", without_blocking),
+            trial("in_f16", in_f16),
         ]
     };
     let always = [
@@ -126,6 +129,21 @@ fn without_blocking(encoder: &Encoder) -> anyhow::Result<()> {
     compare(embeddings.iter(), 0..texts.len())
 }
 
+/// In f16, which a device may lack.
+fn in_f16(encoder: &Encoder) -> anyhow::Result<()> {
+    let backend = encoder.model().backend();
+    let half = ModelDir::locate(None)?.load(backend, DType::F16, |_, _| ());
+    if !backend.capabilities()?.f16 {
+        let kind = half.err().map(
+            |error| matches!(error, minilm::Error::Backend(error) if error.kind() == ErrorKind::Unsupported),
+        );
+        ensure!(kind == Some(true), "a device without f16 took it");
+        return Ok(());
+    }
+    let texts = &sentences()[..12];
+    compare_within(half?.encode(texts, |_| ())?.iter(), 0..texts.len(), LEAST_COSINE_HALF)
+}
+
 fn too_long_is_refused(encoder: &Encoder) -> anyhow::Result<()> {
     let dim = encoder.model().config().hidden_size;
     let output = Buffer::new::<f32>(encoder.model().backend(), &[1, dim])?;
@@ -138,7 +156,7 @@ fn too_long_is_refused(encoder: &Encoder) -> anyhow::Result<()> {
 fn every_buffer_is_freed(registry: &Registry, selector: &str) -> anyhow::Result<()> {
     let backend: Arc<dyn ComputeBackend> = Arc::from(registry.create(selector)?);
     let before = backend.memory_stats();
-    let encoder = ModelDir::locate(None)?.load(&backend, |_, _| ())?;
+    let encoder = ModelDir::locate(None)?.load(&backend, DType::F32, |_, _| ())?;
     encoder.encode(&["a", "b c"], |_| ())?;
     ensure!(backend.memory_stats().handles > 0, "the weights have no handles");
     drop(encoder);
@@ -152,11 +170,19 @@ fn compare<'a>(
     vectors: impl ExactSizeIterator<Item = &'a [f32]>,
     indices: std::ops::Range<usize>,
 ) -> anyhow::Result<()> {
+    compare_within(vectors, indices, LEAST_COSINE)
+}
+
+fn compare_within<'a>(
+    vectors: impl ExactSizeIterator<Item = &'a [f32]>,
+    indices: std::ops::Range<usize>,
+    least: f64,
+) -> anyhow::Result<()> {
     let expected = EXPECTED.as_ref().map_err(|error| anyhow::anyhow!("candle: {error}"))?;
     ensure!(vectors.len() == indices.len(), "{} vectors for {indices:?}", vectors.len());
     for (vector, index) in vectors.zip(indices) {
         let cosine = cosine(vector, &expected[index]);
-        ensure!(cosine >= LEAST_COSINE, "sentence {index} has cosine {cosine}: {:?}", sentences()[index]);
+        ensure!(cosine >= least, "sentence {index} has cosine {cosine}: {:?}", sentences()[index]);
     }
     Ok(())
 }
@@ -195,5 +221,5 @@ fn sentences() -> Vec<&'static str> {
 }
 
 fn load(registry: &Registry, selector: &str) -> anyhow::Result<Encoder> {
-    Ok(ModelDir::locate(None)?.load(&Arc::from(registry.create(selector)?), |_, _| ())?)
+    Ok(ModelDir::locate(None)?.load(&Arc::from(registry.create(selector)?), DType::F32, |_, _| ())?)
 }

@@ -47,7 +47,9 @@ pub(crate) use cumsum::cumsum;
 pub(crate) use elementwise::{affine, clamp, unary};
 pub(crate) use fill::fill;
 pub(crate) use gather::gather;
-pub(crate) use matmul::{Forced as ForcedMatmul, Tuning, explain_matmul, matmul, tune_matmul};
+#[cfg(not(target_family = "wasm"))]
+pub(crate) use matmul::tune_matmul;
+pub(crate) use matmul::{Forced as ForcedMatmul, Tuning, explain_matmul, matmul};
 pub(crate) use movement::{concat, pad, permute, repeat, slice};
 pub(crate) use norm::{group_norm, layer_norm, rms_norm};
 pub(crate) use pool::{pool2d, pool2d_backward};

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use backend_api::{BackendError, ComputeBackend, DeviceInfo, Selection};
+use backend_api::{BackendError, ComputeBackend, DType, DeviceInfo, Selection};
 use minilm::{Batch, Encoder, Error, MAX_TOKENS, Model, Result, Tokenizer, split};
 use web_time::Instant;
 
@@ -45,7 +45,7 @@ impl Engine {
         weights: &[u8],
         progress: impl FnMut(usize, usize),
     ) -> Result<()> {
-        let model = Model::from_bytes_async(&self.backend, weights, config, progress).await?;
+        let model = Model::from_bytes_async(&self.backend, weights, config, DType::F32, progress).await?;
         self.encoder = Some(Encoder::new(model, tokenizer).with_batch_size(BATCH));
         Ok(())
     }

@@ -16,7 +16,9 @@ mod plan;
 mod proof;
 mod skinny;
 mod split;
+#[cfg(not(target_family = "wasm"))]
 mod tune;
+mod tuning;
 
 use backend_api::desc::{BiasAxis, MatmulDesc};
 use backend_api::{Activation, BackendResult, DType, checked_product};
@@ -31,7 +33,9 @@ pub(super) use cooperative::CooperativeTile;
 pub(crate) use forced::Forced;
 pub(super) use fragments::multiply as unrolled_multiply;
 pub(super) use split::add_pieces;
-pub(crate) use tune::{Tuning, tune_matmul};
+#[cfg(not(target_family = "wasm"))]
+pub(crate) use tune::tune_matmul;
+pub(crate) use tuning::Tuning;
 
 params! {
     struct Params {

@@ -34,6 +34,10 @@ pub(crate) struct Args {
     #[arg(long, default_value_t = minilm::DEFAULT_BATCH_SIZE)]
     pub(crate) batch: usize,
 
+    /// Keep weights and activations as f16, where the device has it: half the memory, three digits
+    #[arg(long)]
+    pub(crate) half: bool,
+
     /// Print one JSON document
     #[arg(long)]
     pub(crate) json: bool,

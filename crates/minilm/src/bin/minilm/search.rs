@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::{Context, ensure};
-use backend_api::{ComputeBackend, Registry};
+use backend_api::{ComputeBackend, DType, Registry};
 use indicatif::{ProgressBar, ProgressStyle};
 use minilm::{Embeddings, Encoder, ModelDir, Passage};
 
@@ -23,7 +23,7 @@ pub(crate) fn run(registry: &Registry, args: &Args) -> anyhow::Result<Report> {
     let (selection, open_seconds) = timed(|| {
         registry.select(&args.backend).with_context(|| format!("can't open the backend {:?}", args.backend))
     })?;
-    let (encoder, load_seconds) = timed(|| load(&model, selection.backend))?;
+    let (encoder, load_seconds) = timed(|| load(&model, selection.backend, args.half))?;
     let encoder = encoder.with_batch_size(args.batch);
     // The question goes first: what a device does once, such as compiling kernels, isn't counted to the passages.
     let (question, query_seconds) =
@@ -55,14 +55,14 @@ pub(crate) fn run(registry: &Registry, args: &Args) -> anyhow::Result<Report> {
     })
 }
 
-fn load(model: &ModelDir, backend: Box<dyn ComputeBackend>) -> anyhow::Result<Encoder> {
+fn load(model: &ModelDir, backend: Box<dyn ComputeBackend>, half: bool) -> anyhow::Result<Encoder> {
     let bar = progress_bar("loading", "{bytes}/{total_bytes}");
     let progress = |done, total| {
         bar.set_length(total as u64);
         bar.set_position(done as u64);
     };
     let encoder = model
-        .load(&Arc::from(backend), progress)
+        .load(&Arc::from(backend), if half { DType::F16 } else { DType::F32 }, progress)
         .with_context(|| format!("can't load the model in {}", model.path().display()))?;
     encoder.model().backend().synchronize()?;
     bar.finish_and_clear();

@@ -1,0 +1,119 @@
+//! What was found by measuring kernels, and how it is written down.
+
+use std::collections::HashMap;
+use std::fmt;
+
+use backend_api::DType;
+use backend_api::desc::MatmulDesc;
+use parking_lot::Mutex;
+
+use super::{Forced, Windows};
+
+/// What was found to be fastest for each kind of product.
+#[derive(Debug, Default)]
+pub(crate) struct Tuning {
+    known: Mutex<HashMap<Key, Forced>>,
+}
+
+/// What decides about the speed of a product: its sizes, its types, and how its factors lie in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Key {
+    sizes: [usize; 4],
+    dtypes: [DType; 3],
+    trans: [bool; 2],
+    /// Whether factors can be read as they are, by vectors.
+    pub(super) aligned: bool,
+}
+
+impl Key {
+    pub(super) fn new(desc: &MatmulDesc, windows: &Windows) -> Self {
+        Self {
+            sizes: [desc.m, desc.n, desc.k, desc.batch],
+            dtypes: [desc.a.dtype, desc.b.dtype, desc.c.dtype],
+            trans: [desc.trans_a.is_transposed(), desc.trans_b.is_transposed()],
+            aligned: super::layout::reads_as_vectors(desc, windows),
+        }
+    }
+}
+
+/// Such as `4096x4096x4096x1 f16-f16-f32 nt aligned`.
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let sizes = self.sizes.map(|size| size.to_string()).join("x");
+        let dtypes = self.dtypes.map(DType::name).join("-");
+        let trans = self.trans.map(|yes| if yes { "t" } else { "n" }).concat();
+        let layout = if self.aligned { "aligned" } else { "odd" };
+        write!(f, "{sizes} {dtypes} {trans} {layout}")
+    }
+}
+
+impl std::str::FromStr for Key {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        let words: Vec<&str> = text.split(' ').collect();
+        let [sizes, dtypes, trans, layout] = words.try_into().map_err(|_| ())?;
+        let sizes: Result<Vec<usize>, _> = sizes.split('x').map(str::parse).collect();
+        let named = |name| DType::ALL.iter().copied().find(|dtype| dtype.name() == name);
+        let dtypes: Option<Vec<DType>> = dtypes.split('-').map(named).collect();
+        let key = Self {
+            sizes: sizes.map_err(|_| ())?.try_into().map_err(|_| ())?,
+            dtypes: dtypes.ok_or(())?.try_into().map_err(|_| ())?,
+            trans: [trans.starts_with('t'), trans.ends_with('t')],
+            aligned: layout == "aligned",
+        };
+        if key.to_string() == text { Ok(key) } else { Err(()) }
+    }
+}
+
+impl Tuning {
+    /// What was found for such a product.
+    pub(super) fn get(&self, desc: &MatmulDesc, windows: &Windows) -> Option<Forced> {
+        let known = self.known.lock();
+        if known.is_empty() { None } else { known.get(&Key::new(desc, windows)).copied() }
+    }
+
+    /// Uses this kernel for such products from now on.
+    #[cfg(not(target_family = "wasm"))]
+    pub(super) fn keep(&self, key: Key, kernel: Forced) {
+        self.known.lock().insert(key, kernel);
+    }
+
+    /// A line for each kind of product, sorted.
+    pub(crate) fn lines(&self) -> Vec<String> {
+        let known = self.known.lock();
+        let mut lines: Vec<String> = known.iter().map(|(key, kernel)| format!("{key} = {kernel}")).collect();
+        lines.sort();
+        lines
+    }
+
+    /// Takes a line; whether it could be read.
+    pub(crate) fn learn(&self, line: &str) -> bool {
+        let Some((key, kernel)) = line.split_once(" = ") else { return false };
+        let (Ok(key), Ok(kernel)) = (key.parse(), Forced::parse("set_tuning", kernel)) else { return false };
+        self.known.lock().insert(key, kernel);
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_known_can_be_written_and_read() {
+        let line = "4096x1x300x2 f32-f16-f32 nt odd = direct/32x32x4+split4";
+        let tuning = Tuning::default();
+        assert!(tuning.learn(line));
+        assert_eq!(tuning.lines(), [line]);
+        for wrong in [
+            "",
+            "4096x1x300x2 f32-f16-f32 nt odd",
+            "4096x1x300 f32-f16-f32 nt odd = direct/32x32x4",
+            "4096x1x300x2 f32-f32 nt odd = direct/32x32x4",
+            "4096x1x300x2 f32-f16-f32 nt odd = tiled/1x1x1",
+        ] {
+            assert!(!tuning.learn(wrong), "{wrong:?}");
+        }
+    }
+}
