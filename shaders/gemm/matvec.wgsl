@@ -75,11 +75,11 @@ fn main(
     var v: array<V, AHEAD>;
     var x: array<f32, AHEAD>;
     for (var u = 0u; u < AHEAD; u++) {
+      // Beyond k, the last row is read and not used: loads under conditions would wait for each other.
       let k = step * STEP + u * LANES + place.lane;
-      if k < end {
-        v[u] = b[first_b + k * ld];
-        x[u] = f32(a[first_a + k * a_step]);
-      }
+      let row = min(k, end - 1u);
+      v[u] = select(V(), b[first_b + row * ld], k < end);
+      x[u] = select(0.0, f32(a[first_a + row * a_step]), k < end);
     }
     for (var u = 0u; u < AHEAD; u++) {
       let numbers = unpack(v[u]);

@@ -29,8 +29,9 @@ pub(crate) fn run(sh: &Shell, args: &Args) -> anyhow::Result<()> {
     };
     let _model = sh.push_env("MINILM_MODEL", model::ensure_present(sh)?);
     let Args { backend, query, profile, .. } = args;
-    // Of the whole workspace, with the features that everything else is built with: in the dev profile it is there.
-    cmd!(sh, "cargo build --profile {profile} --workspace --bin minilm").run()?;
+    // As `cargo test` builds it, with the same features of dependencies, in the profile of tests: it is there then.
+    let like_tests = (profile == "dev").then_some("--tests");
+    cmd!(sh, "cargo build --profile {profile} --workspace --bin minilm {like_tests...}").run()?;
     let folder = if profile == "dev" { "debug" } else { profile };
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| PathBuf::from("target"), PathBuf::from);
     let minilm = target.join(folder).join("minilm");
