@@ -29,7 +29,7 @@ static TILED: KernelSource = KernelSource {
 
 static DIRECT: KernelSource = kernel!(
     "gemm/direct",
-    libs: [GRID, SPECIAL, UNARY, MATMUL, FACTOR_BLOCKS],
+    libs: [GRID, SPECIAL, UNARY, MATMUL],
     types: ["TA", "TB", "TC"],
     constants: ["VEC", "TRANS_A", "TRANS_B", "ACTIVATION"],
     reads: 5,
@@ -38,7 +38,7 @@ static DIRECT: KernelSource = kernel!(
 );
 
 /// Rows and columns of a workgroup of `gemm/direct`.
-pub(super) const DIRECT_TILE: usize = 32;
+pub(super) const DIRECT_TILE: [usize; 2] = [32, 128];
 
 static COOPERATIVE: KernelSource = KernelSource {
     unrolled: Some(fragments::multiply),
@@ -112,7 +112,7 @@ impl Kernel {
 impl fmt::Display for Kernel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Direct => write!(f, "direct/{DIRECT_TILE}x{DIRECT_TILE}x4"),
+            Self::Direct => write!(f, "direct/{}x{}x4", DIRECT_TILE[0], DIRECT_TILE[1]),
             Self::Tiled(tile) => write!(f, "tiled/{tile}"),
             Self::Cooperative(tile) => write!(f, "cooperative/{tile}"),
             Self::Skinny(skinny) => write!(f, "skinny/{skinny}"),
@@ -125,7 +125,7 @@ impl Plan {
     /// Rows and columns of a tile.
     pub(super) fn tile(&self) -> [usize; 2] {
         match self.kernel {
-            Kernel::Direct => [DIRECT_TILE; 2],
+            Kernel::Direct => DIRECT_TILE,
             Kernel::Tiled(tile) => [tile.m, tile.n],
             Kernel::Cooperative(tile) => [tile.m, tile.n],
             Kernel::Skinny(skinny) => skinny.tile(self.dtypes, self.trans, self.vectors),

@@ -102,15 +102,15 @@ mod tests {
 
     #[test]
     fn what_is_known_can_be_written_and_read() {
-        let line = "4096x1x300x2 f32-f16-f32 nt odd = direct/32x32x4+split4";
+        let line = "4096x1x300x2 f32-f16-f32 nt odd = direct/32x128x4+split4";
         let tuning = Tuning::default();
         assert!(tuning.learn(line));
         assert_eq!(tuning.lines(), [line]);
         for wrong in [
             "",
             "4096x1x300x2 f32-f16-f32 nt odd",
-            "4096x1x300 f32-f16-f32 nt odd = direct/32x32x4",
-            "4096x1x300x2 f32-f32 nt odd = direct/32x32x4",
+            "4096x1x300 f32-f16-f32 nt odd = direct/32x128x4",
+            "4096x1x300x2 f32-f32 nt odd = direct/32x128x4",
             "4096x1x300x2 f32-f16-f32 nt odd = tiled/1x1x1",
         ] {
             assert!(!tuning.learn(wrong), "{wrong:?}");
