@@ -1,8 +1,9 @@
 // C = activation(alpha · op(A) · op(B) + beta · C + bias) for each matrix of a batch, straight from memory: the kernel for
 // devices whose workgroup memory is memory like any other, such as processors that pose as a GPU.
 //
-// Each invocation makes 8 × 16 results: a load takes such devices as long as several products. With VEC, the starts, leading dimensions, batch strides and extents along memory
-// of A and B are multiples of 4, and both are read as vectors; without, element by element.
+// Each invocation makes 8 × 16 results: a load takes such devices as long as several products. With VEC, the starts,
+// leading dimensions, batch strides and extents along memory of A and B are multiples of 4. Both are read as vectors
+// then, in tiles that are whole; else element by element.
 //
 // needs: TA, TB, TC, VEC, TRANS_A, TRANS_B, ACTIVATION, lib/matmul
 
