@@ -1,44 +1,26 @@
 //! Every kernel for matrix products on every adapter, not only those that the planner would choose there: right around
 //! the edges of its tile in all layouts, in one piece and in several, and twice the same bits.
 
+mod forced;
+
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
 use backend_api::desc::{MatmulDesc, Matrix};
-use backend_api::{BackendFactory, BackendResult, BackendTranspose, ComputeBackend, DType, MathMode};
-use backend_webgpu::{WebGpuBackend, WebGpuFactory};
+use backend_api::{BackendResult, BackendTranspose, ComputeBackend, DType, MathMode};
+use backend_webgpu::WebGpuBackend;
 use conformance::matmul_around;
-use libtest_mimic::{Arguments, Failed, Trial};
-
-/// How many failing cases are listed.
-const LISTED: usize = 10;
+use libtest_mimic::{Failed, Trial};
 
 fn main() -> ExitCode {
-    let mut trials = Vec::new();
-    for device in WebGpuFactory.devices() {
-        let selector = device.selector.strip_prefix("webgpu:").unwrap_or_default().to_owned();
-        let name = format!("{} {}", device.selector, device.name);
-        let mut backend = WebGpuBackend::select(&selector);
-        match backend.init() {
-            Ok(()) => trials.extend(kernels(&name, &Arc::new(backend))),
-            Err(error) => trials.push(Trial::test(name, move || Err(error.into()))),
-        }
-    }
-    if trials.is_empty() {
-        trials.push(Trial::test("adapters", || Err("no WebGPU adapter found".into())));
-    }
-    // One after another: a kernel is forced for a whole backend.
-    let mut arguments = Arguments::from_args();
-    arguments.test_threads = Some(1);
-    libtest_mimic::run(&arguments, trials).exit_code()
+    forced::run(kernels)
 }
 
 /// A test for each kernel that the device can run.
 fn kernels(device: &str, backend: &Arc<WebGpuBackend>) -> Vec<Trial> {
-    let matrix_units = backend.capabilities().is_ok_and(|capabilities| capabilities.cooperative_matrix);
-    let names = WebGpuBackend::matmul_kernels().into_iter();
-    let names = names.filter(|name| matrix_units || !name.starts_with("cooperative/"));
+    let matrix_units = forced::has_matrix_units(backend);
+    let names = forced::runnable(backend, WebGpuBackend::matmul_kernels());
     let names = names.flat_map(|name| ["", "+split3", "+packed"].map(|how| format!("{name}{how}")));
     // Those on matrix units always copy badly aligned factors, and those of few rows never.
     let may_copy = |name: &str| name.starts_with("direct/") || name.starts_with("tiled/");
@@ -81,14 +63,7 @@ fn right_around_its_tile(backend: &WebGpuBackend, kernel: &str) -> Result<(), Fa
     if kernel.contains('+') {
         cases = cases.into_iter().step_by(3).collect();
     }
-    let mut failures: Vec<String> =
-        cases.iter().filter_map(|case| case.run(backend).err()).map(|failure| failure.to_string()).collect();
-    if failures.is_empty() {
-        return Ok(());
-    }
-    let failed = failures.len();
-    failures.truncate(LISTED);
-    Err(format!("{failed} of {} cases failed:\n{}", cases.len(), failures.join("\n")).into())
+    forced::check(backend, &cases)
 }
 
 /// The m, n and k of a kernel's tile, from its name.
