@@ -17,9 +17,11 @@ const DOWN: u32 = 4u;
 @group(0) @binding(4) var<storage, read> bias: array<TC>;
 @group(0) @binding(5) var<storage, read_write> c: array<TC>;
 
-// Where the element of op(A) in a row at k, or that of op(B) in a column at k, lies from the matrix's first.
-fn along(across: u32, k: u32, ld: u32, k_down: bool) -> u32 {
-  return select(across * ld + k, k * ld + across, k_down);
+// Where four elements at k lie from a matrix's first: those of op(A) from a row on, those of op(B) from a column on. Beyond
+// the last row or column they are others of the matrix: what becomes of them is not written.
+fn places(across: u32, extent: u32, k: u32, ld: u32, k_down: bool) -> vec4<u32> {
+  let four = min(vec4<u32>(across, across + 1u, across + 2u, across + 3u), vec4<u32>(extent - 1u));
+  return select(four * ld + k, k * ld + four, k_down);
 }
 
 // A block of op(A) or op(B) at a vector: one column of the matrix for each k.
@@ -72,31 +74,16 @@ fn added(s: Sums, x: vec4<f32>, y: Row) -> Sums {
   );
 }
 
-// Four elements of op(A) from a row on, at k. Beyond the last row they are others of the matrix: what becomes of them is
-// not written.
+// Four elements of op(A) from a row on, at k.
 fn column_a(matrix: u32, row: u32, k: u32) -> vec4<f32> {
-  const K_DOWN = TRANS_A == 1u;
-  let base = params.a_offset + matrix * params.a_batch;
-  let rows = min(vec4<u32>(row, row + 1u, row + 2u, row + 3u), vec4<u32>(params.m - 1u));
-  return vec4<f32>(
-    f32(a[base + along(rows.x, k, params.a_ld, K_DOWN)]),
-    f32(a[base + along(rows.y, k, params.a_ld, K_DOWN)]),
-    f32(a[base + along(rows.z, k, params.a_ld, K_DOWN)]),
-    f32(a[base + along(rows.w, k, params.a_ld, K_DOWN)]),
-  );
+  let at = params.a_offset + matrix * params.a_batch + places(row, params.m, k, params.a_ld, TRANS_A == 1u);
+  return vec4<f32>(f32(a[at.x]), f32(a[at.y]), f32(a[at.z]), f32(a[at.w]));
 }
 
-// The same of op(B) from a column on.
+// Four elements of op(B) from a column on, at k.
 fn row_b(matrix: u32, column: u32, k: u32) -> vec4<f32> {
-  const K_DOWN = TRANS_B == 0u;
-  let base = params.b_offset + matrix * params.b_batch;
-  let columns = min(vec4<u32>(column, column + 1u, column + 2u, column + 3u), vec4<u32>(params.n - 1u));
-  return vec4<f32>(
-    f32(b[base + along(columns.x, k, params.b_ld, K_DOWN)]),
-    f32(b[base + along(columns.y, k, params.b_ld, K_DOWN)]),
-    f32(b[base + along(columns.z, k, params.b_ld, K_DOWN)]),
-    f32(b[base + along(columns.w, k, params.b_ld, K_DOWN)]),
-  );
+  let at = params.b_offset + matrix * params.b_batch + places(column, params.n, k, params.b_ld, TRANS_B == 0u);
+  return vec4<f32>(f32(b[at.x]), f32(b[at.y]), f32(b[at.z]), f32(b[at.w]));
 }
 
 // Writes them in a loop: what becomes of a sum is too much text to be repeated for each.
