@@ -140,22 +140,31 @@ fn unary_rsqrt(x: f32) -> f32 {
 
 // The exponential and what is made of it.
 
-// 2^(high + low), |low| being small, high any number but NaN and the result 0 or infinite where it must be.
-fn exp2_sum(high: f32, low: f32) -> f32 {
-  let bounded = clamp(high, -160.0, 130.0);
-  let n = round(bounded + low);
-  let r = (bounded - n) + low;
-  // 2ʳ for |r| ≤ 0.51, to 4.3e-9.
+// 2ʳ for |r| ≤ 0.51, to 4.3e-9.
+fn exp2_fraction(r: f32) -> f32 {
   var p = 0.00015335059;
   p = p * r + 0.001339265;
   p = p * r + 0.009618468;
   p = p * r + 0.05550354;
   p = p * r + 0.24022648;
   p = p * r + 0.6931472;
-  p = p * r + 1.0;
+  return p * r + 1.0;
+}
 
+// 2^(high + low) for a sum from −180 to 0. A few steps that all invocations take, as many functions need it.
+fn exp2_below(high: f32, low: f32) -> f32 {
+  let n = round(high + low);
+  let p = exp2_fraction((high - n) + low);
+  // The last step to a subnormal result rounds, by 2⁻⁶⁴.
+  return bitcast<f32>(bitcast<u32>(p) + (bitcast<u32>(i32(n) + 64) << 23u)) * 5.4210109e-20;
+}
+
+// 2^(high + low), |low| being small, high any number but NaN and the result 0 or infinite where it must be.
+fn exp2_sum(high: f32, low: f32) -> f32 {
+  let bounded = clamp(high, -160.0, 130.0);
+  let n = round(bounded + low);
   // The power of two goes into the exponent's bits: as a factor, it would overflow before the product does.
-  let bits = bitcast<u32>(p);
+  let bits = bitcast<u32>(exp2_fraction((bounded - n) + low));
   let exponent = i32(bits >> 23u) + i32(n);
   if exponent > 254 {
     return inf();
@@ -163,49 +172,48 @@ fn exp2_sum(high: f32, low: f32) -> f32 {
   if exponent > 0 {
     return bitcast<f32>(bits + (bitcast<u32>(i32(n)) << 23u));
   }
-  // The last step to a subnormal result rounds, by 2⁻⁶⁴.
   return bitcast<f32>(bits + (bitcast<u32>(i32(n) + 64) << 23u)) * 5.4210109e-20;
 }
 
-// e^(x + low) for |x| ≤ 110 and a small low. The products with log₂e are split, as the integer part of their sum
-// would otherwise take the accuracy from its fraction.
-fn exp_sum(x: f32, low: f32) -> f32 {
+// x · log₂e as the sum of two numbers, the first being exact, as the integer part of one number would take the accuracy
+// from its fraction.
+fn times_log2_e(x: f32) -> vec2<f32> {
   const LOG2_E_HIGH = 1.4423828;
   const LOG2_E_LOW = 0.0003122284;
   let x_high = upper(x);
-  let rest = (x - x_high) + low;
-  return exp2_sum(x_high * LOG2_E_HIGH, x_high * LOG2_E_LOW + rest * (LOG2_E_HIGH + LOG2_E_LOW));
+  return vec2<f32>(x_high * LOG2_E_HIGH, x_high * LOG2_E_LOW + (x - x_high) * (LOG2_E_HIGH + LOG2_E_LOW));
 }
 
 fn unary_exp(x: f32) -> f32 {
   if is_nan(x) {
     return x;
   }
-  return exp_sum(clamp(x, -110.0, 90.0), 0.0);
+  let power = times_log2_e(clamp(x, -110.0, 90.0));
+  return exp2_sum(power.x, power.y);
+}
+
+// e⁻ˣ for 0 ≤ x ≤ 110.
+fn exp_minus(x: f32) -> f32 {
+  let power = times_log2_e(-x);
+  return exp2_below(power.x, power.y);
 }
 
 fn unary_sigmoid(x: f32) -> f32 {
-  if is_nan(x) {
-    return x;
-  }
   // e ≤ 1, and the quotient doesn't cancel on either side.
-  let e = exp_sum(-min(unary_abs(x), 110.0), 0.0);
-  return select(1.0, e, is_negative(x)) / (1.0 + e);
+  let e = exp_minus(min(unary_abs(x), 110.0));
+  return select(select(1.0, e, is_negative(x)) / (1.0 + e), x, is_nan(x));
 }
 
 // x · sigmoid(t). The root of e^(−|t|) is multiplied twice: the product may be a normal number though e^(−|t|) isn't.
 fn times_sigmoid(x: f32, t: f32) -> f32 {
-  let root = exp_sum(-0.5 * min(unary_abs(t), 220.0), 0.0);
+  let root = exp_minus(0.5 * min(unary_abs(t), 220.0));
   let factor = select(1.0, root, is_negative(t));
   return (x * factor) / (1.0 + root * root) * factor;
 }
 
 fn unary_silu(x: f32) -> f32 {
-  if is_nan(x) {
-    return x;
-  }
   let bounded = max(x, -220.0);
-  return times_sigmoid(bounded, bounded);
+  return select(times_sigmoid(bounded, bounded), x, is_nan(x));
 }
 
 fn unary_tanh(x: f32) -> f32 {
@@ -224,16 +232,16 @@ fn unary_tanh(x: f32) -> f32 {
     p = p * z - 0.333332819422;
     return with_sign(p * z * y + y, x);
   }
-  return with_sign(1.0 - 2.0 / (exp_sum(2.0 * y, 0.0) + 1.0), x);
+  let e = exp_minus(2.0 * y);
+  return with_sign(1.0 - 2.0 * e / (1.0 + e), x);
 }
 
-// x · Φ(x). With y = |x|, Φ(−y) = e^(−y²/2) · P(t) / (y + 3), where t = (y − 3) / (y + 3) maps all y to [−1, 1) (the
-// substitution is that of Shepherd and Laframboise, "Chebyshev Approximation of (1 + 2x) exp(x²) erfc x in
-// 0 ≤ x < ∞", 1981). The negative tail keeps its relative accuracy, as nothing cancels there.
+// x · Φ(x) = max(x, 0) − y · Φ(−y) with y = |x|. Φ(−y) = e^(−y²/2) · P(t) / (y + 3), where t = (y − 3) / (y + 3) maps all
+// y to [−1, 1) (the substitution is that of Shepherd and Laframboise, "Chebyshev Approximation of (1 + 2x) exp(x²) erfc x
+// in 0 ≤ x < ∞", 1981). The negative tail keeps its relative accuracy, as nothing cancels there.
 fn unary_gelu(x: f32) -> f32 {
-  if is_nan(x) {
-    return x;
-  }
+  const HALF_LOG2_E_HIGH = 0.71875;
+  const HALF_LOG2_E_LOW = 0.0025975204;
   // From 14.5 on, Φ(−y) is zero.
   let y = min(unary_abs(x), 14.5);
   let inverse = 1.0 / (y + 3.0);
@@ -249,24 +257,20 @@ fn unary_gelu(x: f32) -> f32 {
   p = p * t + 0.2300177;
   p = p * t - 0.5093322;
   p = p * t + 0.7290837;
-  p *= inverse;
-  // y² in two parts, so that its rounding doesn't show in the exponential.
-  let y_high = upper(y);
-  let e = exp_sum(-0.5 * y_high * y_high, -0.5 * (y - y_high) * (y + y_high));
-  if is_negative(x) {
-    return -y * p * e;
-  }
-  return x * (1.0 - p * e);
+  // y²/2 · log₂e in two parts, the first of few bits, so that its rounding doesn't show in the exponential.
+  let y_high = bitcast<f32>(bitcast<u32>(y) & 0xffff0000u);
+  let square = y_high * y_high;
+  let low = square * HALF_LOG2_E_LOW + (y - y_high) * (y + y_high) * (HALF_LOG2_E_HIGH + HALF_LOG2_E_LOW);
+  let e = exp2_below(-square * HALF_LOG2_E_HIGH, -low);
+  return select(max(x, 0.0) - y * inverse * (p * e), x, is_nan(x));
 }
 
 // x · sigmoid(2w) with w = √(2/π) · (x + 0.044715 · x³), which equals x/2 · (1 + tanh(w)) without its cancellation. In
 // the negative tail, the relative error is 2|w| times that of w.
 fn unary_gelu_tanh(x: f32) -> f32 {
-  if is_nan(x) {
-    return x;
-  }
   let bounded = max(x, -20.0);
   // Past 20, where 2w is more than 600, it only has to stay finite.
   let y = min(bounded, 20.0);
-  return times_sigmoid(bounded, y * (1.5957692 + 0.071354814 * y * y));
+  let value = times_sigmoid(bounded, y * (1.5957692 + 0.071354814 * y * y));
+  return select(value, x, is_nan(x));
 }

@@ -1,75 +1,44 @@
 // dst = src where the elements of src lie side by side along the columns and those of dst along the rows: tiles of 64×64
-// go through workgroup memory, so that both sides are read and written in runs. Up to four other loops repeat this. An
-// element is LANES numbers side by side.
+// go through workgroup memory, so that both sides are read and written in runs. Up to four other loops repeat this.
 //
-// needs: T, LANES, XN (an element in memory), put, take
+// needs: T, lib/transpose
 
-struct Params {
-  rows: u32,
-  columns: u32,
-  // Numbers from one row of src to the next, and from one column of dst to the next.
-  src_row: u32,
-  dst_column: u32,
-  src: u32,
-  dst: u32,
-  batch: u32,
-  rank: u32,
-  // The other loops, outermost first: extent, stride of src, stride of dst. All counted in numbers.
-  loops: array<vec4<u32>, 4>,
-}
+@group(0) @binding(0) var<storage, read> src: array<T>;
+@group(0) @binding(1) var<storage, read_write> dst: array<T>;
 
-@group(0) @binding(0) var<storage, read> src: array<XN>;
-@group(0) @binding(1) var<storage, read_write> dst: array<XN>;
+const SIDE = 64u;
+const THREADS = 256u;
 
 // Rotated by its number, a row's and a column's numbers lie in different banks.
-var<workgroup> tile: array<T, 4096>;
+var<workgroup> tile: array<T, SIDE * SIDE>;
 
 fn slot(row: u32, column: u32) -> u32 {
-  return row * 64u + ((column + row) & 63u);
+  return row * SIDE + (column + row) % SIDE;
 }
 
-@compute @workgroup_size(256)
+@compute @workgroup_size(THREADS)
 fn main(
   @builtin(workgroup_id) group: vec3<u32>,
   @builtin(num_workgroups) groups: vec3<u32>,
   @builtin(local_invocation_index) lane: u32,
 ) {
-  const QUADS = 64u / LANES;
-  const STEPS = 16u / LANES;
-  let across = (params.columns + 63u) / 64u;
-  let down = (params.rows + 63u) / 64u;
-  var rest = flat_group(group, groups);
-  let left = rest % across * 64u;
-  rest /= across;
-  let top = rest % down * 64u;
-  rest /= down;
-  if rest >= params.batch {
+  let place = place_of(flat_group(group, groups), SIDE);
+  if !place.exists {
     return;
   }
-  var source = params.src;
-  var sink = params.dst;
-  for (var d = params.rank; d > 0u; d--) {
-    let extent = params.loops[d - 1u];
-    source += rest % extent.x * extent.y;
-    sink += rest % extent.x * extent.z;
-    rest /= extent.x;
-  }
-
-  for (var s = 0u; s < STEPS; s++) {
-    let i = lane + s * 256u;
-    let row = i / QUADS;
-    let column = i % QUADS * LANES;
-    if top + row < params.rows && left + column < params.columns {
-      put(row, column, src[(source + (top + row) * params.src_row + left + column) / LANES]);
+  for (var i = lane; i < SIDE * SIDE; i += THREADS) {
+    let row = i / SIDE;
+    let column = i % SIDE;
+    if place.row + row < params.rows && place.column + column < params.columns {
+      tile[slot(row, column)] = src[place.src + row * params.src_row + column];
     }
   }
   workgroupBarrier();
-  for (var s = 0u; s < STEPS; s++) {
-    let i = lane + s * 256u;
-    let column = i / QUADS;
-    let row = i % QUADS * LANES;
-    if top + row < params.rows && left + column < params.columns {
-      dst[(sink + (left + column) * params.dst_column + top + row) / LANES] = take(row, column);
+  for (var i = lane; i < SIDE * SIDE; i += THREADS) {
+    let column = i / SIDE;
+    let row = i % SIDE;
+    if place.row + row < params.rows && place.column + column < params.columns {
+      dst[place.dst + column * params.dst_column + row] = tile[slot(row, column)];
     }
   }
 }

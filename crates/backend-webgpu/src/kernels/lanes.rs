@@ -29,7 +29,6 @@ pub(crate) enum Origin {
 pub(super) fn declarations(variant: &Variant, function: Function) -> String {
     let lanes = variant.constant("LANES").max(1) as usize;
     match function {
-        Function::Tile => return tile(lanes, variant.dtype(0)),
         Function::Combine(op) => return combine(op, variant.dtype(0)),
         Function::Write => return write(lanes, variant.dtype(0)),
         Function::Move => return format!("alias TN = {};\n", vector(lanes, variant.dtype(0).name())),
@@ -113,21 +112,6 @@ fn combine(op: ScatterOp, dtype: DType) -> String {
         _ => "b",
     };
     format!("alias V = {number};\nfn combine(a: V, b: V) -> V {{ return {value}; }}\n")
-}
-
-/// How an element goes into and out of a tile, along its rows and along its columns.
-fn tile(lanes: usize, dtype: DType) -> String {
-    let element = vector(lanes, dtype.name());
-    let part = |lane: usize| if lanes == 1 { String::new() } else { format!(".{}", LANE_NAMES[lane]) };
-    let put: String =
-        (0..lanes).map(|i| format!(" tile[slot(row, column + {i}u)] = value{};", part(i))).collect();
-    let take: Vec<String> = (0..lanes).map(|i| format!("tile[slot(row + {i}u, column)]")).collect();
-    format!(
-        "alias XN = {element};\n\
-         fn put(row: u32, column: u32, value: XN) {{{put} }}\n\
-         fn take(row: u32, column: u32) -> XN {{ return XN({}); }}\n",
-        take.join(", ")
-    )
 }
 
 /// The names of the inputs, from the kernel's constants.
@@ -270,7 +254,7 @@ fn apply(variant: &Variant, function: Function) -> String {
                 .to_owned()
         }
         // They apply nothing to numbers.
-        Function::Tile | Function::Combine(_) | Function::Move | Function::Write => String::new(),
+        Function::Combine(_) | Function::Move | Function::Write => String::new(),
         Function::Convert => {
             let to = variant.dtype(1);
             format!("fn apply(x: {dtype}) -> {to} {{ return {to}_from_{dtype}(x); }}")

@@ -29,6 +29,11 @@ libs! {
     BINARY = "binary",
     /// Places in strided tensors that are walked together.
     WALK = "walk",
+    /// Tiles of transposing copies.
+    TRANSPOSE = "transpose",
+    /// Squares of 32 and 16 bits for them.
+    BLOCK_4 = "block_4",
+    BLOCK_8 = "block_8",
     /// The generator of random numbers; needs [`MULTIPLY_HIGH`].
     PHILOX = "philox",
     /// Comparisons of floating-point numbers; needs [`SPECIAL`].

@@ -28,8 +28,6 @@ pub(crate) enum Function {
     Affine,
     /// `apply(x)` from the first type to the second, of lib/convert and lib/convert_f16.
     Convert,
-    /// `put(row, column, element)` and `take(row, column)`, from and to a tile.
-    Tile,
     /// `combine(before, arriving)` of two numbers of a scatter.
     Combine(ScatterOp),
     /// None: elements are moved as they are.
@@ -48,7 +46,6 @@ impl fmt::Display for Function {
             Self::Clamp => "clamp",
             Self::Affine => "affine",
             Self::Convert => "convert",
-            Self::Tile => "tile",
             Self::Combine(op) => op.name(),
             Self::Move => "move",
             Self::Write => "write",

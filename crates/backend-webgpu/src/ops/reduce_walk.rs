@@ -5,14 +5,14 @@ use backend_api::{BackendResult, DType};
 
 use super::lanes::Lanes;
 use super::reduction::Rule;
-use super::teams::Teams;
+use super::teams::{SHARE, Teams, WORKGROUP};
 use crate::context::dim;
 use crate::recorder::Window;
 
 /// The fewest loads of an invocation in a small team.
 const LEAST: usize = 2;
-/// Workgroups that keep a large device busy.
-const BUSY: usize = 1024;
+/// Workgroups that keep a large device busy; more of them only have more to begin and to end.
+const BUSY: usize = 512;
 /// Loads of an invocation from which on a reduction is worth being cut.
 const CUT_SHARE: usize = 16;
 /// Loads of an invocation beyond which runs of runs would lose accuracy.
@@ -110,7 +110,8 @@ impl Walk {
             Some(&(extent, _)) if !self.rows => extent / self.lanes.width(),
             _ => 1,
         };
-        Teams::new(self.loads(), abreast, LEAST)
+        let members = (BUSY * WORKGROUP / self.outputs().max(1)).max(1);
+        Teams::with_share(self.loads(), abreast, LEAST, SHARE.max(self.loads().div_ceil(members)))
     }
 
     /// Into how many slices the numbers of an output are cut: one if there are enough outputs to keep the device busy.
@@ -177,9 +178,9 @@ mod tests {
 
     #[test]
     fn only_long_axes_of_few_outputs_are_cut() {
-        assert_eq!(slices(&[1 << 26], &[0], Lanes::Four), 1024);
-        assert_eq!(slices(&[1 << 26], &[0], Lanes::One), 1024);
-        assert_eq!(slices(&[16_384, 4096], &[0], Lanes::Four), 32);
+        assert_eq!(slices(&[1 << 26], &[0], Lanes::Four), 512);
+        assert_eq!(slices(&[1 << 26], &[0], Lanes::One), 512);
+        assert_eq!(slices(&[16_384, 4096], &[0], Lanes::Four), 16);
         assert_eq!(slices(&[16_384, 4096], &[1], Lanes::Four), 1);
         assert_eq!(slices(&[4095], &[0], Lanes::One), 1);
         assert_eq!(slices(&[100_000, 5], &[1], Lanes::One), 1);

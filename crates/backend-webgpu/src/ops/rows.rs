@@ -11,7 +11,7 @@ const LEAST: usize = 2;
 /// Bytes that an invocation reads at once where slices are long enough for that; a load of f16 has half of an f32's.
 const AHEAD_BYTES: usize = 64;
 /// Numbers that an invocation can hold one by one, and vectors of four.
-const BLOCKS: [(Lanes, [usize; 3]); 2] = [(Lanes::One, [4, 16, 32]), (Lanes::Four, [2, 4, 8])];
+const BLOCKS: [(Lanes, &[usize]); 2] = [(Lanes::One, &[4, 16, 32]), (Lanes::Four, &[2, 4, 8, 16, 32])];
 
 /// The plan for slices that teams of a workgroup hold whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,13 +40,13 @@ impl Rows {
         };
         let teams = Teams::with_share(length, inner, LEAST, share);
         let (_, blocks) = BLOCKS.into_iter().find(|&(of, _)| of == lanes)?;
-        let block = blocks.into_iter().find(|&block| block >= teams.share(length))?;
+        let block = blocks.iter().copied().find(|&block| block >= teams.share(length))?;
         Some(Self { teams, lanes, block: block as u32, length })
     }
 
     /// The lanes and blocks of every plan.
     pub(super) fn shapes() -> impl Iterator<Item = (Lanes, u32)> {
-        BLOCKS.into_iter().flat_map(|(lanes, blocks)| blocks.map(|block| (lanes, block as u32)))
+        BLOCKS.into_iter().flat_map(|(lanes, blocks)| blocks.iter().map(move |&block| (lanes, block as u32)))
     }
 }
 
@@ -62,7 +62,9 @@ mod tests {
         assert_eq!(shape(DType::F32, 4096, 1, Lanes::Four), Some((256, 4)));
         assert_eq!(shape(DType::F16, 4096, 1, Lanes::Four), Some((128, 8)));
         assert_eq!(shape(DType::F32, 8192, 1, Lanes::Four), Some((256, 8)));
-        assert_eq!(shape(DType::F32, 8196, 1, Lanes::Four), None);
+        assert_eq!(shape(DType::F32, 8196, 1, Lanes::Four), Some((256, 16)));
+        assert_eq!(shape(DType::F32, 32_768, 1, Lanes::Four), Some((256, 32)));
+        assert_eq!(shape(DType::F32, 32_772, 1, Lanes::Four), None);
         assert_eq!(shape(DType::F32, 32, 1, Lanes::Four), Some((4, 2)));
         assert_eq!(shape(DType::F32, 8191, 1, Lanes::One), Some((256, 32)));
         assert_eq!(shape(DType::F32, 256, 4096, Lanes::One), Some((8, 32)));

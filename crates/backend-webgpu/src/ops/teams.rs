@@ -5,11 +5,11 @@ use backend_api::BackendResult;
 use crate::context::linear_grid;
 
 /// Invocations of a workgroup.
-const WORKGROUP: usize = 256;
+pub(super) const WORKGROUP: usize = 256;
 /// Neighbouring numbers that neighbouring invocations should read: 128 bytes of f32, a line of most caches.
 const COALESCED: usize = 32;
 /// Loads of a member: enough to pay for the tree that joins a team's results.
-const SHARE: usize = 16;
+pub(super) const SHARE: usize = 16;
 /// Members of a team that read one short slice side by side: 32 bytes of f32, the least that memory is read by.
 const SECTOR: usize = 8;
 

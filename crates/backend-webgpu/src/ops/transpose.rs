@@ -4,14 +4,25 @@ use backend_api::desc::Loop;
 use backend_api::{BackendResult, DType, checked_product};
 
 use crate::context::{Context, dim, linear_grid};
-use crate::kernels::{Function, KernelSource, Variant, kernel, params};
+use crate::kernels::libs::{BLOCK_4, BLOCK_8};
+use crate::kernels::{KernelSource, Lib, Variant, kernel, params};
 use crate::recorder::Window;
 
 static TRANSPOSE: KernelSource = kernel!(
     "memory/transpose",
-    libs: [GRID],
+    libs: [GRID, TRANSPOSE],
     types: ["T"],
-    constants: ["LANES"],
+    constants: [],
+    reads: 1,
+    writes: 1,
+    params: Params,
+);
+
+static TRANSPOSE_BLOCKS: KernelSource = kernel!(
+    "memory/transpose_blocks",
+    libs: [GRID, TRANSPOSE],
+    types: [],
+    constants: [],
     reads: 1,
     writes: 1,
     params: Params,
@@ -22,6 +33,8 @@ const MAX_OTHERS: usize = 4;
 
 /// Rows and columns of a tile.
 const TILE: usize = 64;
+/// Invocations of memory/transpose_blocks along a tile's rows, and along its columns.
+const ACROSS: usize = 8;
 
 /// Fewer rows or columns than this leave most of a tile empty.
 const WORTH_TILES: usize = 16;
@@ -41,11 +54,16 @@ params! {
 }
 
 pub(super) fn variants() -> Vec<Variant> {
-    [DType::U32, DType::F16].into_iter().flat_map(|dtype| [1, 4].map(|lanes| variant(dtype, lanes))).collect()
+    [DType::U32, DType::F16].into_iter().flat_map(|dtype| [one_by_one(dtype), in_blocks(dtype)]).collect()
 }
 
-fn variant(dtype: DType, lanes: u32) -> Variant {
-    Variant::new(&TRANSPOSE, [dtype], [lanes]).with_function(Function::Tile)
+fn one_by_one(dtype: DType) -> Variant {
+    Variant::new(&TRANSPOSE, [dtype], [])
+}
+
+fn in_blocks(dtype: DType) -> Variant {
+    let block: &[Lib] = if dtype.size() == 2 { &[BLOCK_8] } else { &[BLOCK_4] };
+    Variant::new(&TRANSPOSE_BLOCKS, [], []).with_libs(block)
 }
 
 /// The loops of a copy, if it goes by tiles.
@@ -69,12 +87,12 @@ impl Transpose {
         (others.len() <= MAX_OTHERS).then_some(Self { rows, columns, others })
     }
 
-    /// Whether every run starts and ends at a multiple of four elements.
-    fn goes_in_vectors(&self, windows: [&Window; 2]) -> bool {
+    /// Whether every run starts and ends at a multiple of `width` elements.
+    fn goes_in_vectors(&self, width: usize, windows: [&Window; 2]) -> bool {
         let sizes = [self.rows.0, self.rows.1, self.columns.0, self.columns.1];
         let starts = windows.map(|window| window.offset as usize);
         let strides = self.others.iter().flat_map(|l| l.1);
-        sizes.into_iter().chain(starts).chain(strides).all(|size| size.is_multiple_of(4))
+        sizes.into_iter().chain(starts).chain(strides).all(|size| size.is_multiple_of(width))
     }
 
     /// Records the copy.
@@ -102,9 +120,14 @@ impl Transpose {
             rank: self.others.len() as u32,
             loops,
         };
-        let tiles = [self.rows.0.div_ceil(TILE), self.columns.0.div_ceil(TILE), batch];
+        let width = 16 / dtype.size();
+        let (variant, tile) = if self.goes_in_vectors(width, [input, output]) {
+            (in_blocks(dtype), ACROSS * width)
+        } else {
+            (one_by_one(dtype), TILE)
+        };
+        let tiles = [self.rows.0.div_ceil(tile), self.columns.0.div_ceil(tile), batch];
         let grid = linear_grid(op, checked_product(op, "workgroups", &tiles)?)?;
-        let lanes = if self.goes_in_vectors([input, output]) { 4 } else { 1 };
-        ctx.launch(op, &variant(dtype, lanes), &[input], output, &params, grid)
+        ctx.launch(op, &variant, &[input], output, &params, grid)
     }
 }

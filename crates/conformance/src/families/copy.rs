@@ -25,6 +25,9 @@ pub(super) fn cases() -> Vec<Case> {
             case(dtypes, &[31, 33], [Layout::Permuted, Layout::Packed]),
             case(dtypes, &[68, 72], [Layout::Permuted, Layout::Explicit]),
             case(dtypes, &[2, 20, 132], [Layout::Packed, Layout::Permuted]),
+            case(dtypes, &[65, 67], [Layout::Turned, Layout::Packed]),
+            case(dtypes, &[3, 36, 20], [Layout::Turned, Layout::Packed]),
+            case(dtypes, &[2, 72, 136], [Layout::Packed, Layout::Turned]),
             repeated(dtypes),
             edges(dtypes),
         ]

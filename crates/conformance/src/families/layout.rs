@@ -18,6 +18,8 @@ pub(super) enum Layout {
     Gaps,
     /// Both.
     PermutedGaps,
+    /// The last two dimensions in the other order in memory. Only asked for by name.
+    Turned,
 }
 
 impl Layout {
@@ -44,6 +46,9 @@ impl Tensor {
             for i in (1..order.len()).rev() {
                 order.swap(i, rng.below(i + 1));
             }
+        }
+        if let (Layout::Turned, [.., row, column]) = (layout, &mut order[..]) {
+            std::mem::swap(row, column);
         }
         let gaps = matches!(layout, Layout::Gaps | Layout::PermutedGaps);
         let mut strides = vec![0; shape.len()];

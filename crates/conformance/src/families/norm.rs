@@ -10,8 +10,8 @@ use crate::oracle::norm::Row;
 use crate::rng::Rng;
 use crate::trial::Trial;
 
-const COLUMNS: [usize; 20] =
-    [1, 2, 3, 5, 8, 31, 32, 63, 64, 100, 255, 256, 257, 384, 768, 1025, 4096, 4097, 8196, 8201];
+const COLUMNS: [usize; 21] =
+    [1, 2, 3, 5, 8, 31, 32, 63, 64, 100, 255, 256, 257, 384, 768, 1025, 4096, 4097, 8196, 8201, 32_772];
 const ROWS: [usize; 4] = [1, 2, 5, 17];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

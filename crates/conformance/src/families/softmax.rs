@@ -12,7 +12,7 @@ use crate::rng::Rng;
 use crate::trial::Trial;
 use crate::want::Want;
 
-const SHAPES: [&[usize]; 22] = [
+const SHAPES: [&[usize]; 23] = [
     &[1],
     &[2],
     &[3],
@@ -28,6 +28,7 @@ const SHAPES: [&[usize]; 22] = [
     &[9, 65, 3],
     &[2, 3, 4, 5],
     &[1, 30_000],
+    &[1, 33_000],
     &[30_000, 1],
     &[70_000, 2],
     &[5, 32],
@@ -59,7 +60,7 @@ pub(super) fn cases() -> Vec<Case> {
                 cases.extend([false, true].map(|log| case(dtype, shape, axis, Kind::Ordinary, false, log)));
             }
         }
-        for shape in [&[9, 33], &[64, 257], &[3, 1030], &[300, 8], &[2, 8200]] {
+        for shape in [&[9, 33], &[64, 257], &[3, 1030], &[300, 8], &[2, 8200], &[1, 33_000]] {
             for (axis, in_place) in [(0, false), (1, false), (1, true)] {
                 for kind in [Kind::Ordinary, Kind::Wide, Kind::Huge, Kind::Masked, Kind::Poisoned] {
                     cases.extend([false, true].map(|log| case(dtype, shape, axis, kind, in_place, log)));

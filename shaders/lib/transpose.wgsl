@@ -1,0 +1,46 @@
+// What the transposing copies share: where a tile lies.
+//
+// needs: nothing
+
+struct Params {
+  rows: u32,
+  columns: u32,
+  // Numbers from one row of src to the next, and from one column of dst to the next.
+  src_row: u32,
+  dst_column: u32,
+  src: u32,
+  dst: u32,
+  batch: u32,
+  rank: u32,
+  // The other loops, outermost first: extent, stride of src, stride of dst. All counted in numbers.
+  loops: array<vec4<u32>, 4>,
+}
+
+struct Place {
+  // Whether there is such a tile.
+  exists: bool,
+  row: u32,
+  column: u32,
+  // Of its first number.
+  src: u32,
+  dst: u32,
+}
+
+// Where the `flat`-th tile of side × side numbers begins.
+fn place_of(flat: u32, side: u32) -> Place {
+  let across = (params.columns + side - 1u) / side;
+  let down = (params.rows + side - 1u) / side;
+  let column = flat % across * side;
+  let row = flat / across % down * side;
+  var rest = flat / (across * down);
+  let exists = rest < params.batch;
+  var src = params.src + row * params.src_row + column;
+  var dst = params.dst + column * params.dst_column + row;
+  for (var d = params.rank; d > 0u; d--) {
+    let extent = params.loops[d - 1u];
+    src += rest % extent.x * extent.y;
+    dst += rest % extent.x * extent.z;
+    rest /= extent.x;
+  }
+  return Place(exists, row, column, src, dst);
+}

@@ -1,0 +1,29 @@
+// The same as memory/transpose where every row and column begins and ends at a multiple of 16 bytes: each invocation
+// turns a square of vectors in registers. Of 32 invocations, eight lie side by side along the columns and four along the
+// rows, so that runs of 128 bytes are read and of 64 bytes written.
+//
+// needs: WIDTH (numbers of a vector), turn, lib/transpose
+
+@group(0) @binding(0) var<storage, read> src: array<vec4<u32>>;
+@group(0) @binding(1) var<storage, read_write> dst: array<vec4<u32>>;
+
+const ACROSS = 8u;
+const SIDE = ACROSS * WIDTH;
+
+@compute @workgroup_size(64)
+fn main(
+  @builtin(workgroup_id) group: vec3<u32>,
+  @builtin(num_workgroups) groups: vec3<u32>,
+  @builtin(local_invocation_index) lane: u32,
+) {
+  let place = place_of(flat_group(group, groups), SIDE);
+  let row = lane / ACROSS * WIDTH;
+  let column = lane % ACROSS * WIDTH;
+  if place.exists && place.row + row < params.rows && place.column + column < params.columns {
+    let first = vec2<u32>(
+      place.src + row * params.src_row + column,
+      place.dst + column * params.dst_column + row,
+    );
+    turn(first / WIDTH, vec2<u32>(params.src_row, params.dst_column) / WIDTH);
+  }
+}
