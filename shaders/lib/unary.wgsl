@@ -151,10 +151,8 @@ fn exp2_fraction(r: f32) -> f32 {
   return p * r + 1.0;
 }
 
-// 2^(high + low) for a sum from −180 to 0. A few steps that all invocations take, as many functions need it.
-fn exp2_below(high: f32, low: f32) -> f32 {
-  let n = round(high + low);
-  let p = exp2_fraction((high - n) + low);
+// p · 2ⁿ for p near 1 and −180 ≤ n ≤ 0. All invocations take the same few steps, as many functions need it.
+fn times_exp2(p: f32, n: f32) -> f32 {
   // The last step to a subnormal result rounds, by 2⁻⁶⁴.
   return bitcast<f32>(bitcast<u32>(p) + (bitcast<u32>(i32(n) + 64) << 23u)) * 5.4210109e-20;
 }
@@ -164,7 +162,8 @@ fn exp2_sum(high: f32, low: f32) -> f32 {
   let bounded = clamp(high, -160.0, 130.0);
   let n = round(bounded + low);
   // The power of two goes into the exponent's bits: as a factor, it would overflow before the product does.
-  let bits = bitcast<u32>(exp2_fraction((bounded - n) + low));
+  let p = exp2_fraction((bounded - n) + low);
+  let bits = bitcast<u32>(p);
   let exponent = i32(bits >> 23u) + i32(n);
   if exponent > 254 {
     return inf();
@@ -172,7 +171,7 @@ fn exp2_sum(high: f32, low: f32) -> f32 {
   if exponent > 0 {
     return bitcast<f32>(bits + (bitcast<u32>(i32(n)) << 23u));
   }
-  return bitcast<f32>(bits + (bitcast<u32>(i32(n) + 64) << 23u)) * 5.4210109e-20;
+  return times_exp2(p, n);
 }
 
 // x · log₂e as the sum of two numbers, the first being exact, as the integer part of one number would take the accuracy
@@ -195,7 +194,8 @@ fn unary_exp(x: f32) -> f32 {
 // e⁻ˣ for 0 ≤ x ≤ 110.
 fn exp_minus(x: f32) -> f32 {
   let power = times_log2_e(-x);
-  return exp2_below(power.x, power.y);
+  let n = round(power.x + power.y);
+  return times_exp2(exp2_fraction((power.x - n) + power.y), n);
 }
 
 fn unary_sigmoid(x: f32) -> f32 {
@@ -236,12 +236,11 @@ fn unary_tanh(x: f32) -> f32 {
   return with_sign(1.0 - 2.0 * e / (1.0 + e), x);
 }
 
-// x · Φ(x) = max(x, 0) − y · Φ(−y) with y = |x|. Φ(−y) = e^(−y²/2) · P(t) / (y + 3), where t = (y − 3) / (y + 3) maps all
-// y to [−1, 1) (the substitution is that of Shepherd and Laframboise, "Chebyshev Approximation of (1 + 2x) exp(x²) erfc x
-// in 0 ≤ x < ∞", 1981). The negative tail keeps its relative accuracy, as nothing cancels there.
+// x · Φ(x). With y = |x|, Φ(−y) = e^(−y²/2) · P(t) / (y + 3), where t = (y − 3) / (y + 3) maps all y to [−1, 1) (the
+// substitution is that of Shepherd and Laframboise, "Chebyshev Approximation of (1 + 2x) exp(x²) erfc x in
+// 0 ≤ x < ∞", 1981). The negative tail keeps its relative accuracy, as nothing cancels there, but for the rounding of
+// y², which the exponential makes y² units in the last place.
 fn unary_gelu(x: f32) -> f32 {
-  const HALF_LOG2_E_HIGH = 0.71875;
-  const HALF_LOG2_E_LOW = 0.0025975204;
   // From 14.5 on, Φ(−y) is zero.
   let y = min(unary_abs(x), 14.5);
   let inverse = 1.0 / (y + 3.0);
@@ -257,12 +256,11 @@ fn unary_gelu(x: f32) -> f32 {
   p = p * t + 0.2300177;
   p = p * t - 0.5093322;
   p = p * t + 0.7290837;
-  // y²/2 · log₂e in two parts, the first of few bits, so that its rounding doesn't show in the exponential.
-  let y_high = bitcast<f32>(bitcast<u32>(y) & 0xffff0000u);
-  let square = y_high * y_high;
-  let low = square * HALF_LOG2_E_LOW + (y - y_high) * (y + y_high) * (HALF_LOG2_E_HIGH + HALF_LOG2_E_LOW);
-  let e = exp2_below(-square * HALF_LOG2_E_HIGH, -low);
-  return select(max(x, 0.0) - y * inverse * (p * e), x, is_nan(x));
+  let power = -0.72134752 * (y * y);
+  let n = round(power);
+  let tail = p * inverse * times_exp2(exp2_fraction(power - n), n);
+  // The factor and not the difference x − x · Φ(−x), whose second part may be flushed to zero.
+  return select(max(x, -14.5) * select(1.0 - tail, tail, is_negative(x)), x, is_nan(x));
 }
 
 // x · sigmoid(2w) with w = √(2/π) · (x + 0.044715 · x³), which equals x/2 · (1 + tanh(w)) without its cancellation. In
