@@ -216,24 +216,23 @@ fn unary_silu(x: f32) -> f32 {
   return select(times_sigmoid(bounded, bounded), x, is_nan(x));
 }
 
+// tanh(y) for 0 ≤ y ≤ 0.625 (S. L. Moshier, Cephes Mathematical Library, tanhf.c).
+fn tanh_series(y: f32) -> f32 {
+  let z = y * y;
+  var p = -0.00570498872745;
+  p = p * z + 0.0206390887954;
+  p = p * z - 0.0537397155531;
+  p = p * z + 0.133314422036;
+  p = p * z - 0.333332819422;
+  return p * z * y + y;
+}
+
 fn unary_tanh(x: f32) -> f32 {
-  if is_nan(x) {
-    return x;
-  }
   // From 9.1 on, tanh rounds to 1.
   let y = min(unary_abs(x), 10.0);
-  if y < 0.625 {
-    // S. L. Moshier, Cephes Mathematical Library, tanhf.c.
-    let z = y * y;
-    var p = -0.00570498872745;
-    p = p * z + 0.0206390887954;
-    p = p * z - 0.0537397155531;
-    p = p * z + 0.133314422036;
-    p = p * z - 0.333332819422;
-    return with_sign(p * z * y + y, x);
-  }
   let e = exp_minus(2.0 * y);
-  return with_sign(1.0 - 2.0 * e / (1.0 + e), x);
+  let value = select(1.0 - 2.0 * e / (1.0 + e), tanh_series(y), y < 0.625);
+  return select(with_sign(value, x), x, is_nan(x));
 }
 
 // x · Φ(x). With y = |x|, Φ(−y) = e^(−y²/2) · P(t) / (y + 3), where t = (y − 3) / (y + 3) maps all y to [−1, 1) (the

@@ -198,7 +198,10 @@ fn computed_as(function: Function, dtype: DType) -> DType {
 
 /// Whether lib/half has the function.
 fn has_half_form(op: UnaryOp) -> bool {
-    matches!(op, UnaryOp::Sigmoid | UnaryOp::Silu | UnaryOp::Gelu | UnaryOp::GeluTanh)
+    matches!(
+        op,
+        UnaryOp::Exp | UnaryOp::Tanh | UnaryOp::Sigmoid | UnaryOp::Silu | UnaryOp::Gelu | UnaryOp::GeluTanh
+    )
 }
 
 /// The function of numbers, in terms of those of the helper files.
