@@ -258,8 +258,8 @@ fn unary_gelu(x: f32) -> f32 {
   let power = -0.72134752 * (y * y);
   let n = round(power);
   let tail = p * inverse * times_exp2(exp2_fraction(power - n), n);
-  // The factor and not the difference x − x · Φ(−x), whose second part may be flushed to zero.
-  return select(max(x, -14.5) * select(1.0 - tail, tail, is_negative(x)), x, is_nan(x));
+  // max(x, 0) − y · Φ(−y), fused because the product may be flushed to zero where x isn't.
+  return select(fma(-y, tail, max(x, 0.0)), x, is_nan(x));
 }
 
 // x · sigmoid(2w) with w = √(2/π) · (x + 0.044715 · x³), which equals x/2 · (1 + tanh(w)) without its cancellation. In
