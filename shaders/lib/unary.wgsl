@@ -151,10 +151,21 @@ fn exp2_fraction(r: f32) -> f32 {
   return p * r + 1.0;
 }
 
-// p · 2ⁿ for p near 1 and −180 ≤ n ≤ 0. All invocations take the same few steps, as many functions need it.
-fn times_exp2(p: f32, n: f32) -> f32 {
+// Few steps to 2ᵛ for −180 ≤ v ≤ 0, as many functions need it: v is rounded to an integer n by a sum whose last place
+// is 1. The bits of that sum end in n + 64.
+fn rounded_bits(v: f32) -> u32 {
+  // A maximum that changes nothing, but keeps compilers from taking the sum and the difference for v.
+  return max(bitcast<u32>(v + 12582976.0), 0x4b3fff80u);
+}
+
+fn rounded(bits: u32) -> f32 {
+  return bitcast<f32>(bits) - 12582976.0;
+}
+
+// p · 2ⁿ for p near 1.
+fn times_exp2(p: f32, bits: u32) -> f32 {
   // The last step to a subnormal result rounds, by 2⁻⁶⁴.
-  return bitcast<f32>(bitcast<u32>(p) + (bitcast<u32>(i32(n) + 64) << 23u)) * 5.4210109e-20;
+  return bitcast<f32>(bitcast<u32>(p) + (bits << 23u)) * 5.4210109e-20;
 }
 
 // 2^(high + low), |low| being small, high any number but NaN and the result 0 or infinite where it must be.
@@ -162,8 +173,7 @@ fn exp2_sum(high: f32, low: f32) -> f32 {
   let bounded = clamp(high, -160.0, 130.0);
   let n = round(bounded + low);
   // The power of two goes into the exponent's bits: as a factor, it would overflow before the product does.
-  let p = exp2_fraction((bounded - n) + low);
-  let bits = bitcast<u32>(p);
+  let bits = bitcast<u32>(exp2_fraction((bounded - n) + low));
   let exponent = i32(bits >> 23u) + i32(n);
   if exponent > 254 {
     return inf();
@@ -171,7 +181,7 @@ fn exp2_sum(high: f32, low: f32) -> f32 {
   if exponent > 0 {
     return bitcast<f32>(bits + (bitcast<u32>(i32(n)) << 23u));
   }
-  return times_exp2(p, n);
+  return bitcast<f32>(bits + (bitcast<u32>(i32(n) + 64) << 23u)) * 5.4210109e-20;
 }
 
 // x · log₂e as the sum of two numbers, the first being exact, as the integer part of one number would take the accuracy
@@ -194,8 +204,8 @@ fn unary_exp(x: f32) -> f32 {
 // e⁻ˣ for 0 ≤ x ≤ 110.
 fn exp_minus(x: f32) -> f32 {
   let power = times_log2_e(-x);
-  let n = round(power.x + power.y);
-  return times_exp2(exp2_fraction((power.x - n) + power.y), n);
+  let bits = rounded_bits(power.x + power.y);
+  return times_exp2(exp2_fraction((power.x - rounded(bits)) + power.y), bits);
 }
 
 fn unary_sigmoid(x: f32) -> f32 {
@@ -256,10 +266,10 @@ fn unary_gelu(x: f32) -> f32 {
   p = p * t - 0.5093322;
   p = p * t + 0.7290837;
   let power = -0.72134752 * (y * y);
-  let n = round(power);
-  let tail = p * inverse * times_exp2(exp2_fraction(power - n), n);
-  // max(x, 0) − y · Φ(−y), fused because the product may be flushed to zero where x isn't.
-  return select(fma(-y, tail, max(x, 0.0)), x, is_nan(x));
+  let bits = rounded_bits(power);
+  let tail = p * inverse * times_exp2(exp2_fraction(power - rounded(bits)), bits);
+  // The factor and not the difference x − x · Φ(−x), whose second part may be flushed to zero.
+  return select(max(x, -14.5) * select(1.0 - tail, tail, is_negative(x)), x, is_nan(x));
 }
 
 // x · sigmoid(2w) with w = √(2/π) · (x + 0.044715 · x³), which equals x/2 · (1 + tanh(w)) without its cancellation. In
