@@ -1,7 +1,7 @@
 //! WGSL kernels: their sources, how a variant's text is made, and the compiled pipelines.
 
 mod compose;
-mod lanes;
+mod elements;
 pub(crate) mod libs;
 mod pipelines;
 mod source;
@@ -13,7 +13,7 @@ pub use compose::{Target, compose};
 pub use source::{Field, KernelSource, Lib, MAX_CONSTANTS};
 pub use variant::Variant;
 
-pub(crate) use lanes::Origin;
+pub(crate) use elements::Origin;
 pub(crate) use pipelines::{Kernel, Layout, MAX_PARAMS, Pipelines, Signature};
 pub(crate) use source::{kernel, params};
 #[cfg(test)]

@@ -6,7 +6,7 @@ use std::hash::{Hash, Hasher};
 use backend_api::{BinaryOp, CompareOp, DType, ScatterOp, UnaryOp};
 
 use super::source::{KernelSource, Lib, MAX_CONSTANTS};
-use super::{Target, lanes};
+use super::{Target, elements};
 
 /// The most types that a kernel leaves free.
 pub(crate) const MAX_TYPES: usize = 4;
@@ -142,7 +142,7 @@ impl Variant {
             _ = writeln!(tail, "const {name}: u32 = {value}u;");
         }
         if let Some(function) = self.function {
-            tail.push_str(&lanes::declarations(self, function));
+            tail.push_str(&elements::declarations(self, function));
         }
         if let Some(unrolled) = self.source.unrolled {
             tail.push_str(&unrolled(&self.constants, target));
