@@ -70,10 +70,10 @@ struct Tile {
 
 fn tile_of(flat: u32) -> Tile {
   let tiles = (params.seq_q + TILE_Q - 1u) / TILE_Q;
-  // With causal masks, the last queries have the most to do, and begin.
-  let query = (tiles - 1u - flat % tiles) * TILE_Q;
-  let head = flat / tiles % params.heads;
-  let batch = flat / (tiles * params.heads);
+  let place = tile_and_head(flat, tiles);
+  let query = place.x * TILE_Q;
+  let head = place.y % params.heads;
+  let batch = place.y / params.heads;
   let kv_head = head / params.group;
   let real = real_keys(batch);
   let end = visible(min(query + TILE_Q, params.seq_q) - 1u, real).y;

@@ -67,10 +67,10 @@ fn place_of(index: u32) -> Place {
 
 fn tile_of(flat: u32) -> Tile {
   let blocks = (params.seq_q + TILE_Q - 1u) / TILE_Q;
-  // With causal masks, the last queries have the most to do, and begin.
-  let query = (blocks - 1u - flat % blocks) * TILE_Q;
-  let head = flat / blocks % params.heads;
-  let batch = flat / (blocks * params.heads);
+  let place = tile_and_head(flat, blocks);
+  let query = place.x * TILE_Q;
+  let head = place.y % params.heads;
+  let batch = place.y / params.heads;
   let kv_head = head / params.group;
   let real = real_keys(batch);
   return Tile(

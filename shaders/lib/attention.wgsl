@@ -47,6 +47,21 @@ fn has(option: u32) -> bool {
   return (params.options & option) != 0u;
 }
 
+// Which of the tiles of queries a workgroup works on, and of which head, those of all batches counted on.
+//
+// With a causal mask, the last queries have the most to do. They come first in a band of heads, so that the workgroups
+// that are left at the end are short ones. A band is a few times what a large device works on at a time, and its keys
+// and values fit in its cache.
+fn tile_and_head(flat: u32, tiles: u32) -> vec2<u32> {
+  const QUERIES = 32768u;
+  let heads = params.tiles / tiles;
+  let band = select(1u, clamp(QUERIES / params.seq_q, 1u, heads), has(CAUSAL));
+  let before = flat / (band * tiles) * band;
+  let width = min(band, heads - before);
+  let inner = flat - before * tiles;
+  return vec2<u32>(tiles - 1u - inner / width, before + inner % width);
+}
+
 // Keys of this batch that are real.
 fn real_keys(batch: u32) -> u32 {
   if has(HAS_LENGTHS) {
