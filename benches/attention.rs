@@ -116,7 +116,7 @@ fn kernels(case: &Attention) -> Vec<String> {
     } else {
         &[""]
     };
-    let is_split = |name: &String| name.starts_with("split/");
+    let is_split = |name: &String| name.starts_with("split/") || name.starts_with("decode/");
     let names = all.into_iter().filter(|name| is_split(name) == (case.seq_q == 1));
     let names = names.flat_map(|name| pieces.iter().map(move |pieces| format!("{name}{pieces}")));
     names.collect()

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use backend_webgpu::WebGpuBackend;
-use conformance::attention_around;
+use conformance::{Case, attention_around};
 use libtest_mimic::{Failed, Trial};
 
 fn main() -> ExitCode {
@@ -18,7 +18,9 @@ fn main() -> ExitCode {
 fn kernels(device: &str, backend: &Arc<WebGpuBackend>) -> Vec<Trial> {
     let names = forced::runnable(backend, WebGpuBackend::attention_kernels());
     let names = names.flat_map(|name| {
-        let pieces: &[&str] = if name.starts_with("split/") { &["", "+split3"] } else { &[""] };
+        let splits =
+            ["cooperative-decode/", "decode/", "split/"].iter().any(|kernel| name.starts_with(kernel));
+        let pieces: &[&str] = if splits { &["", "+split3"] } else { &[""] };
         pieces.iter().map(move |pieces| format!("{name}{pieces}")).collect::<Vec<_>>()
     });
     names
@@ -31,20 +33,24 @@ fn kernels(device: &str, backend: &Arc<WebGpuBackend>) -> Vec<Trial> {
 
 fn check(backend: &WebGpuBackend, kernel: &str) -> Result<(), Failed> {
     backend.force_attention(Some(kernel))?;
-    let cases = attention_around(tile(kernel)?);
+    let cases: Vec<Case> = tiles(kernel)?.into_iter().flat_map(attention_around).collect();
     let outcome = forced::check(backend, &cases);
     backend.force_attention(None)?;
     outcome
 }
 
 /// The queries, keys and numbers of a vector in a kernel's name; what suits a kernel that names but its rows.
-fn tile(kernel: &str) -> Result<[usize; 3], Failed> {
+fn tiles(kernel: &str) -> Result<Vec<[usize; 3]>, Failed> {
     let sizes = kernel.split(['/', '+']).nth(1).unwrap_or_default();
     let sizes = sizes.split(['r', 'p']).next().unwrap_or_default();
     let sizes: Option<Vec<usize>> = sizes.split('x').map(|size| size.parse().ok()).collect();
     match sizes.as_deref() {
-        Some(&[queries, keys, head_dim]) => Ok([queries, keys, head_dim]),
-        Some(_) => Ok([3, 100, 64]),
+        Some(&[queries, keys, head_dim]) => Ok(vec![[queries, keys, head_dim]]),
+        // Vectors of different lengths are spread differently.
+        Some(_) if kernel.starts_with("decode/") => {
+            Ok([64, 128, 256].map(|head_dim| [3, 100, head_dim]).into())
+        }
+        Some(_) => Ok(vec![[3, 100, 64]]),
         None => Err(format!("no tile in {kernel:?}").into()),
     }
 }

@@ -40,7 +40,7 @@ pub(crate) fn has_matrix_units(backend: &WebGpuBackend) -> bool {
 /// Those of the kernels that the device can run.
 pub(crate) fn runnable(backend: &WebGpuBackend, names: Vec<String>) -> impl Iterator<Item = String> {
     let matrix_units = has_matrix_units(backend);
-    names.into_iter().filter(move |name| matrix_units || !name.starts_with("cooperative/"))
+    names.into_iter().filter(move |name| matrix_units || !name.starts_with("cooperative"))
 }
 
 /// Runs all cases.

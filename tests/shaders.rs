@@ -40,6 +40,7 @@ fn composed() -> Vec<Composed> {
             capabilities.set(Capabilities::IMMEDIATES, immediates);
             capabilities.set(Capabilities::SHADER_FLOAT16, variant.uses_f16());
             capabilities.set(Capabilities::COOPERATIVE_MATRIX, variant.uses_cooperative_matrices());
+            capabilities.set(Capabilities::SUBGROUP, variant.uses_subgroups());
             all.push(Composed {
                 text: kernels::compose(&variant, Target { immediates, unroll }),
                 capabilities,
@@ -56,7 +57,8 @@ fn composed() -> Vec<Composed> {
 fn limits(variant: &Variant) -> Limits {
     let text = variant.to_string();
     let large = ["TILE_M=128 TILE_N=64", "GROUPS=16 LANES=16 ROWS=8"].iter().any(|tile| text.contains(tile))
-        || variant.kernel() == "gemm/matvec";
+        || variant.kernel() == "gemm/matvec"
+        || (variant.kernel() == "attention/decode" && text.contains("LANES=32"));
     if variant.uses_cooperative_matrices() || large {
         Limits { workgroup_bytes: 49_152, invocations: 1024, ..Limits::PORTABLE }
     } else {

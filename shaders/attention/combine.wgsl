@@ -1,47 +1,89 @@
-// O from the parts that attention/split made of it, each a maximum, a sum and a vector. An invocation makes one number.
+// O from the parts that attention/split or attention/decode made of it, each a reference, a sum, two numbers that nobody
+// reads, and a vector. A workgroup makes a row: its teams of invocations share the parts, and each invocation has four
+// numbers.
 //
-// needs: T, lib/attention
+// needs: T, LANES, lib/attention
 
-@group(0) @binding(0) var<storage, read> parts: array<f32>;
+const THREADS: u32 = 128u;
+const TEAMS: u32 = THREADS / LANES;
+
+@group(0) @binding(0) var<storage, read> parts: array<vec4<f32>>;
 @group(0) @binding(1) var<storage, read> mask: array<T>;
 @group(0) @binding(2) var<storage, read> lengths: array<u32>;
 @group(0) @binding(3) var<storage, read_write> lse: array<f32>;
 @group(0) @binding(4) var<storage, read_write> o: array<T>;
 
-@compute @workgroup_size(128)
+// What each team has: its reference and sum, and its vector.
+var<workgroup> sh_states: array<vec2<f32>, TEAMS>;
+var<workgroup> sh_vectors: array<vec4<f32>, THREADS>;
+
+@compute @workgroup_size(THREADS)
 fn main(
   @builtin(workgroup_id) group: vec3<u32>,
   @builtin(num_workgroups) groups: vec3<u32>,
   @builtin(local_invocation_index) index: u32,
 ) {
-  let flat = flat_group(group, groups) * 128u + index;
-  let row = flat / params.head_dim;
-  let d = flat % params.head_dim;
+  let row = flat_group(group, groups);
   // `tiles` counts rows here.
   if row >= params.tiles {
     return;
   }
   let splits = params.options >> 8u;
-  let length = params.head_dim + 2u;
-  let first = row * splits * length;
+  let fours = (params.head_dim + 3u) / 4u;
+  let length = fours + 1u;
+  let lane = index % LANES;
+  let team = index / LANES;
+
+  // Two parts at a time, so that they are on their way together.
+  let vector = row * splits * length + 1u + min(lane, fours - 1u);
+  let state = row * splits * length;
+  let turns = (splits + 2u * TEAMS - 1u) / (2u * TEAMS);
   var peak = FLOOR;
-  for (var s = 0u; s < splits; s++) {
-    peak = max(peak, parts[first + s * length]);
-  }
   var total = 0.0;
-  var sum = 0.0;
-  for (var s = 0u; s < splits; s++) {
-    let at = first + s * length;
-    let rescale = weight(parts[at] - peak);
-    total += parts[at + 1u] * rescale;
-    sum += parts[at + 2u + d] * rescale;
+  var sum = vec4<f32>();
+  for (var turn = 0u; turn < turns; turn++) {
+    let a = 2u * turn * TEAMS + team;
+    let b = a + TEAMS;
+    let a_at = min(a, splits - 1u) * length;
+    let b_at = min(b, splits - 1u) * length;
+    let a_state = select(vec2<f32>(FLOOR, 0.0), parts[state + a_at].xy, a < splits);
+    let a_vector = select(vec4<f32>(), parts[vector + a_at], a < splits);
+    let b_state = select(vec2<f32>(FLOOR, 0.0), parts[state + b_at].xy, b < splits);
+    let b_vector = select(vec4<f32>(), parts[vector + b_at], b < splits);
+    let raised = max(peak, max(a_state.x, b_state.x));
+    let weights = weights(vec4<f32>(peak, a_state.x, b_state.x, raised) - raised);
+    total = total * weights.x + a_state.y * weights.y + b_state.y * weights.z;
+    sum = sum * weights.x + a_vector * weights.y + b_vector * weights.z;
+    peak = raised;
+  }
+  if lane == 0u {
+    sh_states[team] = vec2<f32>(peak, total);
+  }
+  sh_vectors[index] = sum;
+  workgroupBarrier();
+  if index >= fours {
+    return;
+  }
+  for (var i = 0u; i < TEAMS; i++) {
+    peak = max(peak, sh_states[i].x);
+  }
+  total = 0.0;
+  sum = vec4<f32>();
+  for (var i = 0u; i < TEAMS; i++) {
+    let rescale = weight(sh_states[i].x - peak);
+    total += sh_states[i].y * rescale;
+    sum += sh_vectors[i * LANES + index] * rescale;
   }
   let query = row % params.seq_q;
   let head = row / params.seq_q % params.heads;
   let batch = row / (params.seq_q * params.heads);
-  o[params.o.x + batch * params.o.y + head * params.o.z + query * params.o.w + d] =
-    T(select(sum / total, 0.0, total == 0.0));
-  if has(HAS_LSE) && d == 0u {
+  let d = 4u * index;
+  let at = params.o.x + batch * params.o.y + head * params.o.z + query * params.o.w + d;
+  let inverse = select(1.0 / total, 0.0, total == 0.0);
+  for (var i = 0u; i < min(4u, params.head_dim - d); i++) {
+    o[at + i] = T(sum[i] * inverse);
+  }
+  if has(HAS_LSE) && index == 0u {
     lse[params.lse_offset + row] = log_sum(peak, total);
   }
 }

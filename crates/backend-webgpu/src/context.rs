@@ -18,7 +18,7 @@ use crate::recorder::{BindingLimits, Launch, MAX_BINDINGS, Recorder, Window, wai
 use crate::transfer::{Readback, Signal};
 
 /// Workgroups along one dimension of a dispatch, on every WebGPU device.
-const MAX_GROUPS: u32 = 65_535;
+pub(crate) const MAX_GROUPS: u32 = 65_535;
 
 /// An opened device, as operations see it.
 #[derive(Debug)]

@@ -17,6 +17,7 @@ static BROKEN: KernelSource = KernelSource {
     params: &[],
     unrolled: None,
     cooperative: false,
+    subgroups: false,
 };
 
 fn backend() -> WebGpuBackend {

@@ -20,6 +20,8 @@ pub(crate) struct Gpu {
     pub(crate) health: Arc<Health>,
     /// Whether kernels may use cooperative matrices: 16×16 of f16 with sums of f32.
     pub(crate) cooperative_matrices: bool,
+    /// Invocations of a subgroup, where kernels may use subgroups and all are of one size.
+    pub(crate) subgroup: Option<u32>,
 }
 
 impl Gpu {
@@ -35,6 +37,7 @@ impl Gpu {
         Self {
             health: Health::watch(&device),
             cooperative_matrices: device.features().contains(needed) && has_cooperative_matrices(&adapter),
+            subgroup: subgroup(&adapter, &device),
             _instance: instance,
             adapter,
             device,
@@ -52,6 +55,13 @@ impl Gpu {
             _ => 1,
         }
     }
+}
+
+/// The size of every subgroup. Browsers want a text with subgroups to say so, which wgpu's compiler refuses.
+fn subgroup(adapter: &wgpu::Adapter, device: &wgpu::Device) -> Option<u32> {
+    let wgpu::AdapterInfo { subgroup_min_size: min, subgroup_max_size: max, .. } = adapter.get_info();
+    let usable = !cfg!(target_family = "wasm") && device.features().contains(wgpu::Features::SUBGROUP);
+    (usable && min == max).then_some(min)
 }
 
 /// What is used where an adapter has it. Nothing is required.

@@ -99,6 +99,13 @@ libs! {
     /// Its operands 16 bytes at a time, and number by number.
     ATTENTION_WIDE = "attention_wide",
     ATTENTION_NARROW = "attention_narrow",
+    /// The rows that share keys, and pieces of these; needs [`ATTENTION`].
+    ATTENTION_PIECES = "attention_pieces",
+    /// Vectors of the rows that share keys; needs one of the former and of the latter.
+    ATTENTION_ROWS = "attention_rows",
+    ROWS_1 = "rows_1",
+    ROWS_2 = "rows_2",
+    ROWS_4 = "rows_4",
     /// From a sum of exponentials to a softmax; needs [`LOG`].
     SOFTMAX_SCALE = "softmax_scale",
     /// The row of a normalisation.

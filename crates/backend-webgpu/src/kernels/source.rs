@@ -34,6 +34,8 @@ pub struct KernelSource {
     pub unrolled: Option<fn(&[u32; MAX_CONSTANTS], Target) -> String>,
     /// Whether it uses cooperative matrices.
     pub cooperative: bool,
+    /// Whether it exchanges numbers within subgroups.
+    pub subgroups: bool,
 }
 
 /// One field of a kernel's parameters.
@@ -106,6 +108,7 @@ macro_rules! kernel {
             params: <$params>::FIELDS,
             unrolled: None,
             cooperative: false,
+            subgroups: false,
         }
     };
 }

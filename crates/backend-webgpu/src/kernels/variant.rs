@@ -132,6 +132,12 @@ impl Variant {
         self.source.cooperative
     }
 
+    /// Whether the text exchanges numbers within subgroups.
+    #[must_use]
+    pub fn uses_subgroups(&self) -> bool {
+        self.source.subgroups
+    }
+
     /// The free names and what they are bound to, as WGSL declarations.
     pub(crate) fn tail(&self, target: Target) -> String {
         let mut tail = String::new();

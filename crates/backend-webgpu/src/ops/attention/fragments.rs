@@ -213,7 +213,7 @@ fn pairs(a: usize, b: usize) -> impl Iterator<Item = (usize, usize)> {
     (0..a).flat_map(move |i| (0..b).map(move |j| (i, j)))
 }
 
-fn lines(statements: impl Iterator<Item = String>) -> String {
+pub(super) fn lines(statements: impl Iterator<Item = String>) -> String {
     statements.map(|statement| statement + "\n").collect()
 }
 

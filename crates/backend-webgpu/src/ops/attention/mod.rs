@@ -1,12 +1,17 @@
 //! Scaled dot-product attention: the one path behind `attention` and `attention_ext`.
 //!
 //! [`Plan`] says which kernel computes it. The kernels are `attention/flash` on any device, `attention/cooperative` on
-//! matrix units, and `attention/split` with `attention/combine` for few queries.
+//! matrix units, and for few queries `attention/decode_cooperative` on matrix units, `attention/decode` in subgroups or
+//! `attention/split`, with `attention/combine`.
 
 mod cooperative;
+mod decode;
+mod decode_cooperative;
+mod decode_fragments;
 mod flash;
 mod forced;
 mod fragments;
+mod pieces;
 mod plan;
 mod proof;
 mod split;
@@ -63,7 +68,8 @@ struct Windows {
 }
 
 pub(super) fn variants() -> Vec<Variant> {
-    [flash::variants(), cooperative::variants(), split::variants()].concat()
+    let few = [pieces::variants(), split::variants(), decode::variants(), decode_cooperative::variants()];
+    [flash::variants(), cooperative::variants(), few.concat()].concat()
 }
 
 /// Types of the queries and of the keys and values.
@@ -134,6 +140,8 @@ fn run(
     match plan.kernel {
         Kernel::Flash(tile) => flash::run(ctx, op, desc, windows, tile, plan.wide),
         Kernel::Cooperative(tile) => cooperative::run(ctx, op, desc, windows, tile),
+        Kernel::DecodeCooperative(tile) => decode_cooperative::run(ctx, op, desc, windows, plan.splits, tile),
+        Kernel::Decode(rows) => decode::run(ctx, op, desc, windows, plan.splits, rows),
         Kernel::Split(rows) => split::run(ctx, op, desc, windows, plan, rows),
     }
 }

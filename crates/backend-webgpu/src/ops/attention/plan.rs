@@ -7,8 +7,8 @@ use backend_api::desc::{AttentionDesc, HeadStrides};
 
 use super::cooperative::CooperativeTile;
 use super::flash::FlashTile;
-use super::split::{ROWS, shared_rows};
-use super::{Forced, Windows};
+use super::pieces::{Pieces, ROWS, shared_rows};
+use super::{Forced, Windows, decode, decode_cooperative};
 use crate::context::Context;
 use crate::recorder::Window;
 
@@ -17,7 +17,9 @@ use crate::recorder::Window;
 pub(super) enum Kernel {
     Flash(FlashTile),
     Cooperative(CooperativeTile),
+    DecodeCooperative(decode_cooperative::Tile),
     /// With so many rows in a workgroup.
+    Decode(usize),
     Split(usize),
 }
 
@@ -34,16 +36,29 @@ pub(super) struct Plan {
 /// The most queries for which the keys are split.
 const FEW_QUERIES: usize = 8;
 
-/// Workgroups of attention/split on a multiprocessor, and the fewest keys that are worth one.
-const WORKGROUPS: usize = 4;
+/// The fewest keys that are worth a piece of their own.
 const LEAST_KEYS: usize = 64;
 
 impl Kernel {
     /// Every kernel in every tile.
     pub(super) fn all() -> impl Iterator<Item = Self> {
         let cooperative = CooperativeTile::ALL.into_iter().map(Self::Cooperative);
+        let decode_cooperative = decode_cooperative::Tile::ALL.into_iter().map(Self::DecodeCooperative);
+        let decode = ROWS.into_iter().map(Self::Decode);
         let split = ROWS.into_iter().map(Self::Split);
-        FlashTile::ALL.into_iter().map(Self::Flash).chain(cooperative).chain(split)
+        let few = decode_cooperative.chain(decode).chain(split);
+        FlashTile::ALL.into_iter().map(Self::Flash).chain(cooperative).chain(few)
+    }
+
+    /// Of those that split the keys: how many workgroups a multiprocessor works on at a time, and the fewest numbers of
+    /// keys that are worth a workgroup where there are enough of them.
+    const fn occupancy(self) -> (usize, usize) {
+        match self {
+            Self::DecodeCooperative(_) => (2, 1 << 13),
+            Self::Decode(3..) => (3, 1 << 14),
+            Self::Decode(_) => (4, 1 << 14),
+            _ => (4, 0),
+        }
     }
 
     /// Whether it can do it on this device, and can be trusted there.
@@ -60,7 +75,17 @@ impl Kernel {
                     && writes_fours(desc, windows)
                     && tile.holds(ctx)
             }
-            Self::Split(_) => true,
+            Self::DecodeCooperative(tile) => {
+                ctx.gpu.cooperative_matrices
+                    && [desc.dtype, desc.kv_dtype] == [DType::F16; 2]
+                    && tile.dim >= desc.head_dim
+                    && reads_wide(desc, windows)
+                    && tile.fits(&limits)
+                    && Pieces::fit(desc, tile.rows)
+                    && tile.holds(ctx)
+            }
+            Self::Decode(rows) => reads_wide(desc, windows) && decode::suits(ctx, desc, rows),
+            Self::Split(rows) => Pieces::fit(desc, rows),
         }
     }
 }
@@ -75,13 +100,10 @@ impl Plan {
             return Self { kernel, wide, splits: splits.min(desc.seq_kv.max(1)) };
         }
         let multiprocessors = ctx.gpu.multiprocessors();
-        if desc.seq_q <= FEW_QUERIES {
-            let shared = shared_rows(desc);
-            let rows = ROWS.into_iter().find(|&rows| rows >= shared).unwrap_or(ROWS[ROWS.len() - 1]);
-            let tiles = shared.div_ceil(rows).saturating_mul(desc.kv_heads).saturating_mul(desc.batch);
-            let splits = multiprocessors * WORKGROUPS / tiles.max(1);
-            let splits = splits.clamp(1, desc.seq_kv.div_ceil(LEAST_KEYS).max(1));
-            return Self { kernel: Kernel::Split(rows), wide, splits };
+        if desc.seq_q <= FEW_QUERIES
+            && let Some((kernel, splits)) = for_few_queries(ctx, desc, windows)
+        {
+            return Self { kernel, wide, splits };
         }
         let heads = desc.heads.saturating_mul(desc.batch);
         let tiles = CooperativeTile::candidates(desc.head_dim, desc.seq_q, heads, multiprocessors);
@@ -91,6 +113,26 @@ impl Plan {
         let tile = FlashTile::choose(desc.head_dim, desc.seq_q, heads, multiprocessors);
         Self { kernel: Kernel::Flash(tile), wide, splits: 1 }
     }
+}
+
+/// The kernel for few queries that should be the fastest of those that are possible, if any is, and the pieces of keys.
+fn for_few_queries(ctx: &Context, desc: &AttentionDesc, windows: &Windows) -> Option<(Kernel, usize)> {
+    let shared = shared_rows(desc);
+    let most = ROWS[ROWS.len() - 1];
+    let rows = ROWS.into_iter().find(|&rows| rows >= shared).unwrap_or(most);
+    let tile = decode_cooperative::Tile::choose(desc.head_dim, shared).filter(|_| shared > most);
+    let cooperative = tile.map(|tile| (Kernel::DecodeCooperative(tile), tile.rows));
+    let mut candidates =
+        cooperative.into_iter().chain([(Kernel::Decode(rows), rows), (Kernel::Split(rows), rows)]);
+    let (kernel, rows) = candidates.find(|(kernel, _)| kernel.suits(ctx, desc, windows))?;
+    let tiles = shared.div_ceil(rows).saturating_mul(desc.kv_heads).saturating_mul(desc.batch);
+    // Workgroups beyond those that run at a time would end late.
+    let (workgroups, worth) = kernel.occupancy();
+    let for_each = ctx.gpu.multiprocessors() / tiles.max(1);
+    let at_a_time = ctx.gpu.multiprocessors() * workgroups / tiles.max(1);
+    let worthwhile = desc.seq_kv.saturating_mul(desc.head_dim).checked_div(worth).unwrap_or(usize::MAX);
+    let splits = at_a_time.min(worthwhile.max(for_each)).min(desc.seq_kv.div_ceil(LEAST_KEYS));
+    Some((kernel, splits.max(1)))
 }
 
 /// Whether every vector of Q, K and V starts at 16 bytes and has whole groups of them.
@@ -137,6 +179,8 @@ impl fmt::Display for Kernel {
         match self {
             Self::Flash(tile) => tile.fmt(f),
             Self::Cooperative(tile) => tile.fmt(f),
+            Self::DecodeCooperative(tile) => tile.fmt(f),
+            Self::Decode(rows) => write!(f, "decode/{rows}"),
             Self::Split(rows) => write!(f, "split/{rows}"),
         }
     }

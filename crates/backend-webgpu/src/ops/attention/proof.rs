@@ -5,7 +5,8 @@ use backend_api::{BackendError, BackendResult, DType, Diagnostic};
 use half::f16;
 
 use super::cooperative::CooperativeTile;
-use super::{Windows, params};
+use super::pieces::{bytes_of_parts, combine_variant};
+use super::{Windows, decode_cooperative, params};
 use crate::context::{Context, linear_grid};
 use crate::ops::self_test::{OP, SelfTest};
 
@@ -16,14 +17,47 @@ const BOUND: f64 = 2e-3;
 /// larger scores, so that references are raised; none of them whole.
 pub(super) fn check(ctx: &Context, tile: CooperativeTile) -> BackendResult<()> {
     let (seq_q, seq_kv, head_dim) = (tile.queries() + 5, tile.queries() + 43, tile.dim - 8);
-    let mut desc = AttentionDesc::new(DType::F16, [0; 4], [1, 1, seq_q, seq_kv, head_dim]);
-    (desc.scale, desc.causal) = (1.0, true);
-    let q = numbers(1, seq_q * head_dim, |_| 0.25);
+    let shape = [1, 1, seq_q, seq_kv, head_dim];
+    compare(ctx, shape, |test, desc, windows| {
+        let params = params(OP, desc, windows, 2, 1)?;
+        let Windows { q, k, v, mask, lengths, lse, o } = windows;
+        test.launch(&tile.variant(), &[q, k, v, mask, lengths, lse, o], &params, linear_grid(OP, 2)?)
+    })
+}
+
+/// Two queries of as many heads as fill the rows, and two pieces of more than a block of keys.
+pub(super) fn check_decode(ctx: &Context, tile: decode_cooperative::Tile) -> BackendResult<()> {
+    let shape = [1, tile.rows / 2, 2, 3 * tile.block + 5, tile.dim - 8];
+    compare(ctx, shape, |test, desc, windows| {
+        let pieces = tile.pieces(desc, 2);
+        let bytes = vec![0xff; bytes_of_parts(OP, desc, pieces.count)?];
+        let parts = ctx.output(OP, &test.upload(&bytes)?, DType::F32)?;
+        let Windows { q, k, v, mask, lengths, lse, o } = windows;
+        let first = params(OP, desc, windows, pieces.length, pieces.count)?;
+        test.launch(&tile.variant(), &[q, k, v, mask, lengths, &parts], &first, pieces.grid(desc))?;
+        let rows = desc.heads * desc.seq_q;
+        let second = params(OP, desc, windows, rows, pieces.count)?;
+        let combine = combine_variant(DType::F16, desc.head_dim);
+        test.launch(&combine, &[&parts, mask, lengths, lse, o], &second, linear_grid(OP, rows)?)
+    })
+}
+
+/// Compares causal attention of heads that share keys, of which those from the 40th on have far larger scores, with the
+/// host's.
+fn compare(
+    ctx: &Context,
+    shape: [usize; 5],
+    launch: impl FnOnce(&mut SelfTest, &AttentionDesc, &Windows) -> BackendResult<()>,
+) -> BackendResult<()> {
+    let [_, heads, seq_q, seq_kv, head_dim] = shape;
+    let mut desc = AttentionDesc::new(DType::F16, [0; 4], shape);
+    (desc.kv_heads, desc.scale, desc.causal) = (1, 1.0, true);
+    let q = numbers(1, heads * seq_q * head_dim, |_| 0.25);
     let k = numbers(2, seq_kv * head_dim, |i| if i / head_dim < 40 { 0.25 } else { 1.0 });
     let v = numbers(3, seq_kv * head_dim, |_| 0.25);
 
     let mut test = SelfTest::new(ctx);
-    let mut bytes = vec![0xff; (seq_q * head_dim * 2).next_multiple_of(4)];
+    let mut bytes = vec![0xff; (heads * seq_q * head_dim * 2).next_multiple_of(4)];
     let o = test.upload(&bytes)?;
     let mut operand = |numbers: &[f16]| {
         let slice = test.upload(bytemuck::cast_slice(numbers))?;
@@ -38,20 +72,17 @@ pub(super) fn check(ctx: &Context, tile: CooperativeTile) -> BackendResult<()> {
         lse: ctx.sink(),
         o: ctx.output(OP, &o, DType::F16)?,
     };
-    let params = params(OP, &desc, &windows, 2, 1)?;
-    let Windows { q: q_window, k: k_window, v: v_window, mask, lengths, lse, o: o_window } = &windows;
-    let bound = [q_window, k_window, v_window, mask, lengths, lse, o_window];
-    test.launch(&tile.variant(), &bound, &params, linear_grid(OP, 2)?)?;
+    launch(&mut test, &desc, &windows)?;
     test.read(&o, &mut bytes)?;
 
-    for (query, found) in bytes.chunks_exact(2 * head_dim).enumerate() {
-        let wanted = attend(&desc, query, &q, &k, &v);
+    for (row, found) in bytes.chunks_exact(2 * head_dim).enumerate() {
+        let wanted = attend(&desc, row % seq_q, &q[row * head_dim..][..head_dim], &k, &v);
         for (d, (bytes, wanted)) in found.chunks_exact(2).zip(wanted).enumerate() {
             let found = f16::from_le_bytes([bytes[0], bytes[1]]).to_f64();
             // False for NaN.
             let is_right = (found - wanted).abs() <= BOUND;
             if !is_right {
-                let what = format!("number {d} of query {query} is {found}, not {wanted}");
+                let what = format!("number {d} of row {row} is {found}, not {wanted}");
                 return Err(BackendError::Driver { op: OP, source: Diagnostic(what) });
             }
         }
@@ -59,12 +90,12 @@ pub(super) fn check(ctx: &Context, tile: CooperativeTile) -> BackendResult<()> {
     Ok(())
 }
 
-/// The output of one query.
+/// The output of one query, whose vector is `q`.
 fn attend(desc: &AttentionDesc, query: usize, q: &[f16], k: &[f16], v: &[f16]) -> Vec<f64> {
     let vector = |of: &[f16], i: usize| -> Vec<f64> {
         of[i * desc.head_dim..][..desc.head_dim].iter().map(|x| x.to_f64()).collect()
     };
-    let q = vector(q, query);
+    let q = vector(q, 0);
     let keys = desc.visible(query, desc.seq_kv);
     let scores: Vec<f64> =
         keys.clone().map(|key| q.iter().zip(vector(k, key)).map(|(q, k)| q * k).sum()).collect();

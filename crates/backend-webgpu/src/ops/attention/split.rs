@@ -1,58 +1,52 @@
-//! Attention of few queries: pieces of the keys in attention/split, put together by attention/combine.
+//! Attention of few queries in registers: pieces of the keys in attention/split, put together by attention/combine.
 
 use backend_api::desc::AttentionDesc;
-use backend_api::{BackendResult, DType, checked_product};
+use backend_api::{BackendResult, DType};
 
-use super::plan::Plan;
-use super::{DTYPES, Params, Windows, params, reader};
-use crate::context::{Context, linear_grid};
-use crate::kernels::{KernelSource, Variant, kernel};
+use super::pieces::{Pieces, ROWS};
+use super::{DTYPES, Params, Windows};
+use crate::context::Context;
+use crate::kernels::libs::{ATTENTION_NARROW, ATTENTION_ROWS, ATTENTION_WIDE, ROWS_1, ROWS_2, ROWS_4};
+use crate::kernels::{KernelSource, Lib, Variant, kernel};
 
 static SPLIT: KernelSource = kernel!(
     "attention/split",
-    libs: [GRID, SPECIAL, ATTENTION],
+    libs: [GRID, SPECIAL, ATTENTION, ATTENTION_PIECES],
     types: ["T"],
-    constants: ["ROWS", "HALF_Q", "HALF_KV"],
+    constants: ["HALF_Q", "HALF_KV"],
     reads: 5,
     writes: 1,
     params: Params,
 );
 
-static COMBINE: KernelSource = kernel!(
-    "attention/combine",
-    libs: [GRID, SPECIAL, ATTENTION],
-    types: ["T"],
-    constants: [],
-    reads: 3,
-    writes: 2,
-    params: Params,
-);
+/// What pieces are a multiple of.
+const UNIT: usize = 16;
 
-/// Invocations of a workgroup of attention/combine.
-const WORKGROUP: usize = 128;
+/// The helper files for so many rows.
+pub(super) const fn libs(rows: usize, wide: bool) -> &'static [Lib] {
+    match (rows, wide) {
+        (1, true) => &[ATTENTION_WIDE, ATTENTION_ROWS, ROWS_1],
+        (2, true) => &[ATTENTION_WIDE, ATTENTION_ROWS, ROWS_2],
+        (_, true) => &[ATTENTION_WIDE, ATTENTION_ROWS, ROWS_4],
+        (1, false) => &[ATTENTION_NARROW, ATTENTION_ROWS, ROWS_1],
+        (2, false) => &[ATTENTION_NARROW, ATTENTION_ROWS, ROWS_2],
+        (_, false) => &[ATTENTION_NARROW, ATTENTION_ROWS, ROWS_4],
+    }
+}
 
-/// Rows of a workgroup, a row being a query of one of the heads that share keys.
-pub(super) const ROWS: [usize; 4] = [1, 2, 4, 8];
-
-fn split_variant(rows: usize, [dtype, kv_dtype]: [DType; 2], wide: bool) -> Variant {
-    let [q, kv] = [dtype, kv_dtype].map(|dtype| u32::from(dtype == DType::F16));
-    Variant::new(&SPLIT, [dtype], [rows as u32, q, kv]).with_libs(reader(wide))
+fn variant(rows: usize, [dtype, kv_dtype]: [DType; 2], wide: bool) -> Variant {
+    let halves = [dtype, kv_dtype].map(|dtype| u32::from(dtype == DType::F16));
+    Variant::new(&SPLIT, [dtype], halves).with_libs(libs(rows, wide))
 }
 
 pub(super) fn variants() -> Vec<Variant> {
     let mut variants = Vec::new();
     for rows in ROWS {
         for dtypes in DTYPES {
-            variants.extend([false, true].map(|wide| split_variant(rows, dtypes, wide)));
+            variants.extend([false, true].map(|wide| variant(rows, dtypes, wide)));
         }
     }
-    variants.extend([DType::F32, DType::F16].map(|dtype| Variant::new(&COMBINE, [dtype], [])));
     variants
-}
-
-/// Rows that share keys and values.
-pub(super) fn shared_rows(desc: &AttentionDesc) -> usize {
-    desc.seq_q.saturating_mul(desc.heads / desc.kv_heads.max(1))
 }
 
 pub(super) fn run(
@@ -60,25 +54,9 @@ pub(super) fn run(
     op: &'static str,
     desc: &AttentionDesc,
     windows: &Windows,
-    plan: &Plan,
+    plan: &super::Plan,
     rows: usize,
 ) -> BackendResult<()> {
-    let chunks = shared_rows(desc).div_ceil(rows);
-    let tiles = checked_product(op, "tiles", &[plan.splits, chunks, desc.kv_heads, desc.batch])?;
-    let all_rows = checked_product(op, "rows", &[desc.batch, desc.heads, desc.seq_q])?;
-    // A maximum, a sum and a vector for each piece.
-    let elements = checked_product(op, "scratch", &[all_rows, plan.splits, desc.head_dim + 2])?;
-    let bytes = checked_product(op, "scratch", &[elements, size_of::<f32>()])?;
-    let parts = ctx.output(op, &ctx.memory.scratch(op, bytes)?, DType::F32)?;
-
-    let Windows { q, k, v, mask, lengths, lse, o } = windows;
-    let variant = split_variant(rows, [desc.dtype, desc.kv_dtype], plan.wide);
-    let first = params(op, desc, windows, tiles, plan.splits)?;
-    ctx.launch(op, &variant, &[q, k, v, mask, lengths], &parts, &first, linear_grid(op, tiles)?)?;
-
-    let second = params(op, desc, windows, all_rows, plan.splits)?;
-    let numbers = checked_product(op, "numbers", &[all_rows, desc.head_dim])?;
-    let grid = linear_grid(op, numbers.div_ceil(WORKGROUP))?;
-    let combine = Variant::new(&COMBINE, [desc.dtype], []);
-    ctx.launch(op, &combine, &[&parts, mask, lengths, lse], o, &second, grid)
+    let variant = variant(rows, [desc.dtype, desc.kv_dtype], plan.wide);
+    Pieces::new(desc, rows, plan.splits, UNIT).run(ctx, op, desc, windows, &variant)
 }

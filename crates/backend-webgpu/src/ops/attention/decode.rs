@@ -1,0 +1,124 @@
+//! Attention of few queries by shuffles: pieces of the keys in attention/decode, put together by attention/combine.
+
+use backend_api::desc::AttentionDesc;
+use backend_api::{BackendError, BackendResult, DType};
+
+use super::pieces::{Pieces, ROWS};
+use super::split::libs;
+use super::{DTYPES, Params, Windows};
+use crate::context::Context;
+use crate::kernels::{KernelSource, Variant, kernel};
+
+static DECODE: KernelSource = KernelSource {
+    subgroups: true,
+    ..kernel!(
+        "attention/decode",
+        libs: [GRID, SPECIAL, ATTENTION, ATTENTION_PIECES],
+        types: ["T"],
+        constants: ["SUBGROUP", "LANES", "HALF_Q", "HALF_KV"],
+        reads: 5,
+        writes: 1,
+        params: Params,
+    )
+};
+
+/// Invocations of the subgroups that there are variants for.
+const SUBGROUPS: [usize; 2] = [8, 32];
+
+/// Lanes that a key may be spread over.
+const LANES: [usize; 3] = [8, 16, 32];
+
+/// Subgroups of a workgroup, and the most slots of a subgroup.
+const WORKGROUP: usize = 4;
+const MOST_SLOTS: usize = 4;
+
+/// How a workgroup is divided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Tile {
+    rows: usize,
+    subgroup: usize,
+    lanes: usize,
+}
+
+impl Tile {
+    /// The one for so many rows, where the device's subgroups and the vectors allow it.
+    fn find(rows: usize, subgroup: Option<u32>, desc: &AttentionDesc) -> Option<Self> {
+        let subgroup = subgroup.map(|size| size as usize).filter(|size| SUBGROUPS.contains(size))?;
+        let width = 16 / desc.kv_dtype.size();
+        let long_enough = |&lanes: &usize| lanes <= subgroup && lanes * width >= desc.head_dim;
+        LANES.into_iter().find(long_enough).map(|lanes| Self { rows, subgroup, lanes })
+    }
+
+    /// Keys that a workgroup works on side by side.
+    fn slots(self) -> usize {
+        WORKGROUP * self.subgroup / self.lanes
+    }
+
+    /// Bytes of workgroup memory: vectors of eight numbers for each lane, references and sums.
+    fn workgroup_bytes(self) -> usize {
+        WORKGROUP * self.rows * (8 * self.lanes + 2) * size_of::<f32>()
+    }
+
+    fn variant(self, [dtype, kv_dtype]: [DType; 2]) -> Variant {
+        let [q, kv] = [dtype, kv_dtype].map(|dtype| u32::from(dtype == DType::F16));
+        Variant::new(&DECODE, [dtype], [self.subgroup as u32, self.lanes as u32, q, kv])
+            .with_libs(libs(self.rows, true))
+    }
+}
+
+pub(super) fn variants() -> Vec<Variant> {
+    let mut variants = Vec::new();
+    for rows in ROWS {
+        for subgroup in SUBGROUPS {
+            let lanes =
+                LANES.into_iter().filter(|&lanes| lanes <= subgroup && subgroup <= MOST_SLOTS * lanes);
+            for tile in lanes.map(|lanes| Tile { rows, subgroup, lanes }) {
+                variants.extend(DTYPES.map(|dtypes| tile.variant(dtypes)));
+            }
+        }
+    }
+    variants
+}
+
+/// Whether the kernel for so many rows can do it on this device, operands aside, which have to be read 16 bytes at a time.
+pub(super) fn suits(ctx: &Context, desc: &AttentionDesc, rows: usize) -> bool {
+    let most = ctx.gpu.device.limits().max_compute_workgroup_storage_size as usize;
+    Tile::find(rows, ctx.gpu.subgroup, desc).is_some_and(|tile| tile.workgroup_bytes() <= most)
+        && Pieces::fit(desc, rows)
+}
+
+pub(super) fn run(
+    ctx: &Context,
+    op: &'static str,
+    desc: &AttentionDesc,
+    windows: &Windows,
+    splits: usize,
+    rows: usize,
+) -> BackendResult<()> {
+    let Some(tile) = Tile::find(rows, ctx.gpu.subgroup, desc) else {
+        return Err(BackendError::Unsupported { op, need: "subgroups of 8 or 32".to_owned() });
+    };
+    let variant = tile.variant([desc.dtype, desc.kv_dtype]);
+    Pieces::new(desc, rows, splits, tile.slots()).run(ctx, op, desc, windows, &variant)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_spread_over_as_few_lanes_as_hold_them() {
+        let lanes = |kv_dtype, head_dim, subgroup| {
+            let mut desc = AttentionDesc::new(DType::F32, [0; 4], [1, 1, 1, 1, head_dim]);
+            desc.kv_dtype = kv_dtype;
+            Tile::find(4, subgroup, &desc).map(|tile| tile.lanes)
+        };
+        assert_eq!(
+            [16, 64, 72, 128, 256].map(|d| lanes(DType::F16, d, Some(32))),
+            [8, 8, 16, 16, 32].map(Some)
+        );
+        assert_eq!([32, 128, 132].map(|d| lanes(DType::F32, d, Some(32))), [Some(8), Some(32), None]);
+        assert_eq!([64, 72].map(|d| lanes(DType::F16, d, Some(8))), [Some(8), None]);
+        assert_eq!([None, Some(64)].map(|subgroup| lanes(DType::F16, 64, subgroup)), [None; 2]);
+    }
+}

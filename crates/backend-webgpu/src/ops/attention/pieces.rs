@@ -1,0 +1,142 @@
+//! What the kernels for few queries share: keys in pieces, and attention/combine, which puts their parts together.
+
+use backend_api::desc::AttentionDesc;
+use backend_api::{BackendResult, DType, checked_product};
+
+use super::{Params, Windows, params};
+use crate::context::{Context, MAX_GROUPS, linear_grid};
+use crate::kernels::{KernelSource, Variant, kernel};
+use crate::recorder::Window;
+
+static COMBINE: KernelSource = kernel!(
+    "attention/combine",
+    libs: [GRID, SPECIAL, ATTENTION],
+    types: ["T"],
+    constants: ["LANES"],
+    reads: 3,
+    writes: 2,
+    params: Params,
+);
+
+/// Rows of a workgroup of attention/split and attention/decode, a row being a query of one of the heads that share keys.
+pub(super) const ROWS: [usize; 3] = [1, 2, 4];
+
+/// Numbers of a part before its vector: what it is relative to, and its sum.
+const STATE: usize = 4;
+
+/// Invocations of attention/combine that share a vector of the most numbers, and of fewer.
+const LANES: [usize; 4] = [64, 32, 16, 8];
+
+pub(super) fn variants() -> Vec<Variant> {
+    let dtypes = [DType::F32, DType::F16];
+    dtypes.iter().flat_map(|&dtype| LANES.map(|lanes| combine_variant(dtype, 4 * lanes))).collect()
+}
+
+/// The variant of attention/combine for so many numbers in a vector.
+pub(super) fn combine_variant(dtype: DType, head_dim: usize) -> Variant {
+    let lanes = LANES.into_iter().rfind(|lanes| 4 * lanes >= head_dim).unwrap_or(LANES[0]);
+    Variant::new(&COMBINE, [dtype], [lanes as u32])
+}
+
+/// Rows that share keys and values, a row being a query of a head.
+pub(super) fn shared_rows(desc: &AttentionDesc) -> usize {
+    desc.seq_q.saturating_mul(desc.heads / desc.kv_heads.max(1))
+}
+
+/// How attention/split and its like divide the work: pieces × chunks of rows of each head × batches.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pieces {
+    /// Keys of a piece.
+    pub(super) length: usize,
+    pub(super) count: usize,
+    chunks: usize,
+}
+
+impl Pieces {
+    /// Chunks of so many rows, and about so many pieces, each but the last a multiple of `unit` and none empty.
+    pub(super) fn new(desc: &AttentionDesc, rows: usize, count: usize, unit: usize) -> Self {
+        // As many keys as some row can see.
+        let seen =
+            desc.window.map_or(desc.seq_kv, |window| window.saturating_add(desc.seq_q).min(desc.seq_kv));
+        let length = seen.div_ceil(count).next_multiple_of(unit);
+        let count = seen.div_ceil(length).clamp(1, MAX_GROUPS as usize);
+        Self { length, count, chunks: shared_rows(desc).div_ceil(rows) }
+    }
+
+    /// Whether there are keys at all, and no more chunks and batches than a grid has places.
+    pub(super) fn fit(desc: &AttentionDesc, rows: usize) -> bool {
+        let chunks = shared_rows(desc).div_ceil(rows).saturating_mul(desc.kv_heads);
+        desc.seq_kv > 0 && chunks.max(desc.batch) <= MAX_GROUPS as usize
+    }
+
+    pub(super) fn grid(self, desc: &AttentionDesc) -> [u32; 3] {
+        [self.count, self.chunks * desc.kv_heads, desc.batch].map(|groups| groups as u32)
+    }
+
+    /// Launches the kernel, then attention/combine.
+    pub(super) fn run(
+        self,
+        ctx: &Context,
+        op: &'static str,
+        desc: &AttentionDesc,
+        windows: &Windows,
+        variant: &Variant,
+    ) -> BackendResult<()> {
+        let parts = parts(ctx, op, desc, self.count)?;
+        let Windows { q, k, v, mask, lengths, .. } = windows;
+        let params = params(op, desc, windows, self.length, self.count)?;
+        ctx.launch(op, variant, &[q, k, v, mask, lengths], &parts, &params, self.grid(desc))?;
+        combine(ctx, op, desc, windows, &parts, self.count)
+    }
+}
+
+/// Bytes of the parts of every row: a state and a vector of whole fours for each piece.
+pub(super) fn bytes_of_parts(op: &'static str, desc: &AttentionDesc, pieces: usize) -> BackendResult<usize> {
+    let length = desc.head_dim.next_multiple_of(4) + STATE;
+    checked_product(op, "scratch", &[desc.batch, desc.heads, desc.seq_q, pieces, length, size_of::<f32>()])
+}
+
+pub(super) fn parts(
+    ctx: &Context,
+    op: &'static str,
+    desc: &AttentionDesc,
+    pieces: usize,
+) -> BackendResult<Window> {
+    let bytes = bytes_of_parts(op, desc, pieces)?;
+    ctx.output(op, &ctx.memory.scratch(op, bytes)?, DType::F32)
+}
+
+/// Makes O of the parts.
+pub(super) fn combine(
+    ctx: &Context,
+    op: &'static str,
+    desc: &AttentionDesc,
+    windows: &Windows,
+    parts: &Window,
+    pieces: usize,
+) -> BackendResult<()> {
+    let Windows { mask, lengths, lse, o, .. } = windows;
+    let rows = checked_product(op, "rows", &[desc.batch, desc.heads, desc.seq_q])?;
+    let params = params(op, desc, windows, rows, pieces)?;
+    let inputs = [parts, mask, lengths, lse];
+    ctx.launch(op, &combine_variant(desc.dtype, desc.head_dim), &inputs, o, &params, linear_grid(op, rows)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_cover_what_is_seen_and_none_is_empty() {
+        let pieces = |seq_kv, window, count| {
+            let mut desc = AttentionDesc::new(DType::F32, [0; 4], [2, 8, 1, seq_kv, 64]);
+            (desc.kv_heads, desc.window) = (2, window);
+            let pieces = Pieces::new(&desc, 2, count, 16);
+            (pieces.length, pieces.count, pieces.grid(&desc))
+        };
+        assert_eq!(pieces(100, None, 3), (48, 3, [3, 4, 2]));
+        assert_eq!(pieces(100, None, 6), (32, 4, [4, 4, 2]));
+        assert_eq!(pieces(1, None, 1), (16, 1, [1, 4, 2]));
+        assert_eq!(pieces(1000, Some(63), 2), (32, 2, [2, 4, 2]));
+    }
+}

@@ -1,0 +1,220 @@
+// Attention of few queries like attention/split, for devices whose subgroups have SUBGROUP invocations: a part of
+// softmax(cap(scale · Q·Kᵀ) + mask) · V for each piece of the keys, which attention/combine puts together.
+//
+// A key's vector is spread over the LANES of a slot, which works on four keys at a time, for all ROWS rows that share
+// them. Lanes exchange products, scores and weights by shuffles: nothing waits for a workgroup before its end. While
+// keys are multiplied, the next are on their way into registers, each with a name of its own, as drivers keep arrays
+// elsewhere.
+//
+// Operands are read 16 bytes at a time.
+//
+// needs: T, SUBGROUP, LANES, HALF_Q, HALF_KV, lib/attention, lib/attention_pieces, lib/attention_wide,
+// lib/attention_rows and one of lib/rows_*
+
+const SUBGROUPS: u32 = 4u;
+const THREADS: u32 = SUBGROUPS * SUBGROUP;
+const SLOTS: u32 = THREADS / LANES;
+// Keys of a slot in a step, and of the workgroup.
+const TURNS: u32 = 4u;
+const STEP: u32 = TURNS * SLOTS;
+// Places for the numbers of a lane.
+const PLACES: u32 = 8u;
+
+const_assert LANES >= 8u && LANES <= SUBGROUP && SUBGROUP / LANES <= 4u;
+
+@group(0) @binding(0) var<storage, read> q: array<Words>;
+@group(0) @binding(1) var<storage, read> k: array<Words>;
+@group(0) @binding(2) var<storage, read> v: array<Words>;
+@group(0) @binding(3) var<storage, read> mask: array<T>;
+@group(0) @binding(4) var<storage, read> lengths: array<u32>;
+@group(0) @binding(5) var<storage, read_write> parts: array<f32>;
+
+// What each subgroup has: vectors by place and lane, references and sums.
+var<workgroup> sh_vectors: array<Rows, SUBGROUPS * PLACES * LANES>;
+var<workgroup> sh_references: array<Rows, SUBGROUPS>;
+var<workgroup> sh_totals: array<Rows, SUBGROUPS>;
+
+// A lane's numbers of the slot's keys from `key` on; of those beyond the last, the last.
+fn fetch_keys(start: u32, key: u32, last: u32) -> Four {
+  let stride = params.k.w / WIDTH;
+  return Four(
+    k[start + min(key, last) * stride],
+    k[start + min(key + SLOTS, last) * stride],
+    k[start + min(key + 2u * SLOTS, last) * stride],
+    k[start + min(key + 3u * SLOTS, last) * stride],
+  );
+}
+
+fn fetch_values(start: u32, key: u32, last: u32) -> Four {
+  let stride = params.v.w / WIDTH;
+  return Four(
+    v[start + min(key, last) * stride],
+    v[start + min(key + SLOTS, last) * stride],
+    v[start + min(key + 2u * SLOTS, last) * stride],
+    v[start + min(key + 3u * SLOTS, last) * stride],
+  );
+}
+
+// Of two halves, the one that a lane is for, with its partner's part of it.
+fn halved(low: Rows, high: Rows, is_high: bool, distance: u32) -> Rows {
+  return select(low, high, is_high) + subgroupShuffleXor(select(high, low, is_high), distance);
+}
+
+// The sums over a slot's lanes for one of four keys: for the first in the first quarter of the lanes, and so on.
+fn product_of_slot(own: Products, lane: u32) -> Rows {
+  let is_later = (lane & (LANES / 2u)) != 0u;
+  let even = halved(own.a, own.c, is_later, LANES / 2u);
+  let odd = halved(own.b, own.d, is_later, LANES / 2u);
+  var sum = halved(even, odd, (lane & (LANES / 4u)) != 0u, LANES / 4u);
+  for (var distance = LANES / 8u; distance > 0u; distance /= 2u) {
+    sum += subgroupShuffleXor(sum, distance);
+  }
+  return sum;
+}
+
+@compute @workgroup_size(THREADS)
+fn main(
+  @builtin(workgroup_id) group: vec3<u32>,
+  @builtin(num_workgroups) groups: vec3<u32>,
+  @builtin(local_invocation_index) index: u32,
+) {
+  let tile = tile_of(group);
+  let lane = index % LANES;
+  let slot = index / LANES;
+  // Lanes behind a vector's end read the same as its last.
+  let used = params.head_dim / WIDTH;
+  let column = min(lane, used - 1u);
+
+  let end = tile.end;
+  let last = max(end, 1u) - 1u;
+  let is_plain = params.seq_q == 1u && !has(HAS_MASK);
+
+  // Counted in what is read at once.
+  let k_start = tile.k / WIDTH + column;
+  let v_start = tile.v / WIDTH + column;
+  var keys = fetch_keys(k_start, tile.begin + slot, last);
+  var values = fetch_values(v_start, tile.begin + slot, last);
+  let by = queries(tile, column * WIDTH, WIDTH);
+
+  var out: Vector;
+  var references = Rows(FLOOR);
+  // Of the keys of this lane.
+  var totals = Rows();
+  let turn = lane / (LANES / TURNS);
+  let first_lane = index % SUBGROUP - lane;
+  let steps = (end - tile.begin + STEP - 1u) / STEP;
+  for (var s = 0u; s < steps; s++) {
+    let key = tile.begin + s * STEP;
+    let next = key + STEP;
+    var own = Products(products(keys.a, by), products(keys.b, by), products(keys.c, by), products(keys.d, by));
+    if lane >= used {
+      own = Products();
+    }
+    keys = fetch_keys(k_start, next + slot, last);
+    let product = product_of_slot(own, lane);
+    let score = scores(tile, key + turn * SLOTS + slot, end, is_plain && next <= end, product);
+    var peak = max(score, subgroupShuffleXor(score, LANES / 4u));
+    peak = max(peak, subgroupShuffleXor(peak, LANES / 2u));
+    let raised = select(references, peak, peak > references + HEADROOM);
+    if is_raised(raised, references) {
+      let rescale = rows_weights(references - raised);
+      totals *= rescale;
+      out = rescaled(out, rescale);
+      references = raised;
+    }
+    let p = rows_weights(score - references);
+    totals += p;
+    out = added(out, values.a, subgroupShuffle(p, first_lane));
+    out = added(out, values.b, subgroupShuffle(p, first_lane + LANES / 4u));
+    out = added(out, values.c, subgroupShuffle(p, first_lane + LANES / 2u));
+    out = added(out, values.d, subgroupShuffle(p, first_lane + 3u * LANES / 4u));
+    values = fetch_values(v_start, next + slot, last);
+  }
+
+  // The sums of a slot, then all of the subgroup's slots on one scale.
+  totals += subgroupShuffleXor(totals, LANES / 4u);
+  totals += subgroupShuffleXor(totals, LANES / 2u);
+  var reference = references;
+  for (var distance = LANES; distance < SUBGROUP; distance *= 2u) {
+    reference = max(reference, subgroupShuffleXor(reference, distance));
+  }
+  let rescale = rows_weights(references - reference);
+  totals *= rescale;
+  out = rescaled(out, rescale);
+  for (var distance = LANES; distance < SUBGROUP; distance *= 2u) {
+    totals += subgroupShuffleXor(totals, distance);
+  }
+
+  // Lanes of the same place in two slots share their numbers, and those in four slots once more.
+  let subgroup = index / SUBGROUP;
+  var at = subgroup * PLACES * LANES + lane;
+  if SUBGROUP / LANES >= 2u {
+    let is_high = (index & LANES) != 0u;
+    out.d0 = halved(out.d0, out.d4, is_high, LANES);
+    out.d1 = halved(out.d1, out.d5, is_high, LANES);
+    out.d2 = halved(out.d2, out.d6, is_high, LANES);
+    out.d3 = halved(out.d3, out.d7, is_high, LANES);
+    at += select(0u, 4u * LANES, is_high);
+  }
+  if SUBGROUP / LANES == 4u {
+    let is_high = (index & (2u * LANES)) != 0u;
+    out.d0 = halved(out.d0, out.d2, is_high, 2u * LANES);
+    out.d1 = halved(out.d1, out.d3, is_high, 2u * LANES);
+    at += select(0u, 2u * LANES, is_high);
+  }
+  sh_vectors[at] = out.d0;
+  sh_vectors[at + LANES] = out.d1;
+  if SUBGROUP / LANES <= 2u {
+    sh_vectors[at + 2u * LANES] = out.d2;
+    sh_vectors[at + 3u * LANES] = out.d3;
+  }
+  if SUBGROUP == LANES {
+    sh_vectors[at + 4u * LANES] = out.d4;
+    sh_vectors[at + 5u * LANES] = out.d5;
+    sh_vectors[at + 6u * LANES] = out.d6;
+    sh_vectors[at + 7u * LANES] = out.d7;
+  }
+  if index % SUBGROUP == 0u {
+    sh_references[subgroup] = reference;
+    sh_totals[subgroup] = totals;
+  }
+  workgroupBarrier();
+  write_parts(tile, index, group.x, groups.x);
+}
+
+// Writes what the subgroups have together.
+fn write_parts(tile: Tile, index: u32, split: u32, splits: u32) {
+  var reference = sh_references[0];
+  for (var i = 1u; i < SUBGROUPS; i++) {
+    reference = max(reference, sh_references[i]);
+  }
+  var total = Rows();
+  for (var i = 0u; i < SUBGROUPS; i++) {
+    total += sh_totals[i] * rows_weights(sh_references[i] - reference);
+  }
+  for (var at = index; at < WIDTH * LANES; at += THREADS) {
+    let number = at % LANES * WIDTH + at / LANES;
+    var sum = Rows();
+    for (var i = 0u; i < SUBGROUPS; i++) {
+      sum += sh_vectors[i * PLACES * LANES + at] * rows_weights(sh_references[i] - reference);
+    }
+    var place = place_of(tile, tile.row);
+    for (var r = 0u; r < ROWS; r++) {
+      if tile.row + r < rows() && number < params.head_dim {
+        parts[part_of(tile, place, split, splits) + 4u + number] = row_of(sum, r);
+      }
+      place = next_place(tile, place);
+    }
+  }
+  if index == 0u {
+    var place = place_of(tile, tile.row);
+    for (var r = 0u; r < ROWS; r++) {
+      if tile.row + r < rows() {
+        let at = part_of(tile, place, split, splits);
+        parts[at] = row_of(reference, r);
+        parts[at + 1u] = row_of(total, r);
+      }
+      place = next_place(tile, place);
+    }
+  }
+}

@@ -1,0 +1,17 @@
+// A number of each of the rows that share keys: here of one row.
+
+alias Rows = f32;
+
+const ROWS: u32 = 1u;
+
+fn with_row(rows: Rows, row: u32, number: f32) -> Rows {
+  return number;
+}
+
+fn row_of(rows: Rows, row: u32) -> f32 {
+  return rows;
+}
+
+fn is_raised(raised: Rows, before: Rows) -> bool {
+  return raised != before;
+}
