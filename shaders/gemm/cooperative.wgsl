@@ -1,8 +1,8 @@
 // C = activation(alpha · op(A) · op(B) + beta · C + bias) for each matrix of a batch, tile by tile, with A and B of f16
 // multiplied by the device's matrix units, which add in f32.
 //
-// A workgroup makes a TILE_M × TILE_N tile of C in steps of TILE_K; each of its SUBGROUPS_M × SUBGROUPS_N subgroups
-// makes one part of it as fragments of 16 × 16. The operands pass through workgroup memory, just as the matrices are
+// A workgroup makes a TILE_M × TILE_N tile of C in steps of TILE_K, divided into SUBGROUPS_M × SUBGROUPS_N parts. A
+// subgroup makes one part of it, or its share of one part, as fragments of 16 × 16. The operands pass through workgroup memory, just as the matrices are
 // stored: whether op is a transposition only decides whether fragments are read from there by rows or by columns.
 //
 // The step itself, `multiply`, is written by src/ops/matmul/fragments.rs: its loops over fragments have to be unrolled.
@@ -21,8 +21,9 @@
 @group(0) @binding(1) var<storage, read> b: array<vec4<u32>>;
 @group(0) @binding(2) var<storage, read> bias: array<TC>;
 @group(0) @binding(3) var<storage, read_write> c: array<TC>;
-// C once more, for writing vectors.
-@group(0) @binding(4) var<storage, read_write> c4: array<vec4<TC>>;
+// C twice more, for writing vectors.
+@group(0) @binding(4) var<storage, read_write> c2: array<vec2<TC>>;
+@group(0) @binding(5) var<storage, read_write> c4: array<vec4<TC>>;
 
 struct Tile {
   row: u32,
@@ -83,32 +84,40 @@ fn keep_b(tile: Tile, index: u32, turn: u32, group: vec4<u32>) -> vec4<u32> {
   return select(vec4<u32>(), group, k < tile.head);
 }
 
-// Writes a fragment of each subgroup, which begins at `inner` of the subgroup's part, from workgroup memory to C.
+// Writes a fragment of each part, which begins at `inner` of the part, from workgroup memory to C.
 fn write_out(tile: Tile, index: u32, inner: vec2<u32>) {
-  let subgroup = index / SUBGROUP;
-  let lane = index % SUBGROUP;
-  let corner = vec2<u32>(tile.row, tile.column) + part_of(subgroup) + inner;
-  let sums = start_c(subgroup);
-  if (tile.c | params.c_ld | params.n) % 4u == 0u {
-    for (var i = lane; i < FRAGMENT * FRAGMENT / 4u; i += SUBGROUP) {
-      let cell = vec2<u32>(i / (FRAGMENT / 4u), i % (FRAGMENT / 4u) * 4u);
-      let place = corner + cell;
-      if place.x < params.m && place.y < params.n {
-        let at = tile.c + place.x * params.c_ld + place.y;
-        let first = sums + cell.x * STRIDE_C + cell.y;
-        let four = vec4<f32>(sh_c[first], sh_c[first + 1u], sh_c[first + 2u], sh_c[first + 3u]);
-        c4[at / 4u] = vec4<TC>(finish_four(four, place.x, place.y, at, 4u));
+  let part = index / SHARERS;
+  let corner = vec2<u32>(tile.row, tile.column) + part_of(part) + inner;
+  let sums = start_c(part * SUBGROUPS_K);
+  let aligned = (tile.c | params.c_ld | params.n) % 4u == 0u;
+  for (var i = index % SHARERS; i < FRAGMENT * FRAGMENT / 4u; i += SHARERS) {
+    let cell = vec2<u32>(i / (FRAGMENT / 4u), i % (FRAGMENT / 4u) * 4u);
+    let place = corner + cell;
+    let count = select(0u, min(max(params.n, place.y) - place.y, 4u), place.x < params.m);
+    if count > 0u {
+      let at = tile.c + place.x * params.c_ld + place.y;
+      let first = sums + cell.x * STRIDE_C + cell.y;
+      let four =
+        vec4<f32>(shared_sum(first), shared_sum(first + 1u), shared_sum(first + 2u), shared_sum(first + 3u));
+      let v = vec4<TC>(finish_four(four, place.x, place.y, at, count));
+      if aligned {
+        c4[at / 4u] = v;
+      } else {
+        write_pairs(at, v, count);
       }
     }
+  }
+}
+
+// Writes the first `count` of four elements from `at` on, in twos where they are aligned.
+fn write_pairs(at: u32, v: vec4<TC>, count: u32) {
+  if at % 2u == 0u {
+    if count > 1u { c2[at / 2u] = v.xy; } else { c[at] = v.x; }
+    if count > 3u { c2[at / 2u + 1u] = v.zw; } else if count > 2u { c[at + 2u] = v.z; }
   } else {
-    for (var i = lane; i < FRAGMENT * FRAGMENT; i += SUBGROUP) {
-      let cell = vec2<u32>(i / FRAGMENT, i % FRAGMENT);
-      let place = corner + cell;
-      if place.x < params.m && place.y < params.n {
-        let at = tile.c + place.x * params.c_ld + place.y;
-        c[at] = finish(sh_c[sums + cell.x * STRIDE_C + cell.y], place.x, place.y, at);
-      }
-    }
+    c[at] = v.x;
+    if count > 2u { c2[at / 2u + 1u] = v.yz; } else if count > 1u { c[at + 1u] = v.y; }
+    if count > 3u { c[at + 3u] = v.w; }
   }
 }
 

@@ -1,41 +1,46 @@
 // C = activation(alpha · op(A) · op(B) + beta · C + bias) for each matrix of a batch, where A has few rows: what takes the
 // time is reading B once.
 //
-// A workgroup makes ROWS rows and COLUMNS columns of C. In each step it puts a part of A into workgroup memory, while
-// the vectors of B for the next step are already on their way into registers. LANES invocations share each sum and add
-// their parts at the end.
+// A workgroup makes ROWS rows and COLUMNS columns of C. It goes along k in turns; in each of them, an invocation
+// multiplies AHEAD groups of vectors of B by what workgroup memory has of A, and fetches the vectors of the next turn in
+// their place. Every TURNS turns, the next part of A is put into workgroup memory. LANES invocations share each sum and
+// add their parts at the end. The first turn is filled up with zeros from its beginning, so that only what is fetched
+// first is looked at whether it exists.
 //
-// Where B's rows run along k (TRANS_B), an invocation reads SPAN of them, AHEAD vectors of each in a step, and its
-// neighbours what follows along k. Otherwise it reads one vector from each of 4 · AHEAD rows, and its neighbours what
-// follows in those rows. V is a vector if the starts, the leading dimension, the batch stride and the extent along
-// memory of B are whole vectors, else one number. A is read number by number.
+// Where B's rows run along k (TRANS_B), a group is a vector of each of SPAN rows, and an invocation's neighbours read what
+// follows along k. Otherwise it is what SPAN columns have in 4 rows, and its neighbours read what follows in those rows. V
+// is a vector if the starts, the leading dimension, the batch stride and the extent along memory of B are whole vectors,
+// else one number. A is read number by number.
 //
 // With TRANS_C, the product was transposed as a whole, so that few columns became few rows: C is written by columns.
 //
-// needs: TA, T, TC, A, ROWS, LANES, SPAN, AHEAD, TRANS_A, TRANS_B, TRANS_C, ACTIVATION, lib/matmul, lanes
+// needs: TA, T, TC, A, ROWS, LANES, SPAN, AHEAD, TURNS, TRANS_A, TRANS_B, TRANS_C, ACTIVATION, lib/matmul, lanes
 
 const THREADS: u32 = 256u;
 const GROUPS: u32 = THREADS / LANES;
 const COLUMNS: u32 = GROUPS * SPAN;
 // From an invocation to the next of its sums.
 const STRIDE: u32 = TRANS_B + (1u - TRANS_B) * GROUPS;
-// What an invocation reads of B in a step: AHEAD times PART vectors, and how much of k they are.
-const PART: u32 = TRANS_B * SPAN + (1u - TRANS_B) * 4u;
-const LOADS: u32 = AHEAD * PART;
-const DEPTH: u32 = AHEAD * (TRANS_B * WIDTH + (1u - TRANS_B) * 4u);
-const STEP: u32 = LANES * DEPTH;
+// Vectors of a group, and how much of k it is.
+const PART: u32 = TRANS_B * SPAN + (1u - TRANS_B) * 4u * SPAN / WIDTH;
+const DEPTH: u32 = TRANS_B * WIDTH + (1u - TRANS_B) * 4u;
+const STARTS: u32 = TRANS_B * SPAN + 1u - TRANS_B;
+const TURN: u32 = LANES * AHEAD * DEPTH;
 
-// The part of A for a step: fours along k, row by row.
-const FOURS: u32 = STEP / 4u;
+// The part of A in workgroup memory: fours along k, row by row.
+const FOURS: u32 = TURNS * TURN / 4u;
 const FETCHES: u32 = (ROWS * FOURS + THREADS - 1u) / THREADS;
-// An invocation's sums, row by row, in fours, of which those of a round pass through workgroup memory together.
+// An invocation's sums, row by row, in fours, of which those of a round pass through workgroup memory together. They
+// make so many fours of C, and PARTS invocations add up the lanes of each.
 const QUADS: u32 = (ROWS * SPAN + 3u) / 4u;
-const ROUND: u32 = min(QUADS, 2u);
-const VALUES: u32 = 4u * ROUND;
+const ROUND: u32 = min(QUADS, 4u);
+const OUTPUTS: u32 = ROUND * GROUPS;
+const PARTS: u32 = min(min(THREADS / OUTPUTS, LANES), 8u);
 
-const_assert STEP % 4u == 0u && THREADS % LANES == 0u;
-const_assert TRANS_B == 1u || SPAN == WIDTH;
-const_assert ROWS * SPAN <= 4u || (ROWS * SPAN) % VALUES == 0u;
+const_assert TURN % 4u == 0u && THREADS % LANES == 0u;
+const_assert TRANS_B == 1u || SPAN % WIDTH == 0u;
+const_assert ROWS * SPAN <= 4u || QUADS % ROUND == 0u;
+const_assert PARTS > 0u && LANES % PARTS == 0u;
 
 @group(0) @binding(0) var<storage, read> a: array<TA>;
 @group(0) @binding(1) var<storage, read> b: array<V>;
@@ -56,20 +61,17 @@ struct Tile {
   group: u32,
 }
 
-// Four numbers of A for the step at `k`, 0 where there is nothing. Neighbours read what is adjacent in memory.
+// Four numbers of A for the part from `k` on, something of A where there is nothing. Neighbours read what is adjacent in
+// memory. Loads under conditions would wait for each other.
 fn fetch_a(tile: Tile, k: u32, i: u32) -> vec4<f32> {
   let place = place_a(i);
-  let row = tile.row + place.x;
+  let row = min(tile.row + place.x, params.m - 1u);
   let column = k + 4u * place.y;
-  let count = select(0u, min(max(tile.end, column) - column, 4u), place.x < ROWS && row < params.m);
+  let base = params.a_offset + tile.batch * params.a_batch;
   let ld = select(1u, params.a_ld, TRANS_A == 1u);
-  let at = params.a_offset + tile.batch * params.a_batch + column * ld + select(row * params.a_ld, row, TRANS_A == 1u);
-  var v = vec4<f32>();
-  if count > 0u { v.x = f32(a[at]); }
-  if count > 1u { v.y = f32(a[at + ld]); }
-  if count > 2u { v.z = f32(a[at + 2u * ld]); }
-  if count > 3u { v.w = f32(a[at + 3u * ld]); }
-  return v;
+  let first = base + select(row * params.a_ld, row, TRANS_A == 1u);
+  let at = min(column + vec4<u32>(0u, 1u, 2u, 3u), vec4<u32>(tile.end - 1u)) * ld + first;
+  return vec4<f32>(f32(a[at.x]), f32(a[at.y]), f32(a[at.z]), f32(a[at.w]));
 }
 
 // The row and the four of A that an invocation fetches.
@@ -91,41 +93,36 @@ fn slot(four: u32) -> u32 {
   return four;
 }
 
-// The invocation's vectors of B for the step at `k`: 0 beyond the last, and something of B beyond its last column,
+// Where B begins for an invocation: in its column `j`, or in its first row. Beyond the last column lies something of B,
 // whose products are not written.
-fn fetch_b(tile: Tile, k: u32) -> array<V, LOADS> {
-  var v: array<V, LOADS>;
-  let base = params.b_offset + tile.batch * params.b_batch;
-  let column = tile.column + tile.group * SPAN;
+fn start_b(tile: Tile, j: u32) -> u32 {
+  let base = (params.b_offset + tile.batch * params.b_batch) / WIDTH;
   let ld = params.b_ld / WIDTH;
   if TRANS_B == 1u {
-    for (var j = 0u; j < SPAN; j++) {
-      let row = base / WIDTH + min(column + j, params.n - 1u) * ld;
-      for (var u = 0u; u < AHEAD; u++) {
-        let at = k / WIDTH + u * LANES + tile.lane;
-        if at * WIDTH < tile.end {
-          v[j * AHEAD + u] = b[row + at];
-        }
-      }
-    }
-    return v;
+    return base + min(tile.column + tile.group * SPAN + j, params.n - 1u) * ld + tile.lane;
   }
-  let first = k + tile.lane * DEPTH;
-  let at = (base + min(column, params.n - WIDTH)) / WIDTH + first * ld;
-  for (var u = 0u; u < LOADS; u++) {
-    if first + u < tile.end {
-      v[u] = b[at + u * ld];
-    }
-  }
-  return v;
+  return base + min(tile.column / WIDTH + tile.group, params.n / WIDTH - 1u) + tile.lane * 4u * ld;
 }
 
-// The numbers in the vectors `u` of each of B's rows along k, or in those of its rows 4 · u to 4 · u + 3.
-fn numbers_of_b(vectors: array<V, LOADS>, u: u32) -> array<f32, PART * WIDTH> {
+// From there to the vector `j` of the turn's group `u`.
+fn vector_b(u: u32, j: u32) -> u32 {
+  if TRANS_B == 1u {
+    return u * LANES;
+  }
+  return (u * LANES * 4u + j % 4u) * (params.b_ld / WIDTH) + j / 4u * GROUPS;
+}
+
+// From a vector of B to the one that is `k` further along k.
+fn along_b(k: u32) -> u32 {
+  return select(k * (params.b_ld / WIDTH), k / WIDTH, TRANS_B == 1u);
+}
+
+// The numbers in a group's vectors.
+fn numbers_of_b(vectors: array<V, PART>) -> array<f32, PART * WIDTH> {
   var v = vectors;
   var y: array<f32, PART * WIDTH>;
   for (var j = 0u; j < PART; j++) {
-    var numbers = unpack(v[select(PART * u + j, j * AHEAD + u, TRANS_B == 1u)]);
+    var numbers = unpack(v[j]);
     for (var l = 0u; l < WIDTH; l++) {
       y[j * WIDTH + l] = numbers[l];
     }
@@ -133,21 +130,49 @@ fn numbers_of_b(vectors: array<V, LOADS>, u: u32) -> array<f32, PART * WIDTH> {
   return y;
 }
 
-// The numbers of a row of A that an invocation's vector `u` of each of B's rows is multiplied by.
-fn along_k(tile: Tile, row: u32, u: u32) -> array<f32, WIDTH> {
-  var x: array<f32, WIDTH>;
-  if WIDTH == 1u {
+// The numbers of a row of A that an invocation's group `u` is multiplied by.
+fn along_k(tile: Tile, row: u32, u: u32) -> array<f32, DEPTH> {
+  var x: array<f32, DEPTH>;
+  if DEPTH == 1u {
     let k = u * LANES + tile.lane;
     x[0] = sh[row * FOURS + k / 4u][k % 4u];
     return x;
   }
-  for (var h = 0u; h < WIDTH / 4u; h++) {
-    let four = sh[row * FOURS + (u * (WIDTH / 4u) + h) * LANES + tile.lane];
+  for (var h = 0u; h < DEPTH / 4u; h++) {
+    let four = sh[row * FOURS + (u * (DEPTH / 4u) + h) * LANES + tile.lane];
     for (var i = 0u; i < 4u; i++) {
       x[4u * h + i] = four[i];
     }
   }
   return x;
+}
+
+// Makes PARTS parts of each four of a round's sums, one part after another.
+fn add_lanes(index: u32) {
+  workgroupBarrier();
+  // Neighbours read what is adjacent.
+  let output = select(index % OUTPUTS, index / PARTS, TRANS_B == 1u);
+  let part = select(index / OUTPUTS, index % PARTS, TRANS_B == 1u);
+  let group = output % GROUPS * select(1u, LANES, TRANS_B == 1u);
+  var sum = vec4<f32>();
+  if index < OUTPUTS * PARTS {
+    for (var lane = part; lane < LANES; lane += PARTS) {
+      sum += sh[output / GROUPS * THREADS + group + lane * STRIDE];
+    }
+  }
+  workgroupBarrier();
+  if index < OUTPUTS * PARTS {
+    sh[part * OUTPUTS + output] = sum;
+  }
+  workgroupBarrier();
+}
+
+// The column in the tile of one of a group's columns.
+fn column_of(group: u32, inner: u32) -> u32 {
+  if TRANS_B == 1u {
+    return group * SPAN + inner;
+  }
+  return (inner / WIDTH * GROUPS + group) * WIDTH + inner % WIDTH;
 }
 
 @compute @workgroup_size(THREADS)
@@ -170,79 +195,89 @@ fn main(
     index / STRIDE % LANES,
     select(index % GROUPS, index / LANES, TRANS_B == 1u),
   );
+  let turns = (end + TURN - 1u) / TURN;
+  let pad = turns * TURN - end;
+
+  var starts: array<u32, STARTS>;
+  for (var j = 0u; j < STARTS; j++) {
+    starts[j] = start_b(tile, j);
+  }
+  let stored = select(vec2<u32>(end, params.n), vec2<u32>(params.n, end), TRANS_B == 1u);
+  let last = (params.b_offset + tile.batch * params.b_batch + (stored.x - 1u) * params.b_ld + stored.y) / WIDTH - 1u;
 
   var sums: array<f32, 4u * QUADS>;
   var next_a: array<vec4<f32>, FETCHES>;
   for (var f = 0u; f < FETCHES; f++) {
-    next_a[f] = fetch_a(tile, 0u, index + f * THREADS);
+    let four = 4u * place_a(index + f * THREADS).y + vec4<u32>(0u, 1u, 2u, 3u);
+    next_a[f] = select(vec4<f32>(), fetch_a(tile, 0u - pad, index + f * THREADS), four >= vec4<u32>(pad));
   }
-  var next_b = fetch_b(tile, 0u);
-  let steps = (end + STEP - 1u) / STEP;
-  for (var step = 0u; step < steps; step++) {
+  var next_b: array<V, AHEAD * PART>;
+  var at = 0u - along_b(pad);
+  for (var u = 0u; u < AHEAD; u++) {
+    for (var j = 0u; j < PART; j++) {
+      let k = (u * LANES + tile.lane) * DEPTH + (1u - TRANS_B) * (j % 4u);
+      let v = b[min(starts[j * TRANS_B] + at + vector_b(u, j), last)];
+      next_b[u * PART + j] = select(V(), v, k >= pad);
+    }
+  }
+  at += along_b(TURN);
+  for (var done = 0u; done < turns; done += TURNS) {
     workgroupBarrier();
     for (var f = 0u; f < FETCHES; f++) {
-      let at = place_a(index + f * THREADS);
-      if at.x < ROWS {
-        sh[at.x * FOURS + slot(at.y)] = next_a[f];
+      let to = place_a(index + f * THREADS);
+      if to.x < ROWS {
+        sh[to.x * FOURS + slot(to.y)] = next_a[f];
       }
     }
     workgroupBarrier();
-    let now = next_b;
     for (var f = 0u; f < FETCHES; f++) {
-      next_a[f] = fetch_a(tile, (step + 1u) * STEP, index + f * THREADS);
+      next_a[f] = fetch_a(tile, (done + TURNS) * TURN - pad, index + f * THREADS);
     }
-    next_b = fetch_b(tile, (step + 1u) * STEP);
-    for (var u = 0u; u < AHEAD; u++) {
-      var y = numbers_of_b(now, u);
-      for (var i = 0u; i < ROWS; i++) {
-        if TRANS_B == 1u {
-          var x = along_k(tile, i, u);
-          for (var l = 0u; l < WIDTH; l++) {
+    for (var turn = 0u; turn < min(TURNS, turns - done); turn++) {
+      for (var u = 0u; u < AHEAD; u++) {
+        var now: array<V, PART>;
+        for (var j = 0u; j < PART; j++) {
+          now[j] = next_b[u * PART + j];
+          next_b[u * PART + j] = b[min(starts[j * TRANS_B] + at + vector_b(u, j), last)];
+        }
+        var y = numbers_of_b(now);
+        for (var i = 0u; i < ROWS; i++) {
+          var x = along_k(tile, i, turn * AHEAD + u);
+          for (var l = 0u; l < DEPTH; l++) {
             for (var j = 0u; j < SPAN; j++) {
-              sums[i * SPAN + j] = fma(x[l], y[j * WIDTH + l], sums[i * SPAN + j]);
-            }
-          }
-        } else {
-          let x = sh[i * FOURS + tile.lane * AHEAD + u];
-          for (var l = 0u; l < 4u; l++) {
-            for (var j = 0u; j < SPAN; j++) {
-              sums[i * SPAN + j] = fma(x[l], y[l * WIDTH + j], sums[i * SPAN + j]);
+              let number = select((j / WIDTH * 4u + l) * WIDTH + j % WIDTH, j * WIDTH + l, TRANS_B == 1u);
+              sums[i * SPAN + j] = fma(x[l], y[number], sums[i * SPAN + j]);
             }
           }
         }
       }
+      at += along_b(TURN);
     }
   }
 
-  for (var turn = 0u; turn < QUADS / ROUND; turn++) {
+  for (var round = 0u; round < QUADS / ROUND; round++) {
     workgroupBarrier();
     // Sums in registers can't be picked by a number that isn't constant.
     for (var q = 0u; q < QUADS; q++) {
-      if q / ROUND == turn {
+      if q / ROUND == round {
         sh[q % ROUND * THREADS + index] =
           vec4<f32>(sums[4u * q], sums[4u * q + 1u], sums[4u * q + 2u], sums[4u * q + 3u]);
       }
     }
-    for (var half = LANES / 2u; half > 0u; half /= 2u) {
-      workgroupBarrier();
-      if tile.lane < half {
-        for (var q = 0u; q < ROUND; q++) {
-          sh[q * THREADS + index] += sh[q * THREADS + index + half * STRIDE];
-        }
-      }
-    }
-    workgroupBarrier();
-    for (var i = index; i < VALUES * GROUPS; i += THREADS) {
+    add_lanes(index);
+    for (var i = index; i < 4u * OUTPUTS; i += THREADS) {
       // Neighbours write neighbouring columns.
-      let g = i / SPAN % GROUPS;
-      let value = i / (SPAN * GROUPS) * SPAN + i % SPAN;
-      let row = tile.row + (turn * VALUES + value) / SPAN;
-      let column = tile.column + g * SPAN + i % SPAN;
-      if turn * VALUES + value < ROWS * SPAN && row < params.m && column < params.n {
-        let sum = sh[value / 4u * THREADS + g * (TRANS_B * LANES + 1u - TRANS_B)][value % 4u];
+      let value = (round * ROUND + i / 4u / GROUPS) * 4u + i % 4u;
+      let row = tile.row + value / SPAN;
+      let column = tile.column + column_of(i / 4u % GROUPS, value % SPAN);
+      if value < ROWS * SPAN && row < params.m && column < params.n {
         let at = params.c_offset
           + tile.batch * params.c_batch
           + select(row * params.c_ld + column, column * params.c_ld + row, TRANS_C == 1u);
+        var sum = 0.0;
+        for (var p = 0u; p < PARTS; p++) {
+          sum += sh[p * OUTPUTS + i / 4u][i % 4u];
+        }
         c[at] = finish(sum, row, column, at);
       }
     }

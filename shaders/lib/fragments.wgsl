@@ -6,9 +6,15 @@
 // Invocations of a subgroup; the kernel runs only on devices where it is so.
 const SUBGROUP: u32 = 32u;
 const FRAGMENT: u32 = 16u;
-const THREADS: u32 = SUBGROUPS_M * SUBGROUPS_N * SUBGROUP;
+const PARTS: u32 = SUBGROUPS_M * SUBGROUPS_N;
+// Subgroups that share a part: each multiplies a piece of every step's k. A tile of one part is for few rows or columns,
+// for which the loads that are on their way decide.
+const SUBGROUPS_K: u32 = select(1u, 8u, PARTS == 1u);
+const SHARERS: u32 = SUBGROUPS_K * SUBGROUP;
+const THREADS: u32 = PARTS * SHARERS;
 const PART_M: u32 = TILE_M / SUBGROUPS_M;
 const PART_N: u32 = TILE_N / SUBGROUPS_N;
+const PART_K: u32 = TILE_K / SUBGROUPS_K;
 
 // Stored rows of a step's operands, and their length in groups of eight elements: what an invocation moves at once.
 const ROWS_A: u32 = TILE_M * (1u - TRANS_A) + TILE_K * TRANS_A;
@@ -27,14 +33,15 @@ const STRIDE_B: u32 = 2u * EIGHTS_B + 2u;
 const STRIDE_C: u32 = FRAGMENT;
 
 const_assert TILE_M % SUBGROUPS_M == 0u && TILE_N % SUBGROUPS_N == 0u;
-const_assert PART_M % FRAGMENT == 0u && PART_N % FRAGMENT == 0u && TILE_K % FRAGMENT == 0u;
+const_assert PART_M % FRAGMENT == 0u && PART_N % FRAGMENT == 0u && PART_K % FRAGMENT == 0u;
 const_assert THREADS % EIGHTS_A == 0u && ROWS_A % TURN_A == 0u;
 const_assert THREADS % EIGHTS_B == 0u && ROWS_B % TURN_B == 0u;
 
 var<workgroup> sh_a: array<vec4<f16>, ROWS_A * STRIDE_A>;
 var<workgroup> sh_b: array<vec4<f16>, ROWS_B * STRIDE_B>;
 // A fragment of each subgroup.
-var<workgroup> sh_c: array<f32, SUBGROUPS_M * SUBGROUPS_N * FRAGMENT * STRIDE_C>;
+const SIZE_C: u32 = FRAGMENT * STRIDE_C;
+var<workgroup> sh_c: array<f32, THREADS / SUBGROUP * SIZE_C>;
 
 // A matrix as groups of eight: the first of the tile's part, the last of the matrix, and the length of a stored row.
 struct Operand {
@@ -85,22 +92,33 @@ fn halves(bits: vec2<u32>) -> vec4<f16> {
   return vec4<f16>(vec4<f32>(unpack2x16float(bits.x), unpack2x16float(bits.y)));
 }
 
-// A subgroup's (row, column) in the tile.
-fn part_of(subgroup: u32) -> vec2<u32> {
-  return vec2<u32>(subgroup / SUBGROUPS_N * PART_M, subgroup % SUBGROUPS_N * PART_N);
+// The (row, column) in the tile of a part. The subgroups that share it follow each other.
+fn part_of(part: u32) -> vec2<u32> {
+  return vec2<u32>(part / SUBGROUPS_N * PART_M, part % SUBGROUPS_N * PART_N);
 }
 
 // Where a subgroup's operands and sums begin in workgroup memory.
 fn start_a(subgroup: u32) -> u32 {
-  let row = part_of(subgroup).x;
-  return select(row * STRIDE_A, row / 4u, TRANS_A == 1u);
+  let row = part_of(subgroup / SUBGROUPS_K).x;
+  let k = subgroup % SUBGROUPS_K * PART_K;
+  return select(row * STRIDE_A + k / 4u, k * STRIDE_A + row / 4u, TRANS_A == 1u);
 }
 
 fn start_b(subgroup: u32) -> u32 {
-  let column = part_of(subgroup).y;
-  return select(column / 4u, column * STRIDE_B, TRANS_B == 1u);
+  let column = part_of(subgroup / SUBGROUPS_K).y;
+  let k = subgroup % SUBGROUPS_K * PART_K;
+  return select(k * STRIDE_B + column / 4u, column * STRIDE_B + k / 4u, TRANS_B == 1u);
 }
 
 fn start_c(subgroup: u32) -> u32 {
-  return subgroup * FRAGMENT * STRIDE_C;
+  return subgroup * SIZE_C;
+}
+
+// A sum that subgroups share: what the first of them has at `i`, and the others after it.
+fn shared_sum(i: u32) -> f32 {
+  var sum = sh_c[i];
+  for (var s = 1u; s < SUBGROUPS_K; s++) {
+    sum += sh_c[i + s * SIZE_C];
+  }
+  return sum;
 }

@@ -10,8 +10,8 @@ pub(crate) struct CooperativeTile {
     pub(in crate::ops) m: usize,
     pub(in crate::ops) n: usize,
     pub(in crate::ops) k: usize,
-    /// Rows and columns of subgroups.
-    pub(in crate::ops) subgroups: [usize; 2],
+    /// Rows and columns of parts. A subgroup makes a part; one part alone is made by [`SHARERS`].
+    pub(in crate::ops) parts: [usize; 2],
     step: StepTime,
 }
 
@@ -21,8 +21,11 @@ pub(in crate::ops) const FRAGMENT: usize = 16;
 /// Invocations of a subgroup.
 const SUBGROUP: usize = 32;
 
+/// Subgroups that share the only part of a tile, each with a piece of k.
+const SHARERS: usize = 8;
+
 impl CooperativeTile {
-    /// Every tile that is chosen from, largest first.
+    /// Every tile for products of many rows and columns, largest first.
     pub(in crate::ops) const ALL: [Self; 5] = [
         Self::new([128, 128, 32], 660, 980),
         Self::new([64, 128, 32], 390, 640),
@@ -31,26 +34,54 @@ impl CooperativeTile {
         Self::new([32, 32, 64], 290, 490),
     ];
 
-    /// A tile shared by 2 × 2 subgroups.
+    /// Every tile for products of few rows or columns.
+    pub(super) const FEW: [Self; 4] = [
+        Self::shared([16, 32, 256], 720, 1440),
+        Self::shared([16, 32, 128], 380, 640),
+        Self::shared([32, 16, 256], 720, 1440),
+        Self::shared([32, 16, 128], 380, 640),
+    ];
+
+    /// All of them.
+    pub(super) fn all() -> impl Iterator<Item = Self> + Clone {
+        Self::ALL.into_iter().chain(Self::FEW)
+    }
+
+    /// A tile of 2 × 2 parts.
     const fn new([m, n, k]: [usize; 3], alone: usize, paired: usize) -> Self {
-        Self { m, n, k, subgroups: [2, 2], step: StepTime { alone, paired } }
+        Self { m, n, k, parts: [2, 2], step: StepTime { alone, paired } }
+    }
+
+    /// A tile of one part.
+    const fn shared([m, n, k]: [usize; 3], alone: usize, paired: usize) -> Self {
+        Self { m, n, k, parts: [1, 1], step: StepTime { alone, paired } }
     }
 
     /// The tile of a variant, from what [`constants`](Self::constants) gave it.
     pub(in crate::ops) fn from_constants(constants: [u32; 5]) -> Self {
         let [m, n, k, rows, columns] = constants.map(|value| value as usize);
-        Self { m, n, k, subgroups: [rows, columns], step: StepTime { alone: 0, paired: 0 } }
+        Self { m, n, k, parts: [rows, columns], step: StepTime { alone: 0, paired: 0 } }
     }
 
     pub(in crate::ops) fn constants(self) -> [u32; 5] {
-        let [rows, columns] = self.subgroups;
+        let [rows, columns] = self.parts;
         [self.m, self.n, self.k, rows, columns].map(|value| value as u32)
     }
 
     /// Fragments of a subgroup's part of the tile, across m and n.
     pub(in crate::ops) fn fragments(self) -> [usize; 2] {
-        let [rows, columns] = self.subgroups;
+        let [rows, columns] = self.parts;
         [self.m / rows / FRAGMENT, self.n / columns / FRAGMENT]
+    }
+
+    /// Fragments of a step across k that a subgroup multiplies.
+    pub(super) fn depth(self) -> usize {
+        self.k / self.sharers() / FRAGMENT
+    }
+
+    /// Steps whose operands are fetched ahead of their use.
+    pub(super) fn ahead(self) -> usize {
+        if self.sharers() > 1 { 2 } else { 1 }
     }
 
     /// How many groups of eight elements of A and of B each invocation fetches in a step.
@@ -75,15 +106,24 @@ impl CooperativeTile {
         self.step.of(tiles, k.div_ceil(self.k), multiprocessors)
     }
 
-    fn threads(self) -> usize {
-        self.subgroups[0] * self.subgroups[1] * SUBGROUP
+    /// Subgroups that share a part.
+    fn sharers(self) -> usize {
+        if self.parts == [1, 1] { SHARERS } else { 1 }
     }
 
-    /// Bytes of workgroup memory at most: of A and B stored along k, whose rows are the more and padded, and of a
-    /// fragment of each subgroup.
+    fn subgroups(self) -> usize {
+        self.parts[0] * self.parts[1] * self.sharers()
+    }
+
+    fn threads(self) -> usize {
+        self.subgroups() * SUBGROUP
+    }
+
+    /// Bytes of workgroup memory at most: of A and B, of which the one with the more rows takes the more, as these are
+    /// padded, and of a fragment of each subgroup.
     fn workgroup_bytes(self) -> usize {
-        let [rows, columns] = self.subgroups;
-        (self.m + self.n) * (self.k + 8) * 2 + rows * columns * FRAGMENT * FRAGMENT * 4
+        let staged = |across: usize| 2 * (across * (self.k + 8)).max(self.k * (across + 8));
+        staged(self.m) + staged(self.n) + self.subgroups() * FRAGMENT * FRAGMENT * 4
     }
 }
 
@@ -110,10 +150,11 @@ mod tests {
 
     #[test]
     fn every_tile_is_whole_and_fits() {
-        for tile in CooperativeTile::ALL {
-            let [rows, columns] = tile.subgroups;
+        for tile in CooperativeTile::all() {
+            let [rows, columns] = tile.parts;
             assert!(tile.fits(&nvidia()), "{tile}");
-            assert_eq!(tile.m % (rows * FRAGMENT) + tile.n % (columns * FRAGMENT) + tile.k % FRAGMENT, 0);
+            assert_eq!(tile.m % (rows * FRAGMENT) + tile.n % (columns * FRAGMENT), 0);
+            assert_eq!(tile.k % (tile.sharers() * FRAGMENT), 0);
             assert!([tile.m, tile.n].iter().all(|size| (size * tile.k).is_multiple_of(8 * tile.threads())));
         }
     }

@@ -11,9 +11,11 @@ use crate::kernels::{MAX_CONSTANTS, Target};
 
 /// What the text depends on.
 struct Step {
-    /// Fragments of a subgroup's part, across m and n, and of a step across k.
+    /// Fragments of a subgroup's part, across m and n, and of its share of a step across k.
     fragments: [usize; 2],
     depth: usize,
+    /// Steps whose operands are in registers or on their way there.
+    ahead: usize,
     /// Groups of A and of B that each invocation fetches.
     fetches: [usize; 2],
     trans_a: bool,
@@ -25,7 +27,8 @@ impl Step {
         let tile = CooperativeTile::from_constants([m, n, k, rows, columns]);
         Self {
             fragments: tile.fragments(),
-            depth: tile.k / FRAGMENT,
+            depth: tile.depth(),
+            ahead: tile.ahead(),
             fetches: tile.fetches(),
             trans_a: trans_a == 1,
             trans_b: trans_b == 1,
@@ -41,13 +44,18 @@ impl Step {
 
 /// The function `multiply`, given the kernel's constants.
 ///
-/// While a step is multiplied, the operands of the next are on their way into registers. The loop counts steps, so that
-/// a compiler can tell how often it runs and schedules across its end. What the last step fetches is not used.
+/// While a step is multiplied, the operands of the next are on their way into registers. The loop counts rounds of as
+/// many steps as are ahead, so that a compiler can tell how often it runs and schedules across its end. What the last
+/// round fetches is not used, and steps beyond the last are multiplied as zeros.
 pub(in crate::ops) fn multiply(constants: &[u32; MAX_CONSTANTS], _: Target) -> String {
     let step = Step::new(constants);
+    let ahead = step.ahead;
     let sums = lines(step.places().map(|(i, j)| format!("var sum_{i}_{j} = coop_mat16x16<f32, C>();")));
-    let (first, next) = (fetch(&step, "var "), fetch(&step, ""));
-    let (keep, stage, products, results) = (keep(&step), stage(&step), products(&step), results(&step));
+    let first = fetch(&step, 0, "var ");
+    let others: String =
+        (1..ahead).map(|turn| fetch(&step, turn, "var ") + &advance("TILE_K")).collect();
+    let (keep, advance_head, results) = (keep(&step), advance("tile.head"), results(&step));
+    let turns: String = (0..ahead).map(|turn| one_step(&step, turn)).collect();
     format!(
         "
 fn multiply(tile: Tile, index: u32) {{
@@ -60,32 +68,50 @@ fn multiply(tile: Tile, index: u32) {{
   var at_b = start(tile.b, index, EIGHTS_B);
 {sums}{first}  if tile.head < TILE_K {{
 {keep}  }}
-  at_a += along_k(tile.a, tile.head, TRANS_A == 1u);
-  at_b += along_k(tile.b, tile.head, TRANS_B == 0u);
-  for (var step = 0u; step < tile.steps; step++) {{
-    workgroupBarrier();
-{stage}    workgroupBarrier();
-{next}    at_a += along_k(tile.a, TILE_K, TRANS_A == 1u);
-    at_b += along_k(tile.b, TILE_K, TRANS_B == 0u);
-{products}  }}
+{advance_head}{others}  let rounds = (tile.steps + {ahead}u - 1u) / {ahead}u;
+  for (var round = 0u; round < rounds; round++) {{
+{turns}  }}
 {results}}}
 "
     )
 }
 
+/// Stages the operands that were fetched for a step, fetches others in their place, and multiplies.
+fn one_step(step: &Step, turn: usize) -> String {
+    let (stage, next, advance) = (stage(step, turn), fetch(step, turn, ""), advance("TILE_K"));
+    let products = products(step);
+    format!("workgroupBarrier();\n{stage}workgroupBarrier();\n{next}{advance}{products}")
+}
+
+/// Goes on along k.
+fn advance(k: &str) -> String {
+    format!(
+        "at_a += along_k(tile.a, {k}, TRANS_A == 1u);\nat_b += along_k(tile.b, {k}, TRANS_B == 0u);\n"
+    )
+}
+
 /// Fetches an invocation's groups of the step at `at_a` and `at_b`.
-fn fetch(step: &Step, declare: &str) -> String {
-    lines(groups(step).map(|(of, i)| format!("{declare}next_{of}_{i} = fetch_{of}(tile, at_{of}, {i}u);")))
+fn fetch(step: &Step, turn: usize, declare: &str) -> String {
+    let one = |(of, i)| format!("{declare}next_{of}_{i}_{turn} = fetch_{of}(tile, at_{of}, {i}u);");
+    lines(groups(step).map(one))
 }
 
 /// Makes 0 of what the first step has no room for.
 fn keep(step: &Step) -> String {
-    lines(groups(step).map(|(of, i)| format!("next_{of}_{i} = keep_{of}(tile, index, {i}u, next_{of}_{i});")))
+    lines(groups(step).map(|(of, i)| format!("next_{of}_{i}_0 = keep_{of}(tile, index, {i}u, next_{of}_{i}_0);")))
 }
 
 /// Puts them into workgroup memory.
-fn stage(step: &Step) -> String {
-    lines(groups(step).map(|(of, i)| format!("stage_{of}(to_{of}, {i}u, next_{of}_{i});")))
+fn stage(step: &Step, turn: usize) -> String {
+    let ahead = step.ahead;
+    let one = |(of, i)| match turn {
+        0 => format!("stage_{of}(to_{of}, {i}u, next_{of}_{i}_0);"),
+        _ => {
+            let exists = format!("round * {ahead}u + {turn}u < tile.steps");
+            format!("stage_{of}(to_{of}, {i}u, select(vec4<u32>(), next_{of}_{i}_{turn}, {exists}));")
+        }
+    };
+    lines(groups(step).map(one))
 }
 
 /// The matrix and the number of each group that an invocation fetches.

@@ -58,7 +58,7 @@ static COOPERATIVE: KernelSource = KernelSource {
             "ACTIVATION",
         ],
         reads: 3,
-        writes: 2,
+        writes: 3,
         params: Params,
     )
 };
@@ -84,7 +84,7 @@ impl Kernel {
     /// Every kernel in every tile.
     pub(super) fn all() -> impl Iterator<Item = Self> {
         let tiled = Tile::ALL.into_iter().map(Self::Tiled);
-        let cooperative = CooperativeTile::ALL.into_iter().map(Self::Cooperative);
+        let cooperative = CooperativeTile::all().map(Self::Cooperative);
         let skinny = Skinny::ALL.into_iter().map(Self::Skinny);
         let matvec = Matvec::ALL.into_iter().map(Self::Matvec);
         std::iter::once(Self::Direct).chain(tiled).chain(cooperative).chain(skinny).chain(matvec)
@@ -133,12 +133,12 @@ impl Plan {
         }
     }
 
-    /// What the kernel reads, in the order of its bindings. C follows; `gemm/cooperative` binds it twice.
+    /// What the kernel reads, in the order of its bindings. C follows; `gemm/cooperative` binds it three times.
     pub(super) fn inputs<'a>(&self, windows: &'a Windows) -> Vec<&'a Window> {
         let Windows { a, b, bias, c } = windows;
         match self.kernel {
             Kernel::Direct | Kernel::Tiled(_) => vec![a, a, b, b, bias],
-            Kernel::Cooperative(_) => vec![a, b, bias, c],
+            Kernel::Cooperative(_) => vec![a, b, bias, c, c],
             Kernel::Skinny(_) | Kernel::Matvec(_) if self.transposed() => vec![b, a, bias],
             Kernel::Skinny(_) | Kernel::Matvec(_) => vec![a, b, bias],
         }
@@ -177,7 +177,7 @@ impl Plan {
 pub(super) fn variants() -> Vec<Variant> {
     use DType::{F16, F32};
     let tiled: Vec<Kernel> = std::iter::once(Kernel::Direct).chain(Tile::ALL.map(Kernel::Tiled)).collect();
-    let cooperative = CooperativeTile::ALL.map(Kernel::Cooperative);
+    let cooperative: Vec<Kernel> = CooperativeTile::all().map(Kernel::Cooperative).collect();
     let mut variants = Vec::new();
     for dtypes in [[F32, F32, F32], [F16, F16, F16], [F16, F16, F32], [F32, F16, F32]] {
         let matrix_units = if dtypes[..2] == [F16; 2] { cooperative.as_slice() } else { &[] };

@@ -49,6 +49,7 @@ impl Plan {
         Self::matvec(ctx, desc, windows)
             .or_else(|| Self::skinny(ctx, desc, windows))
             .or_else(|| Self::cooperative(ctx, desc, pack::needed(desc, windows)))
+            .or_else(|| Self::any_skinny(ctx, desc, windows))
             .unwrap_or_else(|| Self::tiled(ctx, desc, windows))
     }
 
@@ -150,7 +151,7 @@ impl Plan {
         }
         let multiprocessors = ctx.gpu.multiprocessors();
         let (tile, splits) =
-            fastest(desc, CooperativeTile::ALL.into_iter(), |tile, sizes| tile.time(sizes, multiprocessors))?;
+            fastest(desc, CooperativeTile::all(), |tile, sizes| tile.time(sizes, multiprocessors))?;
         let plan = Self::new(ctx, desc, Kernel::Cooperative(tile), splits)?;
         Some(Self { packs, ..plan }).filter(|plan| plan.works(ctx))
     }

@@ -5,6 +5,7 @@
 use backend_api::desc::{MatmulDesc, Matrix};
 use backend_api::{Activation, BackendResult, BackendTranspose};
 
+use super::kernel::Kernel;
 use super::plan::Plan;
 use super::{Product, Windows, params};
 use crate::context::{Context, linear_grid};
@@ -35,7 +36,8 @@ impl Problem {
         // Rows of whole groups of eight elements, of which the last tile and the first step have a few.
         const EIGHT: usize = 8;
         let [tile_m, tile_n] = plan.tile();
-        let (m, n, k) = (tile_m + 3 * EIGHT, tile_n + 5 * EIGHT, 128 + EIGHT);
+        let step = if let Kernel::Cooperative(tile) = plan.kernel { tile.k } else { 64 };
+        let (m, n, k) = (tile_m + 3 * EIGHT, tile_n + 5 * EIGHT, 2 * step + EIGHT);
         let [trans_a, trans_b] = plan.trans;
         let [a, b] = [(m, k, trans_a), (k, n, trans_b)].map(|(rows, columns, transposed)| {
             let (rows, columns) = if transposed { (columns, rows) } else { (rows, columns) };

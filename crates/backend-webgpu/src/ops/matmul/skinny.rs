@@ -20,7 +20,7 @@ static SKINNY: KernelSource = kernel!(
     "gemm/skinny",
     libs: [GRID, SPECIAL, UNARY, MATMUL],
     types: ["TA", "T", "TC", "A"],
-    constants: ["ROWS", "LANES", "SPAN", "AHEAD", "TRANS_A", "TRANS_B", "TRANS_C", "ACTIVATION"],
+    constants: ["ROWS", "LANES", "SPAN", "AHEAD", "TURNS", "TRANS_A", "TRANS_B", "TRANS_C", "ACTIVATION"],
     reads: 3,
     writes: 1,
     params: Params,
@@ -40,7 +40,7 @@ const SUMS: usize = 64;
 pub(crate) struct Skinny {
     /// Invocations that share a sum.
     lanes: usize,
-    /// Columns of an invocation, where B's rows run along k. Else they are those of a vector.
+    /// Columns of an invocation, or those of a vector if these are more and B's rows don't run along k.
     span: usize,
     /// Vectors of each column that an invocation reads at once; else fours of rows.
     ahead: usize,
@@ -81,10 +81,10 @@ impl Skinny {
     /// Every shape, for products of as many rows as it can take.
     pub(super) const ALL: [Self; 5] = [
         Self::new(64, 2, 2),
-        Self::new(32, 1, 4),
+        Self::new(64, 4, 2),
         Self::new(32, 2, 2),
-        Self::new(16, 2, 2),
-        Self::new(8, 2, 2),
+        Self::new(32, 4, 2),
+        Self::new(32, 4, 1),
     ];
 
     const fn new(lanes: usize, span: usize, ahead: usize) -> Self {
@@ -99,18 +99,18 @@ impl Skinny {
             return None;
         }
         let large = Large::of(desc, desc.n < desc.m);
-        let shape = match (large.along_k, few) {
-            (true, ..=2) if large.matrix.dtype == DType::F16 => Self::new(32, 1, 4),
-            (true, ..=2) => Self::new(64, 2, 2),
-            (_, ..=4) => Self::new(32, 2, 2),
-            (true, _) => Self::new(8, 2, 2),
-            (false, _) => Self::new(16, 2, 2),
+        let shape = match few {
+            1 if large.matrix.dtype == DType::F16 => Self::new(32, 2, 2),
+            1 => Self::new(64, 2, 2),
+            2..=4 => Self::new(64, 4, 2),
+            5..=8 => Self::new(32, 4, 2),
+            _ => Self::new(32, 4, 1),
         };
         let shape = shape.fitting(desc);
         let lanes = Lanes::of(large.matrix.dtype);
         let columns = shape.columns(large.along_k, lanes);
         let groups = desc.m.max(desc.n).div_ceil(columns) * few.div_ceil(shape.rows);
-        let longest = desc.k / (2 * shape.step(large.along_k, lanes));
+        let longest = desc.k / (2 * shape.turn(large.along_k, lanes));
         let splits = if desc.batch == 1 { (workgroups / groups).min(longest).max(1) } else { 1 };
         Some((shape, splits))
     }
@@ -146,21 +146,23 @@ impl Skinny {
     ) -> Variant {
         let ([a, b, c], [trans_a, trans_b]) = oriented(self.transposed, dtypes, trans);
         let lanes = Lanes::of(b).if_vectors(vectors);
-        let sizes = [self.rows, self.lanes, self.span(trans_b, lanes), self.ahead].map(|size| size as u32);
-        let [rows, shared, span, ahead] = sizes;
+        let turns = (STAGED / (self.rows * self.turn(trans_b, lanes))).max(1);
+        let sizes = [self.rows, self.lanes, self.span(trans_b, lanes), self.ahead, turns];
+        let [rows, shared, span, ahead, turns] = sizes.map(|size| size as u32);
         let [trans_a, trans_b, trans_c] = [trans_a, trans_b, self.transposed].map(u32::from);
-        let constants = [rows, shared, span, ahead, trans_a, trans_b, trans_c, activation_code(activation)];
+        let activation = activation_code(activation);
+        let constants = [rows, shared, span, ahead, turns, trans_a, trans_b, trans_c, activation];
         Variant::new(&SKINNY, [a, b, c, DType::F32], constants).with_libs(libs(lanes, c))
     }
 
     /// Rows that workgroup memory and registers have room for.
     fn most_rows(self, along_k: bool, lanes: Lanes) -> usize {
-        (STAGED / self.step(along_k, lanes)).min(SUMS / self.span(along_k, lanes)).min(FEW)
+        (STAGED / self.turn(along_k, lanes)).min(SUMS / self.span(along_k, lanes)).min(FEW)
     }
 
     /// Columns of an invocation.
     fn span(self, along_k: bool, lanes: Lanes) -> usize {
-        if along_k { self.span } else { lanes.width() }
+        if along_k { self.span } else { self.span.max(lanes.width()) }
     }
 
     /// Columns of a workgroup.
@@ -168,23 +170,32 @@ impl Skinny {
         THREADS / self.lanes * self.span(along_k, lanes)
     }
 
-    /// How much of k a workgroup takes at once.
-    fn step(self, along_k: bool, lanes: Lanes) -> usize {
+    /// How much of k a workgroup takes in a turn.
+    fn turn(self, along_k: bool, lanes: Lanes) -> usize {
         self.lanes * self.ahead * if along_k { lanes.width() } else { 4 }
     }
 }
 
 impl Plan {
-    /// The plan for few rows or columns.
+    /// The plan for few rows or columns, where no matrix units would be faster.
     pub(super) fn skinny(ctx: &Context, desc: &MatmulDesc, windows: &Windows) -> Option<Self> {
-        // Matrix units make more than a few rows of f16 in the time of one.
+        let large = Large::of(desc, desc.n < desc.m);
         let halves = [desc.a.dtype, desc.b.dtype] == [DType::F16; 2];
-        let few = if ctx.gpu.cooperative_matrices && halves { 4 } else { FEW };
-        let kind = ctx.gpu.info.kind;
-        if desc.m.min(desc.n) > few || kind == DeviceKind::SoftwareAdapter {
+        // Matrix units make many rows in the time of one, and read whole vectors.
+        let few = match ctx.gpu.cooperative_matrices && halves {
+            true if large.reads_as_vectors(windows) => 1 + usize::from(large.along_k),
+            true => 4,
+            false => FEW,
+        };
+        if desc.m.min(desc.n) > few { None } else { Self::any_skinny(ctx, desc, windows) }
+    }
+
+    /// The plan for few rows or columns.
+    pub(super) fn any_skinny(ctx: &Context, desc: &MatmulDesc, windows: &Windows) -> Option<Self> {
+        if ctx.gpu.info.kind == DeviceKind::SoftwareAdapter {
             return None;
         }
-        let (skinny, splits) = Skinny::choose(desc, 4 * ctx.gpu.multiprocessors())?;
+        let (skinny, splits) = Skinny::choose(desc, ctx.gpu.multiprocessors())?;
         Some(Self::new(ctx, desc, Kernel::Skinny(skinny), splits)?.reading(desc, windows))
     }
 
@@ -289,9 +300,9 @@ mod tests {
 
     #[test]
     fn only_few_rows_or_columns_are_chosen_and_long_sums_split() {
-        assert_eq!(Skinny::choose(&desc(17, 100, 64), 528), None);
-        assert!(Skinny::choose(&desc(100, 16, 64), 528).is_some_and(|(shape, _)| shape.transposed));
-        assert!(Skinny::choose(&desc(1, 4096, 4096), 528).is_some_and(|(_, splits)| splits == 4));
-        assert!(Skinny::choose(&desc(1, 4096, 4096), 16).is_some_and(|(_, splits)| splits == 1));
+        assert_eq!(Skinny::choose(&desc(17, 100, 64), 132), None);
+        assert!(Skinny::choose(&desc(100, 16, 64), 132).is_some_and(|(shape, _)| shape.transposed));
+        assert!(Skinny::choose(&desc(8, 1024, 4096), 132).is_some_and(|(_, splits)| splits == 4));
+        assert!(Skinny::choose(&desc(8, 4096, 4096), 132).is_some_and(|(_, splits)| splits == 1));
     }
 }
