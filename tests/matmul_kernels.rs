@@ -21,10 +21,12 @@ fn main() -> ExitCode {
 fn kernels(device: &str, backend: &Arc<WebGpuBackend>) -> Vec<Trial> {
     let matrix_units = forced::has_matrix_units(backend);
     let names = forced::runnable(backend, WebGpuBackend::matmul_kernels());
-    let names = names.flat_map(|name| ["", "+split3", "+packed"].map(|how| format!("{name}{how}")));
+    let names = names.flat_map(|name| ["", "+split3", "+packed", "+strips"].map(|how| format!("{name}{how}")));
     // Those on matrix units always copy badly aligned factors, and those of few rows never.
     let may_copy = |name: &str| name.starts_with("direct/") || name.starts_with("tiled/");
     let names = names.filter(|name| may_copy(name) || !name.ends_with("+packed"));
+    // And those alone make parts of a product.
+    let names = names.filter(|name| name.starts_with("cooperative/") || !name.ends_with("+strips"));
     let mut trials = Vec::new();
     let named = [
         ("tuning", tuning_is_kept as fn(&WebGpuBackend) -> Result<(), Failed>),

@@ -8,14 +8,17 @@ use super::kernel::Kernel;
 
 const SPLIT: &str = "+split";
 const PACKED: &str = "+packed";
+const STRIPS: &str = "+strips";
 
-/// The kernel to be used wherever it can make a product, into how many pieces it splits k, and whether badly aligned
-/// factors are copied first. `gemm/cooperative` always copies them.
+/// The kernel to be used wherever it can make a product, into how many pieces it splits k, whether badly aligned factors
+/// are copied first, and whether what whole tiles leave over becomes products of its own. `gemm/cooperative` always copies
+/// badly aligned factors, and it alone leaves something over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Forced {
     pub(super) kernel: Kernel,
     pub(super) splits: usize,
     pub(super) packed: bool,
+    pub(super) strips: bool,
 }
 
 impl Forced {
@@ -36,10 +39,11 @@ impl Forced {
     }
 
     fn read(name: &str) -> Option<Self> {
+        let (name, strips) = name.strip_suffix(STRIPS).map_or((name, false), |name| (name, true));
         let (name, packed) = name.strip_suffix(PACKED).map_or((name, false), |name| (name, true));
         let (name, splits) = name.split_once(SPLIT).unwrap_or((name, "1"));
         let kernel = Kernel::all().find(|known| known.to_string() == name)?;
-        Some(Self { kernel, splits: splits.parse().ok()?, packed })
+        Some(Self { kernel, splits: splits.parse().ok()?, packed, strips })
     }
 }
 
@@ -50,7 +54,8 @@ impl fmt::Display for Forced {
         if self.splits > 1 {
             write!(f, "{SPLIT}{}", self.splits)?;
         }
-        f.write_str(if self.packed { PACKED } else { "" })
+        f.write_str(if self.packed { PACKED } else { "" })?;
+        f.write_str(if self.strips { STRIPS } else { "" })
     }
 }
 
@@ -61,7 +66,7 @@ mod tests {
     #[test]
     fn names_are_read_back() {
         for name in Forced::names() {
-            for (splits, packed) in [(1, ""), (7, ""), (7, "+packed")] {
+            for (splits, packed) in [(1, ""), (7, ""), (7, "+packed"), (1, "+strips")] {
                 let forced = Forced::parse("test", &format!("{name}+split{splits}{packed}")).unwrap();
                 assert_eq!((forced.kernel.to_string(), forced.splits), (name.clone(), splits));
                 assert_eq!(Forced::parse("test", &forced.to_string()).unwrap(), forced);

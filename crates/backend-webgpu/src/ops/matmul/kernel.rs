@@ -186,8 +186,17 @@ pub(super) fn variants() -> Vec<Variant> {
         {
             for trans in [[false, false], [false, true], [true, false], [true, true]] {
                 for &activation in Activation::ALL {
-                    let (packs, splits, emulated) = ([false; 2], 1, false);
-                    let plan = Plan { kernel, dtypes, trans, activation, vectors, packs, splits, emulated };
+                    let plan = Plan {
+                        kernel,
+                        dtypes,
+                        trans,
+                        activation,
+                        vectors,
+                        packs: [false; 2],
+                        splits: 1,
+                        strips: false,
+                        emulated: false,
+                    };
                     variants.push(plan.variant());
                 }
             }

@@ -16,6 +16,7 @@ mod plan;
 mod proof;
 mod skinny;
 mod split;
+mod strips;
 #[cfg(not(target_family = "wasm"))]
 mod tune;
 mod tuning;
@@ -143,7 +144,8 @@ fn windows(ctx: &Context, op: &'static str, desc: &MatmulDesc) -> BackendResult<
     }))
 }
 
-/// Records what the plan needs: copies of badly aligned factors, the product itself, and the sum of its pieces.
+/// Records what the plan needs: copies of badly aligned factors, the product itself or its parts, and the sum of its
+/// pieces.
 fn run(
     ctx: &Context,
     op: &'static str,
@@ -157,6 +159,9 @@ fn run(
     let (desc, windows) = pack::aligned(ctx, op, desc, windows, plan.packs)?;
     if plan.splits > 1 {
         return split::run(ctx, op, &desc, &windows, plan);
+    }
+    if plan.strips {
+        return strips::run(ctx, op, &desc, &windows, plan);
     }
     launch(ctx, op, &Product::whole(&desc), &windows, plan)
 }

@@ -28,6 +28,8 @@ pub(super) struct Plan {
     pub(super) packs: [bool; 2],
     /// Into how many pieces k is split.
     pub(super) splits: usize,
+    /// Whether rows and columns that whole tiles leave over are products of their own.
+    pub(super) strips: bool,
     /// Whether the factors are f32 and split into parts of f16 first.
     pub(super) emulated: bool,
 }
@@ -48,7 +50,10 @@ impl Plan {
     pub(super) fn by_estimate(ctx: &Context, desc: &MatmulDesc, windows: &Windows) -> Self {
         Self::matvec(ctx, desc, windows)
             .or_else(|| Self::skinny(ctx, desc, windows))
-            .or_else(|| Self::cooperative(ctx, desc, pack::needed(desc, windows)))
+            .or_else(|| {
+                let plan = Self::cooperative(ctx, desc, pack::needed(desc, windows))?;
+                Some(plan.with_cheap_strips(ctx, desc))
+            })
             .or_else(|| Self::any_skinny(ctx, desc, windows))
             .unwrap_or_else(|| Self::tiled(ctx, desc, windows))
     }
@@ -58,21 +63,22 @@ impl Plan {
         ctx: &Context,
         desc: &MatmulDesc,
         windows: &Windows,
-        Forced { kernel, splits, packed }: Forced,
+        Forced { kernel, splits, packed, strips }: Forced,
     ) -> Option<Self> {
         let plan = Self::new(ctx, desc, kernel, splits)?;
         let plan = if packed { plan.packing(desc, windows) } else { plan.reading(desc, windows) };
+        let plan = if strips { plan.with_strips(ctx, desc) } else { plan };
         Some(plan).filter(|plan| plan.works(ctx))
     }
 
     /// What would make [`choose`](Self::choose) choose it again.
     pub(super) fn as_forced(&self) -> Forced {
         let packed = self.packs != [false; 2] && !matches!(self.kernel, Kernel::Cooperative(_));
-        Forced { kernel: self.kernel.named(), splits: self.splits, packed }
+        Forced { kernel: self.kernel.named(), splits: self.splits, packed, strips: self.strips }
     }
 
     /// Whether its kernel can be trusted on this device.
-    fn works(&self, ctx: &Context) -> bool {
+    pub(super) fn works(&self, ctx: &Context) -> bool {
         !matches!(self.kernel, Kernel::Cooperative(_)) || proof::holds(ctx, self)
     }
 
@@ -100,6 +106,7 @@ impl Plan {
             vectors: false,
             packs: [false; 2],
             splits: if desc.batch == 1 { splits.max(1) } else { 1 },
+            strips: false,
             emulated: false,
         }
     }

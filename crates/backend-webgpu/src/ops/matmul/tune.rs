@@ -63,7 +63,7 @@ fn candidates(desc: &MatmulDesc, aligned: bool) -> impl Iterator<Item = Forced> 
     Kernel::all().filter(possible).flat_map(move |kernel| {
         let splits = [1, 2, 4, 8, 16, 32].into_iter();
         splits.filter(move |&splits| splits == 1 || single && k / splits >= 128).flat_map(move |splits| {
-            copies(&kernel).iter().map(move |&packed| Forced { kernel, splits, packed })
+            copies(&kernel).iter().map(move |&packed| Forced { kernel, splits, packed, strips: false })
         })
     })
 }

@@ -1,0 +1,145 @@
+//! Products on matrix units of a few more rows or columns than whole tiles have: what is left over becomes products of
+//! its own, in tiles for few rows. A round of large tiles for it would take longer.
+
+use backend_api::BackendResult;
+use backend_api::desc::{BiasAxis, MatmulDesc};
+
+use super::cooperative::{CooperativeTile, FRAGMENT};
+use super::kernel::Kernel;
+use super::plan::Plan;
+use super::{Product, Windows, launch};
+use crate::context::Context;
+use crate::recorder::Window;
+
+/// Nanoseconds of a launch and of waiting for the one before.
+const LAUNCH: usize = 6000;
+
+/// A part of a product's result: the first row and column, and how many of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Part {
+    row: usize,
+    column: usize,
+    m: usize,
+    n: usize,
+}
+
+impl Part {
+    fn of(self, desc: &MatmulDesc) -> MatmulDesc {
+        let mut part = *desc;
+        (part.m, part.n) = (self.m, self.n);
+        part
+    }
+
+    fn windows(self, desc: &MatmulDesc, windows: &Windows) -> Windows {
+        let further = |window: &Window, elements: usize| {
+            let mut window = window.clone();
+            window.offset += elements as u32;
+            window
+        };
+        let bias = match desc.bias.map(|bias| bias.axis) {
+            None => 0,
+            Some(BiasAxis::Column) => self.column,
+            Some(BiasAxis::Row) => self.row,
+        };
+        Windows {
+            a: further(&windows.a, self.row * if desc.trans_a.is_transposed() { 1 } else { desc.a.ld }),
+            b: further(&windows.b, self.column * if desc.trans_b.is_transposed() { desc.b.ld } else { 1 }),
+            bias: further(&windows.bias, bias),
+            c: further(&windows.c, self.row * desc.c.ld + self.column),
+        }
+    }
+}
+
+/// The part of whole tiles, and what is left over: columns, and rows without these. Empty unless that is little.
+fn parts(desc: &MatmulDesc, [tile_m, tile_n]: [usize; 2]) -> Vec<Part> {
+    let [m, n] = [desc.m - desc.m % tile_m, desc.n - desc.n % tile_n];
+    let [rows, columns] = [desc.m - m, desc.n - n];
+    if m == 0 || n == 0 || rows + columns == 0 || rows.max(columns) > FRAGMENT {
+        return Vec::new();
+    }
+    let parts = [
+        Part { row: 0, column: 0, m, n },
+        Part { row: 0, column: n, m: desc.m, n: columns },
+        Part { row: m, column: 0, m: rows, n },
+    ];
+    parts.into_iter().filter(|part| part.m > 0 && part.n > 0).collect()
+}
+
+/// Makes each part, of factors that need no copies.
+pub(super) fn run(
+    ctx: &Context,
+    op: &'static str,
+    desc: &MatmulDesc,
+    windows: &Windows,
+    plan: &Plan,
+) -> BackendResult<()> {
+    let parts = parts(desc, plan.tile());
+    for (number, part) in parts.into_iter().enumerate() {
+        let (product, windows) = (part.of(desc), part.windows(desc, windows));
+        let strip = if number == 0 { None } else { Plan::strip(ctx, &product).map(|(plan, _)| plan) };
+        launch(ctx, op, &Product::whole(&product), &windows, &strip.unwrap_or(*plan))?;
+    }
+    Ok(())
+}
+
+impl Plan {
+    /// The same with what its tiles leave over as products of their own, if that can be done.
+    pub(super) fn with_strips(self, ctx: &Context, desc: &MatmulDesc) -> Self {
+        let (strips, _) = self.strips_and_time(ctx, desc);
+        Self { strips, ..self }
+    }
+
+    /// The same if it is estimated to be faster.
+    pub(super) fn with_cheap_strips(self, ctx: &Context, desc: &MatmulDesc) -> Self {
+        let Kernel::Cooperative(tile) = self.kernel else { return self };
+        let whole = tile.time([desc.m, desc.n, desc.k, desc.batch], ctx.gpu.multiprocessors());
+        let (possible, time) = self.strips_and_time(ctx, desc);
+        Self { strips: possible && time < whole, ..self }
+    }
+
+    /// Whether the parts can be made, and the nanoseconds they are estimated to take.
+    fn strips_and_time(&self, ctx: &Context, desc: &MatmulDesc) -> (bool, usize) {
+        let Kernel::Cooperative(tile) = self.kernel else { return (false, 0) };
+        let parts = parts(desc, self.tile());
+        let Some((main, rest)) = parts.split_first().filter(|_| self.splits == 1) else { return (false, 0) };
+        let mut time = tile.time([main.m, main.n, desc.k, desc.batch], ctx.gpu.multiprocessors());
+        for part in rest {
+            let Some((_, strip)) = Self::strip(ctx, &part.of(desc)) else { return (false, 0) };
+            time = time.saturating_add(strip + LAUNCH);
+        }
+        (true, time)
+    }
+
+    /// The plan for a few rows or columns of factors that need no copies, and the nanoseconds it is estimated to take.
+    fn strip(ctx: &Context, desc: &MatmulDesc) -> Option<(Self, usize)> {
+        let multiprocessors = ctx.gpu.multiprocessors();
+        let sizes = [desc.m, desc.n, desc.k, desc.batch];
+        let tile = CooperativeTile::FEW.into_iter().min_by_key(|tile| tile.time(sizes, multiprocessors))?;
+        let plan = Self::new(ctx, desc, Kernel::Cooperative(tile), 1)?;
+        Some((plan, tile.time(sizes, multiprocessors))).filter(|(plan, _)| plan.works(ctx))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use backend_api::DType;
+    use backend_api::desc::Matrix;
+
+    use super::*;
+
+    fn places(m: usize, n: usize) -> Vec<[usize; 4]> {
+        let matrix = |ld| Matrix::new(0, DType::F16, ld);
+        let desc = MatmulDesc::new(m, n, 64, matrix(64), matrix(n), matrix(n));
+        parts(&desc, [128, 128]).into_iter().map(|part| [part.row, part.column, part.m, part.n]).collect()
+    }
+
+    #[test]
+    fn a_little_more_than_whole_tiles_is_made_in_parts() {
+        assert_eq!(places(257, 386), [[0, 0, 256, 384], [0, 384, 257, 2], [256, 0, 1, 384]]);
+        assert_eq!(places(256, 385), [[0, 0, 256, 384], [0, 384, 256, 1]]);
+        assert_eq!(places(144, 128), [[0, 0, 128, 128], [128, 0, 16, 128]]);
+        for (m, n) in [(256, 384), (255, 384), (257, 401), (1, 128)] {
+            assert!(places(m, n).is_empty(), "{m}x{n}");
+        }
+    }
+}
