@@ -21,7 +21,8 @@ fn main() -> ExitCode {
 fn kernels(device: &str, backend: &Arc<WebGpuBackend>) -> Vec<Trial> {
     let matrix_units = forced::has_matrix_units(backend);
     let names = forced::runnable(backend, WebGpuBackend::matmul_kernels());
-    let names = names.flat_map(|name| ["", "+split3", "+packed", "+strips"].map(|how| format!("{name}{how}")));
+    let names =
+        names.flat_map(|name| ["", "+split3", "+packed", "+strips"].map(|how| format!("{name}{how}")));
     // Those on matrix units always copy badly aligned factors, and those of few rows never.
     let may_copy = |name: &str| name.starts_with("direct/") || name.starts_with("tiled/");
     let names = names.filter(|name| may_copy(name) || !name.ends_with("+packed"));

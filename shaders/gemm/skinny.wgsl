@@ -24,7 +24,6 @@ const STRIDE: u32 = TRANS_B + (1u - TRANS_B) * GROUPS;
 // Vectors of a group, and how much of k it is.
 const PART: u32 = TRANS_B * SPAN + (1u - TRANS_B) * 4u * SPAN / WIDTH;
 const DEPTH: u32 = TRANS_B * WIDTH + (1u - TRANS_B) * 4u;
-const STARTS: u32 = TRANS_B * SPAN + 1u - TRANS_B;
 const TURN: u32 = LANES * AHEAD * DEPTH;
 
 // The part of A in workgroup memory: fours along k, row by row.
@@ -56,9 +55,33 @@ struct Tile {
   batch: u32,
   // Length of the sums.
   end: u32,
-  // Which of the lanes that share a sum it is, and which sums these are.
+  // Which of the lanes that share a sum it is.
   lane: u32,
-  group: u32,
+  // Where B begins for an invocation, how many columns follow its first one, and B's last vector.
+  first: u32,
+  following: u32,
+  last: u32,
+}
+
+fn tile_of(place: vec3<u32>, end: u32, lane: u32, group: u32) -> Tile {
+  let column = place.y * COLUMNS;
+  let ld = params.b_ld / WIDTH;
+  let base = params.b_offset + place.z * params.b_batch;
+  let column_b = min(column + group * SPAN, params.n - 1u);
+  let across_k = min(column / WIDTH + group, params.n / WIDTH - 1u) + lane * 4u * ld;
+  let first = base / WIDTH + select(across_k, column_b * ld + lane, TRANS_B == 1u);
+  let stored = select(vec2<u32>(end, params.n), vec2<u32>(params.n, end), TRANS_B == 1u);
+  let size = base + (stored.x - 1u) * params.b_ld + stored.y;
+  return Tile(
+    place.x * ROWS,
+    column,
+    place.z,
+    end,
+    lane,
+    first,
+    params.n - 1u - column_b,
+    size / WIDTH - 1u,
+  );
 }
 
 // Four numbers of A for the part from `k` on, something of A where there is nothing. Neighbours read what is adjacent in
@@ -93,23 +116,16 @@ fn slot(four: u32) -> u32 {
   return four;
 }
 
-// Where B begins for an invocation: in its column `j`, or in its first row. Beyond the last column lies something of B,
-// whose products are not written.
-fn start_b(tile: Tile, j: u32) -> u32 {
-  let base = (params.b_offset + tile.batch * params.b_batch) / WIDTH;
+// The vector `j` of group `u` of the turn at `at`. Beyond the last column or row, it is something of B that is not used.
+fn fetch_b(tile: Tile, at: u32, u: u32, j: u32) -> V {
   let ld = params.b_ld / WIDTH;
+  var place = tile.first + at;
   if TRANS_B == 1u {
-    return base + min(tile.column + tile.group * SPAN + j, params.n - 1u) * ld + tile.lane;
+    place += u * LANES + min(j, tile.following) * ld;
+  } else {
+    place += (u * LANES * 4u + j % 4u) * ld + j / 4u * GROUPS;
   }
-  return base + min(tile.column / WIDTH + tile.group, params.n / WIDTH - 1u) + tile.lane * 4u * ld;
-}
-
-// From there to the vector `j` of the turn's group `u`.
-fn vector_b(u: u32, j: u32) -> u32 {
-  if TRANS_B == 1u {
-    return u * LANES;
-  }
-  return (u * LANES * 4u + j % 4u) * (params.b_ld / WIDTH) + j / 4u * GROUPS;
+  return b[min(place, tile.last)];
 }
 
 // From a vector of B to the one that is `k` further along k.
@@ -145,6 +161,33 @@ fn along_k(tile: Tile, row: u32, u: u32) -> array<f32, DEPTH> {
     }
   }
   return x;
+}
+
+// Multiplies what was fetched of B for a turn by workgroup memory's part of A for it, and fetches what is at `at` instead.
+fn multiply(
+  tile: Tile,
+  turn: u32,
+  at: u32,
+  next: ptr<function, array<V, AHEAD * PART>>,
+  sums: ptr<function, array<f32, 4u * QUADS>>,
+) {
+  for (var u = 0u; u < AHEAD; u++) {
+    var now: array<V, PART>;
+    for (var j = 0u; j < PART; j++) {
+      now[j] = (*next)[u * PART + j];
+      (*next)[u * PART + j] = fetch_b(tile, at, u, j);
+    }
+    var y = numbers_of_b(now);
+    for (var i = 0u; i < ROWS; i++) {
+      var x = along_k(tile, i, turn * AHEAD + u);
+      for (var l = 0u; l < DEPTH; l++) {
+        for (var j = 0u; j < SPAN; j++) {
+          let number = select((j / WIDTH * 4u + l) * WIDTH + j % WIDTH, j * WIDTH + l, TRANS_B == 1u);
+          (*sums)[i * SPAN + j] = fma(x[l], y[number], (*sums)[i * SPAN + j]);
+        }
+      }
+    }
+  }
 }
 
 // Makes PARTS parts of each four of a round's sums, one part after another.
@@ -187,23 +230,9 @@ fn main(
   }
   let place = tile_place(flat);
   let end = depth(place.z);
-  let tile = Tile(
-    place.x * ROWS,
-    place.y * COLUMNS,
-    place.z,
-    end,
-    index / STRIDE % LANES,
-    select(index % GROUPS, index / LANES, TRANS_B == 1u),
-  );
+  let tile = tile_of(place, end, index / STRIDE % LANES, select(index % GROUPS, index / LANES, TRANS_B == 1u));
   let turns = (end + TURN - 1u) / TURN;
   let pad = turns * TURN - end;
-
-  var starts: array<u32, STARTS>;
-  for (var j = 0u; j < STARTS; j++) {
-    starts[j] = start_b(tile, j);
-  }
-  let stored = select(vec2<u32>(end, params.n), vec2<u32>(params.n, end), TRANS_B == 1u);
-  let last = (params.b_offset + tile.batch * params.b_batch + (stored.x - 1u) * params.b_ld + stored.y) / WIDTH - 1u;
 
   var sums: array<f32, 4u * QUADS>;
   var next_a: array<vec4<f32>, FETCHES>;
@@ -216,11 +245,9 @@ fn main(
   for (var u = 0u; u < AHEAD; u++) {
     for (var j = 0u; j < PART; j++) {
       let k = (u * LANES + tile.lane) * DEPTH + (1u - TRANS_B) * (j % 4u);
-      let v = b[min(starts[j * TRANS_B] + at + vector_b(u, j), last)];
-      next_b[u * PART + j] = select(V(), v, k >= pad);
+      next_b[u * PART + j] = select(V(), fetch_b(tile, at, u, j), k >= pad);
     }
   }
-  at += along_b(TURN);
   for (var done = 0u; done < turns; done += TURNS) {
     workgroupBarrier();
     for (var f = 0u; f < FETCHES; f++) {
@@ -233,25 +260,17 @@ fn main(
     for (var f = 0u; f < FETCHES; f++) {
       next_a[f] = fetch_a(tile, (done + TURNS) * TURN - pad, index + f * THREADS);
     }
-    for (var turn = 0u; turn < min(TURNS, turns - done); turn++) {
-      for (var u = 0u; u < AHEAD; u++) {
-        var now: array<V, PART>;
-        for (var j = 0u; j < PART; j++) {
-          now[j] = next_b[u * PART + j];
-          next_b[u * PART + j] = b[min(starts[j * TRANS_B] + at + vector_b(u, j), last)];
-        }
-        var y = numbers_of_b(now);
-        for (var i = 0u; i < ROWS; i++) {
-          var x = along_k(tile, i, turn * AHEAD + u);
-          for (var l = 0u; l < DEPTH; l++) {
-            for (var j = 0u; j < SPAN; j++) {
-              let number = select((j / WIDTH * 4u + l) * WIDTH + j % WIDTH, j * WIDTH + l, TRANS_B == 1u);
-              sums[i * SPAN + j] = fma(x[l], y[number], sums[i * SPAN + j]);
-            }
-          }
-        }
+    // A loop of known length is scheduled as a whole.
+    if done + TURNS <= turns {
+      for (var turn = 0u; turn < TURNS; turn++) {
+        at += along_b(TURN);
+        multiply(tile, turn, at, &next_b, &sums);
       }
-      at += along_b(TURN);
+    } else {
+      for (var turn = 0u; turn < turns - done; turn++) {
+        at += along_b(TURN);
+        multiply(tile, turn, at, &next_b, &sums);
+      }
     }
   }
 

@@ -42,6 +42,11 @@ impl CooperativeTile {
         Self::shared([32, 16, 128], 380, 640),
     ];
 
+    /// Those for an m×n product.
+    pub(super) fn for_sizes(m: usize, n: usize) -> impl Iterator<Item = Self> + Clone {
+        Self::all().filter(move |tile| tile.sharers() == 1 || m.min(n) <= FRAGMENT)
+    }
+
     /// All of them.
     pub(super) fn all() -> impl Iterator<Item = Self> + Clone {
         Self::ALL.into_iter().chain(Self::FEW)

@@ -52,8 +52,7 @@ pub(in crate::ops) fn multiply(constants: &[u32; MAX_CONSTANTS], _: Target) -> S
     let ahead = step.ahead;
     let sums = lines(step.places().map(|(i, j)| format!("var sum_{i}_{j} = coop_mat16x16<f32, C>();")));
     let first = fetch(&step, 0, "var ");
-    let others: String =
-        (1..ahead).map(|turn| fetch(&step, turn, "var ") + &advance("TILE_K")).collect();
+    let others: String = (1..ahead).map(|turn| fetch(&step, turn, "var ") + &advance("TILE_K")).collect();
     let (keep, advance_head, results) = (keep(&step), advance("tile.head"), results(&step));
     let turns: String = (0..ahead).map(|turn| one_step(&step, turn)).collect();
     format!(
@@ -85,9 +84,7 @@ fn one_step(step: &Step, turn: usize) -> String {
 
 /// Goes on along k.
 fn advance(k: &str) -> String {
-    format!(
-        "at_a += along_k(tile.a, {k}, TRANS_A == 1u);\nat_b += along_k(tile.b, {k}, TRANS_B == 0u);\n"
-    )
+    format!("at_a += along_k(tile.a, {k}, TRANS_A == 1u);\nat_b += along_k(tile.b, {k}, TRANS_B == 0u);\n")
 }
 
 /// Fetches an invocation's groups of the step at `at_a` and `at_b`.
@@ -98,7 +95,10 @@ fn fetch(step: &Step, turn: usize, declare: &str) -> String {
 
 /// Makes 0 of what the first step has no room for.
 fn keep(step: &Step) -> String {
-    lines(groups(step).map(|(of, i)| format!("next_{of}_{i}_0 = keep_{of}(tile, index, {i}u, next_{of}_{i}_0);")))
+    lines(
+        groups(step)
+            .map(|(of, i)| format!("next_{of}_{i}_0 = keep_{of}(tile, index, {i}u, next_{of}_{i}_0);")),
+    )
 }
 
 /// Puts them into workgroup memory.

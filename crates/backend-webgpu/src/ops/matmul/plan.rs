@@ -85,6 +85,8 @@ impl Plan {
     /// A plan with this kernel, if it can make the product on this device, of factors that need no copies.
     pub(super) fn new(ctx: &Context, desc: &MatmulDesc, kernel: Kernel, splits: usize) -> Option<Self> {
         let limits = ctx.gpu.device.limits();
+        let kernel =
+            if let Kernel::Skinny(skinny) = kernel { Kernel::Skinny(skinny.on(&limits)) } else { kernel };
         let possible = match kernel {
             Kernel::Direct | Kernel::Skinny(_) => true,
             Kernel::Matvec(_) => Matvec::is_possible(desc, &limits) && desc.k > 0,
@@ -158,7 +160,7 @@ impl Plan {
         }
         let multiprocessors = ctx.gpu.multiprocessors();
         let (tile, splits) =
-            fastest(desc, CooperativeTile::all(), |tile, sizes| tile.time(sizes, multiprocessors))?;
+            fastest(desc, CooperativeTile::for_sizes(m, n), |tile, sizes| tile.time(sizes, multiprocessors))?;
         let plan = Self::new(ctx, desc, Kernel::Cooperative(tile), splits)?;
         Some(Self { packs, ..plan }).filter(|plan| plan.works(ctx))
     }

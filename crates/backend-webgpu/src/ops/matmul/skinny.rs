@@ -31,9 +31,14 @@ pub(super) const FEW: usize = 16;
 
 const THREADS: usize = 256;
 
-/// Numbers of A in workgroup memory at most, and sums of an invocation.
-const STAGED: usize = 4096;
+/// Numbers of A in workgroup memory at most: on every device, and where there is room for twice as many.
+const STAGED: [usize; 2] = [4096, 8192];
+
+/// Sums of an invocation at most.
 const SUMS: usize = 64;
+
+/// Turns at most for which A is put into workgroup memory at once.
+const TURNS: usize = 2;
 
 /// How a workgroup shares its work, and which products it does it for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,6 +51,8 @@ pub(crate) struct Skinny {
     ahead: usize,
     /// Rows of a workgroup.
     rows: usize,
+    /// Numbers of A in workgroup memory at most.
+    staged: usize,
     /// Whether the product is transposed as a whole.
     pub(super) transposed: bool,
 }
@@ -79,16 +86,11 @@ impl<'a> Large<'a> {
 
 impl Skinny {
     /// Every shape, for products of as many rows as it can take.
-    pub(super) const ALL: [Self; 5] = [
-        Self::new(64, 2, 2),
-        Self::new(64, 4, 2),
-        Self::new(32, 2, 2),
-        Self::new(32, 4, 2),
-        Self::new(32, 4, 1),
-    ];
+    pub(super) const ALL: [Self; 4] =
+        [Self::new(64, 2, 2), Self::new(64, 4, 2), Self::new(32, 2, 2), Self::new(32, 4, 2)];
 
     const fn new(lanes: usize, span: usize, ahead: usize) -> Self {
-        Self { lanes, span, ahead, rows: FEW, transposed: false }
+        Self { lanes, span, ahead, rows: FEW, staged: STAGED[0], transposed: false }
     }
 
     /// The shape that is estimated to be the fastest for a product of few rows or columns, and into how many pieces k
@@ -103,8 +105,7 @@ impl Skinny {
             1 if large.matrix.dtype == DType::F16 => Self::new(32, 2, 2),
             1 => Self::new(64, 2, 2),
             2..=4 => Self::new(64, 4, 2),
-            5..=8 => Self::new(32, 4, 2),
-            _ => Self::new(32, 4, 1),
+            _ => Self::new(32, 4, 2),
         };
         let shape = shape.fitting(desc);
         let lanes = Lanes::of(large.matrix.dtype);
@@ -123,6 +124,12 @@ impl Skinny {
         let most = self.most_rows(large.along_k, lanes);
         let rows = desc.m.min(desc.n).clamp(1, FEW).next_power_of_two().min(most);
         Self { rows, transposed, ..self }
+    }
+
+    /// The same with as much of A in workgroup memory as a device has room for.
+    pub(super) fn on(self, limits: &wgpu::Limits) -> Self {
+        let room = limits.max_compute_workgroup_storage_size as usize / size_of::<f32>();
+        Self { staged: if room >= STAGED[1] { STAGED[1] } else { STAGED[0] }, ..self }
     }
 
     /// The shape alone, as its name says it.
@@ -146,7 +153,7 @@ impl Skinny {
     ) -> Variant {
         let ([a, b, c], [trans_a, trans_b]) = oriented(self.transposed, dtypes, trans);
         let lanes = Lanes::of(b).if_vectors(vectors);
-        let turns = (STAGED / (self.rows * self.turn(trans_b, lanes))).max(1);
+        let turns = (self.staged / (self.rows * self.turn(trans_b, lanes))).clamp(1, TURNS);
         let sizes = [self.rows, self.lanes, self.span(trans_b, lanes), self.ahead, turns];
         let [rows, shared, span, ahead, turns] = sizes.map(|size| size as u32);
         let [trans_a, trans_b, trans_c] = [trans_a, trans_b, self.transposed].map(u32::from);
@@ -157,7 +164,7 @@ impl Skinny {
 
     /// Rows that workgroup memory and registers have room for.
     fn most_rows(self, along_k: bool, lanes: Lanes) -> usize {
-        (STAGED / self.turn(along_k, lanes)).min(SUMS / self.span(along_k, lanes)).min(FEW)
+        (STAGED[0] / self.turn(along_k, lanes)).min(SUMS / self.span(along_k, lanes)).min(FEW)
     }
 
     /// Columns of an invocation.
@@ -269,10 +276,16 @@ pub(super) fn variants() -> Vec<Variant> {
                 let turn = variants.len();
                 let activation = Activation::ALL[turn % Activation::ALL.len()];
                 let (trans_a, transposed) = (turn % 2 == 1, turn / 2 % 2 == 1);
-                let skinny = Skinny { rows, transposed, ..shape };
                 // `variant` turns around what is given for the product as a whole.
                 let (dtypes, trans) = oriented(transposed, dtypes, [trans_a, trans_b]);
-                variants.push(skinny.variant(dtypes, trans, activation, vectors));
+                let of = |staged| {
+                    let skinny = Skinny { rows, staged, transposed, ..shape };
+                    skinny.variant(dtypes, trans, activation, vectors)
+                };
+                variants.push(of(STAGED[0]));
+                if of(STAGED[1]) != of(STAGED[0]) {
+                    variants.push(of(STAGED[1]));
+                }
             }
         }
     }

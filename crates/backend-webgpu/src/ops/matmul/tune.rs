@@ -3,6 +3,7 @@
 use backend_api::desc::MatmulDesc;
 use backend_api::{BackendResult, MathMode};
 
+use super::cooperative::CooperativeTile;
 use super::kernel::Kernel;
 use super::plan::Plan;
 use super::skinny::FEW;
@@ -58,6 +59,7 @@ fn candidates(desc: &MatmulDesc, aligned: bool) -> impl Iterator<Item = Forced> 
     let possible = move |kernel: &Kernel| match kernel {
         Kernel::Skinny(_) => fewest <= FEW,
         Kernel::Matvec(_) => fewest == 1,
+        Kernel::Cooperative(tile) => CooperativeTile::for_sizes(desc.m, desc.n).any(|fit| fit == *tile),
         _ => true,
     };
     Kernel::all().filter(possible).flat_map(move |kernel| {
