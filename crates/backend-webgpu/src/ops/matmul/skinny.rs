@@ -153,7 +153,7 @@ impl Skinny {
     ) -> Variant {
         let ([a, b, c], [trans_a, trans_b]) = oriented(self.transposed, dtypes, trans);
         let lanes = Lanes::of(b).if_vectors(vectors);
-        let turns = (self.staged / (self.rows * self.turn(trans_b, lanes))).clamp(1, TURNS);
+        let turns = self.turns(trans_b, lanes);
         let sizes = [self.rows, self.lanes, self.span(trans_b, lanes), self.ahead, turns];
         let [rows, shared, span, ahead, turns] = sizes.map(|size| size as u32);
         let [trans_a, trans_b, trans_c] = [trans_a, trans_b, self.transposed].map(u32::from);
@@ -175,6 +175,11 @@ impl Skinny {
     /// Columns of a workgroup.
     fn columns(self, along_k: bool, lanes: Lanes) -> usize {
         THREADS / self.lanes * self.span(along_k, lanes)
+    }
+
+    /// Turns for which A is put into workgroup memory at once.
+    fn turns(self, along_k: bool, lanes: Lanes) -> usize {
+        (self.staged / (self.rows * self.turn(along_k, lanes))).clamp(1, TURNS)
     }
 
     /// How much of k a workgroup takes in a turn.
@@ -308,6 +313,19 @@ mod tests {
         {
             let fitting = Skinny::new(32, 2, 2).fitting(&desc(m, n, 64));
             assert_eq!((fitting.rows, fitting.transposed), (rows, transposed), "{m}x{n}");
+        }
+    }
+
+    #[test]
+    fn a_portable_device_has_room_for_what_is_staged() {
+        let large = wgpu::Limits { max_compute_workgroup_storage_size: 32 << 10, ..Default::default() };
+        for (limits, most) in [(wgpu::Limits::default(), 4096), (large, 8192)] {
+            let staged = |(m, shape): (usize, Skinny)| {
+                let shape = shape.on(&limits).fitting(&desc(m, 4096, 4096));
+                shape.rows * shape.turns(false, Lanes::Four) * shape.turn(false, Lanes::Four)
+            };
+            let all = [1, 2, 4, 8, 16].into_iter().flat_map(|m| Skinny::ALL.map(|shape| (m, shape)));
+            assert_eq!(all.map(staged).max(), Some(most));
         }
     }
 
