@@ -84,22 +84,31 @@ fn keep_b(tile: Tile, index: u32, turn: u32, group: vec4<u32>) -> vec4<u32> {
   return select(vec4<u32>(), group, k < tile.head);
 }
 
-// Writes a fragment of each part, which begins at `inner` of the part, from workgroup memory to C.
+// Writes a fragment of each part, which begins at `inner` of the part, from workgroup memory to C. Sums are read before
+// the first is written: between conditional writes, each would be waited for.
 fn write_out(tile: Tile, index: u32, inner: vec2<u32>) {
+  const ACROSS = FRAGMENT / 4u;
+  const FOURS = FRAGMENT * ACROSS;
+  const ROUNDS = (FOURS + SHARERS - 1u) / SHARERS;
   let part = index / SHARERS;
   let corner = vec2<u32>(tile.row, tile.column) + part_of(part) + inner;
   let sums = start_c(part * SUBGROUPS_K);
   let aligned = (tile.c | params.c_ld | params.n) % 4u == 0u;
-  for (var i = index % SHARERS; i < FRAGMENT * FRAGMENT / 4u; i += SHARERS) {
-    let cell = vec2<u32>(i / (FRAGMENT / 4u), i % (FRAGMENT / 4u) * 4u);
-    let place = corner + cell;
-    let count = select(0u, min(max(params.n, place.y) - place.y, 4u), place.x < params.m);
+  var fours: array<vec4<f32>, ROUNDS>;
+  for (var r = 0u; r < ROUNDS; r++) {
+    let i = min(r * SHARERS + index % SHARERS, FOURS - 1u);
+    let first = sums + i / ACROSS * STRIDE_C + i % ACROSS * 4u;
+    fours[r] =
+      vec4<f32>(shared_sum(first), shared_sum(first + 1u), shared_sum(first + 2u), shared_sum(first + 3u));
+  }
+  for (var r = 0u; r < ROUNDS; r++) {
+    let i = r * SHARERS + index % SHARERS;
+    let place = corner + vec2<u32>(i / ACROSS, i % ACROSS * 4u);
+    let inside = i < FOURS && place.x < params.m;
+    let count = select(0u, min(max(params.n, place.y) - place.y, 4u), inside);
     if count > 0u {
       let at = tile.c + place.x * params.c_ld + place.y;
-      let first = sums + cell.x * STRIDE_C + cell.y;
-      let four =
-        vec4<f32>(shared_sum(first), shared_sum(first + 1u), shared_sum(first + 2u), shared_sum(first + 3u));
-      let v = vec4<TC>(finish_four(four, place.x, place.y, at, count));
+      let v = vec4<TC>(finish_four(fours[r], place.x, place.y, at, count));
       if aligned {
         c4[at / 4u] = v;
       } else {

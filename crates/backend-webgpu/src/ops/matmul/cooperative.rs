@@ -19,20 +19,24 @@ pub(crate) struct CooperativeTile {
 pub(in crate::ops) const FRAGMENT: usize = 16;
 
 /// Invocations of a subgroup.
-const SUBGROUP: usize = 32;
+pub(in crate::ops) const SUBGROUP: usize = 32;
 
 /// Subgroups that share the only part of a tile, each with a piece of k.
 const SHARERS: usize = 8;
 
 impl CooperativeTile {
     /// Every tile for products of many rows and columns, largest first.
-    pub(in crate::ops) const ALL: [Self; 5] = [
+    pub(in crate::ops) const ALL: [Self; 6] = [
         Self::new([128, 128, 32], 660, 980),
         Self::new([64, 128, 32], 390, 640),
         Self::new([64, 64, 64], 530, 750),
+        Self::SHALLOW,
         Self::new([32, 64, 64], 380, 670),
         Self::new([32, 32, 64], 290, 490),
     ];
+
+    /// The tile that three workgroups can have on a multiprocessor, which hides what they wait for.
+    pub(in crate::ops) const SHALLOW: Self = Self::new([64, 64, 32], 281, 430);
 
     /// Every tile for products of few rows or columns.
     pub(super) const FEW: [Self; 4] = [

@@ -159,8 +159,11 @@ impl Plan {
             return None;
         }
         let multiprocessors = ctx.gpu.multiprocessors();
-        let (tile, splits) =
-            fastest(desc, CooperativeTile::for_sizes(m, n), |tile, sizes| tile.time(sizes, multiprocessors))?;
+        let (tile, splits) = if streams(desc, multiprocessors) {
+            (CooperativeTile::SHALLOW, 1)
+        } else {
+            fastest(desc, CooperativeTile::for_sizes(m, n), |tile, sizes| tile.time(sizes, multiprocessors))?
+        };
         let plan = Self::new(ctx, desc, Kernel::Cooperative(tile), splits)?;
         Some(Self { packs, ..plan }).filter(|plan| plan.works(ctx))
     }
@@ -190,6 +193,15 @@ impl Plan {
         let [a, b, _] = self.dtypes;
         Self { dtypes: [a, b, DType::F32], activation: Activation::Identity, splits: 1, ..*self }
     }
+}
+
+/// Whether a product takes as long as reading B does, which goes once past a single row of tiles and many times round the
+/// device: the estimate of a step doesn't count the waiting.
+fn streams(desc: &MatmulDesc, multiprocessors: usize) -> bool {
+    let tile = CooperativeTile::SHALLOW;
+    let &MatmulDesc { m, n, batch, .. } = desc;
+    let tiles = tile.count(m, n).saturating_mul(batch);
+    m <= tile.m && 2 * m > tile.m && !desc.trans_b.is_transposed() && tiles >= 2 * multiprocessors
 }
 
 /// The tile, and the number of pieces of k, that are estimated to take the least time. `time` estimates that of a tile
