@@ -36,6 +36,19 @@ var<private> held_first: vec4<u32>;
 var<private> held_rows: vec4<u32>;
 var<private> held_columns: vec4<u32>;
 
+// A place in the filter and a group of eight channels; or a distance from one to another, for which divisions would
+// take longer than what is multiplied meanwhile.
+struct Tap {
+  row: u32,
+  column: u32,
+  eight: u32,
+}
+
+// The tap that is fetched next, and how far it goes on: the first step may be shorter than the others.
+var<private> held_tap: Tap;
+var<private> held_step: Tap;
+var<private> held_whole_step: Tap;
+
 // Tiles of the same pixels follow each other, so that what they share is still in the cache.
 fn tile_of(flat: u32) -> Tile {
   let across = flat / params.tiles_m;
@@ -47,7 +60,7 @@ fn tile_of(flat: u32) -> Tile {
   let ld = depth / 8u;
   let base = params.filter_offset / 8u + first_filter * ld;
   let factors = Operand(base + row * ld, base + params.filters * ld - 1u, ld);
-  // The right factor's place is the number of its group of eight taps.
+  // The right factor's place is held.
   return Tile(row, column, first_filter, factors, Operand(0u, 0u, 0u), depth - (steps - 1u) * TILE_K, steps);
 }
 
@@ -69,22 +82,46 @@ fn hold(tile: Tile, index: u32) {
   held_first = bitcast<vec4<u32>>(bitcast<vec4<i32>>(base + vec4<u32>(a.at, b.at, c.at, d.at)) >> vec4<u32>(3u));
   held_rows = vec4<u32>(a.rows, b.rows, c.rows, d.rows);
   held_columns = vec4<u32>(a.columns, b.columns, c.columns, d.columns);
+  held_tap = tap_at(lane_place(index, EIGHTS_B).y);
+  held_step = tap_at(tile.head / 8u);
+  held_whole_step = tap_at(TILE_K / 8u);
 }
 
 fn fetch_a(tile: Tile, at: u32, turn: u32) -> vec4<u32> {
   return a[min(at + turn * TURN_A * tile.a.ld, tile.a.last)];
 }
 
+// Groups are fetched from the held tap on, which goes on to the next step's with the last of them.
 fn fetch_b(tile: Tile, at: u32, turn: u32) -> vec4<u32> {
-  let outer = quotient_rest(at, params.channels / 8u, params.per_outer);
-  let inner = quotient_rest(outer.x, params.filter_width, params.per_filter_row);
-  let pixel = i32(inner.x) * params.tap_y * i32(params.width) + i32(inner.y) * params.tap_x;
-  let inside = (held_rows[turn] >> inner.x) & (held_columns[turn] >> inner.y) & 1u;
-  var group = vec4<u32>();
-  if inner.x < params.filter_height && inside == 1u {
-    group = b[held_first[turn] + u32(pixel) * pixel_eights() + outer.y];
+  let tap = held_tap;
+  let pixel = i32(tap.row) * params.tap_y * i32(params.width) + i32(tap.column) * params.tap_x;
+  let bits = (held_rows[turn] >> tap.row) & (held_columns[turn] >> tap.column) & 1u;
+  let inside = tap.row < params.filter_height && bits == 1u;
+  let group = select(0u, held_first[turn] + u32(pixel) * pixel_eights() + tap.eight, inside);
+  if turn == FETCHES_B - 1u {
+    held_tap = tap_after(tap, held_step);
+    held_step = held_whole_step;
   }
-  return group;
+  return select(vec4<u32>(), b[group], inside);
+}
+
+// The tap that lies so many groups of eight channels after the first.
+fn tap_at(eights: u32) -> Tap {
+  let outer = quotient_rest(eights, params.channels / 8u, params.per_outer);
+  let inner = quotient_rest(outer.x, params.filter_width, params.per_filter_row);
+  return Tap(inner.x, inner.y, outer.y);
+}
+
+fn tap_after(tap: Tap, step: Tap) -> Tap {
+  let all = params.channels / 8u;
+  let eight = tap.eight + step.eight;
+  let column = tap.column + step.column + select(0u, 1u, eight >= all);
+  let row = tap.row + step.row + select(0u, 1u, column >= params.filter_width);
+  return Tap(
+    row,
+    column - select(0u, params.filter_width, column >= params.filter_width),
+    eight - select(0u, all, eight >= all),
+  );
 }
 
 // A group of the first step, with 0 for what lies beyond it.
@@ -106,26 +143,16 @@ fn write_out(tile: Tile, index: u32, inner: vec2<u32>) {
   let interleaved = params.interleaved_out == 1u;
   let adjacent = select(params.pixels, params.filters, interleaved);
   if (params.output_offset | adjacent) % 4u == 0u {
+    // Read before the first is written: between conditional writes, each would be waited for.
+    let upper = vec2<u32>(lane / (FRAGMENT / 4u), lane % (FRAGMENT / 4u) * 4u);
+    let lower = upper + vec2<u32>(FRAGMENT / 2u, 0u);
+    let first = select(upper, upper.yx, interleaved);
+    let second = select(lower, lower.yx, interleaved);
     let along = select(1u, STRIDE_C, interleaved);
-    for (var i = lane; i < FRAGMENT * FRAGMENT / 4u; i += SUBGROUP) {
-      var cell = vec2<u32>(i / (FRAGMENT / 4u), i % (FRAGMENT / 4u) * 4u);
-      if interleaved {
-        cell = cell.yx;
-      }
-      let place = corner + cell;
-      if place.x < params.filters && place.y < params.rows {
-        let pixel = quotient_rest(place.y, params.pixels, params.per_image);
-        let f = tile.first_filter + place.x;
-        let next = select(0u, 1u, interleaved);
-        let sum = sums + cell.x * STRIDE_C + cell.y;
-        output4[result_at(pixel.x, pixel.y, f) / 4u] = vec4<T>(
-          finish(sh_c[sum], f),
-          finish(sh_c[sum + along], f + next),
-          finish(sh_c[sum + 2u * along], f + 2u * next),
-          finish(sh_c[sum + 3u * along], f + 3u * next),
-        );
-      }
-    }
+    let first_sums = four_sums(sums + first.x * STRIDE_C + first.y, along);
+    let second_sums = four_sums(sums + second.x * STRIDE_C + second.y, along);
+    write_vector(tile, corner + first, first_sums);
+    write_vector(tile, corner + second, second_sums);
   } else {
     for (var i = lane; i < FRAGMENT * FRAGMENT; i += SUBGROUP) {
       let cell = vec2<u32>(i / FRAGMENT, i % FRAGMENT);
@@ -136,6 +163,24 @@ fn write_out(tile: Tile, index: u32, inner: vec2<u32>) {
         output[result_at(pixel.x, pixel.y, f)] = finish(sh_c[sums + cell.x * STRIDE_C + cell.y], f);
       }
     }
+  }
+}
+
+fn four_sums(first: u32, along: u32) -> vec4<f32> {
+  return vec4<f32>(sh_c[first], sh_c[first + along], sh_c[first + 2u * along], sh_c[first + 3u * along]);
+}
+
+fn write_vector(tile: Tile, place: vec2<u32>, sums: vec4<f32>) {
+  if place.x < params.filters && place.y < params.rows {
+    let pixel = quotient_rest(place.y, params.pixels, params.per_image);
+    let f = tile.first_filter + place.x;
+    let next = select(0u, 1u, params.interleaved_out == 1u);
+    output4[result_at(pixel.x, pixel.y, f) / 4u] = vec4<T>(
+      finish(sums.x, f),
+      finish(sums.y, f + next),
+      finish(sums.z, f + 2u * next),
+      finish(sums.w, f + 3u * next),
+    );
   }
 }
 
