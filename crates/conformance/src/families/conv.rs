@@ -120,7 +120,7 @@ fn grid(operation: Operation, seed: String) -> impl Iterator<Item = Conv> {
 }
 
 /// No images, a filter larger than the image, one pixel, sequences, a filter longer than 32, pointwise filters in
-/// groups, depthwise filters of several per channel, and sizes beyond a tile.
+/// groups, depthwise filters of several per channel, sizes beyond a tile, and filters that matrix units take row by row.
 fn edges() -> Vec<ConvShape> {
     let padded = |size, padding| Window::new(size).with_padding(padding);
     vec![
@@ -137,6 +137,16 @@ fn edges() -> Vec<ConvShape> {
         ConvShape::new([1, 4, 8, 8], 8, padded([3, 3], [1, 1])).with_groups(4),
         ConvShape::new([2, 16, 9, 10], 70, padded([3, 3], [1, 1])),
         ConvShape::new([1, 36, 12, 12], 33, padded([3, 3], [1, 1]).with_stride([2, 2])),
+        // Three columns of filters, multiples of sixteen channels, results of multiples of four columns.
+        ConvShape::new([2, 32, 5, 28], 48, padded([3, 3], [1, 1])),
+        ConvShape::new([1, 32, 9, 12], 64, padded([3, 3], [1, 1]).with_stride([2, 1])).with_groups(2),
+        ConvShape::new([3, 16, 6, 6], 16, padded([5, 3], [3, 4])),
+        ConvShape::new([1, 16, 4, 66], 32, Window::new([1, 3])),
+        ConvShape::new(
+            [1, 48, 8, 13],
+            32,
+            Window::new([3, 3]).with_asymmetric_padding([0, 2], [1, 3]).with_dilation([2, 3]),
+        ),
         ConvShape::new([1, 3, 20, 18], 40, padded([7, 7], [3, 3]).with_stride([2, 2])),
     ]
 }

@@ -4,6 +4,7 @@ use std::fmt;
 
 use backend_api::{BackendError, BackendResult};
 
+use super::rows::{self, RowTile};
 use super::{Job, cooperative, direct, tiled};
 use crate::context::Context;
 use crate::ops::matmul::CooperativeTile;
@@ -17,6 +18,7 @@ pub(super) enum Kernel {
     Direct,
     Tiled(Tile),
     Cooperative(CooperativeTile),
+    Rows(RowTile),
 }
 
 /// A kernel that a test or a measurement asks for.
@@ -47,7 +49,8 @@ impl Kernel {
     fn all() -> impl Iterator<Item = Self> {
         let tiled = Tile::ALL.into_iter().map(Self::Tiled);
         let cooperative = CooperativeTile::ALL.into_iter().map(Self::Cooperative);
-        std::iter::once(Self::Direct).chain(tiled).chain(cooperative)
+        let rows = RowTile::ALL.into_iter().map(Self::Rows);
+        std::iter::once(Self::Direct).chain(tiled).chain(cooperative).chain(rows)
     }
 
     /// The kernel that is asked for if it can make the convolution, or the one that is likely to be the fastest.
@@ -64,6 +67,9 @@ impl Kernel {
         if gather.is_pointwise() && gather.groups == 1 {
             return Self::Product;
         }
+        if let Some(tile) = rows::fastest(ctx, job) {
+            return Self::Rows(tile);
+        }
         if let Some(tile) = cooperative::fastest(ctx, job) {
             return Self::Cooperative(tile);
         }
@@ -79,6 +85,7 @@ impl Kernel {
             Self::Product | Self::Direct => true,
             Self::Tiled(tile) => tile.fits(&ctx.gpu.device.limits()),
             Self::Cooperative(tile) => cooperative::is_possible(ctx, job) && cooperative::works(ctx, tile),
+            Self::Rows(tile) => rows::is_possible(ctx, job) && rows::works(ctx, tile),
         }
     }
 }
@@ -91,6 +98,7 @@ impl fmt::Display for Kernel {
             Self::Direct => f.write_str("direct"),
             Self::Tiled(tile) => write!(f, "tiled/{tile}"),
             Self::Cooperative(tile) => write!(f, "cooperative/{tile}"),
+            Self::Rows(tile) => write!(f, "cooperative/rows/{tile}"),
         }
     }
 }

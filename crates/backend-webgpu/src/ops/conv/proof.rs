@@ -1,0 +1,68 @@
+//! What the self tests of kernels on matrix units share.
+
+use backend_api::desc::{ConvGather, ConvShape, ImageLayout};
+use backend_api::{Activation, BackendResult, DType};
+
+use super::Job;
+use crate::context::Context;
+use crate::ops::self_test::{OP, SelfTest, compare, numbers, whole_numbers};
+
+/// Convolves images of whole numbers by what `launch` records and compares the result with the host's. `factor_at` says
+/// where the kernel reads the factor of a filter, for one of its places and a channel.
+pub(super) fn check_numbers(
+    ctx: &Context,
+    shape: &ConvShape,
+    factor_at: impl Fn(usize, usize, usize) -> usize,
+    launch: impl FnOnce(&mut SelfTest<'_>, &Job) -> BackendResult<()>,
+) -> BackendResult<()> {
+    let gather = ConvGather::forward(OP, shape)?;
+    let ConvGather { batch, channels, filters, source: [height, width], result, layout, .. } = gather;
+    let places = gather.filter[0] * gather.filter[1];
+    let images = numbers(1, batch * channels * height * width);
+    // Those that the kernel finds beyond the last filter are numbers, too.
+    let last = factor_at(filters - 1, places - 1, channels - 1);
+    let factors = numbers(2, (last + 1).next_multiple_of(1 << 12));
+
+    let mut test = SelfTest::new(ctx);
+    let total = batch * filters * gather.pixels();
+    let mut bytes = vec![0xff; total * DType::F16.size()];
+    let output = test.upload(&bytes)?;
+    let job = Job {
+        gather,
+        dtype: DType::F16,
+        transposed: false,
+        biased: false,
+        activation: Activation::Identity,
+        input: test.halves(&images)?,
+        filter: test.halves(&factors)?,
+        bias: ctx.null(),
+        output: ctx.output(OP, &output, DType::F16)?,
+    };
+    launch(&mut test, &job)?;
+    test.read(&output, &mut bytes)?;
+    let found: Vec<Option<i32>> = whole_numbers(&bytes, DType::F16).collect();
+
+    // The element of a channel at a place of an image.
+    let element = |[all, height, width]: [usize; 3], [image, channel, y, x]: [usize; 4]| match layout {
+        ImageLayout::Nhwc => ((image * height + y) * width + x) * all + channel,
+        _ => ((image * all + channel) * height + y) * width + x,
+    };
+    let sum = |image: usize, filter: usize, y: usize, x: usize| -> i32 {
+        let product = |(place, channel): (usize, usize)| {
+            let row = gather.axes[0].source(y, place / gather.filter[1], height)?;
+            let column = gather.axes[1].source(x, place % gather.filter[1], width)?;
+            let image = images[element([channels, height, width], [image, channel, row, column])];
+            Some(image * factors[factor_at(filter, place, channel)])
+        };
+        let taps = (0..places).flat_map(|place| (0..channels).map(move |channel| (place, channel)));
+        taps.filter_map(product).sum()
+    };
+    let mut wanted = vec![None; total];
+    for at in 0..total {
+        let (x, y) = (at % result[1], at / result[1] % result[0]);
+        let (filter, image) = (at / gather.pixels() % filters, at / gather.pixels() / filters);
+        let to = element([filters, result[0], result[1]], [image, filter, y, x]);
+        wanted[to] = Some(sum(image, filter, y, x));
+    }
+    compare(&found, &wanted)
+}
