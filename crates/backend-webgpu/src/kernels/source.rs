@@ -93,8 +93,15 @@ macro_rules! params {
 }
 pub(crate) use params;
 
-/// A kernel of shaders/.
+/// A kernel of shaders/. One that is `native` needs what no browser has: a page needn't load its text.
 macro_rules! kernel {
+    (native $name:literal, libs: $libs:tt, $($rest:tt)*) => {
+        if cfg!(target_family = "wasm") {
+            $crate::kernels::KernelSource { text: "", ..$crate::kernels::kernel!($name, libs: [], $($rest)*) }
+        } else {
+            $crate::kernels::kernel!($name, libs: $libs, $($rest)*)
+        }
+    };
     ($name:literal, libs: [$($lib:ident),* $(,)?], types: $types:expr, constants: $constants:expr,
      reads: $reads:expr, writes: $writes:expr, params: $params:ty $(,)?) => {
         $crate::kernels::KernelSource {

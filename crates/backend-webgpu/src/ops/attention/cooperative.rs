@@ -13,7 +13,7 @@ static COOPERATIVE: KernelSource = KernelSource {
     unrolled: Some(fragments::attend),
     cooperative: true,
     ..kernel!(
-        "attention/cooperative",
+        native "attention/cooperative",
         libs: [GRID, SPECIAL, ATTENTION],
         types: ["T"],
         constants: ["SUBGROUPS", "PARTS", "DIM"],

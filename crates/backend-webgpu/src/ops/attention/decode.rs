@@ -12,7 +12,7 @@ use crate::kernels::{KernelSource, Variant, kernel};
 static DECODE: KernelSource = KernelSource {
     subgroups: true,
     ..kernel!(
-        "attention/decode",
+        native "attention/decode",
         libs: [GRID, SPECIAL, ATTENTION, ATTENTION_PIECES],
         types: ["T"],
         constants: ["SUBGROUP", "LANES", "HALF_Q", "HALF_KV"],

@@ -15,7 +15,7 @@ static DECODE: KernelSource = KernelSource {
     unrolled: Some(decode_fragments::attend),
     cooperative: true,
     ..kernel!(
-        "attention/decode_cooperative",
+        native "attention/decode_cooperative",
         libs: [GRID, SPECIAL, ATTENTION, ATTENTION_PIECES],
         types: ["T"],
         constants: ["ROWS", "BLOCK", "DIM"],

@@ -15,7 +15,7 @@ static COOPERATIVE: KernelSource = KernelSource {
     unrolled: Some(unrolled_multiply),
     cooperative: true,
     ..kernel!(
-        "conv/cooperative",
+        native "conv/cooperative",
         libs: [GRID, QUOTIENT, SPECIAL, UNARY, ACTIVATE, CONV, CORNER, FRAGMENTS],
         types: ["T"],
         constants: [

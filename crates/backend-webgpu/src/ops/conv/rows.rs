@@ -18,7 +18,7 @@ static ROWS: KernelSource = KernelSource {
     unrolled: Some(multiply),
     cooperative: true,
     ..kernel!(
-        "conv/rows",
+        native "conv/rows",
         libs: [GRID, QUOTIENT, SPECIAL, UNARY, ACTIVATE],
         types: ["T"],
         constants: ["TILE_M", "TILE_N", "SUBGROUPS_M", "SUBGROUPS_N", "ACTIVATION"],

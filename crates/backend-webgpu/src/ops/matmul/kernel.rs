@@ -44,7 +44,7 @@ static COOPERATIVE: KernelSource = KernelSource {
     unrolled: Some(fragments::multiply),
     cooperative: true,
     ..kernel!(
-        "gemm/cooperative",
+        native "gemm/cooperative",
         libs: [GRID, SPECIAL, UNARY, MATMUL, FRAGMENTS],
         types: ["TA", "TB", "TC"],
         constants: [
