@@ -98,8 +98,8 @@ struct Step {
   chunk: u32,
 }
 
-// For each turn: the element that an invocation begins to read at, for the filter's first row, and the row of the source that this is, which
-// may lie beyond it. One that is far beyond marks what is 0 for every row of the filter.
+// For each turn: the element that an invocation begins to read at, for the filter's first row, and the row of the source
+// that this is, which may lie beyond it. One that is far beyond marks what is 0 for every row of the filter.
 var<private> held_at: vec4<u32>;
 var<private> held_row: vec4<i32>;
 const BEYOND: i32 = 0x40000000;
