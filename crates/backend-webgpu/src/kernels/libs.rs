@@ -1,12 +1,12 @@
 //! The helper files that kernels append.
 
-use super::source::Lib;
+use super::source::{Lib, shader};
 
 macro_rules! libs {
     ($($(#[$doc:meta])* $name:ident = $file:literal),+ $(,)?) => {
         $($(#[$doc])*
         pub(crate) const $name: Lib =
-            Lib { name: concat!("lib/", $file), text: include_str!(concat!("../../shaders/lib/", $file, ".wgsl")) };)+
+            Lib { name: concat!("lib/", $file), text: shader!(concat!("lib/", $file)) };)+
     };
 }
 

@@ -15,7 +15,9 @@ pub use variant::Variant;
 
 pub(crate) use elements::Origin;
 pub(crate) use pipelines::{Kernel, Layout, MAX_PARAMS, Pipelines, Signature};
-pub(crate) use source::{kernel, params};
+#[cfg(target_family = "wasm")]
+pub(crate) use source::{bare, bare_length};
+pub(crate) use source::{kernel, params, shader};
 #[cfg(test)]
 pub(crate) use translate::translate;
 pub(crate) use variant::Function;

@@ -93,6 +93,63 @@ macro_rules! params {
 }
 pub(crate) use params;
 
+/// The text of a file of shaders/. A page gets it without comments and indentation, as it has to load every byte; the
+/// lines stay the file's own.
+#[cfg(not(target_family = "wasm"))]
+macro_rules! shader {
+    ($name:expr) => {
+        include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/shaders/", $name, ".wgsl"))
+    };
+}
+#[cfg(target_family = "wasm")]
+macro_rules! shader {
+    ($name:expr) => {{
+        const TEXT: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/shaders/", $name, ".wgsl"));
+        const BARE: [u8; $crate::kernels::bare_length(TEXT)] = $crate::kernels::bare(TEXT);
+        const BARE_TEXT: &str = match std::str::from_utf8(&BARE) {
+            Ok(text) => text,
+            Err(_) => TEXT,
+        };
+        BARE_TEXT
+    }};
+}
+pub(crate) use shader;
+
+/// Bytes of what [`bare`] makes of a text.
+#[cfg(any(test, target_family = "wasm"))]
+pub(crate) const fn bare_length(text: &str) -> usize {
+    strip(text.as_bytes(), &mut [])
+}
+
+/// A WGSL text without comments and indentation.
+#[cfg(any(test, target_family = "wasm"))]
+pub(crate) const fn bare<const LENGTH: usize>(text: &str) -> [u8; LENGTH] {
+    let mut bytes = [0; LENGTH];
+    strip(text.as_bytes(), &mut bytes);
+    bytes
+}
+
+/// Writes what remains of a text to the beginning of `to`, as far as that has room; how long it is.
+#[cfg(any(test, target_family = "wasm"))]
+const fn strip(text: &[u8], to: &mut [u8]) -> usize {
+    let (mut i, mut length) = (0, 0);
+    let (mut begins, mut comment) = (true, false);
+    while i < text.len() {
+        let ends = text[i] == b'\n';
+        comment = !ends && (comment || (text[i] == b'/' && i + 1 < text.len() && text[i + 1] == b'/'));
+        let indents = begins && text[i] == b' ';
+        if !comment && !indents {
+            if length < to.len() {
+                to[length] = text[i];
+            }
+            length += 1;
+        }
+        begins = ends || indents;
+        i += 1;
+    }
+    length
+}
+
 /// A kernel of shaders/. One that is `native` needs what no browser has: a page needn't load its text.
 macro_rules! kernel {
     (native $name:literal, libs: $libs:tt, $($rest:tt)*) => {
@@ -106,7 +163,7 @@ macro_rules! kernel {
      reads: $reads:expr, writes: $writes:expr, params: $params:ty $(,)?) => {
         $crate::kernels::KernelSource {
             name: $name,
-            text: include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/shaders/", $name, ".wgsl")),
+            text: $crate::kernels::shader!($name),
             libs: &[$($crate::kernels::libs::$lib),*],
             types: &$types,
             constants: &$constants,
@@ -120,3 +177,15 @@ macro_rules! kernel {
     };
 }
 pub(crate) use kernel;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_remains_is_code_on_its_own_lines() {
+        const TEXT: &str = "// All.\nfn f() {\n  a = b / c; // d\n\n    e\n}\n";
+        const BARE: [u8; bare_length(TEXT)] = bare(TEXT);
+        assert_eq!(str::from_utf8(&BARE), Ok("\nfn f() {\na = b / c; \n\ne\n}\n"));
+    }
+}
