@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use xshell::{Shell, cmd};
 
-use crate::model;
+use crate::{model, programs};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -29,12 +29,7 @@ pub(crate) fn run(sh: &Shell, args: &Args) -> anyhow::Result<()> {
     };
     let _model = sh.push_env("MINILM_MODEL", model::ensure_present(sh)?);
     let Args { backend, query, profile, .. } = args;
-    // As `cargo test` builds it, with the same features of dependencies, in the profile of tests: it is there then.
-    let like_tests = (profile == "dev").then_some("--tests");
-    cmd!(sh, "cargo build --profile {profile} --workspace --bin minilm {like_tests...}").run()?;
-    let folder = if profile == "dev" { "debug" } else { profile };
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| PathBuf::from("target"), PathBuf::from);
-    let minilm = target.join(folder).join("minilm");
+    let minilm = programs::build(sh, &["minilm"], profile)?.join("minilm");
     cmd!(sh, "{minilm} --backend {backend} --query {query} {files...}").run()?;
     Ok(())
 }

@@ -5,6 +5,7 @@ mod drivers;
 mod model;
 mod msrv;
 mod package;
+mod programs;
 mod suites;
 mod web;
 
