@@ -198,23 +198,9 @@ fn write_parts(tile: Tile, index: u32, split: u32, splits: u32) {
     for (var i = 0u; i < SUBGROUPS; i++) {
       sum += sh_vectors[i * PLACES * LANES + at] * rows_weights(sh_references[i] - reference);
     }
-    var place = place_of(tile, tile.row);
-    for (var r = 0u; r < ROWS; r++) {
-      if tile.row + r < rows() && number < params.head_dim {
-        parts[part_of(tile, place, split, splits) + 4u + number] = row_of(sum, r);
-      }
-      place = next_place(tile, place);
-    }
+    write_number(tile, split, splits, number, sum);
   }
   if index == 0u {
-    var place = place_of(tile, tile.row);
-    for (var r = 0u; r < ROWS; r++) {
-      if tile.row + r < rows() {
-        let at = part_of(tile, place, split, splits);
-        parts[at] = row_of(reference, r);
-        parts[at + 1u] = row_of(total, r);
-      }
-      place = next_place(tile, place);
-    }
+    write_states(tile, split, splits, reference, total);
   }
 }

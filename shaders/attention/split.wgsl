@@ -166,7 +166,11 @@ fn main(
     write_numbers(tile, index, place, 4u * u, group.x, groups.x);
   }
   if index == 0u {
-    write_states(tile, slots, reference, group.x, groups.x);
+    var total = Rows();
+    for (var slot = 0u; slot < slots; slot++) {
+      total += sh_scores[MOST_SLOTS + slot];
+    }
+    write_states(tile, group.x, groups.x, reference, total);
   }
 }
 
@@ -180,28 +184,6 @@ fn write_numbers(tile: Tile, index: u32, place: Place, offset: u32, split: u32, 
     for (var slot = 0u; slot < place.slots; slot++) {
       sum += sh_products[i * THREADS + slot * place.lanes + lane];
     }
-    var row = place_of(tile, tile.row);
-    for (var r = 0u; r < ROWS; r++) {
-      if tile.row + r < rows() && number < params.head_dim {
-        parts[part_of(tile, row, split, splits) + 4u + number] = row_of(sum, r);
-      }
-      row = next_place(tile, row);
-    }
-  }
-}
-
-fn write_states(tile: Tile, slots: u32, reference: Rows, split: u32, splits: u32) {
-  var total = Rows();
-  for (var slot = 0u; slot < slots; slot++) {
-    total += sh_scores[MOST_SLOTS + slot];
-  }
-  var row = place_of(tile, tile.row);
-  for (var r = 0u; r < ROWS; r++) {
-    if tile.row + r < rows() {
-      let at = part_of(tile, row, split, splits);
-      parts[at] = row_of(reference, r);
-      parts[at + 1u] = row_of(total, r);
-    }
-    row = next_place(tile, row);
+    write_number(tile, split, splits, number, sum);
   }
 }

@@ -10,12 +10,9 @@ fn half_exp(x: f32) -> f32 {
   return select(half_exp2(1.442695 * x), x, is_nan(x));
 }
 
-// As unary_tanh, with both ways taken by all invocations.
 fn half_tanh(x: f32) -> f32 {
-  let y = min(unary_abs(x), 10.0);
-  let e = half_exp2(-2.88539 * y);
-  let value = select(1.0 - 2.0 * e / (1.0 + e), tanh_series(y), y < 0.625);
-  return select(with_sign(value, x), x, is_nan(x));
+  let y = min(unary_abs(x), TANH_BOUND);
+  return tanh_by(x, y, half_exp2(-2.88539 * y));
 }
 
 fn half_sigmoid(x: f32) -> f32 {

@@ -173,7 +173,8 @@ fn exp2_sum(high: f32, low: f32) -> f32 {
   let bounded = clamp(high, -160.0, 130.0);
   let n = round(bounded + low);
   // The power of two goes into the exponent's bits: as a factor, it would overflow before the product does.
-  let bits = bitcast<u32>(exp2_fraction((bounded - n) + low));
+  let p = exp2_fraction((bounded - n) + low);
+  let bits = bitcast<u32>(p);
   let exponent = i32(bits >> 23u) + i32(n);
   if exponent > 254 {
     return inf();
@@ -181,7 +182,7 @@ fn exp2_sum(high: f32, low: f32) -> f32 {
   if exponent > 0 {
     return bitcast<f32>(bits + (bitcast<u32>(i32(n)) << 23u));
   }
-  return bitcast<f32>(bits + (bitcast<u32>(i32(n) + 64) << 23u)) * 5.4210109e-20;
+  return times_exp2(p, bitcast<u32>(i32(n) + 64));
 }
 
 // x · log₂e as the sum of two numbers, the first being exact, as the integer part of one number would take the accuracy
@@ -237,12 +238,18 @@ fn tanh_series(y: f32) -> f32 {
   return p * z * y + y;
 }
 
-fn unary_tanh(x: f32) -> f32 {
-  // From 9.1 on, tanh rounds to 1.
-  let y = min(unary_abs(x), 10.0);
-  let e = exp_minus(2.0 * y);
+// From |x| = 9.1 on, tanh rounds to 1.
+const TANH_BOUND = 10.0;
+
+// tanh(x) from y = |x|, at most TANH_BOUND, and e = e^(−2y). Both ways are taken by all invocations.
+fn tanh_by(x: f32, y: f32, e: f32) -> f32 {
   let value = select(1.0 - 2.0 * e / (1.0 + e), tanh_series(y), y < 0.625);
   return select(with_sign(value, x), x, is_nan(x));
+}
+
+fn unary_tanh(x: f32) -> f32 {
+  let y = min(unary_abs(x), TANH_BOUND);
+  return tanh_by(x, y, exp_minus(2.0 * y));
 }
 
 // x · Φ(x). With y = |x|, Φ(−y) = e^(−y²/2) · P(t) / (y + 3), where t = (y − 3) / (y + 3) maps all y to [−1, 1) (the

@@ -15,6 +15,7 @@ mod fill;
 mod gather;
 mod lanes;
 mod matmul;
+mod matrix_units;
 mod movement;
 mod norm;
 mod norm_kernels;
@@ -29,6 +30,7 @@ mod scatter;
 mod self_test;
 mod softmax;
 mod teams;
+mod text;
 mod tile;
 mod transpose;
 mod walk;
@@ -89,4 +91,11 @@ pub(crate) fn all_variants() -> Vec<Variant> {
         where_cond::variants(),
     ]
     .concat()
+}
+
+/// Whether a device has room for workgroups of so many invocations, with so many bytes of memory.
+fn has_room(limits: &wgpu::Limits, invocations: usize, bytes: usize) -> bool {
+    invocations <= limits.max_compute_invocations_per_workgroup as usize
+        && invocations <= limits.max_compute_workgroup_size_x as usize
+        && bytes <= limits.max_compute_workgroup_storage_size as usize
 }

@@ -8,6 +8,8 @@ use backend_api::{BackendResult, DType, checked_product};
 use super::{Params, Windows, fragments, params, proof};
 use crate::context::{Context, linear_grid};
 use crate::kernels::{KernelSource, MAX_CONSTANTS, Variant, kernel};
+use crate::ops::has_room;
+use crate::ops::matrix_units::{FRAGMENT, SUBGROUP};
 
 static COOPERATIVE: KernelSource = KernelSource {
     unrolled: Some(fragments::attend),
@@ -23,14 +25,8 @@ static COOPERATIVE: KernelSource = KernelSource {
     )
 };
 
-/// Rows and columns of a fragment.
-pub(super) const FRAGMENT: usize = 16;
-
 /// Keys of a block.
 pub(super) const BLOCK: usize = 32;
-
-/// Invocations of a subgroup.
-const SUBGROUP: usize = 32;
 
 /// How a workgroup's subgroups share its queries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,10 +84,7 @@ impl CooperativeTile {
     }
 
     pub(super) fn fits(self, limits: &wgpu::Limits) -> bool {
-        let threads = self.subgroups * SUBGROUP;
-        threads <= limits.max_compute_invocations_per_workgroup as usize
-            && threads <= limits.max_compute_workgroup_size_x as usize
-            && self.workgroup_bytes() <= limits.max_compute_workgroup_storage_size as usize
+        has_room(limits, self.subgroups * SUBGROUP, self.workgroup_bytes())
     }
 
     /// The tiles for so many heads of `seq_q` queries each on so many multiprocessors, the best first.

@@ -5,11 +5,11 @@ use std::fmt;
 use backend_api::desc::AttentionDesc;
 use backend_api::{BackendResult, DType};
 
-use super::cooperative::FRAGMENT;
 use super::pieces::Pieces;
 use super::{Params, Windows, decode_fragments, proof};
 use crate::context::Context;
 use crate::kernels::{KernelSource, MAX_CONSTANTS, Variant, kernel};
+use crate::ops::matrix_units::{FRAGMENT, SUBGROUP};
 
 static DECODE: KernelSource = KernelSource {
     unrolled: Some(decode_fragments::attend),
@@ -27,7 +27,7 @@ static DECODE: KernelSource = KernelSource {
 
 /// Subgroups of a workgroup, and invocations.
 pub(super) const SUBGROUPS: usize = 4;
-const THREADS: usize = SUBGROUPS * 32;
+const THREADS: usize = SUBGROUPS * SUBGROUP;
 
 /// The sizes that a workgroup works on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,9 +1,9 @@
 //! Writes `attend`, the body of attention/decode_cooperative, as `fragments` does that of attention/cooperative.
 
-use super::cooperative::FRAGMENT;
 use super::decode_cooperative::{SUBGROUPS, Tile};
-use super::fragments::lines;
 use crate::kernels::{MAX_CONSTANTS, Target};
+use crate::ops::matrix_units::FRAGMENT;
+use crate::ops::text::lines;
 
 /// Fours in the row of a fragment.
 const FOURS: usize = FRAGMENT / 4;

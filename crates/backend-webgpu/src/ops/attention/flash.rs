@@ -8,6 +8,7 @@ use backend_api::{BackendResult, DType, checked_product};
 use super::{DTYPES, Params, Windows, params, reader};
 use crate::context::{Context, linear_grid};
 use crate::kernels::{KernelSource, Variant, kernel};
+use crate::ops::has_room;
 
 static FLASH: KernelSource = kernel!(
     "attention/flash",
@@ -73,10 +74,7 @@ impl FlashTile {
     }
 
     pub(super) fn fits(self, limits: &wgpu::Limits) -> bool {
-        let threads = self.groups * self.lanes;
-        threads <= limits.max_compute_invocations_per_workgroup as usize
-            && threads <= limits.max_compute_workgroup_size_x as usize
-            && self.workgroup_bytes() <= limits.max_compute_workgroup_storage_size as usize
+        has_room(limits, self.groups * self.lanes, self.workgroup_bytes())
     }
 
     /// The tile for so many heads of `seq_q` queries each, to occupy so many multiprocessors.

@@ -5,8 +5,10 @@
 
 use std::iter;
 
-use super::cooperative::{BLOCK, CooperativeTile, FRAGMENT};
+use super::cooperative::{BLOCK, CooperativeTile};
 use crate::kernels::{MAX_CONSTANTS, Target};
+use crate::ops::matrix_units::FRAGMENT;
+use crate::ops::text::{lines, pairs};
 
 /// Columns of fragments in a block of keys.
 const COLUMNS: usize = BLOCK / FRAGMENT;
@@ -60,12 +62,12 @@ fn queries(tile: CooperativeTile) -> String {
         ];
         lines(stage.into_iter().chain((0..COLUMNS).map(load)))
     };
-    pairs(tile.parts, tile.dim / BLOCK).map(chunk).collect()
+    pairs([tile.parts, tile.dim / BLOCK]).map(chunk).collect()
 }
 
 /// The output's fragments, and each part's reference and sum.
 fn sums(tile: CooperativeTile) -> String {
-    let fragments = pairs(tile.parts, tile.dim / FRAGMENT)
+    let fragments = pairs([tile.parts, tile.dim / FRAGMENT])
         .map(|(part, j)| format!("var o_{part}_{j} = coop_mat16x16<f32, C>();"));
     let rows = (0..tile.parts).map(|part| format!("var reference_{part} = FLOOR;\nvar total_{part} = 0.0;"));
     lines(fragments.chain(rows))
@@ -96,7 +98,7 @@ fn groups(tile: CooperativeTile) -> impl Iterator<Item = (char, usize)> {
 /// Multiplies the queries with a block of keys. Staged keys are columns, which `coopLoad` reads one by one.
 fn products(tile: CooperativeTile) -> String {
     let declared =
-        pairs(tile.parts, COLUMNS).map(|(part, j)| format!("var s_{part}_{j} = coop_mat16x16<f32, C>();"));
+        pairs([tile.parts, COLUMNS]).map(|(part, j)| format!("var s_{part}_{j} = coop_mat16x16<f32, C>();"));
     let product = |(l, j): (usize, usize)| {
         let (down, across) = (j * FRAGMENT, l * FOURS);
         let load = format!(
@@ -106,7 +108,7 @@ fn products(tile: CooperativeTile) -> String {
             move |part| format!("s_{part}_{j} = coopMultiplyAdd(q_{part}_{l}, k_{l}_{j}, s_{part}_{j});");
         lines(iter::once(load).chain((0..tile.parts).map(add)))
     };
-    let products = pairs(tile.dim / FRAGMENT, COLUMNS).map(product);
+    let products = pairs([tile.dim / FRAGMENT, COLUMNS]).map(product);
     lines(declared) + &products.collect::<String>()
 }
 
@@ -167,7 +169,7 @@ fn values(tile: CooperativeTile) -> String {
             move |part| format!("o_{part}_{j} = coopMultiplyAdd(p_{part}_{l}, v_{l}_{j}, o_{part}_{j});");
         lines(iter::once(load).chain((0..tile.parts).map(add)))
     };
-    pairs(tile.dim / FRAGMENT, COLUMNS).map(product).collect()
+    pairs([tile.dim / FRAGMENT, COLUMNS]).map(product).collect()
 }
 
 /// Divides a part of the output by its sums and writes it. A query that sees no key has a sum of 0 and gives zeros.
@@ -206,15 +208,6 @@ coopStoreT(right, &sh_s[beside_s], stride_s);
 }}
 "
     )
-}
-
-/// Every pair of numbers below `a` and `b`.
-fn pairs(a: usize, b: usize) -> impl Iterator<Item = (usize, usize)> {
-    (0..a).flat_map(move |i| (0..b).map(move |j| (i, j)))
-}
-
-pub(super) fn lines(statements: impl Iterator<Item = String>) -> String {
-    statements.map(|statement| statement + "\n").collect()
 }
 
 #[cfg(test)]

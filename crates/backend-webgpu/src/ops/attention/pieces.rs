@@ -96,18 +96,13 @@ pub(super) fn bytes_of_parts(op: &'static str, desc: &AttentionDesc, pieces: usi
     checked_product(op, "scratch", &[desc.batch, desc.heads, desc.seq_q, pieces, length, size_of::<f32>()])
 }
 
-pub(super) fn parts(
-    ctx: &Context,
-    op: &'static str,
-    desc: &AttentionDesc,
-    pieces: usize,
-) -> BackendResult<Window> {
+fn parts(ctx: &Context, op: &'static str, desc: &AttentionDesc, pieces: usize) -> BackendResult<Window> {
     let bytes = bytes_of_parts(op, desc, pieces)?;
     ctx.output(op, &ctx.memory.scratch(op, bytes)?, DType::F32)
 }
 
 /// Makes O of the parts.
-pub(super) fn combine(
+fn combine(
     ctx: &Context,
     op: &'static str,
     desc: &AttentionDesc,

@@ -10,6 +10,7 @@ use super::params::Params;
 use crate::context::{Context, dim, linear_grid};
 use crate::kernels::{KernelSource, MAX_CONSTANTS, Target, Variant, kernel};
 use crate::ops::matmul::activation_code;
+use crate::ops::text::lines;
 
 static DIRECT: KernelSource = KernelSource {
     unrolled: Some(make),
@@ -70,10 +71,6 @@ for (var r = 0u; r < params.filter_height; r++) {{
 }}
 "
     )
-}
-
-fn lines(statements: impl Iterator<Item = String>) -> String {
-    statements.map(|statement| statement + "\n").collect()
 }
 
 fn variant(dtype: DType, [rows, side]: [u32; 2], activation: Activation) -> Variant {

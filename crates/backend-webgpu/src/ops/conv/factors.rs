@@ -6,7 +6,7 @@ use backend_api::{BackendResult, DType, checked_product};
 use super::Job;
 use crate::context::{Context, dim, linear_grid};
 use crate::kernels::{KernelSource, Variant, kernel, params};
-use crate::ops::matmul::FRAGMENT;
+use crate::ops::matrix_units::FRAGMENT;
 use crate::recorder::Window;
 
 static FACTORS: KernelSource = kernel!(

@@ -2,7 +2,8 @@
 //!
 //! A convolution and the transposition of one are the same to the kernels: results that gather what they are made of
 //! ([`ConvGather`]). Pointwise ones are matrix products as they lie, those of f16 go to `conv/rows` or
-//! `conv/cooperative` where there are matrix units, those with few channels or filters in a group to `conv/direct`, others to `conv/implicit_gemm`.
+//! `conv/cooperative` where there are matrix units, those with few channels or filters in a group to `conv/direct`,
+//! others to `conv/implicit_gemm`.
 
 mod cooperative;
 mod direct;

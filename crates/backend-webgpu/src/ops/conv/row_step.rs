@@ -3,7 +3,8 @@
 
 use super::rows::{FILTER_WIDTH, RowTile};
 use crate::kernels::{MAX_CONSTANTS, Target};
-use crate::ops::matmul::FRAGMENT;
+use crate::ops::matrix_units::{FRAGMENT, add_products, declare_sums, write_sums};
+use crate::ops::text::lines;
 
 /// The function `multiply`, given the kernel's constants.
 ///
@@ -11,17 +12,16 @@ use crate::ops::matmul::FRAGMENT;
 /// compiler can tell how often it runs and schedules across its end.
 pub(super) fn multiply(constants: &[u32; MAX_CONSTANTS], _: Target) -> String {
     let tile = RowTile::from_constants(constants);
-    let [rows, columns] = tile.fragments();
+    let fragments = tile.fragments();
     let turns = || 0..tile.turns();
-    let places = || (0..rows).flat_map(|i| (0..columns).map(move |j| (i, j)));
-    let sums = lines(places().map(|(i, j)| format!("var sum_{i}_{j} = coop_mat16x16<f32, C>();")));
+    let sums = declare_sums(fragments);
     let starts =
         lines((0..FILTER_WIDTH).map(|tap| format!("let from_{tap} = start_of_pixels(subgroup, {tap});")));
     let first = lines(turns().map(|turn| format!("var next_{turn} = fetch(next, {turn}u);")));
     let stage = lines(turns().map(|turn| format!("stage(index, {turn}u, next_{turn});")));
     let next = lines(turns().map(|turn| format!("next_{turn} = fetch(next, {turn}u);")));
-    let products = lines((0..FILTER_WIDTH).map(|tap| products(tap, rows, columns)));
-    let results = results(rows, columns);
+    let products = lines((0..FILTER_WIDTH).map(|tap| products(tap, fragments)));
+    let results = write_sums(fragments, "sh_sums", "start_of_sums(subgroup)", "FRAGMENT");
     format!(
         "
 fn multiply(tile: Tile, index: u32) {{
@@ -40,48 +40,18 @@ next = step_after(next);
     )
 }
 
-/// What a tap adds: the fragments of the filters are held while those of the pixels pass.
-fn products(tap: usize, rows: usize, columns: usize) -> String {
+/// What a tap adds.
+fn products(tap: usize, fragments: [usize; 2]) -> String {
     let block = FRAGMENT * FRAGMENT / 4;
-    let left = (0..rows).map(|i| {
+    let load_a = |i| {
         let at = format!("factors_at + {tap}u * blocks + {}u", i * block);
-        format!("let a_{i} = coopLoadT<coop_mat16x16<f16, A>>(&factors[{at}], {}u);", FRAGMENT / 4)
-    });
-    let right = (0..columns).flat_map(|j| {
-        let at = format!("from_{tap} + {}u * STRIDE", j * FRAGMENT);
-        let load = format!("let b_{j} = coopLoad<coop_mat16x16<f16, B>>(&sh_pixels[{at}], STRIDE);");
-        let sum = move |i| format!("sum_{i}_{j} = coopMultiplyAdd(a_{i}, b_{j}, sum_{i}_{j});");
-        std::iter::once(load).chain((0..rows).map(sum))
-    });
-    format!("{{\n{}}}", lines(left.chain(right)))
-}
-
-/// Writes the sums out, a fragment of each subgroup at a time, in a loop: what becomes of a sum is too much text to be
-/// repeated for each fragment.
-fn results(rows: usize, columns: usize) -> String {
-    let case = |(i, j)| {
-        let number = i * columns + j;
-        format!("case {number}u: {{ let sum = sum_{i}_{j}; coopStoreT(sum, &sh_sums[sums], stride); }}")
+        format!("coopLoadT<coop_mat16x16<f16, A>>(&factors[{at}], {}u)", FRAGMENT / 4)
     };
-    let cases = lines((0..rows).flat_map(|i| (0..columns).map(move |j| (i, j))).map(case));
-    let count = rows * columns;
-    format!(
-        "let sums = start_of_sums(subgroup);
-let stride = FRAGMENT;
-for (var i = 0u; i < {count}u; i++) {{
-switch i {{
-{cases}default: {{}}
-}}
-workgroupBarrier();
-write_out(tile, index, vec2<u32>(i / {columns}u, i % {columns}u) * FRAGMENT);
-workgroupBarrier();
-}}
-"
-    )
-}
-
-fn lines(statements: impl Iterator<Item = String>) -> String {
-    statements.map(|statement| statement + "\n").collect()
+    let load_b = |j| {
+        let at = format!("from_{tap} + {}u * STRIDE", j * FRAGMENT);
+        format!("coopLoad<coop_mat16x16<f16, B>>(&sh_pixels[{at}], STRIDE)")
+    };
+    add_products(fragments, load_a, load_b)
 }
 
 #[cfg(test)]

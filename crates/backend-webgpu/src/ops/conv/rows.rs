@@ -11,7 +11,9 @@ use super::row_step::multiply;
 use super::{Job, factors};
 use crate::context::{Context, dim, linear_grid};
 use crate::kernels::{KernelSource, MAX_CONSTANTS, Variant, kernel, params};
-use crate::ops::matmul::{FRAGMENT, SUBGROUP, activation_code};
+use crate::ops::has_room;
+use crate::ops::matmul::activation_code;
+use crate::ops::matrix_units::{FRAGMENT, SUBGROUP};
 use crate::ops::self_test::OP;
 
 static ROWS: KernelSource = KernelSource {
@@ -113,9 +115,7 @@ impl RowTile {
     }
 
     fn fits(self, limits: &wgpu::Limits) -> bool {
-        self.threads() <= limits.max_compute_invocations_per_workgroup as usize
-            && self.threads() <= limits.max_compute_workgroup_size_x as usize
-            && self.workgroup_bytes() <= limits.max_compute_workgroup_storage_size as usize
+        has_room(limits, self.threads(), self.workgroup_bytes())
     }
 }
 

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::ops::has_room;
+use crate::ops::matrix_units::{FRAGMENT, SUBGROUP};
 use crate::ops::tile::StepTime;
 
 /// The sizes of a workgroup's tile, and how its subgroups share it.
@@ -14,12 +16,6 @@ pub(crate) struct CooperativeTile {
     pub(in crate::ops) parts: [usize; 2],
     step: StepTime,
 }
-
-/// Rows and columns of a fragment.
-pub(in crate::ops) const FRAGMENT: usize = 16;
-
-/// Invocations of a subgroup.
-pub(in crate::ops) const SUBGROUP: usize = 32;
 
 /// Subgroups that share the only part of a tile, each with a piece of k.
 const SHARERS: usize = 8;
@@ -99,9 +95,7 @@ impl CooperativeTile {
     }
 
     pub(in crate::ops) fn fits(self, limits: &wgpu::Limits) -> bool {
-        self.threads() <= limits.max_compute_invocations_per_workgroup as usize
-            && self.threads() <= limits.max_compute_workgroup_size_x as usize
-            && self.workgroup_bytes() <= limits.max_compute_workgroup_storage_size as usize
+        has_room(limits, self.threads(), self.workgroup_bytes())
     }
 
     /// Tiles of an m×n product.

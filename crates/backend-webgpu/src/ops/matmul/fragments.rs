@@ -6,8 +6,10 @@
 
 use std::iter;
 
-use super::cooperative::{CooperativeTile, FRAGMENT};
+use super::cooperative::CooperativeTile;
 use crate::kernels::{MAX_CONSTANTS, Target};
+use crate::ops::matrix_units::{FRAGMENT, add_products, declare_sums, write_sums};
+use crate::ops::text::lines;
 
 /// What the text depends on.
 struct Step {
@@ -34,12 +36,6 @@ impl Step {
             trans_b: trans_b == 1,
         }
     }
-
-    /// Pairs of row and column of the fragments of a part.
-    fn places(&self) -> impl Iterator<Item = (usize, usize)> {
-        let [rows, columns] = self.fragments;
-        (0..rows).flat_map(move |i| (0..columns).map(move |j| (i, j)))
-    }
 }
 
 /// The function `multiply`, given the kernel's constants.
@@ -50,10 +46,11 @@ impl Step {
 pub(in crate::ops) fn multiply(constants: &[u32; MAX_CONSTANTS], _: Target) -> String {
     let step = Step::new(constants);
     let ahead = step.ahead;
-    let sums = lines(step.places().map(|(i, j)| format!("var sum_{i}_{j} = coop_mat16x16<f32, C>();")));
+    let sums = declare_sums(step.fragments);
     let first = fetch(&step, 0, "var ");
     let others: String = (1..ahead).map(|turn| fetch(&step, turn, "var ") + &advance("TILE_K")).collect();
-    let (keep, advance_head, results) = (keep(&step), advance("tile.head"), results(&step));
+    let (keep, advance_head) = (keep(&step), advance("tile.head"));
+    let results = write_sums(step.fragments, "sh_c", "start_c(subgroup)", "STRIDE_C");
     let turns: String = (0..ahead).map(|turn| one_step(&step, turn)).collect();
     format!(
         "
@@ -120,18 +117,9 @@ fn groups(step: &Step) -> impl Iterator<Item = (char, usize)> {
     iter::repeat_n('a', a).zip(0..).chain(iter::repeat_n('b', b).zip(0..))
 }
 
-/// Multiplies the staged operands: the fragments of A are held while those of B pass.
+/// Multiplies the staged operands.
 fn products(step: &Step) -> String {
-    let [rows, columns] = step.fragments;
-    let slice = |l| {
-        let left = (0..rows).map(move |i| format!("let a_{i} = {};", load_a(step, i, l)));
-        let right = (0..columns).flat_map(move |j| {
-            let load = format!("let b_{j} = {};", load_b(step, l, j));
-            let sum = move |i| format!("sum_{i}_{j} = coopMultiplyAdd(a_{i}, b_{j}, sum_{i}_{j});");
-            iter::once(load).chain((0..rows).map(sum))
-        });
-        format!("{{\n{}}}", lines(left.chain(right)))
-    };
+    let slice = |l| add_products(step.fragments, |i| load_a(step, i, l), |j| load_b(step, l, j));
     lines((0..step.depth).map(slice))
 }
 
@@ -155,35 +143,6 @@ fn load_fragment(load: &str, of: char, row: usize, column: usize) -> String {
     format!(
         "{load}<coop_mat16x16<f16, {role}>>(&sh_{of}[from_{of} + {down}u * STRIDE_{role} + {across}u], STRIDE_{role})"
     )
-}
-
-/// Writes the sums out, a fragment of each subgroup at a time, in a loop: what becomes of a sum is too much text to be
-/// repeated for each fragment. What `coopStoreT` takes has to be named before.
-fn results(step: &Step) -> String {
-    let [_, columns] = step.fragments;
-    let store = |(i, j)| {
-        let number = i * columns + j;
-        format!("case {number}u: {{ let sum = sum_{i}_{j}; coopStoreT(sum, &sh_c[from_c], stride); }}")
-    };
-    let cases = lines(step.places().map(store));
-    let count = step.places().count();
-    format!(
-        "let from_c = start_c(subgroup);
-let stride = STRIDE_C;
-for (var i = 0u; i < {count}u; i++) {{
-switch i {{
-{cases}default: {{}}
-}}
-workgroupBarrier();
-write_out(tile, index, vec2<u32>(i / {columns}u, i % {columns}u) * FRAGMENT);
-workgroupBarrier();
-}}
-"
-    )
-}
-
-fn lines(statements: impl Iterator<Item = String>) -> String {
-    statements.map(|statement| statement + "\n").collect()
 }
 
 #[cfg(test)]

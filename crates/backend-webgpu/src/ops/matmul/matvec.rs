@@ -11,6 +11,7 @@ use super::skinny::{Large, libs, oriented};
 use super::{Params, Windows, activation_code};
 use crate::context::Context;
 use crate::kernels::{KernelSource, Variant, kernel};
+use crate::ops::has_room;
 use crate::ops::lanes::Lanes;
 
 static MATVEC: KernelSource = kernel!(
@@ -26,7 +27,7 @@ static MATVEC: KernelSource = kernel!(
 const THREADS: usize = 1024;
 
 /// Bytes in workgroup memory: a vector of sums for each invocation.
-const SHARED: u32 = 16 * THREADS as u32;
+const SHARED: usize = 16 * THREADS;
 
 /// Rows of which an invocation reads a vector at once.
 const AHEAD: usize = 4;
@@ -50,13 +51,8 @@ impl Matvec {
 
     /// Whether the kernel can make a product on a device.
     pub(super) fn is_possible(desc: &MatmulDesc, limits: &wgpu::Limits) -> bool {
-        let threads = THREADS as u32;
         let along_k = Large::of(desc, desc.n < desc.m).along_k;
-        desc.m.min(desc.n) == 1
-            && !along_k
-            && threads <= limits.max_compute_invocations_per_workgroup
-            && threads <= limits.max_compute_workgroup_size_x
-            && SHARED <= limits.max_compute_workgroup_storage_size
+        desc.m.min(desc.n) == 1 && !along_k && has_room(limits, THREADS, SHARED)
     }
 
     /// The shape for a product, if that has enough columns for all `multiprocessors`: the one that reads the longer

@@ -30,7 +30,7 @@ use crate::recorder::Window;
 
 use plan::Plan;
 
-pub(super) use cooperative::{CooperativeTile, FRAGMENT, SUBGROUP};
+pub(super) use cooperative::CooperativeTile;
 pub(crate) use forced::Forced;
 pub(super) use fragments::multiply as unrolled_multiply;
 pub(super) use split::add_pieces;

@@ -4,11 +4,12 @@
 use backend_api::BackendResult;
 use backend_api::desc::{BiasAxis, MatmulDesc};
 
-use super::cooperative::{CooperativeTile, FRAGMENT};
+use super::cooperative::CooperativeTile;
 use super::kernel::Kernel;
 use super::plan::Plan;
 use super::{Product, Windows, launch};
 use crate::context::Context;
+use crate::ops::matrix_units::FRAGMENT;
 use crate::recorder::Window;
 
 /// Nanoseconds of a launch and of waiting for the one before.
@@ -85,29 +86,27 @@ pub(super) fn run(
 impl Plan {
     /// The same with what its tiles leave over as products of their own, if that can be done.
     pub(super) fn with_strips(self, ctx: &Context, desc: &MatmulDesc) -> Self {
-        let (strips, _) = self.strips_and_time(ctx, desc);
-        Self { strips, ..self }
+        Self { strips: self.time_in_parts(ctx, desc).is_some(), ..self }
     }
 
     /// The same if it is estimated to be faster.
     pub(super) fn with_cheap_strips(self, ctx: &Context, desc: &MatmulDesc) -> Self {
         let Kernel::Cooperative(tile) = self.kernel else { return self };
         let whole = tile.time([desc.m, desc.n, desc.k, desc.batch], ctx.gpu.multiprocessors());
-        let (possible, time) = self.strips_and_time(ctx, desc);
-        Self { strips: possible && time < whole, ..self }
+        Self { strips: self.time_in_parts(ctx, desc).is_some_and(|time| time < whole), ..self }
     }
 
-    /// Whether the parts can be made, and the nanoseconds they are estimated to take.
-    fn strips_and_time(&self, ctx: &Context, desc: &MatmulDesc) -> (bool, usize) {
-        let Kernel::Cooperative(tile) = self.kernel else { return (false, 0) };
+    /// The nanoseconds that the parts are estimated to take, if they can be made.
+    fn time_in_parts(&self, ctx: &Context, desc: &MatmulDesc) -> Option<usize> {
+        let Kernel::Cooperative(tile) = self.kernel else { return None };
         let parts = parts(desc, self.tile());
-        let Some((main, rest)) = parts.split_first().filter(|_| self.splits == 1) else { return (false, 0) };
+        let (main, rest) = parts.split_first().filter(|_| self.splits == 1)?;
         let mut time = tile.time([main.m, main.n, desc.k, desc.batch], ctx.gpu.multiprocessors());
         for part in rest {
-            let Some((_, strip)) = Self::strip(ctx, &part.of(desc)) else { return (false, 0) };
+            let (_, strip) = Self::strip(ctx, &part.of(desc))?;
             time = time.saturating_add(strip + LAUNCH);
         }
-        (true, time)
+        Some(time)
     }
 
     /// The plan for a few rows or columns of factors that need no copies, and the nanoseconds it is estimated to take.

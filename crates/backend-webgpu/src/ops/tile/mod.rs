@@ -6,6 +6,7 @@ mod time;
 use std::fmt;
 
 use crate::kernels::MAX_CONSTANTS;
+use crate::ops::has_room;
 
 pub(super) use step::tile_product;
 pub(super) use time::StepTime;
@@ -93,9 +94,7 @@ impl Tile {
     }
 
     pub(super) fn fits(self, limits: &wgpu::Limits) -> bool {
-        self.threads() <= limits.max_compute_invocations_per_workgroup as usize
-            && self.threads() <= limits.max_compute_workgroup_size_x as usize
-            && self.workgroup_bytes() <= limits.max_compute_workgroup_storage_size as usize
+        has_room(limits, self.threads(), self.workgroup_bytes())
     }
 }
 

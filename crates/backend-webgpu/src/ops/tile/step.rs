@@ -8,6 +8,7 @@ use std::iter;
 
 use super::Tile;
 use crate::kernels::{MAX_CONSTANTS, Target};
+use crate::ops::text::{lines, pairs};
 
 /// The function `tile_product`, given a kernel's constants, of which a tile's come first: the product of a tile over
 /// `length` values of k from `first` on, passed to `write_out` four by four.
@@ -72,7 +73,7 @@ fn products(k: &str, rows4: usize, columns4: usize) -> String {
 /// Passes the sums on, in a loop: what becomes of a sum is too much text to be repeated for each.
 fn results(rows: usize, columns4: usize) -> String {
     let case = |(i, j)| format!("case {}u: {{ sum = sum_{i}_{j}; }}", i * columns4 + j);
-    let cases = lines((0..rows).flat_map(|i| (0..columns4).map(move |j| (i, j))).map(case));
+    let cases = lines(pairs([rows, columns4]).map(case));
     format!(
         "for (var i = 0u; i < RESULTS; i++) {{
 var sum = vec4<f32>();
@@ -84,10 +85,6 @@ write_out(tile, row, tile.column + result_column(lane, i % THREAD_N4), sum);
 }}
 "
     )
-}
-
-fn lines(statements: impl Iterator<Item = String>) -> String {
-    statements.map(|statement| statement + "\n").collect()
 }
 
 #[cfg(test)]
