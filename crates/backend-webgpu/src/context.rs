@@ -75,7 +75,7 @@ impl Context {
             unroll: gpu.info.kind != DeviceKind::SoftwareAdapter,
         };
         let memory = Memory::new(device);
-        let pipelines = Pipelines::new(device, target);
+        let pipelines = Pipelines::new(device, target, gpu.takes_spirv);
         let recorder = Recorder::new(device, &gpu.queue, &gpu.health, target, pipelines.params_layout());
         let parts = Parts {
             null: Arc::new(Block::foreign(null_buffer(device)?)),

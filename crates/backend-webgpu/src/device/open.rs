@@ -20,6 +20,8 @@ pub(crate) struct Gpu {
     pub(crate) health: Arc<Health>,
     /// Whether kernels may use cooperative matrices: 16×16 of f16 with sums of f32.
     pub(crate) cooperative_matrices: bool,
+    /// Whether kernels may be given as SPIR-V of version 1.5.
+    pub(crate) takes_spirv: bool,
     /// Invocations of a subgroup, where kernels may use subgroups and all are of one size.
     pub(crate) subgroup: Option<u32>,
 }
@@ -34,9 +36,11 @@ impl Gpu {
         info: DeviceInfo,
     ) -> Self {
         let needed = wgpu::Features::EXPERIMENTAL_COOPERATIVE_MATRIX | wgpu::Features::SHADER_F16;
+        let cooperative_matrices = device.features().contains(needed) && has_cooperative_matrices(&adapter);
         Self {
             health: Health::watch(&device),
-            cooperative_matrices: device.features().contains(needed) && has_cooperative_matrices(&adapter),
+            cooperative_matrices,
+            takes_spirv: cooperative_matrices && takes_spirv(&adapter, &device),
             subgroup: subgroup(&adapter, &device),
             _instance: instance,
             adapter,
@@ -55,6 +59,12 @@ impl Gpu {
             _ => 1,
         }
     }
+}
+
+/// Whether a device takes SPIR-V. wgpu doesn't tell which versions; 1.5 is there where cooperative matrices are.
+fn takes_spirv(adapter: &wgpu::Adapter, device: &wgpu::Device) -> bool {
+    adapter.get_info().backend == wgpu::Backend::Vulkan
+        && device.features().contains(wgpu::Features::PASSTHROUGH_SHADERS)
 }
 
 /// The size of every subgroup. Browsers want a text with subgroups to say so, which wgpu's compiler refuses.
@@ -85,7 +95,8 @@ pub(crate) async fn open(
     let mut required_features = adapter.features() & wanted_features();
     let mut experimental_features = wgpu::ExperimentalFeatures::disabled();
     if cooperative_matrices && has_cooperative_matrices(&adapter) {
-        required_features |= wgpu::Features::EXPERIMENTAL_COOPERATIVE_MATRIX;
+        required_features |= wgpu::Features::EXPERIMENTAL_COOPERATIVE_MATRIX
+            | (adapter.features() & wgpu::Features::PASSTHROUGH_SHADERS);
         experimental_features = unchecked::experimental_features();
     }
     let descriptor = wgpu::DeviceDescriptor {

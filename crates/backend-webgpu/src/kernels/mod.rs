@@ -5,8 +5,8 @@ mod elements;
 pub(crate) mod libs;
 mod pipelines;
 mod source;
-#[cfg(test)]
-mod translate;
+#[cfg(not(target_family = "wasm"))]
+mod spirv;
 mod variant;
 
 pub use compose::{Target, compose};
@@ -18,8 +18,8 @@ pub(crate) use pipelines::{Kernel, Layout, MAX_PARAMS, Pipelines, Signature};
 #[cfg(target_family = "wasm")]
 pub(crate) use source::{bare, bare_length};
 pub(crate) use source::{kernel, params, shader};
-#[cfg(test)]
-pub(crate) use translate::translate;
+#[cfg(not(target_family = "wasm"))]
+pub(crate) use spirv::Spirv;
 pub(crate) use variant::Function;
 
 /// Every variant of every kernel, for the suite that composes, validates and lints them all without a device.

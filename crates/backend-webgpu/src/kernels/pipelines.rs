@@ -8,6 +8,8 @@ use parking_lot::{Mutex, RwLock};
 
 use super::Variant;
 use super::compose::{Target, compose};
+#[cfg(not(target_family = "wasm"))]
+use super::spirv;
 use crate::device::{Gate, guarded, guarded_async};
 use crate::unchecked;
 
@@ -41,13 +43,15 @@ pub(crate) struct Kernel {
 pub(crate) struct Pipelines {
     device: wgpu::Device,
     target: Target,
+    /// Whether the device takes SPIR-V.
+    takes_spirv: bool,
     params_layout: wgpu::BindGroupLayout,
     kernels: RwLock<HashMap<Variant, Arc<Kernel>>>,
     layouts: Mutex<HashMap<Signature, Arc<Layout>>>,
 }
 
 impl Pipelines {
-    pub(crate) fn new(device: &wgpu::Device, target: Target) -> Self {
+    pub(crate) fn new(device: &wgpu::Device, target: Target, takes_spirv: bool) -> Self {
         let params_layout = device.create_bind_group_layout(&wgpu::BindGroupLayoutDescriptor {
             label: Some("params"),
             entries: &[wgpu::BindGroupLayoutEntry {
@@ -64,6 +68,7 @@ impl Pipelines {
         Self {
             device: device.clone(),
             target,
+            takes_spirv,
             params_layout,
             kernels: RwLock::default(),
             layouts: Mutex::default(),
@@ -119,7 +124,7 @@ impl Pipelines {
     }
 
     fn pipeline(&self, variant: &Variant, layout: &Layout) -> wgpu::ComputePipeline {
-        let module = unchecked::shader_module(&self.device, variant.kernel(), compose(variant, self.target));
+        let module = self.module(variant);
         self.device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
             label: Some(variant.kernel()),
             layout: Some(&layout.pipeline),
@@ -132,6 +137,19 @@ impl Pipelines {
             },
             cache: None,
         })
+    }
+
+    fn module(&self, variant: &Variant) -> wgpu::ShaderModule {
+        let text = compose(variant, self.target);
+        #[cfg(not(target_family = "wasm"))]
+        if self.takes_spirv
+            && variant.has_rolled_loops()
+            // What is wrong with a text is wgpu's to say.
+            && let Ok(spirv) = spirv::with_rolled_loops(&text)
+        {
+            return unchecked::spirv_module(&self.device, variant.kernel(), spirv);
+        }
+        unchecked::shader_module(&self.device, variant.kernel(), text)
     }
 
     fn layout_of(&self, variant: &Variant) -> Arc<Layout> {

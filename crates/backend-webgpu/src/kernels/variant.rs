@@ -62,6 +62,7 @@ pub struct Variant {
     constants: [u32; MAX_CONSTANTS],
     /// Helper files besides the kernel's own.
     libs: &'static [Lib],
+    rolled_loops: bool,
 }
 
 impl Variant {
@@ -79,6 +80,7 @@ impl Variant {
             function: None,
             constants: [0; MAX_CONSTANTS],
             libs: &[],
+            rolled_loops: false,
         };
         for (slot, dtype) in bound.types.iter_mut().zip(types) {
             *slot = Some(dtype);
@@ -101,6 +103,19 @@ impl Variant {
     pub(crate) fn with_libs(mut self, libs: &'static [Lib]) -> Self {
         self.libs = libs;
         self
+    }
+
+    /// Asks the driver not to unroll the loops, where it can be asked. What is already unrolled in the text is faster
+    /// so on matrix units, and compiles in a fraction of the time.
+    #[must_use]
+    pub(crate) fn with_rolled_loops(mut self) -> Self {
+        self.rolled_loops = true;
+        self
+    }
+
+    /// Whether the driver is asked not to unroll the loops.
+    pub(super) fn has_rolled_loops(&self) -> bool {
+        self.rolled_loops
     }
 
     /// Every helper file.
@@ -176,7 +191,9 @@ impl fmt::Display for Variant {
         let constants =
             self.source.constants.iter().zip(self.constants).map(|(name, value)| format!("{name}={value}"));
         let libs = self.libs.iter().map(|lib| lib.name.trim_start_matches("lib/").to_owned());
-        f.write_str(&types.chain(function).chain(constants).chain(libs).collect::<Vec<_>>().join(" "))
+        let rolled = self.rolled_loops.then(|| "rolled".to_owned());
+        let parts = types.chain(function).chain(constants).chain(libs).chain(rolled);
+        f.write_str(&parts.collect::<Vec<_>>().join(" "))
     }
 }
 
@@ -193,6 +210,7 @@ impl PartialEq for Variant {
             && self.function == other.function
             && self.constants == other.constants
             && self.libs == other.libs
+            && self.rolled_loops == other.rolled_loops
     }
 }
 
@@ -205,5 +223,6 @@ impl Hash for Variant {
         self.function.hash(state);
         self.constants.hash(state);
         self.libs.hash(state);
+        self.rolled_loops.hash(state);
     }
 }

@@ -105,7 +105,7 @@ impl CooperativeTile {
 
     pub(super) fn variant(self) -> Variant {
         let constants = [self.subgroups, self.parts, self.dim].map(|value| value as u32);
-        Variant::new(&COOPERATIVE, [DType::F16], constants)
+        Variant::new(&COOPERATIVE, [DType::F16], constants).with_rolled_loops()
     }
 
     /// Whether it gives right results on this device; found out at its first use.

@@ -41,6 +41,7 @@ fn variant(tile: CooperativeTile, activation: Activation) -> Variant {
     let [m, n, k, rows, columns] = tile.constants();
     // Filters and pixels both have their channels adjacent.
     Variant::new(&COOPERATIVE, [DType::F16], [m, n, k, rows, columns, 0, 1, activation_code(activation)])
+        .with_rolled_loops()
 }
 
 pub(super) fn variants() -> Vec<Variant> {

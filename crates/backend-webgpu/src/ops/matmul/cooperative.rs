@@ -94,6 +94,11 @@ impl CooperativeTile {
         [self.m, self.n].map(|size| size * self.k / 8 / self.threads())
     }
 
+    /// Whether the steps are fastest one by one. Those of few products wait for what they fetch, and want to overlap.
+    pub(super) fn rolls_loops(self) -> bool {
+        self.sharers() == 1
+    }
+
     pub(in crate::ops) fn fits(self, limits: &wgpu::Limits) -> bool {
         has_room(limits, self.threads(), self.workgroup_bytes())
     }

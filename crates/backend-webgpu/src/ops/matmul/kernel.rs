@@ -161,7 +161,8 @@ impl Plan {
             Kernel::Cooperative(tile) => {
                 let [m, n, k, rows, columns] = tile.constants();
                 let constants = [m, n, k, rows, columns, trans_a, trans_b, activation];
-                Variant::new(&COOPERATIVE, self.dtypes, constants)
+                let variant = Variant::new(&COOPERATIVE, self.dtypes, constants);
+                if tile.rolls_loops() { variant.with_rolled_loops() } else { variant }
             }
             Kernel::Skinny(skinny) => {
                 return skinny.variant(self.dtypes, self.trans, self.activation, self.vectors);

@@ -1,0 +1,143 @@
+//! SPIR-V, for what WGSL can't say to a driver.
+
+use naga::back::spv;
+use naga::proc::{BoundsCheckPolicies, BoundsCheckPolicy};
+use naga::valid::{Capabilities, ValidationFlags, Validator};
+
+/// A kernel in SPIR-V.
+#[derive(Debug)]
+pub(crate) struct Spirv {
+    pub(crate) words: Vec<u32>,
+    pub(crate) workgroup_size: (u32, u32, u32),
+}
+
+/// The SPIR-V of a kernel's text whose loops the driver is asked to keep as they are. It has no run-time checks.
+///
+/// Needs Vulkan 1.2, as cooperative matrices do.
+///
+/// # Errors
+/// What the compiler says of the text.
+pub(super) fn with_rolled_loops(text: &str) -> Result<Spirv, String> {
+    let mut spirv = translate(text)?;
+    roll_loops(&mut spirv.words);
+    Ok(spirv)
+}
+
+fn translate(text: &str) -> Result<Spirv, String> {
+    let module = naga::front::wgsl::parse_str(text).map_err(|error| error.emit_to_string(text))?;
+    let capabilities = Capabilities::COOPERATIVE_MATRIX
+        | Capabilities::IMMEDIATES
+        | Capabilities::SHADER_FLOAT16
+        | Capabilities::SHADER_FLOAT16_IN_FLOAT32
+        | Capabilities::SUBGROUP
+        | Capabilities::SUBGROUP_BARRIER;
+    let info = Validator::new(ValidationFlags::all(), capabilities)
+        .validate(&module)
+        .map_err(|error| error.emit_to_string(text))?;
+    let unchecked = BoundsCheckPolicy::Unchecked;
+    let options = spv::Options {
+        lang_version: (1, 5),
+        flags: spv::WriterFlags::empty(),
+        bounds_check_policies: BoundsCheckPolicies {
+            index: unchecked,
+            buffer: unchecked,
+            image_load: unchecked,
+            binding_array: unchecked,
+        },
+        zero_initialize_workgroup_memory: spv::ZeroInitializeWorkgroupMemoryMode::None,
+        force_loop_bounding: false,
+        emit_int_div_checks: false,
+        ..Default::default()
+    };
+    let words = spv::write_vec(&module, &info, &options, None).map_err(|error| error.to_string())?;
+    let [x, y, z] = module.entry_points.first().map_or([1; 3], |main| main.workgroup_size);
+    Ok(Spirv { words, workgroup_size: (x, y, z) })
+}
+
+/// Words before the first instruction.
+const HEADER: usize = 5;
+/// The instruction at the head of a loop: its code, the end of the loop, its next turn, and what is asked of it.
+const LOOP_MERGE: u32 = 246;
+const LOOP_CONTROL: usize = 3;
+const DONT_UNROLL: u32 = 2;
+
+/// Asks for every loop not to be unrolled. An instruction's first word has its length above its code.
+fn roll_loops(words: &mut [u32]) {
+    let mut rest = words.get_mut(HEADER..).unwrap_or_default();
+    while let Some(&first) = rest.first() {
+        let length = (first >> 16).max(1) as usize;
+        let Some((instruction, next)) = rest.split_at_mut_checked(length) else { return };
+        if first & 0xffff == LOOP_MERGE
+            && let Some(control) = instruction.get_mut(LOOP_CONTROL)
+        {
+            *control = DONT_UNROLL;
+        }
+        rest = next;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernels::{Target, Variant, compose};
+    use crate::ops::all_variants;
+
+    /// What wgpu or this module makes of a kernel, on a device that few have.
+    #[test]
+    fn every_kernel_on_matrix_units_becomes_spirv() {
+        let cooperative: Vec<_> =
+            all_variants().into_iter().filter(Variant::uses_cooperative_matrices).collect();
+        assert!(cooperative.iter().any(Variant::has_rolled_loops));
+        for variant in cooperative {
+            for immediates in [false, true] {
+                if let Err(error) = translate(&compose(&variant, Target { immediates, unroll: true })) {
+                    panic!("{variant:?}:\n{error}");
+                }
+            }
+        }
+    }
+
+    const TWO_LOOPS: &str = "
+@group(0) @binding(0) var<storage, read_write> x: array<u32>;
+@compute @workgroup_size(1) fn main() {
+    for (var i = 0u; i < x[0]; i++) {
+        for (var j = 0u; j < x[1]; j++) { x[2] += j; }
+    }
+}";
+
+    fn loop_controls(words: &[u32]) -> Vec<u32> {
+        let mut controls = Vec::new();
+        let mut at = HEADER;
+        while at < words.len() {
+            if words[at] & 0xffff == LOOP_MERGE {
+                controls.push(words[at + LOOP_CONTROL]);
+            }
+            at += (words[at] >> 16) as usize;
+        }
+        controls
+    }
+
+    #[test]
+    fn every_loop_is_to_be_kept_and_nothing_else_changes() {
+        let before = translate(TWO_LOOPS).unwrap().words;
+        assert_eq!(loop_controls(&before), [0, 0]);
+        let after = with_rolled_loops(TWO_LOOPS).unwrap().words;
+        assert_eq!(loop_controls(&after), [DONT_UNROLL; 2]);
+        assert_eq!(before.iter().zip(&after).filter(|(before, after)| before != after).count(), 2);
+    }
+
+    #[test]
+    fn a_text_that_is_wrong_is_refused_with_its_place() {
+        let error = with_rolled_loops("fn main() { y = 1; }").unwrap_err();
+        assert!(error.contains('y'), "{error}");
+    }
+
+    #[test]
+    fn words_that_are_no_spirv_are_left_alone() {
+        for words in [vec![], vec![0; 3], vec![0; 9], vec![u32::MAX; 9], vec![LOOP_MERGE; 9]] {
+            let mut after = words.clone();
+            roll_loops(&mut after);
+            assert_eq!(after, words);
+        }
+    }
+}
