@@ -141,13 +141,12 @@ impl Pipelines {
 
     fn module(&self, variant: &Variant) -> wgpu::ShaderModule {
         let text = compose(variant, self.target);
-        #[cfg(not(target_family = "wasm"))]
-        if self.takes_spirv
-            && variant.has_rolled_loops()
+        if self.takes_spirv && variant.has_rolled_loops() {
             // What is wrong with a text is wgpu's to say.
-            && let Ok(spirv) = spirv::with_rolled_loops(&text)
-        {
-            return unchecked::spirv_module(&self.device, variant.kernel(), spirv);
+            #[cfg(not(target_family = "wasm"))]
+            if let Ok(spirv) = spirv::with_rolled_loops(&text) {
+                return unchecked::spirv_module(&self.device, variant.kernel(), spirv);
+            }
         }
         unchecked::shader_module(&self.device, variant.kernel(), text)
     }
