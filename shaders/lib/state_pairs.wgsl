@@ -3,6 +3,6 @@
 alias V = State;
 const WIDTH = 1u;
 
-fn states(v: V, index: u32, step: u32) -> array<State, WIDTH> {
-  return array<State, WIDTH>(v);
+fn states(v: V, index: u32, step: u32) -> States {
+  return States(v);
 }

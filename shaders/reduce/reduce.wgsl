@@ -7,7 +7,7 @@
 //
 // Invocations join short runs and then the runs, teams a tree: the error of a sum grows with the root of its length.
 //
-// needs: Y, the lanes of a vector, the states of its numbers, the rule of a reduction
+// needs: Y, the states of the numbers of a vector
 
 struct Params {
   // Outputs, or vectors of outputs.
@@ -30,7 +30,7 @@ struct Params {
 @group(0) @binding(0) var<storage, read> x: array<V>;
 @group(0) @binding(1) var<storage, read_write> y: array<Y>;
 
-// Vectors that an invocation reads before it uses them.
+// Vectors that an invocation asks for before it uses them.
 const AHEAD = 4u;
 // Vectors that are joined one after the other.
 const RUN = 64u;
@@ -53,42 +53,42 @@ fn step_to(r: u32) -> u32 {
   return offset + rest * extent.y;
 }
 
-fn joined(a: array<State, WIDTH>, b: array<State, WIDTH>) -> array<State, WIDTH> {
-  var states_a = a;
-  var states_b = b;
-  for (var l = 0u; l < WIDTH; l++) {
-    states_a[l] = join(states_a[l], states_b[l]);
-  }
-  return states_a;
-}
-
-fn none() -> array<State, WIDTH> {
-  var result: array<State, WIDTH>;
-  for (var l = 0u; l < WIDTH; l++) {
-    result[l] = start();
-  }
-  return result;
-}
-
 // The vectors first, first + team, … before `end`.
-fn walk(base: u32, first: u32, end: u32) -> array<State, WIDTH> {
+fn walk(base: u32, first: u32, end: u32) -> States {
   let team = params.team;
   // Between the indices of neighbouring lanes.
   let step = select(0u, 1u, params.stride == 1u);
   let scale = select(1u, WIDTH, params.stride == 1u);
+  // Over one loop, as most are, every vector lies as far from the last.
+  let straight = params.length <= params.loops[5].x;
+  let ahead = params.loops[5].y * team;
   var total = none();
   var r = first;
   while r < end {
     let stop = r + min(end - r, RUN * team);
     var run = none();
     while r < stop && stop - r > (AHEAD - 1u) * team {
-      var vectors: array<V, AHEAD>;
-      for (var j = 0u; j < AHEAD; j++) {
-        vectors[j] = x[base + step_to(r + j * team)];
+      // All are asked for before the first is waited for.
+      var a: V;
+      var b: V;
+      var c: V;
+      var d: V;
+      if straight {
+        let at = base + r * params.loops[5].y;
+        a = x[at];
+        b = x[at + ahead];
+        c = x[at + 2u * ahead];
+        d = x[at + 3u * ahead];
+      } else {
+        a = x[base + step_to(r)];
+        b = x[base + step_to(r + team)];
+        c = x[base + step_to(r + 2u * team)];
+        d = x[base + step_to(r + 3u * team)];
       }
-      for (var j = 0u; j < AHEAD; j++) {
-        run = joined(run, states(vectors[j], (r + j * team) * scale, step));
-      }
+      run = joined(run, states(a, r * scale, step));
+      run = joined(run, states(b, (r + team) * scale, step));
+      run = joined(run, states(c, (r + 2u * team) * scale, step));
+      run = joined(run, states(d, (r + 3u * team) * scale, step));
       r += AHEAD * team;
     }
     while r < stop {
@@ -149,16 +149,14 @@ fn main(
   var step = 0u;
   if stride == 1u {
     outputs_abreast = 1u;
-    for (var l = 1u; l < WIDTH; l++) {
-      total[0] = join(total[0], total[l]);
-    }
+    total[0] = joined_lanes(total);
   } else if WIDTH > 1u {
     step = params.loops[params.kept - 1u].z / WIDTH;
   }
   target_index += group.z * params.outputs * outputs_abreast;
   for (var l = 0u; l < WIDTH; l++) {
     if l < outputs_abreast {
-      let result = team_join(lane, rank, total[l]);
+      let result = team_join(lane, rank, lane_of(total, l));
       if inside && rank == 0u {
         store(target_index + l * step, result);
       }

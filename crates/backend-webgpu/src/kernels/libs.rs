@@ -80,7 +80,11 @@ libs! {
     LANES_4 = "lanes_4",
     LANES_8 = "lanes_8",
     /// The states of a reduction that reads numbers; needs lanes and a rule.
-    STATES = "states",
+    STATES_1 = "states_1",
+    STATES_4 = "states_4",
+    STATES_8 = "states_8",
+    /// What [`STATES_1`] and [`STATE_PAIRS`] need.
+    STATE_ALONE = "state_alone",
     /// The states of a reduction that reads states.
     STATE_PAIRS = "state_pairs",
     /// The rules of reductions. All need [`SPECIAL`] and [`REDUCE`].

@@ -4,7 +4,9 @@ use backend_api::{BackendError, BackendResult, DType, ReduceOp};
 
 use super::lanes::Lanes;
 use super::reduce::Params;
-use crate::kernels::libs::{LANES_1, LANES_4, LANES_8, STATE_PAIRS, STATES};
+use crate::kernels::libs::{
+    LANES_1, LANES_4, LANES_8, STATE_ALONE, STATE_PAIRS, STATES_1, STATES_4, STATES_8,
+};
 use crate::kernels::{KernelSource, Lib, Variant, kernel};
 
 static FLOAT: KernelSource = kernel!(
@@ -167,7 +169,7 @@ impl Rule {
     }
 
     fn libs(self, lanes: Lanes) -> &'static [Lib] {
-        if self.reads_pairs() { &[STATE_PAIRS] } else { numbers(lanes) }
+        if self.reads_pairs() { &[STATE_PAIRS, STATE_ALONE] } else { numbers(lanes) }
     }
 }
 
@@ -179,9 +181,9 @@ fn accumulator(dtype: DType) -> DType {
 /// The helper files of a reduction that reads numbers.
 fn numbers(lanes: Lanes) -> &'static [Lib] {
     match lanes {
-        Lanes::One => &[LANES_1, STATES],
-        Lanes::Four => &[LANES_4, STATES],
-        Lanes::Eight => &[LANES_8, STATES],
+        Lanes::One => &[LANES_1, STATES_1, STATE_ALONE],
+        Lanes::Four => &[LANES_4, STATES_4],
+        Lanes::Eight => &[LANES_8, STATES_8],
     }
 }
 

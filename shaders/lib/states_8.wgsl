@@ -1,0 +1,63 @@
+// Eight states side by side. Only constants tell them apart, or a driver may keep them in memory.
+//
+// needs: the lanes of a vector, the rule of a reduction
+
+alias States = array<State, WIDTH>;
+
+fn none() -> States {
+  let state = start();
+  return States(state, state, state, state, state, state, state, state);
+}
+
+// The state of each number of a vector. `index` is the first one's among all that are reduced, and `step` the
+// difference to the next.
+fn states(v: V, index: u32, step: u32) -> States {
+  let numbers = unpack(v);
+  return States(
+    take(numbers[0], index),
+    take(numbers[1], index + step),
+    take(numbers[2], index + 2u * step),
+    take(numbers[3], index + 3u * step),
+    take(numbers[4], index + 4u * step),
+    take(numbers[5], index + 5u * step),
+    take(numbers[6], index + 6u * step),
+    take(numbers[7], index + 7u * step),
+  );
+}
+
+fn joined(a: States, b: States) -> States {
+  return States(
+    join(a[0], b[0]),
+    join(a[1], b[1]),
+    join(a[2], b[2]),
+    join(a[3], b[3]),
+    join(a[4], b[4]),
+    join(a[5], b[5]),
+    join(a[6], b[6]),
+    join(a[7], b[7]),
+  );
+}
+
+fn joined_lanes(a: States) -> State {
+  var state = a[0];
+  state = join(state, a[1]);
+  state = join(state, a[2]);
+  state = join(state, a[3]);
+  state = join(state, a[4]);
+  state = join(state, a[5]);
+  state = join(state, a[6]);
+  state = join(state, a[7]);
+  return state;
+}
+
+fn lane_of(a: States, l: u32) -> State {
+  var state = a[0];
+  state = select(state, a[1], l == 1u);
+  state = select(state, a[2], l == 2u);
+  state = select(state, a[3], l == 3u);
+  state = select(state, a[4], l == 4u);
+  state = select(state, a[5], l == 5u);
+  state = select(state, a[6], l == 6u);
+  state = select(state, a[7], l == 7u);
+  return state;
+}
