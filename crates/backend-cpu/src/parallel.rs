@@ -73,7 +73,7 @@ impl Cores {
         data: &mut [T],
         unit: usize,
         grain: usize,
-        work: &(impl Fn(usize, &mut [T]) + Sync),
+        work: &(dyn Fn(usize, &mut [T]) + Sync),
     ) {
         self.chunks_from(0, data, unit.max(1), grain, work);
     }
@@ -84,7 +84,7 @@ impl Cores {
         data: &mut [T],
         unit: usize,
         grain: usize,
-        work: &(impl Fn(usize, &mut [T]) + Sync),
+        work: &(dyn Fn(usize, &mut [T]) + Sync),
     ) {
         let middle = data.len() / unit / 2 * unit;
         if data.len() <= grain || middle == 0 {

@@ -17,28 +17,33 @@ pub(crate) fn boxes<T: Send>(
     dims: &[(usize, usize)],
     output: &mut [T],
     grain: usize,
-    work: &(impl Fn(&[Range<usize>], &mut [T]) + Sync),
+    work: &BoxWork<'_, T>,
 ) {
-    let mut order: Vec<usize> = (0..dims.len()).collect();
-    order.sort_by_key(|&k| std::cmp::Reverse(dims[k].1));
     let ranges = dims.iter().map(|&(extent, _)| 0..extent).collect();
-    let walk = Walk { cores, dims, order: &order, grain, work };
+    let walk = Walk { cores, dims, order: &outermost_first(dims), grain, work };
     walk.divide(ranges, output);
 }
 
-struct Walk<'a, F> {
+/// What is done with a box. One type for all, as every other would have a copy of the walk.
+pub(crate) type BoxWork<'a, T> = dyn Fn(&[Range<usize>], &mut [T]) + Sync + 'a;
+
+/// The dimensions from the largest stride to the smallest.
+fn outermost_first(dims: &[(usize, usize)]) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..dims.len()).collect();
+    order.sort_by_key(|&k| std::cmp::Reverse(dims[k].1));
+    order
+}
+
+struct Walk<'a, T> {
     cores: Cores,
     dims: &'a [(usize, usize)],
     order: &'a [usize],
     grain: usize,
-    work: &'a F,
+    work: &'a BoxWork<'a, T>,
 }
 
-impl<F> Walk<'_, F> {
-    fn divide<T: Send>(&self, ranges: Vec<Range<usize>>, output: &mut [T])
-    where
-        F: Fn(&[Range<usize>], &mut [T]) + Sync,
-    {
+impl<T: Send> Walk<'_, T> {
+    fn divide(&self, ranges: Vec<Range<usize>>, output: &mut [T]) {
         let elements: usize = ranges.iter().map(ExactSizeIterator::len).product();
         let outermost = self.order.iter().find(|&&k| ranges[k].len() > 1);
         let Some(&k) = outermost.filter(|_| elements > self.grain) else {
@@ -67,13 +72,12 @@ pub(crate) struct Run<const N: usize> {
 /// output's start counts from the start of `slice`, those of the inputs from the start of the tensor.
 pub(crate) fn runs<T: Send, const N: usize>(
     cores: Cores,
-    mut loops: Vec<Loop<N>>,
+    loops: Vec<Loop<N>>,
     output: &mut [T],
     grain: usize,
     work: &(impl Fn(Run<N>, &mut [T]) + Sync),
 ) {
-    // The output is written in the order of its memory.
-    loops.sort_by_key(|&(_, strides)| std::cmp::Reverse(strides[N - 1]));
+    let loops = in_order_of_output(loops);
     let dims: Vec<(usize, usize)> = loops.iter().map(|&(extent, s)| (extent, s[N - 1])).collect();
     boxes(cores, &dims, output, grain, &|ranges, slice| {
         let start = std::array::from_fn(|tensor| {
@@ -88,6 +92,12 @@ pub(crate) fn runs<T: Send, const N: usize>(
             work(Run { start, len, stride }, slice);
         });
     });
+}
+
+/// The loops in the order of the output's memory.
+fn in_order_of_output<const N: usize>(mut loops: Vec<Loop<N>>) -> Vec<Loop<N>> {
+    loops.sort_by_key(|&(_, strides)| std::cmp::Reverse(strides[N - 1]));
+    loops
 }
 
 /// Calls `work` with the starts of every combination of `loops`.
