@@ -2,11 +2,13 @@
 // device's matrix units, which add in f32: its rows are the filters of a group, its columns the result's pixels of the
 // whole batch, and what is summed over are the filter's taps.
 //
-// It is gemm/cooperative with another right factor: a group of eight channels is read from where a tap of the filter lies
-// over the source, whose channels are adjacent and a multiple of eight in a group. The step itself, `multiply`, is
-// written by src/ops/matmul/fragments.rs and calls the functions of this file and of lib/fragments.
+// It is gemm/cooperative with another right factor. If channels are adjacent, a multiple of eight in a group, eight of
+// them are read from where a tap of the filter lies over the source. If they are planes (TRANS_B = 0), the filter is one
+// pixel that moves by one, and eight pixels are read, which is why an image has a multiple of eight; tiles go on from one
+// image to the next. The step itself, `multiply`, is written by src/ops/matmul/fragments.rs and calls the functions of
+// this file and of lib/fragments.
 //
-// needs: T, ACTIVATION, lib/conv, lib/quotient, lib/corner, and what lib/fragments needs
+// needs: T, ACTIVATION, PLANES (of the result), lib/conv, lib/quotient, lib/corner, and what lib/fragments needs
 
 @group(0) @binding(0) var<storage, read> a: array<vec4<u32>>;
 @group(0) @binding(1) var<storage, read> b: array<vec4<u32>>;
@@ -26,15 +28,16 @@ struct Tile {
   steps: u32,
 }
 
-// Columns of which an invocation fetches groups.
+// Columns, or channels that are planes, of which an invocation fetches groups.
 const FETCHES_B: u32 = ROWS_B / TURN_B;
-const_assert FETCHES_B <= 4u;
+const_assert TRANS_B == 0u || FETCHES_B <= 6u;
 
-// For each of these: where its first tap would be in the source, in groups of eight, and which rows and columns of the
-// filter lie in the image.
-var<private> held_first: vec4<u32>;
-var<private> held_rows: vec4<u32>;
-var<private> held_columns: vec4<u32>;
+// For each of an invocation's columns: where its first tap would be in the source, in groups of eight, and which rows and
+// columns of the filter lie in the image.
+var<private> held: array<Corner, FETCHES_B>;
+
+// Planes: from where a column of pixels of one image would be to where it is.
+var<private> held_plane: u32;
 
 // A place in the filter and a group of eight channels; or a distance from one to another, for which divisions would
 // take longer than what is multiplied meanwhile.
@@ -60,8 +63,10 @@ fn tile_of(flat: u32) -> Tile {
   let ld = depth / 8u;
   let base = params.filter_offset / 8u + first_filter * ld;
   let factors = Operand(base + row * ld, base + params.filters * ld - 1u, ld);
-  // The right factor's place is held.
-  return Tile(row, column, first_filter, factors, Operand(0u, 0u, 0u), depth - (steps - 1u) * TILE_K, steps);
+  // Where a column begins is held.
+  let last = (params.input_offset + params.rows * params.groups * params.channels) / 8u - 1u;
+  let source = Operand(0u, last, params.pixels / 8u);
+  return Tile(row, column, first_filter, factors, source, depth - (steps - 1u) * TILE_K, steps);
 }
 
 // Groups of eight from one pixel of the source to the next.
@@ -69,22 +74,33 @@ fn pixel_eights() -> u32 {
   return params.groups * params.channels / 8u;
 }
 
-// Written out, because a compiler that doesn't unroll a loop over them would put them into memory.
 fn hold(tile: Tile, index: u32) {
   let group = tile.first_filter / params.filters;
+  let place = lane_place(index, EIGHTS_B);
+  if TRANS_B == 0u {
+    let at = small_quotient_rest(tile.column + place.y * 8u, params.pixels, params.per_image);
+    let channel = (at.x * params.groups + group) * params.channels;
+    held_plane = params.input_offset / 8u + channel * tile.b.ld + at.y / 8u - place.y;
+    return;
+  }
+  // Written out, because a compiler that doesn't unroll a loop over them would put them into memory.
   let base = params.input_offset + group * params.channels;
-  let first = tile.column + lane_place(index, EIGHTS_B).x;
-  let a = corner_of(first);
-  let b = corner_of(first + (1u % FETCHES_B) * TURN_B);
-  let c = corner_of(first + (2u % FETCHES_B) * TURN_B);
-  let d = corner_of(first + (3u % FETCHES_B) * TURN_B);
-  // A tap may lie before the image, so that the sign counts.
-  held_first = bitcast<vec4<u32>>(bitcast<vec4<i32>>(base + vec4<u32>(a.at, b.at, c.at, d.at)) >> vec4<u32>(3u));
-  held_rows = vec4<u32>(a.rows, b.rows, c.rows, d.rows);
-  held_columns = vec4<u32>(a.columns, b.columns, c.columns, d.columns);
-  held_tap = tap_at(lane_place(index, EIGHTS_B).y);
+  let column = tile.column + place.x;
+  held[0] = eights_corner(base, column);
+  if FETCHES_B > 1u { held[1u % FETCHES_B] = eights_corner(base, column + TURN_B); }
+  if FETCHES_B > 2u { held[2u % FETCHES_B] = eights_corner(base, column + 2u * TURN_B); }
+  if FETCHES_B > 3u { held[3u % FETCHES_B] = eights_corner(base, column + 3u * TURN_B); }
+  if FETCHES_B > 4u { held[4u % FETCHES_B] = eights_corner(base, column + 4u * TURN_B); }
+  if FETCHES_B > 5u { held[5u % FETCHES_B] = eights_corner(base, column + 5u * TURN_B); }
+  held_tap = tap_at(place.y);
   held_step = tap_at(tile.head / 8u);
   held_whole_step = tap_at(TILE_K / 8u);
+}
+
+fn eights_corner(base: u32, column: u32) -> Corner {
+  let corner = corner_of(column);
+  // A tap may lie before the image, so that the sign counts.
+  return Corner(bitcast<u32>(bitcast<i32>(base + corner.at) >> 3u), corner.rows, corner.columns);
 }
 
 fn fetch_a(tile: Tile, at: u32, turn: u32) -> vec4<u32> {
@@ -93,11 +109,15 @@ fn fetch_a(tile: Tile, at: u32, turn: u32) -> vec4<u32> {
 
 // Groups are fetched from the held tap on, which goes on to the next step's with the last of them.
 fn fetch_b(tile: Tile, at: u32, turn: u32) -> vec4<u32> {
+  if TRANS_B == 0u {
+    return b[min(held_plane + at + turn * TURN_B * tile.b.ld, tile.b.last)];
+  }
   let tap = held_tap;
+  let corner = held[turn];
   let pixel = i32(tap.row) * params.tap_y * i32(params.width) + i32(tap.column) * params.tap_x;
-  let bits = (held_rows[turn] >> tap.row) & (held_columns[turn] >> tap.column) & 1u;
+  let bits = (corner.rows >> tap.row) & (corner.columns >> tap.column) & 1u;
   let inside = tap.row < params.filter_height && bits == 1u;
-  let group = select(0u, held_first[turn] + u32(pixel) * pixel_eights() + tap.eight, inside);
+  let group = select(0u, corner.at + u32(pixel) * pixel_eights() + tap.eight, inside);
   if turn == FETCHES_B - 1u {
     held_tap = tap_after(tap, held_step);
     held_step = held_whole_step;
@@ -107,8 +127,8 @@ fn fetch_b(tile: Tile, at: u32, turn: u32) -> vec4<u32> {
 
 // The tap that lies so many groups of eight channels after the first.
 fn tap_at(eights: u32) -> Tap {
-  let outer = quotient_rest(eights, params.channels / 8u, params.per_outer);
-  let inner = quotient_rest(outer.x, params.filter_width, params.per_filter_row);
+  let outer = small_quotient_rest(eights, params.channels / 8u, params.per_outer);
+  let inner = small_quotient_rest(outer.x, params.filter_width, params.per_filter_row);
   return Tap(inner.x, inner.y, outer.y);
 }
 
@@ -130,58 +150,72 @@ fn keep_a(tile: Tile, index: u32, turn: u32, group: vec4<u32>) -> vec4<u32> {
 }
 
 fn keep_b(tile: Tile, index: u32, turn: u32, group: vec4<u32>) -> vec4<u32> {
-  return select(vec4<u32>(), group, lane_place(index, EIGHTS_B).y * 8u < tile.head);
+  let place = lane_place(index, EIGHTS_B);
+  let k = select(place.x + turn * TURN_B, place.y * 8u, TRANS_B == 1u);
+  return select(vec4<u32>(), group, k < tile.head);
 }
 
 // Writes a fragment of each subgroup, which begins at `inner` of the subgroup's part, from workgroup memory to the
-// output. Its rows are filters, its columns pixels.
+// output. Its rows are filters, its columns pixels. Everything is read before the first is written: between conditional
+// writes, it would be waited for.
 fn write_out(tile: Tile, index: u32, inner: vec2<u32>) {
+  const HALF = FRAGMENT / 2u;
   let subgroup = index / SUBGROUP;
   let lane = index % SUBGROUP;
   let corner = vec2<u32>(tile.row, tile.column) + part_of(subgroup) + inner;
   let sums = start_c(subgroup);
-  let interleaved = params.interleaved_out == 1u;
-  let adjacent = select(params.pixels, params.filters, interleaved);
+  let adjacent = select(params.filters, params.pixels, PLANES == 1u);
   if (params.output_offset | adjacent) % 4u == 0u {
-    // Read before the first is written: between conditional writes, each would be waited for.
-    let upper = vec2<u32>(lane / (FRAGMENT / 4u), lane % (FRAGMENT / 4u) * 4u);
-    let lower = upper + vec2<u32>(FRAGMENT / 2u, 0u);
-    let first = select(upper, upper.yx, interleaved);
-    let second = select(lower, lower.yx, interleaved);
-    let along = select(1u, STRIDE_C, interleaved);
-    let first_sums = four_sums(sums + first.x * STRIDE_C + first.y, along);
-    let second_sums = four_sums(sums + second.x * STRIDE_C + second.y, along);
-    write_vector(tile, corner + first, first_sums);
-    write_vector(tile, corner + second, second_sums);
+    let four = vec2<u32>(lane / (FRAGMENT / 4u), lane % (FRAGMENT / 4u) * 4u);
+    let cell = select(four.yx, four, PLANES == 1u);
+    let half = select(vec2<u32>(0u, HALF), vec2<u32>(HALF, 0u), PLANES == 1u);
+    let place = corner + cell;
+    let other = place + half;
+    let at = place_in_output(tile, place) / 4u;
+    let step = HALF * select(params.groups * params.filters, params.pixels, PLANES == 1u) / 4u;
+    let from_sums = sums + cell.x * STRIDE_C + cell.y;
+    let results = four_results(from_sums, tile.first_filter + place.x);
+    let others = four_results(from_sums + half.x * STRIDE_C + half.y, tile.first_filter + other.x);
+    if place.x < params.filters && place.y < params.rows { output4[at] = results; }
+    if other.x < params.filters && other.y < params.rows { output4[at + step] = others; }
   } else {
     for (var i = lane; i < FRAGMENT * FRAGMENT; i += SUBGROUP) {
       let cell = vec2<u32>(i / FRAGMENT, i % FRAGMENT);
       let place = corner + cell;
       if place.x < params.filters && place.y < params.rows {
-        let pixel = quotient_rest(place.y, params.pixels, params.per_image);
-        let f = tile.first_filter + place.x;
-        output[result_at(pixel.x, pixel.y, f)] = finish(sh_c[sums + cell.x * STRIDE_C + cell.y], f);
+        let sum = sh_c[sums + cell.x * STRIDE_C + cell.y];
+        output[place_in_output(tile, place)] = finish(sum, tile.first_filter + place.x);
       }
     }
   }
 }
 
-fn four_sums(first: u32, along: u32) -> vec4<f32> {
-  return vec4<f32>(sh_c[first], sh_c[first + along], sh_c[first + 2u * along], sh_c[first + 3u * along]);
+// Of a filter and a pixel.
+fn place_in_output(tile: Tile, place: vec2<u32>) -> u32 {
+  let all = params.groups * params.filters;
+  let f = tile.first_filter + place.x;
+  if PLANES == 0u {
+    return params.output_offset + place.y * all + f;
+  }
+  let pixel = small_quotient_rest(place.y, params.pixels, params.per_image);
+  return params.output_offset + (pixel.x * all + f) * params.pixels + pixel.y;
 }
 
-fn write_vector(tile: Tile, place: vec2<u32>, sums: vec4<f32>) {
-  if place.x < params.filters && place.y < params.rows {
-    let pixel = quotient_rest(place.y, params.pixels, params.per_image);
-    let f = tile.first_filter + place.x;
-    let next = select(0u, 1u, params.interleaved_out == 1u);
-    output4[result_at(pixel.x, pixel.y, f) / 4u] = vec4<T>(
-      finish(sums.x, f),
-      finish(sums.y, f + next),
-      finish(sums.z, f + 2u * next),
-      finish(sums.w, f + 3u * next),
-    );
+// What becomes of four sums from `first` on: those of a filter at four pixels, or of four filters at a pixel.
+fn four_results(first: u32, f: u32) -> vec4<T> {
+  const ALONG = select(STRIDE_C, 1u, PLANES == 1u);
+  const NEXT = 1u - PLANES;
+  var v = vec4<f32>(sh_c[first], sh_c[first + ALONG], sh_c[first + 2u * ALONG], sh_c[first + 3u * ALONG]);
+  if params.biased == 1u {
+    let i = params.bias_offset + min(f, params.groups * params.filters - 1u - 3u * NEXT);
+    v += vec4<f32>(f32(bias[i]), f32(bias[i + NEXT]), f32(bias[i + 2u * NEXT]), f32(bias[i + 3u * NEXT]));
   }
+  return vec4<T>(
+    T(activate(ACTIVATION, v.x)),
+    T(activate(ACTIVATION, v.y)),
+    T(activate(ACTIVATION, v.z)),
+    T(activate(ACTIVATION, v.w)),
+  );
 }
 
 @compute @workgroup_size(THREADS)

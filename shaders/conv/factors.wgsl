@@ -1,7 +1,6 @@
 // A convolution's filters as another kernel multiplies by them: for each group and each channel of the result a row of
-// factors, `channels` of which follow each other for each place of the filter, or `places` for each channel; or else as
-// fragments of 16 rows and 16 channels, each in one piece. Where the result is that of a transposition, the filters' own
-// channels are exchanged. Rows and fragments are filled up with 0.
+// factors, `channels` of which follow each other for each place of the filter, or `places` for each channel. Where the
+// result is that of a transposition, the filters' own channels are exchanged. Rows are filled up with 0.
 //
 // needs: T
 
@@ -17,40 +16,12 @@ struct Params {
   interleaved: u32,
   interleave: u32,
   transposed: u32,
-  // Fragments side by side in a group, or 0 for rows.
-  blocks: u32,
   filter_offset: u32,
   output_offset: u32,
 }
 
 @group(0) @binding(0) var<storage, read> filter_values: array<T>;
 @group(0) @binding(1) var<storage, read_write> factors: array<T>;
-
-// A factor's row, counted over all groups, its channel and its place in the filter. Channels that don't exist are 0.
-struct Tap {
-  row: u32,
-  channel: u32,
-  place: u32,
-}
-
-fn tap_of_row(i: u32) -> Tap {
-  let taps = params.channels_out * params.places;
-  let tap = i % taps;
-  let channel = select(tap / params.places, tap % params.channels_out, params.interleave == 1u);
-  let place = select(tap % params.places, tap / params.channels_out, params.interleave == 1u);
-  return Tap(i / taps, channel, place);
-}
-
-fn tap_of_fragment(i: u32) -> Tap {
-  let chunks = params.channels_out / 16u;
-  let fragment = i / 256u;
-  let filter_index = fragment % params.blocks * 16u + i / 16u % 16u;
-  let place = fragment / params.blocks % params.places;
-  let chunk = fragment / params.blocks / params.places;
-  let channel = chunk % chunks * 16u + i % 16u;
-  let exists = filter_index < params.filters;
-  return Tap(chunk / chunks * params.filters + filter_index, select(params.channels, channel, exists), place);
-}
 
 @compute @workgroup_size(256)
 fn main(
@@ -62,13 +33,12 @@ fn main(
   if i >= params.total {
     return;
   }
-  var tap = tap_of_row(i);
-  if params.blocks > 0u {
-    tap = tap_of_fragment(i);
-  }
-  let row = tap.row;
-  let channel = tap.channel;
-  let place = tap.place;
+  // The factor's row, counted over all groups, its channel, which may not exist, and its place in the filter.
+  let taps = params.channels_out * params.places;
+  let row = i / taps;
+  let tap = i % taps;
+  let channel = select(tap / params.places, tap % params.channels_out, params.interleave == 1u);
+  let place = select(tap % params.places, tap / params.channels_out, params.interleave == 1u);
   var v = T(0.0);
   if channel < params.channels {
     // As the filters are stored: the first of both dimensions over all groups, the second of a group.

@@ -43,18 +43,14 @@ fn block_b(tile: Tile, corner: vec2<u32>, lane: vec2<u32>, count: u32) -> mat4x4
   ));
 }
 
-// Results of four filters at a pixel.
+// Results of four filters at a pixel, or of one at four pixels: as lib/results_… takes them.
 fn write_out(tile: Tile, row: u32, column: u32, sums: vec4<f32>) {
-  if row >= params.rows {
-    return;
-  }
-  let count = min(max(params.filters, column) - column, 4u);
-  if count == 0u {
+  if row >= params.rows || column >= params.filters {
     return;
   }
   let f = tile.batch * params.filters + column;
   let place = quotient_rest(row, params.pixels, params.per_image);
-  write_results(result_at(place.x, place.y, f), f, count, sums);
+  write_results(result_at(place.x, place.y, f), f, min(params.filters - column, 4u), sums);
 }
 
 @compute @workgroup_size(THREADS)

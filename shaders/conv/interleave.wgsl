@@ -1,9 +1,11 @@
-// Copies f16 images to where the channels of a pixel are adjacent, filled up with 0 to a multiple of eight in each
-// group. An invocation copies eight channels of a pixel; neighbours have neighbouring pixels.
+// Copies f16 images, and filters after them, to where the channels of a pixel are adjacent, filled up with 0 to a multiple
+// of eight in each group. An invocation copies eight channels of a pixel; neighbours have neighbouring pixels. To this
+// kernel, a filter is an image of its places with one group.
 //
 // needs: T
 
 struct Params {
+  // What there is to be copied, in eights.
   total: u32,
   pixels: u32,
   groups: u32,
@@ -12,10 +14,54 @@ struct Params {
   channels_out: u32,
   interleaved: u32,
   input_offset: u32,
+  // The same of the filters, which have workgroups of their own.
+  first_filters: u32,
+  total_filters: u32,
+  places: u32,
+  filter_offset: u32,
 }
 
 @group(0) @binding(0) var<storage, read> input: array<T>;
-@group(0) @binding(1) var<storage, read_write> output: array<vec4<u32>>;
+@group(0) @binding(1) var<storage, read> filter_values: array<T>;
+@group(0) @binding(2) var<storage, read_write> factors: array<vec4<u32>>;
+@group(0) @binding(3) var<storage, read_write> output: array<vec4<u32>>;
+
+// Where eight channels are: the first number, from one to the next, how many there are, and where their copy goes.
+struct Eight {
+  at: u32,
+  step: u32,
+  count: u32,
+  to: u32,
+}
+
+fn eight_of(i: u32, pixels: u32, groups: u32) -> Eight {
+  let eights = params.channels_out / 8u;
+  let pixel = i % pixels;
+  let plane = i / pixels;
+  let eight = plane % (eights * groups);
+  let image = plane / (eights * groups);
+  let first = eight % eights * 8u;
+  let channel = eight / eights * params.channels + first;
+  let all = groups * params.channels;
+  let planes = (image * all + channel) * pixels + pixel;
+  let adjacent = (image * pixels + pixel) * all + channel;
+  let interleaved = params.interleaved == 1u;
+  return Eight(
+    select(planes, adjacent, interleaved),
+    select(pixels, 1u, interleaved),
+    min(max(params.channels, first) - first, 8u),
+    (image * pixels + pixel) * eights * groups + eight,
+  );
+}
+
+fn packed(numbers: array<f32, 8>) -> vec4<u32> {
+  return vec4<u32>(
+    pack2x16float(vec2<f32>(numbers[0], numbers[1])),
+    pack2x16float(vec2<f32>(numbers[2], numbers[3])),
+    pack2x16float(vec2<f32>(numbers[4], numbers[5])),
+    pack2x16float(vec2<f32>(numbers[6], numbers[7])),
+  );
+}
 
 @compute @workgroup_size(256)
 fn main(
@@ -23,34 +69,29 @@ fn main(
   @builtin(num_workgroups) groups: vec3<u32>,
   @builtin(local_invocation_index) lane: u32,
 ) {
-  let i = flat_group(group, groups) * 256u + lane;
-  if i >= params.total {
-    return;
-  }
-  let eights = params.channels_out / 8u;
-  let pixel = i % params.pixels;
-  let plane = i / params.pixels;
-  let eight = plane % (eights * params.groups);
-  let image = plane / (eights * params.groups);
-  let first = eight % eights * 8u;
-  let channel = eight / eights * params.channels + first;
-  let all = params.groups * params.channels;
-  let step = select(params.pixels, 1u, params.interleaved == 1u);
-  let at = params.input_offset + select(
-    (image * all + channel) * params.pixels + pixel,
-    (image * params.pixels + pixel) * all + channel,
-    params.interleaved == 1u,
-  );
+  let flat = flat_group(group, groups);
   var numbers: array<f32, 8>;
-  for (var j = 0u; j < 8u; j++) {
-    if first + j < params.channels {
-      numbers[j] = f32(input[at + j * step]);
+  if flat < params.first_filters {
+    let i = flat * 256u + lane;
+    if i < params.total {
+      let eight = eight_of(i, params.pixels, params.groups);
+      for (var j = 0u; j < 8u; j++) {
+        if j < eight.count {
+          numbers[j] = f32(input[params.input_offset + eight.at + j * eight.step]);
+        }
+      }
+      output[eight.to] = packed(numbers);
+    }
+  } else {
+    let i = (flat - params.first_filters) * 256u + lane;
+    if i < params.total_filters {
+      let eight = eight_of(i, params.places, 1u);
+      for (var j = 0u; j < 8u; j++) {
+        if j < eight.count {
+          numbers[j] = f32(filter_values[params.filter_offset + eight.at + j * eight.step]);
+        }
+      }
+      factors[eight.to] = packed(numbers);
     }
   }
-  output[(image * params.pixels + pixel) * eights * params.groups + eight] = vec4<u32>(
-    pack2x16float(vec2<f32>(numbers[0], numbers[1])),
-    pack2x16float(vec2<f32>(numbers[2], numbers[3])),
-    pack2x16float(vec2<f32>(numbers[4], numbers[5])),
-    pack2x16float(vec2<f32>(numbers[6], numbers[7])),
-  );
 }

@@ -1,4 +1,5 @@
-// Where the filter of a convolution whose taps lie at whole positions is for a result.
+// Where the filter of a convolution whose taps lie at whole positions is for a result. There are fewer than 2²² images, rows
+// in one, and channels.
 //
 // needs: lib/conv, lib/quotient
 
@@ -11,8 +12,8 @@ struct Corner {
 }
 
 fn corner_of(row: u32) -> Corner {
-  let place = quotient_rest(row, params.pixels, params.per_image);
-  let pixel = quotient_rest(place.y, params.out_width, params.per_row);
+  let place = small_quotient_rest(row, params.pixels, params.per_image);
+  let pixel = small_quotient_rest(place.y, params.out_width, params.per_row);
   let y = i32(pixel.x * params.step_y) + params.offset_y;
   let x = i32(pixel.y * params.step_x) + params.offset_x;
   let at = place.x * image_step() + u32(y * i32(params.width) + x) * column_step();
@@ -23,6 +24,11 @@ fn corner_of(row: u32) -> Corner {
 
 // Which of up to 31 taps lie in the source, as bits, for a result whose first tap is at `first`.
 fn taps_inside(first: i32, tap: i32, count: u32, extent: u32) -> u32 {
+  if tap == 1 {
+    let low = u32(clamp(-first, 0, i32(count)));
+    let high = u32(clamp(i32(extent) - first, 0, i32(count)));
+    return (1u << high) - (1u << low);
+  }
   var bits = 0u;
   var at = first;
   for (var t = 0u; t < count; t++) {

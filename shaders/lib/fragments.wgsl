@@ -34,7 +34,7 @@ const STRIDE_C: u32 = FRAGMENT;
 
 const_assert TILE_M % SUBGROUPS_M == 0u && TILE_N % SUBGROUPS_N == 0u;
 const_assert PART_M % FRAGMENT == 0u && PART_N % FRAGMENT == 0u && PART_K % FRAGMENT == 0u;
-const_assert THREADS % EIGHTS_A == 0u && ROWS_A % TURN_A == 0u;
+const_assert THREADS % EIGHTS_A == 0u;
 const_assert THREADS % EIGHTS_B == 0u && ROWS_B % TURN_B == 0u;
 
 var<workgroup> sh_a: array<vec4<f16>, ROWS_A * STRIDE_A>;
@@ -78,6 +78,9 @@ fn slot(index: u32, eights: u32, stride: u32) -> u32 {
 }
 
 fn stage_a(at: u32, turn: u32, group: vec4<u32>) {
+  if ROWS_A % TURN_A != 0u && at + turn * TURN_A * STRIDE_A >= ROWS_A * STRIDE_A {
+    return;
+  }
   sh_a[at + turn * TURN_A * STRIDE_A] = halves(group.xy);
   sh_a[at + turn * TURN_A * STRIDE_A + 1u] = halves(group.zw);
 }

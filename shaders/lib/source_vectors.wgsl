@@ -34,8 +34,8 @@ fn block_a(tile: Tile, corner: vec2<u32>, lane: vec2<u32>, count: u32) -> mat4x4
   if held[turn] != place.x + 1u {
     hold(tile, turn, place.x);
   }
-  let outer = quotient_rest(place.y, params.channels, params.per_outer);
-  let inner = quotient_rest(outer.x, params.filter_width, params.per_filter_row);
+  let outer = small_quotient_rest(place.y, params.channels, params.per_outer);
+  let inner = small_quotient_rest(outer.x, params.filter_width, params.per_filter_row);
   var block = mat4x4<f32>();
   if inner.x < params.filter_height && count > 0u {
     let pixel = i32(inner.x) * params.tap_y * i32(params.width) + i32(inner.y) * params.tap_x;

@@ -33,8 +33,8 @@ struct Tap {
 }
 
 fn tap_of(k: u32) -> Tap {
-  let outer = quotient_rest(k, params.filter_height * params.filter_width, params.per_outer);
-  let inner = quotient_rest(outer.y, params.filter_width, params.per_filter_row);
+  let outer = small_quotient_rest(k, params.filter_height * params.filter_width, params.per_outer);
+  let inner = small_quotient_rest(outer.y, params.filter_width, params.per_filter_row);
   return Tap(outer.x, inner.x, inner.y);
 }
 

@@ -62,9 +62,11 @@ libs! {
     SOURCE_ANY = "source_any",
     SOURCE_WINDOW = "source_window",
     SOURCE_VECTORS = "source_vectors",
+    SOURCE_LINES = "source_lines",
     /// How convolutions write their results.
     RESULTS_APART = "results_apart",
     RESULTS_ADJACENT = "results_adjacent",
+    RESULTS_PLANES = "results_planes",
     /// The parameters and windows of poolings; needs [`SPECIAL`].
     POOL = "pool",
     /// What kernels on cooperative matrices share.

@@ -1,5 +1,7 @@
 //! Convolutions of f16 on matrix units.
 
+use std::fmt;
+
 use backend_api::desc::{ConvGather, ConvShape, ImageLayout, Window as FilterWindow};
 use backend_api::{Activation, BackendResult, DType, checked_product};
 
@@ -10,6 +12,7 @@ use crate::context::{Context, dim, linear_grid};
 use crate::kernels::{KernelSource, Variant, kernel};
 use crate::ops::matmul::{CooperativeTile, activation_code, unrolled_multiply};
 use crate::ops::self_test::OP;
+use crate::recorder::Window;
 
 static COOPERATIVE: KernelSource = KernelSource {
     unrolled: Some(unrolled_multiply),
@@ -27,6 +30,7 @@ static COOPERATIVE: KernelSource = KernelSource {
             "TRANS_A",
             "TRANS_B",
             "ACTIVATION",
+            "PLANES",
         ],
         reads: 3,
         writes: 2,
@@ -34,101 +38,169 @@ static COOPERATIVE: KernelSource = KernelSource {
     )
 };
 
-/// Channels that are read at once.
+/// Channels or pixels that are read at once.
 const EIGHT: usize = 8;
 
-fn variant(tile: CooperativeTile, activation: Activation) -> Variant {
-    let [m, n, k, rows, columns] = tile.constants();
-    // Filters and pixels both have their channels adjacent.
-    Variant::new(&COOPERATIVE, [DType::F16], [m, n, k, rows, columns, 0, 1, activation_code(activation)])
-        .with_rolled_loops()
+/// A tile, and whether the source's channels are adjacent to the kernel or planes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct SourceTile {
+    tile: CooperativeTile,
+    planes: bool,
+}
+
+impl SourceTile {
+    /// Every tile, largest first. That of planes is the last.
+    pub(super) const ALL: [Self; 8] = [
+        Self::adjacent([128, 128, 32], [2, 2], 660, 980),
+        Self::adjacent([64, 192, 32], [2, 2], 620, 1060),
+        Self::adjacent([128, 96, 64], [4, 2], 830, 1660),
+        Self::adjacent([64, 96, 64], [2, 2], 625, 1280),
+        Self::adjacent([64, 64, 64], [2, 2], 530, 850),
+        Self::adjacent([64, 64, 32], [2, 2], 281, 430),
+        Self::adjacent([32, 64, 64], [2, 2], 380, 670),
+        Self { tile: CooperativeTile::divided([64, 192, 32], [2, 3], 400, 500), planes: true },
+    ];
+
+    const fn adjacent(sizes: [usize; 3], parts: [usize; 2], alone: usize, paired: usize) -> Self {
+        Self { tile: CooperativeTile::divided(sizes, parts, alone, paired), planes: false }
+    }
+
+    fn variant(self, result: ImageLayout, activation: Activation) -> Variant {
+        let [m, n, k, rows, columns] = self.tile.constants();
+        let [adjacent, planes] = [!self.planes, result != ImageLayout::Nhwc].map(u32::from);
+        let constants = [m, n, k, rows, columns, 0, adjacent, activation_code(activation), planes];
+        Variant::new(&COOPERATIVE, [DType::F16], constants).with_rolled_loops()
+    }
+
+    /// Whether it can make a convolution, and is right on the device.
+    pub(super) fn is_possible(self, ctx: &Context, job: &Job) -> bool {
+        is_possible(ctx, job) && (!self.planes || reads_planes(job)) && self.works(ctx)
+    }
+
+    /// Whether it fits the device and is right there.
+    pub(super) fn works(self, ctx: &Context) -> bool {
+        let layout = if self.planes { ImageLayout::Nchw } else { ImageLayout::Nhwc };
+        self.tile.fits(&ctx.gpu.device.limits())
+            && ctx.proofs.holds(&self.variant(layout, Activation::Identity), || self.check(ctx, layout))
+    }
+
+    pub(super) fn launch(self, ctx: &Context, op: &'static str, job: &Job) -> BackendResult<()> {
+        let channels = job.gather.channels.next_multiple_of(EIGHT);
+        let whole = self.planes || job.gather.layout == ImageLayout::Nhwc && channels == job.gather.channels;
+        let unaligned = |window: &Window| !window.offset.is_multiple_of(EIGHT as u32);
+        let (mut input, mut filter) = (job.input.clone(), job.filter.clone());
+        let mut factors = None;
+        if !whole || unaligned(&input) {
+            (input, factors) = interleave::copy(ctx, op, job, channels)?;
+        }
+        if let Some(factors) = factors {
+            filter = factors;
+        } else if !whole || job.transposed || unaligned(&filter) {
+            filter = factors::copy(ctx, op, job, channels, true)?;
+        }
+        let mut gather = job.gather;
+        gather.channels = channels;
+        if !self.planes {
+            gather.layout = ImageLayout::Nhwc;
+        }
+        let padded = Job { gather, input, filter, ..job.clone() };
+        let params = self.params(op, &padded)?;
+        let Job { input, filter, bias, output, .. } = &padded;
+        let variant = self.variant(job.gather.layout, job.activation);
+        let grid = linear_grid(op, params.tiles as usize)?;
+        ctx.launch(op, &variant, &[filter, input, bias, output], output, &params, grid)
+    }
+
+    fn params(self, op: &'static str, job: &Job) -> BackendResult<Params> {
+        let Self { tile, .. } = self;
+        let mut params = Params::new(op, job)?;
+        let (tiles_m, tiles_n) =
+            (job.gather.filters.div_ceil(tile.m), (params.rows as usize).div_ceil(tile.n));
+        params.per_outer = inverse(job.gather.channels / EIGHT);
+        params.tiles_m = dim(op, "tiles", tiles_m)?;
+        params.tiles_n = dim(op, "tiles", tiles_n)?;
+        let tiles = checked_product(op, "tiles", &[tiles_m, tiles_n, job.gather.groups])?;
+        params.tiles = dim(op, "tiles", tiles)?;
+        Ok(params)
+    }
+
+    /// Convolves images of more than a tile and more than two steps, none of them whole.
+    fn check(self, ctx: &Context, layout: ImageLayout) -> BackendResult<()> {
+        let tile = self.tile;
+        let channels = if self.planes { 2 * tile.k + EIGHT } else { 3 * EIGHT };
+        let filters = tile.m + 24;
+        let window = if self.planes {
+            FilterWindow::new([1, 1])
+        } else {
+            FilterWindow::new([3, 3]).with_padding([1, 1])
+        };
+        // Of planes, a multiple of eight pixels.
+        let side = if self.planes { [8, tile.n / 16 + 1] } else { [9, tile.n / 16 + 3] };
+        let shape = ConvShape::new([2, channels, side[0], side[1]], filters, window).with_layout(layout);
+        let places = window.size[0] * window.size[1];
+        let factor_at =
+            |filter: usize, place: usize, channel: usize| (filter * places + place) * channels + channel;
+        check_numbers(ctx, &shape, factor_at, |test, job| {
+            let params = self.params(OP, job)?;
+            let windows = [&job.filter, &job.input, &job.bias, &job.output, &job.output];
+            let grid = linear_grid(OP, params.tiles as usize)?;
+            test.launch(&self.variant(layout, Activation::Identity), &windows, &params, grid)
+        })
+    }
+}
+
+/// Such as `64x96x64` and `planes/64x192x32`.
+impl fmt::Display for SourceTile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{}", if self.planes { "planes/" } else { "" }, self.tile)
+    }
 }
 
 pub(super) fn variants() -> Vec<Variant> {
-    let tiles = CooperativeTile::ALL.into_iter();
-    tiles.flat_map(|tile| Activation::ALL.iter().map(move |&activation| variant(tile, activation))).collect()
+    let mut variants = Vec::new();
+    for tile in SourceTile::ALL {
+        // Planes are made of planes.
+        let layouts =
+            [ImageLayout::Nchw, ImageLayout::Nhwc].into_iter().take(if tile.planes { 1 } else { 2 });
+        for layout in layouts {
+            variants.extend(Activation::ALL.iter().map(|&activation| tile.variant(layout, activation)));
+        }
+    }
+    variants
 }
 
 /// Whether matrix units can make a convolution.
-pub(super) fn is_possible(ctx: &Context, job: &Job) -> bool {
-    let has_taps = job.gather.taps() > 0;
-    job.dtype == DType::F16 && ctx.gpu.cooperative_matrices && is_regular(&job.gather) && has_taps
+fn is_possible(ctx: &Context, job: &Job) -> bool {
+    let regular = is_regular(&job.gather) && job.gather.taps() > 0;
+    job.dtype == DType::F16 && ctx.gpu.cooperative_matrices && regular
 }
 
-/// Whether a tile fits the device and is right there.
-pub(super) fn works(ctx: &Context, tile: CooperativeTile) -> bool {
-    tile.fits(&ctx.gpu.device.limits())
-        && ctx.proofs.holds(&variant(tile, Activation::Identity), || check(ctx, tile))
+/// Whether the source can be read eight pixels at a time.
+fn reads_planes(job: &Job) -> bool {
+    let gather = &job.gather;
+    let sizes = [gather.channels, gather.pixels(), job.input.offset as usize];
+    let planes = gather.is_pointwise() && gather.layout != ImageLayout::Nhwc;
+    planes && sizes.iter().all(|size| size.is_multiple_of(EIGHT))
 }
 
 /// The tile for a convolution, if matrix units can make it and it is worth it.
-pub(super) fn fastest(ctx: &Context, job: &Job) -> Option<CooperativeTile> {
+pub(super) fn fastest(ctx: &Context, job: &Job) -> Option<SourceTile> {
     let &ConvGather { batch, groups, filters, channels, .. } = &job.gather;
+    let multiprocessors = ctx.gpu.multiprocessors();
     let rows = batch.saturating_mul(job.gather.pixels());
     let work = rows.saturating_mul(filters).saturating_mul(job.gather.taps());
     // Matrix units would spend most of their time on zeros, or the copies would take longer.
     if !is_possible(ctx, job) || filters < 8 || channels < 2 || work < 1 << 22 {
         return None;
     }
+    if job.gather.is_pointwise() && groups == 1 {
+        let planes = SourceTile::ALL[SourceTile::ALL.len() - 1];
+        let fills =
+            2 * filters > planes.tile.m && 4 * planes.tile.count(filters, rows) >= 3 * multiprocessors;
+        return Some(planes).filter(|tile| fills && tile.is_possible(ctx, job));
+    }
     let taps = channels.next_multiple_of(EIGHT) * job.gather.filter[0] * job.gather.filter[1];
-    let time = |tile: &CooperativeTile| tile.time([filters, rows, taps, groups], ctx.gpu.multiprocessors());
-    // Where it fills the device, it is ahead of larger ones by more than the estimate for matrices says: there is more to
-    // wait for.
-    let shallow = CooperativeTile::SHALLOW;
-    let fills = 2 * filters > shallow.m
-        && shallow.count(filters, rows).saturating_mul(groups) >= ctx.gpu.multiprocessors();
-    let tile = if fills { shallow } else { CooperativeTile::ALL.into_iter().min_by_key(time)? };
-    works(ctx, tile).then_some(tile)
-}
-
-pub(super) fn launch(ctx: &Context, op: &'static str, job: &Job, tile: CooperativeTile) -> BackendResult<()> {
-    let channels = job.gather.channels.next_multiple_of(EIGHT);
-    let whole = job.gather.layout == ImageLayout::Nhwc && channels == job.gather.channels;
-    let (mut input, mut filter) = (job.input.clone(), job.filter.clone());
-    if !whole || !input.offset.is_multiple_of(EIGHT as u32) {
-        input = interleave::copy(ctx, op, job, channels)?;
-    }
-    if !whole || job.transposed || !filter.offset.is_multiple_of(EIGHT as u32) {
-        filter = factors::copy(ctx, op, job, channels, true)?;
-    }
-    let padded = Job { gather: padded(&job.gather, channels), input, filter, ..job.clone() };
-    let params = params(op, &padded, job.gather.layout, tile)?;
-    let Job { input, filter, bias, output, .. } = &padded;
-    let variant = variant(tile, job.activation);
-    let grid = linear_grid(op, params.tiles as usize)?;
-    ctx.launch(op, &variant, &[filter, input, bias, output], output, &params, grid)
-}
-
-/// The same with adjacent channels, so many in a group.
-fn padded(gather: &ConvGather, channels: usize) -> ConvGather {
-    let mut padded = *gather;
-    (padded.channels, padded.layout) = (channels, ImageLayout::Nhwc);
-    padded
-}
-
-/// For a result in the given order.
-fn params(op: &'static str, job: &Job, result: ImageLayout, tile: CooperativeTile) -> BackendResult<Params> {
-    let mut params = Params::new(op, job)?;
-    let (tiles_m, tiles_n) = (job.gather.filters.div_ceil(tile.m), (params.rows as usize).div_ceil(tile.n));
-    params.interleaved_out = u32::from(result == ImageLayout::Nhwc);
-    params.per_outer = inverse(job.gather.channels / EIGHT);
-    params.tiles_m = dim(op, "tiles", tiles_m)?;
-    params.tiles_n = dim(op, "tiles", tiles_n)?;
-    params.tiles = dim(op, "tiles", checked_product(op, "tiles", &[tiles_m, tiles_n, job.gather.groups])?)?;
-    Ok(params)
-}
-
-/// Convolves images of more than a tile and more than two steps, none of them whole.
-fn check(ctx: &Context, tile: CooperativeTile) -> BackendResult<()> {
-    let (channels, filters, side) = (3 * EIGHT, tile.m + 24, [9, tile.n / 16 + 3]);
-    let window = FilterWindow::new([3, 3]).with_padding([1, 1]);
-    let shape = ConvShape::new([2, channels, side[0], side[1]], filters, window);
-    let shape = shape.with_layout(ImageLayout::Nhwc);
-    let factor_at = |filter: usize, place: usize, channel: usize| (filter * 9 + place) * channels + channel;
-    check_numbers(ctx, &shape, factor_at, |test, job| {
-        let params = params(OP, job, ImageLayout::Nhwc, tile)?;
-        let windows = [&job.filter, &job.input, &job.bias, &job.output, &job.output];
-        let grid = linear_grid(OP, params.tiles as usize)?;
-        test.launch(&variant(tile, Activation::Identity), &windows, &params, grid)
-    })
+    let time = |of: &SourceTile| of.tile.time([filters, rows, taps, groups], multiprocessors);
+    let tiles = SourceTile::ALL.into_iter().filter(|tile| !tile.planes);
+    tiles.min_by_key(time).filter(|tile| tile.works(ctx))
 }

@@ -4,7 +4,6 @@ use backend_api::desc::{ConvBackwardFilterDesc, ConvGather, ImageLayout};
 use backend_api::{BackendResult, DType, checked_product};
 
 use super::params::{Axis, inverse};
-use super::tiled::choose;
 use crate::context::{Context, dim, linear_grid};
 use crate::kernels::{KernelSource, Variant, kernel, params};
 use crate::ops::matmul;
@@ -104,7 +103,8 @@ pub(crate) fn conv2d_backward_filter(
     let rows = checked_product(op, "pixels", &[batch, pixels])?;
     // As if all were divided that can be.
     let most = (rows / PIECE).max(1).saturating_mul(groups);
-    let tile = choose(ctx, [taps, filters, most]);
+    let sizes = [taps, filters, most];
+    let tile = Tile::choose(&ctx.gpu.device.limits(), ctx.gpu.multiprocessors(), sizes);
     let [tiles_m, tiles_n] = [taps.div_ceil(tile.m), filters.div_ceil(tile.n)];
     let per_piece = checked_product(op, "tiles", &[tiles_m, tiles_n, groups])?;
     let pieces = (ENOUGH / per_piece.max(1)).min(rows / PIECE).max(1);

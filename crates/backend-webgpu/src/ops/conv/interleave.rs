@@ -1,4 +1,4 @@
-//! Copies of f16 images with adjacent channels.
+//! Copies of f16 images, and of their filters, with adjacent channels.
 
 use backend_api::desc::{ConvGather, ImageLayout};
 use backend_api::{BackendResult, DType, checked_product};
@@ -8,15 +8,19 @@ use crate::context::{Context, dim, linear_grid};
 use crate::kernels::{KernelSource, Variant, kernel, params};
 use crate::recorder::Window;
 
-static INTERLEAVE: KernelSource = kernel!(
-    "conv/interleave",
-    libs: [GRID],
-    types: ["T"],
-    constants: [],
-    reads: 1,
-    writes: 1,
-    params: Params,
-);
+// It is only there for matrix units. Elsewhere, both outputs might lie in one buffer.
+static INTERLEAVE: KernelSource = KernelSource {
+    cooperative: true,
+    ..kernel!(
+        native "conv/interleave",
+        libs: [GRID],
+        types: ["T"],
+        constants: [],
+        reads: 2,
+        writes: 2,
+        params: Params,
+    )
+};
 
 params! {
     struct Params {
@@ -27,6 +31,10 @@ params! {
         channels_out: u32,
         interleaved: u32,
         input_offset: u32,
+        first_filters: u32,
+        total_filters: u32,
+        places: u32,
+        filter_offset: u32,
     }
 }
 
@@ -43,13 +51,29 @@ pub(super) fn variants() -> Vec<Variant> {
     vec![variant()]
 }
 
-/// The source with `channels` channels in each group, a multiple of eight, 0 for those that there aren't.
-pub(super) fn copy(ctx: &Context, op: &'static str, job: &Job, channels: usize) -> BackendResult<Window> {
-    let &ConvGather { batch, groups, source: [height, width], layout, .. } = &job.gather;
+/// The source with `channels` channels in each group, a multiple of eight, 0 for those that there aren't; and the filters
+/// likewise, if they aren't those of a transposition.
+pub(super) fn copy(
+    ctx: &Context,
+    op: &'static str,
+    job: &Job,
+    channels: usize,
+) -> BackendResult<(Window, Option<Window>)> {
+    let &ConvGather { batch, groups, filters, filter, source: [height, width], layout, .. } = &job.gather;
     let pixels = checked_product(op, "pixels", &[height, width])?;
+    let places = checked_product(op, "filter", &filter)?;
     let total = checked_product(op, "scratch", &[batch, pixels, groups, channels / EIGHT])?;
-    let bytes = checked_product(op, "scratch", &[total, EIGHT, DType::F16.size()])?;
-    let copy = ctx.output(op, &ctx.memory.scratch(op, bytes)?, DType::F16)?;
+    let with_filters = usize::from(!job.transposed);
+    let total_filters =
+        checked_product(op, "scratch", &[with_filters, groups, filters, places, channels / EIGHT])?;
+    let scratch = |total: usize| {
+        let bytes = checked_product(op, "scratch", &[total, EIGHT, DType::F16.size()])?;
+        ctx.output(op, &ctx.memory.scratch(op, bytes)?, DType::F16)
+    };
+    let copy = scratch(total)?;
+    let factors = if job.transposed { None } else { Some(scratch(total_filters)?) };
+    let [first_filters, workgroups_of_filters] =
+        [total, total_filters].map(|total| total.div_ceil(WORKGROUP));
     let params = Params {
         total: dim(op, "pixels", total)?,
         pixels: dim(op, "pixels", pixels)?,
@@ -58,8 +82,13 @@ pub(super) fn copy(ctx: &Context, op: &'static str, job: &Job, channels: usize) 
         channels_out: dim(op, "channels", channels)?,
         interleaved: u32::from(layout == ImageLayout::Nhwc),
         input_offset: job.input.offset,
+        first_filters: dim(op, "pixels", first_filters)?,
+        total_filters: dim(op, "filter", total_filters)?,
+        places: dim(op, "filter", places)?,
+        filter_offset: job.filter.offset,
     };
-    let grid = linear_grid(op, total.div_ceil(WORKGROUP))?;
-    ctx.launch(op, &variant(), &[&job.input], &copy, &params, grid)?;
-    Ok(copy)
+    let grid = linear_grid(op, first_filters + workgroups_of_filters)?;
+    let windows = [&job.input, &job.filter, factors.as_ref().unwrap_or(&copy)];
+    ctx.launch(op, &variant(), &windows, &copy, &params, grid)?;
+    Ok((copy, factors))
 }

@@ -1,8 +1,8 @@
 //! Convolution, its transposition and its gradients.
 //!
 //! A convolution and the transposition of one are the same to the kernels: results that gather what they are made of
-//! ([`ConvGather`]). Pointwise ones are matrix products as they lie, those of f16 go to `conv/rows` or
-//! `conv/cooperative` where there are matrix units, those with few channels or filters in a group to `conv/direct`,
+//! ([`ConvGather`]). Pointwise ones are matrix products as they lie, those of f16 go to `conv/cooperative`
+//! where there are matrix units, those with few channels or filters in a group to `conv/direct`,
 //! others to `conv/implicit_gemm`.
 
 mod cooperative;
@@ -14,8 +14,6 @@ mod params;
 mod phases;
 mod plan;
 mod proof;
-mod row_step;
-mod rows;
 mod tiled;
 
 use backend_api::desc::{
@@ -44,7 +42,6 @@ pub(super) fn variants() -> Vec<Variant> {
         filter::variants(),
         interleave::variants(),
         phases::variants(),
-        rows::variants(),
         tiled::variants(),
     ]
     .concat()
@@ -137,8 +134,7 @@ fn convolve(ctx: &Context, op: &'static str, job: &Job) -> BackendResult<()> {
     tracing::trace!(op, %kernel, "convolution");
     match kernel {
         Kernel::Product => pointwise(ctx, op, job),
-        Kernel::Cooperative(tile) => cooperative::launch(ctx, op, job, tile),
-        Kernel::Rows(tile) => rows::launch(ctx, op, job, tile),
+        Kernel::Cooperative(tile) => tile.launch(ctx, op, job),
         Kernel::Direct => direct::launch(ctx, op, &factors::as_multiplied(ctx, op, job)?),
         Kernel::Tiled(tile) => tiled::launch(ctx, op, &factors::as_multiplied(ctx, op, job)?, tile),
     }
@@ -175,10 +171,8 @@ fn pointwise(ctx: &Context, op: &'static str, job: &Job) -> BackendResult<()> {
 
 #[cfg(test)]
 mod tests {
-    use super::rows::RowTile;
     use super::*;
     use crate::WebGpuBackend;
-    use crate::ops::matmul::CooperativeTile;
 
     /// A kernel that fails its self test is replaced without a word that the suites would hear.
     #[test]
@@ -188,11 +182,8 @@ mod tests {
         if !ctx.gpu.cooperative_matrices {
             return;
         }
-        for tile in RowTile::ALL {
-            assert!(rows::works(&ctx, tile), "{tile}");
-        }
-        for tile in CooperativeTile::ALL {
-            assert!(cooperative::works(&ctx, tile), "{tile}");
+        for tile in cooperative::SourceTile::ALL {
+            assert!(tile.works(&ctx), "{tile}");
         }
     }
 }

@@ -99,10 +99,17 @@ pub(in crate::ops) fn inverse(x: usize) -> f32 {
     (1.0 / x.max(1) as f64) as f32
 }
 
-/// Whether all taps lie at whole positions, and a word has a bit for each of them in a row or column.
+/// Images, rows of one, and channels, of which lib/quotient quickly finds the right one.
+const MAX_QUOTIENT: usize = 1 << 22;
+
+/// Whether all taps lie at whole positions, a word has a bit for each of them in a row or column, and there are few enough
+/// images, rows and channels.
 pub(super) fn is_regular(gather: &ConvGather) -> bool {
     let whole = |axis: &GatherAxis| !axis.transposed || axis.stride == 1;
-    gather.axes.iter().all(whole) && gather.filter.iter().all(|&extent| extent <= MAX_FILTER)
+    let &ConvGather { batch, channels, result, .. } = gather;
+    gather.axes.iter().all(whole)
+        && gather.filter.iter().all(|&extent| extent <= MAX_FILTER)
+        && [batch, channels, result[0]].iter().all(|&count| count < MAX_QUOTIENT)
 }
 
 /// One axis, as a kernel takes it: `(x · step + t · tap + offset) / divide`.

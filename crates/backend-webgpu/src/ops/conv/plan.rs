@@ -4,10 +4,9 @@ use std::fmt;
 
 use backend_api::{BackendError, BackendResult};
 
-use super::rows::{self, RowTile};
-use super::{Job, cooperative, direct, tiled};
+use super::cooperative::{self, SourceTile};
+use super::{Job, direct, tiled};
 use crate::context::Context;
-use crate::ops::matmul::CooperativeTile;
 use crate::ops::tile::Tile;
 
 /// A kernel with the size of its tiles.
@@ -17,8 +16,7 @@ pub(super) enum Kernel {
     Product,
     Direct,
     Tiled(Tile),
-    Cooperative(CooperativeTile),
-    Rows(RowTile),
+    Cooperative(SourceTile),
 }
 
 /// A kernel that a test or a measurement asks for.
@@ -47,10 +45,9 @@ impl Forced {
 impl Kernel {
     /// Every kernel that can be asked for.
     fn all() -> impl Iterator<Item = Self> {
-        let tiled = Tile::ALL.into_iter().map(Self::Tiled);
-        let cooperative = CooperativeTile::ALL.into_iter().map(Self::Cooperative);
-        let rows = RowTile::ALL.into_iter().map(Self::Rows);
-        std::iter::once(Self::Direct).chain(tiled).chain(cooperative).chain(rows)
+        let tiled = tiled::TILES.into_iter().map(Self::Tiled);
+        let cooperative = SourceTile::ALL.into_iter().map(Self::Cooperative);
+        std::iter::once(Self::Direct).chain(tiled).chain(cooperative)
     }
 
     /// The kernel that is asked for if it can make the convolution, or the one that is likely to be the fastest.
@@ -64,14 +61,11 @@ impl Kernel {
 
     fn by_estimate(ctx: &Context, job: &Job) -> Self {
         let gather = &job.gather;
-        if gather.is_pointwise() && gather.groups == 1 {
-            return Self::Product;
-        }
-        if let Some(tile) = rows::fastest(ctx, job) {
-            return Self::Rows(tile);
-        }
         if let Some(tile) = cooperative::fastest(ctx, job) {
             return Self::Cooperative(tile);
+        }
+        if gather.is_pointwise() && gather.groups == 1 {
+            return Self::Product;
         }
         if direct::is_better(gather) {
             return Self::Direct;
@@ -84,8 +78,7 @@ impl Kernel {
         match self {
             Self::Product | Self::Direct => true,
             Self::Tiled(tile) => tile.fits(&ctx.gpu.device.limits()),
-            Self::Cooperative(tile) => cooperative::is_possible(ctx, job) && cooperative::works(ctx, tile),
-            Self::Rows(tile) => rows::is_possible(ctx, job) && rows::works(ctx, tile),
+            Self::Cooperative(tile) => tile.is_possible(ctx, job),
         }
     }
 }
@@ -98,7 +91,6 @@ impl fmt::Display for Kernel {
             Self::Direct => f.write_str("direct"),
             Self::Tiled(tile) => write!(f, "tiled/{tile}"),
             Self::Cooperative(tile) => write!(f, "cooperative/{tile}"),
-            Self::Rows(tile) => write!(f, "cooperative/rows/{tile}"),
         }
     }
 }

@@ -1,20 +1,21 @@
 //! Convolution as a matrix product that is never written out.
 
-use backend_api::desc::{ConvGather, ImageLayout};
+use backend_api::desc::{ConvGather, GatherAxis, ImageLayout};
 use backend_api::{Activation, BackendResult, DType, checked_product};
 
 use super::Job;
-use super::params::{Params, is_regular};
+use super::params::{Params, inverse, is_regular};
 use crate::context::{Context, dim, linear_grid};
 use crate::kernels::libs::{
-    CORNER, RESULTS_ADJACENT, RESULTS_APART, SOURCE_ANY, SOURCE_VECTORS, SOURCE_WINDOW,
+    CORNER, RESULTS_ADJACENT, RESULTS_APART, RESULTS_PLANES, SOURCE_ANY, SOURCE_LINES, SOURCE_VECTORS,
+    SOURCE_WINDOW,
 };
-use crate::kernels::{KernelSource, Lib, Variant, kernel};
+use crate::kernels::{KernelSource, Lib, MAX_CONSTANTS, Target, Variant, kernel};
 use crate::ops::matmul::activation_code;
-use crate::ops::tile::{TILE_CONSTANTS, Tile, tile_product};
+use crate::ops::tile::{Fours, TILE_CONSTANTS, Tile, written};
 
 static IMPLICIT_GEMM: KernelSource = KernelSource {
-    unrolled: Some(tile_product),
+    unrolled: Some(product),
     ..kernel!(
         "conv/implicit_gemm",
         libs: [GRID, QUOTIENT, SPECIAL, UNARY, ACTIVATE, CONV, TILE_PRODUCT],
@@ -26,69 +27,111 @@ static IMPLICIT_GEMM: KernelSource = KernelSource {
     )
 };
 
-const CONSTANTS: [&str; 7] = {
+const CONSTANTS: [&str; 8] = {
     let [m, n, k, thread_m, thread_n] = TILE_CONSTANTS;
-    [m, n, k, thread_m, thread_n, "VEC", "ACTIVATION"]
+    [m, n, k, thread_m, thread_n, "VEC", "ACTIVATION", "PLANES"]
 };
+
+/// The loop over taps, given the kernel's constants: results of planes are written as four pixels.
+fn product(constants: &[u32; MAX_CONSTANTS], target: Target) -> String {
+    let planes = constants[CONSTANTS.len() - 1] == 1;
+    written(constants, target, if planes { Fours::Down } else { Fours::Across })
+}
 
 /// How the kernel reads the source and writes the results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Access {
     read: Read,
-    /// Whether results are written four at once.
-    adjacent: bool,
+    write: Write,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Read {
     Any,
     Window,
+    Lines,
     Vectors,
 }
 
+/// One by one, or four at once: of channels that are adjacent, or of pixels where channels are planes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Write {
+    Apart,
+    Adjacent,
+    Planes,
+}
+
 impl Access {
-    const ALL: [Self; 5] = [
-        Self { read: Read::Any, adjacent: false },
-        Self { read: Read::Any, adjacent: true },
-        Self { read: Read::Window, adjacent: false },
-        Self { read: Read::Vectors, adjacent: false },
-        Self { read: Read::Vectors, adjacent: true },
+    const ALL: [Self; 7] = [
+        Self { read: Read::Any, write: Write::Apart },
+        Self { read: Read::Any, write: Write::Adjacent },
+        Self { read: Read::Window, write: Write::Apart },
+        Self { read: Read::Window, write: Write::Planes },
+        Self::LINES,
+        Self { read: Read::Vectors, write: Write::Apart },
+        Self { read: Read::Vectors, write: Write::Adjacent },
     ];
 
+    const LINES: Self = Self { read: Read::Lines, write: Write::Planes };
+
     fn libs(self) -> &'static [Lib] {
-        match (self.read, self.adjacent) {
-            (Read::Any, false) => &[SOURCE_ANY, RESULTS_APART],
-            (Read::Any, true) => &[SOURCE_ANY, RESULTS_ADJACENT],
+        match (self.read, self.write) {
+            (Read::Any, Write::Adjacent) => &[SOURCE_ANY, RESULTS_ADJACENT],
+            (Read::Any, _) => &[SOURCE_ANY, RESULTS_APART],
             // Channels that are planes.
+            (Read::Window, Write::Planes) => &[CORNER, SOURCE_WINDOW, RESULTS_PLANES],
             (Read::Window, _) => &[CORNER, SOURCE_WINDOW, RESULTS_APART],
-            (Read::Vectors, false) => &[CORNER, SOURCE_VECTORS, RESULTS_APART],
-            (Read::Vectors, true) => &[CORNER, SOURCE_VECTORS, RESULTS_ADJACENT],
+            (Read::Lines, _) => &[SOURCE_LINES, RESULTS_PLANES],
+            (Read::Vectors, Write::Adjacent) => &[CORNER, SOURCE_VECTORS, RESULTS_ADJACENT],
+            (Read::Vectors, _) => &[CORNER, SOURCE_VECTORS, RESULTS_APART],
         }
     }
 
-    fn of(job: &Job) -> Self {
+    /// Of a convolution in tiles of this size.
+    fn of(job: &Job, tile: Tile) -> Self {
         let gather = &job.gather;
         let regular = is_regular(gather) && gather.taps() > 0;
-        let fours = |channels: usize, offset: u32| channels.is_multiple_of(4) && offset.is_multiple_of(4);
-        let nhwc = gather.layout == ImageLayout::Nhwc;
-        let read = match nhwc {
-            true if regular && fours(gather.channels, job.input.offset) => Read::Vectors,
-            false if regular => Read::Window,
-            _ => Read::Any,
-        };
-        Self { read, adjacent: nhwc && fours(gather.filters, job.output.offset) }
+        let fours = |size: usize, offset: u32| size.is_multiple_of(4) && offset.is_multiple_of(4);
+        if gather.layout == ImageLayout::Nhwc {
+            let vectors = regular && fours(gather.channels, job.input.offset);
+            let adjacent = fours(gather.filters, job.output.offset);
+            return Self {
+                read: if vectors { Read::Vectors } else { Read::Any },
+                write: if adjacent { Write::Adjacent } else { Write::Apart },
+            };
+        }
+        if !regular {
+            return Self { read: Read::Any, write: Write::Apart };
+        }
+        let planes = fours(gather.pixels(), job.output.offset);
+        if planes && has_lines(gather) && job.input.offset.is_multiple_of(4) && tile == TILES[0] {
+            return Self::LINES;
+        }
+        Self { read: Read::Window, write: if planes { Write::Planes } else { Write::Apart } }
     }
+}
+
+/// Whether source and result have rows of the same length, a multiple of four, and a row of the filter has a pixel and
+/// those beside it, from left to right.
+fn has_lines(gather: &ConvGather) -> bool {
+    let GatherAxis { stride, dilation, before, transposed } = gather.axes[1];
+    let [_, columns] = gather.result;
+    let beside = gather.filter[1] == 3 && [stride, dilation, before] == [1, 1, 1] && !transposed;
+    beside && gather.source[1] == columns && columns.is_multiple_of(4)
 }
 
 fn variant(tile: Tile, access: Access, dtype: DType, vectors: bool, activation: Activation) -> Variant {
     let [m, n, k, thread_m, thread_n] = tile.constants();
-    let constants = [m, n, k, thread_m, thread_n, u32::from(vectors), activation_code(activation)];
+    let planes = u32::from(access.write == Write::Planes);
+    let constants = [m, n, k, thread_m, thread_n, u32::from(vectors), activation_code(activation), planes];
     Variant::new(&IMPLICIT_GEMM, [dtype], constants).with_libs(access.libs())
 }
 
 pub(super) fn variants() -> Vec<Variant> {
     let mut variants = Vec::new();
-    for (tile, access) in Tile::ALL.into_iter().flat_map(|tile| Access::ALL.map(|access| (tile, access))) {
+    let all = TILES.into_iter().flat_map(|tile| Access::ALL.map(|access| (tile, access)));
+    let all = all.filter(|&(_, access)| access != Access::LINES);
+    for (tile, access) in all.chain([(Tile::THREES, Access::LINES)]) {
         for (dtype, vectors) in [DType::F32, DType::F16].into_iter().flat_map(|d| [(d, false), (d, true)]) {
             let of = |&activation| variant(tile, access, dtype, vectors, activation);
             variants.extend(Activation::ALL.iter().map(of));
@@ -97,14 +140,25 @@ pub(super) fn variants() -> Vec<Variant> {
     variants
 }
 
+/// Every tile, largest first. A larger one is no faster for what is read number by number, and takes twice as long to
+/// compile.
+pub(super) const TILES: [Tile; 3] = [Tile::ALL[1], Tile::ALL[2], Tile::ALL[3]];
+
 /// The tile that is estimated to be the fastest for results of so many rows and columns, repeated.
 pub(super) fn choose(ctx: &Context, sizes: [usize; 3]) -> Tile {
-    Tile::choose(&ctx.gpu.device.limits(), ctx.gpu.multiprocessors(), sizes)
+    Tile::choose_from(&TILES, &ctx.gpu.device.limits(), ctx.gpu.multiprocessors(), sizes)
 }
 
 pub(super) fn launch(ctx: &Context, op: &'static str, job: &Job, tile: Tile) -> BackendResult<()> {
     let &ConvGather { groups, filters, .. } = &job.gather;
+    let access = Access::of(job, tile);
     let mut params = Params::new(op, job)?;
+    let tile = if access == Access::LINES {
+        params.per_outer = inverse(job.gather.filter[0]);
+        Tile::THREES
+    } else {
+        tile
+    };
     let rows = params.rows as usize;
     let (tiles_m, tiles_n) = (rows.div_ceil(tile.m), filters.div_ceil(tile.n));
     let tiles = checked_product(op, "tiles", &[tiles_m, tiles_n, groups])?;
@@ -112,7 +166,7 @@ pub(super) fn launch(ctx: &Context, op: &'static str, job: &Job, tile: Tile) -> 
     params.tiles_n = dim(op, "tiles", tiles_n)?;
     params.tiles = dim(op, "tiles", tiles)?;
     let vectors = job.gather.taps().is_multiple_of(4) && job.filter.offset.is_multiple_of(4);
-    let variant = variant(tile, Access::of(job), job.dtype, vectors, job.activation);
+    let variant = variant(tile, access, job.dtype, vectors, job.activation);
     let Job { input, filter, bias, output, .. } = job;
     ctx.launch(op, &variant, &[input, input, filter, filter, bias], output, &params, linear_grid(op, tiles)?)
 }

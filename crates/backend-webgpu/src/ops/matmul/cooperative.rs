@@ -54,7 +54,17 @@ impl CooperativeTile {
 
     /// A tile of 2 × 2 parts.
     const fn new([m, n, k]: [usize; 3], alone: usize, paired: usize) -> Self {
-        Self { m, n, k, parts: [2, 2], step: StepTime { alone, paired } }
+        Self::divided([m, n, k], [2, 2], alone, paired)
+    }
+
+    /// A tile of so many parts.
+    pub(in crate::ops) const fn divided(
+        [m, n, k]: [usize; 3],
+        parts: [usize; 2],
+        alone: usize,
+        paired: usize,
+    ) -> Self {
+        Self { m, n, k, parts, step: StepTime { alone, paired } }
     }
 
     /// A tile of one part.
@@ -89,9 +99,9 @@ impl CooperativeTile {
         if self.sharers() > 1 { 2 } else { 1 }
     }
 
-    /// How many groups of eight elements of A and of B each invocation fetches in a step.
+    /// How many groups of eight elements of A and of B each invocation fetches in a step, some for nothing.
     pub(in crate::ops) fn fetches(self) -> [usize; 2] {
-        [self.m, self.n].map(|size| size * self.k / 8 / self.threads())
+        [self.m, self.n].map(|size| (size * self.k / 8).div_ceil(self.threads()))
     }
 
     /// Whether the steps are fastest one by one. Those of few products wait for what they fetch, and want to overlap.

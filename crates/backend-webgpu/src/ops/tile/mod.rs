@@ -8,7 +8,7 @@ use std::fmt;
 use crate::kernels::MAX_CONSTANTS;
 use crate::ops::has_room;
 
-pub(super) use step::tile_product;
+pub(super) use step::{Fours, tile_product, written};
 pub(super) use time::StepTime;
 
 /// The sizes of a tile and of an invocation's part of it.
@@ -35,6 +35,9 @@ impl Tile {
         Self::new([8, 128, 16], [4, 4], 460, 520),
     ];
 
+    /// The second's, with steps of three.
+    pub(super) const THREES: Self = Self::new([64, 64, 24], [8, 4], 750, 1160);
+
     const fn new(
         [m, n, k]: [usize; 3],
         [thread_m, thread_n]: [usize; 2],
@@ -56,11 +59,21 @@ impl Tile {
 
     /// The tile that is estimated to be the fastest for an m×n product, repeated `batch` times, on a device with these
     /// limits and so many multiprocessors.
-    pub(super) fn choose(limits: &wgpu::Limits, multiprocessors: usize, [m, n, batch]: [usize; 3]) -> Self {
+    pub(super) fn choose(limits: &wgpu::Limits, multiprocessors: usize, sizes: [usize; 3]) -> Self {
+        Self::choose_from(&Self::ALL, limits, multiprocessors, sizes)
+    }
+
+    /// The same of these tiles.
+    pub(super) fn choose_from(
+        tiles: &[Self],
+        limits: &wgpu::Limits,
+        multiprocessors: usize,
+        [m, n, batch]: [usize; 3],
+    ) -> Self {
         // All of them take longer with k alike.
         const K: usize = 32;
         let time = |tile: &Self| tile.time([m, n, K, batch], multiprocessors);
-        let fitting = Self::ALL.into_iter().filter(|tile| tile.fits(limits));
+        let fitting = tiles.iter().copied().filter(|tile| tile.fits(limits));
         fitting.min_by_key(time).unwrap_or(Self::ALL[2])
     }
 
@@ -90,7 +103,8 @@ impl Tile {
 
     /// Bytes of workgroup memory.
     fn workgroup_bytes(self) -> usize {
-        self.k * (self.m + self.n) * size_of::<f32>()
+        // Of the steps of three, a little more.
+        self.k.next_multiple_of(16) * (self.m + self.n) * size_of::<f32>()
     }
 
     pub(super) fn fits(self, limits: &wgpu::Limits) -> bool {

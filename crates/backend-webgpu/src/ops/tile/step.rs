@@ -17,6 +17,20 @@ use crate::ops::text::{lines, pairs};
 /// step is multiplied, the blocks of the next are on their way into registers; those that the last one fetches aren't
 /// used.
 pub(crate) fn tile_product(constants: &[u32; MAX_CONSTANTS], target: Target) -> String {
+    written(constants, target, Fours::Across)
+}
+
+/// How results are passed to `write_out`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fours {
+    /// Those of four columns of a row.
+    Across,
+    /// Those of four rows of a column.
+    Down,
+}
+
+/// The same with results passed in either way.
+pub(crate) fn written(constants: &[u32; MAX_CONSTANTS], target: Target, fours: Fours) -> String {
     let tile = Tile::from_constants(constants);
     let (rows, columns) = (tile.thread_m, tile.thread_n / 4);
     let places = || (0..rows).flat_map(|i| (0..columns).map(move |j| (i, j)));
@@ -35,7 +49,10 @@ pub(crate) fn tile_product(constants: &[u32; MAX_CONSTANTS], target: Target) -> 
         true => lines((0..tile.k).map(|k| products(&format!("{k}u"), rows / 4, columns))),
         false => format!("for (var k = 0u; k < TILE_K; k++) {}\n", products("k", rows / 4, columns)),
     };
-    let results = results(rows, columns);
+    let results = match fours {
+        Fours::Across => results(rows, columns),
+        Fours::Down => results_down(rows, columns),
+    };
     format!(
         "
 fn tile_product(tile: Tile, index: u32, first: u32, length: u32) {{
@@ -82,6 +99,28 @@ switch i {{
 }}
 let row = tile.row + result_row(lane, i / THREAD_N4);
 write_out(tile, row, tile.column + result_column(lane, i % THREAD_N4), sum);
+}}
+"
+    )
+}
+
+/// The same, four rows of a column at a time.
+fn results_down(rows: usize, columns4: usize) -> String {
+    let case = |(column, row4): (usize, usize)| {
+        let (j, element) = (column / 4, ["x", "y", "z", "w"][column % 4]);
+        let elements = [0, 1, 2, 3].map(|row| format!("sum_{}_{j}.{element}", 4 * row4 + row));
+        format!("case {}u: {{ sums = vec4<f32>({}); }}", column * rows / 4 + row4, elements.join(", "))
+    };
+    let cases = lines(pairs([4 * columns4, rows / 4]).map(case));
+    format!(
+        "for (var i = 0u; i < RESULTS; i++) {{
+var sums = vec4<f32>();
+switch i {{
+{cases}default: {{}}
+}}
+let row = tile.row + result_row(lane, i % THREAD_M4 * 4u);
+let column = i / THREAD_M4;
+write_out(tile, row, tile.column + result_column(lane, column / 4u) + column % 4u, sums);
 }}
 "
     )
