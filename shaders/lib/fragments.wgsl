@@ -7,9 +7,9 @@
 const SUBGROUP: u32 = 32u;
 const FRAGMENT: u32 = 16u;
 const PARTS: u32 = SUBGROUPS_M * SUBGROUPS_N;
-// Subgroups that share a part: each multiplies a piece of every step's k. A tile of one part is for few rows or columns,
-// for which the loads that are on their way decide.
-const SUBGROUPS_K: u32 = select(1u, 8u, PARTS == 1u);
+// Subgroups that share a part: each multiplies a fragment's depth of every step. A tile of one part is for few rows or
+// columns, for which the loads that are on their way decide.
+const SUBGROUPS_K: u32 = select(1u, TILE_K / FRAGMENT, PARTS == 1u);
 const SHARERS: u32 = SUBGROUPS_K * SUBGROUP;
 const THREADS: u32 = PARTS * SHARERS;
 const PART_M: u32 = TILE_M / SUBGROUPS_M;

@@ -12,13 +12,10 @@ pub(crate) struct CooperativeTile {
     pub(in crate::ops) m: usize,
     pub(in crate::ops) n: usize,
     pub(in crate::ops) k: usize,
-    /// Rows and columns of parts. A subgroup makes a part; one part alone is made by [`SHARERS`].
+    /// Rows and columns of parts. A subgroup makes a part; one part alone is shared along k.
     pub(in crate::ops) parts: [usize; 2],
     step: StepTime,
 }
-
-/// Subgroups that share the only part of a tile, each with a piece of k.
-const SHARERS: usize = 8;
 
 impl CooperativeTile {
     /// Every tile for products of many rows and columns, largest first.
@@ -33,6 +30,11 @@ impl CooperativeTile {
 
     /// The tile that three workgroups can have on a multiprocessor, which hides what they wait for.
     pub(in crate::ops) const SHALLOW: Self = Self::new([64, 64, 32], 281, 430);
+
+    /// Tiles of eight subgroups that each have a multiprocessor for themselves, for products that have no more of them
+    /// than the device has multiprocessors.
+    const ALONE: [Self; 2] =
+        [Self::divided([128, 64, 64], [4, 2], 660, 1320), Self::divided([32, 64, 128], [2, 4], 640, 1280)];
 
     /// Every tile for products of few rows or columns.
     pub(super) const FEW: [Self; 4] = [
@@ -49,15 +51,20 @@ impl CooperativeTile {
 
     /// All of them.
     pub(super) fn all() -> impl Iterator<Item = Self> + Clone {
-        Self::ALL.into_iter().chain(Self::FEW)
+        Self::ALL.into_iter().chain(Self::ALONE).chain(Self::FEW)
     }
 
     /// A tile of 2 × 2 parts.
-    const fn new([m, n, k]: [usize; 3], alone: usize, paired: usize) -> Self {
-        Self::divided([m, n, k], [2, 2], alone, paired)
+    const fn new(sizes: [usize; 3], alone: usize, paired: usize) -> Self {
+        Self::divided(sizes, [2, 2], alone, paired)
     }
 
-    /// A tile of so many parts.
+    /// A tile of one part.
+    const fn shared(sizes: [usize; 3], alone: usize, paired: usize) -> Self {
+        Self::divided(sizes, [1, 1], alone, paired)
+    }
+
+    /// A tile of so many rows and columns of parts.
     pub(in crate::ops) const fn divided(
         [m, n, k]: [usize; 3],
         parts: [usize; 2],
@@ -65,11 +72,6 @@ impl CooperativeTile {
         paired: usize,
     ) -> Self {
         Self { m, n, k, parts, step: StepTime { alone, paired } }
-    }
-
-    /// A tile of one part.
-    const fn shared([m, n, k]: [usize; 3], alone: usize, paired: usize) -> Self {
-        Self { m, n, k, parts: [1, 1], step: StepTime { alone, paired } }
     }
 
     /// The tile of a variant, from what [`constants`](Self::constants) gave it.
@@ -124,9 +126,9 @@ impl CooperativeTile {
         self.step.of(tiles, k.div_ceil(self.k), multiprocessors)
     }
 
-    /// Subgroups that share a part.
+    /// Subgroups that share a part: of a tile of one part, each has a fragment's depth of every step.
     fn sharers(self) -> usize {
-        if self.parts == [1, 1] { SHARERS } else { 1 }
+        if self.parts == [1, 1] { self.k / FRAGMENT } else { 1 }
     }
 
     fn subgroups(self) -> usize {

@@ -73,10 +73,23 @@ fn multiply(tile: Tile, index: u32) {{
 }
 
 /// Stages the operands that were fetched for a step, fetches others in their place, and multiplies.
+///
+/// Where many loads decide, they are asked for first. Else the sums of their addresses keep what is multiplied waiting,
+/// unless that has begun; where B's rows run along k, it has to wait for more of them, and beginning late costs more.
 fn one_step(step: &Step, turn: usize) -> String {
-    let (stage, next, advance) = (stage(step, turn), fetch(step, turn, ""), advance("TILE_K"));
-    let products = products(step);
-    format!("workgroupBarrier();\n{stage}workgroupBarrier();\n{next}{advance}{products}")
+    const BARRIER: &str = "workgroupBarrier();\n";
+    let stage = stage(step, turn);
+    let fetch = fetch(step, turn, "") + &advance("TILE_K");
+    let mut slices: Vec<String> = (0..step.depth).map(|l| slice(step, l)).collect();
+    let first = slices.remove(0);
+    let products = slices.concat();
+    if step.ahead > 1 {
+        format!("{BARRIER}{stage}{fetch}{BARRIER}{first}{products}")
+    } else if step.trans_b {
+        format!("{BARRIER}{stage}{BARRIER}{fetch}{first}{products}")
+    } else {
+        format!("{BARRIER}{stage}{BARRIER}{first}{fetch}{products}")
+    }
 }
 
 /// Goes on along k.
@@ -117,10 +130,9 @@ fn groups(step: &Step) -> impl Iterator<Item = (char, usize)> {
     iter::repeat_n('a', a).zip(0..).chain(iter::repeat_n('b', b).zip(0..))
 }
 
-/// Multiplies the staged operands.
-fn products(step: &Step) -> String {
-    let slice = |l| add_products(step.fragments, |i| load_a(step, i, l), |j| load_b(step, l, j));
-    lines((0..step.depth).map(slice))
+/// Multiplies one fragment's depth of the staged operands.
+fn slice(step: &Step, l: usize) -> String {
+    add_products(step.fragments, |i| load_a(step, i, l), |j| load_b(step, l, j)) + "\n"
 }
 
 /// The fragment of A in row `i` and column `l` of fragments. Staged rows are rows of A, or columns if it is stored

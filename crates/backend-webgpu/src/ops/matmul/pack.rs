@@ -13,8 +13,8 @@ static PACK: KernelSource = kernel!(
     "gemm/pack",
     libs: [GRID],
     types: [],
-    constants: ["PER_WORD", "LANES"],
-    reads: 1,
+    constants: ["PER_WORD", "WHOLE"],
+    reads: 2,
     writes: 1,
     params: Params,
 );
@@ -24,33 +24,40 @@ params! {
         rows: u32,
         columns: u32,
         rows_out: u32,
-        lines: u32,
-        words: u32,
-        parts: u32,
+        vectors: u32,
+        ld_out: u32,
+        total: u32,
         offset: u32,
         ld: u32,
         batch: u32,
         last: u32,
+        last_word: u32,
     }
 }
 
-const WORKGROUP: usize = 256;
+/// Vectors that a workgroup copies.
+const WORKGROUP: usize = 2 * 256;
 
-/// Words that an invocation copies.
-const WORDS: usize = 4;
+/// Bytes of a vector, to a multiple of which rows are aligned at least.
+const VECTOR: usize = 16;
 
-/// Invocations that share a row.
-const LANES: [usize; 2] = [32, WORKGROUP];
+/// Bytes of a line of the device's cache, to a multiple of which long rows are aligned.
+const LINE: usize = 128;
 
-/// Bytes to a multiple of which rows are aligned.
-const ALIGNMENT: usize = 16;
+/// A multiple of every kernel's step, to which k is filled up: a first step of less would leave the others between the
+/// lines of the cache.
+const STEP: usize = 32;
 
-fn variant(dtype: DType, lanes: usize) -> Variant {
-    Variant::new(&PACK, [], [per_word(dtype) as u32, lanes as u32])
+/// `whole` says that every vector of the source is in its buffer as a whole.
+fn variant(dtype: DType, whole: bool) -> Variant {
+    Variant::new(&PACK, [], [per_word(dtype) as u32, u32::from(whole)])
 }
 
 pub(super) fn variants() -> Vec<Variant> {
-    [DType::F32, DType::F16].iter().flat_map(|&dtype| LANES.map(|lanes| variant(dtype, lanes))).collect()
+    [DType::F32, DType::F16]
+        .iter()
+        .flat_map(|&dtype| [false, true].map(|whole| variant(dtype, whole)))
+        .collect()
 }
 
 /// Elements of a word.
@@ -60,7 +67,7 @@ fn per_word(dtype: DType) -> usize {
 
 /// Elements to a multiple of which rows are aligned.
 fn group(dtype: DType) -> usize {
-    ALIGNMENT / dtype.size()
+    VECTOR / dtype.size()
 }
 
 /// The same for k, which both factors share.
@@ -107,7 +114,7 @@ pub(super) fn aligned(
     packs: [bool; 2],
 ) -> BackendResult<(MatmulDesc, Windows)> {
     let (mut desc, mut windows, [a, b]) = (*desc, windows.clone(), stored(desc));
-    let k = if packs == [true; 2] { desc.k.next_multiple_of(group_of_both(&desc)) } else { desc.k };
+    let k = if packs == [true; 2] { desc.k.next_multiple_of(STEP) } else { desc.k };
     if packs[0] {
         (desc.a, windows.a) = copy(ctx, op, &desc.a, &windows.a, a, k, desc.batch)?;
     }
@@ -131,7 +138,9 @@ fn copy(
     let Stored { rows, columns, k_down } = stored;
     let (rows_out, columns_out) = if k_down { (k, columns) } else { (rows, k) };
     let dtype = matrix.dtype;
-    let ld = columns_out.next_multiple_of(group(dtype));
+    let line = LINE / dtype.size();
+    // Where lines are short, what that adds would be much of them.
+    let ld = columns_out.next_multiple_of(if columns_out < 8 * line { group(dtype) } else { line });
     // A matrix that the whole batch shares is copied once.
     let copies = if matrix.batch_stride == 0 { 1 } else { batch };
     let size = checked_product(op, "scratch", &[copies, rows_out, ld])?;
@@ -142,23 +151,24 @@ fn copy(
         + matrix.ld.saturating_mul(rows - 1)
         + columns
         - 1;
-    let (lines, words) = (copies * rows_out, ld / per_word(dtype));
-    let lanes = LANES.into_iter().find(|lanes| lanes * WORDS >= words).unwrap_or(WORKGROUP);
-    let parts = words.div_ceil(lanes * WORDS);
+    let vectors = columns_out.div_ceil(group(dtype));
+    let total = copies * rows_out * vectors;
+    let whole = last / group(dtype) < (window.size / VECTOR as u64) as usize;
     let params = Params {
         rows: dim(op, "rows", rows)?,
         columns: dim(op, "columns", columns)?,
         rows_out: dim(op, "rows", rows_out)?,
-        lines: dim(op, "rows", lines)?,
-        words: dim(op, "columns", words)?,
-        parts: dim(op, "columns", parts)?,
+        vectors: dim(op, "columns", vectors)?,
+        ld_out: dim(op, "columns", ld / group(dtype))?,
+        total: dim(op, "elements", total)?,
         offset: window.offset,
         ld: stride(op, "ld", matrix.ld, rows)?,
         batch: stride(op, "batch stride", matrix.batch_stride, copies)?,
-        last: dim(op, "elements", last / per_word(dtype))?,
+        last: dim(op, "elements", last / group(dtype))?,
+        last_word: dim(op, "elements", last / per_word(dtype))?,
     };
-    let grid = linear_grid(op, lines.div_ceil(WORKGROUP / lanes).saturating_mul(parts))?;
-    ctx.launch(op, &variant(dtype, lanes), &[window], &scratch, &params, grid)?;
+    let grid = linear_grid(op, total.div_ceil(WORKGROUP))?;
+    ctx.launch(op, &variant(dtype, whole), &[window, window], &scratch, &params, grid)?;
     let batch_stride = if copies == 1 { 0 } else { rows_out * ld };
     Ok((Matrix { ld, batch_stride, ..*matrix }, scratch))
 }

@@ -1,5 +1,5 @@
 //! Products on matrix units of a few more rows or columns than whole tiles have: what is left over becomes products of
-//! its own, in tiles for few rows. A round of large tiles for it would take longer.
+//! its own, made like any of few rows. A round of large tiles for it would take longer.
 
 use backend_api::BackendResult;
 use backend_api::desc::{BiasAxis, MatmulDesc};
@@ -7,13 +7,13 @@ use backend_api::desc::{BiasAxis, MatmulDesc};
 use super::cooperative::CooperativeTile;
 use super::kernel::Kernel;
 use super::plan::Plan;
-use super::{Product, Windows, launch};
+use super::{Product, Windows, launch, run as run_alone};
 use crate::context::Context;
 use crate::ops::matrix_units::FRAGMENT;
 use crate::recorder::Window;
 
 /// Nanoseconds of a launch and of waiting for the one before.
-const LAUNCH: usize = 6000;
+const LAUNCH: usize = 4000;
 
 /// A part of a product's result: the first row and column, and how many of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,7 +66,8 @@ fn parts(desc: &MatmulDesc, [tile_m, tile_n]: [usize; 2]) -> Vec<Part> {
     parts.into_iter().filter(|part| part.m > 0 && part.n > 0).collect()
 }
 
-/// Makes each part, of factors that need no copies.
+/// Makes each part, of factors that need no copies. What is left over comes first: if the factors were copied for it, the
+/// copies are still in the cache.
 pub(super) fn run(
     ctx: &Context,
     op: &'static str,
@@ -74,11 +75,13 @@ pub(super) fn run(
     windows: &Windows,
     plan: &Plan,
 ) -> BackendResult<()> {
-    let parts = parts(desc, plan.tile());
-    for (number, part) in parts.into_iter().enumerate() {
+    for (number, part) in parts(desc, plan.tile()).into_iter().enumerate().rev() {
         let (product, windows) = (part.of(desc), part.windows(desc, windows));
-        let strip = if number == 0 { None } else { Plan::strip(ctx, &product).map(|(plan, _)| plan) };
-        launch(ctx, op, &Product::whole(&product), &windows, &strip.unwrap_or(*plan))?;
+        let strip = if number == 0 { None } else { Plan::strip(ctx, &product, &windows) };
+        match strip {
+            Some(strip) => run_alone(ctx, op, &product, &windows, &strip)?,
+            None => launch(ctx, op, &Product::whole(&product), &windows, plan)?,
+        }
     }
     Ok(())
 }
@@ -103,20 +106,25 @@ impl Plan {
         let (main, rest) = parts.split_first().filter(|_| self.splits == 1)?;
         let mut time = tile.time([main.m, main.n, desc.k, desc.batch], ctx.gpu.multiprocessors());
         for part in rest {
-            let (_, strip) = Self::strip(ctx, &part.of(desc))?;
-            time = time.saturating_add(strip + LAUNCH);
+            time = time.saturating_add(few(ctx, &part.of(desc))?.1 + LAUNCH);
         }
         Some(time)
     }
 
-    /// The plan for a few rows or columns of factors that need no copies, and the nanoseconds it is estimated to take.
-    fn strip(ctx: &Context, desc: &MatmulDesc) -> Option<(Self, usize)> {
-        let multiprocessors = ctx.gpu.multiprocessors();
-        let sizes = [desc.m, desc.n, desc.k, desc.batch];
-        let tile = CooperativeTile::FEW.into_iter().min_by_key(|tile| tile.time(sizes, multiprocessors))?;
-        let plan = Self::new(ctx, desc, Kernel::Cooperative(tile), 1)?;
-        Some((plan, tile.time(sizes, multiprocessors))).filter(|(plan, _)| plan.works(ctx))
+    /// The plan for a few rows or columns of factors that need no copies.
+    fn strip(ctx: &Context, desc: &MatmulDesc, windows: &Windows) -> Option<Self> {
+        Self::matvec(ctx, desc, windows).or_else(|| Self::skinny(ctx, desc, windows)).or_else(|| {
+            let (tile, _) = few(ctx, desc)?;
+            Self::new(ctx, desc, Kernel::Cooperative(tile), 1).filter(|plan| plan.works(ctx))
+        })
     }
+}
+
+/// The fastest tile for a few rows or columns, and the nanoseconds that it is estimated to take.
+fn few(ctx: &Context, desc: &MatmulDesc) -> Option<(CooperativeTile, usize)> {
+    let sizes = [desc.m, desc.n, desc.k, desc.batch];
+    let times = CooperativeTile::FEW.map(|tile| (tile, tile.time(sizes, ctx.gpu.multiprocessors())));
+    times.into_iter().min_by_key(|&(_, time)| time)
 }
 
 #[cfg(test)]
