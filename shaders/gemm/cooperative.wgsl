@@ -2,8 +2,9 @@
 // multiplied by the device's matrix units, which add in f32.
 //
 // A workgroup makes a TILE_M × TILE_N tile of C in steps of TILE_K, divided into SUBGROUPS_M × SUBGROUPS_N parts. A
-// subgroup makes one part of it, or its share of one part, as fragments of 16 × 16. The operands pass through workgroup memory, just as the matrices are
-// stored: whether op is a transposition only decides whether fragments are read from there by rows or by columns.
+// subgroup makes one part of it, or its share of one part, as fragments of 16 × 16. The operands pass through workgroup
+// memory, just as the matrices are stored: whether op is a transposition only decides whether fragments are read from
+// there by rows or by columns.
 //
 // The step itself, `multiply`, is written by src/ops/matmul/fragments.rs: its loops over fragments have to be unrolled.
 // It calls the functions of this file and of lib/fragments. The sums leave it through workgroup memory too, because the
