@@ -71,6 +71,8 @@ libs! {
     POOL = "pool",
     /// What kernels on cooperative matrices share.
     FRAGMENTS = "fragments",
+    /// The elements of cooperative matrices, in kernels whose source says so.
+    FRAGMENT_ELEMENTS = "fragment_elements",
     /// The core of matrix products.
     TILE_PRODUCT = "tile_product",
     /// The reductions; needs [`SPECIAL`].
