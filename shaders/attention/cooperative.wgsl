@@ -1,40 +1,38 @@
 // O = softmax(cap(scale · Q·Kᵀ) + mask) · V for operands of f16, multiplied by the device's matrix units, which add in f32.
 //
-// A workgroup works on TILE_Q queries of one head, of which each of its SUBGROUPS subgroups has PARTS parts of 16; keys
-// come in blocks of 32. Queries and the output stay in fragments of 16 × 16; scores leave them through workgroup memory,
-// because the elements of a fragment can't be named, and come back as weights of f16.
+// A workgroup works on TILE_Q queries of one head, of which each of its SUBGROUPS subgroups has PARTS parts of 16. Blocks
+// of keys and values pass through workgroup memory; a subgroup works on SLICE of them at a time, from the first that some
+// of its queries sees to the last. Queries, scores, weights and the output never leave the registers: they are fragments
+// of 16 × 16, whose elements lib/fragment_elements names.
 //
-// As the output can't be rescaled in place, it rarely is: a query's reference, from which its weights are counted, is
-// raised only by a score that is far above it. Weights are at most 2⁸ then, which f16 holds (after FlashAttention-4, 2025).
-// A workgroup raises together, because fragments are worked on by all subgroups or none.
+// The output is rarely rescaled: a query's reference, from which its weights are counted, is raised only by a score that is
+// far above it. Weights are at most 2⁸ then, which f16 holds (after FlashAttention-4, 2025).
 //
 // `attend` is written by src/ops/attention/fragments.rs: its loops over fragments have to be unrolled. It calls the
 // functions of this file.
 //
 // Starts, strides and lengths of vectors are multiples of eight elements.
 //
-// needs: T = f16, SUBGROUPS, PARTS, DIM, lib/attention
+// needs: T = f16, SUBGROUPS, PARTS, DIM, BLOCK, SLICE, lib/attention, lib/fragment_elements
 
 const SUBGROUP: u32 = 32u;
 const FRAGMENT: u32 = 16u;
 const THREADS: u32 = SUBGROUPS * SUBGROUP;
-const TILE_Q: u32 = SUBGROUPS * PARTS * FRAGMENT;
-// Keys of a block, and numbers of the queries that pass through workgroup memory at once.
-const BLOCK: u32 = 32u;
+// Queries of a subgroup, and of the workgroup.
+const QUERIES: u32 = PARTS * FRAGMENT;
+const TILE_Q: u32 = SUBGROUPS * QUERIES;
 
-// Vectors in groups of eight elements: what an invocation moves at once, and rows that the workgroup moves in one turn.
+// Vectors in groups of eight elements: what an invocation moves in a turn.
 const EIGHTS: u32 = DIM / 8u;
-const TURN: u32 = THREADS / EIGHTS;
 
 // Rows of workgroup memory, in vectors of four: 16 bytes longer than their content, against bank conflicts.
 const STRIDE: u32 = DIM / 4u + 2u;
-const STRIDE_P: u32 = BLOCK / 4u + 2u;
-const STRIDE_S: u32 = BLOCK / 4u + 1u;
+const ROWS: u32 = max(2u * BLOCK, SUBGROUPS * FRAGMENT);
 
 // How far a score may be above the reference, in powers of two.
 const HEADROOM: f32 = 8.0;
 
-const_assert DIM % BLOCK == 0u && BLOCK * EIGHTS % THREADS == 0u;
+const_assert DIM % FRAGMENT == 0u && BLOCK * EIGHTS % THREADS == 0u && BLOCK % SLICE == 0u && SLICE % FRAGMENT == 0u;
 
 @group(0) @binding(0) var<storage, read> q: array<vec4<u32>>;
 @group(0) @binding(1) var<storage, read> k: array<vec4<u32>>;
@@ -44,14 +42,8 @@ const_assert DIM % BLOCK == 0u && BLOCK * EIGHTS % THREADS == 0u;
 @group(0) @binding(5) var<storage, read_write> lse: array<f32>;
 @group(0) @binding(6) var<storage, read_write> o: array<vec4<T>>;
 
-// A block of keys, then one of values.
-var<workgroup> sh_kv: array<vec4<f16>, 2u * BLOCK * STRIDE>;
-// For 16 queries of each subgroup: weights (at first, numbers of the queries), and scores (at times, of the output).
-var<workgroup> sh_p: array<vec4<f16>, SUBGROUPS * FRAGMENT * STRIDE_P>;
-var<workgroup> sh_s: array<vec4<f32>, SUBGROUPS * FRAGMENT * STRIDE_S>;
-// A number of each invocation, and whether references have to be raised.
-var<workgroup> sh_each: array<f32, THREADS>;
-var<workgroup> sh_raise: u32;
+// A block of keys, then one of values; at first and at last, 16 queries or their output of each subgroup.
+var<workgroup> sh: array<vec4<f16>, ROWS * STRIDE>;
 
 struct Tile {
   batch: u32,
@@ -91,18 +83,23 @@ fn tile_of(flat: u32) -> Tile {
   );
 }
 
-// The query of an invocation in a part: two invocations share one, and each has half of a block's keys.
-fn query_of(tile: Tile, index: u32, part: u32) -> u32 {
-  return tile.query + (index / SUBGROUP * PARTS + part) * FRAGMENT + index % FRAGMENT;
+// The query of a row of workgroup memory.
+fn query_of(tile: Tile, part: u32, row: u32) -> u32 {
+  return tile.query + row / FRAGMENT * QUERIES + part * FRAGMENT + row % FRAGMENT;
 }
 
-fn half_of(index: u32) -> u32 {
-  return index / FRAGMENT % 2u;
+// The keys that some query of a subgroup sees: whole slices from the first, to before the last.
+fn keys_of(tile: Tile, subgroup: u32) -> vec2<u32> {
+  let first = min(tile.query + subgroup * QUERIES, params.seq_q - 1u);
+  let last = min(first + QUERIES, params.seq_q) - 1u;
+  return vec2<u32>(visible(first, tile.real).x / SLICE * SLICE, visible(last, tile.real).y);
 }
 
-// Its row in workgroup memory.
-fn row_of(index: u32) -> u32 {
-  return index / SUBGROUP * FRAGMENT + index % FRAGMENT;
+// The same of those that each of them sees.
+fn keys_of_all(tile: Tile, subgroup: u32) -> vec2<u32> {
+  let first = min(tile.query + subgroup * QUERIES, params.seq_q - 1u);
+  let last = min(first + QUERIES, params.seq_q) - 1u;
+  return vec2<u32>(visible(last, tile.real).x, visible(first, tile.real).y);
 }
 
 // The same bits as elements. The way through f32 changes no number, and compilers leave it out.
@@ -110,25 +107,39 @@ fn halves(bits: vec2<u32>) -> vec4<f16> {
   return vec4<f16>(vec4<f32>(unpack2x16float(bits.x), unpack2x16float(bits.y)));
 }
 
-// Puts 32 numbers of each query of a part into workgroup memory. Queries beyond the last are the last, and not written.
-fn stage_q(tile: Tile, index: u32, part: u32, chunk: u32) {
-  for (var i = index; i < SUBGROUPS * FRAGMENT * 4u; i += THREADS) {
-    let row = i / 4u;
-    let d = chunk * BLOCK + i % 4u * 8u;
-    let query = min(tile.query + (row / FRAGMENT * PARTS + part) * FRAGMENT + row % FRAGMENT, params.seq_q - 1u);
+// Puts eight elements into a row of workgroup memory.
+fn put(row: u32, eighth: u32, bits: vec4<u32>) {
+  sh[row * STRIDE + 2u * eighth] = halves(bits.xy);
+  sh[row * STRIDE + 2u * eighth + 1u] = halves(bits.zw);
+}
+
+// Puts the queries of a part into workgroup memory. Those beyond the last are the last, and not written.
+fn stage_q(tile: Tile, index: u32, part: u32) {
+  for (var i = index; i < SUBGROUPS * FRAGMENT * EIGHTS; i += THREADS) {
+    let d = i % EIGHTS * 8u;
+    let query = min(query_of(tile, part, i / EIGHTS), params.seq_q - 1u);
     var bits = vec4<u32>();
     if d < params.head_dim {
       bits = q[(tile.q + query * params.q.w + d) / 8u];
     }
-    sh_p[row * STRIDE_P + i % 4u * 2u] = halves(bits.xy);
-    sh_p[row * STRIDE_P + i % 4u * 2u + 1u] = halves(bits.zw);
+    put(i / EIGHTS, i % EIGHTS, bits);
   }
+}
+
+// The row and the group of eight elements that an invocation moves in a turn.
+fn place_of(index: u32, turn: u32) -> vec2<u32> {
+  if THREADS % EIGHTS == 0u {
+    return vec2<u32>(turn * (THREADS / EIGHTS) + index / EIGHTS, index % EIGHTS);
+  }
+  let i = turn * THREADS + index;
+  return vec2<u32>(i / EIGHTS, i % EIGHTS);
 }
 
 // Eight elements of a block's keys, 0 beyond a vector's end. Keys beyond the last are the last, and not seen.
 fn fetch_k(tile: Tile, index: u32, block: u32, turn: u32) -> vec4<u32> {
-  let key = min(block * BLOCK + turn * TURN + index / EIGHTS, params.seq_kv - 1u);
-  let d = index % EIGHTS * 8u;
+  let place = place_of(index, turn);
+  let key = min(block * BLOCK + place.x, params.seq_kv - 1u);
+  let d = place.y * 8u;
   if d >= params.head_dim {
     return vec4<u32>();
   }
@@ -137,8 +148,9 @@ fn fetch_k(tile: Tile, index: u32, block: u32, turn: u32) -> vec4<u32> {
 
 // The same of values, which are 0 for keys that nobody sees, whatever is stored there.
 fn fetch_v(tile: Tile, index: u32, block: u32, turn: u32) -> vec4<u32> {
-  let key = block * BLOCK + turn * TURN + index / EIGHTS;
-  let d = index % EIGHTS * 8u;
+  let place = place_of(index, turn);
+  let key = block * BLOCK + place.x;
+  let d = place.y * 8u;
   if d >= params.head_dim || key >= tile.end {
     return vec4<u32>();
   }
@@ -147,100 +159,55 @@ fn fetch_v(tile: Tile, index: u32, block: u32, turn: u32) -> vec4<u32> {
 
 // Puts them into workgroup memory: keys from row 0 on, values from row BLOCK on.
 fn stage(index: u32, first: u32, turn: u32, bits: vec4<u32>) {
-  let at = (first + turn * TURN + index / EIGHTS) * STRIDE + index % EIGHTS * 2u;
-  sh_kv[at] = halves(bits.xy);
-  sh_kv[at + 1u] = halves(bits.zw);
+  let place = place_of(index, turn);
+  put(first + place.x, place.y, bits);
 }
 
-// Whether every query of the tile sees every key of the block, masks aside.
-fn is_whole(tile: Tile, block: u32) -> bool {
-  let last = min(tile.query + TILE_Q, params.seq_q) - 1u;
-  return visible(last, tile.real).x <= block * BLOCK && (block + 1u) * BLOCK <= visible(tile.query, tile.real).y;
-}
-
-// An invocation's scores of a block, from products in workgroup memory.
-fn scores(tile: Tile, index: u32, part: u32, block: u32, whole: bool) -> array<vec4<f32>, 4> {
-  var result: array<vec4<f32>, 4>;
-  let at = row_of(index) * STRIDE_S + half_of(index) * 4u;
-  for (var c = 0u; c < 4u; c++) {
-    result[c] = scaled(sh_s[at + c]);
+// Scores of a query from its products with `key` and its neighbours, as Elements has them.
+fn scores_of_row(tile: Tile, products: vec4<f32>, query: u32, key: u32) -> vec4<f32> {
+  let at = min(query, params.seq_q - 1u);
+  let keys = key + vec4<u32>(0u, 1u, 8u, 9u);
+  var x = scaled(products);
+  if has(HAS_MASK) {
+    let at_mask = mask_row(tile.batch, tile.head, at) + min(keys, vec4<u32>(params.seq_kv - 1u));
+    x = vec4<f32>(masked(x.x, at_mask.x), masked(x.y, at_mask.y), masked(x.z, at_mask.z), masked(x.w, at_mask.w));
   }
-  if !whole || has(HAS_MASK) {
-    let query = min(query_of(tile, index, part), params.seq_q - 1u);
-    let seen = visible(query, tile.real);
-    let row = mask_row(tile.batch, tile.head, query);
-    let first = block * BLOCK + half_of(index) * FRAGMENT;
-    for (var c = 0u; c < 4u; c++) {
-      for (var j = 0u; j < 4u; j++) {
-        let key = first + 4u * c + j;
-        if key < seen.x || key >= seen.y {
-          result[c][j] = UNSEEN;
-        } else if has(HAS_MASK) {
-          result[c][j] = masked(result[c][j], row + key);
-        }
-      }
-    }
-  }
-  return result;
+  let seen = visible(at, tile.real);
+  return select(x, vec4<f32>(UNSEEN), (keys < vec4<u32>(seen.x)) | (keys >= vec4<u32>(seen.y)));
 }
 
-// Puts the weights of scores into workgroup memory, and asks for higher references where a score is too far above its
-// own: then the weights are too large for f16, and not used. Returns their sum.
-fn weigh(index: u32, scores: array<vec4<f32>, 4>, reference: f32) -> f32 {
-  let at = row_of(index) * STRIDE_P + half_of(index) * 4u;
-  let top4 = max(max(scores[0], scores[1]), max(scores[2], scores[3]));
-  let top = max(max(top4.x, top4.y), max(top4.z, top4.w));
-  sh_each[index] = top;
-  if top > reference + HEADROOM {
-    sh_raise = 1u;
-  }
-  var sums = vec4<f32>();
-  for (var c = 0u; c < 4u; c++) {
-    let w = weights(scores[c] - reference);
-    sums += w;
-    sh_p[at + c] = vec4<f16>(w);
-  }
-  return (sums.x + sums.y) + (sums.z + sums.w);
+fn scores(tile: Tile, products: Elements, query: u32, key: u32) -> Elements {
+  return Elements(
+    scores_of_row(tile, products.low, query, key),
+    scores_of_row(tile, products.high, query + 8u, key),
+  );
 }
 
-// The largest score, or the sum, of the two invocations that share a query.
-fn largest_of_both(index: u32) -> f32 {
-  return max(sh_each[index], sh_each[index ^ FRAGMENT]);
+// Weights of scores in units of `unit`.
+fn weigh(scores: Elements, unit: f32, references: vec2<f32>) -> Elements {
+  let low = exp2(fma(scores.low, vec4<f32>(unit), vec4<f32>(-references.x)));
+  let high = exp2(fma(scores.high, vec4<f32>(unit), vec4<f32>(-references.y)));
+  return Elements(low, high);
 }
 
-fn sum_of_both(index: u32) -> f32 {
-  return sh_each[index] + sh_each[index ^ FRAGMENT];
-}
-
-// Multiplies what is in the place of scores by a factor of each row.
-fn rescale(index: u32, factor: f32) {
-  let at = row_of(index) * STRIDE_S + half_of(index) * 4u;
-  for (var c = 0u; c < 4u; c++) {
-    sh_s[at + c] *= factor;
-  }
-}
-
-// Writes 32 numbers of each query of a part, from the place of scores to O.
-fn write_out(tile: Tile, index: u32, part: u32, chunk: u32, inverse: f32) {
-  let query = query_of(tile, index, part);
-  if query >= params.seq_q {
-    return;
-  }
-  let base = params.o.x + tile.batch * params.o.y + tile.head * params.o.z + query * params.o.w;
-  let at = row_of(index) * STRIDE_S + half_of(index) * 4u;
-  for (var c = 0u; c < 4u; c++) {
-    let d = chunk * BLOCK + half_of(index) * FRAGMENT + 4u * c;
-    if d < params.head_dim {
-      o[(base + d) / 4u] = vec4<T>(sh_s[at + c] * inverse);
-    }
-  }
-}
-
-fn write_lse(tile: Tile, index: u32, part: u32, reference: f32, total: f32) {
-  let query = query_of(tile, index, part);
-  if has(HAS_LSE) && query < params.seq_q && half_of(index) == 0u {
+fn write_lse(tile: Tile, query: u32, reference: f32, total: f32) {
+  if has(HAS_LSE) && query < params.seq_q {
     let row = (tile.batch * params.heads + tile.head) * params.seq_q + query;
     lse[params.lse_offset + row] = log_sum(reference, total);
+  }
+}
+
+// Writes a part of the output from workgroup memory.
+fn write_out(tile: Tile, index: u32, part: u32) {
+  for (var i = index; i < SUBGROUPS * FRAGMENT * EIGHTS; i += THREADS) {
+    let d = i % EIGHTS * 8u;
+    let query = query_of(tile, part, i / EIGHTS);
+    if query < params.seq_q && d < params.head_dim {
+      let at = params.o.x + tile.batch * params.o.y + tile.head * params.o.z + query * params.o.w + d;
+      let row = i / EIGHTS * STRIDE + i % EIGHTS * 2u;
+      o[at / 4u] = sh[row];
+      o[at / 4u + 1u] = sh[row + 1u];
+    }
   }
 }
 

@@ -7,9 +7,11 @@
 //
 // An invocation holds ROWS queries by four keys of the scores, and the same queries by DIMS fours of the output. Q and K
 // pass through workgroup memory in chunks of 32 numbers, then the weights and V in passes of 32 keys, in the same memory.
-// Its vectors of four are permuted within each row, so that neighbours read different banks.
+// Its vectors of four are permuted within each row, so that neighbours read different banks. While keys or values are
+// worked on, the next are on their way into registers.
 //
-// needs: T, GROUPS, LANES, ROWS, DIMS, HALF_Q, HALF_KV, lib/attention, and lib/attention_wide or lib/attention_narrow
+// needs: T, GROUPS, LANES, ROWS, DIMS, HALF_Q, HALF_KV, lib/attention, lib/attention_staging, and lib/attention_wide or
+// lib/attention_narrow
 
 const THREADS: u32 = LANES * GROUPS;
 const TILE_Q: u32 = ROWS * GROUPS;
@@ -22,11 +24,15 @@ const PASS: u32 = 4u * FOURS;
 // Fours of a vector of the output, and fours of weights whose values are in workgroup memory at once.
 const COLUMNS: u32 = LANES * DIMS;
 const SLOTS: u32 = FOURS / DIMS;
+// What an invocation fetches at once of the keys or the values, and of the queries.
+const FETCHES: u32 = 4u * SLOTS * COLUMNS / UNIT_KV / THREADS;
+const LOADS: u32 = TILE_Q * FOURS / UNIT_Q / THREADS;
 
 const KEYS_AT: u32 = TILE_Q * FOURS;
-const SHARED: u32 = max((TILE_Q + TILE_KV) * FOURS, TILE_Q * FOURS + 4u * SLOTS * COLUMNS);
+const SHARED: u32 = (TILE_Q + TILE_KV) * FOURS;
 
 const_assert LANES % 8u == 0u && GROUPS % 8u == 0u && ROWS % 4u == 0u && FOURS % DIMS == 0u;
+const_assert FETCHES * THREADS * UNIT_KV == TILE_KV * FOURS && LOADS * THREADS * UNIT_Q == TILE_Q * FOURS;
 
 @group(0) @binding(0) var<storage, read> q: array<Words>;
 @group(0) @binding(1) var<storage, read> k: array<Words>;
@@ -86,109 +92,46 @@ fn tile_of(flat: u32) -> Tile {
   );
 }
 
-// Puts a chunk of the tile's queries into workgroup memory, with 0 beyond a vector's end. Queries beyond the last are the
-// last, and not written.
-fn stage_q(tile: Tile, index: u32, chunk: u32) {
-  const LOADS = FOURS / UNIT_Q;
-  for (var i = index; i < TILE_Q * LOADS; i += THREADS) {
-    let row = i / LOADS;
-    let column = i % LOADS * UNIT_Q;
-    let d = (chunk * FOURS + column) * 4u;
-    var numbers: array<vec4<f32>, UNIT_Q>;
-    if d < params.head_dim {
-      let query = min(tile.query + row, params.seq_q - 1u);
-      numbers = load_q(tile.q + query * params.q.w + d, params.head_dim - d);
-    }
-    for (var u = 0u; u < UNIT_Q; u++) {
-      sh[row * FOURS + ((column + u) ^ (row % 8u))] = numbers[u];
-    }
-  }
-}
-
-// The same for a block of keys from `key` on.
-fn stage_k(tile: Tile, index: u32, key: u32, chunk: u32) {
-  const LOADS = FOURS / UNIT_KV;
-  for (var i = index; i < TILE_KV * LOADS; i += THREADS) {
-    let row = i / LOADS;
-    let column = i % LOADS * UNIT_KV;
-    let d = (chunk * FOURS + column) * 4u;
-    var numbers: array<vec4<f32>, UNIT_KV>;
-    if d < params.head_dim {
-      let token = min(key + row, params.seq_kv - 1u);
-      numbers = numbers_kv(fetch_k(tile.k + token * params.k.w + d, params.head_dim - d));
-    }
-    for (var u = 0u; u < UNIT_KV; u++) {
-      sh[KEYS_AT + row * FOURS + ((column + u) ^ (row % 8u))] = numbers[u];
-    }
-  }
-}
-
-// Puts the values into workgroup memory that belong to SLOTS fours of weights from `slot` on, of the pass from `key` on:
-// four groups of SLOTS keys. Keys that nobody sees have values of 0, whatever is stored there.
-fn stage_v(tile: Tile, index: u32, key: u32, slot: u32) {
-  const LOADS = COLUMNS / UNIT_KV;
-  for (var i = index; i < 4u * SLOTS * LOADS; i += THREADS) {
-    let row = i / LOADS;
-    let column = i % LOADS * UNIT_KV;
-    let token = key + row / SLOTS * FOURS + slot + row % SLOTS;
-    let d = column * 4u;
-    var numbers: array<vec4<f32>, UNIT_KV>;
-    if d < params.head_dim && token < tile.end {
-      numbers = numbers_kv(fetch_v(tile.v + token * params.v.w + d, params.head_dim - d));
-    }
-    for (var u = 0u; u < UNIT_KV; u++) {
-      sh[KEYS_AT + row * COLUMNS + column + u] = numbers[u];
-    }
-  }
-}
-
-// The products of an invocation's queries with its keys: `lane % 8` of each eighth of its pass.
-fn products(tile: Tile, place: Place, index: u32, key: u32) -> array<vec4<f32>, ROWS> {
-  var sums: array<vec4<f32>, ROWS>;
+// Adds the products of an invocation's queries with its keys, over the chunk that is staged. The keys are `lane % 8` of each
+// eighth of its pass.
+fn add_products(place: Place, sums: ptr<function, array<vec4<f32>, ROWS>>) {
   let swizzle = place.lane % 8u;
   let keys = KEYS_AT + (place.lane / 8u * PASS + swizzle) * FOURS;
-  let chunks = (params.head_dim + 4u * FOURS - 1u) / (4u * FOURS);
-  for (var chunk = 0u; chunk < chunks; chunk++) {
-    workgroupBarrier();
-    stage_q(tile, index, chunk);
-    stage_k(tile, index, key, chunk);
-    workgroupBarrier();
-    for (var c = 0u; c < FOURS; c++) {
-      let at = keys + (c ^ swizzle);
-      let x = transpose(mat4x4<f32>(sh[at], sh[at + 8u * FOURS], sh[at + 16u * FOURS], sh[at + 24u * FOURS]));
-      for (var i = 0u; i < ROWS; i++) {
-        let row = sh[(place.group + i * GROUPS) * FOURS + (c ^ (place.group % 8u))];
-        sums[i] += row.x * x[0];
-        sums[i] += row.y * x[1];
-        sums[i] += row.z * x[2];
-        sums[i] += row.w * x[3];
-      }
+  for (var c = 0u; c < FOURS; c++) {
+    let at = keys + (c ^ swizzle);
+    let x = transpose(mat4x4<f32>(sh[at], sh[at + 8u * FOURS], sh[at + 16u * FOURS], sh[at + 24u * FOURS]));
+    for (var i = 0u; i < ROWS; i++) {
+      let row = sh[place.group * FOURS + (c ^ (place.group % 8u)) + i * GROUPS * FOURS];
+      (*sums)[i] += row.x * x[0];
+      (*sums)[i] += row.y * x[1];
+      (*sums)[i] += row.z * x[2];
+      (*sums)[i] += row.w * x[3];
     }
   }
-  return sums;
 }
 
 // The scores of a block, UNSEEN for keys that a query doesn't see.
 fn scores(tile: Tile, place: Place, key: u32, products: array<vec4<f32>, ROWS>) -> array<vec4<f32>, ROWS> {
   var result = products;
-  let last = min(tile.query + TILE_Q, params.seq_q) - 1u;
-  let whole = visible(last, tile.real).x <= key && key + TILE_KV <= visible(tile.query, tile.real).y;
-  let first = key + place.lane / 8u * PASS + place.lane % 8u;
   for (var i = 0u; i < ROWS; i++) {
     result[i] = scaled(result[i]);
-    if !whole || has(HAS_MASK) {
-      let query = min(tile.query + place.group + i * GROUPS, params.seq_q - 1u);
-      let seen = visible(query, tile.real);
-      let row = mask_row(tile.batch, tile.head, query);
-      for (var j = 0u; j < 4u; j++) {
-        let token = first + 8u * j;
-        if token < seen.x || token >= seen.y {
-          result[i][j] = UNSEEN;
-        } else if has(HAS_MASK) {
-          result[i][j] = masked(result[i][j], row + token);
-        }
-      }
+  }
+  let last = min(tile.query + TILE_Q, params.seq_q) - 1u;
+  let whole = visible(last, tile.real).x <= key && key + TILE_KV <= visible(tile.query, tile.real).y;
+  if whole && !has(HAS_MASK) {
+    return result;
+  }
+  let tokens = key + place.lane / 8u * PASS + place.lane % 8u + vec4<u32>(0u, 8u, 16u, 24u);
+  for (var i = 0u; i < ROWS; i++) {
+    let query = min(tile.query + place.group + i * GROUPS, params.seq_q - 1u);
+    var x = result[i];
+    if has(HAS_MASK) {
+      let at = mask_row(tile.batch, tile.head, query) + min(tokens, vec4<u32>(params.seq_kv - 1u));
+      x = vec4<f32>(masked(x.x, at.x), masked(x.y, at.y), masked(x.z, at.z), masked(x.w, at.w));
     }
+    let seen = visible(query, tile.real);
+    let is_unseen = (tokens < vec4<u32>(seen.x)) | (tokens >= vec4<u32>(seen.y));
+    result[i] = select(x, vec4<f32>(UNSEEN), is_unseen);
   }
   return result;
 }
@@ -233,10 +176,27 @@ fn main(
     peaks[i] = vec4<f32>(FLOOR);
   }
 
+  let chunks = (params.head_dim + PASS - 1u) / PASS;
+  let first = tile.begin / TILE_KV * TILE_KV;
+  // What is fetched behind the last block is not used.
+  var next = fetch_keys(tile, index, first, 0u);
   let blocks = (tile.end + TILE_KV - 1u) / TILE_KV;
   for (var block = tile.begin / TILE_KV; block < blocks; block++) {
     let key = block * TILE_KV;
-    var p = scores(tile, place, key, products(tile, place, index, key));
+    var p: array<vec4<f32>, ROWS>;
+    for (var chunk = 0u; chunk < chunks; chunk++) {
+      workgroupBarrier();
+      stage_keys(index, next);
+      stage_q(tile, index, chunk);
+      workgroupBarrier();
+      if chunk + 1u < chunks {
+        next = fetch_keys(tile, index, key, chunk + 1u);
+      } else {
+        next = fetch_values(tile, index, key, 0u);
+      }
+      add_products(place, &p);
+    }
+    p = scores(tile, place, key, p);
 
     var tops: array<vec4<f32>, ROWS4>;
     for (var i = 0u; i < ROWS; i++) {
@@ -266,17 +226,24 @@ fn main(
             sh[row * FOURS + ((place.lane ^ row) % 8u)] = p[i];
           }
         }
-        stage_v(tile, index, key + round * PASS, slot);
+        stage_values(index, next);
         workgroupBarrier();
+        if slot + SLOTS < FOURS {
+          next = fetch_values(tile, index, key + round * PASS, slot + SLOTS);
+        } else if round + 1u < LANES / 8u {
+          next = fetch_values(tile, index, key + round * PASS + PASS, 0u);
+        } else {
+          next = fetch_keys(tile, index, key + TILE_KV, 0u);
+        }
         for (var s = 0u; s < SLOTS; s++) {
           var values: array<vec4<f32>, 4u * DIMS>;
           for (var c = 0u; c < DIMS; c++) {
             for (var j = 0u; j < 4u; j++) {
-              values[c * 4u + j] = sh[KEYS_AT + (j * SLOTS + s) * COLUMNS + c * LANES + place.lane];
+              values[c * 4u + j] = sh[KEYS_AT + s * COLUMNS + place.lane + j * SLOTS * COLUMNS + c * LANES];
             }
           }
           for (var i = 0u; i < ROWS; i++) {
-            let w = sh[(place.group + i * GROUPS) * FOURS + ((slot + s) ^ (place.group % 8u))];
+            let w = sh[place.group * FOURS + ((slot + s) ^ (place.group % 8u)) + i * GROUPS * FOURS];
             for (var c = 0u; c < DIMS; c++) {
               let at = i * DIMS + c;
               out[at] += w.x * values[c * 4u];

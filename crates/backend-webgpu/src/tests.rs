@@ -18,6 +18,7 @@ static BROKEN: KernelSource = KernelSource {
     unrolled: None,
     cooperative: false,
     subgroups: false,
+    elements: false,
 };
 
 fn backend() -> WebGpuBackend {

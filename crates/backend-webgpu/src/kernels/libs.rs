@@ -71,6 +71,8 @@ libs! {
     POOL = "pool",
     /// What kernels on cooperative matrices share.
     FRAGMENTS = "fragments",
+    /// The elements of cooperative matrices, in kernels whose source says so.
+    FRAGMENT_ELEMENTS = "fragment_elements",
     /// The core of matrix products.
     TILE_PRODUCT = "tile_product",
     /// The reductions; needs [`SPECIAL`].
@@ -105,6 +107,8 @@ libs! {
     /// Its operands 16 bytes at a time, and number by number.
     ATTENTION_WIDE = "attention_wide",
     ATTENTION_NARROW = "attention_narrow",
+    /// How they come into the workgroup memory of attention/flash; needs one of the former.
+    ATTENTION_STAGING = "attention_staging",
     /// The rows that share keys, and pieces of these; needs [`ATTENTION`].
     ATTENTION_PIECES = "attention_pieces",
     /// Vectors of the rows that share keys; needs one of the former and of the latter.

@@ -36,6 +36,8 @@ pub struct KernelSource {
     pub cooperative: bool,
     /// Whether it exchanges numbers within subgroups.
     pub subgroups: bool,
+    /// Whether it names elements of cooperative matrices, with `FRAGMENT_ELEMENTS`: only for a device that takes SPIR-V.
+    pub elements: bool,
 }
 
 /// One field of a kernel's parameters.
@@ -173,6 +175,7 @@ macro_rules! kernel {
             unrolled: None,
             cooperative: false,
             subgroups: false,
+            elements: false,
         }
     };
 }

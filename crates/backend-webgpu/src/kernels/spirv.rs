@@ -1,5 +1,7 @@
 //! SPIR-V, for what WGSL can't say to a driver.
 
+use std::collections::HashSet;
+
 use naga::back::spv;
 use naga::proc::{BoundsCheckPolicies, BoundsCheckPolicy};
 use naga::valid::{Capabilities, ValidationFlags, Validator};
@@ -11,15 +13,19 @@ pub(crate) struct Spirv {
     pub(crate) workgroup_size: (u32, u32, u32),
 }
 
-/// The SPIR-V of a kernel's text whose loops the driver is asked to keep as they are. It has no run-time checks.
+/// The SPIR-V of a kernel's text whose loops the driver is asked to keep as they are. With `elements`, the functions of
+/// lib/fragment_elements reach the elements of cooperative matrices. It has no run-time checks.
 ///
 /// Needs Vulkan 1.2, as cooperative matrices do.
 ///
 /// # Errors
 /// What the compiler says of the text.
-pub(super) fn with_rolled_loops(text: &str) -> Result<Spirv, String> {
+pub(super) fn with_rolled_loops(text: &str, elements: bool) -> Result<Spirv, String> {
     let mut spirv = translate(text)?;
     roll_loops(&mut spirv.words);
+    if elements {
+        reach_elements(&mut spirv.words);
+    }
     Ok(spirv)
 }
 
@@ -61,19 +67,73 @@ const LOOP_MERGE: u32 = 246;
 const LOOP_CONTROL: usize = 3;
 const DONT_UNROLL: u32 = 2;
 
-/// Asks for every loop not to be unrolled. An instruction's first word has its length above its code.
-fn roll_loops(words: &mut [u32]) {
+/// Calls `visit` for every instruction with its code. An instruction's first word has its length above its code.
+fn for_each_instruction(words: &mut [u32], mut visit: impl FnMut(u32, &mut [u32])) {
     let mut rest = words.get_mut(HEADER..).unwrap_or_default();
     while let Some(&first) = rest.first() {
         let length = (first >> 16).max(1) as usize;
         let Some((instruction, next)) = rest.split_at_mut_checked(length) else { return };
-        if first & 0xffff == LOOP_MERGE
+        visit(first & 0xffff, instruction);
+        rest = next;
+    }
+}
+
+/// Asks for every loop not to be unrolled.
+fn roll_loops(words: &mut [u32]) {
+    for_each_instruction(words, |code, instruction| {
+        if code == LOOP_MERGE
             && let Some(control) = instruction.get_mut(LOOP_CONTROL)
         {
             *control = DONT_UNROLL;
         }
-        rest = next;
-    }
+    });
+}
+
+/// Instructions with the number that they give their result: in the first word after the code, or after its type.
+const TYPE_ARRAY: u32 = 28;
+const TYPE_POINTER: u32 = 32;
+const TYPE_COOPERATIVE_MATRIX: u32 = 4456;
+const FUNCTION: u32 = 54;
+const VARIABLE: u32 = 59;
+const ACCESS_CHAIN: u32 = 65;
+/// Where [`ACCESS_CHAIN`] has what it accesses.
+const BASE: usize = 3;
+/// The storage class of a function's variables.
+const OF_FUNCTION: u32 = 7;
+
+/// In each function with a variable of an array and one of a cooperative matrix, makes what accesses the array's elements
+/// access the matrix's.
+fn reach_elements(words: &mut [u32]) {
+    let (mut arrays, mut matrices) = (HashSet::new(), HashSet::new());
+    let (mut array, mut matrix) = (None, None);
+    for_each_instruction(words, |code, instruction| match (code, &mut *instruction) {
+        (TYPE_ARRAY, &mut [_, ty, ..]) => _ = arrays.insert(ty),
+        (TYPE_COOPERATIVE_MATRIX, &mut [_, ty, ..]) => _ = matrices.insert(ty),
+        (TYPE_POINTER, &mut [_, pointer, OF_FUNCTION, ty]) => {
+            // A pointer is known by what it points to.
+            for set in [&mut arrays, &mut matrices] {
+                if set.contains(&ty) {
+                    set.insert(pointer);
+                }
+            }
+        }
+        (FUNCTION, _) => (array, matrix) = (None, None),
+        (VARIABLE, &mut [_, pointer, variable, OF_FUNCTION, ..]) => {
+            if arrays.contains(&pointer) {
+                array = Some(variable);
+            } else if matrices.contains(&pointer) {
+                matrix = Some(variable);
+            }
+        }
+        (ACCESS_CHAIN, words) => {
+            if let (Some(matrix), Some(base)) = (matrix, words.get_mut(BASE))
+                && array == Some(*base)
+            {
+                *base = matrix;
+            }
+        }
+        _ => {}
+    });
 }
 
 #[cfg(test)]
@@ -121,14 +181,38 @@ mod tests {
     fn every_loop_is_to_be_kept_and_nothing_else_changes() {
         let before = translate(TWO_LOOPS).unwrap().words;
         assert_eq!(loop_controls(&before), [0, 0]);
-        let after = with_rolled_loops(TWO_LOOPS).unwrap().words;
+        let after = with_rolled_loops(TWO_LOOPS, false).unwrap().words;
         assert_eq!(loop_controls(&after), [DONT_UNROLL; 2]);
+        assert_eq!(before.iter().zip(&after).filter(|(before, after)| before != after).count(), 2);
+    }
+
+    const TWO_ELEMENTS: &str = "
+enable wgpu_cooperative_matrix;
+@group(0) @binding(0) var<storage, read_write> x: array<f32>;
+fn first(matrix: coop_mat16x16<f32, C>) -> f32 {
+    var copy = matrix;
+    var elements: array<f32, 8>;
+    elements[1] = 2.0;
+    return elements[0];
+}
+fn other() -> f32 {
+    var numbers: array<f32, 8>;
+    return numbers[u32(x[1])];
+}
+@compute @workgroup_size(32) fn main() {
+    x[0] = first(coopLoad<coop_mat16x16<f32, C>>(&x[0], 16u)) + other();
+}";
+
+    #[test]
+    fn only_arrays_beside_a_matrix_stand_for_its_elements() {
+        let before = translate(TWO_ELEMENTS).unwrap().words;
+        let after = with_rolled_loops(TWO_ELEMENTS, true).unwrap().words;
         assert_eq!(before.iter().zip(&after).filter(|(before, after)| before != after).count(), 2);
     }
 
     #[test]
     fn a_text_that_is_wrong_is_refused_with_its_place() {
-        let error = with_rolled_loops("fn main() { y = 1; }").unwrap_err();
+        let error = with_rolled_loops("fn main() { y = 1; }", false).unwrap_err();
         assert!(error.contains('y'), "{error}");
     }
 
@@ -137,6 +221,7 @@ mod tests {
         for words in [vec![], vec![0; 3], vec![0; 9], vec![u32::MAX; 9], vec![LOOP_MERGE; 9]] {
             let mut after = words.clone();
             roll_loops(&mut after);
+            reach_elements(&mut after);
             assert_eq!(after, words);
         }
     }

@@ -14,19 +14,18 @@ use crate::ops::matrix_units::{FRAGMENT, SUBGROUP};
 static COOPERATIVE: KernelSource = KernelSource {
     unrolled: Some(fragments::attend),
     cooperative: true,
+    subgroups: true,
+    elements: true,
     ..kernel!(
         native "attention/cooperative",
-        libs: [GRID, SPECIAL, ATTENTION],
+        libs: [GRID, SPECIAL, ATTENTION, FRAGMENT_ELEMENTS],
         types: ["T"],
-        constants: ["SUBGROUPS", "PARTS", "DIM"],
+        constants: ["SUBGROUPS", "PARTS", "DIM", "BLOCK", "SLICE"],
         reads: 5,
         writes: 2,
         params: Params,
     )
 };
-
-/// Keys of a block.
-pub(super) const BLOCK: usize = 32;
 
 /// How a workgroup's subgroups share its queries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,31 +35,33 @@ pub(super) struct CooperativeTile {
     pub(super) parts: usize,
     /// Numbers of the longest vectors.
     pub(super) dim: usize,
+    /// Keys in workgroup memory, and of those that a subgroup works on at once.
+    pub(super) block: usize,
+    pub(super) slice: usize,
 }
 
 impl CooperativeTile {
     /// Every tile; of those for vectors of one length, the best for many queries first.
-    pub(super) const ALL: [Self; 10] = [
-        Self::new(4, 2, 32),
-        Self::new(4, 1, 32),
-        Self::new(4, 2, 64),
-        Self::new(8, 1, 64),
-        Self::new(4, 1, 64),
-        Self::new(4, 2, 96),
-        Self::new(4, 1, 96),
-        Self::new(8, 1, 128),
-        Self::new(4, 1, 128),
-        Self::new(4, 2, 128),
+    pub(super) const ALL: [Self; 9] = [
+        Self::new([4, 2, 32], [64, 32]),
+        Self::new([4, 1, 32], [64, 32]),
+        Self::new([4, 2, 64], [64, 32]),
+        Self::new([8, 1, 64], [64, 32]),
+        Self::new([4, 1, 64], [32, 32]),
+        Self::new([4, 2, 96], [32, 16]),
+        Self::new([4, 1, 96], [32, 32]),
+        Self::new([8, 1, 128], [64, 64]),
+        Self::new([4, 1, 128], [32, 32]),
     ];
 
-    const fn new(subgroups: usize, parts: usize, dim: usize) -> Self {
-        Self { subgroups, parts, dim }
+    const fn new([subgroups, parts, dim]: [usize; 3], [block, slice]: [usize; 2]) -> Self {
+        Self { subgroups, parts, dim, block, slice }
     }
 
     /// The tile of a variant, from its constants.
-    pub(super) fn from_constants(&[subgroups, parts, dim, ..]: &[u32; MAX_CONSTANTS]) -> Self {
+    pub(super) fn from_constants(&[subgroups, parts, dim, block, slice, ..]: &[u32; MAX_CONSTANTS]) -> Self {
         let [subgroups, parts, dim] = [subgroups, parts, dim].map(|value| value as usize);
-        Self { subgroups, parts, dim }
+        Self::new([subgroups, parts, dim], [block as usize, slice as usize])
     }
 
     /// Queries of a workgroup.
@@ -70,17 +71,14 @@ impl CooperativeTile {
 
     /// How many groups of eight elements of the keys, and of the values, each invocation fetches for a block.
     pub(super) const fn fetches(self) -> usize {
-        BLOCK * self.dim / 8 / (self.subgroups * SUBGROUP)
+        self.block * self.dim / 8 / (self.subgroups * SUBGROUP)
     }
 
-    /// Bytes of workgroup memory: keys and values, weights, scores, a number of each invocation, and a word.
+    /// Bytes of workgroup memory: keys and values, or queries.
     const fn workgroup_bytes(self) -> usize {
-        let rows = self.subgroups * FRAGMENT;
-        2 * BLOCK * (self.dim + 8) * 2
-            + rows * (BLOCK + 8) * 2
-            + rows * (BLOCK + 4) * 4
-            + self.subgroups * SUBGROUP * 4
-            + 16
+        let (keys, queries) = (2 * self.block, self.subgroups * FRAGMENT);
+        let rows = if keys > queries { keys } else { queries };
+        rows * (self.dim + 8) * 2
     }
 
     pub(super) fn fits(self, limits: &wgpu::Limits) -> bool {
@@ -104,7 +102,8 @@ impl CooperativeTile {
     }
 
     pub(super) fn variant(self) -> Variant {
-        let constants = [self.subgroups, self.parts, self.dim].map(|value| value as u32);
+        let sizes = [self.subgroups, self.parts, self.dim, self.block, self.slice];
+        let constants = sizes.map(|value| value as u32);
         Variant::new(&COOPERATIVE, [DType::F16], constants).with_rolled_loops()
     }
 
@@ -114,10 +113,10 @@ impl CooperativeTile {
     }
 }
 
-/// Such as `cooperative/128x32x64p2`: queries, keys, the longest vectors, and the parts of a subgroup.
+/// Such as `cooperative/128x64x64p2`: queries, keys, the longest vectors, and the parts of a subgroup.
 impl fmt::Display for CooperativeTile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "cooperative/{}x{BLOCK}x{}p{}", self.queries(), self.dim, self.parts)
+        write!(f, "cooperative/{}x{}x{}p{}", self.queries(), self.block, self.dim, self.parts)
     }
 }
 
@@ -156,7 +155,8 @@ mod tests {
         for tile in CooperativeTile::ALL {
             assert!(tile.fits(&nvidia), "{tile}");
             let threads = tile.subgroups * SUBGROUP;
-            assert_eq!((tile.dim % BLOCK, BLOCK * tile.dim / 8 % threads), (0, 0), "{tile}");
+            assert_eq!((tile.dim % FRAGMENT, tile.block * tile.dim / 8 % threads), (0, 0), "{tile}");
+            assert_eq!((tile.block % tile.slice, tile.slice % FRAGMENT), (0, 0), "{tile}");
         }
     }
 
@@ -165,7 +165,7 @@ mod tests {
         let first = |head_dim, seq_q, heads| {
             CooperativeTile::candidates(head_dim, seq_q, heads, 132).next().map(|tile| tile.to_string())
         };
-        assert_eq!(first(64, 2048, 128).as_deref(), Some("cooperative/128x32x64p2"));
+        assert_eq!(first(64, 2048, 128).as_deref(), Some("cooperative/128x64x64p2"));
         assert_eq!(first(72, 64, 1).as_deref(), Some("cooperative/64x32x96p1"));
         assert_eq!(first(136, 2048, 128), None);
     }

@@ -12,7 +12,7 @@ use crate::ops::has_room;
 
 static FLASH: KernelSource = kernel!(
     "attention/flash",
-    libs: [GRID, SPECIAL, ATTENTION],
+    libs: [GRID, SPECIAL, ATTENTION, ATTENTION_STAGING],
     types: ["T"],
     constants: ["GROUPS", "LANES", "ROWS", "DIMS", "HALF_Q", "HALF_KV"],
     reads: 5,
@@ -68,9 +68,7 @@ impl FlashTile {
     }
 
     fn workgroup_bytes(self) -> usize {
-        let values = 4 * (FOURS / self.dims) * self.lanes * self.dims;
-        let fours = ((self.queries() + self.keys()) * FOURS).max(self.queries() * FOURS + values);
-        fours * 4 * size_of::<f32>()
+        (self.queries() + self.keys()) * FOURS * 4 * size_of::<f32>()
     }
 
     pub(super) fn fits(self, limits: &wgpu::Limits) -> bool {

@@ -5,13 +5,10 @@
 
 use std::iter;
 
-use super::cooperative::{BLOCK, CooperativeTile};
+use super::cooperative::CooperativeTile;
 use crate::kernels::{MAX_CONSTANTS, Target};
 use crate::ops::matrix_units::FRAGMENT;
 use crate::ops::text::{lines, pairs};
-
-/// Columns of fragments in a block of keys.
-const COLUMNS: usize = BLOCK / FRAGMENT;
 
 /// Fours in the row of a fragment.
 const FOURS: usize = FRAGMENT / 4;
@@ -19,57 +16,66 @@ const FOURS: usize = FRAGMENT / 4;
 /// The function `attend`, given the kernel's constants.
 ///
 /// While a block is worked on, the next is on its way into registers; what is fetched behind the last is not used.
+///
+/// What subgroups do with their fragments differs, but is the same for all invocations of a subgroup, which WGSL doesn't
+/// know.
 pub(super) fn attend(constants: &[u32; MAX_CONSTANTS], _: Target) -> String {
     let tile = CooperativeTile::from_constants(constants);
     let (queries, sums, first) = (queries(tile), sums(tile), fetch(tile, "var ", "tile.first"));
     let (stage, next) = (stage(tile), fetch(tile, "", "block + 1u"));
-    let (products, weights) = (products(tile), lines((0..tile.parts).map(|part| weights(tile, part))));
-    let (values, results) = (values(tile), lines((0..tile.parts).map(|part| results(tile, part))));
+    let (products, scores, raise) = (products(tile), scores(tile), raise(tile));
+    let (weights, values) = (weights(tile), values(tile));
+    let results = lines((0..tile.parts).map(|part| results(tile, part)));
     format!(
         "
+@diagnostic(off, derivative_uniformity)
 fn attend(tile: Tile, index: u32) {{
   let subgroup = index / SUBGROUP;
-  let from_p = subgroup * FRAGMENT * STRIDE_P;
-  let from_s = subgroup * FRAGMENT * STRIDE_S;
-  let beside_s = from_s + {FOURS}u;
-  let stride_s = STRIDE_S;
-  if index == 0u {{
-    sh_raise = 0u;
-  }}
+  let lane = index % SUBGROUP;
+  let first_row = subgroup * FRAGMENT * STRIDE;
+  let query = tile.query + subgroup * QUERIES + lane / 4u;
+  let seen = keys_of(tile, subgroup);
+  let seen_by_all = keys_of_all(tile, subgroup);
+  let is_special = params.softcap != 0.0 || has(HAS_MASK);
 {queries}{sums}{first}  for (var block = tile.first; block < tile.blocks; block++) {{
     workgroupBarrier();
 {stage}    workgroupBarrier();
-{next}    let whole = is_whole(tile, block);
-{products}{weights}{values}  }}
+{next}    let end = min((block + 1u) * BLOCK, seen.y);
+    for (var key = max(block * BLOCK, seen.x); key < end; key += SLICE) {{
+      let row = key - block * BLOCK;
+{products}      var unit = params.scale;
+      if is_special || key < seen_by_all.x || key + SLICE > seen_by_all.y {{
+        unit = 1.0;
+{scores}      }}
+{raise}{weights}{values}    }}
+  }}
 {results}}}
 "
     )
 }
 
-/// Loads the fragments of the queries, 32 numbers at a time.
+/// Loads the fragments of the queries.
 fn queries(tile: CooperativeTile) -> String {
-    let chunk = |(part, chunk): (usize, usize)| {
+    let part = |part: usize| {
         let load = |column: usize| {
-            let (number, across) = (chunk * COLUMNS + column, column * FOURS);
+            let across = column * FOURS;
             format!(
-                "let q_{part}_{number} = coopLoadT<coop_mat16x16<f16, A>>(&sh_p[from_p + {across}u], STRIDE_P);"
+                "let q_{part}_{column} = coopLoadT<coop_mat16x16<f16, A>>(&sh[first_row + {across}u], STRIDE);"
             )
         };
-        let stage = [
-            "workgroupBarrier();".to_owned(),
-            format!("stage_q(tile, index, {part}u, {chunk}u);"),
-            "workgroupBarrier();".to_owned(),
-        ];
-        lines(stage.into_iter().chain((0..COLUMNS).map(load)))
+        let stage = ["workgroupBarrier();", "stage_q(tile, index, PART);", "workgroupBarrier();"];
+        let stage = stage.map(|line| line.replace("PART", &format!("{part}u")));
+        lines(stage.into_iter().chain((0..tile.dim / FRAGMENT).map(load)))
     };
-    pairs([tile.parts, tile.dim / BLOCK]).map(chunk).collect()
+    (0..tile.parts).map(part).collect()
 }
 
-/// The output's fragments, and each part's reference and sum.
+/// The output's fragments, and the references and sums of an invocation's rows of each part.
 fn sums(tile: CooperativeTile) -> String {
-    let fragments = pairs([tile.parts, tile.dim / FRAGMENT])
-        .map(|(part, j)| format!("var o_{part}_{j} = coop_mat16x16<f32, C>();"));
-    let rows = (0..tile.parts).map(|part| format!("var reference_{part} = FLOOR;\nvar total_{part} = 0.0;"));
+    let fragments =
+        pairs([tile.parts, tile.dim / FRAGMENT]).map(|(part, j)| format!("var o_{part}_{j} = Sums();"));
+    let rows = (0..tile.parts)
+        .map(|part| format!("var reference_{part} = vec2<f32>(FLOOR);\nvar total_{part} = vec2<f32>();"));
     lines(fragments.chain(rows))
 }
 
@@ -95,117 +101,110 @@ fn groups(tile: CooperativeTile) -> impl Iterator<Item = (char, usize)> {
     ['k', 'v'].into_iter().flat_map(move |of| (0..tile.fetches()).map(move |turn| (of, turn)))
 }
 
-/// Multiplies the queries with a block of keys. Staged keys are columns, which `coopLoad` reads one by one.
+/// Each part of the queries, and each column of keys in a slice.
+fn columns(tile: CooperativeTile) -> impl Iterator<Item = (usize, usize)> {
+    pairs([tile.parts, tile.slice / FRAGMENT])
+}
+
+/// Multiplies the queries with a slice of keys. Staged keys are columns, which `coopLoad` reads one by one.
 fn products(tile: CooperativeTile) -> String {
-    let declared =
-        pairs([tile.parts, COLUMNS]).map(|(part, j)| format!("var s_{part}_{j} = coop_mat16x16<f32, C>();"));
+    let declared = columns(tile).map(|(part, j)| format!("var s_{part}_{j} = Sums();"));
     let product = |(l, j): (usize, usize)| {
         let (down, across) = (j * FRAGMENT, l * FOURS);
         let load = format!(
-            "let k_{l}_{j} = coopLoad<coop_mat16x16<f16, B>>(&sh_kv[{down}u * STRIDE + {across}u], STRIDE);"
+            "let k_{l}_{j} = coopLoad<coop_mat16x16<f16, B>>(&sh[(row + {down}u) * STRIDE + {across}u], STRIDE);"
         );
         let add =
             move |part| format!("s_{part}_{j} = coopMultiplyAdd(q_{part}_{l}, k_{l}_{j}, s_{part}_{j});");
         lines(iter::once(load).chain((0..tile.parts).map(add)))
     };
-    let products = pairs([tile.dim / FRAGMENT, COLUMNS]).map(product);
-    lines(declared) + &products.collect::<String>()
+    let products = pairs([tile.dim / FRAGMENT, tile.slice / FRAGMENT]).map(product);
+    let named = columns(tile).map(|(part, j)| format!("var x_{part}_{j} = elements(s_{part}_{j});"));
+    lines(declared) + &products.collect::<String>() + &lines(named)
 }
 
-/// Makes weights of a part's scores, raising references if some have to be.
-fn weights(tile: CooperativeTile, part: usize) -> String {
-    let store = store_pair(&format!("s_{part}_0"), &format!("s_{part}_1"));
-    let rescaled: String = (0..tile.dim / BLOCK)
-        .map(|chunk| {
-            let [left, right] = [0, 1].map(|column| format!("o_{part}_{}", chunk * COLUMNS + column));
-            let store = store_pair(&left, &right);
-            format!(
-                "{store}workgroupBarrier();
-rescale(index, factor);
-workgroupBarrier();
-{left} = coopLoadT<coop_mat16x16<f32, C>>(&sh_s[from_s], STRIDE_S);
-{right} = coopLoadT<coop_mat16x16<f32, C>>(&sh_s[beside_s], STRIDE_S);
-workgroupBarrier();
-"
-            )
-        })
-        .collect();
-    let loads = lines((0..COLUMNS).map(|column| {
-        let across = column * FOURS;
+/// Makes scores of products where these don't do.
+fn scores(tile: CooperativeTile) -> String {
+    lines(columns(tile).map(|(part, j)| {
+        let (below, beside) = (part * FRAGMENT, j * FRAGMENT);
         format!(
-            "let p_{part}_{column} = coopLoadT<coop_mat16x16<f16, A>>(&sh_p[from_p + {across}u], STRIDE_P);"
+            "x_{part}_{j} = scores(tile, x_{part}_{j}, query + {below}u, key + {beside}u + lane % 4u * 2u);"
         )
-    }));
-    format!(
-        "{store}workgroupBarrier();
-let scores_{part} = scores(tile, index, {part}u, block, whole);
-var sum_{part} = weigh(index, scores_{part}, reference_{part});
-let raise_{part} = workgroupUniformLoad(&sh_raise);
-if raise_{part} == 1u {{
-let raised = max(reference_{part}, largest_of_both(index));
-let factor = weight(reference_{part} - raised);
-reference_{part} = raised;
-total_{part} *= factor;
-workgroupBarrier();
-sum_{part} = weigh(index, scores_{part}, raised);
-if index == 0u {{
-sh_raise = 0u;
-}}
-workgroupBarrier();
-{rescaled}}}
-total_{part} += sum_{part};
-{loads}"
-    )
+    }))
 }
 
-/// Adds the block's part of the output.
+/// Raises the references of all rows of the subgroup, if some row's has to be.
+fn raise(tile: CooperativeTile) -> String {
+    let tops = (0..tile.parts).map(|part| {
+        let first = format!("largest(x_{part}_0)");
+        let top =
+            (1..tile.slice / FRAGMENT).fold(first, |top, j| format!("max({top}, largest(x_{part}_{j}))"));
+        format!("let top_{part} = {top} * unit;")
+    });
+    let is_far = (0..tile.parts).map(|part| format!("any(top_{part} > reference_{part} + HEADROOM)"));
+    let raise = |part: usize| {
+        let raised = format!(
+            "let raised_{part} = max(reference_{part}, largest_of_rows(top_{part}));
+let factor_{part} = vec2<f32>(weight(reference_{part}.x - raised_{part}.x), weight(reference_{part}.y - raised_{part}.y));
+reference_{part} = raised_{part};
+total_{part} *= factor_{part};"
+        );
+        let rescaled = (0..tile.dim / FRAGMENT).map(move |j| {
+            format!("o_{part}_{j} = sums_of(times_rows(elements(o_{part}_{j}), factor_{part}));")
+        });
+        lines(iter::once(raised).chain(rescaled))
+    };
+    let condition = is_far.collect::<Vec<_>>().join(" || ");
+    let raises: String = (0..tile.parts).map(raise).collect();
+    lines(tops) + &format!("if subgroupAny({condition}) {{\n{raises}}}\n")
+}
+
+/// Makes weights of the scores, and adds them up.
+fn weights(tile: CooperativeTile) -> String {
+    lines(columns(tile).map(|(part, j)| {
+        format!(
+            "let w_{part}_{j} = weigh(x_{part}_{j}, unit, reference_{part});
+total_{part} += sum(w_{part}_{j});
+let p_{part}_{j} = left_factor_of(w_{part}_{j});"
+        )
+    }))
+}
+
+/// Adds the slice's part of the output.
 fn values(tile: CooperativeTile) -> String {
     let product = |(j, l): (usize, usize)| {
-        let (down, across) = (BLOCK + l * FRAGMENT, j * FOURS);
+        let (down, across) = (l * FRAGMENT, j * FOURS);
         let load = format!(
-            "let v_{l}_{j} = coopLoadT<coop_mat16x16<f16, B>>(&sh_kv[{down}u * STRIDE + {across}u], STRIDE);"
+            "let v_{l}_{j} = coopLoadT<coop_mat16x16<f16, B>>(&sh[(BLOCK + row + {down}u) * STRIDE + {across}u], STRIDE);"
         );
         let add =
             move |part| format!("o_{part}_{j} = coopMultiplyAdd(p_{part}_{l}, v_{l}_{j}, o_{part}_{j});");
         lines(iter::once(load).chain((0..tile.parts).map(add)))
     };
-    pairs([tile.dim / FRAGMENT, COLUMNS]).map(product).collect()
+    pairs([tile.dim / FRAGMENT, tile.slice / FRAGMENT]).map(product).collect()
 }
 
 /// Divides a part of the output by its sums and writes it. A query that sees no key has a sum of 0 and gives zeros.
 fn results(tile: CooperativeTile, part: usize) -> String {
-    let written: String = (0..tile.dim / BLOCK)
-        .map(|chunk| {
-            let [left, right] = [0, 1].map(|column| format!("o_{part}_{}", chunk * COLUMNS + column));
-            let store = store_pair(&left, &right);
-            format!(
-                "{store}workgroupBarrier();
-write_out(tile, index, {part}u, {chunk}u, inverse_{part});
-workgroupBarrier();
-"
-            )
-        })
-        .collect();
+    let first = part * FRAGMENT;
+    let stored = lines((0..tile.dim / FRAGMENT).map(|j| {
+        let across = j * FOURS;
+        // What `coopStoreT` takes has to be named before.
+        format!(
+            "let halves_{part}_{j} = halves_of(times_rows(elements(o_{part}_{j}), inverse_{part}));
+coopStoreT(halves_{part}_{j}, &sh[first_row + {across}u], STRIDE);"
+        )
+    }));
     format!(
-        "workgroupBarrier();
-sh_each[index] = total_{part};
-workgroupBarrier();
-let whole_{part} = sum_of_both(index);
-let inverse_{part} = select(1.0 / whole_{part}, 0.0, whole_{part} == 0.0);
-write_lse(tile, index, {part}u, reference_{part}, whole_{part});
-{written}"
-    )
-}
-
-/// Stores two fragments side by side. What `coopStoreT` takes has to be named before.
-fn store_pair(left: &str, right: &str) -> String {
-    format!(
-        "{{
-let left = {left};
-let right = {right};
-coopStoreT(left, &sh_s[from_s], stride_s);
-coopStoreT(right, &sh_s[beside_s], stride_s);
+        "let whole_{part} = sum_of_rows(total_{part});
+let inverse_{part} = select(1.0 / whole_{part}, vec2<f32>(), whole_{part} == vec2<f32>());
+if lane % 4u == 0u {{
+write_lse(tile, query + {first}u, reference_{part}.x, whole_{part}.x);
+write_lse(tile, query + {first}u + 8u, reference_{part}.y, whole_{part}.y);
 }}
+workgroupBarrier();
+{stored}workgroupBarrier();
+write_out(tile, index, {part}u);
 "
     )
 }
@@ -215,11 +214,12 @@ mod tests {
     use crate::kernels::Target;
 
     #[test]
-    fn the_block_is_unrolled() {
-        let text = super::attend(&[4, 2, 64, 0, 0, 0, 0, 0, 0, 0], Target { immediates: true, unroll: true });
+    fn the_slice_is_unrolled() {
+        let constants = [4, 2, 64, 64, 32, 0, 0, 0, 0, 0];
+        let text = super::attend(&constants, Target { immediates: true, unroll: true });
         // Two parts of queries by two columns of keys by four of the vectors, and the same for values.
         assert_eq!(text.matches("coopMultiplyAdd(").count(), 2 * (2 * 2 * 4));
-        assert_eq!(text.matches("= fetch_k(").count(), 2 * 2);
-        assert_eq!(text.matches("stage_q(").count(), 2 * 2);
+        assert_eq!(text.matches("= fetch_k(").count(), 2 * 4);
+        assert_eq!(text.matches("stage_q(").count(), 2);
     }
 }

@@ -68,6 +68,7 @@ impl Kernel {
             Self::Flash(tile) => tile.head_dim() >= desc.head_dim && tile.fits(&limits),
             Self::Cooperative(tile) => {
                 ctx.gpu.cooperative_matrices
+                    && ctx.gpu.takes_spirv
                     && [desc.dtype, desc.kv_dtype] == [DType::F16; 2]
                     && tile.dim >= desc.head_dim
                     && tile.fits(&limits)
