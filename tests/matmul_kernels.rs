@@ -78,7 +78,10 @@ fn tile(kernel: &str) -> Result<[usize; 3], Failed> {
     let sizes = sizes.ok_or_else(|| format!("no tile in {kernel:?}"))?;
     Ok(match (family, sizes) {
         // The rows are those of the product, the columns those of all its lanes.
-        ("skinny", [lanes, span, ahead]) => [512 / lanes, 256 / lanes * span, 4 * lanes * ahead],
+        ("skinny", [lanes, span, ahead]) => {
+            [(512 / lanes).min(64 / ahead), 256 / lanes * span, 4 * lanes * ahead]
+        }
+        ("dots", [lanes, span, ahead]) => [1, 128 / lanes * span, 8 * lanes * ahead],
         ("matvec", [lanes, vectors, ahead]) => [1, 1024 / lanes * vectors * 4, lanes * ahead],
         _ => sizes,
     })

@@ -61,7 +61,7 @@ fn limits(variant: &Variant) -> Limits {
         || (variant.kernel() == "attention/decode" && text.contains("LANES=32"));
     if variant.uses_cooperative_matrices() || large {
         Limits { workgroup_bytes: 49_152, invocations: 1024, ..Limits::PORTABLE }
-    } else if variant.kernel() == "gemm/skinny" && text.contains("TURNS=2") {
+    } else if variant.kernel() == "gemm/skinny" && !text.contains("TURNS=1") {
         Limits { workgroup_bytes: 32_768, ..Limits::PORTABLE }
     } else {
         Limits::PORTABLE

@@ -3,18 +3,21 @@
 //
 // A workgroup makes ROWS rows and COLUMNS columns of C. It goes along k in turns; in each of them, an invocation
 // multiplies AHEAD groups of vectors of B by what workgroup memory has of A, and fetches the vectors of the next turn in
-// their place. Every TURNS turns, the next part of A is put into workgroup memory. LANES invocations share each sum and
-// add their parts at the end. The first turn is filled up with zeros from its beginning, so that only what is fetched
-// first is looked at whether it exists.
+// their place. LANES invocations share each sum and add their parts at the end. The first turn is filled up with zeros
+// from its beginning, so that only what is fetched first is looked at whether it exists.
+//
+// The next part of A is put into workgroup memory every TURNS turns. If that is 0, there are two parts, each for half of a
+// turn: while one is used, the other is written, so that one barrier is enough.
 //
 // Where B's rows run along k (TRANS_B), a group is a vector of each of SPAN rows, and an invocation's neighbours read what
 // follows along k. Otherwise it is what SPAN columns have in 4 rows, and its neighbours read what follows in those rows. V
 // is a vector if the starts, the leading dimension, the batch stride and the extent along memory of B are whole vectors,
-// else one number. A is read number by number.
+// else one number. So is A in fours if A_FOURS, else it is read number by number.
 //
 // With TRANS_C, the product was transposed as a whole, so that few columns became few rows: C is written by columns.
 //
-// needs: TA, T, TC, A, ROWS, LANES, SPAN, AHEAD, TURNS, TRANS_A, TRANS_B, TRANS_C, ACTIVATION, lib/matmul, lanes
+// needs: TA, T, TC, A, ROWS, LANES, SPAN, AHEAD, TURNS, A_FOURS, TRANS_A, TRANS_B, TRANS_C, ACTIVATION, lib/matmul,
+// lanes
 
 const THREADS: u32 = 256u;
 const GROUPS: u32 = THREADS / LANES;
@@ -26,8 +29,9 @@ const PART: u32 = TRANS_B * SPAN + (1u - TRANS_B) * 4u * SPAN / WIDTH;
 const DEPTH: u32 = TRANS_B * WIDTH + (1u - TRANS_B) * 4u;
 const TURN: u32 = LANES * AHEAD * DEPTH;
 
-// The part of A in workgroup memory: fours along k, row by row.
-const FOURS: u32 = TURNS * TURN / 4u;
+// The parts of A in workgroup memory, in fours along k, row by row.
+const PARTS_OF_A: u32 = select(1u, 2u, TURNS == 0u);
+const FOURS: u32 = select(TURNS * TURN, TURN / 2u, TURNS == 0u) / 4u;
 const FETCHES: u32 = (ROWS * FOURS + THREADS - 1u) / THREADS;
 // An invocation's sums, row by row, in fours, of which those of a round pass through workgroup memory together. They
 // make so many fours of C, and PARTS invocations add up the lanes of each.
@@ -36,17 +40,19 @@ const ROUND: u32 = min(QUADS, 4u);
 const OUTPUTS: u32 = ROUND * GROUPS;
 const PARTS: u32 = min(min(THREADS / OUTPUTS, LANES), 8u);
 
-const_assert TURN % 4u == 0u && THREADS % LANES == 0u;
+const_assert AHEAD % PARTS_OF_A == 0u && TURN % (4u * PARTS_OF_A) == 0u && THREADS % LANES == 0u;
+const_assert A_FOURS == 0u || TRANS_A == 0u;
 const_assert TRANS_B == 1u || SPAN % WIDTH == 0u;
 const_assert ROWS * SPAN <= 4u || QUADS % ROUND == 0u;
 const_assert PARTS > 0u && LANES % PARTS == 0u;
 
 @group(0) @binding(0) var<storage, read> a: array<TA>;
-@group(0) @binding(1) var<storage, read> b: array<V>;
-@group(0) @binding(2) var<storage, read> bias: array<TC>;
-@group(0) @binding(3) var<storage, read_write> c: array<TC>;
+@group(0) @binding(1) var<storage, read> a_fours: array<vec4<TA>>;
+@group(0) @binding(2) var<storage, read> b: array<V>;
+@group(0) @binding(3) var<storage, read> bias: array<TC>;
+@group(0) @binding(4) var<storage, read_write> c: array<TC>;
 
-var<workgroup> sh: array<vec4<f32>, max(ROWS * FOURS, ROUND * THREADS)>;
+var<workgroup> sh: array<vec4<f32>, max(PARTS_OF_A * ROWS * FOURS, ROUND * THREADS)>;
 
 // Where a workgroup's part of C lies, and what an invocation has to do with it.
 struct Tile {
@@ -91,10 +97,19 @@ fn fetch_a(tile: Tile, k: u32, i: u32) -> vec4<f32> {
   let row = min(tile.row + place.x, params.m - 1u);
   let column = k + 4u * place.y;
   let base = params.a_offset + tile.batch * params.a_batch;
+  if A_FOURS == 1u {
+    return vec4<f32>(a_fours[(base + row * params.a_ld + min(column, tile.end - 4u)) / 4u]);
+  }
   let ld = select(1u, params.a_ld, TRANS_A == 1u);
   let first = base + select(row * params.a_ld, row, TRANS_A == 1u);
   let at = min(column + vec4<u32>(0u, 1u, 2u, 3u), vec4<u32>(tile.end - 1u)) * ld + first;
   return vec4<f32>(f32(a[at.x]), f32(a[at.y]), f32(a[at.z]), f32(a[at.w]));
+}
+
+// The same at `k` of the first turn, which begins with `pad` zeros.
+fn first_of_a(tile: Tile, k: u32, pad: u32, i: u32) -> vec4<f32> {
+  let at = k + 4u * place_a(i).y + vec4<u32>(0u, 1u, 2u, 3u);
+  return select(vec4<f32>(), fetch_a(tile, k - pad, i), at >= vec4<u32>(pad));
 }
 
 // The row and the four of A that an invocation fetches.
@@ -139,31 +154,43 @@ fn numbers_of_b(vectors: array<V, PART>) -> array<f32, PART * WIDTH> {
   var y: array<f32, PART * WIDTH>;
   for (var j = 0u; j < PART; j++) {
     var numbers = unpack(v[j]);
-    for (var l = 0u; l < WIDTH; l++) {
-      y[j * WIDTH + l] = numbers[l];
-    }
+    for (var l = 0u; l < WIDTH; l++) { y[j * WIDTH + l] = numbers[l]; }
   }
   return y;
 }
 
-// The numbers of a row of A that an invocation's group `u` is multiplied by.
-fn along_k(tile: Tile, row: u32, u: u32) -> array<f32, DEPTH> {
+// The numbers of a row of A that an invocation's group `u` of those for a part of A is multiplied by.
+fn along_k(tile: Tile, part: u32, row: u32, u: u32) -> array<f32, DEPTH> {
   var x: array<f32, DEPTH>;
+  let first = (part * ROWS + row) * FOURS;
+  let k = u * LANES + tile.lane;
   if DEPTH == 1u {
-    let k = u * LANES + tile.lane;
-    x[0] = sh[row * FOURS + k / 4u][k % 4u];
-    return x;
+    x[0] = sh[first + k / 4u][k % 4u];
   }
   for (var h = 0u; h < DEPTH / 4u; h++) {
-    let four = sh[row * FOURS + (u * (DEPTH / 4u) + h) * LANES + tile.lane];
-    for (var i = 0u; i < 4u; i++) {
-      x[4u * h + i] = four[i];
-    }
+    let four = sh[first + (u * (DEPTH / 4u) + h) * LANES + tile.lane];
+    for (var i = 0u; i < 4u; i++) { x[4u * h + i] = four[i]; }
   }
   return x;
 }
 
-// Multiplies what was fetched of B for a turn by workgroup memory's part of A for it, and fetches what is at `at` instead.
+// Puts what was fetched of A into a part of workgroup memory.
+fn put_a(part: u32, index: u32, next: ptr<function, array<vec4<f32>, FETCHES>>) {
+  for (var f = 0u; f < FETCHES; f++) {
+    let to = place_a(index + f * THREADS);
+    if to.x < ROWS { sh[(part * ROWS + to.x) * FOURS + slot(to.y)] = (*next)[f]; }
+  }
+}
+
+// Fetches the part of A from `k` on.
+fn next_of_a(tile: Tile, index: u32, k: u32, next: ptr<function, array<vec4<f32>, FETCHES>>) {
+  for (var f = 0u; f < FETCHES; f++) {
+    (*next)[f] = fetch_a(tile, k, index + f * THREADS);
+  }
+}
+
+// Multiplies what was fetched of B for `turn` of those that a part of A is for, or for that half of one, and fetches what
+// is at `at` instead.
 fn multiply(
   tile: Tile,
   turn: u32,
@@ -171,21 +198,26 @@ fn multiply(
   next: ptr<function, array<V, AHEAD * PART>>,
   sums: ptr<function, array<f32, 4u * QUADS>>,
 ) {
-  for (var u = 0u; u < AHEAD; u++) {
+  for (var u = 0u; u < AHEAD / PARTS_OF_A; u++) {
+    let group = select(u, turn * (AHEAD / 2u) + u, TURNS == 0u);
     var now: array<V, PART>;
     for (var j = 0u; j < PART; j++) {
-      now[j] = (*next)[u * PART + j];
-      (*next)[u * PART + j] = fetch_b(tile, at, u, j);
+      now[j] = (*next)[group * PART + j];
+      // Many vectors ahead leave no registers for others.
+      if TURNS > 0u { (*next)[group * PART + j] = fetch_b(tile, at, group, j); }
     }
     var y = numbers_of_b(now);
     for (var i = 0u; i < ROWS; i++) {
-      var x = along_k(tile, i, turn * AHEAD + u);
+      var x = along_k(tile, select(0u, turn, TURNS == 0u), i, select(turn * AHEAD + u, u, TURNS == 0u));
       for (var l = 0u; l < DEPTH; l++) {
         for (var j = 0u; j < SPAN; j++) {
           let number = select((j / WIDTH * 4u + l) * WIDTH + j % WIDTH, j * WIDTH + l, TRANS_B == 1u);
           (*sums)[i * SPAN + j] = fma(x[l], y[number], (*sums)[i * SPAN + j]);
         }
       }
+    }
+    for (var j = 0u; j < PART; j++) {
+      if TURNS == 0u { (*next)[group * PART + j] = fetch_b(tile, at, group, j); }
     }
   }
 }
@@ -237,8 +269,7 @@ fn main(
   var sums: array<f32, 4u * QUADS>;
   var next_a: array<vec4<f32>, FETCHES>;
   for (var f = 0u; f < FETCHES; f++) {
-    let four = 4u * place_a(index + f * THREADS).y + vec4<u32>(0u, 1u, 2u, 3u);
-    next_a[f] = select(vec4<f32>(), fetch_a(tile, 0u - pad, index + f * THREADS), four >= vec4<u32>(pad));
+    next_a[f] = first_of_a(tile, 0u, pad, index + f * THREADS);
   }
   var next_b: array<V, AHEAD * PART>;
   var at = 0u - along_b(pad);
@@ -248,28 +279,41 @@ fn main(
       next_b[u * PART + j] = select(V(), fetch_b(tile, at, u, j), k >= pad);
     }
   }
-  for (var done = 0u; done < turns; done += TURNS) {
-    workgroupBarrier();
+  if TURNS == 0u {
+    put_a(0u, index, &next_a);
     for (var f = 0u; f < FETCHES; f++) {
-      let to = place_a(index + f * THREADS);
-      if to.x < ROWS {
-        sh[to.x * FOURS + slot(to.y)] = next_a[f];
-      }
+      next_a[f] = first_of_a(tile, 4u * FOURS, pad, index + f * THREADS);
     }
-    workgroupBarrier();
-    for (var f = 0u; f < FETCHES; f++) {
-      next_a[f] = fetch_a(tile, (done + TURNS) * TURN - pad, index + f * THREADS);
+    for (var turn = 1u; turn <= turns; turn++) {
+      at += along_b(TURN);
+      let k = turn * TURN - pad;
+      // The halves are told apart by constants, so that what is fetched stays in registers.
+      workgroupBarrier();
+      put_a(1u, index, &next_a);
+      next_of_a(tile, index, k, &next_a);
+      multiply(tile, 0u, at, &next_b, &sums);
+      workgroupBarrier();
+      put_a(0u, index, &next_a);
+      next_of_a(tile, index, k + 4u * FOURS, &next_a);
+      multiply(tile, 1u, at, &next_b, &sums);
     }
-    // A loop of known length is scheduled as a whole.
-    if done + TURNS <= turns {
-      for (var turn = 0u; turn < TURNS; turn++) {
-        at += along_b(TURN);
-        multiply(tile, turn, at, &next_b, &sums);
-      }
-    } else {
-      for (var turn = 0u; turn < turns - done; turn++) {
-        at += along_b(TURN);
-        multiply(tile, turn, at, &next_b, &sums);
+  } else {
+    for (var done = 0u; done < turns; done += TURNS) {
+      workgroupBarrier();
+      put_a(0u, index, &next_a);
+      workgroupBarrier();
+      next_of_a(tile, index, (done + TURNS) * TURN - pad, &next_a);
+      // A loop of known length is scheduled as a whole.
+      if done + TURNS <= turns {
+        for (var turn = 0u; turn < TURNS; turn++) {
+          at += along_b(TURN);
+          multiply(tile, turn, at, &next_b, &sums);
+        }
+      } else {
+        for (var turn = 0u; turn < turns - done; turn++) {
+          at += along_b(TURN);
+          multiply(tile, turn, at, &next_b, &sums);
+        }
       }
     }
   }

@@ -6,6 +6,7 @@ use backend_api::desc::MatmulDesc;
 use backend_api::{Activation, DType};
 
 use super::cooperative::CooperativeTile;
+use super::dots::Dots;
 use super::matvec::Matvec;
 use super::plan::Plan;
 use super::skinny::Skinny;
@@ -78,6 +79,7 @@ pub(crate) enum Kernel {
     Cooperative(CooperativeTile),
     Skinny(Skinny),
     Matvec(Matvec),
+    Dots(Dots),
 }
 
 impl Kernel {
@@ -87,7 +89,9 @@ impl Kernel {
         let cooperative = CooperativeTile::all().map(Self::Cooperative);
         let skinny = Skinny::ALL.into_iter().map(Self::Skinny);
         let matvec = Matvec::ALL.into_iter().map(Self::Matvec);
-        std::iter::once(Self::Direct).chain(tiled).chain(cooperative).chain(skinny).chain(matvec)
+        let dots = Dots::ALL.into_iter().map(Self::Dots);
+        let few = skinny.chain(matvec).chain(dots);
+        std::iter::once(Self::Direct).chain(tiled).chain(cooperative).chain(few)
     }
 
     /// The kernel as it is made for a product.
@@ -95,6 +99,7 @@ impl Kernel {
         match self {
             Self::Skinny(skinny) => Self::Skinny(skinny.fitting(desc)),
             Self::Matvec(matvec) => Self::Matvec(matvec.fitting(desc)),
+            Self::Dots(dots) => Self::Dots(dots.fitting(desc)),
             _ => self,
         }
     }
@@ -104,6 +109,7 @@ impl Kernel {
         match self {
             Self::Skinny(skinny) => Self::Skinny(skinny.named()),
             Self::Matvec(matvec) => Self::Matvec(matvec.named()),
+            Self::Dots(dots) => Self::Dots(dots.named()),
             _ => self,
         }
     }
@@ -117,6 +123,7 @@ impl fmt::Display for Kernel {
             Self::Cooperative(tile) => write!(f, "cooperative/{tile}"),
             Self::Skinny(skinny) => write!(f, "skinny/{skinny}"),
             Self::Matvec(matvec) => write!(f, "matvec/{matvec}"),
+            Self::Dots(dots) => write!(f, "dots/{dots}"),
         }
     }
 }
@@ -130,6 +137,7 @@ impl Plan {
             Kernel::Cooperative(tile) => [tile.m, tile.n],
             Kernel::Skinny(skinny) => skinny.tile(self.dtypes, self.trans, self.vectors),
             Kernel::Matvec(matvec) => matvec.tile(self.dtypes, self.trans, self.vectors),
+            Kernel::Dots(dots) => dots.tile(),
         }
     }
 
@@ -139,8 +147,10 @@ impl Plan {
         match self.kernel {
             Kernel::Direct | Kernel::Tiled(_) => vec![a, a, b, b, bias],
             Kernel::Cooperative(_) => vec![a, b, bias, c, c],
-            Kernel::Skinny(_) | Kernel::Matvec(_) if self.transposed() => vec![b, a, bias],
-            Kernel::Skinny(_) | Kernel::Matvec(_) => vec![a, b, bias],
+            Kernel::Skinny(_) if self.transposed() => vec![b, b, a, bias],
+            Kernel::Skinny(_) => vec![a, a, b, bias],
+            Kernel::Matvec(_) | Kernel::Dots(_) if self.transposed() => vec![b, a, bias],
+            Kernel::Matvec(_) | Kernel::Dots(_) => vec![a, b, bias],
         }
     }
 
@@ -170,6 +180,7 @@ impl Plan {
             Kernel::Matvec(matvec) => {
                 return matvec.variant(self.dtypes, self.trans, self.activation, self.vectors);
             }
+            Kernel::Dots(dots) => return dots.variant(self.dtypes, self.activation),
         };
         variant.with_libs(activation_libs(self.dtypes[2]))
     }

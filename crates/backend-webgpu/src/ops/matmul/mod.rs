@@ -1,14 +1,16 @@
 //! Matrix products: the one path behind `gemm`, `batched_gemm`, `gemm_f16` and `matmul`.
 //!
 //! [`Plan`] says which kernel makes a product, in which tiles, and whether k is split between workgroups. The kernels
-//! are `gemm/tiled` on any device, `gemm/direct` on processors, `gemm/cooperative` on matrix units, and `gemm/skinny` and
-//! `gemm/matvec` for few rows or columns; `gemm/pack` and `gemm/combine` serve them.
+//! are `gemm/tiled` on any device, `gemm/direct` on processors, `gemm/cooperative` on matrix units, and `gemm/skinny`,
+//! `gemm/matvec` and `gemm/dots` for few rows or columns; `gemm/pack` and `gemm/combine` serve them.
 
 mod cooperative;
+mod dots;
 mod emulated;
 mod forced;
 mod fragments;
 mod kernel;
+mod large;
 mod layout;
 mod matvec;
 mod pack;
@@ -70,6 +72,7 @@ pub(super) fn variants() -> Vec<Variant> {
         kernel::variants(),
         skinny::variants(),
         matvec::variants(),
+        dots::variants(),
         pack::variants(),
         split::variants(),
         emulated::variants(),

@@ -6,10 +6,11 @@ use backend_api::desc::MatmulDesc;
 use backend_api::{Activation, DType, DeviceKind, MathMode};
 
 use super::cooperative::CooperativeTile;
+use super::dots::Dots;
 use super::kernel::Kernel;
+use super::large::Large;
 use super::layout::reads_as_vectors;
 use super::matvec::Matvec;
-use super::skinny::{Large, Skinny};
 use super::{Forced, Windows, emulated, pack, proof};
 use crate::context::Context;
 use crate::ops::tile::Tile;
@@ -49,6 +50,7 @@ impl Plan {
     /// The plan that is estimated to be the fastest.
     pub(super) fn by_estimate(ctx: &Context, desc: &MatmulDesc, windows: &Windows) -> Self {
         Self::matvec(ctx, desc, windows)
+            .or_else(|| Self::dots(ctx, desc, windows))
             .or_else(|| Self::skinny(ctx, desc, windows))
             .or_else(|| {
                 let plan = Self::cooperative(ctx, desc, pack::needed(desc, windows))?;
@@ -77,9 +79,13 @@ impl Plan {
         Forced { kernel: self.kernel.named(), splits: self.splits, packed, strips: self.strips }
     }
 
-    /// Whether its kernel can be trusted on this device.
+    /// Whether its kernel can be trusted on this device, and can read the factors.
     pub(super) fn works(&self, ctx: &Context) -> bool {
-        !matches!(self.kernel, Kernel::Cooperative(_)) || proof::holds(ctx, self)
+        match self.kernel {
+            Kernel::Cooperative(_) => proof::holds(ctx, self),
+            Kernel::Dots(_) => self.vectors,
+            _ => true,
+        }
     }
 
     /// A plan with this kernel, if it can make the product on this device, of factors that need no copies.
@@ -88,7 +94,9 @@ impl Plan {
         let kernel =
             if let Kernel::Skinny(skinny) = kernel { Kernel::Skinny(skinny.on(&limits)) } else { kernel };
         let possible = match kernel {
-            Kernel::Direct | Kernel::Skinny(_) => true,
+            Kernel::Direct => true,
+            Kernel::Skinny(_) => desc.k > 0,
+            Kernel::Dots(_) => Dots::is_possible(desc) && desc.k > 0,
             Kernel::Matvec(_) => Matvec::is_possible(desc, &limits) && desc.k > 0,
             Kernel::Tiled(tile) => tile.fits(&limits) && desc.k > 0,
             Kernel::Cooperative(tile) => {
@@ -118,9 +126,14 @@ impl Plan {
         match self.kernel {
             Kernel::Direct | Kernel::Tiled(_) => Self { vectors: reads_as_vectors(desc, windows), ..self },
             Kernel::Cooperative(_) => self.packing(desc, windows),
-            Kernel::Skinny(Skinny { transposed, .. }) | Kernel::Matvec(Matvec { transposed, .. }) => {
+            Kernel::Skinny(skinny) => {
+                let vectors = Large::of(desc, skinny.transposed).reads_as_vectors(windows);
+                Self { kernel: Kernel::Skinny(skinny.reading(desc, windows)), vectors, ..self }
+            }
+            Kernel::Matvec(Matvec { transposed, .. }) => {
                 Self { vectors: Large::of(desc, transposed).reads_as_vectors(windows), ..self }
             }
+            Kernel::Dots(dots) => Self { vectors: dots.reads_as_vectors(desc, windows), ..self },
         }
     }
 

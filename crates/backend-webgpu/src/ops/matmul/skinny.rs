@@ -4,10 +4,11 @@
 
 use std::fmt;
 
-use backend_api::desc::{MatmulDesc, Matrix};
+use backend_api::desc::MatmulDesc;
 use backend_api::{Activation, DType, DeviceKind};
 
 use super::kernel::Kernel;
+use super::large::{Large, oriented};
 use super::layout::is_aligned;
 use super::plan::Plan;
 use super::{Params, Windows, activation_code};
@@ -20,8 +21,8 @@ static SKINNY: KernelSource = kernel!(
     "gemm/skinny",
     libs: [GRID, SPECIAL, UNARY, MATMUL],
     types: ["TA", "T", "TC", "A"],
-    constants: ["ROWS", "LANES", "SPAN", "AHEAD", "TURNS", "TRANS_A", "TRANS_B", "TRANS_C", "ACTIVATION"],
-    reads: 3,
+    constants: ["ROWS", "LANES", "SPAN", "AHEAD", "TURNS", "A_FOURS", "TRANS_A", "TRANS_B", "TRANS_C", "ACTIVATION"],
+    reads: 4,
     writes: 1,
     params: Params,
 );
@@ -40,6 +41,9 @@ const SUMS: usize = 64;
 /// Turns at most for which A is put into workgroup memory at once.
 const TURNS: usize = 2;
 
+/// Vectors ahead that every device has room for. With more, workgroup memory has two parts of A, each for half of a turn.
+const LEAST_AHEAD: usize = 2;
+
 /// How a workgroup shares its work, and which products it does it for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Skinny {
@@ -47,50 +51,31 @@ pub(crate) struct Skinny {
     lanes: usize,
     /// Columns of an invocation, or those of a vector if these are more and B's rows don't run along k.
     span: usize,
-    /// Vectors of each column that an invocation reads at once; else fours of rows.
+    /// Vectors of each column that an invocation reads at once, if there is room for A; else fours of rows.
     ahead: usize,
     /// Rows of a workgroup.
     rows: usize,
     /// Numbers of A in workgroup memory at most.
     staged: usize,
+    /// Whether the factor of few rows or columns is read in fours.
+    fours: bool,
     /// Whether the product is transposed as a whole.
     pub(super) transposed: bool,
 }
 
-/// The factor that takes the time.
-pub(super) struct Large<'a> {
-    pub(super) matrix: &'a Matrix,
-    /// Whether its rows run along k.
-    pub(super) along_k: bool,
-    /// Length of its rows.
-    row: usize,
-    /// Whether it is A, which becomes the right factor of the transposed product.
-    transposed: bool,
-}
-
-impl<'a> Large<'a> {
-    pub(super) fn of(desc: &'a MatmulDesc, transposed: bool) -> Self {
-        let (matrix, along_k, across) = match transposed {
-            true => (&desc.a, !desc.trans_a.is_transposed(), desc.m),
-            false => (&desc.b, desc.trans_b.is_transposed(), desc.n),
-        };
-        Self { matrix, along_k, row: if along_k { desc.k } else { across }, transposed }
-    }
-
-    /// Whether it can be read by vectors.
-    pub(super) fn reads_as_vectors(&self, windows: &Windows) -> bool {
-        let window = if self.transposed { &windows.a } else { &windows.b };
-        is_aligned(self.matrix, window.offset, self.row, Lanes::of(self.matrix.dtype).width())
-    }
-}
-
 impl Skinny {
     /// Every shape, for products of as many rows as it can take.
-    pub(super) const ALL: [Self; 4] =
-        [Self::new(64, 2, 2), Self::new(64, 4, 2), Self::new(32, 2, 2), Self::new(32, 4, 2)];
+    pub(super) const ALL: [Self; 6] = [
+        Self::new(64, 2, 2),
+        Self::new(64, 4, 2),
+        Self::new(32, 2, 2),
+        Self::new(32, 4, 2),
+        Self::new(32, 4, 4),
+        Self::new(32, 4, 8),
+    ];
 
     const fn new(lanes: usize, span: usize, ahead: usize) -> Self {
-        Self { lanes, span, ahead, rows: FEW, staged: STAGED[0], transposed: false }
+        Self { lanes, span, ahead, rows: FEW, staged: STAGED[0], fours: false, transposed: false }
     }
 
     /// The shape that is estimated to be the fastest for a product of few rows or columns, and into how many pieces k
@@ -101,17 +86,23 @@ impl Skinny {
             return None;
         }
         let large = Large::of(desc, desc.n < desc.m);
+        // Many vectors ahead are for long sums, so where k isn't split, and of 8 rows they leave room for one workgroup on a
+        // multiprocessor.
+        let blocks = desc.m.max(desc.n).div_ceil(32);
+        let whole = 2 * blocks > workgroups;
         let shape = match few {
             1 if large.matrix.dtype == DType::F16 => Self::new(32, 2, 2),
             1 => Self::new(64, 2, 2),
+            2..=4 if whole && !large.along_k => Self::new(32, 4, 4),
             2..=4 => Self::new(64, 4, 2),
+            5..=8 if whole && blocks <= workgroups => Self::new(32, 4, 8),
             _ => Self::new(32, 4, 2),
         };
         let shape = shape.fitting(desc);
         let lanes = Lanes::of(large.matrix.dtype);
         let columns = shape.columns(large.along_k, lanes);
         let groups = desc.m.max(desc.n).div_ceil(columns) * few.div_ceil(shape.rows);
-        let longest = desc.k / (2 * shape.turn(large.along_k, lanes));
+        let longest = desc.k / (2 * shape.turn(large.along_k, lanes, LEAST_AHEAD));
         let splits = if desc.batch == 1 { (workgroups / groups).min(longest).max(1) } else { 1 };
         Some((shape, splits))
     }
@@ -130,6 +121,15 @@ impl Skinny {
     pub(super) fn on(self, limits: &wgpu::Limits) -> Self {
         let room = limits.max_compute_workgroup_storage_size as usize / size_of::<f32>();
         Self { staged: if room >= STAGED[1] { STAGED[1] } else { STAGED[0] }, ..self }
+    }
+
+    /// The same for the factors as they are.
+    pub(super) fn reading(self, desc: &MatmulDesc, windows: &Windows) -> Self {
+        let (matrix, across, offset) = match self.transposed {
+            true => (&desc.b, !desc.trans_b.is_transposed(), windows.b.offset),
+            false => (&desc.a, desc.trans_a.is_transposed(), windows.a.offset),
+        };
+        Self { fours: !across && is_aligned(matrix, offset, desc.k, 4), ..self }
     }
 
     /// The shape alone, as its name says it.
@@ -153,18 +153,19 @@ impl Skinny {
     ) -> Variant {
         let ([a, b, c], [trans_a, trans_b]) = oriented(self.transposed, dtypes, trans);
         let lanes = Lanes::of(b).if_vectors(vectors);
-        let turns = self.turns(trans_b, lanes);
-        let sizes = [self.rows, self.lanes, self.span(trans_b, lanes), self.ahead, turns];
+        let (ahead, turns) = self.ahead(trans_b, lanes);
+        let sizes = [self.rows, self.lanes, self.span(trans_b, lanes), ahead, turns];
         let [rows, shared, span, ahead, turns] = sizes.map(|size| size as u32);
-        let [trans_a, trans_b, trans_c] = [trans_a, trans_b, self.transposed].map(u32::from);
+        let [fours, trans_a, trans_b, trans_c] =
+            [self.fours && turns == 0, trans_a, trans_b, self.transposed].map(u32::from);
         let activation = activation_code(activation);
-        let constants = [rows, shared, span, ahead, turns, trans_a, trans_b, trans_c, activation];
+        let constants = [rows, shared, span, ahead, turns, fours, trans_a, trans_b, trans_c, activation];
         Variant::new(&SKINNY, [a, b, c, DType::F32], constants).with_libs(libs(lanes, c))
     }
 
     /// Rows that workgroup memory and registers have room for.
     fn most_rows(self, along_k: bool, lanes: Lanes) -> usize {
-        (STAGED[0] / self.turn(along_k, lanes)).min(SUMS / self.span(along_k, lanes)).min(FEW)
+        (STAGED[0] / self.turn(along_k, lanes, LEAST_AHEAD)).min(SUMS / self.span(along_k, lanes)).min(FEW)
     }
 
     /// Columns of an invocation.
@@ -177,14 +178,21 @@ impl Skinny {
         THREADS / self.lanes * self.span(along_k, lanes)
     }
 
-    /// Turns for which A is put into workgroup memory at once.
-    fn turns(self, along_k: bool, lanes: Lanes) -> usize {
-        (self.staged / (self.rows * self.turn(along_k, lanes))).clamp(1, TURNS)
+    /// Vectors of each column, or fours of rows, that an invocation reads at once, and turns for which A is put into
+    /// workgroup memory at once, 0 for half of one.
+    fn ahead(self, along_k: bool, lanes: Lanes) -> (usize, usize) {
+        let numbers = |ahead| self.rows * self.turn(along_k, lanes, ahead);
+        let mut ahead = self.ahead;
+        while ahead > LEAST_AHEAD && numbers(ahead) > self.staged {
+            ahead /= 2;
+        }
+        let turns = (self.staged / numbers(LEAST_AHEAD)).clamp(1, TURNS);
+        (ahead, if ahead > LEAST_AHEAD { 0 } else { turns })
     }
 
     /// How much of k a workgroup takes in a turn.
-    fn turn(self, along_k: bool, lanes: Lanes) -> usize {
-        self.lanes * self.ahead * if along_k { lanes.width() } else { 4 }
+    fn turn(self, along_k: bool, lanes: Lanes, ahead: usize) -> usize {
+        self.lanes * ahead * if along_k { lanes.width() } else { 4 }
     }
 }
 
@@ -216,6 +224,7 @@ impl Plan {
         match self.kernel {
             Kernel::Skinny(skinny) => skinny.transposed,
             Kernel::Matvec(matvec) => matvec.transposed,
+            Kernel::Dots(dots) => dots.transposed,
             _ => false,
         }
     }
@@ -248,11 +257,6 @@ impl Params {
     }
 }
 
-/// Types of the factors and whether they are stored transposed, of the product that is made: the transposed one or not.
-pub(super) fn oriented(transposed: bool, [a, b, c]: [DType; 3], trans: [bool; 2]) -> ([DType; 3], [bool; 2]) {
-    if transposed { ([b, a, c], [!trans[1], !trans[0]]) } else { ([a, b, c], trans) }
-}
-
 /// Vectors of this width, and the activations for results of this type.
 pub(super) fn libs(lanes: Lanes, result: DType) -> &'static [Lib] {
     match (lanes, result) {
@@ -283,8 +287,9 @@ pub(super) fn variants() -> Vec<Variant> {
                 let (trans_a, transposed) = (turn % 2 == 1, turn / 2 % 2 == 1);
                 // `variant` turns around what is given for the product as a whole.
                 let (dtypes, trans) = oriented(transposed, dtypes, [trans_a, trans_b]);
+                let fours = turn % 4 == 0;
                 let of = |staged| {
-                    let skinny = Skinny { rows, staged, transposed, ..shape };
+                    let skinny = Skinny { rows, staged, fours, transposed, ..shape };
                     skinny.variant(dtypes, trans, activation, vectors)
                 };
                 variants.push(of(STAGED[0]));
@@ -299,6 +304,8 @@ pub(super) fn variants() -> Vec<Variant> {
 
 #[cfg(test)]
 mod tests {
+    use backend_api::desc::Matrix;
+
     use super::*;
 
     fn desc(m: usize, n: usize, k: usize) -> MatmulDesc {
@@ -322,7 +329,8 @@ mod tests {
         for (limits, most) in [(wgpu::Limits::default(), 4096), (large, 8192)] {
             let staged = |(m, shape): (usize, Skinny)| {
                 let shape = shape.on(&limits).fitting(&desc(m, 4096, 4096));
-                shape.rows * shape.turns(false, Lanes::Four) * shape.turn(false, Lanes::Four)
+                let (ahead, turns) = shape.ahead(false, Lanes::Four);
+                shape.rows * turns.max(1) * shape.turn(false, Lanes::Four, ahead)
             };
             let all = [1, 2, 4, 8, 16].into_iter().flat_map(|m| Skinny::ALL.map(|shape| (m, shape)));
             assert_eq!(all.map(staged).max(), Some(most));

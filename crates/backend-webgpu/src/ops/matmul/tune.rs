@@ -58,7 +58,7 @@ fn candidates(desc: &MatmulDesc, aligned: bool) -> impl Iterator<Item = Forced> 
     };
     let possible = move |kernel: &Kernel| match kernel {
         Kernel::Skinny(_) => fewest <= FEW,
-        Kernel::Matvec(_) => fewest == 1,
+        Kernel::Matvec(_) | Kernel::Dots(_) => fewest == 1,
         Kernel::Cooperative(tile) => CooperativeTile::for_sizes(desc.m, desc.n).any(|fit| fit == *tile),
         _ => true,
     };

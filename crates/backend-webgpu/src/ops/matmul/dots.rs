@@ -1,0 +1,158 @@
+//! The shapes of gemm/dots, for products of one row, or of one column, with a matrix whose rows run along k.
+
+use std::fmt;
+
+use backend_api::desc::{MatmulDesc, Matrix};
+use backend_api::{Activation, DType, DeviceKind};
+
+use super::kernel::Kernel;
+use super::large::{Large, oriented};
+use super::layout::is_aligned;
+use super::plan::Plan;
+use super::skinny::libs;
+use super::{Params, Windows, activation_code};
+use crate::context::Context;
+use crate::kernels::{KernelSource, Variant, kernel};
+use crate::ops::lanes::Lanes;
+
+static DOTS: KernelSource = kernel!(
+    "gemm/dots",
+    libs: [GRID, SPECIAL, UNARY, MATMUL],
+    types: ["T", "TC", "A"],
+    constants: ["SPAN", "AHEAD", "TRANS_C", "ACTIVATION"],
+    reads: 3,
+    writes: 1,
+    params: Params,
+);
+
+/// Invocations of a workgroup, and those that share a sum.
+const THREADS: usize = 128;
+const LANES: usize = 32;
+
+/// How a workgroup shares its work, and which products it does it for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Dots {
+    /// Columns of an invocation.
+    span: usize,
+    /// Vectors of each column that an invocation reads at once.
+    ahead: usize,
+    /// Whether the product is transposed as a whole, which makes one row of one column.
+    pub(super) transposed: bool,
+}
+
+impl Dots {
+    /// Every shape, for products of one row.
+    pub(super) const ALL: [Self; 1] = [Self::new(2, 4)];
+
+    const fn new(span: usize, ahead: usize) -> Self {
+        Self { span, ahead, transposed: false }
+    }
+
+    /// Whether the kernel can make a product whose factors are aligned.
+    pub(super) fn is_possible(desc: &MatmulDesc) -> bool {
+        desc.m.min(desc.n) == 1 && Large::of(desc, desc.n < desc.m).along_k && desc.a.dtype == desc.b.dtype
+    }
+
+    /// The shape for a product, if that has enough columns for all `multiprocessors`. Of f32, `gemm/skinny` is as fast
+    /// where they have few workgroups each.
+    fn choose(desc: &MatmulDesc, multiprocessors: usize) -> Option<Self> {
+        let [shape] = Self::ALL;
+        let workgroups = desc.m.max(desc.n).div_ceil(shape.columns()).saturating_mul(desc.batch);
+        let least = if desc.a.dtype == DType::F16 { multiprocessors } else { 8 * multiprocessors };
+        Some(shape).filter(|_| workgroups >= least)
+    }
+
+    /// The same for a product.
+    pub(super) fn fitting(self, desc: &MatmulDesc) -> Self {
+        Self { transposed: desc.n < desc.m, ..self }
+    }
+
+    /// Whether both factors can be read by vectors.
+    pub(super) fn reads_as_vectors(self, desc: &MatmulDesc, windows: &Windows) -> bool {
+        let (row, across, offset) = match self.transposed {
+            true => (&desc.b, !desc.trans_b.is_transposed(), windows.b.offset),
+            false => (&desc.a, desc.trans_a.is_transposed(), windows.a.offset),
+        };
+        // Of a single row, the leading dimension is only where its numbers are if it lies across memory.
+        let width = Lanes::of(row.dtype).width();
+        let adjacent = Matrix { ld: width, ..*row };
+        (!across || row.ld == 1)
+            && is_aligned(&adjacent, offset, desc.k, width)
+            && Large::of(desc, self.transposed).reads_as_vectors(windows)
+    }
+
+    /// The shape alone, as its name says it.
+    pub(super) const fn named(self) -> Self {
+        Self::new(self.span, self.ahead)
+    }
+
+    /// Columns of a workgroup.
+    const fn columns(self) -> usize {
+        THREADS / LANES * self.span
+    }
+
+    /// Rows and columns of a workgroup, of C as it is stored.
+    pub(super) const fn tile(self) -> [usize; 2] {
+        if self.transposed { [self.columns(), 1] } else { [1, self.columns()] }
+    }
+
+    pub(super) fn variant(self, dtypes: [DType; 3], activation: Activation) -> Variant {
+        let ([_, b, c], _) = oriented(self.transposed, dtypes, [false; 2]);
+        let constants =
+            [self.span as u32, self.ahead as u32, u32::from(self.transposed), activation_code(activation)];
+        Variant::new(&DOTS, [b, c, DType::F32], constants).with_libs(libs(Lanes::of(b), c))
+    }
+}
+
+impl Plan {
+    /// The plan for one row or column and a matrix whose rows run along k, where one launch keeps the device at work.
+    pub(super) fn dots(ctx: &Context, desc: &MatmulDesc, windows: &Windows) -> Option<Self> {
+        if ctx.gpu.info.kind == DeviceKind::SoftwareAdapter {
+            return None;
+        }
+        let dots = Dots::choose(desc, ctx.gpu.multiprocessors())?;
+        let plan = Self::new(ctx, desc, Kernel::Dots(dots), 1)?.reading(desc, windows);
+        Some(plan).filter(|plan| plan.works(ctx))
+    }
+}
+
+/// Such as `32x4x2`: invocations of a sum, columns of an invocation, vectors ahead.
+impl fmt::Display for Dots {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{LANES}x{}x{}", self.span, self.ahead)
+    }
+}
+
+/// Each shape for each type.
+pub(super) fn variants() -> Vec<Variant> {
+    use DType::{F16, F32};
+    let mut variants = Vec::new();
+    for dtypes in [[F32, F32, F32], [F16, F16, F16], [F16, F16, F32]] {
+        for shape in Dots::ALL {
+            for &activation in Activation::ALL {
+                let transposed = variants.len() % 2 == 1;
+                variants.push(Dots { transposed, ..shape }.variant(dtypes, activation));
+            }
+        }
+    }
+    variants
+}
+
+#[cfg(test)]
+mod tests {
+    use backend_api::BackendTranspose;
+
+    use super::*;
+
+    #[test]
+    fn narrow_products_are_left() {
+        let choose = |n, dtype| {
+            let matrix = |ld| Matrix::new(0, dtype, ld);
+            let desc = MatmulDesc::new(1, n, 4096, matrix(4096), matrix(4096), matrix(n));
+            let desc = desc.with_transpose(BackendTranspose::NoTrans, BackendTranspose::Trans);
+            Dots::choose(&desc, 132).is_some()
+        };
+        assert_eq!([14336, 4096, 1024].map(|n| choose(n, DType::F16)), [true, true, false]);
+        assert_eq!([14336, 4096, 1024].map(|n| choose(n, DType::F32)), [true, false, false]);
+    }
+}

@@ -1,0 +1,40 @@
+//! Products of few rows or columns: the factor that takes the time of reading it, and how they are turned around.
+
+use backend_api::DType;
+use backend_api::desc::{MatmulDesc, Matrix};
+
+use super::Windows;
+use super::layout::is_aligned;
+use crate::ops::lanes::Lanes;
+
+/// The factor that takes the time.
+pub(super) struct Large<'a> {
+    pub(super) matrix: &'a Matrix,
+    /// Whether its rows run along k.
+    pub(super) along_k: bool,
+    /// Length of its rows.
+    row: usize,
+    /// Whether it is A, which becomes the right factor of the transposed product.
+    transposed: bool,
+}
+
+impl<'a> Large<'a> {
+    pub(super) fn of(desc: &'a MatmulDesc, transposed: bool) -> Self {
+        let (matrix, along_k, across) = match transposed {
+            true => (&desc.a, !desc.trans_a.is_transposed(), desc.m),
+            false => (&desc.b, desc.trans_b.is_transposed(), desc.n),
+        };
+        Self { matrix, along_k, row: if along_k { desc.k } else { across }, transposed }
+    }
+
+    /// Whether it can be read by vectors.
+    pub(super) fn reads_as_vectors(&self, windows: &Windows) -> bool {
+        let window = if self.transposed { &windows.a } else { &windows.b };
+        is_aligned(self.matrix, window.offset, self.row, Lanes::of(self.matrix.dtype).width())
+    }
+}
+
+/// Types of the factors and whether they are stored transposed, of the product that is made: the transposed one or not.
+pub(super) fn oriented(transposed: bool, [a, b, c]: [DType; 3], trans: [bool; 2]) -> ([DType; 3], [bool; 2]) {
+    if transposed { ([b, a, c], [!trans[1], !trans[0]]) } else { ([a, b, c], trans) }
+}

@@ -1,0 +1,91 @@
+// C = activation(alpha · A · op(B) + beta · C + bias) for each matrix of a batch, where A is one row, and B's rows run along
+// k: what takes the time is reading B once.
+//
+// A workgroup makes COLUMNS columns of C. LANES invocations share SPAN of B's rows: each reads AHEAD vectors of every one,
+// its neighbours what follows, and they add their parts at the end. All read the same of A, which the cache keeps. The first
+// turn is filled up with zeros from its beginning, so that only what is fetched first is looked at whether it exists.
+//
+// The starts, the batch strides, the leading dimension of B and k are whole vectors, and A's numbers are adjacent.
+//
+// With TRANS_C, the product was transposed as a whole, so that one column became one row.
+//
+// needs: T, TC, A, SPAN, AHEAD, TRANS_C, ACTIVATION, lib/matmul, lanes
+
+const THREADS: u32 = 128u;
+const LANES: u32 = 32u;
+const COLUMNS: u32 = THREADS / LANES * SPAN;
+const TURN: u32 = LANES * AHEAD;
+
+@group(0) @binding(0) var<storage, read> a: array<V>;
+@group(0) @binding(1) var<storage, read> b: array<V>;
+@group(0) @binding(2) var<storage, read> bias: array<TC>;
+@group(0) @binding(3) var<storage, read_write> c: array<TC>;
+
+var<workgroup> sh: array<f32, SPAN * THREADS>;
+
+@compute @workgroup_size(THREADS)
+fn main(
+  @builtin(workgroup_id) workgroup: vec3<u32>,
+  @builtin(num_workgroups) workgroups: vec3<u32>,
+  @builtin(local_invocation_index) index: u32,
+) {
+  let flat = flat_group(workgroup, workgroups);
+  if flat >= params.tiles {
+    return;
+  }
+  let tile = tile_place(flat);
+  let lane = index % LANES;
+  let row = min(tile.y * COLUMNS + index / LANES * SPAN, params.n - 1u);
+  // Beyond the last column, another one's products are made, but not written.
+  let following = params.n - 1u - row;
+  let ld = params.b_ld / WIDTH;
+  let first_a = (params.a_offset + tile.z * params.a_batch) / WIDTH;
+  let first_b = (params.b_offset + tile.z * params.b_batch) / WIDTH + row * ld;
+  let end = depth(tile.z) / WIDTH;
+  let turns = (end + TURN - 1u) / TURN;
+  let pad = turns * TURN - end;
+
+  var sums: array<f32, SPAN>;
+  var x: array<V, AHEAD>;
+  var y: array<V, AHEAD * SPAN>;
+  for (var u = 0u; u < AHEAD; u++) {
+    let k = u * LANES + lane;
+    let at = max(k, pad) - pad;
+    x[u] = select(V(), a[first_a + at], k >= pad);
+    for (var j = 0u; j < SPAN; j++) {
+      y[u * SPAN + j] = select(V(), b[first_b + min(j, following) * ld + at], k >= pad);
+    }
+  }
+  for (var turn = 1u; turn <= turns; turn++) {
+    for (var u = 0u; u < AHEAD; u++) {
+      let at = min(turn * TURN + u * LANES + lane - pad, end - 1u);
+      var p = unpack(x[u]);
+      x[u] = a[first_a + at];
+      for (var j = 0u; j < SPAN; j++) {
+        var q = unpack(y[u * SPAN + j]);
+        y[u * SPAN + j] = b[first_b + min(j, following) * ld + at];
+        for (var l = 0u; l < WIDTH; l++) {
+          sums[j] = fma(p[l], q[l], sums[j]);
+        }
+      }
+    }
+  }
+
+  for (var j = 0u; j < SPAN; j++) {
+    sh[j * THREADS + index] = sums[j];
+  }
+  for (var half = LANES / 2u; half > 0u; half /= 2u) {
+    workgroupBarrier();
+    if lane < half {
+      for (var j = 0u; j < SPAN; j++) {
+        sh[j * THREADS + index] += sh[j * THREADS + index + half];
+      }
+    }
+  }
+  workgroupBarrier();
+  let column = tile.y * COLUMNS + index;
+  if index < COLUMNS && column < params.n {
+    let at = params.c_offset + tile.z * params.c_batch + column * select(1u, params.c_ld, TRANS_C == 1u);
+    c[at] = finish(sh[index % SPAN * THREADS + index / SPAN * LANES], 0u, column, at);
+  }
+}
