@@ -28,16 +28,16 @@ pub(crate) fn spirv_module(device: &wgpu::Device, label: &str, spirv: Spirv) -> 
         ..Default::default()
     };
     // SAFETY: The words come from naga, whose validator has accepted the crate's own text, and differ from what wgpu
-    // would make of it in a hint only; the suite `shaders` compares the text's bindings with the layout. The device has
-    // been opened for SPIR-V and what the text needs, or `Pipelines` would not ask. For indices and loops see
-    // `shader_module`.
+    // would make of it by hints and, in kernels that say so, by accesses to the first eight elements of matrices of 256,
+    // which subgroups of 32 share. The suite `shaders` compares the text's bindings with the layout. The device has been
+    // opened for SPIR-V and what the text needs, or `Pipelines` would not ask. For indices and loops see `shader_module`.
     unsafe { device.create_shader_module_passthrough(descriptor) }
 }
 
 /// wgpu's permission to open a device with features that it calls experimental; here, cooperative matrices.
 pub(crate) fn experimental_features() -> wgpu::ExperimentalFeatures {
-    // SAFETY: Asks to acknowledge that the feature may be faulty. Only gemm/cooperative and conv/cooperative use it, each of their
-    // variants is compared with exact results on the device before it is trusted, and a program can do without
+    // SAFETY: Asks to acknowledge that the feature may be faulty. Each variant that uses it is compared with exact results
+    // on the device before it is trusted, and a program can do without
     // (`WebGpuBackend::without_cooperative_matrices`).
     unsafe { wgpu::ExperimentalFeatures::enabled() }
 }
