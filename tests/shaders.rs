@@ -6,6 +6,7 @@ mod lint;
 use std::collections::{BTreeSet, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
+use std::thread;
 
 use backend_webgpu::kernels::{self, Field, Target, Variant};
 use lint::Limits;
@@ -72,11 +73,16 @@ type Validated = Result<(Module, ModuleInfo), String>;
 
 /// Every text, parsed and validated once for all tests.
 static ALL: LazyLock<Vec<(Composed, Validated)>> = LazyLock::new(|| {
-    let validated = |composed: Composed| {
-        let validated = validate(&composed);
-        (composed, validated)
-    };
-    composed().into_iter().map(validated).collect()
+    let all = composed();
+    let share = all.len().div_ceil(thread::available_parallelism().map_or(1, usize::from)).max(1);
+    let validated: Vec<Validated> = thread::scope(|scope| {
+        let threads: Vec<_> = all
+            .chunks(share)
+            .map(|share| scope.spawn(|| share.iter().map(validate).collect::<Vec<_>>()))
+            .collect();
+        threads.into_iter().flat_map(|thread| thread.join().expect("validation doesn't panic")).collect()
+    });
+    all.into_iter().zip(validated).collect()
 });
 
 fn validate(composed: &Composed) -> Validated {

@@ -183,7 +183,8 @@ fn main(
   let blocks = (tile.end + TILE_KV - 1u) / TILE_KV;
   for (var block = tile.begin / TILE_KV; block < blocks; block++) {
     let key = block * TILE_KV;
-    var p: array<vec4<f32>, ROWS>;
+    // In Chromium, a variable of a loop that isn't given a value keeps the last turn's.
+    var p = array<vec4<f32>, ROWS>();
     for (var chunk = 0u; chunk < chunks; chunk++) {
       workgroupBarrier();
       stage_keys(index, next);

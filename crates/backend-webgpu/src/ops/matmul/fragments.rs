@@ -1,8 +1,8 @@
 //! Writes `multiply`, the step of gemm/cooperative and conv/cooperative.
 //!
 //! A driver keeps fragments in registers only when each has a name of its own: the same loops over arrays of 4 × 4
-//! fragments ran at a sixth of the speed. So this is the one kernel of which a part is written by a program. All
-//! indices stay in the functions of the shader's file, which this text calls.
+//! fragments ran at a sixth of the speed. So a part of these kernels is written by a program. All indices stay
+//! in the functions of the shader's file, which this text calls.
 
 use std::iter;
 
