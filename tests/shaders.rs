@@ -6,12 +6,12 @@ mod lint;
 use std::collections::{BTreeSet, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
-use std::thread;
 
 use backend_webgpu::kernels::{self, Field, Target, Variant};
 use lint::Limits;
 use naga::valid::{Capabilities, ModuleInfo, ValidationFlags, Validator};
 use naga::{AddressSpace, Module, ResourceBinding, StorageAccess, TypeInner};
+use rayon::prelude::*;
 
 /// How many failing variants are listed.
 const LISTED: usize = 10;
@@ -73,16 +73,11 @@ type Validated = Result<(Module, ModuleInfo), String>;
 
 /// Every text, parsed and validated once for all tests.
 static ALL: LazyLock<Vec<(Composed, Validated)>> = LazyLock::new(|| {
-    let all = composed();
-    let share = all.len().div_ceil(thread::available_parallelism().map_or(1, usize::from)).max(1);
-    let validated: Vec<Validated> = thread::scope(|scope| {
-        let threads: Vec<_> = all
-            .chunks(share)
-            .map(|share| scope.spawn(|| share.iter().map(validate).collect::<Vec<_>>()))
-            .collect();
-        threads.into_iter().flat_map(|thread| thread.join().expect("validation doesn't panic")).collect()
-    });
-    all.into_iter().zip(validated).collect()
+    let validated = |composed: Composed| {
+        let validated = validate(&composed);
+        (composed, validated)
+    };
+    composed().into_par_iter().map(validated).collect()
 });
 
 fn validate(composed: &Composed) -> Validated {
@@ -95,10 +90,10 @@ fn validate(composed: &Composed) -> Validated {
 }
 
 /// Runs `check` on every variant; panics with what was found.
-fn for_every_variant(check: impl Fn(&Composed, &Module, &ModuleInfo) -> Result<(), String>) {
+fn for_every_variant(check: impl Fn(&Composed, &Module, &ModuleInfo) -> Result<(), String> + Sync) {
     assert!(!ALL.is_empty(), "there are no kernels");
     let failures: Vec<String> = ALL
-        .iter()
+        .par_iter()
         .filter_map(|(composed, validated)| {
             let outcome = match validated {
                 Ok((module, info)) => check(composed, module, info),
