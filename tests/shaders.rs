@@ -116,7 +116,7 @@ fn every_variant_validates_and_passes_the_lint() {
     for_every_variant(|composed, module, info| {
         let mut violations = lint::lint(module, info, composed.limits);
         // Where subgroups differ but the invocations of each don't, which no browser would see; none gets such a kernel.
-        let is_for_spirv = composed.variant.source().elements;
+        let is_for_spirv = composed.variant.names_elements();
         violations.retain(|violation| !(is_for_spirv && violation.rule == lint::Rule::NonUniformSubgroup));
         let reports: Vec<String> =
             violations.iter().map(|violation| violation.report(&composed.text)).collect();

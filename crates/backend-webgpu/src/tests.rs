@@ -18,7 +18,6 @@ static BROKEN: KernelSource = KernelSource {
     unrolled: None,
     cooperative: false,
     subgroups: false,
-    elements: false,
 };
 
 fn backend() -> WebGpuBackend {

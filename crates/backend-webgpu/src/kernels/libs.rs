@@ -71,7 +71,7 @@ libs! {
     POOL = "pool",
     /// What kernels on cooperative matrices share.
     FRAGMENTS = "fragments",
-    /// The elements of cooperative matrices, in kernels whose source says so.
+    /// The elements of cooperative matrices, for devices that take SPIR-V.
     FRAGMENT_ELEMENTS = "fragment_elements",
     /// The core of matrix products.
     TILE_PRODUCT = "tile_product",

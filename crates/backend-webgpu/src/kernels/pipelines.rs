@@ -144,7 +144,7 @@ impl Pipelines {
         if self.takes_spirv && variant.has_rolled_loops() {
             // What is wrong with a text is wgpu's to say.
             #[cfg(not(target_family = "wasm"))]
-            if let Ok(spirv) = spirv::with_rolled_loops(&text, variant.source.elements) {
+            if let Ok(spirv) = spirv::with_rolled_loops(&text, variant.names_elements()) {
                 return unchecked::spirv_module(&self.device, variant.kernel(), spirv);
             }
         }

@@ -36,8 +36,6 @@ pub struct KernelSource {
     pub cooperative: bool,
     /// Whether it exchanges numbers within subgroups.
     pub subgroups: bool,
-    /// Whether it names elements of cooperative matrices, with `FRAGMENT_ELEMENTS`: only for a device that takes SPIR-V.
-    pub elements: bool,
 }
 
 /// One field of a kernel's parameters.
@@ -175,7 +173,6 @@ macro_rules! kernel {
             unrolled: None,
             cooperative: false,
             subgroups: false,
-            elements: false,
         }
     };
 }

@@ -167,13 +167,11 @@ mod tests {
 
     fn loop_controls(words: &[u32]) -> Vec<u32> {
         let mut controls = Vec::new();
-        let mut at = HEADER;
-        while at < words.len() {
-            if words[at] & 0xffff == LOOP_MERGE {
-                controls.push(words[at + LOOP_CONTROL]);
+        for_each_instruction(&mut words.to_vec(), |code, instruction| {
+            if code == LOOP_MERGE {
+                controls.push(instruction[LOOP_CONTROL]);
             }
-            at += (words[at] >> 16) as usize;
-        }
+        });
         controls
     }
 

@@ -5,6 +5,7 @@ use std::hash::{Hash, Hasher};
 
 use backend_api::{BinaryOp, CompareOp, DType, ScatterOp, UnaryOp};
 
+use super::libs::FRAGMENT_ELEMENTS;
 use super::source::{KernelSource, Lib, MAX_CONSTANTS};
 use super::{Target, elements};
 
@@ -121,6 +122,12 @@ impl Variant {
     /// Every helper file.
     pub fn libs(&self) -> impl Iterator<Item = &'static Lib> {
         self.source.libs.iter().chain(self.libs)
+    }
+
+    /// Whether the text names elements of cooperative matrices, which only SPIR-V can.
+    #[must_use]
+    pub fn names_elements(&self) -> bool {
+        self.libs().any(|&lib| lib == FRAGMENT_ELEMENTS)
     }
 
     /// The kernel's name.

@@ -15,7 +15,6 @@ static COOPERATIVE: KernelSource = KernelSource {
     unrolled: Some(fragments::attend),
     cooperative: true,
     subgroups: true,
-    elements: true,
     ..kernel!(
         native "attention/cooperative",
         libs: [GRID, SPECIAL, ATTENTION, FRAGMENT_ELEMENTS],

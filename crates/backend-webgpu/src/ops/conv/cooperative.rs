@@ -49,7 +49,7 @@ pub(super) struct SourceTile {
 }
 
 impl SourceTile {
-    /// Every tile, largest first. That of planes is the last.
+    /// Every tile: those of adjacent channels, largest first, and that of planes.
     pub(super) const ALL: [Self; 8] = [
         Self::adjacent([128, 128, 32], [2, 2], 660, 980),
         Self::adjacent([64, 192, 32], [2, 2], 620, 1060),
@@ -58,8 +58,11 @@ impl SourceTile {
         Self::adjacent([64, 64, 64], [2, 2], 530, 850),
         Self::adjacent([64, 64, 32], [2, 2], 281, 430),
         Self::adjacent([32, 64, 64], [2, 2], 380, 670),
-        Self { tile: CooperativeTile::divided([64, 192, 32], [2, 3], 400, 500), planes: true },
+        Self::PLANES,
     ];
+
+    const PLANES: Self =
+        Self { tile: CooperativeTile::divided([64, 192, 32], [2, 3], 400, 500), planes: true };
 
     const fn adjacent(sizes: [usize; 3], parts: [usize; 2], alone: usize, paired: usize) -> Self {
         Self { tile: CooperativeTile::divided(sizes, parts, alone, paired), planes: false }
@@ -194,7 +197,7 @@ pub(super) fn fastest(ctx: &Context, job: &Job) -> Option<SourceTile> {
         return None;
     }
     if job.gather.is_pointwise() && groups == 1 {
-        let planes = SourceTile::ALL[SourceTile::ALL.len() - 1];
+        let planes = SourceTile::PLANES;
         let fills =
             2 * filters > planes.tile.m && 4 * planes.tile.count(filters, rows) >= 3 * multiprocessors;
         return Some(planes).filter(|tile| fills && tile.is_possible(ctx, job));

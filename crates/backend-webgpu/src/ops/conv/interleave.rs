@@ -63,9 +63,8 @@ pub(super) fn copy(
     let pixels = checked_product(op, "pixels", &[height, width])?;
     let places = checked_product(op, "filter", &filter)?;
     let total = checked_product(op, "scratch", &[batch, pixels, groups, channels / EIGHT])?;
-    let with_filters = usize::from(!job.transposed);
-    let total_filters =
-        checked_product(op, "scratch", &[with_filters, groups, filters, places, channels / EIGHT])?;
+    let filters = if job.transposed { 0 } else { filters };
+    let total_filters = checked_product(op, "scratch", &[groups, filters, places, channels / EIGHT])?;
     let scratch = |total: usize| {
         let bytes = checked_product(op, "scratch", &[total, EIGHT, DType::F16.size()])?;
         ctx.output(op, &ctx.memory.scratch(op, bytes)?, DType::F16)

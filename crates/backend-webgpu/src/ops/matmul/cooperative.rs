@@ -19,7 +19,7 @@ pub(crate) struct CooperativeTile {
 
 impl CooperativeTile {
     /// Every tile for products of many rows and columns, largest first.
-    pub(in crate::ops) const ALL: [Self; 6] = [
+    const ALL: [Self; 6] = [
         Self::new([128, 128, 32], 660, 980),
         Self::new([64, 128, 32], 390, 640),
         Self::new([64, 64, 64], 530, 750),
@@ -29,7 +29,7 @@ impl CooperativeTile {
     ];
 
     /// The tile that three workgroups can have on a multiprocessor, which hides what they wait for.
-    pub(in crate::ops) const SHALLOW: Self = Self::new([64, 64, 32], 281, 430);
+    pub(super) const SHALLOW: Self = Self::new([64, 64, 32], 281, 430);
 
     /// Tiles of eight subgroups that each have a multiprocessor for themselves, for products that have no more of them
     /// than the device has multiprocessors.

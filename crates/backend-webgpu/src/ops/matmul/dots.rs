@@ -6,7 +6,7 @@ use backend_api::desc::{MatmulDesc, Matrix};
 use backend_api::{Activation, DType, DeviceKind};
 
 use super::kernel::Kernel;
-use super::large::{Large, oriented};
+use super::large::{Large, Small, oriented};
 use super::layout::is_aligned;
 use super::plan::Plan;
 use super::skinny::libs;
@@ -69,14 +69,11 @@ impl Dots {
 
     /// Whether both factors can be read by vectors.
     pub(super) fn reads_as_vectors(self, desc: &MatmulDesc, windows: &Windows) -> bool {
-        let (row, across, offset) = match self.transposed {
-            true => (&desc.b, !desc.trans_b.is_transposed(), windows.b.offset),
-            false => (&desc.a, desc.trans_a.is_transposed(), windows.a.offset),
-        };
+        let Small { matrix: row, offset, across_k } = Small::of(desc, windows, self.transposed);
         // Of a single row, the leading dimension is only where its numbers are if it lies across memory.
         let width = Lanes::of(row.dtype).width();
         let adjacent = Matrix { ld: width, ..*row };
-        (!across || row.ld == 1)
+        (!across_k || row.ld == 1)
             && is_aligned(&adjacent, offset, desc.k, width)
             && Large::of(desc, self.transposed).reads_as_vectors(windows)
     }

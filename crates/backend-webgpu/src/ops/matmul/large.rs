@@ -1,4 +1,5 @@
-//! Products of few rows or columns: the factor that takes the time of reading it, and how they are turned around.
+//! Products of few rows or columns: the factor that takes the time of reading it, the other one, and how they are turned
+//! around.
 
 use backend_api::DType;
 use backend_api::desc::{MatmulDesc, Matrix};
@@ -31,6 +32,24 @@ impl<'a> Large<'a> {
     pub(super) fn reads_as_vectors(&self, windows: &Windows) -> bool {
         let window = if self.transposed { &windows.a } else { &windows.b };
         is_aligned(self.matrix, window.offset, self.row, Lanes::of(self.matrix.dtype).width())
+    }
+}
+
+/// The other factor, of few rows or columns.
+pub(super) struct Small<'a> {
+    pub(super) matrix: &'a Matrix,
+    pub(super) offset: u32,
+    /// Whether its rows run across k.
+    pub(super) across_k: bool,
+}
+
+impl<'a> Small<'a> {
+    pub(super) fn of(desc: &'a MatmulDesc, windows: &Windows, transposed: bool) -> Self {
+        let (matrix, across_k, window) = match transposed {
+            true => (&desc.b, !desc.trans_b.is_transposed(), &windows.b),
+            false => (&desc.a, desc.trans_a.is_transposed(), &windows.a),
+        };
+        Self { matrix, offset: window.offset, across_k }
     }
 }
 

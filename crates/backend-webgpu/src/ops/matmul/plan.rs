@@ -94,17 +94,18 @@ impl Plan {
         let kernel =
             if let Kernel::Skinny(skinny) = kernel { Kernel::Skinny(skinny.on(&limits)) } else { kernel };
         let possible = match kernel {
-            Kernel::Direct => true,
-            Kernel::Skinny(_) => desc.k > 0,
-            Kernel::Dots(_) => Dots::is_possible(desc) && desc.k > 0,
-            Kernel::Matvec(_) => Matvec::is_possible(desc, &limits) && desc.k > 0,
-            Kernel::Tiled(tile) => tile.fits(&limits) && desc.k > 0,
+            Kernel::Direct | Kernel::Skinny(_) => true,
+            Kernel::Dots(_) => Dots::is_possible(desc),
+            Kernel::Matvec(_) => Matvec::is_possible(desc, &limits),
+            Kernel::Tiled(tile) => tile.fits(&limits),
             Kernel::Cooperative(tile) => {
                 let halves = [desc.a.dtype, desc.b.dtype] == [DType::F16; 2];
-                ctx.gpu.cooperative_matrices && tile.fits(&limits) && desc.k > 0 && halves
+                ctx.gpu.cooperative_matrices && tile.fits(&limits) && halves
             }
         };
-        possible.then(|| Self::with_kernel(desc, kernel, splits))
+        // All others begin with a product.
+        let has_products = desc.k > 0 || kernel == Kernel::Direct;
+        (possible && has_products).then(|| Self::with_kernel(desc, kernel, splits))
     }
 
     fn with_kernel(desc: &MatmulDesc, kernel: Kernel, splits: usize) -> Self {

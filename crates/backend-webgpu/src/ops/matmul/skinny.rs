@@ -8,7 +8,7 @@ use backend_api::desc::MatmulDesc;
 use backend_api::{Activation, DType, DeviceKind};
 
 use super::kernel::Kernel;
-use super::large::{Large, oriented};
+use super::large::{Large, Small, oriented};
 use super::layout::is_aligned;
 use super::plan::Plan;
 use super::{Params, Windows, activation_code};
@@ -125,11 +125,8 @@ impl Skinny {
 
     /// The same for the factors as they are.
     pub(super) fn reading(self, desc: &MatmulDesc, windows: &Windows) -> Self {
-        let (matrix, across, offset) = match self.transposed {
-            true => (&desc.b, !desc.trans_b.is_transposed(), windows.b.offset),
-            false => (&desc.a, desc.trans_a.is_transposed(), windows.a.offset),
-        };
-        Self { fours: !across && is_aligned(matrix, offset, desc.k, 4), ..self }
+        let small = Small::of(desc, windows, self.transposed);
+        Self { fours: !small.across_k && is_aligned(small.matrix, small.offset, desc.k, 4), ..self }
     }
 
     /// The shape alone, as its name says it.

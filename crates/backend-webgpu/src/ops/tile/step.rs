@@ -33,7 +33,6 @@ pub(crate) enum Fours {
 pub(crate) fn written(constants: &[u32; MAX_CONSTANTS], target: Target, fours: Fours) -> String {
     let tile = Tile::from_constants(constants);
     let (rows, columns) = (tile.thread_m, tile.thread_n / 4);
-    let places = || (0..rows).flat_map(|i| (0..columns).map(move |j| (i, j)));
     let blocks = || groups('a', tile.fetches(tile.m)).chain(groups('b', tile.fetches(tile.n)));
     let fetch = |declare, from| {
         let next = move |(of, turn)| {
@@ -42,7 +41,7 @@ pub(crate) fn written(constants: &[u32; MAX_CONSTANTS], target: Target, fours: F
         lines(blocks().map(next))
     };
     let stage = |(of, turn)| format!("stage_{of}(index, {turn}u, next_{of}_{turn});");
-    let sums = lines(places().map(|(i, j)| format!("var sum_{i}_{j} = vec4<f32>();")));
+    let sums = lines(pairs([rows, columns]).map(|(i, j)| format!("var sum_{i}_{j} = vec4<f32>();")));
     let (first, next) = (fetch("var ", "first, head"), fetch("", "at, TILE_K"));
     let stage = lines(blocks().map(stage));
     let products = match target.unroll {
