@@ -1,5 +1,9 @@
 //! `copy_htod` and `copy_dtoh`.
 
+use std::iter::Enumerate;
+use std::mem;
+use std::slice::ChunksMut;
+
 use backend_api::operand::{Access, Operand};
 use backend_api::{BackendError, BackendResult};
 
@@ -51,8 +55,9 @@ pub(crate) fn copy_dtoh(ctx: &Context, dst: &mut [u8], src: u64) -> BackendResul
     if cfg!(target_family = "wasm") {
         return Err(BackendError::WouldBlock { op });
     }
-    for (i, piece) in dst.chunks_mut(Readback::CHUNK).enumerate() {
-        Read::begin(ctx, op, &slice, i * Readback::CHUNK, piece.len())?.block(ctx, op, piece)?;
+    let mut pieces = Pieces::begin(ctx, op, &slice, dst)?;
+    while let Some((read, piece)) = pieces.next()? {
+        read.block(ctx, op, piece)?;
     }
     Ok(())
 }
@@ -63,11 +68,14 @@ pub(crate) async fn copy_dtoh_async(ctx: &Context, dst: &mut [u8], src: u64) -> 
     let Some(slice) = resolve_source(ctx, op, dst.len(), src)? else {
         return ctx.take_late(op);
     };
-    for (i, piece) in dst.chunks_mut(Readback::CHUNK).enumerate() {
-        let read = {
-            let _turn = ctx.gate.enter();
-            Read::begin(ctx, op, &slice, i * Readback::CHUNK, piece.len())?
-        };
+    let mut pieces = {
+        let _turn = ctx.gate.enter();
+        Pieces::begin(ctx, op, &slice, dst)?
+    };
+    while let Some((read, piece)) = {
+        let _turn = ctx.gate.enter();
+        pieces.next()?
+    } {
         let mapped = read.mapped.wait(ctx).await?;
         if mapped.is_err() {
             ctx.gpu.health.settle(&ctx.gpu.device).await?;
@@ -89,6 +97,41 @@ pub(crate) fn read_buffer(
     let block = crate::memory::Block::foreign(buffer.clone());
     let slice = DeviceSlice { len: dst.len(), offset: 0, block: block.into() };
     Read::begin(ctx, op, &slice, 0, dst.len())?.block(ctx, op, dst)
+}
+
+/// The pieces of a read-back, in order. While one is copied out, the next is on its way.
+struct Pieces<'a> {
+    ctx: &'a Context,
+    op: &'static str,
+    slice: &'a DeviceSlice,
+    rest: Enumerate<ChunksMut<'a, u8>>,
+    ahead: Option<(Read, &'a mut [u8])>,
+}
+
+impl<'a> Pieces<'a> {
+    fn begin(
+        ctx: &'a Context,
+        op: &'static str,
+        slice: &'a DeviceSlice,
+        dst: &'a mut [u8],
+    ) -> BackendResult<Self> {
+        let mut pieces =
+            Self { ctx, op, slice, rest: dst.chunks_mut(Readback::CHUNK).enumerate(), ahead: None };
+        pieces.next()?;
+        Ok(pieces)
+    }
+
+    /// The next piece and where it belongs.
+    fn next(&mut self) -> BackendResult<Option<(Read, &'a mut [u8])>> {
+        let following = match self.rest.next() {
+            Some((i, dst)) => {
+                let start = i * Readback::CHUNK;
+                Some((Read::begin(self.ctx, self.op, self.slice, start, dst.len())?, dst))
+            }
+            None => None,
+        };
+        Ok(mem::replace(&mut self.ahead, following))
+    }
 }
 
 /// A piece of a read-back on its way.

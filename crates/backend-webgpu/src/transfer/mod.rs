@@ -1,5 +1,6 @@
 //! Bytes between the host and the device.
 
+mod bytes;
 mod host;
 mod readback;
 mod signal;

@@ -3,7 +3,7 @@
 use backend_api::{BackendError, BackendResult, Diagnostic};
 use parking_lot::Mutex;
 
-use super::Signal;
+use super::{Signal, bytes};
 use crate::device::guarded;
 
 /// Read-back buffers of powers of two, kept for reuse.
@@ -72,7 +72,7 @@ impl Readback {
         let view = buffer.get_mapped_range(from..end).map_err(|error| driver(error.to_string()))?;
         let first = (range.start - from) as usize;
         match view.get(first..first + dst.len()) {
-            Some(bytes) => dst.copy_from_slice(bytes),
+            Some(read) => bytes::copy(dst, read),
             None => return Err(driver("the mapped range is too short".to_owned())),
         }
         drop(view);

@@ -11,7 +11,9 @@ pub(super) fn cases() -> Vec<Case> {
             cases.push(through_a_view(offset, len));
         }
     }
-    for (offset, len) in [(1, 1001), (2, 4095), (3, 65_537), (4, 262_144), (0, 1_048_576), (5, 5_000_003)] {
+    for (offset, len) in
+        [(1, 1001), (2, 4095), (3, 65_537), (4, 262_144), (0, 1_048_576), (5, 5_000_003), (3, 34_000_001)]
+    {
         cases.push(through_a_view(offset, len));
     }
     cases.extend([0, 1, 3, 4, 5, 400].map(prefix));
