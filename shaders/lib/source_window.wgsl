@@ -1,5 +1,6 @@
-// The source of a convolution whose channels are planes and whose taps lie at whole positions: which taps of a result
-// lie in the image is known as bits, and where they are is a sum of two numbers, one of the result and one of the tap.
+// The source of a convolution whose taps lie at whole positions, channel by channel: which taps of a result lie in the
+// image is known as bits, and where they are is a sum of two numbers, one of the result and one of the tap. Channels are
+// planes, in the filters also where they are adjacent in the source.
 //
 // Fours are written out: a compiler that doesn't unroll a loop over them would put them into memory.
 //
@@ -51,8 +52,8 @@ fn after(tap: Tap) -> Tap {
 
 // What four results have under a tap, or 0.
 fn under(tap: Tap, wanted: bool) -> vec4<f32> {
-  let down = i32(tap.r) * params.tap_y * i32(params.width) + i32(tap.s) * params.tap_x;
-  let at = held_first + tap.channel * channel_step() + u32(down);
+  let pixel = i32(tap.r) * params.tap_y * i32(params.width) + i32(tap.s) * params.tap_x;
+  let at = held_first + tap.channel * channel_step() + u32(pixel) * column_step();
   let row = vec4<u32>(1u << tap.r);
   let column = vec4<u32>(1u << tap.s);
   let inside = ((held_rows & row) != vec4<u32>()) & ((held_columns & column) != vec4<u32>());

@@ -2,11 +2,11 @@
 
 use std::iter;
 
-use backend_api::desc::ConvGather;
+use backend_api::desc::{ConvGather, ImageLayout};
 use backend_api::{Activation, BackendResult, DType, checked_product};
 
-use super::Job;
 use super::params::Params;
+use super::{Job, factors};
 use crate::context::{Context, dim, linear_grid};
 use crate::kernels::{KernelSource, MAX_CONSTANTS, Target, Variant, kernel};
 use crate::ops::matmul::activation_code;
@@ -103,7 +103,8 @@ fn kind(gather: &ConvGather) -> [u32; 2] {
 }
 
 pub(super) fn launch(ctx: &Context, op: &'static str, job: &Job) -> BackendResult<()> {
-    let &ConvGather { batch, groups, filters, result: [height, width], .. } = &job.gather;
+    let &ConvGather { batch, groups, filters, result: [height, width], layout, .. } = &job.gather;
+    let job = &factors::as_multiplied(ctx, op, job, layout == ImageLayout::Nhwc)?;
     let kind = kind(&job.gather);
     let bands = height.div_ceil(kind[0] as usize);
     let invocations = checked_product(op, "invocations", &[batch, groups, filters, bands, width])?;

@@ -39,15 +39,22 @@ pub(super) fn variants() -> Vec<Variant> {
     [DType::F32, DType::F16].map(|dtype| Variant::new(&FACTORS, [dtype], [])).into()
 }
 
-/// The same with the channels of transposed filters exchanged, where that moves anything.
-pub(super) fn as_multiplied(ctx: &Context, op: &'static str, job: &Job) -> BackendResult<Job> {
-    let &ConvGather { channels, filters, layout, .. } = &job.gather;
+/// The same with filters of which the channels of a place follow each other, or with those that have the places of a
+/// channel so; and with the channels of transposed filters exchanged. They are copied where that moves anything.
+pub(super) fn as_multiplied(
+    ctx: &Context,
+    op: &'static str,
+    job: &Job,
+    interleave: bool,
+) -> BackendResult<Job> {
+    let &ConvGather { channels, filters, filter, layout, .. } = &job.gather;
     let interleaved = layout == ImageLayout::Nhwc;
+    let stays = interleaved == interleave || channels <= 1 || filter == [1, 1];
     let same = if interleaved { (channels, filters) == (1, 1) } else { channels <= 1 || filters == 1 };
-    if !job.transposed || same || job.gather.taps() == 0 {
+    if stays && (!job.transposed || same) || job.gather.taps() == 0 {
         return Ok(job.clone());
     }
-    let filter = copy(ctx, op, job, channels, interleaved)?;
+    let filter = copy(ctx, op, job, channels, interleave)?;
     Ok(Job { filter, ..job.clone() })
 }
 

@@ -135,8 +135,8 @@ fn convolve(ctx: &Context, op: &'static str, job: &Job) -> BackendResult<()> {
     match kernel {
         Kernel::Product => pointwise(ctx, op, job),
         Kernel::Cooperative(tile) => tile.launch(ctx, op, job),
-        Kernel::Direct => direct::launch(ctx, op, &factors::as_multiplied(ctx, op, job)?),
-        Kernel::Tiled(tile) => tiled::launch(ctx, op, &factors::as_multiplied(ctx, op, job)?, tile),
+        Kernel::Direct => direct::launch(ctx, op, job),
+        Kernel::Tiled(tile) => tiled::launch(ctx, op, job, tile),
     }
 }
 

@@ -3,8 +3,8 @@
 use backend_api::desc::{ConvGather, GatherAxis, ImageLayout};
 use backend_api::{Activation, BackendResult, DType, checked_product};
 
-use super::Job;
 use super::params::{Params, inverse, is_regular};
+use super::{Job, factors};
 use crate::context::{Context, dim, linear_grid};
 use crate::kernels::libs::{
     CORNER, RESULTS_ADJACENT, RESULTS_APART, RESULTS_PLANES, SOURCE_ANY, SOURCE_LINES, SOURCE_VECTORS,
@@ -62,10 +62,11 @@ enum Write {
 }
 
 impl Access {
-    const ALL: [Self; 7] = [
+    const ALL: [Self; 8] = [
         Self { read: Read::Any, write: Write::Apart },
         Self { read: Read::Any, write: Write::Adjacent },
         Self { read: Read::Window, write: Write::Apart },
+        Self { read: Read::Window, write: Write::Adjacent },
         Self { read: Read::Window, write: Write::Planes },
         Self::LINES,
         Self { read: Read::Vectors, write: Write::Apart },
@@ -78,8 +79,8 @@ impl Access {
         match (self.read, self.write) {
             (Read::Any, Write::Adjacent) => &[SOURCE_ANY, RESULTS_ADJACENT],
             (Read::Any, _) => &[SOURCE_ANY, RESULTS_APART],
-            // Channels that are planes.
             (Read::Window, Write::Planes) => &[CORNER, SOURCE_WINDOW, RESULTS_PLANES],
+            (Read::Window, Write::Adjacent) => &[CORNER, SOURCE_WINDOW, RESULTS_ADJACENT],
             (Read::Window, _) => &[CORNER, SOURCE_WINDOW, RESULTS_APART],
             (Read::Lines, _) => &[SOURCE_LINES, RESULTS_PLANES],
             (Read::Vectors, Write::Adjacent) => &[CORNER, SOURCE_VECTORS, RESULTS_ADJACENT],
@@ -93,10 +94,14 @@ impl Access {
         let regular = is_regular(gather) && gather.taps() > 0;
         let fours = |size: usize, offset: u32| size.is_multiple_of(4) && offset.is_multiple_of(4);
         if gather.layout == ImageLayout::Nhwc {
-            let vectors = regular && fours(gather.channels, job.input.offset);
+            let vectors = fours(gather.channels, job.input.offset);
             let adjacent = fours(gather.filters, job.output.offset);
             return Self {
-                read: if vectors { Read::Vectors } else { Read::Any },
+                read: match regular {
+                    true if vectors => Read::Vectors,
+                    true => Read::Window,
+                    false => Read::Any,
+                },
                 write: if adjacent { Write::Adjacent } else { Write::Apart },
             };
         }
@@ -152,12 +157,21 @@ pub(super) fn choose(ctx: &Context, sizes: [usize; 3]) -> Tile {
 pub(super) fn launch(ctx: &Context, op: &'static str, job: &Job, tile: Tile) -> BackendResult<()> {
     let &ConvGather { groups, filters, .. } = &job.gather;
     let access = Access::of(job, tile);
+    // Read through a window, the taps of a channel follow each other.
+    let interleaved = job.gather.layout == ImageLayout::Nhwc && access.read != Read::Window;
+    let job = &factors::as_multiplied(ctx, op, job, interleaved)?;
     let mut params = Params::new(op, job)?;
-    let tile = if access == Access::LINES {
-        params.per_outer = inverse(job.gather.filter[0]);
-        Tile::THREES
-    } else {
-        tile
+    let [filter_height, filter_width] = job.gather.filter;
+    let tile = match access.read {
+        Read::Lines => {
+            params.per_outer = inverse(filter_height);
+            Tile::THREES
+        }
+        Read::Window => {
+            params.per_outer = inverse(filter_height * filter_width);
+            tile
+        }
+        _ => tile,
     };
     let rows = params.rows as usize;
     let (tiles_m, tiles_n) = (rows.div_ceil(tile.m), filters.div_ceil(tile.n));
