@@ -14,6 +14,7 @@ struct Params {
   outputs: u32,
   // Vectors that one of them is made of.
   length: u32,
+  // Powers of two.
   team: u32,
   stride: u32,
   // In vectors.
@@ -124,8 +125,12 @@ fn main(
 ) {
   let team = params.team;
   let stride = params.stride;
-  let rank = lane / stride % team;
-  let output = flat_group(group, groups) * (256u / team) + lane / (team * stride) * stride + lane % stride;
+  // Both are powers of two, and divisions take as long as a few loads.
+  let in_team = firstTrailingBit(team);
+  let in_stride = firstTrailingBit(stride);
+  let rank = (lane >> in_stride) & (team - 1u);
+  let first_output = flat_group(group, groups) * (256u >> in_team);
+  let output = first_output + ((lane >> (in_team + in_stride)) << in_stride) + (lane & (stride - 1u));
   let inside = output < params.outputs;
 
   var base = params.x_offset;
@@ -133,13 +138,20 @@ fn main(
   var rest = output;
   for (var d = params.kept; d > 0u; d--) {
     let extent = params.loops[d - 1u];
-    let step = rest % extent.x;
-    rest /= extent.x;
+    var step = rest;
+    // The first loop has what is left.
+    if d > 1u {
+      step = rest % extent.x;
+      rest /= extent.x;
+    }
     base += step * extent.y;
     target_index += step * extent.z;
   }
 
-  let chunk = (params.length + groups.z - 1u) / groups.z;
+  var chunk = params.length;
+  if groups.z > 1u {
+    chunk = (params.length + groups.z - 1u) / groups.z;
+  }
   let first = group.z * chunk;
   let end = select(0u, min(first + chunk, params.length), inside);
   var total = walk(base, first + rank, end);

@@ -11,6 +11,8 @@ use crate::recorder::Window;
 
 /// The fewest loads of an invocation in a small team.
 const LEAST: usize = 2;
+/// Loads that an invocation has on their way at a time.
+const AHEAD: usize = 4;
 /// Workgroups that keep a large device busy; more of them only have more to begin and to end.
 const BUSY: usize = 512;
 /// Loads of an invocation from which on a reduction is worth being cut.
@@ -25,6 +27,8 @@ pub(super) struct Walk {
     pub(super) lanes: Lanes,
     /// Whether neighbouring numbers are of one output, not of neighbouring ones.
     pub(super) rows: bool,
+    /// Whether two results are joined by a few instructions.
+    joins_cheaply: bool,
 }
 
 impl Walk {
@@ -39,7 +43,7 @@ impl Walk {
         let rows = loops.kept.is_empty() || reduced.1 < kept.1;
         let (nearest, outer) = if rows { (reduced, 0) } else { (kept, 1) };
         let lanes = Self::lanes(dtype, input, &loops, nearest, outer);
-        Self { loops, lanes, rows }
+        Self { loops, lanes, rows, joins_cheaply: rule.joins_cheaply() }
     }
 
     /// Vectors if the loop over neighbours is one of whole vectors, and every other loop starts at one.
@@ -111,7 +115,14 @@ impl Walk {
             _ => 1,
         };
         let members = (BUSY * WORKGROUP / self.outputs().max(1)).max(1);
-        Teams::with_share(self.loads(), abreast, LEAST, SHARE.max(self.loads().div_ceil(members)))
+        let share = self.loads().div_ceil(members);
+        // Rows in fours are read the faster the more of a row's neighbours are read at a time.
+        let share = match (self.joins_cheaply, self.rows && self.lanes == Lanes::Four) {
+            (false, _) => share.max(SHARE),
+            (true, false) => share.max(AHEAD),
+            (true, true) => share.clamp(AHEAD, SHARE),
+        };
+        Teams::with_share(self.loads(), abreast, LEAST, share)
     }
 
     /// Into how many slices the numbers of an output are cut: one if there are enough outputs to keep the device busy.
@@ -173,7 +184,19 @@ mod tests {
         let desc = ReduceDesc::new(ReduceOp::Sum, TensorDesc::packed(1, DType::F32, shape), axes, 2);
         let (_, loops) = desc.operands("t").unwrap();
         let rows = axes.contains(&(shape.len() - 1));
-        Walk { loops, lanes, rows }.slices()
+        Walk { loops, lanes, rows, joins_cheaply: true }.slices()
+    }
+
+    #[test]
+    fn rows_have_larger_teams_where_joining_is_cheap() {
+        let team = |outputs, length, lanes, joins_cheaply| {
+            let kept = vec![(outputs, [length, 1])];
+            let loops = ReduceLoops { kept, reduced: vec![(length, [1])], outputs, length };
+            Walk { loops, lanes, rows: true, joins_cheaply }.teams().size
+        };
+        assert_eq!([true, false].map(|cheap| team(16_384, 4096, Lanes::Four, cheap)), [64, 8]);
+        assert_eq!(team(16_384, 4096, Lanes::Eight, true), 8);
+        assert_eq!([true, false].map(|cheap| team(1, 512, Lanes::Four, cheap)), [32, 8]);
     }
 
     #[test]

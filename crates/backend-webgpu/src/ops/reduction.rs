@@ -110,6 +110,11 @@ impl Rule {
         matches!(self, Self::Arg { .. })
     }
 
+    /// Whether two results are joined by a few instructions.
+    pub(super) fn joins_cheaply(self) -> bool {
+        !matches!(self, Self::LogSumExp | Self::Exponentials { .. })
+    }
+
     /// The element type of partial results over `dtype`.
     pub(super) fn partial(self, dtype: DType) -> DType {
         if self.is_index() { DType::U32 } else { accumulator(dtype) }
