@@ -76,9 +76,11 @@ fn product_of_slot(own: Products, lane: u32) -> Rows {
 fn main(
   @builtin(workgroup_id) group: vec3<u32>,
   @builtin(num_workgroups) groups: vec3<u32>,
-  @builtin(local_invocation_index) index: u32,
+  @builtin(subgroup_id) subgroup: u32,
+  @builtin(subgroup_invocation_id) invocation: u32,
 ) {
   let tile = tile_of(group);
+  let index = subgroup * SUBGROUP + invocation;
   let lane = index % LANES;
   let slot = index / LANES;
   // Lanes behind a vector's end read the same as its last.
@@ -101,7 +103,7 @@ fn main(
   // Of the keys of this lane.
   var totals = Rows();
   let turn = lane / (LANES / TURNS);
-  let first_lane = index % SUBGROUP - lane;
+  let first_lane = invocation - lane;
   let steps = (end - tile.begin + STEP - 1u) / STEP;
   for (var s = 0u; s < steps; s++) {
     let key = tile.begin + s * STEP;
@@ -146,7 +148,6 @@ fn main(
   }
 
   // Lanes of the same place in two slots share their numbers, and those in four slots once more.
-  let subgroup = index / SUBGROUP;
   var at = subgroup * PLACES * LANES + lane;
   if SUBGROUP / LANES >= 2u {
     let is_high = (index & LANES) != 0u;
@@ -174,7 +175,7 @@ fn main(
     sh_vectors[at + 6u * LANES] = out.d6;
     sh_vectors[at + 7u * LANES] = out.d7;
   }
-  if index % SUBGROUP == 0u {
+  if invocation == 0u {
     sh_references[subgroup] = reference;
     sh_totals[subgroup] = totals;
   }

@@ -1,43 +1,33 @@
 // Attention of few queries of f16 like attention/decode, multiplied by the device's matrix units, which add in f32: the
 // ROWS rows that share keys are rows of one fragment of 16 × 16, and those that the fragment has beyond them aren't used.
 //
-// Keys come in blocks of BLOCK: their scores, in which each subgroup has one fragment, or a half of its products; then
-// the block's part of the output, in which it has DIM / 4 columns. Both leave the fragments through workgroup memory,
-// because their elements can't be named: the output is summed up outside, where it can be rescaled.
+// Nothing passes through workgroup memory before the end: invocations read keys and values 16 bytes at a time, and these
+// are elements of fragments where they are (lib/fragment_elements). Sums don't depend on the order of what is added, so
+// eight neighbouring numbers of a key may stand for any eight of the fragments' depth, if those of the queries do. In the
+// same way, eight neighbouring numbers of values stand for columns of eight halves of fragments.
+//
+// Each subgroup works on KEYS keys of a block, and has sums of its own; those of the workgroup are added at the end.
 //
 // `attend` is written by src/ops/attention/decode_fragments.rs: its loops over fragments have to be unrolled. It calls
 // the functions of this file.
 //
 // Starts, strides and lengths of vectors are multiples of eight elements.
 //
-// needs: T = f16, ROWS, BLOCK, DIM, lib/attention, lib/attention_pieces
+// needs: T = f16, ROWS, BLOCK, DIM, lib/attention, lib/attention_pieces, lib/fragment_elements
 
 const SUBGROUP: u32 = 32u;
 const SUBGROUPS: u32 = 4u;
 const THREADS: u32 = SUBGROUPS * SUBGROUP;
 const FRAGMENT: u32 = 16u;
-const COLUMNS: u32 = BLOCK / FRAGMENT;
-// Subgroups that share the products of one fragment of scores.
-const LAYERS: u32 = SUBGROUPS / COLUMNS;
+const KEYS: u32 = BLOCK / SUBGROUPS;
 
-// Vectors in groups of eight elements: what an invocation moves at once, and keys that the workgroup moves in one turn.
-const EIGHTS: u32 = DIM / 8u;
-const TURN: u32 = THREADS / EIGHTS;
+// Rows of each half of a fragment.
+const HALF: u32 = 8u;
+// Vectors of four in the sums of a row, and in a row of workgroup memory, with one more against bank conflicts.
+const FOURS: u32 = DIM / 4u;
+const STRIDE: u32 = FOURS + 1u;
 
-// Rows of workgroup memory, in vectors of four: 16 bytes longer than their content, against bank conflicts.
-const STRIDE: u32 = DIM / 4u + 2u;
-const STRIDE_P: u32 = BLOCK / 4u + 2u;
-const STRIDE_S: u32 = BLOCK / 4u + 1u;
-const STRIDE_O: u32 = DIM / 4u + 1u;
-
-// Invocations that have scores, of a row in all, and how many fours each has.
-const WEIGHERS: u32 = min(THREADS, ROWS * BLOCK / 4u);
-const WEIGHERS_OF_ROW: u32 = WEIGHERS / ROWS;
-const FOURS: u32 = ROWS * BLOCK / 4u / WEIGHERS;
-// Invocations that have numbers of the output.
-const SUMMERS: u32 = min(THREADS, ROWS * DIM / 4u);
-
-const_assert LAYERS * COLUMNS == SUBGROUPS && ROWS <= FRAGMENT && DIM % (SUBGROUPS * FRAGMENT) == 0u;
+const_assert ROWS <= FRAGMENT && KEYS % FRAGMENT == 0u && DIM % 64u == 0u;
 
 @group(0) @binding(0) var<storage, read> q: array<vec4<u32>>;
 @group(0) @binding(1) var<storage, read> k: array<vec4<u32>>;
@@ -46,158 +36,130 @@ const_assert LAYERS * COLUMNS == SUBGROUPS && ROWS <= FRAGMENT && DIM % (SUBGROU
 @group(0) @binding(4) var<storage, read> lengths: array<u32>;
 @group(0) @binding(5) var<storage, read_write> parts: array<vec4<f32>>;
 
-// The queries at first, then a block of keys or of values.
-var<workgroup> sh_kv: array<vec4<f16>, BLOCK * STRIDE>;
-// Weights; scores of each layer, or a block's part of the output.
-var<workgroup> sh_p: array<vec4<f16>, FRAGMENT * STRIDE_P>;
-var<workgroup> sh_s: array<vec4<f32>, FRAGMENT * max(LAYERS * STRIDE_S, STRIDE_O)>;
-// A number of each invocation, and by how much each row's sums shrink.
-var<workgroup> sh_each: array<f32, THREADS>;
-var<workgroup> sh_factors: array<f32, ROWS>;
+// What each subgroup has of eight rows: references and sums of weights, and vectors.
+var<workgroup> sh_states: array<vec2<f32>, SUBGROUPS * HALF>;
+var<workgroup> sh_sums: array<vec4<f32>, SUBGROUPS * HALF * STRIDE>;
 
-// The same bits as elements. The way through f32 changes no number, and compilers leave it out.
-fn halves(bits: vec2<u32>) -> vec4<f16> {
-  return vec4<f16>(vec4<f32>(unpack2x16float(bits.x), unpack2x16float(bits.y)));
-}
-
-// Puts the queries into workgroup memory, 0 beyond a vector's end.
-fn stage_q(tile: Tile, index: u32) {
-  for (var i = index; i < FRAGMENT * EIGHTS; i += THREADS) {
-    let place = place_of(tile, min(tile.row + min(i / EIGHTS, ROWS - 1u), rows() - 1u));
-    let d = i % EIGHTS * 8u;
-    var bits = vec4<u32>();
-    if d < params.head_dim {
-      bits = q[(params.q.x + tile.batch * params.q.y + place.x * params.q.z + place.y * params.q.w + d) / 8u];
-    }
-    let at = i / EIGHTS * STRIDE + i % EIGHTS * 2u;
-    sh_kv[at] = halves(bits.xy);
-    sh_kv[at + 1u] = halves(bits.zw);
-  }
-}
-
-// Eight elements of a block's keys, 0 beyond a vector's end. Keys beyond the last are the last, and not seen.
-fn fetch_k(tile: Tile, index: u32, block: u32, turn: u32) -> vec4<u32> {
-  let key = min(block + turn * TURN + index / EIGHTS, max(tile.end, 1u) - 1u);
-  let d = index % EIGHTS * 8u;
+// Eight elements of a row of the queries, 0 beyond a vector's end. Rows beyond the last are the last, and not written.
+fn fetch_q(tile: Tile, row: u32, d: u32) -> vec4<u32> {
   if d >= params.head_dim {
     return vec4<u32>();
   }
-  return k[(tile.k + key * params.k.w + d) / 8u];
+  let place = place_of(tile, min(tile.row + row, rows() - 1u));
+  return q[(params.q.x + tile.batch * params.q.y + place.x * params.q.z + place.y * params.q.w + d) / 8u];
 }
 
-// The same of values, which are 0 for keys that nobody sees, whatever is stored there.
-fn fetch_v(tile: Tile, index: u32, block: u32, turn: u32) -> vec4<u32> {
-  let key = block + turn * TURN + index / EIGHTS;
-  let d = index % EIGHTS * 8u;
-  if d >= params.head_dim || key >= tile.end {
+// The same of the row eight below, where there is one.
+fn fetch_high_q(tile: Tile, row: u32, d: u32) -> vec4<u32> {
+  if ROWS <= HALF {
     return vec4<u32>();
   }
-  return v[(tile.v + key * params.v.w + d) / 8u];
+  return fetch_q(tile, row + HALF, d);
 }
 
-// Puts them into workgroup memory.
-fn stage(index: u32, turn: u32, bits: vec4<u32>) {
-  let at = (turn * TURN + index / EIGHTS) * STRIDE + index % EIGHTS * 2u;
-  sh_kv[at] = halves(bits.xy);
-  sh_kv[at + 1u] = halves(bits.zw);
+// Eight elements of a key or a value. Those beyond the last are the last.
+fn fetch_k(start: u32, key: u32, last: u32, stride: u32) -> vec4<u32> {
+  return k[start + min(key, last) * stride];
 }
 
-// An invocation's row of scores, and the place of its fours there.
-fn row_of(index: u32) -> u32 {
-  return index / WEIGHERS_OF_ROW;
+fn fetch_v(start: u32, key: u32, last: u32, stride: u32) -> vec4<u32> {
+  return v[start + min(key, last) * stride];
 }
 
-fn four_of(index: u32, i: u32) -> u32 {
-  return index % WEIGHERS_OF_ROW * FOURS + i;
+// Four elements each of two rows of the queries, or of two keys. The way through f32 changes no number, and compilers
+// leave it out.
+fn elements_of(low: vec2<u32>, high: vec2<u32>) -> Elements {
+  return Elements(
+    vec4<f32>(unpack2x16float(low.x), unpack2x16float(low.y)),
+    vec4<f32>(unpack2x16float(high.x), unpack2x16float(high.y)),
+  );
 }
 
-// Four scores of a block, from products in workgroup memory. `plain`: every row sees the block, and there is no mask.
-fn score(tile: Tile, index: u32, i: u32, block: u32, plain: bool) -> vec4<f32> {
-  if index >= WEIGHERS {
-    return vec4<f32>(UNSEEN);
+// Two neighbouring elements of four values, as two columns.
+fn columns_of(a: u32, b: u32, c: u32, d: u32) -> Elements {
+  let first = unpack2x16float(a);
+  let second = unpack2x16float(b);
+  let third = unpack2x16float(c);
+  let fourth = unpack2x16float(d);
+  return Elements(
+    vec4<f32>(first.x, second.x, third.x, fourth.x),
+    vec4<f32>(first.y, second.y, third.y, fourth.y),
+  );
+}
+
+// Scores of a row from its products with `key` and its neighbours, as Elements has them.
+fn scores_of_row(tile: Tile, products: vec4<f32>, row: u32, key: u32) -> vec4<f32> {
+  let place = place_of(tile, min(tile.row + row, rows() - 1u));
+  let keys = key + vec4<u32>(0u, 1u, 8u, 9u);
+  var x = scaled(products);
+  if has(HAS_MASK) {
+    let at = mask_row(tile.batch, place.x, place.y) + min(keys, vec4<u32>(params.seq_kv - 1u));
+    x = vec4<f32>(masked(x.x, at.x), masked(x.y, at.y), masked(x.z, at.z), masked(x.w, at.w));
   }
-  let four = four_of(index, i);
-  var sum = sh_s[row_of(index) * STRIDE_S + four];
-  if LAYERS == 2u {
-    sum += sh_s[(FRAGMENT + row_of(index)) * STRIDE_S + four];
-  }
-  var x = scaled(sum);
-  if plain {
-    return x;
-  }
-  let place = place_of(tile, min(tile.row + row_of(index), rows() - 1u));
   let seen = visible(place.y, tile.real);
-  let row = mask_row(tile.batch, place.x, place.y);
-  for (var j = 0u; j < 4u; j++) {
-    let key = block + 4u * four + j;
-    if key < seen.x || key >= min(seen.y, tile.end) {
-      x[j] = UNSEEN;
-    } else if has(HAS_MASK) {
-      x[j] = masked(x[j], row + key);
+  let end = min(seen.y, tile.end);
+  return select(x, vec4<f32>(UNSEEN), (keys < vec4<u32>(seen.x)) | (keys >= vec4<u32>(end)));
+}
+
+fn scores(tile: Tile, products: Elements, row: u32, key: u32) -> Elements {
+  var high: vec4<f32>;
+  if ROWS > HALF {
+    high = scores_of_row(tile, products.high, row + HALF, key);
+  }
+  return Elements(scores_of_row(tile, products.low, row, key), high);
+}
+
+// Weights of scores in units of `unit`.
+fn weigh(scores: Elements, unit: f32, references: vec2<f32>) -> Elements {
+  var high: vec4<f32>;
+  if ROWS > HALF {
+    high = exp2(fma(scores.high, vec4<f32>(unit), vec4<f32>(-references.y)));
+  }
+  return Elements(exp2(fma(scores.low, vec4<f32>(unit), vec4<f32>(-references.x))), high);
+}
+
+// By how much sums shrink where references are raised.
+fn factors(differences: vec2<f32>) -> vec2<f32> {
+  var high = 1.0;
+  if ROWS > HALF {
+    high = weight(differences.y);
+  }
+  return vec2<f32>(weight(differences.x), high);
+}
+
+// Puts 16 numbers of a row into workgroup memory: those of four fragments that an invocation has.
+fn put_sums(at: u32, a: vec4<f32>, b: vec4<f32>, c: vec4<f32>, d: vec4<f32>) {
+  sh_sums[at] = vec4<f32>(a.xz, b.xz);
+  sh_sums[at + 1u] = vec4<f32>(c.xz, d.xz);
+  sh_sums[at + 2u] = vec4<f32>(a.yw, b.yw);
+  sh_sums[at + 3u] = vec4<f32>(c.yw, d.yw);
+}
+
+// Writes what the subgroups have together of the eight rows from `first` on.
+fn write_parts(tile: Tile, index: u32, first: u32, split: u32, splits: u32) {
+  for (var i = index; i < HALF * FOURS; i += THREADS) {
+    let row = i / FOURS;
+    let four = i % FOURS;
+    if tile.row + first + row >= rows() || 4u * four >= params.head_dim {
+      continue;
     }
-  }
-  return x;
-}
-
-fn largest(x: vec4<f32>) -> f32 {
-  return max(max(x.x, x.y), max(x.z, x.w));
-}
-
-// The largest number, or the sum, of what the invocations of a row have in workgroup memory.
-fn largest_of_row(index: u32) -> f32 {
-  let first = index - index % WEIGHERS_OF_ROW;
-  var result = sh_each[first];
-  for (var i = 1u; i < WEIGHERS_OF_ROW; i++) {
-    result = max(result, sh_each[first + i]);
-  }
-  return result;
-}
-
-fn sum_of_row(index: u32) -> f32 {
-  let first = index - index % WEIGHERS_OF_ROW;
-  var result = sh_each[first];
-  for (var i = 1u; i < WEIGHERS_OF_ROW; i++) {
-    result += sh_each[first + i];
-  }
-  return result;
-}
-
-fn share_factor(index: u32, factor: f32) {
-  if index < WEIGHERS && index % WEIGHERS_OF_ROW == 0u {
-    sh_factors[row_of(index)] = factor;
-  }
-}
-
-// Puts the weights of four scores into workgroup memory, and returns their sum.
-fn weigh(index: u32, i: u32, score: vec4<f32>, peak: f32) -> f32 {
-  let w = weights(score - peak);
-  if index < WEIGHERS {
-    sh_p[row_of(index) * STRIDE_P + four_of(index, i)] = vec4<f16>(w);
-  }
-  return (w.x + w.y) + (w.z + w.w);
-}
-
-// Four numbers of the output with the block's part of it.
-fn summed(index: u32, i: u32, before: vec4<f32>) -> vec4<f32> {
-  let at = min(index, SUMMERS - 1u) + i * SUMMERS;
-  let row = at / (DIM / 4u);
-  return before * sh_factors[row] + sh_s[row * STRIDE_O + at % (DIM / 4u)];
-}
-
-// Writes four numbers of the output, and what they are relative to.
-fn write_four(tile: Tile, index: u32, i: u32, split: u32, splits: u32, numbers: vec4<f32>) {
-  let at = index + i * SUMMERS;
-  let row = tile.row + at / (DIM / 4u);
-  let four = at % (DIM / 4u);
-  if index < SUMMERS && row < rows() && 4u * four < params.head_dim {
-    parts[part_of(tile, place_of(tile, row), split, splits) / 4u + 1u + four] = numbers;
-  }
-}
-
-fn write_state(tile: Tile, index: u32, split: u32, splits: u32, peak: f32, total: f32) {
-  let row = tile.row + row_of(index);
-  if index < WEIGHERS && index % WEIGHERS_OF_ROW == 0u && row < rows() {
-    parts[part_of(tile, place_of(tile, row), split, splits) / 4u] = vec4<f32>(peak, total, 0.0, 0.0);
+    var peak = sh_states[row].x;
+    for (var s = 1u; s < SUBGROUPS; s++) {
+      peak = max(peak, sh_states[s * HALF + row].x);
+    }
+    var total = 0.0;
+    var sum = vec4<f32>();
+    for (var s = 0u; s < SUBGROUPS; s++) {
+      let state = sh_states[s * HALF + row];
+      let rescale = weight(state.x - peak);
+      total += state.y * rescale;
+      sum += sh_sums[(s * HALF + row) * STRIDE + four] * rescale;
+    }
+    let at = part_of(tile, place_of(tile, tile.row + first + row), split, splits) / 4u;
+    parts[at + 1u + four] = sum;
+    if four == 0u {
+      parts[at] = vec4<f32>(peak, total, 0.0, 0.0);
+    }
   }
 }
 
@@ -205,7 +167,8 @@ fn write_state(tile: Tile, index: u32, split: u32, splits: u32, peak: f32, total
 fn main(
   @builtin(workgroup_id) group: vec3<u32>,
   @builtin(num_workgroups) groups: vec3<u32>,
-  @builtin(local_invocation_index) index: u32,
+  @builtin(subgroup_id) subgroup: u32,
+  @builtin(subgroup_invocation_id) lane: u32,
 ) {
-  attend(tile_of(group), index, group.x, groups.x);
+  attend(tile_of(group), subgroup, lane, group.x, groups.x);
 }

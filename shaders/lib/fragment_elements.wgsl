@@ -4,7 +4,8 @@
 // fragment (src/kernels/spirv.rs). Without that change, they give zeros.
 //
 // How a fragment is spread over a subgroup is the device's choice. It is as here on NVIDIA's, for sums and left factors
-// alike; the self-test of a kernel that uses this file finds out whether it holds.
+// alike, and with rows and columns exchanged for right factors; the self-test of a kernel that uses this file finds out
+// whether it holds.
 
 alias Sums = coop_mat16x16<f32, C>;
 
@@ -52,6 +53,23 @@ fn halves_of(numbers: Elements) -> coop_mat16x16<f16, C> {
 
 fn left_factor_of(numbers: Elements) -> coop_mat16x16<f16, A> {
   var fragment: coop_mat16x16<f16, A>;
+  var x: array<f16, 8>;
+  let low = vec4<f16>(numbers.low);
+  let high = vec4<f16>(numbers.high);
+  x[0] = low.x;
+  x[1] = low.y;
+  x[2] = low.z;
+  x[3] = low.w;
+  x[4] = high.x;
+  x[5] = high.y;
+  x[6] = high.z;
+  x[7] = high.w;
+  return fragment;
+}
+
+// `low` and `high` are of columns here.
+fn right_factor_of(numbers: Elements) -> coop_mat16x16<f16, B> {
+  var fragment: coop_mat16x16<f16, B>;
   var x: array<f16, 8>;
   let low = vec4<f16>(numbers.low);
   let high = vec4<f16>(numbers.high);

@@ -9,14 +9,16 @@ use super::pieces::Pieces;
 use super::{Params, Windows, decode_fragments, proof};
 use crate::context::Context;
 use crate::kernels::{KernelSource, MAX_CONSTANTS, Variant, kernel};
+use crate::ops::has_room;
 use crate::ops::matrix_units::{FRAGMENT, SUBGROUP};
 
 static DECODE: KernelSource = KernelSource {
     unrolled: Some(decode_fragments::attend),
     cooperative: true,
+    subgroups: true,
     ..kernel!(
         native "attention/decode_cooperative",
-        libs: [GRID, SPECIAL, ATTENTION, ATTENTION_PIECES],
+        libs: [GRID, SPECIAL, ATTENTION, ATTENTION_PIECES, FRAGMENT_ELEMENTS],
         types: ["T"],
         constants: ["ROWS", "BLOCK", "DIM"],
         reads: 5,
@@ -25,16 +27,17 @@ static DECODE: KernelSource = KernelSource {
     )
 };
 
-/// Subgroups of a workgroup, and invocations.
-pub(super) const SUBGROUPS: usize = 4;
-const THREADS: usize = SUBGROUPS * SUBGROUP;
+/// Subgroups of a workgroup.
+const SUBGROUPS: usize = 4;
+/// Rows of half a fragment.
+const HALF: usize = FRAGMENT / 2;
 
 /// The sizes that a workgroup works on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Tile {
     /// Rows that share keys, a row being a query of a head.
     pub(super) rows: usize,
-    /// Keys of a block.
+    /// Keys of a block, of which each subgroup has a part.
     pub(super) block: usize,
     /// Numbers of the longest vectors.
     pub(super) dim: usize,
@@ -43,7 +46,7 @@ pub(super) struct Tile {
 impl Tile {
     /// Every tile, those for short vectors and for few rows first.
     pub(super) const ALL: [Self; 4] =
-        [Self::new(8, 64, 64), Self::new(16, 64, 64), Self::new(8, 32, 128), Self::new(16, 32, 128)];
+        [Self::new(8, 128, 64), Self::new(16, 128, 64), Self::new(8, 64, 128), Self::new(16, 64, 128)];
 
     const fn new(rows: usize, block: usize, dim: usize) -> Self {
         Self { rows, block, dim }
@@ -55,37 +58,18 @@ impl Tile {
         Self { rows, block, dim }
     }
 
-    /// How many groups of eight elements of the keys, and of the values, each invocation fetches for a block.
-    pub(super) const fn fetches(self) -> usize {
-        self.block * self.dim / 8 / THREADS
+    /// Fragments of scores of a subgroup.
+    pub(super) const fn columns(self) -> usize {
+        self.block / SUBGROUPS / FRAGMENT
     }
 
-    /// Products that a subgroup adds up in its fragment of scores.
-    pub(super) const fn products(self) -> usize {
-        let columns = self.block / FRAGMENT;
-        self.dim / FRAGMENT * columns / SUBGROUPS
-    }
-
-    /// How many fours of scores, and of the output, an invocation has at most.
-    pub(super) const fn fours(self) -> usize {
-        (self.rows * self.block / 4).div_ceil(THREADS)
-    }
-
-    pub(super) const fn sums(self) -> usize {
-        (self.rows * self.dim / 4).div_ceil(THREADS)
-    }
-
-    /// Bytes of workgroup memory: keys or values, weights, scores or sums, and a number of each invocation and each row.
+    /// Bytes of workgroup memory: a reference and a sum for each of eight rows of each subgroup, and a vector.
     const fn workgroup_bytes(self) -> usize {
-        let layers = SUBGROUPS * FRAGMENT / self.block;
-        let (scores, sums) = (layers * (self.block + 4), self.dim + 4);
-        let larger = if scores > sums { scores } else { sums };
-        let fragments = FRAGMENT * (2 * (self.block + 8) + 4 * larger);
-        2 * self.block * (self.dim + 8) + fragments + 4 * (THREADS + self.rows)
+        SUBGROUPS * HALF * (2 + self.dim + 4) * size_of::<f32>()
     }
 
     pub(super) fn fits(self, limits: &wgpu::Limits) -> bool {
-        self.workgroup_bytes() <= limits.max_compute_workgroup_storage_size as usize
+        has_room(limits, SUBGROUPS * SUBGROUP, self.workgroup_bytes())
     }
 
     /// The tile for so many rows that share keys.
@@ -102,7 +86,7 @@ impl Tile {
 
     pub(super) fn variant(self) -> Variant {
         let constants = [self.rows, self.block, self.dim].map(|value| value as u32);
-        Variant::new(&DECODE, [DType::F16], constants)
+        Variant::new(&DECODE, [DType::F16], constants).with_rolled_loops()
     }
 
     /// Whether it gives right results on this device; found out at its first use.
@@ -111,7 +95,7 @@ impl Tile {
     }
 }
 
-/// Such as `cooperative-decode/8x64x64`: rows, keys, and the longest vectors.
+/// Such as `cooperative-decode/8x128x64`: rows, keys, and the longest vectors.
 impl fmt::Display for Tile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "cooperative-decode/{}x{}x{}", self.rows, self.block, self.dim)
@@ -140,21 +124,18 @@ mod tests {
     #[test]
     fn every_tile_is_whole() {
         for tile in Tile::ALL {
-            assert_eq!(
-                (tile.block * tile.dim / 8 % THREADS, tile.dim % (SUBGROUPS * FRAGMENT)),
-                (0, 0),
-                "{tile}"
-            );
-            assert!(tile.products() > 0 && tile.workgroup_bytes() < 20 << 10, "{tile}");
+            assert_eq!((tile.block % (SUBGROUPS * FRAGMENT), tile.dim % 64), (0, 0), "{tile}");
+            // More than one workgroup is at work in a multiprocessor.
+            assert!(tile.workgroup_bytes() < 20 << 10, "{tile}");
         }
     }
 
     #[test]
     fn rows_are_as_few_as_hold_those_that_share_keys() {
         let chosen = |head_dim, shared| Tile::choose(head_dim, shared).map(|tile| tile.to_string());
-        assert_eq!(chosen(64, 8).as_deref(), Some("cooperative-decode/8x64x64"));
-        assert_eq!(chosen(64, 100).as_deref(), Some("cooperative-decode/16x64x64"));
-        assert_eq!(chosen(72, 9).as_deref(), Some("cooperative-decode/16x32x128"));
+        assert_eq!(chosen(64, 8).as_deref(), Some("cooperative-decode/8x128x64"));
+        assert_eq!(chosen(64, 100).as_deref(), Some("cooperative-decode/16x128x64"));
+        assert_eq!(chosen(72, 9).as_deref(), Some("cooperative-decode/16x64x128"));
         assert_eq!(chosen(136, 1), None);
     }
 }

@@ -1,118 +1,219 @@
 //! Writes `attend`, the body of attention/decode_cooperative, as `fragments` does that of attention/cooperative.
 
-use super::decode_cooperative::{SUBGROUPS, Tile};
+use super::decode_cooperative::Tile;
 use crate::kernels::{MAX_CONSTANTS, Target};
 use crate::ops::matrix_units::FRAGMENT;
-use crate::ops::text::lines;
+use crate::ops::text::{lines, pairs};
 
-/// Fours in the row of a fragment.
-const FOURS: usize = FRAGMENT / 4;
+/// Numbers of a vector that the four invocations of a row, or of a key, read at once.
+const ROW: usize = 32;
+/// Those that the eight invocations of values do.
+const COLUMNS: usize = 64;
+
+/// Where an invocation's keys and values lie in a fragment, from its first of each.
+const KEYS: [usize; 2] = [0, 8];
+const VALUES: [usize; 4] = [0, 1, 8, 9];
 
 /// The function `attend`, given the kernel's constants.
 ///
-/// While a block is worked on, the next is on its way into registers; what is fetched behind the last is not used.
+/// While keys and values are worked on, the next are on their way into registers.
+///
+/// What subgroups do with their scores differs, but is the same for all invocations of a subgroup, which WGSL doesn't
+/// know.
 pub(super) fn attend(constants: &[u32; MAX_CONSTANTS], _: Target) -> String {
     let tile = Tile::from_constants(constants);
-    let each = |count: usize, line: &dyn Fn(usize) -> String| lines((0..count).map(line));
-    let fetch = |of: char, block: &str, declare: &str| {
-        each(tile.fetches(), &|turn| {
-            format!("{declare}next_{of}_{turn} = fetch_{of}(tile, index, {block}, {turn}u);")
-        })
-    };
-    let stage = |of: char| each(tile.fetches(), &|turn| format!("stage(index, {turn}u, next_{of}_{turn});"));
-    let (first_k, first_v) = (fetch('k', "tile.begin", "var "), fetch('v', "tile.begin", "var "));
-    let (next_k, next_v) = (fetch('k', "next", ""), fetch('v', "next", ""));
-    let (stage_k, stage_v) = (stage('k'), stage('v'));
-
-    let depth = tile.products();
-    let queries = each(depth, &|l| {
-        let across = l * FOURS;
-        format!("let q_{l} = coopLoadT<coop_mat16x16<f16, A>>(&sh_kv[from_layer + {across}u], STRIDE);")
-    });
-    // Staged keys are columns, which `coopLoad` reads one by one.
-    let products = each(depth, &|l| {
-        let across = l * FOURS;
-        format!(
-            "let k_{l} = coopLoad<coop_mat16x16<f16, B>>(&sh_kv[from_key + {across}u], STRIDE);
-s = coopMultiplyAdd(q_{l}, k_{l}, s);"
-        )
-    });
-    let columns = tile.dim / FRAGMENT / SUBGROUPS;
-    let values = each(tile.block / FRAGMENT, &|l| {
-        let (down, across) = (l * FRAGMENT, l * FOURS);
-        let product = |j: usize| {
-            let beside = j * FOURS;
-            format!(
-                "let v_{l}_{j} = coopLoadT<coop_mat16x16<f16, B>>(&sh_kv[{down}u * STRIDE + from_value + {beside}u], STRIDE);
-part_{j} = coopMultiplyAdd(p_{l}, v_{l}_{j}, part_{j});"
-            )
-        };
-        let load = format!("let p_{l} = coopLoadT<coop_mat16x16<f16, A>>(&sh_p[{across}u], STRIDE_P);\n");
-        load + &lines((0..columns).map(product))
-    });
-    let parts = each(columns, &|j| format!("var part_{j} = coop_mat16x16<f32, C>();"));
-    // What `coopStoreT` takes has to be named before.
-    let store_parts = each(columns, &|j| {
-        let beside = j * FOURS;
-        format!(
-            "let whole_{j} = part_{j};
-let to_part_{j} = from_value + {beside}u;
-coopStoreT(whole_{j}, &sh_s[to_part_{j}], stride_o);"
-        )
-    });
-
-    let fours = tile.fours();
-    let scores = each(fours, &|i| format!("let score_{i} = score(tile, index, {i}u, block, plain);"));
-    let top = (1..fours).fold("score_0".to_owned(), |top, i| format!("max({top}, score_{i})"));
-    let weights =
-        (0..fours).map(|i| format!("weigh(index, {i}u, score_{i}, raised)")).collect::<Vec<_>>().join(" + ");
-    let sums = tile.sums();
-    let outs = each(sums, &|i| format!("var out_{i} = vec4<f32>();"));
-    let summed = each(sums, &|i| format!("out_{i} = summed(index, {i}u, out_{i});"));
-    let write = each(sums, &|i| format!("write_four(tile, index, {i}u, split, splits, out_{i});"));
+    let starts = starts(tile);
+    let (first_keys, first_values) = (fetch_keys(tile, "var ", "key"), fetch_values(tile, "var ", "key"));
+    let (next_keys, next_values) = (fetch_keys(tile, "", "next"), fetch_values(tile, "", "next"));
+    let queries = queries(tile);
+    let sums = lines((0..tile.dim / FRAGMENT).map(|c| format!("var o_{c} = Sums();")));
+    let (trimmed, products, scores) = (trimmed(tile), products(tile), scores(tile));
+    let (raise, weights, values) = (raise(tile), weights(tile), values(tile));
+    let results = ["low", "high"].map(|half| results(tile, half));
+    let [low, high] = results;
     format!(
         "
-fn attend(tile: Tile, index: u32, split: u32, splits: u32) {{
-  let subgroup = index / SUBGROUP;
-  let layer = subgroup / COLUMNS;
-  let column = subgroup % COLUMNS;
-  let from_layer = layer * (DIM / LAYERS / 4u);
-  let from_key = column * FRAGMENT * STRIDE + from_layer;
-  let from_value = subgroup * (DIM / SUBGROUPS / 4u);
-  let to_score = layer * FRAGMENT * STRIDE_S + column * {FOURS}u;
-  let stride_s = STRIDE_S;
-  let stride_o = STRIDE_O;
-  let is_plain = params.seq_q == 1u && !has(HAS_MASK);
-{first_k}{first_v}  stage_q(tile, index);
-  workgroupBarrier();
-{queries}{outs}  var peak = FLOOR;
-  var total = 0.0;
+@diagnostic(off, derivative_uniformity)
+fn attend(tile: Tile, subgroup: u32, lane: u32, split: u32, splits: u32) {{
+  let index = subgroup * SUBGROUP + lane;
+  let row = lane / 4u;
+  let part = lane % 4u;
+  let last = max(tile.end, 1u) - 1u;
+  let used = params.head_dim / 8u;
+  let k_stride = params.k.w / 8u;
+  let v_stride = params.v.w / 8u;
+  let is_plain = params.seq_q == 1u && !has(HAS_MASK) && params.softcap == 0.0;
+  var key = tile.begin + subgroup * KEYS;
+{starts}{first_keys}{queries}{first_values}{sums}  var references = vec2<f32>(FLOOR);
+  var totals = vec2<f32>();
   let blocks = (tile.end - tile.begin + BLOCK - 1u) / BLOCK;
-  for (var step = 0u; step < blocks; step++) {{
-    let block = tile.begin + step * BLOCK;
-    let next = block + BLOCK;
-    let plain = is_plain && next <= tile.end;
+  for (var block = 0u; block < blocks; block++) {{
+    let next = key + BLOCK;
+    let is_last = block + 1u == blocks;
+    if params.head_dim < DIM {{
+{trimmed}    }}
+{products}    if !is_last {{
+{next_keys}    }}
+    var unit = params.scale;
+    if !is_plain || key + KEYS > tile.end {{
+      unit = 1.0;
+{scores}    }}
+{raise}{weights}{values}    if !is_last {{
+{next_values}    }}
+    key = next;
+  }}
+  let wholes = sum_of_rows(totals);
+{low}  if ROWS > HALF {{
     workgroupBarrier();
-{stage_k}    workgroupBarrier();
-{next_k}    var s = coop_mat16x16<f32, C>();
-{products}    let whole = s;
-    coopStoreT(whole, &sh_s[to_score], stride_s);
-    workgroupBarrier();
-{stage_v}{next_v}{scores}    sh_each[index] = largest({top});
-    workgroupBarrier();
-    let raised = max(peak, largest_of_row(index));
-    let factor = weight(peak - raised);
-    share_factor(index, factor);
-    total = total * factor + {weights};
-    peak = raised;
-    workgroupBarrier();
-{parts}{values}{store_parts}    workgroupBarrier();
-{summed}  }}
-  workgroupBarrier();
-  sh_each[index] = total;
-  workgroupBarrier();
-  write_state(tile, index, split, splits, peak, sum_of_row(index));
-{write}}}
+{high}  }}
+}}
 "
     )
+}
+
+/// Where an invocation's eights of each vector begin; those behind a vector's end are its last.
+fn starts(tile: Tile) -> String {
+    let start = |of: char, place: &'static str, step: usize| {
+        move |t: usize| {
+            let first = t * step / 8;
+            format!("let {of}_{t} = tile.{of} / 8u + min({place} + {first}u, used - 1u);")
+        }
+    };
+    lines((0..tile.dim / ROW).map(start('k', "part", ROW)))
+        + &lines((0..tile.dim / COLUMNS).map(start('v', "row", COLUMNS)))
+}
+
+/// Each fragment of keys, part of their vectors, and place of a key.
+fn keys(tile: Tile) -> impl Iterator<Item = (usize, usize, usize)> {
+    pairs([tile.columns(), tile.dim / ROW]).flat_map(|(j, t)| (0..KEYS.len()).map(move |i| (j, t, i)))
+}
+
+fn fetch_keys(tile: Tile, declare: &str, from: &str) -> String {
+    lines(keys(tile).map(|(j, t, i)| {
+        let beyond = j * FRAGMENT + KEYS[i];
+        format!("{declare}k_{j}_{t}_{i} = fetch_k(k_{t}, {from} + row + {beyond}u, last, k_stride);")
+    }))
+}
+
+fn fetch_values(tile: Tile, declare: &str, from: &str) -> String {
+    let values = pairs([tile.columns(), tile.dim / COLUMNS])
+        .flat_map(|(j, t)| (0..VALUES.len()).map(move |i| (j, t, i)));
+    lines(values.map(|(j, t, i)| {
+        let beyond = j * FRAGMENT + VALUES[i];
+        format!("{declare}v_{j}_{t}_{i} = fetch_v(v_{t}, {from} + 2u * part + {beyond}u, last, v_stride);")
+    }))
+}
+
+/// Loads the fragments of the queries, of which each eight has two.
+fn queries(tile: Tile) -> String {
+    lines((0..tile.dim / ROW).map(|t| {
+        let (first, [even, odd]) = (t * ROW, [2 * t, 2 * t + 1]);
+        format!(
+            "let low_{t} = fetch_q(tile, row, 8u * part + {first}u);
+let high_{t} = fetch_high_q(tile, row, 8u * part + {first}u);
+let q_{even} = left_factor_of(elements_of(low_{t}.xy, high_{t}.xy));
+let q_{odd} = left_factor_of(elements_of(low_{t}.zw, high_{t}.zw));"
+        )
+    }))
+}
+
+/// Lets keys be 0 beyond a vector's end.
+fn trimmed(tile: Tile) -> String {
+    lines(keys(tile).map(|(j, t, i)| {
+        let first = t * ROW / 8;
+        format!("k_{j}_{t}_{i} = select(vec4<u32>(), k_{j}_{t}_{i}, part + {first}u < used);")
+    }))
+}
+
+/// Multiplies the queries with the keys.
+fn products(tile: Tile) -> String {
+    let declared = (0..tile.columns()).map(|j| format!("var s_{j} = Sums();"));
+    let product = |(j, c): (usize, usize)| {
+        let (t, words) = (c / 2, ["xy", "zw"][c % 2]);
+        format!(
+            "s_{j} = coopMultiplyAdd(q_{c}, right_factor_of(elements_of(k_{j}_{t}_0.{words}, k_{j}_{t}_1.{words})), s_{j});"
+        )
+    };
+    let named = (0..tile.columns()).map(|j| format!("var x_{j} = elements(s_{j});"));
+    lines(declared) + &lines(pairs([tile.columns(), tile.dim / FRAGMENT]).map(product)) + &lines(named)
+}
+
+/// Makes scores of products where these don't do.
+fn scores(tile: Tile) -> String {
+    lines((0..tile.columns()).map(|j| {
+        let beyond = j * FRAGMENT;
+        format!("x_{j} = scores(tile, x_{j}, row, key + 2u * part + {beyond}u);")
+    }))
+}
+
+/// Raises the references to the largest scores.
+fn raise(tile: Tile) -> String {
+    let top =
+        (1..tile.columns()).fold("largest(x_0)".to_owned(), |top, j| format!("max({top}, largest(x_{j}))"));
+    let rescaled =
+        (0..tile.dim / FRAGMENT).map(|c| format!("o_{c} = sums_of(times_rows(elements(o_{c}), rescale));"));
+    format!(
+        "let raised = max(references, largest_of_rows({top} * unit));
+let rescale = factors(references - raised);
+references = raised;
+totals *= rescale;
+"
+    ) + &lines(rescaled)
+}
+
+/// Makes weights of the scores, and adds them up.
+fn weights(tile: Tile) -> String {
+    lines((0..tile.columns()).map(|j| {
+        format!(
+            "let w_{j} = weigh(x_{j}, unit, references);
+totals += sum(w_{j});
+let p_{j} = left_factor_of(w_{j});"
+        )
+    }))
+}
+
+/// Adds the values by their weights.
+fn values(tile: Tile) -> String {
+    lines(pairs([tile.columns(), tile.dim / FRAGMENT]).map(|(j, c)| {
+        let (t, word) = (c / 4, ["x", "y", "z", "w"][c % 4]);
+        let words = [0, 1, 2, 3].map(|i| format!("v_{j}_{t}_{i}.{word}")).join(", ");
+        format!("o_{c} = coopMultiplyAdd(p_{j}, right_factor_of(columns_of({words})), o_{c});")
+    }))
+}
+
+/// Adds up what the subgroups have of the upper or the lower rows, and writes it.
+fn results(tile: Tile, half: &str) -> String {
+    let (lane, first) = if half == "low" { ("x", 0) } else { ("y", 8) };
+    let put = |t: usize| {
+        let sums = [0, 1, 2, 3].map(|i| format!("elements(o_{}).{half}", 4 * t + i)).join(", ");
+        let beyond = t * COLUMNS / 4;
+        format!("put_sums(at + {beyond}u, {sums});")
+    };
+    let put = lines((0..tile.dim / COLUMNS).map(put));
+    format!(
+        "{{
+let at = (subgroup * HALF + row) * STRIDE + 4u * part;
+{put}if part == 0u {{
+sh_states[subgroup * HALF + row] = vec2<f32>(references.{lane}, wholes.{lane});
+}}
+workgroupBarrier();
+write_parts(tile, index, {first}u, split, splits);
+}}
+"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::kernels::Target;
+
+    #[test]
+    fn the_block_is_unrolled() {
+        let constants = [8, 128, 64, 0, 0, 0, 0, 0, 0, 0];
+        let text = super::attend(&constants, Target { immediates: true, unroll: true });
+        // Two columns of keys by four of the vectors, and the same for values.
+        assert_eq!(text.matches("coopMultiplyAdd(").count(), 2 * (2 * 4));
+        // 32 keys of 128 bytes, at first and in each block, by 32 invocations.
+        assert_eq!(["= fetch_k(", "= fetch_v("].map(|fetch| text.matches(fetch).count()), [2 * 8; 2]);
+    }
 }

@@ -36,6 +36,9 @@ pub(super) struct Plan {
 /// The most queries for which the keys are split.
 const FEW_QUERIES: usize = 8;
 
+/// The fewest rows that share keys that are worth a fragment, which has 16.
+const LEAST_SHARED: usize = 3;
+
 /// The fewest keys that are worth a piece of their own.
 const LEAST_KEYS: usize = 64;
 
@@ -78,6 +81,7 @@ impl Kernel {
             }
             Self::DecodeCooperative(tile) => {
                 ctx.gpu.cooperative_matrices
+                    && ctx.gpu.takes_spirv
                     && [desc.dtype, desc.kv_dtype] == [DType::F16; 2]
                     && tile.dim >= desc.head_dim
                     && reads_wide(desc, windows)
@@ -121,7 +125,7 @@ fn for_few_queries(ctx: &Context, desc: &AttentionDesc, windows: &Windows) -> Op
     let shared = shared_rows(desc);
     let most = ROWS[ROWS.len() - 1];
     let rows = ROWS.into_iter().find(|&rows| rows >= shared).unwrap_or(most);
-    let tile = decode_cooperative::Tile::choose(desc.head_dim, shared).filter(|_| shared > most);
+    let tile = decode_cooperative::Tile::choose(desc.head_dim, shared).filter(|_| shared >= LEAST_SHARED);
     let cooperative = tile.map(|tile| (Kernel::DecodeCooperative(tile), tile.rows));
     let mut candidates =
         cooperative.into_iter().chain([(Kernel::Decode(rows), rows), (Kernel::Split(rows), rows)]);
