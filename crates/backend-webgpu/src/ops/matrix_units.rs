@@ -57,3 +57,49 @@ workgroupBarrier();
 "
     )
 }
+
+/// Makes results of the sums in registers and writes them, by the functions of lib/results_in_registers: in a loop over
+/// the rows of fragments. All of a row are made before the first is written, so that nothing waits between conditions.
+pub(super) fn write_in_registers([rows, columns]: [usize; 2]) -> String {
+    let each = |line: &dyn Fn(usize) -> String| lines((0..columns).map(line));
+    let case = |i| {
+        let elements = (0..columns).map(|j| format!("v_{j} = elements(sum_{i}_{j});"));
+        format!("case {i}u: {{ {} }}", elements.collect::<Vec<_>>().join(" "))
+    };
+    let cases = lines((0..rows).map(case));
+    let biases = each(&|j| format!("let bias_{j} = bias_of(part, {j}u);"));
+    let declare = each(&|j| format!("var v_{j}: Elements;"));
+    let scale = each(&|j| format!("v_{j} = scaled(v_{j}, bias_{j});"));
+    let more = each(&|j| format!("v_{j} = with_more(part, i, {j}u, v_{j});"));
+    let results = each(&|j| format!("let r_{j} = results(part, v_{j});"));
+    let straight = each(&|j| format!("write_vector(row, {j}u, r_{j});"));
+    let passed_on = each(&|j| format!("let p_{j} = passed_on(r_{j});"));
+    let begun = each(&|j| {
+        let before = j.saturating_sub(1);
+        format!("let b_{j} = begun(row, select(p_{before}, p_{j}, part.right), r_{j});")
+    });
+    let whole = lines((1..columns).map(|j| format!("write_vector(row, {j}u, b_{j});")));
+    let inside = each(&|j| format!("write_inside(part, row, {j}u, b_{j});"));
+    let last = columns - 1;
+    format!(
+        "let part = part_in_registers(tile, index);
+{biases}for (var i = 0u; i < {rows}u; i++) {{
+{declare}switch i {{
+{cases}default: {{}}
+}}
+{scale}if has_more() {{
+{more}}}
+{results}let row = row_of(part, i);
+if part.straight {{
+{straight}}} else {{
+{passed_on}{begun}let end = ended(row, r_{last});
+if part.whole {{
+{whole}write_ends(part, row, {columns}u, b_0, end);
+}} else {{
+{inside}write_end_inside(part, row, {columns}u, end);
+}}
+}}
+}}
+"
+    )
+}

@@ -8,7 +8,7 @@ use std::iter;
 
 use super::cooperative::CooperativeTile;
 use crate::kernels::{MAX_CONSTANTS, Target};
-use crate::ops::matrix_units::{FRAGMENT, add_products, declare_sums, write_sums};
+use crate::ops::matrix_units::{FRAGMENT, add_products, declare_sums, write_in_registers, write_sums};
 use crate::ops::text::lines;
 
 /// What the text depends on.
@@ -38,20 +38,34 @@ impl Step {
     }
 }
 
-/// The function `multiply`, given the kernel's constants.
+/// The function `multiply` of gemm/cooperative, given its constants.
+pub(super) fn product(constants: &[u32; MAX_CONSTANTS], target: Target) -> String {
+    let &[.., in_registers, _] = constants;
+    if in_registers == 0 {
+        return multiply(constants, target);
+    }
+    let step = Step::new(constants);
+    written(&step, &write_in_registers(step.fragments))
+}
+
+/// The same of a kernel that writes its sums by way of workgroup memory.
+pub(in crate::ops) fn multiply(constants: &[u32; MAX_CONSTANTS], _: Target) -> String {
+    let step = Step::new(constants);
+    written(&step, &write_sums(step.fragments, "sh_c", "start_c(subgroup)", "STRIDE_C"))
+}
+
+/// The function, given what becomes of the sums.
 ///
 /// While a step is multiplied, the operands of the next are on their way into registers. The loop counts rounds of as
 /// many steps as are ahead, so that a compiler can tell how often it runs and schedules across its end. What the last
 /// round fetches is not used, and steps beyond the last are multiplied as zeros.
-pub(in crate::ops) fn multiply(constants: &[u32; MAX_CONSTANTS], _: Target) -> String {
-    let step = Step::new(constants);
+fn written(step: &Step, results: &str) -> String {
     let ahead = step.ahead;
     let sums = declare_sums(step.fragments);
-    let first = fetch(&step, 0, "var ");
-    let others: String = (1..ahead).map(|turn| fetch(&step, turn, "var ") + &advance("TILE_K")).collect();
-    let (keep, advance_head) = (keep(&step), advance("tile.head"));
-    let results = write_sums(step.fragments, "sh_c", "start_c(subgroup)", "STRIDE_C");
-    let turns: String = (0..ahead).map(|turn| one_step(&step, turn)).collect();
+    let first = fetch(step, 0, "var ");
+    let others: String = (1..ahead).map(|turn| fetch(step, turn, "var ") + &advance("TILE_K")).collect();
+    let (keep, advance_head) = (keep(step), advance("tile.head"));
+    let turns: String = (0..ahead).map(|turn| one_step(step, turn)).collect();
     format!(
         "
 fn multiply(tile: Tile, index: u32) {{
@@ -164,7 +178,7 @@ mod tests {
     #[test]
     fn the_step_is_unrolled() {
         let text =
-            super::multiply(&[128, 128, 32, 2, 2, 0, 1, 0, 0, 0], Target { immediates: true, unroll: true });
+            super::product(&[128, 128, 32, 2, 2, 0, 1, 0, 0, 0], Target { immediates: true, unroll: true });
         assert_eq!(text.matches("coopMultiplyAdd(").count(), 2 * 4 * 4);
         assert_eq!(text.matches("coopStoreT(").count(), 4 * 4);
         assert_eq!(text.matches("= fetch_a(").count(), 2 * 4);
@@ -175,5 +189,14 @@ mod tests {
         assert!(text.contains(
             "let b_2 = coopLoad<coop_mat16x16<f16, B>>(&sh_b[from_b + 32u * STRIDE_B + 0u], STRIDE_B);"
         ));
+    }
+
+    #[test]
+    fn results_in_registers_need_no_workgroup_memory() {
+        let text =
+            super::product(&[128, 64, 64, 4, 2, 0, 0, 0, 1, 0], Target { immediates: true, unroll: true });
+        assert_eq!(text.matches("elements(sum_").count(), 2 * 2);
+        assert_eq!(text.matches("results(part, ").count(), 2);
+        assert!(!text.contains("sh_c"));
     }
 }

@@ -11,7 +11,10 @@ use super::matvec::Matvec;
 use super::plan::Plan;
 use super::skinny::Skinny;
 use super::{Params, Windows, activation_code, activation_libs, fragments};
-use crate::kernels::{KernelSource, Variant, kernel};
+use crate::kernels::libs::{
+    ACTIVATE, ACTIVATE_HALF, FRAGMENT_ELEMENTS, HALF, RESULTS_IN_REGISTERS, RESULTS_STAGED, SHIFTED_VECTOR,
+};
+use crate::kernels::{KernelSource, Lib, Variant, kernel};
 use crate::ops::tile::{TILE_CONSTANTS, Tile, tile_product};
 use crate::recorder::Window;
 
@@ -42,8 +45,9 @@ static DIRECT: KernelSource = kernel!(
 pub(super) const DIRECT_TILE: [usize; 2] = [32, 128];
 
 static COOPERATIVE: KernelSource = KernelSource {
-    unrolled: Some(fragments::multiply),
+    unrolled: Some(fragments::product),
     cooperative: true,
+    subgroups: true,
     ..kernel!(
         native "gemm/cooperative",
         libs: [GRID, SPECIAL, UNARY, MATMUL, FRAGMENTS],
@@ -57,6 +61,7 @@ static COOPERATIVE: KernelSource = KernelSource {
             "TRANS_A",
             "TRANS_B",
             "ACTIVATION",
+            "IN_REGISTERS",
         ],
         reads: 3,
         writes: 3,
@@ -170,9 +175,12 @@ impl Plan {
             }
             Kernel::Cooperative(tile) => {
                 let [m, n, k, rows, columns] = tile.constants();
-                let constants = [m, n, k, rows, columns, trans_a, trans_b, activation];
-                let variant = Variant::new(&COOPERATIVE, self.dtypes, constants);
-                if tile.rolls_loops() { variant.with_rolled_loops() } else { variant }
+                let in_registers = self.names_elements && tile.rolls_loops() && self.dtypes[2] == DType::F16;
+                let constants =
+                    [m, n, k, rows, columns, trans_a, trans_b, activation, u32::from(in_registers)];
+                let variant = Variant::new(&COOPERATIVE, self.dtypes, constants)
+                    .with_libs(result_libs(self.dtypes[2], in_registers));
+                return if tile.rolls_loops() { variant.with_rolled_loops() } else { variant };
             }
             Kernel::Skinny(skinny) => {
                 return skinny.variant(self.dtypes, self.trans, self.activation, self.vectors);
@@ -186,6 +194,18 @@ impl Plan {
     }
 }
 
+/// How `gemm/cooperative` makes results of this type, which a page needn't load.
+fn result_libs(dtype: DType, in_registers: bool) -> &'static [Lib] {
+    if cfg!(target_family = "wasm") {
+        return activation_libs(dtype);
+    }
+    match (dtype, in_registers) {
+        (DType::F16, true) => &[HALF, ACTIVATE_HALF, FRAGMENT_ELEMENTS, SHIFTED_VECTOR, RESULTS_IN_REGISTERS],
+        (DType::F16, false) => &[HALF, ACTIVATE_HALF, RESULTS_STAGED],
+        _ => &[ACTIVATE, RESULTS_STAGED],
+    }
+}
+
 pub(super) fn variants() -> Vec<Variant> {
     use DType::{F16, F32};
     let tiled: Vec<Kernel> = std::iter::once(Kernel::Direct).chain(Tile::ALL.map(Kernel::Tiled)).collect();
@@ -196,8 +216,11 @@ pub(super) fn variants() -> Vec<Variant> {
         for (&kernel, vectors) in
             tiled.iter().flat_map(|k| [(k, false), (k, true)]).chain(matrix_units.iter().map(|k| (k, true)))
         {
+            let ways = if matches!(kernel, Kernel::Cooperative(_)) { &[false, true][..] } else { &[false] };
             for trans in [[false, false], [false, true], [true, false], [true, true]] {
-                for &activation in Activation::ALL {
+                for (&activation, &names_elements) in
+                    Activation::ALL.iter().flat_map(|a| ways.iter().map(move |way| (a, way)))
+                {
                     let plan = Plan {
                         kernel,
                         dtypes,
@@ -208,6 +231,7 @@ pub(super) fn variants() -> Vec<Variant> {
                         splits: 1,
                         strips: false,
                         emulated: false,
+                        names_elements,
                     };
                     variants.push(plan.variant());
                 }

@@ -33,6 +33,8 @@ pub(super) struct Plan {
     pub(super) strips: bool,
     /// Whether the factors are f32 and split into parts of f16 first.
     pub(super) emulated: bool,
+    /// Whether kernels can name the elements of fragments on the device.
+    pub(super) names_elements: bool,
 }
 
 impl Plan {
@@ -70,7 +72,7 @@ impl Plan {
         let plan = Self::new(ctx, desc, kernel, splits)?;
         let plan = if packed { plan.packing(desc, windows) } else { plan.reading(desc, windows) };
         let plan = if strips { plan.with_strips(ctx, desc) } else { plan };
-        Some(plan).filter(|plan| plan.works(ctx))
+        plan.trusted(ctx)
     }
 
     /// What would make [`choose`](Self::choose) choose it again.
@@ -79,8 +81,14 @@ impl Plan {
         Forced { kernel: self.kernel.named(), splits: self.splits, packed, strips: self.strips }
     }
 
-    /// Whether its kernel can be trusted on this device, and can read the factors.
-    pub(super) fn works(&self, ctx: &Context) -> bool {
+    /// The same if its kernel can be trusted on this device and can read the factors, at least without naming elements of
+    /// fragments.
+    pub(super) fn trusted(self, ctx: &Context) -> Option<Self> {
+        let plainer = Self { names_elements: false, ..self };
+        [self, plainer].into_iter().find(|plan| plan.works(ctx))
+    }
+
+    fn works(&self, ctx: &Context) -> bool {
         match self.kernel {
             Kernel::Cooperative(_) => proof::holds(ctx, self),
             Kernel::Dots(_) => self.vectors,
@@ -105,7 +113,8 @@ impl Plan {
         };
         // All others begin with a product.
         let has_products = desc.k > 0 || kernel == Kernel::Direct;
-        (possible && has_products).then(|| Self::with_kernel(desc, kernel, splits))
+        (possible && has_products)
+            .then(|| Self { names_elements: ctx.gpu.takes_spirv, ..Self::with_kernel(desc, kernel, splits) })
     }
 
     fn with_kernel(desc: &MatmulDesc, kernel: Kernel, splits: usize) -> Self {
@@ -119,6 +128,7 @@ impl Plan {
             splits: if desc.batch == 1 { splits.max(1) } else { 1 },
             strips: false,
             emulated: false,
+            names_elements: false,
         }
     }
 
@@ -155,7 +165,7 @@ impl Plan {
             }
             _ => Self::cooperative(ctx, &parts, [false; 2])?,
         };
-        Some(Self { emulated: true, ..plan }).filter(|plan| plan.works(ctx))
+        Self { emulated: true, ..plan }.trusted(ctx)
     }
 
     /// The fastest plan on matrix units, if there are some and the product is worth it and the copies.
@@ -179,7 +189,7 @@ impl Plan {
             fastest(desc, CooperativeTile::for_sizes(m, n), |tile, sizes| tile.time(sizes, multiprocessors))?
         };
         let plan = Self::new(ctx, desc, Kernel::Cooperative(tile), splits)?;
-        Some(Self { packs, ..plan }).filter(|plan| plan.works(ctx))
+        Self { packs, ..plan }.trusted(ctx)
     }
 
     /// The fastest plan without matrix units, which any device and product allow.

@@ -115,7 +115,7 @@ impl Plan {
     fn strip(ctx: &Context, desc: &MatmulDesc, windows: &Windows) -> Option<Self> {
         Self::matvec(ctx, desc, windows).or_else(|| Self::skinny(ctx, desc, windows)).or_else(|| {
             let (tile, _) = few(ctx, desc)?;
-            Self::new(ctx, desc, Kernel::Cooperative(tile), 1).filter(|plan| plan.works(ctx))
+            Self::new(ctx, desc, Kernel::Cooperative(tile), 1)?.trusted(ctx)
         })
     }
 }
