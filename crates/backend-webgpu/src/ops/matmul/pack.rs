@@ -11,27 +11,19 @@ use crate::recorder::Window;
 
 static PACK: KernelSource = kernel!(
     "gemm/pack",
-    libs: [GRID],
+    libs: [GRID, SHIFTED_VECTOR],
     types: [],
     constants: ["PER_WORD", "WHOLE"],
-    reads: 2,
+    reads: 4,
     writes: 1,
     params: Params,
 );
 
 params! {
     struct Params {
-        rows: u32,
-        columns: u32,
-        rows_out: u32,
-        vectors: u32,
-        ld_out: u32,
-        total: u32,
-        offset: u32,
-        ld: u32,
-        batch: u32,
-        last: u32,
-        last_word: u32,
+        sizes: [[u32; 4]; 2],
+        steps: [[u32; 4]; 2],
+        ends: [[u32; 4]; 2],
     }
 }
 
@@ -48,7 +40,7 @@ const LINE: usize = 128;
 /// lines of the cache.
 const STEP: usize = 32;
 
-/// `whole` says that every vector of the source is in its buffer as a whole.
+/// `whole` says that every vector of the sources is in its buffer as a whole.
 fn variant(dtype: DType, whole: bool) -> Variant {
     Variant::new(&PACK, [], [per_word(dtype) as u32, u32::from(whole)])
 }
@@ -105,7 +97,8 @@ pub(super) fn needed(desc: &MatmulDesc, windows: &Windows) -> [bool; 2] {
     ]
 }
 
-/// The same product with the given factors copied.
+/// The same product with the given factors copied, both by one launch if they are of one type and a buffer has room for
+/// both copies.
 pub(super) fn aligned(
     ctx: &Context,
     op: &'static str,
@@ -115,60 +108,123 @@ pub(super) fn aligned(
 ) -> BackendResult<(MatmulDesc, Windows)> {
     let (mut desc, mut windows, [a, b]) = (*desc, windows.clone(), stored(desc));
     let k = if packs == [true; 2] { desc.k.next_multiple_of(STEP) } else { desc.k };
-    if packs[0] {
-        (desc.a, windows.a) = copy(ctx, op, &desc.a, &windows.a, a, k, desc.batch)?;
-    }
-    if packs[1] {
-        (desc.b, windows.b) = copy(ctx, op, &desc.b, &windows.b, b, k, desc.batch)?;
+    let of_a = packs[0].then(|| Copy::new(op, &desc.a, &windows.a, a, k, desc.batch)).transpose()?;
+    let of_b = packs[1].then(|| Copy::new(op, &desc.b, &windows.b, b, k, desc.batch)).transpose()?;
+    let limit = ctx.gpu.device.limits().max_storage_buffer_binding_size as usize;
+    match (of_a, of_b) {
+        (Some(of_a), Some(of_b)) if of_a.dtype == of_b.dtype && of_a.bytes() + of_b.bytes() <= limit => {
+            let copies = launch(ctx, op, &of_a, Some(&of_b))?;
+            windows.b = Window { offset: copies.offset + of_a.elements as u32, ..copies.clone() };
+            windows.a = copies;
+            (desc.a, desc.b) = (of_a.matrix, of_b.matrix);
+        }
+        (of_a, of_b) => {
+            for (copy, matrix, window) in
+                [(of_a, &mut desc.a, &mut windows.a), (of_b, &mut desc.b, &mut windows.b)]
+            {
+                if let Some(copy) = copy {
+                    (*matrix, *window) = (copy.matrix, launch(ctx, op, &copy, None)?);
+                }
+            }
+        }
     }
     desc.k = k;
     Ok((desc, windows))
 }
 
-/// A copy of all matrices of a factor, with zeros up to `k`.
-fn copy(
-    ctx: &Context,
-    op: &'static str,
-    matrix: &Matrix,
-    window: &Window,
-    stored: Stored,
-    k: usize,
-    batch: usize,
-) -> BackendResult<(Matrix, Window)> {
-    let Stored { rows, columns, k_down } = stored;
-    let (rows_out, columns_out) = if k_down { (k, columns) } else { (rows, k) };
-    let dtype = matrix.dtype;
-    let line = LINE / dtype.size();
-    // Where lines are short, what that adds would be much of them.
-    let ld = columns_out.next_multiple_of(if columns_out < 8 * line { group(dtype) } else { line });
-    // A matrix that the whole batch shares is copied once.
-    let copies = if matrix.batch_stride == 0 { 1 } else { batch };
-    let size = checked_product(op, "scratch", &[copies, rows_out, ld])?;
-    let bytes = checked_product(op, "scratch", &[size, dtype.size()])?;
-    let scratch = ctx.output(op, &ctx.memory.scratch(op, bytes)?, dtype)?;
-    let last = window.offset as usize
-        + matrix.batch_stride.saturating_mul(copies - 1)
-        + matrix.ld.saturating_mul(rows - 1)
-        + columns
-        - 1;
-    let vectors = columns_out.div_ceil(group(dtype));
-    let total = copies * rows_out * vectors;
-    let whole = last / group(dtype) < (window.size / VECTOR as u64) as usize;
-    let params = Params {
-        rows: dim(op, "rows", rows)?,
-        columns: dim(op, "columns", columns)?,
-        rows_out: dim(op, "rows", rows_out)?,
-        vectors: dim(op, "columns", vectors)?,
-        ld_out: dim(op, "columns", ld / group(dtype))?,
-        total: dim(op, "elements", total)?,
-        offset: window.offset,
-        ld: stride(op, "ld", matrix.ld, rows)?,
-        batch: stride(op, "batch stride", matrix.batch_stride, copies)?,
-        last: dim(op, "elements", last / group(dtype))?,
-        last_word: dim(op, "elements", last / per_word(dtype))?,
-    };
-    let grid = linear_grid(op, total.div_ceil(WORKGROUP))?;
-    ctx.launch(op, &variant(dtype, whole), &[window, window], &scratch, &params, grid)?;
-    let batch_stride = if copies == 1 { 0 } else { rows_out * ld };
-    Ok((Matrix { ld, batch_stride, ..*matrix }, scratch))
+/// What it takes to copy all matrices of a factor.
+struct Copy {
+    source: Window,
+    dtype: DType,
+    /// The copy, of so many elements.
+    matrix: Matrix,
+    elements: usize,
+    /// Whether every vector of the source is in its buffer as a whole.
+    whole: bool,
+    /// Vectors to be written.
+    total: usize,
+    sizes: [u32; 4],
+    steps: [u32; 4],
+    /// The last vector and the last word of the source.
+    last: [u32; 2],
+}
+
+impl Copy {
+    /// With zeros up to `k`.
+    fn new(
+        op: &'static str,
+        matrix: &Matrix,
+        source: &Window,
+        Stored { rows, columns, k_down }: Stored,
+        k: usize,
+        batch: usize,
+    ) -> BackendResult<Self> {
+        let (rows_out, columns_out) = if k_down { (k, columns) } else { (rows, k) };
+        let dtype = matrix.dtype;
+        let line = LINE / dtype.size();
+        // Where lines are short, what that adds would be much of them.
+        let ld = columns_out.next_multiple_of(if columns_out < 8 * line { group(dtype) } else { line });
+        // A matrix that the whole batch shares is copied once.
+        let copies = if matrix.batch_stride == 0 { 1 } else { batch };
+        let elements = checked_product(op, "scratch", &[copies, rows_out, ld])?;
+        checked_product(op, "scratch", &[elements, 2 * dtype.size()])?;
+        let last = source.offset as usize
+            + matrix.batch_stride.saturating_mul(copies - 1)
+            + matrix.ld.saturating_mul(rows - 1)
+            + columns
+            - 1;
+        let vectors = columns_out.div_ceil(group(dtype));
+        Ok(Self {
+            source: source.clone(),
+            dtype,
+            matrix: Matrix { ld, batch_stride: if copies == 1 { 0 } else { rows_out * ld }, ..*matrix },
+            elements,
+            whole: last / group(dtype) < (source.size / VECTOR as u64) as usize,
+            total: copies * rows_out * vectors,
+            sizes: [
+                dim(op, "rows", rows)?,
+                dim(op, "columns", columns)?,
+                dim(op, "rows", rows_out)?,
+                dim(op, "columns", vectors)?,
+            ],
+            steps: [
+                dim(op, "columns", ld / group(dtype))?,
+                source.offset,
+                stride(op, "ld", matrix.ld, rows)?,
+                stride(op, "batch stride", matrix.batch_stride, copies)?,
+            ],
+            last: [dim(op, "elements", last / group(dtype))?, dim(op, "elements", last / per_word(dtype))?],
+        })
+    }
+
+    fn bytes(&self) -> usize {
+        self.elements * self.dtype.size()
+    }
+
+    /// The last of the parameters, for a copy that begins at the vector `first`.
+    fn ends(&self, op: &'static str, first: usize) -> BackendResult<[u32; 4]> {
+        let [last, last_word] = self.last;
+        Ok([dim(op, "elements", self.total)?, dim(op, "elements", first)?, last, last_word])
+    }
+}
+
+/// Makes one copy, or two of one type, the second after the first.
+fn launch(ctx: &Context, op: &'static str, first: &Copy, second: Option<&Copy>) -> BackendResult<Window> {
+    let bytes = first.bytes() + second.map_or(0, Copy::bytes);
+    let scratch = ctx.output(op, &ctx.memory.scratch(op, bytes)?, first.dtype)?;
+    let vectors = first.elements / group(first.dtype);
+    let mut params =
+        Params { sizes: [first.sizes; 2], steps: [first.steps; 2], ends: [first.ends(op, 0)?, [0; 4]] };
+    let mut workgroups = first.total.div_ceil(WORKGROUP);
+    if let Some(second) = second {
+        params.sizes[1] = second.sizes;
+        params.steps[1] = second.steps;
+        params.ends[1] = second.ends(op, vectors)?;
+        workgroups += second.total.div_ceil(WORKGROUP);
+    }
+    let (a, b) = (&first.source, second.map_or(&first.source, |second| &second.source));
+    let whole = first.whole && second.is_none_or(|second| second.whole);
+    let grid = linear_grid(op, workgroups)?;
+    ctx.launch(op, &variant(first.dtype, whole), &[a, b, a, b], &scratch, &params, grid)?;
+    Ok(scratch)
 }
