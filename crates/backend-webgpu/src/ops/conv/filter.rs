@@ -60,6 +60,9 @@ const CONSTANTS: [&str; 6] = {
     [m, n, k, thread_m, thread_n, "INTERLEAVED"]
 };
 
+/// Every tile, largest first.
+const TILES: [Tile; 4] = [Tile::WIDE, Tile::ALL[1], Tile::ALL[2], Tile::ALL[3]];
+
 /// Tiles that occupy a device.
 const ENOUGH: usize = 256;
 
@@ -75,7 +78,7 @@ fn variant(tile: Tile, [dtype, result]: [DType; 2], interleaved: bool) -> Varian
 pub(super) fn variants() -> Vec<Variant> {
     use DType::{F16, F32};
     let mut variants = Vec::new();
-    for tile in Tile::ALL {
+    for tile in TILES {
         for types in [[F32, F32], [F16, F16], [F16, F32]] {
             variants.extend([false, true].map(|interleaved| variant(tile, types, interleaved)));
         }
@@ -104,7 +107,7 @@ pub(crate) fn conv2d_backward_filter(
     // As if all were divided that can be.
     let most = (rows / PIECE).max(1).saturating_mul(groups);
     let sizes = [taps, filters, most];
-    let tile = Tile::choose(&ctx.gpu.device.limits(), ctx.gpu.multiprocessors(), sizes);
+    let tile = Tile::choose_from(&TILES, &ctx.gpu.device.limits(), ctx.gpu.multiprocessors(), sizes);
     let [tiles_m, tiles_n] = [taps.div_ceil(tile.m), filters.div_ceil(tile.n)];
     let per_piece = checked_product(op, "tiles", &[tiles_m, tiles_n, groups])?;
     let pieces = (ENOUGH / per_piece.max(1)).min(rows / PIECE).max(1);

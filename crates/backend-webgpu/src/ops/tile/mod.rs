@@ -38,6 +38,9 @@ impl Tile {
     /// The second's, with steps of three.
     pub(super) const THREES: Self = Self::new([64, 64, 24], [8, 4], 750, 1160);
 
+    /// The first's, of twice as many invocations, for blocks that take long to fetch.
+    pub(super) const WIDE: Self = Self::new([128, 64, 32], [8, 4], 1980, 2900);
+
     const fn new(
         [m, n, k]: [usize; 3],
         [thread_m, thread_n]: [usize; 2],
@@ -57,13 +60,8 @@ impl Tile {
         )
     }
 
-    /// The tile that is estimated to be the fastest for an m×n product, repeated `batch` times, on a device with these
-    /// limits and so many multiprocessors.
-    pub(super) fn choose(limits: &wgpu::Limits, multiprocessors: usize, sizes: [usize; 3]) -> Self {
-        Self::choose_from(&Self::ALL, limits, multiprocessors, sizes)
-    }
-
-    /// The same of these tiles.
+    /// That of these tiles which is estimated to be the fastest for an m×n product, repeated `batch` times, on a device
+    /// with these limits and so many multiprocessors.
     pub(super) fn choose_from(
         tiles: &[Self],
         limits: &wgpu::Limits,
@@ -141,7 +139,7 @@ mod tests {
             ([64, 64, 1], &large, "32x32x32"),
             ([1, 4096, 64], &large, "8x128x16"),
         ] {
-            assert_eq!(Tile::choose(limits, 132, sizes).to_string(), tile, "{sizes:?}");
+            assert_eq!(Tile::choose_from(&Tile::ALL, limits, 132, sizes).to_string(), tile, "{sizes:?}");
         }
     }
 }
