@@ -7,7 +7,9 @@
 // from its beginning, so that only what is fetched first is looked at whether it exists.
 //
 // The next part of A is put into workgroup memory every TURNS turns. If that is 0, there are two parts, each for half of a
-// turn: while one is used, the other is written, so that one barrier is enough.
+// turn: while one is used, the other is written, so that one barrier is enough. Halves of turns are fetched without
+// branches unless LATE_ZEROS: the zeros may reach into the second half of the first turn, which is fetched only before
+// the loop then.
 //
 // Where B's rows run along k (TRANS_B), a group is a vector of each of SPAN rows, and an invocation's neighbours read what
 // follows along k. Otherwise it is what SPAN columns have in 4 rows, and its neighbours read what follows in those rows. V
@@ -16,8 +18,8 @@
 //
 // With TRANS_C, the product was transposed as a whole, so that few columns became few rows: C is written by columns.
 //
-// needs: TA, T, TC, A, ROWS, LANES, SPAN, AHEAD, TURNS, A_FOURS, TRANS_A, TRANS_B, TRANS_C, ACTIVATION, lib/matmul,
-// lanes
+// needs: TA, T, TC, A, ROWS, LANES, SPAN, AHEAD, TURNS, A_FOURS, LATE_ZEROS, TRANS_A, TRANS_B, TRANS_C, ACTIVATION,
+// lib/matmul, lib/few_rows, lanes
 
 const THREADS: u32 = 256u;
 const GROUPS: u32 = THREADS / LANES;
@@ -36,7 +38,7 @@ const FETCHES: u32 = (ROWS * FOURS + THREADS - 1u) / THREADS;
 // An invocation's sums, row by row, in fours, of which those of a round pass through workgroup memory together. They
 // make so many fours of C, and PARTS invocations add up the lanes of each.
 const QUADS: u32 = (ROWS * SPAN + 3u) / 4u;
-const ROUND: u32 = min(QUADS, 4u);
+const ROUND: u32 = min(QUADS, max(PARTS_OF_A * ROWS * FOURS / THREADS, 4u));
 const OUTPUTS: u32 = ROUND * GROUPS;
 const PARTS: u32 = min(min(THREADS / OUTPUTS, LANES), 8u);
 
@@ -90,57 +92,18 @@ fn tile_of(place: vec3<u32>, end: u32, lane: u32, group: u32) -> Tile {
   );
 }
 
-// Four numbers of A for the part from `k` on, something of A where there is nothing. Neighbours read what is adjacent in
-// memory. Loads under conditions would wait for each other.
-fn fetch_a(tile: Tile, k: u32, i: u32) -> vec4<f32> {
-  let place = place_a(i);
-  let row = min(tile.row + place.x, params.m - 1u);
-  let column = k + 4u * place.y;
-  let base = params.a_offset + tile.batch * params.a_batch;
-  if A_FOURS == 1u {
-    return vec4<f32>(a_fours[(base + row * params.a_ld + min(column, tile.end - 4u)) / 4u]);
-  }
-  let ld = select(1u, params.a_ld, TRANS_A == 1u);
-  let first = base + select(row * params.a_ld, row, TRANS_A == 1u);
-  let at = min(column + vec4<u32>(0u, 1u, 2u, 3u), vec4<u32>(tile.end - 1u)) * ld + first;
-  return vec4<f32>(f32(a[at.x]), f32(a[at.y]), f32(a[at.z]), f32(a[at.w]));
-}
-
-// The same at `k` of the first turn, which begins with `pad` zeros.
-fn first_of_a(tile: Tile, k: u32, pad: u32, i: u32) -> vec4<f32> {
-  let at = k + 4u * place_a(i).y + vec4<u32>(0u, 1u, 2u, 3u);
-  return select(vec4<f32>(), fetch_a(tile, k - pad, i), at >= vec4<u32>(pad));
-}
-
-// The row and the four of A that an invocation fetches.
-fn place_a(i: u32) -> vec2<u32> {
-  if TRANS_A == 1u {
-    // Past the last four is past the last row.
-    return select(vec2<u32>(ROWS, 0u), vec2<u32>(i % ROWS, i / ROWS), i < ROWS * FOURS);
-  }
-  return vec2<u32>(i / FOURS, i % FOURS);
-}
-
-// Where a four lies in its row of workgroup memory: of vectors of eight numbers, the first halves before the second, so
-// that neighbours read what is adjacent.
-fn slot(four: u32) -> u32 {
-  if TRANS_B == 1u && WIDTH == 8u {
-    let inner = four % (2u * LANES);
-    return four - inner + inner % 2u * LANES + inner / 2u;
-  }
-  return four;
-}
-
-// The vector `j` of group `u` of the turn at `at`. Beyond the last column or row, it is something of B that is not used.
-fn fetch_b(tile: Tile, at: u32, u: u32, j: u32) -> V {
+// Where the vector `j` of group `u` of the turn at `at` lies. Beyond the last column, it is something of B that is not used.
+fn place_b(tile: Tile, at: u32, u: u32, j: u32) -> u32 {
   let ld = params.b_ld / WIDTH;
-  var place = tile.first + at;
   if TRANS_B == 1u {
-    place += u * LANES + min(j, tile.following) * ld;
-  } else {
-    place += (u * LANES * 4u + j % 4u) * ld + j / 4u * GROUPS;
+    return tile.first + at + u * LANES + min(j, tile.following) * ld;
   }
-  return b[min(place, tile.last)];
+  return tile.first + at + (u * LANES * 4u + j % 4u) * ld + j / 4u * GROUPS;
+}
+
+// The vector there, or something of B beyond its last row.
+fn fetch_b(tile: Tile, at: u32, u: u32, j: u32) -> V {
+  return b[min(place_b(tile, at, u, j), tile.last)];
 }
 
 // From a vector of B to the one that is `k` further along k.
@@ -174,23 +137,27 @@ fn along_k(tile: Tile, part: u32, row: u32, u: u32) -> array<f32, DEPTH> {
   return x;
 }
 
-// Puts what was fetched of A into a part of workgroup memory.
-fn put_a(part: u32, index: u32, next: ptr<function, array<vec4<f32>, FETCHES>>) {
-  for (var f = 0u; f < FETCHES; f++) {
-    let to = place_a(index + f * THREADS);
-    if to.x < ROWS { sh[(part * ROWS + to.x) * FOURS + slot(to.y)] = (*next)[f]; }
+// Adds the products of a group's vectors and of what they meet in a part of A: group `u` of those that it is for.
+fn add_products(
+  tile: Tile,
+  part: u32,
+  u: u32,
+  vectors: array<V, PART>,
+  sums: ptr<function, array<f32, 4u * QUADS>>,
+) {
+  var y = numbers_of_b(vectors);
+  for (var i = 0u; i < ROWS; i++) {
+    var x = along_k(tile, part, i, u);
+    for (var l = 0u; l < DEPTH; l++) {
+      for (var j = 0u; j < SPAN; j++) {
+        let number = select((j / WIDTH * 4u + l) * WIDTH + j % WIDTH, j * WIDTH + l, TRANS_B == 1u);
+        (*sums)[i * SPAN + j] = fma(x[l], y[number], (*sums)[i * SPAN + j]);
+      }
+    }
   }
 }
 
-// Fetches the part of A from `k` on.
-fn next_of_a(tile: Tile, index: u32, k: u32, next: ptr<function, array<vec4<f32>, FETCHES>>) {
-  for (var f = 0u; f < FETCHES; f++) {
-    (*next)[f] = fetch_a(tile, k, index + f * THREADS);
-  }
-}
-
-// Multiplies what was fetched of B for `turn` of those that a part of A is for, or for that half of one, and fetches what
-// is at `at` instead.
+// Multiplies what was fetched of B for `turn` of those that A's part is for, and fetches what is at `at` instead.
 fn multiply(
   tile: Tile,
   turn: u32,
@@ -198,26 +165,40 @@ fn multiply(
   next: ptr<function, array<V, AHEAD * PART>>,
   sums: ptr<function, array<f32, 4u * QUADS>>,
 ) {
-  for (var u = 0u; u < AHEAD / PARTS_OF_A; u++) {
-    let group = select(u, turn * (AHEAD / 2u) + u, TURNS == 0u);
+  for (var u = 0u; u < AHEAD; u++) {
     var now: array<V, PART>;
     for (var j = 0u; j < PART; j++) {
-      now[j] = (*next)[group * PART + j];
-      // Many vectors ahead leave no registers for others.
-      if TURNS > 0u { (*next)[group * PART + j] = fetch_b(tile, at, group, j); }
+      now[j] = (*next)[u * PART + j];
+      (*next)[u * PART + j] = fetch_b(tile, at, u, j);
     }
-    var y = numbers_of_b(now);
-    for (var i = 0u; i < ROWS; i++) {
-      var x = along_k(tile, select(0u, turn, TURNS == 0u), i, select(turn * AHEAD + u, u, TURNS == 0u));
-      for (var l = 0u; l < DEPTH; l++) {
-        for (var j = 0u; j < SPAN; j++) {
-          let number = select((j / WIDTH * 4u + l) * WIDTH + j % WIDTH, j * WIDTH + l, TRANS_B == 1u);
-          (*sums)[i * SPAN + j] = fma(x[l], y[number], (*sums)[i * SPAN + j]);
-        }
-      }
-    }
+    add_products(tile, 0u, turn * AHEAD + u, now, sums);
+  }
+}
+
+// Multiplies what was fetched of B for a half of a turn.
+fn multiply_half(
+  tile: Tile,
+  half: u32,
+  next: ptr<function, array<V, AHEAD * PART>>,
+  sums: ptr<function, array<f32, 4u * QUADS>>,
+) {
+  for (var u = 0u; u < AHEAD / 2u; u++) {
+    var now: array<V, PART>;
+    for (var j = 0u; j < PART; j++) { now[j] = (*next)[(half * (AHEAD / 2u) + u) * PART + j]; }
+    add_products(tile, half, u, now, sums);
+  }
+}
+
+// Fetches B for a half of the turn at `at`, which exists.
+fn fetch_half(tile: Tile, half: u32, at: u32, next: ptr<function, array<V, AHEAD * PART>>) {
+  for (var u = half * (AHEAD / 2u); u < (half + 1u) * (AHEAD / 2u); u++) {
     for (var j = 0u; j < PART; j++) {
-      if TURNS == 0u { (*next)[group * PART + j] = fetch_b(tile, at, group, j); }
+      if TRANS_B == 0u && SPAN > WIDTH {
+        // Some of the columns may lie beyond the last one.
+        (*next)[u * PART + j] = fetch_b(tile, at, u, j);
+      } else {
+        (*next)[u * PART + j] = b[place_b(tile, at, u, j)];
+      }
     }
   }
 }
@@ -285,17 +266,22 @@ fn main(
       next_a[f] = first_of_a(tile, 4u * FOURS, pad, index + f * THREADS);
     }
     for (var turn = 1u; turn <= turns; turn++) {
-      at += along_b(TURN);
       let k = turn * TURN - pad;
-      // The halves are told apart by constants, so that what is fetched stays in registers.
+      // The halves are told apart by constants, so that what is fetched stays in registers. One is fetched before the
+      // other is multiplied, not in place of what is just multiplied: a compiler would take other registers for it, to
+      // ask for it early, and wait for it to copy it.
       workgroupBarrier();
       put_a(1u, index, &next_a);
       next_of_a(tile, index, k, &next_a);
-      multiply(tile, 0u, at, &next_b, &sums);
+      if LATE_ZEROS == 0u || turn > 1u { fetch_half(tile, 1u, at, &next_b); }
+      multiply_half(tile, 0u, &next_b, &sums);
       workgroupBarrier();
       put_a(0u, index, &next_a);
       next_of_a(tile, index, k + 4u * FOURS, &next_a);
-      multiply(tile, 1u, at, &next_b, &sums);
+      // After the last turn, what is fetched is not used.
+      at += along_b(select(0u, TURN, turn < turns));
+      if LATE_ZEROS == 0u || turn < turns { fetch_half(tile, 0u, at, &next_b); }
+      multiply_half(tile, 1u, &next_b, &sums);
     }
   } else {
     for (var done = 0u; done < turns; done += TURNS) {

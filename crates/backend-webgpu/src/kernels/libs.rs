@@ -69,6 +69,8 @@ libs! {
     RESULTS_PLANES = "results_planes",
     /// The parameters and windows of poolings; needs [`SPECIAL`].
     POOL = "pool",
+    /// The factor of few rows of gemm/skinny.
+    FEW_ROWS = "few_rows",
     /// What kernels on cooperative matrices share.
     FRAGMENTS = "fragments",
     /// The elements of cooperative matrices, for devices that take SPIR-V.

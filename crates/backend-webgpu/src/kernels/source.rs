@@ -8,7 +8,7 @@ use std::hash::{Hash, Hasher};
 use super::Target;
 
 /// The most constants that a kernel leaves free.
-pub const MAX_CONSTANTS: usize = 10;
+pub const MAX_CONSTANTS: usize = 11;
 
 /// A WGSL file with a `main`.
 #[derive(Debug)]

@@ -59,8 +59,8 @@ pub(super) fn cases() -> Vec<Case> {
 pub fn matmul_around(tile: [usize; 3]) -> Vec<Case> {
     // A tile of one row is for one row only.
     let near = tile.map(|size| if size == 1 { [1; 4] } else { [size - 1, size, size + 1, 24] });
-    let depths = [1, 2 * tile[2], 3 * tile[2] + 8, 2 * tile[2] + 5];
-    let rows = pairwise(&[4, 4, 4, 4, 2, 4, 3, SCALES.len(), 3, 2], &format!("matmul {tile:?}"));
+    let depths = [1, 2 * tile[2], 3 * tile[2] + 8, 2 * tile[2] + 5, 3 * tile[2] / 2 + 3];
+    let rows = pairwise(&[4, 4, 4, 5, 2, 4, 3, SCALES.len(), 3, 2], &format!("matmul {tile:?}"));
     let products = rows.into_iter().map(|row| Product {
         dtypes: DTYPES[row[0]],
         shape: [near[0][row[1]], near[1][row[2]], depths[row[3]]],

@@ -209,7 +209,7 @@ mod tests {
 
     #[test]
     fn the_block_is_unrolled() {
-        let constants = [8, 128, 64, 0, 0, 0, 0, 0, 0, 0];
+        let constants = [8, 128, 64, 0, 0, 0, 0, 0, 0, 0, 0];
         let text = super::attend(&constants, Target { immediates: true, unroll: true });
         // Two columns of keys by four of the vectors, and the same for values.
         assert_eq!(text.matches("coopMultiplyAdd(").count(), 2 * (2 * 4));

@@ -215,7 +215,7 @@ mod tests {
 
     #[test]
     fn the_slice_is_unrolled() {
-        let constants = [4, 2, 64, 64, 32, 0, 0, 0, 0, 0];
+        let constants = [4, 2, 64, 64, 32, 0, 0, 0, 0, 0, 0];
         let text = super::attend(&constants, Target { immediates: true, unroll: true });
         // Two parts of queries by two columns of keys by four of the vectors, and the same for values.
         assert_eq!(text.matches("coopMultiplyAdd(").count(), 2 * (2 * 2 * 4));

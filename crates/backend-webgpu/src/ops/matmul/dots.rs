@@ -6,10 +6,9 @@ use backend_api::desc::{MatmulDesc, Matrix};
 use backend_api::{Activation, DType, DeviceKind};
 
 use super::kernel::Kernel;
-use super::large::{Large, Small, oriented};
+use super::large::{Large, Small, libs, oriented};
 use super::layout::is_aligned;
 use super::plan::Plan;
-use super::skinny::libs;
 use super::{Params, Windows, activation_code};
 use crate::context::Context;
 use crate::kernels::{KernelSource, Variant, kernel};

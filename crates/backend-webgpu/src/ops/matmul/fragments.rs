@@ -40,7 +40,7 @@ impl Step {
 
 /// The function `multiply` of gemm/cooperative, given its constants.
 pub(super) fn product(constants: &[u32; MAX_CONSTANTS], target: Target) -> String {
-    let &[.., in_registers, _] = constants;
+    let &[_, _, _, _, _, _, _, _, in_registers, ..] = constants;
     if in_registers == 0 {
         return multiply(constants, target);
     }
@@ -177,8 +177,10 @@ mod tests {
 
     #[test]
     fn the_step_is_unrolled() {
-        let text =
-            super::product(&[128, 128, 32, 2, 2, 0, 1, 0, 0, 0], Target { immediates: true, unroll: true });
+        let text = super::product(
+            &[128, 128, 32, 2, 2, 0, 1, 0, 0, 0, 0],
+            Target { immediates: true, unroll: true },
+        );
         assert_eq!(text.matches("coopMultiplyAdd(").count(), 2 * 4 * 4);
         assert_eq!(text.matches("coopStoreT(").count(), 4 * 4);
         assert_eq!(text.matches("= fetch_a(").count(), 2 * 4);
@@ -194,7 +196,7 @@ mod tests {
     #[test]
     fn results_in_registers_need_no_workgroup_memory() {
         let text =
-            super::product(&[128, 64, 64, 4, 2, 0, 0, 0, 1, 0], Target { immediates: true, unroll: true });
+            super::product(&[128, 64, 64, 4, 2, 0, 0, 0, 1, 0, 0], Target { immediates: true, unroll: true });
         assert_eq!(text.matches("elements(sum_").count(), 2 * 2);
         assert_eq!(text.matches("results(part, ").count(), 2);
         assert!(!text.contains("sh_c"));

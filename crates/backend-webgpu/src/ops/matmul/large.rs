@@ -4,8 +4,10 @@
 use backend_api::DType;
 use backend_api::desc::{MatmulDesc, Matrix};
 
-use super::Windows;
 use super::layout::is_aligned;
+use super::{Params, Windows};
+use crate::kernels::Lib;
+use crate::kernels::libs::{ACTIVATE, ACTIVATE_HALF, HALF, LANES_1, LANES_4, LANES_8};
 use crate::ops::lanes::Lanes;
 
 /// The factor that takes the time.
@@ -56,4 +58,36 @@ impl<'a> Small<'a> {
 /// Types of the factors and whether they are stored transposed, of the product that is made: the transposed one or not.
 pub(super) fn oriented(transposed: bool, [a, b, c]: [DType; 3], trans: [bool; 2]) -> ([DType; 3], [bool; 2]) {
     if transposed { ([b, a, c], [!trans[1], !trans[0]]) } else { ([a, b, c], trans) }
+}
+
+impl Params {
+    /// Those of the transposed product, which writes C by columns.
+    pub(super) fn transposed(self) -> Self {
+        Self {
+            m: self.n,
+            n: self.m,
+            tiles_m: self.tiles_n,
+            tiles_n: self.tiles_m,
+            a_offset: self.b_offset,
+            a_ld: self.b_ld,
+            a_batch: self.b_batch,
+            b_offset: self.a_offset,
+            b_ld: self.a_ld,
+            b_batch: self.a_batch,
+            bias: [0, 2, 1][self.bias.min(2) as usize],
+            ..self
+        }
+    }
+}
+
+/// Vectors of this width, and the activations for results of this type.
+pub(super) fn libs(lanes: Lanes, result: DType) -> &'static [Lib] {
+    match (lanes, result) {
+        (Lanes::One, DType::F16) => &[LANES_1, HALF, ACTIVATE_HALF],
+        (Lanes::Four, DType::F16) => &[LANES_4, HALF, ACTIVATE_HALF],
+        (Lanes::Eight, DType::F16) => &[LANES_8, HALF, ACTIVATE_HALF],
+        (Lanes::One, _) => &[LANES_1, ACTIVATE],
+        (Lanes::Four, _) => &[LANES_4, ACTIVATE],
+        (Lanes::Eight, _) => &[LANES_8, ACTIVATE],
+    }
 }

@@ -6,9 +6,8 @@ use backend_api::desc::MatmulDesc;
 use backend_api::{Activation, DType, DeviceKind};
 
 use super::kernel::Kernel;
-use super::large::{Large, oriented};
+use super::large::{Large, libs, oriented};
 use super::plan::Plan;
-use super::skinny::libs;
 use super::{Params, Windows, activation_code};
 use crate::context::Context;
 use crate::kernels::{KernelSource, Variant, kernel};

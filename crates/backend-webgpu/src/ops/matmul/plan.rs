@@ -139,7 +139,7 @@ impl Plan {
             Kernel::Cooperative(_) => self.packing(desc, windows),
             Kernel::Skinny(skinny) => {
                 let vectors = Large::of(desc, skinny.transposed).reads_as_vectors(windows);
-                Self { kernel: Kernel::Skinny(skinny.reading(desc, windows)), vectors, ..self }
+                Self { kernel: Kernel::Skinny(skinny.reading(desc, windows, self.splits)), vectors, ..self }
             }
             Kernel::Matvec(Matvec { transposed, .. }) => {
                 Self { vectors: Large::of(desc, transposed).reads_as_vectors(windows), ..self }

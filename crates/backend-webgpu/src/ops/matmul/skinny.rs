@@ -8,20 +8,31 @@ use backend_api::desc::MatmulDesc;
 use backend_api::{Activation, DType, DeviceKind};
 
 use super::kernel::Kernel;
-use super::large::{Large, Small, oriented};
+use super::large::{Large, Small, libs, oriented};
 use super::layout::is_aligned;
 use super::plan::Plan;
 use super::{Params, Windows, activation_code};
 use crate::context::Context;
-use crate::kernels::libs::{ACTIVATE, ACTIVATE_HALF, HALF, LANES_1, LANES_4, LANES_8};
-use crate::kernels::{KernelSource, Lib, Variant, kernel};
+use crate::kernels::{KernelSource, Variant, kernel};
 use crate::ops::lanes::Lanes;
 
 static SKINNY: KernelSource = kernel!(
     "gemm/skinny",
-    libs: [GRID, SPECIAL, UNARY, MATMUL],
+    libs: [GRID, SPECIAL, UNARY, MATMUL, FEW_ROWS],
     types: ["TA", "T", "TC", "A"],
-    constants: ["ROWS", "LANES", "SPAN", "AHEAD", "TURNS", "A_FOURS", "TRANS_A", "TRANS_B", "TRANS_C", "ACTIVATION"],
+    constants: [
+        "ROWS",
+        "LANES",
+        "SPAN",
+        "AHEAD",
+        "TURNS",
+        "A_FOURS",
+        "LATE_ZEROS",
+        "TRANS_A",
+        "TRANS_B",
+        "TRANS_C",
+        "ACTIVATION",
+    ],
     reads: 4,
     writes: 1,
     params: Params,
@@ -59,6 +70,8 @@ pub(crate) struct Skinny {
     staged: usize,
     /// Whether the factor of few rows or columns is read in fours.
     fours: bool,
+    /// Whether zeros that fill up the first turn may reach into its second half.
+    late_zeros: bool,
     /// Whether the product is transposed as a whole.
     pub(super) transposed: bool,
 }
@@ -75,7 +88,16 @@ impl Skinny {
     ];
 
     const fn new(lanes: usize, span: usize, ahead: usize) -> Self {
-        Self { lanes, span, ahead, rows: FEW, staged: STAGED[0], fours: false, transposed: false }
+        Self {
+            lanes,
+            span,
+            ahead,
+            rows: FEW,
+            staged: STAGED[0],
+            fours: false,
+            late_zeros: true,
+            transposed: false,
+        }
     }
 
     /// The shape that is estimated to be the fastest for a product of few rows or columns, and into how many pieces k
@@ -96,6 +118,7 @@ impl Skinny {
             2..=4 if whole && !large.along_k => Self::new(32, 4, 4),
             2..=4 => Self::new(64, 4, 2),
             5..=8 if whole && blocks <= workgroups => Self::new(32, 4, 8),
+            _ if whole && large.matrix.dtype == DType::F32 => Self::new(32, 4, 4),
             _ => Self::new(32, 4, 2),
         };
         let shape = shape.fitting(desc);
@@ -123,10 +146,20 @@ impl Skinny {
         Self { staged: if room >= STAGED[1] { STAGED[1] } else { STAGED[0] }, ..self }
     }
 
-    /// The same for the factors as they are.
-    pub(super) fn reading(self, desc: &MatmulDesc, windows: &Windows) -> Self {
+    /// The same for the factors as they are, and for sums in one piece or in several.
+    pub(super) fn reading(self, desc: &MatmulDesc, windows: &Windows, pieces: usize) -> Self {
         let small = Small::of(desc, windows, self.transposed);
-        Self { fours: !small.across_k && is_aligned(small.matrix, small.offset, desc.k, 4), ..self }
+        let large = Large::of(desc, self.transposed);
+        let lanes = Lanes::of(large.matrix.dtype).if_vectors(large.reads_as_vectors(windows));
+        let (ahead, _) = self.ahead(large.along_k, lanes);
+        let turn = self.turn(large.along_k, lanes, ahead);
+        let zeros = desc.k.next_multiple_of(turn) - desc.k;
+        Self {
+            fours: !small.across_k && is_aligned(small.matrix, small.offset, desc.k, 4),
+            // Of fewer rows, there is little to multiply while a branch is waited for.
+            late_zeros: self.rows < FEW || pieces > 1 || 2 * zeros > turn,
+            ..self
+        }
     }
 
     /// The shape alone, as its name says it.
@@ -153,10 +186,12 @@ impl Skinny {
         let (ahead, turns) = self.ahead(trans_b, lanes);
         let sizes = [self.rows, self.lanes, self.span(trans_b, lanes), ahead, turns];
         let [rows, shared, span, ahead, turns] = sizes.map(|size| size as u32);
-        let [fours, trans_a, trans_b, trans_c] =
-            [self.fours && turns == 0, trans_a, trans_b, self.transposed].map(u32::from);
+        // Both are for halves of turns only.
+        let [fours, late_zeros] = [self.fours, self.late_zeros].map(|flag| u32::from(flag && turns == 0));
+        let [trans_a, trans_b, trans_c] = [trans_a, trans_b, self.transposed].map(u32::from);
         let activation = activation_code(activation);
-        let constants = [rows, shared, span, ahead, turns, fours, trans_a, trans_b, trans_c, activation];
+        let constants =
+            [rows, shared, span, ahead, turns, fours, late_zeros, trans_a, trans_b, trans_c, activation];
         Variant::new(&SKINNY, [a, b, c, DType::F32], constants).with_libs(libs(lanes, c))
     }
 
@@ -234,38 +269,6 @@ impl fmt::Display for Skinny {
     }
 }
 
-impl Params {
-    /// Those of the transposed product, which writes C by columns.
-    pub(super) fn transposed(self) -> Self {
-        Self {
-            m: self.n,
-            n: self.m,
-            tiles_m: self.tiles_n,
-            tiles_n: self.tiles_m,
-            a_offset: self.b_offset,
-            a_ld: self.b_ld,
-            a_batch: self.b_batch,
-            b_offset: self.a_offset,
-            b_ld: self.a_ld,
-            b_batch: self.a_batch,
-            bias: [0, 2, 1][self.bias.min(2) as usize],
-            ..self
-        }
-    }
-}
-
-/// Vectors of this width, and the activations for results of this type.
-pub(super) fn libs(lanes: Lanes, result: DType) -> &'static [Lib] {
-    match (lanes, result) {
-        (Lanes::One, DType::F16) => &[LANES_1, HALF, ACTIVATE_HALF],
-        (Lanes::Four, DType::F16) => &[LANES_4, HALF, ACTIVATE_HALF],
-        (Lanes::Eight, DType::F16) => &[LANES_8, HALF, ACTIVATE_HALF],
-        (Lanes::One, _) => &[LANES_1, ACTIVATE],
-        (Lanes::Four, _) => &[LANES_4, ACTIVATE],
-        (Lanes::Eight, _) => &[LANES_8, ACTIVATE],
-    }
-}
-
 /// Each shape for each number of rows, type, width and layout of B. The rest of the text depends on none of that, and
 /// its choices take turns.
 pub(super) fn variants() -> Vec<Variant> {
@@ -284,9 +287,9 @@ pub(super) fn variants() -> Vec<Variant> {
                 let (trans_a, transposed) = (turn % 2 == 1, turn / 2 % 2 == 1);
                 // `variant` turns around what is given for the product as a whole.
                 let (dtypes, trans) = oriented(transposed, dtypes, [trans_a, trans_b]);
-                let fours = turn % 4 == 0;
+                let (fours, late_zeros) = (turn % 4 == 0, turn % 8 < 4);
                 let of = |staged| {
-                    let skinny = Skinny { rows, staged, fours, transposed, ..shape };
+                    let skinny = Skinny { rows, staged, fours, late_zeros, transposed, ..shape };
                     skinny.variant(dtypes, trans, activation, vectors)
                 };
                 variants.push(of(STAGED[0]));
