@@ -10,7 +10,7 @@ use std::time::Duration;
 use backend_api::desc::{MatmulDesc, Matrix};
 use backend_api::{BackendResult, BackendTranspose, ComputeBackend, DType, MathMode};
 use backend_webgpu::WebGpuBackend;
-use conformance::matmul_around;
+use conformance::{matmul_along_k, matmul_around};
 use libtest_mimic::{Failed, Trial};
 
 fn main() -> ExitCode {
@@ -61,6 +61,10 @@ fn right_around_its_tile(backend: &WebGpuBackend, kernel: &str) -> Result<(), Fa
     if m == 1 {
         // It is for one column too.
         cases.extend(matmul_around([n, m, k]));
+    }
+    if kernel.starts_with("cooperative_dots/") {
+        cases.extend(matmul_along_k([m, n, k]));
+        cases.extend(matmul_along_k([n, m, k]));
     }
     // In pieces or of copies, it is the same kernel.
     if kernel.contains('+') {

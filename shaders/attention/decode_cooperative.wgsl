@@ -66,15 +66,6 @@ fn fetch_v(start: u32, key: u32, last: u32, stride: u32) -> vec4<u32> {
   return v[start + min(key, last) * stride];
 }
 
-// Four elements each of two rows of the queries, or of two keys. The way through f32 changes no number, and compilers
-// leave it out.
-fn elements_of(low: vec2<u32>, high: vec2<u32>) -> Elements {
-  return Elements(
-    vec4<f32>(unpack2x16float(low.x), unpack2x16float(low.y)),
-    vec4<f32>(unpack2x16float(high.x), unpack2x16float(high.y)),
-  );
-}
-
 // Two neighbouring elements of four values, as two columns.
 fn columns_of(a: u32, b: u32, c: u32, d: u32) -> Elements {
   let first = unpack2x16float(a);

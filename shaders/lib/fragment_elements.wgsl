@@ -15,6 +15,14 @@ struct Elements {
   high: vec4<f32>,
 }
 
+// Those of f16 by their bits. The way through f32 changes no number, and compilers leave it out.
+fn elements_of(low: vec2<u32>, high: vec2<u32>) -> Elements {
+  return Elements(
+    vec4<f32>(unpack2x16float(low.x), unpack2x16float(low.y)),
+    vec4<f32>(unpack2x16float(high.x), unpack2x16float(high.y)),
+  );
+}
+
 fn elements(sums: Sums) -> Elements {
   var fragment = sums;
   var x: array<f32, 8>;

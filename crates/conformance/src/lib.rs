@@ -34,4 +34,4 @@ mod want;
 
 pub use case::{Case, Outcome};
 pub use failure::Failure;
-pub use families::{attention_around, cases, conv_in_small, matmul_around};
+pub use families::{attention_around, cases, conv_in_small, matmul_along_k, matmul_around};

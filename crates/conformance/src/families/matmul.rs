@@ -76,6 +76,27 @@ pub fn matmul_around(tile: [usize; 3]) -> Vec<Case> {
     products.map(Product::case).collect()
 }
 
+/// The same for a kernel that needs f16 factors whose rows run along k in whole vectors.
+#[must_use]
+pub fn matmul_along_k(tile: [usize; 3]) -> Vec<Case> {
+    let [m, n, k] = tile.map(|size| [size - 1, size, size + 1, 8]);
+    let depths = [8, k[1] - 8, k[1], k[1] + 8, 2 * k[1] + 24];
+    let rows = pairwise(&[2, 4, 4, 5, 2, 2, SCALES.len(), 3, 2], &format!("matmul along k {tile:?}"));
+    let products = rows.into_iter().map(|row| Product {
+        dtypes: [DTYPES[1], DTYPES[2]][row[0]],
+        shape: [m[row[1]], n[row[2]], depths[row[3]]],
+        batch: [1, 2][row[4]],
+        trans: [BackendTranspose::NoTrans, BackendTranspose::Trans],
+        ld_extra: [0, 8][row[5]],
+        scale: SCALES[row[6]],
+        bias: BIASES[row[7]],
+        activation: if row[0] == 1 { Activation::Gelu } else { Activation::Identity },
+        data: [Data::Uniform, Data::Integers][row[8]],
+        math: MathMode::Standard,
+    });
+    products.map(Product::case).collect()
+}
+
 /// Zero extents with a bias and an activation, vectors and long sums of each type.
 fn edges() -> impl Iterator<Item = Product> {
     let empty = [[0, 5, 3], [5, 0, 3], [5, 4, 0]];

@@ -45,7 +45,7 @@ use crate::case::Case;
 
 pub use attention_ext::attention_around;
 pub use conv::conv_in_small;
-pub use matmul::matmul_around;
+pub use matmul::{matmul_along_k, matmul_around};
 
 /// Every case, in an order that doesn't change. No two have the same [`path`](Case::path).
 #[must_use]

@@ -6,6 +6,7 @@ use backend_api::desc::MatmulDesc;
 use backend_api::{Activation, DType};
 
 use super::cooperative::CooperativeTile;
+use super::cooperative_dots::CooperativeDots;
 use super::dots::Dots;
 use super::matvec::Matvec;
 use super::plan::Plan;
@@ -85,6 +86,7 @@ pub(crate) enum Kernel {
     Skinny(Skinny),
     Matvec(Matvec),
     Dots(Dots),
+    CooperativeDots(CooperativeDots),
 }
 
 impl Kernel {
@@ -95,7 +97,8 @@ impl Kernel {
         let skinny = Skinny::ALL.into_iter().map(Self::Skinny);
         let matvec = Matvec::ALL.into_iter().map(Self::Matvec);
         let dots = Dots::ALL.into_iter().map(Self::Dots);
-        let few = skinny.chain(matvec).chain(dots);
+        let cooperative_dots = CooperativeDots::ALL.into_iter().map(Self::CooperativeDots);
+        let few = skinny.chain(matvec).chain(dots).chain(cooperative_dots);
         std::iter::once(Self::Direct).chain(tiled).chain(cooperative).chain(few)
     }
 
@@ -105,6 +108,7 @@ impl Kernel {
             Self::Skinny(skinny) => Self::Skinny(skinny.fitting(desc)),
             Self::Matvec(matvec) => Self::Matvec(matvec.fitting(desc)),
             Self::Dots(dots) => Self::Dots(dots.fitting(desc)),
+            Self::CooperativeDots(dots) => Self::CooperativeDots(dots.fitting(desc)),
             _ => self,
         }
     }
@@ -115,6 +119,7 @@ impl Kernel {
             Self::Skinny(skinny) => Self::Skinny(skinny.named()),
             Self::Matvec(matvec) => Self::Matvec(matvec.named()),
             Self::Dots(dots) => Self::Dots(dots.named()),
+            Self::CooperativeDots(dots) => Self::CooperativeDots(dots.named()),
             _ => self,
         }
     }
@@ -129,6 +134,7 @@ impl fmt::Display for Kernel {
             Self::Skinny(skinny) => write!(f, "skinny/{skinny}"),
             Self::Matvec(matvec) => write!(f, "matvec/{matvec}"),
             Self::Dots(dots) => write!(f, "dots/{dots}"),
+            Self::CooperativeDots(dots) => write!(f, "cooperative_dots/{dots}"),
         }
     }
 }
@@ -143,6 +149,7 @@ impl Plan {
             Kernel::Skinny(skinny) => skinny.tile(self.dtypes, self.trans, self.vectors),
             Kernel::Matvec(matvec) => matvec.tile(self.dtypes, self.trans, self.vectors),
             Kernel::Dots(dots) => dots.tile(),
+            Kernel::CooperativeDots(dots) => dots.tile(),
         }
     }
 
@@ -154,8 +161,10 @@ impl Plan {
             Kernel::Cooperative(_) => vec![a, b, bias, c, c],
             Kernel::Skinny(_) if self.transposed() => vec![b, b, a, bias],
             Kernel::Skinny(_) => vec![a, a, b, bias],
-            Kernel::Matvec(_) | Kernel::Dots(_) if self.transposed() => vec![b, a, bias],
-            Kernel::Matvec(_) | Kernel::Dots(_) => vec![a, b, bias],
+            Kernel::Matvec(_) | Kernel::Dots(_) | Kernel::CooperativeDots(_) if self.transposed() => {
+                vec![b, a, bias]
+            }
+            Kernel::Matvec(_) | Kernel::Dots(_) | Kernel::CooperativeDots(_) => vec![a, b, bias],
         }
     }
 
@@ -189,6 +198,7 @@ impl Plan {
                 return matvec.variant(self.dtypes, self.trans, self.activation, self.vectors);
             }
             Kernel::Dots(dots) => return dots.variant(self.dtypes, self.activation),
+            Kernel::CooperativeDots(dots) => return dots.variant(self.dtypes[2], self.activation),
         };
         variant.with_libs(activation_libs(self.dtypes[2]))
     }

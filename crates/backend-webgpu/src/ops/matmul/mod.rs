@@ -2,9 +2,11 @@
 //!
 //! [`Plan`] says which kernel makes a product, in which tiles, and whether k is split between workgroups. The kernels
 //! are `gemm/tiled` on any device, `gemm/direct` on processors, `gemm/cooperative` on matrix units, and `gemm/skinny`,
-//! `gemm/matvec` and `gemm/dots` for few rows or columns; `gemm/pack` and `gemm/combine` serve them.
+//! `gemm/matvec`, `gemm/dots` and `gemm/cooperative_dots` for few rows or columns; `gemm/pack` and `gemm/combine` serve
+//! them.
 
 mod cooperative;
+mod cooperative_dots;
 mod dots;
 mod emulated;
 mod forced;
@@ -73,6 +75,7 @@ pub(super) fn variants() -> Vec<Variant> {
         skinny::variants(),
         matvec::variants(),
         dots::variants(),
+        cooperative_dots::variants(),
         pack::variants(),
         split::variants(),
         emulated::variants(),

@@ -53,6 +53,7 @@ impl Plan {
     pub(super) fn by_estimate(ctx: &Context, desc: &MatmulDesc, windows: &Windows) -> Self {
         Self::matvec(ctx, desc, windows)
             .or_else(|| Self::dots(ctx, desc, windows))
+            .or_else(|| Self::cooperative_dots(ctx, desc, windows))
             .or_else(|| Self::skinny(ctx, desc, windows))
             .or_else(|| {
                 let plan = Self::cooperative(ctx, desc, pack::needed(desc, windows))?;
@@ -92,6 +93,7 @@ impl Plan {
         match self.kernel {
             Kernel::Cooperative(_) => proof::holds(ctx, self),
             Kernel::Dots(_) => self.vectors,
+            Kernel::CooperativeDots(_) => self.vectors && proof::holds(ctx, self),
             _ => true,
         }
     }
@@ -104,6 +106,9 @@ impl Plan {
         let possible = match kernel {
             Kernel::Direct | Kernel::Skinny(_) => true,
             Kernel::Dots(_) => Dots::is_possible(desc),
+            Kernel::CooperativeDots(dots) => {
+                ctx.gpu.cooperative_matrices && ctx.gpu.takes_spirv && dots.is_possible(desc, &limits)
+            }
             Kernel::Matvec(_) => Matvec::is_possible(desc, &limits),
             Kernel::Tiled(tile) => tile.fits(&limits),
             Kernel::Cooperative(tile) => {
@@ -145,6 +150,7 @@ impl Plan {
                 Self { vectors: Large::of(desc, transposed).reads_as_vectors(windows), ..self }
             }
             Kernel::Dots(dots) => Self { vectors: dots.reads_as_vectors(desc, windows), ..self },
+            Kernel::CooperativeDots(dots) => Self { vectors: dots.reads_as_vectors(desc, windows), ..self },
         }
     }
 

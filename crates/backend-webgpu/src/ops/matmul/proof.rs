@@ -36,7 +36,11 @@ impl Problem {
         // Rows of whole groups of eight elements, of which the last tile and the first step have a few.
         const EIGHT: usize = 8;
         let [tile_m, tile_n] = plan.tile();
-        let step = if let Kernel::Cooperative(tile) = plan.kernel { tile.k } else { 64 };
+        let step = match plan.kernel {
+            Kernel::Cooperative(tile) => tile.k,
+            Kernel::CooperativeDots(dots) => dots.turn(),
+            _ => 64,
+        };
         let (m, n, k) = (tile_m + 3 * EIGHT, tile_n + 5 * EIGHT, 2 * step + EIGHT);
         let [trans_a, trans_b] = plan.trans;
         let [a, b] = [(m, k, trans_a), (k, n, trans_b)].map(|(rows, columns, transposed)| {
@@ -67,7 +71,10 @@ impl Problem {
             bias: ctx.null(),
             c: ctx.output(OP, &c, dtype)?,
         };
-        let params = params(OP, &Product::whole(&self.desc), &windows, plan.tile())?;
+        let mut params = params(OP, &Product::whole(&self.desc), &windows, plan.tile())?;
+        if plan.transposed() {
+            params = params.transposed();
+        }
         let mut bound = plan.inputs(&windows);
         bound.push(&windows.c);
         let grid = linear_grid(OP, params.tiles as usize)?;

@@ -257,6 +257,7 @@ impl Plan {
             Kernel::Skinny(skinny) => skinny.transposed,
             Kernel::Matvec(matvec) => matvec.transposed,
             Kernel::Dots(dots) => dots.transposed,
+            Kernel::CooperativeDots(dots) => dots.transposed,
             _ => false,
         }
     }

@@ -57,7 +57,7 @@ fn candidates(desc: &MatmulDesc, aligned: bool) -> impl Iterator<Item = Forced> 
         if may_copy { [false, true].as_slice() } else { &[false] }
     };
     let possible = move |kernel: &Kernel| match kernel {
-        Kernel::Skinny(_) => fewest <= FEW,
+        Kernel::Skinny(_) | Kernel::CooperativeDots(_) => fewest <= FEW,
         Kernel::Matvec(_) | Kernel::Dots(_) => fewest == 1,
         Kernel::Cooperative(tile) => CooperativeTile::for_sizes(desc.m, desc.n).any(|fit| fit == *tile),
         _ => true,
