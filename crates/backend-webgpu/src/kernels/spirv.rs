@@ -148,11 +148,10 @@ mod tests {
         let cooperative: Vec<_> =
             all_variants().into_iter().filter(Variant::uses_cooperative_matrices).collect();
         assert!(cooperative.iter().any(Variant::has_rolled_loops));
-        for variant in cooperative {
-            for immediates in [false, true] {
-                if let Err(error) = translate(&compose(&variant, Target { immediates, unroll: true })) {
-                    panic!("{variant:?}:\n{error}");
-                }
+        for (i, variant) in cooperative.into_iter().enumerate() {
+            let target = Target { immediates: i % 2 == 0, unroll: true };
+            if let Err(error) = translate(&compose(&variant, target)) {
+                panic!("{variant:?}:\n{error}");
             }
         }
     }

@@ -22,6 +22,9 @@ use crate::recorder::{Launch, Recorder, Window, wait};
 /// What errors carry.
 pub(super) const OP: &str = "self-test of cooperative matrices";
 
+/// Up to here, f16 has every whole number.
+pub(super) const WHOLE: usize = 2048;
+
 /// The variants that were tried, and whether they were right.
 #[derive(Debug, Default)]
 pub(crate) struct Proofs {
@@ -133,10 +136,13 @@ pub(super) fn compare(found: &[Option<i32>], wanted: &[Option<i32>]) -> BackendR
     })
 }
 
-/// Whole numbers from −3 to 3 without a pattern. Sums of 136 of their products are whole numbers of f16.
-pub(super) fn numbers(seed: u32, count: usize) -> Vec<i32> {
+/// Whole numbers without a pattern, from −3 to 3 or fewer, so that sums of `terms` of their products are whole numbers of
+/// f16.
+pub(super) fn numbers(seed: u32, count: usize, terms: usize) -> Vec<i32> {
+    let most = [3, 2].into_iter().find(|most| most * most * terms <= WHOLE).unwrap_or(1);
     let mix = |i: u32| (i ^ (i >> 15)).wrapping_mul(0x2c1b_3c6d) >> 16;
-    (0..count as u32).map(|i| (mix(i.wrapping_mul(0x9e37_79b9) ^ seed) % 7) as i32 - 3).collect()
+    let number = |i: u32| mix(i.wrapping_mul(0x9e37_79b9) ^ seed) as usize % (2 * most + 1);
+    (0..count as u32).map(|i| number(i) as i32 - most as i32).collect()
 }
 
 /// The elements as whole numbers, `None` for NaN and all that is none.

@@ -18,10 +18,11 @@ pub(super) fn check_numbers(
     let gather = ConvGather::forward(OP, shape)?;
     let ConvGather { batch, channels, filters, source: [height, width], result, layout, .. } = gather;
     let places = gather.filter[0] * gather.filter[1];
-    let images = numbers(1, batch * channels * height * width);
+    let taps = channels * places;
+    let images = numbers(1, batch * channels * height * width, taps);
     // Those that the kernel finds beyond the last filter are numbers, too.
     let last = factor_at(filters - 1, places - 1, channels - 1);
-    let factors = numbers(2, (last + 1).next_multiple_of(1 << 12));
+    let factors = numbers(2, (last + 1).next_multiple_of(1 << 12), taps);
 
     let mut test = SelfTest::new(ctx);
     let total = batch * filters * gather.pixels();

@@ -122,7 +122,7 @@ impl Plan {
             .then(|| Self { names_elements: ctx.gpu.takes_spirv, ..Self::with_kernel(desc, kernel, splits) })
     }
 
-    fn with_kernel(desc: &MatmulDesc, kernel: Kernel, splits: usize) -> Self {
+    pub(super) fn with_kernel(desc: &MatmulDesc, kernel: Kernel, splits: usize) -> Self {
         Self {
             kernel: kernel.fitting(desc),
             dtypes: [desc.a.dtype, desc.b.dtype, desc.c.dtype],

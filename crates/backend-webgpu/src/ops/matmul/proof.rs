@@ -54,8 +54,8 @@ impl Problem {
         Self {
             desc: MatmulDesc::new(m, n, k, a_matrix, b_matrix, matrix(dtype_c, n + 4))
                 .with_transpose(transposed(trans_a), transposed(trans_b)),
-            a: numbers(1, a.0 * a.1),
-            b: numbers(2, b.0 * b.1),
+            a: numbers(1, a.0 * a.1, k),
+            b: numbers(2, b.0 * b.1, k),
         }
     }
 
@@ -94,5 +94,28 @@ impl Problem {
             (0..k).map(|l| self.a[at(i, l, a_ld, trans_a)] * self.b[at(l, j, b_ld, trans_b)]).sum()
         };
         (0..m).flat_map(|i| (0..c_ld).map(move |j| (i, j))).map(|(i, j)| (j < n).then(|| sum(i, j))).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use backend_api::DType;
+
+    use super::*;
+    use crate::ops::self_test::WHOLE;
+
+    /// Otherwise a right kernel would be taken for a wrong one.
+    #[test]
+    fn products_are_whole_numbers_of_f16() {
+        let halves = Matrix::new(0, DType::F16, 1 << 12);
+        let desc = MatmulDesc::new(1 << 12, 1 << 12, 1 << 12, halves, halves, halves)
+            .with_transpose(BackendTranspose::NoTrans, BackendTranspose::Trans);
+        let kernels = Kernel::all()
+            .filter(|kernel| matches!(kernel, Kernel::Cooperative(_) | Kernel::CooperativeDots(_)));
+        for kernel in kernels {
+            let product = Problem::new(&Plan::with_kernel(&desc, kernel, 1)).product();
+            let largest = product.into_iter().flatten().map(i32::unsigned_abs).max().unwrap_or_default();
+            assert!((1..=WHOLE).contains(&(largest as usize)), "{kernel}: {largest}");
+        }
     }
 }
