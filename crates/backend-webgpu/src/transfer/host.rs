@@ -1,7 +1,6 @@
 //! `copy_htod` and `copy_dtoh`.
 
-use std::iter::Enumerate;
-use std::mem;
+use std::iter::{Enumerate, Peekable};
 use std::slice::ChunksMut;
 
 use backend_api::operand::{Access, Operand};
@@ -55,7 +54,7 @@ pub(crate) fn copy_dtoh(ctx: &Context, dst: &mut [u8], src: u64) -> BackendResul
     if cfg!(target_family = "wasm") {
         return Err(BackendError::WouldBlock { op });
     }
-    let mut pieces = Pieces::begin(ctx, op, &slice, dst)?;
+    let mut pieces = Pieces::new(ctx, op, &slice, dst);
     while let Some((read, piece)) = pieces.next()? {
         read.block(ctx, op, piece)?;
     }
@@ -68,10 +67,7 @@ pub(crate) async fn copy_dtoh_async(ctx: &Context, dst: &mut [u8], src: u64) -> 
     let Some(slice) = resolve_source(ctx, op, dst.len(), src)? else {
         return ctx.take_late(op);
     };
-    let mut pieces = {
-        let _turn = ctx.gate.enter();
-        Pieces::begin(ctx, op, &slice, dst)?
-    };
+    let mut pieces = Pieces::new(ctx, op, &slice, dst);
     while let Some((read, piece)) = {
         let _turn = ctx.gate.enter();
         pieces.next()?
@@ -99,38 +95,38 @@ pub(crate) fn read_buffer(
     Read::begin(ctx, op, &slice, 0, dst.len())?.block(ctx, op, dst)
 }
 
-/// The pieces of a read-back, in order. While one is copied out, the next is on its way.
+/// The pieces of a read-back, in order. While one is copied out, the next is on its way, if there is memory for both.
 struct Pieces<'a> {
     ctx: &'a Context,
     op: &'static str,
     slice: &'a DeviceSlice,
-    rest: Enumerate<ChunksMut<'a, u8>>,
-    ahead: Option<(Read, &'a mut [u8])>,
+    rest: Peekable<Enumerate<ChunksMut<'a, u8>>>,
+    ahead: Option<Read>,
 }
 
 impl<'a> Pieces<'a> {
-    fn begin(
-        ctx: &'a Context,
-        op: &'static str,
-        slice: &'a DeviceSlice,
-        dst: &'a mut [u8],
-    ) -> BackendResult<Self> {
-        let mut pieces =
-            Self { ctx, op, slice, rest: dst.chunks_mut(Readback::CHUNK).enumerate(), ahead: None };
-        pieces.next()?;
-        Ok(pieces)
+    fn new(ctx: &'a Context, op: &'static str, slice: &'a DeviceSlice, dst: &'a mut [u8]) -> Self {
+        Self { ctx, op, slice, rest: dst.chunks_mut(Readback::CHUNK).enumerate().peekable(), ahead: None }
     }
 
     /// The next piece and where it belongs.
     fn next(&mut self) -> BackendResult<Option<(Read, &'a mut [u8])>> {
-        let following = match self.rest.next() {
-            Some((i, dst)) => {
-                let start = i * Readback::CHUNK;
-                Some((Read::begin(self.ctx, self.op, self.slice, start, dst.len())?, dst))
-            }
-            None => None,
+        let read = match self.ahead.take() {
+            Some(read) => Some(read),
+            None => self.begin()?,
         };
-        Ok(mem::replace(&mut self.ahead, following))
+        let (Some(read), Some((_, dst))) = (read, self.rest.next()) else { return Ok(None) };
+        self.ahead = match self.begin() {
+            Err(BackendError::OutOfMemory { .. }) => None,
+            begun => begun?,
+        };
+        Ok(Some((read, dst)))
+    }
+
+    /// Begins what is first of the rest.
+    fn begin(&mut self) -> BackendResult<Option<Read>> {
+        let Some((i, dst)) = self.rest.peek() else { return Ok(None) };
+        Read::begin(self.ctx, self.op, self.slice, i * Readback::CHUNK, dst.len()).map(Some)
     }
 }
 
