@@ -20,7 +20,7 @@ pub(crate) struct Gpu {
     pub(crate) health: Arc<Health>,
     /// Whether kernels may use cooperative matrices: 16×16 of f16 with sums of f32.
     pub(crate) cooperative_matrices: bool,
-    /// Whether kernels may be given as SPIR-V of version 1.5.
+    /// Whether kernels on such matrices may be given as SPIR-V of version 1.5, and name elements of fragments there.
     pub(crate) takes_spirv: bool,
     /// Invocations of a subgroup, where kernels may use subgroups and all are of one size.
     pub(crate) subgroup: Option<u32>,

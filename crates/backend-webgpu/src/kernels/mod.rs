@@ -21,6 +21,8 @@ pub(crate) use source::{kernel, params, shader};
 #[cfg(not(target_family = "wasm"))]
 pub(crate) use spirv::Spirv;
 pub(crate) use variant::Function;
+#[cfg(test)]
+pub(crate) use variant::filled_up;
 
 /// Every variant of every kernel, for the suite that composes, validates and lints them all without a device.
 #[must_use]

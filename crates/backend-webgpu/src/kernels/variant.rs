@@ -66,6 +66,15 @@ pub struct Variant {
     rolled_loops: bool,
 }
 
+/// A kernel's constants as a variant holds them, zeros after the last.
+pub(crate) fn filled_up<const C: usize>(constants: [u32; C]) -> [u32; MAX_CONSTANTS] {
+    let mut all = [0; MAX_CONSTANTS];
+    for (slot, value) in all.iter_mut().zip(constants) {
+        *slot = value;
+    }
+    all
+}
+
 impl Variant {
     /// Binds the kernel's types and constants, in the order in which its source names them.
     pub(crate) fn new<const T: usize, const C: usize>(
@@ -79,15 +88,12 @@ impl Variant {
             source,
             types: [None; MAX_TYPES],
             function: None,
-            constants: [0; MAX_CONSTANTS],
+            constants: filled_up(constants),
             libs: &[],
             rolled_loops: false,
         };
         for (slot, dtype) in bound.types.iter_mut().zip(types) {
             *slot = Some(dtype);
-        }
-        for (slot, value) in bound.constants.iter_mut().zip(constants) {
-            *slot = value;
         }
         bound
     }

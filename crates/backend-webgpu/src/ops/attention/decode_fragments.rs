@@ -205,11 +205,11 @@ write_parts(tile, index, {first}u, split, splits);
 
 #[cfg(test)]
 mod tests {
-    use crate::kernels::Target;
+    use crate::kernels::{Target, filled_up};
 
     #[test]
     fn the_block_is_unrolled() {
-        let constants = [8, 128, 64, 0, 0, 0, 0, 0, 0, 0, 0];
+        let constants = filled_up([8, 128, 64]);
         let text = super::attend(&constants, Target { immediates: true, unroll: true });
         // Two columns of keys by four of the vectors, and the same for values.
         assert_eq!(text.matches("coopMultiplyAdd(").count(), 2 * (2 * 4));

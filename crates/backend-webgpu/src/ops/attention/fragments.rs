@@ -211,11 +211,11 @@ write_out(tile, index, {part}u);
 
 #[cfg(test)]
 mod tests {
-    use crate::kernels::Target;
+    use crate::kernels::{Target, filled_up};
 
     #[test]
     fn the_slice_is_unrolled() {
-        let constants = [4, 2, 64, 64, 32, 0, 0, 0, 0, 0, 0];
+        let constants = filled_up([4, 2, 64, 64, 32]);
         let text = super::attend(&constants, Target { immediates: true, unroll: true });
         // Two parts of queries by two columns of keys by four of the vectors, and the same for values.
         assert_eq!(text.matches("coopMultiplyAdd(").count(), 2 * (2 * 2 * 4));

@@ -70,21 +70,15 @@ impl Kernel {
         match self {
             Self::Flash(tile) => tile.head_dim() >= desc.head_dim && tile.fits(&limits),
             Self::Cooperative(tile) => {
-                ctx.gpu.cooperative_matrices
-                    && ctx.gpu.takes_spirv
-                    && [desc.dtype, desc.kv_dtype] == [DType::F16; 2]
+                reads_fragments(ctx, desc, windows)
                     && tile.dim >= desc.head_dim
                     && tile.fits(&limits)
-                    && reads_wide(desc, windows)
                     && writes_fours(desc, windows)
                     && tile.holds(ctx)
             }
             Self::DecodeCooperative(tile) => {
-                ctx.gpu.cooperative_matrices
-                    && ctx.gpu.takes_spirv
-                    && [desc.dtype, desc.kv_dtype] == [DType::F16; 2]
+                reads_fragments(ctx, desc, windows)
                     && tile.dim >= desc.head_dim
-                    && reads_wide(desc, windows)
                     && tile.fits(&limits)
                     && Pieces::fit(desc, tile.rows)
                     && tile.holds(ctx)
@@ -149,6 +143,11 @@ fn reads_wide(desc: &AttentionDesc, windows: &Windows) -> bool {
         && is_aligned(desc, &windows.q, queries, q, unit(desc.dtype))
         && is_aligned(desc, &windows.k, keys, k, unit(desc.kv_dtype))
         && is_aligned(desc, &windows.v, keys, v, unit(desc.kv_dtype))
+}
+
+/// Whether Q, K and V can be made elements of fragments, on a device where kernels can name these.
+fn reads_fragments(ctx: &Context, desc: &AttentionDesc, windows: &Windows) -> bool {
+    ctx.gpu.takes_spirv && [desc.dtype, desc.kv_dtype] == [DType::F16; 2] && reads_wide(desc, windows)
 }
 
 /// Whether every vector of O starts at a multiple of four elements.

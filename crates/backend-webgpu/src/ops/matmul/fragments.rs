@@ -173,12 +173,12 @@ fn load_fragment(load: &str, of: char, row: usize, column: usize) -> String {
 
 #[cfg(test)]
 mod tests {
-    use crate::kernels::Target;
+    use crate::kernels::{Target, filled_up};
 
     #[test]
     fn the_step_is_unrolled() {
         let text = super::product(
-            &[128, 128, 32, 2, 2, 0, 1, 0, 0, 0, 0],
+            &filled_up([128, 128, 32, 2, 2, 0, 1, 0, 0]),
             Target { immediates: true, unroll: true },
         );
         assert_eq!(text.matches("coopMultiplyAdd(").count(), 2 * 4 * 4);
@@ -195,8 +195,10 @@ mod tests {
 
     #[test]
     fn results_in_registers_need_no_workgroup_memory() {
-        let text =
-            super::product(&[128, 64, 64, 4, 2, 0, 0, 0, 1, 0, 0], Target { immediates: true, unroll: true });
+        let text = super::product(
+            &filled_up([128, 64, 64, 4, 2, 0, 0, 0, 1]),
+            Target { immediates: true, unroll: true },
+        );
         assert_eq!(text.matches("elements(sum_").count(), 2 * 2);
         assert_eq!(text.matches("results(part, ").count(), 2);
         assert!(!text.contains("sh_c"));

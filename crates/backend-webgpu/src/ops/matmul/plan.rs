@@ -106,9 +106,7 @@ impl Plan {
         let possible = match kernel {
             Kernel::Direct | Kernel::Skinny(_) => true,
             Kernel::Dots(_) => Dots::is_possible(desc),
-            Kernel::CooperativeDots(dots) => {
-                ctx.gpu.cooperative_matrices && ctx.gpu.takes_spirv && dots.is_possible(desc, &limits)
-            }
+            Kernel::CooperativeDots(dots) => ctx.gpu.takes_spirv && dots.is_possible(desc, &limits),
             Kernel::Matvec(_) => Matvec::is_possible(desc, &limits),
             Kernel::Tiled(tile) => tile.fits(&limits),
             Kernel::Cooperative(tile) => {

@@ -128,13 +128,12 @@ write_out(tile, row, tile.column + result_column(lane, column / 4u) + column % 4
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kernels::filled_up;
 
     #[test]
     fn each_sum_has_a_name() {
         for tile in Tile::ALL {
-            let mut constants = [0; MAX_CONSTANTS];
-            constants[..5].copy_from_slice(&tile.constants());
-            let text = tile_product(&constants, Target { immediates: true, unroll: true });
+            let text = tile_product(&filled_up(tile.constants()), Target { immediates: true, unroll: true });
             let sums = tile.thread_m * tile.thread_n / 4;
             assert_eq!(text.matches(" += a_").count(), tile.k * sums, "{tile}");
             assert_eq!(text.matches("var sum_").count(), sums, "{tile}");
