@@ -57,7 +57,7 @@ fn composed() -> Vec<Composed> {
 /// their launcher chooses only where they fit.
 fn limits(variant: &Variant) -> Limits {
     let text = variant.to_string();
-    let large = ["TILE_M=128 TILE_N=64", "GROUPS=16 LANES=16 ROWS=8"].iter().any(|tile| text.contains(tile))
+    let large = ["TILE_M=128 TILE_N=64", "KEYS=2"].iter().any(|tile| text.contains(tile))
         || variant.kernel() == "gemm/matvec"
         || (variant.kernel() == "attention/decode" && text.contains("LANES=32"));
     if variant.uses_cooperative_matrices() || large {

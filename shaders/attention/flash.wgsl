@@ -5,17 +5,18 @@
 // normalizer calculation for softmax", 2018; Dao et al., "FlashAttention", 2022). Blocks that no query of the tile sees
 // are left out.
 //
-// An invocation holds ROWS queries by four keys of the scores, and the same queries by DIMS fours of the output. Q and K
-// pass through workgroup memory in chunks of 32 numbers, then the weights and V in passes of 32 keys, in the same memory.
-// Its vectors of four are permuted within each row, so that neighbours read different banks. While keys or values are
-// worked on, the next are on their way into registers.
+// An invocation holds ROWS queries by KEYS fours of keys of the scores, and the same queries by DIMS fours of the output.
+// Q and K pass through workgroup memory in chunks of 32 numbers, then the weights and V in passes of 32 keys, in the same
+// memory. Its vectors of four are permuted within each row, so that neighbours read different banks. While keys or values
+// are worked on, the next are on their way into registers. No constant bounds the long loops, so that drivers don't write
+// them out, which takes them longer to compile than the work itself.
 //
-// needs: T, GROUPS, LANES, ROWS, DIMS, HALF_Q, HALF_KV, lib/attention, lib/attention_staging, and lib/attention_wide or
+// needs: T, GROUPS, LANES, ROWS, KEYS, DIMS, HALF_Q, HALF_KV, lib/attention, lib/attention_staging, and lib/attention_wide or
 // lib/attention_narrow
 
 const THREADS: u32 = LANES * GROUPS;
 const TILE_Q: u32 = ROWS * GROUPS;
-const TILE_KV: u32 = 4u * LANES;
+const TILE_KV: u32 = 4u * LANES * KEYS;
 const ROWS4: u32 = ROWS / 4u;
 
 // Fours of a chunk of a vector, and of the weights of a query in a pass.
@@ -23,7 +24,7 @@ const FOURS: u32 = 8u;
 const PASS: u32 = 4u * FOURS;
 // Fours of a vector of the output, and fours of weights whose values are in workgroup memory at once.
 const COLUMNS: u32 = LANES * DIMS;
-const SLOTS: u32 = FOURS / DIMS;
+const SLOTS: u32 = FOURS * KEYS / DIMS;
 // What an invocation fetches at once of the keys or the values, and of the queries.
 const FETCHES: u32 = 4u * SLOTS * COLUMNS / UNIT_KV / THREADS;
 const LOADS: u32 = TILE_Q * FOURS / UNIT_Q / THREADS;
@@ -31,7 +32,7 @@ const LOADS: u32 = TILE_Q * FOURS / UNIT_Q / THREADS;
 const KEYS_AT: u32 = TILE_Q * FOURS;
 const SHARED: u32 = (TILE_Q + TILE_KV) * FOURS;
 
-const_assert LANES % 8u == 0u && GROUPS % 8u == 0u && ROWS % 4u == 0u && FOURS % DIMS == 0u;
+const_assert LANES % 8u == 0u && GROUPS % 8u == 0u && ROWS % 4u == 0u && FOURS % SLOTS == 0u;
 const_assert FETCHES * THREADS * UNIT_KV == TILE_KV * FOURS && LOADS * THREADS * UNIT_Q == TILE_Q * FOURS;
 
 @group(0) @binding(0) var<storage, read> q: array<Words>;
@@ -58,7 +59,7 @@ struct Tile {
   end: u32,
 }
 
-// An invocation's first query, and its keys of the first pass and its column, of which both are the number `lane`.
+// An invocation's first query, and the number of its keys and of its column.
 struct Place {
   group: u32,
   lane: u32,
@@ -92,28 +93,38 @@ fn tile_of(flat: u32) -> Tile {
   );
 }
 
-// Adds the products of an invocation's queries with its keys, over the chunk that is staged. The keys are `lane % 8` of each
-// eighth of its pass.
-fn add_products(place: Place, sums: ptr<function, array<vec4<f32>, ROWS>>) {
+// The pass that has the `four`-th four of an invocation's keys: number `lane % 8` of each of its eighths.
+fn pass_of(place: Place, four: u32) -> u32 {
+  return place.lane / 8u * KEYS + four;
+}
+
+// Adds the products of an invocation's queries with its keys, over the chunk that is staged, of which so many fours are in
+// the vectors.
+fn add_products(place: Place, fours: u32, sums: ptr<function, array<vec4<f32>, ROWS * KEYS>>) {
   let swizzle = place.lane % 8u;
-  let keys = KEYS_AT + (place.lane / 8u * PASS + swizzle) * FOURS;
-  for (var c = 0u; c < FOURS; c++) {
-    let at = keys + (c ^ swizzle);
-    let x = transpose(mat4x4<f32>(sh[at], sh[at + 8u * FOURS], sh[at + 16u * FOURS], sh[at + 24u * FOURS]));
+  for (var c = 0u; c < fours; c++) {
+    var keys: array<mat4x4<f32>, KEYS>;
+    for (var k = 0u; k < KEYS; k++) {
+      let at = KEYS_AT + (pass_of(place, k) * PASS + swizzle) * FOURS + (c ^ swizzle);
+      keys[k] = transpose(mat4x4<f32>(sh[at], sh[at + 8u * FOURS], sh[at + 16u * FOURS], sh[at + 24u * FOURS]));
+    }
     for (var i = 0u; i < ROWS; i++) {
       let row = sh[place.group * FOURS + (c ^ (place.group % 8u)) + i * GROUPS * FOURS];
-      (*sums)[i] += row.x * x[0];
-      (*sums)[i] += row.y * x[1];
-      (*sums)[i] += row.z * x[2];
-      (*sums)[i] += row.w * x[3];
+      for (var k = 0u; k < KEYS; k++) {
+        let at = i * KEYS + k;
+        (*sums)[at] += row.x * keys[k][0];
+        (*sums)[at] += row.y * keys[k][1];
+        (*sums)[at] += row.z * keys[k][2];
+        (*sums)[at] += row.w * keys[k][3];
+      }
     }
   }
 }
 
 // The scores of a block, UNSEEN for keys that a query doesn't see.
-fn scores(tile: Tile, place: Place, key: u32, products: array<vec4<f32>, ROWS>) -> array<vec4<f32>, ROWS> {
+fn scores(tile: Tile, place: Place, key: u32, products: array<vec4<f32>, ROWS * KEYS>) -> array<vec4<f32>, ROWS * KEYS> {
   var result = products;
-  for (var i = 0u; i < ROWS; i++) {
+  for (var i = 0u; i < ROWS * KEYS; i++) {
     result[i] = scaled(result[i]);
   }
   let last = min(tile.query + TILE_Q, params.seq_q) - 1u;
@@ -121,17 +132,19 @@ fn scores(tile: Tile, place: Place, key: u32, products: array<vec4<f32>, ROWS>) 
   if whole && !has(HAS_MASK) {
     return result;
   }
-  let tokens = key + place.lane / 8u * PASS + place.lane % 8u + vec4<u32>(0u, 8u, 16u, 24u);
   for (var i = 0u; i < ROWS; i++) {
     let query = min(tile.query + place.group + i * GROUPS, params.seq_q - 1u);
-    var x = result[i];
-    if has(HAS_MASK) {
-      let at = mask_row(tile.batch, tile.head, query) + min(tokens, vec4<u32>(params.seq_kv - 1u));
-      x = vec4<f32>(masked(x.x, at.x), masked(x.y, at.y), masked(x.z, at.z), masked(x.w, at.w));
-    }
     let seen = visible(query, tile.real);
-    let is_unseen = (tokens < vec4<u32>(seen.x)) | (tokens >= vec4<u32>(seen.y));
-    result[i] = select(x, vec4<f32>(UNSEEN), is_unseen);
+    for (var k = 0u; k < KEYS; k++) {
+      let tokens = key + pass_of(place, k) * PASS + place.lane % 8u + vec4<u32>(0u, 8u, 16u, 24u);
+      var x = result[i * KEYS + k];
+      if has(HAS_MASK) {
+        let at = mask_row(tile.batch, tile.head, query) + min(tokens, vec4<u32>(params.seq_kv - 1u));
+        x = vec4<f32>(masked(x.x, at.x), masked(x.y, at.y), masked(x.z, at.z), masked(x.w, at.w));
+      }
+      let is_unseen = (tokens < vec4<u32>(seen.x)) | (tokens >= vec4<u32>(seen.y));
+      result[i * KEYS + k] = select(x, vec4<f32>(UNSEEN), is_unseen);
+    }
   }
   return result;
 }
@@ -176,7 +189,8 @@ fn main(
     peaks[i] = vec4<f32>(FLOOR);
   }
 
-  let chunks = (params.head_dim + PASS - 1u) / PASS;
+  let fours = (params.head_dim + 3u) / 4u;
+  let chunks = (fours + FOURS - 1u) / FOURS;
   let first = tile.begin / TILE_KV * TILE_KV;
   // What is fetched behind the last block is not used.
   var next = fetch_keys(tile, index, first, 0u);
@@ -184,7 +198,7 @@ fn main(
   for (var block = tile.begin / TILE_KV; block < blocks; block++) {
     let key = block * TILE_KV;
     // In Chromium, a variable of a loop that isn't given a value keeps the last turn's.
-    var p = array<vec4<f32>, ROWS>();
+    var p = array<vec4<f32>, ROWS * KEYS>();
     for (var chunk = 0u; chunk < chunks; chunk++) {
       workgroupBarrier();
       stage_keys(index, next);
@@ -195,13 +209,17 @@ fn main(
       } else {
         next = fetch_values(tile, index, key, 0u);
       }
-      add_products(place, &p);
+      add_products(place, min(FOURS, fours - chunk * FOURS), &p);
     }
     p = scores(tile, place, key, p);
 
     var tops: array<vec4<f32>, ROWS4>;
     for (var i = 0u; i < ROWS; i++) {
-      tops[i / 4u][i % 4u] = max(max(p[i].x, p[i].y), max(p[i].z, p[i].w));
+      var top = p[i * KEYS];
+      for (var k = 1u; k < KEYS; k++) {
+        top = max(top, p[i * KEYS + k]);
+      }
+      tops[i / 4u][i % 4u] = max(max(top.x, top.y), max(top.z, top.w));
     }
     tops = across_lanes(place, tops, false);
     for (var i = 0u; i < ROWS4; i++) {
@@ -210,33 +228,42 @@ fn main(
       peaks[i] = peak;
       for (var j = 0u; j < 4u; j++) {
         let row = 4u * i + j;
-        p[row] = weights(p[row] - peak[j]);
-        totals[i][j] = totals[i][j] * rescale[j] + (p[row].x + p[row].y) + (p[row].z + p[row].w);
+        totals[i][j] *= rescale[j];
+        for (var k = 0u; k < KEYS; k++) {
+          let w = weights(p[row * KEYS + k] - peak[j]);
+          totals[i][j] += (w.x + w.y) + (w.z + w.w);
+          p[row * KEYS + k] = w;
+        }
         for (var c = 0u; c < DIMS; c++) {
           out[row * DIMS + c] *= rescale[j];
         }
       }
     }
 
-    for (var round = 0u; round < LANES / 8u; round++) {
+    // Passes of keys that some query sees.
+    let passes = (min(TILE_KV, tile.end - key) + PASS - 1u) / PASS;
+    for (var round = 0u; round < passes; round++) {
       for (var slot = 0u; slot < FOURS; slot += SLOTS) {
         workgroupBarrier();
-        if slot == 0u && place.lane / 8u == round {
-          for (var i = 0u; i < ROWS; i++) {
-            let row = place.group + i * GROUPS;
-            sh[row * FOURS + ((place.lane ^ row) % 8u)] = p[i];
+        for (var k = 0u; k < KEYS; k++) {
+          if slot == 0u && pass_of(place, k) == round {
+            for (var i = 0u; i < ROWS; i++) {
+              let row = place.group + i * GROUPS;
+              sh[row * FOURS + ((place.lane ^ row) % 8u)] = p[i * KEYS + k];
+            }
           }
         }
         stage_values(index, next);
         workgroupBarrier();
         if slot + SLOTS < FOURS {
           next = fetch_values(tile, index, key + round * PASS, slot + SLOTS);
-        } else if round + 1u < LANES / 8u {
+        } else if round + 1u < passes {
           next = fetch_values(tile, index, key + round * PASS + PASS, 0u);
         } else {
           next = fetch_keys(tile, index, key + TILE_KV, 0u);
         }
-        for (var s = 0u; s < SLOTS; s++) {
+        let slots = min(SLOTS, tile.end - min(tile.end, key + round * PASS + slot));
+        for (var s = 0u; s < slots; s++) {
           var values: array<vec4<f32>, 4u * DIMS>;
           for (var c = 0u; c < DIMS; c++) {
             for (var j = 0u; j < 4u; j++) {

@@ -14,7 +14,7 @@ static FLASH: KernelSource = kernel!(
     "attention/flash",
     libs: [GRID, SPECIAL, ATTENTION, ATTENTION_STAGING],
     types: ["T"],
-    constants: ["GROUPS", "LANES", "ROWS", "DIMS", "HALF_Q", "HALF_KV"],
+    constants: ["GROUPS", "LANES", "ROWS", "KEYS", "DIMS", "HALF_Q", "HALF_KV"],
     reads: 5,
     writes: 2,
     params: Params,
@@ -31,6 +31,8 @@ pub(super) struct FlashTile {
     lanes: usize,
     /// Queries of an invocation.
     rows: usize,
+    /// Fours of its keys.
+    keys: usize,
     /// Fours of an invocation in each vector of the output.
     dims: usize,
 }
@@ -38,19 +40,19 @@ pub(super) struct FlashTile {
 impl FlashTile {
     /// Every tile; of those for vectors of one length, the best for many queries first.
     pub(super) const ALL: [Self; 9] = [
-        Self::new(8, 8, 8, 1),
-        Self::new(8, 8, 4, 1),
-        Self::new(8, 16, 8, 1),
-        Self::new(8, 16, 4, 1),
-        Self::new(16, 16, 4, 1),
-        Self::new(16, 16, 8, 1),
-        Self::new(8, 16, 8, 2),
-        Self::new(8, 16, 4, 2),
-        Self::new(8, 16, 4, 4),
+        Self::new([8, 8], [8, 1, 1]),
+        Self::new([8, 8], [4, 1, 1]),
+        Self::new([16, 8], [8, 2, 2]),
+        Self::new([8, 16], [8, 1, 1]),
+        Self::new([8, 16], [4, 1, 1]),
+        Self::new([16, 16], [8, 2, 2]),
+        Self::new([8, 16], [8, 1, 2]),
+        Self::new([8, 16], [4, 1, 2]),
+        Self::new([8, 16], [4, 1, 4]),
     ];
 
-    const fn new(groups: usize, lanes: usize, rows: usize, dims: usize) -> Self {
-        Self { groups, lanes, rows, dims }
+    const fn new([groups, lanes]: [usize; 2], [rows, keys, dims]: [usize; 3]) -> Self {
+        Self { groups, lanes, rows, keys, dims }
     }
 
     /// Queries of a workgroup.
@@ -63,46 +65,67 @@ impl FlashTile {
         4 * self.lanes * self.dims
     }
 
-    const fn keys(self) -> usize {
-        4 * self.lanes
+    /// Its keys.
+    const fn block(self) -> usize {
+        4 * self.lanes * self.keys
     }
 
     fn workgroup_bytes(self) -> usize {
-        (self.queries() + self.keys()) * FOURS * 4 * size_of::<f32>()
+        (self.queries() + self.block()) * FOURS * 4 * size_of::<f32>()
     }
 
     pub(super) fn fits(self, limits: &wgpu::Limits) -> bool {
         has_room(limits, self.groups * self.lanes, self.workgroup_bytes())
     }
 
-    /// The tile for so many heads of `seq_q` queries each, to occupy so many multiprocessors.
-    pub(super) fn choose(head_dim: usize, seq_q: usize, heads: usize, multiprocessors: usize) -> Self {
-        let long_enough = |tile: &&Self| tile.head_dim() >= head_dim;
-        let least =
-            Self::ALL.iter().filter(long_enough).map(|tile| tile.head_dim()).min().unwrap_or_default();
-        let [large, small] = match least {
-            32 => [Self::ALL[0], Self::ALL[1]],
-            64 => [Self::ALL[2], Self::ALL[3]],
-            128 => [Self::ALL[6], Self::ALL[7]],
-            _ => [Self::ALL[8]; 2],
+    /// The tile for so many heads of `seq_q` queries each on so many multiprocessors: the one that should be the fastest.
+    pub(super) fn choose(
+        limits: &wgpu::Limits,
+        head_dim: usize,
+        seq_q: usize,
+        heads: usize,
+        multiprocessors: usize,
+    ) -> Self {
+        let long_enough = || Self::ALL.into_iter().filter(|tile| tile.head_dim() >= head_dim);
+        let least = long_enough().map(Self::head_dim).min().unwrap_or_default();
+        let time = |tile: &Self| tile.time(seq_q, heads, multiprocessors);
+        long_enough()
+            .filter(|tile| tile.head_dim() == least && tile.fits(limits))
+            .min_by(|a, b| time(a).total_cmp(&time(b)))
+            .unwrap_or(Self::ALL[Self::ALL.len() - 1])
+    }
+
+    /// The time for so many queries of so many heads, in a unit of its own: rounds of as many workgroups as have registers
+    /// at a time.
+    fn time(self, seq_q: usize, heads: usize, multiprocessors: usize) -> f64 {
+        // Scores and output, and what else an invocation holds.
+        let fours = self.rows * (self.keys + self.dims);
+        let registers = self.groups * self.lanes * (4 * fours + 100);
+        let at_a_time = ((1 << 16) / registers).max(1);
+        let workgroups = seq_q.div_ceil(self.queries()) as f64 * heads as f64;
+        let rounds = (workgroups / (multiprocessors.max(1) * at_a_time) as f64).ceil();
+        // Measured: more results make more of what is read, but less than in proportion.
+        let speed = match fours {
+            ..16 => 0.75,
+            16..24 => 1.0,
+            24..32 => 1.03,
+            _ => 1.12,
         };
-        let tiles = seq_q.div_ceil(large.queries()).saturating_mul(heads);
-        if seq_q > small.queries() && tiles >= multiprocessors { large } else { small }
+        rounds * (at_a_time * self.queries()) as f64 / speed
     }
 
     fn variant(self, [dtype, kv_dtype]: [DType; 2], wide: bool) -> Variant {
-        let sizes = [self.groups, self.lanes, self.rows, self.dims].map(|value| value as u32);
-        let [groups, lanes, rows, dims] = sizes;
-        let halves = [dtype, kv_dtype].map(|dtype| u32::from(dtype == DType::F16));
-        Variant::new(&FLASH, [dtype], [groups, lanes, rows, dims, halves[0], halves[1]])
-            .with_libs(reader(wide))
+        let Self { groups, lanes, rows, keys, dims } = self;
+        let [groups, lanes, rows, keys, dims] = [groups, lanes, rows, keys, dims].map(|size| size as u32);
+        let [q, kv] = [dtype, kv_dtype].map(|dtype| u32::from(dtype == DType::F16));
+        Variant::new(&FLASH, [dtype], [groups, lanes, rows, keys, dims, q, kv]).with_libs(reader(wide))
     }
 }
 
 /// Such as `flash/64x64x64r8`: queries, keys, the longest vectors, and the queries of an invocation.
 impl fmt::Display for FlashTile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "flash/{}x{}x{}r{}", self.queries(), self.keys(), self.head_dim(), self.rows)
+        write!(f, "flash/{}x{}x{}r{}", self.queries(), self.block(), self.head_dim(), self.rows)
     }
 }
 
@@ -141,11 +164,18 @@ mod tests {
         let portable = wgpu::Limits::default();
         for head_dim in 1..=256 {
             for seq_q in [1, 33, 4096] {
-                let tile = FlashTile::choose(head_dim, seq_q, 64, 132);
+                let tile = FlashTile::choose(&portable, head_dim, seq_q, 64, 132);
                 assert!(tile.head_dim() >= head_dim && tile.fits(&portable), "{head_dim}: {tile}");
             }
         }
-        assert_eq!(FlashTile::choose(64, 2048, 128, 132).to_string(), "flash/64x64x64r8");
-        assert_eq!(FlashTile::choose(64, 64, 1, 132).to_string(), "flash/32x64x64r4");
+        let large = wgpu::Limits { max_compute_workgroup_storage_size: 49152, ..portable.clone() };
+        let chosen = |limits, seq_q, heads| FlashTile::choose(limits, 64, seq_q, heads, 132).to_string();
+        assert_eq!(chosen(&portable, 2048, 128), "flash/64x64x64r8");
+        // One and three halves of a round of the largest.
+        assert_eq!(
+            [16, 24].map(|heads| chosen(&large, 2048, heads)),
+            ["flash/128x64x64r8", "flash/64x64x64r8"]
+        );
+        assert_eq!(chosen(&large, 64, 1), "flash/32x64x64r4");
     }
 }

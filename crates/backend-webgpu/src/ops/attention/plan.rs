@@ -109,7 +109,8 @@ impl Plan {
         if let Some(kernel) = tiles.map(Kernel::Cooperative).find(|kernel| kernel.suits(ctx, desc, windows)) {
             return Self { kernel, wide, splits: 1 };
         }
-        let tile = FlashTile::choose(desc.head_dim, desc.seq_q, heads, multiprocessors);
+        let limits = ctx.gpu.device.limits();
+        let tile = FlashTile::choose(&limits, desc.head_dim, desc.seq_q, heads, multiprocessors);
         Self { kernel: Kernel::Flash(tile), wide, splits: 1 }
     }
 }
