@@ -50,10 +50,10 @@ fn has(option: u32) -> bool {
 // Which of the tiles of queries a workgroup works on, and of which head, those of all batches counted on.
 //
 // With a causal mask, the last queries have the most to do. They come first in a band of heads, so that the workgroups
-// that are left at the end are short ones. A band is a few times what a large device works on at a time, and its keys
-// and values fit in its cache.
+// that are left at the end are short ones. A band is many times what a large device works on at a time, and its keys and
+// values are about as large as its cache.
 fn tile_and_head(flat: u32, tiles: u32) -> vec2<u32> {
-  const QUERIES = 32768u;
+  const QUERIES = 131072u;
   let heads = params.tiles / tiles;
   let band = select(1u, clamp(QUERIES / params.seq_q, 1u, heads), has(CAUSAL));
   let before = flat / (band * tiles) * band;
@@ -105,8 +105,9 @@ fn scaled(products: vec4<f32>) -> vec4<f32> {
 
 // The score of a key that is seen, its mask at `at`.
 fn masked(score: f32, at: u32) -> f32 {
+  const MINUS_INF_BITS = 0xff800000u;
   let m = f32(mask[at]);
-  return select(max(score + m * LOG2_E, FLOOR), UNSEEN, is_inf(m) && is_negative(m));
+  return select(max(score + m * LOG2_E, FLOOR), UNSEEN, bitcast<u32>(m) == MINUS_INF_BITS);
 }
 
 // The logarithm of a sum of weights relative to a reference; −∞ for none.

@@ -49,7 +49,7 @@ impl CooperativeTile {
         Self::new([4, 1, 64], [32, 32]),
         Self::new([4, 2, 96], [32, 16]),
         Self::new([4, 1, 96], [32, 32]),
-        Self::new([8, 1, 128], [64, 64]),
+        Self::new([8, 1, 128], [64, 32]),
         Self::new([4, 1, 128], [32, 32]),
     ];
 
@@ -84,20 +84,23 @@ impl CooperativeTile {
         has_room(limits, self.subgroups * SUBGROUP, self.workgroup_bytes())
     }
 
-    /// The tiles for so many heads of `seq_q` queries each on so many multiprocessors, the best first.
-    pub(super) fn candidates(
-        head_dim: usize,
-        seq_q: usize,
-        heads: usize,
-        multiprocessors: usize,
-    ) -> impl Iterator<Item = Self> {
+    /// The tiles for these heads on so many multiprocessors, the best first.
+    pub(super) fn candidates(desc: &AttentionDesc, multiprocessors: usize) -> impl Iterator<Item = Self> {
+        let &AttentionDesc { head_dim, seq_q, causal, .. } = desc;
+        let heads = desc.heads.saturating_mul(desc.batch);
         let long_enough = move |tile: &Self| tile.dim >= head_dim;
         let dim = Self::ALL.into_iter().filter(long_enough).map(|tile| tile.dim).min().unwrap_or_default();
+        // A subgroup of fewer queries leaves out more of what a causal mask hides.
+        let has_finer = |tile: &Self| {
+            let is_finer = |other: &Self| other.queries() == tile.queries() && other.parts < tile.parts;
+            Self::ALL.into_iter().any(|other| other.dim == tile.dim && is_finer(&other))
+        };
         let occupies = move |tile: &Self| {
             tile.queries() == 4 * FRAGMENT
                 || seq_q.div_ceil(tile.queries()).saturating_mul(heads) >= multiprocessors
         };
-        Self::ALL.into_iter().filter(move |tile| tile.dim == dim).filter(occupies)
+        let tiles = Self::ALL.into_iter().filter(move |tile| tile.dim == dim && !(causal && has_finer(tile)));
+        tiles.filter(occupies)
     }
 
     pub(super) fn variant(self) -> Variant {
@@ -161,11 +164,14 @@ mod tests {
 
     #[test]
     fn tiles_are_smaller_where_there_is_little_to_do() {
-        let first = |head_dim, seq_q, heads| {
-            CooperativeTile::candidates(head_dim, seq_q, heads, 132).next().map(|tile| tile.to_string())
+        let first = |head_dim, seq_q, heads, causal| {
+            let mut desc = AttentionDesc::new(DType::F16, [0; 4], [1, heads, seq_q, seq_q, head_dim]);
+            desc.causal = causal;
+            CooperativeTile::candidates(&desc, 132).next().map(|tile| tile.to_string())
         };
-        assert_eq!(first(64, 2048, 128).as_deref(), Some("cooperative/128x64x64p2"));
-        assert_eq!(first(72, 64, 1).as_deref(), Some("cooperative/64x32x96p1"));
-        assert_eq!(first(136, 2048, 128), None);
+        assert_eq!(first(64, 2048, 128, false).as_deref(), Some("cooperative/128x64x64p2"));
+        assert_eq!(first(64, 2048, 128, true).as_deref(), Some("cooperative/128x64x64p1"));
+        assert_eq!(first(72, 64, 1, false).as_deref(), Some("cooperative/64x32x96p1"));
+        assert_eq!(first(136, 2048, 128, false), None);
     }
 }

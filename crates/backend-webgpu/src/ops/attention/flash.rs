@@ -78,31 +78,25 @@ impl FlashTile {
         has_room(limits, self.groups * self.lanes, self.workgroup_bytes())
     }
 
-    /// The tile for so many heads of `seq_q` queries each on so many multiprocessors: the one that should be the fastest.
-    pub(super) fn choose(
-        limits: &wgpu::Limits,
-        head_dim: usize,
-        seq_q: usize,
-        heads: usize,
-        multiprocessors: usize,
-    ) -> Self {
-        let long_enough = || Self::ALL.into_iter().filter(|tile| tile.head_dim() >= head_dim);
+    /// The tile for these heads on so many multiprocessors: the one that should be the fastest.
+    pub(super) fn choose(limits: &wgpu::Limits, desc: &AttentionDesc, multiprocessors: usize) -> Self {
+        let long_enough = || Self::ALL.into_iter().filter(|tile| tile.head_dim() >= desc.head_dim);
         let least = long_enough().map(Self::head_dim).min().unwrap_or_default();
-        let time = |tile: &Self| tile.time(seq_q, heads, multiprocessors);
+        let time = |tile: &Self| tile.time(desc, multiprocessors);
         long_enough()
             .filter(|tile| tile.head_dim() == least && tile.fits(limits))
             .min_by(|a, b| time(a).total_cmp(&time(b)))
             .unwrap_or(Self::ALL[Self::ALL.len() - 1])
     }
 
-    /// The time for so many queries of so many heads, in a unit of its own: rounds of as many workgroups as have registers
-    /// at a time.
-    fn time(self, seq_q: usize, heads: usize, multiprocessors: usize) -> f64 {
+    /// The time for these heads, in a unit of its own: rounds of as many workgroups as have registers at a time.
+    fn time(self, desc: &AttentionDesc, multiprocessors: usize) -> f64 {
         // Scores and output, and what else an invocation holds.
         let fours = self.rows * (self.keys + self.dims);
         let registers = self.groups * self.lanes * (4 * fours + 100);
         let at_a_time = ((1 << 16) / registers).max(1);
-        let workgroups = seq_q.div_ceil(self.queries()) as f64 * heads as f64;
+        let heads = desc.heads as f64 * desc.batch as f64;
+        let workgroups = desc.seq_q.div_ceil(self.queries()) as f64 * heads;
         let rounds = (workgroups / (multiprocessors.max(1) * at_a_time) as f64).ceil();
         // Measured: more results make more of what is read, but less than in proportion.
         let speed = match fours {
@@ -164,12 +158,16 @@ mod tests {
         let portable = wgpu::Limits::default();
         for head_dim in 1..=256 {
             for seq_q in [1, 33, 4096] {
-                let tile = FlashTile::choose(&portable, head_dim, seq_q, 64, 132);
+                let desc = AttentionDesc::new(DType::F32, [0; 4], [1, 64, seq_q, seq_q, head_dim]);
+                let tile = FlashTile::choose(&portable, &desc, 132);
                 assert!(tile.head_dim() >= head_dim && tile.fits(&portable), "{head_dim}: {tile}");
             }
         }
         let large = wgpu::Limits { max_compute_workgroup_storage_size: 49152, ..portable.clone() };
-        let chosen = |limits, seq_q, heads| FlashTile::choose(limits, 64, seq_q, heads, 132).to_string();
+        let chosen = |limits, seq_q, heads| {
+            let desc = AttentionDesc::new(DType::F32, [0; 4], [1, heads, seq_q, seq_q, 64]);
+            FlashTile::choose(limits, &desc, 132).to_string()
+        };
         assert_eq!(chosen(&portable, 2048, 128), "flash/64x64x64r8");
         // One and three halves of a round of the largest.
         assert_eq!(

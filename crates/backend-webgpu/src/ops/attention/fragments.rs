@@ -15,7 +15,9 @@ const FOURS: usize = FRAGMENT / 4;
 
 /// The function `attend`, given the kernel's constants.
 ///
-/// While a block is worked on, the next is on its way into registers; what is fetched behind the last is not used.
+/// While a block is worked on, the next is on its way into registers; what is fetched behind the last is not used. Where
+/// scores are no more than scaled products, the slices of a block are written out, so that the products of one don't wait
+/// for the weights of the one before. The others pass through a loop: they are few, or wait for their masks.
 ///
 /// What subgroups do with their fragments differs, but is the same for all invocations of a subgroup, which WGSL doesn't
 /// know.
@@ -23,8 +25,11 @@ pub(super) fn attend(constants: &[u32; MAX_CONSTANTS], _: Target) -> String {
     let tile = CooperativeTile::from_constants(constants);
     let (queries, sums, first) = (queries(tile), sums(tile), fetch(tile, "var ", "tile.first"));
     let (stage, next) = (stage(tile), fetch(tile, "", "block + 1u"));
-    let (products, scores, raise) = (products(tile), scores(tile), raise(tile));
-    let (weights, values) = (weights(tile), values(tile));
+    let whole: String = (0..tile.block)
+        .step_by(tile.slice)
+        .map(|row| format!("{{\nlet row = {row}u;\n{}}}\n", slice(tile, false)))
+        .collect();
+    let other = slice(tile, true);
     let results = lines((0..tile.parts).map(|part| results(tile, part)));
     format!(
         "
@@ -37,21 +42,39 @@ fn attend(tile: Tile, index: u32) {{
   let seen = keys_of(tile, subgroup);
   let seen_by_all = keys_of_all(tile, subgroup);
   let is_special = params.softcap != 0.0 || has(HAS_MASK);
-{queries}{sums}{first}  for (var block = tile.first; block < tile.blocks; block++) {{
+{first}{queries}{sums}  for (var block = tile.first; block < tile.blocks; block++) {{
     workgroupBarrier();
 {stage}    workgroupBarrier();
-{next}    let end = min((block + 1u) * BLOCK, seen.y);
-    for (var key = max(block * BLOCK, seen.x); key < end; key += SLICE) {{
-      let row = key - block * BLOCK;
-{products}      var unit = params.scale;
-      if is_special || key < seen_by_all.x || key + SLICE > seen_by_all.y {{
-        unit = 1.0;
-{scores}      }}
-{raise}{weights}{values}    }}
+{next}    let begin = block * BLOCK;
+    if !is_special && begin >= seen_by_all.x && begin + BLOCK <= seen_by_all.y {{
+{whole}    }} else {{
+      let end = min(begin + BLOCK, seen.y);
+      for (var key = max(begin, seen.x); key < end; key += SLICE) {{
+        let row = key - begin;
+{other}      }}
+    }}
   }}
 {results}}}
 "
     )
+}
+
+/// Adds the slice of keys from `row` of the block on: `key` and its neighbours, if they may have to be scored.
+fn slice(tile: CooperativeTile, scored: bool) -> String {
+    let (products, weights, values) = (products(tile), weights(tile), values(tile));
+    let scores = if scored {
+        format!(
+            "var unit = params.scale;
+if is_special || key < seen_by_all.x || key + SLICE > seen_by_all.y {{
+unit = 1.0;
+{}}}
+",
+            scores(tile)
+        )
+    } else {
+        "let unit = params.scale;\n".to_owned()
+    };
+    format!("{products}{scores}{}{weights}{values}", raise(tile))
 }
 
 /// Loads the fragments of the queries.
@@ -217,8 +240,9 @@ mod tests {
     fn the_slice_is_unrolled() {
         let constants = filled_up([4, 2, 64, 64, 32]);
         let text = super::attend(&constants, Target { immediates: true, unroll: true });
-        // Two parts of queries by two columns of keys by four of the vectors, and the same for values.
-        assert_eq!(text.matches("coopMultiplyAdd(").count(), 2 * (2 * 2 * 4));
+        // Two parts of queries by two columns of keys by four of the vectors, and the same for values; for two slices of a
+        // block, and once more in a loop.
+        assert_eq!(text.matches("coopMultiplyAdd(").count(), 3 * 2 * (2 * 2 * 4));
         assert_eq!(text.matches("= fetch_k(").count(), 2 * 4);
         assert_eq!(text.matches("stage_q(").count(), 2);
     }

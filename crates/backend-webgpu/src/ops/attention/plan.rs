@@ -104,13 +104,11 @@ impl Plan {
         {
             return Self { kernel, wide, splits };
         }
-        let heads = desc.heads.saturating_mul(desc.batch);
-        let tiles = CooperativeTile::candidates(desc.head_dim, desc.seq_q, heads, multiprocessors);
+        let tiles = CooperativeTile::candidates(desc, multiprocessors);
         if let Some(kernel) = tiles.map(Kernel::Cooperative).find(|kernel| kernel.suits(ctx, desc, windows)) {
             return Self { kernel, wide, splits: 1 };
         }
-        let limits = ctx.gpu.device.limits();
-        let tile = FlashTile::choose(&limits, desc.head_dim, desc.seq_q, heads, multiprocessors);
+        let tile = FlashTile::choose(&ctx.gpu.device.limits(), desc, multiprocessors);
         Self { kernel: Kernel::Flash(tile), wide, splits: 1 }
     }
 }
