@@ -10,7 +10,7 @@ use backend_api::{BackendError, BackendResult, DType, DeviceKind, MemoryStats};
 use bytemuck::Pod;
 use parking_lot::Mutex;
 
-use crate::device::{Gate, Gpu, guarded};
+use crate::device::{Gate, Gpu, LastHandle, guarded};
 use crate::kernels::{MAX_PARAMS, Pipelines, Target, Variant};
 use crate::memory::{Block, DeviceSlice, Memory};
 use crate::ops;
@@ -53,6 +53,8 @@ pub(crate) struct Parts {
     null: Arc<Block>,
     /// Bound where an operation leaves out an output.
     sink: Arc<Block>,
+    /// Below all else that has a handle of the device, as fields are dropped in their order.
+    _last: LastHandle,
 }
 
 impl Deref for Context {
@@ -78,6 +80,7 @@ impl Context {
         let pipelines = Pipelines::new(device, target, gpu.takes_spirv);
         let recorder = Recorder::new(device, &gpu.queue, &gpu.health, target, pipelines.params_layout());
         let parts = Parts {
+            _last: LastHandle::new(device),
             null: Arc::new(Block::foreign(null_buffer(device)?)),
             sink: Arc::new(Block::foreign(null_buffer(device)?)),
             memory,

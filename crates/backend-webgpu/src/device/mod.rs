@@ -1,6 +1,7 @@
 //! The device: which adapter, opened how, and whether it still works.
 
 mod adapter;
+mod closing;
 mod cooperative;
 mod gate;
 mod health;
@@ -8,6 +9,7 @@ mod open;
 mod scope;
 
 pub(crate) use adapter::{Selector, describe, enumerate, find};
+pub(crate) use closing::{LastHandle, compiling};
 pub(crate) use gate::{Entered, Gate};
 pub(crate) use health::Health;
 pub(crate) use open::{Gpu, open};

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use backend_api::{BackendError, BackendResult, DeviceInfo, DeviceKind};
 
 use super::Health;
+use super::closing::compiling;
 use super::cooperative::has_cooperative_matrices;
 use crate::unchecked;
 
@@ -107,9 +108,13 @@ pub(crate) async fn open(
         memory_hints: wgpu::MemoryHints::Performance,
         ..Default::default()
     };
-    let (device, queue) =
-        adapter.request_device(&descriptor).await.map_err(|error| BackendError::NoAdapter {
-            tried: vec![format!("{} = {} ({}): {error}", info.selector, info.name, info.api)],
-        })?;
+    let opened = {
+        // wgpu compiles kernels of its own then.
+        let _compiling = compiling();
+        adapter.request_device(&descriptor)
+    };
+    let (device, queue) = opened.await.map_err(|error| BackendError::NoAdapter {
+        tried: vec![format!("{} = {} ({}): {error}", info.selector, info.name, info.api)],
+    })?;
     Ok(Gpu::new(instance, adapter, device, queue, info))
 }

@@ -10,7 +10,7 @@ use super::Variant;
 use super::compose::{Target, compose};
 #[cfg(not(target_family = "wasm"))]
 use super::spirv;
-use crate::device::{Gate, guarded, guarded_async};
+use crate::device::{Gate, compiling, guarded, guarded_async};
 use crate::unchecked;
 
 /// Bytes of immediates that every kernel's parameters fit in.
@@ -125,6 +125,7 @@ impl Pipelines {
 
     fn pipeline(&self, variant: &Variant, layout: &Layout) -> wgpu::ComputePipeline {
         let module = self.module(variant);
+        let _compiling = compiling();
         self.device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
             label: Some(variant.kernel()),
             layout: Some(&layout.pipeline),
