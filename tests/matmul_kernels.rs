@@ -23,8 +23,9 @@ fn kernels(device: &str, backend: &Arc<WebGpuBackend>) -> Vec<Trial> {
     let names = forced::runnable(backend, WebGpuBackend::matmul_kernels());
     let names =
         names.flat_map(|name| ["", "+split3", "+packed", "+strips"].map(|how| format!("{name}{how}")));
-    // Those on matrix units always copy badly aligned factors, and those of few rows never.
-    let may_copy = |name: &str| name.starts_with("direct/") || name.starts_with("tiled/");
+    // Those of few rows copy nothing.
+    let may_copy =
+        |name: &str| ["direct/", "tiled/", "cooperative/"].iter().any(|family| name.starts_with(family));
     let names = names.filter(|name| may_copy(name) || !name.ends_with("+packed"));
     // And those alone make parts of a product.
     let names = names.filter(|name| name.starts_with("cooperative/") || !name.ends_with("+strips"));

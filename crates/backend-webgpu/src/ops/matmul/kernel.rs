@@ -238,6 +238,7 @@ pub(super) fn variants() -> Vec<Variant> {
                         activation,
                         vectors,
                         packs: [false; 2],
+                        turns_b: false,
                         splits: 1,
                         strips: false,
                         emulated: false,

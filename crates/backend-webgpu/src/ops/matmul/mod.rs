@@ -162,7 +162,9 @@ fn run(
     if plan.emulated {
         return emulated::run(ctx, op, desc, windows, plan);
     }
-    let (desc, windows) = pack::aligned(ctx, op, desc, windows, plan.packs)?;
+    let (desc, windows) =
+        if plan.turns_b { pack::turned(ctx, op, desc, windows)? } else { (*desc, windows.clone()) };
+    let (desc, windows) = pack::aligned(ctx, op, &desc, &windows, plan.packs)?;
     if plan.splits > 1 {
         return split::run(ctx, op, &desc, &windows, plan);
     }

@@ -1,12 +1,14 @@
-//! Copies of factors whose rows are aligned, as `gemm/cooperative` and the vectors of `gemm/tiled` read them.
+//! Copies of factors whose rows are aligned, as `gemm/cooperative` and the vectors of `gemm/tiled` read them, or run along
+//! n.
 
 use backend_api::desc::{MatmulDesc, Matrix};
-use backend_api::{BackendResult, DType, checked_product};
+use backend_api::{BackendResult, BackendTranspose, DType, checked_product};
 
 use super::layout::is_aligned;
 use super::{Windows, stride};
 use crate::context::{Context, dim, linear_grid};
 use crate::kernels::{KernelSource, Variant, kernel, params};
+use crate::ops::transpose::Transpose;
 use crate::recorder::Window;
 
 static PACK: KernelSource = kernel!(
@@ -95,6 +97,36 @@ pub(super) fn needed(desc: &MatmulDesc, windows: &Windows) -> [bool; 2] {
         !is_aligned(&desc.a, windows.a.offset, a.columns, group(desc.a.dtype)),
         !is_aligned(&desc.b, windows.b.offset, b.columns, group(desc.b.dtype)),
     ]
+}
+
+/// How B is copied to where its rows run along n, if they run along k.
+pub(super) fn turning_b(desc: &MatmulDesc) -> Option<Transpose> {
+    let suits = desc.trans_b.is_transposed() && desc.batch == 1 && desc.n.is_multiple_of(group(desc.b.dtype));
+    let loops = [(desc.n, [desc.b.ld, 1]), (desc.k, [1, turned_ld(desc)])];
+    if suits { Transpose::plan(&loops) } else { None }
+}
+
+fn turned_ld(desc: &MatmulDesc) -> usize {
+    desc.n.next_multiple_of(LINE / desc.b.dtype.size())
+}
+
+/// The same product with such a copy of B.
+pub(super) fn turned(
+    ctx: &Context,
+    op: &'static str,
+    desc: &MatmulDesc,
+    windows: &Windows,
+) -> BackendResult<(MatmulDesc, Windows)> {
+    let (mut desc, mut windows) = (*desc, windows.clone());
+    if let Some(transpose) = turning_b(&desc) {
+        let (ld, dtype) = (turned_ld(&desc), desc.b.dtype);
+        let bytes = checked_product(op, "scratch", &[desc.k, ld, dtype.size()])?;
+        let copy = ctx.output(op, &ctx.memory.scratch(op, bytes)?, dtype)?;
+        transpose.launch(ctx, op, dtype, [&windows.b, &copy])?;
+        windows.b = copy;
+        (desc.b.ld, desc.trans_b) = (ld, BackendTranspose::NoTrans);
+    }
+    Ok((desc, windows))
 }
 
 /// The same product with the given factors copied, both by one launch if they are of one type and a buffer has room for
@@ -227,4 +259,23 @@ fn launch(ctx: &Context, op: &'static str, first: &Copy, second: Option<&Copy>) 
     let grid = linear_grid(op, workgroups)?;
     ctx.launch(op, &variant(first.dtype, whole), &[a, b, a, b], &scratch, &params, grid)?;
     Ok(scratch)
+}
+
+#[cfg(test)]
+mod tests {
+    use BackendTranspose::{NoTrans, Trans};
+
+    use super::*;
+
+    #[test]
+    fn only_a_transposed_b_of_whole_vectors_is_turned() {
+        let turns = |n, trans_b, batch| {
+            let matrix = |ld| Matrix::new(0, DType::F16, ld);
+            let mut desc = MatmulDesc::new(64, n, 32, matrix(32), matrix(32), matrix(n));
+            (desc.trans_b, desc.batch) = (trans_b, batch);
+            turning_b(&desc).is_some()
+        };
+        assert!(turns(48, Trans, 1));
+        assert!(!turns(48, NoTrans, 1) && !turns(44, Trans, 1) && !turns(48, Trans, 2));
+    }
 }

@@ -27,6 +27,8 @@ pub(super) struct Plan {
     pub(super) vectors: bool,
     /// Which factors are copied first, to where their rows are aligned.
     pub(super) packs: [bool; 2],
+    /// Whether B, which is stored transposed, is copied first to where it isn't.
+    pub(super) turns_b: bool,
     /// Into how many pieces k is split.
     pub(super) splits: usize,
     /// Whether rows and columns that whole tiles leave over are products of their own.
@@ -57,6 +59,8 @@ impl Plan {
             .or_else(|| Self::skinny(ctx, desc, windows))
             .or_else(|| {
                 let plan = Self::cooperative(ctx, desc, pack::needed(desc, windows))?;
+                let turning = Some(plan.turning_b(desc)).filter(|_| pays_to_turn_b(desc));
+                let plan = turning.and_then(|turning| turning.trusted(ctx)).unwrap_or(plan);
                 Some(plan.with_cheap_strips(ctx, desc))
             })
             .or_else(|| Self::any_skinny(ctx, desc, windows))
@@ -71,14 +75,21 @@ impl Plan {
         Forced { kernel, splits, packed, strips }: Forced,
     ) -> Option<Self> {
         let plan = Self::new(ctx, desc, kernel, splits)?;
-        let plan = if packed { plan.packing(desc, windows) } else { plan.reading(desc, windows) };
+        let plan = match kernel {
+            Kernel::Cooperative(_) if packed => plan.reading(desc, windows).turning_b(desc),
+            _ if packed => plan.packing(desc, windows),
+            _ => plan.reading(desc, windows),
+        };
         let plan = if strips { plan.with_strips(ctx, desc) } else { plan };
         plan.trusted(ctx)
     }
 
     /// What would make [`choose`](Self::choose) choose it again.
     pub(super) fn as_forced(&self) -> Forced {
-        let packed = self.packs != [false; 2] && !matches!(self.kernel, Kernel::Cooperative(_));
+        let packed = match self.kernel {
+            Kernel::Cooperative(_) => self.turns_b,
+            _ => self.packs != [false; 2],
+        };
         Forced { kernel: self.kernel.named(), splits: self.splits, packed, strips: self.strips }
     }
 
@@ -128,6 +139,7 @@ impl Plan {
             activation: desc.activation,
             vectors: false,
             packs: [false; 2],
+            turns_b: false,
             splits: if desc.batch == 1 { splits.max(1) } else { 1 },
             strips: false,
             emulated: false,
@@ -155,6 +167,14 @@ impl Plan {
     /// The same for aligned copies of factors that aren't aligned.
     fn packing(self, desc: &MatmulDesc, windows: &Windows) -> Self {
         Self { packs: pack::needed(desc, windows), vectors: true, ..self }
+    }
+
+    /// The same for a copy of B that isn't transposed, where B is and can be copied so.
+    fn turning_b(self, desc: &MatmulDesc) -> Self {
+        if self.packs[1] || pack::turning_b(desc).is_none() {
+            return self;
+        }
+        Self { turns_b: true, trans: [self.trans[0], false], ..self }
     }
 
     /// An f32 product on matrix units, if that is allowed and worth it.
@@ -221,6 +241,12 @@ impl Plan {
         let [a, b, _] = self.dtypes;
         Self { dtypes: [a, b, DType::F32], activation: Activation::Identity, splits: 1, ..*self }
     }
+}
+
+/// Whether a product on matrix units, which takes a tenth longer where B's rows run along k, is large enough that a copy
+/// of B takes less.
+fn pays_to_turn_b(&MatmulDesc { m, n, k, .. }: &MatmulDesc) -> bool {
+    m >= 2048 && m.saturating_mul(n).saturating_mul(k) >= 1 << 34
 }
 
 /// Whether a product takes as long as reading B does, which goes once past a single row of tiles and many times round the

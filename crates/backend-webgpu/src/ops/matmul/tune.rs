@@ -53,7 +53,11 @@ fn candidates(desc: &MatmulDesc, aligned: bool) -> impl Iterator<Item = Forced> 
     let (k, single) = (desc.k, desc.batch == 1);
     let fewest = desc.m.min(desc.n);
     let copies = move |kernel: &Kernel| {
-        let may_copy = !aligned && matches!(kernel, Kernel::Direct | Kernel::Tiled(_));
+        let may_copy = match kernel {
+            Kernel::Direct | Kernel::Tiled(_) => !aligned,
+            Kernel::Cooperative(_) => desc.trans_b.is_transposed(),
+            _ => false,
+        };
         if may_copy { [false, true].as_slice() } else { &[false] }
     };
     let possible = move |kernel: &Kernel| match kernel {
