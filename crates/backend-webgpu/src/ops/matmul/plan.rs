@@ -246,7 +246,7 @@ impl Plan {
 /// Whether a product on matrix units, which takes a tenth longer where B's rows run along k, is large enough that a copy
 /// of B takes less.
 fn pays_to_turn_b(&MatmulDesc { m, n, k, .. }: &MatmulDesc) -> bool {
-    m >= 2048 && m.saturating_mul(n).saturating_mul(k) >= 1 << 34
+    m >= 2048 && n.saturating_mul(k) >= 1 << 23
 }
 
 /// Whether a product takes as long as reading B does, which goes once past a single row of tiles and many times round the
