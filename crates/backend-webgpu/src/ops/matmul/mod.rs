@@ -162,9 +162,11 @@ fn run(
     if plan.emulated {
         return emulated::run(ctx, op, desc, windows, plan);
     }
-    let (desc, windows) =
-        if plan.turns_b { pack::turned(ctx, op, desc, windows)? } else { (*desc, windows.clone()) };
-    let (desc, windows) = pack::aligned(ctx, op, &desc, &windows, plan.packs)?;
+    let (mut desc, mut windows) = (*desc, windows.clone());
+    if plan.turns_b {
+        pack::turn_b(ctx, op, &mut desc, &mut windows)?;
+    }
+    pack::align(ctx, op, &mut desc, &mut windows, plan.packs)?;
     if plan.splits > 1 {
         return split::run(ctx, op, &desc, &windows, plan);
     }

@@ -110,35 +110,34 @@ fn turned_ld(desc: &MatmulDesc) -> usize {
     desc.n.next_multiple_of(LINE / desc.b.dtype.size())
 }
 
-/// The same product with such a copy of B.
-pub(super) fn turned(
+/// Makes the product one with such a copy of B.
+pub(super) fn turn_b(
     ctx: &Context,
     op: &'static str,
-    desc: &MatmulDesc,
-    windows: &Windows,
-) -> BackendResult<(MatmulDesc, Windows)> {
-    let (mut desc, mut windows) = (*desc, windows.clone());
-    if let Some(transpose) = turning_b(&desc) {
-        let (ld, dtype) = (turned_ld(&desc), desc.b.dtype);
+    desc: &mut MatmulDesc,
+    windows: &mut Windows,
+) -> BackendResult<()> {
+    if let Some(transpose) = turning_b(desc) {
+        let (ld, dtype) = (turned_ld(desc), desc.b.dtype);
         let bytes = checked_product(op, "scratch", &[desc.k, ld, dtype.size()])?;
         let copy = ctx.output(op, &ctx.memory.scratch(op, bytes)?, dtype)?;
         transpose.launch(ctx, op, dtype, [&windows.b, &copy])?;
         windows.b = copy;
         (desc.b.ld, desc.trans_b) = (ld, BackendTranspose::NoTrans);
     }
-    Ok((desc, windows))
+    Ok(())
 }
 
-/// The same product with the given factors copied, both by one launch if they are of one type and a buffer has room for
+/// Makes the product one with the given factors copied, both by one launch if they are of one type and a buffer has room for
 /// both copies.
-pub(super) fn aligned(
+pub(super) fn align(
     ctx: &Context,
     op: &'static str,
-    desc: &MatmulDesc,
-    windows: &Windows,
+    desc: &mut MatmulDesc,
+    windows: &mut Windows,
     packs: [bool; 2],
-) -> BackendResult<(MatmulDesc, Windows)> {
-    let (mut desc, mut windows, [a, b]) = (*desc, windows.clone(), stored(desc));
+) -> BackendResult<()> {
+    let [a, b] = stored(desc);
     let k = if packs == [true; 2] { desc.k.next_multiple_of(STEP) } else { desc.k };
     let of_a = packs[0].then(|| Copy::new(op, &desc.a, &windows.a, a, k, desc.batch)).transpose()?;
     let of_b = packs[1].then(|| Copy::new(op, &desc.b, &windows.b, b, k, desc.batch)).transpose()?;
@@ -161,7 +160,7 @@ pub(super) fn aligned(
         }
     }
     desc.k = k;
-    Ok((desc, windows))
+    Ok(())
 }
 
 /// What it takes to copy all matrices of a factor.

@@ -59,8 +59,8 @@ impl Plan {
             .or_else(|| Self::skinny(ctx, desc, windows))
             .or_else(|| {
                 let plan = Self::cooperative(ctx, desc, pack::needed(desc, windows))?;
-                let turning = Some(plan.turning_b(desc)).filter(|_| pays_to_turn_b(desc));
-                let plan = turning.and_then(|turning| turning.trusted(ctx)).unwrap_or(plan);
+                let turning = pays_to_turn_b(desc).then(|| plan.turning_b(desc).trusted(ctx)).flatten();
+                let plan = turning.unwrap_or(plan);
                 Some(plan.with_cheap_strips(ctx, desc))
             })
             .or_else(|| Self::any_skinny(ctx, desc, windows))
