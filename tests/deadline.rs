@@ -5,6 +5,7 @@ use std::thread;
 use std::time::Duration;
 
 /// Tells what comes next. Each step has the same time.
+#[derive(Clone)]
 pub(crate) struct Steps(Sender<String>);
 
 impl Steps {

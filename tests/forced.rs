@@ -33,11 +33,13 @@ pub(crate) fn run(trials: fn(&str, &Arc<WebGpuBackend>) -> Vec<Trial>) -> ExitCo
 }
 
 /// Whether the device has matrix units, which kernels called `cooperative/…` need.
+#[allow(dead_code, reason = "not every suite that shares this file forces kernels")]
 pub(crate) fn has_matrix_units(backend: &WebGpuBackend) -> bool {
     backend.capabilities().is_ok_and(|capabilities| capabilities.cooperative_matrix)
 }
 
 /// Those of the kernels that the device can run.
+#[allow(dead_code, reason = "not every suite that shares this file forces kernels")]
 pub(crate) fn runnable(backend: &WebGpuBackend, names: Vec<String>) -> impl Iterator<Item = String> {
     let matrix_units = has_matrix_units(backend);
     names.into_iter().filter(move |name| matrix_units || !name.starts_with("cooperative"))

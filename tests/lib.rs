@@ -8,7 +8,7 @@ use backend_api::{ComputeBackend, DeviceInfo, Registry};
 mod documents;
 
 /// The environment variable that restricts the suites: selectors such as `cpu` or `webgpu:0`, or `webgpu` for all of
-/// its adapters, separated by commas.
+/// its adapters, separated by commas. `webgpu:mesa 25` is every adapter whose interface, name or driver contains that.
 pub const BACKENDS_VARIABLE: &str = "TEST_BACKENDS";
 
 /// Why a suite fails where there is no adapter, and what to do about it.
@@ -20,9 +20,9 @@ const NO_ADAPTER: &str = "no WebGPU adapter found; a software driver is enough, 
 pub struct BackendUnderTest {
     /// The name that a registry opens it by, such as `"webgpu:0"`.
     pub selector: String,
-    /// For people, such as `"webgpu:0 llvmpipe (LLVM 19.1.7, 256 bits) (Vulkan)"`.
+    /// For people, such as `"webgpu:0 llvmpipe (LLVM 15.0.6, 256 bits) (Vulkan, llvmpipe Mesa 25.0.7 (LLVM 15.0.6))"`.
     pub label: String,
-    /// For names of tests, such as `"webgpu:0-llvmpipe-vulkan"`.
+    /// For names of tests, such as `"webgpu:0-llvmpipe-vulkan-mesa-25-0-7"`.
     pub slug: String,
     opened: Result<Box<dyn ComputeBackend>, String>,
 }
@@ -46,14 +46,15 @@ impl BackendUnderTest {
     }
 
     fn open(registry: &Registry, device: &DeviceInfo) -> Self {
-        let DeviceInfo { selector, name, api, .. } = device;
+        let DeviceInfo { selector, name, api, driver, .. } = device;
         let (label, slug) = if api == "host" {
             (selector.clone(), selector.clone())
         } else {
-            // What follows in brackets is versions and code names.
-            let short_name = name.split('(').next().unwrap_or(name);
-            let slug = format!("{selector}-{}-{}", slugged(short_name), slugged(api));
-            (format!("{selector} {name} ({api})"), slug)
+            // Two versions of one driver differ in nothing else. What follows in brackets is of its compiler.
+            let [name_words, driver_words] = [name, driver].map(|text| words(before_brackets(text)));
+            let new_words = driver_words.into_iter().filter(|word| !name_words.contains(word));
+            let parts: Vec<String> = name_words.iter().cloned().chain(words(api)).chain(new_words).collect();
+            (format!("{selector} {name} ({api}, {driver})"), format!("{selector}-{}", parts.join("-")))
         };
         let opened = registry.create(selector).map_err(|error| error.to_string());
         Self { selector: selector.clone(), label, slug, opened }
@@ -100,9 +101,18 @@ pub fn registry() -> Registry {
     registry
 }
 
+/// Whether a selector, or a part of it, means the device.
 fn is_named(device: &DeviceInfo, name: &str) -> bool {
-    let base = device.selector.split(':').next();
-    device.selector == name || base == Some(name)
+    let (base, index) = device.selector.split_once(':').unwrap_or((&device.selector, ""));
+    match name.split_once(':') {
+        None => base == name,
+        Some((backend, which)) if which.parse::<usize>().is_ok() => base == backend && index == which,
+        Some((backend, text)) => {
+            let text = text.to_lowercase();
+            let parts = [&device.api, &device.name, &device.driver];
+            base == backend && parts.iter().any(|part| part.to_lowercase().contains(&text))
+        }
+    }
 }
 
 fn selectors(devices: &[DeviceInfo]) -> String {
@@ -110,9 +120,44 @@ fn selectors(devices: &[DeviceInfo]) -> String {
     selectors.join(", ")
 }
 
-/// Lower-case words of letters and digits, joined by hyphens.
-fn slugged(text: &str) -> String {
+fn before_brackets(text: &str) -> &str {
+    text.split('(').next().unwrap_or(text)
+}
+
+/// Lower-case words of letters and digits.
+fn words(text: &str) -> Vec<String> {
     let words = text.split(|c: char| !c.is_ascii_alphanumeric());
-    let words: Vec<String> = words.filter(|word| !word.is_empty()).map(str::to_ascii_lowercase).collect();
-    words.join("-")
+    words.filter(|word| !word.is_empty()).map(str::to_ascii_lowercase).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use backend_api::DeviceKind;
+
+    use super::*;
+
+    fn lavapipe(index: usize, mesa: &str) -> DeviceInfo {
+        DeviceInfo {
+            selector: format!("webgpu:{index}"),
+            name: "llvmpipe (LLVM 15.0.6, 256 bits)".to_owned(),
+            api: "Vulkan".to_owned(),
+            driver: format!("llvmpipe Mesa {mesa} (LLVM 15.0.6)"),
+            kind: DeviceKind::SoftwareAdapter,
+        }
+    }
+
+    #[test]
+    fn versions_of_a_driver_are_told_apart() {
+        let [old, new] = [lavapipe(0, "22.3.6"), lavapipe(1, "25.0.7-2")];
+        let named = |name| [&old, &new].map(|device| is_named(device, name));
+        assert_eq!(named("webgpu"), [true, true]);
+        assert_eq!(named("webgpu:vulkan"), [true, true]);
+        assert_eq!(named("webgpu:Mesa 25"), [false, true]);
+        assert_eq!(named("webgpu:0"), [true, false]);
+        assert_eq!(named("webgpu:25"), [false, false]);
+        assert_eq!(named("cpu:vulkan"), [false, false]);
+        let open = |device| BackendUnderTest::open(&Registry::new(), device).slug;
+        assert_eq!(open(&old), "webgpu:0-llvmpipe-vulkan-mesa-22-3-6");
+        assert_eq!(open(&new), "webgpu:1-llvmpipe-vulkan-mesa-25-0-7-2");
+    }
 }

@@ -2,6 +2,7 @@
 //! to the lint's rules, and is laid out as the Rust side believes.
 
 mod lint;
+mod translate;
 
 use std::collections::{BTreeSet, HashSet};
 use std::path::{Path, PathBuf};
@@ -12,6 +13,7 @@ use lint::Limits;
 use naga::valid::{Capabilities, ModuleInfo, ValidationFlags, Validator};
 use naga::{AddressSpace, Module, ResourceBinding, StorageAccess, TypeInner};
 use rayon::prelude::*;
+use translate::Language;
 
 /// How many failing variants are listed.
 const LISTED: usize = 10;
@@ -121,6 +123,17 @@ fn every_variant_validates_and_passes_the_lint() {
         let reports: Vec<String> =
             violations.iter().map(|violation| violation.report(&composed.text)).collect();
         if reports.is_empty() { Ok(()) } else { Err(reports.join("\n")) }
+    });
+}
+
+#[test]
+fn every_variant_is_translated_for_each_driver_that_may_be_given_it() {
+    for_every_variant(|composed, module, info| {
+        let given = |language: &Language| language.never_given(&composed.variant).is_none();
+        for language in Language::ALL.into_iter().filter(given) {
+            language.translate(module, info).map_err(|error| format!("in {language:?}: {error}"))?;
+        }
+        Ok(())
     });
 }
 

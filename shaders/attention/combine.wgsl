@@ -2,16 +2,19 @@
 // reads, and a vector. A workgroup makes a row: its teams of invocations share the parts, and each invocation has four
 // numbers.
 //
-// needs: T, LANES, lib/attention
+// needs: T, LANES, HALF_Q, HALF_KV, lib/attention, lib/attention_narrow, lib/attention_seen
 
 const THREADS: u32 = 128u;
 const TEAMS: u32 = THREADS / LANES;
 
 @group(0) @binding(0) var<storage, read> parts: array<vec4<f32>>;
-@group(0) @binding(1) var<storage, read> mask: array<T>;
-@group(0) @binding(2) var<storage, read> lengths: array<u32>;
-@group(0) @binding(3) var<storage, read_write> lse: array<f32>;
-@group(0) @binding(4) var<storage, read_write> o: array<T>;
+@group(0) @binding(1) var<storage, read> q: array<Words>;
+@group(0) @binding(2) var<storage, read> k: array<Words>;
+@group(0) @binding(3) var<storage, read> v: array<Words>;
+@group(0) @binding(4) var<storage, read> mask: array<T>;
+@group(0) @binding(5) var<storage, read> lengths: array<u32>;
+@group(0) @binding(6) var<storage, read_write> lse: array<f32>;
+@group(0) @binding(7) var<storage, read_write> o: array<T>;
 
 // What each team has: its reference and sum, and its vector.
 var<workgroup> sh_states: array<vec2<f32>, TEAMS>;
@@ -38,7 +41,8 @@ fn main(
   let vector = row * splits * length + 1u + min(lane, fours - 1u);
   let state = row * splits * length;
   let turns = (splits + 2u * TEAMS - 1u) / (2u * TEAMS);
-  var peak = FLOOR;
+  let unit = score_unit();
+  var peak = LOWEST;
   var total = 0.0;
   var sum = vec4<f32>();
   for (var turn = 0u; turn < turns; turn++) {
@@ -46,12 +50,12 @@ fn main(
     let b = a + TEAMS;
     let a_at = min(a, splits - 1u) * length;
     let b_at = min(b, splits - 1u) * length;
-    let a_state = select(vec2<f32>(FLOOR, 0.0), parts[state + a_at].xy, a < splits);
+    let a_state = select(vec2<f32>(LOWEST, 0.0), parts[state + a_at].xy, a < splits);
     let a_vector = select(vec4<f32>(), parts[vector + a_at], a < splits);
-    let b_state = select(vec2<f32>(FLOOR, 0.0), parts[state + b_at].xy, b < splits);
+    let b_state = select(vec2<f32>(LOWEST, 0.0), parts[state + b_at].xy, b < splits);
     let b_vector = select(vec4<f32>(), parts[vector + b_at], b < splits);
     let raised = max(peak, max(a_state.x, b_state.x));
-    let weights = weights(vec4<f32>(peak, a_state.x, b_state.x, raised) - raised);
+    let weights = weights((vec4<f32>(peak, a_state.x, b_state.x, raised) - raised) * unit);
     total = total * weights.x + a_state.y * weights.y + b_state.y * weights.z;
     sum = sum * weights.x + a_vector * weights.y + b_vector * weights.z;
     peak = raised;
@@ -70,7 +74,7 @@ fn main(
   total = 0.0;
   sum = vec4<f32>();
   for (var i = 0u; i < TEAMS; i++) {
-    let rescale = weight(sh_states[i].x - peak);
+    let rescale = weight((sh_states[i].x - peak) * unit);
     total += sh_states[i].y * rescale;
     sum += sh_vectors[i * LANES + index] * rescale;
   }
@@ -79,9 +83,12 @@ fn main(
   let batch = row / (params.seq_q * params.heads);
   let d = 4u * index;
   let at = params.o.x + batch * params.o.y + head * params.o.z + query * params.o.w + d;
-  let inverse = select(1.0 / total, 0.0, total == 0.0);
+  var result = sum * inverse_of(total);
+  if !is_finite(result) && is_defined(total) {
+    result = mean_of_seen(batch, head, query, d, result);
+  }
   for (var i = 0u; i < min(4u, params.head_dim - d); i++) {
-    o[at + i] = T(sum[i] * inverse);
+    o[at + i] = T(result[i]);
   }
   if has(HAS_LSE) && index == 0u {
     lse[params.lse_offset + row] = log_sum(peak, total);

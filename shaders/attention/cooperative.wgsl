@@ -6,14 +6,15 @@
 // of 16 × 16, whose elements lib/fragment_elements names.
 //
 // The output is rarely rescaled: a query's reference, from which its weights are counted, is raised only by a score that is
-// far above it. Weights are at most 2⁸ then, which f16 holds (after FlashAttention-4, 2025).
+// far above it. Weights are at most 2⁸ then, which f16 holds (after FlashAttention-4, 2025). References are in powers of
+// two, because scores are small here: neither the scale nor the softcap is large.
 //
 // `attend` is written by src/ops/attention/fragments.rs: its loops over fragments have to be unrolled. It calls the
 // functions of this file.
 //
 // Starts, strides and lengths of vectors are multiples of eight elements.
 //
-// needs: T = f16, SUBGROUPS, PARTS, DIM, BLOCK, SLICE, lib/attention, lib/fragment_elements
+// needs: T = f16, SUBGROUPS, PARTS, DIM, BLOCK, SLICE, lib/attention, lib/attention_seen, lib/fragment_elements
 
 const SUBGROUP: u32 = 32u;
 const FRAGMENT: u32 = 16u;
@@ -44,6 +45,8 @@ const_assert DIM % FRAGMENT == 0u && BLOCK * EIGHTS % THREADS == 0u && BLOCK % S
 
 // A block of keys, then one of values; at first and at last, 16 queries or their output of each subgroup.
 var<workgroup> sh: array<vec4<f16>, ROWS * STRIDE>;
+// Sums of weights of the rows of a part.
+var<workgroup> sh_totals: array<f32, SUBGROUPS * FRAGMENT>;
 
 struct Tile {
   batch: u32,
@@ -135,12 +138,13 @@ fn place_of(index: u32, turn: u32) -> vec2<u32> {
   return vec2<u32>(i / EIGHTS, i % EIGHTS);
 }
 
-// Eight elements of a block's keys, 0 beyond a vector's end. Keys beyond the last are the last, and not seen.
+// Eight elements of a block's keys, 0 beyond a vector's end. Keys beyond the last are the last, and not seen. Nothing is read
+// behind the last block.
 fn fetch_k(tile: Tile, index: u32, block: u32, turn: u32) -> vec4<u32> {
   let place = place_of(index, turn);
   let key = min(block * BLOCK + place.x, params.seq_kv - 1u);
   let d = place.y * 8u;
-  if d >= params.head_dim {
+  if d >= params.head_dim || block >= tile.blocks {
     return vec4<u32>();
   }
   return k[(tile.k + key * params.k.w + d) / 8u];
@@ -167,13 +171,16 @@ fn stage(index: u32, first: u32, turn: u32, bits: vec4<u32>) {
 fn scores_of_row(tile: Tile, products: vec4<f32>, query: u32, key: u32) -> vec4<f32> {
   let at = min(query, params.seq_q - 1u);
   let keys = key + vec4<u32>(0u, 1u, 8u, 9u);
-  var x = scaled(products);
+  var x = products;
+  if has(NATURAL) {
+    x = scaled(products);
+  }
   if has(HAS_MASK) {
     let at_mask = mask_row(tile.batch, tile.head, at) + min(keys, vec4<u32>(params.seq_kv - 1u));
     x = vec4<f32>(masked(x.x, at_mask.x), masked(x.y, at_mask.y), masked(x.z, at_mask.z), masked(x.w, at_mask.w));
   }
   let seen = visible(at, tile.real);
-  return select(x, vec4<f32>(UNSEEN), (keys < vec4<u32>(seen.x)) | (keys >= vec4<u32>(seen.y)));
+  return select(x, vec4<f32>(-inf()), (keys < vec4<u32>(seen.x)) | (keys >= vec4<u32>(seen.y)));
 }
 
 fn scores(tile: Tile, products: Elements, query: u32, key: u32) -> Elements {
@@ -183,7 +190,7 @@ fn scores(tile: Tile, products: Elements, query: u32, key: u32) -> Elements {
   );
 }
 
-// Weights of scores in units of `unit`.
+// Weights of scores. −∞ gives 0 and NaN gives NaN, as exponentials of the devices that this is for have it.
 fn weigh(scores: Elements, unit: f32, references: vec2<f32>) -> Elements {
   let low = exp2(fma(scores.low, vec4<f32>(unit), vec4<f32>(-references.x)));
   let high = exp2(fma(scores.high, vec4<f32>(unit), vec4<f32>(-references.y)));
@@ -193,8 +200,26 @@ fn weigh(scores: Elements, unit: f32, references: vec2<f32>) -> Elements {
 fn write_lse(tile: Tile, query: u32, reference: f32, total: f32) {
   if has(HAS_LSE) && query < params.seq_q {
     let row = (tile.batch * params.heads + tile.head) * params.seq_q + query;
-    lse[params.lse_offset + row] = log_sum(reference, total);
+    lse[params.lse_offset + row] = log_sum(reference / score_unit(), total);
   }
+}
+
+fn four_q(at: u32, left: u32) -> vec4<f32> {
+  return four(q[at / 8u], at);
+}
+
+fn four_k(at: u32, left: u32) -> vec4<f32> {
+  return four(k[at / 8u], at);
+}
+
+fn four_v(at: u32, left: u32) -> vec4<f32> {
+  return four(v[at / 8u], at);
+}
+
+// The half of eight elements that begins with element `at`.
+fn four(bits: vec4<u32>, at: u32) -> vec4<f32> {
+  let half = select(bits.xy, bits.zw, at % 8u == 4u);
+  return vec4<f32>(unpack2x16float(half.x), unpack2x16float(half.y));
 }
 
 // Writes a part of the output from workgroup memory.
@@ -205,8 +230,14 @@ fn write_out(tile: Tile, index: u32, part: u32) {
     if query < params.seq_q && d < params.head_dim {
       let at = params.o.x + tile.batch * params.o.y + tile.head * params.o.z + query * params.o.w + d;
       let row = i / EIGHTS * STRIDE + i % EIGHTS * 2u;
-      o[at / 4u] = sh[row];
-      o[at / 4u + 1u] = sh[row + 1u];
+      for (var half = 0u; half < 2u; half++) {
+        var four = sh[row + half];
+        let result = vec4<f32>(four);
+        if is_defined(sh_totals[i / EIGHTS]) && !is_finite(result) {
+          four = vec4<f16>(mean_of_seen(tile.batch, tile.head, query, d + 4u * half, result));
+        }
+        o[at / 4u + half] = four;
+      }
     }
   }
 }

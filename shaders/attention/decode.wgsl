@@ -99,7 +99,9 @@ fn main(
   let by = queries(tile, column * WIDTH, WIDTH);
 
   var out: Vector;
-  var references = Rows(FLOOR);
+  var references = Rows(LOWEST);
+  let unit = score_unit();
+  let headroom = HEADROOM / unit;
   // Of the keys of this lane.
   var totals = Rows();
   let turn = lane / (LANES / TURNS);
@@ -117,14 +119,14 @@ fn main(
     let score = scores(tile, key + turn * SLOTS + slot, end, is_plain && next <= end, product);
     var peak = max(score, subgroupShuffleXor(score, LANES / 4u));
     peak = max(peak, subgroupShuffleXor(peak, LANES / 2u));
-    let raised = select(references, peak, peak > references + HEADROOM);
+    let raised = select(references, peak, peak > references + headroom);
     if is_raised(raised, references) {
-      let rescale = rows_weights(references - raised);
+      let rescale = rows_weights((references - raised) * unit);
       totals *= rescale;
       out = rescaled(out, rescale);
       references = raised;
     }
-    let p = rows_weights(score - references);
+    let p = rows_weights((score - references) * unit);
     totals += p;
     out = added(out, values.a, subgroupShuffle(p, first_lane));
     out = added(out, values.b, subgroupShuffle(p, first_lane + LANES / 4u));
@@ -140,7 +142,7 @@ fn main(
   for (var distance = LANES; distance < SUBGROUP; distance *= 2u) {
     reference = max(reference, subgroupShuffleXor(reference, distance));
   }
-  let rescale = rows_weights(references - reference);
+  let rescale = rows_weights((references - reference) * unit);
   totals *= rescale;
   out = rescaled(out, rescale);
   for (var distance = LANES; distance < SUBGROUP; distance *= 2u) {
@@ -191,13 +193,13 @@ fn write_parts(tile: Tile, index: u32, split: u32, splits: u32) {
   }
   var total = Rows();
   for (var i = 0u; i < SUBGROUPS; i++) {
-    total += sh_totals[i] * rows_weights(sh_references[i] - reference);
+    total += sh_totals[i] * rows_weights((sh_references[i] - reference) * score_unit());
   }
   for (var at = index; at < WIDTH * LANES; at += THREADS) {
     let number = at % LANES * WIDTH + at / LANES;
     var sum = Rows();
     for (var i = 0u; i < SUBGROUPS; i++) {
-      sum += sh_vectors[i * PLACES * LANES + at] * rows_weights(sh_references[i] - reference);
+      sum += sh_vectors[i * PLACES * LANES + at] * rows_weights((sh_references[i] - reference) * score_unit());
     }
     write_number(tile, split, splits, number, sum);
   }

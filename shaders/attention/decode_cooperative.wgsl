@@ -11,7 +11,8 @@
 // `attend` is written by src/ops/attention/decode_fragments.rs: its loops over fragments have to be unrolled. It calls
 // the functions of this file.
 //
-// Starts, strides and lengths of vectors are multiples of eight elements.
+// Starts, strides and lengths of vectors are multiples of eight elements. References of subgroups are in powers of two,
+// because scores are small here: neither the scale nor the softcap is large.
 //
 // needs: T = f16, ROWS, BLOCK, DIM, lib/attention, lib/attention_pieces, lib/fragment_elements
 
@@ -82,14 +83,17 @@ fn columns_of(a: u32, b: u32, c: u32, d: u32) -> Elements {
 fn scores_of_row(tile: Tile, products: vec4<f32>, row: u32, key: u32) -> vec4<f32> {
   let place = place_of(tile, min(tile.row + row, rows() - 1u));
   let keys = key + vec4<u32>(0u, 1u, 8u, 9u);
-  var x = scaled(products);
+  var x = products;
+  if has(NATURAL) {
+    x = scaled(products);
+  }
   if has(HAS_MASK) {
     let at = mask_row(tile.batch, place.x, place.y) + min(keys, vec4<u32>(params.seq_kv - 1u));
     x = vec4<f32>(masked(x.x, at.x), masked(x.y, at.y), masked(x.z, at.z), masked(x.w, at.w));
   }
   let seen = visible(place.y, tile.real);
   let end = min(seen.y, tile.end);
-  return select(x, vec4<f32>(UNSEEN), (keys < vec4<u32>(seen.x)) | (keys >= vec4<u32>(end)));
+  return select(x, vec4<f32>(-inf()), (keys < vec4<u32>(seen.x)) | (keys >= vec4<u32>(end)));
 }
 
 fn scores(tile: Tile, products: Elements, row: u32, key: u32) -> Elements {
@@ -100,7 +104,7 @@ fn scores(tile: Tile, products: Elements, row: u32, key: u32) -> Elements {
   return Elements(scores_of_row(tile, products.low, row, key), high);
 }
 
-// Weights of scores in units of `unit`.
+// Weights of scores. −∞ gives 0 and NaN gives NaN, as exponentials of the devices that this is for have it.
 fn weigh(scores: Elements, unit: f32, references: vec2<f32>) -> Elements {
   var high: vec4<f32>;
   if ROWS > HALF {
@@ -149,7 +153,7 @@ fn write_parts(tile: Tile, index: u32, first: u32, split: u32, splits: u32) {
     let at = part_of(tile, place_of(tile, tile.row + first + row), split, splits) / 4u;
     parts[at + 1u + four] = sum;
     if four == 0u {
-      parts[at] = vec4<f32>(peak, total, 0.0, 0.0);
+      parts[at] = vec4<f32>(peak / score_unit(), total, 0.0, 0.0);
     }
   }
 }

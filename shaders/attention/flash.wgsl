@@ -11,8 +11,8 @@
 // are worked on, the next are on their way into registers. No constant bounds the long loops, so that drivers don't write
 // them out, which takes them longer to compile than the work itself.
 //
-// needs: T, GROUPS, LANES, ROWS, KEYS, DIMS, HALF_Q, HALF_KV, lib/attention, lib/attention_staging, and lib/attention_wide or
-// lib/attention_narrow
+// needs: T, GROUPS, LANES, ROWS, KEYS, DIMS, HALF_Q, HALF_KV, lib/attention, lib/attention_staging, lib/attention_seen, and
+// lib/attention_wide or lib/attention_narrow
 
 const THREADS: u32 = LANES * GROUPS;
 const TILE_Q: u32 = ROWS * GROUPS;
@@ -32,6 +32,7 @@ const LOADS: u32 = TILE_Q * FOURS / UNIT_Q / THREADS;
 const KEYS_AT: u32 = TILE_Q * FOURS;
 const SHARED: u32 = (TILE_Q + TILE_KV) * FOURS;
 
+const_assert ROWS * DIMS <= 32u;
 const_assert LANES % 8u == 0u && GROUPS % 8u == 0u && ROWS % 4u == 0u && FOURS % SLOTS == 0u;
 const_assert FETCHES * THREADS * UNIT_KV == TILE_KV * FOURS && LOADS * THREADS * UNIT_Q == TILE_Q * FOURS;
 
@@ -121,11 +122,13 @@ fn add_products(place: Place, fours: u32, sums: ptr<function, array<vec4<f32>, R
   }
 }
 
-// The scores of a block, UNSEEN for keys that a query doesn't see.
+// The scores of a block, −∞ for keys that a query doesn't see.
 fn scores(tile: Tile, place: Place, key: u32, products: array<vec4<f32>, ROWS * KEYS>) -> array<vec4<f32>, ROWS * KEYS> {
   var result = products;
-  for (var i = 0u; i < ROWS * KEYS; i++) {
-    result[i] = scaled(result[i]);
+  if has(NATURAL) {
+    for (var i = 0u; i < ROWS * KEYS; i++) {
+      result[i] = scaled(result[i]);
+    }
   }
   let last = min(tile.query + TILE_Q, params.seq_q) - 1u;
   let whole = visible(last, tile.real).x <= key && key + TILE_KV <= visible(tile.query, tile.real).y;
@@ -143,7 +146,7 @@ fn scores(tile: Tile, place: Place, key: u32, products: array<vec4<f32>, ROWS * 
         x = vec4<f32>(masked(x.x, at.x), masked(x.y, at.y), masked(x.z, at.z), masked(x.w, at.w));
       }
       let is_unseen = (tokens < vec4<u32>(seen.x)) | (tokens >= vec4<u32>(seen.y));
-      result[i * KEYS + k] = select(x, vec4<f32>(UNSEEN), is_unseen);
+      result[i * KEYS + k] = select(x, vec4<f32>(-inf()), is_unseen);
     }
   }
   return result;
@@ -159,7 +162,7 @@ fn across_lanes(place: Place, mine: array<vec4<f32>, ROWS4>, adding: bool) -> ar
   var all: array<vec4<f32>, ROWS4>;
   for (var i = 0u; i < ROWS4; i++) {
     let row = (i * GROUPS + place.group) * LANES;
-    all[i] = select(vec4<f32>(UNSEEN), vec4<f32>(), adding);
+    all[i] = select(vec4<f32>(LOWEST), vec4<f32>(), adding);
     for (var l = 0u; l < LANES; l++) {
       let other = sh[row + (l + place.group) % LANES];
       all[i] = select(max(all[i], other), all[i] + other, adding);
@@ -186,13 +189,13 @@ fn main(
   // This invocation's part of the sums.
   var totals: array<vec4<f32>, ROWS4>;
   for (var i = 0u; i < ROWS4; i++) {
-    peaks[i] = vec4<f32>(FLOOR);
+    peaks[i] = vec4<f32>(LOWEST);
   }
+  let unit = score_unit();
 
   let fours = (params.head_dim + 3u) / 4u;
   let chunks = (fours + FOURS - 1u) / FOURS;
   let first = tile.begin / TILE_KV * TILE_KV;
-  // What is fetched behind the last block is not used.
   var next = fetch_keys(tile, index, first, 0u);
   let blocks = (tile.end + TILE_KV - 1u) / TILE_KV;
   for (var block = tile.begin / TILE_KV; block < blocks; block++) {
@@ -224,13 +227,13 @@ fn main(
     tops = across_lanes(place, tops, false);
     for (var i = 0u; i < ROWS4; i++) {
       let peak = max(peaks[i], tops[i]);
-      let rescale = weights(peaks[i] - peak);
+      let rescale = weights((peaks[i] - peak) * unit);
       peaks[i] = peak;
       for (var j = 0u; j < 4u; j++) {
         let row = 4u * i + j;
         totals[i][j] *= rescale[j];
         for (var k = 0u; k < KEYS; k++) {
-          let w = weights(p[row * KEYS + k] - peak[j]);
+          let w = weights((p[row * KEYS + k] - peak[j]) * unit);
           totals[i][j] += (w.x + w.y) + (w.z + w.w);
           p[row * KEYS + k] = w;
         }
@@ -286,26 +289,55 @@ fn main(
   }
 
   totals = across_lanes(place, totals, true);
+  // Bits of the fours that aren't finite.
+  var wrong = 0u;
   for (var i = 0u; i < ROWS; i++) {
     let query = tile.query + place.group + i * GROUPS;
     if query < params.seq_q {
       let total = totals[i / 4u][i % 4u];
-      // A query that sees no key has a total of 0 and gives zeros.
-      let inverse = select(1.0 / total, 0.0, total == 0.0);
+      let inverse = inverse_of(total);
       let base = params.o.x + tile.batch * params.o.y + tile.head * params.o.z + query * params.o.w;
       for (var c = 0u; c < DIMS; c++) {
         let d = (c * LANES + place.lane) * 4u;
         let result = out[i * DIMS + c] * inverse;
-        for (var j = 0u; j < 4u; j++) {
-          if d + j < params.head_dim {
-            o[base + d + j] = T(result[j]);
-          }
+        if !is_finite(result) && is_defined(total) {
+          wrong |= 1u << (i * DIMS + c);
         }
+        write_four(base, d, result);
       }
       if has(HAS_LSE) && place.lane == 0u {
         let row = (tile.batch * params.heads + tile.head) * params.seq_q + query;
         lse[params.lse_offset + row] = log_sum(peaks[i / 4u][i % 4u], total);
       }
+    }
+  }
+  // Not in the loop above, which compilers write out.
+  while wrong != 0u {
+    let number = firstTrailingBit(wrong);
+    wrong &= wrong - 1u;
+    let query = tile.query + place.group + number / DIMS * GROUPS;
+    let d = (number % DIMS * LANES + place.lane) * 4u;
+    let base = params.o.x + tile.batch * params.o.y + tile.head * params.o.z + query * params.o.w;
+    write_four(base, d, mean_of_seen(tile.batch, tile.head, query, d, read_four(base, d)));
+  }
+}
+
+// Four elements of an output vector as they were written, and 0 beyond its end.
+fn read_four(base: u32, d: u32) -> vec4<f32> {
+  var four = vec4<f32>();
+  for (var j = 0u; j < 4u; j++) {
+    if d + j < params.head_dim {
+      four[j] = f32(o[base + d + j]);
+    }
+  }
+  return four;
+}
+
+// Writes four numbers of an output vector, or as many as it has.
+fn write_four(base: u32, d: u32, numbers: vec4<f32>) {
+  for (var j = 0u; j < 4u; j++) {
+    if d + j < params.head_dim {
+      o[base + d + j] = T(numbers[j]);
     }
   }
 }

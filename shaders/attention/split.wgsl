@@ -90,8 +90,10 @@ fn main(
   let by = queries(tile, d, left);
 
   var out: Vector;
-  var references = Rows(FLOOR);
+  var references = Rows(LOWEST);
   var totals = Rows();
+  let unit = score_unit();
+  let headroom = HEADROOM / unit;
   let first = place.slot * TURNS;
   let step = TURNS * slots;
   let steps = (end - tile.begin + step - 1u) / step;
@@ -120,18 +122,18 @@ fn main(
     let c = sh_scores[first + 2u];
     let d = sh_scores[first + 3u];
     let peak = max(max(a, b), max(c, d));
-    let raised = select(references, peak, peak > references + HEADROOM);
+    let raised = select(references, peak, peak > references + headroom);
     if is_raised(raised, references) {
-      let rescale = rows_weights(references - raised);
+      let rescale = rows_weights((references - raised) * unit);
       totals *= rescale;
       out = rescaled(out, rescale);
       references = raised;
     }
     let p = Products(
-      rows_weights(a - references),
-      rows_weights(b - references),
-      rows_weights(c - references),
-      rows_weights(d - references),
+      rows_weights((a - references) * unit),
+      rows_weights((b - references) * unit),
+      rows_weights((c - references) * unit),
+      rows_weights((d - references) * unit),
     );
     totals += (p.a + p.b) + (p.c + p.d);
     out = added(out, values.a, p.a);
@@ -151,7 +153,7 @@ fn main(
   for (var slot = 1u; slot < slots; slot++) {
     reference = max(reference, sh_scores[slot]);
   }
-  let rescale = rows_weights(references - reference);
+  let rescale = rows_weights((references - reference) * unit);
   out = rescaled(out, rescale);
   if place.lane == 0u {
     sh_scores[MOST_SLOTS + place.slot] = totals * rescale;

@@ -35,7 +35,9 @@ struct Params {
   output_offset: u32,
   tiles_m: u32,
   tiles_n: u32,
+  // The last but one of this launch, and the first.
   tiles: u32,
+  first_tile: u32,
   per_image: f32,
   per_row: f32,
   per_filter_row: f32,
@@ -206,7 +208,7 @@ fn main(
   @builtin(num_workgroups) groups: vec3<u32>,
   @builtin(local_invocation_index) index: u32,
 ) {
-  let flat = flat_group(group, groups);
+  let flat = params.first_tile + flat_group(group, groups);
   if flat >= params.tiles {
     return;
   }

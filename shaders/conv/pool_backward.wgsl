@@ -30,7 +30,7 @@ fn main(
   @builtin(num_workgroups) groups: vec3<u32>,
   @builtin(local_invocation_index) lane: u32,
 ) {
-  let i = flat_group(group, groups) * 256u + lane;
+  let i = params.first + flat_group(group, groups) * 256u + lane;
   if i >= params.total {
     return;
   }

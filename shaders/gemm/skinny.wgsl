@@ -278,8 +278,9 @@ fn main(
       workgroupBarrier();
       put_a(0u, index, &next_a);
       next_of_a(tile, index, k + 4u * FOURS, &next_a);
-      // After the last turn, what is fetched is not used.
-      at += along_b(select(0u, TURN, turn < turns));
+      // After the last turn, what is fetched is not used, but exists: a half that begins behind the zeros of a turn, which
+      // fill at most its other half.
+      at += along_b(select(pad, TURN, turn < turns));
       if LATE_ZEROS == 0u || turn < turns { fetch_half(tile, 0u, at, &next_b); }
       multiply_half(tile, 1u, &next_b, &sums);
     }

@@ -1,14 +1,19 @@
 // The parameters of attention's kernels, which keys a query sees, and what a score is.
 //
-// Scores are kept in powers of two: a weight is exp2(score − reference). A softcap bounds them by a hyperbolic tangent
-// written with an exponential, whose absolute error is what counts here.
+// A weight is exp2((score − reference) · score_unit()): products are scores as they are where a positive scale is all that is
+// done to them, so that the scale comes with the change to powers of two. Otherwise scores are natural, and never in
+// powers of two, in which the largest f32 would not fit. The difference comes first, because it is exact where scores are
+// close.
 //
-// needs: T, the bindings `mask` and `lengths`
+// A key that a query doesn't see has a score of −∞, like a product that overflows, and a weight of 0. References are
+// finite, unless a score is +∞. That and NaN make the weight of their key NaN (or +∞, as some devices' exp2 has it), and the
+// row's sum of weights no finite number, which it never is otherwise. For this, nothing between a score and its weight may take NaN for a number: no max, no
+// clamp, and no comparison but by bits, as compilers may assume that there is no NaN.
+//
+// needs: T, lib/special, the bindings `mask` and `lengths`
 
-// A score that no real one is below, for keys that are not seen. Not −∞, whose differences are NaN.
-const UNSEEN: f32 = -3.4028234e38;
-// What a reference starts at, and the least real score: far from UNSEEN, and from any score of finite numbers.
-const FLOOR: f32 = -1.0e38;
+// What a reference starts at: the least finite number.
+const LOWEST: f32 = -0x1.fffffep+127f;
 
 const LOG2_E: f32 = 1.4426950408889634;
 const LN_2: f32 = 0.6931471805599453;
@@ -18,6 +23,8 @@ const CAUSAL: u32 = 1u;
 const HAS_MASK: u32 = 2u;
 const HAS_LENGTHS: u32 = 4u;
 const HAS_LSE: u32 = 8u;
+// Products are scaled, bounded and masked to be scores.
+const NATURAL: u32 = 16u;
 
 struct Params {
   heads: u32,
@@ -29,9 +36,9 @@ struct Params {
   options: u32,
   // How many keys back a query sees; 2³¹ for all.
   window: u32,
-  // Without a softcap c: the scale in powers of two. With one: the scale in units of c/2, in powers of two.
+  // The scale, in powers of two unless scores are natural.
   scale: f32,
-  // c in powers of two, or 0.
+  // The softcap, or 0 for none.
   softcap: f32,
   lengths_offset: u32,
   lse_offset: u32,
@@ -84,33 +91,61 @@ fn mask_row(batch: u32, head: u32, query: u32) -> u32 {
   return params.mask.x + batch * params.mask.y + head * params.mask.z + query * params.mask.w;
 }
 
-// 2^x, and 0 where that is no normal number.
+// What a difference of scores is multiplied by to be one of powers of two.
+fn score_unit() -> f32 {
+  return select(params.scale, LOG2_E, has(NATURAL));
+}
+
+// Whether 2^x is no normal number. By bits: x below −126, −∞ included, but no NaN.
+const BELOW_LEAST: u32 = 0xc2fc0001u;
+const RANGE_BELOW: u32 = 0xff800001u - BELOW_LEAST;
+
+// 2^x, 0 where that is no normal number, and NaN or +∞ of NaN.
 fn weights(x: vec4<f32>) -> vec4<f32> {
-  const LEAST = vec4<f32>(-126.0);
-  return select(exp2(max(x, LEAST)), vec4<f32>(), x < LEAST);
+  return select(exp2(x), vec4<f32>(), (bitcast<vec4<u32>>(x) - BELOW_LEAST) < vec4<u32>(RANGE_BELOW));
 }
 
 fn weight(x: f32) -> f32 {
-  return select(exp2(max(x, -126.0)), 0.0, x < -126.0);
+  return select(exp2(x), 0.0, (bitcast<u32>(x) - BELOW_LEAST) < RANGE_BELOW);
 }
 
-// From sums of products to scores without a mask.
+// The natural scores without a mask. A softcap c makes c · tanh(s / c) of a score s, with an exponential, whose absolute
+// error is what counts here.
 fn scaled(products: vec4<f32>) -> vec4<f32> {
-  let x = products * params.scale;
+  let s = products * params.scale;
   if params.softcap == 0.0 {
-    return x;
+    return s;
   }
-  return params.softcap * (1.0 - 2.0 / (exp2(clamp(x, vec4<f32>(-126.0), vec4<f32>(126.0))) + 1.0));
+  // Both in quarters, so that the inverse of the largest softcap is a normal number: devices divide by multiplying with it.
+  let x = (s * 0.25) / (params.softcap * 0.25) * (2.0 * LOG2_E);
+  let capped = params.softcap * (1.0 - 2.0 / (exp2(clamp(x, vec4<f32>(-126.0), vec4<f32>(126.0))) + 1.0));
+  return select(capped, s, (bitcast<vec4<u32>>(s) & vec4<u32>(0x7fffffffu)) > vec4<u32>(INF_BITS));
+}
+
+const INF_BITS: u32 = 0x7f800000u;
+
+fn is_minus_inf(x: f32) -> bool {
+  return bitcast<u32>(x) == (INF_BITS | 0x80000000u);
 }
 
 // The score of a key that is seen, its mask at `at`.
 fn masked(score: f32, at: u32) -> f32 {
-  const MINUS_INF_BITS = 0xff800000u;
   let m = f32(mask[at]);
-  return select(max(score + m * LOG2_E, FLOOR), UNSEEN, bitcast<u32>(m) == MINUS_INF_BITS);
+  return select(score + m, m, is_minus_inf(m));
+}
+
+// Whether no score of a row with this sum of weights was NaN or +∞.
+fn is_defined(total: f32) -> bool {
+  return (bitcast<u32>(total) & INF_BITS) != INF_BITS;
+}
+
+// What sums of weighted values are multiplied by: 0 for a query that sees no key.
+fn inverse_of(total: f32) -> f32 {
+  return select(nan(), select(1.0 / total, 0.0, total == 0.0), is_defined(total));
 }
 
 // The logarithm of a sum of weights relative to a reference; −∞ for none.
 fn log_sum(reference: f32, total: f32) -> f32 {
-  return select((reference + log2(total)) * LN_2, -inf(), total == 0.0);
+  let value = reference * select(params.scale * LN_2, 1.0, has(NATURAL)) + log2(total) * LN_2;
+  return select(nan(), select(value, -inf(), total == 0.0), is_defined(total));
 }

@@ -47,3 +47,16 @@ fn number(bits: u32, at: u32, half: u32) -> f32 {
   let pair = unpack2x16float(bits);
   return select(bitcast<f32>(bits), select(pair.x, pair.y, at % 2u == 1u), half == 1u);
 }
+
+// Four numbers from element `at` on, for what isn't read in a hurry.
+fn four_q(at: u32, left: u32) -> vec4<f32> {
+  return load_q(at, left)[at / 4u % UNIT_Q];
+}
+
+fn four_k(at: u32, left: u32) -> vec4<f32> {
+  return numbers_kv(fetch_k(at, left))[at / 4u % UNIT_KV];
+}
+
+fn four_v(at: u32, left: u32) -> vec4<f32> {
+  return numbers_kv(fetch_v(at, left))[at / 4u % UNIT_KV];
+}

@@ -98,15 +98,14 @@ fn rescaled(x: Vector, by: Rows) -> Vector {
 }
 
 fn rows_weights(x: Rows) -> Rows {
-  const LEAST = Rows(-126.0);
-  return select(exp2(max(x, LEAST)), Rows(), x < LEAST);
+  return select(exp2(x), Rows(), (rows_bits(x) - BELOW_LEAST) < RowsBits(RANGE_BELOW));
 }
 
 // The scores of a key by its products. `plain`: every row sees it, and no mask adds to it.
 fn scores(tile: Tile, key: u32, end: u32, plain: bool, products: Rows) -> Rows {
-  var s = products * params.scale;
-  if params.softcap != 0.0 {
-    s = params.softcap * (1.0 - 2.0 / (exp2(clamp(s, Rows(-126.0), Rows(126.0))) + 1.0));
+  var s = products;
+  if has(NATURAL) {
+    s = rows_scaled(s);
   }
   if plain {
     return s;
@@ -115,7 +114,7 @@ fn scores(tile: Tile, key: u32, end: u32, plain: bool, products: Rows) -> Rows {
   for (var r = 0u; r < ROWS; r++) {
     let seen = visible(place.y, tile.real);
     if key < seen.x || key >= min(seen.y, end) {
-      s = with_row(s, r, UNSEEN);
+      s = with_row(s, r, -inf());
     } else if has(HAS_MASK) {
       s = with_row(s, r, masked(row_of(s, r), mask_row(tile.batch, place.x, place.y) + key));
     }

@@ -23,12 +23,12 @@ fn stage_q(tile: Tile, index: u32, chunk: u32) {
   }
 }
 
-// An invocation's share of a chunk of the block of keys from `key` on.
+// An invocation's share of a chunk of the block of keys from `key` on; nothing is read behind the last block.
 fn fetch_keys(tile: Tile, index: u32, key: u32, chunk: u32) -> array<Fetched, FETCHES> {
   const COLUMNS_K = FOURS / UNIT_KV;
   let d = (chunk * FOURS + index % COLUMNS_K * UNIT_KV) * 4u;
   var result: array<Fetched, FETCHES>;
-  if d < params.head_dim {
+  if d < params.head_dim && key < tile.end {
     for (var i = 0u; i < FETCHES; i++) {
       let token = min(key + (i * THREADS + index) / COLUMNS_K, params.seq_kv - 1u);
       result[i] = fetch_k(tile.k + token * params.k.w + d, params.head_dim - d);

@@ -48,3 +48,16 @@ fn first_four(words: Words, half: bool) -> vec4<f32> {
 fn four(words: vec2<u32>) -> vec4<f32> {
   return vec4<f32>(unpack2x16float(words.x), unpack2x16float(words.y));
 }
+
+// Four numbers from element `at` on, for what isn't read in a hurry.
+fn four_q(at: u32, left: u32) -> vec4<f32> {
+  return load_q(at, left)[at / 4u % UNIT_Q];
+}
+
+fn four_k(at: u32, left: u32) -> vec4<f32> {
+  return numbers_kv(fetch_k(at, left))[at / 4u % UNIT_KV];
+}
+
+fn four_v(at: u32, left: u32) -> vec4<f32> {
+  return numbers_kv(fetch_v(at, left))[at / 4u % UNIT_KV];
+}

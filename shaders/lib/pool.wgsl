@@ -3,7 +3,9 @@
 // needs: OP (0: the maximum, 1: the average, 2: the average with padding), lib/special, lib/quotient, input
 
 struct Params {
+  // The last but one element of this launch, and the first.
   total: u32,
+  first: u32,
   // Channels that are adjacent; 1 where channels are planes, which count as images.
   inner: u32,
   height: u32,

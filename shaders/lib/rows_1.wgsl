@@ -1,6 +1,7 @@
 // A number of each of the rows that share keys: here of one row.
 
 alias Rows = f32;
+alias RowsBits = u32;
 
 const ROWS: u32 = 1u;
 
@@ -14,4 +15,12 @@ fn row_of(rows: Rows, row: u32) -> f32 {
 
 fn is_raised(raised: Rows, before: Rows) -> bool {
   return raised != before;
+}
+
+fn rows_bits(rows: Rows) -> RowsBits {
+  return bitcast<RowsBits>(rows);
+}
+
+fn rows_scaled(products: Rows) -> Rows {
+  return scaled(vec4<f32>(products)).x;
 }

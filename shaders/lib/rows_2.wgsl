@@ -1,6 +1,7 @@
 // A number of each of the rows that share keys: here of two rows.
 
 alias Rows = vec2<f32>;
+alias RowsBits = vec2<u32>;
 
 const ROWS: u32 = 2u;
 
@@ -14,4 +15,12 @@ fn row_of(rows: Rows, row: u32) -> f32 {
 
 fn is_raised(raised: Rows, before: Rows) -> bool {
   return any(raised != before);
+}
+
+fn rows_bits(rows: Rows) -> RowsBits {
+  return bitcast<RowsBits>(rows);
+}
+
+fn rows_scaled(products: Rows) -> Rows {
+  return scaled(products.xyxy).xy;
 }

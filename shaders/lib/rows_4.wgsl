@@ -1,6 +1,7 @@
 // A number of each of the rows that share keys: here of four rows.
 
 alias Rows = vec4<f32>;
+alias RowsBits = vec4<u32>;
 
 const ROWS: u32 = 4u;
 
@@ -14,4 +15,12 @@ fn row_of(rows: Rows, row: u32) -> f32 {
 
 fn is_raised(raised: Rows, before: Rows) -> bool {
   return any(raised != before);
+}
+
+fn rows_bits(rows: Rows) -> RowsBits {
+  return bitcast<RowsBits>(rows);
+}
+
+fn rows_scaled(products: Rows) -> Rows {
+  return scaled(products);
 }

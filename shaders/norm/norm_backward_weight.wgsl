@@ -26,8 +26,12 @@ struct Params {
 const RUN = 32u;
 
 @compute @workgroup_size(256)
-fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
-  let column = group.x * 256u + lane;
+fn main(
+  @builtin(workgroup_id) group: vec3<u32>,
+  @builtin(num_workgroups) groups: vec3<u32>,
+  @builtin(local_invocation_index) lane: u32,
+) {
+  let column = flat_group(group, groups) * 256u + lane;
   if column >= params.columns {
     return;
   }

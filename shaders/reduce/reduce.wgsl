@@ -54,8 +54,9 @@ fn step_to(r: u32) -> u32 {
   return offset + rest * extent.y;
 }
 
-// The vectors first, first + team, … before `end`.
-fn walk(base: u32, first: u32, end: u32) -> States {
+// Every `team`th of `count` vectors from `first` on, beginning with the one of this rank. They are counted from `first`: a
+// count from the first of nearly 2³² would wrap behind the last.
+fn walk(base: u32, first: u32, count: u32, rank: u32) -> States {
   let team = params.team;
   // Between the indices of neighbouring lanes.
   let step = select(0u, 1u, params.stride == 1u);
@@ -64,11 +65,12 @@ fn walk(base: u32, first: u32, end: u32) -> States {
   let straight = params.length <= params.loops[5].x;
   let ahead = params.loops[5].y * team;
   var total = none();
-  var r = first;
-  while r < end {
-    let stop = r + min(end - r, RUN * team);
+  var i = rank;
+  while i < count {
+    let stop = i + min(count - i, RUN * team);
     var run = none();
-    while r < stop && stop - r > (AHEAD - 1u) * team {
+    while i < stop && stop - i > (AHEAD - 1u) * team {
+      let r = first + i;
       // All are asked for before the first is waited for.
       var a: V;
       var b: V;
@@ -90,11 +92,12 @@ fn walk(base: u32, first: u32, end: u32) -> States {
       run = joined(run, states(b, (r + team) * scale, step));
       run = joined(run, states(c, (r + 2u * team) * scale, step));
       run = joined(run, states(d, (r + 3u * team) * scale, step));
-      r += AHEAD * team;
+      i += AHEAD * team;
     }
-    while r < stop {
+    while i < stop {
+      let r = first + i;
       run = joined(run, states(x[base + step_to(r)], r * scale, step));
-      r += team;
+      i += team;
     }
     total = joined(total, run);
   }
@@ -150,11 +153,11 @@ fn main(
 
   var chunk = params.length;
   if groups.z > 1u {
-    chunk = (params.length + groups.z - 1u) / groups.z;
+    chunk = (params.length - 1u) / groups.z + 1u;
   }
   let first = group.z * chunk;
-  let end = select(0u, min(first + chunk, params.length), inside);
-  var total = walk(base, first + rank, end);
+  let count = select(0u, min(chunk, params.length - min(first, params.length)), inside);
+  var total = walk(base, first, count, rank);
 
   // The lanes of a vector are outputs, or numbers of one.
   var outputs_abreast = WIDTH;

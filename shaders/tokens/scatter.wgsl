@@ -7,7 +7,9 @@ struct Params {
   rows: u32,
   columns: u32,
   count: u32,
+  // The last but one element of this launch, and the first.
   elements: u32,
+  first: u32,
   indices: u32,
   source: u32,
   table: u32,
@@ -23,7 +25,7 @@ fn main(
   @builtin(num_workgroups) groups: vec3<u32>,
   @builtin(local_invocation_index) lane: u32,
 ) {
-  let place = flat_group(group, groups) * 256u + lane;
+  let place = params.first + flat_group(group, groups) * 256u + lane;
   if place >= params.elements {
     return;
   }

@@ -8,7 +8,9 @@ struct Params {
   rows: u32,
   columns: u32,
   count: u32,
+  // The last but one element of this launch, and the first.
   elements: u32,
+  first: u32,
   indices: u32,
   source: u32,
   table: u32,
@@ -26,7 +28,7 @@ fn main(
   @builtin(num_workgroups) groups: vec3<u32>,
   @builtin(local_invocation_index) lane: u32,
 ) {
-  let start = flat_group(group, groups) * 256u;
+  let start = params.first + flat_group(group, groups) * 256u;
   if start >= params.elements {
     return;
   }

@@ -15,6 +15,9 @@ pub(crate) fn run() -> Option<ExitCode> {
         "no_adapter" => super::no_adapter::child(),
         "allocations" => super::out_of_memory::allocations(selector),
         "uploads" => super::out_of_memory::uploads(selector),
+        "used_blocks" => super::out_of_memory::used_blocks(selector),
+        "within_a_budget" => super::used_memory::within_a_budget(selector),
+        "unsubmitted" => super::used_memory::unsubmitted(selector),
         _ => Err(format!("no such task: {task}")),
     };
     Some(match outcome {

@@ -5,6 +5,7 @@ use backend_webgpu::WebGpuBackend;
 use suites::BackendUnderTest;
 
 use super::loss::{self, First};
+use super::opened::{self, Opened};
 use super::program;
 
 /// Elements of the shared buffers.
@@ -19,25 +20,11 @@ const DOUBLE: &str = "
     }";
 
 /// A device of the adapter under test with nothing but the limits that every device has.
-fn foreign_device(
-    tested: &BackendUnderTest,
-) -> Result<(wgpu::Instance, wgpu::Adapter, wgpu::Device, wgpu::Queue), String> {
-    let wanted = tested.backend()?.device_info().map_err(|error| error.to_string())?;
-    let instance = wgpu::Instance::new(wgpu::InstanceDescriptor::new_without_display_handle());
-    let adapter = pollster::block_on(instance.enumerate_adapters(wgpu::Backends::all()))
-        .into_iter()
-        .find(|adapter| {
-            let info = adapter.get_info();
-            info.name == wanted.name && format!("{:?}", info.backend) == wanted.api
-        })
-        .ok_or("the adapter isn't found again")?;
-    let descriptor = wgpu::DeviceDescriptor {
+fn foreign_device(tested: &BackendUnderTest) -> Result<Opened, String> {
+    opened::open(tested, |adapter| wgpu::DeviceDescriptor {
         required_limits: wgpu::Limits::default().or_worse_values_from(&adapter.limits()),
         ..Default::default()
-    };
-    let (device, queue) = pollster::block_on(adapter.request_device(&descriptor))
-        .map_err(|error| format!("the adapter doesn't open: {error}"))?;
-    Ok((instance, adapter, device, queue))
+    })
 }
 
 pub(crate) fn from_wgpu(tested: &BackendUnderTest) -> Result<(), String> {
@@ -174,5 +161,97 @@ pub(crate) fn unfit_buffers(tested: &BackendUnderTest) -> Result<(), String> {
             other => return Err(format!("import of {size} bytes with {usage:?} gave {other:?}")),
         }
     }
+    let buffer = |device: &wgpu::Device, mapped_at_creation| {
+        let size = 64;
+        device.create_buffer(&wgpu::BufferDescriptor { label: None, size, usage: all, mapped_at_creation })
+    };
+    let mapped = buffer(&device, true);
+    let destroyed = buffer(&device, false);
+    destroyed.destroy();
+    let adapter = backend.adapter().ok_or("no adapter")?;
+    let (other_device, _queue) = pollster::block_on(adapter.request_device(&wgpu::DeviceDescriptor {
+        required_limits: wgpu::Limits::default().or_worse_values_from(&adapter.limits()),
+        ..Default::default()
+    }))
+    .map_err(|error| format!("the adapter doesn't open again: {error}"))?;
+    let foreign = buffer(&other_device, false);
+    for (what, buffer, kind) in [
+        ("mapped", mapped.clone(), ErrorKind::Unsupported),
+        ("destroyed", destroyed, ErrorKind::Driver),
+        ("foreign", foreign, ErrorKind::Driver),
+    ] {
+        match backend.import_buffer(buffer) {
+            Err(error) if error.kind() == kind => {}
+            other => return Err(format!("import of a {what} buffer gave {other:?}")),
+        }
+    }
+    mapped.unmap();
+    let ptr = backend.import_buffer(mapped).map_err(|error| format!("once unmapped: {error:?}"))?;
+    backend.free(ptr).map_err(|error| format!("{error:?}"))?;
     program::check(&backend)
+}
+
+/// Each way to a buffer leads to the same memory: order and overlap hold between its handles.
+pub(crate) fn known_buffers(tested: &BackendUnderTest) -> Result<(), String> {
+    let told = |error| format!("{error:?}");
+    let mut backend = WebGpuBackend::select(loss::index(tested)?);
+    backend.init().map_err(told)?;
+    let own = backend.alloc(4 * N).map_err(told)?;
+    let output = backend.alloc(4 * N).map_err(told)?;
+    let (buffer, _, _) = backend.export_buffer(own).map_err(told)?;
+    let again = backend.import_buffer(buffer.clone()).map_err(told)?;
+    let ones = vec![1f32; N];
+    let nines = vec![9f32; N];
+    backend.copy_htod(own, bytemuck::cast_slice(&ones)).map_err(told)?;
+    backend.unary(UnaryOp::Neg, own, output, N).map_err(told)?;
+    // An upload through the other handle comes after the read.
+    backend.copy_htod(again, bytemuck::cast_slice(&nines)).map_err(told)?;
+    let mut got = vec![0f32; N];
+    backend.copy_dtoh(bytemuck::cast_slice_mut(&mut got), output).map_err(told)?;
+    if got.iter().any(|&x| x != -1.0) {
+        return Err(format!("an upload overtook a read through another handle: {}", got[0]));
+    }
+    // In place, and overlapping.
+    backend.unary(UnaryOp::Neg, own, again, N).map_err(told)?;
+    backend.copy_dtoh(bytemuck::cast_slice_mut(&mut got), own).map_err(told)?;
+    if got.iter().any(|&x| x != -9.0) {
+        return Err(format!("in place over two handles of a buffer: {}", got[0]));
+    }
+    let shifted = backend.view(again, 4, 4 * N - 4).map_err(told)?;
+    match backend.unary(UnaryOp::Neg, own, shifted, N - 1) {
+        Err(error) if error.kind() == ErrorKind::Overlap => {}
+        other => return Err(format!("overlap over two handles of a buffer gave {other:?}")),
+    }
+    // A freed buffer that the caller still has is not given to anyone else.
+    for ptr in [own, again, shifted] {
+        backend.free(ptr).map_err(told)?;
+    }
+    let others: Vec<u64> = (0..4).map(|_| backend.alloc(4 * N)).collect::<Result<_, _>>().map_err(told)?;
+    for &ptr in &others {
+        if backend.export_buffer(ptr).map_err(told)?.0 == buffer {
+            return Err("an exported buffer was allocated again".to_owned());
+        }
+    }
+    let imported = backend.import_buffer(buffer).map_err(told)?;
+    backend.copy_dtoh(bytemuck::cast_slice_mut(&mut got), imported).map_err(told)?;
+    if got.iter().any(|&x| x != -9.0) {
+        return Err(format!("a buffer that came back has {}", got[0]));
+    }
+    program::check(&backend)
+}
+
+/// As many bytes as the capabilities say can be asked for.
+pub(crate) fn largest_allocation(tested: &BackendUnderTest) -> Result<(), String> {
+    let backend = tested.backend()?;
+    let most = backend.capabilities().map_err(|error| format!("{error:?}"))?.max_alloc_bytes;
+    match backend.alloc(most) {
+        Ok(ptr) => backend.free(ptr).map_err(|error| format!("{error:?}"))?,
+        Err(error) if error.kind() == ErrorKind::OutOfMemory => {}
+        Err(error) => return Err(format!("alloc({most}) gave {error:?}")),
+    }
+    backend.trim().map_err(|error| format!("{error:?}"))?;
+    match backend.alloc(most.saturating_add(1)) {
+        Err(error) if error.kind() == ErrorKind::Limit => Ok(()),
+        other => Err(format!("one byte more than the largest allocation gave {other:?}")),
+    }
 }

@@ -5,6 +5,8 @@
 
 #[path = "../deadline.rs"]
 mod deadline;
+#[path = "../opened.rs"]
+mod opened;
 
 mod budget;
 mod child;
@@ -15,7 +17,10 @@ mod loss;
 mod no_adapter;
 mod out_of_memory;
 mod program;
+mod refused;
 mod timeout;
+mod used_memory;
+mod waits;
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -52,13 +57,19 @@ fn for_every_backend(tested: &Arc<BackendUnderTest>) -> Vec<Trial> {
     ];
     let is_webgpu = tested.selector.starts_with("webgpu");
     if is_webgpu {
-        checks.extend::<[(&str, Check); 6]>([
+        checks.extend::<[(&str, Check); 12]>([
             ("not_initialized", lifecycle::not_initialized),
             ("loss", loss::run),
             ("timeout", timeout::run),
             ("from_wgpu", interop::from_wgpu),
             ("export_and_import", interop::export_and_import),
             ("import_of_unfit_buffers", interop::unfit_buffers),
+            ("import_of_known_buffers", interop::known_buffers),
+            ("the_largest_allocation", interop::largest_allocation),
+            ("refused/staging_comes_back", refused::staging_comes_back),
+            ("refused/every_thread_is_told", refused::every_thread_is_told),
+            ("refused/a_read", refused::a_read_of_a_refused_batch),
+            ("waits", waits::run),
         ]);
     }
     let mut trials: Vec<Trial> = checks
@@ -77,8 +88,27 @@ fn for_every_backend(tested: &Arc<BackendUnderTest>) -> Vec<Trial> {
                 None => Ok(out_of_memory::run(&shared).map(|()| Completion::Completed)?),
             }
         }));
+        let shared = Arc::clone(tested);
+        let name = format!("faults/{}/used_memory_within_a_budget", tested.slug);
+        trials.push(Trial::ignorable_test(name, move || {
+            match why_memory_isnt_resident(&shared.backend()?.device_info().map_err(|e| e.to_string())?) {
+                Some(reason) => Ok(Completion::ignored_with(reason)),
+                None => Ok(used_memory::run(&shared).map(|()| Completion::Completed)?),
+            }
+        }));
     }
     trials
+}
+
+/// Only a software adapter's memory is the process's own.
+fn why_memory_isnt_resident(device: &DeviceInfo) -> Option<&'static str> {
+    if !cfg!(target_os = "linux") {
+        return Some("/proc/self/status is of Linux");
+    }
+    if device.api == "Gl" {
+        return Some("Mesa's OpenGL gives memory back when it likes");
+    }
+    (device.kind != DeviceKind::SoftwareAdapter).then_some("this device's memory isn't the process's")
 }
 
 /// Limiting the address space of a process starves only a Vulkan driver that allocates from it.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use backend_api::{BackendResult, ComputeBackend, ErrorKind};
+use backend_api::{BackendError, BackendResult, ComputeBackend, DType, ErrorKind};
 use backend_webgpu::WebGpuBackend;
 use suites::BackendUnderTest;
 
@@ -18,7 +18,7 @@ const BLOCK: usize = 128 << 20;
 const MANY: usize = 40;
 
 pub(crate) fn run(tested: &BackendUnderTest) -> Result<(), String> {
-    for task in ["allocations", "uploads"] {
+    for task in ["allocations", "uploads", "used_blocks"] {
         let program = std::env::current_exe().map_err(|error| error.to_string())?;
         let mut command = std::process::Command::new("bash");
         command
@@ -33,7 +33,7 @@ pub(crate) fn run(tested: &BackendUnderTest) -> Result<(), String> {
     Ok(())
 }
 
-fn opened(selector: &str) -> Result<WebGpuBackend, String> {
+pub(crate) fn opened(selector: &str) -> Result<WebGpuBackend, String> {
     let mut backend = WebGpuBackend::select(selector);
     backend.init().map_err(|error| format!("init: {error:?}"))?;
     program::check(&backend)?;
@@ -53,6 +53,13 @@ fn all_blocks(backend: &dyn ComputeBackend) -> Result<Vec<u64>, String> {
     Err(format!("{MANY} blocks fit into the address space"))
 }
 
+/// Has a kernel write the first number of each block.
+fn launch_on(backend: &dyn ComputeBackend, blocks: &[u64]) -> Result<(), String> {
+    let filled: BackendResult<()> =
+        blocks.iter().try_for_each(|&block| backend.fill(block, DType::F32, 1, 1.0));
+    filled.map_err(|error| format!("fill: {error:?}"))
+}
+
 fn free(backend: &dyn ComputeBackend, blocks: &[u64]) -> Result<(), String> {
     let freed: BackendResult<()> = blocks.iter().try_for_each(|&block| backend.free(block));
     freed.map_err(|error| format!("free: {error:?}"))
@@ -63,6 +70,7 @@ pub(crate) fn allocations(selector: &str) -> Result<(), String> {
     let backend = opened(selector)?;
     let blocks = all_blocks(&backend)?;
     println!("{} blocks until OutOfMemory", blocks.len());
+    launch_on(&backend, &blocks)?;
     let (kept, given_back) = blocks.split_at(blocks.len() / 2);
     free(&backend, given_back)?;
     program::check(&backend)?;
@@ -70,8 +78,28 @@ pub(crate) fn allocations(selector: &str) -> Result<(), String> {
     if more.len() < given_back.len() {
         return Err(format!("{} blocks were given back, only {} fit again", given_back.len(), more.len()));
     }
+    launch_on(&backend, &more)?;
     free(&backend, &more)?;
     free(&backend, kept)?;
+    program::check(&backend)
+}
+
+/// In the child: blocks one after another, each a little larger than the last, written by a kernel and freed. Together
+/// they are several times the address space, so what has been freed must be given back before memory is out.
+pub(crate) fn used_blocks(selector: &str) -> Result<(), String> {
+    let backend = opened(selector)?;
+    for round in 0..MANY {
+        let bytes = (256 + 4 * round) << 20;
+        let used = || {
+            let block = backend.alloc(bytes)?;
+            let used = backend.fill(block, DType::F32, 1000, 1.0);
+            backend.free(block)?;
+            used.and_then(|()| backend.synchronize())
+        };
+        used().map_err(|error: BackendError| {
+            format!("block {round} of {bytes} bytes, with {:?}: {error:?}", backend.memory_stats())
+        })?;
+    }
     program::check(&backend)
 }
 

@@ -8,6 +8,8 @@ use std::{env, fs};
 use anyhow::bail;
 use xshell::{Shell, cmd};
 
+use crate::mesa;
+
 /// Where the Vulkan loader looks for the manifests of installed drivers.
 const VULKAN_MANIFESTS: [&str; 3] =
     ["/usr/share/vulkan/icd.d", "/usr/local/share/vulkan/icd.d", "/etc/vulkan/icd.d"];
@@ -68,7 +70,31 @@ pub(crate) fn prepare(sh: &Shell, install: bool, all: bool) -> anyhow::Result<()
         println!("not tested: {}; to add it: {}", names(&spared), by_hand(&spared));
     }
     report(&interfaces);
-    add_swiftshader(sh);
+    if CHOSEN_DRIVERS.iter().any(|variable| env::var_os(variable).is_some()) {
+        return Ok(());
+    }
+    if Path::new(SWIFTSHADER).is_file() {
+        add(sh, SWIFTSHADER)?;
+    }
+    Ok(())
+}
+
+/// Tells llvmpipe not to optimise what it compiles. With barriers, as most kernels have, newer versions of it take minutes
+/// over a kernel otherwise.
+const UNOPTIMISED: (&str, &str) = ("GALLIVM_PERF", "nopt");
+
+/// Makes the newer lavapipe known to the Vulkan loader of every command that `sh` runs, besides the other drivers.
+pub(crate) fn add_newer_lavapipe(sh: &Shell) -> anyhow::Result<()> {
+    let manifest = mesa::newer_lavapipe(sh)?;
+    println!("  Vulkan: {}", manifest.display());
+    sh.set_var(UNOPTIMISED.0, UNOPTIMISED.1);
+    add(sh, &manifest.to_string_lossy())
+}
+
+/// Makes the newer lavapipe the only driver of the Vulkan loader of every command that `sh` runs.
+pub(crate) fn choose_newer_lavapipe(sh: &Shell) -> anyhow::Result<()> {
+    sh.set_var(CHOSEN_DRIVERS[0], mesa::newer_lavapipe(sh)?);
+    sh.set_var(UNOPTIMISED.0, UNOPTIMISED.1);
     Ok(())
 }
 
@@ -159,14 +185,14 @@ fn report(interfaces: &[Interface]) {
     }
 }
 
-fn add_swiftshader(sh: &Shell) {
-    let chosen = CHOSEN_DRIVERS.iter().any(|variable| env::var_os(variable).is_some());
-    if chosen || !Path::new(SWIFTSHADER).is_file() {
-        return;
-    }
-    let list = match env::var(ADDED_DRIVERS) {
-        Ok(others) if !others.is_empty() => format!("{others}:{SWIFTSHADER}"),
-        _ => SWIFTSHADER.to_owned(),
+/// Adds a driver's manifest to those that the loader knows of.
+fn add(sh: &Shell, manifest: &str) -> anyhow::Result<()> {
+    let list = match sh.var_os(ADDED_DRIVERS) {
+        Some(others) if !others.is_empty() => {
+            env::join_paths(env::split_paths(&others).chain([PathBuf::from(manifest)]))?
+        }
+        _ => manifest.into(),
     };
     sh.set_var(ADDED_DRIVERS, list);
+    Ok(())
 }

@@ -1,13 +1,18 @@
 //! `cargo xtask`: the project's chores that a shell line can't do well.
 
+mod bounds;
+mod campaign;
 mod demo;
+mod deny;
 mod drivers;
+mod mesa;
 mod model;
 mod msrv;
 mod package;
 mod programs;
 mod suites;
 mod web;
+mod workflow;
 
 use std::path::Path;
 
@@ -24,14 +29,24 @@ enum Task {
     Demo(demo::Args),
     /// Run every suite on every adapter, installing a software Vulkan and OpenGL driver if there is none
     Test(suites::Args),
+    /// Run random arguments, programs and faults against every adapter, with a seed
+    Campaign(campaign::Args),
+    /// Run the suites of the kernels with every access compared with its operand
+    TestBounds(bounds::Args),
     /// Build the pages for browsers into target/web, and serve the demo with --serve
     Web(web::Args),
     /// Run the conformance suite, the faults and the demo in a headless Chromium
     TestWeb(web::Args),
+    /// Compile every kernel in Dawn and run the suites for pages there, on a lavapipe with f16; needs node and npm
+    TestDawn(web::Args),
     /// Time a product and a sentence in the browser beside onnxruntime-web; needs npm and Python
     CompareWeb(web::Args),
     /// Build the crates as they would be published, and check what is in them
     Package(package::Args),
+    /// Check the licences, sources and versions of the dependencies against deny.toml
+    Deny,
+    /// Check the workflows for GitHub; needs node and npm
+    Workflow,
     /// Check the minimum Rust version: stated in one place, and met by this toolchain
     Msrv,
 }
@@ -43,15 +58,23 @@ fn main() -> anyhow::Result<()> {
         Task::Model(args) => model::run(&sh, &args),
         Task::Demo(args) => demo::run(&sh, &args),
         Task::Test(args) => suites::run(&sh, &args),
+        Task::Campaign(args) => campaign::run(&sh, &args, &std::env::current_dir()?),
+        Task::TestBounds(args) => bounds::run(&sh, &args),
         Task::Web(args) => web::run(&sh, "web", &args),
         Task::TestWeb(args) => {
             model::ensure_present(&sh)?;
             web::run(&sh, "test-web", &args)
         }
+        Task::TestDawn(args) => {
+            drivers::choose_newer_lavapipe(&sh)?;
+            web::run(&sh, "test-dawn", &args)
+        }
         Task::CompareWeb(args) => {
             model::ensure_present(&sh)?;
             web::run(&sh, "compare-web", &args)
         }
+        Task::Deny => deny::run(&sh),
+        Task::Workflow => workflow::run(&sh),
         Task::Package(args) => package::run(&sh, &args),
         Task::Msrv => msrv::run(&sh),
     }

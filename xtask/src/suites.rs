@@ -12,6 +12,9 @@ pub(crate) struct Args {
     /// Fail unless all three software adapters are there: lavapipe, llvmpipe and SwiftShader
     #[arg(long)]
     all_adapters: bool,
+    /// Add the lavapipe of Debian's backports, unpacked into target/mesa-backports
+    #[arg(long)]
+    newer_mesa: bool,
     /// Arguments for `cargo test` instead of `--workspace --no-fail-fast`
     #[arg(last = true)]
     arguments: Vec<String>,
@@ -19,6 +22,9 @@ pub(crate) struct Args {
 
 pub(crate) fn run(sh: &Shell, args: &Args) -> anyhow::Result<()> {
     drivers::prepare(sh, !args.no_install, args.all_adapters)?;
+    if args.newer_mesa {
+        drivers::add_newer_lavapipe(sh)?;
+    }
     model::ensure_present(sh)?;
     let everything = ["--workspace", "--no-fail-fast"].map(str::to_owned);
     let arguments = match args.arguments.as_slice() {

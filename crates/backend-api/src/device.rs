@@ -91,10 +91,13 @@ pub struct MemoryStats {
     pub peak: usize,
     /// Kept for reuse; [`trim`](crate::ComputeBackend::trim) returns it to the system.
     pub pooled: usize,
+    /// Freed and not kept, but held by the device until the work that uses it has finished.
+    pub releasing: usize,
     /// In staging buffers for uploads and read-backs.
     pub staging: usize,
     /// Live handles, views included.
     pub handles: usize,
-    /// The bound on [`in_use`](Self::in_use) plus [`pooled`](Self::pooled), where one was set.
+    /// The bound on [`in_use`](Self::in_use), [`pooled`](Self::pooled) and [`releasing`](Self::releasing) together, where
+    /// one was set.
     pub budget: Option<usize>,
 }

@@ -15,6 +15,7 @@
 #![forbid(unsafe_code)]
 
 mod backend;
+mod bound;
 pub mod desc;
 mod device;
 mod dtype;
@@ -28,6 +29,7 @@ mod registry;
 mod size;
 
 pub use backend::ComputeBackend;
+pub use bound::{MAX_SECONDS, require_bounded};
 pub use device::{Capabilities, DeviceInfo, DeviceKind, MemoryStats};
 pub use dtype::{DType, round_to_odd};
 pub use error::{BackendError, BackendResult, Diagnostic, ErrorKind};

@@ -11,6 +11,7 @@
 
 mod access;
 mod backend;
+mod bound;
 mod element;
 mod factory;
 mod math;

@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use backend_api::desc::{AttentionDesc, MatmulDesc, Matrix};
-use backend_api::{BackendError, BackendResult, ComputeBackend, DType, DeviceInfo, Operation};
+use backend_api::{BackendError, BackendResult, ComputeBackend, DType, DeviceInfo, Diagnostic, Operation};
 
-use crate::context::Context;
-use crate::device::{self, Entered, Gpu, Selector};
+use crate::context::{Context, Parts};
+use crate::device::{self, Gpu, Selector};
+use crate::opened::{Call, Opened};
 use crate::recorder::Stopwatch;
 use crate::{ops, transfer};
 
@@ -18,7 +19,7 @@ use crate::{ops, transfer};
 pub struct WebGpuBackend {
     selector: Selector,
     avoid_cooperative_matrices: bool,
-    context: Option<Context>,
+    opened: Option<Opened>,
 }
 
 impl WebGpuBackend {
@@ -61,7 +62,7 @@ impl WebGpuBackend {
     ) -> BackendResult<Self> {
         let info = device::describe(0, &adapter.get_info());
         let gpu = Gpu::new(instance, adapter, device, queue, info);
-        Ok(Self { context: Some(Context::new(gpu)?), ..Self::default() })
+        Ok(Self { opened: Some(Opened::new(Parts::new(gpu)?)), ..Self::default() })
     }
 
     /// [`init`](ComputeBackend::init) that waits without blocking.
@@ -72,13 +73,13 @@ impl WebGpuBackend {
         if self.is_initialized() {
             return Ok(());
         }
-        self.context = None;
+        self.opened = None;
         let (instance, adapter, info) = device::find(device::enumerate().await, &self.selector)?;
         let span = tracing::info_span!("init", adapter = info.name, api = info.api);
         let gpu = device::open(instance, adapter, info, !self.avoid_cooperative_matrices).await?;
-        let context = span.in_scope(|| Context::new(gpu))?;
-        tracing::info!(adapter = context.gpu.info.name, api = context.gpu.info.api, "opened");
-        self.context = Some(context);
+        let opened = Opened::new(span.in_scope(|| Parts::new(gpu))?);
+        tracing::info!(adapter = opened.gpu.info.name, api = opened.gpu.info.api, "opened");
+        self.opened = Some(opened);
         Ok(())
     }
 
@@ -92,34 +93,43 @@ impl WebGpuBackend {
     /// The device in use, if the backend is open.
     #[must_use]
     pub fn device_info(&self) -> Option<&DeviceInfo> {
-        Some(&self.context.as_ref()?.gpu.info)
+        Some(&self.opened.as_ref()?.gpu.info)
     }
 
     /// The adapter, if the backend is open.
     #[must_use]
     pub fn adapter(&self) -> Option<&wgpu::Adapter> {
-        Some(&self.context.as_ref()?.gpu.adapter)
+        Some(&self.opened.as_ref()?.gpu.adapter)
     }
 
     /// The wgpu device, if the backend is open, for work of the caller's own beside the backend's.
     #[must_use]
     pub fn device(&self) -> Option<&wgpu::Device> {
-        Some(&self.context.as_ref()?.gpu.device)
+        Some(&self.opened.as_ref()?.gpu.device)
     }
 
     /// The wgpu queue, if the backend is open. What the backend has recorded runs before work that is submitted here
     /// only after [`flush`](Self::flush).
     #[must_use]
     pub fn queue(&self) -> Option<&wgpu::Queue> {
-        Some(&self.context.as_ref()?.gpu.queue)
+        Some(&self.opened.as_ref()?.gpu.queue)
     }
 
-    /// Submits what has been recorded, without waiting for it.
+    /// Submits what has been recorded, without waiting for the device to do it.
     ///
     /// # Errors
-    /// [`DeviceLost`](BackendError::DeviceLost), [`NotInitialized`](BackendError::NotInitialized).
+    /// [`DeviceLost`](BackendError::DeviceLost), [`NotInitialized`](BackendError::NotInitialized);
+    /// [`Timeout`](BackendError::Timeout) where a driver works off earlier submissions before it takes this one, which
+    /// follows then.
     pub fn flush(&self) -> BackendResult<()> {
-        self.context("flush")?.recorder.lock().submit("flush")
+        let op = "flush";
+        let context = self.context(op)?;
+        let newest = {
+            let mut recorder = context.recorder.lock();
+            recorder.submit()?;
+            recorder.newest()
+        };
+        newest.map_or(Ok(()), |newest| context.submitter.wait_until_submitted(&newest, &context.deadline(op)))
     }
 
     /// The buffer behind a handle, with the handle's byte offset and length in it. The buffer may be read and written
@@ -128,24 +138,36 @@ impl WebGpuBackend {
     /// # Errors
     /// [`InvalidHandle`](BackendError::InvalidHandle).
     pub fn export_buffer(&self, ptr: u64) -> BackendResult<(wgpu::Buffer, u64, u64)> {
-        let slice = self.context("export_buffer")?.memory.lookup("export_buffer", "ptr", ptr)?;
+        let op = "export_buffer";
+        let slice = self.context(op)?.memory.export(op, "ptr", ptr)?;
         Ok((slice.block.buffer().clone(), slice.offset as u64, slice.len as u64))
     }
 
     /// A handle to a buffer of this device that the caller made, with the usages STORAGE, COPY_SRC and COPY_DST. It
-    /// is freed like any handle; the buffer lives as long as the caller or the backend uses it.
+    /// is freed like any handle; the buffer lives as long as the caller or the backend uses it. A buffer that is imported
+    /// again, or was exported, is the memory that it is already known as. While the handle lives, the caller must not map or
+    /// destroy the buffer: what is recorded with it would be lost, and the next read or synchronize says so.
     ///
     /// # Errors
-    /// [`Unsupported`](BackendError::Unsupported) if a usage is missing.
+    /// [`Unsupported`](BackendError::Unsupported) if a usage is missing or the buffer is mapped;
+    /// [`Driver`](BackendError::Driver) if it is of another device or destroyed. In a browser these two are told later, by
+    /// the next read or synchronize. That a buffer is of another `wgpu::Instance` can't be seen here, and must not be.
     pub fn import_buffer(&self, buffer: wgpu::Buffer) -> BackendResult<u64> {
         let op = "import_buffer";
         let context = self.context(op)?;
         let needed =
             wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_SRC | wgpu::BufferUsages::COPY_DST;
+        let unsupported = |need| Err(BackendError::Unsupported { op, need });
         if !buffer.usage().contains(needed) || !buffer.size().is_multiple_of(wgpu::COPY_BUFFER_ALIGNMENT) {
-            let need = format!("a buffer of whole words with the usages {needed:?}");
-            return Err(BackendError::Unsupported { op, need });
+            return unsupported(format!("a buffer of whole words with the usages {needed:?}"));
         }
+        if buffer.get_mapped_range(..).is_ok() {
+            return unsupported("a buffer that is not mapped".to_owned());
+        }
+        context
+            .pipelines
+            .check_buffer(&buffer)
+            .map_err(|error| BackendError::Driver { op, source: Diagnostic(error.to_string()) })?;
         context.memory.import(op, buffer)
     }
 
@@ -167,11 +189,13 @@ impl WebGpuBackend {
     ) -> BackendResult<()> {
         let matrix = |ptr, columns: usize| Matrix::new(ptr, DType::F16, columns.max(1));
         let desc = MatmulDesc::new(m, n, k, matrix(a_ptr, k), matrix(b_ptr, n), matrix(c_ptr, n));
-        ops::matmul(&*self.context("gemm_f16")?, "gemm_f16", &desc.with_scale(alpha, beta))
+        let desc = desc.with_scale(alpha, beta);
+        self.call("gemm_f16", |ctx, op| ops::matmul(ctx, op, &desc))
     }
 
     /// How a product would be made: the kernel and its tile, the pieces into which k is split, what is copied first.
-    /// Such as `cooperative/128x128x32+split4, packs A`.
+    /// Such as `cooperative/128x128x32+split4, packs A`. Of a product that takes long, it is that of the first part, with
+    /// how many there are: `direct/32x128x4, in 8 parts`.
     ///
     /// # Errors
     /// Those of [`matmul`](ComputeBackend::matmul).
@@ -199,7 +223,7 @@ impl WebGpuBackend {
     }
 
     /// How attention would be computed: the kernel and its tile, the pieces of the keys. Such as
-    /// `flash/64x64x64r8, element by element`.
+    /// `flash/64x64x64r8, element by element`, or where that takes long, `flash/64x64x64r8, in 8 parts`.
     ///
     /// # Errors
     /// Those of [`attention_ext`](ComputeBackend::attention_ext).
@@ -244,6 +268,24 @@ impl WebGpuBackend {
         ops::ForcedConv::names()
     }
 
+    /// For tests: takes the device for `slowdown` times slower than its kind is, and has every operation halved
+    /// `halvings` times where it can be divided.
+    ///
+    /// # Errors
+    /// [`NotInitialized`](BackendError::NotInitialized).
+    #[doc(hidden)]
+    pub fn pretend(&self, slowdown: f64, halvings: u32) -> BackendResult<()> {
+        self.context("pretend")?.pace.pretend(slowdown, halvings);
+        Ok(())
+    }
+
+    /// For tests: how often recorded work was submitted because more would have been too long.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn cuts(&self) -> u64 {
+        self.opened.as_ref().map_or(0, |context| context.pace.cuts())
+    }
+
     /// How long a call waits for the device before it returns [`Timeout`](BackendError::Timeout); two minutes unless
     /// set.
     ///
@@ -282,25 +324,25 @@ impl WebGpuBackend {
     /// Kernels compiled so far. Bounded by the kinds of operation in use, not by their shapes.
     #[must_use]
     pub fn compiled_kernels(&self) -> usize {
-        self.context.as_ref().map_or(0, |context| context.pipelines.len())
+        self.opened.as_ref().map_or(0, |context| context.pipelines.len())
     }
 
     /// Cached bind groups; bounded.
     #[must_use]
     pub fn cached_bind_groups(&self) -> usize {
-        self.context.as_ref().map_or(0, |context| context.recorder.lock().cache_sizes().0)
+        self.opened.as_ref().map_or(0, |context| context.recorder.lock().cache_sizes().0)
     }
 
-    /// Rehearses each operation and compiles the kernels that it asks for.
+    /// Plans each operation in a dry run and compiles the kernels that it asks for.
     pub(crate) async fn warm_up(&self, operations: &[Operation<'_>]) -> BackendResult<()> {
         let op = "warm_up_async";
-        let context = self.context_async(op)?;
-        let rehearsal = Self { context: Some(context.rehearsal()), ..Self::default() };
+        let opened = self.context_async(op)?;
+        let planner = Self { opened: Some(opened.dry_run()), ..Self::default() };
         for operation in operations {
-            operation(&rehearsal)?;
-            for variant in rehearsal.context_async(op)?.take_rehearsed() {
-                context.compile(&variant).await?;
-                context.gpu.health.check()?;
+            operation(&planner)?;
+            for variant in planner.context_async(op)?.take_variants() {
+                opened.compile(&variant).await?;
+                opened.gpu.health.check()?;
             }
         }
         Ok(())
@@ -318,17 +360,27 @@ impl WebGpuBackend {
         if self.is_initialized() { Ok(()) } else { Err(BackendError::WouldBlock { op: "init" }) }
     }
 
+    /// Runs an operation and records what it launches, if it succeeds.
+    pub(crate) fn call<T>(
+        &self,
+        op: &'static str,
+        operation: impl FnOnce(&Context, &'static str) -> BackendResult<T>,
+    ) -> BackendResult<T> {
+        let call = self.context(op)?;
+        let value = operation(&call, op)?;
+        call.commit(op)?;
+        Ok(value)
+    }
+
     /// The opened device, if it still works, for the time of a call.
-    pub(crate) fn context(&self, op: &'static str) -> BackendResult<Entered<'_>> {
-        let context = Entered::new(self.context.as_ref().ok_or(BackendError::NotInitialized { op })?);
-        context.gpu.health.refresh(&context.gpu.device)?;
-        Ok(context)
+    pub(crate) fn context(&self, op: &'static str) -> BackendResult<Call<'_>> {
+        self.opened.as_ref().ok_or(BackendError::NotInitialized { op })?.call(op)
     }
 
     /// The same for a call that waits without blocking, and takes its turn whenever it goes on.
-    pub(crate) fn context_async(&self, op: &'static str) -> BackendResult<&Context> {
+    pub(crate) fn context_async(&self, op: &'static str) -> BackendResult<&Opened> {
         self.context(op)?;
-        self.context.as_ref().ok_or(BackendError::NotInitialized { op })
+        self.opened.as_ref().ok_or(BackendError::NotInitialized { op })
     }
 
     pub(crate) fn is_open(&self) -> bool {
@@ -336,7 +388,7 @@ impl WebGpuBackend {
     }
 
     /// Memory can be asked for even when there is none.
-    pub(crate) fn context_or_none(&self) -> Option<&Context> {
-        self.context.as_ref()
+    pub(crate) fn opened(&self) -> Option<&Opened> {
+        self.opened.as_ref()
     }
 }

@@ -47,7 +47,7 @@ impl ComputeBackend for WebGpuBackend {
         let desc = MatmulDesc::new(m, n, k, matrix(a_ptr, lda), matrix(b_ptr, ldb), matrix(c_ptr, ldc))
             .with_transpose(trans_a, trans_b)
             .with_scale(alpha, beta);
-        ops::matmul(&*self.context("gemm")?, "gemm", &desc)
+        self.call("gemm", |ctx, op| ops::matmul(ctx, op, &desc))
     }
 
     fn batched_gemm(
@@ -77,7 +77,7 @@ impl ComputeBackend for WebGpuBackend {
             .with_transpose(trans_a, trans_b)
             .with_scale(alpha, beta)
             .with_batch(batch_count);
-        ops::matmul(&*self.context("batched_gemm")?, "batched_gemm", &desc)
+        self.call("batched_gemm", |ctx, op| ops::matmul(ctx, op, &desc))
     }
 
     fn conv2d_forward(
@@ -91,20 +91,20 @@ impl ComputeBackend for WebGpuBackend {
         stride: &[usize],
         padding: &[usize],
     ) -> BackendResult<()> {
-        let op = "conv2d_forward";
-        let context = self.context(op)?;
-        let desc = ConvDesc::from_slices(
-            op,
-            input_ptr,
-            input_shape,
-            filter_ptr,
-            filter_shape,
-            output_ptr,
-            output_shape,
-            stride,
-            padding,
-        )?;
-        ops::conv2d(&context, op, &desc)
+        self.call("conv2d_forward", |ctx, op| {
+            let desc = ConvDesc::from_slices(
+                op,
+                input_ptr,
+                input_shape,
+                filter_ptr,
+                filter_shape,
+                output_ptr,
+                output_shape,
+                stride,
+                padding,
+            )?;
+            ops::conv2d(ctx, op, &desc)
+        })
     }
 
     fn attention(
@@ -125,7 +125,7 @@ impl ComputeBackend for WebGpuBackend {
         let mut desc = AttentionDesc::new(DType::F32, [q_ptr, k_ptr, v_ptr, o_ptr], shape);
         desc.scale = scale;
         desc.causal = causal;
-        ops::attention(&*self.context("attention")?, "attention", &desc)
+        self.call("attention", |ctx, op| ops::attention(ctx, op, &desc))
     }
 
     fn reduce(
@@ -138,21 +138,21 @@ impl ComputeBackend for WebGpuBackend {
     ) -> BackendResult<()> {
         let (input, axes) = (TensorDesc::packed(input_ptr, DType::F32, shape), [axis]);
         let desc = ReduceDesc::new(op, input, &axes, output_ptr);
-        ops::reduce(&*self.context("reduce")?, "reduce", &desc)
+        self.call("reduce", |ctx, op| ops::reduce(ctx, op, &desc))
     }
 
     fn unary(&self, op: UnaryOp, input_ptr: u64, output_ptr: u64, n: usize) -> BackendResult<()> {
         let (shape, vector) = ([n], TensorDesc::packed);
         let desc =
             UnaryDesc::new(op, vector(input_ptr, DType::F32, &shape), vector(output_ptr, DType::F32, &shape));
-        ops::unary(&*self.context("unary")?, "unary", &desc)
+        self.call("unary", |ctx, op| ops::unary(ctx, op, &desc))
     }
 
     fn binary(&self, op: BinaryOp, a_ptr: u64, b_ptr: u64, output_ptr: u64, n: usize) -> BackendResult<()> {
         let shape = [n];
         let vector = |ptr| TensorDesc::packed(ptr, DType::F32, &shape);
         let desc = BinaryDesc::new(op, vector(a_ptr), vector(b_ptr), vector(output_ptr));
-        ops::binary(&*self.context("binary")?, "binary", &desc)
+        self.call("binary", |ctx, op| ops::binary(ctx, op, &desc))
     }
 
     fn synchronize(&self) -> BackendResult<()> {
@@ -160,7 +160,7 @@ impl ComputeBackend for WebGpuBackend {
     }
 
     fn alloc(&self, bytes: usize) -> BackendResult<u64> {
-        self.context("alloc")?.memory.alloc(bytes)
+        self.context("alloc")?.alloc("alloc", bytes)
     }
 
     fn free(&self, ptr: u64) -> BackendResult<()> {
@@ -196,153 +196,153 @@ impl ComputeBackend for WebGpuBackend {
     }
 
     fn copy_dtod(&self, dst: u64, src: u64, bytes: usize) -> BackendResult<()> {
-        ops::copy_dtod(&*self.context("copy_dtod")?, dst, src, bytes)
+        self.call("copy_dtod", |ctx, _| ops::copy_dtod(ctx, dst, src, bytes))
     }
 
     fn fill(&self, dst: u64, dtype: DType, n: usize, value: f64) -> BackendResult<()> {
-        ops::fill(&*self.context("fill")?, dst, dtype, n, value)
+        self.call("fill", |ctx, _| ops::fill(ctx, dst, dtype, n, value))
     }
 
     fn matmul(&self, desc: &MatmulDesc) -> BackendResult<()> {
-        ops::matmul(&*self.context("matmul")?, "matmul", desc)
+        self.call("matmul", |ctx, op| ops::matmul(ctx, op, desc))
     }
 
     fn attention_ext(&self, desc: &AttentionDesc) -> BackendResult<()> {
-        ops::attention(&*self.context("attention_ext")?, "attention_ext", desc)
+        self.call("attention_ext", |ctx, op| ops::attention(ctx, op, desc))
     }
 
     fn unary_ext(&self, desc: &UnaryDesc<'_>) -> BackendResult<()> {
-        ops::unary(&*self.context("unary_ext")?, "unary_ext", desc)
+        self.call("unary_ext", |ctx, op| ops::unary(ctx, op, desc))
     }
 
     fn binary_ext(&self, desc: &BinaryDesc<'_>) -> BackendResult<()> {
-        ops::binary(&*self.context("binary_ext")?, "binary_ext", desc)
+        self.call("binary_ext", |ctx, op| ops::binary(ctx, op, desc))
     }
 
     fn compare(&self, desc: &CompareDesc<'_>) -> BackendResult<()> {
-        ops::compare(&*self.context("compare")?, "compare", desc)
+        self.call("compare", |ctx, op| ops::compare(ctx, op, desc))
     }
 
     fn where_cond(&self, desc: &WhereDesc<'_>) -> BackendResult<()> {
-        ops::where_cond(&*self.context("where_cond")?, "where_cond", desc)
+        self.call("where_cond", |ctx, op| ops::where_cond(ctx, op, desc))
     }
 
     fn clamp(&self, desc: &ClampDesc<'_>) -> BackendResult<()> {
-        ops::clamp(&*self.context("clamp")?, "clamp", desc)
+        self.call("clamp", |ctx, op| ops::clamp(ctx, op, desc))
     }
 
     fn affine(&self, desc: &AffineDesc<'_>) -> BackendResult<()> {
-        ops::affine(&*self.context("affine")?, "affine", desc)
+        self.call("affine", |ctx, op| ops::affine(ctx, op, desc))
     }
 
     fn copy(&self, desc: &CopyDesc<'_>) -> BackendResult<()> {
-        ops::copy(&*self.context("copy")?, "copy", desc)
+        self.call("copy", |ctx, op| ops::copy(ctx, op, desc))
     }
 
     fn permute(&self, desc: &PermuteDesc<'_>) -> BackendResult<()> {
-        ops::permute(&*self.context("permute")?, "permute", desc)
+        self.call("permute", |ctx, op| ops::permute(ctx, op, desc))
     }
 
     fn slice(&self, desc: &SliceDesc<'_>) -> BackendResult<()> {
-        ops::slice(&*self.context("slice")?, "slice", desc)
+        self.call("slice", |ctx, op| ops::slice(ctx, op, desc))
     }
 
     fn concat(&self, desc: &ConcatDesc<'_>) -> BackendResult<()> {
-        ops::concat(&*self.context("concat")?, "concat", desc)
+        self.call("concat", |ctx, op| ops::concat(ctx, op, desc))
     }
 
     fn pad(&self, desc: &PadDesc<'_>) -> BackendResult<()> {
-        ops::pad(&*self.context("pad")?, "pad", desc)
+        self.call("pad", |ctx, op| ops::pad(ctx, op, desc))
     }
 
     fn repeat(&self, desc: &RepeatDesc<'_>) -> BackendResult<()> {
-        ops::repeat(&*self.context("repeat")?, "repeat", desc)
+        self.call("repeat", |ctx, op| ops::repeat(ctx, op, desc))
     }
 
     fn reduce_ext(&self, desc: &ReduceDesc<'_>) -> BackendResult<()> {
-        ops::reduce(&*self.context("reduce_ext")?, "reduce_ext", desc)
+        self.call("reduce_ext", |ctx, op| ops::reduce(ctx, op, desc))
     }
 
     fn softmax(&self, desc: &SoftmaxDesc) -> BackendResult<()> {
-        ops::softmax(&*self.context("softmax")?, "softmax", desc)
+        self.call("softmax", |ctx, op| ops::softmax(ctx, op, desc))
     }
 
     fn layer_norm(&self, desc: &LayerNormDesc) -> BackendResult<()> {
-        ops::layer_norm(&*self.context("layer_norm")?, "layer_norm", desc)
+        self.call("layer_norm", |ctx, op| ops::layer_norm(ctx, op, desc))
     }
 
     fn rms_norm(&self, desc: &RmsNormDesc) -> BackendResult<()> {
-        ops::rms_norm(&*self.context("rms_norm")?, "rms_norm", desc)
+        self.call("rms_norm", |ctx, op| ops::rms_norm(ctx, op, desc))
     }
 
     fn group_norm(&self, desc: &GroupNormDesc) -> BackendResult<()> {
-        ops::group_norm(&*self.context("group_norm")?, "group_norm", desc)
+        self.call("group_norm", |ctx, op| ops::group_norm(ctx, op, desc))
     }
 
     fn batch_norm(&self, desc: &BatchNormDesc) -> BackendResult<()> {
-        ops::batch_norm(&*self.context("batch_norm")?, "batch_norm", desc)
+        self.call("batch_norm", |ctx, op| ops::batch_norm(ctx, op, desc))
     }
 
     fn cumsum(&self, desc: &CumSumDesc) -> BackendResult<()> {
-        ops::cumsum(&*self.context("cumsum")?, "cumsum", desc)
+        self.call("cumsum", |ctx, op| ops::cumsum(ctx, op, desc))
     }
 
     fn softmax_backward(&self, desc: &SoftmaxBackwardDesc) -> BackendResult<()> {
-        ops::softmax_backward(&*self.context("softmax_backward")?, "softmax_backward", desc)
+        self.call("softmax_backward", |ctx, op| ops::softmax_backward(ctx, op, desc))
     }
 
     fn norm_backward(&self, desc: &NormBackwardDesc) -> BackendResult<()> {
-        ops::norm_backward(&*self.context("norm_backward")?, "norm_backward", desc)
+        self.call("norm_backward", |ctx, op| ops::norm_backward(ctx, op, desc))
     }
 
     fn norm_backward_weight(&self, desc: &NormBackwardWeightDesc) -> BackendResult<()> {
-        ops::norm_backward_weight(&*self.context("norm_backward_weight")?, "norm_backward_weight", desc)
+        self.call("norm_backward_weight", |ctx, op| ops::norm_backward_weight(ctx, op, desc))
     }
 
     fn conv2d(&self, desc: &ConvDesc) -> BackendResult<()> {
-        ops::conv2d(&*self.context("conv2d")?, "conv2d", desc)
+        self.call("conv2d", |ctx, op| ops::conv2d(ctx, op, desc))
     }
 
     fn conv_transpose2d(&self, desc: &ConvTransposeDesc) -> BackendResult<()> {
-        ops::conv_transpose2d(&*self.context("conv_transpose2d")?, "conv_transpose2d", desc)
+        self.call("conv_transpose2d", |ctx, op| ops::conv_transpose2d(ctx, op, desc))
     }
 
     fn conv2d_backward_data(&self, desc: &ConvBackwardDataDesc) -> BackendResult<()> {
-        ops::conv2d_backward_data(&*self.context("conv2d_backward_data")?, "conv2d_backward_data", desc)
+        self.call("conv2d_backward_data", |ctx, op| ops::conv2d_backward_data(ctx, op, desc))
     }
 
     fn conv2d_backward_filter(&self, desc: &ConvBackwardFilterDesc) -> BackendResult<()> {
-        ops::conv2d_backward_filter(&*self.context("conv2d_backward_filter")?, "conv2d_backward_filter", desc)
+        self.call("conv2d_backward_filter", |ctx, op| ops::conv2d_backward_filter(ctx, op, desc))
     }
 
     fn pool2d(&self, desc: &PoolDesc) -> BackendResult<()> {
-        ops::pool2d(&*self.context("pool2d")?, "pool2d", desc)
+        self.call("pool2d", |ctx, op| ops::pool2d(ctx, op, desc))
     }
 
     fn pool2d_backward(&self, desc: &PoolBackwardDesc) -> BackendResult<()> {
-        ops::pool2d_backward(&*self.context("pool2d_backward")?, "pool2d_backward", desc)
+        self.call("pool2d_backward", |ctx, op| ops::pool2d_backward(ctx, op, desc))
     }
 
     fn rope(&self, desc: &RopeDesc) -> BackendResult<()> {
-        ops::rope(&*self.context("rope")?, "rope", desc)
+        self.call("rope", |ctx, op| ops::rope(ctx, op, desc))
     }
 
     fn gather(&self, desc: &GatherDesc) -> BackendResult<()> {
-        ops::gather(&*self.context("gather")?, "gather", desc)
+        self.call("gather", |ctx, op| ops::gather(ctx, op, desc))
     }
 
     fn scatter(&self, desc: &ScatterDesc) -> BackendResult<()> {
-        ops::scatter(&*self.context("scatter")?, "scatter", desc)
+        self.call("scatter", |ctx, op| ops::scatter(ctx, op, desc))
     }
 
     fn random(&self, desc: &RandomDesc) -> BackendResult<()> {
-        ops::random(&*self.context("random")?, "random", desc)
+        self.call("random", |ctx, op| ops::random(ctx, op, desc))
     }
 
     fn capabilities(&self) -> BackendResult<Capabilities> {
         let context = self.context("capabilities")?;
         let gpu = &context.gpu;
-        let (features, limits) = (gpu.device.features(), gpu.device.limits());
+        let features = gpu.device.features();
         let mut capabilities = Capabilities::host();
         capabilities.f16 = features.contains(wgpu::Features::SHADER_F16);
         capabilities.subgroup_size = features.contains(wgpu::Features::SUBGROUP).then(|| {
@@ -350,7 +350,7 @@ impl ComputeBackend for WebGpuBackend {
             (info.subgroup_min_size, info.subgroup_max_size)
         });
         capabilities.cooperative_matrix = gpu.cooperative_matrices;
-        capabilities.max_alloc_bytes = usize::try_from(limits.max_buffer_size).unwrap_or(usize::MAX);
+        capabilities.max_alloc_bytes = context.memory.pool().max_bytes();
         capabilities.timestamps = features.contains(wgpu::Features::TIMESTAMP_QUERY);
         capabilities.blocking = cfg!(not(target_family = "wasm"));
         Ok(capabilities)
@@ -361,11 +361,11 @@ impl ComputeBackend for WebGpuBackend {
     }
 
     fn memory_stats(&self) -> MemoryStats {
-        self.context_or_none().map(crate::context::Context::stats).unwrap_or_default()
+        self.opened().map(|context| context.stats()).unwrap_or_default()
     }
 
     fn trim(&self) -> BackendResult<usize> {
-        Ok(self.context("trim")?.trim())
+        self.context("trim")?.trim()
     }
 
     fn set_memory_budget(&self, bytes: Option<usize>) -> BackendResult<()> {

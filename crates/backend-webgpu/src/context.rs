@@ -2,7 +2,7 @@
 
 use std::ops::Deref;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use backend_api::operand::Operand;
@@ -10,22 +10,33 @@ use backend_api::{BackendError, BackendResult, DType, DeviceKind, MemoryStats};
 use bytemuck::Pod;
 use parking_lot::Mutex;
 
-use crate::device::{Gate, Gpu, LastHandle, guarded};
-use crate::kernels::{MAX_PARAMS, Pipelines, Target, Variant};
-use crate::memory::{Block, DeviceSlice, Memory};
+use crate::device::{Gate, Gpu, LastHandle, Witness, guarded};
+use crate::kernels::{MAX_IMMEDIATES, MAX_PARAMS, Pipelines, Target, Variant};
+use crate::memory::{Allocation, Block, DeviceSlice, Memory};
 use crate::ops;
-use crate::recorder::{BindingLimits, Launch, MAX_BINDINGS, Recorder, Window, wait};
-use crate::transfer::{Readback, Signal};
+pub(crate) use crate::recorder::MAX_GROUPS;
+use crate::recorder::{
+    BindingLimits, Command, Deadline, MAX_BINDINGS, Progress, Recorder, Submitter, Then, Window,
+};
+use crate::transfer::{Readback, Signal, StagingRing};
 
-/// Workgroups along one dimension of a dispatch, on every WebGPU device.
-pub(crate) const MAX_GROUPS: u32 = 65_535;
-
-/// An opened device, as operations see it.
+/// An opened device, as the operations of one call see it.
+///
+/// A call's dispatches are collected here, and recorded together when all of it has been checked and planned: a call that
+/// fails has recorded none, and no other thread's come in between.
 #[derive(Debug)]
 pub(crate) struct Context {
     parts: Arc<Parts>,
-    /// In a rehearsal: the kernels that were asked for instead of launched.
-    rehearsed: Option<Mutex<Vec<Variant>>>,
+    mode: Mode,
+}
+
+/// What becomes of a dispatch.
+#[derive(Debug)]
+enum Mode {
+    /// It is recorded when the call is over.
+    Record(Mutex<Vec<Command>>),
+    /// A dry run only notes which kernel was asked for.
+    DryRun(Arc<Mutex<Vec<Variant>>>),
 }
 
 /// Everything that belongs to an opened device.
@@ -35,6 +46,7 @@ pub(crate) struct Parts {
     pub(crate) memory: Memory,
     pub(crate) pipelines: Pipelines,
     pub(crate) recorder: Mutex<Recorder>,
+    pub(crate) submitter: Arc<Submitter>,
     pub(crate) readback: Readback,
     pub(crate) gate: Gate,
     /// Which variants on cooperative matrices were found to be right.
@@ -47,6 +59,8 @@ pub(crate) struct Parts {
     pub(crate) forced_attention: Mutex<Option<ops::ForcedAttention>>,
     /// The same for convolutions.
     pub(crate) forced_conv: Mutex<Option<ops::ForcedConv>>,
+    /// How much long work is waiting to be submitted.
+    pub(crate) pace: ops::Pace,
     limits: BindingLimits,
     timeout_ms: AtomicU64,
     /// Bound where an operation leaves out an operand.
@@ -65,55 +79,47 @@ impl Deref for Context {
     }
 }
 
-impl Context {
+impl Parts {
     /// The longest wait for the device before a call gives up.
     const DEFAULT_TIMEOUT: Duration = Duration::from_secs(120);
 
     pub(crate) fn new(gpu: Gpu) -> BackendResult<Self> {
         let (device, limits) = (&gpu.device, gpu.device.limits());
         let immediates = gpu.device.features().contains(wgpu::Features::IMMEDIATES);
+        let is_software = gpu.info.kind == DeviceKind::SoftwareAdapter;
         let target = Target {
-            immediates: immediates && limits.max_immediate_size >= MAX_PARAMS,
-            unroll: gpu.info.kind != DeviceKind::SoftwareAdapter,
+            immediates: immediates && limits.max_immediate_size >= MAX_IMMEDIATES,
+            unroll: !is_software,
         };
-        let memory = Memory::new(device);
+        let has_dropped = Arc::new(AtomicBool::new(false));
+        let progress = Arc::new(Progress::default());
+        let gate = Gate::new(&gpu.adapter);
+        // An OpenGL context belongs to the thread whose turn it is.
+        let has_thread = is_software && !gate.is_closed();
+        let submitter = Arc::new(Submitter::new(device, &gpu.queue, &gpu.health, &progress, has_thread));
+        let memory = Memory::new(device, &progress, &has_dropped);
         let pipelines = Pipelines::new(device, target, gpu.takes_spirv);
-        let recorder = Recorder::new(device, &gpu.queue, &gpu.health, target, pipelines.params_layout());
-        let parts = Parts {
+        let recorder = Recorder::new(device, &submitter, target, pipelines.params_layout(), &has_dropped);
+        Ok(Self {
             _last: LastHandle::new(device),
             null: Arc::new(Block::foreign(null_buffer(device)?)),
             sink: Arc::new(Block::foreign(null_buffer(device)?)),
             memory,
             recorder: Mutex::new(recorder),
+            submitter,
             readback: Readback::new(device),
-            gate: Gate::new(&gpu.adapter),
+            gate,
             proofs: ops::Proofs::default(),
             tuning: ops::Tuning::default(),
             forced_matmul: Mutex::default(),
             forced_attention: Mutex::default(),
             forced_conv: Mutex::default(),
+            pace: ops::Pace::default(),
             limits: BindingLimits::of(&limits),
             timeout_ms: AtomicU64::new(Self::DEFAULT_TIMEOUT.as_millis() as u64),
             pipelines,
             gpu,
-        };
-        Ok(Self { parts: Arc::new(parts), rehearsed: None })
-    }
-
-    /// The same device, on which operations are checked and planned but launch nothing.
-    pub(crate) fn rehearsal(&self) -> Self {
-        Self { parts: Arc::clone(&self.parts), rehearsed: Some(Mutex::default()) }
-    }
-
-    /// The kernels that a rehearsal asked for since the last call.
-    pub(crate) fn take_rehearsed(&self) -> Vec<Variant> {
-        self.rehearsed.as_ref().map(|variants| std::mem::take(&mut *variants.lock())).unwrap_or_default()
-    }
-
-    /// Compiles a kernel and lets other tasks go on. Nobody has to wait for a turn at the device meanwhile: the gate is
-    /// entered for the compilation alone.
-    pub(crate) async fn compile(&self, variant: &Variant) -> BackendResult<()> {
-        self.pipelines.compile_async(variant, &self.gate).await
+        })
     }
 
     pub(crate) fn timeout(&self) -> Duration {
@@ -122,6 +128,170 @@ impl Context {
 
     pub(crate) fn set_timeout(&self, timeout: Duration) {
         self.timeout_ms.store(u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX), Ordering::Relaxed);
+    }
+
+    /// From now on, how long a call may wait.
+    pub(crate) fn deadline(&self, op: &'static str) -> Deadline {
+        Deadline::new(op, self.timeout())
+    }
+
+    pub(crate) fn stats(&self) -> MemoryStats {
+        let mut stats = self.memory.stats();
+        stats.staging = self.readback.bytes() + self.recorder.lock().cache_sizes().1;
+        stats
+    }
+
+    /// Gives everything back to the system that is only kept for reuse; how many bytes. What the device still works on
+    /// comes back when it has finished.
+    ///
+    /// # Errors
+    /// [`DeviceLost`](BackendError::DeviceLost).
+    pub(crate) fn trim(&self) -> BackendResult<usize> {
+        let bytes = self.memory.pool().trim();
+        self.readback.trim();
+        let mut recorder = self.recorder.lock();
+        // The open batch keeps the buffers that it uses.
+        recorder.submit()?;
+        recorder.forget_bind_groups();
+        drop(recorder);
+        self.submitter.poll();
+        Ok(bytes)
+    }
+}
+
+impl Context {
+    /// A call that records.
+    pub(crate) fn new(parts: Arc<Parts>) -> Self {
+        Self { parts, mode: Mode::Record(Mutex::default()) }
+    }
+
+    /// On this device, a context in which operations are checked and planned but launch nothing.
+    pub(crate) fn dry_run(&self) -> Self {
+        Self { parts: Arc::clone(&self.parts), mode: Mode::DryRun(Arc::default()) }
+    }
+
+    /// The context of the next call.
+    pub(crate) fn call(&self) -> Self {
+        let mode = match &self.mode {
+            Mode::Record(_) => Mode::Record(Mutex::default()),
+            Mode::DryRun(variants) => Mode::DryRun(Arc::clone(variants)),
+        };
+        Self { parts: Arc::clone(&self.parts), mode }
+    }
+
+    /// The kernels that dry runs asked for since the last call.
+    pub(crate) fn take_variants(&self) -> Vec<Variant> {
+        match &self.mode {
+            Mode::Record(_) => Vec::new(),
+            Mode::DryRun(variants) => std::mem::take(&mut *variants.lock()),
+        }
+    }
+
+    /// Everything of the device, for those that outlive calls.
+    pub(crate) fn parts(&self) -> &Arc<Parts> {
+        &self.parts
+    }
+
+    /// Records what was launched since the last commit, all of it or nothing.
+    ///
+    /// # Errors
+    /// [`Timeout`](BackendError::Timeout), [`DeviceLost`](BackendError::DeviceLost).
+    pub(crate) fn commit(&self, op: &'static str) -> BackendResult<()> {
+        let Mode::Record(commands) = &self.mode else { return Ok(()) };
+        let commands = std::mem::take(&mut *commands.lock());
+        if commands.is_empty() {
+            return Ok(());
+        }
+        let mut deadline = None;
+        loop {
+            let mut recorder = self.recorder.lock();
+            let Some(busy) = recorder.admit(commands.len())? else {
+                return recorder.record(&commands);
+            };
+            drop(recorder);
+            let deadline = deadline.get_or_insert_with(|| self.deadline(op));
+            self.submitter.wait(&busy, deadline)?;
+        }
+    }
+
+    /// Compiles a kernel and lets other tasks go on. Nobody has to wait for a turn at the device meanwhile: the gate is
+    /// entered for the compilation alone.
+    pub(crate) async fn compile(&self, variant: &Variant) -> BackendResult<()> {
+        self.pipelines.compile_async(variant, &self.gate).await
+    }
+
+    /// Memory of at least so many bytes; its content is arbitrary.
+    ///
+    /// # Errors
+    /// [`Limit`](BackendError::Limit), [`OutOfMemory`](BackendError::OutOfMemory).
+    pub(crate) fn allocate(&self, op: &'static str, bytes: usize) -> BackendResult<Arc<Block>> {
+        let pool = self.memory.pool();
+        if let Allocation::Done(block) = pool.alloc(op, bytes)? {
+            return Ok(block);
+        }
+        self.reclaim(op)?;
+        match pool.alloc(op, bytes)? {
+            Allocation::Done(block) => Ok(block),
+            Allocation::NeedsReclaim(error) => Err(error),
+        }
+    }
+
+    /// Memory that a handle names.
+    pub(crate) fn alloc(&self, op: &'static str, bytes: usize) -> BackendResult<u64> {
+        self.memory.insert(op, self.allocate(op, bytes)?, bytes)
+    }
+
+    /// Memory for one operation's own use, given back when the slice is dropped.
+    pub(crate) fn scratch(&self, op: &'static str, bytes: usize) -> BackendResult<DeviceSlice> {
+        Ok(DeviceSlice { block: self.allocate(op, bytes)?, offset: 0, len: bytes })
+    }
+
+    /// Waits for what the device works on, within the time that a call may wait, and gives back what nobody uses any more.
+    fn reclaim(&self, op: &'static str) -> BackendResult<()> {
+        self.trim()?;
+        let newest = self.recorder.lock().newest();
+        if let (Some(newest), false) = (newest, cfg!(target_family = "wasm")) {
+            match self.submitter.wait(&newest, &self.deadline(op)) {
+                // There may be room by now all the same.
+                Ok(()) | Err(BackendError::Timeout { .. }) => {}
+                Err(lost) => return Err(lost),
+            }
+        }
+        self.recorder.lock().retire();
+        Ok(())
+    }
+
+    /// Uploads to a 4-byte aligned part of a buffer, in order with what is recorded.
+    ///
+    /// # Errors
+    /// [`Timeout`](BackendError::Timeout), [`OutOfMemory`](BackendError::OutOfMemory): a multiple of the staging buffers'
+    /// size may have been uploaded.
+    pub(crate) fn upload(&self, op: &'static str, dst: &DeviceSlice, bytes: &[u8]) -> BackendResult<()> {
+        let mut deadline = None;
+        for (i, chunk) in bytes.chunks(StagingRing::CHUNK).enumerate() {
+            let mut reclaimed = false;
+            loop {
+                let uploaded = self.recorder.lock().upload(op, dst, i * StagingRing::CHUNK, chunk);
+                let busy = match uploaded {
+                    Ok(None) => break,
+                    Ok(Some(busy)) => busy,
+                    Err(BackendError::OutOfMemory { .. }) if !reclaimed => {
+                        self.reclaim(op)?;
+                        reclaimed = true;
+                        continue;
+                    }
+                    Err(error) => return Err(error),
+                };
+                let deadline: &mut Deadline = deadline.get_or_insert_with(|| self.deadline(op));
+                self.submitter.wait(&busy, deadline)?;
+                self.recorder.lock().retire();
+                // Staging buffers come back by a callback.
+                self.submitter.poll();
+                std::thread::yield_now();
+                deadline.remaining()?;
+            }
+        }
+        Ok(())
     }
 
     /// Checks the operands of a call and returns their memory.
@@ -165,7 +335,7 @@ impl Context {
         if !window.shares_buffer(output) {
             return Ok(window);
         }
-        let scratch = self.memory.scratch(op, slice.len.next_multiple_of(4))?;
+        let scratch = self.scratch(op, slice.len.next_multiple_of(4))?;
         ops::copy_bytes(self, op, &scratch, slice, slice.len)?;
         Window::new(op, &scratch, dtype, self.limits)
     }
@@ -206,24 +376,31 @@ impl Context {
     ) -> BackendResult<()> {
         const { assert!(size_of::<P>() <= MAX_PARAMS as usize, "the parameters don't fit in the immediates") };
         debug_assert!(reads.len() < MAX_BINDINGS, "{variant:?}");
-        if let Some(rehearsed) = &self.rehearsed {
-            rehearsed.lock().push(*variant);
-            return Ok(());
-        }
+        let commands = match &self.mode {
+            Mode::Record(commands) => commands,
+            Mode::DryRun(variants) => {
+                variants.lock().push(*variant);
+                return Ok(());
+            }
+        };
         let kernel = self.pipelines.get(variant)?;
-        let mut windows = [output; MAX_BINDINGS];
-        windows[..reads.len()].copy_from_slice(reads);
+        let windows = reads.iter().copied().chain([output]).cloned();
+        let mut command = Command::new(op, kernel, windows, bytemuck::bytes_of(params), grid)?;
         debug_assert!(
-            variant.source.cooperative || is_apart(&windows[variant.source.reads as usize..=reads.len()]),
+            variant.source.cooperative || command.writes_are_apart(),
             "browsers, which have no cooperative matrices, refuse two bindings to write one buffer: {variant:?}"
         );
-        let launch = Launch {
-            kernel: &kernel,
-            windows: &windows[..=reads.len()],
-            params: bytemuck::bytes_of(params),
-            grid,
-        };
-        self.recorder.lock().launch(op, &launch, self.timeout())
+        command.begins_batch = self.pace.take_due();
+        commands.lock().push(command);
+        Ok(())
+    }
+
+    /// Says that the launches which follow should take the device so many seconds. They begin a submission of their own if
+    /// they would be too long together with what was recorded before.
+    pub(crate) fn expect(&self, seconds: f64) {
+        if matches!(self.mode, Mode::Record(_)) {
+            self.pace.add(seconds);
+        }
     }
 
     /// Blocks until everything recorded so far has finished.
@@ -233,55 +410,52 @@ impl Context {
         }
         let newest = {
             let mut recorder = self.recorder.lock();
-            recorder.submit(op)?;
+            recorder.submit()?;
             recorder.newest()
         };
         // Waited for without the lock, so that other threads go on recording.
-        if let Some(index) = newest {
-            wait(op, &self.gpu.device, &self.gpu.health, index, self.timeout())?;
+        let deadline = self.deadline(op);
+        if let Some(newest) = newest {
+            self.submitter.wait(&newest, &deadline)?;
         }
         self.recorder.lock().retire();
-        self.take_late(op)
+        self.submitter.confirm(&deadline)?;
+        self.take_late(op, self.gpu.health.witness(), 0)
     }
 
     /// Waits until everything recorded so far has finished, without blocking.
     pub(crate) async fn synchronize_async(&self, op: &'static str) -> BackendResult<()> {
+        let witness = self.gpu.health.witness();
         let done = Signal::default();
         {
             let _turn = self.gate.enter();
-            let mut recorder = self.recorder.lock();
-            recorder.submit(op)?;
-            let answer = done.clone();
-            recorder.queue().on_submitted_work_done(move || answer.set(()));
+            self.recorder.lock().submit_then(vec![Then::Tell(done.clone())])?;
         }
         done.wait(self).await?;
         self.gpu.health.settle(&self.gpu.device).await?;
         let _turn = self.gate.enter();
         self.recorder.lock().retire();
-        self.take_late(op)
+        self.take_late(op, witness, 0)
     }
 
-    /// What the device reported since the last read or synchronize.
-    pub(crate) fn take_late(&self, op: &'static str) -> BackendResult<()> {
-        self.gpu.health.take_late(op, self.memory.stats().in_use)
-    }
-
-    pub(crate) fn stats(&self) -> MemoryStats {
-        let mut stats = self.memory.stats();
-        stats.staging = self.readback.bytes() + self.recorder.lock().cache_sizes().1;
-        stats
-    }
-
-    /// Gives everything back to the system that is only kept for reuse; how many bytes.
-    pub(crate) fn trim(&self) -> usize {
-        self.recorder.lock().forget_bind_groups();
-        self.readback.trim();
-        self.memory.pool().trim()
+    /// What the device reported that the caller has yet to be told; `spoiled` as in [`take_late`](crate::device::Health).
+    pub(crate) fn take_late(&self, op: &'static str, witness: Witness, spoiled: u64) -> BackendResult<()> {
+        #[cfg(feature = "count-out-of-bounds")]
+        self.pipelines.counters().take(op, &self.gpu.device, &self.gpu.queue)?;
+        self.gpu.health.take_late(op, witness, spoiled, || self.memory.stats().in_use)
     }
 }
 
 fn untouched(block: &Arc<Block>) -> Window {
-    Window { block: Arc::clone(block), start: 0, size: block.size() as u64, offset: 0 }
+    let size = block.size() as u64;
+    Window {
+        block: Arc::clone(block),
+        start: 0,
+        size,
+        offset: 0,
+        #[cfg(feature = "count-out-of-bounds")]
+        operand: 0..size,
+    }
 }
 
 /// Not from the pool, whose statistics are the caller's allocations.
@@ -327,9 +501,4 @@ pub(crate) fn dim(op: &'static str, what: &'static str, value: usize) -> Backend
         requested: value,
         max: u32::MAX as usize,
     })
-}
-
-/// Whether each is of another buffer.
-fn is_apart(windows: &[&Window]) -> bool {
-    (1..windows.len()).all(|i| windows[..i].iter().all(|before| !before.shares_buffer(windows[i])))
 }

@@ -31,7 +31,10 @@ mod device;
 mod factory;
 pub mod kernels;
 mod memory;
+mod opened;
 mod ops;
+#[cfg(feature = "count-out-of-bounds")]
+mod out_of_bounds;
 mod recorder;
 #[cfg(test)]
 mod tests;

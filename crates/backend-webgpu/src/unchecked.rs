@@ -10,10 +10,23 @@ use crate::kernels::Spirv;
 pub(crate) fn shader_module(device: &wgpu::Device, label: &str, wgsl: String) -> wgpu::ShaderModule {
     let descriptor =
         wgpu::ShaderModuleDescriptor { label: Some(label), source: wgpu::ShaderSource::Wgsl(wgsl.into()) };
-    // SAFETY: Only the crate's own kernels come here. Their indices stay inside the bindings because every operand's
-    // size is checked before a launch, and their loops have bounds that they don't change; the conformance suite
-    // runs each of them with guards on both sides of every operand.
+    // SAFETY: Only the crate's own kernels come here, for launches whose operands were checked: each lies in its binding with
+    // every element that its descriptor names. No kernel is meant to access anything else: `cargo xtask test-bounds` compares
+    // each access of what it runs with the operand's bytes, and that of any other array with its length;
+    // docs/reliability.md says how much has run so. An operand's words are bound whole, and so is the first element of an input,
+    // which may be loaded in place of one that doesn't exist (docs/architecture.md). What is not counted but argued:
+    // loops have bounds that they don't change, and integers are divided by constants and by sizes that aren't 0.
     unsafe { device.create_shader_module_trusted(descriptor, wgpu::ShaderRuntimeChecks::unchecked()) }
+}
+
+/// Compiles a kernel whose accesses are counted. What lies outside is clamped; the rest is as for [`shader_module`].
+#[cfg(feature = "count-out-of-bounds")]
+pub(crate) fn counted_module(device: &wgpu::Device, label: &str, module: naga::Module) -> wgpu::ShaderModule {
+    let source = wgpu::ShaderSource::Naga(std::borrow::Cow::Owned(module));
+    let descriptor = wgpu::ShaderModuleDescriptor { label: Some(label), source };
+    let checks = wgpu::ShaderRuntimeChecks { bounds_checks: true, ..wgpu::ShaderRuntimeChecks::unchecked() };
+    // SAFETY: As for `shader_module`, but that indices are checked.
+    unsafe { device.create_shader_module_trusted(descriptor, checks) }
 }
 
 /// Takes a kernel of shaders/ that this crate has translated itself, without run-time checks in the shader.

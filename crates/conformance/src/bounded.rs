@@ -1,8 +1,8 @@
 //! Much work without a pause, and memory that doesn't grow.
 
-use backend_api::{BackendResult, BinaryOp, ComputeBackend, MemoryStats, UnaryOp};
+use backend_api::{BackendResult, BinaryOp, ComputeBackend, DType, MemoryStats, UnaryOp};
 
-/// The most that a scenario may grow after its warm-up, in bytes.
+/// The most that a scenario may grow after its warm-up, in bytes; one with a budget may fill that besides.
 pub const GROWTH_LIMIT: usize = 16 << 20;
 
 /// Something done over and over.
@@ -12,15 +12,29 @@ pub struct Scenario {
     pub name: &'static str,
     /// How often.
     pub rounds: usize,
+    /// Bytes of the budget meanwhile.
+    budget: Option<usize>,
     step: fn(&mut State<'_>, usize) -> BackendResult<()>,
 }
 
 /// The scenarios, each with the number of rounds that it must stand.
-pub const SCENARIOS: [Scenario; 4] = [
-    Scenario { name: "small operations without a read", rounds: 100_000, step: small_operation },
-    Scenario { name: "allocations given back at once", rounds: 100_000, step: alloc_and_free },
-    Scenario { name: "uploads of 4 KiB without a wait", rounds: 10_000, step: upload },
-    Scenario { name: "operations on views that all live", rounds: 2_000, step: live_view },
+pub const SCENARIOS: [Scenario; 6] = [
+    Scenario {
+        name: "small operations without a read",
+        rounds: 100_000,
+        budget: None,
+        step: small_operation,
+    },
+    Scenario { name: "allocations given back at once", rounds: 100_000, budget: None, step: alloc_and_free },
+    Scenario { name: "allocations used and given back", rounds: 20_000, budget: None, step: use_and_free },
+    Scenario {
+        name: "larger and larger ones within a budget",
+        rounds: 200,
+        budget: Some(64 << 20),
+        step: use_larger,
+    },
+    Scenario { name: "uploads of 4 KiB without a wait", rounds: 10_000, budget: None, step: upload },
+    Scenario { name: "operations on views that all live", rounds: 2_000, budget: None, step: live_view },
 ];
 
 /// Elements of the buffers, in f32.
@@ -61,6 +75,8 @@ impl Scenario {
         if after.in_use != before.in_use {
             return Err(format!("{} bytes in use before, {} after", before.in_use, after.in_use));
         }
+        // What is kept for reuse may be anything up to the budget.
+        let limit = GROWTH_LIMIT + self.budget.unwrap_or(0);
         let accounts = [
             ("pooled bytes", Some((before.pooled, after.pooled))),
             ("staging bytes", Some((before.staging, after.staging))),
@@ -68,7 +84,7 @@ impl Scenario {
         ];
         for (what, bytes) in accounts {
             if let Some((before, after)) = bytes
-                && after > before + GROWTH_LIMIT
+                && after > before + limit
             {
                 return Err(format!("{what} grew from {before} to {after}"));
             }
@@ -90,10 +106,16 @@ impl Scenario {
         for ptr in [state.x, state.y] {
             backend.copy_htod(ptr, &[0; 4 * ELEMENTS])?;
         }
+        if self.budget.is_some() {
+            backend.set_memory_budget(self.budget)?;
+        }
         state.rounds(self.rounds / 10, self.step)?;
         let before = (resident(), backend.memory_stats());
         state.rounds(self.rounds, self.step)?;
         let after = (resident(), backend.memory_stats());
+        if self.budget.is_some() {
+            backend.set_memory_budget(None)?;
+        }
         backend.free(state.x)?;
         backend.free(state.y)?;
         Ok(Growth { resident: before.0.zip(after.0), stats: (before.1, after.1) })
@@ -129,6 +151,24 @@ fn alloc_and_free(state: &mut State<'_>, round: usize) -> BackendResult<()> {
     let bytes = (round * 37) % 65_536;
     let ptr = state.backend.alloc(bytes)?;
     state.backend.free(ptr)
+}
+
+fn use_and_free(state: &mut State<'_>, round: usize) -> BackendResult<()> {
+    let numbers = 1 + (round * 37) % 16_384;
+    use_once(state.backend, numbers)
+}
+
+/// Each of another size than all before, so that no freed one can be used again.
+fn use_larger(state: &mut State<'_>, round: usize) -> BackendResult<()> {
+    use_once(state.backend, (1 << 20) + (round << 14))
+}
+
+/// A kernel writes an allocation, which is given back before the kernel has run.
+fn use_once(backend: &dyn ComputeBackend, numbers: usize) -> BackendResult<()> {
+    let ptr = backend.alloc(4 * numbers)?;
+    let used = backend.fill(ptr, DType::F32, numbers, 1.0);
+    backend.free(ptr)?;
+    used
 }
 
 fn upload(state: &mut State<'_>, round: usize) -> BackendResult<()> {

@@ -7,6 +7,7 @@ use std::task::{Context, Poll, Waker};
 
 use backend_api::ComputeBackend;
 
+use crate::arena::Arena;
 use crate::device::{Device, Wait};
 use crate::failure::{Detail, Failure};
 use crate::rng::Rng;
@@ -41,6 +42,9 @@ pub enum Outcome {
     /// The device has no f16, and the call was refused as
     /// [`Unsupported`](backend_api::BackendError::Unsupported) with nothing changed.
     Refused,
+    /// Within an [`Arena`], what the call needs to bind is larger than the device allows, and it was refused as
+    /// [`Limit`](backend_api::BackendError::Limit) with nothing changed.
+    Limited,
 }
 
 impl Case {
@@ -71,11 +75,31 @@ impl Case {
     /// # Errors
     /// What is wrong, in one line.
     pub fn run(&self, backend: &dyn ComputeBackend) -> Result<Outcome, Failure> {
+        self.run_blocking(Device { backend, wait: Wait::Blocking, arena: None })
+    }
+
+    /// Whether the case is a single call, whose operands can be placed anywhere, and not a script that allocates.
+    #[must_use]
+    pub const fn is_one_call(&self) -> bool {
+        matches!(self.body, Body::Call(_))
+    }
+
+    /// Runs a case of [one call](Self::is_one_call) with operands inside of `arena`.
+    ///
+    /// # Errors
+    /// What is wrong, in one line.
+    pub fn run_within(&self, backend: &dyn ComputeBackend, arena: &Arena) -> Result<Outcome, Failure> {
+        self.run_blocking(Device { backend, wait: Wait::Blocking, arena: Some(arena) })
+    }
+
+    fn run_blocking(&self, device: Device<'_>) -> Result<Outcome, Failure> {
         // Blocking reads are ready at once, so a single poll finishes the future.
-        let future = pin!(self.execute(backend, Wait::Blocking));
+        let future = pin!(self.execute(device));
         match future.poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(outcome) => outcome,
-            Poll::Pending => Err(self.failure(backend, Detail::Script("a blocking read was pending".into()))),
+            Poll::Pending => {
+                Err(self.failure(device.backend, Detail::Script("a blocking read was pending".into())))
+            }
         }
     }
 
@@ -84,11 +108,10 @@ impl Case {
     /// # Errors
     /// What is wrong, in one line.
     pub async fn run_async(&self, backend: &dyn ComputeBackend) -> Result<Outcome, Failure> {
-        self.execute(backend, Wait::Async).await
+        self.execute(Device { backend, wait: Wait::Async, arena: None }).await
     }
 
-    async fn execute(&self, backend: &dyn ComputeBackend, wait: Wait) -> Result<Outcome, Failure> {
-        let device = Device { backend, wait };
+    async fn execute(&self, device: Device<'_>) -> Result<Outcome, Failure> {
         let outcome = match &self.body {
             Body::Call(build) => {
                 let mut rng = Rng::from_name(&self.path());
@@ -99,7 +122,7 @@ impl Case {
                 Err(text) => Err(Detail::Script(text)),
             },
         };
-        outcome.map_err(|detail| self.failure(backend, detail))
+        outcome.map_err(|detail| self.failure(device.backend, detail))
     }
 
     fn failure(&self, backend: &dyn ComputeBackend, detail: Detail) -> Failure {

@@ -12,6 +12,8 @@ pub(crate) enum Data {
     Uniform,
     /// Small integers: every sum and product is exact, so the result is too.
     Integers,
+    /// Small integers but 0, so that a term that is left out or taken twice shows.
+    Whole,
     /// Magnitudes from 2⁻²⁰ to 2²⁰, so that big terms cancel and small ones remain.
     Cancelling,
 }
@@ -21,6 +23,7 @@ impl Data {
         match self {
             Self::Uniform => "uniform",
             Self::Integers => "integers",
+            Self::Whole => "whole",
             Self::Cancelling => "cancelling",
         }
     }
@@ -30,6 +33,7 @@ impl Data {
         let mut value = || match self {
             Self::Uniform => rng.uniform(-1.0, 1.0),
             Self::Integers => rng.below(9) as f64 - 4.0,
+            Self::Whole => (1.0 + rng.below(3) as f64) * rng.pick(&[1.0, -1.0]),
             Self::Cancelling => rng.uniform(-1.0, 1.0) * 2f64.powi(rng.below(41) as i32 - 20),
         };
         (0..n).map(|_| round_to(dtype, value())).collect()

@@ -5,6 +5,8 @@ use std::task::{Context, Poll, Waker};
 
 use backend_api::{BackendResult, ComputeBackend, Operation};
 
+use crate::arena::Arena;
+
 /// How reads wait.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Wait {
@@ -19,6 +21,8 @@ pub(crate) enum Wait {
 pub(crate) struct Device<'a> {
     pub(crate) backend: &'a dyn ComputeBackend,
     pub(crate) wait: Wait,
+    /// Where operands are placed; in allocations of their own without one.
+    pub(crate) arena: Option<&'a Arena>,
 }
 
 impl Device<'_> {

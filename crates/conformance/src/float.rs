@@ -19,6 +19,44 @@ pub(crate) fn gamma(n: usize) -> f64 {
     x / (1.0 - x)
 }
 
+/// The roundings that a mean or a variance may show whose sums are [exact](sums_exactly): divisions, and joins of the
+/// means of parts.
+pub(crate) const JOINS: usize = 12;
+
+/// Whether every sum of some of `terms`, in any order, is an f32: all are multiples of one power of two, of which their
+/// magnitudes make 2²⁴ at most.
+pub(crate) fn sums_exactly(terms: impl Iterator<Item = f64>) -> bool {
+    let (mut lowest, mut magnitude) = (i32::MAX, 0.0);
+    for x in terms.filter(|&x| x != 0.0) {
+        if !x.is_finite() {
+            return false;
+        }
+        lowest = lowest.min(lowest_bit(x));
+        magnitude += x.abs();
+    }
+    magnitude == 0.0 || (lowest >= -126 && magnitude <= 2f64.powi(lowest.saturating_add(24)))
+}
+
+/// The exponent of the lowest bit of a number that is normal in f64.
+fn lowest_bit(x: f64) -> i32 {
+    let fraction = (x.to_bits() & ((1 << 52) - 1)) | (1 << 52);
+    let exponent = ((x.to_bits() >> 52) & 0x7ff) as i32 - 1075;
+    exponent + fraction.trailing_zeros() as i32
+}
+
+/// The error of the sum of `terms` in any order: n − 1 roundings and flushed terms, or none where every sum is exact.
+pub(crate) fn sum_error(terms: impl Iterator<Item = f64> + Clone) -> f64 {
+    if sums_exactly(terms.clone()) {
+        return 0.0;
+    }
+    let (mut n, mut magnitude) = (0, 0.0);
+    for x in terms {
+        n += 1;
+        magnitude += x.abs();
+    }
+    gamma(n) * magnitude + n as f64 * MIN_NORMAL_F32
+}
+
 /// The distance between f32 numbers around `x`.
 pub(crate) fn ulp_f32(x: f64) -> f64 {
     quantum(x, 23, -126)
@@ -109,6 +147,17 @@ mod tests {
             assert_eq!(round_f16(-middle), -even);
             assert_eq!(round_f16(middle - x * 1e-10 - 1e-18), x);
         }
+    }
+
+    #[test]
+    fn sums_are_exact_where_no_partial_sum_needs_25_bits() {
+        let exact = |terms: &[f64]| sums_exactly(terms.iter().copied());
+        assert!(exact(&[]) && exact(&[0.0, -0.0]) && exact(&[0.75; 1000]));
+        assert!(exact(&[2f64.powi(23), -1.0, 0.0]) && exact(&[2f64.powi(60); 5]));
+        assert!(!exact(&[2f64.powi(24), 1.0]) && !exact(&[1.0, f64::NAN]) && !exact(&[f64::INFINITY]));
+        assert!(!exact(&[0.1, 0.2]));
+        assert_eq!(sum_error([1.0, -2.0].into_iter()), 0.0);
+        assert!(sum_error([0.1, -0.2].into_iter()) > 0.3 * 2.0 * ROUNDING);
     }
 
     #[test]

@@ -10,9 +10,11 @@
 //! within 3, `inverseSqrt` within 2; a subnormal operand or result may be taken for zero. Each oracle states in a
 //! comment how its bound follows. Results that move or compare numbers are exact.
 //!
-//! [`cases`] and [`bounded`] run in a browser as well; `bad_input`, which needs 64-bit sizes, and `threads` don't.
+//! [`cases`] and [`bounded`] run in a browser as well; `bad_input`, which needs 64-bit sizes, `program` and
+//! `threads` don't.
 #![forbid(unsafe_code)]
 
+mod arena;
 #[cfg(not(target_family = "wasm"))]
 pub mod bad_input;
 pub mod bounded;
@@ -24,7 +26,10 @@ mod failure;
 mod families;
 mod float;
 mod grid;
+pub mod mutate;
 mod oracle;
+#[cfg(not(target_family = "wasm"))]
+pub mod program;
 mod rng;
 mod run;
 #[cfg(not(target_family = "wasm"))]
@@ -32,6 +37,7 @@ pub mod threads;
 mod trial;
 mod want;
 
+pub use arena::Arena;
 pub use case::{Case, Outcome};
 pub use failure::Failure;
 pub use families::{attention_around, cases, conv_in_small, matmul_along_k, matmul_around};

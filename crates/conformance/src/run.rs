@@ -44,7 +44,9 @@ fn place_all(
     placed: &mut Vec<Placed>,
 ) -> BackendResult<()> {
     let placement = rng.below(3);
-    for operand in &trial.operands {
+    // In an arena, whether all operands share a block, and how many bytes of it are taken.
+    let mut taken = (device.arena.is_some() && rng.one_in(4)).then_some(0);
+    for (index, operand) in trial.operands.iter().enumerate() {
         let content = encode(operand.dtype, &operand.before);
         // As badly aligned as the element type can be, or so well that operands are read as vectors.
         let aligned = match placement {
@@ -58,8 +60,16 @@ fn place_all(
         before.extend_from_slice(&content);
         let behind = 64 + rng.below(64);
         before.extend(rng.bytes(behind));
+        if device.arena.is_some() {
+            // Whole words are uploaded without a kernel, and so without its limit.
+            before.resize(before.len().next_multiple_of(4), 0);
+        }
 
-        let allocation = device.backend.alloc(before.len())?;
+        let allocation = match device.arena {
+            Some(arena) => arena.place(device.backend, index, taken, before.len())?,
+            None => device.backend.alloc(before.len())?,
+        };
+        taken = taken.map(|taken| taken.next_multiple_of(256) + before.len());
         placed.push(Placed { allocation, view: 0, offset, len: content.len(), before });
         if let Some(last) = placed.last_mut() {
             device.backend.copy_htod(allocation, &last.before)?;
@@ -93,13 +103,14 @@ async fn call_and_check(
     let handles: Vec<u64> = placed.iter().map(&mut handle).collect();
     let refusable = trial.uses_f16() && !device.backend.capabilities()?.f16;
     let refused = match trial.call(device.backend, &handles) {
-        Err(error) if refusable && error.kind() == ErrorKind::Unsupported => true,
+        Err(error) if refusable && error.kind() == ErrorKind::Unsupported => Some(Outcome::Refused),
+        Err(error) if device.arena.is_some() && error.kind() == ErrorKind::Limit => Some(Outcome::Limited),
         // A call with nothing to do may succeed before anyone looks at its types.
         Ok(()) if refusable && !trial.writes_nothing() => return Err(Detail::NotRefused(None)),
         Err(error) if refusable => return Err(Detail::NotRefused(Some(error))),
         called => {
             called?;
-            false
+            None
         }
     };
     for (operand, placed) in trial.operands.iter().zip(placed) {
@@ -107,14 +118,14 @@ async fn call_and_check(
         let len = placed.len;
         check_guards(operand, placed, &after)?;
         let (old, new) = (&placed.before[placed.offset..][..len], &after[placed.offset..][..len]);
-        if refused || operand.after.is_empty() {
+        if refused.is_some() || operand.after.is_empty() {
             check_unchanged(operand, old, new, |_| false)?;
         } else {
             check_unchanged(operand, old, new, |element| operand.after[element].is_some())?;
             check_elements(operand, new)?;
         }
     }
-    Ok(if refused { Outcome::Refused } else { Outcome::Right })
+    Ok(refused.unwrap_or(Outcome::Right))
 }
 
 fn check_guards(operand: &Operand, placed: &Placed, after: &[u8]) -> Result<(), Detail> {
@@ -145,7 +156,8 @@ fn check_unchanged(
     }
 }
 
-fn check_elements(operand: &Operand, new: &[u8]) -> Result<(), Detail> {
+/// Whether the elements `new` of an output are right.
+pub(crate) fn check_elements(operand: &Operand, new: &[u8]) -> Result<(), Detail> {
     let (mut wrong, mut worst, mut worst_index) = (0, 1.0, 0);
     let (mut error_squares, mut value_squares) = (0.0, 0.0);
     let elements = decode(operand.dtype, new);

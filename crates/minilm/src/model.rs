@@ -67,7 +67,8 @@ impl Model {
         let mut checkpoint = Checkpoint::new(backend, dtype, safetensors, &mut progress)?;
         let embeddings = TokenEmbeddings::load(&mut checkpoint, &config)?;
         backend.synchronize_async().await?;
-        let mut layers = Vec::with_capacity(config.num_hidden_layers);
+        // Not by the number that the configuration claims: a layer that isn't there ends the loop.
+        let mut layers = Vec::new();
         for i in 0..config.num_hidden_layers {
             layers.push(EncoderLayer::load(&mut checkpoint, &config, i)?);
             backend.synchronize_async().await?;

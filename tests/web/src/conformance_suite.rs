@@ -39,8 +39,7 @@ pub(crate) async fn run(name: &str, every: usize, filter: &str) -> Vec<String> {
     let mut run = [0; 2];
     for (family, cases) in families {
         let cases = named(cases, filter);
-        let every = if filter.is_empty() { every.max(1) } else { 1 };
-        let tally = run_family(selection.backend.as_ref(), &cases, every).await;
+        let tally = run_family(selection.backend.as_ref(), &cases, every.max(1)).await;
         let count = tally.right + tally.refused + tally.failures.len();
         if count == 0 {
             continue;
@@ -69,9 +68,14 @@ pub(crate) async fn run(name: &str, every: usize, filter: &str) -> Vec<String> {
 fn named(cases: Vec<Case>, filter: &str) -> Vec<Case> {
     let meant = |case: &Case| {
         let path = case.path();
-        if filter.is_empty() { !SLOW.iter().any(|part| path.contains(part)) } else { path.contains(filter) }
+        if filter.is_empty() { !SLOW.iter().any(|part| path.contains(part)) } else { matches(filter, &path) }
     };
     cases.into_iter().filter(meant).collect()
+}
+
+/// Whether a path contains all words of one of the filter's parts, which are separated by commas.
+fn matches(filter: &str, path: &str) -> bool {
+    filter.split(',').any(|part| part.split_whitespace().all(|word| path.contains(word)))
 }
 
 /// Runs the first of the cases and then one in `every`. A case that was refused, as every f16 one is where there is no
@@ -87,6 +91,7 @@ async fn run_family(backend: &dyn ComputeBackend, cases: &[Case], every: usize) 
         }
         match case.run_async(backend).await {
             Ok(Outcome::Right) => tally.right += 1,
+            Ok(Outcome::Limited) => tally.failures.push(format!("{} passed a limit", case.path())),
             Ok(Outcome::Refused) => {
                 tally.refused += 1;
                 continue;

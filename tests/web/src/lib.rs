@@ -9,6 +9,7 @@
 mod bench;
 mod conformance_suite;
 mod faults;
+mod kernels;
 
 use backend_api::{BackendResult, Registry, Selection};
 use wasm_bindgen::JsValue;
@@ -33,7 +34,8 @@ async fn open(name: &str) -> BackendResult<Selection> {
     registry.select_async(name).await
 }
 
-/// One case in `every` of each operation, and every case whose path contains `filter` if that isn't empty.
+/// One case in `every` of each operation; if `filter` isn't empty, of those whose path contains all words of one of its
+/// parts, which are separated by commas.
 #[wasm_bindgen]
 pub async fn conformance(backend: String, every: usize, filter: String) -> Vec<String> {
     conformance_suite::run(&backend, every, &filter).await
@@ -49,6 +51,12 @@ pub async fn faults() -> Vec<String> {
 #[wasm_bindgen]
 pub async fn without_webgpu() -> Vec<String> {
     faults::without_webgpu().await
+}
+
+/// Every kernel that a page may be given.
+#[wasm_bindgen]
+pub fn kernels() -> Vec<kernels::Kernel> {
+    kernels::all()
 }
 
 /// Milliseconds of each of `rounds` products of n×n f32 matrices, read-back of one number included.

@@ -4,8 +4,8 @@
 mod browser;
 mod build;
 mod compare;
+mod dawn;
 mod demo;
-
 mod devtools;
 mod server;
 mod suites;
@@ -24,6 +24,8 @@ enum Task {
     Web(WebArgs),
     /// Run the suites and the demo in a headless browser
     TestWeb(TestArgs),
+    /// Compile every kernel in Dawn and run the suites there
+    TestDawn(DawnArgs),
     /// Time a product and a sentence beside onnxruntime-web; needs npm and Python
     CompareWeb,
 }
@@ -57,6 +59,16 @@ struct TestArgs {
     screenshots: PathBuf,
 }
 
+#[derive(Debug, clap::Args)]
+struct DawnArgs {
+    /// Run one conformance case in so many of each operation, and of f16 twice as many
+    #[arg(long, default_value_t = 32)]
+    every: usize,
+    /// Run only the conformance cases whose path contains this, and nothing else
+    #[arg(long, default_value = "")]
+    case: String,
+}
+
 fn main() -> anyhow::Result<()> {
     let task = Task::parse();
     let root = Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -73,6 +85,10 @@ fn main() -> anyhow::Result<()> {
         Task::TestWeb(args) => {
             build::run(&sh)?;
             test(&sh, root, &args)
+        }
+        Task::TestDawn(args) => {
+            build::run(&sh)?;
+            dawn::run(&sh, args.every, &args.case)
         }
         Task::CompareWeb => {
             build::run(&sh)?;

@@ -25,6 +25,7 @@ mod scatter;
 mod tensor;
 mod value;
 mod window;
+mod work;
 
 pub use attention::{AttentionDesc, AttentionMask, HeadStrides};
 pub use backward::{NormBackwardDesc, NormBackwardWeightDesc, SoftmaxBackwardDesc};
@@ -53,6 +54,15 @@ use crate::{BackendError, BackendResult, DType};
 /// The rule of operations that compute: floating-point only.
 pub(crate) fn require_float(op: &'static str, arg: &'static str, got: DType) -> BackendResult<()> {
     if got.is_float() { Ok(()) } else { Err(BackendError::Dtype { op, arg, got }) }
+}
+
+/// `axis` must be one of so many dimensions, of which there must be one.
+pub(crate) fn require_axis(op: &'static str, rank: usize, axis: usize) -> BackendResult<()> {
+    require_at_least(op, "dimensions (at least)", 1, rank)?;
+    if axis < rank {
+        return Ok(());
+    }
+    Err(BackendError::Shape { op, what: "axis (less than)", expected: rank, got: axis })
 }
 
 /// `got` must be exactly `expected`.

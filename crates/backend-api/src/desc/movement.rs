@@ -7,7 +7,7 @@ use crate::{BackendError, BackendResult, checked_add, checked_product};
 
 use super::tensor::{Loop, TensorDesc, require_distinct, walk};
 use super::value::operand;
-use super::{require_at_least, require_eq};
+use super::{require_at_least, require_axis, require_eq};
 
 /// A copy of a part of one tensor to a part of another.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -106,9 +106,8 @@ impl<'a> PermuteDesc<'a> {
         require_eq(op, "axes", to.len(), self.axes.len())?;
         let mut dims = Vec::with_capacity(to.len());
         for (k, &axis) in self.axes.iter().enumerate() {
-            let outside =
-                BackendError::Shape { op, what: "axis (less than)", expected: from.len(), got: axis };
-            let dim = *from.get(axis).ok_or(outside)?;
+            require_axis(op, from.len(), axis)?;
+            let dim = from[axis];
             if self.axes[..k].contains(&axis) {
                 return Err(BackendError::Shape {
                     op,
@@ -243,9 +242,8 @@ impl<'a> ConcatDesc<'a> {
     pub fn operands(&self, op: &'static str) -> BackendResult<Vec<([Operand; 2], Part)>> {
         let to = self.output.dims(op, "output strides")?;
         require_distinct(op, "output", &to)?;
-        let outside =
-            BackendError::Shape { op, what: "axis (less than)", expected: to.len(), got: self.axis };
-        let &(whole, stride) = to.get(self.axis).ok_or(outside)?;
+        require_axis(op, to.len(), self.axis)?;
+        let (whole, stride) = to[self.axis];
         let mut start = 0usize;
         let mut parts = Vec::with_capacity(self.inputs.len());
         for &input in self.inputs {

@@ -3,8 +3,8 @@
 use crate::operand::{Access, Operand};
 use crate::{BackendError, BackendResult, DType, ReduceOp, checked_product};
 
-use super::require_float;
 use super::tensor::{Loop, MAX_RANK, TensorDesc, collapse, extent, require_distinct};
+use super::{require_axis, require_float};
 
 /// `output = op over axes of input`. The output has the input's extents but for those of the axes, in their order.
 ///
@@ -58,14 +58,7 @@ impl<'a> ReduceDesc<'a> {
         self.check_dtypes(op)?;
         let shape = self.input.shape;
         for (i, &axis) in self.axes.iter().enumerate() {
-            if axis >= shape.len() {
-                return Err(BackendError::Shape {
-                    op,
-                    what: "axis (less than)",
-                    expected: shape.len(),
-                    got: axis,
-                });
-            }
+            require_axis(op, shape.len(), axis)?;
             if let Some(first) = self.axes[..i].iter().position(|&other| other == axis) {
                 return Err(BackendError::Shape { op, what: "axis named before", expected: i, got: first });
             }
@@ -146,13 +139,11 @@ pub(crate) fn split_axis(
     shape: &[usize],
     axis: usize,
 ) -> BackendResult<(usize, usize, usize)> {
-    let Some(&length) = shape.get(axis) else {
-        return Err(BackendError::Shape { op, what: "axis (less than)", expected: shape.len(), got: axis });
-    };
+    require_axis(op, shape.len(), axis)?;
     checked_product(op, "shape", shape)?;
     let outer = checked_product(op, "shape", &shape[..axis])?;
     let inner = checked_product(op, "shape", &shape[axis + 1..])?;
-    Ok((outer, length, inner))
+    Ok((outer, shape[axis], inner))
 }
 
 #[cfg(test)]

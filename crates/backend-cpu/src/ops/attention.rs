@@ -10,6 +10,7 @@ use faer::prelude::ReborrowMut;
 
 use super::matmul::multiply;
 use super::matrix::{for_each_row, row_major, row_major_ref};
+use crate::bound::require_end;
 use crate::element::{Element, widen, with_float};
 use crate::math::{apply_unary, exponentials, largest, scale};
 use crate::memory::Memory;
@@ -25,6 +26,7 @@ const BLOCK_SCORES: usize = 1 << 15;
 /// `O = softmax(cap(scale · Q·Kᵀ) + mask) · V`.
 pub(crate) fn attention(memory: &Memory, op: &'static str, desc: &AttentionDesc) -> BackendResult<()> {
     let operands = desc.operands(op)?;
+    require_end(op, desc.flops())?;
     memory.access_two(op, &operands, |[q, k, v, _, mask, lengths, _], [o, lse]| {
         let queries = desc.batch * desc.heads * desc.seq_q;
         let products = desc.seq_kv.saturating_mul(desc.head_dim.max(16));
@@ -108,13 +110,18 @@ impl Attention<'_> {
         Head { batch, head, keys, k: &self.k[batch * k.batch + kv_head * k.head..], v: values, finite }
     }
 
+    /// The mask's numbers for one query; none without a mask.
+    fn mask_row(&self, [batch, head, query]: [usize; 3]) -> &[f32] {
+        let Some(mask) = self.desc.mask else { return &[] };
+        let start = batch * mask.batch_stride + head * mask.head_stride + query * mask.query_stride;
+        &self.mask[start..start + self.desc.seq_kv]
+    }
+
     /// Adds the mask to the scores of one query with the keys from `first` on. A hidden key's score is −∞ whatever it
     /// was.
-    fn add_mask(&self, [batch, head, query]: [usize; 3], first: usize, scores: &mut [f32]) {
-        let Some(mask) = self.desc.mask else { return };
-        let start = batch * mask.batch_stride + head * mask.head_stride + query * mask.query_stride + first;
-        let mask = &self.mask[start..start + scores.len()];
-        for (score, &m) in scores.iter_mut().zip(mask) {
+    fn add_mask(&self, row: [usize; 3], first: usize, scores: &mut [f32]) {
+        let mask = self.mask_row(row);
+        for (score, &m) in scores.iter_mut().zip(mask.iter().skip(first)) {
             *score = if m == f32::NEG_INFINITY { m } else { *score + m };
         }
     }
@@ -147,7 +154,10 @@ impl Head<'_> {
             let k = row_major_ref(&self.k[begin * k_strides.token..], keys, desc.head_dim, k_strides.token);
             let v = &self.v[begin * v_strides.token..];
             let product = row_major(scores, rows, keys, keys);
-            multiply(q, k.transpose(), desc.scale as f32, 0.0, product);
+            // A factor of the product would be applied before the sums or after them.
+            multiply(q, k.transpose(), 1.0, 0.0, product);
+            let factor = desc.scale as f32;
+            scores.iter_mut().for_each(|score| *score *= factor);
             if let Some(cap) = desc.cap() {
                 scores.iter_mut().for_each(|score| *score /= cap);
                 apply_unary(UnaryOp::Tanh, scores);
@@ -164,7 +174,8 @@ impl Head<'_> {
                     multiply(p, v, 1.0, 0.0, o.rb_mut());
                 } else {
                     for_each_row(o.rb_mut(), |i, o| {
-                        sum_weighted(&scores[i * keys..][..keys], v, v_strides.token, o);
+                        let weights = &scores[i * keys..][..keys];
+                        self.sum_seen(attention, first + i, begin, weights, o);
                     });
                 }
                 for_each_row(o, |i, o| scale(o, factors[i]));
@@ -192,21 +203,34 @@ impl Head<'_> {
         1.0 / total
     }
 
+    /// `o = Σ weight · v` over the keys that a query sees, of those from `begin` on. A value that isn't finite is added as it
+    /// is, however small its weight.
+    fn sum_seen(
+        &self,
+        attention: &Attention<'_>,
+        query: usize,
+        begin: usize,
+        weights: &[f32],
+        o: &mut [f32],
+    ) {
+        let stride = attention.desc.strides()[2].token;
+        let visible = attention.desc.visible(query, self.keys);
+        let mask = attention.mask_row([self.batch, self.head, query]);
+        o.fill(0.0);
+        for key in visible.filter(|&key| mask.get(key) != Some(&f32::NEG_INFINITY)) {
+            let (weight, v) = (weights[key - begin], &self.v[key * stride..][..o.len()]);
+            for (o, &v) in o.iter_mut().zip(v) {
+                *o += if v.is_finite() { weight * v } else { v };
+            }
+        }
+    }
+
     fn keep_lse(&self, attention: &Attention<'_>, query: usize, value: f32) {
         let desc = attention.desc;
         let row = (self.batch * desc.heads + self.head) * desc.seq_q + query;
         if let Some(lse) = attention.lse.get(row) {
             lse.store(value.to_bits(), Ordering::Relaxed);
         }
-    }
-}
-
-/// `o = Σ weight · v` that leaves out weights of 0, for values that may be infinite or NaN where no query looks.
-fn sum_weighted(weights: &[f32], v: &[f32], stride: usize, o: &mut [f32]) {
-    o.fill(0.0);
-    for (key, &weight) in weights.iter().enumerate().filter(|&(_, &weight)| weight != 0.0) {
-        let v = &v[key * stride..][..o.len()];
-        o.iter_mut().zip(v).for_each(|(o, v)| *o += weight * v);
     }
 }
 

@@ -11,6 +11,7 @@ use faer::MatRef;
 use super::matmul::multiply;
 use super::matrix::{RowMajor, for_each_row, row_major, row_major_ref};
 use super::shifted::{exchanged, shifted};
+use crate::bound::require_end;
 use crate::element::{Element, widen, with_float};
 use crate::math::apply_unary;
 use crate::memory::Memory;
@@ -23,6 +24,7 @@ const BLOCK: usize = 1 << 16;
 pub(crate) fn conv2d(memory: &Memory, op: &'static str, desc: &ConvDesc) -> BackendResult<()> {
     let operands = desc.operands(op)?;
     let gather = ConvGather::forward(op, &desc.shape)?;
+    require_end(op, gather.flops())?;
     memory.access(op, &operands, |[input, filter, _, bias], output| {
         with_float!(desc.dtype, T => Cores::run(steps(&gather), |cores| {
             let (source, factor) = (widen::<T>(cores, input), widen::<T>(cores, filter));
@@ -42,6 +44,7 @@ pub(crate) fn conv_transpose2d(
 ) -> BackendResult<()> {
     let operands = desc.operands(op)?;
     let gather = ConvGather::transposed(op, &desc.transposes(op)?)?;
+    require_end(op, gather.flops())?;
     memory.access(op, &operands, |[input, filter, _, bias], output| {
         with_float!(desc.dtype, T => Cores::run(steps(&gather), |cores| {
             let (source, filter) = (widen::<T>(cores, input), widen::<T>(cores, filter));
@@ -61,6 +64,7 @@ pub(crate) fn backward_data(
 ) -> BackendResult<()> {
     let operands = desc.operands(op)?;
     let gather = ConvGather::transposed(op, &desc.shape)?;
+    require_end(op, gather.flops())?;
     memory.access(op, &operands, |[filter, grad_output, _], grad_input| {
         with_float!(desc.dtype, T => Cores::run(steps(&gather), |cores| {
             let (source, filter) = (widen::<T>(cores, grad_output), widen::<T>(cores, filter));

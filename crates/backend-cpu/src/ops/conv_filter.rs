@@ -11,6 +11,7 @@ use faer::MatRef;
 use super::matmul::multiply;
 use super::matrix::{row_major, row_major_ref};
 use super::shifted::shifted;
+use crate::bound::require_end;
 use crate::element::{Element, widen, with_float};
 use crate::memory::Memory;
 use crate::parallel::Cores;
@@ -26,6 +27,7 @@ pub(crate) fn backward_filter(
 ) -> BackendResult<()> {
     let operands = desc.operands(op)?;
     let gather = ConvGather::forward(op, &desc.shape)?;
+    require_end(op, gather.flops())?;
     memory.access(op, &operands, |[input, grad_output, _], grad_filter| {
         let products = [gather.batch, gather.pixels(), gather.taps(), gather.groups, gather.filters];
         let steps = products.into_iter().fold(1, usize::saturating_mul) / 16;

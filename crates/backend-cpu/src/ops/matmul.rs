@@ -7,6 +7,7 @@ use faer::prelude::ReborrowMut;
 use faer::{Accum, MatRef, Par};
 
 use super::matrix::{RowMajor, for_each_row, row_major, row_major_ref};
+use crate::bound::require_end;
 use crate::element::{Element, widen, with_float};
 use crate::math::apply_unary;
 use crate::memory::Memory;
@@ -23,6 +24,7 @@ const BLOCK_SIDE: usize = 256;
 /// `C = activation(alpha · op(A) · op(B) + beta · C + bias)`.
 pub(crate) fn matmul(memory: &Memory, op: &'static str, desc: &MatmulDesc) -> BackendResult<()> {
     let operands = desc.operands(op)?;
+    require_end(op, desc.flops())?;
     memory.access(op, &operands, |[a, b, _, bias], c| {
         // Sixteen products take about as long as one step of an element-wise loop.
         let products = desc.m.saturating_mul(desc.n).saturating_mul(desc.k.max(16));

@@ -4,6 +4,7 @@ use backend_api::BackendResult;
 use backend_api::desc::{ImageLayout, PoolBackwardDesc, PoolDesc, PoolOp, PoolShape};
 use bytemuck::cast_slice_mut;
 
+use crate::bound::require_end;
 use crate::element::{Element, with_float};
 use crate::memory::Memory;
 use crate::parallel::Cores;
@@ -24,6 +25,7 @@ type Positions = Vec<usize>;
 /// `output = op over the windows of input`.
 pub(crate) fn pool2d(memory: &Memory, op: &'static str, desc: &PoolDesc) -> BackendResult<()> {
     let operands = desc.operands(op)?;
+    require_end(op, desc.shape.reads())?;
     memory.access(op, &operands, |[input, _], output| {
         with_float!(desc.dtype, T => {
             let (input, images) = (input.elements::<T>(), Images::new(desc.op, &desc.shape));
@@ -47,6 +49,7 @@ pub(crate) fn pool2d_backward(
     desc: &PoolBackwardDesc,
 ) -> BackendResult<()> {
     let operands = desc.operands(op)?;
+    require_end(op, desc.shape.reads())?;
     memory.access(op, &operands, |[input, grad_output, _], grad_input| {
         with_float!(desc.dtype, T => {
             let (input, gradient) = (input.elements::<T>(), grad_output.elements::<T>());

@@ -12,7 +12,7 @@ pub(crate) enum Selector {
     Best,
     /// By its place in the list of all adapters.
     Index(usize),
-    /// The best one whose interface or name contains this, in lower case.
+    /// The best one whose interface, name or driver contains this, in lower case.
     Text(String),
 }
 
@@ -130,7 +130,7 @@ pub(crate) fn find(
         Selector::Best => true,
         Selector::Index(index) => info.selector == format!("webgpu:{index}"),
         Selector::Text(text) => {
-            info.api.to_lowercase().contains(text) || info.name.to_lowercase().contains(text)
+            [&info.api, &info.name, &info.driver].iter().any(|part| part.to_lowercase().contains(text))
         }
     };
     candidates.into_iter().find(|(_, _, info)| is_meant(info)).ok_or(BackendError::NoAdapter { tried })

@@ -1,10 +1,9 @@
 //! One call at a time where the interface can't take more.
 
-use std::ops::Deref;
+use std::time::Duration;
 
+use backend_api::{BackendError, BackendResult};
 use parking_lot::{ReentrantMutex, ReentrantMutexGuard};
-
-use crate::context::Context;
 
 /// Lets one thread at a time through to an OpenGL device, and any number to others.
 ///
@@ -24,28 +23,23 @@ impl Gate {
         Self((adapter.get_info().backend == wgpu::Backend::Gl).then(ReentrantMutex::default))
     }
 
+    /// Whether threads have to take turns.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.0.is_some()
+    }
+
+    /// Waits for a turn for as long as it takes.
     pub(crate) fn enter(&self) -> Turn<'_> {
         Turn(self.0.as_ref().map(ReentrantMutex::lock))
     }
-}
 
-/// An opened device whose turn it is.
-#[derive(Debug)]
-pub(crate) struct Entered<'a> {
-    context: &'a Context,
-    _turn: Turn<'a>,
-}
-
-impl<'a> Entered<'a> {
-    pub(crate) fn new(context: &'a Context) -> Self {
-        Self { context, _turn: context.gate.enter() }
-    }
-}
-
-impl Deref for Entered<'_> {
-    type Target = Context;
-
-    fn deref(&self) -> &Context {
-        self.context
+    /// Waits for a turn no longer than a call may wait.
+    ///
+    /// # Errors
+    /// [`Timeout`](BackendError::Timeout).
+    pub(crate) fn enter_within(&self, op: &'static str, timeout: Duration) -> BackendResult<Turn<'_>> {
+        let Some(mutex) = &self.0 else { return Ok(Turn(None)) };
+        let guard = mutex.try_lock().or_else(|| mutex.try_lock_for(timeout));
+        guard.map(|guard| Turn(Some(guard))).ok_or(BackendError::Timeout { op, waited: timeout })
     }
 }

@@ -1,7 +1,8 @@
 //! Whether the device still works, and what it reported late.
 
-use std::sync::Arc;
+use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use backend_api::{BackendError, BackendResult, Diagnostic};
@@ -15,17 +16,46 @@ use super::guarded_async;
 pub(crate) struct Health {
     lost: AtomicBool,
     reason: Mutex<String>,
-    late: Mutex<Option<LateError>>,
+    late: Mutex<LateErrors>,
+    /// The number of the newest late error, counted from 1.
+    newest: AtomicU64,
     opened: Instant,
     /// When the device was last polled, in microseconds after `opened`.
     polled: AtomicU64,
+}
+
+/// Late errors with their numbers, the first ones of many.
+#[derive(Debug, Default)]
+struct LateErrors(Vec<(u64, LateError)>);
+
+/// Late errors that are kept.
+const MAX_LATE: usize = 16;
+
+/// Which late errors a thread needn't be told.
+///
+/// A thread that has used the backend before an error may have lost work to it, and is told at its next read or
+/// synchronize, once. One that begins later is told where it reads memory that the error may have spoiled.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Witness {
+    /// The newest error when the thread first used the backend.
+    joined: u64,
+    /// The newest error when the thread was last told of one.
+    told: u64,
+}
+
+thread_local! {
+    /// What this thread knows of each backend that it uses.
+    static WITNESSES: RefCell<Vec<(Weak<Health>, Witness)>> = const { RefCell::new(Vec::new()) };
 }
 
 /// wgpu tells of a loss only when it is polled, which costs as much as recording a dispatch. So a loss is noticed
 /// after this time, or at the next call that waits.
 const POLL_INTERVAL: Duration = Duration::from_micros(200);
 
-/// The first error that no call was there to receive.
+/// The time between polls where a thread of its own polls the device, which each poll interrupts.
+const THREADED_POLL_INTERVAL: Duration = Duration::from_millis(2);
+
+/// An error that no call was there to receive.
 #[derive(Clone, Debug)]
 enum LateError {
     OutOfMemory,
@@ -39,6 +69,7 @@ impl Health {
             lost: AtomicBool::new(false),
             reason: Mutex::default(),
             late: Mutex::default(),
+            newest: AtomicU64::new(0),
             opened: Instant::now(),
             polled: AtomicU64::new(0),
         })
@@ -52,7 +83,7 @@ impl Health {
             for_loss.lose(&format!("{reason:?}: {message}"));
         });
         let for_errors = Arc::clone(&health);
-        device.on_uncaptured_error(Arc::new(move |error| for_errors.report(error)));
+        device.on_uncaptured_error(Arc::new(move |error| _ = for_errors.report(error)));
         health
     }
 
@@ -65,37 +96,84 @@ impl Health {
         }
     }
 
-    /// Keeps an error for the next read or synchronize. The first one stays: the others follow from it.
-    pub(crate) fn report(&self, error: wgpu::Error) {
+    /// Keeps an error for the next read or synchronize of every thread that it concerns; its number.
+    pub(crate) fn report(&self, error: wgpu::Error) -> u64 {
         tracing::error!(%error, "the driver reported an error that no call was waiting for");
         let error = match error {
             wgpu::Error::OutOfMemory { .. } => LateError::OutOfMemory,
             other => LateError::Driver(Diagnostic(other.to_string())),
         };
-        self.late.lock().get_or_insert(error);
-    }
-
-    /// Takes the late error, if there is one: a read must not return what a failed operation should have written.
-    pub(crate) fn take_late(&self, op: &'static str, in_use: usize) -> BackendResult<()> {
-        match self.late.lock().take() {
-            None => Ok(()),
-            Some(LateError::OutOfMemory) => Err(BackendError::OutOfMemory { requested: 0, in_use }),
-            Some(LateError::Driver(source)) => Err(BackendError::Driver { op, source }),
+        let mut late = self.late.lock();
+        let number = self.newest.load(Ordering::Relaxed) + 1;
+        if late.0.len() == MAX_LATE {
+            late.0.remove(0);
         }
+        late.0.push((number, error));
+        self.newest.store(number, Ordering::Release);
+        number
     }
 
-    /// Polls the device if that was long ago, and tells whether it is lost.
+    pub(crate) fn has_late_errors(&self) -> bool {
+        self.newest.load(Ordering::Acquire) > 0
+    }
+
+    /// What this thread knows of late errors; it counts as a user of the backend from its first call on.
+    pub(crate) fn witness(self: &Arc<Self>) -> Witness {
+        WITNESSES.with_borrow_mut(|known| {
+            let here = Arc::as_ptr(self);
+            if let Some((_, witness)) = known.iter().find(|(health, _)| health.as_ptr() == here) {
+                return *witness;
+            }
+            known.retain(|(health, _)| health.strong_count() > 0);
+            let witness = Witness { joined: self.newest.load(Ordering::Acquire), told: 0 };
+            known.push((Arc::downgrade(self), witness));
+            witness
+        })
+    }
+
+    /// The first late error that a thread has yet to be told of, if it may have spoiled what the thread reads: a read must
+    /// not return what a failed operation should have written. `spoiled` is the newest error that concerns the memory read.
     ///
     /// # Errors
-    /// [`DeviceLost`](BackendError::DeviceLost), for good.
-    pub(crate) fn refresh(&self, device: &wgpu::Device) -> BackendResult<()> {
-        let now = self.opened.elapsed().as_micros() as u64;
-        let last = self.polled.load(Ordering::Relaxed);
-        if now.saturating_sub(last) >= POLL_INTERVAL.as_micros() as u64 {
-            self.polled.store(now, Ordering::Relaxed);
-            _ = device.poll(wgpu::PollType::Poll);
+    /// The late error.
+    pub(crate) fn take_late(
+        self: &Arc<Self>,
+        op: &'static str,
+        witness: Witness,
+        spoiled: u64,
+        in_use: impl FnOnce() -> usize,
+    ) -> BackendResult<()> {
+        let newest = self.newest.load(Ordering::Acquire);
+        let known = witness.joined.max(witness.told);
+        if newest <= known && spoiled <= witness.told {
+            return Ok(());
         }
-        self.check()
+        let after = if newest > known { known } else { spoiled - 1 };
+        WITNESSES.with_borrow_mut(|all| {
+            let here = Arc::as_ptr(self);
+            if let Some((_, witness)) = all.iter_mut().find(|(health, _)| health.as_ptr() == here) {
+                witness.told = newest;
+            }
+        });
+        let late = self.late.lock();
+        match late.0.iter().find(|&&(number, _)| number > after).or_else(|| late.0.last()) {
+            None => Ok(()),
+            Some((_, LateError::OutOfMemory)) => {
+                Err(BackendError::OutOfMemory { requested: 0, in_use: in_use() })
+            }
+            Some((_, LateError::Driver(source))) => Err(BackendError::Driver { op, source: source.clone() }),
+        }
+    }
+
+    /// Whether the device should be polled again, to notice a loss.
+    pub(crate) fn is_due(&self, threaded: bool) -> bool {
+        let interval = if threaded { THREADED_POLL_INTERVAL } else { POLL_INTERVAL };
+        let now = self.opened.elapsed().as_micros() as u64;
+        let due = now.saturating_sub(self.polled.load(Ordering::Relaxed)) >= interval.as_micros() as u64;
+        if due {
+            self.polled.store(now, Ordering::Relaxed);
+        }
+        due
     }
 
     /// To be asked after an error of the driver: on a lost device anything may fail before the loss is told, which

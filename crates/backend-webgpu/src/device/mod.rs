@@ -6,11 +6,13 @@ mod cooperative;
 mod gate;
 mod health;
 mod open;
+mod profile;
 mod scope;
 
 pub(crate) use adapter::{Selector, describe, enumerate, find};
 pub(crate) use closing::{LastHandle, compiling};
-pub(crate) use gate::{Entered, Gate};
-pub(crate) use health::Health;
+pub(crate) use gate::{Gate, Turn};
+pub(crate) use health::{Health, Witness};
 pub(crate) use open::{Gpu, open};
+pub(crate) use profile::DeviceProfile;
 pub(crate) use scope::{guarded, guarded_async};

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use backend_api::{BackendError, BackendResult, DeviceInfo, DeviceKind};
+use backend_api::{BackendError, BackendResult, DeviceInfo};
 
-use super::Health;
 use super::closing::compiling;
 use super::cooperative::has_cooperative_matrices;
+use super::{DeviceProfile, Health};
 use crate::unchecked;
 
 /// An opened adapter.
@@ -18,6 +18,7 @@ pub(crate) struct Gpu {
     pub(crate) device: wgpu::Device,
     pub(crate) queue: wgpu::Queue,
     pub(crate) info: DeviceInfo,
+    pub(crate) profile: DeviceProfile,
     pub(crate) health: Arc<Health>,
     /// Whether kernels may use cooperative matrices: 16×16 of f16 with sums of f32.
     pub(crate) cooperative_matrices: bool,
@@ -39,6 +40,7 @@ impl Gpu {
         let needed = wgpu::Features::EXPERIMENTAL_COOPERATIVE_MATRIX | wgpu::Features::SHADER_F16;
         let cooperative_matrices = device.features().contains(needed) && has_cooperative_matrices(&adapter);
         Self {
+            profile: DeviceProfile::of(info.kind, cooperative_matrices),
             health: Health::watch(&device),
             cooperative_matrices,
             takes_spirv: cooperative_matrices && takes_spirv(&adapter, &device),
@@ -48,16 +50,6 @@ impl Gpu {
             device,
             queue,
             info,
-        }
-    }
-
-    /// How many multiprocessors run workgroups side by side, which wgpu doesn't tell: an H200's for devices of their
-    /// own, and what is usual for smaller ones.
-    pub(crate) fn multiprocessors(&self) -> usize {
-        match self.info.kind {
-            DeviceKind::DiscreteGpu => 132,
-            DeviceKind::IntegratedGpu | DeviceKind::VirtualGpu | DeviceKind::Other => 16,
-            _ => 1,
         }
     }
 }

@@ -117,9 +117,11 @@ libs! {
     ATTENTION_NARROW = "attention_narrow",
     /// How they come into the workgroup memory of attention/flash; needs one of the former.
     ATTENTION_STAGING = "attention_staging",
+    /// Outputs of values that aren't finite; needs one of the former, or what reads four numbers.
+    ATTENTION_SEEN = "attention_seen",
     /// The rows that share keys, and pieces of these; needs [`ATTENTION`].
     ATTENTION_PIECES = "attention_pieces",
-    /// Vectors of the rows that share keys; needs one of the former and of the latter.
+    /// Vectors of the rows that share keys; needs one of the former and of the readers.
     ATTENTION_ROWS = "attention_rows",
     ROWS_1 = "rows_1",
     ROWS_2 = "rows_2",

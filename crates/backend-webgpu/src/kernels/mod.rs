@@ -14,12 +14,14 @@ pub use source::{Field, KernelSource, Lib, MAX_CONSTANTS};
 pub use variant::Variant;
 
 pub(crate) use elements::Origin;
-pub(crate) use pipelines::{Kernel, Layout, MAX_PARAMS, Pipelines, Signature};
+pub(crate) use pipelines::{Kernel, Layout, MAX_IMMEDIATES, MAX_PARAMS, Pipelines, Signature};
 #[cfg(target_family = "wasm")]
 pub(crate) use source::{bare, bare_length};
 pub(crate) use source::{kernel, params, shader};
 #[cfg(not(target_family = "wasm"))]
 pub(crate) use spirv::Spirv;
+#[cfg(feature = "count-out-of-bounds")]
+pub(crate) use spirv::validate;
 pub(crate) use variant::Function;
 #[cfg(test)]
 pub(crate) use variant::filled_up;

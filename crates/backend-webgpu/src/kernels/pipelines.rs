@@ -11,10 +11,18 @@ use super::compose::{Target, compose};
 #[cfg(not(target_family = "wasm"))]
 use super::spirv;
 use crate::device::{Gate, compiling, guarded, guarded_async};
+#[cfg(feature = "count-out-of-bounds")]
+use crate::out_of_bounds;
 use crate::unchecked;
 
 /// Bytes of immediates that every kernel's parameters fit in.
 pub(crate) const MAX_PARAMS: u32 = 128;
+
+/// Bytes of immediates that are asked for.
+#[cfg(not(feature = "count-out-of-bounds"))]
+pub(crate) const MAX_IMMEDIATES: u32 = MAX_PARAMS;
+#[cfg(feature = "count-out-of-bounds")]
+pub(crate) const MAX_IMMEDIATES: u32 = MAX_PARAMS + out_of_bounds::RANGES as u32;
 
 /// How many storage bindings a kernel has; kernels with the same numbers share their layouts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -36,6 +44,8 @@ pub(crate) struct Layout {
 pub(crate) struct Kernel {
     pub(crate) pipeline: wgpu::ComputePipeline,
     pub(crate) layout: Arc<Layout>,
+    #[cfg(feature = "count-out-of-bounds")]
+    pub(crate) watch: out_of_bounds::Watch,
 }
 
 /// The compiled kernels of one device. Their number is bounded by the number of variants: shapes are parameters.
@@ -48,6 +58,8 @@ pub(crate) struct Pipelines {
     params_layout: wgpu::BindGroupLayout,
     kernels: RwLock<HashMap<Variant, Arc<Kernel>>>,
     layouts: Mutex<HashMap<Signature, Arc<Layout>>>,
+    #[cfg(feature = "count-out-of-bounds")]
+    counters: out_of_bounds::Counters,
 }
 
 impl Pipelines {
@@ -72,6 +84,8 @@ impl Pipelines {
             params_layout,
             kernels: RwLock::default(),
             layouts: Mutex::default(),
+            #[cfg(feature = "count-out-of-bounds")]
+            counters: out_of_bounds::Counters::new(device),
         }
     }
 
@@ -82,6 +96,11 @@ impl Pipelines {
     /// Number of kernels compiled so far.
     pub(crate) fn len(&self) -> usize {
         self.kernels.read().len()
+    }
+
+    #[cfg(feature = "count-out-of-bounds")]
+    pub(crate) fn counters(&self) -> &out_of_bounds::Counters {
+        &self.counters
     }
 
     pub(crate) fn target(&self) -> Target {
@@ -112,15 +131,33 @@ impl Pipelines {
             let _turn = gate.enter();
             self.pipeline(variant, &layout)
         });
-        let kernel = Arc::new(finish(variant, pipeline.await, layout)?);
+        let kernel = Arc::new(self.finish(variant, pipeline.await, layout)?);
         self.kernels.write().entry(*variant).or_insert(kernel);
         Ok(())
+    }
+
+    /// Binds a buffer as kernels do, which the device refuses for one that is destroyed or another device's. In a browser
+    /// the answer is a late error.
+    pub(crate) fn check_buffer(&self, buffer: &wgpu::Buffer) -> Result<(), wgpu::Error> {
+        let layout = self.layout(Signature { reads: 1, writes: 0 });
+        let size = wgpu::BufferSize::new(wgpu::COPY_BUFFER_ALIGNMENT);
+        let binding = wgpu::BufferBinding { buffer, offset: 0, size };
+        guarded(&self.device, || {
+            _ = self.device.create_bind_group(&wgpu::BindGroupDescriptor {
+                label: Some("import"),
+                layout: &layout.bindings,
+                entries: &[wgpu::BindGroupEntry {
+                    binding: 0,
+                    resource: wgpu::BindingResource::Buffer(binding),
+                }],
+            });
+        })
     }
 
     fn compile(&self, variant: &Variant) -> BackendResult<Kernel> {
         let _span = tracing::debug_span!("compile", kernel = variant.kernel(), %variant).entered();
         let layout = self.layout_of(variant);
-        finish(variant, guarded(&self.device, || self.pipeline(variant, &layout)), layout)
+        self.finish(variant, guarded(&self.device, || self.pipeline(variant, &layout)), layout)
     }
 
     fn pipeline(&self, variant: &Variant, layout: &Layout) -> wgpu::ComputePipeline {
@@ -142,6 +179,10 @@ impl Pipelines {
 
     fn module(&self, variant: &Variant) -> wgpu::ShaderModule {
         let text = compose(variant, self.target);
+        #[cfg(feature = "count-out-of-bounds")]
+        if let Some(module) = self.counters.instrument(variant, &text) {
+            return self.counted_module(variant, module);
+        }
         if self.takes_spirv && variant.has_rolled_loops() {
             // What is wrong with a text is wgpu's to say.
             #[cfg(not(target_family = "wasm"))]
@@ -152,8 +193,22 @@ impl Pipelines {
         unchecked::shader_module(&self.device, variant.kernel(), text)
     }
 
+    /// A kernel whose accesses are counted, which wgpu takes as naga has it.
+    #[cfg(feature = "count-out-of-bounds")]
+    fn counted_module(&self, variant: &Variant, module: naga::Module) -> wgpu::ShaderModule {
+        if self.takes_spirv
+            && variant.has_rolled_loops()
+            && let Ok(spirv) = spirv::of_module(&module, "", variant.names_elements())
+        {
+            return unchecked::spirv_module(&self.device, variant.kernel(), spirv);
+        }
+        unchecked::counted_module(&self.device, variant.kernel(), module)
+    }
+
     fn layout_of(&self, variant: &Variant) -> Arc<Layout> {
-        self.layout(Signature { reads: variant.source.reads, writes: variant.source.writes })
+        // What counts accesses is written like an output.
+        let more = u32::from(cfg!(feature = "count-out-of-bounds"));
+        self.layout(Signature { reads: variant.source.reads, writes: variant.source.writes + more })
     }
 
     fn layout(&self, signature: Signature) -> Arc<Layout> {
@@ -186,23 +241,29 @@ impl Pipelines {
         let pipeline = self.device.create_pipeline_layout(&wgpu::PipelineLayoutDescriptor {
             label: None,
             bind_group_layouts: groups,
-            immediate_size: if self.target.immediates { MAX_PARAMS } else { 0 },
+            immediate_size: if self.target.immediates { MAX_IMMEDIATES } else { 0 },
         });
         Layout { signature, bindings, pipeline }
     }
-}
 
-fn finish(
-    variant: &Variant,
-    pipeline: Result<wgpu::ComputePipeline, wgpu::Error>,
-    layout: Arc<Layout>,
-) -> BackendResult<Kernel> {
-    match pipeline {
-        Ok(pipeline) => Ok(Kernel { pipeline, layout }),
-        Err(error) => Err(BackendError::Kernel {
-            name: variant.kernel().to_owned(),
-            variant: variant.to_string(),
-            source: Diagnostic(error.to_string()),
-        }),
+    fn finish(
+        &self,
+        variant: &Variant,
+        pipeline: Result<wgpu::ComputePipeline, wgpu::Error>,
+        layout: Arc<Layout>,
+    ) -> BackendResult<Kernel> {
+        match pipeline {
+            Ok(pipeline) => Ok(Kernel {
+                pipeline,
+                layout,
+                #[cfg(feature = "count-out-of-bounds")]
+                watch: self.counters.watch(variant),
+            }),
+            Err(error) => Err(BackendError::Kernel {
+                name: variant.kernel().to_owned(),
+                variant: variant.to_string(),
+                source: Diagnostic(error.to_string()),
+            }),
+        }
     }
 }

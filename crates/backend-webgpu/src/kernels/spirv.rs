@@ -2,9 +2,10 @@
 
 use std::collections::HashSet;
 
+use naga::Module;
 use naga::back::spv;
 use naga::proc::{BoundsCheckPolicies, BoundsCheckPolicy};
-use naga::valid::{Capabilities, ValidationFlags, Validator};
+use naga::valid::{Capabilities, ModuleInfo, ValidationFlags, Validator};
 
 /// A kernel in SPIR-V.
 #[derive(Debug)]
@@ -21,7 +22,16 @@ pub(crate) struct Spirv {
 /// # Errors
 /// What the compiler says of the text.
 pub(super) fn with_rolled_loops(text: &str, elements: bool) -> Result<Spirv, String> {
-    let mut spirv = translate(text)?;
+    of_module(&parse(text)?, text, elements)
+}
+
+fn parse(text: &str) -> Result<Module, String> {
+    naga::front::wgsl::parse_str(text).map_err(|error| error.emit_to_string(text))
+}
+
+/// The same for what naga makes of the text.
+pub(super) fn of_module(module: &Module, text: &str, elements: bool) -> Result<Spirv, String> {
+    let mut spirv = translate(module, text)?;
     roll_loops(&mut spirv.words);
     if elements {
         reach_elements(&mut spirv.words);
@@ -29,17 +39,21 @@ pub(super) fn with_rolled_loops(text: &str, elements: bool) -> Result<Spirv, Str
     Ok(spirv)
 }
 
-fn translate(text: &str) -> Result<Spirv, String> {
-    let module = naga::front::wgsl::parse_str(text).map_err(|error| error.emit_to_string(text))?;
+/// Validates a kernel for a device that has everything.
+pub(crate) fn validate(module: &Module, text: &str) -> Result<ModuleInfo, String> {
     let capabilities = Capabilities::COOPERATIVE_MATRIX
         | Capabilities::IMMEDIATES
         | Capabilities::SHADER_FLOAT16
         | Capabilities::SHADER_FLOAT16_IN_FLOAT32
         | Capabilities::SUBGROUP
         | Capabilities::SUBGROUP_BARRIER;
-    let info = Validator::new(ValidationFlags::all(), capabilities)
-        .validate(&module)
-        .map_err(|error| error.emit_to_string(text))?;
+    Validator::new(ValidationFlags::all(), capabilities)
+        .validate(module)
+        .map_err(|error| error.emit_to_string(text))
+}
+
+fn translate(module: &Module, text: &str) -> Result<Spirv, String> {
+    let info = validate(module, text)?;
     let unchecked = BoundsCheckPolicy::Unchecked;
     let options = spv::Options {
         lang_version: (1, 5),
@@ -55,7 +69,7 @@ fn translate(text: &str) -> Result<Spirv, String> {
         emit_int_div_checks: false,
         ..Default::default()
     };
-    let words = spv::write_vec(&module, &info, &options, None).map_err(|error| error.to_string())?;
+    let words = spv::write_vec(module, &info, &options, None).map_err(|error| error.to_string())?;
     let [x, y, z] = module.entry_points.first().map_or([1; 3], |main| main.workgroup_size);
     Ok(Spirv { words, workgroup_size: (x, y, z) })
 }
@@ -141,6 +155,10 @@ mod tests {
     use super::*;
     use crate::kernels::{Target, Variant, compose};
     use crate::ops::all_variants;
+
+    fn translate(text: &str) -> Result<Spirv, String> {
+        super::translate(&parse(text)?, text)
+    }
 
     /// What wgpu or this module makes of a kernel, on a device that few have.
     #[test]

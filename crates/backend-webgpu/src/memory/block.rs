@@ -1,6 +1,6 @@
 //! One allocation.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 use super::Pool;
@@ -14,20 +14,61 @@ pub(crate) struct BufferId(u64);
 pub(crate) struct Storage {
     buffer: wgpu::Buffer,
     id: BufferId,
-    /// The last batch of the recorder that uses it.
+    /// The last batch of the recorder whose kernels use it.
     last_batch: AtomicU64,
+    /// The last batch that writes it, by a kernel or an upload.
+    last_write: AtomicU64,
+    /// The late error that may have spoiled its content, by its number in `Health`; 0 for none.
+    spoiled: AtomicU64,
+    /// Whether the caller has the buffer itself, by export or import.
+    shared: AtomicBool,
 }
 
 impl Storage {
     pub(crate) fn new(buffer: wgpu::Buffer) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let id = BufferId(NEXT.fetch_add(1, Ordering::Relaxed));
-        Self { buffer, id, last_batch: AtomicU64::new(0) }
+        Self {
+            buffer,
+            id,
+            last_batch: AtomicU64::new(0),
+            last_write: AtomicU64::new(0),
+            spoiled: AtomicU64::new(0),
+            shared: AtomicBool::new(false),
+        }
+    }
+
+    pub(crate) fn buffer(&self) -> &wgpu::Buffer {
+        &self.buffer
     }
 
     /// Bytes of the buffer; it was allocated within `usize`.
     pub(crate) fn size(&self) -> usize {
         self.buffer.size() as usize
+    }
+
+    /// The last batch that uses it.
+    pub(crate) fn last_use(&self) -> u64 {
+        self.last_batch.load(Ordering::Relaxed).max(self.last_write.load(Ordering::Relaxed))
+    }
+
+    /// Notes that `batch` writes the buffer; whether it had not before.
+    pub(crate) fn write(&self, batch: u64) -> bool {
+        self.last_write.swap(batch, Ordering::Relaxed) != batch
+    }
+
+    /// Notes that the late error of this number may have kept the content from being written.
+    pub(crate) fn spoil(&self, error: u64) {
+        self.spoiled.fetch_max(error, Ordering::Relaxed);
+    }
+
+    pub(crate) fn spoiled(&self) -> u64 {
+        self.spoiled.load(Ordering::Relaxed)
+    }
+
+    /// Forgets the content, for the next allocation.
+    pub(crate) fn renew(&self) {
+        self.spoiled.store(0, Ordering::Relaxed);
     }
 }
 
@@ -45,7 +86,12 @@ impl Block {
 
     /// A buffer that is not the pool's.
     pub(crate) fn foreign(buffer: wgpu::Buffer) -> Self {
-        Self { storage: Arc::new(Storage::new(buffer)), pool: Weak::new() }
+        Self::outside(Arc::new(Storage::new(buffer)))
+    }
+
+    /// A buffer that doesn't go back to a pool.
+    pub(crate) fn outside(storage: Arc<Storage>) -> Self {
+        Self { storage, pool: Weak::new() }
     }
 
     pub(crate) fn id(&self) -> BufferId {
@@ -53,28 +99,38 @@ impl Block {
     }
 
     pub(crate) fn buffer(&self) -> &wgpu::Buffer {
-        &self.storage.buffer
+        self.storage.buffer()
     }
 
     pub(crate) fn size(&self) -> usize {
         self.storage.size()
     }
 
-    /// Notes that `batch` uses the buffer.
+    pub(crate) fn storage(&self) -> &Arc<Storage> {
+        &self.storage
+    }
+
+    /// Notes that kernels of `batch` use the buffer.
     pub(crate) fn touch(&self, batch: u64) {
         self.storage.last_batch.store(batch, Ordering::Relaxed);
     }
 
-    /// Whether `batch` uses the buffer.
+    /// Whether kernels of `batch` use the buffer.
     pub(crate) fn is_touched_by(&self, batch: u64) -> bool {
         self.storage.last_batch.load(Ordering::Relaxed) == batch
+    }
+
+    /// Keeps the buffer out of the pool for good: the caller may use or destroy it at any time.
+    pub(crate) fn share(&self) {
+        self.storage.shared.store(true, Ordering::Relaxed);
     }
 }
 
 impl Drop for Block {
     fn drop(&mut self) {
         if let Some(pool) = self.pool.upgrade() {
-            pool.recycle(Arc::clone(&self.storage));
+            let storage = Arc::clone(&self.storage);
+            pool.recycle(storage, !self.storage.shared.load(Ordering::Relaxed));
         }
     }
 }

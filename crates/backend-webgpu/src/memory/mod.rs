@@ -2,16 +2,21 @@
 
 mod block;
 mod pool;
+mod shared;
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use backend_api::handles::{HandleTable, Slice};
 use backend_api::operand::{self, Operand};
 use backend_api::{BackendError, BackendResult, MemoryStats};
 use parking_lot::Mutex;
 
-pub(crate) use block::{Block, BufferId};
-pub(crate) use pool::Pool;
+pub(crate) use block::{Block, BufferId, Storage};
+pub(crate) use pool::{Allocation, Pool};
+use shared::SharedBuffers;
+
+use crate::recorder::Progress;
 
 /// A part of device memory, as an operand names it.
 pub(crate) type DeviceSlice = Slice<Block>;
@@ -20,25 +25,41 @@ pub(crate) type DeviceSlice = Slice<Block>;
 #[derive(Debug)]
 pub(crate) struct Memory {
     handles: Mutex<HandleTable<Block>>,
+    shared: Mutex<SharedBuffers>,
     pool: Arc<Pool>,
 }
 
 impl Memory {
-    pub(crate) fn new(device: &wgpu::Device) -> Self {
-        Self { handles: Mutex::default(), pool: Arc::new(Pool::new(device)) }
+    pub(crate) fn new(
+        device: &wgpu::Device,
+        progress: &Arc<Progress>,
+        has_dropped: &Arc<AtomicBool>,
+    ) -> Self {
+        Self {
+            handles: Mutex::default(),
+            shared: Mutex::default(),
+            pool: Arc::new(Pool::new(device, progress, has_dropped)),
+        }
     }
 
-    pub(crate) fn alloc(&self, bytes: usize) -> BackendResult<u64> {
-        let block = self.pool.alloc("alloc", bytes)?;
-        self.handles.lock().insert("alloc", Slice { block, offset: 0, len: bytes })
+    /// Gives a handle to the first `bytes` of a block.
+    pub(crate) fn insert(&self, op: &'static str, block: Arc<Block>, bytes: usize) -> BackendResult<u64> {
+        self.handles.lock().insert(op, Slice { block, offset: 0, len: bytes })
     }
 
-    /// Gives a handle to a buffer that someone else made.
+    /// Gives a handle to all of a buffer that the caller has. A buffer that is known is the memory that it was.
     pub(crate) fn import(&self, op: &'static str, buffer: wgpu::Buffer) -> BackendResult<u64> {
         let len =
             usize::try_from(buffer.size()).map_err(|_| BackendError::Overflow { op, what: "buffer size" })?;
-        let block = Arc::new(Block::foreign(buffer));
-        self.handles.lock().insert(op, Slice { block, offset: 0, len })
+        let block = self.shared.lock().import(buffer);
+        self.insert(op, block, len)
+    }
+
+    /// What a handle names, whose buffer the caller gets.
+    pub(crate) fn export(&self, op: &'static str, arg: &'static str, ptr: u64) -> BackendResult<DeviceSlice> {
+        let slice = self.handles.lock().lookup(op, arg, ptr).cloned()?;
+        self.shared.lock().export(&slice.block);
+        Ok(slice)
     }
 
     pub(crate) fn free(&self, ptr: u64) -> BackendResult<()> {
@@ -50,15 +71,6 @@ impl Memory {
 
     pub(crate) fn view(&self, ptr: u64, byte_offset: usize, byte_len: usize) -> BackendResult<u64> {
         self.handles.lock().view(ptr, byte_offset, byte_len)
-    }
-
-    pub(crate) fn lookup(&self, op: &'static str, arg: &'static str, ptr: u64) -> BackendResult<DeviceSlice> {
-        self.handles.lock().lookup(op, arg, ptr).cloned()
-    }
-
-    /// Memory for one operation's own use, given back when the slice is dropped.
-    pub(crate) fn scratch(&self, op: &'static str, bytes: usize) -> BackendResult<DeviceSlice> {
-        Ok(Slice { block: self.pool.alloc(op, bytes)?, offset: 0, len: bytes })
     }
 
     /// Checks the operands of a call and returns their memory; `None` for one that touches nothing.

@@ -2,12 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use backend_api::{BackendError, BackendResult, MemoryStats};
 use parking_lot::Mutex;
 
 use super::block::{Block, Storage};
 use crate::device::guarded;
+use crate::recorder::Progress;
 
 /// The smallest buffer.
 const MIN_BYTES: usize = 256;
@@ -19,11 +21,17 @@ const LARGE_STEP: usize = 4 << 20;
 ///
 /// A buffer can be handed out again at once, even while the device still works on its last use: everything is
 /// recorded into one queue, so the new use comes after the old one.
+///
+/// A buffer that is dropped stays in the device's memory until the batches that use it have finished and no bind group
+/// names it. Its bytes count against the budget until then.
 #[derive(Debug)]
 pub(crate) struct Pool {
     device: wgpu::Device,
     max_bytes: usize,
+    progress: Arc<Progress>,
     state: Mutex<State>,
+    /// Whether a buffer was dropped that a cached bind group may keep alive.
+    has_dropped: Arc<AtomicBool>,
 }
 
 #[derive(Debug, Default)]
@@ -32,40 +40,105 @@ struct State {
     in_use: usize,
     peak: usize,
     pooled: usize,
+    /// Dropped buffers that a batch may still use: the batch, and their bytes.
+    releasing: Vec<(u64, usize)>,
     budget: Option<usize>,
 }
 
+impl State {
+    fn releasing(&self) -> usize {
+        self.releasing.iter().map(|&(_, bytes)| bytes).sum()
+    }
+
+    /// Whether the budget has no room for `bytes` more.
+    fn is_over(&self, bytes: usize) -> bool {
+        let held = self.in_use + self.pooled + self.releasing();
+        self.budget.is_some_and(|budget| held.saturating_add(bytes) > budget)
+    }
+
+    fn take(&mut self, size: usize) {
+        self.in_use += size;
+        self.peak = self.peak.max(self.in_use);
+    }
+}
+
+/// What came of asking the pool for a buffer.
+#[derive(Debug)]
+pub(crate) enum Allocation {
+    Done(Arc<Block>),
+    /// There is no room before memory comes back that batches and bind groups keep.
+    NeedsReclaim(BackendError),
+}
+
 impl Pool {
-    pub(crate) fn new(device: &wgpu::Device) -> Self {
-        let max_bytes = usize::try_from(device.limits().max_buffer_size).unwrap_or(usize::MAX);
-        Self { device: device.clone(), max_bytes, state: Mutex::default() }
+    pub(crate) fn new(
+        device: &wgpu::Device,
+        progress: &Arc<Progress>,
+        has_dropped: &Arc<AtomicBool>,
+    ) -> Self {
+        Self {
+            device: device.clone(),
+            max_bytes: largest(&device.limits()),
+            progress: Arc::clone(progress),
+            state: Mutex::default(),
+            has_dropped: Arc::clone(has_dropped),
+        }
     }
 
     /// A buffer of at least `bytes`; its content is arbitrary.
-    pub(crate) fn alloc(self: &Arc<Self>, op: &'static str, bytes: usize) -> BackendResult<Arc<Block>> {
-        let size = size_class(bytes).filter(|&size| size <= self.max_bytes).ok_or(BackendError::Limit {
+    ///
+    /// # Errors
+    /// [`Limit`](BackendError::Limit), and [`OutOfMemory`](BackendError::OutOfMemory) where what is in use leaves no room
+    /// in the budget.
+    pub(crate) fn alloc(self: &Arc<Self>, op: &'static str, bytes: usize) -> BackendResult<Allocation> {
+        let size = size_class(bytes, self.max_bytes).ok_or(BackendError::Limit {
             op,
             what: "bytes of one allocation",
             requested: bytes,
             max: self.max_bytes,
         })?;
-        let storage = match self.reuse(size)? {
-            Some(storage) => storage,
-            None => self.create(size)?,
-        };
         let mut state = self.state.lock();
-        state.in_use += size;
-        state.peak = state.peak.max(state.in_use);
+        let out_of_memory = |in_use| BackendError::OutOfMemory { requested: size, in_use };
+        if state.budget.is_some_and(|budget| state.in_use.saturating_add(size) > budget) {
+            return Err(out_of_memory(state.in_use));
+        }
+        if let Some(storage) = state.free.get_mut(&size).and_then(Vec::pop) {
+            state.pooled -= size;
+            state.take(size);
+            storage.renew();
+            return Ok(self.done(storage));
+        }
+        if state.is_over(size) {
+            self.trim_to(&mut state, size);
+            if state.is_over(size) {
+                return Ok(Allocation::NeedsReclaim(out_of_memory(state.in_use)));
+            }
+        }
+        // Counted before it exists, so that threads can't pass the budget together.
+        state.take(size);
         drop(state);
-        Ok(Arc::new(Block::pooled(storage, Arc::downgrade(self))))
+        match self.create(size) {
+            Ok(buffer) => Ok(self.done(Arc::new(Storage::new(buffer)))),
+            Err(error) => {
+                tracing::debug!(%error, size, "the device has no memory for a buffer");
+                let mut state = self.state.lock();
+                state.in_use -= size;
+                Ok(Allocation::NeedsReclaim(out_of_memory(state.in_use)))
+            }
+        }
     }
 
-    /// Takes a buffer back.
-    pub(crate) fn recycle(&self, storage: Arc<Storage>) {
+    fn done(self: &Arc<Self>, storage: Arc<Storage>) -> Allocation {
+        Allocation::Done(Arc::new(Block::pooled(storage, Arc::downgrade(self))))
+    }
+
+    /// Takes a buffer back; one that may be used elsewhere is not kept.
+    pub(crate) fn recycle(&self, storage: Arc<Storage>, reusable: bool) {
         let size = storage.size();
         let mut state = self.state.lock();
         state.in_use -= size;
-        if state.budget.is_some_and(|budget| state.in_use + state.pooled + size > budget) {
+        if !reusable || state.is_over(size) {
+            self.release(&mut state, &storage);
             return;
         }
         state.pooled += size;
@@ -75,87 +148,105 @@ impl Pool {
     /// Drops the buffers kept for reuse; how many bytes.
     pub(crate) fn trim(&self) -> usize {
         let mut state = self.state.lock();
-        let free = std::mem::take(&mut state.free);
-        let bytes = std::mem::take(&mut state.pooled);
-        drop(state);
-        drop(free);
+        let bytes = state.pooled;
+        self.trim_all(&mut state);
         bytes
     }
 
     pub(crate) fn set_budget(&self, budget: Option<usize>) {
-        self.state.lock().budget = budget;
+        let mut state = self.state.lock();
+        state.budget = budget;
         if budget.is_some() {
-            self.trim();
+            self.trim_all(&mut state);
         }
     }
 
     pub(crate) fn stats(&self) -> MemoryStats {
-        let state = self.state.lock();
+        let mut state = self.state.lock();
+        self.settle(&mut state);
         let mut stats = MemoryStats::default();
         stats.in_use = state.in_use;
         stats.peak = state.peak;
         stats.pooled = state.pooled;
+        stats.releasing = state.releasing();
         stats.budget = state.budget;
         stats
     }
 
-    /// A kept buffer of this size, after checking that the budget has room for one.
-    fn reuse(&self, size: usize) -> BackendResult<Option<Arc<Storage>>> {
-        let mut state = self.state.lock();
-        let in_use = state.in_use;
-        if state.budget.is_some_and(|budget| in_use.saturating_add(size) > budget) {
-            return Err(BackendError::OutOfMemory { requested: size, in_use });
-        }
-        let found = state.free.get_mut(&size).and_then(Vec::pop);
-        if found.is_some() {
-            state.pooled -= size;
-        }
-        let over_budget = state.budget.is_some_and(|budget| in_use + state.pooled + size > budget);
-        drop(state);
-        if over_budget {
-            self.trim();
-        }
-        Ok(found)
+    /// The largest size that can be asked for.
+    pub(crate) fn max_bytes(&self) -> usize {
+        self.max_bytes
     }
 
-    /// A new buffer; if the device has no memory, one more try without what is kept for reuse.
-    fn create(&self, size: usize) -> BackendResult<Arc<Storage>> {
-        let create = || {
-            guarded(&self.device, || {
-                self.device.create_buffer(&wgpu::BufferDescriptor {
-                    label: Some("tensor"),
-                    size: size as u64,
-                    usage: wgpu::BufferUsages::STORAGE
-                        | wgpu::BufferUsages::COPY_SRC
-                        | wgpu::BufferUsages::COPY_DST,
-                    mapped_at_creation: false,
-                })
-            })
-        };
-        let out_of_memory =
-            || BackendError::OutOfMemory { requested: size, in_use: self.state.lock().in_use };
-        match create() {
-            Ok(buffer) => Ok(Arc::new(Storage::new(buffer))),
-            Err(error) => {
-                tracing::debug!(%error, size, "allocation failed, trimming the pool");
-                if self.trim() == 0 {
-                    return Err(out_of_memory());
-                }
-                // Dropped buffers are given back when the device is polled.
-                _ = self.device.poll(wgpu::PollType::wait_indefinitely());
-                create().map(|buffer| Arc::new(Storage::new(buffer))).map_err(|_| out_of_memory())
+    /// Makes room for `size` bytes of the budget, from the largest kept buffers on.
+    fn trim_to(&self, state: &mut State, size: usize) {
+        self.settle(state);
+        while state.is_over(size)
+            && let Some((class, mut kept)) = state.free.pop_last()
+        {
+            if let Some(storage) = kept.pop() {
+                state.pooled -= class;
+                self.release(state, &storage);
+            }
+            if !kept.is_empty() {
+                state.free.insert(class, kept);
             }
         }
     }
+
+    fn trim_all(&self, state: &mut State) {
+        state.pooled = 0;
+        for storage in std::mem::take(&mut state.free).into_values().flatten() {
+            self.release(state, &storage);
+        }
+    }
+
+    /// Notes that a buffer is dropped by the pool.
+    fn release(&self, state: &mut State, storage: &Arc<Storage>) {
+        self.has_dropped.store(true, Ordering::Relaxed);
+        let batch = storage.last_use();
+        // In a browser nothing can wait for a batch, so nothing is gained by counting.
+        if batch > self.progress.finished() && !cfg!(target_family = "wasm") {
+            state.releasing.push((batch, storage.size()));
+        }
+    }
+
+    /// Forgets dropped buffers whose last batch has finished.
+    fn settle(&self, state: &mut State) {
+        let finished = self.progress.finished();
+        state.releasing.retain(|&(batch, _)| batch > finished);
+    }
+
+    fn create(&self, size: usize) -> Result<wgpu::Buffer, wgpu::Error> {
+        guarded(&self.device, || {
+            self.device.create_buffer(&wgpu::BufferDescriptor {
+                label: Some("tensor"),
+                size: size as u64,
+                usage: wgpu::BufferUsages::STORAGE
+                    | wgpu::BufferUsages::COPY_SRC
+                    | wgpu::BufferUsages::COPY_DST,
+                mapped_at_creation: false,
+            })
+        })
+    }
 }
 
-/// The size of the buffer for `bytes`: four steps to each doubling, so at most a quarter is unused.
-fn size_class(bytes: usize) -> Option<usize> {
+/// The largest buffer of whole words that the device allows.
+fn largest(limits: &wgpu::Limits) -> usize {
+    usize::try_from(limits.max_buffer_size).unwrap_or(usize::MAX) / 4 * 4
+}
+
+/// The size of the buffer for `bytes`: four steps to each doubling, so at most a quarter is unused. `None` past `max`.
+fn size_class(bytes: usize, max: usize) -> Option<usize> {
+    if bytes > max {
+        return None;
+    }
     if bytes <= MIN_BYTES {
         return Some(MIN_BYTES);
     }
     let step = if bytes >= LARGE_BYTES { LARGE_STEP } else { (1 << bytes.ilog2()) / 4 };
-    bytes.checked_next_multiple_of(step)
+    // The device's largest buffer may lie between two classes.
+    Some(bytes.checked_next_multiple_of(step).unwrap_or(max).min(max))
 }
 
 #[cfg(test)]
@@ -165,11 +256,18 @@ mod tests {
     #[test]
     fn classes_waste_at_most_a_quarter() {
         for bytes in [1, 256, 257, 320, 321, 4095, 4096, 4097, (64 << 20) - 1, 64 << 20, (64 << 20) + 1] {
-            let class = size_class(bytes).unwrap();
+            let class = size_class(bytes, usize::MAX).unwrap();
             assert!(class >= bytes && class.is_multiple_of(4), "{bytes} -> {class}");
             assert!(bytes < MIN_BYTES || class - bytes <= bytes / 4, "{bytes} -> {class}");
-            assert_eq!(size_class(class), Some(class), "a class is its own class");
+            assert_eq!(size_class(class, usize::MAX), Some(class), "a class is its own class");
         }
-        assert_eq!(size_class(usize::MAX), None);
+    }
+
+    #[test]
+    fn the_largest_buffer_can_be_had() {
+        let max = (1 << 31) - 4;
+        assert_eq!(size_class(max, max), Some(max));
+        assert_eq!(size_class(max - 5, max), Some(max));
+        assert_eq!(size_class(max + 1, max), None);
     }
 }

@@ -4,12 +4,15 @@ use backend_api::desc::{NormBackwardDesc, NormBackwardWeightDesc, SoftmaxBackwar
 use backend_api::{BackendResult, DType};
 
 use super::fill::fill;
+use super::iterations;
 use super::lanes::Lanes;
+use super::long_work::{Run, in_parts};
 use super::norm::row_moments;
 use super::reduce::sum_parts;
 use super::teams::Teams;
-use crate::context::{Context, dim};
+use crate::context::{Context, MAX_GROUPS, dim, linear_grid};
 use crate::kernels::{KernelSource, Variant, kernel, params};
+use crate::memory::DeviceSlice;
 
 static SOFTMAX_BACKWARD: KernelSource = kernel!(
     "norm/softmax_backward",
@@ -33,7 +36,7 @@ static NORM_BACKWARD: KernelSource = kernel!(
 
 static NORM_BACKWARD_WEIGHT: KernelSource = kernel!(
     "norm/norm_backward_weight",
-    libs: [],
+    libs: [GRID],
     types: ["T"],
     constants: ["CENTRED"],
     reads: 3,
@@ -82,8 +85,12 @@ params! {
 
 /// The fewest loads of an invocation in a small team.
 const LEAST: usize = 2;
+/// What there may be too many of for the loops of a device's invocation.
+const LOADS: &str = "loads of an invocation along the axis";
 /// Workgroups that keep a large device busy.
 const BUSY: usize = 1024;
+/// Times that rows are read or written.
+const PASSES: usize = 5;
 /// Rows that are worth a workgroup of their own, and the most that one should take.
 const PART: [usize; 2] = [32, 1024];
 
@@ -115,6 +122,21 @@ pub(crate) fn softmax_backward(
     };
     let dtype = desc.dtype;
     ctx.require_dtype(op, dtype)?;
+    let item = desc.length * desc.inner * dtype.size();
+    in_parts(ctx, op, Run::of_bytes(desc.outer, (PASSES * item) as f64), |run| {
+        let mut desc = *desc;
+        desc.outer = run.count();
+        softmax_backward_part(ctx, op, &desc, [&y, &dy, &dx].map(|slice| run.part_of(slice, item)))
+    })
+}
+
+fn softmax_backward_part(
+    ctx: &Context,
+    op: &'static str,
+    desc: &SoftmaxBackwardDesc,
+    [y, dy, dx]: [DeviceSlice; 3],
+) -> BackendResult<()> {
+    let dtype = desc.dtype;
     let output = ctx.output(op, &dx, dtype)?;
     let in_place = dy.region() == dx.region();
     let gradient = if in_place { ctx.null() } else { ctx.input(op, &dy, dtype, &output)? };
@@ -125,6 +147,7 @@ pub(crate) fn softmax_backward(
     };
     let (width, slices) = (lanes.width(), desc.outer * desc.inner);
     let teams = Teams::new(desc.length / width, desc.inner, LEAST);
+    iterations::require(ctx, op, LOADS, teams.share(desc.length / width), 2)?;
     let params = SoftmaxParams {
         slices: dim(op, "slices", slices)?,
         length: dim(op, "axis", desc.length / width)?,
@@ -148,14 +171,32 @@ pub(crate) fn norm_backward(ctx: &Context, op: &'static str, desc: &NormBackward
     };
     let dtype = desc.dtype;
     ctx.require_dtype(op, dtype)?;
+    let row = desc.columns * dtype.size();
+    in_parts(ctx, op, Run::of_bytes(desc.rows, (PASSES * row) as f64), |run| {
+        let mut desc = *desc;
+        desc.rows = run.count();
+        let slices = [&x, &dy, &dx].map(|slice| run.part_of(slice, row));
+        norm_backward_part(ctx, op, &desc, slices, weight.as_ref())
+    })
+}
+
+fn norm_backward_part(
+    ctx: &Context,
+    op: &'static str,
+    desc: &NormBackwardDesc,
+    [x, dy, dx]: [DeviceSlice; 3],
+    weight: Option<&DeviceSlice>,
+) -> BackendResult<()> {
+    let dtype = desc.dtype;
     let output = ctx.output(op, &dx, dtype)?;
     let in_place = dy.region() == dx.region();
     let gradient = if in_place { ctx.null() } else { ctx.input(op, &dy, dtype, &output)? };
     let input = ctx.input(op, &x, dtype, &output)?;
-    let weights = ctx.optional_input(op, weight.as_ref(), dtype, &output)?;
+    let weights = ctx.optional_input(op, weight, dtype, &output)?;
     let lanes = Lanes::four_if_fitting(&[&input, &gradient, &weights, &output], &[desc.columns]);
     let width = lanes.width();
     let teams = Teams::new(desc.columns / width, 1, LEAST);
+    iterations::require(ctx, op, LOADS, teams.share(desc.columns / width), 3)?;
     let params = NormParams {
         rows: dim(op, "rows", desc.rows)?,
         columns: dim(op, "columns", desc.columns / width)?,
@@ -191,11 +232,9 @@ pub(crate) fn norm_backward_weight(
     let moments = row_moments(ctx, op, &x, dtype, rows, columns)?;
 
     let groups = columns.div_ceil(256);
-    let [least, most] = PART;
-    let wanted = (BUSY / groups).min(rows / least).max(rows.div_ceil(most)).max(1);
-    let chunk = rows.div_ceil(wanted);
+    let chunk = rows_of_part(rows, groups);
     let parts = rows.div_ceil(chunk);
-    let sums = ctx.memory.scratch(op, parts * columns * DType::F32.size())?;
+    let sums = ctx.scratch(op, parts * columns * DType::F32.size())?;
     let sums = ctx.output(op, &sums, DType::F32)?;
     let input = ctx.input(op, &x, dtype, &sums)?;
     let gradient = ctx.input(op, &dy, dtype, &sums)?;
@@ -210,7 +249,28 @@ pub(crate) fn norm_backward_weight(
         sums_offset: sums.offset,
     };
     let variant = Variant::new(&NORM_BACKWARD_WEIGHT, [dtype], [u32::from(desc.centred)]);
-    let grid = [dim(op, "columns", groups)?, 1, dim(op, "rows", parts)?];
+    let [x, y, _] = linear_grid(op, groups)?;
+    let grid = [x, y, dim(op, "rows", parts)?];
     ctx.launch(op, &variant, &[&input, &gradient, &moments], &sums, &params, grid)?;
     sum_parts(ctx, op, &sums, [parts, columns], (&output, dtype))
+}
+
+/// Rows in a part of the sums over rows, for so many workgroups of columns: no more parts than a grid has places.
+fn rows_of_part(rows: usize, groups: usize) -> usize {
+    let [least, most] = PART;
+    let wanted = (BUSY / groups).min(rows / least).max(rows.div_ceil(most));
+    rows.div_ceil(wanted.clamp(1, MAX_GROUPS as usize))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_fit_a_grid() {
+        let parts = |rows: usize, groups| rows.div_ceil(rows_of_part(rows, groups));
+        assert_eq!([parts(1, 1), parts(64, 1), parts(1 << 20, 1)], [1, 2, 1024]);
+        assert_eq!([parts(4096, 65_536), parts(1 << 26, 1)], [4, 65_473]);
+        assert!((1..64).all(|more| parts((1 << 26) + 977 * more, 1) <= MAX_GROUPS as usize));
+    }
 }

@@ -4,8 +4,10 @@ use backend_api::desc::BatchNormDesc;
 use backend_api::{BackendResult, DType};
 
 use super::lanes::Lanes;
+use super::long_work::{Run, in_parts};
 use crate::context::{Context, dim, linear_grid};
 use crate::kernels::{KernelSource, Variant, kernel, params};
+use crate::memory::DeviceSlice;
 
 static BATCH_NORM: KernelSource = kernel!(
     "norm/batch_norm",
@@ -58,13 +60,31 @@ pub(crate) fn batch_norm(ctx: &Context, op: &'static str, desc: &BatchNormDesc) 
     };
     let dtype = desc.dtype;
     ctx.require_dtype(op, dtype)?;
-    let output = ctx.output(op, &y, dtype)?;
+    let image = desc.channels * desc.spatial * dtype.size();
+    in_parts(ctx, op, Run::of_bytes(desc.batch, 2.0 * image as f64), |run| {
+        let mut desc = *desc;
+        desc.batch = run.count();
+        let slices = [run.part_of(&x, image), run.part_of(&y, image)];
+        batch_norm_part(ctx, op, &desc, &slices, [&mean, &variance], [weight.as_ref(), bias.as_ref()])
+    })
+}
+
+fn batch_norm_part(
+    ctx: &Context,
+    op: &'static str,
+    desc: &BatchNormDesc,
+    [x, y]: &[DeviceSlice; 2],
+    [mean, variance]: [&DeviceSlice; 2],
+    [weight, bias]: [Option<&DeviceSlice>; 2],
+) -> BackendResult<()> {
+    let dtype = desc.dtype;
+    let output = ctx.output(op, y, dtype)?;
     let in_place = x.region() == y.region();
-    let input = if in_place { ctx.null() } else { ctx.input(op, &x, dtype, &output)? };
-    let mean = ctx.input(op, &mean, dtype, &output)?;
-    let variance = ctx.input(op, &variance, dtype, &output)?;
-    let weights = ctx.optional_input(op, weight.as_ref(), dtype, &output)?;
-    let biases = ctx.optional_input(op, bias.as_ref(), dtype, &output)?;
+    let input = if in_place { ctx.null() } else { ctx.input(op, x, dtype, &output)? };
+    let mean = ctx.input(op, mean, dtype, &output)?;
+    let variance = ctx.input(op, variance, dtype, &output)?;
+    let weights = ctx.optional_input(op, weight, dtype, &output)?;
+    let biases = ctx.optional_input(op, bias, dtype, &output)?;
     let lanes = Lanes::four_if_fitting(&[&input, &output], &[desc.spatial]);
     let width = lanes.width();
     let vectors = desc.batch * desc.channels * desc.spatial / width;

@@ -5,7 +5,8 @@ use backend_api::operand::Operand;
 use backend_api::{BackendResult, BinaryOp, CompareOp, DType};
 
 use super::elementwise::{in_output, number_bits};
-use super::walk::{Shape, Walk, shapes_of};
+use super::long_work::in_parts;
+use super::walk::{Shape, Stretch, Walk, shapes_of};
 use crate::context::Context;
 use crate::kernels::{Function, KernelSource, Origin, Variant, kernel, params};
 use crate::memory::DeviceSlice;
@@ -101,22 +102,25 @@ fn zip(
     let in_place = [&a, &b].map(|slice| is_in_place(slice.as_ref(), &y));
     let a = input(ctx, op, a.as_ref(), numbers[0], types[0], &y, &output)?;
     let b = input(ctx, op, b.as_ref(), numbers[1], types[0], &y, &output)?;
-    for walk in Walk::plan(loops, [a.offset, b.offset, output.offset], &types) {
-        let params = Params {
-            n: walk.count(op)?,
-            rank: walk.loops.len() as u32,
-            a: walk.starts[0],
-            b: walk.starts[1],
-            y: walk.starts[2],
-            numbers: number_mask(&numbers),
-            padding: [0; 2],
-            loops: walk.packed(op)?,
-        };
-        let origins = [0, 1].map(|t| walk.origin(t, in_place[t]));
-        let variant = variant(function, types, walk.shape, origins);
-        ctx.launch(op, &variant, &[&a, &b], &output, &params, walk.grid(op)?)?;
-    }
-    Ok(())
+    let starts = [a.offset, b.offset, output.offset];
+    in_parts(ctx, op, Stretch { loops, starts }, |Stretch { loops, starts }| {
+        for walk in Walk::plan(loops.clone(), *starts, &types) {
+            let params = Params {
+                n: walk.count(op)?,
+                rank: walk.loops.len() as u32,
+                a: walk.starts[0],
+                b: walk.starts[1],
+                y: walk.starts[2],
+                numbers: number_mask(&numbers),
+                padding: [0; 2],
+                loops: walk.packed(op)?,
+            };
+            let origins = [0, 1].map(|t| walk.origin(t, in_place[t]));
+            let variant = variant(function, types, walk.shape, origins);
+            ctx.launch(op, &variant, &[&a, &b], &output, &params, walk.grid(op)?)?;
+        }
+        Ok(())
+    })
 }
 
 /// Whether an input is exactly the output.

@@ -3,8 +3,9 @@
 use backend_api::desc::{CopyDesc, Loop, MAX_RANK};
 use backend_api::{BackendResult, DType};
 
+use super::long_work::in_parts;
 use super::transpose::Transpose;
-use super::walk::{Shape, Walk, shapes_of};
+use super::walk::{Shape, Stretch, Walk, shapes_of};
 use crate::context::Context;
 use crate::kernels::{Function, KernelSource, Origin, Variant, kernel, params};
 use crate::memory::DeviceSlice;
@@ -97,6 +98,17 @@ pub(super) fn copy_loops(
     launch(ctx, op, types, loops, windows.each_ref())
 }
 
+/// Records the copy between windows of elements of the given types.
+pub(super) fn copy_windows(
+    ctx: &Context,
+    op: &'static str,
+    [from, to]: [DType; 2],
+    loops: Vec<Loop<2>>,
+    windows: [&Window; 2],
+) -> BackendResult<()> {
+    launch(ctx, op, moved_as(from, to), loops, windows)
+}
+
 /// Records the copy of whole words from one binding to another.
 pub(super) fn copy_words(
     ctx: &Context,
@@ -108,6 +120,22 @@ pub(super) fn copy_words(
 }
 
 fn launch(
+    ctx: &Context,
+    op: &'static str,
+    types: [DType; 2],
+    loops: Vec<Loop<2>>,
+    [input, output]: [&Window; 2],
+) -> BackendResult<()> {
+    let starts = [input.offset, output.offset];
+    in_parts(ctx, op, Stretch { loops, starts }, |Stretch { loops, starts }| {
+        let [from, to] = *starts;
+        let (input, output) =
+            (Window { offset: from, ..input.clone() }, Window { offset: to, ..output.clone() });
+        launch_part(ctx, op, types, loops.clone(), [&input, &output])
+    })
+}
+
+fn launch_part(
     ctx: &Context,
     op: &'static str,
     types: [DType; 2],

@@ -3,10 +3,12 @@
 use backend_api::desc::{CumSumDesc, ReduceLoops};
 use backend_api::{BackendResult, DType};
 
+use super::long_work::{Run, in_parts};
 use super::reduce::slice_sums;
 use super::teams::Teams;
 use crate::context::{Context, dim};
 use crate::kernels::{KernelSource, Variant, kernel, params};
+use crate::memory::DeviceSlice;
 use crate::recorder::Window;
 
 static CUMSUM: KernelSource = kernel!(
@@ -59,11 +61,29 @@ pub(crate) fn cumsum(ctx: &Context, op: &'static str, desc: &CumSumDesc) -> Back
     let [Some(x), Some(y)] = ctx.resolve(op, &operands)? else {
         return Ok(());
     };
-    let &CumSumDesc { dtype, outer, length, inner, exclusive, reverse, .. } = desc;
+    let &CumSumDesc { dtype, outer, length, inner, .. } = desc;
     ctx.require_dtype(op, dtype)?;
-    let output = ctx.output(op, &y, dtype)?;
+    let item = length * inner * dtype.size();
+    in_parts(ctx, op, Run::of_bytes(outer, (PASSES * item) as f64), |run| {
+        let mut desc = *desc;
+        desc.outer = run.count();
+        cumsum_part(ctx, op, &desc, [&run.part_of(&x, item), &run.part_of(&y, item)])
+    })
+}
+
+/// Times that memory is read or written.
+const PASSES: usize = 3;
+
+fn cumsum_part(
+    ctx: &Context,
+    op: &'static str,
+    desc: &CumSumDesc,
+    [x, y]: [&DeviceSlice; 2],
+) -> BackendResult<()> {
+    let &CumSumDesc { dtype, outer, length, inner, exclusive, reverse, .. } = desc;
+    let output = ctx.output(op, y, dtype)?;
     let in_place = x.region() == y.region();
-    let input = if in_place { ctx.null() } else { ctx.input(op, &x, dtype, &output)? };
+    let input = if in_place { ctx.null() } else { ctx.input(op, x, dtype, &output)? };
     let scan = Scan { ctx, op, dtype, in_place, slices: outer * inner, length, inner, exclusive, reverse };
 
     let groups = scan.teams(length).groups(scan.slices);
@@ -74,8 +94,8 @@ pub(crate) fn cumsum(ctx: &Context, op: &'static str, desc: &CumSumDesc) -> Back
     let kept = [(outer, [length * inner, inner]), (inner, [1, 1])];
     let kept = kept.into_iter().filter(|&(extent, _)| extent > 1).collect();
     let loops = ReduceLoops { kept, reduced: vec![(length, [inner])], outputs: scan.slices, length };
-    let sums = slice_sums(ctx, op, &x, dtype, loops, chunks)?;
-    let before = ctx.memory.scratch(op, chunks * scan.slices * 4)?;
+    let sums = slice_sums(ctx, op, x, dtype, loops, chunks)?;
+    let before = ctx.scratch(op, chunks * scan.slices * 4)?;
     let before = ctx.output(op, &before, sums.dtype)?;
     let carry = Scan {
         dtype: sums.dtype,

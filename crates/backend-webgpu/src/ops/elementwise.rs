@@ -4,7 +4,8 @@ use backend_api::desc::{AffineDesc, ClampDesc, Loop, MAX_RANK, UnaryDesc};
 use backend_api::operand::Operand;
 use backend_api::{BackendResult, DType, UnaryOp};
 
-use super::walk::{Shape, Walk, shapes_of};
+use super::long_work::in_parts;
+use super::walk::{Shape, Stretch, Walk, shapes_of};
 use crate::context::Context;
 use crate::kernels::{Function, KernelSource, Origin, Variant, kernel, params};
 use crate::recorder::Window;
@@ -90,21 +91,24 @@ fn map(
     let output = ctx.output(op, &y, dtype)?;
     let in_place = x.region() == y.region();
     let input = if in_place { in_output(ctx, &output) } else { ctx.input(op, &x, dtype, &output)? };
-    for walk in Walk::plan(loops, [input.offset, output.offset], &[dtype]) {
-        let params = Params {
-            n: walk.count(op)?,
-            rank: walk.loops.len() as u32,
-            x: walk.starts[0],
-            y: walk.starts[1],
-            p,
-            q,
-            padding: [0; 2],
-            loops: walk.packed(op)?,
-        };
-        let variant = variant(function, dtype, walk.shape, walk.origin(0, in_place));
-        ctx.launch(op, &variant, &[&input], &output, &params, walk.grid(op)?)?;
-    }
-    Ok(())
+    let starts = [input.offset, output.offset];
+    in_parts(ctx, op, Stretch { loops, starts }, |Stretch { loops, starts }| {
+        for walk in Walk::plan(loops.clone(), *starts, &[dtype]) {
+            let params = Params {
+                n: walk.count(op)?,
+                rank: walk.loops.len() as u32,
+                x: walk.starts[0],
+                y: walk.starts[1],
+                p,
+                q,
+                padding: [0; 2],
+                loops: walk.packed(op)?,
+            };
+            let variant = variant(function, dtype, walk.shape, walk.origin(0, in_place));
+            ctx.launch(op, &variant, &[&input], &output, &params, walk.grid(op)?)?;
+        }
+        Ok(())
+    })
 }
 
 /// The window of an input that is the output: the kernel reads the output's binding.

@@ -4,8 +4,10 @@ use backend_api::operand::{Access, Operand};
 use backend_api::{BackendError, BackendResult, DType, round_to_odd};
 use half::f16;
 
+use super::long_work::{Run, in_parts};
 use crate::context::{Context, dim, linear_grid};
 use crate::kernels::{KernelSource, Variant, kernel, params};
+use crate::memory::DeviceSlice;
 
 static FILL: KernelSource = kernel!(
     "memory/fill",
@@ -39,16 +41,20 @@ pub(crate) fn fill(ctx: &Context, dst: u64, dtype: DType, n: usize, value: f64) 
         return Ok(());
     };
     ctx.require_dtype(op, dtype)?;
+    let value = word_of(op, dtype, value)?;
+    in_parts(ctx, op, Run::of_bytes(n, dtype.size() as f64), |run| {
+        fill_part(ctx, op, &run.part_of(&slice, dtype.size()), value)
+    })
+}
+
+fn fill_part(ctx: &Context, op: &'static str, slice: &DeviceSlice, value: u32) -> BackendResult<()> {
     // Counted in words, so that one kernel serves every type.
     let (mut words, byte) = (slice.clone(), slice.offset % 4);
     words.offset -= byte;
     words.len += byte;
     let output = ctx.output(op, &words, DType::U32)?;
-    let params = Params {
-        value: word_of(op, dtype, value)?,
-        dst_byte: output.offset * 4 + byte as u32,
-        bytes: dim(op, "bytes", slice.len)?,
-    };
+    let params =
+        Params { value, dst_byte: output.offset * 4 + byte as u32, bytes: dim(op, "bytes", slice.len)? };
     let grid = linear_grid(op, words.len.div_ceil(4).div_ceil(WORKGROUP))?;
     ctx.launch(op, &Variant::new(&FILL, [], []), &[], &output, &params, grid)
 }

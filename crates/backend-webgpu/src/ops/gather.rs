@@ -3,6 +3,7 @@
 use backend_api::desc::GatherDesc;
 use backend_api::{BackendResult, DType};
 
+use super::long_work::{Run, in_parts};
 use crate::context::{Context, dim, linear_grid};
 use crate::kernels::{Function, KernelSource, Variant, kernel, params};
 use crate::recorder::Window;
@@ -52,7 +53,47 @@ pub(crate) fn gather(ctx: &Context, op: &'static str, desc: &GatherDesc) -> Back
     let output = ctx.output(op, &output, dtype)?;
     let table = ctx.optional_input(op, table.as_ref(), dtype, &output)?;
     let indices = ctx.input(op, &indices, DType::U32, &output)?;
-    let lanes = if goes_in_vectors(desc, [&table, &output]) { 4 } else { 1 };
+    // Of tables side by side, some at a time, and of a single one some of the indices.
+    let several = desc.outer > 1;
+    let items = if several { desc.outer } else { desc.count };
+    let bytes = if several { desc.count } else { 1 } * desc.columns * 2 * desc.dtype.size();
+    in_parts(ctx, op, Run::of_bytes(items, bytes as f64), |run| {
+        let mut part = *desc;
+        let rows = if several { run.first * desc.count } else { run.first };
+        let from = if several { run.first * desc.rows * desc.columns } else { 0 };
+        let index = if desc.per_element {
+            rows * desc.columns
+        } else if several {
+            0
+        } else {
+            rows
+        };
+        if several {
+            part.outer = run.count();
+        } else {
+            part.count = run.count();
+        };
+        let table = if desc.rows > 0 { table.advanced(from) } else { table.clone() };
+        gather_part(
+            ctx,
+            op,
+            &part,
+            dtype,
+            [&table, &indices.advanced(index)],
+            &output.advanced(rows * desc.columns),
+        )
+    })
+}
+
+fn gather_part(
+    ctx: &Context,
+    op: &'static str,
+    desc: &GatherDesc,
+    dtype: DType,
+    [table, indices]: [&Window; 2],
+    output: &Window,
+) -> BackendResult<()> {
+    let lanes = if goes_in_vectors(desc, [table, output]) { 4 } else { 1 };
     // The product was checked with the operands.
     let elements = desc.outer * desc.count * desc.columns / lanes;
     let params = Params {
@@ -66,7 +107,7 @@ pub(crate) fn gather(ctx: &Context, op: &'static str, desc: &GatherDesc) -> Back
     };
     let grid = linear_grid(op, elements.div_ceil(WORKGROUP))?;
     let variant = variant(dtype, lanes as u32, desc.per_element);
-    ctx.launch(op, &variant, &[&table, &indices], &output, &params, grid)
+    ctx.launch(op, &variant, &[table, indices], output, &params, grid)
 }
 
 /// Whether rows are made of whole vectors that lie where vectors may.

@@ -13,15 +13,19 @@ mod cumsum;
 mod elementwise;
 mod fill;
 mod gather;
+mod iterations;
 mod lanes;
+mod long_work;
 mod matmul;
 mod matrix_units;
 mod movement;
 mod norm;
 mod norm_kernels;
 mod pool;
+mod pool_axes;
 mod random;
 mod reduce;
+mod reduce_parts;
 mod reduce_walk;
 mod reduction;
 mod rope;
@@ -49,6 +53,7 @@ pub(crate) use cumsum::cumsum;
 pub(crate) use elementwise::{affine, clamp, unary};
 pub(crate) use fill::fill;
 pub(crate) use gather::gather;
+pub(crate) use long_work::Pace;
 #[cfg(not(target_family = "wasm"))]
 pub(crate) use matmul::tune_matmul;
 pub(crate) use matmul::{Forced as ForcedMatmul, Tuning, explain_matmul, matmul};
@@ -79,6 +84,7 @@ pub(crate) fn all_variants() -> Vec<Variant> {
         elementwise::variants(),
         fill::variants(),
         gather::variants(),
+        iterations::variants(),
         matmul::variants(),
         norm::variants(),
         pool::variants(),

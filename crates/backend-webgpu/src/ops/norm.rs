@@ -3,7 +3,9 @@
 use backend_api::desc::{GroupNormDesc, LayerNormDesc, RmsNormDesc};
 use backend_api::{BackendResult, DType};
 
+use super::iterations;
 use super::lanes::Lanes;
+use super::long_work::{Run, in_parts};
 use super::norm_kernels::{Params, Place, Role, Shape, apply, moments, normalize};
 use super::rows::Rows;
 use crate::context::{Context, dim, linear_grid};
@@ -18,6 +20,8 @@ const BUSY: usize = 1024;
 const MAX_PARTS: usize = 16;
 /// Vectors of a workgroup of `normalize_apply`, and of one step of `moments`.
 const STEP: usize = 4 * 256;
+/// Times that rows are read or written.
+const PASSES: usize = 4;
 
 /// `output = (v − mean) / √(var + eps) · weight + bias` for each row v = input + residual.
 pub(crate) fn layer_norm(ctx: &Context, op: &'static str, desc: &LayerNormDesc) -> BackendResult<()> {
@@ -82,10 +86,11 @@ pub(super) fn row_moments(
     columns: usize,
 ) -> BackendResult<Window> {
     let call = Call { dtype, rows, columns, eps: 0.0, centred: true, channels: None };
-    let found = ctx.memory.scratch(op, rows * 3 * DType::F32.size())?;
+    let found = ctx.scratch(op, rows * 3 * DType::F32.size())?;
     let found = ctx.output(op, &found, DType::F32)?;
     let x = ctx.input(op, x, dtype, &found)?;
     let lanes = Lanes::four_if_fitting(&[&x], &[columns]);
+    iterations::require(ctx, op, "columns", columns.div_ceil(STEP * lanes.width()), 2)?;
     let mut params = call.params(op, lanes, 0)?;
     (params.x_offset, params.y_offset) = (x.offset / lanes.width() as u32, found.offset);
     let variant = moments(Shape { dtype, lanes, channels: false }, Place::Absent);
@@ -126,8 +131,21 @@ struct Call {
 
 impl Call {
     fn run(&self, ctx: &Context, op: &'static str, slices: &Slices) -> BackendResult<()> {
+        ctx.require_dtype(op, self.dtype)?;
+        let row = self.columns * self.dtype.size();
+        let run = Run::of_bytes(self.rows, (PASSES * row) as f64);
+        let run = run.aligned(self.channels.map_or(1, |channels| channels.groups));
+        in_parts(ctx, op, run, |run| {
+            let part = |slice: &DeviceSlice| run.part_of(slice, row);
+            let Slices { x, y, residual, weight, bias } = slices;
+            let (x, y, residual) = (part(x), part(y), residual.as_ref().map(part));
+            let slices = Slices { x, y, residual, weight: weight.clone(), bias: bias.clone() };
+            Self { rows: run.count(), ..*self }.run_part(ctx, op, &slices)
+        })
+    }
+
+    fn run_part(&self, ctx: &Context, op: &'static str, slices: &Slices) -> BackendResult<()> {
         let dtype = self.dtype;
-        ctx.require_dtype(op, dtype)?;
         let output = ctx.output(op, &slices.y, dtype)?;
         let operand = |slice: Option<&DeviceSlice>| match slice {
             None => Ok((Place::Absent, ctx.null())),
@@ -163,7 +181,7 @@ impl Call {
         // First the moments of the rows, by as many workgroups as it takes, then every number.
         let columns = self.columns / lanes.width();
         let parts = (BUSY / self.rows).min(columns / STEP).clamp(1, MAX_PARTS);
-        let scratch = ctx.memory.scratch(op, self.rows * parts * 3 * DType::F32.size())?;
+        let scratch = ctx.scratch(op, self.rows * parts * 3 * DType::F32.size())?;
         let found = ctx.output(op, &scratch, DType::F32)?;
         params.parts = parts as u32;
         let first = ctx.input(op, &slices.x, dtype, &found)?;

@@ -1,11 +1,14 @@
 //! Pooling and its gradient.
 
-use backend_api::desc::{ImageLayout, PoolBackwardDesc, PoolDesc, PoolOp, PoolShape};
+use backend_api::desc::{PoolBackwardDesc, PoolDesc, PoolOp};
 use backend_api::{BackendError, BackendResult, DType};
 
 use super::conv::inverse;
+use super::long_work::{Run, in_parts};
+use super::pool_axes::Call;
 use crate::context::{Context, dim, linear_grid};
 use crate::kernels::{KernelSource, Variant, kernel, params};
+use crate::recorder::Window;
 
 static POOL: KernelSource = kernel!(
     "conv/pool",
@@ -30,6 +33,7 @@ static POOL_BACKWARD: KernelSource = kernel!(
 params! {
     struct Params {
         total: u32,
+        first: u32,
         inner: u32,
         height: u32,
         width: u32,
@@ -58,6 +62,9 @@ params! {
 
 const WORKGROUP: usize = 256;
 
+/// Bytes of memory that a read from a window, which caches serve, takes as long as.
+const READ: f64 = 4.0;
+
 fn variant(source: &'static KernelSource, dtype: DType, op: PoolOp) -> Variant {
     let code = PoolOp::ALL.iter().position(|&known| known == op).unwrap_or_default();
     Variant::new(source, [dtype], [code as u32])
@@ -79,13 +86,20 @@ pub(crate) fn pool2d(ctx: &Context, op: &'static str, desc: &PoolDesc) -> Backen
     let [input, output] = ctx.resolve(op, &operands)?;
     let Some(output) = output else { return Ok(()) };
     ctx.require_dtype(op, desc.dtype)?;
-    let elements = output.len / desc.dtype.size();
     let output = ctx.output(op, &output, desc.dtype)?;
     let input = ctx.optional_input(op, input.as_ref(), desc.dtype, &output)?;
-    let offsets = [input.offset, 0, output.offset];
-    let params = params(op, &desc.shape, elements, desc.shape.output, offsets)?;
-    let grid = linear_grid(op, elements.div_ceil(WORKGROUP))?;
-    ctx.launch(op, &variant(&POOL, desc.dtype, desc.op), &[&input], &output, &params, grid)
+    let call = Call { ctx, op, pool: desc.op, dtype: desc.dtype, shape: &desc.shape };
+    if call.is_long()? { call.forward_in_passes(&input, &output) } else { forward(&call, &input, &output) }
+}
+
+/// Launches one pass over all windows.
+pub(super) fn forward(call: &Call<'_>, input: &Window, output: &Window) -> BackendResult<()> {
+    let &Call { pool, dtype, shape, .. } = call;
+    let elements = call.elements(shape.output)?;
+    let params = params(call, elements, shape.output, [input.offset, 0, output.offset])?;
+    let window = shape.window_elements();
+    let run = Run::of_bytes(elements, READ * window).with_iterations(window);
+    launch(call, run, &variant(&POOL, dtype, pool), &[input], output, &params)
 }
 
 /// What each window's gradient gives to its numbers.
@@ -94,31 +108,59 @@ pub(crate) fn pool2d_backward(ctx: &Context, op: &'static str, desc: &PoolBackwa
     let [input, gradient, output] = ctx.resolve(op, &operands)?;
     let Some(output) = output else { return Ok(()) };
     ctx.require_dtype(op, desc.dtype)?;
-    let elements = output.len / desc.dtype.size();
     let output = ctx.output(op, &output, desc.dtype)?;
     let input = ctx.optional_input(op, input.as_ref(), desc.dtype, &output)?;
     let gradient = ctx.optional_input(op, gradient.as_ref(), desc.dtype, &output)?;
+    let call = Call { ctx, op, pool: desc.op, dtype: desc.dtype, shape: &desc.shape };
+    if call.gradient_is_long()? {
+        call.backward_in_passes(&input, &gradient, &output)
+    } else {
+        backward(&call, &input, &gradient, &output)
+    }
+}
+
+/// Launches the gradient of one pass. The input is looked at for maxima only.
+pub(super) fn backward(
+    call: &Call<'_>,
+    input: &Window,
+    gradient: &Window,
+    output: &Window,
+) -> BackendResult<()> {
+    let &Call { pool, dtype, shape, .. } = call;
+    let elements = call.elements(shape.input)?;
     let offsets = [input.offset, gradient.offset, output.offset];
-    let params = params(op, &desc.shape, elements, desc.shape.input, offsets)?;
-    let grid = linear_grid(op, elements.div_ceil(WORKGROUP))?;
-    ctx.launch(
-        op,
-        &variant(&POOL_BACKWARD, desc.dtype, desc.op),
-        &[&input, &gradient],
-        &output,
-        &params,
-        grid,
-    )
+    let params = params(call, elements, shape.input, offsets)?;
+    // Those of the windows around an element, each of which a maximum searches.
+    let searched = if pool == PoolOp::Max { shape.window_elements() } else { 1.0 };
+    let met = (shape.reads() / elements as f64).max(1.0);
+    let run = Run::of_bytes(elements, READ * met * searched).with_iterations(met * searched);
+    launch(call, run, &variant(&POOL_BACKWARD, dtype, pool), &[input, gradient], output, &params)
+}
+
+/// Launches the kernel for the elements of `run`, each of which an invocation makes.
+fn launch(
+    &Call { ctx, op, .. }: &Call<'_>,
+    run: Run,
+    variant: &Variant,
+    reads: &[&Window],
+    output: &Window,
+    params: &Params,
+) -> BackendResult<()> {
+    in_parts(ctx, op, run, |run| {
+        let [first, total] = [dim(op, "elements", run.first)?, dim(op, "elements", run.end)?];
+        let grid = linear_grid(op, run.count().div_ceil(WORKGROUP))?;
+        ctx.launch(op, variant, reads, output, &Params { first, total, ..*params }, grid)
+    })
 }
 
 /// `elements`, height and width of what is written; offsets of input, gradient and output.
 fn params(
-    op: &'static str,
-    shape: &PoolShape,
+    call: &Call<'_>,
     elements: usize,
     [height, width]: [usize; 2],
     [input_offset, gradient_offset, output_offset]: [u32; 3],
 ) -> BackendResult<Params> {
+    let &Call { op, shape, .. } = call;
     let window = &shape.window;
     // Sums of two of these fit in a word.
     let size = |what, value: usize| {
@@ -132,14 +174,14 @@ fn params(
     let taken = |what, value, count| if count > 1 { size(what, value) } else { Ok(1) };
     let padded =
         |axis: usize| size("padded input", shape.input[axis] + window.before[axis] + window.after[axis]);
-    let interleaved = shape.layout == ImageLayout::Nhwc;
-    let inner = if interleaved { shape.channels } else { 1 };
+    let inner = call.inner();
     let [step_y, step_x] = [
         taken("stride", window.stride[0], shape.output[0])?,
         taken("stride", window.stride[1], shape.output[1])?,
     ];
     Ok(Params {
         total: dim(op, "elements", elements)?,
+        first: 0,
         inner: dim(op, "channels", inner)?,
         height: size("height of the input", shape.input[0])?,
         width: size("width of the input", shape.input[1])?,

@@ -3,8 +3,10 @@
 use backend_api::desc::{Distribution, RandomDesc};
 use backend_api::{BackendResult, DType};
 
+use super::long_work::{Run, in_parts};
 use crate::context::{Context, dim, linear_grid};
 use crate::kernels::{Function, KernelSource, Variant, kernel, params};
+use crate::memory::DeviceSlice;
 
 static RANDOM: KernelSource = kernel!(
     "memory/random",
@@ -68,7 +70,26 @@ pub(crate) fn random(ctx: &Context, op: &'static str, desc: &RandomDesc) -> Back
     let operands = desc.operands(op)?;
     let [Some(output)] = ctx.resolve(op, &operands)? else { return Ok(()) };
     ctx.require_dtype(op, desc.dtype)?;
-    let output = ctx.output(op, &output, desc.dtype)?;
+    let run = Run::of_bytes(desc.n, BYTES).aligned(BLOCK);
+    in_parts(ctx, op, run, |run| {
+        let mut desc = *desc;
+        desc.n = run.count();
+        // It wraps around where the stream does.
+        desc.offset = desc.offset.wrapping_add(run.first as u64);
+        random_part(ctx, op, &desc, &run.part_of(&output, desc.dtype.size()))
+    })
+}
+
+/// Bytes that would be written while a number is made.
+const BYTES: f64 = 16.0;
+
+fn random_part(
+    ctx: &Context,
+    op: &'static str,
+    desc: &RandomDesc,
+    output: &DeviceSlice,
+) -> BackendResult<()> {
+    let output = ctx.output(op, output, desc.dtype)?;
     let (first, skip) = (desc.offset / BLOCK as u64, (desc.offset % BLOCK as u64) as usize);
     // The bytes of n numbers were checked, so this can't pass the end.
     let blocks = (skip + desc.n).div_ceil(BLOCK);

@@ -3,6 +3,8 @@
 use backend_api::desc::{MAX_RANK, ReduceDesc, ReduceLoops};
 use backend_api::{BackendResult, DType, ReduceOp};
 
+use super::long_work::{in_parts, parts};
+use super::reduce_parts::{Numbers, Outputs};
 use super::reduce_walk::Walk;
 use super::reduction::{Rule, rule};
 use crate::context::{Context, dim};
@@ -36,25 +38,11 @@ pub(crate) fn reduce(ctx: &Context, op: &'static str, desc: &ReduceDesc<'_>) -> 
     let rule = rule(op, desc.op)?;
     let output = ctx.output(op, &y, to)?;
     let input = ctx.optional_input(op, x.as_ref(), from, &output)?;
-    let reduction = Reduction { ctx, op, rule, dtype: from };
-
     let divisor = if desc.op == ReduceOp::Mean { loops.length as f32 } else { 1.0 };
-    let mut walk = Walk::new(from, &input, loops, rule);
-    let slices = walk.slices();
-    if slices == 1 {
-        return reduction.finish(&walk, &input, (&output, to), divisor);
-    }
-    // The order of every sum is fixed by the shape and the alignment, so results are the same each time.
-    let partial = rule.partial(from);
-    let scratch =
-        ctx.memory.scratch(op, slices * walk.loops.outputs * rule.partial_numbers() * partial.size())?;
-    let partials = ctx.output(op, &scratch, partial)?;
-    let input = ctx.optional_input(op, x.as_ref(), from, &partials)?;
-    let strides = walk.pack_outputs();
-    reduction.begin(&walk, &input, (&partials, partial), slices)?;
-    let rest = Walk::of_slices(&walk, &strides, slices, partial, &partials, rule);
-    let reduction = Reduction { dtype: partial, rule: rule.of_partials(), ..reduction };
-    reduction.finish(&rest, &partials, (&output, to), divisor)
+    let reduction = Reduction { ctx, op, rule, dtype: from };
+    in_parts(ctx, op, Outputs { loops, input, output }, |Outputs { loops, input, output }| {
+        reduction.run(loops, input, (output, to), divisor)
+    })
 }
 
 /// The maximum m and Σ exp(x − m) of each output of `loops`, as pairs of f32 in several parts.
@@ -83,7 +71,7 @@ pub(super) fn exponentials(
     let (parts, outputs) = (walk.slices(), walk.loops.outputs);
     let scratch = |parts: usize| {
         let bytes = parts * outputs * rule.partial_numbers() * to.size();
-        ctx.output(op, &ctx.memory.scratch(op, bytes)?, to)
+        ctx.output(op, &ctx.scratch(op, bytes)?, to)
     };
     let sums = scratch(parts)?;
     let input = ctx.input(op, x, dtype, &sums)?;
@@ -136,7 +124,7 @@ pub(super) fn slice_sums(
     let window = ctx.output(op, x, dtype)?;
     let mut walk = Walk::new(dtype, &window, loops, rule);
     walk.pack_outputs();
-    let scratch = ctx.memory.scratch(op, slices * walk.loops.outputs * to.size())?;
+    let scratch = ctx.scratch(op, slices * walk.loops.outputs * to.size())?;
     let sums = ctx.output(op, &scratch, to)?;
     let input = ctx.input(op, x, dtype, &sums)?;
     Reduction { ctx, op, rule, dtype }.begin(&walk, &input, (&sums, to), slices)?;
@@ -155,6 +143,47 @@ struct Reduction<'a> {
 }
 
 impl Reduction<'_> {
+    /// The whole reduction.
+    fn run(
+        &self,
+        loops: &ReduceLoops,
+        input: &Window,
+        output: (&Window, DType),
+        divisor: f32,
+    ) -> BackendResult<()> {
+        let &Self { ctx, op, rule, dtype } = self;
+        let whole = Numbers { loops: loops.clone(), input: input.clone() };
+        // An index counts from the first number on.
+        let stages = if rule.is_index() { vec![(whole, 0.0)] } else { parts(ctx, whole) };
+        let mut stages: Vec<_> = stages
+            .into_iter()
+            .map(|(Numbers { loops, input }, seconds)| {
+                (Walk::new(dtype, &input, loops, rule), input, seconds)
+            })
+            .collect();
+        let slices: usize = stages.iter().map(|(walk, ..)| walk.slices()).sum();
+        if let [(walk, input, _)] = stages.as_slice()
+            && slices == 1
+        {
+            return self.finish(walk, input, output, divisor);
+        }
+        // The order of every sum is fixed by the shape and the alignment, so results are the same each time.
+        let (partial, outputs) = (rule.partial(dtype), loops.outputs);
+        let scratch = ctx.scratch(op, slices * outputs * rule.partial_numbers() * partial.size())?;
+        let partials = ctx.output(op, &scratch, partial)?;
+        let (mut begun, mut rest) = (0, None);
+        for (walk, input, seconds) in &mut stages {
+            ctx.expect(*seconds);
+            let (slices_here, strides) = (walk.slices(), walk.pack_outputs());
+            self.begin(walk, input, (&partials.advanced(begun * outputs), partial), slices_here)?;
+            begun += slices_here;
+            rest = Some(Walk::of_slices(walk, &strides, slices, partial, &partials, rule));
+        }
+        let Some(rest) = rest else { return Ok(()) };
+        let of_partials = Reduction { dtype: partial, rule: rule.of_partials(), ..*self };
+        of_partials.finish(&rest, &partials, output, divisor)
+    }
+
     /// One launch into the final output.
     fn finish(
         &self,

@@ -6,7 +6,7 @@ use backend_api::{BackendResult, DType};
 use super::lanes::Lanes;
 use super::reduction::Rule;
 use super::teams::{SHARE, Teams, WORKGROUP};
-use crate::context::dim;
+use crate::context::{MAX_GROUPS, dim};
 use crate::recorder::Window;
 
 /// The fewest loads of an invocation in a small team.
@@ -130,7 +130,7 @@ impl Walk {
         let teams = self.teams();
         let share = teams.share(self.loads());
         let wanted = (BUSY / teams.groups(self.outputs()).max(1)).min(share / CUT_SHARE);
-        let slices = wanted.max(share.div_ceil(MAX_SHARE)).max(1);
+        let slices = wanted.max(share.div_ceil(MAX_SHARE)).clamp(1, MAX_GROUPS as usize);
         // No slice is empty.
         self.loads().div_ceil(self.loads().div_ceil(slices).max(1)).max(1)
     }
@@ -180,6 +180,13 @@ mod tests {
 
     use super::*;
 
+    /// How many numbers the slices have, each computed as in shaders/reduce/reduce.wgsl, where nothing may wrap.
+    fn covered(length: u32, slices: u32) -> u64 {
+        let chunk = (length - 1) / slices + 1;
+        let count = |slice: u32| chunk.min(length - slice.checked_mul(chunk).unwrap().min(length));
+        (0..slices).map(|slice| u64::from(count(slice))).sum()
+    }
+
     fn slices(shape: &[usize], axes: &[usize], lanes: Lanes) -> usize {
         let desc = ReduceDesc::new(ReduceOp::Sum, TensorDesc::packed(1, DType::F32, shape), axes, 2);
         let (_, loops) = desc.operands("t").unwrap();
@@ -208,5 +215,19 @@ mod tests {
         assert_eq!(slices(&[4095], &[0], Lanes::One), 1);
         assert_eq!(slices(&[100_000, 5], &[1], Lanes::One), 1);
         assert_eq!(slices(&[1], &[0], Lanes::One), 1);
+    }
+
+    #[test]
+    fn slices_fit_a_grid_and_none_is_empty() {
+        let longest = u32::MAX as usize;
+        for (outputs, length, rows) in
+            [(1, longest, true), (1, longest - 1295, true), (64, longest, false), (1 << 20, longest, false)]
+        {
+            let kept = if outputs > 1 { vec![(outputs, [0, 1])] } else { Vec::new() };
+            let loops = ReduceLoops { kept, reduced: vec![(length, [0])], outputs, length };
+            let slices = Walk { loops, lanes: Lanes::One, rows, joins_cheaply: true }.slices();
+            assert!(slices <= MAX_GROUPS as usize, "{slices}");
+            assert_eq!(covered(length as u32, slices as u32), length as u64, "{slices}");
+        }
     }
 }

@@ -3,6 +3,7 @@
 use backend_api::desc::{HeadStrides, RopeDesc, RopeStyle};
 use backend_api::{BackendResult, DType, checked_product};
 
+use super::long_work::{Run, in_parts};
 use crate::context::{Context, dim, linear_grid};
 use crate::kernels::{KernelSource, Variant, kernel, params};
 
@@ -36,6 +37,8 @@ params! {
 }
 
 const WORKGROUP: usize = 256;
+/// Bytes that are read and written for a pair.
+const BYTES: usize = 24;
 
 fn variant(dtype: DType, in_place: bool, style: RopeStyle, positions: bool) -> Variant {
     let flags = [in_place, style == RopeStyle::Interleaved, positions].map(u32::from);
@@ -93,7 +96,16 @@ pub(crate) fn rope(ctx: &Context, op: &'static str, desc: &RopeDesc) -> BackendR
         positions_offset: positions.offset,
         padding: [0; 2],
     };
-    let grid = linear_grid(op, total.div_ceil(WORKGROUP))?;
     let variant = variant(dtype, in_place, desc.style, has_positions);
-    ctx.launch(op, &variant, &[&input, &cos, &sin, &positions], &output, &params, grid)
+    let each = total / desc.batch.max(1);
+    in_parts(ctx, op, Run::of_bytes(desc.batch, (each * BYTES) as f64), |run| {
+        let total = run.count() * each;
+        let mut part = Params { total: dim(op, "pairs", total)?, ..params };
+        // Within the operands, whose elements have numbers of 32 bits.
+        part.input[0] += dim(op, "stride", run.first * input_strides.batch)?;
+        part.output[0] += dim(op, "stride", run.first * output_strides.batch)?;
+        part.positions_offset += if has_positions { dim(op, "positions", run.first * desc.seq)? } else { 0 };
+        let grid = linear_grid(op, total.div_ceil(WORKGROUP))?;
+        ctx.launch(op, &variant, &[&input, &cos, &sin, &positions], &output, &part, grid)
+    })
 }

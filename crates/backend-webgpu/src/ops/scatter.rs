@@ -1,10 +1,13 @@
 //! Rows and elements into a table by index.
 
 use backend_api::desc::ScatterDesc;
-use backend_api::{BackendResult, DType, ScatterOp};
+use backend_api::{BackendError, BackendResult, DType, ScatterOp};
 
+use super::iterations;
+use super::long_work::{Run, in_parts, require_end};
 use crate::context::{Context, dim, linear_grid};
 use crate::kernels::{Function, KernelSource, Variant, kernel, params};
+use crate::recorder::Window;
 
 static SCATTER: KernelSource = kernel!(
     "tokens/scatter",
@@ -32,6 +35,7 @@ params! {
         columns: u32,
         count: u32,
         elements: u32,
+        first: u32,
         indices: u32,
         source: u32,
         table: u32,
@@ -63,20 +67,98 @@ pub(crate) fn scatter(ctx: &Context, op: &'static str, desc: &ScatterDesc) -> Ba
     let table = ctx.output(op, &table, dtype)?;
     let indices = ctx.input(op, &indices, DType::U32, &table)?;
     let source = ctx.input(op, &source, dtype, &table)?;
-    // Both products were checked with the operands.
-    let elements = desc.outer * desc.rows * desc.columns;
-    let params = Params {
-        rows: dim(op, "rows", desc.rows)?,
-        columns: dim(op, "columns", desc.columns)?,
-        count: dim(op, "count", desc.count)?,
-        elements: dim(op, "table", elements)?,
-        indices: indices.offset,
-        source: source.offset,
-        table: table.offset,
-    };
     // With one table of one column, there is an index for each row either way.
     let by_element = desc.per_element && desc.outer * desc.columns > 1;
-    let kernel = if by_element { &SCATTER } else { &SCATTER_ROWS };
-    let grid = linear_grid(op, elements.div_ceil(WORKGROUP))?;
-    ctx.launch(op, &variant(kernel, desc.op, dtype), &[&indices, &source], &table, &params, grid)
+    let search = Search { ctx, op, desc, by_element, windows: [&indices, &source, &table] };
+    // What arrives is taken in its order, so a long search may stop and go on where sums aren't rounded meanwhile.
+    let most = most_indices(ctx, op, desc)?;
+    if desc.count <= most {
+        return search.run([0, desc.outer], [0, desc.count]);
+    }
+    let elements = desc.outer * desc.rows * desc.columns;
+    require_end(ctx, op, &search.work(elements, desc.count).with_iterations(most as f64))?;
+    for table in 0..desc.outer {
+        for first in (0..desc.count).step_by(most) {
+            search.run([table, 1], [first, most.min(desc.count - first)])?;
+        }
+    }
+    Ok(())
+}
+
+/// Bytes of memory that it takes as long to read as an element takes to look at an index of its own, or at one that 256
+/// elements share.
+const INDEX: f64 = 4.0;
+const SHARED_INDEX: f64 = 4.0 / 32.0;
+
+/// Indices that an invocation goes through in one launch.
+const MAX_COUNT: usize = 1 << 24;
+
+/// Indices that `tokens/scatter_rows` takes at a time, and the most iterations of a kernel for so many.
+const TILE: usize = 1024;
+const ITERATIONS: usize = TILE + 64;
+
+/// The most indices of a launch. Sums of f16 have to be made in one, as each rounds them.
+///
+/// # Errors
+/// [`Limit`](BackendError::Limit) for sums of f16 that are too long for the device's loops.
+fn most_indices(ctx: &Context, op: &'static str, desc: &ScatterDesc) -> BackendResult<usize> {
+    let rounds = desc.dtype == DType::F16 && desc.op == ScatterOp::Add;
+    let most = if rounds { desc.count } else { MAX_COUNT };
+    let wanted = desc.count.div_ceil(TILE).saturating_mul(ITERATIONS);
+    match iterations::exceeded(ctx, wanted).map(|iterations| iterations / ITERATIONS * TILE) {
+        Some(max) if rounds => {
+            let (what, requested) = ("indices of sums of f16", desc.count);
+            Err(BackendError::Limit { op, what, requested, max })
+        }
+        limit => Ok(limit.unwrap_or(most).min(most)),
+    }
+}
+
+/// A call with its operands, whose windows are those of indices, source and table.
+#[derive(Clone, Copy)]
+struct Search<'a> {
+    ctx: &'a Context,
+    op: &'static str,
+    desc: &'a ScatterDesc,
+    by_element: bool,
+    windows: [&'a Window; 3],
+}
+
+impl Search<'_> {
+    /// Of so many elements of tables among so many indices.
+    fn work(&self, elements: usize, count: usize) -> Run {
+        Run::of_bytes(elements, count as f64 * if self.by_element { INDEX } else { SHARED_INDEX })
+    }
+
+    /// Takes some of the indices to some of the tables: the first, and how many. There is one table, or all indices.
+    fn run(&self, [table, outer]: [usize; 2], [first, count]: [usize; 2]) -> BackendResult<()> {
+        let Self { ctx, op, desc, by_element, windows } = *self;
+        let [indices, source, target] = windows;
+        let &ScatterDesc { rows, columns, .. } = desc;
+        // These products were checked with the operands.
+        let elements = outer * rows * columns;
+        let arriving = (table * desc.count + first) * columns;
+        let source = source.advanced(arriving);
+        let target = target.advanced(table * rows * columns);
+        let indices = indices.advanced(if by_element { arriving } else { first });
+        let kernel = if by_element { &SCATTER } else { &SCATTER_ROWS };
+        let params = Params {
+            rows: dim(op, "rows", rows)?,
+            columns: dim(op, "columns", columns)?,
+            count: dim(op, "count", count)?,
+            elements: 0,
+            first: 0,
+            indices: indices.offset,
+            source: source.offset,
+            table: target.offset,
+        };
+        let variant = variant(kernel, desc.op, desc.dtype);
+        let work = self.work(elements, count).with_iterations(count as f64);
+        in_parts(ctx, op, work, |run| {
+            let [first, elements] = [dim(op, "table", run.first)?, dim(op, "table", run.end)?];
+            let grid = linear_grid(op, run.count().div_ceil(WORKGROUP))?;
+            let params = Params { first, elements, ..params };
+            ctx.launch(op, &variant, &[&indices, &source], &target, &params, grid)
+        })
+    }
 }

@@ -1,12 +1,13 @@
-//! Whether a variant on cooperative matrices gives right results on this device.
+//! What only a trial tells about a device: whether a variant on cooperative matrices gives right results there, and how
+//! many iterations its loops make (see [`iterations`](super::iterations)).
 //!
-//! They are an experimental feature of wgpu, and a driver that can't compile such a kernel may say so only when it is
+//! Cooperative matrices are an experimental feature of wgpu, and a driver that can't compile such a kernel may say so only when it is
 //! used, or never. So each variant has to give known results before it is used for anything else: products of small
 //! whole numbers, which f16 and f32 hold exactly, or attention close to the host's. A variant that fails is not used
 //! again.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use backend_api::{BackendError, BackendResult, DType, Diagnostic};
 use bytemuck::Pod;
@@ -14,21 +15,24 @@ use half::f16;
 use parking_lot::RwLock;
 
 use crate::context::Context;
-use crate::device::{Health, guarded};
+use crate::device::{Health, Witness, guarded};
 use crate::kernels::Variant;
 use crate::memory::{Block, DeviceSlice};
-use crate::recorder::{Launch, Recorder, Window, wait};
+use crate::recorder::{Command, Recorder, Submitter, Then, Window};
+use crate::transfer::{Signal, StagingRing};
 
 /// What errors carry.
-pub(super) const OP: &str = "self-test of cooperative matrices";
+pub(super) const OP: &str = "self-test";
 
 /// Up to here, f16 has every whole number.
 pub(super) const WHOLE: usize = 2048;
 
-/// The variants that were tried, and whether they were right.
+/// What was tried, and how it went.
 #[derive(Debug, Default)]
 pub(crate) struct Proofs {
     known: RwLock<HashMap<Variant, bool>>,
+    /// The most iterations of an invocation's loops, if there is a limit.
+    pub(super) iterations: OnceLock<Option<usize>>,
 }
 
 impl Proofs {
@@ -53,15 +57,19 @@ impl Proofs {
 pub(super) struct SelfTest<'a> {
     ctx: &'a Context,
     recorder: Recorder,
+    submitter: Arc<Submitter>,
     health: Arc<Health>,
+    /// From before the test, so that its errors are its own.
+    witness: Witness,
 }
 
 impl<'a> SelfTest<'a> {
     pub(super) fn new(ctx: &'a Context) -> Self {
         let (device, queue, health) = (&ctx.gpu.device, &ctx.gpu.queue, Health::detached());
-        let pipelines = &ctx.pipelines;
-        let recorder = Recorder::new(device, queue, &health, pipelines.target(), pipelines.params_layout());
-        Self { ctx, recorder, health }
+        let submitter = Arc::new(Submitter::new(device, queue, &health, &Arc::default(), false));
+        let (target, layout) = (ctx.pipelines.target(), ctx.pipelines.params_layout());
+        let recorder = Recorder::new(device, &submitter, target, layout, &Arc::default());
+        Self { ctx, recorder, submitter, witness: health.witness(), health }
     }
 
     /// Whole numbers as f16.
@@ -92,7 +100,12 @@ impl<'a> SelfTest<'a> {
             in_use: ctx.memory.stats().in_use,
         })?;
         let slice = DeviceSlice { block: Arc::new(Block::foreign(buffer)), offset: 0, len: words.len() };
-        self.recorder.upload(OP, &slice, &words, ctx.timeout())?;
+        for (i, chunk) in words.chunks(StagingRing::CHUNK).enumerate() {
+            if self.recorder.upload(OP, &slice, i * StagingRing::CHUNK, chunk)?.is_some() {
+                let need = "fewer operands than fill the staging buffers".to_owned();
+                return Err(BackendError::Unsupported { op: OP, need });
+            }
+        }
         Ok(slice)
     }
 
@@ -105,22 +118,23 @@ impl<'a> SelfTest<'a> {
         grid: [u32; 3],
     ) -> BackendResult<()> {
         let kernel = self.ctx.pipelines.get(variant)?;
-        let launch = Launch { kernel: &kernel, windows, params: bytemuck::bytes_of(params), grid };
-        self.recorder.launch(OP, &launch, self.ctx.timeout())
+        let windows = windows.iter().copied().cloned();
+        let command = Command::new(OP, kernel, windows, bytemuck::bytes_of(params), grid)?;
+        self.recorder.record(&[command])
     }
 
     /// Runs what is recorded and reads all of `slice`.
     pub(super) fn read(&mut self, slice: &DeviceSlice, bytes: &mut [u8]) -> BackendResult<()> {
-        let (ctx, health) = (self.ctx, &self.health);
-        let device = &ctx.gpu.device;
+        let ctx = self.ctx;
         let staging = ctx.readback.acquire(bytes.len())?;
-        self.recorder.read_back(OP, &slice.block, 0, &staging, bytes.len() as u64)?;
+        let mapped = Signal::default();
+        let then = Then::Map(staging.clone(), mapped.clone());
+        let deadline = ctx.deadline(OP);
+        let ticket = self.recorder.read_back(&slice.block, 0, &staging, bytes.len() as u64, then)?;
         // An invalid pipeline is reported when it is submitted.
-        health.take_late(OP, 0)?;
-        if let Some(index) = self.recorder.newest() {
-            wait(OP, device, health, index, ctx.timeout())?;
-        }
-        let mapped = ctx.readback.map(&staging).settle(OP, device, health, ctx.timeout())?;
+        self.health.take_late(OP, self.witness, 0, || 0)?;
+        self.submitter.wait(&ticket, &deadline)?;
+        let mapped = mapped.settle(&self.submitter, &deadline)?;
         ctx.readback.finish(OP, staging, mapped, 0, bytes)
     }
 }

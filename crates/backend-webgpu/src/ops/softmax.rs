@@ -4,6 +4,7 @@ use backend_api::desc::{ReduceLoops, SoftmaxDesc};
 use backend_api::{BackendResult, DType};
 
 use super::lanes::Lanes;
+use super::long_work::{Run, in_parts};
 use super::reduce::exponentials;
 use super::rows::Rows;
 use crate::context::{Context, dim, linear_grid};
@@ -84,10 +85,28 @@ pub(crate) fn softmax(ctx: &Context, op: &'static str, desc: &SoftmaxDesc) -> Ba
     };
     let dtype = desc.dtype;
     ctx.require_dtype(op, dtype)?;
-    let output = ctx.output(op, &y, dtype)?;
+    let item = desc.length * desc.inner * dtype.size();
+    in_parts(ctx, op, Run::of_bytes(desc.outer, (PASSES * item) as f64), |run| {
+        let mut desc = *desc;
+        desc.outer = run.count();
+        softmax_part(ctx, op, &desc, [&run.part_of(&x, item), &run.part_of(&y, item)])
+    })
+}
+
+/// Times that memory is read or written.
+const PASSES: usize = 3;
+
+fn softmax_part(
+    ctx: &Context,
+    op: &'static str,
+    desc: &SoftmaxDesc,
+    [x, y]: [&DeviceSlice; 2],
+) -> BackendResult<()> {
+    let dtype = desc.dtype;
+    let output = ctx.output(op, y, dtype)?;
     let in_place = x.region() == y.region();
-    let input = if in_place { ctx.null() } else { ctx.input(op, &x, dtype, &output)? };
-    let call = Call { ctx, op, desc, x: &x, input, output, in_place };
+    let input = if in_place { ctx.null() } else { ctx.input(op, x, dtype, &output)? };
+    let call = Call { ctx, op, desc, x, input, output, in_place };
     let windows = [&call.input, &call.output];
     match Rows::new(dtype, desc.length, desc.inner, &windows) {
         Some(rows) => call.whole(rows),

@@ -3,7 +3,9 @@
 use backend_api::desc::{Loop, MAX_RANK};
 use backend_api::{BackendError, BackendResult, DType};
 
+use super::long_work::{Divisible, middle};
 use crate::context::{dim, linear_grid};
+use crate::device::DeviceProfile;
 use crate::kernels::Origin;
 
 /// Numbers of an element at most.
@@ -130,6 +132,36 @@ impl<const N: usize> Walk<N> {
 pub(super) fn require_loops(op: &'static str, requested: usize, max: usize) -> BackendResult<()> {
     let what = "dimensions that can't be merged";
     if requested <= max { Ok(()) } else { Err(BackendError::Limit { op, what, requested, max }) }
+}
+
+/// Loops over tensors that start at these elements of their bindings, of which a part may be walked at a time.
+#[derive(Clone, Debug)]
+pub(super) struct Stretch<const N: usize> {
+    pub(super) loops: Vec<Loop<N>>,
+    pub(super) starts: [u32; N],
+}
+
+impl<const N: usize> Divisible for Stretch<N> {
+    fn seconds(&self, profile: &DeviceProfile) -> f64 {
+        let elements: f64 = self.loops.iter().map(|&(extent, _)| extent as f64).product();
+        elements * (N * size_of::<u32>()) as f64 / profile.bandwidth
+    }
+
+    fn halves(&self) -> Option<[Self; 2]> {
+        let at = (0..self.loops.len()).max_by_key(|&at| self.loops[at].0)?;
+        let (extent, strides) = self.loops[at];
+        let half = middle(extent)?;
+        let part = |first: usize, extent: usize| {
+            let mut part = self.clone();
+            part.loops[at].0 = extent;
+            // Within tensors, whose elements have numbers of 32 bits.
+            for (start, stride) in part.starts.iter_mut().zip(strides) {
+                *start = start.saturating_add(u32::try_from(first * stride).unwrap_or(u32::MAX));
+            }
+            part
+        };
+        Some([part(0, half), part(half, extent - half)])
+    }
 }
 
 /// The loops in the order of the output's memory, merged where all tensors walk two of them like one: neighbouring

@@ -6,7 +6,8 @@ use half::f16;
 
 use super::binary::{input, is_in_place, number_mask, origins};
 use super::elementwise::number_bits;
-use super::walk::{Shape, Walk, require_loops, shapes_of};
+use super::long_work::in_parts;
+use super::walk::{Shape, Stretch, Walk, require_loops, shapes_of};
 use crate::context::{Context, dim};
 use crate::kernels::{Function, KernelSource, Variant, kernel, params};
 
@@ -52,7 +53,7 @@ fn variant(dtype: DType, shape: Shape, [c, a, b]: [u32; 3]) -> Variant {
 
 /// `output = condition ≠ 0 ? a : b`.
 pub(crate) fn where_cond(ctx: &Context, op: &'static str, desc: &WhereDesc<'_>) -> BackendResult<()> {
-    let (operands, mut loops) = desc.operands(op)?;
+    let (operands, loops) = desc.operands(op)?;
     let [Some(condition), a, b, Some(y)] = ctx.resolve(op, &operands)? else { return Ok(()) };
     ctx.require_dtype(op, desc.output.dtype)?;
     // Words are moved as they are, whatever they mean.
@@ -65,23 +66,26 @@ pub(crate) fn where_cond(ctx: &Context, op: &'static str, desc: &WhereDesc<'_>) 
     let a = input(ctx, op, a.as_ref(), numbers[0], dtype, &y, &output)?;
     let b = input(ctx, op, b.as_ref(), numbers[1], dtype, &y, &output)?;
 
-    // The one loop that the parameters have no room for is walked here.
-    let spare = if loops.len() > MAX_LOOPS { shortest(&loops) } else { None };
-    let (times, steps) = spare.map_or((1, [0; 4]), |at| loops.remove(at));
     let starts = [condition.offset, a.offset, b.offset, output.offset];
-    for i in 0..times {
-        let mut moved = starts;
-        for (start, step) in moved.iter_mut().zip(steps) {
-            *start += dim(op, "stride", i * step)?;
+    in_parts(ctx, op, Stretch { loops, starts }, |Stretch { loops, starts }| {
+        let mut loops = loops.clone();
+        // The one loop that the parameters have no room for is walked here.
+        let spare = if loops.len() > MAX_LOOPS { shortest(&loops) } else { None };
+        let (times, steps) = spare.map_or((1, [0; 4]), |at| loops.remove(at));
+        for i in 0..times {
+            let mut moved = *starts;
+            for (start, step) in moved.iter_mut().zip(steps) {
+                *start += dim(op, "stride", i * step)?;
+            }
+            for walk in Walk::plan(loops.clone(), moved, &[DType::U32, dtype]) {
+                let origins = [0, 1, 2].map(|t| walk.origin(t, in_place[t]));
+                let params = params(op, &walk, number_mask(&numbers))?;
+                let variant = variant(dtype, walk.shape, origins);
+                ctx.launch(op, &variant, &[&condition, &a, &b], &output, &params, walk.grid(op)?)?;
+            }
         }
-        for walk in Walk::plan(loops.clone(), moved, &[DType::U32, dtype]) {
-            let origins = [0, 1, 2].map(|t| walk.origin(t, in_place[t]));
-            let params = params(op, &walk, number_mask(&numbers))?;
-            let variant = variant(dtype, walk.shape, origins);
-            ctx.launch(op, &variant, &[&condition, &a, &b], &output, &params, walk.grid(op)?)?;
-        }
-    }
-    Ok(())
+        Ok(())
+    })
 }
 
 fn params(op: &'static str, walk: &Walk<4>, numbers: u32) -> BackendResult<Params> {

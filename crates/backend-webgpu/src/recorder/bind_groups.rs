@@ -7,7 +7,7 @@ use crate::kernels::{Layout, Signature};
 use crate::memory::BufferId;
 
 /// The most storage bindings of a kernel: what every WebGPU device offers.
-pub(crate) const MAX_BINDINGS: usize = 8;
+pub(crate) const MAX_BINDINGS: usize = if cfg!(feature = "count-out-of-bounds") { 9 } else { 8 };
 
 /// Entries of one generation. Two generations of bind groups cost a few hundred bytes each.
 const GENERATION: usize = 2048;
@@ -15,7 +15,8 @@ const GENERATION: usize = 2048;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct BindKey {
     signature: Signature,
-    windows: [Option<(BufferId, u64)>; MAX_BINDINGS],
+    /// Buffer, first byte and bytes of each binding: a binding shows a kernel its own bytes only.
+    windows: [Option<(BufferId, u64, u64)>; MAX_BINDINGS],
 }
 
 /// A cache that forgets what has not been used for a while: when the young generation is full, it becomes the old
@@ -32,11 +33,11 @@ impl BindGroups {
         &mut self,
         device: &wgpu::Device,
         layout: &Layout,
-        windows: &[&Window],
+        windows: &[Window],
     ) -> wgpu::BindGroup {
         let mut key = BindKey { signature: layout.signature, windows: [None; MAX_BINDINGS] };
         for (slot, window) in key.windows.iter_mut().zip(windows) {
-            *slot = Some((window.block.id(), window.start));
+            *slot = Some((window.block.id(), window.start, window.size));
         }
         if let Some(group) = self.young.get(&key) {
             return group.clone();
@@ -59,7 +60,7 @@ impl BindGroups {
     }
 }
 
-fn create(device: &wgpu::Device, layout: &Layout, windows: &[&Window]) -> wgpu::BindGroup {
+fn create(device: &wgpu::Device, layout: &Layout, windows: &[Window]) -> wgpu::BindGroup {
     let entries: Vec<_> = (0..)
         .zip(windows)
         .map(|(binding, window)| wgpu::BindGroupEntry {

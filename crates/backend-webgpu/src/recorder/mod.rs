@@ -1,29 +1,41 @@
-//! From launches to submissions.
+//! From commands to submissions.
 //!
 //! Calls don't run kernels, they record them: into one command encoder with one compute pass, submitted when it is
 //! long enough or when somebody waits. Submissions in flight are bounded, and so is the memory that they hold.
+//!
+//! Nothing here waits: where a call has to, it gets a [`Ticket`] and waits without the recorder's lock.
 
+mod batch;
 mod bind_groups;
-mod flight;
+mod command;
+mod deadline;
 mod params;
+mod progress;
+mod submitter;
 mod timing;
 mod window;
+#[cfg(not(target_family = "wasm"))]
+mod worker;
 
+use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use backend_api::{BackendError, BackendResult};
 
-use crate::device::{Health, guarded};
-use crate::kernels::{Kernel, Target};
-use crate::memory::{Block, DeviceSlice};
+use crate::kernels::Target;
+use crate::memory::{Block, DeviceSlice, Storage};
 use crate::transfer::StagingRing;
+use batch::Batch;
 use bind_groups::BindGroups;
-use flight::{Flight, Submission};
-use params::Params;
+use params::{Params, ParamsBuffer};
 
+pub(crate) use batch::Then;
 pub(crate) use bind_groups::MAX_BINDINGS;
-pub(crate) use flight::wait;
+pub(crate) use command::{Command, MAX_GROUPS};
+pub(crate) use deadline::Deadline;
+pub(crate) use progress::Progress;
+pub(crate) use submitter::{Submitter, Ticket};
 pub(crate) use timing::Stopwatch;
 pub(crate) use window::{BindingLimits, Window};
 
@@ -35,34 +47,35 @@ const _: () = assert!(MAX_COMMANDS <= params::SLOTS, "every dispatch of a batch 
 /// Batches in flight: one being worked on, one waiting, so that the device never runs dry.
 const MAX_IN_FLIGHT: usize = 3;
 
-/// One dispatch of a kernel.
-#[derive(Debug)]
-pub(crate) struct Launch<'a> {
-    pub(crate) kernel: &'a Kernel,
-    /// What is bound, read-only bindings first.
-    pub(crate) windows: &'a [&'a Window],
-    pub(crate) params: &'a [u8],
-    pub(crate) grid: [u32; 3],
-}
-
 /// The open batch and those in flight.
 #[derive(Debug)]
 pub(crate) struct Recorder {
     device: wgpu::Device,
-    queue: wgpu::Queue,
-    health: Arc<Health>,
     target: Target,
+    submitter: Arc<Submitter>,
     /// Counts batches from 1.
-    batch: u64,
+    number: u64,
     commands: usize,
     /// Copies that run before everything else of the batch.
     early: Option<wgpu::CommandEncoder>,
     encoder: Option<wgpu::CommandEncoder>,
     pass: Option<OpenPass>,
+    /// Buffers that the batch writes.
+    written: Vec<Arc<Storage>>,
     groups: BindGroups,
+    /// Set when buffers were dropped, which bind groups may keep alive.
+    has_dropped: Arc<AtomicBool>,
     params: Params,
     staging: StagingRing,
-    flight: Flight,
+    flight: VecDeque<InFlight>,
+}
+
+/// A batch that was handed over and what may be used again when it has finished.
+#[derive(Debug)]
+struct InFlight {
+    ticket: Ticket,
+    params: Option<ParamsBuffer>,
+    staging: Vec<wgpu::Buffer>,
 }
 
 #[derive(Debug)]
@@ -75,135 +88,162 @@ struct OpenPass {
 impl Recorder {
     pub(crate) fn new(
         device: &wgpu::Device,
-        queue: &wgpu::Queue,
-        health: &Arc<Health>,
+        submitter: &Arc<Submitter>,
         target: Target,
         params_layout: &wgpu::BindGroupLayout,
+        has_dropped: &Arc<AtomicBool>,
     ) -> Self {
         Self {
             device: device.clone(),
-            queue: queue.clone(),
-            health: Arc::clone(health),
             target,
-            batch: 1,
+            submitter: Arc::clone(submitter),
+            number: 1,
             commands: 0,
             early: None,
             encoder: None,
             pass: None,
+            written: Vec::new(),
             groups: BindGroups::default(),
+            has_dropped: Arc::clone(has_dropped),
             params: Params::new(params_layout.clone()),
             staging: StagingRing::new(device),
-            flight: Flight::default(),
+            flight: VecDeque::new(),
         }
     }
 
-    /// Makes room in the batch for one command, waiting for the device if it is far behind.
-    fn reserve(&mut self, op: &'static str, timeout: Duration) -> BackendResult<()> {
-        if self.commands < MAX_COMMANDS {
-            return Ok(());
+    /// Makes room for so many commands. Returns the batch to wait for, if the device is too far behind. In a browser
+    /// nothing may wait, and the bound is the page's.
+    ///
+    /// # Errors
+    /// [`DeviceLost`](BackendError::DeviceLost).
+    pub(crate) fn admit(&mut self, count: usize) -> BackendResult<Option<Ticket>> {
+        self.submitter.health().check()?;
+        if self.commands == 0 || self.commands + count <= MAX_COMMANDS {
+            return Ok(None);
         }
-        self.make_way(op, timeout)?;
-        self.submit(op)
-    }
-
-    /// Waits until another batch may be submitted. In a browser nothing may wait, and the bound is the page's.
-    fn make_way(&mut self, op: &'static str, timeout: Duration) -> BackendResult<()> {
-        _ = self.device.poll(wgpu::PollType::Poll);
+        self.submitter.poll();
         self.retire();
-        if cfg!(target_family = "wasm") {
-            return Ok(());
+        if self.flight.len() >= MAX_IN_FLIGHT && !cfg!(target_family = "wasm") {
+            return Ok(self.oldest());
         }
-        while self.flight.len() >= MAX_IN_FLIGHT
-            && let Some(oldest) = self.flight.oldest()
-        {
-            wait(op, &self.device, &self.health, oldest, timeout)?;
-            self.retire();
+        self.submit()?;
+        Ok(None)
+    }
+
+    /// Records dispatches, for which [`admit`](Self::admit) has made room.
+    pub(crate) fn record(&mut self, commands: &[Command]) -> BackendResult<()> {
+        for command in commands {
+            // More than a batch holds is more batches, none of which is waited for: the call is recorded as a whole.
+            if self.commands >= MAX_COMMANDS || command.begins_batch {
+                self.submit()?;
+            }
+            self.dispatch(command);
         }
         Ok(())
     }
 
-    /// Records a dispatch.
-    pub(crate) fn launch(
-        &mut self,
-        op: &'static str,
-        launch: &Launch<'_>,
-        timeout: Duration,
-    ) -> BackendResult<()> {
-        self.reserve(op, timeout)?;
-        for window in launch.windows {
-            window.block.touch(self.batch);
-        }
-        let group = self.groups.get(&self.device, &launch.kernel.layout, launch.windows);
-        let slot = (!self.target.immediates).then(|| self.params.push(&self.device, launch.params));
+    fn dispatch(&mut self, command: &Command) {
+        self.note_uses(command);
+        let group = self.groups.get(&self.device, &command.kernel.layout, &command.windows);
+        let slot = (!self.target.immediates).then(|| self.params.push(&self.device, &command.params));
+        let pipeline = &command.kernel.pipeline;
         let open = self.open_pass();
-        if open.pipeline.as_ref() != Some(&launch.kernel.pipeline) {
-            open.pass.set_pipeline(&launch.kernel.pipeline);
-            open.pipeline = Some(launch.kernel.pipeline.clone());
+        if open.pipeline.as_ref() != Some(pipeline) {
+            open.pass.set_pipeline(pipeline);
+            open.pipeline = Some(pipeline.clone());
         }
         if open.group.as_ref() != Some(&group) {
             open.pass.set_bind_group(0, &group, &[]);
             open.group = Some(group);
         }
         match slot {
-            Some((params, offset)) => open.pass.set_bind_group(1, &params.group, &[offset]),
-            None => open.pass.set_immediates(0, launch.params),
+            Some((params, offset)) => open.pass.set_bind_group(1, &params, &[offset]),
+            None => open.pass.set_immediates(0, &command.params),
         }
-        let [x, y, z] = launch.grid;
+        let [x, y, z] = command.grid;
         open.pass.dispatch_workgroups(x, y, z);
         self.commands += 1;
-        Ok(())
     }
 
-    /// Uploads `bytes` to a 4-byte aligned part of a buffer, in order with what is recorded.
+    /// Notes which buffers the batch uses, and which of them get what late errors have spoiled.
+    fn note_uses(&mut self, command: &Command) {
+        let (reads, writes) = command.reads_and_writes();
+        let spoiled = if self.submitter.health().has_late_errors() {
+            reads.iter().map(|window| window.block.storage().spoiled()).max().unwrap_or(0)
+        } else {
+            0
+        };
+        for window in &command.windows {
+            window.block.touch(self.number);
+        }
+        for window in writes {
+            let storage = window.block.storage();
+            storage.spoil(spoiled);
+            if storage.write(self.number) {
+                self.written.push(Arc::clone(storage));
+            }
+        }
+    }
+
+    /// Uploads at most [`StagingRing::CHUNK`] bytes to a 4-byte aligned part of a buffer, in order with what is
+    /// recorded. Returns the batch to wait for before another try, if there is no room for them yet.
+    ///
+    /// # Errors
+    /// [`OutOfMemory`](BackendError::OutOfMemory), [`DeviceLost`](BackendError::DeviceLost).
     pub(crate) fn upload(
         &mut self,
         op: &'static str,
         dst: &DeviceSlice,
-        bytes: &[u8],
-        timeout: Duration,
-    ) -> BackendResult<()> {
-        let mut offset = dst.offset as u64;
-        for chunk in bytes.chunks(StagingRing::CHUNK) {
-            self.reserve(op, timeout)?;
-            let (source, start) = loop {
-                let written = self.staging.write(op, chunk);
-                if let Some(place) = written.map_err(|error| self.unmapped(error))? {
-                    break place;
-                }
-                // The ring is full: what it holds has to reach the device first.
-                self.submit(op)?;
-                self.await_oldest(op, timeout)?;
-            };
-            // Nothing in the batch uses the buffer: the copy may come first, and the pass stays open.
-            let early = !dst.block.is_touched_by(self.batch);
-            let encoder = if early { Self::ensure(&self.device, &mut self.early) } else { self.encoder() };
-            encoder.copy_buffer_to_buffer(&source, start, dst.block.buffer(), offset, chunk.len() as u64);
-            offset += chunk.len() as u64;
-            self.commands += 1;
+        offset: usize,
+        chunk: &[u8],
+    ) -> BackendResult<Option<Ticket>> {
+        if let Some(full) = self.admit(1)? {
+            return Ok(Some(full));
         }
-        Ok(())
+        let written = self.staging.write(op, chunk);
+        let Some((source, start)) = written.map_err(|error| self.unmapped(error))? else {
+            // Every buffer of the ring has to reach the device first.
+            self.submit()?;
+            self.retire();
+            return Ok(Some(self.oldest().unwrap_or_else(Ticket::finished)));
+        };
+        // Nothing in the batch uses the buffer: the copy may come first, and the pass stays open.
+        let early = !dst.block.is_touched_by(self.number);
+        let encoder = if early { Self::ensure(&self.device, &mut self.early) } else { self.encoder() };
+        let offset = (dst.offset + offset) as u64;
+        encoder.copy_buffer_to_buffer(&source, start, dst.block.buffer(), offset, chunk.len() as u64);
+        if dst.block.storage().write(self.number) {
+            self.written.push(Arc::clone(dst.block.storage()));
+        }
+        self.commands += 1;
+        Ok(None)
     }
 
     /// What it means that a mapped staging buffer can't be written: nothing but a loss unmaps one. A browser does that
     /// at once and tells of the loss later.
     fn unmapped(&self, error: BackendError) -> BackendError {
+        let health = self.submitter.health();
         if cfg!(target_family = "wasm") {
-            self.health.lose("a mapped buffer is gone");
+            health.lose("a mapped buffer is gone");
         }
-        self.health.confirm(&self.device).err().unwrap_or(error)
+        health.check().err().unwrap_or(error)
     }
 
-    /// Records a copy to a staging buffer and submits everything; the submission to wait for.
+    /// Records a copy to a read-back buffer and submits everything; `then` follows.
+    ///
+    /// # Errors
+    /// [`DeviceLost`](BackendError::DeviceLost).
     pub(crate) fn read_back(
         &mut self,
-        op: &'static str,
         block: &Block,
         offset: u64,
         staging: &wgpu::Buffer,
         bytes: u64,
-    ) -> BackendResult<()> {
+        then: Then,
+    ) -> BackendResult<Ticket> {
+        self.submitter.health().check()?;
         self.encoder().copy_buffer_to_buffer(block.buffer(), offset, staging, 0, bytes);
-        self.submit(op)
+        Ok(self.hand_over(vec![then]))
     }
 
     /// Records something else than a dispatch, after what is recorded.
@@ -211,51 +251,65 @@ impl Recorder {
         record(self.encoder());
     }
 
-    /// Submits what is recorded. Errors that wgpu finds now are kept for the next read or synchronize: the calls that
-    /// recorded the work have returned.
-    pub(crate) fn submit(&mut self, op: &'static str) -> BackendResult<()> {
-        self.health.check()?;
-        self.pass = None;
-        let buffers: Vec<_> = [self.early.take(), self.encoder.take()].into_iter().flatten().collect();
-        if buffers.is_empty() {
-            return Ok(());
-        }
-        let _span = tracing::trace_span!("submit", op, commands = self.commands).entered();
-        let params = self.params.upload(&self.queue);
-        let staging = self.staging.close();
-        let submitted = guarded(&self.device, || {
-            self.queue.submit(buffers.into_iter().map(wgpu::CommandEncoder::finish).collect::<Vec<_>>())
-        });
-        let batch = self.batch;
-        self.batch += 1;
-        self.commands = 0;
-        match submitted {
-            Ok(index) => self.flight.launch(&self.queue, Submission { batch, index, params, staging }),
-            Err(error) => {
-                self.health.confirm(&self.device)?;
-                self.health.report(error);
-            }
+    /// Submits what is recorded.
+    ///
+    /// # Errors
+    /// [`DeviceLost`](BackendError::DeviceLost).
+    pub(crate) fn submit(&mut self) -> BackendResult<()> {
+        self.submit_then(Vec::new())
+    }
+
+    /// Submits what is recorded, and lets `then` follow.
+    ///
+    /// # Errors
+    /// [`DeviceLost`](BackendError::DeviceLost).
+    pub(crate) fn submit_then(&mut self, then: Vec<Then>) -> BackendResult<()> {
+        self.submitter.health().check()?;
+        if self.early.is_some() || self.encoder.is_some() || !then.is_empty() {
+            self.hand_over(then);
         }
         Ok(())
     }
 
-    /// The submission after which everything submitted so far has finished.
-    pub(crate) fn newest(&self) -> Option<wgpu::SubmissionIndex> {
-        self.flight.newest()
+    fn hand_over(&mut self, then: Vec<Then>) -> Ticket {
+        self.pass = None;
+        if self.has_dropped.swap(false, Ordering::Relaxed) {
+            self.groups.clear();
+        }
+        let params = self.params.close();
+        let staging = self.staging.close();
+        let buffer = params.as_ref().map(|filled| filled.buffer().clone());
+        let batch = Batch {
+            number: self.number,
+            encoders: [self.early.take(), self.encoder.take()].into_iter().flatten().collect(),
+            params,
+            written: std::mem::take(&mut self.written),
+            then,
+        };
+        self.number += 1;
+        self.commands = 0;
+        let ticket = self.submitter.submit(batch);
+        self.flight.push_back(InFlight { ticket: ticket.clone(), params: buffer, staging });
+        ticket
     }
 
-    /// The queue, for callbacks that follow what was submitted.
-    pub(crate) fn queue(&self) -> &wgpu::Queue {
-        &self.queue
+    /// The batch after which everything submitted so far has finished.
+    pub(crate) fn newest(&self) -> Option<Ticket> {
+        self.flight.back().map(|batch| batch.ticket.clone())
     }
 
-    /// Gives back what batches held that have finished by the last poll of the device.
+    fn oldest(&self) -> Option<Ticket> {
+        self.flight.front().map(|batch| batch.ticket.clone())
+    }
+
+    /// Gives back what batches held that have finished.
     pub(crate) fn retire(&mut self) {
-        for submission in self.flight.landed() {
-            if let Some(params) = submission.params {
+        let finished = self.submitter.progress().finished();
+        while let Some(batch) = self.flight.pop_front_if(|batch| batch.ticket.batch <= finished) {
+            if let Some(params) = batch.params {
                 self.params.recycle(params);
             }
-            submission.staging.into_iter().for_each(|buffer| self.staging.recycle(buffer));
+            batch.staging.into_iter().for_each(|buffer| self.staging.recycle(buffer));
         }
     }
 
@@ -267,16 +321,6 @@ impl Recorder {
     /// Cached bind groups and bytes of upload staging.
     pub(crate) fn cache_sizes(&self) -> (usize, usize) {
         (self.groups.len(), self.staging.bytes())
-    }
-
-    fn await_oldest(&mut self, op: &'static str, timeout: Duration) -> BackendResult<()> {
-        if let Some(oldest) = self.flight.oldest() {
-            wait(op, &self.device, &self.health, oldest, timeout)?;
-        }
-        self.retire();
-        // What was given back is mapped again by a callback, which runs when the device is polled.
-        _ = self.device.poll(wgpu::PollType::Poll);
-        Ok(())
     }
 
     /// The encoder outside of a pass.

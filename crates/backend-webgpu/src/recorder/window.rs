@@ -19,6 +19,9 @@ pub(crate) struct Window {
     pub(crate) size: u64,
     /// Elements from there to the operand.
     pub(crate) offset: u32,
+    /// The operand's bytes in what is bound.
+    #[cfg(feature = "count-out-of-bounds")]
+    pub(crate) operand: std::ops::Range<u64>,
 }
 
 /// The limits that windows obey.
@@ -53,7 +56,14 @@ impl Window {
         let whole = block.size() as u64;
         let offset = slice.offset as u64;
         if whole <= limits.max_bytes {
-            return Ok(Self { block, start: 0, size: whole, offset: elements(offset, dtype) });
+            return Ok(Self {
+                #[cfg(feature = "count-out-of-bounds")]
+                operand: offset..offset + slice.len as u64,
+                block,
+                start: 0,
+                size: whole,
+                offset: elements(offset, dtype),
+            });
         }
         let start = offset / limits.alignment * limits.alignment;
         let size = (offset - start + slice.len as u64).next_multiple_of(4).min(whole - start);
@@ -65,7 +75,21 @@ impl Window {
                 max: usize::try_from(limits.max_bytes).unwrap_or(usize::MAX),
             });
         }
-        Ok(Self { block, start, size, offset: elements(offset - start, dtype) })
+        Ok(Self {
+            #[cfg(feature = "count-out-of-bounds")]
+            operand: offset - start..offset - start + slice.len as u64,
+            block,
+            start,
+            size,
+            offset: elements(offset - start, dtype),
+        })
+    }
+
+    /// The window of the part of the operand that starts `elements` later, inside of it.
+    pub(crate) fn advanced(&self, elements: usize) -> Self {
+        // Elements of an operand have numbers of 32 bits, or there would be no window of it.
+        let offset = self.offset.saturating_add(u32::try_from(elements).unwrap_or(u32::MAX));
+        Self { offset, ..self.clone() }
     }
 
     /// Whether both are in one buffer, which can't be read and written in one dispatch.

@@ -2,6 +2,7 @@
 
 use std::iter::{Enumerate, Peekable};
 use std::slice::ChunksMut;
+use std::sync::Arc;
 
 use backend_api::operand::{Access, Operand};
 use backend_api::{BackendError, BackendResult};
@@ -9,9 +10,10 @@ use backend_api::{BackendError, BackendResult};
 use super::Signal;
 use super::readback::{Mapped, Readback};
 use crate::context::Context;
-use crate::memory::DeviceSlice;
+use crate::device::Witness;
+use crate::memory::{Block, DeviceSlice};
 use crate::ops;
-use crate::recorder::wait;
+use crate::recorder::{Deadline, Then, Ticket};
 
 /// Bytes of a device copy start and end at multiples of this.
 const WORD: usize = wgpu::COPY_BUFFER_ALIGNMENT as usize;
@@ -28,19 +30,20 @@ pub(crate) fn copy_htod(ctx: &Context, dst: u64, src: &[u8]) -> BackendResult<()
         return Ok(());
     };
     if slice.offset.is_multiple_of(WORD) && src.len().is_multiple_of(WORD) {
-        return ctx.recorder.lock().upload(op, &slice, src, ctx.timeout());
+        return ctx.upload(op, &slice, src);
     }
     // A word that is only partly written takes a kernel to keep its other bytes; so the data goes to a place of its
     // own first. Pieces bound the padded copy on the host.
     for (i, piece) in src.chunks(Readback::CHUNK).enumerate() {
         let mut padded = piece.to_vec();
         padded.resize(piece.len().next_multiple_of(WORD), 0);
-        let scratch = ctx.memory.scratch(op, padded.len())?;
-        ctx.recorder.lock().upload(op, &scratch, &padded, ctx.timeout())?;
+        let scratch = ctx.scratch(op, padded.len())?;
+        ctx.upload(op, &scratch, &padded)?;
         let mut part = slice.clone();
         part.offset += i * Readback::CHUNK;
         part.len = piece.len();
         ops::copy_bytes(ctx, op, &part, &scratch, piece.len())?;
+        ctx.commit(op)?;
     }
     Ok(())
 }
@@ -48,15 +51,17 @@ pub(crate) fn copy_htod(ctx: &Context, dst: u64, src: &[u8]) -> BackendResult<()
 /// Reads from the start of `src` into all of `dst`, blocking.
 pub(crate) fn copy_dtoh(ctx: &Context, dst: &mut [u8], src: u64) -> BackendResult<()> {
     let op = "copy_dtoh";
+    let witness = ctx.gpu.health.witness();
     let Some(slice) = resolve_source(ctx, op, dst.len(), src)? else {
-        return ctx.take_late(op);
+        return ctx.take_late(op, witness, 0);
     };
     if cfg!(target_family = "wasm") {
         return Err(BackendError::WouldBlock { op });
     }
-    let mut pieces = Pieces::new(ctx, op, &slice, dst);
+    let deadline = ctx.deadline(op);
+    let mut pieces = Pieces::new(ctx, &slice, dst);
     while let Some((read, piece)) = pieces.next()? {
-        read.block(ctx, op, piece)?;
+        read.block(ctx, &deadline, witness, piece)?;
     }
     Ok(())
 }
@@ -64,10 +69,11 @@ pub(crate) fn copy_dtoh(ctx: &Context, dst: &mut [u8], src: u64) -> BackendResul
 /// Reads from the start of `src` into all of `dst` without blocking.
 pub(crate) async fn copy_dtoh_async(ctx: &Context, dst: &mut [u8], src: u64) -> BackendResult<()> {
     let op = "copy_dtoh_async";
+    let witness = ctx.gpu.health.witness();
     let Some(slice) = resolve_source(ctx, op, dst.len(), src)? else {
-        return ctx.take_late(op);
+        return ctx.take_late(op, witness, 0);
     };
-    let mut pieces = Pieces::new(ctx, op, &slice, dst);
+    let mut pieces = Pieces::new(ctx, &slice, dst);
     while let Some((read, piece)) = {
         let _turn = ctx.gate.enter();
         pieces.next()?
@@ -78,7 +84,7 @@ pub(crate) async fn copy_dtoh_async(ctx: &Context, dst: &mut [u8], src: u64) -> 
         }
         let _turn = ctx.gate.enter();
         ctx.recorder.lock().retire();
-        read.finish(ctx, op, mapped, piece)?;
+        read.finish(ctx, op, mapped, witness, piece)?;
     }
     Ok(())
 }
@@ -90,23 +96,23 @@ pub(crate) fn read_buffer(
     buffer: &wgpu::Buffer,
     dst: &mut [u8],
 ) -> BackendResult<()> {
-    let block = crate::memory::Block::foreign(buffer.clone());
+    let block = Block::foreign(buffer.clone());
     let slice = DeviceSlice { len: dst.len(), offset: 0, block: block.into() };
-    Read::begin(ctx, op, &slice, 0, dst.len())?.block(ctx, op, dst)
+    let (deadline, witness) = (ctx.deadline(op), ctx.gpu.health.witness());
+    Read::begin(ctx, &slice, 0, dst.len())?.block(ctx, &deadline, witness, dst)
 }
 
 /// The pieces of a read-back, in order. While one is copied out, the next is on its way, if there is memory for both.
 struct Pieces<'a> {
     ctx: &'a Context,
-    op: &'static str,
     slice: &'a DeviceSlice,
     rest: Peekable<Enumerate<ChunksMut<'a, u8>>>,
     ahead: Option<Read>,
 }
 
 impl<'a> Pieces<'a> {
-    fn new(ctx: &'a Context, op: &'static str, slice: &'a DeviceSlice, dst: &'a mut [u8]) -> Self {
-        Self { ctx, op, slice, rest: dst.chunks_mut(Readback::CHUNK).enumerate().peekable(), ahead: None }
+    fn new(ctx: &'a Context, slice: &'a DeviceSlice, dst: &'a mut [u8]) -> Self {
+        Self { ctx, slice, rest: dst.chunks_mut(Readback::CHUNK).enumerate().peekable(), ahead: None }
     }
 
     /// The next piece and where it belongs.
@@ -126,57 +132,58 @@ impl<'a> Pieces<'a> {
     /// Begins what is first of the rest.
     fn begin(&mut self) -> BackendResult<Option<Read>> {
         let Some((i, dst)) = self.rest.peek() else { return Ok(None) };
-        Read::begin(self.ctx, self.op, self.slice, i * Readback::CHUNK, dst.len()).map(Some)
+        Read::begin(self.ctx, self.slice, i * Readback::CHUNK, dst.len()).map(Some)
     }
 }
 
 /// A piece of a read-back on its way.
 struct Read {
+    source: Arc<Block>,
     staging: wgpu::Buffer,
-    submission: Option<wgpu::SubmissionIndex>,
+    ticket: Ticket,
     mapped: Signal<Mapped>,
     /// Bytes of the copied words before the first one asked for.
     skip: usize,
 }
 
 impl Read {
-    fn begin(
-        ctx: &Context,
-        op: &'static str,
-        slice: &DeviceSlice,
-        start: usize,
-        bytes: usize,
-    ) -> BackendResult<Self> {
+    fn begin(ctx: &Context, slice: &DeviceSlice, start: usize, bytes: usize) -> BackendResult<Self> {
         let first = slice.offset + start;
         let skip = first % WORD;
         let words = (skip + bytes).next_multiple_of(WORD);
         let staging = ctx.readback.acquire(words)?;
-        let mut recorder = ctx.recorder.lock();
-        recorder.read_back(op, &slice.block, (first - skip) as u64, &staging, words as u64)?;
-        let submission = recorder.newest();
-        drop(recorder);
-        let mapped = ctx.readback.map(&staging);
-        Ok(Self { staging, submission, mapped, skip })
+        let mapped = Signal::default();
+        let then = Then::Map(staging.clone(), mapped.clone());
+        let from = (first - skip) as u64;
+        let ticket = ctx.recorder.lock().read_back(&slice.block, from, &staging, words as u64, then)?;
+        Ok(Self { source: Arc::clone(&slice.block), staging, ticket, mapped, skip })
     }
 
     /// Waits for the piece and copies it out.
-    fn block(self, ctx: &Context, op: &'static str, dst: &mut [u8]) -> BackendResult<()> {
-        let (device, health) = (&ctx.gpu.device, &ctx.gpu.health);
-        if let Some(index) = self.submission.clone() {
-            wait(op, device, health, index, ctx.timeout())?;
-        }
+    fn block(
+        self,
+        ctx: &Context,
+        deadline: &Deadline,
+        witness: Witness,
+        dst: &mut [u8],
+    ) -> BackendResult<()> {
+        ctx.submitter.wait(&self.ticket, deadline)?;
         ctx.recorder.lock().retire();
-        let mapped = self.mapped.settle(op, device, health, ctx.timeout())?;
-        self.finish(ctx, op, mapped, dst)
+        let mapped = self.mapped.settle(&ctx.submitter, deadline)?;
+        self.finish(ctx, deadline.op(), mapped, witness, dst)
     }
 
-    fn finish(self, ctx: &Context, op: &'static str, mapped: Mapped, dst: &mut [u8]) -> BackendResult<()> {
-        if mapped.is_err() {
-            ctx.gpu.health.confirm(&ctx.gpu.device)?;
-        }
+    fn finish(
+        self,
+        ctx: &Context,
+        op: &'static str,
+        mapped: Mapped,
+        witness: Witness,
+        dst: &mut [u8],
+    ) -> BackendResult<()> {
         ctx.gpu.health.check()?;
-        // What failed late may be what should have written these bytes.
-        ctx.take_late(op)?;
+        // What failed late may be what should have written these bytes, or the copy of them.
+        ctx.take_late(op, witness, self.source.storage().spoiled())?;
         ctx.readback.finish(op, self.staging, mapped, self.skip, dst)
     }
 }

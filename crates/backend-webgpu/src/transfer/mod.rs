@@ -7,6 +7,6 @@ mod signal;
 mod staging;
 
 pub(crate) use host::{copy_dtoh, copy_dtoh_async, copy_htod, read_buffer};
-pub(crate) use readback::Readback;
+pub(crate) use readback::{Mapped, Readback};
 pub(crate) use signal::Signal;
 pub(crate) use staging::StagingRing;

@@ -3,7 +3,7 @@
 use backend_api::{BackendError, BackendResult, Diagnostic};
 use parking_lot::Mutex;
 
-use super::{Signal, bytes};
+use super::bytes;
 use crate::device::guarded;
 
 /// Read-back buffers of powers of two, kept for reuse.
@@ -44,14 +44,6 @@ impl Readback {
             })
         })
         .map_err(|_| BackendError::OutOfMemory { requested: size, in_use: self.bytes() })
-    }
-
-    /// Asks for a buffer to be mapped once the device has finished with it.
-    pub(crate) fn map(&self, buffer: &wgpu::Buffer) -> Signal<Mapped> {
-        let signal = Signal::default();
-        let answer = signal.clone();
-        buffer.map_async(wgpu::MapMode::Read, .., move |result| answer.set(result));
-        signal
     }
 
     /// Copies out of a mapped buffer and keeps it for reuse.

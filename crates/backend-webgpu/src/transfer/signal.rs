@@ -5,17 +5,28 @@ use std::sync::Arc;
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
-use backend_api::{BackendError, BackendResult};
-use parking_lot::Mutex;
-use web_time::Instant;
+use backend_api::BackendResult;
+use parking_lot::{Condvar, Mutex};
 
 use crate::context::Context;
-use crate::device::Health;
+use crate::recorder::{Deadline, Submitter};
+
+/// The longest that a thread sleeps between two looks at the device.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// The longest sleep of a thread that has to poll the device itself.
+const SHORT: Duration = Duration::from_micros(50);
 
 /// A value that a callback sets once.
 #[derive(Debug)]
 pub(crate) struct Signal<T> {
-    state: Arc<Mutex<State<T>>>,
+    inner: Arc<Inner<T>>,
+}
+
+#[derive(Debug)]
+struct Inner<T> {
+    state: Mutex<State<T>>,
+    changed: Condvar,
 }
 
 #[derive(Debug)]
@@ -26,22 +37,28 @@ struct State<T> {
 
 impl<T> Clone for Signal<T> {
     fn clone(&self) -> Self {
-        Self { state: Arc::clone(&self.state) }
+        Self { inner: Arc::clone(&self.inner) }
     }
 }
 
 impl<T> Default for Signal<T> {
     fn default() -> Self {
-        Self { state: Arc::new(Mutex::new(State { value: None, waker: None })) }
+        let state = Mutex::new(State { value: None, waker: None });
+        Self { inner: Arc::new(Inner { state, changed: Condvar::new() }) }
     }
 }
 
 impl<T> Signal<T> {
     /// Sets the value and wakes who waits for it.
     pub(crate) fn set(&self, value: T) {
-        let mut state = self.state.lock();
-        state.value = Some(value);
-        if let Some(waker) = state.waker.take() {
+        let waker = {
+            let mut state = self.inner.state.lock();
+            state.value = Some(value);
+            state.waker.take()
+        };
+        self.inner.changed.notify_all();
+        // An executor may poll within: no lock is held.
+        if let Some(waker) = waker {
             waker.wake();
         }
     }
@@ -50,53 +67,49 @@ impl<T> Signal<T> {
     /// that polls the device at the same time.
     ///
     /// # Errors
-    /// [`DeviceLost`](BackendError::DeviceLost), [`Timeout`](BackendError::Timeout).
-    pub(crate) fn settle(
-        &self,
-        op: &'static str,
-        device: &wgpu::Device,
-        health: &Health,
-        timeout: Duration,
-    ) -> BackendResult<T> {
-        let start = Instant::now();
+    /// [`DeviceLost`](backend_api::BackendError::DeviceLost), [`Timeout`](backend_api::BackendError::Timeout).
+    pub(crate) fn settle(&self, submitter: &Submitter, deadline: &Deadline) -> BackendResult<T> {
+        let patience = if submitter.has_thread() { LOOK } else { SHORT };
         loop {
-            if let Some(value) = self.state.lock().value.take() {
+            let mut state = self.inner.state.lock();
+            if let Some(value) = state.value.take() {
                 return Ok(value);
             }
-            health.check()?;
-            let waited = start.elapsed();
-            if waited >= timeout {
-                return Err(BackendError::Timeout { op, waited });
-            }
-            _ = device.poll(wgpu::PollType::Poll);
-            std::thread::yield_now();
+            submitter.health().check()?;
+            self.inner.changed.wait_for(&mut state, deadline.remaining()?.min(patience));
+            drop(state);
+            submitter.poll();
         }
     }
 
     /// Waits for the value without blocking.
     ///
-    /// In a browser the page's event loop makes the callback. Elsewhere callbacks run only when the device is polled,
-    /// so each poll of the future polls the device and asks to be polled again.
+    /// In a browser the page's event loop makes the callback. Elsewhere each poll of the future polls the device and asks
+    /// to be polled again, which also notices a loss. Where a thread of its own polls the device, the future sleeps for a
+    /// moment instead, or it would take the processor from that thread.
     ///
     /// # Errors
-    /// [`DeviceLost`](BackendError::DeviceLost).
+    /// [`DeviceLost`](backend_api::BackendError::DeviceLost).
     pub(crate) async fn wait(&self, ctx: &Context) -> BackendResult<T> {
         poll_fn(|context| {
             if cfg!(not(target_family = "wasm")) {
                 let _turn = ctx.gate.enter();
-                _ = ctx.gpu.device.poll(wgpu::PollType::Poll);
+                ctx.submitter.poll();
             }
-            let mut state = self.state.lock();
+            let mut state = self.inner.state.lock();
+            if state.value.is_none() && ctx.submitter.has_thread() {
+                self.inner.changed.wait_for(&mut state, SHORT);
+            }
             if let Some(value) = state.value.take() {
                 return Poll::Ready(Ok(value));
             }
             if let Err(lost) = ctx.gpu.health.check() {
                 return Poll::Ready(Err(lost));
             }
+            state.waker = Some(context.waker().clone());
+            drop(state);
             if cfg!(not(target_family = "wasm")) {
                 context.waker().wake_by_ref();
-            } else {
-                state.waker = Some(context.waker().clone());
             }
             Poll::Pending
         })

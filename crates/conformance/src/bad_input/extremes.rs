@@ -4,8 +4,8 @@
 //! A device may refuse them as beyond its limits.
 
 use backend_api::desc::{
-    AttentionDesc, AttentionMask, BinaryDesc, CopyDesc, HeadStrides, RopeDesc, RopeStyle, TensorDesc,
-    UnaryDesc,
+    AttentionDesc, AttentionMask, BinaryDesc, ConvDesc, ConvShape, CopyDesc, HeadStrides, RopeDesc,
+    RopeStyle, TensorDesc, UnaryDesc, Window,
 };
 use backend_api::{BackendTranspose, BinaryOp, DType, UnaryOp};
 
@@ -60,7 +60,22 @@ fn convolutions() -> Vec<Operation> {
             b.conv2d_forward(h[0], &[2, 3, 5, 6], h[1], &[4, 3, 3, 2], h[2], &[2, 4, 3, 1], &stride, &padding)
         })
     };
+    // Steps beyond the image: at the tenth, 32 bits would be back in it.
+    let steps = |filters: usize| {
+        let slots = inputs([("input", 6), ("filter", filters)], ("output", 10 * filters));
+        Operation::new("conv2d", slots, 0.0, move |b, h| {
+            let stride = 477_218_589;
+            let window = Window::new([1, 1])
+                .with_stride([1, stride])
+                .with_asymmetric_padding([0, 1], [0, 9 * stride - 6]);
+            let shape = ConvShape::new([1, 1, 1, 6], filters, window);
+            b.conv2d(&ConvDesc::new(F32, [h[0], h[1], h[2]], shape))
+        })
+        .variant(format_args!("of steps over padding ({filters} filters)"))
+    };
     vec![
+        steps(1),
+        steps(20),
         convolution(0, 18.0).variant("of one huge step"),
         convolution(1 << 40, 0.0).variant("of padding only"),
     ]

@@ -136,6 +136,12 @@ fn accumulating_gemm() -> Operation {
 fn batched_gemm() -> Operation {
     let op = "batched_gemm";
     let changes: Vec<Change<Gemm>> = vec![
+        ("ldb 0 with n 0", shape(op, "ldb (at least)", 1, 0), |g| {
+            (g.n, g.ld) = (0, [6, 0, 4]);
+        }),
+        ("lda below k with batch 0", shape(op, "lda (at least)", 5, 4), |g| {
+            (g.batch, g.ld) = (0, [4, 5, 4]);
+        }),
         ("stride_c 0", overlap(op, "c", "c"), |g| g.strides = [18, 25, 0]),
         ("stride_c below a matrix", overlap(op, "c", "c"), |g| {
             g.strides = [18, 25, 11];

@@ -49,6 +49,11 @@ fn matmul(element: DType) -> Operation {
             (d.a.ld, d.k, d.c.ld) = (5, 1, 2);
             d.bias = d.bias.map(|bias| Bias { axis: BiasAxis::Row, ..bias });
         }),
+        ("lda 0 with k 0", shape(op, "lda (at least)", 1, 0), |d| (d.k, d.a.ld) = (0, 0)),
+        ("lda below k with m 0", shape(op, "lda (at least)", 5, 4), |d| (d.m, d.a.ld) = (0, 4)),
+        ("ldc below n with batch 0", shape(op, "ldc (at least)", 4, 3), |d| {
+            (d.batch, d.c.ld) = (0, 3);
+        }),
         ("lda below k", shape(op, "lda (at least)", 5, 4), |d| d.a.ld = 4),
         ("ldb below n", shape(op, "ldb (at least)", 4, 3), |d| d.b.ld = 3),
         ("ldc below n", shape(op, "ldc (at least)", 4, 3), |d| d.c.ld = 3),

@@ -29,7 +29,7 @@ fn reduce() -> Operation {
     Operation::new(op, slots, 3.0, |b, h| sum(b, h, &[2, 3, 4], 1))
         .bad("axis 3 of rank 3", axis(3, 3), |b, h| sum(b, h, &[2, 3, 4], 3))
         .bad("axis usize::MAX", axis(3, usize::MAX), |b, h| sum(b, h, &[2, 3, 4], usize::MAX))
-        .bad("axis 0 of rank 0", axis(0, 0), |b, h| sum(b, h, &[], 0))
+        .bad("axis 0 of rank 0", shape(op, "dimensions (at least)", 1, 0), |b, h| sum(b, h, &[], 0))
         .bad("axis 1 of rank 1", axis(1, 1), |b, h| sum(b, h, &[24], 1))
         .bad("a longer axis than the input has", too_small(op, "input", 96, 128), |b, h| {
             sum(b, h, &[2, 4, 4], 1)

@@ -2,6 +2,7 @@
 
 use backend_api::DType;
 
+use super::attention_special::{SPECIAL, Special};
 use crate::case::Case;
 use crate::data::uniform;
 use crate::grid::pairwise;
@@ -38,6 +39,7 @@ struct Attention {
     head_dim: usize,
     scale: Scale,
     causal: bool,
+    special: Special,
 }
 
 pub(super) fn cases() -> Vec<Case> {
@@ -51,6 +53,7 @@ pub(super) fn cases() -> Vec<Case> {
         head_dim: HEAD_DIMS[row[4]],
         scale: SCALES[row[5]],
         causal: row[6] == 1,
+        special: Special::None,
     });
     let edges = [
         [0, 2, 3, 4, 8],
@@ -75,17 +78,29 @@ pub(super) fn cases() -> Vec<Case> {
             head_dim,
             scale: Scale::Usual,
             causal,
+            special: Special::None,
         })
     });
-    covering.chain(edges.into_iter().flatten()).map(Attention::case).collect()
+    let special = SPECIAL.into_iter().filter(|special| !special.needs_options());
+    let special = special.enumerate().map(|(i, special)| Attention {
+        batch: 1,
+        heads: 2,
+        seq_q: [1, 40][i % 2],
+        seq_kv: 70,
+        head_dim: [64, 20, 5][i % 3],
+        scale: Scale::Usual,
+        causal: i % 4 < 2,
+        special,
+    });
+    covering.chain(edges.into_iter().flatten()).chain(special).map(Attention::case).collect()
 }
 
 impl Attention {
     fn case(self) -> Case {
-        let Self { batch, heads, seq_q, seq_kv, head_dim, scale, causal } = self;
+        let Self { batch, heads, seq_q, seq_kv, head_dim, scale, causal, special } = self;
         let scale = format!("{scale:?}").to_lowercase();
         let causal = super::flag(causal, "causal", "full");
-        let name = format!("b{batch}_h{heads}_q{seq_q}_kv{seq_kv}_d{head_dim}_{scale}_{causal}");
+        let name = format!("b{batch}_h{heads}_q{seq_q}_kv{seq_kv}_d{head_dim}_{scale}_{causal}{special}");
         Case::new("attention", name, move |rng| self.trial(rng))
     }
 
@@ -98,8 +113,16 @@ impl Attention {
             Scale::Negative => -usual,
             Scale::Sharp => 40.0 * usual,
         };
-        let mut values = |seq| uniform(rng, DType::F32, batch * heads * seq * d, -1.0, 1.0);
-        let (q, k, v) = (values(seq_q), values(seq_kv), values(seq_kv));
+        let special = self.special;
+        let scale = special.scale().unwrap_or(scale);
+        let mut values = |of, seq| {
+            let mut values = uniform(rng, DType::F32, batch * heads * seq * d, -1.0, 1.0);
+            let vectors = values.chunks_exact_mut(d.max(1)).enumerate();
+            vectors.for_each(|(row, vector)| special.change(of, row % seq, seq, vector));
+            values
+        };
+        let (q, k, v) = (values('q', seq_q), values('k', seq_kv), values('v', seq_kv));
+        let with = Scores { distinct: special.is_distinct(), ..Scores::scaled(scale) };
         let mut wants = Vec::new();
         for row in 0..batch * heads * seq_q {
             let (head, query) = (row / seq_q, row % seq_q);
@@ -111,7 +134,7 @@ impl Attention {
                     mask: 0.0,
                 })
                 .collect();
-            wants.extend(attend(&q[row * d..][..d], &seen, Scores::scaled(scale)));
+            wants.extend(attend(&q[row * d..][..d], &seen, with));
         }
         let mut trial = Trial::new();
         trial.input("q", DType::F32, &q);

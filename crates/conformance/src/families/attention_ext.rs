@@ -4,6 +4,7 @@ use backend_api::DType;
 use backend_api::desc::{AttentionDesc, AttentionMask, HeadStrides};
 
 use super::attention::{HEAD_DIMS, SEQ_KV, SEQ_Q};
+use super::attention_special::{SPECIAL, Special};
 use super::heads::{Layout, Mask, MaskRows, Vectors};
 use crate::case::Case;
 use crate::data::uniform;
@@ -38,6 +39,7 @@ struct Attention {
     window: Option<usize>,
     softcap: f64,
     lse: bool,
+    special: Special,
 }
 
 pub(super) fn cases() -> Vec<Case> {
@@ -74,12 +76,14 @@ pub(super) fn cases() -> Vec<Case> {
         window: WINDOWS[row[13]],
         softcap: SOFTCAPS[row[14]],
         lse: row[15] == 1,
+        special: Special::None,
     });
-    covering.chain(edges()).map(Attention::case).chain([fused()]).collect()
+    let special = [[1, 70, 64], [3, 70, 16], [40, 70, 20]].into_iter().flat_map(special);
+    covering.chain(edges()).chain(special).map(Attention::case).chain([fused()]).collect()
 }
 
 /// Attention whose sizes are those of a kernel's tile (queries, keys, numbers of a vector) and one less or more, or a
-/// few tiles, with every option.
+/// few tiles, with every option; and with numbers that aren't finite and scores at the ends of f32.
 #[must_use]
 pub fn attention_around([queries, keys, head_dim]: [usize; 3]) -> Vec<Case> {
     let seq_q = [1, queries - queries.min(1), queries + 1, 2 * queries];
@@ -103,8 +107,59 @@ pub fn attention_around([queries, keys, head_dim]: [usize; 3]) -> Vec<Case> {
         window: [None, None, Some(3), Some(keys + 1)][row[9]],
         softcap: [0.0, 0.0, 2.0][row[10]],
         lse: row[11] == 1,
+        special: Special::None,
     });
-    cases.map(Attention::case).collect()
+    // Each content once, in types that differ from tile to tile.
+    let turn = (queries + keys + head_dim) / 8;
+    let once = |content: usize, types: usize| (content + turn) % DTYPES.len() == types;
+    // Outputs beside values that aren't finite are made again, a key at a time: of few keys, as a driver may end loops.
+    let (of_values, others): (Vec<Special>, Vec<Special>) =
+        SPECIAL.iter().partition(|special| special.to_string().starts_with("_v"));
+    let values = special_of([queries.min(2) + 1, keys.min(64) + 1, head_dim], &of_values, once);
+    let special = special_of([queries.min(40) + 1, 2 * keys + 1, head_dim], &others, once);
+    let few = special_of([1, 1 + keys, head_dim / 2 + 1], &SPECIAL[..SPECIAL.len() / 2], once);
+    cases.chain(special).chain(values).chain(few).map(Attention::case).collect()
+}
+
+/// Every special content with every type, under what hides keys from some queries.
+fn special(shape: [usize; 3]) -> Vec<Attention> {
+    special_of(shape, &SPECIAL, |_, _| true)
+}
+
+/// Contents, each with the types that `takes` it, both by number.
+fn special_of(
+    [seq_q, seq_kv, head_dim]: [usize; 3],
+    contents: &[Special],
+    takes: impl Fn(usize, usize) -> bool,
+) -> Vec<Attention> {
+    let numbers =
+        (0..DTYPES.len()).flat_map(|types| (0..contents.len()).map(move |content| (content, types)));
+    let pairs = numbers
+        .filter(|&(content, types)| takes(content, types))
+        .map(|(content, types)| (DTYPES[types], contents[content]));
+    let cases = pairs.filter(|(dtypes, special)| special.fits(dtypes)).enumerate();
+    let case = |(i, (dtypes, special)): (usize, ([DType; 2], Special))| Attention {
+        dtypes,
+        batch: 1 + i % 2,
+        heads: [(1, 1), (2, 1), (4, 2)][i % 3],
+        seq_q,
+        seq_kv,
+        head_dim,
+        causal: i % 4 == 1,
+        // Its own numbers would part scores that shall be equal.
+        mask: if special.needs_mask() || (i % 4 == 2 && !special.is_distinct()) {
+            Mask::Full
+        } else {
+            Mask::None
+        },
+        lengths: i % 5 == 3,
+        layouts: [Layout::Packed; 4],
+        window: (i % 7 == 4).then_some(seq_kv / 2),
+        softcap: special.softcap(),
+        lse: i % 3 > 0,
+        special,
+    };
+    cases.map(case).collect()
 }
 
 /// Every option alone and with causal masks, of each type, over vectors of the common lengths.
@@ -123,6 +178,7 @@ fn edges() -> impl Iterator<Item = Attention> {
         window: None,
         softcap: 0.0,
         lse: true,
+        special: Special::None,
     };
     let mut all = Vec::new();
     for dtypes in DTYPES {
@@ -157,6 +213,8 @@ fn edges() -> impl Iterator<Item = Attention> {
             all.push(Attention { mask: Mask::Full, seq_q: 2, heads: (3, 1), window: Some(20), ..plain });
         }
     }
+    // More keys than 65,535, after which some drivers leave a loop.
+    all.push(Attention { seq_q: 20, seq_kv: 100_001, head_dim: 8, ..plain });
     all.into_iter()
 }
 
@@ -170,9 +228,10 @@ impl Attention {
         let layouts = self.layouts.map(|layout| format!("{layout:?}").to_lowercase()).join("-");
         let window = window.map_or("all".to_owned(), |window| window.to_string());
         let lse = super::flag(self.lse, "_lse", "");
+        let special = self.special;
         let name = format!(
             "{dtypes}_b{batch}_h{heads}of{kv_heads}_q{seq_q}_kv{seq_kv}_d{head_dim}_{causal}_{mask}_{lengths}_{layouts}\
-             _window{window}_cap{softcap:e}{lse}"
+             _window{window}_cap{softcap:e}{lse}{special}"
         );
         Case::new("attention_ext", name, move |rng| self.trial(rng))
     }
@@ -185,18 +244,25 @@ impl Attention {
             let mut values = |n| uniform(rng, dtype, n, -1.0, 1.0);
             Vectors::new([batch, heads, seq, d], layout, &mut values)
         };
-        let q = tensor(dtype, heads, seq_q, self.layouts[0]);
-        let k = tensor(kv_dtype, kv_heads, seq_kv, self.layouts[1]);
-        let v = tensor(kv_dtype, kv_heads, seq_kv, self.layouts[2]);
+        let mut q = tensor(dtype, heads, seq_q, self.layouts[0]);
+        let mut k = tensor(kv_dtype, kv_heads, seq_kv, self.layouts[1]);
+        let mut v = tensor(kv_dtype, kv_heads, seq_kv, self.layouts[2]);
         let mut o = Vectors::new([batch, heads, seq_q, d], self.layouts[3], &mut |n| vec![f64::NAN; n]);
-        let mask = MaskRows::new(rng, self.mask, dtype, [batch, heads, seq_q, seq_kv]);
+        let mut mask = MaskRows::new(rng, self.mask, dtype, [batch, heads, seq_q, seq_kv]);
+        let special = self.special;
+        q.change([batch, heads, seq_q], |token, vector| special.change('q', token, seq_q, vector));
+        k.change([batch, kv_heads, seq_kv], |token, vector| special.change('k', token, seq_kv, vector));
+        v.change([batch, kv_heads, seq_kv], |token, vector| special.change('v', token, seq_kv, vector));
+        mask.change(seq_kv, |row| special.change_mask(row));
+        let scale = special.scale().unwrap_or(1.0 / (d as f64).sqrt());
         let lengths: Vec<f64> = (0..batch).map(|b| [seq_kv / 2, 0, seq_kv + 3][b % 3] as f64).collect();
 
         let with = Scores {
             // As an f32 at most: a larger bound is none.
             softcap: if self.softcap.abs() > f64::from(f32::MAX) { 0.0 } else { self.softcap },
-            scale: 1.0 / (d as f64).sqrt(),
+            scale,
             half_weights: self.dtypes == [DType::F16; 2],
+            distinct: special.is_distinct(),
         };
         let (mut wants, mut sums) = (Vec::new(), Vec::new());
         for row in 0..batch * heads * seq_q {
@@ -240,7 +306,8 @@ impl Attention {
             let mut desc =
                 AttentionDesc::new(dtype, [p[0], p[1], p[2], p[3]], [batch, heads, seq_q, seq_kv, d]);
             (desc.kv_dtype, desc.kv_heads) = (kv_dtype, kv_heads);
-            (desc.causal, desc.window, desc.softcap) = (self.causal, self.window, self.softcap);
+            (desc.scale, desc.causal) = (scale, self.causal);
+            (desc.window, desc.softcap) = (self.window, self.softcap);
             desc.lse = self.lse.then_some(p[6]);
             [desc.q_strides, desc.k_strides, desc.v_strides, desc.o_strides] = strides;
             desc.mask = with_mask.then_some(AttentionMask { ptr: p[4], ..mask.desc });

@@ -101,6 +101,20 @@ fn outcome(trial: &mut Trial, dtype: DType, in_place: bool, gradient: Vec<f64>, 
     }
 }
 
+/// The gradient of a weight: a sum over the rows of terms with errors.
+pub(super) fn weight_wants(rows: impl Iterator<Item = Vec<(f64, f64)>>, columns: usize) -> Vec<Want> {
+    let (mut sums, mut n) = (vec![(0.0, 0.0, 0.0); columns], 0);
+    for terms in rows {
+        n += 1;
+        for (sum, (term, error)) in sums.iter_mut().zip(terms) {
+            *sum = (sum.0 + term, sum.1 + error, sum.2 + term.abs() + error);
+        }
+    }
+    let flushed = n as f64 * MIN_NORMAL_F32;
+    let want = |(sum, error, size): (f64, f64, f64)| Want::near(sum, error + gamma(n) * size + flushed);
+    sums.into_iter().map(want).collect()
+}
+
 #[derive(Clone, Copy, Debug)]
 struct Norm {
     dtype: DType,
@@ -160,18 +174,11 @@ impl Norm {
     /// A sum over the rows of what each adds.
     fn weight(self, rng: &mut Rng) -> Trial {
         let [x, gradient, _] = self.operands(rng);
-        let mut sums = vec![(0.0, 0.0, 0.0); self.columns];
-        for row in 0..self.rows {
+        let rows = (0..self.rows).map(|row| {
             let gradient = &gradient[row * self.columns..][..self.columns];
-            let terms = self.row(&x, &[], row).weight_gradient(gradient, self.centred);
-            for (sum, (term, error)) in sums.iter_mut().zip(terms) {
-                *sum = (sum.0 + term, sum.1 + error, sum.2 + term.abs() + error);
-            }
-        }
-        let flushed = self.rows as f64 * MIN_NORMAL_F32;
-        let want =
-            |(sum, error, size): (f64, f64, f64)| Want::near(sum, error + gamma(self.rows) * size + flushed);
-        let wants = sums.into_iter().map(want).collect();
+            self.row(&x, &[], row).weight_gradient(gradient, self.centred)
+        });
+        let wants = weight_wants(rows, self.columns);
         let mut trial = Trial::new();
         trial.input("x", self.dtype, &x);
         trial.input("grad_output", self.dtype, &gradient);

@@ -62,7 +62,34 @@ pub(super) fn cases() -> Vec<Case> {
             })
         })
     });
-    covering.chain(edges).map(Conv::case).collect()
+    covering.chain(edges).chain(long_sums()).map(Conv::case).collect()
+}
+
+/// Sums longer than 65,535 terms, after which some drivers leave a loop: of pointwise filters, of others, in groups, and of
+/// gradients and transpositions, whose sums are over the filters.
+fn long_sums() -> impl Iterator<Item = Conv> {
+    use Operation::{Data, Forward, Transpose};
+    let padded = Window::new([3, 3]).with_padding([1, 1]);
+    let plain = Conv {
+        operation: Forward,
+        shape: ConvShape::new([1, 70_001, 1, 2], 2, Window::new([1, 1])),
+        dtype: DType::F32,
+        bias: true,
+        activation: Activation::Identity,
+        data: crate::data::Data::Integers,
+    };
+    let of = |operation, shape| Conv { operation, shape, ..plain };
+    let nhwc = |conv: Conv| Conv { shape: conv.shape.with_layout(ImageLayout::Nhwc), ..conv };
+    let many = of(Forward, ConvShape::new([1, 7300, 2, 3], 9, padded));
+    let few =
+        of(Forward, ConvShape::new([2, 7300, 1, 3], 2, padded.with_dilation([1, 2]).with_padding([1, 2])));
+    let halves = Conv { dtype: DType::F16, activation: Activation::Relu, ..few };
+    let groups = of(Forward, ConvShape::new([1, 14_600, 2, 2], 2, padded).with_groups(2));
+    let transposed = of(Transpose, ConvShape::new([1, 1, 3, 3], 16_500, Window::new([2, 2])));
+    let strided =
+        of(Transpose, ConvShape::new([1, 1, 6, 6], 16_500, Window::new([4, 4]).with_stride([2, 2])));
+    let gradient = of(Data, ConvShape::new([1, 3, 1, 2], 90_001, Window::new([1, 2])));
+    [plain, many, nhwc(few), halves, groups, nhwc(transposed), strided, gradient].into_iter()
 }
 
 /// Convolutions and gradients of inputs that every kernel has to get right: without activations, whose kernels differ in

@@ -6,7 +6,7 @@ use backend_api::desc::CumSumDesc;
 use super::layout::shape_name;
 use crate::case::Case;
 use crate::data::{Data, uniform};
-use crate::float::{MIN_NORMAL_F32, gamma};
+use crate::float::{MIN_NORMAL_F32, gamma, sums_exactly};
 use crate::grid::pairwise;
 use crate::rng::Rng;
 use crate::trial::Trial;
@@ -93,13 +93,14 @@ impl Sum {
         })
     }
 
-    /// Sums of n numbers in any order, n − 1 roundings.
+    /// Sums of n numbers in any order, n − 1 roundings or none.
     fn wants(self, input: &[f64]) -> Vec<Want> {
         let inner: usize = self.shape[self.axis + 1..].iter().product();
         let length = self.shape[self.axis];
         let mut wants = vec![Want::number(0.0); input.len()];
         for slice in 0..input.len() / length.max(1) {
             let start = slice / inner * length * inner + slice % inner;
+            let exact = sums_exactly((0..length).map(|i| input[start + i * inner]));
             let (mut sum, mut magnitude, mut bits) = (0.0, 0.0, 0u32);
             for i in 0..length {
                 let at = start + if self.reverse { length - 1 - i } else { i } * inner;
@@ -107,6 +108,7 @@ impl Sum {
                     wants[at] = match self.dtype {
                         DType::I32 => Want::number(f64::from(bits.cast_signed())),
                         DType::U32 => Want::number(f64::from(bits)),
+                        _ if exact => Want::near(sum, 0.0),
                         _ => Want::near(sum, gamma(i + 1) * magnitude + i as f64 * MIN_NORMAL_F32),
                     };
                 };

@@ -71,6 +71,14 @@ impl Vectors {
         vectors
     }
 
+    /// Changes every vector, by the number of its token.
+    pub(super) fn change(&mut self, [batch, heads, seq]: [usize; 3], change: impl Fn(usize, &mut [f64])) {
+        for row in 0..batch * heads * seq {
+            let start = self.start(row / seq / heads, row / seq % heads, row % seq);
+            change(row % seq, &mut self.data[start..][..self.head_dim]);
+        }
+    }
+
     pub(super) fn start(&self, batch: usize, head: usize, token: usize) -> usize {
         batch * self.at.batch + head * self.at.head + token * self.at.token
     }
@@ -121,6 +129,11 @@ impl MaskRows {
                 query_stride: strides[2],
             },
         }
+    }
+
+    /// Changes every row.
+    pub(super) fn change(&mut self, keys: usize, change: impl Fn(&mut [f64])) {
+        self.data.chunks_exact_mut(keys + 2).for_each(|row| change(&mut row[..keys]));
     }
 
     pub(super) fn at(&self, batch: usize, head: usize, query: usize, key: usize) -> f64 {

@@ -51,7 +51,7 @@ pub(super) fn cases() -> Vec<Case> {
         data: [Data::Uniform, Data::Integers][row[11]],
         math: MathMode::Standard,
     });
-    covering.chain(edges()).chain(emulated()).map(Product::case).collect()
+    covering.chain(edges()).chain(emulated()).chain(long_sums()).map(Product::case).collect()
 }
 
 /// Products whose sizes are those of a kernel's tile and one less or more, or a few tiles, in all layouts.
@@ -59,8 +59,9 @@ pub(super) fn cases() -> Vec<Case> {
 pub fn matmul_around(tile: [usize; 3]) -> Vec<Case> {
     // A tile of one row is for one row only.
     let near = tile.map(|size| if size == 1 { [1; 4] } else { [size - 1, size, size + 1, 24] });
-    let depths = [1, 2 * tile[2], 3 * tile[2] + 8, 2 * tile[2] + 5, 3 * tile[2] / 2 + 3];
-    let rows = pairwise(&[4, 4, 4, 5, 2, 4, 3, SCALES.len(), 3, 2], &format!("matmul {tile:?}"));
+    let k = tile[2];
+    let depths = [1, 3 * k / 4, 2 * k, 3 * k + 8, 2 * k + 5, 3 * k / 2 + 3];
+    let rows = pairwise(&[4, 4, 4, 6, 2, 4, 3, SCALES.len(), 3, 2], &format!("matmul {tile:?}"));
     let products = rows.into_iter().map(|row| Product {
         dtypes: DTYPES[row[0]],
         shape: [near[0][row[1]], near[1][row[2]], depths[row[3]]],
@@ -116,6 +117,31 @@ fn edges() -> impl Iterator<Item = Product> {
         data,
         math: MathMode::Standard,
     })
+}
+
+/// Sums longer than 65,535 terms, after which some drivers leave a loop: of one result, of few rows, and of tiles.
+fn long_sums() -> impl Iterator<Item = Product> {
+    let plain = Product {
+        dtypes: DTYPES[0],
+        shape: [1, 1, 65_536],
+        batch: 1,
+        trans: [BackendTranspose::NoTrans; 2],
+        ld_extra: 0,
+        scale: (1.0, 0.0),
+        bias: None,
+        activation: Activation::Identity,
+        data: Data::Integers,
+        math: MathMode::Standard,
+    };
+    let (trans, f16) = ([BackendTranspose::Trans; 2], DTYPES[1]);
+    [
+        plain,
+        Product { shape: [1, 9, 140_003], trans, ld_extra: 3, ..plain },
+        Product { shape: [6, 5, 70_001], batch: 2, scale: SCALES[4], bias: BIASES[2], ..plain },
+        Product { shape: [33, 17, 66_000], ..plain },
+        Product { shape: [5, 7, 100_001], dtypes: f16, bias: BIASES[1], data: Data::Uniform, ..plain },
+    ]
+    .into_iter()
 }
 
 /// f32 products that may be made of parts, of factors whose rows and columns differ by many orders of magnitude.

@@ -2,6 +2,7 @@
 
 mod attention;
 mod attention_ext;
+mod attention_special;
 mod backward;
 mod batch_norm;
 mod batched_gemm;
@@ -14,12 +15,14 @@ mod conv2d_forward;
 mod copy;
 mod copy_dtod;
 mod cumsum;
+mod exact;
 mod fill;
 mod gather;
 mod gemm;
 mod group_norm;
 mod heads;
 mod integers;
+mod large;
 mod layout;
 mod matmul;
 mod memory;
@@ -87,6 +90,8 @@ pub fn cases() -> Vec<Case> {
         transfer::cases(),
         memory::cases(),
         order::cases(),
+        exact::cases(),
+        large::cases(),
     ];
     // Several covering grids over the same values may share rows.
     let mut seen = HashSet::new();

@@ -25,6 +25,8 @@ enum Content {
     Numbers(Data),
     /// Among them NaN, infinities and zeros of both signs; for maxima.
     Specials,
+    /// The larger, the further behind: the last ones matter most.
+    Ascending,
 }
 
 pub(super) fn cases() -> Vec<Case> {
@@ -35,7 +37,7 @@ pub(super) fn cases() -> Vec<Case> {
             let content = Content::Numbers(Data::Uniform);
             edges().into_iter().map(move |shape| Pool { op, shape, dtype: DType::F32, content, backward })
         });
-    covering.chain(edges).map(Pool::case).collect()
+    covering.chain(edges).chain(large_windows()).map(Pool::case).collect()
 }
 
 fn grid(seed: String, backward: bool) -> impl Iterator<Item = Pool> {
@@ -88,6 +90,22 @@ fn edges() -> Vec<PoolShape> {
     ]
 }
 
+/// Windows of more than 65,535 positions, after which some drivers leave a loop, and gradients that look at as many.
+fn large_windows() -> impl Iterator<Item = Pool> {
+    let forward = PoolShape::new([1, 2, 300, 300], [1, 1], Window::new([300, 300]));
+    let padded = Window::new([290, 280]).with_asymmetric_padding([3, 1], [0, 2]).with_stride([4, 9]);
+    let padded = PoolShape::new([1, 1, 295, 286], [3, 2], padded);
+    let backward = PoolShape::new([1, 1, 36, 40], [17, 21], Window::new([20, 20]));
+    let shapes =
+        [(forward, false), (padded, false), (padded.with_layout(ImageLayout::Nhwc), true), (backward, true)];
+    PoolOp::ALL.into_iter().flat_map(move |op| {
+        shapes.into_iter().flat_map(move |(shape, backward)| {
+            let content = if backward { Content::Numbers(Data::Uniform) } else { Content::Ascending };
+            [DType::F32, DType::F16].map(|dtype| Pool { op, shape, dtype, content, backward })
+        })
+    })
+}
+
 impl Pool {
     fn case(self) -> Case {
         let Self { op, shape, dtype, content, .. } = self;
@@ -99,6 +117,7 @@ impl Pool {
         let data = match content {
             Content::Numbers(data) => data.name(),
             Content::Specials => "specials",
+            Content::Ascending => "ascending",
         };
         let name = format!(
             "{}_{dtype}_{layout}_n{n}_c{c}_{h}x{w}_{p}x{q}_{r}x{s}_stride{sy}-{sx}_pad{top}-{left}-{bottom}-{right}\
@@ -114,6 +133,7 @@ impl Pool {
             [shape.input, shape.output].map(|extents| shape.batch * shape.channels * extents[0] * extents[1]);
         let input = match self.content {
             Content::Numbers(data) => data.values(rng, dtype, inputs),
+            Content::Ascending => (0..inputs).map(|i| (i / 128) as f64).collect(),
             Content::Specials => {
                 let all: Vec<f64> = specials(dtype).into_iter().filter(|x| is_plain(dtype, *x)).collect();
                 (0..inputs)

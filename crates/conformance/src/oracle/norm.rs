@@ -1,6 +1,6 @@
 //! Layer and root-mean-square normalisation of one row.
 
-use crate::float::{MIN_NORMAL_F32, ROUNDING, gamma};
+use crate::float::{JOINS, MIN_NORMAL_F32, ROUNDING, gamma, sums_exactly};
 use crate::want::Want;
 
 /// The operands of one row. Missing ones are empty.
@@ -21,15 +21,23 @@ impl Row<'_> {
         match self.residual.get(i) {
             Some(residual) => {
                 let sum = self.input[i] + residual;
-                (sum, ROUNDING * sum.abs())
+                let is_exact = f64::from(sum as f32) == sum;
+                (sum, if is_exact { 0.0 } else { ROUNDING * sum.abs() })
             }
             None => (self.input[i], 0.0),
         }
     }
 
+    /// The roundings of a sum over the row: n, but for numbers whose sums and sums of squares are exact those of joins.
+    fn sum_roundings(&self) -> usize {
+        let n = self.input.len();
+        let x = (0..n).map(|i| self.sum(i).0);
+        if sums_exactly(x.clone()) && sums_exactly(x.map(|x| x * x)) { n.min(JOINS) } else { n }
+    }
+
     /// (x − μ)/√(σ² + eps)·weight + bias, in two passes or by Welford's updates.
     ///
-    /// The mean is off by δμ = γ(n + 4)·Σ|x|/n, a deviation c = x − μ by δc = δx + δμ + 2⁻²³·|c|, and the variance by
+    /// With n for the roundings of a sum, the mean is off by δμ = γ(n + 4)·mean(|x|), a deviation c = x − μ by δc = δx + δμ + 2⁻²³·|c|, and the variance by
     /// Σ(2|c|·δc + δc²)/n and γ(n + 5) of itself. A variance from the mean square minus the squared mean doesn't meet
     /// this.
     pub(crate) fn layer_norm(&self) -> Vec<Want> {
@@ -45,11 +53,12 @@ impl Row<'_> {
     fn factor(&self, c: &[(f64, f64)]) -> (f64, f64) {
         let n = c.len() as f64;
         let square = c.iter().map(|c| c.0 * c.0).sum::<f64>() / n;
+        let roundings = self.sum_roundings();
         let square_error = c
             .iter()
             .map(|&(c, error)| {
                 let moved = 2.0 * c.abs() * error + error * error;
-                moved + gamma(self.input.len() + 5) * (c * c + moved) + MIN_NORMAL_F32
+                moved + gamma(roundings + 5) * (c * c + moved) + MIN_NORMAL_F32
             })
             .sum::<f64>()
             / n;
@@ -87,7 +96,8 @@ impl Row<'_> {
             return x;
         }
         let mean = x.iter().map(|x| x.0).sum::<f64>() / n;
-        let mean_error = x.iter().map(|x| x.1 + gamma(self.input.len() + 4) * x.0.abs()).sum::<f64>() / n;
+        let rounded = gamma(self.sum_roundings() + 4);
+        let mean_error = x.iter().map(|x| x.1 + rounded * x.0.abs()).sum::<f64>() / n;
         x.iter().map(|&(x, error)| (x - mean, error + mean_error + ROUNDING * (x - mean).abs())).collect()
     }
 
@@ -105,7 +115,7 @@ impl Row<'_> {
     /// s·(g − mean(g) − v·mean(g·v)) for g = `gradient`·weight and the normalised row v with its factor s; without
     /// mean(g) if not `centred`.
     ///
-    /// Means of n numbers make n + 4 roundings, that of the products two more, and the result four; the errors of v, s
+    /// Means of n numbers make n + 4 roundings (or [`JOINS`] + 4), that of the products two more, and the result four; the errors of v, s
     /// and the means are carried through.
     pub(crate) fn backward(&self, gradient: &[f64], centred: bool) -> Vec<Want> {
         let n = self.input.len();
@@ -113,12 +123,16 @@ impl Row<'_> {
         let weight = |i: usize| self.weight.get(i).copied().unwrap_or(1.0);
         let g: Vec<f64> = gradient.iter().enumerate().map(|(i, g)| g * weight(i)).collect();
         let mean_of = |terms: &mut dyn Iterator<Item = f64>| terms.sum::<f64>() / n as f64;
+        let products = g.iter().enumerate().map(|(i, g)| g * self.input[i]);
+        let is_exact = sums_exactly(g.iter().copied()) && sums_exactly(products);
+        let roundings = if is_exact { self.sum_roundings() } else { n };
         let on = f64::from(u8::from(centred));
         let shift = on * mean_of(&mut g.iter().copied());
-        let shift_error = on * gamma(n + 5) * mean_of(&mut g.iter().map(|g| g.abs()));
+        let shift_error = on * gamma(roundings + 5) * mean_of(&mut g.iter().map(|g| g.abs()));
         let product = mean_of(&mut g.iter().zip(&v).map(|(g, v)| g * v.0));
-        let product_error =
-            mean_of(&mut g.iter().zip(&v).map(|(g, v)| g.abs() * (v.1 + gamma(n + 7) * (v.0.abs() + v.1))));
+        let product_error = mean_of(
+            &mut g.iter().zip(&v).map(|(g, v)| g.abs() * (v.1 + gamma(roundings + 7) * (v.0.abs() + v.1))),
+        );
         g.iter()
             .zip(&v)
             .map(|(&g, &(v, v_error))| {

@@ -3,7 +3,7 @@
 use backend_api::desc::{PoolOp, PoolShape};
 
 use super::conv::image_at;
-use crate::float::{MIN_NORMAL_F32, gamma};
+use crate::float::{MIN_NORMAL_F32, gamma, sum_error};
 use crate::want::Want;
 
 /// The places in the input that a window covers, row by row, and by how much its average divides.
@@ -34,14 +34,14 @@ fn results(shape: &PoolShape) -> impl Iterator<Item = ([usize; 4], usize)> + '_ 
     })
 }
 
-/// The pooling of `input`. An average of n numbers makes n − 1 roundings and a division, of at most 4.
+/// The pooling of `input`. An average of n numbers makes the roundings of a sum and a division, of at most 4.
 pub(crate) fn forward(shape: &PoolShape, op: PoolOp, input: &[f64]) -> Vec<Want> {
     let count = shape.batch * shape.channels * shape.output.iter().product::<usize>();
     let mut wants = vec![Want::number(0.0); count];
     for (at, place) in results(shape) {
         let (places, divisor) = window(shape, op, at);
         let values = places.iter().map(|&place| input[place]);
-        let (sum, magnitude) = (values.clone().sum::<f64>(), values.clone().map(f64::abs).sum::<f64>());
+        let (sum, error) = (values.clone().sum::<f64>(), sum_error(values));
         wants[place] = match op {
             PoolOp::Max => match first_largest(input, &places) {
                 Some(largest) => Want::number(input[largest]),
@@ -49,7 +49,7 @@ pub(crate) fn forward(shape: &PoolShape, op: PoolOp, input: &[f64]) -> Vec<Want>
             },
             _ if divisor == 0 => Want::Exact(f64::NAN),
             _ => {
-                let bound = gamma(places.len() + 4) * magnitude + places.len() as f64 * MIN_NORMAL_F32;
+                let bound = error + gamma(4) * (sum.abs() + error);
                 Want::near(sum / divisor as f64, bound / divisor as f64)
             }
         };

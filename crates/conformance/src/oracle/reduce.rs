@@ -2,19 +2,20 @@
 
 use backend_api::{DType, ReduceOp};
 
-use crate::float::{MIN_NORMAL_F32, ROUNDING, gamma, ulp_f32};
+use super::softmax::counts;
+use crate::float::{ROUNDING, gamma, sum_error, ulp_f32};
 use crate::want::Want;
 
 /// The reduction of floating-point `values`, in any order.
 ///
-/// A sum makes n − 1 roundings. A mean divides it (2.5 units in the last place) or multiplies it by a reciprocal
+/// A sum makes n − 1 roundings, or none where all sums are exact. A mean divides it (2.5 units in the last place) or multiplies it by a reciprocal
 /// (2.5 and one more): at most 4 further roundings. A product makes n − 1 roundings, each relative to the result, as
 /// long as no partial product leaves the normal range, which the inputs see to.
 pub(crate) fn reduce(op: ReduceOp, values: &[f64]) -> Want {
     let n = values.len();
     let sum: f64 = values.iter().sum();
     let magnitude: f64 = values.iter().map(|x| x.abs()).sum();
-    let flushed = n as f64 * MIN_NORMAL_F32;
+    let error = || sum_error(values.iter().copied());
     let truth = |holds: bool| Want::number(f64::from(u8::from(holds)));
     match op {
         ReduceOp::Any => truth(values.iter().any(|&x| x != 0.0)),
@@ -22,10 +23,11 @@ pub(crate) fn reduce(op: ReduceOp, values: &[f64]) -> Want {
         ReduceOp::ArgMax => index(values, |a, b| a > b),
         ReduceOp::ArgMin => index(values, |a, b| a < b),
         _ if values.iter().any(|x| x.is_nan()) => Want::Exact(f64::NAN),
-        ReduceOp::Sum => Want::near(sum, gamma(n) * magnitude + flushed),
+        ReduceOp::Sum => Want::near(sum, error()),
         ReduceOp::Mean if n == 0 => Want::Exact(f64::NAN),
         ReduceOp::Mean => {
-            let bound = gamma(n + 4) * magnitude + flushed;
+            let error = error();
+            let bound = error + gamma(4) * (sum.abs() + error);
             Want::near(sum / n as f64, bound / n as f64)
         }
         ReduceOp::Max => Want::number(values.iter().copied().fold(f64::NEG_INFINITY, f64::max)),
@@ -34,7 +36,7 @@ pub(crate) fn reduce(op: ReduceOp, values: &[f64]) -> Want {
             let product: f64 = values.iter().product();
             Want::near(product, gamma(n) * product.abs())
         }
-        ReduceOp::NormL1 => Want::near(magnitude, gamma(n) * magnitude + flushed),
+        ReduceOp::NormL1 => Want::near(magnitude, error()),
         ReduceOp::NormL2 => norm_l2(values),
         ReduceOp::LogSumExp => log_sum_exp(values),
         other => unimplemented!("an oracle of {}", other.name()),
@@ -56,12 +58,14 @@ fn index(values: &[f64], beats: fn(f64, f64) -> bool) -> Want {
 /// √Σx²: a square root halves the relative error of the sum, n roundings with that of the squares, and adds 4.5 of its
 /// own, being 1/inverseSqrt. Squares may be flushed.
 fn norm_l2(values: &[f64]) -> Want {
-    let n = values.len();
     let squares: f64 = values.iter().map(|x| x * x).sum();
     if !squares.is_finite() {
         return Want::Exact(squares);
     }
-    let error = gamma(n + 1) * squares + n as f64 * MIN_NORMAL_F32;
+    let error = match sum_error(values.iter().map(|x| x * x)) {
+        0.0 => 0.0,
+        error => error + ROUNDING * (squares + error),
+    };
     let (value, low) = (squares.sqrt(), (squares - error).max(0.0).sqrt());
     Want::near(value, value - low + 4.5 * ROUNDING * value)
 }
@@ -70,7 +74,7 @@ fn norm_l2(values: &[f64]) -> Want {
 ///
 /// Joining two sums takes an exponential (3 roundings and 2 for each unit of its argument), a product and an addition;
 /// the arguments of one number's exponentials add up to x − m, each being rounded. A logarithm is off by 2⁻²¹ or 3
-/// units in the last place, and so is the rounded result.
+/// units in the last place, and so is the rounded result. A sum that [counts] is exact.
 fn log_sum_exp(values: &[f64]) -> Want {
     let max = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
     if max.is_infinite() {
@@ -80,7 +84,8 @@ fn log_sum_exp(values: &[f64]) -> Want {
     let sum: f64 = values.iter().map(|x| (x - max).exp()).sum();
     // An exponential that is flushed has no error to speak of.
     let term = |x: f64| (x - max).exp() / sum * 3.0 * (max - x).min(150.0) * ROUNDING;
-    let relative = values.iter().map(|&x| term(x)).sum::<f64>() + gamma(5 * n + 10);
+    let joins = if counts(values, max) { 0.0 } else { gamma(5 * n + 10) };
+    let relative = values.iter().map(|&x| term(x)).sum::<f64>() + joins;
     let log = (n as f64).ln();
     let stage = 2f64.powi(-21).max(3.0 * ulp_f32(log)) + ROUNDING * (max.abs() + log);
     Want::near(max + sum.ln(), 1.001 * relative + 2.0 * stage)

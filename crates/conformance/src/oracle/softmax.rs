@@ -1,7 +1,7 @@
 //! Softmax.
 
 use super::unary::exp_error;
-use crate::float::{MIN_NORMAL_F32, ROUNDING, gamma, ulp_f32};
+use crate::float::{MIN_NORMAL_F32, ROUNDING, gamma, sum_error, ulp_f32};
 use crate::want::Want;
 
 /// How many roundings a sum of `n` exponentials makes when it is taken online: n − 1 additions, and where a block of
@@ -30,6 +30,11 @@ pub(crate) fn log_softmax(x: &[f64]) -> Vec<Want> {
         .collect()
 }
 
+/// Whether the sum of the exponentials of `x` counts the numbers that are `max`: exp(0) is 1, and all others vanish.
+pub(super) fn counts(x: &[f64], max: f64) -> bool {
+    x.len() <= 1 << 24 && x.iter().all(|&x| x == max || x - max < -200.0)
+}
+
 /// The maximum, the sum of exponentials and its relative error; none for a slice whose softmax is NaN.
 fn sum(x: &[f64]) -> Option<(f64, f64, f64)> {
     let max = x.iter().copied().fold(f64::NEG_INFINITY, |a, b| if b.is_nan() { b } else { a.max(b) });
@@ -37,6 +42,9 @@ fn sum(x: &[f64]) -> Option<(f64, f64, f64)> {
         return None;
     }
     let sum: f64 = x.iter().map(|x| (x - max).exp()).sum();
+    if counts(x, max) {
+        return Some((max, sum, 0.0));
+    }
     let error = x.iter().map(|&x| (x - max).exp() / sum * term_error(x - max)).sum::<f64>();
     Some((max, sum, error + gamma(online_sum_roundings(x.len()))))
 }
@@ -67,13 +75,15 @@ pub(crate) fn softmax(x: &[f64]) -> Vec<Want> {
 
 /// The gradient of a softmax y, or of its logarithm, with respect to its input: y·(g − Σ g·y), or g − exp(y)·Σ g.
 ///
-/// A sum of n products is off by γ(n + 1) of their sizes; then come a difference and a product, or an exponential (3
+/// A sum of n products is off by γ(n + 1) of their sizes, or exact; then come a difference and a product, or an exponential (3
 /// roundings and 2 for each unit of its argument), a product and a difference.
 pub(crate) fn backward(y: &[f64], g: &[f64], log: bool) -> Vec<Want> {
     let terms = || y.iter().zip(g).map(|(y, g)| if log { *g } else { g * y });
     let sum: f64 = terms().sum();
-    let flushed = y.len() as f64 * MIN_NORMAL_F32;
-    let sum_error = gamma(y.len() + 1) * terms().map(f64::abs).sum::<f64>() + flushed;
+    let sum_error = match sum_error(terms()) {
+        0.0 => 0.0,
+        error => error + ROUNDING * terms().map(f64::abs).sum::<f64>(),
+    };
     y.iter()
         .zip(g)
         .map(|(&y, &g)| {

@@ -17,7 +17,7 @@ static COOPERATIVE: KernelSource = KernelSource {
     subgroups: true,
     ..kernel!(
         native "attention/cooperative",
-        libs: [GRID, SPECIAL, ATTENTION, FRAGMENT_ELEMENTS],
+        libs: [GRID, SPECIAL, ATTENTION, ATTENTION_SEEN, FRAGMENT_ELEMENTS],
         types: ["T"],
         constants: ["SUBGROUPS", "PARTS", "DIM", "BLOCK", "SLICE"],
         reads: 5,
@@ -73,11 +73,11 @@ impl CooperativeTile {
         self.block * self.dim / 8 / (self.subgroups * SUBGROUP)
     }
 
-    /// Bytes of workgroup memory: keys and values, or queries.
+    /// Bytes of workgroup memory: keys and values, or queries; and the sums of weights of a part.
     const fn workgroup_bytes(self) -> usize {
         let (keys, queries) = (2 * self.block, self.subgroups * FRAGMENT);
         let rows = if keys > queries { keys } else { queries };
-        rows * (self.dim + 8) * 2
+        rows * (self.dim + 8) * 2 + queries * size_of::<f32>()
     }
 
     pub(super) fn fits(self, limits: &wgpu::Limits) -> bool {

@@ -42,9 +42,10 @@ fn attend(tile: Tile, subgroup: u32, lane: u32, split: u32, splits: u32) {{
   let used = params.head_dim / 8u;
   let k_stride = params.k.w / 8u;
   let v_stride = params.v.w / 8u;
-  let is_plain = params.seq_q == 1u && !has(HAS_MASK) && params.softcap == 0.0;
+  let is_plain = params.seq_q == 1u && !has(NATURAL);
+  let unit = score_unit();
   var key = tile.begin + subgroup * KEYS;
-{starts}{first_keys}{queries}{first_values}{sums}  var references = vec2<f32>(FLOOR);
+{starts}{first_keys}{queries}{first_values}{sums}  var references = vec2<f32>(LOWEST);
   var totals = vec2<f32>();
   let blocks = (tile.end - tile.begin + BLOCK - 1u) / BLOCK;
   for (var block = 0u; block < blocks; block++) {{
@@ -54,9 +55,7 @@ fn attend(tile: Tile, subgroup: u32, lane: u32, split: u32, splits: u32) {{
 {trimmed}    }}
 {products}    if !is_last {{
 {next_keys}    }}
-    var unit = params.scale;
     if !is_plain || key + KEYS > tile.end {{
-      unit = 1.0;
 {scores}    }}
 {raise}{weights}{values}    if !is_last {{
 {next_values}    }}

@@ -12,7 +12,7 @@ use crate::ops::has_room;
 
 static FLASH: KernelSource = kernel!(
     "attention/flash",
-    libs: [GRID, SPECIAL, ATTENTION, ATTENTION_STAGING],
+    libs: [GRID, SPECIAL, ATTENTION, ATTENTION_STAGING, ATTENTION_SEEN],
     types: ["T"],
     constants: ["GROUPS", "LANES", "ROWS", "KEYS", "DIMS", "HALF_Q", "HALF_KV"],
     reads: 5,

@@ -24,10 +24,12 @@ impl Forced {
     /// # Errors
     /// [`Unsupported`](BackendError::Unsupported).
     pub(crate) fn parse(op: &'static str, name: &str) -> BackendResult<Self> {
-        let (kernel, splits) = name.split_once("+split").unwrap_or((name, "1"));
+        let (kernel, count) = name.split_once("+split").unwrap_or((name, "1"));
         let kernel = Kernel::all().find(|known| known.to_string() == kernel);
-        match (kernel, splits.parse()) {
-            (Some(kernel), Ok(splits)) => Ok(Self { kernel, splits }),
+        // As it is written: no sign, no zero before it.
+        let splits = count.parse().ok().filter(|splits: &usize| *splits > 0 && splits.to_string() == count);
+        match (kernel, splits) {
+            (Some(kernel), Some(splits)) => Ok(Self { kernel, splits }),
             _ => {
                 let need = format!("one of the kernels {}, not {name:?}", Self::names().join(", "));
                 Err(BackendError::Unsupported { op, need })
@@ -58,8 +60,15 @@ mod tests {
                 assert_eq!((forced.kernel.to_string(), forced.splits), (name.clone(), splits));
             }
         }
-        for wrong in ["", "flash", "flash/1x1x1r1", "split/4+split", "x+split2"] {
-            assert_eq!(Forced::parse("test", wrong).unwrap_err().kind(), backend_api::ErrorKind::Unsupported);
+        let counts = ["", "0", "00", "01", "+1", "-1", " 1", "1 ", "1+split2", "99999999999999999999"];
+        let counts = counts.map(|count| format!("split/4+split{count}"));
+        for wrong in ["", "flash", "flash/1x1x1r1", "split/4+", "split/4 ", "x+split2"]
+            .map(str::to_owned)
+            .iter()
+            .chain(&counts)
+        {
+            let error = Forced::parse("test", wrong).unwrap_err();
+            assert_eq!(error.kind(), backend_api::ErrorKind::Unsupported, "{wrong}");
         }
     }
 }

@@ -15,7 +15,7 @@ const FOURS: usize = FRAGMENT / 4;
 
 /// The function `attend`, given the kernel's constants.
 ///
-/// While a block is worked on, the next is on its way into registers; what is fetched behind the last is not used. Where
+/// While a block is worked on, the next is on its way into registers. Where
 /// scores are no more than scaled products, the slices of a block are written out, so that the products of one don't wait
 /// for the weights of the one before. The others pass through a loop: they are few, or wait for their masks.
 ///
@@ -41,12 +41,12 @@ fn attend(tile: Tile, index: u32) {{
   let query = tile.query + subgroup * QUERIES + lane / 4u;
   let seen = keys_of(tile, subgroup);
   let seen_by_all = keys_of_all(tile, subgroup);
-  let is_special = params.softcap != 0.0 || has(HAS_MASK);
+  let is_natural = has(NATURAL);
 {first}{queries}{sums}  for (var block = tile.first; block < tile.blocks; block++) {{
     workgroupBarrier();
 {stage}    workgroupBarrier();
 {next}    let begin = block * BLOCK;
-    if !is_special && begin >= seen_by_all.x && begin + BLOCK <= seen_by_all.y {{
+    if !is_natural && begin >= seen_by_all.x && begin + BLOCK <= seen_by_all.y {{
 {whole}    }} else {{
       let end = min(begin + BLOCK, seen.y);
       for (var key = max(begin, seen.x); key < end; key += SLICE) {{
@@ -64,9 +64,8 @@ fn slice(tile: CooperativeTile, scored: bool) -> String {
     let (products, weights, values) = (products(tile), weights(tile), values(tile));
     let scores = if scored {
         format!(
-            "var unit = params.scale;
-if is_special || key < seen_by_all.x || key + SLICE > seen_by_all.y {{
-unit = 1.0;
+            "let unit = score_unit();
+if is_natural || key < seen_by_all.x || key + SLICE > seen_by_all.y {{
 {}}}
 ",
             scores(tile)
@@ -98,7 +97,7 @@ fn sums(tile: CooperativeTile) -> String {
     let fragments =
         pairs([tile.parts, tile.dim / FRAGMENT]).map(|(part, j)| format!("var o_{part}_{j} = Sums();"));
     let rows = (0..tile.parts)
-        .map(|part| format!("var reference_{part} = vec2<f32>(FLOOR);\nvar total_{part} = vec2<f32>();"));
+        .map(|part| format!("var reference_{part} = vec2<f32>(LOWEST);\nvar total_{part} = vec2<f32>();"));
     lines(fragments.chain(rows))
 }
 
@@ -207,7 +206,7 @@ fn values(tile: CooperativeTile) -> String {
     pairs([tile.dim / FRAGMENT, tile.slice / FRAGMENT]).map(product).collect()
 }
 
-/// Divides a part of the output by its sums and writes it. A query that sees no key has a sum of 0 and gives zeros.
+/// Divides a part of the output by its sums and writes it.
 fn results(tile: CooperativeTile, part: usize) -> String {
     let first = part * FRAGMENT;
     let stored = lines((0..tile.dim / FRAGMENT).map(|j| {
@@ -220,12 +219,16 @@ coopStoreT(halves_{part}_{j}, &sh[first_row + {across}u], STRIDE);"
     }));
     format!(
         "let whole_{part} = sum_of_rows(total_{part});
-let inverse_{part} = select(1.0 / whole_{part}, vec2<f32>(), whole_{part} == vec2<f32>());
+let inverse_{part} = vec2<f32>(inverse_of(whole_{part}.x), inverse_of(whole_{part}.y));
 if lane % 4u == 0u {{
 write_lse(tile, query + {first}u, reference_{part}.x, whole_{part}.x);
 write_lse(tile, query + {first}u + 8u, reference_{part}.y, whole_{part}.y);
 }}
 workgroupBarrier();
+if lane % 4u == 0u {{
+sh_totals[subgroup * FRAGMENT + lane / 4u] = whole_{part}.x;
+sh_totals[subgroup * FRAGMENT + lane / 4u + 8u] = whole_{part}.y;
+}}
 {stored}workgroupBarrier();
 write_out(tile, index, {part}u);
 "

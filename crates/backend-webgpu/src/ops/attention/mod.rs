@@ -11,6 +11,7 @@ mod decode_fragments;
 mod flash;
 mod forced;
 mod fragments;
+mod part;
 mod pieces;
 mod plan;
 mod proof;
@@ -19,13 +20,15 @@ mod split;
 use backend_api::desc::{AttentionDesc, HeadStrides};
 use backend_api::{BackendError, BackendResult, DType};
 
-use super::copy_bytes;
+use super::long_work::{explain_parts, in_parts};
+use super::{copy_bytes, iterations};
 use crate::context::{Context, dim};
 use crate::kernels::libs::{ATTENTION_NARROW, ATTENTION_WIDE};
 use crate::kernels::{Lib, Variant, params};
 use crate::memory::DeviceSlice;
 use crate::recorder::Window;
 
+use part::Part;
 use plan::{Kernel, Plan};
 
 pub(crate) use forced::Forced;
@@ -81,19 +84,26 @@ pub(crate) fn attention(ctx: &Context, op: &'static str, desc: &AttentionDesc) -
     let Some((mut windows, lse)) = windows(ctx, op, desc)? else {
         return Ok(());
     };
-    let plan = Plan::choose(ctx, desc, &windows);
-    tracing::trace!(op, %plan, "attention");
-    let Some(lse) = lse else { return run(ctx, op, desc, &windows, &plan) };
+    let Some(lse) = lse else { return in_parts(ctx, op, Part { desc: *desc, windows }, run_part(ctx, op)) };
     windows.lse = ctx.output(op, &lse, DType::F32)?;
     let Windows { q, k, v, mask, lengths, o, .. } = &windows;
     if ![q, k, v, mask, lengths, o].iter().any(|other| other.shares_buffer(&windows.lse)) {
-        return run(ctx, op, desc, &windows, &plan);
+        return in_parts(ctx, op, Part { desc: *desc, windows }, run_part(ctx, op));
     }
     // A buffer can't be bound twice where one binding is written.
-    let scratch = ctx.memory.scratch(op, lse.len)?;
+    let scratch = ctx.scratch(op, lse.len)?;
     windows.lse = ctx.output(op, &scratch, DType::F32)?;
-    run(ctx, op, desc, &windows, &plan)?;
+    in_parts(ctx, op, Part { desc: *desc, windows }, run_part(ctx, op))?;
     copy_bytes(ctx, op, &lse, &scratch, lse.len)
+}
+
+/// Plans and launches a part.
+fn run_part(ctx: &Context, op: &'static str) -> impl FnMut(&Part) -> BackendResult<()> {
+    move |Part { desc, windows }| {
+        let plan = Plan::choose(ctx, desc, windows);
+        tracing::trace!(op, %plan, "attention");
+        run(ctx, op, desc, windows, &plan)
+    }
 }
 
 /// The plan, in words.
@@ -103,7 +113,11 @@ pub(crate) fn explain_attention(
     desc: &AttentionDesc,
 ) -> BackendResult<String> {
     Ok(match windows(ctx, op, desc)? {
-        Some((windows, _)) => Plan::choose(ctx, desc, &windows).to_string(),
+        Some((windows, _)) => {
+            explain_parts(ctx, op, Part { desc: *desc, windows }, |Part { desc, windows }| {
+                Plan::choose(ctx, desc, windows).to_string()
+            })?
+        }
         None => "nothing".to_owned(),
     })
 }
@@ -137,6 +151,8 @@ fn run(
     windows: &Windows,
     plan: &Plan,
 ) -> BackendResult<()> {
+    let keys = pieces::seen_keys(desc).div_ceil(plan.splits.max(1));
+    iterations::require(ctx, op, "seq_kv", keys, plan.kernel.iterations())?;
     match plan.kernel {
         Kernel::Flash(tile) => flash::run(ctx, op, desc, windows, tile, plan.wide),
         Kernel::Cooperative(tile) => cooperative::run(ctx, op, desc, windows, tile),
@@ -173,12 +189,11 @@ fn params(
         token: mask.query_stride,
     });
     // As lib/attention explains.
-    let log2_e = std::f64::consts::LOG2_E;
-    let (scale, softcap) = match desc.cap() {
-        Some(cap) => (2.0 * log2_e * desc.scale / f64::from(cap), log2_e * f64::from(cap)),
-        None => (log2_e * desc.scale, 0.0),
-    };
-    let used = [desc.causal, desc.mask.is_some(), desc.key_lengths.is_some(), desc.lse.is_some()];
+    let natural = has_natural_scores(desc);
+    let scale = if natural { desc.scale } else { std::f64::consts::LOG2_E * desc.scale };
+    // A lower bound is below what an exponential tells from 0, and its inverse is an f32.
+    let softcap = desc.cap().map_or(0.0, |cap| cap.max(LEAST_SOFTCAP));
+    let used = [desc.causal, desc.mask.is_some(), desc.key_lengths.is_some(), desc.lse.is_some(), natural];
     let options = used.iter().enumerate().map(|(bit, &used)| usize::from(used) << bit).sum::<usize>();
     Ok(Params {
         heads: dim(op, "heads", desc.heads)?,
@@ -193,7 +208,7 @@ fn params(
             .window
             .map_or(ALL_KEYS, |window| u32::try_from(window).unwrap_or(ALL_KEYS).min(ALL_KEYS)),
         scale: scale as f32,
-        softcap: softcap as f32,
+        softcap,
         lengths_offset: windows.lengths.offset,
         lse_offset: windows.lse.offset,
         q: place(&windows.q, desc.heads, desc.seq_q, q)?,
@@ -202,6 +217,21 @@ fn params(
         o: place(&windows.o, desc.heads, desc.seq_q, o)?,
         mask: place(&windows.mask, desc.heads, desc.seq_q, mask)?,
     })
+}
+
+const LEAST_SOFTCAP: f32 = 1e-37;
+
+/// Whether products have to be scaled, bounded or masked to be scores, rather than be scores themselves, whose differences
+/// are scaled: a scale above 1 may make them infinite, and a very small one may make their differences so before they are
+/// scaled.
+fn has_natural_scores(desc: &AttentionDesc) -> bool {
+    desc.cap().is_some() || desc.mask.is_some() || !(1e-30..=1.0).contains(&desc.scale)
+}
+
+/// Whether scores of f16 operands are far below what f32 has room for in powers of two.
+fn has_small_scores(desc: &AttentionDesc) -> bool {
+    const LARGE: f64 = 1e15;
+    desc.scale.abs() <= LARGE && desc.cap().is_none_or(|cap| f64::from(cap) <= LARGE)
 }
 
 /// A window that no sequence is longer than.

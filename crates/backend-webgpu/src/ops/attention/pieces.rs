@@ -3,17 +3,17 @@
 use backend_api::desc::AttentionDesc;
 use backend_api::{BackendResult, DType, checked_product};
 
-use super::{Params, Windows, params};
+use super::{DTYPES, Params, Windows, params};
 use crate::context::{Context, MAX_GROUPS, linear_grid};
 use crate::kernels::{KernelSource, Variant, kernel};
 use crate::recorder::Window;
 
 static COMBINE: KernelSource = kernel!(
     "attention/combine",
-    libs: [GRID, SPECIAL, ATTENTION],
+    libs: [GRID, SPECIAL, ATTENTION, ATTENTION_NARROW, ATTENTION_SEEN],
     types: ["T"],
-    constants: ["LANES"],
-    reads: 3,
+    constants: ["LANES", "HALF_Q", "HALF_KV"],
+    reads: 6,
     writes: 2,
     params: Params,
 );
@@ -28,19 +28,24 @@ const STATE: usize = 4;
 const LANES: [usize; 4] = [64, 32, 16, 8];
 
 pub(super) fn variants() -> Vec<Variant> {
-    let dtypes = [DType::F32, DType::F16];
-    dtypes.iter().flat_map(|&dtype| LANES.map(|lanes| combine_variant(dtype, 4 * lanes))).collect()
+    DTYPES.iter().flat_map(|&dtypes| LANES.map(|lanes| combine_variant(dtypes, 4 * lanes))).collect()
 }
 
 /// The variant of attention/combine for so many numbers in a vector.
-pub(super) fn combine_variant(dtype: DType, head_dim: usize) -> Variant {
+pub(super) fn combine_variant(dtypes: [DType; 2], head_dim: usize) -> Variant {
     let lanes = LANES.into_iter().rfind(|lanes| 4 * lanes >= head_dim).unwrap_or(LANES[0]);
-    Variant::new(&COMBINE, [dtype], [lanes as u32])
+    let [q, kv] = dtypes.map(|dtype| u32::from(dtype == DType::F16));
+    Variant::new(&COMBINE, [dtypes[0]], [lanes as u32, q, kv])
 }
 
 /// Rows that share keys and values, a row being a query of a head.
 pub(super) fn shared_rows(desc: &AttentionDesc) -> usize {
     desc.seq_q.saturating_mul(desc.heads / desc.kv_heads.max(1))
+}
+
+/// As many keys as the rows together can see.
+pub(super) fn seen_keys(desc: &AttentionDesc) -> usize {
+    desc.window.map_or(desc.seq_kv, |window| window.saturating_add(desc.seq_q).min(desc.seq_kv))
 }
 
 /// How attention/split and its like divide the work: pieces × chunks of rows of each head × batches.
@@ -55,9 +60,7 @@ pub(super) struct Pieces {
 impl Pieces {
     /// Chunks of so many rows, and about so many pieces, each but the last a multiple of `unit` and none empty.
     pub(super) fn new(desc: &AttentionDesc, rows: usize, count: usize, unit: usize) -> Self {
-        // As many keys as some row can see.
-        let seen =
-            desc.window.map_or(desc.seq_kv, |window| window.saturating_add(desc.seq_q).min(desc.seq_kv));
+        let seen = seen_keys(desc);
         let length = seen.div_ceil(count).next_multiple_of(unit);
         let count = seen.div_ceil(length).clamp(1, MAX_GROUPS as usize);
         Self { length, count, chunks: shared_rows(desc).div_ceil(rows) }
@@ -98,7 +101,7 @@ pub(super) fn bytes_of_parts(op: &'static str, desc: &AttentionDesc, pieces: usi
 
 fn parts(ctx: &Context, op: &'static str, desc: &AttentionDesc, pieces: usize) -> BackendResult<Window> {
     let bytes = bytes_of_parts(op, desc, pieces)?;
-    ctx.output(op, &ctx.memory.scratch(op, bytes)?, DType::F32)
+    ctx.output(op, &ctx.scratch(op, bytes)?, DType::F32)
 }
 
 /// Makes O of the parts.
@@ -110,11 +113,12 @@ fn combine(
     parts: &Window,
     pieces: usize,
 ) -> BackendResult<()> {
-    let Windows { mask, lengths, lse, o, .. } = windows;
+    let Windows { q, k, v, mask, lengths, lse, o } = windows;
     let rows = checked_product(op, "rows", &[desc.batch, desc.heads, desc.seq_q])?;
     let params = params(op, desc, windows, rows, pieces)?;
-    let inputs = [parts, mask, lengths, lse];
-    ctx.launch(op, &combine_variant(desc.dtype, desc.head_dim), &inputs, o, &params, linear_grid(op, rows)?)
+    let inputs = [parts, q, k, v, mask, lengths, lse];
+    let variant = combine_variant([desc.dtype, desc.kv_dtype], desc.head_dim);
+    ctx.launch(op, &variant, &inputs, o, &params, linear_grid(op, rows)?)
 }
 
 #[cfg(test)]

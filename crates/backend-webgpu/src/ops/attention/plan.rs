@@ -7,9 +7,10 @@ use backend_api::desc::{AttentionDesc, HeadStrides};
 
 use super::cooperative::CooperativeTile;
 use super::flash::FlashTile;
-use super::pieces::{Pieces, ROWS, shared_rows};
-use super::{Forced, Windows, decode, decode_cooperative};
+use super::pieces::{Pieces, ROWS, seen_keys, shared_rows};
+use super::{Forced, Windows, decode, decode_cooperative, has_small_scores};
 use crate::context::Context;
+use crate::ops::iterations;
 use crate::recorder::Window;
 
 /// A kernel with the size of its tiles.
@@ -64,6 +65,14 @@ impl Kernel {
         }
     }
 
+    /// The most iterations of an invocation's loops for each key that it sees.
+    pub(super) const fn iterations(self) -> usize {
+        match self {
+            Self::Flash(_) | Self::Cooperative(_) => 40,
+            _ => 12,
+        }
+    }
+
     /// Whether it can do it on this device, and can be trusted there.
     fn suits(self, ctx: &Context, desc: &AttentionDesc, windows: &Windows) -> bool {
         let limits = ctx.gpu.device.limits();
@@ -90,15 +99,44 @@ impl Kernel {
 }
 
 impl Plan {
-    /// The plan: the one that is forced, if it is possible, or the one that should be the fastest.
+    /// The plan: the one that is forced, if it is possible, or the one that should be the fastest, in as many pieces as
+    /// the device's loops need.
     pub(super) fn choose(ctx: &Context, desc: &AttentionDesc, windows: &Windows) -> Self {
+        Self::fastest(ctx, desc, windows).in_short_pieces(ctx, desc)
+    }
+
+    /// The same with no more keys in a piece than the device's loops may take (see [`iterations`]), by a kernel that makes
+    /// pieces.
+    fn in_short_pieces(self, ctx: &Context, desc: &AttentionDesc) -> Self {
+        let keys = seen_keys(desc);
+        let wanted = keys.div_ceil(self.splits.max(1)).saturating_mul(self.kernel.iterations());
+        if iterations::exceeded(ctx, wanted).is_none() {
+            return self;
+        }
+        let shared = shared_rows(desc);
+        let rows = ROWS.into_iter().find(|&rows| rows >= shared).unwrap_or(ROWS[ROWS.len() - 1]);
+        let kernel = match self.kernel {
+            Kernel::Flash(_) | Kernel::Cooperative(_) if Pieces::fit(desc, rows) => Kernel::Split(rows),
+            // The launch is refused.
+            Kernel::Flash(_) | Kernel::Cooperative(_) => return self,
+            kernel => kernel,
+        };
+        let each = kernel.iterations();
+        let splits = iterations::exceeded(ctx, keys.saturating_mul(each))
+            .map_or(1, |most| keys.div_ceil((most / each).saturating_sub(LEAST_KEYS).max(1)));
+        Self { kernel, splits, ..self }
+    }
+
+    fn fastest(ctx: &Context, desc: &AttentionDesc, windows: &Windows) -> Self {
         let wide = reads_wide(desc, windows);
-        if let Some(Forced { kernel, splits }) = *ctx.forced_attention.lock()
+        // Whether it suits may take a self-test, during which nobody has to wait for the lock.
+        let forced = *ctx.forced_attention.lock();
+        if let Some(Forced { kernel, splits }) = forced
             && kernel.suits(ctx, desc, windows)
         {
             return Self { kernel, wide, splits: splits.min(desc.seq_kv.max(1)) };
         }
-        let multiprocessors = ctx.gpu.multiprocessors();
+        let multiprocessors = ctx.gpu.profile.compute_units;
         if desc.seq_q <= FEW_QUERIES
             && let Some((kernel, splits)) = for_few_queries(ctx, desc, windows)
         {
@@ -126,8 +164,8 @@ fn for_few_queries(ctx: &Context, desc: &AttentionDesc, windows: &Windows) -> Op
     let tiles = shared.div_ceil(rows).saturating_mul(desc.kv_heads).saturating_mul(desc.batch);
     // Workgroups beyond those that run at a time would end late.
     let (workgroups, worth) = kernel.occupancy();
-    let for_each = ctx.gpu.multiprocessors() / tiles.max(1);
-    let at_a_time = ctx.gpu.multiprocessors() * workgroups / tiles.max(1);
+    let for_each = ctx.gpu.profile.compute_units / tiles.max(1);
+    let at_a_time = ctx.gpu.profile.compute_units * workgroups / tiles.max(1);
     let worthwhile = desc.seq_kv.saturating_mul(desc.head_dim).checked_div(worth).unwrap_or(usize::MAX);
     let splits = at_a_time.min(worthwhile.max(for_each)).min(desc.seq_kv.div_ceil(LEAST_KEYS));
     Some((kernel, splits.max(1)))
@@ -144,9 +182,13 @@ fn reads_wide(desc: &AttentionDesc, windows: &Windows) -> bool {
         && is_aligned(desc, &windows.v, keys, v, unit(desc.kv_dtype))
 }
 
-/// Whether Q, K and V can be made elements of fragments, on a device where kernels can name these.
+/// Whether Q, K and V can be made elements of fragments, on a device where kernels can name these, and scores can be in
+/// powers of two.
 fn reads_fragments(ctx: &Context, desc: &AttentionDesc, windows: &Windows) -> bool {
-    ctx.gpu.takes_spirv && [desc.dtype, desc.kv_dtype] == [DType::F16; 2] && reads_wide(desc, windows)
+    ctx.gpu.takes_spirv
+        && has_small_scores(desc)
+        && [desc.dtype, desc.kv_dtype] == [DType::F16; 2]
+        && reads_wide(desc, windows)
 }
 
 /// Whether every vector of O starts at a multiple of four elements.

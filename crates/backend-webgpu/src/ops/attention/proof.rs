@@ -37,8 +37,8 @@ pub(super) fn check_decode(ctx: &Context, tile: decode_cooperative::Tile) -> Bac
         test.launch(&tile.variant(), &[q, k, v, mask, lengths, &parts], &first, pieces.grid(desc))?;
         let rows = desc.heads * desc.seq_q;
         let second = params(OP, desc, windows, rows, pieces.count)?;
-        let combine = combine_variant(DType::F16, desc.head_dim);
-        test.launch(&combine, &[&parts, mask, lengths, lse, o], &second, linear_grid(OP, rows)?)
+        let combine = combine_variant([DType::F16; 2], desc.head_dim);
+        test.launch(&combine, &[&parts, q, k, v, mask, lengths, lse, o], &second, linear_grid(OP, rows)?)
     })
 }
 

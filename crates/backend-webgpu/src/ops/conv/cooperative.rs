@@ -189,7 +189,7 @@ fn reads_planes(job: &Job) -> bool {
 /// The tile for a convolution, if matrix units can make it and it is worth it.
 pub(super) fn fastest(ctx: &Context, job: &Job) -> Option<SourceTile> {
     let &ConvGather { batch, groups, filters, channels, .. } = &job.gather;
-    let multiprocessors = ctx.gpu.multiprocessors();
+    let multiprocessors = ctx.gpu.profile.compute_units;
     let rows = batch.saturating_mul(job.gather.pixels());
     let work = rows.saturating_mul(filters).saturating_mul(job.gather.taps());
     // Matrix units would spend most of their time on zeros, or the copies would take longer.

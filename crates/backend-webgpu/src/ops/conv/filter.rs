@@ -1,13 +1,14 @@
 //! The gradient of a convolution's filters.
 
 use backend_api::desc::{ConvBackwardFilterDesc, ConvGather, ImageLayout};
-use backend_api::{BackendResult, DType, checked_product};
+use backend_api::{Activation, BackendResult, DType, checked_product};
 
 use super::params::{Axis, inverse};
 use crate::context::{Context, dim, linear_grid};
 use crate::kernels::{KernelSource, Variant, kernel, params};
-use crate::ops::matmul;
+use crate::ops::long_work::{Run, in_parts};
 use crate::ops::tile::{TILE_CONSTANTS, Tile, tile_product};
+use crate::ops::{iterations, matmul};
 
 static FILTER_GRADIENT: KernelSource = KernelSource {
     unrolled: Some(tile_product),
@@ -48,6 +49,7 @@ params! {
         tiles_m: u32,
         tiles_n: u32,
         tiles: u32,
+        first_tile: u32,
         per_image: f32,
         per_row: f32,
         per_filter_row: f32,
@@ -65,6 +67,9 @@ const TILES: [Tile; 4] = [Tile::WIDE, Tile::ALL[1], Tile::ALL[2], Tile::ALL[3]];
 
 /// Tiles that occupy a device.
 const ENOUGH: usize = 256;
+
+/// The most iterations of the kernel for each pixel of a sum.
+const ITERATIONS: usize = 4;
 
 /// The fewest pixels in a piece of a sum, and a multiple of every kernel's step.
 const PIECE: usize = 512;
@@ -107,11 +112,10 @@ pub(crate) fn conv2d_backward_filter(
     // As if all were divided that can be.
     let most = (rows / PIECE).max(1).saturating_mul(groups);
     let sizes = [taps, filters, most];
-    let tile = Tile::choose_from(&TILES, &ctx.gpu.device.limits(), ctx.gpu.multiprocessors(), sizes);
+    let tile = Tile::choose_from(&TILES, &ctx.gpu.device.limits(), ctx.gpu.profile.compute_units, sizes);
     let [tiles_m, tiles_n] = [taps.div_ceil(tile.m), filters.div_ceil(tile.n)];
     let per_piece = checked_product(op, "tiles", &[tiles_m, tiles_n, groups])?;
-    let pieces = (ENOUGH / per_piece.max(1)).min(rows / PIECE).max(1);
-    let length = rows.div_ceil(pieces).next_multiple_of(PIECE).max(1);
+    let length = piece(rows, per_piece, iterations::exceeded(ctx, rows.saturating_mul(ITERATIONS)));
     let pieces = rows.div_ceil(length).max(1);
     let tiles = checked_product(op, "tiles", &[per_piece, pieces])?;
 
@@ -121,7 +125,7 @@ pub(crate) fn conv2d_backward_filter(
         1 => None,
         _ => {
             let bytes = checked_product(op, "scratch", &[elements, DType::F32.size()])?;
-            Some(ctx.output(op, &ctx.memory.scratch(op, bytes)?, DType::F32)?)
+            Some(ctx.output(op, &ctx.scratch(op, bytes)?, DType::F32)?)
         }
     };
     let target = parts.as_ref().unwrap_or(&output);
@@ -152,6 +156,7 @@ pub(crate) fn conv2d_backward_filter(
         tiles_m: dim(op, "tiles", tiles_m)?,
         tiles_n: dim(op, "tiles", tiles_n)?,
         tiles: dim(op, "tiles", tiles)?,
+        first_tile: 0,
         per_image: inverse(pixels),
         per_row: inverse(gather.result[1]),
         per_filter_row: inverse(filter_width),
@@ -159,9 +164,44 @@ pub(crate) fn conv2d_backward_filter(
     };
     let result = if parts.is_some() { DType::F32 } else { dtype };
     let variant = variant(tile, [dtype, result], interleaved);
-    ctx.launch(op, &variant, &[&input, &gradient], target, &params, linear_grid(op, tiles)?)?;
+    let run = Run::of_flops(tiles, gather.flops() / tiles.max(1) as f64);
+    in_parts(ctx, op, run, |run| {
+        let [first_tile, tiles] = [dim(op, "tiles", run.first)?, dim(op, "tiles", run.end)?];
+        let (params, grid) = (Params { first_tile, tiles, ..params }, linear_grid(op, run.count())?);
+        ctx.launch(op, &variant, &[&input, &gradient], target, &params, grid)
+    })?;
     match &parts {
-        Some(parts) => matmul::add_pieces(ctx, op, parts, pieces, [groups * filters, taps], (&output, dtype)),
+        Some(parts) => {
+            let size = [groups * filters, taps];
+            matmul::add_pieces(ctx, op, parts, pieces, size, Activation::Identity, (&output, dtype))
+        }
         None => Ok(()),
+    }
+}
+
+/// Pixels in a piece of a sum over so many `rows` of pixels, with so many tiles in each: enough pieces to occupy a device,
+/// none of which takes more iterations than `most`.
+fn piece(rows: usize, tiles: usize, most: Option<usize>) -> usize {
+    let longest = most.map_or(usize::MAX, |most| (most / ITERATIONS).saturating_sub(PIECE).max(PIECE));
+    let pieces = (ENOUGH / tiles.max(1)).min(rows / PIECE).max(rows.div_ceil(longest)).max(1);
+    rows.div_ceil(pieces).next_multiple_of(PIECE).max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_occupy_a_device_and_are_as_short_as_its_loops() {
+        assert_eq!(piece(100_000, 1000, None), 100_352);
+        assert_eq!(piece(100_000, 16, None), 6656);
+        for rows in [66_000, 100_000, 1 << 20, (1 << 29) - 3] {
+            for tiles in [1, 129, 1000] {
+                assert!(
+                    piece(rows, tiles, Some(61_000)) * ITERATIONS <= 61_000,
+                    "{rows} rows, {tiles} tiles"
+                );
+            }
+        }
     }
 }

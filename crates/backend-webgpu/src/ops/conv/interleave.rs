@@ -67,7 +67,7 @@ pub(super) fn copy(
     let total_filters = checked_product(op, "scratch", &[groups, filters, places, channels / EIGHT])?;
     let scratch = |total: usize| {
         let bytes = checked_product(op, "scratch", &[total, EIGHT, DType::F16.size()])?;
-        ctx.output(op, &ctx.memory.scratch(op, bytes)?, DType::F16)
+        ctx.output(op, &ctx.scratch(op, bytes)?, DType::F16)
     };
     let copy = scratch(total)?;
     let factors = if job.transposed { None } else { Some(scratch(total_filters)?) };

@@ -11,9 +11,11 @@ mod factors;
 mod filter;
 mod interleave;
 mod params;
+mod part;
 mod phases;
 mod plan;
 mod proof;
+mod slices;
 mod tiled;
 
 use backend_api::desc::{
@@ -22,6 +24,7 @@ use backend_api::desc::{
 };
 use backend_api::{Activation, BackendResult, BackendTranspose, DType};
 
+use super::long_work::{in_parts, is_long, require_end};
 use super::matmul;
 use crate::context::Context;
 use crate::kernels::Variant;
@@ -51,6 +54,8 @@ pub(super) fn variants() -> Vec<Variant> {
 #[derive(Clone, Debug)]
 struct Job {
     gather: ConvGather,
+    /// The row of the whole result that is the first one here.
+    first_row: usize,
     dtype: DType,
     /// Whether it is the transposition of one, whose filters these are.
     transposed: bool,
@@ -111,6 +116,7 @@ fn run(
     let output = ctx.output(op, &output, dtype)?;
     let job = Job {
         gather,
+        first_row: 0,
         dtype,
         transposed,
         biased: bias.is_some(),
@@ -120,6 +126,7 @@ fn run(
         bias: ctx.optional_input(op, bias.as_ref(), dtype, &output)?,
         output,
     };
+    require_end(ctx, op, &job)?;
     if phases::are_worth_it(&job.gather) {
         let made = phases::divide(ctx, op, &job)?;
         convolve(ctx, op, &made)?;
@@ -128,10 +135,29 @@ fn run(
     convolve(ctx, op, &job)
 }
 
-/// Chooses the kernel.
+/// Makes a convolution, in parts if it takes long.
 fn convolve(ctx: &Context, op: &'static str, job: &Job) -> BackendResult<()> {
+    if Kernel::choose(ctx, job) == Kernel::Product {
+        return pointwise(ctx, op, job);
+    }
+    let mut whole = job.clone();
+    if job.transposed && is_long(ctx, job) {
+        // The filters of a part have to follow each other.
+        whole = factors::as_multiplied(ctx, op, job, job.gather.layout == ImageLayout::Nhwc)?;
+        whole.transposed = false;
+    }
+    in_parts(ctx, op, whole, |part| launch(ctx, op, part))
+}
+
+/// Chooses the kernel. Sums that are too long for the device's loops are made in slices of the channels.
+fn launch(ctx: &Context, op: &'static str, job: &Job) -> BackendResult<()> {
     let kernel = Kernel::choose(ctx, job);
     tracing::trace!(op, %kernel, "convolution");
+    if kernel != Kernel::Product
+        && let Some(channels) = slices::channels(ctx, op, &job.gather)?
+    {
+        return slices::run(ctx, op, job, channels);
+    }
     match kernel {
         Kernel::Product => pointwise(ctx, op, job),
         Kernel::Cooperative(tile) => tile.launch(ctx, op, job),

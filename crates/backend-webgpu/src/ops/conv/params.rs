@@ -51,7 +51,8 @@ impl Params {
     /// All but the tiles.
     pub(super) fn new(op: &'static str, job: &Job) -> BackendResult<Self> {
         let gather = &job.gather;
-        let [y, x] = [Axis::new(op, gather, 0)?, Axis::new(op, gather, 1)?];
+        let y = Axis::new(op, gather, 0)?.starting_at(op, job.first_row)?;
+        let x = Axis::new(op, gather, 1)?;
         let [filter_height, filter_width] = gather.filter;
         let outer = match gather.layout {
             ImageLayout::Nhwc => gather.channels,
@@ -134,6 +135,9 @@ impl Axis {
         let span = checked_product(op, "dilated filter", &[dilation, gather.filter[at] - 1])?;
         signed(op, "dilated filter", span)?;
         let tap = signed(op, "dilation", dilation)?;
+        if !transposed {
+            require_reach(op, gather.result[at], gather.axes[at].stride, span)?;
+        }
         let axis = Self { source, result, filter, step: 1, tap, offset: 0, divide: 1 };
         Ok(if transposed {
             Self { tap: -tap, offset: before, divide: stride.unsigned_abs(), ..axis }
@@ -141,6 +145,27 @@ impl Axis {
             Self { step: stride.unsigned_abs(), offset: -before, ..axis }
         })
     }
+
+    /// The same axis for a result of which this position comes first.
+    fn starting_at(self, op: &'static str, first: usize) -> BackendResult<Self> {
+        let max = i32::MAX as usize;
+        let begin = first.saturating_mul(self.step as usize);
+        let offset = i32::try_from(begin).ok().and_then(|begin| begin.checked_add(self.offset));
+        let limit = BackendError::Limit { op, what: "position in the input", requested: begin, max };
+        Ok(Self { offset: offset.ok_or(limit)?, ..self })
+    }
+}
+
+/// The last position that a filter meets, counted from the padding's begin, must be one that kernels can tell from those
+/// before the image: padding behind the image may be of any size.
+fn require_reach(op: &'static str, results: usize, stride: usize, span: usize) -> BackendResult<()> {
+    let max = (1 << 30) - 1;
+    let reach = results.saturating_sub(1).saturating_mul(stride).saturating_add(span);
+    if reach > max {
+        let what = "last position of the padded input";
+        return Err(BackendError::Limit { op, what, requested: reach, max });
+    }
+    Ok(())
 }
 
 /// A size that the kernels add and subtract as an i32.

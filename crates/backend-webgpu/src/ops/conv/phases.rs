@@ -121,6 +121,7 @@ pub(super) fn divide(ctx: &Context, op: &'static str, job: &Job) -> BackendResul
     let results = checked_product(op, "scratch", &results)?;
     let bias = if job.biased { copy(ctx, op, job, &gather, filters, true)? } else { ctx.null() };
     Ok(Job {
+        first_row: 0,
         dtype: job.dtype,
         transposed: false,
         biased: job.biased,
@@ -135,7 +136,7 @@ pub(super) fn divide(ctx: &Context, op: &'static str, job: &Job) -> BackendResul
 
 fn scratch(ctx: &Context, op: &'static str, dtype: DType, elements: usize) -> BackendResult<Window> {
     let bytes = checked_product(op, "scratch", &[elements, dtype.size()])?;
-    ctx.output(op, &ctx.memory.scratch(op, bytes.next_multiple_of(16))?, dtype)
+    ctx.output(op, &ctx.scratch(op, bytes.next_multiple_of(16))?, dtype)
 }
 
 /// The filters of all phases, or a number of the bias for each of them.

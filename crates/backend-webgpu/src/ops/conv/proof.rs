@@ -29,6 +29,7 @@ pub(super) fn check_numbers(
     let mut bytes = vec![0xff; total * DType::F16.size()];
     let output = test.upload(&bytes)?;
     let job = Job {
+        first_row: 0,
         gather,
         dtype: DType::F16,
         transposed: false,

@@ -106,7 +106,7 @@ impl Plan {
         if ctx.gpu.info.kind == DeviceKind::SoftwareAdapter {
             return None;
         }
-        let dots = Dots::choose(desc, ctx.gpu.multiprocessors())?;
+        let dots = Dots::choose(desc, ctx.gpu.profile.compute_units)?;
         Self::new(ctx, desc, Kernel::Dots(dots), 1)?.reading(desc, windows).trusted(ctx)
     }
 }

@@ -137,7 +137,7 @@ fn halve(ctx: &Context, op: &'static str, factor: Factor<'_>, k: usize) -> Backe
     let row = columns_out.next_multiple_of(8);
     let size = checked_product(op, "scratch", &[PARTS, rows_out, row])?;
     let bytes = checked_product(op, "scratch", &[size, DType::F16.size()])?;
-    let parts = ctx.output(op, &ctx.memory.scratch(op, bytes)?, DType::F16)?;
+    let parts = ctx.output(op, &ctx.scratch(op, bytes)?, DType::F16)?;
     let params = HalveParams {
         rows: dim(op, "rows", rows)?,
         columns: dim(op, "columns", columns)?,
@@ -158,7 +158,7 @@ fn exponents(ctx: &Context, op: &'static str, factor: &Factor<'_>) -> BackendRes
     let &Factor { window, matrix, rows, columns, k_down, .. } = factor;
     let (lines, groups) = if k_down { (columns, columns.div_ceil(WIDTH)) } else { (rows, rows) };
     let bytes = checked_product(op, "scratch", &[lines, size_of::<i32>()])?;
-    let exponents = ctx.output(op, &ctx.memory.scratch(op, bytes)?, DType::I32)?;
+    let exponents = ctx.output(op, &ctx.scratch(op, bytes)?, DType::I32)?;
     let params = ExponentsParams {
         rows: dim(op, "rows", rows)?,
         columns: dim(op, "columns", columns)?,

@@ -112,7 +112,7 @@ impl Plan {
         if ctx.gpu.info.kind == DeviceKind::SoftwareAdapter || desc.m.min(desc.n) != 1 || desc.k == 0 {
             return None;
         }
-        let matvec = Matvec::choose(desc, ctx.gpu.multiprocessors())?;
+        let matvec = Matvec::choose(desc, ctx.gpu.profile.compute_units)?;
         Some(Self::new(ctx, desc, Kernel::Matvec(matvec), 1)?.reading(desc, windows))
     }
 }

@@ -16,9 +16,11 @@ mod large;
 mod layout;
 mod matvec;
 mod pack;
+mod part;
 mod plan;
 mod proof;
 mod skinny;
+mod slices;
 mod split;
 mod strips;
 #[cfg(not(target_family = "wasm"))]
@@ -32,6 +34,8 @@ use crate::context::{Context, dim, linear_grid};
 use crate::kernels::{Lib, Variant, libs, params};
 use crate::recorder::Window;
 
+use super::long_work::{explain_parts, in_parts};
+use part::Part;
 use plan::Plan;
 
 pub(super) use cooperative::CooperativeTile;
@@ -120,15 +124,20 @@ pub(super) fn multiply(
     desc: &MatmulDesc,
     windows: &Windows,
 ) -> BackendResult<()> {
-    let plan = Plan::choose(ctx, desc, windows);
-    tracing::trace!(op, %plan, "matmul");
-    run(ctx, op, desc, windows, &plan)
+    let whole = Part { desc: *desc, windows: windows.clone() };
+    in_parts(ctx, op, whole, |Part { desc, windows }| {
+        let plan = Plan::choose(ctx, desc, windows);
+        tracing::trace!(op, %plan, "matmul");
+        run(ctx, op, desc, windows, &plan)
+    })
 }
 
 /// The plan for a product, in words.
 pub(crate) fn explain_matmul(ctx: &Context, op: &'static str, desc: &MatmulDesc) -> BackendResult<String> {
     Ok(match windows(ctx, op, desc)? {
-        Some(windows) => Plan::choose(ctx, desc, &windows).to_string(),
+        Some(windows) => explain_parts(ctx, op, Part { desc: *desc, windows }, |Part { desc, windows }| {
+            Plan::choose(ctx, desc, windows).to_string()
+        })?,
         None => "nothing".to_owned(),
     })
 }
@@ -151,7 +160,7 @@ fn windows(ctx: &Context, op: &'static str, desc: &MatmulDesc) -> BackendResult<
 }
 
 /// Records what the plan needs: copies of badly aligned factors, the product itself or its parts, and the sum of its
-/// pieces.
+/// pieces. Sums that are too long for the device's loops are made in slices instead, each with a plan of its own.
 fn run(
     ctx: &Context,
     op: &'static str,
@@ -159,6 +168,9 @@ fn run(
     windows: &Windows,
     plan: &Plan,
 ) -> BackendResult<()> {
+    if let Some(length) = slices::length(ctx, desc, plan) {
+        return slices::run(ctx, op, desc, windows, plan, length);
+    }
     if plan.emulated {
         return emulated::run(ctx, op, desc, windows, plan);
     }

@@ -206,7 +206,7 @@ impl Plan {
         if k < 16 || work < least {
             return None;
         }
-        let multiprocessors = ctx.gpu.multiprocessors();
+        let multiprocessors = ctx.gpu.profile.compute_units;
         let (tile, splits) = if streams(desc, multiprocessors) {
             (CooperativeTile::SHALLOW, 1)
         } else {
@@ -219,7 +219,7 @@ impl Plan {
     /// The fastest plan without matrix units, which any device and product allow.
     fn tiled(ctx: &Context, desc: &MatmulDesc, windows: &Windows) -> Self {
         let limits = ctx.gpu.device.limits();
-        let multiprocessors = ctx.gpu.multiprocessors();
+        let multiprocessors = ctx.gpu.profile.compute_units;
         let tiles = Tile::ALL.into_iter().filter(|tile| tile.fits(&limits));
         let tiled = fastest(desc, tiles, |tile, sizes| tile.time(sizes, multiprocessors));
         // A processor has no workgroup memory to stage anything in.

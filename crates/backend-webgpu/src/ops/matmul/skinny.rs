@@ -247,7 +247,7 @@ impl Plan {
         if ctx.gpu.info.kind == DeviceKind::SoftwareAdapter {
             return None;
         }
-        let (skinny, splits) = Skinny::choose(desc, ctx.gpu.multiprocessors())?;
+        let (skinny, splits) = Skinny::choose(desc, ctx.gpu.profile.compute_units)?;
         Some(Self::new(ctx, desc, Kernel::Skinny(skinny), splits)?.reading(desc, windows))
     }
 

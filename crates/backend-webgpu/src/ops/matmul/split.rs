@@ -22,7 +22,7 @@ static COMBINE: KernelSource = kernel!(
 const WORKGROUP: usize = 256;
 
 /// A multiple of every kernel's step.
-const STEP: usize = 64;
+pub(super) const STEP: usize = 64;
 
 fn variant(dtype: DType, activation: Activation, scaled: bool) -> Variant {
     let constants = [activation_code(activation), u32::from(scaled)];
@@ -57,6 +57,11 @@ pub(super) struct Partial {
 }
 
 impl Partial {
+    /// Sums that are whole, but not finished.
+    pub(super) fn whole(window: Window) -> Self {
+        Self { window, count: 1 }
+    }
+
     /// Multiplies without finishing: no factors, no bias, no activation.
     pub(super) fn make(
         ctx: &Context,
@@ -68,7 +73,7 @@ impl Partial {
         let pieces = Pieces::new(desc, plan.splits);
         let elements = checked_product(op, "scratch", &[pieces.count, desc.m, desc.n])?;
         let bytes = checked_product(op, "scratch", &[elements, DType::F32.size()])?;
-        let window = ctx.output(op, &ctx.memory.scratch(op, bytes)?, DType::F32)?;
+        let window = ctx.output(op, &ctx.scratch(op, bytes)?, DType::F32)?;
         let parts = Windows { bias: ctx.null(), c: window, ..windows.clone() };
         launch(ctx, op, &pieces.product(desc), &parts, &plan.piece())?;
         Ok(Self { window: parts.c, count: pieces.count })
@@ -124,13 +129,14 @@ impl Pieces {
     }
 }
 
-/// `output = Σ parts`: packed m×n matrices of f32 that lie one after another, added in order.
+/// `output = activation(Σ parts)`: packed m×n matrices of f32 that lie one after another, added in order.
 pub(in crate::ops) fn add_pieces(
     ctx: &Context,
     op: &'static str,
     parts: &Window,
     count: usize,
     [m, n]: [usize; 2],
+    activation: Activation,
     (output, dtype): (&Window, DType),
 ) -> BackendResult<()> {
     let matrix = Matrix::new(0, DType::F32, n);
@@ -138,6 +144,6 @@ pub(in crate::ops) fn add_pieces(
     let windows = Windows { a: ctx.null(), b: ctx.null(), bias: ctx.null(), c: output.clone() };
     let params = params(op, &Product::whole(&desc), &windows, [1; 2])?;
     let grid = linear_grid(op, (m * n).div_ceil(WORKGROUP))?;
-    let (null, variant) = (ctx.null(), variant(dtype, Activation::Identity, false));
+    let (null, variant) = (ctx.null(), variant(dtype, activation, false));
     ctx.launch(op, &variant, &[parts, &null, &null, &null], output, &params, grid)
 }

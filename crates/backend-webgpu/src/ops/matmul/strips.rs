@@ -95,7 +95,7 @@ impl Plan {
     /// The same if it is estimated to be faster.
     pub(super) fn with_cheap_strips(self, ctx: &Context, desc: &MatmulDesc) -> Self {
         let Kernel::Cooperative(tile) = self.kernel else { return self };
-        let whole = tile.time([desc.m, desc.n, desc.k, desc.batch], ctx.gpu.multiprocessors());
+        let whole = tile.time([desc.m, desc.n, desc.k, desc.batch], ctx.gpu.profile.compute_units);
         Self { strips: self.time_in_parts(ctx, desc).is_some_and(|time| time < whole), ..self }
     }
 
@@ -104,7 +104,7 @@ impl Plan {
         let Kernel::Cooperative(tile) = self.kernel else { return None };
         let parts = parts(desc, self.tile());
         let (main, rest) = parts.split_first().filter(|_| self.splits == 1)?;
-        let mut time = tile.time([main.m, main.n, desc.k, desc.batch], ctx.gpu.multiprocessors());
+        let mut time = tile.time([main.m, main.n, desc.k, desc.batch], ctx.gpu.profile.compute_units);
         for part in rest {
             time = time.saturating_add(few(ctx, &part.of(desc))?.1 + LAUNCH);
         }
@@ -123,7 +123,7 @@ impl Plan {
 /// The fastest tile for a few rows or columns, and the nanoseconds that it is estimated to take.
 fn few(ctx: &Context, desc: &MatmulDesc) -> Option<(CooperativeTile, usize)> {
     let sizes = [desc.m, desc.n, desc.k, desc.batch];
-    let times = CooperativeTile::FEW.map(|tile| (tile, tile.time(sizes, ctx.gpu.multiprocessors())));
+    let times = CooperativeTile::FEW.map(|tile| (tile, tile.time(sizes, ctx.gpu.profile.compute_units)));
     times.into_iter().min_by_key(|&(_, time)| time)
 }
 

@@ -5,11 +5,13 @@ use backend_api::{BackendResult, MathMode};
 
 use super::cooperative::CooperativeTile;
 use super::kernel::Kernel;
+use super::part::Part;
 use super::plan::Plan;
 use super::skinny::FEW;
 use super::tuning::Key;
 use super::{Forced, run, windows};
 use crate::context::Context;
+use crate::ops::long_work::{parts, require_end};
 
 /// Measures the kernels that can make a product and remembers the fastest. `measure` gives the seconds that a work takes,
 /// or `None` when there is no time left.
@@ -22,22 +24,28 @@ pub(crate) fn tune_matmul(
     // Another kernel has to be clearly faster, or chance would decide.
     const GAIN: f64 = 0.97;
 
-    let Some(mut windows) = windows(ctx, op, desc)? else { return Ok(()) };
+    let Some(windows) = windows(ctx, op, desc)? else { return Ok(()) };
     if desc.math != MathMode::Standard {
         return Ok(());
     }
+    let whole = Part { desc: *desc, windows };
+    require_end(ctx, op, &whole)?;
+    // A long product is made in parts, most of which have the shape of the first.
+    let Some((Part { desc, mut windows }, _)) = parts(ctx, whole).into_iter().next() else { return Ok(()) };
+    let desc = &desc;
     let planned = Plan::by_estimate(ctx, desc, &windows);
     let key = Key::new(desc, &windows);
     // C may be an input too, so that nothing may be written there.
     let last = (desc.batch - 1) * desc.c.batch_stride + (desc.m - 1) * desc.c.ld + desc.n;
-    let scratch = ctx.memory.scratch(op, (last * desc.c.dtype.size()).next_multiple_of(4))?;
+    let scratch = ctx.scratch(op, (last * desc.c.dtype.size()).next_multiple_of(4))?;
     windows.c = ctx.output(op, &scratch, desc.c.dtype)?;
 
-    let Some(time) = measure(&|| run(ctx, op, desc, &windows, &planned))? else { return Ok(()) };
+    let product = |plan: &Plan| run(ctx, op, desc, &windows, plan).and_then(|()| ctx.commit(op));
+    let Some(time) = measure(&|| product(&planned))? else { return Ok(()) };
     let (mut best, mut least) = (planned.as_forced(), time * GAIN);
     for candidate in candidates(desc, key.aligned).filter(|&candidate| candidate != planned.as_forced()) {
         let Some(plan) = Plan::as_asked(ctx, desc, &windows, candidate) else { continue };
-        match measure(&|| run(ctx, op, desc, &windows, &plan))? {
+        match measure(&|| product(&plan))? {
             None => break,
             Some(time) if time < least => (best, least) = (candidate, time),
             Some(_) => {}

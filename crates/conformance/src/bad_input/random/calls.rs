@@ -3,20 +3,20 @@
 use backend_api::{BackendResult, ComputeBackend};
 
 use super::pool::Pool;
-use super::{Call, elementwise, images, memory, products, rows};
+use super::{Call, elementwise, images, memory, movement, products, rows};
 use crate::rng::Rng;
 
 pub(super) fn call<'a>(
     label: String,
     verdict: BackendResult<()>,
-    make: impl FnOnce(&dyn ComputeBackend) -> BackendResult<()> + 'a,
+    make: impl Fn(&dyn ComputeBackend) -> BackendResult<()> + 'a,
 ) -> Call<'a> {
     Call { label, verdict, make: Box::new(make) }
 }
 
 /// A call of any method with any arguments.
 pub(super) fn random<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
-    let methods: [fn(&mut Rng, &Pool<'_>) -> Call<'a>; 30] = [
+    let methods: [fn(&mut Rng, &Pool<'_>) -> Call<'a>; 41] = [
         products::gemm,
         products::batched_gemm,
         products::conv2d,
@@ -47,6 +47,17 @@ pub(super) fn random<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
         rows::backward,
         rows::rope,
         rows::gather,
+        rows::random,
+        elementwise::compare,
+        elementwise::where_cond,
+        elementwise::clamp,
+        elementwise::affine,
+        movement::permute,
+        movement::slice,
+        movement::repeat,
+        movement::pad,
+        movement::concat,
+        memory::alloc,
     ];
     rng.pick(&methods)(rng, pool)
 }

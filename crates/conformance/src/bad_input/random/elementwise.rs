@@ -1,11 +1,13 @@
 //! Random element-wise operations and copies.
 
-use backend_api::desc::{BinaryDesc, CopyDesc, TensorDesc, UnaryDesc};
-use backend_api::{BinaryOp, DType, UnaryOp};
+use backend_api::desc::{
+    AffineDesc, BinaryDesc, ClampDesc, CompareDesc, CopyDesc, TensorDesc, UnaryDesc, WhereDesc,
+};
+use backend_api::{BinaryOp, CompareOp, DType, UnaryOp};
 
 use super::Call;
 use super::calls::call;
-use super::draw::{dtype, maybe, shape, size};
+use super::draw::{dtype, factor, maybe, shape, size};
 use super::pool::Pool;
 use crate::rng::Rng;
 
@@ -33,7 +35,7 @@ pub(super) fn binary<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
 
 /// A tensor's owned parts.
 #[derive(Clone, Debug)]
-struct Tensor {
+pub(super) struct Tensor {
     ptr: u64,
     dtype: DType,
     shape: Vec<usize>,
@@ -52,12 +54,29 @@ impl Tensor {
         Self { ptr: pool.pick(rng), dtype, shape, strides: maybe(rng, strides) }
     }
 
-    fn desc(&self) -> TensorDesc<'_> {
+    pub(super) fn rank(&self) -> usize {
+        self.shape.len()
+    }
+
+    /// Takes the extents of `other` in another order; `axes` is a permutation.
+    pub(super) fn reorder(&mut self, other: &Self, axes: &[usize]) {
+        self.shape = axes.iter().map(|&axis| other.shape[axis]).collect();
+    }
+
+    /// Takes the sum of the others' extents along an axis that all have.
+    pub(super) fn lengthen(&mut self, axis: usize, others: &[&Self]) {
+        let extents: Option<Vec<usize>> = others.iter().map(|other| other.shape.get(axis).copied()).collect();
+        if let (Some(extent), Some(extents)) = (self.shape.get_mut(axis), extents) {
+            *extent = extents.into_iter().fold(0, usize::saturating_add);
+        }
+    }
+
+    pub(super) fn desc(&self) -> TensorDesc<'_> {
         TensorDesc { ptr: self.ptr, dtype: self.dtype, shape: &self.shape, strides: self.strides.as_deref() }
     }
 }
 
-fn tensors<const N: usize>(rng: &mut Rng, pool: &Pool<'_>) -> [Tensor; N] {
+pub(super) fn tensors<const N: usize>(rng: &mut Rng, pool: &Pool<'_>) -> [Tensor; N] {
     let (shape, common) = (shape(rng), dtype(rng));
     std::array::from_fn(|_| {
         let dtype = if rng.one_in(6) { dtype(rng) } else { common };
@@ -88,4 +107,46 @@ pub(super) fn copy<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
     let operands = CopyDesc::new(src.desc(), dst.desc()).operands("copy");
     let verdict = pool.check("copy", operands.map(|(operands, _)| operands));
     call(format!("copy {src:?} {dst:?}"), verdict, move |b| b.copy(&CopyDesc::new(src.desc(), dst.desc())))
+}
+
+pub(super) fn compare<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
+    let (op, [x, y, mut output]) = (rng.pick(CompareOp::ALL), tensors(rng, pool));
+    if !rng.one_in(6) {
+        output.dtype = DType::U32;
+    }
+    let operands = CompareDesc::new(op, x.desc(), y.desc(), output.desc()).operands("compare");
+    let verdict = pool.check("compare", operands.map(|(operands, _)| operands));
+    call(format!("compare {op:?} {x:?} {y:?} {output:?}"), verdict, move |b| {
+        b.compare(&CompareDesc::new(op, x.desc(), y.desc(), output.desc()))
+    })
+}
+
+pub(super) fn where_cond<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
+    let [mut condition, x, y, output] = tensors(rng, pool);
+    if !rng.one_in(6) {
+        condition.dtype = DType::U32;
+    }
+    let operands = WhereDesc::new(condition.desc(), x.desc(), y.desc(), output.desc()).operands("where_cond");
+    let verdict = pool.check("where_cond", operands.map(|(operands, _)| operands));
+    call(format!("where_cond {condition:?} {x:?} {y:?} {output:?}"), verdict, move |b| {
+        b.where_cond(&WhereDesc::new(condition.desc(), x.desc(), y.desc(), output.desc()))
+    })
+}
+
+pub(super) fn clamp<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
+    let ([input, output], [min, max]) = (tensors(rng, pool), [factor(rng), factor(rng)]);
+    let operands = ClampDesc::new(input.desc(), output.desc(), min, max).operands("clamp");
+    let verdict = pool.check("clamp", operands.map(|(operands, _)| operands));
+    call(format!("clamp {input:?} {output:?} {min} {max}"), verdict, move |b| {
+        b.clamp(&ClampDesc::new(input.desc(), output.desc(), min, max))
+    })
+}
+
+pub(super) fn affine<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
+    let ([input, output], [scale, bias]) = (tensors(rng, pool), [factor(rng), factor(rng)]);
+    let operands = AffineDesc::new(input.desc(), output.desc(), scale, bias).operands("affine");
+    let verdict = pool.check("affine", operands.map(|(operands, _)| operands));
+    call(format!("affine {input:?} {output:?} {scale} {bias}"), verdict, move |b| {
+        b.affine(&AffineDesc::new(input.desc(), output.desc(), scale, bias))
+    })
 }

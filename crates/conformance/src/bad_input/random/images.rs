@@ -3,7 +3,7 @@
 use backend_api::Activation;
 use backend_api::desc::{
     ConvBackwardDataDesc, ConvBackwardFilterDesc, ConvDesc, ConvShape, ConvTransposeDesc, ImageLayout,
-    PoolDesc, PoolOp, PoolShape, Window,
+    PoolBackwardDesc, PoolDesc, PoolOp, PoolShape, Window,
 };
 
 use super::Call;
@@ -80,6 +80,12 @@ pub(super) fn pool2d<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
     let shape = PoolShape::new(input, output, window).with_layout(rng.pick(&LAYOUTS));
     let [input, output, _] = handles(rng, pool);
     let d = PoolDesc::new(rng.pick(&PoolOp::ALL), dtype(rng), [input, output], shape);
+    if rng.one_in(3) {
+        let backward = PoolBackwardDesc::of(&d, [pool.pick(rng), pool.pick(rng)]);
+        let op = "pool2d_backward";
+        let verdict = pool.check(op, backward.operands(op));
+        return call(format!("{backward:?}"), verdict, move |b| b.pool2d_backward(&backward));
+    }
     let verdict = pool.check("pool2d", d.operands("pool2d"));
     call(format!("{d:?}"), verdict, move |b| b.pool2d(&d))
 }

@@ -52,3 +52,27 @@ pub(super) fn view<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
     };
     call(format!("view {ptr:#x} {offset} {len}"), verdict, move |b| b.free(b.view(ptr, offset, len)?))
 }
+
+/// An allocation that is given back, or a handle that was never given out.
+pub(super) fn alloc<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
+    if rng.one_in(2) {
+        let ptr = rng.next_u64();
+        let verdict = match pool.region(ptr) {
+            Some(_) => Ok(()),
+            None => Err(BackendError::InvalidHandle { op: "free", arg: "ptr", ptr }),
+        };
+        return call(format!("free {ptr:#x}"), verdict, move |b| b.free(ptr));
+    }
+    let bytes = if rng.one_in(9) { usize::MAX >> rng.below(3) } else { rng.below(100_000) };
+    let too_much = BackendError::Limit { op: "alloc", what: "bytes", requested: bytes, max: 0 };
+    let verdict = if bytes > 1 << 40 { Err(too_much) } else { Ok(()) };
+    call(format!("alloc {bytes}"), verdict, move |b| {
+        b.alloc(bytes).and_then(|ptr| b.free(ptr)).map_err(|error| match error {
+            // On a processor only the system's allocator knows that it is too much.
+            BackendError::OutOfMemory { requested, .. } if requested > 1 << 40 => {
+                BackendError::Limit { op: "alloc", what: "bytes", requested, max: 0 }
+            }
+            error => error,
+        })
+    })
+}

@@ -1,4 +1,5 @@
-//! Calls with random arguments: none panics, and one succeeds only if its footprint fits.
+//! Calls with random arguments: none panics, one succeeds exactly if its footprint fits, and one that fails changes
+//! nothing.
 //!
 //! The judge is the contract's own: a descriptor's `operands` and [`operand::check`](backend_api::operand::check),
 //! asked with what this module knows of its buffers.
@@ -8,6 +9,7 @@ mod draw;
 mod elementwise;
 mod images;
 mod memory;
+mod movement;
 mod pool;
 mod products;
 mod rows;
@@ -30,7 +32,7 @@ pub struct RandomReport {
     pub failures: Vec<String>,
 }
 
-type Make<'a> = Box<dyn FnOnce(&dyn ComputeBackend) -> BackendResult<()> + 'a>;
+type Make<'a> = Box<dyn Fn(&dyn ComputeBackend) -> BackendResult<()> + 'a>;
 
 /// A call with its arguments chosen.
 struct Call<'a> {
@@ -60,30 +62,12 @@ pub fn random_arguments(
         }
     };
     let mut rng = Rng::from_name(seed);
-    for index in 0..calls {
-        let call = calls::random(&mut rng, &pool);
-        before(&call.label);
-        report.calls += 1;
-        let (label, verdict) = (call.label, call.verdict);
-        let result = catch_unwind(AssertUnwindSafe(|| (call.make)(backend)));
-        let outcome = match result {
-            Err(_) => Err("it panicked".to_owned()),
-            Ok(result) => {
-                report.accepted += usize::from(result.is_ok());
-                judge(&verdict, &result)
-            }
-        };
-        // A failed wait would otherwise be told of a later call.
-        let outcome = outcome.and_then(|()| match index % 500 {
-            499 => backend.synchronize().map_err(|error| format!("synchronize after it: {error:?}")),
-            _ => Ok(()),
-        });
-        if let Err(why) = outcome {
-            report.failures.push(format!("{label}: {why}"));
-        }
-        if report.failures.len() >= 100 {
-            break;
-        }
+    let mut rest = calls;
+    while rest > 0 && report.failures.len() < MOST_FAILURES {
+        let group = rest.min(GROUP);
+        rest -= group;
+        let calls = (0..group).map(|_| calls::random(&mut rng, &pool)).collect();
+        run_group(backend, &pool, calls, before, &mut report);
     }
     drop(pool);
     let after = backend.memory_stats().handles;
@@ -91,6 +75,73 @@ pub fn random_arguments(
         report.failures.push(format!("{handles} handles before all calls, {after} after"));
     }
     report
+}
+
+/// Calls between two looks at the memory. Those that must fail are made last, and together.
+const GROUP: usize = 250;
+
+/// Failures after which no more calls are made.
+const MOST_FAILURES: usize = 100;
+
+fn run_group(
+    backend: &dyn ComputeBackend,
+    pool: &Pool<'_>,
+    calls: Vec<Call<'_>>,
+    before: &dyn Fn(&str),
+    report: &mut RandomReport,
+) {
+    let (good, mut bad): (Vec<_>, Vec<_>) = calls.into_iter().partition(|call| call.verdict.is_ok());
+    for call in good {
+        // What the device refuses must have changed nothing either: it is made again, among the bad ones.
+        if make(backend, &call, before, report).is_some_and(|result| result.is_err()) {
+            bad.push(call);
+        }
+    }
+    // A failed wait would otherwise be told of a later call.
+    if let Err(error) = backend.synchronize() {
+        report.failures.push(format!("synchronize after a group of calls: {error:?}"));
+    }
+    let handles = backend.memory_stats().handles;
+    let Some(memory) = pool.bytes(report) else { return };
+    for call in &bad {
+        make(backend, call, before, report);
+    }
+    if pool.bytes(report).is_some_and(|now| now != memory) {
+        let culprit = bad.iter().find(|call| {
+            let before = pool.bytes(report);
+            _ = (call.make)(backend);
+            pool.bytes(report) != before
+        });
+        let label = culprit.map_or("one of the calls that failed", |call| &call.label);
+        report.failures.push(format!("{label}: it failed, and changed memory"));
+    }
+    let after = backend.memory_stats().handles;
+    if after != handles {
+        report.failures.push(format!("{handles} handles before calls that failed, {after} after"));
+    }
+}
+
+/// Makes a call and judges it; its result, unless it panicked.
+fn make(
+    backend: &dyn ComputeBackend,
+    call: &Call<'_>,
+    before: &dyn Fn(&str),
+    report: &mut RandomReport,
+) -> Option<BackendResult<()>> {
+    before(&call.label);
+    report.calls += 1;
+    let result = catch_unwind(AssertUnwindSafe(|| (call.make)(backend))).ok();
+    let outcome = match &result {
+        None => Err("it panicked".to_owned()),
+        Some(result) => {
+            report.accepted += usize::from(result.is_ok());
+            judge(&call.verdict, result)
+        }
+    };
+    if let Err(why) = outcome {
+        report.failures.push(format!("{}: {why}", call.label));
+    }
+    result
 }
 
 fn judge(verdict: &BackendResult<()>, result: &BackendResult<()>) -> Result<(), String> {

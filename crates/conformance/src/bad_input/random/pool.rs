@@ -3,6 +3,7 @@
 use backend_api::operand::{Operand, Region, check};
 use backend_api::{BackendResult, ComputeBackend};
 
+use super::RandomReport;
 use crate::rng::Rng;
 
 /// Handles with what is known of the memory behind them.
@@ -34,6 +35,20 @@ impl<'a> Pool<'a> {
         backend.free(freed)?;
         pool.handles.extend([0, freed, 0x7fff_fff1_00ff_fff0].map(|ptr| (ptr, None)));
         Ok(pool)
+    }
+
+    /// All bytes of all allocations; `None`, and a failure, if they can't be read.
+    pub(super) fn bytes(&self, report: &mut RandomReport) -> Option<Vec<u8>> {
+        let mut all = Vec::new();
+        for (&(ptr, _), len) in self.handles.iter().zip(ALLOCATIONS) {
+            let mut bytes = vec![0; len];
+            if let Err(error) = self.backend.copy_dtoh(&mut bytes, ptr) {
+                report.failures.push(format!("reading what the calls left: {error:?}"));
+                return None;
+            }
+            all.append(&mut bytes);
+        }
+        Some(all)
     }
 
     fn add(&mut self, ptr: u64, allocation: usize, offset: usize, len: usize) {

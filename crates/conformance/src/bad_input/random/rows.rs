@@ -1,11 +1,11 @@
 //! Random reductions, normalisations, rotations and gathers.
 
 use backend_api::desc::{
-    BatchNormDesc, CumSumDesc, GatherDesc, GroupNormDesc, HeadStrides, LayerNormDesc, NormBackwardDesc,
-    NormBackwardWeightDesc, ReduceDesc, RmsNormDesc, RopeDesc, RopeStyle, SoftmaxBackwardDesc, SoftmaxDesc,
-    TensorDesc,
+    BatchNormDesc, CumSumDesc, Distribution, GatherDesc, GroupNormDesc, HeadStrides, LayerNormDesc,
+    NormBackwardDesc, NormBackwardWeightDesc, RandomDesc, ReduceDesc, RmsNormDesc, RopeDesc, RopeStyle,
+    ScatterDesc, SoftmaxBackwardDesc, SoftmaxDesc, TensorDesc,
 };
-use backend_api::{BackendResult, DType, ReduceOp};
+use backend_api::{BackendResult, DType, ReduceOp, ScatterOp};
 
 use super::Call;
 use super::calls::call;
@@ -145,8 +145,30 @@ pub(super) fn rope<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
 }
 
 pub(super) fn gather<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
-    let ptrs = std::array::from_fn(|_| pool.pick(rng));
-    let d = GatherDesc::new(dtype(rng), ptrs, sizes(rng));
-    let verdict = pool.check("gather", d.operands("gather"));
-    call(format!("{d:?}"), verdict, move |b| b.gather(&d))
+    let (ptrs, shape) = (std::array::from_fn(|_| pool.pick(rng)), sizes(rng));
+    let (dtype, outer, per_element) = (dtype(rng), if rng.one_in(3) { size(rng) } else { 1 }, rng.one_in(3));
+    if rng.one_in(2) {
+        let mut d = GatherDesc::new(dtype, ptrs, shape).with_outer(outer);
+        d.per_element = per_element;
+        let verdict = pool.check("gather", d.operands("gather"));
+        call(format!("{d:?}"), verdict, move |b| b.gather(&d))
+    } else {
+        let mut d = ScatterDesc::new(rng.pick(ScatterOp::ALL), dtype, ptrs, shape).with_outer(outer);
+        d.per_element = per_element;
+        let verdict = pool.check("scatter", d.operands("scatter"));
+        call(format!("{d:?}"), verdict, move |b| b.scatter(&d))
+    }
+}
+
+pub(super) fn random<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
+    let [first, second] = [factor(rng), factor(rng)];
+    let distribution = if rng.one_in(2) {
+        Distribution::Uniform { low: first, high: second }
+    } else {
+        Distribution::Normal { mean: first, std: second }
+    };
+    let d = RandomDesc::new(pool.pick(rng), dtype(rng), size(rng), rng.next_u64(), distribution)
+        .with_offset(rng.next_u64() >> rng.below(64));
+    let verdict = pool.check("random", d.operands("random"));
+    call(format!("{d:?}"), verdict, move |b| b.random(&d))
 }

@@ -1,0 +1,59 @@
+//! Buffers that the caller has beside the backend.
+
+use std::sync::{Arc, Weak};
+
+use super::{Block, Storage};
+
+/// The buffers that were imported or exported and are still in use.
+///
+/// WebGPU orders uses of one buffer, and so does the recorder: an imported buffer that is known already has to be the
+/// same block, or an upload through one handle would overtake a kernel that reads through the other.
+#[derive(Debug, Default)]
+pub(crate) struct SharedBuffers {
+    known: Vec<Known>,
+}
+
+#[derive(Debug)]
+struct Known {
+    /// While a handle or a recorded use of it lives.
+    block: Weak<Block>,
+    /// While a batch that uses it has not been submitted, too.
+    storage: Weak<Storage>,
+}
+
+impl SharedBuffers {
+    /// The block of a buffer.
+    pub(crate) fn import(&mut self, buffer: wgpu::Buffer) -> Arc<Block> {
+        self.forget_dropped();
+        let known = self.known.iter().find_map(|known| {
+            let storage = known.storage.upgrade()?;
+            (storage.buffer() == &buffer).then(|| (known.block.upgrade(), storage))
+        });
+        let storage = match known {
+            Some((Some(block), _)) => return block,
+            Some((None, storage)) => storage,
+            None => Arc::new(Storage::new(buffer)),
+        };
+        let block = Arc::new(Block::outside(storage));
+        self.add(&block);
+        block
+    }
+
+    /// Notes that the caller gets a block's buffer.
+    pub(crate) fn export(&mut self, block: &Arc<Block>) {
+        self.forget_dropped();
+        block.share();
+        if !self.known.iter().any(|known| std::ptr::eq(known.block.as_ptr(), Arc::as_ptr(block))) {
+            self.add(block);
+        }
+    }
+
+    fn add(&mut self, block: &Arc<Block>) {
+        block.share();
+        self.known.push(Known { block: Arc::downgrade(block), storage: Arc::downgrade(block.storage()) });
+    }
+
+    fn forget_dropped(&mut self) {
+        self.known.retain(|known| known.storage.strong_count() > 0);
+    }
+}

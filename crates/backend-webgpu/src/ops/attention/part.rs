@@ -1,0 +1,146 @@
+//! Attention that takes long, by batches, heads and queries.
+
+use backend_api::DType;
+use backend_api::desc::{AttentionDesc, AttentionMask};
+
+use super::Windows;
+use crate::device::DeviceProfile;
+use crate::ops::long_work::{Divisible, middle};
+
+/// Queries that kernels for long sequences give to one workgroup.
+const TILE: usize = 64;
+/// The most queries for which kernels spread the keys over workgroups.
+const FEW: usize = 8;
+/// Seconds of a single workgroup that are worth a launch of its own.
+const MAX_ALONE: f64 = 1.0;
+
+/// Some sequences of a call, some heads of one, or some queries of one head.
+#[derive(Clone, Debug)]
+pub(super) struct Part {
+    pub(super) desc: AttentionDesc,
+    pub(super) windows: Windows,
+}
+
+impl Divisible for Part {
+    fn seconds(&self, profile: &DeviceProfile) -> f64 {
+        let total = self.flops_seconds(profile);
+        let &AttentionDesc { batch, heads, seq_q, .. } = &self.desc;
+        if seq_q <= FEW {
+            return total;
+        }
+        // A workgroup goes through all keys alone, on one compute unit. Fewer queries than it takes make that shorter.
+        let tiles = batch as f64 * heads as f64 * seq_q as f64 / seq_q.min(TILE) as f64;
+        let alone = total / tiles.max(1.0) * profile.compute_units as f64;
+        if alone > MAX_ALONE { total.max(alone) } else { total }
+    }
+
+    /// That of a query of one head, whose keys are in one launch.
+    fn undivided_seconds(&self, profile: &DeviceProfile) -> f64 {
+        let &AttentionDesc { batch, heads, seq_q, .. } = &self.desc;
+        let queries = batch as f64 * heads as f64 * seq_q as f64;
+        if queries > 0.0 { self.flops_seconds(profile) / queries } else { 0.0 }
+    }
+
+    fn halves(&self) -> Option<[Self; 2]> {
+        let &AttentionDesc { batch, heads, kv_heads, seq_q, .. } = &self.desc;
+        Some(if let Some(first) = middle(batch) {
+            [self.batches(0, first), self.batches(first, batch - first)]
+        } else if let Some(first) = middle(kv_heads) {
+            let group = heads / kv_heads;
+            [self.heads([0, first], group), self.heads([first, kv_heads - first], group)]
+        } else if let Some(first) = middle(heads) {
+            [self.heads_of_group(0, first), self.heads_of_group(first, heads - first)]
+        } else {
+            let first = middle(seq_q)?;
+            [self.queries(0, first), self.queries(first, seq_q - first)]
+        })
+    }
+}
+
+/// Elements from the start of queries, keys, values, output, mask, lengths and logarithms.
+#[derive(Clone, Copy, Debug, Default)]
+struct Starts {
+    q: usize,
+    k: usize,
+    v: usize,
+    o: usize,
+    mask: usize,
+    lengths: usize,
+    lse: usize,
+}
+
+impl Part {
+    fn flops_seconds(&self, profile: &DeviceProfile) -> f64 {
+        let halves = self.desc.dtype == DType::F16;
+        self.desc.flops() / if halves { profile.flops_f16 } else { profile.flops }
+    }
+
+    fn batches(&self, first: usize, batch: usize) -> Self {
+        let [q, k, v, o] = self.desc.strides().map(|strides| first * strides.batch);
+        let mask = first * self.mask_stride(|mask| mask.batch_stride);
+        let lse = first * self.desc.heads * self.desc.seq_q;
+        let starts = Starts { q, k, v, o, mask, lengths: first, lse };
+        self.from(starts, |desc| desc.batch = batch)
+    }
+
+    /// `count` heads of keys from `first` on, each with a group of query heads, of a single sequence.
+    fn heads(&self, [first, count]: [usize; 2], group: usize) -> Self {
+        let [q, k, v, o] = self.desc.strides();
+        let starts = self.query_heads(first * group, [q.head, o.head]);
+        let starts = Starts { k: first * k.head, v: first * v.head, ..starts };
+        self.from(starts, |desc| (desc.heads, desc.kv_heads) = (count * group, count))
+    }
+
+    /// Query heads of a single head of keys.
+    fn heads_of_group(&self, first: usize, heads: usize) -> Self {
+        let [q, _, _, o] = self.desc.strides();
+        self.from(self.query_heads(first, [q.head, o.head]), |desc| desc.heads = heads)
+    }
+
+    fn query_heads(&self, first: usize, [q, o]: [usize; 2]) -> Starts {
+        let mask = first * self.mask_stride(|mask| mask.head_stride);
+        Starts { q: first * q, o: first * o, mask, lse: first * self.desc.seq_q, ..Starts::default() }
+    }
+
+    /// Queries of a single head. They keep their positions, which count from the end of the keys: with `causal`, the keys
+    /// behind the last query's position are left out, and otherwise the window reaches as much further back.
+    fn queries(&self, first: usize, count: usize) -> Self {
+        let [q, _, _, o] = self.desc.strides();
+        let mask = first * self.mask_stride(|mask| mask.query_stride);
+        let starts = Starts { q: first * q.token, o: first * o.token, mask, lse: first, ..Starts::default() };
+        let behind = self.desc.seq_q - first - count;
+        self.from(starts, |desc| {
+            desc.seq_q = count;
+            if desc.causal {
+                desc.seq_kv = desc.seq_kv.saturating_sub(behind);
+            } else {
+                desc.window = desc.window.map(|window| window.saturating_add(behind));
+            }
+        })
+    }
+
+    fn mask_stride(&self, stride: impl Fn(&AttentionMask) -> usize) -> usize {
+        self.desc.mask.as_ref().map_or(0, stride)
+    }
+
+    /// A part of this call that differs in some extents, with operands that lie as they do here.
+    fn from(&self, starts: Starts, change: impl FnOnce(&mut AttentionDesc)) -> Self {
+        let mut desc = self.desc;
+        [desc.q_strides, desc.k_strides, desc.v_strides, desc.o_strides] = self.desc.strides().map(Some);
+        change(&mut desc);
+        let given = |is_given: bool, start| if is_given { start } else { 0 };
+        let windows = &self.windows;
+        // Without keys, these have no memory, nor has what is left out.
+        let keys = self.desc.seq_kv > 0;
+        let windows = Windows {
+            q: windows.q.advanced(starts.q),
+            k: windows.k.advanced(given(keys, starts.k)),
+            v: windows.v.advanced(given(keys, starts.v)),
+            o: windows.o.advanced(starts.o),
+            mask: windows.mask.advanced(given(keys, starts.mask)),
+            lengths: windows.lengths.advanced(given(desc.key_lengths.is_some(), starts.lengths)),
+            lse: windows.lse.advanced(given(desc.lse.is_some(), starts.lse)),
+        };
+        Self { desc, windows }
+    }
+}

@@ -1,0 +1,107 @@
+//! A convolution that takes long, by images, groups, filters and rows.
+
+use backend_api::DType;
+use backend_api::desc::{ConvGather, ImageLayout};
+
+use super::Job;
+use crate::device::DeviceProfile;
+use crate::ops::long_work::{Divisible, middle};
+
+impl Divisible for Job {
+    fn seconds(&self, profile: &DeviceProfile) -> f64 {
+        let halves = self.dtype == DType::F16;
+        self.gather.flops() / if halves { profile.flops_f16 } else { profile.flops }
+    }
+
+    /// The results of a part follow each other in memory, as the kernels know no gaps between images, planes or rows.
+    fn halves(&self) -> Option<[Self; 2]> {
+        let &ConvGather { batch, groups, filters, result, layout, .. } = &self.gather;
+        let images = |first, count| self.images(first, count);
+        let by_groups = |first, count| self.groups(first, count);
+        let by_filters = |first, count| self.filters(first, count);
+        let rows = |first, count| self.rows(first, count);
+        let both = |total: usize, part: &dyn Fn(usize, usize) -> Self| {
+            let first = middle(total)?;
+            Some([part(0, first), part(first, total - first)])
+        };
+        if batch > 1 {
+            both(batch, &images)
+        } else if layout != ImageLayout::Nhwc && groups > 1 {
+            both(groups, &by_groups)
+        } else if layout != ImageLayout::Nhwc && filters > 1 {
+            // Those of a transposition are stored the other way round.
+            if self.transposed { None } else { both(filters, &by_filters) }
+        } else {
+            both(result[0], &rows)
+        }
+    }
+}
+
+/// Elements from the start of input, filter, bias and output.
+#[derive(Clone, Copy, Debug, Default)]
+struct Starts {
+    input: usize,
+    filter: usize,
+    bias: usize,
+    output: usize,
+}
+
+impl Job {
+    fn images(&self, first: usize, batch: usize) -> Self {
+        let &ConvGather { groups, channels, filters, source: [height, width], .. } = &self.gather;
+        let starts = Starts {
+            input: first * groups * channels * height * width,
+            output: first * groups * filters * self.gather.pixels(),
+            ..Starts::default()
+        };
+        self.part(starts, |job| job.gather.batch = batch)
+    }
+
+    /// Of the planes of a single image.
+    fn groups(&self, first: usize, groups: usize) -> Self {
+        let &ConvGather { channels, filters, source: [height, width], .. } = &self.gather;
+        let starts = Starts {
+            input: first * channels * height * width,
+            filter: first * filters * self.gather.taps(),
+            bias: first * filters,
+            output: first * filters * self.gather.pixels(),
+        };
+        self.part(starts, |job| job.gather.groups = groups)
+    }
+
+    /// Of the planes of a single image and group.
+    fn filters(&self, first: usize, filters: usize) -> Self {
+        let starts = Starts {
+            input: 0,
+            filter: first * self.gather.taps(),
+            bias: first,
+            output: first * self.gather.pixels(),
+        };
+        self.part(starts, |job| job.gather.filters = filters)
+    }
+
+    /// Of a single plane, or of a single image whose channels are adjacent.
+    fn rows(&self, first: usize, rows: usize) -> Self {
+        let &ConvGather { groups, filters, result: [_, width], .. } = &self.gather;
+        let starts = Starts { output: first * width * groups * filters, ..Starts::default() };
+        self.part(starts, |job| {
+            job.first_row += first;
+            job.gather.result[0] = rows;
+        })
+    }
+
+    fn part(&self, starts: Starts, change: impl FnOnce(&mut Self)) -> Self {
+        let mut part = self.clone();
+        // Without channels or taps, these have no memory.
+        if self.gather.taps() > 0 {
+            part.input = self.input.advanced(starts.input);
+            part.filter = self.filter.advanced(starts.filter);
+        }
+        if self.biased {
+            part.bias = self.bias.advanced(starts.bias);
+        }
+        part.output = self.output.advanced(starts.output);
+        change(&mut part);
+        part
+    }
+}

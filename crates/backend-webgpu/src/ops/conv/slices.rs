@@ -1,0 +1,106 @@
+//! Convolutions whose sums are longer than the device's loops may be (see [`iterations`]): slices of the channels, each a
+//! convolution of copies in f32, whose results are added.
+
+use std::ops::Range;
+
+use backend_api::desc::{ConvGather, ImageLayout, collapse};
+use backend_api::{Activation, BackendError, BackendResult, DType, checked_product};
+
+use super::{Job, launch};
+use crate::context::Context;
+use crate::ops::copy::copy_windows;
+use crate::ops::{iterations, matmul};
+use crate::recorder::Window;
+
+/// The most iterations of any kernel for each tap of a result.
+const ITERATIONS: usize = 6;
+
+/// The channels in a slice, if the sums of a convolution are too long for one launch.
+///
+/// # Errors
+/// [`Limit`](BackendError::Limit) if the taps of a single channel are too many.
+pub(super) fn channels(ctx: &Context, op: &'static str, gather: &ConvGather) -> BackendResult<Option<usize>> {
+    let Some(most) = iterations::exceeded(ctx, gather.taps().saturating_mul(ITERATIONS)) else {
+        return Ok(None);
+    };
+    let (requested, max) = (gather.filter[0].saturating_mul(gather.filter[1]), most / ITERATIONS);
+    match max / requested {
+        0 => Err(BackendError::Limit { op, what: "rows × columns of the filter", requested, max }),
+        channels => Ok(Some(channels)),
+    }
+}
+
+/// Makes the convolution in slices of so many channels.
+pub(super) fn run(ctx: &Context, op: &'static str, job: &Job, channels: usize) -> BackendResult<()> {
+    let &ConvGather { batch, groups, filters, .. } = &job.gather;
+    let count = job.gather.channels.div_ceil(channels);
+    let results = checked_product(op, "scratch", &[batch, groups, filters, job.gather.pixels()])?;
+    let parts = scratch(ctx, op, checked_product(op, "scratch", &[count, results])?)?;
+    let bias = if job.biased {
+        copy_f32(ctx, op, job, &job.bias, [1, groups * filters, 1], 0..groups * filters)?
+    } else {
+        ctx.null()
+    };
+    for slice in 0..count {
+        let first = slice * channels;
+        let range = first..job.gather.channels.min(first + channels);
+        let mut gather = job.gather;
+        gather.channels = range.len();
+        let part = Job {
+            gather,
+            first_row: job.first_row,
+            dtype: DType::F32,
+            biased: job.biased && slice == 0,
+            activation: Activation::Identity,
+            input: copy_f32(ctx, op, job, &job.input, source(&job.gather), range.clone())?,
+            filter: copy_f32(ctx, op, job, &job.filter, factors(job), range)?,
+            bias: bias.clone(),
+            output: parts.advanced(slice * results),
+            transposed: job.transposed,
+        };
+        launch(ctx, op, &part)?;
+    }
+    matmul::add_pieces(ctx, op, &parts, count, [1, results], job.activation, (&job.output, job.dtype))
+}
+
+/// What lies around the channels of a group in the source: extents before, of, and after them.
+fn source(gather: &ConvGather) -> [usize; 3] {
+    let &ConvGather { batch, groups, channels, source: [height, width], layout, .. } = gather;
+    match layout {
+        ImageLayout::Nhwc => [batch * height * width * groups, channels, 1],
+        _ => [batch * groups, channels, height * width],
+    }
+}
+
+/// What lies around the channels of a group in the filters, which are stored by the channels of a convolution's output.
+fn factors(job: &Job) -> [usize; 3] {
+    let &ConvGather { groups, channels, filters, filter: [rows, columns], layout, .. } = &job.gather;
+    match (job.transposed, layout) {
+        (true, _) => [groups, channels, filters * rows * columns],
+        (false, ImageLayout::Nhwc) => [groups * filters * rows * columns, channels, 1],
+        (false, _) => [groups * filters, channels, rows * columns],
+    }
+}
+
+/// A copy of a range of the middle one of three packed dimensions, in f32.
+fn copy_f32(
+    ctx: &Context,
+    op: &'static str,
+    job: &Job,
+    window: &Window,
+    [outer, extent, inner]: [usize; 3],
+    range: Range<usize>,
+) -> BackendResult<Window> {
+    let kept = range.len() * inner;
+    let copy = scratch(ctx, op, checked_product(op, "scratch", &[outer, kept])?)?;
+    let loops = collapse([&[(outer, extent * inner), (kept, 1)], &[(outer, kept), (kept, 1)]]);
+    let first = window.advanced(range.start * inner);
+    copy_windows(ctx, op, [job.dtype, DType::F32], loops, [&first, &copy])?;
+    Ok(copy)
+}
+
+/// Room for so many elements of f32.
+fn scratch(ctx: &Context, op: &'static str, elements: usize) -> BackendResult<Window> {
+    let bytes = checked_product(op, "scratch", &[elements, DType::F32.size()])?;
+    ctx.output(op, &ctx.scratch(op, bytes.next_multiple_of(16))?, DType::F32)
+}

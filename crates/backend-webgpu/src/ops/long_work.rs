@@ -1,0 +1,286 @@
+//! Work that takes long, a part at a time.
+//!
+//! Windows resets a GPU that is two seconds over one submission, and nothing stops a dispatch once it runs. So the time
+//! of each operation is estimated from its shapes and the device's profile, and what is long is divided along its outputs
+//! into parts of about [`MAX_PART`], which are launched, and may be submitted, one by one. Parts are operations of the
+//! kind that they are parts of, so the launchers needn't know.
+
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+
+use backend_api::{BackendError, BackendResult, require_bounded};
+use parking_lot::Mutex;
+
+use crate::context::Context;
+use crate::device::DeviceProfile;
+use crate::memory::DeviceSlice;
+
+/// Seconds above which an operation is divided, and above which recorded work is submitted.
+pub(crate) const MAX_PART: f64 = 0.3;
+
+/// Seconds that what can't be divided may take: those after which Windows resets a GPU.
+const MAX_UNDIVIDED: f64 = 2.0;
+
+/// Work that can be done in parts.
+pub(super) trait Divisible: Sized {
+    /// The time that the device should take.
+    fn seconds(&self, profile: &DeviceProfile) -> f64;
+
+    /// The time of the longest chain of steps that no division shortens.
+    fn undivided_seconds(&self, _profile: &DeviceProfile) -> f64 {
+        0.0
+    }
+
+    /// Two parts that together write what the whole writes, in order; `None` if it can't be divided.
+    fn halves(&self) -> Option<[Self; 2]>;
+}
+
+/// Launches `work`, in parts if it is long.
+///
+/// # Errors
+/// [`Limit`](BackendError::Limit) for work without an end in sight, before anything is launched; what `launch` returns.
+pub(super) fn in_parts<T: Divisible>(
+    ctx: &Context,
+    op: &'static str,
+    work: T,
+    mut launch: impl FnMut(&T) -> BackendResult<()>,
+) -> BackendResult<()> {
+    require_end(ctx, op, &work)?;
+    let seconds = work.seconds(&ctx.gpu.profile);
+    if !ctx.pace.is_long(seconds, 0) {
+        ctx.expect(ctx.pace.slowdown() * seconds);
+        return launch(&work);
+    }
+    parts(ctx, work).iter().try_for_each(|(part, seconds)| {
+        ctx.expect(*seconds);
+        launch(part)
+    })
+}
+
+/// The parts into which work is divided, in order, with the seconds that each should take.
+pub(super) fn parts<T: Divisible>(ctx: &Context, work: T) -> Vec<(T, f64)> {
+    let (mut parts, mut waiting) = (Vec::new(), vec![(work, 0)]);
+    while let Some((part, halvings)) = waiting.pop() {
+        let seconds = part.seconds(&ctx.gpu.profile);
+        let halves = if ctx.pace.is_long(seconds, halvings) { part.halves() } else { None };
+        match halves {
+            Some([first, second]) => waiting.extend([(second, halvings + 1), (first, halvings + 1)]),
+            None => parts.push((part, ctx.pace.slowdown() * seconds)),
+        }
+    }
+    parts
+}
+
+/// What `plan` says of the first part, and how many there are if there are several.
+///
+/// # Errors
+/// [`Limit`](BackendError::Limit) as of [`in_parts`].
+pub(super) fn explain_parts<T: Divisible>(
+    ctx: &Context,
+    op: &'static str,
+    work: T,
+    plan: impl FnOnce(&T) -> String,
+) -> BackendResult<String> {
+    require_end(ctx, op, &work)?;
+    let parts = parts(ctx, work);
+    let plan = parts.first().map(|(part, _)| plan(part)).unwrap_or_default();
+    Ok(if parts.len() > 1 { format!("{plan}, in {} parts", parts.len()) } else { plan })
+}
+
+/// Whether work would be divided if it can be.
+pub(super) fn is_long<T: Divisible>(ctx: &Context, work: &T) -> bool {
+    ctx.pace.is_long(work.seconds(&ctx.gpu.profile), 0)
+}
+
+/// Refuses work without an end in sight.
+///
+/// # Errors
+/// [`Limit`](BackendError::Limit).
+pub(super) fn require_end<T: Divisible>(ctx: &Context, op: &'static str, work: &T) -> BackendResult<()> {
+    let (profile, slower) = (&ctx.gpu.profile, ctx.pace.slowdown());
+    require_bounded(op, slower * work.seconds(profile))?;
+    let undivided = slower * work.undivided_seconds(profile);
+    if undivided <= MAX_UNDIVIDED {
+        return Ok(());
+    }
+    let what = "estimated time of one result in milliseconds";
+    // The conversion saturates.
+    let requested = (undivided * 1e3).ceil() as usize;
+    Err(BackendError::Limit { op, what, requested, max: (MAX_UNDIVIDED * 1e3) as usize })
+}
+
+/// Where an extent is divided: in the middle, but at a multiple of a large power of two if that is near, so that the
+/// second half is as aligned as the first and has as few ragged tiles.
+pub(super) fn middle(extent: usize) -> Option<usize> {
+    let half = extent / 2;
+    let step = [256, 64, 16, 4].into_iter().find(|step| half >= 2 * step).unwrap_or(1);
+    (half > 0).then_some(half / step * step)
+}
+
+/// Items `first..end` of equally long ones, such as the rows of a matrix.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Run {
+    pub(super) first: usize,
+    pub(super) end: usize,
+    /// Bytes that are read and written for an item.
+    bytes: f64,
+    /// Floating-point operations for an item.
+    flops: f64,
+    /// Steps of the longest loop that one invocation goes through.
+    iterations: f64,
+    /// A multiple of which every part but the last one has.
+    align: usize,
+}
+
+impl Run {
+    /// So many items, for each of which so many bytes are read and written.
+    pub(super) fn of_bytes(count: usize, bytes: f64) -> Self {
+        Self { first: 0, end: count, bytes, flops: 0.0, iterations: 0.0, align: 1 }
+    }
+
+    /// So many items of so many floating-point operations.
+    pub(super) fn of_flops(count: usize, flops: f64) -> Self {
+        Self { flops, ..Self::of_bytes(count, 0.0) }
+    }
+
+    /// Divided at multiples of `align`.
+    pub(super) fn aligned(self, align: usize) -> Self {
+        Self { align, ..self }
+    }
+
+    /// With a loop of so many steps in one invocation.
+    pub(super) fn with_iterations(self, iterations: f64) -> Self {
+        Self { iterations, ..self }
+    }
+
+    /// The number of items.
+    pub(super) fn count(&self) -> usize {
+        self.end - self.first
+    }
+
+    /// The bytes of a packed operand that has `item` bytes for each item.
+    pub(super) fn part_of(&self, slice: &DeviceSlice, item: usize) -> DeviceSlice {
+        let (offset, len) = (slice.offset + self.first * item, self.count() * item);
+        DeviceSlice { block: slice.block.clone(), offset, len }
+    }
+}
+
+impl Divisible for Run {
+    fn seconds(&self, profile: &DeviceProfile) -> f64 {
+        self.count() as f64 * (self.bytes / profile.bandwidth + self.flops / profile.flops)
+    }
+
+    fn undivided_seconds(&self, profile: &DeviceProfile) -> f64 {
+        self.iterations / profile.iterations
+    }
+
+    fn halves(&self) -> Option<[Self; 2]> {
+        let half = middle(self.count().div_ceil(self.align))? * self.align;
+        let at = self.first + half;
+        Some([Self { end: at, ..*self }, Self { first: at, ..*self }])
+    }
+}
+
+/// How much is waiting to be submitted, and what tests make of the device.
+#[derive(Debug)]
+pub(crate) struct Pace {
+    /// Seconds of what has been recorded since the last cut.
+    waiting: Mutex<f64>,
+    due: AtomicBool,
+    cuts: AtomicU64,
+    /// The bits of a factor by which tests take the device for slower than it is.
+    slowdown: AtomicU64,
+    /// How often tests have everything halved that can be.
+    least_halvings: AtomicU32,
+}
+
+impl Default for Pace {
+    fn default() -> Self {
+        Self {
+            waiting: Mutex::default(),
+            due: AtomicBool::new(false),
+            cuts: AtomicU64::new(0),
+            slowdown: AtomicU64::new(1f64.to_bits()),
+            least_halvings: AtomicU32::new(0),
+        }
+    }
+}
+
+impl Pace {
+    /// Takes the device for slower, and has everything halved so often, for tests.
+    pub(crate) fn pretend(&self, slowdown: f64, least_halvings: u32) {
+        self.slowdown.store(slowdown.to_bits(), Ordering::Relaxed);
+        self.least_halvings.store(least_halvings, Ordering::Relaxed);
+    }
+
+    /// How often recorded work was submitted because it was long.
+    pub(crate) fn cuts(&self) -> u64 {
+        self.cuts.load(Ordering::Relaxed)
+    }
+
+    /// Whether what was recorded before has to be submitted before what is recorded next.
+    pub(crate) fn take_due(&self) -> bool {
+        let is_due = self.due.swap(false, Ordering::Relaxed);
+        self.cuts.fetch_add(u64::from(is_due), Ordering::Relaxed);
+        is_due
+    }
+
+    /// Notes work that is launched next.
+    pub(crate) fn add(&self, seconds: f64) {
+        let mut waiting = self.waiting.lock();
+        let is_due = *waiting > 0.0 && *waiting + seconds > MAX_PART;
+        *waiting = if is_due { seconds } else { *waiting + seconds };
+        self.due.fetch_or(is_due, Ordering::Relaxed);
+    }
+
+    fn slowdown(&self) -> f64 {
+        f64::from_bits(self.slowdown.load(Ordering::Relaxed))
+    }
+
+    fn is_long(&self, seconds: f64, halvings: u32) -> bool {
+        self.slowdown() * seconds > MAX_PART || halvings < self.least_halvings.load(Ordering::Relaxed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use backend_api::DeviceKind;
+
+    use super::*;
+
+    #[test]
+    fn runs_are_divided_where_they_stay_aligned() {
+        let [first, second] = Run::of_bytes(1000, 4.0).aligned(256).halves().unwrap();
+        assert_eq!([first.first, first.end, second.first, second.end], [0, 512, 512, 1000]);
+        assert!(Run::of_bytes(256, 4.0).aligned(256).halves().is_none());
+        assert!(Run::of_bytes(1, 4.0).halves().is_none());
+        assert!(Run::of_bytes(0, 4.0).halves().is_none());
+    }
+
+    #[test]
+    fn halves_begin_at_whole_tiles() {
+        assert_eq!(
+            [0, 1, 2, 3, 7, 100, 1000, 5000].map(middle).map(Option::unwrap_or_default),
+            [0, 0, 1, 1, 3, 48, 448, 2304]
+        );
+    }
+
+    /// The largest products that docs/performance.md measures take one launch.
+    #[test]
+    fn measured_products_are_not_long() {
+        let profile = DeviceProfile::of(DeviceKind::DiscreteGpu, true);
+        let flops = 2.0 * 8192f64.powi(3);
+        assert!(flops / profile.flops <= MAX_PART);
+        assert!(flops / profile.flops_f16 <= MAX_PART);
+    }
+
+    #[test]
+    fn short_work_is_submitted_once_it_adds_up() {
+        let pace = Pace::default();
+        let due = [0.1, 0.1, 0.2, 0.05, 5.0, 0.1].map(|seconds| {
+            pace.add(seconds);
+            pace.take_due()
+        });
+        assert_eq!(due, [false, false, true, false, true, true]);
+        assert_eq!(pace.cuts(), 3);
+    }
+}

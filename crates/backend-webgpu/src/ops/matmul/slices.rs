@@ -1,0 +1,60 @@
+//! Products whose sums are longer than the device's loops may be (see [`iterations`]): slices of k, one launch after
+//! another.
+
+use backend_api::desc::{MatmulDesc, Matrix};
+use backend_api::{Activation, BackendResult, DType, checked_product};
+
+use super::plan::Plan;
+use super::split::{Partial, STEP, combine};
+use super::{Windows, run as run_at_once};
+use crate::context::Context;
+use crate::ops::iterations;
+use crate::recorder::Window;
+
+/// The most iterations of any kernel for each value of k.
+const ITERATIONS: usize = 2;
+
+/// The values of k in a slice, if a sum of the plan is too long for one launch.
+pub(super) fn length(ctx: &Context, desc: &MatmulDesc, plan: &Plan) -> Option<usize> {
+    let longest = desc.k.div_ceil(plan.splits).saturating_mul(ITERATIONS);
+    let most = iterations::exceeded(ctx, longest)?;
+    Some((most / ITERATIONS / STEP * STEP).max(STEP))
+}
+
+/// Makes each product of the batch in slices of `length` values of k. They are added up in f32, and finished at the end.
+pub(super) fn run(
+    ctx: &Context,
+    op: &'static str,
+    desc: &MatmulDesc,
+    windows: &Windows,
+    plan: &Plan,
+    length: usize,
+) -> BackendResult<()> {
+    let bytes = checked_product(op, "scratch", &[desc.m, desc.n, DType::F32.size()])?;
+    let sums = ctx.output(op, &ctx.scratch(op, bytes)?, DType::F32)?;
+    for matrix in 0..desc.batch {
+        let at = |window: &Window, operand: &Matrix| window.advanced(matrix * operand.batch_stride);
+        let (a, b) = (at(&windows.a, &desc.a), at(&windows.b, &desc.b));
+        for first in (0..desc.k).step_by(length) {
+            let slice = slice(desc, first, length);
+            let a = a.advanced(first * if desc.trans_a.is_transposed() { desc.a.ld } else { 1 });
+            let b = b.advanced(first * if desc.trans_b.is_transposed() { 1 } else { desc.b.ld });
+            let windows = Windows { a, b, bias: ctx.null(), c: sums.clone() };
+            let plan = Plan::choose(ctx, &slice, &windows);
+            run_at_once(ctx, op, &slice, &windows, &plan)?;
+        }
+        let windows = Windows { c: at(&windows.c, &desc.c), ..windows.clone() };
+        let whole = desc.with_batch(1);
+        combine(ctx, op, &whole, &windows, plan, &Partial::whole(sums.clone()), None)?;
+    }
+    Ok(())
+}
+
+/// What the values of k from `first` on add to the sums; those of the first slice replace what was there.
+fn slice(desc: &MatmulDesc, first: usize, length: usize) -> MatmulDesc {
+    let mut slice = desc.with_batch(1).with_activation(Activation::Identity);
+    slice.k = length.min(desc.k - first);
+    slice.c = Matrix::new(0, DType::F32, desc.n);
+    slice.bias = None;
+    slice.with_scale(1.0, if first == 0 { 0.0 } else { 1.0 })
+}

@@ -1,0 +1,47 @@
+//! What is recorded and not yet submitted.
+
+use std::sync::Arc;
+
+use super::params::Filled;
+use crate::memory::Storage;
+use crate::transfer::{Mapped, Signal};
+
+/// Commands that are submitted together.
+#[derive(Debug, Default)]
+pub(crate) struct Batch {
+    pub(crate) number: u64,
+    /// In order; finished when the batch is submitted.
+    pub(crate) encoders: Vec<wgpu::CommandEncoder>,
+    pub(crate) params: Option<Filled>,
+    /// Buffers that the commands write.
+    pub(crate) written: Vec<Arc<Storage>>,
+    pub(crate) then: Vec<Then>,
+}
+
+/// What happens once a batch is submitted.
+#[derive(Debug)]
+pub(crate) enum Then {
+    /// A read-back buffer is mapped.
+    Map(wgpu::Buffer, Signal<Mapped>),
+    /// The signal is set when the device has finished.
+    Tell(Signal<()>),
+}
+
+impl Then {
+    pub(super) fn run(self, queue: &wgpu::Queue) {
+        match self {
+            Self::Map(buffer, mapped) => {
+                buffer.map_async(wgpu::MapMode::Read, .., move |result| mapped.set(result));
+            }
+            Self::Tell(done) => queue.on_submitted_work_done(move || done.set(())),
+        }
+    }
+
+    /// For a batch that was not submitted: there is nothing to wait for.
+    pub(super) fn fail(self) {
+        match self {
+            Self::Map(_, mapped) => mapped.set(Err(wgpu::BufferAsyncError)),
+            Self::Tell(done) => done.set(()),
+        }
+    }
+}

@@ -1,0 +1,53 @@
+//! Which batches have finished.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex};
+
+/// The last batch that was submitted, and the last that has finished, told by the queue.
+#[derive(Debug, Default)]
+pub(crate) struct Progress {
+    submitted: AtomicU64,
+    finished: AtomicU64,
+    /// Taken to wait, so that nobody misses what is told between a look and the wait.
+    waiting: Mutex<()>,
+    changed: Condvar,
+}
+
+impl Progress {
+    /// Every batch up to this one has finished.
+    pub(crate) fn finished(&self) -> u64 {
+        self.finished.load(Ordering::Acquire)
+    }
+
+    /// Every batch up to this one was given to the queue.
+    pub(crate) fn submitted(&self) -> u64 {
+        self.submitted.load(Ordering::Acquire)
+    }
+
+    /// Notes that `batch` was given to the queue.
+    pub(crate) fn submit(&self, batch: u64) {
+        self.submitted.fetch_max(batch, Ordering::Release);
+        self.tell();
+    }
+
+    /// Notes that `batch` and all before it have finished.
+    pub(crate) fn finish(&self, batch: u64) {
+        self.finished.fetch_max(batch, Ordering::Release);
+        self.tell();
+    }
+
+    /// Blocks until something changes, at most for `patience`, unless `holds` already.
+    pub(crate) fn wait(&self, holds: impl Fn(&Self) -> bool, patience: Duration) {
+        let mut waiting = self.waiting.lock();
+        if !holds(self) {
+            self.changed.wait_for(&mut waiting, patience);
+        }
+    }
+
+    fn tell(&self) {
+        drop(self.waiting.lock());
+        self.changed.notify_all();
+    }
+}

@@ -1,0 +1,477 @@
+//! Programs from seeds.
+
+use std::collections::HashMap;
+
+use backend_api::{BinaryOp, CompareOp, DType, ReduceOp, ScatterOp, UnaryOp};
+
+use super::invoke::{Returned, invoke};
+use super::{Call, Model, Program, Slot};
+use crate::rng::Rng;
+
+/// What kind of programs to generate.
+#[derive(Clone, Copy, Debug)]
+pub struct Profile {
+    /// Threads, each with calls of its own.
+    pub threads: usize,
+    /// The fewest and the most calls of a thread.
+    pub calls: (usize, usize),
+    /// Whether the device is lost, buffers are destroyed, and time and memory run out.
+    pub faults: bool,
+    /// Whether the memory budget is lowered now and then.
+    pub budget: bool,
+}
+
+impl Profile {
+    /// One thread.
+    #[must_use]
+    pub const fn plain() -> Self {
+        Self { threads: 1, calls: (5, 60), faults: false, budget: true }
+    }
+
+    /// Three threads.
+    #[must_use]
+    pub const fn threads() -> Self {
+        Self { threads: 3, calls: (5, 40), faults: false, budget: true }
+    }
+
+    /// One thread, and faults between its calls.
+    #[must_use]
+    pub const fn faults() -> Self {
+        Self { threads: 1, calls: (5, 40), faults: true, budget: true }
+    }
+
+    /// Four threads that are never refused anything.
+    #[must_use]
+    pub const fn soak() -> Self {
+        Self { threads: 4, calls: (40, 60), faults: false, budget: false }
+    }
+}
+
+/// A program that depends on nothing but `seed` and the profile. Most of its calls are legal.
+#[must_use]
+pub fn generate(seed: &str, profile: &Profile) -> Program {
+    let calls = |thread: usize| Author::new(&format!("{seed}, thread {thread}"), *profile).write();
+    Program { threads: (0..profile.threads).map(calls).collect() }
+}
+
+/// Variables of each thread.
+const SLOTS: usize = 8;
+
+/// How often a call that the contract refuses is thought over.
+const TRIES: usize = 12;
+
+/// Writes the calls of one thread, and makes them on a model to know what is legal.
+struct Author {
+    rng: Rng,
+    profile: Profile,
+    model: Model,
+    ptrs: HashMap<Slot, u64>,
+    /// What was written last.
+    dtypes: HashMap<Slot, DType>,
+    reads: usize,
+    lost: bool,
+    calls: Vec<Call>,
+}
+
+impl Author {
+    fn new(seed: &str, profile: Profile) -> Self {
+        let mut author = Self {
+            rng: Rng::from_name(seed),
+            profile,
+            model: Model::default(),
+            ptrs: HashMap::new(),
+            dtypes: HashMap::new(),
+            reads: 0,
+            lost: false,
+            calls: Vec::new(),
+        };
+        for (slot, ptr, dtype) in super::run::shared_inputs(&author.model).unwrap_or_default() {
+            author.ptrs.insert(slot, ptr);
+            author.dtypes.insert(slot, dtype);
+        }
+        author
+    }
+
+    fn write(mut self) -> Vec<Call> {
+        let (fewest, most) = self.profile.calls;
+        let length = fewest + self.rng.below(most - fewest + 1);
+        while self.calls.len() < length {
+            if self.profile.faults && self.rng.one_in(10) {
+                let fault = self.fault();
+                self.push(fault);
+                continue;
+            }
+            for last in (0..TRIES).rev() {
+                let call = self.candidate();
+                let ptrs = &self.ptrs;
+                let returned = invoke(&call, &self.model, |slot| ptrs.get(&slot).copied().unwrap_or(0));
+                if returned.is_err() && last > 0 && !self.rng.one_in(40) {
+                    continue;
+                }
+                if let (Ok(Returned::Handle(ptr)), Some(slot)) = (&returned, call.target()) {
+                    self.ptrs.insert(slot, *ptr);
+                }
+                let filled = match call {
+                    Call::Alloc { to, bytes } if returned.is_ok() && !self.rng.one_in(6) => Some((to, bytes)),
+                    _ => None,
+                };
+                self.push(call);
+                if let Some((dst, bytes)) = filled {
+                    let upload = self.upload(dst, bytes);
+                    self.push_and_make(upload);
+                }
+                break;
+            }
+        }
+        self.calls
+    }
+
+    fn push_and_make(&mut self, call: Call) {
+        let ptrs = &self.ptrs;
+        _ = invoke(&call, &self.model, |slot| ptrs.get(&slot).copied().unwrap_or(0));
+        self.push(call);
+    }
+
+    fn push(&mut self, call: Call) {
+        match call {
+            Call::BeginRead { .. } => self.reads += 1,
+            Call::FinishRead { .. } | Call::DropRead { .. } => self.reads = self.reads.saturating_sub(1),
+            _ => {}
+        }
+        self.calls.push(call);
+    }
+
+    fn len(&self, slot: Slot) -> Option<usize> {
+        self.ptrs.get(&slot).and_then(|&ptr| self.model.len(ptr))
+    }
+
+    /// A variable of this thread, with a live handle most of the time.
+    fn own(&mut self) -> Slot {
+        let live: Vec<Slot> = (0..SLOTS).map(Slot).filter(|&slot| self.len(slot).is_some()).collect();
+        if live.is_empty() || self.rng.one_in(40) {
+            Slot(self.rng.below(SLOTS))
+        } else {
+            self.rng.pick(&live)
+        }
+    }
+
+    /// A variable to read from.
+    fn input(&mut self) -> Slot {
+        if self.rng.one_in(8) {
+            return Slot(Slot::SHARED + self.rng.below(Slot::SHARED_COUNT));
+        }
+        self.own()
+    }
+
+    fn vacant(&mut self) -> Slot {
+        let vacant: Vec<Slot> = (0..SLOTS).map(Slot).filter(|&slot| self.len(slot).is_none()).collect();
+        if vacant.is_empty() { Slot(self.rng.below(SLOTS)) } else { self.rng.pick(&vacant) }
+    }
+
+    fn dtype(&mut self, of: Slot) -> DType {
+        let known = self.dtypes.get(&of).copied().filter(|_| !self.rng.one_in(10));
+        known.unwrap_or_else(|| self.rng.pick(&[DType::F32, DType::F32, DType::F16, DType::I32, DType::U32]))
+    }
+
+    /// Elements that all of the operands have, or fewer; now and then one more.
+    fn fitting(&mut self, operands: &[(Slot, DType)]) -> usize {
+        let most = operands.iter().map(|&(slot, dtype)| self.len(slot).unwrap_or(64) / dtype.size()).min();
+        let most = most.unwrap_or(0).min(20_000);
+        match self.rng.below(20) {
+            0 => most + 1,
+            1..=7 => most,
+            _ => self.rng.below(most + 1),
+        }
+    }
+
+    fn upload(&mut self, dst: Slot, most: usize) -> Call {
+        let bytes = if self.rng.one_in(3) { self.rng.below(most + 1) } else { most };
+        let dtype = self.rng.pick(&[DType::F32, DType::F32, DType::F16, DType::I32, DType::U32]);
+        self.dtypes.insert(dst, dtype);
+        Call::Upload { dst, dtype, bytes, seed: self.rng.next_u64() % 1000 }
+    }
+
+    fn size(&mut self) -> usize {
+        match self.rng.below(20) {
+            0 => 0,
+            1 => self.rng.below(5),
+            2 => 40_000 + self.rng.below(40_000),
+            3 if self.rng.one_in(4) => self.rng.pick(&[usize::MAX, usize::MAX / 2, 1 << 50]),
+            4..=9 => 4 * self.rng.below(1200),
+            _ => self.rng.below(700),
+        }
+    }
+
+    fn fault(&mut self) -> Call {
+        match self.rng.below(12) {
+            0 if !self.lost => {
+                self.lost = true;
+                Call::DestroyDevice
+            }
+            0..=2 => {
+                if std::mem::take(&mut self.lost) {
+                    self.model.reset();
+                    self.reads = 0;
+                }
+                Call::Init
+            }
+            3 | 4 => Call::Timeout { millis: self.rng.pick(&[None, None, Some(0)]) },
+            5 | 6 => {
+                let (to, bytes) = (self.vacant(), 4 * (1 + self.rng.below(300)));
+                if self.len(to).is_none()
+                    && let Ok(ptr) = self.model.import(bytes)
+                {
+                    self.ptrs.insert(to, ptr);
+                }
+                Call::Import { to, bytes }
+            }
+            7 | 8 => {
+                let slot = self.own();
+                if let Some(&ptr) = self.ptrs.get(&slot) {
+                    self.model.kill(ptr);
+                }
+                Call::DestroyBuffer { slot }
+            }
+            9 => self.budget(),
+            _ => Call::Flush,
+        }
+    }
+
+    fn budget(&mut self) -> Call {
+        let bytes = 1usize << (6 + self.rng.below(12));
+        Call::Budget { bytes: if self.rng.one_in(2) { None } else { Some(bytes) } }
+    }
+
+    fn candidate(&mut self) -> Call {
+        match self.rng.below(40) {
+            0..=2 => Call::Alloc { to: self.vacant(), bytes: self.size() },
+            3 | 4 => self.view(),
+            5 => Call::Free { slot: self.own() },
+            6 => {
+                let dst = self.own();
+                let most = self.len(dst).unwrap_or(8);
+                self.upload(dst, most)
+            }
+            7 | 8 => {
+                let src = self.input();
+                Call::Read {
+                    src,
+                    bytes: self
+                        .fitting(&[(src, DType::U32)])
+                        .saturating_mul(4)
+                        .saturating_sub(self.rng.below(4)),
+                }
+            }
+            9 => self.asynchronous(),
+            10 => self.seldom(),
+            11 | 12 => self.copy_bytes(),
+            13 | 14 => self.fill(),
+            _ => self.compute(),
+        }
+    }
+
+    fn view(&mut self) -> Call {
+        let (of, to) = (self.own(), self.vacant());
+        let len = self.len(of).unwrap_or(0);
+        let step = self.rng.pick(&[1, 2, 4, 4, 4, 4, 16]);
+        let offset = self.rng.below(len + 1) / step * step;
+        let bytes = self.rng.below(len - offset.min(len) + 1) + self.rng.below(20) / 19;
+        if let Some(&dtype) = self.dtypes.get(&of) {
+            self.dtypes.insert(to, dtype);
+        }
+        Call::View { to, of, offset, bytes }
+    }
+
+    fn asynchronous(&mut self) -> Call {
+        let nth = self.rng.below(4);
+        match self.rng.below(5) {
+            1 if self.reads > 0 => Call::PollRead { nth },
+            2 if self.reads > 0 => Call::FinishRead { nth },
+            3 if self.reads > 0 => Call::DropRead { nth },
+            _ => {
+                let src = self.input();
+                Call::BeginRead { src, bytes: self.rng.below(self.len(src).unwrap_or(8) + 1) }
+            }
+        }
+    }
+
+    fn seldom(&mut self) -> Call {
+        match self.rng.below(6) {
+            0 => Call::Synchronize,
+            1 => Call::Flush,
+            2 => Call::Trim,
+            3 if self.profile.budget => self.budget(),
+            4 => {
+                let (a, b, dst) = (self.input(), self.input(), self.own());
+                let n = self.fitting(&[(a, DType::F32), (b, DType::F32), (dst, DType::F32)]);
+                Call::WarmUp { a, b, dst, n }
+            }
+            _ => Call::Synchronize,
+        }
+    }
+
+    fn copy_bytes(&mut self) -> Call {
+        let (src, dst) = (self.input(), self.own());
+        let (from, to) = (self.len(src).unwrap_or(0), self.len(dst).unwrap_or(0));
+        let bytes = self.rng.below(from.min(to) + 1);
+        if let Some(&dtype) = self.dtypes.get(&src) {
+            self.dtypes.insert(dst, dtype);
+        }
+        Call::CopyBytes { dst, src, bytes }
+    }
+
+    fn fill(&mut self) -> Call {
+        let dst = self.own();
+        let dtype = self.dtype(dst);
+        let n = self.fitting(&[(dst, dtype)]);
+        self.dtypes.insert(dst, dtype);
+        Call::Fill { dst, dtype, n, value: self.rng.below(9) as i64 - 3 }
+    }
+
+    /// Small extents with at most `elements` elements, or a few more.
+    fn shape(&mut self, elements: usize) -> [usize; 3] {
+        let inner = 1 + self.rng.below(elements.clamp(1, 9));
+        let middle = 1 + self.rng.below((elements / inner).clamp(1, 300));
+        let outer = (elements / inner / middle).min(40) + self.rng.below(30) / 29;
+        let mut shape = [outer, middle, inner];
+        if self.rng.one_in(3) {
+            shape.reverse();
+        }
+        shape
+    }
+
+    fn compute(&mut self) -> Call {
+        let (a, b, dst) = (self.input(), self.input(), self.own());
+        let dtype = self.dtype(a);
+        let call = match self.rng.below(18) {
+            0 | 1 => {
+                let op = self.rng.pick(&[
+                    UnaryOp::Relu,
+                    UnaryOp::Abs,
+                    UnaryOp::Neg,
+                    UnaryOp::Square,
+                    UnaryOp::Sign,
+                    UnaryOp::Floor,
+                ]);
+                Call::Unary { op, dtype, src: a, dst, n: self.fitting(&[(a, dtype), (dst, dtype)]) }
+            }
+            2..=4 => self.binary(dtype, [a, b, dst]),
+            5 => {
+                let op = self.rng.pick(CompareOp::ALL);
+                let n = self.fitting(&[(a, dtype), (b, dtype), (dst, DType::U32)]);
+                self.dtypes.insert(dst, DType::U32);
+                return Call::Compare { op, dtype, a, b, dst, n };
+            }
+            6 => {
+                let condition = self.input();
+                let n = self.fitting(&[(condition, DType::U32), (a, dtype), (b, dtype), (dst, dtype)]);
+                Call::Where { dtype, condition, a, b, dst, n }
+            }
+            7 => {
+                let (min, max) = (self.rng.below(5) as i64 - 3, self.rng.below(5) as i64);
+                Call::Clamp { dtype, src: a, dst, n: self.fitting(&[(a, dtype), (dst, dtype)]), min, max }
+            }
+            8 => {
+                let (scale, bias) = (self.rng.below(5) as i64 - 2, self.rng.below(5) as i64 - 2);
+                Call::Affine { dtype, src: a, dst, n: self.fitting(&[(a, dtype), (dst, dtype)]), scale, bias }
+            }
+            9 => self.copy(dtype, a, dst),
+            10 | 11 => {
+                let ops = [
+                    ReduceOp::Sum,
+                    ReduceOp::Max,
+                    ReduceOp::Min,
+                    ReduceOp::Prod,
+                    ReduceOp::Any,
+                    ReduceOp::All,
+                    ReduceOp::ArgMax,
+                    ReduceOp::ArgMin,
+                ];
+                let elements = self.fitting(&[(a, dtype)]);
+                let (op, shape, axis) = (self.rng.pick(&ops), self.shape(elements), self.rng.below(3));
+                Call::Reduce { op, dtype, src: a, dst, shape, axis }
+            }
+            12 => {
+                let elements = self.fitting(&[(a, dtype), (dst, dtype)]);
+                let (shape, axis) = (self.shape(elements), self.rng.below(3));
+                let (exclusive, reverse) = (self.rng.one_in(2), self.rng.one_in(2));
+                Call::Cumsum { dtype, src: a, dst, shape, axis, exclusive, reverse }
+            }
+            13 | 14 => {
+                let [m, n, k] = std::array::from_fn(|_| 1 + self.rng.below(9));
+                let k = if self.rng.one_in(12) { 0 } else { k * (1 + self.rng.below(3)) };
+                let transposed = [self.rng.one_in(3), self.rng.one_in(3)];
+                let beta = self.rng.pick(&[0, 0, 1, -1, 2]);
+                Call::Matmul { dtype, a, b, c: dst, m, n, k, transposed, beta }
+            }
+            15 => self.indexed(dtype, [a, b, dst]),
+            _ => self.movement(dtype, [a, b, dst]),
+        };
+        self.dtypes.insert(dst, dtype);
+        call
+    }
+
+    fn binary(&mut self, dtype: DType, [a, b, dst]: [Slot; 3]) -> Call {
+        let ops = [
+            BinaryOp::Add,
+            BinaryOp::Sub,
+            BinaryOp::Mul,
+            BinaryOp::Max,
+            BinaryOp::Min,
+            BinaryOp::Add,
+            BinaryOp::Div,
+        ];
+        let op = self.rng.pick(&ops);
+        let broadcast = self.rng.one_in(3);
+        let elements = self.fitting(&[(a, dtype), (dst, dtype)]);
+        let most = self.fitting(&[(b, dtype)]).clamp(1, 200);
+        let columns = 1 + self.rng.below(most);
+        let (rows, columns) = if broadcast { (elements / columns, columns) } else { (1, elements) };
+        Call::Binary { op, dtype, a, b, dst, rows, columns, broadcast }
+    }
+
+    fn copy(&mut self, from: DType, src: Slot, dst: Slot) -> Call {
+        let to = if self.rng.one_in(2) { from } else { self.dtype(dst) };
+        let columns = 1 + self.rng.below(20);
+        let ld = columns + self.rng.below(3);
+        let rows = self.fitting(&[(src, from), (dst, to)]) / ld;
+        Call::Copy { dst, src, from, to, rows, columns, ld, transposed: self.rng.one_in(2) }
+    }
+
+    fn indexed(&mut self, dtype: DType, [a, b, dst]: [Slot; 3]) -> Call {
+        let indices = if self.rng.one_in(4) { b } else { Slot(Slot::SHARED + 1) };
+        let columns = 1 + self.rng.below(8);
+        let count = self.rng.below(40);
+        if self.rng.one_in(2) {
+            let rows = self.fitting(&[(a, dtype)]) / columns;
+            return Call::Gather { dtype, table: a, indices, dst, rows, columns, count };
+        }
+        let ops = [ScatterOp::Assign, ScatterOp::Add, ScatterOp::Max, ScatterOp::Min];
+        let rows = self.fitting(&[(dst, dtype)]) / columns;
+        Call::Scatter { op: self.rng.pick(&ops), dtype, table: dst, indices, src: a, rows, columns, count }
+    }
+
+    fn movement(&mut self, dtype: DType, [a, b, dst]: [Slot; 3]) -> Call {
+        let n = self.fitting(&[(a, dtype), (dst, dtype)]);
+        match self.rng.below(4) {
+            0 => {
+                let rows = 1 + self.rng.below(40);
+                Call::Permute { dtype, src: a, dst, rows, columns: n / rows }
+            }
+            1 => {
+                let (start, step) = (self.rng.below(3), 1 + self.rng.below(3));
+                Call::Slice { dtype, src: a, dst, extent: n, start, step, n: n.saturating_sub(start) / step }
+            }
+            2 => {
+                let first = self.rng.below(n + 1);
+                let second = self.fitting(&[(b, dtype)]).min(n - first);
+                Call::Concat { dtype, a, b, dst, first, second }
+            }
+            _ => {
+                let (before, after) = (self.rng.below(4), self.rng.below(4));
+                let value = self.rng.below(5) as i64 - 2;
+                Call::Pad { dtype, src: a, dst, before, n: n.saturating_sub(before + after), after, value }
+            }
+        }
+    }
+}

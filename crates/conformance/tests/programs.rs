@@ -1,0 +1,43 @@
+//! Random programs on the backend that is always there.
+
+use backend_api::{BackendResult, ComputeBackend};
+use backend_cpu::CpuBackend;
+use conformance::program::{Findings, Profile, Program, Target, generate, run, shrink};
+
+#[derive(Debug)]
+struct Cpu(CpuBackend);
+
+impl Target for Cpu {
+    fn backend(&self) -> &dyn ComputeBackend {
+        &self.0
+    }
+
+    fn init(&mut self) -> BackendResult<()> {
+        self.0.init()
+    }
+}
+
+fn attempt(program: &Program) -> Result<Findings, String> {
+    run(&mut Cpu(CpuBackend::new()), program, |_| {})
+}
+
+#[test]
+fn the_model_agrees() {
+    for profile in [Profile::plain(), Profile::threads(), Profile::faults(), Profile::soak()] {
+        let mut total = Findings::default();
+        for seed in 0..100 {
+            let program = generate(&format!("agreement {seed}"), &profile);
+            match attempt(&program) {
+                Ok(findings) => total.absorb(findings),
+                Err(why) => {
+                    let limit = std::time::Duration::from_secs(20);
+                    let small = shrink(&program, limit, |program| attempt(program).is_err());
+                    panic!("{seed}, {profile:?}: {why}\n{small}{:?}", attempt(&small));
+                }
+            }
+        }
+        // A model that knows nothing, or programs that may do nothing, would agree with everything.
+        assert!(2 * total.compared > total.read && total.read > 0, "{profile:?}: {total:?}");
+        assert!(4 * total.refused < total.calls, "{profile:?}: {total:?}");
+    }
+}

@@ -1,0 +1,243 @@
+//! Work that takes long, on every adapter: right in as many parts as it has, submitted part by part, and refused where it
+//! would have no end.
+
+mod forced;
+
+use std::collections::BTreeSet;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use backend_api::desc::{
+    AttentionDesc, ConvBackwardDataDesc, ConvBackwardFilterDesc, ConvDesc, ConvShape, HeadStrides,
+    MatmulDesc, Matrix, PoolDesc, PoolOp, PoolShape, ReduceDesc, ScatterDesc, TensorDesc, Window,
+};
+use backend_api::{BackendResult, ComputeBackend, DType, DeviceKind, ErrorKind, ReduceOp, ScatterOp};
+use backend_cpu::CpuBackend;
+use backend_webgpu::WebGpuBackend;
+use conformance::{Case, cases};
+use libtest_mimic::{Failed, Trial};
+
+/// One in so many conformance cases of an operation runs; `EVERY=1` runs them all.
+const EVERY: usize = 20;
+
+/// How often every operation is halved: up to eight parts.
+const HALVINGS: u32 = 3;
+
+/// The longest that a submission may take on average: what Windows allows one.
+const LONGEST: Duration = Duration::from_secs(2);
+
+fn main() -> ExitCode {
+    forced::run(trials)
+}
+
+fn trials(device: &str, backend: &Arc<WebGpuBackend>) -> Vec<Trial> {
+    let families: BTreeSet<&'static str> = cases().iter().map(|case| case.family).collect();
+    let mut trials: Vec<Trial> = families
+        .into_iter()
+        .map(|family| {
+            let backend = backend.clone();
+            Trial::test(format!("{device}/parts/{family}"), move || in_parts(&backend, family))
+        })
+        .collect();
+    let mut push = |name: &str, test: fn(&WebGpuBackend) -> Result<(), Failed>| {
+        let backend = backend.clone();
+        trials.push(Trial::test(format!("{device}/{name}"), move || test(&backend)));
+    };
+    push("submissions/matmul", long_product);
+    push("submissions/attention", long_attention);
+    push("endless/any_device", |backend| endless(backend));
+    push("endless/slow_device", endless_on_a_slow_device);
+    push("endless/cpu", |_| endless(&CpuBackend::new()));
+    trials
+}
+
+/// The family's cases with every call in parts.
+fn in_parts(backend: &WebGpuBackend, family: &str) -> Result<(), Failed> {
+    let every = std::env::var("EVERY").map_or(Ok(EVERY), |every| every.parse())?;
+    let all = cases().into_iter().filter(|case| case.family == family);
+    let cases: Vec<Case> = all.step_by(every.max(1)).collect();
+    backend.pretend(1.0, HALVINGS)?;
+    let (outcome, plan) = (forced::check(backend, &cases), explain(backend));
+    backend.pretend(1.0, 0)?;
+    let plan = plan?;
+    if plan.ends_with(", in 8 parts") { outcome } else { Err(format!("a product is made by {plan}").into()) }
+}
+
+fn explain(backend: &WebGpuBackend) -> BackendResult<String> {
+    with_memory(backend, [4 * 64 * 64; 3], |[a, b, c]| {
+        let matrix = |ptr| Matrix::new(ptr, DType::F32, 64);
+        backend.explain_matmul(&MatmulDesc::new(64, 64, 64, matrix(a), matrix(b), matrix(c)))
+    })
+}
+
+/// Calls `work` with memory of so many bytes, which is freed.
+fn with_memory<const N: usize, R>(
+    backend: &dyn ComputeBackend,
+    bytes: [usize; N],
+    work: impl FnOnce([u64; N]) -> BackendResult<R>,
+) -> BackendResult<R> {
+    let mut ptrs = [0; N];
+    for (ptr, bytes) in ptrs.iter_mut().zip(bytes) {
+        *ptr = backend.alloc(bytes)?;
+    }
+    let result = work(ptrs);
+    ptrs.iter().try_for_each(|&ptr| backend.free(ptr))?;
+    result
+}
+
+/// Has the device taken for one that makes some 10¹⁰ floating-point operations in a second.
+fn slow_down(backend: &WebGpuBackend) -> BackendResult<()> {
+    let kind = WebGpuBackend::device_info(backend).map(|info| info.kind);
+    let cores = std::thread::available_parallelism().map_or(1, usize::from) as f64;
+    backend.pretend(if kind == Some(DeviceKind::SoftwareAdapter) { (cores / 2.0).max(1.0) } else { 300.0 }, 0)
+}
+
+/// Runs `work`, which says how many parts it has, and looks at how it was submitted.
+fn expect_submissions(
+    backend: &WebGpuBackend,
+    work: impl FnOnce() -> BackendResult<usize>,
+) -> Result<(), Failed> {
+    backend.synchronize()?;
+    slow_down(backend)?;
+    let (before, start) = (backend.cuts(), Instant::now());
+    let parts = work();
+    let (took, submissions) = (start.elapsed(), backend.cuts() - before + 1);
+    backend.pretend(1.0, 0)?;
+    let parts = parts?;
+    println!("{parts} parts in {submissions} submissions in {took:?}");
+    if submissions < 4 || submissions + 1 < parts as u64 / 2 {
+        return Err(format!("{submissions} submissions of {parts} parts").into());
+    }
+    if took > LONGEST * submissions as u32 {
+        return Err(format!("{submissions} submissions took {took:?}").into());
+    }
+    Ok(())
+}
+
+fn parts_in(plan: &str) -> usize {
+    let count = plan.rsplit_once(", in ").and_then(|(_, parts)| parts.split(' ').next());
+    count.and_then(|count| count.parse().ok()).unwrap_or(1)
+}
+
+fn check_all(backend: &WebGpuBackend, ptr: u64, count: usize, expected: f32) -> Result<(), Failed> {
+    let mut got = vec![0f32; count];
+    backend.copy_dtoh(bytemuck::cast_slice_mut(&mut got), ptr)?;
+    match got.iter().position(|&x| x != expected) {
+        Some(at) => Err(format!("element {at} is {}, not {expected}", got[at]).into()),
+        None => Ok(()),
+    }
+}
+
+fn long_product(backend: &WebGpuBackend) -> Result<(), Failed> {
+    const N: usize = 2048;
+    let [a, b, c] = [backend.alloc(4 * N * N)?, backend.alloc(4 * N * N)?, backend.alloc(4 * N * N)?];
+    backend.fill(a, DType::F32, N * N, 1.0)?;
+    backend.fill(b, DType::F32, N * N, 2.0)?;
+    let matrix = |ptr| Matrix::new(ptr, DType::F32, N);
+    let desc = MatmulDesc::new(N, N, N, matrix(a), matrix(b), matrix(c));
+    let outcome = expect_submissions(backend, || {
+        let plan = backend.explain_matmul(&desc)?;
+        backend.matmul(&desc)?;
+        backend.synchronize()?;
+        Ok(parts_in(&plan))
+    })
+    .and_then(|()| check_all(backend, c, N * N, 2.0 * N as f32));
+    [a, b, c].iter().try_for_each(|&ptr| backend.free(ptr))?;
+    outcome
+}
+
+fn long_attention(backend: &WebGpuBackend) -> Result<(), Failed> {
+    const SHAPE: [usize; 5] = [1, 8, 2048, 2048, 64];
+    const ELEMENTS: usize = 8 * 2048 * 64;
+    let ptrs = [(); 4].map(|()| backend.alloc(4 * ELEMENTS));
+    let [q, k, v, o] = ptrs;
+    let ptrs = [q?, k?, v?, o?];
+    for ptr in &ptrs[..3] {
+        backend.fill(*ptr, DType::F32, ELEMENTS, 1.0)?;
+    }
+    let desc = AttentionDesc::new(DType::F32, ptrs, SHAPE);
+    let outcome = expect_submissions(backend, || {
+        let plan = backend.explain_attention(&desc)?;
+        backend.attention_ext(&desc)?;
+        backend.synchronize()?;
+        Ok(parts_in(&plan))
+    })
+    .and_then(|()| check_all(backend, ptrs[3], ELEMENTS, 1.0));
+    ptrs.iter().try_for_each(|&ptr| backend.free(ptr))?;
+    outcome
+}
+
+/// What a call said that ought to be refused.
+fn refused(name: &str, outcome: BackendResult<()>) -> Result<(), Failed> {
+    match outcome {
+        Err(error) if error.kind() == ErrorKind::Limit => Ok(()),
+        other => Err(format!("{name}: {other:?}").into()),
+    }
+}
+
+/// Strides of 0, with which a few megabytes name work of hours on any device.
+fn endless(backend: &dyn ComputeBackend) -> Result<(), Failed> {
+    let reduced = with_memory(backend, [4, 4 << 20], |[x, y]| {
+        let shape = [1 << 20, u32::MAX as usize];
+        let input = TensorDesc::strided(x, DType::F32, &shape, &[0, 0]);
+        let outcomes = [ReduceOp::Sum, ReduceOp::Max, ReduceOp::LogSumExp]
+            .map(|op| backend.reduce_ext(&ReduceDesc::new(op, input, &[1], y)));
+        Ok(outcomes)
+    })?;
+    for outcome in reduced {
+        refused("reduce", outcome)?;
+    }
+    let attended = with_memory(backend, [64, 64, 64, 4 << 24], |ptrs| {
+        let mut desc = AttentionDesc::new(DType::F32, ptrs, [1, 1, 1 << 22, 1 << 29, 4]);
+        let still = HeadStrides { batch: 0, head: 0, token: 0 };
+        (desc.q_strides, desc.k_strides, desc.v_strides) = (Some(still), Some(still), Some(still));
+        Ok(backend.attention_ext(&desc))
+    })?;
+    refused("attention", attended)
+}
+
+/// Every family that can be told to do much with little memory, on a device that is taken for a millionth of its speed.
+fn endless_on_a_slow_device(backend: &WebGpuBackend) -> Result<(), Failed> {
+    const SIDE: usize = 1024;
+    const FILTER: usize = 256;
+    const OUTPUT: usize = SIDE - FILTER + 1;
+    let bytes = 4 << 20;
+    let outcomes = with_memory(backend, [bytes; 4], |[a, b, c, d]| {
+        backend.fill(c, DType::F32, bytes / 4, 7.0)?;
+        backend.pretend(1e6, 0)?;
+        let matrix = |ptr, stride| Matrix::new(ptr, DType::F32, 1 << 20).with_batch_stride(stride);
+        let product =
+            MatmulDesc::new(1, 1, 1 << 20, matrix(a, 0), Matrix::new(b, DType::F32, 1), matrix(c, 1));
+        let shape = ConvShape::new([1, 1, SIDE, SIDE], 1, Window::new([FILTER; 2]));
+        let to_input = ConvBackwardDataDesc::new(DType::F32, [b, a, c], shape);
+        let to_filter = ConvBackwardFilterDesc::new(DType::F32, [a, b, c], shape);
+        let window = Window::new([SIDE / 2; 2]);
+        let pooling = PoolShape::new([1, 1, SIDE, SIDE], [SIDE / 2 + 1; 2], window);
+        let still = HeadStrides { batch: 0, head: 0, token: 0 };
+        let mut attention = AttentionDesc::new(DType::F32, [a, b, d, c], [1, 1, 1 << 14, 1 << 20, 1]);
+        (attention.k_strides, attention.v_strides) = (Some(still), Some(still));
+        let reduced = [1 << 16, 1 << 20];
+        let input = TensorDesc::strided(a, DType::F32, &reduced, &[0, 1]);
+        let mut elements = ScatterDesc::new(ScatterOp::Add, DType::F32, [c, a, b], [1 << 18, 4, 1 << 18]);
+        elements.per_element = true;
+        let outcomes = vec![
+            ("matmul", backend.matmul(&product.with_batch(1 << 16))),
+            ("conv2d", backend.conv2d(&ConvDesc::new(DType::F32, [a, b, c], shape))),
+            ("conv2d_backward_data", backend.conv2d_backward_data(&to_input)),
+            ("conv2d_backward_filter", backend.conv2d_backward_filter(&to_filter)),
+            ("pool2d", backend.pool2d(&PoolDesc::new(PoolOp::Max, DType::F32, [a, c], pooling))),
+            ("attention", backend.attention_ext(&attention)),
+            ("reduce", backend.reduce_ext(&ReduceDesc::new(ReduceOp::Sum, input, &[1], c))),
+            ("scatter", backend.scatter(&elements)),
+        ];
+        backend.pretend(1.0, 0)?;
+        Ok((outcomes, check_all(backend, c, OUTPUT, 7.0)))
+    });
+    backend.pretend(1.0, 0)?;
+    let (outcomes, unchanged) = outcomes?;
+    for (name, outcome) in outcomes {
+        refused(name, outcome)?;
+    }
+    unchanged
+}

@@ -1,0 +1,251 @@
+//! Operands inside of buffers that are larger than what can be bound, as are arenas of several GiB on large devices and
+//! much smaller ones on others: on each adapter, a device whose binding limit is set to [`BINDING`].
+//!
+//! `EVERY=1 cargo test -p suites --test small_bindings` runs every conformance case and not only one in
+//! [`EVERY`] of each operation.
+
+mod opened;
+
+use std::collections::BTreeMap;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use backend_api::desc::{ConcatDesc, PadDesc, TensorDesc};
+use backend_api::{BackendError, BackendResult, ComputeBackend, DType, ErrorKind, ReduceOp};
+use backend_webgpu::WebGpuBackend;
+use conformance::{Arena, Case, Outcome, cases};
+use libtest_mimic::{Arguments, Failed, Trial};
+use suites::{BackendUnderTest, backends};
+
+/// The most bytes that a kernel can bind.
+const BINDING: usize = 256 << 10;
+
+/// Bytes of each block of memory: what lies in it is bound through a window.
+const BLOCK: usize = 8 * BINDING;
+
+/// One in how many conformance cases of an operation is run.
+const EVERY: usize = 100;
+
+/// How many failing cases are listed.
+const LISTED: usize = 20;
+
+/// The fewest cases that a whole sample runs, and the most of these that may be refused, as their operands or what is
+/// made of them are larger than [`BINDING`]: one in so many.
+const FEWEST: usize = 60;
+const REFUSED: usize = 10;
+
+fn main() -> ExitCode {
+    let mut arguments = Arguments::from_args();
+    // Cases share the arena of their device.
+    arguments.test_threads = Some(1);
+    let trials = backends().into_iter().flat_map(|tested| trials(Arc::new(tested))).collect();
+    libtest_mimic::run(&arguments, trials).exit_code()
+}
+
+type Check = fn(&WebGpuBackend) -> Result<(), String>;
+
+fn trials(tested: Arc<BackendUnderTest>) -> Vec<Trial> {
+    let checks: [(&str, Check); 6] = [
+        ("growing_fills", growing_fills),
+        ("growing_sums", growing_sums),
+        ("growing_caches", growing_caches),
+        ("refused_pad", refused_pad),
+        ("refused_concat", refused_concat),
+        ("conformance", conformance),
+    ];
+    if tested.selector == "cpu" {
+        return Vec::new();
+    }
+    let trial = |(name, check): (&str, Check)| {
+        let tested = Arc::clone(&tested);
+        Trial::test(format!("small_bindings/{}/{name}", tested.slug), move || {
+            check(&limited(&tested)?).map_err(Failed::from)
+        })
+    };
+    checks.into_iter().map(trial).collect()
+}
+
+/// A backend on a device of the adapter under test that binds no more than [`BINDING`].
+fn limited(tested: &BackendUnderTest) -> Result<WebGpuBackend, String> {
+    let used = wgpu::Features::SHADER_F16 | wgpu::Features::IMMEDIATES | wgpu::Features::SUBGROUP;
+    let (instance, adapter, device, queue) = opened::open(tested, |adapter| wgpu::DeviceDescriptor {
+        required_features: adapter.features() & used,
+        required_limits: wgpu::Limits { max_storage_buffer_binding_size: BINDING as u64, ..adapter.limits() },
+        ..Default::default()
+    })?;
+    WebGpuBackend::from_wgpu(instance, adapter, device, queue).map_err(text)
+}
+
+fn text(error: BackendError) -> String {
+    format!("{error:?}")
+}
+
+/// Numbers at the start of `ptr`.
+fn read(backend: &dyn ComputeBackend, ptr: u64, n: usize) -> BackendResult<Vec<f32>> {
+    let mut numbers = vec![0f32; n];
+    backend.copy_dtoh(bytemuck::cast_slice_mut(&mut numbers), ptr)?;
+    Ok(numbers)
+}
+
+fn expect_all(what: &str, got: &[f32], want: f32) -> Result<(), String> {
+    match got.iter().position(|&x| x != want) {
+        Some(at) => Err(format!("{what}: number {at} of {} is {}, expected {want}", got.len(), got[at])),
+        None => Ok(()),
+    }
+}
+
+/// Lengths in f32 that all start at the same byte, up to all that can be bound.
+const LENGTHS: [usize; 6] = [4, 64, 1000, 1024, 16_384, BINDING / 4];
+
+/// A longer output at the start of a shorter one.
+fn growing_fills(backend: &WebGpuBackend) -> Result<(), String> {
+    let block = backend.alloc(BLOCK).map_err(text)?;
+    for (value, n) in (1u8..).zip(LENGTHS) {
+        backend.fill(block, DType::F32, n, f64::from(value)).map_err(text)?;
+        expect_all(&format!("fill of {n}"), &read(backend, block, n).map_err(text)?, f32::from(value))?;
+    }
+    backend.free(block).map_err(text)
+}
+
+/// A longer input at the start of a shorter one.
+fn growing_sums(backend: &WebGpuBackend) -> Result<(), String> {
+    let (block, sum) = (backend.alloc(BLOCK).map_err(text)?, backend.alloc(4).map_err(text)?);
+    backend.copy_htod(block, bytemuck::cast_slice(&vec![1f32; BLOCK / 4])).map_err(text)?;
+    for n in LENGTHS {
+        backend.reduce(ReduceOp::Sum, block, sum, &[n], 0).map_err(text)?;
+        expect_all(&format!("sum of {n} ones"), &read(backend, sum, 1).map_err(text)?, n as f32)?;
+    }
+    [block, sum].into_iter().try_for_each(|ptr| backend.free(ptr)).map_err(text)
+}
+
+/// One token after another beside keys and values that grow in place. All values are 1, and so is any mean of them.
+fn growing_caches(backend: &WebGpuBackend) -> Result<(), String> {
+    let head_dim = 32;
+    let cache = || -> BackendResult<u64> {
+        let block = backend.alloc(BLOCK)?;
+        backend.copy_htod(block, bytemuck::cast_slice(&vec![1f32; BLOCK / 4]))?;
+        Ok(block)
+    };
+    let [q, k, v, o] = [cache(), cache(), cache(), cache()];
+    let [q, k, v, o] = [q.map_err(text)?, k.map_err(text)?, v.map_err(text)?, o.map_err(text)?];
+    for tokens in [1, 2, 3, 64, 65, 300, BINDING / 4 / head_dim] {
+        backend.fill(o, DType::F32, head_dim, 0.0).map_err(text)?;
+        backend.attention(q, k, v, o, 1, 1, 1, tokens, head_dim, 0.125, false).map_err(text)?;
+        let got = read(backend, o, head_dim).map_err(text)?;
+        if let Some(x) = got.iter().find(|&&x| (x - 1.0).abs() > 1e-5) {
+            return Err(format!("attention over {tokens} tokens gives {x}, expected 1"));
+        }
+    }
+    [q, k, v, o].into_iter().try_for_each(|ptr| backend.free(ptr)).map_err(text)
+}
+
+/// An input of two rows that lie further apart than what can be bound.
+const APART: [usize; 2] = [BINDING / 2, 1];
+
+/// Right, or refused with the output as it was.
+fn right_or_unchanged(
+    backend: &WebGpuBackend,
+    result: BackendResult<()>,
+    output: u64,
+    want: &[f32],
+) -> Result<(), String> {
+    let got = read(backend, output, want.len()).map_err(text)?;
+    match result {
+        Ok(()) if got == want => Ok(()),
+        Ok(()) => Err(format!("got {got:?}, expected {want:?}")),
+        Err(error) if error.kind() != ErrorKind::Limit => Err(text(error)),
+        Err(error) => expect_all(&format!("the output of a call that gave {error:?}"), &got, 7.0),
+    }
+}
+
+fn refused_pad(backend: &WebGpuBackend) -> Result<(), String> {
+    let (block, output) = (backend.alloc(BLOCK).map_err(text)?, backend.alloc(4 * 12).map_err(text)?);
+    backend.fill(output, DType::F32, 12, 7.0).map_err(text)?;
+    for row in 0..2 {
+        let row = backend.view(block, 4 * row * APART[0], 8).map_err(text)?;
+        backend.copy_htod(row, bytemuck::cast_slice(&[1f32, 2.0])).map_err(text)?;
+        backend.free(row).map_err(text)?;
+    }
+    let input = TensorDesc { ptr: block, dtype: DType::F32, shape: &[2, 2], strides: Some(&APART) };
+    let padded = TensorDesc::packed(output, DType::F32, &[3, 4]);
+    let result = backend.pad(&PadDesc::new(input, padded, &[1, 1], 0.0));
+    let want = [0.0, 0.0, 0.0, 0.0, 0.0, 1.0, 2.0, 0.0, 0.0, 1.0, 2.0, 0.0];
+    right_or_unchanged(backend, result, output, &want)?;
+    [block, output].into_iter().try_for_each(|ptr| backend.free(ptr)).map_err(text)
+}
+
+fn refused_concat(backend: &WebGpuBackend) -> Result<(), String> {
+    let (block, output) = (backend.alloc(BLOCK).map_err(text)?, backend.alloc(4 * 8).map_err(text)?);
+    let first = backend.alloc(4 * 4).map_err(text)?;
+    backend.fill(output, DType::F32, 8, 7.0).map_err(text)?;
+    backend.fill(first, DType::F32, 4, 5.0).map_err(text)?;
+    for row in 0..2 {
+        let row = backend.view(block, 4 * row * APART[0], 8).map_err(text)?;
+        backend.copy_htod(row, bytemuck::cast_slice(&[1f32, 2.0])).map_err(text)?;
+        backend.free(row).map_err(text)?;
+    }
+    let inputs = [
+        TensorDesc::packed(first, DType::F32, &[2, 2]),
+        TensorDesc { ptr: block, dtype: DType::F32, shape: &[2, 2], strides: Some(&APART) },
+    ];
+    let result =
+        backend.concat(&ConcatDesc::new(&inputs, TensorDesc::packed(output, DType::F32, &[4, 2]), 0));
+    right_or_unchanged(backend, result, output, &[5.0, 5.0, 5.0, 5.0, 1.0, 2.0, 1.0, 2.0])?;
+    [block, first, output].into_iter().try_for_each(|ptr| backend.free(ptr)).map_err(text)
+}
+
+/// How many cases went which way.
+#[derive(Debug, Default)]
+struct Tally {
+    right: usize,
+    limited: BTreeMap<&'static str, usize>,
+    failures: Vec<String>,
+}
+
+/// The conformance suite, sampled, with every operand inside of a block.
+fn conformance(backend: &WebGpuBackend) -> Result<(), String> {
+    let every = std::env::var("EVERY").map_or(Ok(EVERY), |every| every.parse());
+    let every = every.map_err(|error| format!("EVERY: {error}"))?.max(1);
+    let filter = std::env::var("CASE").unwrap_or_default();
+    let arena = Arena::new(backend, BLOCK).map_err(text)?;
+    let mut families: BTreeMap<&str, Vec<Case>> = BTreeMap::new();
+    for case in cases().into_iter().filter(|case| case.is_one_call() && case.path().contains(&filter)) {
+        families.entry(case.family).or_default().push(case);
+    }
+    let mut tally = Tally::default();
+    for cases in families.values() {
+        tally.run(backend, &arena, cases, every);
+    }
+    arena.free(backend).map_err(text)?;
+    let limited: usize = tally.limited.values().sum();
+    println!("{} cases right, {limited} refused as Limit: {:?}", tally.right, tally.limited);
+    if filter.is_empty() && (tally.right < FEWEST || limited * REFUSED > tally.right) {
+        tally.failures.push(format!("{} right and {limited} refused is too little", tally.right));
+    }
+    if tally.failures.is_empty() {
+        return Ok(());
+    }
+    let failed = tally.failures.len();
+    tally.failures.truncate(LISTED);
+    Err(format!("{failed} failures:\n{}", tally.failures.join("\n")))
+}
+
+impl Tally {
+    /// Runs one in `every` of the cases that the device can compute.
+    fn run(&mut self, backend: &WebGpuBackend, arena: &Arena, cases: &[Case], every: usize) {
+        let mut next = 0;
+        for (index, case) in cases.iter().enumerate() {
+            if index < next {
+                continue;
+            }
+            match case.run_within(backend, arena) {
+                Ok(Outcome::Right) => self.right += 1,
+                // What needs f16 costs nothing where there is none.
+                Ok(Outcome::Refused) => continue,
+                Ok(Outcome::Limited) => *self.limited.entry(case.family).or_default() += 1,
+                Err(failure) => self.failures.push(failure.to_string()),
+            }
+            next = index + every;
+        }
+    }
+}
