@@ -24,7 +24,8 @@ const EVERY: usize = 20;
 /// How often every operation is halved: up to eight parts.
 const HALVINGS: u32 = 3;
 
-/// The longest that a submission may take on average: what Windows allows one.
+/// The longest that a submission may take on average, on a GPU: what Windows allows one. Nothing ends the work of a software
+/// adapter, whose speed is that of a machine which other tests share.
 const LONGEST: Duration = Duration::from_secs(2);
 
 fn main() -> ExitCode {
@@ -86,11 +87,14 @@ fn with_memory<const N: usize, R>(
     result
 }
 
+fn is_software(backend: &WebGpuBackend) -> bool {
+    WebGpuBackend::device_info(backend).map(|info| info.kind) == Some(DeviceKind::SoftwareAdapter)
+}
+
 /// Has the device taken for one that makes some 10¹⁰ floating-point operations in a second.
 fn slow_down(backend: &WebGpuBackend) -> BackendResult<()> {
-    let kind = WebGpuBackend::device_info(backend).map(|info| info.kind);
     let cores = std::thread::available_parallelism().map_or(1, usize::from) as f64;
-    backend.pretend(if kind == Some(DeviceKind::SoftwareAdapter) { (cores / 2.0).max(1.0) } else { 300.0 }, 0)
+    backend.pretend(if is_software(backend) { (cores / 2.0).max(1.0) } else { 300.0 }, 0)
 }
 
 /// Runs `work`, which says how many parts it has, and looks at how it was submitted.
@@ -109,7 +113,7 @@ fn expect_submissions(
     if submissions < 4 || submissions + 1 < parts as u64 / 2 {
         return Err(format!("{submissions} submissions of {parts} parts").into());
     }
-    if took > LONGEST * submissions as u32 {
+    if !is_software(backend) && took > LONGEST * submissions as u32 {
         return Err(format!("{submissions} submissions took {took:?}").into());
     }
     Ok(())

@@ -5,6 +5,10 @@ use backend_api::{BackendResult, BinaryOp, ComputeBackend, DType, MemoryStats, U
 /// The most that a scenario may grow after its warm-up, in bytes; one with a budget may fill that besides.
 pub const GROWTH_LIMIT: usize = 16 << 20;
 
+/// The most that staging buffers may hold, in bytes. How much of it a warm-up fills depends on how far the device falls
+/// behind the host.
+pub const STAGING_LIMIT: usize = 32 << 20;
+
 /// Something done over and over.
 #[derive(Clone, Copy, Debug)]
 pub struct Scenario {
@@ -77,12 +81,15 @@ impl Scenario {
         }
         // What is kept for reuse may be anything up to the budget.
         let limit = GROWTH_LIMIT + self.budget.unwrap_or(0);
+        let staged = after.staging.saturating_sub(before.staging);
+        if staged > 0 && after.staging > STAGING_LIMIT {
+            return Err(format!("staging bytes grew from {} to {}", before.staging, after.staging));
+        }
         let accounts = [
-            ("pooled bytes", Some((before.pooled, after.pooled))),
-            ("staging bytes", Some((before.staging, after.staging))),
-            ("resident bytes", growth.resident),
+            ("pooled bytes", Some((before.pooled, after.pooled)), limit),
+            ("resident bytes", growth.resident, limit + staged),
         ];
-        for (what, bytes) in accounts {
+        for (what, bytes, limit) in accounts {
             if let Some((before, after)) = bytes
                 && after > before + limit
             {
