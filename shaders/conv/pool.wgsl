@@ -1,6 +1,6 @@
 // Pooling: each invocation makes one result of the numbers in its window.
 //
-// needs: T, OP, lib/pool
+// needs: T, OP, lib/pool_input
 
 @group(0) @binding(0) var<storage, read> input: array<T>;
 @group(0) @binding(1) var<storage, read_write> output: array<T>;

@@ -1,19 +1,20 @@
-// The gradient of a pooling: each invocation makes that of one number of the input, from the windows that it lies in. For
-// maxima, each of these is searched again.
+// The gradient of a pooling: each invocation makes that of one element of the input, from the windows that cover it. Of
+// maxima it goes to the element at the window's position from conv/pool_argmax.
 //
 // needs: T, OP, lib/pool
 
-@group(0) @binding(0) var<storage, read> input: array<T>;
+@group(0) @binding(0) var<storage, read> positions: array<u32>;
 @group(0) @binding(1) var<storage, read> gradient: array<T>;
 @group(0) @binding(2) var<storage, read_write> output: array<T>;
 
-// What the window at (y, x) gives to the number at `place`.
+// The part of the gradient of the window at (y, x) that belongs to the element at `place`.
 fn share(place: Place, y: u32, x: u32) -> f32 {
   let pixel = (place.image * params.out_height + y) * params.out_width + x;
-  let given = f32(gradient[params.gradient_offset + pixel * params.inner + place.channel]);
+  let window = pixel * params.inner + place.channel;
+  let given = f32(gradient[params.gradient_offset + window]);
   if OP == 0u {
-    let best = largest(Place(place.image, y, x, place.channel));
-    return select(0.0, given, best.y == place.y && best.x == place.x);
+    let position = positions[params.input_offset + window];
+    return select(0.0, given, position == place.y * params.width + place.x);
   }
   return given / covered(y, x).count;
 }

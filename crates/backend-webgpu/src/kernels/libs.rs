@@ -67,8 +67,10 @@ libs! {
     RESULTS_APART = "results_apart",
     RESULTS_ADJACENT = "results_adjacent",
     RESULTS_PLANES = "results_planes",
-    /// The parameters and windows of poolings; needs [`SPECIAL`].
+    /// The parameters and windows of poolings; needs [`QUOTIENT`].
     POOL = "pool",
+    /// The elements of a pooling's window and their maximum; needs [`POOL`] and [`SPECIAL`].
+    POOL_INPUT = "pool_input",
     /// The factor of few rows of gemm/skinny.
     FEW_ROWS = "few_rows",
     /// What kernels on cooperative matrices share.

@@ -12,7 +12,17 @@ use crate::recorder::Window;
 
 static POOL: KernelSource = kernel!(
     "conv/pool",
-    libs: [GRID, SPECIAL, QUOTIENT, POOL],
+    libs: [GRID, SPECIAL, QUOTIENT, POOL, POOL_INPUT],
+    types: ["T"],
+    constants: ["OP"],
+    reads: 1,
+    writes: 1,
+    params: Params,
+);
+
+static POOL_ARGMAX: KernelSource = kernel!(
+    "conv/pool_argmax",
+    libs: [GRID, SPECIAL, QUOTIENT, POOL, POOL_INPUT],
     types: ["T"],
     constants: ["OP"],
     reads: 1,
@@ -22,7 +32,7 @@ static POOL: KernelSource = kernel!(
 
 static POOL_BACKWARD: KernelSource = kernel!(
     "conv/pool_backward",
-    libs: [GRID, SPECIAL, QUOTIENT, POOL],
+    libs: [GRID, QUOTIENT, POOL],
     types: ["T"],
     constants: ["OP"],
     reads: 2,
@@ -77,6 +87,7 @@ pub(super) fn variants() -> Vec<Variant> {
             variants.extend(PoolOp::ALL.map(|op| variant(source, dtype, op)));
         }
     }
+    variants.extend([DType::F32, DType::F16].map(|dtype| variant(&POOL_ARGMAX, dtype, PoolOp::Max)));
     variants
 }
 
@@ -119,7 +130,7 @@ pub(crate) fn pool2d_backward(ctx: &Context, op: &'static str, desc: &PoolBackwa
     }
 }
 
-/// Launches the gradient of one pass. The input is looked at for maxima only.
+/// Launches the gradient of one pass. The input is read for maxima only.
 pub(super) fn backward(
     call: &Call<'_>,
     input: &Window,
@@ -128,13 +139,25 @@ pub(super) fn backward(
 ) -> BackendResult<()> {
     let &Call { pool, dtype, shape, .. } = call;
     let elements = call.elements(shape.input)?;
-    let offsets = [input.offset, gradient.offset, output.offset];
+    let positions = if pool == PoolOp::Max { argmax(call, input)? } else { call.ctx.null() };
+    let offsets = [positions.offset, gradient.offset, output.offset];
     let params = params(call, elements, shape.input, offsets)?;
-    // Those of the windows around an element, each of which a maximum searches.
-    let searched = if pool == PoolOp::Max { shape.window_elements() } else { 1.0 };
-    let met = (shape.reads() / elements as f64).max(1.0);
-    let run = Run::of_bytes(elements, READ * met * searched).with_iterations(met * searched);
-    launch(call, run, &variant(&POOL_BACKWARD, dtype, pool), &[input, gradient], output, &params)
+    // Windows that cover an element, on average.
+    let covering = (shape.reads() / elements as f64).max(1.0);
+    let run = Run::of_bytes(elements, 2.0 * READ * covering).with_iterations(covering);
+    launch(call, run, &variant(&POOL_BACKWARD, dtype, pool), &[&positions, gradient], output, &params)
+}
+
+/// Finds the position of each window's maximum, as u32.
+fn argmax(call: &Call<'_>, input: &Window) -> BackendResult<Window> {
+    let &Call { dtype, shape, .. } = call;
+    let elements = call.elements(shape.output)?;
+    let positions = call.scratch(elements, DType::U32)?;
+    let params = params(call, elements, shape.output, [input.offset, 0, positions.offset])?;
+    let window = shape.window_elements();
+    let run = Run::of_bytes(elements, READ * window).with_iterations(window);
+    launch(call, run, &variant(&POOL_ARGMAX, dtype, PoolOp::Max), &[input], &positions, &params)?;
+    Ok(positions)
 }
 
 /// Launches the kernel for the elements of `run`, each of which an invocation makes.

@@ -28,7 +28,7 @@ fn iterations_forward(shape: &PoolShape) -> usize {
     rows.saturating_mul(columns.saturating_add(1))
 }
 
-/// The most for the gradient of one element: the windows that may have it, each of which is searched again for a maximum.
+/// The most for the gradient of one element, the windows that may cover it, or for finding the maximum of a window.
 fn iterations_backward(pool: PoolOp, shape: &PoolShape) -> usize {
     let PoolWindow { size, stride, dilation, .. } = shape.window;
     let windows = |axis: usize| {
@@ -36,7 +36,7 @@ fn iterations_backward(pool: PoolOp, shape: &PoolShape) -> usize {
         (span / stride[axis] + 1).min(shape.output[axis])
     };
     let search = if pool == PoolOp::Max { iterations_forward(shape) } else { 0 };
-    windows(0).saturating_mul(windows(1).saturating_mul(search.saturating_add(1)).saturating_add(1))
+    windows(0).saturating_mul(windows(1).saturating_add(1)).max(search)
 }
 
 impl Call<'_> {
@@ -88,7 +88,7 @@ impl Call<'_> {
     pub(super) fn forward_in_passes(&self, input: &Window, output: &Window) -> BackendResult<()> {
         let [rows, columns] = self.passes();
         let input = self.as_f32(input, self.elements(self.shape.input)?)?;
-        let between = self.scratch(self.elements(rows.output)?)?;
+        let between = self.scratch(self.elements(rows.output)?, DType::F32)?;
         forward(&self.pass(&rows), &input, &between)?;
         self.rounded(output, self.elements(self.shape.output)?, |result| {
             forward(&self.pass(&columns), &between, result)
@@ -106,11 +106,11 @@ impl Call<'_> {
         let (mut input, mut maxima) = (input.clone(), self.ctx.null());
         if self.pool == PoolOp::Max {
             input = self.as_f32(&input, self.elements(self.shape.input)?)?;
-            maxima = self.scratch(between)?;
+            maxima = self.scratch(between, DType::F32)?;
             forward(&self.pass(&rows), &input, &maxima)?;
         }
         let gradient = self.as_f32(gradient, self.elements(self.shape.output)?)?;
-        let passed = self.scratch(between)?;
+        let passed = self.scratch(between, DType::F32)?;
         backward(&self.pass(&columns), &maxima, &gradient, &passed)?;
         self.rounded(output, self.elements(self.shape.input)?, |result| {
             backward(&self.pass(&rows), &input, &passed, result)
@@ -128,7 +128,7 @@ impl Call<'_> {
         if self.dtype == DType::F32 {
             return Ok(window.clone());
         }
-        let copy = self.scratch(elements)?;
+        let copy = self.scratch(elements, DType::F32)?;
         self.copy([self.dtype, DType::F32], elements, [window, &copy])?;
         Ok(copy)
     }
@@ -143,7 +143,7 @@ impl Call<'_> {
         if self.dtype == DType::F32 {
             return write(output);
         }
-        let copy = self.scratch(elements)?;
+        let copy = self.scratch(elements, DType::F32)?;
         write(&copy)?;
         self.copy([DType::F32, self.dtype], elements, [&copy, output])
     }
@@ -152,11 +152,11 @@ impl Call<'_> {
         copy_windows(self.ctx, self.op, types, vec![(elements, [1; 2])], windows)
     }
 
-    /// Room for so many elements of f32.
-    fn scratch(&self, elements: usize) -> BackendResult<Window> {
-        let bytes = checked_product(self.op, "scratch", &[elements, DType::F32.size()])?;
+    /// Memory for so many elements.
+    pub(super) fn scratch(&self, elements: usize, dtype: DType) -> BackendResult<Window> {
+        let bytes = checked_product(self.op, "scratch", &[elements, dtype.size()])?;
         let slice = self.ctx.scratch(self.op, bytes.next_multiple_of(16))?;
-        self.ctx.output(self.op, &slice, DType::F32)
+        self.ctx.output(self.op, &slice, dtype)
     }
 
     /// Channels that are adjacent.

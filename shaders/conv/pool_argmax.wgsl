@@ -1,0 +1,21 @@
+// The position of each pooling window's maximum, y * width + x in its image; 0xffffffff for a window in the padding alone.
+//
+// needs: T, OP (0), lib/pool_input
+
+@group(0) @binding(0) var<storage, read> input: array<T>;
+@group(0) @binding(1) var<storage, read_write> positions: array<u32>;
+
+@compute @workgroup_size(256)
+fn main(
+  @builtin(workgroup_id) group: vec3<u32>,
+  @builtin(num_workgroups) groups: vec3<u32>,
+  @builtin(local_invocation_index) lane: u32,
+) {
+  let i = params.first + flat_group(group, groups) * 256u + lane;
+  if i >= params.total {
+    return;
+  }
+  let best = largest(place_of(i, params.out_height, params.out_width));
+  let is_none = best.y == 0xffffffffu;
+  positions[params.output_offset + i] = select(best.y * params.width + best.x, 0xffffffffu, is_none);
+}
