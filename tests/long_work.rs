@@ -88,7 +88,7 @@ fn with_memory<const N: usize, R>(
 }
 
 fn is_software(backend: &WebGpuBackend) -> bool {
-    WebGpuBackend::device_info(backend).map(|info| info.kind) == Some(DeviceKind::SoftwareAdapter)
+    backend.device_info().is_ok_and(|info| info.kind == DeviceKind::SoftwareAdapter)
 }
 
 /// Has the device taken for one that makes some 10¹⁰ floating-point operations in a second.

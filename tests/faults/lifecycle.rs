@@ -9,7 +9,10 @@ use suites::{BackendUnderTest, registry};
 use super::{every_method, program};
 
 pub(crate) fn not_initialized(_: &BackendUnderTest) -> Result<(), String> {
-    let fresh = WebGpuBackend::default();
+    let fresh = WebGpuBackend::new();
+    if fresh.is_initialized() {
+        return Err("a fresh backend is initialized".to_owned());
+    }
     every_method::all_fail(&fresh, [1, 2, 3, 4], ErrorKind::NotInitialized, &|_| {})?;
     let stats = fresh.memory_stats();
     if stats.in_use + stats.handles + stats.pooled + stats.staging > 0 {

@@ -22,9 +22,9 @@ pub(crate) fn run() -> Result<(), String> {
 
 pub(crate) fn child() -> Result<(), String> {
     let start = Instant::now();
-    let mut fresh = WebGpuBackend::default();
+    let mut fresh = WebGpuBackend::new();
     for result in
-        [WebGpuBackend::new().map(drop), fresh.init(), suites::registry().create("webgpu").map(drop)]
+        [WebGpuBackend::open().map(drop), fresh.init(), suites::registry().create("webgpu").map(drop)]
     {
         match result {
             Err(error) if error.kind() == ErrorKind::NoAdapter => {}

@@ -13,8 +13,21 @@ use crate::{ops, transfer};
 
 /// A compute backend on a WebGPU adapter.
 ///
-/// Made with [`new`](Self::new), or with `default()` or [`select`](Self::select) and a later
-/// [`init`](ComputeBackend::init).
+/// [`new`](Self::new) and [`select`](Self::select) make one that isn't open yet: each call returns
+/// [`NotInitialized`](BackendError::NotInitialized) until [`init`](ComputeBackend::init) has opened an adapter.
+/// [`open`](Self::open) does both for the best adapter.
+///
+/// ```no_run
+/// use backend_api::ComputeBackend as _;
+/// use backend_webgpu::WebGpuBackend;
+///
+/// # fn main() -> backend_api::BackendResult<()> {
+/// let mut backend = WebGpuBackend::new();
+/// assert!(!backend.is_initialized());
+/// backend.init()?;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Default)]
 pub struct WebGpuBackend {
     selector: Selector,
@@ -23,13 +36,30 @@ pub struct WebGpuBackend {
 }
 
 impl WebGpuBackend {
-    /// Opens the best adapter.
+    /// A backend for the best adapter, not yet opened.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// An open backend on the best adapter. In a browser, where nothing may block, this is
+    /// [`WouldBlock`](BackendError::WouldBlock).
     ///
     /// # Errors
     /// [`NoAdapter`](BackendError::NoAdapter).
-    pub fn new() -> BackendResult<Self> {
-        let mut backend = Self::default();
+    pub fn open() -> BackendResult<Self> {
+        let mut backend = Self::new();
         backend.init()?;
+        Ok(backend)
+    }
+
+    /// [`open`](Self::open) that waits without blocking.
+    ///
+    /// # Errors
+    /// [`NoAdapter`](BackendError::NoAdapter).
+    pub async fn open_async() -> BackendResult<Self> {
+        let mut backend = Self::new();
+        backend.init_async().await?;
         Ok(backend)
     }
 
@@ -90,10 +120,12 @@ impl WebGpuBackend {
         !pollster::block_on(device::enumerate()).found.is_empty()
     }
 
-    /// The device in use, if the backend is open.
-    #[must_use]
-    pub fn device_info(&self) -> Option<&DeviceInfo> {
-        Some(&self.opened.as_ref()?.gpu.info)
+    /// The device in use.
+    ///
+    /// # Errors
+    /// [`NotInitialized`](BackendError::NotInitialized), [`DeviceLost`](BackendError::DeviceLost).
+    pub fn device_info(&self) -> BackendResult<DeviceInfo> {
+        Ok(self.context("device_info")?.gpu.info.clone())
     }
 
     /// The adapter, if the backend is open.
@@ -350,13 +382,13 @@ impl WebGpuBackend {
 
     /// Opens the device, replacing a lost one.
     #[cfg(not(target_family = "wasm"))]
-    pub(crate) fn open(&mut self) -> BackendResult<()> {
+    pub(crate) fn open_device(&mut self) -> BackendResult<()> {
         pollster::block_on(self.init_async())
     }
 
     /// Opening a device in a browser can't block.
     #[cfg(target_family = "wasm")]
-    pub(crate) fn open(&mut self) -> BackendResult<()> {
+    pub(crate) fn open_device(&mut self) -> BackendResult<()> {
         if self.is_initialized() { Ok(()) } else { Err(BackendError::WouldBlock { op: "init" }) }
     }
 

@@ -20,7 +20,7 @@ impl ComputeBackend for WebGpuBackend {
     }
 
     fn init(&mut self) -> BackendResult<()> {
-        self.open()
+        self.open_device()
     }
 
     fn is_initialized(&self) -> bool {
@@ -357,7 +357,7 @@ impl ComputeBackend for WebGpuBackend {
     }
 
     fn device_info(&self) -> BackendResult<DeviceInfo> {
-        Ok(self.context("device_info")?.gpu.info.clone())
+        Self::device_info(self)
     }
 
     fn memory_stats(&self) -> MemoryStats {

@@ -21,7 +21,7 @@ static BROKEN: KernelSource = KernelSource {
 };
 
 fn backend() -> WebGpuBackend {
-    WebGpuBackend::new()
+    WebGpuBackend::open()
         .expect("a WebGPU adapter; on Debian and Ubuntu: apt-get install mesa-vulkan-drivers libvulkan1")
 }
 

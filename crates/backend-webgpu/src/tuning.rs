@@ -1,6 +1,6 @@
 //! Keeping what was found by measuring kernels.
 
-use backend_api::BackendResult;
+use backend_api::{BackendResult, DeviceInfo};
 
 use crate::WebGpuBackend;
 
@@ -10,7 +10,7 @@ impl WebGpuBackend {
     ///
     /// ```no_run
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// let backend = backend_webgpu::WebGpuBackend::new()?;
+    /// let backend = backend_webgpu::WebGpuBackend::open()?;
     /// if let Ok(text) = std::fs::read_to_string("tuning.txt") {
     ///     backend.set_tuning(&text)?;
     /// }
@@ -25,7 +25,7 @@ impl WebGpuBackend {
     pub fn tuning(&self) -> BackendResult<String> {
         let context = self.context("tuning")?;
         let lines = context.tuning.lines().into_iter();
-        Ok(std::iter::once(self.tuning_header()).chain(lines).map(|line| line + "\n").collect())
+        Ok(std::iter::once(header(&context.gpu.info)).chain(lines).map(|line| line + "\n").collect())
     }
 
     /// Uses what [`tuning`](Self::tuning) returned in another run. Takes nothing if it was found on another adapter or with
@@ -36,16 +36,15 @@ impl WebGpuBackend {
     pub fn set_tuning(&self, text: &str) -> BackendResult<usize> {
         let context = self.context("set_tuning")?;
         let mut lines = text.lines();
-        if lines.next() != Some(self.tuning_header().as_str()) {
+        if lines.next() != Some(header(&context.gpu.info).as_str()) {
             return Ok(0);
         }
         Ok(lines.filter(|line| context.tuning.learn(line)).count())
     }
 
-    fn tuning_header(&self) -> String {
-        let device = self.device_info();
-        device.map_or_else(String::new, |device| {
-            format!("{} | {} | {}", device.name, device.api, device.driver)
-        })
-    }
+}
+
+/// The first line of a tuning text, which names the adapter and driver.
+fn header(DeviceInfo { name, api, driver, .. }: &DeviceInfo) -> String {
+    format!("{name} | {api} | {driver}")
 }

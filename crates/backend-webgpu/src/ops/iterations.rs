@@ -103,7 +103,7 @@ mod tests {
 
     #[test]
     fn a_device_makes_the_iterations_that_it_is_trusted_with() {
-        let backend = WebGpuBackend::new().expect("a WebGPU adapter");
+        let backend = WebGpuBackend::open().expect("a WebGPU adapter");
         let ctx = backend.context("test").unwrap();
         let counted = count(&ctx).unwrap();
         assert!((SAFE..=TRIED).contains(&counted), "{counted}");

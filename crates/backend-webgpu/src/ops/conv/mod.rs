@@ -203,7 +203,7 @@ mod tests {
     /// A kernel that fails its self test is replaced without a word that the suites would hear.
     #[test]
     fn matrix_units_are_right_where_there_are_some() {
-        let backend = WebGpuBackend::new().expect("a WebGPU adapter");
+        let backend = WebGpuBackend::open().expect("a WebGPU adapter");
         let ctx = backend.context("test").unwrap();
         if !ctx.gpu.cooperative_matrices {
             return;
