@@ -41,7 +41,6 @@ impl WebGpuBackend {
         }
         Ok(lines.filter(|line| context.tuning.learn(line)).count())
     }
-
 }
 
 /// The first line of a tuning text, which names the adapter and driver.
