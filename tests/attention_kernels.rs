@@ -10,6 +10,7 @@ use backend_api::desc::AttentionDesc;
 use backend_api::{ComputeBackend, DType};
 use backend_webgpu::WebGpuBackend;
 use conformance::{Case, attention_around};
+use forced::Device;
 use libtest_mimic::{Failed, Trial};
 
 fn main() -> ExitCode {
@@ -17,20 +18,15 @@ fn main() -> ExitCode {
 }
 
 /// A test for each kernel that the device can run.
-fn kernels(device: &str, backend: &Arc<WebGpuBackend>) -> Vec<Trial> {
-    let names = forced::runnable(backend, WebGpuBackend::attention_kernels());
+fn kernels(device: &Arc<Device>) -> Vec<Trial> {
+    let names = forced::runnable(&device.backend, WebGpuBackend::attention_kernels());
     let names = names.flat_map(|name| {
         let splits =
             ["cooperative-decode/", "decode/", "split/"].iter().any(|kernel| name.starts_with(kernel));
         let pieces: &[&str] = if splits { &["", "+split3"] } else { &[""] };
         pieces.iter().map(move |pieces| format!("{name}{pieces}")).collect::<Vec<_>>()
     });
-    names
-        .map(|kernel| {
-            let backend = backend.clone();
-            Trial::test(format!("{device}/{kernel}"), move || check(&backend, &kernel))
-        })
-        .collect()
+    names.map(|kernel| device.trial(&kernel.clone(), move |backend| check(backend, &kernel))).collect()
 }
 
 fn check(backend: &WebGpuBackend, kernel: &str) -> Result<(), Failed> {

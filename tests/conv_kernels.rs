@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use backend_webgpu::WebGpuBackend;
 use conformance::conv_in_small;
+use forced::Device;
 use libtest_mimic::{Failed, Trial};
 
 fn main() -> ExitCode {
@@ -14,13 +15,9 @@ fn main() -> ExitCode {
 }
 
 /// A test for each kernel that the device can run.
-fn kernels(device: &str, backend: &Arc<WebGpuBackend>) -> Vec<Trial> {
-    let names = forced::runnable(backend, WebGpuBackend::conv_kernels());
-    let trial = |kernel: String| {
-        let backend = backend.clone();
-        Trial::test(format!("{device}/{kernel}"), move || check(&backend, &kernel))
-    };
-    names.map(trial).collect()
+fn kernels(device: &Arc<Device>) -> Vec<Trial> {
+    let names = forced::runnable(&device.backend, WebGpuBackend::conv_kernels());
+    names.map(|kernel| device.trial(&kernel.clone(), move |backend| check(backend, &kernel))).collect()
 }
 
 fn check(backend: &WebGpuBackend, kernel: &str) -> Result<(), Failed> {

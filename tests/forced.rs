@@ -1,7 +1,8 @@
 //! What the suites share that force each kernel of a family in turn: a test for each kernel on each adapter.
 
 use std::process::ExitCode;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::available_parallelism;
 
 use backend_api::{BackendFactory, ComputeBackend};
 use backend_webgpu::{WebGpuBackend, WebGpuFactory};
@@ -11,25 +12,62 @@ use libtest_mimic::{Arguments, Failed, Trial};
 /// How many failing cases are listed.
 const LISTED: usize = 10;
 
-/// Runs the tests that `trials` makes of each adapter, whose name it gets; no adapter is a failure.
-pub(crate) fn run(trials: fn(&str, &Arc<WebGpuBackend>) -> Vec<Trial>) -> ExitCode {
-    let mut all = Vec::new();
+/// An adapter under test. A kernel is forced for a whole backend, so one test at a time has it.
+pub(crate) struct Device {
+    name: String,
+    pub(crate) backend: WebGpuBackend,
+    turn: Mutex<()>,
+}
+
+impl Device {
+    /// A test that has the backend to itself.
+    pub(crate) fn trial(
+        self: &Arc<Self>,
+        name: &str,
+        test: impl FnOnce(&WebGpuBackend) -> Result<(), Failed> + Send + 'static,
+    ) -> Trial {
+        let device = Arc::clone(self);
+        Trial::test(format!("{}/{name}", self.name), move || {
+            let _turn = device.turn.lock().unwrap_or_else(PoisonError::into_inner);
+            test(&device.backend)
+        })
+    }
+}
+
+/// Runs the tests that `trials` makes of each adapter, those of different adapters at the same time; no adapter is a
+/// failure.
+pub(crate) fn run(trials: fn(&Arc<Device>) -> Vec<Trial>) -> ExitCode {
+    let mut by_device = Vec::new();
     for device in WebGpuFactory.devices() {
         let selector = device.selector.strip_prefix("webgpu:").unwrap_or_default().to_owned();
         let name = format!("{} {}", device.selector, device.name);
         let mut backend = WebGpuBackend::select(&selector);
-        match backend.init() {
-            Ok(()) => all.extend(trials(&name, &Arc::new(backend))),
-            Err(error) => all.push(Trial::test(name, move || Err(error.into()))),
-        }
+        by_device.push(match backend.init() {
+            Ok(()) => trials(&Arc::new(Device { name, backend, turn: Mutex::default() })),
+            Err(error) => vec![Trial::test(name, move || Err(error.into()))],
+        });
     }
+    let mut arguments = Arguments::from_args();
+    let threads = available_parallelism().map_or(1, usize::from).min(by_device.len().max(1));
+    arguments.test_threads.get_or_insert(threads);
+    let mut all = in_turns(by_device);
     if all.is_empty() {
         all.push(Trial::test("adapters", || Err("no WebGPU adapter found".into())));
     }
-    // One after another: a kernel is forced for a whole backend.
-    let mut arguments = Arguments::from_args();
-    arguments.test_threads = Some(1);
     libtest_mimic::run(&arguments, all).exit_code()
+}
+
+/// The first of each list, then the second of each, and so on.
+fn in_turns<T>(lists: Vec<Vec<T>>) -> Vec<T> {
+    let mut lists: Vec<_> = lists.into_iter().map(Vec::into_iter).collect();
+    let mut all = Vec::new();
+    loop {
+        let before = all.len();
+        all.extend(lists.iter_mut().filter_map(Iterator::next));
+        if all.len() == before {
+            return all;
+        }
+    }
 }
 
 /// Whether the device has matrix units, which kernels called `cooperative/…` need.

@@ -16,6 +16,7 @@ use backend_api::{BackendResult, ComputeBackend, DType, DeviceKind, ErrorKind, R
 use backend_cpu::CpuBackend;
 use backend_webgpu::WebGpuBackend;
 use conformance::{Case, cases};
+use forced::Device;
 use libtest_mimic::{Failed, Trial};
 
 /// One in so many conformance cases of an operation runs; `EVERY=1` runs them all.
@@ -32,24 +33,19 @@ fn main() -> ExitCode {
     forced::run(trials)
 }
 
-fn trials(device: &str, backend: &Arc<WebGpuBackend>) -> Vec<Trial> {
+fn trials(device: &Arc<Device>) -> Vec<Trial> {
     let families: BTreeSet<&'static str> = cases().iter().map(|case| case.family).collect();
     let mut trials: Vec<Trial> = families
         .into_iter()
-        .map(|family| {
-            let backend = backend.clone();
-            Trial::test(format!("{device}/parts/{family}"), move || in_parts(&backend, family))
-        })
+        .map(|family| device.trial(&format!("parts/{family}"), move |backend| in_parts(backend, family)))
         .collect();
-    let mut push = |name: &str, test: fn(&WebGpuBackend) -> Result<(), Failed>| {
-        let backend = backend.clone();
-        trials.push(Trial::test(format!("{device}/{name}"), move || test(&backend)));
-    };
-    push("submissions/matmul", long_product);
-    push("submissions/attention", long_attention);
-    push("endless/any_device", |backend| endless(backend));
-    push("endless/slow_device", endless_on_a_slow_device);
-    push("endless/cpu", |_| endless(&CpuBackend::new()));
+    trials.extend([
+        device.trial("submissions/matmul", long_product),
+        device.trial("submissions/attention", long_attention),
+        device.trial("endless/any_device", |backend| endless(backend)),
+        device.trial("endless/slow_device", endless_on_a_slow_device),
+        device.trial("endless/cpu", |_| endless(&CpuBackend::new())),
+    ]);
     trials
 }
 

@@ -11,6 +11,7 @@ use backend_api::desc::{MatmulDesc, Matrix};
 use backend_api::{BackendError, BackendResult, BackendTranspose, ComputeBackend, DType, MathMode};
 use backend_webgpu::WebGpuBackend;
 use conformance::{matmul_along_k, matmul_around};
+use forced::Device;
 use libtest_mimic::{Failed, Trial};
 
 fn main() -> ExitCode {
@@ -18,9 +19,8 @@ fn main() -> ExitCode {
 }
 
 /// A test for each kernel that the device can run.
-fn kernels(device: &str, backend: &Arc<WebGpuBackend>) -> Vec<Trial> {
-    let matrix_units = forced::has_matrix_units(backend);
-    let names = forced::runnable(backend, WebGpuBackend::matmul_kernels());
+fn kernels(device: &Arc<Device>) -> Vec<Trial> {
+    let names = forced::runnable(&device.backend, WebGpuBackend::matmul_kernels());
     let names =
         names.flat_map(|name| ["", "+split3", "+packed", "+strips"].map(|how| format!("{name}{how}")));
     // Those of few rows copy nothing.
@@ -29,23 +29,14 @@ fn kernels(device: &str, backend: &Arc<WebGpuBackend>) -> Vec<Trial> {
     let names = names.filter(|name| may_copy(name) || !name.ends_with("+packed"));
     // And those alone make parts of a product.
     let names = names.filter(|name| name.starts_with("cooperative/") || !name.ends_with("+strips"));
-    let mut trials = Vec::new();
-    let named = [
-        ("tuning", tuning_is_kept as fn(&WebGpuBackend) -> Result<(), Failed>),
-        ("many shapes", many_shapes_compile_few_kernels),
+    let mut trials = vec![
+        device.trial("tuning", tuning_is_kept),
+        device.trial("many shapes", many_shapes_compile_few_kernels),
     ];
-    for (name, test) in named {
-        let backend = backend.clone();
-        trials.push(Trial::test(format!("{device}/{name}"), move || test(&backend)));
+    if forced::has_matrix_units(&device.backend) {
+        trials.push(device.trial("emulated", emulation_is_as_good_as_f32));
     }
-    if matrix_units {
-        let exact = backend.clone();
-        trials.push(Trial::test(format!("{device}/emulated"), move || emulation_is_as_good_as_f32(&exact)));
-    }
-    for kernel in names {
-        let forced = backend.clone();
-        trials.push(Trial::test(format!("{device}/{kernel}"), move || check(&forced, &kernel)));
-    }
+    trials.extend(names.map(|kernel| device.trial(&kernel.clone(), move |backend| check(backend, &kernel))));
     trials
 }
 

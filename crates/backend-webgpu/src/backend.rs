@@ -328,6 +328,17 @@ impl WebGpuBackend {
         Ok(())
     }
 
+    /// How long a call that waits polls the device before it lets its thread sleep; 200 µs unless set. Polling keeps a
+    /// core busy and saves the time of waking the thread, as the spin and blocking-sync flags of a CUDA device do. Without
+    /// effect in a browser, and where the driver computes on the host.
+    ///
+    /// # Errors
+    /// [`NotInitialized`](BackendError::NotInitialized).
+    pub fn set_spin(&self, time: Duration) -> BackendResult<()> {
+        self.context("set_spin")?.submitter.set_spin(time);
+        Ok(())
+    }
+
     /// The device time of what `work` calls, without the host's. Blocks until it has finished.
     ///
     /// # Errors
