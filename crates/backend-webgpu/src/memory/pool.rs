@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use backend_api::{BackendError, BackendResult, MemoryStats};
-use parking_lot::Mutex;
 
 use super::block::{Block, Storage};
 use crate::device::guarded;
 use crate::recorder::Progress;
+use crate::sync::Mutex;
+use crate::sync::atomic::{AtomicBool, Ordering};
 
 /// The smallest buffer.
 const MIN_BYTES: usize = 256;
