@@ -1,9 +1,12 @@
 //! Batches that the driver refuses, and who is told.
 
+use std::sync::Arc;
+
 use backend_api::{BackendResult, ComputeBackend, ErrorKind};
 
 use super::{Rig, Submits, Time, explore, join, pattern, read, spawn};
-use crate::sync::mpsc;
+use crate::device::Health;
+use crate::sync::{mpsc, thread};
 
 /// Memory whose buffer is destroyed: a batch that writes it is refused.
 fn destroyed(rig: &Rig) -> u64 {
@@ -67,6 +70,9 @@ fn behind(submits: Submits) {
         rig.copy_htod(lost, &pattern(3, 32)).unwrap();
         rig.copy_htod(other, &pattern(3, 32)).unwrap();
         rig.copy_dtod(to, from, 32).unwrap();
+        // The buffer goes to another allocation, which has nothing to do with it.
+        rig.free(from).unwrap();
+        rig.alloc(64).unwrap();
         tell.send(()).unwrap();
     });
     let begins_later = spawn(&rig, move |rig| {
@@ -81,4 +87,32 @@ fn what_is_made_of_stale_memory_is_stale() {
     for submits in Submits::ALL {
         explore(&format!("behind, {submits:?}"), Time::Stands, move || behind(submits));
     }
+}
+
+/// Threads report errors of the driver at the same time: each has a number of its own, and whoever has used the backend
+/// before is told of one, and then of no more.
+fn reports() {
+    let health = Health::detached();
+    let witness = health.witness();
+    let (tell, numbers) = mpsc::channel();
+    join((0..3).map(|_| {
+        let (health, tell) = (Arc::clone(&health), tell.clone());
+        thread::spawn(move || {
+            health.witness();
+            let error = wgpu::Error::Internal { source: "test".into(), description: "late".to_owned() };
+            let number = health.report(error);
+            tell.send(number).unwrap();
+            assert!(health.take_late("test", health.witness(), 0, || 0).is_err(), "number {number} is there");
+        })
+    }));
+    let mut numbers: Vec<u64> = [(); 3].map(|()| numbers.recv().unwrap()).into();
+    numbers.sort_unstable();
+    assert_eq!(numbers, [1, 2, 3]);
+    assert!(health.take_late("test", witness, 0, || 0).is_err(), "this thread began before");
+    assert!(health.take_late("test", health.witness(), 3, || 0).is_ok(), "once");
+}
+
+#[test]
+fn late_errors_have_numbers_of_their_own() {
+    explore("reports", Time::Stands, reports);
 }

@@ -105,7 +105,10 @@ impl Pool {
         if let Some(storage) = state.free.get_mut(&size).and_then(Vec::pop) {
             state.pooled -= size;
             state.take(size);
-            storage.renew();
+            // A batch on its way may read what was there, and has to know then that it is spoiled.
+            if storage.last_use() <= self.progress.finished() {
+                storage.renew();
+            }
             return Ok(self.done(storage));
         }
         if state.is_over(size) {
