@@ -5,6 +5,7 @@ mod campaign;
 mod demo;
 mod deny;
 mod drivers;
+mod interleavings;
 mod mesa;
 mod model;
 mod msrv;
@@ -33,6 +34,8 @@ enum Task {
     Campaign(campaign::Args),
     /// Run the suites of the kernels with every access compared with its operand
     TestBounds(bounds::Args),
+    /// Run the backend's threads in many orders of their steps, with a seed
+    TestInterleavings(interleavings::Args),
     /// Build the pages for browsers into target/web, and serve the demo with --serve
     Web(web::Args),
     /// Run the conformance suite, the faults and the demo in a headless Chromium
@@ -60,6 +63,7 @@ fn main() -> anyhow::Result<()> {
         Task::Test(args) => suites::run(&sh, &args),
         Task::Campaign(args) => campaign::run(&sh, &args, &std::env::current_dir()?),
         Task::TestBounds(args) => bounds::run(&sh, &args),
+        Task::TestInterleavings(args) => interleavings::run(&sh, &args),
         Task::Web(args) => web::run(&sh, "web", &args),
         Task::TestWeb(args) => {
             model::ensure_present(&sh)?;

@@ -391,6 +391,12 @@ impl WebGpuBackend {
         Ok(())
     }
 
+    /// A backend that is open.
+    #[cfg(all(test, feature = "shuttle"))]
+    pub(crate) fn over(opened: Opened) -> Self {
+        Self { opened: Some(opened), ..Self::default() }
+    }
+
     /// Opens the device, replacing a lost one.
     #[cfg(not(target_family = "wasm"))]
     pub(crate) fn open_device(&mut self) -> BackendResult<()> {

@@ -2,13 +2,11 @@
 
 use std::ops::Deref;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use backend_api::operand::Operand;
 use backend_api::{BackendError, BackendResult, DType, DeviceKind, MemoryStats};
 use bytemuck::Pod;
-use parking_lot::Mutex;
 
 use crate::device::{Gate, Gpu, LastHandle, Witness, guarded};
 use crate::kernels::{MAX_IMMEDIATES, MAX_PARAMS, Pipelines, Target, Variant};
@@ -18,6 +16,8 @@ pub(crate) use crate::recorder::MAX_GROUPS;
 use crate::recorder::{
     BindingLimits, Command, Deadline, MAX_BINDINGS, Progress, Recorder, Submitter, Then, Window,
 };
+use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use crate::sync::{Mutex, thread};
 use crate::transfer::{Readback, Signal, StagingRing};
 
 /// An opened device, as the operations of one call see it.
@@ -93,7 +93,7 @@ impl Parts {
         };
         let has_dropped = Arc::new(AtomicBool::new(false));
         let progress = Arc::new(Progress::default());
-        let gate = Gate::new(&gpu.adapter);
+        let gate = Gate::new(&gpu.info);
         // An OpenGL context belongs to the thread whose turn it is.
         let has_thread = is_software && !gate.is_closed();
         let submitter = Arc::new(Submitter::new(device, &gpu.queue, &gpu.health, &progress, has_thread));
@@ -287,7 +287,7 @@ impl Context {
                 self.recorder.lock().retire();
                 // Staging buffers come back by a callback.
                 self.submitter.poll();
-                std::thread::yield_now();
+                thread::yield_now();
                 deadline.remaining()?;
             }
         }
@@ -383,7 +383,7 @@ impl Context {
                 return Ok(());
             }
         };
-        let kernel = self.pipelines.get(variant)?;
+        let kernel = self.pipelines.get(variant).map_err(|error| self.explain(error))?;
         let windows = reads.iter().copied().chain([output]).cloned();
         let mut command = Command::new(op, kernel, windows, bytemuck::bytes_of(params), grid)?;
         debug_assert!(
@@ -442,7 +442,13 @@ impl Context {
     pub(crate) fn take_late(&self, op: &'static str, witness: Witness, spoiled: u64) -> BackendResult<()> {
         #[cfg(feature = "count-out-of-bounds")]
         self.pipelines.counters().take(op, &self.gpu.device, &self.gpu.queue)?;
-        self.gpu.health.take_late(op, witness, spoiled, || self.memory.stats().in_use)
+        let late = self.gpu.health.take_late(op, witness, spoiled, || self.memory.stats().in_use);
+        late.map_err(|error| self.explain(error))
+    }
+
+    /// What a call returns that got `error` from the driver, of which a loss may be the cause.
+    pub(crate) fn explain(&self, error: BackendError) -> BackendError {
+        self.gpu.health.explain(&self.gpu.device, error)
     }
 }
 

@@ -29,6 +29,8 @@ mod compute;
 mod context;
 mod device;
 mod factory;
+#[cfg(all(test, feature = "shuttle"))]
+mod interleavings;
 pub mod kernels;
 mod memory;
 mod opened;
@@ -36,6 +38,7 @@ mod ops;
 #[cfg(feature = "count-out-of-bounds")]
 mod out_of_bounds;
 mod recorder;
+mod sync;
 #[cfg(test)]
 mod tests;
 mod transfer;

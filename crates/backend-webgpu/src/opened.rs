@@ -7,6 +7,8 @@ use backend_api::BackendResult;
 
 use crate::context::{Context, Parts};
 use crate::device::Turn;
+#[cfg(not(target_family = "wasm"))]
+use crate::sync::thread;
 
 /// An opened device. Closing it waits for its work no longer than a call would.
 #[derive(Debug)]
@@ -64,7 +66,7 @@ impl Drop for Opened {
         // The driver waits for its work before it lets go of a device. That may take as long as it wants elsewhere.
         tracing::warn!(%error, "the device is still at work; it closes in the background");
         let parts = Arc::clone(self.context.parts());
-        _ = std::thread::Builder::new().name("webgpu-close".to_owned()).spawn(move || drop(parts));
+        _ = thread::Builder::new().name("webgpu-close".to_owned()).spawn(move || drop(parts));
     }
 }
 

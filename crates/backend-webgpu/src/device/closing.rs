@@ -3,10 +3,16 @@
 //! NVIDIA's driver 580.159 hangs where one thread destroys a device and another compiles for a second device of the
 //! process: the one waits, with a lock that the other wants, for a thread that wants a lock that the other has.
 
-use parking_lot::{RwLock, RwLockReadGuard};
+use crate::sync::{RwLock, RwLockReadGuard};
 
 /// Read by those that compile, written by those that close.
+#[cfg(not(feature = "shuttle"))]
 static COMPILING: RwLock<()> = RwLock::new(());
+#[cfg(feature = "shuttle")]
+shuttle::lazy_static! {
+    // One for each test.
+    static ref COMPILING: RwLock<()> = RwLock::new(());
+}
 
 /// Keeps devices open until it is dropped. Whoever has it must not wait for another.
 pub(crate) fn compiling() -> RwLockReadGuard<'static, ()> {

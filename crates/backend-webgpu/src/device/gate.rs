@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use backend_api::{BackendError, BackendResult};
-use parking_lot::{ReentrantMutex, ReentrantMutexGuard};
+use backend_api::{BackendError, BackendResult, DeviceInfo};
+
+use crate::sync::{ReentrantMutex, ReentrantMutexGuard};
 
 /// Lets one thread at a time through to an OpenGL device, and any number to others.
 ///
@@ -19,8 +20,8 @@ pub(crate) struct Turn<'a>(
 );
 
 impl Gate {
-    pub(crate) fn new(adapter: &wgpu::Adapter) -> Self {
-        Self((adapter.get_info().backend == wgpu::Backend::Gl).then(ReentrantMutex::default))
+    pub(crate) fn new(info: &DeviceInfo) -> Self {
+        Self((info.api == "Gl").then(ReentrantMutex::default))
     }
 
     /// Whether threads have to take turns.

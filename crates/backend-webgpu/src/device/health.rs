@@ -1,15 +1,14 @@
 //! Whether the device still works, and what it reported late.
 
 use std::cell::RefCell;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use backend_api::{BackendError, BackendResult, Diagnostic};
-use parking_lot::Mutex;
-use web_time::Instant;
 
-use super::guarded_async;
+use super::{guarded, guarded_async};
+use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use crate::sync::{self, Instant, Mutex, thread_local};
 
 /// The state that wgpu's callbacks write and every call reads.
 #[derive(Debug)]
@@ -80,10 +79,14 @@ impl Health {
         let health = Self::detached();
         let for_loss = Arc::clone(&health);
         device.set_device_lost_callback(move |reason, message| {
-            for_loss.lose(&format!("{reason:?}: {message}"));
+            let health = Arc::clone(&for_loss);
+            sync::deliver(move || health.lose(&format!("{reason:?}: {message}")));
         });
         let for_errors = Arc::clone(&health);
-        device.on_uncaptured_error(Arc::new(move |error| _ = for_errors.report(error)));
+        device.on_uncaptured_error(Arc::new(move |error| {
+            let health = Arc::clone(&for_errors);
+            sync::deliver(move || _ = health.report(error));
+        }));
         health
     }
 
@@ -119,7 +122,8 @@ impl Health {
 
     /// What this thread knows of late errors; it counts as a user of the backend from its first call on.
     pub(crate) fn witness(self: &Arc<Self>) -> Witness {
-        WITNESSES.with_borrow_mut(|known| {
+        WITNESSES.with(|known| {
+            let mut known = known.borrow_mut();
             let here = Arc::as_ptr(self);
             if let Some((_, witness)) = known.iter().find(|(health, _)| health.as_ptr() == here) {
                 return *witness;
@@ -149,7 +153,8 @@ impl Health {
             return Ok(());
         }
         let after = if newest > known { known } else { spoiled - 1 };
-        WITNESSES.with_borrow_mut(|all| {
+        WITNESSES.with(|all| {
+            let mut all = all.borrow_mut();
             let here = Arc::as_ptr(self);
             if let Some((_, witness)) = all.iter_mut().find(|(health, _)| health.as_ptr() == here) {
                 witness.told = newest;
@@ -183,8 +188,20 @@ impl Health {
     /// [`DeviceLost`](BackendError::DeviceLost), if that was the cause.
     pub(crate) fn confirm(&self, device: &wgpu::Device) -> BackendResult<()> {
         let patience = Some(Duration::from_secs(1));
-        _ = device.poll(wgpu::PollType::Wait { submission_index: None, timeout: patience });
+        _ = sync::poll(device, wgpu::PollType::Wait { submission_index: None, timeout: patience });
+        if is_gone(device) {
+            // Another thread has polled, and will be told in a moment.
+            self.lose("the device makes no buffers any more");
+        }
         self.check()
+    }
+
+    /// What a call returns that got `error`: on a lost device, that it is lost.
+    pub(crate) fn explain(&self, device: &wgpu::Device, error: BackendError) -> BackendError {
+        if !is_gone(device) {
+            return error;
+        }
+        self.confirm(device).err().unwrap_or(error)
     }
 
     /// [`check`](Self::check) after the device's answer to work of before. A browser answers on a lost device too, and
@@ -208,4 +225,19 @@ impl Health {
         }
         Ok(())
     }
+}
+
+/// Whether the device is lost, as far as wgpu knows. It tells so by a callback, which another thread may be about to make;
+/// but a buffer that is made then can't be used.
+fn is_gone(device: &wgpu::Device) -> bool {
+    let made = guarded(device, || {
+        device.create_buffer(&wgpu::BufferDescriptor {
+            label: Some("is the device lost?"),
+            size: wgpu::MAP_ALIGNMENT,
+            usage: wgpu::BufferUsages::COPY_SRC,
+            mapped_at_creation: true,
+        })
+    });
+    // In a browser a lost device makes buffers like any other.
+    !cfg!(target_family = "wasm") && made.is_ok_and(|buffer| buffer.get_mapped_range(..).is_err())
 }

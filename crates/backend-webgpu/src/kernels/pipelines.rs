@@ -4,7 +4,6 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use backend_api::{BackendError, BackendResult, Diagnostic};
-use parking_lot::{Mutex, RwLock};
 
 use super::Variant;
 use super::compose::{Target, compose};
@@ -13,6 +12,7 @@ use super::spirv;
 use crate::device::{Gate, compiling, guarded, guarded_async};
 #[cfg(feature = "count-out-of-bounds")]
 use crate::out_of_bounds;
+use crate::sync::{Mutex, RwLock};
 use crate::unchecked;
 
 /// Bytes of immediates that every kernel's parameters fit in.
@@ -129,6 +129,7 @@ impl Pipelines {
         let layout = self.layout_of(variant);
         let pipeline = guarded_async(&self.device, || {
             let _turn = gate.enter();
+            let _compiling = compiling();
             self.pipeline(variant, &layout)
         });
         let kernel = Arc::new(self.finish(variant, pipeline.await, layout)?);
@@ -157,12 +158,15 @@ impl Pipelines {
     fn compile(&self, variant: &Variant) -> BackendResult<Kernel> {
         let _span = tracing::debug_span!("compile", kernel = variant.kernel(), %variant).entered();
         let layout = self.layout_of(variant);
-        self.finish(variant, guarded(&self.device, || self.pipeline(variant, &layout)), layout)
+        // Outside of the error scopes, so that nothing waits within.
+        let compiling = compiling();
+        let pipeline = guarded(&self.device, || self.pipeline(variant, &layout));
+        drop(compiling);
+        self.finish(variant, pipeline, layout)
     }
 
     fn pipeline(&self, variant: &Variant, layout: &Layout) -> wgpu::ComputePipeline {
         let module = self.module(variant);
-        let _compiling = compiling();
         self.device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
             label: Some(variant.kernel()),
             layout: Some(&layout.pipeline),

@@ -1,9 +1,9 @@
 //! One allocation.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 use super::Pool;
+use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// Identifies a wgpu buffer for as long as the program runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -5,18 +5,18 @@ mod pool;
 mod shared;
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 use backend_api::handles::{HandleTable, Slice};
 use backend_api::operand::{self, Operand};
 use backend_api::{BackendError, BackendResult, MemoryStats};
-use parking_lot::Mutex;
 
 pub(crate) use block::{Block, BufferId, Storage};
 pub(crate) use pool::{Allocation, Pool};
 use shared::SharedBuffers;
 
 use crate::recorder::Progress;
+use crate::sync::Mutex;
+use crate::sync::atomic::AtomicBool;
 
 /// A part of device memory, as an operand names it.
 pub(crate) type DeviceSlice = Slice<Block>;

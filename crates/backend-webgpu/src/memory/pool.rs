@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use backend_api::{BackendError, BackendResult, MemoryStats};
-use parking_lot::Mutex;
 
 use super::block::{Block, Storage};
 use crate::device::guarded;
 use crate::recorder::Progress;
+use crate::sync::Mutex;
+use crate::sync::atomic::{AtomicBool, Ordering};
 
 /// The smallest buffer.
 const MIN_BYTES: usize = 256;
@@ -105,7 +105,10 @@ impl Pool {
         if let Some(storage) = state.free.get_mut(&size).and_then(Vec::pop) {
             state.pooled -= size;
             state.take(size);
-            storage.renew();
+            // A batch on its way may read what was there, and has to know then that it is spoiled.
+            if storage.last_use() <= self.progress.finished() {
+                storage.renew();
+            }
             return Ok(self.done(storage));
         }
         if state.is_over(size) {

@@ -5,14 +5,13 @@
 //! into parts of about [`MAX_PART`], which are launched, and may be submitted, one by one. Parts are operations of the
 //! kind that they are parts of, so the launchers needn't know.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-
 use backend_api::{BackendError, BackendResult, require_bounded};
-use parking_lot::Mutex;
 
 use crate::context::Context;
 use crate::device::DeviceProfile;
 use crate::memory::DeviceSlice;
+use crate::sync::Mutex;
+use crate::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 /// Seconds above which an operation is divided, and above which recorded work is submitted.
 pub(crate) const MAX_PART: f64 = 0.3;

@@ -12,13 +12,13 @@ use std::sync::{Arc, OnceLock};
 use backend_api::{BackendError, BackendResult, DType, Diagnostic};
 use bytemuck::Pod;
 use half::f16;
-use parking_lot::RwLock;
 
 use crate::context::Context;
 use crate::device::{Health, Witness, guarded};
 use crate::kernels::Variant;
 use crate::memory::{Block, DeviceSlice};
 use crate::recorder::{Command, Recorder, Submitter, Then, Window};
+use crate::sync::RwLock;
 use crate::transfer::{Signal, StagingRing};
 
 /// What errors carry.

@@ -4,12 +4,12 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use backend_api::{BackendError, BackendResult, Diagnostic};
-use parking_lot::Mutex;
 
 use super::Watch;
 use super::instrument::{PLACES, SLOT, instrument};
 use crate::kernels::Variant;
 use crate::memory::Block;
+use crate::sync::Mutex;
 
 /// Kernels that can be told apart.
 const KERNELS: usize = 16_384;

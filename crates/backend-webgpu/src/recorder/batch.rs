@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::params::Filled;
 use crate::memory::Storage;
+use crate::sync;
 use crate::transfer::{Mapped, Signal};
 
 /// Commands that are submitted together.
@@ -15,7 +16,28 @@ pub(crate) struct Batch {
     pub(crate) params: Option<Filled>,
     /// Buffers that the commands write.
     pub(crate) written: Vec<Arc<Storage>>,
+    pub(crate) flows: Vec<Flow>,
     pub(crate) then: Vec<Then>,
+}
+
+/// A buffer that a command reads, and one that it writes.
+///
+/// Where a thread of its own submits, a batch before may be refused when the command has long been recorded: what it
+/// reads was never written then, and what it writes is as stale.
+#[derive(Debug)]
+pub(crate) struct Flow {
+    from: Arc<Storage>,
+    to: Arc<Storage>,
+}
+
+impl Flow {
+    pub(super) fn new(from: &Arc<Storage>, to: &Arc<Storage>) -> Self {
+        Self { from: Arc::clone(from), to: Arc::clone(to) }
+    }
+
+    pub(super) fn spoil(&self) {
+        self.to.spoil(self.from.spoiled());
+    }
 }
 
 /// What happens once a batch is submitted.
@@ -31,9 +53,13 @@ impl Then {
     pub(super) fn run(self, queue: &wgpu::Queue) {
         match self {
             Self::Map(buffer, mapped) => {
-                buffer.map_async(wgpu::MapMode::Read, .., move |result| mapped.set(result));
+                buffer.map_async(wgpu::MapMode::Read, .., move |result| {
+                    sync::deliver(move || mapped.set(result));
+                });
             }
-            Self::Tell(done) => queue.on_submitted_work_done(move || done.set(())),
+            Self::Tell(done) => {
+                queue.on_submitted_work_done(move || sync::deliver(move || done.set(())));
+            }
         }
     }
 

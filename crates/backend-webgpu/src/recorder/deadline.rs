@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use backend_api::{BackendError, BackendResult};
-use web_time::Instant;
+
+use crate::sync::Instant;
 
 /// The time at which a call gives up waiting.
 #[derive(Clone, Copy, Debug)]

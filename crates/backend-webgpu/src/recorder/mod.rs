@@ -19,14 +19,15 @@ mod worker;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use backend_api::{BackendError, BackendResult};
 
 use crate::kernels::Target;
 use crate::memory::{Block, DeviceSlice, Storage};
+use crate::sync::atomic::{AtomicBool, Ordering};
+use crate::sync::bound;
 use crate::transfer::StagingRing;
-use batch::Batch;
+use batch::{Batch, Flow};
 use bind_groups::BindGroups;
 use params::{Params, ParamsBuffer};
 
@@ -41,11 +42,11 @@ pub(crate) use window::{BindingLimits, Window};
 
 /// Commands of a batch, dispatches and uploads. Enough to make the cost of a submission small, few enough to start the
 /// device early and to bound what an encoder holds.
-const MAX_COMMANDS: usize = 128;
+const MAX_COMMANDS: usize = bound(128, 3);
 const _: () = assert!(MAX_COMMANDS <= params::SLOTS, "every dispatch of a batch needs a slot");
 
 /// Batches in flight: one being worked on, one waiting, so that the device never runs dry.
-const MAX_IN_FLIGHT: usize = 3;
+const MAX_IN_FLIGHT: usize = bound(3, 2);
 
 /// The open batch and those in flight.
 #[derive(Debug)]
@@ -62,6 +63,8 @@ pub(crate) struct Recorder {
     pass: Option<OpenPass>,
     /// Buffers that the batch writes.
     written: Vec<Arc<Storage>>,
+    /// What flows from buffer to buffer in the batch, where that has to be known.
+    flows: Vec<Flow>,
     groups: BindGroups,
     /// Set when buffers were dropped, which bind groups may keep alive.
     has_dropped: Arc<AtomicBool>,
@@ -103,6 +106,7 @@ impl Recorder {
             encoder: None,
             pass: None,
             written: Vec::new(),
+            flows: Vec::new(),
             groups: BindGroups::default(),
             has_dropped: Arc::clone(has_dropped),
             params: Params::new(params_layout.clone()),
@@ -178,6 +182,9 @@ impl Recorder {
         }
         for window in writes {
             let storage = window.block.storage();
+            if self.submitter.has_thread() {
+                self.flows.extend(reads.iter().map(|read| Flow::new(read.block.storage(), storage)));
+            }
             storage.spoil(spoiled);
             if storage.write(self.number) {
                 self.written.push(Arc::clone(storage));
@@ -284,6 +291,7 @@ impl Recorder {
             encoders: [self.early.take(), self.encoder.take()].into_iter().flatten().collect(),
             params,
             written: std::mem::take(&mut self.written),
+            flows: std::mem::take(&mut self.flows),
             then,
         };
         self.number += 1;

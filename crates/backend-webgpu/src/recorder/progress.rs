@@ -1,9 +1,9 @@
 //! Which batches have finished.
 
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use parking_lot::{Condvar, Mutex};
+use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::{Condvar, Mutex};
 
 /// The last batch that was submitted, and the last that has finished, told by the queue.
 #[derive(Debug, Default)]

@@ -7,11 +7,12 @@ use std::time::Duration;
 use backend_api::{BackendError, BackendResult};
 use web_time::Instant;
 
-use super::batch::{Batch, Then};
+use super::batch::{Batch, Flow, Then};
 #[cfg(not(target_family = "wasm"))]
 use super::worker::Worker;
 use super::{Deadline, Progress};
 use crate::device::{Health, guarded};
+use crate::sync;
 
 /// The longest that a wait goes without looking whether the device is lost.
 const LOOK: Duration = Duration::from_millis(50);
@@ -156,7 +157,7 @@ impl Submitter {
         if let Some(worker) = &self.worker {
             return worker.poll();
         }
-        _ = self.port.device.poll(wgpu::PollType::Poll);
+        _ = sync::poll(&self.port.device, wgpu::PollType::Poll);
     }
 
     /// Sees whether the device is lost now, where a thread of its own polls; elsewhere waits have polled.
@@ -200,7 +201,7 @@ impl Submitter {
 
     fn poll_for(&self, index: &wgpu::SubmissionIndex, timeout: Duration) -> BackendResult<()> {
         let wait = wgpu::PollType::Wait { submission_index: Some(index.clone()), timeout: Some(timeout) };
-        match self.port.device.poll(wait) {
+        match sync::poll(&self.port.device, wait) {
             Ok(_) | Err(wgpu::PollError::Timeout) => Ok(()),
             Err(error) => {
                 // wgpu no longer knows the submission, which is how it answers after a loss.
@@ -214,7 +215,7 @@ impl Submitter {
 impl Port {
     /// Submits a batch; nothing if it has no commands, or if the driver refused them.
     pub(super) fn submit(&self, batch: Batch) -> Option<wgpu::SubmissionIndex> {
-        let Batch { number, encoders, params, written, then } = batch;
+        let Batch { number, encoders, params, written, flows, then } = batch;
         let _span = tracing::trace_span!("submit", batch = number).entered();
         let submitted = guarded(&self.device, || {
             if let Some(params) = &params {
@@ -225,6 +226,9 @@ impl Port {
         });
         let index = match submitted {
             Ok(index) => {
+                if self.health.has_late_errors() {
+                    flows.iter().for_each(Flow::spoil);
+                }
                 then.into_iter().for_each(|then| then.run(&self.queue));
                 index
             }
@@ -241,7 +245,7 @@ impl Port {
         // Also of a batch that was refused, which is over when those before it are.
         self.progress.submit(number);
         let progress = Arc::clone(&self.progress);
-        self.queue.on_submitted_work_done(move || progress.finish(number));
+        self.queue.on_submitted_work_done(move || sync::deliver(move || progress.finish(number)));
         index
     }
 }

@@ -4,9 +4,6 @@
 //! submits and polls, and all others wait for it no longer than they want to.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender, SyncSender, TryRecvError};
-use std::thread;
 use std::time::Duration;
 
 use backend_api::BackendResult;
@@ -15,6 +12,9 @@ use super::Deadline;
 use super::batch::{Batch, Then};
 use super::submitter::Port;
 use crate::device::LastHandle;
+use crate::sync::atomic::{AtomicUsize, Ordering};
+use crate::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender, SyncSender, TryRecvError};
+use crate::sync::{self, thread};
 
 /// The longest wait for the device before the thread looks for another job.
 const PATIENCE: Duration = Duration::from_millis(20);
@@ -106,21 +106,22 @@ fn run(port: &Port, jobs: &Receiver<Job>, open: &AtomicUsize) {
             Some(Job::Submit(batch)) => {
                 newest = batch.number;
                 index = port.submit(*batch);
-                _ = port.device.poll(wgpu::PollType::Poll);
+                _ = sync::poll(&port.device, wgpu::PollType::Poll);
                 open.fetch_sub(1, Ordering::AcqRel);
             }
             Some(Job::Poll) => {
-                _ = port.device.poll(wgpu::PollType::Poll);
+                _ = sync::poll(&port.device, wgpu::PollType::Poll);
                 open.fetch_sub(1, Ordering::AcqRel);
             }
             Some(Job::Answer(answer)) => {
-                _ = port.device.poll(wgpu::PollType::Poll);
+                _ = sync::poll(&port.device, wgpu::PollType::Poll);
                 _ = answer.send(());
                 open.fetch_sub(1, Ordering::AcqRel);
             }
             None => {
                 let wait = wgpu::PollType::Wait { submission_index: index.clone(), timeout: Some(PATIENCE) };
-                if let Err(error @ wgpu::PollError::WrongSubmissionIndex(..)) = port.device.poll(wait) {
+                if let Err(error @ wgpu::PollError::WrongSubmissionIndex(..)) = sync::poll(&port.device, wait)
+                {
                     port.health.lose(&error.to_string());
                 }
             }

@@ -184,7 +184,8 @@ impl Read {
         ctx.gpu.health.check()?;
         // What failed late may be what should have written these bytes, or the copy of them.
         ctx.take_late(op, witness, self.source.storage().spoiled())?;
-        ctx.readback.finish(op, self.staging, mapped, self.skip, dst)
+        let read = ctx.readback.finish(op, self.staging, mapped, self.skip, dst);
+        read.map_err(|error| ctx.explain(error))
     }
 }
 

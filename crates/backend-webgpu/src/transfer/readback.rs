@@ -1,10 +1,10 @@
 //! Mapped buffers through which read-backs pass.
 
 use backend_api::{BackendError, BackendResult, Diagnostic};
-use parking_lot::Mutex;
 
 use super::bytes;
 use crate::device::guarded;
+use crate::sync::{Mutex, bound};
 
 /// Read-back buffers of powers of two, kept for reuse.
 #[derive(Debug)]
@@ -18,10 +18,10 @@ pub(crate) type Mapped = Result<(), wgpu::BufferAsyncError>;
 
 impl Readback {
     /// Bytes of the largest buffer, and so of one piece of a read.
-    pub(crate) const CHUNK: usize = 16 << 20;
+    pub(crate) const CHUNK: usize = bound(16 << 20, 32);
 
-    const MIN_BYTES: usize = 4 << 10;
-    const MAX_FREE: usize = 4;
+    const MIN_BYTES: usize = bound(4 << 10, 16);
+    const MAX_FREE: usize = bound(4, 2);
 
     pub(crate) fn new(device: &wgpu::Device) -> Self {
         Self { device: device.clone(), free: Mutex::default() }

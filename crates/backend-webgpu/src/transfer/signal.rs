@@ -6,10 +6,10 @@ use std::task::{Poll, Waker};
 use std::time::Duration;
 
 use backend_api::BackendResult;
-use parking_lot::{Condvar, Mutex};
 
 use crate::context::Context;
 use crate::recorder::{Deadline, Submitter};
+use crate::sync::{Condvar, Mutex};
 
 /// The longest that a thread sleeps between two looks at the device.
 const LOOK: Duration = Duration::from_millis(50);

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use backend_api::{BackendError, BackendResult, Diagnostic};
-use parking_lot::Mutex;
 
 use crate::device::guarded;
+use crate::sync::{self, Mutex, bound};
 
 /// A few mapped buffers that are filled, copied from by a batch, and mapped again when the batch has finished.
 #[derive(Debug)]
@@ -28,10 +28,10 @@ struct Shared {
 
 impl StagingRing {
     /// Bytes of one buffer, and so of the largest write.
-    pub(crate) const CHUNK: usize = 4 << 20;
+    pub(crate) const CHUNK: usize = bound(4 << 20, 32);
 
     /// Buffers of the ring. In a browser, where nothing can wait for one to come back, there is no bound.
-    const MAX_BUFFERS: Option<usize> = if cfg!(target_family = "wasm") { None } else { Some(8) };
+    const MAX_BUFFERS: Option<usize> = if cfg!(target_family = "wasm") { None } else { Some(bound(8, 3)) };
 
     pub(crate) fn new(device: &wgpu::Device) -> Self {
         Self { device: device.clone(), current: None, full: Vec::new(), shared: Arc::default() }
@@ -77,11 +77,13 @@ impl StagingRing {
     pub(crate) fn recycle(&self, buffer: wgpu::Buffer) {
         let (shared, mapped) = (Arc::clone(&self.shared), buffer.clone());
         buffer.map_async(wgpu::MapMode::Write, .., move |result| {
-            let mut shared = shared.lock();
-            match result {
-                Ok(()) => shared.free.push(mapped),
-                Err(_) => shared.count -= 1,
-            }
+            sync::deliver(move || {
+                let mut shared = shared.lock();
+                match result {
+                    Ok(()) => shared.free.push(mapped),
+                    Err(_) => shared.count -= 1,
+                }
+            });
         });
     }
 

@@ -5,9 +5,9 @@ use std::fmt;
 
 use backend_api::DType;
 use backend_api::desc::MatmulDesc;
-use parking_lot::Mutex;
 
 use super::{Forced, Windows};
+use crate::sync::Mutex;
 
 /// What was found to be fastest for each kind of product.
 #[derive(Debug, Default)]

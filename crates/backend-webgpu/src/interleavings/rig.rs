@@ -1,0 +1,84 @@
+//! A backend on a device that does nothing but copy.
+
+use std::ops::Deref;
+use std::sync::Arc;
+
+use backend_api::{BackendResult, ComputeBackend, DeviceKind};
+
+use crate::WebGpuBackend;
+use crate::context::Parts;
+use crate::device::{describe, open};
+use crate::opened::Opened;
+use crate::sync::thread::{self, JoinHandle};
+
+/// Which thread submits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Submits {
+    /// The one that calls, as on a GPU.
+    Caller,
+    /// The one that calls, when it is its turn, as on OpenGL.
+    InTurn,
+    /// One of the backend's own, as on a software adapter.
+    Worker,
+}
+
+impl Submits {
+    pub(super) const ALL: [Self; 3] = [Self::Caller, Self::InTurn, Self::Worker];
+}
+
+/// A backend that threads share.
+#[derive(Clone, Debug)]
+pub(super) struct Rig(Arc<WebGpuBackend>);
+
+impl Rig {
+    pub(super) fn new(submits: Submits) -> Self {
+        let mut descriptor = wgpu::InstanceDescriptor::new_without_display_handle();
+        descriptor.backends = wgpu::Backends::NOOP;
+        descriptor.flags = wgpu::InstanceFlags::empty();
+        descriptor.backend_options.noop.enable = true;
+        let instance = wgpu::Instance::new(descriptor);
+        let adapter = pollster::block_on(instance.request_adapter(&wgpu::RequestAdapterOptions::default()))
+            .expect("the adapter that wgpu has for tests");
+        let mut info = describe(0, &adapter.get_info());
+        info.kind = match submits {
+            Submits::Caller | Submits::InTurn => DeviceKind::DiscreteGpu,
+            Submits::Worker => DeviceKind::SoftwareAdapter,
+        };
+        if submits == Submits::InTurn {
+            info.api = "Gl".to_owned();
+        }
+        let gpu = pollster::block_on(open(instance, adapter, info, false)).unwrap();
+        Self(Arc::new(WebGpuBackend::over(Opened::new(Parts::new(gpu).unwrap()))))
+    }
+}
+
+impl Deref for Rig {
+    type Target = WebGpuBackend;
+
+    fn deref(&self) -> &WebGpuBackend {
+        &self.0
+    }
+}
+
+/// Starts a thread that has the backend.
+pub(super) fn spawn(rig: &Rig, work: impl FnOnce(&Rig) + Send + 'static) -> JoinHandle<()> {
+    let rig = rig.clone();
+    thread::spawn(move || work(&rig))
+}
+
+pub(super) fn join(threads: impl IntoIterator<Item = JoinHandle<()>>) {
+    // All have begun before one is waited for.
+    let threads: Vec<_> = threads.into_iter().collect();
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+}
+
+/// Bytes that no other call of a scenario has.
+pub(super) fn pattern(of: usize, len: usize) -> Vec<u8> {
+    (0..len).map(|i| (of * 41 + i * 7 + 1) as u8).collect()
+}
+
+pub(super) fn read(rig: &Rig, ptr: u64, len: usize) -> BackendResult<Vec<u8>> {
+    let mut bytes = vec![0; len];
+    rig.copy_dtoh(&mut bytes, ptr)?;
+    Ok(bytes)
+}

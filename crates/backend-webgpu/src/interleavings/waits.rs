@@ -1,0 +1,74 @@
+//! Waits that end early: by a loss, or because time is up.
+
+use std::time::Duration;
+
+use backend_api::{ComputeBackend, DType, ErrorKind};
+
+use super::{Rig, Submits, Time, explore, join, pattern, read, spawn};
+use crate::transfer::StagingRing;
+
+/// The device is lost among calls: each works or says so, and soon all do.
+fn loss(submits: Submits) {
+    let rig = Rig::new(submits);
+    let ptr = rig.alloc(80).unwrap();
+    rig.copy_htod(ptr, &pattern(1, 80)).unwrap();
+    let other = rig.alloc(80).unwrap();
+    let uses = [(); 2].map(|()| {
+        spawn(&rig, move |rig| {
+            let calls = [
+                read(rig, ptr, 80).map(|bytes| assert_eq!(bytes, pattern(1, 80))),
+                rig.fill(other, DType::F32, 4, 1.0),
+                rig.alloc(80).and_then(|other| rig.copy_htod(other, &pattern(2, 80))),
+                rig.synchronize(),
+                read(rig, ptr, 80).map(|bytes| assert_eq!(bytes, pattern(1, 80))),
+            ];
+            for error in calls.into_iter().filter_map(Result::err) {
+                assert_eq!(error.kind(), ErrorKind::DeviceLost, "{error:?}");
+            }
+        })
+    });
+    let destroys = spawn(&rig, |rig| rig.device().unwrap().destroy());
+    join(uses.into_iter().chain([destroys]));
+    let error = rig.synchronize().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::DeviceLost, "{error}");
+    assert!(!rig.is_initialized());
+}
+
+#[test]
+fn after_a_loss_every_call_says_so() {
+    for submits in Submits::ALL {
+        explore(&format!("loss, {submits:?}"), Time::Passes, move || loss(submits));
+    }
+}
+
+/// Calls run out of time among others; afterwards everything works, and all staging buffers are there.
+fn out_of_time(submits: Submits) {
+    const LEN: usize = StagingRing::CHUNK * 4;
+    let rig = Rig::new(submits);
+    let ptr = rig.alloc(LEN).unwrap();
+    rig.set_timeout(Duration::from_millis(1)).unwrap();
+    join((0..2).map(|of| {
+        spawn(&rig, move |rig| {
+            let calls = [
+                rig.copy_htod(ptr, &pattern(of, LEN)),
+                read(rig, ptr, LEN).map(drop),
+                rig.flush(),
+                rig.synchronize(),
+            ];
+            for error in calls.into_iter().filter_map(Result::err) {
+                assert_eq!(error.kind(), ErrorKind::Timeout, "{error}");
+            }
+        })
+    }));
+    // No turn of another thread is left, and time is enough.
+    while rig.set_timeout(Duration::from_secs(1000)).is_err() {}
+    rig.copy_htod(ptr, &pattern(3, LEN)).unwrap();
+    assert_eq!(read(&rig, ptr, LEN).unwrap(), pattern(3, LEN));
+}
+
+#[test]
+fn a_call_out_of_time_takes_nothing_along() {
+    for submits in [Submits::Caller, Submits::Worker] {
+        explore(&format!("out of time, {submits:?}"), Time::Passes, move || out_of_time(submits));
+    }
+}
