@@ -1,18 +1,17 @@
 //! From batches to the queue, and waiting for them.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use backend_api::{BackendError, BackendResult};
-use web_time::Instant;
 
 use super::batch::{Batch, Flow, Then};
 #[cfg(not(target_family = "wasm"))]
 use super::worker::Worker;
 use super::{Deadline, Progress};
 use crate::device::{Health, guarded};
-use crate::sync;
+use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::{self, Instant, bound};
 
 /// The longest that a wait goes without looking whether the device is lost.
 const LOOK: Duration = Duration::from_millis(50);
@@ -22,7 +21,7 @@ const SHORT: Duration = Duration::from_millis(1);
 
 /// How long a wait polls before it blocks, unless that is set. Waking a blocked thread takes a driver some 50 µs, which is
 /// longer than most small batches take.
-const SPIN: Duration = Duration::from_micros(200);
+const SPIN: Duration = Duration::from_micros(bound(200, 0) as u64);
 
 /// Submits batches in order and knows when they have finished.
 #[derive(Debug)]

@@ -14,15 +14,22 @@ use super::submitter::Port;
 use crate::device::LastHandle;
 use crate::sync::atomic::{AtomicUsize, Ordering};
 use crate::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender, SyncSender, TryRecvError};
-use crate::sync::{self, thread};
+use crate::sync::{self, Mutex, thread};
 
 /// The longest wait for the device before the thread looks for another job.
 const PATIENCE: Duration = Duration::from_millis(20);
 
+/// How long whoever closes the device waits for the thread to end.
+const ENDING: Duration = Duration::from_secs(1);
+
 /// The thread, as others see it. It ends when this is dropped and its last job is done.
 #[derive(Debug)]
 pub(super) struct Worker {
-    jobs: Sender<Job>,
+    /// `None` once no more jobs come.
+    jobs: Option<Sender<Job>>,
+    thread: Option<thread::JoinHandle<()>>,
+    /// Disconnected when the thread has let go of the device.
+    ended: Mutex<Receiver<()>>,
     /// Jobs that it has not finished.
     open: Arc<AtomicUsize>,
 }
@@ -39,6 +46,7 @@ impl Worker {
     /// `None` if the system has no more threads.
     pub(super) fn start(port: &Port) -> Option<Self> {
         let (jobs, queue) = mpsc::channel();
+        let (end, ended) = mpsc::channel();
         let open = Arc::new(AtomicUsize::new(0));
         let (port, count) = (port.clone(), Arc::clone(&open));
         // The thread may be the last to have a handle of the device.
@@ -47,9 +55,11 @@ impl Worker {
             run(&port, &queue, &count);
             drop(port);
             drop(last);
+            drop(end);
         };
         let started = thread::Builder::new().name("webgpu-submit".to_owned()).spawn(work);
-        started.ok().map(|_| Self { jobs, open })
+        let thread = Some(started.ok()?);
+        Some(Self { jobs: Some(jobs), thread, ended: Mutex::new(ended), open })
     }
 
     pub(super) fn submit(&self, batch: Batch, port: &Port) {
@@ -82,8 +92,22 @@ impl Worker {
     }
 
     fn send(&self, job: Job) -> Result<(), mpsc::SendError<Job>> {
+        let Some(jobs) = &self.jobs else { return Err(mpsc::SendError(job)) };
         self.open.fetch_add(1, Ordering::AcqRel);
-        self.jobs.send(job)
+        jobs.send(job)
+    }
+}
+
+impl Drop for Worker {
+    /// Waits for the thread, unless the driver keeps it. A process that ends while a thread closes a device takes the
+    /// driver's own state from under it.
+    fn drop(&mut self) {
+        self.jobs = None;
+        let Some(thread) = self.thread.take() else { return };
+        let is_itself = thread.thread().id() == thread::current().id();
+        if !is_itself && self.ended.lock().recv_timeout(ENDING) == Err(RecvTimeoutError::Disconnected) {
+            _ = thread.join();
+        }
     }
 }
 
