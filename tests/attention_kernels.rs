@@ -19,7 +19,7 @@ fn main() -> ExitCode {
 
 /// A test for each kernel that the device can run.
 fn kernels(device: &Arc<Device>) -> Vec<Trial> {
-    let names = forced::runnable(&device.backend, WebGpuBackend::attention_kernels());
+    let names = forced::runnable(device, WebGpuBackend::attention_kernels());
     let names = names.flat_map(|name| {
         let splits =
             ["cooperative-decode/", "decode/", "split/"].iter().any(|kernel| name.starts_with(kernel));

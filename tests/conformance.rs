@@ -2,7 +2,8 @@
 //!
 //! `CASE=gemm/m3 cargo test -p suites --test conformance` runs the cases whose path contains that text, or one of several
 //! that are separated by commas;
-//! `TEST_BACKENDS=cpu` restricts the backends.
+//! `TEST_BACKENDS=cpu` restricts the backends. On further software adapters a [`Sample`] runs, unless `CASE` is given;
+//! `EVERY=1` runs every case everywhere.
 
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -14,7 +15,7 @@ use std::time::Instant;
 use backend_api::ComputeBackend;
 use conformance::{Case, Outcome, cases};
 use libtest_mimic::{Arguments, Failed, Trial};
-use suites::{BackendUnderTest, backends};
+use suites::{BackendUnderTest, Sample, backends};
 
 /// How many failing cases of an operation are listed.
 const LISTED: usize = 20;
@@ -26,6 +27,7 @@ const FEWEST: usize = 3000;
 #[derive(Debug)]
 struct Tally {
     backend: BackendUnderTest,
+    sample: Result<Sample, String>,
     right: AtomicUsize,
     refused: AtomicUsize,
     failed: AtomicUsize,
@@ -38,8 +40,8 @@ fn main() -> ExitCode {
     let is_meant = |case: &Case| filter.split(',').any(|part| case.path().contains(part));
     let cases: Vec<Case> = cases().into_iter().filter(is_meant).collect();
     let cases: Arc<[Case]> = cases.into();
-    let tallies: Vec<Arc<Tally>> =
-        backends().into_iter().map(|backend| Arc::new(Tally::new(backend))).collect();
+    let tally = |backend| Arc::new(Tally::new(backend, !filter.is_empty()));
+    let tallies: Vec<Arc<Tally>> = backends().into_iter().map(tally).collect();
     let trials = tallies.iter().flat_map(|tally| trials(tally, &cases)).collect();
     let conclusion = libtest_mimic::run(&arguments, trials);
 
@@ -64,8 +66,8 @@ fn main() -> ExitCode {
 /// One test for each operation, or a failing one where the backend could not be opened.
 fn trials(tally: &Arc<Tally>, cases: &Arc<[Case]>) -> Vec<Trial> {
     let slug = &tally.backend.slug;
-    if let Err(reason) = tally.backend.backend() {
-        let reason = reason.to_owned();
+    if let Err(reason) = &tally.sample {
+        let reason = reason.clone();
         return vec![Trial::test(format!("conformance/{slug}/open"), || Err(Failed::from(reason)))];
     }
     let families: BTreeSet<&'static str> = cases.iter().map(|case| case.family).collect();
@@ -91,9 +93,16 @@ fn attempt(case: &Case, backend: &dyn ComputeBackend) -> Result<Outcome, String>
 }
 
 impl Tally {
-    fn new(backend: BackendUnderTest) -> Self {
+    /// Counts nothing yet; `all` has no case left out.
+    fn new(backend: BackendUnderTest, all: bool) -> Self {
+        let sample = match backend.backend() {
+            Err(missing) => Err(missing.to_owned()),
+            Ok(_) if all => Ok(Sample::all()),
+            Ok(opened) => Sample::of_opened(opened.device_info()),
+        };
         Self {
             backend,
+            sample,
             right: AtomicUsize::new(0),
             refused: AtomicUsize::new(0),
             failed: AtomicUsize::new(0),
@@ -103,10 +112,10 @@ impl Tally {
 
     /// Runs every case of an operation.
     fn run(&self, family: &str, cases: &[Case]) -> Result<(), Failed> {
-        let backend = self.backend.backend()?;
+        let (backend, sample) = (self.backend.backend()?, self.sample.clone()?);
         let start = Instant::now();
         let (mut count, mut failures) = (0, Vec::new());
-        for case in cases.iter().filter(|case| case.family == family) {
+        for case in cases.iter().filter(|case| case.family == family && sample.has(&case.path())) {
             count += 1;
             match attempt(case, backend) {
                 Ok(Outcome::Right) => self.right.fetch_add(1, Ordering::Relaxed),
@@ -146,9 +155,10 @@ impl Tally {
     fn summary(&self) -> String {
         let [_, refused, failed] = self.counts();
         let (label, total) = (&self.backend.label, self.total());
+        let sample = self.sample.as_ref().map(Sample::text).unwrap_or_default();
         let busy = self.busy_milliseconds.load(Ordering::Relaxed) as f64 / 1000.0;
         format!(
-            "{label}: {total} cases, {failed} failures, {refused} refused as documented (no f16), {busy:.1} s of tests"
+            "{label}: {total} cases{sample}, {failed} failures, {refused} refused as documented (no f16), {busy:.1} s of tests"
         )
     }
 }

@@ -16,7 +16,7 @@ fn main() -> ExitCode {
 
 /// A test for each kernel that the device can run.
 fn kernels(device: &Arc<Device>) -> Vec<Trial> {
-    let names = forced::runnable(&device.backend, WebGpuBackend::conv_kernels());
+    let names = forced::runnable(device, WebGpuBackend::conv_kernels());
     names.map(|kernel| device.trial(&kernel.clone(), move |backend| check(backend, &kernel))).collect()
 }
 

@@ -8,6 +8,7 @@ use backend_api::{BackendFactory, ComputeBackend};
 use backend_webgpu::{WebGpuBackend, WebGpuFactory};
 use conformance::Case;
 use libtest_mimic::{Arguments, Failed, Trial};
+use suites::Sample;
 
 /// How many failing cases are listed.
 const LISTED: usize = 10;
@@ -16,6 +17,7 @@ const LISTED: usize = 10;
 pub(crate) struct Device {
     name: String,
     pub(crate) backend: WebGpuBackend,
+    sample: Sample,
     turn: Mutex<()>,
 }
 
@@ -42,8 +44,9 @@ pub(crate) fn run(trials: fn(&Arc<Device>) -> Vec<Trial>) -> ExitCode {
         let selector = device.selector.strip_prefix("webgpu:").unwrap_or_default().to_owned();
         let name = format!("{} {}", device.selector, device.name);
         let mut backend = WebGpuBackend::select(&selector);
-        by_device.push(match backend.init() {
-            Ok(()) => trials(&Arc::new(Device { name, backend, turn: Mutex::default() })),
+        let opened = backend.init().map_err(|error| error.to_string()).and_then(|()| Sample::of(&device));
+        by_device.push(match opened {
+            Ok(sample) => trials(&Arc::new(Device { name, backend, sample, turn: Mutex::default() })),
             Err(error) => vec![Trial::test(name, move || Err(error.into()))],
         });
     }
@@ -76,11 +79,14 @@ pub(crate) fn has_matrix_units(backend: &WebGpuBackend) -> bool {
     backend.capabilities().is_ok_and(|capabilities| capabilities.cooperative_matrix)
 }
 
-/// Those of the kernels that the device can run.
+/// The kernels that the device can run, or the device's sample of them.
 #[allow(dead_code, reason = "not every suite that shares this file forces kernels")]
-pub(crate) fn runnable(backend: &WebGpuBackend, names: Vec<String>) -> impl Iterator<Item = String> {
-    let matrix_units = has_matrix_units(backend);
-    names.into_iter().filter(move |name| matrix_units || !name.starts_with("cooperative"))
+pub(crate) fn runnable(device: &Device, names: Vec<String>) -> impl Iterator<Item = String> + use<> {
+    let (matrix_units, sample) = (has_matrix_units(&device.backend), device.sample);
+    names
+        .into_iter()
+        .filter(move |name| matrix_units || !name.starts_with("cooperative"))
+        .filter(move |name| sample.has(name))
 }
 
 /// Runs all cases.

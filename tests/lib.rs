@@ -6,6 +6,9 @@ use backend_api::{ComputeBackend, DeviceInfo, Registry};
 
 #[cfg(doctest)]
 mod documents;
+mod sample;
+
+pub use sample::{Sample, every};
 
 /// The environment variable that restricts the suites: selectors such as `cpu` or `webgpu:0`, or `webgpu` for all of
 /// its adapters, separated by commas. `webgpu:mesa 25` is every adapter whose interface, name or driver contains that.

@@ -51,9 +51,9 @@ fn trials(device: &Arc<Device>) -> Vec<Trial> {
 
 /// The family's cases with every call in parts.
 fn in_parts(backend: &WebGpuBackend, family: &str) -> Result<(), Failed> {
-    let every = std::env::var("EVERY").map_or(Ok(EVERY), |every| every.parse())?;
+    let every = suites::every(EVERY)?;
     let all = cases().into_iter().filter(|case| case.family == family);
-    let cases: Vec<Case> = all.step_by(every.max(1)).collect();
+    let cases: Vec<Case> = all.step_by(every).collect();
     backend.pretend(1.0, HALVINGS)?;
     let (outcome, plan) = (forced::check(backend, &cases), explain(backend));
     backend.pretend(1.0, 0)?;

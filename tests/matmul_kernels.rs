@@ -20,7 +20,7 @@ fn main() -> ExitCode {
 
 /// A test for each kernel that the device can run.
 fn kernels(device: &Arc<Device>) -> Vec<Trial> {
-    let names = forced::runnable(&device.backend, WebGpuBackend::matmul_kernels());
+    let names = forced::runnable(device, WebGpuBackend::matmul_kernels());
     let names =
         names.flat_map(|name| ["", "+split3", "+packed", "+strips"].map(|how| format!("{name}{how}")));
     // Those of few rows copy nothing.

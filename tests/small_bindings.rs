@@ -204,8 +204,7 @@ struct Tally {
 
 /// The conformance suite, sampled, with every operand inside of a block.
 fn conformance(backend: &WebGpuBackend) -> Result<(), String> {
-    let every = std::env::var("EVERY").map_or(Ok(EVERY), |every| every.parse());
-    let every = every.map_err(|error| format!("EVERY: {error}"))?.max(1);
+    let every = suites::every(EVERY)?;
     let filter = std::env::var("CASE").unwrap_or_default();
     let arena = Arena::new(backend, BLOCK).map_err(text)?;
     let mut families: BTreeMap<&str, Vec<Case>> = BTreeMap::new();
