@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
+use std::thread::{self, ThreadId};
 use std::time::Duration;
 
 use backend_api::{BackendError, BackendResult, Diagnostic};
@@ -37,6 +38,8 @@ const MAX_LATE: usize = 16;
 /// synchronize, once. One that begins later is told where it reads memory that the error may have spoiled.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Witness {
+    /// Whose it is: a future may finish on another thread, which is told for that one and not for itself.
+    thread: ThreadId,
     /// The newest error when the thread first used the backend.
     joined: u64,
     /// The newest error when the thread was last told of one.
@@ -125,7 +128,8 @@ impl Health {
                 return *witness;
             }
             known.retain(|(health, _)| health.strong_count() > 0);
-            let witness = Witness { joined: self.newest.load(Ordering::Acquire), told: 0 };
+            let joined = self.newest.load(Ordering::Acquire);
+            let witness = Witness { thread: thread::current().id(), joined, told: 0 };
             known.push((Arc::downgrade(self), witness));
             witness
         })
@@ -151,8 +155,10 @@ impl Health {
         let after = if newest > known { known } else { spoiled - 1 };
         WITNESSES.with_borrow_mut(|all| {
             let here = Arc::as_ptr(self);
-            if let Some((_, witness)) = all.iter_mut().find(|(health, _)| health.as_ptr() == here) {
-                witness.told = newest;
+            let own =
+                all.iter_mut().find(|(health, own)| health.as_ptr() == here && own.thread == witness.thread);
+            if let Some((_, own)) = own {
+                own.told = newest;
             }
         });
         let late = self.late.lock();
@@ -207,5 +213,28 @@ impl Health {
             return Err(BackendError::DeviceLost { reason: self.reason.lock().clone() });
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A future that was begun by one thread and is finished by another, whose own work was lost as well.
+    #[test]
+    fn who_finishes_the_read_of_another_thread_is_told_of_its_own() {
+        let health = Health::detached();
+        let begun_here = health.witness();
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                health.witness();
+                health
+                    .report(wgpu::Error::Internal { source: "test".into(), description: "late".to_owned() });
+                let take = |witness| health.take_late("test", witness, 0, || 0);
+                assert!(take(begun_here).is_err(), "the other thread's read");
+                assert!(take(health.witness()).is_err(), "its own read");
+                assert!(take(health.witness()).is_ok(), "told once");
+            });
+        });
     }
 }
