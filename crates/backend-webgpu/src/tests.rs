@@ -53,6 +53,18 @@ fn a_late_error_is_returned_by_the_next_read_and_nothing_is_written() {
 }
 
 #[test]
+fn flushes_give_back_what_has_finished() {
+    let backend = backend();
+    let ptr = backend.alloc(4).unwrap();
+    let fill = || backend.fill(ptr, DType::F32, 1, 1.0).and_then(|()| backend.flush()).unwrap();
+    (0..100).for_each(|_| fill());
+    backend.device().unwrap().poll(wgpu::PollType::wait_indefinitely()).unwrap();
+    fill();
+    let in_flight = backend.context("test").unwrap().recorder.lock().in_flight();
+    assert!(in_flight <= 3, "{in_flight} batches");
+}
+
+#[test]
 fn what_was_warmed_up_compiles_nothing_later() {
     let backend = backend();
     let n = 40;
