@@ -6,8 +6,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender, SyncSender, TryRecvError};
-use std::thread;
-use std::time::Duration;
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
 
 use backend_api::BackendResult;
 
@@ -19,10 +19,15 @@ use crate::device::LastHandle;
 /// The longest wait for the device before the thread looks for another job.
 const PATIENCE: Duration = Duration::from_millis(20);
 
+/// The longest wait for the thread to let go of the device, and the time between two looks.
+const FAREWELL: Duration = Duration::from_millis(500);
+const LOOK: Duration = Duration::from_micros(100);
+
 /// The thread, as others see it. It ends when this is dropped and its last job is done.
 #[derive(Debug)]
 pub(super) struct Worker {
     jobs: Sender<Job>,
+    thread: Option<JoinHandle<()>>,
     /// Jobs that it has not finished.
     open: Arc<AtomicUsize>,
 }
@@ -33,6 +38,7 @@ enum Job {
     Poll,
     /// A poll, and an answer when its callbacks have been made.
     Answer(SyncSender<()>),
+    End,
 }
 
 impl Worker {
@@ -49,7 +55,7 @@ impl Worker {
             drop(last);
         };
         let started = thread::Builder::new().name("webgpu-submit".to_owned()).spawn(work);
-        started.ok().map(|_| Self { jobs, open })
+        started.ok().map(|thread| Self { jobs, thread: Some(thread), open })
     }
 
     pub(super) fn submit(&self, batch: Batch, port: &Port) {
@@ -87,6 +93,21 @@ impl Worker {
     }
 }
 
+impl Drop for Worker {
+    /// Waits for the thread, unless its driver keeps it: one that closes a device unloads the driver, which must not happen
+    /// while the process ends.
+    fn drop(&mut self) {
+        _ = self.send(Job::End);
+        let (Some(thread), start) = (self.thread.take(), Instant::now()) else { return };
+        while !thread.is_finished() && start.elapsed() < FAREWELL {
+            thread::sleep(LOOK);
+        }
+        if thread.is_finished() {
+            _ = thread.join();
+        }
+    }
+}
+
 fn run(port: &Port, jobs: &Receiver<Job>, open: &AtomicUsize) {
     let mut newest = 0;
     let mut index = None;
@@ -118,6 +139,7 @@ fn run(port: &Port, jobs: &Receiver<Job>, open: &AtomicUsize) {
                 _ = answer.send(());
                 open.fetch_sub(1, Ordering::AcqRel);
             }
+            Some(Job::End) => return,
             None => {
                 let wait = wgpu::PollType::Wait { submission_index: index.clone(), timeout: Some(PATIENCE) };
                 if let Err(error @ wgpu::PollError::WrongSubmissionIndex(..)) = port.device.poll(wait) {
