@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 
 use backend_api::desc::{
     AttentionDesc, ConvBackwardDataDesc, ConvBackwardFilterDesc, ConvDesc, ConvShape, HeadStrides,
-    MatmulDesc, Matrix, PoolDesc, PoolOp, PoolShape, ReduceDesc, ScatterDesc, TensorDesc, Window,
+    ImageLayout, MatmulDesc, Matrix, PoolDesc, PoolOp, PoolShape, ReduceDesc, ScatterDesc, TensorDesc,
+    Window,
 };
 use backend_api::{BackendResult, ComputeBackend, DType, DeviceKind, ErrorKind, ReduceOp, ScatterOp};
 use backend_cpu::CpuBackend;
@@ -40,6 +41,7 @@ fn trials(device: &Arc<Device>) -> Vec<Trial> {
         .map(|family| device.trial(&format!("parts/{family}"), move |backend| in_parts(backend, family)))
         .collect();
     trials.extend([
+        device.trial("parts/rows_of_padding", rows_of_padding),
         device.trial("submissions/matmul", long_product),
         device.trial("submissions/attention", long_attention),
         device.trial("endless/any_device", |backend| endless(backend)),
@@ -59,6 +61,34 @@ fn in_parts(backend: &WebGpuBackend, family: &str) -> Result<(), Failed> {
     backend.pretend(1.0, 0)?;
     let plan = plan?;
     if plan.ends_with(", in 8 parts") { outcome } else { Err(format!("a product is made by {plan}").into()) }
+}
+
+/// The second half of a result has as many rows as the source, and is made of the padding behind it.
+fn rows_of_padding(backend: &WebGpuBackend) -> Result<(), Failed> {
+    let window = Window::new([1, 1]).with_asymmetric_padding([0, 0], [4, 0]);
+    let padded = ConvShape::new([1, 1, 4, 1], 1, window);
+    let strided = ConvShape::new([1, 1, 2, 1], 1, Window::new([1, 1]).with_stride([2, 1]));
+    for layout in [ImageLayout::Nchw, ImageLayout::Nhwc] {
+        let [ahead, back] = with_memory(backend, [16, 4, 32], |[x, filter, y]| {
+            backend.fill(x, DType::F32, 4, 3.0)?;
+            backend.fill(filter, DType::F32, 1, 2.0)?;
+            backend.pretend(1.0, 1)?;
+            let numbers = |n: usize| {
+                let mut numbers = vec![0f32; n];
+                backend.copy_dtoh(bytemuck::cast_slice_mut(&mut numbers), y).map(|()| numbers)
+            };
+            backend.conv2d(&ConvDesc::new(DType::F32, [x, filter, y], padded.with_layout(layout)))?;
+            let ahead = numbers(8)?;
+            let strided = strided.with_layout(layout);
+            backend.conv2d_backward_data(&ConvBackwardDataDesc::new(DType::F32, [filter, x, y], strided))?;
+            Ok([ahead, numbers(2)?])
+        })?;
+        backend.pretend(1.0, 0)?;
+        if ahead != [6.0, 6.0, 6.0, 6.0, 0.0, 0.0, 0.0, 0.0] || back != [6.0, 0.0] {
+            return Err(format!("{layout:?}: {ahead:?}, gradient {back:?}").into());
+        }
+    }
+    Ok(())
 }
 
 fn explain(backend: &WebGpuBackend) -> BackendResult<String> {

@@ -70,6 +70,10 @@ pub(crate) fn allocations(selector: &str) -> Result<(), String> {
     let backend = opened(selector)?;
     let blocks = all_blocks(&backend)?;
     println!("{} blocks until OutOfMemory", blocks.len());
+    let stats = backend.memory_stats();
+    if stats.peak != stats.in_use {
+        return Err(format!("what was refused counts as in use: {stats:?}"));
+    }
     launch_on(&backend, &blocks)?;
     let (kept, given_back) = blocks.split_at(blocks.len() / 2);
     free(&backend, given_back)?;

@@ -52,6 +52,33 @@ fn a_late_error_is_returned_by_the_next_read_and_nothing_is_written() {
     assert_eq!(bytes, [1, 2, 3, 4]);
 }
 
+/// A device that closes in another thread unloads its driver while the process ends.
+#[test]
+fn a_dropped_backend_has_let_go_of_its_device() {
+    for _ in 0..5 {
+        let backend = backend();
+        let ptr = backend.alloc(4).unwrap();
+        backend.fill(ptr, DType::F32, 1, 1.0).unwrap();
+        backend.synchronize().unwrap();
+        // The device's callbacks have it too.
+        let health = std::sync::Arc::clone(&backend.context("test").unwrap().gpu.health);
+        drop(backend);
+        assert_eq!(std::sync::Arc::strong_count(&health), 1);
+    }
+}
+
+#[test]
+fn flushes_give_back_what_has_finished() {
+    let backend = backend();
+    let ptr = backend.alloc(4).unwrap();
+    let fill = || backend.fill(ptr, DType::F32, 1, 1.0).and_then(|()| backend.flush()).unwrap();
+    (0..100).for_each(|_| fill());
+    backend.device().unwrap().poll(wgpu::PollType::wait_indefinitely()).unwrap();
+    fill();
+    let in_flight = backend.context("test").unwrap().recorder.lock().in_flight();
+    assert!(in_flight <= 3, "{in_flight} batches");
+}
+
 #[test]
 fn what_was_warmed_up_compiles_nothing_later() {
     let backend = backend();

@@ -80,6 +80,8 @@ fn change(rng: &mut Rng, bytes: &mut Vec<u8>) {
 pub fn sizes(seed: &str) -> Vec<usize> {
     let mut rng = Rng::from_name(seed);
     let count = if rng.one_in(3) { rng.below(7) } else { 4 - 2 * rng.below(2) };
-    let extremes = [1 << 31, 1 << 32, usize::MAX, usize::MAX / 2 + 1, 1 << 62];
+    // Where a size has 32 bits, these are the largest.
+    let shifted = |bits| 1usize.checked_shl(bits).unwrap_or(usize::MAX);
+    let extremes = [1 << 31, shifted(32), usize::MAX, usize::MAX / 2 + 1, shifted(62)];
     (0..count).map(|_| if rng.one_in(9) { rng.pick(&extremes) } else { rng.below(5) }).collect()
 }

@@ -8,6 +8,7 @@ use backend_api::{BackendError, BackendResult, Diagnostic};
 
 use super::{guarded, guarded_async};
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use crate::sync::thread::{self, ThreadId};
 use crate::sync::{self, Instant, Mutex, thread_local};
 
 /// The state that wgpu's callbacks write and every call reads.
@@ -36,6 +37,8 @@ const MAX_LATE: usize = 16;
 /// synchronize, once. One that begins later is told where it reads memory that the error may have spoiled.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Witness {
+    /// Whose it is: a future may finish on another thread, which is told for that one and not for itself.
+    thread: ThreadId,
     /// The newest error when the thread first used the backend.
     joined: u64,
     /// The newest error when the thread was last told of one.
@@ -129,7 +132,8 @@ impl Health {
                 return *witness;
             }
             known.retain(|(health, _)| health.strong_count() > 0);
-            let witness = Witness { joined: self.newest.load(Ordering::Acquire), told: 0 };
+            let joined = self.newest.load(Ordering::Acquire);
+            let witness = Witness { thread: thread::current().id(), joined, told: 0 };
             known.push((Arc::downgrade(self), witness));
             witness
         })
@@ -156,8 +160,10 @@ impl Health {
         WITNESSES.with(|all| {
             let mut all = all.borrow_mut();
             let here = Arc::as_ptr(self);
-            if let Some((_, witness)) = all.iter_mut().find(|(health, _)| health.as_ptr() == here) {
-                witness.told = newest;
+            let own =
+                all.iter_mut().find(|(health, own)| health.as_ptr() == here && own.thread == witness.thread);
+            if let Some((_, own)) = own {
+                own.told = newest;
             }
         });
         let late = self.late.lock();
@@ -240,4 +246,27 @@ fn is_gone(device: &wgpu::Device) -> bool {
     });
     // In a browser a lost device makes buffers like any other.
     !cfg!(target_family = "wasm") && made.is_ok_and(|buffer| buffer.get_mapped_range(..).is_err())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A future that was begun by one thread and is finished by another, whose own work was lost as well.
+    #[test]
+    fn who_finishes_the_read_of_another_thread_is_told_of_its_own() {
+        let health = Health::detached();
+        let begun_here = health.witness();
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                health.witness();
+                health
+                    .report(wgpu::Error::Internal { source: "test".into(), description: "late".to_owned() });
+                let take = |witness| health.take_late("test", witness, 0, || 0);
+                assert!(take(begun_here).is_err(), "the other thread's read");
+                assert!(take(health.witness()).is_err(), "its own read");
+                assert!(take(health.witness()).is_ok(), "told once");
+            });
+        });
+    }
 }

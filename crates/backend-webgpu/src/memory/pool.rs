@@ -118,13 +118,17 @@ impl Pool {
             }
         }
         // Counted before it exists, so that threads can't pass the budget together.
-        state.take(size);
+        state.in_use += size;
         drop(state);
-        match self.create(size) {
-            Ok(buffer) => Ok(self.done(Arc::new(Storage::new(buffer)))),
+        let created = self.create(size);
+        let mut state = self.state.lock();
+        match created {
+            Ok(buffer) => {
+                state.peak = state.peak.max(state.in_use);
+                Ok(self.done(Arc::new(Storage::new(buffer))))
+            }
             Err(error) => {
                 tracing::debug!(%error, size, "the device has no memory for a buffer");
-                let mut state = self.state.lock();
                 state.in_use -= size;
                 Ok(Allocation::NeedsReclaim(out_of_memory(state.in_use)))
             }

@@ -279,6 +279,8 @@ impl Recorder {
     }
 
     fn hand_over(&mut self, then: Vec<Then>) -> Ticket {
+        // Whoever only flushes would never give anything back.
+        self.retire();
         self.pass = None;
         if self.has_dropped.swap(false, Ordering::Relaxed) {
             self.groups.clear();
@@ -324,6 +326,12 @@ impl Recorder {
     /// Forgets the bind groups, which keep buffers alive.
     pub(crate) fn forget_bind_groups(&mut self) {
         self.groups.clear();
+    }
+
+    /// Batches that were handed over and may hold memory.
+    #[cfg(test)]
+    pub(crate) fn in_flight(&self) -> usize {
+        self.flight.len()
     }
 
     /// Cached bind groups and bytes of upload staging.

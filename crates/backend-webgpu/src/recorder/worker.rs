@@ -20,7 +20,7 @@ use crate::sync::{self, Mutex, thread};
 const PATIENCE: Duration = Duration::from_millis(20);
 
 /// How long whoever closes the device waits for the thread to end.
-const ENDING: Duration = Duration::from_secs(1);
+const ENDING: Duration = Duration::from_millis(500);
 
 /// The thread, as others see it. It ends when this is dropped and its last job is done.
 #[derive(Debug)]

@@ -182,7 +182,7 @@ fn is_possible(ctx: &Context, job: &Job) -> bool {
 fn reads_planes(job: &Job) -> bool {
     let gather = &job.gather;
     let sizes = [gather.channels, gather.pixels(), job.input.offset as usize];
-    let planes = gather.is_pointwise() && gather.layout != ImageLayout::Nhwc;
+    let planes = job.is_pointwise() && gather.layout != ImageLayout::Nhwc;
     planes && sizes.iter().all(|size| size.is_multiple_of(EIGHT))
 }
 
@@ -196,7 +196,7 @@ pub(super) fn fastest(ctx: &Context, job: &Job) -> Option<SourceTile> {
     if !is_possible(ctx, job) || filters < 8 || channels < 2 || work < 1 << 22 {
         return None;
     }
-    if job.gather.is_pointwise() && groups == 1 {
+    if job.is_pointwise() && groups == 1 {
         let planes = SourceTile::PLANES;
         let fills =
             2 * filters > planes.tile.m && 4 * planes.tile.count(filters, rows) >= 3 * multiprocessors;

@@ -47,6 +47,12 @@ struct Starts {
 }
 
 impl Job {
+    /// Whether each position of the result is made of the same position of the source: of rows further down, another may
+    /// have the same number there.
+    pub(super) fn is_pointwise(&self) -> bool {
+        self.first_row == 0 && self.gather.is_pointwise()
+    }
+
     fn images(&self, first: usize, batch: usize) -> Self {
         let &ConvGather { groups, channels, filters, source: [height, width], .. } = &self.gather;
         let starts = Starts {

@@ -64,7 +64,7 @@ impl Kernel {
         if let Some(tile) = cooperative::fastest(ctx, job) {
             return Self::Cooperative(tile);
         }
-        if gather.is_pointwise() && gather.groups == 1 {
+        if job.is_pointwise() && gather.groups == 1 {
             return Self::Product;
         }
         if direct::is_better(gather) {
