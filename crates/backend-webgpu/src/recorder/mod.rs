@@ -233,7 +233,7 @@ impl Recorder {
         if cfg!(target_family = "wasm") {
             health.lose("a mapped buffer is gone");
         }
-        health.check().err().unwrap_or(error)
+        health.explain(&self.device, error)
     }
 
     /// Records a copy to a read-back buffer and submits everything; `then` follows.
