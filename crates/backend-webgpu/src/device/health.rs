@@ -204,10 +204,8 @@ impl Health {
 
     /// What a call returns that got `error`: on a lost device, that it is lost.
     pub(crate) fn explain(&self, device: &wgpu::Device, error: BackendError) -> BackendError {
-        if !is_gone(device) {
-            return error;
-        }
-        self.confirm(device).err().unwrap_or(error)
+        let state = self.check().and_then(|()| if is_gone(device) { self.confirm(device) } else { Ok(()) });
+        state.err().unwrap_or(error)
     }
 
     /// [`check`](Self::check) after the device's answer to work of before. A browser answers on a lost device too, and
@@ -236,6 +234,10 @@ impl Health {
 /// Whether the device is lost, as far as wgpu knows. It tells so by a callback, which another thread may be about to make;
 /// but a buffer that is made then can't be used.
 fn is_gone(device: &wgpu::Device) -> bool {
+    // In a browser a lost device makes buffers like any other.
+    if cfg!(target_family = "wasm") {
+        return false;
+    }
     let made = guarded(device, || {
         device.create_buffer(&wgpu::BufferDescriptor {
             label: Some("is the device lost?"),
@@ -244,8 +246,7 @@ fn is_gone(device: &wgpu::Device) -> bool {
             mapped_at_creation: true,
         })
     });
-    // In a browser a lost device makes buffers like any other.
-    !cfg!(target_family = "wasm") && made.is_ok_and(|buffer| buffer.get_mapped_range(..).is_err())
+    made.is_ok_and(|buffer| buffer.get_mapped_range(..).is_err())
 }
 
 #[cfg(test)]

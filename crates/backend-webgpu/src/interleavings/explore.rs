@@ -71,7 +71,8 @@ fn run(
     // What nobody polled for goes before the thread does.
     sync::begin(false);
     if let Err(cause) = outcome {
-        eprintln!("{name} failed; again with: INTERLEAVINGS=1 INTERLEAVINGS_SEED={seed}");
+        // Two runs are one of each scheduler.
+        eprintln!("{name} failed; again with: cargo xtask test-interleavings --iterations 2 --seed {seed}");
         panic::resume_unwind(cause);
     }
 }

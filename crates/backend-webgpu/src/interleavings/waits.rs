@@ -1,10 +1,12 @@
 //! Waits that end early: by a loss, or because time is up.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use backend_api::{ComputeBackend, DType, ErrorKind};
 
 use super::{Rig, Submits, Time, explore, join, pattern, read, spawn};
+use crate::sync::atomic::{AtomicUsize, Ordering};
 use crate::transfer::StagingRing;
 
 /// The device is lost among calls: each works or says so, and soon all do.
@@ -71,4 +73,26 @@ fn a_call_out_of_time_takes_nothing_along() {
     for submits in [Submits::Caller, Submits::Worker] {
         explore(&format!("out of time, {submits:?}"), Time::Passes, move || out_of_time(submits));
     }
+}
+
+/// Threads take turns, and calls within a turn belong to it.
+fn turns() {
+    let rig = Rig::new(Submits::InTurn);
+    let inside = Arc::new(AtomicUsize::new(0));
+    join((0..3).map(|_| {
+        let inside = Arc::clone(&inside);
+        spawn(&rig, move |rig| {
+            let turn = rig.context("turn").unwrap();
+            assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "one at a time");
+            let ptr = rig.alloc(16).unwrap();
+            assert_eq!(read(rig, ptr, 16).unwrap().len(), 16);
+            assert_eq!(inside.fetch_sub(1, Ordering::SeqCst), 1, "one at a time");
+            drop(turn);
+        })
+    }));
+}
+
+#[test]
+fn threads_take_turns() {
+    explore("turns", Time::Stands, turns);
 }

@@ -26,7 +26,8 @@ pub(crate) struct Storage {
 
 impl Storage {
     pub(crate) fn new(buffer: wgpu::Buffer) -> Self {
-        static NEXT: AtomicU64 = AtomicU64::new(1);
+        // Not of `sync`: tests that run beside each other share it.
+        static NEXT: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(1);
         let id = BufferId(NEXT.fetch_add(1, Ordering::Relaxed));
         Self {
             buffer,

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use super::params::Filled;
+use super::Ticket;
+use super::params::{Filled, ParamsBuffer};
 use crate::memory::Storage;
 use crate::sync;
 use crate::transfer::{Mapped, Signal};
@@ -18,6 +19,14 @@ pub(crate) struct Batch {
     pub(crate) written: Vec<Arc<Storage>>,
     pub(crate) flows: Vec<Flow>,
     pub(crate) then: Vec<Then>,
+}
+
+/// A batch that was handed over and what may be used again when it has finished.
+#[derive(Debug)]
+pub(super) struct InFlight {
+    pub(super) ticket: Ticket,
+    pub(super) params: Option<ParamsBuffer>,
+    pub(super) staging: Vec<wgpu::Buffer>,
 }
 
 /// A buffer that a command reads, and one that it writes.

@@ -27,9 +27,9 @@ use crate::memory::{Block, DeviceSlice, Storage};
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::bound;
 use crate::transfer::StagingRing;
-use batch::{Batch, Flow};
+use batch::{Batch, Flow, InFlight};
 use bind_groups::BindGroups;
-use params::{Params, ParamsBuffer};
+use params::Params;
 
 pub(crate) use batch::Then;
 pub(crate) use bind_groups::MAX_BINDINGS;
@@ -71,14 +71,6 @@ pub(crate) struct Recorder {
     params: Params,
     staging: StagingRing,
     flight: VecDeque<InFlight>,
-}
-
-/// A batch that was handed over and what may be used again when it has finished.
-#[derive(Debug)]
-struct InFlight {
-    ticket: Ticket,
-    params: Option<ParamsBuffer>,
-    staging: Vec<wgpu::Buffer>,
 }
 
 #[derive(Debug)]
@@ -233,7 +225,7 @@ impl Recorder {
         if cfg!(target_family = "wasm") {
             health.lose("a mapped buffer is gone");
         }
-        health.check().err().unwrap_or(error)
+        health.explain(&self.device, error)
     }
 
     /// Records a copy to a read-back buffer and submits everything; `then` follows.
