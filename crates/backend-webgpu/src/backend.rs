@@ -183,7 +183,8 @@ impl WebGpuBackend {
     /// # Errors
     /// [`Unsupported`](BackendError::Unsupported) if a usage is missing or the buffer is mapped;
     /// [`Driver`](BackendError::Driver) if it is of another device or destroyed. In a browser these two are told later, by
-    /// the next read or synchronize. That a buffer is of another `wgpu::Instance` can't be seen here, and must not be.
+    /// the next read or synchronize. Two things can't be seen here and must not be: a buffer of another `wgpu::Instance`, and
+    /// a mapped one of which the caller still holds a view.
     pub fn import_buffer(&self, buffer: wgpu::Buffer) -> BackendResult<u64> {
         let op = "import_buffer";
         let context = self.context(op)?;

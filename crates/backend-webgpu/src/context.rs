@@ -188,6 +188,7 @@ impl Context {
     }
 
     /// Everything of the device, for those that outlive calls.
+    #[cfg(not(target_family = "wasm"))]
     pub(crate) fn parts(&self) -> &Arc<Parts> {
         &self.parts
     }

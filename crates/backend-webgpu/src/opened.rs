@@ -15,6 +15,7 @@ use crate::sync::thread;
 pub(crate) struct Opened {
     context: Context,
     /// Whether the device closes with this; the opened device of a dry run belongs to another.
+    #[cfg_attr(target_family = "wasm", expect(dead_code, reason = "nothing waits in a page"))]
     closes: bool,
 }
 

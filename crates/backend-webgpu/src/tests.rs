@@ -79,6 +79,31 @@ fn flushes_give_back_what_has_finished() {
     assert!(in_flight <= 3, "{in_flight} batches");
 }
 
+/// Each product takes longer than recording it, and is submitted by itself.
+#[test]
+fn long_operations_in_flight_are_bounded() {
+    let backend = backend();
+    let n = 256;
+    let [a, b, c] = [(); 3].map(|()| backend.alloc(4 * n * n).unwrap());
+    for ptr in [a, b] {
+        backend.fill(ptr, DType::F32, n * n, 1.0).unwrap();
+    }
+    backend.synchronize().unwrap();
+    backend.pretend(50.0, 0).unwrap();
+    let no = BackendTranspose::NoTrans;
+    let mut most = 0;
+    for _ in 0..150 {
+        backend.gemm(no, no, n, n, n, 1.0, a, n, b, n, 0.0, c, n).unwrap();
+        most = most.max(backend.context("test").unwrap().recorder.lock().in_flight());
+    }
+    backend.pretend(1.0, 0).unwrap();
+    let mut first = [0; 4];
+    backend.copy_dtoh(&mut first, c).unwrap();
+    assert_eq!(f32::from_le_bytes(first), 256.0);
+    assert!(backend.cuts() > 40, "{} batches: the operations are too short to tell", backend.cuts());
+    assert!(most <= 64, "{most} batches in flight");
+}
+
 #[test]
 fn what_was_warmed_up_compiles_nothing_later() {
     let backend = backend();

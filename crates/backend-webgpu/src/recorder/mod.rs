@@ -48,6 +48,10 @@ const _: () = assert!(MAX_COMMANDS <= params::SLOTS, "every dispatch of a batch 
 /// Batches in flight: one being worked on, one waiting, so that the device never runs dry.
 const MAX_IN_FLIGHT: usize = bound(3, 2);
 
+/// Batches in flight from which on every call waits, also one whose commands still fit into the open batch. Long operations
+/// are submitted in many batches of few commands.
+const MAX_BACKLOG: usize = bound(32, 3);
+
 /// The open batch and those in flight.
 #[derive(Debug)]
 pub(crate) struct Recorder {
@@ -114,15 +118,19 @@ impl Recorder {
     /// [`DeviceLost`](BackendError::DeviceLost).
     pub(crate) fn admit(&mut self, count: usize) -> BackendResult<Option<Ticket>> {
         self.submitter.health().check()?;
-        if self.commands == 0 || self.commands + count <= MAX_COMMANDS {
+        let fits = self.commands == 0 || self.commands + count <= MAX_COMMANDS;
+        if fits && self.flight.len() < MAX_BACKLOG {
             return Ok(None);
         }
         self.submitter.poll();
         self.retire();
-        if self.flight.len() >= MAX_IN_FLIGHT && !cfg!(target_family = "wasm") {
+        let most = if fits { MAX_BACKLOG } else { MAX_IN_FLIGHT };
+        if self.flight.len() >= most && !cfg!(target_family = "wasm") {
             return Ok(self.oldest());
         }
-        self.submit()?;
+        if !fits {
+            self.submit()?;
+        }
         Ok(None)
     }
 

@@ -65,6 +65,7 @@ impl Submitter {
         queue: &wgpu::Queue,
         health: &Arc<Health>,
         progress: &Arc<Progress>,
+        #[cfg_attr(target_family = "wasm", expect(unused_variables, reason = "a page has one thread"))]
         has_thread: bool,
     ) -> Self {
         let port = Port {
@@ -108,6 +109,12 @@ impl Submitter {
             return Err(BackendError::WouldBlock { op: deadline.op() });
         }
         let _span = tracing::trace_span!("wait", op = deadline.op()).entered();
+        // Some drivers say nothing of a loss while they are at work.
+        self.wait_until_finished(ticket, deadline)
+            .map_err(|error| self.health().explain(&self.port.device, error))
+    }
+
+    fn wait_until_finished(&self, ticket: &Ticket, deadline: &Deadline) -> BackendResult<()> {
         let Port { progress, health, .. } = &self.port;
         let has_finished = |progress: &Progress| progress.finished() >= ticket.batch;
         let (start, spin) = (Instant::now(), Duration::from_nanos(self.spin_nanos.load(Ordering::Relaxed)));
