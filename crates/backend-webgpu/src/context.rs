@@ -160,6 +160,10 @@ impl Parts {
 }
 
 impl Context {
+    /// How often an allocation waits for memory to come back: meanwhile other threads may free some, and their batches keep
+    /// it for a while.
+    const MAX_RECLAIMS: usize = 4;
+
     /// A call that records.
     pub(crate) fn new(parts: Arc<Parts>) -> Self {
         Self { parts, mode: Mode::Record(Mutex::default()) }
@@ -227,13 +231,14 @@ impl Context {
     /// [`Limit`](BackendError::Limit), [`OutOfMemory`](BackendError::OutOfMemory).
     pub(crate) fn allocate(&self, op: &'static str, bytes: usize) -> BackendResult<Arc<Block>> {
         let pool = self.memory.pool();
-        if let Allocation::Done(block) = pool.alloc(op, bytes)? {
-            return Ok(block);
-        }
-        self.reclaim(op)?;
-        match pool.alloc(op, bytes)? {
-            Allocation::Done(block) => Ok(block),
-            Allocation::NeedsReclaim(error) => Err(error),
+        let (mut reclaims, deadline) = (0, self.deadline(op));
+        loop {
+            match pool.alloc(op, bytes)? {
+                Allocation::Done(block) => return Ok(block),
+                Allocation::NeedsReclaim(error) if reclaims == Self::MAX_RECLAIMS => return Err(error),
+                Allocation::NeedsReclaim(_) => self.reclaim(&deadline)?,
+            }
+            reclaims += 1;
         }
     }
 
@@ -248,11 +253,11 @@ impl Context {
     }
 
     /// Waits for what the device works on, within the time that a call may wait, and gives back what nobody uses any more.
-    fn reclaim(&self, op: &'static str) -> BackendResult<()> {
+    fn reclaim(&self, deadline: &Deadline) -> BackendResult<()> {
         self.trim()?;
         let newest = self.recorder.lock().newest();
         if let (Some(newest), false) = (newest, cfg!(target_family = "wasm")) {
-            match self.submitter.wait(&newest, &self.deadline(op)) {
+            match self.submitter.wait(&newest, deadline) {
                 // There may be room by now all the same.
                 Ok(()) | Err(BackendError::Timeout { .. }) => {}
                 Err(lost) => return Err(lost),
@@ -277,7 +282,7 @@ impl Context {
                     Ok(None) => break,
                     Ok(Some(busy)) => busy,
                     Err(BackendError::OutOfMemory { .. }) if !reclaimed => {
-                        self.reclaim(op)?;
+                        self.reclaim(&self.deadline(op))?;
                         reclaimed = true;
                         continue;
                     }
