@@ -40,7 +40,7 @@ struct State {
     in_use: usize,
     peak: usize,
     pooled: usize,
-    /// Dropped buffers that a batch may still use: the batch, and their bytes.
+    /// Dropped buffers that a batch or a bind group may still keep: the last batch that uses them, and their bytes.
     releasing: Vec<(u64, usize)>,
     budget: Option<usize>,
 }
@@ -210,16 +210,18 @@ impl Pool {
 
     /// Notes that a buffer is dropped by the pool.
     fn release(&self, state: &mut State, storage: &Arc<Storage>) {
-        self.has_dropped.store(true, Ordering::Relaxed);
-        let batch = storage.last_use();
+        self.has_dropped.store(true, Ordering::Release);
         // In a browser nothing can wait for a batch, so nothing is gained by counting.
-        if batch > self.progress.finished() && !cfg!(target_family = "wasm") {
-            state.releasing.push((batch, storage.size()));
+        if !cfg!(target_family = "wasm") {
+            state.releasing.push((storage.last_use(), storage.size()));
         }
     }
 
-    /// Forgets dropped buffers whose last batch has finished.
+    /// Forgets dropped buffers whose last batch has finished, once no bind group names them.
     fn settle(&self, state: &mut State) {
+        if self.has_dropped.load(Ordering::Acquire) {
+            return;
+        }
         let finished = self.progress.finished();
         state.releasing.retain(|&(batch, _)| batch > finished);
     }

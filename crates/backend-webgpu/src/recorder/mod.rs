@@ -282,9 +282,6 @@ impl Recorder {
         // Whoever only flushes would never give anything back.
         self.retire();
         self.pass = None;
-        if self.has_dropped.swap(false, Ordering::Relaxed) {
-            self.groups.clear();
-        }
         let params = self.params.close();
         let staging = self.staging.close();
         let buffer = params.as_ref().map(|filled| filled.buffer().clone());
@@ -312,8 +309,11 @@ impl Recorder {
         self.flight.front().map(|batch| batch.ticket.clone())
     }
 
-    /// Gives back what batches held that have finished.
+    /// Gives back what batches held that have finished, and what bind groups of dropped buffers hold.
     pub(crate) fn retire(&mut self) {
+        if self.has_dropped.load(Ordering::Acquire) {
+            self.forget_bind_groups();
+        }
         let finished = self.submitter.progress().finished();
         while let Some(batch) = self.flight.pop_front_if(|batch| batch.ticket.batch <= finished) {
             if let Some(params) = batch.params {
@@ -325,6 +325,7 @@ impl Recorder {
 
     /// Forgets the bind groups, which keep buffers alive.
     pub(crate) fn forget_bind_groups(&mut self) {
+        self.has_dropped.store(false, Ordering::Release);
         self.groups.clear();
     }
 
