@@ -1,8 +1,8 @@
-//! Convolutions and poolings.
+//! Convolutions.
 
 use backend_api::desc::{
     ConvBackwardDataDesc, ConvBackwardFilterDesc, ConvDesc, ConvGather, ConvShape, ConvTransposeDesc,
-    ImageLayout, PoolBackwardDesc, PoolDesc, PoolOp, PoolShape, Window,
+    ImageLayout, Window,
 };
 use backend_api::operand::Access::{Read, Write};
 use backend_api::{Activation, DType};
@@ -14,7 +14,7 @@ fn some(extents: &[usize]) -> bool {
     volume(&packed_dims(extents)) > 0
 }
 
-fn window(g: &mut Gen) -> Window {
+pub(crate) fn window(g: &mut Gen) -> Window {
     let size = [g.count(), g.count()];
     let (before, after) = ([g.extent() / 2, g.extent() / 2], [g.extent() / 2, g.extent() / 2]);
     let moved = Window::new(size).with_stride([g.count(), g.count()]).with_dilation([g.count(), g.count()]);
@@ -25,7 +25,12 @@ fn window(g: &mut Gen) -> Window {
 }
 
 /// Along one axis, in u128: the image with its padding, and from the window's first position to its last.
-fn padded_and_span(call: &mut Call, window: &Window, axis: usize, extent: usize) -> Option<[u128; 2]> {
+pub(crate) fn padded_and_span(
+    call: &mut Call,
+    window: &Window,
+    axis: usize,
+    extent: usize,
+) -> Option<[u128; 2]> {
     for least in [window.stride[axis], window.size[axis], window.dilation[axis]] {
         call.require_at_least(1, least);
     }
@@ -37,7 +42,7 @@ fn padded_and_span(call: &mut Call, window: &Window, axis: usize, extent: usize)
 }
 
 /// How often the window fits, by trying where there are few positions.
-fn places(call: &mut Call, window: &Window, axis: usize, extent: usize) -> usize {
+pub(crate) fn places(call: &mut Call, window: &Window, axis: usize, extent: usize) -> usize {
     let Some([padded, span]) = padded_and_span(call, window, axis, extent) else { return 1 };
     call.fault_if(span > padded, shape(span as usize, padded as usize));
     let stride = window.stride[axis] as u128;
@@ -83,7 +88,7 @@ fn conv_extents(call: &mut Call, shape: &ConvShape) -> [[usize; 4]; 3] {
 }
 
 /// Names packed operands, the one that is written among them; without elements of that, nothing is looked at.
-fn packed<const N: usize>(
+pub(crate) fn packed<const N: usize>(
     call: &mut Call,
     of: DType,
     operands: [(&'static str, &[usize], bool); N],
@@ -264,8 +269,8 @@ pub(crate) fn conv_gather(g: &mut Gen) -> bool {
     assert_eq!([forward.channels, forward.filters], parts);
     assert_eq!([transposed.filters, transposed.channels], parts);
     let window = shape.window;
-    for axis in 0..2 {
-        let (input, places, taps) = (shape.input[axis], output[axis], window.size[axis]);
+    for (axis, places) in output.into_iter().enumerate() {
+        let (input, taps) = (shape.input[axis], window.size[axis]);
         for of in [&forward, &transposed] {
             // Strides and dilations that are never taken are 1.
             assert_eq!(of.axes[axis].stride, if places > 1 { window.stride[axis] } else { 1 });
@@ -302,59 +307,4 @@ pub(crate) fn conv_gather(g: &mut Gen) -> bool {
         }
     }
     true
-}
-
-fn pool_shape(g: &mut Gen, call: &mut Call) -> PoolShape {
-    let ([batch, channels, height, width], window) = (g.extents(), window(g));
-    let input = [height, width];
-    let output = [0, 1].map(|axis| {
-        let fits = places(call, &window, axis, input[axis]);
-        let usual = fits.saturating_add(g.below(2));
-        let got = g.about(usual);
-        if let Some([padded, span]) = padded_and_span(&mut Call::default(), &window, axis, input[axis]) {
-            let (stride, fits) = (window.stride[axis] as u128, fits as u128);
-            // One more where the last window doesn't end with the padding, if it begins before that behind the image.
-            let ends = (fits.max(1) - 1) * stride + span;
-            let begins = input[axis] as u128 + window.before[axis] as u128;
-            let more = ends < padded && fits * stride < begins;
-            let most = fits as usize + usize::from(more);
-            call.require_at_least(fits as usize, got);
-            call.fault_if(got > most, shape(most.saturating_add(1), got));
-        }
-        got
-    });
-    let layout = g.pick(&[ImageLayout::Nchw, ImageLayout::Nhwc]);
-    let shape = PoolShape::new([batch, channels, height, width], output, window).with_layout(layout);
-    assert_eq!(shape.layout, layout);
-    let seen = window.size[0].min(height) as f64 * window.size[1].min(width) as f64;
-    assert_eq!(shape.window_elements(), seen);
-    let windows = batch as f64 * channels as f64 * output[0] as f64 * output[1] as f64;
-    assert_eq!(shape.reads(), windows * seen);
-    shape
-}
-
-pub(crate) fn pool2d(g: &mut Gen) -> bool {
-    let (of, op, mut call) = (g.float(), g.pick(&PoolOp::ALL), Call::default());
-    call.require_float("dtype", of);
-    let shape = pool_shape(g, &mut call);
-    let PoolShape { batch, channels, input: [h, w], output: [p, q], .. } = shape;
-    let (input, output) = ([batch, channels, h, w], [batch, channels, p, q]);
-    packed(&mut call, of, [("input", &input, true), ("output", &output, true)], 1);
-    call.judge_operands(PoolDesc::new(op, of, [1, 2], shape).operands(OP))
-}
-
-pub(crate) fn pool2d_backward(g: &mut Gen) -> bool {
-    let (of, op, mut call) = (g.float(), g.pick(&PoolOp::ALL), Call::default());
-    call.require_float("dtype", of);
-    let shape = pool_shape(g, &mut call);
-    let PoolShape { batch, channels, input: [h, w], output: [p, q], .. } = shape;
-    let (input, output) = ([batch, channels, h, w], [batch, channels, p, q]);
-    let operands = [
-        ("input", &input[..], op == PoolOp::Max),
-        ("grad_output", &output, true),
-        ("grad_input", &input, true),
-    ];
-    packed(&mut call, of, operands, 2);
-    let forward = PoolDesc::new(op, of, [1, 9], shape);
-    call.judge_operands(PoolBackwardDesc::of(&forward, [2, 3]).operands(OP))
 }

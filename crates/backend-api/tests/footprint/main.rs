@@ -10,6 +10,7 @@ mod elementwise;
 mod judge;
 mod matmul;
 mod movement;
+mod pool;
 mod random;
 mod reduce;
 mod rows;
@@ -56,7 +57,7 @@ families! {
     reduce: reduce;
     rows: softmax, softmax_along, softmax_backward, cumsum, cumsum_along, layer_norm, rms_norm, group_norm, batch_norm,
         norm_backward, norm_backward_weight, gather, scatter, random;
-    conv: conv2d, conv_transpose2d, conv2d_backward_data, conv2d_backward_filter, conv2d_forward, conv_gather, pool2d,
-        pool2d_backward;
+    conv: conv2d, conv_transpose2d, conv2d_backward_data, conv2d_backward_filter, conv2d_forward, conv_gather;
+    pool: pool2d, pool2d_backward;
     matmul: matmul, attention, rope;
 }
