@@ -304,7 +304,7 @@ pub(crate) fn volume(dims: &[(usize, usize)]) -> u128 {
 }
 
 /// The largest element index, extents of 0 left out.
-fn reach(dims: &[(usize, usize)]) -> u128 {
+pub(crate) fn reach(dims: &[(usize, usize)]) -> u128 {
     dims.iter().fold(0, |sum: u128, &(extent, stride)| {
         sum.saturating_add((extent.saturating_sub(1) as u128).saturating_mul(stride as u128))
     })

@@ -14,7 +14,9 @@ fn matrix(g: &mut Gen, ptr: u64, of: DType, rows: usize, columns: usize) -> Matr
     let ld = g.about(usual);
     let apart = ld.saturating_mul(rows);
     let stride = if g.one_in(5) { g.extent() } else { g.about(apart) };
-    Matrix::new(ptr, of, ld).with_batch_stride(stride)
+    let matrix = Matrix::new(ptr, of, ld).with_batch_stride(stride);
+    assert_eq!((matrix.ptr, matrix.dtype, matrix.ld, matrix.batch_stride), (ptr, of, ld, stride));
+    matrix
 }
 
 pub(crate) fn matmul(g: &mut Gen) -> bool {

@@ -3,7 +3,7 @@
 use backend_api::desc::{ConcatDesc, PadDesc, Part, PermuteDesc, RepeatDesc, SliceDesc, TensorDesc};
 use backend_api::operand::Access;
 
-use crate::judge::{Call, Dims, Named, OP, addresses, is_small, overflow, shape, volume};
+use crate::judge::{Call, Dims, Named, OP, addresses, is_small, overflow, reach, shape, volume};
 use crate::random::{Gen, Tensor};
 use crate::walk::{loops_needed, visited, walks};
 
@@ -227,6 +227,8 @@ pub(crate) fn pad(g: &mut Gen) -> bool {
     let got = desc.operands(OP).map(|(operands, part, whole)| (operands, (part, whole)));
     let Some((part, whole)) = call.judge(got) else { return false };
     walks(&whole, [&to]);
+    // Also that of an empty input.
+    assert!(part.offsets[1] as u128 <= reach(&to), "it starts behind the output");
     if is_small(&to) && is_small(&from) {
         let target = |index: &[usize]| place(&to, index.iter().zip(&before).map(|(i, before)| i + before));
         copies(
@@ -301,6 +303,7 @@ pub(crate) fn concat(g: &mut Gen) -> bool {
     for (((operands, part), (call, dims)), input) in parts.iter().zip(&calls).zip(&inputs) {
         call.operands(operands);
         walks(&part.loops, [&input.dims(), dims]);
+        assert!(part.offsets[1] as u128 <= reach(&output.dims()), "it starts behind the output");
         if is_small(&output.dims()) && is_small(&input.dims()) {
             let shifted = start * dims[axis].1;
             let targets = addresses(dims).into_iter().map(|to| to + shifted);
