@@ -18,7 +18,7 @@ mod walk;
 
 /// Runs a family on random arguments. It returns whether a call was accepted.
 fn run(name: &str, family: fn(&mut random::Gen) -> bool) {
-    const CASES: u64 = 400;
+    const CASES: u64 = 2000;
     // So that families see different arguments.
     let seed = name.bytes().fold(0u64, |hash, byte| hash.wrapping_mul(257).wrapping_add(u64::from(byte)));
     for big in [false, true] {
