@@ -47,6 +47,9 @@ pub struct HandleTable<B> {
 /// Bits of a handle that hold the slot's index and are not mixed.
 const INDEX_BITS: u32 = 24;
 
+/// Slots are counted from 1, so that the index of the last one fits.
+const MAX_HANDLES: usize = (1 << INDEX_BITS) - 2;
+
 impl<B> Default for HandleTable<B> {
     fn default() -> Self {
         static TABLES: AtomicU64 = AtomicU64::new(1);
@@ -63,14 +66,9 @@ impl<B> HandleTable<B> {
     /// # Errors
     /// [`Limit`](BackendError::Limit) when 2²⁴ − 2 handles are live.
     pub fn insert(&mut self, op: &'static str, slice: Slice<B>) -> BackendResult<u64> {
-        let max = (1usize << INDEX_BITS) - 2;
-        if self.slots.len() >= max {
-            return Err(BackendError::Limit {
-                op,
-                what: "live handles",
-                requested: self.slots.len() + 1,
-                max,
-            });
+        let (live, max) = (self.slots.len(), MAX_HANDLES);
+        if live >= max {
+            return Err(BackendError::Limit { op, what: "live handles", requested: live + 1, max });
         }
         Ok(self.slots.insert(slice).data().as_ffi() ^ self.salt)
     }
@@ -134,6 +132,8 @@ impl<B> HandleTable<B> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashSet;
+
     use super::*;
     use crate::ErrorKind;
 
@@ -166,5 +166,38 @@ mod tests {
         table.remove("free", "ptr", ptr).unwrap();
         let slice = table.get(inner).unwrap();
         assert_eq!((slice.offset, slice.len, Arc::strong_count(&slice.block)), (8, 4, 2));
+    }
+
+    #[test]
+    fn what_a_table_holds_is_counted() {
+        let mut table = HandleTable::default();
+        assert!(table.is_empty());
+        let ptr = table.insert("alloc", slice(8)).unwrap();
+        let view = table.view(ptr, 8, 0).unwrap();
+        assert_eq!((table.len(), table.is_empty()), (2, false));
+        let (whole, part) = (table.get(ptr).unwrap().region(), table.get(view).unwrap().clone().region());
+        assert_eq!((whole.allocation, whole.offset, whole.len), (part.allocation, 0, 8));
+        assert_eq!((part.offset, part.len), (8, 0));
+        let other = table.insert("alloc", Slice { block: Arc::new(()), offset: 0, len: 8 }).unwrap();
+        let place = |ptr| Arc::as_ptr(&table.get(ptr).unwrap().block) as usize as u64;
+        assert_eq!(
+            (whole.allocation, table.get(other).unwrap().region().allocation),
+            (place(ptr), place(other))
+        );
+        assert!(table.lookup("t", "x", view).is_ok());
+        let error = table.lookup("t", "x", 1).unwrap_err();
+        assert_eq!(error, BackendError::InvalidHandle { op: "t", arg: "x", ptr: 1 });
+    }
+
+    #[test]
+    fn tables_differ_in_the_bits_above_the_index() {
+        assert_eq!(MAX_HANDLES, 16_777_214);
+        let first = |_| HandleTable::default().insert("alloc", slice(8)).unwrap();
+        let handles: Vec<u64> = (0..200).map(first).collect();
+        assert!(handles.iter().all(|handle| handle & 0xff_ffff == 1), "the index of the first slot is 1");
+        // Generations count from bit 32 on, so what lies below them must differ for most pairs of tables.
+        let distinct = |bits: u64| handles.iter().map(|handle| handle & bits).collect::<HashSet<_>>().len();
+        assert_eq!(distinct(u64::MAX), 200);
+        assert!(distinct(0xff00_0000) > 50, "{}", distinct(0xff00_0000));
     }
 }

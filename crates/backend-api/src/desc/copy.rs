@@ -29,7 +29,22 @@ impl<'a> CopyDesc<'a> {
 
     /// Checks the shapes. Returns source and destination, and the loops over (source, destination).
     pub fn operands(&self, op: &'static str) -> BackendResult<([Operand; 2], Vec<Loop<2>>)> {
-        let ([src, dst], loops) = map_operands(op, self.src, self.dst)?;
-        Ok(([Operand { arg: "src", access: Access::Read, ..src }, Operand { arg: "dst", ..dst }], loops))
+        let ([src, dst], loops) = map_operands(op, ["src", "dst"], self.src, self.dst)?;
+        Ok(([Operand { access: Access::Read, ..src }, dst], loops))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{BackendError, DType};
+
+    #[test]
+    fn an_error_names_the_arguments_of_a_copy() {
+        let shape = [2, 3];
+        let src = TensorDesc::packed(1, DType::F32, &shape);
+        let dst = TensorDesc::strided(2, DType::F32, &shape, &[0, 1]);
+        let error = CopyDesc::new(src, dst).operands("copy").unwrap_err();
+        assert_eq!(error, BackendError::Overlap { op: "copy", a: "dst", b: "dst" });
     }
 }

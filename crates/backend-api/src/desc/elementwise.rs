@@ -31,7 +31,7 @@ impl<'a> UnaryDesc<'a> {
     pub fn operands(&self, op: &'static str) -> BackendResult<([Operand; 2], Vec<Loop<2>>)> {
         require_accepted(op, "input", self.input.dtype, self.op.accepts(self.input.dtype))?;
         same_dtype(op, "output", self.output.dtype, self.input.dtype)?;
-        map_operands(op, self.input, self.output)
+        map_operands(op, ["input", "output"], self.input, self.output)
     }
 }
 
@@ -63,7 +63,7 @@ impl<'a> ClampDesc<'a> {
     /// Checks the shapes. Returns input and output, and the loops over (input, output).
     pub fn operands(&self, op: &'static str) -> BackendResult<([Operand; 2], Vec<Loop<2>>)> {
         same_dtype(op, "output", self.output.dtype, self.input.dtype)?;
-        map_operands(op, self.input, self.output)
+        map_operands(op, ["input", "output"], self.input, self.output)
     }
 }
 
@@ -93,7 +93,7 @@ impl<'a> AffineDesc<'a> {
     pub fn operands(&self, op: &'static str) -> BackendResult<([Operand; 2], Vec<Loop<2>>)> {
         require_float(op, "input", self.input.dtype)?;
         same_dtype(op, "output", self.output.dtype, self.input.dtype)?;
-        map_operands(op, self.input, self.output)
+        map_operands(op, ["input", "output"], self.input, self.output)
     }
 }
 
@@ -225,6 +225,7 @@ impl<'a> WhereDesc<'a> {
 
 pub(super) fn map_operands(
     op: &'static str,
+    [from_arg, to_arg]: [&'static str; 2],
     input: TensorDesc<'_>,
     output: TensorDesc<'_>,
 ) -> BackendResult<([Operand; 2], Vec<Loop<2>>)> {
@@ -234,10 +235,10 @@ pub(super) fn map_operands(
     }
     let from = input.dims(op, "input strides")?;
     let to = output.dims(op, "output strides")?;
-    require_distinct(op, "output", &to)?;
+    require_distinct(op, to_arg, &to)?;
     let operands = [
-        operand(op, "input", input, &from, in_place_if(from == to))?,
-        operand(op, "output", output, &to, Access::Write)?,
+        operand(op, from_arg, input, &from, in_place_if(from == to))?,
+        operand(op, to_arg, output, &to, Access::Write)?,
     ];
     Ok((operands, walk(op, [&from, &to])?))
 }

@@ -60,6 +60,8 @@ impl<'a> SliceDesc<'a> {
         for (k, (&(extent, stride), &(count, _))) in from.iter().zip(&to).enumerate() {
             let step = self.steps.map_or(1, |steps| steps[k]);
             require_at_least(op, "step (at least)", 1, step)?;
+            // A single element takes no step, so one of any length fits.
+            let step = if count > 1 { step } else { 1 };
             let reach = match count.checked_sub(1) {
                 Some(last) => checked_add(
                     op,
@@ -266,7 +268,7 @@ impl<'a> ConcatDesc<'a> {
     }
 }
 
-/// The dimensions of both tensors, and their operands.
+/// The dimensions of both tensors, and their operands. An output without elements needs no input.
 fn both(
     op: &'static str,
     input: TensorDesc<'_>,
@@ -275,11 +277,10 @@ fn both(
     let from = input.dims(op, "input strides")?;
     let to = output.dims(op, "output strides")?;
     require_distinct(op, "output", &to)?;
-    let operands = [
-        operand(op, "input", input, &from, Access::Read)?,
-        operand(op, "output", output, &to, Access::Write)?,
-    ];
-    Ok(([from, to], operands))
+    let read = operand(op, "input", input, &from, Access::Read)?;
+    let written = operand(op, "output", output, &to, Access::Write)?;
+    let read = if written.bytes == 0 { Operand::absent("input") } else { read };
+    Ok(([from, to], [read, written]))
 }
 
 fn part(
@@ -290,4 +291,33 @@ fn part(
 ) -> BackendResult<([Operand; 2], Part)> {
     let loops = walk(op, [&from, &to])?;
     Ok((operands, Part { offsets, loops }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::DType;
+
+    const OP: &str = "t";
+
+    #[test]
+    fn an_empty_output_needs_no_input() {
+        let (input, empty) = ([5, 2], [0, 2]);
+        let input = TensorDesc::packed(1, DType::F32, &input);
+        let output = TensorDesc::packed(2, DType::F32, &empty);
+        let ([read, _], _) = SliceDesc::new(input, output, &[1, 0]).operands(OP).unwrap();
+        assert_eq!(read.bytes, 0);
+        let ([read, _], _) = RepeatDesc::new(input, output).operands(OP).unwrap();
+        assert_eq!(read.bytes, 0);
+    }
+
+    #[test]
+    fn a_step_that_is_never_taken_may_have_any_length() {
+        let (column, single) = ([3, 4], [3, 1]);
+        let input = TensorDesc::strided(1, DType::F32, &column, &[1, 3]);
+        let output = TensorDesc::packed(2, DType::F32, &single);
+        let desc = SliceDesc::new(input, output, &[0, 2]).with_steps(&[1, usize::MAX]);
+        let (_, part) = desc.operands(OP).unwrap();
+        assert_eq!(part, Part { offsets: [6, 0], loops: vec![(3, [1, 1])] });
+    }
 }

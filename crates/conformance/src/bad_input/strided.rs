@@ -28,7 +28,7 @@ pub(super) fn operations() -> Vec<Operation> {
 type Pair = (&'static str, [&'static [usize]; 2], [Option<&'static [usize]>; 2]);
 
 /// What is wrong with a pair of tensors, the error, and whether it names the output's overlap with itself.
-fn bad_pairs(op: &'static str) -> Vec<(Pair, Expect)> {
+fn bad_pairs(op: &'static str, output: &'static str) -> Vec<(Pair, Expect)> {
     let good: &[usize] = &[2, 5];
     let packed = [None, None];
     vec![
@@ -42,10 +42,10 @@ fn bad_pairs(op: &'static str) -> Vec<(Pair, Expect)> {
         (("no input stride", [good; 2], [Some(&[]), None]), shape(op, "input strides", 2, 0)),
         (("three input strides", [good; 2], [Some(&[5, 5, 1]), None]), shape(op, "input strides", 2, 3)),
         (("one output stride", [good; 2], [None, Some(&[1])]), shape(op, "output strides", 2, 1)),
-        (("output rows at one place", [good; 2], [None, Some(&[0, 1])]), overlap(op, "output", "output")),
-        (("output columns at one place", [good; 2], [None, Some(&[5, 0])]), overlap(op, "output", "output")),
-        (("output rows overlapping", [good; 2], [None, Some(&[4, 1])]), overlap(op, "output", "output")),
-        (("output strides equal", [good; 2], [None, Some(&[1, 1])]), overlap(op, "output", "output")),
+        (("output rows at one place", [good; 2], [None, Some(&[0, 1])]), overlap(op, output, output)),
+        (("output columns at one place", [good; 2], [None, Some(&[5, 0])]), overlap(op, output, output)),
+        (("output rows overlapping", [good; 2], [None, Some(&[4, 1])]), overlap(op, output, output)),
+        (("output strides equal", [good; 2], [None, Some(&[1, 1])]), overlap(op, output, output)),
         (("input beyond its end", [good; 2], [Some(&[6, 1]), None]), TOO_SMALL),
         (("output beyond its end", [good; 2], [None, Some(&[6, 1])]), TOO_SMALL),
         (("columns beyond the end", [good; 2], [Some(&[1, 3]), None]), TOO_SMALL),
@@ -79,7 +79,7 @@ fn unary_ext(element: DType) -> Operation {
     let other = if element == F32 { F16 } else { F32 };
     let mut operation =
         Operation::new(op, slots, -1.0, move |b, h| neg(b, tensors(h, both, &PACKED))).variant(element);
-    for (pair, expect) in bad_pairs(op) {
+    for (pair, expect) in bad_pairs(op, "output") {
         operation = operation.bad(pair.0, expect, move |b, h| neg(b, tensors(h, both, &pair)));
     }
     operation
@@ -104,7 +104,7 @@ fn copy(from: DType, to: DType) -> Operation {
     let call = |b: &dyn ComputeBackend, [src, dst]: [TensorDesc<'_>; 2]| b.copy(&CopyDesc::new(src, dst));
     let mut operation = Operation::new(op, slots, 1.0, move |b, h| call(b, tensors(h, dtypes, &PACKED)))
         .variant(format_args!("{from} to {to}"));
-    for (pair, expect) in bad_pairs(op) {
+    for (pair, expect) in bad_pairs(op, "dst") {
         operation = operation.bad(pair.0, expect, move |b, h| call(b, tensors(h, dtypes, &pair)));
     }
     operation
@@ -120,7 +120,7 @@ fn clamp(element: DType) -> Operation {
     let call = |b: &dyn ComputeBackend, [x, y]: [TensorDesc<'_>; 2]| b.clamp(&ClampDesc::new(x, y, 3.0, 4.0));
     let mut operation =
         Operation::new(op, slots, 3.0, move |b, h| call(b, tensors(h, both, &PACKED))).variant(element);
-    for (pair, expect) in bad_pairs(op) {
+    for (pair, expect) in bad_pairs(op, "output") {
         operation = operation.bad(pair.0, expect, move |b, h| call(b, tensors(h, both, &pair)));
     }
     operation.bad("output of another type", dtype(op, "output", U32), move |b, h| {
@@ -139,7 +139,7 @@ fn affine(element: DType) -> Operation {
         |b: &dyn ComputeBackend, [x, y]: [TensorDesc<'_>; 2]| b.affine(&AffineDesc::new(x, y, 3.0, 4.0));
     let mut operation =
         Operation::new(op, slots, 7.0, move |b, h| call(b, tensors(h, both, &PACKED))).variant(element);
-    for (pair, expect) in bad_pairs(op) {
+    for (pair, expect) in bad_pairs(op, "output") {
         operation = operation.bad(pair.0, expect, move |b, h| call(b, tensors(h, both, &pair)));
     }
     operation.bad("of i32", dtype(op, "input", I32), move |b, h| call(b, tensors(h, [I32; 2], &PACKED))).bad(
