@@ -10,7 +10,8 @@ mod spirv;
 mod variant;
 
 pub use compose::{Target, compose};
-pub use source::{Field, KernelSource, Lib, MAX_CONSTANTS};
+pub(crate) use source::native;
+pub use source::{Field, KernelSource, Lib, MAX_CONSTANTS, Unrolled};
 pub use variant::Variant;
 
 pub(crate) use elements::Origin;

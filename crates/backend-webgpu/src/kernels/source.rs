@@ -10,6 +10,14 @@ use super::Target;
 /// The most constants that a kernel leaves free.
 pub const MAX_CONSTANTS: usize = 11;
 
+/// Writes the unrolled part of a kernel's text from its constants.
+pub type Unrolled = fn(&[u32; MAX_CONSTANTS], Target) -> String;
+
+/// The unrolled part of a kernel that no browser can run, and no page loads.
+pub(crate) const fn native(unrolled: Unrolled) -> Option<Unrolled> {
+    if cfg!(target_family = "wasm") { None } else { Some(unrolled) }
+}
+
 /// A WGSL file with a `main`.
 #[derive(Debug)]
 pub struct KernelSource {
@@ -31,7 +39,7 @@ pub struct KernelSource {
     pub params: &'static [Field],
     /// Writes the part of the text that WGSL has no short form for, from the values of `constants`: the step of a
     /// product, which is only fast when it is unrolled in the text.
-    pub unrolled: Option<fn(&[u32; MAX_CONSTANTS], Target) -> String>,
+    pub unrolled: Option<Unrolled>,
     /// Whether it uses cooperative matrices.
     pub cooperative: bool,
     /// Whether it exchanges numbers within subgroups.

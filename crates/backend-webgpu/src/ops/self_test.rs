@@ -38,6 +38,10 @@ pub(crate) struct Proofs {
 impl Proofs {
     /// Whether the variant is right; found out by `check` at its first use.
     pub(super) fn holds(&self, variant: &Variant, check: impl FnOnce() -> BackendResult<()>) -> bool {
+        // A self-test waits for its results, which nothing can in a page.
+        if cfg!(target_family = "wasm") {
+            return false;
+        }
         if let Some(&known) = self.known.read().get(variant) {
             return known;
         }

@@ -7,12 +7,12 @@ use backend_api::{BackendResult, DType, checked_product};
 
 use super::{Params, Windows, fragments, params, proof};
 use crate::context::{Context, linear_grid};
-use crate::kernels::{KernelSource, MAX_CONSTANTS, Variant, kernel};
+use crate::kernels::{KernelSource, MAX_CONSTANTS, Variant, kernel, native};
 use crate::ops::has_room;
 use crate::ops::matrix_units::{FRAGMENT, SUBGROUP};
 
 static COOPERATIVE: KernelSource = KernelSource {
-    unrolled: Some(fragments::attend),
+    unrolled: native(fragments::attend),
     cooperative: true,
     subgroups: true,
     ..kernel!(

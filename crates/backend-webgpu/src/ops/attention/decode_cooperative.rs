@@ -8,12 +8,12 @@ use backend_api::{BackendResult, DType};
 use super::pieces::Pieces;
 use super::{Params, Windows, decode_fragments, proof};
 use crate::context::Context;
-use crate::kernels::{KernelSource, MAX_CONSTANTS, Variant, kernel};
+use crate::kernels::{KernelSource, MAX_CONSTANTS, Variant, kernel, native};
 use crate::ops::has_room;
 use crate::ops::matrix_units::{FRAGMENT, SUBGROUP};
 
 static DECODE: KernelSource = KernelSource {
-    unrolled: Some(decode_fragments::attend),
+    unrolled: native(decode_fragments::attend),
     cooperative: true,
     subgroups: true,
     ..kernel!(

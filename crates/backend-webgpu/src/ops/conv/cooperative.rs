@@ -9,13 +9,13 @@ use super::params::{Params, inverse, is_regular};
 use super::proof::check_numbers;
 use super::{Job, factors, interleave};
 use crate::context::{Context, dim, linear_grid};
-use crate::kernels::{KernelSource, Variant, kernel};
+use crate::kernels::{KernelSource, Variant, kernel, native};
 use crate::ops::matmul::{CooperativeTile, activation_code, unrolled_multiply};
 use crate::ops::self_test::OP;
 use crate::recorder::Window;
 
 static COOPERATIVE: KernelSource = KernelSource {
-    unrolled: Some(unrolled_multiply),
+    unrolled: native(unrolled_multiply),
     cooperative: true,
     ..kernel!(
         native "conv/cooperative",

@@ -15,7 +15,7 @@ use super::{Params, Windows, activation_code, activation_libs, fragments};
 use crate::kernels::libs::{
     ACTIVATE, ACTIVATE_HALF, FRAGMENT_ELEMENTS, HALF, RESULTS_IN_REGISTERS, RESULTS_STAGED, SHIFTED_VECTOR,
 };
-use crate::kernels::{KernelSource, Lib, Variant, kernel};
+use crate::kernels::{KernelSource, Lib, Variant, kernel, native};
 use crate::ops::tile::{TILE_CONSTANTS, Tile, tile_product};
 use crate::recorder::Window;
 
@@ -46,7 +46,7 @@ static DIRECT: KernelSource = kernel!(
 pub(super) const DIRECT_TILE: [usize; 2] = [32, 128];
 
 static COOPERATIVE: KernelSource = KernelSource {
-    unrolled: Some(fragments::product),
+    unrolled: native(fragments::product),
     cooperative: true,
     subgroups: true,
     ..kernel!(
