@@ -188,6 +188,10 @@ fn reads_planes(job: &Job) -> bool {
 
 /// The tile for a convolution, if matrix units can make it and it is worth it.
 pub(super) fn fastest(ctx: &Context, job: &Job) -> Option<SourceTile> {
+    // No browser offers matrix units.
+    if cfg!(target_family = "wasm") {
+        return None;
+    }
     let &ConvGather { batch, groups, filters, channels, .. } = &job.gather;
     let multiprocessors = ctx.gpu.profile.compute_units;
     let rows = batch.saturating_mul(job.gather.pixels());

@@ -112,6 +112,10 @@ impl CooperativeDots {
 impl Plan {
     /// The plan for few rows or columns of factors along k, where one launch keeps the device at work.
     pub(super) fn cooperative_dots(ctx: &Context, desc: &MatmulDesc, windows: &Windows) -> Option<Self> {
+        // No browser offers matrix units.
+        if cfg!(target_family = "wasm") {
+            return None;
+        }
         let dots = CooperativeDots::choose(desc, ctx.gpu.profile.compute_units)?;
         Self::new(ctx, desc, Kernel::CooperativeDots(dots), 1)?.reading(desc, windows).trusted(ctx)
     }

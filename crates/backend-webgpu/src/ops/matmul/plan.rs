@@ -194,6 +194,10 @@ impl Plan {
 
     /// The fastest plan on matrix units, if there are some and the product is worth it and the copies.
     fn cooperative(ctx: &Context, desc: &MatmulDesc, packs: [bool; 2]) -> Option<Self> {
+        // No browser offers matrix units, and a page needn't load what plans for them.
+        if cfg!(target_family = "wasm") {
+            return None;
+        }
         // Matrix units would spend most of their time on zeros, or copies take longer than the product.
         let &MatmulDesc { m, n, k, .. } = desc;
         let work = m.saturating_mul(n).saturating_mul(k);
