@@ -9,6 +9,11 @@ pub const GROWTH_LIMIT: usize = 16 << 20;
 /// behind the host.
 pub const STAGING_LIMIT: usize = 32 << 20;
 
+/// How often a scenario is repeated until one repetition stays within the limit. A leak grows in each of them; a driver
+/// that takes memory in blocks of 128 MiB takes the next one once, in whichever repetition the device falls furthest
+/// behind.
+const REPETITIONS: usize = 3;
+
 /// Something done over and over.
 #[derive(Clone, Copy, Debug)]
 pub struct Scenario {
@@ -71,14 +76,27 @@ impl Scenario {
         backend: &dyn ComputeBackend,
         resident: &dyn Fn() -> Option<usize>,
     ) -> Result<Growth, String> {
-        let growth = self.measure(backend, resident).map_err(|error| format!("{error:?}"))?;
+        let failed = |error| format!("{error:?}");
+        let mut state = State::new(backend).map_err(failed)?;
+        backend.set_memory_budget(self.budget).map_err(failed)?;
+        state.rounds(self.rounds / 10, self.step).map_err(failed)?;
+        let mut grown = Err(String::new());
+        for _ in 0..REPETITIONS {
+            let before = (resident(), backend.memory_stats());
+            state.rounds(self.rounds, self.step).map_err(failed)?;
+            let after = (resident(), backend.memory_stats());
+            grown = self.judge(Growth { resident: before.0.zip(after.0), stats: (before.1, after.1) });
+            if grown.is_ok() {
+                break;
+            }
+        }
+        backend.set_memory_budget(None).map_err(failed)?;
+        state.free().map_err(failed)?;
+        grown
+    }
+
+    fn judge(&self, growth: Growth) -> Result<Growth, String> {
         let (before, after) = growth.stats;
-        if after.handles != before.handles {
-            return Err(format!("{} handles before, {} after", before.handles, after.handles));
-        }
-        if after.in_use != before.in_use {
-            return Err(format!("{} bytes in use before, {} after", before.in_use, after.in_use));
-        }
         // What is kept for reuse may be anything up to the budget.
         let limit = GROWTH_LIMIT + self.budget.unwrap_or(0);
         let staged = after.staging.saturating_sub(before.staging);
@@ -86,11 +104,13 @@ impl Scenario {
             return Err(format!("staging bytes grew from {} to {}", before.staging, after.staging));
         }
         let accounts = [
+            ("handles", Some((before.handles, after.handles)), 0),
+            ("bytes in use", Some((before.in_use, after.in_use)), 0),
             ("pooled bytes", Some((before.pooled, after.pooled)), limit),
             ("resident bytes", growth.resident, limit + staged),
         ];
-        for (what, bytes, limit) in accounts {
-            if let Some((before, after)) = bytes
+        for (what, numbers, limit) in accounts {
+            if let Some((before, after)) = numbers
                 && after > before + limit
             {
                 return Err(format!("{what} grew from {before} to {after}"));
@@ -98,38 +118,23 @@ impl Scenario {
         }
         Ok(growth)
     }
-
-    fn measure(
-        &self,
-        backend: &dyn ComputeBackend,
-        resident: &dyn Fn() -> Option<usize>,
-    ) -> BackendResult<Growth> {
-        let mut state = State {
-            backend,
-            x: backend.alloc(4 * ELEMENTS)?,
-            y: backend.alloc(4 * ELEMENTS)?,
-            views: Vec::new(),
-        };
-        for ptr in [state.x, state.y] {
-            backend.copy_htod(ptr, &[0; 4 * ELEMENTS])?;
-        }
-        if self.budget.is_some() {
-            backend.set_memory_budget(self.budget)?;
-        }
-        state.rounds(self.rounds / 10, self.step)?;
-        let before = (resident(), backend.memory_stats());
-        state.rounds(self.rounds, self.step)?;
-        let after = (resident(), backend.memory_stats());
-        if self.budget.is_some() {
-            backend.set_memory_budget(None)?;
-        }
-        backend.free(state.x)?;
-        backend.free(state.y)?;
-        Ok(Growth { resident: before.0.zip(after.0), stats: (before.1, after.1) })
-    }
 }
 
-impl State<'_> {
+impl<'a> State<'a> {
+    fn new(backend: &'a dyn ComputeBackend) -> BackendResult<Self> {
+        let zeros = [0; 4 * ELEMENTS];
+        let [x, y] = [backend.alloc(zeros.len())?, backend.alloc(zeros.len())?];
+        for ptr in [x, y] {
+            backend.copy_htod(ptr, &zeros)?;
+        }
+        Ok(Self { backend, x, y, views: Vec::new() })
+    }
+
+    fn free(self) -> BackendResult<()> {
+        self.backend.free(self.x)?;
+        self.backend.free(self.y)
+    }
+
     fn rounds(
         &mut self,
         rounds: usize,
