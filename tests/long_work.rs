@@ -47,6 +47,8 @@ fn trials(device: &Arc<Device>) -> Vec<Trial> {
         device.trial("endless/any_device", |backend| endless(backend)),
         device.trial("endless/slow_device", endless_on_a_slow_device),
         device.trial("endless/cpu", |_| endless(&CpuBackend::new())),
+        device.trial("nothing/any_device", |backend| rows_without_columns(backend)),
+        device.trial("nothing/cpu", |_| rows_without_columns(&CpuBackend::new())),
     ]);
     trials
 }
@@ -225,6 +227,35 @@ fn endless(backend: &dyn ComputeBackend) -> Result<(), Failed> {
         Ok(backend.attention_ext(&desc))
     })?;
     refused("attention", attended)
+}
+
+/// Windows over half a billion rows of an image without columns, which have nothing to look at.
+fn rows_without_columns(backend: &dyn ComputeBackend) -> Result<(), Failed> {
+    const ROWS: usize = 1 << 29;
+    const LIMIT: Duration = Duration::from_secs(1);
+    with_memory(backend, [4, 4], |[x, y]| {
+        let pooled = |op, rows| {
+            let window = Window::new([rows, 2]).with_padding([0, 1]);
+            let shape = PoolShape::new([1, 1, rows, 0], [1, 1], window);
+            let mut result = [f32::NAN];
+            backend.pool2d(&PoolDesc::new(op, DType::F32, [x, y], shape))?;
+            backend.copy_dtoh(bytemuck::cast_slice_mut(&mut result), y).map(|()| result[0])
+        };
+        let mut outcomes = Vec::new();
+        for (op, expected) in [(PoolOp::Max, f32::NEG_INFINITY), (PoolOp::AverageWithPadding, 0.0)] {
+            // Compiles the kernel.
+            pooled(op, 1)?;
+            let start = Instant::now();
+            let result = pooled(op, ROWS)?;
+            outcomes.push((op, result, expected, start.elapsed()));
+        }
+        Ok(outcomes)
+    })?
+    .into_iter()
+    .try_for_each(|(op, result, expected, took)| {
+        let is_right = result == expected && took < LIMIT;
+        if is_right { Ok(()) } else { Err(format!("{op:?}: {result} after {took:?}").into()) }
+    })
 }
 
 /// Every family that can be told to do much with little memory, on a device that is taken for a millionth of its speed.

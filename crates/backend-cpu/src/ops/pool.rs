@@ -91,9 +91,11 @@ impl<'a> Images<'a> {
     fn window(&self, [n, y, x, channel]: [usize; 4]) -> (Positions, usize) {
         let [height, width] = self.shape.input;
         let ((rows, counted), (columns, across)) = (self.axis(0, y), self.axis(1, x));
+        // Rows without columns would be walked for nothing.
+        let columns: Vec<usize> = if height == 0 { Vec::new() } else { columns.collect() };
+        let rows = rows.take_while(|_| !columns.is_empty());
         let at = |y: usize, x: usize| ((n * height + y) * width + x) * self.inner + channel;
-        let positions: Positions =
-            rows.iter().flat_map(|&y| columns.iter().map(move |&x| at(y, x))).collect();
+        let positions: Positions = rows.flat_map(|y| columns.iter().map(move |&x| at(y, x))).collect();
         let count = if self.op == PoolOp::AverageWithPadding {
             counted.saturating_mul(across)
         } else {
@@ -103,14 +105,14 @@ impl<'a> Images<'a> {
     }
 
     /// The positions in the image along an axis, and how many there are with padding.
-    fn axis(&self, axis: usize, at: usize) -> (Vec<usize>, usize) {
+    fn axis(&self, axis: usize, at: usize) -> (impl Iterator<Item = usize> + use<>, usize) {
         let (window, extent) = (&self.shape.window, self.shape.input[axis]);
         let (before, dilation, start) =
             (window.before[axis], window.dilation[axis], at * window.stride[axis]);
         // How many of the window's positions lie before one of the padded image.
         let up_to = |end: usize| end.saturating_sub(start).div_ceil(dilation).min(window.size[axis]);
-        let inside = (up_to(before)..up_to(before + extent)).map(|tap| start + tap * dilation - before);
-        (inside.collect(), up_to(before + extent + window.after[axis]))
+        let inside = (up_to(before)..up_to(before + extent)).map(move |tap| start + tap * dilation - before);
+        (inside, up_to(before + extent + window.after[axis]))
     }
 
     fn result<T: Element>(&self, input: &[T], at: usize) -> f32 {

@@ -198,6 +198,8 @@ fn params(
     let padded =
         |axis: usize| size("padded input", shape.input[axis] + window.before[axis] + window.after[axis]);
     let inner = call.inner();
+    // Rows without columns would be walked for nothing.
+    let [rows, columns] = if shape.input.contains(&0) { [0, 0] } else { shape.input };
     let [step_y, step_x] = [
         taken("stride", window.stride[0], shape.output[0])?,
         taken("stride", window.stride[1], shape.output[1])?,
@@ -206,8 +208,8 @@ fn params(
         total: dim(op, "elements", elements)?,
         first: 0,
         inner: dim(op, "channels", inner)?,
-        height: size("height of the input", shape.input[0])?,
-        width: size("width of the input", shape.input[1])?,
+        height: size("height of the input", rows)?,
+        width: size("width of the input", columns)?,
         out_height: size("height of the output", shape.output[0])?,
         out_width: size("width of the output", shape.output[1])?,
         size_y: size("height of the window", window.size[0])?,

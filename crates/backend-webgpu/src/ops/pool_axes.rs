@@ -24,6 +24,9 @@ pub(super) struct Call<'a> {
 
 /// The most iterations for one result: the positions of a window that may lie in the image.
 fn iterations_forward(shape: &PoolShape) -> usize {
+    if shape.input.contains(&0) {
+        return 0;
+    }
     let [rows, columns] = [0, 1].map(|axis| shape.window.size[axis].min(shape.input[axis]));
     rows.saturating_mul(columns.saturating_add(1))
 }
