@@ -54,7 +54,7 @@ impl Attention {
         ]
     }
 
-    /// The same for a processor that poses as a GPU.
+    /// A small problem, for a CPU that poses as a GPU.
     fn small(self) -> Self {
         let fewer = |n: usize| n.div_ceil(32);
         Self {

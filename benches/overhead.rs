@@ -14,7 +14,7 @@ const CHAIN: usize = 2_000;
 const ELEMENTS: usize = 64;
 const BYTES: u64 = 4 * ELEMENTS as u64;
 
-/// The same operation by hand: y = |x|.
+/// y = abs(x) through bare wgpu.
 struct Bare {
     device: wgpu::Device,
     queue: wgpu::Queue,
@@ -99,7 +99,7 @@ impl Bare {
     }
 }
 
-/// The same through the backend.
+/// y = abs(x) through the backend.
 struct Ours {
     backend: WebGpuBackend,
     tensors: [u64; 2],

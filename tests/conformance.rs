@@ -98,7 +98,10 @@ impl Tally {
         let sample = match backend.backend() {
             Err(missing) => Err(missing.to_owned()),
             Ok(_) if all => Ok(Sample::all()),
-            Ok(opened) => Sample::of_opened(opened.device_info()),
+            Ok(opened) => match opened.device_info() {
+                Ok(device) => Sample::of(&device),
+                Err(error) => Err(error.to_string()),
+            },
         };
         Self {
             backend,

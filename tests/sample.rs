@@ -3,7 +3,8 @@
 //! A GPU, the CPU and one software adapter run all of them. On the further software adapters, SwiftShader and OpenGL's
 //! llvmpipe, each run has the same sample, which keeps a run of everything within CI's time on two cores.
 
-use backend_api::{BackendResult, DeviceInfo, DeviceKind};
+use backend_api::{DeviceInfo, DeviceKind};
+use conformance::hash_of_name;
 
 /// The environment variable that has suites run one in so many cases on every adapter. `EVERY=1` runs all.
 const VARIABLE: &str = "EVERY";
@@ -28,14 +29,6 @@ impl Sample {
         Ok(Self { every: every(if is_further { SAMPLE } else { 1 })? })
     }
 
-    /// What runs on a device that may not have opened, where nothing does.
-    ///
-    /// # Errors
-    /// What is wrong with the environment variable.
-    pub fn of_opened(device: BackendResult<DeviceInfo>) -> Result<Self, String> {
-        device.map_err(|error| error.to_string()).and_then(|device| Self::of(&device))
-    }
-
     /// Every case, whatever the environment variable says.
     #[must_use]
     pub const fn all() -> Self {
@@ -45,14 +38,10 @@ impl Sample {
     /// Whether a case of this name is in the sample.
     #[must_use]
     pub fn has(&self, name: &str) -> bool {
-        // FNV-1a, which spreads names that differ in one letter.
-        let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-        });
-        (hash >> 32).is_multiple_of(self.every as u64)
+        (hash_of_name(name) >> 32).is_multiple_of(self.every as u64)
     }
 
-    /// For people: `" of one in 3"`, or nothing if all run.
+    /// For people: `" (a sample of one in 3)"`, or nothing if all run.
     #[must_use]
     pub fn text(&self) -> String {
         if self.every == 1 { String::new() } else { format!(" (a sample of one in {})", self.every) }

@@ -11,7 +11,7 @@ use crate::target;
 /// A call must be back by then, compiling a kernel included.
 const CALL_LIMIT: Duration = Duration::from_secs(60);
 
-/// The same while a program that failed is made smaller: of those that hang, each try takes so long.
+/// The limit of a call while a failing program is made smaller: of one that hangs, each try takes so long.
 const SHORT_LIMIT: Duration = Duration::from_secs(10);
 
 /// How long a failing program is made smaller.

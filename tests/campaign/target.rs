@@ -5,7 +5,7 @@ use std::time::Duration;
 use backend_api::{BackendResult, ComputeBackend};
 use backend_cpu::CpuBackend;
 use backend_webgpu::WebGpuBackend;
-use conformance::program::Target;
+use conformance::program::{Plain, Target};
 
 /// How long a call waits unless a program says otherwise; longer than any of its calls takes.
 const TIMEOUT: Duration = Duration::from_secs(120);
@@ -13,24 +13,11 @@ const TIMEOUT: Duration = Duration::from_secs(120);
 /// Opens the backend that a selector names.
 pub(crate) fn open(selector: &str) -> Result<Box<dyn Target>, String> {
     let Some(adapter) = selector.strip_prefix("webgpu:") else {
-        return Ok(Box::new(Cpu(CpuBackend::new())));
+        return Ok(Box::new(Plain(CpuBackend::new())));
     };
     let mut backend = WebGpuBackend::select(adapter);
     backend.init().map_err(|error| format!("{error:?}"))?;
     Ok(Box::new(WebGpu(backend)))
-}
-
-#[derive(Debug)]
-struct Cpu(CpuBackend);
-
-impl Target for Cpu {
-    fn backend(&self) -> &dyn ComputeBackend {
-        &self.0
-    }
-
-    fn init(&mut self) -> BackendResult<()> {
-        self.0.init()
-    }
 }
 
 #[derive(Debug)]

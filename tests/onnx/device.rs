@@ -29,7 +29,7 @@ impl Tensor {
         self.shape.iter().product()
     }
 
-    /// The same numbers in another shape.
+    /// The tensor in another shape.
     pub(crate) fn reshaped(&self, shape: &[usize]) -> Self {
         Self { shape: shape.to_vec(), ..*self }
     }
@@ -242,7 +242,7 @@ impl<'a> Device<'a> {
         Ok(y)
     }
 
-    /// Those of the given indices along an axis.
+    /// The slices of the given indices along an axis.
     pub(crate) fn select(&self, x: &Tensor, axis: usize, indices: &Tensor) -> BackendResult<Tensor> {
         let mut shape = x.shape.clone();
         shape.splice(axis..=axis, indices.shape.iter().copied());

@@ -17,9 +17,9 @@ use slots::Slots;
 pub(crate) enum Language {
     /// Metal's, of a major and minor version.
     Msl(u8, u8),
-    /// That of Direct3D.
+    /// Direct3D's language.
     Hlsl(hlsl::ShaderModel),
-    /// That of OpenGL and OpenGL ES.
+    /// The language of OpenGL and OpenGL ES.
     Glsl(glsl::Version),
 }
 

@@ -26,7 +26,7 @@ impl<B> Clone for Slice<B> {
 }
 
 impl<B> Slice<B> {
-    /// The same as a [`Region`], the allocation identified by its address.
+    /// The slice's [`Region`], the allocation identified by its address.
     #[must_use]
     pub fn region(&self) -> Region {
         Region { allocation: Arc::as_ptr(&self.block) as usize as u64, offset: self.offset, len: self.len }

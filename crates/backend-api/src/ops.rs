@@ -253,7 +253,7 @@ op_enum! {
 }
 
 impl Activation {
-    /// The same function as an element-wise operation; `None` for the identity.
+    /// The element-wise operation of this function; `None` for the identity.
     #[must_use]
     pub const fn unary(self) -> Option<UnaryOp> {
         match self {

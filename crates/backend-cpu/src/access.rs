@@ -88,7 +88,7 @@ impl Memory {
         self.access_two(op, operands, |inputs, [output, _]| work(inputs, output))
     }
 
-    /// The same with the bytes of the first two that are written; none for a second that isn't there.
+    /// [`access`](Self::access) with the bytes of the first two outputs; none for a second that isn't there.
     ///
     /// # Errors
     /// As [`check`].

@@ -13,7 +13,7 @@ use crate::parallel::Cores;
 
 /// An element type that operations compute with.
 pub(crate) trait Element: Pod + Send + Sync {
-    /// The same number.
+    /// The element as f32, exactly.
     fn to_f32(self) -> f32;
     /// The nearest number.
     fn from_f32(x: f32) -> Self;

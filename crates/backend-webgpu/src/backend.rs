@@ -70,7 +70,7 @@ impl WebGpuBackend {
         Self { selector: selector.into(), ..Self::default() }
     }
 
-    /// The same backend, doing without cooperative matrices when it is next opened. They are matrix units of the
+    /// Does without cooperative matrices when the backend is next opened. They are matrix units of the
     /// device, which wgpu offers as an experimental feature; the backend uses them for f16 products where there are
     /// some, after it has compared their results with the host's.
     #[must_use]
@@ -231,7 +231,7 @@ impl WebGpuBackend {
     /// how many there are: `direct/32x128x4, in 8 parts`.
     ///
     /// # Errors
-    /// Those of [`matmul`](ComputeBackend::matmul).
+    /// What [`matmul`](ComputeBackend::matmul) returns.
     pub fn explain_matmul(&self, desc: &MatmulDesc) -> BackendResult<String> {
         ops::explain_matmul(&*self.context("explain_matmul")?, "explain_matmul", desc)
     }
@@ -259,7 +259,7 @@ impl WebGpuBackend {
     /// `flash/64x64x64r8, element by element`, or where that takes long, `flash/64x64x64r8, in 8 parts`.
     ///
     /// # Errors
-    /// Those of [`attention_ext`](ComputeBackend::attention_ext).
+    /// What [`attention_ext`](ComputeBackend::attention_ext) returns.
     pub fn explain_attention(&self, desc: &AttentionDesc) -> BackendResult<String> {
         ops::explain_attention(&*self.context("explain_attention")?, "explain_attention", desc)
     }
@@ -331,7 +331,8 @@ impl WebGpuBackend {
 
     /// How long a call that waits polls the device before it lets its thread sleep; 200 µs unless set. Polling keeps a
     /// core busy and saves the time of waking the thread, as the spin and blocking-sync flags of a CUDA device do. Without
-    /// effect in a browser, and where the driver computes on the host.
+    /// effect in a browser, which never blocks, and on Vulkan's software adapters, to which a thread of the backend
+    /// submits and tells when a batch has finished.
     ///
     /// # Errors
     /// [`NotInitialized`](BackendError::NotInitialized).
@@ -427,7 +428,7 @@ impl WebGpuBackend {
         self.opened.as_ref().ok_or(BackendError::NotInitialized { op })?.call(op)
     }
 
-    /// The same for a call that waits without blocking, and takes its turn whenever it goes on.
+    /// The opened device, if it still works, for a call that waits without blocking, and takes its turn whenever it goes on.
     pub(crate) fn context_async(&self, op: &'static str) -> BackendResult<&Opened> {
         self.context(op)?;
         self.opened.as_ref().ok_or(BackendError::NotInitialized { op })

@@ -55,9 +55,9 @@ pub(crate) struct Parts {
     pub(crate) tuning: ops::Tuning,
     /// The kernel that matrix products have to use, if one was asked for.
     pub(crate) forced_matmul: Mutex<Option<ops::ForcedMatmul>>,
-    /// The same for attention.
+    /// The kernel that attention has to use, if one was asked for.
     pub(crate) forced_attention: Mutex<Option<ops::ForcedAttention>>,
-    /// The same for convolutions.
+    /// The kernel that convolutions have to use, if one was asked for.
     pub(crate) forced_conv: Mutex<Option<ops::ForcedConv>>,
     /// How much long work is waiting to be submitted.
     pub(crate) pace: ops::Pace,
@@ -231,12 +231,14 @@ impl Context {
     /// [`Limit`](BackendError::Limit), [`OutOfMemory`](BackendError::OutOfMemory).
     pub(crate) fn allocate(&self, op: &'static str, bytes: usize) -> BackendResult<Arc<Block>> {
         let pool = self.memory.pool();
-        let (mut reclaims, deadline) = (0, self.deadline(op));
+        let (mut reclaims, mut deadline) = (0, None);
         loop {
             match pool.alloc(op, bytes)? {
                 Allocation::Done(block) => return Ok(block),
                 Allocation::NeedsReclaim(error) if reclaims == Self::MAX_RECLAIMS => return Err(error),
-                Allocation::NeedsReclaim(_) => self.reclaim(&deadline)?,
+                Allocation::NeedsReclaim(_) => {
+                    self.reclaim(deadline.get_or_insert_with(|| self.deadline(op)))?
+                }
             }
             reclaims += 1;
         }
@@ -365,7 +367,7 @@ impl Context {
         untouched(&self.null)
     }
 
-    /// The same for an output, which can't be bound to what is read in the same dispatch.
+    /// A binding for an output that a kernel doesn't touch, which can't be bound to what is read in the same dispatch.
     pub(crate) fn sink(&self) -> Window {
         untouched(&self.sink)
     }

@@ -1,5 +1,7 @@
 //! What the suites can't reach: faults that no caller can bring about, and what is not in the contract.
 
+use std::time::Duration;
+
 use backend_api::{BackendError, BackendTranspose, ComputeBackend, DType, ErrorKind, ReduceOp, Registry};
 use half::f16;
 
@@ -64,6 +66,35 @@ fn a_dropped_backend_has_let_go_of_its_device() {
         let health = std::sync::Arc::clone(&backend.context("test").unwrap().gpu.health);
         drop(backend);
         assert_eq!(std::sync::Arc::strong_count(&health), 1);
+    }
+}
+
+/// An OpenGL adapter has waits that poll and then block; on Vulkan's software adapters another thread wakes them.
+#[test]
+fn waits_end_however_long_they_poll() {
+    let mut registry = Registry::new();
+    crate::register(&mut registry);
+    for device in registry.available() {
+        let mut backend = WebGpuBackend::select(device.selector.trim_start_matches("webgpu:"));
+        backend.init().unwrap();
+        let ptr = backend.alloc(4).unwrap();
+        for (number, spin) in
+            [Duration::ZERO, Duration::from_micros(50), Duration::MAX].into_iter().enumerate()
+        {
+            backend.set_spin(spin).unwrap();
+            backend.fill(ptr, DType::F32, 1, number as f64).unwrap();
+            let mut bytes = [0; 4];
+            backend.copy_dtoh(&mut bytes, ptr).unwrap();
+            assert_eq!(f32::from_le_bytes(bytes), number as f32, "{} polling {spin:?}", device.name);
+        }
+        backend.set_timeout(Duration::ZERO).unwrap();
+        backend.fill(ptr, DType::F32, 1, 1.0).unwrap();
+        let error = backend.synchronize().err().map(|error| error.kind());
+        assert!(
+            matches!(error, None | Some(ErrorKind::Timeout)),
+            "{} polling for ever: {error:?}",
+            device.name
+        );
     }
 }
 

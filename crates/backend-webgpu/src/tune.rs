@@ -17,7 +17,7 @@ impl WebGpuBackend {
     /// first and kept unless another is clearly faster. Blocks; C is left as it is.
     ///
     /// # Errors
-    /// Those of [`matmul`](ComputeBackend::matmul).
+    /// What [`matmul`](ComputeBackend::matmul) returns.
     pub fn tune_matmul(&self, desc: &MatmulDesc, budget: Duration) -> BackendResult<()> {
         let op = "tune_matmul";
         let start = Instant::now();

@@ -24,7 +24,7 @@ impl Arena {
     /// An arena of blocks of `bytes` each.
     ///
     /// # Errors
-    /// Those of [`alloc`](ComputeBackend::alloc).
+    /// What [`alloc`](ComputeBackend::alloc) returns.
     pub fn new(backend: &dyn ComputeBackend, bytes: usize) -> BackendResult<Self> {
         let mut arena = Self { blocks: Vec::new(), bytes };
         for _ in 0..OPERANDS {
@@ -42,7 +42,7 @@ impl Arena {
     /// Frees the blocks.
     ///
     /// # Errors
-    /// Those of [`free`](ComputeBackend::free).
+    /// What [`free`](ComputeBackend::free) returns.
     pub fn free(self, backend: &dyn ComputeBackend) -> BackendResult<()> {
         self.blocks.into_iter().try_for_each(|block| backend.free(block))
     }

@@ -5,7 +5,7 @@ use half::f16;
 
 /// What outputs are filled with: a quiet NaN with a payload that no operation makes by chance.
 const NAN_F32: u32 = 0x7fd5_a5c3;
-/// The same for f16.
+/// The fill pattern of f16: a NaN.
 const NAN_F16: u16 = 0x7ed5;
 
 /// The bytes of `values`, which are numbers of `dtype` or NaN for the fill pattern.

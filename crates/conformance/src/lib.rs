@@ -41,3 +41,4 @@ pub use arena::Arena;
 pub use case::{Case, Outcome};
 pub use failure::Failure;
 pub use families::{attention_around, cases, conv_in_small, matmul_along_k, matmul_around};
+pub use rng::hash_of_name;

@@ -1,15 +1,21 @@
 //! Random numbers that depend on nothing but a case's name.
 
+/// The FNV-1a hash of a case's name, which seeds its random numbers and decides whether a sample has the case.
+#[must_use]
+pub fn hash_of_name(name: &str) -> u64 {
+    name.bytes()
+        .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+}
+
 /// SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", 2014).
 pub(crate) struct Rng {
     state: u64,
 }
 
 impl Rng {
-    /// Seeded with the FNV-1a hash of `name`.
+    /// Seeded with [`hash_of_name`].
     pub(crate) fn from_name(name: &str) -> Self {
-        let hash = |state: u64, byte: u8| (state ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
-        Self { state: name.bytes().fold(0xcbf2_9ce4_8422_2325, hash) }
+        Self { state: hash_of_name(name) }
     }
 
     pub(crate) fn next_u64(&mut self) -> u64 {

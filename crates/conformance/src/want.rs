@@ -29,14 +29,14 @@ impl Want {
         Self::Near { value, bound: 0.0, flush_below: 0.0 }
     }
 
-    /// The same, or what `others` accept.
+    /// Accepts what this or one of `others` accepts.
     pub(crate) fn or(self, others: impl IntoIterator<Item = Self>) -> Self {
         let mut all = vec![self];
         all.extend(others);
         if all.len() == 1 { all.remove(0) } else { Self::AnyOf(all) }
     }
 
-    /// The same with `extra` added to the bound.
+    /// Adds `extra` to the bound.
     pub(crate) fn widened(self, extra: f64) -> Self {
         match self {
             Self::Exact(value) => Self::near(value, extra),

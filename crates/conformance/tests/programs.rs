@@ -1,24 +1,10 @@
 //! Random programs on the backend that is always there.
 
-use backend_api::{BackendResult, ComputeBackend};
 use backend_cpu::CpuBackend;
-use conformance::program::{Findings, Profile, Program, Target, generate, run, shrink};
-
-#[derive(Debug)]
-struct Cpu(CpuBackend);
-
-impl Target for Cpu {
-    fn backend(&self) -> &dyn ComputeBackend {
-        &self.0
-    }
-
-    fn init(&mut self) -> BackendResult<()> {
-        self.0.init()
-    }
-}
+use conformance::program::{Findings, Plain, Profile, Program, generate, run, shrink};
 
 fn attempt(program: &Program) -> Result<Findings, String> {
-    run(&mut Cpu(CpuBackend::new()), program, |_| {})
+    run(&mut Plain(CpuBackend::new()), program, |_| {})
 }
 
 #[test]

@@ -22,7 +22,7 @@ impl Buffer {
         Self::of_elements(backend, size_of::<T>(), shape)
     }
 
-    /// The same for a tensor of `dtype`.
+    /// Memory for a tensor of `dtype`.
     ///
     /// # Errors
     /// As [`new`](Self::new).
@@ -47,7 +47,7 @@ impl Buffer {
         Ok(buffer)
     }
 
-    /// The same memory from byte `offset` on, for `bytes` bytes. It lives until its last view is dropped.
+    /// A view of `bytes` bytes from byte `offset` on. The memory lives until its last view is dropped.
     ///
     /// # Errors
     /// What [`ComputeBackend::view`] returns.

@@ -41,7 +41,7 @@ impl GatherDesc {
         Self { table, indices, output, dtype, outer: 1, rows, columns, count, per_element: false }
     }
 
-    /// The same for `outer` tables side by side.
+    /// Gathers from `outer` tables, one after the other in memory.
     #[must_use]
     pub const fn with_outer(mut self, outer: usize) -> Self {
         self.outer = outer;

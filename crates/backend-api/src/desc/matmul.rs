@@ -26,7 +26,7 @@ impl Matrix {
         Self { ptr, dtype, ld, batch_stride: 0 }
     }
 
-    /// The same with `batch_stride` elements between the matrices of a batch.
+    /// Sets the elements between the matrices of a batch.
     #[must_use]
     pub const fn with_batch_stride(self, batch_stride: usize) -> Self {
         Self { batch_stride, ..self }

@@ -45,7 +45,7 @@ impl SoftmaxDesc {
         Ok(Self { input, output, dtype, outer, length, inner, log: false })
     }
 
-    /// The same with its logarithm as the result.
+    /// Makes the result log-softmax.
     #[must_use]
     pub const fn with_log(mut self) -> Self {
         self.log = true;

@@ -57,7 +57,7 @@ impl ScatterDesc {
         Self::new(ScatterOp::Add, dtype, ptrs, shape).per_element()
     }
 
-    /// The same for `outer` tables side by side.
+    /// Scatters to `outer` tables, one after the other in memory.
     #[must_use]
     pub const fn with_outer(mut self, outer: usize) -> Self {
         self.outer = outer;

@@ -14,7 +14,7 @@ pub(crate) fn visited<const N: usize>(loops: &[Loop<N>]) -> Vec<[usize; N]> {
     })
 }
 
-/// The same for multi-indices in row-major order.
+/// The addresses in several tensors of each multi-index, in row-major order.
 pub(crate) fn together<const N: usize>(dims: [&[(usize, usize)]; N]) -> Vec<[usize; N]> {
     let each = dims.map(addresses);
     (0..each[0].len()).map(|i| std::array::from_fn(|tensor| each[tensor][i])).collect()

@@ -77,7 +77,7 @@ fn fill_all<T: Pod + Send + Sync>(cores: Cores, dst: &mut [u8], value: T) {
 
 /// A number that f64 holds exactly, so that every conversion through f64 rounds once.
 pub(crate) trait Number: Pod + Send + Sync {
-    /// The same number.
+    /// The element as f64, exactly.
     fn to_f64_exact(self) -> f64;
     /// Rounded to the nearest for floats; without its fraction, clamped, 0 for NaN for integers.
     fn from_f64_exact(x: f64) -> Self;

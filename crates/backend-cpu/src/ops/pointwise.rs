@@ -23,7 +23,7 @@ pub(crate) enum Source<'a, T, N = T> {
     Elements(&'a [T]),
     /// The output, not yet overwritten.
     InPlace,
-    /// The same number for every element.
+    /// A scalar for every element.
     Number(N),
 }
 

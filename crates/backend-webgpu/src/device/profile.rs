@@ -10,7 +10,7 @@ pub(crate) struct DeviceProfile {
     pub(crate) compute_units: usize,
     /// Floating-point operations in a second of products of f32, a multiplication with its addition being two.
     pub(crate) flops: f64,
-    /// The same of products of f16, on matrix units where there are some.
+    /// Floating-point operations of f16 products in a second, on matrix units where there are some.
     pub(crate) flops_f16: f64,
     /// Bytes in a second of kernels that do little more than read and write.
     pub(crate) bandwidth: f64,

@@ -42,7 +42,7 @@ libs! {
     INTEGER = "integer",
     /// Fused activations; needs [`UNARY`].
     ACTIVATE = "activate",
-    /// The same for results of f16; needs [`HALF`].
+    /// Activations of f16 results; needs [`HALF`].
     ACTIVATE_HALF = "activate_half",
     /// Conversions between 4-byte types; needs [`SPECIAL`].
     CONVERT = "convert",

@@ -29,7 +29,7 @@ fn parse(text: &str) -> Result<Module, String> {
     naga::front::wgsl::parse_str(text).map_err(|error| error.emit_to_string(text))
 }
 
-/// The same for what naga makes of the text.
+/// The SPIR-V of a parsed kernel, as of its text by [`with_rolled_loops`].
 pub(super) fn of_module(module: &Module, text: &str, elements: bool) -> Result<Spirv, String> {
     let mut spirv = translate(module, text)?;
     roll_loops(&mut spirv.words);

@@ -21,7 +21,7 @@ static COPY: KernelSource = kernel!(
     params: Params,
 );
 
-/// The same with the helpers that only a device with f16 can compile.
+/// `memory/copy` from or to f16, with helpers that only a device with f16 can compile.
 static COPY_F16: KernelSource = kernel!(
     "memory/copy",
     libs: [GRID, WALK, SPECIAL, CONVERT, CONVERT_F16],

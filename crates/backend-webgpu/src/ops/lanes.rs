@@ -15,7 +15,7 @@ pub(super) enum Lanes {
 }
 
 impl Lanes {
-    /// Those of a vector of `dtype`.
+    /// The lanes of a 16-byte vector of `dtype`.
     pub(super) const fn of(dtype: DType) -> Self {
         if dtype.size() == 2 { Self::Eight } else { Self::Four }
     }
@@ -43,13 +43,13 @@ impl Lanes {
         }
     }
 
-    /// Those of a vector of `dtype` where every one of `windows` starts at one, and every number of `strides` is whole
-    /// vectors.
+    /// The lanes of a 16-byte vector of `dtype` where every window starts at one and every stride is whole vectors; else
+    /// one.
     pub(super) fn fitting(dtype: DType, windows: &[&Window], strides: &[usize]) -> Self {
         Self::of(dtype).if_fitting(windows, strides)
     }
 
-    /// The same with vectors of four numbers.
+    /// Four lanes where every window starts at a multiple of four elements and every stride is one; else one.
     pub(super) fn four_if_fitting(windows: &[&Window], strides: &[usize]) -> Self {
         Self::Four.if_fitting(windows, strides)
     }

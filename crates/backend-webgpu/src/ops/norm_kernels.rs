@@ -98,7 +98,7 @@ impl Role {
         [u32::from(self.centred), self.input as u32, self.residual as u32]
     }
 
-    /// Those of layer and RMS normalisation, or those of group normalisation, which has no residual.
+    /// The kernels of layer and RMS normalisation, or of group normalisation, which has no residual.
     fn all(channels: bool) -> Vec<Self> {
         let mut all = Vec::new();
         for input in [Place::Bound, Place::Output] {

@@ -48,7 +48,7 @@ impl Call<'_> {
         self.check(iterations_forward(self.shape), || self.passes().map(|pass| iterations_forward(&pass)))
     }
 
-    /// The same of its gradient.
+    /// Whether the gradient of a pooling takes two passes here.
     pub(super) fn gradient_is_long(&self) -> BackendResult<bool> {
         let of = |shape: &PoolShape| iterations_backward(self.pool, shape);
         self.check(of(self.shape), || self.passes().map(|pass| of(&pass)))

@@ -18,7 +18,7 @@ static RANDOM: KernelSource = kernel!(
     params: Params,
 );
 
-/// The same with the helpers that only a device with f16 can compile.
+/// `memory/random` for f16, with helpers that only a device with f16 can compile.
 static RANDOM_F16: KernelSource = kernel!(
     "memory/random",
     libs: [GRID, MULTIPLY_HIGH, PHILOX, SPECIAL, CONVERT, CONVERT_F16],

@@ -31,7 +31,7 @@ impl Rows {
         Self::of(dtype, length, inner, lanes)
     }
 
-    /// The same with given lanes.
+    /// [`new`](Self::new) with given lanes.
     pub(super) fn of(dtype: DType, length: usize, inner: usize, lanes: Lanes) -> Option<Self> {
         let length = length / lanes.width();
         let share = match lanes {

@@ -29,7 +29,7 @@ impl Teams {
         Self::with_share(length, inner, least, SHARE)
     }
 
-    /// The same with about `share` loads.
+    /// [`new`](Self::new) with about `share` loads for each invocation.
     pub(super) fn with_share(length: usize, inner: usize, least: usize, share: usize) -> Self {
         // Slices side by side are walked side by side, so that each step reads a piece of contiguous memory.
         let abreast = inner.min(COALESCED).next_power_of_two();

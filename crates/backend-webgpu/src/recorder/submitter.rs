@@ -19,8 +19,8 @@ const LOOK: Duration = Duration::from_millis(50);
 /// The time between two polls for what wgpu can't wait for.
 const SHORT: Duration = Duration::from_millis(1);
 
-/// How long a wait polls before it blocks, unless that is set. Waking a blocked thread takes a driver some 50 µs, which is
-/// longer than most small batches take.
+/// How long a wait polls before it blocks, unless that is set: longer than a small batch and its read-back take, so that
+/// their wait needn't wake a blocked thread.
 const SPIN: Duration = Duration::from_micros(bound(200, 0) as u64);
 
 /// Submits batches in order and knows when they have finished.

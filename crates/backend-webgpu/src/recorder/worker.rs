@@ -104,8 +104,7 @@ impl Drop for Worker {
     fn drop(&mut self) {
         self.jobs = None;
         let Some(thread) = self.thread.take() else { return };
-        let is_itself = thread.thread().id() == thread::current().id();
-        if !is_itself && self.ended.lock().recv_timeout(ENDING) == Err(RecvTimeoutError::Disconnected) {
+        if self.ended.lock().recv_timeout(ENDING) == Err(RecvTimeoutError::Disconnected) {
             _ = thread.join();
         }
     }

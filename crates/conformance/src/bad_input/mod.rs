@@ -48,7 +48,7 @@ use fixture::Fixture;
 pub struct Report {
     /// Bad calls made.
     pub calls: usize,
-    /// Those that didn't go as they must, one line each.
+    /// Calls that didn't go as they must, one line each.
     pub failures: Vec<String>,
 }
 

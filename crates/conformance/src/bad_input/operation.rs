@@ -41,14 +41,14 @@ impl Slot {
         Self { arg, role, align: dtype.size(), content, dtype }
     }
 
-    /// The same with every element `value`.
+    /// Sets every element to `value`.
     pub(super) fn holding(mut self, value: f32) -> Self {
         let elements = self.content.len() / self.dtype.size();
         self.content = encode(self.dtype, value).repeat(elements);
         self
     }
 
-    /// The same as plain bytes, which can't be misaligned.
+    /// Takes the operand for plain bytes, which can't be misaligned.
     pub(super) fn unaligned(self) -> Self {
         Self { align: 1, ..self }
     }

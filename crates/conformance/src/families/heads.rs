@@ -13,7 +13,7 @@ pub(super) enum Layout {
     Packed,
     /// `[batch, seq, heads, head_dim]`, as a projection leaves it.
     Tokens,
-    /// The same with unused numbers behind each head and token, as in a cache or a fused projection.
+    /// Unused elements behind each head and token, as in a cache or a fused projection.
     Gaps,
 }
 

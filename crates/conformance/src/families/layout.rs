@@ -60,7 +60,7 @@ impl Tensor {
         Self { shape: shape.to_vec(), strides, explicit: layout != Layout::Packed }
     }
 
-    /// The same memory with some dimensions repeated by a stride of 0.
+    /// Repeats some dimensions by a stride of 0.
     pub(super) fn repeated(mut self, dims: &[usize]) -> Self {
         for &dim in dims {
             self.strides[dim] = 0;

@@ -77,7 +77,7 @@ pub fn matmul_around(tile: [usize; 3]) -> Vec<Case> {
     products.map(Product::case).collect()
 }
 
-/// The same for a kernel that needs f16 factors whose rows run along k in whole vectors.
+/// Products around the sizes of a tile, for a kernel that needs K-major f16 operands in whole vectors.
 #[must_use]
 pub fn matmul_along_k(tile: [usize; 3]) -> Vec<Case> {
     let [m, n, k] = tile.map(|size| [size - 1, size, size + 1, 8]);

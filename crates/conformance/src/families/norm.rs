@@ -25,11 +25,11 @@ enum Output {
 enum Kind {
     /// Uniform in [−1, 1).
     Centred,
-    /// The same plus 30: the variance is small beside the mean.
+    /// Around 30: the variance is small beside the mean.
     Offset,
     /// Tiny, so that eps rules.
     Tiny,
-    /// The same number everywhere: no variance at all.
+    /// One number everywhere: no variance at all.
     Constant,
 }
 

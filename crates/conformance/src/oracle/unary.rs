@@ -24,7 +24,7 @@ pub(crate) fn activation(activation: Activation, x: f64, bound: f64) -> Want {
     }
 }
 
-/// The same without a choice about subnormal arguments.
+/// The function's value, of a subnormal argument too.
 pub(crate) fn function(op: UnaryOp, x: f64) -> Want {
     let within_ulps = |value: f64, ulps: f64| Want::near(value, ulps * ulp_f32(value));
     match op {

@@ -18,7 +18,7 @@ mod text;
 pub use call::{Call, Slot};
 pub use generate::{Profile, generate};
 pub use model::Model;
-pub use run::{Findings, Target, run};
+pub use run::{Findings, Plain, Target, run};
 pub use shrink::shrink;
 
 /// Calls of one or several threads on one backend, each thread over handles of its own and over inputs that all share.

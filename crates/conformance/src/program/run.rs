@@ -27,13 +27,13 @@ pub trait Target: Debug + Send + Sync {
     /// The backend's `init`.
     ///
     /// # Errors
-    /// Those of [`ComputeBackend::init`].
+    /// What [`ComputeBackend::init`] returns.
     fn init(&mut self) -> BackendResult<()>;
 
     /// Submits what has been recorded.
     ///
     /// # Errors
-    /// Those of the backend.
+    /// What the backend returns.
     fn flush(&self) -> BackendResult<()> {
         Ok(())
     }
@@ -41,7 +41,7 @@ pub trait Target: Debug + Send + Sync {
     /// How long calls wait; `None` for as long as usual.
     ///
     /// # Errors
-    /// Those of the backend.
+    /// What the backend returns.
     fn set_timeout(&self, timeout: Option<Duration>) -> BackendResult<()> {
         _ = timeout;
         Ok(())
@@ -50,7 +50,7 @@ pub trait Target: Debug + Send + Sync {
     /// A handle to a buffer of zeros that the caller made.
     ///
     /// # Errors
-    /// Those of the backend.
+    /// What the backend returns.
     fn import(&self, bytes: usize) -> BackendResult<u64> {
         _ = bytes;
         Err(self.backend().unsupported("import_buffer"))
@@ -59,7 +59,7 @@ pub trait Target: Debug + Send + Sync {
     /// Destroys the buffer behind a handle.
     ///
     /// # Errors
-    /// Those of the backend.
+    /// What the backend returns.
     fn destroy_buffer(&self, ptr: u64) -> BackendResult<()> {
         _ = ptr;
         Err(self.backend().unsupported("export_buffer"))
@@ -73,6 +73,20 @@ pub trait Target: Debug + Send + Sync {
     /// What else is to stay bounded, with its name.
     fn gauges(&self) -> Vec<(&'static str, usize)> {
         Vec::new()
+    }
+}
+
+/// A backend to which nothing can be done from outside.
+#[derive(Debug)]
+pub struct Plain<B>(pub B);
+
+impl<B: ComputeBackend> Target for Plain<B> {
+    fn backend(&self) -> &dyn ComputeBackend {
+        &self.0
+    }
+
+    fn init(&mut self) -> BackendResult<()> {
+        self.0.init()
     }
 }
 

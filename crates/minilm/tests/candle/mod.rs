@@ -1,4 +1,4 @@
-//! The same model by candle-transformers on the processor: an independent implementation to compare with.
+//! all-MiniLM-L6-v2 by candle-transformers on the CPU: an independent implementation to compare with.
 
 use std::path::Path;
 

@@ -7,7 +7,7 @@ use crate::ops::text::{lines, pairs};
 
 /// Numbers of a vector that the four invocations of a row, or of a key, read at once.
 const ROW: usize = 32;
-/// Those that the eight invocations of values do.
+/// Columns of the values that eight invocations read together.
 const COLUMNS: usize = 64;
 
 /// Where an invocation's keys and values lie in a fragment, from its first of each.

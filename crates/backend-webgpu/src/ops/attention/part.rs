@@ -34,7 +34,7 @@ impl Divisible for Part {
         if alone > MAX_ALONE { total.max(alone) } else { total }
     }
 
-    /// That of a query of one head, whose keys are in one launch.
+    /// The time of one head's query, whose keys are in one launch.
     fn undivided_seconds(&self, profile: &DeviceProfile) -> f64 {
         let &AttentionDesc { batch, heads, seq_q, .. } = &self.desc;
         let queries = batch as f64 * heads as f64 * seq_q as f64;

@@ -105,8 +105,8 @@ impl Plan {
         Self::fastest(ctx, desc, windows).in_short_pieces(ctx, desc)
     }
 
-    /// The same with no more keys in a piece than the device's loops may take (see [`iterations`]), by a kernel that makes
-    /// pieces.
+    /// The plan with no more keys in a split than the device's loops may take (see [`iterations`]), by a kernel that
+    /// splits them.
     fn in_short_pieces(self, ctx: &Context, desc: &AttentionDesc) -> Self {
         let keys = seen_keys(desc);
         let wanted = keys.div_ceil(self.splits.max(1)).saturating_mul(self.kernel.iterations());

@@ -146,7 +146,7 @@ impl Axis {
         })
     }
 
-    /// The same axis for a result of which this position comes first.
+    /// The axis of a result that starts at position `first`.
     fn starting_at(self, op: &'static str, first: usize) -> BackendResult<Self> {
         let max = i32::MAX as usize;
         let begin = first.saturating_mul(self.step as usize);

@@ -63,7 +63,7 @@ impl Job {
         self.part(starts, |job| job.gather.batch = batch)
     }
 
-    /// Of the planes of a single image.
+    /// Groups of one NCHW image.
     fn groups(&self, first: usize, groups: usize) -> Self {
         let &ConvGather { channels, filters, source: [height, width], .. } = &self.gather;
         let starts = Starts {
@@ -75,7 +75,7 @@ impl Job {
         self.part(starts, |job| job.gather.groups = groups)
     }
 
-    /// Of the planes of a single image and group.
+    /// Filters of one group of one NCHW image.
     fn filters(&self, first: usize, filters: usize) -> Self {
         let starts = Starts {
             input: 0,
@@ -86,7 +86,7 @@ impl Job {
         self.part(starts, |job| job.gather.filters = filters)
     }
 
-    /// Of a single plane, or of a single image whose channels are adjacent.
+    /// Rows of one NCHW plane, or of one NHWC image.
     fn rows(&self, first: usize, rows: usize) -> Self {
         let &ConvGather { groups, filters, result: [_, width], .. } = &self.gather;
         let starts = Starts { output: first * width * groups * filters, ..Starts::default() };

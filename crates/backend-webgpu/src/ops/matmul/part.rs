@@ -43,7 +43,7 @@ impl Part {
         Self { desc, windows: self.windows(starts, 0) }
     }
 
-    /// Of a single matrix.
+    /// Rows of one matrix of the batch.
     fn rows(&self, first: usize, m: usize) -> Self {
         let MatmulDesc { a, c, trans_a, bias, .. } = self.desc;
         let from_a = if trans_a.is_transposed() { first } else { first * a.ld };
@@ -54,7 +54,7 @@ impl Part {
         Self { desc, windows }
     }
 
-    /// Of a single matrix.
+    /// Columns of one matrix of the batch.
     fn columns(&self, first: usize, n: usize) -> Self {
         let MatmulDesc { b, trans_b, bias, .. } = self.desc;
         let from_b = if trans_b.is_transposed() { first * b.ld } else { first };

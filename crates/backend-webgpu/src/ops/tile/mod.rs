@@ -60,7 +60,7 @@ impl Tile {
         )
     }
 
-    /// That of these tiles which is estimated to be the fastest for an m×n product, repeated `batch` times, on a device
+    /// The tile which is estimated to be the fastest for an m×n product, repeated `batch` times, on a device
     /// with these limits and so many multiprocessors.
     pub(super) fn choose_from(
         tiles: &[Self],

@@ -23,13 +23,13 @@ pub(crate) fn tile_product(constants: &[u32; MAX_CONSTANTS], target: Target) -> 
 /// How results are passed to `write_out`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fours {
-    /// Those of four columns of a row.
+    /// Results in four columns of a row.
     Across,
-    /// Those of four rows of a column.
+    /// Results in four rows of a column.
     Down,
 }
 
-/// The same with results passed in either way.
+/// The unrolled inner step of a tile, with results written across or down.
 pub(crate) fn written(constants: &[u32; MAX_CONSTANTS], target: Target, fours: Fours) -> String {
     let tile = Tile::from_constants(constants);
     let (rows, columns) = (tile.thread_m, tile.thread_n / 4);
@@ -103,7 +103,7 @@ write_out(tile, row, tile.column + result_column(lane, i % THREAD_N4), sum);
     )
 }
 
-/// The same, four rows of a column at a time.
+/// Writes the results four rows of a column at a time.
 fn results_down(rows: usize, columns4: usize) -> String {
     let case = |(column, row4): (usize, usize)| {
         let (j, element) = (column / 4, ["x", "y", "z", "w"][column % 4]);
