@@ -38,7 +38,7 @@ fn check(backend: &WebGpuBackend, kernel: &str) -> Result<(), Failed> {
     outcome
 }
 
-/// Whether a kernel on matrix units makes attention that suits it: one that fails its self-test is replaced without a
+/// Whether a kernel on tensor cores makes attention that suits it: one that fails its self-test is replaced without a
 /// word.
 fn is_used(
     backend: &WebGpuBackend,

@@ -73,7 +73,7 @@ fn in_turns<T>(lists: Vec<Vec<T>>) -> Vec<T> {
     }
 }
 
-/// Whether the device has matrix units, which kernels called `cooperative/…` need.
+/// Whether the device has tensor cores, which kernels called `cooperative/…` need.
 #[allow(dead_code, reason = "not every suite that shares this file forces kernels")]
 pub(crate) fn has_matrix_units(backend: &WebGpuBackend) -> bool {
     backend.capabilities().is_ok_and(|capabilities| capabilities.cooperative_matrix)
@@ -82,10 +82,10 @@ pub(crate) fn has_matrix_units(backend: &WebGpuBackend) -> bool {
 /// The kernels that the device can run, or the device's sample of them.
 #[allow(dead_code, reason = "not every suite that shares this file forces kernels")]
 pub(crate) fn runnable(device: &Device, names: Vec<String>) -> impl Iterator<Item = String> + use<> {
-    let (matrix_units, sample) = (has_matrix_units(&device.backend), device.sample);
+    let (tensor_cores, sample) = (has_matrix_units(&device.backend), device.sample);
     names
         .into_iter()
-        .filter(move |name| matrix_units || !name.starts_with("cooperative"))
+        .filter(move |name| tensor_cores || !name.starts_with("cooperative"))
         .filter(move |name| sample.has(name))
 }
 

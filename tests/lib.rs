@@ -64,7 +64,7 @@ impl BackendUnderTest {
     }
 }
 
-/// The processor and every WebGPU adapter, or those that [`BACKENDS_VARIABLE`] names. One that is named but missing,
+/// The CPU and every WebGPU adapter, or those that [`BACKENDS_VARIABLE`] names. One that is named but missing,
 /// or WebGPU without any adapter, is in the list as an error.
 #[must_use]
 pub fn backends() -> Vec<BackendUnderTest> {

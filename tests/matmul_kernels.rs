@@ -49,7 +49,7 @@ fn check(backend: &WebGpuBackend, kernel: &str) -> Result<(), Failed> {
     outcome
 }
 
-/// Whether a kernel on matrix units makes a product that suits it: one that fails its self-test is replaced without a word.
+/// Whether a kernel on tensor cores makes a product that suits it: one that fails its self-test is replaced without a word.
 fn is_used(backend: &WebGpuBackend, kernel: &str) -> Result<(), Failed> {
     if !kernel.starts_with("cooperative") {
         return Ok(());
@@ -76,7 +76,7 @@ fn right_around_its_tile(backend: &WebGpuBackend, kernel: &str) -> Result<(), Fa
         // It is for one column too.
         cases.extend(matmul_around([n, m, k]));
     }
-    if kernel.starts_with("cooperative_dots/") {
+    if kernel.starts_with("skinny_cooperative/") {
         cases.extend(matmul_along_k([m, n, k]));
         cases.extend(matmul_along_k([n, m, k]));
     }
@@ -99,8 +99,8 @@ fn tile(kernel: &str) -> Result<[usize; 3], Failed> {
         ("skinny", [lanes, span, ahead]) => {
             [(512 / lanes).min(64 / ahead), 256 / lanes * span, 4 * lanes * ahead]
         }
-        ("dots", [lanes, span, ahead]) => [1, 128 / lanes * span, 8 * lanes * ahead],
-        ("matvec", [lanes, vectors, ahead]) => [1, 1024 / lanes * vectors * 4, lanes * ahead],
+        ("gemv_dot", [lanes, span, ahead]) => [1, 128 / lanes * span, 8 * lanes * ahead],
+        ("gemv", [lanes, vectors, ahead]) => [1, 1024 / lanes * vectors * 4, lanes * ahead],
         _ => sizes,
     })
 }
@@ -160,7 +160,7 @@ fn many_shapes_compile_few_kernels(backend: &WebGpuBackend) -> Result<(), Failed
     if compiled <= MOST { Ok(()) } else { Err(format!("{compiled} kernels were compiled").into()) }
 }
 
-/// An f32 product made of parts on matrix units is at most twice as far from the truth as one of f32 arithmetic.
+/// An f32 product made of parts on tensor cores is at most twice as far from the truth as one of f32 arithmetic.
 fn emulation_is_as_good_as_f32(backend: &WebGpuBackend) -> Result<(), Failed> {
     const SIDE: usize = 192;
     const DEPTH: usize = 2048;

@@ -60,7 +60,7 @@ fn composed() -> Vec<Composed> {
 fn limits(variant: &Variant) -> Limits {
     let text = variant.to_string();
     let large = ["TILE_M=128 TILE_N=64", "KEYS=2"].iter().any(|tile| text.contains(tile))
-        || variant.kernel() == "gemm/matvec"
+        || variant.kernel() == "gemm/gemv"
         || (variant.kernel() == "attention/decode" && text.contains("LANES=32"));
     if variant.uses_cooperative_matrices() || large {
         Limits { workgroup_bytes: 49_152, invocations: 1024, ..Limits::PORTABLE }
@@ -118,7 +118,7 @@ fn every_variant_validates_and_passes_the_lint() {
     for_every_variant(|composed, module, info| {
         let mut violations = lint::lint(module, info, composed.limits);
         // Where subgroups differ but the invocations of each don't, which no browser would see; none gets such a kernel.
-        let is_for_spirv = composed.variant.names_elements();
+        let is_for_spirv = composed.variant.element_access();
         violations.retain(|violation| !(is_for_spirv && violation.rule == lint::Rule::NonUniformSubgroup));
         let reports: Vec<String> =
             violations.iter().map(|violation| violation.report(&composed.text)).collect();

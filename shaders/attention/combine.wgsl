@@ -1,11 +1,11 @@
 // O from the parts that attention/split or attention/decode made of it, each a reference, a sum, two numbers that nobody
-// reads, and a vector. A workgroup makes a row: its teams of invocations share the parts, and each invocation has four
-// numbers.
+// reads, and a vector. A workgroup makes a row: its row groups of invocations share the parts, and each invocation has four
+// elements.
 //
 // needs: T, LANES, HALF_Q, HALF_KV, lib/attention, lib/attention_narrow, lib/attention_seen
 
 const THREADS: u32 = 128u;
-const TEAMS: u32 = THREADS / LANES;
+const ROW_GROUPS: u32 = THREADS / LANES;
 
 @group(0) @binding(0) var<storage, read> parts: array<vec4<f32>>;
 @group(0) @binding(1) var<storage, read> q: array<Words>;
@@ -16,8 +16,8 @@ const TEAMS: u32 = THREADS / LANES;
 @group(0) @binding(6) var<storage, read_write> lse: array<f32>;
 @group(0) @binding(7) var<storage, read_write> o: array<T>;
 
-// What each team has: its reference and sum, and its vector.
-var<workgroup> sh_states: array<vec2<f32>, TEAMS>;
+// What each row group has: its reference and sum, and its vector.
+var<workgroup> sh_states: array<vec2<f32>, ROW_GROUPS>;
 var<workgroup> sh_vectors: array<vec4<f32>, THREADS>;
 
 @compute @workgroup_size(THREADS)
@@ -35,19 +35,19 @@ fn main(
   let fours = (params.head_dim + 3u) / 4u;
   let length = fours + 1u;
   let lane = index % LANES;
-  let team = index / LANES;
+  let row_group = index / LANES;
 
   // Two parts at a time, so that they are on their way together.
   let vector = row * splits * length + 1u + min(lane, fours - 1u);
   let state = row * splits * length;
-  let turns = (splits + 2u * TEAMS - 1u) / (2u * TEAMS);
+  let turns = (splits + 2u * ROW_GROUPS - 1u) / (2u * ROW_GROUPS);
   let unit = score_unit();
   var peak = LOWEST;
   var total = 0.0;
   var sum = vec4<f32>();
   for (var turn = 0u; turn < turns; turn++) {
-    let a = 2u * turn * TEAMS + team;
-    let b = a + TEAMS;
+    let a = 2u * turn * ROW_GROUPS + row_group;
+    let b = a + ROW_GROUPS;
     let a_at = min(a, splits - 1u) * length;
     let b_at = min(b, splits - 1u) * length;
     let a_state = select(vec2<f32>(LOWEST, 0.0), parts[state + a_at].xy, a < splits);
@@ -61,19 +61,19 @@ fn main(
     peak = raised;
   }
   if lane == 0u {
-    sh_states[team] = vec2<f32>(peak, total);
+    sh_states[row_group] = vec2<f32>(peak, total);
   }
   sh_vectors[index] = sum;
   workgroupBarrier();
   if index >= fours {
     return;
   }
-  for (var i = 0u; i < TEAMS; i++) {
+  for (var i = 0u; i < ROW_GROUPS; i++) {
     peak = max(peak, sh_states[i].x);
   }
   total = 0.0;
   sum = vec4<f32>();
-  for (var i = 0u; i < TEAMS; i++) {
+  for (var i = 0u; i < ROW_GROUPS; i++) {
     let rescale = weight((sh_states[i].x - peak) * unit);
     total += sh_states[i].y * rescale;
     sum += sh_vectors[i * LANES + index] * rescale;

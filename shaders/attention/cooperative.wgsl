@@ -1,4 +1,4 @@
-// O = softmax(cap(scale · Q·Kᵀ) + mask) · V for operands of f16, multiplied by the device's matrix units, which add in f32.
+// O = softmax(cap(scale · Q·Kᵀ) + mask) · V for operands of f16, multiplied by the device's tensor cores, which add in f32.
 //
 // A workgroup works on TILE_Q queries of one head, of which each of its SUBGROUPS subgroups has PARTS parts of 16. Blocks
 // of keys and values pass through workgroup memory; a subgroup works on SLICE of them at a time, from the first that some

@@ -17,7 +17,7 @@ const SLOTS: u32 = THREADS / LANES;
 // Keys of a slot in a step, and of the workgroup.
 const TURNS: u32 = 4u;
 const STEP: u32 = TURNS * SLOTS;
-// Places for the numbers of a lane.
+// Places for the elements of a lane.
 const PLACES: u32 = 8u;
 
 const_assert LANES >= 8u && LANES <= SUBGROUP && SUBGROUP / LANES <= 4u;
@@ -34,7 +34,7 @@ var<workgroup> sh_vectors: array<Rows, SUBGROUPS * PLACES * LANES>;
 var<workgroup> sh_references: array<Rows, SUBGROUPS>;
 var<workgroup> sh_totals: array<Rows, SUBGROUPS>;
 
-// A lane's numbers of the slot's keys from `key` on; of those beyond the last, the last.
+// A lane's elements of the slot's keys from `key` on; of those beyond the last, the last.
 fn fetch_keys(start: u32, key: u32, last: u32) -> Four {
   let stride = params.k.w / WIDTH;
   return Four(
@@ -149,7 +149,7 @@ fn main(
     totals += subgroupShuffleXor(totals, distance);
   }
 
-  // Lanes of the same place in two slots share their numbers, and those in four slots once more.
+  // Lanes of the same place in two slots share their elements, and those in four slots once more.
   var at = subgroup * PLACES * LANES + lane;
   if SUBGROUP / LANES >= 2u {
     let is_high = (index & LANES) != 0u;

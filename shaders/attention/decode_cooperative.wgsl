@@ -1,10 +1,10 @@
-// Attention of few queries of f16 like attention/decode, multiplied by the device's matrix units, which add in f32: the
+// Attention of few queries of f16 like attention/decode, multiplied by the device's tensor cores, which add in f32: the
 // ROWS rows that share keys are rows of one fragment of 16 × 16, and those that the fragment has beyond them aren't used.
 //
 // Nothing passes through workgroup memory before the end: invocations read keys and values 16 bytes at a time, and these
 // are elements of fragments where they are (lib/fragment_elements). Sums don't depend on the order of what is added, so
-// eight neighbouring numbers of a key may stand for any eight of the fragments' depth, if those of the queries do. In the
-// same way, eight neighbouring numbers of values stand for columns of eight halves of fragments.
+// eight neighbouring elements of a key may stand for any eight of the fragments' depth, if those of the queries do. In the
+// same way, eight neighbouring elements of values stand for columns of eight halves of fragments.
 //
 // Each subgroup works on KEYS keys of a block, and has sums of its own; those of the workgroup are added at the end.
 //
@@ -122,7 +122,7 @@ fn factors(differences: vec2<f32>) -> vec2<f32> {
   return vec2<f32>(weight(differences.x), high);
 }
 
-// Puts 16 numbers of a row into workgroup memory: those of four fragments that an invocation has.
+// Puts 16 elements of a row into workgroup memory: those of four fragments that an invocation has.
 fn put_sums(at: u32, a: vec4<f32>, b: vec4<f32>, c: vec4<f32>, d: vec4<f32>) {
   sh_sums[at] = vec4<f32>(a.xz, b.xz);
   sh_sums[at + 1u] = vec4<f32>(c.xz, d.xz);

@@ -6,7 +6,7 @@
 // are left out.
 //
 // An invocation holds ROWS queries by KEYS fours of keys of the scores, and the same queries by DIMS fours of the output.
-// Q and K pass through workgroup memory in chunks of 32 numbers, then the weights and V in passes of 32 keys, in the same
+// Q and K pass through workgroup memory in chunks of 32 elements, then the weights and V in passes of 32 keys, in the same
 // memory. Its vectors of four are permuted within each row, so that neighbours read different banks. While keys or values
 // are worked on, the next are on their way into registers. No constant bounds the long loops, so that drivers don't write
 // them out, which takes them longer to compile than the work itself.
@@ -66,7 +66,7 @@ struct Place {
   lane: u32,
 }
 
-// Each 32 invocations cover 4 queries by 8 keys rather than a line: fewer numbers are read for more results.
+// Each 32 invocations cover 4 queries by 8 keys rather than a line: fewer elements are read for more results.
 fn place_of(index: u32) -> Place {
   let square = index / 32u;
   let inner = index % 32u;
@@ -333,7 +333,7 @@ fn read_four(base: u32, d: u32) -> vec4<f32> {
   return four;
 }
 
-// Writes four numbers of an output vector, or as many as it has.
+// Writes four elements of an output vector, or as many as it has.
 fn write_four(base: u32, d: u32, numbers: vec4<f32>) {
   for (var j = 0u; j < 4u; j++) {
     if d + j < params.head_dim {

@@ -2,7 +2,7 @@
 // attention/combine puts together.
 //
 // A workgroup takes one piece for ROWS rows, a row being a query of one of the heads that share keys and values, so that
-// these are read once for all of them. A key's vector is spread over the lanes of a slot; each slot walks its own keys,
+// these are read once for all of them. A key's vector is spread over the lanes of a slot; each slot iterates over its own keys,
 // four at a time, with a reference and a sum of its own (Dao et al., "Flash-Decoding", 2023). While keys are multiplied,
 // the next are on their way into registers, each with a name of its own, as drivers keep arrays elsewhere.
 //
@@ -24,7 +24,7 @@ const_assert LEAST_LANES >= TURNS;
 @group(0) @binding(4) var<storage, read> lengths: array<u32>;
 @group(0) @binding(5) var<storage, read_write> parts: array<f32>;
 
-// Products of each lane, by slot, turn and lane; at the end, four numbers of each invocation.
+// Products of each lane, by slot, turn and lane; at the end, four elements of each invocation.
 var<workgroup> sh_products: array<Rows, TURNS * (THREADS + MOST_SLOTS)>;
 // Scores by slot and turn; at the end, references and sums of each slot.
 var<workgroup> sh_scores: array<Rows, TURNS * MOST_SLOTS>;
@@ -46,7 +46,7 @@ fn lanes_of_slot() -> u32 {
   return lanes;
 }
 
-// A lane's numbers of the slot's keys from `key` on; of those beyond the last, the last.
+// A lane's elements of the slot's keys from `key` on; of those beyond the last, the last.
 fn fetch_keys(start: u32, key: u32, slots: u32, last: u32, left: u32) -> Four {
   return Four(
     fetch_k(start + min(key, last) * params.k.w, left),
@@ -176,7 +176,7 @@ fn main(
   }
 }
 
-// Writes the sums over the slots of four numbers of each lane, from `offset` on.
+// Writes the sums over the slots of four elements of each lane, from `offset` on.
 fn write_numbers(tile: Tile, index: u32, place: Place, offset: u32, split: u32, splits: u32) {
   for (var at = index; at < 4u * place.lanes; at += THREADS) {
     let lane = at % place.lanes;

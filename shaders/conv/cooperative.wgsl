@@ -1,14 +1,14 @@
 // Convolution and its transposition (lib/conv) as a matrix product that is never written out, of f16, multiplied by the
-// device's matrix units, which add in f32: its rows are the filters of a group, its columns the result's pixels of the
+// device's tensor cores, which add in f32: its rows are the filters of a group, its columns the result's pixels of the
 // whole batch, and what is summed over are the filter's taps.
 //
-// It is gemm/cooperative with another right factor. If channels are adjacent, a multiple of eight in a group, eight of
+// It is gemm/cooperative with another right operand. If channels are adjacent, a multiple of eight in a group, eight of
 // them are read from where a tap of the filter lies over the source. If they are planes (TRANS_B = 0), the filter is one
 // pixel that moves by one, and eight pixels are read, which is why an image has a multiple of eight; tiles go on from one
 // image to the next. The step itself, `multiply`, is written by src/ops/matmul/fragments.rs and calls the functions of
 // this file and of lib/fragments.
 //
-// needs: T, ACTIVATION, PLANES (of the result), lib/conv, lib/quotient, lib/corner, and what lib/fragments needs
+// needs: T, ACTIVATION, PLANES (of the result), lib/conv, lib/quotient, lib/input_origin, and what lib/fragments needs
 
 @group(0) @binding(0) var<storage, read> a: array<vec4<u32>>;
 @group(0) @binding(1) var<storage, read> b: array<vec4<u32>>;
@@ -62,11 +62,11 @@ fn tile_of(flat: u32) -> Tile {
   let steps = (depth + TILE_K - 1u) / TILE_K;
   let ld = depth / 8u;
   let base = params.filter_offset / 8u + first_filter * ld;
-  let factors = Operand(base + row * ld, base + params.filters * ld - 1u, ld);
+  let operands = Operand(base + row * ld, base + params.filters * ld - 1u, ld);
   // Where a column begins is held.
   let last = (params.input_offset + params.rows * params.groups * params.channels) / 8u - 1u;
   let source = Operand(0u, last, params.pixels / 8u);
-  return Tile(row, column, first_filter, factors, source, depth - (steps - 1u) * TILE_K, steps);
+  return Tile(row, column, first_filter, operands, source, depth - (steps - 1u) * TILE_K, steps);
 }
 
 // Groups of eight from one pixel of the source to the next.

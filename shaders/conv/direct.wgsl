@@ -42,12 +42,12 @@ fn source_start(place: Place) -> u32 {
   return params.input_offset + place.image * image_step() + group * params.channels * channel_step();
 }
 
-// Whether filters are walked from below.
+// Whether filters are iterated over from below.
 fn is_reversed() -> bool {
   return params.tap_y < 0;
 }
 
-// The weight of a square filter at row `r` counted from above, also where it is walked from below.
+// The weight of a square filter at row `r` counted from above, also where it is iterated over from below.
 fn weight(place: Place, r: u32, s: u32) -> f32 {
   let line = select(r, max(SIDE, 1u) - 1u - r, is_reversed());
   return f32(filter_values[params.filter_offset + (place.filter_index * SIDE + line) * SIDE + s]);
@@ -78,12 +78,12 @@ fn along_channels(place: Place, start: u32, y: u32, x: u32, tap: u32) -> f32 {
   if y < params.height {
     let interleaved = params.interleaved == 1u;
     var at = start + y * row_step() + x * column_step();
-    var factor = params.filter_offset + place.filter_index * taps() + tap * select(1u, params.channels, interleaved);
-    let factor_step = select(params.filter_height * params.filter_width, 1u, interleaved);
+    var operand = params.filter_offset + place.filter_index * taps() + tap * select(1u, params.channels, interleaved);
+    let operand_step = select(params.filter_height * params.filter_width, 1u, interleaved);
     for (var channel = 0u; channel < params.channels; channel++) {
-      sum += f32(input[at]) * f32(filter_values[factor]);
+      sum += f32(input[at]) * f32(filter_values[operand]);
       at += channel_step();
-      factor += factor_step;
+      operand += operand_step;
     }
   }
   return sum;

@@ -1,6 +1,6 @@
 // Convolution and its transposition (lib/conv) as a matrix product that is never written out: its rows are the result's
 // pixels of the whole batch, its columns the filters of a group, and what is summed over are the filter's taps. Elements
-// of the left factor are read from the source as they are needed.
+// of the left operand are read from the source as they are needed.
 //
 // needs: T, VEC (filters may be read as vectors), ACTIVATION, lib/conv, one of lib/source_…, one of lib/results_… and
 // what lib/tile_product needs

@@ -1,4 +1,4 @@
-// Pooling: each invocation makes one result of the numbers in its window.
+// Pooling: each invocation makes one result of the elements in its window.
 //
 // needs: T, OP, lib/pool_input
 

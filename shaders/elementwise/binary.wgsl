@@ -1,4 +1,4 @@
-// y = apply(a, b), element by element, over up to six nested loops. An element is LANES numbers side by side; a stride
+// y = apply(a, b), element by element, over up to six nested loops. An element is VEC_WIDTH numbers side by side; a stride
 // of 0 repeats an input. Each invocation does STEPS elements, so that enough loads are under way.
 //
 // needs: AN, AV, BN, BV, YN (elements in memory and as values), STEPS, load_a, load_b, map
@@ -36,7 +36,7 @@ fn main(
   var right: array<BV, STEPS>;
   for (var s = 0u; s < STEPS; s++) {
     if first + s * 256u < params.n {
-      at[s] = walk(first + s * 256u) + vec3<u32>(params.a, params.b, params.y);
+      at[s] = strided_index(first + s * 256u) + vec3<u32>(params.a, params.b, params.y);
       left[s] = load_a(at[s].x, at[s].z);
       right[s] = load_b(at[s].y, at[s].z);
     }

@@ -1,4 +1,4 @@
-// y = apply(x), element by element, over up to six nested loops. An element is LANES numbers side by side, and each
+// y = apply(x), element by element, over up to six nested loops. An element is VEC_WIDTH numbers side by side, and each
 // invocation does STEPS elements, so that enough loads are under way.
 //
 // needs: XN, XV, YN (an element of x in memory and as a value, of y in memory), STEPS, load_x, map
@@ -29,7 +29,7 @@ fn main(
   var value: array<XV, STEPS>;
   for (var s = 0u; s < STEPS; s++) {
     if first + s * 256u < params.n {
-      at[s] = walk(first + s * 256u) + vec3<u32>(params.x, params.y, 0u);
+      at[s] = strided_index(first + s * 256u) + vec3<u32>(params.x, params.y, 0u);
       value[s] = load_x(at[s].x, at[s].y);
     }
   }

@@ -1,4 +1,4 @@
-// y = c ≠ 0 ? a : b, element by element, over up to five nested loops. An element is LANES numbers side by side; a
+// y = c ≠ 0 ? a : b, element by element, over up to five nested loops. An element is VEC_WIDTH numbers side by side; a
 // stride of 0 repeats an input. Each invocation does STEPS elements, so that enough loads are under way.
 //
 // needs: CN, CV, AN, AV, BN, BV, YN (elements in memory and as values), STEPS, load_c, load_a, load_b, map
@@ -23,7 +23,7 @@ fn numbers() -> u32 {
 }
 
 // Element `index` in c, a, b and y.
-fn walk(index: u32) -> vec4<u32> {
+fn strided_index(index: u32) -> vec4<u32> {
   var rest = index;
   var at = params.starts;
   for (var d = params.extents[1].z; d > 1u; d--) {
@@ -49,7 +49,7 @@ fn main(
   var right: array<BV, STEPS>;
   for (var s = 0u; s < STEPS; s++) {
     if first + s * 256u < n {
-      let place = walk(first + s * 256u);
+      let place = strided_index(first + s * 256u);
       at[s] = place.w;
       chosen[s] = load_c(place.x, place.w);
       left[s] = load_a(place.y, place.w);

@@ -1,5 +1,5 @@
 // C = activation(alpha · op(A) · op(B) + beta · C + bias) for each matrix of a batch, tile by tile, with A and B of f16
-// multiplied by the device's matrix units, which add in f32.
+// multiplied by the device's tensor cores, which add in f32.
 //
 // A workgroup makes a TILE_M × TILE_N tile of C in steps of TILE_K, divided into SUBGROUPS_M × SUBGROUPS_N parts. A
 // subgroup makes one part of it, or its share of one part, as fragments of 16 × 16. The operands pass through workgroup

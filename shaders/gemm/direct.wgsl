@@ -1,5 +1,5 @@
 // C = activation(alpha · op(A) · op(B) + beta · C + bias) for each matrix of a batch, straight from memory: the kernel for
-// devices whose workgroup memory is memory like any other, such as processors that pose as a GPU.
+// devices whose workgroup memory is memory like any other, such as CPUs that pose as a GPU.
 //
 // Each invocation makes 8 × 16 results: a load takes such devices as long as several products. With VEC, the starts,
 // leading dimensions, batch strides and extents along memory of A and B are multiples of 4. Both are read as vectors

@@ -1,4 +1,4 @@
-// Copies the matrices of one factor or of two to where every row begins at a multiple of 16 bytes, with 0 between the end
+// Copies the matrices of one operand or of two to where every row begins at a multiple of 16 bytes, with 0 between the end
 // of a row or a matrix and that of the copy's. An invocation copies VECTORS vectors of 16 bytes, its neighbours what
 // follows them.
 //
@@ -8,7 +8,7 @@
 // needs: PER_WORD (elements of a word: 1 of f32, 2 of f16), WHOLE (whether the last vectors of what is copied are there
 // as a whole), lib/shifted_vector
 
-// Of both factors each; the second may have nothing.
+// Of both operands each; the second may have nothing.
 struct Params {
   // Rows and columns of a matrix, rows of its copy, and the vectors of each of these that are written.
   sizes: array<vec4<u32>, 2>,
@@ -44,24 +44,24 @@ struct Place {
   count: u32,
 }
 
-fn place_of(factor: Factor, i: u32) -> Place {
-  let line = i / factor.sizes.w;
-  let column = i % factor.sizes.w * 4u * PER_WORD;
-  let row = line % factor.sizes.z;
-  let start = factor.steps.y + line / factor.sizes.z * factor.steps.w + row * factor.steps.z;
-  return Place(start + column, select(0u, max(factor.sizes.y, column) - column, row < factor.sizes.x));
+fn place_of(operand: Factor, i: u32) -> Place {
+  let line = i / operand.sizes.w;
+  let column = i % operand.sizes.w * 4u * PER_WORD;
+  let row = line % operand.sizes.z;
+  let start = operand.steps.y + line / operand.sizes.z * operand.steps.w + row * operand.steps.z;
+  return Place(start + column, select(0u, max(operand.sizes.y, column) - column, row < operand.sizes.x));
 }
 
-fn vector_at(factor: Factor, at: u32) -> vec4<u32> {
-  let i = min(at, factor.ends.z);
+fn vector_at(operand: Factor, at: u32) -> vec4<u32> {
+  let i = min(at, operand.ends.z);
   if WHOLE == 1u {
-    if factor.second {
+    if operand.second {
       return b[i];
     }
     return a[i];
   }
-  let w = min(4u * i + vec4<u32>(0u, 1u, 2u, 3u), vec4<u32>(factor.ends.w));
-  if factor.second {
+  let w = min(4u * i + vec4<u32>(0u, 1u, 2u, 3u), vec4<u32>(operand.ends.w));
+  if operand.second {
     return vec4<u32>(b_words[w.x], b_words[w.y], b_words[w.z], b_words[w.w]);
   }
   return vec4<u32>(a_words[w.x], a_words[w.y], a_words[w.z], a_words[w.w]);
@@ -87,24 +87,24 @@ fn main(
   let of_first = (params.ends[0].x + EACH - 1u) / EACH;
   let second = flat >= of_first;
   let f = select(0u, 1u, second);
-  let factor = Factor(params.sizes[f], params.steps[f], params.ends[f], second);
+  let operand = Factor(params.sizes[f], params.steps[f], params.ends[f], second);
   let start = (flat - f * of_first) * EACH + index;
   // All are read before one is written: a read waits for the writes before it.
   var places: array<Place, VECTORS>;
   var low: array<vec4<u32>, VECTORS>;
   var high: array<vec4<u32>, VECTORS>;
   for (var i = 0u; i < VECTORS; i++) {
-    let place = place_of(factor, start + i * THREADS);
+    let place = place_of(operand, start + i * THREADS);
     let at = place.first / PER_WORD / 4u;
     places[i] = place;
-    low[i] = vector_at(factor, at);
-    high[i] = vector_at(factor, at + 1u);
+    low[i] = vector_at(operand, at);
+    high[i] = vector_at(operand, at + 1u);
   }
   for (var i = 0u; i < VECTORS; i++) {
     let at = start + i * THREADS;
-    if at < factor.ends.x {
-      let to = at / factor.sizes.w * factor.steps.x + at % factor.sizes.w;
-      packed[factor.ends.y + to] = elements(places[i], low[i], high[i]);
+    if at < operand.ends.x {
+      let to = at / operand.sizes.w * operand.steps.x + at % operand.sizes.w;
+      packed[operand.ends.y + to] = elements(places[i], low[i], high[i]);
     }
   }
 }

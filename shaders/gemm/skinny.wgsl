@@ -3,7 +3,7 @@
 //
 // A workgroup makes ROWS rows and COLUMNS columns of C. It goes along k in turns; in each of them, an invocation
 // multiplies AHEAD groups of vectors of B by what workgroup memory has of A, and fetches the vectors of the next turn in
-// their place. LANES invocations share each sum and add their parts at the end. The first turn is filled up with zeros
+// their place. THREADS_PER_OUTPUT invocations share each sum and add their parts at the end. The first turn is filled up with zeros
 // from its beginning, so that only what is fetched first is looked at whether it exists.
 //
 // The next part of A is put into workgroup memory every TURNS turns. If that is 0, there are two parts, each for half of a
@@ -18,18 +18,18 @@
 //
 // With TRANS_C, the product was transposed as a whole, so that few columns became few rows: C is written by columns.
 //
-// needs: TA, T, TC, A, ROWS, LANES, SPAN, AHEAD, TURNS, A_FOURS, LATE_ZEROS, TRANS_A, TRANS_B, TRANS_C, ACTIVATION,
-// lib/matmul, lib/few_rows, lanes
+// needs: TA, T, TC, A, ROWS, THREADS_PER_OUTPUT, SPAN, AHEAD, TURNS, A_FOURS, LATE_ZEROS, TRANS_A, TRANS_B, TRANS_C, ACTIVATION,
+// lib/matmul, lib/few_rows, vec
 
 const THREADS: u32 = 256u;
-const GROUPS: u32 = THREADS / LANES;
+const GROUPS: u32 = THREADS / THREADS_PER_OUTPUT;
 const COLUMNS: u32 = GROUPS * SPAN;
 // From an invocation to the next of its sums.
 const STRIDE: u32 = TRANS_B + (1u - TRANS_B) * GROUPS;
 // Vectors of a group, and how much of k it is.
 const PART: u32 = TRANS_B * SPAN + (1u - TRANS_B) * 4u * SPAN / WIDTH;
 const DEPTH: u32 = TRANS_B * WIDTH + (1u - TRANS_B) * 4u;
-const TURN: u32 = LANES * AHEAD * DEPTH;
+const TURN: u32 = THREADS_PER_OUTPUT * AHEAD * DEPTH;
 
 // The parts of A in workgroup memory, in fours along k, row by row.
 const PARTS_OF_A: u32 = select(1u, 2u, TURNS == 0u);
@@ -40,13 +40,13 @@ const FETCHES: u32 = (ROWS * FOURS + THREADS - 1u) / THREADS;
 const QUADS: u32 = (ROWS * SPAN + 3u) / 4u;
 const ROUND: u32 = min(QUADS, max(PARTS_OF_A * ROWS * FOURS / THREADS, 4u));
 const OUTPUTS: u32 = ROUND * GROUPS;
-const PARTS: u32 = min(min(THREADS / OUTPUTS, LANES), 8u);
+const PARTS: u32 = min(min(THREADS / OUTPUTS, THREADS_PER_OUTPUT), 8u);
 
-const_assert AHEAD % PARTS_OF_A == 0u && TURN % (4u * PARTS_OF_A) == 0u && THREADS % LANES == 0u;
+const_assert AHEAD % PARTS_OF_A == 0u && TURN % (4u * PARTS_OF_A) == 0u && THREADS % THREADS_PER_OUTPUT == 0u;
 const_assert A_FOURS == 0u || TRANS_A == 0u;
 const_assert TRANS_B == 1u || SPAN % WIDTH == 0u;
 const_assert ROWS * SPAN <= 4u || QUADS % ROUND == 0u;
-const_assert PARTS > 0u && LANES % PARTS == 0u;
+const_assert PARTS > 0u && THREADS_PER_OUTPUT % PARTS == 0u;
 
 @group(0) @binding(0) var<storage, read> a: array<TA>;
 @group(0) @binding(1) var<storage, read> a_fours: array<vec4<TA>>;
@@ -96,9 +96,9 @@ fn tile_of(place: vec3<u32>, end: u32, lane: u32, group: u32) -> Tile {
 fn place_b(tile: Tile, at: u32, u: u32, j: u32) -> u32 {
   let ld = params.b_ld / WIDTH;
   if TRANS_B == 1u {
-    return tile.first + at + u * LANES + min(j, tile.following) * ld;
+    return tile.first + at + u * THREADS_PER_OUTPUT + min(j, tile.following) * ld;
   }
-  return tile.first + at + (u * LANES * 4u + j % 4u) * ld + j / 4u * GROUPS;
+  return tile.first + at + (u * THREADS_PER_OUTPUT * 4u + j % 4u) * ld + j / 4u * GROUPS;
 }
 
 // The vector there, or something of B beyond its last row.
@@ -111,7 +111,7 @@ fn along_b(k: u32) -> u32 {
   return select(k * (params.b_ld / WIDTH), k / WIDTH, TRANS_B == 1u);
 }
 
-// The numbers in a group's vectors.
+// The elements in a group's vectors.
 fn numbers_of_b(vectors: array<V, PART>) -> array<f32, PART * WIDTH> {
   var v = vectors;
   var y: array<f32, PART * WIDTH>;
@@ -122,16 +122,16 @@ fn numbers_of_b(vectors: array<V, PART>) -> array<f32, PART * WIDTH> {
   return y;
 }
 
-// The numbers of a row of A that an invocation's group `u` of those for a part of A is multiplied by.
+// The elements of a row of A that an invocation's group `u` of those for a part of A is multiplied by.
 fn along_k(tile: Tile, part: u32, row: u32, u: u32) -> array<f32, DEPTH> {
   var x: array<f32, DEPTH>;
   let first = (part * ROWS + row) * FOURS;
-  let k = u * LANES + tile.lane;
+  let k = u * THREADS_PER_OUTPUT + tile.lane;
   if DEPTH == 1u {
     x[0] = sh[first + k / 4u][k % 4u];
   }
   for (var h = 0u; h < DEPTH / 4u; h++) {
-    let four = sh[first + (u * (DEPTH / 4u) + h) * LANES + tile.lane];
+    let four = sh[first + (u * (DEPTH / 4u) + h) * THREADS_PER_OUTPUT + tile.lane];
     for (var i = 0u; i < 4u; i++) { x[4u * h + i] = four[i]; }
   }
   return x;
@@ -209,10 +209,10 @@ fn add_lanes(index: u32) {
   // Neighbours read what is adjacent.
   let output = select(index % OUTPUTS, index / PARTS, TRANS_B == 1u);
   let part = select(index / OUTPUTS, index % PARTS, TRANS_B == 1u);
-  let group = output % GROUPS * select(1u, LANES, TRANS_B == 1u);
+  let group = output % GROUPS * select(1u, THREADS_PER_OUTPUT, TRANS_B == 1u);
   var sum = vec4<f32>();
   if index < OUTPUTS * PARTS {
-    for (var lane = part; lane < LANES; lane += PARTS) {
+    for (var lane = part; lane < THREADS_PER_OUTPUT; lane += PARTS) {
       sum += sh[output / GROUPS * THREADS + group + lane * STRIDE];
     }
   }
@@ -243,7 +243,7 @@ fn main(
   }
   let place = tile_place(flat);
   let end = depth(place.z);
-  let tile = tile_of(place, end, index / STRIDE % LANES, select(index % GROUPS, index / LANES, TRANS_B == 1u));
+  let tile = tile_of(place, end, index / STRIDE % THREADS_PER_OUTPUT, select(index % GROUPS, index / THREADS_PER_OUTPUT, TRANS_B == 1u));
   let turns = (end + TURN - 1u) / TURN;
   let pad = turns * TURN - end;
 
@@ -256,7 +256,7 @@ fn main(
   var at = 0u - along_b(pad);
   for (var u = 0u; u < AHEAD; u++) {
     for (var j = 0u; j < PART; j++) {
-      let k = (u * LANES + tile.lane) * DEPTH + (1u - TRANS_B) * (j % 4u);
+      let k = (u * THREADS_PER_OUTPUT + tile.lane) * DEPTH + (1u - TRANS_B) * (j % 4u);
       next_b[u * PART + j] = select(V(), fetch_b(tile, at, u, j), k >= pad);
     }
   }

@@ -3,7 +3,7 @@
 // With VEC, the starts, leading dimensions, batch strides and extents along memory of A and B are multiples of 4, and
 // both are read as vectors; without, element by element.
 //
-// needs: TA, TB, TC, VEC, TRANS_A, TRANS_B, ACTIVATION, lib/matmul, lib/factor_blocks and what lib/tile_product
+// needs: TA, TB, TC, VEC, TRANS_A, TRANS_B, ACTIVATION, lib/matmul, lib/operand_blocks and what lib/tile_product
 // needs
 
 const A_ALONG_K: u32 = 1u - TRANS_A;

@@ -9,7 +9,7 @@ alias Fetched = vec4<f32>;
 const UNIT_Q: u32 = 1u;
 const UNIT_KV: u32 = 1u;
 
-// The numbers from element `at` on, of which the vector has `left`.
+// The elements from element `at` on, of which the vector has `left`.
 fn load_q(at: u32, left: u32) -> array<vec4<f32>, UNIT_Q> {
   var x = vec4<f32>();
   for (var i = 0u; i < min(left, 4u); i++) {
@@ -48,7 +48,7 @@ fn number(bits: u32, at: u32, half: u32) -> f32 {
   return select(bitcast<f32>(bits), select(pair.x, pair.y, at % 2u == 1u), half == 1u);
 }
 
-// Four numbers from element `at` on, for what isn't read in a hurry.
+// Four elements from element `at` on, for what isn't read in a hurry.
 fn four_q(at: u32, left: u32) -> vec4<f32> {
   return load_q(at, left)[at / 4u % UNIT_Q];
 }

@@ -60,7 +60,7 @@ fn next_place(tile: Tile, place: vec2<u32>) -> vec2<u32> {
   return select(place, vec2<u32>(tile.head, place.y + 1u), place.y + 1u < params.seq_q);
 }
 
-// Where a row's part begins: four numbers for its reference and its sum, then its vector.
+// Where a row's part begins: four elements for its reference and its sum, then its vector.
 fn part_of(tile: Tile, place: vec2<u32>, split: u32, splits: u32) -> u32 {
   let row = (tile.batch * params.heads + place.x) * params.seq_q + place.y;
   return (row * splits + split) * (4u * ((params.head_dim + 3u) / 4u) + 4u);

@@ -1,9 +1,9 @@
-// Vectors, scores and parts of the rows that share keys. A vector is spread over lanes, each with eight numbers of every
+// Vectors, scores and parts of the rows that share keys. A vector is spread over lanes, each with eight elements of every
 // row at most.
 //
 // needs: parts, lib/attention, lib/attention_pieces, lib/attention_wide or lib/attention_narrow, and one of lib/rows_*
 
-// Numbers of a lane.
+// Elements of a lane.
 const WIDTH: u32 = 4u * UNIT_KV;
 
 // How far a score may be above the reference from which weights are counted, in powers of two, before that is raised:
@@ -37,7 +37,7 @@ struct Products {
   d: Rows,
 }
 
-// A lane's numbers of the queries.
+// A lane's elements of the queries.
 fn queries(tile: Tile, d: u32, left: u32) -> Vector {
   var result: Vector;
   var place = place_of(tile, tile.row);

@@ -1,4 +1,4 @@
-// Vectors of attention's operands that are read 16 bytes at a time: four numbers of f32, or eight of f16.
+// Vectors of attention's operands that are read 16 bytes at a time: four elements of f32, or eight of f16.
 //
 // needs: HALF_Q, HALF_KV, the bindings `q`, `k` and `v`
 
@@ -6,11 +6,11 @@ alias Words = vec4<u32>;
 // What is fetched at once and not yet taken apart.
 alias Fetched = vec4<u32>;
 
-// Vectors of four numbers in one load.
+// Vectors of four elements in one load.
 const UNIT_Q: u32 = 1u + HALF_Q;
 const UNIT_KV: u32 = 1u + HALF_KV;
 
-// The numbers from element `at` on.
+// The elements from element `at` on.
 fn load_q(at: u32, left: u32) -> array<vec4<f32>, UNIT_Q> {
   let words = q[at / (4u * UNIT_Q)];
   var numbers: array<vec4<f32>, UNIT_Q>;
@@ -49,7 +49,7 @@ fn four(words: vec2<u32>) -> vec4<f32> {
   return vec4<f32>(unpack2x16float(words.x), unpack2x16float(words.y));
 }
 
-// Four numbers from element `at` on, for what isn't read in a hurry.
+// Four elements from element `at` on, for what isn't read in a hurry.
 fn four_q(at: u32, left: u32) -> vec4<f32> {
   return load_q(at, left)[at / 4u % UNIT_Q];
 }

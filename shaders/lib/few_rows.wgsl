@@ -2,7 +2,7 @@
 //
 // needs: what gemm/skinny defines
 
-// Four numbers of A for the part from `k` on, something of A where there is nothing. Neighbours read what is adjacent in
+// Four elements of A for the part from `k` on, something of A where there is nothing. Neighbours read what is adjacent in
 // memory. Loads under conditions would wait for each other.
 fn fetch_a(tile: Tile, k: u32, i: u32) -> vec4<f32> {
   let place = place_a(i);
@@ -33,12 +33,12 @@ fn place_a(i: u32) -> vec2<u32> {
   return vec2<u32>(i / FOURS, i % FOURS);
 }
 
-// Where a four lies in its row of workgroup memory: of vectors of eight numbers, the first halves before the second, so
+// Where a four lies in its row of workgroup memory: of vectors of eight elements, the first halves before the second, so
 // that neighbours read what is adjacent.
 fn slot(four: u32) -> u32 {
   if TRANS_B == 1u && WIDTH == 8u {
-    let inner = four % (2u * LANES);
-    return four - inner + inner % 2u * LANES + inner / 2u;
+    let inner = four % (2u * THREADS_PER_OUTPUT);
+    return four - inner + inner % 2u * THREADS_PER_OUTPUT + inner / 2u;
   }
   return four;
 }

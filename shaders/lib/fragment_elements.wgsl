@@ -3,8 +3,8 @@
 // WGSL can't name them, but SPIR-V can: in what is made of these functions, the elements of the array become those of the
 // fragment (src/kernels/spirv.rs). Without that change, they give zeros.
 //
-// How a fragment is spread over a subgroup is the device's choice. It is as here on NVIDIA's, for sums and left factors
-// alike, and with rows and columns exchanged for right factors; the self-test of a kernel that uses this file finds out
+// How a fragment is spread over a subgroup is the device's choice. It is as here on NVIDIA's, for sums and left operands
+// alike, and with rows and columns exchanged for right operands; the self-test of a kernel that uses this file finds out
 // whether it holds.
 
 alias Sums = coop_mat16x16<f32, C>;
@@ -92,9 +92,9 @@ fn right_factor_of(numbers: Elements) -> coop_mat16x16<f16, B> {
   return fragment;
 }
 
-// Numbers of the two rows, each with a factor of its row.
-fn times_rows(numbers: Elements, factors: vec2<f32>) -> Elements {
-  return Elements(numbers.low * factors.x, numbers.high * factors.y);
+// Elements of the two rows, each with a factor of its row.
+fn times_rows(numbers: Elements, operands: vec2<f32>) -> Elements {
+  return Elements(numbers.low * operands.x, numbers.high * operands.y);
 }
 
 // The largest and the sum of what an invocation has of each row.

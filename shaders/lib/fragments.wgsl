@@ -1,4 +1,4 @@
-// What the kernels on cooperative matrices share: how a tile is divided among subgroups, and the way of the factors
+// What the kernels on cooperative matrices share: how a tile is divided among subgroups, and the way of the operands
 // through workgroup memory, just as they are stored.
 //
 // needs: TILE_M, TILE_N, TILE_K, SUBGROUPS_M, SUBGROUPS_N, TRANS_A, TRANS_B
@@ -29,7 +29,7 @@ const TURN_B: u32 = THREADS / EIGHTS_B;
 const STRIDE_A: u32 = 2u * EIGHTS_A + 2u;
 const STRIDE_B: u32 = 2u * EIGHTS_B + 2u;
 // The same for a fragment of sums, in elements. These are not padded: with a little more workgroup memory, only one
-// workgroup would fit on a multiprocessor of the devices that this is for.
+// workgroup would fit on a compute unit of the devices that this is for.
 const STRIDE_C: u32 = FRAGMENT;
 
 const_assert TILE_M % SUBGROUPS_M == 0u && TILE_N % SUBGROUPS_N == 0u;

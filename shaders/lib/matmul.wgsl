@@ -34,7 +34,7 @@ struct Params {
   beta: f32,
 }
 
-// The tile of a workgroup as (row of tiles, column of tiles, matrix of the batch): RASTER rows of tiles are walked
+// The tile of a workgroup as (row of tiles, column of tiles, matrix of the batch): RASTER rows of tiles are iterated over
 // column by column.
 fn tile_place(flat: u32) -> vec3<u32> {
   let per_matrix = params.tiles_m * params.tiles_n;

@@ -17,7 +17,7 @@ fn fetch(i: u32) -> Pair {
   return pair;
 }
 
-// The result of the numbers of one vector of a row.
+// The result of the elements of one vector of a row.
 fn normal(v: array<A, WIDTH>, mean: f32, scale: f32, row: u32, column: u32) -> V {
   var numbers = v;
   for (var l = 0u; l < WIDTH; l++) {

@@ -2,13 +2,13 @@
 //
 // INPUT and RESIDUAL say where these are: ABSENT, BOUND, or exactly the OUTPUT.
 //
-// needs: T, INPUT, RESIDUAL, the lanes of a vector
+// needs: T, INPUT, RESIDUAL, the vec of a vector
 
 struct Params {
   rows: u32,
   // Vectors of a row.
   columns: u32,
-  team: u32,
+  row_group: u32,
   // Workgroups that share a row.
   parts: u32,
   eps: f32,

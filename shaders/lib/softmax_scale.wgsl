@@ -1,4 +1,4 @@
-// What the sum of a slice's exponentials does to each of its numbers.
+// What the sum of a slice's exponentials does to each of its elements.
 //
 // needs: LOG
 

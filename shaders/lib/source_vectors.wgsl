@@ -1,7 +1,7 @@
 // The source of a convolution whose taps lie at whole positions, with adjacent channels, a multiple of four in a group:
 // four taps are a vector.
 //
-// needs: lib/conv, lib/quotient, lib/corner, lib/tile_product, input4
+// needs: lib/conv, lib/quotient, lib/input_origin, lib/tile_product, input4
 
 const A_ALONG_K: u32 = 1u;
 

@@ -1,10 +1,10 @@
 // The source of a convolution whose taps lie at whole positions, channel by channel: which taps of a result lie in the
-// image is known as bits, and where they are is a sum of two numbers, one of the result and one of the tap. Channels are
+// image is known as bits, and where they are is a sum of two elements, one of the result and one of the tap. Channels are
 // planes, in the filters also where they are adjacent in the source.
 //
 // Fours are written out: a compiler that doesn't unroll a loop over them would put them into memory.
 //
-// needs: lib/conv, lib/quotient, lib/corner, Tile
+// needs: lib/conv, lib/quotient, lib/input_origin, Tile
 
 const A_ALONG_K: u32 = 0u;
 

@@ -1,6 +1,6 @@
 // Four states side by side. Only constants tell them apart, or a driver may keep them in memory.
 //
-// needs: the lanes of a vector, the rule of a reduction
+// needs: the vec of a vector, the rule of a reduction
 
 alias States = array<State, WIDTH>;
 

@@ -37,7 +37,7 @@ const_assert THREAD_M % 4u == 0u && THREAD_N % 4u == 0u && TILE_K % 8u == 0u && 
 var<workgroup> sh_a: array<vec4<f32>, TILE_K * STRIDE_A>;
 var<workgroup> sh_b: array<vec4<f32>, TILE_K * STRIDE_B + SPARE>;
 
-// Steps of three leave room for a fourth workgroup on a multiprocessor of the devices that this is tuned for. Three are as
+// Steps of three leave room for a fourth workgroup on a compute unit of the devices that this is tuned for. Three are as
 // fast, and grids that are made for them end with fewer idle ones.
 const SPARE: u32 = select(0u, 128u, BLOCK_A == 3u);
 

@@ -5,7 +5,7 @@
 struct Params {
   rows: u32,
   columns: u32,
-  // Numbers from one row of src to the next, and from one column of dst to the next.
+  // Elements from one row of src to the next, and from one column of dst to the next.
   src_row: u32,
   dst_column: u32,
   src: u32,
@@ -26,7 +26,7 @@ struct Place {
   dst: u32,
 }
 
-// Where the `flat`-th tile of side × side numbers begins.
+// Where the `flat`-th tile of side × side elements begins.
 fn place_of(flat: u32, side: u32) -> Place {
   let across = (params.columns + side - 1u) / side;
   let down = (params.rows + side - 1u) / side;

@@ -1,4 +1,4 @@
-// A weight and a bias for each channel. A row is several channels of neighbouring numbers, and every `groups` rows the
+// A weight and a bias for each channel. A row is several channels of neighbouring elements, and every `groups` rows the
 // channels are the same again.
 
 @group(0) @binding(2) var<storage, read> weight: array<T>;

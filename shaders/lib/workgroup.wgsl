@@ -1,7 +1,7 @@
-// Reductions across the 256 invocations of a workgroup, split into teams.
+// Reductions across the 256 invocations of a workgroup, split into row groups.
 //
-// A team of `size` invocations (a power of two) works on one slice of a tensor. `stride` is the distance between its
-// members: 1 where neighbours shall read along the slice; 256 / size, the number of teams, where neighbours shall read
+// A row group of `size` invocations (a power of two) works on one slice of a tensor. `stride` is the distance between its
+// members: 1 where neighbours shall read along the slice; 256 / size, the number of row groups, where neighbours shall read
 // from neighbouring slices. Either way neighbouring invocations touch neighbouring memory.
 
 // Members that join what the others have; all members read their results.
@@ -10,23 +10,23 @@ const JOINING = 16u;
 var<workgroup> sh_team: array<f32, 256>;
 var<workgroup> sh_joined: array<f32, 256>;
 
-// The number of an invocation's team.
-fn team_number(lane: u32, size: u32, stride: u32) -> u32 {
+// The number of an invocation's row group.
+fn row_group_index(lane: u32, size: u32, stride: u32) -> u32 {
   return lane / (size * stride) * stride + lane % stride;
 }
 
-// The place of an invocation in its team.
-fn team_rank(lane: u32, size: u32, stride: u32) -> u32 {
+// The place of an invocation in its row group.
+fn row_group_rank(lane: u32, size: u32, stride: u32) -> u32 {
   return lane / stride % size;
 }
 
-// The reduction of the x of all members of a team, for each of them. `size` has to be the same in the whole workgroup,
+// The reduction of the x of all members of a row group, for each of them. `size` has to be the same in the whole workgroup,
 // and all of its invocations have to come here.
-fn team_reduce(op: u32, lane: u32, size: u32, stride: u32, x: f32) -> f32 {
+fn row_group_reduce(op: u32, lane: u32, size: u32, stride: u32, x: f32) -> f32 {
   if size == 1u {
     return x;
   }
-  let rank = team_rank(lane, size, stride);
+  let rank = row_group_rank(lane, size, stride);
   let first = lane - rank * stride;
   sh_team[lane] = x;
   workgroupBarrier();

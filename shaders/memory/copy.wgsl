@@ -1,4 +1,4 @@
-// dst = convert(src), element by element, over up to six nested loops. An element is LANES numbers side by side, and
+// dst = convert(src), element by element, over up to six nested loops. An element is VEC_WIDTH numbers side by side, and
 // each invocation does STEPS elements, so that enough loads are under way. Between equal types nothing is converted, so
 // that every bit arrives.
 //
@@ -27,7 +27,7 @@ fn main(
   var value: array<SRCV, STEPS>;
   for (var s = 0u; s < STEPS; s++) {
     if first + s * 256u < params.n {
-      let place = walk(first + s * 256u);
+      let place = strided_index(first + s * 256u);
       at[s] = params.dst + place.y;
       value[s] = load_src(params.src + place.x, at[s]);
     }

@@ -1,13 +1,13 @@
 // Random numbers: shift + scale · x, with x uniform in [0, 1) or normal. Each invocation makes a block of four.
 //
-// needs: T, TN (an element of the output), LANES, NORMAL, write
+// needs: T, TN (an element of the output), VEC_WIDTH, NORMAL, write
 
 struct Params {
   // Of the output.
   n: u32,
   blocks: u32,
   output: u32,
-  // Numbers of the first block that are left out.
+  // Elements of the first block that are left out.
   skip: u32,
   seed_low: u32,
   seed_high: u32,

@@ -9,7 +9,7 @@
 const SIDE = 64u;
 const THREADS = 256u;
 
-// Rotated by its number, a row's and a column's numbers lie in different banks.
+// Rotated by its number, a row's and a column's elements lie in different banks.
 var<workgroup> tile: array<T, SIDE * SIDE>;
 
 fn slot(row: u32, column: u32) -> u32 {

@@ -2,7 +2,7 @@
 // turns a square of vectors in registers. Of 32 invocations, eight lie side by side along the columns and four along the
 // rows, so that runs of 128 bytes are read and of 64 bytes written.
 //
-// needs: WIDTH (numbers of a vector), turn, lib/transpose
+// needs: WIDTH (elements of a vector), turn, lib/transpose
 
 @group(0) @binding(0) var<storage, read> src: array<vec4<u32>>;
 @group(0) @binding(1) var<storage, read_write> dst: array<vec4<u32>>;

@@ -1,6 +1,6 @@
 // y = (x − mean) / √(variance + eps) · weight + bias with one mean, variance, weight and bias for each channel.
 //
-// needs: T, IN_PLACE, the lanes of a vector
+// needs: T, IN_PLACE, the vec of a vector
 
 struct Params {
   // Vectors of the tensor.

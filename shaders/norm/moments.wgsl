@@ -3,7 +3,7 @@
 // An invocation joins the moments of blocks of vectors (Chan, Golub and LeVeque, "Updating formulae and a pairwise
 // algorithm for computing sample variances", 1979).
 //
-// needs: T, RESIDUAL, the lanes of a vector
+// needs: T, RESIDUAL, the vec of a vector
 
 @group(0) @binding(0) var<storage, read> x: array<V>;
 @group(0) @binding(1) var<storage, read> residual: array<V>;
@@ -70,9 +70,9 @@ fn main(
   }
 
   let total = f32(max(end, first) - first) * f32(WIDTH);
-  let total_mean = team_reduce(SUM, lane, 256u, 1u, mean * count) / max(total, 1.0);
+  let total_mean = row_group_reduce(SUM, lane, 256u, 1u, mean * count) / max(total, 1.0);
   let difference = mean - total_mean;
-  let total_squares = team_reduce(SUM, lane, 256u, 1u, squares + difference * difference * count);
+  let total_squares = row_group_reduce(SUM, lane, 256u, 1u, squares + difference * difference * count);
   if lane == 0u && row < params.rows {
     let at = params.y_offset + 3u * number;
     moments[at] = total;

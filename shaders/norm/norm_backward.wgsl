@@ -1,15 +1,15 @@
 // dx = s · (g − mean(g) − v · mean(g · v)) for each row, with g = dy · weight, the normalised row v = (x − mean(x)) · s
 // and s = 1 / √(mean((x − mean(x))²) + eps). If not CENTRED, without mean(x) and mean(g).
 //
-// A team of invocations works on each row, which it reads three times.
+// A row group of invocations works on each row, which it reads three times.
 //
-// needs: T, CENTRED, IN_PLACE, HAS_WEIGHT, the lanes of a vector
+// needs: T, CENTRED, IN_PLACE, HAS_WEIGHT, the vec of a vector
 
 struct Params {
   rows: u32,
   // Vectors of a row.
   columns: u32,
-  team: u32,
+  row_group: u32,
   eps: f32,
   x_offset: u32,
   dy_offset: u32,
@@ -47,17 +47,17 @@ fn main(
   @builtin(num_workgroups) groups: vec3<u32>,
   @builtin(local_invocation_index) lane: u32,
 ) {
-  let team = params.team;
-  let row = flat_group(group, groups) * (256u / team) + team_number(lane, team, 1u);
+  let row_group = params.row_group;
+  let row = flat_group(group, groups) * (256u / row_group) + row_group_index(lane, row_group, 1u);
   let start = row * params.columns;
-  let rank = team_rank(lane, team, 1u);
+  let rank = row_group_rank(lane, row_group, 1u);
   let columns = select(0u, params.columns, row < params.rows);
   let n = f32(params.columns * WIDTH);
 
   var mean = 0.0;
   if CENTRED == 1u {
     var sum = 0.0;
-    for (var k = rank; k < columns; k += team) {
+    for (var k = rank; k < columns; k += row_group) {
       var numbers = unpack(x[params.x_offset + start + k]);
       var part = 0.0;
       for (var l = 0u; l < WIDTH; l++) {
@@ -65,13 +65,13 @@ fn main(
       }
       sum += part;
     }
-    mean = team_reduce(SUM, lane, team, 1u, sum) / n;
+    mean = row_group_reduce(SUM, lane, row_group, 1u, sum) / n;
   }
 
   var squares = 0.0;
   var gradients = 0.0;
   var products = 0.0;
-  for (var k = rank; k < columns; k += team) {
+  for (var k = rank; k < columns; k += row_group) {
     var numbers = unpack(x[params.x_offset + start + k]);
     var g = gradient(start, k);
     for (var l = 0u; l < WIDTH; l++) {
@@ -81,14 +81,14 @@ fn main(
       products += g[l] * deviation;
     }
   }
-  let scale = inverseSqrt(team_reduce(SUM, lane, team, 1u, squares) / n + params.eps);
-  let product = team_reduce(SUM, lane, team, 1u, products) / n * scale;
+  let scale = inverseSqrt(row_group_reduce(SUM, lane, row_group, 1u, squares) / n + params.eps);
+  let product = row_group_reduce(SUM, lane, row_group, 1u, products) / n * scale;
   var shift = 0.0;
   if CENTRED == 1u {
-    shift = team_reduce(SUM, lane, team, 1u, gradients) / n;
+    shift = row_group_reduce(SUM, lane, row_group, 1u, gradients) / n;
   }
 
-  for (var k = rank; k < columns; k += team) {
+  for (var k = rank; k < columns; k += row_group) {
     var numbers = unpack(x[params.x_offset + start + k]);
     var g = gradient(start, k);
     for (var l = 0u; l < WIDTH; l++) {

@@ -1,6 +1,6 @@
 // Sums over a part of the rows of dy · v for each column, v being the normalised row: parts of a weight's gradient.
 //
-// An invocation walks the rows of one column, and a workgroup those of 256 neighbours.
+// An invocation iterates over the rows of one column, and a workgroup those of 256 neighbours.
 //
 // needs: T, CENTRED
 
@@ -18,7 +18,7 @@ struct Params {
 
 @group(0) @binding(0) var<storage, read> x: array<T>;
 @group(0) @binding(1) var<storage, read> dy: array<T>;
-// Of each row: how many numbers, their mean, and the sum of their squared deviations.
+// Of each row: how many elements, their mean, and the sum of their squared deviations.
 @group(0) @binding(2) var<storage, read> moments: array<f32>;
 @group(0) @binding(3) var<storage, read_write> sums: array<f32>;
 

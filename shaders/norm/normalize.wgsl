@@ -1,9 +1,9 @@
 // y = (v − mean) / √(mean((v − mean)²) + eps) · weight + bias for each row v = x + residual, or, if not CENTRED, the
 // same with 0 for the mean.
 //
-// A team of invocations works on each row, which they hold in BLOCK vectors each: memory is read once.
+// A row group of invocations works on each row, which they hold in BLOCK vectors each: memory is read once.
 //
-// needs: T, CENTRED, INPUT, RESIDUAL, BLOCK, the lanes of a vector, the weights of a column
+// needs: T, CENTRED, INPUT, RESIDUAL, BLOCK, the vec of a vector, the weights of a column
 
 @group(0) @binding(0) var<storage, read> x: array<V>;
 @group(0) @binding(1) var<storage, read> residual: array<V>;
@@ -17,25 +17,25 @@ fn main(
   @builtin(num_workgroups) groups: vec3<u32>,
   @builtin(local_invocation_index) lane: u32,
 ) {
-  let team = params.team;
-  let number = flat_group(group, groups) * (256u / team) + team_number(lane, team, 1u);
-  // A team without a row reads the last one.
+  let row_group = params.row_group;
+  let number = flat_group(group, groups) * (256u / row_group) + row_group_index(lane, row_group, 1u);
+  // A row group without a row reads the last one.
   let row = min(number, params.rows - 1u);
   let start = row * params.columns;
-  let rank = team_rank(lane, team, 1u);
+  let rank = row_group_rank(lane, row_group, 1u);
   let columns = select(0u, params.columns, number < params.rows);
   let n = f32(params.columns * WIDTH);
 
   // All loads come first, so that all are on their way at once.
   var pairs: array<Pair, BLOCK>;
   for (var j = 0u; j < BLOCK; j++) {
-    pairs[j] = fetch(start + min(rank + j * team, params.columns - 1u));
+    pairs[j] = fetch(start + min(rank + j * row_group, params.columns - 1u));
   }
   var block: array<f32, NUMBERS>;
   var sum = 0.0;
   for (var j = 0u; j < BLOCK; j++) {
     var numbers = sum_of(pairs[j]);
-    let inside = rank + j * team < columns;
+    let inside = rank + j * row_group < columns;
     for (var l = 0u; l < WIDTH; l++) {
       block[j * WIDTH + l] = select(0.0, numbers[l], inside);
       sum += block[j * WIDTH + l];
@@ -43,21 +43,21 @@ fn main(
   }
   var mean = 0.0;
   if CENTRED == 1u {
-    mean = team_reduce(SUM, lane, team, 1u, sum) / n;
+    mean = row_group_reduce(SUM, lane, row_group, 1u, sum) / n;
   }
 
   var squares = 0.0;
   for (var j = 0u; j < BLOCK; j++) {
-    let inside = rank + j * team < columns;
+    let inside = rank + j * row_group < columns;
     for (var l = 0u; l < WIDTH; l++) {
       let deviation = select(0.0, block[j * WIDTH + l] - mean, inside);
       squares += deviation * deviation;
     }
   }
-  let scale = inverseSqrt(team_reduce(SUM, lane, team, 1u, squares) / n + params.eps);
+  let scale = inverseSqrt(row_group_reduce(SUM, lane, row_group, 1u, squares) / n + params.eps);
 
   for (var j = 0u; j < BLOCK; j++) {
-    let column = rank + j * team;
+    let column = rank + j * row_group;
     var numbers: array<A, WIDTH>;
     for (var l = 0u; l < WIDTH; l++) {
       numbers[l] = block[j * WIDTH + l];

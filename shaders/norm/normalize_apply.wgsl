@@ -1,6 +1,6 @@
 // y = (v − mean) · scale · weight + bias for each row v = x + residual, with what shaders/norm/moments.wgsl has found.
 //
-// needs: T, CENTRED, INPUT, RESIDUAL, the lanes of a vector, the weights of a column
+// needs: T, CENTRED, INPUT, RESIDUAL, the vec of a vector, the weights of a column
 
 @group(0) @binding(0) var<storage, read> x: array<V>;
 @group(0) @binding(1) var<storage, read> residual: array<V>;

@@ -1,15 +1,15 @@
 // y = exp(x − m) / Σ exp(x − m) along an axis, m = max x, or its logarithm.
 //
-// A team of invocations works on each slice, which they hold in BLOCK vectors each: memory is read once.
+// A row group of invocations works on each slice, which they hold in BLOCK vectors each: memory is read once.
 //
-// needs: T, LOG, IN_PLACE, BLOCK, the lanes of a vector
+// needs: T, LOG, IN_PLACE, BLOCK, the vec of a vector
 
 struct Params {
   slices: u32,
   // Vectors of a slice, and between neighbours in it.
   length: u32,
   inner: u32,
-  team: u32,
+  row_group: u32,
   stride: u32,
   x_offset: u32,
   y_offset: u32,
@@ -34,24 +34,24 @@ fn main(
   @builtin(num_workgroups) groups: vec3<u32>,
   @builtin(local_invocation_index) lane: u32,
 ) {
-  let team = params.team;
+  let row_group = params.row_group;
   let inner = params.inner;
-  let number = flat_group(group, groups) * (256u / team) + team_number(lane, team, params.stride);
-  // A team without a slice reads the last one.
+  let number = flat_group(group, groups) * (256u / row_group) + row_group_index(lane, row_group, params.stride);
+  // A row group without a slice reads the last one.
   let slice = min(number, params.slices - 1u);
   let start = slice / inner * params.length * inner + slice % inner;
-  let rank = team_rank(lane, team, params.stride);
+  let rank = row_group_rank(lane, row_group, params.stride);
   let length = select(0u, params.length, number < params.slices);
 
   // All loads come first, so that all are on their way at once.
   var vectors: array<V, BLOCK>;
   for (var j = 0u; j < BLOCK; j++) {
-    vectors[j] = fetch(start + min(rank + j * team, params.length - 1u) * inner);
+    vectors[j] = fetch(start + min(rank + j * row_group, params.length - 1u) * inner);
   }
   var block: array<f32, NUMBERS>;
   for (var j = 0u; j < BLOCK; j++) {
     let numbers = unpack(vectors[j]);
-    let inside = rank + j * team < length;
+    let inside = rank + j * row_group < length;
     for (var l = 0u; l < WIDTH; l++) {
       block[j * WIDTH + l] = select(-inf(), numbers[l], inside);
     }
@@ -65,7 +65,7 @@ fn main(
     bits = max(bits, bitcast<u32>(block[k]) & 0x7fffffffu);
   }
   largest = select(largest, nan(), bits > 0x7f800000u);
-  let m = team_reduce(MAX, lane, team, params.stride, largest);
+  let m = row_group_reduce(MAX, lane, row_group, params.stride, largest);
 
   var sum = 0.0;
   for (var k = 0u; k < NUMBERS; k++) {
@@ -75,7 +75,7 @@ fn main(
       block[k] = e;
     }
   }
-  let total = team_reduce(SUM, lane, team, params.stride, sum);
+  let total = row_group_reduce(SUM, lane, row_group, params.stride, sum);
 
   let scale = softmax_scale(m, total);
   for (var j = 0u; j < BLOCK; j++) {
@@ -88,7 +88,7 @@ fn main(
         numbers[l] = value * scale;
       }
     }
-    let at = rank + j * team;
+    let at = rank + j * row_group;
     if at < length {
       y[params.y_offset + start + at * inner] = pack(numbers);
     }

@@ -2,7 +2,7 @@
 //
 // That kernel may have left them in several parts, which every invocation joins for the slices that it meets.
 //
-// needs: T, LOG, IN_PLACE, the lanes of a vector
+// needs: T, LOG, IN_PLACE, the vec of a vector
 
 struct Params {
   // Vectors of the tensor.

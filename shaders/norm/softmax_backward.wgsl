@@ -1,15 +1,15 @@
 // dx = y · (dy − Σ dy · y) along an axis for y = softmax(x), or dx = dy − exp(y) · Σ dy for its logarithm.
 //
-// A team of invocations works on each slice, which it reads twice.
+// A row group of invocations works on each slice, which it reads twice.
 //
-// needs: T, LOG, IN_PLACE, the lanes of a vector
+// needs: T, LOG, IN_PLACE, the vec of a vector
 
 struct Params {
   slices: u32,
   // Vectors of a slice, and between neighbours in it.
   length: u32,
   inner: u32,
-  team: u32,
+  row_group: u32,
   stride: u32,
   y_offset: u32,
   dy_offset: u32,
@@ -35,15 +35,15 @@ fn main(
   @builtin(num_workgroups) groups: vec3<u32>,
   @builtin(local_invocation_index) lane: u32,
 ) {
-  let team = params.team;
+  let row_group = params.row_group;
   let inner = params.inner;
-  let number = flat_group(group, groups) * (256u / team) + team_number(lane, team, params.stride);
+  let number = flat_group(group, groups) * (256u / row_group) + row_group_index(lane, row_group, params.stride);
   let start = number / inner * params.length * inner + number % inner;
-  let rank = team_rank(lane, team, params.stride);
+  let rank = row_group_rank(lane, row_group, params.stride);
   let length = select(0u, params.length, number < params.slices);
 
   var sum = 0.0;
-  for (var k = rank; k < length; k += team) {
+  for (var k = rank; k < length; k += row_group) {
     var g = gradient(start + k * inner);
     var p = unpack(y[params.y_offset + start + k * inner]);
     var part = 0.0;
@@ -52,9 +52,9 @@ fn main(
     }
     sum += part;
   }
-  let total = team_reduce(SUM, lane, team, params.stride, sum);
+  let total = row_group_reduce(SUM, lane, row_group, params.stride, sum);
 
-  for (var k = rank; k < length; k += team) {
+  for (var k = rank; k < length; k += row_group) {
     let i = start + k * inner;
     var g = gradient(i);
     var p = unpack(y[params.y_offset + i]);

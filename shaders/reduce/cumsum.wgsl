@@ -1,7 +1,7 @@
 // y[.., i, ..] = Σ x[.., k, ..] over k ≤ i along an axis; over k < i if exclusive; over k ≥ i or k > i if in reverse.
 //
-// A team of invocations takes a tile of each slice at a time, every member some neighbours of it. Members add the sums
-// of those before them (Hillis and Steele, "Data parallel algorithms", 1986) and the team what earlier tiles have come
+// A row group of invocations takes a tile of each slice at a time, every member some neighbours of it. Members add the sums
+// of those before them (Hillis and Steele, "Data parallel algorithms", 1986) and the row group what earlier tiles have come
 // to. Long slices are cut into chunks, one for each workgroup along z, with the sums before each in `carry`.
 //
 // needs: T, A, IN_PLACE
@@ -11,7 +11,7 @@ struct Params {
   length: u32,
   inner: u32,
   chunk: u32,
-  team: u32,
+  row_group: u32,
   stride: u32,
   exclusive: u32,
   reverse: u32,
@@ -43,11 +43,11 @@ fn main(
   @builtin(num_workgroups) groups: vec3<u32>,
   @builtin(local_invocation_index) lane: u32,
 ) {
-  let team = params.team;
+  let row_group = params.row_group;
   let stride = params.stride;
   let inner = params.inner;
-  let rank = lane / stride % team;
-  let slice = flat_group(group, groups) * (256u / team) + lane / (team * stride) * stride + lane % stride;
+  let rank = lane / stride % row_group;
+  let slice = flat_group(group, groups) * (256u / row_group) + lane / (row_group * stride) * stride + lane % stride;
   let inside = slice < params.slices;
   let first = group.z * params.chunk;
   let count = select(0u, min(params.chunk, params.length - min(first, params.length)), inside);
@@ -57,7 +57,7 @@ fn main(
   if params.carried == 1u && inside {
     before = carry[params.carry_offset + group.z * params.slices + slice];
   }
-  for (var tile = 0u; tile < params.chunk; tile += team * SHARE) {
+  for (var tile = 0u; tile < params.chunk; tile += row_group * SHARE) {
     var sums: array<A, SHARE>;
     var sum = A(0);
     for (var j = 0u; j < SHARE; j++) {
@@ -75,7 +75,7 @@ fn main(
     // The sums of the members up to each.
     sh_sums[lane] = sum;
     workgroupBarrier();
-    for (var distance = 1u; distance < team; distance *= 2u) {
+    for (var distance = 1u; distance < row_group; distance *= 2u) {
       var other = A(0);
       if rank >= distance {
         other = sh_sums[lane - distance * stride];
@@ -88,7 +88,7 @@ fn main(
     if rank > 0u {
       earlier += sh_sums[lane - stride];
     }
-    before += sh_sums[lane + (team - 1u - rank) * stride];
+    before += sh_sums[lane + (row_group - 1u - rank) * stride];
     for (var j = 0u; j < SHARE; j++) {
       let t = tile + rank * SHARE + j;
       if t < count {

@@ -1,13 +1,13 @@
-// y[output] = the reduction of the numbers x[output, r] over r.
+// y[output] = the reduction of the elements x[output, r] over r.
 //
-// A team of invocations walks the numbers of each output. Where neighbouring numbers are of one output, the members of
-// a team are neighbours (stride 1), and so are the lanes of a vector. Else neighbouring teams have neighbouring
+// A row group of invocations iterates over the elements of each output. Where neighbouring elements are of one output, the members of
+// a row group are neighbours (stride 1), and so are the lanes of a vector. Else neighbouring row groups have neighbouring
 // outputs, and so have the lanes. Long reductions are cut into slices, one for each workgroup along z; y is then
 // [slices, outputs], and a second launch reduces that.
 //
-// Invocations join short runs and then the runs, teams a tree: the error of a sum grows with the root of its length.
+// Invocations join short runs and then the runs, row groups a tree: the error of a sum grows with the root of its length.
 //
-// needs: Y, the states of the numbers of a vector
+// needs: Y, the states of the elements of a vector
 
 struct Params {
   // Outputs, or vectors of outputs.
@@ -15,7 +15,7 @@ struct Params {
   // Vectors that one of them is made of.
   length: u32,
   // Powers of two.
-  team: u32,
+  row_group: u32,
   stride: u32,
   // In vectors.
   x_offset: u32,
@@ -54,22 +54,22 @@ fn step_to(r: u32) -> u32 {
   return offset + rest * extent.y;
 }
 
-// Every `team`th of `count` vectors from `first` on, beginning with the one of this rank. They are counted from `first`: a
+// Every `row_group`th of `count` vectors from `first` on, beginning with the one of this rank. They are counted from `first`: a
 // count from the first of nearly 2³² would wrap behind the last.
-fn walk(base: u32, first: u32, count: u32, rank: u32) -> States {
-  let team = params.team;
+fn reduce_slice(base: u32, first: u32, count: u32, rank: u32) -> States {
+  let row_group = params.row_group;
   // Between the indices of neighbouring lanes.
   let step = select(0u, 1u, params.stride == 1u);
   let scale = select(1u, WIDTH, params.stride == 1u);
   // Over one loop, as most are, every vector lies as far from the last.
   let straight = params.length <= params.loops[5].x;
-  let ahead = params.loops[5].y * team;
+  let ahead = params.loops[5].y * row_group;
   var total = none();
   var i = rank;
   while i < count {
-    let stop = i + min(count - i, RUN * team);
+    let stop = i + min(count - i, RUN * row_group);
     var run = none();
-    while i < stop && stop - i > (AHEAD - 1u) * team {
+    while i < stop && stop - i > (AHEAD - 1u) * row_group {
       let r = first + i;
       // All are asked for before the first is waited for.
       var a: V;
@@ -84,34 +84,34 @@ fn walk(base: u32, first: u32, count: u32, rank: u32) -> States {
         d = x[at + 3u * ahead];
       } else {
         a = x[base + step_to(r)];
-        b = x[base + step_to(r + team)];
-        c = x[base + step_to(r + 2u * team)];
-        d = x[base + step_to(r + 3u * team)];
+        b = x[base + step_to(r + row_group)];
+        c = x[base + step_to(r + 2u * row_group)];
+        d = x[base + step_to(r + 3u * row_group)];
       }
       run = joined(run, states(a, r * scale, step));
-      run = joined(run, states(b, (r + team) * scale, step));
-      run = joined(run, states(c, (r + 2u * team) * scale, step));
-      run = joined(run, states(d, (r + 3u * team) * scale, step));
-      i += AHEAD * team;
+      run = joined(run, states(b, (r + row_group) * scale, step));
+      run = joined(run, states(c, (r + 2u * row_group) * scale, step));
+      run = joined(run, states(d, (r + 3u * row_group) * scale, step));
+      i += AHEAD * row_group;
     }
     while i < stop {
       let r = first + i;
       run = joined(run, states(x[base + step_to(r)], r * scale, step));
-      i += team;
+      i += row_group;
     }
     total = joined(total, run);
   }
   return total;
 }
 
-// The states of a team joined, for its first member. The whole workgroup has to come here.
+// The states of a row group joined, for its first member. The whole workgroup has to come here.
 fn team_join(lane: u32, rank: u32, state: State) -> State {
-  if params.team == 1u {
+  if params.row_group == 1u {
     return state;
   }
   sh_states[lane] = state;
   workgroupBarrier();
-  for (var half = params.team / 2u; half > 0u; half /= 2u) {
+  for (var half = params.row_group / 2u; half > 0u; half /= 2u) {
     if rank < half {
       sh_states[lane] = join(sh_states[lane], sh_states[lane + half * params.stride]);
     }
@@ -126,14 +126,14 @@ fn main(
   @builtin(num_workgroups) groups: vec3<u32>,
   @builtin(local_invocation_index) lane: u32,
 ) {
-  let team = params.team;
+  let row_group = params.row_group;
   let stride = params.stride;
   // Both are powers of two, and divisions take as long as a few loads.
-  let in_team = firstTrailingBit(team);
+  let in_row_group = firstTrailingBit(row_group);
   let in_stride = firstTrailingBit(stride);
-  let rank = (lane >> in_stride) & (team - 1u);
-  let first_output = flat_group(group, groups) * (256u >> in_team);
-  let output = first_output + ((lane >> (in_team + in_stride)) << in_stride) + (lane & (stride - 1u));
+  let rank = (lane >> in_stride) & (row_group - 1u);
+  let first_output = flat_group(group, groups) * (256u >> in_row_group);
+  let output = first_output + ((lane >> (in_row_group + in_stride)) << in_stride) + (lane & (stride - 1u));
   let inside = output < params.outputs;
 
   var base = params.x_offset;
@@ -157,9 +157,9 @@ fn main(
   }
   let first = group.z * chunk;
   let count = select(0u, min(chunk, params.length - min(first, params.length)), inside);
-  var total = walk(base, first, count, rank);
+  var total = reduce_slice(base, first, count, rank);
 
-  // The lanes of a vector are outputs, or numbers of one.
+  // The lanes of a vector are outputs, or elements of one.
   var outputs_abreast = WIDTH;
   var step = 0u;
   if stride == 1u {

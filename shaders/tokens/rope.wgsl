@@ -1,5 +1,5 @@
-// (x, y) → (x·cos − y·sin, x·sin + y·cos) for each pair of numbers of each vector, by the angle of the token's position
-// and the pair. Numbers from rotary_dim on are copied. One invocation for each pair, and for each copied number.
+// (x, y) → (x·cos − y·sin, x·sin + y·cos) for each pair of elements of each vector, by the angle of the token's position
+// and the pair. Elements from rotary_dim on are copied. One invocation for each pair, and for each copied number.
 //
 // needs: T, IN_PLACE, INTERLEAVED, HAS_POSITIONS
 
@@ -10,7 +10,7 @@ struct Params {
   heads: u32,
   seq: u32,
   pairs: u32,
-  // Invocations of a vector: pairs and copied numbers.
+  // Invocations of a vector: pairs and copied elements.
   work: u32,
   total: u32,
   max_position: u32,

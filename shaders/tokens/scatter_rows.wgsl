@@ -2,7 +2,7 @@
 // table. It looks through the indices by 1024, notes those that name one of its rows as bits in workgroup memory, and
 // every invocation takes them in order, so that the order is always the same.
 //
-// needs: T, V (what numbers are combined as), combine
+// needs: T, V (what elements are combined as), combine
 
 struct Params {
   rows: u32,

@@ -34,7 +34,7 @@ pub(crate) fn run(tested: &BackendUnderTest) -> Result<(), String> {
             Err(error) => return Err(format!("synchronize: {error:?}")),
         }
     }
-    // Mesa's OpenGL on a processor computes while it is given the work, so there is nothing left to wait for.
+    // Mesa's OpenGL on a CPU computes while it is given the work, so there is nothing left to wait for.
     let computes_at_once = backend.device_info().is_ok_and(|device| device.api == "Gl");
     if timeouts == 0 && !computes_at_once {
         return Err("no wait of no time was too short for 20 products".to_owned());

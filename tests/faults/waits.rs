@@ -24,7 +24,7 @@ pub(crate) fn run(tested: &BackendUnderTest) -> Result<(), String> {
     let mut backend = WebGpuBackend::select(loss::index(tested)?);
     backend.init().map_err(told)?;
     if backend.device_info().is_ok_and(|device| device.api == "Gl") {
-        // Mesa's OpenGL on a processor computes in the thread that gives it the work: docs/reliability.md.
+        // Mesa's OpenGL on a CPU computes in the thread that gives it the work: docs/reliability.md.
         return Ok(());
     }
     let alloc = |elements: usize, value: f64| {

@@ -25,7 +25,7 @@ pub(crate) struct Args {
 
 pub(crate) fn run(sh: &Shell, args: &Args) -> anyhow::Result<()> {
     drivers::prepare(sh, !args.no_install, false)?;
-    // The processor has no kernels.
+    // The CPU has no kernels.
     if sh.var("TEST_BACKENDS").is_err() {
         sh.set_var("TEST_BACKENDS", "webgpu");
     }

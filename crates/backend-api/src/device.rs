@@ -6,20 +6,20 @@
 pub enum DeviceKind {
     /// A GPU with its own memory.
     DiscreteGpu,
-    /// A GPU that shares the processor's memory.
+    /// A GPU that shares the CPU's memory.
     IntegratedGpu,
     /// A GPU handed through by a hypervisor.
     VirtualGpu,
     /// Not told by the driver.
     Other,
-    /// The host processor, used directly.
+    /// The host CPU, used directly.
     Cpu,
-    /// The host processor behind a GPU interface, such as lavapipe, llvmpipe or SwiftShader.
+    /// The host CPU behind a GPU interface, such as lavapipe, llvmpipe or SwiftShader.
     SoftwareAdapter,
 }
 
 impl DeviceKind {
-    /// Lower is faster, as a rule. The host processor used directly beats a software adapter.
+    /// Lower is faster, as a rule. The host CPU used directly beats a software adapter.
     #[must_use]
     pub const fn rank(self) -> u8 {
         match self {
@@ -56,7 +56,7 @@ pub struct Capabilities {
     pub f16: bool,
     /// Smallest and largest number of lanes in a subgroup, where kernels can use subgroups.
     pub subgroup_size: Option<(u32, u32)>,
-    /// Whether matrix units are used for f16 products.
+    /// Whether tensor cores are used for f16 products.
     pub cooperative_matrix: bool,
     /// Bytes of the largest allocation.
     pub max_alloc_bytes: usize,
@@ -67,7 +67,7 @@ pub struct Capabilities {
 }
 
 impl Capabilities {
-    /// What every backend on a processor can do.
+    /// What every backend on a CPU can do.
     #[must_use]
     pub const fn host() -> Self {
         Self {

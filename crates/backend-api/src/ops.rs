@@ -243,7 +243,7 @@ op_enum! {
     MathMode {
         /// f32 products and sums.
         Standard = "standard",
-        /// Where the device has matrix units for f16, each factor may be split into two f16 parts, of which the three
+        /// Where the device has tensor cores for f16, each factor may be split into two f16 parts, of which the three
         /// largest products are added in f32. Each row of A and column of B is scaled by a power of two first, so every
         /// exponent is served. The error of a result is at most (2⁻²⁰ + k · 2⁻²³) times the sum of its products'
         /// magnitudes, and k · 2⁻³⁸ of the largest magnitude of A's row times that of B's column. An infinity or a NaN makes its whole row or column of C NaN.

@@ -43,7 +43,7 @@ pub enum BackendPreference {
     Auto,
     /// A WebGPU adapter.
     WebGpu,
-    /// The host processor.
+    /// The host CPU.
     Cpu,
 }
 
@@ -74,7 +74,7 @@ pub struct Selection {
 ///
 /// A name is `"cpu"`, `"webgpu"`, `"webgpu:1"` (by adapter index), `"webgpu:vulkan"` (by interface) or a name that a
 /// runtime registered itself. `"auto"` is the device of the lowest [`rank`](crate::DeviceKind::rank): a discrete GPU
-/// before an integrated one, the host processor before a software adapter; ties go to the backend registered first.
+/// before an integrated one, the host CPU before a software adapter; ties go to the backend registered first.
 #[derive(Debug, Default)]
 pub struct Registry {
     factories: Vec<Box<dyn BackendFactory>>,

@@ -17,7 +17,7 @@ use crate::access::Input;
 use crate::memory::{MAX_ALLOC_BYTES, Memory};
 use crate::{factory, ops};
 
-/// The host processor as a compute device.
+/// The host CPU as a compute device.
 ///
 /// Every call finishes before it returns. Calls from several threads run at the same time unless one writes what
 /// another uses. Memory is zero when it is allocated, and given back to the system when its last handle is freed.

@@ -9,7 +9,7 @@ use crate::{CpuBackend, parallel};
 /// The name of backend and device.
 pub(crate) const NAME: &str = "cpu";
 
-/// Opens the host processor under the name `"cpu"`.
+/// Opens the host CPU under the name `"cpu"`.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CpuFactory;
 
@@ -35,11 +35,11 @@ impl BackendFactory for CpuFactory {
     }
 }
 
-/// The host processor.
+/// The host CPU.
 pub(crate) fn device_info() -> DeviceInfo {
     DeviceInfo {
         selector: NAME.to_owned(),
-        name: format!("host processor ({}, {} threads)", std::env::consts::ARCH, parallel::threads()),
+        name: format!("host CPU ({}, {} threads)", std::env::consts::ARCH, parallel::threads()),
         api: "host".to_owned(),
         driver: String::new(),
         kind: DeviceKind::Cpu,

@@ -1,4 +1,4 @@
-//! The compute backend that always works: safe, parallel Rust on the host processor.
+//! The compute backend that always works: safe, parallel Rust on the host CPU.
 //!
 //! [`CpuBackend`] implements every operation of [`ComputeBackend`](backend_api::ComputeBackend); a runtime gets it
 //! by the name `"cpu"` after [`register`]. It is the fallback where there is no GPU, and the same numbers in the same

@@ -70,7 +70,7 @@ impl WebGpuBackend {
         Self { selector: selector.into(), ..Self::default() }
     }
 
-    /// Does without cooperative matrices when the backend is next opened. They are matrix units of the
+    /// Does without cooperative matrices when the backend is next opened. They are tensor cores of the
     /// device, which wgpu offers as an experimental feature; the backend uses them for f16 products where there are
     /// some, after it has compared their results with the host's.
     #[must_use]
@@ -244,15 +244,15 @@ impl WebGpuBackend {
     /// [`Unsupported`](BackendError::Unsupported) if there is no such kernel.
     pub fn force_matmul(&self, kernel: Option<&str>) -> BackendResult<()> {
         let op = "force_matmul";
-        let forced = kernel.map(|name| ops::ForcedMatmul::parse(op, name)).transpose()?;
-        *self.context(op)?.forced_matmul.lock() = forced;
+        let forced = kernel.map(|name| ops::MatmulOverride::parse(op, name)).transpose()?;
+        *self.context(op)?.matmul_override.lock() = forced;
         Ok(())
     }
 
     /// Every kernel for matrix products, with its tile.
     #[must_use]
     pub fn matmul_kernels() -> Vec<String> {
-        ops::ForcedMatmul::names()
+        ops::MatmulOverride::names()
     }
 
     /// How attention would be computed: the kernel and its tile, the pieces of the keys. Such as
@@ -272,15 +272,15 @@ impl WebGpuBackend {
     /// [`Unsupported`](BackendError::Unsupported) if there is no such kernel.
     pub fn force_attention(&self, kernel: Option<&str>) -> BackendResult<()> {
         let op = "force_attention";
-        let forced = kernel.map(|name| ops::ForcedAttention::parse(op, name)).transpose()?;
-        *self.context(op)?.forced_attention.lock() = forced;
+        let forced = kernel.map(|name| ops::AttentionOverride::parse(op, name)).transpose()?;
+        *self.context(op)?.attention_override.lock() = forced;
         Ok(())
     }
 
     /// Every kernel for attention, with its tile.
     #[must_use]
     pub fn attention_kernels() -> Vec<String> {
-        ops::ForcedAttention::names()
+        ops::AttentionOverride::names()
     }
 
     /// [`force_matmul`](Self::force_matmul) for convolutions, transposed ones and the gradients of inputs: one of
@@ -290,15 +290,15 @@ impl WebGpuBackend {
     /// [`Unsupported`](BackendError::Unsupported) if there is no such kernel.
     pub fn force_conv(&self, kernel: Option<&str>) -> BackendResult<()> {
         let op = "force_conv";
-        let forced = kernel.map(|name| ops::ForcedConv::parse(op, name)).transpose()?;
-        *self.context(op)?.forced_conv.lock() = forced;
+        let forced = kernel.map(|name| ops::ConvOverride::parse(op, name)).transpose()?;
+        *self.context(op)?.conv_override.lock() = forced;
         Ok(())
     }
 
     /// Every kernel for convolutions, with its tile.
     #[must_use]
     pub fn conv_kernels() -> Vec<String> {
-        ops::ForcedConv::names()
+        ops::ConvOverride::names()
     }
 
     /// For tests: takes the device for `slowdown` times slower than its kind is, and has every operation halved

@@ -8,7 +8,7 @@ use backend_api::operand::Operand;
 use backend_api::{BackendError, BackendResult, DType, DeviceKind, MemoryStats};
 use bytemuck::Pod;
 
-use crate::device::{Gate, Gpu, LastHandle, Witness, guarded};
+use crate::device::{GlLock, Gpu, LastHandle, Witness, guarded};
 use crate::kernels::{MAX_IMMEDIATES, MAX_PARAMS, Pipelines, Target, Variant};
 use crate::memory::{Allocation, Block, DeviceSlice, Memory};
 use crate::ops;
@@ -48,17 +48,17 @@ pub(crate) struct Parts {
     pub(crate) recorder: Mutex<Recorder>,
     pub(crate) submitter: Arc<Submitter>,
     pub(crate) readback: Readback,
-    pub(crate) gate: Gate,
+    pub(crate) gl_lock: GlLock,
     /// Which variants on cooperative matrices were found to be right.
-    pub(crate) proofs: ops::Proofs,
+    pub(crate) self_tests: ops::SelfTests,
     /// Which kernels were measured to be the fastest.
     pub(crate) tuning: ops::Tuning,
     /// The kernel that matrix products have to use, if one was asked for.
-    pub(crate) forced_matmul: Mutex<Option<ops::ForcedMatmul>>,
+    pub(crate) matmul_override: Mutex<Option<ops::MatmulOverride>>,
     /// The kernel that attention has to use, if one was asked for.
-    pub(crate) forced_attention: Mutex<Option<ops::ForcedAttention>>,
+    pub(crate) attention_override: Mutex<Option<ops::AttentionOverride>>,
     /// The kernel that convolutions have to use, if one was asked for.
-    pub(crate) forced_conv: Mutex<Option<ops::ForcedConv>>,
+    pub(crate) conv_override: Mutex<Option<ops::ConvOverride>>,
     /// How much long work is waiting to be submitted.
     pub(crate) pace: ops::Pace,
     limits: BindingLimits,
@@ -93,9 +93,9 @@ impl Parts {
         };
         let has_dropped = Arc::new(AtomicBool::new(false));
         let progress = Arc::new(Progress::default());
-        let gate = Gate::new(&gpu.info);
+        let gl_lock = GlLock::new(&gpu.info);
         // An OpenGL context belongs to the thread whose turn it is.
-        let has_thread = is_software && !gate.is_closed();
+        let has_thread = is_software && !gl_lock.is_needed();
         let submitter = Arc::new(Submitter::new(device, &gpu.queue, &gpu.health, &progress, has_thread));
         let memory = Memory::new(device, &progress, &has_dropped);
         let pipelines = Pipelines::new(device, target, gpu.takes_spirv);
@@ -108,12 +108,12 @@ impl Parts {
             recorder: Mutex::new(recorder),
             submitter,
             readback: Readback::new(device),
-            gate,
-            proofs: ops::Proofs::default(),
+            gl_lock,
+            self_tests: ops::SelfTests::default(),
             tuning: ops::Tuning::default(),
-            forced_matmul: Mutex::default(),
-            forced_attention: Mutex::default(),
-            forced_conv: Mutex::default(),
+            matmul_override: Mutex::default(),
+            attention_override: Mutex::default(),
+            conv_override: Mutex::default(),
             pace: ops::Pace::default(),
             limits: BindingLimits::of(&limits),
             timeout_ms: AtomicU64::new(Self::DEFAULT_TIMEOUT.as_millis() as u64),
@@ -222,7 +222,7 @@ impl Context {
     /// Compiles a kernel and lets other tasks go on. Nobody has to wait for a turn at the device meanwhile: the gate is
     /// entered for the compilation alone.
     pub(crate) async fn compile(&self, variant: &Variant) -> BackendResult<()> {
-        self.pipelines.compile_async(variant, &self.gate).await
+        self.pipelines.compile_async(variant, &self.gl_lock).await
     }
 
     /// Memory of at least so many bytes; its content is arbitrary.
@@ -436,12 +436,12 @@ impl Context {
         let witness = self.gpu.health.witness();
         let done = Signal::default();
         {
-            let _turn = self.gate.enter();
+            let _guard = self.gl_lock.lock();
             self.recorder.lock().submit_then(vec![Then::Tell(done.clone())])?;
         }
         done.wait(self).await?;
         self.gpu.health.settle(&self.gpu.device).await?;
-        let _turn = self.gate.enter();
+        let _guard = self.gl_lock.lock();
         self.recorder.lock().retire();
         self.take_late(op, witness, 0)
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use backend_api::BackendResult;
 
 use crate::context::{Context, Parts};
-use crate::device::Turn;
+use crate::device::GlGuard;
 #[cfg(not(target_family = "wasm"))]
 use crate::sync::thread;
 
@@ -35,10 +35,10 @@ impl Opened {
     /// [`DeviceLost`](backend_api::BackendError::DeviceLost), [`Timeout`](backend_api::BackendError::Timeout) where another
     /// thread has its turn.
     pub(crate) fn call(&self, op: &'static str) -> BackendResult<Call<'_>> {
-        let turn = self.gate.enter_within(op, self.timeout())?;
+        let turn = self.gl_lock.lock_within(op, self.timeout())?;
         self.submitter.refresh()?;
         self.gpu.health.witness();
-        Ok(Call { context: self.context.call(), _turn: turn })
+        Ok(Call { context: self.context.call(), _guard: turn })
     }
 }
 
@@ -59,7 +59,7 @@ impl Drop for Opened {
         }
         let deadline = self.deadline(op);
         let newest = self.recorder.lock().newest();
-        let finished = self.gate.enter_within(op, self.timeout()).and_then(|_turn| match newest {
+        let finished = self.gl_lock.lock_within(op, self.timeout()).and_then(|_guard| match newest {
             Some(newest) => self.submitter.wait(&newest, &deadline),
             None => Ok(()),
         });
@@ -75,7 +75,7 @@ impl Drop for Opened {
 #[derive(Debug)]
 pub(crate) struct Call<'a> {
     context: Context,
-    _turn: Turn<'a>,
+    _guard: GlGuard<'a>,
 }
 
 impl Deref for Call<'_> {

@@ -35,7 +35,7 @@ enum Fault {
     Transpose,
 }
 
-/// The processor with a fault.
+/// The CPU with a fault.
 #[derive(Debug)]
 struct Faulty {
     inner: CpuBackend,
@@ -47,7 +47,7 @@ struct Faulty {
 impl Faulty {
     fn new(fault: Fault) -> Self {
         let mut inner = CpuBackend::new();
-        inner.init().expect("the processor is always there");
+        inner.init().expect("the CPU is always there");
         Self { inner, fault, views: Mutex::default() }
     }
 
@@ -299,10 +299,10 @@ fn refusing_f16_counts_as_such() {
 #[test]
 fn asynchronous_runs_pass_as_well() {
     let mut backend = CpuBackend::new();
-    backend.init().expect("the processor is always there");
+    backend.init().expect("the CPU is always there");
     for case in cases().iter().filter(|case| matches!(case.family, "memory" | "order" | "fill" | "rope")) {
         let future = pin!(case.run_async(&backend));
-        // The processor has nothing to wait for.
+        // The CPU has nothing to wait for.
         match future.poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(outcome) => assert!(outcome.is_ok(), "{outcome:?}"),
             Poll::Pending => panic!("{} is pending", case.path()),

@@ -1,4 +1,4 @@
-//! Sentences per second on the processor, against candle-transformers with the same weights.
+//! Sentences per second on the CPU, against candle-transformers with the same weights.
 //!
 //! Run it with `cargo run --release -p minilm --example against_candle`; a device can be named as its argument.
 //! Both sides get the same batches of token ids and end with vectors on the host. Rounds alternate between them, so
@@ -56,7 +56,7 @@ fn main() -> anyhow::Result<()> {
     let (ours, theirs) = (median(ours), median(theirs));
     println!("{sentences} sentences, {} batches, median of {ROUNDS} rounds", batches.len());
     println!("minilm on {}: {ours:.1} sentences/s", selection.device.name);
-    println!("candle on the processor: {theirs:.1} sentences/s");
+    println!("candle on the CPU: {theirs:.1} sentences/s");
     println!("ratio: {:.2}", ours / theirs);
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Embeddings on every device there is, against candle-transformers on the processor with the same weights.
+//! Embeddings on every device there is, against candle-transformers on the CPU with the same weights.
 
 mod candle;
 

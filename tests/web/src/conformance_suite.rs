@@ -9,7 +9,7 @@ use web_time::Instant;
 /// How many failing cases of an operation are listed.
 const LISTED: usize = 20;
 
-/// Cases of 65,600 products, each a workgroup: longer than a grid is wide. Two minutes in a browser on a processor; the
+/// Cases of 65,600 products, each a workgroup: longer than a grid is wide. Two minutes in a browser on a CPU; the
 /// long vectors of `gemm` fold their grid too.
 const SLOW: [&str; 1] = ["batched_gemm/x65600"];
 

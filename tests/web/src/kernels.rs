@@ -20,7 +20,7 @@ pub struct Kernel {
 }
 
 /// Every variant that needs neither subgroups nor cooperative matrices, which wgpu offers in no browser; once for
-/// processors that pose as a GPU and once for GPUs where the two get different texts.
+/// CPUs that pose as a GPU and once for GPUs where the two get different texts.
 pub(crate) fn all() -> Vec<Kernel> {
     let mut seen = HashSet::new();
     let mut kernels = Vec::new();

@@ -59,7 +59,7 @@ struct Report {
     results: Vec<Hit>,
 }
 
-/// Runs the demo in every mode and compares what it ranks with the native command on the processor.
+/// Runs the demo in every mode and compares what it ranks with the native command on the CPU.
 pub(crate) fn run(sh: &Shell, server: &Server, screenshots: &Path) -> anyhow::Result<()> {
     sh.create_dir(screenshots)?;
     let browser = Browser::launch()?;
@@ -168,7 +168,7 @@ fn text(page: &mut Page<'_>, id: &str) -> anyhow::Result<String> {
     Ok(text.as_str().unwrap_or_default().to_owned())
 }
 
-/// What the command ranks on the processor, which `cargo xtask test-web` has built beside this program.
+/// What the command ranks on the CPU, which `cargo xtask test-web` has built beside this program.
 fn native(sh: &Shell, query: &str) -> anyhow::Result<Vec<Hit>> {
     let minilm = std::env::current_exe()?.with_file_name("minilm");
     let json = cmd!(sh, "{minilm} --backend cpu --json --top 10 --query {query} {SAMPLE}")

@@ -23,7 +23,7 @@ pub(crate) struct Cargo<'a> {
 /// Finds one: the running toolchain, with rustup's help if the target is missing; else Debian's, which has no library
 /// for the target and builds it.
 pub(crate) fn find(sh: &Shell) -> anyhow::Result<Cargo<'_>> {
-    // Vectors are in every browser that has WebGPU, and the processor's kernels are made of them.
+    // Vectors are in every browser that has WebGPU, and the CPU's kernels are made of them.
     let mut environment =
         vec![sh.push_env("CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_RUSTFLAGS", "-C target-feature=+simd128")];
     if !has_library(sh) && cmd!(sh, "rustup target add {TARGET}").run().is_err() {

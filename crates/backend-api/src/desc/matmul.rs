@@ -64,11 +64,11 @@ pub struct MatmulDesc {
     pub n: usize,
     /// Columns of op(A), rows of op(B).
     pub k: usize,
-    /// Left factor, stored m×k, or k×m if transposed.
+    /// Left operand, stored m×k, or k×m if transposed.
     pub a: Matrix,
     /// How A is read.
     pub trans_a: BackendTranspose,
-    /// Right factor, stored k×n, or n×k if transposed.
+    /// Right operand, stored k×n, or n×k if transposed.
     pub b: Matrix,
     /// How B is read.
     pub trans_b: BackendTranspose,
@@ -118,7 +118,7 @@ impl MatmulDesc {
         self
     }
 
-    /// Sets the two factors of BLAS.
+    /// Sets the two factors of BLAS, alpha and beta.
     #[must_use]
     pub const fn with_scale(mut self, alpha: f64, beta: f64) -> Self {
         self.alpha = alpha;

@@ -1,4 +1,4 @@
-//! Loops that are compiled for the widest vectors of the processor they run on.
+//! Loops that are compiled for the widest vectors of the CPU they run on.
 //!
 //! A loop is compiled for vectors where everything in it is inlined, so each is a type with an `inline(always)` method
 //! rather than a closure, which the compiler may leave as a function of its own.

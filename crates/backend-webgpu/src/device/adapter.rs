@@ -89,7 +89,7 @@ pub(crate) fn describe(index: usize, info: &wgpu::AdapterInfo) -> DeviceInfo {
         wgpu::DeviceType::IntegratedGpu => DeviceKind::IntegratedGpu,
         wgpu::DeviceType::VirtualGpu => DeviceKind::VirtualGpu,
         wgpu::DeviceType::Cpu => DeviceKind::SoftwareAdapter,
-        // OpenGL doesn't tell; llvmpipe is the renderer of Mesa on a processor.
+        // OpenGL doesn't tell; llvmpipe is the renderer of Mesa on a CPU.
         _ if info.name.to_lowercase().contains("llvmpipe") => DeviceKind::SoftwareAdapter,
         _ => DeviceKind::Other,
     };

@@ -1,4 +1,4 @@
-//! Whether an adapter has matrix units that the kernels can use.
+//! Whether an adapter has tensor cores that the kernels can use.
 
 use wgpu::{CooperativeMatrixProperties, CooperativeScalarType, Features};
 

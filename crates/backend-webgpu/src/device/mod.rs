@@ -3,7 +3,7 @@
 mod adapter;
 mod closing;
 mod cooperative;
-mod gate;
+mod gl_lock;
 mod health;
 mod open;
 mod profile;
@@ -11,7 +11,7 @@ mod scope;
 
 pub(crate) use adapter::{Selector, describe, enumerate, find};
 pub(crate) use closing::{LastHandle, compiling};
-pub(crate) use gate::{Gate, Turn};
+pub(crate) use gl_lock::{GlGuard, GlLock};
 pub(crate) use health::{Health, Witness};
 pub(crate) use open::{Gpu, open};
 pub(crate) use profile::DeviceProfile;

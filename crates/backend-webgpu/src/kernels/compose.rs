@@ -7,7 +7,7 @@ use super::Variant;
 pub struct Target {
     /// Whether parameters are immediates rather than a uniform buffer.
     pub immediates: bool,
-    /// Whether long loops are unrolled. Processors that pose as a GPU gain nothing from it, and take minutes to compile
+    /// Whether long loops are unrolled. CPUs that pose as a GPU gain nothing from it, and take minutes to compile
     /// the text.
     pub unroll: bool,
 }

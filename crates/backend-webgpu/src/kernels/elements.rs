@@ -1,9 +1,9 @@
-//! The declarations that make an element-wise kernel of a function of numbers.
+//! The declarations that make an element-wise kernel of a function of elements.
 //!
-//! Such a kernel moves elements of LANES numbers. For each input, here called `a`, it uses the type `AN` of an element
+//! Such a kernel moves elements of VEC_WIDTH elements. For each input, here called `a`, it uses the type `AN` of an element
 //! in memory, the type `AV` of an element as a value, and `load_a(i, o)`, where `i` is the input's place and `o` the
-//! output's. `map` makes an element of the output, of type `YN`, from the inputs' values. With LANES = 4, each of them
-//! is four times what `apply` has it. With LANES = 8, they are numbers of f16, two in a word: WGSL's own vectors of f16
+//! output's. `map` makes an element of the output, of type `YN`, from the inputs' values. With VEC_WIDTH = 4, each of them
+//! is four times what `apply` has it. With VEC_WIDTH = 8, they are elements of f16, two in a word: WGSL's own vectors of f16
 //! have 8 bytes at most.
 
 use std::fmt::Write as _;
@@ -21,17 +21,17 @@ pub(crate) enum Origin {
     Memory,
     /// The output, whose elements it shares.
     Output,
-    /// One number of its own memory for all LANES.
+    /// One number of its own memory for all VEC_WIDTH.
     Repeated,
 }
 
 /// The declarations of a variant with a function.
 pub(super) fn declarations(variant: &Variant, function: Function) -> String {
-    let lanes = variant.constant("LANES").max(1) as usize;
+    let vec_width = variant.constant("VEC_WIDTH").max(1) as usize;
     match function {
         Function::Combine(op) => return combine(op, variant.dtype(0)),
-        Function::Write => return write(lanes, variant.dtype(0)),
-        Function::Move => return format!("alias TN = {};\n", vector(lanes, variant.dtype(0).name())),
+        Function::Write => return write(vec_width, variant.dtype(0)),
+        Function::Move => return format!("alias TN = {};\n", vector(vec_width, variant.dtype(0).name())),
         _ => {}
     }
     let names = inputs(variant);
@@ -41,15 +41,15 @@ pub(super) fn declarations(variant: &Variant, function: Function) -> String {
         let dtype = if function == Function::Choose && index == 0 { DType::U32 } else { variant.dtype(0) };
         let bit = index.checked_sub(usize::from(function == Function::Choose));
         let number = bit.filter(|_| names.len() > 1).map(|bit| 1 << bit);
-        load(&mut text, variant, function, Input { name, dtype, number, lanes });
+        load(&mut text, variant, function, Input { name, dtype, number, vec_width });
     }
     let stored = variant.dtype(variant.source.types.len() - 1);
-    _ = writeln!(text, "alias YN = {};", element(lanes, stored));
+    _ = writeln!(text, "alias YN = {};", element(vec_width, stored));
     let list =
         |each: &dyn Fn(&str) -> String| names.iter().map(|name| each(name)).collect::<Vec<_>>().join(", ");
     let parameters = list(&|name| format!("{}: {name}V", name.to_lowercase()));
     let apply_to = |parts: &dyn Fn(&str) -> String| format!("apply({})", list(parts));
-    let result = match (lanes, function) {
+    let result = match (vec_width, function) {
         // A copy, whose only input has the output's type.
         (8, Function::Convert) => names[0].to_lowercase(),
         (8, _) => LANE_NAMES
@@ -66,10 +66,10 @@ pub(super) fn declarations(variant: &Variant, function: Function) -> String {
             .join(", "),
         _ => {
             let lane = |lane: &str| {
-                let part = if lanes == 1 { String::new() } else { format!(".{lane}") };
+                let part = if vec_width == 1 { String::new() } else { format!(".{lane}") };
                 format!("{stored}({})", apply_to(&|name| format!("{}{part}", name.to_lowercase())))
             };
-            LANE_NAMES[..lanes].iter().map(|name| lane(name)).collect::<Vec<_>>().join(", ")
+            LANE_NAMES[..vec_width].iter().map(|name| lane(name)).collect::<Vec<_>>().join(", ")
         }
     };
     _ = writeln!(text, "fn map({parameters}) -> YN {{ return YN({result}); }}");
@@ -79,13 +79,13 @@ pub(super) fn declarations(variant: &Variant, function: Function) -> String {
 
 const LANE_NAMES: [&str; 4] = ["x", "y", "z", "w"];
 
-/// Writes a block of four numbers, of which the first `params.skip` of all and what is beyond `params.n` are left out.
-fn write(lanes: usize, dtype: DType) -> String {
+/// Writes a block of four elements, of which the first `params.skip` of all and what is beyond `params.n` are left out.
+fn write(vec_width: usize, dtype: DType) -> String {
     let narrow = |number: &str| match dtype {
         DType::F16 => format!("f16_from_f32({number})"),
         _ => number.to_owned(),
     };
-    let body = if lanes == 4 {
+    let body = if vec_width == 4 {
         let parts = ["numbers.x", "numbers.y", "numbers.z", "numbers.w"].map(narrow).join(", ");
         format!("  output[params.output / 4u + block] = TN({parts});\n")
     } else {
@@ -96,7 +96,7 @@ fn write(lanes: usize, dtype: DType) -> String {
              if i < params.n {{ output[params.output + i] = {number}; }}\n  }}\n"
         )
     };
-    let element = vector(lanes, dtype.name());
+    let element = vector(vec_width, dtype.name());
     format!("alias TN = {element};\nfn write(block: u32, numbers: vec4<f32>) {{\n{body}}}\n")
 }
 
@@ -122,9 +122,9 @@ fn inputs(variant: &Variant) -> Vec<&'static str> {
 struct Input<'a> {
     name: &'a str,
     dtype: DType,
-    /// The bit of `numbers()` that says whether the input is a number, where it may be one.
+    /// The bit of `elements()` that says whether the input is a number, where it may be one.
     number: Option<u32>,
-    lanes: usize,
+    vec_width: usize,
 }
 
 fn is_repeated(variant: &Variant, name: &str) -> bool {
@@ -133,21 +133,21 @@ fn is_repeated(variant: &Variant, name: &str) -> bool {
 
 /// The types of an input and how it is read.
 fn load(text: &mut String, variant: &Variant, function: Function, input: Input<'_>) {
-    let Input { name, dtype, number, lanes } = input;
+    let Input { name, dtype, number, vec_width } = input;
     let variable = name.to_lowercase();
     let origin = variant.constant(&format!("{name}_FROM"));
     let repeated = is_repeated(variant, name);
     let computed = computed_as(function, dtype).name();
-    let value = match (lanes, repeated) {
+    let value = match (vec_width, repeated) {
         (8, true) if function == Function::Convert => "u32".to_owned(),
         (8, true) => computed.to_owned(),
-        (8, false) => element(lanes, dtype),
-        _ => vector(lanes, computed),
+        (8, false) => element(vec_width, dtype),
+        _ => vector(vec_width, computed),
     };
     let stored = match origin == Origin::Memory as u32 {
-        true => element(lanes, dtype),
+        true => element(vec_width, dtype),
         // Halves in words can only be read by the word.
-        false if lanes == 8 => "u32".to_owned(),
+        false if vec_width == 8 => "u32".to_owned(),
         false => dtype.to_string(),
     };
     _ = writeln!(text, "alias {name}N = {stored};\nalias {name}V = {value};");
@@ -158,7 +158,7 @@ fn load(text: &mut String, variant: &Variant, function: Function, input: Input<'
     }
     // A number of one lane is read like an element, and one of several like a repeated one.
     if let Some(bit) = number
-        && (lanes == 1 || repeated)
+        && (vec_width == 1 || repeated)
     {
         let bits = match computed {
             "u32" => "i".to_owned(),
@@ -167,7 +167,7 @@ fn load(text: &mut String, variant: &Variant, function: Function, input: Input<'
         };
         _ = writeln!(text, "  if (numbers() & {bit}u) != 0u {{ return {name}V({bits}); }}");
     }
-    let element = match (lanes, repeated) {
+    let element = match (vec_width, repeated) {
         (8, true) if function == Function::Convert => {
             format!("extractBits({variable}[i / 2u], i % 2u * 16u, 16u) * 0x10001u")
         }
@@ -178,13 +178,13 @@ fn load(text: &mut String, variant: &Variant, function: Function, input: Input<'
     _ = writeln!(text, "  return {name}V({element});\n}}");
 }
 
-/// The type of an element of `lanes` numbers in memory.
-fn element(lanes: usize, dtype: DType) -> String {
-    if lanes == 8 { "vec4<u32>".to_owned() } else { vector(lanes, dtype.name()) }
+/// The type of an element of `vec_width` elements in memory.
+fn element(vec_width: usize, dtype: DType) -> String {
+    if vec_width == 8 { "vec4<u32>".to_owned() } else { vector(vec_width, dtype.name()) }
 }
 
-fn vector(lanes: usize, element: &str) -> String {
-    if lanes == 1 { element.to_owned() } else { format!("vec{lanes}<{element}>") }
+fn vector(vec_width: usize, element: &str) -> String {
+    if vec_width == 1 { element.to_owned() } else { format!("vec{vec_width}<{element}>") }
 }
 
 /// What a function takes elements of a type as.
@@ -204,7 +204,7 @@ fn has_half_form(op: UnaryOp) -> bool {
     )
 }
 
-/// The function of numbers, in terms of those of the helper files.
+/// The function of elements, in terms of those of the helper files.
 fn apply(variant: &Variant, function: Function) -> String {
     let dtype = variant.dtype(0);
     let number = computed_as(function, dtype);
@@ -256,7 +256,7 @@ fn apply(variant: &Variant, function: Function) -> String {
             "fn apply(x: f32) -> f32 { return x * bitcast<f32>(params.p) + bitcast<f32>(params.q); }"
                 .to_owned()
         }
-        // They apply nothing to numbers.
+        // They apply nothing to elements.
         Function::Combine(_) | Function::Move | Function::Write => String::new(),
         Function::Convert => {
             let to = variant.dtype(1);

@@ -11,9 +11,9 @@ macro_rules! libs {
 }
 
 libs! {
-    /// Workgroup numbers of folded grids.
+    /// Workgroup elements of folded grids.
     GRID = "grid",
-    /// Numbers that WGSL has no literals for.
+    /// Elements that WGSL has no literals for.
     SPECIAL = "special",
     /// The functions of one number but for those of [`LOG`] and [`TRIG`]; needs [`SPECIAL`].
     UNARY = "unary",
@@ -25,10 +25,10 @@ libs! {
     MULTIPLY_HIGH = "multiply_high",
     /// Sine and cosine; needs [`UNARY`] and [`MULTIPLY_HIGH`].
     TRIG = "trig",
-    /// The functions of two numbers; needs [`LOG`].
+    /// The functions of two elements; needs [`LOG`].
     BINARY = "binary",
-    /// Places in strided tensors that are walked together.
-    WALK = "walk",
+    /// Places in strided tensors that are iterated together.
+    STRIDED = "strided",
     /// Tiles of transposing copies.
     TRANSPOSE = "transpose",
     /// Squares of 32 and 16 bits for them.
@@ -51,13 +51,13 @@ libs! {
     /// The parameters and results of matrix products; needs [`ACTIVATE`] or [`ACTIVATE_HALF`].
     MATMUL = "matmul",
     /// Blocks of the factors of matrix products; needs [`MATMUL`].
-    FACTOR_BLOCKS = "factor_blocks",
-    /// Quotients by numbers whose inverse is known.
+    OPERAND_BLOCKS = "operand_blocks",
+    /// Quotients by elements whose inverse is known.
     QUOTIENT = "quotient",
     /// The parameters and results of convolutions; needs [`ACTIVATE`].
     CONV = "conv",
     /// Where filters lie; needs [`CONV`] and [`QUOTIENT`].
-    CORNER = "corner",
+    INPUT_ORIGIN = "input_origin",
     /// What convolutions multiply the filters by. All need [`CONV`] and [`QUOTIENT`].
     SOURCE_ANY = "source_any",
     SOURCE_WINDOW = "source_window",
@@ -89,11 +89,11 @@ libs! {
     REDUCE = "reduce",
     /// Reductions across a workgroup; needs [`REDUCE`].
     WORKGROUP = "workgroup",
-    /// Numbers one by one, four at a time, and 16 bytes of f16.
-    LANES_1 = "lanes_1",
-    LANES_4 = "lanes_4",
-    LANES_8 = "lanes_8",
-    /// The states of a reduction that reads numbers; needs lanes and a rule.
+    /// Elements one by one, four at a time, and 16 bytes of f16.
+    VEC_1 = "vec_1",
+    VEC_4 = "vec_4",
+    VEC_8 = "vec_8",
+    /// The states of a reduction that reads elements; needs a vector width and a rule.
     STATES_1 = "states_1",
     STATES_4 = "states_4",
     STATES_8 = "states_8",
@@ -119,7 +119,7 @@ libs! {
     ATTENTION_NARROW = "attention_narrow",
     /// How they come into the workgroup memory of attention/flash; needs one of the former.
     ATTENTION_STAGING = "attention_staging",
-    /// Outputs of values that aren't finite; needs one of the former, or what reads four numbers.
+    /// Outputs of values that aren't finite; needs one of the former, or what reads four elements.
     ATTENTION_SEEN = "attention_seen",
     /// The rows that share keys, and pieces of these; needs [`ATTENTION`].
     ATTENTION_PIECES = "attention_pieces",

@@ -9,7 +9,7 @@ use super::Variant;
 use super::compose::{Target, compose};
 #[cfg(not(target_family = "wasm"))]
 use super::spirv;
-use crate::device::{Gate, compiling, guarded, guarded_async};
+use crate::device::{GlLock, compiling, guarded, guarded_async};
 #[cfg(feature = "count-out-of-bounds")]
 use crate::out_of_bounds;
 use crate::sync::{Mutex, RwLock};
@@ -24,7 +24,7 @@ pub(crate) const MAX_IMMEDIATES: u32 = MAX_PARAMS;
 #[cfg(feature = "count-out-of-bounds")]
 pub(crate) const MAX_IMMEDIATES: u32 = MAX_PARAMS + out_of_bounds::RANGES as u32;
 
-/// How many storage bindings a kernel has; kernels with the same numbers share their layouts.
+/// How many storage bindings a kernel has; kernels with the same elements share their layouts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Signature {
     pub(crate) reads: u32,
@@ -122,13 +122,13 @@ impl Pipelines {
 
     /// [`get`](Self::get) that lets other tasks go on. In a browser, where the device's answer can only be awaited,
     /// this alone gives the compiler's error to the call.
-    pub(crate) async fn compile_async(&self, variant: &Variant, gate: &Gate) -> BackendResult<()> {
+    pub(crate) async fn compile_async(&self, variant: &Variant, gl_lock: &GlLock) -> BackendResult<()> {
         if self.kernels.read().contains_key(variant) {
             return Ok(());
         }
         let layout = self.layout_of(variant);
         let pipeline = guarded_async(&self.device, || {
-            let _turn = gate.enter();
+            let _guard = gl_lock.lock();
             let _compiling = compiling();
             self.pipeline(variant, &layout)
         });
@@ -190,7 +190,7 @@ impl Pipelines {
         if self.takes_spirv && variant.has_rolled_loops() {
             // What is wrong with a text is wgpu's to say.
             #[cfg(not(target_family = "wasm"))]
-            if let Ok(spirv) = spirv::with_rolled_loops(&text, variant.names_elements()) {
+            if let Ok(spirv) = spirv::with_rolled_loops(&text, variant.element_access()) {
                 return unchecked::spirv_module(&self.device, variant.kernel(), spirv);
             }
         }
@@ -202,7 +202,7 @@ impl Pipelines {
     fn counted_module(&self, variant: &Variant, module: naga::Module) -> wgpu::ShaderModule {
         if self.takes_spirv
             && variant.has_rolled_loops()
-            && let Ok(spirv) = spirv::of_module(&module, "", variant.names_elements())
+            && let Ok(spirv) = spirv::of_module(&module, "", variant.element_access())
         {
             return unchecked::spirv_module(&self.device, variant.kernel(), spirv);
         }

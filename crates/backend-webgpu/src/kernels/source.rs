@@ -42,7 +42,7 @@ pub struct KernelSource {
     pub unrolled: Option<Unrolled>,
     /// Whether it uses cooperative matrices.
     pub cooperative: bool,
-    /// Whether it exchanges numbers within subgroups.
+    /// Whether it exchanges elements within subgroups.
     pub subgroups: bool,
 }
 

@@ -29,11 +29,11 @@ pub(crate) enum Function {
     Affine,
     /// `apply(x)` from the first type to the second, of lib/convert and lib/convert_f16.
     Convert,
-    /// `combine(before, arriving)` of two numbers of a scatter.
+    /// `combine(before, arriving)` of two elements of a scatter.
     Combine(ScatterOp),
     /// None: elements are moved as they are.
     Move,
-    /// `write(block, numbers)`: four numbers to the output.
+    /// `write(block, elements)`: four elements to the output.
     Write,
 }
 
@@ -113,7 +113,7 @@ impl Variant {
     }
 
     /// Asks the driver not to unroll the loops, where it can be asked. What is already unrolled in the text is faster
-    /// so on matrix units, and compiles in a fraction of the time.
+    /// so on tensor cores, and compiles in a fraction of the time.
     #[must_use]
     pub(crate) fn with_rolled_loops(mut self) -> Self {
         self.rolled_loops = true;
@@ -132,7 +132,7 @@ impl Variant {
 
     /// Whether the text names elements of cooperative matrices, which only SPIR-V can.
     #[must_use]
-    pub fn names_elements(&self) -> bool {
+    pub fn element_access(&self) -> bool {
         self.libs().any(|&lib| lib == FRAGMENT_ELEMENTS)
     }
 
@@ -160,7 +160,7 @@ impl Variant {
         self.source.cooperative
     }
 
-    /// Whether the text exchanges numbers within subgroups.
+    /// Whether the text exchanges elements within subgroups.
     #[must_use]
     pub fn uses_subgroups(&self) -> bool {
         self.source.subgroups

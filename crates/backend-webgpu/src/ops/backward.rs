@@ -5,11 +5,11 @@ use backend_api::{BackendResult, DType};
 
 use super::fill::fill;
 use super::iterations;
-use super::lanes::Lanes;
 use super::long_work::{Run, in_parts};
 use super::norm::row_moments;
 use super::reduce::sum_parts;
-use super::teams::Teams;
+use super::row_groups::RowGroups;
+use super::vec_width::VecWidth;
 use crate::context::{Context, MAX_GROUPS, dim, linear_grid};
 use crate::kernels::{KernelSource, Variant, kernel, params};
 use crate::memory::DeviceSlice;
@@ -49,7 +49,7 @@ params! {
         slices: u32,
         length: u32,
         inner: u32,
-        team: u32,
+        row_group: u32,
         stride: u32,
         y_offset: u32,
         dy_offset: u32,
@@ -61,7 +61,7 @@ params! {
     struct NormParams {
         rows: u32,
         columns: u32,
-        team: u32,
+        row_group: u32,
         eps: f32,
         x_offset: u32,
         dy_offset: u32,
@@ -83,7 +83,7 @@ params! {
     }
 }
 
-/// The fewest loads of an invocation in a small team.
+/// The fewest loads of an invocation in a small row group.
 const LEAST: usize = 2;
 /// What there may be too many of for the loops of a device's invocation.
 const LOADS: &str = "loads of an invocation along the axis";
@@ -97,11 +97,11 @@ const PART: [usize; 2] = [32, 1024];
 pub(super) fn variants() -> Vec<Variant> {
     let mut variants = Vec::new();
     for dtype in [DType::F32, DType::F16] {
-        for lanes in [Lanes::One, Lanes::Four] {
+        for vec_width in [VecWidth::One, VecWidth::Four] {
             for (a, b) in [(0, 0), (0, 1), (1, 0), (1, 1)] {
-                variants.push(Variant::new(&SOFTMAX_BACKWARD, [dtype], [a, b]).with_libs(lanes.libs()));
+                variants.push(Variant::new(&SOFTMAX_BACKWARD, [dtype], [a, b]).with_libs(vec_width.libs()));
                 variants.extend([0, 1].map(|weight| {
-                    Variant::new(&NORM_BACKWARD, [dtype], [a, b, weight]).with_libs(lanes.libs())
+                    Variant::new(&NORM_BACKWARD, [dtype], [a, b, weight]).with_libs(vec_width.libs())
                 }));
             }
         }
@@ -141,26 +141,26 @@ fn softmax_backward_part(
     let in_place = dy.region() == dx.region();
     let gradient = if in_place { ctx.null() } else { ctx.input(op, &dy, dtype, &output)? };
     let input = ctx.input(op, &y, dtype, &output)?;
-    let lanes = match desc.inner {
-        1 => Lanes::four_if_fitting(&[&input, &gradient, &output], &[desc.length]),
-        _ => Lanes::One,
+    let vec_width = match desc.inner {
+        1 => VecWidth::four_if_fitting(&[&input, &gradient, &output], &[desc.length]),
+        _ => VecWidth::One,
     };
-    let (width, slices) = (lanes.width(), desc.outer * desc.inner);
-    let teams = Teams::new(desc.length / width, desc.inner, LEAST);
-    iterations::require(ctx, op, LOADS, teams.share(desc.length / width), 2)?;
+    let (width, slices) = (vec_width.width(), desc.outer * desc.inner);
+    let row_groups = RowGroups::new(desc.length / width, desc.inner, LEAST);
+    iterations::require(ctx, op, LOADS, row_groups.share(desc.length / width), 2)?;
     let params = SoftmaxParams {
         slices: dim(op, "slices", slices)?,
         length: dim(op, "axis", desc.length / width)?,
         inner: dim(op, "inner", desc.inner)?,
-        team: teams.size,
-        stride: teams.stride,
+        row_group: row_groups.size,
+        stride: row_groups.stride,
         y_offset: input.offset / width as u32,
         dy_offset: gradient.offset / width as u32,
         dx_offset: output.offset / width as u32,
     };
     let constants = [u32::from(desc.log), u32::from(in_place)];
-    let variant = Variant::new(&SOFTMAX_BACKWARD, [dtype], constants).with_libs(lanes.libs());
-    ctx.launch(op, &variant, &[&input, &gradient], &output, &params, teams.grid(op, slices)?)
+    let variant = Variant::new(&SOFTMAX_BACKWARD, [dtype], constants).with_libs(vec_width.libs());
+    ctx.launch(op, &variant, &[&input, &gradient], &output, &params, row_groups.grid(op, slices)?)
 }
 
 /// The gradient of a normalisation with respect to its rows.
@@ -193,14 +193,14 @@ fn norm_backward_part(
     let gradient = if in_place { ctx.null() } else { ctx.input(op, &dy, dtype, &output)? };
     let input = ctx.input(op, &x, dtype, &output)?;
     let weights = ctx.optional_input(op, weight, dtype, &output)?;
-    let lanes = Lanes::four_if_fitting(&[&input, &gradient, &weights, &output], &[desc.columns]);
-    let width = lanes.width();
-    let teams = Teams::new(desc.columns / width, 1, LEAST);
-    iterations::require(ctx, op, LOADS, teams.share(desc.columns / width), 3)?;
+    let vec_width = VecWidth::four_if_fitting(&[&input, &gradient, &weights, &output], &[desc.columns]);
+    let width = vec_width.width();
+    let row_groups = RowGroups::new(desc.columns / width, 1, LEAST);
+    iterations::require(ctx, op, LOADS, row_groups.share(desc.columns / width), 3)?;
     let params = NormParams {
         rows: dim(op, "rows", desc.rows)?,
         columns: dim(op, "columns", desc.columns / width)?,
-        team: teams.size,
+        row_group: row_groups.size,
         eps: desc.eps as f32,
         x_offset: input.offset / width as u32,
         dy_offset: gradient.offset / width as u32,
@@ -208,9 +208,9 @@ fn norm_backward_part(
         dx_offset: output.offset / width as u32,
     };
     let constants = [desc.centred, in_place, weight.is_some()].map(u32::from);
-    let variant = Variant::new(&NORM_BACKWARD, [dtype], constants).with_libs(lanes.libs());
+    let variant = Variant::new(&NORM_BACKWARD, [dtype], constants).with_libs(vec_width.libs());
     let reads = [&input, &gradient, &weights];
-    ctx.launch(op, &variant, &reads, &output, &params, teams.grid(op, desc.rows)?)
+    ctx.launch(op, &variant, &reads, &output, &params, row_groups.grid(op, desc.rows)?)
 }
 
 /// The gradient of a normalisation with respect to its weight: the moments of the rows, then sums over parts of them,

@@ -3,8 +3,8 @@
 use backend_api::desc::BatchNormDesc;
 use backend_api::{BackendResult, DType};
 
-use super::lanes::Lanes;
 use super::long_work::{Run, in_parts};
+use super::vec_width::VecWidth;
 use crate::context::{Context, dim, linear_grid};
 use crate::kernels::{KernelSource, Variant, kernel, params};
 use crate::memory::DeviceSlice;
@@ -41,15 +41,15 @@ const GROUP: usize = 4 * 256;
 pub(super) fn variants() -> Vec<Variant> {
     let mut variants = Vec::new();
     for dtype in [DType::F32, DType::F16] {
-        for lanes in [Lanes::One, Lanes::Four] {
-            variants.extend([false, true].map(|in_place| variant(dtype, in_place, lanes)));
+        for vec_width in [VecWidth::One, VecWidth::Four] {
+            variants.extend([false, true].map(|in_place| variant(dtype, in_place, vec_width)));
         }
     }
     variants
 }
 
-fn variant(dtype: DType, in_place: bool, lanes: Lanes) -> Variant {
-    Variant::new(&BATCH_NORM, [dtype], [u32::from(in_place)]).with_libs(lanes.libs())
+fn variant(dtype: DType, in_place: bool, vec_width: VecWidth) -> Variant {
+    Variant::new(&BATCH_NORM, [dtype], [u32::from(in_place)]).with_libs(vec_width.libs())
 }
 
 /// `output = (x − mean) / √(variance + eps) · weight + bias` for each channel.
@@ -85,8 +85,8 @@ fn batch_norm_part(
     let variance = ctx.input(op, variance, dtype, &output)?;
     let weights = ctx.optional_input(op, weight, dtype, &output)?;
     let biases = ctx.optional_input(op, bias, dtype, &output)?;
-    let lanes = Lanes::four_if_fitting(&[&input, &output], &[desc.spatial]);
-    let width = lanes.width();
+    let vec_width = VecWidth::four_if_fitting(&[&input, &output], &[desc.spatial]);
+    let width = vec_width.width();
     let vectors = desc.batch * desc.channels * desc.spatial / width;
     let params = Params {
         vectors: dim(op, "elements", vectors)?,
@@ -103,5 +103,5 @@ fn batch_norm_part(
     };
     let reads = [&input, &mean, &variance, &weights, &biases];
     let grid = linear_grid(op, vectors.div_ceil(GROUP))?;
-    ctx.launch(op, &variant(dtype, in_place, lanes), &reads, &output, &params, grid)
+    ctx.launch(op, &variant(dtype, in_place, vec_width), &reads, &output, &params, grid)
 }

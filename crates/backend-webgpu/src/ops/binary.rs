@@ -1,4 +1,4 @@
-//! Functions and comparisons of two numbers, over strided tensors.
+//! Functions and comparisons of two elements, over strided tensors.
 
 use backend_api::desc::{BinaryDesc, CompareDesc, Loop, MAX_RANK, Value};
 use backend_api::operand::Operand;
@@ -6,7 +6,7 @@ use backend_api::{BackendResult, BinaryOp, CompareOp, DType};
 
 use super::elementwise::{in_output, number_bits};
 use super::long_work::in_parts;
-use super::walk::{Shape, Stretch, Walk, shapes_of};
+use super::strided_loops::{Shape, Stretch, StridedLoops, shapes_of};
 use crate::context::Context;
 use crate::kernels::{Function, KernelSource, Origin, Variant, kernel, params};
 use crate::memory::DeviceSlice;
@@ -14,9 +14,9 @@ use crate::recorder::Window;
 
 static BINARY: KernelSource = kernel!(
     "elementwise/binary",
-    libs: [GRID, WALK, SPECIAL, UNARY, HALF, LOG, BINARY, ORDER, INTEGER],
+    libs: [GRID, STRIDED, SPECIAL, UNARY, HALF, LOG, BINARY, ORDER, INTEGER],
     types: ["T", "Y"],
-    constants: ["LANES", "STEPS", "A_FROM", "B_FROM"],
+    constants: ["VEC_WIDTH", "STEPS", "A_FROM", "B_FROM"],
     reads: 2,
     writes: 1,
     params: Params,
@@ -63,13 +63,13 @@ pub(super) fn origins(shape: Shape, in_place: bool) -> Vec<u32> {
     let possible = all.filter(|&origin| match origin {
         Origin::Memory => true,
         Origin::Output => in_place,
-        Origin::Repeated => shape.lanes > 1,
+        Origin::Repeated => shape.vec_width > 1,
     });
     possible.map(|origin| origin as u32).collect()
 }
 
 fn variant(function: Function, types: [DType; 2], shape: Shape, [a, b]: [u32; 2]) -> Variant {
-    Variant::new(&BINARY, types, [shape.lanes, shape.steps, a, b]).with_function(function)
+    Variant::new(&BINARY, types, [shape.vec_width, shape.steps, a, b]).with_function(function)
 }
 
 /// `output = op(a, b)`.
@@ -104,20 +104,20 @@ fn zip(
     let b = input(ctx, op, b.as_ref(), numbers[1], types[0], &y, &output)?;
     let starts = [a.offset, b.offset, output.offset];
     in_parts(ctx, op, Stretch { loops, starts }, |Stretch { loops, starts }| {
-        for walk in Walk::plan(loops.clone(), *starts, &types) {
+        for strided in StridedLoops::plan(loops.clone(), *starts, &types) {
             let params = Params {
-                n: walk.count(op)?,
-                rank: walk.loops.len() as u32,
-                a: walk.starts[0],
-                b: walk.starts[1],
-                y: walk.starts[2],
+                n: strided.count(op)?,
+                rank: strided.loops.len() as u32,
+                a: strided.starts[0],
+                b: strided.starts[1],
+                y: strided.starts[2],
                 numbers: number_mask(&numbers),
                 padding: [0; 2],
-                loops: walk.packed(op)?,
+                loops: strided.packed(op)?,
             };
-            let origins = [0, 1].map(|t| walk.origin(t, in_place[t]));
-            let variant = variant(function, types, walk.shape, origins);
-            ctx.launch(op, &variant, &[&a, &b], &output, &params, walk.grid(op)?)?;
+            let origins = [0, 1].map(|t| strided.origin(t, in_place[t]));
+            let variant = variant(function, types, strided.shape, origins);
+            ctx.launch(op, &variant, &[&a, &b], &output, &params, strided.grid(op)?)?;
         }
         Ok(())
     })

@@ -4,8 +4,8 @@ use backend_api::desc::{CopyDesc, Loop, MAX_RANK};
 use backend_api::{BackendResult, DType};
 
 use super::long_work::in_parts;
+use super::strided_loops::{Shape, Stretch, StridedLoops, shapes_of};
 use super::transpose::Transpose;
-use super::walk::{Shape, Stretch, Walk, shapes_of};
 use crate::context::Context;
 use crate::kernels::{Function, KernelSource, Origin, Variant, kernel, params};
 use crate::memory::DeviceSlice;
@@ -13,9 +13,9 @@ use crate::recorder::Window;
 
 static COPY: KernelSource = kernel!(
     "memory/copy",
-    libs: [GRID, WALK, SPECIAL, CONVERT],
+    libs: [GRID, STRIDED, SPECIAL, CONVERT],
     types: ["SRC", "DST"],
-    constants: ["LANES", "STEPS", "SRC_FROM"],
+    constants: ["VEC_WIDTH", "STEPS", "SRC_FROM"],
     reads: 1,
     writes: 1,
     params: Params,
@@ -24,9 +24,9 @@ static COPY: KernelSource = kernel!(
 /// `memory/copy` from or to f16, with helpers that only a device with f16 can compile.
 static COPY_F16: KernelSource = kernel!(
     "memory/copy",
-    libs: [GRID, WALK, SPECIAL, CONVERT, CONVERT_F16],
+    libs: [GRID, STRIDED, SPECIAL, CONVERT, CONVERT_F16],
     types: ["SRC", "DST"],
-    constants: ["LANES", "STEPS", "SRC_FROM"],
+    constants: ["VEC_WIDTH", "STEPS", "SRC_FROM"],
     reads: 1,
     writes: 1,
     params: Params,
@@ -49,7 +49,7 @@ fn moved_as(src: DType, dst: DType) -> [DType; 2] {
 
 fn variant(types: [DType; 2], shape: Shape, origin: u32) -> Variant {
     let source = if types.contains(&DType::F16) { &COPY_F16 } else { &COPY };
-    Variant::new(source, types, [shape.lanes, shape.steps, origin]).with_function(Function::Convert)
+    Variant::new(source, types, [shape.vec_width, shape.steps, origin]).with_function(Function::Convert)
 }
 
 pub(super) fn variants() -> Vec<Variant> {
@@ -59,7 +59,7 @@ pub(super) fn variants() -> Vec<Variant> {
             let types = moved_as(src, dst);
             for variant in shapes_of(&types).flat_map(|shape| {
                 let origins = [Origin::Memory, Origin::Repeated].into_iter();
-                let origins = origins.filter(move |&origin| origin == Origin::Memory || shape.lanes > 1);
+                let origins = origins.filter(move |&origin| origin == Origin::Memory || shape.vec_width > 1);
                 origins.map(move |origin| variant(types, shape, origin as u32))
             }) {
                 if !variants.contains(&variant) {
@@ -78,7 +78,7 @@ pub(crate) fn copy(ctx: &Context, op: &'static str, desc: &CopyDesc<'_>) -> Back
     copy_loops(ctx, op, [desc.src.dtype, desc.dst.dtype], loops, [&src, &dst], |_| Ok(()))
 }
 
-/// Records the copy that `loops` walk; `place` may move the windows of source and destination.
+/// Records the copy that `loops` iterate over; `place` may move the windows of source and destination.
 pub(super) fn copy_loops(
     ctx: &Context,
     op: &'static str,
@@ -147,16 +147,16 @@ fn launch_part(
     {
         return transpose.launch(ctx, op, types[0], [input, output]);
     }
-    for walk in Walk::plan(loops, [input.offset, output.offset], &types) {
+    for strided in StridedLoops::plan(loops, [input.offset, output.offset], &types) {
         let params = Params {
-            n: walk.count(op)?,
-            rank: walk.loops.len() as u32,
-            src: walk.starts[0],
-            dst: walk.starts[1],
-            loops: walk.packed(op)?,
+            n: strided.count(op)?,
+            rank: strided.loops.len() as u32,
+            src: strided.starts[0],
+            dst: strided.starts[1],
+            loops: strided.packed(op)?,
         };
-        let variant = variant(types, walk.shape, walk.origin(0, false));
-        ctx.launch(op, &variant, &[input], output, &params, walk.grid(op)?)?;
+        let variant = variant(types, strided.shape, strided.origin(0, false));
+        ctx.launch(op, &variant, &[input], output, &params, strided.grid(op)?)?;
     }
     Ok(())
 }

@@ -5,7 +5,7 @@ use backend_api::{BackendResult, DType};
 
 use super::long_work::{Run, in_parts};
 use super::reduce::slice_sums;
-use super::teams::Teams;
+use super::row_groups::RowGroups;
 use crate::context::{Context, dim};
 use crate::kernels::{KernelSource, Variant, kernel, params};
 use crate::memory::DeviceSlice;
@@ -27,7 +27,7 @@ params! {
         length: u32,
         inner: u32,
         chunk: u32,
-        team: u32,
+        row_group: u32,
         stride: u32,
         exclusive: u32,
         reverse: u32,
@@ -42,7 +42,7 @@ params! {
 const SHARE: usize = 4;
 /// Workgroups that keep a large device busy.
 const BUSY: usize = 1024;
-/// Numbers of a chunk that are worth a workgroup of their own.
+/// Elements of a chunk that are worth a workgroup of their own.
 const CHUNK: usize = 4096;
 
 pub(super) fn variants() -> Vec<Variant> {
@@ -86,7 +86,7 @@ fn cumsum_part(
     let input = if in_place { ctx.null() } else { ctx.input(op, x, dtype, &output)? };
     let scan = Scan { ctx, op, dtype, in_place, slices: outer * inner, length, inner, exclusive, reverse };
 
-    let groups = scan.teams(length).groups(scan.slices);
+    let groups = scan.row_groups(length).groups(scan.slices);
     let chunks = (BUSY / groups.max(1)).min(length / CHUNK);
     if chunks <= 1 {
         return scan.launch(&input, None, &output, length);
@@ -124,8 +124,8 @@ struct Scan<'a> {
 }
 
 impl Scan<'_> {
-    fn teams(&self, chunk: usize) -> Teams {
-        Teams::new(chunk.div_ceil(SHARE), self.inner, 1)
+    fn row_groups(&self, chunk: usize) -> RowGroups {
+        RowGroups::new(chunk.div_ceil(SHARE), self.inner, 1)
     }
 
     /// Each chunk of each slice, on top of the sums before it.
@@ -137,7 +137,7 @@ impl Scan<'_> {
         chunk: usize,
     ) -> BackendResult<()> {
         let op = self.op;
-        let teams = self.teams(chunk);
+        let row_groups = self.row_groups(chunk);
         let null = self.ctx.null();
         let before = carry.unwrap_or(&null);
         let params = Params {
@@ -145,8 +145,8 @@ impl Scan<'_> {
             length: dim(op, "axis", self.length)?,
             inner: dim(op, "inner", self.inner)?,
             chunk: dim(op, "axis", chunk)?,
-            team: teams.size,
-            stride: teams.stride,
+            row_group: row_groups.size,
+            stride: row_groups.stride,
             exclusive: u32::from(self.exclusive),
             reverse: u32::from(self.reverse),
             carried: u32::from(carry.is_some()),
@@ -154,7 +154,7 @@ impl Scan<'_> {
             carry_offset: before.offset,
             y_offset: output.offset,
         };
-        let [x, y, _] = teams.grid(op, self.slices)?;
+        let [x, y, _] = row_groups.grid(op, self.slices)?;
         let chunks = dim(op, "axis", self.length.div_ceil(chunk))?;
         let variant = variant(self.dtype, self.in_place);
         self.ctx.launch(op, &variant, &[input, before], output, &params, [x, y, chunks])

@@ -5,16 +5,16 @@ use backend_api::operand::Operand;
 use backend_api::{BackendResult, DType, UnaryOp};
 
 use super::long_work::in_parts;
-use super::walk::{Shape, Stretch, Walk, shapes_of};
+use super::strided_loops::{Shape, Stretch, StridedLoops, shapes_of};
 use crate::context::Context;
 use crate::kernels::{Function, KernelSource, Origin, Variant, kernel, params};
 use crate::recorder::Window;
 
 static UNARY: KernelSource = kernel!(
     "elementwise/unary",
-    libs: [GRID, WALK, SPECIAL, UNARY, HALF, LOG, MULTIPLY_HIGH, TRIG, INTEGER],
+    libs: [GRID, STRIDED, SPECIAL, UNARY, HALF, LOG, MULTIPLY_HIGH, TRIG, INTEGER],
     types: ["T"],
-    constants: ["LANES", "STEPS", "X_FROM"],
+    constants: ["VEC_WIDTH", "STEPS", "X_FROM"],
     reads: 1,
     writes: 1,
     params: Params,
@@ -47,7 +47,7 @@ pub(super) fn variants() -> Vec<Variant> {
             for shape in shapes_of(&[dtype]).filter(|_| accepted) {
                 let origins = [Origin::Memory, Origin::Output];
                 variants.extend(origins.map(|origin| variant(function, dtype, shape, origin as u32)));
-                if shape.lanes > 1 {
+                if shape.vec_width > 1 {
                     variants.push(variant(function, dtype, shape, Origin::Repeated as u32));
                 }
             }
@@ -57,7 +57,7 @@ pub(super) fn variants() -> Vec<Variant> {
 }
 
 fn variant(function: Function, dtype: DType, shape: Shape, origin: u32) -> Variant {
-    Variant::new(&UNARY, [dtype], [shape.lanes, shape.steps, origin]).with_function(function)
+    Variant::new(&UNARY, [dtype], [shape.vec_width, shape.steps, origin]).with_function(function)
 }
 
 /// `output = op(input)`.
@@ -93,19 +93,19 @@ fn map(
     let input = if in_place { in_output(ctx, &output) } else { ctx.input(op, &x, dtype, &output)? };
     let starts = [input.offset, output.offset];
     in_parts(ctx, op, Stretch { loops, starts }, |Stretch { loops, starts }| {
-        for walk in Walk::plan(loops.clone(), *starts, &[dtype]) {
+        for strided in StridedLoops::plan(loops.clone(), *starts, &[dtype]) {
             let params = Params {
-                n: walk.count(op)?,
-                rank: walk.loops.len() as u32,
-                x: walk.starts[0],
-                y: walk.starts[1],
+                n: strided.count(op)?,
+                rank: strided.loops.len() as u32,
+                x: strided.starts[0],
+                y: strided.starts[1],
                 p,
                 q,
                 padding: [0; 2],
-                loops: walk.packed(op)?,
+                loops: strided.packed(op)?,
             };
-            let variant = variant(function, dtype, walk.shape, walk.origin(0, in_place));
-            ctx.launch(op, &variant, &[&input], &output, &params, walk.grid(op)?)?;
+            let variant = variant(function, dtype, strided.shape, strided.origin(0, in_place));
+            ctx.launch(op, &variant, &[&input], &output, &params, strided.grid(op)?)?;
         }
         Ok(())
     })
@@ -116,7 +116,7 @@ pub(super) fn in_output(ctx: &Context, output: &Window) -> Window {
     Window { offset: output.offset, ..ctx.null() }
 }
 
-/// A number as a parameter: the bits of what kernels take numbers of `dtype` as, which is f32 for f16.
+/// A number as a parameter: the bits of what kernels take elements of `dtype` as, which is f32 for f16.
 pub(super) fn number_bits(dtype: DType, number: f64) -> u32 {
     match dtype {
         DType::I32 => (number as i32).cast_unsigned(),

@@ -12,7 +12,7 @@ static GATHER: KernelSource = kernel!(
     "tokens/gather",
     libs: [GRID],
     types: ["T"],
-    constants: ["LANES", "PER_ELEMENT"],
+    constants: ["VEC_WIDTH", "PER_ELEMENT"],
     reads: 2,
     writes: 1,
     params: Params,
@@ -34,12 +34,12 @@ const WORKGROUP: usize = 256;
 
 pub(super) fn variants() -> Vec<Variant> {
     let kinds = [(1, false), (1, true), (4, false)];
-    let of = |dtype| kinds.map(|(lanes, per_element)| variant(dtype, lanes, per_element));
+    let of = |dtype| kinds.map(|(vec_width, per_element)| variant(dtype, vec_width, per_element));
     [DType::U32, DType::F16].map(of).concat()
 }
 
-fn variant(dtype: DType, lanes: u32, per_element: bool) -> Variant {
-    Variant::new(&GATHER, [dtype], [lanes, u32::from(per_element)]).with_function(Function::Move)
+fn variant(dtype: DType, vec_width: u32, per_element: bool) -> Variant {
+    Variant::new(&GATHER, [dtype], [vec_width, u32::from(per_element)]).with_function(Function::Move)
 }
 
 /// `output[o, i, c] = table[o, index, c]`.
@@ -93,20 +93,20 @@ fn gather_part(
     [table, indices]: [&Window; 2],
     output: &Window,
 ) -> BackendResult<()> {
-    let lanes = if goes_in_vectors(desc, [table, output]) { 4 } else { 1 };
+    let vec_width = if goes_in_vectors(desc, [table, output]) { 4 } else { 1 };
     // The product was checked with the operands.
-    let elements = desc.outer * desc.count * desc.columns / lanes;
+    let elements = desc.outer * desc.count * desc.columns / vec_width;
     let params = Params {
         rows: dim(op, "rows", desc.rows)?,
-        columns: dim(op, "columns", desc.columns / lanes)?,
+        columns: dim(op, "columns", desc.columns / vec_width)?,
         count: dim(op, "count", desc.count)?,
         elements: dim(op, "output", elements)?,
-        table: table.offset / lanes as u32,
+        table: table.offset / vec_width as u32,
         indices: indices.offset,
-        output: output.offset / lanes as u32,
+        output: output.offset / vec_width as u32,
     };
     let grid = linear_grid(op, elements.div_ceil(WORKGROUP))?;
-    let variant = variant(dtype, lanes as u32, desc.per_element);
+    let variant = variant(dtype, vec_width as u32, desc.per_element);
     ctx.launch(op, &variant, &[table, indices], output, &params, grid)
 }
 

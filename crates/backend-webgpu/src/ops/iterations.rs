@@ -1,7 +1,7 @@
 //! How many iterations a device lets the loops of an invocation make.
 //!
 //! Mesa's gallivm, the compiler of llvmpipe and lavapipe, counts the iterations of all loops together, nested or in a row,
-//! for the invocations that share a vector of the processor. After 65,535 of them, in Mesa 22.3, every loop is left after
+//! for the invocations that share a SIMD vector of the CPU. After 65,535 of them, in Mesa 22.3, every loop is left after
 //! one more, and nothing is reported. Loops of up to 32 constant turns are unrolled and don't count, unless much is in them.
 //! Whoever launches a kernel whose loops may be longer asks here first, and launches it for parts of the work, or refuses.
 
@@ -46,13 +46,13 @@ fn variant() -> Variant {
 }
 
 /// The most iterations that an invocation may make on the device, if `wanted` are more than that. The first question
-/// about more than any device makes has the device tried, if it is a processor that poses as a GPU: no other kind is known
+/// about more than any device makes has the device tried, if it is a CPUs that poses as a GPU: no other kind is known
 /// to have a limit.
 pub(super) fn exceeded(ctx: &Context, wanted: usize) -> Option<usize> {
     if wanted.saturating_add(RESERVE) <= SAFE || ctx.gpu.info.kind != DeviceKind::SoftwareAdapter {
         return None;
     }
-    let most = (*ctx.proofs.iterations.get_or_init(|| found(ctx)))?.saturating_sub(RESERVE);
+    let most = (*ctx.self_tests.iterations.get_or_init(|| found(ctx)))?.saturating_sub(RESERVE);
     (wanted > most).then_some(most)
 }
 

@@ -14,10 +14,8 @@ mod elementwise;
 mod fill;
 mod gather;
 mod iterations;
-mod lanes;
 mod long_work;
 mod matmul;
-mod matrix_units;
 mod movement;
 mod norm;
 mod norm_kernels;
@@ -26,26 +24,28 @@ mod pool_axes;
 mod random;
 mod reduce;
 mod reduce_parts;
-mod reduce_walk;
+mod reduce_plan;
 mod reduction;
 mod rope;
+mod row_groups;
 mod rows;
 mod scatter;
 mod self_test;
 mod softmax;
-mod teams;
+mod strided_loops;
+mod tensor_cores;
 mod text;
 mod tile;
 mod transpose;
-mod walk;
+mod vec_width;
 mod where_cond;
 
-pub(crate) use attention::{Forced as ForcedAttention, attention, explain_attention};
+pub(crate) use attention::{KernelOverride as AttentionOverride, attention, explain_attention};
 pub(crate) use backward::{norm_backward, norm_backward_weight, softmax_backward};
 pub(crate) use batch_norm::batch_norm;
 pub(crate) use binary::{binary, compare};
 pub(crate) use conv::{
-    Forced as ForcedConv, conv_transpose2d, conv2d, conv2d_backward_data, conv2d_backward_filter,
+    KernelOverride as ConvOverride, conv_transpose2d, conv2d, conv2d_backward_data, conv2d_backward_filter,
 };
 pub(crate) use copy::copy;
 pub(crate) use copy_bytes::{copy_bytes, copy_dtod};
@@ -56,7 +56,7 @@ pub(crate) use gather::gather;
 pub(crate) use long_work::Pace;
 #[cfg(not(target_family = "wasm"))]
 pub(crate) use matmul::tune_matmul;
-pub(crate) use matmul::{Forced as ForcedMatmul, Tuning, explain_matmul, matmul};
+pub(crate) use matmul::{KernelOverride as MatmulOverride, Tuning, explain_matmul, matmul};
 pub(crate) use movement::{concat, pad, permute, repeat, slice};
 pub(crate) use norm::{group_norm, layer_norm, rms_norm};
 pub(crate) use pool::{pool2d, pool2d_backward};
@@ -64,7 +64,7 @@ pub(crate) use random::random;
 pub(crate) use reduce::reduce;
 pub(crate) use rope::rope;
 pub(crate) use scatter::scatter;
-pub(crate) use self_test::Proofs;
+pub(crate) use self_test::SelfTests;
 pub(crate) use softmax::softmax;
 pub(crate) use where_cond::where_cond;
 

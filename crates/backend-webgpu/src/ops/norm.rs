@@ -1,13 +1,13 @@
-//! Layer, root-mean-square and group normalisation: rows of numbers, each by its own moments.
+//! Layer, root-mean-square and group normalisation: rows of elements, each by its own moments.
 
 use backend_api::desc::{GroupNormDesc, LayerNormDesc, RmsNormDesc};
 use backend_api::{BackendResult, DType};
 
 use super::iterations;
-use super::lanes::Lanes;
 use super::long_work::{Run, in_parts};
 use super::norm_kernels::{Params, Place, Role, Shape, apply, moments, normalize};
 use super::rows::Rows;
+use super::vec_width::VecWidth;
 use crate::context::{Context, dim, linear_grid};
 use crate::memory::DeviceSlice;
 use crate::recorder::Window;
@@ -89,11 +89,11 @@ pub(super) fn row_moments(
     let found = ctx.scratch(op, rows * 3 * DType::F32.size())?;
     let found = ctx.output(op, &found, DType::F32)?;
     let x = ctx.input(op, x, dtype, &found)?;
-    let lanes = Lanes::four_if_fitting(&[&x], &[columns]);
-    iterations::require(ctx, op, "columns", columns.div_ceil(STEP * lanes.width()), 2)?;
-    let mut params = call.params(op, lanes, 0)?;
-    (params.x_offset, params.y_offset) = (x.offset / lanes.width() as u32, found.offset);
-    let variant = moments(Shape { dtype, lanes, channels: false }, Place::Absent);
+    let vec_width = VecWidth::four_if_fitting(&[&x], &[columns]);
+    iterations::require(ctx, op, "columns", columns.div_ceil(STEP * vec_width.width()), 2)?;
+    let mut params = call.params(op, vec_width, 0)?;
+    (params.x_offset, params.y_offset) = (x.offset / vec_width.width() as u32, found.offset);
+    let variant = moments(Shape { dtype, vec_width, channels: false }, Place::Absent);
     ctx.launch(op, &variant, &[&x, &ctx.null()], &found, &params, linear_grid(op, rows)?)?;
     Ok(found)
 }
@@ -110,7 +110,7 @@ struct Slices {
 /// A row as channels that each have one weight.
 #[derive(Clone, Copy)]
 struct Channels {
-    /// Numbers of a channel.
+    /// Elements of a channel.
     spatial: usize,
     /// Channels of a row.
     each: usize,
@@ -160,26 +160,26 @@ impl Call {
         let unit = self.channels.map_or(self.columns, |channels| channels.spatial);
         let scales: &[&Window] = if self.channels.is_some() { &[] } else { &[&weight, &bias] };
         let windows = [&[&x, &residual, &output], scales].concat();
-        let lanes = Lanes::four_if_fitting(&windows, &[unit]);
-        let rows = Rows::of(dtype, self.columns, 1, lanes);
+        let vec_width = VecWidth::four_if_fitting(&windows, &[unit]);
+        let rows = Rows::of(dtype, self.columns, 1, vec_width);
         let scaled = u32::from(slices.weight.is_some()) | u32::from(slices.bias.is_some()) << 1;
-        let mut params = self.params(op, lanes, scaled)?;
-        let width = lanes.width() as u32;
+        let mut params = self.params(op, vec_width, scaled)?;
+        let width = vec_width.width() as u32;
         let scale_width = if self.channels.is_some() { 1 } else { width };
         (params.x_offset, params.y_offset) = (x.offset / width, output.offset / width);
         params.residual_offset = residual.offset / width;
         (params.weight_offset, params.bias_offset) = (weight.offset / scale_width, bias.offset / scale_width);
-        let shape = Shape { dtype, lanes, channels: self.channels.is_some() };
+        let shape = Shape { dtype, vec_width, channels: self.channels.is_some() };
         let role = Role { centred: self.centred, input: input_place, residual: residual_place };
         if let Some(rows) = rows {
-            params.team = rows.teams.size;
+            params.row_group = rows.row_groups.size;
             let variant = normalize(shape, role, rows.block);
-            let grid = rows.teams.grid(op, self.rows)?;
+            let grid = rows.row_groups.grid(op, self.rows)?;
             return ctx.launch(op, &variant, &[&x, &residual, &weight, &bias], &output, &params, grid);
         }
 
         // First the moments of the rows, by as many workgroups as it takes, then every number.
-        let columns = self.columns / lanes.width();
+        let columns = self.columns / vec_width.width();
         let parts = (BUSY / self.rows).min(columns / STEP).clamp(1, MAX_PARTS);
         let scratch = ctx.scratch(op, self.rows * parts * 3 * DType::F32.size())?;
         let found = ctx.output(op, &scratch, DType::F32)?;
@@ -201,13 +201,13 @@ impl Call {
     }
 
     /// All but what depends on where the operands are.
-    fn params(&self, op: &'static str, lanes: Lanes, scaled: u32) -> BackendResult<Params> {
-        let width = lanes.width();
+    fn params(&self, op: &'static str, vec_width: VecWidth, scaled: u32) -> BackendResult<Params> {
+        let width = vec_width.width();
         let channels = self.channels.unwrap_or(Channels { spatial: width, each: 1, groups: 1 });
         Ok(Params {
             rows: dim(op, "rows", self.rows)?,
             columns: dim(op, "columns", self.columns / width)?,
-            team: 256,
+            row_group: 256,
             parts: 1,
             eps: self.eps as f32,
             scaled,

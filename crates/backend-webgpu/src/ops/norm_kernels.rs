@@ -2,9 +2,9 @@
 
 use backend_api::DType;
 
-use super::lanes::Lanes;
 use super::rows::Rows;
-use crate::kernels::libs::{LANES_1, LANES_4, WEIGHTS_CHANNEL, WEIGHTS_COLUMN};
+use super::vec_width::VecWidth;
+use crate::kernels::libs::{VEC_1, VEC_4, WEIGHTS_CHANNEL, WEIGHTS_COLUMN};
 use crate::kernels::{KernelSource, Lib, Variant, kernel, params};
 
 static NORMALIZE: KernelSource = kernel!(
@@ -41,7 +41,7 @@ params! {
     pub(super) struct Params {
         rows: u32,
         columns: u32,
-        team: u32,
+        row_group: u32,
         parts: u32,
         eps: f32,
         scaled: u32,
@@ -68,18 +68,18 @@ pub(super) enum Place {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Shape {
     pub(super) dtype: DType,
-    pub(super) lanes: Lanes,
+    pub(super) vec_width: VecWidth,
     /// Whether weights belong to channels rather than columns.
     pub(super) channels: bool,
 }
 
 impl Shape {
     fn libs(self) -> &'static [Lib] {
-        match (self.lanes, self.channels) {
-            (Lanes::One, false) => &[LANES_1, WEIGHTS_COLUMN],
-            (Lanes::One, true) => &[LANES_1, WEIGHTS_CHANNEL],
-            (_, false) => &[LANES_4, WEIGHTS_COLUMN],
-            (_, true) => &[LANES_4, WEIGHTS_CHANNEL],
+        match (self.vec_width, self.channels) {
+            (VecWidth::One, false) => &[VEC_1, WEIGHTS_COLUMN],
+            (VecWidth::One, true) => &[VEC_1, WEIGHTS_CHANNEL],
+            (_, false) => &[VEC_4, WEIGHTS_COLUMN],
+            (_, true) => &[VEC_4, WEIGHTS_CHANNEL],
         }
     }
 }
@@ -122,7 +122,7 @@ pub(super) fn normalize(shape: Shape, role: Role, block: u32) -> Variant {
 
 /// The moments of long rows.
 pub(super) fn moments(shape: Shape, residual: Place) -> Variant {
-    Variant::new(&MOMENTS, [shape.dtype], [residual as u32]).with_libs(shape.lanes.libs())
+    Variant::new(&MOMENTS, [shape.dtype], [residual as u32]).with_libs(shape.vec_width.libs())
 }
 
 /// The result of long rows.
@@ -136,13 +136,16 @@ pub(super) fn variants() -> Vec<Variant> {
     for dtype in [DType::F32, DType::F16] {
         for channels in [false, true] {
             for role in Role::all(channels) {
-                let shape = |lanes| Shape { dtype, lanes, channels };
-                variants.extend(Rows::shapes().map(|(lanes, block)| normalize(shape(lanes), role, block)));
-                variants.extend([Lanes::One, Lanes::Four].map(|lanes| apply(shape(lanes), role)));
+                let shape = |vec_width| Shape { dtype, vec_width, channels };
+                variants.extend(
+                    Rows::shapes().map(|(vec_width, block)| normalize(shape(vec_width), role, block)),
+                );
+                variants
+                    .extend([VecWidth::One, VecWidth::Four].map(|vec_width| apply(shape(vec_width), role)));
             }
         }
-        for lanes in [Lanes::One, Lanes::Four] {
-            let shape = Shape { dtype, lanes, channels: false };
+        for vec_width in [VecWidth::One, VecWidth::Four] {
+            let shape = Shape { dtype, vec_width, channels: false };
             variants.extend([Place::Absent, Place::Bound].map(|residual| moments(shape, residual)));
         }
     }

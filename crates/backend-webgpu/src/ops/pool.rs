@@ -113,7 +113,7 @@ pub(super) fn forward(call: &Call<'_>, input: &Window, output: &Window) -> Backe
     launch(call, run, &variant(&POOL, dtype, pool), &[input], output, &params)
 }
 
-/// What each window's gradient gives to its numbers.
+/// What each window's gradient gives to its elements.
 pub(crate) fn pool2d_backward(ctx: &Context, op: &'static str, desc: &PoolBackwardDesc) -> BackendResult<()> {
     let operands = desc.operands(op)?;
     let [input, gradient, output] = ctx.resolve(op, &operands)?;
@@ -198,7 +198,7 @@ fn params(
     let padded =
         |axis: usize| size("padded input", shape.input[axis] + window.before[axis] + window.after[axis]);
     let inner = call.inner();
-    // Rows without columns would be walked for nothing.
+    // Rows without columns would be iterated over for nothing.
     let [rows, columns] = if shape.input.contains(&0) { [0, 0] } else { shape.input };
     let [step_y, step_x] = [
         taken("stride", window.stride[0], shape.output[0])?,

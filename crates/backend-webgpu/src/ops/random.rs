@@ -12,7 +12,7 @@ static RANDOM: KernelSource = kernel!(
     "memory/random",
     libs: [GRID, MULTIPLY_HIGH, PHILOX],
     types: ["T"],
-    constants: ["LANES", "NORMAL"],
+    constants: ["VEC_WIDTH", "NORMAL"],
     reads: 0,
     writes: 1,
     params: Params,
@@ -23,7 +23,7 @@ static RANDOM_F16: KernelSource = kernel!(
     "memory/random",
     libs: [GRID, MULTIPLY_HIGH, PHILOX, SPECIAL, CONVERT, CONVERT_F16],
     types: ["T"],
-    constants: ["LANES", "NORMAL"],
+    constants: ["VEC_WIDTH", "NORMAL"],
     reads: 0,
     writes: 1,
     params: Params,
@@ -47,25 +47,25 @@ params! {
 
 const WORKGROUP: usize = 256;
 
-/// Numbers of a block.
+/// Elements of a block.
 const BLOCK: usize = 4;
 
 pub(super) fn variants() -> Vec<Variant> {
     let mut variants = Vec::new();
     for dtype in [DType::F32, DType::F16] {
-        for lanes in [1, 4] {
-            variants.extend([false, true].map(|normal| variant(dtype, lanes, normal)));
+        for vec_width in [1, 4] {
+            variants.extend([false, true].map(|normal| variant(dtype, vec_width, normal)));
         }
     }
     variants
 }
 
-fn variant(dtype: DType, lanes: u32, normal: bool) -> Variant {
+fn variant(dtype: DType, vec_width: u32, normal: bool) -> Variant {
     let source = if dtype == DType::F16 { &RANDOM_F16 } else { &RANDOM };
-    Variant::new(source, [dtype], [lanes, u32::from(normal)]).with_function(Function::Write)
+    Variant::new(source, [dtype], [vec_width, u32::from(normal)]).with_function(Function::Write)
 }
 
-/// `output` = numbers of a stream.
+/// `output` = elements of a stream.
 pub(crate) fn random(ctx: &Context, op: &'static str, desc: &RandomDesc) -> BackendResult<()> {
     let operands = desc.operands(op)?;
     let [Some(output)] = ctx.resolve(op, &operands)? else { return Ok(()) };
@@ -91,7 +91,7 @@ fn random_part(
 ) -> BackendResult<()> {
     let output = ctx.output(op, output, desc.dtype)?;
     let (first, skip) = (desc.offset / BLOCK as u64, (desc.offset % BLOCK as u64) as usize);
-    // The bytes of n numbers were checked, so this can't pass the end.
+    // The bytes of n elements were checked, so this can't pass the end.
     let blocks = (skip + desc.n).div_ceil(BLOCK);
     let [shift, scale] = desc.distribution.affine();
     let params = Params {

@@ -5,7 +5,7 @@ use backend_api::{BackendResult, DType, ReduceOp};
 
 use super::long_work::{in_parts, parts};
 use super::reduce_parts::{Numbers, Outputs};
-use super::reduce_walk::Walk;
+use super::reduce_plan::ReducePlan;
 use super::reduction::{Rule, rule};
 use crate::context::{Context, dim};
 use crate::kernels::params;
@@ -18,7 +18,7 @@ params! {
     pub(super) struct Params {
         outputs: u32,
         length: u32,
-        team: u32,
+        row_group: u32,
         stride: u32,
         x_offset: u32,
         y_offset: u32,
@@ -66,21 +66,21 @@ pub(super) fn exponentials(
     let (rule, to) = (Rule::Exponentials { pairs: false }, DType::F32);
     let window = ctx.output(op, x, dtype)?;
     let reduction = Reduction { ctx, op, rule, dtype };
-    let mut walk = Walk::new(dtype, &window, loops, rule);
-    walk.pack_outputs();
-    let (parts, outputs) = (walk.slices(), walk.loops.outputs);
+    let mut plan = ReducePlan::new(dtype, &window, loops, rule);
+    plan.pack_outputs();
+    let (parts, outputs) = (plan.slices(), plan.loops.outputs);
     let scratch = |parts: usize| {
         let bytes = parts * outputs * rule.partial_numbers() * to.size();
         ctx.output(op, &ctx.scratch(op, bytes)?, to)
     };
     let sums = scratch(parts)?;
     let input = ctx.input(op, x, dtype, &sums)?;
-    reduction.begin(&walk, &input, (&sums, to), parts)?;
+    reduction.begin(&plan, &input, (&sums, to), parts)?;
     if parts <= MAX_PARTS {
         return Ok(Exponentials { sums, parts });
     }
-    let strides: Vec<usize> = walk.loops.kept.iter().map(|&(_, [_, y])| y).collect();
-    let rest = Walk::of_slices(&walk, &strides, parts, to, &sums, rule);
+    let strides: Vec<usize> = plan.loops.kept.iter().map(|&(_, [_, y])| y).collect();
+    let rest = ReducePlan::of_slices(&plan, &strides, parts, to, &sums, rule);
     let joined = scratch(1)?;
     Reduction { dtype: to, rule: rule.of_partials(), ..reduction }.begin(&rest, &sums, (&joined, to), 1)?;
     Ok(Exponentials { sums: joined, parts: 1 })
@@ -97,8 +97,8 @@ pub(super) fn sum_parts(
     let (rule, dtype) = (rule(op, ReduceOp::Sum)?, DType::F32);
     let kept = if outputs > 1 { vec![(outputs, [1, 1])] } else { Vec::new() };
     let loops = ReduceLoops { kept, reduced: vec![(parts, [outputs])], outputs, length: parts };
-    let walk = Walk::new(dtype, sums, loops, rule);
-    Reduction { ctx, op, rule, dtype }.finish(&walk, sums, output, 1.0)
+    let plan = ReducePlan::new(dtype, sums, loops, rule);
+    Reduction { ctx, op, rule, dtype }.finish(&plan, sums, output, 1.0)
 }
 
 /// The sums of slices of each output.
@@ -106,7 +106,7 @@ pub(super) struct SliceSums {
     /// `[slices, outputs]` sums in scratch memory.
     pub(super) window: Window,
     pub(super) dtype: DType,
-    /// Numbers of a slice.
+    /// Elements of a slice.
     pub(super) chunk: usize,
 }
 
@@ -122,14 +122,14 @@ pub(super) fn slice_sums(
     let rule = rule(op, ReduceOp::Sum)?;
     let to = rule.partial(dtype);
     let window = ctx.output(op, x, dtype)?;
-    let mut walk = Walk::new(dtype, &window, loops, rule);
-    walk.pack_outputs();
-    let scratch = ctx.scratch(op, slices * walk.loops.outputs * to.size())?;
+    let mut plan = ReducePlan::new(dtype, &window, loops, rule);
+    plan.pack_outputs();
+    let scratch = ctx.scratch(op, slices * plan.loops.outputs * to.size())?;
     let sums = ctx.output(op, &scratch, to)?;
     let input = ctx.input(op, x, dtype, &sums)?;
-    Reduction { ctx, op, rule, dtype }.begin(&walk, &input, (&sums, to), slices)?;
-    let width = if walk.rows { walk.lanes.width() } else { 1 };
-    Ok(SliceSums { window: sums, dtype: to, chunk: walk.loads().div_ceil(slices) * width })
+    Reduction { ctx, op, rule, dtype }.begin(&plan, &input, (&sums, to), slices)?;
+    let width = if plan.rows { plan.vec_width.width() } else { 1 };
+    Ok(SliceSums { window: sums, dtype: to, chunk: plan.loads().div_ceil(slices) * width })
 }
 
 /// The kernel of one operation.
@@ -158,26 +158,26 @@ impl Reduction<'_> {
         let mut stages: Vec<_> = stages
             .into_iter()
             .map(|(Numbers { loops, input }, seconds)| {
-                (Walk::new(dtype, &input, loops, rule), input, seconds)
+                (ReducePlan::new(dtype, &input, loops, rule), input, seconds)
             })
             .collect();
-        let slices: usize = stages.iter().map(|(walk, ..)| walk.slices()).sum();
-        if let [(walk, input, _)] = stages.as_slice()
+        let slices: usize = stages.iter().map(|(plan, ..)| plan.slices()).sum();
+        if let [(plan, input, _)] = stages.as_slice()
             && slices == 1
         {
-            return self.finish(walk, input, output, divisor);
+            return self.finish(plan, input, output, divisor);
         }
         // The order of every sum is fixed by the shape and the alignment, so results are the same each time.
         let (partial, outputs) = (rule.partial(dtype), loops.outputs);
         let scratch = ctx.scratch(op, slices * outputs * rule.partial_numbers() * partial.size())?;
         let partials = ctx.output(op, &scratch, partial)?;
         let (mut begun, mut rest) = (0, None);
-        for (walk, input, seconds) in &mut stages {
+        for (plan, input, seconds) in &mut stages {
             ctx.expect(*seconds);
-            let (slices_here, strides) = (walk.slices(), walk.pack_outputs());
-            self.begin(walk, input, (&partials.advanced(begun * outputs), partial), slices_here)?;
+            let (slices_here, strides) = (plan.slices(), plan.pack_outputs());
+            self.begin(plan, input, (&partials.advanced(begun * outputs), partial), slices_here)?;
             begun += slices_here;
-            rest = Some(Walk::of_slices(walk, &strides, slices, partial, &partials, rule));
+            rest = Some(ReducePlan::of_slices(plan, &strides, slices, partial, &partials, rule));
         }
         let Some(rest) = rest else { return Ok(()) };
         let of_partials = Reduction { dtype: partial, rule: rule.of_partials(), ..*self };
@@ -187,28 +187,28 @@ impl Reduction<'_> {
     /// One launch into the final output.
     fn finish(
         &self,
-        walk: &Walk,
+        plan: &ReducePlan,
         input: &Window,
         output: (&Window, DType),
         divisor: f32,
     ) -> BackendResult<()> {
-        self.launch(walk, input, output, 1, divisor, true)
+        self.launch(plan, input, output, 1, divisor, true)
     }
 
     /// A launch into `[slices, outputs]` partial results.
     fn begin(
         &self,
-        walk: &Walk,
+        plan: &ReducePlan,
         input: &Window,
         output: (&Window, DType),
         slices: usize,
     ) -> BackendResult<()> {
-        self.launch(walk, input, output, slices, 1.0, false)
+        self.launch(plan, input, output, slices, 1.0, false)
     }
 
     fn launch(
         &self,
-        walk: &Walk,
+        plan: &ReducePlan,
         input: &Window,
         (output, to): (&Window, DType),
         slices: usize,
@@ -216,20 +216,20 @@ impl Reduction<'_> {
         last: bool,
     ) -> BackendResult<()> {
         let op = self.op;
-        let teams = walk.teams();
+        let row_groups = plan.row_groups();
         let params = Params {
-            outputs: dim(op, "outputs", walk.outputs())?,
-            length: dim(op, "axes", walk.loads())?,
-            team: teams.size,
-            stride: teams.stride,
-            x_offset: input.offset / (walk.lanes.width() * self.rule.read_numbers()) as u32,
+            outputs: dim(op, "outputs", plan.outputs())?,
+            length: dim(op, "axes", plan.loads())?,
+            row_group: row_groups.size,
+            stride: row_groups.stride,
+            x_offset: input.offset / (plan.vec_width.width() * self.rule.read_numbers()) as u32,
             y_offset: output.offset,
-            kept: walk.loops.kept.len() as u32,
+            kept: plan.loops.kept.len() as u32,
             divisor,
-            loops: walk.packed(op)?,
+            loops: plan.packed(op)?,
         };
-        let [x, y, _] = teams.grid(op, walk.outputs())?;
-        let variant = self.rule.variant(self.dtype, to, walk.lanes, last);
+        let [x, y, _] = row_groups.grid(op, plan.outputs())?;
+        let variant = self.rule.variant(self.dtype, to, plan.vec_width, last);
         self.ctx.launch(op, &variant, &[input], output, &params, [x, y, dim(op, "slices", slices)?])
     }
 }

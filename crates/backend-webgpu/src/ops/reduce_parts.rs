@@ -1,4 +1,4 @@
-//! Reductions that take long, by outputs, and by the numbers of one output.
+//! Reductions that take long, by outputs, and by the elements of one output.
 
 use backend_api::desc::ReduceLoops;
 
@@ -34,7 +34,7 @@ impl Divisible for Outputs {
     }
 }
 
-/// Some of the numbers that each output is made of, with the window of the first one.
+/// Some of the elements that each output is made of, with the window of the first one.
 #[derive(Clone, Debug)]
 pub(super) struct Numbers {
     pub(super) loops: ReduceLoops,

@@ -2,11 +2,9 @@
 
 use backend_api::{BackendError, BackendResult, DType, ReduceOp};
 
-use super::lanes::Lanes;
 use super::reduce::Params;
-use crate::kernels::libs::{
-    LANES_1, LANES_4, LANES_8, STATE_ALONE, STATE_PAIRS, STATES_1, STATES_4, STATES_8,
-};
+use super::vec_width::VecWidth;
+use crate::kernels::libs::{STATE_ALONE, STATE_PAIRS, STATES_1, STATES_4, STATES_8, VEC_1, VEC_4, VEC_8};
 use crate::kernels::{KernelSource, Lib, Variant, kernel};
 
 static FLOAT: KernelSource = kernel!(
@@ -67,7 +65,7 @@ pub(super) enum Map {
     IsSet = 3,
 }
 
-/// What becomes of the numbers of an output.
+/// What becomes of the elements of an output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Rule {
     /// One number, perhaps of its root.
@@ -120,7 +118,7 @@ impl Rule {
         if self.is_index() { DType::U32 } else { accumulator(dtype) }
     }
 
-    /// Numbers of a partial result.
+    /// Elements of a partial result.
     pub(super) fn partial_numbers(self) -> usize {
         if matches!(self, Self::Arg { .. } | Self::Exponentials { .. }) { 2 } else { 1 }
     }
@@ -130,7 +128,7 @@ impl Rule {
         matches!(self, Self::Arg { pairs: true, .. } | Self::Exponentials { pairs: true })
     }
 
-    /// Numbers of each thing that is read.
+    /// Elements of each thing that is read.
     pub(super) fn read_numbers(self) -> usize {
         if self.reads_pairs() { 2 } else { 1 }
     }
@@ -146,19 +144,22 @@ impl Rule {
     }
 
     /// The kernel over `from`, into `to`, or into partial results unless it is the `last` launch.
-    pub(super) fn variant(self, from: DType, to: DType, lanes: Lanes, last: bool) -> Variant {
+    pub(super) fn variant(self, from: DType, to: DType, vec_width: VecWidth, last: bool) -> Variant {
         let types = [from, accumulator(from), to];
         match self {
             Self::Number(combine, map, root) if from.is_float() => {
                 Variant::new(&FLOAT, types, [combine as u32, map as u32, u32::from(root && last)])
-                    .with_libs(numbers(lanes))
+                    .with_libs(numbers(vec_width))
             }
             Self::Number(combine, map, _) => {
                 let signed = u32::from(from == DType::I32);
-                Variant::new(&INTEGER, types, [combine as u32, map as u32, signed]).with_libs(numbers(lanes))
+                Variant::new(&INTEGER, types, [combine as u32, map as u32, signed])
+                    .with_libs(numbers(vec_width))
             }
-            Self::LogSumExp => Variant::new(&LOG_SUM_EXP, types, [0]).with_libs(numbers(lanes)),
-            Self::Exponentials { .. } => Variant::new(&LOG_SUM_EXP, types, [1]).with_libs(self.libs(lanes)),
+            Self::LogSumExp => Variant::new(&LOG_SUM_EXP, types, [0]).with_libs(numbers(vec_width)),
+            Self::Exponentials { .. } => {
+                Variant::new(&LOG_SUM_EXP, types, [1]).with_libs(self.libs(vec_width))
+            }
             Self::Arg { smallest, .. } => {
                 let kind = match from {
                     DType::I32 => 1,
@@ -168,27 +169,27 @@ impl Rule {
                 // An index that isn't negative has the same bits as u32.
                 let types = [from, accumulator(from), DType::U32];
                 Variant::new(&ARG, types, [kind, u32::from(smallest), u32::from(!last)])
-                    .with_libs(self.libs(lanes))
+                    .with_libs(self.libs(vec_width))
             }
         }
     }
 
-    fn libs(self, lanes: Lanes) -> &'static [Lib] {
-        if self.reads_pairs() { &[STATE_PAIRS, STATE_ALONE] } else { numbers(lanes) }
+    fn libs(self, vec_width: VecWidth) -> &'static [Lib] {
+        if self.reads_pairs() { &[STATE_PAIRS, STATE_ALONE] } else { numbers(vec_width) }
     }
 }
 
-/// The type that numbers are reduced in.
+/// The type that elements are reduced in.
 fn accumulator(dtype: DType) -> DType {
     if dtype.is_float() { DType::F32 } else { dtype }
 }
 
-/// The helper files of a reduction that reads numbers.
-fn numbers(lanes: Lanes) -> &'static [Lib] {
-    match lanes {
-        Lanes::One => &[LANES_1, STATES_1, STATE_ALONE],
-        Lanes::Four => &[LANES_4, STATES_4],
-        Lanes::Eight => &[LANES_8, STATES_8],
+/// The helper files of a reduction that reads elements.
+fn numbers(vec_width: VecWidth) -> &'static [Lib] {
+    match vec_width {
+        VecWidth::One => &[VEC_1, STATES_1, STATE_ALONE],
+        VecWidth::Four => &[VEC_4, STATES_4],
+        VecWidth::Eight => &[VEC_8, STATES_8],
     }
 }
 
@@ -196,14 +197,14 @@ fn numbers(lanes: Lanes) -> &'static [Lib] {
 pub(super) fn variants() -> Vec<Variant> {
     let mut variants = Vec::new();
     let mut push = |rule: Rule, from: DType, to: DType| {
-        for lanes in Lanes::all(from) {
-            variants.push(rule.variant(from, to, lanes, true));
-            variants.push(rule.variant(from, rule.partial(from), lanes, false));
+        for vec_width in VecWidth::all(from) {
+            variants.push(rule.variant(from, to, vec_width, true));
+            variants.push(rule.variant(from, rule.partial(from), vec_width, false));
         }
         // What the second launch of a reduction that was cut reads.
         let (rule, from) = (rule.of_partials(), rule.partial(from));
-        for lanes in Lanes::all(from) {
-            variants.push(rule.variant(from, to, lanes, true));
+        for vec_width in VecWidth::all(from) {
+            variants.push(rule.variant(from, to, vec_width, true));
         }
     };
     for from in DType::ALL {

@@ -57,7 +57,7 @@ pub(super) fn variants() -> Vec<Variant> {
     variants
 }
 
-/// Rotates pairs of numbers by the angles of their positions.
+/// Rotates pairs of elements by the angles of their positions.
 pub(crate) fn rope(ctx: &Context, op: &'static str, desc: &RopeDesc) -> BackendResult<()> {
     let operands = desc.operands(op)?;
     let [input, output, cos, sin, positions] = ctx.resolve(op, &operands)?;

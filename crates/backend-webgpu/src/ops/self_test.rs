@@ -3,7 +3,7 @@
 //!
 //! Cooperative matrices are an experimental feature of wgpu, and a driver that can't compile such a kernel may say so only when it is
 //! used, or never. So each variant has to give known results before it is used for anything else: products of small
-//! whole numbers, which f16 and f32 hold exactly, or attention close to the host's. A variant that fails is not used
+//! integers, which f16 and f32 hold exactly, or attention close to the host's. A variant that fails is not used
 //! again.
 
 use std::collections::HashMap;
@@ -29,15 +29,15 @@ pub(super) const WHOLE: usize = 2048;
 
 /// What was tried, and how it went.
 #[derive(Debug, Default)]
-pub(crate) struct Proofs {
+pub(crate) struct SelfTests {
     known: RwLock<HashMap<Variant, bool>>,
     /// The most iterations of an invocation's loops, if there is a limit.
     pub(super) iterations: OnceLock<Option<usize>>,
 }
 
-impl Proofs {
+impl SelfTests {
     /// Whether the variant is right; found out by `check` at its first use.
-    pub(super) fn holds(&self, variant: &Variant, check: impl FnOnce() -> BackendResult<()>) -> bool {
+    pub(super) fn pass(&self, variant: &Variant, check: impl FnOnce() -> BackendResult<()>) -> bool {
         // A self-test waits for its results, which nothing can in a page.
         if cfg!(target_family = "wasm") {
             return false;
@@ -76,7 +76,7 @@ impl<'a> SelfTest<'a> {
         Self { ctx, recorder, submitter, witness: health.witness(), health }
     }
 
-    /// Whole numbers as f16.
+    /// Integers as f16.
     pub(super) fn halves(&mut self, numbers: &[i32]) -> BackendResult<Window> {
         let elements = numbers.iter().map(|&x| f16::from_f32(x as f32));
         let bytes: Vec<u8> = elements.flat_map(f16::to_le_bytes).collect();
@@ -154,7 +154,7 @@ pub(super) fn compare(found: &[Option<i32>], wanted: &[Option<i32>]) -> BackendR
     })
 }
 
-/// Whole numbers without a pattern, from −3 to 3 or fewer, so that sums of `terms` of their products are whole numbers of
+/// Integers without a pattern, from −3 to 3 or fewer, so that sums of `terms` of their products are integers of
 /// f16.
 pub(super) fn numbers(seed: u32, count: usize, terms: usize) -> Vec<i32> {
     let most = [3, 2].into_iter().find(|most| most * most * terms <= WHOLE).unwrap_or(1);
@@ -163,7 +163,7 @@ pub(super) fn numbers(seed: u32, count: usize, terms: usize) -> Vec<i32> {
     (0..count as u32).map(|i| number(i) as i32 - most as i32).collect()
 }
 
-/// The elements as whole numbers, `None` for NaN and all that is none.
+/// The elements as integers, `None` for NaN and all that is none.
 pub(super) fn whole_numbers(bytes: &[u8], dtype: DType) -> impl Iterator<Item = Option<i32>> {
     bytes.chunks_exact(dtype.size()).map(move |bytes| {
         let x = match *bytes {

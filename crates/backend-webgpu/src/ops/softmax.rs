@@ -3,10 +3,10 @@
 use backend_api::desc::{ReduceLoops, SoftmaxDesc};
 use backend_api::{BackendResult, DType};
 
-use super::lanes::Lanes;
 use super::long_work::{Run, in_parts};
 use super::reduce::exponentials;
 use super::rows::Rows;
+use super::vec_width::VecWidth;
 use crate::context::{Context, dim, linear_grid};
 use crate::kernels::{KernelSource, Variant, kernel, params};
 use crate::memory::DeviceSlice;
@@ -37,7 +37,7 @@ params! {
         slices: u32,
         length: u32,
         inner: u32,
-        team: u32,
+        row_group: u32,
         stride: u32,
         x_offset: u32,
         y_offset: u32,
@@ -64,14 +64,12 @@ pub(super) fn variants() -> Vec<Variant> {
     let mut variants = Vec::new();
     for dtype in [DType::F32, DType::F16] {
         for (log, in_place) in [(0, 0), (0, 1), (1, 0), (1, 1)] {
-            variants.extend(Rows::shapes().map(|(lanes, block)| {
-                Variant::new(&SOFTMAX, [dtype], [log, in_place, block]).with_libs(lanes.libs())
+            variants.extend(Rows::shapes().map(|(vec_width, block)| {
+                Variant::new(&SOFTMAX, [dtype], [log, in_place, block]).with_libs(vec_width.libs())
             }));
-            variants.extend(
-                [Lanes::One, Lanes::Four].map(|lanes| {
-                    Variant::new(&SOFTMAX_APPLY, [dtype], [log, in_place]).with_libs(lanes.libs())
-                }),
-            );
+            variants.extend([VecWidth::One, VecWidth::Four].map(|vec_width| {
+                Variant::new(&SOFTMAX_APPLY, [dtype], [log, in_place]).with_libs(vec_width.libs())
+            }));
         }
     }
     variants
@@ -126,33 +124,40 @@ struct Call<'a> {
 
 impl Call<'_> {
     /// The offsets of input and output in vectors.
-    fn offsets(&self, lanes: Lanes) -> [u32; 2] {
-        [&self.input, &self.output].map(|window| window.offset / lanes.width() as u32)
+    fn offsets(&self, vec_width: VecWidth) -> [u32; 2] {
+        [&self.input, &self.output].map(|window| window.offset / vec_width.width() as u32)
     }
 
     fn constants(&self) -> [u32; 2] {
         [u32::from(self.desc.log), u32::from(self.in_place)]
     }
 
-    /// One launch, with each slice in the registers of a team.
+    /// One launch, with each slice in the registers of a row group.
     fn whole(&self, rows: Rows) -> BackendResult<()> {
         let (op, desc) = (self.op, self.desc);
         // The product is one of the tensor's size, which has been checked.
         let slices = desc.outer * desc.inner;
-        let [x_offset, y_offset] = self.offsets(rows.lanes);
+        let [x_offset, y_offset] = self.offsets(rows.vec_width);
         let params = Params {
             slices: dim(op, "slices", slices)?,
             length: dim(op, "axis", rows.length)?,
             inner: dim(op, "inner", desc.inner)?,
-            team: rows.teams.size,
-            stride: rows.teams.stride,
+            row_group: rows.row_groups.size,
+            stride: rows.row_groups.stride,
             x_offset,
             y_offset,
         };
         let [log, in_place] = self.constants();
-        let variant =
-            Variant::new(&SOFTMAX, [desc.dtype], [log, in_place, rows.block]).with_libs(rows.lanes.libs());
-        self.ctx.launch(op, &variant, &[&self.input], &self.output, &params, rows.teams.grid(op, slices)?)
+        let variant = Variant::new(&SOFTMAX, [desc.dtype], [log, in_place, rows.block])
+            .with_libs(rows.vec_width.libs());
+        self.ctx.launch(
+            op,
+            &variant,
+            &[&self.input],
+            &self.output,
+            &params,
+            rows.row_groups.grid(op, slices)?,
+        )
     }
 
     /// First each slice's maximum and sum, by as many workgroups as it takes, then every number.
@@ -165,12 +170,12 @@ impl Call<'_> {
         let sums = exponentials(self.ctx, op, self.x, dtype, loops)?;
         let nearest = if inner == 1 { length } else { inner };
         // The kernel takes neighbouring vectors for those of one slice where there is one beside each other.
-        let lanes = match Lanes::four_if_fitting(&[&self.input, &self.output], &[nearest]) {
-            lanes if inner == lanes.width() => Lanes::One,
-            lanes => lanes,
+        let vec_width = match VecWidth::four_if_fitting(&[&self.input, &self.output], &[nearest]) {
+            vec_width if inner == vec_width.width() => VecWidth::One,
+            vec_width => vec_width,
         };
-        let width = lanes.width();
-        let [x_offset, y_offset] = self.offsets(lanes);
+        let width = vec_width.width();
+        let [x_offset, y_offset] = self.offsets(vec_width);
         let vectors = outer * length * inner / width;
         let params = ApplyParams {
             vectors: dim(op, "elements", vectors)?,
@@ -182,7 +187,7 @@ impl Call<'_> {
             sums_offset: sums.sums.offset / 2,
             y_offset,
         };
-        let variant = Variant::new(&SOFTMAX_APPLY, [dtype], self.constants()).with_libs(lanes.libs());
+        let variant = Variant::new(&SOFTMAX_APPLY, [dtype], self.constants()).with_libs(vec_width.libs());
         let grid = linear_grid(op, vectors.div_ceil(APPLY_GROUP))?;
         self.ctx.launch(op, &variant, &[&self.input, &sums.sums], &self.output, &params, grid)
     }

@@ -1,4 +1,4 @@
-//! One of two numbers by a condition, over strided tensors.
+//! One of two elements by a condition, over strided tensors.
 
 use backend_api::desc::WhereDesc;
 use backend_api::{BackendResult, DType, round_to_odd};
@@ -7,7 +7,7 @@ use half::f16;
 use super::binary::{input, is_in_place, number_mask, origins};
 use super::elementwise::number_bits;
 use super::long_work::in_parts;
-use super::walk::{Shape, Stretch, Walk, require_loops, shapes_of};
+use super::strided_loops::{Shape, Stretch, StridedLoops, require_loops, shapes_of};
 use crate::context::{Context, dim};
 use crate::kernels::{Function, KernelSource, Variant, kernel, params};
 
@@ -15,7 +15,7 @@ static WHERE: KernelSource = kernel!(
     "elementwise/where",
     libs: [GRID],
     types: ["T"],
-    constants: ["LANES", "STEPS", "C_FROM", "A_FROM", "B_FROM"],
+    constants: ["VEC_WIDTH", "STEPS", "C_FROM", "A_FROM", "B_FROM"],
     reads: 3,
     writes: 1,
     params: Params,
@@ -48,7 +48,7 @@ pub(super) fn variants() -> Vec<Variant> {
 }
 
 fn variant(dtype: DType, shape: Shape, [c, a, b]: [u32; 3]) -> Variant {
-    Variant::new(&WHERE, [dtype], [shape.lanes, shape.steps, c, a, b]).with_function(Function::Choose)
+    Variant::new(&WHERE, [dtype], [shape.vec_width, shape.steps, c, a, b]).with_function(Function::Choose)
 }
 
 /// `output = condition ≠ 0 ? a : b`.
@@ -69,7 +69,7 @@ pub(crate) fn where_cond(ctx: &Context, op: &'static str, desc: &WhereDesc<'_>) 
     let starts = [condition.offset, a.offset, b.offset, output.offset];
     in_parts(ctx, op, Stretch { loops, starts }, |Stretch { loops, starts }| {
         let mut loops = loops.clone();
-        // The one loop that the parameters have no room for is walked here.
+        // The one loop that the parameters have no room for is iterated over here.
         let spare = if loops.len() > MAX_LOOPS { shortest(&loops) } else { None };
         let (times, steps) = spare.map_or((1, [0; 4]), |at| loops.remove(at));
         for i in 0..times {
@@ -77,29 +77,29 @@ pub(crate) fn where_cond(ctx: &Context, op: &'static str, desc: &WhereDesc<'_>) 
             for (start, step) in moved.iter_mut().zip(steps) {
                 *start += dim(op, "stride", i * step)?;
             }
-            for walk in Walk::plan(loops.clone(), moved, &[DType::U32, dtype]) {
-                let origins = [0, 1, 2].map(|t| walk.origin(t, in_place[t]));
-                let params = params(op, &walk, number_mask(&numbers))?;
-                let variant = variant(dtype, walk.shape, origins);
-                ctx.launch(op, &variant, &[&condition, &a, &b], &output, &params, walk.grid(op)?)?;
+            for strided in StridedLoops::plan(loops.clone(), moved, &[DType::U32, dtype]) {
+                let origins = [0, 1, 2].map(|t| strided.origin(t, in_place[t]));
+                let params = params(op, &strided, number_mask(&numbers))?;
+                let variant = variant(dtype, strided.shape, origins);
+                ctx.launch(op, &variant, &[&condition, &a, &b], &output, &params, strided.grid(op)?)?;
             }
         }
         Ok(())
     })
 }
 
-fn params(op: &'static str, walk: &Walk<4>, numbers: u32) -> BackendResult<Params> {
-    require_loops(op, walk.loops.len(), MAX_LOOPS)?;
+fn params(op: &'static str, strided: &StridedLoops<4>, numbers: u32) -> BackendResult<Params> {
+    require_loops(op, strided.loops.len(), MAX_LOOPS)?;
     let mut words = [0; 8];
     let mut strides = [[0; 4]; MAX_LOOPS];
-    for (i, (extent, loop_strides)) in walk.loops.iter().enumerate() {
+    for (i, (extent, loop_strides)) in strided.loops.iter().enumerate() {
         words[i] = dim(op, "extent", *extent)?;
         for (slot, &stride) in strides[i].iter_mut().zip(loop_strides) {
             *slot = dim(op, "stride", stride)?;
         }
     }
-    words[MAX_LOOPS..].copy_from_slice(&[walk.count(op)?, walk.loops.len() as u32, numbers]);
-    Ok(Params { starts: walk.starts, extents: bytemuck::cast(words), strides })
+    words[MAX_LOOPS..].copy_from_slice(&[strided.count(op)?, strided.loops.len() as u32, numbers]);
+    Ok(Params { starts: strided.starts, extents: bytemuck::cast(words), strides })
 }
 
 /// The loop of the smallest extent.

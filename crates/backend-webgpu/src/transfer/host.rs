@@ -75,14 +75,14 @@ pub(crate) async fn copy_dtoh_async(ctx: &Context, dst: &mut [u8], src: u64) -> 
     };
     let mut pieces = Pieces::new(ctx, &slice, dst);
     while let Some((read, piece)) = {
-        let _turn = ctx.gate.enter();
+        let _guard = ctx.gl_lock.lock();
         pieces.next()?
     } {
         let mapped = read.mapped.wait(ctx).await?;
         if mapped.is_err() {
             ctx.gpu.health.settle(&ctx.gpu.device).await?;
         }
-        let _turn = ctx.gate.enter();
+        let _guard = ctx.gl_lock.lock();
         ctx.recorder.lock().retire();
         read.finish(ctx, op, mapped, witness, piece)?;
     }

@@ -86,14 +86,14 @@ impl<T> Signal<T> {
     ///
     /// In a browser the page's event loop makes the callback. Elsewhere each poll of the future polls the device and asks
     /// to be polled again, which also notices a loss. Where a thread of its own polls the device, the future sleeps for a
-    /// moment instead, or it would take the processor from that thread.
+    /// moment instead, or it would take the CPU from that thread.
     ///
     /// # Errors
     /// [`DeviceLost`](backend_api::BackendError::DeviceLost).
     pub(crate) async fn wait(&self, ctx: &Context) -> BackendResult<T> {
         poll_fn(|context| {
             if cfg!(not(target_family = "wasm")) {
-                let _turn = ctx.gate.enter();
+                let _guard = ctx.gl_lock.lock();
                 ctx.submitter.poll();
             }
             let mut state = self.inner.state.lock();

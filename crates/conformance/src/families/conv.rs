@@ -147,7 +147,7 @@ fn grid(operation: Operation, seed: String) -> impl Iterator<Item = Conv> {
 }
 
 /// No images, a filter larger than the image, one pixel, sequences, a filter longer than 32, pointwise filters in
-/// groups, depthwise filters of several per channel, sizes beyond a tile, and filters that matrix units take row by row.
+/// groups, depthwise filters of several per channel, sizes beyond a tile, and filters that tensor cores take row by row.
 fn edges() -> Vec<ConvShape> {
     let padded = |size, padding| Window::new(size).with_padding(padding);
     vec![

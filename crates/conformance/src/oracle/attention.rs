@@ -20,7 +20,7 @@ pub(crate) struct Scores {
     pub(crate) scale: f64,
     /// 0 for none.
     pub(crate) softcap: f64,
-    /// Whether the weights may be rounded to f16, as they are for matrix units.
+    /// Whether the weights may be rounded to f16, as they are for tensor cores.
     pub(crate) half_weights: bool,
     /// Whether any two scores are equal to the bit, or so far apart that one of their weights is 0: then weights have no
     /// error.

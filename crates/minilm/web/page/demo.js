@@ -1,5 +1,5 @@
 // The page: what is shown, and when the engine is asked. `?backend=cpu` chooses a backend, `?thread=main` runs the
-// engine in the page's own thread, where WebGPU works and the processor would block.
+// engine in the page's own thread, where WebGPU works and the CPU would block.
 
 const at = (id) => document.getElementById(id);
 const options = new URLSearchParams(location.search);
@@ -55,7 +55,7 @@ async function open() {
   show("loading");
   const start = performance.now();
   const device = await engine.open(at("choice").value, report);
-  const where = device.backend === "cpu" ? "the processor, as WebAssembly" : "WebGPU";
+  const where = device.backend === "cpu" ? "the CPU, as WebAssembly" : "WebGPU";
   at("backend").textContent = `${device.backend} (${where})`;
   at("device").textContent = [device.name || "not told by the browser", device.api, device.kind].join(", ");
   at("reason").textContent = device.reason;

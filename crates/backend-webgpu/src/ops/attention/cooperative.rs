@@ -1,15 +1,15 @@
-//! Attention on matrix units: attention/cooperative and its tiles.
+//! Attention on tensor cores: attention/cooperative and its tiles.
 
 use std::fmt;
 
 use backend_api::desc::AttentionDesc;
 use backend_api::{BackendResult, DType, checked_product};
 
-use super::{Params, Windows, fragments, params, proof};
+use super::{Params, Windows, fragments, params, self_test};
 use crate::context::{Context, linear_grid};
 use crate::kernels::{KernelSource, MAX_CONSTANTS, Variant, kernel, native};
 use crate::ops::has_room;
-use crate::ops::matrix_units::{FRAGMENT, SUBGROUP};
+use crate::ops::tensor_cores::{FRAGMENT, SUBGROUP};
 
 static COOPERATIVE: KernelSource = KernelSource {
     unrolled: native(fragments::attend),
@@ -32,7 +32,7 @@ pub(super) struct CooperativeTile {
     subgroups: usize,
     /// Fragments of queries of a subgroup.
     pub(super) parts: usize,
-    /// Numbers of the longest vectors.
+    /// Elements of the longest vectors.
     pub(super) dim: usize,
     /// Keys in workgroup memory, and of those that a subgroup works on at once.
     pub(super) block: usize,
@@ -84,8 +84,8 @@ impl CooperativeTile {
         has_room(limits, self.subgroups * SUBGROUP, self.workgroup_bytes())
     }
 
-    /// The tiles for these heads on so many multiprocessors, the best first.
-    pub(super) fn candidates(desc: &AttentionDesc, multiprocessors: usize) -> impl Iterator<Item = Self> {
+    /// The tiles for these heads on so many compute units, the best first.
+    pub(super) fn candidates(desc: &AttentionDesc, compute_units: usize) -> impl Iterator<Item = Self> {
         let &AttentionDesc { head_dim, seq_q, causal, .. } = desc;
         let heads = desc.heads.saturating_mul(desc.batch);
         let long_enough = move |tile: &Self| tile.dim >= head_dim;
@@ -97,7 +97,7 @@ impl CooperativeTile {
         };
         let occupies = move |tile: &Self| {
             tile.queries() == 4 * FRAGMENT
-                || seq_q.div_ceil(tile.queries()).saturating_mul(heads) >= multiprocessors
+                || seq_q.div_ceil(tile.queries()).saturating_mul(heads) >= compute_units
         };
         let tiles = Self::ALL.into_iter().filter(move |tile| tile.dim == dim && !(causal && has_finer(tile)));
         tiles.filter(occupies)
@@ -110,8 +110,8 @@ impl CooperativeTile {
     }
 
     /// Whether it gives right results on this device; found out at its first use.
-    pub(super) fn holds(self, ctx: &Context) -> bool {
-        ctx.proofs.holds(&self.variant(), || proof::check(ctx, self))
+    pub(super) fn is_verified(self, ctx: &Context) -> bool {
+        ctx.self_tests.pass(&self.variant(), || self_test::check(ctx, self))
     }
 }
 

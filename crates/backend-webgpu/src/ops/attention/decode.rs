@@ -25,7 +25,7 @@ static DECODE: KernelSource = KernelSource {
 /// Invocations of the subgroups that there are variants for.
 const SUBGROUPS: [usize; 2] = [8, 32];
 
-/// Lanes that a key may be spread over.
+/// VecWidth that a key may be spread over.
 const LANES: [usize; 3] = [8, 16, 32];
 
 /// Subgroups of a workgroup, and the most slots of a subgroup.
@@ -54,7 +54,7 @@ impl Tile {
         WORKGROUP * self.subgroup / self.lanes
     }
 
-    /// Bytes of workgroup memory: vectors of eight numbers for each lane, references and sums.
+    /// Bytes of workgroup memory: vectors of eight elements for each lane, references and sums.
     fn workgroup_bytes(self) -> usize {
         WORKGROUP * self.rows * (8 * self.lanes + 2) * size_of::<f32>()
     }

@@ -1,4 +1,4 @@
-//! Attention of few queries on matrix units: attention/decode_cooperative and its tiles.
+//! Attention of few queries on tensor cores: attention/decode_cooperative and its tiles.
 
 use std::fmt;
 
@@ -6,11 +6,11 @@ use backend_api::desc::AttentionDesc;
 use backend_api::{BackendResult, DType};
 
 use super::pieces::Pieces;
-use super::{Params, Windows, decode_fragments, proof};
+use super::{Params, Windows, decode_fragments, self_test};
 use crate::context::Context;
 use crate::kernels::{KernelSource, MAX_CONSTANTS, Variant, kernel, native};
 use crate::ops::has_room;
-use crate::ops::matrix_units::{FRAGMENT, SUBGROUP};
+use crate::ops::tensor_cores::{FRAGMENT, SUBGROUP};
 
 static DECODE: KernelSource = KernelSource {
     unrolled: native(decode_fragments::attend),
@@ -39,7 +39,7 @@ pub(super) struct Tile {
     pub(super) rows: usize,
     /// Keys of a block, of which each subgroup has a part.
     pub(super) block: usize,
-    /// Numbers of the longest vectors.
+    /// Elements of the longest vectors.
     pub(super) dim: usize,
 }
 
@@ -90,8 +90,8 @@ impl Tile {
     }
 
     /// Whether it gives right results on this device; found out at its first use.
-    pub(super) fn holds(self, ctx: &Context) -> bool {
-        ctx.proofs.holds(&self.variant(), || proof::check_decode(ctx, self))
+    pub(super) fn is_verified(self, ctx: &Context) -> bool {
+        ctx.self_tests.pass(&self.variant(), || self_test::check_decode(ctx, self))
     }
 }
 
@@ -125,7 +125,7 @@ mod tests {
     fn every_tile_is_whole() {
         for tile in Tile::ALL {
             assert_eq!((tile.block % (SUBGROUPS * FRAGMENT), tile.dim % 64), (0, 0), "{tile}");
-            // More than one workgroup is at work in a multiprocessor.
+            // More than one workgroup is at work in a compute unit.
             assert!(tile.workgroup_bytes() < 20 << 10, "{tile}");
         }
     }

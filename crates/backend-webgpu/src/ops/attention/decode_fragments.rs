@@ -2,10 +2,10 @@
 
 use super::decode_cooperative::Tile;
 use crate::kernels::{MAX_CONSTANTS, Target};
-use crate::ops::matrix_units::FRAGMENT;
+use crate::ops::tensor_cores::FRAGMENT;
 use crate::ops::text::{lines, pairs};
 
-/// Numbers of a vector that the four invocations of a row, or of a key, read at once.
+/// Elements of a vector that the four invocations of a row, or of a key, read at once.
 const ROW: usize = 32;
 /// Columns of the values that eight invocations read together.
 const COLUMNS: usize = 64;

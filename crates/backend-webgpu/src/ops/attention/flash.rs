@@ -60,7 +60,7 @@ impl FlashTile {
         self.groups * self.rows
     }
 
-    /// Numbers of the longest vectors that it can work on.
+    /// Elements of the longest vectors that it can work on.
     pub(super) const fn head_dim(self) -> usize {
         4 * self.lanes * self.dims
     }
@@ -78,11 +78,11 @@ impl FlashTile {
         has_room(limits, self.groups * self.lanes, self.workgroup_bytes())
     }
 
-    /// The tile for these heads on so many multiprocessors: the one that should be the fastest.
-    pub(super) fn choose(limits: &wgpu::Limits, desc: &AttentionDesc, multiprocessors: usize) -> Self {
+    /// The tile for these heads on so many compute units: the one that should be the fastest.
+    pub(super) fn choose(limits: &wgpu::Limits, desc: &AttentionDesc, compute_units: usize) -> Self {
         let long_enough = || Self::ALL.into_iter().filter(|tile| tile.head_dim() >= desc.head_dim);
         let least = long_enough().map(Self::head_dim).min().unwrap_or_default();
-        let time = |tile: &Self| tile.time(desc, multiprocessors);
+        let time = |tile: &Self| tile.time(desc, compute_units);
         long_enough()
             .filter(|tile| tile.head_dim() == least && tile.fits(limits))
             .min_by(|a, b| time(a).total_cmp(&time(b)))
@@ -90,14 +90,14 @@ impl FlashTile {
     }
 
     /// The time for these heads, in a unit of its own: rounds of as many workgroups as have registers at a time.
-    fn time(self, desc: &AttentionDesc, multiprocessors: usize) -> f64 {
+    fn time(self, desc: &AttentionDesc, compute_units: usize) -> f64 {
         // Scores and output, and what else an invocation holds.
         let fours = self.rows * (self.keys + self.dims);
         let registers = self.groups * self.lanes * (4 * fours + 100);
         let at_a_time = ((1 << 16) / registers).max(1);
         let heads = desc.heads as f64 * desc.batch as f64;
         let workgroups = desc.seq_q.div_ceil(self.queries()) as f64 * heads;
-        let rounds = (workgroups / (multiprocessors.max(1) * at_a_time) as f64).ceil();
+        let rounds = (workgroups / (compute_units.max(1) * at_a_time) as f64).ceil();
         // Measured: more results make more of what is read, but less than in proportion.
         let speed = match fours {
             ..16 => 0.75,

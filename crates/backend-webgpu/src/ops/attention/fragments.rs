@@ -7,7 +7,7 @@ use std::iter;
 
 use super::cooperative::CooperativeTile;
 use crate::kernels::{MAX_CONSTANTS, Target};
-use crate::ops::matrix_units::FRAGMENT;
+use crate::ops::tensor_cores::FRAGMENT;
 use crate::ops::text::{lines, pairs};
 
 /// Fours in the row of a fragment.

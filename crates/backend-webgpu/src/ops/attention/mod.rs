@@ -1,7 +1,7 @@
 //! Scaled dot-product attention: the one path behind `attention` and `attention_ext`.
 //!
 //! [`Plan`] says which kernel computes it. The kernels are `attention/flash` on any device, `attention/cooperative` on
-//! matrix units, and for few queries `attention/decode_cooperative` on matrix units, `attention/decode` in subgroups or
+//! tensor cores, and for few queries `attention/decode_cooperative` on tensor cores, `attention/decode` in subgroups or
 //! `attention/split`, with `attention/combine`.
 
 mod cooperative;
@@ -9,12 +9,12 @@ mod decode;
 mod decode_cooperative;
 mod decode_fragments;
 mod flash;
-mod forced;
 mod fragments;
+mod kernel_override;
 mod part;
 mod pieces;
 mod plan;
-mod proof;
+mod self_test;
 mod split;
 
 use backend_api::desc::{AttentionDesc, HeadStrides};
@@ -31,7 +31,7 @@ use crate::recorder::Window;
 use part::Part;
 use plan::{Kernel, Plan};
 
-pub(crate) use forced::Forced;
+pub(crate) use kernel_override::KernelOverride;
 
 params! {
     struct Params {

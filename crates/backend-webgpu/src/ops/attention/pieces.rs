@@ -21,17 +21,17 @@ static COMBINE: KernelSource = kernel!(
 /// Rows of a workgroup of attention/split and attention/decode, a row being a query of one of the heads that share keys.
 pub(super) const ROWS: [usize; 3] = [1, 2, 4];
 
-/// Numbers of a part before its vector: what it is relative to, and its sum.
+/// Elements of a part before its vector: what it is relative to, and its sum.
 const STATE: usize = 4;
 
-/// Invocations of attention/combine that share a vector of the most numbers, and of fewer.
+/// Invocations of attention/combine that share a vector of the most elements, and of fewer.
 const LANES: [usize; 4] = [64, 32, 16, 8];
 
 pub(super) fn variants() -> Vec<Variant> {
     DTYPES.iter().flat_map(|&dtypes| LANES.map(|lanes| combine_variant(dtypes, 4 * lanes))).collect()
 }
 
-/// The variant of attention/combine for so many numbers in a vector.
+/// The variant of attention/combine for so many elements in a vector.
 pub(super) fn combine_variant(dtypes: [DType; 2], head_dim: usize) -> Variant {
     let lanes = LANES.into_iter().rfind(|lanes| 4 * lanes >= head_dim).unwrap_or(LANES[0]);
     let [q, kv] = dtypes.map(|dtype| u32::from(dtype == DType::F16));

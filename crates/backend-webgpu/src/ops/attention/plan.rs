@@ -8,7 +8,7 @@ use backend_api::desc::{AttentionDesc, HeadStrides};
 use super::cooperative::CooperativeTile;
 use super::flash::FlashTile;
 use super::pieces::{Pieces, ROWS, seen_keys, shared_rows};
-use super::{Forced, Windows, decode, decode_cooperative, has_small_scores};
+use super::{KernelOverride, Windows, decode, decode_cooperative, has_small_scores};
 use crate::context::Context;
 use crate::ops::iterations;
 use crate::recorder::Window;
@@ -54,7 +54,7 @@ impl Kernel {
         FlashTile::ALL.into_iter().map(Self::Flash).chain(cooperative).chain(few)
     }
 
-    /// Of those that split the keys: how many workgroups a multiprocessor works on at a time, and the fewest numbers of
+    /// Of those that split the keys: how many workgroups a compute unit works on at a time, and the fewest elements of
     /// keys that are worth a workgroup where there are enough of them.
     const fn occupancy(self) -> (usize, usize) {
         match self {
@@ -83,14 +83,14 @@ impl Kernel {
                     && tile.dim >= desc.head_dim
                     && tile.fits(&limits)
                     && writes_fours(desc, windows)
-                    && tile.holds(ctx)
+                    && tile.is_verified(ctx)
             }
             Self::DecodeCooperative(tile) => {
                 reads_fragments(ctx, desc, windows)
                     && tile.dim >= desc.head_dim
                     && tile.fits(&limits)
                     && Pieces::fit(desc, tile.rows)
-                    && tile.holds(ctx)
+                    && tile.is_verified(ctx)
             }
             Self::Decode(rows) => reads_wide(desc, windows) && decode::suits(ctx, desc, rows),
             Self::Split(rows) => Pieces::fit(desc, rows),
@@ -130,23 +130,23 @@ impl Plan {
     fn fastest(ctx: &Context, desc: &AttentionDesc, windows: &Windows) -> Self {
         let wide = reads_wide(desc, windows);
         // Whether it suits may take a self-test, during which nobody has to wait for the lock.
-        let forced = *ctx.forced_attention.lock();
-        if let Some(Forced { kernel, splits }) = forced
+        let forced = *ctx.attention_override.lock();
+        if let Some(KernelOverride { kernel, splits }) = forced
             && kernel.suits(ctx, desc, windows)
         {
             return Self { kernel, wide, splits: splits.min(desc.seq_kv.max(1)) };
         }
-        let multiprocessors = ctx.gpu.profile.compute_units;
+        let compute_units = ctx.gpu.profile.compute_units;
         if desc.seq_q <= FEW_QUERIES
             && let Some((kernel, splits)) = for_few_queries(ctx, desc, windows)
         {
             return Self { kernel, wide, splits };
         }
-        let tiles = CooperativeTile::candidates(desc, multiprocessors);
+        let tiles = CooperativeTile::candidates(desc, compute_units);
         if let Some(kernel) = tiles.map(Kernel::Cooperative).find(|kernel| kernel.suits(ctx, desc, windows)) {
             return Self { kernel, wide, splits: 1 };
         }
-        let tile = FlashTile::choose(&ctx.gpu.device.limits(), desc, multiprocessors);
+        let tile = FlashTile::choose(&ctx.gpu.device.limits(), desc, compute_units);
         Self { kernel: Kernel::Flash(tile), wide, splits: 1 }
     }
 }
@@ -210,11 +210,11 @@ fn is_aligned(
         && strides.iter().all(|&(count, stride)| count <= 1 || stride.is_multiple_of(unit))
 }
 
-/// Such as `split/4+split16` or `flash/64x64x64r8, element by element`: what [`Forced`] reads, and what else there is
+/// Such as `split/4+split16` or `flash/64x64x64r8, element by element`: what [`KernelOverride`] reads, and what else there is
 /// to know.
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", Forced { kernel: self.kernel, splits: self.splits })?;
+        write!(f, "{}", KernelOverride { kernel: self.kernel, splits: self.splits })?;
         if self.wide { Ok(()) } else { f.write_str(", element by element") }
     }
 }

@@ -1,4 +1,4 @@
-//! Convolutions of f16 on matrix units.
+//! Convolutions of f16 on tensor cores.
 
 use std::fmt;
 
@@ -6,8 +6,8 @@ use backend_api::desc::{ConvGather, ConvShape, ImageLayout, Window as FilterWind
 use backend_api::{Activation, BackendResult, DType, checked_product};
 
 use super::params::{Params, inverse, is_regular};
-use super::proof::check_numbers;
-use super::{Job, factors, interleave};
+use super::self_test::check_numbers;
+use super::{Job, nchw_to_nhwc, repack_filter};
 use crate::context::{Context, dim, linear_grid};
 use crate::kernels::{KernelSource, Variant, kernel, native};
 use crate::ops::matmul::{CooperativeTile, activation_code, unrolled_multiply};
@@ -19,7 +19,7 @@ static COOPERATIVE: KernelSource = KernelSource {
     cooperative: true,
     ..kernel!(
         native "conv/cooperative",
-        libs: [GRID, QUOTIENT, SPECIAL, UNARY, ACTIVATE, CONV, CORNER, FRAGMENTS],
+        libs: [GRID, QUOTIENT, SPECIAL, UNARY, ACTIVATE, CONV, INPUT_ORIGIN, FRAGMENTS],
         types: ["T"],
         constants: [
             "TILE_M",
@@ -77,14 +77,14 @@ impl SourceTile {
 
     /// Whether it can make a convolution, and is right on the device.
     pub(super) fn is_possible(self, ctx: &Context, job: &Job) -> bool {
-        is_possible(ctx, job) && (!self.planes || reads_planes(job)) && self.works(ctx)
+        is_possible(ctx, job) && (!self.planes || reads_planes(job)) && self.is_verified(ctx)
     }
 
     /// Whether it fits the device and is right there.
-    pub(super) fn works(self, ctx: &Context) -> bool {
+    pub(super) fn is_verified(self, ctx: &Context) -> bool {
         let layout = if self.planes { ImageLayout::Nchw } else { ImageLayout::Nhwc };
         self.tile.fits(&ctx.gpu.device.limits())
-            && ctx.proofs.holds(&self.variant(layout, Activation::Identity), || self.check(ctx, layout))
+            && ctx.self_tests.pass(&self.variant(layout, Activation::Identity), || self.check(ctx, layout))
     }
 
     pub(super) fn launch(self, ctx: &Context, op: &'static str, job: &Job) -> BackendResult<()> {
@@ -92,14 +92,14 @@ impl SourceTile {
         let whole = self.planes || job.gather.layout == ImageLayout::Nhwc && channels == job.gather.channels;
         let unaligned = |window: &Window| !window.offset.is_multiple_of(EIGHT as u32);
         let (mut input, mut filter) = (job.input.clone(), job.filter.clone());
-        let mut factors = None;
+        let mut repacked = None;
         if !whole || unaligned(&input) {
-            (input, factors) = interleave::copy(ctx, op, job, channels)?;
+            (input, repacked) = nchw_to_nhwc::copy(ctx, op, job, channels)?;
         }
-        if let Some(factors) = factors {
-            filter = factors;
+        if let Some(repacked) = repacked {
+            filter = repacked;
         } else if !whole || job.transposed || unaligned(&filter) {
-            filter = factors::copy(ctx, op, job, channels, true)?;
+            filter = repack_filter::copy(ctx, op, job, channels, true)?;
         }
         let mut gather = job.gather;
         gather.channels = channels;
@@ -141,9 +141,9 @@ impl SourceTile {
         let side = if self.planes { [8, tile.n / 16 + 1] } else { [9, tile.n / 16 + 3] };
         let shape = ConvShape::new([2, channels, side[0], side[1]], filters, window).with_layout(layout);
         let places = window.size[0] * window.size[1];
-        let factor_at =
+        let operand_at =
             |filter: usize, place: usize, channel: usize| (filter * places + place) * channels + channel;
-        check_numbers(ctx, &shape, factor_at, |test, job| {
+        check_numbers(ctx, &shape, operand_at, |test, job| {
             let params = self.params(OP, job)?;
             let windows = [&job.filter, &job.input, &job.bias, &job.output, &job.output];
             let grid = linear_grid(OP, params.tiles as usize)?;
@@ -172,7 +172,7 @@ pub(super) fn variants() -> Vec<Variant> {
     variants
 }
 
-/// Whether matrix units can make a convolution.
+/// Whether tensor cores can make a convolution.
 fn is_possible(ctx: &Context, job: &Job) -> bool {
     let regular = is_regular(&job.gather) && job.gather.taps() > 0;
     job.dtype == DType::F16 && ctx.gpu.cooperative_matrices && regular
@@ -186,28 +186,27 @@ fn reads_planes(job: &Job) -> bool {
     planes && sizes.iter().all(|size| size.is_multiple_of(EIGHT))
 }
 
-/// The tile for a convolution, if matrix units can make it and it is worth it.
+/// The tile for a convolution, if tensor cores can make it and it is worth it.
 pub(super) fn fastest(ctx: &Context, job: &Job) -> Option<SourceTile> {
-    // No browser offers matrix units.
+    // No browser offers tensor cores.
     if cfg!(target_family = "wasm") {
         return None;
     }
     let &ConvGather { batch, groups, filters, channels, .. } = &job.gather;
-    let multiprocessors = ctx.gpu.profile.compute_units;
+    let compute_units = ctx.gpu.profile.compute_units;
     let rows = batch.saturating_mul(job.gather.pixels());
     let work = rows.saturating_mul(filters).saturating_mul(job.gather.taps());
-    // Matrix units would spend most of their time on zeros, or the copies would take longer.
+    // Tensor cores would spend most of their time on zeros, or the copies would take longer.
     if !is_possible(ctx, job) || filters < 8 || channels < 2 || work < 1 << 22 {
         return None;
     }
     if job.is_pointwise() && groups == 1 {
         let planes = SourceTile::PLANES;
-        let fills =
-            2 * filters > planes.tile.m && 4 * planes.tile.count(filters, rows) >= 3 * multiprocessors;
+        let fills = 2 * filters > planes.tile.m && 4 * planes.tile.count(filters, rows) >= 3 * compute_units;
         return Some(planes).filter(|tile| fills && tile.is_possible(ctx, job));
     }
     let taps = channels.next_multiple_of(EIGHT) * job.gather.filter[0] * job.gather.filter[1];
-    let time = |of: &SourceTile| of.tile.time([filters, rows, taps, groups], multiprocessors);
+    let time = |of: &SourceTile| of.tile.time([filters, rows, taps, groups], compute_units);
     let tiles = SourceTile::ALL.into_iter().filter(|tile| !tile.planes);
-    tiles.min_by_key(time).filter(|tile| tile.works(ctx))
+    tiles.min_by_key(time).filter(|tile| tile.is_verified(ctx))
 }

@@ -6,7 +6,7 @@ use backend_api::desc::{ConvGather, ImageLayout};
 use backend_api::{Activation, BackendResult, DType, checked_product};
 
 use super::params::Params;
-use super::{Job, factors};
+use super::{Job, repack_filter};
 use crate::context::{Context, dim, linear_grid};
 use crate::kernels::{KernelSource, MAX_CONSTANTS, Target, Variant, kernel};
 use crate::ops::matmul::activation_code;
@@ -104,7 +104,7 @@ fn kind(gather: &ConvGather) -> [u32; 2] {
 
 pub(super) fn launch(ctx: &Context, op: &'static str, job: &Job) -> BackendResult<()> {
     let &ConvGather { batch, groups, filters, result: [height, width], layout, .. } = &job.gather;
-    let job = &factors::as_multiplied(ctx, op, job, layout == ImageLayout::Nhwc)?;
+    let job = &repack_filter::as_multiplied(ctx, op, job, layout == ImageLayout::Nhwc)?;
     let kind = kind(&job.gather);
     let bands = height.div_ceil(kind[0] as usize);
     let invocations = checked_product(op, "invocations", &[batch, groups, filters, bands, width])?;

@@ -2,20 +2,20 @@
 //!
 //! A convolution and the transposition of one are the same to the kernels: results that gather what they are made of
 //! ([`ConvGather`]). Pointwise ones are matrix products as they lie, those of f16 go to `conv/cooperative`
-//! where there are matrix units, those with few channels or filters in a group to `conv/direct`,
+//! where there are tensor cores, those with few channels or filters in a group to `conv/direct`,
 //! others to `conv/implicit_gemm`.
 
 mod cooperative;
 mod direct;
-mod factors;
 mod filter;
-mod interleave;
+mod nchw_to_nhwc;
 mod params;
 mod part;
-mod phases;
 mod plan;
-mod proof;
+mod repack_filter;
+mod self_test;
 mod slices;
+mod subpixel;
 mod tiled;
 
 use backend_api::desc::{
@@ -33,7 +33,7 @@ use crate::recorder::Window;
 
 pub(crate) use filter::conv2d_backward_filter;
 pub(super) use params::inverse;
-pub(crate) use plan::Forced;
+pub(crate) use plan::KernelOverride;
 
 use plan::Kernel;
 
@@ -41,10 +41,10 @@ pub(super) fn variants() -> Vec<Variant> {
     [
         cooperative::variants(),
         direct::variants(),
-        factors::variants(),
+        repack_filter::variants(),
         filter::variants(),
-        interleave::variants(),
-        phases::variants(),
+        nchw_to_nhwc::variants(),
+        subpixel::variants(),
         tiled::variants(),
     ]
     .concat()
@@ -127,10 +127,10 @@ fn run(
         output,
     };
     require_end(ctx, op, &job)?;
-    if phases::are_worth_it(&job.gather) {
-        let made = phases::divide(ctx, op, &job)?;
+    if subpixel::are_worth_it(&job.gather) {
+        let made = subpixel::divide(ctx, op, &job)?;
         convolve(ctx, op, &made)?;
-        return phases::shuffle(ctx, op, &job, &made);
+        return subpixel::depth_to_space(ctx, op, &job, &made);
     }
     convolve(ctx, op, &job)
 }
@@ -143,7 +143,7 @@ fn convolve(ctx: &Context, op: &'static str, job: &Job) -> BackendResult<()> {
     let mut whole = job.clone();
     if job.transposed && is_long(ctx, job) {
         // The filters of a part have to follow each other.
-        whole = factors::as_multiplied(ctx, op, job, job.gather.layout == ImageLayout::Nhwc)?;
+        whole = repack_filter::as_multiplied(ctx, op, job, job.gather.layout == ImageLayout::Nhwc)?;
         whole.transposed = false;
     }
     in_parts(ctx, op, whole, |part| launch(ctx, op, part))
@@ -176,7 +176,7 @@ fn pointwise(ctx: &Context, op: &'static str, job: &Job) -> BackendResult<()> {
     // The filters are stored with a row for each channel of a convolution's output.
     let stored = matrix(if transposed { filters } else { channels });
     let trans = |yes| if yes { BackendTranspose::Trans } else { BackendTranspose::NoTrans };
-    let (desc, axis, factors) = if layout == ImageLayout::Nhwc {
+    let (desc, axis, operands) = if layout == ImageLayout::Nhwc {
         let desc =
             MatmulDesc::new(batch * pixels, filters, channels, matrix(channels), stored, matrix(filters))
                 .with_transpose(BackendTranspose::NoTrans, trans(!transposed));
@@ -190,7 +190,7 @@ fn pointwise(ctx: &Context, op: &'static str, job: &Job) -> BackendResult<()> {
     };
     let mut desc = desc.with_activation(activation);
     desc.bias = biased.then_some(Bias { ptr: 0, axis });
-    let [a, b] = factors.map(Clone::clone);
+    let [a, b] = operands.map(Clone::clone);
     let windows = matmul::Windows { a, b, bias: job.bias.clone(), c: job.output.clone() };
     matmul::multiply(ctx, op, &desc, &windows)
 }
@@ -209,7 +209,7 @@ mod tests {
             return;
         }
         for tile in cooperative::SourceTile::ALL {
-            assert!(tile.works(&ctx), "{tile}");
+            assert!(tile.is_verified(&ctx), "{tile}");
         }
     }
 }

@@ -21,9 +21,9 @@ pub(super) enum Kernel {
 
 /// A kernel that a test or a measurement asks for.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Forced(Kernel);
+pub(crate) struct KernelOverride(Kernel);
 
-impl Forced {
+impl KernelOverride {
     /// Every kernel that can be asked for, named as [`parse`](Self::parse) reads it.
     pub(crate) fn names() -> Vec<String> {
         Kernel::all().map(|kernel| kernel.to_string()).collect()
@@ -52,9 +52,9 @@ impl Kernel {
 
     /// The kernel that is asked for if it can make the convolution, or the one that is likely to be the fastest.
     pub(super) fn choose(ctx: &Context, job: &Job) -> Self {
-        let asked = *ctx.forced_conv.lock();
+        let asked = *ctx.conv_override.lock();
         asked
-            .map(|Forced(kernel)| kernel)
+            .map(|KernelOverride(kernel)| kernel)
             .filter(|kernel| kernel.is_possible(ctx, job))
             .unwrap_or_else(|| Self::by_estimate(ctx, job))
     }
@@ -102,10 +102,13 @@ mod tests {
     #[test]
     fn names_are_read_back() {
         for kernel in Kernel::all() {
-            assert_eq!(Forced::parse("test", &kernel.to_string()).unwrap().0, kernel);
+            assert_eq!(KernelOverride::parse("test", &kernel.to_string()).unwrap().0, kernel);
         }
         for wrong in ["", "tiled", "product", "tiled/1x1x1"] {
-            assert_eq!(Forced::parse("test", wrong).unwrap_err().kind(), backend_api::ErrorKind::Unsupported);
+            assert_eq!(
+                KernelOverride::parse("test", wrong).unwrap_err().kind(),
+                backend_api::ErrorKind::Unsupported
+            );
         }
     }
 }

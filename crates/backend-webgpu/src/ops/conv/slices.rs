@@ -53,7 +53,7 @@ pub(super) fn run(ctx: &Context, op: &'static str, job: &Job, channels: usize) -
             biased: job.biased && slice == 0,
             activation: Activation::Identity,
             input: copy_f32(ctx, op, job, &job.input, source(&job.gather), range.clone())?,
-            filter: copy_f32(ctx, op, job, &job.filter, factors(job), range)?,
+            filter: copy_f32(ctx, op, job, &job.filter, operands(job), range)?,
             bias: bias.clone(),
             output: parts.advanced(slice * results),
             transposed: job.transposed,
@@ -73,7 +73,7 @@ fn source(gather: &ConvGather) -> [usize; 3] {
 }
 
 /// What lies around the channels of a group in the filters, which are stored by the channels of a convolution's output.
-fn factors(job: &Job) -> [usize; 3] {
+fn operands(job: &Job) -> [usize; 3] {
     let &ConvGather { groups, channels, filters, filter: [rows, columns], layout, .. } = &job.gather;
     match (job.transposed, layout) {
         (true, _) => [groups, channels, filters * rows * columns],

@@ -4,10 +4,10 @@ use backend_api::desc::{ConvGather, GatherAxis, ImageLayout};
 use backend_api::{Activation, BackendResult, DType, checked_product};
 
 use super::params::{Params, inverse, is_regular};
-use super::{Job, factors};
+use super::{Job, repack_filter};
 use crate::context::{Context, dim, linear_grid};
 use crate::kernels::libs::{
-    CORNER, RESULTS_ADJACENT, RESULTS_APART, RESULTS_PLANES, SOURCE_ANY, SOURCE_LINES, SOURCE_VECTORS,
+    INPUT_ORIGIN, RESULTS_ADJACENT, RESULTS_APART, RESULTS_PLANES, SOURCE_ANY, SOURCE_LINES, SOURCE_VECTORS,
     SOURCE_WINDOW,
 };
 use crate::kernels::{KernelSource, Lib, MAX_CONSTANTS, Target, Variant, kernel};
@@ -79,12 +79,12 @@ impl Access {
         match (self.read, self.write) {
             (Read::Any, Write::Adjacent) => &[SOURCE_ANY, RESULTS_ADJACENT],
             (Read::Any, _) => &[SOURCE_ANY, RESULTS_APART],
-            (Read::Window, Write::Planes) => &[CORNER, SOURCE_WINDOW, RESULTS_PLANES],
-            (Read::Window, Write::Adjacent) => &[CORNER, SOURCE_WINDOW, RESULTS_ADJACENT],
-            (Read::Window, _) => &[CORNER, SOURCE_WINDOW, RESULTS_APART],
+            (Read::Window, Write::Planes) => &[INPUT_ORIGIN, SOURCE_WINDOW, RESULTS_PLANES],
+            (Read::Window, Write::Adjacent) => &[INPUT_ORIGIN, SOURCE_WINDOW, RESULTS_ADJACENT],
+            (Read::Window, _) => &[INPUT_ORIGIN, SOURCE_WINDOW, RESULTS_APART],
             (Read::Lines, _) => &[SOURCE_LINES, RESULTS_PLANES],
-            (Read::Vectors, Write::Adjacent) => &[CORNER, SOURCE_VECTORS, RESULTS_ADJACENT],
-            (Read::Vectors, _) => &[CORNER, SOURCE_VECTORS, RESULTS_APART],
+            (Read::Vectors, Write::Adjacent) => &[INPUT_ORIGIN, SOURCE_VECTORS, RESULTS_ADJACENT],
+            (Read::Vectors, _) => &[INPUT_ORIGIN, SOURCE_VECTORS, RESULTS_APART],
         }
     }
 
@@ -159,7 +159,7 @@ pub(super) fn launch(ctx: &Context, op: &'static str, job: &Job, tile: Tile) -> 
     let access = Access::of(job, tile);
     // Read through a window, the taps of a channel follow each other.
     let interleaved = job.gather.layout == ImageLayout::Nhwc && access.read != Read::Window;
-    let job = &factors::as_multiplied(ctx, op, job, interleaved)?;
+    let job = &repack_filter::as_multiplied(ctx, op, job, interleaved)?;
     let mut params = Params::new(op, job)?;
     let [filter_height, filter_width] = job.gather.filter;
     let tile = match access.read {

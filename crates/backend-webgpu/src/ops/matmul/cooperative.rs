@@ -3,7 +3,7 @@
 use std::fmt;
 
 use crate::ops::has_room;
-use crate::ops::matrix_units::{FRAGMENT, SUBGROUP};
+use crate::ops::tensor_cores::{FRAGMENT, SUBGROUP};
 use crate::ops::tile::StepTime;
 
 /// The sizes of a workgroup's tile, and how its subgroups share it.
@@ -28,11 +28,11 @@ impl CooperativeTile {
         Self::new([32, 32, 64], 290, 490),
     ];
 
-    /// The tile that three workgroups can have on a multiprocessor, which hides what they wait for.
+    /// The tile that three workgroups can have on a compute unit, which hides what they wait for.
     pub(super) const SHALLOW: Self = Self::new([64, 64, 32], 281, 430);
 
-    /// Tiles of eight subgroups that each have a multiprocessor for themselves, for products that have no more of them
-    /// than the device has multiprocessors.
+    /// Tiles of eight subgroups that each have a compute unit for themselves, for products that have no more of them
+    /// than the device has compute units.
     const ALONE: [Self; 2] =
         [Self::divided([128, 64, 64], [4, 2], 660, 1320), Self::divided([32, 64, 128], [2, 4], 640, 1280)];
 
@@ -121,9 +121,9 @@ impl CooperativeTile {
     }
 
     /// Nanoseconds that an m×k by k×n product takes, repeated `batch` times.
-    pub(in crate::ops) fn time(self, [m, n, k, batch]: [usize; 4], multiprocessors: usize) -> usize {
+    pub(in crate::ops) fn time(self, [m, n, k, batch]: [usize; 4], compute_units: usize) -> usize {
         let tiles = self.count(m, n).saturating_mul(batch);
-        self.step.of(tiles, k.div_ceil(self.k), multiprocessors)
+        self.step.of(tiles, k.div_ceil(self.k), compute_units)
     }
 
     /// Subgroups that share a part: of a tile of one part, each has a fragment's depth of every step.
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn a_second_workgroup_on_a_multiprocessor_is_cheaper_than_the_first() {
+    fn a_second_workgroup_on_a_compute_unit_is_cheaper_than_the_first() {
         for tile in CooperativeTile::ALL {
             let time = |tiles| tile.time([tile.m, tile.n, 1024, tiles], 100);
             assert!(time(100) < time(200) && time(200) < 2 * time(100), "{tile}");

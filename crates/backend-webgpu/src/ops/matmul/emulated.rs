@@ -1,4 +1,4 @@
-//! f32 products on matrix units, which take f16: each factor is split into two parts of f16, and three of the four
+//! f32 products on tensor cores, which take f16: each operand is split into two parts of f16, and three of the four
 //! products of their parts are added.
 //!
 //! After Ootomo and Yokota, "Recovering single precision accuracy from Tensor Cores while surpassing the FP32
@@ -26,8 +26,8 @@ static EXPONENTS: KernelSource = kernel!(
     params: ExponentsParams,
 );
 
-static HALVE: KernelSource = kernel!(
-    "gemm/halve",
+static SPLIT_F16: KernelSource = kernel!(
+    "gemm/split_f16",
     libs: [GRID, SPECIAL],
     types: [],
     constants: ["RIGHT", "K_DOWN"],
@@ -64,16 +64,17 @@ const WIDTH: usize = 16;
 /// The lengths of the parts are multiples of every step of the kernels.
 const STEP: usize = 64;
 
-/// Parts of a factor that follow each other along k.
+/// Parts of an operand that follow each other along k.
 const PARTS: usize = 3;
 
 pub(super) fn variants() -> Vec<Variant> {
     let flags = [0, 1];
-    let halve = flags.into_iter().flat_map(|right| flags.map(|down| Variant::new(&HALVE, [], [right, down])));
+    let halve =
+        flags.into_iter().flat_map(|right| flags.map(|down| Variant::new(&SPLIT_F16, [], [right, down])));
     flags.map(|rows| Variant::new(&EXPONENTS, [], [rows])).into_iter().chain(halve).collect()
 }
 
-/// A factor in parts, and the exponents of its lines.
+/// An operand in parts, and the exponents of its lines.
 struct Halved {
     matrix: Matrix,
     parts: Window,
@@ -98,7 +99,7 @@ pub(super) fn run(
     split::combine(ctx, op, desc, windows, plan, &partial, Some([&a.exponents, &b.exponents]))
 }
 
-/// The product that matrix units make instead of an f32 one.
+/// The product that tensor cores make instead of an f32 one.
 pub(super) fn product_of_parts(desc: &MatmulDesc) -> MatmulDesc {
     let mut parts = *desc;
     parts.k = PARTS * desc.k.next_multiple_of(STEP);
@@ -106,7 +107,7 @@ pub(super) fn product_of_parts(desc: &MatmulDesc) -> MatmulDesc {
     parts
 }
 
-/// A factor as it is stored.
+/// An operand as it is stored.
 struct Factor<'a> {
     window: &'a Window,
     matrix: Matrix,
@@ -130,9 +131,9 @@ impl<'a> Factor<'a> {
     }
 }
 
-fn halve(ctx: &Context, op: &'static str, factor: Factor<'_>, k: usize) -> BackendResult<Halved> {
-    let Factor { window, matrix, rows, columns, k_down, right } = factor;
-    let exponents = exponents(ctx, op, &factor)?;
+fn halve(ctx: &Context, op: &'static str, operand: Factor<'_>, k: usize) -> BackendResult<Halved> {
+    let Factor { window, matrix, rows, columns, k_down, right } = operand;
+    let exponents = exponents(ctx, op, &operand)?;
     let (rows_out, columns_out) = if k_down { (k, columns) } else { (rows, k) };
     let row = columns_out.next_multiple_of(8);
     let size = checked_product(op, "scratch", &[PARTS, rows_out, row])?;
@@ -147,15 +148,15 @@ fn halve(ctx: &Context, op: &'static str, factor: Factor<'_>, k: usize) -> Backe
         pairs: dim(op, "columns", row / 2)?,
     };
     let grid = linear_grid(op, (rows_out * row / 2).div_ceil(WORKGROUP))?;
-    let variant = Variant::new(&HALVE, [], [u32::from(right), u32::from(k_down)]);
+    let variant = Variant::new(&SPLIT_F16, [], [u32::from(right), u32::from(k_down)]);
     ctx.launch(op, &variant, &[window, &exponents], &parts, &params, grid)?;
     let ld = if k_down { row } else { PARTS * row };
     Ok(Halved { matrix: Matrix::new(0, DType::F16, ld), parts, exponents })
 }
 
-/// The exponents of the factor's lines across k.
-fn exponents(ctx: &Context, op: &'static str, factor: &Factor<'_>) -> BackendResult<Window> {
-    let &Factor { window, matrix, rows, columns, k_down, .. } = factor;
+/// The exponents of the operand's lines across k.
+fn exponents(ctx: &Context, op: &'static str, operand: &Factor<'_>) -> BackendResult<Window> {
+    let &Factor { window, matrix, rows, columns, k_down, .. } = operand;
     let (lines, groups) = if k_down { (columns, columns.div_ceil(WIDTH)) } else { (rows, rows) };
     let bytes = checked_product(op, "scratch", &[lines, size_of::<i32>()])?;
     let exponents = ctx.output(op, &ctx.scratch(op, bytes)?, DType::I32)?;

@@ -8,7 +8,7 @@ use std::iter;
 
 use super::cooperative::CooperativeTile;
 use crate::kernels::{MAX_CONSTANTS, Target};
-use crate::ops::matrix_units::{FRAGMENT, add_products, declare_sums, write_in_registers, write_sums};
+use crate::ops::tensor_cores::{FRAGMENT, add_products, declare_sums, write_in_registers, write_sums};
 use crate::ops::text::lines;
 
 /// What the text depends on.

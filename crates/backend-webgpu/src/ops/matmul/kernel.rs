@@ -6,11 +6,11 @@ use backend_api::desc::MatmulDesc;
 use backend_api::{Activation, DType};
 
 use super::cooperative::CooperativeTile;
-use super::cooperative_dots::CooperativeDots;
-use super::dots::Dots;
-use super::matvec::Matvec;
+use super::gemv::Gemv;
+use super::gemv_dot::GemvDot;
 use super::plan::Plan;
 use super::skinny::Skinny;
+use super::skinny_cooperative::SkinnyCooperative;
 use super::{Params, Windows, activation_code, activation_libs, fragments};
 use crate::kernels::libs::{
     ACTIVATE, ACTIVATE_HALF, FRAGMENT_ELEMENTS, HALF, RESULTS_IN_REGISTERS, RESULTS_STAGED, SHIFTED_VECTOR,
@@ -23,7 +23,7 @@ static TILED: KernelSource = KernelSource {
     unrolled: Some(tile_product),
     ..kernel!(
         "gemm/tiled",
-        libs: [GRID, SPECIAL, UNARY, MATMUL, FACTOR_BLOCKS, TILE_PRODUCT],
+        libs: [GRID, SPECIAL, UNARY, MATMUL, OPERAND_BLOCKS, TILE_PRODUCT],
         types: ["TA", "TB", "TC"],
         constants: with_tile(["VEC", "TRANS_A", "TRANS_B", "ACTIVATION"]),
         reads: 5,
@@ -84,9 +84,9 @@ pub(crate) enum Kernel {
     Tiled(Tile),
     Cooperative(CooperativeTile),
     Skinny(Skinny),
-    Matvec(Matvec),
-    Dots(Dots),
-    CooperativeDots(CooperativeDots),
+    Gemv(Gemv),
+    GemvDot(GemvDot),
+    SkinnyCooperative(SkinnyCooperative),
 }
 
 impl Kernel {
@@ -95,10 +95,10 @@ impl Kernel {
         let tiled = Tile::ALL.into_iter().map(Self::Tiled);
         let cooperative = CooperativeTile::all().map(Self::Cooperative);
         let skinny = Skinny::ALL.into_iter().map(Self::Skinny);
-        let matvec = Matvec::ALL.into_iter().map(Self::Matvec);
-        let dots = Dots::ALL.into_iter().map(Self::Dots);
-        let cooperative_dots = CooperativeDots::ALL.into_iter().map(Self::CooperativeDots);
-        let few = skinny.chain(matvec).chain(dots).chain(cooperative_dots);
+        let gemv = Gemv::ALL.into_iter().map(Self::Gemv);
+        let dots = GemvDot::ALL.into_iter().map(Self::GemvDot);
+        let skinny_cooperative = SkinnyCooperative::ALL.into_iter().map(Self::SkinnyCooperative);
+        let few = skinny.chain(gemv).chain(dots).chain(skinny_cooperative);
         std::iter::once(Self::Direct).chain(tiled).chain(cooperative).chain(few)
     }
 
@@ -106,9 +106,9 @@ impl Kernel {
     pub(super) fn fitting(self, desc: &MatmulDesc) -> Self {
         match self {
             Self::Skinny(skinny) => Self::Skinny(skinny.fitting(desc)),
-            Self::Matvec(matvec) => Self::Matvec(matvec.fitting(desc)),
-            Self::Dots(dots) => Self::Dots(dots.fitting(desc)),
-            Self::CooperativeDots(dots) => Self::CooperativeDots(dots.fitting(desc)),
+            Self::Gemv(gemv) => Self::Gemv(gemv.fitting(desc)),
+            Self::GemvDot(dots) => Self::GemvDot(dots.fitting(desc)),
+            Self::SkinnyCooperative(dots) => Self::SkinnyCooperative(dots.fitting(desc)),
             _ => self,
         }
     }
@@ -117,9 +117,9 @@ impl Kernel {
     pub(super) fn named(self) -> Self {
         match self {
             Self::Skinny(skinny) => Self::Skinny(skinny.named()),
-            Self::Matvec(matvec) => Self::Matvec(matvec.named()),
-            Self::Dots(dots) => Self::Dots(dots.named()),
-            Self::CooperativeDots(dots) => Self::CooperativeDots(dots.named()),
+            Self::Gemv(gemv) => Self::Gemv(gemv.named()),
+            Self::GemvDot(dots) => Self::GemvDot(dots.named()),
+            Self::SkinnyCooperative(dots) => Self::SkinnyCooperative(dots.named()),
             _ => self,
         }
     }
@@ -132,9 +132,9 @@ impl fmt::Display for Kernel {
             Self::Tiled(tile) => write!(f, "tiled/{tile}"),
             Self::Cooperative(tile) => write!(f, "cooperative/{tile}"),
             Self::Skinny(skinny) => write!(f, "skinny/{skinny}"),
-            Self::Matvec(matvec) => write!(f, "matvec/{matvec}"),
-            Self::Dots(dots) => write!(f, "dots/{dots}"),
-            Self::CooperativeDots(dots) => write!(f, "cooperative_dots/{dots}"),
+            Self::Gemv(gemv) => write!(f, "gemv/{gemv}"),
+            Self::GemvDot(dots) => write!(f, "gemv_dot/{dots}"),
+            Self::SkinnyCooperative(dots) => write!(f, "skinny_cooperative/{dots}"),
         }
     }
 }
@@ -147,9 +147,9 @@ impl Plan {
             Kernel::Tiled(tile) => [tile.m, tile.n],
             Kernel::Cooperative(tile) => [tile.m, tile.n],
             Kernel::Skinny(skinny) => skinny.tile(self.dtypes, self.trans, self.vectors),
-            Kernel::Matvec(matvec) => matvec.tile(self.dtypes, self.trans, self.vectors),
-            Kernel::Dots(dots) => dots.tile(),
-            Kernel::CooperativeDots(dots) => dots.tile(),
+            Kernel::Gemv(gemv) => gemv.tile(self.dtypes, self.trans, self.vectors),
+            Kernel::GemvDot(dots) => dots.tile(),
+            Kernel::SkinnyCooperative(dots) => dots.tile(),
         }
     }
 
@@ -161,10 +161,10 @@ impl Plan {
             Kernel::Cooperative(_) => vec![a, b, bias, c, c],
             Kernel::Skinny(_) if self.transposed() => vec![b, b, a, bias],
             Kernel::Skinny(_) => vec![a, a, b, bias],
-            Kernel::Matvec(_) | Kernel::Dots(_) | Kernel::CooperativeDots(_) if self.transposed() => {
+            Kernel::Gemv(_) | Kernel::GemvDot(_) | Kernel::SkinnyCooperative(_) if self.transposed() => {
                 vec![b, a, bias]
             }
-            Kernel::Matvec(_) | Kernel::Dots(_) | Kernel::CooperativeDots(_) => vec![a, b, bias],
+            Kernel::Gemv(_) | Kernel::GemvDot(_) | Kernel::SkinnyCooperative(_) => vec![a, b, bias],
         }
     }
 
@@ -184,7 +184,7 @@ impl Plan {
             }
             Kernel::Cooperative(tile) => {
                 let [m, n, k, rows, columns] = tile.constants();
-                let in_registers = self.names_elements && tile.rolls_loops() && self.dtypes[2] == DType::F16;
+                let in_registers = self.element_access && tile.rolls_loops() && self.dtypes[2] == DType::F16;
                 let constants =
                     [m, n, k, rows, columns, trans_a, trans_b, activation, u32::from(in_registers)];
                 let variant = Variant::new(&COOPERATIVE, self.dtypes, constants)
@@ -194,11 +194,11 @@ impl Plan {
             Kernel::Skinny(skinny) => {
                 return skinny.variant(self.dtypes, self.trans, self.activation, self.vectors);
             }
-            Kernel::Matvec(matvec) => {
-                return matvec.variant(self.dtypes, self.trans, self.activation, self.vectors);
+            Kernel::Gemv(gemv) => {
+                return gemv.variant(self.dtypes, self.trans, self.activation, self.vectors);
             }
-            Kernel::Dots(dots) => return dots.variant(self.dtypes, self.activation),
-            Kernel::CooperativeDots(dots) => return dots.variant(self.dtypes[2], self.activation),
+            Kernel::GemvDot(dots) => return dots.variant(self.dtypes, self.activation),
+            Kernel::SkinnyCooperative(dots) => return dots.variant(self.dtypes[2], self.activation),
         };
         variant.with_libs(activation_libs(self.dtypes[2]))
     }
@@ -222,13 +222,13 @@ pub(super) fn variants() -> Vec<Variant> {
     let cooperative: Vec<Kernel> = CooperativeTile::all().map(Kernel::Cooperative).collect();
     let mut variants = Vec::new();
     for dtypes in [[F32, F32, F32], [F16, F16, F16], [F16, F16, F32], [F32, F16, F32]] {
-        let matrix_units = if dtypes[..2] == [F16; 2] { cooperative.as_slice() } else { &[] };
+        let tensor_cores = if dtypes[..2] == [F16; 2] { cooperative.as_slice() } else { &[] };
         for (&kernel, vectors) in
-            tiled.iter().flat_map(|k| [(k, false), (k, true)]).chain(matrix_units.iter().map(|k| (k, true)))
+            tiled.iter().flat_map(|k| [(k, false), (k, true)]).chain(tensor_cores.iter().map(|k| (k, true)))
         {
             let ways = if matches!(kernel, Kernel::Cooperative(_)) { &[false, true][..] } else { &[false] };
             for trans in [[false, false], [false, true], [true, false], [true, true]] {
-                for (&activation, &names_elements) in
+                for (&activation, &element_access) in
                     Activation::ALL.iter().flat_map(|a| ways.iter().map(move |way| (a, way)))
                 {
                     let plan = Plan {
@@ -238,11 +238,11 @@ pub(super) fn variants() -> Vec<Variant> {
                         activation,
                         vectors,
                         packs: [false; 2],
-                        turns_b: false,
+                        transposes_b: false,
                         splits: 1,
                         strips: false,
                         emulated: false,
-                        names_elements,
+                        element_access,
                     };
                     variants.push(plan.variant());
                 }

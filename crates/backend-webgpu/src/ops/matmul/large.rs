@@ -1,4 +1,4 @@
-//! Products of few rows or columns: the factor that takes the time of reading it, the other one, and how they are turned
+//! Products of few rows or columns: the operand that takes the time of reading it, the other one, and how they are turned
 //! around.
 
 use backend_api::DType;
@@ -7,10 +7,10 @@ use backend_api::desc::{MatmulDesc, Matrix};
 use super::layout::is_aligned;
 use super::{Params, Windows};
 use crate::kernels::Lib;
-use crate::kernels::libs::{ACTIVATE, ACTIVATE_HALF, HALF, LANES_1, LANES_4, LANES_8};
-use crate::ops::lanes::Lanes;
+use crate::kernels::libs::{ACTIVATE, ACTIVATE_HALF, HALF, VEC_1, VEC_4, VEC_8};
+use crate::ops::vec_width::VecWidth;
 
-/// The factor that takes the time.
+/// The operand that takes the time.
 pub(super) struct Large<'a> {
     pub(super) matrix: &'a Matrix,
     /// Whether its rows run along k.
@@ -33,11 +33,11 @@ impl<'a> Large<'a> {
     /// Whether it can be read by vectors.
     pub(super) fn reads_as_vectors(&self, windows: &Windows) -> bool {
         let window = if self.transposed { &windows.a } else { &windows.b };
-        is_aligned(self.matrix, window.offset, self.row, Lanes::of(self.matrix.dtype).width())
+        is_aligned(self.matrix, window.offset, self.row, VecWidth::of(self.matrix.dtype).width())
     }
 }
 
-/// The other factor, of few rows or columns.
+/// The other operand, of few rows or columns.
 pub(super) struct Small<'a> {
     pub(super) matrix: &'a Matrix,
     pub(super) offset: u32,
@@ -55,7 +55,7 @@ impl<'a> Small<'a> {
     }
 }
 
-/// Types of the factors and whether they are stored transposed, of the product that is made: the transposed one or not.
+/// Types of the operands and whether they are stored transposed, of the product that is made: the transposed one or not.
 pub(super) fn oriented(transposed: bool, [a, b, c]: [DType; 3], trans: [bool; 2]) -> ([DType; 3], [bool; 2]) {
     if transposed { ([b, a, c], [!trans[1], !trans[0]]) } else { ([a, b, c], trans) }
 }
@@ -81,13 +81,13 @@ impl Params {
 }
 
 /// Vectors of this width, and the activations for results of this type.
-pub(super) fn libs(lanes: Lanes, result: DType) -> &'static [Lib] {
-    match (lanes, result) {
-        (Lanes::One, DType::F16) => &[LANES_1, HALF, ACTIVATE_HALF],
-        (Lanes::Four, DType::F16) => &[LANES_4, HALF, ACTIVATE_HALF],
-        (Lanes::Eight, DType::F16) => &[LANES_8, HALF, ACTIVATE_HALF],
-        (Lanes::One, _) => &[LANES_1, ACTIVATE],
-        (Lanes::Four, _) => &[LANES_4, ACTIVATE],
-        (Lanes::Eight, _) => &[LANES_8, ACTIVATE],
+pub(super) fn libs(vec_width: VecWidth, result: DType) -> &'static [Lib] {
+    match (vec_width, result) {
+        (VecWidth::One, DType::F16) => &[VEC_1, HALF, ACTIVATE_HALF],
+        (VecWidth::Four, DType::F16) => &[VEC_4, HALF, ACTIVATE_HALF],
+        (VecWidth::Eight, DType::F16) => &[VEC_8, HALF, ACTIVATE_HALF],
+        (VecWidth::One, _) => &[VEC_1, ACTIVATE],
+        (VecWidth::Four, _) => &[VEC_4, ACTIVATE],
+        (VecWidth::Eight, _) => &[VEC_8, ACTIVATE],
     }
 }

@@ -1,25 +1,25 @@
 //! Matrix products: the one path behind `gemm`, `batched_gemm`, `gemm_f16` and `matmul`.
 //!
 //! [`Plan`] says which kernel makes a product, in which tiles, and whether k is split between workgroups. The kernels
-//! are `gemm/tiled` on any device, `gemm/direct` on processors, `gemm/cooperative` on matrix units, and `gemm/skinny`,
-//! `gemm/matvec`, `gemm/dots` and `gemm/cooperative_dots` for few rows or columns; `gemm/pack` and `gemm/combine` serve
+//! are `gemm/tiled` on any device, `gemm/direct` on CPUs, `gemm/cooperative` on tensor cores, and `gemm/skinny`,
+//! `gemm/gemv`, `gemm/gemv_dot` and `gemm/skinny_cooperative` for few rows or columns; `gemm/pack` and `gemm/combine` serve
 //! them.
 
 mod cooperative;
-mod cooperative_dots;
-mod dots;
 mod emulated;
-mod forced;
 mod fragments;
+mod gemv;
+mod gemv_dot;
 mod kernel;
+mod kernel_override;
 mod large;
 mod layout;
-mod matvec;
 mod pack;
 mod part;
 mod plan;
-mod proof;
+mod self_test;
 mod skinny;
+mod skinny_cooperative;
 mod slices;
 mod split;
 mod strips;
@@ -39,8 +39,8 @@ use part::Part;
 use plan::Plan;
 
 pub(super) use cooperative::CooperativeTile;
-pub(crate) use forced::Forced;
 pub(super) use fragments::multiply as unrolled_multiply;
+pub(crate) use kernel_override::KernelOverride;
 pub(super) use split::add_pieces;
 #[cfg(not(target_family = "wasm"))]
 pub(crate) use tune::tune_matmul;
@@ -77,9 +77,9 @@ pub(super) fn variants() -> Vec<Variant> {
     [
         kernel::variants(),
         skinny::variants(),
-        matvec::variants(),
-        dots::variants(),
-        cooperative_dots::variants(),
+        gemv::variants(),
+        gemv_dot::variants(),
+        skinny_cooperative::variants(),
         pack::variants(),
         split::variants(),
         emulated::variants(),
@@ -159,7 +159,7 @@ fn windows(ctx: &Context, op: &'static str, desc: &MatmulDesc) -> BackendResult<
     }))
 }
 
-/// Records what the plan needs: copies of badly aligned factors, the product itself or its parts, and the sum of its
+/// Records what the plan needs: copies of badly aligned operands, the product itself or its parts, and the sum of its
 /// pieces. Sums that are too long for the device's loops are made in slices instead, each with a plan of its own.
 fn run(
     ctx: &Context,
@@ -175,7 +175,7 @@ fn run(
         return emulated::run(ctx, op, desc, windows, plan);
     }
     let (mut desc, mut windows) = (*desc, windows.clone());
-    if plan.turns_b {
+    if plan.transposes_b {
         pack::turn_b(ctx, op, &mut desc, &mut windows)?;
     }
     pack::align(ctx, op, &mut desc, &mut windows, plan.packs)?;

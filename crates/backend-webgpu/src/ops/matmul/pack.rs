@@ -1,4 +1,4 @@
-//! Copies of factors whose rows are aligned, as `gemm/cooperative` and the vectors of `gemm/tiled` read them, or run along
+//! Copies of operands whose rows are aligned, as `gemm/cooperative` and the vectors of `gemm/tiled` read them, or run along
 //! n.
 
 use backend_api::desc::{MatmulDesc, Matrix};
@@ -64,12 +64,12 @@ fn group(dtype: DType) -> usize {
     VECTOR / dtype.size()
 }
 
-/// The same for k, which both factors share.
+/// The same for k, which both operands share.
 fn group_of_both(desc: &MatmulDesc) -> usize {
     group(desc.a.dtype).max(group(desc.b.dtype))
 }
 
-/// A factor as it is stored: rows, columns, and which of the two is k.
+/// An operand as it is stored: rows, columns, and which of the two is k.
 #[derive(Clone, Copy)]
 struct Stored {
     rows: usize,
@@ -85,10 +85,10 @@ fn stored(desc: &MatmulDesc) -> [Stored; 2] {
     [of(desc.m, desc.trans_a.is_transposed()), of(desc.n, !desc.trans_b.is_transposed())]
 }
 
-/// Which factors have to be copied.
+/// Which operands have to be copied.
 pub(super) fn needed(desc: &MatmulDesc, windows: &Windows) -> [bool; 2] {
     let [a, b] = stored(desc);
-    // Both factors have to end at the same k, and one that has it along its rows can't end inside of a group.
+    // Both operands have to end at the same k, and one that has it along its rows can't end inside of a group.
     let k_along_rows = !(a.k_down && b.k_down);
     if k_along_rows && !desc.k.is_multiple_of(group_of_both(desc)) {
         return [true; 2];
@@ -100,7 +100,7 @@ pub(super) fn needed(desc: &MatmulDesc, windows: &Windows) -> [bool; 2] {
 }
 
 /// How B is copied to where its rows run along n, if they run along k.
-pub(super) fn turning_b(desc: &MatmulDesc) -> Option<Transpose> {
+pub(super) fn transposing_b(desc: &MatmulDesc) -> Option<Transpose> {
     let suits = desc.trans_b.is_transposed() && desc.batch == 1 && desc.n.is_multiple_of(group(desc.b.dtype));
     let loops = [(desc.n, [desc.b.ld, 1]), (desc.k, [1, turned_ld(desc)])];
     if suits { Transpose::plan(&loops) } else { None }
@@ -117,7 +117,7 @@ pub(super) fn turn_b(
     desc: &mut MatmulDesc,
     windows: &mut Windows,
 ) -> BackendResult<()> {
-    if let Some(transpose) = turning_b(desc) {
+    if let Some(transpose) = transposing_b(desc) {
         let (ld, dtype) = (turned_ld(desc), desc.b.dtype);
         let bytes = checked_product(op, "scratch", &[desc.k, ld, dtype.size()])?;
         let copy = ctx.output(op, &ctx.scratch(op, bytes)?, dtype)?;
@@ -128,7 +128,7 @@ pub(super) fn turn_b(
     Ok(())
 }
 
-/// Makes the product one with the given factors copied, both by one launch if they are of one type and a buffer has room for
+/// Makes the product one with the given operands copied, both by one launch if they are of one type and a buffer has room for
 /// both copies.
 pub(super) fn align(
     ctx: &Context,
@@ -163,7 +163,7 @@ pub(super) fn align(
     Ok(())
 }
 
-/// What it takes to copy all matrices of a factor.
+/// What it takes to copy all matrices of an operand.
 struct Copy {
     source: Window,
     dtype: DType,
@@ -272,7 +272,7 @@ mod tests {
             let matrix = |ld| Matrix::new(0, DType::F16, ld);
             let mut desc = MatmulDesc::new(64, n, 32, matrix(32), matrix(32), matrix(n));
             (desc.trans_b, desc.batch) = (trans_b, batch);
-            turning_b(&desc).is_some()
+            transposing_b(&desc).is_some()
         };
         assert!(turns(48, Trans, 1));
         assert!(!turns(48, NoTrans, 1) && !turns(44, Trans, 1) && !turns(48, Trans, 2));

@@ -67,11 +67,11 @@ impl Part {
 
     /// The windows from these elements of A, B, C and the bias on.
     fn windows(&self, [a, b, c]: [usize; 3], bias: usize) -> Windows {
-        // Without products, factors have no memory.
-        let factor = |start| if self.desc.k > 0 { start } else { 0 };
+        // Without products, operands have no memory.
+        let operand = |start| if self.desc.k > 0 { start } else { 0 };
         Windows {
-            a: self.windows.a.advanced(factor(a)),
-            b: self.windows.b.advanced(factor(b)),
+            a: self.windows.a.advanced(operand(a)),
+            b: self.windows.b.advanced(operand(b)),
             bias: self.windows.bias.advanced(bias),
             c: self.windows.c.advanced(c),
         }

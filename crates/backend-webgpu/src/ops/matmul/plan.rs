@@ -6,12 +6,12 @@ use backend_api::desc::MatmulDesc;
 use backend_api::{Activation, DType, DeviceKind, MathMode};
 
 use super::cooperative::CooperativeTile;
-use super::dots::Dots;
+use super::gemv::Gemv;
+use super::gemv_dot::GemvDot;
 use super::kernel::Kernel;
 use super::large::Large;
 use super::layout::reads_as_vectors;
-use super::matvec::Matvec;
-use super::{Forced, Windows, emulated, pack, proof};
+use super::{KernelOverride, Windows, emulated, pack, self_test};
 use crate::context::Context;
 use crate::ops::tile::Tile;
 
@@ -23,43 +23,44 @@ pub(super) struct Plan {
     /// Whether A and B are transposed.
     pub(super) trans: [bool; 2],
     pub(super) activation: Activation,
-    /// Whether `gemm/tiled` reads the factors as vectors of four.
+    /// Whether `gemm/tiled` reads the operands as vectors of four.
     pub(super) vectors: bool,
-    /// Which factors are copied first, to where their rows are aligned.
+    /// Which operands are copied first, to where their rows are aligned.
     pub(super) packs: [bool; 2],
     /// Whether B, which is stored transposed, is copied first to where it isn't.
-    pub(super) turns_b: bool,
+    pub(super) transposes_b: bool,
     /// Into how many pieces k is split.
     pub(super) splits: usize,
     /// Whether rows and columns that whole tiles leave over are products of their own.
     pub(super) strips: bool,
-    /// Whether the factors are f32 and split into parts of f16 first.
+    /// Whether the operands are f32 and split into parts of f16 first.
     pub(super) emulated: bool,
     /// Whether kernels can name the elements of fragments on the device.
-    pub(super) names_elements: bool,
+    pub(super) element_access: bool,
 }
 
 impl Plan {
     /// The plan for a product: the one that is forced, the one that was measured to be the fastest, or the one that is
     /// estimated to be.
     pub(super) fn choose(ctx: &Context, desc: &MatmulDesc, windows: &Windows) -> Self {
-        let forced = *ctx.forced_matmul.lock();
+        let forced = *ctx.matmul_override.lock();
         let asked = forced.or_else(|| ctx.tuning.get(desc, windows));
-        let as_asked = || Self::as_asked(ctx, desc, windows, asked?);
+        let overridden = || Self::overridden(ctx, desc, windows, asked?);
         Self::emulated(ctx, desc, forced)
-            .or_else(as_asked)
+            .or_else(overridden)
             .unwrap_or_else(|| Self::by_estimate(ctx, desc, windows))
     }
 
     /// The plan that is estimated to be the fastest.
     pub(super) fn by_estimate(ctx: &Context, desc: &MatmulDesc, windows: &Windows) -> Self {
-        Self::matvec(ctx, desc, windows)
-            .or_else(|| Self::dots(ctx, desc, windows))
-            .or_else(|| Self::cooperative_dots(ctx, desc, windows))
+        Self::gemv(ctx, desc, windows)
+            .or_else(|| Self::gemv_dot(ctx, desc, windows))
+            .or_else(|| Self::skinny_cooperative(ctx, desc, windows))
             .or_else(|| Self::skinny(ctx, desc, windows))
             .or_else(|| {
                 let plan = Self::cooperative(ctx, desc, pack::needed(desc, windows))?;
-                let turning = pays_to_turn_b(desc).then(|| plan.turning_b(desc).trusted(ctx)).flatten();
+                let turning =
+                    pays_to_transpose_b(desc).then(|| plan.transposing_b(desc).verified(ctx)).flatten();
                 let plan = turning.unwrap_or(plan);
                 Some(plan.with_cheap_strips(ctx, desc))
             })
@@ -68,57 +69,57 @@ impl Plan {
     }
 
     /// The plan with a certain kernel, if that can make the product.
-    pub(super) fn as_asked(
+    pub(super) fn overridden(
         ctx: &Context,
         desc: &MatmulDesc,
         windows: &Windows,
-        Forced { kernel, splits, packed, strips }: Forced,
+        KernelOverride { kernel, splits, packed, strips }: KernelOverride,
     ) -> Option<Self> {
         let plan = Self::new(ctx, desc, kernel, splits)?;
         let plan = match kernel {
-            Kernel::Cooperative(_) if packed => plan.reading(desc, windows).turning_b(desc),
+            Kernel::Cooperative(_) if packed => plan.reading(desc, windows).transposing_b(desc),
             _ if packed => plan.packing(desc, windows),
             _ => plan.reading(desc, windows),
         };
         let plan = if strips { plan.with_strips(ctx, desc) } else { plan };
-        plan.trusted(ctx)
+        plan.verified(ctx)
     }
 
     /// What would make [`choose`](Self::choose) choose it again.
-    pub(super) fn as_forced(&self) -> Forced {
+    pub(super) fn as_forced(&self) -> KernelOverride {
         let packed = match self.kernel {
-            Kernel::Cooperative(_) => self.turns_b,
+            Kernel::Cooperative(_) => self.transposes_b,
             _ => self.packs != [false; 2],
         };
-        Forced { kernel: self.kernel.named(), splits: self.splits, packed, strips: self.strips }
+        KernelOverride { kernel: self.kernel.named(), splits: self.splits, packed, strips: self.strips }
     }
 
-    /// The same if its kernel can be trusted on this device and can read the factors, at least without naming elements of
+    /// The same if its kernel can be trusted on this device and can read the operands, at least without naming elements of
     /// fragments.
-    pub(super) fn trusted(self, ctx: &Context) -> Option<Self> {
-        let plainer = Self { names_elements: false, ..self };
-        [self, plainer].into_iter().find(|plan| plan.works(ctx))
+    pub(super) fn verified(self, ctx: &Context) -> Option<Self> {
+        let plainer = Self { element_access: false, ..self };
+        [self, plainer].into_iter().find(|plan| plan.is_verified(ctx))
     }
 
-    fn works(&self, ctx: &Context) -> bool {
+    fn is_verified(&self, ctx: &Context) -> bool {
         match self.kernel {
-            Kernel::Cooperative(_) => proof::holds(ctx, self),
-            Kernel::Dots(_) => self.vectors,
-            Kernel::CooperativeDots(_) => self.vectors && proof::holds(ctx, self),
+            Kernel::Cooperative(_) => self_test::passes(ctx, self),
+            Kernel::GemvDot(_) => self.vectors,
+            Kernel::SkinnyCooperative(_) => self.vectors && self_test::passes(ctx, self),
             _ => true,
         }
     }
 
-    /// A plan with this kernel, if it can make the product on this device, of factors that need no copies.
+    /// A plan with this kernel, if it can make the product on this device, of operands that need no copies.
     pub(super) fn new(ctx: &Context, desc: &MatmulDesc, kernel: Kernel, splits: usize) -> Option<Self> {
         let limits = ctx.gpu.device.limits();
         let kernel =
             if let Kernel::Skinny(skinny) = kernel { Kernel::Skinny(skinny.on(&limits)) } else { kernel };
         let possible = match kernel {
             Kernel::Direct | Kernel::Skinny(_) => true,
-            Kernel::Dots(_) => Dots::is_possible(desc),
-            Kernel::CooperativeDots(dots) => ctx.gpu.takes_spirv && dots.is_possible(desc, &limits),
-            Kernel::Matvec(_) => Matvec::is_possible(desc, &limits),
+            Kernel::GemvDot(_) => GemvDot::is_possible(desc),
+            Kernel::SkinnyCooperative(dots) => ctx.gpu.takes_spirv && dots.is_possible(desc, &limits),
+            Kernel::Gemv(_) => Gemv::is_possible(desc, &limits),
             Kernel::Tiled(tile) => tile.fits(&limits),
             Kernel::Cooperative(tile) => {
                 let halves = [desc.a.dtype, desc.b.dtype] == [DType::F16; 2];
@@ -128,7 +129,7 @@ impl Plan {
         // All others begin with a product.
         let has_products = desc.k > 0 || kernel == Kernel::Direct;
         (possible && has_products)
-            .then(|| Self { names_elements: ctx.gpu.takes_spirv, ..Self::with_kernel(desc, kernel, splits) })
+            .then(|| Self { element_access: ctx.gpu.takes_spirv, ..Self::with_kernel(desc, kernel, splits) })
     }
 
     pub(super) fn with_kernel(desc: &MatmulDesc, kernel: Kernel, splits: usize) -> Self {
@@ -139,15 +140,15 @@ impl Plan {
             activation: desc.activation,
             vectors: false,
             packs: [false; 2],
-            turns_b: false,
+            transposes_b: false,
             splits: if desc.batch == 1 { splits.max(1) } else { 1 },
             strips: false,
             emulated: false,
-            names_elements: false,
+            element_access: false,
         }
     }
 
-    /// The same for the factors as they are, which `gemm/cooperative` can't read unless they are aligned.
+    /// The same for the operands as they are, which `gemm/cooperative` can't read unless they are aligned.
     pub(super) fn reading(self, desc: &MatmulDesc, windows: &Windows) -> Self {
         match self.kernel {
             Kernel::Direct | Kernel::Tiled(_) => Self { vectors: reads_as_vectors(desc, windows), ..self },
@@ -156,49 +157,49 @@ impl Plan {
                 let vectors = Large::of(desc, skinny.transposed).reads_as_vectors(windows);
                 Self { kernel: Kernel::Skinny(skinny.reading(desc, windows, self.splits)), vectors, ..self }
             }
-            Kernel::Matvec(Matvec { transposed, .. }) => {
+            Kernel::Gemv(Gemv { transposed, .. }) => {
                 Self { vectors: Large::of(desc, transposed).reads_as_vectors(windows), ..self }
             }
-            Kernel::Dots(dots) => Self { vectors: dots.reads_as_vectors(desc, windows), ..self },
-            Kernel::CooperativeDots(dots) => Self { vectors: dots.reads_as_vectors(desc, windows), ..self },
+            Kernel::GemvDot(dots) => Self { vectors: dots.reads_as_vectors(desc, windows), ..self },
+            Kernel::SkinnyCooperative(dots) => Self { vectors: dots.reads_as_vectors(desc, windows), ..self },
         }
     }
 
-    /// The same for aligned copies of factors that aren't aligned.
+    /// The same for aligned copies of operands that aren't aligned.
     fn packing(self, desc: &MatmulDesc, windows: &Windows) -> Self {
         Self { packs: pack::needed(desc, windows), vectors: true, ..self }
     }
 
     /// The same for a copy of B that isn't transposed, where B is and can be copied so.
-    fn turning_b(self, desc: &MatmulDesc) -> Self {
-        if self.packs[1] || pack::turning_b(desc).is_none() {
+    fn transposing_b(self, desc: &MatmulDesc) -> Self {
+        if self.packs[1] || pack::transposing_b(desc).is_none() {
             return self;
         }
-        Self { turns_b: true, trans: [self.trans[0], false], ..self }
+        Self { transposes_b: true, trans: [self.trans[0], false], ..self }
     }
 
-    /// An f32 product on matrix units, if that is allowed and worth it.
-    fn emulated(ctx: &Context, desc: &MatmulDesc, forced: Option<Forced>) -> Option<Self> {
+    /// An f32 product on tensor cores, if that is allowed and worth it.
+    fn emulated(ctx: &Context, desc: &MatmulDesc, forced: Option<KernelOverride>) -> Option<Self> {
         if desc.math != MathMode::EmulatedF32 || desc.batch != 1 || desc.b.dtype != DType::F32 {
             return None;
         }
         let parts = emulated::product_of_parts(desc);
         let plan = match forced {
-            Some(Forced { kernel: kernel @ Kernel::Cooperative(_), splits, .. }) => {
+            Some(KernelOverride { kernel: kernel @ Kernel::Cooperative(_), splits, .. }) => {
                 Self::new(ctx, &parts, kernel, splits)?
             }
             _ => Self::cooperative(ctx, &parts, [false; 2])?,
         };
-        Self { emulated: true, ..plan }.trusted(ctx)
+        Self { emulated: true, ..plan }.verified(ctx)
     }
 
-    /// The fastest plan on matrix units, if there are some and the product is worth it and the copies.
+    /// The fastest plan on tensor cores, if there are some and the product is worth it and the copies.
     fn cooperative(ctx: &Context, desc: &MatmulDesc, packs: [bool; 2]) -> Option<Self> {
-        // No browser offers matrix units, and a page needn't load what plans for them.
+        // No browser offers tensor cores, and a page needn't load what plans for them.
         if cfg!(target_family = "wasm") {
             return None;
         }
-        // Matrix units would spend most of their time on zeros, or copies take longer than the product.
+        // Tensor cores would spend most of their time on zeros, or copies take longer than the product.
         let &MatmulDesc { m, n, k, .. } = desc;
         let work = m.saturating_mul(n).saturating_mul(k);
         let aligned = packs == [false; 2];
@@ -210,23 +211,23 @@ impl Plan {
         if k < 16 || work < least {
             return None;
         }
-        let multiprocessors = ctx.gpu.profile.compute_units;
-        let (tile, splits) = if streams(desc, multiprocessors) {
+        let compute_units = ctx.gpu.profile.compute_units;
+        let (tile, splits) = if streams(desc, compute_units) {
             (CooperativeTile::SHALLOW, 1)
         } else {
-            fastest(desc, CooperativeTile::for_sizes(m, n), |tile, sizes| tile.time(sizes, multiprocessors))?
+            fastest(desc, CooperativeTile::for_sizes(m, n), |tile, sizes| tile.time(sizes, compute_units))?
         };
         let plan = Self::new(ctx, desc, Kernel::Cooperative(tile), splits)?;
-        Self { packs, ..plan }.trusted(ctx)
+        Self { packs, ..plan }.verified(ctx)
     }
 
-    /// The fastest plan without matrix units, which any device and product allow.
+    /// The fastest plan without tensor cores, which any device and product allow.
     fn tiled(ctx: &Context, desc: &MatmulDesc, windows: &Windows) -> Self {
         let limits = ctx.gpu.device.limits();
-        let multiprocessors = ctx.gpu.profile.compute_units;
+        let compute_units = ctx.gpu.profile.compute_units;
         let tiles = Tile::ALL.into_iter().filter(|tile| tile.fits(&limits));
-        let tiled = fastest(desc, tiles, |tile, sizes| tile.time(sizes, multiprocessors));
-        // A processor has no workgroup memory to stage anything in.
+        let tiled = fastest(desc, tiles, |tile, sizes| tile.time(sizes, compute_units));
+        // A CPU has no workgroup memory to stage anything in.
         let (kernel, splits) = match tiled {
             Some((tile, splits)) if ctx.gpu.info.kind != DeviceKind::SoftwareAdapter && desc.k > 0 => {
                 (Kernel::Tiled(tile), splits)
@@ -247,19 +248,19 @@ impl Plan {
     }
 }
 
-/// Whether a product on matrix units, which takes a tenth longer where B's rows run along k, is large enough that a copy
+/// Whether a product on tensor cores, which takes a tenth longer where B's rows run along k, is large enough that a copy
 /// of B takes less.
-fn pays_to_turn_b(&MatmulDesc { m, n, k, .. }: &MatmulDesc) -> bool {
+fn pays_to_transpose_b(&MatmulDesc { m, n, k, .. }: &MatmulDesc) -> bool {
     m >= 2048 && n.saturating_mul(k) >= 1 << 23
 }
 
 /// Whether a product takes as long as reading B does, which goes once past a single row of tiles and many times round the
 /// device: the estimate of a step doesn't count the waiting.
-fn streams(desc: &MatmulDesc, multiprocessors: usize) -> bool {
+fn streams(desc: &MatmulDesc, compute_units: usize) -> bool {
     let tile = CooperativeTile::SHALLOW;
     let &MatmulDesc { m, n, batch, .. } = desc;
     let tiles = tile.count(m, n).saturating_mul(batch);
-    m <= tile.m && 2 * m > tile.m && !desc.trans_b.is_transposed() && tiles >= 2 * multiprocessors
+    m <= tile.m && 2 * m > tile.m && !desc.trans_b.is_transposed() && tiles >= 2 * compute_units
 }
 
 /// The tile, and the number of pieces of k, that are estimated to take the least time. `time` estimates that of a tile
@@ -282,7 +283,7 @@ fn fastest<T: Copy>(
     })
 }
 
-/// Such as `cooperative/128x128x32+split4, packs A`: what [`Forced`](super::Forced) reads, and what else there is to
+/// Such as `cooperative/128x128x32+split4, packs A`: what [`KernelOverride`](super::KernelOverride) reads, and what else there is to
 /// know.
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

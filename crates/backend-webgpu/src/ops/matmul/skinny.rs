@@ -1,4 +1,4 @@
-//! The shapes of gemm/skinny, for products of few rows or few columns: those take the time of reading one factor.
+//! The shapes of gemm/skinny, for products of few rows or few columns: those take the time of reading one operand.
 //!
 //! A product of few columns is made as the transposed product, which has few rows.
 
@@ -14,7 +14,7 @@ use super::plan::Plan;
 use super::{Params, Windows, activation_code};
 use crate::context::Context;
 use crate::kernels::{KernelSource, Variant, kernel};
-use crate::ops::lanes::Lanes;
+use crate::ops::vec_width::VecWidth;
 
 static SKINNY: KernelSource = kernel!(
     "gemm/skinny",
@@ -22,7 +22,7 @@ static SKINNY: KernelSource = kernel!(
     types: ["TA", "T", "TC", "A"],
     constants: [
         "ROWS",
-        "LANES",
+        "THREADS_PER_OUTPUT",
         "SPAN",
         "AHEAD",
         "TURNS",
@@ -43,7 +43,7 @@ pub(super) const FEW: usize = 16;
 
 const THREADS: usize = 256;
 
-/// Numbers of A in workgroup memory at most: on every device, and where there is room for twice as many.
+/// Elements of A in workgroup memory at most: on every device, and where there is room for twice as many.
 const STAGED: [usize; 2] = [4096, 8192];
 
 /// Sums of an invocation at most.
@@ -59,14 +59,14 @@ const LEAST_AHEAD: usize = 2;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Skinny {
     /// Invocations that share a sum.
-    lanes: usize,
+    threads: usize,
     /// Columns of an invocation, or those of a vector if these are more and B's rows don't run along k.
     span: usize,
     /// Vectors of each column that an invocation reads at once, if there is room for A; else fours of rows.
     ahead: usize,
     /// Rows of a workgroup.
     rows: usize,
-    /// Numbers of A in workgroup memory at most.
+    /// Elements of A in workgroup memory at most.
     staged: usize,
     /// Whether the factor of few rows or columns is read in fours.
     fours: bool,
@@ -87,9 +87,9 @@ impl Skinny {
         Self::new(32, 4, 8),
     ];
 
-    const fn new(lanes: usize, span: usize, ahead: usize) -> Self {
+    const fn new(threads: usize, span: usize, ahead: usize) -> Self {
         Self {
-            lanes,
+            threads,
             span,
             ahead,
             rows: FEW,
@@ -109,7 +109,7 @@ impl Skinny {
         }
         let large = Large::of(desc, desc.n < desc.m);
         // Many vectors ahead are for long sums, so where k isn't split, and of 8 rows they leave room for one workgroup on a
-        // multiprocessor.
+        // compute unit.
         let blocks = desc.m.max(desc.n).div_ceil(32);
         let whole = 2 * blocks > workgroups;
         let shape = match few {
@@ -122,10 +122,10 @@ impl Skinny {
             _ => Self::new(32, 4, 2),
         };
         let shape = shape.fitting(desc);
-        let lanes = Lanes::of(large.matrix.dtype);
-        let columns = shape.columns(large.along_k, lanes);
+        let vec_width = VecWidth::of(large.matrix.dtype);
+        let columns = shape.columns(large.along_k, vec_width);
         let groups = desc.m.max(desc.n).div_ceil(columns) * few.div_ceil(shape.rows);
-        let longest = desc.k / (2 * shape.turn(large.along_k, lanes, LEAST_AHEAD));
+        let longest = desc.k / (2 * shape.turn(large.along_k, vec_width, LEAST_AHEAD));
         let splits = if desc.batch == 1 { (workgroups / groups).min(longest).max(1) } else { 1 };
         Some((shape, splits))
     }
@@ -134,8 +134,8 @@ impl Skinny {
     pub(super) fn fitting(self, desc: &MatmulDesc) -> Self {
         let transposed = desc.n < desc.m;
         let large = Large::of(desc, transposed);
-        let lanes = Lanes::of(large.matrix.dtype);
-        let most = self.most_rows(large.along_k, lanes);
+        let vec_width = VecWidth::of(large.matrix.dtype);
+        let most = self.most_rows(large.along_k, vec_width);
         let rows = desc.m.min(desc.n).clamp(1, FEW).next_power_of_two().min(most);
         Self { rows, transposed, ..self }
     }
@@ -146,13 +146,13 @@ impl Skinny {
         Self { staged: if room >= STAGED[1] { STAGED[1] } else { STAGED[0] }, ..self }
     }
 
-    /// The same for the factors as they are, and for sums in one piece or in several.
+    /// The same for the operands as they are, and for sums in one piece or in several.
     pub(super) fn reading(self, desc: &MatmulDesc, windows: &Windows, pieces: usize) -> Self {
         let small = Small::of(desc, windows, self.transposed);
         let large = Large::of(desc, self.transposed);
-        let lanes = Lanes::of(large.matrix.dtype).if_vectors(large.reads_as_vectors(windows));
-        let (ahead, _) = self.ahead(large.along_k, lanes);
-        let turn = self.turn(large.along_k, lanes, ahead);
+        let vec_width = VecWidth::of(large.matrix.dtype).if_vectors(large.reads_as_vectors(windows));
+        let (ahead, _) = self.ahead(large.along_k, vec_width);
+        let turn = self.turn(large.along_k, vec_width, ahead);
         let zeros = desc.k.next_multiple_of(turn) - desc.k;
         Self {
             fours: !small.across_k && is_aligned(small.matrix, small.offset, desc.k, 4),
@@ -164,13 +164,13 @@ impl Skinny {
 
     /// The shape alone, as its name says it.
     pub(super) const fn named(self) -> Self {
-        Self::new(self.lanes, self.span, self.ahead)
+        Self::new(self.threads, self.span, self.ahead)
     }
 
     /// Rows and columns of a workgroup, of C as it is stored.
     pub(super) fn tile(self, dtypes: [DType; 3], trans: [bool; 2], vectors: bool) -> [usize; 2] {
         let ([_, dtype, _], [_, along_k]) = oriented(self.transposed, dtypes, trans);
-        let columns = self.columns(along_k, Lanes::of(dtype).if_vectors(vectors));
+        let columns = self.columns(along_k, VecWidth::of(dtype).if_vectors(vectors));
         if self.transposed { [columns, self.rows] } else { [self.rows, columns] }
     }
 
@@ -182,9 +182,9 @@ impl Skinny {
         vectors: bool,
     ) -> Variant {
         let ([a, b, c], [trans_a, trans_b]) = oriented(self.transposed, dtypes, trans);
-        let lanes = Lanes::of(b).if_vectors(vectors);
-        let (ahead, turns) = self.ahead(trans_b, lanes);
-        let sizes = [self.rows, self.lanes, self.span(trans_b, lanes), ahead, turns];
+        let vec_width = VecWidth::of(b).if_vectors(vectors);
+        let (ahead, turns) = self.ahead(trans_b, vec_width);
+        let sizes = [self.rows, self.threads, self.span(trans_b, vec_width), ahead, turns];
         let [rows, shared, span, ahead, turns] = sizes.map(|size| size as u32);
         // Both are for halves of turns only.
         let [fours, late_zeros] = [self.fours, self.late_zeros].map(|flag| u32::from(flag && turns == 0));
@@ -192,28 +192,30 @@ impl Skinny {
         let activation = activation_code(activation);
         let constants =
             [rows, shared, span, ahead, turns, fours, late_zeros, trans_a, trans_b, trans_c, activation];
-        Variant::new(&SKINNY, [a, b, c, DType::F32], constants).with_libs(libs(lanes, c))
+        Variant::new(&SKINNY, [a, b, c, DType::F32], constants).with_libs(libs(vec_width, c))
     }
 
     /// Rows that workgroup memory and registers have room for.
-    fn most_rows(self, along_k: bool, lanes: Lanes) -> usize {
-        (STAGED[0] / self.turn(along_k, lanes, LEAST_AHEAD)).min(SUMS / self.span(along_k, lanes)).min(FEW)
+    fn most_rows(self, along_k: bool, vec_width: VecWidth) -> usize {
+        (STAGED[0] / self.turn(along_k, vec_width, LEAST_AHEAD))
+            .min(SUMS / self.span(along_k, vec_width))
+            .min(FEW)
     }
 
     /// Columns of an invocation.
-    fn span(self, along_k: bool, lanes: Lanes) -> usize {
-        if along_k { self.span } else { self.span.max(lanes.width()) }
+    fn span(self, along_k: bool, vec_width: VecWidth) -> usize {
+        if along_k { self.span } else { self.span.max(vec_width.width()) }
     }
 
     /// Columns of a workgroup.
-    fn columns(self, along_k: bool, lanes: Lanes) -> usize {
-        THREADS / self.lanes * self.span(along_k, lanes)
+    fn columns(self, along_k: bool, vec_width: VecWidth) -> usize {
+        THREADS / self.threads * self.span(along_k, vec_width)
     }
 
     /// Vectors of each column, or fours of rows, that an invocation reads at once, and turns for which A is put into
     /// workgroup memory at once, 0 for half of one.
-    fn ahead(self, along_k: bool, lanes: Lanes) -> (usize, usize) {
-        let numbers = |ahead| self.rows * self.turn(along_k, lanes, ahead);
+    fn ahead(self, along_k: bool, vec_width: VecWidth) -> (usize, usize) {
+        let numbers = |ahead| self.rows * self.turn(along_k, vec_width, ahead);
         let mut ahead = self.ahead;
         while ahead > LEAST_AHEAD && numbers(ahead) > self.staged {
             ahead /= 2;
@@ -223,17 +225,17 @@ impl Skinny {
     }
 
     /// How much of k a workgroup takes in a turn.
-    fn turn(self, along_k: bool, lanes: Lanes, ahead: usize) -> usize {
-        self.lanes * ahead * if along_k { lanes.width() } else { 4 }
+    fn turn(self, along_k: bool, vec_width: VecWidth, ahead: usize) -> usize {
+        self.threads * ahead * if along_k { vec_width.width() } else { 4 }
     }
 }
 
 impl Plan {
-    /// The plan for few rows or columns, where no matrix units would be faster.
+    /// The plan for few rows or columns, where no tensor cores would be faster.
     pub(super) fn skinny(ctx: &Context, desc: &MatmulDesc, windows: &Windows) -> Option<Self> {
         let large = Large::of(desc, desc.n < desc.m);
         let halves = [desc.a.dtype, desc.b.dtype] == [DType::F16; 2];
-        // Matrix units make many rows in the time of one, and read whole vectors.
+        // Tensor cores make many rows in the time of one, and read whole vectors.
         let few = match ctx.gpu.cooperative_matrices && halves {
             true if large.reads_as_vectors(windows) => 1 + usize::from(large.along_k),
             true => 4,
@@ -255,9 +257,9 @@ impl Plan {
     pub(super) fn transposed(&self) -> bool {
         match self.kernel {
             Kernel::Skinny(skinny) => skinny.transposed,
-            Kernel::Matvec(matvec) => matvec.transposed,
-            Kernel::Dots(dots) => dots.transposed,
-            Kernel::CooperativeDots(dots) => dots.transposed,
+            Kernel::Gemv(gemv) => gemv.transposed,
+            Kernel::GemvDot(dots) => dots.transposed,
+            Kernel::SkinnyCooperative(dots) => dots.transposed,
             _ => false,
         }
     }
@@ -266,7 +268,7 @@ impl Plan {
 /// Such as `64x2x2`: invocations of a sum, columns of an invocation, vectors ahead.
 impl fmt::Display for Skinny {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}x{}x{}", self.lanes, self.span, self.ahead)
+        write!(f, "{}x{}x{}", self.threads, self.span, self.ahead)
     }
 }
 
@@ -280,8 +282,8 @@ pub(super) fn variants() -> Vec<Variant> {
         for (shape, vectors, trans_b) in
             Skinny::ALL.iter().flat_map(|&s| flags.map(|v| flags.map(|t| (s, v, t)))).flatten()
         {
-            let lanes = Lanes::of(dtypes[1]);
-            let most = shape.most_rows(trans_b, lanes);
+            let vec_width = VecWidth::of(dtypes[1]);
+            let most = shape.most_rows(trans_b, vec_width);
             for rows in [1, 2, 4, 8, 16].into_iter().filter(|&rows| rows <= most) {
                 let turn = variants.len();
                 let activation = Activation::ALL[turn % Activation::ALL.len()];
@@ -330,8 +332,8 @@ mod tests {
         for (limits, most) in [(wgpu::Limits::default(), 4096), (large, 8192)] {
             let staged = |(m, shape): (usize, Skinny)| {
                 let shape = shape.on(&limits).fitting(&desc(m, 4096, 4096));
-                let (ahead, turns) = shape.ahead(false, Lanes::Four);
-                shape.rows * turns.max(1) * shape.turn(false, Lanes::Four, ahead)
+                let (ahead, turns) = shape.ahead(false, VecWidth::Four);
+                shape.rows * turns.max(1) * shape.turn(false, VecWidth::Four, ahead)
             };
             let all = [1, 2, 4, 8, 16].into_iter().flat_map(|m| Skinny::ALL.map(|shape| (m, shape)));
             assert_eq!(all.map(staged).max(), Some(most));

@@ -62,7 +62,7 @@ impl Partial {
         Self { window, count: 1 }
     }
 
-    /// Multiplies without finishing: no factors, no bias, no activation.
+    /// Multiplies without finishing: no operands, no bias, no activation.
     pub(super) fn make(
         ctx: &Context,
         op: &'static str,

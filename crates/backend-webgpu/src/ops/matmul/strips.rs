@@ -1,4 +1,4 @@
-//! Products on matrix units of a few more rows or columns than whole tiles have: what is left over becomes products of
+//! Products on tensor cores of a few more rows or columns than whole tiles have: what is left over becomes products of
 //! its own, made like any of few rows. A round of large tiles for it would take longer.
 
 use backend_api::BackendResult;
@@ -9,7 +9,7 @@ use super::kernel::Kernel;
 use super::plan::Plan;
 use super::{Product, Windows, launch, run as run_alone};
 use crate::context::Context;
-use crate::ops::matrix_units::FRAGMENT;
+use crate::ops::tensor_cores::FRAGMENT;
 use crate::recorder::Window;
 
 /// Nanoseconds of a launch and of waiting for the one before.
@@ -66,7 +66,7 @@ fn parts(desc: &MatmulDesc, [tile_m, tile_n]: [usize; 2]) -> Vec<Part> {
     parts.into_iter().filter(|part| part.m > 0 && part.n > 0).collect()
 }
 
-/// Makes each part, of factors that need no copies. What is left over comes first: if the factors were copied for it, the
+/// Makes each part, of operands that need no copies. What is left over comes first: if the operands were copied for it, the
 /// copies are still in the cache.
 pub(super) fn run(
     ctx: &Context,
@@ -111,11 +111,11 @@ impl Plan {
         Some(time)
     }
 
-    /// The plan for a few rows or columns of factors that need no copies.
+    /// The plan for a few rows or columns of operands that need no copies.
     fn strip(ctx: &Context, desc: &MatmulDesc, windows: &Windows) -> Option<Self> {
-        Self::matvec(ctx, desc, windows).or_else(|| Self::skinny(ctx, desc, windows)).or_else(|| {
+        Self::gemv(ctx, desc, windows).or_else(|| Self::skinny(ctx, desc, windows)).or_else(|| {
             let (tile, _) = few(ctx, desc)?;
-            Self::new(ctx, desc, Kernel::Cooperative(tile), 1)?.trusted(ctx)
+            Self::new(ctx, desc, Kernel::Cooperative(tile), 1)?.verified(ctx)
         })
     }
 }

@@ -9,7 +9,7 @@ use super::part::Part;
 use super::plan::Plan;
 use super::skinny::FEW;
 use super::tuning::Key;
-use super::{Forced, run, windows};
+use super::{KernelOverride, run, windows};
 use crate::context::Context;
 use crate::ops::long_work::{parts, require_end};
 
@@ -44,7 +44,7 @@ pub(crate) fn tune_matmul(
     let Some(time) = measure(&|| product(&planned))? else { return Ok(()) };
     let (mut best, mut least) = (planned.as_forced(), time * GAIN);
     for candidate in candidates(desc, key.aligned).filter(|&candidate| candidate != planned.as_forced()) {
-        let Some(plan) = Plan::as_asked(ctx, desc, &windows, candidate) else { continue };
+        let Some(plan) = Plan::overridden(ctx, desc, &windows, candidate) else { continue };
         match measure(&|| product(&plan))? {
             None => break,
             Some(time) if time < least => (best, least) = (candidate, time),
@@ -55,9 +55,9 @@ pub(crate) fn tune_matmul(
     Ok(())
 }
 
-/// Every kernel that may be of use, with every number of pieces that leaves each of them something to do, of factors as
+/// Every kernel that may be of use, with every number of pieces that leaves each of them something to do, of operands as
 /// they are and of copies.
-fn candidates(desc: &MatmulDesc, aligned: bool) -> impl Iterator<Item = Forced> {
+fn candidates(desc: &MatmulDesc, aligned: bool) -> impl Iterator<Item = KernelOverride> {
     let (k, single) = (desc.k, desc.batch == 1);
     let fewest = desc.m.min(desc.n);
     let copies = move |kernel: &Kernel| {
@@ -69,15 +69,20 @@ fn candidates(desc: &MatmulDesc, aligned: bool) -> impl Iterator<Item = Forced> 
         if may_copy { [false, true].as_slice() } else { &[false] }
     };
     let possible = move |kernel: &Kernel| match kernel {
-        Kernel::Skinny(_) | Kernel::CooperativeDots(_) => fewest <= FEW,
-        Kernel::Matvec(_) | Kernel::Dots(_) => fewest == 1,
+        Kernel::Skinny(_) | Kernel::SkinnyCooperative(_) => fewest <= FEW,
+        Kernel::Gemv(_) | Kernel::GemvDot(_) => fewest == 1,
         Kernel::Cooperative(tile) => CooperativeTile::for_sizes(desc.m, desc.n).any(|fit| fit == *tile),
         _ => true,
     };
     Kernel::all().filter(possible).flat_map(move |kernel| {
         let splits = [1, 2, 4, 8, 16, 32].into_iter();
         splits.filter(move |&splits| splits == 1 || single && k / splits >= 128).flat_map(move |splits| {
-            copies(&kernel).iter().map(move |&packed| Forced { kernel, splits, packed, strips: false })
+            copies(&kernel).iter().map(move |&packed| KernelOverride {
+                kernel,
+                splits,
+                packed,
+                strips: false,
+            })
         })
     })
 }

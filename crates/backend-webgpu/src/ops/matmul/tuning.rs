@@ -6,22 +6,22 @@ use std::fmt;
 use backend_api::DType;
 use backend_api::desc::MatmulDesc;
 
-use super::{Forced, Windows};
+use super::{KernelOverride, Windows};
 use crate::sync::Mutex;
 
 /// What was found to be fastest for each kind of product.
 #[derive(Debug, Default)]
 pub(crate) struct Tuning {
-    known: Mutex<HashMap<Key, Forced>>,
+    known: Mutex<HashMap<Key, KernelOverride>>,
 }
 
-/// What decides about the speed of a product: its sizes, its types, and how its factors lie in memory.
+/// What decides about the speed of a product: its sizes, its types, and how its operands lie in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Key {
     sizes: [usize; 4],
     dtypes: [DType; 3],
     trans: [bool; 2],
-    /// Whether factors can be read as they are, by vectors.
+    /// Whether operands can be read as they are, by vectors.
     pub(super) aligned: bool,
 }
 
@@ -68,14 +68,14 @@ impl std::str::FromStr for Key {
 
 impl Tuning {
     /// What was found for such a product.
-    pub(super) fn get(&self, desc: &MatmulDesc, windows: &Windows) -> Option<Forced> {
+    pub(super) fn get(&self, desc: &MatmulDesc, windows: &Windows) -> Option<KernelOverride> {
         let known = self.known.lock();
         if known.is_empty() { None } else { known.get(&Key::new(desc, windows)).copied() }
     }
 
     /// Uses this kernel for such products from now on.
     #[cfg(not(target_family = "wasm"))]
-    pub(super) fn keep(&self, key: Key, kernel: Forced) {
+    pub(super) fn keep(&self, key: Key, kernel: KernelOverride) {
         self.known.lock().insert(key, kernel);
     }
 
@@ -90,7 +90,9 @@ impl Tuning {
     /// Takes a line; whether it could be read.
     pub(crate) fn learn(&self, line: &str) -> bool {
         let Some((key, kernel)) = line.split_once(" = ") else { return false };
-        let (Ok(key), Ok(kernel)) = (key.parse(), Forced::parse("set_tuning", kernel)) else { return false };
+        let (Ok(key), Ok(kernel)) = (key.parse(), KernelOverride::parse("set_tuning", kernel)) else {
+            return false;
+        };
         self.known.lock().insert(key, kernel);
         true
     }

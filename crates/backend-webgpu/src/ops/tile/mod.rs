@@ -61,24 +61,24 @@ impl Tile {
     }
 
     /// The tile which is estimated to be the fastest for an m×n product, repeated `batch` times, on a device
-    /// with these limits and so many multiprocessors.
+    /// with these limits and so many compute units.
     pub(super) fn choose_from(
         tiles: &[Self],
         limits: &wgpu::Limits,
-        multiprocessors: usize,
+        compute_units: usize,
         [m, n, batch]: [usize; 3],
     ) -> Self {
         // All of them take longer with k alike.
         const K: usize = 32;
-        let time = |tile: &Self| tile.time([m, n, K, batch], multiprocessors);
+        let time = |tile: &Self| tile.time([m, n, K, batch], compute_units);
         let fitting = tiles.iter().copied().filter(|tile| tile.fits(limits));
         fitting.min_by_key(time).unwrap_or(Self::ALL[2])
     }
 
     /// Nanoseconds that an m×k by k×n product takes, repeated `batch` times.
-    pub(super) fn time(self, [m, n, k, batch]: [usize; 4], multiprocessors: usize) -> usize {
+    pub(super) fn time(self, [m, n, k, batch]: [usize; 4], compute_units: usize) -> usize {
         let tiles = self.count(m, n).saturating_mul(batch);
-        self.step.of(tiles, k.div_ceil(self.k), multiprocessors)
+        self.step.of(tiles, k.div_ceil(self.k), compute_units)
     }
 
     pub(super) fn constants(self) -> [u32; 5] {

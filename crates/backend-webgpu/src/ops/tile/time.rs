@@ -4,16 +4,16 @@
 /// of different tiles relate to each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct StepTime {
-    /// When it has a multiprocessor for itself.
+    /// When it has a compute unit for itself.
     pub(crate) alone: usize,
     /// When two share one, for both.
     pub(crate) paired: usize,
 }
 
 impl StepTime {
-    /// Nanoseconds of `tiles` tiles of so many steps on a device of so many multiprocessors.
-    pub(crate) fn of(self, tiles: usize, steps: usize, multiprocessors: usize) -> usize {
-        let rounds = tiles.div_ceil(multiprocessors);
+    /// Nanoseconds of `tiles` tiles of so many steps on a device of so many compute units.
+    pub(crate) fn of(self, tiles: usize, steps: usize, compute_units: usize) -> usize {
+        let rounds = tiles.div_ceil(compute_units);
         let round = (rounds / 2).saturating_mul(self.paired).saturating_add(rounds % 2 * self.alone);
         steps.saturating_mul(round)
     }

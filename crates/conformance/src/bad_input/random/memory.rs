@@ -68,7 +68,7 @@ pub(super) fn alloc<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
     let verdict = if bytes > 1 << 40 { Err(too_much) } else { Ok(()) };
     call(format!("alloc {bytes}"), verdict, move |b| {
         b.alloc(bytes).and_then(|ptr| b.free(ptr)).map_err(|error| match error {
-            // On a processor only the system's allocator knows that it is too much.
+            // On a CPU only the system's allocator knows that it is too much.
             BackendError::OutOfMemory { requested, .. } if requested > 1 << 40 => {
                 BackendError::Limit { op: "alloc", what: "bytes", requested, max: 0 }
             }

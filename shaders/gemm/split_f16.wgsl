@@ -1,6 +1,6 @@
 // Splits an f32 matrix into two of f16, the second of which has what the first leaves over, and lays out three of them
-// one after another along k: big, big, small for the left factor and big, small, big for the right one. The product of
-// what comes of two factors is then the sum of the three largest of the four products of their parts.
+// one after another along k: big, big, small for the left operand and big, small, big for the right one. The product of
+// what comes of two operands is then the sum of the three largest of the four products of their parts.
 //
 // Each line across k is scaled by a power of two that brings its largest magnitude to 2¹⁴ or a little above, so that
 // neither part leaves the range of f16. What lies beyond the matrix is 0.

@@ -1,4 +1,4 @@
-// Blocks of 4 × 4 of the factors of a matrix product. Beyond a matrix's last row or column across k, a block has other
+// Blocks of 4 × 4 of the operands of a matrix product. Beyond a matrix's last row or column across k, a block has other
 // elements of the matrix, so that there is nothing to be checked: their products aren't written.
 //
 // needs: a, a4, b, b4, VEC, TRANS_A, TRANS_B, Tile, lib/matmul

@@ -1,4 +1,4 @@
-//! How element-wise kernels walk strided tensors together: in which order, and how many numbers at a time.
+//! How element-wise kernels iterate over strided tensors together: in which order, and how many elements at a time.
 
 use backend_api::desc::{Loop, MAX_RANK};
 use backend_api::{BackendError, BackendResult, DType};
@@ -9,53 +9,53 @@ use crate::device::DeviceProfile;
 use crate::kernels::Origin;
 
 /// Numbers of an element at most.
-const MOST_LANES: usize = 8;
+const MAX_VEC_WIDTH: usize = 8;
 
 /// Invocations of a workgroup.
 const WORKGROUP: usize = 256;
 
-/// From this many numbers on, the ends of a tensor get launches of their own so that the rest can go in vectors.
+/// From this many elements on, the ends of a tensor get launches of their own so that the rest can go in vectors.
 const WORTH_SPLITTING: usize = 1 << 16;
 
-/// How much an invocation does: the constants LANES and STEPS.
+/// How much an invocation does: the constants VEC_WIDTH and STEPS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Shape {
     /// Numbers of an element.
-    pub(super) lanes: u32,
+    pub(super) vec_width: u32,
     /// Elements of an invocation.
     pub(super) steps: u32,
 }
 
-/// The shapes of walks over tensors of these types, the widest first.
+/// The shapes of loops over tensors of these types, the widest first.
 pub(super) fn shapes_of(dtypes: &[DType]) -> impl Iterator<Item = Shape> {
     let most = most_lanes(dtypes);
-    [MOST_LANES, 4, 1].into_iter().filter(move |&lanes| lanes <= most).map(Shape::of)
+    [MAX_VEC_WIDTH, 4, 1].into_iter().filter(move |&vec_width| vec_width <= most).map(Shape::of)
 }
 
-/// Numbers of 16 bytes; those of wider types, where there are several.
+/// Elements of 16 bytes; those of wider types, where there are several.
 fn most_lanes(dtypes: &[DType]) -> usize {
-    if dtypes.iter().all(|&dtype| dtype == DType::F16) { MOST_LANES } else { 4 }
+    if dtypes.iter().all(|&dtype| dtype == DType::F16) { MAX_VEC_WIDTH } else { 4 }
 }
 
 impl Shape {
-    /// With so many lanes. More than two vectors of two inputs are more than drivers keep in registers.
-    fn of(lanes: usize) -> Self {
-        Self { lanes: lanes as u32, steps: if lanes == 1 { 4 } else { 2 } }
+    /// With vectors of so many elements. More than two vectors of two inputs are more than drivers keep in registers.
+    fn of(vec_width: usize) -> Self {
+        Self { vec_width: vec_width as u32, steps: if vec_width == 1 { 4 } else { 2 } }
     }
 }
 
 /// One launch: nested loops over elements of some numbers, each tensor starting at `starts`. The output comes last.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Walk<const N: usize> {
+pub(super) struct StridedLoops<const N: usize> {
     pub(super) shape: Shape,
     /// In elements, but for a tensor that is [`Repeated`](Origin::Repeated) in numbers.
     pub(super) starts: [u32; N],
     pub(super) loops: Vec<Loop<N>>,
-    /// Which tensors give the same number to all lanes.
+    /// Which tensors give the same number to all elements of a vector.
     repeated: [bool; N],
 }
 
-impl<const N: usize> Walk<N> {
+impl<const N: usize> StridedLoops<N> {
     /// The launches that visit all of `loops`, in which the output starts at number `starts[N − 1]` of its binding and so
     /// on. `dtypes` are all element types that occur.
     pub(super) fn plan(loops: Vec<Loop<N>>, starts: [u32; N], dtypes: &[DType]) -> Vec<Self> {
@@ -78,18 +78,20 @@ impl<const N: usize> Walk<N> {
 
     fn new(mut loops: Vec<Loop<N>>, mut starts: [u32; N], most: usize) -> Self {
         let repeated = loops.last().map_or([false; N], |inner| inner.1.map(|stride| stride == 0));
-        let Some(lanes) = [most, 4].into_iter().find(|&lanes| fits(&loops, starts, repeated, lanes)) else {
+        let Some(vec_width) =
+            [most, 4].into_iter().find(|&vec_width| fits(&loops, starts, repeated, vec_width))
+        else {
             return Self { shape: Shape::of(1), starts, loops, repeated: [false; N] };
         };
         for t in (0..N).filter(|&t| !repeated[t]) {
-            starts[t] /= lanes as u32;
-            loops.iter_mut().for_each(|l| l.1[t] /= lanes);
+            starts[t] /= vec_width as u32;
+            loops.iter_mut().for_each(|l| l.1[t] /= vec_width);
         }
         if let Some((extent, strides)) = loops.last_mut() {
-            *extent /= lanes;
+            *extent /= vec_width;
             *strides = repeated.map(|repeated| usize::from(!repeated));
         }
-        Self { shape: Shape::of(lanes), starts, loops, repeated }
+        Self { shape: Shape::of(vec_width), starts, loops, repeated }
     }
 
     /// Where the kernel has tensor `t` from, `in_place` being whether it is the output.
@@ -134,7 +136,7 @@ pub(super) fn require_loops(op: &'static str, requested: usize, max: usize) -> B
     if requested <= max { Ok(()) } else { Err(BackendError::Limit { op, what, requested, max }) }
 }
 
-/// Loops over tensors that start at these elements of their bindings, of which a part may be walked at a time.
+/// Loops over tensors that start at these elements of their bindings, of which a part may be iterated over at a time.
 #[derive(Clone, Debug)]
 pub(super) struct Stretch<const N: usize> {
     pub(super) loops: Vec<Loop<N>>,
@@ -164,7 +166,7 @@ impl<const N: usize> Divisible for Stretch<N> {
     }
 }
 
-/// The loops in the order of the output's memory, merged where all tensors walk two of them like one: neighbouring
+/// The loops in the order of the output's memory, merged where all tensors iterate over two of them like one: neighbouring
 /// invocations then write neighbouring elements.
 fn in_output_order<const N: usize>(mut loops: Vec<Loop<N>>) -> Vec<Loop<N>> {
     loops.sort_by_key(|&(_, strides)| std::cmp::Reverse(strides[N - 1]));
@@ -173,28 +175,28 @@ fn in_output_order<const N: usize>(mut loops: Vec<Loop<N>>) -> Vec<Loop<N>> {
     backend_api::desc::collapse(std::array::from_fn(|t| dims[t].as_slice()))
 }
 
-/// Whether a walk can go in vectors of so many numbers. `repeated` are the tensors that stand still along the innermost
+/// Whether a loop can go in vectors of so many elements. `repeated` are the tensors that stand still along the innermost
 /// loop.
-fn fits<const N: usize>(loops: &[Loop<N>], starts: [u32; N], repeated: [bool; N], lanes: usize) -> bool {
+fn fits<const N: usize>(loops: &[Loop<N>], starts: [u32; N], repeated: [bool; N], vec_width: usize) -> bool {
     loops.split_last().is_some_and(|(inner, outer)| {
         let aligned = |t: usize| {
             repeated[t]
                 || (inner.1[t] == 1
-                    && (starts[t] as usize).is_multiple_of(lanes)
-                    && outer.iter().all(|l| l.1[t].is_multiple_of(lanes)))
+                    && (starts[t] as usize).is_multiple_of(vec_width)
+                    && outer.iter().all(|l| l.1[t].is_multiple_of(vec_width)))
         };
-        inner.0.is_multiple_of(lanes) && !repeated[N - 1] && (0..N).all(aligned)
+        inner.0.is_multiple_of(vec_width) && !repeated[N - 1] && (0..N).all(aligned)
     })
 }
 
-/// The lengths into which a long packed walk falls if only its middle part can go in vectors: the numbers up to the
+/// The lengths into which a long packed loop falls if only its middle part can go in vectors: the elements up to the
 /// first aligned one, those that fill whole vectors, and the rest.
-fn ends<const N: usize>(loops: &[Loop<N>], starts: [u32; N], lanes: usize) -> Option<[usize; 3]> {
+fn ends<const N: usize>(loops: &[Loop<N>], starts: [u32; N], vec_width: usize) -> Option<[usize; 3]> {
     let &[(length, strides)] = loops else { return None };
-    let phase = |t: usize| starts[t] as usize % lanes;
+    let phase = |t: usize| starts[t] as usize % vec_width;
     let together = (0..N).all(|t| strides[t] == 0 || (strides[t] == 1 && phase(t) == phase(N - 1)));
-    let head = (lanes - phase(N - 1)) % lanes;
-    let tail = length.checked_sub(head)? % lanes;
+    let head = (vec_width - phase(N - 1)) % vec_width;
+    let tail = length.checked_sub(head)? % vec_width;
     let splits = together && strides[N - 1] == 1 && length >= WORTH_SPLITTING && head + tail > 0;
     splits.then(|| [head, length - head - tail, tail])
 }
@@ -207,35 +209,41 @@ mod tests {
 
     #[test]
     fn packed_aligned_tensors_go_in_vectors() {
-        let walks = Walk::plan(vec![(64, [1, 1])], [8, 4], F32);
-        assert_eq!(walks.len(), 1);
+        let strided = StridedLoops::plan(vec![(64, [1, 1])], [8, 4], F32);
+        assert_eq!(strided.len(), 1);
         assert_eq!(
-            (walks[0].shape.lanes, walks[0].starts, &walks[0].loops),
+            (strided[0].shape.vec_width, strided[0].starts, &strided[0].loops),
             (4, [2, 1], &vec![(16, [1, 1])])
         );
         for (length, starts) in [(63, [8, 4]), (64, [9, 4]), (64, [8, 5])] {
-            assert_eq!(Walk::plan(vec![(length, [1, 1])], starts, F32)[0].shape.lanes, 1);
+            assert_eq!(StridedLoops::plan(vec![(length, [1, 1])], starts, F32)[0].shape.vec_width, 1);
         }
     }
 
     #[test]
     fn halves_go_in_eights_or_fours() {
-        let lanes = |n, start, dtypes| Walk::plan(vec![(n, [1, 1])], [start; 2], dtypes)[0].shape.lanes;
+        let vec_width =
+            |n, start, dtypes| StridedLoops::plan(vec![(n, [1, 1])], [start; 2], dtypes)[0].shape.vec_width;
         let halves = &[DType::F16; 2];
         assert_eq!(
-            [lanes(64, 8, halves), lanes(60, 8, halves), lanes(64, 4, halves), lanes(62, 8, halves)],
+            [
+                vec_width(64, 8, halves),
+                vec_width(60, 8, halves),
+                vec_width(64, 4, halves),
+                vec_width(62, 8, halves)
+            ],
             [8, 4, 4, 1]
         );
-        assert_eq!(lanes(64, 8, &[DType::F16, DType::F32]), 4);
+        assert_eq!(vec_width(64, 8, &[DType::F16, DType::F32]), 4);
     }
 
     #[test]
     fn a_broadcast_column_is_repeated_and_a_row_is_not() {
-        let column = &Walk::plan(vec![(6, [1, 8]), (8, [0, 1])], [3, 0], F32)[0];
-        assert_eq!((column.shape.lanes, column.origin(0, false)), (4, Origin::Repeated as u32));
+        let column = &StridedLoops::plan(vec![(6, [1, 8]), (8, [0, 1])], [3, 0], F32)[0];
+        assert_eq!((column.shape.vec_width, column.origin(0, false)), (4, Origin::Repeated as u32));
         assert_eq!(column.loops, [(6, [1, 2]), (2, [0, 1])]);
         assert_eq!(column.starts, [3, 0]);
-        let row = &Walk::plan(vec![(6, [0, 8]), (8, [1, 1])], [4, 0], F32)[0];
+        let row = &StridedLoops::plan(vec![(6, [0, 8]), (8, [1, 1])], [4, 0], F32)[0];
         assert_eq!(
             (row.origin(0, false), &row.loops),
             (Origin::Memory as u32, &vec![(6, [0, 2]), (2, [1, 1])])
@@ -244,15 +252,15 @@ mod tests {
 
     #[test]
     fn loops_follow_the_output() {
-        let walk = &Walk::plan(vec![(4, [1, 1]), (8, [4, 4])], [0, 0], F32)[0];
-        assert_eq!(walk.loops, [(8, [1, 1])]);
+        let strided = &StridedLoops::plan(vec![(4, [1, 1]), (8, [4, 4])], [0, 0], F32)[0];
+        assert_eq!(strided.loops, [(8, [1, 1])]);
     }
 
     #[test]
     fn long_walks_are_split_at_their_ends() {
         let n = WORTH_SPLITTING + 6;
-        let walks = Walk::plan(vec![(n, [1, 0, 1])], [5, 7, 1], F32);
-        let pieces: Vec<_> = walks.iter().map(|w| (w.shape.lanes, w.starts, w.loops[0].0)).collect();
+        let strided = StridedLoops::plan(vec![(n, [1, 0, 1])], [5, 7, 1], F32);
+        let pieces: Vec<_> = strided.iter().map(|w| (w.shape.vec_width, w.starts, w.loops[0].0)).collect();
         assert_eq!(
             pieces,
             [
@@ -261,6 +269,6 @@ mod tests {
                 (1, [5 + 3 + (n - 6) as u32, 7, 4 + (n - 6) as u32], 3)
             ]
         );
-        assert_eq!(Walk::plan(vec![(n, [1, 1])], [5, 2], F32).len(), 1, "never aligned together");
+        assert_eq!(StridedLoops::plan(vec![(n, [1, 1])], [5, 2], F32).len(), 1, "never aligned together");
     }
 }

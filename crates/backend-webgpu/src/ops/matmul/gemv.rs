@@ -1,4 +1,4 @@
-//! The shapes of gemm/matvec, for products of one row, or of one column, with a matrix whose rows don't run along k.
+//! The shapes of gemm/gemv, for products of one row, or of one column, with a matrix whose rows don't run along k.
 
 use std::fmt;
 
@@ -12,13 +12,13 @@ use super::{Params, Windows, activation_code};
 use crate::context::Context;
 use crate::kernels::{KernelSource, Variant, kernel};
 use crate::ops::has_room;
-use crate::ops::lanes::Lanes;
+use crate::ops::vec_width::VecWidth;
 
-static MATVEC: KernelSource = kernel!(
-    "gemm/matvec",
+static GEMV: KernelSource = kernel!(
+    "gemm/gemv",
     libs: [GRID, SPECIAL, UNARY, MATMUL],
     types: ["TA", "T", "TC", "A"],
-    constants: ["LANES", "AHEAD", "TRANS_A", "TRANS_C", "ACTIVATION"],
+    constants: ["THREADS_PER_OUTPUT", "AHEAD", "TRANS_A", "TRANS_C", "ACTIVATION"],
     reads: 3,
     writes: 1,
     params: Params,
@@ -34,19 +34,19 @@ const AHEAD: usize = 4;
 
 /// How a workgroup shares its work, and which products it does it for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Matvec {
+pub(crate) struct Gemv {
     /// Invocations that share a sum.
-    lanes: usize,
+    threads: usize,
     /// Whether the product is transposed as a whole, which makes one row of one column.
     pub(super) transposed: bool,
 }
 
-impl Matvec {
+impl Gemv {
     /// Every shape, for products of one row.
     pub(super) const ALL: [Self; 2] = [Self::new(256), Self::new(128)];
 
-    const fn new(lanes: usize) -> Self {
-        Self { lanes, transposed: false }
+    const fn new(threads: usize) -> Self {
+        Self { threads, transposed: false }
     }
 
     /// Whether the kernel can make a product on a device.
@@ -55,17 +55,17 @@ impl Matvec {
         desc.m.min(desc.n) == 1 && !along_k && has_room(limits, THREADS, SHARED)
     }
 
-    /// The shape for a product, if that has enough columns for all `multiprocessors`: the one that reads the longer
+    /// The shape for a product, if that has enough columns for all `compute_units`: the one that reads the longer
     /// pieces of rows where they all have work then, too.
-    fn choose(desc: &MatmulDesc, multiprocessors: usize) -> Option<Self> {
-        let lanes = Lanes::of(Large::of(desc, desc.n < desc.m).matrix.dtype);
+    fn choose(desc: &MatmulDesc, compute_units: usize) -> Option<Self> {
+        let vec_width = VecWidth::of(Large::of(desc, desc.n < desc.m).matrix.dtype);
         let workgroups =
-            |shape: Self| desc.m.max(desc.n).div_ceil(shape.columns(lanes)).saturating_mul(desc.batch);
+            |shape: Self| desc.m.max(desc.n).div_ceil(shape.columns(vec_width)).saturating_mul(desc.batch);
         let [short, long] = Self::ALL;
-        if 4 * workgroups(long) >= 3 * multiprocessors {
+        if 4 * workgroups(long) >= 3 * compute_units {
             Some(long)
         } else {
-            Some(short).filter(|&shape| 2 * workgroups(shape) >= multiprocessors)
+            Some(short).filter(|&shape| 2 * workgroups(shape) >= compute_units)
         }
     }
 
@@ -76,18 +76,18 @@ impl Matvec {
 
     /// The shape alone, as its name says it.
     pub(super) const fn named(self) -> Self {
-        Self::new(self.lanes)
+        Self::new(self.threads)
     }
 
     /// Columns of a workgroup.
-    fn columns(self, lanes: Lanes) -> usize {
-        THREADS / self.lanes * lanes.width()
+    fn columns(self, vec_width: VecWidth) -> usize {
+        THREADS / self.threads * vec_width.width()
     }
 
     /// Rows and columns of a workgroup, of C as it is stored.
     pub(super) fn tile(self, dtypes: [DType; 3], trans: [bool; 2], vectors: bool) -> [usize; 2] {
         let ([_, dtype, _], _) = oriented(self.transposed, dtypes, trans);
-        let columns = self.columns(Lanes::of(dtype).if_vectors(vectors));
+        let columns = self.columns(VecWidth::of(dtype).if_vectors(vectors));
         if self.transposed { [columns, 1] } else { [1, columns] }
     }
 
@@ -99,28 +99,28 @@ impl Matvec {
         vectors: bool,
     ) -> Variant {
         let ([a, b, c], [trans_a, _]) = oriented(self.transposed, dtypes, trans);
-        let lanes = Lanes::of(b).if_vectors(vectors);
+        let vec_width = VecWidth::of(b).if_vectors(vectors);
         let flags = [trans_a, self.transposed].map(u32::from);
-        let constants = [self.lanes as u32, AHEAD as u32, flags[0], flags[1], activation_code(activation)];
-        Variant::new(&MATVEC, [a, b, c, DType::F32], constants).with_libs(libs(lanes, c))
+        let constants = [self.threads as u32, AHEAD as u32, flags[0], flags[1], activation_code(activation)];
+        Variant::new(&GEMV, [a, b, c, DType::F32], constants).with_libs(libs(vec_width, c))
     }
 }
 
 impl Plan {
     /// The plan for one row or column, where one launch keeps the device at work.
-    pub(super) fn matvec(ctx: &Context, desc: &MatmulDesc, windows: &Windows) -> Option<Self> {
+    pub(super) fn gemv(ctx: &Context, desc: &MatmulDesc, windows: &Windows) -> Option<Self> {
         if ctx.gpu.info.kind == DeviceKind::SoftwareAdapter || desc.m.min(desc.n) != 1 || desc.k == 0 {
             return None;
         }
-        let matvec = Matvec::choose(desc, ctx.gpu.profile.compute_units)?;
-        Some(Self::new(ctx, desc, Kernel::Matvec(matvec), 1)?.reading(desc, windows))
+        let gemv = Gemv::choose(desc, ctx.gpu.profile.compute_units)?;
+        Some(Self::new(ctx, desc, Kernel::Gemv(gemv), 1)?.reading(desc, windows))
     }
 }
 
 /// Such as `128x1x4`: invocations of a sum, vectors of each row, rows ahead.
-impl fmt::Display for Matvec {
+impl fmt::Display for Gemv {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}x1x{AHEAD}", self.lanes)
+        write!(f, "{}x1x{AHEAD}", self.threads)
     }
 }
 
@@ -129,14 +129,14 @@ pub(super) fn variants() -> Vec<Variant> {
     use DType::{F16, F32};
     let mut variants = Vec::new();
     for dtypes in [[F32, F32, F32], [F16, F16, F16], [F16, F16, F32], [F32, F16, F32], [F16, F32, F32]] {
-        for (shape, vectors) in Matvec::ALL.into_iter().flat_map(|shape| [(shape, false), (shape, true)]) {
+        for (shape, vectors) in Gemv::ALL.into_iter().flat_map(|shape| [(shape, false), (shape, true)]) {
             for &activation in Activation::ALL {
                 let turn = variants.len();
                 let (trans_a, transposed) = (turn % 2 == 1, turn / 2 % 2 == 1);
-                let matvec = Matvec { transposed, ..shape };
+                let gemv = Gemv { transposed, ..shape };
                 // `variant` turns around what is given for the product as a whole.
                 let (dtypes, trans) = oriented(transposed, dtypes, [trans_a, false]);
-                variants.push(matvec.variant(dtypes, trans, activation, vectors));
+                variants.push(gemv.variant(dtypes, trans, activation, vectors));
             }
         }
     }
@@ -154,7 +154,7 @@ mod tests {
         let choose = |n, dtype| {
             let matrix = |ld| Matrix::new(0, dtype, ld);
             let desc = MatmulDesc::new(1, n, 4096, matrix(4096), matrix(n), matrix(n));
-            Matvec::choose(&desc, 132).map(|shape| shape.lanes)
+            Gemv::choose(&desc, 132).map(|shape| shape.threads)
         };
         assert_eq!([choose(4096, DType::F32), choose(4096, DType::F16)], [Some(128), Some(256)]);
         assert_eq!([choose(14336, DType::F16), choose(1024, DType::F16)], [Some(128), None]);

@@ -1,12 +1,12 @@
 // C = activation(alpha · A · op(B) + beta · C + bias) for each matrix of a batch, where A has few rows, and B's rows run along
-// k as A's do: what takes the time is reading B once. Both are of f16, multiplied by the device's matrix units, which add in
+// k as A's do: what takes the time is reading B once. Both are of f16, multiplied by the device's tensor cores, which add in
 // f32.
 //
 // A workgroup makes ROWS rows and COLUMNS columns of C. Its SUBGROUPS subgroups share k, and add their parts at the end.
 //
-// Factors go from memory straight into fragments. An invocation reads vectors along k of those rows that it has elements
+// Operands go from memory straight into fragments. An invocation reads vectors along k of those rows that it has elements
 // of, and takes their numbers for its elements in turn. These are of other k than the numbers', but it is the same change
-// of order for both factors, so that the sums are the same.
+// of order for both operands, so that the sums are the same.
 //
 // The starts, the batch strides, the leading dimensions and k are whole vectors.
 //
@@ -20,7 +20,7 @@ const FRAGMENT: u32 = 16u;
 const ROWS: u32 = FRAGMENT;
 const COLUMNS: u32 = 2u * FRAGMENT;
 
-// Numbers of a vector, and vectors of a row for a subgroup and for the workgroup.
+// Elements of a vector, and vectors of a row for a subgroup and for the workgroup.
 const WIDTH: u32 = 8u;
 const STEP: u32 = 8u;
 const TURN: u32 = SUBGROUPS * STEP;
@@ -47,7 +47,7 @@ struct Vectors {
   high_next: vec4<u32>,
 }
 
-// What an invocation has of both factors.
+// What an invocation has of both operands.
 struct Factors {
   left: Vectors,
   right: Vectors,
@@ -84,7 +84,7 @@ fn keep(v: Vectors, exists: vec2<bool>) -> Vectors {
   );
 }
 
-// Adds the products of four fragments of each factor.
+// Adds the products of four fragments of each operand.
 fn add_products(left: Vectors, right: Vectors, sums: Sums) -> Sums {
   let a_0 = left_factor_of(elements_of(left.low.xy, left.high.xy));
   let b_0 = right_factor_of(elements_of(right.low.xy, right.high.xy));
@@ -121,19 +121,19 @@ fn main(
   // Neighbours read what is adjacent. The first turn is filled up with zeros from its beginning.
   let first = subgroup * STEP + lane % 4u + vec2<u32>(0u, 4u);
   let exists = first >= vec2<u32>(pad);
-  var factors = fetch(rows, max(first, vec2<u32>(pad)) - pad);
-  factors.left = keep(factors.left, exists);
-  factors.right = keep(factors.right, exists);
-  factors.right_next = keep(factors.right_next, exists);
+  var operands = fetch(rows, max(first, vec2<u32>(pad)) - pad);
+  operands.left = keep(operands.left, exists);
+  operands.right = keep(operands.right, exists);
+  operands.right_next = keep(operands.right_next, exists);
   var sums = Sums();
   var sums_next = Sums();
   // After the first turn, each workgroup begins at another place, or all would ask for the same of A at a time.
   var next = flat % max(turns - 1u, 1u);
   for (var turn = 1u; turn <= turns; turn++) {
-    sums = add_products(factors.left, factors.right, sums);
-    sums_next = add_products(factors.left, factors.right_next, sums_next);
+    sums = add_products(operands.left, operands.right, sums);
+    sums_next = add_products(operands.left, operands.right_next, sums_next);
     if turn < turns {
-      factors = fetch(rows, (1u + next) * TURN + first - pad);
+      operands = fetch(rows, (1u + next) * TURN + first - pad);
       next = select(next + 1u, 0u, next + 2u == turns);
     }
   }

@@ -8,11 +8,11 @@ use crate::context::{Context, dim, linear_grid};
 use crate::kernels::{KernelSource, Variant, kernel, params};
 use crate::recorder::Window;
 
-// It is only there for matrix units. Elsewhere, both outputs might lie in one buffer.
-static INTERLEAVE: KernelSource = KernelSource {
+// It is only there for tensor cores. Elsewhere, both outputs might lie in one buffer.
+static NCHW_TO_NHWC: KernelSource = KernelSource {
     cooperative: true,
     ..kernel!(
-        native "conv/interleave",
+        native "conv/nchw_to_nhwc",
         libs: [GRID],
         types: ["T"],
         constants: [],
@@ -44,7 +44,7 @@ const WORKGROUP: usize = 256;
 const EIGHT: usize = 8;
 
 fn variant() -> Variant {
-    Variant::new(&INTERLEAVE, [DType::F16], [])
+    Variant::new(&NCHW_TO_NHWC, [DType::F16], [])
 }
 
 pub(super) fn variants() -> Vec<Variant> {
@@ -70,7 +70,7 @@ pub(super) fn copy(
         ctx.output(op, &ctx.scratch(op, bytes)?, DType::F16)
     };
     let copy = scratch(total)?;
-    let factors = if job.transposed { None } else { Some(scratch(total_filters)?) };
+    let repacked = if job.transposed { None } else { Some(scratch(total_filters)?) };
     let [first_filters, workgroups_of_filters] =
         [total, total_filters].map(|total| total.div_ceil(WORKGROUP));
     let params = Params {
@@ -87,7 +87,7 @@ pub(super) fn copy(
         filter_offset: job.filter.offset,
     };
     let grid = linear_grid(op, first_filters + workgroups_of_filters)?;
-    let windows = [&job.input, &job.filter, factors.as_ref().unwrap_or(&copy)];
+    let windows = [&job.input, &job.filter, repacked.as_ref().unwrap_or(&copy)];
     ctx.launch(op, &variant(), &windows, &copy, &params, grid)?;
-    Ok((copy, factors))
+    Ok((copy, repacked))
 }

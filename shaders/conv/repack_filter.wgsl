@@ -1,5 +1,5 @@
 // A convolution's filters as another kernel multiplies by them: for each group and each channel of the result a row of
-// factors, `channels` of which follow each other for each place of the filter, or `places` for each channel. Where the
+// operands, `channels` of which follow each other for each place of the filter, or `places` for each channel. Where the
 // result is that of a transposition, the filters' own channels are exchanged. Rows are filled up with 0.
 //
 // needs: T
@@ -21,7 +21,7 @@ struct Params {
 }
 
 @group(0) @binding(0) var<storage, read> filter_values: array<T>;
-@group(0) @binding(1) var<storage, read_write> factors: array<T>;
+@group(0) @binding(1) var<storage, read_write> repacked: array<T>;
 
 @compute @workgroup_size(256)
 fn main(
@@ -33,7 +33,7 @@ fn main(
   if i >= params.total {
     return;
   }
-  // The factor's row, counted over all groups, its channel, which may not exist, and its place in the filter.
+  // The operand's row, counted over all groups, its channel, which may not exist, and its place in the filter.
   let taps = params.channels_out * params.places;
   let row = i / taps;
   let tap = i % taps;
@@ -57,5 +57,5 @@ fn main(
     );
     v = filter_values[params.filter_offset + at];
   }
-  factors[params.output_offset + i] = v;
+  repacked[params.output_offset + i] = v;
 }

@@ -10,18 +10,18 @@ const SPLIT: &str = "+split";
 const PACKED: &str = "+packed";
 const STRIPS: &str = "+strips";
 
-/// The kernel to be used wherever it can make a product, into how many pieces it splits k, whether factors are copied
+/// The kernel to be used wherever it can make a product, into how many pieces it splits k, whether operands are copied
 /// first, and whether what whole tiles leave over becomes products of its own. `gemm/cooperative` always copies badly
-/// aligned factors, and a B that is stored transposed if it is asked to; it alone leaves something over.
+/// aligned operands, and a B that is stored transposed if it is asked to; it alone leaves something over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Forced {
+pub(crate) struct KernelOverride {
     pub(super) kernel: Kernel,
     pub(super) splits: usize,
     pub(super) packed: bool,
     pub(super) strips: bool,
 }
 
-impl Forced {
+impl KernelOverride {
     /// Every kernel, named as [`parse`](Self::parse) reads it.
     pub(crate) fn names() -> Vec<String> {
         Kernel::all().map(|kernel| kernel.to_string()).collect()
@@ -48,7 +48,7 @@ impl Forced {
 }
 
 /// As it is read.
-impl fmt::Display for Forced {
+impl fmt::Display for KernelOverride {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.kernel)?;
         if self.splits > 1 {
@@ -65,15 +65,18 @@ mod tests {
 
     #[test]
     fn names_are_read_back() {
-        for name in Forced::names() {
+        for name in KernelOverride::names() {
             for (splits, packed) in [(1, ""), (7, ""), (7, "+packed"), (1, "+strips")] {
-                let forced = Forced::parse("test", &format!("{name}+split{splits}{packed}")).unwrap();
+                let forced = KernelOverride::parse("test", &format!("{name}+split{splits}{packed}")).unwrap();
                 assert_eq!((forced.kernel.to_string(), forced.splits), (name.clone(), splits));
-                assert_eq!(Forced::parse("test", &forced.to_string()).unwrap(), forced);
+                assert_eq!(KernelOverride::parse("test", &forced.to_string()).unwrap(), forced);
             }
         }
         for wrong in ["", "tiled", "tiled/1x1x1", "cooperative/64x64x64+split", "x+split2", "+packed"] {
-            assert_eq!(Forced::parse("test", wrong).unwrap_err().kind(), backend_api::ErrorKind::Unsupported);
+            assert_eq!(
+                KernelOverride::parse("test", wrong).unwrap_err().kind(),
+                backend_api::ErrorKind::Unsupported
+            );
         }
     }
 }

@@ -1,8 +1,8 @@
 //! Transposed convolutions with strides, as ones without.
 //!
 //! With a stride of 2, the results at even positions are made of other taps than those at odd ones, but of the same
-//! numbers: the phases are filters of their own over the same source, and a second kernel puts their results to where they
-//! belong. No product with a zero between the numbers of the source is ever formed.
+//! elements: the phases are filters of their own over the same source, and a second kernel puts their results to where they
+//! belong. No product with a zero between the elements of the source is ever formed.
 
 use backend_api::desc::{ConvGather, GatherAxis, ImageLayout};
 use backend_api::{BackendResult, DType, checked_product};
@@ -12,8 +12,8 @@ use crate::context::{Context, dim, linear_grid};
 use crate::kernels::{KernelSource, Variant, kernel, params};
 use crate::recorder::Window;
 
-static PHASES: KernelSource = kernel!(
-    "conv/phases",
+static SUBPIXEL_FILTERS: KernelSource = kernel!(
+    "conv/subpixel_filters",
     libs: [GRID],
     types: ["T"],
     constants: [],
@@ -22,8 +22,8 @@ static PHASES: KernelSource = kernel!(
     params: Params,
 );
 
-static SHUFFLE: KernelSource = kernel!(
-    "conv/shuffle",
+static DEPTH_TO_SPACE: KernelSource = kernel!(
+    "conv/depth_to_space",
     libs: [GRID],
     types: ["T"],
     constants: [],
@@ -72,7 +72,7 @@ const WORKGROUP: usize = 256;
 const MAX_STRIDE: usize = 8;
 
 pub(super) fn variants() -> Vec<Variant> {
-    let of = |dtype| [&PHASES, &SHUFFLE].map(|source| Variant::new(source, [dtype], []));
+    let of = |dtype| [&SUBPIXEL_FILTERS, &DEPTH_TO_SPACE].map(|source| Variant::new(source, [dtype], []));
     [DType::F32, DType::F16].into_iter().flat_map(of).collect()
 }
 
@@ -111,12 +111,12 @@ fn apart(gather: &ConvGather) -> ConvGather {
     apart
 }
 
-/// Divides a job into phases: the job that makes them, whose results are for [`shuffle`].
+/// Divides a job into phases: the job that makes them, whose results are for [`depth_to_space`].
 pub(super) fn divide(ctx: &Context, op: &'static str, job: &Job) -> BackendResult<Job> {
     let gather = apart(&job.gather);
     let places = gather.filter[0] * gather.filter[1];
     let filters = checked_product(op, "scratch", &[gather.groups, gather.filters])?;
-    let factors = checked_product(op, "scratch", &[filters, gather.channels, places])?;
+    let operands = checked_product(op, "scratch", &[filters, gather.channels, places])?;
     let results = [gather.batch, filters, gather.result[0], gather.result[1]];
     let results = checked_product(op, "scratch", &results)?;
     let bias = if job.biased { copy(ctx, op, job, &gather, filters, true)? } else { ctx.null() };
@@ -127,7 +127,7 @@ pub(super) fn divide(ctx: &Context, op: &'static str, job: &Job) -> BackendResul
         biased: job.biased,
         activation: job.activation,
         input: job.input.clone(),
-        filter: copy(ctx, op, job, &gather, factors, false)?,
+        filter: copy(ctx, op, job, &gather, operands, false)?,
         bias,
         output: scratch(ctx, op, job.dtype, results)?,
         gather,
@@ -166,12 +166,12 @@ fn copy(
         filter_offset: source.offset,
     };
     let grid = linear_grid(op, total.div_ceil(WORKGROUP))?;
-    ctx.launch(op, &Variant::new(&PHASES, [job.dtype], []), &[source], &copy, &params, grid)?;
+    ctx.launch(op, &Variant::new(&SUBPIXEL_FILTERS, [job.dtype], []), &[source], &copy, &params, grid)?;
     Ok(copy)
 }
 
 /// Puts the results of `made` to where those of `job` are wanted.
-pub(super) fn shuffle(ctx: &Context, op: &'static str, job: &Job, made: &Job) -> BackendResult<()> {
+pub(super) fn depth_to_space(ctx: &Context, op: &'static str, job: &Job, made: &Job) -> BackendResult<()> {
     let ConvGather { batch, groups, filters, result: [height, width], axes, layout, .. } = job.gather;
     let channels = checked_product(op, "channels", &[groups, filters])?;
     let total = checked_product(op, "output", &[batch, channels, height, width])?;
@@ -193,5 +193,12 @@ pub(super) fn shuffle(ctx: &Context, op: &'static str, job: &Job, made: &Job) ->
         output_offset: job.output.offset,
     };
     let grid = linear_grid(op, total.div_ceil(WORKGROUP))?;
-    ctx.launch(op, &Variant::new(&SHUFFLE, [job.dtype], []), &[&made.output], &job.output, &params, grid)
+    ctx.launch(
+        op,
+        &Variant::new(&DEPTH_TO_SPACE, [job.dtype], []),
+        &[&made.output],
+        &job.output,
+        &params,
+        grid,
+    )
 }

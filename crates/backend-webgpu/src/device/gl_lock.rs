@@ -11,36 +11,36 @@ use crate::sync::{ReentrantMutex, ReentrantMutexGuard};
 /// An OpenGL context belongs to one thread at a time; wgpu hands it over, but panics in a thread that has to wait for it
 /// for some seconds, as a long compilation in another may well take.
 #[derive(Debug)]
-pub(crate) struct Gate(Option<ReentrantMutex<()>>);
+pub(crate) struct GlLock(Option<ReentrantMutex<()>>);
 
 /// A turn at the device, until it is dropped. The same thread may take another meanwhile.
 #[derive(Debug)]
-pub(crate) struct Turn<'a>(
+pub(crate) struct GlGuard<'a>(
     #[expect(dead_code, reason = "held for its drop")] Option<ReentrantMutexGuard<'a, ()>>,
 );
 
-impl Gate {
+impl GlLock {
     pub(crate) fn new(info: &DeviceInfo) -> Self {
         Self((info.api == "Gl").then(ReentrantMutex::default))
     }
 
     /// Whether threads have to take turns.
-    pub(crate) fn is_closed(&self) -> bool {
+    pub(crate) fn is_needed(&self) -> bool {
         self.0.is_some()
     }
 
     /// Waits for a turn for as long as it takes.
-    pub(crate) fn enter(&self) -> Turn<'_> {
-        Turn(self.0.as_ref().map(ReentrantMutex::lock))
+    pub(crate) fn lock(&self) -> GlGuard<'_> {
+        GlGuard(self.0.as_ref().map(ReentrantMutex::lock))
     }
 
     /// Waits for a turn no longer than a call may wait.
     ///
     /// # Errors
     /// [`Timeout`](BackendError::Timeout).
-    pub(crate) fn enter_within(&self, op: &'static str, timeout: Duration) -> BackendResult<Turn<'_>> {
-        let Some(mutex) = &self.0 else { return Ok(Turn(None)) };
+    pub(crate) fn lock_within(&self, op: &'static str, timeout: Duration) -> BackendResult<GlGuard<'_>> {
+        let Some(mutex) = &self.0 else { return Ok(GlGuard(None)) };
         let guard = mutex.try_lock().or_else(|| mutex.try_lock_for(timeout));
-        guard.map(|guard| Turn(Some(guard))).ok_or(BackendError::Timeout { op, waited: timeout })
+        guard.map(|guard| GlGuard(Some(guard))).ok_or(BackendError::Timeout { op, waited: timeout })
     }
 }

@@ -8,30 +8,30 @@ use crate::context::linear_grid;
 pub(super) const WORKGROUP: usize = 256;
 /// Neighbouring numbers that neighbouring invocations should read: 128 bytes of f32, a line of most caches.
 const COALESCED: usize = 32;
-/// Loads of a member: enough to pay for the tree that joins a team's results.
+/// Loads of a member: enough to pay for the tree that joins a row group's results.
 pub(super) const SHARE: usize = 16;
-/// Members of a team that read one short slice side by side: 32 bytes of f32, the least that memory is read by.
+/// Members of a row group that read one short slice side by side: 32 bytes of f32, the least that memory is read by.
 const SECTOR: usize = 8;
 
-/// A workgroup's teams, one for each slice.
+/// A workgroup's row groups, one for each slice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Teams {
-    /// Invocations of a team, a power of two.
+pub(super) struct RowGroups {
+    /// Invocations of a row group, a power of two.
     pub(super) size: u32,
-    /// Distance between the members of a team.
+    /// Distance between the members of a row group.
     pub(super) stride: u32,
 }
 
-impl Teams {
-    /// Teams for slices of `length` loads that lie `inner` apart. A member of a larger team has about 16 loads, one of
-    /// a small team may have down to `least`.
+impl RowGroups {
+    /// Row groups for slices of `length` loads that lie `inner` apart. A member of a larger row group has about 16 loads, one of
+    /// a small row group may have down to `least`.
     pub(super) fn new(length: usize, inner: usize, least: usize) -> Self {
         Self::with_share(length, inner, least, SHARE)
     }
 
     /// [`new`](Self::new) with about `share` loads for each invocation.
     pub(super) fn with_share(length: usize, inner: usize, least: usize, share: usize) -> Self {
-        // Slices side by side are walked side by side, so that each step reads a piece of contiguous memory.
+        // Slices side by side are iterated over side by side, so that each step reads a piece of contiguous memory.
         let abreast = inner.min(COALESCED).next_power_of_two();
         // Slices after each other are contiguous along themselves, which takes a few members.
         let side_by_side = if inner == 1 { length.div_ceil(least).min(SECTOR) } else { 1 };
@@ -40,7 +40,7 @@ impl Teams {
         Self { size: size as u32, stride: stride as u32 }
     }
 
-    /// The most numbers of a slice that a member has.
+    /// The most elements of a slice that a member has.
     pub(super) fn share(self, length: usize) -> usize {
         length.div_ceil(self.size as usize)
     }
@@ -66,7 +66,7 @@ mod tests {
     #[test]
     fn teams_fit_a_workgroup_and_its_memory_accesses() {
         let shape = |length, inner, least| {
-            let Teams { size, stride } = Teams::new(length, inner, least);
+            let RowGroups { size, stride } = RowGroups::new(length, inner, least);
             (size, stride)
         };
         assert_eq!(shape(1 << 24, 1, 8), (256, 1));
@@ -78,6 +78,6 @@ mod tests {
         assert_eq!(shape(1 << 20, 3, 8), (64, 4));
         assert_eq!(shape(1 << 20, 4096, 8), (8, 32));
         assert_eq!(shape(5, 4096, 8), (1, 256));
-        assert_eq!(Teams::new(768, 1, 4).groups(5), 2);
+        assert_eq!(RowGroups::new(768, 1, 4).groups(5), 2);
     }
 }

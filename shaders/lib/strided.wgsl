@@ -1,7 +1,7 @@
-// The place of an element in up to three strided tensors that are walked together.
+// The place of an element in up to three strided tensors that are iterated together.
 
 // Element `index` of nested loops, outermost first: each is an extent and the strides of three tensors.
-fn walk(index: u32) -> vec3<u32> {
+fn strided_index(index: u32) -> vec3<u32> {
   var rest = index;
   var at = vec3<u32>(0u);
   for (var d = params.rank; d > 1u; d--) {

@@ -8,12 +8,12 @@ use super::plan::Kernel;
 
 /// The kernel to be used wherever it can be, and into how many pieces the keys are split where it splits them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Forced {
+pub(crate) struct KernelOverride {
     pub(super) kernel: Kernel,
     pub(super) splits: usize,
 }
 
-impl Forced {
+impl KernelOverride {
     /// Every kernel, named as [`parse`](Self::parse) reads it.
     pub(crate) fn names() -> Vec<String> {
         Kernel::all().map(|kernel| kernel.to_string()).collect()
@@ -39,7 +39,7 @@ impl Forced {
 }
 
 /// As it is read.
-impl fmt::Display for Forced {
+impl fmt::Display for KernelOverride {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.splits {
             1 => write!(f, "{}", self.kernel),
@@ -54,9 +54,9 @@ mod tests {
 
     #[test]
     fn names_are_read_back() {
-        for name in Forced::names() {
+        for name in KernelOverride::names() {
             for splits in [1, 7] {
-                let forced = Forced::parse("test", &format!("{name}+split{splits}")).unwrap();
+                let forced = KernelOverride::parse("test", &format!("{name}+split{splits}")).unwrap();
                 assert_eq!((forced.kernel.to_string(), forced.splits), (name.clone(), splits));
             }
         }
@@ -67,7 +67,7 @@ mod tests {
             .iter()
             .chain(&counts)
         {
-            let error = Forced::parse("test", wrong).unwrap_err();
+            let error = KernelOverride::parse("test", wrong).unwrap_err();
             assert_eq!(error.kind(), backend_api::ErrorKind::Unsupported, "{wrong}");
         }
     }

@@ -1,5 +1,5 @@
-//! The shapes of gemm/cooperative_dots, for products of few rows, or of few columns, of f16 factors whose rows run along k,
-//! on matrix units.
+//! The shapes of gemm/skinny_cooperative, for products of few rows, or of few columns, of f16 operands whose rows run along k,
+//! on tensor cores.
 
 use std::fmt;
 
@@ -14,14 +14,14 @@ use super::{Params, Windows, activation_code, activation_libs};
 use crate::context::Context;
 use crate::kernels::{KernelSource, Variant, kernel};
 use crate::ops::has_room;
-use crate::ops::lanes::Lanes;
-use crate::ops::matrix_units::{FRAGMENT, SUBGROUP};
+use crate::ops::tensor_cores::{FRAGMENT, SUBGROUP};
+use crate::ops::vec_width::VecWidth;
 
-static COOPERATIVE_DOTS: KernelSource = KernelSource {
+static SKINNY_COOPERATIVE: KernelSource = KernelSource {
     cooperative: true,
     subgroups: true,
     ..kernel!(
-        native "gemm/cooperative_dots",
+        native "gemm/skinny_cooperative",
         libs: [GRID, SPECIAL, UNARY, MATMUL, FRAGMENT_ELEMENTS],
         types: ["T", "TC"],
         constants: ["SUBGROUPS", "TRANS_C", "ACTIVATION"],
@@ -35,26 +35,26 @@ static COOPERATIVE_DOTS: KernelSource = KernelSource {
 const ROWS: usize = FRAGMENT;
 const COLUMNS: usize = 2 * FRAGMENT;
 
-/// Numbers along k that a subgroup takes of each row at once.
+/// Elements along k that a subgroup takes of each row at once.
 const STEP: usize = 64;
 
 /// How many subgroups share k, and which products it is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct CooperativeDots {
+pub(crate) struct SkinnyCooperative {
     subgroups: usize,
     /// Whether the product is transposed as a whole, which makes few rows of few columns.
     pub(super) transposed: bool,
 }
 
-impl CooperativeDots {
-    /// Every shape: for a workgroup alone on a multiprocessor, and for two.
+impl SkinnyCooperative {
+    /// Every shape: for a workgroup alone on a compute unit, and for two.
     pub(super) const ALL: [Self; 2] = [Self::new(16), Self::new(8)];
 
     const fn new(subgroups: usize) -> Self {
         Self { subgroups, transposed: false }
     }
 
-    /// Whether the kernel can make a product whose factors are aligned.
+    /// Whether the kernel can make a product whose operands are aligned.
     pub(super) fn is_possible(self, desc: &MatmulDesc, limits: &wgpu::Limits) -> bool {
         let halves = [desc.a.dtype, desc.b.dtype] == [DType::F16; 2];
         let bytes = self.subgroups * ROWS * COLUMNS * size_of::<f32>();
@@ -64,14 +64,14 @@ impl CooperativeDots {
             && has_room(limits, self.subgroups * SUBGROUP, bytes)
     }
 
-    /// The shape for a product, if that has few rows or columns, and enough of the others for all `multiprocessors`.
-    fn choose(desc: &MatmulDesc, multiprocessors: usize) -> Option<Self> {
+    /// The shape for a product, if that has few rows or columns, and enough of the others for all `compute_units`.
+    fn choose(desc: &MatmulDesc, compute_units: usize) -> Option<Self> {
         let [alone, paired] = Self::ALL;
         let few = desc.m.min(desc.n);
         let workgroups = desc.m.max(desc.n).div_ceil(COLUMNS).saturating_mul(desc.batch);
         let long = desc.k >= alone.turn();
-        let shape = if workgroups > multiprocessors { paired } else { alone };
-        Some(shape).filter(|_| (2..=ROWS).contains(&few) && long && 4 * workgroups >= 3 * multiprocessors)
+        let shape = if workgroups > compute_units { paired } else { alone };
+        Some(shape).filter(|_| (2..=ROWS).contains(&few) && long && 4 * workgroups >= 3 * compute_units)
     }
 
     /// The same for a product.
@@ -79,10 +79,10 @@ impl CooperativeDots {
         Self { transposed: desc.n < desc.m, ..self }
     }
 
-    /// Whether both factors can be read by vectors.
+    /// Whether both operands can be read by vectors.
     pub(super) fn reads_as_vectors(self, desc: &MatmulDesc, windows: &Windows) -> bool {
         let Small { matrix, offset, .. } = Small::of(desc, windows, self.transposed);
-        is_aligned(matrix, offset, desc.k, Lanes::of(matrix.dtype).width())
+        is_aligned(matrix, offset, desc.k, VecWidth::of(matrix.dtype).width())
             && Large::of(desc, self.transposed).reads_as_vectors(windows)
     }
 
@@ -96,33 +96,33 @@ impl CooperativeDots {
         if self.transposed { [COLUMNS, ROWS] } else { [ROWS, COLUMNS] }
     }
 
-    /// Numbers along k that a workgroup takes of each row at once.
+    /// Elements along k that a workgroup takes of each row at once.
     pub(super) const fn turn(self) -> usize {
         self.subgroups * STEP
     }
 
     pub(super) fn variant(self, dtype: DType, activation: Activation) -> Variant {
         let constants = [self.subgroups as u32, u32::from(self.transposed), activation_code(activation)];
-        Variant::new(&COOPERATIVE_DOTS, [DType::F16, dtype], constants)
+        Variant::new(&SKINNY_COOPERATIVE, [DType::F16, dtype], constants)
             .with_libs(activation_libs(dtype))
             .with_rolled_loops()
     }
 }
 
 impl Plan {
-    /// The plan for few rows or columns of factors along k, where one launch keeps the device at work.
-    pub(super) fn cooperative_dots(ctx: &Context, desc: &MatmulDesc, windows: &Windows) -> Option<Self> {
-        // No browser offers matrix units.
+    /// The plan for few rows or columns of operands along k, where one launch keeps the device at work.
+    pub(super) fn skinny_cooperative(ctx: &Context, desc: &MatmulDesc, windows: &Windows) -> Option<Self> {
+        // No browser offers tensor cores.
         if cfg!(target_family = "wasm") {
             return None;
         }
-        let dots = CooperativeDots::choose(desc, ctx.gpu.profile.compute_units)?;
-        Self::new(ctx, desc, Kernel::CooperativeDots(dots), 1)?.reading(desc, windows).trusted(ctx)
+        let dots = SkinnyCooperative::choose(desc, ctx.gpu.profile.compute_units)?;
+        Self::new(ctx, desc, Kernel::SkinnyCooperative(dots), 1)?.reading(desc, windows).verified(ctx)
     }
 }
 
 /// Such as `16x32x1024`: rows, columns and depth.
-impl fmt::Display for CooperativeDots {
+impl fmt::Display for SkinnyCooperative {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{ROWS}x{COLUMNS}x{}", self.turn())
     }
@@ -131,11 +131,11 @@ impl fmt::Display for CooperativeDots {
 /// Each shape for each type of C.
 pub(super) fn variants() -> Vec<Variant> {
     let mut variants = Vec::new();
-    for shape in CooperativeDots::ALL {
+    for shape in SkinnyCooperative::ALL {
         for dtype in [DType::F16, DType::F32] {
             for &activation in Activation::ALL {
                 let transposed = variants.len() % 2 == 1;
-                variants.push(CooperativeDots { transposed, ..shape }.variant(dtype, activation));
+                variants.push(SkinnyCooperative { transposed, ..shape }.variant(dtype, activation));
             }
         }
     }
@@ -152,7 +152,7 @@ mod tests {
     fn few_rows_of_wide_products_are_taken() {
         let choose = |m, n, k| {
             let matrix = Matrix::new(0, DType::F16, 1 << 14);
-            CooperativeDots::choose(&MatmulDesc::new(m, n, k, matrix, matrix, matrix), 132)
+            SkinnyCooperative::choose(&MatmulDesc::new(m, n, k, matrix, matrix, matrix), 132)
                 .map(|shape| shape.subgroups)
         };
         assert_eq!([choose(16, 4096, 4096), choose(2, 14336, 4096)], [Some(16), Some(8)]);

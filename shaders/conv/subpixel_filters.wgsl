@@ -1,4 +1,4 @@
-// The filters of a transposed convolution whose results lie `phases` apart from what is made of the same numbers: of each
+// The filters of a transposed convolution whose results lie `phases` apart from what is made of the same elements: of each
 // filter those taps that meet a certain phase, as a filter of its own, filled up with 0. Or numbers, one for each of these
 // filters.
 //
@@ -23,9 +23,9 @@ struct Params {
 }
 
 @group(0) @binding(0) var<storage, read> filter_values: array<T>;
-@group(0) @binding(1) var<storage, read_write> factors: array<T>;
+@group(0) @binding(1) var<storage, read_write> repacked: array<T>;
 
-fn factor(i: u32) -> T {
+fn operand(i: u32) -> T {
   let phases = params.phases_y * params.phases_x;
   if params.repeat == 1u {
     return filter_values[params.filter_offset + i / phases];
@@ -63,6 +63,6 @@ fn main(
 ) {
   let i = flat_group(group, groups) * 256u + lane;
   if i < params.total {
-    factors[i] = factor(i);
+    repacked[i] = operand(i);
   }
 }

@@ -1,4 +1,4 @@
-//! What the kernels on matrix units share: sizes, and the text that makes a subgroup's part of a product, fragments
+//! What the kernels on tensor cores share: sizes, and the text that makes a subgroup's part of a product, fragments
 //! across and down, each with a name of its own.
 
 use std::iter;

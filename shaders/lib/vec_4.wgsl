@@ -1,4 +1,4 @@
-// Storage that is read and written in vectors of four numbers.
+// Storage that is read and written in vectors of four elements.
 //
 // needs: T, A
 

@@ -8,8 +8,8 @@ use crate::context::{Context, dim, linear_grid};
 use crate::kernels::{KernelSource, Variant, kernel, params};
 use crate::recorder::Window;
 
-static FACTORS: KernelSource = kernel!(
-    "conv/factors",
+static REPACK_FILTER: KernelSource = kernel!(
+    "conv/repack_filter",
     libs: [GRID],
     types: ["T"],
     constants: [],
@@ -36,7 +36,7 @@ params! {
 const WORKGROUP: usize = 256;
 
 pub(super) fn variants() -> Vec<Variant> {
-    [DType::F32, DType::F16].map(|dtype| Variant::new(&FACTORS, [dtype], [])).into()
+    [DType::F32, DType::F16].map(|dtype| Variant::new(&REPACK_FILTER, [dtype], [])).into()
 }
 
 /// The convolution with its filters as kernels read them: the channels of a tap adjacent if `interleave`, else the taps of
@@ -85,6 +85,6 @@ pub(super) fn copy(
         output_offset: copy.offset,
     };
     let grid = linear_grid(op, total.div_ceil(WORKGROUP))?;
-    ctx.launch(op, &Variant::new(&FACTORS, [job.dtype], []), &[&job.filter], &copy, &params, grid)?;
+    ctx.launch(op, &Variant::new(&REPACK_FILTER, [job.dtype], []), &[&job.filter], &copy, &params, grid)?;
     Ok(copy)
 }

@@ -12,10 +12,10 @@ use crate::context::{Context, linear_grid};
 use crate::ops::self_test::{OP, SelfTest, compare, numbers, whole_numbers};
 
 /// Whether the plan's variant is right, its activation apart; found out at its first use.
-pub(super) fn holds(ctx: &Context, plan: &Plan) -> bool {
+pub(super) fn passes(ctx: &Context, plan: &Plan) -> bool {
     let plan =
         if plan.splits > 1 { plan.piece() } else { Plan { activation: Activation::Identity, ..*plan } };
-    ctx.proofs.holds(&plan.variant(), || check(ctx, &plan))
+    ctx.self_tests.pass(&plan.variant(), || check(ctx, &plan))
 }
 
 /// Multiplies two small matrices and compares the product with the host's.
@@ -38,7 +38,7 @@ impl Problem {
         let [tile_m, tile_n] = plan.tile();
         let step = match plan.kernel {
             Kernel::Cooperative(tile) => tile.k,
-            Kernel::CooperativeDots(dots) => dots.turn(),
+            Kernel::SkinnyCooperative(dots) => dots.turn(),
             _ => 64,
         };
         let (m, n, k) = (tile_m + 3 * EIGHT, tile_n + 5 * EIGHT, 2 * step + EIGHT);
@@ -111,7 +111,7 @@ mod tests {
         let desc = MatmulDesc::new(1 << 12, 1 << 12, 1 << 12, halves, halves, halves)
             .with_transpose(BackendTranspose::NoTrans, BackendTranspose::Trans);
         let kernels = Kernel::all()
-            .filter(|kernel| matches!(kernel, Kernel::Cooperative(_) | Kernel::CooperativeDots(_)));
+            .filter(|kernel| matches!(kernel, Kernel::Cooperative(_) | Kernel::SkinnyCooperative(_)));
         for kernel in kernels {
             let product = Problem::new(&Plan::with_kernel(&desc, kernel, 1)).product();
             let largest = product.into_iter().flatten().map(i32::unsigned_abs).max().unwrap_or_default();

@@ -3,13 +3,13 @@
 use backend_api::desc::{Loop, MAX_RANK, ReduceLoops};
 use backend_api::{BackendResult, DType};
 
-use super::lanes::Lanes;
 use super::reduction::Rule;
-use super::teams::{SHARE, Teams, WORKGROUP};
+use super::row_groups::{RowGroups, SHARE, WORKGROUP};
+use super::vec_width::VecWidth;
 use crate::context::{MAX_GROUPS, dim};
 use crate::recorder::Window;
 
-/// The fewest loads of an invocation in a small team.
+/// The fewest loads of an invocation in a small row group.
 const LEAST: usize = 2;
 /// Loads that an invocation has on their way at a time.
 const AHEAD: usize = 4;
@@ -22,16 +22,16 @@ const MAX_SHARE: usize = 4096;
 
 /// How a reduction reads its input.
 #[derive(Clone, Debug)]
-pub(super) struct Walk {
+pub(super) struct ReducePlan {
     pub(super) loops: ReduceLoops,
-    pub(super) lanes: Lanes,
-    /// Whether neighbouring numbers are of one output, not of neighbouring ones.
+    pub(super) vec_width: VecWidth,
+    /// Whether neighbouring elements are of one output, not of neighbouring ones.
     pub(super) rows: bool,
     /// Whether two results are joined by a few instructions.
     joins_cheaply: bool,
 }
 
-impl Walk {
+impl ReducePlan {
     pub(super) fn new(dtype: DType, input: &Window, mut loops: ReduceLoops, rule: Rule) -> Self {
         // Neighbours in memory come last. An index counts in the order of the axes.
         loops.kept.sort_by_key(|&(_, [x, _])| std::cmp::Reverse(x));
@@ -42,29 +42,29 @@ impl Walk {
         let reduced = loops.reduced.last().map_or((1, usize::MAX), |&(extent, [x])| (extent, x));
         let rows = loops.kept.is_empty() || reduced.1 < kept.1;
         let (nearest, outer) = if rows { (reduced, 0) } else { (kept, 1) };
-        let lanes = Self::lanes(dtype, input, &loops, nearest, outer);
-        Self { loops, lanes, rows, joins_cheaply: rule.joins_cheaply() }
+        let vec_width = Self::vec_width(dtype, input, &loops, nearest, outer);
+        Self { loops, vec_width, rows, joins_cheaply: rule.joins_cheaply() }
     }
 
     /// Vectors if the loop over neighbours is one of whole vectors, and every other loop starts at one.
-    fn lanes(
+    fn vec_width(
         dtype: DType,
         input: &Window,
         loops: &ReduceLoops,
         (extent, stride): (usize, usize),
         side: usize,
-    ) -> Lanes {
+    ) -> VecWidth {
         let kept = loops.kept.iter().map(|&(_, [x, _])| x);
         let reduced = loops.reduced.iter().map(|&(_, [x])| x);
         let (near, far): (Vec<usize>, Vec<usize>) =
             if side == 1 { (kept.collect(), reduced.collect()) } else { (reduced.collect(), kept.collect()) };
-        let lanes = Lanes::of(dtype);
-        let several = extent.is_multiple_of(lanes.width()) && extent > lanes.width() * side;
+        let vec_width = VecWidth::of(dtype);
+        let several = extent.is_multiple_of(vec_width.width()) && extent > vec_width.width() * side;
         if stride != 1 || !several {
-            return Lanes::One;
+            return VecWidth::One;
         }
         let others = [&near[..near.len() - 1], &far[..]].concat();
-        Lanes::fitting(dtype, &[input], &others)
+        VecWidth::fitting(dtype, &[input], &others)
     }
 
     /// Over the `slices` that the launch of `first` stored, into outputs of these strides.
@@ -80,11 +80,11 @@ impl Walk {
         let kept = first.loops.kept.iter().zip(strides).map(|(&(n, [_, y]), &to)| (n, [y, to])).collect();
         let reduced = vec![(slices, [outputs])];
         let loops = ReduceLoops { kept, reduced, outputs, length: slices };
-        let mut walk = Self::new(dtype, partials, loops, rule);
+        let mut plan = Self::new(dtype, partials, loops, rule);
         if rule.of_partials().reads_pairs() {
-            walk.lanes = Lanes::One;
+            plan.vec_width = VecWidth::One;
         }
-        walk
+        plan
     }
 
     /// Lets the outputs lie packed in the order of the loops; their strides so far.
@@ -101,35 +101,35 @@ impl Walk {
 
     /// Loads for one output, or one vector of outputs.
     pub(super) fn loads(&self) -> usize {
-        if self.rows { self.loops.length / self.lanes.width() } else { self.loops.length }
+        if self.rows { self.loops.length / self.vec_width.width() } else { self.loops.length }
     }
 
     /// Outputs, or vectors of outputs.
     pub(super) fn outputs(&self) -> usize {
-        if self.rows { self.loops.outputs } else { self.loops.outputs / self.lanes.width() }
+        if self.rows { self.loops.outputs } else { self.loops.outputs / self.vec_width.width() }
     }
 
-    pub(super) fn teams(&self) -> Teams {
+    pub(super) fn row_groups(&self) -> RowGroups {
         let abreast = match self.loops.kept.last() {
-            Some(&(extent, _)) if !self.rows => extent / self.lanes.width(),
+            Some(&(extent, _)) if !self.rows => extent / self.vec_width.width(),
             _ => 1,
         };
         let members = (BUSY * WORKGROUP / self.outputs().max(1)).max(1);
         let share = self.loads().div_ceil(members);
         // Rows in fours are read the faster the more of a row's neighbours are read at a time.
-        let share = match (self.joins_cheaply, self.rows && self.lanes == Lanes::Four) {
+        let share = match (self.joins_cheaply, self.rows && self.vec_width == VecWidth::Four) {
             (false, _) => share.max(SHARE),
             (true, false) => share.max(AHEAD),
             (true, true) => share.clamp(AHEAD, SHARE),
         };
-        Teams::with_share(self.loads(), abreast, LEAST, share)
+        RowGroups::with_share(self.loads(), abreast, LEAST, share)
     }
 
-    /// Into how many slices the numbers of an output are cut: one if there are enough outputs to keep the device busy.
+    /// Into how many slices the elements of an output are cut: one if there are enough outputs to keep the device busy.
     pub(super) fn slices(&self) -> usize {
-        let teams = self.teams();
-        let share = teams.share(self.loads());
-        let wanted = (BUSY / teams.groups(self.outputs()).max(1)).min(share / CUT_SHARE);
+        let row_groups = self.row_groups();
+        let share = row_groups.share(self.loads());
+        let wanted = (BUSY / row_groups.groups(self.outputs()).max(1)).min(share / CUT_SHARE);
         let slices = wanted.max(share.div_ceil(MAX_SHARE)).clamp(1, MAX_GROUPS as usize);
         // No slice is empty.
         self.loads().div_ceil(self.loads().div_ceil(slices).max(1)).max(1)
@@ -137,7 +137,7 @@ impl Walk {
 
     /// The loops as the kernel takes them: those over outputs first, the others at the end.
     pub(super) fn packed(&self, op: &'static str) -> BackendResult<[[u32; 4]; MAX_RANK]> {
-        let width = self.lanes.width();
+        let width = self.vec_width.width();
         let mut packed = [[1, 0, 0, 0]; MAX_RANK];
         let ReduceLoops { kept, reduced, .. } = &self.loops;
         let kept: Vec<Loop<2>> = self.in_vectors(kept, !self.rows);
@@ -159,7 +159,7 @@ impl Walk {
 
     /// Loops that step over vectors; the innermost has them as its steps if it is over `neighbours`.
     fn in_vectors<const N: usize>(&self, loops: &[Loop<N>], neighbours: bool) -> Vec<Loop<N>> {
-        let width = self.lanes.width();
+        let width = self.vec_width.width();
         let mut loops = loops.to_vec();
         let last = loops.len().saturating_sub(1);
         for (i, (extent, strides)) in loops.iter_mut().enumerate() {
@@ -180,41 +180,41 @@ mod tests {
 
     use super::*;
 
-    /// How many numbers the slices have, each computed as in shaders/reduce/reduce.wgsl, where nothing may wrap.
+    /// How many elements the slices have, each computed as in shaders/reduce/reduce.wgsl, where nothing may wrap.
     fn covered(length: u32, slices: u32) -> u64 {
         let chunk = (length - 1) / slices + 1;
         let count = |slice: u32| chunk.min(length - slice.checked_mul(chunk).unwrap().min(length));
         (0..slices).map(|slice| u64::from(count(slice))).sum()
     }
 
-    fn slices(shape: &[usize], axes: &[usize], lanes: Lanes) -> usize {
+    fn slices(shape: &[usize], axes: &[usize], vec_width: VecWidth) -> usize {
         let desc = ReduceDesc::new(ReduceOp::Sum, TensorDesc::packed(1, DType::F32, shape), axes, 2);
         let (_, loops) = desc.operands("t").unwrap();
         let rows = axes.contains(&(shape.len() - 1));
-        Walk { loops, lanes, rows, joins_cheaply: true }.slices()
+        ReducePlan { loops, vec_width, rows, joins_cheaply: true }.slices()
     }
 
     #[test]
     fn rows_have_larger_teams_where_joining_is_cheap() {
-        let team = |outputs, length, lanes, joins_cheaply| {
+        let row_group = |outputs, length, vec_width, joins_cheaply| {
             let kept = vec![(outputs, [length, 1])];
             let loops = ReduceLoops { kept, reduced: vec![(length, [1])], outputs, length };
-            Walk { loops, lanes, rows: true, joins_cheaply }.teams().size
+            ReducePlan { loops, vec_width, rows: true, joins_cheaply }.row_groups().size
         };
-        assert_eq!([true, false].map(|cheap| team(16_384, 4096, Lanes::Four, cheap)), [64, 8]);
-        assert_eq!(team(16_384, 4096, Lanes::Eight, true), 8);
-        assert_eq!([true, false].map(|cheap| team(1, 512, Lanes::Four, cheap)), [32, 8]);
+        assert_eq!([true, false].map(|cheap| row_group(16_384, 4096, VecWidth::Four, cheap)), [64, 8]);
+        assert_eq!(row_group(16_384, 4096, VecWidth::Eight, true), 8);
+        assert_eq!([true, false].map(|cheap| row_group(1, 512, VecWidth::Four, cheap)), [32, 8]);
     }
 
     #[test]
     fn only_long_axes_of_few_outputs_are_cut() {
-        assert_eq!(slices(&[1 << 26], &[0], Lanes::Four), 512);
-        assert_eq!(slices(&[1 << 26], &[0], Lanes::One), 512);
-        assert_eq!(slices(&[16_384, 4096], &[0], Lanes::Four), 16);
-        assert_eq!(slices(&[16_384, 4096], &[1], Lanes::Four), 1);
-        assert_eq!(slices(&[4095], &[0], Lanes::One), 1);
-        assert_eq!(slices(&[100_000, 5], &[1], Lanes::One), 1);
-        assert_eq!(slices(&[1], &[0], Lanes::One), 1);
+        assert_eq!(slices(&[1 << 26], &[0], VecWidth::Four), 512);
+        assert_eq!(slices(&[1 << 26], &[0], VecWidth::One), 512);
+        assert_eq!(slices(&[16_384, 4096], &[0], VecWidth::Four), 16);
+        assert_eq!(slices(&[16_384, 4096], &[1], VecWidth::Four), 1);
+        assert_eq!(slices(&[4095], &[0], VecWidth::One), 1);
+        assert_eq!(slices(&[100_000, 5], &[1], VecWidth::One), 1);
+        assert_eq!(slices(&[1], &[0], VecWidth::One), 1);
     }
 
     #[test]
@@ -225,7 +225,7 @@ mod tests {
         {
             let kept = if outputs > 1 { vec![(outputs, [0, 1])] } else { Vec::new() };
             let loops = ReduceLoops { kept, reduced: vec![(length, [0])], outputs, length };
-            let slices = Walk { loops, lanes: Lanes::One, rows, joins_cheaply: true }.slices();
+            let slices = ReducePlan { loops, vec_width: VecWidth::One, rows, joins_cheaply: true }.slices();
             assert!(slices <= MAX_GROUPS as usize, "{slices}");
             assert_eq!(covered(length as u32, slices as u32), length as u64, "{slices}");
         }

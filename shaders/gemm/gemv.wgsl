@@ -2,17 +2,17 @@
 // run along k: what takes the time is reading B once.
 //
 // A workgroup makes COLUMNS columns of C. Each of its invocations reads a vector of B from AHEAD rows at once, and its
-// neighbours what follows in those rows; LANES invocations share each sum and add their parts at the end. V is a vector
+// neighbours what follows in those rows; THREADS_PER_OUTPUT invocations share each sum and add their parts at the end. V is a vector
 // if the start, the leading dimension, the batch stride and the columns of B are whole vectors, else one number.
 //
 // With TRANS_C, the product was transposed as a whole, so that one column became one row.
 //
-// needs: TA, T, TC, A, LANES, AHEAD, TRANS_A, TRANS_C, ACTIVATION, lib/matmul, lanes
+// needs: TA, T, TC, A, THREADS_PER_OUTPUT, AHEAD, TRANS_A, TRANS_C, ACTIVATION, lib/matmul, vec
 
 const THREADS: u32 = 1024u;
-const GROUPS: u32 = THREADS / LANES;
+const GROUPS: u32 = THREADS / THREADS_PER_OUTPUT;
 const COLUMNS: u32 = GROUPS * WIDTH;
-const STEP: u32 = LANES * AHEAD;
+const STEP: u32 = THREADS_PER_OUTPUT * AHEAD;
 
 @group(0) @binding(0) var<storage, read> a: array<TA>;
 @group(0) @binding(1) var<storage, read> b: array<V>;
@@ -33,7 +33,7 @@ struct Place {
 fn add_up(place: Place, index: u32, inner: u32, sums: vec4<f32>) {
   workgroupBarrier();
   sh[index] = sums;
-  for (var half = LANES / 2u; half > 0u; half /= 2u) {
+  for (var half = THREADS_PER_OUTPUT / 2u; half > 0u; half /= 2u) {
     workgroupBarrier();
     if place.lane < half {
       sh[index] += sh[index + half * GROUPS];
@@ -76,7 +76,7 @@ fn main(
     var x: array<f32, AHEAD>;
     for (var u = 0u; u < AHEAD; u++) {
       // Beyond k, the last row is read and not used: loads under conditions would wait for each other.
-      let k = step * STEP + u * LANES + place.lane;
+      let k = step * STEP + u * THREADS_PER_OUTPUT + place.lane;
       let row = min(k, end - 1u);
       v[u] = select(V(), b[first_b + row * ld], k < end);
       x[u] = select(0.0, f32(a[first_a + row * a_step]), k < end);

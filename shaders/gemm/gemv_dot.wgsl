@@ -1,20 +1,20 @@
 // C = activation(alpha · A · op(B) + beta · C + bias) for each matrix of a batch, where A is one row, and B's rows run along
 // k: what takes the time is reading B once.
 //
-// A workgroup makes COLUMNS columns of C. LANES invocations share SPAN of B's rows: each reads AHEAD vectors of every one,
+// A workgroup makes COLUMNS columns of C. THREADS_PER_OUTPUT invocations share SPAN of B's rows: each reads AHEAD vectors of every one,
 // its neighbours what follows, and they add their parts at the end. All read the same of A, which the cache keeps. The first
 // turn is filled up with zeros from its beginning, so that only what is fetched first is looked at whether it exists.
 //
-// The starts, the batch strides, the leading dimension of B and k are whole vectors, and A's numbers are adjacent.
+// The starts, the batch strides, the leading dimension of B and k are whole vectors, and A's elements are adjacent.
 //
 // With TRANS_C, the product was transposed as a whole, so that one column became one row.
 //
-// needs: T, TC, A, SPAN, AHEAD, TRANS_C, ACTIVATION, lib/matmul, lanes
+// needs: T, TC, A, SPAN, AHEAD, TRANS_C, ACTIVATION, lib/matmul, vec
 
 const THREADS: u32 = 128u;
-const LANES: u32 = 32u;
-const COLUMNS: u32 = THREADS / LANES * SPAN;
-const TURN: u32 = LANES * AHEAD;
+const THREADS_PER_OUTPUT: u32 = 32u;
+const COLUMNS: u32 = THREADS / THREADS_PER_OUTPUT * SPAN;
+const TURN: u32 = THREADS_PER_OUTPUT * AHEAD;
 
 @group(0) @binding(0) var<storage, read> a: array<V>;
 @group(0) @binding(1) var<storage, read> b: array<V>;
@@ -34,8 +34,8 @@ fn main(
     return;
   }
   let tile = tile_place(flat);
-  let lane = index % LANES;
-  let row = min(tile.y * COLUMNS + index / LANES * SPAN, params.n - 1u);
+  let lane = index % THREADS_PER_OUTPUT;
+  let row = min(tile.y * COLUMNS + index / THREADS_PER_OUTPUT * SPAN, params.n - 1u);
   // Beyond the last column, another one's products are made, but not written.
   let following = params.n - 1u - row;
   let ld = params.b_ld / WIDTH;
@@ -49,7 +49,7 @@ fn main(
   var x: array<V, AHEAD>;
   var y: array<V, AHEAD * SPAN>;
   for (var u = 0u; u < AHEAD; u++) {
-    let k = u * LANES + lane;
+    let k = u * THREADS_PER_OUTPUT + lane;
     let at = max(k, pad) - pad;
     x[u] = select(V(), a[first_a + at], k >= pad);
     for (var j = 0u; j < SPAN; j++) {
@@ -58,7 +58,7 @@ fn main(
   }
   for (var turn = 1u; turn <= turns; turn++) {
     for (var u = 0u; u < AHEAD; u++) {
-      let at = min(turn * TURN + u * LANES + lane - pad, end - 1u);
+      let at = min(turn * TURN + u * THREADS_PER_OUTPUT + lane - pad, end - 1u);
       var p = unpack(x[u]);
       x[u] = a[first_a + at];
       for (var j = 0u; j < SPAN; j++) {
@@ -74,7 +74,7 @@ fn main(
   for (var j = 0u; j < SPAN; j++) {
     sh[j * THREADS + index] = sums[j];
   }
-  for (var half = LANES / 2u; half > 0u; half /= 2u) {
+  for (var half = THREADS_PER_OUTPUT / 2u; half > 0u; half /= 2u) {
     workgroupBarrier();
     if lane < half {
       for (var j = 0u; j < SPAN; j++) {
@@ -86,6 +86,6 @@ fn main(
   let column = tile.y * COLUMNS + index;
   if index < COLUMNS && column < params.n {
     let at = params.c_offset + tile.z * params.c_batch + column * select(1u, params.c_ld, TRANS_C == 1u);
-    c[at] = finish(sh[index % SPAN * THREADS + index / SPAN * LANES], 0u, column, at);
+    c[at] = finish(sh[index % SPAN * THREADS + index / SPAN * THREADS_PER_OUTPUT], 0u, column, at);
   }
 }

@@ -3,19 +3,19 @@
 use backend_api::DType;
 
 use crate::kernels::Lib;
-use crate::kernels::libs::{LANES_1, LANES_4};
+use crate::kernels::libs::{VEC_1, VEC_4};
 use crate::recorder::Window;
 
-/// The numbers that a kernel reads with one load.
+/// The elements that a kernel reads with one load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Lanes {
+pub(super) enum VecWidth {
     One,
     Four,
     Eight,
 }
 
-impl Lanes {
-    /// The lanes of a 16-byte vector of `dtype`.
+impl VecWidth {
+    /// The elements of a 16-byte vector of `dtype`.
     pub(super) const fn of(dtype: DType) -> Self {
         if dtype.size() == 2 { Self::Eight } else { Self::Four }
     }
@@ -25,9 +25,9 @@ impl Lanes {
         if vectors { self } else { Self::One }
     }
 
-    /// The helper file of kernels that also write, which have at most four lanes.
+    /// The helper file of kernels that also write, which take vectors of at most four.
     pub(super) fn libs(self) -> &'static [Lib] {
-        if self == Self::One { &[LANES_1] } else { &[LANES_4] }
+        if self == Self::One { &[VEC_1] } else { &[VEC_4] }
     }
 
     /// Each for which a kernel over `dtype` has a variant.
@@ -43,13 +43,13 @@ impl Lanes {
         }
     }
 
-    /// The lanes of a 16-byte vector of `dtype` where every window starts at one and every stride is whole vectors; else
+    /// The elements of a 16-byte vector of `dtype` where every window starts at one and every stride is whole vectors; else
     /// one.
     pub(super) fn fitting(dtype: DType, windows: &[&Window], strides: &[usize]) -> Self {
         Self::of(dtype).if_fitting(windows, strides)
     }
 
-    /// Four lanes where every window starts at a multiple of four elements and every stride is one; else one.
+    /// Four where every window starts at a multiple of four elements and every stride is one; else one.
     pub(super) fn four_if_fitting(windows: &[&Window], strides: &[usize]) -> Self {
         Self::Four.if_fitting(windows, strides)
     }
