@@ -1,9 +1,11 @@
-//! Attention: many queries in f32 and f16, causal, longer vectors of heads; one query over a long cache of keys.
+//! Attention: many queries in f32 and f16, causal, longer vectors of heads; one query over a long cache of
+//! keys.
 //!
-//! `cargo bench --bench attention`; `COMPUTE_BACKEND=webgpu:0` chooses a device. Each line comes twice: by the host's
-//! clock, waiting included, and as `…/device` by the device's own where it has one. Throughput is in operations of the
-//! whole, unmasked product, and for one query in bytes of keys and values. With `BENCH_ATTENTION_VARIANTS` set, every
-//! kernel that can do it is measured, not only the one that the backend chooses.
+//! `cargo bench --bench attention`; `COMPUTE_BACKEND=webgpu:0` chooses a device. Each line comes twice: by
+//! the host's clock, waiting included, and as `…/device` by the device's own where it has one. Throughput is
+//! in operations of the whole, unmasked product, and for one query in bytes of keys and values. With
+//! `BENCH_ATTENTION_VARIANTS` set, every kernel that can do it is measured, not only the one that the backend
+//! chooses.
 
 use backend_api::desc::AttentionDesc;
 use backend_api::{DType, DeviceKind};

@@ -1,8 +1,8 @@
 //! Convolutions: 3×3, pointwise, the first layer of an image network, depthwise, and the gradients; poolings.
 //!
-//! `cargo bench --bench conv`; `COMPUTE_BACKEND=webgpu:0` chooses a device. Each line comes twice: by the host's clock,
-//! waiting included, and as `…/device` by the device's own where it has one. The throughput of depthwise convolutions and
-//! poolings is bytes, of the others operations.
+//! `cargo bench --bench conv`; `COMPUTE_BACKEND=webgpu:0` chooses a device. Each line comes twice: by the
+//! host's clock, waiting included, and as `…/device` by the device's own where it has one. The throughput of
+//! depthwise convolutions and poolings is bytes, of the others operations.
 
 use backend_api::desc::{
     ConvBackwardDataDesc, ConvBackwardFilterDesc, ConvDesc, ConvShape, ConvTransposeDesc, ImageLayout,

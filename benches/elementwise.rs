@@ -1,8 +1,8 @@
 //! What moves memory: element-wise functions, casts, copies, transposes and broadcasts.
 //!
-//! `cargo bench --bench elementwise`; `COMPUTE_BACKEND=webgpu:0` chooses a device. Throughput counts each byte read and
-//! written once. Each line comes twice: by the host's clock, waiting included, and as `…/device` by the device's own
-//! where it has one.
+//! `cargo bench --bench elementwise`; `COMPUTE_BACKEND=webgpu:0` chooses a device. Throughput counts each
+//! byte read and written once. Each line comes twice: by the host's clock, waiting included, and as
+//! `…/device` by the device's own where it has one.
 
 use backend_api::desc::{BinaryDesc, CopyDesc, PermuteDesc, TensorDesc, UnaryDesc};
 use backend_api::{BackendResult, BinaryOp, ComputeBackend, DType, DeviceKind, UnaryOp};

@@ -1,10 +1,10 @@
-//! Matrix products: f32 and f16 over sizes, the four transposes, odd sizes, a fused bias and activation, batches, few
-//! tiles with long sums, few rows.
+//! Matrix products: f32 and f16 over sizes, the four transposes, odd sizes, a fused bias and activation,
+//! batches, few tiles with long sums, few rows.
 //!
-//! `cargo bench --bench gemm`; `COMPUTE_BACKEND=webgpu:0` chooses a device. Each line comes twice: by the host's clock,
-//! waiting included, and as `…/device` by the device's own where it has one. With `KERNELS`, a list separated by commas
-//! of what `force_matmul` reads, each product is made by each of them where it can be:
-//! `KERNELS=skinny/64x2x2,skinny/32x2x2+split4 cargo bench --bench gemm few_rows`.
+//! `cargo bench --bench gemm`; `COMPUTE_BACKEND=webgpu:0` chooses a device. Each line comes twice: by the
+//! host's clock, waiting included, and as `…/device` by the device's own where it has one. With `KERNELS`, a
+//! list separated by commas of what `force_matmul` reads, each product is made by each of them where it can
+//! be: `KERNELS=skinny/64x2x2,skinny/32x2x2+split4 cargo bench --bench gemm few_rows`.
 
 use backend_api::desc::{Bias, BiasAxis, MatmulDesc, Matrix};
 use backend_api::{Activation, BackendTranspose, DType, MathMode};

@@ -1,8 +1,9 @@
-//! What the backend adds to bare wgpu: a chain of 2,000 tiny operations, and one tiny operation with its read-back.
+//! What the backend adds to bare wgpu: a chain of 2,000 tiny operations, and one tiny operation with its
+//! read-back.
 //!
-//! `cargo bench --bench overhead`. The bare loop records the same dispatches by hand into one pass, with a bind group made
-//! beforehand, and reads back through one staging buffer. Besides the usual lines it prints the ratios of the medians of
-//! runs that alternate between the two.
+//! `cargo bench --bench overhead`. The bare loop records the same dispatches by hand into one pass, with a
+//! bind group made beforehand, and reads back through one staging buffer. Besides the usual lines it prints
+//! the ratios of the medians of runs that alternate between the two.
 
 use std::time::{Duration, Instant};
 

@@ -1,7 +1,7 @@
 //! What the benches of operations that are bound by memory share.
 //!
-//! Each line comes twice: by the host's clock, waiting included, and as `…/device` by the device's own where it has one.
-//! Throughput is bytes that have to be read and written at least.
+//! Each line comes twice: by the host's clock, waiting included, and as `…/device` by the device's own where
+//! it has one. Throughput is bytes that have to be read and written at least.
 
 use std::fmt;
 use std::time::Duration;

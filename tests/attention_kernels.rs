@@ -1,5 +1,5 @@
-//! Every kernel for attention on every adapter, not only those that the planner would choose there: right around the edges
-//! of its tile with every option, and with the keys in one piece and in several.
+//! Every kernel for attention on every adapter, not only those that the planner would choose there: right
+//! around the edges of its tile with every option, and with the keys in one piece and in several.
 
 mod forced;
 
@@ -38,8 +38,8 @@ fn check(backend: &WebGpuBackend, kernel: &str) -> Result<(), Failed> {
     outcome
 }
 
-/// Whether a kernel on tensor cores makes attention that suits it: one that fails its self-test is replaced without a
-/// word.
+/// Whether a kernel on tensor cores makes attention that suits it: one that fails its self-test is replaced
+/// without a word.
 fn is_used(
     backend: &WebGpuBackend,
     kernel: &str,

@@ -1,6 +1,7 @@
 //! Calls that must fail, on every backend: the tabled ones of each operation, and random arguments.
 //!
-//! `RANDOM_CALLS=1000000 cargo test -p suites --test bad_input random` makes more random calls than the usual 20,000.
+//! `RANDOM_CALLS=1000000 cargo test -p suites --test bad_input random` makes more random calls than the usual
+//! 20,000.
 
 mod deadline;
 

@@ -1,9 +1,8 @@
 //! Every case of crates/conformance on every backend: one test for each backend and operation.
 //!
-//! `CASE=gemm/m3 cargo test -p suites --test conformance` runs the cases whose path contains that text, or one of several
-//! that are separated by commas;
-//! `TEST_BACKENDS=cpu` restricts the backends. On further software adapters a [`Sample`] runs, unless `CASE` is given;
-//! `EVERY=1` runs every case everywhere.
+//! `CASE=gemm/m3 cargo test -p suites --test conformance` runs the cases whose path contains that text, or
+//! one of several that are separated by commas; `TEST_BACKENDS=cpu` restricts the backends. On further
+//! software adapters a [`Sample`] runs, unless `CASE` is given; `EVERY=1` runs every case everywhere.
 
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};

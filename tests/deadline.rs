@@ -16,8 +16,8 @@ impl Steps {
     }
 }
 
-/// Runs `work` on a thread of its own; an error naming the step that took longer than `limit`, or that panicked. The
-/// thread is left behind then: a hung call can't be ended.
+/// Runs `work` on a thread of its own; an error naming the step that took longer than `limit`, or that
+/// panicked. The thread is left behind then: a hung call can't be ended.
 pub(crate) fn within<T: Send + 'static>(
     limit: Duration,
     work: impl FnOnce(&Steps) -> T + Send + 'static,

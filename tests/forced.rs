@@ -36,8 +36,8 @@ impl Device {
     }
 }
 
-/// Runs the tests that `trials` makes of each adapter, those of different adapters at the same time; no adapter is a
-/// failure.
+/// Runs the tests that `trials` makes of each adapter, those of different adapters at the same time; no
+/// adapter is a failure.
 pub(crate) fn run(trials: fn(&Arc<Device>) -> Vec<Trial>) -> ExitCode {
     let mut by_device = Vec::new();
     for device in WebGpuFactory.devices() {

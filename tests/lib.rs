@@ -10,8 +10,9 @@ mod sample;
 
 pub use sample::{Sample, every};
 
-/// The environment variable that restricts the suites: selectors such as `cpu` or `webgpu:0`, or `webgpu` for all of
-/// its adapters, separated by commas. `webgpu:mesa 25` is every adapter whose interface, name or driver contains that.
+/// The environment variable that restricts the suites: selectors such as `cpu` or `webgpu:0`, or `webgpu` for
+/// all of its adapters, separated by commas. `webgpu:mesa 25` is every adapter whose interface, name or
+/// driver contains that.
 pub const BACKENDS_VARIABLE: &str = "TEST_BACKENDS";
 
 /// Why a suite fails where there is no adapter, and what to do about it.
@@ -23,7 +24,8 @@ const NO_ADAPTER: &str = "no WebGPU adapter found; a software driver is enough, 
 pub struct BackendUnderTest {
     /// The name that a registry opens it by, such as `"webgpu:0"`.
     pub selector: String,
-    /// For people, such as `"webgpu:0 llvmpipe (LLVM 15.0.6, 256 bits) (Vulkan, llvmpipe Mesa 25.0.7 (LLVM 15.0.6))"`.
+    /// For people, such as
+    /// `"webgpu:0 llvmpipe (LLVM 15.0.6, 256 bits) (Vulkan, llvmpipe Mesa 25.0.7 (LLVM 15.0.6))"`.
     pub label: String,
     /// For names of tests, such as `"webgpu:0-llvmpipe-vulkan-mesa-25-0-7"`.
     pub slug: String,
@@ -64,8 +66,8 @@ impl BackendUnderTest {
     }
 }
 
-/// The CPU and every WebGPU adapter, or those that [`BACKENDS_VARIABLE`] names. One that is named but missing,
-/// or WebGPU without any adapter, is in the list as an error.
+/// The CPU and every WebGPU adapter, or those that [`BACKENDS_VARIABLE`] names. One that is named but
+/// missing, or WebGPU without any adapter, is in the list as an error.
 #[must_use]
 pub fn backends() -> Vec<BackendUnderTest> {
     let registry = registry();

@@ -1,5 +1,5 @@
-//! Work that takes long, on every adapter: right in as many parts as it has, submitted part by part, and refused where it
-//! would have no end.
+//! Work that takes long, on every adapter: right in as many parts as it has, submitted part by part, and
+//! refused where it would have no end.
 
 mod forced;
 
@@ -26,8 +26,8 @@ const EVERY: usize = 20;
 /// How often every operation is halved: up to eight parts.
 const HALVINGS: u32 = 3;
 
-/// The longest that a submission may take on average, on a GPU: what Windows allows one. Nothing ends the work of a software
-/// adapter, whose speed is that of a machine which other tests share.
+/// The longest that a submission may take on average, on a GPU: what Windows allows one. Nothing ends the
+/// work of a software adapter, whose speed is that of a machine which other tests share.
 const LONGEST: Duration = Duration::from_secs(2);
 
 fn main() -> ExitCode {
@@ -258,7 +258,8 @@ fn rows_without_columns(backend: &dyn ComputeBackend) -> Result<(), Failed> {
     })
 }
 
-/// Every family that can be told to do much with little memory, on a device that is taken for a millionth of its speed.
+/// Every family that can be told to do much with little memory, on a device that is taken for a millionth of
+/// its speed.
 fn endless_on_a_slow_device(backend: &WebGpuBackend) -> Result<(), Failed> {
     const SIDE: usize = 1024;
     const FILTER: usize = 256;

@@ -1,5 +1,5 @@
-//! Every kernel for matrix products on every adapter, not only those that the planner would choose there: right around
-//! the edges of its tile in all layouts, in one piece and in several, and twice the same bits.
+//! Every kernel for matrix products on every adapter, not only those that the planner would choose there:
+//! right around the edges of its tile in all layouts, in one piece and in several, and twice the same bits.
 
 mod forced;
 
@@ -49,7 +49,8 @@ fn check(backend: &WebGpuBackend, kernel: &str) -> Result<(), Failed> {
     outcome
 }
 
-/// Whether a kernel on tensor cores makes a product that suits it: one that fails its self-test is replaced without a word.
+/// Whether a kernel on tensor cores makes a product that suits it: one that fails its self-test is replaced
+/// without a word.
 fn is_used(backend: &WebGpuBackend, kernel: &str) -> Result<(), Failed> {
     if !kernel.starts_with("cooperative") {
         return Ok(());
@@ -160,7 +161,8 @@ fn many_shapes_compile_few_kernels(backend: &WebGpuBackend) -> Result<(), Failed
     if compiled <= MOST { Ok(()) } else { Err(format!("{compiled} kernels were compiled").into()) }
 }
 
-/// An f32 product made of parts on tensor cores is at most twice as far from the truth as one of f32 arithmetic.
+/// An f32 product made of parts on tensor cores is at most twice as far from the truth as one of f32
+/// arithmetic.
 fn emulation_is_as_good_as_f32(backend: &WebGpuBackend) -> Result<(), Failed> {
     const SIDE: usize = 192;
     const DEPTH: usize = 2048;

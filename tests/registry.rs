@@ -1,7 +1,7 @@
 //! Backends by name, and the choice of the best one.
 //!
-//! The tests of `"auto"` need an environment without the override variable; those of the variable itself run in a
-//! process of their own, because the environment is the whole process's.
+//! The tests of `"auto"` need an environment without the override variable; those of the variable itself run
+//! in a process of their own, because the environment is the whole process's.
 
 mod fake;
 

@@ -1,7 +1,8 @@
 //! Which cases run on which adapter.
 //!
-//! A GPU, the CPU and one software adapter run all of them. On the further software adapters, SwiftShader and OpenGL's
-//! llvmpipe, each run has the same sample, which keeps a run of everything within CI's time on two cores.
+//! A GPU, the CPU and one software adapter run all of them. On the further software adapters, SwiftShader and
+//! OpenGL's llvmpipe, each run has the same sample, which keeps a run of everything within CI's time on two
+//! cores.
 
 use backend_api::{DeviceInfo, DeviceKind};
 use conformance::hash_of_name;

@@ -1,5 +1,5 @@
-//! Every variant of every kernel, without a device: it parses, validates with no more than it declares to need, keeps
-//! to the lint's rules, and is laid out as the Rust side believes.
+//! Every variant of every kernel, without a device: it parses, validates with no more than it declares to
+//! need, keeps to the lint's rules, and is laid out as the Rust side believes.
 
 mod lint;
 mod translate;
@@ -55,8 +55,8 @@ fn composed() -> Vec<Composed> {
     all
 }
 
-/// The limits of the variant's rung: the portable ones but for the large tiles and those of cooperative matrices, which
-/// their launcher chooses only where they fit.
+/// The limits of the variant's rung: the portable ones but for the large tiles and those of cooperative
+/// matrices, which their launcher chooses only where they fit.
 fn limits(variant: &Variant) -> Limits {
     let text = variant.to_string();
     let large = ["TILE_M=128 TILE_N=64", "KEYS=2"].iter().any(|tile| text.contains(tile))
@@ -117,7 +117,8 @@ fn for_every_variant(check: impl Fn(&Composed, &Module, &ModuleInfo) -> Result<(
 fn every_variant_validates_and_passes_the_lint() {
     for_every_variant(|composed, module, info| {
         let mut violations = lint::lint(module, info, composed.limits);
-        // Where subgroups differ but the invocations of each don't, which no browser would see; none gets such a kernel.
+        // Where subgroups differ but the invocations of each don't, which no browser would see; none gets
+        // such a kernel.
         let is_for_spirv = composed.variant.element_access();
         violations.retain(|violation| !(is_for_spirv && violation.rule == lint::Rule::NonUniformSubgroup));
         let reports: Vec<String> =

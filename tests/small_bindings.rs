@@ -1,5 +1,6 @@
-//! Operands inside of buffers that are larger than what can be bound, as are arenas of several GiB on large devices and
-//! much smaller ones on others: on each adapter, a device whose binding limit is set to [`BINDING`].
+//! Operands inside of buffers that are larger than what can be bound, as are arenas of several GiB on large
+//! devices and much smaller ones on others: on each adapter, a device whose binding limit is set to
+//! [`BINDING`].
 //!
 //! `EVERY=1 cargo test -p suites --test small_bindings` runs every conformance case and not only one in
 //! [`EVERY`] of each operation.
@@ -29,8 +30,8 @@ const EVERY: usize = 100;
 /// How many failing cases are listed.
 const LISTED: usize = 20;
 
-/// The fewest cases that a whole sample runs, and the most of these that may be refused, as their operands or what is
-/// made of them are larger than [`BINDING`]: one in so many.
+/// The fewest cases that a whole sample runs, and the most of these that may be refused, as their operands or
+/// what is made of them are larger than [`BINDING`]: one in so many.
 const FEWEST: usize = 60;
 const REFUSED: usize = 10;
 
@@ -118,7 +119,8 @@ fn growing_sums(backend: &WebGpuBackend) -> Result<(), String> {
     [block, sum].into_iter().try_for_each(|ptr| backend.free(ptr)).map_err(text)
 }
 
-/// One token after another beside keys and values that grow in place. All values are 1, and so is any mean of them.
+/// One token after another beside keys and values that grow in place. All values are 1, and so is any mean of
+/// them.
 fn growing_caches(backend: &WebGpuBackend) -> Result<(), String> {
     let head_dim = 32;
     let cache = || -> BackendResult<u64> {

@@ -1,6 +1,6 @@
-// O from the parts that attention/split or attention/decode made of it, each a reference, a sum, two numbers that nobody
-// reads, and a vector. A workgroup makes a row: its row groups of invocations share the parts, and each invocation has four
-// elements.
+// O from the parts that attention/split or attention/decode made of it, each a reference, a sum, two numbers
+// that nobody reads, and a vector. A workgroup makes a row: its row groups of invocations share the parts,
+// and each invocation has four elements.
 //
 // needs: T, LANES, HALF_Q, HALF_KV, lib/attention, lib/attention_narrow, lib/attention_seen
 

@@ -1,20 +1,22 @@
-// O = softmax(cap(scale · Q·Kᵀ) + mask) · V for operands of f16, multiplied by the device's tensor cores, which add in f32.
+// O = softmax(cap(scale · Q·Kᵀ) + mask) · V for operands of f16, multiplied by the device's tensor cores,
+// which add in f32.
 //
-// A workgroup works on TILE_Q queries of one head, of which each of its SUBGROUPS subgroups has PARTS parts of 16. Blocks
-// of keys and values pass through workgroup memory; a subgroup works on SLICE of them at a time, from the first that some
-// of its queries sees to the last. Queries, scores, weights and the output never leave the registers: they are fragments
-// of 16 × 16, whose elements lib/fragment_elements names.
+// A workgroup works on TILE_Q queries of one head, of which each of its SUBGROUPS subgroups has PARTS parts
+// of 16. Blocks of keys and values pass through workgroup memory; a subgroup works on SLICE of them at a
+// time, from the first that some of its queries sees to the last. Queries, scores, weights and the output
+// never leave the registers: they are fragments of 16 × 16, whose elements lib/fragment_elements names.
 //
-// The output is rarely rescaled: a query's reference, from which its weights are counted, is raised only by a score that is
-// far above it. Weights are at most 2⁸ then, which f16 holds (after FlashAttention-4, 2025). References are in powers of
-// two, because scores are small here: neither the scale nor the softcap is large.
+// The output is rarely rescaled: a query's reference, from which its weights are counted, is raised only by a
+// score that is far above it. Weights are at most 2⁸ then, which f16 holds (after FlashAttention-4, 2025).
+// References are in powers of two, because scores are small here: neither the scale nor the softcap is large.
 //
-// `attend` is written by src/ops/attention/fragments.rs: its loops over fragments have to be unrolled. It calls the
-// functions of this file.
+// `attend` is written by src/ops/attention/fragments.rs: its loops over fragments have to be unrolled. It
+// calls the functions of this file.
 //
 // Starts, strides and lengths of vectors are multiples of eight elements.
 //
-// needs: T = f16, SUBGROUPS, PARTS, DIM, BLOCK, SLICE, lib/attention, lib/attention_seen, lib/fragment_elements
+// needs: T = f16, SUBGROUPS, PARTS, DIM, BLOCK, SLICE, lib/attention, lib/attention_seen,
+// lib/fragment_elements
 
 const SUBGROUP: u32 = 32u;
 const FRAGMENT: u32 = 16u;
@@ -138,8 +140,8 @@ fn place_of(index: u32, turn: u32) -> vec2<u32> {
   return vec2<u32>(i / EIGHTS, i % EIGHTS);
 }
 
-// Eight elements of a block's keys, 0 beyond a vector's end. Keys beyond the last are the last, and not seen. Nothing is read
-// behind the last block.
+// Eight elements of a block's keys, 0 beyond a vector's end. Keys beyond the last are the last, and not seen.
+// Nothing is read behind the last block.
 fn fetch_k(tile: Tile, index: u32, block: u32, turn: u32) -> vec4<u32> {
   let place = place_of(index, turn);
   let key = min(block * BLOCK + place.x, params.seq_kv - 1u);

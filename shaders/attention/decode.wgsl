@@ -1,10 +1,11 @@
-// Attention of few queries like attention/split, for devices whose subgroups have SUBGROUP invocations: a part of
-// softmax(cap(scale · Q·Kᵀ) + mask) · V for each piece of the keys, which attention/combine puts together.
+// Attention of few queries like attention/split, for devices whose subgroups have SUBGROUP invocations: a
+// part of softmax(cap(scale · Q·Kᵀ) + mask) · V for each piece of the keys, which attention/combine puts
+// together.
 //
-// A key's vector is spread over the LANES of a slot, which works on four keys at a time, for all ROWS rows that share
-// them. Lanes exchange products, scores and weights by shuffles: nothing waits for a workgroup before its end. While
-// keys are multiplied, the next are on their way into registers, each with a name of its own, as drivers keep arrays
-// elsewhere.
+// A key's vector is spread over the LANES of a slot, which works on four keys at a time, for all ROWS rows
+// that share them. Lanes exchange products, scores and weights by shuffles: nothing waits for a workgroup
+// before its end. While keys are multiplied, the next are on their way into registers, each with a name of
+// its own, as drivers keep arrays elsewhere.
 //
 // Operands are read 16 bytes at a time.
 //
@@ -60,7 +61,8 @@ fn halved(low: Rows, high: Rows, is_high: bool, distance: u32) -> Rows {
   return select(low, high, is_high) + subgroupShuffleXor(select(high, low, is_high), distance);
 }
 
-// The sums over a slot's lanes for one of four keys: for the first in the first quarter of the lanes, and so on.
+// The sums over a slot's lanes for one of four keys: for the first in the first quarter of the lanes, and so
+// on.
 fn product_of_slot(own: Products, lane: u32) -> Rows {
   let is_later = (lane & (LANES / 2u)) != 0u;
   let even = halved(own.a, own.c, is_later, LANES / 2u);

@@ -1,18 +1,21 @@
-// Attention of few queries of f16 like attention/decode, multiplied by the device's tensor cores, which add in f32: the
-// ROWS rows that share keys are rows of one fragment of 16 × 16, and those that the fragment has beyond them aren't used.
+// Attention of few queries of f16 like attention/decode, multiplied by the device's tensor cores, which add
+// in f32: the ROWS rows that share keys are rows of one fragment of 16 × 16, and those that the fragment has
+// beyond them aren't used.
 //
-// Nothing passes through workgroup memory before the end: invocations read keys and values 16 bytes at a time, and these
-// are elements of fragments where they are (lib/fragment_elements). Sums don't depend on the order of what is added, so
-// eight neighbouring elements of a key may stand for any eight of the fragments' depth, if those of the queries do. In the
-// same way, eight neighbouring elements of values stand for columns of eight halves of fragments.
+// Nothing passes through workgroup memory before the end: invocations read keys and values 16 bytes at a
+// time, and these are elements of fragments where they are (lib/fragment_elements). Sums don't depend on the
+// order of what is added, so eight neighbouring elements of a key may stand for any eight of the fragments'
+// depth, if those of the queries do. In the same way, eight neighbouring elements of values stand for columns
+// of eight halves of fragments.
 //
-// Each subgroup works on KEYS keys of a block, and has sums of its own; those of the workgroup are added at the end.
+// Each subgroup works on KEYS keys of a block, and has sums of its own; those of the workgroup are added at
+// the end.
 //
-// `attend` is written by src/ops/attention/decode_fragments.rs: its loops over fragments have to be unrolled. It calls
-// the functions of this file.
+// `attend` is written by src/ops/attention/decode_fragments.rs: its loops over fragments have to be unrolled.
+// It calls the functions of this file.
 //
-// Starts, strides and lengths of vectors are multiples of eight elements. References of subgroups are in powers of two,
-// because scores are small here: neither the scale nor the softcap is large.
+// Starts, strides and lengths of vectors are multiples of eight elements. References of subgroups are in
+// powers of two, because scores are small here: neither the scale nor the softcap is large.
 //
 // needs: T = f16, ROWS, BLOCK, DIM, lib/attention, lib/attention_pieces, lib/fragment_elements
 
@@ -24,7 +27,8 @@ const KEYS: u32 = BLOCK / SUBGROUPS;
 
 // Rows of each half of a fragment.
 const HALF: u32 = 8u;
-// Vectors of four in the sums of a row, and in a row of workgroup memory, with one more against bank conflicts.
+// Vectors of four in the sums of a row, and in a row of workgroup memory, with one more against bank
+// conflicts.
 const FOURS: u32 = DIM / 4u;
 const STRIDE: u32 = FOURS + 1u;
 
@@ -41,7 +45,8 @@ const_assert ROWS <= FRAGMENT && KEYS % FRAGMENT == 0u && DIM % 64u == 0u;
 var<workgroup> sh_states: array<vec2<f32>, SUBGROUPS * HALF>;
 var<workgroup> sh_sums: array<vec4<f32>, SUBGROUPS * HALF * STRIDE>;
 
-// Eight elements of a row of the queries, 0 beyond a vector's end. Rows beyond the last are the last, and not written.
+// Eight elements of a row of the queries, 0 beyond a vector's end. Rows beyond the last are the last, and not
+// written.
 fn fetch_q(tile: Tile, row: u32, d: u32) -> vec4<u32> {
   if d >= params.head_dim {
     return vec4<u32>();

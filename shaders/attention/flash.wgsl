@@ -1,18 +1,20 @@
-// O = softmax(cap(scale · Q·Kᵀ) + mask) · V, block by block of keys, without ever holding the scores of a row.
+// O = softmax(cap(scale · Q·Kᵀ) + mask) · V, block by block of keys, without ever holding the scores of a
+// row.
 //
-// A workgroup works on TILE_Q queries of one head. For each TILE_KV keys it forms the scores, keeps the running maximum
-// and sum of each query, rescales what it has of the output, and adds the block's part (Milakov and Gimelshein, "Online
-// normalizer calculation for softmax", 2018; Dao et al., "FlashAttention", 2022). Blocks that no query of the tile sees
-// are left out.
+// A workgroup works on TILE_Q queries of one head. For each TILE_KV keys it forms the scores, keeps the
+// running maximum and sum of each query, rescales what it has of the output, and adds the block's part
+// (Milakov and Gimelshein, "Online normalizer calculation for softmax", 2018; Dao et al., "FlashAttention",
+// 2022). Blocks that no query of the tile sees are left out.
 //
-// An invocation holds ROWS queries by KEYS fours of keys of the scores, and the same queries by DIMS fours of the output.
-// Q and K pass through workgroup memory in chunks of 32 elements, then the weights and V in passes of 32 keys, in the same
-// memory. Its vectors of four are permuted within each row, so that neighbours read different banks. While keys or values
-// are worked on, the next are on their way into registers. No constant bounds the long loops, so that drivers don't write
-// them out, which takes them longer to compile than the work itself.
+// An invocation holds ROWS queries by KEYS fours of keys of the scores, and the same queries by DIMS fours of
+// the output. Q and K pass through workgroup memory in chunks of 32 elements, then the weights and V in
+// passes of 32 keys, in the same memory. Its vectors of four are permuted within each row, so that neighbours
+// read different banks. While keys or values are worked on, the next are on their way into registers. No
+// constant bounds the long loops, so that drivers don't write them out, which takes them longer to compile
+// than the work itself.
 //
-// needs: T, GROUPS, LANES, ROWS, KEYS, DIMS, HALF_Q, HALF_KV, lib/attention, lib/attention_staging, lib/attention_seen, and
-// lib/attention_wide or lib/attention_narrow
+// needs: T, GROUPS, LANES, ROWS, KEYS, DIMS, HALF_Q, HALF_KV, lib/attention, lib/attention_staging,
+// lib/attention_seen, and lib/attention_wide or lib/attention_narrow
 
 const THREADS: u32 = LANES * GROUPS;
 const TILE_Q: u32 = ROWS * GROUPS;
@@ -99,8 +101,8 @@ fn pass_of(place: Place, four: u32) -> u32 {
   return place.lane / 8u * KEYS + four;
 }
 
-// Adds the products of an invocation's queries with its keys, over the chunk that is staged, of which so many fours are in
-// the vectors.
+// Adds the products of an invocation's queries with its keys, over the chunk that is staged, of which so many
+// fours are in the vectors.
 fn add_products(place: Place, fours: u32, sums: ptr<function, array<vec4<f32>, ROWS * KEYS>>) {
   let swizzle = place.lane % 8u;
   for (var c = 0u; c < fours; c++) {

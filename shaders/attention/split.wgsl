@@ -1,10 +1,11 @@
 // Attention of few queries: a part of softmax(cap(scale · Q·Kᵀ) + mask) · V for each piece of the keys, which
 // attention/combine puts together.
 //
-// A workgroup takes one piece for ROWS rows, a row being a query of one of the heads that share keys and values, so that
-// these are read once for all of them. A key's vector is spread over the lanes of a slot; each slot iterates over its own keys,
-// four at a time, with a reference and a sum of its own (Dao et al., "Flash-Decoding", 2023). While keys are multiplied,
-// the next are on their way into registers, each with a name of its own, as drivers keep arrays elsewhere.
+// A workgroup takes one piece for ROWS rows, a row being a query of one of the heads that share keys and
+// values, so that these are read once for all of them. A key's vector is spread over the lanes of a slot;
+// each slot iterates over its own keys, four at a time, with a reference and a sum of its own (Dao et al.,
+// "Flash-Decoding", 2023). While keys are multiplied, the next are on their way into registers, each with a
+// name of its own, as drivers keep arrays elsewhere.
 //
 // needs: T, HALF_Q, HALF_KV, lib/attention, lib/attention_pieces, lib/attention_wide or lib/attention_narrow,
 // lib/attention_rows and one of lib/rows_*

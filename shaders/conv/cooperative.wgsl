@@ -1,14 +1,15 @@
-// Convolution and its transposition (lib/conv) as a matrix product that is never written out, of f16, multiplied by the
-// device's tensor cores, which add in f32: its rows are the filters of a group, its columns the result's pixels of the
-// whole batch, and what is summed over are the filter's taps.
+// Convolution and its transposition (lib/conv) as a matrix product that is never written out, of f16,
+// multiplied by the device's tensor cores, which add in f32: its rows are the filters of a group, its columns
+// the result's pixels of the whole batch, and what is summed over are the filter's taps.
 //
-// It is gemm/cooperative with another right operand. If channels are adjacent, a multiple of eight in a group, eight of
-// them are read from where a tap of the filter lies over the source. If they are planes (TRANS_B = 0), the filter is one
-// pixel that moves by one, and eight pixels are read, which is why an image has a multiple of eight; tiles go on from one
-// image to the next. The step itself, `multiply`, is written by src/ops/matmul/fragments.rs and calls the functions of
-// this file and of lib/fragments.
+// It is gemm/cooperative with another right operand. If channels are adjacent, a multiple of eight in a
+// group, eight of them are read from where a tap of the filter lies over the source. If they are planes
+// (TRANS_B = 0), the filter is one pixel that moves by one, and eight pixels are read, which is why an image
+// has a multiple of eight; tiles go on from one image to the next. The step itself, `multiply`, is written by
+// src/ops/matmul/fragments.rs and calls the functions of this file and of lib/fragments.
 //
-// needs: T, ACTIVATION, PLANES (of the result), lib/conv, lib/quotient, lib/input_origin, and what lib/fragments needs
+// needs: T, ACTIVATION, PLANES (of the result), lib/conv, lib/quotient, lib/input_origin, and what
+// lib/fragments needs
 
 @group(0) @binding(0) var<storage, read> a: array<vec4<u32>>;
 @group(0) @binding(1) var<storage, read> b: array<vec4<u32>>;
@@ -32,15 +33,15 @@ struct Tile {
 const FETCHES_B: u32 = ROWS_B / TURN_B;
 const_assert TRANS_B == 0u || FETCHES_B <= 6u;
 
-// For each of an invocation's columns: where its first tap would be in the source, in groups of eight, and which rows and
-// columns of the filter lie in the image.
+// For each of an invocation's columns: where its first tap would be in the source, in groups of eight, and
+// which rows and columns of the filter lie in the image.
 var<private> held: array<Corner, FETCHES_B>;
 
 // Planes: from where a column of pixels of one image would be to where it is.
 var<private> held_plane: u32;
 
-// A place in the filter and a group of eight channels; or a distance from one to another, for which divisions would
-// take longer than what is multiplied meanwhile.
+// A place in the filter and a group of eight channels; or a distance from one to another, for which divisions
+// would take longer than what is multiplied meanwhile.
 struct Tap {
   row: u32,
   column: u32,
@@ -155,9 +156,9 @@ fn keep_b(tile: Tile, index: u32, turn: u32, group: vec4<u32>) -> vec4<u32> {
   return select(vec4<u32>(), group, k < tile.head);
 }
 
-// Writes a fragment of each subgroup, which begins at `inner` of the subgroup's part, from workgroup memory to the
-// output. Its rows are filters, its columns pixels. Everything is read before the first is written: between conditional
-// writes, it would be waited for.
+// Writes a fragment of each subgroup, which begins at `inner` of the subgroup's part, from workgroup memory
+// to the output. Its rows are filters, its columns pixels. Everything is read before the first is written:
+// between conditional writes, it would be waited for.
 fn write_out(tile: Tile, index: u32, inner: vec2<u32>) {
   const HALF = FRAGMENT / 2u;
   let subgroup = index / SUBGROUP;

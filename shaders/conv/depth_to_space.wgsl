@@ -1,5 +1,6 @@
-// Puts the phases of images, which are channels of smaller images, to where they belong (Shi et al., "Real-Time Single
-// Image and Video Super-Resolution Using an Efficient Sub-Pixel Convolutional Neural Network", 2016).
+// Puts the phases of images, which are channels of smaller images, to where they belong (Shi et al.,
+// "Real-Time Single Image and Video Super-Resolution Using an Efficient Sub-Pixel Convolutional Neural
+// Network", 2016).
 //
 // needs: T
 

@@ -1,9 +1,11 @@
-// Convolution and its transposition (lib/conv) with few channels or filters in a group, such as depthwise ones: each
-// invocation makes the results of ROWS rows below each other, so that neighbours read and write neighbouring elements.
+// Convolution and its transposition (lib/conv) with few channels or filters in a group, such as depthwise
+// ones: each invocation makes the results of ROWS rows below each other, so that neighbours read and write
+// neighbouring elements.
 //
-// With SIDE, filters are SIDE × SIDE, of one channel, and move by single steps up or down: each element of the source is
-// read once for all the rows that need it. With 0, filters may be any. What makes the results, `make`, is written by
-// src/ops/conv/direct.rs, and calls the functions of this file: sums have to be in registers.
+// With SIDE, filters are SIDE × SIDE, of one channel, and move by single steps up or down: each element of
+// the source is read once for all the rows that need it. With 0, filters may be any. What makes the results,
+// `make`, is written by src/ops/conv/direct.rs, and calls the functions of this file: sums have to be in
+// registers.
 //
 // needs: T, ROWS, SIDE, ACTIVATION, lib/conv
 

@@ -1,7 +1,7 @@
-// The gradient of a convolution's filters as a matrix product that is never written out: its rows are the taps of a
-// group's filters, its columns the filters, and what is summed over are the output's pixels of the whole batch: what the
-// input has under a tap times the output's gradient. A batch of products is made: of each group, or where sums are long, of pieces
-// of them, which lie one after another.
+// The gradient of a convolution's filters as a matrix product that is never written out: its rows are the
+// taps of a group's filters, its columns the filters, and what is summed over are the output's pixels of the
+// whole batch: what the input has under a tap times the output's gradient. A batch of products is made: of
+// each group, or where sums are long, of pieces of them, which lie one after another.
 //
 // needs: T, TR (of the result), INTERLEAVED (the channels of a pixel are adjacent), lib/quotient and what
 // lib/tile_product needs
@@ -57,8 +57,8 @@ fn piece_end(tile: Tile) -> u32 {
   return min((tile.batch / params.groups + 1u) * params.length, params.rows);
 }
 
-// Where the rows of blocks are, which an invocation asks for again and again: for each of four taps its channel's and its
-// own distance in the source, and how far it is down and to the right.
+// Where the rows of blocks are, which an invocation asks for again and again: for each of four taps its
+// channel's and its own distance in the source, and how far it is down and to the right.
 var<private> held: u32 = 0xffffffffu;
 var<private> held_at: vec4<u32>;
 var<private> held_y: vec4<i32>;

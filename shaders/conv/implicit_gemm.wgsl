@@ -1,9 +1,9 @@
-// Convolution and its transposition (lib/conv) as a matrix product that is never written out: its rows are the result's
-// pixels of the whole batch, its columns the filters of a group, and what is summed over are the filter's taps. Elements
-// of the left operand are read from the source as they are needed.
+// Convolution and its transposition (lib/conv) as a matrix product that is never written out: its rows are
+// the result's pixels of the whole batch, its columns the filters of a group, and what is summed over are the
+// filter's taps. Elements of the left operand are read from the source as they are needed.
 //
-// needs: T, VEC (filters may be read as vectors), ACTIVATION, lib/conv, one of lib/source_…, one of lib/results_… and
-// what lib/tile_product needs
+// needs: T, VEC (filters may be read as vectors), ACTIVATION, lib/conv, one of lib/source_…, one of
+// lib/results_… and what lib/tile_product needs
 
 const B_ALONG_K: u32 = 1u;
 
@@ -32,7 +32,8 @@ fn load_filter(tile: Tile, f: u32, k: u32, count: u32) -> vec4<f32> {
   return v;
 }
 
-// Four filters by four taps, of which `count` are to be had. Beyond the last filter, these are those of another.
+// Four filters by four taps, of which `count` are to be had. Beyond the last filter, these are those of
+// another.
 fn block_b(tile: Tile, corner: vec2<u32>, lane: vec2<u32>, count: u32) -> mat4x4<f32> {
   let place = corner + lane;
   return transpose(mat4x4<f32>(

@@ -1,6 +1,6 @@
-// Copies f16 images, and filters after them, to where the channels of a pixel are adjacent, filled up with 0 to a multiple
-// of eight in each group. An invocation copies eight channels of a pixel; neighbours have neighbouring pixels. To this
-// kernel, a filter is an image of its places with one group.
+// Copies f16 images, and filters after them, to where the channels of a pixel are adjacent, filled up with 0
+// to a multiple of eight in each group. An invocation copies eight channels of a pixel; neighbours have
+// neighbouring pixels. To this kernel, a filter is an image of its places with one group.
 //
 // needs: T
 
@@ -26,7 +26,8 @@ struct Params {
 @group(0) @binding(2) var<storage, read_write> repacked: array<vec4<u32>>;
 @group(0) @binding(3) var<storage, read_write> output: array<vec4<u32>>;
 
-// Where eight channels are: the first number, from one to the next, how many there are, and where their copy goes.
+// Where eight channels are: the first number, from one to the next, how many there are, and where their copy
+// goes.
 struct Eight {
   at: u32,
   step: u32,

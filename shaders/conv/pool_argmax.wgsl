@@ -1,4 +1,5 @@
-// The position of each pooling window's maximum, y * width + x in its image; 0xffffffff for a window in the padding alone.
+// The position of each pooling window's maximum, y * width + x in its image; 0xffffffff for a window in the
+// padding alone.
 //
 // needs: T, OP (0), lib/pool_input
 

@@ -1,5 +1,5 @@
-// The gradient of a pooling: each invocation makes that of one element of the input, from the windows that cover it. Of
-// maxima it goes to the element at the window's position from conv/pool_argmax.
+// The gradient of a pooling: each invocation makes that of one element of the input, from the windows that
+// cover it. Of maxima it goes to the element at the window's position from conv/pool_argmax.
 //
 // needs: T, OP, lib/pool
 

@@ -1,6 +1,6 @@
-// The filters of a transposed convolution whose results lie `phases` apart from what is made of the same elements: of each
-// filter those taps that meet a certain phase, as a filter of its own, filled up with 0. Or numbers, one for each of these
-// filters.
+// The filters of a transposed convolution whose results lie `phases` apart from what is made of the same
+// elements: of each filter those taps that meet a certain phase, as a filter of its own, filled up with 0. Or
+// numbers, one for each of these filters.
 //
 // needs: T
 

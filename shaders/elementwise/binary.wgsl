@@ -1,5 +1,6 @@
-// y = apply(a, b), element by element, over up to six nested loops. An element is VEC_WIDTH numbers side by side; a stride
-// of 0 repeats an input. Each invocation does STEPS elements, so that enough loads are under way.
+// y = apply(a, b), element by element, over up to six nested loops. An element is VEC_WIDTH numbers side by
+// side; a stride of 0 repeats an input. Each invocation does STEPS elements, so that enough loads are under
+// way.
 //
 // needs: AN, AV, BN, BV, YN (elements in memory and as values), STEPS, load_a, load_b, map
 

@@ -1,5 +1,5 @@
-// y = apply(x), element by element, over up to six nested loops. An element is VEC_WIDTH numbers side by side, and each
-// invocation does STEPS elements, so that enough loads are under way.
+// y = apply(x), element by element, over up to six nested loops. An element is VEC_WIDTH numbers side by
+// side, and each invocation does STEPS elements, so that enough loads are under way.
 //
 // needs: XN, XV, YN (an element of x in memory and as a value, of y in memory), STEPS, load_x, map
 

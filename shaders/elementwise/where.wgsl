@@ -1,13 +1,14 @@
-// y = c ≠ 0 ? a : b, element by element, over up to five nested loops. An element is VEC_WIDTH numbers side by side; a
-// stride of 0 repeats an input. Each invocation does STEPS elements, so that enough loads are under way.
+// y = c ≠ 0 ? a : b, element by element, over up to five nested loops. An element is VEC_WIDTH numbers side
+// by side; a stride of 0 repeats an input. Each invocation does STEPS elements, so that enough loads are
+// under way.
 //
 // needs: CN, CV, AN, AV, BN, BV, YN (elements in memory and as values), STEPS, load_c, load_a, load_b, map
 
 struct Params {
   // Where c, a, b and y start; of a and b the bits if it is a number.
   starts: vec4<u32>,
-  // Extents of the loops, outermost first, as eight words of which the last three are the number of elements, the
-  // number of loops, and which inputs are numbers (bit 0: a; bit 1: b).
+  // Extents of the loops, outermost first, as eight words of which the last three are the number of elements,
+  // the number of loops, and which inputs are numbers (bit 0: a; bit 1: b).
   extents: array<vec4<u32>, 2>,
   // For each loop, outermost first: strides of c, a, b and y.
   strides: array<vec4<u32>, 5>,

@@ -1,8 +1,8 @@
-// C = activation(alpha · sum + beta · C + bias), with the sum of partial products that lie one after another as packed
-// m × n matrices. They are added in order, so that the result is always the same.
+// C = activation(alpha · sum + beta · C + bias), with the sum of partial products that lie one after another
+// as packed m × n matrices. They are added in order, so that the result is always the same.
 //
-// If SCALED, the factors were scaled by powers of two, 2^(14 − exponent) for each row of A and column of B, which is
-// undone here.
+// If SCALED, the factors were scaled by powers of two, 2^(14 − exponent) for each row of A and column of B,
+// which is undone here.
 //
 // needs: TC, ACTIVATION, SCALED, lib/matmul
 
@@ -12,7 +12,8 @@
 @group(0) @binding(3) var<storage, read> bias: array<TC>;
 @group(0) @binding(4) var<storage, read_write> c: array<TC>;
 
-// x · 2^e in two steps of about the same size, each of which is a normal number for every sum of two exponents.
+// x · 2^e in two steps of about the same size, each of which is a normal number for every sum of two
+// exponents.
 fn scaled(x: f32, e: i32) -> f32 {
   let half = e / 2;
   return x * power(half) * power(e - half);

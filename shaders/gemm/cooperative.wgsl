@@ -1,23 +1,25 @@
-// C = activation(alpha · op(A) · op(B) + beta · C + bias) for each matrix of a batch, tile by tile, with A and B of f16
-// multiplied by the device's tensor cores, which add in f32.
+// C = activation(alpha · op(A) · op(B) + beta · C + bias) for each matrix of a batch, tile by tile, with A
+// and B of f16 multiplied by the device's tensor cores, which add in f32.
 //
-// A workgroup makes a TILE_M × TILE_N tile of C in steps of TILE_K, divided into SUBGROUPS_M × SUBGROUPS_N parts. A
-// subgroup makes one part of it, or its share of one part, as fragments of 16 × 16. The operands pass through workgroup
-// memory, just as the matrices are stored: whether op is a transposition only decides whether fragments are read from
-// there by rows or by columns.
+// A workgroup makes a TILE_M × TILE_N tile of C in steps of TILE_K, divided into SUBGROUPS_M × SUBGROUPS_N
+// parts. A subgroup makes one part of it, or its share of one part, as fragments of 16 × 16. The operands
+// pass through workgroup memory, just as the matrices are stored: whether op is a transposition only decides
+// whether fragments are read from there by rows or by columns.
 //
-// The step itself, `multiply`, is written by src/ops/matmul/fragments.rs: its loops over fragments have to be unrolled.
-// It calls the functions of this file and of lib/fragments. The sums become results in registers where the elements of
-// a fragment can be named (lib/results_in_registers), else by way of workgroup memory (lib/results_staged).
+// The step itself, `multiply`, is written by src/ops/matmul/fragments.rs: its loops over fragments have to be
+// unrolled. It calls the functions of this file and of lib/fragments. The sums become results in registers
+// where the elements of a fragment can be named (lib/results_in_registers), else by way of workgroup memory
+// (lib/results_staged).
 //
-// Starts, leading dimensions, batch strides and extents along memory of A and B are multiples of eight elements. What
-// lies beyond the tile's part of a matrix is read as something of the matrix, and its products are not written; beyond
-// k it is 0, which only the first step can meet: it takes what k leaves over of whole steps.
+// Starts, leading dimensions, batch strides and extents along memory of A and B are multiples of eight
+// elements. What lies beyond the tile's part of a matrix is read as something of the matrix, and its products
+// are not written; beyond k it is 0, which only the first step can meet: it takes what k leaves over of whole
+// steps.
 //
 // needs: TC, ACTIVATION, lib/matmul, one of the two for results, and what lib/fragments needs
 
-// Eight elements of A or B are one vector of bits. As vectors of f16 they would be read in two parts, and drivers keep
-// them in twice the registers.
+// Eight elements of A or B are one vector of bits. As vectors of f16 they would be read in two parts, and
+// drivers keep them in twice the registers.
 @group(0) @binding(0) var<storage, read> a: array<vec4<u32>>;
 @group(0) @binding(1) var<storage, read> b: array<vec4<u32>>;
 @group(0) @binding(2) var<storage, read> bias: array<TC>;
@@ -52,8 +54,8 @@ fn tile_of(flat: u32) -> Tile {
   );
 }
 
-// A matrix that begins at `base`: `across` of it is the tile's place in the dimension of length `extent` that it does
-// not share with the other; k runs from row to row or along the rows.
+// A matrix that begins at `base`: `across` of it is the tile's place in the dimension of length `extent` that
+// it does not share with the other; k runs from row to row or along the rows.
 fn operand(base: u32, ld: u32, across: u32, extent: u32, k: u32, k_down: bool) -> Operand {
   let rows = select(extent, k, k_down);
   let columns = select(k, extent, k_down);

@@ -1,9 +1,9 @@
-// C = activation(alpha · op(A) · op(B) + beta · C + bias) for each matrix of a batch, straight from memory: the kernel for
-// devices whose workgroup memory is memory like any other, such as CPUs that pose as a GPU.
+// C = activation(alpha · op(A) · op(B) + beta · C + bias) for each matrix of a batch, straight from memory:
+// the kernel for devices whose workgroup memory is memory like any other, such as CPUs that pose as a GPU.
 //
-// Each invocation makes 8 × 16 results: a load takes such devices as long as several products. With VEC, the starts,
-// leading dimensions, batch strides and extents along memory of A and B are multiples of 4. Both are read as vectors
-// then, in tiles that are whole; else element by element.
+// Each invocation makes 8 × 16 results: a load takes such devices as long as several products. With VEC, the
+// starts, leading dimensions, batch strides and extents along memory of A and B are multiples of 4. Both are
+// read as vectors then, in tiles that are whole; else element by element.
 //
 // needs: TA, TB, TC, VEC, TRANS_A, TRANS_B, ACTIVATION, lib/matmul
 
@@ -17,8 +17,9 @@ const DOWN: u32 = 4u;
 @group(0) @binding(4) var<storage, read> bias: array<TC>;
 @group(0) @binding(5) var<storage, read_write> c: array<TC>;
 
-// Where four elements at k lie from a matrix's first: those of op(A) from a row on, those of op(B) from a column on. Beyond
-// the last row or column they are others of the matrix: what becomes of them is not written.
+// Where four elements at k lie from a matrix's first: those of op(A) from a row on, those of op(B) from a
+// column on. Beyond the last row or column they are others of the matrix: what becomes of them is not
+// written.
 fn places(across: u32, extent: u32, k: u32, ld: u32, k_down: bool) -> vec4<u32> {
   let four = min(vec4<u32>(across, across + 1u, across + 2u, across + 3u), vec4<u32>(extent - 1u));
   return select(four * ld + k, k * ld + four, k_down);
@@ -128,7 +129,8 @@ fn main(
   let column = corner.y + index % ACROSS * 16u;
   let matrix = place.z;
   let end = depth(matrix);
-  // The same for the whole workgroup: software drivers make loads one by one in loops that end earlier for some.
+  // The same for the whole workgroup: software drivers make loads one by one in loops that end earlier for
+  // some.
   let is_whole = corner.x + 8u * DOWN <= params.m && corner.y + 16u * ACROSS <= params.n;
   let whole = select(0u, end - end % 4u, VEC == 1u && is_whole);
   var upper: Sums;

@@ -1,5 +1,6 @@
-// The exponent of the largest magnitude of each line of an f32 matrix: of each row, or of each column. A line of
-// zeros has 0. A line with an infinity or a NaN has 128. The least is −113, of which 2^(14 − exponent) is a number.
+// The exponent of the largest magnitude of each line of an f32 matrix: of each row, or of each column. A line
+// of zeros has 0. A line with an infinity or a NaN has 128. The least is −113, of which 2^(14 − exponent) is
+// a number.
 //
 // A workgroup takes one row, or 16 columns at once.
 //

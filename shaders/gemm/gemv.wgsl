@@ -1,9 +1,10 @@
-// C = activation(alpha · op(A) · B + beta · C + bias) for each matrix of a batch, where A is one row, and B's rows don't
-// run along k: what takes the time is reading B once.
+// C = activation(alpha · op(A) · B + beta · C + bias) for each matrix of a batch, where A is one row, and B's
+// rows don't run along k: what takes the time is reading B once.
 //
-// A workgroup makes COLUMNS columns of C. Each of its invocations reads a vector of B from AHEAD rows at once, and its
-// neighbours what follows in those rows; THREADS_PER_OUTPUT invocations share each sum and add their parts at the end. V is a vector
-// if the start, the leading dimension, the batch stride and the columns of B are whole vectors, else one number.
+// A workgroup makes COLUMNS columns of C. Each of its invocations reads a vector of B from AHEAD rows at
+// once, and its neighbours what follows in those rows; THREADS_PER_OUTPUT invocations share each sum and add
+// their parts at the end. V is a vector if the start, the leading dimension, the batch stride and the columns
+// of B are whole vectors, else one number.
 //
 // With TRANS_C, the product was transposed as a whole, so that one column became one row.
 //
@@ -29,7 +30,8 @@ struct Place {
   lane: u32,
 }
 
-// Adds the lanes' parts of four columns of each group, the first at `inner` of the group's, and writes C there.
+// Adds the lanes' parts of four columns of each group, the first at `inner` of the group's, and writes C
+// there.
 fn add_up(place: Place, index: u32, inner: u32, sums: vec4<f32>) {
   workgroupBarrier();
   sh[index] = sums;

@@ -1,11 +1,13 @@
-// C = activation(alpha · A · op(B) + beta · C + bias) for each matrix of a batch, where A is one row, and B's rows run along
-// k: what takes the time is reading B once.
+// C = activation(alpha · A · op(B) + beta · C + bias) for each matrix of a batch, where A is one row, and B's
+// rows run along k: what takes the time is reading B once.
 //
-// A workgroup makes COLUMNS columns of C. THREADS_PER_OUTPUT invocations share SPAN of B's rows: each reads AHEAD vectors of every one,
-// its neighbours what follows, and they add their parts at the end. All read the same of A, which the cache keeps. The first
-// turn is filled up with zeros from its beginning, so that only what is fetched first is looked at whether it exists.
+// A workgroup makes COLUMNS columns of C. THREADS_PER_OUTPUT invocations share SPAN of B's rows: each reads
+// AHEAD vectors of every one, its neighbours what follows, and they add their parts at the end. All read the
+// same of A, which the cache keeps. The first turn is filled up with zeros from its beginning, so that only
+// what is fetched first is looked at whether it exists.
 //
-// The starts, the batch strides, the leading dimension of B and k are whole vectors, and A's elements are adjacent.
+// The starts, the batch strides, the leading dimension of B and k are whole vectors, and A's elements are
+// adjacent.
 //
 // With TRANS_C, the product was transposed as a whole, so that one column became one row.
 //

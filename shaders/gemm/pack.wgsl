@@ -1,22 +1,22 @@
-// Copies the matrices of one operand or of two to where every row begins at a multiple of 16 bytes, with 0 between the end
-// of a row or a matrix and that of the copy's. An invocation copies VECTORS vectors of 16 bytes, its neighbours what
-// follows them.
+// Copies the matrices of one operand or of two to where every row begins at a multiple of 16 bytes, with 0
+// between the end of a row or a matrix and that of the copy's. An invocation copies VECTORS vectors of 16
+// bytes, its neighbours what follows them.
 //
-// The matrices may begin at any element: a vector is put together from the two that it lies in, moved by words of 32
-// bits, and by half a word where elements of f16 need that.
+// The matrices may begin at any element: a vector is put together from the two that it lies in, moved by
+// words of 32 bits, and by half a word where elements of f16 need that.
 //
-// needs: PER_WORD (elements of a word: 1 of f32, 2 of f16), WHOLE (whether the last vectors of what is copied are there
-// as a whole), lib/shifted_vector
+// needs: PER_WORD (elements of a word: 1 of f32, 2 of f16), WHOLE (whether the last vectors of what is copied
+// are there as a whole), lib/shifted_vector
 
 // Of both operands each; the second may have nothing.
 struct Params {
   // Rows and columns of a matrix, rows of its copy, and the vectors of each of these that are written.
   sizes: array<vec4<u32>, 2>,
-  // Vectors from one row of the copy to the next; where the elements begin, and how many there are from one row, and from
-  // one matrix, to the next.
+  // Vectors from one row of the copy to the next; where the elements begin, and how many there are from one
+  // row, and from one matrix, to the next.
   steps: array<vec4<u32>, 2>,
-  // Vectors to be written, of all matrices together, and where they begin; the last vector of what is copied, and the
-  // last word.
+  // Vectors to be written, of all matrices together, and where they begin; the last vector of what is copied,
+  // and the last word.
   ends: array<vec4<u32>, 2>,
 }
 

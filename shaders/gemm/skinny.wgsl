@@ -1,25 +1,28 @@
-// C = activation(alpha · op(A) · op(B) + beta · C + bias) for each matrix of a batch, where A has few rows: what takes the
-// time is reading B once.
+// C = activation(alpha · op(A) · op(B) + beta · C + bias) for each matrix of a batch, where A has few rows:
+// what takes the time is reading B once.
 //
-// A workgroup makes ROWS rows and COLUMNS columns of C. It goes along k in turns; in each of them, an invocation
-// multiplies AHEAD groups of vectors of B by what workgroup memory has of A, and fetches the vectors of the next turn in
-// their place. THREADS_PER_OUTPUT invocations share each sum and add their parts at the end. The first turn is filled up with zeros
-// from its beginning, so that only what is fetched first is looked at whether it exists.
+// A workgroup makes ROWS rows and COLUMNS columns of C. It goes along k in turns; in each of them, an
+// invocation multiplies AHEAD groups of vectors of B by what workgroup memory has of A, and fetches the
+// vectors of the next turn in their place. THREADS_PER_OUTPUT invocations share each sum and add their parts
+// at the end. The first turn is filled up with zeros from its beginning, so that only what is fetched first
+// is looked at whether it exists.
 //
-// The next part of A is put into workgroup memory every TURNS turns. If that is 0, there are two parts, each for half of a
-// turn: while one is used, the other is written, so that one barrier is enough. Halves of turns are fetched without
-// branches unless LATE_ZEROS: the zeros may reach into the second half of the first turn, which is fetched only before
-// the loop then.
+// The next part of A is put into workgroup memory every TURNS turns. If that is 0, there are two parts, each
+// for half of a turn: while one is used, the other is written, so that one barrier is enough. Halves of turns
+// are fetched without branches unless LATE_ZEROS: the zeros may reach into the second half of the first turn,
+// which is fetched only before the loop then.
 //
-// Where B's rows run along k (TRANS_B), a group is a vector of each of SPAN rows, and an invocation's neighbours read what
-// follows along k. Otherwise it is what SPAN columns have in 4 rows, and its neighbours read what follows in those rows. V
-// is a vector if the starts, the leading dimension, the batch stride and the extent along memory of B are whole vectors,
-// else one number. So is A in fours if A_FOURS, else it is read number by number.
+// Where B's rows run along k (TRANS_B), a group is a vector of each of SPAN rows, and an invocation's
+// neighbours read what follows along k. Otherwise it is what SPAN columns have in 4 rows, and its neighbours
+// read what follows in those rows. V is a vector if the starts, the leading dimension, the batch stride and
+// the extent along memory of B are whole vectors, else one number. So is A in fours if A_FOURS, else it is
+// read number by number.
 //
-// With TRANS_C, the product was transposed as a whole, so that few columns became few rows: C is written by columns.
+// With TRANS_C, the product was transposed as a whole, so that few columns became few rows: C is written by
+// columns.
 //
-// needs: TA, T, TC, A, ROWS, THREADS_PER_OUTPUT, SPAN, AHEAD, TURNS, A_FOURS, LATE_ZEROS, TRANS_A, TRANS_B, TRANS_C, ACTIVATION,
-// lib/matmul, lib/few_rows, vec
+// needs: TA, T, TC, A, ROWS, THREADS_PER_OUTPUT, SPAN, AHEAD, TURNS, A_FOURS, LATE_ZEROS, TRANS_A, TRANS_B,
+// TRANS_C, ACTIVATION, lib/matmul, lib/few_rows, vec
 
 const THREADS: u32 = 256u;
 const GROUPS: u32 = THREADS / THREADS_PER_OUTPUT;
@@ -35,8 +38,8 @@ const TURN: u32 = THREADS_PER_OUTPUT * AHEAD * DEPTH;
 const PARTS_OF_A: u32 = select(1u, 2u, TURNS == 0u);
 const FOURS: u32 = select(TURNS * TURN, TURN / 2u, TURNS == 0u) / 4u;
 const FETCHES: u32 = (ROWS * FOURS + THREADS - 1u) / THREADS;
-// An invocation's sums, row by row, in fours, of which those of a round pass through workgroup memory together. They
-// make so many fours of C, and PARTS invocations add up the lanes of each.
+// An invocation's sums, row by row, in fours, of which those of a round pass through workgroup memory
+// together. They make so many fours of C, and PARTS invocations add up the lanes of each.
 const QUADS: u32 = (ROWS * SPAN + 3u) / 4u;
 const ROUND: u32 = min(QUADS, max(PARTS_OF_A * ROWS * FOURS / THREADS, 4u));
 const OUTPUTS: u32 = ROUND * GROUPS;
@@ -92,7 +95,8 @@ fn tile_of(place: vec3<u32>, end: u32, lane: u32, group: u32) -> Tile {
   );
 }
 
-// Where the vector `j` of group `u` of the turn at `at` lies. Beyond the last column, it is something of B that is not used.
+// Where the vector `j` of group `u` of the turn at `at` lies. Beyond the last column, it is something of B
+// that is not used.
 fn place_b(tile: Tile, at: u32, u: u32, j: u32) -> u32 {
   let ld = params.b_ld / WIDTH;
   if TRANS_B == 1u {
@@ -137,7 +141,8 @@ fn along_k(tile: Tile, part: u32, row: u32, u: u32) -> array<f32, DEPTH> {
   return x;
 }
 
-// Adds the products of a group's vectors and of what they meet in a part of A: group `u` of those that it is for.
+// Adds the products of a group's vectors and of what they meet in a part of A: group `u` of those that it is
+// for.
 fn add_products(
   tile: Tile,
   part: u32,
@@ -157,7 +162,8 @@ fn add_products(
   }
 }
 
-// Multiplies what was fetched of B for `turn` of those that A's part is for, and fetches what is at `at` instead.
+// Multiplies what was fetched of B for `turn` of those that A's part is for, and fetches what is at `at`
+// instead.
 fn multiply(
   tile: Tile,
   turn: u32,
@@ -267,9 +273,9 @@ fn main(
     }
     for (var turn = 1u; turn <= turns; turn++) {
       let k = turn * TURN - pad;
-      // The halves are told apart by constants, so that what is fetched stays in registers. One is fetched before the
-      // other is multiplied, not in place of what is just multiplied: a compiler would take other registers for it, to
-      // ask for it early, and wait for it to copy it.
+      // The halves are told apart by constants, so that what is fetched stays in registers. One is fetched
+      // before the other is multiplied, not in place of what is just multiplied: a compiler would take other
+      // registers for it, to ask for it early, and wait for it to copy it.
       workgroupBarrier();
       put_a(1u, index, &next_a);
       next_of_a(tile, index, k, &next_a);
@@ -278,8 +284,8 @@ fn main(
       workgroupBarrier();
       put_a(0u, index, &next_a);
       next_of_a(tile, index, k + 4u * FOURS, &next_a);
-      // After the last turn, what is fetched is not used, but exists: a half that begins behind the zeros of a turn, which
-      // fill at most its other half.
+      // After the last turn, what is fetched is not used, but exists: a half that begins behind the zeros of
+      // a turn, which fill at most its other half.
       at += along_b(select(pad, TURN, turn < turns));
       if LATE_ZEROS == 0u || turn < turns { fetch_half(tile, 0u, at, &next_b); }
       multiply_half(tile, 1u, &next_b, &sums);

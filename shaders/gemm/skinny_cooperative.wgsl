@@ -1,12 +1,13 @@
-// C = activation(alpha · A · op(B) + beta · C + bias) for each matrix of a batch, where A has few rows, and B's rows run along
-// k as A's do: what takes the time is reading B once. Both are of f16, multiplied by the device's tensor cores, which add in
-// f32.
+// C = activation(alpha · A · op(B) + beta · C + bias) for each matrix of a batch, where A has few rows, and
+// B's rows run along k as A's do: what takes the time is reading B once. Both are of f16, multiplied by the
+// device's tensor cores, which add in f32.
 //
-// A workgroup makes ROWS rows and COLUMNS columns of C. Its SUBGROUPS subgroups share k, and add their parts at the end.
+// A workgroup makes ROWS rows and COLUMNS columns of C. Its SUBGROUPS subgroups share k, and add their parts
+// at the end.
 //
-// Operands go from memory straight into fragments. An invocation reads vectors along k of those rows that it has elements
-// of, and takes their numbers for its elements in turn. These are of other k than the numbers', but it is the same change
-// of order for both operands, so that the sums are the same.
+// Operands go from memory straight into fragments. An invocation reads vectors along k of those rows that it
+// has elements of, and takes their numbers for its elements in turn. These are of other k than the numbers',
+// but it is the same change of order for both operands, so that the sums are the same.
 //
 // The starts, the batch strides, the leading dimensions and k are whole vectors.
 //
@@ -127,7 +128,8 @@ fn main(
   operands.right_next = keep(operands.right_next, exists);
   var sums = Sums();
   var sums_next = Sums();
-  // After the first turn, each workgroup begins at another place, or all would ask for the same of A at a time.
+  // After the first turn, each workgroup begins at another place, or all would ask for the same of A at a
+  // time.
   var next = flat % max(turns - 1u, 1u);
   for (var turn = 1u; turn <= turns; turn++) {
     sums = add_products(operands.left, operands.right, sums);

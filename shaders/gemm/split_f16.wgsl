@@ -1,9 +1,10 @@
-// Splits an f32 matrix into two of f16, the second of which has what the first leaves over, and lays out three of them
-// one after another along k: big, big, small for the left operand and big, small, big for the right one. The product of
-// what comes of two operands is then the sum of the three largest of the four products of their parts.
+// Splits an f32 matrix into two of f16, the second of which has what the first leaves over, and lays out
+// three of them one after another along k: big, big, small for the left operand and big, small, big for the
+// right one. The product of what comes of two operands is then the sum of the three largest of the four
+// products of their parts.
 //
-// Each line across k is scaled by a power of two that brings its largest magnitude to 2¹⁴ or a little above, so that
-// neither part leaves the range of f16. What lies beyond the matrix is 0.
+// Each line across k is scaled by a power of two that brings its largest magnitude to 2¹⁴ or a little above,
+// so that neither part leaves the range of f16. What lies beyond the matrix is 0.
 //
 // An invocation splits two neighbours.
 //
@@ -45,8 +46,8 @@ fn element(row: u32, column: u32) -> f32 {
   return source[params.offset + row * params.ld + column] * power(TOP - exponent);
 }
 
-// The nearest number with the eleven bits that f16 has. In bits, because compilers take a conversion there and back
-// for none at all.
+// The nearest number with the eleven bits that f16 has. In bits, because compilers take a conversion there
+// and back for none at all.
 fn rounded(x: f32) -> f32 {
   return bitcast<f32>((bitcast<u32>(x) + 0x1000u) & 0xffffe000u);
 }

@@ -1,10 +1,10 @@
 // C = activation(alpha · op(A) · op(B) + beta · C + bias) for each matrix of a batch, tile by tile.
 //
-// With VEC, the starts, leading dimensions, batch strides and extents along memory of A and B are multiples of 4, and
-// both are read as vectors; without, element by element.
+// With VEC, the starts, leading dimensions, batch strides and extents along memory of A and B are multiples
+// of 4, and both are read as vectors; without, element by element.
 //
-// needs: TA, TB, TC, VEC, TRANS_A, TRANS_B, ACTIVATION, lib/matmul, lib/operand_blocks and what lib/tile_product
-// needs
+// needs: TA, TB, TC, VEC, TRANS_A, TRANS_B, ACTIVATION, lib/matmul, lib/operand_blocks and what
+// lib/tile_product needs
 
 const A_ALONG_K: u32 = 1u - TRANS_A;
 const B_ALONG_K: u32 = TRANS_B;

@@ -1,14 +1,15 @@
 // The parameters of attention's kernels, which keys a query sees, and what a score is.
 //
-// A weight is exp2((score − reference) · score_unit()): products are scores as they are where a positive scale is all that is
-// done to them, so that the scale comes with the change to powers of two. Otherwise scores are natural, and never in
-// powers of two, in which the largest f32 would not fit. The difference comes first, because it is exact where scores are
-// close.
+// A weight is exp2((score − reference) · score_unit()): products are scores as they are where a positive
+// scale is all that is done to them, so that the scale comes with the change to powers of two. Otherwise
+// scores are natural, and never in powers of two, in which the largest f32 would not fit. The difference
+// comes first, because it is exact where scores are close.
 //
-// A key that a query doesn't see has a score of −∞, like a product that overflows, and a weight of 0. References are
-// finite, unless a score is +∞. That and NaN make the weight of their key NaN (or +∞, as some devices' exp2 has it), and the
-// row's sum of weights no finite number, which it never is otherwise. For this, nothing between a score and its weight may take NaN for a number: no max, no
-// clamp, and no comparison but by bits, as compilers may assume that there is no NaN.
+// A key that a query doesn't see has a score of −∞, like a product that overflows, and a weight of 0.
+// References are finite, unless a score is +∞. That and NaN make the weight of their key NaN (or +∞, as some
+// devices' exp2 has it), and the row's sum of weights no finite number, which it never is otherwise. For
+// this, nothing between a score and its weight may take NaN for a number: no max, no clamp, and no comparison
+// but by bits, as compilers may assume that there is no NaN.
 //
 // needs: T, lib/special, the bindings `mask` and `lengths`
 
@@ -56,9 +57,9 @@ fn has(option: u32) -> bool {
 
 // Which of the tiles of queries a workgroup works on, and of which head, those of all batches counted on.
 //
-// With a causal mask, the last queries have the most to do. They come first in a band of heads, so that the workgroups
-// that are left at the end are short ones. A band is many times what a large device works on at a time, and its keys and
-// values are about as large as its cache.
+// With a causal mask, the last queries have the most to do. They come first in a band of heads, so that the
+// workgroups that are left at the end are short ones. A band is many times what a large device works on at a
+// time, and its keys and values are about as large as its cache.
 fn tile_and_head(flat: u32, tiles: u32) -> vec2<u32> {
   const QUERIES = 131072u;
   let heads = params.tiles / tiles;
@@ -109,14 +110,15 @@ fn weight(x: f32) -> f32 {
   return select(exp2(x), 0.0, (bitcast<u32>(x) - BELOW_LEAST) < RANGE_BELOW);
 }
 
-// The natural scores without a mask. A softcap c makes c · tanh(s / c) of a score s, with an exponential, whose absolute
-// error is what counts here.
+// The natural scores without a mask. A softcap c makes c · tanh(s / c) of a score s, with an exponential,
+// whose absolute error is what counts here.
 fn scaled(products: vec4<f32>) -> vec4<f32> {
   let s = products * params.scale;
   if params.softcap == 0.0 {
     return s;
   }
-  // Both in quarters, so that the inverse of the largest softcap is a normal number: devices divide by multiplying with it.
+  // Both in quarters, so that the inverse of the largest softcap is a normal number: devices divide by
+  // multiplying with it.
   let x = (s * 0.25) / (params.softcap * 0.25) * (2.0 * LOG2_E);
   let capped = params.softcap * (1.0 - 2.0 / (exp2(clamp(x, vec4<f32>(-126.0), vec4<f32>(126.0))) + 1.0));
   return select(capped, s, (bitcast<vec4<u32>>(s) & vec4<u32>(0x7fffffffu)) > vec4<u32>(INF_BITS));

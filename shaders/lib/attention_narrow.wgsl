@@ -1,4 +1,5 @@
-// Vectors of attention's operands that are read number by number, four at a time, and 0 where a vector has no more.
+// Vectors of attention's operands that are read number by number, four at a time, and 0 where a vector has no
+// more.
 //
 // needs: HALF_Q, HALF_KV, the bindings `q`, `k` and `v`
 

@@ -1,6 +1,6 @@
-// What a workgroup of attention/split and its like works on: ROWS rows that share keys, a row being a
-// query of a head, and a piece of those keys. The grid is pieces × chunks of rows of each head × batches, and `tiles` is
-// the length of a piece.
+// What a workgroup of attention/split and its like works on: ROWS rows that share keys, a row being a query
+// of a head, and a piece of those keys. The grid is pieces × chunks of rows of each head × batches, and
+// `tiles` is the length of a piece.
 //
 // needs: ROWS, lib/attention
 

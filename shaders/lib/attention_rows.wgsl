@@ -1,13 +1,14 @@
-// Vectors, scores and parts of the rows that share keys. A vector is spread over lanes, each with eight elements of every
-// row at most.
+// Vectors, scores and parts of the rows that share keys. A vector is spread over lanes, each with eight
+// elements of every row at most.
 //
-// needs: parts, lib/attention, lib/attention_pieces, lib/attention_wide or lib/attention_narrow, and one of lib/rows_*
+// needs: parts, lib/attention, lib/attention_pieces, lib/attention_wide or lib/attention_narrow, and one of
+// lib/rows_*
 
 // Elements of a lane.
 const WIDTH: u32 = 4u * UNIT_KV;
 
-// How far a score may be above the reference from which weights are counted, in powers of two, before that is raised:
-// sums of f32 have room, and what has been summed up rarely has to be rescaled.
+// How far a score may be above the reference from which weights are counted, in powers of two, before that is
+// raised: sums of f32 have room, and what has been summed up rarely has to be rescaled.
 const HEADROOM: f32 = 32.0;
 
 struct Vector {

@@ -1,7 +1,7 @@
 // Outputs whose sums of weighted values aren't finite, made again of the keys alone that a query sees.
 //
-// The kernels multiply the values of all keys of a tile by weights, which are 0 where a query doesn't see a key. Values
-// that aren't finite make NaN of that. This is slow: it is for what holds such values.
+// The kernels multiply the values of all keys of a tile by weights, which are 0 where a query doesn't see a
+// key. Values that aren't finite make NaN of that. This is slow: it is for what holds such values.
 //
 // needs: lib/attention, four_q, four_k and four_v of lib/attention_wide or lib/attention_narrow
 
@@ -13,8 +13,8 @@ fn is_finite(x: vec4<f32>) -> bool {
   return all(are_finite(x));
 }
 
-// Four elements of an output vector, from `d` on, of which some aren't finite in `result`: where values that the query sees
-// aren't finite, these decide, however small their weights; elsewhere the mean by weights.
+// Four elements of an output vector, from `d` on, of which some aren't finite in `result`: where values that
+// the query sees aren't finite, these decide, however small their weights; elsewhere the mean by weights.
 //
 // A driver may end the loops of an invocation early. Then `result` stays, rather than a mean of some keys.
 fn mean_of_seen(batch: u32, head: u32, query: u32, d: u32, result: vec4<f32>) -> vec4<f32> {
@@ -65,8 +65,8 @@ fn is_hidden(row: u32, key: u32) -> bool {
   return false;
 }
 
-// The sum of sixteen products of a query's and a key's elements from `d` on, or of as many as there are. Written out, as
-// drivers may count the turns of loops.
+// The sum of sixteen products of a query's and a key's elements from `d` on, or of as many as there are.
+// Written out, as drivers may count the turns of loops.
 fn products_of_16(q_start: u32, k_start: u32, d: u32) -> f32 {
   return products_of_4(q_start, k_start, d) + products_of_4(q_start, k_start, d + 4u)
     + products_of_4(q_start, k_start, d + 8u) + products_of_4(q_start, k_start, d + 12u);

@@ -2,8 +2,8 @@
 //
 // needs: the declarations of attention/flash, lib/attention, and lib/attention_wide or lib/attention_narrow
 
-// Puts a chunk of the tile's queries into workgroup memory, with 0 beyond a vector's end. Queries beyond the last are the
-// last, and not written.
+// Puts a chunk of the tile's queries into workgroup memory, with 0 beyond a vector's end. Queries beyond the
+// last are the last, and not written.
 fn stage_q(tile: Tile, index: u32, chunk: u32) {
   const COLUMNS_Q = FOURS / UNIT_Q;
   let column = index % COLUMNS_Q * UNIT_Q;
@@ -49,8 +49,8 @@ fn stage_keys(index: u32, fetched: array<Fetched, FETCHES>) {
   }
 }
 
-// An invocation's share of the values that belong to SLOTS fours of weights from `slot` on, of the pass from `key` on: four
-// groups of SLOTS keys. Keys that nobody sees have values of 0, whatever is stored there.
+// An invocation's share of the values that belong to SLOTS fours of weights from `slot` on, of the pass from
+// `key` on: four groups of SLOTS keys. Keys that nobody sees have values of 0, whatever is stored there.
 fn fetch_values(tile: Tile, index: u32, key: u32, slot: u32) -> array<Fetched, FETCHES> {
   const COLUMNS_V = COLUMNS / UNIT_KV;
   let d = index % COLUMNS_V * UNIT_KV * 4u;

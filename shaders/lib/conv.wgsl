@@ -1,8 +1,8 @@
 // What the kernels of convolutions share: their parameters, where things lie, and what becomes of a sum.
 //
-// A result is made of the numbers that the source has under the taps of a filter. Along each axis, tap t of the result
-// at x meets the source at (x · step + t · tap + offset) / divide, if that is whole. A convolution has its stride as
-// step and its dilation as tap; its transposition divides by the stride and goes backwards.
+// A result is made of the numbers that the source has under the taps of a filter. Along each axis, tap t of
+// the result at x meets the source at (x · step + t · tap + offset) / divide, if that is whole. A convolution
+// has its stride as step and its dilation as tap; its transposition divides by the stride and goes backwards.
 //
 // needs: T, ACTIVATION, bias, lib/activate
 
@@ -39,7 +39,8 @@ struct Params {
   tiles_m: u32,
   tiles_n: u32,
   tiles: u32,
-  // 1 / pixels, 1 / out_width, 1 / filter_width, and 1 over how many taps follow each other in what is outermost.
+  // 1 / pixels, 1 / out_width, 1 / filter_width, and 1 over how many taps follow each other in what is
+  // outermost.
   per_image: f32,
   per_row: f32,
   per_filter_row: f32,

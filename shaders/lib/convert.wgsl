@@ -1,5 +1,5 @@
-// Conversions between the 4-byte types, as `to_from_what`. Integers are clamped; WGSL itself doesn't say what becomes of
-// a number outside their range.
+// Conversions between the 4-byte types, as `to_from_what`. Integers are clamped; WGSL itself doesn't say what
+// becomes of a number outside their range.
 
 fn u32_from_u32(x: u32) -> u32 {
   return x;
@@ -9,7 +9,8 @@ fn f32_from_i32(x: i32) -> f32 {
   return f32(x);
 }
 
-// In exact halves, so that only their sum is rounded: some drivers convert large numbers to the wrong neighbour.
+// In exact halves, so that only their sum is rounded: some drivers convert large numbers to the wrong
+// neighbour.
 fn f32_from_u32(x: u32) -> f32 {
   return f32(x >> 16u) * 65536.0 + f32(x & 0xffffu);
 }

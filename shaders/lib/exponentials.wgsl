@@ -1,7 +1,7 @@
 // Sums of exponentials beside the maximum.
 //
-// Two are joined by scaling the one with the smaller maximum (Milakov and Gimelshein, "Online normalizer calculation
-// for softmax", 2018).
+// Two are joined by scaling the one with the smaller maximum (Milakov and Gimelshein, "Online normalizer
+// calculation for softmax", 2018).
 
 // The maximum m and Σ exp(x − m).
 alias State = vec2<f32>;

@@ -2,8 +2,8 @@
 //
 // needs: what gemm/skinny defines
 
-// Four elements of A for the part from `k` on, something of A where there is nothing. Neighbours read what is adjacent in
-// memory. Loads under conditions would wait for each other.
+// Four elements of A for the part from `k` on, something of A where there is nothing. Neighbours read what is
+// adjacent in memory. Loads under conditions would wait for each other.
 fn fetch_a(tile: Tile, k: u32, i: u32) -> vec4<f32> {
   let place = place_a(i);
   let row = min(tile.row + place.x, params.m - 1u);
@@ -33,8 +33,8 @@ fn place_a(i: u32) -> vec2<u32> {
   return vec2<u32>(i / FOURS, i % FOURS);
 }
 
-// Where a four lies in its row of workgroup memory: of vectors of eight elements, the first halves before the second, so
-// that neighbours read what is adjacent.
+// Where a four lies in its row of workgroup memory: of vectors of eight elements, the first halves before the
+// second, so that neighbours read what is adjacent.
 fn slot(four: u32) -> u32 {
   if TRANS_B == 1u && WIDTH == 8u {
     let inner = four % (2u * THREADS_PER_OUTPUT);

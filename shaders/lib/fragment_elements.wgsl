@@ -1,11 +1,11 @@
 // The elements of fragments of 16 × 16 that an invocation has.
 //
-// WGSL can't name them, but SPIR-V can: in what is made of these functions, the elements of the array become those of the
-// fragment (src/kernels/spirv.rs). Without that change, they give zeros.
+// WGSL can't name them, but SPIR-V can: in what is made of these functions, the elements of the array become
+// those of the fragment (src/kernels/spirv.rs). Without that change, they give zeros.
 //
-// How a fragment is spread over a subgroup is the device's choice. It is as here on NVIDIA's, for sums and left operands
-// alike, and with rows and columns exchanged for right operands; the self-test of a kernel that uses this file finds out
-// whether it holds.
+// How a fragment is spread over a subgroup is the device's choice. It is as here on NVIDIA's, for sums and
+// left operands alike, and with rows and columns exchanged for right operands; the self-test of a kernel that
+// uses this file finds out whether it holds.
 
 alias Sums = coop_mat16x16<f32, C>;
 

@@ -1,5 +1,5 @@
-// What the kernels on cooperative matrices share: how a tile is divided among subgroups, and the way of the operands
-// through workgroup memory, just as they are stored.
+// What the kernels on cooperative matrices share: how a tile is divided among subgroups, and the way of the
+// operands through workgroup memory, just as they are stored.
 //
 // needs: TILE_M, TILE_N, TILE_K, SUBGROUPS_M, SUBGROUPS_N, TRANS_A, TRANS_B
 
@@ -7,8 +7,8 @@
 const SUBGROUP: u32 = 32u;
 const FRAGMENT: u32 = 16u;
 const PARTS: u32 = SUBGROUPS_M * SUBGROUPS_N;
-// Subgroups that share a part: each multiplies a fragment's depth of every step. A tile of one part is for few rows or
-// columns, for which the loads that are on their way decide.
+// Subgroups that share a part: each multiplies a fragment's depth of every step. A tile of one part is for
+// few rows or columns, for which the loads that are on their way decide.
 const SUBGROUPS_K: u32 = select(1u, TILE_K / FRAGMENT, PARTS == 1u);
 const SHARERS: u32 = SUBGROUPS_K * SUBGROUP;
 const THREADS: u32 = PARTS * SHARERS;
@@ -16,7 +16,8 @@ const PART_M: u32 = TILE_M / SUBGROUPS_M;
 const PART_N: u32 = TILE_N / SUBGROUPS_N;
 const PART_K: u32 = TILE_K / SUBGROUPS_K;
 
-// Stored rows of a step's operands, and their length in groups of eight elements: what an invocation moves at once.
+// Stored rows of a step's operands, and their length in groups of eight elements: what an invocation moves at
+// once.
 const ROWS_A: u32 = TILE_M * (1u - TRANS_A) + TILE_K * TRANS_A;
 const ROWS_B: u32 = TILE_K * (1u - TRANS_B) + TILE_N * TRANS_B;
 const EIGHTS_A: u32 = TILE_M * TILE_K / ROWS_A / 8u;
@@ -28,8 +29,8 @@ const TURN_B: u32 = THREADS / EIGHTS_B;
 // Rows of workgroup memory, in vectors of four: 16 bytes longer than their content, against bank conflicts.
 const STRIDE_A: u32 = 2u * EIGHTS_A + 2u;
 const STRIDE_B: u32 = 2u * EIGHTS_B + 2u;
-// The same for a fragment of sums, in elements. These are not padded: with a little more workgroup memory, only one
-// workgroup would fit on a compute unit of the devices that this is for.
+// The same for a fragment of sums, in elements. These are not padded: with a little more workgroup memory,
+// only one workgroup would fit on a compute unit of the devices that this is for.
 const STRIDE_C: u32 = FRAGMENT;
 
 const_assert TILE_M % SUBGROUPS_M == 0u && TILE_N % SUBGROUPS_N == 0u;
@@ -43,15 +44,17 @@ var<workgroup> sh_b: array<vec4<f16>, ROWS_B * STRIDE_B>;
 const SIZE_C: u32 = FRAGMENT * STRIDE_C;
 var<workgroup> sh_c: array<f32, THREADS / SUBGROUP * SIZE_C>;
 
-// A matrix as groups of eight: the first of the tile's part, the last of the matrix, and the length of a stored row.
+// A matrix as groups of eight: the first of the tile's part, the last of the matrix, and the length of a
+// stored row.
 struct Operand {
   first: u32,
   last: u32,
   ld: u32,
 }
 
-// Where an invocation's first group lies in a step's part of an operand, as (row, group of the row). Neighbours take
-// what is adjacent in memory; of rows of four groups, those are put side by side that lie in different banks.
+// Where an invocation's first group lies in a step's part of an operand, as (row, group of the row).
+// Neighbours take what is adjacent in memory; of rows of four groups, those are put side by side that lie in
+// different banks.
 fn lane_place(index: u32, eights: u32) -> vec2<u32> {
   if eights == 4u {
     let four = index / 4u % 8u;

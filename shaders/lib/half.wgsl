@@ -1,6 +1,6 @@
-// Functions of numbers that are stored as f16, for which the accuracy of lib/unary would be wasted: at the memory's speed
-// there is time for some thirty instructions for each. The device's exp2 is only used where it is finite and normal; its
-// error there, which WGSL bounds, is far below an f16's half unit of 2.4e-4.
+// Functions of numbers that are stored as f16, for which the accuracy of lib/unary would be wasted: at the
+// memory's speed there is time for some thirty instructions for each. The device's exp2 is only used where it
+// is finite and normal; its error there, which WGSL bounds, is far below an f16's half unit of 2.4e-4.
 
 fn half_exp2(x: f32) -> f32 {
   return exp2(clamp(x, -126.0, 126.0));
@@ -25,8 +25,9 @@ fn half_silu(x: f32) -> f32 {
   return select(bounded / (1.0 + half_exp2(-1.442695 * bounded)), x, is_nan(x));
 }
 
-// x · Φ(x) as max(x, 0) − y · Φ(−y) for y = |x|. The logarithm of Φ(−y) to base two is so smooth that a polynomial gives
-// Φ(−y) to 5e-8, and to 4e-5 of itself. From 8 on, y · Φ(−y) is zero, and as a factor of any f16 too.
+// x · Φ(x) as max(x, 0) − y · Φ(−y) for y = |x|. The logarithm of Φ(−y) to base two is so smooth that a
+// polynomial gives Φ(−y) to 5e-8, and to 4e-5 of itself. From 8 on, y · Φ(−y) is zero, and as a factor of any
+// f16 too.
 fn half_gelu(x: f32) -> f32 {
   let y = min(unary_abs(x), 8.0);
   var p = -1.2820952e-8;

@@ -1,10 +1,10 @@
-// Where the filter of a convolution whose taps lie at whole positions is for a result. There are fewer than 2²² images, rows
-// in one, and channels.
+// Where the filter of a convolution whose taps lie at whole positions is for a result. There are fewer than
+// 2²² images, rows in one, and channels.
 //
 // needs: lib/conv, lib/quotient
 
-// From the first channel's first element of the first image to where the first tap would be, and the rows and columns of
-// the filter that lie in the image, as bits. A result that doesn't exist has none.
+// From the first channel's first element of the first image to where the first tap would be, and the rows and
+// columns of the filter that lie in the image, as bits. A result that doesn't exist has none.
 struct Corner {
   at: u32,
   rows: u32,

@@ -1,7 +1,7 @@
 // Logarithms, accurate enough for the power function.
 
-// log₂(x) for a finite positive x as the sum of two numbers, the first of 12 bits. The relative error is about 2⁻³³
-// near x = 1 too, where log₂(x) vanishes.
+// log₂(x) for a finite positive x as the sum of two numbers, the first of 12 bits. The relative error is
+// about 2⁻³³ near x = 1 too, where log₂(x) vanishes.
 //
 // x = 2ᵉ · m with m in [√½, √2), and log₂(m) = 2/ln 2 · atanh(s) with s = (m − 1) / (m + 1), in two parts.
 fn log2_parts(x: f32) -> vec2<f32> {

@@ -1,5 +1,5 @@
-// What the kernels of C = activation(alpha · op(A) · op(B) + beta · C + bias) share: their parameters, the order in
-// which tiles are worked on, and what becomes of a sum.
+// What the kernels of C = activation(alpha · op(A) · op(B) + beta · C + bias) share: their parameters, the
+// order in which tiles are worked on, and what becomes of a sum.
 //
 // needs: TC, ACTIVATION, bias, c, activate (lib/activate or lib/activate_half)
 
@@ -34,8 +34,8 @@ struct Params {
   beta: f32,
 }
 
-// The tile of a workgroup as (row of tiles, column of tiles, matrix of the batch): RASTER rows of tiles are iterated over
-// column by column.
+// The tile of a workgroup as (row of tiles, column of tiles, matrix of the batch): RASTER rows of tiles are
+// iterated over column by column.
 fn tile_place(flat: u32) -> vec3<u32> {
   let per_matrix = params.tiles_m * params.tiles_n;
   let t = flat % per_matrix;

@@ -1,5 +1,5 @@
-// Blocks of 4 × 4 of the operands of a matrix product. Beyond a matrix's last row or column across k, a block has other
-// elements of the matrix, so that there is nothing to be checked: their products aren't written.
+// Blocks of 4 × 4 of the operands of a matrix product. Beyond a matrix's last row or column across k, a block
+// has other elements of the matrix, so that there is nothing to be checked: their products aren't written.
 //
 // needs: a, a4, b, b4, VEC, TRANS_A, TRANS_B, Tile, lib/matmul
 
@@ -51,9 +51,9 @@ fn along(place: vec2<u32>, ld: u32, k_down: bool) -> u32 {
   return select(place.x * ld + place.y, place.y * ld + place.x, k_down);
 }
 
-// The block of op(A) at (row, k), one column of the matrix for each k, of which `count` are to be had. The place is the
-// sum of what is the same for a workgroup's invocations and what is the same in all steps, so that neither is computed
-// again and again.
+// The block of op(A) at (row, k), one column of the matrix for each k, of which `count` are to be had. The
+// place is the sum of what is the same for a workgroup's invocations and what is the same in all steps, so
+// that neither is computed again and again.
 fn block_a(tile: Tile, outer: vec2<u32>, lane: vec2<u32>, count: u32) -> mat4x4<f32> {
   const K_DOWN = TRANS_A == 1u;
   let base = params.a_offset + tile.batch * params.a_batch;

@@ -1,5 +1,5 @@
-// Comparisons of floating-point numbers by their bits. The devices' own may take subnormal numbers for zero, and may
-// assume that there is no NaN.
+// Comparisons of floating-point numbers by their bits. The devices' own may take subnormal numbers for zero,
+// and may assume that there is no NaN.
 
 // An integer with the order of the numbers; both zeros are 0. Without meaning for NaN.
 fn order(x: f32) -> i32 {

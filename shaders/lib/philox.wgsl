@@ -1,5 +1,5 @@
-// Random numbers to the last bit as crates/backend-api/src/random.rs defines them: Philox4x32-10 (Salmon, Moraes, Dror and
-// Shaw, 2011), and the method of Box and Muller.
+// Random numbers to the last bit as crates/backend-api/src/random.rs defines them: Philox4x32-10 (Salmon,
+// Moraes, Dror and Shaw, 2011), and the method of Box and Muller.
 
 fn philox(low: u32, high: u32, seed: vec2<u32>) -> vec4<u32> {
   var x = vec4<u32>(low, high, 0u, 0u);
@@ -16,8 +16,8 @@ fn philox(low: u32, high: u32, seed: vec2<u32>) -> vec4<u32> {
   return x;
 }
 
-// The product, rounded. A compiler may fuse a product with a sum, which rounds only once; it can't see that the parameter
-// is 0 and must finish the product first.
+// The product, rounded. A compiler may fuse a product with a sum, which rounds only once; it can't see that
+// the parameter is 0 and must finish the product first.
 fn rounded(product: f32) -> f32 {
   return bitcast<f32>(bitcast<u32>(product) ^ params.zero);
 }

@@ -59,8 +59,8 @@ fn up_to(start: u32, end: u32, dilation: u32, size: u32) -> u32 {
   return min((distance + dilation - 1u) / dilation, size);
 }
 
-// What a window has in the image: the first and the last but one of its rows and columns, and by how much an average
-// divides.
+// What a window has in the image: the first and the last but one of its rows and columns, and by how much an
+// average divides.
 struct Covered {
   rows: vec2<u32>,
   columns: vec2<u32>,

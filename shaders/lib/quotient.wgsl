@@ -1,4 +1,5 @@
-// Quotient and remainder by a number whose inverse is known. Below 2²², a quotient rounded down is off by one at most.
+// Quotient and remainder by a number whose inverse is known. Below 2²², a quotient rounded down is off by one
+// at most.
 fn quotient_rest(n: u32, by: u32, inverse: f32) -> vec2<u32> {
   if u32(f32(n) * inverse) >= (1u << 22u) {
     return vec2<u32>(n / by, n % by);

@@ -1,4 +1,5 @@
-// The reductions, chosen by number so that one kernel may use several. Each gives NaN if one of the values is NaN.
+// The reductions, chosen by number so that one kernel may use several. Each gives NaN if one of the values is
+// NaN.
 
 const SUM = 0u;
 const PROD = 1u;

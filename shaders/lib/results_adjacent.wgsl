@@ -1,5 +1,5 @@
-// Results of a convolution that are written four at once: those of adjacent channels, whose number is a multiple of
-// four, as is the output's offset.
+// Results of a convolution that are written four at once: those of adjacent channels, whose number is a
+// multiple of four, as is the output's offset.
 //
 // needs: T, lib/conv
 

@@ -1,10 +1,11 @@
-// Results of gemm/cooperative of f16 that are made in registers, of elements of fragments (lib/fragment_elements), and
-// written in vectors of eight.
+// Results of gemm/cooperative of f16 that are made in registers, of elements of fragments
+// (lib/fragment_elements), and written in vectors of eight.
 //
-// A row of a fragment is spread over four invocations. They exchange what they have of two rows, so that each gets eight
-// adjacent results: those of row lane / 4 or of the eighth below, in the left or in the right half of the fragment.
-// Where rows of C begin anywhere, a vector of memory has some of the results before these, too, which an invocation gets
-// from a neighbour or from the fragment before. What is written of a row ends with parts of vectors then.
+// A row of a fragment is spread over four invocations. They exchange what they have of two rows, so that each
+// gets eight adjacent results: those of row lane / 4 or of the eighth below, in the left or in the right half
+// of the fragment. Where rows of C begin anywhere, a vector of memory has some of the results before these,
+// too, which an invocation gets from a neighbour or from the fragment before. What is written of a row ends
+// with parts of vectors then.
 //
 // needs: ACTIVATION, lib/matmul, lib/fragments, lib/fragment_elements, lib/shifted_vector, Tile
 
@@ -140,8 +141,8 @@ fn ended(row: Row, last: vec4<u32>) -> vec4<u32> {
   return shifted_vector(last, last, 8u - row.shift);
 }
 
-// Writes the vectors at both ends of the part's row, of so many fragments: of the first one what lies in the row, and
-// what is left of the last results.
+// Writes the vectors at both ends of the part's row, of so many fragments: of the first one what lies in the
+// row, and what is left of the last results.
 fn write_ends(part: Part, row: Row, columns: u32, first: vec4<u32>, last: vec4<u32>) {
   let right = part.right;
   if right {

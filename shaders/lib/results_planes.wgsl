@@ -1,5 +1,5 @@
-// Results of a convolution whose channels are planes of a multiple of four pixels, as is the output's offset: those of a
-// filter at four pixels are written at once.
+// Results of a convolution whose channels are planes of a multiple of four pixels, as is the output's offset:
+// those of a filter at four pixels are written at once.
 //
 // needs: T, lib/conv
 

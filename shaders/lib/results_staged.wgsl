@@ -5,8 +5,8 @@
 @group(0) @binding(4) var<storage, read_write> c2: array<vec2<TC>>;
 @group(0) @binding(5) var<storage, read_write> c4: array<vec4<TC>>;
 
-// Writes a fragment of each part, which begins at `inner` of the part, from workgroup memory to C. Sums are read before
-// the first is written: between conditional writes, each would be waited for.
+// Writes a fragment of each part, which begins at `inner` of the part, from workgroup memory to C. Sums are
+// read before the first is written: between conditional writes, each would be waited for.
 fn write_out(tile: Tile, index: u32, inner: vec2<u32>) {
   let part = index / SHARERS;
   let corner = vec2<u32>(tile.row, tile.column) + part_of(part) + inner;
@@ -52,8 +52,8 @@ fn write_aligned(tile: Tile, corner: vec2<u32>, sums: u32, lane: u32) {
   c4[below / 4u] = w;
 }
 
-// What an invocation writes of a row that begins anywhere: a four, aligned in memory unless it is the row's last and
-// thus not whole, and one of the elements before and after the whole ones, if there are any.
+// What an invocation writes of a row that begins anywhere: a four, aligned in memory unless it is the row's
+// last and thus not whole, and one of the elements before and after the whole ones, if there are any.
 struct Shifted {
   at: u32,
   four: vec4<TC>,

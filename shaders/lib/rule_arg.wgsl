@@ -1,7 +1,7 @@
 // The index of the largest or smallest of elements.
 //
-// A number is turned into a key that is larger the better it is, NaN being best, whatever its type. Equal keys are
-// decided by the index, so the order in which states are joined doesn't matter.
+// A number is turned into a key that is larger the better it is, NaN being best, whatever its type. Equal
+// keys are decided by the index, so the order in which states are joined doesn't matter.
 //
 // needs: KIND, SMALLEST, PAIRS, y of u32
 

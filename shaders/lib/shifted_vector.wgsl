@@ -1,7 +1,7 @@
 // Elements of f16 that lie across two vectors of 16 bytes.
 
-// The eight elements from `start` on, of which only where it lies in a vector counts: the first is in `low`, and `high`
-// follows.
+// The eight elements from `start` on, of which only where it lies in a vector counts: the first is in `low`,
+// and `high` follows.
 fn shifted_vector(low: vec4<u32>, high: vec4<u32>, start: u32) -> vec4<u32> {
   let word = start / 2u;
   let far = word % 4u >= 2u;

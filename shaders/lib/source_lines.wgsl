@@ -1,14 +1,15 @@
-// The source of a convolution whose channels are planes and whose filter is three columns wide, moves by one pixel along
-// a row and reaches one beyond it: rows of the source and of the result are equally long, multiples of four. Under a row
-// of the filter, four neighbouring results have four neighbouring pixels, read at once, and one to the left and to the
-// right.
+// The source of a convolution whose channels are planes and whose filter is three columns wide, moves by one
+// pixel along a row and reaches one beyond it: rows of the source and of the result are equally long,
+// multiples of four. Under a row of the filter, four neighbouring results have four neighbouring pixels, read
+// at once, and one to the left and to the right.
 //
 // needs: lib/conv, lib/quotient, lib/tile_product, input4
 
 const A_ALONG_K: u32 = 0u;
 
-// Four neighbouring results: the source's row under the filter's first, which may lie beyond it, the pixel there that is
-// under the filter's middle, and whether those beside the four exist. An invocation asks for the same again and again.
+// Four neighbouring results: the source's row under the filter's first, which may lie beyond it, the pixel
+// there that is under the filter's middle, and whether those beside the four exist. An invocation asks for
+// the same again and again.
 var<private> held: u32 = 0xffffffffu;
 var<private> held_row: u32;
 var<private> held_at: u32;

@@ -1,5 +1,5 @@
-// The source of a convolution whose taps lie at whole positions, with adjacent channels, a multiple of four in a group:
-// four taps are a vector.
+// The source of a convolution whose taps lie at whole positions, with adjacent channels, a multiple of four
+// in a group: four taps are a vector.
 //
 // needs: lib/conv, lib/quotient, lib/input_origin, lib/tile_product, input4
 

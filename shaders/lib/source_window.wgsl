@@ -1,6 +1,6 @@
-// The source of a convolution whose taps lie at whole positions, channel by channel: which taps of a result lie in the
-// image is known as bits, and where they are is a sum of two elements, one of the result and one of the tap. Channels are
-// planes, in the filters also where they are adjacent in the source.
+// The source of a convolution whose taps lie at whole positions, channel by channel: which taps of a result
+// lie in the image is known as bits, and where they are is a sum of two elements, one of the result and one
+// of the tap. Channels are planes, in the filters also where they are adjacent in the source.
 //
 // Fours are written out: a compiler that doesn't unroll a loop over them would put them into memory.
 //
@@ -8,8 +8,8 @@
 
 const A_ALONG_K: u32 = 0u;
 
-// The first of four neighbouring results, and for each of them: where its first tap would be, and the rows and columns
-// of the filter that lie in the image. An invocation asks for the same results again and again.
+// The first of four neighbouring results, and for each of them: where its first tap would be, and the rows
+// and columns of the filter that lie in the image. An invocation asks for the same results again and again.
 var<private> held: u32 = 0xffffffffu;
 var<private> held_first: vec4<u32>;
 var<private> held_rows: vec4<u32>;

@@ -1,5 +1,5 @@
-// Numbers that WGSL has no literals for, and tests for them. WGSL lets a compiler assume that NaN and infinity don't
-// occur in arithmetic, so both are made and recognised by their bits.
+// Numbers that WGSL has no literals for, and tests for them. WGSL lets a compiler assume that NaN and
+// infinity don't occur in arithmetic, so both are made and recognised by their bits.
 
 fn from_bits(bits: u32) -> f32 {
   // Through a variable, because a constant expression may not be infinite or NaN.

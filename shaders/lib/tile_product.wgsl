@@ -1,13 +1,13 @@
 // The core of every matrix product: a TILE_M × TILE_N tile of op(A) · op(B), held in registers.
 //
-// The operands pass through workgroup memory in steps of TILE_K, as blocks of 4 × 4: a kernel supplies `block_a` and
-// `block_b`, which fetch one block and put 0 beyond the values of k that it may have. If TILE_K is a multiple of three, a
-// block of A has three values of k. While a step is multiplied, the blocks of the
-// next are already on their way into registers. That loop, `tile_product`, is written by src/ops/tile/step.rs: it has to
-// be unrolled.
+// The operands pass through workgroup memory in steps of TILE_K, as blocks of 4 × 4: a kernel supplies
+// `block_a` and `block_b`, which fetch one block and put 0 beyond the values of k that it may have. If TILE_K
+// is a multiple of three, a block of A has three values of k. While a step is multiplied, the blocks of the
+// next are already on their way into registers. That loop, `tile_product`, is written by
+// src/ops/tile/step.rs: it has to be unrolled.
 //
-// Each invocation holds THREAD_M × THREAD_N results, as vectors of four columns. Its rows and columns come in fours
-// that are interleaved with those of its neighbours, so that neighbours read neighbouring words.
+// Each invocation holds THREAD_M × THREAD_N results, as vectors of four columns. Its rows and columns come in
+// fours that are interleaved with those of its neighbours, so that neighbours read neighbouring words.
 //
 // needs: TILE_M, TILE_N, TILE_K, THREAD_M, THREAD_N, A_ALONG_K, B_ALONG_K, block_a, block_b, write_out
 
@@ -37,8 +37,8 @@ const_assert THREAD_M % 4u == 0u && THREAD_N % 4u == 0u && TILE_K % 8u == 0u && 
 var<workgroup> sh_a: array<vec4<f32>, TILE_K * STRIDE_A>;
 var<workgroup> sh_b: array<vec4<f32>, TILE_K * STRIDE_B + SPARE>;
 
-// Steps of three leave room for a fourth workgroup on a compute unit of the devices that this is tuned for. Three are as
-// fast, and grids that are made for them end with fewer idle ones.
+// Steps of three leave room for a fourth workgroup on a compute unit of the devices that this is tuned for.
+// Three are as fast, and grids that are made for them end with fewer idle ones.
 const SPARE: u32 = select(0u, 128u, BLOCK_A == 3u);
 
 // Where a workgroup's tile lies.
@@ -54,7 +54,8 @@ struct Lane {
   column4: u32,
 }
 
-// Each 32 invocations cover 4 × 8 fours of the tile rather than a line of it: fewer words are read for more results.
+// Each 32 invocations cover 4 × 8 fours of the tile rather than a line of it: fewer words are read for more
+// results.
 fn lane_of(index: u32) -> Lane {
   const WIDTH = min(8u, COLUMNS);
   const HEIGHT = min(4u, ROWS);
@@ -97,7 +98,8 @@ fn columns_of(k: u32, length: u32) -> u32 {
   return select(min(max(length, k) - k, 4u), 4u, length == TILE_K);
 }
 
-// The place in the tile of an invocation's first block, as (row or column, k). Neighbours take what is adjacent in memory.
+// The place in the tile of an invocation's first block, as (row or column, k). Neighbours take what is
+// adjacent in memory.
 fn place_a(index: u32) -> vec2<u32> {
   if A_ALONG_K == 1u {
     return vec2<u32>(index / BLOCKS_K, index % BLOCKS_K) * 4u;
@@ -127,8 +129,8 @@ fn turn_b(turn: u32) -> vec2<u32> {
   return vec2<u32>(0u, turn * 4u * (THREADS / STRIDE_B));
 }
 
-// Where the vector `four` of the row for k lies. An operand that is adjacent along k is staged by neighbours that hold
-// different k of the same four rows or columns, so those are put into different banks.
+// Where the vector `four` of the row for k lies. An operand that is adjacent along k is staged by neighbours
+// that hold different k of the same four rows or columns, so those are put into different banks.
 fn cell_a(k: u32, four: u32) -> u32 {
   return k * STRIDE_A + (four ^ select(0u, k / 4u * (8u / BLOCKS_K) % min(8u, STRIDE_A), A_ALONG_K == 1u));
 }

@@ -16,8 +16,9 @@ fn funnel(high: u32, low: u32, shift: u32) -> u32 {
   return (high << shift) | ((low >> 1u) >> (31u - shift));
 }
 
-// The quadrant of a finite x ≥ 0 and the rest in it, from the bits of x · 2/π that count below 4 (M. H. Payne and
-// R. N. Hanek, "Radian reduction for trigonometric functions", 1983). All in integers, so that no rounding spoils it.
+// The quadrant of a finite x ≥ 0 and the rest in it, from the bits of x · 2/π that count below 4 (M. H. Payne
+// and R. N. Hanek, "Radian reduction for trigonometric functions", 1983). All in integers, so that no
+// rounding spoils it.
 fn reduce(x: f32) -> Angle {
   const QUARTER = 3.6572953e-10; // π/2 · 2⁻³²
   if x < 0.78539816 {

@@ -1,6 +1,7 @@
-// The functions of one number, right for every argument: NaN gives NaN, and infinite, zero, huge and subnormal numbers
-// give what mathematics says. Drivers' own transcendental functions aren't relied on, since WGSL lets them be far off
-// (tanh by 1e-5) and undefined outside of a range. Errors are a few units in the last place unless said otherwise.
+// The functions of one number, right for every argument: NaN gives NaN, and infinite, zero, huge and
+// subnormal numbers give what mathematics says. Drivers' own transcendental functions aren't relied on, since
+// WGSL lets them be far off (tanh by 1e-5) and undefined outside of a range. Errors are a few units in the
+// last place unless said otherwise.
 //
 // Polynomials without a source are minimax fits by Remez's algorithm, with the error that they leave.
 
@@ -151,8 +152,8 @@ fn exp2_fraction(r: f32) -> f32 {
   return p * r + 1.0;
 }
 
-// Few steps to 2ᵛ for −180 ≤ v ≤ 0, as many functions need it: v is rounded to an integer n by a sum whose last place
-// is 1. The bits of that sum end in n + 64.
+// Few steps to 2ᵛ for −180 ≤ v ≤ 0, as many functions need it: v is rounded to an integer n by a sum whose
+// last place is 1. The bits of that sum end in n + 64.
 fn rounded_bits(v: f32) -> u32 {
   // A maximum that changes nothing, but keeps compilers from taking the sum and the difference for v.
   return max(bitcast<u32>(v + 12582976.0), 0x4b3fff80u);
@@ -185,8 +186,8 @@ fn exp2_sum(high: f32, low: f32) -> f32 {
   return times_exp2(p, bitcast<u32>(i32(n) + 64));
 }
 
-// x · log₂e as the sum of two numbers, the first being exact, as the integer part of one number would take the accuracy
-// from its fraction.
+// x · log₂e as the sum of two numbers, the first being exact, as the integer part of one number would take
+// the accuracy from its fraction.
 fn times_log2_e(x: f32) -> vec2<f32> {
   const LOG2_E_HIGH = 1.4423828;
   const LOG2_E_LOW = 0.0003122284;
@@ -215,7 +216,8 @@ fn unary_sigmoid(x: f32) -> f32 {
   return select(select(1.0, e, is_negative(x)) / (1.0 + e), x, is_nan(x));
 }
 
-// x · sigmoid(t). The root of e^(−|t|) is multiplied twice: the product may be a normal number though e^(−|t|) isn't.
+// x · sigmoid(t). The root of e^(−|t|) is multiplied twice: the product may be a normal number though
+// e^(−|t|) isn't.
 fn times_sigmoid(x: f32, t: f32) -> f32 {
   let root = exp_minus(0.5 * min(unary_abs(t), 220.0));
   let factor = select(1.0, root, is_negative(t));
@@ -252,10 +254,10 @@ fn unary_tanh(x: f32) -> f32 {
   return tanh_by(x, y, exp_minus(2.0 * y));
 }
 
-// x · Φ(x). With y = |x|, Φ(−y) = e^(−y²/2) · P(t) / (y + 3), where t = (y − 3) / (y + 3) maps all y to [−1, 1) (the
-// substitution is that of Shepherd and Laframboise, "Chebyshev Approximation of (1 + 2x) exp(x²) erfc x in
-// 0 ≤ x < ∞", 1981). The negative tail keeps its relative accuracy, as nothing cancels there, but for the rounding of
-// y², which the exponential makes y² units in the last place.
+// x · Φ(x). With y = |x|, Φ(−y) = e^(−y²/2) · P(t) / (y + 3), where t = (y − 3) / (y + 3) maps all y to [−1,
+// 1) (the substitution is that of Shepherd and Laframboise, "Chebyshev Approximation of (1 + 2x) exp(x²) erfc
+// x in 0 ≤ x < ∞", 1981). The negative tail keeps its relative accuracy, as nothing cancels there, but for
+// the rounding of y², which the exponential makes y² units in the last place.
 fn unary_gelu(x: f32) -> f32 {
   // From 14.5 on, Φ(−y) is zero.
   let y = min(unary_abs(x), 14.5);
@@ -279,8 +281,8 @@ fn unary_gelu(x: f32) -> f32 {
   return select(max(x, -14.5) * select(1.0 - tail, tail, is_negative(x)), x, is_nan(x));
 }
 
-// x · sigmoid(2w) with w = √(2/π) · (x + 0.044715 · x³), which equals x/2 · (1 + tanh(w)) without its cancellation. In
-// the negative tail, the relative error is 2|w| times that of w.
+// x · sigmoid(2w) with w = √(2/π) · (x + 0.044715 · x³), which equals x/2 · (1 + tanh(w)) without its
+// cancellation. In the negative tail, the relative error is 2|w| times that of w.
 fn unary_gelu_tanh(x: f32) -> f32 {
   let bounded = max(x, -20.0);
   // Past 20, where 2w is more than 600, it only has to stay finite.

@@ -1,5 +1,5 @@
-// Storage of f16 that is read in vectors of 16 bytes. A vector of WGSL's own has 8 bytes of f16 at most, and naga has no
-// bitcast to f16.
+// Storage of f16 that is read in vectors of 16 bytes. A vector of WGSL's own has 8 bytes of f16 at most, and
+// naga has no bitcast to f16.
 //
 // needs: A = f32
 

@@ -1,5 +1,5 @@
-// A weight and a bias for each channel. A row is several channels of neighbouring elements, and every `groups` rows the
-// channels are the same again.
+// A weight and a bias for each channel. A row is several channels of neighbouring elements, and every
+// `groups` rows the channels are the same again.
 
 @group(0) @binding(2) var<storage, read> weight: array<T>;
 @group(0) @binding(3) var<storage, read> bias: array<T>;

@@ -1,8 +1,9 @@
 // Reductions across the 256 invocations of a workgroup, split into row groups.
 //
-// A row group of `size` invocations (a power of two) works on one slice of a tensor. `stride` is the distance between its
-// members: 1 where neighbours shall read along the slice; 256 / size, the number of row groups, where neighbours shall read
-// from neighbouring slices. Either way neighbouring invocations touch neighbouring memory.
+// A row group of `size` invocations (a power of two) works on one slice of a tensor. `stride` is the distance
+// between its members: 1 where neighbours shall read along the slice; 256 / size, the number of row groups,
+// where neighbours shall read from neighbouring slices. Either way neighbouring invocations touch
+// neighbouring memory.
 
 // Members that join what the others have; all members read their results.
 const JOINING = 16u;
@@ -20,8 +21,8 @@ fn row_group_rank(lane: u32, size: u32, stride: u32) -> u32 {
   return lane / stride % size;
 }
 
-// The reduction of the x of all members of a row group, for each of them. `size` has to be the same in the whole workgroup,
-// and all of its invocations have to come here.
+// The reduction of the x of all members of a row group, for each of them. `size` has to be the same in the
+// whole workgroup, and all of its invocations have to come here.
 fn row_group_reduce(op: u32, lane: u32, size: u32, stride: u32, x: f32) -> f32 {
   if size == 1u {
     return x;

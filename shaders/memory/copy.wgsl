@@ -1,6 +1,6 @@
-// dst = convert(src), element by element, over up to six nested loops. An element is VEC_WIDTH numbers side by side, and
-// each invocation does STEPS elements, so that enough loads are under way. Between equal types nothing is converted, so
-// that every bit arrives.
+// dst = convert(src), element by element, over up to six nested loops. An element is VEC_WIDTH numbers side
+// by side, and each invocation does STEPS elements, so that enough loads are under way. Between equal types
+// nothing is converted, so that every bit arrives.
 //
 // needs: SRCN, SRCV, YN (an element of src in memory and as a value, of dst in memory), STEPS, load_src, map
 

@@ -1,5 +1,5 @@
-// dst[0..bytes] = src[0..bytes], at any byte offset. Each invocation writes one aligned word of dst; the first and the
-// last keep the bytes around the range.
+// dst[0..bytes] = src[0..bytes], at any byte offset. Each invocation writes one aligned word of dst; the
+// first and the last keep the bytes around the range.
 
 struct Params {
   src_byte: u32,

@@ -1,5 +1,5 @@
-// dst[0..n] = value, where value holds the bits of one element (of 4 bytes) or of the same element twice (of 2 bytes).
-// Each invocation writes one aligned word; the first and the last keep the bytes around the range.
+// dst[0..n] = value, where value holds the bits of one element (of 4 bytes) or of the same element twice (of
+// 2 bytes). Each invocation writes one aligned word; the first and the last keep the bytes around the range.
 
 struct Params {
   value: u32,

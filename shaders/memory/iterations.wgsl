@@ -1,4 +1,5 @@
-// Counts the iterations that the device's compiler lets a loop make: fewer than asked for where it has a limit.
+// Counts the iterations that the device's compiler lets a loop make: fewer than asked for where it has a
+// limit.
 
 struct Params {
   iterations: u32,

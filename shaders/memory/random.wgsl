@@ -1,4 +1,5 @@
-// Random numbers: shift + scale · x, with x uniform in [0, 1) or normal. Each invocation makes a block of four.
+// Random numbers: shift + scale · x, with x uniform in [0, 1) or normal. Each invocation makes a block of
+// four.
 //
 // needs: T, TN (an element of the output), VEC_WIDTH, NORMAL, write
 

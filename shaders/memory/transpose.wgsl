@@ -1,5 +1,6 @@
-// dst = src where the elements of src lie side by side along the columns and those of dst along the rows: tiles of 64×64
-// go through workgroup memory, so that both sides are read and written in runs. Up to four other loops repeat this.
+// dst = src where the elements of src lie side by side along the columns and those of dst along the rows:
+// tiles of 64×64 go through workgroup memory, so that both sides are read and written in runs. Up to four
+// other loops repeat this.
 //
 // needs: T, lib/transpose
 

@@ -1,4 +1,5 @@
-// y = (x − mean) / √(variance + eps) · weight + bias with one mean, variance, weight and bias for each channel.
+// y = (x − mean) / √(variance + eps) · weight + bias with one mean, variance, weight and bias for each
+// channel.
 //
 // needs: T, IN_PLACE, the vec of a vector
 

@@ -1,7 +1,8 @@
-// The number of values, their mean and Σ(v − mean)² of each part of each row v = x + residual. A workgroup takes a part.
+// The number of values, their mean and Σ(v − mean)² of each part of each row v = x + residual. A workgroup
+// takes a part.
 //
-// An invocation joins the moments of blocks of vectors (Chan, Golub and LeVeque, "Updating formulae and a pairwise
-// algorithm for computing sample variances", 1979).
+// An invocation joins the moments of blocks of vectors (Chan, Golub and LeVeque, "Updating formulae and a
+// pairwise algorithm for computing sample variances", 1979).
 //
 // needs: T, RESIDUAL, the vec of a vector
 

@@ -1,5 +1,5 @@
-// dx = s · (g − mean(g) − v · mean(g · v)) for each row, with g = dy · weight, the normalised row v = (x − mean(x)) · s
-// and s = 1 / √(mean((x − mean(x))²) + eps). If not CENTRED, without mean(x) and mean(g).
+// dx = s · (g − mean(g) − v · mean(g · v)) for each row, with g = dy · weight, the normalised row v = (x −
+// mean(x)) · s and s = 1 / √(mean((x − mean(x))²) + eps). If not CENTRED, without mean(x) and mean(g).
 //
 // A row group of invocations works on each row, which it reads three times.
 //

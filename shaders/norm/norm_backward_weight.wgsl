@@ -1,4 +1,5 @@
-// Sums over a part of the rows of dy · v for each column, v being the normalised row: parts of a weight's gradient.
+// Sums over a part of the rows of dy · v for each column, v being the normalised row: parts of a weight's
+// gradient.
 //
 // An invocation iterates over the rows of one column, and a workgroup those of 256 neighbours.
 //

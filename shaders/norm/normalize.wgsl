@@ -1,5 +1,5 @@
-// y = (v − mean) / √(mean((v − mean)²) + eps) · weight + bias for each row v = x + residual, or, if not CENTRED, the
-// same with 0 for the mean.
+// y = (v − mean) / √(mean((v − mean)²) + eps) · weight + bias for each row v = x + residual, or, if not
+// CENTRED, the same with 0 for the mean.
 //
 // A row group of invocations works on each row, which they hold in BLOCK vectors each: memory is read once.
 //

@@ -1,4 +1,5 @@
-// y = (v − mean) · scale · weight + bias for each row v = x + residual, with what shaders/norm/moments.wgsl has found.
+// y = (v − mean) · scale · weight + bias for each row v = x + residual, with what shaders/norm/moments.wgsl
+// has found.
 //
 // needs: T, CENTRED, INPUT, RESIDUAL, the vec of a vector, the weights of a column
 

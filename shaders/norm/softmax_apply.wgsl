@@ -1,4 +1,5 @@
-// y = exp(x − m) / s, or its logarithm, with the maximum m and the sum s of each slice from shaders/reduce/reduce.wgsl.
+// y = exp(x − m) / s, or its logarithm, with the maximum m and the sum s of each slice from
+// shaders/reduce/reduce.wgsl.
 //
 // That kernel may have left them in several parts, which every invocation joins for the slices that it meets.
 //

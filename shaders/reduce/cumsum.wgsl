@@ -1,8 +1,10 @@
-// y[.., i, ..] = Σ x[.., k, ..] over k ≤ i along an axis; over k < i if exclusive; over k ≥ i or k > i if in reverse.
+// y[.., i, ..] = Σ x[.., k, ..] over k ≤ i along an axis; over k < i if exclusive; over k ≥ i or k > i if in
+// reverse.
 //
-// A row group of invocations takes a tile of each slice at a time, every member some neighbours of it. Members add the sums
-// of those before them (Hillis and Steele, "Data parallel algorithms", 1986) and the row group what earlier tiles have come
-// to. Long slices are cut into chunks, one for each workgroup along z, with the sums before each in `carry`.
+// A row group of invocations takes a tile of each slice at a time, every member some neighbours of it.
+// Members add the sums of those before them (Hillis and Steele, "Data parallel algorithms", 1986) and the row
+// group what earlier tiles have come to. Long slices are cut into chunks, one for each workgroup along z,
+// with the sums before each in `carry`.
 //
 // needs: T, A, IN_PLACE
 

@@ -1,11 +1,12 @@
 // y[output] = the reduction of the elements x[output, r] over r.
 //
-// A row group of invocations iterates over the elements of each output. Where neighbouring elements are of one output, the members of
-// a row group are neighbours (stride 1), and so are the lanes of a vector. Else neighbouring row groups have neighbouring
-// outputs, and so have the lanes. Long reductions are cut into slices, one for each workgroup along z; y is then
-// [slices, outputs], and a second launch reduces that.
+// A row group of invocations iterates over the elements of each output. Where neighbouring elements are of
+// one output, the members of a row group are neighbours (stride 1), and so are the lanes of a vector. Else
+// neighbouring row groups have neighbouring outputs, and so have the lanes. Long reductions are cut into
+// slices, one for each workgroup along z; y is then [slices, outputs], and a second launch reduces that.
 //
-// Invocations join short runs and then the runs, row groups a tree: the error of a sum grows with the root of its length.
+// Invocations join short runs and then the runs, row groups a tree: the error of a sum grows with the root of
+// its length.
 //
 // needs: Y, the states of the elements of a vector
 
@@ -54,8 +55,8 @@ fn step_to(r: u32) -> u32 {
   return offset + rest * extent.y;
 }
 
-// Every `row_group`th of `count` vectors from `first` on, beginning with the one of this rank. They are counted from `first`: a
-// count from the first of nearly 2³² would wrap behind the last.
+// Every `row_group`th of `count` vectors from `first` on, beginning with the one of this rank. They are
+// counted from `first`: a count from the first of nearly 2³² would wrap behind the last.
 fn reduce_slice(base: u32, first: u32, count: u32, rank: u32) -> States {
   let row_group = params.row_group;
   // Between the indices of neighbouring lanes.

@@ -1,6 +1,7 @@
-// output[o, i, :] = table[o, indices[i], :], or with an index for each element output[o, i, c] = table[o, indices[o, i, c],
-// c]; zeros for an index outside the table, to which a negative one belongs because it counts as a large unsigned number.
-// An element is VEC_WIDTH numbers side by side, and rows are counted in elements.
+// output[o, i, :] = table[o, indices[i], :], or with an index for each element output[o, i, c] = table[o,
+// indices[o, i, c], c]; zeros for an index outside the table, to which a negative one belongs because it
+// counts as a large unsigned number. An element is VEC_WIDTH numbers side by side, and rows are counted in
+// elements.
 //
 // needs: TN (an element), PER_ELEMENT
 

@@ -1,5 +1,6 @@
-// (x, y) → (x·cos − y·sin, x·sin + y·cos) for each pair of elements of each vector, by the angle of the token's position
-// and the pair. Elements from rotary_dim on are copied. One invocation for each pair, and for each copied number.
+// (x, y) → (x·cos − y·sin, x·sin + y·cos) for each pair of elements of each vector, by the angle of the
+// token's position and the pair. Elements from rotary_dim on are copied. One invocation for each pair, and
+// for each copied number.
 //
 // needs: T, IN_PLACE, INTERLEAVED, HAS_POSITIONS
 

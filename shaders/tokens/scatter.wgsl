@@ -1,5 +1,5 @@
-// table[o, indices[o, i, c], c] = combine(table[…], source[o, i, c]) for each i in turn. Each element of the table looks
-// through the indices of its column, so that the order is always the same.
+// table[o, indices[o, i, c], c] = combine(table[…], source[o, i, c]) for each i in turn. Each element of the
+// table looks through the indices of its column, so that the order is always the same.
 //
 // needs: T, V (what elements are combined as), combine
 

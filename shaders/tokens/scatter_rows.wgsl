@@ -1,6 +1,6 @@
-// table[o, indices[i], c] = combine(table[…], source[o, i, c]) for each i in turn. A workgroup owns 256 elements of the
-// table. It looks through the indices by 1024, notes those that name one of its rows as bits in workgroup memory, and
-// every invocation takes them in order, so that the order is always the same.
+// table[o, indices[i], c] = combine(table[…], source[o, i, c]) for each i in turn. A workgroup owns 256
+// elements of the table. It looks through the indices by 1024, notes those that name one of its rows as bits
+// in workgroup memory, and every invocation takes them in order, so that the order is always the same.
 //
 // needs: T, V (what elements are combined as), combine
 

@@ -1,6 +1,7 @@
 //! Random work of every kind: a small fixed part of it in CI, the whole by `cargo xtask campaign`.
 //!
-//! Each case depends on nothing but the seed and its number. A failure ends with the command that runs it again.
+//! Each case depends on nothing but the seed and its number. A failure ends with the command that runs it
+//! again.
 
 #[path = "../deadline.rs"]
 mod deadline;
@@ -64,8 +65,8 @@ fn main() -> ExitCode {
 /// A part of the campaign, run on a backend by its selector.
 type Runner = Box<dyn FnOnce(&str, &Options) -> Result<(), String> + Send>;
 
-/// Every part on every backend: the part, the name of its test, and the test. What takes long by itself, only if there is
-/// time.
+/// Every part on every backend: the part, the name of its test, and the test. What takes long by itself, only
+/// if there is time.
 fn all(long: bool) -> Vec<(&'static str, String, Run)> {
     let mut all: Vec<(&'static str, String, Run)> = Vec::new();
     for tested in backends() {

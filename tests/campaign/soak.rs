@@ -103,7 +103,8 @@ fn print_table(samples: &[Sample]) {
     }
 }
 
-/// What grew after the warm-up: a third of the time, or until the last kernel was compiled, of which drivers keep the code.
+/// What grew after the warm-up: a third of the time, or until the last kernel was compiled, of which drivers
+/// keep the code.
 fn growth(samples: &[Sample]) -> Result<(), String> {
     let end = &samples[samples.len() - 1];
     let compiled = samples.iter().position(|sample| sample.kernels() == end.kernels()).unwrap_or(0);

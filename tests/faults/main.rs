@@ -1,4 +1,5 @@
-//! What goes wrong beside the arguments: a lost device, no device, no memory, a foreign device, a panicking thread.
+//! What goes wrong beside the arguments: a lost device, no device, no memory, a foreign device, a panicking
+//! thread.
 //!
 //! Faults of the whole process (no driver, little address space) happen in a child: this program again, with
 //! [`child::VARIABLE`] naming what to do.

@@ -88,8 +88,9 @@ pub(crate) fn allocations(selector: &str) -> Result<(), String> {
     program::check(&backend)
 }
 
-/// In the child: blocks one after another, each a little larger than the last, written by a kernel and freed. Together
-/// they are several times the address space, so what has been freed must be given back before memory is out.
+/// In the child: blocks one after another, each a little larger than the last, written by a kernel and freed.
+/// Together they are several times the address space, so what has been freed must be given back before memory
+/// is out.
 pub(crate) fn used_blocks(selector: &str) -> Result<(), String> {
     let backend = opened(selector)?;
     for round in 0..MANY {
@@ -107,7 +108,8 @@ pub(crate) fn used_blocks(selector: &str) -> Result<(), String> {
     program::check(&backend)
 }
 
-/// In the child: uploads large slices while memory is nearly out. Each works or is refused, and the device lives.
+/// In the child: uploads large slices while memory is nearly out. Each works or is refused, and the device
+/// lives.
 pub(crate) fn uploads(selector: &str) -> Result<(), String> {
     let backend = opened(selector)?;
     // The host's own memory comes first: it must not be what runs out.

@@ -1,4 +1,5 @@
-//! Batches that the driver refuses: their errors reach whoever they concern, and nothing is lost but the batch.
+//! Batches that the driver refuses: their errors reach whoever they concern, and nothing is lost but the
+//! batch.
 
 use std::sync::mpsc::channel;
 use std::thread;
@@ -68,7 +69,8 @@ pub(crate) fn staging_comes_back(tested: &BackendUnderTest) -> Result<(), String
     })?
 }
 
-/// A late error is told once to each thread that may have lost work, and to later ones that read what it spoiled.
+/// A late error is told once to each thread that may have lost work, and to later ones that read what it
+/// spoiled.
 pub(crate) fn every_thread_is_told(tested: &BackendUnderTest) -> Result<(), String> {
     let backend = open(tested)?;
     let told = |error: BackendError| format!("{error:?}");

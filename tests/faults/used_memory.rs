@@ -1,4 +1,5 @@
-//! A budget bounds what the process really holds: also of memory that kernels have used and that was freed since.
+//! A budget bounds what the process really holds: also of memory that kernels have used and that was freed
+//! since.
 
 use std::time::Duration;
 
@@ -12,8 +13,8 @@ const MIB: usize = 1 << 20;
 /// Bytes of the budget.
 const BUDGET: usize = 256 * MIB;
 
-/// What may be resident beside the budget: staging buffers, the driver's own, and the buffer that is being made while
-/// another one goes.
+/// What may be resident beside the budget: staging buffers, the driver's own, and the buffer that is being
+/// made while another one goes.
 const BESIDE: usize = 128 * MIB;
 
 /// Blocks, each larger than the last.

@@ -1,8 +1,8 @@
 //! Rules that a shader must keep to run everywhere, beyond what naga validates.
 //!
-//! naga accepts a barrier that only some invocations reach, which browsers refuse and hardware may hang on, and
-//! wgpu compares neither the workgroup memory nor every workgroup size with the device's limits. [`lint`] looks at
-//! the validated IR instead, so it sees exactly what the backends of naga see.
+//! naga accepts a barrier that only some invocations reach, which browsers refuse and hardware may hang on,
+//! and wgpu compares neither the workgroup memory nor every workgroup size with the device's limits. [`lint`]
+//! looks at the validated IR instead, so it sees exactly what the backends of naga see.
 
 mod resources;
 mod uniformity;

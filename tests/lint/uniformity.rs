@@ -1,11 +1,11 @@
 //! Which control flow every invocation of a workgroup takes together.
 //!
-//! A value is *uniform* when all invocations of a workgroup certainly have the same. A local variable is not when a
-//! non-uniform value, or any value in non-uniform flow, is ever stored in it. Flow is not after a branch on a
-//! non-uniform value until the branch ends; if the branch returns, until the function ends; if it breaks or
-//! continues, in the whole loop, because the loop comes back. That is the analysis of the WGSL specification
-//! ("Uniformity"), coarser only in that a variable has one state for the whole function. Functions are looked at
-//! again for each call, with the uniformity of its arguments.
+//! A value is *uniform* when all invocations of a workgroup certainly have the same. A local variable is not
+//! when a non-uniform value, or any value in non-uniform flow, is ever stored in it. Flow is not after a
+//! branch on a non-uniform value until the branch ends; if the branch returns, until the function ends; if it
+//! breaks or continues, in the whole loop, because the loop comes back. That is the analysis of the WGSL
+//! specification ("Uniformity"), coarser only in that a variable has one state for the whole function.
+//! Functions are looked at again for each call, with the uniformity of its arguments.
 
 use std::collections::{HashMap, HashSet};
 
@@ -53,7 +53,8 @@ pub(super) struct Frame<'a> {
     pub(super) varying_locals: HashSet<Handle<LocalVariable>>,
     pub(super) varying_results: HashSet<Handle<Expression>>,
     result_varies: bool,
-    /// The loops in the order in which a pass meets them: whether some invocations may leave an iteration alone.
+    /// The loops in the order in which a pass meets them: whether some invocations may leave an iteration
+    /// alone.
     broken_loops: Vec<bool>,
     /// Whether the last pass learned something.
     pub(super) changed: bool,

@@ -1,7 +1,8 @@
 //! The operator tests of ONNX on every backend: a test for each case that the operations can express.
 //!
-//! The cases are in `cases.json` and `tensors.bin`, which `export.py` wrote. What can't be expressed is listed with its
-//! reason in `unmapped.rs`. `CASE=softmax` restricts the run to the cases whose name contains that text.
+//! The cases are in `cases.json` and `tensors.bin`, which `export.py` wrote. What can't be expressed is
+//! listed with its reason in `unmapped.rs`. `CASE=softmax` restricts the run to the cases whose name contains
+//! that text.
 
 mod data;
 mod device;

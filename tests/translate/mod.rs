@@ -1,5 +1,6 @@
-//! Kernels in the languages of Metal, Direct3D and OpenGL, written by naga with the options that wgpu's own backends
-//! give it: slots counted as their pipeline layouts count them, no run-time checks, workgroup memory left as it is.
+//! Kernels in the languages of Metal, Direct3D and OpenGL, written by naga with the options that wgpu's own
+//! backends give it: slots counted as their pipeline layouts count them, no run-time checks, workgroup memory
+//! left as it is.
 
 mod slots;
 
@@ -12,7 +13,8 @@ use naga::valid::{Capabilities, ValidationFlags, Validator};
 use naga::{Module, ShaderStage};
 use slots::Slots;
 
-/// A language that a driver is given instead of SPIR-V, in one of the versions that wgpu chooses by the system.
+/// A language that a driver is given instead of SPIR-V, in one of the versions that wgpu chooses by the
+/// system.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Language {
     /// Metal's, of a major and minor version.
@@ -27,7 +29,8 @@ pub(crate) enum Language {
 pub(crate) type Reason = &'static str;
 
 impl Language {
-    /// The oldest version with compute shaders that wgpu opens a device for, and a newer one where that has more.
+    /// The oldest version with compute shaders that wgpu opens a device for, and a newer one where that has
+    /// more.
     pub(crate) const ALL: [Self; 7] = [
         // macOS 10.15, and 14.
         Self::Msl(2, 2),

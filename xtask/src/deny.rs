@@ -1,7 +1,7 @@
 //! What deny.toml asks of the dependencies: their licences, where they come from, and one version of each.
 //!
-//! cargo-deny is the tool for it, but takes longer to build than everything else that CI does. Where it isn't installed,
-//! the rules of the file that count here are checked by what `cargo metadata` tells.
+//! cargo-deny is the tool for it, but takes longer to build than everything else that CI does. Where it isn't
+//! installed, the rules of the file that count here are checked by what `cargo metadata` tells.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -79,11 +79,12 @@ pub(crate) fn prepare(sh: &Shell, install: bool, all: bool) -> anyhow::Result<()
     Ok(())
 }
 
-/// Tells llvmpipe not to optimise what it compiles. With barriers, as most kernels have, newer versions of it take minutes
-/// over a kernel otherwise.
+/// Tells llvmpipe not to optimise what it compiles. With barriers, as most kernels have, newer versions of it
+/// take minutes over a kernel otherwise.
 const UNOPTIMISED: (&str, &str) = ("GALLIVM_PERF", "nopt");
 
-/// Makes the newer lavapipe known to the Vulkan loader of every command that `sh` runs, besides the other drivers.
+/// Makes the newer lavapipe known to the Vulkan loader of every command that `sh` runs, besides the other
+/// drivers.
 pub(crate) fn add_newer_lavapipe(sh: &Shell) -> anyhow::Result<()> {
     let manifest = mesa::newer_lavapipe(sh)?;
     println!("  Vulkan: {}", manifest.display());
@@ -147,8 +148,8 @@ fn can_install(sh: &Shell) -> bool {
     answers(cmd!(sh, "apt-get --version")).is_some() && answers(cmd!(sh, "id -u")).as_deref() == Some("0")
 }
 
-/// Tries to install each missing driver. What is missing after that is told by the caller, so a package that this
-/// system doesn't have is no error here.
+/// Tries to install each missing driver. What is missing after that is told by the caller, so a package that
+/// this system doesn't have is no error here.
 fn install_missing(sh: &Shell, interfaces: &[Interface]) -> anyhow::Result<()> {
     let _noninteractive = sh.push_env("DEBIAN_FRONTEND", "noninteractive");
     cmd!(sh, "apt-get update --quiet").run()?;

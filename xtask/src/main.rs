@@ -40,7 +40,8 @@ enum Task {
     Web(web::Args),
     /// Run the conformance suite, the faults and the demo in a headless Chromium
     TestWeb(web::Args),
-    /// Compile every kernel in Dawn and run the suites for pages there, on a lavapipe with f16; needs node and npm
+    /// Compile every kernel in Dawn and run the suites for pages there, on a lavapipe with f16; needs node
+    /// and npm
     TestDawn(web::Args),
     /// Time a product and a sentence in the browser beside onnxruntime-web; needs npm and Python
     CompareWeb(web::Args),

@@ -1,7 +1,8 @@
 //! A newer lavapipe beside the system's.
 //!
-//! Debian 12 has Mesa 22.3, and 25.0 in its backports. Users have either, what one gets wrong the other may not, and
-//! Dawn refuses the older one. The newer driver is unpacked into a folder, so the system's stays as it is.
+//! Debian 12 has Mesa 22.3, and 25.0 in its backports. Users have either, what one gets wrong the other may
+//! not, and Dawn refuses the older one. The newer driver is unpacked into a folder, so the system's stays as
+//! it is.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -42,7 +43,8 @@ pub(crate) fn newer_lavapipe(sh: &Shell) -> anyhow::Result<PathBuf> {
     Ok(manifest)
 }
 
-/// Downloads and unpacks the package with lists and a cache of our own, for which nobody has to be an administrator.
+/// Downloads and unpacks the package with lists and a cache of our own, for which nobody has to be an
+/// administrator.
 fn fetch(sh: &Shell, folder: &Path) -> anyhow::Result<()> {
     sh.remove_path(folder)?;
     let (lists, cache) = (folder.join("lists"), folder.join("cache"));

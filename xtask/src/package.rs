@@ -19,8 +19,9 @@ pub(crate) struct Args {
 pub(crate) fn run(sh: &Shell, args: &Args) -> anyhow::Result<()> {
     let dirty = args.allow_dirty.then_some("--allow-dirty");
     let crates = CRATES.map(|name| format!("--package={name}"));
-    // cargo takes the crates that a package depends on from a registry in the target directory, and remembers what it
-    // once unpacked of one by that registry's path and the version: at a path used before it may build old sources.
+    // cargo takes the crates that a package depends on from a registry in the target directory, and remembers
+    // what it once unpacked of one by that registry's path and the version: at a path used before it may
+    // build old sources.
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)?.as_millis();
     let target = PathBuf::from(format!("target/package-{now}"));
     // What is built is thrown away: only that it builds counts.
@@ -31,8 +32,8 @@ pub(crate) fn run(sh: &Shell, args: &Args) -> anyhow::Result<()> {
     check_shaders(sh, dirty)
 }
 
-/// The shaders lie outside their crate and reach its package through a symbolic link, which a checkout may have
-/// turned into a text file.
+/// The shaders lie outside their crate and reach its package through a symbolic link, which a checkout may
+/// have turned into a text file.
 fn check_shaders(sh: &Shell, dirty: Option<&str>) -> anyhow::Result<()> {
     let is_shader = |path: &&str| path.starts_with("shaders/") && path.ends_with(".wgsl");
     let packaged = cmd!(sh, "cargo package --package backend-webgpu --list {dirty...}").read()?;

@@ -17,23 +17,25 @@ use crate::{
 /// A device and the operations on its memory.
 ///
 /// # Memory
-/// [`alloc`](Self::alloc) returns a handle: an opaque number, never 0. [`view`](Self::view) makes a handle to a part
-/// of an allocation; it is valid wherever a handle is. The memory lives until its last handle is freed. New memory
-/// holds arbitrary bytes.
+/// [`alloc`](Self::alloc) returns a handle: an opaque number, never 0. [`view`](Self::view) makes a handle to
+/// a part of an allocation; it is valid wherever a handle is. The memory lives until its last handle is
+/// freed. New memory holds arbitrary bytes.
 ///
 /// # Order
-/// Operations may run later than they are called, but results are as if each had finished before the next call.
-/// Every method may be called from several threads; each thread's calls keep their order.
+/// Operations may run later than they are called, but results are as if each had finished before the next
+/// call. Every method may be called from several threads; each thread's calls keep their order.
 ///
 /// # Numbers
-/// The positional operations work on packed or row-major f32. Everything that is not named by a call stays as it
-/// is, to the bit. A call with a zero dimension succeeds, and a handle of which it would touch nothing is not looked
-/// at. An output overlapping another operand is an error, except that an element-wise output may be exactly an input.
+/// The positional operations work on packed or row-major f32. Everything that is not named by a call stays as
+/// it is, to the bit. A call with a zero dimension succeeds, and a handle of which it would touch nothing is
+/// not looked at. An output overlapping another operand is an error, except that an element-wise output may
+/// be exactly an input.
 ///
 /// # Errors
-/// Every argument is checked before anything happens, so a failed call has changed nothing. Each method can return
-/// the variants of [`BackendError`] that its arguments allow, and besides those [`NotInitialized`], [`DeviceLost`],
-/// [`OutOfMemory`] and [`Kernel`]. What the device reports late is returned by the next read or synchronize.
+/// Every argument is checked before anything happens, so a failed call has changed nothing. Each method can
+/// return the variants of [`BackendError`] that its arguments allow, and besides those [`NotInitialized`],
+/// [`DeviceLost`], [`OutOfMemory`] and [`Kernel`]. What the device reports late is returned by the next read
+/// or synchronize.
 ///
 /// [`NotInitialized`]: BackendError::NotInitialized
 /// [`DeviceLost`]: BackendError::DeviceLost
@@ -44,8 +46,8 @@ pub trait ComputeBackend: Debug + MaybeSend + MaybeSync {
     /// The backend's name in a registry, such as `"webgpu"`.
     fn name(&self) -> &str;
 
-    /// Opens the device. Does nothing when it is open; opens a new one when it was lost, after which every earlier
-    /// handle is [`InvalidHandle`](BackendError::InvalidHandle).
+    /// Opens the device. Does nothing when it is open; opens a new one when it was lost, after which every
+    /// earlier handle is [`InvalidHandle`](BackendError::InvalidHandle).
     fn init(&mut self) -> BackendResult<()>;
 
     /// Whether the device is open and not known to be lost.
@@ -53,8 +55,8 @@ pub trait ComputeBackend: Debug + MaybeSend + MaybeSync {
 
     /// `C = alpha · op(A) · op(B) + beta · C`, row-major f32: op(A) is m×k, op(B) k×n, C m×n.
     ///
-    /// `lda` is at least the columns of A as stored (k, or m if transposed), `ldb` likewise (n, or k), `ldc` at
-    /// least n. With `beta` 0, C is not read. With `k` 0, `C = beta · C`.
+    /// `lda` is at least the columns of A as stored (k, or m if transposed), `ldb` likewise (n, or k), `ldc`
+    /// at least n. With `beta` 0, C is not read. With `k` 0, `C = beta · C`.
     fn gemm(
         &self,
         trans_a: BackendTranspose,
@@ -72,8 +74,8 @@ pub trait ComputeBackend: Debug + MaybeSend + MaybeSync {
         ldc: usize,
     ) -> BackendResult<()>;
 
-    /// [`gemm`](Self::gemm) of `batch_count` matrices, matrix `i` starting `i · stride` elements after its handle's
-    /// start. A stride of 0 repeats A or B; the matrices of C must not overlap.
+    /// [`gemm`](Self::gemm) of `batch_count` matrices, matrix `i` starting `i · stride` elements after its
+    /// handle's start. A stride of 0 repeats A or B; the matrices of C must not overlap.
     fn batched_gemm(
         &self,
         trans_a: BackendTranspose,
@@ -95,8 +97,8 @@ pub trait ComputeBackend: Debug + MaybeSend + MaybeSync {
         batch_count: usize,
     ) -> BackendResult<()>;
 
-    /// Convolution of an NCHW input with a KCRS filter; shapes have four extents, `stride` and `padding` two. See
-    /// [`ConvDesc`] for the formula.
+    /// Convolution of an NCHW input with a KCRS filter; shapes have four extents, `stride` and `padding` two.
+    /// See [`ConvDesc`] for the formula.
     fn conv2d_forward(
         &self,
         input_ptr: u64,
@@ -109,8 +111,8 @@ pub trait ComputeBackend: Debug + MaybeSend + MaybeSync {
         padding: &[usize],
     ) -> BackendResult<()>;
 
-    /// `O = softmax(scale · Q·Kᵀ) · V` over packed f32 `[batch, heads, seq, head_dim]`. With `causal`, query i sees
-    /// key j when `j ≤ i + seq_kv − seq_q`; a query that sees no key gives zeros.
+    /// `O = softmax(scale · Q·Kᵀ) · V` over packed f32 `[batch, heads, seq, head_dim]`. With `causal`, query
+    /// i sees key j when `j ≤ i + seq_kv − seq_q`; a query that sees no key gives zeros.
     fn attention(
         &self,
         q_ptr: u64,
@@ -126,8 +128,8 @@ pub trait ComputeBackend: Debug + MaybeSend + MaybeSync {
         causal: bool,
     ) -> BackendResult<()>;
 
-    /// Reduces `axis` of a packed f32 tensor; the output has the input's shape without it, as f32, or as i32 where
-    /// the operation gives [an index](ReduceOp::is_index).
+    /// Reduces `axis` of a packed f32 tensor; the output has the input's shape without it, as f32, or as i32
+    /// where the operation gives [an index](ReduceOp::is_index).
     fn reduce(
         &self,
         op: ReduceOp,
@@ -146,7 +148,8 @@ pub trait ComputeBackend: Debug + MaybeSend + MaybeSync {
     /// Waits until everything called so far has finished.
     ///
     /// # Errors
-    /// [`Timeout`](BackendError::Timeout), [`WouldBlock`](BackendError::WouldBlock), and what the device reported late.
+    /// [`Timeout`](BackendError::Timeout), [`WouldBlock`](BackendError::WouldBlock), and what the device
+    /// reported late.
     fn synchronize(&self) -> BackendResult<()>;
 
     /// Allocates `bytes` of device memory. 0 bytes give a valid handle to nothing.
@@ -174,12 +177,12 @@ pub trait ComputeBackend: Debug + MaybeSend + MaybeSync {
         Box::pin(async move { self.synchronize() })
     }
 
-    /// Compiles what `operations` need, without running them, so that their first use waits for no compiler. Waits
-    /// without blocking, and lets others go on after each kernel.
+    /// Compiles what `operations` need, without running them, so that their first use waits for no compiler.
+    /// Waits without blocking, and lets others go on after each kernel.
     ///
-    /// Each operation is called once, on a backend that shares this one's memory: arguments are checked, and what is
-    /// chosen by shape or alignment is chosen as it will be. Allocations and transfers among its calls are made, but no
-    /// kernel runs. A backend that compiles nothing calls nothing.
+    /// Each operation is called once, on a backend that shares this one's memory: arguments are checked, and
+    /// what is chosen by shape or alignment is chosen as it will be. Allocations and transfers among its
+    /// calls are made, but no kernel runs. A backend that compiles nothing calls nothing.
     ///
     /// # Errors
     /// What the operations return, and [`Kernel`](BackendError::Kernel).
@@ -213,8 +216,8 @@ pub trait ComputeBackend: Debug + MaybeSend + MaybeSync {
         Err(self.unsupported("matmul"))
     }
 
-    /// [`attention`](Self::attention) with element types, strides, a mask, key lengths, grouped heads, a window, bounded
-    /// scores, and their log-sum-exp.
+    /// [`attention`](Self::attention) with element types, strides, a mask, key lengths, grouped heads, a
+    /// window, bounded scores, and their log-sum-exp.
     fn attention_ext(&self, desc: &AttentionDesc) -> BackendResult<()> {
         _ = desc;
         Err(self.unsupported("attention_ext"))
@@ -226,8 +229,8 @@ pub trait ComputeBackend: Debug + MaybeSend + MaybeSync {
         Err(self.unsupported("unary_ext"))
     }
 
-    /// [`binary`](Self::binary) over strided tensors and numbers with broadcasting: adds a bias, scales by a vector,
-    /// gates by [`Swiglu`](BinaryOp::Swiglu).
+    /// [`binary`](Self::binary) over strided tensors and numbers with broadcasting: adds a bias, scales by a
+    /// vector, gates by [`Swiglu`](BinaryOp::Swiglu).
     #[doc(alias = "swiglu")]
     #[doc(alias = "geglu")]
     #[doc(alias = "glu")]
@@ -359,20 +362,22 @@ pub trait ComputeBackend: Debug + MaybeSend + MaybeSync {
         Err(self.unsupported("softmax_backward"))
     }
 
-    /// The gradient of [`layer_norm`](Self::layer_norm) or [`rms_norm`](Self::rms_norm) with respect to the rows.
+    /// The gradient of [`layer_norm`](Self::layer_norm) or [`rms_norm`](Self::rms_norm) with respect to the
+    /// rows.
     fn norm_backward(&self, desc: &NormBackwardDesc) -> BackendResult<()> {
         _ = desc;
         Err(self.unsupported("norm_backward"))
     }
 
-    /// The gradient of [`layer_norm`](Self::layer_norm) or [`rms_norm`](Self::rms_norm) with respect to the weight.
+    /// The gradient of [`layer_norm`](Self::layer_norm) or [`rms_norm`](Self::rms_norm) with respect to the
+    /// weight.
     fn norm_backward_weight(&self, desc: &NormBackwardWeightDesc) -> BackendResult<()> {
         _ = desc;
         Err(self.unsupported("norm_backward_weight"))
     }
 
-    /// [`conv2d_forward`](Self::conv2d_forward) with element types, groups, dilation, padding of each side, a bias and an
-    /// activation, of images in either layout.
+    /// [`conv2d_forward`](Self::conv2d_forward) with element types, groups, dilation, padding of each side, a
+    /// bias and an activation, of images in either layout.
     #[doc(alias = "conv1d")]
     #[doc(alias = "depthwise")]
     fn conv2d(&self, desc: &ConvDesc) -> BackendResult<()> {
@@ -465,8 +470,8 @@ pub trait ComputeBackend: Debug + MaybeSend + MaybeSync {
         Ok(0)
     }
 
-    /// Bounds the memory in use and kept for reuse together; `None` leaves it to the device. Memory beyond a new
-    /// bound that is in use stays.
+    /// Bounds the memory in use and kept for reuse together; `None` leaves it to the device. Memory beyond a
+    /// new bound that is in use stays.
     fn set_memory_budget(&self, bytes: Option<usize>) -> BackendResult<()> {
         _ = bytes;
         Err(self.unsupported("set_memory_budget"))

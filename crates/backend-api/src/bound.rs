@@ -5,8 +5,8 @@ use crate::{BackendError, BackendResult};
 /// The most seconds that a call may be estimated to take on its device.
 pub const MAX_SECONDS: usize = 3600;
 
-/// Refuses work that would occupy the device for more than [`MAX_SECONDS`]. `seconds` is an estimate from shapes and the
-/// device's kind alone, so the answer is the same each time.
+/// Refuses work that would occupy the device for more than [`MAX_SECONDS`]. `seconds` is an estimate from
+/// shapes and the device's kind alone, so the answer is the same each time.
 ///
 /// # Errors
 /// [`Limit`](BackendError::Limit).

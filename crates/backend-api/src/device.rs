@@ -40,7 +40,8 @@ pub struct DeviceInfo {
     pub selector: String,
     /// The device's own name, such as `"NVIDIA H200"`.
     pub name: String,
-    /// The interface through which it is driven: `"Vulkan"`, `"Metal"`, `"Dx12"`, `"Gl"`, `"BrowserWebGpu"`, `"host"`.
+    /// The interface through which it is driven: `"Vulkan"`, `"Metal"`, `"Dx12"`, `"Gl"`, `"BrowserWebGpu"`,
+    /// `"host"`.
     pub api: String,
     /// The driver's name and version, empty where it doesn't tell.
     pub driver: String,
@@ -97,7 +98,7 @@ pub struct MemoryStats {
     pub staging: usize,
     /// Live handles, views included.
     pub handles: usize,
-    /// The bound on [`in_use`](Self::in_use), [`pooled`](Self::pooled) and [`releasing`](Self::releasing) together, where
-    /// one was set.
+    /// The bound on [`in_use`](Self::in_use), [`pooled`](Self::pooled) and [`releasing`](Self::releasing)
+    /// together, where one was set.
     pub budget: Option<usize>,
 }

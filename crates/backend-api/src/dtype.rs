@@ -53,10 +53,12 @@ impl fmt::Display for DType {
     }
 }
 
-/// `x` as an f32 that can be rounded a second time, to f16, as if only once: towards zero, with the last bit set if
-/// anything was lost. That bit is far below f16's last, so the second rounding sees on which side of a half `x` was.
+/// `x` as an f32 that can be rounded a second time, to f16, as if only once: towards zero, with the last bit
+/// set if anything was lost. That bit is far below f16's last, so the second rounding sees on which side of a
+/// half `x` was.
 ///
-/// (Boldo and Melquiond, "Emulation of FMA and correctly rounded sums: proved algorithms using rounding to odd", 2008.)
+/// (Boldo and Melquiond, "Emulation of FMA and correctly rounded sums: proved algorithms using rounding to
+/// odd", 2008.)
 #[must_use]
 pub fn round_to_odd(x: f64) -> f32 {
     let near = x as f32;

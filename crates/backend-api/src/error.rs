@@ -9,8 +9,8 @@ pub type BackendResult<T> = Result<T, BackendError>;
 
 /// Why a call failed. A failed call has changed nothing.
 ///
-/// Sizes are bytes unless a field's text says otherwise. `op` is the name of the called method, `arg` the name
-/// of the argument as its signature or descriptor spells it.
+/// Sizes are bytes unless a field's text says otherwise. `op` is the name of the called method, `arg` the
+/// name of the argument as its signature or descriptor spells it.
 #[derive(Clone, Debug, Error, PartialEq)]
 #[non_exhaustive]
 pub enum BackendError {

@@ -35,9 +35,9 @@ impl<B> Slice<B> {
 
 /// The live handles of one opened backend, each a [`Slice`] of an allocation.
 ///
-/// A handle is a slotmap key with its generation, so a freed handle is told from a live one at once. Its upper 40 bits
-/// are mixed with a number that differs from table to table, so that a handle of one table is none of another: after
-/// a device is lost and opened again, the handles from before are invalid.
+/// A handle is a slotmap key with its generation, so a freed handle is told from a live one at once. Its
+/// upper 40 bits are mixed with a number that differs from table to table, so that a handle of one table is
+/// none of another: after a device is lost and opened again, the handles from before are invalid.
 #[derive(Debug)]
 pub struct HandleTable<B> {
     slots: SlotMap<DefaultKey, Slice<B>>,
@@ -54,7 +54,8 @@ impl<B> Default for HandleTable<B> {
     fn default() -> Self {
         static TABLES: AtomicU64 = AtomicU64::new(1);
         let table = TABLES.fetch_add(1, Ordering::Relaxed);
-        // An odd multiplier spreads consecutive numbers over the upper bits, all different (Fibonacci hashing).
+        // An odd multiplier spreads consecutive numbers over the upper bits, all different (Fibonacci
+        // hashing).
         let salt = table.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> INDEX_BITS << INDEX_BITS;
         Self { slots: SlotMap::new(), salt }
     }

@@ -1,11 +1,11 @@
 //! The contract of a compute backend for ML runtimes.
 //!
 //! A runtime holds a [`Box<dyn ComputeBackend>`](ComputeBackend), allocates device memory as opaque `u64`
-//! handles and calls BLAS- and DNN-like operations on them. Which backend it holds is chosen by name through a
-//! [`Registry`]: `"webgpu"`, `"webgpu:1"`, `"cpu"`, `"auto"`.
+//! handles and calls BLAS- and DNN-like operations on them. Which backend it holds is chosen by name through
+//! a [`Registry`]: `"webgpu"`, `"webgpu:1"`, `"cpu"`, `"auto"`.
 //!
-//! * [`ComputeBackend`]: the operations. Fifteen of them are positional, in the manner of BLAS; the others take
-//!   one descriptor from [`desc`].
+//! * [`ComputeBackend`]: the operations. Fifteen of them are positional, in the manner of BLAS; the others
+//!   take one descriptor from [`desc`].
 //! * [`BackendError`]: every way a call can fail, with fields rather than prose.
 //! * [`operand`]: the bytes that a call reads and writes, checked the same way by every backend.
 //! * [`handles`]: the table behind a backend's handles.

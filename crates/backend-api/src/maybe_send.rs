@@ -30,22 +30,24 @@ mod bounds {
 
 pub use bounds::{MaybeSend, MaybeSync};
 
-/// What an asynchronous operation of a backend returns: a boxed future, so that the contract stays object-safe.
-/// It is `Send` wherever threads exist.
+/// What an asynchronous operation of a backend returns: a boxed future, so that the contract stays
+/// object-safe. It is `Send` wherever threads exist.
 #[cfg(any(not(target_family = "wasm"), target_feature = "atomics"))]
 pub type BackendFuture<'a, T> = Pin<Box<dyn Future<Output = BackendResult<T>> + Send + 'a>>;
 
-/// What an asynchronous operation of a backend returns: a boxed future, so that the contract stays object-safe.
-/// It is `Send` wherever threads exist.
+/// What an asynchronous operation of a backend returns: a boxed future, so that the contract stays
+/// object-safe. It is `Send` wherever threads exist.
 #[cfg(all(target_family = "wasm", not(target_feature = "atomics")))]
 pub type BackendFuture<'a, T> = Pin<Box<dyn Future<Output = BackendResult<T>> + 'a>>;
 
 /// One operation, as a call on the backend that it is given:
-/// `&|backend: &dyn ComputeBackend| backend.unary(UnaryOp::Tanh, x, y, n)`. It is `Sync` wherever threads exist.
+/// `&|backend: &dyn ComputeBackend| backend.unary(UnaryOp::Tanh, x, y, n)`. It is `Sync` wherever threads
+/// exist.
 #[cfg(any(not(target_family = "wasm"), target_feature = "atomics"))]
 pub type Operation<'a> = &'a (dyn Fn(&dyn ComputeBackend) -> BackendResult<()> + Sync + 'a);
 
 /// One operation, as a call on the backend that it is given:
-/// `&|backend: &dyn ComputeBackend| backend.unary(UnaryOp::Tanh, x, y, n)`. It is `Sync` wherever threads exist.
+/// `&|backend: &dyn ComputeBackend| backend.unary(UnaryOp::Tanh, x, y, n)`. It is `Sync` wherever threads
+/// exist.
 #[cfg(all(target_family = "wasm", not(target_feature = "atomics")))]
 pub type Operation<'a> = &'a (dyn Fn(&dyn ComputeBackend) -> BackendResult<()> + 'a);

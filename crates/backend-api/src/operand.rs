@@ -1,8 +1,8 @@
 //! The bytes that a call reads and writes.
 //!
-//! A descriptor's `operands` method checks shapes and says, for each handle, how many bytes from its start the
-//! operation touches and how. [`check`] then compares that with the memory behind the handles. Both backends
-//! call it, so a bad call gets the same error everywhere, before anything has happened.
+//! A descriptor's `operands` method checks shapes and says, for each handle, how many bytes from its start
+//! the operation touches and how. [`check`] then compares that with the memory behind the handles. Both
+//! backends call it, so a bad call gets the same error everywhere, before anything has happened.
 
 use crate::{BackendError, BackendResult, DType};
 
@@ -79,15 +79,16 @@ pub struct Region {
     pub len: usize,
 }
 
-/// Checks every operand against the memory behind its handle: that it is live, long enough, aligned, and that no
-/// output overlaps another operand except where it may be exactly that operand.
+/// Checks every operand against the memory behind its handle: that it is live, long enough, aligned, and that
+/// no output overlaps another operand except where it may be exactly that operand.
 ///
-/// `lookup` is called once for each operand that touches memory, in order, and returns `None` for a handle that is
-/// not live.
+/// `lookup` is called once for each operand that touches memory, in order, and returns `None` for a handle
+/// that is not live.
 ///
 /// # Errors
 /// [`InvalidHandle`](BackendError::InvalidHandle), [`BufferTooSmall`](BackendError::BufferTooSmall),
-/// [`Misaligned`](BackendError::Misaligned), [`Overlap`](BackendError::Overlap), each for the first operand at fault.
+/// [`Misaligned`](BackendError::Misaligned), [`Overlap`](BackendError::Overlap), each for the first operand
+/// at fault.
 pub fn check<const N: usize>(
     op: &'static str,
     operands: &[Operand; N],

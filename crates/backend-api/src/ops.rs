@@ -43,8 +43,8 @@ impl BackendTranspose {
 }
 
 op_enum! {
-    /// A reduction over axes. NaN anywhere gives NaN, except where it says otherwise. Over an empty axis each gives
-    /// its identity.
+    /// A reduction over axes. NaN anywhere gives NaN, except where it says otherwise. Over an empty axis each
+    /// gives its identity.
     ReduceOp {
         /// The sum; 0 over an empty axis. Of integers modulo 2³².
         Sum = "sum",
@@ -60,15 +60,15 @@ op_enum! {
         NormL1 = "norm_l1",
         /// √Σx²; 0 over an empty axis. The squares are f32: numbers from 2⁶⁴ on overflow.
         NormL2 = "norm_l2",
-        /// ln Σeˣ, computed as m + ln Σe^(x − m) with m = max x, so that it doesn't overflow; −∞ over an empty axis
-        /// and of nothing but −∞, +∞ if one of the numbers is.
+        /// ln Σeˣ, computed as m + ln Σe^(x − m) with m = max x, so that it doesn't overflow; −∞ over an
+        /// empty axis and of nothing but −∞, +∞ if one of the numbers is.
         LogSumExp = "log_sum_exp",
         /// 1 if any number isn't 0, else 0; 0 over an empty axis. NaN isn't 0.
         Any = "any",
         /// 1 if no number is 0, else 0; 1 over an empty axis. NaN isn't 0.
         All = "all",
-        /// The index of the largest value as an i32, the first of several; of the first NaN if there is one; −1 over
-        /// an empty axis. Over several axes it counts in row-major order of these.
+        /// The index of the largest value as an i32, the first of several; of the first NaN if there is one;
+        /// −1 over an empty axis. Over several axes it counts in row-major order of these.
         ArgMax = "arg_max",
         /// The index of the smallest value, otherwise as [`ArgMax`](Self::ArgMax).
         ArgMin = "arg_min",
@@ -151,7 +151,8 @@ op_enum! {
         Max = "max",
         /// The smaller.
         Min = "min",
-        /// aᵇ as C's `pow`: 1 for b = 0 or a = 1 even with NaN, NaN for a negative base and a fractional exponent.
+        /// aᵇ as C's `pow`: 1 for b = 0 or a = 1 even with NaN, NaN for a negative base and a fractional
+        /// exponent.
         Pow = "pow",
         /// silu(a) · b, the gated linear unit of Llama; a is the gate.
         Swiglu = "swiglu",
@@ -163,8 +164,8 @@ op_enum! {
 }
 
 op_enum! {
-    /// A comparison of two numbers, as IEEE 754 defines it: with NaN on either side only [`Ne`](Self::Ne) holds, and
-    /// the two zeros are equal.
+    /// A comparison of two numbers, as IEEE 754 defines it: with NaN on either side only [`Ne`](Self::Ne)
+    /// holds, and the two zeros are equal.
     CompareOp {
         /// a = b.
         Eq = "eq",
@@ -196,8 +197,8 @@ op_enum! {
 }
 
 impl UnaryOp {
-    /// Whether the function is defined for numbers of `dtype`: all are for floating-point numbers, those with an
-    /// integer result for i32. Integers wrap around.
+    /// Whether the function is defined for numbers of `dtype`: all are for floating-point numbers, those with
+    /// an integer result for i32. Integers wrap around.
     #[must_use]
     pub const fn accepts(self, dtype: DType) -> bool {
         match dtype {
@@ -209,8 +210,9 @@ impl UnaryOp {
 }
 
 impl BinaryOp {
-    /// Whether the function is defined for numbers of `dtype`: all are for floating-point numbers, the arithmetic ones
-    /// and the extremes for integers. Integers wrap around, a quotient loses its fraction, and a quotient by zero is 0.
+    /// Whether the function is defined for numbers of `dtype`: all are for floating-point numbers, the
+    /// arithmetic ones and the extremes for integers. Integers wrap around, a quotient loses its fraction,
+    /// and a quotient by zero is 0.
     #[must_use]
     pub const fn accepts(self, dtype: DType) -> bool {
         match dtype {
@@ -243,11 +245,12 @@ op_enum! {
     MathMode {
         /// f32 products and sums.
         Standard = "standard",
-        /// Where the device has tensor cores for f16, each factor may be split into two f16 parts, of which the three
-        /// largest products are added in f32. Each row of A and column of B is scaled by a power of two first, so every
-        /// exponent is served. The error of a result is at most (2⁻²⁰ + k · 2⁻²³) times the sum of its products'
-        /// magnitudes, and k · 2⁻³⁸ of the largest magnitude of A's row times that of B's column. An infinity or a NaN makes its whole row or column of C NaN.
-        /// Elsewhere as [`Standard`](Self::Standard).
+        /// Where the device has tensor cores for f16, each factor may be split into two f16 parts, of which
+        /// the three largest products are added in f32. Each row of A and column of B is scaled by a power of
+        /// two first, so every exponent is served. The error of a result is at most (2⁻²⁰ + k · 2⁻²³) times
+        /// the sum of its products' magnitudes, and k · 2⁻³⁸ of the largest magnitude of A's row times that
+        /// of B's column. An infinity or a NaN makes its whole row or column of C NaN. Elsewhere as
+        /// [`Standard`](Self::Standard).
         EmulatedF32 = "emulated_f32",
     }
 }

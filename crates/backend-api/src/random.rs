@@ -1,9 +1,9 @@
 //! The random numbers of [`ComputeBackend::random`](crate::ComputeBackend::random), defined to the last bit.
 //!
-//! They come from Philox4x32-10 (Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3", 2011):
-//! block `b` of the stream is the counter `(b mod 2³², b / 2³², 0, 0)` enciphered with the seed as key. What is made of
-//! its four words here uses only sums and products of f32, each rounded to the nearest, and operations on bits, so that
-//! every device can give the same numbers.
+//! They come from Philox4x32-10 (Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2,
+//! 3", 2011): block `b` of the stream is the counter `(b mod 2³², b / 2³², 0, 0)` enciphered with the seed as
+//! key. What is made of its four words here uses only sums and products of f32, each rounded to the nearest,
+//! and operations on bits, so that every device can give the same numbers.
 
 /// The four words of a block of the stream.
 #[must_use]
@@ -29,8 +29,9 @@ pub fn uniforms(words: [u32; 4]) -> [f32; 4] {
     words.map(|word| (word >> 8) as f32 * (1.0 / 16_777_216.0))
 }
 
-/// The numbers of a block with the normal distribution of mean 0 and standard deviation 1: two pairs by the method of
-/// Box and Muller, r·cos θ and r·sin θ. They differ from the mathematical ones by a few units in the last place.
+/// The numbers of a block with the normal distribution of mean 0 and standard deviation 1: two pairs by the
+/// method of Box and Muller, r·cos θ and r·sin θ. They differ from the mathematical ones by a few units in
+/// the last place.
 #[must_use]
 pub fn normals(words: [u32; 4]) -> [f32; 4] {
     let [a, b] = pair(words[0], words[1]);
@@ -111,7 +112,8 @@ mod tests {
         assert_eq!(philox_block(0, 0), [0x6627_e8d5, 0xe169_c58d, 0xbc57_ac4c, 0x9b00_dbd8]);
     }
 
-    /// The paper's rounds: two products of 64 bits, their upper halves mixed with the other words and the key.
+    /// The paper's rounds: two products of 64 bits, their upper halves mixed with the other words and the
+    /// key.
     fn enciphered(mut counter: [u32; 4], mut key: [u32; 2]) -> [u32; 4] {
         for _ in 0..10 {
             let product = |factor: u32, word: u32| u64::from(factor) * u64::from(word);

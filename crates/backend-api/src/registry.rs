@@ -72,9 +72,10 @@ pub struct Selection {
 
 /// Backends by name.
 ///
-/// A name is `"cpu"`, `"webgpu"`, `"webgpu:1"` (by adapter index), `"webgpu:vulkan"` (by interface) or a name that a
-/// runtime registered itself. `"auto"` is the device of the lowest [`rank`](crate::DeviceKind::rank): a discrete GPU
-/// before an integrated one, the host CPU before a software adapter; ties go to the backend registered first.
+/// A name is `"cpu"`, `"webgpu"`, `"webgpu:1"` (by adapter index), `"webgpu:vulkan"` (by interface) or a name
+/// that a runtime registered itself. `"auto"` is the device of the lowest [`rank`](crate::DeviceKind::rank):
+/// a discrete GPU before an integrated one, the host CPU before a software adapter; ties go to the backend
+/// registered first.
 #[derive(Debug, Default)]
 pub struct Registry {
     factories: Vec<Box<dyn BackendFactory>>,

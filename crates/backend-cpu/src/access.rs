@@ -1,8 +1,8 @@
 //! From handles to slices.
 //!
-//! Each allocation has a lock of its own. A call takes the locks of all its operands before it computes, in the order
-//! of the allocations' keys, and keeps them until it has finished. So calls can't wait for each other in a circle,
-//! and what several threads compute is as if their calls had run one after the other.
+//! Each allocation has a lock of its own. A call takes the locks of all its operands before it computes, in
+//! the order of the allocations' keys, and keeps them until it has finished. So calls can't wait for each
+//! other in a circle, and what several threads compute is as if their calls had run one after the other.
 
 use std::sync::Arc;
 
@@ -74,8 +74,8 @@ impl<'a> Shared<'a> {
 }
 
 impl Memory {
-    /// Checks the operands, then calls `work` with what each one reads, in order, and with the bytes of the one that
-    /// is written. Does nothing when that one is empty.
+    /// Checks the operands, then calls `work` with what each one reads, in order, and with the bytes of the
+    /// one that is written. Does nothing when that one is empty.
     ///
     /// # Errors
     /// As [`check`].

@@ -19,8 +19,9 @@ use crate::{factory, ops};
 
 /// The host CPU as a compute device.
 ///
-/// Every call finishes before it returns. Calls from several threads run at the same time unless one writes what
-/// another uses. Memory is zero when it is allocated, and given back to the system when its last handle is freed.
+/// Every call finishes before it returns. Calls from several threads run at the same time unless one writes
+/// what another uses. Memory is zero when it is allocated, and given back to the system when its last handle
+/// is freed.
 #[derive(Debug, Default)]
 pub struct CpuBackend {
     memory: Option<Memory>,

@@ -2,7 +2,8 @@
 
 use backend_api::BackendResult;
 
-/// Floating-point operations that a core makes in a second at least, a multiplication with its addition being two.
+/// Floating-point operations that a core makes in a second at least, a multiplication with its addition being
+/// two.
 const FLOPS_OF_A_CORE: f64 = 2e9;
 
 /// Refuses work that would take more than [`MAX_SECONDS`](backend_api::MAX_SECONDS).

@@ -70,8 +70,8 @@ impl Memory {
         look(&self.table.lock())
     }
 
-    /// See [`ComputeBackend::alloc`](backend_api::ComputeBackend::alloc). The memory is zero, which the system gives
-    /// for free.
+    /// See [`ComputeBackend::alloc`](backend_api::ComputeBackend::alloc). The memory is zero, which the
+    /// system gives for free.
     pub(crate) fn alloc(&self, requested: usize) -> BackendResult<u64> {
         if requested > MAX_ALLOC_BYTES {
             return Err(BackendError::Limit { op: "alloc", what: "bytes", requested, max: MAX_ALLOC_BYTES });
@@ -112,7 +112,8 @@ impl Memory {
         }))
     }
 
-    /// See [`ComputeBackend::free`](backend_api::ComputeBackend::free). A running operation keeps the memory it uses.
+    /// See [`ComputeBackend::free`](backend_api::ComputeBackend::free). A running operation keeps the memory
+    /// it uses.
     pub(crate) fn free(&self, ptr: u64) -> BackendResult<()> {
         let mut table = self.table.lock();
         let key = table.key(ptr);
@@ -198,9 +199,9 @@ fn invalid(op: &'static str, ptr: u64) -> BackendError {
 
 /// What tells the handles of one backend from those of another.
 ///
-/// A key's upper half is the slot's version, which is odd and starts at 1. Multiples of 2³¹ times the golden ratio lie
-/// far apart modulo 2³², so one backend's handle becomes another's only after a slot of that one has been reused about
-/// 2³¹ divided by the number of backends times.
+/// A key's upper half is the slot's version, which is odd and starts at 1. Multiples of 2³¹ times the golden
+/// ratio lie far apart modulo 2³², so one backend's handle becomes another's only after a slot of that one
+/// has been reused about 2³¹ divided by the number of backends times.
 fn next_salt() -> u64 {
     static BACKENDS: AtomicU64 = AtomicU64::new(0);
     let index = BACKENDS.fetch_add(1, Ordering::Relaxed);

@@ -1,11 +1,12 @@
 //! Work on every core.
 //!
-//! Operations run on a pool of their own, and a caller waits for it without doing anything else meanwhile. Were a
-//! waiting caller given another task that calls the backend, that task could wait for a lock that the caller itself
-//! holds. Threads of any rayon pool look for such tasks while they wait, so they wait through a thread that isn't one.
+//! Operations run on a pool of their own, and a caller waits for it without doing anything else meanwhile.
+//! Were a waiting caller given another task that calls the backend, that task could wait for a lock that the
+//! caller itself holds. Threads of any rayon pool look for such tasks while they wait, so they wait through a
+//! thread that isn't one.
 //!
-//! Work is split by halving, at places that depend on sizes only. Without threads the same halves run one after the
-//! other.
+//! Work is split by halving, at places that depend on sizes only. Without threads the same halves run one
+//! after the other.
 
 /// Permission to use the cores, made by [`Cores::run`] for work that is worth it.
 #[derive(Clone, Copy, Debug)]
@@ -66,8 +67,8 @@ impl Cores {
         }
     }
 
-    /// Calls `work(first, chunk)` for chunks that together are `data`; each starts at a multiple of `unit` and has
-    /// about `grain` elements.
+    /// Calls `work(first, chunk)` for chunks that together are `data`; each starts at a multiple of `unit`
+    /// and has about `grain` elements.
     pub(crate) fn chunks<T: Send>(
         self,
         data: &mut [T],

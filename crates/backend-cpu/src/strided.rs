@@ -1,8 +1,8 @@
 //! Walks over strided outputs that give each core a slice of its own.
 //!
-//! An output's elements are distinct in the sense that, sorted by stride, each stride passes everything that the
-//! smaller ones reach. So the halves of the dimension with the largest stride lie in two halves of the memory, and
-//! any such output can be divided by `split_at_mut`.
+//! An output's elements are distinct in the sense that, sorted by stride, each stride passes everything that
+//! the smaller ones reach. So the halves of the dimension with the largest stride lie in two halves of the
+//! memory, and any such output can be divided by `split_at_mut`.
 
 use std::ops::Range;
 
@@ -10,8 +10,9 @@ use backend_api::desc::Loop;
 
 use crate::parallel::Cores;
 
-/// Calls `work(ranges, slice)` for boxes of about `grain` elements that together are the output: `dims` are its
-/// extents and strides, `ranges` the box in the same order, and `slice` starts at the box's first element.
+/// Calls `work(ranges, slice)` for boxes of about `grain` elements that together are the output: `dims` are
+/// its extents and strides, `ranges` the box in the same order, and `slice` starts at the box's first
+/// element.
 pub(crate) fn boxes<T: Send>(
     cores: Cores,
     dims: &[(usize, usize)],
@@ -68,8 +69,9 @@ pub(crate) struct Run<const N: usize> {
     pub(crate) stride: [usize; N],
 }
 
-/// Calls `work(run, slice)` for every innermost loop of `loops`, of which tensor `N - 1` is the output. In `run` the
-/// output's start counts from the start of `slice`, those of the inputs from the start of the tensor.
+/// Calls `work(run, slice)` for every innermost loop of `loops`, of which tensor `N - 1` is the output. In
+/// `run` the output's start counts from the start of `slice`, those of the inputs from the start of the
+/// tensor.
 pub(crate) fn runs<T: Send, const N: usize>(
     cores: Cores,
     loops: Vec<Loop<N>>,

@@ -1,4 +1,5 @@
-//! Spot checks of each family and of what is this backend's own; crates/conformance has the grids and the oracles.
+//! Spot checks of each family and of what is this backend's own; crates/conformance has the grids and the
+//! oracles.
 
 use backend_api::desc::{
     AttentionDesc, AttentionMask, Bias, BiasAxis, BinaryDesc, CopyDesc, GatherDesc, LayerNormDesc,
@@ -217,8 +218,8 @@ fn rotation_by_a_quarter_turn() {
     assert_eq!(download::<f32>(&backend, x, 3), [-2.0, 1.0, 3.0]);
 }
 
-/// Tasks of a runtime's own pool call the backend on shared memory; none may be given to a thread that waits inside
-/// the backend with a lock held.
+/// Tasks of a runtime's own pool call the backend on shared memory; none may be given to a thread that waits
+/// inside the backend with a lock held.
 #[test]
 fn callers_on_a_thread_pool_never_wait_for_themselves() {
     let backend = CpuBackend::new();

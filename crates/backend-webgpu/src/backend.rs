@@ -14,8 +14,8 @@ use crate::{ops, transfer};
 /// A compute backend on a WebGPU adapter.
 ///
 /// [`new`](Self::new) and [`select`](Self::select) make one that isn't open yet: each call returns
-/// [`NotInitialized`](BackendError::NotInitialized) until [`init`](ComputeBackend::init) has opened an adapter.
-/// [`open`](Self::open) does both for the best adapter.
+/// [`NotInitialized`](BackendError::NotInitialized) until [`init`](ComputeBackend::init) has opened an
+/// adapter. [`open`](Self::open) does both for the best adapter.
 ///
 /// ```no_run
 /// use backend_api::ComputeBackend as _;
@@ -63,24 +63,24 @@ impl WebGpuBackend {
         Ok(backend)
     }
 
-    /// A backend for the adapter that `selector` names, not yet opened: an index, a part of an interface's or an
-    /// adapter's name, or nothing for the best.
+    /// A backend for the adapter that `selector` names, not yet opened: an index, a part of an interface's or
+    /// an adapter's name, or nothing for the best.
     #[must_use]
     pub fn select(selector: &str) -> Self {
         Self { selector: selector.into(), ..Self::default() }
     }
 
     /// Does without cooperative matrices when the backend is next opened. They are tensor cores of the
-    /// device, which wgpu offers as an experimental feature; the backend uses them for f16 products where there are
-    /// some, after it has compared their results with the host's.
+    /// device, which wgpu offers as an experimental feature; the backend uses them for f16 products where
+    /// there are some, after it has compared their results with the host's.
     #[must_use]
     pub fn without_cooperative_matrices(mut self) -> Self {
         self.avoid_cooperative_matrices = true;
         self
     }
 
-    /// A backend on a device that the caller has opened. It uses of it what the device's features and limits allow.
-    /// The caller must leave the device's uncaptured-error and lost callbacks to the backend.
+    /// A backend on a device that the caller has opened. It uses of it what the device's features and limits
+    /// allow. The caller must leave the device's uncaptured-error and lost callbacks to the backend.
     ///
     /// # Errors
     /// [`OutOfMemory`](BackendError::OutOfMemory).
@@ -140,8 +140,8 @@ impl WebGpuBackend {
         Some(&self.opened.as_ref()?.gpu.device)
     }
 
-    /// The wgpu queue, if the backend is open. What the backend has recorded runs before work that is submitted here
-    /// only after [`flush`](Self::flush).
+    /// The wgpu queue, if the backend is open. What the backend has recorded runs before work that is
+    /// submitted here only after [`flush`](Self::flush).
     #[must_use]
     pub fn queue(&self) -> Option<&wgpu::Queue> {
         Some(&self.opened.as_ref()?.gpu.queue)
@@ -151,8 +151,8 @@ impl WebGpuBackend {
     ///
     /// # Errors
     /// [`DeviceLost`](BackendError::DeviceLost), [`NotInitialized`](BackendError::NotInitialized);
-    /// [`Timeout`](BackendError::Timeout) where a driver works off earlier submissions before it takes this one, which
-    /// follows then.
+    /// [`Timeout`](BackendError::Timeout) where a driver works off earlier submissions before it takes this
+    /// one, which follows then.
     pub fn flush(&self) -> BackendResult<()> {
         let op = "flush";
         let context = self.context(op)?;
@@ -164,8 +164,8 @@ impl WebGpuBackend {
         newest.map_or(Ok(()), |newest| context.submitter.wait_until_submitted(&newest, &context.deadline(op)))
     }
 
-    /// The buffer behind a handle, with the handle's byte offset and length in it. The buffer may be read and written
-    /// by work submitted after [`flush`](Self::flush), for as long as the handle lives.
+    /// The buffer behind a handle, with the handle's byte offset and length in it. The buffer may be read and
+    /// written by work submitted after [`flush`](Self::flush), for as long as the handle lives.
     ///
     /// # Errors
     /// [`InvalidHandle`](BackendError::InvalidHandle).
@@ -175,16 +175,17 @@ impl WebGpuBackend {
         Ok((slice.block.buffer().clone(), slice.offset as u64, slice.len as u64))
     }
 
-    /// A handle to a buffer of this device that the caller made, with the usages STORAGE, COPY_SRC and COPY_DST. It
-    /// is freed like any handle; the buffer lives as long as the caller or the backend uses it. A buffer that is imported
-    /// again, or was exported, is the memory that it is already known as. While the handle lives, the caller must not map or
-    /// destroy the buffer: what is recorded with it would be lost, and the next read or synchronize says so.
+    /// A handle to a buffer of this device that the caller made, with the usages STORAGE, COPY_SRC and
+    /// COPY_DST. It is freed like any handle; the buffer lives as long as the caller or the backend uses it.
+    /// A buffer that is imported again, or was exported, is the memory that it is already known as. While the
+    /// handle lives, the caller must not map or destroy the buffer: what is recorded with it would be lost,
+    /// and the next read or synchronize says so.
     ///
     /// # Errors
     /// [`Unsupported`](BackendError::Unsupported) if a usage is missing or the buffer is mapped;
-    /// [`Driver`](BackendError::Driver) if it is of another device or destroyed. In a browser these two are told later, by
-    /// the next read or synchronize. Two things can't be seen here and must not be: a buffer of another `wgpu::Instance`, and
-    /// a mapped one of which the caller still holds a view.
+    /// [`Driver`](BackendError::Driver) if it is of another device or destroyed. In a browser these two are
+    /// told later, by the next read or synchronize. Two things can't be seen here and must not be: a buffer
+    /// of another `wgpu::Instance`, and a mapped one of which the caller still holds a view.
     pub fn import_buffer(&self, buffer: wgpu::Buffer) -> BackendResult<u64> {
         let op = "import_buffer";
         let context = self.context(op)?;
@@ -204,10 +205,12 @@ impl WebGpuBackend {
         context.memory.import(op, buffer)
     }
 
-    /// `C = alpha · A · B + beta · C` for packed row-major f16 matrices, accumulated in f32: A is m×k, B k×n, C m×n.
+    /// `C = alpha · A · B + beta · C` for packed row-major f16 matrices, accumulated in f32: A is m×k, B k×n,
+    /// C m×n.
     ///
     /// # Errors
-    /// As [`gemm`](ComputeBackend::gemm), and [`Unsupported`](BackendError::Unsupported) on a device without f16.
+    /// As [`gemm`](ComputeBackend::gemm), and [`Unsupported`](BackendError::Unsupported) on a device without
+    /// f16.
     #[expect(clippy::too_many_arguments, reason = "the f16 form of the contract's gemm")]
     pub fn gemm_f16(
         &self,
@@ -226,9 +229,9 @@ impl WebGpuBackend {
         self.call("gemm_f16", |ctx, op| ops::matmul(ctx, op, &desc))
     }
 
-    /// How a product would be made: the kernel and its tile, the pieces into which k is split, what is copied first.
-    /// Such as `cooperative/128x128x32+split4, packs A`. Of a product that takes long, it is that of the first part, with
-    /// how many there are: `direct/32x128x4, in 8 parts`.
+    /// How a product would be made: the kernel and its tile, the pieces into which k is split, what is copied
+    /// first. Such as `cooperative/128x128x32+split4, packs A`. Of a product that takes long, it is that of
+    /// the first part, with how many there are: `direct/32x128x4, in 8 parts`.
     ///
     /// # Errors
     /// What [`matmul`](ComputeBackend::matmul) returns.
@@ -237,8 +240,8 @@ impl WebGpuBackend {
     }
 
     /// Makes products use one kernel wherever it can make them, for tests and measurements: one of
-    /// [`matmul_kernels`](Self::matmul_kernels), with `+split4` or the like to split k into pieces. `None` lets the
-    /// backend choose again.
+    /// [`matmul_kernels`](Self::matmul_kernels), with `+split4` or the like to split k into pieces. `None`
+    /// lets the backend choose again.
     ///
     /// # Errors
     /// [`Unsupported`](BackendError::Unsupported) if there is no such kernel.
@@ -265,8 +268,8 @@ impl WebGpuBackend {
     }
 
     /// Makes attention use one kernel wherever it can, for tests and measurements: one of
-    /// [`attention_kernels`](Self::attention_kernels), with `+split4` or the like for the number of pieces into which
-    /// `split` cuts the keys. `None` lets the backend choose again.
+    /// [`attention_kernels`](Self::attention_kernels), with `+split4` or the like for the number of pieces
+    /// into which `split` cuts the keys. `None` lets the backend choose again.
     ///
     /// # Errors
     /// [`Unsupported`](BackendError::Unsupported) if there is no such kernel.
@@ -283,8 +286,8 @@ impl WebGpuBackend {
         ops::AttentionOverride::names()
     }
 
-    /// [`force_matmul`](Self::force_matmul) for convolutions, transposed ones and the gradients of inputs: one of
-    /// [`conv_kernels`](Self::conv_kernels).
+    /// [`force_matmul`](Self::force_matmul) for convolutions, transposed ones and the gradients of inputs:
+    /// one of [`conv_kernels`](Self::conv_kernels).
     ///
     /// # Errors
     /// [`Unsupported`](BackendError::Unsupported) if there is no such kernel.
@@ -301,8 +304,8 @@ impl WebGpuBackend {
         ops::ConvOverride::names()
     }
 
-    /// For tests: takes the device for `slowdown` times slower than its kind is, and has every operation halved
-    /// `halvings` times where it can be divided.
+    /// For tests: takes the device for `slowdown` times slower than its kind is, and has every operation
+    /// halved `halvings` times where it can be divided.
     ///
     /// # Errors
     /// [`NotInitialized`](BackendError::NotInitialized).
@@ -319,8 +322,8 @@ impl WebGpuBackend {
         self.opened.as_ref().map_or(0, |context| context.pace.cuts())
     }
 
-    /// How long a call waits for the device before it returns [`Timeout`](BackendError::Timeout); two minutes unless
-    /// set.
+    /// How long a call waits for the device before it returns [`Timeout`](BackendError::Timeout); two minutes
+    /// unless set.
     ///
     /// # Errors
     /// [`NotInitialized`](BackendError::NotInitialized).
@@ -329,10 +332,10 @@ impl WebGpuBackend {
         Ok(())
     }
 
-    /// How long a call that waits polls the device before it lets its thread sleep; 200 µs unless set. Polling keeps a
-    /// core busy and saves the time of waking the thread, as the spin and blocking-sync flags of a CUDA device do. Without
-    /// effect in a browser, which never blocks, and on Vulkan's software adapters, to which a thread of the backend
-    /// submits and tells when a batch has finished.
+    /// How long a call that waits polls the device before it lets its thread sleep; 200 µs unless set.
+    /// Polling keeps a core busy and saves the time of waking the thread, as the spin and blocking-sync flags
+    /// of a CUDA device do. Without effect in a browser, which never blocks, and on Vulkan's software
+    /// adapters, to which a thread of the backend submits and tells when a batch has finished.
     ///
     /// # Errors
     /// [`NotInitialized`](BackendError::NotInitialized).
@@ -428,7 +431,8 @@ impl WebGpuBackend {
         self.opened.as_ref().ok_or(BackendError::NotInitialized { op })?.call(op)
     }
 
-    /// The opened device, if it still works, for a call that waits without blocking, and takes its turn whenever it goes on.
+    /// The opened device, if it still works, for a call that waits without blocking, and takes its turn
+    /// whenever it goes on.
     pub(crate) fn context_async(&self, op: &'static str) -> BackendResult<&Opened> {
         self.context(op)?;
         self.opened.as_ref().ok_or(BackendError::NotInitialized { op })

@@ -22,8 +22,8 @@ use crate::transfer::{Readback, Signal, StagingRing};
 
 /// An opened device, as the operations of one call see it.
 ///
-/// A call's dispatches are collected here, and recorded together when all of it has been checked and planned: a call that
-/// fails has recorded none, and no other thread's come in between.
+/// A call's dispatches are collected here, and recorded together when all of it has been checked and planned:
+/// a call that fails has recorded none, and no other thread's come in between.
 #[derive(Debug)]
 pub(crate) struct Context {
     parts: Arc<Parts>,
@@ -141,8 +141,8 @@ impl Parts {
         stats
     }
 
-    /// Gives everything back to the system that is only kept for reuse; how many bytes. What the device still works on
-    /// comes back when it has finished.
+    /// Gives everything back to the system that is only kept for reuse; how many bytes. What the device still
+    /// works on comes back when it has finished.
     ///
     /// # Errors
     /// [`DeviceLost`](BackendError::DeviceLost).
@@ -160,8 +160,8 @@ impl Parts {
 }
 
 impl Context {
-    /// How often an allocation waits for memory to come back: meanwhile other threads may free some, and their batches keep
-    /// it for a while.
+    /// How often an allocation waits for memory to come back: meanwhile other threads may free some, and
+    /// their batches keep it for a while.
     const MAX_RECLAIMS: usize = 4;
 
     /// A call that records.
@@ -219,8 +219,8 @@ impl Context {
         }
     }
 
-    /// Compiles a kernel and lets other tasks go on. Nobody has to wait for a turn at the device meanwhile: the gate is
-    /// entered for the compilation alone.
+    /// Compiles a kernel and lets other tasks go on. Nobody has to wait for a turn at the device meanwhile:
+    /// the gate is entered for the compilation alone.
     pub(crate) async fn compile(&self, variant: &Variant) -> BackendResult<()> {
         self.pipelines.compile_async(variant, &self.gl_lock).await
     }
@@ -237,7 +237,7 @@ impl Context {
                 Allocation::Done(block) => return Ok(block),
                 Allocation::NeedsReclaim(error) if reclaims == Self::MAX_RECLAIMS => return Err(error),
                 Allocation::NeedsReclaim(_) => {
-                    self.reclaim(deadline.get_or_insert_with(|| self.deadline(op)))?
+                    self.reclaim(deadline.get_or_insert_with(|| self.deadline(op)))?;
                 }
             }
             reclaims += 1;
@@ -254,7 +254,8 @@ impl Context {
         Ok(DeviceSlice { block: self.allocate(op, bytes)?, offset: 0, len: bytes })
     }
 
-    /// Waits for what the device works on, within the time that a call may wait, and gives back what nobody uses any more.
+    /// Waits for what the device works on, within the time that a call may wait, and gives back what nobody
+    /// uses any more.
     fn reclaim(&self, deadline: &Deadline) -> BackendResult<()> {
         self.trim()?;
         let newest = self.recorder.lock().newest();
@@ -272,8 +273,8 @@ impl Context {
     /// Uploads to a 4-byte aligned part of a buffer, in order with what is recorded.
     ///
     /// # Errors
-    /// [`Timeout`](BackendError::Timeout), [`OutOfMemory`](BackendError::OutOfMemory): a multiple of the staging buffers'
-    /// size may have been uploaded.
+    /// [`Timeout`](BackendError::Timeout), [`OutOfMemory`](BackendError::OutOfMemory): a multiple of the
+    /// staging buffers' size may have been uploaded.
     pub(crate) fn upload(&self, op: &'static str, dst: &DeviceSlice, bytes: &[u8]) -> BackendResult<()> {
         let mut deadline = None;
         for (i, chunk) in bytes.chunks(StagingRing::CHUNK).enumerate() {
@@ -330,8 +331,8 @@ impl Context {
         Window::new(op, slice, dtype, self.limits)
     }
 
-    /// What a kernel sees of an input. One that lies in the output's buffer is copied first: a buffer can't be read
-    /// through one binding and written through another.
+    /// What a kernel sees of an input. One that lies in the output's buffer is copied first: a buffer can't
+    /// be read through one binding and written through another.
     pub(crate) fn input(
         &self,
         op: &'static str,
@@ -367,7 +368,8 @@ impl Context {
         untouched(&self.null)
     }
 
-    /// A binding for an output that a kernel doesn't touch, which can't be bound to what is read in the same dispatch.
+    /// A binding for an output that a kernel doesn't touch, which can't be bound to what is read in the same
+    /// dispatch.
     pub(crate) fn sink(&self) -> Window {
         untouched(&self.sink)
     }
@@ -403,8 +405,8 @@ impl Context {
         Ok(())
     }
 
-    /// Says that the launches which follow should take the device so many seconds. They begin a submission of their own if
-    /// they would be too long together with what was recorded before.
+    /// Says that the launches which follow should take the device so many seconds. They begin a submission of
+    /// their own if they would be too long together with what was recorded before.
     pub(crate) fn expect(&self, seconds: f64) {
         if matches!(self.mode, Mode::Record(_)) {
             self.pace.add(seconds);
@@ -446,7 +448,8 @@ impl Context {
         self.take_late(op, witness, 0)
     }
 
-    /// What the device reported that the caller has yet to be told; `spoiled` as in [`take_late`](crate::device::Health).
+    /// What the device reported that the caller has yet to be told; `spoiled` as in
+    /// [`take_late`](crate::device::Health).
     pub(crate) fn take_late(&self, op: &'static str, witness: Witness, spoiled: u64) -> BackendResult<()> {
         #[cfg(feature = "count-out-of-bounds")]
         self.pipelines.counters().take(op, &self.gpu.device, &self.gpu.queue)?;
@@ -485,8 +488,8 @@ fn null_buffer(device: &wgpu::Device) -> BackendResult<wgpu::Buffer> {
         .map_err(|_| BackendError::OutOfMemory { requested: size as usize, in_use: 0 })
 }
 
-/// The grid of `groups` workgroups in a row, folded into a second dimension where there are too many for one; the
-/// kernel unfolds it with `flat_group`.
+/// The grid of `groups` workgroups in a row, folded into a second dimension where there are too many for one;
+/// the kernel unfolds it with `flat_group`.
 ///
 /// # Errors
 /// [`Limit`](BackendError::Limit) past 65 535 rows of 65 535.

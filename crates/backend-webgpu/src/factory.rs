@@ -5,8 +5,8 @@ use backend_api::{BackendFactory, BackendFuture, BackendResult, ComputeBackend, 
 use crate::WebGpuBackend;
 use crate::device;
 
-/// Makes [`WebGpuBackend`]s under the name `"webgpu"`. A selector is an adapter's index, or a part of the name of its
-/// interface (`"vulkan"`, `"gl"`) or of its own name (`"nvidia"`).
+/// Makes [`WebGpuBackend`]s under the name `"webgpu"`. A selector is an adapter's index, or a part of the
+/// name of its interface (`"vulkan"`, `"gl"`) or of its own name (`"nvidia"`).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct WebGpuFactory;
 

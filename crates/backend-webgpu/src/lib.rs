@@ -1,7 +1,8 @@
-//! A compute backend for ML runtimes over wgpu: BLAS and DNN operations as WGSL kernels on Vulkan, Metal, DirectX 12,
-//! OpenGL and in browsers.
+//! A compute backend for ML runtimes over wgpu: BLAS and DNN operations as WGSL kernels on Vulkan, Metal,
+//! DirectX 12, OpenGL and in browsers.
 //!
-//! [`WebGpuBackend`] implements [`ComputeBackend`](backend_api::ComputeBackend). A runtime usually gets it by name:
+//! [`WebGpuBackend`] implements [`ComputeBackend`](backend_api::ComputeBackend). A runtime usually gets it by
+//! name:
 //!
 //! ```no_run
 //! use backend_api::Registry;
@@ -15,9 +16,10 @@
 //! ```
 //!
 //! # The data's way
-//! Each call goes one way: `compute` (the contract) → `ops` (check the descriptor, choose a kernel) → `recorder` (bind,
-//! record, submit) → the queue. Beside them are `device` (which adapter, and whether it still works), `memory` (handles
-//! and the pool), `kernels` (WGSL sources and compiled pipelines) and `transfer` (uploads and read-backs).
+//! Each call goes one way: `compute` (the contract) → `ops` (check the descriptor, choose a kernel) →
+//! `recorder` (bind, record, submit) → the queue. Beside them are `device` (which adapter, and whether it
+//! still works), `memory` (handles and the pool), `kernels` (WGSL sources and compiled pipelines) and
+//! `transfer` (uploads and read-backs).
 #![deny(unsafe_code)]
 #![cfg_attr(
     target_family = "wasm",

@@ -32,8 +32,8 @@ impl Opened {
     /// Begins a call: takes a turn at the device, and sees whether it is lost.
     ///
     /// # Errors
-    /// [`DeviceLost`](backend_api::BackendError::DeviceLost), [`Timeout`](backend_api::BackendError::Timeout) where another
-    /// thread has its turn.
+    /// [`DeviceLost`](backend_api::BackendError::DeviceLost), [`Timeout`](backend_api::BackendError::Timeout)
+    /// where another thread has its turn.
     pub(crate) fn call(&self, op: &'static str) -> BackendResult<Call<'_>> {
         let turn = self.gl_lock.lock_within(op, self.timeout())?;
         self.submitter.refresh()?;
@@ -64,7 +64,8 @@ impl Drop for Opened {
             None => Ok(()),
         });
         let Err(error) = finished else { return };
-        // The driver waits for its work before it lets go of a device. That may take as long as it wants elsewhere.
+        // The driver waits for its work before it lets go of a device. That may take as long as it wants
+        // elsewhere.
         tracing::warn!(%error, "the device is still at work; it closes in the background");
         let parts = Arc::clone(self.context.parts());
         _ = thread::Builder::new().name("webgpu-close".to_owned()).spawn(move || drop(parts));

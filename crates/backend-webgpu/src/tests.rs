@@ -69,7 +69,8 @@ fn a_dropped_backend_has_let_go_of_its_device() {
     }
 }
 
-/// An OpenGL adapter has waits that poll and then block; on Vulkan's software adapters another thread wakes them.
+/// An OpenGL adapter has waits that poll and then block; on Vulkan's software adapters another thread wakes
+/// them.
 #[test]
 fn waits_end_however_long_they_poll() {
     let mut registry = Registry::new();

@@ -12,9 +12,9 @@ use crate::{WebGpuBackend, ops};
 const RUNS: usize = 5;
 
 impl WebGpuBackend {
-    /// Measures every kernel that can make such a product, for about `budget` at most, and uses the fastest for products of
-    /// the same sizes, types and layout from now on. What the backend would choose without measuring is measured
-    /// first and kept unless another is clearly faster. Blocks; C is left as it is.
+    /// Measures every kernel that can make such a product, for about `budget` at most, and uses the fastest
+    /// for products of the same sizes, types and layout from now on. What the backend would choose without
+    /// measuring is measured first and kept unless another is clearly faster. Blocks; C is left as it is.
     ///
     /// # Errors
     /// What [`matmul`](ComputeBackend::matmul) returns.

@@ -28,8 +28,8 @@ impl WebGpuBackend {
         Ok(std::iter::once(header(&context.gpu.info)).chain(lines).map(|line| line + "\n").collect())
     }
 
-    /// Uses what [`tuning`](Self::tuning) returned in another run. Takes nothing if it was found on another adapter or with
-    /// another driver; the number of products that it knows of.
+    /// Uses what [`tuning`](Self::tuning) returned in another run. Takes nothing if it was found on another
+    /// adapter or with another driver; the number of products that it knows of.
     ///
     /// # Errors
     /// [`NotInitialized`](backend_api::BackendError::NotInitialized).

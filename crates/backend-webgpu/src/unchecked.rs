@@ -6,20 +6,23 @@ use crate::kernels::Spirv;
 
 /// Compiles a kernel of shaders/ without run-time checks in the shader.
 ///
-/// The checks would clamp every index and count the turns of every loop, which costs up to half of a kernel's speed.
+/// The checks would clamp every index and count the turns of every loop, which costs up to half of a kernel's
+/// speed.
 pub(crate) fn shader_module(device: &wgpu::Device, label: &str, wgsl: String) -> wgpu::ShaderModule {
     let descriptor =
         wgpu::ShaderModuleDescriptor { label: Some(label), source: wgpu::ShaderSource::Wgsl(wgsl.into()) };
-    // SAFETY: Only the crate's own kernels come here, for launches whose operands were checked: each lies in its binding with
-    // every element that its descriptor names. No kernel is meant to access anything else: `cargo xtask test-bounds` compares
-    // each access of what it runs with the operand's bytes, and that of any other array with its length;
-    // docs/reliability.md says how much has run so. An operand's words are bound whole, and so is the first element of an input,
-    // which may be loaded in place of one that doesn't exist (docs/architecture.md). What is not counted but argued:
-    // loops have bounds that they don't change, and integers are divided by constants and by sizes that aren't 0.
+    // SAFETY: Only the crate's own kernels come here, for launches whose operands were checked: each lies in
+    // its binding with every element that its descriptor names. No kernel is meant to access anything else:
+    // `cargo xtask test-bounds` compares each access of what it runs with the operand's bytes, and that of
+    // any other array with its length; docs/reliability.md says how much has run so. An operand's words are
+    // bound whole, and so is the first element of an input, which may be loaded in place of one that doesn't
+    // exist (docs/architecture.md). What is not counted but argued: loops have bounds that they don't change,
+    // and integers are divided by constants and by sizes that aren't 0.
     unsafe { device.create_shader_module_trusted(descriptor, wgpu::ShaderRuntimeChecks::unchecked()) }
 }
 
-/// Compiles a kernel whose accesses are counted. What lies outside is clamped; the rest is as for [`shader_module`].
+/// Compiles a kernel whose accesses are counted. What lies outside is clamped; the rest is as for
+/// [`shader_module`].
 #[cfg(feature = "count-out-of-bounds")]
 pub(crate) fn counted_module(device: &wgpu::Device, label: &str, module: naga::Module) -> wgpu::ShaderModule {
     let source = wgpu::ShaderSource::Naga(std::borrow::Cow::Owned(module));
@@ -40,17 +43,18 @@ pub(crate) fn spirv_module(device: &wgpu::Device, label: &str, spirv: Spirv) -> 
         spirv: Some(spirv.words.into()),
         ..Default::default()
     };
-    // SAFETY: The words come from naga, whose validator has accepted the crate's own text, and differ from what wgpu
-    // would make of it by hints and, in kernels that say so, by accesses to the first eight elements of matrices of 256,
-    // which subgroups of 32 share. The suite `shaders` compares the text's bindings with the layout. The device has been
-    // opened for SPIR-V and what the text needs, or `Pipelines` would not ask. For indices and loops see `shader_module`.
+    // SAFETY: The words come from naga, whose validator has accepted the crate's own text, and differ from
+    // what wgpu would make of it by hints and, in kernels that say so, by accesses to the first eight
+    // elements of matrices of 256, which subgroups of 32 share. The suite `shaders` compares the text's
+    // bindings with the layout. The device has been opened for SPIR-V and what the text needs, or `Pipelines`
+    // would not ask. For indices and loops see `shader_module`.
     unsafe { device.create_shader_module_passthrough(descriptor) }
 }
 
 /// wgpu's permission to open a device with features that it calls experimental; here, cooperative matrices.
 pub(crate) fn experimental_features() -> wgpu::ExperimentalFeatures {
-    // SAFETY: Asks to acknowledge that the feature may be faulty. Each variant that uses it is compared with exact results
-    // on the device before it is trusted, and a program can do without
+    // SAFETY: Asks to acknowledge that the feature may be faulty. Each variant that uses it is compared with
+    // exact results on the device before it is trusted, and a program can do without
     // (`WebGpuBackend::without_cooperative_matrices`).
     unsafe { wgpu::ExperimentalFeatures::enabled() }
 }

@@ -5,13 +5,13 @@ use backend_api::{BackendResult, ComputeBackend};
 /// The most operands that a call has.
 const OPERANDS: usize = 12;
 
-/// Byte offset of what lies in a block. Kernels bind from a multiple of 256 bytes, so all that lies there is bound from
-/// the same byte on, however long it is.
+/// Byte offset of what lies in a block. Kernels bind from a multiple of 256 bytes, so all that lies there is
+/// bound from the same byte on, however long it is.
 const START: usize = 4096;
 
-/// Large allocations that stay, in which cases place their operands: each in a block of its own or all in one, from the
-/// same byte on in every case. Bindings of the same start and of other lengths follow each other, as those of a cache of
-/// keys and values do.
+/// Large allocations that stay, in which cases place their operands: each in a block of its own or all in
+/// one, from the same byte on in every case. Bindings of the same start and of other lengths follow each
+/// other, as those of a cache of keys and values do.
 ///
 /// One case at a time may run within an arena.
 #[derive(Debug)]
@@ -47,8 +47,8 @@ impl Arena {
         self.blocks.into_iter().try_for_each(|block| backend.free(block))
     }
 
-    /// A view of `len` bytes for the operand of this index, behind `before` bytes of others if they share a block; an
-    /// allocation of its own where it doesn't fit.
+    /// A view of `len` bytes for the operand of this index, behind `before` bytes of others if they share a
+    /// block; an allocation of its own where it doesn't fit.
     pub(crate) fn place(
         &self,
         backend: &dyn ComputeBackend,

@@ -5,13 +5,13 @@ use backend_api::{BackendResult, BinaryOp, ComputeBackend, DType, MemoryStats, U
 /// The most that a scenario may grow after its warm-up, in bytes; one with a budget may fill that besides.
 pub const GROWTH_LIMIT: usize = 16 << 20;
 
-/// The most that staging buffers may hold, in bytes. How much of it a warm-up fills depends on how far the device falls
-/// behind the host.
+/// The most that staging buffers may hold, in bytes. How much of it a warm-up fills depends on how far the
+/// device falls behind the host.
 pub const STAGING_LIMIT: usize = 32 << 20;
 
-/// How often a scenario is repeated until one repetition stays within the limit. A leak grows in each of them; a driver
-/// that takes memory in blocks of 128 MiB takes the next one once, in whichever repetition the device falls furthest
-/// behind.
+/// How often a scenario is repeated until one repetition stays within the limit. A leak grows in each of
+/// them; a driver that takes memory in blocks of 128 MiB takes the next one once, in whichever repetition the
+/// device falls furthest behind.
 const REPETITIONS: usize = 3;
 
 /// Something done over and over.
@@ -67,7 +67,8 @@ pub struct Growth {
 }
 
 impl Scenario {
-    /// Runs the scenario after a warm-up of a tenth of its rounds. `resident` tells the process's resident bytes.
+    /// Runs the scenario after a warm-up of a tenth of its rounds. `resident` tells the process's resident
+    /// bytes.
     ///
     /// # Errors
     /// A failed call, or what grew.

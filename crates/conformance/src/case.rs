@@ -42,8 +42,8 @@ pub enum Outcome {
     /// The device has no f16, and the call was refused as
     /// [`Unsupported`](backend_api::BackendError::Unsupported) with nothing changed.
     Refused,
-    /// Within an [`Arena`], what the call needs to bind is larger than the device allows, and it was refused as
-    /// [`Limit`](backend_api::BackendError::Limit) with nothing changed.
+    /// Within an [`Arena`], what the call needs to bind is larger than the device allows, and it was refused
+    /// as [`Limit`](backend_api::BackendError::Limit) with nothing changed.
     Limited,
 }
 
@@ -78,7 +78,8 @@ impl Case {
         self.run_blocking(Device { backend, wait: Wait::Blocking, arena: None })
     }
 
-    /// Whether the case is a single call, whose operands can be placed anywhere, and not a script that allocates.
+    /// Whether the case is a single call, whose operands can be placed anywhere, and not a script that
+    /// allocates.
     #[must_use]
     pub const fn is_one_call(&self) -> bool {
         matches!(self.body, Body::Call(_))

@@ -2,8 +2,8 @@
 
 use backend_api::DType;
 
-/// The relative error of one f32 operation. WGSL calls a result correctly rounded when it is either neighbour of the
-/// exact one, so this is 2⁻²³, twice the unit roundoff of round-to-nearest.
+/// The relative error of one f32 operation. WGSL calls a result correctly rounded when it is either neighbour
+/// of the exact one, so this is 2⁻²³, twice the unit roundoff of round-to-nearest.
 pub(crate) const ROUNDING: f64 = 1.0 / 8_388_608.0;
 
 /// The smallest normal f32. Results below it may be flushed to zero.
@@ -12,19 +12,19 @@ pub(crate) const MIN_NORMAL_F32: f64 = f32::MIN_POSITIVE as f64;
 /// The smallest normal f16, 2⁻¹⁴.
 const MIN_NORMAL_F16: f64 = 1.0 / 16_384.0;
 
-/// The relative error of `n` operations after each other: Higham's γₙ, with [`ROUNDING`] as the unit. This is the
-/// factor 2·γₙ of a bound that counts in units of 2⁻²⁴.
+/// The relative error of `n` operations after each other: Higham's γₙ, with [`ROUNDING`] as the unit. This is
+/// the factor 2·γₙ of a bound that counts in units of 2⁻²⁴.
 pub(crate) fn gamma(n: usize) -> f64 {
     let x = n as f64 * ROUNDING;
     x / (1.0 - x)
 }
 
-/// The roundings that a mean or a variance may show whose sums are [exact](sums_exactly): divisions, and joins of the
-/// means of parts.
+/// The roundings that a mean or a variance may show whose sums are [exact](sums_exactly): divisions, and
+/// joins of the means of parts.
 pub(crate) const JOINS: usize = 12;
 
-/// Whether every sum of some of `terms`, in any order, is an f32: all are multiples of one power of two, of which their
-/// magnitudes make 2²⁴ at most.
+/// Whether every sum of some of `terms`, in any order, is an f32: all are multiples of one power of two, of
+/// which their magnitudes make 2²⁴ at most.
 pub(crate) fn sums_exactly(terms: impl Iterator<Item = f64>) -> bool {
     let (mut lowest, mut magnitude) = (i32::MAX, 0.0);
     for x in terms.filter(|&x| x != 0.0) {
@@ -44,7 +44,8 @@ fn lowest_bit(x: f64) -> i32 {
     exponent + fraction.trailing_zeros() as i32
 }
 
-/// The error of the sum of `terms` in any order: n − 1 roundings and flushed terms, or none where every sum is exact.
+/// The error of the sum of `terms` in any order: n − 1 roundings and flushed terms, or none where every sum
+/// is exact.
 pub(crate) fn sum_error(terms: impl Iterator<Item = f64> + Clone) -> f64 {
     if sums_exactly(terms.clone()) {
         return 0.0;
@@ -62,8 +63,8 @@ pub(crate) fn ulp_f32(x: f64) -> f64 {
     quantum(x, 23, -126)
 }
 
-/// The error of rounding to the nearest number of `dtype`. For f32 only subnormal results need it: the bounds of
-/// others count their last rounding themselves.
+/// The error of rounding to the nearest number of `dtype`. For f32 only subnormal results need it: the bounds
+/// of others count their last rounding themselves.
 pub(crate) fn storage_rounding(dtype: DType, x: f64) -> f64 {
     match dtype {
         DType::F16 => quantum(x, 10, -14) / 2.0,

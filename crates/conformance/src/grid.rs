@@ -2,9 +2,9 @@
 
 use crate::rng::Rng;
 
-/// Rows of choices, one column for each entry of `counts` with values below it, such that every pair of values of
-/// two columns appears in some row. Greedy, after Cohen et al., "The AETG system", 1997. Another `seed` gives other
-/// rows.
+/// Rows of choices, one column for each entry of `counts` with values below it, such that every pair of
+/// values of two columns appears in some row. Greedy, after Cohen et al., "The AETG system", 1997. Another
+/// `seed` gives other rows.
 pub(crate) fn pairwise(counts: &[usize], seed: &str) -> Vec<Vec<usize>> {
     let mut rng = Rng::from_name(seed);
     let mut open = OpenPairs::new(counts);

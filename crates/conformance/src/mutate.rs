@@ -28,7 +28,8 @@ const SNIPPETS: [&str; 22] = [
     "é",
 ];
 
-/// The bytes of `valid` with a few changes that depend on nothing but `seed`; now and then nothing but random bytes.
+/// The bytes of `valid` with a few changes that depend on nothing but `seed`; now and then nothing but random
+/// bytes.
 #[must_use]
 pub fn mutated(seed: &str, valid: &[u8]) -> Vec<u8> {
     let mut rng = Rng::from_name(seed);

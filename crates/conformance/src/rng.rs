@@ -1,6 +1,7 @@
 //! Random numbers that depend on nothing but a case's name.
 
-/// The FNV-1a hash of a case's name, which seeds its random numbers and decides whether a sample has the case.
+/// The FNV-1a hash of a case's name, which seeds its random numbers and decides whether a sample has the
+/// case.
 #[must_use]
 pub fn hash_of_name(name: &str) -> u64 {
     name.bytes()

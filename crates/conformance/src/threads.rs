@@ -1,8 +1,8 @@
 //! One backend used by many threads.
 //!
-//! Operations are on small integers, whose sums and products f32 holds exactly, so every result is known to the bit
-//! whatever the device's order of summation. The one operation that isn't exact, softmax, must give the bits that it
-//! gave before the threads started.
+//! Operations are on small integers, whose sums and products f32 holds exactly, so every result is known to
+//! the bit whatever the device's order of summation. The one operation that isn't exact, softmax, must give
+//! the bits that it gave before the threads started.
 
 mod jobs;
 
@@ -18,8 +18,8 @@ use jobs::{BYTES, ELEMENTS, Job, N, Shared};
 /// Outputs of each thread, and so the most results that wait to be checked.
 const OUTPUTS: usize = 4;
 
-/// Runs `ops` random operations on each of `threads` threads, over inputs that all share and outputs of their own, with
-/// allocations, views, uploads and reads between them. Returns how many results were checked.
+/// Runs `ops` random operations on each of `threads` threads, over inputs that all share and outputs of their
+/// own, with allocations, views, uploads and reads between them. Returns how many results were checked.
 ///
 /// # Errors
 /// The first wrong result or failed call of each thread that had one.
@@ -145,8 +145,8 @@ impl<'a> Worker<'a> {
     }
 }
 
-/// Two threads multiply the same matrices with different factors, `rounds` times: each into a matrix of its own, and
-/// both adding to a common one.
+/// Two threads multiply the same matrices with different factors, `rounds` times: each into a matrix of its
+/// own, and both adding to a common one.
 ///
 /// # Errors
 /// The first wrong product, or failed call.

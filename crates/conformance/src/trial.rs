@@ -17,7 +17,8 @@ pub(crate) struct Trial {
 
 /// One operand, which the runner places in an allocation of its own between guard bytes.
 ///
-/// Numbers are held as f64, which has room for every element type. NaN stands for the fill pattern of outputs.
+/// Numbers are held as f64, which has room for every element type. NaN stands for the fill pattern of
+/// outputs.
 pub(crate) struct Operand {
     /// The argument's name.
     pub(crate) arg: &'static str,
@@ -73,8 +74,8 @@ impl Trial {
         self.operands.push(Operand { arg, dtype, before, after, nmse: f64::INFINITY });
     }
 
-    /// Bounds the normalised mean square error of the last operand: 1e-10 for f32 and, because of its own rounding,
-    /// 1e-6 for f16. For results that don't cancel as a whole, as a handful may by chance.
+    /// Bounds the normalised mean square error of the last operand: 1e-10 for f32 and, because of its own
+    /// rounding, 1e-6 for f16. For results that don't cancel as a whole, as a handful may by chance.
     pub(crate) fn with_nmse(&mut self) {
         let is_large = |operand: &&mut Operand| operand.after.iter().flatten().count() >= 16;
         if let Some(operand) = self.operands.last_mut().filter(is_large) {

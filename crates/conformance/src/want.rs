@@ -11,8 +11,8 @@ use crate::float::{MIN_NORMAL_F32, min_normal, overflow_threshold, storage_round
 pub(crate) enum Want {
     /// This number, to the sign of a zero.
     Exact(f64),
-    /// A number within `bound` of the exact `value`, before it is rounded to the element type. A zero is accepted
-    /// as well when `|value|` may be below `flush_below` or below the smallest normal number.
+    /// A number within `bound` of the exact `value`, before it is rounded to the element type. A zero is
+    /// accepted as well when `|value|` may be below `flush_below` or below the smallest normal number.
     Near { value: f64, bound: f64, flush_below: f64 },
     /// Any of these.
     AnyOf(Vec<Self>),

@@ -224,7 +224,8 @@ impl ComputeBackend for Faulty {
     }
 }
 
-/// How many cases of `family` pass on a backend with `fault`, and what the others say. Only each `step`th case is run.
+/// How many cases of `family` pass on a backend with `fault`, and what the others say. Only each `step`th
+/// case is run.
 fn run(family: &str, fault: Fault, step: usize) -> (usize, Vec<String>) {
     let backend = Faulty::new(fault);
     let (mut passed, mut failures) = (0, Vec::new());

@@ -1,8 +1,9 @@
 //! Sentences per second on the CPU, against candle-transformers with the same weights.
 //!
-//! Run it with `cargo run --release -p minilm --example against_candle`; a device can be named as its argument.
-//! Both sides get the same batches of token ids and end with vectors on the host. Rounds alternate between them, so
-//! that a machine that warms up or is shared slows both down; the median of the rounds is what counts.
+//! Run it with `cargo run --release -p minilm --example against_candle`; a device can be named as its
+//! argument. Both sides get the same batches of token ids and end with vectors on the host. Rounds alternate
+//! between them, so that a machine that warms up or is shared slows both down; the median of the rounds is
+//! what counts.
 
 #[path = "../tests/candle/mod.rs"]
 mod candle;

@@ -1,8 +1,9 @@
 //! Sentences per second of full batches, without the tokenizer: 32 sequences of 128 tokens.
 //!
-//! `cargo run --release -p minilm --example throughput -- webgpu` measures a device in f32 and, where it has it, in
-//! f16. The model is of MiniLM's sizes, its weights are random: the time doesn't depend on them, and nothing has to be
-//! fetched. Batches are recorded one after another, and the vectors of the last are read, which waits for all.
+//! `cargo run --release -p minilm --example throughput -- webgpu` measures a device in f32 and, where it has
+//! it, in f16. The model is of MiniLM's sizes, its weights are random: the time doesn't depend on them, and
+//! nothing has to be fetched. Batches are recorded one after another, and the vectors of the last are read,
+//! which waits for all.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

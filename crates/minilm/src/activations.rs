@@ -7,8 +7,8 @@ use backend_api::{BackendResult, ComputeBackend, DType};
 
 use crate::{Batch, Buffer, Config};
 
-/// The tensors that a batch passes through, shared by all layers. Backends keep freed memory for reuse, so making
-/// them anew for each batch costs little.
+/// The tensors that a batch passes through, shared by all layers. Backends keep freed memory for reuse, so
+/// making them anew for each batch costs little.
 #[derive(Debug)]
 pub(crate) struct Activations {
     /// The type of all but `ids`, `mean_weights` and `lengths`.

@@ -10,7 +10,8 @@ pub struct Batch {
 }
 
 impl Batch {
-    /// Pads `sequences` of token ids with 0. Padding is never attended to nor averaged in, so its id doesn't matter.
+    /// Pads `sequences` of token ids with 0. Padding is never attended to nor averaged in, so its id doesn't
+    /// matter.
     #[must_use]
     pub fn new<S: AsRef<[u32]>>(sequences: &[S]) -> Self {
         let longest = sequences.iter().map(|sequence| sequence.as_ref().len()).max();
@@ -52,7 +53,8 @@ impl Batch {
         &self.lengths
     }
 
-    /// `[size, seq]`: for each sequence the row that averages its tokens, 1/length for a token and 0 for padding.
+    /// `[size, seq]`: for each sequence the row that averages its tokens, 1/length for a token and 0 for
+    /// padding.
     #[must_use]
     pub fn mean_weights(&self) -> Vec<f32> {
         let row = |&length: &u32| {
@@ -64,8 +66,9 @@ impl Batch {
 
 /// Groups sequences by length, longest first: which of them make up each batch, by index.
 ///
-/// A batch holds at most `max_size` sequences. It ends early where a sequence would be more padding than tokens, so
-/// one long text doesn't make many short ones expensive; this adds at most a batch for each halving of the length.
+/// A batch holds at most `max_size` sequences. It ends early where a sequence would be more padding than
+/// tokens, so one long text doesn't make many short ones expensive; this adds at most a batch for each
+/// halving of the length.
 #[must_use]
 pub fn plan_batches(lengths: &[usize], max_size: usize) -> Vec<Vec<usize>> {
     let mut order: Vec<usize> = (0..lengths.len()).collect();

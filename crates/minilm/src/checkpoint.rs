@@ -38,7 +38,8 @@ impl<'a> Checkpoint<'a> {
         self.stack(&[name], shape)
     }
 
-    /// Uploads f32 tensors of one `shape` into one buffer, one after the other: matrices stacked by their rows.
+    /// Uploads f32 tensors of one `shape` into one buffer, one after the other: matrices stacked by their
+    /// rows.
     pub(crate) fn stack(&mut self, names: &[&str], shape: &[usize]) -> Result<Buffer> {
         let parts = names.iter().map(|name| self.find(name, shape)).collect::<Result<Vec<_>>>()?;
         let buffer = self.upload(&parts)?;

@@ -41,7 +41,8 @@ impl Embeddings {
         self.data.chunks_exact(self.dim.max(1))
     }
 
-    /// The `count` vectors most similar to `query`, best first: index and cosine similarity, for a query of length 1.
+    /// The `count` vectors most similar to `query`, best first: index and cosine similarity, for a query of
+    /// length 1.
     #[must_use]
     pub fn nearest(&self, query: &[f32], count: usize) -> Vec<(usize, f32)> {
         let mut scores: Vec<(usize, f32)> =

@@ -5,8 +5,8 @@ use crate::{Batch, Buffer, Embeddings, Model, Result, Tokenizer, plan_batches};
 /// Texts that are run together, unless [`Encoder::with_batch_size`] says otherwise.
 pub const DEFAULT_BATCH_SIZE: usize = 32;
 
-/// Batches recorded before their results are read together: a device that runs beside the host is kept busy, and the
-/// results that it holds stay bounded.
+/// Batches recorded before their results are read together: a device that runs beside the host is kept busy,
+/// and the results that it holds stay bounded.
 const BATCHES_PER_READ: usize = 16;
 
 /// A model and its tokenizer.

@@ -54,8 +54,9 @@ impl EncoderLayer {
         self.output_norm.forward(backend, tokens, &a.hidden, Some(&a.update))
     }
 
-    /// Reads each token's query, key and value where the fused projection left them, and writes the heads' outputs
-    /// side by side, as the output projection reads them: strides take the place of every transposition.
+    /// Reads each token's query, key and value where the fused projection left them, and writes the heads'
+    /// outputs side by side, as the output projection reads them: strides take the place of every
+    /// transposition.
     fn attend(&self, backend: &dyn ComputeBackend, a: &Activations) -> BackendResult<()> {
         let ptrs = [a.qkv.ptr(), a.keys.ptr(), a.values.ptr(), a.context.ptr()];
         let shape = [a.batch, self.heads, a.seq, a.seq, self.head_dim];

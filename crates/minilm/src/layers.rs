@@ -29,8 +29,8 @@ impl Linear {
         Self::load_stacked(checkpoint, [name], inputs, outputs)
     }
 
-    /// Layers that read the same input, as one whose outputs are theirs side by side: one large product in place of
-    /// several small ones. Each has `outputs` outputs.
+    /// Layers that read the same input, as one whose outputs are theirs side by side: one large product in
+    /// place of several small ones. Each has `outputs` outputs.
     pub(crate) fn load_stacked<const N: usize>(
         checkpoint: &mut Checkpoint<'_>,
         names: [&str; N],

@@ -1,8 +1,8 @@
 //! Sentence embeddings with all-MiniLM-L6-v2 over any [`ComputeBackend`](backend_api::ComputeBackend).
 //!
-//! A small but complete ML runtime: it loads a BERT checkpoint onto a device, runs the encoder there and turns
-//! sentences into vectors whose dot product is their cosine similarity. It knows the contract alone, never which
-//! device is behind it.
+//! A small but complete ML runtime: it loads a BERT checkpoint onto a device, runs the encoder there and
+//! turns sentences into vectors whose dot product is their cosine similarity. It knows the contract alone,
+//! never which device is behind it.
 //!
 //! ```no_run
 //! use std::sync::Arc;
@@ -22,7 +22,8 @@
 //!
 //! From the device up:
 //! * [`Buffer`]: device memory that frees itself.
-//! * [`Model`]: weights on the device and the forward pass, from a [`Batch`] of token ids to sentence vectors.
+//! * [`Model`]: weights on the device and the forward pass, from a [`Batch`] of token ids to sentence
+//!   vectors.
 //! * [`Encoder`]: tokenizes texts, batches them by length, collects their [`Embeddings`] in the order given.
 //! * [`split`]: cuts a document into passages.
 //! * [`ModelDir`]: the one place that reads files.

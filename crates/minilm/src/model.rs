@@ -25,12 +25,13 @@ pub struct Model {
 }
 
 impl Model {
-    /// Uploads a checkpoint: `safetensors` and `config` are the contents of `model.safetensors` and `config.json`.
-    /// Weights and activations are kept in `dtype`, f32 or f16. `progress` hears of the bytes uploaded so far and of
-    /// the file's.
+    /// Uploads a checkpoint: `safetensors` and `config` are the contents of `model.safetensors` and
+    /// `config.json`. Weights and activations are kept in `dtype`, f32 or f16. `progress` hears of the bytes
+    /// uploaded so far and of the file's.
     ///
     /// # Errors
-    /// [`Error::Config`], [`Error::UnsupportedModel`], [`Error::Checkpoint`], [`Error::Tensor`], [`Error::Backend`].
+    /// [`Error::Config`], [`Error::UnsupportedModel`], [`Error::Checkpoint`], [`Error::Tensor`],
+    /// [`Error::Backend`].
     pub fn from_bytes(
         backend: &Arc<dyn ComputeBackend>,
         safetensors: &[u8],
@@ -51,8 +52,8 @@ impl Model {
         })
     }
 
-    /// [`from_bytes`](Self::from_bytes) that waits without blocking: after each layer it lets others go on, and the
-    /// device catch up.
+    /// [`from_bytes`](Self::from_bytes) that waits without blocking: after each layer it lets others go on,
+    /// and the device catch up.
     ///
     /// # Errors
     /// As [`from_bytes`](Self::from_bytes).
@@ -88,10 +89,11 @@ impl Model {
         &self.backend
     }
 
-    /// Records the pass of a batch: writes the mean of each sequence's token vectors to `output`, `[size, hidden]`
-    /// of f32. Reading `output` waits for it.
+    /// Records the pass of a batch: writes the mean of each sequence's token vectors to `output`,
+    /// `[size, hidden]` of f32. Reading `output` waits for it.
     ///
-    /// A sequence without tokens gives zeros; a token id outside the vocabulary counts as a word embedding of zeros.
+    /// A sequence without tokens gives zeros; a token id outside the vocabulary counts as a word embedding of
+    /// zeros.
     ///
     /// # Errors
     /// [`Error::TooLong`], [`Error::Backend`].

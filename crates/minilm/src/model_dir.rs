@@ -46,7 +46,8 @@ impl ModelDir {
         &self.0
     }
 
-    /// Reads the files and uploads the weights, which are kept in `dtype`, f32 or f16. `progress` hears of the bytes uploaded so far and of the file's.
+    /// Reads the files and uploads the weights, which are kept in `dtype`, f32 or f16. `progress` hears of
+    /// the bytes uploaded so far and of the file's.
     ///
     /// # Errors
     /// [`Error::Read`], [`Error::Tokenizer`], and those of [`Model::from_bytes`].

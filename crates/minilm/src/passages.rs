@@ -12,8 +12,9 @@ pub struct Passage {
     pub text: String,
 }
 
-/// Cuts plain text or Markdown at empty lines, before headings, and before the line that would bring a passage above
-/// [`MAX_WORDS`]; a line that is longer by itself is cut between words. A heading stays with what is below it.
+/// Cuts plain text or Markdown at empty lines, before headings, and before the line that would bring a
+/// passage above [`MAX_WORDS`]; a line that is longer by itself is cut between words. A heading stays with
+/// what is below it.
 #[must_use]
 pub fn split(document: &str) -> Vec<Passage> {
     let mut splitter = Splitter::default();

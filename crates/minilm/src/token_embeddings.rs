@@ -55,7 +55,8 @@ impl TokenEmbeddings {
             [self.words.ptr(), ids.ptr(), x.ptr()],
             [self.vocab, self.hidden, tokens],
         ))?;
-        // Token i of every sequence is at position i: a broadcast of the table's first rows, not a second look-up.
+        // Token i of every sequence is at position i: a broadcast of the table's first rows, not a second
+        // look-up.
         let shape = [batch.size(), batch.seq(), self.hidden];
         add(backend, activations.dtype, [(x, &shape), (&self.positions, &shape[1..])])?;
         self.norm.forward(backend, tokens, x, None)

@@ -4,8 +4,8 @@ use tokenizers::TruncationParams;
 
 use crate::{Error, Result};
 
-/// Tokens of a text that are read, the two that frame it included; the rest is cut off. The model was trained and is
-/// published with this limit (`max_seq_length` in its `sentence_bert_config.json`).
+/// Tokens of a text that are read, the two that frame it included; the rest is cut off. The model was trained
+/// and is published with this limit (`max_seq_length` in its `sentence_bert_config.json`).
 pub const MAX_TOKENS: usize = 256;
 
 /// The model's WordPiece tokenizer.

@@ -11,14 +11,16 @@ use candle::Candle;
 use libtest_mimic::{Arguments, Failed, Trial};
 use minilm::{Batch, Buffer, Encoder, MAX_TOKENS, ModelDir};
 
-/// 50 lines, each a sentence: of one word to more than [`MAX_TOKENS`] tokens, in several languages, one empty.
+/// 50 lines, each a sentence: of one word to more than [`MAX_TOKENS`] tokens, in several languages, one
+/// empty.
 const SENTENCES: &str = include_str!("fixtures/sentences.txt");
 
 const LEAST_COSINE: f64 = 0.9999;
 /// With weights and activations of f16.
 const LEAST_COSINE_HALF: f64 = 0.999;
 
-/// candle's vectors, each sentence run alone, so that no padding takes part. The error is shared by every trial.
+/// candle's vectors, each sentence run alone, so that no padding takes part. The error is shared by every
+/// trial.
 static EXPECTED: LazyLock<Result<Vec<Vec<f32>>, String>> =
     LazyLock::new(|| expected().map_err(|error| format!("{error:#}")));
 

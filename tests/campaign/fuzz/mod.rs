@@ -1,4 +1,5 @@
-//! What parses, fed with mutated inputs and random bytes: no panic, no hang. What `minilm` parses is in its own tests.
+//! What parses, fed with mutated inputs and random bytes: no panic, no hang. What `minilm` parses is in its
+//! own tests.
 
 mod kernels;
 

@@ -85,8 +85,9 @@ impl<'a> Problem<'a> {
         })
     }
 
-    /// By `attention_ext`, which aligns the last query with the last key. Where that is not where ONNX has it, keys that
-    /// no query sees are left out; where there are none to leave out, a mask says who sees whom.
+    /// By `attention_ext`, which aligns the last query with the last key. Where that is not where ONNX has
+    /// it, keys that no query sees are left out; where there are none to leave out, a mask says who sees
+    /// whom.
     fn output(&self) -> Outcome<Tensor> {
         let [batch, _, queries, _] = self.q.shape[..] else { return Err("not four dimensions".into()) };
         let keys: Vec<usize> =

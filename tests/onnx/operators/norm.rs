@@ -76,7 +76,8 @@ fn groups(node: &Node<'_>, groups: usize) -> Outcome<Tensor> {
     Ok(y)
 }
 
-/// With the statistics that are given, or in training with those of the batch, which then change the ones given.
+/// With the statistics that are given, or in training with those of the batch, which then change the ones
+/// given.
 fn batch(node: &Node<'_>) -> Outcome<Vec<Tensor>> {
     let (device, x) = (node.device, node.input(0)?);
     let [mean, variance] = [node.input(3)?.clone(), node.input(4)?.clone()];

@@ -53,7 +53,8 @@ fn reduced(node: &Node<'_>, operator: &str, op: ReduceOp) -> Outcome<Tensor> {
     Ok(y.reshaped(node.output(0)?.1))
 }
 
-/// The place of the first extreme, or with `select_last_index` of the last: the first of the elements in reverse order.
+/// The place of the first extreme, or with `select_last_index` of the last: the first of the elements in
+/// reverse order.
 fn extreme(node: &Node<'_>, op: ReduceOp) -> Outcome<Tensor> {
     let (device, x) = (node.device, node.input(0)?);
     let axis = node.axis(0, x.shape.len())?;

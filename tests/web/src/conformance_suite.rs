@@ -9,8 +9,8 @@ use web_time::Instant;
 /// How many failing cases of an operation are listed.
 const LISTED: usize = 20;
 
-/// Cases of 65,600 products, each a workgroup: longer than a grid is wide. Two minutes in a browser on a CPU; the
-/// long vectors of `gemm` fold their grid too.
+/// Cases of 65,600 products, each a workgroup: longer than a grid is wide. Two minutes in a browser on a CPU;
+/// the long vectors of `gemm` fold their grid too.
 const SLOW: [&str; 1] = ["batched_gemm/x65600"];
 
 /// What became of an operation's cases.
@@ -78,8 +78,9 @@ fn matches(filter: &str, path: &str) -> bool {
     filter.split(',').any(|part| part.split_whitespace().all(|word| path.contains(word)))
 }
 
-/// Runs the first of the cases and then one in `every`. A case that was refused, as every f16 one is where there is no
-/// f16, costs nothing and doesn't count, so the sample is one of those that compute. It is the same each time.
+/// Runs the first of the cases and then one in `every`. A case that was refused, as every f16 one is where
+/// there is no f16, costs nothing and doesn't count, so the sample is one of those that compute. It is the
+/// same each time.
 async fn run_family(backend: &dyn ComputeBackend, cases: &[Case], every: usize) -> Tally {
     let mut tally = Tally::default();
     let start = Instant::now();

@@ -1,4 +1,5 @@
-//! What only a browser can get wrong: calls that would block, a device that is lost while a page lives, no WebGPU.
+//! What only a browser can get wrong: calls that would block, a device that is lost while a page lives, no
+//! WebGPU.
 
 use std::future::Future;
 

@@ -19,8 +19,8 @@ pub struct Kernel {
     pub writes: u32,
 }
 
-/// Every variant that needs neither subgroups nor cooperative matrices, which wgpu offers in no browser; once for
-/// CPUs that pose as a GPU and once for GPUs where the two get different texts.
+/// Every variant that needs neither subgroups nor cooperative matrices, which wgpu offers in no browser; once
+/// for CPUs that pose as a GPU and once for GPUs where the two get different texts.
 pub(crate) fn all() -> Vec<Kernel> {
     let mut seen = HashSet::new();
     let mut kernels = Vec::new();

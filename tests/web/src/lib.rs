@@ -1,8 +1,8 @@
-//! What runs in a page: the conformance suite, and what only a browser can get wrong. On other targets there is
-//! nothing here.
+//! What runs in a page: the conformance suite, and what only a browser can get wrong. On other targets there
+//! is nothing here.
 //!
-//! Each export returns its failures, one line each; an empty list is success. Progress goes to the console, one line
-//! for each test.
+//! Each export returns its failures, one line each; an empty list is success. Progress goes to the console,
+//! one line for each test.
 #![cfg(target_family = "wasm")]
 #![allow(missing_docs, reason = "wasm-bindgen's own items")]
 
@@ -34,8 +34,8 @@ async fn open(name: &str) -> BackendResult<Selection> {
     registry.select_async(name).await
 }
 
-/// One case in `every` of each operation; if `filter` isn't empty, of those whose path contains all words of one of its
-/// parts, which are separated by commas.
+/// One case in `every` of each operation; if `filter` isn't empty, of those whose path contains all words of
+/// one of its parts, which are separated by commas.
 #[wasm_bindgen]
 pub async fn conformance(backend: String, every: usize, filter: String) -> Vec<String> {
     conformance_suite::run(&backend, every, &filter).await

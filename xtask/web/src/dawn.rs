@@ -1,4 +1,5 @@
-//! The suites for pages in node, on Dawn: Chromium's WebGPU without the browser, on drivers that Chromium doesn't take.
+//! The suites for pages in node, on Dawn: Chromium's WebGPU without the browser, on drivers that Chromium
+//! doesn't take.
 
 use std::path::{Path, PathBuf};
 
@@ -12,7 +13,8 @@ const DAWN: &str = "webgpu@0.6.2";
 
 const SCRIPT: &str = "xtask/web/node/suites.mjs";
 
-/// Operations whose kernels the driver compiles within seconds. LLVM takes minutes over most of those with barriers.
+/// Operations whose kernels the driver compiles within seconds. LLVM takes minutes over most of those with
+/// barriers.
 const QUICK: [&str; 24] = [
     "affine/",
     "batched_gemm/",
@@ -79,8 +81,9 @@ impl Suite {
     }
 }
 
-/// Gives every kernel to Tint and a sample of them to the driver, and runs the faults and a sample of conformance: one
-/// kernel and one case in `every`, and more of f16. Or every case whose path contains `case`.
+/// Gives every kernel to Tint and a sample of them to the driver, and runs the faults and a sample of
+/// conformance: one kernel and one case in `every`, and more of f16. Or every case whose path contains
+/// `case`.
 pub(crate) fn run(sh: &Shell, every: usize, case: &str) -> anyhow::Result<()> {
     let dawn = fetch(sh)?;
     let page = sh.current_dir().join(PAGES).join("suites");

@@ -1,5 +1,5 @@
-//! What `cargo xtask web` and `cargo xtask test-web` do. A package of its own, so that the other tasks don't wait for
-//! its dependencies.
+//! What `cargo xtask web` and `cargo xtask test-web` do. A package of its own, so that the other tasks don't
+//! wait for its dependencies.
 
 mod browser;
 mod build;

@@ -20,8 +20,8 @@ pub(crate) struct Cargo<'a> {
     _environment: Vec<PushEnv<'a>>,
 }
 
-/// Finds one: the running toolchain, with rustup's help if the target is missing; else Debian's, which has no library
-/// for the target and builds it.
+/// Finds one: the running toolchain, with rustup's help if the target is missing; else Debian's, which has no
+/// library for the target and builds it.
 pub(crate) fn find(sh: &Shell) -> anyhow::Result<Cargo<'_>> {
     // Vectors are in every browser that has WebGPU, and the CPU's kernels are made of them.
     let mut environment =

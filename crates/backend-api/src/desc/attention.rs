@@ -8,8 +8,8 @@ use crate::{BackendError, BackendResult, DType, checked_product};
 
 use super::{require_at_least, require_eq, require_float};
 
-/// Where the vectors of one operand lie, in elements: `batch·b + head·h + token·t` is the start of a vector, whose
-/// `head_dim` numbers are adjacent.
+/// Where the vectors of one operand lie, in elements: `batch·b + head·h + token·t` is the start of a vector,
+/// whose `head_dim` numbers are adjacent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HeadStrides {
     /// From one batch to the next.
@@ -21,7 +21,8 @@ pub struct HeadStrides {
 }
 
 /// Numbers added to the scaled scores before the softmax: row `(b, h, i)` starts `batch·b + head·h + query·i`
-/// elements after the handle's start and has `seq_kv` adjacent numbers. A stride of 0 shares rows. −∞ hides a key.
+/// elements after the handle's start and has `seq_kv` adjacent numbers. A stride of 0 shares rows. −∞ hides a
+/// key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AttentionMask {
     /// Handle of the memory, of the operands' element type.
@@ -34,14 +35,16 @@ pub struct AttentionMask {
     pub query_stride: usize,
 }
 
-/// `O = softmax(cap(scale · Q·Kᵀ) + mask) · V` for each batch and head, where `cap(s) = c·tanh(s/c)` with a softcap c
-/// and s without.
+/// `O = softmax(cap(scale · Q·Kᵀ) + mask) · V` for each batch and head, where `cap(s) = c·tanh(s/c)` with a
+/// softcap c and s without.
 ///
-/// Query head `h` uses key and value head `h / (heads / kv_heads)`. With `position = query + seq_kv − seq_q` (aligned at
-/// the bottom right), a key is hidden where the mask is −∞, from the batch's key length on, with `causal` where
-/// `key > position`, and with a window where `position − key ≥ window`. A query that sees no key gives zeros.
+/// Query head `h` uses key and value head `h / (heads / kv_heads)`. With `position = query + seq_kv − seq_q`
+/// (aligned at the bottom right), a key is hidden where the mask is −∞, from the batch's key length on, with
+/// `causal` where `key > position`, and with a window where `position − key ≥ window`. A query that sees no
+/// key gives zeros.
 ///
-/// Sums are f32. Weights may be rounded to f16 before they are multiplied by values of f16, if the queries are f16 too.
+/// Sums are f32. Weights may be rounded to f16 before they are multiplied by values of f16, if the queries
+/// are f16 too.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct AttentionDesc {
@@ -71,7 +74,8 @@ pub struct AttentionDesc {
     pub head_dim: usize,
     /// Factor of the scores, usually 1/√head_dim.
     pub scale: f64,
-    /// Bound of the scaled scores, before the mask is added; none if it is 0 or no finite f32. Its sign has no meaning.
+    /// Bound of the scaled scores, before the mask is added; none if it is 0 or no finite f32. Its sign has
+    /// no meaning.
     pub softcap: f64,
     /// Whether a query is blind to later keys.
     pub causal: bool,
@@ -79,10 +83,11 @@ pub struct AttentionDesc {
     pub window: Option<usize>,
     /// Added to the scores.
     pub mask: Option<AttentionMask>,
-    /// Handle of `batch` numbers of u32: how many keys of each sequence are real. More than `seq_kv` means all.
+    /// Handle of `batch` numbers of u32: how many keys of each sequence are real. More than `seq_kv` means
+    /// all.
     pub key_lengths: Option<u64>,
-    /// Handle of the logarithms of the sums of the exponentials of the scores, f32 `[batch, heads, seq_q]`, which are
-    /// written too: −∞ for a query that sees no key. Untouched where the output has no elements.
+    /// Handle of the logarithms of the sums of the exponentials of the scores, f32 `[batch, heads, seq_q]`,
+    /// which are written too: −∞ for a query that sees no key. Untouched where the output has no elements.
     pub lse: Option<u64>,
     /// Layout of the queries; packed if `None`.
     pub q_strides: Option<HeadStrides>,
@@ -95,8 +100,8 @@ pub struct AttentionDesc {
 }
 
 impl AttentionDesc {
-    /// Full attention over packed operands, scaled by 1/√head_dim. `ptrs` are q, k, v and o; `shape` is batch, heads,
-    /// seq_q, seq_kv, head_dim.
+    /// Full attention over packed operands, scaled by 1/√head_dim. `ptrs` are q, k, v and o; `shape` is
+    /// batch, heads, seq_q, seq_kv, head_dim.
     #[must_use]
     pub fn new(dtype: DType, ptrs: [u64; 4], shape: [usize; 5]) -> Self {
         let [q, k, v, o] = ptrs;
@@ -147,7 +152,8 @@ impl AttentionDesc {
         first.min(last)..last
     }
 
-    /// The strides in use: of q, k, v and o. They saturate for sizes that [`operands`](Self::operands) refuses.
+    /// The strides in use: of q, k, v and o. They saturate for sizes that [`operands`](Self::operands)
+    /// refuses.
     #[must_use]
     pub fn strides(&self) -> [HeadStrides; 4] {
         let packed = |heads: usize, seq: usize| HeadStrides {
@@ -165,8 +171,8 @@ impl AttentionDesc {
         ]
     }
 
-    /// Checks types and shapes. Returns q, k, v, o, mask, key_lengths and lse; K and V touch nothing when there are no
-    /// queries.
+    /// Checks types and shapes. Returns q, k, v, o, mask, key_lengths and lse; K and V touch nothing when
+    /// there are no queries.
     pub fn operands(&self, op: &'static str) -> BackendResult<[Operand; 7]> {
         require_float(op, "dtype", self.dtype)?;
         if self.kv_dtype != self.dtype && (self.dtype, self.kv_dtype) != (DType::F32, DType::F16) {

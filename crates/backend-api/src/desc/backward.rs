@@ -6,9 +6,10 @@ use crate::{BackendResult, DType, checked_product};
 use super::norm::SoftmaxDesc;
 use super::require_float;
 
-/// `grad_input = y · (grad_output − Σ grad_output · y)` along an axis of packed tensors, y being the result of
-/// [`softmax`](crate::ComputeBackend::softmax); with `log`, `grad_input = grad_output − exp(y) · Σ grad_output`. The
-/// gradient of the input may be exactly that of the output.
+/// `grad_input = y · (grad_output − Σ grad_output · y)` along an axis of packed tensors, y being the result
+/// of [`softmax`](crate::ComputeBackend::softmax); with `log`,
+/// `grad_input = grad_output − exp(y) · Σ grad_output`. The gradient of the input may be exactly that of the
+/// output.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct SoftmaxBackwardDesc {
@@ -54,10 +55,11 @@ impl SoftmaxBackwardDesc {
 /// The gradient of layer or root-mean-square normalisation of rows x with respect to them:
 ///
 /// `grad_input = s · (g − mean(g) − v · mean(g · v))`, with g = `grad_output` · `weight`, the normalised row
-/// v = (x − mean(x)) · s and s = 1 / √(var(x) + eps). For root-mean-square normalisation without the means of x and g.
-/// It may be exactly `grad_output`.
+/// v = (x − mean(x)) · s and s = 1 / √(var(x) + eps). For root-mean-square normalisation without the means of
+/// x and g. It may be exactly `grad_output`.
 ///
-/// That of the weight is [`NormBackwardWeightDesc`]'s; that of the bias is the sum of `grad_output` over the rows.
+/// That of the weight is [`NormBackwardWeightDesc`]'s; that of the bias is the sum of `grad_output` over the
+/// rows.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct NormBackwardDesc {
@@ -82,8 +84,8 @@ pub struct NormBackwardDesc {
 }
 
 impl NormBackwardDesc {
-    /// Of [`layer_norm`](crate::ComputeBackend::layer_norm) with an `eps` of 1e-5 and no weight. The handles are those
-    /// of x and the gradients of output and input.
+    /// Of [`layer_norm`](crate::ComputeBackend::layer_norm) with an `eps` of 1e-5 and no weight. The handles
+    /// are those of x and the gradients of output and input.
     #[must_use]
     pub const fn layer_norm(dtype: DType, ptrs: [u64; 3], rows: usize, columns: usize) -> Self {
         let [x, grad_output, grad_input] = ptrs;
@@ -113,8 +115,8 @@ impl NormBackwardDesc {
     }
 }
 
-/// The gradient of layer or root-mean-square normalisation of rows with respect to the weight: `grad_weight = Σ
-/// grad_output · v` over the rows, v as in [`NormBackwardDesc`].
+/// The gradient of layer or root-mean-square normalisation of rows with respect to the weight:
+/// `grad_weight = Σ grad_output · v` over the rows, v as in [`NormBackwardDesc`].
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct NormBackwardWeightDesc {

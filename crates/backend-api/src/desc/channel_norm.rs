@@ -5,9 +5,10 @@ use crate::{BackendResult, DType, checked_product};
 
 use super::{require_at_least, require_eq, require_float};
 
-/// `output = (x − mean) / √(var + eps) · weight + bias` with mean and biased variance over each group of channels of
-/// each of a batch: channels are divided into `groups` groups of neighbours. The output may be exactly the input.
-/// (Wu and He, "Group Normalization", 2018.) With as many groups as channels this is instance normalisation.
+/// `output = (x − mean) / √(var + eps) · weight + bias` with mean and biased variance over each group of
+/// channels of each of a batch: channels are divided into `groups` groups of neighbours. The output may be
+/// exactly the input. (Wu and He, "Group Normalization", 2018.) With as many groups as channels this is
+/// instance normalisation.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct GroupNormDesc {
@@ -66,9 +67,9 @@ impl GroupNormDesc {
     }
 }
 
-/// `output = (x − mean) / √(variance + eps) · weight + bias` with one of each for each channel: batch normalisation with
-/// the statistics that training has found. The output may be exactly the input. (Ioffe and Szegedy, "Batch
-/// Normalization", 2015.)
+/// `output = (x − mean) / √(variance + eps) · weight + bias` with one of each for each channel: batch
+/// normalisation with the statistics that training has found. The output may be exactly the input. (Ioffe and
+/// Szegedy, "Batch Normalization", 2015.)
 ///
 /// Statistics of the batch itself come from [`reduce_ext`](crate::ComputeBackend::reduce_ext).
 #[derive(Clone, Copy, Debug)]
@@ -99,8 +100,8 @@ pub struct BatchNormDesc {
 }
 
 impl BatchNormDesc {
-    /// Over `[batch, channels, spatial]`, without weight and bias, with an `eps` of 1e-5. The handles are those of
-    /// input, output, mean and variance.
+    /// Over `[batch, channels, spatial]`, without weight and bias, with an `eps` of 1e-5. The handles are
+    /// those of input, output, mean and variance.
     #[must_use]
     pub const fn new(
         dtype: DType,

@@ -29,8 +29,8 @@ pub struct ConvShape {
     pub input: [usize; 2],
     /// Filters, which are the channels of the output, K; a multiple of `groups`.
     pub filters: usize,
-    /// Into how many groups the channels and the filters are divided; a filter sees the channels of its group. With
-    /// as many groups as channels, the convolution is called depthwise.
+    /// Into how many groups the channels and the filters are divided; a filter sees the channels of its
+    /// group. With as many groups as channels, the convolution is called depthwise.
     pub groups: usize,
     /// Height and width of the filters, R and S, and how they move.
     pub window: Window,
@@ -39,7 +39,8 @@ pub struct ConvShape {
 }
 
 impl ConvShape {
-    /// `filters` filters over `[N, C, H, W]`, in one group; the extents are given in this order for every layout.
+    /// `filters` filters over `[N, C, H, W]`, in one group; the extents are given in this order for every
+    /// layout.
     #[must_use]
     pub const fn new(input: [usize; 4], filters: usize, window: Window) -> Self {
         let [batch, channels, height, width] = input;
@@ -47,7 +48,8 @@ impl ConvShape {
         Self { batch, channels, input: [height, width], filters, groups: 1, window, layout }
     }
 
-    /// `filters` filters over sequences `[N, C, L]`: images of height 1. The window is a [`line`](Window::line).
+    /// `filters` filters over sequences `[N, C, L]`: images of height 1. The window is a
+    /// [`line`](Window::line).
     #[must_use]
     pub const fn conv1d(input: [usize; 3], filters: usize, window: Window) -> Self {
         let [batch, channels, length] = input;
@@ -71,8 +73,8 @@ impl ConvShape {
     /// Height and width of the output: `⌊(H + before + after − dilation·(R − 1) − 1) / stride⌋ + 1`.
     ///
     /// # Errors
-    /// [`Shape`](BackendError::Shape) if an extent, a stride or a dilation is 0 or the dilated filter is larger than
-    /// the padded input; [`Overflow`](BackendError::Overflow).
+    /// [`Shape`](BackendError::Shape) if an extent, a stride or a dilation is 0 or the dilated filter is
+    /// larger than the padded input; [`Overflow`](BackendError::Overflow).
     pub fn output(&self, op: &'static str) -> BackendResult<[usize; 2]> {
         let [height, width] = self.input;
         Ok([self.window.places(op, 0, height)?, self.window.places(op, 1, width)?])
@@ -94,9 +96,9 @@ impl ConvShape {
     }
 }
 
-/// `output[n, k, y, x] = activation(Σ input[n, c, y·stride₀ + r·dilation₀ − before₀, x·stride₁ + s·dilation₁ − before₁]
-/// · filter[k, c, r, s] + bias[k])`, summed over r, s and the channels c of the filter's group. Positions outside the
-/// input count as 0. This is a cross-correlation, as in every ML framework. Sums are formed in f32.
+/// `output[n, k, y, x] = activation(Σ input[n, c, y·stride₀ + r·dilation₀ − before₀, x·stride₁ + s·dilation₁ − before₁] · filter[k, c, r, s] + bias[k])`,
+/// summed over r, s and the channels c of the filter's group. Positions outside the input count as 0. This is
+/// a cross-correlation, as in every ML framework. Sums are formed in f32.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct ConvDesc {
@@ -138,8 +140,8 @@ impl ConvDesc {
         self
     }
 
-    /// From the slices of the positional method: f32, NCHW, one group. Checks the slices' lengths and whether the shape
-    /// of the output is what the others give.
+    /// From the slices of the positional method: f32, NCHW, one group. Checks the slices' lengths and whether
+    /// the shape of the output is what the others give.
     #[expect(clippy::too_many_arguments, reason = "the positional form of the contract")]
     pub fn from_slices(
         op: &'static str,

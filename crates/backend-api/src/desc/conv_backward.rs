@@ -6,8 +6,9 @@ use crate::{Activation, BackendResult, DType};
 use super::conv::ConvShape;
 use super::{require_at_least, require_eq, require_float};
 
-/// `output = activation(Tᵀ · input + bias)` where T is the convolution that reads an image of the output's extents: each
-/// number of the input, times a filter, is added to the output where that convolution would have read.
+/// `output = activation(Tᵀ · input + bias)` where T is the convolution that reads an image of the output's
+/// extents: each number of the input, times a filter, is added to the output where that convolution would
+/// have read.
 ///
 /// The input is `[N, C, H, W]`, the filters `[C, K / groups, R, S]`, the output `[N, K, P, Q]` with
 /// `P = (H − 1)·stride + dilation·(R − 1) + 1 + output_padding − before − after`; or in the other layout
@@ -93,7 +94,8 @@ impl ConvTransposeDesc {
 }
 
 /// The gradient of a convolution with respect to its input: `grad_input[n, c, y, x]` is the sum of
-/// `grad_output[n, k, p, q] · filter[k, c, r, s]` over all (k, p, q, r, s) for which output (p, q) reads that input.
+/// `grad_output[n, k, p, q] · filter[k, c, r, s]` over all (k, p, q, r, s) for which output (p, q) reads that
+/// input.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct ConvBackwardDataDesc {
@@ -131,8 +133,8 @@ impl ConvBackwardDataDesc {
 }
 
 /// The gradient of a convolution with respect to its filters: `grad_filter[k, c, r, s]` is the sum of
-/// `grad_output[n, k, p, q] · input[n, c, y, x]` over all (n, p, q), (y, x) being where tap (r, s) of output (p, q)
-/// reads. The gradient of the bias is `grad_output`'s sum over all but the channels.
+/// `grad_output[n, k, p, q] · input[n, c, y, x]` over all (n, p, q), (y, x) being where tap (r, s) of output
+/// (p, q) reads. The gradient of the bias is `grad_output`'s sum over all but the channels.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct ConvBackwardFilterDesc {

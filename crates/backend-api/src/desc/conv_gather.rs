@@ -18,8 +18,8 @@ pub struct GatherAxis {
 }
 
 impl GatherAxis {
-    /// The position in a source of `extent` positions, if there is one: `x·stride + tap·dilation − before`, or
-    /// transposed `(x + before − tap·dilation) / stride` if that is whole.
+    /// The position in a source of `extent` positions, if there is one: `x·stride + tap·dilation − before`,
+    /// or transposed `(x + before − tap·dilation) / stride` if that is whole.
     #[must_use]
     pub fn source(&self, x: usize, tap: usize, extent: usize) -> Option<usize> {
         let &Self { stride, dilation, before, transposed } = self;
@@ -36,8 +36,8 @@ impl GatherAxis {
     }
 }
 
-/// `result[n, g·filters + f, y, x] = Σ source[n, g·channels + c, y', x'] · factor[g, f, c, r, s]`: a convolution, or a
-/// transposed one, whose factors are the filters with channels exchanged.
+/// `result[n, g·filters + f, y, x] = Σ source[n, g·channels + c, y', x'] · factor[g, f, c, r, s]`: a
+/// convolution, or a transposed one, whose factors are the filters with channels exchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ConvGather {

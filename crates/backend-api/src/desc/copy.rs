@@ -8,9 +8,9 @@ use super::tensor::{Loop, TensorDesc};
 
 /// `dst = src`, converting the element type. The shapes are equal.
 ///
-/// A float becomes an integer by dropping its fraction, clamped to the integer's range, NaN becoming 0; f32 becomes
-/// f16 by rounding to the nearest, halves to even. With strides, the same operation transposes, and makes a tensor
-/// contiguous.
+/// A float becomes an integer by dropping its fraction, clamped to the integer's range, NaN becoming 0; f32
+/// becomes f16 by rounding to the nearest, halves to even. With strides, the same operation transposes, and
+/// makes a tensor contiguous.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct CopyDesc<'a> {

@@ -5,8 +5,8 @@ use crate::{BackendResult, DType, checked_product};
 
 use super::reduce::split_axis;
 
-/// `output[.., i, ..] = Σ input[.., k, ..]` over k ≤ i along an axis of a packed tensor. The output may be exactly the
-/// input.
+/// `output[.., i, ..] = Σ input[.., k, ..]` over k ≤ i along an axis of a packed tensor. The output may be
+/// exactly the input.
 ///
 /// Numbers of f16 are added in f32, each sum being rounded when it is stored; integers are added modulo 2³².
 #[derive(Clone, Copy, Debug)]
@@ -41,7 +41,8 @@ impl CumSumDesc {
     /// Along `axis` of a tensor of `shape`.
     ///
     /// # Errors
-    /// [`Shape`](crate::BackendError::Shape) if there is no such axis, [`Overflow`](crate::BackendError::Overflow).
+    /// [`Shape`](crate::BackendError::Shape) if there is no such axis,
+    /// [`Overflow`](crate::BackendError::Overflow).
     pub fn along(dtype: DType, input: u64, output: u64, shape: &[usize], axis: usize) -> BackendResult<Self> {
         let (outer, length, inner) = split_axis("cumsum", shape, axis)?;
         Ok(Self { outer, length, inner, ..Self::rows(dtype, input, output, 0, 0) })

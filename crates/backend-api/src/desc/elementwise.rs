@@ -7,8 +7,8 @@ use super::tensor::{Loop, TensorDesc, require_distinct, walk};
 use super::value::{Value, broadcast_operands, common_dtype, in_place_if, operand, same_dtype};
 use super::{require_eq, require_float};
 
-/// `output = op(input)`, element by element. The shapes are equal; the element types are equal, and such that the
-/// function [accepts](UnaryOp::accepts) them. The output may be exactly the input.
+/// `output = op(input)`, element by element. The shapes are equal; the element types are equal, and such that
+/// the function [accepts](UnaryOp::accepts) them. The output may be exactly the input.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct UnaryDesc<'a> {
@@ -35,9 +35,9 @@ impl<'a> UnaryDesc<'a> {
     }
 }
 
-/// `output = min(max(input, min), max)`, element by element, as NumPy's `clip`: NaN stays NaN, and with `min` above
-/// `max` every number becomes `max`. The shapes are equal, and so are the element types, which may be any. The output may
-/// be exactly the input.
+/// `output = min(max(input, min), max)`, element by element, as NumPy's `clip`: NaN stays NaN, and with `min`
+/// above `max` every number becomes `max`. The shapes are equal, and so are the element types, which may be
+/// any. The output may be exactly the input.
 ///
 /// The bounds are converted as [`Value::Scalar`] is; an infinite bound doesn't bound.
 #[derive(Clone, Copy, Debug)]
@@ -67,8 +67,8 @@ impl<'a> ClampDesc<'a> {
     }
 }
 
-/// `output = scale · input + bias`, element by element, computed in f32. The shapes are equal; the element types are
-/// equal and floating-point. The output may be exactly the input.
+/// `output = scale · input + bias`, element by element, computed in f32. The shapes are equal; the element
+/// types are equal and floating-point. The output may be exactly the input.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct AffineDesc<'a> {
@@ -97,10 +97,10 @@ impl<'a> AffineDesc<'a> {
     }
 }
 
-/// `output = op(a, b)`, element by element with broadcasting: shapes are aligned at their last dimension, and an
-/// input's extent of 1 (or a missing one) repeats. The element types are equal, and such that the function
-/// [accepts](BinaryOp::accepts) them. Either input may be a number. The output may be exactly an input of the same
-/// strides.
+/// `output = op(a, b)`, element by element with broadcasting: shapes are aligned at their last dimension, and
+/// an input's extent of 1 (or a missing one) repeats. The element types are equal, and such that the function
+/// [accepts](BinaryOp::accepts) them. Either input may be a number. The output may be exactly an input of the
+/// same strides.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct BinaryDesc<'a> {
@@ -136,9 +136,9 @@ impl<'a> BinaryDesc<'a> {
     }
 }
 
-/// `output = 1 if a op b, else 0`, element by element with broadcasting as [`BinaryDesc`] has it. The inputs' element
-/// types are equal and may be any; the output is of u32, as the conditions of [`WhereDesc`] are. Numbers are compared
-/// exactly, subnormal ones too. The output may not be an input.
+/// `output = 1 if a op b, else 0`, element by element with broadcasting as [`BinaryDesc`] has it. The inputs'
+/// element types are equal and may be any; the output is of u32, as the conditions of [`WhereDesc`] are.
+/// Numbers are compared exactly, subnormal ones too. The output may not be an input.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct CompareDesc<'a> {
@@ -182,9 +182,9 @@ impl<'a> CompareDesc<'a> {
     }
 }
 
-/// `output = condition ≠ 0 ? a : b`, element by element with broadcasting as [`BinaryDesc`] has it. The condition is of
-/// u32; the element types of `a`, `b` and output are equal and may be any. Bits are moved, so NaN keeps its payload. The
-/// output may be exactly `a` or `b` of the same strides, but not the condition.
+/// `output = condition ≠ 0 ? a : b`, element by element with broadcasting as [`BinaryDesc`] has it. The
+/// condition is of u32; the element types of `a`, `b` and output are equal and may be any. Bits are moved, so
+/// NaN keeps its payload. The output may be exactly `a` or `b` of the same strides, but not the condition.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct WhereDesc<'a> {

@@ -3,18 +3,19 @@
 use crate::operand::{Access, Operand};
 use crate::{BackendResult, DType, checked_product};
 
-/// `output[o, i, c] = table[o, indices[i], c]`, the embedding lookup and index_select; or with an index for each
-/// element, `output[o, i, c] = table[o, indices[o, i, c], c]`, as PyTorch's gather and NumPy's take_along_axis. All are
-/// packed. An index outside the table gives zeros.
+/// `output[o, i, c] = table[o, indices[i], c]`, the embedding lookup and index_select; or with an index for
+/// each element, `output[o, i, c] = table[o, indices[o, i, c], c]`, as PyTorch's gather and NumPy's
+/// take_along_axis. All are packed. An index outside the table gives zeros.
 ///
-/// A lookup along axis `k` of a tensor has the product of the extents before `k` as `outer`, that of the extents behind
-/// `k` as `columns`.
+/// A lookup along axis `k` of a tensor has the product of the extents before `k` as `outer`, that of the
+/// extents behind `k` as `columns`.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct GatherDesc {
     /// Handle of the table, `[outer, rows, columns]`.
     pub table: u64,
-    /// Handle of the indices of u32 or i32, `[count]` or `[outer, count, columns]`; a negative one is outside the table.
+    /// Handle of the indices of u32 or i32, `[count]` or `[outer, count, columns]`; a negative one is outside
+    /// the table.
     pub indices: u64,
     /// Handle of the output, `[outer, count, columns]`.
     pub output: u64,

@@ -53,8 +53,9 @@ pub struct Bias {
 
 /// `C = activation(alpha · op(A) · op(B) + beta · C + bias)` for each matrix of a batch.
 ///
-/// op(A) is m×k, op(B) k×n and C m×n. Products are accumulated in f32. With `beta` 0, C is not read. With `k` 0 the
-/// product is 0. Element types (A, B, C): (f32, f32, f32), (f16, f16, f16), (f16, f16, f32), (f32, f16, f32).
+/// op(A) is m×k, op(B) k×n and C m×n. Products are accumulated in f32. With `beta` 0, C is not read. With `k`
+/// 0 the product is 0. Element types (A, B, C): (f32, f32, f32), (f16, f16, f16), (f16, f16, f32), (f32, f16,
+/// f32).
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct MatmulDesc {

@@ -1,8 +1,8 @@
 //! Descriptors: what an operation works on, with named fields.
 //!
-//! A descriptor is made with its `new` and refined with its `with_…` methods or by setting fields; those that a
-//! later version adds have a default. `operands(op)` checks the shapes and returns the memory that the operation
-//! touches, for [`operand::check`](crate::operand::check); `op` is the name that errors carry.
+//! A descriptor is made with its `new` and refined with its `with_…` methods or by setting fields; those that
+//! a later version adds have a default. `operands(op)` checks the shapes and returns the memory that the
+//! operation touches, for [`operand::check`](crate::operand::check); `op` is the name that errors carry.
 
 mod attention;
 mod backward;

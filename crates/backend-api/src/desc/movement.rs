@@ -1,6 +1,7 @@
 //! Slices, permutations, repetitions, paddings and concatenations: strided copies between parts of tensors.
 //!
-//! The element type may change on the way, as [`CopyDesc`](super::CopyDesc) has it. The output may not overlap an input.
+//! The element type may change on the way, as [`CopyDesc`](super::CopyDesc) has it. The output may not
+//! overlap an input.
 
 use crate::operand::{Access, Operand};
 use crate::{BackendError, BackendResult, checked_add, checked_product};
@@ -21,7 +22,8 @@ pub struct Part {
 /// Extent and stride of each dimension.
 type Dims = Vec<(usize, usize)>;
 
-/// `output[i₀, …] = input[starts₀ + i₀ · steps₀, …]`: as many elements along each dimension as the output has.
+/// `output[i₀, …] = input[starts₀ + i₀ · steps₀, …]`: as many elements along each dimension as the output
+/// has.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct SliceDesc<'a> {
@@ -81,8 +83,8 @@ impl<'a> SliceDesc<'a> {
     }
 }
 
-/// `output[i₀, …, iₙ] = input[…]` with the dimensions in another order: dimension `k` of the output is dimension
-/// `axes[k]` of the input, as in NumPy's `transpose`.
+/// `output[i₀, …, iₙ] = input[…]` with the dimensions in another order: dimension `k` of the output is
+/// dimension `axes[k]` of the input, as in NumPy's `transpose`.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct PermuteDesc<'a> {
@@ -125,8 +127,9 @@ impl<'a> PermuteDesc<'a> {
     }
 }
 
-/// The input again and again along each dimension, as often as the output's extent is a multiple of the input's:
-/// `output[i, …] = input[i mod extent, …]`, as in NumPy's `tile`. Dimensions that the input misses count as 1.
+/// The input again and again along each dimension, as often as the output's extent is a multiple of the
+/// input's: `output[i, …] = input[i mod extent, …]`, as in NumPy's `tile`. Dimensions that the input misses
+/// count as 1.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct RepeatDesc<'a> {
@@ -134,8 +137,8 @@ pub struct RepeatDesc<'a> {
     pub input: TensorDesc<'a>,
     /// Written.
     pub output: TensorDesc<'a>,
-    /// Whether each element is repeated next to itself (`output[i, …] = input[i / times, …]`) rather than the whole
-    /// dimension.
+    /// Whether each element is repeated next to itself (`output[i, …] = input[i / times, …]`) rather than the
+    /// whole dimension.
     pub interleaved: bool,
 }
 
@@ -178,7 +181,8 @@ impl<'a> RepeatDesc<'a> {
     }
 }
 
-/// The input with `value` around it: along each dimension `before` elements, the input, and what the output has left.
+/// The input with `value` around it: along each dimension `before` elements, the input, and what the output
+/// has left.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct PadDesc<'a> {

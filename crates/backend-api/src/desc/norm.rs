@@ -6,8 +6,8 @@ use crate::{BackendResult, DType, checked_product};
 use super::reduce::split_axis;
 use super::require_float;
 
-/// `output = exp(x − max) / Σ exp(x − max)` along an axis of a packed tensor, or with `log` its logarithm, x − max −
-/// ln Σ exp(x − max). The output may be exactly the input.
+/// `output = exp(x − max) / Σ exp(x − max)` along an axis of a packed tensor, or with `log` its logarithm, x
+/// − max − ln Σ exp(x − max). The output may be exactly the input.
 ///
 /// A slice that is all −∞ gives NaN, as does one with NaN or +∞ in it. Sums are f32.
 #[derive(Clone, Copy, Debug)]
@@ -39,7 +39,8 @@ impl SoftmaxDesc {
     /// Along `axis` of a tensor of `shape`.
     ///
     /// # Errors
-    /// [`Shape`](crate::BackendError::Shape) if there is no such axis, [`Overflow`](crate::BackendError::Overflow).
+    /// [`Shape`](crate::BackendError::Shape) if there is no such axis,
+    /// [`Overflow`](crate::BackendError::Overflow).
     pub fn along(dtype: DType, input: u64, output: u64, shape: &[usize], axis: usize) -> BackendResult<Self> {
         let (outer, length, inner) = split_axis("softmax", shape, axis)?;
         Ok(Self { input, output, dtype, outer, length, inner, log: false })
@@ -63,8 +64,8 @@ impl SoftmaxDesc {
     }
 }
 
-/// `output = (x − mean(x)) / √(var(x) + eps) · weight + bias` for each row, `x = input + residual`; the variance is
-/// the biased one. The output may be exactly the input or the residual.
+/// `output = (x − mean(x)) / √(var(x) + eps) · weight + bias` for each row, `x = input + residual`; the
+/// variance is the biased one. The output may be exactly the input or the residual.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct LayerNormDesc {
@@ -104,8 +105,8 @@ impl LayerNormDesc {
     }
 }
 
-/// `output = x / √(mean(x²) + eps) · weight` for each row, `x = input + residual`. The output may be exactly the
-/// input or the residual. (Zhang and Sennrich, "Root Mean Square Layer Normalization", 2019.)
+/// `output = x / √(mean(x²) + eps) · weight` for each row, `x = input + residual`. The output may be exactly
+/// the input or the residual. (Zhang and Sennrich, "Root Mean Square Layer Normalization", 2019.)
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct RmsNormDesc {

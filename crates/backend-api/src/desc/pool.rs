@@ -44,9 +44,9 @@ pub struct PoolShape {
     pub channels: usize,
     /// Height and width of the input.
     pub input: [usize; 2],
-    /// Height and width of the output: how often the window fits into the padded input, or once more for a last window
-    /// that begins inside of the input or the padding before it and passes the end (known as ceil mode). What passes
-    /// the padding's end counts as nothing, in averages too.
+    /// Height and width of the output: how often the window fits into the padded input, or once more for a
+    /// last window that begins inside of the input or the padding before it and passes the end (known as ceil
+    /// mode). What passes the padding's end counts as nothing, in averages too.
     pub output: [usize; 2],
     /// The window.
     pub window: Window,
@@ -55,7 +55,8 @@ pub struct PoolShape {
 }
 
 impl PoolShape {
-    /// Windows over `[N, C, H, W]` into an output of the given extents; these are in this order for every layout.
+    /// Windows over `[N, C, H, W]` into an output of the given extents; these are in this order for every
+    /// layout.
     #[must_use]
     pub const fn new(input: [usize; 4], output: [usize; 2], window: Window) -> Self {
         let [batch, channels, height, width] = input;
@@ -101,8 +102,8 @@ impl PoolShape {
     }
 }
 
-/// `output[n, c, y, x] = op over (r, s) of input[n, c, y·stride₀ + r·dilation₀ − before₀, x·stride₁ + s·dilation₁ −
-/// before₁]`. Padding is no number: a maximum leaves it out, an average counts it or not.
+/// `output[n, c, y, x] = op over (r, s) of input[n, c, y·stride₀ + r·dilation₀ − before₀, x·stride₁ + s·dilation₁ − before₁]`.
+/// Padding is no number: a maximum leaves it out, an average counts it or not.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct PoolDesc {
@@ -138,10 +139,11 @@ impl PoolDesc {
     }
 }
 
-/// The gradient of a pooling with respect to its input: what each output's gradient gives to the numbers of its window.
+/// The gradient of a pooling with respect to its input: what each output's gradient gives to the numbers of
+/// its window.
 ///
-/// For [`Max`](PoolOp::Max), all of it goes to the first of the largest, in the order of rows and columns, or to the
-/// first NaN; for averages, each position gets its share. The sums are formed in a fixed order.
+/// For [`Max`](PoolOp::Max), all of it goes to the first of the largest, in the order of rows and columns, or
+/// to the first NaN; for averages, each position gets its share. The sums are formed in a fixed order.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct PoolBackwardDesc {

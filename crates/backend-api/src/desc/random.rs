@@ -9,8 +9,8 @@ use super::require_float;
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Distribution {
-    /// `low + (high − low) · u` with u uniform in [0, 1). Rounding may give `high` itself, but not with `low` 0 and
-    /// `high` 1 in f32.
+    /// `low + (high − low) · u` with u uniform in [0, 1). Rounding may give `high` itself, but not with `low`
+    /// 0 and `high` 1 in f32.
     Uniform {
         /// The smallest number.
         low: f64,
@@ -37,9 +37,9 @@ impl Distribution {
     }
 }
 
-/// `n` packed random numbers, f32 or f16: those from number `offset` on of the stream that `seed` names. The same numbers
-/// on every device: [`random`](crate::random) defines their bits. Calls that use up `n` numbers and add `n` to `offset`
-/// see one stream.
+/// `n` packed random numbers, f32 or f16: those from number `offset` on of the stream that `seed` names. The
+/// same numbers on every device: [`random`](crate::random) defines their bits. Calls that use up `n` numbers
+/// and add `n` to `offset` see one stream.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct RandomDesc {

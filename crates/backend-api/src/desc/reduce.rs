@@ -6,10 +6,12 @@ use crate::{BackendError, BackendResult, DType, ReduceOp, checked_product};
 use super::tensor::{Loop, MAX_RANK, TensorDesc, collapse, extent, require_distinct};
 use super::{require_axis, require_float};
 
-/// `output = op over axes of input`. The output has the input's extents but for those of the axes, in their order.
+/// `output = op over axes of input`. The output has the input's extents but for those of the axes, in their
+/// order.
 ///
-/// Numbers of f16 are reduced in f32. The output has the input's element type; of f16 it may be f32 as well, and
-/// [`ArgMax`](ReduceOp::ArgMax) and [`ArgMin`](ReduceOp::ArgMin) give i32. Without axes, each number is reduced by itself.
+/// Numbers of f16 are reduced in f32. The output has the input's element type; of f16 it may be f32 as well,
+/// and [`ArgMax`](ReduceOp::ArgMax) and [`ArgMin`](ReduceOp::ArgMin) give i32. Without axes, each number is
+/// reduced by itself.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct ReduceDesc<'a> {
@@ -51,9 +53,10 @@ impl<'a> ReduceDesc<'a> {
     /// Checks the shapes. Returns input and output, and how they are walked.
     ///
     /// # Errors
-    /// [`Dtype`](BackendError::Dtype), [`Shape`](BackendError::Shape) for an axis that isn't there or is named twice,
-    /// [`Overlap`](BackendError::Overlap) if two numbers of the output lie at one place, and
-    /// [`Limit`](BackendError::Limit) for more than [`MAX_RANK`] loops, 2³² numbers in an output, or 2³¹ with an index.
+    /// [`Dtype`](BackendError::Dtype), [`Shape`](BackendError::Shape) for an axis that isn't there or is
+    /// named twice, [`Overlap`](BackendError::Overlap) if two numbers of the output lie at one place, and
+    /// [`Limit`](BackendError::Limit) for more than [`MAX_RANK`] loops, 2³² numbers in an output, or 2³¹ with
+    /// an index.
     pub fn operands(&self, op: &'static str) -> BackendResult<([Operand; 2], ReduceLoops)> {
         self.check_dtypes(op)?;
         let shape = self.input.shape;

@@ -16,11 +16,13 @@ pub enum RopeStyle {
 }
 
 /// Rotates pairs of numbers in each vector by an angle that depends on the token's position:
-/// `(x, y) → (x·cos − y·sin, x·sin + y·cos)` with `cos[position, i]` and `sin[position, i]` for pair `i`. Numbers from
-/// `rotary_dim` on are copied. The output may be exactly the input. (Su et al., "RoFormer", 2021.)
+/// `(x, y) → (x·cos − y·sin, x·sin + y·cos)` with `cos[position, i]` and `sin[position, i]` for pair `i`.
+/// Numbers from `rotary_dim` on are copied. The output may be exactly the input. (Su et al., "RoFormer",
+/// 2021.)
 ///
-/// The tables are f32 `[max_position, rotary_dim/2]`; [`rope_tables`] makes the usual ones. The position of token `t`
-/// in batch `b` is `positions[b·seq + t]`, or `start + t` without positions; past the tables, the last row is used.
+/// The tables are f32 `[max_position, rotary_dim/2]`; [`rope_tables`] makes the usual ones. The position of
+/// token `t` in batch `b` is `positions[b·seq + t]`, or `start + t` without positions; past the tables, the
+/// last row is used.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct RopeDesc {
@@ -59,8 +61,8 @@ pub struct RopeDesc {
 }
 
 impl RopeDesc {
-    /// Rotates whole packed vectors from position 0. `ptrs` are input, output, cos and sin; `shape` is batch, heads,
-    /// seq, head_dim.
+    /// Rotates whole packed vectors from position 0. `ptrs` are input, output, cos and sin; `shape` is batch,
+    /// heads, seq, head_dim.
     #[must_use]
     pub const fn new(
         dtype: DType,
@@ -91,7 +93,8 @@ impl RopeDesc {
         }
     }
 
-    /// The strides in use: of input and output. They saturate for sizes that [`operands`](Self::operands) refuses.
+    /// The strides in use: of input and output. They saturate for sizes that [`operands`](Self::operands)
+    /// refuses.
     #[must_use]
     pub fn strides(&self) -> [HeadStrides; 2] {
         let packed = HeadStrides {
@@ -148,8 +151,8 @@ impl RopeDesc {
     }
 }
 
-/// The usual tables, cosines then sines: the angle of pair `i` at position `p` is `p · base^(−2i/rotary_dim)`, computed
-/// in f64. `base` is 10,000 in the paper.
+/// The usual tables, cosines then sines: the angle of pair `i` at position `p` is
+/// `p · base^(−2i/rotary_dim)`, computed in f64. `base` is 10,000 in the paper.
 #[must_use]
 pub fn rope_tables(base: f64, rotary_dim: usize, max_position: usize) -> (Vec<f32>, Vec<f32>) {
     let pairs = rotary_dim / 2;

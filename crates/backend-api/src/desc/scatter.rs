@@ -3,14 +3,15 @@
 use crate::operand::{Access, Operand};
 use crate::{BackendResult, DType, ScatterOp, checked_product};
 
-/// `table[o, indices[i], c] = op(table[o, indices[i], c], source[o, i, c])` for each `i` in turn, which with addition is
-/// PyTorch's index_add; or with an index for each element, `table[o, indices[o, i, c], c]`, as its scatter and
-/// scatter_add. All are packed. What an index outside the table names is left out.
+/// `table[o, indices[i], c] = op(table[o, indices[i], c], source[o, i, c])` for each `i` in turn, which with
+/// addition is PyTorch's index_add; or with an index for each element, `table[o, indices[o, i, c], c]`, as
+/// its scatter and scatter_add. All are packed. What an index outside the table names is left out.
 ///
-/// The result doesn't depend on the device's timing: of numbers with the same index, each is taken in the order of `i`,
-/// in f32 for floating-point types and with one rounding at the end. To this end every element of the table looks for the
-/// indices that name it, which takes `rows · count` comparisons in a column with an index for each element, and 1/256 of
-/// that with one for each row. Elements that no index names stay as they are, to the bit.
+/// The result doesn't depend on the device's timing: of numbers with the same index, each is taken in the
+/// order of `i`, in f32 for floating-point types and with one rounding at the end. To this end every element
+/// of the table looks for the indices that name it, which takes `rows · count` comparisons in a column with
+/// an index for each element, and 1/256 of that with one for each row. Elements that no index names stay as
+/// they are, to the bit.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct ScatterDesc {
@@ -18,7 +19,8 @@ pub struct ScatterDesc {
     pub op: ScatterOp,
     /// Handle of the table, `[outer, rows, columns]`, which is changed.
     pub table: u64,
-    /// Handle of the indices of u32 or i32, `[count]` or `[outer, count, columns]`; a negative one is outside the table.
+    /// Handle of the indices of u32 or i32, `[count]` or `[outer, count, columns]`; a negative one is outside
+    /// the table.
     pub indices: u64,
     /// Handle of the numbers that arrive, `[outer, count, columns]`.
     pub source: u64,

@@ -17,7 +17,8 @@ pub struct TensorDesc<'a> {
     pub dtype: DType,
     /// Extents, outermost first. Empty for a single number.
     pub shape: &'a [usize],
-    /// Strides in elements, one for each extent; `None` for packed row-major. 0 repeats an input along a dimension.
+    /// Strides in elements, one for each extent; `None` for packed row-major. 0 repeats an input along a
+    /// dimension.
     pub strides: Option<&'a [usize]>,
 }
 
@@ -68,7 +69,8 @@ pub(crate) fn require_distinct(
     }
 }
 
-/// The dims of `input` as seen by `output`: aligned at the last dimension, extent 1 repeated by a stride of 0.
+/// The dims of `input` as seen by `output`: aligned at the last dimension, extent 1 repeated by a stride of
+/// 0.
 pub(crate) fn broadcast(
     op: &'static str,
     what: &'static str,
@@ -96,11 +98,12 @@ pub(crate) fn broadcast(
 /// One loop of a walk over `N` tensors together: the extent and each tensor's stride in elements.
 pub type Loop<const N: usize> = (usize, [usize; N]);
 
-/// The fewest nested loops that walk `N` tensors of one shape together, outermost first: loops of extent 1 are
-/// dropped, and neighbours that every tensor walks like one are merged. Packed tensors become a single loop.
+/// The fewest nested loops that walk `N` tensors of one shape together, outermost first: loops of extent 1
+/// are dropped, and neighbours that every tensor walks like one are merged. Packed tensors become a single
+/// loop.
 ///
-/// `dims[t][k]` is extent and stride of tensor `t` in dimension `k`; all tensors have the same extents. An empty
-/// shape gives no loop and names one element; a zero extent gives the one loop of extent 0.
+/// `dims[t][k]` is extent and stride of tensor `t` in dimension `k`; all tensors have the same extents. An
+/// empty shape gives no loop and names one element; a zero extent gives the one loop of extent 0.
 #[must_use]
 pub fn collapse<const N: usize>(dims: [&[(usize, usize)]; N]) -> Vec<Loop<N>> {
     // First, because the other extents of an empty shape may have a product that overflows.

@@ -7,8 +7,8 @@ use super::tensor::{Loop, TensorDesc, broadcast, extent, require_distinct, walk}
 
 /// An input of an element-wise operation: a tensor, or one number without memory, the same for every element.
 ///
-/// A number is taken as f32 beside floating-point tensors, and converted as [`CopyDesc`](super::CopyDesc) would convert
-/// it beside integers.
+/// A number is taken as f32 beside floating-point tensors, and converted as [`CopyDesc`](super::CopyDesc)
+/// would convert it beside integers.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Value<'a> {
     /// A tensor in device memory.
@@ -52,8 +52,8 @@ impl Value<'_> {
 /// An input and its names in errors: its own and that of its strides.
 pub(super) type Input<'a> = (&'static str, &'static str, Value<'a>);
 
-/// Checks inputs that are broadcast to `output`; `N` is their number and one. Returns the operands and the loops over
-/// them, the output last. A scalar is an absent operand with strides of 0.
+/// Checks inputs that are broadcast to `output`; `N` is their number and one. Returns the operands and the
+/// loops over them, the output last. A scalar is an absent operand with strides of 0.
 pub(super) fn broadcast_operands<const N: usize>(
     op: &'static str,
     inputs: &[Input<'_>],
@@ -83,7 +83,8 @@ pub(super) fn broadcast_operands<const N: usize>(
     Ok((operands, loops))
 }
 
-/// The element type of the inputs: that of the first tensor, else `otherwise`. Every other tensor must have it too.
+/// The element type of the inputs: that of the first tensor, else `otherwise`. Every other tensor must have
+/// it too.
 pub(super) fn common_dtype(
     op: &'static str,
     inputs: &[Input<'_>],

@@ -4,8 +4,8 @@ use crate::{BackendResult, checked_add, checked_product};
 
 use super::{require_at_least, require_eq};
 
-/// A window of `size` positions, `dilation` apart, that moves over an image in steps of `stride`, the image being
-/// surrounded by `before` and `after` positions of padding. All are vertical, then horizontal.
+/// A window of `size` positions, `dilation` apart, that moves over an image in steps of `stride`, the image
+/// being surrounded by `before` and `after` positions of padding. All are vertical, then horizontal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct Window {
@@ -79,14 +79,16 @@ impl Window {
         checked_add(op, "dilated filter", steps, 1)
     }
 
-    /// How often the window fits into the padded image along an axis: `⌊(extent + before + after − span) / stride⌋ + 1`.
+    /// How often the window fits into the padded image along an axis:
+    /// `⌊(extent + before + after − span) / stride⌋ + 1`.
     pub(super) fn places(&self, op: &'static str, axis: usize, extent: usize) -> BackendResult<usize> {
         let (span, padded) = (self.span(op, axis)?, self.padded(op, axis, extent)?);
         require_at_least(op, "padded input (at least)", span, padded)?;
         Ok((padded - span) / self.stride[axis] + 1)
     }
 
-    /// The extent of a transposed convolution's result: `(extent − 1) · stride + span + more − before − after`.
+    /// The extent of a transposed convolution's result:
+    /// `(extent − 1) · stride + span + more − before − after`.
     pub(super) fn spread(
         &self,
         op: &'static str,

@@ -1,5 +1,5 @@
-//! How much arithmetic a descriptor asks for. Strides of 0 let small memory name endless work, so backends compare an
-//! estimate of the time with [`MAX_SECONDS`](crate::MAX_SECONDS) before they begin.
+//! How much arithmetic a descriptor asks for. Strides of 0 let small memory name endless work, so backends
+//! compare an estimate of the time with [`MAX_SECONDS`](crate::MAX_SECONDS) before they begin.
 
 use super::{AttentionDesc, ConvGather, MatmulDesc, PoolShape, ReduceLoops};
 
@@ -17,8 +17,8 @@ impl MatmulDesc {
 }
 
 impl AttentionDesc {
-    /// Floating-point operations of both products. Keys that `causal` hides are left out, those hidden by lengths and
-    /// masks, which lie on the device, are not.
+    /// Floating-point operations of both products. Keys that `causal` hides are left out, those hidden by
+    /// lengths and masks, which lie on the device, are not.
     #[must_use]
     pub fn flops(&self) -> f64 {
         let keys = self.seq_kv as f64;

@@ -60,8 +60,8 @@ impl Named {
         last.map_or(0, |last| last.saturating_add(1).saturating_mul(self.dtype.size() as u128))
     }
 
-    /// Whether its elements can be told to be distinct: with the dimensions in the order of their strides, every element
-    /// lies behind the one before. Unknown where there are too many.
+    /// Whether its elements can be told to be distinct: with the dimensions in the order of their strides,
+    /// every element lies behind the one before. Unknown where there are too many.
     fn ascends(&self) -> Option<bool> {
         let mut dims = self.dims.clone();
         dims.sort_by_key(|&(_, stride)| std::cmp::Reverse(stride));
@@ -220,7 +220,8 @@ fn memory<const N: usize>(operands: &[Operand; N]) {
             continue;
         }
         for other in operands.iter().filter(|of| fits(of) && of.ptr != ptr) {
-            // The other operand in this one's allocation: at the same byte, behind it, and before its last element.
+            // The other operand in this one's allocation: at the same byte, behind it, and before its last
+            // element.
             let end = need.next_multiple_of(4);
             for offset in [0, end, need.saturating_sub(align) / 4 * 4] {
                 let shared = Region { allocation: ptr, offset, len: usize::MAX / 4 };

@@ -1,9 +1,9 @@
 //! What each descriptor says that its operation touches, compared with an enumeration of the elements that
 //! docs/operations.md names.
 //!
-//! A family makes random arguments, states what is wrong with them and which elements its operands name, and gives the
-//! descriptor's answer to the judge. Half of the arguments are small, and enumerated; the others have edge values among
-//! them, of which the judge knows the sizes in u128.
+//! A family makes random arguments, states what is wrong with them and which elements its operands name, and
+//! gives the descriptor's answer to the judge. Half of the arguments are small, and enumerated; the others
+//! have edge values among them, of which the judge knows the sizes in u128.
 
 mod conv;
 mod elementwise;

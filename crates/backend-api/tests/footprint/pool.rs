@@ -15,7 +15,8 @@ fn pool_shape(g: &mut Gen, call: &mut Call) -> PoolShape {
         let got = g.about(usual);
         if let Some([padded, span]) = padded_and_span(&mut Call::default(), &window, axis, input[axis]) {
             let (stride, fits) = (window.stride[axis] as u128, fits as u128);
-            // One more where the last window doesn't end with the padding, if it begins before that behind the image.
+            // One more where the last window doesn't end with the padding, if it begins before that behind
+            // the image.
             let ends = (fits.max(1) - 1) * stride + span;
             let begins = input[axis] as u128 + window.before[axis] as u128;
             let more = ends < padded && fits * stride < begins;

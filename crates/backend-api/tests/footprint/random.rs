@@ -5,7 +5,8 @@ use backend_api::desc::TensorDesc;
 
 use crate::judge::{Dims, packed_dims};
 
-/// Extents and strides at which arithmetic wraps around: that of u32, of usize, and of a usize that counts elements.
+/// Extents and strides at which arithmetic wraps around: that of u32, of usize, and of a usize that counts
+/// elements.
 const EDGES: [usize; 14] = [
     0,
     1,
@@ -23,7 +24,8 @@ const EDGES: [usize; 14] = [
     usize::MAX,
 ];
 
-/// A stream of choices. Half of the cases are small enough to be enumerated, the others have edge values among theirs.
+/// A stream of choices. Half of the cases are small enough to be enumerated, the others have edge values
+/// among theirs.
 pub(crate) struct Gen {
     state: u64,
     big: bool,

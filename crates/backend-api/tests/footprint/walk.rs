@@ -24,7 +24,8 @@ fn is_one_loop<const N: usize>((_, outer): Loop<N>, (extent, inner): Loop<N>) ->
     (0..N).all(|tensor| inner[tensor] as u128 * extent as u128 == outer[tensor] as u128)
 }
 
-/// How many loops are left when single steps are dropped and neighbours merged that every tensor walks as one.
+/// How many loops are left when single steps are dropped and neighbours merged that every tensor walks as
+/// one.
 pub(crate) fn loops_needed<const N: usize>(dims: [&[(usize, usize)]; N]) -> usize {
     if volume(dims[0]) == 0 {
         return 1;

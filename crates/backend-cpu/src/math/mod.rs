@@ -1,7 +1,7 @@
 //! Functions of f32 numbers, over slices.
 //!
-//! Functions that are rarely hot (logarithm, sine, cosine, power) are the standard library's in f64; the others are
-//! in `scalar`.
+//! Functions that are rarely hot (logarithm, sine, cosine, power) are the standard library's in f64; the
+//! others are in `scalar`.
 
 mod scalar;
 mod vectors;

@@ -1,7 +1,8 @@
 //! Functions of one or two numbers, without branches that a vector couldn't take.
 //!
-//! What has to be exact to the last bits in the tails (gelu, tanh, sigmoid) is computed in f64 with polynomials good to
-//! 10⁻¹⁰, which leaves the final rounding as the only error that shows. The exponential that softmax is made of is f32.
+//! What has to be exact to the last bits in the tails (gelu, tanh, sigmoid) is computed in f64 with
+//! polynomials good to 10⁻¹⁰, which leaves the final rounding as the only error that shows. The exponential
+//! that softmax is made of is f32.
 
 /// The larger number; NaN if one is NaN; +0 is larger than −0 (IEEE 754-2019 maximum).
 #[inline(always)]
@@ -30,7 +31,8 @@ pub(super) fn sign(x: f32) -> f32 {
 
 /// eˣ to one unit in the last place.
 ///
-/// With n = round(x/ln 2) and r = x − n·ln 2, eˣ = 2ⁿ·eʳ. ln 2 is split so that n times its upper part is exact.
+/// With n = round(x/ln 2) and r = x − n·ln 2, eˣ = 2ⁿ·eʳ. ln 2 is split so that n times its upper part is
+/// exact.
 #[inline(always)]
 pub(crate) fn exp(x: f32) -> f32 {
     const LN2_HI: f32 = 0.693_359_4;
@@ -103,9 +105,9 @@ pub(super) fn tanh(x: f32) -> f32 {
 
 /// x·Φ(x) by Φ(−y) = erfc(y/√2)/2.
 ///
-/// erfc(z) = e^(−z²)·P(t)/(z + 3) with t = (z − 3)/(z + 3) maps all z ≥ 0 to [−1, 1); P is a Chebyshev fit up to
-/// z = 10.5 that leaves 2·10⁻¹⁰ of erfc. (The substitution is from Shepherd and Laframboise, "Chebyshev Approximation
-/// of (1 + 2x)exp(x²)erfc x in 0 ≤ x < ∞", 1981.)
+/// erfc(z) = e^(−z²)·P(t)/(z + 3) with t = (z − 3)/(z + 3) maps all z ≥ 0 to [−1, 1); P is a Chebyshev fit up
+/// to z = 10.5 that leaves 2·10⁻¹⁰ of erfc. (The substitution is from Shepherd and Laframboise, "Chebyshev
+/// Approximation of (1 + 2x)exp(x²)erfc x in 0 ≤ x < ∞", 1981.)
 #[inline(always)]
 pub(super) fn gelu(x: f32) -> f32 {
     // From 14.8 on, Φ(−x) underflows f32.

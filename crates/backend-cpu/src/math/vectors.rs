@@ -1,7 +1,7 @@
 //! Loops that are compiled for the widest vectors of the CPU they run on.
 //!
-//! A loop is compiled for vectors where everything in it is inlined, so each is a type with an `inline(always)` method
-//! rather than a closure, which the compiler may leave as a function of its own.
+//! A loop is compiled for vectors where everything in it is inlined, so each is a type with an
+//! `inline(always)` method rather than a closure, which the compiler may leave as a function of its own.
 
 use pulp::{Arch, Simd, WithSimd};
 

@@ -117,8 +117,8 @@ impl Attention<'_> {
         &self.mask[start..start + self.desc.seq_kv]
     }
 
-    /// Adds the mask to the scores of one query with the keys from `first` on. A hidden key's score is −∞ whatever it
-    /// was.
+    /// Adds the mask to the scores of one query with the keys from `first` on. A hidden key's score is −∞
+    /// whatever it was.
     fn add_mask(&self, row: [usize; 3], first: usize, scores: &mut [f32]) {
         let mask = self.mask_row(row);
         for (score, &m) in scores.iter_mut().zip(mask.iter().skip(first)) {
@@ -137,8 +137,8 @@ impl Head<'_> {
         let mut scores = vec![0.0; size.min(queries.len()) * self.keys];
         for first in queries.clone().step_by(size) {
             let rows = size.min(queries.end - first);
-            // From the first key of the first query to the last key of the last; those that a query doesn't see get
-            // weights of 0.
+            // From the first key of the first query to the last key of the last; those that a query doesn't
+            // see get weights of 0.
             let begin = desc.visible(first, self.keys).start;
             let end = desc.visible(first + rows - 1, self.keys).end.max(begin);
             let keys = end - begin;
@@ -183,8 +183,8 @@ impl Head<'_> {
         }
     }
 
-    /// Turns the scores of one query with the keys from `begin` on into weights; returns what makes their sum 1. A query
-    /// that sees nothing has weights of 0.
+    /// Turns the scores of one query with the keys from `begin` on into weights; returns what makes their sum
+    /// 1. A query that sees nothing has weights of 0.
     fn weigh(&self, attention: &Attention<'_>, query: usize, begin: usize, scores: &mut [f32]) -> f64 {
         let visible = attention.desc.visible(query, self.keys);
         let (seen, after) = scores.split_at_mut(visible.end - begin);
@@ -203,8 +203,8 @@ impl Head<'_> {
         1.0 / total
     }
 
-    /// `o = Σ weight · v` over the keys that a query sees, of those from `begin` on. A value that isn't finite is added as it
-    /// is, however small its weight.
+    /// `o = Σ weight · v` over the keys that a query sees, of those from `begin` on. A value that isn't
+    /// finite is added as it is, however small its weight.
     fn sum_seen(
         &self,
         attention: &Attention<'_>,

@@ -1,5 +1,5 @@
-//! Convolution and its transposition: the filters times a matrix of shifted copies of the source (im2col), made for a
-//! block of result pixels at a time.
+//! Convolution and its transposition: the filters times a matrix of shifted copies of the source (im2col),
+//! made for a block of result pixels at a time.
 
 use std::ops::Range;
 
@@ -124,7 +124,8 @@ impl Work<'_> {
         });
     }
 
-    /// Divides the pixels. The results have a row for each filter and a column for each pixel, however they lie.
+    /// Divides the pixels. The results have a row for each filter and a column for each pixel, however they
+    /// lie.
     fn pixels<T: Element>(&self, cores: Cores, place: Place, results: RowMajor<'_, T>) {
         let pixels = place.pixels.len();
         if pixels <= (BLOCK / self.gather.taps().max(1)).clamp(32, 1024) {

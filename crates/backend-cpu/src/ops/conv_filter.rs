@@ -1,5 +1,5 @@
-//! The gradient of a convolution's filters: the gradient of its output times the transpose of the matrix of shifted
-//! copies of its input.
+//! The gradient of a convolution's filters: the gradient of its output times the transpose of the matrix of
+//! shifted copies of its input.
 
 use std::ops::Range;
 

@@ -17,8 +17,8 @@ use crate::strided::boxes;
 /// Products in a block that one thread computes at once.
 const BLOCK_PRODUCTS: usize = 1 << 22;
 
-/// Rows and columns below which a block isn't divided further, however deep the product is: packing the factors would
-/// begin to cost more than multiplying them.
+/// Rows and columns below which a block isn't divided further, however deep the product is: packing the
+/// factors would begin to cost more than multiplying them.
 const BLOCK_SIDE: usize = 256;
 
 /// `C = activation(alpha · op(A) · op(B) + beta · C + bias)`.

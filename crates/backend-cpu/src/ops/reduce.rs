@@ -191,7 +191,8 @@ fn index<T: Number>(cores: Cores, op: ReduceOp, loops: ReduceLoops, input: &[T],
     }
 }
 
-/// The better of two, `second_wins` saying whether b is: NaN is better than any number, an earlier one than a later.
+/// The better of two, `second_wins` saying whether b is: NaN is better than any number, an earlier one than a
+/// later.
 fn first(a: Place, b: Place, second_wins: bool) -> Place {
     match (a.0.is_nan(), b.0.is_nan()) {
         (true, false) => a,

@@ -4,8 +4,8 @@ use std::ops::Range;
 
 use backend_api::desc::{ConvGather, GatherAxis, ImageLayout};
 
-/// For each tap of a group's filters the numbers of the source that meet it at each of the pixels, 0 where there is
-/// none: packed rows, in the order of the filters' elements.
+/// For each tap of a group's filters the numbers of the source that meet it at each of the pixels, 0 where
+/// there is none: packed rows, in the order of the filters' elements.
 pub(super) fn shifted(
     gather: &ConvGather,
     source: &[f32],
@@ -43,8 +43,8 @@ pub(super) fn shifted(
     copies
 }
 
-/// `to[i]` = the element of a line, of which there are `width` at a distance of `step`, that meets the tap `dx` at
-/// position `x + i`; the rest stays 0.
+/// `to[i]` = the element of a line, of which there are `width` at a distance of `step`, that meets the tap
+/// `dx` at position `x + i`; the rest stays 0.
 fn shift(from: &[f32], [width, step]: [usize; 2], axis: &GatherAxis, [x, dx]: [usize; 2], to: &mut [f32]) {
     if axis.transposed || step != 1 {
         for (i, to) in to.iter_mut().enumerate() {
@@ -67,8 +67,8 @@ fn shift(from: &[f32], [width, step]: [usize; 2], axis: &GatherAxis, [x, dx]: [u
     }
 }
 
-/// A convolution's filters with the channels of what it reads and of what it gives exchanged, as its transposition
-/// `gather` multiplies by.
+/// A convolution's filters with the channels of what it reads and of what it gives exchanged, as its
+/// transposition `gather` multiplies by.
 pub(super) fn exchanged(gather: &ConvGather, filter: &[f32]) -> Vec<f32> {
     let &ConvGather { groups, channels, filters, filter: [r, s], layout, .. } = gather;
     let window = r * s;

@@ -71,8 +71,8 @@ fn runs_kernels(adapter: &wgpu::Adapter) -> bool {
         && (info.backend != wgpu::Backend::Gl || compiles_compute_shaders(&info.driver_info))
 }
 
-/// Whether shaders for an OpenGL of this version can have what kernels need: 4.3, or 3.1 of OpenGL ES. wgpu also counts
-/// older ones with an extension, for which its compiler then has no language.
+/// Whether shaders for an OpenGL of this version can have what kernels need: 4.3, or 3.1 of OpenGL ES. wgpu
+/// also counts older ones with an extension, for which its compiler then has no language.
 fn compiles_compute_shaders(version: &str) -> bool {
     let needed = if version.contains("OpenGL ES") { (3, 1) } else { (4, 3) };
     let number = |text: &str| {

@@ -1,7 +1,8 @@
 //! No device closes while another compiles.
 //!
-//! NVIDIA's driver 580.159 hangs where one thread destroys a device and another compiles for a second device of the
-//! process: the one waits, with a lock that the other wants, for a thread that wants a lock that the other has.
+//! NVIDIA's driver 580.159 hangs where one thread destroys a device and another compiles for a second device
+//! of the process: the one waits, with a lock that the other wants, for a thread that wants a lock that the
+//! other has.
 
 use crate::sync::{RwLock, RwLockReadGuard};
 

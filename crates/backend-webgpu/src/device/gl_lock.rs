@@ -8,8 +8,8 @@ use crate::sync::{ReentrantMutex, ReentrantMutexGuard};
 
 /// Lets one thread at a time through to an OpenGL device, and any number to others.
 ///
-/// An OpenGL context belongs to one thread at a time; wgpu hands it over, but panics in a thread that has to wait for it
-/// for some seconds, as a long compilation in another may well take.
+/// An OpenGL context belongs to one thread at a time; wgpu hands it over, but panics in a thread that has to
+/// wait for it for some seconds, as a long compilation in another may well take.
 #[derive(Debug)]
 pub(crate) struct GlLock(Option<ReentrantMutex<()>>);
 

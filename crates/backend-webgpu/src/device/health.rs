@@ -33,8 +33,8 @@ const MAX_LATE: usize = 16;
 
 /// Which late errors a thread needn't be told.
 ///
-/// A thread that has used the backend before an error may have lost work to it, and is told at its next read or
-/// synchronize, once. One that begins later is told where it reads memory that the error may have spoiled.
+/// A thread that has used the backend before an error may have lost work to it, and is told at its next read
+/// or synchronize, once. One that begins later is told where it reads memory that the error may have spoiled.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Witness {
     /// Whose it is: a future may finish on another thread, which is told for that one and not for itself.
@@ -50,8 +50,8 @@ thread_local! {
     static WITNESSES: RefCell<Vec<(Weak<Health>, Witness)>> = const { RefCell::new(Vec::new()) };
 }
 
-/// wgpu tells of a loss only when it is polled, which costs as much as recording a dispatch. So a loss is noticed
-/// after this time, or at the next call that waits.
+/// wgpu tells of a loss only when it is polled, which costs as much as recording a dispatch. So a loss is
+/// noticed after this time, or at the next call that waits.
 const POLL_INTERVAL: Duration = Duration::from_micros(200);
 
 /// The time between polls where a thread of its own polls the device, which each poll interrupts.
@@ -139,8 +139,9 @@ impl Health {
         })
     }
 
-    /// The first late error that a thread has yet to be told of, if it may have spoiled what the thread reads: a read must
-    /// not return what a failed operation should have written. `spoiled` is the newest error that concerns the memory read.
+    /// The first late error that a thread has yet to be told of, if it may have spoiled what the thread
+    /// reads: a read must not return what a failed operation should have written. `spoiled` is the newest
+    /// error that concerns the memory read.
     ///
     /// # Errors
     /// The late error.
@@ -187,8 +188,8 @@ impl Health {
         due
     }
 
-    /// To be asked after an error of the driver: on a lost device anything may fail before the loss is told, which
-    /// happens when the device is polled with nothing left to do.
+    /// To be asked after an error of the driver: on a lost device anything may fail before the loss is told,
+    /// which happens when the device is polled with nothing left to do.
     ///
     /// # Errors
     /// [`DeviceLost`](BackendError::DeviceLost), if that was the cause.
@@ -208,8 +209,8 @@ impl Health {
         state.err().unwrap_or(error)
     }
 
-    /// [`check`](Self::check) after the device's answer to work of before. A browser answers on a lost device too, and
-    /// tells of the loss apart from it; what is asked for now is answered after that.
+    /// [`check`](Self::check) after the device's answer to work of before. A browser answers on a lost device
+    /// too, and tells of the loss apart from it; what is asked for now is answered after that.
     pub(crate) async fn settle(&self, device: &wgpu::Device) -> BackendResult<()> {
         if cfg!(target_family = "wasm") {
             _ = guarded_async(device, || ()).await;
@@ -231,8 +232,8 @@ impl Health {
     }
 }
 
-/// Whether the device is lost, as far as wgpu knows. It tells so by a callback, which another thread may be about to make;
-/// but a buffer that is made then can't be used.
+/// Whether the device is lost, as far as wgpu knows. It tells so by a callback, which another thread may be
+/// about to make; but a buffer that is made then can't be used.
 fn is_gone(device: &wgpu::Device) -> bool {
     // In a browser a lost device makes buffers like any other.
     if cfg!(target_family = "wasm") {

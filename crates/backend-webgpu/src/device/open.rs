@@ -22,7 +22,8 @@ pub(crate) struct Gpu {
     pub(crate) health: Arc<Health>,
     /// Whether kernels may use cooperative matrices: 16×16 of f16 with sums of f32.
     pub(crate) cooperative_matrices: bool,
-    /// Whether kernels on such matrices may be given as SPIR-V of version 1.5, and name elements of fragments there.
+    /// Whether kernels on such matrices may be given as SPIR-V of version 1.5, and name elements of fragments
+    /// there.
     pub(crate) takes_spirv: bool,
     /// Invocations of a subgroup, where kernels may use subgroups and all are of one size.
     pub(crate) subgroup: Option<u32>,
@@ -54,7 +55,8 @@ impl Gpu {
     }
 }
 
-/// Whether a device takes SPIR-V. wgpu doesn't tell which versions; 1.5 is there where cooperative matrices are.
+/// Whether a device takes SPIR-V. wgpu doesn't tell which versions; 1.5 is there where cooperative matrices
+/// are.
 fn takes_spirv(adapter: &wgpu::Adapter, device: &wgpu::Device) -> bool {
     adapter.get_info().backend == wgpu::Backend::Vulkan
         && device.features().contains(wgpu::Features::PASSTHROUGH_SHADERS)
@@ -75,7 +77,8 @@ fn wanted_features() -> wgpu::Features {
         | wgpu::Features::TIMESTAMP_QUERY
 }
 
-/// Opens a device with everything that the adapter offers of what is used, cooperative matrices if they are wanted.
+/// Opens a device with everything that the adapter offers of what is used, cooperative matrices if they are
+/// wanted.
 ///
 /// # Errors
 /// [`NoAdapter`](BackendError::NoAdapter) if the adapter doesn't open.

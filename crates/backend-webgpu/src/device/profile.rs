@@ -2,13 +2,14 @@
 
 use backend_api::DeviceKind;
 
-/// The size and the sustained speed of a device. wgpu tells neither, so they are what is usual for its kind: good enough
-/// to compare plans, and to tell work of milliseconds from work of seconds.
+/// The size and the sustained speed of a device. wgpu tells neither, so they are what is usual for its kind:
+/// good enough to compare plans, and to tell work of milliseconds from work of seconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct DeviceProfile {
     /// Compute units (streaming multiprocessors), which run workgroups side by side.
     pub(crate) compute_units: usize,
-    /// Floating-point operations in a second of products of f32, a multiplication with its addition being two.
+    /// Floating-point operations in a second of products of f32, a multiplication with its addition being
+    /// two.
     pub(crate) flops: f64,
     /// Floating-point operations of f16 products in a second, on tensor cores where there are some.
     pub(crate) flops_f16: f64,
@@ -19,7 +20,8 @@ pub(crate) struct DeviceProfile {
 }
 
 impl DeviceProfile {
-    /// Discrete: of a small device in speed, as the work of one must not be too long for another, and of an H200 in size.
+    /// Discrete: of a small device in speed, as the work of one must not be too long for another, and of an
+    /// H200 in size.
     const DISCRETE: Self =
         Self { compute_units: 132, flops: 4e12, flops_f16: 4e12, bandwidth: 2e11, iterations: 3e7 };
     const INTEGRATED: Self =

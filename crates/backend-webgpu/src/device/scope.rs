@@ -3,10 +3,11 @@
 #[cfg(not(target_family = "wasm"))]
 use std::task::Poll;
 
-/// Runs `work` and returns the first error that wgpu raised in it, out of memory before validation before internal.
+/// Runs `work` and returns the first error that wgpu raised in it, out of memory before validation before
+/// internal.
 ///
-/// Error scopes belong to a thread and can be popped at once, except in a browser: there the answer comes later, so
-/// the work runs without a scope and its errors become late errors.
+/// Error scopes belong to a thread and can be popped at once, except in a browser: there the answer comes
+/// later, so the work runs without a scope and its errors become late errors.
 #[cfg(not(target_family = "wasm"))]
 pub(crate) fn guarded<T>(device: &wgpu::Device, work: impl FnOnce() -> T) -> Result<T, wgpu::Error> {
     let internal = device.push_error_scope(wgpu::ErrorFilter::Internal);

@@ -31,8 +31,9 @@ pub(super) enum Time {
     Passes,
 }
 
-/// Runs `scenario` as often as the environment variable `INTERLEAVINGS` says, half of the runs with threads chosen at random,
-/// half with few preemptions at random places. `INTERLEAVINGS_SEED` is the seed of the first run; a failure tells its own.
+/// Runs `scenario` as often as the environment variable `INTERLEAVINGS` says, half of the runs with threads
+/// chosen at random, half with few preemptions at random places. `INTERLEAVINGS_SEED` is the seed of the
+/// first run; a failure tells its own.
 pub(super) fn explore(name: &str, time: Time, scenario: impl Fn() + Send + Sync + Clone + 'static) {
     let number = |variable| std::env::var(variable).ok().and_then(|text| text.parse().ok());
     let runs: u64 = number("INTERLEAVINGS").unwrap_or(QUICK);

@@ -23,7 +23,8 @@ fn is_told(outcome: &BackendResult<Vec<u8>>) -> bool {
     outcome.is_err()
 }
 
-/// A batch is refused. Who has used the backend before is told once, and nobody reads stale bytes as if they were new.
+/// A batch is refused. Who has used the backend before is told once, and nobody reads stale bytes as if they
+/// were new.
 fn refused(submits: Submits) {
     let rig = Rig::new(submits);
     let (lost, ptr) = (destroyed(&rig), rig.alloc(64).unwrap());
@@ -89,8 +90,8 @@ fn what_is_made_of_stale_memory_is_stale() {
     }
 }
 
-/// Threads report errors of the driver at the same time: each has a number of its own, and whoever has used the backend
-/// before is told of one, and then of no more.
+/// Threads report errors of the driver at the same time: each has a number of its own, and whoever has used
+/// the backend before is told of one, and then of no more.
 fn reports() {
     let health = Health::detached();
     let witness = health.witness();

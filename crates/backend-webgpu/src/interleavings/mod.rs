@@ -1,7 +1,7 @@
 //! The backend under every order of its threads' steps that shuttle chooses.
 //!
-//! The device is wgpu's `noop`: copies are made in the host's memory, and kernels do nothing. So what is uploaded can be
-//! read back and compared, and kernels are recorded, bound and submitted as ever.
+//! The device is wgpu's `noop`: copies are made in the host's memory, and kernels do nothing. So what is
+//! uploaded can be read back and compared, and kernels are recorded, bound and submitted as ever.
 
 mod closing;
 mod explore;

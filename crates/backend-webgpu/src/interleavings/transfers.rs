@@ -29,7 +29,8 @@ fn each_thread_reads_what_it_wrote() {
     }
 }
 
-/// Threads write their parts of one allocation, with kernels between, and read it all when they have finished.
+/// Threads write their parts of one allocation, with kernels between, and read it all when they have
+/// finished.
 fn parts_of_one(submits: Submits) {
     let rig = Rig::new(submits);
     let (ptr, other) = (rig.alloc(192).unwrap(), rig.alloc(192).unwrap());

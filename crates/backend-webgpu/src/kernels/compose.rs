@@ -7,16 +7,16 @@ use super::Variant;
 pub struct Target {
     /// Whether parameters are immediates rather than a uniform buffer.
     pub immediates: bool,
-    /// Whether long loops are unrolled. CPUs that pose as a GPU gain nothing from it, and take minutes to compile
-    /// the text.
+    /// Whether long loops are unrolled. CPUs that pose as a GPU gain nothing from it, and take minutes to
+    /// compile the text.
     pub unroll: bool,
 }
 
-/// The text of a variant: the kernel's file, its helper files, and the declarations that bind its free names, with
-/// its unrolled part if it has one.
+/// The text of a variant: the kernel's file, its helper files, and the declarations that bind its free names,
+/// with its unrolled part if it has one.
 ///
-/// WGSL doesn't mind the order of declarations, so everything is appended after the file, and the lines of an error
-/// message are the file's own. Only `enable` has to come first; it shares the first line.
+/// WGSL doesn't mind the order of declarations, so everything is appended after the file, and the lines of an
+/// error message are the file's own. Only `enable` has to come first; it shares the first line.
 #[must_use]
 pub fn compose(variant: &Variant, target: Target) -> String {
     let source = variant.source;

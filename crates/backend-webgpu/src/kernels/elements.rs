@@ -1,10 +1,10 @@
 //! The declarations that make an element-wise kernel of a function of elements.
 //!
-//! Such a kernel moves elements of VEC_WIDTH elements. For each input, here called `a`, it uses the type `AN` of an element
-//! in memory, the type `AV` of an element as a value, and `load_a(i, o)`, where `i` is the input's place and `o` the
-//! output's. `map` makes an element of the output, of type `YN`, from the inputs' values. With VEC_WIDTH = 4, each of them
-//! is four times what `apply` has it. With VEC_WIDTH = 8, they are elements of f16, two in a word: WGSL's own vectors of f16
-//! have 8 bytes at most.
+//! Such a kernel moves elements of VEC_WIDTH elements. For each input, here called `a`, it uses the type `AN`
+//! of an element in memory, the type `AV` of an element as a value, and `load_a(i, o)`, where `i` is the
+//! input's place and `o` the output's. `map` makes an element of the output, of type `YN`, from the inputs'
+//! values. With VEC_WIDTH = 4, each of them is four times what `apply` has it. With VEC_WIDTH = 8, they are
+//! elements of f16, two in a word: WGSL's own vectors of f16 have 8 bytes at most.
 
 use std::fmt::Write as _;
 
@@ -79,7 +79,8 @@ pub(super) fn declarations(variant: &Variant, function: Function) -> String {
 
 const LANE_NAMES: [&str; 4] = ["x", "y", "z", "w"];
 
-/// Writes a block of four elements, of which the first `params.skip` of all and what is beyond `params.n` are left out.
+/// Writes a block of four elements, of which the first `params.skip` of all and what is beyond `params.n` are
+/// left out.
 fn write(vec_width: usize, dtype: DType) -> String {
     let narrow = |number: &str| match dtype {
         DType::F16 => format!("f16_from_f32({number})"),

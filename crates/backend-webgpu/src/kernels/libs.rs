@@ -77,8 +77,8 @@ libs! {
     FRAGMENTS = "fragments",
     /// The elements of cooperative matrices, for devices that take SPIR-V.
     FRAGMENT_ELEMENTS = "fragment_elements",
-    /// How products on them write their results: by way of workgroup memory, or from registers. Both need [`MATMUL`] and
-    /// [`FRAGMENTS`], the latter [`FRAGMENT_ELEMENTS`] and [`SHIFTED_VECTOR`] too.
+    /// How products on them write their results: by way of workgroup memory, or from registers. Both need
+    /// [`MATMUL`] and [`FRAGMENTS`], the latter [`FRAGMENT_ELEMENTS`] and [`SHIFTED_VECTOR`] too.
     RESULTS_STAGED = "results_staged",
     RESULTS_IN_REGISTERS = "results_in_registers",
     /// Elements across two vectors.

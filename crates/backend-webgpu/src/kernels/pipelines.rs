@@ -48,7 +48,8 @@ pub(crate) struct Kernel {
     pub(crate) watch: out_of_bounds::Watch,
 }
 
-/// The compiled kernels of one device. Their number is bounded by the number of variants: shapes are parameters.
+/// The compiled kernels of one device. Their number is bounded by the number of variants: shapes are
+/// parameters.
 #[derive(Debug)]
 pub(crate) struct Pipelines {
     device: wgpu::Device,
@@ -120,8 +121,8 @@ impl Pipelines {
         Ok(Arc::clone(self.kernels.write().entry(*variant).or_insert(kernel)))
     }
 
-    /// [`get`](Self::get) that lets other tasks go on. In a browser, where the device's answer can only be awaited,
-    /// this alone gives the compiler's error to the call.
+    /// [`get`](Self::get) that lets other tasks go on. In a browser, where the device's answer can only be
+    /// awaited, this alone gives the compiler's error to the call.
     pub(crate) async fn compile_async(&self, variant: &Variant, gl_lock: &GlLock) -> BackendResult<()> {
         if self.kernels.read().contains_key(variant) {
             return Ok(());
@@ -137,8 +138,8 @@ impl Pipelines {
         Ok(())
     }
 
-    /// Binds a buffer as kernels do, which the device refuses for one that is destroyed or another device's. In a browser
-    /// the answer is a late error.
+    /// Binds a buffer as kernels do, which the device refuses for one that is destroyed or another device's.
+    /// In a browser the answer is a late error.
     pub(crate) fn check_buffer(&self, buffer: &wgpu::Buffer) -> Result<(), wgpu::Error> {
         let layout = self.layout(Signature { reads: 1, writes: 0 });
         let size = wgpu::BufferSize::new(wgpu::COPY_BUFFER_ALIGNMENT);

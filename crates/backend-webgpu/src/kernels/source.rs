@@ -1,7 +1,7 @@
 //! The kernels: one WGSL file each, and what has to be known of it to launch it.
 //!
-//! What is written here of a file (its bindings, its parameters) is compared with the file itself by the suite
-//! `shaders`, through naga's reflection.
+//! What is written here of a file (its bindings, its parameters) is compared with the file itself by the
+//! suite `shaders`, through naga's reflection.
 
 use std::hash::{Hash, Hasher};
 
@@ -37,8 +37,8 @@ pub struct KernelSource {
     pub writes: u32,
     /// Fields of its `Params`, in order.
     pub params: &'static [Field],
-    /// Writes the part of the text that WGSL has no short form for, from the values of `constants`: the step of a
-    /// product, which is only fast when it is unrolled in the text.
+    /// Writes the part of the text that WGSL has no short form for, from the values of `constants`: the step
+    /// of a product, which is only fast when it is unrolled in the text.
     pub unrolled: Option<Unrolled>,
     /// Whether it uses cooperative matrices.
     pub cooperative: bool,
@@ -80,8 +80,8 @@ impl Hash for Lib {
     }
 }
 
-/// Declares the parameters of a kernel as a `#[repr(C)]` struct of 4-byte fields and 16-byte vectors that can be
-/// copied to the device, with its layout as `FIELDS`.
+/// Declares the parameters of a kernel as a `#[repr(C)]` struct of 4-byte fields and 16-byte vectors that can
+/// be copied to the device, with its layout as `FIELDS`.
 macro_rules! params {
     ($(#[$meta:meta])* $vis:vis struct $name:ident { $($(#[$field_meta:meta])* $field:ident: $type:ty),+ $(,)? }) => {
         $(#[$meta])*
@@ -101,8 +101,8 @@ macro_rules! params {
 }
 pub(crate) use params;
 
-/// The text of a file of shaders/. A page gets it without comments and indentation, as it has to load every byte; the
-/// lines stay the file's own.
+/// The text of a file of shaders/. A page gets it without comments and indentation, as it has to load every
+/// byte; the lines stay the file's own.
 #[cfg(not(target_family = "wasm"))]
 macro_rules! shader {
     ($name:expr) => {

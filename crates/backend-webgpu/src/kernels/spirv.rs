@@ -14,8 +14,8 @@ pub(crate) struct Spirv {
     pub(crate) workgroup_size: (u32, u32, u32),
 }
 
-/// The SPIR-V of a kernel's text whose loops the driver is asked to keep as they are. With `elements`, the functions of
-/// lib/fragment_elements reach the elements of cooperative matrices. It has no run-time checks.
+/// The SPIR-V of a kernel's text whose loops the driver is asked to keep as they are. With `elements`, the
+/// functions of lib/fragment_elements reach the elements of cooperative matrices. It has no run-time checks.
 ///
 /// Needs Vulkan 1.2, as cooperative matrices do.
 ///
@@ -76,12 +76,14 @@ fn translate(module: &Module, text: &str) -> Result<Spirv, String> {
 
 /// Words before the first instruction.
 const HEADER: usize = 5;
-/// The instruction at the head of a loop: its code, the end of the loop, its next turn, and what is asked of it.
+/// The instruction at the head of a loop: its code, the end of the loop, its next turn, and what is asked of
+/// it.
 const LOOP_MERGE: u32 = 246;
 const LOOP_CONTROL: usize = 3;
 const DONT_UNROLL: u32 = 2;
 
-/// Calls `visit` for every instruction with its code. An instruction's first word has its length above its code.
+/// Calls `visit` for every instruction with its code. An instruction's first word has its length above its
+/// code.
 fn for_each_instruction(words: &mut [u32], mut visit: impl FnMut(u32, &mut [u32])) {
     let mut rest = words.get_mut(HEADER..).unwrap_or_default();
     while let Some(&first) = rest.first() {
@@ -103,7 +105,8 @@ fn roll_loops(words: &mut [u32]) {
     });
 }
 
-/// Instructions with the number that they give their result: in the first word after the code, or after its type.
+/// Instructions with the number that they give their result: in the first word after the code, or after its
+/// type.
 const TYPE_ARRAY: u32 = 28;
 const TYPE_POINTER: u32 = 32;
 const TYPE_COOPERATIVE_MATRIX: u32 = 4456;
@@ -115,8 +118,8 @@ const BASE: usize = 3;
 /// The storage class of a function's variables.
 const OF_FUNCTION: u32 = 7;
 
-/// In each function with a variable of an array and one of a cooperative matrix, makes what accesses the array's elements
-/// access the matrix's.
+/// In each function with a variable of an array and one of a cooperative matrix, makes what accesses the
+/// array's elements access the matrix's.
 fn reach_elements(words: &mut [u32]) {
     let (mut arrays, mut matrices) = (HashSet::new(), HashSet::new());
     let (mut array, mut matrix) = (None, None);

@@ -112,8 +112,8 @@ impl Variant {
         self
     }
 
-    /// Asks the driver not to unroll the loops, where it can be asked. What is already unrolled in the text is faster
-    /// so on tensor cores, and compiles in a fraction of the time.
+    /// Asks the driver not to unroll the loops, where it can be asked. What is already unrolled in the text
+    /// is faster so on tensor cores, and compiles in a fraction of the time.
     #[must_use]
     pub(crate) fn with_rolled_loops(mut self) -> Self {
         self.rolled_loops = true;

@@ -47,7 +47,8 @@ impl Memory {
         self.handles.lock().insert(op, Slice { block, offset: 0, len: bytes })
     }
 
-    /// Gives a handle to all of a buffer that the caller has. A buffer that is known is the memory that it was.
+    /// Gives a handle to all of a buffer that the caller has. A buffer that is known is the memory that it
+    /// was.
     pub(crate) fn import(&self, op: &'static str, buffer: wgpu::Buffer) -> BackendResult<u64> {
         let len =
             usize::try_from(buffer.size()).map_err(|_| BackendError::Overflow { op, what: "buffer size" })?;

@@ -22,8 +22,8 @@ const LARGE_STEP: usize = 4 << 20;
 /// A buffer can be handed out again at once, even while the device still works on its last use: everything is
 /// recorded into one queue, so the new use comes after the old one.
 ///
-/// A buffer that is dropped stays in the device's memory until the batches that use it have finished and no bind group
-/// names it. Its bytes count against the budget until then.
+/// A buffer that is dropped stays in the device's memory until the batches that use it have finished and no
+/// bind group names it. Its bytes count against the budget until then.
 #[derive(Debug)]
 pub(crate) struct Pool {
     device: wgpu::Device,
@@ -40,7 +40,8 @@ struct State {
     in_use: usize,
     peak: usize,
     pooled: usize,
-    /// Dropped buffers that a batch or a bind group may still keep: the last batch that uses them, and their bytes.
+    /// Dropped buffers that a batch or a bind group may still keep: the last batch that uses them, and their
+    /// bytes.
     releasing: Vec<(u64, usize)>,
     budget: Option<usize>,
 }
@@ -88,8 +89,8 @@ impl Pool {
     /// A buffer of at least `bytes`; its content is arbitrary.
     ///
     /// # Errors
-    /// [`Limit`](BackendError::Limit), and [`OutOfMemory`](BackendError::OutOfMemory) where what is in use leaves no room
-    /// in the budget.
+    /// [`Limit`](BackendError::Limit), and [`OutOfMemory`](BackendError::OutOfMemory) where what is in use
+    /// leaves no room in the budget.
     pub(crate) fn alloc(self: &Arc<Self>, op: &'static str, bytes: usize) -> BackendResult<Allocation> {
         let size = size_class(bytes, self.max_bytes).ok_or(BackendError::Limit {
             op,
@@ -245,7 +246,8 @@ fn largest(limits: &wgpu::Limits) -> usize {
     usize::try_from(limits.max_buffer_size).unwrap_or(usize::MAX) / 4 * 4
 }
 
-/// The size of the buffer for `bytes`: four steps to each doubling, so at most a quarter is unused. `None` past `max`.
+/// The size of the buffer for `bytes`: four steps to each doubling, so at most a quarter is unused. `None`
+/// past `max`.
 fn size_class(bytes: usize, max: usize) -> Option<usize> {
     if bytes > max {
         return None;

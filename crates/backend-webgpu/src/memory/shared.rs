@@ -6,8 +6,9 @@ use super::{Block, Storage};
 
 /// The buffers that were imported or exported and are still in use.
 ///
-/// WebGPU orders uses of one buffer, and so does the recorder: an imported buffer that is known already has to be the
-/// same block, or an upload through one handle would overtake a kernel that reads through the other.
+/// WebGPU orders uses of one buffer, and so does the recorder: an imported buffer that is known already has
+/// to be the same block, or an upload through one handle would overtake a kernel that reads through the
+/// other.
 #[derive(Debug, Default)]
 pub(crate) struct SharedBuffers {
     known: Vec<Known>,

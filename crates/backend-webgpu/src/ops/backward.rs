@@ -213,8 +213,8 @@ fn norm_backward_part(
     ctx.launch(op, &variant, &reads, &output, &params, row_groups.grid(op, desc.rows)?)
 }
 
-/// The gradient of a normalisation with respect to its weight: the moments of the rows, then sums over parts of them,
-/// then over the parts.
+/// The gradient of a normalisation with respect to its weight: the moments of the rows, then sums over parts
+/// of them, then over the parts.
 pub(crate) fn norm_backward_weight(
     ctx: &Context,
     op: &'static str,
@@ -255,7 +255,8 @@ pub(crate) fn norm_backward_weight(
     sum_parts(ctx, op, &sums, [parts, columns], (&output, dtype))
 }
 
-/// Rows in a part of the sums over rows, for so many workgroups of columns: no more parts than a grid has places.
+/// Rows in a part of the sums over rows, for so many workgroups of columns: no more parts than a grid has
+/// places.
 fn rows_of_part(rows: usize, groups: usize) -> usize {
     let [least, most] = PART;
     let wanted = (BUSY / groups).min(rows / least).max(rows.div_ceil(most));

@@ -1,9 +1,10 @@
 //! How many iterations a device lets the loops of an invocation make.
 //!
-//! Mesa's gallivm, the compiler of llvmpipe and lavapipe, counts the iterations of all loops together, nested or in a row,
-//! for the invocations that share a SIMD vector of the CPU. After 65,535 of them, in Mesa 22.3, every loop is left after
-//! one more, and nothing is reported. Loops of up to 32 constant turns are unrolled and don't count, unless much is in them.
-//! Whoever launches a kernel whose loops may be longer asks here first, and launches it for parts of the work, or refuses.
+//! Mesa's gallivm, the compiler of llvmpipe and lavapipe, counts the iterations of all loops together, nested
+//! or in a row, for the invocations that share a SIMD vector of the CPU. After 65,535 of them, in Mesa 22.3,
+//! every loop is left after one more, and nothing is reported. Loops of up to 32 constant turns are unrolled
+//! and don't count, unless much is in them. Whoever launches a kernel whose loops may be longer asks here
+//! first, and launches it for parts of the work, or refuses.
 
 use backend_api::{BackendError, BackendResult, DType, DeviceKind};
 
@@ -45,9 +46,9 @@ fn variant() -> Variant {
     Variant::new(&ITERATIONS, [], [])
 }
 
-/// The most iterations that an invocation may make on the device, if `wanted` are more than that. The first question
-/// about more than any device makes has the device tried, if it is a CPUs that poses as a GPU: no other kind is known
-/// to have a limit.
+/// The most iterations that an invocation may make on the device, if `wanted` are more than that. The first
+/// question about more than any device makes has the device tried, if it is a CPUs that poses as a GPU: no
+/// other kind is known to have a limit.
 pub(super) fn exceeded(ctx: &Context, wanted: usize) -> Option<usize> {
     if wanted.saturating_add(RESERVE) <= SAFE || ctx.gpu.info.kind != DeviceKind::SoftwareAdapter {
         return None;
@@ -56,7 +57,8 @@ pub(super) fn exceeded(ctx: &Context, wanted: usize) -> Option<usize> {
     (wanted > most).then_some(most)
 }
 
-/// The error where a kernel that can't be launched in parts would make `each` iterations for each of `requested` elements.
+/// The error where a kernel that can't be launched in parts would make `each` iterations for each of
+/// `requested` elements.
 pub(super) fn require(
     ctx: &Context,
     op: &'static str,

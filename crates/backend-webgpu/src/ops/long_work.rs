@@ -1,9 +1,9 @@
 //! Work that takes long, a part at a time.
 //!
-//! Windows resets a GPU that is two seconds over one submission, and nothing stops a dispatch once it runs. So the time
-//! of each operation is estimated from its shapes and the device's profile, and what is long is divided along its outputs
-//! into parts of about [`MAX_PART`], which are launched, and may be submitted, one by one. Parts are operations of the
-//! kind that they are parts of, so the launchers needn't know.
+//! Windows resets a GPU that is two seconds over one submission, and nothing stops a dispatch once it runs.
+//! So the time of each operation is estimated from its shapes and the device's profile, and what is long is
+//! divided along its outputs into parts of about [`MAX_PART`], which are launched, and may be submitted, one
+//! by one. Parts are operations of the kind that they are parts of, so the launchers needn't know.
 
 use backend_api::{BackendError, BackendResult, require_bounded};
 
@@ -36,7 +36,8 @@ pub(super) trait Divisible: Sized {
 /// Launches `work`, in parts if it is long.
 ///
 /// # Errors
-/// [`Limit`](BackendError::Limit) for work without an end in sight, before anything is launched; what `launch` returns.
+/// [`Limit`](BackendError::Limit) for work without an end in sight, before anything is launched; what
+/// `launch` returns.
 pub(super) fn in_parts<T: Divisible>(
     ctx: &Context,
     op: &'static str,
@@ -107,8 +108,8 @@ pub(super) fn require_end<T: Divisible>(ctx: &Context, op: &'static str, work: &
     Err(BackendError::Limit { op, what, requested, max: (MAX_UNDIVIDED * 1e3) as usize })
 }
 
-/// Where an extent is divided: in the middle, but at a multiple of a large power of two if that is near, so that the
-/// second half is as aligned as the first and has as few ragged tiles.
+/// Where an extent is divided: in the middle, but at a multiple of a large power of two if that is near, so
+/// that the second half is as aligned as the first and has as few ragged tiles.
 pub(super) fn middle(extent: usize) -> Option<usize> {
     let half = extent / 2;
     let step = [256, 64, 16, 4].into_iter().find(|step| half >= 2 * step).unwrap_or(1);

@@ -1,6 +1,7 @@
 //! The operations: a launcher for each family.
 //!
-//! A launcher checks the descriptor, plans (which kernel, which variant, which grid) and launches. It never waits.
+//! A launcher checks the descriptor, plans (which kernel, which variant, which grid) and launches. It never
+//! waits.
 
 mod attention;
 mod backward;

@@ -75,8 +75,8 @@ pub(crate) fn group_norm(ctx: &Context, op: &'static str, desc: &GroupNormDesc) 
     call.run(ctx, op, &Slices { x, y, residual: None, weight, bias })
 }
 
-/// The number of values, their mean and the sum of their squared deviations for each packed row of x, as f32 in scratch
-/// memory.
+/// The number of values, their mean and the sum of their squared deviations for each packed row of x, as f32
+/// in scratch memory.
 pub(super) fn row_moments(
     ctx: &Context,
     op: &'static str,

@@ -1,8 +1,8 @@
-//! Poolings of windows that take an invocation more iterations than the device's loops may have (see [`iterations`]):
-//! first along rows, then along columns, with f32 in between.
+//! Poolings of windows that take an invocation more iterations than the device's loops may have (see
+//! [`iterations`]): first along rows, then along columns, with f32 in between.
 //!
-//! Either order of taking maxima finds the same number, and the first row that has it, with the first column there, is
-//! where it is first. Averages divide by the rows and by the columns that count.
+//! Either order of taking maxima finds the same number, and the first row that has it, with the first column
+//! there, is where it is first. Averages divide by the rows and by the columns that count.
 
 use backend_api::desc::{ImageLayout, PoolOp, PoolShape, Window as PoolWindow};
 use backend_api::{BackendError, BackendResult, DType, checked_product};
@@ -31,7 +31,8 @@ fn iterations_forward(shape: &PoolShape) -> usize {
     rows.saturating_mul(columns.saturating_add(1))
 }
 
-/// The most for the gradient of one element, the windows that may cover it, or for finding the maximum of a window.
+/// The most for the gradient of one element, the windows that may cover it, or for finding the maximum of a
+/// window.
 fn iterations_backward(pool: PoolOp, shape: &PoolShape) -> usize {
     let PoolWindow { size, stride, dilation, .. } = shape.window;
     let windows = |axis: usize| {

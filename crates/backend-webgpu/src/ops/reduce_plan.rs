@@ -125,7 +125,8 @@ impl ReducePlan {
         RowGroups::with_share(self.loads(), abreast, LEAST, share)
     }
 
-    /// Into how many slices the elements of an output are cut: one if there are enough outputs to keep the device busy.
+    /// Into how many slices the elements of an output are cut: one if there are enough outputs to keep the
+    /// device busy.
     pub(super) fn slices(&self) -> usize {
         let row_groups = self.row_groups();
         let share = row_groups.share(self.loads());
@@ -180,7 +181,8 @@ mod tests {
 
     use super::*;
 
-    /// How many elements the slices have, each computed as in shaders/reduce/reduce.wgsl, where nothing may wrap.
+    /// How many elements the slices have, each computed as in shaders/reduce/reduce.wgsl, where nothing may
+    /// wrap.
     fn covered(length: u32, slices: u32) -> u64 {
         let chunk = (length - 1) / slices + 1;
         let count = |slice: u32| chunk.min(length - slice.checked_mul(chunk).unwrap().min(length));

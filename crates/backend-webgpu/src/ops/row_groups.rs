@@ -1,4 +1,5 @@
-//! How the invocations of a workgroup share the slices of a tensor along an axis; see shaders/lib/workgroup.wgsl.
+//! How the invocations of a workgroup share the slices of a tensor along an axis; see
+//! shaders/lib/workgroup.wgsl.
 
 use backend_api::BackendResult;
 
@@ -10,7 +11,8 @@ pub(super) const WORKGROUP: usize = 256;
 const COALESCED: usize = 32;
 /// Loads of a member: enough to pay for the tree that joins a row group's results.
 pub(super) const SHARE: usize = 16;
-/// Members of a row group that read one short slice side by side: 32 bytes of f32, the least that memory is read by.
+/// Members of a row group that read one short slice side by side: 32 bytes of f32, the least that memory is
+/// read by.
 const SECTOR: usize = 8;
 
 /// A workgroup's row groups, one for each slice.
@@ -23,15 +25,16 @@ pub(super) struct RowGroups {
 }
 
 impl RowGroups {
-    /// Row groups for slices of `length` loads that lie `inner` apart. A member of a larger row group has about 16 loads, one of
-    /// a small row group may have down to `least`.
+    /// Row groups for slices of `length` loads that lie `inner` apart. A member of a larger row group has
+    /// about 16 loads, one of a small row group may have down to `least`.
     pub(super) fn new(length: usize, inner: usize, least: usize) -> Self {
         Self::with_share(length, inner, least, SHARE)
     }
 
     /// [`new`](Self::new) with about `share` loads for each invocation.
     pub(super) fn with_share(length: usize, inner: usize, least: usize, share: usize) -> Self {
-        // Slices side by side are iterated over side by side, so that each step reads a piece of contiguous memory.
+        // Slices side by side are iterated over side by side, so that each step reads a piece of contiguous
+        // memory.
         let abreast = inner.min(COALESCED).next_power_of_two();
         // Slices after each other are contiguous along themselves, which takes a few members.
         let side_by_side = if inner == 1 { length.div_ceil(least).min(SECTOR) } else { 1 };

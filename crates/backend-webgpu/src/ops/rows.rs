@@ -8,7 +8,8 @@ use crate::recorder::Window;
 
 /// The fewest loads of an invocation in a small row group.
 const LEAST: usize = 2;
-/// Bytes that an invocation reads at once where slices are long enough for that; a load of f16 has half of an f32's.
+/// Bytes that an invocation reads at once where slices are long enough for that; a load of f16 has half of an
+/// f32's.
 const AHEAD_BYTES: usize = 64;
 /// Elements that an invocation can hold one by one, and vectors of four.
 const BLOCKS: [(VecWidth, &[usize]); 2] =

@@ -70,7 +70,8 @@ pub(crate) fn scatter(ctx: &Context, op: &'static str, desc: &ScatterDesc) -> Ba
     // With one table of one column, there is an index for each row either way.
     let by_element = desc.per_element && desc.outer * desc.columns > 1;
     let search = Search { ctx, op, desc, by_element, windows: [&indices, &source, &table] };
-    // What arrives is taken in its order, so a long search may stop and go on where sums aren't rounded meanwhile.
+    // What arrives is taken in its order, so a long search may stop and go on where sums aren't rounded
+    // meanwhile.
     let most = most_indices(ctx, op, desc)?;
     if desc.count <= most {
         return search.run([0, desc.outer], [0, desc.count]);
@@ -85,8 +86,8 @@ pub(crate) fn scatter(ctx: &Context, op: &'static str, desc: &ScatterDesc) -> Ba
     Ok(())
 }
 
-/// Bytes of memory that it takes as long to read as an element takes to look at an index of its own, or at one that 256
-/// elements share.
+/// Bytes of memory that it takes as long to read as an element takes to look at an index of its own, or at
+/// one that 256 elements share.
 const INDEX: f64 = 4.0;
 const SHARED_INDEX: f64 = 4.0 / 32.0;
 
@@ -130,7 +131,8 @@ impl Search<'_> {
         Run::of_bytes(elements, count as f64 * if self.by_element { INDEX } else { SHARED_INDEX })
     }
 
-    /// Takes some of the indices to some of the tables: the first, and how many. There is one table, or all indices.
+    /// Takes some of the indices to some of the tables: the first, and how many. There is one table, or all
+    /// indices.
     fn run(&self, [table, outer]: [usize; 2], [first, count]: [usize; 2]) -> BackendResult<()> {
         let Self { ctx, op, desc, by_element, windows } = *self;
         let [indices, source, target] = windows;

@@ -1,10 +1,10 @@
-//! What only a trial tells about a device: whether a variant on cooperative matrices gives right results there, and how
-//! many iterations its loops make (see [`iterations`](super::iterations)).
+//! What only a trial tells about a device: whether a variant on cooperative matrices gives right results
+//! there, and how many iterations its loops make (see [`iterations`](super::iterations)).
 //!
-//! Cooperative matrices are an experimental feature of wgpu, and a driver that can't compile such a kernel may say so only when it is
-//! used, or never. So each variant has to give known results before it is used for anything else: products of small
-//! integers, which f16 and f32 hold exactly, or attention close to the host's. A variant that fails is not used
-//! again.
+//! Cooperative matrices are an experimental feature of wgpu, and a driver that can't compile such a kernel
+//! may say so only when it is used, or never. So each variant has to give known results before it is used for
+//! anything else: products of small integers, which f16 and f32 hold exactly, or attention close to the
+//! host's. A variant that fails is not used again.
 
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
@@ -84,7 +84,8 @@ impl<'a> SelfTest<'a> {
         self.ctx.output(OP, &slice, DType::F16)
     }
 
-    /// A buffer with these bytes, outside of the pool, whose buffers may still be in use by work that is recorded and not submitted.
+    /// A buffer with these bytes, outside of the pool, whose buffers may still be in use by work that is
+    /// recorded and not submitted.
     pub(super) fn upload(&mut self, bytes: &[u8]) -> BackendResult<DeviceSlice> {
         let ctx = self.ctx;
         let mut words = bytes.to_vec();
@@ -154,8 +155,8 @@ pub(super) fn compare(found: &[Option<i32>], wanted: &[Option<i32>]) -> BackendR
     })
 }
 
-/// Integers without a pattern, from −3 to 3 or fewer, so that sums of `terms` of their products are integers of
-/// f16.
+/// Integers without a pattern, from −3 to 3 or fewer, so that sums of `terms` of their products are integers
+/// of f16.
 pub(super) fn numbers(seed: u32, count: usize, terms: usize) -> Vec<i32> {
     let most = [3, 2].into_iter().find(|most| most * most * terms <= WHOLE).unwrap_or(1);
     let mix = |i: u32| (i ^ (i >> 15)).wrapping_mul(0x2c1b_3c6d) >> 16;

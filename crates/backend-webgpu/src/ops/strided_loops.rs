@@ -1,4 +1,5 @@
-//! How element-wise kernels iterate over strided tensors together: in which order, and how many elements at a time.
+//! How element-wise kernels iterate over strided tensors together: in which order, and how many elements at a
+//! time.
 
 use backend_api::desc::{Loop, MAX_RANK};
 use backend_api::{BackendError, BackendResult, DType};
@@ -14,7 +15,8 @@ const MAX_VEC_WIDTH: usize = 8;
 /// Invocations of a workgroup.
 const WORKGROUP: usize = 256;
 
-/// From this many elements on, the ends of a tensor get launches of their own so that the rest can go in vectors.
+/// From this many elements on, the ends of a tensor get launches of their own so that the rest can go in
+/// vectors.
 const WORTH_SPLITTING: usize = 1 << 16;
 
 /// How much an invocation does: the constants VEC_WIDTH and STEPS.
@@ -38,13 +40,15 @@ fn most_lanes(dtypes: &[DType]) -> usize {
 }
 
 impl Shape {
-    /// With vectors of so many elements. More than two vectors of two inputs are more than drivers keep in registers.
+    /// With vectors of so many elements. More than two vectors of two inputs are more than drivers keep in
+    /// registers.
     fn of(vec_width: usize) -> Self {
         Self { vec_width: vec_width as u32, steps: if vec_width == 1 { 4 } else { 2 } }
     }
 }
 
-/// One launch: nested loops over elements of some numbers, each tensor starting at `starts`. The output comes last.
+/// One launch: nested loops over elements of some numbers, each tensor starting at `starts`. The output comes
+/// last.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct StridedLoops<const N: usize> {
     pub(super) shape: Shape,
@@ -56,8 +60,8 @@ pub(super) struct StridedLoops<const N: usize> {
 }
 
 impl<const N: usize> StridedLoops<N> {
-    /// The launches that visit all of `loops`, in which the output starts at number `starts[N − 1]` of its binding and so
-    /// on. `dtypes` are all element types that occur.
+    /// The launches that visit all of `loops`, in which the output starts at number `starts[N − 1]` of its
+    /// binding and so on. `dtypes` are all element types that occur.
     pub(super) fn plan(loops: Vec<Loop<N>>, starts: [u32; N], dtypes: &[DType]) -> Vec<Self> {
         let loops = in_output_order(loops);
         let most = most_lanes(dtypes);
@@ -136,7 +140,8 @@ pub(super) fn require_loops(op: &'static str, requested: usize, max: usize) -> B
     if requested <= max { Ok(()) } else { Err(BackendError::Limit { op, what, requested, max }) }
 }
 
-/// Loops over tensors that start at these elements of their bindings, of which a part may be iterated over at a time.
+/// Loops over tensors that start at these elements of their bindings, of which a part may be iterated over at
+/// a time.
 #[derive(Clone, Debug)]
 pub(super) struct Stretch<const N: usize> {
     pub(super) loops: Vec<Loop<N>>,
@@ -166,8 +171,8 @@ impl<const N: usize> Divisible for Stretch<N> {
     }
 }
 
-/// The loops in the order of the output's memory, merged where all tensors iterate over two of them like one: neighbouring
-/// invocations then write neighbouring elements.
+/// The loops in the order of the output's memory, merged where all tensors iterate over two of them like one:
+/// neighbouring invocations then write neighbouring elements.
 fn in_output_order<const N: usize>(mut loops: Vec<Loop<N>>) -> Vec<Loop<N>> {
     loops.sort_by_key(|&(_, strides)| std::cmp::Reverse(strides[N - 1]));
     let dims: [Vec<(usize, usize)>; N] =
@@ -175,8 +180,8 @@ fn in_output_order<const N: usize>(mut loops: Vec<Loop<N>>) -> Vec<Loop<N>> {
     backend_api::desc::collapse(std::array::from_fn(|t| dims[t].as_slice()))
 }
 
-/// Whether a loop can go in vectors of so many elements. `repeated` are the tensors that stand still along the innermost
-/// loop.
+/// Whether a loop can go in vectors of so many elements. `repeated` are the tensors that stand still along
+/// the innermost loop.
 fn fits<const N: usize>(loops: &[Loop<N>], starts: [u32; N], repeated: [bool; N], vec_width: usize) -> bool {
     loops.split_last().is_some_and(|(inner, outer)| {
         let aligned = |t: usize| {
@@ -189,8 +194,8 @@ fn fits<const N: usize>(loops: &[Loop<N>], starts: [u32; N], repeated: [bool; N]
     })
 }
 
-/// The lengths into which a long packed loop falls if only its middle part can go in vectors: the elements up to the
-/// first aligned one, those that fill whole vectors, and the rest.
+/// The lengths into which a long packed loop falls if only its middle part can go in vectors: the elements up
+/// to the first aligned one, those that fill whole vectors, and the rest.
 fn ends<const N: usize>(loops: &[Loop<N>], starts: [u32; N], vec_width: usize) -> Option<[usize; 3]> {
     let &[(length, strides)] = loops else { return None };
     let phase = |t: usize| starts[t] as usize % vec_width;

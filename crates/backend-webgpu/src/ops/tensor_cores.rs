@@ -1,5 +1,5 @@
-//! What the kernels on tensor cores share: sizes, and the text that makes a subgroup's part of a product, fragments
-//! across and down, each with a name of its own.
+//! What the kernels on tensor cores share: sizes, and the text that makes a subgroup's part of a product,
+//! fragments across and down, each with a name of its own.
 
 use std::iter;
 
@@ -16,8 +16,8 @@ pub(super) fn declare_sums(fragments: [usize; 2]) -> String {
     lines(pairs(fragments).map(|(i, j)| format!("var sum_{i}_{j} = coop_mat16x16<f32, C>();")))
 }
 
-/// Adds products to the sums: the fragments of A are held while those of B pass. `load_a` loads that of a row, `load_b`
-/// that of a column.
+/// Adds products to the sums: the fragments of A are held while those of B pass. `load_a` loads that of a
+/// row, `load_b` that of a column.
 pub(super) fn add_products(
     [rows, columns]: [usize; 2],
     load_a: impl Fn(usize) -> String,
@@ -32,9 +32,9 @@ pub(super) fn add_products(
     format!("{{\n{}}}", lines(left.chain(right)))
 }
 
-/// Writes the sums out, a fragment of each subgroup at a time, through `shared` memory from `first` on: in a loop, as
-/// what becomes of a sum is too much text to be repeated for each fragment. What `coopStoreT` takes has to be named
-/// before.
+/// Writes the sums out, a fragment of each subgroup at a time, through `shared` memory from `first` on: in a
+/// loop, as what becomes of a sum is too much text to be repeated for each fragment. What `coopStoreT` takes
+/// has to be named before.
 pub(super) fn write_sums(fragments: [usize; 2], shared: &str, first: &str, stride: &str) -> String {
     let [rows, columns] = fragments;
     let store = |(i, j)| {
@@ -58,8 +58,9 @@ workgroupBarrier();
     )
 }
 
-/// Makes results of the sums in registers and writes them, by the functions of lib/results_in_registers: in a loop over
-/// the rows of fragments. All of a row are made before the first is written, so that nothing waits between conditions.
+/// Makes results of the sums in registers and writes them, by the functions of lib/results_in_registers: in a
+/// loop over the rows of fragments. All of a row are made before the first is written, so that nothing waits
+/// between conditions.
 pub(super) fn write_in_registers([rows, columns]: [usize; 2]) -> String {
     let each = |line: &dyn Fn(usize) -> String| lines((0..columns).map(line));
     let case = |i| {

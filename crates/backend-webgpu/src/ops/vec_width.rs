@@ -43,8 +43,8 @@ impl VecWidth {
         }
     }
 
-    /// The elements of a 16-byte vector of `dtype` where every window starts at one and every stride is whole vectors; else
-    /// one.
+    /// The elements of a 16-byte vector of `dtype` where every window starts at one and every stride is whole
+    /// vectors; else one.
     pub(super) fn fitting(dtype: DType, windows: &[&Window], strides: &[usize]) -> Self {
         Self::of(dtype).if_fitting(windows, strides)
     }

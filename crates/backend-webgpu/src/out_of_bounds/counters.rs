@@ -14,7 +14,8 @@ use crate::sync::Mutex;
 /// Kernels that can be told apart.
 const KERNELS: usize = 16_384;
 
-/// The counters of every kernel of a device: a word that says whether there is anything, then a slot for each kernel.
+/// The counters of every kernel of a device: a word that says whether there is anything, then a slot for each
+/// kernel.
 #[derive(Debug)]
 pub(crate) struct Counters {
     block: Arc<Block>,
@@ -45,7 +46,8 @@ impl Counters {
         Watch::new(variant, Arc::clone(&self.block))
     }
 
-    /// The kernel with its accesses counted; `None` for a text that is wrong, which is for its compiler to say.
+    /// The kernel with its accesses counted; `None` for a text that is wrong, which is for its compiler to
+    /// say.
     pub(crate) fn instrument(&self, variant: &Variant, text: &str) -> Option<naga::Module> {
         naga::front::wgsl::parse_str(text).ok()?;
         let slot = {
@@ -62,8 +64,8 @@ impl Counters {
         instrumented.map_err(uncounted).ok()
     }
 
-    /// An error that names every kernel with accesses outside since the last call, how many there are, and the largest
-    /// index. To be called when the device has finished.
+    /// An error that names every kernel with accesses outside since the last call, how many there are, and
+    /// the largest index. To be called when the device has finished.
     pub(crate) fn take(
         &self,
         op: &'static str,

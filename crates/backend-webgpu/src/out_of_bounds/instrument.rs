@@ -1,7 +1,7 @@
 //! Adds comparisons to the accesses of a kernel.
 //!
-//! What counts is WGSL, put before the kernel's text. The calls of it are added to what naga makes of the text, behind
-//! each access: the access stays as it is, and so do its conditions.
+//! What counts is WGSL, put before the kernel's text. The calls of it are added to what naga makes of the
+//! text, behind each access: the access stays as it is, and so do its conditions.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -75,8 +75,8 @@ fn operands(module: &Module) -> Vec<(u32, u32)> {
         .collect()
 }
 
-/// The functions that count. An invocation counts in variables of its own, without branches, as compilers take long over
-/// many of those, and adds to the counters at its end.
+/// The functions that count. An invocation counts in variables of its own, without branches, as compilers
+/// take long over many of those, and adds to the counters at its end.
 fn counting(operands: &[(u32, u32)], source: &KernelSource, slot: usize) -> String {
     let counters = source.reads + source.writes;
     let mut text =

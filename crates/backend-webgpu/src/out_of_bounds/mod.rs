@@ -1,10 +1,12 @@
-//! Counts what kernels access outside of their operands: the evidence for compiling them without bounds checks.
+//! Counts what kernels access outside of their operands: the evidence for compiling them without bounds
+//! checks.
 //!
-//! With the feature `count-out-of-bounds`, [`instrument`](instrument::instrument) adds a comparison to every access of
-//! every kernel. An access of a binding is compared with the bytes of the operand, which the launch passes behind the
-//! kernel's parameters, and not with the whole buffer; an access of any other array with the array's length. What lies
-//! outside is counted in a buffer, bound behind the kernel's own, and the next read or `synchronize` returns it as an
-//! error. Words that an operand only partly fills belong to it, as f16 is read and written in words too.
+//! With the feature `count-out-of-bounds`, [`instrument`](instrument::instrument) adds a comparison to every
+//! access of every kernel. An access of a binding is compared with the bytes of the operand, which the launch
+//! passes behind the kernel's parameters, and not with the whole buffer; an access of any other array with
+//! the array's length. What lies outside is counted in a buffer, bound behind the kernel's own, and the next
+//! read or `synchronize` returns it as an error. Words that an operand only partly fills belong to it, as f16
+//! is read and written in words too.
 
 mod counters;
 mod instrument;
@@ -24,7 +26,8 @@ pub(crate) use counters::Counters;
 /// Storage bindings of a kernel, at most.
 const OPERANDS: usize = 8;
 
-/// Bytes that a launch adds to the parameters: for each binding, as words, where the operand begins and ends in it.
+/// Bytes that a launch adds to the parameters: for each binding, as words, where the operand begins and ends
+/// in it.
 pub(crate) const RANGES: usize = OPERANDS * 8;
 
 /// What a kernel needs so that its accesses are counted.

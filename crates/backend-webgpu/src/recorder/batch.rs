@@ -31,8 +31,8 @@ pub(super) struct InFlight {
 
 /// A buffer that a command reads, and one that it writes.
 ///
-/// Where a thread of its own submits, a batch before may be refused when the command has long been recorded: what it
-/// reads was never written then, and what it writes is as stale.
+/// Where a thread of its own submits, a batch before may be refused when the command has long been recorded:
+/// what it reads was never written then, and what it writes is as stale.
 #[derive(Debug)]
 pub(crate) struct Flow {
     from: Arc<Storage>,

@@ -19,8 +19,8 @@ struct BindKey {
     windows: [Option<(BufferId, u64, u64)>; MAX_BINDINGS],
 }
 
-/// A cache that forgets what has not been used for a while: when the young generation is full, it becomes the old
-/// one, and what was old is dropped. A hit in the old one moves to the young.
+/// A cache that forgets what has not been used for a while: when the young generation is full, it becomes the
+/// old one, and what was old is dropped. A hit in the old one moves to the young.
 #[derive(Debug, Default)]
 pub(crate) struct BindGroups {
     young: FxHashMap<BindKey, wgpu::BindGroup>,

@@ -25,8 +25,8 @@ pub(crate) struct Command {
 
 impl Command {
     /// # Errors
-    /// [`Limit`](BackendError::Limit) for a grid that no device launches: wgpu would refuse it when the batch is
-    /// submitted, and everything recorded with it.
+    /// [`Limit`](BackendError::Limit) for a grid that no device launches: wgpu would refuse it when the batch
+    /// is submitted, and everything recorded with it.
     pub(crate) fn new(
         op: &'static str,
         kernel: Arc<Kernel>,

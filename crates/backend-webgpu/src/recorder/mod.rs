@@ -1,7 +1,8 @@
 //! From commands to submissions.
 //!
-//! Calls don't run kernels, they record them: into one command encoder with one compute pass, submitted when it is
-//! long enough or when somebody waits. Submissions in flight are bounded, and so is the memory that they hold.
+//! Calls don't run kernels, they record them: into one command encoder with one compute pass, submitted when
+//! it is long enough or when somebody waits. Submissions in flight are bounded, and so is the memory that
+//! they hold.
 //!
 //! Nothing here waits: where a call has to, it gets a [`Ticket`] and waits without the recorder's lock.
 
@@ -40,16 +41,16 @@ pub(crate) use submitter::{Submitter, Ticket};
 pub(crate) use timing::Stopwatch;
 pub(crate) use window::{BindingLimits, Window};
 
-/// Commands of a batch, dispatches and uploads. Enough to make the cost of a submission small, few enough to start the
-/// device early and to bound what an encoder holds.
+/// Commands of a batch, dispatches and uploads. Enough to make the cost of a submission small, few enough to
+/// start the device early and to bound what an encoder holds.
 const MAX_COMMANDS: usize = bound(128, 3);
 const _: () = assert!(MAX_COMMANDS <= params::SLOTS, "every dispatch of a batch needs a slot");
 
 /// Batches in flight: one being worked on, one waiting, so that the device never runs dry.
 const MAX_IN_FLIGHT: usize = bound(3, 2);
 
-/// Batches in flight from which on every call waits, also one whose commands still fit into the open batch. Long operations
-/// are submitted in many batches of few commands.
+/// Batches in flight from which on every call waits, also one whose commands still fit into the open batch.
+/// Long operations are submitted in many batches of few commands.
 const MAX_BACKLOG: usize = bound(32, 3);
 
 /// The open batch and those in flight.
@@ -111,8 +112,8 @@ impl Recorder {
         }
     }
 
-    /// Makes room for so many commands. Returns the batch to wait for, if the device is too far behind. In a browser
-    /// nothing may wait, and the bound is the page's.
+    /// Makes room for so many commands. Returns the batch to wait for, if the device is too far behind. In a
+    /// browser nothing may wait, and the bound is the page's.
     ///
     /// # Errors
     /// [`DeviceLost`](BackendError::DeviceLost).
@@ -137,7 +138,8 @@ impl Recorder {
     /// Records dispatches, for which [`admit`](Self::admit) has made room.
     pub(crate) fn record(&mut self, commands: &[Command]) -> BackendResult<()> {
         for command in commands {
-            // More than a batch holds is more batches, none of which is waited for: the call is recorded as a whole.
+            // More than a batch holds is more batches, none of which is waited for: the call is recorded as a
+            // whole.
             if self.commands >= MAX_COMMANDS || command.begins_batch {
                 self.submit()?;
             }
@@ -192,8 +194,8 @@ impl Recorder {
         }
     }
 
-    /// Uploads at most [`StagingRing::CHUNK`] bytes to a 4-byte aligned part of a buffer, in order with what is
-    /// recorded. Returns the batch to wait for before another try, if there is no room for them yet.
+    /// Uploads at most [`StagingRing::CHUNK`] bytes to a 4-byte aligned part of a buffer, in order with what
+    /// is recorded. Returns the batch to wait for before another try, if there is no room for them yet.
     ///
     /// # Errors
     /// [`OutOfMemory`](BackendError::OutOfMemory), [`DeviceLost`](BackendError::DeviceLost).
@@ -226,8 +228,8 @@ impl Recorder {
         Ok(None)
     }
 
-    /// What it means that a mapped staging buffer can't be written: nothing but a loss unmaps one. A browser does that
-    /// at once and tells of the loss later.
+    /// What it means that a mapped staging buffer can't be written: nothing but a loss unmaps one. A browser
+    /// does that at once and tells of the loss later.
     fn unmapped(&self, error: BackendError) -> BackendError {
         let health = self.submitter.health();
         if cfg!(target_family = "wasm") {

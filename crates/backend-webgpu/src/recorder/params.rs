@@ -61,8 +61,8 @@ impl Params {
         (current.params.group.clone(), offset as u32)
     }
 
-    /// The parameters of the batch. The buffer comes back through [`recycle`](Self::recycle) when the batch has
-    /// finished.
+    /// The parameters of the batch. The buffer comes back through [`recycle`](Self::recycle) when the batch
+    /// has finished.
     pub(crate) fn close(&mut self) -> Option<Filled> {
         self.current.take()
     }

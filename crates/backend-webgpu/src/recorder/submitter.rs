@@ -19,8 +19,8 @@ const LOOK: Duration = Duration::from_millis(50);
 /// The time between two polls for what wgpu can't wait for.
 const SHORT: Duration = Duration::from_millis(1);
 
-/// How long a wait polls before it blocks, unless that is set: longer than a small batch and its read-back take, so that
-/// their wait needn't wake a blocked thread.
+/// How long a wait polls before it blocks, unless that is set: longer than a small batch and its read-back
+/// take, so that their wait needn't wake a blocked thread.
 const SPIN: Duration = Duration::from_micros(bound(200, 0) as u64);
 
 /// Submits batches in order and knows when they have finished.
@@ -28,8 +28,8 @@ const SPIN: Duration = Duration::from_micros(bound(200, 0) as u64);
 pub(crate) struct Submitter {
     port: Port,
     spin_nanos: AtomicU64,
-    /// On devices whose driver works off a submission before it returns: the thread that submits, so that no call waits
-    /// longer than its timeout.
+    /// On devices whose driver works off a submission before it returns: the thread that submits, so that no
+    /// call waits longer than its timeout.
     #[cfg(not(target_family = "wasm"))]
     worker: Option<Worker>,
 }
@@ -87,8 +87,8 @@ impl Submitter {
         self.spin_nanos.store(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);
     }
 
-    /// Hands over a batch. Errors are kept for the next read or synchronize: the calls that recorded the work have
-    /// returned.
+    /// Hands over a batch. Errors are kept for the next read or synchronize: the calls that recorded the work
+    /// have returned.
     pub(crate) fn submit(&self, batch: Batch) -> Ticket {
         let number = batch.number;
         #[cfg(not(target_family = "wasm"))]

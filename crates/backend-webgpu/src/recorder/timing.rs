@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-/// Two timestamps of the device: [`start`](Self::start) and [`stop`](Self::stop), each written by an empty pass.
+/// Two timestamps of the device: [`start`](Self::start) and [`stop`](Self::stop), each written by an empty
+/// pass.
 #[derive(Debug)]
 pub(crate) struct Stopwatch {
     queries: wgpu::QuerySet,

@@ -8,8 +8,8 @@ use crate::memory::{Block, DeviceSlice};
 
 /// The part of a buffer that a kernel sees, and where in it the operand starts.
 ///
-/// Kernels take element offsets, so a whole buffer is bound where the device allows it: views of one buffer then
-/// share their bind group, and an offset needs no alignment.
+/// Kernels take element offsets, so a whole buffer is bound where the device allows it: views of one buffer
+/// then share their bind group, and an offset needs no alignment.
 #[derive(Clone, Debug)]
 pub(crate) struct Window {
     pub(crate) block: Arc<Block>,

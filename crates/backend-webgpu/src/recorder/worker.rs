@@ -1,7 +1,7 @@
 //! A thread that submits, for drivers that work off a submission before they return from it.
 //!
-//! Mesa's lavapipe is one: while its queue is busy, every other use of the queue waits too. So on such a device one thread
-//! submits and polls, and all others wait for it no longer than they want to.
+//! Mesa's lavapipe is one: while its queue is busy, every other use of the queue waits too. So on such a
+//! device one thread submits and polls, and all others wait for it no longer than they want to.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -99,8 +99,8 @@ impl Worker {
 }
 
 impl Drop for Worker {
-    /// Waits for the thread, unless the driver keeps it. A process that ends while a thread closes a device takes the
-    /// driver's own state from under it.
+    /// Waits for the thread, unless the driver keeps it. A process that ends while a thread closes a device
+    /// takes the driver's own state from under it.
     fn drop(&mut self) {
         self.jobs = None;
         let Some(thread) = self.thread.take() else { return };

@@ -1,7 +1,8 @@
 //! Locks, threads, time and the callbacks of wgpu, as everything here uses them.
 //!
-//! They are parking_lot's, the standard library's and wgpu's own. With the feature `shuttle`, a test decides which thread
-//! runs at each of their steps, what the time is, and when the device has finished: see [`model`].
+//! They are parking_lot's, the standard library's and wgpu's own. With the feature `shuttle`, a test decides
+//! which thread runs at each of their steps, what the time is, and when the device has finished: see
+//! [`model`].
 
 #[cfg(feature = "shuttle")]
 mod model;

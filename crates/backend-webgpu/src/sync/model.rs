@@ -1,9 +1,10 @@
-//! What runs in tests of interleavings: one thread at a time, chosen by shuttle at each step of a lock, an atomic number or
-//! a channel.
+//! What runs in tests of interleavings: one thread at a time, chosen by shuttle at each step of a lock, an
+//! atomic number or a channel.
 //!
-//! wgpu has locks of its own that shuttle doesn't know. A thread that is stopped while it has one would stop the test, so
-//! no step of ours may happen inside of wgpu: its callbacks are kept, and made by the thread that polls when wgpu has
-//! returned. A test also decides there whether the device has finished, as wgpu's device for tests always has.
+//! wgpu has locks of its own that shuttle doesn't know. A thread that is stopped while it has one would stop
+//! the test, so no step of ours may happen inside of wgpu: its callbacks are kept, and made by the thread
+//! that polls when wgpu has returned. A test also decides there whether the device has finished, as wgpu's
+//! device for tests always has.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -37,8 +38,8 @@ struct World {
     callbacks: VecDeque<Box<dyn FnOnce()>>,
 }
 
-/// Begins a test. Unless time passes, a wait ends by being told and by nothing else: one that isn't told is a deadlock,
-/// which shuttle finds, where in use it would only be a delay.
+/// Begins a test. Unless time passes, a wait ends by being told and by nothing else: one that isn't told is a
+/// deadlock, which shuttle finds, where in use it would only be a delay.
 #[cfg(test)]
 pub(crate) fn begin(time_passes: bool) {
     // What an earlier test left is dropped after the borrow.
@@ -59,8 +60,8 @@ fn pass(time: Duration) {
     });
 }
 
-/// `wgpu::Device::poll`, after which the device may have finished all, some or none of its work, and the callbacks of that
-/// are made. A wait for all of it doesn't give up.
+/// `wgpu::Device::poll`, after which the device may have finished all, some or none of its work, and the
+/// callbacks of that are made. A wait for all of it doesn't give up.
 pub(crate) fn poll(device: &wgpu::Device, kind: wgpu::PollType) -> Result<wgpu::PollStatus, wgpu::PollError> {
     let (is_look, gives_up) = match &kind {
         wgpu::PollType::Poll => (true, false),

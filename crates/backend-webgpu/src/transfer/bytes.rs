@@ -10,8 +10,8 @@ const MAX_THREADS: usize = 4;
 
 /// Copies bytes to as many others, many of them by several threads.
 ///
-/// One thread reaches a part of the memory's speed only, and much less where the system has yet to provide the pages of
-/// `dst`.
+/// One thread reaches a part of the memory's speed only, and much less where the system has yet to provide
+/// the pages of `dst`.
 ///
 /// # Panics
 /// If the lengths differ.

@@ -32,8 +32,8 @@ pub(crate) fn copy_htod(ctx: &Context, dst: u64, src: &[u8]) -> BackendResult<()
     if slice.offset.is_multiple_of(WORD) && src.len().is_multiple_of(WORD) {
         return ctx.upload(op, &slice, src);
     }
-    // A word that is only partly written takes a kernel to keep its other bytes; so the data goes to a place of its
-    // own first. Pieces bound the padded copy on the host.
+    // A word that is only partly written takes a kernel to keep its other bytes; so the data goes to a place
+    // of its own first. Pieces bound the padded copy on the host.
     for (i, piece) in src.chunks(Readback::CHUNK).enumerate() {
         let mut padded = piece.to_vec();
         padded.resize(piece.len().next_multiple_of(WORD), 0);
@@ -102,7 +102,8 @@ pub(crate) fn read_buffer(
     Read::begin(ctx, &slice, 0, dst.len())?.block(ctx, &deadline, witness, dst)
 }
 
-/// The pieces of a read-back, in order. While one is copied out, the next is on its way, if there is memory for both.
+/// The pieces of a read-back, in order. While one is copied out, the next is on its way, if there is memory
+/// for both.
 struct Pieces<'a> {
     ctx: &'a Context,
     slice: &'a DeviceSlice,

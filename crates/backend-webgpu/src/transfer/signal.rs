@@ -63,11 +63,12 @@ impl<T> Signal<T> {
         }
     }
 
-    /// Blocks for a value whose cause has already happened: its callback may still be on its way, in another thread
-    /// that polls the device at the same time.
+    /// Blocks for a value whose cause has already happened: its callback may still be on its way, in another
+    /// thread that polls the device at the same time.
     ///
     /// # Errors
-    /// [`DeviceLost`](backend_api::BackendError::DeviceLost), [`Timeout`](backend_api::BackendError::Timeout).
+    /// [`DeviceLost`](backend_api::BackendError::DeviceLost),
+    /// [`Timeout`](backend_api::BackendError::Timeout).
     pub(crate) fn settle(&self, submitter: &Submitter, deadline: &Deadline) -> BackendResult<T> {
         let patience = if submitter.has_thread() { LOOK } else { SHORT };
         loop {
@@ -84,9 +85,9 @@ impl<T> Signal<T> {
 
     /// Waits for the value without blocking.
     ///
-    /// In a browser the page's event loop makes the callback. Elsewhere each poll of the future polls the device and asks
-    /// to be polled again, which also notices a loss. Where a thread of its own polls the device, the future sleeps for a
-    /// moment instead, or it would take the CPU from that thread.
+    /// In a browser the page's event loop makes the callback. Elsewhere each poll of the future polls the
+    /// device and asks to be polled again, which also notices a loss. Where a thread of its own polls the
+    /// device, the future sleeps for a moment instead, or it would take the CPU from that thread.
     ///
     /// # Errors
     /// [`DeviceLost`](backend_api::BackendError::DeviceLost).

@@ -7,7 +7,8 @@ use backend_api::{BackendError, BackendResult, Diagnostic};
 use crate::device::guarded;
 use crate::sync::{self, Mutex, bound};
 
-/// A few mapped buffers that are filled, copied from by a batch, and mapped again when the batch has finished.
+/// A few mapped buffers that are filled, copied from by a batch, and mapped again when the batch has
+/// finished.
 #[derive(Debug)]
 pub(crate) struct StagingRing {
     device: wgpu::Device,
@@ -37,8 +38,8 @@ impl StagingRing {
         Self { device: device.clone(), current: None, full: Vec::new(), shared: Arc::default() }
     }
 
-    /// Writes at most [`CHUNK`](Self::CHUNK) bytes, a multiple of 4; the buffer and the byte where they start. `None` if
-    /// every buffer is waiting for the device.
+    /// Writes at most [`CHUNK`](Self::CHUNK) bytes, a multiple of 4; the buffer and the byte where they
+    /// start. `None` if every buffer is waiting for the device.
     pub(crate) fn write(
         &mut self,
         op: &'static str,

@@ -12,8 +12,8 @@ use DType::{F16, F32, I32, U32};
 
 const BIG: usize = 1 << 62;
 
-/// A convolution of ones whose windows lie side by side: `[2, 4, 6, 6]` to `[2, 4, 2, 3]` in two groups, each result of
-/// 12 products.
+/// A convolution of ones whose windows lie side by side: `[2, 4, 6, 6]` to `[2, 4, 2, 3]` in two groups, each
+/// result of 12 products.
 fn extents() -> ConvShape {
     ConvShape::new([2, 4, 6, 6], 4, Window::new([3, 2]).with_stride([3, 2])).with_groups(2)
 }

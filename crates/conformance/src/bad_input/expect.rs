@@ -5,8 +5,8 @@ use backend_api::{BackendError, BackendResult, DType, ErrorKind};
 /// The error that a bad call must return.
 #[derive(Clone, Debug)]
 pub enum Expect {
-    /// This error with these fields. An argument's name counts with and without `_ptr`: positional methods and
-    /// descriptors spell it differently.
+    /// This error with these fields. An argument's name counts with and without `_ptr`: positional methods
+    /// and descriptors spell it differently.
     Exactly(BackendError),
     /// An error of this kind.
     Kind(ErrorKind),

@@ -1,7 +1,8 @@
-//! Good calls with strides, steps and starts that are huge but never used, because what they step over is one long.
+//! Good calls with strides, steps and starts that are huge but never used, because what they step over is one
+//! long.
 //!
-//! They are valid in BLAS and in every tensor library, and overflow where an implementation multiplies before it looks.
-//! A device may refuse them as beyond its limits.
+//! They are valid in BLAS and in every tensor library, and overflow where an implementation multiplies before
+//! it looks. A device may refuse them as beyond its limits.
 
 use backend_api::desc::{
     AttentionDesc, AttentionMask, BinaryDesc, ConvDesc, ConvShape, CopyDesc, HeadStrides, RopeDesc,

@@ -1,12 +1,14 @@
 //! Calls that must fail, and what must still hold after each.
 //!
-//! Every operation has a call that succeeds ([`Operation`]). From it come the bad calls: each handle in turn is
-//! unknown, freed, 0, another backend's, too short, misaligned, or overlaps the output; and each size,
-//! stride, shape, axis and element type is wrong in the ways tabled with the operation. After each bad call its error
-//! is compared with the one expected, field by field where the contract fixes them, no byte of any buffer has changed,
-//! no handle has appeared or gone, and the good call right after succeeds with the right numbers.
+//! Every operation has a call that succeeds ([`Operation`]). From it come the bad calls: each handle in turn
+//! is unknown, freed, 0, another backend's, too short, misaligned, or overlaps the output; and each size,
+//! stride, shape, axis and element type is wrong in the ways tabled with the operation. After each bad call
+//! its error is compared with the one expected, field by field where the contract fixes them, no byte of any
+//! buffer has changed, no handle has appeared or gone, and the good call right after succeeds with the right
+//! numbers.
 //!
-//! What is undefined behaviour in a vendor's library is a status here; this table is that promise, spelled out.
+//! What is undefined behaviour in a vendor's library is a status here; this table is that promise, spelled
+//! out.
 
 mod attention;
 mod backward;
@@ -95,7 +97,8 @@ pub fn operations() -> Vec<Operation> {
     .collect()
 }
 
-/// All bad calls of all operations. `other` is a second backend, of any kind, whose handles are foreign to the first.
+/// All bad calls of all operations. `other` is a second backend, of any kind, whose handles are foreign to
+/// the first.
 pub fn run(backend: &dyn ComputeBackend, other: &dyn ComputeBackend) -> Report {
     let mut report = Report::default();
     for operation in operations() {
@@ -106,8 +109,8 @@ pub fn run(backend: &dyn ComputeBackend, other: &dyn ComputeBackend) -> Report {
 
 /// All bad calls of one operation.
 ///
-/// On a device without f16, the good call on f16 may be `Unsupported`, and one with extreme sizes may pass a `Limit`;
-/// then it is the only bad call, and must have changed nothing.
+/// On a device without f16, the good call on f16 may be `Unsupported`, and one with extreme sizes may pass a
+/// `Limit`; then it is the only bad call, and must have changed nothing.
 pub fn run_operation(
     backend: &dyn ComputeBackend,
     other: &dyn ComputeBackend,

@@ -18,7 +18,8 @@ enum Kind {
     /// A view of nothing.
     Empty,
     Misaligned,
-    /// The operand lies in the same allocation as the output `output`, `by` bytes after its start, or before it.
+    /// The operand lies in the same allocation as the output `output`, `by` bytes after its start, or before
+    /// it.
     Overlapping {
         output: usize,
         by: isize,

@@ -1,4 +1,5 @@
-//! `attention_ext`: element types, layouts, masks, key lengths, grouped heads, windows, softcaps and log-sum-exp.
+//! `attention_ext`: element types, layouts, masks, key lengths, grouped heads, windows, softcaps and
+//! log-sum-exp.
 
 use backend_api::DType;
 use backend_api::desc::{AttentionDesc, AttentionMask, HeadStrides};
@@ -82,8 +83,9 @@ pub(super) fn cases() -> Vec<Case> {
     covering.chain(edges()).chain(special).map(Attention::case).chain([fused()]).collect()
 }
 
-/// Attention whose sizes are those of a kernel's tile (queries, keys, numbers of a vector) and one less or more, or a
-/// few tiles, with every option; and with numbers that aren't finite and scores at the ends of f32.
+/// Attention whose sizes are those of a kernel's tile (queries, keys, numbers of a vector) and one less or
+/// more, or a few tiles, with every option; and with numbers that aren't finite and scores at the ends of
+/// f32.
 #[must_use]
 pub fn attention_around([queries, keys, head_dim]: [usize; 3]) -> Vec<Case> {
     let seq_q = [1, queries - queries.min(1), queries + 1, 2 * queries];
@@ -112,7 +114,8 @@ pub fn attention_around([queries, keys, head_dim]: [usize; 3]) -> Vec<Case> {
     // Each content once, in types that differ from tile to tile.
     let turn = (queries + keys + head_dim) / 8;
     let once = |content: usize, types: usize| (content + turn) % DTYPES.len() == types;
-    // Outputs beside values that aren't finite are made again, a key at a time: of few keys, as a driver may end loops.
+    // Outputs beside values that aren't finite are made again, a key at a time: of few keys, as a driver may
+    // end loops.
     let (of_values, others): (Vec<Special>, Vec<Special>) =
         SPECIAL.iter().partition(|special| special.to_string().starts_with("_v"));
     let values = special_of([queries.min(2) + 1, keys.min(64) + 1, head_dim], &of_values, once);

@@ -1,5 +1,5 @@
-//! `conv2d`, `conv_transpose2d` and the gradients: every mix of stride, padding, dilation and groups at odd sizes, both
-//! layouts, both element types, biases and activations.
+//! `conv2d`, `conv_transpose2d` and the gradients: every mix of stride, padding, dilation and groups at odd
+//! sizes, both layouts, both element types, biases and activations.
 
 use backend_api::desc::{
     ConvBackwardDataDesc, ConvBackwardFilterDesc, ConvDesc, ConvShape, ConvTransposeDesc, ImageLayout, Window,
@@ -65,8 +65,8 @@ pub(super) fn cases() -> Vec<Case> {
     covering.chain(edges).chain(long_sums()).map(Conv::case).collect()
 }
 
-/// Sums longer than 65,535 terms, after which some drivers leave a loop: of pointwise filters, of others, in groups, and of
-/// gradients and transpositions, whose sums are over the filters.
+/// Sums longer than 65,535 terms, after which some drivers leave a loop: of pointwise filters, of others, in
+/// groups, and of gradients and transpositions, whose sums are over the filters.
 fn long_sums() -> impl Iterator<Item = Conv> {
     use Operation::{Data, Forward, Transpose};
     let padded = Window::new([3, 3]).with_padding([1, 1]);
@@ -92,8 +92,8 @@ fn long_sums() -> impl Iterator<Item = Conv> {
     [plain, many, nhwc(few), halves, groups, nhwc(transposed), strided, gradient].into_iter()
 }
 
-/// Convolutions and gradients of inputs that every kernel has to get right: without activations, whose kernels differ in
-/// nothing else.
+/// Convolutions and gradients of inputs that every kernel has to get right: without activations, whose
+/// kernels differ in nothing else.
 #[must_use]
 pub fn conv_in_small() -> Vec<Case> {
     let plain = |conv: Conv| Conv { activation: Activation::Identity, ..conv };
@@ -146,8 +146,9 @@ fn grid(operation: Operation, seed: String) -> impl Iterator<Item = Conv> {
     })
 }
 
-/// No images, a filter larger than the image, one pixel, sequences, a filter longer than 32, pointwise filters in
-/// groups, depthwise filters of several per channel, sizes beyond a tile, and filters that tensor cores take row by row.
+/// No images, a filter larger than the image, one pixel, sequences, a filter longer than 32, pointwise
+/// filters in groups, depthwise filters of several per channel, sizes beyond a tile, and filters that tensor
+/// cores take row by row.
 fn edges() -> Vec<ConvShape> {
     let padded = |size, padding| Window::new(size).with_padding(padding);
     vec![

@@ -99,8 +99,8 @@ impl Tensor {
     }
 }
 
-/// Shapes of every rank up to 6, some with extents of 0 and 1, some large, some that fill vectors of four, and one of
-/// rank 8 that collapses.
+/// Shapes of every rank up to 6, some with extents of 0 and 1, some large, some that fill vectors of four,
+/// and one of rank 8 that collapses.
 pub(super) const SHAPES: [&[usize]; 21] = [
     &[64],
     &[12, 8],

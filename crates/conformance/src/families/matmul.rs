@@ -119,7 +119,8 @@ fn edges() -> impl Iterator<Item = Product> {
     })
 }
 
-/// Sums longer than 65,535 terms, after which some drivers leave a loop: of one result, of few rows, and of tiles.
+/// Sums longer than 65,535 terms, after which some drivers leave a loop: of one result, of few rows, and of
+/// tiles.
 fn long_sums() -> impl Iterator<Item = Product> {
     let plain = Product {
         dtypes: DTYPES[0],
@@ -144,7 +145,8 @@ fn long_sums() -> impl Iterator<Item = Product> {
     .into_iter()
 }
 
-/// f32 products that may be made of parts, of factors whose rows and columns differ by many orders of magnitude.
+/// f32 products that may be made of parts, of factors whose rows and columns differ by many orders of
+/// magnitude.
 fn emulated() -> impl Iterator<Item = Product> {
     let rows = pairwise(&[4, 4, 3, 4, 2, 3, 3, 2], "emulated");
     rows.into_iter().map(|row| Product {

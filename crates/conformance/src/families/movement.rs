@@ -69,7 +69,8 @@ fn number_of(index: &[usize], shape: &[usize]) -> usize {
     index.iter().zip(shape).fold(0, |number, (&i, &extent)| number * extent + i)
 }
 
-/// A trial with one input; `source` gives the index of the input's element for one of the output's, or what else it is.
+/// A trial with one input; `source` gives the index of the input's element for one of the output's, or what
+/// else it is.
 fn moved(
     dtype: DType,
     [input, output]: [&Tensor; 2],

@@ -1,5 +1,5 @@
-//! `pool2d` and its gradient: every mix of window, stride, padding and dilation, last windows that pass the end, ties,
-//! NaN, and windows in the padding alone.
+//! `pool2d` and its gradient: every mix of window, stride, padding and dilation, last windows that pass the
+//! end, ties, NaN, and windows in the padding alone.
 
 use backend_api::DType;
 use backend_api::desc::{ImageLayout, PoolBackwardDesc, PoolDesc, PoolOp, PoolShape, Window};
@@ -90,7 +90,8 @@ fn edges() -> Vec<PoolShape> {
     ]
 }
 
-/// Windows of more than 65,535 positions, after which some drivers leave a loop, and gradients that look at as many.
+/// Windows of more than 65,535 positions, after which some drivers leave a loop, and gradients that look at
+/// as many.
 fn large_windows() -> impl Iterator<Item = Pool> {
     let forward = PoolShape::new([1, 2, 300, 300], [1, 1], Window::new([300, 300]));
     let padded = Window::new([290, 280]).with_asymmetric_padding([3, 1], [0, 2]).with_stride([4, 9]);

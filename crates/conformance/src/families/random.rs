@@ -45,7 +45,8 @@ fn case(dtype: DType, number: usize, distribution: Distribution, n: usize, place
     })
 }
 
-/// A number of a stream. The generator and the normal numbers are compared with others' where they are defined.
+/// A number of a stream. The generator and the normal numbers are compared with others' where they are
+/// defined.
 fn expected(dtype: DType, distribution: Distribution, seed: u64, at: u64) -> f64 {
     let words = random::philox_block(seed, at / 4);
     let numbers = match distribution {

@@ -35,7 +35,8 @@ struct Rope {
     batch: usize,
     heads: usize,
     seq: usize,
-    /// Whether input and output are `[batch, seq, heads, head_dim]` instead of `[batch, heads, seq, head_dim]`.
+    /// Whether input and output are `[batch, seq, heads, head_dim]` instead of
+    /// `[batch, heads, seq, head_dim]`.
     tokens_first: [bool; 2],
     in_place: bool,
 }

@@ -22,8 +22,8 @@ pub(crate) struct Scores {
     pub(crate) softcap: f64,
     /// Whether the weights may be rounded to f16, as they are for tensor cores.
     pub(crate) half_weights: bool,
-    /// Whether any two scores are equal to the bit, or so far apart that one of their weights is 0: then weights have no
-    /// error.
+    /// Whether any two scores are equal to the bit, or so far apart that one of their weights is 0: then
+    /// weights have no error.
     pub(crate) distinct: bool,
 }
 
@@ -36,19 +36,20 @@ impl Scores {
 
 /// The output vector of one query.
 ///
-/// A score sᵢ = scale·q·kᵢ + maskᵢ has an error of at most eᵢ = γ(D + 4)·|scale|·Σ|q·kᵢ| + 2·2⁻²³·|maskᵢ|, also where it is
-/// formed in powers of two, with a product by log₂e more. With a softcap c it is c·tanh(s/c), whose slope is at most 1,
-/// and which is off by 16·2⁻²³·c besides: c·(1 − 2/(exp(2s/c) + 1)) has an exponential, whose error of 3 + 2|x| units
-/// comes to less than 3 units of the quotient, a division and three roundings. Whatever is subtracted as the maximum
-/// cancels in the quotient, so with d = sᵢ − max an exponent is off by at most Eᵢ = eᵢ + 2⁻²³·(|d| + eᵢ + eₘ) and the
-/// exponential by a factor of exp(Eᵢ)·(1 + ε(d)); weights of f16 add half a unit of it, 2⁻¹¹, or of its smallest number,
-/// 2⁻²⁵. With Δpᵢ for the error of pᵢ = exp(d), numerator N = Σ pᵢ·vᵢ and denominator S = Σ pᵢ are off by Σ Δpᵢ·|vᵢ| and
-/// Σ Δpᵢ besides their own roundings (see [`online_sum_roundings`]; a product more in N), and the quotient by a division
-/// or a reciprocal and a product.
+/// A score sᵢ = scale·q·kᵢ + maskᵢ has an error of at most eᵢ = γ(D + 4)·|scale|·Σ|q·kᵢ| + 2·2⁻²³·|maskᵢ|,
+/// also where it is formed in powers of two, with a product by log₂e more. With a softcap c it is
+/// c·tanh(s/c), whose slope is at most 1, and which is off by 16·2⁻²³·c besides: c·(1 − 2/(exp(2s/c) + 1))
+/// has an exponential, whose error of 3 + 2|x| units comes to less than 3 units of the quotient, a division
+/// and three roundings. Whatever is subtracted as the maximum cancels in the quotient, so with d = sᵢ − max
+/// an exponent is off by at most Eᵢ = eᵢ + 2⁻²³·(|d| + eᵢ + eₘ) and the exponential by a factor of exp(Eᵢ)·(1
+/// + ε(d)); weights of f16 add half a unit of it, 2⁻¹¹, or of its smallest number, 2⁻²⁵. With Δpᵢ for the
+/// error of pᵢ = exp(d), numerator N = Σ pᵢ·vᵢ and denominator S = Σ pᵢ are off by Σ Δpᵢ·|vᵢ| and Σ Δpᵢ
+/// besides their own roundings (see [`online_sum_roundings`]; a product more in N), and the quotient by a
+/// division or a reciprocal and a product.
 ///
-/// A score that is NaN or +∞ makes the whole vector NaN; scores of −∞ have weights of 0, and the vector of a query that has
-/// no others is 0. A value that isn't finite makes its number of the vector that value, or NaN beside others, however
-/// small its weight. A key that the mask hides takes no part in any of this.
+/// A score that is NaN or +∞ makes the whole vector NaN; scores of −∞ have weights of 0, and the vector of a
+/// query that has no others is 0. A value that isn't finite makes its number of the vector that value, or NaN
+/// beside others, however small its weight. A key that the mask hides takes no part in any of this.
 pub(crate) fn attend(q: &[f64], seen: &[Seen<'_>], with: Scores) -> Vec<Want> {
     let seen: Vec<&Seen<'_>> = seen.iter().filter(|seen| !seen.is_hidden()).collect();
     let weights = Weights::new(q, &seen, with);
@@ -88,9 +89,10 @@ fn weighted(terms: &[Term], values: &[f64]) -> Want {
     Want::near(out, bound)
 }
 
-/// The logarithm of the sum of the exponentials of a query's scores: the largest score, plus that of the sum relative to
-/// it. The sum has the relative error that [`attend`] explains; the logarithm is off by 2⁻²¹ or 3 units in the last place,
-/// and may be one to the base of 2, with a sum and a product. −∞ where all scores are; NaN where one is NaN or +∞.
+/// The logarithm of the sum of the exponentials of a query's scores: the largest score, plus that of the sum
+/// relative to it. The sum has the relative error that [`attend`] explains; the logarithm is off by 2⁻²¹ or 3
+/// units in the last place, and may be one to the base of 2, with a sum and a product. −∞ where all scores
+/// are; NaN where one is NaN or +∞.
 pub(crate) fn log_sum(q: &[f64], seen: &[Seen<'_>], with: Scores) -> Want {
     let with = Scores { half_weights: false, ..with };
     let seen: Vec<&Seen<'_>> = seen.iter().filter(|seen| !seen.is_hidden()).collect();
@@ -190,7 +192,8 @@ mod tests {
     use crate::float::round_to;
     use crate::rng::Rng;
 
-    /// A kernel that leaves out one key, or counts one twice, at the edge of a tile or of a piece of the keys.
+    /// A kernel that leaves out one key, or counts one twice, at the edge of a tile or of a piece of the
+    /// keys.
     #[test]
     fn one_key_more_or_less_is_a_miss() {
         for (dtype, half_weights) in [(DType::F32, false), (DType::F16, true)] {

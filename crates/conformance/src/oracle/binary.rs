@@ -33,8 +33,8 @@ fn function(op: BinaryOp, a: f64, b: f64) -> Want {
     }
 }
 
-/// The product of a gate and b: the gate's error times b, and a rounding. A gate that may be flushed to zero gives no
-/// number with an infinite b.
+/// The product of a gate and b: the gate's error times b, and a rounding. A gate that may be flushed to zero
+/// gives no number with an infinite b.
 fn gated(gate: Want, b: f64) -> Want {
     let Want::Near { value, bound, flush_below } = gate else { return gate };
     let product = value * b;
@@ -61,8 +61,8 @@ pub(crate) fn holds(op: CompareOp, a: f64, b: f64) -> bool {
     }
 }
 
-/// exp2(b·log2|a|): the error of the logarithm (3 units, or 2⁻²¹ where it is small) and of the product moves the
-/// result by ln 2 times as much, to which comes the error of exp2.
+/// exp2(b·log2|a|): the error of the logarithm (3 units, or 2⁻²¹ where it is small) and of the product moves
+/// the result by ln 2 times as much, to which comes the error of exp2.
 fn pow(a: f64, b: f64) -> Want {
     let value = libm::pow(a, b);
     if a.abs() == 1.0 || b == 0.0 || !a.is_finite() || !b.is_finite() || a == 0.0 || value.is_nan() {

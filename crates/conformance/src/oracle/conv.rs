@@ -1,5 +1,5 @@
-//! Convolution, its transposition and its gradients: all of them sums of the same products, by what the product is
-//! added to.
+//! Convolution, its transposition and its gradients: all of them sums of the same products, by what the
+//! product is added to.
 
 use backend_api::Activation;
 use backend_api::desc::{ConvShape, ImageLayout};

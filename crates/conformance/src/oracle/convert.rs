@@ -5,8 +5,8 @@ use backend_api::DType;
 use crate::float::round_to;
 use crate::want::Want;
 
-/// `x` as a number of `dtype`: rounded to nearest for floats; without its fraction, clamped, and 0 for NaN, for
-/// integers.
+/// `x` as a number of `dtype`: rounded to nearest for floats; without its fraction, clamped, and 0 for NaN,
+/// for integers.
 pub(crate) fn convert(dtype: DType, x: f64) -> f64 {
     let clamp = |low: f64, high: f64| {
         if x.is_nan() { 0.0 } else { x.trunc().clamp(low, high) + 0.0 }

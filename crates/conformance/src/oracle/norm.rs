@@ -28,7 +28,8 @@ impl Row<'_> {
         }
     }
 
-    /// The roundings of a sum over the row: n, but for numbers whose sums and sums of squares are exact those of joins.
+    /// The roundings of a sum over the row: n, but for numbers whose sums and sums of squares are exact those
+    /// of joins.
     fn sum_roundings(&self) -> usize {
         let n = self.input.len();
         let x = (0..n).map(|i| self.sum(i).0);
@@ -37,9 +38,9 @@ impl Row<'_> {
 
     /// (x − μ)/√(σ² + eps)·weight + bias, in two passes or by Welford's updates.
     ///
-    /// With n for the roundings of a sum, the mean is off by δμ = γ(n + 4)·mean(|x|), a deviation c = x − μ by δc = δx + δμ + 2⁻²³·|c|, and the variance by
-    /// Σ(2|c|·δc + δc²)/n and γ(n + 5) of itself. A variance from the mean square minus the squared mean doesn't meet
-    /// this.
+    /// With n for the roundings of a sum, the mean is off by δμ = γ(n + 4)·mean(|x|), a deviation c = x − μ
+    /// by δc = δx + δμ + 2⁻²³·|c|, and the variance by Σ(2|c|·δc + δc²)/n and γ(n + 5) of itself. A variance
+    /// from the mean square minus the squared mean doesn't meet this.
     pub(crate) fn layer_norm(&self) -> Vec<Want> {
         self.scale(&self.deviations(true))
     }
@@ -87,8 +88,8 @@ impl Row<'_> {
             .collect()
     }
 
-    /// The row's numbers without their mean if it is `centred`, with errors as [`layer_norm`](Self::layer_norm) has
-    /// them.
+    /// The row's numbers without their mean if it is `centred`, with errors as
+    /// [`layer_norm`](Self::layer_norm) has them.
     fn deviations(&self, centred: bool) -> Vec<(f64, f64)> {
         let n = self.input.len() as f64;
         let x: Vec<(f64, f64)> = (0..self.input.len()).map(|i| self.sum(i)).collect();
@@ -112,11 +113,11 @@ impl Row<'_> {
         (normal.collect(), (factor, factor_error))
     }
 
-    /// s·(g − mean(g) − v·mean(g·v)) for g = `gradient`·weight and the normalised row v with its factor s; without
-    /// mean(g) if not `centred`.
+    /// s·(g − mean(g) − v·mean(g·v)) for g = `gradient`·weight and the normalised row v with its factor s;
+    /// without mean(g) if not `centred`.
     ///
-    /// Means of n numbers make n + 4 roundings (or [`JOINS`] + 4), that of the products two more, and the result four; the errors of v, s
-    /// and the means are carried through.
+    /// Means of n numbers make n + 4 roundings (or [`JOINS`] + 4), that of the products two more, and the
+    /// result four; the errors of v, s and the means are carried through.
     pub(crate) fn backward(&self, gradient: &[f64], centred: bool) -> Vec<Want> {
         let n = self.input.len();
         let (v, (s, s_error)) = self.normal(centred);
@@ -149,7 +150,8 @@ impl Row<'_> {
             .collect()
     }
 
-    /// `gradient`·v for the normalised row v: what it adds to the gradient of the weight, and the error of that.
+    /// `gradient`·v for the normalised row v: what it adds to the gradient of the weight, and the error of
+    /// that.
     pub(crate) fn weight_gradient(&self, gradient: &[f64], centred: bool) -> Vec<(f64, f64)> {
         let (v, _) = self.normal(centred);
         v.iter()

@@ -57,7 +57,8 @@ pub(crate) fn forward(shape: &PoolShape, op: PoolOp, input: &[f64]) -> Vec<Want>
     wants
 }
 
-/// The gradient of the input: sums of the gradients of results, or of quotients with an error of at most 4 roundings.
+/// The gradient of the input: sums of the gradients of results, or of quotients with an error of at most 4
+/// roundings.
 pub(crate) fn backward(shape: &PoolShape, op: PoolOp, input: &[f64], gradient: &[f64]) -> Vec<Want> {
     let count = shape.batch * shape.channels * shape.input.iter().product::<usize>();
     let mut sums = vec![(0.0, 0.0, 0); count];

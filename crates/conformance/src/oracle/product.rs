@@ -35,10 +35,10 @@ impl Element {
 
     /// The result for the terms aₚ·bₚ.
     ///
-    /// A term passes through its own multiplication, at most k − 1 additions, the multiplication by alpha and the
-    /// additions of beta·C and of the bias, which makes γ(k + 3) of |alpha|·Σ|aₚ·bₚ| in any order of summation;
-    /// beta·C passes through a multiplication and two additions, the bias through one. Each product may also be
-    /// flushed to zero.
+    /// A term passes through its own multiplication, at most k − 1 additions, the multiplication by alpha and
+    /// the additions of beta·C and of the bias, which makes γ(k + 3) of |alpha|·Σ|aₚ·bₚ| in any order of
+    /// summation; beta·C passes through a multiplication and two additions, the bias through one. Each
+    /// product may also be flushed to zero.
     pub(crate) fn want(&self, terms: impl Iterator<Item = (f64, f64)>) -> Want {
         let (mut sum, mut magnitude, mut k) = (0.0, 0.0, 0);
         for (a, b) in terms {
@@ -109,7 +109,8 @@ impl Stored {
     }
 }
 
-/// Whether sums of products of this type of small integers are exact however they are scaled by these factors.
+/// Whether sums of products of this type of small integers are exact however they are scaled by these
+/// factors.
 pub(crate) fn scales_exactly(dtype: DType, alpha: f64, beta: f64) -> bool {
     dtype == DType::F32 && (alpha * 2.0).fract() == 0.0 && (beta * 2.0).fract() == 0.0
 }

@@ -8,9 +8,10 @@ use crate::want::Want;
 
 /// The reduction of floating-point `values`, in any order.
 ///
-/// A sum makes n − 1 roundings, or none where all sums are exact. A mean divides it (2.5 units in the last place) or multiplies it by a reciprocal
-/// (2.5 and one more): at most 4 further roundings. A product makes n − 1 roundings, each relative to the result, as
-/// long as no partial product leaves the normal range, which the inputs see to.
+/// A sum makes n − 1 roundings, or none where all sums are exact. A mean divides it (2.5 units in the last
+/// place) or multiplies it by a reciprocal (2.5 and one more): at most 4 further roundings. A product makes n
+/// − 1 roundings, each relative to the result, as long as no partial product leaves the normal range, which
+/// the inputs see to.
 pub(crate) fn reduce(op: ReduceOp, values: &[f64]) -> Want {
     let n = values.len();
     let sum: f64 = values.iter().sum();
@@ -55,8 +56,8 @@ fn index(values: &[f64], beats: fn(f64, f64) -> bool) -> Want {
     Want::number(best.map_or(-1.0, |(i, _)| i as f64))
 }
 
-/// √Σx²: a square root halves the relative error of the sum, n roundings with that of the squares, and adds 4.5 of its
-/// own, being 1/inverseSqrt. Squares may be flushed.
+/// √Σx²: a square root halves the relative error of the sum, n roundings with that of the squares, and adds
+/// 4.5 of its own, being 1/inverseSqrt. Squares may be flushed.
 fn norm_l2(values: &[f64]) -> Want {
     let squares: f64 = values.iter().map(|x| x * x).sum();
     if !squares.is_finite() {
@@ -72,9 +73,9 @@ fn norm_l2(values: &[f64]) -> Want {
 
 /// m + ln Σ exp(x − m), taken in two launches at most.
 ///
-/// Joining two sums takes an exponential (3 roundings and 2 for each unit of its argument), a product and an addition;
-/// the arguments of one number's exponentials add up to x − m, each being rounded. A logarithm is off by 2⁻²¹ or 3
-/// units in the last place, and so is the rounded result. A sum that [counts] is exact.
+/// Joining two sums takes an exponential (3 roundings and 2 for each unit of its argument), a product and an
+/// addition; the arguments of one number's exponentials add up to x − m, each being rounded. A logarithm is
+/// off by 2⁻²¹ or 3 units in the last place, and so is the rounded result. A sum that [counts] is exact.
 fn log_sum_exp(values: &[f64]) -> Want {
     let max = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
     if max.is_infinite() {

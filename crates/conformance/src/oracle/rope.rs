@@ -5,8 +5,8 @@ use backend_api::desc::RopeStyle;
 use crate::float::{MIN_NORMAL_F32, gamma};
 use crate::want::Want;
 
-/// `x` rotated by the angles with the given cosines and sines, one for each pair; the numbers behind the pairs are
-/// copied. Two products and a sum: γ(2) of their magnitudes.
+/// `x` rotated by the angles with the given cosines and sines, one for each pair; the numbers behind the
+/// pairs are copied. Two products and a sum: γ(2) of their magnitudes.
 pub(crate) fn rope(x: &[f64], cos: &[f64], sin: &[f64], style: RopeStyle) -> Vec<Want> {
     let pairs = cos.len();
     let mut wants: Vec<Want> = x.iter().map(|&x| Want::Exact(x)).collect();

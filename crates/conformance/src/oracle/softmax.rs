@@ -4,15 +4,16 @@ use super::unary::exp_error;
 use crate::float::{MIN_NORMAL_F32, ROUNDING, gamma, sum_error, ulp_f32};
 use crate::want::Want;
 
-/// How many roundings a sum of `n` exponentials makes when it is taken online: n − 1 additions, and where a block of
-/// at least 8 raises the maximum, or partial sums of a tree are joined, an exponential (3 roundings) and a product.
+/// How many roundings a sum of `n` exponentials makes when it is taken online: n − 1 additions, and where a
+/// block of at least 8 raises the maximum, or partial sums of a tree are joined, an exponential (3 roundings)
+/// and a product.
 pub(crate) fn online_sum_roundings(n: usize) -> usize {
     let rescalings = (n / 8 + 8).min(n.saturating_sub(1));
     n + 4 * rescalings
 }
 
-/// The logarithm of the softmax of `x`: (x − max) − ln sum. Both differences are rounded, the sum has the relative error
-/// that [`softmax`] explains, and its logarithm is off by 2⁻²¹ or 3 units in the last place.
+/// The logarithm of the softmax of `x`: (x − max) − ln sum. Both differences are rounded, the sum has the
+/// relative error that [`softmax`] explains, and its logarithm is off by 2⁻²¹ or 3 units in the last place.
 pub(crate) fn log_softmax(x: &[f64]) -> Vec<Want> {
     let Some((max, sum, sum_error)) = sum(x) else {
         return vec![Want::Exact(f64::NAN); x.len()];
@@ -30,7 +31,8 @@ pub(crate) fn log_softmax(x: &[f64]) -> Vec<Want> {
         .collect()
 }
 
-/// Whether the sum of the exponentials of `x` counts the numbers that are `max`: exp(0) is 1, and all others vanish.
+/// Whether the sum of the exponentials of `x` counts the numbers that are `max`: exp(0) is 1, and all others
+/// vanish.
 pub(super) fn counts(x: &[f64], max: f64) -> bool {
     x.len() <= 1 << 24 && x.iter().all(|&x| x == max || x - max < -200.0)
 }
@@ -56,8 +58,9 @@ fn term_error(d: f64) -> f64 {
 
 /// The softmax of `x`.
 ///
-/// With d = x − max, an exponential has the relative error ε = |d|·2⁻²³ + (3 + 2|d|)·2⁻²³. The sum has that of its
-/// terms weighted by their size, and its own roundings; a division, or a reciprocal and a product, adds 3.5.
+/// With d = x − max, an exponential has the relative error ε = |d|·2⁻²³ + (3 + 2|d|)·2⁻²³. The sum has that
+/// of its terms weighted by their size, and its own roundings; a division, or a reciprocal and a product,
+/// adds 3.5.
 pub(crate) fn softmax(x: &[f64]) -> Vec<Want> {
     let Some((max, sum, sum_error)) = sum(x) else {
         return vec![Want::Exact(f64::NAN); x.len()];
@@ -73,10 +76,11 @@ pub(crate) fn softmax(x: &[f64]) -> Vec<Want> {
         .collect()
 }
 
-/// The gradient of a softmax y, or of its logarithm, with respect to its input: y·(g − Σ g·y), or g − exp(y)·Σ g.
+/// The gradient of a softmax y, or of its logarithm, with respect to its input: y·(g − Σ g·y), or g −
+/// exp(y)·Σ g.
 ///
-/// A sum of n products is off by γ(n + 1) of their sizes, or exact; then come a difference and a product, or an exponential (3
-/// roundings and 2 for each unit of its argument), a product and a difference.
+/// A sum of n products is off by γ(n + 1) of their sizes, or exact; then come a difference and a product, or
+/// an exponential (3 roundings and 2 for each unit of its argument), a product and a difference.
 pub(crate) fn backward(y: &[f64], g: &[f64], log: bool) -> Vec<Want> {
     let terms = || y.iter().zip(g).map(|(y, g)| if log { *g } else { g * y });
     let sum: f64 = terms().sum();

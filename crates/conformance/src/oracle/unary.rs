@@ -15,8 +15,8 @@ pub(crate) fn unary(op: UnaryOp, x: f64, dtype: DType) -> Want {
     want.or(zero)
 }
 
-/// An activation of a number that is only known to lie within `bound` of `x`. No activation is steeper than 1.13,
-/// the maximum of GELU's derivative.
+/// An activation of a number that is only known to lie within `bound` of `x`. No activation is steeper than
+/// 1.13, the maximum of GELU's derivative.
 pub(crate) fn activation(activation: Activation, x: f64, bound: f64) -> Want {
     match activation.unary() {
         None => Want::near(x, bound),
@@ -77,8 +77,8 @@ fn sigmoid(x: f64) -> f64 {
     1.0 / (1.0 + (-x).exp())
 }
 
-/// 1/(1 + e) or e/(1 + e) with e = exp(−|x|): the error of e counts once in each place, then an addition and a
-/// division.
+/// 1/(1 + e) or e/(1 + e) with e = exp(−|x|): the error of e counts once in each place, then an addition and
+/// a division.
 fn sigmoid_error(x: f64) -> f64 {
     let y = sigmoid(x);
     // From 90 on e is zero or infinite in f32, and the result exact or flushed.
@@ -88,8 +88,8 @@ fn sigmoid_error(x: f64) -> f64 {
     y * (2.0 * exp_error(x) + ROUNDING + DIVISION)
 }
 
-/// (1 − e)/(1 + e) with e = exp(−2|x|), which a polynomial beats for small x: the error of e counts 2/(1 + e)², then
-/// come a subtraction, an addition and a division.
+/// (1 − e)/(1 + e) with e = exp(−2|x|), which a polynomial beats for small x: the error of e counts 2/(1 +
+/// e)², then come a subtraction, an addition and a division.
 fn tanh_error(x: f64) -> f64 {
     let e = (-2.0 * x.abs()).exp();
     // e vanishes beside 1 from here on.
@@ -109,8 +109,9 @@ fn silu(x: f64) -> Want {
     Want::Near { value, bound, flush_below: 2.0 * MIN_NORMAL_F32 * x.abs().max(1.0) }
 }
 
-/// x/2·(1 + erf(z)), z = x/√2. The sum cancels for negative x, so the error of erf counts absolutely: 2⁻²¹ for the
-/// approximation (Abramowitz and Stegun 7.1.26 has 1.5e-7) and its roundings, and that of exp(−z²) in erfc(z).
+/// x/2·(1 + erf(z)), z = x/√2. The sum cancels for negative x, so the error of erf counts absolutely: 2⁻²¹
+/// for the approximation (Abramowitz and Stegun 7.1.26 has 1.5e-7) and its roundings, and that of exp(−z²) in
+/// erfc(z).
 fn gelu(x: f64) -> Want {
     if x == f64::NEG_INFINITY {
         return Want::number(0.0);
@@ -122,8 +123,8 @@ fn gelu(x: f64) -> Want {
     half_x_times(x, value, erf_error)
 }
 
-/// x/2·(1 + tanh(w)), w = √(2/π)·(x + 0.044715·x³): the error of tanh, and that of w (6 roundings) times tanh's
-/// derivative.
+/// x/2·(1 + tanh(w)), w = √(2/π)·(x + 0.044715·x³): the error of tanh, and that of w (6 roundings) times
+/// tanh's derivative.
 fn gelu_tanh(x: f64) -> Want {
     if x == f64::NEG_INFINITY {
         return Want::number(0.0);

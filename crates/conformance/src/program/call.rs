@@ -5,8 +5,9 @@ use serde::{Deserialize, Serialize};
 
 use super::text::{binary_op, compare_op, dtype, reduce_op, scatter_op, unary_op};
 
-/// A variable that holds a handle, such as `s3`. From [`SHARED`](Self::SHARED) on it is one of the inputs that all
-/// threads share and none writes. Freed handles stay in their variable, as those of a careless caller would.
+/// A variable that holds a handle, such as `s3`. From [`SHARED`](Self::SHARED) on it is one of the inputs
+/// that all threads share and none writes. Freed handles stay in their variable, as those of a careless
+/// caller would.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub struct Slot(pub usize);
@@ -281,8 +282,8 @@ pub enum Call {
 }
 
 impl Call {
-    /// Whether the call waits for the work before it, and so must tell what went wrong with it. A read of nothing has
-    /// nothing to wait for.
+    /// Whether the call waits for the work before it, and so must tell what went wrong with it. A read of
+    /// nothing has nothing to wait for.
     pub(super) const fn waits(&self) -> bool {
         matches!(self, Self::Read { bytes: 1.., .. } | Self::Synchronize)
     }

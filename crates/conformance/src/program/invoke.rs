@@ -36,8 +36,8 @@ impl Call {
     }
 }
 
-/// Makes a call on `backend`, whose handles `ptr` knows. The steps of asynchronous reads and the faults are made
-/// elsewhere.
+/// Makes a call on `backend`, whose handles `ptr` knows. The steps of asynchronous reads and the faults are
+/// made elsewhere.
 pub(super) fn invoke(
     call: &Call,
     backend: &dyn ComputeBackend,

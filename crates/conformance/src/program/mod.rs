@@ -1,11 +1,13 @@
 //! Random programs of calls, and a model of the contract on the host that says what each call must do.
 //!
-//! [`generate`] makes a [`Program`] from a seed. [`run`] makes its calls on a backend and, one by one, on a [`Model`]
-//! that keeps every allocation as bytes. After each read the bytes are compared, after each call the error kinds, and at
-//! the end everything that is still allocated. [`shrink`] makes a failing program smaller.
+//! [`generate`] makes a [`Program`] from a seed. [`run`] makes its calls on a backend and, one by one, on a
+//! [`Model`] that keeps every allocation as bytes. After each read the bytes are compared, after each call
+//! the error kinds, and at the end everything that is still allocated. [`shrink`] makes a failing program
+//! smaller.
 //!
-//! Numbers are small integers, so that every sum and product is exact in every element type and in any order. A byte
-//! that the contract leaves open (new memory, a rounded sum, the sign of a zero) is unknown to the model, and not compared.
+//! Numbers are small integers, so that every sum and product is exact in every element type and in any order.
+//! A byte that the contract leaves open (new memory, a rounded sum, the sign of a zero) is unknown to the
+//! model, and not compared.
 
 mod call;
 mod generate;
@@ -21,7 +23,8 @@ pub use model::Model;
 pub use run::{Findings, Plain, Target, run};
 pub use shrink::shrink;
 
-/// Calls of one or several threads on one backend, each thread over handles of its own and over inputs that all share.
+/// Calls of one or several threads on one backend, each thread over handles of its own and over inputs that
+/// all share.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Program {
     /// The calls of each thread.

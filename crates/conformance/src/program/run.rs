@@ -408,8 +408,8 @@ impl<'w> Thread<'w> {
         }
     }
 
-    /// Whether the error is one that what was done to the backend explains. It has changed nothing then, except that
-    /// what a [`Driver`](BackendError::Driver) error tells of is lost.
+    /// Whether the error is one that what was done to the backend explains. It has changed nothing then,
+    /// except that what a [`Driver`](BackendError::Driver) error tells of is lost.
     fn is_excused(&mut self, call: &Call, error: &BackendError) -> bool {
         let world = self.world;
         let excused = match error.kind() {

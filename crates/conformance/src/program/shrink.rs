@@ -6,8 +6,8 @@ use serde_json::Value;
 
 use super::{Call, Program};
 
-/// A smaller program for which `fails` still holds: without the calls that it can do without, and with smaller sizes.
-/// Stops when nothing more helps, or when `limit` is over.
+/// A smaller program for which `fails` still holds: without the calls that it can do without, and with
+/// smaller sizes. Stops when nothing more helps, or when `limit` is over.
 pub fn shrink(program: &Program, limit: Duration, mut fails: impl FnMut(&Program) -> bool) -> Program {
     let mut best = program.clone();
     let start = Instant::now();

@@ -70,7 +70,8 @@ impl FromStr for Program {
             let thread: usize = thread.parse().map_err(|error| wrong(&error))?;
             let call: Call = serde_json::from_str(call).map_err(|error| wrong(&error))?;
             if thread >= program.threads.len() {
-                // A program of a person's has few threads; one with a slip of the pen must not take all memory.
+                // A program of a person's has few threads; one with a slip of the pen must not take all
+                // memory.
                 if thread > 1000 {
                     return Err(wrong(&"too many threads"));
                 }

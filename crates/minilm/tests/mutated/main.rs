@@ -1,5 +1,5 @@
-//! Configurations and checkpoints with a few bytes changed: an error or a model, never a panic, and no more memory than
-//! the input's size explains.
+//! Configurations and checkpoints with a few bytes changed: an error or a model, never a panic, and no more
+//! memory than the input's size explains.
 //!
 //! `CAMPAIGN_SEED` gives other changes, `CAMPAIGN_INPUTS` more of them.
 
@@ -9,8 +9,8 @@ mod model;
 use conformance::mutate::mutated;
 use minilm::Config;
 
-/// Bytes that a parser may ask for, for each byte of its input and besides: a text of JSON becomes a tree, and a checkpoint
-/// is copied into the backend's memory.
+/// Bytes that a parser may ask for, for each byte of its input and besides: a text of JSON becomes a tree,
+/// and a checkpoint is copied into the backend's memory.
 const BYTES_PER_BYTE: usize = 256;
 const BYTES_BESIDES: usize = 1 << 18;
 

@@ -8,7 +8,8 @@ use web_time::Instant;
 
 use crate::ranking::{Device, Hit, Ranking};
 
-/// Texts that are run together. Few, so that the page hears of progress and the device is shared with its drawing.
+/// Texts that are run together. Few, so that the page hears of progress and the device is shared with its
+/// drawing.
 const BATCH: usize = 8;
 
 /// Texts between two tells of progress.

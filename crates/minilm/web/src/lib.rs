@@ -1,5 +1,5 @@
-//! minilm as a module for pages: [`Engine`], from a script's calls to ranked passages. On other targets there is
-//! nothing here.
+//! minilm as a module for pages: [`Engine`], from a script's calls to ranked passages. On other targets there
+//! is nothing here.
 #![cfg(target_family = "wasm")]
 #![allow(missing_docs, reason = "wasm-bindgen's own items")]
 
@@ -22,8 +22,9 @@ fn start() {
 
 /// A device with the model on it.
 ///
-/// What fails throws an `Error` whose `name` is the kind of the backend's error, such as `"DeviceLost"`. After that
-/// one the engine is of no more use; open another. A `progress` is called with what is done and the total.
+/// What fails throws an `Error` whose `name` is the kind of the backend's error, such as `"DeviceLost"`.
+/// After that one the engine is of no more use; open another. A `progress` is called with what is done and
+/// the total.
 #[wasm_bindgen]
 #[derive(Debug)]
 pub struct Engine(engine::Engine);
@@ -44,8 +45,8 @@ impl Engine {
         serde_json::to_string(&self.0.device()).map_err(|error| Error::new(&error.to_string()))
     }
 
-    /// Brings the model to the device: the contents of config.json, tokenizer.json and model.safetensors. Progress is
-    /// in bytes.
+    /// Brings the model to the device: the contents of config.json, tokenizer.json and model.safetensors.
+    /// Progress is in bytes.
     pub async fn load(
         &mut self,
         config: Vec<u8>,

@@ -1,4 +1,5 @@
-//! Attention of few queries by shuffles: pieces of the keys in attention/decode, put together by attention/combine.
+//! Attention of few queries by shuffles: pieces of the keys in attention/decode, put together by
+//! attention/combine.
 
 use backend_api::desc::AttentionDesc;
 use backend_api::{BackendError, BackendResult, DType};
@@ -80,7 +81,8 @@ pub(super) fn variants() -> Vec<Variant> {
     variants
 }
 
-/// Whether the kernel for so many rows can do it on this device, operands aside, which have to be read 16 bytes at a time.
+/// Whether the kernel for so many rows can do it on this device, operands aside, which have to be read 16
+/// bytes at a time.
 pub(super) fn suits(ctx: &Context, desc: &AttentionDesc, rows: usize) -> bool {
     let most = ctx.gpu.device.limits().max_compute_workgroup_storage_size as usize;
     Tile::find(rows, ctx.gpu.subgroup, desc).is_some_and(|tile| tile.workgroup_bytes() <= most)

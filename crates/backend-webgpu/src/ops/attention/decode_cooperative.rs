@@ -63,7 +63,8 @@ impl Tile {
         self.block / SUBGROUPS / FRAGMENT
     }
 
-    /// Bytes of workgroup memory: a reference and a sum for each of eight rows of each subgroup, and a vector.
+    /// Bytes of workgroup memory: a reference and a sum for each of eight rows of each subgroup, and a
+    /// vector.
     const fn workgroup_bytes(self) -> usize {
         SUBGROUPS * HALF * (2 + self.dim + 4) * size_of::<f32>()
     }

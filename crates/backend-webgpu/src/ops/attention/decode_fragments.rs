@@ -1,4 +1,5 @@
-//! Writes `attend`, the body of attention/decode_cooperative, as `fragments` does that of attention/cooperative.
+//! Writes `attend`, the body of attention/decode_cooperative, as `fragments` does that of
+//! attention/cooperative.
 
 use super::decode_cooperative::Tile;
 use crate::kernels::{MAX_CONSTANTS, Target};
@@ -18,8 +19,8 @@ const VALUES: [usize; 4] = [0, 1, 8, 9];
 ///
 /// While keys and values are worked on, the next are on their way into registers.
 ///
-/// What subgroups do with their scores differs, but is the same for all invocations of a subgroup, which WGSL doesn't
-/// know.
+/// What subgroups do with their scores differs, but is the same for all invocations of a subgroup, which WGSL
+/// doesn't know.
 pub(super) fn attend(constants: &[u32; MAX_CONSTANTS], _: Target) -> String {
     let tile = Tile::from_constants(constants);
     let starts = starts(tile);

@@ -89,7 +89,8 @@ impl FlashTile {
             .unwrap_or(Self::ALL[Self::ALL.len() - 1])
     }
 
-    /// The time for these heads, in a unit of its own: rounds of as many workgroups as have registers at a time.
+    /// The time for these heads, in a unit of its own: rounds of as many workgroups as have registers at a
+    /// time.
     fn time(self, desc: &AttentionDesc, compute_units: usize) -> f64 {
         // Scores and output, and what else an invocation holds.
         let fours = self.rows * (self.keys + self.dims);

@@ -1,7 +1,7 @@
 //! Writes `attend`, the body of attention/cooperative.
 //!
-//! Drivers keep fragments in registers only when each has a name of its own, so that the loops over them are written out
-//! here. All indices stay in the functions of the shader's file, which this text calls.
+//! Drivers keep fragments in registers only when each has a name of its own, so that the loops over them are
+//! written out here. All indices stay in the functions of the shader's file, which this text calls.
 
 use std::iter;
 
@@ -15,12 +15,12 @@ const FOURS: usize = FRAGMENT / 4;
 
 /// The function `attend`, given the kernel's constants.
 ///
-/// While a block is worked on, the next is on its way into registers. Where
-/// scores are no more than scaled products, the slices of a block are written out, so that the products of one don't wait
-/// for the weights of the one before. The others pass through a loop: they are few, or wait for their masks.
+/// While a block is worked on, the next is on its way into registers. Where scores are no more than scaled
+/// products, the slices of a block are written out, so that the products of one don't wait for the weights of
+/// the one before. The others pass through a loop: they are few, or wait for their masks.
 ///
-/// What subgroups do with their fragments differs, but is the same for all invocations of a subgroup, which WGSL doesn't
-/// know.
+/// What subgroups do with their fragments differs, but is the same for all invocations of a subgroup, which
+/// WGSL doesn't know.
 pub(super) fn attend(constants: &[u32; MAX_CONSTANTS], _: Target) -> String {
     let tile = CooperativeTile::from_constants(constants);
     let (queries, sums, first) = (queries(tile), sums(tile), fetch(tile, "var ", "tile.first"));
@@ -59,7 +59,8 @@ fn attend(tile: Tile, index: u32) {{
     )
 }
 
-/// Adds the slice of keys from `row` of the block on: `key` and its neighbours, if they may have to be scored.
+/// Adds the slice of keys from `row` of the block on: `key` and its neighbours, if they may have to be
+/// scored.
 fn slice(tile: CooperativeTile, scored: bool) -> String {
     let (products, weights, values) = (products(tile), weights(tile), values(tile));
     let scores = if scored {
@@ -243,8 +244,8 @@ mod tests {
     fn the_slice_is_unrolled() {
         let constants = filled_up([4, 2, 64, 64, 32]);
         let text = super::attend(&constants, Target { immediates: true, unroll: true });
-        // Two parts of queries by two columns of keys by four of the vectors, and the same for values; for two slices of a
-        // block, and once more in a loop.
+        // Two parts of queries by two columns of keys by four of the vectors, and the same for values; for
+        // two slices of a block, and once more in a loop.
         assert_eq!(text.matches("coopMultiplyAdd(").count(), 3 * 2 * (2 * 2 * 4));
         assert_eq!(text.matches("= fetch_k(").count(), 2 * 4);
         assert_eq!(text.matches("stage_q(").count(), 2);

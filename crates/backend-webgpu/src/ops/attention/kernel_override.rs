@@ -6,7 +6,8 @@ use backend_api::{BackendError, BackendResult};
 
 use super::plan::Kernel;
 
-/// The kernel to be used wherever it can be, and into how many pieces the keys are split where it splits them.
+/// The kernel to be used wherever it can be, and into how many pieces the keys are split where it splits
+/// them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct KernelOverride {
     pub(super) kernel: Kernel,

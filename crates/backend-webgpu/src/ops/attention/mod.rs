@@ -1,8 +1,8 @@
 //! Scaled dot-product attention: the one path behind `attention` and `attention_ext`.
 //!
-//! [`Plan`] says which kernel computes it. The kernels are `attention/flash` on any device, `attention/cooperative` on
-//! tensor cores, and for few queries `attention/decode_cooperative` on tensor cores, `attention/decode` in subgroups or
-//! `attention/split`, with `attention/combine`.
+//! [`Plan`] says which kernel computes it. The kernels are `attention/flash` on any device,
+//! `attention/cooperative` on tensor cores, and for few queries `attention/decode_cooperative` on tensor
+//! cores, `attention/decode` in subgroups or `attention/split`, with `attention/combine`.
 
 mod cooperative;
 mod decode;
@@ -122,7 +122,8 @@ pub(crate) fn explain_attention(
     })
 }
 
-/// Checks the call and finds its operands, the place for logarithms apart; `None` if there is nothing to compute.
+/// Checks the call and finds its operands, the place for logarithms apart; `None` if there is nothing to
+/// compute.
 fn windows(
     ctx: &Context,
     op: &'static str,
@@ -221,9 +222,9 @@ fn params(
 
 const LEAST_SOFTCAP: f32 = 1e-37;
 
-/// Whether products have to be scaled, bounded or masked to be scores, rather than be scores themselves, whose differences
-/// are scaled: a scale above 1 may make them infinite, and a very small one may make their differences so before they are
-/// scaled.
+/// Whether products have to be scaled, bounded or masked to be scores, rather than be scores themselves,
+/// whose differences are scaled: a scale above 1 may make them infinite, and a very small one may make their
+/// differences so before they are scaled.
 fn has_natural_scores(desc: &AttentionDesc) -> bool {
     desc.cap().is_some() || desc.mask.is_some() || !(1e-30..=1.0).contains(&desc.scale)
 }

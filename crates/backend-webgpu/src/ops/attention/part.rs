@@ -28,7 +28,8 @@ impl Divisible for Part {
         if seq_q <= FEW {
             return total;
         }
-        // A workgroup goes through all keys alone, on one compute unit. Fewer queries than it takes make that shorter.
+        // A workgroup goes through all keys alone, on one compute unit. Fewer queries than it takes make that
+        // shorter.
         let tiles = batch as f64 * heads as f64 * seq_q as f64 / seq_q.min(TILE) as f64;
         let alone = total / tiles.max(1.0) * profile.compute_units as f64;
         if alone > MAX_ALONE { total.max(alone) } else { total }
@@ -102,8 +103,9 @@ impl Part {
         Starts { q: first * q, o: first * o, mask, lse: first * self.desc.seq_q, ..Starts::default() }
     }
 
-    /// Queries of a single head. They keep their positions, which count from the end of the keys: with `causal`, the keys
-    /// behind the last query's position are left out, and otherwise the window reaches as much further back.
+    /// Queries of a single head. They keep their positions, which count from the end of the keys: with
+    /// `causal`, the keys behind the last query's position are left out, and otherwise the window reaches as
+    /// much further back.
     fn queries(&self, first: usize, count: usize) -> Self {
         let [q, _, _, o] = self.desc.strides();
         let mask = first * self.mask_stride(|mask| mask.query_stride);

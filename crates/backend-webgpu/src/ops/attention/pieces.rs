@@ -1,4 +1,5 @@
-//! What the kernels for few queries share: keys in pieces, and attention/combine, which puts their parts together.
+//! What the kernels for few queries share: keys in pieces, and attention/combine, which puts their parts
+//! together.
 
 use backend_api::desc::AttentionDesc;
 use backend_api::{BackendResult, DType, checked_product};
@@ -18,7 +19,8 @@ static COMBINE: KernelSource = kernel!(
     params: Params,
 );
 
-/// Rows of a workgroup of attention/split and attention/decode, a row being a query of one of the heads that share keys.
+/// Rows of a workgroup of attention/split and attention/decode, a row being a query of one of the heads that
+/// share keys.
 pub(super) const ROWS: [usize; 3] = [1, 2, 4];
 
 /// Elements of a part before its vector: what it is relative to, and its sum.
@@ -58,7 +60,8 @@ pub(super) struct Pieces {
 }
 
 impl Pieces {
-    /// Chunks of so many rows, and about so many pieces, each but the last a multiple of `unit` and none empty.
+    /// Chunks of so many rows, and about so many pieces, each but the last a multiple of `unit` and none
+    /// empty.
     pub(super) fn new(desc: &AttentionDesc, rows: usize, count: usize, unit: usize) -> Self {
         let seen = seen_keys(desc);
         let length = seen.div_ceil(count).next_multiple_of(unit);

@@ -54,8 +54,8 @@ impl Kernel {
         FlashTile::ALL.into_iter().map(Self::Flash).chain(cooperative).chain(few)
     }
 
-    /// Of those that split the keys: how many workgroups a compute unit works on at a time, and the fewest elements of
-    /// keys that are worth a workgroup where there are enough of them.
+    /// Of those that split the keys: how many workgroups a compute unit works on at a time, and the fewest
+    /// elements of keys that are worth a workgroup where there are enough of them.
     const fn occupancy(self) -> (usize, usize) {
         match self {
             Self::DecodeCooperative(_) => (2, 1 << 13),
@@ -99,14 +99,14 @@ impl Kernel {
 }
 
 impl Plan {
-    /// The plan: the one that is forced, if it is possible, or the one that should be the fastest, in as many pieces as
-    /// the device's loops need.
+    /// The plan: the one that is forced, if it is possible, or the one that should be the fastest, in as many
+    /// pieces as the device's loops need.
     pub(super) fn choose(ctx: &Context, desc: &AttentionDesc, windows: &Windows) -> Self {
         Self::fastest(ctx, desc, windows).in_short_pieces(ctx, desc)
     }
 
-    /// The plan with no more keys in a split than the device's loops may take (see [`iterations`]), by a kernel that
-    /// splits them.
+    /// The plan with no more keys in a split than the device's loops may take (see [`iterations`]), by a
+    /// kernel that splits them.
     fn in_short_pieces(self, ctx: &Context, desc: &AttentionDesc) -> Self {
         let keys = seen_keys(desc);
         let wanted = keys.div_ceil(self.splits.max(1)).saturating_mul(self.kernel.iterations());
@@ -151,7 +151,8 @@ impl Plan {
     }
 }
 
-/// The kernel for few queries that should be the fastest of those that are possible, if any is, and the pieces of keys.
+/// The kernel for few queries that should be the fastest of those that are possible, if any is, and the
+/// pieces of keys.
 fn for_few_queries(ctx: &Context, desc: &AttentionDesc, windows: &Windows) -> Option<(Kernel, usize)> {
     let shared = shared_rows(desc);
     let most = ROWS[ROWS.len() - 1];
@@ -182,8 +183,8 @@ fn reads_wide(desc: &AttentionDesc, windows: &Windows) -> bool {
         && is_aligned(desc, &windows.v, keys, v, unit(desc.kv_dtype))
 }
 
-/// Whether Q, K and V can be made elements of fragments, on a device where kernels can name these, and scores can be in
-/// powers of two.
+/// Whether Q, K and V can be made elements of fragments, on a device where kernels can name these, and scores
+/// can be in powers of two.
 fn reads_fragments(ctx: &Context, desc: &AttentionDesc, windows: &Windows) -> bool {
     ctx.gpu.takes_spirv
         && has_small_scores(desc)
@@ -197,7 +198,8 @@ fn writes_fours(desc: &AttentionDesc, windows: &Windows) -> bool {
     is_aligned(desc, &windows.o, [desc.heads, desc.seq_q], o, 4)
 }
 
-/// Whether every vector starts at a multiple of `unit` elements. A stride that leads nowhere may be any number.
+/// Whether every vector starts at a multiple of `unit` elements. A stride that leads nowhere may be any
+/// number.
 fn is_aligned(
     desc: &AttentionDesc,
     window: &Window,
@@ -210,8 +212,8 @@ fn is_aligned(
         && strides.iter().all(|&(count, stride)| count <= 1 || stride.is_multiple_of(unit))
 }
 
-/// Such as `split/4+split16` or `flash/64x64x64r8, element by element`: what [`KernelOverride`] reads, and what else there is
-/// to know.
+/// Such as `split/4+split16` or `flash/64x64x64r8, element by element`: what [`KernelOverride`] reads, and
+/// what else there is to know.
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", KernelOverride { kernel: self.kernel, splits: self.splits })?;

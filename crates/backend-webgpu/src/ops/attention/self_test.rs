@@ -13,8 +13,8 @@ use crate::ops::self_test::{OP, SelfTest};
 /// How far a result may be off: weights are rounded to f16, and so is the result, of numbers up to 1.
 const BOUND: f64 = 2e-3;
 
-/// More than one tile of queries with a causal mask, and more than two blocks of keys, whole ones and others, of which
-/// the later ones have far larger scores, so that references are raised.
+/// More than one tile of queries with a causal mask, and more than two blocks of keys, whole ones and others,
+/// of which the later ones have far larger scores, so that references are raised.
 pub(super) fn check(ctx: &Context, tile: CooperativeTile) -> BackendResult<()> {
     let (seq_q, seq_kv, head_dim) = (tile.queries() + 5, tile.queries() + tile.block + 43, tile.dim - 8);
     let shape = [1, 1, seq_q, seq_kv, head_dim];
@@ -42,8 +42,8 @@ pub(super) fn check_decode(ctx: &Context, tile: decode_cooperative::Tile) -> Bac
     })
 }
 
-/// Compares causal attention of heads that share keys, of which those from the 40th on have far larger scores, with the
-/// host's.
+/// Compares causal attention of heads that share keys, of which those from the 40th on have far larger
+/// scores, with the host's.
 fn compare(
     ctx: &Context,
     shape: [usize; 5],

@@ -1,4 +1,5 @@
-//! Attention of few queries in registers: pieces of the keys in attention/split, put together by attention/combine.
+//! Attention of few queries in registers: pieces of the keys in attention/split, put together by
+//! attention/combine.
 
 use backend_api::desc::AttentionDesc;
 use backend_api::{BackendResult, DType};

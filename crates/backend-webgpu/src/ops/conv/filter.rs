@@ -179,8 +179,8 @@ pub(crate) fn conv2d_backward_filter(
     }
 }
 
-/// Pixels in a piece of a sum over so many `rows` of pixels, with so many tiles in each: enough pieces to occupy a device,
-/// none of which takes more iterations than `most`.
+/// Pixels in a piece of a sum over so many `rows` of pixels, with so many tiles in each: enough pieces to
+/// occupy a device, none of which takes more iterations than `most`.
 fn piece(rows: usize, tiles: usize, most: Option<usize>) -> usize {
     let longest = most.map_or(usize::MAX, |most| (most / ITERATIONS).saturating_sub(PIECE).max(PIECE));
     let pieces = (ENOUGH / tiles.max(1)).min(rows / PIECE).max(rows.div_ceil(longest)).max(1);

@@ -1,9 +1,9 @@
 //! Convolution, its transposition and its gradients.
 //!
-//! A convolution and the transposition of one are the same to the kernels: results that gather what they are made of
-//! ([`ConvGather`]). Pointwise ones are matrix products as they lie, those of f16 go to `conv/cooperative`
-//! where there are tensor cores, those with few channels or filters in a group to `conv/direct`,
-//! others to `conv/implicit_gemm`.
+//! A convolution and the transposition of one are the same to the kernels: results that gather what they are
+//! made of ([`ConvGather`]). Pointwise ones are matrix products as they lie, those of f16 go to
+//! `conv/cooperative` where there are tensor cores, those with few channels or filters in a group to
+//! `conv/direct`, others to `conv/implicit_gemm`.
 
 mod cooperative;
 mod direct;
@@ -166,8 +166,8 @@ fn launch(ctx: &Context, op: &'static str, job: &Job) -> BackendResult<()> {
     }
 }
 
-/// A convolution of single pixels: a matrix product of the filters and each image, or where channels are adjacent, of all
-/// pixels and the filters.
+/// A convolution of single pixels: a matrix product of the filters and each image, or where channels are
+/// adjacent, of all pixels and the filters.
 fn pointwise(ctx: &Context, op: &'static str, job: &Job) -> BackendResult<()> {
     let &Job { dtype, transposed, biased, activation, .. } = job;
     let &ConvGather { batch, channels, filters, layout, .. } = &job.gather;

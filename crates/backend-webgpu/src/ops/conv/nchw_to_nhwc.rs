@@ -51,8 +51,8 @@ pub(super) fn variants() -> Vec<Variant> {
     vec![variant()]
 }
 
-/// The source with `channels` channels in each group, a multiple of eight, 0 for those that there aren't; and the filters
-/// likewise, if they aren't those of a transposition.
+/// The source with `channels` channels in each group, a multiple of eight, 0 for those that there aren't; and
+/// the filters likewise, if they aren't those of a transposition.
 pub(super) fn copy(
     ctx: &Context,
     op: &'static str,

@@ -103,8 +103,8 @@ pub(in crate::ops) fn inverse(x: usize) -> f32 {
 /// Images, rows of one, and channels, of which lib/quotient quickly finds the right one.
 const MAX_QUOTIENT: usize = 1 << 22;
 
-/// Whether all taps lie at whole positions, a word has a bit for each of them in a row or column, and there are few enough
-/// images, rows and channels.
+/// Whether all taps lie at whole positions, a word has a bit for each of them in a row or column, and there
+/// are few enough images, rows and channels.
 pub(super) fn is_regular(gather: &ConvGather) -> bool {
     let whole = |axis: &GatherAxis| !axis.transposed || axis.stride == 1;
     let &ConvGather { batch, channels, result, .. } = gather;
@@ -156,8 +156,8 @@ impl Axis {
     }
 }
 
-/// The last position that a filter meets, counted from the padding's begin, must be one that kernels can tell from those
-/// before the image: padding behind the image may be of any size.
+/// The last position that a filter meets, counted from the padding's begin, must be one that kernels can tell
+/// from those before the image: padding behind the image may be of any size.
 fn require_reach(op: &'static str, results: usize, stride: usize, span: usize) -> BackendResult<()> {
     let max = (1 << 30) - 1;
     let reach = results.saturating_sub(1).saturating_mul(stride).saturating_add(span);

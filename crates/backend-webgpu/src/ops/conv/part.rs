@@ -13,7 +13,8 @@ impl Divisible for Job {
         self.gather.flops() / if halves { profile.flops_f16 } else { profile.flops }
     }
 
-    /// The results of a part follow each other in memory, as the kernels know no gaps between images, planes or rows.
+    /// The results of a part follow each other in memory, as the kernels know no gaps between images, planes
+    /// or rows.
     fn halves(&self) -> Option<[Self; 2]> {
         let &ConvGather { batch, groups, filters, result, layout, .. } = &self.gather;
         let images = |first, count| self.images(first, count);
@@ -47,8 +48,8 @@ struct Starts {
 }
 
 impl Job {
-    /// Whether each position of the result is made of the same position of the source: of rows further down, another may
-    /// have the same number there.
+    /// Whether each position of the result is made of the same position of the source: of rows further down,
+    /// another may have the same number there.
     pub(super) fn is_pointwise(&self) -> bool {
         self.first_row == 0 && self.gather.is_pointwise()
     }

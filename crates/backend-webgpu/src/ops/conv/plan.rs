@@ -50,7 +50,8 @@ impl Kernel {
         std::iter::once(Self::Direct).chain(tiled).chain(cooperative)
     }
 
-    /// The kernel that is asked for if it can make the convolution, or the one that is likely to be the fastest.
+    /// The kernel that is asked for if it can make the convolution, or the one that is likely to be the
+    /// fastest.
     pub(super) fn choose(ctx: &Context, job: &Job) -> Self {
         let asked = *ctx.conv_override.lock();
         asked

@@ -39,9 +39,9 @@ pub(super) fn variants() -> Vec<Variant> {
     [DType::F32, DType::F16].map(|dtype| Variant::new(&REPACK_FILTER, [dtype], [])).into()
 }
 
-/// The convolution with its filters as kernels read them: the channels of a tap adjacent if `interleave`, else the taps of
-/// a channel, and the input and output channels of transposed filters exchanged. They are copied where that moves
-/// anything.
+/// The convolution with its filters as kernels read them: the channels of a tap adjacent if `interleave`,
+/// else the taps of a channel, and the input and output channels of transposed filters exchanged. They are
+/// copied where that moves anything.
 pub(super) fn as_multiplied(
     ctx: &Context,
     op: &'static str,

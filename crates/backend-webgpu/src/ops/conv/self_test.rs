@@ -7,8 +7,8 @@ use super::Job;
 use crate::context::Context;
 use crate::ops::self_test::{OP, SelfTest, compare, numbers, whole_numbers};
 
-/// Convolves images of integers by what `launch` records and compares the result with the host's. `operand_at` says
-/// where the kernel reads the factor of a filter, for one of its places and a channel.
+/// Convolves images of integers by what `launch` records and compares the result with the host's.
+/// `operand_at` says where the kernel reads the factor of a filter, for one of its places and a channel.
 pub(super) fn check_numbers(
     ctx: &Context,
     shape: &ConvShape,

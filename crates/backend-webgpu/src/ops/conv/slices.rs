@@ -1,5 +1,5 @@
-//! Convolutions whose sums are longer than the device's loops may be (see [`iterations`]): slices of the channels, each a
-//! convolution of copies in f32, whose results are added.
+//! Convolutions whose sums are longer than the device's loops may be (see [`iterations`]): slices of the
+//! channels, each a convolution of copies in f32, whose results are added.
 
 use std::ops::Range;
 
@@ -72,7 +72,8 @@ fn source(gather: &ConvGather) -> [usize; 3] {
     }
 }
 
-/// What lies around the channels of a group in the filters, which are stored by the channels of a convolution's output.
+/// What lies around the channels of a group in the filters, which are stored by the channels of a
+/// convolution's output.
 fn operands(job: &Job) -> [usize; 3] {
     let &ConvGather { groups, channels, filters, filter: [rows, columns], layout, .. } = &job.gather;
     match (job.transposed, layout) {

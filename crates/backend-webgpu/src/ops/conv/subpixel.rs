@@ -1,8 +1,9 @@
 //! Transposed convolutions with strides, as ones without.
 //!
-//! With a stride of 2, the results at even positions are made of other taps than those at odd ones, but of the same
-//! elements: the phases are filters of their own over the same source, and a second kernel puts their results to where they
-//! belong. No product with a zero between the elements of the source is ever formed.
+//! With a stride of 2, the results at even positions are made of other taps than those at odd ones, but of
+//! the same elements: the phases are filters of their own over the same source, and a second kernel puts
+//! their results to where they belong. No product with a zero between the elements of the source is ever
+//! formed.
 
 use backend_api::desc::{ConvGather, GatherAxis, ImageLayout};
 use backend_api::{BackendResult, DType, checked_product};

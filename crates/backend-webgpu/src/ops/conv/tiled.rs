@@ -116,8 +116,8 @@ impl Access {
     }
 }
 
-/// Whether source and result have rows of the same length, a multiple of four, and a row of the filter has a pixel and
-/// those beside it, from left to right.
+/// Whether source and result have rows of the same length, a multiple of four, and a row of the filter has a
+/// pixel and those beside it, from left to right.
 fn has_lines(gather: &ConvGather) -> bool {
     let GatherAxis { stride, dilation, before, transposed } = gather.axes[1];
     let [_, columns] = gather.result;
@@ -145,8 +145,8 @@ pub(super) fn variants() -> Vec<Variant> {
     variants
 }
 
-/// Every tile, largest first. A larger one is no faster for what is read number by number, and takes twice as long to
-/// compile.
+/// Every tile, largest first. A larger one is no faster for what is read number by number, and takes twice as
+/// long to compile.
 pub(super) const TILES: [Tile; 3] = [Tile::ALL[1], Tile::ALL[2], Tile::ALL[3]];
 
 /// The tile that is estimated to be the fastest for results of so many rows and columns, repeated.

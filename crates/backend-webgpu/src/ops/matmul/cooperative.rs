@@ -31,8 +31,8 @@ impl CooperativeTile {
     /// The tile that three workgroups can have on a compute unit, which hides what they wait for.
     pub(super) const SHALLOW: Self = Self::new([64, 64, 32], 281, 430);
 
-    /// Tiles of eight subgroups that each have a compute unit for themselves, for products that have no more of them
-    /// than the device has compute units.
+    /// Tiles of eight subgroups that each have a compute unit for themselves, for products that have no more
+    /// of them than the device has compute units.
     const ALONE: [Self; 2] =
         [Self::divided([128, 64, 64], [4, 2], 660, 1320), Self::divided([32, 64, 128], [2, 4], 640, 1280)];
 
@@ -106,7 +106,8 @@ impl CooperativeTile {
         [self.m, self.n].map(|size| (size * self.k / 8).div_ceil(self.threads()))
     }
 
-    /// Whether the steps are fastest one by one. Those of few products wait for what they fetch, and want to overlap.
+    /// Whether the steps are fastest one by one. Those of few products wait for what they fetch, and want to
+    /// overlap.
     pub(super) fn rolls_loops(self) -> bool {
         self.sharers() == 1
     }
@@ -139,8 +140,8 @@ impl CooperativeTile {
         self.subgroups() * SUBGROUP
     }
 
-    /// Bytes of workgroup memory at most: of A and B, of which the one with the more rows takes the more, as these are
-    /// padded, and of a fragment of each subgroup.
+    /// Bytes of workgroup memory at most: of A and B, of which the one with the more rows takes the more, as
+    /// these are padded, and of a fragment of each subgroup.
     fn workgroup_bytes(self) -> usize {
         let staged = |across: usize| 2 * (across * (self.k + 8)).max(self.k * (across + 8));
         staged(self.m) + staged(self.n) + self.subgroups() * FRAGMENT * FRAGMENT * 4

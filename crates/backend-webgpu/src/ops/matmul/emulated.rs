@@ -1,10 +1,10 @@
-//! f32 products on tensor cores, which take f16: each operand is split into two parts of f16, and three of the four
-//! products of their parts are added.
+//! f32 products on tensor cores, which take f16: each operand is split into two parts of f16, and three of
+//! the four products of their parts are added.
 //!
 //! After Ootomo and Yokota, "Recovering single precision accuracy from Tensor Cores while surpassing the FP32
-//! theoretical peak performance", 2022. Each row of A and each column of B is scaled by a power of two first, so that
-//! every exponent of f32 is served. The parts are laid out one after another along k, which makes one product of three
-//! times the length.
+//! theoretical peak performance", 2022. Each row of A and each column of B is scaled by a power of two first,
+//! so that every exponent of f32 is served. The parts are laid out one after another along k, which makes one
+//! product of three times the length.
 
 use backend_api::desc::{MatmulDesc, Matrix};
 use backend_api::{BackendResult, DType, checked_product};

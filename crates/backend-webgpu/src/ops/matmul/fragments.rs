@@ -1,8 +1,8 @@
 //! Writes `multiply`, the step of gemm/cooperative and conv/cooperative.
 //!
-//! A driver keeps fragments in registers only when each has a name of its own: the same loops over arrays of 4 × 4
-//! fragments ran at a sixth of the speed. So a part of these kernels is written by a program. All indices stay
-//! in the functions of the shader's file, which this text calls.
+//! A driver keeps fragments in registers only when each has a name of its own: the same loops over arrays of
+//! 4 × 4 fragments ran at a sixth of the speed. So a part of these kernels is written by a program. All
+//! indices stay in the functions of the shader's file, which this text calls.
 
 use std::iter;
 
@@ -56,9 +56,9 @@ pub(in crate::ops) fn multiply(constants: &[u32; MAX_CONSTANTS], _: Target) -> S
 
 /// The function, given what becomes of the sums.
 ///
-/// While a step is multiplied, the operands of the next are on their way into registers. The loop counts rounds of as
-/// many steps as are ahead, so that a compiler can tell how often it runs and schedules across its end. What the last
-/// round fetches is not used, and steps beyond the last are multiplied as zeros.
+/// While a step is multiplied, the operands of the next are on their way into registers. The loop counts
+/// rounds of as many steps as are ahead, so that a compiler can tell how often it runs and schedules across
+/// its end. What the last round fetches is not used, and steps beyond the last are multiplied as zeros.
 fn written(step: &Step, results: &str) -> String {
     let ahead = step.ahead;
     let sums = declare_sums(step.fragments);
@@ -88,8 +88,9 @@ fn multiply(tile: Tile, index: u32) {{
 
 /// Stages the operands that were fetched for a step, fetches others in their place, and multiplies.
 ///
-/// Where many loads decide, they are asked for first. Else the sums of their addresses keep what is multiplied waiting,
-/// unless that has begun; where B's rows run along k, it has to wait for more of them, and beginning late costs more.
+/// Where many loads decide, they are asked for first. Else the sums of their addresses keep what is
+/// multiplied waiting, unless that has begun; where B's rows run along k, it has to wait for more of them,
+/// and beginning late costs more.
 fn one_step(step: &Step, turn: usize) -> String {
     const BARRIER: &str = "workgroupBarrier();\n";
     let stage = stage(step, turn);
@@ -149,8 +150,8 @@ fn slice(step: &Step, l: usize) -> String {
     add_products(step.fragments, |i| load_a(step, i, l), |j| load_b(step, l, j)) + "\n"
 }
 
-/// The fragment of A in row `i` and column `l` of fragments. Staged rows are rows of A, or columns if it is stored
-/// transposed; `coopLoadT` reads row by row.
+/// The fragment of A in row `i` and column `l` of fragments. Staged rows are rows of A, or columns if it is
+/// stored transposed; `coopLoadT` reads row by row.
 fn load_a(step: &Step, i: usize, l: usize) -> String {
     let (load, row, column) = if step.trans_a { ("coopLoad", l, i) } else { ("coopLoadT", i, l) };
     load_fragment(load, 'a', row, column)

@@ -1,4 +1,5 @@
-//! The shapes of gemm/gemv, for products of one row, or of one column, with a matrix whose rows don't run along k.
+//! The shapes of gemm/gemv, for products of one row, or of one column, with a matrix whose rows don't run
+//! along k.
 
 use std::fmt;
 
@@ -55,8 +56,8 @@ impl Gemv {
         desc.m.min(desc.n) == 1 && !along_k && has_room(limits, THREADS, SHARED)
     }
 
-    /// The shape for a product, if that has enough columns for all `compute_units`: the one that reads the longer
-    /// pieces of rows where they all have work then, too.
+    /// The shape for a product, if that has enough columns for all `compute_units`: the one that reads the
+    /// longer pieces of rows where they all have work then, too.
     fn choose(desc: &MatmulDesc, compute_units: usize) -> Option<Self> {
         let vec_width = VecWidth::of(Large::of(desc, desc.n < desc.m).matrix.dtype);
         let workgroups =
@@ -124,7 +125,8 @@ impl fmt::Display for Gemv {
     }
 }
 
-/// Each shape for each type and width of B. The rest of the text depends on none of that, and its choices take turns.
+/// Each shape for each type and width of B. The rest of the text depends on none of that, and its choices
+/// take turns.
 pub(super) fn variants() -> Vec<Variant> {
     use DType::{F16, F32};
     let mut variants = Vec::new();

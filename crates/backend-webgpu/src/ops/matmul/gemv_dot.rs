@@ -1,4 +1,5 @@
-//! The shapes of gemm/gemv_dot, for products of one row, or of one column, with a matrix whose rows run along k.
+//! The shapes of gemm/gemv_dot, for products of one row, or of one column, with a matrix whose rows run along
+//! k.
 
 use std::fmt;
 
@@ -52,8 +53,8 @@ impl GemvDot {
         desc.m.min(desc.n) == 1 && Large::of(desc, desc.n < desc.m).along_k && desc.a.dtype == desc.b.dtype
     }
 
-    /// The shape for a product, if that has enough columns for all `compute_units`. Of f32, `gemm/skinny` is as fast
-    /// where they have few workgroups each.
+    /// The shape for a product, if that has enough columns for all `compute_units`. Of f32, `gemm/skinny` is
+    /// as fast where they have few workgroups each.
     fn choose(desc: &MatmulDesc, compute_units: usize) -> Option<Self> {
         let [shape] = Self::ALL;
         let workgroups = desc.m.max(desc.n).div_ceil(shape.columns()).saturating_mul(desc.batch);
@@ -101,7 +102,8 @@ impl GemvDot {
 }
 
 impl Plan {
-    /// The plan for one row or column and a matrix whose rows run along k, where one launch keeps the device at work.
+    /// The plan for one row or column and a matrix whose rows run along k, where one launch keeps the device
+    /// at work.
     pub(super) fn gemv_dot(ctx: &Context, desc: &MatmulDesc, windows: &Windows) -> Option<Self> {
         if ctx.gpu.info.kind == DeviceKind::SoftwareAdapter {
             return None;

@@ -153,7 +153,8 @@ impl Plan {
         }
     }
 
-    /// What the kernel reads, in the order of its bindings. C follows; `gemm/cooperative` binds it three times.
+    /// What the kernel reads, in the order of its bindings. C follows; `gemm/cooperative` binds it three
+    /// times.
     pub(super) fn inputs<'a>(&self, windows: &'a Windows) -> Vec<&'a Window> {
         let Windows { a, b, bias, c } = windows;
         match self.kernel {

@@ -10,9 +10,10 @@ const SPLIT: &str = "+split";
 const PACKED: &str = "+packed";
 const STRIPS: &str = "+strips";
 
-/// The kernel to be used wherever it can make a product, into how many pieces it splits k, whether operands are copied
-/// first, and whether what whole tiles leave over becomes products of its own. `gemm/cooperative` always copies badly
-/// aligned operands, and a B that is stored transposed if it is asked to; it alone leaves something over.
+/// The kernel to be used wherever it can make a product, into how many pieces it splits k, whether operands
+/// are copied first, and whether what whole tiles leave over becomes products of its own. `gemm/cooperative`
+/// always copies badly aligned operands, and a B that is stored transposed if it is asked to; it alone leaves
+/// something over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct KernelOverride {
     pub(super) kernel: Kernel,

@@ -1,5 +1,5 @@
-//! Products of few rows or columns: the operand that takes the time of reading it, the other one, and how they are turned
-//! around.
+//! Products of few rows or columns: the operand that takes the time of reading it, the other one, and how
+//! they are turned around.
 
 use backend_api::DType;
 use backend_api::desc::{MatmulDesc, Matrix};
@@ -55,7 +55,8 @@ impl<'a> Small<'a> {
     }
 }
 
-/// Types of the operands and whether they are stored transposed, of the product that is made: the transposed one or not.
+/// Types of the operands and whether they are stored transposed, of the product that is made: the transposed
+/// one or not.
 pub(super) fn oriented(transposed: bool, [a, b, c]: [DType; 3], trans: [bool; 2]) -> ([DType; 3], [bool; 2]) {
     if transposed { ([b, a, c], [!trans[1], !trans[0]]) } else { ([a, b, c], trans) }
 }

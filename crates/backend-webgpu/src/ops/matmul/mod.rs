@@ -1,9 +1,9 @@
 //! Matrix products: the one path behind `gemm`, `batched_gemm`, `gemm_f16` and `matmul`.
 //!
-//! [`Plan`] says which kernel makes a product, in which tiles, and whether k is split between workgroups. The kernels
-//! are `gemm/tiled` on any device, `gemm/direct` on CPUs, `gemm/cooperative` on tensor cores, and `gemm/skinny`,
-//! `gemm/gemv`, `gemm/gemv_dot` and `gemm/skinny_cooperative` for few rows or columns; `gemm/pack` and `gemm/combine` serve
-//! them.
+//! [`Plan`] says which kernel makes a product, in which tiles, and whether k is split between workgroups. The
+//! kernels are `gemm/tiled` on any device, `gemm/direct` on CPUs, `gemm/cooperative` on tensor cores, and
+//! `gemm/skinny`, `gemm/gemv`, `gemm/gemv_dot` and `gemm/skinny_cooperative` for few rows or columns;
+//! `gemm/pack` and `gemm/combine` serve them.
 
 mod cooperative;
 mod emulated;
@@ -117,7 +117,8 @@ pub(crate) fn matmul(ctx: &Context, op: &'static str, desc: &MatmulDesc) -> Back
     multiply(ctx, op, desc, &windows)
 }
 
-/// A product that another operation needs, of operands that are checked; the descriptor's handles aren't looked at.
+/// A product that another operation needs, of operands that are checked; the descriptor's handles aren't
+/// looked at.
 pub(super) fn multiply(
     ctx: &Context,
     op: &'static str,
@@ -159,8 +160,9 @@ fn windows(ctx: &Context, op: &'static str, desc: &MatmulDesc) -> BackendResult<
     }))
 }
 
-/// Records what the plan needs: copies of badly aligned operands, the product itself or its parts, and the sum of its
-/// pieces. Sums that are too long for the device's loops are made in slices instead, each with a plan of its own.
+/// Records what the plan needs: copies of badly aligned operands, the product itself or its parts, and the
+/// sum of its pieces. Sums that are too long for the device's loops are made in slices instead, each with a
+/// plan of its own.
 fn run(
     ctx: &Context,
     op: &'static str,

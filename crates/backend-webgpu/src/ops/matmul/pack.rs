@@ -1,5 +1,5 @@
-//! Copies of operands whose rows are aligned, as `gemm/cooperative` and the vectors of `gemm/tiled` read them, or run along
-//! n.
+//! Copies of operands whose rows are aligned, as `gemm/cooperative` and the vectors of `gemm/tiled` read
+//! them, or run along n.
 
 use backend_api::desc::{MatmulDesc, Matrix};
 use backend_api::{BackendResult, BackendTranspose, DType, checked_product};
@@ -38,8 +38,8 @@ const VECTOR: usize = 16;
 /// Bytes of a line of the device's cache, to a multiple of which long rows are aligned.
 const LINE: usize = 128;
 
-/// A multiple of every kernel's step, to which k is filled up: a first step of less would leave the others between the
-/// lines of the cache.
+/// A multiple of every kernel's step, to which k is filled up: a first step of less would leave the others
+/// between the lines of the cache.
 const STEP: usize = 32;
 
 /// `whole` says that every vector of the sources is in its buffer as a whole.
@@ -88,7 +88,8 @@ fn stored(desc: &MatmulDesc) -> [Stored; 2] {
 /// Which operands have to be copied.
 pub(super) fn needed(desc: &MatmulDesc, windows: &Windows) -> [bool; 2] {
     let [a, b] = stored(desc);
-    // Both operands have to end at the same k, and one that has it along its rows can't end inside of a group.
+    // Both operands have to end at the same k, and one that has it along its rows can't end inside of a
+    // group.
     let k_along_rows = !(a.k_down && b.k_down);
     if k_along_rows && !desc.k.is_multiple_of(group_of_both(desc)) {
         return [true; 2];
@@ -128,8 +129,8 @@ pub(super) fn turn_b(
     Ok(())
 }
 
-/// Makes the product one with the given operands copied, both by one launch if they are of one type and a buffer has room for
-/// both copies.
+/// Makes the product one with the given operands copied, both by one launch if they are of one type and a
+/// buffer has room for both copies.
 pub(super) fn align(
     ctx: &Context,
     op: &'static str,

@@ -40,8 +40,8 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    /// The plan for a product: the one that is forced, the one that was measured to be the fastest, or the one that is
-    /// estimated to be.
+    /// The plan for a product: the one that is forced, the one that was measured to be the fastest, or the
+    /// one that is estimated to be.
     pub(super) fn choose(ctx: &Context, desc: &MatmulDesc, windows: &Windows) -> Self {
         let forced = *ctx.matmul_override.lock();
         let asked = forced.or_else(|| ctx.tuning.get(desc, windows));
@@ -94,8 +94,8 @@ impl Plan {
         KernelOverride { kernel: self.kernel.named(), splits: self.splits, packed, strips: self.strips }
     }
 
-    /// The same if its kernel can be trusted on this device and can read the operands, at least without naming elements of
-    /// fragments.
+    /// The same if its kernel can be trusted on this device and can read the operands, at least without
+    /// naming elements of fragments.
     pub(super) fn verified(self, ctx: &Context) -> Option<Self> {
         let plainer = Self { element_access: false, ..self };
         [self, plainer].into_iter().find(|plan| plan.is_verified(ctx))
@@ -248,14 +248,14 @@ impl Plan {
     }
 }
 
-/// Whether a product on tensor cores, which takes a tenth longer where B's rows run along k, is large enough that a copy
-/// of B takes less.
+/// Whether a product on tensor cores, which takes a tenth longer where B's rows run along k, is large enough
+/// that a copy of B takes less.
 fn pays_to_transpose_b(&MatmulDesc { m, n, k, .. }: &MatmulDesc) -> bool {
     m >= 2048 && n.saturating_mul(k) >= 1 << 23
 }
 
-/// Whether a product takes as long as reading B does, which goes once past a single row of tiles and many times round the
-/// device: the estimate of a step doesn't count the waiting.
+/// Whether a product takes as long as reading B does, which goes once past a single row of tiles and many
+/// times round the device: the estimate of a step doesn't count the waiting.
 fn streams(desc: &MatmulDesc, compute_units: usize) -> bool {
     let tile = CooperativeTile::SHALLOW;
     let &MatmulDesc { m, n, batch, .. } = desc;
@@ -263,8 +263,8 @@ fn streams(desc: &MatmulDesc, compute_units: usize) -> bool {
     m <= tile.m && 2 * m > tile.m && !desc.trans_b.is_transposed() && tiles >= 2 * compute_units
 }
 
-/// The tile, and the number of pieces of k, that are estimated to take the least time. `time` estimates that of a tile
-/// for m, n, k and the number of products.
+/// The tile, and the number of pieces of k, that are estimated to take the least time. `time` estimates that
+/// of a tile for m, n, k and the number of products.
 fn fastest<T: Copy>(
     desc: &MatmulDesc,
     tiles: impl Iterator<Item = T>,
@@ -283,8 +283,8 @@ fn fastest<T: Copy>(
     })
 }
 
-/// Such as `cooperative/128x128x32+split4, packs A`: what [`KernelOverride`](super::KernelOverride) reads, and what else there is to
-/// know.
+/// Such as `cooperative/128x128x32+split4, packs A`: what [`KernelOverride`](super::KernelOverride) reads,
+/// and what else there is to know.
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.emulated {

@@ -1,4 +1,5 @@
-//! The shapes of gemm/skinny, for products of few rows or few columns: those take the time of reading one operand.
+//! The shapes of gemm/skinny, for products of few rows or few columns: those take the time of reading one
+//! operand.
 //!
 //! A product of few columns is made as the transposed product, which has few rows.
 
@@ -52,7 +53,8 @@ const SUMS: usize = 64;
 /// Turns at most for which A is put into workgroup memory at once.
 const TURNS: usize = 2;
 
-/// Vectors ahead that every device has room for. With more, workgroup memory has two parts of A, each for half of a turn.
+/// Vectors ahead that every device has room for. With more, workgroup memory has two parts of A, each for
+/// half of a turn.
 const LEAST_AHEAD: usize = 2;
 
 /// How a workgroup shares its work, and which products it does it for.
@@ -100,16 +102,16 @@ impl Skinny {
         }
     }
 
-    /// The shape that is estimated to be the fastest for a product of few rows or columns, and into how many pieces k
-    /// is split so that `workgroups` are at work.
+    /// The shape that is estimated to be the fastest for a product of few rows or columns, and into how many
+    /// pieces k is split so that `workgroups` are at work.
     pub(super) fn choose(desc: &MatmulDesc, workgroups: usize) -> Option<(Self, usize)> {
         let few = desc.m.min(desc.n);
         if few > FEW || desc.k == 0 {
             return None;
         }
         let large = Large::of(desc, desc.n < desc.m);
-        // Many vectors ahead are for long sums, so where k isn't split, and of 8 rows they leave room for one workgroup on a
-        // compute unit.
+        // Many vectors ahead are for long sums, so where k isn't split, and of 8 rows they leave room for one
+        // workgroup on a compute unit.
         let blocks = desc.m.max(desc.n).div_ceil(32);
         let whole = 2 * blocks > workgroups;
         let shape = match few {
@@ -212,8 +214,8 @@ impl Skinny {
         THREADS / self.threads * self.span(along_k, vec_width)
     }
 
-    /// Vectors of each column, or fours of rows, that an invocation reads at once, and turns for which A is put into
-    /// workgroup memory at once, 0 for half of one.
+    /// Vectors of each column, or fours of rows, that an invocation reads at once, and turns for which A is
+    /// put into workgroup memory at once, 0 for half of one.
     fn ahead(self, along_k: bool, vec_width: VecWidth) -> (usize, usize) {
         let numbers = |ahead| self.rows * self.turn(along_k, vec_width, ahead);
         let mut ahead = self.ahead;
@@ -272,8 +274,8 @@ impl fmt::Display for Skinny {
     }
 }
 
-/// Each shape for each number of rows, type, width and layout of B. The rest of the text depends on none of that, and
-/// its choices take turns.
+/// Each shape for each number of rows, type, width and layout of B. The rest of the text depends on none of
+/// that, and its choices take turns.
 pub(super) fn variants() -> Vec<Variant> {
     use DType::{F16, F32};
     let flags = [false, true];

@@ -1,5 +1,5 @@
-//! The shapes of gemm/skinny_cooperative, for products of few rows, or of few columns, of f16 operands whose rows run along k,
-//! on tensor cores.
+//! The shapes of gemm/skinny_cooperative, for products of few rows, or of few columns, of f16 operands whose
+//! rows run along k, on tensor cores.
 
 use std::fmt;
 
@@ -64,7 +64,8 @@ impl SkinnyCooperative {
             && has_room(limits, self.subgroups * SUBGROUP, bytes)
     }
 
-    /// The shape for a product, if that has few rows or columns, and enough of the others for all `compute_units`.
+    /// The shape for a product, if that has few rows or columns, and enough of the others for all
+    /// `compute_units`.
     fn choose(desc: &MatmulDesc, compute_units: usize) -> Option<Self> {
         let [alone, paired] = Self::ALL;
         let few = desc.m.min(desc.n);

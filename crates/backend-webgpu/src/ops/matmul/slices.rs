@@ -1,5 +1,5 @@
-//! Products whose sums are longer than the device's loops may be (see [`iterations`]): slices of k, one launch after
-//! another.
+//! Products whose sums are longer than the device's loops may be (see [`iterations`]): slices of k, one
+//! launch after another.
 
 use backend_api::desc::{MatmulDesc, Matrix};
 use backend_api::{Activation, BackendResult, DType, checked_product};
@@ -21,7 +21,8 @@ pub(super) fn length(ctx: &Context, desc: &MatmulDesc, plan: &Plan) -> Option<us
     Some((most / ITERATIONS / STEP * STEP).max(STEP))
 }
 
-/// Makes each product of the batch in slices of `length` values of k. They are added up in f32, and finished at the end.
+/// Makes each product of the batch in slices of `length` values of k. They are added up in f32, and finished
+/// at the end.
 pub(super) fn run(
     ctx: &Context,
     op: &'static str,

@@ -1,4 +1,5 @@
-//! Products of few tiles with long sums: several workgroups make parts of each sum, and a second kernel adds them.
+//! Products of few tiles with long sums: several workgroups make parts of each sum, and a second kernel adds
+//! them.
 
 use backend_api::desc::{MatmulDesc, Matrix};
 use backend_api::{Activation, BackendResult, DType, checked_product};
@@ -80,8 +81,8 @@ impl Partial {
     }
 }
 
-/// Adds the parts of each sum and finishes it. With exponents of the rows of A and the columns of B, undoes their
-/// scaling.
+/// Adds the parts of each sum and finishes it. With exponents of the rows of A and the columns of B, undoes
+/// their scaling.
 pub(super) fn combine(
     ctx: &Context,
     op: &'static str,

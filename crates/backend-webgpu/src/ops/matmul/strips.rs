@@ -1,5 +1,5 @@
-//! Products on tensor cores of a few more rows or columns than whole tiles have: what is left over becomes products of
-//! its own, made like any of few rows. A round of large tiles for it would take longer.
+//! Products on tensor cores of a few more rows or columns than whole tiles have: what is left over becomes
+//! products of its own, made like any of few rows. A round of large tiles for it would take longer.
 
 use backend_api::BackendResult;
 use backend_api::desc::{BiasAxis, MatmulDesc};
@@ -51,7 +51,8 @@ impl Part {
     }
 }
 
-/// The part of whole tiles, and what is left over: columns, and rows without these. Empty unless that is little.
+/// The part of whole tiles, and what is left over: columns, and rows without these. Empty unless that is
+/// little.
 fn parts(desc: &MatmulDesc, [tile_m, tile_n]: [usize; 2]) -> Vec<Part> {
     let [m, n] = [desc.m - desc.m % tile_m, desc.n - desc.n % tile_n];
     let [rows, columns] = [desc.m - m, desc.n - n];
@@ -66,8 +67,8 @@ fn parts(desc: &MatmulDesc, [tile_m, tile_n]: [usize; 2]) -> Vec<Part> {
     parts.into_iter().filter(|part| part.m > 0 && part.n > 0).collect()
 }
 
-/// Makes each part, of operands that need no copies. What is left over comes first: if the operands were copied for it, the
-/// copies are still in the cache.
+/// Makes each part, of operands that need no copies. What is left over comes first: if the operands were
+/// copied for it, the copies are still in the cache.
 pub(super) fn run(
     ctx: &Context,
     op: &'static str,

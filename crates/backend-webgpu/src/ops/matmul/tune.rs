@@ -13,8 +13,8 @@ use super::{KernelOverride, run, windows};
 use crate::context::Context;
 use crate::ops::long_work::{parts, require_end};
 
-/// Measures the kernels that can make a product and remembers the fastest. `measure` gives the seconds that a work takes,
-/// or `None` when there is no time left.
+/// Measures the kernels that can make a product and remembers the fastest. `measure` gives the seconds that a
+/// work takes, or `None` when there is no time left.
 pub(crate) fn tune_matmul(
     ctx: &Context,
     op: &'static str,
@@ -55,8 +55,8 @@ pub(crate) fn tune_matmul(
     Ok(())
 }
 
-/// Every kernel that may be of use, with every number of pieces that leaves each of them something to do, of operands as
-/// they are and of copies.
+/// Every kernel that may be of use, with every number of pieces that leaves each of them something to do, of
+/// operands as they are and of copies.
 fn candidates(desc: &MatmulDesc, aligned: bool) -> impl Iterator<Item = KernelOverride> {
     let (k, single) = (desc.k, desc.batch == 1);
     let fewest = desc.m.min(desc.n);

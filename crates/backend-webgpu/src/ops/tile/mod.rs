@@ -26,7 +26,8 @@ pub(super) struct Tile {
 pub(super) const TILE_CONSTANTS: [&str; 5] = ["TILE_M", "TILE_N", "TILE_K", "THREAD_M", "THREAD_N"];
 
 impl Tile {
-    /// Every tile, largest first. The first needs more than a portable device promises; the second exactly that.
+    /// Every tile, largest first. The first needs more than a portable device promises; the second exactly
+    /// that.
     pub(super) const ALL: [Self; 4] = [
         Self::new([128, 64, 32], [8, 8], 2840, 3050),
         Self::new([64, 64, 32], [8, 4], 1100, 1700),

@@ -1,8 +1,8 @@
 //! Writes `tile_product`, the loop over k of lib/tile_product.
 //!
-//! A driver keeps sums in registers and reads ahead of their use when each has a name of its own; the same loops over
-//! arrays ran at three quarters of the speed. All indices stay in the functions of the shader's file, which this text
-//! calls.
+//! A driver keeps sums in registers and reads ahead of their use when each has a name of its own; the same
+//! loops over arrays ran at three quarters of the speed. All indices stay in the functions of the shader's
+//! file, which this text calls.
 
 use std::iter;
 
@@ -10,12 +10,12 @@ use super::Tile;
 use crate::kernels::{MAX_CONSTANTS, Target};
 use crate::ops::text::{lines, pairs};
 
-/// The function `tile_product`, given a kernel's constants, of which a tile's come first: the product of a tile over
-/// `length` values of k from `first` on, passed to `write_out` four by four.
+/// The function `tile_product`, given a kernel's constants, of which a tile's come first: the product of a
+/// tile over `length` values of k from `first` on, passed to `write_out` four by four.
 ///
-/// The first step takes what k leaves over of whole steps, so that there is nothing to be checked in the loop. While a
-/// step is multiplied, the blocks of the next are on their way into registers; those that the last one fetches aren't
-/// used.
+/// The first step takes what k leaves over of whole steps, so that there is nothing to be checked in the
+/// loop. While a step is multiplied, the blocks of the next are on their way into registers; those that the
+/// last one fetches aren't used.
 pub(crate) fn tile_product(constants: &[u32; MAX_CONSTANTS], target: Target) -> String {
     written(constants, target, Fours::Across)
 }

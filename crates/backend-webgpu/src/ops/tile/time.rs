@@ -1,7 +1,7 @@
 //! How long tiles take.
 
-/// Nanoseconds that a workgroup takes for a step of its tile. They were measured on an H200; what matters is how those
-/// of different tiles relate to each other.
+/// Nanoseconds that a workgroup takes for a step of its tile. They were measured on an H200; what matters is
+/// how those of different tiles relate to each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct StepTime {
     /// When it has a compute unit for itself.

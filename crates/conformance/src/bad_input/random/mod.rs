@@ -1,8 +1,8 @@
-//! Calls with random arguments: none panics, one succeeds exactly if its footprint fits, and one that fails changes
-//! nothing.
+//! Calls with random arguments: none panics, one succeeds exactly if its footprint fits, and one that fails
+//! changes nothing.
 //!
-//! The judge is the contract's own: a descriptor's `operands` and [`operand::check`](backend_api::operand::check),
-//! asked with what this module knows of its buffers.
+//! The judge is the contract's own: a descriptor's `operands` and
+//! [`operand::check`](backend_api::operand::check), asked with what this module knows of its buffers.
 
 mod calls;
 mod draw;
@@ -44,8 +44,8 @@ struct Call<'a> {
     make: Make<'a>,
 }
 
-/// Makes `calls` calls with arguments that depend only on `seed`. `before` is told of each, so that a caller can say
-/// which one never came back.
+/// Makes `calls` calls with arguments that depend only on `seed`. `before` is told of each, so that a caller
+/// can say which one never came back.
 pub fn random_arguments(
     backend: &dyn ComputeBackend,
     seed: &str,

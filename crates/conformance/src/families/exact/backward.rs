@@ -29,8 +29,8 @@ pub(super) fn recipes() -> Vec<Recipe> {
             recipes.extend(shapes.map(|shape| softmax(dtype, shape, log)));
         }
         for centred in [true, false] {
-            // Longer sums of so many different weights wouldn't be exact in f16, nor does a result of f16 show one square of
-            // thousands.
+            // Longer sums of so many different weights wouldn't be exact in f16, nor does a result of f16
+            // show one square of thousands.
             let most = if centred { 1025 } else { 8200 };
             let fits = |columns: &usize| dtype == DType::F32 || *columns <= most;
             recipes.extend(COLUMNS.into_iter().filter(fits).map(|columns| norm(dtype, columns, centred)));
@@ -81,15 +81,16 @@ struct Operands {
 }
 
 impl Operands {
-    /// All gradients are 1, so that each one counts alike in their sums; the weights, from 1 to 1.25, spread the results.
+    /// All gradients are 1, so that each one counts alike in their sums; the weights, from 1 to 1.25, spread
+    /// the results.
     fn new(rng: &mut Rng, dtype: DType, [rows, columns]: [usize; 2], centred: bool) -> Self {
         let x = (0..rows).flat_map(|_| balanced(rng, columns)).collect();
         let gradient = vec![1.0; rows * columns];
         let steps = if dtype == DType::F16 { 256 } else { 16 };
         let mut weight: Vec<f64> =
             (0..columns).map(|_| 1.0 + rng.below(steps) as f64 / (4 * steps) as f64).collect();
-        // Not all are the same: the gradient of a row would be 0, whatever its moments. In f32 one is large, so that its
-        // result shows what is missing in the moments of long rows.
+        // Not all are the same: the gradient of a row would be 0, whatever its moments. In f32 one is large,
+        // so that its result shows what is missing in the moments of long rows.
         if let Some(last) = weight.last_mut() {
             *last = if dtype == DType::F16 { 1.25 } else { 64.0 };
         }

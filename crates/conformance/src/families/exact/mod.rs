@@ -1,13 +1,14 @@
-//! Inputs whose sums are exact, so that one element that a kernel leaves out or takes twice shows at every length.
+//! Inputs whose sums are exact, so that one element that a kernel leaves out or takes twice shows at every
+//! length.
 //!
-//! The bounds of other inputs grow with the length of a sum, and past some thousand terms are wider than one of them.
-//! Here every partial sum of every order is a number of f32, so all that may be off are the few roundings after it.
-//! Results in f16 tell sums apart only around the midpoints of neighbouring numbers: there, inputs are such that the
-//! exact result lies just beside one, or there are many results.
+//! The bounds of other inputs grow with the length of a sum, and past some thousand terms are wider than one
+//! of them. Here every partial sum of every order is a number of f32, so all that may be off are the few
+//! roundings after it. Results in f16 tell sums apart only around the midpoints of neighbouring numbers:
+//! there, inputs are such that the exact result lies just beside one, or there are many results.
 //!
-//! Each case brings what a kernel would return that takes an element another number of times than once; a unit test
-//! has the comparer refuse that, for elements at both ends and around every boundary between vectors, workgroups, slices
-//! and parts.
+//! Each case brings what a kernel would return that takes an element another number of times than once; a
+//! unit test has the comparer refuse that, for elements at both ends and around every boundary between
+//! vectors, workgroups, slices and parts.
 
 mod backward;
 mod norm;
@@ -65,8 +66,8 @@ fn recipes() -> Vec<Recipe> {
         .collect()
 }
 
-/// The most terms, up to `length`, for which results in `dtype` of that many and of one fewer are told apart; `want` says
-/// what the result of so many terms must be.
+/// The most terms, up to `length`, for which results in `dtype` of that many and of one fewer are told apart;
+/// `want` says what the result of so many terms must be.
 fn told_apart(dtype: DType, length: usize, want: impl Fn(usize) -> Want) -> usize {
     let stored = |want: &Want| round_to(dtype, want.value().unwrap_or(f64::NAN));
     let refuses = |want: &Want, other: &Want| want.miss(stored(other), dtype) > 1.0;
@@ -81,9 +82,9 @@ fn told_apart(dtype: DType, length: usize, want: impl Fn(usize) -> Want) -> usiz
     length
 }
 
-/// Which elements of a slice have weight: `count` of them in slices of even number, and one fewer in the others. What is
-/// left out is in one place in slices 0 and 1 of each four, and in another in 2 and 3, so that each element has weight in
-/// one of each pair.
+/// Which elements of a slice have weight: `count` of them in slices of even number, and one fewer in the
+/// others. What is left out is in one place in slices 0 and 1 of each four, and in another in 2 and 3, so
+/// that each element has weight in one of each pair.
 fn has_weight(slice: usize, length: usize, count: usize, i: usize) -> bool {
     let ones = count.saturating_sub(slice % 2).max(1);
     let start = slice / 2 % 2 * (length / 2);
@@ -117,8 +118,8 @@ mod tests {
     use crate::element::encode;
     use crate::run::check_elements;
 
-    /// Both ends, both sides of the middle and of each boundary that kernels cut sums at: vectors, workgroups, blocks of
-    /// registers, and parts of up to a sixteenth.
+    /// Both ends, both sides of the middle and of each boundary that kernels cut sums at: vectors,
+    /// workgroups, blocks of registers, and parts of up to a sixteenth.
     fn worst(length: usize) -> Vec<usize> {
         let steps = [4, 8, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16_384, 32_768, 65_536];
         let last = steps.iter().map(|step| (length.saturating_sub(1)) / step * step);

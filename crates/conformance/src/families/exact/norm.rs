@@ -1,6 +1,7 @@
 //! Normalisations of rows of ±1: their sums and sums of squares are whole numbers.
 //!
-//! The factor 1/√(1 + eps) and random weights spread the results, so that among many of f16 some lie beside a midpoint.
+//! The factor 1/√(1 + eps) and random weights spread the results, so that among many of f16 some lie beside a
+//! midpoint.
 
 use backend_api::DType;
 use backend_api::desc::{GroupNormDesc, LayerNormDesc, RmsNormDesc};

@@ -1,4 +1,5 @@
-//! Reductions: sums of ±1, norms and logarithms of numbers that count, products of −1, and maxima at every place.
+//! Reductions: sums of ±1, norms and logarithms of numbers that count, products of −1, and maxima at every
+//! place.
 
 use backend_api::desc::{ReduceDesc, TensorDesc};
 use backend_api::{DType, ReduceOp};
@@ -14,7 +15,8 @@ const LENGTHS: [usize; 34] = [
     1, 2, 3, 4, 5, 7, 8, 13, 16, 17, 32, 33, 40, 64, 65, 129, 255, 256, 257, 300, 1000, 1024, 1025, 1031,
     4096, 4097, 8200, 16_385, 20_000, 32_772, 33_000, 65_537, 70_000, 100_003,
 ];
-/// The longest for results in `to`: logarithms of longer sums aren't told apart, nor sums past the largest f16.
+/// The longest for results in `to`: logarithms of longer sums aren't told apart, nor sums past the largest
+/// f16.
 fn longest(op: ReduceOp, to: DType) -> usize {
     match (op, to) {
         (ReduceOp::LogSumExp, DType::F16) => 8200,
@@ -24,7 +26,8 @@ fn longest(op: ReduceOp, to: DType) -> usize {
     }
 }
 
-/// What counts. A sum of it lies beside midpoints of f16 and not on them, as whole numbers do, which round to either side.
+/// What counts. A sum of it lies beside midpoints of f16 and not on them, as whole numbers do, which round to
+/// either side.
 const WEIGHT: f64 = 1.5;
 
 const OPS: [ReduceOp; 6] =

@@ -12,8 +12,8 @@ use memory::Memory;
 
 pub(super) use memory::MAX_ALLOC;
 
-/// A [`ComputeBackend`](backend_api::ComputeBackend) with the operations that programs use, which knows what it doesn't
-/// know.
+/// A [`ComputeBackend`](backend_api::ComputeBackend) with the operations that programs use, which knows what
+/// it doesn't know.
 #[derive(Debug, Default)]
 pub struct Model {
     memory: Mutex<Memory>,

@@ -10,8 +10,8 @@ use backend_api::{BackendResult, BinaryOp, CompareOp, DType, UnaryOp};
 use super::element::{Element, range};
 use super::memory::Memory;
 
-/// Where the elements lie, in elements after the handle's start, in row-major order. The operands were checked, so there
-/// are no more than memory holds.
+/// Where the elements lie, in elements after the handle's start, in row-major order. The operands were
+/// checked, so there are no more than memory holds.
 fn places(shape: &[usize], strides: &[usize]) -> Vec<usize> {
     if shape.contains(&0) {
         return Vec::new();
@@ -242,7 +242,8 @@ pub(super) fn pad(memory: &mut Memory, desc: &PadDesc<'_>) -> BackendResult<()> 
     Ok(())
 }
 
-/// Puts the elements of `input` into `output` from `start` along an axis on. Programs pad and join along one axis only.
+/// Puts the elements of `input` into `output` from `start` along an axis on. Programs pad and join along one
+/// axis only.
 fn put(
     memory: &mut Memory,
     elements: Vec<Element>,

@@ -77,7 +77,8 @@ pub(super) fn cumsum(memory: &mut Memory, desc: &CumSumDesc) -> BackendResult<()
         let numbers: Vec<Option<i64>> =
             (0..length).map(|k| memory.get(desc.input, dtype, place(k)).number(dtype)).collect();
         for k in 0..length {
-            // A scan may add what is not yet part of a place's sum and leave it out again: all of it has to be exact.
+            // A scan may add what is not yet part of a place's sum and leave it out again: all of it has to
+            // be exact.
             let part = &numbers[..if exclusive { k } else { k + 1 }];
             let exact = sum(dtype, numbers.iter().copied()).and_then(|_| sum(dtype, part.iter().copied()));
             memory.set(desc.output, dtype, place(k), Element::of(dtype, exact));

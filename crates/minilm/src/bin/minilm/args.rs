@@ -22,7 +22,8 @@ pub(crate) struct Args {
     #[arg(long, default_value = "auto")]
     pub(crate) backend: String,
 
-    /// Directory with config.json, tokenizer.json and model.safetensors [default: $MINILM_MODEL or .cache/minilm]
+    /// Directory with config.json, tokenizer.json and model.safetensors [default: $MINILM_MODEL or
+    /// .cache/minilm]
     #[arg(long, value_name = "DIR")]
     pub(crate) model: Option<PathBuf>,
 

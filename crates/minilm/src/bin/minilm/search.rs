@@ -25,7 +25,8 @@ pub(crate) fn run(registry: &Registry, args: &Args) -> anyhow::Result<Report> {
     })?;
     let (encoder, load_seconds) = timed(|| load(&model, selection.backend, args.half))?;
     let encoder = encoder.with_batch_size(args.batch);
-    // The question goes first: what a device does once, such as compiling kernels, isn't counted to the passages.
+    // The question goes first: what a device does once, such as compiling kernels, isn't counted to the
+    // passages.
     let (question, query_seconds) =
         timed(|| encoder.encode(&[query], |_| ()).context("can't embed the query"))?;
     let (embeddings, embed_seconds) = timed(|| embed(&encoder, &texts))?;
