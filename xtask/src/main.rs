@@ -11,6 +11,7 @@ mod model;
 mod msrv;
 mod package;
 mod programs;
+mod shader;
 mod suites;
 mod web;
 mod workflow;
@@ -36,6 +37,8 @@ enum Task {
     TestBounds(bounds::Args),
     /// Run the backend's threads in many orders of their steps, with a seed
     TestInterleavings(interleavings::Args),
+    /// Print a kernel's variants, the text of one as wgpu gets it, or hashes that no renaming changes
+    Shader(shader::Args),
     /// Build the pages for browsers into target/web, and serve the demo with --serve
     Web(web::Args),
     /// Run the conformance suite, the faults and the demo in a headless Chromium
@@ -65,6 +68,7 @@ fn main() -> anyhow::Result<()> {
         Task::Campaign(args) => campaign::run(&sh, &args, &std::env::current_dir()?),
         Task::TestBounds(args) => bounds::run(&sh, &args),
         Task::TestInterleavings(args) => interleavings::run(&sh, &args),
+        Task::Shader(args) => shader::run(&sh, &args),
         Task::Web(args) => web::run(&sh, "web", &args),
         Task::TestWeb(args) => {
             model::ensure_present(&sh)?;
