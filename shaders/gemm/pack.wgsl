@@ -31,7 +31,7 @@ const THREADS: u32 = 256u;
 const VECTORS: u32 = 2u;
 
 // What a workgroup copies of.
-struct Factor {
+struct Operand {
   sizes: vec4<u32>,
   steps: vec4<u32>,
   ends: vec4<u32>,
@@ -44,7 +44,7 @@ struct Place {
   count: u32,
 }
 
-fn place_of(operand: Factor, i: u32) -> Place {
+fn place_of(operand: Operand, i: u32) -> Place {
   let line = i / operand.sizes.w;
   let column = i % operand.sizes.w * 4u * PER_WORD;
   let row = line % operand.sizes.z;
@@ -52,7 +52,7 @@ fn place_of(operand: Factor, i: u32) -> Place {
   return Place(start + column, select(0u, max(operand.sizes.y, column) - column, row < operand.sizes.x));
 }
 
-fn vector_at(operand: Factor, at: u32) -> vec4<u32> {
+fn vector_at(operand: Operand, at: u32) -> vec4<u32> {
   let i = min(at, operand.ends.z);
   if WHOLE == 1u {
     if operand.second {
@@ -87,7 +87,7 @@ fn main(
   let of_first = (params.ends[0].x + EACH - 1u) / EACH;
   let second = flat >= of_first;
   let f = select(0u, 1u, second);
-  let operand = Factor(params.sizes[f], params.steps[f], params.ends[f], second);
+  let operand = Operand(params.sizes[f], params.steps[f], params.ends[f], second);
   let start = (flat - f * of_first) * EACH + index;
   // All are read before one is written: a read waits for the writes before it.
   var places: array<Place, VECTORS>;

@@ -87,17 +87,17 @@ fn keep(v: Vectors, exists: vec2<bool>) -> Vectors {
 
 // Adds the products of four fragments of each operand.
 fn add_products(left: Vectors, right: Vectors, sums: Sums) -> Sums {
-  let a_0 = left_factor_of(elements_of(left.low.xy, left.high.xy));
-  let b_0 = right_factor_of(elements_of(right.low.xy, right.high.xy));
+  let a_0 = left_operand_of(elements_of(left.low.xy, left.high.xy));
+  let b_0 = right_operand_of(elements_of(right.low.xy, right.high.xy));
   let sum_0 = coopMultiplyAdd(a_0, b_0, sums);
-  let a_1 = left_factor_of(elements_of(left.low.zw, left.high.zw));
-  let b_1 = right_factor_of(elements_of(right.low.zw, right.high.zw));
+  let a_1 = left_operand_of(elements_of(left.low.zw, left.high.zw));
+  let b_1 = right_operand_of(elements_of(right.low.zw, right.high.zw));
   let sum_1 = coopMultiplyAdd(a_1, b_1, sum_0);
-  let a_2 = left_factor_of(elements_of(left.low_next.xy, left.high_next.xy));
-  let b_2 = right_factor_of(elements_of(right.low_next.xy, right.high_next.xy));
+  let a_2 = left_operand_of(elements_of(left.low_next.xy, left.high_next.xy));
+  let b_2 = right_operand_of(elements_of(right.low_next.xy, right.high_next.xy));
   let sum_2 = coopMultiplyAdd(a_2, b_2, sum_1);
-  let a_3 = left_factor_of(elements_of(left.low_next.zw, left.high_next.zw));
-  let b_3 = right_factor_of(elements_of(right.low_next.zw, right.high_next.zw));
+  let a_3 = left_operand_of(elements_of(left.low_next.zw, left.high_next.zw));
+  let b_3 = right_operand_of(elements_of(right.low_next.zw, right.high_next.zw));
   return coopMultiplyAdd(a_3, b_3, sum_2);
 }
 

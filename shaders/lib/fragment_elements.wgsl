@@ -59,7 +59,7 @@ fn halves_of(numbers: Elements) -> coop_mat16x16<f16, C> {
   return fragment;
 }
 
-fn left_factor_of(numbers: Elements) -> coop_mat16x16<f16, A> {
+fn left_operand_of(numbers: Elements) -> coop_mat16x16<f16, A> {
   var fragment: coop_mat16x16<f16, A>;
   var x: array<f16, 8>;
   let low = vec4<f16>(numbers.low);
@@ -76,7 +76,7 @@ fn left_factor_of(numbers: Elements) -> coop_mat16x16<f16, A> {
 }
 
 // `low` and `high` are of columns here.
-fn right_factor_of(numbers: Elements) -> coop_mat16x16<f16, B> {
+fn right_operand_of(numbers: Elements) -> coop_mat16x16<f16, B> {
   var fragment: coop_mat16x16<f16, B>;
   var x: array<f16, 8>;
   let low = vec4<f16>(numbers.low);

@@ -397,7 +397,7 @@ impl WebGpuBackend {
     }
 
     /// A backend that is open.
-    #[cfg(all(test, feature = "shuttle"))]
+    #[cfg(test)]
     pub(crate) fn over(opened: Opened) -> Self {
         Self { opened: Some(opened), ..Self::default() }
     }

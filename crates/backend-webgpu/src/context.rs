@@ -84,7 +84,7 @@ impl Parts {
     const DEFAULT_TIMEOUT: Duration = Duration::from_secs(120);
 
     pub(crate) fn new(gpu: Gpu) -> BackendResult<Self> {
-        let (device, limits) = (&gpu.device, gpu.device.limits());
+        let (device, limits) = (&gpu.device, &gpu.limits);
         let immediates = gpu.device.features().contains(wgpu::Features::IMMEDIATES);
         let is_software = gpu.info.kind == DeviceKind::SoftwareAdapter;
         let target = Target {
@@ -115,7 +115,7 @@ impl Parts {
             attention_override: Mutex::default(),
             conv_override: Mutex::default(),
             pace: ops::Pace::default(),
-            limits: BindingLimits::of(&limits),
+            limits: BindingLimits::of(limits),
             timeout_ms: AtomicU64::new(Self::DEFAULT_TIMEOUT.as_millis() as u64),
             pipelines,
             gpu,

@@ -19,6 +19,8 @@ pub(crate) struct Gpu {
     pub(crate) queue: wgpu::Queue,
     pub(crate) info: DeviceInfo,
     pub(crate) profile: DeviceProfile,
+    /// What kernels are chosen by; those of the device, asked for once.
+    pub(crate) limits: wgpu::Limits,
     pub(crate) health: Arc<Health>,
     /// Whether kernels may use cooperative matrices: 16×16 of f16 with sums of f32.
     pub(crate) cooperative_matrices: bool,
@@ -42,6 +44,7 @@ impl Gpu {
         let cooperative_matrices = device.features().contains(needed) && has_cooperative_matrices(&adapter);
         Self {
             profile: DeviceProfile::of(info.kind, cooperative_matrices),
+            limits: device.limits(),
             health: Health::watch(&device),
             cooperative_matrices,
             takes_spirv: cooperative_matrices && takes_spirv(&adapter, &device),

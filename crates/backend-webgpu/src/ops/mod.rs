@@ -20,6 +20,8 @@ mod matmul;
 mod movement;
 mod norm;
 mod norm_kernels;
+#[cfg(test)]
+mod plans;
 mod pool;
 mod pool_axes;
 mod random;

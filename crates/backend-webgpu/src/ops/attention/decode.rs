@@ -84,7 +84,7 @@ pub(super) fn variants() -> Vec<Variant> {
 /// Whether the kernel for so many rows can do it on this device, operands aside, which have to be read 16
 /// bytes at a time.
 pub(super) fn suits(ctx: &Context, desc: &AttentionDesc, rows: usize) -> bool {
-    let most = ctx.gpu.device.limits().max_compute_workgroup_storage_size as usize;
+    let most = ctx.gpu.limits.max_compute_workgroup_storage_size as usize;
     Tile::find(rows, ctx.gpu.subgroup, desc).is_some_and(|tile| tile.workgroup_bytes() <= most)
         && Pieces::fit(desc, rows)
 }

@@ -111,8 +111,8 @@ fn queries(tile: Tile) -> String {
         format!(
             "let low_{t} = fetch_q(tile, row, 8u * part + {first}u);
 let high_{t} = fetch_high_q(tile, row, 8u * part + {first}u);
-let q_{even} = left_factor_of(elements_of(low_{t}.xy, high_{t}.xy));
-let q_{odd} = left_factor_of(elements_of(low_{t}.zw, high_{t}.zw));"
+let q_{even} = left_operand_of(elements_of(low_{t}.xy, high_{t}.xy));
+let q_{odd} = left_operand_of(elements_of(low_{t}.zw, high_{t}.zw));"
         )
     }))
 }
@@ -131,7 +131,7 @@ fn products(tile: Tile) -> String {
     let product = |(j, c): (usize, usize)| {
         let (t, words) = (c / 2, ["xy", "zw"][c % 2]);
         format!(
-            "s_{j} = coopMultiplyAdd(q_{c}, right_factor_of(elements_of(k_{j}_{t}_0.{words}, k_{j}_{t}_1.{words})), s_{j});"
+            "s_{j} = coopMultiplyAdd(q_{c}, right_operand_of(elements_of(k_{j}_{t}_0.{words}, k_{j}_{t}_1.{words})), s_{j});"
         )
     };
     let named = (0..tile.columns()).map(|j| format!("var x_{j} = elements(s_{j});"));
@@ -167,7 +167,7 @@ fn weights(tile: Tile) -> String {
         format!(
             "let w_{j} = weigh(x_{j}, unit, references);
 totals += sum(w_{j});
-let p_{j} = left_factor_of(w_{j});"
+let p_{j} = left_operand_of(w_{j});"
         )
     }))
 }
@@ -177,7 +177,7 @@ fn values(tile: Tile) -> String {
     lines(pairs([tile.columns(), tile.dim / FRAGMENT]).map(|(j, c)| {
         let (t, word) = (c / 4, ["x", "y", "z", "w"][c % 4]);
         let words = [0, 1, 2, 3].map(|i| format!("v_{j}_{t}_{i}.{word}")).join(", ");
-        format!("o_{c} = coopMultiplyAdd(p_{j}, right_factor_of(columns_of({words})), o_{c});")
+        format!("o_{c} = coopMultiplyAdd(p_{j}, right_operand_of(columns_of({words})), o_{c});")
     }))
 }
 

@@ -188,7 +188,7 @@ fn weights(tile: CooperativeTile) -> String {
         format!(
             "let w_{part}_{j} = weigh(x_{part}_{j}, unit, reference_{part});
 total_{part} += sum(w_{part}_{j});
-let p_{part}_{j} = left_factor_of(w_{part}_{j});"
+let p_{part}_{j} = left_operand_of(w_{part}_{j});"
         )
     }))
 }

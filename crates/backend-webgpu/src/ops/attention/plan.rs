@@ -75,7 +75,7 @@ impl Kernel {
 
     /// Whether it can do it on this device, and can be trusted there.
     fn suits(self, ctx: &Context, desc: &AttentionDesc, windows: &Windows) -> bool {
-        let limits = ctx.gpu.device.limits();
+        let limits = &ctx.gpu.limits;
         match self {
             Self::Flash(tile) => tile.head_dim() >= desc.head_dim && tile.fits(&limits),
             Self::Cooperative(tile) => {
@@ -146,7 +146,7 @@ impl Plan {
         if let Some(kernel) = tiles.map(Kernel::Cooperative).find(|kernel| kernel.suits(ctx, desc, windows)) {
             return Self { kernel, wide, splits: 1 };
         }
-        let tile = FlashTile::choose(&ctx.gpu.device.limits(), desc, compute_units);
+        let tile = FlashTile::choose(&ctx.gpu.limits, desc, compute_units);
         Self { kernel: Kernel::Flash(tile), wide, splits: 1 }
     }
 }

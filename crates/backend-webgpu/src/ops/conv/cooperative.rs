@@ -83,7 +83,7 @@ impl SourceTile {
     /// Whether it fits the device and is right there.
     pub(super) fn is_verified(self, ctx: &Context) -> bool {
         let layout = if self.planes { ImageLayout::Nchw } else { ImageLayout::Nhwc };
-        self.tile.fits(&ctx.gpu.device.limits())
+        self.tile.fits(&ctx.gpu.limits)
             && ctx.self_tests.pass(&self.variant(layout, Activation::Identity), || self.check(ctx, layout))
     }
 

@@ -78,7 +78,7 @@ impl Kernel {
     fn is_possible(self, ctx: &Context, job: &Job) -> bool {
         match self {
             Self::Product | Self::Direct => true,
-            Self::Tiled(tile) => tile.fits(&ctx.gpu.device.limits()),
+            Self::Tiled(tile) => tile.fits(&ctx.gpu.limits),
             Self::Cooperative(tile) => tile.is_possible(ctx, job),
         }
     }

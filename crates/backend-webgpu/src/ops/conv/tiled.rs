@@ -151,7 +151,7 @@ pub(super) const TILES: [Tile; 3] = [Tile::ALL[1], Tile::ALL[2], Tile::ALL[3]];
 
 /// The tile that is estimated to be the fastest for results of so many rows and columns, repeated.
 pub(super) fn choose(ctx: &Context, sizes: [usize; 3]) -> Tile {
-    Tile::choose_from(&TILES, &ctx.gpu.device.limits(), ctx.gpu.profile.compute_units, sizes)
+    Tile::choose_from(&TILES, &ctx.gpu.limits, ctx.gpu.profile.compute_units, sizes)
 }
 
 pub(super) fn launch(ctx: &Context, op: &'static str, job: &Job, tile: Tile) -> BackendResult<()> {

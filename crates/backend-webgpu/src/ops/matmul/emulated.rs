@@ -90,8 +90,8 @@ pub(super) fn run(
     plan: &Plan,
 ) -> BackendResult<()> {
     let k = desc.k.next_multiple_of(STEP);
-    let a = halve(ctx, op, Factor::left(desc, &windows.a), k)?;
-    let b = halve(ctx, op, Factor::right(desc, &windows.b), k)?;
+    let a = halve(ctx, op, StoredOperand::left(desc, &windows.a), k)?;
+    let b = halve(ctx, op, StoredOperand::right(desc, &windows.b), k)?;
     let mut parts = *desc;
     (parts.a, parts.b, parts.k) = (a.matrix, b.matrix, PARTS * k);
     let part_windows = Windows { a: a.parts, b: b.parts, ..windows.clone() };
@@ -108,7 +108,7 @@ pub(super) fn product_of_parts(desc: &MatmulDesc) -> MatmulDesc {
 }
 
 /// An operand as it is stored.
-struct Factor<'a> {
+struct StoredOperand<'a> {
     window: &'a Window,
     matrix: Matrix,
     rows: usize,
@@ -117,7 +117,7 @@ struct Factor<'a> {
     right: bool,
 }
 
-impl<'a> Factor<'a> {
+impl<'a> StoredOperand<'a> {
     fn left(desc: &MatmulDesc, window: &'a Window) -> Self {
         let k_down = desc.trans_a.is_transposed();
         let (rows, columns) = if k_down { (desc.k, desc.m) } else { (desc.m, desc.k) };
@@ -131,8 +131,8 @@ impl<'a> Factor<'a> {
     }
 }
 
-fn halve(ctx: &Context, op: &'static str, operand: Factor<'_>, k: usize) -> BackendResult<Halved> {
-    let Factor { window, matrix, rows, columns, k_down, right } = operand;
+fn halve(ctx: &Context, op: &'static str, operand: StoredOperand<'_>, k: usize) -> BackendResult<Halved> {
+    let StoredOperand { window, matrix, rows, columns, k_down, right } = operand;
     let exponents = exponents(ctx, op, &operand)?;
     let (rows_out, columns_out) = if k_down { (k, columns) } else { (rows, k) };
     let row = columns_out.next_multiple_of(8);
@@ -155,8 +155,8 @@ fn halve(ctx: &Context, op: &'static str, operand: Factor<'_>, k: usize) -> Back
 }
 
 /// The exponents of the operand's lines across k.
-fn exponents(ctx: &Context, op: &'static str, operand: &Factor<'_>) -> BackendResult<Window> {
-    let &Factor { window, matrix, rows, columns, k_down, .. } = operand;
+fn exponents(ctx: &Context, op: &'static str, operand: &StoredOperand<'_>) -> BackendResult<Window> {
+    let &StoredOperand { window, matrix, rows, columns, k_down, .. } = operand;
     let (lines, groups) = if k_down { (columns, columns.div_ceil(WIDTH)) } else { (rows, rows) };
     let bytes = checked_product(op, "scratch", &[lines, size_of::<i32>()])?;
     let exponents = ctx.output(op, &ctx.scratch(op, bytes)?, DType::I32)?;

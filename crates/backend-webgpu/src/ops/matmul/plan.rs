@@ -112,7 +112,7 @@ impl Plan {
 
     /// A plan with this kernel, if it can make the product on this device, of operands that need no copies.
     pub(super) fn new(ctx: &Context, desc: &MatmulDesc, kernel: Kernel, splits: usize) -> Option<Self> {
-        let limits = ctx.gpu.device.limits();
+        let limits = &ctx.gpu.limits;
         let kernel =
             if let Kernel::Skinny(skinny) = kernel { Kernel::Skinny(skinny.on(&limits)) } else { kernel };
         let possible = match kernel {
@@ -223,7 +223,7 @@ impl Plan {
 
     /// The fastest plan without tensor cores, which any device and product allow.
     fn tiled(ctx: &Context, desc: &MatmulDesc, windows: &Windows) -> Self {
-        let limits = ctx.gpu.device.limits();
+        let limits = &ctx.gpu.limits;
         let compute_units = ctx.gpu.profile.compute_units;
         let tiles = Tile::ALL.into_iter().filter(|tile| tile.fits(&limits));
         let tiled = fastest(desc, tiles, |tile, sizes| tile.time(sizes, compute_units));

@@ -1,0 +1,260 @@
+//! The plans of many shapes on devices that this machine doesn't have.
+//!
+//! A device is pretended: a real one is opened, and planners are told of another's kind, limits and compute units. Calls
+//! are dry runs, which only note the kernels that they ask for.
+//!
+//! `PLANS=FILE cargo test --package backend-webgpu plans` writes them all down, one line each, to compare two versions.
+
+use std::fmt::Write as _;
+
+use backend_api::desc::{
+    AttentionDesc, ConvBackwardDataDesc, ConvDesc, ConvShape, ImageLayout, MatmulDesc, Matrix, Window,
+};
+use backend_api::{BackendResult, BackendTranspose, ComputeBackend as _, DType, DeviceKind};
+
+use super::SelfTests;
+use crate::WebGpuBackend;
+use crate::context::Parts;
+use crate::device::{self, DeviceProfile, Selector};
+use crate::opened::Opened;
+
+/// Shapes of each operation.
+const SHAPES: usize = 500;
+
+/// Bytes of an operand at most, which every adapter can bind.
+const MAX_BYTES: usize = 1 << 27;
+
+/// A device as planners see it.
+struct Pretended {
+    name: &'static str,
+    kind: DeviceKind,
+    compute_units: usize,
+    /// Bytes of workgroup memory, and invocations of a workgroup.
+    workgroup: [u32; 2],
+    /// Whether it has cooperative matrices, and subgroups of 32.
+    tensor_cores: bool,
+}
+
+const DEVICES: [Pretended; 4] = [
+    Pretended {
+        name: "H200",
+        kind: DeviceKind::DiscreteGpu,
+        compute_units: 132,
+        workgroup: [48 << 10, 1024],
+        tensor_cores: true,
+    },
+    Pretended {
+        name: "laptop GPU",
+        kind: DeviceKind::DiscreteGpu,
+        compute_units: 24,
+        workgroup: [48 << 10, 1024],
+        tensor_cores: true,
+    },
+    Pretended {
+        name: "integrated GPU",
+        kind: DeviceKind::IntegratedGpu,
+        compute_units: 16,
+        workgroup: [32 << 10, 1024],
+        tensor_cores: false,
+    },
+    Pretended {
+        name: "software adapter",
+        kind: DeviceKind::SoftwareAdapter,
+        compute_units: 1,
+        workgroup: [16 << 10, 256],
+        tensor_cores: false,
+    },
+];
+
+impl Pretended {
+    /// A backend whose calls plan for the device and launch nothing.
+    fn backend(&self) -> BackendResult<WebGpuBackend> {
+        let real = async {
+            let (instance, adapter, info) = device::find(device::enumerate().await, &Selector::default())?;
+            device::open(instance, adapter, info, true).await
+        };
+        let mut gpu = pollster::block_on(real)?;
+        gpu.info.kind = self.kind;
+        gpu.profile = DeviceProfile {
+            compute_units: self.compute_units,
+            ..DeviceProfile::of(self.kind, self.tensor_cores)
+        };
+        gpu.cooperative_matrices = self.tensor_cores;
+        gpu.takes_spirv = self.tensor_cores;
+        gpu.subgroup = self.tensor_cores.then_some(32);
+        let [bytes, invocations] = self.workgroup;
+        gpu.limits.max_compute_workgroup_storage_size = bytes;
+        gpu.limits.max_compute_invocations_per_workgroup = invocations;
+        gpu.limits.max_compute_workgroup_size_x = invocations;
+        let mut parts = Parts::new(gpu)?;
+        parts.self_tests = SelfTests::passed();
+        Ok(WebGpuBackend::over(Opened::new(parts).dry_run()))
+    }
+}
+
+/// Random shapes (a linear congruential generator with Knuth's constants), the same each time.
+struct Shapes(u64);
+
+impl Shapes {
+    fn below(&mut self, n: usize) -> usize {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) as usize % n
+    }
+
+    fn pick<T: Copy>(&mut self, choices: &[T]) -> T {
+        choices[self.below(choices.len())]
+    }
+
+    /// An extent up to `most`, each order of magnitude as likely as the others; two in three are round.
+    fn extent(&mut self, most: usize) -> usize {
+        let power = self.below(most.ilog2() as usize + 1) as u32;
+        match self.below(3) {
+            0 => (1 << power) + self.below(1 << power),
+            1 => 3 << power >> 1,
+            _ => 1 << power,
+        }
+        .clamp(1, most)
+    }
+}
+
+fn fits(dtype: DType, extents: &[usize]) -> bool {
+    extents.iter().product::<usize>() * dtype.size() <= MAX_BYTES
+}
+
+fn matmul(shapes: &mut Shapes, [a, b, c, _]: [u64; 4]) -> MatmulDesc {
+    loop {
+        let [m, n, k] = [(); 3].map(|()| shapes.extent(8192));
+        let types = shapes.pick(&[
+            [DType::F32; 3],
+            [DType::F16; 3],
+            [DType::F16, DType::F16, DType::F32],
+            [DType::F32, DType::F16, DType::F32],
+        ]);
+        let trans = [(); 2].map(|()| shapes.pick(&[BackendTranspose::NoTrans, BackendTranspose::Trans]));
+        let batch = shapes.pick(&[1, 1, 1, 8]);
+        let spare = shapes.pick(&[0, 0, 0, 3, 8]);
+        let stored = |rows, columns, trans: BackendTranspose| {
+            if trans.is_transposed() { [columns, rows] } else { [rows, columns] }
+        };
+        let of = |ptr, dtype, [rows, columns]: [usize; 2]| {
+            let ld = columns + spare;
+            (Matrix::new(ptr, dtype, ld).with_batch_stride(rows * ld), [rows, ld])
+        };
+        let (a, of_a) = of(a, types[0], stored(m, k, trans[0]));
+        let (b, of_b) = of(b, types[1], stored(k, n, trans[1]));
+        let (c, of_c) = of(c, types[2], [m, n]);
+        let all = [of_a, of_b, of_c]
+            .iter()
+            .zip(types)
+            .all(|(extents, dtype)| fits(dtype, &[batch, extents[0], extents[1]]));
+        if all {
+            return MatmulDesc::new(m, n, k, a, b, c).with_transpose(trans[0], trans[1]).with_batch(batch);
+        }
+    }
+}
+
+fn attention(shapes: &mut Shapes, ptrs: [u64; 4]) -> AttentionDesc {
+    loop {
+        let dtype = shapes.pick(&[DType::F32, DType::F16, DType::F16]);
+        let [batch, groups, kv_heads] = [shapes.extent(16), shapes.pick(&[1, 1, 4, 8]), shapes.extent(16)];
+        let (seq_q, seq_kv) = (shapes.pick(&[1, 1, 4]), shapes.extent(8192));
+        let seq_q = if shapes.below(2) == 0 { seq_kv } else { seq_q };
+        let head_dim = shapes.pick(&[32, 64, 64, 80, 96, 128, 128, 256, 33]);
+        let heads = groups * kv_heads;
+        if !fits(dtype, &[batch, heads, seq_q.max(seq_kv), head_dim]) {
+            continue;
+        }
+        let mut desc = AttentionDesc::new(dtype, ptrs, [batch, heads, seq_q, seq_kv, head_dim]);
+        (desc.kv_heads, desc.causal) = (kv_heads, shapes.below(2) == 0);
+        return desc;
+    }
+}
+
+fn conv(shapes: &mut Shapes, [input, filter, output, _]: [u64; 4]) -> (ConvDesc, ConvBackwardDataDesc) {
+    loop {
+        let dtype = shapes.pick(&[DType::F32, DType::F16, DType::F16]);
+        let groups = shapes.pick(&[1, 1, 1, 1, 2, 32]);
+        let [channels, filters] =
+            [(); 2].map(|()| groups * shapes.extent(if groups == 32 { 2 } else { 512 }));
+        let [batch, height, width] = [shapes.extent(8), shapes.extent(128), shapes.extent(128)];
+        let side = shapes.pick(&[1, 1, 3, 3, 3, 5, 7]);
+        let window = Window::new([side, side])
+            .with_stride([shapes.pick(&[1, 1, 1, 2]); 2])
+            .with_padding([side / 2; 2]);
+        let layout = shapes.pick(&[ImageLayout::Nchw, ImageLayout::Nhwc]);
+        let shape = ConvShape::new([batch, channels, height, width], filters, window)
+            .with_groups(groups)
+            .with_layout(layout);
+        if !fits(dtype, &[batch, channels.max(filters), height + 8, width + 8]) {
+            continue;
+        }
+        let forward = ConvDesc::new(dtype, [input, filter, output], shape);
+        return (forward, ConvBackwardDataDesc::new(dtype, [filter, input, output], shape));
+    }
+}
+
+/// The plans for a device, a line for each shape: the operation, the words of `explain_…` where there are, and the
+/// kernels.
+fn plans(device: &Pretended) -> BackendResult<Vec<String>> {
+    let backend = device.backend()?;
+    let mut ptrs = [0; 4];
+    for ptr in &mut ptrs {
+        *ptr = backend.alloc(MAX_BYTES)?;
+    }
+    let mut lines = Vec::new();
+    let mut note = |what: String, words: String| -> BackendResult<()> {
+        let mut line = format!("{}: {what}: {words}", device.name);
+        for variant in backend.context("plans")?.take_variants() {
+            _ = write!(line, "; {} {variant}", variant.kernel());
+        }
+        lines.push(line);
+        Ok(())
+    };
+    let mut shapes = Shapes(1);
+    for _ in 0..SHAPES {
+        let desc = matmul(&mut shapes, ptrs);
+        let words = backend.explain_matmul(&desc)?;
+        backend.matmul(&desc)?;
+        let sizes = [desc.m, desc.n, desc.k, desc.batch, desc.a.ld, desc.b.ld];
+        let types = [desc.a.dtype, desc.b.dtype, desc.c.dtype];
+        note(format!("matmul {sizes:?} {types:?} {:?}", [desc.trans_a, desc.trans_b]), words)?;
+    }
+    for _ in 0..SHAPES {
+        let desc = attention(&mut shapes, ptrs);
+        let words = backend.explain_attention(&desc)?;
+        backend.attention_ext(&desc)?;
+        let sizes = [desc.batch, desc.heads, desc.kv_heads, desc.seq_q, desc.seq_kv, desc.head_dim];
+        note(format!("attention {sizes:?} {} causal {}", desc.dtype, desc.causal), words)?;
+    }
+    for _ in 0..SHAPES {
+        let (forward, backward) = conv(&mut shapes, ptrs);
+        backend.conv2d(&forward)?;
+        note(format!("conv2d {} {:?}", forward.dtype, forward.shape), String::new())?;
+        backend.conv2d_backward_data(&backward)?;
+        note(format!("conv2d_backward_data {} {:?}", backward.dtype, backward.shape), String::new())?;
+    }
+    Ok(lines)
+}
+
+#[test]
+fn every_device_has_a_plan_for_every_shape() {
+    let mut all = String::new();
+    let mut of_devices = Vec::new();
+    for device in &DEVICES {
+        let plans = plans(device).unwrap();
+        assert_eq!(plans.len(), 4 * SHAPES);
+        let has_tensor_cores = plans.iter().any(|plan| plan.contains("cooperative"));
+        assert_eq!(has_tensor_cores, device.tensor_cores, "{}", device.name);
+        for plan in &plans {
+            assert!(plan.contains("; "), "no kernel: {plan}");
+            _ = writeln!(all, "{plan}");
+        }
+        of_devices.push(plans.into_iter().map(|plan| plan.replacen(device.name, "", 1)).collect::<Vec<_>>());
+    }
+    // Waves are counted in the device's own compute units.
+    let differing = of_devices[0].iter().zip(&of_devices[1]).filter(|(large, small)| large != small).count();
+    assert!(differing > SHAPES / 10, "{differing} plans differ between 132 compute units and 24");
+    if let Ok(path) = std::env::var("PLANS") {
+        std::fs::write(path, all).unwrap();
+    }
+}
