@@ -22,13 +22,13 @@ fn main() -> ExitCode {
 fn kernels(device: &Arc<Device>) -> Vec<Trial> {
     let names = forced::runnable(device, WebGpuBackend::matmul_kernels());
     let names =
-        names.flat_map(|name| ["", "+split3", "+packed", "+strips"].map(|how| format!("{name}{how}")));
+        names.flat_map(|name| ["", "+split3", "+packed", "+edges"].map(|how| format!("{name}{how}")));
     // Those of few rows copy nothing.
     let may_copy =
         |name: &str| ["direct/", "tiled/", "cooperative/"].iter().any(|family| name.starts_with(family));
     let names = names.filter(|name| may_copy(name) || !name.ends_with("+packed"));
     // And those alone make parts of a product.
-    let names = names.filter(|name| name.starts_with("cooperative/") || !name.ends_with("+strips"));
+    let names = names.filter(|name| name.starts_with("cooperative/") || !name.ends_with("+edges"));
     let mut trials = vec![
         device.trial("tuning", tuning_is_kept),
         device.trial("many shapes", many_shapes_compile_few_kernels),

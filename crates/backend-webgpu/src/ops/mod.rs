@@ -15,6 +15,7 @@ mod elementwise;
 mod fill;
 mod gather;
 mod iterations;
+mod kernel_names;
 mod long_work;
 mod matmul;
 mod movement;

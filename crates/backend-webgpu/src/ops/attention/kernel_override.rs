@@ -2,9 +2,10 @@
 
 use std::fmt;
 
-use backend_api::{BackendError, BackendResult};
+use backend_api::BackendResult;
 
 use super::plan::Kernel;
+use crate::ops::kernel_names;
 
 /// The kernel to be used wherever it can be, and into how many pieces the keys are split where it splits
 /// them.
@@ -17,24 +18,21 @@ pub(crate) struct KernelOverride {
 impl KernelOverride {
     /// Every kernel, named as [`parse`](Self::parse) reads it.
     pub(crate) fn names() -> Vec<String> {
-        Kernel::all().map(|kernel| kernel.to_string()).collect()
+        kernel_names::all(Kernel::all())
     }
 
     /// Reads `flash/64x64x64r8`, `split/4+split16` and the like.
     ///
     /// # Errors
-    /// [`Unsupported`](BackendError::Unsupported).
+    /// [`Unsupported`](backend_api::BackendError::Unsupported).
     pub(crate) fn parse(op: &'static str, name: &str) -> BackendResult<Self> {
         let (kernel, count) = name.split_once("+split").unwrap_or((name, "1"));
-        let kernel = Kernel::all().find(|known| known.to_string() == kernel);
+        let kernel = kernel_names::find(Kernel::all(), kernel);
         // As it is written: no sign, no zero before it.
         let splits = count.parse().ok().filter(|splits: &usize| *splits > 0 && splits.to_string() == count);
         match (kernel, splits) {
             (Some(kernel), Some(splits)) => Ok(Self { kernel, splits }),
-            _ => {
-                let need = format!("one of the kernels {}, not {name:?}", Self::names().join(", "));
-                Err(BackendError::Unsupported { op, need })
-            }
+            _ => Err(kernel_names::unknown(op, name, Kernel::all())),
         }
     }
 }

@@ -2,11 +2,12 @@
 
 use std::fmt;
 
-use backend_api::{BackendError, BackendResult};
+use backend_api::BackendResult;
 
 use super::cooperative::{self, SourceTile};
 use super::{Job, direct, tiled};
 use crate::context::Context;
+use crate::ops::kernel_names;
 use crate::ops::tile::Tile;
 
 /// A kernel with the size of its tiles.
@@ -26,19 +27,16 @@ pub(crate) struct KernelOverride(Kernel);
 impl KernelOverride {
     /// Every kernel that can be asked for, named as [`parse`](Self::parse) reads it.
     pub(crate) fn names() -> Vec<String> {
-        Kernel::all().map(|kernel| kernel.to_string()).collect()
+        kernel_names::all(Kernel::all())
     }
 
     /// Reads `direct`, `tiled/128x64x16` and the like.
     ///
     /// # Errors
-    /// [`Unsupported`](BackendError::Unsupported).
+    /// [`Unsupported`](backend_api::BackendError::Unsupported).
     pub(crate) fn parse(op: &'static str, name: &str) -> BackendResult<Self> {
-        let kernel = Kernel::all().find(|known| known.to_string() == name);
-        kernel.map(Self).ok_or_else(|| BackendError::Unsupported {
-            op,
-            need: format!("one of the kernels {}, not {name:?}", Self::names().join(", ")),
-        })
+        let kernel = kernel_names::find(Kernel::all(), name);
+        kernel.map(Self).ok_or_else(|| kernel_names::unknown(op, name, Kernel::all()))
     }
 }
 

@@ -1,10 +1,49 @@
-//! The tiles of gemm/cooperative.
+//! gemm/cooperative: products on tensor cores, and the tiles for them.
 
 use std::fmt;
 
+use backend_api::DType;
+use backend_api::desc::MatmulDesc;
+
+use super::direct::{TYPES, signatures};
+use super::kernel::{GemmKernel, Kernel, Signature};
+use super::plan::{Plan, Prep, cheapest};
+use super::{Params, Windows, activation_code, activation_libs, edges, fragments, pack};
+use crate::context::Context;
+use crate::device::Gpu;
+use crate::kernels::libs::{
+    ACTIVATE, ACTIVATE_HALF, FRAGMENT_ELEMENTS, HALF, RESULTS_IN_REGISTERS, RESULTS_STAGED, SHIFTED_VECTOR,
+};
+use crate::kernels::{KernelSource, Lib, Variant, kernel, native};
 use crate::ops::has_room;
 use crate::ops::tensor_cores::{FRAGMENT, SUBGROUP};
 use crate::ops::tile::StepTime;
+use crate::recorder::Window;
+
+static COOPERATIVE: KernelSource = KernelSource {
+    unrolled: native(fragments::product),
+    cooperative: true,
+    subgroups: true,
+    ..kernel!(
+        native "gemm/cooperative",
+        libs: [GRID, SPECIAL, UNARY, MATMUL, FRAGMENTS],
+        types: ["TA", "TB", "TC"],
+        constants: [
+            "TILE_M",
+            "TILE_N",
+            "TILE_K",
+            "SUBGROUPS_M",
+            "SUBGROUPS_N",
+            "TRANS_A",
+            "TRANS_B",
+            "ACTIVATION",
+            "IN_REGISTERS",
+        ],
+        reads: 3,
+        writes: 3,
+        params: Params,
+    )
+};
 
 /// The sizes of a workgroup's tile, and how its subgroups share it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,8 +145,7 @@ impl CooperativeTile {
         [self.m, self.n].map(|size| (size * self.k / 8).div_ceil(self.threads()))
     }
 
-    /// Whether the steps are fastest one by one. Those of few products wait for what they fetch, and want to
-    /// overlap.
+    /// Whether the loop over k stays rolled: unless subgroups share k, where a step has too little math to hide its loads.
     pub(super) fn rolls_loops(self) -> bool {
         self.sharers() == 1
     }
@@ -146,6 +184,128 @@ impl CooperativeTile {
         let staged = |across: usize| 2 * (across * (self.k + 8)).max(self.k * (across + 8));
         staged(self.m) + staged(self.n) + self.subgroups() * FRAGMENT * FRAGMENT * 4
     }
+}
+
+/// The fastest plan on tensor cores, if there are some and the product is worth them and its copies.
+pub(super) fn candidate(ctx: &Context, desc: &MatmulDesc, windows: &Windows) -> Option<Plan> {
+    let plan = in_cheapest_tile(ctx, desc, pack::needed(desc, windows))?;
+    let transposing = pays_to_transpose_b(desc).then(|| plan.transposing_b(desc).verified(ctx)).flatten();
+    Some(edges::peeled_if_cheaper(ctx, desc, transposing.unwrap_or(plan)))
+}
+
+/// The fastest plan whose operands are prepared so, if the product is worth it.
+pub(super) fn in_cheapest_tile(ctx: &Context, desc: &MatmulDesc, prep: [Prep; 2]) -> Option<Plan> {
+    // No browser offers tensor cores, and a page needn't load what plans for them.
+    if cfg!(target_family = "wasm") {
+        return None;
+    }
+    // Tensor cores would spend most of their time on zeros, or copies take longer than the product.
+    let &MatmulDesc { m, n, k, .. } = desc;
+    let work = m.saturating_mul(n).saturating_mul(k);
+    let as_is = prep == [Prep::AsIs; 2];
+    let least = match m.min(n) >= FRAGMENT {
+        true if as_is => 1 << 18,
+        false if as_is => 1 << 20,
+        _ => 1 << 24,
+    };
+    if k < FRAGMENT || work < least {
+        return None;
+    }
+    let compute_units = ctx.gpu.profile.compute_units;
+    let (tile, splits) = if streams_b(desc, compute_units) {
+        (CooperativeTile::SHALLOW, 1)
+    } else {
+        cheapest(desc, CooperativeTile::for_sizes(m, n), |tile, sizes| tile.time(sizes, compute_units))?
+    };
+    Plan { prep, ..Plan::new(ctx, desc, Kernel::Cooperative(tile), splits)? }.verified(ctx)
+}
+
+/// Whether a product is large enough that a copy of a K-major B takes less than the tenth by which the kernel is slower
+/// with one.
+fn pays_to_transpose_b(&MatmulDesc { m, n, k, .. }: &MatmulDesc) -> bool {
+    m >= 2048 && n.saturating_mul(k) >= 1 << 23
+}
+
+/// Whether a product takes as long as reading B: one row of tiles, and at least two waves of them. The estimate of a step
+/// leaves out memory latency, so this case is told apart.
+fn streams_b(desc: &MatmulDesc, compute_units: usize) -> bool {
+    let tile = CooperativeTile::SHALLOW;
+    let &MatmulDesc { m, n, batch, .. } = desc;
+    let tiles = tile.count(m, n).saturating_mul(batch);
+    m <= tile.m && 2 * m > tile.m && !desc.trans_b.is_transposed() && tiles >= 2 * compute_units
+}
+
+impl GemmKernel for CooperativeTile {
+    fn is_possible(&self, gpu: &Gpu, desc: &MatmulDesc) -> bool {
+        let halves = [desc.a.dtype, desc.b.dtype] == [DType::F16; 2];
+        gpu.cooperative_matrices && self.fits(&gpu.limits) && halves && desc.k > 0
+    }
+
+    fn for_product(&self, _: &Gpu, _: &MatmulDesc) -> Kernel {
+        Kernel::Cooperative(*self)
+    }
+
+    fn for_operands(&self, _: &MatmulDesc, _: &Windows, _: usize) -> (Kernel, bool) {
+        (Kernel::Cooperative(*self), true)
+    }
+
+    fn named(&self) -> Kernel {
+        Kernel::Cooperative(*self)
+    }
+
+    fn needs_self_test(&self) -> bool {
+        true
+    }
+
+    fn tile(&self, _: &Signature) -> [usize; 2] {
+        [self.m, self.n]
+    }
+
+    fn k_block(&self) -> usize {
+        self.k
+    }
+
+    /// The bindings of C, through which results are written by vectors too, follow each other.
+    fn inputs<'a>(&self, Windows { a, b, bias, c }: &'a Windows) -> Vec<&'a Window> {
+        vec![a, b, bias, c, c]
+    }
+
+    fn variant(&self, signature: &Signature) -> Variant {
+        let [m, n, k, rows, columns] = self.constants();
+        let &Signature { dtypes, element_access, .. } = signature;
+        let in_registers = element_access && self.rolls_loops() && dtypes[2] == DType::F16;
+        let [trans_a, trans_b] = signature.trans.map(u32::from);
+        let activation = activation_code(signature.activation);
+        let constants = [m, n, k, rows, columns, trans_a, trans_b, activation, u32::from(in_registers)];
+        let variant =
+            Variant::new(&COOPERATIVE, dtypes, constants).with_libs(result_libs(dtypes[2], in_registers));
+        if self.rolls_loops() { variant.with_rolled_loops() } else { variant }
+    }
+}
+
+/// How results of this type are made, which a page needn't load.
+fn result_libs(dtype: DType, in_registers: bool) -> &'static [Lib] {
+    if cfg!(target_family = "wasm") {
+        return activation_libs(dtype);
+    }
+    match (dtype, in_registers) {
+        (DType::F16, true) => &[HALF, ACTIVATE_HALF, FRAGMENT_ELEMENTS, SHIFTED_VECTOR, RESULTS_IN_REGISTERS],
+        (DType::F16, false) => &[HALF, ACTIVATE_HALF, RESULTS_STAGED],
+        _ => &[ACTIVATE, RESULTS_STAGED],
+    }
+}
+
+pub(super) fn variants() -> Vec<Variant> {
+    let halves = TYPES.into_iter().filter(|dtypes| dtypes[..2] == [DType::F16; 2]).collect::<Vec<_>>();
+    // Vectors make no difference, so their flag stands for the other one.
+    let both_forms = signatures(&halves).map(|signature| Signature {
+        vectors: true,
+        element_access: signature.vectors,
+        ..signature
+    });
+    both_forms
+        .flat_map(|signature| CooperativeTile::all().map(move |tile| tile.variant(&signature)))
+        .collect()
 }
 
 /// Such as `128x128x32`: rows, columns and depth.

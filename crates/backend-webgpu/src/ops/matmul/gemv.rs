@@ -1,16 +1,16 @@
-//! The shapes of gemm/gemv, for products of one row, or of one column, with a matrix whose rows don't run
-//! along k.
+//! gemm/gemv: products of one row, or of one column, with a matrix that isn't K-major.
 
 use std::fmt;
 
 use backend_api::desc::MatmulDesc;
 use backend_api::{Activation, DType, DeviceKind};
 
-use super::kernel::Kernel;
+use super::kernel::{GemmKernel, Kernel, Signature};
 use super::large::{Large, libs, oriented};
 use super::plan::Plan;
 use super::{Params, Windows, activation_code};
 use crate::context::Context;
+use crate::device::Gpu;
 use crate::kernels::{KernelSource, Variant, kernel};
 use crate::ops::has_room;
 use crate::ops::vec_width::VecWidth;
@@ -50,12 +50,6 @@ impl Gemv {
         Self { threads, transposed: false }
     }
 
-    /// Whether the kernel can make a product on a device.
-    pub(super) fn is_possible(desc: &MatmulDesc, limits: &wgpu::Limits) -> bool {
-        let along_k = Large::of(desc, desc.n < desc.m).along_k;
-        desc.m.min(desc.n) == 1 && !along_k && has_room(limits, THREADS, SHARED)
-    }
-
     /// The shape for a product, if that has enough columns for all `compute_units`: the one that reads the
     /// longer pieces of rows where they all have work then, too.
     fn choose(desc: &MatmulDesc, compute_units: usize) -> Option<Self> {
@@ -70,51 +64,56 @@ impl Gemv {
         }
     }
 
-    /// The same for a product.
-    pub(super) fn fitting(self, desc: &MatmulDesc) -> Self {
-        Self { transposed: desc.n < desc.m, ..self }
-    }
-
-    /// The shape alone, as its name says it.
-    pub(super) const fn named(self) -> Self {
-        Self::new(self.threads)
-    }
-
     /// Columns of a workgroup.
     fn columns(self, vec_width: VecWidth) -> usize {
         THREADS / self.threads * vec_width.width()
     }
 
-    /// Rows and columns of a workgroup, of C as it is stored.
-    pub(super) fn tile(self, dtypes: [DType; 3], trans: [bool; 2], vectors: bool) -> [usize; 2] {
-        let ([_, dtype, _], _) = oriented(self.transposed, dtypes, trans);
-        let columns = self.columns(VecWidth::of(dtype).if_vectors(vectors));
-        if self.transposed { [columns, 1] } else { [1, columns] }
-    }
-
-    pub(super) fn variant(
-        self,
-        dtypes: [DType; 3],
-        trans: [bool; 2],
-        activation: Activation,
-        vectors: bool,
-    ) -> Variant {
-        let ([a, b, c], [trans_a, _]) = oriented(self.transposed, dtypes, trans);
-        let vec_width = VecWidth::of(b).if_vectors(vectors);
-        let flags = [trans_a, self.transposed].map(u32::from);
-        let constants = [self.threads as u32, AHEAD as u32, flags[0], flags[1], activation_code(activation)];
-        Variant::new(&GEMV, [a, b, c, DType::F32], constants).with_libs(libs(vec_width, c))
-    }
-}
-
-impl Plan {
     /// The plan for one row or column, where one launch keeps the device at work.
-    pub(super) fn gemv(ctx: &Context, desc: &MatmulDesc, windows: &Windows) -> Option<Self> {
+    pub(super) fn candidate(ctx: &Context, desc: &MatmulDesc, windows: &Windows) -> Option<Plan> {
         if ctx.gpu.info.kind == DeviceKind::SoftwareAdapter || desc.m.min(desc.n) != 1 || desc.k == 0 {
             return None;
         }
-        let gemv = Gemv::choose(desc, ctx.gpu.profile.compute_units)?;
-        Some(Self::new(ctx, desc, Kernel::Gemv(gemv), 1)?.reading(desc, windows))
+        let gemv = Self::choose(desc, ctx.gpu.profile.compute_units)?;
+        Plan::with_kernel(ctx, desc, windows, Kernel::Gemv(gemv), 1)
+    }
+}
+
+impl GemmKernel for Gemv {
+    fn is_possible(&self, gpu: &Gpu, desc: &MatmulDesc) -> bool {
+        let k_major = Large::of(desc, desc.n < desc.m).along_k;
+        desc.m.min(desc.n) == 1 && desc.k > 0 && !k_major && has_room(&gpu.limits, THREADS, SHARED)
+    }
+
+    fn for_product(&self, _: &Gpu, desc: &MatmulDesc) -> Kernel {
+        Kernel::Gemv(Self { transposed: desc.n < desc.m, ..*self })
+    }
+
+    fn for_operands(&self, desc: &MatmulDesc, windows: &Windows, _: usize) -> (Kernel, bool) {
+        (Kernel::Gemv(*self), Large::of(desc, self.transposed).reads_as_vectors(windows))
+    }
+
+    fn named(&self) -> Kernel {
+        Kernel::Gemv(Self::new(self.threads))
+    }
+
+    fn is_transposed(&self) -> bool {
+        self.transposed
+    }
+
+    fn tile(&self, signature: &Signature) -> [usize; 2] {
+        let ([_, dtype, _], _) = oriented(self.transposed, signature.dtypes, signature.trans);
+        let columns = self.columns(VecWidth::of(dtype).if_vectors(signature.vectors));
+        if self.transposed { [columns, 1] } else { [1, columns] }
+    }
+
+    fn variant(&self, signature: &Signature) -> Variant {
+        let ([a, b, c], [trans_a, _]) = oriented(self.transposed, signature.dtypes, signature.trans);
+        let vec_width = VecWidth::of(b).if_vectors(signature.vectors);
+        let [trans_a, trans_c] = [trans_a, self.transposed].map(u32::from);
+        let activation = activation_code(signature.activation);
+        let constants = [self.threads as u32, AHEAD as u32, trans_a, trans_c, activation];
+        Variant::new(&GEMV, [a, b, c, DType::F32], constants).with_libs(libs(vec_width, c))
     }
 }
 
@@ -138,7 +137,8 @@ pub(super) fn variants() -> Vec<Variant> {
                 let gemv = Gemv { transposed, ..shape };
                 // `variant` turns around what is given for the product as a whole.
                 let (dtypes, trans) = oriented(transposed, dtypes, [trans_a, false]);
-                variants.push(gemv.variant(dtypes, trans, activation, vectors));
+                let signature = Signature { dtypes, trans, activation, vectors, element_access: false };
+                variants.push(gemv.variant(&signature));
             }
         }
     }

@@ -1,17 +1,17 @@
-//! The shapes of gemm/gemv_dot, for products of one row, or of one column, with a matrix whose rows run along
-//! k.
+//! gemm/gemv_dot: products of one row, or of one column, with a K-major matrix.
 
 use std::fmt;
 
 use backend_api::desc::{MatmulDesc, Matrix};
 use backend_api::{Activation, DType, DeviceKind};
 
-use super::kernel::Kernel;
+use super::kernel::{GemmKernel, Kernel, Signature};
 use super::large::{Large, Small, libs, oriented};
 use super::layout::is_aligned;
 use super::plan::Plan;
 use super::{Params, Windows, activation_code};
 use crate::context::Context;
+use crate::device::Gpu;
 use crate::kernels::{KernelSource, Variant, kernel};
 use crate::ops::vec_width::VecWidth;
 
@@ -48,11 +48,6 @@ impl GemvDot {
         Self { span, ahead, transposed: false }
     }
 
-    /// Whether the kernel can make a product whose operands are aligned.
-    pub(super) fn is_possible(desc: &MatmulDesc) -> bool {
-        desc.m.min(desc.n) == 1 && Large::of(desc, desc.n < desc.m).along_k && desc.a.dtype == desc.b.dtype
-    }
-
     /// The shape for a product, if that has enough columns for all `compute_units`. Of f32, `gemm/skinny` is
     /// as fast where they have few workgroups each.
     fn choose(desc: &MatmulDesc, compute_units: usize) -> Option<Self> {
@@ -62,13 +57,8 @@ impl GemvDot {
         Some(shape).filter(|_| workgroups >= least)
     }
 
-    /// The same for a product.
-    pub(super) fn fitting(self, desc: &MatmulDesc) -> Self {
-        Self { transposed: desc.n < desc.m, ..self }
-    }
-
     /// Whether both operands can be read by vectors.
-    pub(super) fn reads_as_vectors(self, desc: &MatmulDesc, windows: &Windows) -> bool {
+    fn reads_as_vectors(self, desc: &MatmulDesc, windows: &Windows) -> bool {
         let Small { matrix: row, offset, across_k } = Small::of(desc, windows, self.transposed);
         // Of a single row, the leading dimension is only where its elements are if it lies across memory.
         let width = VecWidth::of(row.dtype).width();
@@ -78,38 +68,56 @@ impl GemvDot {
             && Large::of(desc, self.transposed).reads_as_vectors(windows)
     }
 
-    /// The shape alone, as its name says it.
-    pub(super) const fn named(self) -> Self {
-        Self::new(self.span, self.ahead)
-    }
-
     /// Columns of a workgroup.
     const fn columns(self) -> usize {
         THREADS / THREADS_PER_OUTPUT * self.span
     }
 
-    /// Rows and columns of a workgroup, of C as it is stored.
-    pub(super) const fn tile(self) -> [usize; 2] {
-        if self.transposed { [self.columns(), 1] } else { [1, self.columns()] }
-    }
-
-    pub(super) fn variant(self, dtypes: [DType; 3], activation: Activation) -> Variant {
-        let ([_, b, c], _) = oriented(self.transposed, dtypes, [false; 2]);
-        let constants =
-            [self.span as u32, self.ahead as u32, u32::from(self.transposed), activation_code(activation)];
-        Variant::new(&GEMV_DOT, [b, c, DType::F32], constants).with_libs(libs(VecWidth::of(b), c))
-    }
-}
-
-impl Plan {
-    /// The plan for one row or column and a matrix whose rows run along k, where one launch keeps the device
-    /// at work.
-    pub(super) fn gemv_dot(ctx: &Context, desc: &MatmulDesc, windows: &Windows) -> Option<Self> {
+    /// The plan for one row or column with a K-major matrix, where one launch keeps the device at work.
+    pub(super) fn candidate(ctx: &Context, desc: &MatmulDesc, windows: &Windows) -> Option<Plan> {
         if ctx.gpu.info.kind == DeviceKind::SoftwareAdapter {
             return None;
         }
-        let dots = GemvDot::choose(desc, ctx.gpu.profile.compute_units)?;
-        Self::new(ctx, desc, Kernel::GemvDot(dots), 1)?.reading(desc, windows).verified(ctx)
+        let gemv_dot = Self::choose(desc, ctx.gpu.profile.compute_units)?;
+        Plan::with_kernel(ctx, desc, windows, Kernel::GemvDot(gemv_dot), 1)?.verified(ctx)
+    }
+}
+
+impl GemmKernel for GemvDot {
+    fn is_possible(&self, _: &Gpu, desc: &MatmulDesc) -> bool {
+        let k_major = Large::of(desc, desc.n < desc.m).along_k;
+        desc.m.min(desc.n) == 1 && desc.k > 0 && k_major && desc.a.dtype == desc.b.dtype
+    }
+
+    fn for_product(&self, _: &Gpu, desc: &MatmulDesc) -> Kernel {
+        Kernel::GemvDot(Self { transposed: desc.n < desc.m, ..*self })
+    }
+
+    fn for_operands(&self, desc: &MatmulDesc, windows: &Windows, _: usize) -> (Kernel, bool) {
+        (Kernel::GemvDot(*self), self.reads_as_vectors(desc, windows))
+    }
+
+    fn named(&self) -> Kernel {
+        Kernel::GemvDot(Self::new(self.span, self.ahead))
+    }
+
+    fn needs_vectors(&self) -> bool {
+        true
+    }
+
+    fn is_transposed(&self) -> bool {
+        self.transposed
+    }
+
+    fn tile(&self, _: &Signature) -> [usize; 2] {
+        if self.transposed { [self.columns(), 1] } else { [1, self.columns()] }
+    }
+
+    fn variant(&self, signature: &Signature) -> Variant {
+        let ([_, b, c], _) = oriented(self.transposed, signature.dtypes, [false; 2]);
+        let activation = activation_code(signature.activation);
+        let constants = [self.span as u32, self.ahead as u32, u32::from(self.transposed), activation];
+        Variant::new(&GEMV_DOT, [b, c, DType::F32], constants).with_libs(libs(VecWidth::of(b), c))
     }
 }
 
@@ -128,7 +136,9 @@ pub(super) fn variants() -> Vec<Variant> {
         for shape in GemvDot::ALL {
             for &activation in Activation::ALL {
                 let transposed = variants.len() % 2 == 1;
-                variants.push(GemvDot { transposed, ..shape }.variant(dtypes, activation));
+                let trans = [false, true];
+                let signature = Signature { dtypes, trans, activation, vectors: true, element_access: false };
+                variants.push(GemvDot { transposed, ..shape }.variant(&signature));
             }
         }
     }

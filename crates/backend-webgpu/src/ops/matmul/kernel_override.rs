@@ -2,49 +2,51 @@
 
 use std::fmt;
 
-use backend_api::{BackendError, BackendResult};
+use backend_api::BackendResult;
 
 use super::kernel::Kernel;
+use super::plan::Strategy;
+use crate::ops::kernel_names;
 
 const SPLIT: &str = "+split";
 const PACKED: &str = "+packed";
-const STRIPS: &str = "+strips";
+const EDGES: &str = "+edges";
 
-/// The kernel to be used wherever it can make a product, into how many pieces it splits k, whether operands
-/// are copied first, and whether what whole tiles leave over becomes products of its own. `gemm/cooperative`
-/// always copies badly aligned operands, and a B that is stored transposed if it is asked to; it alone leaves
-/// something over.
+/// The kernel to be used wherever it can make a product, in which launches, and whether operands are copied first.
+/// `gemm/cooperative` always copies badly aligned operands, and a B that is stored transposed if it is asked to; it alone
+/// peels off edges.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct KernelOverride {
     pub(super) kernel: Kernel,
-    pub(super) splits: usize,
+    pub(super) strategy: Strategy,
     pub(super) packed: bool,
-    pub(super) strips: bool,
 }
 
 impl KernelOverride {
     /// Every kernel, named as [`parse`](Self::parse) reads it.
     pub(crate) fn names() -> Vec<String> {
-        Kernel::all().map(|kernel| kernel.to_string()).collect()
+        kernel_names::all(Kernel::all())
     }
 
     /// Reads `tiled/128x64x32+packed`, `cooperative/64x64x64+split4` and the like.
     ///
     /// # Errors
-    /// [`Unsupported`](BackendError::Unsupported).
+    /// [`Unsupported`](backend_api::BackendError::Unsupported).
     pub(crate) fn parse(op: &'static str, name: &str) -> BackendResult<Self> {
-        Self::read(name).ok_or_else(|| {
-            let need = format!("one of the kernels {}, not {name:?}", Self::names().join(", "));
-            BackendError::Unsupported { op, need }
-        })
+        Self::read(name).ok_or_else(|| kernel_names::unknown(op, name, Kernel::all()))
     }
 
     fn read(name: &str) -> Option<Self> {
-        let (name, strips) = name.strip_suffix(STRIPS).map_or((name, false), |name| (name, true));
+        let (name, edges) = name.strip_suffix(EDGES).map_or((name, false), |name| (name, true));
         let (name, packed) = name.strip_suffix(PACKED).map_or((name, false), |name| (name, true));
         let (name, splits) = name.split_once(SPLIT).unwrap_or((name, "1"));
-        let kernel = Kernel::all().find(|known| known.to_string() == name)?;
-        Some(Self { kernel, splits: splits.parse().ok()?, packed, strips })
+        let strategy = match (splits.parse().ok()?, edges) {
+            (0 | 1, false) => Strategy::Whole,
+            (0 | 1, true) => Strategy::PeelEdges,
+            (splits, false) => Strategy::SplitK(splits),
+            (_, true) => return None,
+        };
+        Some(Self { kernel: kernel_names::find(Kernel::all(), name)?, strategy, packed })
     }
 }
 
@@ -52,11 +54,13 @@ impl KernelOverride {
 impl fmt::Display for KernelOverride {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.kernel)?;
-        if self.splits > 1 {
-            write!(f, "{SPLIT}{}", self.splits)?;
+        if let Strategy::SplitK(splits) | Strategy::Emulated(splits) = self.strategy
+            && splits > 1
+        {
+            write!(f, "{SPLIT}{splits}")?;
         }
         f.write_str(if self.packed { PACKED } else { "" })?;
-        f.write_str(if self.strips { STRIPS } else { "" })
+        f.write_str(if self.strategy == Strategy::PeelEdges { EDGES } else { "" })
     }
 }
 
@@ -67,13 +71,27 @@ mod tests {
     #[test]
     fn names_are_read_back() {
         for name in KernelOverride::names() {
-            for (splits, packed) in [(1, ""), (7, ""), (7, "+packed"), (1, "+strips")] {
-                let forced = KernelOverride::parse("test", &format!("{name}+split{splits}{packed}")).unwrap();
-                assert_eq!((forced.kernel.to_string(), forced.splits), (name.clone(), splits));
-                assert_eq!(KernelOverride::parse("test", &forced.to_string()).unwrap(), forced);
+            for (text, strategy) in [
+                ("", Strategy::Whole),
+                ("+split1", Strategy::Whole),
+                ("+split7", Strategy::SplitK(7)),
+                ("+split7+packed", Strategy::SplitK(7)),
+                ("+edges", Strategy::PeelEdges),
+            ] {
+                let parsed = KernelOverride::parse("test", &format!("{name}{text}")).unwrap();
+                assert_eq!((parsed.kernel.to_string(), parsed.strategy), (name.clone(), strategy));
+                assert_eq!(KernelOverride::parse("test", &parsed.to_string()).unwrap(), parsed);
             }
         }
-        for wrong in ["", "tiled", "tiled/1x1x1", "cooperative/64x64x64+split", "x+split2", "+packed"] {
+        for wrong in [
+            "",
+            "tiled",
+            "tiled/1x1x1",
+            "cooperative/64x64x64+split",
+            "cooperative/64x64x64+split2+edges",
+            "x+split2",
+            "+packed",
+        ] {
             assert_eq!(
                 KernelOverride::parse("test", wrong).unwrap_err().kind(),
                 backend_api::ErrorKind::Unsupported

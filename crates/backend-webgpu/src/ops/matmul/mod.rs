@@ -6,6 +6,8 @@
 //! `gemm/pack` and `gemm/combine` serve them.
 
 mod cooperative;
+mod direct;
+mod edges;
 mod emulated;
 mod fragments;
 mod gemv;
@@ -22,7 +24,7 @@ mod skinny;
 mod skinny_cooperative;
 mod slices;
 mod split;
-mod strips;
+mod tiled;
 #[cfg(not(target_family = "wasm"))]
 mod tune;
 mod tuning;
@@ -36,7 +38,7 @@ use crate::recorder::Window;
 
 use super::long_work::{explain_parts, in_parts};
 use part::Part;
-use plan::Plan;
+use plan::{Plan, Prep, Strategy};
 
 pub(super) use cooperative::CooperativeTile;
 pub(super) use fragments::multiply as unrolled_multiply;
@@ -75,7 +77,9 @@ params! {
 
 pub(super) fn variants() -> Vec<Variant> {
     [
-        kernel::variants(),
+        direct::variants(),
+        tiled::variants(),
+        cooperative::variants(),
         skinny::variants(),
         gemv::variants(),
         gemv_dot::variants(),
@@ -173,21 +177,17 @@ fn run(
     if let Some(length) = slices::length(ctx, desc, plan) {
         return slices::run(ctx, op, desc, windows, plan, length);
     }
-    if plan.emulated {
-        return emulated::run(ctx, op, desc, windows, plan);
-    }
     let (mut desc, mut windows) = (*desc, windows.clone());
-    if plan.transposes_b {
+    if plan.prep[1] == Prep::Transpose {
         pack::turn_b(ctx, op, &mut desc, &mut windows)?;
     }
-    pack::align(ctx, op, &mut desc, &mut windows, plan.packs)?;
-    if plan.splits > 1 {
-        return split::run(ctx, op, &desc, &windows, plan);
+    pack::align(ctx, op, &mut desc, &mut windows, plan.prep)?;
+    match plan.strategy {
+        Strategy::Whole => launch(ctx, op, &Product::whole(&desc), &windows, plan),
+        Strategy::SplitK(_) => split::run(ctx, op, &desc, &windows, plan),
+        Strategy::PeelEdges => edges::run(ctx, op, &desc, &windows, plan),
+        Strategy::Emulated(_) => emulated::run(ctx, op, &desc, &windows, plan),
     }
-    if plan.strips {
-        return strips::run(ctx, op, &desc, &windows, plan);
-    }
-    launch(ctx, op, &Product::whole(&desc), &windows, plan)
 }
 
 fn launch(
@@ -198,11 +198,12 @@ fn launch(
     plan: &Plan,
 ) -> BackendResult<()> {
     let mut params = params(op, product, windows, plan.tile())?;
-    if plan.transposed() {
+    let kernel = plan.implementation();
+    if kernel.is_transposed() {
         params = params.transposed();
     }
     let grid = linear_grid(op, params.tiles as usize)?;
-    ctx.launch(op, &plan.variant(), &plan.inputs(windows), &windows.c, &params, grid)
+    ctx.launch(op, &kernel.variant(&plan.signature), &kernel.inputs(windows), &windows.c, &params, grid)
 }
 
 fn params(

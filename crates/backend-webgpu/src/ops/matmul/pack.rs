@@ -5,6 +5,7 @@ use backend_api::desc::{MatmulDesc, Matrix};
 use backend_api::{BackendResult, BackendTranspose, DType, checked_product};
 
 use super::layout::is_aligned;
+use super::plan::Prep;
 use super::{Windows, stride};
 use crate::context::{Context, dim, linear_grid};
 use crate::kernels::{KernelSource, Variant, kernel, params};
@@ -85,18 +86,19 @@ fn stored(desc: &MatmulDesc) -> [Stored; 2] {
     [of(desc.m, desc.trans_a.is_transposed()), of(desc.n, !desc.trans_b.is_transposed())]
 }
 
-/// Which operands have to be copied.
-pub(super) fn needed(desc: &MatmulDesc, windows: &Windows) -> [bool; 2] {
+/// How operands have to be prepared to be read by vectors.
+pub(super) fn needed(desc: &MatmulDesc, windows: &Windows) -> [Prep; 2] {
     let [a, b] = stored(desc);
     // Both operands have to end at the same k, and one that has it along its rows can't end inside of a
     // group.
     let k_along_rows = !(a.k_down && b.k_down);
     if k_along_rows && !desc.k.is_multiple_of(group_of_both(desc)) {
-        return [true; 2];
+        return [Prep::Pack; 2];
     }
+    let prep = |is_aligned| if is_aligned { Prep::AsIs } else { Prep::Pack };
     [
-        !is_aligned(&desc.a, windows.a.offset, a.columns, group(desc.a.dtype)),
-        !is_aligned(&desc.b, windows.b.offset, b.columns, group(desc.b.dtype)),
+        prep(is_aligned(&desc.a, windows.a.offset, a.columns, group(desc.a.dtype))),
+        prep(is_aligned(&desc.b, windows.b.offset, b.columns, group(desc.b.dtype))),
     ]
 }
 
@@ -136,8 +138,9 @@ pub(super) fn align(
     op: &'static str,
     desc: &mut MatmulDesc,
     windows: &mut Windows,
-    packs: [bool; 2],
+    prep: [Prep; 2],
 ) -> BackendResult<()> {
+    let packs = prep.map(|prep| prep == Prep::Pack);
     let [a, b] = stored(desc);
     let k = if packs == [true; 2] { desc.k.next_multiple_of(STEP) } else { desc.k };
     let of_a = packs[0].then(|| Copy::new(op, &desc.a, &windows.a, a, k, desc.batch)).transpose()?;

@@ -5,7 +5,7 @@
 use backend_api::desc::{MatmulDesc, Matrix};
 use backend_api::{Activation, BackendResult, BackendTranspose};
 
-use super::kernel::Kernel;
+use super::kernel::Signature;
 use super::plan::Plan;
 use super::{Product, Windows, params};
 use crate::context::{Context, linear_grid};
@@ -13,9 +13,9 @@ use crate::ops::self_test::{OP, SelfTest, compare, numbers, whole_numbers};
 
 /// Whether the plan's variant is right, its activation apart; found out at its first use.
 pub(super) fn passes(ctx: &Context, plan: &Plan) -> bool {
-    let plan =
-        if plan.splits > 1 { plan.piece() } else { Plan { activation: Activation::Identity, ..*plan } };
-    ctx.self_tests.pass(&plan.variant(), || check(ctx, &plan))
+    let identity = Signature { activation: Activation::Identity, ..plan.signature };
+    let plan = if plan.splits() > 1 { plan.partial() } else { Plan { signature: identity, ..*plan } };
+    ctx.self_tests.pass(&plan.implementation().variant(&plan.signature), || check(ctx, &plan))
 }
 
 /// Multiplies two small matrices and compares the product with the host's.
@@ -36,19 +36,15 @@ impl Problem {
         // Rows of whole groups of eight elements, of which the last tile and the first step have a few.
         const EIGHT: usize = 8;
         let [tile_m, tile_n] = plan.tile();
-        let step = match plan.kernel {
-            Kernel::Cooperative(tile) => tile.k,
-            Kernel::SkinnyCooperative(dots) => dots.turn(),
-            _ => 64,
-        };
-        let (m, n, k) = (tile_m + 3 * EIGHT, tile_n + 5 * EIGHT, 2 * step + EIGHT);
-        let [trans_a, trans_b] = plan.trans;
+        let k = 2 * plan.implementation().k_block() + EIGHT;
+        let (m, n) = (tile_m + 3 * EIGHT, tile_n + 5 * EIGHT);
+        let [trans_a, trans_b] = plan.signature.trans;
         let [a, b] = [(m, k, trans_a), (k, n, trans_b)].map(|(rows, columns, transposed)| {
             let (rows, columns) = if transposed { (columns, rows) } else { (rows, columns) };
             (rows, columns + EIGHT)
         });
         let matrix = |dtype, ld| Matrix::new(0, dtype, ld);
-        let [dtype_a, dtype_b, dtype_c] = plan.dtypes;
+        let [dtype_a, dtype_b, dtype_c] = plan.signature.dtypes;
         let transposed = |yes| if yes { BackendTranspose::Trans } else { BackendTranspose::NoTrans };
         let (a_matrix, b_matrix) = (matrix(dtype_a, a.1), matrix(dtype_b, b.1));
         Self {
@@ -72,13 +68,14 @@ impl Problem {
             c: ctx.output(OP, &c, dtype)?,
         };
         let mut params = params(OP, &Product::whole(&self.desc), &windows, plan.tile())?;
-        if plan.transposed() {
+        let kernel = plan.implementation();
+        if kernel.is_transposed() {
             params = params.transposed();
         }
-        let mut bound = plan.inputs(&windows);
+        let mut bound = kernel.inputs(&windows);
         bound.push(&windows.c);
         let grid = linear_grid(OP, params.tiles as usize)?;
-        test.launch(&plan.variant(), &bound, &params, grid)?;
+        test.launch(&kernel.variant(&plan.signature), &bound, &params, grid)?;
         test.read(&c, &mut result)?;
         Ok(whole_numbers(&result, dtype).collect())
     }
@@ -101,6 +98,8 @@ impl Problem {
 mod tests {
     use backend_api::DType;
 
+    use super::super::kernel::Kernel;
+    use super::super::plan::{Prep, Strategy};
     use super::*;
     use crate::ops::self_test::WHOLE;
 
@@ -110,10 +109,10 @@ mod tests {
         let halves = Matrix::new(0, DType::F16, 1 << 12);
         let desc = MatmulDesc::new(1 << 12, 1 << 12, 1 << 12, halves, halves, halves)
             .with_transpose(BackendTranspose::NoTrans, BackendTranspose::Trans);
-        let kernels = Kernel::all()
-            .filter(|kernel| matches!(kernel, Kernel::Cooperative(_) | Kernel::SkinnyCooperative(_)));
-        for kernel in kernels {
-            let product = Problem::new(&Plan::with_kernel(&desc, kernel, 1)).product();
+        for kernel in Kernel::all().filter(|kernel| kernel.implementation().needs_self_test()) {
+            let (signature, prep) = (Signature::of(&desc), [Prep::AsIs; 2]);
+            let product =
+                Problem::new(&Plan { kernel, signature, prep, strategy: Strategy::Whole }).product();
             let largest = product.into_iter().flatten().map(i32::unsigned_abs).max().unwrap_or_default();
             assert!((1..=WHOLE).contains(&(largest as usize)), "{kernel}: {largest}");
         }

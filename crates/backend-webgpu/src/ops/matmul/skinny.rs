@@ -1,21 +1,20 @@
-//! The shapes of gemm/skinny, for products of few rows or few columns: those take the time of reading one
-//! operand.
-//!
-//! A product of few columns is made as the transposed product, which has few rows.
+//! gemm/skinny: products of few rows or few columns, which take the time of reading one operand.
 
 use std::fmt;
 
 use backend_api::desc::MatmulDesc;
 use backend_api::{Activation, DType, DeviceKind};
 
-use super::kernel::Kernel;
+use super::kernel::{GemmKernel, Kernel, Signature};
 use super::large::{Large, Small, libs, oriented};
 use super::layout::is_aligned;
 use super::plan::Plan;
 use super::{Params, Windows, activation_code};
 use crate::context::Context;
+use crate::device::Gpu;
 use crate::kernels::{KernelSource, Variant, kernel};
 use crate::ops::vec_width::VecWidth;
+use crate::recorder::Window;
 
 static SKINNY: KernelSource = kernel!(
     "gemm/skinny",
@@ -104,7 +103,7 @@ impl Skinny {
 
     /// The shape that is estimated to be the fastest for a product of few rows or columns, and into how many
     /// pieces k is split so that `workgroups` are at work.
-    pub(super) fn choose(desc: &MatmulDesc, workgroups: usize) -> Option<(Self, usize)> {
+    fn choose(desc: &MatmulDesc, workgroups: usize) -> Option<(Self, usize)> {
         let few = desc.m.min(desc.n);
         if few > FEW || desc.k == 0 {
             return None;
@@ -132,8 +131,8 @@ impl Skinny {
         Some((shape, splits))
     }
 
-    /// The same for a product: its smaller side becomes the rows, as many of them as fit.
-    pub(super) fn fitting(self, desc: &MatmulDesc) -> Self {
+    /// The shape for a product, whose smaller side becomes the rows, as many of them as fit.
+    fn fitting(self, desc: &MatmulDesc) -> Self {
         let transposed = desc.n < desc.m;
         let large = Large::of(desc, transposed);
         let vec_width = VecWidth::of(large.matrix.dtype);
@@ -142,59 +141,10 @@ impl Skinny {
         Self { rows, transposed, ..self }
     }
 
-    /// The same with as much of A in workgroup memory as a device has room for.
-    pub(super) fn on(self, limits: &wgpu::Limits) -> Self {
+    /// The shape with as much of A in workgroup memory as a device has room for.
+    fn on(self, limits: &wgpu::Limits) -> Self {
         let room = limits.max_compute_workgroup_storage_size as usize / size_of::<f32>();
         Self { staged: if room >= STAGED[1] { STAGED[1] } else { STAGED[0] }, ..self }
-    }
-
-    /// The same for the operands as they are, and for sums in one piece or in several.
-    pub(super) fn reading(self, desc: &MatmulDesc, windows: &Windows, pieces: usize) -> Self {
-        let small = Small::of(desc, windows, self.transposed);
-        let large = Large::of(desc, self.transposed);
-        let vec_width = VecWidth::of(large.matrix.dtype).if_vectors(large.reads_as_vectors(windows));
-        let (ahead, _) = self.ahead(large.along_k, vec_width);
-        let turn = self.turn(large.along_k, vec_width, ahead);
-        let zeros = desc.k.next_multiple_of(turn) - desc.k;
-        Self {
-            fours: !small.across_k && is_aligned(small.matrix, small.offset, desc.k, 4),
-            // Of fewer rows, there is little to multiply while a branch is waited for.
-            late_zeros: self.rows < FEW || pieces > 1 || 2 * zeros > turn,
-            ..self
-        }
-    }
-
-    /// The shape alone, as its name says it.
-    pub(super) const fn named(self) -> Self {
-        Self::new(self.threads, self.span, self.ahead)
-    }
-
-    /// Rows and columns of a workgroup, of C as it is stored.
-    pub(super) fn tile(self, dtypes: [DType; 3], trans: [bool; 2], vectors: bool) -> [usize; 2] {
-        let ([_, dtype, _], [_, along_k]) = oriented(self.transposed, dtypes, trans);
-        let columns = self.columns(along_k, VecWidth::of(dtype).if_vectors(vectors));
-        if self.transposed { [columns, self.rows] } else { [self.rows, columns] }
-    }
-
-    pub(super) fn variant(
-        self,
-        dtypes: [DType; 3],
-        trans: [bool; 2],
-        activation: Activation,
-        vectors: bool,
-    ) -> Variant {
-        let ([a, b, c], [trans_a, trans_b]) = oriented(self.transposed, dtypes, trans);
-        let vec_width = VecWidth::of(b).if_vectors(vectors);
-        let (ahead, turns) = self.ahead(trans_b, vec_width);
-        let sizes = [self.rows, self.threads, self.span(trans_b, vec_width), ahead, turns];
-        let [rows, shared, span, ahead, turns] = sizes.map(|size| size as u32);
-        // Both are for halves of turns only.
-        let [fours, late_zeros] = [self.fours, self.late_zeros].map(|flag| u32::from(flag && turns == 0));
-        let [trans_a, trans_b, trans_c] = [trans_a, trans_b, self.transposed].map(u32::from);
-        let activation = activation_code(activation);
-        let constants =
-            [rows, shared, span, ahead, turns, fours, late_zeros, trans_a, trans_b, trans_c, activation];
-        Variant::new(&SKINNY, [a, b, c, DType::F32], constants).with_libs(libs(vec_width, c))
     }
 
     /// Rows that workgroup memory and registers have room for.
@@ -230,11 +180,13 @@ impl Skinny {
     fn turn(self, along_k: bool, vec_width: VecWidth, ahead: usize) -> usize {
         self.threads * ahead * if along_k { vec_width.width() } else { 4 }
     }
-}
 
-impl Plan {
-    /// The plan for few rows or columns, where no tensor cores would be faster.
-    pub(super) fn skinny(ctx: &Context, desc: &MatmulDesc, windows: &Windows) -> Option<Self> {
+    /// The plan for few rows or columns, as many as tensor cores wouldn't be faster for.
+    pub(super) fn candidate_beside_tensor_cores(
+        ctx: &Context,
+        desc: &MatmulDesc,
+        windows: &Windows,
+    ) -> Option<Plan> {
         let large = Large::of(desc, desc.n < desc.m);
         let halves = [desc.a.dtype, desc.b.dtype] == [DType::F16; 2];
         // Tensor cores make many rows in the time of one, and read whole vectors.
@@ -243,27 +195,76 @@ impl Plan {
             true => 4,
             false => FEW,
         };
-        if desc.m.min(desc.n) > few { None } else { Self::any_skinny(ctx, desc, windows) }
+        if desc.m.min(desc.n) > few { None } else { Self::candidate(ctx, desc, windows) }
     }
 
     /// The plan for few rows or columns.
-    pub(super) fn any_skinny(ctx: &Context, desc: &MatmulDesc, windows: &Windows) -> Option<Self> {
+    pub(super) fn candidate(ctx: &Context, desc: &MatmulDesc, windows: &Windows) -> Option<Plan> {
         if ctx.gpu.info.kind == DeviceKind::SoftwareAdapter {
             return None;
         }
-        let (skinny, splits) = Skinny::choose(desc, ctx.gpu.profile.compute_units)?;
-        Some(Self::new(ctx, desc, Kernel::Skinny(skinny), splits)?.reading(desc, windows))
+        let (skinny, splits) = Self::choose(desc, ctx.gpu.profile.compute_units)?;
+        Plan::with_kernel(ctx, desc, windows, Kernel::Skinny(skinny), splits)
+    }
+}
+
+impl GemmKernel for Skinny {
+    fn is_possible(&self, _: &Gpu, desc: &MatmulDesc) -> bool {
+        desc.k > 0
     }
 
-    /// Whether the kernel makes the transposed product.
-    pub(super) fn transposed(&self) -> bool {
-        match self.kernel {
-            Kernel::Skinny(skinny) => skinny.transposed,
-            Kernel::Gemv(gemv) => gemv.transposed,
-            Kernel::GemvDot(dots) => dots.transposed,
-            Kernel::SkinnyCooperative(dots) => dots.transposed,
-            _ => false,
-        }
+    fn for_product(&self, gpu: &Gpu, desc: &MatmulDesc) -> Kernel {
+        Kernel::Skinny(self.on(&gpu.limits).fitting(desc))
+    }
+
+    fn for_operands(&self, desc: &MatmulDesc, windows: &Windows, splits: usize) -> (Kernel, bool) {
+        let small = Small::of(desc, windows, self.transposed);
+        let large = Large::of(desc, self.transposed);
+        let vectors = large.reads_as_vectors(windows);
+        let vec_width = VecWidth::of(large.matrix.dtype).if_vectors(vectors);
+        let (ahead, _) = self.ahead(large.along_k, vec_width);
+        let turn = self.turn(large.along_k, vec_width, ahead);
+        let zeros = desc.k.next_multiple_of(turn) - desc.k;
+        let skinny = Self {
+            fours: !small.across_k && is_aligned(small.matrix, small.offset, desc.k, 4),
+            // Of fewer rows, there is little to multiply while a branch is waited for.
+            late_zeros: self.rows < FEW || splits > 1 || 2 * zeros > turn,
+            ..*self
+        };
+        (Kernel::Skinny(skinny), vectors)
+    }
+
+    fn named(&self) -> Kernel {
+        Kernel::Skinny(Self::new(self.threads, self.span, self.ahead))
+    }
+
+    fn is_transposed(&self) -> bool {
+        self.transposed
+    }
+
+    fn tile(&self, signature: &Signature) -> [usize; 2] {
+        let ([_, dtype, _], [_, along_k]) = oriented(self.transposed, signature.dtypes, signature.trans);
+        let columns = self.columns(along_k, VecWidth::of(dtype).if_vectors(signature.vectors));
+        if self.transposed { [columns, self.rows] } else { [self.rows, columns] }
+    }
+
+    fn inputs<'a>(&self, Windows { a, b, bias, .. }: &'a Windows) -> Vec<&'a Window> {
+        if self.transposed { vec![b, b, a, bias] } else { vec![a, a, b, bias] }
+    }
+
+    fn variant(&self, signature: &Signature) -> Variant {
+        let ([a, b, c], [trans_a, trans_b]) = oriented(self.transposed, signature.dtypes, signature.trans);
+        let vec_width = VecWidth::of(b).if_vectors(signature.vectors);
+        let (ahead, turns) = self.ahead(trans_b, vec_width);
+        let sizes = [self.rows, self.threads, self.span(trans_b, vec_width), ahead, turns];
+        let [rows, shared, span, ahead, turns] = sizes.map(|size| size as u32);
+        // Both are for halves of turns only.
+        let [fours, late_zeros] = [self.fours, self.late_zeros].map(|flag| u32::from(flag && turns == 0));
+        let [trans_a, trans_b, trans_c] = [trans_a, trans_b, self.transposed].map(u32::from);
+        let activation = activation_code(signature.activation);
+        let constants =
+            [rows, shared, span, ahead, turns, fours, late_zeros, trans_a, trans_b, trans_c, activation];
+        Variant::new(&SKINNY, [a, b, c, DType::F32], constants).with_libs(libs(vec_width, c))
     }
 }
 
@@ -295,7 +296,7 @@ pub(super) fn variants() -> Vec<Variant> {
                 let (fours, late_zeros) = (turn % 4 == 0, turn % 8 < 4);
                 let of = |staged| {
                     let skinny = Skinny { rows, staged, fours, late_zeros, transposed, ..shape };
-                    skinny.variant(dtypes, trans, activation, vectors)
+                    skinny.variant(&Signature { dtypes, trans, activation, vectors, element_access: false })
                 };
                 variants.push(of(STAGED[0]));
                 if of(STAGED[1]) != of(STAGED[0]) {

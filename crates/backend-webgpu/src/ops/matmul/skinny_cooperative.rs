@@ -1,17 +1,17 @@
-//! The shapes of gemm/skinny_cooperative, for products of few rows, or of few columns, of f16 operands whose
-//! rows run along k, on tensor cores.
+//! gemm/skinny_cooperative: products of few rows, or of few columns, of K-major f16 operands on tensor cores.
 
 use std::fmt;
 
 use backend_api::desc::MatmulDesc;
 use backend_api::{Activation, DType};
 
-use super::kernel::Kernel;
+use super::kernel::{GemmKernel, Kernel, Signature};
 use super::large::{Large, Small};
 use super::layout::is_aligned;
 use super::plan::Plan;
 use super::{Params, Windows, activation_code, activation_libs};
 use crate::context::Context;
+use crate::device::Gpu;
 use crate::kernels::{KernelSource, Variant, kernel};
 use crate::ops::has_room;
 use crate::ops::tensor_cores::{FRAGMENT, SUBGROUP};
@@ -54,16 +54,6 @@ impl SkinnyCooperative {
         Self { subgroups, transposed: false }
     }
 
-    /// Whether the kernel can make a product whose operands are aligned.
-    pub(super) fn is_possible(self, desc: &MatmulDesc, limits: &wgpu::Limits) -> bool {
-        let halves = [desc.a.dtype, desc.b.dtype] == [DType::F16; 2];
-        let bytes = self.subgroups * ROWS * COLUMNS * size_of::<f32>();
-        halves
-            && !desc.trans_a.is_transposed()
-            && desc.trans_b.is_transposed()
-            && has_room(limits, self.subgroups * SUBGROUP, bytes)
-    }
-
     /// The shape for a product, if that has few rows or columns, and enough of the others for all
     /// `compute_units`.
     fn choose(desc: &MatmulDesc, compute_units: usize) -> Option<Self> {
@@ -75,50 +65,80 @@ impl SkinnyCooperative {
         Some(shape).filter(|_| (2..=ROWS).contains(&few) && long && 4 * workgroups >= 3 * compute_units)
     }
 
-    /// The same for a product.
-    pub(super) fn fitting(self, desc: &MatmulDesc) -> Self {
-        Self { transposed: desc.n < desc.m, ..self }
-    }
-
     /// Whether both operands can be read by vectors.
-    pub(super) fn reads_as_vectors(self, desc: &MatmulDesc, windows: &Windows) -> bool {
+    fn reads_as_vectors(self, desc: &MatmulDesc, windows: &Windows) -> bool {
         let Small { matrix, offset, .. } = Small::of(desc, windows, self.transposed);
         is_aligned(matrix, offset, desc.k, VecWidth::of(matrix.dtype).width())
             && Large::of(desc, self.transposed).reads_as_vectors(windows)
     }
 
-    /// The shape alone, as its name says it.
-    pub(super) const fn named(self) -> Self {
-        Self::new(self.subgroups)
-    }
-
-    /// Rows and columns of a workgroup, of C as it is stored.
-    pub(super) const fn tile(self) -> [usize; 2] {
-        if self.transposed { [COLUMNS, ROWS] } else { [ROWS, COLUMNS] }
-    }
-
     /// Elements along k that a workgroup takes of each row at once.
-    pub(super) const fn turn(self) -> usize {
+    const fn turn(self) -> usize {
         self.subgroups * STEP
     }
 
-    pub(super) fn variant(self, dtype: DType, activation: Activation) -> Variant {
-        let constants = [self.subgroups as u32, u32::from(self.transposed), activation_code(activation)];
-        Variant::new(&SKINNY_COOPERATIVE, [DType::F16, dtype], constants)
-            .with_libs(activation_libs(dtype))
-            .with_rolled_loops()
-    }
-}
-
-impl Plan {
-    /// The plan for few rows or columns of operands along k, where one launch keeps the device at work.
-    pub(super) fn skinny_cooperative(ctx: &Context, desc: &MatmulDesc, windows: &Windows) -> Option<Self> {
+    /// The plan for few rows or columns of K-major operands, where one launch keeps the device at work.
+    pub(super) fn candidate(ctx: &Context, desc: &MatmulDesc, windows: &Windows) -> Option<Plan> {
         // No browser offers tensor cores.
         if cfg!(target_family = "wasm") {
             return None;
         }
-        let dots = SkinnyCooperative::choose(desc, ctx.gpu.profile.compute_units)?;
-        Self::new(ctx, desc, Kernel::SkinnyCooperative(dots), 1)?.reading(desc, windows).verified(ctx)
+        let skinny = Self::choose(desc, ctx.gpu.profile.compute_units)?;
+        Plan::with_kernel(ctx, desc, windows, Kernel::SkinnyCooperative(skinny), 1)?.verified(ctx)
+    }
+}
+
+impl GemmKernel for SkinnyCooperative {
+    fn is_possible(&self, gpu: &Gpu, desc: &MatmulDesc) -> bool {
+        let halves = [desc.a.dtype, desc.b.dtype] == [DType::F16; 2];
+        let bytes = self.subgroups * ROWS * COLUMNS * size_of::<f32>();
+        gpu.takes_spirv
+            && halves
+            && desc.k > 0
+            && !desc.trans_a.is_transposed()
+            && desc.trans_b.is_transposed()
+            && has_room(&gpu.limits, self.subgroups * SUBGROUP, bytes)
+    }
+
+    fn for_product(&self, _: &Gpu, desc: &MatmulDesc) -> Kernel {
+        Kernel::SkinnyCooperative(Self { transposed: desc.n < desc.m, ..*self })
+    }
+
+    fn for_operands(&self, desc: &MatmulDesc, windows: &Windows, _: usize) -> (Kernel, bool) {
+        (Kernel::SkinnyCooperative(*self), self.reads_as_vectors(desc, windows))
+    }
+
+    fn named(&self) -> Kernel {
+        Kernel::SkinnyCooperative(Self::new(self.subgroups))
+    }
+
+    fn needs_self_test(&self) -> bool {
+        true
+    }
+
+    fn needs_vectors(&self) -> bool {
+        true
+    }
+
+    fn is_transposed(&self) -> bool {
+        self.transposed
+    }
+
+    fn tile(&self, _: &Signature) -> [usize; 2] {
+        if self.transposed { [COLUMNS, ROWS] } else { [ROWS, COLUMNS] }
+    }
+
+    fn k_block(&self) -> usize {
+        self.turn()
+    }
+
+    fn variant(&self, signature: &Signature) -> Variant {
+        let dtype = signature.dtypes[2];
+        let activation = activation_code(signature.activation);
+        let constants = [self.subgroups as u32, u32::from(self.transposed), activation];
+        Variant::new(&SKINNY_COOPERATIVE, [DType::F16, dtype], constants)
+            .with_libs(activation_libs(dtype))
+            .with_rolled_loops()
     }
 }
 
@@ -136,7 +156,10 @@ pub(super) fn variants() -> Vec<Variant> {
         for dtype in [DType::F16, DType::F32] {
             for &activation in Activation::ALL {
                 let transposed = variants.len() % 2 == 1;
-                variants.push(SkinnyCooperative { transposed, ..shape }.variant(dtype, activation));
+                let dtypes = [DType::F16, DType::F16, dtype];
+                let trans = [false, true];
+                let signature = Signature { dtypes, trans, activation, vectors: true, element_access: true };
+                variants.push(SkinnyCooperative { transposed, ..shape }.variant(&signature));
             }
         }
     }

@@ -39,7 +39,7 @@ pub(super) fn variants() -> Vec<Variant> {
     variants
 }
 
-/// Makes the product in `plan.splits` pieces at most.
+/// Makes the product in at most as many splits of k as the plan has.
 pub(super) fn run(
     ctx: &Context,
     op: &'static str,
@@ -71,12 +71,12 @@ impl Partial {
         windows: &Windows,
         plan: &Plan,
     ) -> BackendResult<Self> {
-        let pieces = Pieces::new(desc, plan.splits);
+        let pieces = Pieces::new(desc, plan.splits());
         let elements = checked_product(op, "scratch", &[pieces.count, desc.m, desc.n])?;
         let bytes = checked_product(op, "scratch", &[elements, DType::F32.size()])?;
         let window = ctx.output(op, &ctx.scratch(op, bytes)?, DType::F32)?;
         let parts = Windows { bias: ctx.null(), c: window, ..windows.clone() };
-        launch(ctx, op, &pieces.product(desc), &parts, &plan.piece())?;
+        launch(ctx, op, &pieces.product(desc), &parts, &plan.partial())?;
         Ok(Self { window: parts.c, count: pieces.count })
     }
 }

@@ -6,7 +6,7 @@ use backend_api::{BackendResult, MathMode};
 use super::cooperative::CooperativeTile;
 use super::kernel::Kernel;
 use super::part::Part;
-use super::plan::Plan;
+use super::plan::{Plan, Strategy};
 use super::skinny::FEW;
 use super::tuning::Key;
 use super::{KernelOverride, run, windows};
@@ -42,8 +42,8 @@ pub(crate) fn tune_matmul(
 
     let product = |plan: &Plan| run(ctx, op, desc, &windows, plan).and_then(|()| ctx.commit(op));
     let Some(time) = measure(&|| product(&planned))? else { return Ok(()) };
-    let (mut best, mut least) = (planned.as_forced(), time * GAIN);
-    for candidate in candidates(desc, key.aligned).filter(|&candidate| candidate != planned.as_forced()) {
+    let (mut best, mut least) = (planned.as_override(), time * GAIN);
+    for candidate in candidates(desc, key.aligned).filter(|&candidate| candidate != planned.as_override()) {
         let Some(plan) = Plan::overridden(ctx, desc, &windows, candidate) else { continue };
         match measure(&|| product(&plan))? {
             None => break,
@@ -62,7 +62,7 @@ fn candidates(desc: &MatmulDesc, aligned: bool) -> impl Iterator<Item = KernelOv
     let fewest = desc.m.min(desc.n);
     let copies = move |kernel: &Kernel| {
         let may_copy = match kernel {
-            Kernel::Direct | Kernel::Tiled(_) => !aligned,
+            Kernel::Direct(_) | Kernel::Tiled(_) => !aligned,
             Kernel::Cooperative(_) => desc.trans_b.is_transposed(),
             _ => false,
         };
@@ -77,12 +77,8 @@ fn candidates(desc: &MatmulDesc, aligned: bool) -> impl Iterator<Item = KernelOv
     Kernel::all().filter(possible).flat_map(move |kernel| {
         let splits = [1, 2, 4, 8, 16, 32].into_iter();
         splits.filter(move |&splits| splits == 1 || single && k / splits >= 128).flat_map(move |splits| {
-            copies(&kernel).iter().map(move |&packed| KernelOverride {
-                kernel,
-                splits,
-                packed,
-                strips: false,
-            })
+            let strategy = if splits > 1 { Strategy::SplitK(splits) } else { Strategy::Whole };
+            copies(&kernel).iter().map(move |&packed| KernelOverride { kernel, strategy, packed })
         })
     })
 }

@@ -1,12 +1,14 @@
-//! Products on tensor cores of a few more rows or columns than whole tiles have: what is left over becomes
-//! products of its own, made like any of few rows. A round of large tiles for it would take longer.
+//! Products on tensor cores whose m or n exceeds whole tiles by up to 16: the edge is made by skinny products of its own,
+//! as another wave of large tiles would take longer.
 
 use backend_api::BackendResult;
 use backend_api::desc::{BiasAxis, MatmulDesc};
 
 use super::cooperative::CooperativeTile;
+use super::gemv::Gemv;
 use super::kernel::Kernel;
-use super::plan::Plan;
+use super::plan::{Plan, Strategy};
+use super::skinny::Skinny;
 use super::{Product, Windows, launch, run as run_alone};
 use crate::context::Context;
 use crate::ops::tensor_cores::FRAGMENT;
@@ -78,47 +80,49 @@ pub(super) fn run(
 ) -> BackendResult<()> {
     for (number, part) in parts(desc, plan.tile()).into_iter().enumerate().rev() {
         let (product, windows) = (part.of(desc), part.windows(desc, windows));
-        let strip = if number == 0 { None } else { Plan::strip(ctx, &product, &windows) };
-        match strip {
-            Some(strip) => run_alone(ctx, op, &product, &windows, &strip)?,
+        let edge = if number == 0 { None } else { edge(ctx, &product, &windows) };
+        match edge {
+            Some(edge) => run_alone(ctx, op, &product, &windows, &edge)?,
             None => launch(ctx, op, &Product::whole(&product), &windows, plan)?,
         }
     }
     Ok(())
 }
 
-impl Plan {
-    /// The same with what its tiles leave over as products of their own, if that can be done.
-    pub(super) fn with_strips(self, ctx: &Context, desc: &MatmulDesc) -> Self {
-        Self { strips: self.time_in_parts(ctx, desc).is_some(), ..self }
-    }
+/// The plan with the edge that its tiles leave over peeled off, if that can be done.
+pub(super) fn peeled(ctx: &Context, desc: &MatmulDesc, plan: Plan) -> Plan {
+    let can_be_peeled = time_in_parts(ctx, desc, &plan).is_some();
+    if can_be_peeled { Plan { strategy: Strategy::PeelEdges, ..plan } } else { plan }
+}
 
-    /// The same if it is estimated to be faster.
-    pub(super) fn with_cheap_strips(self, ctx: &Context, desc: &MatmulDesc) -> Self {
-        let Kernel::Cooperative(tile) = self.kernel else { return self };
-        let whole = tile.time([desc.m, desc.n, desc.k, desc.batch], ctx.gpu.profile.compute_units);
-        Self { strips: self.time_in_parts(ctx, desc).is_some_and(|time| time < whole), ..self }
-    }
+/// The plan with its edge peeled off, if that is estimated to be faster.
+pub(super) fn peeled_if_cheaper(ctx: &Context, desc: &MatmulDesc, plan: Plan) -> Plan {
+    let Kernel::Cooperative(tile) = plan.kernel else { return plan };
+    let whole = tile.time([desc.m, desc.n, desc.k, desc.batch], ctx.gpu.profile.compute_units);
+    let is_cheaper = time_in_parts(ctx, desc, &plan).is_some_and(|time| time < whole);
+    if is_cheaper { Plan { strategy: Strategy::PeelEdges, ..plan } } else { plan }
+}
 
-    /// The nanoseconds that the parts are estimated to take, if they can be made.
-    fn time_in_parts(&self, ctx: &Context, desc: &MatmulDesc) -> Option<usize> {
-        let Kernel::Cooperative(tile) = self.kernel else { return None };
-        let parts = parts(desc, self.tile());
-        let (main, rest) = parts.split_first().filter(|_| self.splits == 1)?;
-        let mut time = tile.time([main.m, main.n, desc.k, desc.batch], ctx.gpu.profile.compute_units);
-        for part in rest {
-            time = time.saturating_add(few(ctx, &part.of(desc))?.1 + LAUNCH);
-        }
-        Some(time)
+/// The nanoseconds that the parts are estimated to take, if they can be made.
+fn time_in_parts(ctx: &Context, desc: &MatmulDesc, plan: &Plan) -> Option<usize> {
+    let Kernel::Cooperative(tile) = plan.kernel else { return None };
+    let parts = parts(desc, plan.tile());
+    let (main, rest) = parts.split_first().filter(|_| plan.splits() == 1)?;
+    let mut time = tile.time([main.m, main.n, desc.k, desc.batch], ctx.gpu.profile.compute_units);
+    for part in rest {
+        time = time.saturating_add(few(ctx, &part.of(desc))?.1 + LAUNCH);
     }
+    Some(time)
+}
 
-    /// The plan for a few rows or columns of operands that need no copies.
-    fn strip(ctx: &Context, desc: &MatmulDesc, windows: &Windows) -> Option<Self> {
-        Self::gemv(ctx, desc, windows).or_else(|| Self::skinny(ctx, desc, windows)).or_else(|| {
+/// The plan for an edge of operands that need no copies.
+fn edge(ctx: &Context, desc: &MatmulDesc, windows: &Windows) -> Option<Plan> {
+    Gemv::candidate(ctx, desc, windows)
+        .or_else(|| Skinny::candidate_beside_tensor_cores(ctx, desc, windows))
+        .or_else(|| {
             let (tile, _) = few(ctx, desc)?;
-            Self::new(ctx, desc, Kernel::Cooperative(tile), 1)?.verified(ctx)
+            Plan::new(ctx, desc, Kernel::Cooperative(tile), 1)?.verified(ctx)
         })
-    }
 }
 
 /// The fastest tile for a few rows or columns, and the nanoseconds that it is estimated to take.

@@ -1,0 +1,107 @@
+//! gemm/direct, which stages nothing in workgroup memory: for CPUs, which have none, and for sums over nothing.
+
+use std::fmt;
+
+use backend_api::desc::MatmulDesc;
+use backend_api::{Activation, DType};
+
+use super::kernel::{GemmKernel, Kernel, Signature};
+use super::layout::reads_as_vectors;
+use super::plan::Plan;
+use super::{Params, Windows, activation_code, activation_libs};
+use crate::context::Context;
+use crate::device::Gpu;
+use crate::kernels::{KernelSource, Variant, kernel};
+use crate::recorder::Window;
+
+static DIRECT: KernelSource = kernel!(
+    "gemm/direct",
+    libs: [GRID, SPECIAL, UNARY, MATMUL],
+    types: ["TA", "TB", "TC"],
+    constants: ["VEC", "TRANS_A", "TRANS_B", "ACTIVATION"],
+    reads: 5,
+    writes: 1,
+    params: Params,
+);
+
+/// Rows and columns of a workgroup.
+const TILE: [usize; 2] = [32, 128];
+
+/// The kernel, which has one tile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Direct;
+
+impl Direct {
+    /// The plan for any product.
+    pub(super) fn candidate(ctx: &Context, desc: &MatmulDesc, windows: &Windows) -> Plan {
+        Plan::unchecked(ctx, desc, Kernel::Direct(Self), 1)
+            .reading(desc, windows)
+            .packing_if_long(desc, windows)
+    }
+}
+
+impl GemmKernel for Direct {
+    fn is_possible(&self, _: &Gpu, _: &MatmulDesc) -> bool {
+        true
+    }
+
+    fn for_product(&self, _: &Gpu, _: &MatmulDesc) -> Kernel {
+        Kernel::Direct(*self)
+    }
+
+    fn for_operands(&self, desc: &MatmulDesc, windows: &Windows, _: usize) -> (Kernel, bool) {
+        (Kernel::Direct(*self), reads_as_vectors(desc, windows))
+    }
+
+    fn named(&self) -> Kernel {
+        Kernel::Direct(*self)
+    }
+
+    fn tile(&self, _: &Signature) -> [usize; 2] {
+        TILE
+    }
+
+    fn inputs<'a>(&self, Windows { a, b, bias, .. }: &'a Windows) -> Vec<&'a Window> {
+        vec![a, a, b, b, bias]
+    }
+
+    fn variant(&self, signature: &Signature) -> Variant {
+        let [trans_a, trans_b] = signature.trans.map(u32::from);
+        let constants =
+            [u32::from(signature.vectors), trans_a, trans_b, activation_code(signature.activation)];
+        Variant::new(&DIRECT, signature.dtypes, constants).with_libs(activation_libs(signature.dtypes[2]))
+    }
+}
+
+/// Such as `32x128x4`: rows, columns and depth.
+impl fmt::Display for Direct {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}x{}x4", TILE[0], TILE[1])
+    }
+}
+
+pub(super) fn variants() -> Vec<Variant> {
+    signatures(&TYPES).map(|signature| Direct.variant(&signature)).collect()
+}
+
+/// The types of A, B and C that kernels for any product have.
+pub(super) const TYPES: [[DType; 3]; 4] = {
+    use DType::{F16, F32};
+    [[F32, F32, F32], [F16, F16, F16], [F16, F16, F32], [F32, F16, F32]]
+};
+
+/// Every signature of products of these types.
+pub(super) fn signatures(types: &[[DType; 3]]) -> impl Iterator<Item = Signature> {
+    let flags = [false, true];
+    types.iter().flat_map(move |&dtypes| {
+        Activation::ALL.iter().flat_map(move |&activation| {
+            (0..8).map(move |bits| Signature {
+                dtypes,
+                trans: [flags[bits & 1], flags[bits >> 1 & 1]],
+                activation,
+                vectors: flags[bits >> 2 & 1],
+                element_access: false,
+            })
+        })
+    })
+}

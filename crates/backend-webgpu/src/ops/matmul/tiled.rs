@@ -1,0 +1,86 @@
+//! gemm/tiled, in register tiles, which any GPU can run.
+
+use backend_api::DeviceKind;
+use backend_api::desc::MatmulDesc;
+
+use super::direct::{TYPES, signatures};
+use super::kernel::{GemmKernel, Kernel, Signature};
+use super::layout::reads_as_vectors;
+use super::plan::{Plan, cheapest};
+use super::{Params, Windows, activation_code, activation_libs};
+use crate::context::Context;
+use crate::device::Gpu;
+use crate::kernels::{KernelSource, Variant, kernel};
+use crate::ops::tile::{TILE_CONSTANTS, Tile, tile_product};
+use crate::recorder::Window;
+
+static TILED: KernelSource = KernelSource {
+    unrolled: Some(tile_product),
+    ..kernel!(
+        "gemm/tiled",
+        libs: [GRID, SPECIAL, UNARY, MATMUL, OPERAND_BLOCKS, TILE_PRODUCT],
+        types: ["TA", "TB", "TC"],
+        constants: with_tile(["VEC", "TRANS_A", "TRANS_B", "ACTIVATION"]),
+        reads: 5,
+        writes: 1,
+        params: Params,
+    )
+};
+
+/// The names of a tile's constants, followed by others.
+const fn with_tile(rest: [&'static str; 4]) -> [&'static str; 9] {
+    let [m, n, k, thread_m, thread_n] = TILE_CONSTANTS;
+    let [vectors, trans_a, trans_b, activation] = rest;
+    [m, n, k, thread_m, thread_n, vectors, trans_a, trans_b, activation]
+}
+
+/// The plan for a product on a GPU, in the tile and the splits of k that are estimated to take the least time.
+pub(super) fn candidate(ctx: &Context, desc: &MatmulDesc, windows: &Windows) -> Option<Plan> {
+    if ctx.gpu.info.kind == DeviceKind::SoftwareAdapter {
+        return None;
+    }
+    let tiles = Tile::ALL.into_iter().filter(|tile| tile.fits(&ctx.gpu.limits));
+    let compute_units = ctx.gpu.profile.compute_units;
+    let (tile, splits) = cheapest(desc, tiles, |tile, sizes| tile.time(sizes, compute_units))?;
+    let plan = Plan::with_kernel(ctx, desc, windows, Kernel::Tiled(tile), splits)?;
+    Some(plan.packing_if_long(desc, windows))
+}
+
+impl GemmKernel for Tile {
+    fn is_possible(&self, gpu: &Gpu, desc: &MatmulDesc) -> bool {
+        desc.k > 0 && self.fits(&gpu.limits)
+    }
+
+    fn for_product(&self, _: &Gpu, _: &MatmulDesc) -> Kernel {
+        Kernel::Tiled(*self)
+    }
+
+    fn for_operands(&self, desc: &MatmulDesc, windows: &Windows, _: usize) -> (Kernel, bool) {
+        (Kernel::Tiled(*self), reads_as_vectors(desc, windows))
+    }
+
+    fn named(&self) -> Kernel {
+        Kernel::Tiled(*self)
+    }
+
+    fn tile(&self, _: &Signature) -> [usize; 2] {
+        [self.m, self.n]
+    }
+
+    fn inputs<'a>(&self, Windows { a, b, bias, .. }: &'a Windows) -> Vec<&'a Window> {
+        vec![a, a, b, b, bias]
+    }
+
+    fn variant(&self, signature: &Signature) -> Variant {
+        let [m, n, k, thread_m, thread_n] = self.constants();
+        let [trans_a, trans_b] = signature.trans.map(u32::from);
+        let (vectors, activation) = (u32::from(signature.vectors), activation_code(signature.activation));
+        let constants = [m, n, k, thread_m, thread_n, vectors, trans_a, trans_b, activation];
+        Variant::new(&TILED, signature.dtypes, constants).with_libs(activation_libs(signature.dtypes[2]))
+    }
+}
+
+pub(super) fn variants() -> Vec<Variant> {
+    let of = |signature| Tile::ALL.map(|tile| tile.variant(&signature));
+    signatures(&TYPES).flat_map(of).collect()
+}
