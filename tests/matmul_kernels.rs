@@ -21,8 +21,7 @@ fn main() -> ExitCode {
 /// A test for each kernel that the device can run.
 fn kernels(device: &Arc<Device>) -> Vec<Trial> {
     let names = forced::runnable(device, WebGpuBackend::matmul_kernels());
-    let names =
-        names.flat_map(|name| ["", "+split3", "+packed", "+edges"].map(|how| format!("{name}{how}")));
+    let names = names.flat_map(|name| ["", "+split3", "+packed", "+edges"].map(|how| format!("{name}{how}")));
     // Those of few rows copy nothing.
     let may_copy =
         |name: &str| ["direct/", "tiled/", "cooperative/"].iter().any(|family| name.starts_with(family));

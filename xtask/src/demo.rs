@@ -15,7 +15,7 @@ pub(crate) struct Args {
     #[arg(long, default_value = "Which of an operation's operands may share memory?")]
     query: String,
     /// The Cargo profile to build with
-    #[arg(long, default_value = "release")]
+    #[arg(long, default_value = "demo")]
     profile: String,
     /// Text files to search; README.md and docs/*.md if none are given
     files: Vec<PathBuf>,

@@ -4,17 +4,22 @@ use std::path::PathBuf;
 
 use xshell::{Shell, cmd};
 
-/// Builds them in a profile; the folder where they are then. In the dev profile, they are built as
-/// `cargo test` builds them, with the same features of dependencies: after the suites, they are there.
+/// Builds them, each the program of a package of its name, in a profile; the folder where they are then. In
+/// the dev profile, they are built as `cargo test` builds them, with the same features of dependencies: after
+/// the suites, they are there. Elsewhere they are built alone, without the shader languages that only suites
+/// write.
 pub(crate) fn build(sh: &Shell, names: &[&str], profile: &str) -> anyhow::Result<PathBuf> {
     let bins = names.iter().map(|name| format!("--bin={name}"));
-    let like_tests = (profile == "dev").then_some("--tests");
-    cmd!(sh, "cargo build --profile {profile} --workspace {bins...} {like_tests...}").run()?;
+    let packages = match profile {
+        "dev" => ["--workspace", "--tests"].map(str::to_owned).to_vec(),
+        _ => names.iter().map(|name| format!("--package={name}")).collect(),
+    };
+    cmd!(sh, "cargo build --profile {profile} {packages...} {bins...}").run()?;
     Ok(folder(sh, if profile == "dev" { "debug" } else { profile }))
 }
 
-/// Builds an example in the dev profile; where it is then. It has the features that tests ask for, so after the
-/// suites, its dependencies are there.
+/// Builds an example in the dev profile; where it is then. It has the features that tests ask for, so after
+/// the suites, its dependencies are there.
 pub(crate) fn build_example(sh: &Shell, name: &str) -> anyhow::Result<PathBuf> {
     cmd!(sh, "cargo build --workspace --example {name}").run()?;
     Ok(folder(sh, "debug").join("examples").join(name))

@@ -64,7 +64,7 @@ fn main() -> anyhow::Result<()> {
 
 fn batches(encoder: &Encoder) -> anyhow::Result<Vec<Batch>> {
     let sentences: Vec<&str> = SENTENCES.lines().collect::<Vec<_>>().repeat(COPIES);
-    let sequences = encoder.tokenizer().encode(&sentences)?;
+    let sequences = encoder.tokenizer().encode(&sentences);
     let lengths: Vec<usize> = sequences.iter().map(Vec::len).collect();
     let batch = |indices: Vec<usize>| {
         let parts: Vec<&[u32]> = indices.iter().map(|&i| sequences[i].as_slice()).collect();

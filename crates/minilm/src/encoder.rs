@@ -46,9 +46,9 @@ impl Encoder {
     /// Embeds `texts`. `progress` hears how many have been handed to the device so far.
     ///
     /// # Errors
-    /// [`Error::Tokenizer`](crate::Error::Tokenizer), [`Error::Backend`](crate::Error::Backend).
+    /// [`Error::Backend`](crate::Error::Backend).
     pub fn encode<S: AsRef<str>>(&self, texts: &[S], mut progress: impl FnMut(usize)) -> Result<Embeddings> {
-        let mut job = Job::new(self, texts)?;
+        let mut job = Job::new(self, texts);
         while let Some(pending) = job.record_next(self, &mut progress)? {
             let mut vectors = pending.host_memory();
             pending.output.read(&mut vectors)?;
@@ -66,7 +66,7 @@ impl Encoder {
         texts: &[S],
         mut progress: impl FnMut(usize),
     ) -> Result<Embeddings> {
-        let mut job = Job::new(self, texts)?;
+        let mut job = Job::new(self, texts);
         while let Some(pending) = job.record_next(self, &mut progress)? {
             let mut vectors = pending.host_memory();
             pending.output.read_async(&mut vectors).await?;
@@ -101,16 +101,16 @@ impl Pending {
 }
 
 impl Job {
-    fn new<S: AsRef<str>>(encoder: &Encoder, texts: &[S]) -> Result<Self> {
-        let sequences = encoder.tokenizer.encode(texts)?;
+    fn new<S: AsRef<str>>(encoder: &Encoder, texts: &[S]) -> Self {
+        let sequences = encoder.tokenizer.encode(texts);
         let lengths: Vec<usize> = sequences.iter().map(Vec::len).collect();
         let dim = encoder.model.config().hidden_size;
-        Ok(Self {
+        Self {
             batches: plan_batches(&lengths, encoder.batch_size).into_iter(),
             recorded: 0,
             embeddings: Embeddings::zeros(texts.len(), dim, lengths.iter().sum()),
             sequences,
-        })
+        }
     }
 
     /// Records the next few batches; `None` when there are none left.

@@ -61,9 +61,9 @@ pub enum Error {
         /// Element type and shape found.
         got: String,
     },
-    /// The tokenizer can't be read, or refused a text.
-    #[error("the tokenizer failed")]
-    Tokenizer(#[source] Box<dyn std::error::Error + Send + Sync>),
+    /// `tokenizer.json` can't be parsed, or describes a tokenizer of another kind than BERT's.
+    #[error("the tokenizer can't be read")]
+    Tokenizer(#[source] serde_json::Error),
     /// A sequence has more tokens than the model has positions.
     #[error("a sequence of {tokens} tokens is longer than the model's {max}")]
     TooLong {

@@ -1,9 +1,10 @@
 //! The plans of many shapes on devices that this machine doesn't have.
 //!
-//! A device is pretended: a real one is opened, and planners are told of another's kind, limits and compute units. Calls
-//! are dry runs, which only note the kernels that they ask for.
+//! A device is pretended: a real one is opened, and planners are told of another's kind, limits and compute
+//! units. Calls are dry runs, which only note the kernels that they ask for.
 //!
-//! `PLANS=FILE cargo test --package backend-webgpu plans` writes them all down, one line each, to compare two versions.
+//! `PLANS=FILE cargo test --package backend-webgpu plans` writes them all down, one line each, to compare two
+//! versions.
 
 use std::fmt::Write as _;
 
@@ -193,8 +194,8 @@ fn conv(shapes: &mut Shapes, [input, filter, output, _]: [u64; 4]) -> (ConvDesc,
     }
 }
 
-/// The plans for a device, a line for each shape: the operation, the words of `explain_…` where there are, and the
-/// kernels.
+/// The plans for a device, a line for each shape: the operation, the words of `explain_…` where there are,
+/// and the kernels.
 fn plans(device: &Pretended) -> BackendResult<Vec<String>> {
     let backend = device.backend()?;
     let mut ptrs = [0; 4];

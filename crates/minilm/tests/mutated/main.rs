@@ -1,5 +1,5 @@
-//! Configurations and checkpoints with a few bytes changed: an error or a model, never a panic, and no more
-//! memory than the input's size explains.
+//! Configurations, checkpoints and tokenizers with a few bytes changed: an error or a model, never a panic,
+//! and no more memory than the input's size explains.
 //!
 //! `CAMPAIGN_SEED` gives other changes, `CAMPAIGN_INPUTS` more of them.
 
@@ -7,7 +7,7 @@ mod allocated;
 mod model;
 
 use conformance::mutate::mutated;
-use minilm::Config;
+use minilm::{Config, MAX_TOKENS, Tokenizer};
 
 /// Bytes that a parser may ask for, for each byte of its input and besides: a text of JSON becomes a tree,
 /// and a checkpoint is copied into the backend's memory.
@@ -57,5 +57,15 @@ fn checkpoints() {
     check("a checkpoint", &model::checkpoint()[..HEAD], |bytes| {
         let file = [bytes, &model::checkpoint()[HEAD..]].concat();
         model::load(&file, model::CONFIG.as_bytes())
+    });
+}
+
+#[test]
+fn tokenizers() {
+    check("a tokenizer", model::TOKENIZER.as_bytes(), |bytes| {
+        let Ok(tokenizer) = Tokenizer::from_bytes(bytes) else { return Ok(false) };
+        let longest =
+            tokenizer.encode(&["un[SEP] unaffable", &"un, ".repeat(200)]).iter().map(Vec::len).max();
+        if longest > Some(MAX_TOKENS) { Err(format!("{longest:?} tokens")) } else { Ok(true) }
     });
 }

@@ -6,6 +6,8 @@ use backend_api::{ComputeBackend, DType};
 use backend_cpu::CpuBackend;
 use minilm::{Config, Model};
 
+pub(super) const TOKENIZER: &str = include_str!("../fixtures/tokenizer.json");
+
 pub(super) const CONFIG: &str = r#"{"hidden_size": 8, "intermediate_size": 16, "num_attention_heads": 2,
 "num_hidden_layers": 1, "vocab_size": 4, "max_position_embeddings": 256, "type_vocab_size": 2,
 "layer_norm_eps": 1e-12, "hidden_act": "gelu", "model_type": "bert"}"#;

@@ -145,7 +145,8 @@ impl CooperativeTile {
         [self.m, self.n].map(|size| (size * self.k / 8).div_ceil(self.threads()))
     }
 
-    /// Whether the loop over k stays rolled: unless subgroups share k, where a step has too little math to hide its loads.
+    /// Whether the loop over k stays rolled: unless subgroups share k, where a step has too little math to
+    /// hide its loads.
     pub(super) fn rolls_loops(self) -> bool {
         self.sharers() == 1
     }
@@ -220,14 +221,14 @@ pub(super) fn in_cheapest_tile(ctx: &Context, desc: &MatmulDesc, prep: [Prep; 2]
     Plan { prep, ..Plan::new(ctx, desc, Kernel::Cooperative(tile), splits)? }.verified(ctx)
 }
 
-/// Whether a product is large enough that a copy of a K-major B takes less than the tenth by which the kernel is slower
-/// with one.
+/// Whether a product is large enough that a copy of a K-major B takes less than the tenth by which the kernel
+/// is slower with one.
 fn pays_to_transpose_b(&MatmulDesc { m, n, k, .. }: &MatmulDesc) -> bool {
     m >= 2048 && n.saturating_mul(k) >= 1 << 23
 }
 
-/// Whether a product takes as long as reading B: one row of tiles, and at least two waves of them. The estimate of a step
-/// leaves out memory latency, so this case is told apart.
+/// Whether a product takes as long as reading B: one row of tiles, and at least two waves of them. The
+/// estimate of a step leaves out memory latency, so this case is told apart.
 fn streams_b(desc: &MatmulDesc, compute_units: usize) -> bool {
     let tile = CooperativeTile::SHALLOW;
     let &MatmulDesc { m, n, batch, .. } = desc;

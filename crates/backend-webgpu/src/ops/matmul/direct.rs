@@ -1,4 +1,5 @@
-//! gemm/direct, which stages nothing in workgroup memory: for CPUs, which have none, and for sums over nothing.
+//! gemm/direct, which stages nothing in workgroup memory: for CPUs, which have none, and for sums over
+//! nothing.
 
 use std::fmt;
 

@@ -1,5 +1,5 @@
-//! Products on tensor cores whose m or n exceeds whole tiles by up to 16: the edge is made by skinny products of its own,
-//! as another wave of large tiles would take longer.
+//! Products on tensor cores whose m or n exceeds whole tiles by up to 16: the edge is made by skinny products
+//! of its own, as another wave of large tiles would take longer.
 
 use backend_api::BackendResult;
 use backend_api::desc::{BiasAxis, MatmulDesc};

@@ -17,7 +17,8 @@ use crate::kernels::Variant;
 use crate::ops::tile::Tile;
 use crate::recorder::Window;
 
-/// What decides about the text of a kernel: the types and the layout of the operands, and how a result is finished.
+/// What decides about the text of a kernel: the types and the layout of the operands, and how a result is
+/// finished.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Signature {
     /// Types of A, B and C.
@@ -50,8 +51,8 @@ impl Signature {
     }
 }
 
-/// A kernel with the sizes of its tile. Each file of a kernel implements this, and says by a `candidate` function for
-/// which products it should be the fastest.
+/// A kernel with the sizes of its tile. Each file of a kernel implements this, and says by a `candidate`
+/// function for which products it should be the fastest.
 pub(super) trait GemmKernel: fmt::Display {
     /// Whether the kernel can make a product on a device, of operands prepared as it needs them.
     fn is_possible(&self, gpu: &Gpu, desc: &MatmulDesc) -> bool;
@@ -59,7 +60,8 @@ pub(super) trait GemmKernel: fmt::Display {
     /// The kernel as a product needs it, whatever of its operands' places in memory.
     fn for_product(&self, gpu: &Gpu, desc: &MatmulDesc) -> Kernel;
 
-    /// The kernel as operands at these places need it, with k in so many splits, and whether it reads them by vectors.
+    /// The kernel as operands at these places need it, with k in so many splits, and whether it reads them by
+    /// vectors.
     fn for_operands(&self, desc: &MatmulDesc, windows: &Windows, splits: usize) -> (Kernel, bool);
 
     /// The kernel without what belongs to a product, as a [`KernelOverride`](super::KernelOverride) names it.

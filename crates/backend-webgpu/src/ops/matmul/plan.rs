@@ -50,8 +50,8 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    /// The plan for a product: with the kernel that is asked for, with the one that was measured to be the fastest, or with
-    /// the one that is estimated to be.
+    /// The plan for a product: with the kernel that is asked for, with the one that was measured to be the
+    /// fastest, or with the one that is estimated to be.
     pub(super) fn choose(ctx: &Context, desc: &MatmulDesc, windows: &Windows) -> Self {
         let asked = *ctx.matmul_override.lock();
         let known = asked.or_else(|| ctx.tuning.get(desc, windows));
@@ -60,8 +60,8 @@ impl Plan {
             .unwrap_or_else(|| Self::by_estimate(ctx, desc, windows))
     }
 
-    /// The plan that is estimated to be the fastest: the first kernel that has a candidate, those for small m or n first,
-    /// which have none where a larger tile would be faster.
+    /// The plan that is estimated to be the fastest: the first kernel that has a candidate, those for small m
+    /// or n first, which have none where a larger tile would be faster.
     pub(super) fn by_estimate(ctx: &Context, desc: &MatmulDesc, windows: &Windows) -> Self {
         Gemv::candidate(ctx, desc, windows)
             .or_else(|| GemvDot::candidate(ctx, desc, windows))
@@ -105,8 +105,8 @@ impl Plan {
         KernelOverride { kernel: self.implementation().named(), strategy, packed }
     }
 
-    /// The plan if its kernel is verified on this device, without access to the elements of fragments where only that
-    /// fails.
+    /// The plan if its kernel is verified on this device, without access to the elements of fragments where
+    /// only that fails.
     pub(super) fn verified(self, ctx: &Context) -> Option<Self> {
         let without_access = Signature { element_access: false, ..self.signature };
         let plainer = Self { signature: without_access, ..self };
@@ -135,8 +135,8 @@ impl Plan {
         }
     }
 
-    /// The plan with a kernel, if it can make the product on this device, of operands as they lie in memory or of what
-    /// copies the kernel needs.
+    /// The plan with a kernel, if it can make the product on this device, of operands as they lie in memory
+    /// or of what copies the kernel needs.
     pub(super) fn with_kernel(
         ctx: &Context,
         desc: &MatmulDesc,
@@ -147,7 +147,8 @@ impl Plan {
         Some(Self::new(ctx, desc, kernel, splits)?.reading(desc, windows))
     }
 
-    /// The plan for operands as they lie in memory, but for tensor cores, which can't read them unless they are aligned.
+    /// The plan for operands as they lie in memory, but for tensor cores, which can't read them unless they
+    /// are aligned.
     pub(super) fn reading(self, desc: &MatmulDesc, windows: &Windows) -> Self {
         if let Kernel::Cooperative(_) = self.kernel {
             return self.packing(desc, windows);
@@ -162,7 +163,8 @@ impl Plan {
         Self { prep: pack::needed(desc, windows), signature, ..self }
     }
 
-    /// The plan with copies where reading element by element, which costs a tenth of a long product, takes longer.
+    /// The plan with copies where reading element by element, which costs a tenth of a long product, takes
+    /// longer.
     pub(super) fn packing_if_long(self, desc: &MatmulDesc, windows: &Windows) -> Self {
         let &MatmulDesc { m, n, k, .. } = desc;
         let is_long = m.min(n) >= 256 && m.saturating_mul(n).saturating_mul(k) >= 1 << 31;
@@ -219,8 +221,8 @@ impl Plan {
     }
 }
 
-/// The tile, and the number of splits of k, that are estimated to take the least time. `time` estimates that of a tile for
-/// m, n, k and the number of products.
+/// The tile, and the number of splits of k, that are estimated to take the least time. `time` estimates that
+/// of a tile for m, n, k and the number of products.
 pub(super) fn cheapest<T: Copy>(
     desc: &MatmulDesc,
     tiles: impl Iterator<Item = T>,
@@ -239,7 +241,8 @@ pub(super) fn cheapest<T: Copy>(
     })
 }
 
-/// Such as `cooperative/128x128x32+split4, packs A`: what [`KernelOverride`] reads, and what else there is to know.
+/// Such as `cooperative/128x128x32+split4, packs A`: what [`KernelOverride`] reads, and what else there is to
+/// know.
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Strategy::Emulated(_) = self.strategy {

@@ -34,7 +34,8 @@ const fn with_tile(rest: [&'static str; 4]) -> [&'static str; 9] {
     [m, n, k, thread_m, thread_n, vectors, trans_a, trans_b, activation]
 }
 
-/// The plan for a product on a GPU, in the tile and the splits of k that are estimated to take the least time.
+/// The plan for a product on a GPU, in the tile and the splits of k that are estimated to take the least
+/// time.
 pub(super) fn candidate(ctx: &Context, desc: &MatmulDesc, windows: &Windows) -> Option<Plan> {
     if ctx.gpu.info.kind == DeviceKind::SoftwareAdapter {
         return None;

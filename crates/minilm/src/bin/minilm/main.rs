@@ -7,9 +7,12 @@ mod search;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
+use anyhow::Context;
 use backend_api::Registry;
 use clap::Parser;
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
 
 fn main() -> ExitCode {
     match run(&args::Args::parse()) {
@@ -22,7 +25,8 @@ fn main() -> ExitCode {
 }
 
 fn run(args: &args::Args) -> anyhow::Result<()> {
-    tracing_subscriber::fmt().with_env_filter(EnvFilter::from_default_env()).with_writer(io::stderr).init();
+    let logged = tracing_subscriber::fmt::layer().with_writer(io::stderr);
+    tracing_subscriber::registry().with(logged).with(log_filter()?).init();
 
     let mut registry = Registry::new();
     backend_cpu::register(&mut registry);
@@ -36,4 +40,14 @@ fn run(args: &args::Args) -> anyhow::Result<()> {
     };
     io::stdout().write_all(output.as_bytes())?;
     Ok(())
+}
+
+/// What RUST_LOG asks for, or errors.
+fn log_filter() -> anyhow::Result<Targets> {
+    match std::env::var("RUST_LOG") {
+        Ok(directives) if !directives.is_empty() => {
+            directives.parse().with_context(|| format!("can't read RUST_LOG={directives}"))
+        }
+        _ => Ok(Targets::new().with_default(LevelFilter::ERROR)),
+    }
 }
