@@ -100,6 +100,9 @@ pub(super) struct Windows {
     pub(super) c: Window,
 }
 
+/// Whether this isn't a page.
+const IS_NATIVE: bool = cfg!(not(target_family = "wasm"));
+
 /// A product with the sum over k of its last matrix, which is shorter where the batch is a sum in pieces.
 #[derive(Clone, Copy, Debug)]
 struct Product {
@@ -183,10 +186,13 @@ fn run(
     }
     pack::align(ctx, op, &mut desc, &mut windows, plan.prep)?;
     match plan.strategy {
-        Strategy::Whole => launch(ctx, op, &Product::whole(&desc), &windows, plan),
         Strategy::SplitK(_) => split::run(ctx, op, &desc, &windows, plan),
-        Strategy::PeelEdges => edges::run(ctx, op, &desc, &windows, plan),
-        Strategy::Emulated(_) => emulated::run(ctx, op, &desc, &windows, plan),
+        // Both are for tensor cores, which no browser offers, and a page needn't load them.
+        Strategy::PeelEdges if IS_NATIVE => edges::run(ctx, op, &desc, &windows, plan),
+        Strategy::Emulated(_) if IS_NATIVE => emulated::run(ctx, op, &desc, &windows, plan),
+        Strategy::Whole | Strategy::PeelEdges | Strategy::Emulated(_) => {
+            launch(ctx, op, &Product::whole(&desc), &windows, plan)
+        }
     }
 }
 

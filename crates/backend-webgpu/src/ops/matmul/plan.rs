@@ -183,7 +183,11 @@ impl Plan {
 
     /// An f32 product on tensor cores, if that is allowed and worth it.
     fn emulated(ctx: &Context, desc: &MatmulDesc, asked: Option<KernelOverride>) -> Option<Self> {
-        if desc.math != MathMode::EmulatedF32 || desc.batch != 1 || desc.b.dtype != DType::F32 {
+        if cfg!(target_family = "wasm")
+            || desc.math != MathMode::EmulatedF32
+            || desc.batch != 1
+            || desc.b.dtype != DType::F32
+        {
             return None;
         }
         let parts = emulated::product_of_parts(desc);
