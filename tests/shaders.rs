@@ -8,7 +8,7 @@ use std::collections::{BTreeSet, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
-use backend_webgpu::kernels::{self, Field, Target, Variant};
+use backend_webgpu::variants::{Field, Target, Variant, all_variants, compose};
 use lint::Limits;
 use naga::valid::{Capabilities, ModuleInfo, ValidationFlags, Validator};
 use naga::{AddressSpace, Module, ResourceBinding, StorageAccess, TypeInner};
@@ -36,7 +36,7 @@ impl Composed {
 fn composed() -> Vec<Composed> {
     let mut all = Vec::new();
     let mut seen = HashSet::new();
-    for variant in kernels::all_variants().into_iter().filter(|&variant| seen.insert(variant)) {
+    for variant in all_variants().into_iter().filter(|&variant| seen.insert(variant)) {
         for (immediates, unroll) in [(false, false), (true, true)] {
             // unpack2x16float and its like, which WebGPU has everywhere and naga counts as a capability.
             let mut capabilities = Capabilities::SHADER_FLOAT16_IN_FLOAT32;
@@ -45,7 +45,7 @@ fn composed() -> Vec<Composed> {
             capabilities.set(Capabilities::COOPERATIVE_MATRIX, variant.uses_cooperative_matrices());
             capabilities.set(Capabilities::SUBGROUP, variant.uses_subgroups());
             all.push(Composed {
-                text: kernels::compose(&variant, Target { immediates, unroll }),
+                text: compose(&variant, Target { immediates, unroll }),
                 capabilities,
                 limits: limits(&variant),
                 variant,
@@ -233,7 +233,7 @@ fn every_file_in_shaders_is_used() {
     let mut on_disk = BTreeSet::new();
     collect(&root, &root, &mut on_disk);
     let mut used = BTreeSet::new();
-    for variant in kernels::all_variants() {
+    for variant in all_variants() {
         let source = variant.source();
         used.insert(source.name.to_owned());
         used.extend(variant.libs().map(|lib| lib.name.to_owned()));

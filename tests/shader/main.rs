@@ -10,7 +10,7 @@ use std::fmt::Write as _;
 use std::io::Write as _;
 use std::process::ExitCode;
 
-use backend_webgpu::kernels::{Target, Variant, all_variants, compose};
+use backend_webgpu::variants::{Target, Variant, all_variants, compose};
 use rayon::prelude::*;
 
 /// A GPU with immediates.

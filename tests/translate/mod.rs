@@ -4,7 +4,7 @@
 
 mod slots;
 
-use backend_webgpu::kernels::Variant;
+use backend_webgpu::variants::Variant;
 use naga::back::{glsl, hlsl, msl};
 use naga::proc::{BoundsCheckPolicies, BoundsCheckPolicy};
 use naga::valid::ModuleInfo;

@@ -5,11 +5,12 @@ use std::time::Duration;
 use backend_api::desc::{AttentionDesc, MatmulDesc, Matrix};
 use backend_api::{BackendError, BackendResult, ComputeBackend, DType, DeviceInfo, Diagnostic, Operation};
 
-use crate::context::{Context, Parts};
+use crate::context::Context;
 use crate::device::{self, Gpu, Selector};
 use crate::opened::{Call, Opened};
+use crate::ops::OpContext;
 use crate::recorder::Stopwatch;
-use crate::{ops, transfer};
+use crate::{context, ops};
 
 /// A compute backend on a WebGPU adapter.
 ///
@@ -92,7 +93,7 @@ impl WebGpuBackend {
     ) -> BackendResult<Self> {
         let info = device::describe(0, &adapter.get_info());
         let gpu = Gpu::new(instance, adapter, device, queue, info);
-        Ok(Self { opened: Some(Opened::new(Parts::new(gpu)?)), ..Self::default() })
+        Ok(Self { opened: Some(Opened::new(Context::new(gpu)?)), ..Self::default() })
     }
 
     /// [`init`](ComputeBackend::init) that waits without blocking.
@@ -107,8 +108,8 @@ impl WebGpuBackend {
         let (instance, adapter, info) = device::find(device::enumerate().await, &self.selector)?;
         let span = tracing::info_span!("init", adapter = info.name, api = info.api);
         let gpu = device::open(instance, adapter, info, !self.avoid_cooperative_matrices).await?;
-        let opened = Opened::new(span.in_scope(|| Parts::new(gpu))?);
-        tracing::info!(adapter = opened.gpu.info.name, api = opened.gpu.info.api, "opened");
+        let opened = Opened::new(span.in_scope(|| Context::new(gpu))?);
+        tracing::info!(adapter = opened.device().gpu.info.name, api = opened.device().gpu.info.api, "opened");
         self.opened = Some(opened);
         Ok(())
     }
@@ -125,26 +126,26 @@ impl WebGpuBackend {
     /// # Errors
     /// [`NotInitialized`](BackendError::NotInitialized), [`DeviceLost`](BackendError::DeviceLost).
     pub fn device_info(&self) -> BackendResult<DeviceInfo> {
-        Ok(self.context("device_info")?.gpu.info.clone())
+        Ok(self.context("device_info")?.device().gpu.info.clone())
     }
 
     /// The adapter, if the backend is open.
     #[must_use]
     pub fn adapter(&self) -> Option<&wgpu::Adapter> {
-        Some(&self.opened.as_ref()?.gpu.adapter)
+        Some(&self.opened.as_ref()?.device().gpu.adapter)
     }
 
     /// The wgpu device, if the backend is open, for work of the caller's own beside the backend's.
     #[must_use]
     pub fn device(&self) -> Option<&wgpu::Device> {
-        Some(&self.opened.as_ref()?.gpu.device)
+        Some(&self.opened.as_ref()?.device().gpu.device)
     }
 
     /// The wgpu queue, if the backend is open. What the backend has recorded runs before work that is
     /// submitted here only after [`flush`](Self::flush).
     #[must_use]
     pub fn queue(&self) -> Option<&wgpu::Queue> {
-        Some(&self.opened.as_ref()?.gpu.queue)
+        Some(&self.opened.as_ref()?.device().gpu.queue)
     }
 
     /// Submits what has been recorded, without waiting for the device to do it.
@@ -155,13 +156,14 @@ impl WebGpuBackend {
     /// one, which follows then.
     pub fn flush(&self) -> BackendResult<()> {
         let op = "flush";
-        let context = self.context(op)?;
+        let call = self.context(op)?;
+        let device = call.device();
         let newest = {
-            let mut recorder = context.recorder.lock();
+            let mut recorder = device.recorder.lock();
             recorder.submit()?;
             recorder.newest()
         };
-        newest.map_or(Ok(()), |newest| context.submitter.wait_until_submitted(&newest, &context.deadline(op)))
+        newest.map_or(Ok(()), |newest| device.submitter.wait_until_submitted(&newest, &device.deadline(op)))
     }
 
     /// The buffer behind a handle, with the handle's byte offset and length in it. The buffer may be read and
@@ -171,7 +173,7 @@ impl WebGpuBackend {
     /// [`InvalidHandle`](BackendError::InvalidHandle).
     pub fn export_buffer(&self, ptr: u64) -> BackendResult<(wgpu::Buffer, u64, u64)> {
         let op = "export_buffer";
-        let slice = self.context(op)?.memory.export(op, "ptr", ptr)?;
+        let slice = self.context(op)?.device().memory.export(op, "ptr", ptr)?;
         Ok((slice.block.buffer().clone(), slice.offset as u64, slice.len as u64))
     }
 
@@ -188,7 +190,8 @@ impl WebGpuBackend {
     /// of another `wgpu::Instance`, and a mapped one of which the caller still holds a view.
     pub fn import_buffer(&self, buffer: wgpu::Buffer) -> BackendResult<u64> {
         let op = "import_buffer";
-        let context = self.context(op)?;
+        let call = self.context(op)?;
+        let device = call.device();
         let needed =
             wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_SRC | wgpu::BufferUsages::COPY_DST;
         let unsupported = |need| Err(BackendError::Unsupported { op, need });
@@ -198,11 +201,11 @@ impl WebGpuBackend {
         if buffer.get_mapped_range(..).is_ok() {
             return unsupported("a buffer that is not mapped".to_owned());
         }
-        context
+        device
             .pipelines
             .check_buffer(&buffer)
             .map_err(|error| BackendError::Driver { op, source: Diagnostic(error.to_string()) })?;
-        context.memory.import(op, buffer)
+        device.memory.import(op, buffer)
     }
 
     /// `C = alpha · A · B + beta · C` for packed row-major f16 matrices, accumulated in f32: A is m×k, B k×n,
@@ -236,7 +239,7 @@ impl WebGpuBackend {
     /// # Errors
     /// What [`matmul`](ComputeBackend::matmul) returns.
     pub fn explain_matmul(&self, desc: &MatmulDesc) -> BackendResult<String> {
-        ops::explain_matmul(&*self.context("explain_matmul")?, "explain_matmul", desc)
+        ops::explain_matmul(&self.context("explain_matmul")?.context, "explain_matmul", desc)
     }
 
     /// Makes products use one kernel wherever it can make them, for tests and measurements: one of
@@ -248,7 +251,7 @@ impl WebGpuBackend {
     pub fn force_matmul(&self, kernel: Option<&str>) -> BackendResult<()> {
         let op = "force_matmul";
         let forced = kernel.map(|name| ops::MatmulOverride::parse(op, name)).transpose()?;
-        *self.context(op)?.matmul_override.lock() = forced;
+        *self.context(op)?.context.state.matmul_override.lock() = forced;
         Ok(())
     }
 
@@ -264,7 +267,7 @@ impl WebGpuBackend {
     /// # Errors
     /// What [`attention_ext`](ComputeBackend::attention_ext) returns.
     pub fn explain_attention(&self, desc: &AttentionDesc) -> BackendResult<String> {
-        ops::explain_attention(&*self.context("explain_attention")?, "explain_attention", desc)
+        ops::explain_attention(&self.context("explain_attention")?.context, "explain_attention", desc)
     }
 
     /// Makes attention use one kernel wherever it can, for tests and measurements: one of
@@ -276,7 +279,7 @@ impl WebGpuBackend {
     pub fn force_attention(&self, kernel: Option<&str>) -> BackendResult<()> {
         let op = "force_attention";
         let forced = kernel.map(|name| ops::AttentionOverride::parse(op, name)).transpose()?;
-        *self.context(op)?.attention_override.lock() = forced;
+        *self.context(op)?.context.state.attention_override.lock() = forced;
         Ok(())
     }
 
@@ -294,7 +297,7 @@ impl WebGpuBackend {
     pub fn force_conv(&self, kernel: Option<&str>) -> BackendResult<()> {
         let op = "force_conv";
         let forced = kernel.map(|name| ops::ConvOverride::parse(op, name)).transpose()?;
-        *self.context(op)?.conv_override.lock() = forced;
+        *self.context(op)?.context.state.conv_override.lock() = forced;
         Ok(())
     }
 
@@ -311,7 +314,7 @@ impl WebGpuBackend {
     /// [`NotInitialized`](BackendError::NotInitialized).
     #[doc(hidden)]
     pub fn pretend(&self, slowdown: f64, halvings: u32) -> BackendResult<()> {
-        self.context("pretend")?.pace.pretend(slowdown, halvings);
+        self.context("pretend")?.context.state.pace.pretend(slowdown, halvings);
         Ok(())
     }
 
@@ -319,7 +322,7 @@ impl WebGpuBackend {
     #[doc(hidden)]
     #[must_use]
     pub fn cuts(&self) -> u64 {
-        self.opened.as_ref().map_or(0, |context| context.pace.cuts())
+        self.opened.as_ref().map_or(0, |opened| opened.state().pace.cuts())
     }
 
     /// How long a call waits for the device before it returns [`Timeout`](BackendError::Timeout); two minutes
@@ -328,7 +331,7 @@ impl WebGpuBackend {
     /// # Errors
     /// [`NotInitialized`](BackendError::NotInitialized).
     pub fn set_timeout(&self, timeout: Duration) -> BackendResult<()> {
-        self.context("set_timeout")?.set_timeout(timeout);
+        self.context("set_timeout")?.device().set_timeout(timeout);
         Ok(())
     }
 
@@ -340,7 +343,7 @@ impl WebGpuBackend {
     /// # Errors
     /// [`NotInitialized`](BackendError::NotInitialized).
     pub fn set_spin(&self, time: Duration) -> BackendResult<()> {
-        self.context("set_spin")?.submitter.set_spin(time);
+        self.context("set_spin")?.device().submitter.set_spin(time);
         Ok(())
     }
 
@@ -350,21 +353,22 @@ impl WebGpuBackend {
     /// What `work` returns; [`Unsupported`](BackendError::Unsupported) on a device without timestamp queries.
     pub fn time(&self, work: impl FnOnce(&Self) -> BackendResult<()>) -> BackendResult<Duration> {
         let op = "time";
-        let context = self.context(op)?;
+        let call = self.context(op)?;
+        let device = call.device();
         if cfg!(target_family = "wasm") {
             return Err(BackendError::WouldBlock { op });
         }
-        if !context.gpu.device.features().contains(wgpu::Features::TIMESTAMP_QUERY) {
+        if !device.gpu.device.features().contains(wgpu::Features::TIMESTAMP_QUERY) {
             return Err(BackendError::Unsupported { op, need: "a device with TIMESTAMP_QUERY".to_owned() });
         }
-        let stopwatch = Stopwatch::new(&context.gpu.device, &context.gpu.queue);
-        context.recorder.lock().encode(|encoder| stopwatch.start(encoder));
+        let stopwatch = Stopwatch::new(&device.gpu.device, &device.gpu.queue);
+        device.recorder.lock().encode(|encoder| stopwatch.start(encoder));
         work(self)?;
         let mut buffer = None;
-        context.recorder.lock().encode(|encoder| buffer = Some(stopwatch.stop(encoder).clone()));
+        device.recorder.lock().encode(|encoder| buffer = Some(stopwatch.stop(encoder).clone()));
         let mut bytes = [0; Stopwatch::BYTES];
         if let Some(buffer) = buffer {
-            transfer::read_buffer(&context, op, &buffer, &mut bytes)?;
+            context::read_buffer(device, op, &buffer, &mut bytes)?;
         }
         Ok(stopwatch.elapsed(bytes))
     }
@@ -372,13 +376,13 @@ impl WebGpuBackend {
     /// Kernels compiled so far. Bounded by the kinds of operation in use, not by their shapes.
     #[must_use]
     pub fn compiled_kernels(&self) -> usize {
-        self.opened.as_ref().map_or(0, |context| context.pipelines.len())
+        self.opened.as_ref().map_or(0, |opened| opened.device().pipelines.len())
     }
 
     /// Cached bind groups; bounded.
     #[must_use]
     pub fn cached_bind_groups(&self) -> usize {
-        self.opened.as_ref().map_or(0, |context| context.recorder.lock().cache_sizes().0)
+        self.opened.as_ref().map_or(0, |opened| opened.device().recorder.lock().cache_sizes().0)
     }
 
     /// Plans each operation in a dry run and compiles the kernels that it asks for.
@@ -388,9 +392,10 @@ impl WebGpuBackend {
         let planner = Self { opened: Some(opened.dry_run()), ..Self::default() };
         for operation in operations {
             operation(&planner)?;
-            for variant in planner.context_async(op)?.take_variants() {
-                opened.compile(&variant).await?;
-                opened.gpu.health.check()?;
+            let variants = planner.context(op)?.context.take_variants();
+            for variant in variants {
+                opened.device().compile(&variant).await?;
+                opened.device().gpu.health.check()?;
             }
         }
         Ok(())
@@ -418,11 +423,11 @@ impl WebGpuBackend {
     pub(crate) fn call<T>(
         &self,
         op: &'static str,
-        operation: impl FnOnce(&Context, &'static str) -> BackendResult<T>,
+        operation: impl FnOnce(&OpContext, &'static str) -> BackendResult<T>,
     ) -> BackendResult<T> {
         let call = self.context(op)?;
-        let value = operation(&call, op)?;
-        call.commit(op)?;
+        let value = operation(&call.context, op)?;
+        call.context.commit(op)?;
         Ok(value)
     }
 

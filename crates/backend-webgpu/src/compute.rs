@@ -12,7 +12,7 @@ use backend_api::{
     DeviceInfo, MemoryStats, Operation, ReduceOp, UnaryOp,
 };
 
-use crate::{WebGpuBackend, ops, transfer};
+use crate::{WebGpuBackend, context, ops};
 
 impl ComputeBackend for WebGpuBackend {
     fn name(&self) -> &str {
@@ -156,34 +156,34 @@ impl ComputeBackend for WebGpuBackend {
     }
 
     fn synchronize(&self) -> BackendResult<()> {
-        self.context("synchronize")?.synchronize("synchronize")
+        self.context("synchronize")?.device().synchronize("synchronize")
     }
 
     fn alloc(&self, bytes: usize) -> BackendResult<u64> {
-        self.context("alloc")?.alloc("alloc", bytes)
+        self.context("alloc")?.device().alloc("alloc", bytes)
     }
 
     fn free(&self, ptr: u64) -> BackendResult<()> {
-        self.context("free")?.memory.free(ptr)
+        self.context("free")?.device().memory.free(ptr)
     }
 
     fn copy_htod(&self, dst: u64, src: &[u8]) -> BackendResult<()> {
-        transfer::copy_htod(&*self.context("copy_htod")?, dst, src)
+        ops::copy_htod(&self.context("copy_htod")?.context, dst, src)
     }
 
     fn copy_dtoh(&self, dst: &mut [u8], src: u64) -> BackendResult<()> {
-        transfer::copy_dtoh(&*self.context("copy_dtoh")?, dst, src)
+        context::copy_dtoh(self.context("copy_dtoh")?.device(), dst, src)
     }
 
     fn copy_dtoh_async<'a>(&'a self, dst: &'a mut [u8], src: u64) -> BackendFuture<'a, ()> {
-        Box::pin(
-            async move { transfer::copy_dtoh_async(self.context_async("copy_dtoh_async")?, dst, src).await },
-        )
+        Box::pin(async move {
+            context::copy_dtoh_async(self.context_async("copy_dtoh_async")?.device(), dst, src).await
+        })
     }
 
     fn synchronize_async(&self) -> BackendFuture<'_, ()> {
         Box::pin(async move {
-            self.context_async("synchronize_async")?.synchronize_async("synchronize_async").await
+            self.context_async("synchronize_async")?.device().synchronize_async("synchronize_async").await
         })
     }
 
@@ -192,7 +192,7 @@ impl ComputeBackend for WebGpuBackend {
     }
 
     fn view(&self, ptr: u64, byte_offset: usize, byte_len: usize) -> BackendResult<u64> {
-        self.context("view")?.memory.view(ptr, byte_offset, byte_len)
+        self.context("view")?.device().memory.view(ptr, byte_offset, byte_len)
     }
 
     fn copy_dtod(&self, dst: u64, src: u64, bytes: usize) -> BackendResult<()> {
@@ -340,8 +340,8 @@ impl ComputeBackend for WebGpuBackend {
     }
 
     fn capabilities(&self) -> BackendResult<Capabilities> {
-        let context = self.context("capabilities")?;
-        let gpu = &context.gpu;
+        let call = self.context("capabilities")?;
+        let gpu = &call.device().gpu;
         let features = gpu.device.features();
         let mut capabilities = Capabilities::host();
         capabilities.f16 = features.contains(wgpu::Features::SHADER_F16);
@@ -350,7 +350,7 @@ impl ComputeBackend for WebGpuBackend {
             (info.subgroup_min_size, info.subgroup_max_size)
         });
         capabilities.cooperative_matrix = gpu.cooperative_matrices;
-        capabilities.max_alloc_bytes = context.memory.pool().max_bytes();
+        capabilities.max_alloc_bytes = call.device().memory.pool().max_bytes();
         capabilities.timestamps = features.contains(wgpu::Features::TIMESTAMP_QUERY);
         capabilities.blocking = cfg!(not(target_family = "wasm"));
         Ok(capabilities)
@@ -361,15 +361,15 @@ impl ComputeBackend for WebGpuBackend {
     }
 
     fn memory_stats(&self) -> MemoryStats {
-        self.opened().map(|context| context.stats()).unwrap_or_default()
+        self.opened().map(|opened| opened.device().stats()).unwrap_or_default()
     }
 
     fn trim(&self) -> BackendResult<usize> {
-        self.context("trim")?.trim()
+        self.context("trim")?.device().trim()
     }
 
     fn set_memory_budget(&self, bytes: Option<usize>) -> BackendResult<()> {
-        self.context("set_memory_budget")?.memory.pool().set_budget(bytes);
+        self.context("set_memory_budget")?.device().memory.pool().set_budget(bytes);
         Ok(())
     }
 }

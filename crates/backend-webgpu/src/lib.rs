@@ -33,13 +33,15 @@ mod device;
 mod factory;
 #[cfg(all(test, feature = "shuttle"))]
 mod interleavings;
-pub mod kernels;
+mod kernels;
 mod memory;
 mod opened;
 mod ops;
 #[cfg(feature = "count-out-of-bounds")]
 mod out_of_bounds;
 mod recorder;
+#[cfg(test)]
+mod rooms;
 mod sync;
 #[cfg(test)]
 mod tests;
@@ -48,6 +50,14 @@ mod transfer;
 mod tune;
 mod tuning;
 mod unchecked;
+
+/// Every variant of every kernel and what its text is composed of, for the suites that look at them without a device. Not a
+/// part of the API.
+#[doc(hidden)]
+pub mod variants {
+    pub use crate::kernels::{Field, KernelSource, Lib, MAX_CONSTANTS, Target, Unrolled, Variant, compose};
+    pub use crate::ops::all_variants;
+}
 
 pub use backend::WebGpuBackend;
 pub use factory::{WebGpuFactory, register};

@@ -1,27 +1,40 @@
 //! A device for as long as a backend has it, and the calls that use it.
 
-use std::ops::Deref;
+#[cfg(not(target_family = "wasm"))]
 use std::sync::Arc;
 
 use backend_api::BackendResult;
 
-use crate::context::{Context, Parts};
+use crate::context::Context;
 use crate::device::GlGuard;
+use crate::ops::{OpContext, State};
 #[cfg(not(target_family = "wasm"))]
 use crate::sync::thread;
 
 /// An opened device. Closing it waits for its work no longer than a call would.
 #[derive(Debug)]
 pub(crate) struct Opened {
-    context: Context,
+    context: OpContext,
     /// Whether the device closes with this; the opened device of a dry run belongs to another.
     #[cfg_attr(target_family = "wasm", expect(dead_code, reason = "nothing waits in a page"))]
     closes: bool,
 }
 
 impl Opened {
-    pub(crate) fn new(parts: Parts) -> Self {
-        Self { context: Context::new(Arc::new(parts)), closes: true }
+    pub(crate) fn new(device: Context) -> Self {
+        Self::with_state(device, State::default())
+    }
+
+    pub(crate) fn with_state(device: Context, state: State) -> Self {
+        Self { context: OpContext::new(device, state), closes: true }
+    }
+
+    pub(crate) fn device(&self) -> &Context {
+        &self.context.device
+    }
+
+    pub(crate) fn state(&self) -> &State {
+        &self.context.state
     }
 
     /// On this device, one whose calls launch nothing.
@@ -35,54 +48,45 @@ impl Opened {
     /// [`DeviceLost`](backend_api::BackendError::DeviceLost), [`Timeout`](backend_api::BackendError::Timeout)
     /// where another thread has its turn.
     pub(crate) fn call(&self, op: &'static str) -> BackendResult<Call<'_>> {
-        let turn = self.gl_lock.lock_within(op, self.timeout())?;
-        self.submitter.refresh()?;
-        self.gpu.health.witness();
-        Ok(Call { context: self.context.call(), _guard: turn })
-    }
-}
-
-impl Deref for Opened {
-    type Target = Context;
-
-    fn deref(&self) -> &Context {
-        &self.context
+        let device = self.device();
+        let guard = device.gl_lock.lock_within(op, device.timeout())?;
+        device.submitter.refresh()?;
+        device.gpu.health.witness();
+        Ok(Call { context: self.context.call(), _guard: guard })
     }
 }
 
 #[cfg(not(target_family = "wasm"))]
 impl Drop for Opened {
     fn drop(&mut self) {
-        let op = "drop";
-        if !self.closes || self.gpu.health.is_lost() {
+        let (op, device) = ("drop", self.device());
+        if !self.closes || device.gpu.health.is_lost() {
             return;
         }
-        let deadline = self.deadline(op);
-        let newest = self.recorder.lock().newest();
-        let finished = self.gl_lock.lock_within(op, self.timeout()).and_then(|_guard| match newest {
-            Some(newest) => self.submitter.wait(&newest, &deadline),
+        let deadline = device.deadline(op);
+        let newest = device.recorder.lock().newest();
+        let finished = device.gl_lock.lock_within(op, device.timeout()).and_then(|_guard| match newest {
+            Some(newest) => device.submitter.wait(&newest, &deadline),
             None => Ok(()),
         });
         let Err(error) = finished else { return };
         // The driver waits for its work before it lets go of a device. That may take as long as it wants
         // elsewhere.
         tracing::warn!(%error, "the device is still at work; it closes in the background");
-        let parts = Arc::clone(self.context.parts());
-        _ = thread::Builder::new().name("webgpu-close".to_owned()).spawn(move || drop(parts));
+        let device = Arc::clone(&self.context.device);
+        _ = thread::Builder::new().name("webgpu-close".to_owned()).spawn(move || drop(device));
     }
 }
 
 /// A call in progress, which has its turn at the device until it ends.
 #[derive(Debug)]
 pub(crate) struct Call<'a> {
-    context: Context,
+    pub(crate) context: OpContext,
     _guard: GlGuard<'a>,
 }
 
-impl Deref for Call<'_> {
-    type Target = Context;
-
-    fn deref(&self) -> &Context {
-        &self.context
+impl Call<'_> {
+    pub(crate) fn device(&self) -> &Context {
+        &self.context.device
     }
 }

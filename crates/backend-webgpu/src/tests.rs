@@ -31,7 +31,7 @@ fn backend() -> WebGpuBackend {
 fn a_kernel_that_does_not_build_is_an_error_with_the_line() {
     let backend = backend();
     let context = backend.context("test").unwrap();
-    let error = context.pipelines.get(&Variant::new(&BROKEN, [], [])).unwrap_err();
+    let error = context.device().pipelines.get(&Variant::new(&BROKEN, [], [])).unwrap_err();
     let BackendError::Kernel { name, source, .. } = error else { panic!("not a kernel's error: {error:?}") };
     assert_eq!(name, "broken");
     assert!(source.0.contains(":2:"), "the file's own line: {source}");
@@ -45,7 +45,7 @@ fn a_late_error_is_returned_by_the_next_read_and_nothing_is_written() {
     let ptr = backend.alloc(4).unwrap();
     backend.copy_htod(ptr, &[1, 2, 3, 4]).unwrap();
     let error = wgpu::Error::Internal { source: "test".into(), description: "late".to_owned() };
-    backend.context("test").unwrap().gpu.health.report(error);
+    backend.context("test").unwrap().device().gpu.health.report(error);
 
     let mut bytes = [0; 4];
     let error = backend.copy_dtoh(&mut bytes, ptr).unwrap_err();
@@ -63,7 +63,7 @@ fn a_dropped_backend_has_let_go_of_its_device() {
         backend.fill(ptr, DType::F32, 1, 1.0).unwrap();
         backend.synchronize().unwrap();
         // The device's callbacks have it too.
-        let health = std::sync::Arc::clone(&backend.context("test").unwrap().gpu.health);
+        let health = std::sync::Arc::clone(&backend.context("test").unwrap().device().gpu.health);
         drop(backend);
         assert_eq!(std::sync::Arc::strong_count(&health), 1);
     }
@@ -107,7 +107,7 @@ fn flushes_give_back_what_has_finished() {
     (0..100).for_each(|_| fill());
     backend.device().unwrap().poll(wgpu::PollType::wait_indefinitely()).unwrap();
     fill();
-    let in_flight = backend.context("test").unwrap().recorder.lock().in_flight();
+    let in_flight = backend.context("test").unwrap().device().recorder.lock().in_flight();
     assert!(in_flight <= 3, "{in_flight} batches");
 }
 
@@ -126,7 +126,7 @@ fn long_operations_in_flight_are_bounded() {
     let mut most = 0;
     for _ in 0..150 {
         backend.gemm(no, no, n, n, n, 1.0, a, n, b, n, 0.0, c, n).unwrap();
-        most = most.max(backend.context("test").unwrap().recorder.lock().in_flight());
+        most = most.max(backend.context("test").unwrap().device().recorder.lock().in_flight());
     }
     backend.pretend(1.0, 0).unwrap();
     let mut first = [0; 4];

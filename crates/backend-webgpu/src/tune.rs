@@ -22,7 +22,7 @@ impl WebGpuBackend {
         let op = "tune_matmul";
         let start = Instant::now();
         let best = Cell::new(f64::INFINITY);
-        ops::tune_matmul(&*self.context(op)?, op, desc, |work| {
+        ops::tune_matmul(&self.context(op)?.context, op, desc, |work| {
             if best.get() < f64::INFINITY && start.elapsed() >= budget {
                 return Ok(None);
             }

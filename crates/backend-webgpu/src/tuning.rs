@@ -23,9 +23,9 @@ impl WebGpuBackend {
     /// # Errors
     /// [`NotInitialized`](backend_api::BackendError::NotInitialized).
     pub fn tuning(&self) -> BackendResult<String> {
-        let context = self.context("tuning")?;
-        let lines = context.tuning.lines().into_iter();
-        Ok(std::iter::once(header(&context.gpu.info)).chain(lines).map(|line| line + "\n").collect())
+        let call = self.context("tuning")?;
+        let lines = call.context.state.tuning.lines().into_iter();
+        Ok(std::iter::once(header(&call.device().gpu.info)).chain(lines).map(|line| line + "\n").collect())
     }
 
     /// Uses what [`tuning`](Self::tuning) returned in another run. Takes nothing if it was found on another
@@ -34,12 +34,12 @@ impl WebGpuBackend {
     /// # Errors
     /// [`NotInitialized`](backend_api::BackendError::NotInitialized).
     pub fn set_tuning(&self, text: &str) -> BackendResult<usize> {
-        let context = self.context("set_tuning")?;
+        let call = self.context("set_tuning")?;
         let mut lines = text.lines();
-        if lines.next() != Some(header(&context.gpu.info).as_str()) {
+        if lines.next() != Some(header(&call.device().gpu.info).as_str()) {
             return Ok(0);
         }
-        Ok(lines.filter(|line| context.tuning.learn(line)).count())
+        Ok(lines.filter(|line| call.context.state.tuning.learn(line)).count())
     }
 }
 

@@ -1,8 +1,13 @@
 //! The few `unsafe` calls of this crate.
 #![allow(unsafe_code, reason = "wgpu marks these calls unsafe; each says below why it is sound here")]
 
+/// A kernel in SPIR-V.
 #[cfg(not(target_family = "wasm"))]
-use crate::kernels::Spirv;
+#[derive(Debug)]
+pub(crate) struct Spirv {
+    pub(crate) words: Vec<u32>,
+    pub(crate) workgroup_size: (u32, u32, u32),
+}
 
 /// Compiles a kernel of shaders/ without run-time checks in the shader.
 ///

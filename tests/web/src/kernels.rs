@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use backend_webgpu::kernels::{Target, all_variants, compose};
+use backend_webgpu::variants::{Target, all_variants, compose};
 use wasm_bindgen::prelude::wasm_bindgen;
 
 /// A kernel as a page is given it.
@@ -24,7 +24,7 @@ pub struct Kernel {
 pub(crate) fn all() -> Vec<Kernel> {
     let mut seen = HashSet::new();
     let mut kernels = Vec::new();
-    let in_pages = |variant: &backend_webgpu::kernels::Variant| {
+    let in_pages = |variant: &backend_webgpu::variants::Variant| {
         !variant.uses_subgroups() && !variant.uses_cooperative_matrices()
     };
     for variant in all_variants().into_iter().filter(in_pages) {

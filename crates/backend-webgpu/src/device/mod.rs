@@ -7,12 +7,14 @@ mod gl_lock;
 mod health;
 mod open;
 mod profile;
+mod progress;
 mod scope;
 
-pub(crate) use adapter::{Selector, describe, enumerate, find};
+pub(crate) use adapter::{MAX_BINDINGS, Selector, describe, enumerate, find};
 pub(crate) use closing::{LastHandle, compiling};
 pub(crate) use gl_lock::{GlGuard, GlLock};
 pub(crate) use health::{Health, Witness};
 pub(crate) use open::{Gpu, open};
 pub(crate) use profile::DeviceProfile;
+pub(crate) use progress::Progress;
 pub(crate) use scope::{guarded, guarded_async};

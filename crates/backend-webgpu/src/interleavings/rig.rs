@@ -6,7 +6,7 @@ use std::sync::Arc;
 use backend_api::{BackendResult, ComputeBackend, DeviceKind};
 
 use crate::WebGpuBackend;
-use crate::context::Parts;
+use crate::context::Context;
 use crate::device::{describe, open};
 use crate::opened::Opened;
 use crate::sync::thread::{self, JoinHandle};
@@ -48,7 +48,7 @@ impl Rig {
             info.api = "Gl".to_owned();
         }
         let gpu = pollster::block_on(open(instance, adapter, info, false)).unwrap();
-        Self(Arc::new(WebGpuBackend::over(Opened::new(Parts::new(gpu).unwrap()))))
+        Self(Arc::new(WebGpuBackend::over(Opened::new(Context::new(gpu).unwrap()))))
     }
 }
 

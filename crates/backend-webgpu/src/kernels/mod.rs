@@ -19,16 +19,8 @@ pub(crate) use pipelines::{Kernel, Layout, MAX_IMMEDIATES, MAX_PARAMS, Pipelines
 #[cfg(target_family = "wasm")]
 pub(crate) use source::{bare, bare_length};
 pub(crate) use source::{kernel, params, shader};
-#[cfg(not(target_family = "wasm"))]
-pub(crate) use spirv::Spirv;
 #[cfg(feature = "count-out-of-bounds")]
 pub(crate) use spirv::validate;
 pub(crate) use variant::Function;
 #[cfg(test)]
 pub(crate) use variant::filled_up;
-
-/// Every variant of every kernel, for the suite that composes, validates and lints them all without a device.
-#[must_use]
-pub fn all_variants() -> Vec<Variant> {
-    crate::ops::all_variants()
-}

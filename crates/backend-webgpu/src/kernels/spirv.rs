@@ -7,12 +7,7 @@ use naga::back::spv;
 use naga::proc::{BoundsCheckPolicies, BoundsCheckPolicy};
 use naga::valid::{Capabilities, ModuleInfo, ValidationFlags, Validator};
 
-/// A kernel in SPIR-V.
-#[derive(Debug)]
-pub(crate) struct Spirv {
-    pub(crate) words: Vec<u32>,
-    pub(crate) workgroup_size: (u32, u32, u32),
-}
+use crate::unchecked::Spirv;
 
 /// The SPIR-V of a kernel's text whose loops the driver is asked to keep as they are. With `elements`, the
 /// functions of lib/fragment_elements reach the elements of cooperative matrices. It has no run-time checks.

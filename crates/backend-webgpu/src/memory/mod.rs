@@ -14,7 +14,7 @@ pub(crate) use block::{Block, BufferId, Storage};
 pub(crate) use pool::{Allocation, Pool};
 use shared::SharedBuffers;
 
-use crate::recorder::Progress;
+use crate::device::Progress;
 use crate::sync::Mutex;
 use crate::sync::atomic::AtomicBool;
 

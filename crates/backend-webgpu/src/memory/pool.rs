@@ -6,8 +6,8 @@ use std::sync::Arc;
 use backend_api::{BackendError, BackendResult, MemoryStats};
 
 use super::block::{Block, Storage};
+use crate::device::Progress;
 use crate::device::guarded;
-use crate::recorder::Progress;
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicBool, Ordering};
 

@@ -10,9 +10,10 @@ use super::norm::row_moments;
 use super::reduce::sum_parts;
 use super::row_groups::RowGroups;
 use super::vec_width::VecWidth;
-use crate::context::{Context, MAX_GROUPS, dim, linear_grid};
+use crate::context::MAX_GROUPS;
 use crate::kernels::{KernelSource, Variant, kernel, params};
 use crate::memory::DeviceSlice;
+use crate::ops::op_context::{OpContext, dim, linear_grid};
 
 static SOFTMAX_BACKWARD: KernelSource = kernel!(
     "norm/softmax_backward",
@@ -112,7 +113,7 @@ pub(super) fn variants() -> Vec<Variant> {
 
 /// `grad_input = y · (grad_output − Σ grad_output · y)`, or that of the logarithm.
 pub(crate) fn softmax_backward(
-    ctx: &Context,
+    ctx: &OpContext,
     op: &'static str,
     desc: &SoftmaxBackwardDesc,
 ) -> BackendResult<()> {
@@ -131,7 +132,7 @@ pub(crate) fn softmax_backward(
 }
 
 fn softmax_backward_part(
-    ctx: &Context,
+    ctx: &OpContext,
     op: &'static str,
     desc: &SoftmaxBackwardDesc,
     [y, dy, dx]: [DeviceSlice; 3],
@@ -164,7 +165,7 @@ fn softmax_backward_part(
 }
 
 /// The gradient of a normalisation with respect to its rows.
-pub(crate) fn norm_backward(ctx: &Context, op: &'static str, desc: &NormBackwardDesc) -> BackendResult<()> {
+pub(crate) fn norm_backward(ctx: &OpContext, op: &'static str, desc: &NormBackwardDesc) -> BackendResult<()> {
     let operands = desc.operands(op)?;
     let [Some(x), Some(dy), Some(dx), weight] = ctx.resolve(op, &operands)? else {
         return Ok(());
@@ -181,7 +182,7 @@ pub(crate) fn norm_backward(ctx: &Context, op: &'static str, desc: &NormBackward
 }
 
 fn norm_backward_part(
-    ctx: &Context,
+    ctx: &OpContext,
     op: &'static str,
     desc: &NormBackwardDesc,
     [x, dy, dx]: [DeviceSlice; 3],
@@ -216,7 +217,7 @@ fn norm_backward_part(
 /// The gradient of a normalisation with respect to its weight: the moments of the rows, then sums over parts
 /// of them, then over the parts.
 pub(crate) fn norm_backward_weight(
-    ctx: &Context,
+    ctx: &OpContext,
     op: &'static str,
     desc: &NormBackwardWeightDesc,
 ) -> BackendResult<()> {

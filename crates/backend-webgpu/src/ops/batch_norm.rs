@@ -5,9 +5,9 @@ use backend_api::{BackendResult, DType};
 
 use super::long_work::{Run, in_parts};
 use super::vec_width::VecWidth;
-use crate::context::{Context, dim, linear_grid};
 use crate::kernels::{KernelSource, Variant, kernel, params};
 use crate::memory::DeviceSlice;
+use crate::ops::op_context::{OpContext, dim, linear_grid};
 
 static BATCH_NORM: KernelSource = kernel!(
     "norm/batch_norm",
@@ -53,7 +53,7 @@ fn variant(dtype: DType, in_place: bool, vec_width: VecWidth) -> Variant {
 }
 
 /// `output = (x − mean) / √(variance + eps) · weight + bias` for each channel.
-pub(crate) fn batch_norm(ctx: &Context, op: &'static str, desc: &BatchNormDesc) -> BackendResult<()> {
+pub(crate) fn batch_norm(ctx: &OpContext, op: &'static str, desc: &BatchNormDesc) -> BackendResult<()> {
     let operands = desc.operands(op)?;
     let [Some(x), Some(y), Some(mean), Some(variance), weight, bias] = ctx.resolve(op, &operands)? else {
         return Ok(());
@@ -70,7 +70,7 @@ pub(crate) fn batch_norm(ctx: &Context, op: &'static str, desc: &BatchNormDesc) 
 }
 
 fn batch_norm_part(
-    ctx: &Context,
+    ctx: &OpContext,
     op: &'static str,
     desc: &BatchNormDesc,
     [x, y]: &[DeviceSlice; 2],

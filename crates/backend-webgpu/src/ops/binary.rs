@@ -7,9 +7,9 @@ use backend_api::{BackendResult, BinaryOp, CompareOp, DType};
 use super::elementwise::{in_output, number_bits};
 use super::long_work::in_parts;
 use super::strided_loops::{Shape, Stretch, StridedLoops, shapes_of};
-use crate::context::Context;
 use crate::kernels::{Function, KernelSource, Origin, Variant, kernel, params};
 use crate::memory::DeviceSlice;
+use crate::ops::op_context::OpContext;
 use crate::recorder::Window;
 
 static BINARY: KernelSource = kernel!(
@@ -73,19 +73,19 @@ fn variant(function: Function, types: [DType; 2], shape: Shape, [a, b]: [u32; 2]
 }
 
 /// `output = op(a, b)`.
-pub(crate) fn binary(ctx: &Context, op: &'static str, desc: &BinaryDesc<'_>) -> BackendResult<()> {
+pub(crate) fn binary(ctx: &OpContext, op: &'static str, desc: &BinaryDesc<'_>) -> BackendResult<()> {
     let types = [desc.output.dtype; 2];
     zip(ctx, op, desc.operands(op)?, [desc.a, desc.b], types, Function::Binary(desc.op))
 }
 
 /// `output = a op b`.
-pub(crate) fn compare(ctx: &Context, op: &'static str, desc: &CompareDesc<'_>) -> BackendResult<()> {
+pub(crate) fn compare(ctx: &OpContext, op: &'static str, desc: &CompareDesc<'_>) -> BackendResult<()> {
     let types = [desc.dtype(), DType::U32];
     zip(ctx, op, desc.operands(op)?, [desc.a, desc.b], types, Function::Compare(desc.op))
 }
 
 fn zip(
-    ctx: &Context,
+    ctx: &OpContext,
     op: &'static str,
     (operands, loops): ([Operand; 3], Vec<Loop<3>>),
     values: [Value<'_>; 2],
@@ -130,7 +130,7 @@ pub(super) fn is_in_place(input: Option<&DeviceSlice>, output: &DeviceSlice) -> 
 
 /// The window of an input that may be the output, or a number, whose bits then take the place of its start.
 pub(super) fn input(
-    ctx: &Context,
+    ctx: &OpContext,
     op: &'static str,
     slice: Option<&DeviceSlice>,
     number: Option<u32>,

@@ -6,9 +6,9 @@ use backend_api::{BackendResult, DType};
 use super::long_work::in_parts;
 use super::strided_loops::{Shape, Stretch, StridedLoops, shapes_of};
 use super::transpose::Transpose;
-use crate::context::Context;
 use crate::kernels::{Function, KernelSource, Origin, Variant, kernel, params};
 use crate::memory::DeviceSlice;
+use crate::ops::op_context::OpContext;
 use crate::recorder::Window;
 
 static COPY: KernelSource = kernel!(
@@ -72,7 +72,7 @@ pub(super) fn variants() -> Vec<Variant> {
 }
 
 /// `dst = src`, converted.
-pub(crate) fn copy(ctx: &Context, op: &'static str, desc: &CopyDesc<'_>) -> BackendResult<()> {
+pub(crate) fn copy(ctx: &OpContext, op: &'static str, desc: &CopyDesc<'_>) -> BackendResult<()> {
     let (operands, loops) = desc.operands(op)?;
     let [Some(src), Some(dst)] = ctx.resolve(op, &operands)? else { return Ok(()) };
     copy_loops(ctx, op, [desc.src.dtype, desc.dst.dtype], loops, [&src, &dst], |_| Ok(()))
@@ -80,7 +80,7 @@ pub(crate) fn copy(ctx: &Context, op: &'static str, desc: &CopyDesc<'_>) -> Back
 
 /// Records the copy that `loops` iterate over; `place` may move the windows of source and destination.
 pub(super) fn copy_loops(
-    ctx: &Context,
+    ctx: &OpContext,
     op: &'static str,
     [from, to]: [DType; 2],
     loops: Vec<Loop<2>>,
@@ -100,7 +100,7 @@ pub(super) fn copy_loops(
 
 /// Records the copy between windows of elements of the given types.
 pub(super) fn copy_windows(
-    ctx: &Context,
+    ctx: &OpContext,
     op: &'static str,
     [from, to]: [DType; 2],
     loops: Vec<Loop<2>>,
@@ -111,7 +111,7 @@ pub(super) fn copy_windows(
 
 /// Records the copy of whole words from one binding to another.
 pub(super) fn copy_words(
-    ctx: &Context,
+    ctx: &OpContext,
     op: &'static str,
     words: usize,
     windows: [&Window; 2],
@@ -120,7 +120,7 @@ pub(super) fn copy_words(
 }
 
 fn launch(
-    ctx: &Context,
+    ctx: &OpContext,
     op: &'static str,
     types: [DType; 2],
     loops: Vec<Loop<2>>,
@@ -136,7 +136,7 @@ fn launch(
 }
 
 fn launch_part(
-    ctx: &Context,
+    ctx: &OpContext,
     op: &'static str,
     types: [DType; 2],
     loops: Vec<Loop<2>>,

@@ -4,9 +4,10 @@ use backend_api::operand::{Access, Operand};
 use backend_api::{BackendResult, DType};
 
 use super::copy::copy_words;
-use crate::context::{Context, linear_grid};
 use crate::kernels::{KernelSource, Variant, kernel, params};
 use crate::memory::DeviceSlice;
+use crate::ops::op_context::{OpContext, dim, linear_grid};
+use crate::transfer::Readback;
 
 static COPY_BYTES: KernelSource = kernel!(
     "memory/copy_bytes",
@@ -28,12 +29,38 @@ params! {
 
 const WORKGROUP: usize = 256;
 
+/// Bytes of a device copy start and end at multiples of this.
+const WORD: usize = wgpu::COPY_BUFFER_ALIGNMENT as usize;
+
 pub(super) fn variants() -> Vec<Variant> {
     vec![Variant::new(&COPY_BYTES, [], [])]
 }
 
+/// Writes `src` to the start of `dst`. A word of which only a part is written takes a kernel to keep its other bytes; so the
+/// data goes to memory of its own first, in pieces, which bound the padded copy on the host.
+pub(crate) fn copy_htod(ctx: &OpContext, dst: u64, src: &[u8]) -> BackendResult<()> {
+    let op = "copy_htod";
+    let operand = Operand { arg: "dst", ptr: dst, bytes: src.len(), align: 1, access: Access::Write };
+    let [Some(slice)] = ctx.resolve(op, &[operand])? else { return Ok(()) };
+    if slice.offset.is_multiple_of(WORD) && src.len().is_multiple_of(WORD) {
+        return ctx.device.upload(op, &slice, src);
+    }
+    for (i, piece) in src.chunks(Readback::CHUNK).enumerate() {
+        let mut padded = piece.to_vec();
+        padded.resize(piece.len().next_multiple_of(WORD), 0);
+        let scratch = ctx.scratch(op, padded.len())?;
+        ctx.device.upload(op, &scratch, &padded)?;
+        let mut part = slice.clone();
+        part.offset += i * Readback::CHUNK;
+        part.len = piece.len();
+        copy_bytes(ctx, op, &part, &scratch, piece.len())?;
+        ctx.commit(op)?;
+    }
+    Ok(())
+}
+
 /// `dst = src` for handles that may be views of one buffer.
-pub(crate) fn copy_dtod(ctx: &Context, dst: u64, src: u64, bytes: usize) -> BackendResult<()> {
+pub(crate) fn copy_dtod(ctx: &OpContext, dst: u64, src: u64, bytes: usize) -> BackendResult<()> {
     let op = "copy_dtod";
     let operand = |arg, ptr, access| Operand { arg, ptr, bytes, align: 1, access };
     let operands = [operand("dst", dst, Access::Write), operand("src", src, Access::Read)];
@@ -44,8 +71,8 @@ pub(crate) fn copy_dtod(ctx: &Context, dst: u64, src: u64, bytes: usize) -> Back
 }
 
 /// Records `dst = src` for the first `bytes` bytes.
-pub(crate) fn copy_bytes(
-    ctx: &Context,
+pub(super) fn copy_bytes(
+    ctx: &OpContext,
     op: &'static str,
     dst: &DeviceSlice,
     src: &DeviceSlice,
@@ -62,7 +89,7 @@ pub(crate) fn copy_bytes(
     let params = Params {
         src_byte: input.offset * 4 + src_byte,
         dst_byte: output.offset * 4 + dst_byte,
-        bytes: crate::context::dim(op, "bytes", bytes)?,
+        bytes: dim(op, "bytes", bytes)?,
     };
     let words = (params.dst_byte as usize % 4 + bytes).div_ceil(4);
     let grid = linear_grid(op, words.div_ceil(WORKGROUP))?;

@@ -6,9 +6,9 @@ use backend_api::{BackendResult, DType};
 use super::long_work::{Run, in_parts};
 use super::reduce::slice_sums;
 use super::row_groups::RowGroups;
-use crate::context::{Context, dim};
 use crate::kernels::{KernelSource, Variant, kernel, params};
 use crate::memory::DeviceSlice;
+use crate::ops::op_context::{OpContext, dim};
 use crate::recorder::Window;
 
 static CUMSUM: KernelSource = kernel!(
@@ -56,7 +56,7 @@ fn variant(dtype: DType, in_place: bool) -> Variant {
 }
 
 /// `output = cumulative sum of input` along the axis.
-pub(crate) fn cumsum(ctx: &Context, op: &'static str, desc: &CumSumDesc) -> BackendResult<()> {
+pub(crate) fn cumsum(ctx: &OpContext, op: &'static str, desc: &CumSumDesc) -> BackendResult<()> {
     let operands = desc.operands(op)?;
     let [Some(x), Some(y)] = ctx.resolve(op, &operands)? else {
         return Ok(());
@@ -75,7 +75,7 @@ pub(crate) fn cumsum(ctx: &Context, op: &'static str, desc: &CumSumDesc) -> Back
 const PASSES: usize = 3;
 
 fn cumsum_part(
-    ctx: &Context,
+    ctx: &OpContext,
     op: &'static str,
     desc: &CumSumDesc,
     [x, y]: [&DeviceSlice; 2],
@@ -112,7 +112,7 @@ fn cumsum_part(
 /// Slices that are summed, packed around the axis.
 #[derive(Clone, Copy)]
 struct Scan<'a> {
-    ctx: &'a Context,
+    ctx: &'a OpContext,
     op: &'static str,
     dtype: DType,
     in_place: bool,

@@ -6,8 +6,8 @@ use backend_api::{BackendResult, DType, UnaryOp};
 
 use super::long_work::in_parts;
 use super::strided_loops::{Shape, Stretch, StridedLoops, shapes_of};
-use crate::context::Context;
 use crate::kernels::{Function, KernelSource, Origin, Variant, kernel, params};
+use crate::ops::op_context::OpContext;
 use crate::recorder::Window;
 
 static UNARY: KernelSource = kernel!(
@@ -61,25 +61,25 @@ fn variant(function: Function, dtype: DType, shape: Shape, origin: u32) -> Varia
 }
 
 /// `output = op(input)`.
-pub(crate) fn unary(ctx: &Context, op: &'static str, desc: &UnaryDesc<'_>) -> BackendResult<()> {
+pub(crate) fn unary(ctx: &OpContext, op: &'static str, desc: &UnaryDesc<'_>) -> BackendResult<()> {
     map(ctx, op, desc.operands(op)?, desc.output.dtype, Function::Unary(desc.op), [0; 2])
 }
 
 /// `output = min(max(input, min), max)`.
-pub(crate) fn clamp(ctx: &Context, op: &'static str, desc: &ClampDesc<'_>) -> BackendResult<()> {
+pub(crate) fn clamp(ctx: &OpContext, op: &'static str, desc: &ClampDesc<'_>) -> BackendResult<()> {
     let dtype = desc.output.dtype;
     let bounds = [desc.min, desc.max].map(|bound| number_bits(dtype, bound));
     map(ctx, op, desc.operands(op)?, dtype, Function::Clamp, bounds)
 }
 
 /// `output = scale · input + bias`.
-pub(crate) fn affine(ctx: &Context, op: &'static str, desc: &AffineDesc<'_>) -> BackendResult<()> {
+pub(crate) fn affine(ctx: &OpContext, op: &'static str, desc: &AffineDesc<'_>) -> BackendResult<()> {
     let numbers = [desc.scale, desc.bias].map(|number| number_bits(DType::F32, number));
     map(ctx, op, desc.operands(op)?, desc.output.dtype, Function::Affine, numbers)
 }
 
 fn map(
-    ctx: &Context,
+    ctx: &OpContext,
     op: &'static str,
     (operands, loops): ([Operand; 2], Vec<Loop<2>>),
     dtype: DType,
@@ -112,7 +112,7 @@ fn map(
 }
 
 /// The window of an input that is the output: the kernel reads the output's binding.
-pub(super) fn in_output(ctx: &Context, output: &Window) -> Window {
+pub(super) fn in_output(ctx: &OpContext, output: &Window) -> Window {
     Window { offset: output.offset, ..ctx.null() }
 }
 

@@ -5,9 +5,9 @@ use backend_api::{BackendError, BackendResult, DType, round_to_odd};
 use half::f16;
 
 use super::long_work::{Run, in_parts};
-use crate::context::{Context, dim, linear_grid};
 use crate::kernels::{KernelSource, Variant, kernel, params};
 use crate::memory::DeviceSlice;
+use crate::ops::op_context::{OpContext, dim, linear_grid};
 
 static FILL: KernelSource = kernel!(
     "memory/fill",
@@ -34,7 +34,7 @@ pub(super) fn variants() -> Vec<Variant> {
 }
 
 /// `dst[0..n] = value`.
-pub(crate) fn fill(ctx: &Context, dst: u64, dtype: DType, n: usize, value: f64) -> BackendResult<()> {
+pub(crate) fn fill(ctx: &OpContext, dst: u64, dtype: DType, n: usize, value: f64) -> BackendResult<()> {
     let op = "fill";
     let operand = Operand::new(op, "dst", dst, dtype, n, Access::Write)?;
     let [Some(slice)] = ctx.resolve(op, &[operand])? else {
@@ -47,7 +47,7 @@ pub(crate) fn fill(ctx: &Context, dst: u64, dtype: DType, n: usize, value: f64) 
     })
 }
 
-fn fill_part(ctx: &Context, op: &'static str, slice: &DeviceSlice, value: u32) -> BackendResult<()> {
+fn fill_part(ctx: &OpContext, op: &'static str, slice: &DeviceSlice, value: u32) -> BackendResult<()> {
     // Counted in words, so that one kernel serves every type.
     let (mut words, byte) = (slice.clone(), slice.offset % 4);
     words.offset -= byte;

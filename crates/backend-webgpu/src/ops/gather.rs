@@ -4,8 +4,8 @@ use backend_api::desc::GatherDesc;
 use backend_api::{BackendResult, DType};
 
 use super::long_work::{Run, in_parts};
-use crate::context::{Context, dim, linear_grid};
 use crate::kernels::{Function, KernelSource, Variant, kernel, params};
+use crate::ops::op_context::{OpContext, dim, linear_grid};
 use crate::recorder::Window;
 
 static GATHER: KernelSource = kernel!(
@@ -43,7 +43,7 @@ fn variant(dtype: DType, vec_width: u32, per_element: bool) -> Variant {
 }
 
 /// `output[o, i, c] = table[o, index, c]`.
-pub(crate) fn gather(ctx: &Context, op: &'static str, desc: &GatherDesc) -> BackendResult<()> {
+pub(crate) fn gather(ctx: &OpContext, op: &'static str, desc: &GatherDesc) -> BackendResult<()> {
     let operands = desc.operands(op)?;
     let [table, indices, output] = ctx.resolve(op, &operands)?;
     let (Some(indices), Some(output)) = (indices, output) else { return Ok(()) };
@@ -86,7 +86,7 @@ pub(crate) fn gather(ctx: &Context, op: &'static str, desc: &GatherDesc) -> Back
 }
 
 fn gather_part(
-    ctx: &Context,
+    ctx: &OpContext,
     op: &'static str,
     desc: &GatherDesc,
     dtype: DType,

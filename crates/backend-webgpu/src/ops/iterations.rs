@@ -9,8 +9,8 @@
 use backend_api::{BackendError, BackendResult, DType, DeviceKind};
 
 use super::self_test::{OP, SelfTest};
-use crate::context::Context;
 use crate::kernels::{KernelSource, Variant, kernel, params};
+use crate::ops::op_context::OpContext;
 
 static ITERATIONS: KernelSource = kernel!(
     "memory/iterations",
@@ -49,18 +49,18 @@ fn variant() -> Variant {
 /// The most iterations that an invocation may make on the device, if `wanted` are more than that. The first
 /// question about more than any device makes has the device tried, if it is a CPUs that poses as a GPU: no
 /// other kind is known to have a limit.
-pub(super) fn exceeded(ctx: &Context, wanted: usize) -> Option<usize> {
-    if wanted.saturating_add(RESERVE) <= SAFE || ctx.gpu.info.kind != DeviceKind::SoftwareAdapter {
+pub(super) fn exceeded(ctx: &OpContext, wanted: usize) -> Option<usize> {
+    if wanted.saturating_add(RESERVE) <= SAFE || ctx.gpu().info.kind != DeviceKind::SoftwareAdapter {
         return None;
     }
-    let most = (*ctx.self_tests.iterations.get_or_init(|| found(ctx)))?.saturating_sub(RESERVE);
+    let most = (*ctx.state.self_tests.iterations.get_or_init(|| found(ctx)))?.saturating_sub(RESERVE);
     (wanted > most).then_some(most)
 }
 
 /// The error where a kernel that can't be launched in parts would make `each` iterations for each of
 /// `requested` elements.
 pub(super) fn require(
-    ctx: &Context,
+    ctx: &OpContext,
     op: &'static str,
     what: &'static str,
     requested: usize,
@@ -73,7 +73,7 @@ pub(super) fn require(
 }
 
 /// The device's limit. Where it can't be tried, it is taken for the one that is known.
-fn found(ctx: &Context) -> Option<usize> {
+fn found(ctx: &OpContext) -> Option<usize> {
     if cfg!(target_family = "wasm") {
         // A self-test would have to wait for its result.
         return Some(SAFE);
@@ -87,7 +87,7 @@ fn found(ctx: &Context) -> Option<usize> {
 }
 
 /// How many of [`TRIED`] iterations the device makes.
-fn count(ctx: &Context) -> BackendResult<usize> {
+fn count(ctx: &OpContext) -> BackendResult<usize> {
     let mut test = SelfTest::new(ctx);
     let counted = test.upload(&[0; 4])?;
     let output = ctx.output(OP, &counted, DType::U32)?;
@@ -106,11 +106,12 @@ mod tests {
     #[test]
     fn a_device_makes_the_iterations_that_it_is_trusted_with() {
         let backend = WebGpuBackend::open().expect("a WebGPU adapter");
-        let ctx = backend.context("test").unwrap();
-        let counted = count(&ctx).unwrap();
+        let call = backend.context("test").unwrap();
+        let ctx = &call.context;
+        let counted = count(ctx).unwrap();
         assert!((SAFE..=TRIED).contains(&counted), "{counted}");
-        let limited = ctx.gpu.info.kind == DeviceKind::SoftwareAdapter && counted < TRIED;
-        assert_eq!(exceeded(&ctx, TRIED), limited.then(|| counted - RESERVE));
-        assert_eq!(exceeded(&ctx, SAFE - RESERVE), None);
+        let limited = ctx.gpu().info.kind == DeviceKind::SoftwareAdapter && counted < TRIED;
+        assert_eq!(exceeded(ctx, TRIED), limited.then(|| counted - RESERVE));
+        assert_eq!(exceeded(ctx, SAFE - RESERVE), None);
     }
 }

@@ -7,9 +7,9 @@
 
 use backend_api::{BackendError, BackendResult, require_bounded};
 
-use crate::context::Context;
 use crate::device::DeviceProfile;
 use crate::memory::DeviceSlice;
+use crate::ops::op_context::OpContext;
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
@@ -39,15 +39,15 @@ pub(super) trait Divisible: Sized {
 /// [`Limit`](BackendError::Limit) for work without an end in sight, before anything is launched; what
 /// `launch` returns.
 pub(super) fn in_parts<T: Divisible>(
-    ctx: &Context,
+    ctx: &OpContext,
     op: &'static str,
     work: T,
     mut launch: impl FnMut(&T) -> BackendResult<()>,
 ) -> BackendResult<()> {
     require_end(ctx, op, &work)?;
-    let seconds = work.seconds(&ctx.gpu.profile);
-    if !ctx.pace.is_long(seconds, 0) {
-        ctx.expect(ctx.pace.slowdown() * seconds);
+    let seconds = work.seconds(&ctx.gpu().profile);
+    if !ctx.state.pace.is_long(seconds, 0) {
+        ctx.expect(ctx.state.pace.slowdown() * seconds);
         return launch(&work);
     }
     parts(ctx, work).iter().try_for_each(|(part, seconds)| {
@@ -57,14 +57,14 @@ pub(super) fn in_parts<T: Divisible>(
 }
 
 /// The parts into which work is divided, in order, with the seconds that each should take.
-pub(super) fn parts<T: Divisible>(ctx: &Context, work: T) -> Vec<(T, f64)> {
+pub(super) fn parts<T: Divisible>(ctx: &OpContext, work: T) -> Vec<(T, f64)> {
     let (mut parts, mut waiting) = (Vec::new(), vec![(work, 0)]);
     while let Some((part, halvings)) = waiting.pop() {
-        let seconds = part.seconds(&ctx.gpu.profile);
-        let halves = if ctx.pace.is_long(seconds, halvings) { part.halves() } else { None };
+        let seconds = part.seconds(&ctx.gpu().profile);
+        let halves = if ctx.state.pace.is_long(seconds, halvings) { part.halves() } else { None };
         match halves {
             Some([first, second]) => waiting.extend([(second, halvings + 1), (first, halvings + 1)]),
-            None => parts.push((part, ctx.pace.slowdown() * seconds)),
+            None => parts.push((part, ctx.state.pace.slowdown() * seconds)),
         }
     }
     parts
@@ -75,7 +75,7 @@ pub(super) fn parts<T: Divisible>(ctx: &Context, work: T) -> Vec<(T, f64)> {
 /// # Errors
 /// [`Limit`](BackendError::Limit) as of [`in_parts`].
 pub(super) fn explain_parts<T: Divisible>(
-    ctx: &Context,
+    ctx: &OpContext,
     op: &'static str,
     work: T,
     plan: impl FnOnce(&T) -> String,
@@ -87,16 +87,16 @@ pub(super) fn explain_parts<T: Divisible>(
 }
 
 /// Whether work would be divided if it can be.
-pub(super) fn is_long<T: Divisible>(ctx: &Context, work: &T) -> bool {
-    ctx.pace.is_long(work.seconds(&ctx.gpu.profile), 0)
+pub(super) fn is_long<T: Divisible>(ctx: &OpContext, work: &T) -> bool {
+    ctx.state.pace.is_long(work.seconds(&ctx.gpu().profile), 0)
 }
 
 /// Refuses work without an end in sight.
 ///
 /// # Errors
 /// [`Limit`](BackendError::Limit).
-pub(super) fn require_end<T: Divisible>(ctx: &Context, op: &'static str, work: &T) -> BackendResult<()> {
-    let (profile, slower) = (&ctx.gpu.profile, ctx.pace.slowdown());
+pub(super) fn require_end<T: Divisible>(ctx: &OpContext, op: &'static str, work: &T) -> BackendResult<()> {
+    let (profile, slower) = (&ctx.gpu().profile, ctx.state.pace.slowdown());
     require_bounded(op, slower * work.seconds(profile))?;
     let undivided = slower * work.undivided_seconds(profile);
     if undivided <= MAX_UNDIVIDED {

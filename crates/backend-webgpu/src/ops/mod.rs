@@ -21,6 +21,7 @@ mod matmul;
 mod movement;
 mod norm;
 mod norm_kernels;
+mod op_context;
 #[cfg(test)]
 mod plans;
 mod pool;
@@ -52,17 +53,17 @@ pub(crate) use conv::{
     KernelOverride as ConvOverride, conv_transpose2d, conv2d, conv2d_backward_data, conv2d_backward_filter,
 };
 pub(crate) use copy::copy;
-pub(crate) use copy_bytes::{copy_bytes, copy_dtod};
+pub(crate) use copy_bytes::{copy_dtod, copy_htod};
 pub(crate) use cumsum::cumsum;
 pub(crate) use elementwise::{affine, clamp, unary};
 pub(crate) use fill::fill;
 pub(crate) use gather::gather;
-pub(crate) use long_work::Pace;
 #[cfg(not(target_family = "wasm"))]
 pub(crate) use matmul::tune_matmul;
 pub(crate) use matmul::{KernelOverride as MatmulOverride, Tuning, explain_matmul, matmul};
 pub(crate) use movement::{concat, pad, permute, repeat, slice};
 pub(crate) use norm::{group_norm, layer_norm, rms_norm};
+pub(crate) use op_context::{OpContext, State};
 pub(crate) use pool::{pool2d, pool2d_backward};
 pub(crate) use random::random;
 pub(crate) use reduce::reduce;
@@ -75,7 +76,8 @@ pub(crate) use where_cond::where_cond;
 use crate::kernels::Variant;
 
 /// Every variant that the launchers can ask for.
-pub(crate) fn all_variants() -> Vec<Variant> {
+#[must_use]
+pub fn all_variants() -> Vec<Variant> {
     [
         attention::variants(),
         backward::variants(),

@@ -7,28 +7,28 @@ use backend_api::operand::Operand;
 use backend_api::{BackendResult, BinaryOp, DType, checked_add};
 
 use super::copy::copy_loops;
-use crate::context::{Context, dim};
+use crate::ops::op_context::{OpContext, dim};
 
 /// `output = input` in another order of dimensions.
-pub(crate) fn permute(ctx: &Context, op: &'static str, desc: &PermuteDesc<'_>) -> BackendResult<()> {
+pub(crate) fn permute(ctx: &OpContext, op: &'static str, desc: &PermuteDesc<'_>) -> BackendResult<()> {
     let (operands, part) = desc.operands(op)?;
     copy_part(ctx, op, &operands, [desc.input.dtype, desc.output.dtype], part)
 }
 
 /// `output` = a box of `input`.
-pub(crate) fn slice(ctx: &Context, op: &'static str, desc: &SliceDesc<'_>) -> BackendResult<()> {
+pub(crate) fn slice(ctx: &OpContext, op: &'static str, desc: &SliceDesc<'_>) -> BackendResult<()> {
     let (operands, part) = desc.operands(op)?;
     copy_part(ctx, op, &operands, [desc.input.dtype, desc.output.dtype], part)
 }
 
 /// `output` = `input` again and again.
-pub(crate) fn repeat(ctx: &Context, op: &'static str, desc: &RepeatDesc<'_>) -> BackendResult<()> {
+pub(crate) fn repeat(ctx: &OpContext, op: &'static str, desc: &RepeatDesc<'_>) -> BackendResult<()> {
     let (operands, part) = desc.operands(op)?;
     copy_part(ctx, op, &operands, [desc.input.dtype, desc.output.dtype], part)
 }
 
 /// `output` = `input` with a value around it.
-pub(crate) fn pad(ctx: &Context, op: &'static str, desc: &PadDesc<'_>) -> BackendResult<()> {
+pub(crate) fn pad(ctx: &OpContext, op: &'static str, desc: &PadDesc<'_>) -> BackendResult<()> {
     let (operands, part, _) = desc.operands(op)?;
     let types = [desc.input.dtype, desc.output.dtype];
     let [_, Some(_)] = ctx.resolve(op, &operands)? else { return Ok(()) };
@@ -40,7 +40,7 @@ pub(crate) fn pad(ctx: &Context, op: &'static str, desc: &PadDesc<'_>) -> Backen
 }
 
 /// `output` = the inputs one after the other.
-pub(crate) fn concat(ctx: &Context, op: &'static str, desc: &ConcatDesc<'_>) -> BackendResult<()> {
+pub(crate) fn concat(ctx: &OpContext, op: &'static str, desc: &ConcatDesc<'_>) -> BackendResult<()> {
     let parts = desc.operands(op)?;
     // Everything is checked before anything is recorded.
     for (input, (operands, _)) in desc.inputs.iter().zip(&parts) {
@@ -57,7 +57,7 @@ pub(crate) fn concat(ctx: &Context, op: &'static str, desc: &ConcatDesc<'_>) -> 
 }
 
 /// Sets every element of a strided tensor: the larger of a number and itself is that number.
-fn fill_tensor(ctx: &Context, op: &'static str, output: TensorDesc<'_>, value: f64) -> BackendResult<()> {
+fn fill_tensor(ctx: &OpContext, op: &'static str, output: TensorDesc<'_>, value: f64) -> BackendResult<()> {
     let value = match output.dtype {
         // Rounded here, as kernels may round to f16 in either direction.
         DType::F16 => half::f16::from_f32(backend_api::round_to_odd(value)).to_f64(),
@@ -67,7 +67,7 @@ fn fill_tensor(ctx: &Context, op: &'static str, output: TensorDesc<'_>, value: f
 }
 
 fn copy_part(
-    ctx: &Context,
+    ctx: &OpContext,
     op: &'static str,
     operands: &[Operand; 2],
     types: [DType; 2],

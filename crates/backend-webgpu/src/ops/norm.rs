@@ -8,8 +8,8 @@ use super::long_work::{Run, in_parts};
 use super::norm_kernels::{Params, Place, Role, Shape, apply, moments, normalize};
 use super::rows::Rows;
 use super::vec_width::VecWidth;
-use crate::context::{Context, dim, linear_grid};
 use crate::memory::DeviceSlice;
+use crate::ops::op_context::{OpContext, dim, linear_grid};
 use crate::recorder::Window;
 
 pub(super) use super::norm_kernels::variants;
@@ -24,7 +24,7 @@ const STEP: usize = 4 * 256;
 const PASSES: usize = 4;
 
 /// `output = (v − mean) / √(var + eps) · weight + bias` for each row v = input + residual.
-pub(crate) fn layer_norm(ctx: &Context, op: &'static str, desc: &LayerNormDesc) -> BackendResult<()> {
+pub(crate) fn layer_norm(ctx: &OpContext, op: &'static str, desc: &LayerNormDesc) -> BackendResult<()> {
     let operands = desc.operands(op)?;
     let [Some(x), Some(y), weight, bias, residual] = ctx.resolve(op, &operands)? else {
         return Ok(());
@@ -41,7 +41,7 @@ pub(crate) fn layer_norm(ctx: &Context, op: &'static str, desc: &LayerNormDesc) 
 }
 
 /// `output = v / √(mean(v²) + eps) · weight` for each row v = input + residual.
-pub(crate) fn rms_norm(ctx: &Context, op: &'static str, desc: &RmsNormDesc) -> BackendResult<()> {
+pub(crate) fn rms_norm(ctx: &OpContext, op: &'static str, desc: &RmsNormDesc) -> BackendResult<()> {
     let operands = desc.operands(op)?;
     let [Some(x), Some(y), weight, residual] = ctx.resolve(op, &operands)? else {
         return Ok(());
@@ -58,7 +58,7 @@ pub(crate) fn rms_norm(ctx: &Context, op: &'static str, desc: &RmsNormDesc) -> B
 }
 
 /// `output = (x − mean) / √(var + eps) · weight + bias` for each group of channels.
-pub(crate) fn group_norm(ctx: &Context, op: &'static str, desc: &GroupNormDesc) -> BackendResult<()> {
+pub(crate) fn group_norm(ctx: &OpContext, op: &'static str, desc: &GroupNormDesc) -> BackendResult<()> {
     let operands = desc.operands(op)?;
     let [Some(x), Some(y), weight, bias] = ctx.resolve(op, &operands)? else {
         return Ok(());
@@ -78,7 +78,7 @@ pub(crate) fn group_norm(ctx: &Context, op: &'static str, desc: &GroupNormDesc) 
 /// The number of values, their mean and the sum of their squared deviations for each packed row of x, as f32
 /// in scratch memory.
 pub(super) fn row_moments(
-    ctx: &Context,
+    ctx: &OpContext,
     op: &'static str,
     x: &DeviceSlice,
     dtype: DType,
@@ -130,7 +130,7 @@ struct Call {
 }
 
 impl Call {
-    fn run(&self, ctx: &Context, op: &'static str, slices: &Slices) -> BackendResult<()> {
+    fn run(&self, ctx: &OpContext, op: &'static str, slices: &Slices) -> BackendResult<()> {
         ctx.require_dtype(op, self.dtype)?;
         let row = self.columns * self.dtype.size();
         let run = Run::of_bytes(self.rows, (PASSES * row) as f64);
@@ -144,7 +144,7 @@ impl Call {
         })
     }
 
-    fn run_part(&self, ctx: &Context, op: &'static str, slices: &Slices) -> BackendResult<()> {
+    fn run_part(&self, ctx: &OpContext, op: &'static str, slices: &Slices) -> BackendResult<()> {
         let dtype = self.dtype;
         let output = ctx.output(op, &slices.y, dtype)?;
         let operand = |slice: Option<&DeviceSlice>| match slice {

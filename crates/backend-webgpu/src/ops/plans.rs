@@ -13,9 +13,9 @@ use backend_api::desc::{
 };
 use backend_api::{BackendResult, BackendTranspose, ComputeBackend as _, DType, DeviceKind};
 
-use super::SelfTests;
+use super::{SelfTests, State};
 use crate::WebGpuBackend;
-use crate::context::Parts;
+use crate::context::Context;
 use crate::device::{self, DeviceProfile, Selector};
 use crate::opened::Opened;
 
@@ -87,9 +87,8 @@ impl Pretended {
         gpu.limits.max_compute_workgroup_storage_size = bytes;
         gpu.limits.max_compute_invocations_per_workgroup = invocations;
         gpu.limits.max_compute_workgroup_size_x = invocations;
-        let mut parts = Parts::new(gpu)?;
-        parts.self_tests = SelfTests::passed();
-        Ok(WebGpuBackend::over(Opened::new(parts).dry_run()))
+        let state = State { self_tests: SelfTests::passed(), ..State::default() };
+        Ok(WebGpuBackend::over(Opened::with_state(Context::new(gpu)?, state).dry_run()))
     }
 }
 
@@ -205,7 +204,7 @@ fn plans(device: &Pretended) -> BackendResult<Vec<String>> {
     let mut lines = Vec::new();
     let mut note = |what: String, words: String| -> BackendResult<()> {
         let mut line = format!("{}: {what}: {words}", device.name);
-        for variant in backend.context("plans")?.take_variants() {
+        for variant in backend.context("plans")?.context.take_variants() {
             _ = write!(line, "; {} {variant}", variant.kernel());
         }
         lines.push(line);

@@ -6,8 +6,8 @@ use backend_api::{BackendError, BackendResult, DType};
 use super::conv::inverse;
 use super::long_work::{Run, in_parts};
 use super::pool_axes::Call;
-use crate::context::{Context, dim, linear_grid};
 use crate::kernels::{KernelSource, Variant, kernel, params};
+use crate::ops::op_context::{OpContext, dim, linear_grid};
 use crate::recorder::Window;
 
 static POOL: KernelSource = kernel!(
@@ -92,7 +92,7 @@ pub(super) fn variants() -> Vec<Variant> {
 }
 
 /// `output = op over the windows of input`.
-pub(crate) fn pool2d(ctx: &Context, op: &'static str, desc: &PoolDesc) -> BackendResult<()> {
+pub(crate) fn pool2d(ctx: &OpContext, op: &'static str, desc: &PoolDesc) -> BackendResult<()> {
     let operands = desc.operands(op)?;
     let [input, output] = ctx.resolve(op, &operands)?;
     let Some(output) = output else { return Ok(()) };
@@ -114,7 +114,11 @@ pub(super) fn forward(call: &Call<'_>, input: &Window, output: &Window) -> Backe
 }
 
 /// What each window's gradient gives to its elements.
-pub(crate) fn pool2d_backward(ctx: &Context, op: &'static str, desc: &PoolBackwardDesc) -> BackendResult<()> {
+pub(crate) fn pool2d_backward(
+    ctx: &OpContext,
+    op: &'static str,
+    desc: &PoolBackwardDesc,
+) -> BackendResult<()> {
     let operands = desc.operands(op)?;
     let [input, gradient, output] = ctx.resolve(op, &operands)?;
     let Some(output) = output else { return Ok(()) };

@@ -10,12 +10,12 @@ use backend_api::{BackendError, BackendResult, DType, checked_product};
 use super::copy::copy_windows;
 use super::iterations;
 use super::pool::{backward, forward};
-use crate::context::Context;
+use crate::ops::op_context::OpContext;
 use crate::recorder::Window;
 
 /// The operation on operands that are checked.
 pub(super) struct Call<'a> {
-    pub(super) ctx: &'a Context,
+    pub(super) ctx: &'a OpContext,
     pub(super) op: &'static str,
     pub(super) pool: PoolOp,
     pub(super) dtype: DType,

@@ -4,9 +4,9 @@ use backend_api::desc::{Distribution, RandomDesc};
 use backend_api::{BackendResult, DType};
 
 use super::long_work::{Run, in_parts};
-use crate::context::{Context, dim, linear_grid};
 use crate::kernels::{Function, KernelSource, Variant, kernel, params};
 use crate::memory::DeviceSlice;
+use crate::ops::op_context::{OpContext, dim, linear_grid};
 
 static RANDOM: KernelSource = kernel!(
     "memory/random",
@@ -66,7 +66,7 @@ fn variant(dtype: DType, vec_width: u32, normal: bool) -> Variant {
 }
 
 /// `output` = elements of a stream.
-pub(crate) fn random(ctx: &Context, op: &'static str, desc: &RandomDesc) -> BackendResult<()> {
+pub(crate) fn random(ctx: &OpContext, op: &'static str, desc: &RandomDesc) -> BackendResult<()> {
     let operands = desc.operands(op)?;
     let [Some(output)] = ctx.resolve(op, &operands)? else { return Ok(()) };
     ctx.require_dtype(op, desc.dtype)?;
@@ -84,7 +84,7 @@ pub(crate) fn random(ctx: &Context, op: &'static str, desc: &RandomDesc) -> Back
 const BYTES: f64 = 16.0;
 
 fn random_part(
-    ctx: &Context,
+    ctx: &OpContext,
     op: &'static str,
     desc: &RandomDesc,
     output: &DeviceSlice,

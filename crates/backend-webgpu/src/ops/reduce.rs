@@ -7,9 +7,9 @@ use super::long_work::{in_parts, parts};
 use super::reduce_parts::{Numbers, Outputs};
 use super::reduce_plan::ReducePlan;
 use super::reduction::{Rule, rule};
-use crate::context::{Context, dim};
 use crate::kernels::params;
 use crate::memory::DeviceSlice;
+use crate::ops::op_context::{OpContext, dim};
 use crate::recorder::Window;
 
 pub(super) use super::reduction::variants;
@@ -29,7 +29,7 @@ params! {
 }
 
 /// `output = op over axes of input`.
-pub(crate) fn reduce(ctx: &Context, op: &'static str, desc: &ReduceDesc<'_>) -> BackendResult<()> {
+pub(crate) fn reduce(ctx: &OpContext, op: &'static str, desc: &ReduceDesc<'_>) -> BackendResult<()> {
     let (operands, loops) = desc.operands(op)?;
     let [x, y] = ctx.resolve(op, &operands)?;
     let Some(y) = y else { return Ok(()) };
@@ -57,7 +57,7 @@ const MAX_PARTS: usize = 16;
 
 /// [`Exponentials`] of a packed tensor, with at most [`MAX_PARTS`] parts.
 pub(super) fn exponentials(
-    ctx: &Context,
+    ctx: &OpContext,
     op: &'static str,
     x: &DeviceSlice,
     dtype: DType,
@@ -88,7 +88,7 @@ pub(super) fn exponentials(
 
 /// `output = Σ over parts` of packed `[parts, outputs]` sums of f32.
 pub(super) fn sum_parts(
-    ctx: &Context,
+    ctx: &OpContext,
     op: &'static str,
     sums: &Window,
     [parts, outputs]: [usize; 2],
@@ -112,7 +112,7 @@ pub(super) struct SliceSums {
 
 /// The sums of `slices` slices along the reduced loop of a packed tensor.
 pub(super) fn slice_sums(
-    ctx: &Context,
+    ctx: &OpContext,
     op: &'static str,
     x: &DeviceSlice,
     dtype: DType,
@@ -135,7 +135,7 @@ pub(super) fn slice_sums(
 /// The kernel of one operation.
 #[derive(Clone, Copy)]
 struct Reduction<'a> {
-    ctx: &'a Context,
+    ctx: &'a OpContext,
     op: &'static str,
     rule: Rule,
     /// The input's element type.

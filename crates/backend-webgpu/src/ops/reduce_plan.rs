@@ -6,7 +6,8 @@ use backend_api::{BackendResult, DType};
 use super::reduction::Rule;
 use super::row_groups::{RowGroups, SHARE, WORKGROUP};
 use super::vec_width::VecWidth;
-use crate::context::{MAX_GROUPS, dim};
+use crate::context::MAX_GROUPS;
+use crate::ops::op_context::dim;
 use crate::recorder::Window;
 
 /// The fewest loads of an invocation in a small row group.

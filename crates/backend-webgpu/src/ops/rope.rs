@@ -4,8 +4,8 @@ use backend_api::desc::{HeadStrides, RopeDesc, RopeStyle};
 use backend_api::{BackendResult, DType, checked_product};
 
 use super::long_work::{Run, in_parts};
-use crate::context::{Context, dim, linear_grid};
 use crate::kernels::{KernelSource, Variant, kernel, params};
+use crate::ops::op_context::{OpContext, dim, linear_grid};
 
 static ROPE: KernelSource = kernel!(
     "tokens/rope",
@@ -58,7 +58,7 @@ pub(super) fn variants() -> Vec<Variant> {
 }
 
 /// Rotates pairs of elements by the angles of their positions.
-pub(crate) fn rope(ctx: &Context, op: &'static str, desc: &RopeDesc) -> BackendResult<()> {
+pub(crate) fn rope(ctx: &OpContext, op: &'static str, desc: &RopeDesc) -> BackendResult<()> {
     let operands = desc.operands(op)?;
     let [input, output, cos, sin, positions] = ctx.resolve(op, &operands)?;
     let (Some(x), Some(y)) = (input, output) else { return Ok(()) };

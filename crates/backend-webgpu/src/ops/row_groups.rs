@@ -3,7 +3,7 @@
 
 use backend_api::BackendResult;
 
-use crate::context::linear_grid;
+use crate::ops::op_context::linear_grid;
 
 /// Invocations of a workgroup.
 pub(super) const WORKGROUP: usize = 256;

@@ -5,8 +5,8 @@ use backend_api::{BackendError, BackendResult, DType, ScatterOp};
 
 use super::iterations;
 use super::long_work::{Run, in_parts, require_end};
-use crate::context::{Context, dim, linear_grid};
 use crate::kernels::{Function, KernelSource, Variant, kernel, params};
+use crate::ops::op_context::{OpContext, dim, linear_grid};
 use crate::recorder::Window;
 
 static SCATTER: KernelSource = kernel!(
@@ -59,7 +59,7 @@ fn variant(source: &'static KernelSource, op: ScatterOp, dtype: DType) -> Varian
 }
 
 /// `table[o, index, c] = op(table[o, index, c], source[o, i, c])` in the order of i.
-pub(crate) fn scatter(ctx: &Context, op: &'static str, desc: &ScatterDesc) -> BackendResult<()> {
+pub(crate) fn scatter(ctx: &OpContext, op: &'static str, desc: &ScatterDesc) -> BackendResult<()> {
     let operands = desc.operands(op)?;
     let [Some(table), Some(indices), Some(source)] = ctx.resolve(op, &operands)? else { return Ok(()) };
     let dtype = desc.dtype;
@@ -102,7 +102,7 @@ const ITERATIONS: usize = TILE + 64;
 ///
 /// # Errors
 /// [`Limit`](BackendError::Limit) for sums of f16 that are too long for the device's loops.
-fn most_indices(ctx: &Context, op: &'static str, desc: &ScatterDesc) -> BackendResult<usize> {
+fn most_indices(ctx: &OpContext, op: &'static str, desc: &ScatterDesc) -> BackendResult<usize> {
     let rounds = desc.dtype == DType::F16 && desc.op == ScatterOp::Add;
     let most = if rounds { desc.count } else { MAX_COUNT };
     let wanted = desc.count.div_ceil(TILE).saturating_mul(ITERATIONS);
@@ -118,7 +118,7 @@ fn most_indices(ctx: &Context, op: &'static str, desc: &ScatterDesc) -> BackendR
 /// A call with its operands, whose windows are those of indices, source and table.
 #[derive(Clone, Copy)]
 struct Search<'a> {
-    ctx: &'a Context,
+    ctx: &'a OpContext,
     op: &'static str,
     desc: &'a ScatterDesc,
     by_element: bool,

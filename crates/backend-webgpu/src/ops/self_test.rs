@@ -13,13 +13,13 @@ use backend_api::{BackendError, BackendResult, DType, Diagnostic};
 use bytemuck::Pod;
 use half::f16;
 
-use crate::context::Context;
 use crate::device::{Health, Witness, guarded};
 use crate::kernels::Variant;
 use crate::memory::{Block, DeviceSlice};
-use crate::recorder::{Command, Recorder, Submitter, Then, Window};
+use crate::ops::op_context::OpContext;
+use crate::recorder::{Command, Recorder, Signal, Submitter, Then, Window};
 use crate::sync::RwLock;
-use crate::transfer::{Signal, StagingRing};
+use crate::transfer::StagingRing;
 
 /// What errors carry.
 pub(super) const OP: &str = "self-test";
@@ -71,7 +71,7 @@ impl SelfTests {
 
 /// Work with a recorder and a health of its own: what fails here takes none of the callers' work with it.
 pub(super) struct SelfTest<'a> {
-    ctx: &'a Context,
+    ctx: &'a OpContext,
     recorder: Recorder,
     submitter: Arc<Submitter>,
     health: Arc<Health>,
@@ -80,10 +80,10 @@ pub(super) struct SelfTest<'a> {
 }
 
 impl<'a> SelfTest<'a> {
-    pub(super) fn new(ctx: &'a Context) -> Self {
-        let (device, queue, health) = (&ctx.gpu.device, &ctx.gpu.queue, Health::detached());
+    pub(super) fn new(ctx: &'a OpContext) -> Self {
+        let (device, queue, health) = (&ctx.gpu().device, &ctx.gpu().queue, Health::detached());
         let submitter = Arc::new(Submitter::new(device, queue, &health, &Arc::default(), false));
-        let (target, layout) = (ctx.pipelines.target(), ctx.pipelines.params_layout());
+        let (target, layout) = (ctx.device.pipelines.target(), ctx.device.pipelines.params_layout());
         let recorder = Recorder::new(device, &submitter, target, layout, &Arc::default());
         Self { ctx, recorder, submitter, witness: health.witness(), health }
     }
@@ -103,7 +103,7 @@ impl<'a> SelfTest<'a> {
         let mut words = bytes.to_vec();
         words.resize(bytes.len().next_multiple_of(4), 0);
         let create = || {
-            ctx.gpu.device.create_buffer(&wgpu::BufferDescriptor {
+            ctx.gpu().device.create_buffer(&wgpu::BufferDescriptor {
                 label: Some(OP),
                 size: words.len() as u64,
                 usage: wgpu::BufferUsages::STORAGE
@@ -112,9 +112,9 @@ impl<'a> SelfTest<'a> {
                 mapped_at_creation: false,
             })
         };
-        let buffer = guarded(&ctx.gpu.device, create).map_err(|_| BackendError::OutOfMemory {
+        let buffer = guarded(&ctx.gpu().device, create).map_err(|_| BackendError::OutOfMemory {
             requested: words.len(),
-            in_use: ctx.memory.stats().in_use,
+            in_use: ctx.device.memory.stats().in_use,
         })?;
         let slice = DeviceSlice { block: Arc::new(Block::foreign(buffer)), offset: 0, len: words.len() };
         for (i, chunk) in words.chunks(StagingRing::CHUNK).enumerate() {
@@ -134,7 +134,7 @@ impl<'a> SelfTest<'a> {
         params: &P,
         grid: [u32; 3],
     ) -> BackendResult<()> {
-        let kernel = self.ctx.pipelines.get(variant)?;
+        let kernel = self.ctx.device.pipelines.get(variant)?;
         let windows = windows.iter().copied().cloned();
         let command = Command::new(OP, kernel, windows, bytemuck::bytes_of(params), grid)?;
         self.recorder.record(&[command])
@@ -143,16 +143,16 @@ impl<'a> SelfTest<'a> {
     /// Runs what is recorded and reads all of `slice`.
     pub(super) fn read(&mut self, slice: &DeviceSlice, bytes: &mut [u8]) -> BackendResult<()> {
         let ctx = self.ctx;
-        let staging = ctx.readback.acquire(bytes.len())?;
+        let staging = ctx.device.readback.acquire(bytes.len())?;
         let mapped = Signal::default();
         let then = Then::Map(staging.clone(), mapped.clone());
-        let deadline = ctx.deadline(OP);
+        let deadline = ctx.device.deadline(OP);
         let ticket = self.recorder.read_back(&slice.block, 0, &staging, bytes.len() as u64, then)?;
         // An invalid pipeline is reported when it is submitted.
         self.health.take_late(OP, self.witness, 0, || 0)?;
         self.submitter.wait(&ticket, &deadline)?;
         let mapped = mapped.settle(&self.submitter, &deadline)?;
-        ctx.readback.finish(OP, staging, mapped, 0, bytes)
+        ctx.device.readback.finish(OP, staging, mapped, 0, bytes)
     }
 }
 

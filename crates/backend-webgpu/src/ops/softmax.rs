@@ -7,9 +7,9 @@ use super::long_work::{Run, in_parts};
 use super::reduce::exponentials;
 use super::rows::Rows;
 use super::vec_width::VecWidth;
-use crate::context::{Context, dim, linear_grid};
 use crate::kernels::{KernelSource, Variant, kernel, params};
 use crate::memory::DeviceSlice;
+use crate::ops::op_context::{OpContext, dim, linear_grid};
 use crate::recorder::Window;
 
 static SOFTMAX: KernelSource = kernel!(
@@ -76,7 +76,7 @@ pub(super) fn variants() -> Vec<Variant> {
 }
 
 /// `output = softmax(input)` along the axis.
-pub(crate) fn softmax(ctx: &Context, op: &'static str, desc: &SoftmaxDesc) -> BackendResult<()> {
+pub(crate) fn softmax(ctx: &OpContext, op: &'static str, desc: &SoftmaxDesc) -> BackendResult<()> {
     let operands = desc.operands(op)?;
     let [Some(x), Some(y)] = ctx.resolve(op, &operands)? else {
         return Ok(());
@@ -95,7 +95,7 @@ pub(crate) fn softmax(ctx: &Context, op: &'static str, desc: &SoftmaxDesc) -> Ba
 const PASSES: usize = 3;
 
 fn softmax_part(
-    ctx: &Context,
+    ctx: &OpContext,
     op: &'static str,
     desc: &SoftmaxDesc,
     [x, y]: [&DeviceSlice; 2],
@@ -113,7 +113,7 @@ fn softmax_part(
 }
 
 struct Call<'a> {
-    ctx: &'a Context,
+    ctx: &'a OpContext,
     op: &'static str,
     desc: &'a SoftmaxDesc,
     x: &'a DeviceSlice,

@@ -5,9 +5,9 @@ use backend_api::desc::{Loop, MAX_RANK};
 use backend_api::{BackendError, BackendResult, DType};
 
 use super::long_work::{Divisible, middle};
-use crate::context::{dim, linear_grid};
 use crate::device::DeviceProfile;
 use crate::kernels::Origin;
+use crate::ops::op_context::{dim, linear_grid};
 
 /// Numbers of an element at most.
 const MAX_VEC_WIDTH: usize = 8;

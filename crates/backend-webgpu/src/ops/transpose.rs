@@ -3,9 +3,9 @@
 use backend_api::desc::Loop;
 use backend_api::{BackendResult, DType, checked_product};
 
-use crate::context::{Context, dim, linear_grid};
 use crate::kernels::libs::{BLOCK_4, BLOCK_8};
 use crate::kernels::{KernelSource, Lib, Variant, kernel, params};
+use crate::ops::op_context::{OpContext, dim, linear_grid};
 use crate::recorder::Window;
 
 static TRANSPOSE: KernelSource = kernel!(
@@ -98,7 +98,7 @@ impl Transpose {
     /// Records the copy.
     pub(super) fn launch(
         &self,
-        ctx: &Context,
+        ctx: &OpContext,
         op: &'static str,
         dtype: DType,
         [input, output]: [&Window; 2],

@@ -8,8 +8,8 @@ use super::binary::{input, is_in_place, number_mask, origins};
 use super::elementwise::number_bits;
 use super::long_work::in_parts;
 use super::strided_loops::{Shape, Stretch, StridedLoops, require_loops, shapes_of};
-use crate::context::{Context, dim};
 use crate::kernels::{Function, KernelSource, Variant, kernel, params};
+use crate::ops::op_context::{OpContext, dim};
 
 static WHERE: KernelSource = kernel!(
     "elementwise/where",
@@ -52,7 +52,7 @@ fn variant(dtype: DType, shape: Shape, [c, a, b]: [u32; 3]) -> Variant {
 }
 
 /// `output = condition ≠ 0 ? a : b`.
-pub(crate) fn where_cond(ctx: &Context, op: &'static str, desc: &WhereDesc<'_>) -> BackendResult<()> {
+pub(crate) fn where_cond(ctx: &OpContext, op: &'static str, desc: &WhereDesc<'_>) -> BackendResult<()> {
     let (operands, loops) = desc.operands(op)?;
     let [Some(condition), a, b, Some(y)] = ctx.resolve(op, &operands)? else { return Ok(()) };
     ctx.require_dtype(op, desc.output.dtype)?;

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use super::Ticket;
 use super::params::{Filled, ParamsBuffer};
+use super::signal::Signal;
 use crate::memory::Storage;
 use crate::sync;
-use crate::transfer::{Mapped, Signal};
 
 /// Commands that are submitted together.
 #[derive(Debug, Default)]
@@ -48,6 +48,9 @@ impl Flow {
         self.to.spoil(self.from.spoiled());
     }
 }
+
+/// The outcome of mapping a buffer.
+pub(crate) type Mapped = Result<(), wgpu::BufferAsyncError>;
 
 /// What happens once a batch is submitted.
 #[derive(Debug)]

@@ -3,11 +3,9 @@
 use rustc_hash::FxHashMap;
 
 use super::Window;
+use crate::device::MAX_BINDINGS;
 use crate::kernels::{Layout, Signature};
 use crate::memory::BufferId;
-
-/// The most storage bindings of a kernel: what every WebGPU device offers.
-pub(crate) const MAX_BINDINGS: usize = if cfg!(feature = "count-out-of-bounds") { 9 } else { 8 };
 
 /// Entries of one generation. Two generations of bind groups cost a few hundred bytes each.
 const GENERATION: usize = 2048;

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use arrayvec::ArrayVec;
 use backend_api::{BackendError, BackendResult};
 
-use super::{MAX_BINDINGS, Window};
+use super::Window;
+use crate::device::MAX_BINDINGS;
 use crate::kernels::{Kernel, MAX_IMMEDIATES, MAX_PARAMS};
 
 /// Workgroups along one dimension of a dispatch, on every WebGPU device.

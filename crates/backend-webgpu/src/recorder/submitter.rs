@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use backend_api::{BackendError, BackendResult};
 
+use super::Deadline;
 use super::batch::{Batch, Flow, Then};
 #[cfg(not(target_family = "wasm"))]
 use super::worker::Worker;
-use super::{Deadline, Progress};
-use crate::device::{Health, guarded};
+use crate::device::{Health, Progress, guarded};
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{self, Instant, bound};
 

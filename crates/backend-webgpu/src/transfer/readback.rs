@@ -13,9 +13,6 @@ pub(crate) struct Readback {
     free: Mutex<Vec<wgpu::Buffer>>,
 }
 
-/// The outcome of mapping a buffer.
-pub(crate) type Mapped = Result<(), wgpu::BufferAsyncError>;
-
 impl Readback {
     /// Bytes of the largest buffer, and so of one piece of a read.
     pub(crate) const CHUNK: usize = bound(16 << 20, 32);
@@ -51,7 +48,7 @@ impl Readback {
         &self,
         op: &'static str,
         buffer: wgpu::Buffer,
-        mapped: Mapped,
+        mapped: Result<(), wgpu::BufferAsyncError>,
         skip: usize,
         dst: &mut [u8],
     ) -> BackendResult<()> {

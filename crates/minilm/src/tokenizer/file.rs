@@ -82,7 +82,7 @@ enum ModelKind {
 impl TokenizerFile {
     pub(super) fn tokenizer(self) -> Result<Tokenizer> {
         let BertNormalizer::BertNormalizer(normalizer) = self.normalizer;
-        let special = self.added_tokens.into_iter().map(AddedToken::as_it_is).collect::<Result<_>>()?;
+        let special = self.added_tokens.into_iter().map(AddedToken::plain).collect::<Result<_>>()?;
         let frame = self.post_processor.frame()?;
         Ok(Tokenizer { normalizer, word_piece: self.model.word_piece()?, special, frame })
     }
@@ -90,7 +90,7 @@ impl TokenizerFile {
 
 impl AddedToken {
     /// The token and its id, if it is recognised wherever it stands.
-    fn as_it_is(self) -> Result<(String, u32)> {
+    fn plain(self) -> Result<(String, u32)> {
         let Self { id, content, single_word, lstrip, rstrip, normalized } = self;
         if content.is_empty() || single_word || lstrip || rstrip || normalized {
             return Err(serde_json::Error::custom(format!("the added token {content:?} isn't plain")));

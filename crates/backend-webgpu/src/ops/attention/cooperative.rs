@@ -6,9 +6,9 @@ use backend_api::desc::AttentionDesc;
 use backend_api::{BackendResult, DType, checked_product};
 
 use super::{Params, Windows, fragments, params, self_test};
-use crate::context::{Context, linear_grid};
 use crate::kernels::{KernelSource, MAX_CONSTANTS, Variant, kernel, native};
 use crate::ops::has_room;
+use crate::ops::op_context::{OpContext, linear_grid};
 use crate::ops::tensor_cores::{FRAGMENT, SUBGROUP};
 
 static COOPERATIVE: KernelSource = KernelSource {
@@ -110,8 +110,8 @@ impl CooperativeTile {
     }
 
     /// Whether it gives right results on this device; found out at its first use.
-    pub(super) fn is_verified(self, ctx: &Context) -> bool {
-        ctx.self_tests.pass(&self.variant(), || self_test::check(ctx, self))
+    pub(super) fn is_verified(self, ctx: &OpContext) -> bool {
+        ctx.state.self_tests.pass(&self.variant(), || self_test::check(ctx, self))
     }
 }
 
@@ -127,7 +127,7 @@ pub(super) fn variants() -> Vec<Variant> {
 }
 
 pub(super) fn run(
-    ctx: &Context,
+    ctx: &OpContext,
     op: &'static str,
     desc: &AttentionDesc,
     windows: &Windows,

@@ -7,8 +7,8 @@ use backend_api::{BackendError, BackendResult, DType};
 use super::pieces::{Pieces, ROWS};
 use super::split::libs;
 use super::{DTYPES, Params, Windows};
-use crate::context::Context;
 use crate::kernels::{KernelSource, Variant, kernel};
+use crate::ops::op_context::OpContext;
 
 static DECODE: KernelSource = KernelSource {
     subgroups: true,
@@ -83,21 +83,21 @@ pub(super) fn variants() -> Vec<Variant> {
 
 /// Whether the kernel for so many rows can do it on this device, operands aside, which have to be read 16
 /// bytes at a time.
-pub(super) fn suits(ctx: &Context, desc: &AttentionDesc, rows: usize) -> bool {
-    let most = ctx.gpu.limits.max_compute_workgroup_storage_size as usize;
-    Tile::find(rows, ctx.gpu.subgroup, desc).is_some_and(|tile| tile.workgroup_bytes() <= most)
+pub(super) fn suits(ctx: &OpContext, desc: &AttentionDesc, rows: usize) -> bool {
+    let most = ctx.gpu().limits.max_compute_workgroup_storage_size as usize;
+    Tile::find(rows, ctx.gpu().subgroup, desc).is_some_and(|tile| tile.workgroup_bytes() <= most)
         && Pieces::fit(desc, rows)
 }
 
 pub(super) fn run(
-    ctx: &Context,
+    ctx: &OpContext,
     op: &'static str,
     desc: &AttentionDesc,
     windows: &Windows,
     splits: usize,
     rows: usize,
 ) -> BackendResult<()> {
-    let Some(tile) = Tile::find(rows, ctx.gpu.subgroup, desc) else {
+    let Some(tile) = Tile::find(rows, ctx.gpu().subgroup, desc) else {
         return Err(BackendError::Unsupported { op, need: "subgroups of 8 or 32".to_owned() });
     };
     let variant = tile.variant([desc.dtype, desc.kv_dtype]);

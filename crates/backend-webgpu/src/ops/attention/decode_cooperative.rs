@@ -7,9 +7,9 @@ use backend_api::{BackendResult, DType};
 
 use super::pieces::Pieces;
 use super::{Params, Windows, decode_fragments, self_test};
-use crate::context::Context;
 use crate::kernels::{KernelSource, MAX_CONSTANTS, Variant, kernel, native};
 use crate::ops::has_room;
+use crate::ops::op_context::OpContext;
 use crate::ops::tensor_cores::{FRAGMENT, SUBGROUP};
 
 static DECODE: KernelSource = KernelSource {
@@ -91,8 +91,8 @@ impl Tile {
     }
 
     /// Whether it gives right results on this device; found out at its first use.
-    pub(super) fn is_verified(self, ctx: &Context) -> bool {
-        ctx.self_tests.pass(&self.variant(), || self_test::check_decode(ctx, self))
+    pub(super) fn is_verified(self, ctx: &OpContext) -> bool {
+        ctx.state.self_tests.pass(&self.variant(), || self_test::check_decode(ctx, self))
     }
 }
 
@@ -108,7 +108,7 @@ pub(super) fn variants() -> Vec<Variant> {
 }
 
 pub(super) fn run(
-    ctx: &Context,
+    ctx: &OpContext,
     op: &'static str,
     desc: &AttentionDesc,
     windows: &Windows,

@@ -6,9 +6,9 @@ use backend_api::desc::AttentionDesc;
 use backend_api::{BackendResult, DType, checked_product};
 
 use super::{DTYPES, Params, Windows, params, reader};
-use crate::context::{Context, linear_grid};
 use crate::kernels::{KernelSource, Variant, kernel};
 use crate::ops::has_room;
+use crate::ops::op_context::{OpContext, linear_grid};
 
 static FLASH: KernelSource = kernel!(
     "attention/flash",
@@ -135,7 +135,7 @@ pub(super) fn variants() -> Vec<Variant> {
 }
 
 pub(super) fn run(
-    ctx: &Context,
+    ctx: &OpContext,
     op: &'static str,
     desc: &AttentionDesc,
     windows: &Windows,

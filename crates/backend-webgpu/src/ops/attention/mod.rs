@@ -20,12 +20,13 @@ mod split;
 use backend_api::desc::{AttentionDesc, HeadStrides};
 use backend_api::{BackendError, BackendResult, DType};
 
+use super::copy_bytes::copy_bytes;
+use super::iterations;
 use super::long_work::{explain_parts, in_parts};
-use super::{copy_bytes, iterations};
-use crate::context::{Context, dim};
 use crate::kernels::libs::{ATTENTION_NARROW, ATTENTION_WIDE};
 use crate::kernels::{Lib, Variant, params};
 use crate::memory::DeviceSlice;
+use crate::ops::op_context::{OpContext, dim};
 use crate::recorder::Window;
 
 use part::Part;
@@ -80,7 +81,7 @@ const DTYPES: [[DType; 2]; 3] =
     [[DType::F32, DType::F32], [DType::F16, DType::F16], [DType::F32, DType::F16]];
 
 /// `O = softmax(cap(scale · Q·Kᵀ) + mask) · V`.
-pub(crate) fn attention(ctx: &Context, op: &'static str, desc: &AttentionDesc) -> BackendResult<()> {
+pub(crate) fn attention(ctx: &OpContext, op: &'static str, desc: &AttentionDesc) -> BackendResult<()> {
     let Some((mut windows, lse)) = windows(ctx, op, desc)? else {
         return Ok(());
     };
@@ -98,7 +99,7 @@ pub(crate) fn attention(ctx: &Context, op: &'static str, desc: &AttentionDesc) -
 }
 
 /// Plans and launches a part.
-fn run_part(ctx: &Context, op: &'static str) -> impl FnMut(&Part) -> BackendResult<()> {
+fn run_part(ctx: &OpContext, op: &'static str) -> impl FnMut(&Part) -> BackendResult<()> {
     move |Part { desc, windows }| {
         let plan = Plan::choose(ctx, desc, windows);
         tracing::trace!(op, %plan, "attention");
@@ -108,7 +109,7 @@ fn run_part(ctx: &Context, op: &'static str) -> impl FnMut(&Part) -> BackendResu
 
 /// The plan, in words.
 pub(crate) fn explain_attention(
-    ctx: &Context,
+    ctx: &OpContext,
     op: &'static str,
     desc: &AttentionDesc,
 ) -> BackendResult<String> {
@@ -125,7 +126,7 @@ pub(crate) fn explain_attention(
 /// Checks the call and finds its operands, the place for logarithms apart; `None` if there is nothing to
 /// compute.
 fn windows(
-    ctx: &Context,
+    ctx: &OpContext,
     op: &'static str,
     desc: &AttentionDesc,
 ) -> BackendResult<Option<(Windows, Option<DeviceSlice>)>> {
@@ -146,7 +147,7 @@ fn windows(
 }
 
 fn run(
-    ctx: &Context,
+    ctx: &OpContext,
     op: &'static str,
     desc: &AttentionDesc,
     windows: &Windows,

@@ -5,8 +5,9 @@ use backend_api::desc::AttentionDesc;
 use backend_api::{BackendResult, DType, checked_product};
 
 use super::{DTYPES, Params, Windows, params};
-use crate::context::{Context, MAX_GROUPS, linear_grid};
+use crate::context::MAX_GROUPS;
 use crate::kernels::{KernelSource, Variant, kernel};
+use crate::ops::op_context::{OpContext, linear_grid};
 use crate::recorder::Window;
 
 static COMBINE: KernelSource = kernel!(
@@ -82,7 +83,7 @@ impl Pieces {
     /// Launches the kernel, then attention/combine.
     pub(super) fn run(
         self,
-        ctx: &Context,
+        ctx: &OpContext,
         op: &'static str,
         desc: &AttentionDesc,
         windows: &Windows,
@@ -102,14 +103,14 @@ pub(super) fn bytes_of_parts(op: &'static str, desc: &AttentionDesc, pieces: usi
     checked_product(op, "scratch", &[desc.batch, desc.heads, desc.seq_q, pieces, length, size_of::<f32>()])
 }
 
-fn parts(ctx: &Context, op: &'static str, desc: &AttentionDesc, pieces: usize) -> BackendResult<Window> {
+fn parts(ctx: &OpContext, op: &'static str, desc: &AttentionDesc, pieces: usize) -> BackendResult<Window> {
     let bytes = bytes_of_parts(op, desc, pieces)?;
     ctx.output(op, &ctx.scratch(op, bytes)?, DType::F32)
 }
 
 /// Makes O of the parts.
 fn combine(
-    ctx: &Context,
+    ctx: &OpContext,
     op: &'static str,
     desc: &AttentionDesc,
     windows: &Windows,

@@ -9,8 +9,8 @@ use super::cooperative::CooperativeTile;
 use super::flash::FlashTile;
 use super::pieces::{Pieces, ROWS, seen_keys, shared_rows};
 use super::{KernelOverride, Windows, decode, decode_cooperative, has_small_scores};
-use crate::context::Context;
 use crate::ops::iterations;
+use crate::ops::op_context::OpContext;
 use crate::recorder::Window;
 
 /// A kernel with the size of its tiles.
@@ -74,21 +74,21 @@ impl Kernel {
     }
 
     /// Whether it can do it on this device, and can be trusted there.
-    fn suits(self, ctx: &Context, desc: &AttentionDesc, windows: &Windows) -> bool {
-        let limits = &ctx.gpu.limits;
+    fn suits(self, ctx: &OpContext, desc: &AttentionDesc, windows: &Windows) -> bool {
+        let limits = &ctx.gpu().limits;
         match self {
-            Self::Flash(tile) => tile.head_dim() >= desc.head_dim && tile.fits(&limits),
+            Self::Flash(tile) => tile.head_dim() >= desc.head_dim && tile.fits(limits),
             Self::Cooperative(tile) => {
                 reads_fragments(ctx, desc, windows)
                     && tile.dim >= desc.head_dim
-                    && tile.fits(&limits)
+                    && tile.fits(limits)
                     && writes_fours(desc, windows)
                     && tile.is_verified(ctx)
             }
             Self::DecodeCooperative(tile) => {
                 reads_fragments(ctx, desc, windows)
                     && tile.dim >= desc.head_dim
-                    && tile.fits(&limits)
+                    && tile.fits(limits)
                     && Pieces::fit(desc, tile.rows)
                     && tile.is_verified(ctx)
             }
@@ -101,13 +101,13 @@ impl Kernel {
 impl Plan {
     /// The plan: the one that is forced, if it is possible, or the one that should be the fastest, in as many
     /// pieces as the device's loops need.
-    pub(super) fn choose(ctx: &Context, desc: &AttentionDesc, windows: &Windows) -> Self {
+    pub(super) fn choose(ctx: &OpContext, desc: &AttentionDesc, windows: &Windows) -> Self {
         Self::fastest(ctx, desc, windows).in_short_pieces(ctx, desc)
     }
 
     /// The plan with no more keys in a split than the device's loops may take (see [`iterations`]), by a
     /// kernel that splits them.
-    fn in_short_pieces(self, ctx: &Context, desc: &AttentionDesc) -> Self {
+    fn in_short_pieces(self, ctx: &OpContext, desc: &AttentionDesc) -> Self {
         let keys = seen_keys(desc);
         let wanted = keys.div_ceil(self.splits.max(1)).saturating_mul(self.kernel.iterations());
         if iterations::exceeded(ctx, wanted).is_none() {
@@ -127,16 +127,16 @@ impl Plan {
         Self { kernel, splits, ..self }
     }
 
-    fn fastest(ctx: &Context, desc: &AttentionDesc, windows: &Windows) -> Self {
+    fn fastest(ctx: &OpContext, desc: &AttentionDesc, windows: &Windows) -> Self {
         let wide = reads_wide(desc, windows);
         // Whether it suits may take a self-test, during which nobody has to wait for the lock.
-        let forced = *ctx.attention_override.lock();
+        let forced = *ctx.state.attention_override.lock();
         if let Some(KernelOverride { kernel, splits }) = forced
             && kernel.suits(ctx, desc, windows)
         {
             return Self { kernel, wide, splits: splits.min(desc.seq_kv.max(1)) };
         }
-        let compute_units = ctx.gpu.profile.compute_units;
+        let compute_units = ctx.gpu().profile.compute_units;
         if desc.seq_q <= FEW_QUERIES
             && let Some((kernel, splits)) = for_few_queries(ctx, desc, windows)
         {
@@ -146,14 +146,14 @@ impl Plan {
         if let Some(kernel) = tiles.map(Kernel::Cooperative).find(|kernel| kernel.suits(ctx, desc, windows)) {
             return Self { kernel, wide, splits: 1 };
         }
-        let tile = FlashTile::choose(&ctx.gpu.limits, desc, compute_units);
+        let tile = FlashTile::choose(&ctx.gpu().limits, desc, compute_units);
         Self { kernel: Kernel::Flash(tile), wide, splits: 1 }
     }
 }
 
 /// The kernel for few queries that should be the fastest of those that are possible, if any is, and the
 /// pieces of keys.
-fn for_few_queries(ctx: &Context, desc: &AttentionDesc, windows: &Windows) -> Option<(Kernel, usize)> {
+fn for_few_queries(ctx: &OpContext, desc: &AttentionDesc, windows: &Windows) -> Option<(Kernel, usize)> {
     let shared = shared_rows(desc);
     let most = ROWS[ROWS.len() - 1];
     let rows = ROWS.into_iter().find(|&rows| rows >= shared).unwrap_or(most);
@@ -165,8 +165,8 @@ fn for_few_queries(ctx: &Context, desc: &AttentionDesc, windows: &Windows) -> Op
     let tiles = shared.div_ceil(rows).saturating_mul(desc.kv_heads).saturating_mul(desc.batch);
     // Workgroups beyond those that run at a time would end late.
     let (workgroups, worth) = kernel.occupancy();
-    let for_each = ctx.gpu.profile.compute_units / tiles.max(1);
-    let at_a_time = ctx.gpu.profile.compute_units * workgroups / tiles.max(1);
+    let for_each = ctx.gpu().profile.compute_units / tiles.max(1);
+    let at_a_time = ctx.gpu().profile.compute_units * workgroups / tiles.max(1);
     let worthwhile = desc.seq_kv.saturating_mul(desc.head_dim).checked_div(worth).unwrap_or(usize::MAX);
     let splits = at_a_time.min(worthwhile.max(for_each)).min(desc.seq_kv.div_ceil(LEAST_KEYS));
     Some((kernel, splits.max(1)))
@@ -185,8 +185,8 @@ fn reads_wide(desc: &AttentionDesc, windows: &Windows) -> bool {
 
 /// Whether Q, K and V can be made elements of fragments, on a device where kernels can name these, and scores
 /// can be in powers of two.
-fn reads_fragments(ctx: &Context, desc: &AttentionDesc, windows: &Windows) -> bool {
-    ctx.gpu.takes_spirv
+fn reads_fragments(ctx: &OpContext, desc: &AttentionDesc, windows: &Windows) -> bool {
+    ctx.gpu().takes_spirv
         && has_small_scores(desc)
         && [desc.dtype, desc.kv_dtype] == [DType::F16; 2]
         && reads_wide(desc, windows)

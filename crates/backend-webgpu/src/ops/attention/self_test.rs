@@ -7,7 +7,7 @@ use half::f16;
 use super::cooperative::CooperativeTile;
 use super::pieces::{bytes_of_parts, combine_variant};
 use super::{Windows, decode_cooperative, params};
-use crate::context::{Context, linear_grid};
+use crate::ops::op_context::{OpContext, linear_grid};
 use crate::ops::self_test::{OP, SelfTest};
 
 /// How far a result may be off: weights are rounded to f16, and so is the result, of numbers up to 1.
@@ -15,7 +15,7 @@ const BOUND: f64 = 2e-3;
 
 /// More than one tile of queries with a causal mask, and more than two blocks of keys, whole ones and others,
 /// of which the later ones have far larger scores, so that references are raised.
-pub(super) fn check(ctx: &Context, tile: CooperativeTile) -> BackendResult<()> {
+pub(super) fn check(ctx: &OpContext, tile: CooperativeTile) -> BackendResult<()> {
     let (seq_q, seq_kv, head_dim) = (tile.queries() + 5, tile.queries() + tile.block + 43, tile.dim - 8);
     let shape = [1, 1, seq_q, seq_kv, head_dim];
     compare(ctx, shape, |test, desc, windows| {
@@ -26,7 +26,7 @@ pub(super) fn check(ctx: &Context, tile: CooperativeTile) -> BackendResult<()> {
 }
 
 /// Two queries of as many heads as fill the rows, and two pieces of more than a block of keys.
-pub(super) fn check_decode(ctx: &Context, tile: decode_cooperative::Tile) -> BackendResult<()> {
+pub(super) fn check_decode(ctx: &OpContext, tile: decode_cooperative::Tile) -> BackendResult<()> {
     let shape = [1, tile.rows / 2, 2, 3 * tile.block + 5, tile.dim - 8];
     compare(ctx, shape, |test, desc, windows| {
         let pieces = tile.pieces(desc, 2);
@@ -45,7 +45,7 @@ pub(super) fn check_decode(ctx: &Context, tile: decode_cooperative::Tile) -> Bac
 /// Compares causal attention of heads that share keys, of which those from the 40th on have far larger
 /// scores, with the host's.
 fn compare(
-    ctx: &Context,
+    ctx: &OpContext,
     shape: [usize; 5],
     launch: impl FnOnce(&mut SelfTest, &AttentionDesc, &Windows) -> BackendResult<()>,
 ) -> BackendResult<()> {

@@ -6,9 +6,9 @@ use backend_api::{BackendResult, DType};
 
 use super::pieces::{Pieces, ROWS};
 use super::{DTYPES, Params, Windows};
-use crate::context::Context;
 use crate::kernels::libs::{ATTENTION_NARROW, ATTENTION_ROWS, ATTENTION_WIDE, ROWS_1, ROWS_2, ROWS_4};
 use crate::kernels::{KernelSource, Lib, Variant, kernel};
+use crate::ops::op_context::OpContext;
 
 static SPLIT: KernelSource = kernel!(
     "attention/split",
@@ -51,7 +51,7 @@ pub(super) fn variants() -> Vec<Variant> {
 }
 
 pub(super) fn run(
-    ctx: &Context,
+    ctx: &OpContext,
     op: &'static str,
     desc: &AttentionDesc,
     windows: &Windows,

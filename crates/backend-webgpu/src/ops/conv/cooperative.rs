@@ -8,9 +8,9 @@ use backend_api::{Activation, BackendResult, DType, checked_product};
 use super::params::{Params, inverse, is_regular};
 use super::self_test::check_numbers;
 use super::{Job, nchw_to_nhwc, repack_filter};
-use crate::context::{Context, dim, linear_grid};
 use crate::kernels::{KernelSource, Variant, kernel, native};
 use crate::ops::matmul::{CooperativeTile, activation_code, unrolled_multiply};
+use crate::ops::op_context::{OpContext, dim, linear_grid};
 use crate::ops::self_test::OP;
 use crate::recorder::Window;
 
@@ -76,18 +76,21 @@ impl SourceTile {
     }
 
     /// Whether it can make a convolution, and is right on the device.
-    pub(super) fn is_possible(self, ctx: &Context, job: &Job) -> bool {
+    pub(super) fn is_possible(self, ctx: &OpContext, job: &Job) -> bool {
         is_possible(ctx, job) && (!self.planes || reads_planes(job)) && self.is_verified(ctx)
     }
 
     /// Whether it fits the device and is right there.
-    pub(super) fn is_verified(self, ctx: &Context) -> bool {
+    pub(super) fn is_verified(self, ctx: &OpContext) -> bool {
         let layout = if self.planes { ImageLayout::Nchw } else { ImageLayout::Nhwc };
-        self.tile.fits(&ctx.gpu.limits)
-            && ctx.self_tests.pass(&self.variant(layout, Activation::Identity), || self.check(ctx, layout))
+        self.tile.fits(&ctx.gpu().limits)
+            && ctx
+                .state
+                .self_tests
+                .pass(&self.variant(layout, Activation::Identity), || self.check(ctx, layout))
     }
 
-    pub(super) fn launch(self, ctx: &Context, op: &'static str, job: &Job) -> BackendResult<()> {
+    pub(super) fn launch(self, ctx: &OpContext, op: &'static str, job: &Job) -> BackendResult<()> {
         let channels = job.gather.channels.next_multiple_of(EIGHT);
         let whole = self.planes || job.gather.layout == ImageLayout::Nhwc && channels == job.gather.channels;
         let unaligned = |window: &Window| !window.offset.is_multiple_of(EIGHT as u32);
@@ -128,7 +131,7 @@ impl SourceTile {
     }
 
     /// Convolves images of more than a tile and more than two steps, none of them whole.
-    fn check(self, ctx: &Context, layout: ImageLayout) -> BackendResult<()> {
+    fn check(self, ctx: &OpContext, layout: ImageLayout) -> BackendResult<()> {
         let tile = self.tile;
         let channels = if self.planes { 2 * tile.k + EIGHT } else { 3 * EIGHT };
         let filters = tile.m + 24;
@@ -173,9 +176,9 @@ pub(super) fn variants() -> Vec<Variant> {
 }
 
 /// Whether tensor cores can make a convolution.
-fn is_possible(ctx: &Context, job: &Job) -> bool {
+fn is_possible(ctx: &OpContext, job: &Job) -> bool {
     let regular = is_regular(&job.gather) && job.gather.taps() > 0;
-    job.dtype == DType::F16 && ctx.gpu.cooperative_matrices && regular
+    job.dtype == DType::F16 && ctx.gpu().cooperative_matrices && regular
 }
 
 /// Whether the source can be read eight pixels at a time.
@@ -187,13 +190,13 @@ fn reads_planes(job: &Job) -> bool {
 }
 
 /// The tile for a convolution, if tensor cores can make it and it is worth it.
-pub(super) fn fastest(ctx: &Context, job: &Job) -> Option<SourceTile> {
+pub(super) fn fastest(ctx: &OpContext, job: &Job) -> Option<SourceTile> {
     // No browser offers tensor cores.
     if cfg!(target_family = "wasm") {
         return None;
     }
     let &ConvGather { batch, groups, filters, channels, .. } = &job.gather;
-    let compute_units = ctx.gpu.profile.compute_units;
+    let compute_units = ctx.gpu().profile.compute_units;
     let rows = batch.saturating_mul(job.gather.pixels());
     let work = rows.saturating_mul(filters).saturating_mul(job.gather.taps());
     // Tensor cores would spend most of their time on zeros, or the copies would take longer.

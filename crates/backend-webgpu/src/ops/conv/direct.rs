@@ -7,9 +7,9 @@ use backend_api::{Activation, BackendResult, DType, checked_product};
 
 use super::params::Params;
 use super::{Job, repack_filter};
-use crate::context::{Context, dim, linear_grid};
 use crate::kernels::{KernelSource, MAX_CONSTANTS, Target, Variant, kernel};
 use crate::ops::matmul::activation_code;
+use crate::ops::op_context::{OpContext, dim, linear_grid};
 use crate::ops::text::lines;
 
 static DIRECT: KernelSource = KernelSource {
@@ -102,7 +102,7 @@ fn kind(gather: &ConvGather) -> [u32; 2] {
     KINDS.into_iter().find(|kind| single && side(kind)).unwrap_or(KINDS[0])
 }
 
-pub(super) fn launch(ctx: &Context, op: &'static str, job: &Job) -> BackendResult<()> {
+pub(super) fn launch(ctx: &OpContext, op: &'static str, job: &Job) -> BackendResult<()> {
     let &ConvGather { batch, groups, filters, result: [height, width], layout, .. } = &job.gather;
     let job = &repack_filter::as_multiplied(ctx, op, job, layout == ImageLayout::Nhwc)?;
     let kind = kind(&job.gather);

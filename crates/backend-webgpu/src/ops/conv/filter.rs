@@ -4,9 +4,9 @@ use backend_api::desc::{ConvBackwardFilterDesc, ConvGather, ImageLayout};
 use backend_api::{Activation, BackendResult, DType, checked_product};
 
 use super::params::{Axis, inverse};
-use crate::context::{Context, dim, linear_grid};
 use crate::kernels::{KernelSource, Variant, kernel, params};
 use crate::ops::long_work::{Run, in_parts};
+use crate::ops::op_context::{OpContext, dim, linear_grid};
 use crate::ops::tile::{TILE_CONSTANTS, Tile, tile_product};
 use crate::ops::{iterations, matmul};
 
@@ -93,7 +93,7 @@ pub(super) fn variants() -> Vec<Variant> {
 
 /// `grad_filter[k, c, r, s] = Σ grad_output[n, k, p, q] · input[n, c, …]`.
 pub(crate) fn conv2d_backward_filter(
-    ctx: &Context,
+    ctx: &OpContext,
     op: &'static str,
     desc: &ConvBackwardFilterDesc,
 ) -> BackendResult<()> {
@@ -112,7 +112,7 @@ pub(crate) fn conv2d_backward_filter(
     // As if all were divided that can be.
     let most = (rows / PIECE).max(1).saturating_mul(groups);
     let sizes = [taps, filters, most];
-    let tile = Tile::choose_from(&TILES, &ctx.gpu.limits, ctx.gpu.profile.compute_units, sizes);
+    let tile = Tile::choose_from(&TILES, &ctx.gpu().limits, ctx.gpu().profile.compute_units, sizes);
     let [tiles_m, tiles_n] = [taps.div_ceil(tile.m), filters.div_ceil(tile.n)];
     let per_piece = checked_product(op, "tiles", &[tiles_m, tiles_n, groups])?;
     let length = piece(rows, per_piece, iterations::exceeded(ctx, rows.saturating_mul(ITERATIONS)));

@@ -26,9 +26,9 @@ use backend_api::{Activation, BackendResult, BackendTranspose, DType};
 
 use super::long_work::{in_parts, is_long, require_end};
 use super::matmul;
-use crate::context::Context;
 use crate::kernels::Variant;
 use crate::memory::DeviceSlice;
+use crate::ops::op_context::OpContext;
 use crate::recorder::Window;
 
 pub(crate) use filter::conv2d_backward_filter;
@@ -68,7 +68,7 @@ struct Job {
 }
 
 /// `output = activation(input ∗ filter + bias)`.
-pub(crate) fn conv2d(ctx: &Context, op: &'static str, desc: &ConvDesc) -> BackendResult<()> {
+pub(crate) fn conv2d(ctx: &OpContext, op: &'static str, desc: &ConvDesc) -> BackendResult<()> {
     let operands = desc.operands(op)?;
     let gather = ConvGather::forward(op, &desc.shape)?;
     let [input, filter, output, bias] = ctx.resolve(op, &operands)?;
@@ -78,7 +78,7 @@ pub(crate) fn conv2d(ctx: &Context, op: &'static str, desc: &ConvDesc) -> Backen
 
 /// `output = activation(Tᵀ · input + bias)`.
 pub(crate) fn conv_transpose2d(
-    ctx: &Context,
+    ctx: &OpContext,
     op: &'static str,
     desc: &ConvTransposeDesc,
 ) -> BackendResult<()> {
@@ -91,7 +91,7 @@ pub(crate) fn conv_transpose2d(
 
 /// `grad_input = Tᵀ · grad_output`.
 pub(crate) fn conv2d_backward_data(
-    ctx: &Context,
+    ctx: &OpContext,
     op: &'static str,
     desc: &ConvBackwardDataDesc,
 ) -> BackendResult<()> {
@@ -104,7 +104,7 @@ pub(crate) fn conv2d_backward_data(
 
 /// Finds the operands. The slices are those of input, filter, bias and output.
 fn run(
-    ctx: &Context,
+    ctx: &OpContext,
     op: &'static str,
     gather: ConvGather,
     dtype: DType,
@@ -136,7 +136,7 @@ fn run(
 }
 
 /// Makes a convolution, in parts if it takes long.
-fn convolve(ctx: &Context, op: &'static str, job: &Job) -> BackendResult<()> {
+fn convolve(ctx: &OpContext, op: &'static str, job: &Job) -> BackendResult<()> {
     if Kernel::choose(ctx, job) == Kernel::Product {
         return pointwise(ctx, op, job);
     }
@@ -150,7 +150,7 @@ fn convolve(ctx: &Context, op: &'static str, job: &Job) -> BackendResult<()> {
 }
 
 /// Chooses the kernel. Sums that are too long for the device's loops are made in slices of the channels.
-fn launch(ctx: &Context, op: &'static str, job: &Job) -> BackendResult<()> {
+fn launch(ctx: &OpContext, op: &'static str, job: &Job) -> BackendResult<()> {
     let kernel = Kernel::choose(ctx, job);
     tracing::trace!(op, %kernel, "convolution");
     if kernel != Kernel::Product
@@ -168,7 +168,7 @@ fn launch(ctx: &Context, op: &'static str, job: &Job) -> BackendResult<()> {
 
 /// A convolution of single pixels: a matrix product of the filters and each image, or where channels are
 /// adjacent, of all pixels and the filters.
-fn pointwise(ctx: &Context, op: &'static str, job: &Job) -> BackendResult<()> {
+fn pointwise(ctx: &OpContext, op: &'static str, job: &Job) -> BackendResult<()> {
     let &Job { dtype, transposed, biased, activation, .. } = job;
     let &ConvGather { batch, channels, filters, layout, .. } = &job.gather;
     let pixels = job.gather.pixels();
@@ -204,12 +204,13 @@ mod tests {
     #[test]
     fn matrix_units_are_right_where_there_are_some() {
         let backend = WebGpuBackend::open().expect("a WebGPU adapter");
-        let ctx = backend.context("test").unwrap();
-        if !ctx.gpu.cooperative_matrices {
+        let call = backend.context("test").unwrap();
+        let ctx = &call.context;
+        if !ctx.gpu().cooperative_matrices {
             return;
         }
         for tile in cooperative::SourceTile::ALL {
-            assert!(tile.is_verified(&ctx), "{tile}");
+            assert!(tile.is_verified(ctx), "{tile}");
         }
     }
 }

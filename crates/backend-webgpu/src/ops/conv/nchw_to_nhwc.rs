@@ -4,8 +4,8 @@ use backend_api::desc::{ConvGather, ImageLayout};
 use backend_api::{BackendResult, DType, checked_product};
 
 use super::Job;
-use crate::context::{Context, dim, linear_grid};
 use crate::kernels::{KernelSource, Variant, kernel, params};
+use crate::ops::op_context::{OpContext, dim, linear_grid};
 use crate::recorder::Window;
 
 // It is only there for tensor cores. Elsewhere, both outputs might lie in one buffer.
@@ -54,7 +54,7 @@ pub(super) fn variants() -> Vec<Variant> {
 /// The source with `channels` channels in each group, a multiple of eight, 0 for those that there aren't; and
 /// the filters likewise, if they aren't those of a transposition.
 pub(super) fn copy(
-    ctx: &Context,
+    ctx: &OpContext,
     op: &'static str,
     job: &Job,
     channels: usize,

@@ -4,8 +4,8 @@ use backend_api::desc::{ConvGather, GatherAxis, ImageLayout};
 use backend_api::{BackendError, BackendResult, checked_product};
 
 use super::Job;
-use crate::context::dim;
 use crate::kernels::params;
+use crate::ops::op_context::dim;
 
 params! {
     pub(super) struct Params {

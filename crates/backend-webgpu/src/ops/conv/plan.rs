@@ -6,8 +6,8 @@ use backend_api::BackendResult;
 
 use super::cooperative::{self, SourceTile};
 use super::{Job, direct, tiled};
-use crate::context::Context;
 use crate::ops::kernel_names;
+use crate::ops::op_context::OpContext;
 use crate::ops::tile::Tile;
 
 /// A kernel with the size of its tiles.
@@ -50,15 +50,15 @@ impl Kernel {
 
     /// The kernel that is asked for if it can make the convolution, or the one that is likely to be the
     /// fastest.
-    pub(super) fn choose(ctx: &Context, job: &Job) -> Self {
-        let asked = *ctx.conv_override.lock();
+    pub(super) fn choose(ctx: &OpContext, job: &Job) -> Self {
+        let asked = *ctx.state.conv_override.lock();
         asked
             .map(|KernelOverride(kernel)| kernel)
             .filter(|kernel| kernel.is_possible(ctx, job))
             .unwrap_or_else(|| Self::by_estimate(ctx, job))
     }
 
-    fn by_estimate(ctx: &Context, job: &Job) -> Self {
+    fn by_estimate(ctx: &OpContext, job: &Job) -> Self {
         let gather = &job.gather;
         if let Some(tile) = cooperative::fastest(ctx, job) {
             return Self::Cooperative(tile);
@@ -73,10 +73,10 @@ impl Kernel {
         Self::Tiled(tiled::choose(ctx, [rows, gather.filters, gather.groups]))
     }
 
-    fn is_possible(self, ctx: &Context, job: &Job) -> bool {
+    fn is_possible(self, ctx: &OpContext, job: &Job) -> bool {
         match self {
             Self::Product | Self::Direct => true,
-            Self::Tiled(tile) => tile.fits(&ctx.gpu.limits),
+            Self::Tiled(tile) => tile.fits(&ctx.gpu().limits),
             Self::Cooperative(tile) => tile.is_possible(ctx, job),
         }
     }

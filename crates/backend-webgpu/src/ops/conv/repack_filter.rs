@@ -4,8 +4,8 @@ use backend_api::desc::{ConvGather, ImageLayout};
 use backend_api::{BackendResult, DType, checked_product};
 
 use super::Job;
-use crate::context::{Context, dim, linear_grid};
 use crate::kernels::{KernelSource, Variant, kernel, params};
+use crate::ops::op_context::{OpContext, dim, linear_grid};
 use crate::recorder::Window;
 
 static REPACK_FILTER: KernelSource = kernel!(
@@ -43,7 +43,7 @@ pub(super) fn variants() -> Vec<Variant> {
 /// else the taps of a channel, and the input and output channels of transposed filters exchanged. They are
 /// copied where that moves anything.
 pub(super) fn as_multiplied(
-    ctx: &Context,
+    ctx: &OpContext,
     op: &'static str,
     job: &Job,
     interleave: bool,
@@ -61,7 +61,7 @@ pub(super) fn as_multiplied(
 
 /// Filters with `channels` channels, 0 for those that there aren't, which follow each other or not.
 pub(super) fn copy(
-    ctx: &Context,
+    ctx: &OpContext,
     op: &'static str,
     job: &Job,
     channels: usize,

@@ -4,13 +4,13 @@ use backend_api::desc::{ConvGather, ConvShape, ImageLayout};
 use backend_api::{Activation, BackendResult, DType};
 
 use super::Job;
-use crate::context::Context;
+use crate::ops::op_context::OpContext;
 use crate::ops::self_test::{OP, SelfTest, compare, numbers, whole_numbers};
 
 /// Convolves images of integers by what `launch` records and compares the result with the host's.
 /// `operand_at` says where the kernel reads the factor of a filter, for one of its places and a channel.
 pub(super) fn check_numbers(
-    ctx: &Context,
+    ctx: &OpContext,
     shape: &ConvShape,
     operand_at: impl Fn(usize, usize, usize) -> usize,
     launch: impl FnOnce(&mut SelfTest<'_>, &Job) -> BackendResult<()>,

@@ -7,8 +7,8 @@ use backend_api::desc::{ConvGather, ImageLayout, collapse};
 use backend_api::{Activation, BackendError, BackendResult, DType, checked_product};
 
 use super::{Job, launch};
-use crate::context::Context;
 use crate::ops::copy::copy_windows;
+use crate::ops::op_context::OpContext;
 use crate::ops::{iterations, matmul};
 use crate::recorder::Window;
 
@@ -19,7 +19,11 @@ const ITERATIONS: usize = 6;
 ///
 /// # Errors
 /// [`Limit`](BackendError::Limit) if the taps of a single channel are too many.
-pub(super) fn channels(ctx: &Context, op: &'static str, gather: &ConvGather) -> BackendResult<Option<usize>> {
+pub(super) fn channels(
+    ctx: &OpContext,
+    op: &'static str,
+    gather: &ConvGather,
+) -> BackendResult<Option<usize>> {
     let Some(most) = iterations::exceeded(ctx, gather.taps().saturating_mul(ITERATIONS)) else {
         return Ok(None);
     };
@@ -31,7 +35,7 @@ pub(super) fn channels(ctx: &Context, op: &'static str, gather: &ConvGather) -> 
 }
 
 /// Makes the convolution in slices of so many channels.
-pub(super) fn run(ctx: &Context, op: &'static str, job: &Job, channels: usize) -> BackendResult<()> {
+pub(super) fn run(ctx: &OpContext, op: &'static str, job: &Job, channels: usize) -> BackendResult<()> {
     let &ConvGather { batch, groups, filters, .. } = &job.gather;
     let count = job.gather.channels.div_ceil(channels);
     let results = checked_product(op, "scratch", &[batch, groups, filters, job.gather.pixels()])?;
@@ -85,7 +89,7 @@ fn operands(job: &Job) -> [usize; 3] {
 
 /// A copy of a range of the middle one of three packed dimensions, in f32.
 fn copy_f32(
-    ctx: &Context,
+    ctx: &OpContext,
     op: &'static str,
     job: &Job,
     window: &Window,
@@ -101,7 +105,7 @@ fn copy_f32(
 }
 
 /// Room for so many elements of f32.
-fn scratch(ctx: &Context, op: &'static str, elements: usize) -> BackendResult<Window> {
+fn scratch(ctx: &OpContext, op: &'static str, elements: usize) -> BackendResult<Window> {
     let bytes = checked_product(op, "scratch", &[elements, DType::F32.size()])?;
     ctx.output(op, &ctx.scratch(op, bytes.next_multiple_of(16))?, DType::F32)
 }

@@ -9,8 +9,8 @@ use backend_api::desc::{ConvGather, GatherAxis, ImageLayout};
 use backend_api::{BackendResult, DType, checked_product};
 
 use super::Job;
-use crate::context::{Context, dim, linear_grid};
 use crate::kernels::{KernelSource, Variant, kernel, params};
+use crate::ops::op_context::{OpContext, dim, linear_grid};
 use crate::recorder::Window;
 
 static SUBPIXEL_FILTERS: KernelSource = kernel!(
@@ -113,7 +113,7 @@ fn apart(gather: &ConvGather) -> ConvGather {
 }
 
 /// Divides a job into phases: the job that makes them, whose results are for [`depth_to_space`].
-pub(super) fn divide(ctx: &Context, op: &'static str, job: &Job) -> BackendResult<Job> {
+pub(super) fn divide(ctx: &OpContext, op: &'static str, job: &Job) -> BackendResult<Job> {
     let gather = apart(&job.gather);
     let places = gather.filter[0] * gather.filter[1];
     let filters = checked_product(op, "scratch", &[gather.groups, gather.filters])?;
@@ -135,14 +135,14 @@ pub(super) fn divide(ctx: &Context, op: &'static str, job: &Job) -> BackendResul
     })
 }
 
-fn scratch(ctx: &Context, op: &'static str, dtype: DType, elements: usize) -> BackendResult<Window> {
+fn scratch(ctx: &OpContext, op: &'static str, dtype: DType, elements: usize) -> BackendResult<Window> {
     let bytes = checked_product(op, "scratch", &[elements, dtype.size()])?;
     ctx.output(op, &ctx.scratch(op, bytes.next_multiple_of(16))?, dtype)
 }
 
 /// The filters of all phases, or a number of the bias for each of them.
 fn copy(
-    ctx: &Context,
+    ctx: &OpContext,
     op: &'static str,
     job: &Job,
     gather: &ConvGather,
@@ -172,7 +172,7 @@ fn copy(
 }
 
 /// Puts the results of `made` to where those of `job` are wanted.
-pub(super) fn depth_to_space(ctx: &Context, op: &'static str, job: &Job, made: &Job) -> BackendResult<()> {
+pub(super) fn depth_to_space(ctx: &OpContext, op: &'static str, job: &Job, made: &Job) -> BackendResult<()> {
     let ConvGather { batch, groups, filters, result: [height, width], axes, layout, .. } = job.gather;
     let channels = checked_product(op, "channels", &[groups, filters])?;
     let total = checked_product(op, "output", &[batch, channels, height, width])?;

@@ -5,13 +5,13 @@ use backend_api::{Activation, BackendResult, DType, checked_product};
 
 use super::params::{Params, inverse, is_regular};
 use super::{Job, repack_filter};
-use crate::context::{Context, dim, linear_grid};
 use crate::kernels::libs::{
     INPUT_ORIGIN, RESULTS_ADJACENT, RESULTS_APART, RESULTS_PLANES, SOURCE_ANY, SOURCE_LINES, SOURCE_VECTORS,
     SOURCE_WINDOW,
 };
 use crate::kernels::{KernelSource, Lib, MAX_CONSTANTS, Target, Variant, kernel};
 use crate::ops::matmul::activation_code;
+use crate::ops::op_context::{OpContext, dim, linear_grid};
 use crate::ops::tile::{Fours, TILE_CONSTANTS, Tile, written};
 
 static IMPLICIT_GEMM: KernelSource = KernelSource {
@@ -150,11 +150,11 @@ pub(super) fn variants() -> Vec<Variant> {
 pub(super) const TILES: [Tile; 3] = [Tile::ALL[1], Tile::ALL[2], Tile::ALL[3]];
 
 /// The tile that is estimated to be the fastest for results of so many rows and columns, repeated.
-pub(super) fn choose(ctx: &Context, sizes: [usize; 3]) -> Tile {
-    Tile::choose_from(&TILES, &ctx.gpu.limits, ctx.gpu.profile.compute_units, sizes)
+pub(super) fn choose(ctx: &OpContext, sizes: [usize; 3]) -> Tile {
+    Tile::choose_from(&TILES, &ctx.gpu().limits, ctx.gpu().profile.compute_units, sizes)
 }
 
-pub(super) fn launch(ctx: &Context, op: &'static str, job: &Job, tile: Tile) -> BackendResult<()> {
+pub(super) fn launch(ctx: &OpContext, op: &'static str, job: &Job, tile: Tile) -> BackendResult<()> {
     let &ConvGather { groups, filters, .. } = &job.gather;
     let access = Access::of(job, tile);
     // Read through a window, the taps of a channel follow each other.

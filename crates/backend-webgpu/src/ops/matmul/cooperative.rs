@@ -9,13 +9,13 @@ use super::direct::{TYPES, signatures};
 use super::kernel::{GemmKernel, Kernel, Signature};
 use super::plan::{Plan, Prep, cheapest};
 use super::{Params, Windows, activation_code, activation_libs, edges, fragments, pack};
-use crate::context::Context;
 use crate::device::Gpu;
 use crate::kernels::libs::{
     ACTIVATE, ACTIVATE_HALF, FRAGMENT_ELEMENTS, HALF, RESULTS_IN_REGISTERS, RESULTS_STAGED, SHIFTED_VECTOR,
 };
 use crate::kernels::{KernelSource, Lib, Variant, kernel, native};
 use crate::ops::has_room;
+use crate::ops::op_context::OpContext;
 use crate::ops::tensor_cores::{FRAGMENT, SUBGROUP};
 use crate::ops::tile::StepTime;
 use crate::recorder::Window;
@@ -188,14 +188,14 @@ impl CooperativeTile {
 }
 
 /// The fastest plan on tensor cores, if there are some and the product is worth them and its copies.
-pub(super) fn candidate(ctx: &Context, desc: &MatmulDesc, windows: &Windows) -> Option<Plan> {
+pub(super) fn candidate(ctx: &OpContext, desc: &MatmulDesc, windows: &Windows) -> Option<Plan> {
     let plan = in_cheapest_tile(ctx, desc, pack::needed(desc, windows))?;
     let transposing = pays_to_transpose_b(desc).then(|| plan.transposing_b(desc).verified(ctx)).flatten();
     Some(edges::peeled_if_cheaper(ctx, desc, transposing.unwrap_or(plan)))
 }
 
 /// The fastest plan whose operands are prepared so, if the product is worth it.
-pub(super) fn in_cheapest_tile(ctx: &Context, desc: &MatmulDesc, prep: [Prep; 2]) -> Option<Plan> {
+pub(super) fn in_cheapest_tile(ctx: &OpContext, desc: &MatmulDesc, prep: [Prep; 2]) -> Option<Plan> {
     // No browser offers tensor cores, and a page needn't load what plans for them.
     if cfg!(target_family = "wasm") {
         return None;
@@ -212,7 +212,7 @@ pub(super) fn in_cheapest_tile(ctx: &Context, desc: &MatmulDesc, prep: [Prep; 2]
     if k < FRAGMENT || work < least {
         return None;
     }
-    let compute_units = ctx.gpu.profile.compute_units;
+    let compute_units = ctx.gpu().profile.compute_units;
     let (tile, splits) = if streams_b(desc, compute_units) {
         (CooperativeTile::SHALLOW, 1)
     } else {

@@ -10,9 +10,9 @@ use super::kernel::{GemmKernel, Kernel, Signature};
 use super::layout::reads_as_vectors;
 use super::plan::Plan;
 use super::{Params, Windows, activation_code, activation_libs};
-use crate::context::Context;
 use crate::device::Gpu;
 use crate::kernels::{KernelSource, Variant, kernel};
+use crate::ops::op_context::OpContext;
 use crate::recorder::Window;
 
 static DIRECT: KernelSource = kernel!(
@@ -34,7 +34,7 @@ pub(crate) struct Direct;
 
 impl Direct {
     /// The plan for any product.
-    pub(super) fn candidate(ctx: &Context, desc: &MatmulDesc, windows: &Windows) -> Plan {
+    pub(super) fn candidate(ctx: &OpContext, desc: &MatmulDesc, windows: &Windows) -> Plan {
         Plan::unchecked(ctx, desc, Kernel::Direct(Self), 1)
             .reading(desc, windows)
             .packing_if_long(desc, windows)

@@ -10,7 +10,7 @@ use super::kernel::Kernel;
 use super::plan::{Plan, Strategy};
 use super::skinny::Skinny;
 use super::{Product, Windows, launch, run as run_alone};
-use crate::context::Context;
+use crate::ops::op_context::OpContext;
 use crate::ops::tensor_cores::FRAGMENT;
 use crate::recorder::Window;
 
@@ -72,7 +72,7 @@ fn parts(desc: &MatmulDesc, [tile_m, tile_n]: [usize; 2]) -> Vec<Part> {
 /// Makes each part, of operands that need no copies. What is left over comes first: if the operands were
 /// copied for it, the copies are still in the cache.
 pub(super) fn run(
-    ctx: &Context,
+    ctx: &OpContext,
     op: &'static str,
     desc: &MatmulDesc,
     windows: &Windows,
@@ -90,25 +90,25 @@ pub(super) fn run(
 }
 
 /// The plan with the edge that its tiles leave over peeled off, if that can be done.
-pub(super) fn peeled(ctx: &Context, desc: &MatmulDesc, plan: Plan) -> Plan {
+pub(super) fn peeled(ctx: &OpContext, desc: &MatmulDesc, plan: Plan) -> Plan {
     let can_be_peeled = time_in_parts(ctx, desc, &plan).is_some();
     if can_be_peeled { Plan { strategy: Strategy::PeelEdges, ..plan } } else { plan }
 }
 
 /// The plan with its edge peeled off, if that is estimated to be faster.
-pub(super) fn peeled_if_cheaper(ctx: &Context, desc: &MatmulDesc, plan: Plan) -> Plan {
+pub(super) fn peeled_if_cheaper(ctx: &OpContext, desc: &MatmulDesc, plan: Plan) -> Plan {
     let Kernel::Cooperative(tile) = plan.kernel else { return plan };
-    let whole = tile.time([desc.m, desc.n, desc.k, desc.batch], ctx.gpu.profile.compute_units);
+    let whole = tile.time([desc.m, desc.n, desc.k, desc.batch], ctx.gpu().profile.compute_units);
     let is_cheaper = time_in_parts(ctx, desc, &plan).is_some_and(|time| time < whole);
     if is_cheaper { Plan { strategy: Strategy::PeelEdges, ..plan } } else { plan }
 }
 
 /// The nanoseconds that the parts are estimated to take, if they can be made.
-fn time_in_parts(ctx: &Context, desc: &MatmulDesc, plan: &Plan) -> Option<usize> {
+fn time_in_parts(ctx: &OpContext, desc: &MatmulDesc, plan: &Plan) -> Option<usize> {
     let Kernel::Cooperative(tile) = plan.kernel else { return None };
     let parts = parts(desc, plan.tile());
     let (main, rest) = parts.split_first().filter(|_| plan.splits() == 1)?;
-    let mut time = tile.time([main.m, main.n, desc.k, desc.batch], ctx.gpu.profile.compute_units);
+    let mut time = tile.time([main.m, main.n, desc.k, desc.batch], ctx.gpu().profile.compute_units);
     for part in rest {
         time = time.saturating_add(few(ctx, &part.of(desc))?.1 + LAUNCH);
     }
@@ -116,7 +116,7 @@ fn time_in_parts(ctx: &Context, desc: &MatmulDesc, plan: &Plan) -> Option<usize>
 }
 
 /// The plan for an edge of operands that need no copies.
-fn edge(ctx: &Context, desc: &MatmulDesc, windows: &Windows) -> Option<Plan> {
+fn edge(ctx: &OpContext, desc: &MatmulDesc, windows: &Windows) -> Option<Plan> {
     Gemv::candidate(ctx, desc, windows)
         .or_else(|| Skinny::candidate_beside_tensor_cores(ctx, desc, windows))
         .or_else(|| {
@@ -126,9 +126,9 @@ fn edge(ctx: &Context, desc: &MatmulDesc, windows: &Windows) -> Option<Plan> {
 }
 
 /// The fastest tile for a few rows or columns, and the nanoseconds that it is estimated to take.
-fn few(ctx: &Context, desc: &MatmulDesc) -> Option<(CooperativeTile, usize)> {
+fn few(ctx: &OpContext, desc: &MatmulDesc) -> Option<(CooperativeTile, usize)> {
     let sizes = [desc.m, desc.n, desc.k, desc.batch];
-    let times = CooperativeTile::FEW.map(|tile| (tile, tile.time(sizes, ctx.gpu.profile.compute_units)));
+    let times = CooperativeTile::FEW.map(|tile| (tile, tile.time(sizes, ctx.gpu().profile.compute_units)));
     times.into_iter().min_by_key(|&(_, time)| time)
 }
 

@@ -12,8 +12,8 @@ use backend_api::{BackendResult, DType, checked_product};
 use super::plan::Plan;
 use super::split::{self, Partial};
 use super::{Windows, stride};
-use crate::context::{Context, dim, linear_grid};
 use crate::kernels::{KernelSource, Variant, kernel, params};
+use crate::ops::op_context::{OpContext, dim, linear_grid};
 use crate::recorder::Window;
 
 static EXPONENTS: KernelSource = kernel!(
@@ -83,7 +83,7 @@ struct Halved {
 
 /// Makes the product with the plan that `choose` has for the product of the parts.
 pub(super) fn run(
-    ctx: &Context,
+    ctx: &OpContext,
     op: &'static str,
     desc: &MatmulDesc,
     windows: &Windows,
@@ -131,7 +131,7 @@ impl<'a> StoredOperand<'a> {
     }
 }
 
-fn halve(ctx: &Context, op: &'static str, operand: StoredOperand<'_>, k: usize) -> BackendResult<Halved> {
+fn halve(ctx: &OpContext, op: &'static str, operand: StoredOperand<'_>, k: usize) -> BackendResult<Halved> {
     let StoredOperand { window, matrix, rows, columns, k_down, right } = operand;
     let exponents = exponents(ctx, op, &operand)?;
     let (rows_out, columns_out) = if k_down { (k, columns) } else { (rows, k) };
@@ -155,7 +155,7 @@ fn halve(ctx: &Context, op: &'static str, operand: StoredOperand<'_>, k: usize) 
 }
 
 /// The exponents of the operand's lines across k.
-fn exponents(ctx: &Context, op: &'static str, operand: &StoredOperand<'_>) -> BackendResult<Window> {
+fn exponents(ctx: &OpContext, op: &'static str, operand: &StoredOperand<'_>) -> BackendResult<Window> {
     let &StoredOperand { window, matrix, rows, columns, k_down, .. } = operand;
     let (lines, groups) = if k_down { (columns, columns.div_ceil(WIDTH)) } else { (rows, rows) };
     let bytes = checked_product(op, "scratch", &[lines, size_of::<i32>()])?;

@@ -9,10 +9,10 @@ use super::kernel::{GemmKernel, Kernel, Signature};
 use super::large::{Large, libs, oriented};
 use super::plan::Plan;
 use super::{Params, Windows, activation_code};
-use crate::context::Context;
 use crate::device::Gpu;
 use crate::kernels::{KernelSource, Variant, kernel};
 use crate::ops::has_room;
+use crate::ops::op_context::OpContext;
 use crate::ops::vec_width::VecWidth;
 
 static GEMV: KernelSource = kernel!(
@@ -70,11 +70,11 @@ impl Gemv {
     }
 
     /// The plan for one row or column, where one launch keeps the device at work.
-    pub(super) fn candidate(ctx: &Context, desc: &MatmulDesc, windows: &Windows) -> Option<Plan> {
-        if ctx.gpu.info.kind == DeviceKind::SoftwareAdapter || desc.m.min(desc.n) != 1 || desc.k == 0 {
+    pub(super) fn candidate(ctx: &OpContext, desc: &MatmulDesc, windows: &Windows) -> Option<Plan> {
+        if ctx.gpu().info.kind == DeviceKind::SoftwareAdapter || desc.m.min(desc.n) != 1 || desc.k == 0 {
             return None;
         }
-        let gemv = Self::choose(desc, ctx.gpu.profile.compute_units)?;
+        let gemv = Self::choose(desc, ctx.gpu().profile.compute_units)?;
         Plan::with_kernel(ctx, desc, windows, Kernel::Gemv(gemv), 1)
     }
 }

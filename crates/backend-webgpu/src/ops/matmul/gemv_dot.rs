@@ -10,9 +10,9 @@ use super::large::{Large, Small, libs, oriented};
 use super::layout::is_aligned;
 use super::plan::Plan;
 use super::{Params, Windows, activation_code};
-use crate::context::Context;
 use crate::device::Gpu;
 use crate::kernels::{KernelSource, Variant, kernel};
+use crate::ops::op_context::OpContext;
 use crate::ops::vec_width::VecWidth;
 
 static GEMV_DOT: KernelSource = kernel!(
@@ -74,11 +74,11 @@ impl GemvDot {
     }
 
     /// The plan for one row or column with a K-major matrix, where one launch keeps the device at work.
-    pub(super) fn candidate(ctx: &Context, desc: &MatmulDesc, windows: &Windows) -> Option<Plan> {
-        if ctx.gpu.info.kind == DeviceKind::SoftwareAdapter {
+    pub(super) fn candidate(ctx: &OpContext, desc: &MatmulDesc, windows: &Windows) -> Option<Plan> {
+        if ctx.gpu().info.kind == DeviceKind::SoftwareAdapter {
             return None;
         }
-        let gemv_dot = Self::choose(desc, ctx.gpu.profile.compute_units)?;
+        let gemv_dot = Self::choose(desc, ctx.gpu().profile.compute_units)?;
         Plan::with_kernel(ctx, desc, windows, Kernel::GemvDot(gemv_dot), 1)?.verified(ctx)
     }
 }

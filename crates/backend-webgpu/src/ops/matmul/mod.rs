@@ -32,8 +32,8 @@ mod tuning;
 use backend_api::desc::{BiasAxis, MatmulDesc};
 use backend_api::{Activation, BackendResult, DType, checked_product};
 
-use crate::context::{Context, dim, linear_grid};
 use crate::kernels::{Lib, Variant, libs, params};
+use crate::ops::op_context::{OpContext, dim, linear_grid};
 use crate::recorder::Window;
 
 use super::long_work::{explain_parts, in_parts};
@@ -117,7 +117,7 @@ impl Product {
 }
 
 /// `C = activation(alpha · op(A) · op(B) + beta · C + bias)`.
-pub(crate) fn matmul(ctx: &Context, op: &'static str, desc: &MatmulDesc) -> BackendResult<()> {
+pub(crate) fn matmul(ctx: &OpContext, op: &'static str, desc: &MatmulDesc) -> BackendResult<()> {
     let Some(windows) = windows(ctx, op, desc)? else {
         return Ok(());
     };
@@ -127,7 +127,7 @@ pub(crate) fn matmul(ctx: &Context, op: &'static str, desc: &MatmulDesc) -> Back
 /// A product that another operation needs, of operands that are checked; the descriptor's handles aren't
 /// looked at.
 pub(super) fn multiply(
-    ctx: &Context,
+    ctx: &OpContext,
     op: &'static str,
     desc: &MatmulDesc,
     windows: &Windows,
@@ -141,7 +141,7 @@ pub(super) fn multiply(
 }
 
 /// The plan for a product, in words.
-pub(crate) fn explain_matmul(ctx: &Context, op: &'static str, desc: &MatmulDesc) -> BackendResult<String> {
+pub(crate) fn explain_matmul(ctx: &OpContext, op: &'static str, desc: &MatmulDesc) -> BackendResult<String> {
     Ok(match windows(ctx, op, desc)? {
         Some(windows) => explain_parts(ctx, op, Part { desc: *desc, windows }, |Part { desc, windows }| {
             Plan::choose(ctx, desc, windows).to_string()
@@ -151,7 +151,7 @@ pub(crate) fn explain_matmul(ctx: &Context, op: &'static str, desc: &MatmulDesc)
 }
 
 /// Checks the product and finds its operands; `None` if there is nothing to compute.
-fn windows(ctx: &Context, op: &'static str, desc: &MatmulDesc) -> BackendResult<Option<Windows>> {
+fn windows(ctx: &OpContext, op: &'static str, desc: &MatmulDesc) -> BackendResult<Option<Windows>> {
     let operands = desc.operands(op)?;
     let [a, b, c, bias] = ctx.resolve(op, &operands)?;
     let Some(c) = c else { return Ok(None) };
@@ -171,7 +171,7 @@ fn windows(ctx: &Context, op: &'static str, desc: &MatmulDesc) -> BackendResult<
 /// sum of its pieces. Sums that are too long for the device's loops are made in slices instead, each with a
 /// plan of its own.
 fn run(
-    ctx: &Context,
+    ctx: &OpContext,
     op: &'static str,
     desc: &MatmulDesc,
     windows: &Windows,
@@ -197,7 +197,7 @@ fn run(
 }
 
 fn launch(
-    ctx: &Context,
+    ctx: &OpContext,
     op: &'static str,
     product: &Product,
     windows: &Windows,

@@ -7,8 +7,8 @@ use backend_api::{BackendResult, BackendTranspose, DType, checked_product};
 use super::layout::is_aligned;
 use super::plan::Prep;
 use super::{Windows, stride};
-use crate::context::{Context, dim, linear_grid};
 use crate::kernels::{KernelSource, Variant, kernel, params};
+use crate::ops::op_context::{OpContext, dim, linear_grid};
 use crate::ops::transpose::Transpose;
 use crate::recorder::Window;
 
@@ -115,7 +115,7 @@ fn turned_ld(desc: &MatmulDesc) -> usize {
 
 /// Makes the product one with such a copy of B.
 pub(super) fn turn_b(
-    ctx: &Context,
+    ctx: &OpContext,
     op: &'static str,
     desc: &mut MatmulDesc,
     windows: &mut Windows,
@@ -134,7 +134,7 @@ pub(super) fn turn_b(
 /// Makes the product one with the given operands copied, both by one launch if they are of one type and a
 /// buffer has room for both copies.
 pub(super) fn align(
-    ctx: &Context,
+    ctx: &OpContext,
     op: &'static str,
     desc: &mut MatmulDesc,
     windows: &mut Windows,
@@ -145,7 +145,7 @@ pub(super) fn align(
     let k = if packs == [true; 2] { desc.k.next_multiple_of(STEP) } else { desc.k };
     let of_a = packs[0].then(|| Copy::new(op, &desc.a, &windows.a, a, k, desc.batch)).transpose()?;
     let of_b = packs[1].then(|| Copy::new(op, &desc.b, &windows.b, b, k, desc.batch)).transpose()?;
-    let limit = ctx.gpu.limits.max_storage_buffer_binding_size as usize;
+    let limit = ctx.gpu().limits.max_storage_buffer_binding_size as usize;
     match (of_a, of_b) {
         (Some(of_a), Some(of_b)) if of_a.dtype == of_b.dtype && of_a.bytes() + of_b.bytes() <= limit => {
             let copies = launch(ctx, op, &of_a, Some(&of_b))?;
@@ -244,7 +244,7 @@ impl Copy {
 }
 
 /// Makes one copy, or two of one type, the second after the first.
-fn launch(ctx: &Context, op: &'static str, first: &Copy, second: Option<&Copy>) -> BackendResult<Window> {
+fn launch(ctx: &OpContext, op: &'static str, first: &Copy, second: Option<&Copy>) -> BackendResult<Window> {
     let bytes = first.bytes() + second.map_or(0, Copy::bytes);
     let scratch = ctx.output(op, &ctx.scratch(op, bytes)?, first.dtype)?;
     let vectors = first.elements / group(first.dtype);

@@ -13,7 +13,7 @@ use super::kernel::{GemmKernel, Kernel, Signature};
 use super::skinny::Skinny;
 use super::skinny_cooperative::SkinnyCooperative;
 use super::{KernelOverride, Windows, emulated, pack, self_test, tiled};
-use crate::context::Context;
+use crate::ops::op_context::OpContext;
 
 /// How an operand is prepared for a kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,9 +52,9 @@ pub(super) struct Plan {
 impl Plan {
     /// The plan for a product: with the kernel that is asked for, with the one that was measured to be the
     /// fastest, or with the one that is estimated to be.
-    pub(super) fn choose(ctx: &Context, desc: &MatmulDesc, windows: &Windows) -> Self {
-        let asked = *ctx.matmul_override.lock();
-        let known = asked.or_else(|| ctx.tuning.get(desc, windows));
+    pub(super) fn choose(ctx: &OpContext, desc: &MatmulDesc, windows: &Windows) -> Self {
+        let asked = *ctx.state.matmul_override.lock();
+        let known = asked.or_else(|| ctx.state.tuning.get(desc, windows));
         Self::emulated(ctx, desc, asked)
             .or_else(|| Self::overridden(ctx, desc, windows, known?))
             .unwrap_or_else(|| Self::by_estimate(ctx, desc, windows))
@@ -62,7 +62,7 @@ impl Plan {
 
     /// The plan that is estimated to be the fastest: the first kernel that has a candidate, those for small m
     /// or n first, which have none where a larger tile would be faster.
-    pub(super) fn by_estimate(ctx: &Context, desc: &MatmulDesc, windows: &Windows) -> Self {
+    pub(super) fn by_estimate(ctx: &OpContext, desc: &MatmulDesc, windows: &Windows) -> Self {
         Gemv::candidate(ctx, desc, windows)
             .or_else(|| GemvDot::candidate(ctx, desc, windows))
             .or_else(|| SkinnyCooperative::candidate(ctx, desc, windows))
@@ -75,7 +75,7 @@ impl Plan {
 
     /// The plan with a certain kernel, if that can make the product.
     pub(super) fn overridden(
-        ctx: &Context,
+        ctx: &OpContext,
         desc: &MatmulDesc,
         windows: &Windows,
         KernelOverride { kernel, strategy, packed }: KernelOverride,
@@ -107,29 +107,29 @@ impl Plan {
 
     /// The plan if its kernel is verified on this device, without access to the elements of fragments where
     /// only that fails.
-    pub(super) fn verified(self, ctx: &Context) -> Option<Self> {
+    pub(super) fn verified(self, ctx: &OpContext) -> Option<Self> {
         let without_access = Signature { element_access: false, ..self.signature };
         let plainer = Self { signature: without_access, ..self };
         [self, plainer].into_iter().find(|plan| plan.is_verified(ctx))
     }
 
-    fn is_verified(&self, ctx: &Context) -> bool {
+    fn is_verified(&self, ctx: &OpContext) -> bool {
         let kernel = self.implementation();
         (self.signature.vectors || !kernel.needs_vectors())
             && (!kernel.needs_self_test() || self_test::passes(ctx, self))
     }
 
     /// The plan with a kernel, if it can make the product on this device, of operands that need no copies.
-    pub(super) fn new(ctx: &Context, desc: &MatmulDesc, kernel: Kernel, splits: usize) -> Option<Self> {
+    pub(super) fn new(ctx: &OpContext, desc: &MatmulDesc, kernel: Kernel, splits: usize) -> Option<Self> {
         let plan = Self::unchecked(ctx, desc, kernel, splits);
-        plan.implementation().is_possible(&ctx.gpu, desc).then_some(plan)
+        plan.implementation().is_possible(ctx.gpu(), desc).then_some(plan)
     }
 
     /// The plan with a kernel that can make the product on this device.
-    pub(super) fn unchecked(ctx: &Context, desc: &MatmulDesc, kernel: Kernel, splits: usize) -> Self {
+    pub(super) fn unchecked(ctx: &OpContext, desc: &MatmulDesc, kernel: Kernel, splits: usize) -> Self {
         Self {
-            kernel: kernel.implementation().for_product(&ctx.gpu, desc),
-            signature: Signature { element_access: ctx.gpu.takes_spirv, ..Signature::of(desc) },
+            kernel: kernel.implementation().for_product(ctx.gpu(), desc),
+            signature: Signature { element_access: ctx.gpu().takes_spirv, ..Signature::of(desc) },
             prep: [Prep::AsIs; 2],
             strategy: if desc.batch == 1 && splits > 1 { Strategy::SplitK(splits) } else { Strategy::Whole },
         }
@@ -138,7 +138,7 @@ impl Plan {
     /// The plan with a kernel, if it can make the product on this device, of operands as they lie in memory
     /// or of what copies the kernel needs.
     pub(super) fn with_kernel(
-        ctx: &Context,
+        ctx: &OpContext,
         desc: &MatmulDesc,
         windows: &Windows,
         kernel: Kernel,
@@ -182,7 +182,7 @@ impl Plan {
     }
 
     /// An f32 product on tensor cores, if that is allowed and worth it.
-    fn emulated(ctx: &Context, desc: &MatmulDesc, asked: Option<KernelOverride>) -> Option<Self> {
+    fn emulated(ctx: &OpContext, desc: &MatmulDesc, asked: Option<KernelOverride>) -> Option<Self> {
         if cfg!(target_family = "wasm")
             || desc.math != MathMode::EmulatedF32
             || desc.batch != 1

@@ -8,18 +8,18 @@ use backend_api::{Activation, BackendResult, BackendTranspose};
 use super::kernel::Signature;
 use super::plan::Plan;
 use super::{Product, Windows, params};
-use crate::context::{Context, linear_grid};
+use crate::ops::op_context::{OpContext, linear_grid};
 use crate::ops::self_test::{OP, SelfTest, compare, numbers, whole_numbers};
 
 /// Whether the plan's variant is right, its activation apart; found out at its first use.
-pub(super) fn passes(ctx: &Context, plan: &Plan) -> bool {
+pub(super) fn passes(ctx: &OpContext, plan: &Plan) -> bool {
     let identity = Signature { activation: Activation::Identity, ..plan.signature };
     let plan = if plan.splits() > 1 { plan.partial() } else { Plan { signature: identity, ..*plan } };
-    ctx.self_tests.pass(&plan.implementation().variant(&plan.signature), || check(ctx, &plan))
+    ctx.state.self_tests.pass(&plan.implementation().variant(&plan.signature), || check(ctx, &plan))
 }
 
 /// Multiplies two small matrices and compares the product with the host's.
-fn check(ctx: &Context, plan: &Plan) -> BackendResult<()> {
+fn check(ctx: &OpContext, plan: &Plan) -> BackendResult<()> {
     let problem = Problem::new(plan);
     compare(&problem.run(ctx, plan)?, &problem.product())
 }
@@ -56,7 +56,7 @@ impl Problem {
     }
 
     /// C as the device makes it, `None` where it was not written.
-    fn run(&self, ctx: &Context, plan: &Plan) -> BackendResult<Vec<Option<i32>>> {
+    fn run(&self, ctx: &OpContext, plan: &Plan) -> BackendResult<Vec<Option<i32>>> {
         let mut test = SelfTest::new(ctx);
         let dtype = self.desc.c.dtype;
         let mut result = vec![0xff; (self.desc.m * self.desc.c.ld * dtype.size()).next_multiple_of(4)];

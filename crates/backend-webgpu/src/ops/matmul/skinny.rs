@@ -10,9 +10,9 @@ use super::large::{Large, Small, libs, oriented};
 use super::layout::is_aligned;
 use super::plan::Plan;
 use super::{Params, Windows, activation_code};
-use crate::context::Context;
 use crate::device::Gpu;
 use crate::kernels::{KernelSource, Variant, kernel};
+use crate::ops::op_context::OpContext;
 use crate::ops::vec_width::VecWidth;
 use crate::recorder::Window;
 
@@ -183,14 +183,14 @@ impl Skinny {
 
     /// The plan for few rows or columns, as many as tensor cores wouldn't be faster for.
     pub(super) fn candidate_beside_tensor_cores(
-        ctx: &Context,
+        ctx: &OpContext,
         desc: &MatmulDesc,
         windows: &Windows,
     ) -> Option<Plan> {
         let large = Large::of(desc, desc.n < desc.m);
         let halves = [desc.a.dtype, desc.b.dtype] == [DType::F16; 2];
         // Tensor cores make many rows in the time of one, and read whole vectors.
-        let few = match ctx.gpu.cooperative_matrices && halves {
+        let few = match ctx.gpu().cooperative_matrices && halves {
             true if large.reads_as_vectors(windows) => 1 + usize::from(large.along_k),
             true => 4,
             false => FEW,
@@ -199,11 +199,11 @@ impl Skinny {
     }
 
     /// The plan for few rows or columns.
-    pub(super) fn candidate(ctx: &Context, desc: &MatmulDesc, windows: &Windows) -> Option<Plan> {
-        if ctx.gpu.info.kind == DeviceKind::SoftwareAdapter {
+    pub(super) fn candidate(ctx: &OpContext, desc: &MatmulDesc, windows: &Windows) -> Option<Plan> {
+        if ctx.gpu().info.kind == DeviceKind::SoftwareAdapter {
             return None;
         }
-        let (skinny, splits) = Self::choose(desc, ctx.gpu.profile.compute_units)?;
+        let (skinny, splits) = Self::choose(desc, ctx.gpu().profile.compute_units)?;
         Plan::with_kernel(ctx, desc, windows, Kernel::Skinny(skinny), splits)
     }
 }

@@ -10,10 +10,10 @@ use super::large::{Large, Small};
 use super::layout::is_aligned;
 use super::plan::Plan;
 use super::{Params, Windows, activation_code, activation_libs};
-use crate::context::Context;
 use crate::device::Gpu;
 use crate::kernels::{KernelSource, Variant, kernel};
 use crate::ops::has_room;
+use crate::ops::op_context::OpContext;
 use crate::ops::tensor_cores::{FRAGMENT, SUBGROUP};
 use crate::ops::vec_width::VecWidth;
 
@@ -78,12 +78,12 @@ impl SkinnyCooperative {
     }
 
     /// The plan for few rows or columns of K-major operands, where one launch keeps the device at work.
-    pub(super) fn candidate(ctx: &Context, desc: &MatmulDesc, windows: &Windows) -> Option<Plan> {
+    pub(super) fn candidate(ctx: &OpContext, desc: &MatmulDesc, windows: &Windows) -> Option<Plan> {
         // No browser offers tensor cores.
         if cfg!(target_family = "wasm") {
             return None;
         }
-        let skinny = Self::choose(desc, ctx.gpu.profile.compute_units)?;
+        let skinny = Self::choose(desc, ctx.gpu().profile.compute_units)?;
         Plan::with_kernel(ctx, desc, windows, Kernel::SkinnyCooperative(skinny), 1)?.verified(ctx)
     }
 }

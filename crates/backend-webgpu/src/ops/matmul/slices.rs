@@ -7,15 +7,15 @@ use backend_api::{Activation, BackendResult, DType, checked_product};
 use super::plan::Plan;
 use super::split::{Partial, STEP, combine};
 use super::{Windows, run as run_at_once};
-use crate::context::Context;
 use crate::ops::iterations;
+use crate::ops::op_context::OpContext;
 use crate::recorder::Window;
 
 /// The most iterations of any kernel for each value of k.
 const ITERATIONS: usize = 2;
 
 /// The values of k in a slice, if a sum of the plan is too long for one launch.
-pub(super) fn length(ctx: &Context, desc: &MatmulDesc, plan: &Plan) -> Option<usize> {
+pub(super) fn length(ctx: &OpContext, desc: &MatmulDesc, plan: &Plan) -> Option<usize> {
     let longest = desc.k.div_ceil(plan.splits()).saturating_mul(ITERATIONS);
     let most = iterations::exceeded(ctx, longest)?;
     Some((most / ITERATIONS / STEP * STEP).max(STEP))
@@ -24,7 +24,7 @@ pub(super) fn length(ctx: &Context, desc: &MatmulDesc, plan: &Plan) -> Option<us
 /// Makes each product of the batch in slices of `length` values of k. They are added up in f32, and finished
 /// at the end.
 pub(super) fn run(
-    ctx: &Context,
+    ctx: &OpContext,
     op: &'static str,
     desc: &MatmulDesc,
     windows: &Windows,

@@ -6,8 +6,8 @@ use backend_api::{Activation, BackendResult, DType, checked_product};
 
 use super::plan::Plan;
 use super::{Params, Product, Windows, activation_code, activation_libs, launch, params};
-use crate::context::{Context, linear_grid};
 use crate::kernels::{KernelSource, Variant, kernel};
+use crate::ops::op_context::{OpContext, linear_grid};
 use crate::recorder::Window;
 
 static COMBINE: KernelSource = kernel!(
@@ -41,7 +41,7 @@ pub(super) fn variants() -> Vec<Variant> {
 
 /// Makes the product in at most as many splits of k as the plan has.
 pub(super) fn run(
-    ctx: &Context,
+    ctx: &OpContext,
     op: &'static str,
     desc: &MatmulDesc,
     windows: &Windows,
@@ -65,7 +65,7 @@ impl Partial {
 
     /// Multiplies without finishing: no operands, no bias, no activation.
     pub(super) fn make(
-        ctx: &Context,
+        ctx: &OpContext,
         op: &'static str,
         desc: &MatmulDesc,
         windows: &Windows,
@@ -84,7 +84,7 @@ impl Partial {
 /// Adds the parts of each sum and finishes it. With exponents of the rows of A and the columns of B, undoes
 /// their scaling.
 pub(super) fn combine(
-    ctx: &Context,
+    ctx: &OpContext,
     op: &'static str,
     desc: &MatmulDesc,
     windows: &Windows,
@@ -132,7 +132,7 @@ impl Pieces {
 
 /// `output = activation(Σ parts)`: packed m×n matrices of f32 that lie one after another, added in order.
 pub(in crate::ops) fn add_pieces(
-    ctx: &Context,
+    ctx: &OpContext,
     op: &'static str,
     parts: &Window,
     count: usize,

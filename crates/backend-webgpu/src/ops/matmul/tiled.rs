@@ -8,9 +8,9 @@ use super::kernel::{GemmKernel, Kernel, Signature};
 use super::layout::reads_as_vectors;
 use super::plan::{Plan, cheapest};
 use super::{Params, Windows, activation_code, activation_libs};
-use crate::context::Context;
 use crate::device::Gpu;
 use crate::kernels::{KernelSource, Variant, kernel};
+use crate::ops::op_context::OpContext;
 use crate::ops::tile::{TILE_CONSTANTS, Tile, tile_product};
 use crate::recorder::Window;
 
@@ -36,12 +36,12 @@ const fn with_tile(rest: [&'static str; 4]) -> [&'static str; 9] {
 
 /// The plan for a product on a GPU, in the tile and the splits of k that are estimated to take the least
 /// time.
-pub(super) fn candidate(ctx: &Context, desc: &MatmulDesc, windows: &Windows) -> Option<Plan> {
-    if ctx.gpu.info.kind == DeviceKind::SoftwareAdapter {
+pub(super) fn candidate(ctx: &OpContext, desc: &MatmulDesc, windows: &Windows) -> Option<Plan> {
+    if ctx.gpu().info.kind == DeviceKind::SoftwareAdapter {
         return None;
     }
-    let tiles = Tile::ALL.into_iter().filter(|tile| tile.fits(&ctx.gpu.limits));
-    let compute_units = ctx.gpu.profile.compute_units;
+    let tiles = Tile::ALL.into_iter().filter(|tile| tile.fits(&ctx.gpu().limits));
+    let compute_units = ctx.gpu().profile.compute_units;
     let (tile, splits) = cheapest(desc, tiles, |tile, sizes| tile.time(sizes, compute_units))?;
     let plan = Plan::with_kernel(ctx, desc, windows, Kernel::Tiled(tile), splits)?;
     Some(plan.packing_if_long(desc, windows))

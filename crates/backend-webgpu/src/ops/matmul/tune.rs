@@ -10,13 +10,13 @@ use super::plan::{Plan, Strategy};
 use super::skinny::FEW;
 use super::tuning::Key;
 use super::{KernelOverride, run, windows};
-use crate::context::Context;
 use crate::ops::long_work::{parts, require_end};
+use crate::ops::op_context::OpContext;
 
 /// Measures the kernels that can make a product and remembers the fastest. `measure` gives the seconds that a
 /// work takes, or `None` when there is no time left.
 pub(crate) fn tune_matmul(
-    ctx: &Context,
+    ctx: &OpContext,
     op: &'static str,
     desc: &MatmulDesc,
     mut measure: impl FnMut(&dyn Fn() -> BackendResult<()>) -> BackendResult<Option<f64>>,
@@ -51,7 +51,7 @@ pub(crate) fn tune_matmul(
             Some(_) => {}
         }
     }
-    ctx.tuning.keep(key, best);
+    ctx.state.tuning.keep(key, best);
     Ok(())
 }
 

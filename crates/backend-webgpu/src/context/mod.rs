@@ -1,47 +1,26 @@
-//! What an opened backend consists of, and what operations ask of it.
+//! An opened device, with everything that belongs to it.
 
-use std::ops::Deref;
+mod read_back;
+
 use std::sync::Arc;
 use std::time::Duration;
 
-use backend_api::operand::Operand;
-use backend_api::{BackendError, BackendResult, DType, DeviceKind, MemoryStats};
-use bytemuck::Pod;
+use backend_api::{BackendError, BackendResult, DeviceKind, MemoryStats};
 
-use crate::device::{GlLock, Gpu, LastHandle, Witness, guarded};
-use crate::kernels::{MAX_IMMEDIATES, MAX_PARAMS, Pipelines, Target, Variant};
+use crate::device::{GlLock, Gpu, LastHandle, Progress, Witness, guarded};
+use crate::kernels::{Kernel, MAX_IMMEDIATES, Pipelines, Target, Variant};
 use crate::memory::{Allocation, Block, DeviceSlice, Memory};
-use crate::ops;
 pub(crate) use crate::recorder::MAX_GROUPS;
-use crate::recorder::{
-    BindingLimits, Command, Deadline, MAX_BINDINGS, Progress, Recorder, Submitter, Then, Window,
-};
+use crate::recorder::{BindingLimits, Command, Deadline, Recorder, Signal, Submitter, Then, Window};
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::sync::{Mutex, thread};
-use crate::transfer::{Readback, Signal, StagingRing};
+use crate::transfer::{Readback, StagingRing};
 
-/// An opened device, as the operations of one call see it.
-///
-/// A call's dispatches are collected here, and recorded together when all of it has been checked and planned:
-/// a call that fails has recorded none, and no other thread's come in between.
+pub(crate) use read_back::{copy_dtoh, copy_dtoh_async, read_buffer};
+
+/// An opened device, with everything that belongs to it.
 #[derive(Debug)]
 pub(crate) struct Context {
-    parts: Arc<Parts>,
-    mode: Mode,
-}
-
-/// What becomes of a dispatch.
-#[derive(Debug)]
-enum Mode {
-    /// It is recorded when the call is over.
-    Record(Mutex<Vec<Command>>),
-    /// A dry run only notes which kernel was asked for.
-    DryRun(Arc<Mutex<Vec<Variant>>>),
-}
-
-/// Everything that belongs to an opened device.
-#[derive(Debug)]
-pub(crate) struct Parts {
     pub(crate) gpu: Gpu,
     pub(crate) memory: Memory,
     pub(crate) pipelines: Pipelines,
@@ -49,19 +28,7 @@ pub(crate) struct Parts {
     pub(crate) submitter: Arc<Submitter>,
     pub(crate) readback: Readback,
     pub(crate) gl_lock: GlLock,
-    /// Which variants on cooperative matrices were found to be right.
-    pub(crate) self_tests: ops::SelfTests,
-    /// Which kernels were measured to be the fastest.
-    pub(crate) tuning: ops::Tuning,
-    /// The kernel that matrix products have to use, if one was asked for.
-    pub(crate) matmul_override: Mutex<Option<ops::MatmulOverride>>,
-    /// The kernel that attention has to use, if one was asked for.
-    pub(crate) attention_override: Mutex<Option<ops::AttentionOverride>>,
-    /// The kernel that convolutions have to use, if one was asked for.
-    pub(crate) conv_override: Mutex<Option<ops::ConvOverride>>,
-    /// How much long work is waiting to be submitted.
-    pub(crate) pace: ops::Pace,
-    limits: BindingLimits,
+    pub(crate) limits: BindingLimits,
     timeout_ms: AtomicU64,
     /// Bound where an operation leaves out an operand.
     null: Arc<Block>,
@@ -71,15 +38,7 @@ pub(crate) struct Parts {
     _last: LastHandle,
 }
 
-impl Deref for Context {
-    type Target = Parts;
-
-    fn deref(&self) -> &Parts {
-        &self.parts
-    }
-}
-
-impl Parts {
+impl Context {
     /// The longest wait for the device before a call gives up.
     const DEFAULT_TIMEOUT: Duration = Duration::from_secs(120);
 
@@ -109,12 +68,6 @@ impl Parts {
             submitter,
             readback: Readback::new(device),
             gl_lock,
-            self_tests: ops::SelfTests::default(),
-            tuning: ops::Tuning::default(),
-            matmul_override: Mutex::default(),
-            attention_override: Mutex::default(),
-            conv_override: Mutex::default(),
-            pace: ops::Pace::default(),
             limits: BindingLimits::of(limits),
             timeout_ms: AtomicU64::new(Self::DEFAULT_TIMEOUT.as_millis() as u64),
             pipelines,
@@ -164,46 +117,11 @@ impl Context {
     /// their batches keep it for a while.
     const MAX_RECLAIMS: usize = 4;
 
-    /// A call that records.
-    pub(crate) fn new(parts: Arc<Parts>) -> Self {
-        Self { parts, mode: Mode::Record(Mutex::default()) }
-    }
-
-    /// On this device, a context in which operations are checked and planned but launch nothing.
-    pub(crate) fn dry_run(&self) -> Self {
-        Self { parts: Arc::clone(&self.parts), mode: Mode::DryRun(Arc::default()) }
-    }
-
-    /// The context of the next call.
-    pub(crate) fn call(&self) -> Self {
-        let mode = match &self.mode {
-            Mode::Record(_) => Mode::Record(Mutex::default()),
-            Mode::DryRun(variants) => Mode::DryRun(Arc::clone(variants)),
-        };
-        Self { parts: Arc::clone(&self.parts), mode }
-    }
-
-    /// The kernels that dry runs asked for since the last call.
-    pub(crate) fn take_variants(&self) -> Vec<Variant> {
-        match &self.mode {
-            Mode::Record(_) => Vec::new(),
-            Mode::DryRun(variants) => std::mem::take(&mut *variants.lock()),
-        }
-    }
-
-    /// Everything of the device, for those that outlive calls.
-    #[cfg(not(target_family = "wasm"))]
-    pub(crate) fn parts(&self) -> &Arc<Parts> {
-        &self.parts
-    }
-
-    /// Records what was launched since the last commit, all of it or nothing.
+    /// Records commands, all of them or none.
     ///
     /// # Errors
     /// [`Timeout`](BackendError::Timeout), [`DeviceLost`](BackendError::DeviceLost).
-    pub(crate) fn commit(&self, op: &'static str) -> BackendResult<()> {
-        let Mode::Record(commands) = &self.mode else { return Ok(()) };
-        let commands = std::mem::take(&mut *commands.lock());
+    pub(crate) fn record(&self, op: &'static str, commands: &[Command]) -> BackendResult<()> {
         if commands.is_empty() {
             return Ok(());
         }
@@ -211,12 +129,20 @@ impl Context {
         loop {
             let mut recorder = self.recorder.lock();
             let Some(busy) = recorder.admit(commands.len())? else {
-                return recorder.record(&commands);
+                return recorder.record(commands);
             };
             drop(recorder);
             let deadline = deadline.get_or_insert_with(|| self.deadline(op));
             self.submitter.wait(&busy, deadline)?;
         }
+    }
+
+    /// The compiled kernel of a variant.
+    ///
+    /// # Errors
+    /// [`Kernel`](BackendError::Kernel).
+    pub(crate) fn pipeline(&self, variant: &Variant) -> BackendResult<Arc<Kernel>> {
+        self.pipelines.get(variant).map_err(|error| self.explain(error))
     }
 
     /// Compiles a kernel and lets other tasks go on. Nobody has to wait for a turn at the device meanwhile:
@@ -303,66 +229,6 @@ impl Context {
         Ok(())
     }
 
-    /// Checks the operands of a call and returns their memory.
-    pub(crate) fn resolve<const N: usize>(
-        &self,
-        op: &'static str,
-        operands: &[Operand; N],
-    ) -> BackendResult<[Option<DeviceSlice>; N]> {
-        self.memory.resolve(op, operands)
-    }
-
-    /// # Errors
-    /// [`Unsupported`](BackendError::Unsupported) where the device has no such type.
-    pub(crate) fn require_dtype(&self, op: &'static str, dtype: DType) -> BackendResult<()> {
-        if dtype == DType::F16 && !self.gpu.device.features().contains(wgpu::Features::SHADER_F16) {
-            return Err(BackendError::Unsupported { op, need: "a device with SHADER_F16".to_owned() });
-        }
-        Ok(())
-    }
-
-    /// What a kernel sees of an output.
-    pub(crate) fn output(
-        &self,
-        op: &'static str,
-        slice: &DeviceSlice,
-        dtype: DType,
-    ) -> BackendResult<Window> {
-        Window::new(op, slice, dtype, self.limits)
-    }
-
-    /// What a kernel sees of an input. One that lies in the output's buffer is copied first: a buffer can't
-    /// be read through one binding and written through another.
-    pub(crate) fn input(
-        &self,
-        op: &'static str,
-        slice: &DeviceSlice,
-        dtype: DType,
-        output: &Window,
-    ) -> BackendResult<Window> {
-        let window = Window::new(op, slice, dtype, self.limits)?;
-        if !window.shares_buffer(output) {
-            return Ok(window);
-        }
-        let scratch = self.scratch(op, slice.len.next_multiple_of(4))?;
-        ops::copy_bytes(self, op, &scratch, slice, slice.len)?;
-        Window::new(op, &scratch, dtype, self.limits)
-    }
-
-    /// [`input`](Self::input) of an operand that may be left out.
-    pub(crate) fn optional_input(
-        &self,
-        op: &'static str,
-        slice: Option<&DeviceSlice>,
-        dtype: DType,
-        output: &Window,
-    ) -> BackendResult<Window> {
-        match slice {
-            Some(slice) => self.input(op, slice, dtype, output),
-            None => Ok(self.null()),
-        }
-    }
-
     /// A binding for an operand that a kernel doesn't touch.
     pub(crate) fn null(&self) -> Window {
         untouched(&self.null)
@@ -372,45 +238,6 @@ impl Context {
     /// dispatch.
     pub(crate) fn sink(&self) -> Window {
         untouched(&self.sink)
-    }
-
-    /// Records one dispatch: the read-only windows in the order of the kernel's bindings, then the output.
-    pub(crate) fn launch<P: Pod>(
-        &self,
-        op: &'static str,
-        variant: &Variant,
-        reads: &[&Window],
-        output: &Window,
-        params: &P,
-        grid: [u32; 3],
-    ) -> BackendResult<()> {
-        const { assert!(size_of::<P>() <= MAX_PARAMS as usize, "the parameters don't fit in the immediates") };
-        debug_assert!(reads.len() < MAX_BINDINGS, "{variant:?}");
-        let commands = match &self.mode {
-            Mode::Record(commands) => commands,
-            Mode::DryRun(variants) => {
-                variants.lock().push(*variant);
-                return Ok(());
-            }
-        };
-        let kernel = self.pipelines.get(variant).map_err(|error| self.explain(error))?;
-        let windows = reads.iter().copied().chain([output]).cloned();
-        let mut command = Command::new(op, kernel, windows, bytemuck::bytes_of(params), grid)?;
-        debug_assert!(
-            variant.source.cooperative || command.writes_are_apart(),
-            "browsers, which have no cooperative matrices, refuse two bindings to write one buffer: {variant:?}"
-        );
-        command.begins_batch = self.pace.take_due();
-        commands.lock().push(command);
-        Ok(())
-    }
-
-    /// Says that the launches which follow should take the device so many seconds. They begin a submission of
-    /// their own if they would be too long together with what was recorded before.
-    pub(crate) fn expect(&self, seconds: f64) {
-        if matches!(self.mode, Mode::Record(_)) {
-            self.pace.add(seconds);
-        }
     }
 
     /// Blocks until everything recorded so far has finished.
@@ -441,7 +268,7 @@ impl Context {
             let _guard = self.gl_lock.lock();
             self.recorder.lock().submit_then(vec![Then::Tell(done.clone())])?;
         }
-        done.wait(self).await?;
+        done.wait(&self.submitter, &self.gl_lock).await?;
         self.gpu.health.settle(&self.gpu.device).await?;
         let _guard = self.gl_lock.lock();
         self.recorder.lock().retire();
@@ -486,36 +313,4 @@ fn null_buffer(device: &wgpu::Device) -> BackendResult<wgpu::Buffer> {
     };
     guarded(device, || device.create_buffer(&descriptor))
         .map_err(|_| BackendError::OutOfMemory { requested: size as usize, in_use: 0 })
-}
-
-/// The grid of `groups` workgroups in a row, folded into a second dimension where there are too many for one;
-/// the kernel unfolds it with `flat_group`.
-///
-/// # Errors
-/// [`Limit`](BackendError::Limit) past 65 535 rows of 65 535.
-pub(crate) fn linear_grid(op: &'static str, groups: usize) -> BackendResult<[u32; 3]> {
-    let rows = groups.div_ceil(MAX_GROUPS as usize).max(1);
-    let columns = groups.div_ceil(rows);
-    match (u32::try_from(columns), u32::try_from(rows)) {
-        (Ok(columns), Ok(rows)) if rows <= MAX_GROUPS => Ok([columns, rows, 1]),
-        _ => Err(BackendError::Limit {
-            op,
-            what: "workgroups",
-            requested: groups,
-            max: (MAX_GROUPS as usize).saturating_mul(MAX_GROUPS as usize),
-        }),
-    }
-}
-
-/// A size or stride as a kernel takes it.
-///
-/// # Errors
-/// [`Limit`](BackendError::Limit) past 2³².
-pub(crate) fn dim(op: &'static str, what: &'static str, value: usize) -> BackendResult<u32> {
-    u32::try_from(value).map_err(|_| BackendError::Limit {
-        op,
-        what,
-        requested: value,
-        max: u32::MAX as usize,
-    })
 }

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use backend_api::BackendResult;
 
-use crate::context::Context;
-use crate::recorder::{Deadline, Submitter};
+use super::{Deadline, Submitter};
+use crate::device::GlLock;
 use crate::sync::{Condvar, Mutex};
 
 /// The longest that a thread sleeps between two looks at the device.
@@ -91,20 +91,20 @@ impl<T> Signal<T> {
     ///
     /// # Errors
     /// [`DeviceLost`](backend_api::BackendError::DeviceLost).
-    pub(crate) async fn wait(&self, ctx: &Context) -> BackendResult<T> {
+    pub(crate) async fn wait(&self, submitter: &Submitter, gl_lock: &GlLock) -> BackendResult<T> {
         poll_fn(|context| {
             if cfg!(not(target_family = "wasm")) {
-                let _guard = ctx.gl_lock.lock();
-                ctx.submitter.poll();
+                let _guard = gl_lock.lock();
+                submitter.poll();
             }
             let mut state = self.inner.state.lock();
-            if state.value.is_none() && ctx.submitter.has_thread() {
+            if state.value.is_none() && submitter.has_thread() {
                 self.inner.changed.wait_for(&mut state, SHORT);
             }
             if let Some(value) = state.value.take() {
                 return Poll::Ready(Ok(value));
             }
-            if let Err(lost) = ctx.gpu.health.check() {
+            if let Err(lost) = submitter.health().check() {
                 return Poll::Ready(Err(lost));
             }
             state.waker = Some(context.waker().clone());

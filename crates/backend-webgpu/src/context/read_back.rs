@@ -1,4 +1,4 @@
-//! `copy_htod` and `copy_dtoh`.
+//! Read-backs: `copy_dtoh`.
 
 use std::iter::{Enumerate, Peekable};
 use std::slice::ChunksMut;
@@ -7,46 +7,14 @@ use std::sync::Arc;
 use backend_api::operand::{Access, Operand};
 use backend_api::{BackendError, BackendResult};
 
-use super::Signal;
-use super::readback::{Mapped, Readback};
-use crate::context::Context;
+use super::Context;
 use crate::device::Witness;
 use crate::memory::{Block, DeviceSlice};
-use crate::ops;
-use crate::recorder::{Deadline, Then, Ticket};
+use crate::recorder::{Deadline, Mapped, Signal, Then, Ticket};
+use crate::transfer::Readback;
 
 /// Bytes of a device copy start and end at multiples of this.
 const WORD: usize = wgpu::COPY_BUFFER_ALIGNMENT as usize;
-
-/// Writes `src` to the start of `dst`.
-pub(crate) fn copy_htod(ctx: &Context, dst: u64, src: &[u8]) -> BackendResult<()> {
-    let op = "copy_htod";
-    let Some(slice) = resolve(
-        ctx,
-        op,
-        Operand { arg: "dst", ptr: dst, bytes: src.len(), align: 1, access: Access::Write },
-    )?
-    else {
-        return Ok(());
-    };
-    if slice.offset.is_multiple_of(WORD) && src.len().is_multiple_of(WORD) {
-        return ctx.upload(op, &slice, src);
-    }
-    // A word that is only partly written takes a kernel to keep its other bytes; so the data goes to a place
-    // of its own first. Pieces bound the padded copy on the host.
-    for (i, piece) in src.chunks(Readback::CHUNK).enumerate() {
-        let mut padded = piece.to_vec();
-        padded.resize(piece.len().next_multiple_of(WORD), 0);
-        let scratch = ctx.scratch(op, padded.len())?;
-        ctx.upload(op, &scratch, &padded)?;
-        let mut part = slice.clone();
-        part.offset += i * Readback::CHUNK;
-        part.len = piece.len();
-        ops::copy_bytes(ctx, op, &part, &scratch, piece.len())?;
-        ctx.commit(op)?;
-    }
-    Ok(())
-}
 
 /// Reads from the start of `src` into all of `dst`, blocking.
 pub(crate) fn copy_dtoh(ctx: &Context, dst: &mut [u8], src: u64) -> BackendResult<()> {
@@ -78,7 +46,7 @@ pub(crate) async fn copy_dtoh_async(ctx: &Context, dst: &mut [u8], src: u64) -> 
         let _guard = ctx.gl_lock.lock();
         pieces.next()?
     } {
-        let mapped = read.mapped.wait(ctx).await?;
+        let mapped = read.mapped.wait(&ctx.submitter, &ctx.gl_lock).await?;
         if mapped.is_err() {
             ctx.gpu.health.settle(&ctx.gpu.device).await?;
         }
@@ -196,10 +164,7 @@ fn resolve_source(
     bytes: usize,
     src: u64,
 ) -> BackendResult<Option<DeviceSlice>> {
-    resolve(ctx, op, Operand { arg: "src", ptr: src, bytes, align: 1, access: Access::Read })
-}
-
-fn resolve(ctx: &Context, op: &'static str, operand: Operand) -> BackendResult<Option<DeviceSlice>> {
-    let [slice] = ctx.resolve(op, &[operand])?;
+    let operand = Operand { arg: "src", ptr: src, bytes, align: 1, access: Access::Read };
+    let [slice] = ctx.memory.resolve(op, &[operand])?;
     Ok(slice)
 }

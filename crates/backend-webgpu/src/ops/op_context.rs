@@ -1,0 +1,248 @@
+//! What a launcher works with: the opened device, what was found out about it, and where its launches go.
+
+use std::sync::Arc;
+
+use backend_api::operand::Operand;
+use backend_api::{BackendError, BackendResult, DType};
+use bytemuck::Pod;
+
+use super::copy_bytes::copy_bytes;
+use super::long_work::Pace;
+use super::{AttentionOverride, ConvOverride, MatmulOverride, SelfTests, Tuning};
+use crate::context::{Context, MAX_GROUPS};
+use crate::device::{Gpu, MAX_BINDINGS};
+use crate::kernels::{MAX_PARAMS, Variant};
+use crate::memory::DeviceSlice;
+use crate::recorder::{Command, Window};
+use crate::sync::Mutex;
+
+/// What launchers remember of a device.
+#[derive(Debug, Default)]
+pub(crate) struct State {
+    /// Which variants on cooperative matrices were found to be right.
+    pub(crate) self_tests: SelfTests,
+    /// Which kernels were measured to be the fastest.
+    pub(crate) tuning: Tuning,
+    /// The kernel that matrix products have to use, if one was asked for.
+    pub(crate) matmul_override: Mutex<Option<MatmulOverride>>,
+    /// The kernel that attention has to use, if one was asked for.
+    pub(crate) attention_override: Mutex<Option<AttentionOverride>>,
+    /// The kernel that convolutions have to use, if one was asked for.
+    pub(crate) conv_override: Mutex<Option<ConvOverride>>,
+    /// How much long work is waiting to be submitted.
+    pub(crate) pace: Pace,
+}
+
+/// The context of one call.
+///
+/// A call's dispatches are collected here, and recorded together when all of it has been checked and planned: a call that
+/// fails has recorded none, and no other thread's come in between.
+#[derive(Debug)]
+pub(crate) struct OpContext {
+    pub(crate) device: Arc<Context>,
+    pub(crate) state: Arc<State>,
+    mode: Mode,
+}
+
+/// What becomes of a dispatch.
+#[derive(Debug)]
+enum Mode {
+    /// It is recorded when the call is over.
+    Record(Mutex<Vec<Command>>),
+    /// A dry run only notes which kernel was asked for.
+    DryRun(Arc<Mutex<Vec<Variant>>>),
+}
+
+impl OpContext {
+    /// A call that records.
+    pub(crate) fn new(device: Context, state: State) -> Self {
+        Self { device: Arc::new(device), state: Arc::new(state), mode: Mode::Record(Mutex::default()) }
+    }
+
+    /// On this device, a context in which operations are checked and planned but launch nothing.
+    pub(crate) fn dry_run(&self) -> Self {
+        self.with_mode(Mode::DryRun(Arc::default()))
+    }
+
+    /// The context of the next call.
+    pub(crate) fn call(&self) -> Self {
+        self.with_mode(match &self.mode {
+            Mode::Record(_) => Mode::Record(Mutex::default()),
+            Mode::DryRun(variants) => Mode::DryRun(Arc::clone(variants)),
+        })
+    }
+
+    fn with_mode(&self, mode: Mode) -> Self {
+        Self { device: Arc::clone(&self.device), state: Arc::clone(&self.state), mode }
+    }
+
+    /// The kernels that dry runs asked for since the last call.
+    pub(crate) fn take_variants(&self) -> Vec<Variant> {
+        match &self.mode {
+            Mode::Record(_) => Vec::new(),
+            Mode::DryRun(variants) => std::mem::take(&mut *variants.lock()),
+        }
+    }
+
+    /// Records what was launched since the last commit, all of it or nothing.
+    ///
+    /// # Errors
+    /// [`Timeout`](BackendError::Timeout), [`DeviceLost`](BackendError::DeviceLost).
+    pub(crate) fn commit(&self, op: &'static str) -> BackendResult<()> {
+        let Mode::Record(commands) = &self.mode else { return Ok(()) };
+        let commands = std::mem::take(&mut *commands.lock());
+        self.device.record(op, &commands)
+    }
+
+    /// The device, as planners see it.
+    pub(crate) fn gpu(&self) -> &Gpu {
+        &self.device.gpu
+    }
+
+    /// Checks the operands of a call and returns their memory.
+    pub(crate) fn resolve<const N: usize>(
+        &self,
+        op: &'static str,
+        operands: &[Operand; N],
+    ) -> BackendResult<[Option<DeviceSlice>; N]> {
+        self.device.memory.resolve(op, operands)
+    }
+
+    /// Memory for one operation's own use, given back when the slice is dropped.
+    pub(crate) fn scratch(&self, op: &'static str, bytes: usize) -> BackendResult<DeviceSlice> {
+        self.device.scratch(op, bytes)
+    }
+
+    /// # Errors
+    /// [`Unsupported`](BackendError::Unsupported) where the device has no such type.
+    pub(crate) fn require_dtype(&self, op: &'static str, dtype: DType) -> BackendResult<()> {
+        if dtype == DType::F16 && !self.gpu().device.features().contains(wgpu::Features::SHADER_F16) {
+            return Err(BackendError::Unsupported { op, need: "a device with SHADER_F16".to_owned() });
+        }
+        Ok(())
+    }
+
+    /// What a kernel sees of an output.
+    pub(crate) fn output(
+        &self,
+        op: &'static str,
+        slice: &DeviceSlice,
+        dtype: DType,
+    ) -> BackendResult<Window> {
+        Window::new(op, slice, dtype, self.device.limits)
+    }
+
+    /// What a kernel sees of an input. One that lies in the output's buffer is copied first: a buffer can't
+    /// be read through one binding and written through another.
+    pub(crate) fn input(
+        &self,
+        op: &'static str,
+        slice: &DeviceSlice,
+        dtype: DType,
+        output: &Window,
+    ) -> BackendResult<Window> {
+        let window = Window::new(op, slice, dtype, self.device.limits)?;
+        if !window.shares_buffer(output) {
+            return Ok(window);
+        }
+        let scratch = self.scratch(op, slice.len.next_multiple_of(4))?;
+        copy_bytes(self, op, &scratch, slice, slice.len)?;
+        Window::new(op, &scratch, dtype, self.device.limits)
+    }
+
+    /// [`input`](Self::input) of an operand that may be left out.
+    pub(crate) fn optional_input(
+        &self,
+        op: &'static str,
+        slice: Option<&DeviceSlice>,
+        dtype: DType,
+        output: &Window,
+    ) -> BackendResult<Window> {
+        match slice {
+            Some(slice) => self.input(op, slice, dtype, output),
+            None => Ok(self.null()),
+        }
+    }
+
+    /// A binding for an operand that a kernel doesn't touch.
+    pub(crate) fn null(&self) -> Window {
+        self.device.null()
+    }
+
+    /// A binding for an output that a kernel doesn't touch, which can't be bound to what is read in the same
+    /// dispatch.
+    pub(crate) fn sink(&self) -> Window {
+        self.device.sink()
+    }
+
+    /// Records one dispatch: the read-only windows in the order of the kernel's bindings, then the output.
+    pub(crate) fn launch<P: Pod>(
+        &self,
+        op: &'static str,
+        variant: &Variant,
+        reads: &[&Window],
+        output: &Window,
+        params: &P,
+        grid: [u32; 3],
+    ) -> BackendResult<()> {
+        const { assert!(size_of::<P>() <= MAX_PARAMS as usize, "the parameters don't fit in the immediates") };
+        debug_assert!(reads.len() < MAX_BINDINGS, "{variant:?}");
+        let commands = match &self.mode {
+            Mode::Record(commands) => commands,
+            Mode::DryRun(variants) => {
+                variants.lock().push(*variant);
+                return Ok(());
+            }
+        };
+        let kernel = self.device.pipeline(variant)?;
+        let windows = reads.iter().copied().chain([output]).cloned();
+        let mut command = Command::new(op, kernel, windows, bytemuck::bytes_of(params), grid)?;
+        debug_assert!(
+            variant.source.cooperative || command.writes_are_apart(),
+            "browsers, which have no cooperative matrices, refuse two bindings to write one buffer: {variant:?}"
+        );
+        command.begins_batch = self.state.pace.take_due();
+        commands.lock().push(command);
+        Ok(())
+    }
+
+    /// Says that the launches which follow should take the device so many seconds. They begin a submission of
+    /// their own if they would be too long together with what was recorded before.
+    pub(crate) fn expect(&self, seconds: f64) {
+        if matches!(self.mode, Mode::Record(_)) {
+            self.state.pace.add(seconds);
+        }
+    }
+}
+
+/// The grid of `groups` workgroups in a row, folded into a second dimension where there are too many for one;
+/// the kernel unfolds it with `flat_group`.
+///
+/// # Errors
+/// [`Limit`](BackendError::Limit) past 65 535 rows of 65 535.
+pub(crate) fn linear_grid(op: &'static str, groups: usize) -> BackendResult<[u32; 3]> {
+    let rows = groups.div_ceil(MAX_GROUPS as usize).max(1);
+    let columns = groups.div_ceil(rows);
+    match (u32::try_from(columns), u32::try_from(rows)) {
+        (Ok(columns), Ok(rows)) if rows <= MAX_GROUPS => Ok([columns, rows, 1]),
+        _ => Err(BackendError::Limit {
+            op,
+            what: "workgroups",
+            requested: groups,
+            max: (MAX_GROUPS as usize).saturating_mul(MAX_GROUPS as usize),
+        }),
+    }
+}
+
+/// A size or stride as a kernel takes it.
+///
+/// # Errors
+/// [`Limit`](BackendError::Limit) past 2³².
+pub(crate) fn dim(op: &'static str, what: &'static str, value: usize) -> BackendResult<u32> {
+    u32::try_from(value).map_err(|_| BackendError::Limit {
+        op,
+        what,
+        requested: value,
+        max: u32::MAX as usize,
+    })
+}
