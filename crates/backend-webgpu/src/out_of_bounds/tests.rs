@@ -62,7 +62,8 @@ fn found(source: &'static KernelSource) -> Vec<String> {
         let bytes = 4 * N as usize;
         let [x, y] = [backend.alloc(256)?, backend.alloc(256)?];
         let [x, y] = [backend.view(x, BEFORE, bytes)?, backend.view(y, BEFORE, bytes)?];
-        let context = backend.context("test")?;
+        let call = backend.context("test")?;
+        let context = &call.context;
         let operand = |arg, ptr, access| Operand { arg, ptr, bytes, align: 4, access };
         let operands = [operand("x", x, Access::Read), operand("y", y, Access::Write)];
         let [Some(x), Some(y)] = context.resolve("test", &operands)? else { panic!("no operands") };
