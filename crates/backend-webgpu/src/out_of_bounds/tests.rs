@@ -72,7 +72,7 @@ fn found(source: &'static KernelSource) -> Vec<String> {
         let params = [input.offset, output.offset, N];
         context.launch("test", &Variant::new(source, [], []), &[&input], &output, &params, [1; 3])?;
         context.commit("test")?;
-        drop(context);
+        drop(call);
         backend.synchronize()
     };
     let text = |outcome| match outcome {
