@@ -4,7 +4,7 @@
 // `block_a` and `block_b`, which fetch one block and put 0 beyond the values of k that it may have. If TILE_K
 // is a multiple of three, a block of A has three values of k. While a step is multiplied, the blocks of the
 // next are already on their way into registers. That loop, `tile_product`, is written by
-// src/ops/tile/step.rs: it has to be unrolled.
+// src/ops/shared/tile/step.rs: it has to be unrolled.
 //
 // Each invocation holds THREAD_M × THREAD_N results, as vectors of four columns. Its rows and columns come in
 // fours that are interleaved with those of its neighbours, so that neighbours read neighbouring words.

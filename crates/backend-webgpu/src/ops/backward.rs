@@ -4,12 +4,12 @@ use backend_api::desc::{NormBackwardDesc, NormBackwardWeightDesc, SoftmaxBackwar
 use backend_api::{BackendResult, DType};
 
 use super::fill::fill;
-use super::iterations;
-use super::long_work::{Run, in_parts};
 use super::norm::row_moments;
 use super::reduce::sum_parts;
-use super::row_groups::RowGroups;
-use super::vec_width::VecWidth;
+use super::shared::iterations;
+use super::shared::long_work::{Run, in_parts};
+use super::shared::row_groups::RowGroups;
+use super::shared::vec_width::VecWidth;
 use crate::context::MAX_GROUPS;
 use crate::kernels::{KernelSource, Variant, kernel, params};
 use crate::memory::DeviceSlice;

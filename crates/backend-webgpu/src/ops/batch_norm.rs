@@ -3,8 +3,8 @@
 use backend_api::desc::BatchNormDesc;
 use backend_api::{BackendResult, DType};
 
-use super::long_work::{Run, in_parts};
-use super::vec_width::VecWidth;
+use super::shared::long_work::{Run, in_parts};
+use super::shared::vec_width::VecWidth;
 use crate::kernels::{KernelSource, Variant, kernel, params};
 use crate::memory::DeviceSlice;
 use crate::ops::op_context::{OpContext, dim, linear_grid};

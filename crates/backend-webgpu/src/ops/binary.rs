@@ -5,8 +5,8 @@ use backend_api::operand::Operand;
 use backend_api::{BackendResult, BinaryOp, CompareOp, DType};
 
 use super::elementwise::{in_output, number_bits};
-use super::long_work::in_parts;
-use super::strided_loops::{Shape, Stretch, StridedLoops, shapes_of};
+use super::shared::long_work::in_parts;
+use super::shared::strided_loops::{Shape, Stretch, StridedLoops, shapes_of};
 use crate::kernels::{Function, KernelSource, Origin, Variant, kernel, params};
 use crate::memory::DeviceSlice;
 use crate::ops::op_context::OpContext;

@@ -3,8 +3,8 @@
 use backend_api::desc::{CopyDesc, Loop, MAX_RANK};
 use backend_api::{BackendResult, DType};
 
-use super::long_work::in_parts;
-use super::strided_loops::{Shape, Stretch, StridedLoops, shapes_of};
+use super::shared::long_work::in_parts;
+use super::shared::strided_loops::{Shape, Stretch, StridedLoops, shapes_of};
 use super::transpose::Transpose;
 use crate::kernels::{Function, KernelSource, Origin, Variant, kernel, params};
 use crate::memory::DeviceSlice;

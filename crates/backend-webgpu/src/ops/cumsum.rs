@@ -3,9 +3,9 @@
 use backend_api::desc::{CumSumDesc, ReduceLoops};
 use backend_api::{BackendResult, DType};
 
-use super::long_work::{Run, in_parts};
 use super::reduce::slice_sums;
-use super::row_groups::RowGroups;
+use super::shared::long_work::{Run, in_parts};
+use super::shared::row_groups::RowGroups;
 use crate::kernels::{KernelSource, Variant, kernel, params};
 use crate::memory::DeviceSlice;
 use crate::ops::op_context::{OpContext, dim};

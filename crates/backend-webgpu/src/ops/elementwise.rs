@@ -4,8 +4,8 @@ use backend_api::desc::{AffineDesc, ClampDesc, Loop, MAX_RANK, UnaryDesc};
 use backend_api::operand::Operand;
 use backend_api::{BackendResult, DType, UnaryOp};
 
-use super::long_work::in_parts;
-use super::strided_loops::{Shape, Stretch, StridedLoops, shapes_of};
+use super::shared::long_work::in_parts;
+use super::shared::strided_loops::{Shape, Stretch, StridedLoops, shapes_of};
 use crate::kernels::{Function, KernelSource, Origin, Variant, kernel, params};
 use crate::ops::op_context::OpContext;
 use crate::recorder::Window;

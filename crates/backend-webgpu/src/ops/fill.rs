@@ -4,7 +4,7 @@ use backend_api::operand::{Access, Operand};
 use backend_api::{BackendError, BackendResult, DType, round_to_odd};
 use half::f16;
 
-use super::long_work::{Run, in_parts};
+use super::shared::long_work::{Run, in_parts};
 use crate::kernels::{KernelSource, Variant, kernel, params};
 use crate::memory::DeviceSlice;
 use crate::ops::op_context::{OpContext, dim, linear_grid};

@@ -14,9 +14,6 @@ mod cumsum;
 mod elementwise;
 mod fill;
 mod gather;
-mod iterations;
-mod kernel_names;
-mod long_work;
 mod matmul;
 mod movement;
 mod norm;
@@ -32,17 +29,10 @@ mod reduce_parts;
 mod reduce_plan;
 mod reduction;
 mod rope;
-mod row_groups;
-mod rows;
 mod scatter;
-mod self_test;
+mod shared;
 mod softmax;
-mod strided_loops;
-mod tensor_cores;
-mod text;
-mod tile;
 mod transpose;
-mod vec_width;
 mod where_cond;
 
 pub(crate) use attention::{KernelOverride as AttentionOverride, attention, explain_attention};
@@ -69,7 +59,7 @@ pub(crate) use random::random;
 pub(crate) use reduce::reduce;
 pub(crate) use rope::rope;
 pub(crate) use scatter::scatter;
-pub(crate) use self_test::SelfTests;
+pub(crate) use shared::self_test::SelfTests;
 pub(crate) use softmax::softmax;
 pub(crate) use where_cond::where_cond;
 
@@ -90,7 +80,7 @@ pub fn all_variants() -> Vec<Variant> {
         elementwise::variants(),
         fill::variants(),
         gather::variants(),
-        iterations::variants(),
+        shared::iterations::variants(),
         matmul::variants(),
         norm::variants(),
         pool::variants(),

@@ -3,11 +3,11 @@
 use backend_api::desc::{GroupNormDesc, LayerNormDesc, RmsNormDesc};
 use backend_api::{BackendResult, DType};
 
-use super::iterations;
-use super::long_work::{Run, in_parts};
 use super::norm_kernels::{Params, Place, Role, Shape, apply, moments, normalize};
-use super::rows::Rows;
-use super::vec_width::VecWidth;
+use super::shared::iterations;
+use super::shared::long_work::{Run, in_parts};
+use super::shared::rows::Rows;
+use super::shared::vec_width::VecWidth;
 use crate::memory::DeviceSlice;
 use crate::ops::op_context::{OpContext, dim, linear_grid};
 use crate::recorder::Window;

@@ -2,8 +2,8 @@
 
 use backend_api::DType;
 
-use super::rows::Rows;
-use super::vec_width::VecWidth;
+use super::shared::rows::Rows;
+use super::shared::vec_width::VecWidth;
 use crate::kernels::libs::{VEC_1, VEC_4, WEIGHTS_CHANNEL, WEIGHTS_COLUMN};
 use crate::kernels::{KernelSource, Lib, Variant, kernel, params};
 

@@ -7,7 +7,7 @@ use backend_api::{BackendError, BackendResult, DType};
 use bytemuck::Pod;
 
 use super::copy_bytes::copy_bytes;
-use super::long_work::Pace;
+use super::shared::long_work::Pace;
 use super::{AttentionOverride, ConvOverride, MatmulOverride, SelfTests, Tuning};
 use crate::context::{Context, MAX_GROUPS};
 use crate::device::{Gpu, MAX_BINDINGS};

@@ -4,8 +4,8 @@ use backend_api::desc::{PoolBackwardDesc, PoolDesc, PoolOp};
 use backend_api::{BackendError, BackendResult, DType};
 
 use super::conv::inverse;
-use super::long_work::{Run, in_parts};
 use super::pool_axes::Call;
+use super::shared::long_work::{Run, in_parts};
 use crate::kernels::{KernelSource, Variant, kernel, params};
 use crate::ops::op_context::{OpContext, dim, linear_grid};
 use crate::recorder::Window;

@@ -8,8 +8,8 @@ use backend_api::desc::{ImageLayout, PoolOp, PoolShape, Window as PoolWindow};
 use backend_api::{BackendError, BackendResult, DType, checked_product};
 
 use super::copy::copy_windows;
-use super::iterations;
 use super::pool::{backward, forward};
+use super::shared::iterations;
 use crate::ops::op_context::OpContext;
 use crate::recorder::Window;
 

@@ -3,7 +3,7 @@
 use backend_api::desc::{Distribution, RandomDesc};
 use backend_api::{BackendResult, DType};
 
-use super::long_work::{Run, in_parts};
+use super::shared::long_work::{Run, in_parts};
 use crate::kernels::{Function, KernelSource, Variant, kernel, params};
 use crate::memory::DeviceSlice;
 use crate::ops::op_context::{OpContext, dim, linear_grid};

@@ -3,10 +3,10 @@
 use backend_api::desc::{MAX_RANK, ReduceDesc, ReduceLoops};
 use backend_api::{BackendResult, DType, ReduceOp};
 
-use super::long_work::{in_parts, parts};
 use super::reduce_parts::{Numbers, Outputs};
 use super::reduce_plan::ReducePlan;
 use super::reduction::{Rule, rule};
+use super::shared::long_work::{in_parts, parts};
 use crate::kernels::params;
 use crate::memory::DeviceSlice;
 use crate::ops::op_context::{OpContext, dim};

@@ -2,7 +2,7 @@
 
 use backend_api::desc::ReduceLoops;
 
-use super::long_work::{Divisible, middle};
+use super::shared::long_work::{Divisible, middle};
 use crate::device::DeviceProfile;
 use crate::recorder::Window;
 

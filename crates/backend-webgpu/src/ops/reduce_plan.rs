@@ -4,8 +4,8 @@ use backend_api::desc::{Loop, MAX_RANK, ReduceLoops};
 use backend_api::{BackendResult, DType};
 
 use super::reduction::Rule;
-use super::row_groups::{RowGroups, SHARE, WORKGROUP};
-use super::vec_width::VecWidth;
+use super::shared::row_groups::{RowGroups, SHARE, WORKGROUP};
+use super::shared::vec_width::VecWidth;
 use crate::context::MAX_GROUPS;
 use crate::ops::op_context::dim;
 use crate::recorder::Window;

@@ -3,7 +3,7 @@
 use backend_api::{BackendError, BackendResult, DType, ReduceOp};
 
 use super::reduce::Params;
-use super::vec_width::VecWidth;
+use super::shared::vec_width::VecWidth;
 use crate::kernels::libs::{STATE_ALONE, STATE_PAIRS, STATES_1, STATES_4, STATES_8, VEC_1, VEC_4, VEC_8};
 use crate::kernels::{KernelSource, Lib, Variant, kernel};
 

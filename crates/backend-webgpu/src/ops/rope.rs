@@ -3,7 +3,7 @@
 use backend_api::desc::{HeadStrides, RopeDesc, RopeStyle};
 use backend_api::{BackendResult, DType, checked_product};
 
-use super::long_work::{Run, in_parts};
+use super::shared::long_work::{Run, in_parts};
 use crate::kernels::{KernelSource, Variant, kernel, params};
 use crate::ops::op_context::{OpContext, dim, linear_grid};
 

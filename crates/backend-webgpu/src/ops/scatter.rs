@@ -3,8 +3,8 @@
 use backend_api::desc::ScatterDesc;
 use backend_api::{BackendError, BackendResult, DType, ScatterOp};
 
-use super::iterations;
-use super::long_work::{Run, in_parts, require_end};
+use super::shared::iterations;
+use super::shared::long_work::{Run, in_parts, require_end};
 use crate::kernels::{Function, KernelSource, Variant, kernel, params};
 use crate::ops::op_context::{OpContext, dim, linear_grid};
 use crate::recorder::Window;

@@ -3,10 +3,10 @@
 use backend_api::desc::{ReduceLoops, SoftmaxDesc};
 use backend_api::{BackendResult, DType};
 
-use super::long_work::{Run, in_parts};
 use super::reduce::exponentials;
-use super::rows::Rows;
-use super::vec_width::VecWidth;
+use super::shared::long_work::{Run, in_parts};
+use super::shared::rows::Rows;
+use super::shared::vec_width::VecWidth;
 use crate::kernels::{KernelSource, Variant, kernel, params};
 use crate::memory::DeviceSlice;
 use crate::ops::op_context::{OpContext, dim, linear_grid};

@@ -6,8 +6,8 @@ use half::f16;
 
 use super::binary::{input, is_in_place, number_mask, origins};
 use super::elementwise::number_bits;
-use super::long_work::in_parts;
-use super::strided_loops::{Shape, Stretch, StridedLoops, require_loops, shapes_of};
+use super::shared::long_work::in_parts;
+use super::shared::strided_loops::{Shape, Stretch, StridedLoops, require_loops, shapes_of};
 use crate::kernels::{Function, KernelSource, Variant, kernel, params};
 use crate::ops::op_context::{OpContext, dim};
 

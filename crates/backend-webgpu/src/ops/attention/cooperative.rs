@@ -9,7 +9,7 @@ use super::{Params, Windows, fragments, params, self_test};
 use crate::kernels::{KernelSource, MAX_CONSTANTS, Variant, kernel, native};
 use crate::ops::has_room;
 use crate::ops::op_context::{OpContext, linear_grid};
-use crate::ops::tensor_cores::{FRAGMENT, SUBGROUP};
+use crate::ops::shared::tensor_cores::{FRAGMENT, SUBGROUP};
 
 static COOPERATIVE: KernelSource = KernelSource {
     unrolled: native(fragments::attend),

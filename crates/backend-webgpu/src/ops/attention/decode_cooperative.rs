@@ -10,7 +10,7 @@ use super::{Params, Windows, decode_fragments, self_test};
 use crate::kernels::{KernelSource, MAX_CONSTANTS, Variant, kernel, native};
 use crate::ops::has_room;
 use crate::ops::op_context::OpContext;
-use crate::ops::tensor_cores::{FRAGMENT, SUBGROUP};
+use crate::ops::shared::tensor_cores::{FRAGMENT, SUBGROUP};
 
 static DECODE: KernelSource = KernelSource {
     unrolled: native(decode_fragments::attend),

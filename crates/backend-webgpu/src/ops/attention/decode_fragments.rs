@@ -3,8 +3,8 @@
 
 use super::decode_cooperative::Tile;
 use crate::kernels::{MAX_CONSTANTS, Target};
-use crate::ops::tensor_cores::FRAGMENT;
-use crate::ops::text::{lines, pairs};
+use crate::ops::shared::tensor_cores::FRAGMENT;
+use crate::ops::shared::text::{lines, pairs};
 
 /// Elements of a vector that the four invocations of a row, or of a key, read at once.
 const ROW: usize = 32;

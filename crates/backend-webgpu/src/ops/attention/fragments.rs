@@ -7,8 +7,8 @@ use std::iter;
 
 use super::cooperative::CooperativeTile;
 use crate::kernels::{MAX_CONSTANTS, Target};
-use crate::ops::tensor_cores::FRAGMENT;
-use crate::ops::text::{lines, pairs};
+use crate::ops::shared::tensor_cores::FRAGMENT;
+use crate::ops::shared::text::{lines, pairs};
 
 /// Fours in the row of a fragment.
 const FOURS: usize = FRAGMENT / 4;

@@ -5,7 +5,7 @@ use std::fmt;
 use backend_api::BackendResult;
 
 use super::plan::Kernel;
-use crate::ops::kernel_names;
+use crate::ops::shared::kernel_names;
 
 /// The kernel to be used wherever it can be, and into how many pieces the keys are split where it splits
 /// them.

@@ -21,8 +21,8 @@ use backend_api::desc::{AttentionDesc, HeadStrides};
 use backend_api::{BackendError, BackendResult, DType};
 
 use super::copy_bytes::copy_bytes;
-use super::iterations;
-use super::long_work::{explain_parts, in_parts};
+use super::shared::iterations;
+use super::shared::long_work::{explain_parts, in_parts};
 use crate::kernels::libs::{ATTENTION_NARROW, ATTENTION_WIDE};
 use crate::kernels::{Lib, Variant, params};
 use crate::memory::DeviceSlice;

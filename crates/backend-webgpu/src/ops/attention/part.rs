@@ -5,7 +5,7 @@ use backend_api::desc::{AttentionDesc, AttentionMask};
 
 use super::Windows;
 use crate::device::DeviceProfile;
-use crate::ops::long_work::{Divisible, middle};
+use crate::ops::shared::long_work::{Divisible, middle};
 
 /// Queries that kernels for long sequences give to one workgroup.
 const TILE: usize = 64;

@@ -9,8 +9,8 @@ use super::cooperative::CooperativeTile;
 use super::flash::FlashTile;
 use super::pieces::{Pieces, ROWS, seen_keys, shared_rows};
 use super::{KernelOverride, Windows, decode, decode_cooperative, has_small_scores};
-use crate::ops::iterations;
 use crate::ops::op_context::OpContext;
+use crate::ops::shared::iterations;
 use crate::recorder::Window;
 
 /// A kernel with the size of its tiles.

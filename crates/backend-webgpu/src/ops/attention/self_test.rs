@@ -8,7 +8,7 @@ use super::cooperative::CooperativeTile;
 use super::pieces::{bytes_of_parts, combine_variant};
 use super::{Windows, decode_cooperative, params};
 use crate::ops::op_context::{OpContext, linear_grid};
-use crate::ops::self_test::{OP, SelfTest};
+use crate::ops::shared::self_test::{OP, SelfTest};
 
 /// How far a result may be off: weights are rounded to f16, and so is the result, of numbers up to 1.
 const BOUND: f64 = 2e-3;

@@ -11,7 +11,7 @@ use super::{Job, nchw_to_nhwc, repack_filter};
 use crate::kernels::{KernelSource, Variant, kernel, native};
 use crate::ops::matmul::{CooperativeTile, activation_code, unrolled_multiply};
 use crate::ops::op_context::{OpContext, dim, linear_grid};
-use crate::ops::self_test::OP;
+use crate::ops::shared::self_test::OP;
 use crate::recorder::Window;
 
 static COOPERATIVE: KernelSource = KernelSource {

@@ -10,7 +10,7 @@ use super::{Job, repack_filter};
 use crate::kernels::{KernelSource, MAX_CONSTANTS, Target, Variant, kernel};
 use crate::ops::matmul::activation_code;
 use crate::ops::op_context::{OpContext, dim, linear_grid};
-use crate::ops::text::lines;
+use crate::ops::shared::text::lines;
 
 static DIRECT: KernelSource = KernelSource {
     unrolled: Some(make),

@@ -5,10 +5,11 @@ use backend_api::{Activation, BackendResult, DType, checked_product};
 
 use super::params::{Axis, inverse};
 use crate::kernels::{KernelSource, Variant, kernel, params};
-use crate::ops::long_work::{Run, in_parts};
+use crate::ops::matmul;
 use crate::ops::op_context::{OpContext, dim, linear_grid};
-use crate::ops::tile::{TILE_CONSTANTS, Tile, tile_product};
-use crate::ops::{iterations, matmul};
+use crate::ops::shared::iterations;
+use crate::ops::shared::long_work::{Run, in_parts};
+use crate::ops::shared::tile::{TILE_CONSTANTS, Tile, tile_product};
 
 static FILTER_GRADIENT: KernelSource = KernelSource {
     unrolled: Some(tile_product),

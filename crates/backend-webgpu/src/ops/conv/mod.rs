@@ -24,8 +24,8 @@ use backend_api::desc::{
 };
 use backend_api::{Activation, BackendResult, BackendTranspose, DType};
 
-use super::long_work::{in_parts, is_long, require_end};
 use super::matmul;
+use super::shared::long_work::{in_parts, is_long, require_end};
 use crate::kernels::Variant;
 use crate::memory::DeviceSlice;
 use crate::ops::op_context::OpContext;

@@ -5,7 +5,7 @@ use backend_api::desc::{ConvGather, ImageLayout};
 
 use super::Job;
 use crate::device::DeviceProfile;
-use crate::ops::long_work::{Divisible, middle};
+use crate::ops::shared::long_work::{Divisible, middle};
 
 impl Divisible for Job {
     fn seconds(&self, profile: &DeviceProfile) -> f64 {

@@ -6,9 +6,9 @@ use backend_api::BackendResult;
 
 use super::cooperative::{self, SourceTile};
 use super::{Job, direct, tiled};
-use crate::ops::kernel_names;
 use crate::ops::op_context::OpContext;
-use crate::ops::tile::Tile;
+use crate::ops::shared::kernel_names;
+use crate::ops::shared::tile::Tile;
 
 /// A kernel with the size of its tiles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,7 +5,7 @@ use backend_api::{Activation, BackendResult, DType};
 
 use super::Job;
 use crate::ops::op_context::OpContext;
-use crate::ops::self_test::{OP, SelfTest, compare, numbers, whole_numbers};
+use crate::ops::shared::self_test::{OP, SelfTest, compare, numbers, whole_numbers};
 
 /// Convolves images of integers by what `launch` records and compares the result with the host's.
 /// `operand_at` says where the kernel reads the factor of a filter, for one of its places and a channel.

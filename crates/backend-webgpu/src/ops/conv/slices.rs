@@ -8,8 +8,9 @@ use backend_api::{Activation, BackendError, BackendResult, DType, checked_produc
 
 use super::{Job, launch};
 use crate::ops::copy::copy_windows;
+use crate::ops::matmul;
 use crate::ops::op_context::OpContext;
-use crate::ops::{iterations, matmul};
+use crate::ops::shared::iterations;
 use crate::recorder::Window;
 
 /// The most iterations of any kernel for each tap of a result.

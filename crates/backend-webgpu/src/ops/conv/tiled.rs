@@ -12,7 +12,7 @@ use crate::kernels::libs::{
 use crate::kernels::{KernelSource, Lib, MAX_CONSTANTS, Target, Variant, kernel};
 use crate::ops::matmul::activation_code;
 use crate::ops::op_context::{OpContext, dim, linear_grid};
-use crate::ops::tile::{Fours, TILE_CONSTANTS, Tile, written};
+use crate::ops::shared::tile::{Fours, TILE_CONSTANTS, Tile, written};
 
 static IMPLICIT_GEMM: KernelSource = KernelSource {
     unrolled: Some(product),

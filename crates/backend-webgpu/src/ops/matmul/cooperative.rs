@@ -16,8 +16,8 @@ use crate::kernels::libs::{
 use crate::kernels::{KernelSource, Lib, Variant, kernel, native};
 use crate::ops::has_room;
 use crate::ops::op_context::OpContext;
-use crate::ops::tensor_cores::{FRAGMENT, SUBGROUP};
-use crate::ops::tile::StepTime;
+use crate::ops::shared::tensor_cores::{FRAGMENT, SUBGROUP};
+use crate::ops::shared::tile::StepTime;
 use crate::recorder::Window;
 
 static COOPERATIVE: KernelSource = KernelSource {

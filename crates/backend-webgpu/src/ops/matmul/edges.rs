@@ -11,7 +11,7 @@ use super::plan::{Plan, Strategy};
 use super::skinny::Skinny;
 use super::{Product, Windows, launch, run as run_alone};
 use crate::ops::op_context::OpContext;
-use crate::ops::tensor_cores::FRAGMENT;
+use crate::ops::shared::tensor_cores::FRAGMENT;
 use crate::recorder::Window;
 
 /// Nanoseconds of a launch and of waiting for the one before.

@@ -8,8 +8,10 @@ use std::iter;
 
 use super::cooperative::CooperativeTile;
 use crate::kernels::{MAX_CONSTANTS, Target};
-use crate::ops::tensor_cores::{FRAGMENT, add_products, declare_sums, write_in_registers, write_sums};
-use crate::ops::text::lines;
+use crate::ops::shared::tensor_cores::{
+    FRAGMENT, add_products, declare_sums, write_in_registers, write_sums,
+};
+use crate::ops::shared::text::lines;
 
 /// What the text depends on.
 struct Step {

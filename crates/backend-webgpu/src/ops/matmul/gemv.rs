@@ -13,7 +13,7 @@ use crate::device::Gpu;
 use crate::kernels::{KernelSource, Variant, kernel};
 use crate::ops::has_room;
 use crate::ops::op_context::OpContext;
-use crate::ops::vec_width::VecWidth;
+use crate::ops::shared::vec_width::VecWidth;
 
 static GEMV: KernelSource = kernel!(
     "gemm/gemv",

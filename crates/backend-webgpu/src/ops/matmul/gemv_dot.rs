@@ -13,7 +13,7 @@ use super::{Params, Windows, activation_code};
 use crate::device::Gpu;
 use crate::kernels::{KernelSource, Variant, kernel};
 use crate::ops::op_context::OpContext;
-use crate::ops::vec_width::VecWidth;
+use crate::ops::shared::vec_width::VecWidth;
 
 static GEMV_DOT: KernelSource = kernel!(
     "gemm/gemv_dot",

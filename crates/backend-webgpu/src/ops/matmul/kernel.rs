@@ -14,7 +14,7 @@ use super::skinny::Skinny;
 use super::skinny_cooperative::SkinnyCooperative;
 use crate::device::Gpu;
 use crate::kernels::Variant;
-use crate::ops::tile::Tile;
+use crate::ops::shared::tile::Tile;
 use crate::recorder::Window;
 
 /// What decides about the text of a kernel: the types and the layout of the operands, and how a result is

@@ -6,7 +6,7 @@ use backend_api::BackendResult;
 
 use super::kernel::Kernel;
 use super::plan::Strategy;
-use crate::ops::kernel_names;
+use crate::ops::shared::kernel_names;
 
 const SPLIT: &str = "+split";
 const PACKED: &str = "+packed";

@@ -8,7 +8,7 @@ use super::layout::is_aligned;
 use super::{Params, Windows};
 use crate::kernels::Lib;
 use crate::kernels::libs::{ACTIVATE, ACTIVATE_HALF, HALF, VEC_1, VEC_4, VEC_8};
-use crate::ops::vec_width::VecWidth;
+use crate::ops::shared::vec_width::VecWidth;
 
 /// The operand that takes the time.
 pub(super) struct Large<'a> {

@@ -36,7 +36,7 @@ use crate::kernels::{Lib, Variant, libs, params};
 use crate::ops::op_context::{OpContext, dim, linear_grid};
 use crate::recorder::Window;
 
-use super::long_work::{explain_parts, in_parts};
+use super::shared::long_work::{explain_parts, in_parts};
 use part::Part;
 use plan::{Plan, Prep, Strategy};
 

@@ -5,7 +5,7 @@ use backend_api::desc::{BiasAxis, MatmulDesc};
 
 use super::Windows;
 use crate::device::DeviceProfile;
-use crate::ops::long_work::{Divisible, middle};
+use crate::ops::shared::long_work::{Divisible, middle};
 
 /// Some matrices of a product, or a block of the rows or columns of one.
 #[derive(Clone, Debug)]

@@ -9,7 +9,7 @@ use super::kernel::Signature;
 use super::plan::Plan;
 use super::{Product, Windows, params};
 use crate::ops::op_context::{OpContext, linear_grid};
-use crate::ops::self_test::{OP, SelfTest, compare, numbers, whole_numbers};
+use crate::ops::shared::self_test::{OP, SelfTest, compare, numbers, whole_numbers};
 
 /// Whether the plan's variant is right, its activation apart; found out at its first use.
 pub(super) fn passes(ctx: &OpContext, plan: &Plan) -> bool {
@@ -101,7 +101,7 @@ mod tests {
     use super::super::kernel::Kernel;
     use super::super::plan::{Prep, Strategy};
     use super::*;
-    use crate::ops::self_test::WHOLE;
+    use crate::ops::shared::self_test::WHOLE;
 
     /// Otherwise a right kernel would be taken for a wrong one.
     #[test]

@@ -14,8 +14,8 @@ use crate::device::Gpu;
 use crate::kernels::{KernelSource, Variant, kernel};
 use crate::ops::has_room;
 use crate::ops::op_context::OpContext;
-use crate::ops::tensor_cores::{FRAGMENT, SUBGROUP};
-use crate::ops::vec_width::VecWidth;
+use crate::ops::shared::tensor_cores::{FRAGMENT, SUBGROUP};
+use crate::ops::shared::vec_width::VecWidth;
 
 static SKINNY_COOPERATIVE: KernelSource = KernelSource {
     cooperative: true,

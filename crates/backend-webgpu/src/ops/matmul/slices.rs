@@ -7,8 +7,8 @@ use backend_api::{Activation, BackendResult, DType, checked_product};
 use super::plan::Plan;
 use super::split::{Partial, STEP, combine};
 use super::{Windows, run as run_at_once};
-use crate::ops::iterations;
 use crate::ops::op_context::OpContext;
+use crate::ops::shared::iterations;
 use crate::recorder::Window;
 
 /// The most iterations of any kernel for each value of k.

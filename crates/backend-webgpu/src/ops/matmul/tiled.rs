@@ -11,7 +11,7 @@ use super::{Params, Windows, activation_code, activation_libs};
 use crate::device::Gpu;
 use crate::kernels::{KernelSource, Variant, kernel};
 use crate::ops::op_context::OpContext;
-use crate::ops::tile::{TILE_CONSTANTS, Tile, tile_product};
+use crate::ops::shared::tile::{TILE_CONSTANTS, Tile, tile_product};
 use crate::recorder::Window;
 
 static TILED: KernelSource = KernelSource {

@@ -10,8 +10,8 @@ use super::plan::{Plan, Strategy};
 use super::skinny::FEW;
 use super::tuning::Key;
 use super::{KernelOverride, run, windows};
-use crate::ops::long_work::{parts, require_end};
 use crate::ops::op_context::OpContext;
+use crate::ops::shared::long_work::{parts, require_end};
 
 /// Measures the kernels that can make a product and remembers the fastest. `measure` gives the seconds that a
 /// work takes, or `None` when there is no time left.

@@ -21,15 +21,15 @@ const WORTH_SPLITTING: usize = 1 << 16;
 
 /// How much an invocation does: the constants VEC_WIDTH and STEPS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Shape {
+pub(in crate::ops) struct Shape {
     /// Numbers of an element.
-    pub(super) vec_width: u32,
+    pub(in crate::ops) vec_width: u32,
     /// Elements of an invocation.
-    pub(super) steps: u32,
+    pub(in crate::ops) steps: u32,
 }
 
 /// The shapes of loops over tensors of these types, the widest first.
-pub(super) fn shapes_of(dtypes: &[DType]) -> impl Iterator<Item = Shape> {
+pub(in crate::ops) fn shapes_of(dtypes: &[DType]) -> impl Iterator<Item = Shape> {
     let most = most_lanes(dtypes);
     [MAX_VEC_WIDTH, 4, 1].into_iter().filter(move |&vec_width| vec_width <= most).map(Shape::of)
 }
@@ -50,11 +50,11 @@ impl Shape {
 /// One launch: nested loops over elements of some numbers, each tensor starting at `starts`. The output comes
 /// last.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct StridedLoops<const N: usize> {
-    pub(super) shape: Shape,
+pub(in crate::ops) struct StridedLoops<const N: usize> {
+    pub(in crate::ops) shape: Shape,
     /// In elements, but for a tensor that is [`Repeated`](Origin::Repeated) in numbers.
-    pub(super) starts: [u32; N],
-    pub(super) loops: Vec<Loop<N>>,
+    pub(in crate::ops) starts: [u32; N],
+    pub(in crate::ops) loops: Vec<Loop<N>>,
     /// Which tensors give the same number to all elements of a vector.
     repeated: [bool; N],
 }
@@ -62,7 +62,7 @@ pub(super) struct StridedLoops<const N: usize> {
 impl<const N: usize> StridedLoops<N> {
     /// The launches that visit all of `loops`, in which the output starts at number `starts[N − 1]` of its
     /// binding and so on. `dtypes` are all element types that occur.
-    pub(super) fn plan(loops: Vec<Loop<N>>, starts: [u32; N], dtypes: &[DType]) -> Vec<Self> {
+    pub(in crate::ops) fn plan(loops: Vec<Loop<N>>, starts: [u32; N], dtypes: &[DType]) -> Vec<Self> {
         let loops = in_output_order(loops);
         let most = most_lanes(dtypes);
         match ends(&loops, starts, most) {
@@ -99,7 +99,7 @@ impl<const N: usize> StridedLoops<N> {
     }
 
     /// Where the kernel has tensor `t` from, `in_place` being whether it is the output.
-    pub(super) fn origin(&self, t: usize, in_place: bool) -> u32 {
+    pub(in crate::ops) fn origin(&self, t: usize, in_place: bool) -> u32 {
         let origin = match (in_place, self.repeated[t]) {
             (true, _) => Origin::Output,
             (false, true) => Origin::Repeated,
@@ -109,17 +109,17 @@ impl<const N: usize> StridedLoops<N> {
     }
 
     /// The number of elements.
-    pub(super) fn count(&self, op: &'static str) -> BackendResult<u32> {
+    pub(in crate::ops) fn count(&self, op: &'static str) -> BackendResult<u32> {
         let extents: Vec<_> = self.loops.iter().map(|&(extent, _)| extent).collect();
         dim(op, "elements", backend_api::checked_product(op, "elements", &extents)?)
     }
 
-    pub(super) fn grid(&self, op: &'static str) -> BackendResult<[u32; 3]> {
+    pub(in crate::ops) fn grid(&self, op: &'static str) -> BackendResult<[u32; 3]> {
         linear_grid(op, (self.count(op)? as usize).div_ceil(WORKGROUP * self.shape.steps as usize))
     }
 
     /// The loops as kernels take them: extent and up to three strides.
-    pub(super) fn packed(&self, op: &'static str) -> BackendResult<[[u32; 4]; MAX_RANK]> {
+    pub(in crate::ops) fn packed(&self, op: &'static str) -> BackendResult<[[u32; 4]; MAX_RANK]> {
         const { assert!(N <= 3, "a loop has room for three strides") };
         require_loops(op, self.loops.len(), MAX_RANK)?;
         let mut packed = [[0; 4]; MAX_RANK];
@@ -135,7 +135,7 @@ impl<const N: usize> StridedLoops<N> {
 
 /// # Errors
 /// [`Limit`](BackendError::Limit) for more loops than a kernel has room for.
-pub(super) fn require_loops(op: &'static str, requested: usize, max: usize) -> BackendResult<()> {
+pub(in crate::ops) fn require_loops(op: &'static str, requested: usize, max: usize) -> BackendResult<()> {
     let what = "dimensions that can't be merged";
     if requested <= max { Ok(()) } else { Err(BackendError::Limit { op, what, requested, max }) }
 }
@@ -143,9 +143,9 @@ pub(super) fn require_loops(op: &'static str, requested: usize, max: usize) -> B
 /// Loops over tensors that start at these elements of their bindings, of which a part may be iterated over at
 /// a time.
 #[derive(Clone, Debug)]
-pub(super) struct Stretch<const N: usize> {
-    pub(super) loops: Vec<Loop<N>>,
-    pub(super) starts: [u32; N],
+pub(in crate::ops) struct Stretch<const N: usize> {
+    pub(in crate::ops) loops: Vec<Loop<N>>,
+    pub(in crate::ops) starts: [u32; N],
 }
 
 impl<const N: usize> Divisible for Stretch<N> {

@@ -8,7 +8,7 @@ use std::iter;
 
 use super::Tile;
 use crate::kernels::{MAX_CONSTANTS, Target};
-use crate::ops::text::{lines, pairs};
+use crate::ops::shared::text::{lines, pairs};
 
 /// The function `tile_product`, given a kernel's constants, of which a tile's come first: the product of a
 /// tile over `length` values of k from `first` on, passed to `write_out` four by four.

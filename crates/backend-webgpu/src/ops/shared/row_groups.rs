@@ -6,33 +6,33 @@ use backend_api::BackendResult;
 use crate::ops::op_context::linear_grid;
 
 /// Invocations of a workgroup.
-pub(super) const WORKGROUP: usize = 256;
+pub(in crate::ops) const WORKGROUP: usize = 256;
 /// Neighbouring numbers that neighbouring invocations should read: 128 bytes of f32, a line of most caches.
 const COALESCED: usize = 32;
 /// Loads of a member: enough to pay for the tree that joins a row group's results.
-pub(super) const SHARE: usize = 16;
+pub(in crate::ops) const SHARE: usize = 16;
 /// Members of a row group that read one short slice side by side: 32 bytes of f32, the least that memory is
 /// read by.
 const SECTOR: usize = 8;
 
 /// A workgroup's row groups, one for each slice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct RowGroups {
+pub(in crate::ops) struct RowGroups {
     /// Invocations of a row group, a power of two.
-    pub(super) size: u32,
+    pub(in crate::ops) size: u32,
     /// Distance between the members of a row group.
-    pub(super) stride: u32,
+    pub(in crate::ops) stride: u32,
 }
 
 impl RowGroups {
     /// Row groups for slices of `length` loads that lie `inner` apart. A member of a larger row group has
     /// about 16 loads, one of a small row group may have down to `least`.
-    pub(super) fn new(length: usize, inner: usize, least: usize) -> Self {
+    pub(in crate::ops) fn new(length: usize, inner: usize, least: usize) -> Self {
         Self::with_share(length, inner, least, SHARE)
     }
 
     /// [`new`](Self::new) with about `share` loads for each invocation.
-    pub(super) fn with_share(length: usize, inner: usize, least: usize, share: usize) -> Self {
+    pub(in crate::ops) fn with_share(length: usize, inner: usize, least: usize, share: usize) -> Self {
         // Slices side by side are iterated over side by side, so that each step reads a piece of contiguous
         // memory.
         let abreast = inner.min(COALESCED).next_power_of_two();
@@ -44,12 +44,12 @@ impl RowGroups {
     }
 
     /// The most elements of a slice that a member has.
-    pub(super) fn share(self, length: usize) -> usize {
+    pub(in crate::ops) fn share(self, length: usize) -> usize {
         length.div_ceil(self.size as usize)
     }
 
     /// Workgroups for `slices`.
-    pub(super) fn groups(self, slices: usize) -> usize {
+    pub(in crate::ops) fn groups(self, slices: usize) -> usize {
         slices.div_ceil(WORKGROUP / self.size as usize)
     }
 
@@ -57,7 +57,7 @@ impl RowGroups {
     ///
     /// # Errors
     /// [`Limit`](backend_api::BackendError::Limit) as of [`linear_grid`].
-    pub(super) fn grid(self, op: &'static str, slices: usize) -> BackendResult<[u32; 3]> {
+    pub(in crate::ops) fn grid(self, op: &'static str, slices: usize) -> BackendResult<[u32; 3]> {
         linear_grid(op, self.groups(slices))
     }
 }

@@ -20,7 +20,7 @@ pub(crate) const MAX_PART: f64 = 0.3;
 const MAX_UNDIVIDED: f64 = 2.0;
 
 /// Work that can be done in parts.
-pub(super) trait Divisible: Sized {
+pub(in crate::ops) trait Divisible: Sized {
     /// The time that the device should take.
     fn seconds(&self, profile: &DeviceProfile) -> f64;
 
@@ -38,7 +38,7 @@ pub(super) trait Divisible: Sized {
 /// # Errors
 /// [`Limit`](BackendError::Limit) for work without an end in sight, before anything is launched; what
 /// `launch` returns.
-pub(super) fn in_parts<T: Divisible>(
+pub(in crate::ops) fn in_parts<T: Divisible>(
     ctx: &OpContext,
     op: &'static str,
     work: T,
@@ -57,7 +57,7 @@ pub(super) fn in_parts<T: Divisible>(
 }
 
 /// The parts into which work is divided, in order, with the seconds that each should take.
-pub(super) fn parts<T: Divisible>(ctx: &OpContext, work: T) -> Vec<(T, f64)> {
+pub(in crate::ops) fn parts<T: Divisible>(ctx: &OpContext, work: T) -> Vec<(T, f64)> {
     let (mut parts, mut waiting) = (Vec::new(), vec![(work, 0)]);
     while let Some((part, halvings)) = waiting.pop() {
         let seconds = part.seconds(&ctx.gpu().profile);
@@ -74,7 +74,7 @@ pub(super) fn parts<T: Divisible>(ctx: &OpContext, work: T) -> Vec<(T, f64)> {
 ///
 /// # Errors
 /// [`Limit`](BackendError::Limit) as of [`in_parts`].
-pub(super) fn explain_parts<T: Divisible>(
+pub(in crate::ops) fn explain_parts<T: Divisible>(
     ctx: &OpContext,
     op: &'static str,
     work: T,
@@ -87,7 +87,7 @@ pub(super) fn explain_parts<T: Divisible>(
 }
 
 /// Whether work would be divided if it can be.
-pub(super) fn is_long<T: Divisible>(ctx: &OpContext, work: &T) -> bool {
+pub(in crate::ops) fn is_long<T: Divisible>(ctx: &OpContext, work: &T) -> bool {
     ctx.state.pace.is_long(work.seconds(&ctx.gpu().profile), 0)
 }
 
@@ -95,7 +95,11 @@ pub(super) fn is_long<T: Divisible>(ctx: &OpContext, work: &T) -> bool {
 ///
 /// # Errors
 /// [`Limit`](BackendError::Limit).
-pub(super) fn require_end<T: Divisible>(ctx: &OpContext, op: &'static str, work: &T) -> BackendResult<()> {
+pub(in crate::ops) fn require_end<T: Divisible>(
+    ctx: &OpContext,
+    op: &'static str,
+    work: &T,
+) -> BackendResult<()> {
     let (profile, slower) = (&ctx.gpu().profile, ctx.state.pace.slowdown());
     require_bounded(op, slower * work.seconds(profile))?;
     let undivided = slower * work.undivided_seconds(profile);
@@ -110,7 +114,7 @@ pub(super) fn require_end<T: Divisible>(ctx: &OpContext, op: &'static str, work:
 
 /// Where an extent is divided: in the middle, but at a multiple of a large power of two if that is near, so
 /// that the second half is as aligned as the first and has as few ragged tiles.
-pub(super) fn middle(extent: usize) -> Option<usize> {
+pub(in crate::ops) fn middle(extent: usize) -> Option<usize> {
     let half = extent / 2;
     let step = [256, 64, 16, 4].into_iter().find(|step| half >= 2 * step).unwrap_or(1);
     (half > 0).then_some(half / step * step)
@@ -118,9 +122,9 @@ pub(super) fn middle(extent: usize) -> Option<usize> {
 
 /// Items `first..end` of equally long ones, such as the rows of a matrix.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Run {
-    pub(super) first: usize,
-    pub(super) end: usize,
+pub(in crate::ops) struct Run {
+    pub(in crate::ops) first: usize,
+    pub(in crate::ops) end: usize,
     /// Bytes that are read and written for an item.
     bytes: f64,
     /// Floating-point operations for an item.
@@ -133,32 +137,32 @@ pub(super) struct Run {
 
 impl Run {
     /// So many items, for each of which so many bytes are read and written.
-    pub(super) fn of_bytes(count: usize, bytes: f64) -> Self {
+    pub(in crate::ops) fn of_bytes(count: usize, bytes: f64) -> Self {
         Self { first: 0, end: count, bytes, flops: 0.0, iterations: 0.0, align: 1 }
     }
 
     /// So many items of so many floating-point operations.
-    pub(super) fn of_flops(count: usize, flops: f64) -> Self {
+    pub(in crate::ops) fn of_flops(count: usize, flops: f64) -> Self {
         Self { flops, ..Self::of_bytes(count, 0.0) }
     }
 
     /// Divided at multiples of `align`.
-    pub(super) fn aligned(self, align: usize) -> Self {
+    pub(in crate::ops) fn aligned(self, align: usize) -> Self {
         Self { align, ..self }
     }
 
     /// With a loop of so many steps in one invocation.
-    pub(super) fn with_iterations(self, iterations: f64) -> Self {
+    pub(in crate::ops) fn with_iterations(self, iterations: f64) -> Self {
         Self { iterations, ..self }
     }
 
     /// The number of items.
-    pub(super) fn count(&self) -> usize {
+    pub(in crate::ops) fn count(&self) -> usize {
         self.end - self.first
     }
 
     /// The bytes of a packed operand that has `item` bytes for each item.
-    pub(super) fn part_of(&self, slice: &DeviceSlice, item: usize) -> DeviceSlice {
+    pub(in crate::ops) fn part_of(&self, slice: &DeviceSlice, item: usize) -> DeviceSlice {
         let (offset, len) = (slice.offset + self.first * item, self.count() * item);
         DeviceSlice { block: slice.block.clone(), offset, len }
     }

@@ -6,19 +6,19 @@ use std::iter;
 use super::text::{lines, pairs};
 
 /// Rows and columns of a fragment.
-pub(super) const FRAGMENT: usize = 16;
+pub(in crate::ops) const FRAGMENT: usize = 16;
 
 /// Invocations of a subgroup.
-pub(super) const SUBGROUP: usize = 32;
+pub(in crate::ops) const SUBGROUP: usize = 32;
 
 /// Declares the sums of so many rows and columns of fragments.
-pub(super) fn declare_sums(fragments: [usize; 2]) -> String {
+pub(in crate::ops) fn declare_sums(fragments: [usize; 2]) -> String {
     lines(pairs(fragments).map(|(i, j)| format!("var sum_{i}_{j} = coop_mat16x16<f32, C>();")))
 }
 
 /// Adds products to the sums: the fragments of A are held while those of B pass. `load_a` loads that of a
 /// row, `load_b` that of a column.
-pub(super) fn add_products(
+pub(in crate::ops) fn add_products(
     [rows, columns]: [usize; 2],
     load_a: impl Fn(usize) -> String,
     load_b: impl Fn(usize) -> String,
@@ -35,7 +35,7 @@ pub(super) fn add_products(
 /// Writes the sums out, a fragment of each subgroup at a time, through `shared` memory from `first` on: in a
 /// loop, as what becomes of a sum is too much text to be repeated for each fragment. What `coopStoreT` takes
 /// has to be named before.
-pub(super) fn write_sums(fragments: [usize; 2], shared: &str, first: &str, stride: &str) -> String {
+pub(in crate::ops) fn write_sums(fragments: [usize; 2], shared: &str, first: &str, stride: &str) -> String {
     let [rows, columns] = fragments;
     let store = |(i, j)| {
         let number = i * columns + j;
@@ -61,7 +61,7 @@ workgroupBarrier();
 /// Makes results of the sums in registers and writes them, by the functions of lib/results_in_registers: in a
 /// loop over the rows of fragments. All of a row are made before the first is written, so that nothing waits
 /// between conditions.
-pub(super) fn write_in_registers([rows, columns]: [usize; 2]) -> String {
+pub(in crate::ops) fn write_in_registers([rows, columns]: [usize; 2]) -> String {
     let each = |line: &dyn Fn(usize) -> String| lines((0..columns).map(line));
     let case = |i| {
         let elements = (0..columns).map(|j| format!("v_{j} = elements(sum_{i}_{j});"));

@@ -22,17 +22,17 @@ use crate::sync::RwLock;
 use crate::transfer::StagingRing;
 
 /// What errors carry.
-pub(super) const OP: &str = "self-test";
+pub(in crate::ops) const OP: &str = "self-test";
 
 /// Up to here, f16 has every whole number.
-pub(super) const WHOLE: usize = 2048;
+pub(in crate::ops) const WHOLE: usize = 2048;
 
 /// What was tried, and how it went.
 #[derive(Debug, Default)]
 pub(crate) struct SelfTests {
     known: RwLock<HashMap<Variant, bool>>,
     /// The most iterations of an invocation's loops, if there is a limit.
-    pub(super) iterations: OnceLock<Option<usize>>,
+    pub(in crate::ops) iterations: OnceLock<Option<usize>>,
     #[cfg(test)]
     all_pass: bool,
 }
@@ -40,12 +40,12 @@ pub(crate) struct SelfTests {
 impl SelfTests {
     /// Of a device that passes them all.
     #[cfg(test)]
-    pub(super) fn passed() -> Self {
+    pub(in crate::ops) fn passed() -> Self {
         Self { all_pass: true, ..Self::default() }
     }
 
     /// Whether the variant is right; found out by `check` at its first use.
-    pub(super) fn pass(&self, variant: &Variant, check: impl FnOnce() -> BackendResult<()>) -> bool {
+    pub(in crate::ops) fn pass(&self, variant: &Variant, check: impl FnOnce() -> BackendResult<()>) -> bool {
         // A self-test waits for its results, which nothing can in a page.
         if cfg!(target_family = "wasm") {
             return false;
@@ -70,7 +70,7 @@ impl SelfTests {
 }
 
 /// Work with a recorder and a health of its own: what fails here takes none of the callers' work with it.
-pub(super) struct SelfTest<'a> {
+pub(in crate::ops) struct SelfTest<'a> {
     ctx: &'a OpContext,
     recorder: Recorder,
     submitter: Arc<Submitter>,
@@ -80,7 +80,7 @@ pub(super) struct SelfTest<'a> {
 }
 
 impl<'a> SelfTest<'a> {
-    pub(super) fn new(ctx: &'a OpContext) -> Self {
+    pub(in crate::ops) fn new(ctx: &'a OpContext) -> Self {
         let (device, queue, health) = (&ctx.gpu().device, &ctx.gpu().queue, Health::detached());
         let submitter = Arc::new(Submitter::new(device, queue, &health, &Arc::default(), false));
         let (target, layout) = (ctx.device.pipelines.target(), ctx.device.pipelines.params_layout());
@@ -89,7 +89,7 @@ impl<'a> SelfTest<'a> {
     }
 
     /// Integers as f16.
-    pub(super) fn halves(&mut self, numbers: &[i32]) -> BackendResult<Window> {
+    pub(in crate::ops) fn halves(&mut self, numbers: &[i32]) -> BackendResult<Window> {
         let elements = numbers.iter().map(|&x| f16::from_f32(x as f32));
         let bytes: Vec<u8> = elements.flat_map(f16::to_le_bytes).collect();
         let slice = self.upload(&bytes)?;
@@ -98,7 +98,7 @@ impl<'a> SelfTest<'a> {
 
     /// A buffer with these bytes, outside of the pool, whose buffers may still be in use by work that is
     /// recorded and not submitted.
-    pub(super) fn upload(&mut self, bytes: &[u8]) -> BackendResult<DeviceSlice> {
+    pub(in crate::ops) fn upload(&mut self, bytes: &[u8]) -> BackendResult<DeviceSlice> {
         let ctx = self.ctx;
         let mut words = bytes.to_vec();
         words.resize(bytes.len().next_multiple_of(4), 0);
@@ -127,7 +127,7 @@ impl<'a> SelfTest<'a> {
     }
 
     /// Records a kernel with all its windows.
-    pub(super) fn launch<P: Pod>(
+    pub(in crate::ops) fn launch<P: Pod>(
         &mut self,
         variant: &Variant,
         windows: &[&Window],
@@ -141,7 +141,7 @@ impl<'a> SelfTest<'a> {
     }
 
     /// Runs what is recorded and reads all of `slice`.
-    pub(super) fn read(&mut self, slice: &DeviceSlice, bytes: &mut [u8]) -> BackendResult<()> {
+    pub(in crate::ops) fn read(&mut self, slice: &DeviceSlice, bytes: &mut [u8]) -> BackendResult<()> {
         let ctx = self.ctx;
         let staging = ctx.device.readback.acquire(bytes.len())?;
         let mapped = Signal::default();
@@ -157,7 +157,7 @@ impl<'a> SelfTest<'a> {
 }
 
 /// An error that names the first element that is not as it should be.
-pub(super) fn compare(found: &[Option<i32>], wanted: &[Option<i32>]) -> BackendResult<()> {
+pub(in crate::ops) fn compare(found: &[Option<i32>], wanted: &[Option<i32>]) -> BackendResult<()> {
     let Some(at) = (0..wanted.len()).find(|&at| found.get(at) != wanted.get(at)) else {
         return Ok(());
     };
@@ -169,7 +169,7 @@ pub(super) fn compare(found: &[Option<i32>], wanted: &[Option<i32>]) -> BackendR
 
 /// Integers without a pattern, from −3 to 3 or fewer, so that sums of `terms` of their products are integers
 /// of f16.
-pub(super) fn numbers(seed: u32, count: usize, terms: usize) -> Vec<i32> {
+pub(in crate::ops) fn numbers(seed: u32, count: usize, terms: usize) -> Vec<i32> {
     let most = [3, 2].into_iter().find(|most| most * most * terms <= WHOLE).unwrap_or(1);
     let mix = |i: u32| (i ^ (i >> 15)).wrapping_mul(0x2c1b_3c6d) >> 16;
     let number = |i: u32| mix(i.wrapping_mul(0x9e37_79b9) ^ seed) as usize % (2 * most + 1);
@@ -177,7 +177,7 @@ pub(super) fn numbers(seed: u32, count: usize, terms: usize) -> Vec<i32> {
 }
 
 /// The elements as integers, `None` for NaN and all that is none.
-pub(super) fn whole_numbers(bytes: &[u8], dtype: DType) -> impl Iterator<Item = Option<i32>> {
+pub(in crate::ops) fn whole_numbers(bytes: &[u8], dtype: DType) -> impl Iterator<Item = Option<i32>> {
     bytes.chunks_exact(dtype.size()).map(move |bytes| {
         let x = match *bytes {
             [a, b] => f16::from_le_bytes([a, b]).to_f32(),

@@ -17,25 +17,30 @@ const BLOCKS: [(VecWidth, &[usize]); 2] =
 
 /// The plan for slices that row groups of a workgroup hold whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Rows {
-    pub(super) row_groups: RowGroups,
-    pub(super) vec_width: VecWidth,
+pub(in crate::ops) struct Rows {
+    pub(in crate::ops) row_groups: RowGroups,
+    pub(in crate::ops) vec_width: VecWidth,
     /// Vectors that an invocation holds.
-    pub(super) block: u32,
+    pub(in crate::ops) block: u32,
     /// Vectors of a slice.
-    pub(super) length: usize,
+    pub(in crate::ops) length: usize,
 }
 
 impl Rows {
     /// For slices of `length` elements that lie `inner` apart; `None` if a workgroup can't hold one.
-    pub(super) fn new(dtype: DType, length: usize, inner: usize, windows: &[&Window]) -> Option<Self> {
+    pub(in crate::ops) fn new(
+        dtype: DType,
+        length: usize,
+        inner: usize,
+        windows: &[&Window],
+    ) -> Option<Self> {
         let vec_width =
             if inner == 1 { VecWidth::four_if_fitting(windows, &[length]) } else { VecWidth::One };
         Self::of(dtype, length, inner, vec_width)
     }
 
     /// [`new`](Self::new) with a given vector width.
-    pub(super) fn of(dtype: DType, length: usize, inner: usize, vec_width: VecWidth) -> Option<Self> {
+    pub(in crate::ops) fn of(dtype: DType, length: usize, inner: usize, vec_width: VecWidth) -> Option<Self> {
         let length = length / vec_width.width();
         let share = match vec_width {
             VecWidth::One => AHEAD_BYTES / 4,
@@ -48,7 +53,7 @@ impl Rows {
     }
 
     /// The vector widths and blocks of every plan.
-    pub(super) fn shapes() -> impl Iterator<Item = (VecWidth, u32)> {
+    pub(in crate::ops) fn shapes() -> impl Iterator<Item = (VecWidth, u32)> {
         BLOCKS
             .into_iter()
             .flat_map(|(vec_width, blocks)| blocks.iter().map(move |&block| (vec_width, block as u32)))

@@ -38,7 +38,7 @@ const RESERVE: usize = 4096;
 /// Iterations of the self-test. A device that makes so many is taken for one without a limit.
 const TRIED: usize = 1 << 20;
 
-pub(super) fn variants() -> Vec<Variant> {
+pub(in crate::ops) fn variants() -> Vec<Variant> {
     vec![variant()]
 }
 
@@ -49,7 +49,7 @@ fn variant() -> Variant {
 /// The most iterations that an invocation may make on the device, if `wanted` are more than that. The first
 /// question about more than any device makes has the device tried, if it is a CPUs that poses as a GPU: no
 /// other kind is known to have a limit.
-pub(super) fn exceeded(ctx: &OpContext, wanted: usize) -> Option<usize> {
+pub(in crate::ops) fn exceeded(ctx: &OpContext, wanted: usize) -> Option<usize> {
     if wanted.saturating_add(RESERVE) <= SAFE || ctx.gpu().info.kind != DeviceKind::SoftwareAdapter {
         return None;
     }
@@ -59,7 +59,7 @@ pub(super) fn exceeded(ctx: &OpContext, wanted: usize) -> Option<usize> {
 
 /// The error where a kernel that can't be launched in parts would make `each` iterations for each of
 /// `requested` elements.
-pub(super) fn require(
+pub(in crate::ops) fn require(
     ctx: &OpContext,
     op: &'static str,
     what: &'static str,

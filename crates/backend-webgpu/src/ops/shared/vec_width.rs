@@ -8,7 +8,7 @@ use crate::recorder::Window;
 
 /// The elements that a kernel reads with one load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum VecWidth {
+pub(in crate::ops) enum VecWidth {
     One,
     Four,
     Eight,
@@ -16,26 +16,26 @@ pub(super) enum VecWidth {
 
 impl VecWidth {
     /// The elements of a 16-byte vector of `dtype`.
-    pub(super) const fn of(dtype: DType) -> Self {
+    pub(in crate::ops) const fn of(dtype: DType) -> Self {
         if dtype.size() == 2 { Self::Eight } else { Self::Four }
     }
 
     /// These where memory can be read by vectors, else one.
-    pub(super) const fn if_vectors(self, vectors: bool) -> Self {
+    pub(in crate::ops) const fn if_vectors(self, vectors: bool) -> Self {
         if vectors { self } else { Self::One }
     }
 
     /// The helper file of kernels that also write, which take vectors of at most four.
-    pub(super) fn libs(self) -> &'static [Lib] {
+    pub(in crate::ops) fn libs(self) -> &'static [Lib] {
         if self == Self::One { &[VEC_1] } else { &[VEC_4] }
     }
 
     /// Each for which a kernel over `dtype` has a variant.
-    pub(super) const fn all(dtype: DType) -> [Self; 2] {
+    pub(in crate::ops) const fn all(dtype: DType) -> [Self; 2] {
         [Self::One, Self::of(dtype)]
     }
 
-    pub(super) const fn width(self) -> usize {
+    pub(in crate::ops) const fn width(self) -> usize {
         match self {
             Self::One => 1,
             Self::Four => 4,
@@ -45,12 +45,12 @@ impl VecWidth {
 
     /// The elements of a 16-byte vector of `dtype` where every window starts at one and every stride is whole
     /// vectors; else one.
-    pub(super) fn fitting(dtype: DType, windows: &[&Window], strides: &[usize]) -> Self {
+    pub(in crate::ops) fn fitting(dtype: DType, windows: &[&Window], strides: &[usize]) -> Self {
         Self::of(dtype).if_fitting(windows, strides)
     }
 
     /// Four where every window starts at a multiple of four elements and every stride is one; else one.
-    pub(super) fn four_if_fitting(windows: &[&Window], strides: &[usize]) -> Self {
+    pub(in crate::ops) fn four_if_fitting(windows: &[&Window], strides: &[usize]) -> Self {
         Self::Four.if_fitting(windows, strides)
     }
 

@@ -8,27 +8,27 @@ use std::fmt;
 use crate::kernels::MAX_CONSTANTS;
 use crate::ops::has_room;
 
-pub(super) use step::{Fours, tile_product, written};
-pub(super) use time::StepTime;
+pub(in crate::ops) use step::{Fours, tile_product, written};
+pub(in crate::ops) use time::StepTime;
 
 /// The sizes of a tile and of an invocation's part of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Tile {
-    pub(super) m: usize,
-    pub(super) n: usize,
-    pub(super) k: usize,
-    pub(super) thread_m: usize,
-    pub(super) thread_n: usize,
-    pub(super) step: StepTime,
+pub(in crate::ops) struct Tile {
+    pub(in crate::ops) m: usize,
+    pub(in crate::ops) n: usize,
+    pub(in crate::ops) k: usize,
+    pub(in crate::ops) thread_m: usize,
+    pub(in crate::ops) thread_n: usize,
+    pub(in crate::ops) step: StepTime,
 }
 
 /// Names of the constants that [`Tile::constants`] binds.
-pub(super) const TILE_CONSTANTS: [&str; 5] = ["TILE_M", "TILE_N", "TILE_K", "THREAD_M", "THREAD_N"];
+pub(in crate::ops) const TILE_CONSTANTS: [&str; 5] = ["TILE_M", "TILE_N", "TILE_K", "THREAD_M", "THREAD_N"];
 
 impl Tile {
     /// Every tile, largest first. The first needs more than a portable device promises; the second exactly
     /// that.
-    pub(super) const ALL: [Self; 4] = [
+    pub(in crate::ops) const ALL: [Self; 4] = [
         Self::new([128, 64, 32], [8, 8], 2840, 3050),
         Self::new([64, 64, 32], [8, 4], 1100, 1700),
         Self::new([32, 32, 32], [4, 4], 900, 1000),
@@ -37,10 +37,10 @@ impl Tile {
     ];
 
     /// The second's, with steps of three.
-    pub(super) const THREES: Self = Self::new([64, 64, 24], [8, 4], 750, 1160);
+    pub(in crate::ops) const THREES: Self = Self::new([64, 64, 24], [8, 4], 750, 1160);
 
     /// The first's, of twice as many invocations, for blocks that take long to fetch.
-    pub(super) const WIDE: Self = Self::new([128, 64, 32], [8, 4], 1980, 2900);
+    pub(in crate::ops) const WIDE: Self = Self::new([128, 64, 32], [8, 4], 1980, 2900);
 
     const fn new(
         [m, n, k]: [usize; 3],
@@ -63,7 +63,7 @@ impl Tile {
 
     /// The tile which is estimated to be the fastest for an m×n product, repeated `batch` times, on a device
     /// with these limits and so many compute units.
-    pub(super) fn choose_from(
+    pub(in crate::ops) fn choose_from(
         tiles: &[Self],
         limits: &wgpu::Limits,
         compute_units: usize,
@@ -77,21 +77,21 @@ impl Tile {
     }
 
     /// Nanoseconds that an m×k by k×n product takes, repeated `batch` times.
-    pub(super) fn time(self, [m, n, k, batch]: [usize; 4], compute_units: usize) -> usize {
+    pub(in crate::ops) fn time(self, [m, n, k, batch]: [usize; 4], compute_units: usize) -> usize {
         let tiles = self.count(m, n).saturating_mul(batch);
         self.step.of(tiles, k.div_ceil(self.k), compute_units)
     }
 
-    pub(super) fn constants(self) -> [u32; 5] {
+    pub(in crate::ops) fn constants(self) -> [u32; 5] {
         [self.m, self.n, self.k, self.thread_m, self.thread_n].map(|value| value as u32)
     }
 
     /// Tiles of an m×n product.
-    pub(super) fn count(self, m: usize, n: usize) -> usize {
+    pub(in crate::ops) fn count(self, m: usize, n: usize) -> usize {
         m.div_ceil(self.m).saturating_mul(n.div_ceil(self.n))
     }
 
-    pub(super) fn threads(self) -> usize {
+    pub(in crate::ops) fn threads(self) -> usize {
         (self.m / self.thread_m) * (self.n / self.thread_n)
     }
 
@@ -106,7 +106,7 @@ impl Tile {
         self.k.next_multiple_of(16) * (self.m + self.n) * size_of::<f32>()
     }
 
-    pub(super) fn fits(self, limits: &wgpu::Limits) -> bool {
+    pub(in crate::ops) fn fits(self, limits: &wgpu::Limits) -> bool {
         has_room(limits, self.threads(), self.workgroup_bytes())
     }
 }

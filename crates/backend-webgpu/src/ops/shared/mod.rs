@@ -1,0 +1,13 @@
+//! What launchers of several families call.
+
+pub(super) mod iterations;
+pub(super) mod kernel_names;
+pub(super) mod long_work;
+pub(super) mod row_groups;
+pub(super) mod rows;
+pub(super) mod self_test;
+pub(super) mod strided_loops;
+pub(super) mod tensor_cores;
+pub(super) mod text;
+pub(super) mod tile;
+pub(super) mod vec_width;
