@@ -73,19 +73,25 @@ fn in_turns<T>(lists: Vec<Vec<T>>) -> Vec<T> {
     }
 }
 
-/// Whether the device has tensor cores, which kernels called `cooperative/…` need.
+/// Whether a kernel of this name runs on tensor cores.
 #[allow(dead_code, reason = "not every suite that shares this file forces kernels")]
-pub(crate) fn has_matrix_units(backend: &WebGpuBackend) -> bool {
+pub(crate) fn needs_tensor_cores(name: &str) -> bool {
+    name.contains("cooperative")
+}
+
+/// Whether the device has tensor cores.
+#[allow(dead_code, reason = "not every suite that shares this file forces kernels")]
+pub(crate) fn has_tensor_cores(backend: &WebGpuBackend) -> bool {
     backend.capabilities().is_ok_and(|capabilities| capabilities.cooperative_matrix)
 }
 
 /// The kernels that the device can run, or the device's sample of them.
 #[allow(dead_code, reason = "not every suite that shares this file forces kernels")]
 pub(crate) fn runnable(device: &Device, names: Vec<String>) -> impl Iterator<Item = String> + use<> {
-    let (tensor_cores, sample) = (has_matrix_units(&device.backend), device.sample);
+    let (tensor_cores, sample) = (has_tensor_cores(&device.backend), device.sample);
     names
         .into_iter()
-        .filter(move |name| tensor_cores || !name.starts_with("cooperative"))
+        .filter(move |name| tensor_cores || !needs_tensor_cores(name))
         .filter(move |name| sample.has(name))
 }
 

@@ -32,7 +32,7 @@ fn kernels(device: &Arc<Device>) -> Vec<Trial> {
         device.trial("tuning", tuning_is_kept),
         device.trial("many shapes", many_shapes_compile_few_kernels),
     ];
-    if forced::has_matrix_units(&device.backend) {
+    if forced::has_tensor_cores(&device.backend) {
         trials.push(device.trial("emulated", emulation_is_as_good_as_f32));
     }
     trials.extend(names.map(|kernel| device.trial(&kernel.clone(), move |backend| check(backend, &kernel))));
@@ -51,7 +51,7 @@ fn check(backend: &WebGpuBackend, kernel: &str) -> Result<(), Failed> {
 /// Whether a kernel on tensor cores makes a product that suits it: one that fails its self-test is replaced
 /// without a word.
 fn is_used(backend: &WebGpuBackend, kernel: &str) -> Result<(), Failed> {
-    if !kernel.starts_with("cooperative") {
+    if !forced::needs_tensor_cores(kernel) {
         return Ok(());
     }
     let [m, n, k] = tile(kernel)?;

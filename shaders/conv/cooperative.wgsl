@@ -35,7 +35,7 @@ const_assert TRANS_B == 0u || FETCHES_B <= 6u;
 
 // For each of an invocation's columns: where its first tap would be in the source, in groups of eight, and
 // which rows and columns of the filter lie in the image.
-var<private> held: array<Corner, FETCHES_B>;
+var<private> held: array<InputOrigin, FETCHES_B>;
 
 // Planes: from where a column of pixels of one image would be to where it is.
 var<private> held_plane: u32;
@@ -98,10 +98,10 @@ fn hold(tile: Tile, index: u32) {
   held_whole_step = tap_at(TILE_K / 8u);
 }
 
-fn eights_corner(base: u32, column: u32) -> Corner {
-  let corner = corner_of(column);
+fn eights_corner(base: u32, column: u32) -> InputOrigin {
+  let corner = input_origin_of(column);
   // A tap may lie before the image, so that the sign counts.
-  return Corner(bitcast<u32>(bitcast<i32>(base + corner.at) >> 3u), corner.rows, corner.columns);
+  return InputOrigin(bitcast<u32>(bitcast<i32>(base + corner.at) >> 3u), corner.rows, corner.columns);
 }
 
 fn fetch_a(tile: Tile, at: u32, turn: u32) -> vec4<u32> {

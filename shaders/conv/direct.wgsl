@@ -80,12 +80,12 @@ fn along_channels(place: Place, start: u32, y: u32, x: u32, tap: u32) -> f32 {
   if y < params.height {
     let interleaved = params.interleaved == 1u;
     var at = start + y * row_step() + x * column_step();
-    var operand = params.filter_offset + place.filter_index * taps() + tap * select(1u, params.channels, interleaved);
-    let operand_step = select(params.filter_height * params.filter_width, 1u, interleaved);
+    var weight_at = params.filter_offset + place.filter_index * taps() + tap * select(1u, params.channels, interleaved);
+    let weight_step = select(params.filter_height * params.filter_width, 1u, interleaved);
     for (var channel = 0u; channel < params.channels; channel++) {
-      sum += f32(input[at]) * f32(filter_values[operand]);
+      sum += f32(input[at]) * f32(filter_values[weight_at]);
       at += channel_step();
-      operand += operand_step;
+      weight_at += weight_step;
     }
   }
   return sum;

@@ -1,5 +1,5 @@
 // A convolution's filters as another kernel multiplies by them: for each group and each channel of the result
-// a row of operands, `channels` of which follow each other for each place of the filter, or `places` for each
+// a row of weights, `channels` of which follow each other for each place of the filter, or `places` for each
 // channel. Where the result is that of a transposition, the filters' own channels are exchanged. Rows are
 // filled up with 0.
 //
@@ -34,7 +34,7 @@ fn main(
   if i >= params.total {
     return;
   }
-  // The operand's row, counted over all groups, its channel, which may not exist, and its place in the
+  // The weight's row, counted over all groups, its channel, which may not exist, and its place in the
   // filter.
   let taps = params.channels_out * params.places;
   let row = i / taps;

@@ -25,7 +25,7 @@ struct Params {
 @group(0) @binding(0) var<storage, read> filter_values: array<T>;
 @group(0) @binding(1) var<storage, read_write> repacked: array<T>;
 
-fn operand(i: u32) -> T {
+fn weight(i: u32) -> T {
   let phases = params.phases_y * params.phases_x;
   if params.repeat == 1u {
     return filter_values[params.filter_offset + i / phases];
@@ -63,6 +63,6 @@ fn main(
 ) {
   let i = flat_group(group, groups) * 256u + lane;
   if i < params.total {
-    repacked[i] = operand(i);
+    repacked[i] = weight(i);
   }
 }

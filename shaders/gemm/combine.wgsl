@@ -1,7 +1,7 @@
 // C = activation(alpha · sum + beta · C + bias), with the sum of partial products that lie one after another
 // as packed m × n matrices. They are added in order, so that the result is always the same.
 //
-// If SCALED, the factors were scaled by powers of two, 2^(14 − exponent) for each row of A and column of B,
+// If SCALED, the operands were scaled by powers of two, 2^(14 − exponent) for each row of A and column of B,
 // which is undone here.
 //
 // needs: TC, ACTIVATION, SCALED, lib/matmul

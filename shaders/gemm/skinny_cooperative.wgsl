@@ -49,7 +49,7 @@ struct Vectors {
 }
 
 // What an invocation has of both operands.
-struct Factors {
+struct Operands {
   left: Vectors,
   right: Vectors,
   right_next: Vectors,
@@ -66,8 +66,8 @@ fn rows_of(place: vec3<u32>, row: u32) -> Rows {
 }
 
 // The vectors `at.x` and `at.y` of each row.
-fn fetch(rows: Rows, at: vec2<u32>) -> Factors {
-  return Factors(
+fn fetch(rows: Rows, at: vec2<u32>) -> Operands {
+  return Operands(
     Vectors(a[rows.a.x + at.x], a[rows.a.x + at.y], a[rows.a.y + at.x], a[rows.a.y + at.y]),
     Vectors(b[rows.b.x + at.x], b[rows.b.x + at.y], b[rows.b.y + at.x], b[rows.b.y + at.y]),
     Vectors(b[rows.b.z + at.x], b[rows.b.z + at.y], b[rows.b.w + at.x], b[rows.b.w + at.y]),

@@ -1,4 +1,4 @@
-// The factor of few rows in gemm/skinny, on its way into workgroup memory.
+// The operand of few rows in gemm/skinny, on its way into workgroup memory.
 //
 // needs: what gemm/skinny defines
 

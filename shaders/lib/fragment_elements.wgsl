@@ -93,8 +93,8 @@ fn right_operand_of(numbers: Elements) -> coop_mat16x16<f16, B> {
 }
 
 // Elements of the two rows, each with a factor of its row.
-fn times_rows(numbers: Elements, operands: vec2<f32>) -> Elements {
-  return Elements(numbers.low * operands.x, numbers.high * operands.y);
+fn times_rows(numbers: Elements, scales: vec2<f32>) -> Elements {
+  return Elements(numbers.low * scales.x, numbers.high * scales.y);
 }
 
 // The largest and the sum of what an invocation has of each row.

@@ -5,13 +5,13 @@
 
 // From the first channel's first element of the first image to where the first tap would be, and the rows and
 // columns of the filter that lie in the image, as bits. A result that doesn't exist has none.
-struct Corner {
+struct InputOrigin {
   at: u32,
   rows: u32,
   columns: u32,
 }
 
-fn corner_of(row: u32) -> Corner {
+fn input_origin_of(row: u32) -> InputOrigin {
   let place = small_quotient_rest(row, params.pixels, params.per_image);
   let pixel = small_quotient_rest(place.y, params.out_width, params.per_row);
   let y = i32(pixel.x * params.step_y) + params.offset_y;
@@ -19,7 +19,7 @@ fn corner_of(row: u32) -> Corner {
   let at = place.x * image_step() + u32(y * i32(params.width) + x) * column_step();
   let rows = taps_inside(y, params.tap_y, params.filter_height, params.height);
   let columns = taps_inside(x, params.tap_x, params.filter_width, params.width);
-  return Corner(at, select(0u, rows, row < params.rows), columns);
+  return InputOrigin(at, select(0u, rows, row < params.rows), columns);
 }
 
 // Which of up to 31 taps lie in the source, as bits, for a result whose first tap is at `first`.

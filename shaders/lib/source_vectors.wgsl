@@ -17,10 +17,10 @@ var<private> held_columns: array<vec4<u32>, TURNS_A>;
 
 fn hold(tile: Tile, turn: u32, row: u32) {
   let base = params.input_offset + tile.batch * params.channels;
-  let a = corner_of(row);
-  let b = corner_of(row + 1u);
-  let c = corner_of(row + 2u);
-  let d = corner_of(row + 3u);
+  let a = input_origin_of(row);
+  let b = input_origin_of(row + 1u);
+  let c = input_origin_of(row + 2u);
+  let d = input_origin_of(row + 3u);
   held[turn] = row + 1u;
   held_first[turn] = base + vec4<u32>(a.at, b.at, c.at, d.at);
   held_rows[turn] = vec4<u32>(a.rows, b.rows, c.rows, d.rows);

@@ -1,5 +1,5 @@
 // The source of a convolution whose taps lie at whole positions, channel by channel: which taps of a result
-// lie in the image is known as bits, and where they are is a sum of two elements, one of the result and one
+// lie in the image is known as bits, and where they are is a sum of two offsets, one of the result and one
 // of the tap. Channels are planes, in the filters also where they are adjacent in the source.
 //
 // Fours are written out: a compiler that doesn't unroll a loop over them would put them into memory.
@@ -17,10 +17,10 @@ var<private> held_columns: vec4<u32>;
 
 fn hold(tile: Tile, row: u32) {
   let base = params.input_offset + tile.batch * params.channels * channel_step();
-  let a = corner_of(row);
-  let b = corner_of(row + 1u);
-  let c = corner_of(row + 2u);
-  let d = corner_of(row + 3u);
+  let a = input_origin_of(row);
+  let b = input_origin_of(row + 1u);
+  let c = input_origin_of(row + 2u);
+  let d = input_origin_of(row + 3u);
   held = row;
   held_first = base + vec4<u32>(a.at, b.at, c.at, d.at);
   held_rows = vec4<u32>(a.rows, b.rows, c.rows, d.rows);

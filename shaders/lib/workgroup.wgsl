@@ -8,7 +8,7 @@
 // Members that join what the others have; all members read their results.
 const JOINING = 16u;
 
-var<workgroup> sh_team: array<f32, 256>;
+var<workgroup> sh_row_group: array<f32, 256>;
 var<workgroup> sh_joined: array<f32, 256>;
 
 // The number of an invocation's row group.
@@ -29,12 +29,12 @@ fn row_group_reduce(op: u32, lane: u32, size: u32, stride: u32, x: f32) -> f32 {
   }
   let rank = row_group_rank(lane, size, stride);
   let first = lane - rank * stride;
-  sh_team[lane] = x;
+  sh_row_group[lane] = x;
   workgroupBarrier();
   var result = identity(op);
   if size <= JOINING {
     for (var k = 0u; k < size; k++) {
-      result = combine(op, result, sh_team[first + k * stride]);
+      result = combine(op, result, sh_row_group[first + k * stride]);
     }
     // Nobody may go on to the next reduction before all have read this one.
     workgroupBarrier();
@@ -43,7 +43,7 @@ fn row_group_reduce(op: u32, lane: u32, size: u32, stride: u32, x: f32) -> f32 {
   if rank < JOINING {
     var part = x;
     for (var k = JOINING; k < size; k += JOINING) {
-      part = combine(op, part, sh_team[lane + k * stride]);
+      part = combine(op, part, sh_row_group[lane + k * stride]);
     }
     sh_joined[lane] = part;
   }

@@ -106,7 +106,7 @@ fn reduce_slice(base: u32, first: u32, count: u32, rank: u32) -> States {
 }
 
 // The states of a row group joined, for its first member. The whole workgroup has to come here.
-fn team_join(lane: u32, rank: u32, state: State) -> State {
+fn row_group_join(lane: u32, rank: u32, state: State) -> State {
   if params.row_group == 1u {
     return state;
   }
@@ -172,7 +172,7 @@ fn main(
   target_index += group.z * params.outputs * outputs_abreast;
   for (var l = 0u; l < WIDTH; l++) {
     if l < outputs_abreast {
-      let result = team_join(lane, rank, lane_of(total, l));
+      let result = row_group_join(lane, rank, lane_of(total, l));
       if inside && rank == 0u {
         store(target_index + l * step, result);
       }

@@ -17,9 +17,9 @@
 //!
 //! # The data's way
 //! Each call goes one way: `compute` (the contract) → `ops` (check the descriptor, choose a kernel) →
-//! `recorder` (bind, record, submit) → the queue. Beside them are `device` (which adapter, and whether it
-//! still works), `memory` (handles and the pool), `kernels` (WGSL sources and compiled pipelines) and
-//! `transfer` (uploads and read-backs).
+//! `context` (the opened device) → `recorder` (bind, record, submit) → the queue. Beside them are `device`
+//! (which adapter, and whether it still works), `memory` (handles and the pool), `kernels` (WGSL sources and
+//! compiled pipelines) and `transfer` (uploads and read-backs).
 #![deny(unsafe_code)]
 #![cfg_attr(
     target_family = "wasm",
@@ -51,8 +51,8 @@ mod tune;
 mod tuning;
 mod unchecked;
 
-/// Every variant of every kernel and what its text is composed of, for the suites that look at them without a device. Not a
-/// part of the API.
+/// Every variant of every kernel and what its text is composed of, for the suites that look at them without a
+/// device. Not a part of the API.
 #[doc(hidden)]
 pub mod variants {
     pub use crate::kernels::{Field, KernelSource, Lib, MAX_CONSTANTS, Target, Unrolled, Variant, compose};

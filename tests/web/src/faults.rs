@@ -20,7 +20,7 @@ pub(crate) async fn run() -> Vec<String> {
 pub(crate) async fn without_webgpu() -> Vec<String> {
     let mut failures = Vec::new();
     check(&mut failures, "no_webgpu_is_no_adapter", no_adapter()).await;
-    check(&mut failures, "auto_picks_the_processor", fallback()).await;
+    check(&mut failures, "auto_picks_the_cpu", fallback()).await;
     failures
 }
 

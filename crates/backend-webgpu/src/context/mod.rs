@@ -146,7 +146,7 @@ impl Context {
     }
 
     /// Compiles a kernel and lets other tasks go on. Nobody has to wait for a turn at the device meanwhile:
-    /// the gate is entered for the compilation alone.
+    /// the OpenGL lock is held for the compilation alone.
     pub(crate) async fn compile(&self, variant: &Variant) -> BackendResult<()> {
         self.pipelines.compile_async(variant, &self.gl_lock).await
     }

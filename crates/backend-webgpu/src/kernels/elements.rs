@@ -1,6 +1,6 @@
-//! The declarations that make an element-wise kernel of a function of elements.
+//! The declarations that make an element-wise kernel of a scalar function.
 //!
-//! Such a kernel moves elements of VEC_WIDTH elements. For each input, here called `a`, it uses the type `AN`
+//! Such a kernel moves vectors of VEC_WIDTH elements. For each input, here called `a`, it uses the type `AN`
 //! of an element in memory, the type `AV` of an element as a value, and `load_a(i, o)`, where `i` is the
 //! input's place and `o` the output's. `map` makes an element of the output, of type `YN`, from the inputs'
 //! values. With VEC_WIDTH = 4, each of them is four times what `apply` has it. With VEC_WIDTH = 8, they are
@@ -123,7 +123,7 @@ fn inputs(variant: &Variant) -> Vec<&'static str> {
 struct Input<'a> {
     name: &'a str,
     dtype: DType,
-    /// The bit of `elements()` that says whether the input is a number, where it may be one.
+    /// The bit of `numbers()` that says whether the input is a number, where it may be one.
     number: Option<u32>,
     vec_width: usize,
 }
@@ -179,7 +179,7 @@ fn load(text: &mut String, variant: &Variant, function: Function, input: Input<'
     _ = writeln!(text, "  return {name}V({element});\n}}");
 }
 
-/// The type of an element of `vec_width` elements in memory.
+/// The type of a vector of `vec_width` elements in memory.
 fn element(vec_width: usize, dtype: DType) -> String {
     if vec_width == 8 { "vec4<u32>".to_owned() } else { vector(vec_width, dtype.name()) }
 }
@@ -205,7 +205,7 @@ fn has_half_form(op: UnaryOp) -> bool {
     )
 }
 
-/// The function of elements, in terms of those of the helper files.
+/// The scalar function, in terms of those of the helper files.
 fn apply(variant: &Variant, function: Function) -> String {
     let dtype = variant.dtype(0);
     let number = computed_as(function, dtype);
@@ -257,7 +257,7 @@ fn apply(variant: &Variant, function: Function) -> String {
             "fn apply(x: f32) -> f32 { return x * bitcast<f32>(params.p) + bitcast<f32>(params.q); }"
                 .to_owned()
         }
-        // They apply nothing to elements.
+        // They apply no function.
         Function::Combine(_) | Function::Move | Function::Write => String::new(),
         Function::Convert => {
             let to = variant.dtype(1);

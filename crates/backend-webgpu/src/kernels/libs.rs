@@ -11,9 +11,9 @@ macro_rules! libs {
 }
 
 libs! {
-    /// Workgroup elements of folded grids.
+    /// Workgroup indices of folded grids.
     GRID = "grid",
-    /// Elements that WGSL has no literals for.
+    /// Numbers that WGSL has no literals for.
     SPECIAL = "special",
     /// The functions of one number but for those of [`LOG`] and [`TRIG`]; needs [`SPECIAL`].
     UNARY = "unary",
@@ -25,7 +25,7 @@ libs! {
     MULTIPLY_HIGH = "multiply_high",
     /// Sine and cosine; needs [`UNARY`] and [`MULTIPLY_HIGH`].
     TRIG = "trig",
-    /// The functions of two elements; needs [`LOG`].
+    /// The functions of two numbers; needs [`LOG`].
     BINARY = "binary",
     /// Places in strided tensors that are iterated together.
     STRIDED = "strided",
@@ -50,13 +50,13 @@ libs! {
     CONVERT_F16 = "convert_f16",
     /// The parameters and results of matrix products; needs [`ACTIVATE`] or [`ACTIVATE_HALF`].
     MATMUL = "matmul",
-    /// Blocks of the factors of matrix products; needs [`MATMUL`].
+    /// Blocks of the operands of matrix products; needs [`MATMUL`].
     OPERAND_BLOCKS = "operand_blocks",
-    /// Quotients by elements whose inverse is known.
+    /// Quotients by numbers whose inverse is known.
     QUOTIENT = "quotient",
     /// The parameters and results of convolutions; needs [`ACTIVATE`].
     CONV = "conv",
-    /// Where filters lie; needs [`CONV`] and [`QUOTIENT`].
+    /// Where a window starts in the input; needs [`CONV`] and [`QUOTIENT`].
     INPUT_ORIGIN = "input_origin",
     /// What convolutions multiply the filters by. All need [`CONV`] and [`QUOTIENT`].
     SOURCE_ANY = "source_any",
@@ -71,7 +71,7 @@ libs! {
     POOL = "pool",
     /// The elements of a pooling's window and their maximum; needs [`POOL`] and [`SPECIAL`].
     POOL_INPUT = "pool_input",
-    /// The factor of few rows of gemm/skinny.
+    /// The operand of few rows of gemm/skinny.
     FEW_ROWS = "few_rows",
     /// What kernels on cooperative matrices share.
     FRAGMENTS = "fragments",

@@ -24,7 +24,7 @@ pub(crate) const MAX_IMMEDIATES: u32 = MAX_PARAMS;
 #[cfg(feature = "count-out-of-bounds")]
 pub(crate) const MAX_IMMEDIATES: u32 = MAX_PARAMS + out_of_bounds::RANGES as u32;
 
-/// How many storage bindings a kernel has; kernels with the same elements share their layouts.
+/// How many storage bindings a kernel has; kernels with equal counts share their layouts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Signature {
     pub(crate) reads: u32,

@@ -42,7 +42,7 @@ pub struct KernelSource {
     pub unrolled: Option<Unrolled>,
     /// Whether it uses cooperative matrices.
     pub cooperative: bool,
-    /// Whether it exchanges elements within subgroups.
+    /// Whether it exchanges values within subgroups.
     pub subgroups: bool,
 }
 

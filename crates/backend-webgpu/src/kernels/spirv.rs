@@ -160,7 +160,7 @@ mod tests {
 
     /// What wgpu or this module makes of a kernel, on a device that few have.
     #[test]
-    fn every_kernel_on_matrix_units_becomes_spirv() {
+    fn every_kernel_on_tensor_cores_becomes_spirv() {
         let cooperative: Vec<_> =
             all_variants().into_iter().filter(Variant::uses_cooperative_matrices).collect();
         assert!(cooperative.iter().any(Variant::has_rolled_loops));

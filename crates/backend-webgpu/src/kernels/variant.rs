@@ -33,7 +33,7 @@ pub(crate) enum Function {
     Combine(ScatterOp),
     /// None: elements are moved as they are.
     Move,
-    /// `write(block, elements)`: four elements to the output.
+    /// `write(block, numbers)`: four elements to the output.
     Write,
 }
 
@@ -160,7 +160,7 @@ impl Variant {
         self.source.cooperative
     }
 
-    /// Whether the text exchanges elements within subgroups.
+    /// Whether the text exchanges values within subgroups.
     #[must_use]
     pub fn uses_subgroups(&self) -> bool {
         self.source.subgroups

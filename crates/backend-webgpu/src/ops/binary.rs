@@ -1,4 +1,4 @@
-//! Functions and comparisons of two elements, over strided tensors.
+//! Element-wise functions and comparisons of two strided tensors.
 
 use backend_api::desc::{BinaryDesc, CompareDesc, Loop, MAX_RANK, Value};
 use backend_api::operand::Operand;

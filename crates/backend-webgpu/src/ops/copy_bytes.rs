@@ -36,8 +36,9 @@ pub(super) fn variants() -> Vec<Variant> {
     vec![Variant::new(&COPY_BYTES, [], [])]
 }
 
-/// Writes `src` to the start of `dst`. A word of which only a part is written takes a kernel to keep its other bytes; so the
-/// data goes to memory of its own first, in pieces, which bound the padded copy on the host.
+/// Writes `src` to the start of `dst`. A word of which only a part is written takes a kernel to keep its
+/// other bytes; so the data goes to memory of its own first, in pieces, which bound the padded copy on the
+/// host.
 pub(crate) fn copy_htod(ctx: &OpContext, dst: u64, src: &[u8]) -> BackendResult<()> {
     let op = "copy_htod";
     let operand = Operand { arg: "dst", ptr: dst, bytes: src.len(), align: 1, access: Access::Write };

@@ -35,8 +35,8 @@ pub(crate) struct State {
 
 /// The context of one call.
 ///
-/// A call's dispatches are collected here, and recorded together when all of it has been checked and planned: a call that
-/// fails has recorded none, and no other thread's come in between.
+/// A call's dispatches are collected here, and recorded together when all of it has been checked and planned:
+/// a call that fails has recorded none, and no other thread's come in between.
 #[derive(Debug)]
 pub(crate) struct OpContext {
     pub(crate) device: Arc<Context>,

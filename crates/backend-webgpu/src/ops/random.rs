@@ -65,7 +65,7 @@ fn variant(dtype: DType, vec_width: u32, normal: bool) -> Variant {
     Variant::new(source, [dtype], [vec_width, u32::from(normal)]).with_function(Function::Write)
 }
 
-/// `output` = elements of a stream.
+/// `output` = random numbers of a stream.
 pub(crate) fn random(ctx: &OpContext, op: &'static str, desc: &RandomDesc) -> BackendResult<()> {
     let operands = desc.operands(op)?;
     let [Some(output)] = ctx.resolve(op, &operands)? else { return Ok(()) };

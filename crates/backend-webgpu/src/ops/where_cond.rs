@@ -1,4 +1,4 @@
-//! One of two elements by a condition, over strided tensors.
+//! Selects elements of two strided tensors by a condition.
 
 use backend_api::desc::WhereDesc;
 use backend_api::{BackendResult, DType, round_to_odd};

@@ -100,7 +100,8 @@ impl Worker {
 
 impl Drop for Worker {
     /// Waits for the thread, unless the driver keeps it. A process that ends while a thread closes a device
-    /// takes the driver's own state from under it.
+    /// takes the driver's own state from under it. A callback that drops the backend in the thread itself
+    /// waits in vain, and the thread ends after it.
     fn drop(&mut self) {
         self.jobs = None;
         let Some(thread) = self.thread.take() else { return };

@@ -199,8 +199,8 @@ fn repeated(op: ReduceOp) -> Case {
     })
 }
 
-/// The best number several times, in different lanes, members of a team and slices; NaN, and zeros of both
-/// signs.
+/// The best number several times, in different lanes, members of a row group and slices; NaN, and zeros of
+/// both signs.
 fn ties() -> Vec<Case> {
     let mut cases = Vec::new();
     for op in [ReduceOp::ArgMax, ReduceOp::ArgMin] {

@@ -41,9 +41,9 @@ impl Scores {
 /// c·tanh(s/c), whose slope is at most 1, and which is off by 16·2⁻²³·c besides: c·(1 − 2/(exp(2s/c) + 1))
 /// has an exponential, whose error of 3 + 2|x| units comes to less than 3 units of the quotient, a division
 /// and three roundings. Whatever is subtracted as the maximum cancels in the quotient, so with d = sᵢ − max
-/// an exponent is off by at most Eᵢ = eᵢ + 2⁻²³·(|d| + eᵢ + eₘ) and the exponential by a factor of
-/// (1 + ε(d))·exp(Eᵢ); weights of f16 add half a unit of it, 2⁻¹¹, or of its smallest number, 2⁻²⁵. With Δpᵢ for the
-/// error of pᵢ = exp(d), numerator N = Σ pᵢ·vᵢ and denominator S = Σ pᵢ are off by Σ Δpᵢ·|vᵢ| and Σ Δpᵢ
+/// an exponent is off by at most Eᵢ = eᵢ + 2⁻²³·(|d| + eᵢ + eₘ) and the exponential by a factor of (1 +
+/// ε(d))·exp(Eᵢ); weights of f16 add half a unit of it, 2⁻¹¹, or of its smallest number, 2⁻²⁵. With Δpᵢ for
+/// the error of pᵢ = exp(d), numerator N = Σ pᵢ·vᵢ and denominator S = Σ pᵢ are off by Σ Δpᵢ·|vᵢ| and Σ Δpᵢ
 /// besides their own roundings (see [`online_sum_roundings`]; a product more in N), and the quotient by a
 /// division or a reciprocal and a product.
 ///

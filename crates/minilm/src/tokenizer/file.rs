@@ -5,11 +5,14 @@ use std::collections::HashMap;
 use serde::Deserialize;
 use serde::de::Error as _;
 
-use super::Tokenizer;
 use super::characters::Normalizer;
 use super::word_piece::WordPiece;
+use super::{MAX_TOKENS, Tokenizer};
 
 type Result<T> = serde_json::Result<T>;
+
+/// Characters of the longest word that may be cut into pieces; BERT's has 100.
+const MAX_WORD: usize = 1000;
 
 #[derive(Deserialize)]
 pub(super) struct TokenizerFile {
@@ -118,6 +121,9 @@ impl PostProcessor {
         if texts != 1 {
             return Err(serde_json::Error::custom(format!("the template has {texts} texts instead of one")));
         }
+        if frame.concat().len() >= MAX_TOKENS {
+            return Err(serde_json::Error::custom("the template leaves no room for a text"));
+        }
         Ok(frame)
     }
 }
@@ -127,6 +133,11 @@ impl Model {
         let Some(&unknown) = self.vocab.get(&self.unk_token) else {
             return Err(serde_json::Error::custom(format!("{:?} isn't in the vocabulary", self.unk_token)));
         };
+        // The time that a word takes grows with the square of its length.
+        if self.max_input_chars_per_word > MAX_WORD {
+            let length = self.max_input_chars_per_word;
+            return Err(serde_json::Error::custom(format!("words of {length} characters are too long")));
+        }
         let prefix = &self.continuing_subword_prefix;
         Ok(WordPiece::new(self.vocab, prefix, unknown, self.max_input_chars_per_word))
     }

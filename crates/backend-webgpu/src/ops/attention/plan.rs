@@ -54,8 +54,8 @@ impl Kernel {
         FlashTile::ALL.into_iter().map(Self::Flash).chain(cooperative).chain(few)
     }
 
-    /// Of those that split the keys: how many workgroups a compute unit works on at a time, and the fewest
-    /// elements of keys that are worth a workgroup where there are enough of them.
+    /// Of kernels that split the keys: how many workgroups a compute unit works on at a time, and how many
+    /// elements of K a workgroup has at least, where there are enough keys.
     const fn occupancy(self) -> (usize, usize) {
         match self {
             Self::DecodeCooperative(_) => (2, 1 << 13),

@@ -144,9 +144,9 @@ impl SourceTile {
         let side = if self.planes { [8, tile.n / 16 + 1] } else { [9, tile.n / 16 + 3] };
         let shape = ConvShape::new([2, channels, side[0], side[1]], filters, window).with_layout(layout);
         let places = window.size[0] * window.size[1];
-        let operand_at =
+        let weight_at =
             |filter: usize, place: usize, channel: usize| (filter * places + place) * channels + channel;
-        check_numbers(ctx, &shape, operand_at, |test, job| {
+        check_numbers(ctx, &shape, weight_at, |test, job| {
             let params = self.params(OP, job)?;
             let windows = [&job.filter, &job.input, &job.bias, &job.output, &job.output];
             let grid = linear_grid(OP, params.tiles as usize)?;

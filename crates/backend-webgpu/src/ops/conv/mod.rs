@@ -202,7 +202,7 @@ mod tests {
 
     /// A kernel that fails its self test is replaced without a word that the suites would hear.
     #[test]
-    fn matrix_units_are_right_where_there_are_some() {
+    fn tensor_cores_are_right_where_there_are_some() {
         let backend = WebGpuBackend::open().expect("a WebGPU adapter");
         let call = backend.context("test").unwrap();
         let ctx = &call.context;

@@ -8,11 +8,11 @@ use crate::ops::op_context::OpContext;
 use crate::ops::shared::self_test::{OP, SelfTest, compare, numbers, whole_numbers};
 
 /// Convolves images of integers by what `launch` records and compares the result with the host's.
-/// `operand_at` says where the kernel reads the factor of a filter, for one of its places and a channel.
+/// `weight_at` says where the kernel reads the weight of a filter, for one of its places and a channel.
 pub(super) fn check_numbers(
     ctx: &OpContext,
     shape: &ConvShape,
-    operand_at: impl Fn(usize, usize, usize) -> usize,
+    weight_at: impl Fn(usize, usize, usize) -> usize,
     launch: impl FnOnce(&mut SelfTest<'_>, &Job) -> BackendResult<()>,
 ) -> BackendResult<()> {
     let gather = ConvGather::forward(OP, shape)?;
@@ -21,8 +21,8 @@ pub(super) fn check_numbers(
     let taps = channels * places;
     let images = numbers(1, batch * channels * height * width, taps);
     // Those that the kernel finds beyond the last filter are numbers, too.
-    let last = operand_at(filters - 1, places - 1, channels - 1);
-    let operands = numbers(2, (last + 1).next_multiple_of(1 << 12), taps);
+    let last = weight_at(filters - 1, places - 1, channels - 1);
+    let weights = numbers(2, (last + 1).next_multiple_of(1 << 12), taps);
 
     let mut test = SelfTest::new(ctx);
     let total = batch * filters * gather.pixels();
@@ -36,7 +36,7 @@ pub(super) fn check_numbers(
         biased: false,
         activation: Activation::Identity,
         input: test.halves(&images)?,
-        filter: test.halves(&operands)?,
+        filter: test.halves(&weights)?,
         bias: ctx.null(),
         output: ctx.output(OP, &output, DType::F16)?,
     };
@@ -54,7 +54,7 @@ pub(super) fn check_numbers(
             let row = gather.axes[0].source(y, place / gather.filter[1], height)?;
             let column = gather.axes[1].source(x, place % gather.filter[1], width)?;
             let image = images[element([channels, height, width], [image, channel, row, column])];
-            Some(image * operands[operand_at(filter, place, channel)])
+            Some(image * weights[weight_at(filter, place, channel)])
         };
         let taps = (0..places).flat_map(|place| (0..channels).map(move |channel| (place, channel)));
         taps.filter_map(product).sum()

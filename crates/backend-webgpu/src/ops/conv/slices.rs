@@ -58,7 +58,7 @@ pub(super) fn run(ctx: &OpContext, op: &'static str, job: &Job, channels: usize)
             biased: job.biased && slice == 0,
             activation: Activation::Identity,
             input: copy_f32(ctx, op, job, &job.input, source(&job.gather), range.clone())?,
-            filter: copy_f32(ctx, op, job, &job.filter, operands(job), range)?,
+            filter: copy_f32(ctx, op, job, &job.filter, weights(job), range)?,
             bias: bias.clone(),
             output: parts.advanced(slice * results),
             transposed: job.transposed,
@@ -79,7 +79,7 @@ fn source(gather: &ConvGather) -> [usize; 3] {
 
 /// What lies around the channels of a group in the filters, which are stored by the channels of a
 /// convolution's output.
-fn operands(job: &Job) -> [usize; 3] {
+fn weights(job: &Job) -> [usize; 3] {
     let &ConvGather { groups, channels, filters, filter: [rows, columns], layout, .. } = &job.gather;
     match (job.transposed, layout) {
         (true, _) => [groups, channels, filters * rows * columns],

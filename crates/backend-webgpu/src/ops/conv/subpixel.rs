@@ -30,7 +30,7 @@ static DEPTH_TO_SPACE: KernelSource = kernel!(
     constants: [],
     reads: 1,
     writes: 1,
-    params: ShuffleParams,
+    params: DepthToSpaceParams,
 );
 
 params! {
@@ -51,7 +51,7 @@ params! {
 }
 
 params! {
-    struct ShuffleParams {
+    struct DepthToSpaceParams {
         total: u32,
         channels: u32,
         height: u32,
@@ -117,7 +117,7 @@ pub(super) fn divide(ctx: &OpContext, op: &'static str, job: &Job) -> BackendRes
     let gather = apart(&job.gather);
     let places = gather.filter[0] * gather.filter[1];
     let filters = checked_product(op, "scratch", &[gather.groups, gather.filters])?;
-    let operands = checked_product(op, "scratch", &[filters, gather.channels, places])?;
+    let weights = checked_product(op, "scratch", &[filters, gather.channels, places])?;
     let results = [gather.batch, filters, gather.result[0], gather.result[1]];
     let results = checked_product(op, "scratch", &results)?;
     let bias = if job.biased { copy(ctx, op, job, &gather, filters, true)? } else { ctx.null() };
@@ -128,7 +128,7 @@ pub(super) fn divide(ctx: &OpContext, op: &'static str, job: &Job) -> BackendRes
         biased: job.biased,
         activation: job.activation,
         input: job.input.clone(),
-        filter: copy(ctx, op, job, &gather, operands, false)?,
+        filter: copy(ctx, op, job, &gather, weights, false)?,
         bias,
         output: scratch(ctx, op, job.dtype, results)?,
         gather,
@@ -179,7 +179,7 @@ pub(super) fn depth_to_space(ctx: &OpContext, op: &'static str, job: &Job, made:
     let [phases_y, phases_x] = phases(&job.gather);
     // Where there is one phase, the padding is part of the convolution.
     let begin = |axis: usize| if axes[axis].stride > 1 { axes[axis].before } else { 0 };
-    let params = ShuffleParams {
+    let params = DepthToSpaceParams {
         total: dim(op, "output", total)?,
         channels: dim(op, "channels", channels)?,
         height: dim(op, "output", height)?,

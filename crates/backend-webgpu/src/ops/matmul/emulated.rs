@@ -33,7 +33,7 @@ static SPLIT_F16: KernelSource = kernel!(
     constants: ["RIGHT", "K_DOWN"],
     reads: 2,
     writes: 1,
-    params: HalveParams,
+    params: SplitParams,
 );
 
 params! {
@@ -46,7 +46,7 @@ params! {
 }
 
 params! {
-    struct HalveParams {
+    struct SplitParams {
         rows: u32,
         columns: u32,
         offset: u32,
@@ -69,13 +69,13 @@ const PARTS: usize = 3;
 
 pub(super) fn variants() -> Vec<Variant> {
     let flags = [0, 1];
-    let halve =
+    let split_f16 =
         flags.into_iter().flat_map(|right| flags.map(|down| Variant::new(&SPLIT_F16, [], [right, down])));
-    flags.map(|rows| Variant::new(&EXPONENTS, [], [rows])).into_iter().chain(halve).collect()
+    flags.map(|rows| Variant::new(&EXPONENTS, [], [rows])).into_iter().chain(split_f16).collect()
 }
 
 /// An operand in parts, and the exponents of its lines.
-struct Halved {
+struct SplitOperand {
     matrix: Matrix,
     parts: Window,
     exponents: Window,
@@ -90,8 +90,8 @@ pub(super) fn run(
     plan: &Plan,
 ) -> BackendResult<()> {
     let k = desc.k.next_multiple_of(STEP);
-    let a = halve(ctx, op, StoredOperand::left(desc, &windows.a), k)?;
-    let b = halve(ctx, op, StoredOperand::right(desc, &windows.b), k)?;
+    let a = split_f16(ctx, op, StoredOperand::left(desc, &windows.a), k)?;
+    let b = split_f16(ctx, op, StoredOperand::right(desc, &windows.b), k)?;
     let mut parts = *desc;
     (parts.a, parts.b, parts.k) = (a.matrix, b.matrix, PARTS * k);
     let part_windows = Windows { a: a.parts, b: b.parts, ..windows.clone() };
@@ -131,7 +131,12 @@ impl<'a> StoredOperand<'a> {
     }
 }
 
-fn halve(ctx: &OpContext, op: &'static str, operand: StoredOperand<'_>, k: usize) -> BackendResult<Halved> {
+fn split_f16(
+    ctx: &OpContext,
+    op: &'static str,
+    operand: StoredOperand<'_>,
+    k: usize,
+) -> BackendResult<SplitOperand> {
     let StoredOperand { window, matrix, rows, columns, k_down, right } = operand;
     let exponents = exponents(ctx, op, &operand)?;
     let (rows_out, columns_out) = if k_down { (k, columns) } else { (rows, k) };
@@ -139,7 +144,7 @@ fn halve(ctx: &OpContext, op: &'static str, operand: StoredOperand<'_>, k: usize
     let size = checked_product(op, "scratch", &[PARTS, rows_out, row])?;
     let bytes = checked_product(op, "scratch", &[size, DType::F16.size()])?;
     let parts = ctx.output(op, &ctx.scratch(op, bytes)?, DType::F16)?;
-    let params = HalveParams {
+    let params = SplitParams {
         rows: dim(op, "rows", rows)?,
         columns: dim(op, "columns", columns)?,
         offset: window.offset,
@@ -151,7 +156,7 @@ fn halve(ctx: &OpContext, op: &'static str, operand: StoredOperand<'_>, k: usize
     let variant = Variant::new(&SPLIT_F16, [], [u32::from(right), u32::from(k_down)]);
     ctx.launch(op, &variant, &[window, &exponents], &parts, &params, grid)?;
     let ld = if k_down { row } else { PARTS * row };
-    Ok(Halved { matrix: Matrix::new(0, DType::F16, ld), parts, exponents })
+    Ok(SplitOperand { matrix: Matrix::new(0, DType::F16, ld), parts, exponents })
 }
 
 /// The exponents of the operand's lines across k.

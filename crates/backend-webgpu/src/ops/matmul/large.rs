@@ -17,7 +17,7 @@ pub(super) struct Large<'a> {
     pub(super) along_k: bool,
     /// Length of its rows.
     row: usize,
-    /// Whether it is A, which becomes the right factor of the transposed product.
+    /// Whether it is A, which becomes the right operand of the transposed product.
     transposed: bool,
 }
 

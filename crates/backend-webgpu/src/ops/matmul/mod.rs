@@ -182,7 +182,7 @@ fn run(
     }
     let (mut desc, mut windows) = (*desc, windows.clone());
     if plan.prep[1] == Prep::Transpose {
-        pack::turn_b(ctx, op, &mut desc, &mut windows)?;
+        pack::transpose_b(ctx, op, &mut desc, &mut windows)?;
     }
     pack::align(ctx, op, &mut desc, &mut windows, plan.prep)?;
     match plan.strategy {

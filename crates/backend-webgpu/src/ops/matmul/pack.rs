@@ -105,23 +105,23 @@ pub(super) fn needed(desc: &MatmulDesc, windows: &Windows) -> [Prep; 2] {
 /// How B is copied to where its rows run along n, if they run along k.
 pub(super) fn transposing_b(desc: &MatmulDesc) -> Option<Transpose> {
     let suits = desc.trans_b.is_transposed() && desc.batch == 1 && desc.n.is_multiple_of(group(desc.b.dtype));
-    let loops = [(desc.n, [desc.b.ld, 1]), (desc.k, [1, turned_ld(desc)])];
+    let loops = [(desc.n, [desc.b.ld, 1]), (desc.k, [1, transposed_ld(desc)])];
     if suits { Transpose::plan(&loops) } else { None }
 }
 
-fn turned_ld(desc: &MatmulDesc) -> usize {
+fn transposed_ld(desc: &MatmulDesc) -> usize {
     desc.n.next_multiple_of(LINE / desc.b.dtype.size())
 }
 
 /// Makes the product one with such a copy of B.
-pub(super) fn turn_b(
+pub(super) fn transpose_b(
     ctx: &OpContext,
     op: &'static str,
     desc: &mut MatmulDesc,
     windows: &mut Windows,
 ) -> BackendResult<()> {
     if let Some(transpose) = transposing_b(desc) {
-        let (ld, dtype) = (turned_ld(desc), desc.b.dtype);
+        let (ld, dtype) = (transposed_ld(desc), desc.b.dtype);
         let bytes = checked_product(op, "scratch", &[desc.k, ld, dtype.size()])?;
         let copy = ctx.output(op, &ctx.scratch(op, bytes)?, dtype)?;
         transpose.launch(ctx, op, dtype, [&windows.b, &copy])?;
@@ -271,7 +271,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_transposed_b_of_whole_vectors_is_turned() {
+    fn only_a_transposed_b_of_whole_vectors_is_copied() {
         let turns = |n, trans_b, batch| {
             let matrix = |ld| Matrix::new(0, DType::F16, ld);
             let mut desc = MatmulDesc::new(64, n, 32, matrix(32), matrix(32), matrix(n));

@@ -81,11 +81,12 @@ impl Plan {
         KernelOverride { kernel, strategy, packed }: KernelOverride,
     ) -> Option<Self> {
         let splits = if let Strategy::SplitK(splits) = strategy { splits } else { 1 };
-        let plan = Self::with_kernel(ctx, desc, windows, kernel, splits)?;
+        let plan = Self::new(ctx, desc, kernel, splits)?;
         let plan = match kernel {
-            Kernel::Cooperative(_) if packed => plan.transposing_b(desc),
+            Kernel::Cooperative(_) if packed => plan.reading(desc, windows).transposing_b(desc),
+            // What a kernel makes of operands where they lie doesn't hold for their copies.
             _ if packed => plan.packing(desc, windows),
-            _ => plan,
+            _ => plan.reading(desc, windows),
         };
         let plan = if strategy == Strategy::PeelEdges { super::edges::peeled(ctx, desc, plan) } else { plan };
         plan.verified(ctx)

@@ -69,7 +69,7 @@ pub(crate) struct Skinny {
     rows: usize,
     /// Elements of A in workgroup memory at most.
     staged: usize,
-    /// Whether the factor of few rows or columns is read in fours.
+    /// Whether the operand of few rows or columns is read in fours.
     fours: bool,
     /// Whether zeros that fill up the first turn may reach into its second half.
     late_zeros: bool,

@@ -47,7 +47,7 @@ fn variant() -> Variant {
 }
 
 /// The most iterations that an invocation may make on the device, if `wanted` are more than that. The first
-/// question about more than any device makes has the device tried, if it is a CPUs that poses as a GPU: no
+/// question about more than any device makes has the device tried, if it is a CPU that poses as a GPU: no
 /// other kind is known to have a limit.
 pub(in crate::ops) fn exceeded(ctx: &OpContext, wanted: usize) -> Option<usize> {
     if wanted.saturating_add(RESERVE) <= SAFE || ctx.gpu().info.kind != DeviceKind::SoftwareAdapter {

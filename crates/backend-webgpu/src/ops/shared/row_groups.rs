@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn teams_fit_a_workgroup_and_its_memory_accesses() {
+    fn row_groups_fit_a_workgroup_and_its_memory_accesses() {
         let shape = |length, inner, least| {
             let RowGroups { size, stride } = RowGroups::new(length, inner, least);
             (size, stride)

@@ -41,7 +41,7 @@ impl SelfTests {
     /// Of a device that passes them all.
     #[cfg(test)]
     pub(in crate::ops) fn passed() -> Self {
-        Self { all_pass: true, ..Self::default() }
+        Self { all_pass: true, iterations: OnceLock::from(None), ..Self::default() }
     }
 
     /// Whether the variant is right; found out by `check` at its first use.
