@@ -22,7 +22,7 @@ fn main() -> ExitCode {
 fn kernels(device: &Arc<Device>) -> Vec<Trial> {
     let names = forced::runnable(device, WebGpuBackend::matmul_kernels());
     let names = names.flat_map(|name| ["", "+split3", "+packed", "+edges"].map(|how| format!("{name}{how}")));
-    // Those of few rows copy nothing.
+    // Kernels for few rows copy nothing.
     let may_copy =
         |name: &str| ["direct/", "tiled/", "cooperative/"].iter().any(|family| name.starts_with(family));
     let names = names.filter(|name| may_copy(name) || !name.ends_with("+packed"));
@@ -30,6 +30,7 @@ fn kernels(device: &Arc<Device>) -> Vec<Trial> {
     let names = names.filter(|name| name.starts_with("cooperative/") || !name.ends_with("+edges"));
     let mut trials = vec![
         device.trial("tuning", tuning_is_kept),
+        device.trial("few rows without copies", few_rows_copy_nothing),
         device.trial("many shapes", many_shapes_compile_few_kernels),
     ];
     if forced::has_tensor_cores(&device.backend) {
@@ -194,6 +195,34 @@ fn emulation_is_as_good_as_f32(backend: &WebGpuBackend) -> Result<(), Failed> {
     } else {
         Err(format!("{emulated:e} is more than twice {plain:e}").into())
     }
+}
+
+/// A kernel for few rows is asked to copy its operands, of which no row is aligned.
+fn few_rows_copy_nothing(backend: &WebGpuBackend) -> Result<(), Failed> {
+    let few_rows = WebGpuBackend::matmul_kernels().into_iter().filter(|name| {
+        name.starts_with("skinny/") || name.starts_with("gemv/") || name.starts_with("gemv_dot/")
+    });
+    for name in few_rows {
+        for (m, trans_b) in
+            [(1, BackendTranspose::NoTrans), (1, BackendTranspose::Trans), (16, BackendTranspose::Trans)]
+        {
+            let (n, k) = (33, 1151);
+            let (a, b) = (numbers(6, m * k), numbers(7, n * k));
+            let matrix = |ld| Matrix::new(0, DType::F32, ld);
+            let ldb = if trans_b.is_transposed() { k } else { n };
+            let desc = MatmulDesc::new(m, n, k, matrix(k), matrix(ldb), matrix(n))
+                .with_transpose(BackendTranspose::NoTrans, trans_b);
+            backend.force_matmul(Some(&format!("{name}+packed")))?;
+            let packed = product(backend, &desc, &a, &b);
+            backend.force_matmul(Some(&name))?;
+            let plain = product(backend, &desc, &a, &b);
+            backend.force_matmul(None)?;
+            if packed?.iter().zip(&plain?).any(|(packed, plain)| packed.to_bits() != plain.to_bits()) {
+                return Err(format!("{name}+packed with {m} rows").into());
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Numbers in [−1, 1) without a pattern.

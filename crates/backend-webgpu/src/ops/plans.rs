@@ -1,7 +1,7 @@
 //! The plans of many shapes on devices that this machine doesn't have.
 //!
-//! A device is pretended: a real one is opened, and planners are told of another's kind, limits and compute
-//! units. Calls are dry runs, which only note the kernels that they ask for.
+//! A device is pretended: a real one with f16 is opened, and planners are told of another's kind, limits and
+//! compute units. Calls are dry runs, which only note the kernels that they ask for.
 //!
 //! `PLANS=FILE cargo test --package backend-webgpu plans` writes them all down, one line each, to compare two
 //! versions.
@@ -71,7 +71,13 @@ impl Pretended {
     /// A backend whose calls plan for the device and launch nothing.
     fn backend(&self) -> BackendResult<WebGpuBackend> {
         let real = async {
-            let (instance, adapter, info) = device::find(device::enumerate().await, &Selector::default())?;
+            let adapters = device::enumerate().await;
+            // f16 isn't pretended: launchers ask the device for it.
+            let has_f16 = |(_, adapter): &(wgpu::Instance, wgpu::Adapter)| {
+                adapter.features().contains(wgpu::Features::SHADER_F16)
+            };
+            let index = adapters.found.iter().position(has_f16).map_or_else(String::new, |i| i.to_string());
+            let (instance, adapter, info) = device::find(adapters, &Selector::from(index.as_str()))?;
             device::open(instance, adapter, info, true).await
         };
         let mut gpu = pollster::block_on(real)?;

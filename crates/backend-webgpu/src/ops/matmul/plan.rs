@@ -84,8 +84,9 @@ impl Plan {
         let plan = Self::new(ctx, desc, kernel, splits)?;
         let plan = match kernel {
             Kernel::Cooperative(_) if packed => plan.reading(desc, windows).transposing_b(desc),
-            // What a kernel makes of operands where they lie doesn't hold for their copies.
-            _ if packed => plan.packing(desc, windows),
+            Kernel::Direct(_) | Kernel::Tiled(_) if packed => plan.packing(desc, windows),
+            // Kernels for small m or n read operands where they lie: copies would take longer than the
+            // product.
             _ => plan.reading(desc, windows),
         };
         let plan = if strategy == Strategy::PeelEdges { super::edges::peeled(ctx, desc, plan) } else { plan };
