@@ -58,8 +58,8 @@ impl SoftmaxBackwardDesc {
 /// v = (x − mean(x)) · s and s = 1 / √(var(x) + eps). For root-mean-square normalisation without the means of
 /// x and g. It may be exactly `grad_output`.
 ///
-/// That of the weight is [`NormBackwardWeightDesc`]'s; that of the bias is the sum of `grad_output` over the
-/// rows.
+/// The gradient of the weight is [`NormBackwardWeightDesc`]'s; that of the bias is the sum of `grad_output`
+/// over the rows.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct NormBackwardDesc {

@@ -177,7 +177,7 @@ fn arrays_of_known_length_count() {
     );
 }
 
-/// Those on tensor cores, which few devices can run, and some of the others.
+/// Variants on tensor cores, which few devices can run, and some of the others.
 #[test]
 fn every_kernel_can_be_counted() {
     let variants = crate::ops::all_variants();

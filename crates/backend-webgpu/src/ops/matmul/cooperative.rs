@@ -5,8 +5,7 @@ use std::fmt;
 use backend_api::DType;
 use backend_api::desc::MatmulDesc;
 
-use super::direct::{TYPES, signatures};
-use super::kernel::{GemmKernel, Kernel, Signature};
+use super::kernel::{GemmKernel, Kernel, Signature, TYPES, signatures};
 use super::plan::{Plan, Prep, cheapest};
 use super::{Params, Windows, activation_code, activation_libs, edges, fragments, pack};
 use crate::device::Gpu;

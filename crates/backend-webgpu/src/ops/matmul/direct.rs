@@ -4,9 +4,8 @@
 use std::fmt;
 
 use backend_api::desc::MatmulDesc;
-use backend_api::{Activation, DType};
 
-use super::kernel::{GemmKernel, Kernel, Signature};
+use super::kernel::{GemmKernel, Kernel, Signature, TYPES, signatures};
 use super::layout::reads_as_vectors;
 use super::plan::Plan;
 use super::{Params, Windows, activation_code, activation_libs};
@@ -83,26 +82,4 @@ impl fmt::Display for Direct {
 
 pub(super) fn variants() -> Vec<Variant> {
     signatures(&TYPES).map(|signature| Direct.variant(&signature)).collect()
-}
-
-/// The types of A, B and C that kernels for any product have.
-pub(super) const TYPES: [[DType; 3]; 4] = {
-    use DType::{F16, F32};
-    [[F32, F32, F32], [F16, F16, F16], [F16, F16, F32], [F32, F16, F32]]
-};
-
-/// Every signature of products of these types.
-pub(super) fn signatures(types: &[[DType; 3]]) -> impl Iterator<Item = Signature> {
-    let flags = [false, true];
-    types.iter().flat_map(move |&dtypes| {
-        Activation::ALL.iter().flat_map(move |&activation| {
-            (0..8).map(move |bits| Signature {
-                dtypes,
-                trans: [flags[bits & 1], flags[bits >> 1 & 1]],
-                activation,
-                vectors: flags[bits >> 2 & 1],
-                element_access: false,
-            })
-        })
-    })
 }

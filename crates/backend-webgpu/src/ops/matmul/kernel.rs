@@ -51,6 +51,28 @@ impl Signature {
     }
 }
 
+/// The types of A, B and C that kernels for any product have.
+pub(super) const TYPES: [[DType; 3]; 4] = {
+    use DType::{F16, F32};
+    [[F32, F32, F32], [F16, F16, F16], [F16, F16, F32], [F32, F16, F32]]
+};
+
+/// Every signature of products of these types.
+pub(super) fn signatures(types: &[[DType; 3]]) -> impl Iterator<Item = Signature> {
+    let flags = [false, true];
+    types.iter().flat_map(move |&dtypes| {
+        Activation::ALL.iter().flat_map(move |&activation| {
+            (0..8).map(move |bits| Signature {
+                dtypes,
+                trans: [flags[bits & 1], flags[bits >> 1 & 1]],
+                activation,
+                vectors: flags[bits >> 2 & 1],
+                element_access: false,
+            })
+        })
+    })
+}
+
 /// A kernel with the sizes of its tile. Each file of a kernel implements this, and says by a `candidate`
 /// function for which products it should be the fastest.
 pub(super) trait GemmKernel: fmt::Display {

@@ -54,9 +54,7 @@ impl KernelOverride {
 impl fmt::Display for KernelOverride {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.kernel)?;
-        if let Strategy::SplitK(splits) | Strategy::Emulated(splits) = self.strategy
-            && splits > 1
-        {
+        if let Strategy::SplitK(splits) = self.strategy {
             write!(f, "{SPLIT}{splits}")?;
         }
         f.write_str(if self.packed { PACKED } else { "" })?;

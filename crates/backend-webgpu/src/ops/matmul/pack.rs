@@ -65,7 +65,7 @@ fn group(dtype: DType) -> usize {
     VECTOR / dtype.size()
 }
 
-/// The same for k, which both operands share.
+/// Elements to a multiple of which k is aligned, which both operands share.
 fn group_of_both(desc: &MatmulDesc) -> usize {
     group(desc.a.dtype).max(group(desc.b.dtype))
 }

@@ -39,6 +39,16 @@ pub(super) enum Strategy {
     Emulated(usize),
 }
 
+impl Strategy {
+    /// Into how many pieces k is split.
+    pub(super) fn splits(self) -> usize {
+        match self {
+            Self::SplitK(splits) | Self::Emulated(splits) => splits,
+            Self::Whole | Self::PeelEdges => 1,
+        }
+    }
+}
+
 /// How a product is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Plan {
@@ -80,8 +90,7 @@ impl Plan {
         windows: &Windows,
         KernelOverride { kernel, strategy, packed }: KernelOverride,
     ) -> Option<Self> {
-        let splits = if let Strategy::SplitK(splits) = strategy { splits } else { 1 };
-        let plan = Self::new(ctx, desc, kernel, splits)?;
+        let plan = Self::new(ctx, desc, kernel, strategy.splits())?;
         let plan = match kernel {
             Kernel::Cooperative(_) if packed => plan.reading(desc, windows).transposing_b(desc),
             Kernel::Direct(_) | Kernel::Tiled(_) if packed => plan.packing(desc, windows),
@@ -195,8 +204,7 @@ impl Plan {
         let parts = emulated::product_of_parts(desc);
         let plan = match asked {
             Some(KernelOverride { kernel: kernel @ Kernel::Cooperative(_), strategy, .. }) => {
-                let splits = if let Strategy::SplitK(splits) = strategy { splits } else { 1 };
-                Self::new(ctx, &parts, kernel, splits)?
+                Self::new(ctx, &parts, kernel, strategy.splits())?
             }
             _ => cooperative::in_cheapest_tile(ctx, &parts, [Prep::AsIs; 2])?,
         };
@@ -210,10 +218,7 @@ impl Plan {
 
     /// Into how many pieces k is split.
     pub(super) fn splits(&self) -> usize {
-        match self.strategy {
-            Strategy::SplitK(splits) | Strategy::Emulated(splits) => splits,
-            Strategy::Whole | Strategy::PeelEdges => 1,
-        }
+        self.strategy.splits()
     }
 
     /// The kernel's own answers.

@@ -3,8 +3,7 @@
 use backend_api::DeviceKind;
 use backend_api::desc::MatmulDesc;
 
-use super::direct::{TYPES, signatures};
-use super::kernel::{GemmKernel, Kernel, Signature};
+use super::kernel::{GemmKernel, Kernel, Signature, TYPES, signatures};
 use super::layout::reads_as_vectors;
 use super::plan::{Plan, cheapest};
 use super::{Params, Windows, activation_code, activation_libs};
