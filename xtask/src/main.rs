@@ -10,6 +10,7 @@ mod mesa;
 mod model;
 mod msrv;
 mod package;
+mod plot;
 mod programs;
 mod shader;
 mod suites;
@@ -48,6 +49,8 @@ enum Task {
     TestDawn(web::Args),
     /// Time a product and a sentence in the browser beside onnxruntime-web; needs npm and Python
     CompareWeb(web::Args),
+    /// Draw docs/plots and write the tables of docs/performance.md from docs/measurements
+    Plot,
     /// Build the crates as they would be published, and check what is in them
     Package(package::Args),
     /// Check the licences, sources and versions of the dependencies against deny.toml
@@ -84,6 +87,7 @@ fn main() -> anyhow::Result<()> {
         }
         Task::Deny => deny::run(&sh),
         Task::Workflow => workflow::run(&sh),
+        Task::Plot => plot::run(&sh),
         Task::Package(args) => package::run(&sh, &args),
         Task::Msrv => msrv::run(&sh),
     }
