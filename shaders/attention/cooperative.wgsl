@@ -35,6 +35,7 @@ const ROWS: u32 = max(2u * BLOCK, SUBGROUPS * FRAGMENT);
 // How far a score may be above the reference, in powers of two.
 const HEADROOM: f32 = 8.0;
 
+const_assert PARTS * EIGHTS <= 32u;
 const_assert DIM % FRAGMENT == 0u && BLOCK * EIGHTS % THREADS == 0u && BLOCK % SLICE == 0u && SLICE % FRAGMENT == 0u;
 
 @group(0) @binding(0) var<storage, read> q: array<vec4<u32>>;
@@ -141,12 +142,12 @@ fn place_of(index: u32, turn: u32) -> vec2<u32> {
 }
 
 // Eight elements of a block's keys, 0 beyond a vector's end. Keys beyond the last are the last, and not seen.
-// Nothing is read behind the last block.
+// The keys behind the last block, which are fetched while that is worked on, are the last ones too.
 fn fetch_k(tile: Tile, index: u32, block: u32, turn: u32) -> vec4<u32> {
   let place = place_of(index, turn);
   let key = min(block * BLOCK + place.x, params.seq_kv - 1u);
   let d = place.y * 8u;
-  if d >= params.head_dim || block >= tile.blocks {
+  if d >= params.head_dim {
     return vec4<u32>();
   }
   return k[(tile.k + key * params.k.w + d) / 8u];
@@ -224,23 +225,45 @@ fn four(bits: vec4<u32>, at: u32) -> vec4<f32> {
   return vec4<f32>(unpack2x16float(half.x), unpack2x16float(half.y));
 }
 
-// Writes a part of the output from workgroup memory.
-fn write_out(tile: Tile, index: u32, part: u32) {
-  for (var i = index; i < SUBGROUPS * FRAGMENT * EIGHTS; i += THREADS) {
+// Where four elements of the output lie.
+fn output_at(tile: Tile, query: u32, d: u32) -> u32 {
+  return (params.o.x + tile.batch * params.o.y + tile.head * params.o.z + query * params.o.w + d) / 4u;
+}
+
+// Writes a part of the output from workgroup memory. Returns bits of the invocation's fours that aren't finite
+// though the sum of their weights is.
+fn write_out(tile: Tile, index: u32, part: u32) -> u32 {
+  var wrong = 0u;
+  for (var turn = 0u; turn < EIGHTS / 2u; turn++) {
+    let i = turn * THREADS + index;
     let d = i % EIGHTS * 8u;
     let query = query_of(tile, part, i / EIGHTS);
     if query < params.seq_q && d < params.head_dim {
-      let at = params.o.x + tile.batch * params.o.y + tile.head * params.o.z + query * params.o.w + d;
       let row = i / EIGHTS * STRIDE + i % EIGHTS * 2u;
-      for (var half = 0u; half < 2u; half++) {
-        var four = sh[row + half];
-        let result = vec4<f32>(four);
-        if is_defined(sh_totals[i / EIGHTS]) && !is_finite(result) {
-          four = vec4<f16>(mean_of_seen(tile.batch, tile.head, query, d + 4u * half, result));
-        }
-        o[at / 4u + half] = four;
+      let at = output_at(tile, query, d);
+      let low = sh[row];
+      let high = sh[row + 1u];
+      o[at] = low;
+      o[at + 1u] = high;
+      if is_defined(sh_totals[i / EIGHTS]) {
+        let bits = select(0u, 1u, !is_finite(vec4<f32>(low))) | select(0u, 2u, !is_finite(vec4<f32>(high)));
+        wrong |= bits << (part * EIGHTS + 2u * turn);
       }
     }
+  }
+  return wrong;
+}
+
+// Makes the fours anew that `write_out` returned bits of. Apart from it, because compilers write out its loop,
+// and with it all that it calls.
+fn mend(tile: Tile, index: u32, bits: u32) {
+  for (var wrong = bits; wrong != 0u; wrong &= wrong - 1u) {
+    let bit = firstTrailingBit(wrong);
+    let i = bit % EIGHTS / 2u * THREADS + index;
+    let d = i % EIGHTS * 8u + bit % 2u * 4u;
+    let query = query_of(tile, bit / EIGHTS, i / EIGHTS);
+    let at = output_at(tile, query, d);
+    o[at] = vec4<f16>(mean_of_seen(tile.batch, tile.head, query, d, vec4<f32>(o[at])));
   }
 }
 

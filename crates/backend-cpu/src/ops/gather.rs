@@ -80,6 +80,10 @@ pub(crate) fn scatter(memory: &Memory, op: &'static str, desc: &ScatterDesc) -> 
             };
             scatter_of(desc, indices, source, table, |x| x, |x| x, function);
         }
+        // Moved bit by bit: a conversion may change a NaN.
+        DType::F16 if desc.op == ScatterOp::Assign => {
+            scatter_of(desc, indices, source, table, |x: u16| x, |x| x, |_, b| b);
+        }
         DType::F16 => scatter_of(desc, indices, source, table, f16::to_f32, f16::from_f32, float(desc.op)),
         _ => scatter_of(desc, indices, source, table, |x: f32| x, |x| x, float(desc.op)),
     })

@@ -103,7 +103,9 @@ fn write(vec_width: usize, dtype: DType) -> String {
 
 /// What a scatter does with a number, in f32 for floating-point types.
 fn combine(op: ScatterOp, dtype: DType) -> String {
-    let number = if dtype.is_float() { "f32" } else { dtype.name() };
+    // What replaces an element is moved, bit by bit: a conversion may change a NaN.
+    let is_converted = dtype.is_float() && op != ScatterOp::Assign;
+    let number = if is_converted { "f32" } else { dtype.name() };
     let value = match (op, dtype.is_float()) {
         (ScatterOp::Add, _) => "a + b",
         (ScatterOp::Max, true) => "max_nan(a, b)",

@@ -30,6 +30,7 @@ mod movement;
 mod norm;
 mod numbers;
 mod order;
+mod payload;
 mod pool;
 mod random;
 mod reduce;
@@ -90,6 +91,7 @@ pub fn cases() -> Vec<Case> {
         transfer::cases(),
         memory::cases(),
         order::cases(),
+        payload::cases(),
         exact::cases(),
         large::cases(),
     ];

@@ -54,7 +54,9 @@ fn attend(tile: Tile, index: u32) {{
 {other}      }}
     }}
   }}
-{results}}}
+  var wrong = 0u;
+{results}  mend(tile, index, wrong);
+}}
 "
     )
 }
@@ -231,7 +233,7 @@ sh_totals[subgroup * FRAGMENT + lane / 4u] = whole_{part}.x;
 sh_totals[subgroup * FRAGMENT + lane / 4u + 8u] = whole_{part}.y;
 }}
 {stored}workgroupBarrier();
-write_out(tile, index, {part}u);
+wrong |= write_out(tile, index, {part}u);
 "
     )
 }

@@ -78,8 +78,10 @@ impl Kernel {
         let limits = &ctx.gpu().limits;
         match self {
             Self::Flash(tile) => tile.head_dim() >= desc.head_dim && tile.fits(limits),
+            // It fetches a key before it knows whether there is one.
             Self::Cooperative(tile) => {
-                reads_fragments(ctx, desc, windows)
+                desc.seq_kv > 0
+                    && reads_fragments(ctx, desc, windows)
                     && tile.dim >= desc.head_dim
                     && tile.fits(limits)
                     && writes_fours(desc, windows)
