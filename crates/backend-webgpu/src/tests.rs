@@ -121,11 +121,19 @@ fn long_operations_in_flight_are_bounded() {
         backend.fill(ptr, DType::F32, n * n, 1.0).unwrap();
     }
     backend.synchronize().unwrap();
-    backend.pretend(50.0, 0).unwrap();
     let no = BackendTranspose::NoTrans;
+    let product = || backend.gemm(no, no, n, n, n, 1.0, a, n, b, n, 0.0, c, n).unwrap();
+    // As slow a device as it takes for a product to be long.
+    let mut slowdown = 50.0;
+    while backend.cuts() < 5 {
+        backend.pretend(slowdown, 0).unwrap();
+        (0..10).for_each(|_| product());
+        slowdown *= 2.0;
+        assert!(slowdown < 1e9, "no product is long");
+    }
     let mut most = 0;
     for _ in 0..150 {
-        backend.gemm(no, no, n, n, n, 1.0, a, n, b, n, 0.0, c, n).unwrap();
+        product();
         most = most.max(backend.context("test").unwrap().device().recorder.lock().in_flight());
     }
     backend.pretend(1.0, 0).unwrap();
