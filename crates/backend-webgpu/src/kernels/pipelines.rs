@@ -267,7 +267,7 @@ impl Pipelines {
             Err(error) => Err(BackendError::Kernel {
                 name: variant.kernel().to_owned(),
                 variant: variant.to_string(),
-                source: Diagnostic(error.to_string()),
+                source: Diagnostic::new(error.to_string()),
             }),
         }
     }

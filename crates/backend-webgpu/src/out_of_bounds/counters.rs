@@ -93,7 +93,7 @@ impl Counters {
                 }
             }
         }
-        if report.is_empty() { Ok(()) } else { Err(BackendError::Driver { op, source: Diagnostic(report) }) }
+        if report.is_empty() { Ok(()) } else { Err(BackendError::Driver { op, source: Diagnostic::new(report) }) }
     }
 }
 

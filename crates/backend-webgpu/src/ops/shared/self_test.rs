@@ -163,7 +163,7 @@ pub(in crate::ops) fn compare(found: &[Option<i32>], wanted: &[Option<i32>]) -> 
     };
     Err(BackendError::Driver {
         op: OP,
-        source: Diagnostic(format!("element {at} is {:?}, not {:?}", found.get(at), wanted.get(at))),
+        source: Diagnostic::new(format!("element {at} is {:?}, not {:?}", found.get(at), wanted.get(at))),
     })
 }
 
