@@ -50,6 +50,8 @@ mod transfer;
 mod tune;
 mod tuning;
 mod unchecked;
+#[cfg(not(target_family = "wasm"))]
+mod uniformity;
 
 /// Every variant of every kernel and what its text is composed of, for the suites that look at them without a
 /// device. Not a part of the API.
@@ -57,6 +59,8 @@ mod unchecked;
 pub mod variants {
     pub use crate::kernels::{Field, KernelSource, Lib, MAX_CONSTANTS, Target, Unrolled, Variant, compose};
     pub use crate::ops::all_variants;
+    #[cfg(not(target_family = "wasm"))]
+    pub use crate::uniformity::{Finding, NonUniform, check as check_uniformity};
 }
 
 pub use backend::WebGpuBackend;
