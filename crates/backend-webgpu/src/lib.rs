@@ -29,6 +29,10 @@
 mod backend;
 mod compute;
 mod context;
+#[cfg(not(target_family = "wasm"))]
+mod custom;
+#[cfg(not(target_family = "wasm"))]
+mod custom_api;
 mod device;
 mod factory;
 #[cfg(all(test, feature = "shuttle"))]
@@ -64,4 +68,9 @@ pub mod variants {
 }
 
 pub use backend::WebGpuBackend;
+#[cfg(not(target_family = "wasm"))]
+pub use custom::{
+    BindingAccess, BindingInfo, Kernel, KernelDesc, KernelLimits, KernelReport, MAX_PARAM_BYTES, MAX_STORAGE_BINDINGS,
+    ParamField, ParamSpace, ParamsInfo, validate, validate_kernel,
+};
 pub use factory::{WebGpuFactory, register};
