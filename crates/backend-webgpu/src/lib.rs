@@ -70,7 +70,11 @@ pub mod variants {
 pub use backend::WebGpuBackend;
 #[cfg(not(target_family = "wasm"))]
 pub use custom::{
-    BindingAccess, BindingInfo, Kernel, KernelDesc, KernelLimits, KernelReport, MAX_PARAM_BYTES, MAX_STORAGE_BINDINGS,
-    ParamField, ParamSpace, ParamsInfo, validate, validate_kernel,
+    BindingAccess, BindingInfo, Kernel, KernelDesc, KernelLimits, KernelReport, MAX_PARAM_BYTES,
+    MAX_STORAGE_BINDINGS, ParamField, ParamSpace, ParamsInfo, validate, validate_kernel,
+};
+#[cfg(not(target_family = "wasm"))]
+pub use custom_api::{
+    BuiltIn, Clock, Comparison, CooperativeMatrix, DeviceSpecs, Expected, Profile, ProfileOptions,
 };
 pub use factory::{WebGpuFactory, register};

@@ -80,9 +80,9 @@ pub(super) fn check(desc: &KernelDesc, allowed: &KernelLimits) -> Result<Checked
     }
     let source = Source { text, module: &module, info: &info };
     let mut layouts = Layouter::default();
-    layouts.update(module.to_ctx()).map_err(|error| {
-        Diagnostic::new(error.inner.to_string()).of_kind(DiagnosticKind::Limit)
-    })?;
+    layouts
+        .update(module.to_ctx())
+        .map_err(|error| Diagnostic::new(error.inner.to_string()).of_kind(DiagnosticKind::Limit))?;
     let (bindings, params) = limits::resources(&source, &layouts, allowed)?;
     let workgroup_bytes = limits::workgroup(&source, &layouts, allowed)?;
     limits::memory_of_invocations(&source, &layouts)?;
@@ -143,7 +143,8 @@ fn resolve(
     info: &ModuleInfo,
     name: &str,
 ) -> Result<(Module, ModuleInfo), Diagnostic> {
-    let constants: PipelineConstants = desc.constants.iter().map(|(key, &value)| (key.clone(), value)).collect();
+    let constants: PipelineConstants =
+        desc.constants.iter().map(|(key, &value)| (key.clone(), value)).collect();
     let resolved = process_overrides(module, info, Some((ShaderStage::Compute, name)), &constants);
     match resolved {
         Ok((module, info)) => Ok((module.into_owned(), info.into_owned())),
@@ -163,7 +164,8 @@ fn resolve(
 /// The declaration of a constant, by its name or number.
 fn override_place(desc: &KernelDesc, module: &Module, name: &str) -> Option<SourcePlace> {
     let found = module.overrides.iter().find(|(_, constant)| {
-        constant.name.as_deref() == Some(name) || constant.id.map(|id| id.to_string()).as_deref() == Some(name)
+        constant.name.as_deref() == Some(name)
+            || constant.id.map(|id| id.to_string()).as_deref() == Some(name)
     });
     place(&desc.wgsl, module.overrides.get_span(found?.0))
 }
@@ -172,9 +174,8 @@ fn override_place(desc: &KernelDesc, module: &Module, name: &str) -> Option<Sour
 fn unused(text: &str, module: &Module, info: &ModuleInfo) -> Vec<Diagnostic> {
     let Some(entry) = module.entry_points.first() else { return Vec::new() };
     let info = info.get_entry_point(0);
-    let has_binding = |variable: &GlobalVariable| {
-        variable.binding.is_some() || variable.space == AddressSpace::Immediate
-    };
+    let has_binding =
+        |variable: &GlobalVariable| variable.binding.is_some() || variable.space == AddressSpace::Immediate;
     let unused = module
         .global_variables
         .iter()

@@ -129,7 +129,8 @@ pub(crate) fn compile(ctx: &OpContext, desc: &KernelDesc) -> BackendResult<Kerne
 }
 
 fn signature(checked: &Checked) -> Signature {
-    let reads = checked.report.bindings.iter().filter(|binding| binding.access == BindingAccess::Read).count();
+    let reads =
+        checked.report.bindings.iter().filter(|binding| binding.access == BindingAccess::Read).count();
     let uniform = checked.params.map(|params| checked.module.global_variables[params].space);
     Signature {
         // At most MAX_STORAGE_BINDINGS.

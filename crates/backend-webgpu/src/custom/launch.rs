@@ -85,7 +85,8 @@ fn resolve(
         }
         let is_written = info.access == BindingAccess::ReadWrite;
         if is_written && have % WORD != 0 {
-            let (what, expected) = ("bytes of a written binding, of which it has whole words,", have / WORD * WORD);
+            let (what, expected) =
+                ("bytes of a written binding, of which it has whole words,", have / WORD * WORD);
             return Err(BackendError::Shape { op, what, expected, got: have });
         }
         let (access, align) = if is_written { (Access::Write, alignment) } else { (Access::Read, 1) };

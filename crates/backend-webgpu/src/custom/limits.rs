@@ -2,7 +2,7 @@
 
 use backend_api::{Diagnostic, DiagnosticKind, SourcePlace};
 use naga::proc::Layouter;
-use naga::{AddressSpace, GlobalVariable, Handle, LocalVariable, Arena, TypeInner};
+use naga::{AddressSpace, Arena, GlobalVariable, Handle, LocalVariable, TypeInner};
 
 use super::check::{Source, located};
 use super::report::{self, BindingInfo};
@@ -90,13 +90,15 @@ pub(super) fn workgroup(
             return Err(located(said.of_kind(DiagnosticKind::Limit), here()));
         }
     }
-    let product = entry.workgroup_size.iter().fold(1_u64, |product, &size| product.saturating_mul(size.into()));
+    let product =
+        entry.workgroup_size.iter().fold(1_u64, |product, &size| product.saturating_mul(size.into()));
     let what = "number of invocations in a workgroup".to_owned();
     limit(what, product, limits.max_compute_invocations_per_workgroup, here())?;
 
     let mut bytes = 0;
     let mut largest = (0, None);
-    for (handle, variable) in source.used().filter(|(_, variable)| variable.space == AddressSpace::WorkGroup) {
+    for (handle, variable) in source.used().filter(|(_, variable)| variable.space == AddressSpace::WorkGroup)
+    {
         // WebGPU counts each variable rounded up to 16 bytes.
         let own = u64::from(layouts[variable.ty].size).next_multiple_of(16);
         bytes += own;

@@ -22,8 +22,8 @@ mod report;
 mod stack;
 mod types;
 
-pub(crate) use compiled::compile;
 pub use compiled::Kernel;
+pub(crate) use compiled::compile;
 pub use desc::{KernelDesc, KernelLimits};
 pub(crate) use launch::launch;
 pub use report::{BindingAccess, BindingInfo, KernelReport, ParamField, ParamSpace, ParamsInfo};

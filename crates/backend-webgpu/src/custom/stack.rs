@@ -19,9 +19,9 @@ pub(super) fn run<T: Send>(work: impl FnOnce() -> T + Send) -> Result<T, Diagnos
         let running = thread
             .spawn_scoped(scope, work)
             .map_err(|error| Diagnostic::new(format!("no thread to compile on: {error}")))?;
-        running.join().map_err(|panic| {
-            Diagnostic::new(format!("the compiler failed: {}", message(panic.as_ref())))
-        })
+        running
+            .join()
+            .map_err(|panic| Diagnostic::new(format!("the compiler failed: {}", message(panic.as_ref()))))
     })
 }
 

@@ -1,9 +1,17 @@
 //! Kernels of the caller's own, as methods of the backend.
 
+mod compare;
+mod profile;
+mod specs;
+
 use backend_api::BackendResult;
 
-use crate::custom::{self, Kernel, KernelDesc};
 use crate::WebGpuBackend;
+use crate::custom::{self, Kernel, KernelDesc};
+
+pub use compare::{Comparison, Expected};
+pub use profile::{Clock, Profile, ProfileOptions};
+pub use specs::{BuiltIn, CooperativeMatrix, DeviceSpecs};
 
 impl WebGpuBackend {
     /// Compiles WGSL of the caller's own. Not in browsers.

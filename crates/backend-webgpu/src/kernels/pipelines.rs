@@ -193,8 +193,7 @@ impl Pipelines {
             });
             // A pipeline that the driver couldn't make may be told of only by its first use, which would spoil
             // what is recorded with it.
-            let mut encoder =
-                self.device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
+            let mut encoder = self.device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
             encoder.begin_compute_pass(&wgpu::ComputePassDescriptor::default()).set_pipeline(&pipeline);
             _ = encoder.finish();
             pipeline

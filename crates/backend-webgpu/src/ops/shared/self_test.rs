@@ -83,8 +83,8 @@ impl<'a> SelfTest<'a> {
     pub(in crate::ops) fn new(ctx: &'a OpContext) -> Self {
         let (device, queue, health) = (&ctx.gpu().device, &ctx.gpu().queue, Health::detached());
         let submitter = Arc::new(Submitter::new(device, queue, &health, &Arc::default(), false));
-        let (target, layout) = (ctx.device.pipelines.target(), ctx.device.pipelines.params_layout());
-        let recorder = Recorder::new(device, &submitter, target, layout, &Arc::default());
+        let layout = ctx.device.pipelines.params_layout();
+        let recorder = Recorder::new(device, &submitter, layout, &Arc::default());
         Self { ctx, recorder, submitter, witness: health.witness(), health }
     }
 
