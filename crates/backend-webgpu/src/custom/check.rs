@@ -71,10 +71,10 @@ pub(super) fn check(desc: &KernelDesc, allowed: &KernelLimits) -> Result<Checked
         wgpu_naga_bridge::features_to_naga_capabilities(allowed.features, wgpu::DownlevelFlags::all());
     let info = validate(text, &parsed, capabilities)?;
     let name = entry_point(desc, &parsed)?;
-    let (module, info) = resolve(desc, &parsed, &info, &name)?;
-    let (mut module, mut info) = (module, info);
-    let warnings = unused(text, &module, &info);
-    if !warnings.is_empty() {
+    let warnings = unused(text, &parsed, &info);
+    let (mut module, mut info) = resolve(desc, &parsed, &info, &name)?;
+    // What isn't used must not keep a number that is given to something else.
+    if resources(&module).any(|handle| is_unused(&module, &info, handle)) {
         compact(&mut module, KeepUnused::No);
         info = validate(text, &module, capabilities)?;
     }
@@ -170,23 +170,27 @@ fn override_place(desc: &KernelDesc, module: &Module, name: &str) -> Option<Sour
     place(&desc.wgsl, module.overrides.get_span(found?.0))
 }
 
-/// A warning for each binding that the entry point doesn't use.
+/// A warning for each binding that no entry point uses.
 fn unused(text: &str, module: &Module, info: &ModuleInfo) -> Vec<Diagnostic> {
-    let Some(entry) = module.entry_points.first() else { return Vec::new() };
-    let info = info.get_entry_point(0);
-    let has_binding =
-        |variable: &GlobalVariable| variable.binding.is_some() || variable.space == AddressSpace::Immediate;
-    let unused = module
-        .global_variables
-        .iter()
-        .filter(|&(handle, variable)| has_binding(variable) && info[handle] == GlobalUse::empty());
-    unused
-        .map(|(handle, variable)| {
-            let name = variable.name.as_deref().unwrap_or_default();
-            let reason = format!("`{}` doesn't use `{name}`, so a launch doesn't take it", entry.name);
-            located(Diagnostic::new(reason), place(text, module.global_variables.get_span(handle)))
+    let variables = resources(module).filter(|&handle| is_unused(module, info, handle));
+    variables
+        .map(|handle| {
+            let name = module.global_variables[handle].name.as_deref().unwrap_or_default();
+            let warning = Diagnostic::new(format!("`{name}` isn't used, so a launch doesn't take it"));
+            located(warning, place(text, module.global_variables.get_span(handle)))
         })
         .collect()
+}
+
+/// What a launch may have to give.
+fn resources(module: &Module) -> impl Iterator<Item = Handle<GlobalVariable>> {
+    let is_resource =
+        |variable: &GlobalVariable| variable.binding.is_some() || variable.space == AddressSpace::Immediate;
+    module.global_variables.iter().filter(move |(_, variable)| is_resource(variable)).map(|(handle, _)| handle)
+}
+
+fn is_unused(module: &Module, info: &ModuleInfo, handle: Handle<GlobalVariable>) -> bool {
+    (0..module.entry_points.len()).all(|entry| info.get_entry_point(entry)[handle] == GlobalUse::empty())
 }
 
 fn validate(text: &str, module: &Module, capabilities: Capabilities) -> Result<ModuleInfo, Diagnostic> {
@@ -238,6 +242,9 @@ fn validation_error(text: &str, error: &WithSpan<ValidationError>) -> Diagnostic
         if !label.is_empty() && !label.starts_with("naga::") {
             said.notes.push(label.clone());
         }
+    }
+    if let (None, ValidationError::EntryPoint { name, .. }) = (&said.place, error.as_inner()) {
+        said.place = function(text, name).map(Box::new);
     }
     causes.reverse();
     said.notes.extend(causes);
