@@ -186,7 +186,11 @@ fn unused(text: &str, module: &Module, info: &ModuleInfo) -> Vec<Diagnostic> {
 fn resources(module: &Module) -> impl Iterator<Item = Handle<GlobalVariable>> {
     let is_resource =
         |variable: &GlobalVariable| variable.binding.is_some() || variable.space == AddressSpace::Immediate;
-    module.global_variables.iter().filter(move |(_, variable)| is_resource(variable)).map(|(handle, _)| handle)
+    module
+        .global_variables
+        .iter()
+        .filter(move |(_, variable)| is_resource(variable))
+        .map(|(handle, _)| handle)
 }
 
 fn is_unused(module: &Module, info: &ModuleInfo, handle: Handle<GlobalVariable>) -> bool {

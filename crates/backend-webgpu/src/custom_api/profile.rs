@@ -140,8 +140,12 @@ impl WebGpuBackend {
         })
     }
 
-    /// Compares bindings with what they should hold.
-    fn compare(&self, bindings: &[u64], expected: &[Expected]) -> BackendResult<Vec<Comparison>> {
+    /// Compares bindings with what they should hold, as [`profile`](Self::profile) does after its first launch.
+    ///
+    /// # Errors
+    /// [`Shape`](BackendError::Shape) for a binding that isn't among `bindings`, and what
+    /// [`copy_dtoh`](backend_api::ComputeBackend::copy_dtoh) returns.
+    pub fn compare(&self, bindings: &[u64], expected: &[Expected]) -> BackendResult<Vec<Comparison>> {
         let compare = |expected: &Expected| {
             let (what, max) = ("binding of an expectation (less than)", bindings.len());
             let out_of_range =
