@@ -186,7 +186,8 @@ pub(super) fn groups(backend: &WebGpuBackend) -> Result<(), Failed> {
         @compute @workgroup_size(2) fn second(@builtin(global_invocation_id) id: vec3<u32>) {
             z[id.x] = y[id.x] * scale;
         }";
-    let desc = KernelDesc::new("groups", text);
+    // A name is anything.
+    let desc = KernelDesc::new("a name\0with a zero, and 🦀", text);
     let first = backend.kernel(&desc.clone().with_entry_point("first"))?;
     let second = backend.kernel(&desc.with_entry_point("second"))?;
     expect("warnings", &first.report().warnings, &vec![])?;

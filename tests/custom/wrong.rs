@@ -328,7 +328,7 @@ pub(super) fn features(backend: &WebGpuBackend) -> Result<(), Failed> {
         match backend.kernel(&KernelDesc::new(name, text)) {
             Ok(_) if has => {}
             Err(BackendError::Kernel { source, .. }) if !has => {
-                check(name, &source, Unsupported, 0, "feature")?
+                check(name, &source, Unsupported, 0, "feature")?;
             }
             other => return Err(format!("{name}, which the device has: {has}: {other:?}").into()),
         }

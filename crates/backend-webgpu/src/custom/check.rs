@@ -198,10 +198,10 @@ fn is_unused(module: &Module, info: &ModuleInfo, handle: Handle<GlobalVariable>)
 }
 
 fn validate(text: &str, module: &Module, capabilities: Capabilities) -> Result<ModuleInfo, Diagnostic> {
-    let check = |capabilities| Validator::new(ValidationFlags::all(), capabilities).validate(module);
-    check(capabilities).map_err(|error| {
+    let validator = |capabilities| Validator::new(ValidationFlags::all(), capabilities);
+    validator(capabilities).validate(module).map_err(|error| {
         let said = validation_error(text, &error);
-        if check(Capabilities::all()).is_ok() {
+        if validator(Capabilities::all()).validate(module).is_ok() {
             let note = "the device lacks a feature that this needs";
             return said.of_kind(DiagnosticKind::Unsupported).with_note(note);
         }

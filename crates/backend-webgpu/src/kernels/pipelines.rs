@@ -106,6 +106,7 @@ impl Pipelines {
         &self.counters
     }
 
+    #[cfg(not(target_family = "wasm"))]
     pub(crate) fn target(&self) -> Target {
         self.target
     }

@@ -1,5 +1,6 @@
 //! What a launcher works with: the opened device, what was found out about it, and where its launches go.
 
+#[cfg(not(target_family = "wasm"))]
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -12,7 +13,9 @@ use super::shared::long_work::Pace;
 use super::{AttentionOverride, ConvOverride, MatmulOverride, SelfTests, Tuning};
 use crate::context::{Context, MAX_GROUPS};
 use crate::device::{Gpu, MAX_BINDINGS};
-use crate::kernels::{Kernel, MAX_PARAMS, Variant};
+#[cfg(not(target_family = "wasm"))]
+use crate::kernels::Kernel;
+use crate::kernels::{MAX_PARAMS, Variant};
 use crate::memory::DeviceSlice;
 use crate::recorder::{Command, Window};
 use crate::sync::Mutex;
@@ -33,12 +36,13 @@ pub(crate) struct State {
     /// How much long work is waiting to be submitted.
     pub(crate) pace: Pace,
     /// The caller's own kernels, by the numbers of their handles.
+    #[cfg(not(target_family = "wasm"))]
     pub(crate) custom_kernels: Mutex<HashMap<u64, Arc<Kernel>>>,
 }
 
+#[cfg(not(target_family = "wasm"))]
 impl State {
     /// Keeps a kernel of the caller's; its number, which no other kernel of the process has.
-    #[cfg(not(target_family = "wasm"))]
     pub(crate) fn insert_kernel(&self, kernel: Arc<Kernel>) -> u64 {
         // Not of `sync`: tests that run beside each other share it.
         static NEXT: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(1);

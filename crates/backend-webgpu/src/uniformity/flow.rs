@@ -46,10 +46,13 @@ struct Outcome {
 /// that a chain of functions which each call the next one twice costs no more than its length.
 #[derive(Default)]
 struct Calls {
-    outcomes: RefCell<HashMap<(Handle<Function>, Vec<Argument>, bool), Outcome>>,
+    outcomes: RefCell<HashMap<Call, Outcome>>,
     /// What is in the functions called. What is known of a call only grows, so this stays true.
     found: RefCell<Found>,
 }
+
+/// A function, its arguments, and whether some invocations may not reach the call.
+type Call = (Handle<Function>, Vec<Argument>, bool);
 
 /// One call of a function.
 pub(super) struct Frame<'a> {
