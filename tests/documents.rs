@@ -5,3 +5,6 @@ struct Readme;
 
 #[doc = include_str!("../docs/linking.md")]
 struct Linking;
+
+#[doc = include_str!("../docs/kernels.md")]
+struct Kernels;

@@ -11,6 +11,7 @@ use libtest_mimic::{Arguments, Failed, Trial};
 use suites::Sample;
 
 /// How many failing cases are listed.
+#[allow(dead_code, reason = "not every suite that shares this file forces kernels")]
 const LISTED: usize = 10;
 
 /// An adapter under test. A kernel is forced for a whole backend, so one test at a time has it.
@@ -96,6 +97,7 @@ pub(crate) fn runnable(device: &Device, names: Vec<String>) -> impl Iterator<Ite
 }
 
 /// Runs all cases.
+#[allow(dead_code, reason = "not every suite that shares this file forces kernels")]
 pub(crate) fn check(backend: &WebGpuBackend, cases: &[Case]) -> Result<(), Failed> {
     let mut failures: Vec<String> =
         cases.iter().filter_map(|case| case.run(backend).err()).map(|failure| failure.to_string()).collect();

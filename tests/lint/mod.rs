@@ -5,12 +5,11 @@
 //! looks at the validated IR instead, so it sees exactly what the backends of naga see.
 
 mod resources;
-mod uniformity;
-mod values;
 
 #[cfg(test)]
 mod tests;
 
+use backend_webgpu::variants::{NonUniform, check_uniformity};
 use naga::valid::ModuleInfo;
 use naga::{Module, Span};
 
@@ -113,7 +112,15 @@ pub(crate) fn lint(module: &Module, info: &ModuleInfo, limits: Limits) -> Vec<Vi
     let mut violations = Vec::new();
     for (index, entry) in module.entry_points.iter().enumerate() {
         violations.extend(resources::check(module, info.get_entry_point(index), entry, limits));
-        violations.extend(uniformity::check(module, entry));
+        violations.extend(check_uniformity(module, entry).into_iter().map(|finding| Violation {
+            rule: match finding.kind {
+                NonUniform::Barrier => Rule::NonUniformBarrier,
+                NonUniform::Subgroup => Rule::NonUniformSubgroup,
+            },
+            entry_point: entry.name.clone(),
+            detail: format!("{} may not be reached by every invocation", finding.what),
+            span: finding.span,
+        }));
     }
     violations
 }

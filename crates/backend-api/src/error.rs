@@ -2,7 +2,7 @@
 
 use thiserror::Error;
 
-use crate::DType;
+use crate::{DType, Diagnostic};
 
 /// The result of every fallible call of this contract.
 pub type BackendResult<T> = Result<T, BackendError>;
@@ -119,9 +119,9 @@ pub enum BackendError {
     /// A kernel could not be built.
     #[error("kernel {name} ({variant}) failed to build")]
     Kernel {
-        /// The kernel's file in shaders/, without the extension.
+        /// The kernel's file in shaders/, without the extension; of a caller's own kernel, its name.
         name: String,
-        /// Its specialisation, such as `f16`.
+        /// Its specialisation, such as `f16`; of a caller's own kernel, its entry point.
         variant: String,
         /// What the compiler said.
         source: Diagnostic,
@@ -176,11 +176,6 @@ pub enum BackendError {
         op: &'static str,
     },
 }
-
-/// What a compiler or driver said, word for word.
-#[derive(Clone, Debug, Error, PartialEq, Eq)]
-#[error("{0}")]
-pub struct Diagnostic(pub String);
 
 macro_rules! kinds {
     ($($name:ident),+ $(,)?) => {

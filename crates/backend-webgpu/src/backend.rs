@@ -204,7 +204,7 @@ impl WebGpuBackend {
         device
             .pipelines
             .check_buffer(&buffer)
-            .map_err(|error| BackendError::Driver { op, source: Diagnostic(error.to_string()) })?;
+            .map_err(|error| BackendError::Driver { op, source: Diagnostic::new(error.to_string()) })?;
         device.memory.import(op, buffer)
     }
 

@@ -29,6 +29,10 @@
 mod backend;
 mod compute;
 mod context;
+#[cfg(not(target_family = "wasm"))]
+mod custom;
+#[cfg(not(target_family = "wasm"))]
+mod custom_api;
 mod device;
 mod factory;
 #[cfg(all(test, feature = "shuttle"))]
@@ -50,6 +54,8 @@ mod transfer;
 mod tune;
 mod tuning;
 mod unchecked;
+#[cfg(not(target_family = "wasm"))]
+mod uniformity;
 
 /// Every variant of every kernel and what its text is composed of, for the suites that look at them without a
 /// device. Not a part of the API.
@@ -57,7 +63,18 @@ mod unchecked;
 pub mod variants {
     pub use crate::kernels::{Field, KernelSource, Lib, MAX_CONSTANTS, Target, Unrolled, Variant, compose};
     pub use crate::ops::all_variants;
+    #[cfg(not(target_family = "wasm"))]
+    pub use crate::uniformity::{Finding, NonUniform, check as check_uniformity};
 }
 
 pub use backend::WebGpuBackend;
+#[cfg(not(target_family = "wasm"))]
+pub use custom::{
+    BindingAccess, BindingInfo, Kernel, KernelDesc, KernelLimits, KernelReport, MAX_PARAM_BYTES,
+    MAX_STORAGE_BINDINGS, ParamField, ParamSpace, ParamsInfo, validate, validate_kernel,
+};
+#[cfg(not(target_family = "wasm"))]
+pub use custom_api::{
+    BuiltIn, Clock, Comparison, CooperativeMatrix, DeviceSpecs, Expected, Profile, ProfileOptions,
+};
 pub use factory::{WebGpuFactory, register};

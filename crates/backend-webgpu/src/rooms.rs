@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 /// The rooms, each of which imports none that comes later. `compute` and what follows are the backend's own
 /// API.
-const ROOMS: [&str; 16] = [
+const ROOMS: [&str; 19] = [
     "sync",
     "unchecked",
     "device",
@@ -16,8 +16,11 @@ const ROOMS: [&str; 16] = [
     "context",
     "ops",
     "opened",
+    "uniformity",
+    "custom",
     "backend",
     "compute",
+    "custom_api",
     "tune",
     "tuning",
     "factory",

@@ -34,7 +34,7 @@ fn a_kernel_that_does_not_build_is_an_error_with_the_line() {
     let error = context.device().pipelines.get(&Variant::new(&BROKEN, [], [])).unwrap_err();
     let BackendError::Kernel { name, source, .. } = error else { panic!("not a kernel's error: {error:?}") };
     assert_eq!(name, "broken");
-    assert!(source.0.contains(":2:"), "the file's own line: {source}");
+    assert!(source.reason.contains(":2:"), "the file's own line: {source}");
     drop(context);
     backend.synchronize().expect("the error was the call's own");
 }

@@ -58,7 +58,7 @@ impl Context {
         let submitter = Arc::new(Submitter::new(device, &gpu.queue, &gpu.health, &progress, has_thread));
         let memory = Memory::new(device, &progress, &has_dropped);
         let pipelines = Pipelines::new(device, target, gpu.takes_spirv);
-        let recorder = Recorder::new(device, &submitter, target, pipelines.params_layout(), &has_dropped);
+        let recorder = Recorder::new(device, &submitter, pipelines.params_layout(), &has_dropped);
         Ok(Self {
             _last: LastHandle::new(device),
             null: Arc::new(Block::foreign(null_buffer(device)?)),

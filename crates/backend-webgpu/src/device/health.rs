@@ -107,7 +107,7 @@ impl Health {
         tracing::error!(%error, "the driver reported an error that no call was waiting for");
         let error = match error {
             wgpu::Error::OutOfMemory { .. } => LateError::OutOfMemory,
-            other => LateError::Driver(Diagnostic(other.to_string())),
+            other => LateError::Driver(Diagnostic::new(other.to_string())),
         };
         let mut late = self.late.lock();
         let number = self.newest.load(Ordering::Relaxed) + 1;

@@ -29,6 +29,8 @@ pub(crate) const MAX_IMMEDIATES: u32 = MAX_PARAMS + out_of_bounds::RANGES as u32
 pub(crate) struct Signature {
     pub(crate) reads: u32,
     pub(crate) writes: u32,
+    /// Whether parameters are a uniform buffer rather than immediates.
+    pub(crate) uniform: bool,
 }
 
 /// The layouts that belong to a signature.
@@ -45,7 +47,7 @@ pub(crate) struct Kernel {
     pub(crate) pipeline: wgpu::ComputePipeline,
     pub(crate) layout: Arc<Layout>,
     #[cfg(feature = "count-out-of-bounds")]
-    pub(crate) watch: out_of_bounds::Watch,
+    pub(crate) watch: Option<out_of_bounds::Watch>,
 }
 
 /// The compiled kernels of one device. Their number is bounded by the number of variants: shapes are
@@ -104,6 +106,7 @@ impl Pipelines {
         &self.counters
     }
 
+    #[cfg(not(target_family = "wasm"))]
     pub(crate) fn target(&self) -> Target {
         self.target
     }
@@ -141,7 +144,7 @@ impl Pipelines {
     /// Binds a buffer as kernels do, which the device refuses for one that is destroyed or another device's.
     /// In a browser the answer is a late error.
     pub(crate) fn check_buffer(&self, buffer: &wgpu::Buffer) -> Result<(), wgpu::Error> {
-        let layout = self.layout(Signature { reads: 1, writes: 0 });
+        let layout = self.layout(Signature { reads: 1, writes: 0, uniform: false });
         let size = wgpu::BufferSize::new(wgpu::COPY_BUFFER_ALIGNMENT);
         let binding = wgpu::BufferBinding { buffer, offset: 0, size };
         guarded(&self.device, || {
@@ -164,6 +167,45 @@ impl Pipelines {
         let pipeline = guarded(&self.device, || self.pipeline(variant, &layout));
         drop(compiling);
         self.finish(variant, pipeline, layout)
+    }
+
+    /// Compiles a kernel of the caller's, with the shader compiler's own checks of indices, divisions and
+    /// loops, and with workgroup memory that begins as zeros.
+    #[cfg(not(target_family = "wasm"))]
+    pub(crate) fn compile_custom(
+        &self,
+        name: &str,
+        source: wgpu::ShaderSource<'static>,
+        entry_point: &str,
+        signature: Signature,
+    ) -> Result<Kernel, wgpu::Error> {
+        let layout = self.layout(signature);
+        let compiling = compiling();
+        let pipeline = guarded(&self.device, || {
+            let descriptor = wgpu::ShaderModuleDescriptor { label: Some(name), source };
+            let module = self.device.create_shader_module(descriptor);
+            let pipeline = self.device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
+                label: Some(name),
+                layout: Some(&layout.pipeline),
+                module: &module,
+                entry_point: Some(entry_point),
+                compilation_options: wgpu::PipelineCompilationOptions::default(),
+                cache: None,
+            });
+            // A pipeline that the driver couldn't make may be told of only by its first use, which would spoil
+            // what is recorded with it.
+            let mut encoder = self.device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
+            encoder.begin_compute_pass(&wgpu::ComputePassDescriptor::default()).set_pipeline(&pipeline);
+            _ = encoder.finish();
+            pipeline
+        });
+        drop(compiling);
+        Ok(Kernel {
+            pipeline: pipeline?,
+            layout,
+            #[cfg(feature = "count-out-of-bounds")]
+            watch: None,
+        })
     }
 
     fn pipeline(&self, variant: &Variant, layout: &Layout) -> wgpu::ComputePipeline {
@@ -213,7 +255,11 @@ impl Pipelines {
     fn layout_of(&self, variant: &Variant) -> Arc<Layout> {
         // What counts accesses is written like an output.
         let more = u32::from(cfg!(feature = "count-out-of-bounds"));
-        self.layout(Signature { reads: variant.source.reads, writes: variant.source.writes + more })
+        self.layout(Signature {
+            reads: variant.source.reads,
+            writes: variant.source.writes + more,
+            uniform: !self.target.immediates,
+        })
     }
 
     fn layout(&self, signature: Signature) -> Arc<Layout> {
@@ -238,15 +284,15 @@ impl Pipelines {
         let bindings = self
             .device
             .create_bind_group_layout(&wgpu::BindGroupLayoutDescriptor { label: None, entries: &entries });
-        let groups: &[_] = if self.target.immediates {
-            &[Some(&bindings)]
-        } else {
+        let groups: &[_] = if signature.uniform {
             &[Some(&bindings), Some(&self.params_layout)]
+        } else {
+            &[Some(&bindings)]
         };
         let pipeline = self.device.create_pipeline_layout(&wgpu::PipelineLayoutDescriptor {
             label: None,
             bind_group_layouts: groups,
-            immediate_size: if self.target.immediates { MAX_IMMEDIATES } else { 0 },
+            immediate_size: if self.target.immediates && !signature.uniform { MAX_IMMEDIATES } else { 0 },
         });
         Layout { signature, bindings, pipeline }
     }
@@ -262,12 +308,12 @@ impl Pipelines {
                 pipeline,
                 layout,
                 #[cfg(feature = "count-out-of-bounds")]
-                watch: self.counters.watch(variant),
+                watch: Some(self.counters.watch(variant)),
             }),
             Err(error) => Err(BackendError::Kernel {
                 name: variant.kernel().to_owned(),
                 variant: variant.to_string(),
-                source: Diagnostic(error.to_string()),
+                source: Diagnostic::new(error.to_string()),
             }),
         }
     }

@@ -89,6 +89,12 @@ impl Memory {
         }))
     }
 
+    /// What a handle names.
+    #[cfg(not(target_family = "wasm"))]
+    pub(crate) fn lookup(&self, op: &'static str, arg: &'static str, ptr: u64) -> BackendResult<DeviceSlice> {
+        self.handles.lock().lookup(op, arg, ptr).cloned()
+    }
+
     pub(crate) fn stats(&self) -> MemoryStats {
         let mut stats = self.pool.stats();
         stats.handles = self.handles.lock().len();

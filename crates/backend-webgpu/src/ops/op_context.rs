@@ -1,5 +1,7 @@
 //! What a launcher works with: the opened device, what was found out about it, and where its launches go.
 
+#[cfg(not(target_family = "wasm"))]
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use backend_api::operand::Operand;
@@ -11,6 +13,8 @@ use super::shared::long_work::Pace;
 use super::{AttentionOverride, ConvOverride, MatmulOverride, SelfTests, Tuning};
 use crate::context::{Context, MAX_GROUPS};
 use crate::device::{Gpu, MAX_BINDINGS};
+#[cfg(not(target_family = "wasm"))]
+use crate::kernels::Kernel;
 use crate::kernels::{MAX_PARAMS, Variant};
 use crate::memory::DeviceSlice;
 use crate::recorder::{Command, Window};
@@ -31,6 +35,21 @@ pub(crate) struct State {
     pub(crate) conv_override: Mutex<Option<ConvOverride>>,
     /// How much long work is waiting to be submitted.
     pub(crate) pace: Pace,
+    /// The caller's own kernels, by the numbers of their handles.
+    #[cfg(not(target_family = "wasm"))]
+    pub(crate) custom_kernels: Mutex<HashMap<u64, Arc<Kernel>>>,
+}
+
+#[cfg(not(target_family = "wasm"))]
+impl State {
+    /// Keeps a kernel of the caller's; its number, which no other kernel of the process has.
+    pub(crate) fn insert_kernel(&self, kernel: Arc<Kernel>) -> u64 {
+        // Not of `sync`: tests that run beside each other share it.
+        static NEXT: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(1);
+        let id = NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        self.custom_kernels.lock().insert(id, kernel);
+        id
+    }
 }
 
 /// The context of one call.
@@ -145,9 +164,14 @@ impl OpContext {
         if !window.shares_buffer(output) {
             return Ok(window);
         }
+        Window::new(op, &self.copied(op, slice)?, dtype, self.device.limits)
+    }
+
+    /// A copy of an operand in whole words.
+    pub(crate) fn copied(&self, op: &'static str, slice: &DeviceSlice) -> BackendResult<DeviceSlice> {
         let scratch = self.scratch(op, slice.len.next_multiple_of(4))?;
         copy_bytes(self, op, &scratch, slice, slice.len)?;
-        Window::new(op, &scratch, dtype, self.device.limits)
+        Ok(scratch)
     }
 
     /// [`input`](Self::input) of an operand that may be left out.
@@ -204,6 +228,15 @@ impl OpContext {
         command.begins_batch = self.state.pace.take_due();
         commands.lock().push(command);
         Ok(())
+    }
+
+    /// Records a dispatch of a kernel that is no variant.
+    #[cfg(not(target_family = "wasm"))]
+    pub(crate) fn launch_command(&self, mut command: Command) {
+        if let Mode::Record(commands) = &self.mode {
+            command.begins_batch = self.state.pace.take_due();
+            commands.lock().push(command);
+        }
     }
 
     /// Says that the launches which follow should take the device so many seconds. They begin a submission of

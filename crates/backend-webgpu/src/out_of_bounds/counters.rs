@@ -93,7 +93,11 @@ impl Counters {
                 }
             }
         }
-        if report.is_empty() { Ok(()) } else { Err(BackendError::Driver { op, source: Diagnostic(report) }) }
+        if report.is_empty() {
+            Ok(())
+        } else {
+            Err(BackendError::Driver { op, source: Diagnostic::new(report) })
+        }
     }
 }
 

@@ -48,7 +48,9 @@ impl Command {
         command.windows.extend(windows.into_iter().take(MAX_BINDINGS));
         command.params.extend(params.iter().copied().take(MAX_PARAMS as usize));
         #[cfg(feature = "count-out-of-bounds")]
-        command.kernel.watch.count(&mut command.windows, &mut command.params);
+        if let Some(watch) = &command.kernel.watch {
+            watch.count(&mut command.windows, &mut command.params);
+        }
         Ok(command)
     }
 

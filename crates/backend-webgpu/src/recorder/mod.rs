@@ -23,7 +23,6 @@ use std::sync::Arc;
 
 use backend_api::{BackendError, BackendResult};
 
-use crate::kernels::Target;
 use crate::memory::{Block, DeviceSlice, Storage};
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::bound;
@@ -56,7 +55,6 @@ const MAX_BACKLOG: usize = bound(32, 3);
 #[derive(Debug)]
 pub(crate) struct Recorder {
     device: wgpu::Device,
-    target: Target,
     submitter: Arc<Submitter>,
     /// Counts batches from 1.
     number: u64,
@@ -88,13 +86,11 @@ impl Recorder {
     pub(crate) fn new(
         device: &wgpu::Device,
         submitter: &Arc<Submitter>,
-        target: Target,
         params_layout: &wgpu::BindGroupLayout,
         has_dropped: &Arc<AtomicBool>,
     ) -> Self {
         Self {
             device: device.clone(),
-            target,
             submitter: Arc::clone(submitter),
             number: 1,
             commands: 0,
@@ -150,7 +146,8 @@ impl Recorder {
     fn dispatch(&mut self, command: &Command) {
         self.note_uses(command);
         let group = self.groups.get(&self.device, &command.kernel.layout, &command.windows);
-        let slot = (!self.target.immediates).then(|| self.params.push(&self.device, &command.params));
+        let uniform = command.kernel.layout.signature.uniform;
+        let slot = uniform.then(|| self.params.push(&self.device, &command.params));
         let pipeline = &command.kernel.pipeline;
         let open = self.open_pass();
         if open.pipeline.as_ref() != Some(pipeline) {
@@ -163,6 +160,7 @@ impl Recorder {
         }
         match slot {
             Some((params, offset)) => open.pass.set_bind_group(1, &params, &[offset]),
+            None if command.params.is_empty() => {}
             None => open.pass.set_immediates(0, &command.params),
         }
         let [x, y, z] = command.grid;

@@ -52,7 +52,7 @@ impl Readback {
         skip: usize,
         dst: &mut [u8],
     ) -> BackendResult<()> {
-        let driver = |what: String| BackendError::Driver { op, source: Diagnostic(what) };
+        let driver = |what: String| BackendError::Driver { op, source: Diagnostic::new(what) };
         mapped.map_err(|error| driver(error.to_string()))?;
         let range = skip as u64..(skip + dst.len()) as u64;
         // A mapped range starts at a multiple of 8, so the few bytes before are skipped here.

@@ -58,7 +58,7 @@ impl StagingRing {
         let start = *used as u64;
         let mut target = buffer
             .get_mapped_range_mut(start..start + bytes.len() as u64)
-            .map_err(|error| BackendError::Driver { op, source: Diagnostic(error.to_string()) })?;
+            .map_err(|error| BackendError::Driver { op, source: Diagnostic::new(error.to_string()) })?;
         target.copy_from_slice(bytes);
         // Ranges of a mapping start at multiples of 8.
         *used = (*used + bytes.len()).next_multiple_of(wgpu::MAP_ALIGNMENT as usize);

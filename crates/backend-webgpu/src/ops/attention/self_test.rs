@@ -83,7 +83,7 @@ fn compare(
             let is_right = (found - wanted).abs() <= BOUND;
             if !is_right {
                 let what = format!("number {d} of row {row} is {found}, not {wanted}");
-                return Err(BackendError::Driver { op: OP, source: Diagnostic(what) });
+                return Err(BackendError::Driver { op: OP, source: Diagnostic::new(what) });
             }
         }
     }

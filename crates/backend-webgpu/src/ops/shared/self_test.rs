@@ -83,8 +83,8 @@ impl<'a> SelfTest<'a> {
     pub(in crate::ops) fn new(ctx: &'a OpContext) -> Self {
         let (device, queue, health) = (&ctx.gpu().device, &ctx.gpu().queue, Health::detached());
         let submitter = Arc::new(Submitter::new(device, queue, &health, &Arc::default(), false));
-        let (target, layout) = (ctx.device.pipelines.target(), ctx.device.pipelines.params_layout());
-        let recorder = Recorder::new(device, &submitter, target, layout, &Arc::default());
+        let layout = ctx.device.pipelines.params_layout();
+        let recorder = Recorder::new(device, &submitter, layout, &Arc::default());
         Self { ctx, recorder, submitter, witness: health.witness(), health }
     }
 
@@ -163,7 +163,7 @@ pub(in crate::ops) fn compare(found: &[Option<i32>], wanted: &[Option<i32>]) -> 
     };
     Err(BackendError::Driver {
         op: OP,
-        source: Diagnostic(format!("element {at} is {:?}, not {:?}", found.get(at), wanted.get(at))),
+        source: Diagnostic::new(format!("element {at} is {:?}, not {:?}", found.get(at), wanted.get(at))),
     })
 }
 

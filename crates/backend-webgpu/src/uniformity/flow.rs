@@ -7,6 +7,7 @@
 //! specification ("Uniformity"), coarser only in that a variable has one state for the whole function.
 //! Functions are looked at again for each call, with the uniformity of its arguments.
 
+use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 
 use naga::{
@@ -14,39 +15,49 @@ use naga::{
 };
 
 use super::values::{Argument, is_uniform_binding};
-use super::{Rule, Violation};
+use super::{Finding, NonUniform};
 
-pub(super) fn check(module: &Module, entry: &EntryPoint) -> Vec<Violation> {
+/// Every barrier and subgroup operation of an entry point's calls that some invocations may not reach.
+#[must_use]
+pub fn check(module: &Module, entry: &EntryPoint) -> Vec<Finding> {
     let arguments = entry.function.arguments.iter().map(|argument| Argument {
         varies: !argument.binding.as_ref().is_some_and(is_uniform_binding),
         pointee_varies: false,
     });
-    let mut found = Vec::new();
-    Frame::new(module, &entry.function, arguments.collect(), false).run(&mut found);
+    let mut found = Found::new();
+    let calls = Calls::default();
+    Frame::new(module, &calls, &entry.function, arguments.collect(), false).run(&mut found);
+    found.append(&mut calls.found.borrow_mut());
     let mut seen = HashSet::new();
+    found.retain(|finding| seen.insert((finding.kind, finding.span.to_range())));
     found
-        .into_iter()
-        .filter(|&(rule, span, _)| seen.insert((rule as u8, span.to_range())))
-        .map(|(rule, span, what)| Violation {
-            rule,
-            entry_point: entry.name.clone(),
-            detail: format!("{what} may not be reached by every invocation"),
-            span,
-        })
-        .collect()
 }
 
-type Found = Vec<(Rule, Span, &'static str)>;
+type Found = Vec<Finding>;
 
 /// What a caller learns from a call.
+#[derive(Clone)]
 struct Outcome {
     result_varies: bool,
     arguments: Vec<Argument>,
 }
 
+/// The calls that were looked at. A function that is called again in the same way is not looked at again, so
+/// that a chain of functions which each call the next one twice costs no more than its length.
+#[derive(Default)]
+struct Calls {
+    outcomes: RefCell<HashMap<Call, Outcome>>,
+    /// What is in the functions called. What is known of a call only grows, so this stays true.
+    found: RefCell<Found>,
+}
+
+/// A function, its arguments, and whether some invocations may not reach the call.
+type Call = (Handle<Function>, Vec<Argument>, bool);
+
 /// One call of a function.
 pub(super) struct Frame<'a> {
     pub(super) module: &'a Module,
+    calls: &'a Calls,
     pub(super) function: &'a Function,
     pub(super) arguments: Vec<Argument>,
     called_divergently: bool,
@@ -83,12 +94,14 @@ struct Leave {
 impl<'a> Frame<'a> {
     fn new(
         module: &'a Module,
+        calls: &'a Calls,
         function: &'a Function,
         arguments: Vec<Argument>,
         called_divergently: bool,
     ) -> Self {
         Self {
             module,
+            calls,
             function,
             arguments,
             called_divergently,
@@ -134,9 +147,9 @@ impl<'a> Frame<'a> {
         place: &mut Place,
         found: &mut Found,
     ) {
-        let mut require_uniform = |rule, what| {
+        let mut require_uniform = |kind, what| {
             if diverged {
-                found.push((rule, span, what));
+                found.push(Finding { kind, what, span });
             }
         };
         match statement {
@@ -184,27 +197,27 @@ impl<'a> Frame<'a> {
                 }
             }
             Statement::Kill => place.returned = true,
-            Statement::ControlBarrier(_) => require_uniform(Rule::NonUniformBarrier, "a barrier"),
+            Statement::ControlBarrier(_) => require_uniform(NonUniform::Barrier, "a barrier"),
             Statement::WorkGroupUniformLoad { .. } => {
-                require_uniform(Rule::NonUniformBarrier, "workgroupUniformLoad");
+                require_uniform(NonUniform::Barrier, "workgroupUniformLoad");
             }
             Statement::SubgroupBallot { .. } => {
-                require_uniform(Rule::NonUniformSubgroup, "subgroupBallot");
+                require_uniform(NonUniform::Subgroup, "subgroupBallot");
             }
             Statement::SubgroupCollectiveOperation { .. } => {
-                require_uniform(Rule::NonUniformSubgroup, "a subgroup reduction");
+                require_uniform(NonUniform::Subgroup, "a subgroup reduction");
             }
             Statement::SubgroupGather { mode, .. } => {
                 let quad = matches!(mode, GatherMode::QuadBroadcast(_) | GatherMode::QuadSwap(_));
                 let what = if quad { "a quad operation" } else { "a subgroup shuffle or broadcast" };
-                require_uniform(Rule::NonUniformSubgroup, what);
+                require_uniform(NonUniform::Subgroup, what);
             }
             Statement::Store { pointer, value } => {
                 let varies = diverged || self.varies(*value) || self.varies(*pointer);
                 self.store(*pointer, varies);
             }
             Statement::Call { function, arguments, result } => {
-                self.call(*function, arguments, *result, diverged, found);
+                self.call(*function, arguments, *result, diverged);
             }
             _ => {}
         }
@@ -252,15 +265,22 @@ impl<'a> Frame<'a> {
         arguments: &[Handle<Expression>],
         result: Option<Handle<Expression>>,
         diverged: bool,
-        found: &mut Found,
     ) {
         let given = arguments.iter().map(|&argument| Argument {
             varies: self.varies(argument),
             pointee_varies: self.root(argument).is_some_and(|root| self.memory_varies(root)),
         });
-        let given = given.collect();
-        let callee = &self.module.functions[function];
-        let outcome = Frame::new(self.module, callee, given, diverged).run(found);
+        let key = (function, given.collect::<Vec<_>>(), diverged);
+        let known = self.calls.outcomes.borrow().get(&key).cloned();
+        let outcome = known.unwrap_or_else(|| {
+            let callee = &self.module.functions[function];
+            let mut found = Found::new();
+            let outcome =
+                Frame::new(self.module, self.calls, callee, key.1.clone(), diverged).run(&mut found);
+            self.calls.found.borrow_mut().append(&mut found);
+            self.calls.outcomes.borrow_mut().insert(key, outcome.clone());
+            outcome
+        });
         for (&argument, after) in arguments.iter().zip(&outcome.arguments) {
             self.store(argument, after.pointee_varies);
         }

@@ -2,7 +2,7 @@
 
 use naga::{AddressSpace, Binding, BuiltIn, Expression, Handle, LocalVariable, StorageAccess, TypeInner};
 
-use super::uniformity::Frame;
+use super::flow::Frame;
 
 /// The built-in values that all invocations of a workgroup share.
 pub(super) fn is_uniform_binding(binding: &Binding) -> bool {
@@ -19,7 +19,7 @@ pub(super) fn is_uniform_binding(binding: &Binding) -> bool {
 }
 
 /// What is known of an argument of the call that is looked at.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Argument {
     /// Whether its value, or the address it points to, varies.
     pub(super) varies: bool,

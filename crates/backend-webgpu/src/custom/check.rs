@@ -1,0 +1,288 @@
+//! From a text to a module that is known to be right, with what reflection tells of it.
+
+use std::error::Error;
+
+use backend_api::{Diagnostic, DiagnosticKind, SourcePlace};
+use naga::back::PipelineConstants;
+use naga::back::pipeline_constants::{PipelineConstantError, process_overrides};
+use naga::compact::{KeepUnused, compact};
+use naga::proc::Layouter;
+use naga::valid::{Capabilities, GlobalUse, ModuleInfo, ValidationError, ValidationFlags, Validator};
+use naga::{AddressSpace, GlobalVariable, Handle, Module, ShaderStage, Span, WithSpan};
+
+use super::report::{self, KernelReport};
+use super::{BindingAccess, KernelDesc, KernelLimits, extent, limits};
+
+/// A kernel that is right.
+#[derive(Debug)]
+pub(super) struct Checked {
+    /// It has one entry point and no constant without a value, and binds nothing that isn't used.
+    pub(super) module: Module,
+    pub(super) report: KernelReport,
+    /// The variables of the report's bindings.
+    pub(super) bindings: Vec<Handle<GlobalVariable>>,
+    /// The variable of the report's parameters.
+    pub(super) params: Option<Handle<GlobalVariable>>,
+}
+
+/// A module with what its validator found out, and the text that its spans are places of.
+pub(super) struct Source<'a> {
+    pub(super) text: &'a str,
+    pub(super) module: &'a Module,
+    pub(super) info: &'a ModuleInfo,
+}
+
+impl Source<'_> {
+    /// The only entry point.
+    pub(super) fn entry(&self) -> &naga::EntryPoint {
+        &self.module.entry_points[0]
+    }
+
+    /// The variables that the entry point uses.
+    pub(super) fn used(&self) -> impl Iterator<Item = (Handle<GlobalVariable>, &GlobalVariable)> {
+        let info = self.info.get_entry_point(0);
+        self.module.global_variables.iter().filter(move |&(handle, _)| info[handle] != GlobalUse::empty())
+    }
+
+    pub(super) fn place(&self, span: Span) -> Option<SourcePlace> {
+        place(self.text, span)
+    }
+
+    /// The place of a variable's declaration.
+    pub(super) fn variable(&self, handle: Handle<GlobalVariable>) -> Option<SourcePlace> {
+        self.place(self.module.global_variables.get_span(handle))
+    }
+
+    /// The place of a function's name.
+    pub(super) fn function(&self, name: &str) -> Option<SourcePlace> {
+        function(self.text, name)
+    }
+}
+
+/// Checks a kernel against limits. To be called with room on the stack.
+///
+/// # Errors
+/// What is wrong first.
+pub(super) fn check(desc: &KernelDesc, allowed: &KernelLimits) -> Result<Checked, Diagnostic> {
+    let text = desc.wgsl.as_str();
+    extent::check(text)?;
+    let parsed = naga::front::wgsl::parse_str(text).map_err(|error| parse_error(text, &error))?;
+    let capabilities =
+        wgpu_naga_bridge::features_to_naga_capabilities(allowed.features, wgpu::DownlevelFlags::all());
+    let info = validate(text, &parsed, capabilities)?;
+    let name = entry_point(desc, &parsed)?;
+    let warnings = unused(text, &parsed, &info);
+    let (mut module, mut info) = resolve(desc, &parsed, &info, &name)?;
+    // What isn't used must not keep a number that is given to something else.
+    if resources(&module).any(|handle| is_unused(&module, &info, handle)) {
+        compact(&mut module, KeepUnused::No);
+        info = validate(text, &module, capabilities)?;
+    }
+    let source = Source { text, module: &module, info: &info };
+    let mut layouts = Layouter::default();
+    layouts
+        .update(module.to_ctx())
+        .map_err(|error| Diagnostic::new(error.inner.to_string()).of_kind(DiagnosticKind::Limit))?;
+    let (bindings, params) = limits::resources(&source, &layouts, allowed)?;
+    let workgroup_bytes = limits::workgroup(&source, &layouts, allowed)?;
+    limits::memory_of_invocations(&source, &layouts)?;
+    let mut report = KernelReport {
+        entry_point: name,
+        workgroup_size: source.entry().workgroup_size,
+        workgroup_bytes,
+        bindings: bindings.iter().map(|(_, info)| info.clone()).collect(),
+        params: params.map(|handle| report::params(&module, &layouts, &module.global_variables[handle])),
+        warnings,
+    };
+    limits::uniformity(&source, desc.allow_non_uniform, &mut report.warnings)?;
+    if report.bindings.iter().all(|binding| binding.access == BindingAccess::Read) {
+        let warning = Diagnostic::new(format!("`{}` writes no buffer", report.entry_point));
+        report.warnings.push(located(warning, source.function(&report.entry_point)));
+    }
+    let bindings = bindings.into_iter().map(|(handle, _)| handle).collect();
+    Ok(Checked { module, report, bindings, params })
+}
+
+/// The entry point that is meant.
+fn entry_point(desc: &KernelDesc, module: &Module) -> Result<String, Diagnostic> {
+    let fault = |reason: String| Diagnostic::new(reason).of_kind(DiagnosticKind::EntryPoint);
+    let all: Vec<&str> = module
+        .entry_points
+        .iter()
+        .filter(|entry| entry.stage == ShaderStage::Compute)
+        .map(|entry| entry.name.as_str())
+        .collect();
+    let list = || all.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
+    match (&desc.entry_point, all.as_slice()) {
+        (_, []) => {
+            let what = match module.entry_points.first() {
+                Some(entry) => format!("`{}` is no compute shader", entry.name),
+                None => "there is no entry point".to_owned(),
+            };
+            let place = module.entry_points.first().and_then(|entry| function(&desc.wgsl, &entry.name));
+            let help = "a kernel is a function with the attributes @compute @workgroup_size(…)";
+            Err(located(fault(what).with_note(help), place))
+        }
+        (Some(chosen), all) if all.contains(&chosen.as_str()) => Ok(chosen.clone()),
+        (Some(chosen), _) => {
+            let place = function(&desc.wgsl, chosen);
+            Err(located(fault(format!("there is no entry point `{chosen}`, but {}", list())), place))
+        }
+        (None, [one]) => Ok((*one).to_owned()),
+        (None, [_, second, ..]) => {
+            let reason = format!("there are several entry points, of which one has to be chosen: {}", list());
+            Err(located(fault(reason), function(&desc.wgsl, second)))
+        }
+    }
+}
+
+/// The module with the entry point alone, its constants with values.
+fn resolve(
+    desc: &KernelDesc,
+    module: &Module,
+    info: &ModuleInfo,
+    name: &str,
+) -> Result<(Module, ModuleInfo), Diagnostic> {
+    let constants: PipelineConstants =
+        desc.constants.iter().map(|(key, &value)| (key.clone(), value)).collect();
+    let resolved = process_overrides(module, info, Some((ShaderStage::Compute, name)), &constants);
+    match resolved {
+        Ok((module, info)) => Ok((module.into_owned(), info.into_owned())),
+        Err(PipelineConstantError::ValidationError(error)) => {
+            Err(validation_error(&desc.wgsl, &error).of_kind(DiagnosticKind::Constant))
+        }
+        Err(error) => {
+            let place = match &error {
+                PipelineConstantError::MissingValue(name) => override_place(desc, module, name),
+                _ => None,
+            };
+            Err(located(Diagnostic::new(chain(&error)).of_kind(DiagnosticKind::Constant), place))
+        }
+    }
+}
+
+/// The declaration of a constant, by its name or number.
+fn override_place(desc: &KernelDesc, module: &Module, name: &str) -> Option<SourcePlace> {
+    let found = module.overrides.iter().find(|(_, constant)| {
+        constant.name.as_deref() == Some(name)
+            || constant.id.map(|id| id.to_string()).as_deref() == Some(name)
+    });
+    place(&desc.wgsl, module.overrides.get_span(found?.0))
+}
+
+/// A warning for each binding that no entry point uses.
+fn unused(text: &str, module: &Module, info: &ModuleInfo) -> Vec<Diagnostic> {
+    let variables = resources(module).filter(|&handle| is_unused(module, info, handle));
+    variables
+        .map(|handle| {
+            let name = module.global_variables[handle].name.as_deref().unwrap_or_default();
+            let warning = Diagnostic::new(format!("`{name}` isn't used, so a launch doesn't take it"));
+            located(warning, place(text, module.global_variables.get_span(handle)))
+        })
+        .collect()
+}
+
+/// What a launch may have to give.
+fn resources(module: &Module) -> impl Iterator<Item = Handle<GlobalVariable>> {
+    let is_resource =
+        |variable: &GlobalVariable| variable.binding.is_some() || variable.space == AddressSpace::Immediate;
+    module
+        .global_variables
+        .iter()
+        .filter(move |(_, variable)| is_resource(variable))
+        .map(|(handle, _)| handle)
+}
+
+fn is_unused(module: &Module, info: &ModuleInfo, handle: Handle<GlobalVariable>) -> bool {
+    (0..module.entry_points.len()).all(|entry| info.get_entry_point(entry)[handle] == GlobalUse::empty())
+}
+
+fn validate(text: &str, module: &Module, capabilities: Capabilities) -> Result<ModuleInfo, Diagnostic> {
+    let validator = |capabilities| Validator::new(ValidationFlags::all(), capabilities);
+    validator(capabilities).validate(module).map_err(|error| {
+        let said = validation_error(text, &error);
+        if validator(Capabilities::all()).validate(module).is_ok() {
+            let note = "the device lacks a feature that this needs";
+            return said.of_kind(DiagnosticKind::Unsupported).with_note(note);
+        }
+        said
+    })
+}
+
+fn parse_error(text: &str, error: &naga::front::wgsl::ParseError) -> Diagnostic {
+    let mut said = Diagnostic::new(error.message()).of_kind(DiagnosticKind::Wgsl);
+    let first = error.labels().next().map(|(span, _)| span);
+    // What the text should have gone on with is at its end.
+    let end = text.trim_end().len();
+    let span = first.and_then(|span| place(text, span));
+    said.place = span.or_else(|| first.map(|_| SourcePlace::of(text, end..end))).map(Box::new);
+    for (span, label) in error.labels() {
+        let label = match place(text, span) {
+            Some(place) if first != Some(span) => format!("line {}: {label}", place.line),
+            _ => label.to_owned(),
+        };
+        if !label.is_empty() && label != said.reason {
+            said.notes.push(label);
+        }
+    }
+    said.notes.extend(error.notes().map(str::to_owned));
+    said
+}
+
+/// The innermost cause is the reason, and what it is in are the notes.
+fn validation_error(text: &str, error: &WithSpan<ValidationError>) -> Diagnostic {
+    let mut causes = vec![error.as_inner().to_string()];
+    let mut next = error.as_inner().source();
+    while let Some(cause) = next {
+        causes.push(cause.to_string());
+        next = cause.source();
+    }
+    let reason = causes.pop().unwrap_or_default();
+    let mut said = Diagnostic::new(reason).of_kind(DiagnosticKind::Wgsl);
+    for (span, label) in error.spans() {
+        if said.place.is_none() {
+            said.place = place(text, *span).map(Box::new);
+        }
+        if !label.is_empty() && !label.starts_with("naga::") {
+            said.notes.push(label.clone());
+        }
+    }
+    if let (None, ValidationError::EntryPoint { name, .. }) = (&said.place, error.as_inner()) {
+        said.place = function(text, name).map(Box::new);
+    }
+    causes.reverse();
+    said.notes.extend(causes);
+    said
+}
+
+fn chain(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(cause) = next {
+        text = format!("{text}: {cause}");
+        next = cause.source();
+    }
+    text
+}
+
+pub(super) fn located(mut said: Diagnostic, place: Option<SourcePlace>) -> Diagnostic {
+    said.place = place.map(Box::new);
+    said
+}
+
+fn place(text: &str, span: Span) -> Option<SourcePlace> {
+    span.to_range().map(|range| SourcePlace::of(text, range))
+}
+
+/// The place of a function's name, which naga's entry points don't keep.
+fn function(text: &str, name: &str) -> Option<SourcePlace> {
+    let is_name = |c: char| c.is_alphanumeric() || c == '_';
+    text.match_indices("fn").find_map(|(at, keyword)| {
+        let rest = text.get(at + keyword.len()..)?;
+        let found = rest.trim_start();
+        let start = at + keyword.len() + rest.len() - found.len();
+        let follows = found.strip_prefix(name)?;
+        let is_it = found.len() < rest.len() && !follows.starts_with(is_name);
+        is_it.then(|| SourcePlace::of(text, start..start + name.len()))
+    })
+}

@@ -1,0 +1,141 @@
+//! One dispatch of a kernel of the caller's own.
+
+use std::sync::Arc;
+
+use backend_api::operand::{self, Access, Operand, Region};
+use backend_api::{BackendError, BackendResult};
+
+use super::{BindingAccess, BindingInfo, Kernel, MAX_STORAGE_BINDINGS};
+use crate::memory::DeviceSlice;
+use crate::ops::OpContext;
+use crate::recorder::{Command, Window};
+
+/// The names of a launch's handles in errors.
+const ARGS: [&str; MAX_STORAGE_BINDINGS] = [
+    "bindings[0]",
+    "bindings[1]",
+    "bindings[2]",
+    "bindings[3]",
+    "bindings[4]",
+    "bindings[5]",
+    "bindings[6]",
+    "bindings[7]",
+];
+
+/// Bytes of a binding are a multiple of this.
+const WORD: usize = 4;
+
+/// Checks a launch and records it.
+///
+/// # Errors
+/// What [`WebGpuBackend::launch`](crate::WebGpuBackend::launch) says.
+pub(crate) fn launch(
+    ctx: &OpContext,
+    op: &'static str,
+    kernel: &Kernel,
+    bindings: &[u64],
+    params: &[u8],
+    grid: [u32; 3],
+) -> BackendResult<()> {
+    let code = kernel.on(ctx, op)?;
+    require_eq(op, "number of bindings", kernel.bindings().len(), bindings.len())?;
+    require_eq(op, "bytes of params", kernel.params().map_or(0, |params| params.bytes), params.len())?;
+    let max = ctx.gpu().limits.max_compute_workgroups_per_dimension;
+    if let Some(groups) = grid.into_iter().find(|&groups| groups > max) {
+        let what = "workgroups along a dimension";
+        return Err(BackendError::Limit { op, what, requested: groups as usize, max: max as usize });
+    }
+    let slices = resolve(ctx, op, kernel.bindings(), bindings)?;
+    if grid.contains(&0) {
+        return Ok(());
+    }
+    let of = |access| {
+        let all = kernel.bindings().iter().zip(&slices);
+        all.filter(move |(info, _)| info.access == access).map(|(_, slice)| slice)
+    };
+    let mut windows = Vec::with_capacity(slices.len());
+    for slice in of(BindingAccess::Read) {
+        windows.push(input(ctx, op, slice, of(BindingAccess::ReadWrite))?);
+    }
+    for slice in of(BindingAccess::ReadWrite) {
+        windows.push(exact(ctx, op, slice)?);
+    }
+    let mut params = params.to_vec();
+    // Immediates are whole words.
+    params.resize(params.len().next_multiple_of(WORD), 0);
+    ctx.launch_command(Command::new(op, code, windows, &params, grid)?);
+    Ok(())
+}
+
+/// The memory behind the handles, which has to be live, long enough, whole words where it is written, and apart.
+fn resolve(
+    ctx: &OpContext,
+    op: &'static str,
+    infos: &[BindingInfo],
+    handles: &[u64],
+) -> BackendResult<Vec<DeviceSlice>> {
+    let mut operands = [Operand::absent(""); MAX_STORAGE_BINDINGS];
+    let mut slices = Vec::with_capacity(handles.len());
+    let alignment = ctx.device.limits.alignment as usize;
+    for (((info, &ptr), arg), operand) in infos.iter().zip(handles).zip(ARGS).zip(&mut operands) {
+        let slice = ctx.device.memory.lookup(op, arg, ptr)?;
+        let (have, need) = (slice.len, info.min_bytes);
+        if have < need {
+            return Err(BackendError::BufferTooSmall { op, arg, have, need });
+        }
+        let is_written = info.access == BindingAccess::ReadWrite;
+        if is_written && have % WORD != 0 {
+            let (what, expected) =
+                ("bytes of a written binding, of which it has whole words,", have / WORD * WORD);
+            return Err(BackendError::Shape { op, what, expected, got: have });
+        }
+        let (access, align) = if is_written { (Access::Write, alignment) } else { (Access::Read, 1) };
+        *operand = Operand { arg, ptr, bytes: have, align, access };
+        slices.push(slice);
+    }
+    let mut regions = slices.iter().map(|slice| Region {
+        allocation: Arc::as_ptr(&slice.block) as usize as u64,
+        offset: slice.offset,
+        len: slice.len,
+    });
+    operand::check(op, &operands, |_| regions.next())?;
+    Ok(slices)
+}
+
+/// What the kernel sees of memory that it reads. What can't be bound as it is gets copied first: it begins off
+/// the device's alignment, it ends within a word, or its buffer is written in the same dispatch.
+fn input<'a>(
+    ctx: &OpContext,
+    op: &'static str,
+    slice: &DeviceSlice,
+    mut written: impl Iterator<Item = &'a DeviceSlice>,
+) -> BackendResult<Window> {
+    let is_aligned = (slice.offset as u64).is_multiple_of(ctx.device.limits.alignment);
+    let is_apart = !written.any(|other| other.block.id() == slice.block.id());
+    if is_aligned && slice.len.is_multiple_of(WORD) && is_apart {
+        return exact(ctx, op, slice);
+    }
+    exact(ctx, op, &ctx.copied(op, slice)?)
+}
+
+/// The window of nothing but a slice.
+fn exact(ctx: &OpContext, op: &'static str, slice: &DeviceSlice) -> BackendResult<Window> {
+    let (start, size) = (slice.offset as u64, slice.len as u64);
+    let max = ctx.device.limits.max_bytes;
+    if size > max {
+        let (requested, max) = (slice.len, usize::try_from(max).unwrap_or(usize::MAX));
+        return Err(BackendError::Limit { op, what: "bytes of a binding", requested, max });
+    }
+    Ok(Window {
+        block: Arc::clone(&slice.block),
+        start,
+        size,
+        offset: 0,
+        #[cfg(feature = "count-out-of-bounds")]
+        operand: 0..size,
+    })
+}
+
+fn require_eq(op: &'static str, what: &'static str, expected: usize, got: usize) -> BackendResult<()> {
+    if expected == got { Ok(()) } else { Err(BackendError::Shape { op, what, expected, got }) }
+}

@@ -1,0 +1,113 @@
+//! Parameters from the command line.
+
+use backend_api::DType;
+use backend_webgpu::ParamsInfo;
+
+use crate::operand::{dtype, push};
+
+/// The bytes of a kernel's parameters: fields by name, or typed numbers in order, or a file.
+///
+/// # Errors
+/// What is wrong with the text, or which field is missing.
+pub(crate) fn bytes(text: &str, info: Option<&ParamsInfo>) -> Result<Vec<u8>, String> {
+    if let Some(path) = text.strip_prefix('@') {
+        return std::fs::read(path).map_err(|error| format!("can't read {path}: {error}"));
+    }
+    let items: Vec<&str> = text.split(',').map(str::trim).filter(|item| !item.is_empty()).collect();
+    if items.iter().any(|item| item.contains('=')) {
+        let info = info.ok_or("the kernel has no parameters")?;
+        return named(&items, info);
+    }
+    let mut bytes = Vec::new();
+    for item in items {
+        let (dtype, number) =
+            item.split_once(':').ok_or_else(|| format!("{item:?} is no NAME=VALUE or TYPE:VALUE"))?;
+        push(&mut bytes, self::dtype(dtype)?, checked(number, self::dtype(dtype)?)?);
+    }
+    if bytes.is_empty()
+        && let Some(info) = info
+    {
+        return Err(format!("the kernel has parameters: {}", fields(info)));
+    }
+    Ok(bytes)
+}
+
+fn named(items: &[&str], info: &ParamsInfo) -> Result<Vec<u8>, String> {
+    let mut bytes = vec![0; info.bytes];
+    let mut missing: Vec<&str> = info.fields.iter().map(|field| field.name.as_str()).collect();
+    for item in items {
+        let (name, values) = item.split_once('=').ok_or_else(|| format!("{item:?} is no NAME=VALUE"))?;
+        let field = info.fields.iter().find(|field| field.name == name);
+        let field = field.ok_or_else(|| format!("there is no parameter {name:?}, but {}", fields(info)))?;
+        // The type of a vector's elements is in its brackets.
+        let ty = field.ty.trim_end_matches('>').rsplit(['<', ' ']).next().unwrap_or_default();
+        let dtype =
+            dtype(ty).map_err(|_| format!("{name} is {}, which --params can't give by name", field.ty))?;
+        let mut numbers = Vec::new();
+        for value in values.split(';') {
+            push(&mut numbers, dtype, checked(value, dtype)?);
+        }
+        if numbers.len() != field.bytes {
+            return Err(format!("{name} is {}: {values:?} doesn't fill it", field.ty));
+        }
+        let place = bytes.get_mut(field.offset..field.offset + field.bytes);
+        place.ok_or("a field outside of its structure")?.copy_from_slice(&numbers);
+        missing.retain(|&other| other != name);
+    }
+    if missing.is_empty() { Ok(bytes) } else { Err(format!("no value for {}", missing.join(", "))) }
+}
+
+fn fields(info: &ParamsInfo) -> String {
+    info.fields.iter().map(|field| format!("{}: {}", field.name, field.ty)).collect::<Vec<_>>().join(", ")
+}
+
+/// A number that its type can hold.
+fn checked(text: &str, dtype: DType) -> Result<f64, String> {
+    let number: f64 = text.trim().parse().map_err(|_| format!("{text:?} is no number"))?;
+    let range = match dtype {
+        DType::I32 => f64::from(i32::MIN)..=f64::from(i32::MAX),
+        DType::U32 => 0.0..=f64::from(u32::MAX),
+        _ => return Ok(number),
+    };
+    if range.contains(&number) && number.fract() == 0.0 {
+        Ok(number)
+    } else {
+        Err(format!("{text} is no {dtype}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = "
+        struct Params { n: u32, scale: vec2<f32>, shift: i32 }
+        @group(0) @binding(0) var<storage, read_write> x: array<f32>;
+        @group(0) @binding(1) var<uniform> params: Params;
+        @compute @workgroup_size(1) fn main() { x[params.n] = params.scale.x + f32(params.shift); }";
+
+    #[test]
+    fn parameters_are_placed_by_name_or_in_order() {
+        let report = backend_webgpu::validate(TEXT).unwrap();
+        let bytes = |text: &str| bytes(text, report.params.as_ref());
+        let by_name = bytes("scale=0.5;-2, n=7, shift=-1").unwrap();
+        let words = [7, 0, 0.5_f32.to_bits(), (-2.0_f32).to_bits(), u32::MAX, 0].map(u32::to_le_bytes);
+        assert_eq!(by_name, words.concat());
+        assert_eq!(bytes("u32:7,u32:0,f32:0.5,f32:-2,i32:-1,u32:0"), Ok(by_name));
+        for wrong in [
+            "",
+            "n=7",
+            "n=7,scale=1,shift=0",
+            "n=-1,scale=1;1,shift=0",
+            "m=1",
+            "7",
+            "u64:7",
+            "n=1.5",
+            "u32:x",
+        ] {
+            assert!(bytes(wrong).is_err(), "{wrong}");
+        }
+        assert_eq!(super::bytes("", None), Ok(vec![]));
+        assert!(super::bytes("n=1", None).is_err());
+    }
+}

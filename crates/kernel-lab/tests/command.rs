@@ -1,0 +1,153 @@
+//! The command as a user calls it, on the best device there is, and the Python class over it.
+
+use std::io::Write as _;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+const SCALE: &str = "struct Params { n: u32, factor: f32 }
+@group(0) @binding(0) var<storage, read> x: array<f32>;
+@group(0) @binding(1) var<storage, read_write> y: array<f32>;
+@group(0) @binding(2) var<uniform> params: Params;
+@compute @workgroup_size(64) fn main(@builtin(global_invocation_id) id: vec3<u32>) {
+    if id.x < params.n { y[id.x] = params.factor * x[id.x]; }
+}";
+
+const BINDINGS: [&str; 4] = ["--bind", "f32:8:iota", "--bind", "f32:2x4:zeros:out"];
+
+/// Runs the command with a kernel as its standard input.
+fn lab(arguments: &[&str], wgsl: &str) -> Output {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_kernel-lab"))
+        .args(arguments)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // Refused if the command ends without reading it.
+    _ = child.stdin.take().unwrap().write_all(wgsl.as_bytes());
+    child.wait_with_output().unwrap()
+}
+
+#[track_caller]
+fn expect(output: &Output, code: i32, parts: &[&str]) {
+    let text =
+        [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes).into_owned()).concat();
+    assert_eq!(output.status.code(), Some(code), "{text}");
+    for part in parts {
+        assert!(text.contains(part), "{part:?} is not in:\n{text}");
+    }
+}
+
+fn launch<'a>(command: &'a str, more: &[&'a str]) -> Vec<&'a str> {
+    let mut arguments = vec![command, "-", "--params", "n=8,factor=0.5"];
+    arguments.extend(BINDINGS);
+    arguments.extend(more);
+    arguments
+}
+
+#[test]
+fn specs_are_told_as_text_and_json() {
+    expect(&lab(&["specs"], ""), 0, &["max_compute_workgroup_storage_size", "matmul f32 1024×1024×1024"]);
+    expect(&lab(&["specs", "--json"], ""), 0, &["\"max_compute_workgroup_storage_size\": "]);
+    expect(&lab(&["specs", "--device", "no such device"], ""), 3, &["no adapter found"]);
+    expect(&lab(&["specs", "--device", "no such device", "--json"], ""), 3, &["\"ok\": false"]);
+}
+
+#[test]
+fn kernels_are_validated_with_and_without_a_device() {
+    for device in [&[][..], &["--device", ""]] {
+        let arguments = |more: &[&'static str]| [&["validate", "-"], device, more].concat();
+        let right = ["`main` is right", "64×1×1", "y: read_write array<f32>", "factor: f32 at 4"];
+        expect(&lab(&arguments(&[]), SCALE), 0, &right);
+        expect(&lab(&arguments(&["--json"]), SCALE), 0, &["\"ok\": true", "\"min_bytes\": 4"]);
+        let wrong = SCALE.replace("params.factor", "params.scale");
+        expect(&lab(&arguments(&[]), &wrong), 1, &["scale", ":6:", "^^^^^"]);
+        let json = ["\"kind\": \"wgsl\"", "\"line\": 6", "\"column\": "];
+        expect(&lab(&arguments(&["--json"]), &wrong), 1, &json);
+    }
+    expect(&lab(&["validate", "/no/such/file.wgsl"], ""), 2, &["can't read"]);
+    expect(&lab(&["validate", "-", "--const", "N"], ""), 2, &["NAME=VALUE"]);
+}
+
+#[test]
+fn kernels_run() {
+    let y = ["y: f32 2×4 = 0 0.5 1 1.5 2 2.5 3 3.5"];
+    expect(&lab(&launch("run", &["--grid", "1"]), SCALE), 0, &y);
+    expect(&lab(&launch("run", &["--threads", "8", "--show", "2"]), SCALE), 0, &["= 0 0.5 …"]);
+    expect(&lab(&launch("run", &["--grid", "1", "--json"]), SCALE), 0, &["\"ok\": true", "3.5"]);
+
+    let folder = std::env::temp_dir().join(format!("kernel-lab-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let saved = format!("1={}", folder.join("y").display());
+    expect(&lab(&launch("run", &["--grid", "1", "--save", &saved]), SCALE), 0, &[]);
+    let numbers: Vec<u8> = (0..8).flat_map(|i| (i as f32 * 0.5).to_le_bytes()).collect();
+    assert_eq!(std::fs::read(folder.join("y")).unwrap(), numbers);
+    expect(&lab(&launch("run", &["--grid", "1", "--expect", &saved]), SCALE), 0, &["all 8 elements"]);
+    std::fs::write(folder.join("y"), [1; 32]).unwrap();
+    expect(
+        &lab(&launch("run", &["--grid", "1", "--expect", &saved]), SCALE),
+        5,
+        &["7 of 8 elements are wrong"],
+    );
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn kernels_are_profiled() {
+    let options = ["--grid", "1", "--warm-up", "0.05", "--samples", "3", "--bytes", "64", "--flops", "8"];
+    expect(&lab(&launch("profile", &options), SCALE), 0, &["time ", "samples", "clock"]);
+    let json = lab(&launch("profile", &[&options[..], &["--json"]].concat()), SCALE);
+    expect(&json, 0, &["\"median\": ", "\"clock\": ", "\"ok\": true"]);
+}
+
+#[test]
+fn what_is_wrong_with_a_launch_is_told() {
+    expect(
+        &lab(&["run", "-", "--grid", "1"], SCALE),
+        2,
+        &["has 2 bindings, --bind gives 0", "x (read array<f32>)"],
+    );
+    expect(&lab(&launch("run", &[]), SCALE), 2, &["--grid"]);
+    expect(&lab(&launch("run", &["--grid", "1", "--bind", "f64:1:zeros"]), SCALE), 2, &["f64"]);
+    expect(&lab(&launch("run", &["--grid", "70000"]), SCALE), 3, &["70000", "65535"]);
+    expect(&lab(&launch("run", &["--grid", "1"]), &SCALE.replace("read_write", "read")), 1, &["^"]);
+    let mut arguments = launch("run", &["--grid", "1"]);
+    arguments[3] = "n=8";
+    expect(&lab(&arguments, SCALE), 2, &["no value for factor"]);
+    let ints = SCALE
+        .replace("var<storage, read> x: array<f32>", "var<storage, read> x: array<i32>")
+        .replace("* x", "* f32(x")
+        .replace("id.x]; }", "id.x]); }");
+    expect(&lab(&launch("run", &["--grid", "1"]), &ints), 2, &["x has elements of i32, --bind gives f32"]);
+}
+
+/// Only on a software adapter: a GPU isn't hung on purpose.
+#[test]
+fn a_kernel_without_an_end_ends_after_the_timeout() {
+    let specs = lab(&["specs", "--json"], "");
+    if !String::from_utf8_lossy(&specs.stdout).contains("\"kind\": \"SoftwareAdapter\"") {
+        return;
+    }
+    let endless = "@group(0) @binding(0) var<storage, read_write> x: array<u32>;
+        @compute @workgroup_size(1) fn main() { loop { x[1] += 1u; if x[0] == 7u { break; } } }";
+    for command in ["run", "profile"] {
+        let start = Instant::now();
+        let arguments = [command, "-", "--bind", "u32:2:zeros", "--grid", "65535,65535", "--timeout", "3"];
+        expect(&lab(&arguments, endless), 4, &["no end within 3 s"]);
+        assert!(start.elapsed() < Duration::from_secs(20), "{:?}", start.elapsed());
+    }
+}
+
+#[test]
+fn the_python_class_passes_its_tests() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/python");
+    let python = if cfg!(windows) { "python" } else { "python3" };
+    let tests = Command::new(python)
+        .args(["-B", "-m", "unittest", "discover", "--start-directory"])
+        .arg(folder)
+        .env("KERNEL_LAB", env!("CARGO_BIN_EXE_kernel-lab"))
+        .output()
+        .unwrap_or_else(|error| panic!("{python} is needed: {error}"));
+    expect(&tests, 0, &["OK"]);
+}

@@ -1,0 +1,94 @@
+"""Tests of wgsl_backend on whatever device there is: `python3 -m unittest discover examples/python`."""
+
+import struct
+import unittest
+
+from wgsl_backend import Buffer, KernelLabError, WGSLBackend
+
+AXPY = """
+struct Params { n: u32, alpha: f32 }
+@group(0) @binding(0) var<storage, read> x: array<f32>;
+@group(0) @binding(1) var<storage, read_write> y: array<f32>;
+@group(0) @binding(2) var<uniform> params: Params;
+@compute @workgroup_size(64) fn main(@builtin(global_invocation_id) id: vec3<u32>) {
+    if id.x < params.n { y[id.x] += params.alpha * x[id.x]; }
+}
+"""
+
+ENDLESS = """
+@group(0) @binding(0) var<storage, read_write> x: array<u32>;
+@compute @workgroup_size(1) fn main() { loop { x[1] += 1u; if x[0] == 7u { break; } } }
+"""
+
+
+class WGSLBackendTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.backend = WGSLBackend()
+
+    def axpy(self, what, n=1000, **more):
+        bindings = [Buffer("f32", (n,), "iota"), Buffer("f32", (n,), 1.0, output=True)]
+        return what(AXPY, bindings, params={"n": n, "alpha": 0.5}, threads=(n,), **more)
+
+    def test_specs(self):
+        specs = self.backend.get_device_specs()
+        self.assertTrue(specs["name"])
+        self.assertGreaterEqual(specs["limits"]["max_compute_invocations_per_workgroup"], 128)
+        self.assertTrue(specs["built_in"])
+
+    def test_a_device_that_is_not_there(self):
+        with self.assertRaises(KernelLabError):
+            WGSLBackend(device="no such device").get_device_specs()
+
+    def test_a_right_kernel(self):
+        ok, message = self.backend.validate_kernel(AXPY)
+        self.assertTrue(ok, message)
+        self.assertIn("y: read_write array<f32>", message)
+
+    def test_a_wrong_kernel_and_its_line(self):
+        ok, message = self.backend.validate_kernel(AXPY.replace("params.alpha", "params.beta"))
+        self.assertFalse(ok)
+        self.assertIn("beta", message)
+        self.assertIn("line 7", message)
+        self.assertIn("^^^^", message)
+
+    def test_a_run(self):
+        result = self.axpy(self.backend.run_kernel)
+        self.assertTrue(result["ok"], result)
+        found = struct.unpack("=1000f", result["outputs"][1])
+        self.assertEqual(list(found), [1 + 0.5 * i for i in range(1000)])
+
+    def test_a_profile(self):
+        counts = {"bytes": 12 * 1000, "flops": 2 * 1000, "warm_up": 0.05, "samples": 5}
+        right = [1 + 0.5 * i for i in range(1000)]
+        result = self.axpy(self.backend.profile_kernel, expected={1: right}, **counts)
+        self.assertTrue(result["ok"], result)
+        self.assertIn(result["clock"], ("device", "host"))
+        self.assertLessEqual(result["p10"], result["median"])
+        self.assertLessEqual(result["median"], result["p90"])
+        self.assertEqual(result["kernel"]["workgroup_size"], [64, 1, 1])
+
+        wrong = right[:500] + [-1.0] + right[501:]
+        result = self.axpy(self.backend.profile_kernel, expected={1: wrong}, **counts)
+        self.assertFalse(result["ok"])
+        comparison = result["comparisons"][0]
+        self.assertEqual((comparison["wrong"], comparison["worst_index"]), (1, 500))
+
+    def test_what_is_wrong_is_told(self):
+        result = self.backend.profile_kernel("fn", [], grid=(1,))
+        self.assertEqual((result["ok"], result["error"]["kind"], result["error"]["line"]), (False, "wgsl", 1))
+        result = self.backend.profile_kernel(AXPY, [Buffer("f32", (4,))], params={"n": 4, "alpha": 1}, grid=(1,))
+        self.assertEqual(result["error"]["kind"], "usage")
+        self.assertIn("y (read_write array<f32>)", result["error"]["reason"])
+
+    def test_an_endless_kernel_ends(self):
+        # Hanging a GPU on purpose isn't for a test.
+        if self.backend.get_device_specs()["kind"] != "SoftwareAdapter":
+            self.skipTest("not a software adapter")
+        backend = WGSLBackend(timeout=3.0)
+        result = backend.run_kernel(ENDLESS, [Buffer("u32", (2,))], grid=(65535, 65535))
+        self.assertEqual((result["ok"], result["error"]["kind"]), (False, "timeout"))
+
+
+if __name__ == "__main__":
+    unittest.main()

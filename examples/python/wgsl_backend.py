@@ -1,0 +1,208 @@
+"""WGSL kernels from Python: what a kernel optimiser needs to register a backend called "wgsl".
+
+It has no dependencies. The work is done by the command `kernel-lab` of this repository
+(`cargo build --release --package kernel-lab`), which is found through the environment variable KERNEL_LAB, on the PATH,
+or in target/.
+
+    backend = WGSLBackend()
+    specs = backend.get_device_specs()
+    ok, message = backend.validate_kernel(code)
+    result = backend.profile_kernel(
+        code,
+        bindings=[Buffer("f32", (1024,), "random"), Buffer("f32", (1024,), "zeros", output=True)],
+        params={"n": 1024},
+        threads=(1024,),
+    )
+    print(result["median"], "seconds")
+"""
+
+import array
+import json
+import math
+import os
+import pathlib
+import shutil
+import subprocess
+import tempfile
+from dataclasses import dataclass
+
+_TYPE_CODES = {"f32": "f", "i32": "i", "u32": "I"}
+
+
+class KernelLabError(RuntimeError):
+    """The command can't be found, or says something that isn't JSON."""
+
+
+@dataclass
+class Buffer:
+    """A buffer of a launch.
+
+    `dtype` is "f32", "f16", "i32" or "u32". `content` is "zeros", "ones", "iota", "random", "normal", a number for all
+    elements, or the elements: bytes in the machine's order, anything with a buffer such as a NumPy array, or a sequence
+    of numbers (not of f16).
+    """
+
+    dtype: str
+    shape: tuple
+    content: object = "zeros"
+    output: bool = False
+
+
+class WGSLBackend:
+    """Device specs, validation and profiles of WGSL kernels on one device."""
+
+    name = "wgsl"
+
+    def __init__(self, device="", command=None, timeout=60.0):
+        """`device` is an index, a part of a name, an interface such as "vulkan", or nothing for the best device.
+        `timeout` bounds each run of the command, in seconds."""
+        self.device = device
+        self.command = str(command or _find_command())
+        self.timeout = timeout
+
+    def get_device_specs(self) -> dict:
+        """Every limit and feature of the device, subgroup sizes, cooperative matrices, and what built-in operations use.
+
+        Raises KernelLabError where there is no such device."""
+        specs = self._run(["specs", "--device", self.device])
+        if specs.get("ok") is False:
+            raise KernelLabError(specs["error"]["reason"])
+        return specs
+
+    def validate_kernel(self, code, entry_point=None, constants=None) -> tuple:
+        """Compiles a kernel for the device: whether it is right, and the bindings or what is wrong with the line."""
+        arguments = ["validate", "-", "--device", self.device, *_kernel_arguments(entry_point, constants)]
+        result = self._run(arguments, code)
+        if not result["ok"]:
+            return False, result["error"].get("text") or result["error"]["reason"]
+        bindings = ", ".join(f"{b['name']}: {b['access']} {b['type']}" for b in result["bindings"])
+        return True, f"`{result['entry_point']}` is right; bindings: {bindings}"
+
+    def run_kernel(self, code, bindings, **launch) -> dict:
+        """Launches a kernel once. The result's "outputs" are the bytes of each written or `output` binding, by index;
+        the other arguments are those of `profile_kernel`, without its counts."""
+        return self._launch("run", code, bindings, **launch)
+
+    def profile_kernel(self, code, bindings, bytes=None, flops=None, warm_up=0.3, samples=50, **launch) -> dict:
+        """Measures a launch.
+
+        `bindings` are Buffers in the kernel's order, by group and binding. The launch takes `params` (a dict by field
+        name, or bytes), `grid` in workgroups or `threads` in invocations, `expected` (the elements that bindings should
+        hold after the first launch, by index, within `atol + rtol * |expected|`), `entry_point` and `constants`.
+        `bytes` and `flops` are counts of a launch, for "gb_per_s" and "gflop_per_s".
+
+        The result has "ok"; without errors "median", "p10" and "p90" in seconds, "clock" ("device" or "host"),
+        "comparisons" and "kernel"; else "error" with its "kind" and "reason", and for a wrong kernel its "line",
+        "column" and a "text" with the source line."""
+        options = ["--warm-up", str(warm_up), "--samples", str(samples)]
+        for name, count in (("--bytes", bytes), ("--flops", flops)):
+            options += [] if count is None else [name, str(count)]
+        return self._launch("profile", code, bindings, options, **launch)
+
+    def _launch(
+        self,
+        what,
+        code,
+        bindings,
+        options=(),
+        params=None,
+        grid=None,
+        threads=None,
+        expected=None,
+        atol=1e-5,
+        rtol=1e-3,
+        entry_point=None,
+        constants=None,
+        seed=0,
+    ):
+        with tempfile.TemporaryDirectory(prefix="wgsl-") as folder:
+            folder = pathlib.Path(folder)
+            arguments = [what, "-", "--device", self.device, "--timeout", str(self.timeout), "--seed", str(seed)]
+            arguments += [*_kernel_arguments(entry_point, constants), *options]
+            saved = {}
+            for index, buffer in enumerate(bindings):
+                arguments += ["--bind", _spec(buffer, folder / f"{index}.in")]
+                if what == "run" and buffer.output:
+                    saved[index] = folder / f"{index}.out"
+                    arguments += ["--save", f"{index}={saved[index]}"]
+            for index, content in (expected or {}).items():
+                path = folder / f"{index}.expected"
+                path.write_bytes(_elements(content, bindings[index].dtype))
+                arguments += ["--expect", f"{index}={path}", "--atol", str(atol), "--rtol", str(rtol)]
+            if isinstance(params, dict):
+                arguments += ["--params", ",".join(f"{name}={_number(value)}" for name, value in params.items())]
+            elif params is not None:
+                (folder / "params").write_bytes(params)
+                arguments += ["--params", f"@{folder / 'params'}"]
+            for name, sizes in (("--grid", grid), ("--threads", threads)):
+                arguments += [] if sizes is None else [name, ",".join(str(size) for size in sizes)]
+            result = self._run(arguments, code)
+            if what == "run" and "error" not in result:
+                result["outputs"] = {index: path.read_bytes() for index, path in saved.items()}
+            return result
+
+    def _run(self, arguments, code=None) -> dict:
+        try:
+            # The command ends by itself after its timeout.
+            done = subprocess.run(
+                [self.command, *arguments, "--json"],
+                input=code,
+                capture_output=True,
+                encoding="utf-8",
+                timeout=self.timeout + 30,
+            )
+        except OSError as error:
+            raise KernelLabError(f"can't run {self.command}: {error}") from error
+        except subprocess.TimeoutExpired:
+            return {"ok": False, "error": {"kind": "timeout", "reason": f"no end within {self.timeout} s"}}
+        try:
+            return json.loads(done.stdout)
+        except json.JSONDecodeError as error:
+            said = done.stderr.strip() or f"it ended with {done.returncode}"
+            raise KernelLabError(f"{self.command} {' '.join(arguments)}: {said}") from error
+
+
+def _find_command():
+    named = os.environ.get("KERNEL_LAB") or shutil.which("kernel-lab")
+    if named:
+        return named
+    target = pathlib.Path(__file__).resolve().parents[2] / "target"
+    for profile in ("release", "debug"):
+        for name in ("kernel-lab", "kernel-lab.exe"):
+            if (target / profile / name).is_file():
+                return target / profile / name
+    raise KernelLabError("there is no kernel-lab: cargo build --release --package kernel-lab")
+
+
+def _kernel_arguments(entry_point, constants):
+    arguments = [] if entry_point is None else ["--entry", entry_point]
+    for name, value in (constants or {}).items():
+        arguments += ["--const", f"{name}={float(value)}"]
+    return arguments
+
+
+def _spec(buffer, path):
+    shape = "x".join(str(size) for size in buffer.shape)
+    content = buffer.content
+    if isinstance(content, (int, float)):
+        content = repr(float(content))
+    elif not isinstance(content, str):
+        path.write_bytes(_elements(content, buffer.dtype))
+        content = f"@{path}"
+    return f"{buffer.dtype}:{shape}:{content}{':out' if buffer.output else ''}"
+
+
+def _elements(content, dtype):
+    if isinstance(content, (list, tuple)):
+        if dtype not in _TYPE_CODES:
+            raise ValueError(f"elements of {dtype} have to be given as bytes")
+        return array.array(_TYPE_CODES[dtype], content).tobytes()
+    return memoryview(content).tobytes()
+
+
+def _number(value):
+    if isinstance(value, (list, tuple)):
+        return ";".join(_number(element) for element in value)
+    if isinstance(value, float) and not math.isfinite(value):
+        return {math.inf: "inf", -math.inf: "-inf"}.get(value, "nan")
+    return repr(value)
