@@ -9,7 +9,8 @@ use backend_api::desc::{
     SoftmaxDesc, TensorDesc, UnaryDesc, WhereDesc, Window,
 };
 use backend_api::{
-    BackendResult, BackendTranspose, BinaryOp, CompareOp, ComputeBackend, DType, ErrorKind, ReduceOp, UnaryOp,
+    BackendResult, BackendTranspose, BinaryOp, Command, CompareOp, ComputeBackend, DType, ErrorKind,
+    ReduceOp, UnaryOp,
 };
 
 type Call = fn(&dyn ComputeBackend, [u64; 4]) -> BackendResult<()>;
@@ -25,7 +26,7 @@ const PIXELS: ConvShape = ConvShape::new([1, 1, 2, 2], 1, Window::new([1, 1]));
 const POOLED: PoolShape = PoolShape::new([1, 1, 2, 2], [2, 2], Window::new([1, 1]));
 
 /// Every method, over four buffers. `free` comes last.
-const METHODS: [(&str, Call); 57] = [
+const METHODS: &[(&str, Call)] = &[
     ("gemm", |b, [x, y, z, _]| b.gemm(NO, NO, 2, 2, 2, 1.0, x, 2, y, 2, 0.0, z, 2)),
     ("batched_gemm", |b, [x, y, z, _]| {
         b.batched_gemm(NO, NO, 2, 2, 2, 1.0, x, 2, 4, y, 2, 4, 0.0, z, 2, 4, 2)
@@ -40,6 +41,7 @@ const METHODS: [(&str, Call); 57] = [
     ("unary of nothing", |b, [x, y, ..]| b.unary(UnaryOp::Neg, x, y, 0)),
     ("synchronize", |b, _| b.synchronize()),
     ("alloc", |b, _| b.alloc(16).map(drop)),
+    ("alloc_zeroed", |b, _| b.alloc_zeroed(18).map(drop)),
     ("alloc of nothing", |b, _| b.alloc(0).map(drop)),
     ("copy_htod", |b, [x, ..]| b.copy_htod(x, &[1; 16])),
     ("copy_htod of 3 bytes", |b, [x, ..]| b.copy_htod(x, &[1; 3])),
@@ -156,9 +158,21 @@ const METHODS: [(&str, Call); 57] = [
     ("free", |b, [x, ..]| b.free(x)),
 ];
 
+/// Whether every operation of the contract is among the methods.
+fn none_is_missing() -> Result<(), String> {
+    let listed = |operation: &&str| METHODS.iter().any(|(name, _)| name == operation);
+    match Command::OPERATIONS.iter().find(|operation| !listed(operation)) {
+        Some(missing) => Err(format!("{missing} is missing in METHODS")),
+        None => Ok(()),
+    }
+}
+
 /// Whether every method works.
 pub(crate) fn all_work(backend: &dyn ComputeBackend, ptrs: [u64; 4]) -> Result<(), String> {
-    for (name, call) in METHODS.iter().filter(|(name, _)| !["free", "alloc", "view"].contains(name)) {
+    none_is_missing()?;
+    for (name, call) in
+        METHODS.iter().filter(|(name, _)| !["free", "alloc", "alloc_zeroed", "view"].contains(name))
+    {
         call(backend, ptrs).map_err(|error| format!("{name} failed: {error:?}"))?;
     }
     Ok(())
@@ -171,7 +185,7 @@ pub(crate) fn all_fail(
     kind: ErrorKind,
     before: &dyn Fn(&str),
 ) -> Result<(), String> {
-    for (name, call) in METHODS {
+    for &(name, call) in METHODS {
         before(name);
         match call(backend, ptrs) {
             Err(error) if error.kind() == kind => {}

@@ -11,7 +11,7 @@ pub type BackendResult<T> = Result<T, BackendError>;
 ///
 /// Sizes are bytes unless a field's text says otherwise. `op` is the name of the called method, `arg` the
 /// name of the argument as its signature or descriptor spells it.
-#[derive(Clone, Debug, Error, PartialEq)]
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BackendError {
     /// The handle was never given out by this backend, or has been freed.

@@ -16,10 +16,12 @@
 
 mod backend;
 mod bound;
+mod command;
 pub mod desc;
 mod device;
 mod dtype;
 mod error;
+mod forward;
 pub mod handles;
 mod maybe_send;
 pub mod operand;
@@ -30,6 +32,7 @@ mod size;
 
 pub use backend::ComputeBackend;
 pub use bound::{MAX_SECONDS, require_bounded};
+pub use command::Command;
 pub use device::{Capabilities, DeviceInfo, DeviceKind, MemoryStats};
 pub use dtype::{DType, round_to_odd};
 pub use error::{BackendError, BackendResult, Diagnostic, ErrorKind};

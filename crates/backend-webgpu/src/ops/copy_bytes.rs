@@ -61,8 +61,13 @@ pub(crate) fn copy_htod(ctx: &OpContext, dst: u64, src: &[u8]) -> BackendResult<
 }
 
 /// `dst = src` for handles that may be views of one buffer.
-pub(crate) fn copy_dtod(ctx: &OpContext, dst: u64, src: u64, bytes: usize) -> BackendResult<()> {
-    let op = "copy_dtod";
+pub(crate) fn copy_dtod(
+    ctx: &OpContext,
+    op: &'static str,
+    dst: u64,
+    src: u64,
+    bytes: usize,
+) -> BackendResult<()> {
     let operand = |arg, ptr, access| Operand { arg, ptr, bytes, align: 1, access };
     let operands = [operand("dst", dst, Access::Write), operand("src", src, Access::Read)];
     let [Some(dst), Some(src)] = ctx.resolve(op, &operands)? else {
