@@ -28,6 +28,7 @@ pub mod operand;
 mod ops;
 pub mod random;
 mod registry;
+mod shape_bound;
 mod size;
 
 pub use backend::ComputeBackend;
@@ -39,4 +40,5 @@ pub use error::{BackendError, BackendResult, Diagnostic, ErrorKind};
 pub use maybe_send::{BackendFuture, MaybeSend, MaybeSync, Operation};
 pub use ops::{Activation, BackendTranspose, BinaryOp, CompareOp, MathMode, ReduceOp, ScatterOp, UnaryOp};
 pub use registry::{BackendFactory, BackendPreference, OVERRIDE_VARIABLE, Registry, Selection};
+pub use shape_bound::Bound;
 pub use size::{checked_add, checked_product};

@@ -6,7 +6,7 @@ use crate::operand::{Access, Operand};
 use crate::size::{strided_extent, strides_are_injective};
 use crate::{BackendError, BackendResult, DType, checked_product};
 
-use super::{require_at_least, require_eq, require_float};
+use super::{require_at_least, require_float, require_multiple};
 
 /// Where the vectors of one operand lie, in elements: `batch·b + head·h + token·t` is the start of a vector,
 /// whose `head_dim` numbers are adjacent.
@@ -178,9 +178,9 @@ impl AttentionDesc {
         if self.kv_dtype != self.dtype && (self.dtype, self.kv_dtype) != (DType::F32, DType::F16) {
             return Err(BackendError::Dtype { op, arg: "kv_dtype", got: self.kv_dtype });
         }
-        require_at_least(op, "kv_heads (at least)", usize::from(self.heads > 0), self.kv_heads)?;
+        require_at_least(op, "kv_heads", usize::from(self.heads > 0), self.kv_heads)?;
         if self.kv_heads > 0 {
-            require_eq(op, "heads modulo kv_heads", 0, self.heads % self.kv_heads)?;
+            require_multiple(op, "heads", self.kv_heads, self.heads)?;
         }
         checked_product(op, "queries", &[self.batch, self.heads, self.seq_q, self.head_dim])?;
         checked_product(op, "keys", &[self.batch, self.kv_heads, self.seq_kv, self.head_dim])?;

@@ -3,7 +3,7 @@
 use crate::operand::{Access, Operand};
 use crate::{BackendResult, DType, checked_product};
 
-use super::{require_at_least, require_eq, require_float};
+use super::{require_at_least, require_float, require_multiple};
 
 /// `output = (x − mean) / √(var + eps) · weight + bias` with mean and biased variance over each group of
 /// channels of each of a batch: channels are divided into `groups` groups of neighbours. The output may be
@@ -54,8 +54,8 @@ impl GroupNormDesc {
     pub fn operands(&self, op: &'static str) -> BackendResult<[Operand; 4]> {
         let &Self { dtype, batch, channels, spatial, groups, .. } = self;
         require_float(op, "dtype", dtype)?;
-        require_at_least(op, "groups (at least)", 1, groups)?;
-        require_eq(op, "channels left over by the groups", 0, channels % groups)?;
+        require_at_least(op, "groups", 1, groups)?;
+        require_multiple(op, "number of channels", groups, channels)?;
         let elements = checked_product(op, "input", &[batch, channels, spatial])?;
         let scales = if elements == 0 { 0 } else { channels };
         Ok([

@@ -4,7 +4,7 @@ use crate::operand::{Access, Operand};
 use crate::{Activation, BackendResult, DType};
 
 use super::conv::ConvShape;
-use super::{require_at_least, require_eq, require_float};
+use super::{require_at_least, require_float, require_multiple};
 
 /// `output = activation(Tᵀ · input + bias)` where T is the convolution that reads an image of the output's
 /// extents: each number of the input, times a filter, is added to the output where that convolution would
@@ -79,9 +79,9 @@ impl ConvTransposeDesc {
     pub fn operands(&self, op: &'static str) -> BackendResult<[Operand; 4]> {
         let dtype = self.dtype;
         require_float(op, "dtype", dtype)?;
-        require_at_least(op, "groups (at least)", 1, self.shape.groups)?;
-        require_eq(op, "channels left over by the groups", 0, self.shape.channels % self.shape.groups)?;
-        require_eq(op, "filters left over by the groups", 0, self.shape.filters % self.shape.groups)?;
+        require_at_least(op, "groups", 1, self.shape.groups)?;
+        require_multiple(op, "number of channels", self.shape.groups, self.shape.channels)?;
+        require_multiple(op, "number of filters", self.shape.groups, self.shape.filters)?;
         let [output, filter, input] = self.transposes(op)?.elements(op)?;
         let read = |elements| if output == 0 { 0 } else { elements };
         Ok([

@@ -2,9 +2,9 @@
 
 use crate::operand::{Access, Operand};
 use crate::size::{strided_extent, strides_are_injective};
-use crate::{Activation, BackendError, BackendResult, BackendTranspose, DType, MathMode};
+use crate::{Activation, BackendError, BackendResult, BackendTranspose, Bound, DType, MathMode};
 
-use super::{require_at_least, require_float};
+use super::require_float;
 
 /// A row-major matrix in device memory, or a batch of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -163,9 +163,9 @@ impl MatmulDesc {
         };
         let (a_rows, a_columns) = stored(self.m, self.k, self.trans_a);
         let (b_rows, b_columns) = stored(self.k, self.n, self.trans_b);
-        require_at_least(op, "lda (at least)", a_columns.max(1), self.a.ld)?;
-        require_at_least(op, "ldb (at least)", b_columns.max(1), self.b.ld)?;
-        require_at_least(op, "ldc (at least)", self.n.max(1), self.c.ld)?;
+        require_row(op, "lda", "A", a_columns, self.a.ld)?;
+        require_row(op, "ldb", "B", b_columns, self.b.ld)?;
+        require_row(op, "ldc", "C", self.n, self.c.ld)?;
         if !strides_are_injective(&mut self.c_dims()) {
             return Err(BackendError::Overlap { op, a: "c", b: "c" });
         }
@@ -205,4 +205,16 @@ impl MatmulDesc {
             (_, got, _) => Err(BackendError::Dtype { op, arg: "b", got }),
         }
     }
+}
+
+/// A leading dimension must hold a row, and a row of nothing must have room for one element.
+fn require_row(
+    op: &'static str,
+    what: &'static str,
+    matrix: &'static str,
+    length: usize,
+    ld: usize,
+) -> BackendResult<()> {
+    let expected = if length == 0 { Bound::AtLeast(1) } else { Bound::Row { matrix, length } };
+    if ld >= length.max(1) { Ok(()) } else { Err(BackendError::Shape { op, what, expected, got: ld }) }
 }

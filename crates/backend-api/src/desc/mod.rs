@@ -49,7 +49,7 @@ pub use tensor::{Loop, MAX_RANK, TensorDesc, collapse};
 pub use value::Value;
 pub use window::Window;
 
-use crate::{BackendError, BackendResult, DType};
+use crate::{BackendError, BackendResult, Bound, DType};
 
 /// The rule of operations that compute: floating-point only.
 pub(crate) fn require_float(op: &'static str, arg: &'static str, got: DType) -> BackendResult<()> {
@@ -58,11 +58,8 @@ pub(crate) fn require_float(op: &'static str, arg: &'static str, got: DType) -> 
 
 /// `axis` must be one of so many dimensions, of which there must be one.
 pub(crate) fn require_axis(op: &'static str, rank: usize, axis: usize) -> BackendResult<()> {
-    require_at_least(op, "dimensions (at least)", 1, rank)?;
-    if axis < rank {
-        return Ok(());
-    }
-    Err(BackendError::Shape { op, what: "axis (less than)", expected: rank, got: axis })
+    require_at_least(op, "number of dimensions", 1, rank)?;
+    require(op, "axis", Bound::LessThan(rank), axis, axis < rank)
 }
 
 /// `got` must be exactly `expected`.
@@ -72,15 +69,35 @@ pub(crate) fn require_eq(
     expected: usize,
     got: usize,
 ) -> BackendResult<()> {
-    if got == expected { Ok(()) } else { Err(BackendError::Shape { op, what, expected, got }) }
+    require(op, what, Bound::Exactly(expected), got, got == expected)
 }
 
-/// `got` must be `expected` or more; `what` should say so.
+/// `got` must be `least` or more.
 pub(crate) fn require_at_least(
     op: &'static str,
     what: &'static str,
-    expected: usize,
+    least: usize,
     got: usize,
 ) -> BackendResult<()> {
-    if got >= expected { Ok(()) } else { Err(BackendError::Shape { op, what, expected, got }) }
+    require(op, what, Bound::AtLeast(least), got, got >= least)
+}
+
+/// `got` must be a multiple of `divisor`, which isn't 0.
+pub(crate) fn require_multiple(
+    op: &'static str,
+    what: &'static str,
+    divisor: usize,
+    got: usize,
+) -> BackendResult<()> {
+    require(op, what, Bound::MultipleOf(divisor), got, got.is_multiple_of(divisor))
+}
+
+fn require(
+    op: &'static str,
+    what: &'static str,
+    expected: Bound,
+    got: usize,
+    fits: bool,
+) -> BackendResult<()> {
+    if fits { Ok(()) } else { Err(BackendError::Shape { op, what, expected, got }) }
 }

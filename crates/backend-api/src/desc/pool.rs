@@ -1,7 +1,7 @@
 //! Pooling.
 
 use crate::operand::{Access, Operand};
-use crate::{BackendResult, DType, checked_add, checked_product};
+use crate::{BackendError, BackendResult, Bound, DType, checked_add, checked_product};
 
 use super::conv::ImageLayout;
 use super::window::Window;
@@ -81,18 +81,11 @@ impl PoolShape {
             let next = fits.saturating_mul(stride);
             let begins_inside = next < checked_add(op, "padded input", input[axis], window.before[axis])?;
             let most = fits + usize::from(!whole && begins_inside);
-            let (least, less) = [
-                ("height of the output (at least)", "height of the output (less than)"),
-                ("width of the output (at least)", "width of the output (less than)"),
-            ][axis];
-            require_at_least(op, least, fits, output[axis])?;
+            let what = ["height of the output", "width of the output"][axis];
+            require_at_least(op, what, fits, output[axis])?;
             if output[axis] > most {
-                return Err(crate::BackendError::Shape {
-                    op,
-                    what: less,
-                    expected: most + 1,
-                    got: output[axis],
-                });
+                let expected = Bound::AtMost(most);
+                return Err(BackendError::Shape { op, what, expected, got: output[axis] });
             }
         }
         Ok([

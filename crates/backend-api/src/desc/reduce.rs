@@ -1,7 +1,7 @@
 //! Reductions.
 
 use crate::operand::{Access, Operand};
-use crate::{BackendError, BackendResult, DType, ReduceOp, checked_product};
+use crate::{BackendError, BackendResult, Bound, DType, ReduceOp, checked_product};
 
 use super::tensor::{Loop, MAX_RANK, TensorDesc, collapse, extent, require_distinct};
 use super::{require_axis, require_float};
@@ -62,8 +62,8 @@ impl<'a> ReduceDesc<'a> {
         let shape = self.input.shape;
         for (i, &axis) in self.axes.iter().enumerate() {
             require_axis(op, shape.len(), axis)?;
-            if let Some(first) = self.axes[..i].iter().position(|&other| other == axis) {
-                return Err(BackendError::Shape { op, what: "axis named before", expected: i, got: first });
+            if self.axes[..i].contains(&axis) {
+                return Err(BackendError::Shape { op, what: "axis", expected: Bound::Unlisted, got: axis });
             }
         }
         checked_product(op, "shape", shape)?;

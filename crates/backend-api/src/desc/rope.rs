@@ -4,7 +4,7 @@ use crate::operand::{Access, Operand};
 use crate::size::{strided_extent, strides_are_injective};
 use crate::{BackendError, BackendResult, DType, checked_add, checked_product};
 
-use super::{HeadStrides, require_at_least, require_eq, require_float};
+use super::{HeadStrides, require_at_least, require_float, require_multiple};
 
 /// Which two numbers of a vector are rotated together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -108,15 +108,15 @@ impl RopeDesc {
     /// Checks the shapes. Returns input, output, cos, sin and positions.
     pub fn operands(&self, op: &'static str) -> BackendResult<[Operand; 5]> {
         require_float(op, "dtype", self.dtype)?;
-        require_eq(op, "rotary_dim modulo 2", 0, self.rotary_dim % 2)?;
-        require_at_least(op, "head_dim (at least rotary_dim)", self.rotary_dim, self.head_dim)?;
+        require_multiple(op, "rotary_dim", 2, self.rotary_dim)?;
+        require_at_least(op, "head_dim", self.rotary_dim, self.head_dim)?;
         let elements = checked_product(op, "input", &[self.batch, self.heads, self.seq, self.head_dim])?;
         if elements > 0 && self.rotary_dim > 0 {
             let needed = match self.positions {
                 Some(_) => 1,
                 None => checked_add(op, "start", self.start, self.seq)?,
             };
-            require_at_least(op, "max_position (at least)", needed, self.max_position)?;
+            require_at_least(op, "max_position", needed, self.max_position)?;
         }
 
         let [input, output] = self.strides();

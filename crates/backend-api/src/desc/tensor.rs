@@ -1,7 +1,7 @@
 //! A strided tensor, and how several of them are walked together.
 
 use crate::size::{strided_extent, strides_are_injective};
-use crate::{BackendError, BackendResult, DType};
+use crate::{BackendError, BackendResult, Bound, DType};
 
 use super::require_eq;
 
@@ -80,7 +80,7 @@ pub(crate) fn broadcast(
     let missing = output.len().checked_sub(input.len()).ok_or(BackendError::Shape {
         op,
         what,
-        expected: output.len(),
+        expected: Bound::AtMost(output.len()),
         got: input.len(),
     })?;
     output
@@ -90,7 +90,7 @@ pub(crate) fn broadcast(
             None => Ok((expected, 0)),
             Some((got, stride)) if got == expected => Ok((got, stride)),
             Some((1, _)) => Ok((expected, 0)),
-            Some((got, _)) => Err(BackendError::Shape { op, what, expected, got }),
+            Some((got, _)) => Err(BackendError::Shape { op, what, expected: Bound::Exactly(expected), got }),
         })
         .collect()
 }
@@ -185,6 +185,6 @@ mod tests {
     #[test]
     fn broadcasting_errors_name_both_extents() {
         let error = broadcast("t", "b", &[(3, 1)], &[(2, 4), (4, 1)]).unwrap_err();
-        assert_eq!(error, BackendError::Shape { op: "t", what: "b", expected: 4, got: 3 });
+        assert_eq!(error, BackendError::Shape { op: "t", what: "b", expected: Bound::Exactly(4), got: 3 });
     }
 }

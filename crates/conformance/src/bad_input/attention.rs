@@ -3,7 +3,7 @@
 use backend_api::desc::{AttentionDesc, AttentionMask, HeadStrides};
 use backend_api::{BackendResult, ComputeBackend, DType, ErrorKind};
 
-use super::expect::{Expect, OVERFLOW, TOO_SMALL, dtype, overlap, shape, too_small};
+use super::expect::{Expect, OVERFLOW, TOO_SMALL, at_least, dtype, multiple, overlap, too_small};
 use super::operation::Change;
 use super::{Handles, Operation, Role, Slot};
 
@@ -91,9 +91,9 @@ fn attention_ext(element: DType) -> Operation {
         Slot::new("key_lengths", Role::Input, DType::U32, 2).holding(4.0),
     ];
     let changes: Vec<Change<AttentionDesc>> = vec![
-        ("kv_heads 3 for 4 heads", shape(op, "heads modulo kv_heads", 0, 1), |d| d.kv_heads = 3),
-        ("kv_heads 5 for 4 heads", shape(op, "heads modulo kv_heads", 0, 4), |d| d.kv_heads = 5),
-        ("kv_heads 0", shape(op, "kv_heads (at least)", 1, 0), |d| {
+        ("kv_heads 3 for 4 heads", multiple(op, "heads", 3, 4), |d| d.kv_heads = 3),
+        ("kv_heads 5 for 4 heads", multiple(op, "heads", 5, 4), |d| d.kv_heads = 5),
+        ("kv_heads 0", at_least(op, "kv_heads", 1, 0), |d| {
             d.kv_heads = 0;
         }),
         ("of i32", dtype(op, "dtype", DType::I32), |d| d.dtype = DType::I32),

@@ -3,7 +3,7 @@
 use backend_api::DType;
 use backend_api::desc::{PoolBackwardDesc, PoolDesc, PoolOp, PoolShape, Window};
 
-use super::expect::{OVERFLOW, dtype, shape, too_small};
+use super::expect::{OVERFLOW, at_least, at_most, dtype, too_small};
 use super::operation::Change;
 use super::{Handles, Operation, Role, Slot};
 use DType::{F16, F32, I32, U32};
@@ -41,24 +41,24 @@ impl Shaped for PoolBackwardDesc {
 
 fn geometry<D: Shaped>(op: &'static str) -> Vec<Change<D>> {
     vec![
-        ("stride 0", shape(op, "stride (at least)", 1, 0), |d| d.shape().window.stride = [3, 0]),
-        ("dilation 0", shape(op, "dilation (at least)", 1, 0), |d| d.shape().window.dilation = [0, 1]),
-        ("window without rows", shape(op, "extent of the filter (at least)", 1, 0), |d| {
+        ("stride 0", at_least(op, "stride", 1, 0), |d| d.shape().window.stride = [3, 0]),
+        ("dilation 0", at_least(op, "dilation", 1, 0), |d| d.shape().window.dilation = [0, 1]),
+        ("window without rows", at_least(op, "extent of the filter", 1, 0), |d| {
             d.shape().window.size = [0, 2];
         }),
-        ("window higher than the input", shape(op, "padded input (at least)", 7, 6), |d| {
+        ("window higher than the input", at_least(op, "padded input", 7, 6), |d| {
             d.shape().window.size = [7, 2];
         }),
-        ("output a row lower", shape(op, "height of the output (at least)", 2, 1), |d| {
+        ("output a row lower", at_least(op, "height of the output", 2, 1), |d| {
             d.shape().output = [1, 2];
         }),
-        ("output a row higher", shape(op, "height of the output (less than)", 3, 3), |d| {
+        ("output a row higher", at_most(op, "height of the output", 2, 3), |d| {
             d.shape().output = [3, 2];
         }),
-        ("output a column narrower", shape(op, "width of the output (at least)", 2, 1), |d| {
+        ("output a column narrower", at_least(op, "width of the output", 2, 1), |d| {
             d.shape().output = [2, 1];
         }),
-        ("a last window in the padding behind", shape(op, "width of the output (less than)", 4, 4), |d| {
+        ("a last window in the padding behind", at_most(op, "width of the output", 3, 4), |d| {
             (d.shape().window.after, d.shape().output) = ([0, 3], [2, 4]);
         }),
         ("dilation usize::MAX", OVERFLOW, |d| d.shape().window.dilation = [usize::MAX, 1]),

@@ -3,7 +3,7 @@
 use backend_api::DType;
 use backend_api::desc::{HeadStrides, RopeDesc, RopeStyle};
 
-use super::expect::{OVERFLOW, TOO_SMALL, dtype, overlap, shape, too_small};
+use super::expect::{OVERFLOW, TOO_SMALL, at_least, dtype, multiple, overlap, too_small};
 use super::operation::Change;
 use super::{Handles, Operation, Role, Slot};
 
@@ -51,7 +51,7 @@ fn rope(element: DType, with_positions: bool) -> Operation {
 fn bad_positions() -> Vec<Change<RopeDesc>> {
     let op = "rope";
     vec![
-        ("tables without rows", shape(op, "max_position (at least)", 1, 0), |d| d.max_position = 0),
+        ("tables without rows", at_least(op, "max_position", 1, 0), |d| d.max_position = 0),
         ("more positions than there are", TOO_SMALL, |d| {
             (d.batch, d.heads) = (4, 1);
         }),
@@ -61,17 +61,17 @@ fn bad_positions() -> Vec<Change<RopeDesc>> {
 fn bad_tensors(bytes: usize) -> Vec<Change<RopeDesc>> {
     let op = "rope";
     vec![
-        ("rotary_dim 3", shape(op, "rotary_dim modulo 2", 0, 1), |d| {
+        ("rotary_dim 3", multiple(op, "rotary_dim", 2, 3), |d| {
             d.rotary_dim = 3;
         }),
-        ("rotary_dim usize::MAX", shape(op, "rotary_dim modulo 2", 0, 1), |d| d.rotary_dim = usize::MAX),
-        ("rotary_dim above head_dim", shape(op, "head_dim (at least rotary_dim)", 8, 6), |d| {
+        ("rotary_dim usize::MAX", multiple(op, "rotary_dim", 2, usize::MAX), |d| d.rotary_dim = usize::MAX),
+        ("rotary_dim above head_dim", at_least(op, "head_dim", 8, 6), |d| {
             d.rotary_dim = 8;
         }),
-        ("tables of fewer rows than tokens", shape(op, "max_position (at least)", 3, 2), |d| {
+        ("tables of fewer rows than tokens", at_least(op, "max_position", 3, 2), |d| {
             d.max_position = 2;
         }),
-        ("a start too far for the tables", shape(op, "max_position (at least)", 6, 5), |d| d.start = 3),
+        ("a start too far for the tables", at_least(op, "max_position", 6, 5), |d| d.start = 3),
         ("start usize::MAX", OVERFLOW, |d| d.start = usize::MAX),
         ("of i32", dtype(op, "dtype", DType::I32), |d| d.dtype = DType::I32),
         ("of u32", dtype(op, "dtype", DType::U32), |d| d.dtype = DType::U32),
