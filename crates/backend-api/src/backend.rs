@@ -5,7 +5,7 @@ use std::fmt::Debug;
 
 use crate::command::for_each_operation;
 use crate::desc::{
-    AffineDesc, AttentionDesc, BatchNormDesc, BinaryDesc, ClampDesc, CompareDesc, ConcatDesc,
+    AffineDesc, AttentionDesc, AttentionShape, BatchNormDesc, BinaryDesc, ClampDesc, CompareDesc, ConcatDesc,
     ConvBackwardDataDesc, ConvBackwardFilterDesc, ConvDesc, ConvTransposeDesc, CopyDesc, CumSumDesc,
     GatherDesc, GroupNormDesc, LayerNormDesc, MatmulDesc, Matrix, NormBackwardDesc, NormBackwardWeightDesc,
     PadDesc, PermuteDesc, PoolBackwardDesc, PoolDesc, RandomDesc, ReduceDesc, RepeatDesc, RmsNormDesc,
@@ -182,10 +182,10 @@ pub trait ComputeBackend: Debug + MaybeSend + MaybeSync {
         scale: f64,
         causal: bool,
     ) -> BackendResult<()> {
-        let shape = [batch, heads, seq_q, seq_kv, head_dim];
-        let mut desc = AttentionDesc::new(DType::F32, [q_ptr, k_ptr, v_ptr, o_ptr], shape);
-        desc.scale = scale;
-        desc.causal = causal;
+        let shape = AttentionShape { batch, heads, seq_q, seq_kv, head_dim };
+        let desc = AttentionDesc::new(DType::F32, q_ptr, k_ptr, v_ptr, o_ptr, shape)
+            .with_scale(scale)
+            .with_causal(causal);
         self.execute("attention", Command::Attention(&desc))
     }
 

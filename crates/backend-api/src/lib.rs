@@ -9,6 +9,7 @@
 //! * [`BackendError`]: every way a call can fail, with fields rather than prose.
 //! * [`operand`]: the bytes that a call reads and writes, checked the same way by every backend.
 //! * [`handles`]: the table behind a backend's handles.
+//! * [`owned::Buffer`]: a handle that is freed when it is dropped.
 //! * [`Registry`]: backends by name, and the choice of the best one.
 //!
 //! The crate has no GPU code and no `unsafe`.
@@ -26,6 +27,7 @@ pub mod handles;
 mod maybe_send;
 pub mod operand;
 mod ops;
+pub mod owned;
 pub mod random;
 mod registry;
 mod shape_bound;

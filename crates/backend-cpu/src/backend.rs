@@ -35,11 +35,6 @@ impl CpuBackend {
     }
 }
 
-/// `bytes` bytes of any alignment.
-const fn raw(arg: &'static str, ptr: u64, bytes: usize, access: Access) -> Operand {
-    Operand { arg, ptr, bytes, align: 1, access }
-}
-
 impl ComputeBackend for CpuBackend {
     fn name(&self) -> &str {
         factory::NAME
@@ -93,7 +88,10 @@ impl ComputeBackend for CpuBackend {
             Command::Random(desc) => ops::random::random(memory, op, desc),
             Command::Fill { dst, dtype, n, value } => ops::copy::fill(memory, op, dst, dtype, n, value),
             Command::CopyBytes { dst, src, bytes } => {
-                let operands = [raw("dst", dst, bytes, Access::Write), raw("src", src, bytes, Access::Read)];
+                let operands = [
+                    Operand::bytes("dst", dst, bytes, Access::Write),
+                    Operand::bytes("src", src, bytes, Access::Read),
+                ];
                 memory.access(op, &operands, |[_, src], dst| dst.copy_from_slice(src.elements()))
             }
             _ => Err(self.unsupported(op)),
@@ -119,7 +117,7 @@ impl ComputeBackend for CpuBackend {
 
     fn copy_htod(&self, dst: u64, src: &[u8]) -> BackendResult<()> {
         let op = "copy_htod";
-        let operands = [raw("dst", dst, src.len(), Access::Write)];
+        let operands = [Operand::bytes("dst", dst, src.len(), Access::Write)];
         self.memory(op)?.access(op, &operands, |_, dst| dst.copy_from_slice(src))
     }
 
@@ -129,7 +127,7 @@ impl ComputeBackend for CpuBackend {
 
     fn copy_dtoh(&self, dst: &mut [u8], src: u64) -> BackendResult<()> {
         let op = "copy_dtoh";
-        let operands = [raw("src", src, dst.len(), Access::Read)];
+        let operands = [Operand::bytes("src", src, dst.len(), Access::Read)];
         let memory = self.memory(op)?;
         memory.access(op, &operands, |[src]: [Input<'_>; 1], _| {
             dst.copy_from_slice(src.elements());

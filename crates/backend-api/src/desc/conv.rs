@@ -119,10 +119,9 @@ pub struct ConvDesc {
 }
 
 impl ConvDesc {
-    /// Without bias and activation; the handles are those of input, filter and output.
+    /// Without bias and activation.
     #[must_use]
-    pub const fn new(dtype: DType, ptrs: [u64; 3], shape: ConvShape) -> Self {
-        let [input, filter, output] = ptrs;
+    pub const fn new(dtype: DType, input: u64, filter: u64, output: u64, shape: ConvShape) -> Self {
         Self { dtype, input, filter, output, shape, bias: None, activation: Activation::Identity }
     }
 
@@ -165,7 +164,7 @@ impl ConvDesc {
         require_eq(op, "batch of the output", shape.batch, n_out)?;
         require_eq(op, "channels of the output", k, k_out)?;
         require_extents(op, ["height of the output", "width of the output"], shape.output(op)?, [p, q])?;
-        Ok(Self::new(DType::F32, [input, filter, output], shape))
+        Ok(Self::new(DType::F32, input, filter, output, shape))
     }
 
     /// Checks the shapes. Returns input, filter, output and bias.

@@ -35,10 +35,9 @@ pub struct ConvTransposeDesc {
 }
 
 impl ConvTransposeDesc {
-    /// Without output padding, bias and activation; the handles are those of input, filter and output.
+    /// Without output padding, bias and activation.
     #[must_use]
-    pub const fn new(dtype: DType, ptrs: [u64; 3], shape: ConvShape) -> Self {
-        let [input, filter, output] = ptrs;
+    pub const fn new(dtype: DType, input: u64, filter: u64, output: u64, shape: ConvShape) -> Self {
         let (bias, activation) = (None, Activation::Identity);
         Self { dtype, input, filter, output, shape, output_padding: [0; 2], bias, activation }
     }
@@ -112,10 +111,9 @@ pub struct ConvBackwardDataDesc {
 }
 
 impl ConvBackwardDataDesc {
-    /// The handles are those of the filters and the gradients of output and input.
+    /// The gradient of the convolution of that `shape`.
     #[must_use]
-    pub const fn new(dtype: DType, ptrs: [u64; 3], shape: ConvShape) -> Self {
-        let [filter, grad_output, grad_input] = ptrs;
+    pub const fn new(dtype: DType, filter: u64, grad_output: u64, grad_input: u64, shape: ConvShape) -> Self {
         Self { dtype, filter, grad_output, grad_input, shape }
     }
 
@@ -151,10 +149,9 @@ pub struct ConvBackwardFilterDesc {
 }
 
 impl ConvBackwardFilterDesc {
-    /// The handles are those of the input and the gradients of output and filters.
+    /// The gradient of the convolution of that `shape`.
     #[must_use]
-    pub const fn new(dtype: DType, ptrs: [u64; 3], shape: ConvShape) -> Self {
-        let [input, grad_output, grad_filter] = ptrs;
+    pub const fn new(dtype: DType, input: u64, grad_output: u64, grad_filter: u64, shape: ConvShape) -> Self {
         Self { dtype, input, grad_output, grad_filter, shape }
     }
 

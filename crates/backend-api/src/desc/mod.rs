@@ -1,7 +1,7 @@
 //! Descriptors: what an operation works on, with named fields.
 //!
-//! A descriptor is made with its `new` and refined with its `with_…` methods or by setting fields; those that
-//! a later version adds have a default. `operands(op)` checks the shapes and returns the memory that the
+//! A descriptor is made with its `new`, which takes what is required, and refined with its `with_…` methods;
+//! options that a later version adds have a default. `operands(op)` checks the shapes and returns the memory that the
 //! operation touches, for [`operand::check`](crate::operand::check); `op` is the name that errors carry.
 
 mod attention;
@@ -27,23 +27,23 @@ mod value;
 mod window;
 mod work;
 
-pub use attention::{AttentionDesc, AttentionMask, HeadStrides};
+pub use attention::{AttentionDesc, AttentionMask, AttentionShape, HeadLayout};
 pub use backward::{NormBackwardDesc, NormBackwardWeightDesc, SoftmaxBackwardDesc};
-pub use channel_norm::{BatchNormDesc, GroupNormDesc};
+pub use channel_norm::{BatchNormDesc, ChannelShape, GroupNormDesc};
 pub use conv::{ConvDesc, ConvShape, ImageLayout};
 pub use conv_backward::{ConvBackwardDataDesc, ConvBackwardFilterDesc, ConvTransposeDesc};
 pub use conv_gather::{ConvGather, GatherAxis};
 pub use copy::CopyDesc;
 pub use cumsum::CumSumDesc;
 pub use elementwise::{AffineDesc, BinaryDesc, ClampDesc, CompareDesc, UnaryDesc, WhereDesc};
-pub use gather::GatherDesc;
+pub use gather::{GatherDesc, IndexShape};
 pub use matmul::{Bias, BiasAxis, MatmulDesc, Matrix};
 pub use movement::{ConcatDesc, PadDesc, Part, PermuteDesc, RepeatDesc, SliceDesc};
 pub use norm::{LayerNormDesc, RmsNormDesc, SoftmaxDesc};
 pub use pool::{PoolBackwardDesc, PoolDesc, PoolOp, PoolShape};
 pub use random::{Distribution, RandomDesc};
 pub use reduce::{ReduceDesc, ReduceLoops};
-pub use rope::{RopeDesc, RopeStyle, rope_tables};
+pub use rope::{RopeDesc, RopeShape, RopeStyle, RopeTables, rope_tables};
 pub use scatter::ScatterDesc;
 pub use tensor::{Loop, MAX_RANK, TensorDesc, collapse};
 pub use value::Value;

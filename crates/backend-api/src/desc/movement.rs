@@ -146,7 +146,7 @@ impl<'a> RepeatDesc<'a> {
 
     /// Each element next to itself, as in PyTorch's `repeat_interleave`.
     #[must_use]
-    pub const fn interleaved(mut self) -> Self {
+    pub const fn with_interleaved(mut self) -> Self {
         self.interleaved = true;
         self
     }

@@ -113,10 +113,9 @@ pub struct PoolDesc {
 }
 
 impl PoolDesc {
-    /// The handles are those of input and output.
+    /// The operation over every window of the shape.
     #[must_use]
-    pub const fn new(op: PoolOp, dtype: DType, ptrs: [u64; 2], shape: PoolShape) -> Self {
-        let [input, output] = ptrs;
+    pub const fn new(op: PoolOp, dtype: DType, input: u64, output: u64, shape: PoolShape) -> Self {
         Self { op, dtype, input, output, shape }
     }
 
@@ -155,11 +154,10 @@ pub struct PoolBackwardDesc {
 }
 
 impl PoolBackwardDesc {
-    /// The gradient of `forward`; the handles are those of the gradients of output and input.
+    /// The gradient of `forward`.
     #[must_use]
-    pub const fn of(forward: &PoolDesc, ptrs: [u64; 2]) -> Self {
+    pub const fn of(forward: &PoolDesc, grad_output: u64, grad_input: u64) -> Self {
         let &PoolDesc { op, dtype, input, shape, .. } = forward;
-        let [grad_output, grad_input] = ptrs;
         Self { op, dtype, input, grad_output, grad_input, shape }
     }
 

@@ -50,6 +50,20 @@ impl<'a> ReduceDesc<'a> {
         Self { op, input, axes, output, output_dtype, output_strides: None }
     }
 
+    /// Gives the output another element type.
+    #[must_use]
+    pub const fn with_output_dtype(mut self, output_dtype: DType) -> Self {
+        self.output_dtype = output_dtype;
+        self
+    }
+
+    /// Gives the output strides, in elements, one for each extent that is left.
+    #[must_use]
+    pub const fn with_output_strides(mut self, output_strides: &'a [usize]) -> Self {
+        self.output_strides = Some(output_strides);
+        self
+    }
+
     /// Checks the shapes. Returns input and output, and how they are walked.
     ///
     /// # Errors
@@ -85,7 +99,8 @@ impl<'a> ReduceDesc<'a> {
                 self.input.dtype,
                 extent(op, "input", &input)?,
                 Access::Read,
-            )?,
+            )?
+            .with_offset(op, self.input.offset)?,
             Operand::new(
                 op,
                 "output",

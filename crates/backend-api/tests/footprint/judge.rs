@@ -206,7 +206,7 @@ fn memory<const N: usize>(operands: &[Operand; N]) {
     };
     assert_eq!(check(&|of| Some(exact(of))), Ok(()));
     for this in operands.iter().filter(|of| of.bytes > 0) {
-        let &Operand { arg, ptr, bytes: need, align, access } = this;
+        let &Operand { arg, ptr, bytes: need, align, access, .. } = this;
         let but =
             |region: Option<Region>| check(&move |of| if of.ptr == ptr { region } else { Some(exact(of)) });
         let short = Region { len: need - 1, ..exact(this) };

@@ -179,7 +179,7 @@ pub(crate) fn repeat(g: &mut Gen) -> bool {
     }
     tensors(&mut call, &input, &output, is_read);
     let desc = RepeatDesc::new(input.desc(), output.desc());
-    let desc = if interleaved { desc.interleaved() } else { desc };
+    let desc = if interleaved { desc.with_interleaved() } else { desc };
     let Some(part) = call.judge(desc.operands(OP)) else { return false };
     assert_eq!(part.loops.len(), loops_needed([&dims[0], &dims[1]]));
     if is_small(&output.dims()) && is_small(&input.dims()) {

@@ -1,7 +1,7 @@
 //! The normalisations of channels, and cumulative sums.
 
 use backend_api::DType;
-use backend_api::desc::{BatchNormDesc, CumSumDesc, GroupNormDesc};
+use backend_api::desc::{BatchNormDesc, ChannelShape, CumSumDesc, GroupNormDesc};
 
 use super::expect::{OVERFLOW, SHAPE, TOO_SMALL, at_least, dtype, multiple, too_small};
 use super::operation::Change;
@@ -29,7 +29,8 @@ fn group_norm(element: DType) -> Operation {
     let bytes = element.size();
     let slots = slots(element, &["weight", "bias"]);
     let good = move |h: &Handles| {
-        let mut desc = GroupNormDesc::new(element, h[0], h[1], [1, 4, 5], 2);
+        let mut desc =
+            GroupNormDesc::new(element, h[0], h[1], ChannelShape { batch: 1, channels: 4, spatial: 5 }, 2);
         (desc.weight, desc.bias) = (Some(h[2]), Some(h[3]));
         desc
     };
@@ -55,7 +56,14 @@ fn batch_norm(element: DType) -> Operation {
     let op = "batch_norm";
     let bytes = element.size();
     let good = move |h: &Handles| {
-        let mut desc = BatchNormDesc::new(element, [h[0], h[1], h[2], h[3]], [1, 4, 5]);
+        let mut desc = BatchNormDesc::new(
+            element,
+            h[0],
+            h[1],
+            h[2],
+            h[3],
+            ChannelShape { batch: 1, channels: 4, spatial: 5 },
+        );
         (desc.weight, desc.bias) = (Some(h[4]), Some(h[5]));
         desc
     };

@@ -100,7 +100,7 @@ fn forward(element: DType) -> Operation {
     let roles = [("input", Role::Input), ("filter", Role::Input), ("output", Role::Output)];
     let [input, filter, output] = slots(element, roles);
     let bias = Slot::new("bias", Role::Input, element, 4);
-    let good = move |h: &Handles| ConvDesc::new(element, [h[0], h[1], h[2]], extents()).with_bias(h[3]);
+    let good = move |h: &Handles| ConvDesc::new(element, h[0], h[1], h[2], extents()).with_bias(h[3]);
     let changes: Vec<Change<ConvDesc>> = vec![
         ("of i32", dtype(op, "dtype", I32), |d| d.dtype = I32),
         ("of u32", dtype(op, "dtype", U32), |d| d.dtype = U32),
@@ -130,7 +130,7 @@ fn transpose(element: DType) -> Operation {
     let [output, filter, input] = slots(element, roles);
     let bias = Slot::new("bias", Role::Input, element, 4);
     let of = ConvShape::new([2, 4, 2, 3], 4, extents().window).with_groups(2);
-    let good = move |h: &Handles| ConvTransposeDesc::new(element, [h[0], h[1], h[2]], of).with_bias(h[3]);
+    let good = move |h: &Handles| ConvTransposeDesc::new(element, h[0], h[1], h[2], of).with_bias(h[3]);
     let changes: Vec<Change<ConvTransposeDesc>> = vec![
         ("of i32", dtype(op, "dtype", I32), |d| d.dtype = I32),
         ("of u32", dtype(op, "dtype", U32), |d| d.dtype = U32),
@@ -161,7 +161,7 @@ fn backward_data(element: DType) -> Operation {
     let (op, bytes) = ("conv2d_backward_data", element.size());
     let roles = [("grad_input", Role::Output), ("filter", Role::Input), ("grad_output", Role::Input)];
     let [grad_input, filter, grad_output] = slots(element, roles);
-    let good = move |h: &Handles| ConvBackwardDataDesc::new(element, [h[0], h[1], h[2]], extents());
+    let good = move |h: &Handles| ConvBackwardDataDesc::new(element, h[0], h[1], h[2], extents());
     let changes: Vec<Change<ConvBackwardDataDesc>> = vec![
         ("of i32", dtype(op, "dtype", I32), |d| d.dtype = I32),
         ("an image more", too_small(op, "grad_output", OUTPUT * bytes, OUTPUT / 2 * 3 * bytes), |d| {
@@ -187,7 +187,7 @@ fn backward_filter(element: DType) -> Operation {
     let (op, bytes) = ("conv2d_backward_filter", element.size());
     let roles = [("input", Role::Input), ("grad_filter", Role::Output), ("grad_output", Role::Input)];
     let [input, grad_filter, grad_output] = slots(element, roles);
-    let good = move |h: &Handles| ConvBackwardFilterDesc::new(element, [h[0], h[1], h[2]], extents());
+    let good = move |h: &Handles| ConvBackwardFilterDesc::new(element, h[0], h[1], h[2], extents());
     let changes: Vec<Change<ConvBackwardFilterDesc>> = vec![
         ("of i32", dtype(op, "dtype", I32), |d| d.dtype = I32),
         ("an image more", too_small(op, "input", INPUT * bytes, INPUT / 2 * 3 * bytes), |d| {

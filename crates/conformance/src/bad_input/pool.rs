@@ -74,7 +74,7 @@ fn forward(element: DType, pool: PoolOp) -> Operation {
         Slot::new("input", Role::Input, element, INPUT),
         Slot::new("output", Role::Output, element, OUTPUT),
     ];
-    let good = move |h: &Handles| PoolDesc::new(pool, element, [h[0], h[1]], extents());
+    let good = move |h: &Handles| PoolDesc::new(pool, element, h[0], h[1], extents());
     let changes: Vec<Change<PoolDesc>> = vec![
         ("of i32", dtype(op, "dtype", I32), |d| d.dtype = I32),
         ("of u32", dtype(op, "dtype", U32), |d| d.dtype = U32),
@@ -101,7 +101,7 @@ fn backward(element: DType) -> Operation {
     // Windows of one number, so that the gradient is the same everywhere.
     let good = move |h: &Handles| {
         let shape = PoolShape::new([2, 3, 6, 4], [6, 4], Window::new([1, 1]));
-        PoolBackwardDesc::of(&PoolDesc::new(PoolOp::Max, element, [h[0], 0], shape), [h[1], h[2]])
+        PoolBackwardDesc::of(&PoolDesc::new(PoolOp::Max, element, h[0], 0, shape), h[1], h[2])
     };
     let changes: Vec<Change<PoolBackwardDesc>> = vec![
         ("of i32", dtype(op, "dtype", I32), |d| d.dtype = I32),
@@ -117,8 +117,8 @@ fn backward(element: DType) -> Operation {
         ),
     ];
     let beside = move |h: &Handles| {
-        let pooling = PoolDesc::new(PoolOp::Max, element, [h[0], 0], extents());
-        PoolBackwardDesc::of(&pooling, [h[1], h[2]])
+        let pooling = PoolDesc::new(PoolOp::Max, element, h[0], 0, extents());
+        PoolBackwardDesc::of(&pooling, h[1], h[2])
     };
     Operation::new(op, slots, 1.0, move |b, h| b.pool2d_backward(&good(h)))
         .variant(element)

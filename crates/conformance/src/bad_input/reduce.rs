@@ -32,7 +32,7 @@ struct Call {
 impl Call {
     fn make(&self, b: &dyn ComputeBackend, h: &Handles) -> BackendResult<()> {
         let [from, to] = self.dtypes;
-        let input = TensorDesc { ptr: h[0], dtype: from, shape: self.shape, strides: self.strides };
+        let input = TensorDesc::packed(h[0], from, self.shape).with_strides(self.strides);
         let mut desc = ReduceDesc::new(self.op, input, self.axes, h[1]);
         (desc.output_dtype, desc.output_strides) = (to, self.output_strides);
         b.reduce_ext(&desc)

@@ -1,7 +1,7 @@
 //! rope.
 
 use backend_api::DType;
-use backend_api::desc::{HeadStrides, RopeDesc, RopeStyle};
+use backend_api::desc::{HeadLayout, RopeDesc, RopeShape, RopeStyle, RopeTables};
 
 use super::expect::{OVERFLOW, TOO_SMALL, at_least, dtype, multiple, overlap, too_small};
 use super::operation::Change;
@@ -20,7 +20,14 @@ pub(super) fn operations() -> Vec<Operation> {
 
 /// Cosines of 1 and sines of 0: a rotation by nothing.
 fn unturned(element: DType, h: &Handles, with_positions: bool) -> RopeDesc {
-    let mut desc = RopeDesc::new(element, [h[0], h[1], h[2], h[3]], [2, 2, 3, 6], 5, RopeStyle::Half);
+    let mut desc = RopeDesc::new(
+        element,
+        h[0],
+        h[1],
+        RopeTables { cos: h[2], sin: h[3], max_position: 5 },
+        RopeShape { batch: 2, heads: 2, seq: 3, head_dim: 6 },
+        RopeStyle::Half,
+    );
     desc.rotary_dim = 4;
     if with_positions {
         desc.positions = Some(h[4]);
@@ -83,23 +90,23 @@ fn bad_tensors(bytes: usize) -> Vec<Change<RopeDesc>> {
         ("a head too many", TOO_SMALL, |d| d.heads = 3),
         ("a sequence too many", too_small(op, "input", 72 * bytes, 108 * bytes), |d| d.batch = 3),
         ("output tokens at one place", overlap(op, "output", "output"), |d| {
-            d.output_strides = Some(HeadStrides { batch: 36, head: 18, token: 0 });
+            d.output_layout = Some(HeadLayout { offset: 0, batch: 36, head: 18, token: 0 });
         }),
         ("output tokens overlapping", overlap(op, "output", "output"), |d| {
-            d.output_strides = Some(HeadStrides { batch: 36, head: 18, token: 5 });
+            d.output_layout = Some(HeadLayout { offset: 0, batch: 36, head: 18, token: 5 });
         }),
         ("output batches overlapping", overlap(op, "output", "output"), |d| {
-            d.output_strides = Some(HeadStrides { batch: 35, head: 18, token: 6 });
+            d.output_layout = Some(HeadLayout { offset: 0, batch: 35, head: 18, token: 6 });
         }),
         ("input beyond its end", too_small(op, "input", 72 * bytes, 73 * bytes), |d| {
-            d.input_strides = Some(HeadStrides { batch: 37, head: 18, token: 6 });
+            d.input_layout = Some(HeadLayout { offset: 0, batch: 37, head: 18, token: 6 });
         }),
         ("output beyond its end", too_small(op, "output", 72 * bytes, 76 * bytes), |d| {
-            d.output_strides = Some(HeadStrides { batch: 38, head: 20, token: 6 });
+            d.output_layout = Some(HeadLayout { offset: 0, batch: 38, head: 20, token: 6 });
         }),
         ("in place with other strides", overlap(op, "output", "input"), |d| {
             d.input = d.output;
-            d.input_strides = Some(HeadStrides { batch: 36, head: 6, token: 12 });
+            d.input_layout = Some(HeadLayout { offset: 0, batch: 36, head: 6, token: 12 });
         }),
         ("batch usize::MAX", OVERFLOW, |d| d.batch = usize::MAX),
         ("2^40 heads of 2^40 tokens", OVERFLOW, |d| {
@@ -107,10 +114,10 @@ fn bad_tensors(bytes: usize) -> Vec<Change<RopeDesc>> {
         }),
         ("head_dim half of the range", OVERFLOW, |d| d.head_dim = HALF),
         ("an input stride of usize::MAX", OVERFLOW, |d| {
-            d.input_strides = Some(HeadStrides { batch: usize::MAX, head: 18, token: 6 });
+            d.input_layout = Some(HeadLayout { offset: 0, batch: usize::MAX, head: 18, token: 6 });
         }),
         ("an output stride of usize::MAX", OVERFLOW, |d| {
-            d.output_strides = Some(HeadStrides { batch: usize::MAX, head: 18, token: 6 });
+            d.output_layout = Some(HeadLayout { offset: 0, batch: usize::MAX, head: 18, token: 6 });
         }),
     ]
 }

@@ -29,6 +29,7 @@ mod memory;
 mod movement;
 mod norm;
 mod numbers;
+mod offsets;
 mod order;
 mod pool;
 mod random;
@@ -92,6 +93,7 @@ pub fn cases() -> Vec<Case> {
         order::cases(),
         exact::cases(),
         large::cases(),
+        offsets::cases(),
     ];
     // Several covering grids over the same values may share rows.
     let mut seen = HashSet::new();

@@ -7,14 +7,13 @@ use backend_api::{
 
 use super::{Model, ops, rows};
 
-const fn raw(arg: &'static str, ptr: u64, bytes: usize, access: Access) -> Operand {
-    Operand { arg, ptr, bytes, align: 1, access }
-}
-
 impl Model {
     fn copy_bytes(&self, dst: u64, src: u64, bytes: usize) -> BackendResult<()> {
         let mut memory = self.memory();
-        let operands = [raw("dst", dst, bytes, Access::Write), raw("src", src, bytes, Access::Read)];
+        let operands = [
+            Operand::bytes("dst", dst, bytes, Access::Write),
+            Operand::bytes("src", src, bytes, Access::Read),
+        ];
         memory.check("copy_dtod", &operands)?;
         if bytes > 0 {
             let data = memory.bytes(src, bytes);
@@ -79,7 +78,7 @@ impl ComputeBackend for Model {
 
     fn copy_htod(&self, dst: u64, src: &[u8]) -> BackendResult<()> {
         let mut memory = self.memory();
-        memory.check("copy_htod", &[raw("dst", dst, src.len(), Access::Write)])?;
+        memory.check("copy_htod", &[Operand::bytes("dst", dst, src.len(), Access::Write)])?;
         let data: Vec<(u8, u8)> = src.iter().map(|&byte| (byte, 0xff)).collect();
         memory.write(dst, 0, &data);
         Ok(())
@@ -87,7 +86,7 @@ impl ComputeBackend for Model {
 
     fn copy_dtoh(&self, dst: &mut [u8], src: u64) -> BackendResult<()> {
         let memory = self.memory();
-        memory.check("copy_dtoh", &[raw("src", src, dst.len(), Access::Read)])?;
+        memory.check("copy_dtoh", &[Operand::bytes("src", src, dst.len(), Access::Read)])?;
         let bytes = memory.bytes(src, dst.len());
         for (to, (byte, _)) in dst.iter_mut().zip(bytes) {
             *to = byte;
