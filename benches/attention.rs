@@ -7,7 +7,7 @@
 //! `BENCH_ATTENTION_VARIANTS` set, every kernel that can do it is measured, not only the one that the backend
 //! chooses.
 
-use backend_api::desc::AttentionDesc;
+use backend_api::desc::{AttentionDesc, AttentionShape};
 use backend_api::{DType, DeviceKind};
 use backend_webgpu::WebGpuBackend;
 use benches::Subject;
@@ -84,7 +84,14 @@ fn measure(criterion: &mut Criterion, subject: &Subject, case: &Attention, kerne
     let &Attention { dtype, batch, heads, kv_heads, seq_q, seq_kv, head_dim, .. } = case;
     let elements = [heads * seq_q, kv_heads * seq_kv, kv_heads * seq_kv, heads * seq_q];
     let ptrs = elements.map(|n| subject.operand(dtype, batch * n * head_dim));
-    let mut desc = AttentionDesc::new(dtype, ptrs, [batch, heads, seq_q, seq_kv, head_dim]);
+    let mut desc = AttentionDesc::new(
+        dtype,
+        ptrs[0],
+        ptrs[1],
+        ptrs[2],
+        ptrs[3],
+        AttentionShape { batch, heads, seq_q, seq_kv, head_dim },
+    );
     (desc.kv_heads, desc.causal) = (kv_heads, case.causal);
     if let (Some(backend), Some(kernel)) = (subject.webgpu(), kernel) {
         let plan = backend.explain_attention(&desc).expect("the operation is possible");

@@ -81,7 +81,7 @@ fn shapes(small: bool) -> Vec<(&'static str, ConvShape)> {
 fn forward(criterion: &mut Criterion, subject: &Subject, dtype: DType, (name, shape): (&str, ConvShape)) {
     let [input, filter, output] = elements(&shape).map(|elements| subject.operand(dtype, elements));
     let bias = subject.operand(dtype, shape.filters);
-    let desc = ConvDesc::new(dtype, [input, filter, output], shape);
+    let desc = ConvDesc::new(dtype, input, filter, output, shape);
     let line = Line { group: "conv", name, dtype, throughput: throughput(&shape, dtype) };
     measure(criterion, subject, &line, |backend| backend.conv2d(&desc));
     let fused = desc.with_bias(bias).with_activation(Activation::Relu);
@@ -97,10 +97,10 @@ fn forward(criterion: &mut Criterion, subject: &Subject, dtype: DType, (name, sh
 fn gradients(criterion: &mut Criterion, subject: &Subject, dtype: DType, (name, shape): (&str, ConvShape)) {
     let [input, filter, output] = elements(&shape).map(|elements| subject.operand(dtype, elements));
     let line = Line { group: "conv_backward_data", name, dtype, throughput: throughput(&shape, dtype) };
-    let data = ConvBackwardDataDesc::new(dtype, [filter, output, input], shape);
+    let data = ConvBackwardDataDesc::new(dtype, filter, output, input, shape);
     measure(criterion, subject, &line, |backend| backend.conv2d_backward_data(&data));
     let line = Line { group: "conv_backward_filter", ..line };
-    let gradient = ConvBackwardFilterDesc::new(dtype, [input, output, filter], shape);
+    let gradient = ConvBackwardFilterDesc::new(dtype, input, output, filter, shape);
     measure(criterion, subject, &line, |backend| backend.conv2d_backward_filter(&gradient));
     subject.free(&[input, filter, output]);
 }
@@ -110,10 +110,10 @@ fn transposed(criterion: &mut Criterion, subject: &Subject, dtype: DType, small:
     let (batch, channels, side) = if small { (1, 16, 14) } else { (16, 128, 28) };
     let window = Window::new([4, 4]).with_stride([2, 2]).with_padding([1, 1]);
     let shape = ConvShape::new([batch, channels, side, side], channels, window);
-    let desc = ConvTransposeDesc::new(dtype, [0; 3], shape);
+    let desc = ConvTransposeDesc::new(dtype, 0, 0, 0, shape);
     let of = desc.transposes("conv").expect("the filter fits");
     let [output, filter, input] = elements(&of).map(|elements| subject.operand(dtype, elements));
-    let desc = ConvTransposeDesc::new(dtype, [input, filter, output], shape);
+    let desc = ConvTransposeDesc::new(dtype, input, filter, output, shape);
     let name = format!("4x4s2/{channels}x{side}x{side}");
     let throughput = throughput(&of, dtype);
     let line = Line { group: "conv_transpose", name: &name, dtype, throughput };
@@ -131,9 +131,9 @@ fn pooling(criterion: &mut Criterion, subject: &Subject, dtype: DType, small: bo
         let name = format!("{}/3x3s2/{channels}x{side}x{side}", op.name());
         let throughput = Throughput::Bytes((input / 4 * 5 * dtype.size()) as u64);
         let line = Line { group: "pool", name: &name, dtype, throughput };
-        let desc = PoolDesc::new(op, dtype, [x, y], shape);
+        let desc = PoolDesc::new(op, dtype, x, y, shape);
         measure(criterion, subject, &line, |backend| backend.pool2d(&desc));
-        let backward = PoolBackwardDesc::of(&desc, [y, gradient]);
+        let backward = PoolBackwardDesc::of(&desc, y, gradient);
         let line = Line { group: "pool_backward", ..line };
         measure(criterion, subject, &line, |backend| backend.pool2d_backward(&backward));
     }

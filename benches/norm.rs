@@ -3,7 +3,7 @@
 //! `cargo bench --bench norm`; `COMPUTE_BACKEND=webgpu:0` chooses a device.
 
 use backend_api::DType;
-use backend_api::desc::{GroupNormDesc, LayerNormDesc, RmsNormDesc, SoftmaxDesc};
+use backend_api::desc::{ChannelShape, GroupNormDesc, LayerNormDesc, RmsNormDesc, SoftmaxDesc};
 use benches::rows::Bench;
 
 fn main() {
@@ -39,7 +39,13 @@ fn main() {
         bench.measure("rms_norm", &name, dtype, elements, |b| b.rms_norm(&rms));
         rms.residual = Some(residual);
         bench.measure("rms_norm_residual", &name, dtype, elements / 2 * 3, |b| b.rms_norm(&rms));
-        let mut group = GroupNormDesc::new(dtype, x, y, [rows / 64, 64, columns], 16);
+        let mut group = GroupNormDesc::new(
+            dtype,
+            x,
+            y,
+            ChannelShape { batch: rows / 64, channels: 64, spatial: columns },
+            16,
+        );
         (group.weight, group.bias) = (Some(weight), Some(bias));
         let name = format!("{}x64x{columns}", rows / 64);
         bench.measure("group_norm", &name, dtype, elements, |b| b.group_norm(&group));

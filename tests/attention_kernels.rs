@@ -6,7 +6,7 @@ mod forced;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use backend_api::desc::AttentionDesc;
+use backend_api::desc::{AttentionDesc, AttentionShape};
 use backend_api::{ComputeBackend, DType};
 use backend_webgpu::WebGpuBackend;
 use conformance::{Case, attention_around};
@@ -51,7 +51,14 @@ fn is_used(
     let ptrs = [queries, keys, keys, queries].map(|rows| backend.alloc(rows * head_dim * DType::F16.size()));
     let [q, k, v, o] = ptrs;
     let ptrs = [q?, k?, v?, o?];
-    let desc = AttentionDesc::new(DType::F16, ptrs, [1, 1, queries, keys, head_dim]);
+    let desc = AttentionDesc::new(
+        DType::F16,
+        ptrs[0],
+        ptrs[1],
+        ptrs[2],
+        ptrs[3],
+        AttentionShape { batch: 1, heads: 1, seq_q: queries, seq_kv: keys, head_dim },
+    );
     let used = backend.explain_attention(&desc)?;
     ptrs.iter().try_for_each(|&ptr| backend.free(ptr))?;
     let name = kernel.split('+').next().unwrap_or_default();

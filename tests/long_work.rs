@@ -9,9 +9,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use backend_api::desc::{
-    AttentionDesc, ConvBackwardDataDesc, ConvBackwardFilterDesc, ConvDesc, ConvShape, HeadStrides,
-    ImageLayout, MatmulDesc, Matrix, PoolDesc, PoolOp, PoolShape, ReduceDesc, ScatterDesc, TensorDesc,
-    Window,
+    AttentionDesc, AttentionShape, ConvBackwardDataDesc, ConvBackwardFilterDesc, ConvDesc, ConvShape,
+    HeadLayout, ImageLayout, IndexShape, MatmulDesc, Matrix, PoolDesc, PoolOp, PoolShape, ReduceDesc,
+    ScatterDesc, TensorDesc, Window,
 };
 use backend_api::{BackendResult, ComputeBackend, DType, DeviceKind, ErrorKind, ReduceOp, ScatterOp};
 use backend_cpu::CpuBackend;
@@ -79,10 +79,10 @@ fn rows_of_padding(backend: &WebGpuBackend) -> Result<(), Failed> {
                 let mut numbers = vec![0f32; n];
                 backend.copy_dtoh(bytemuck::cast_slice_mut(&mut numbers), y).map(|()| numbers)
             };
-            backend.conv2d(&ConvDesc::new(DType::F32, [x, filter, y], padded.with_layout(layout)))?;
+            backend.conv2d(&ConvDesc::new(DType::F32, x, filter, y, padded.with_layout(layout)))?;
             let ahead = numbers(8)?;
             let strided = strided.with_layout(layout);
-            backend.conv2d_backward_data(&ConvBackwardDataDesc::new(DType::F32, [filter, x, y], strided))?;
+            backend.conv2d_backward_data(&ConvBackwardDataDesc::new(DType::F32, filter, x, y, strided))?;
             Ok([ahead, numbers(2)?])
         })?;
         backend.pretend(1.0, 0)?;
@@ -180,7 +180,8 @@ fn long_product(backend: &WebGpuBackend) -> Result<(), Failed> {
 }
 
 fn long_attention(backend: &WebGpuBackend) -> Result<(), Failed> {
-    const SHAPE: [usize; 5] = [1, 8, 2048, 2048, 64];
+    const SHAPE: AttentionShape =
+        AttentionShape { batch: 1, heads: 8, seq_q: 2048, seq_kv: 2048, head_dim: 64 };
     const ELEMENTS: usize = 8 * 2048 * 64;
     let ptrs = [(); 4].map(|()| backend.alloc(4 * ELEMENTS));
     let [q, k, v, o] = ptrs;
@@ -188,7 +189,8 @@ fn long_attention(backend: &WebGpuBackend) -> Result<(), Failed> {
     for ptr in &ptrs[..3] {
         backend.fill(*ptr, DType::F32, ELEMENTS, 1.0)?;
     }
-    let desc = AttentionDesc::new(DType::F32, ptrs, SHAPE);
+    let [q, k, v, o] = ptrs;
+    let desc = AttentionDesc::new(DType::F32, q, k, v, o, SHAPE);
     let outcome = expect_submissions(backend, || {
         let plan = backend.explain_attention(&desc)?;
         backend.attention_ext(&desc)?;
@@ -221,9 +223,16 @@ fn endless(backend: &dyn ComputeBackend) -> Result<(), Failed> {
         refused("reduce", outcome)?;
     }
     let attended = with_memory(backend, [64, 64, 64, 4 << 24], |ptrs| {
-        let mut desc = AttentionDesc::new(DType::F32, ptrs, [1, 1, 1 << 22, 1 << 29, 4]);
-        let still = HeadStrides { batch: 0, head: 0, token: 0 };
-        (desc.q_strides, desc.k_strides, desc.v_strides) = (Some(still), Some(still), Some(still));
+        let mut desc = AttentionDesc::new(
+            DType::F32,
+            ptrs[0],
+            ptrs[1],
+            ptrs[2],
+            ptrs[3],
+            AttentionShape { batch: 1, heads: 1, seq_q: 1 << 22, seq_kv: 1 << 29, head_dim: 4 },
+        );
+        let still = HeadLayout { offset: 0, batch: 0, head: 0, token: 0 };
+        (desc.q_layout, desc.k_layout, desc.v_layout) = (Some(still), Some(still), Some(still));
         Ok(backend.attention_ext(&desc))
     })?;
     refused("attention", attended)
@@ -238,7 +247,7 @@ fn rows_without_columns(backend: &dyn ComputeBackend) -> Result<(), Failed> {
             let window = Window::new([rows, 2]).with_padding([0, 1]);
             let shape = PoolShape::new([1, 1, rows, 0], [1, 1], window);
             let mut result = [f32::NAN];
-            backend.pool2d(&PoolDesc::new(op, DType::F32, [x, y], shape))?;
+            backend.pool2d(&PoolDesc::new(op, DType::F32, x, y, shape))?;
             backend.copy_dtoh(bytemuck::cast_slice_mut(&mut result), y).map(|()| result[0])
         };
         let mut outcomes = Vec::new();
@@ -272,23 +281,37 @@ fn endless_on_a_slow_device(backend: &WebGpuBackend) -> Result<(), Failed> {
         let product =
             MatmulDesc::new(1, 1, 1 << 20, matrix(a, 0), Matrix::new(b, DType::F32, 1), matrix(c, 1));
         let shape = ConvShape::new([1, 1, SIDE, SIDE], 1, Window::new([FILTER; 2]));
-        let to_input = ConvBackwardDataDesc::new(DType::F32, [b, a, c], shape);
-        let to_filter = ConvBackwardFilterDesc::new(DType::F32, [a, b, c], shape);
+        let to_input = ConvBackwardDataDesc::new(DType::F32, b, a, c, shape);
+        let to_filter = ConvBackwardFilterDesc::new(DType::F32, a, b, c, shape);
         let window = Window::new([SIDE / 2; 2]);
         let pooling = PoolShape::new([1, 1, SIDE, SIDE], [SIDE / 2 + 1; 2], window);
-        let still = HeadStrides { batch: 0, head: 0, token: 0 };
-        let mut attention = AttentionDesc::new(DType::F32, [a, b, d, c], [1, 1, 1 << 14, 1 << 20, 1]);
-        (attention.k_strides, attention.v_strides) = (Some(still), Some(still));
+        let still = HeadLayout { offset: 0, batch: 0, head: 0, token: 0 };
+        let mut attention = AttentionDesc::new(
+            DType::F32,
+            a,
+            b,
+            d,
+            c,
+            AttentionShape { batch: 1, heads: 1, seq_q: 1 << 14, seq_kv: 1 << 20, head_dim: 1 },
+        );
+        (attention.k_layout, attention.v_layout) = (Some(still), Some(still));
         let reduced = [1 << 16, 1 << 20];
         let input = TensorDesc::strided(a, DType::F32, &reduced, &[0, 1]);
-        let mut elements = ScatterDesc::new(ScatterOp::Add, DType::F32, [c, a, b], [1 << 18, 4, 1 << 18]);
+        let mut elements = ScatterDesc::new(
+            ScatterOp::Add,
+            DType::F32,
+            c,
+            a,
+            b,
+            IndexShape { rows: 1 << 18, columns: 4, count: 1 << 18 },
+        );
         elements.per_element = true;
         let outcomes = vec![
             ("matmul", backend.matmul(&product.with_batch(1 << 16))),
-            ("conv2d", backend.conv2d(&ConvDesc::new(DType::F32, [a, b, c], shape))),
+            ("conv2d", backend.conv2d(&ConvDesc::new(DType::F32, a, b, c, shape))),
             ("conv2d_backward_data", backend.conv2d_backward_data(&to_input)),
             ("conv2d_backward_filter", backend.conv2d_backward_filter(&to_filter)),
-            ("pool2d", backend.pool2d(&PoolDesc::new(PoolOp::Max, DType::F32, [a, c], pooling))),
+            ("pool2d", backend.pool2d(&PoolDesc::new(PoolOp::Max, DType::F32, a, c, pooling))),
             ("attention", backend.attention_ext(&attention)),
             ("reduce", backend.reduce_ext(&ReduceDesc::new(ReduceOp::Sum, input, &[1], c))),
             ("scatter", backend.scatter(&elements)),

@@ -168,7 +168,7 @@ fn refused_pad(backend: &WebGpuBackend) -> Result<(), String> {
         backend.copy_htod(row, bytemuck::cast_slice(&[1f32, 2.0])).map_err(text)?;
         backend.free(row).map_err(text)?;
     }
-    let input = TensorDesc { ptr: block, dtype: DType::F32, shape: &[2, 2], strides: Some(&APART) };
+    let input = TensorDesc::packed(block, DType::F32, &[2, 2]).with_strides(Some(&APART));
     let padded = TensorDesc::packed(output, DType::F32, &[3, 4]);
     let result = backend.pad(&PadDesc::new(input, padded, &[1, 1], 0.0));
     let want = [0.0, 0.0, 0.0, 0.0, 0.0, 1.0, 2.0, 0.0, 0.0, 1.0, 2.0, 0.0];
@@ -188,7 +188,7 @@ fn refused_concat(backend: &WebGpuBackend) -> Result<(), String> {
     }
     let inputs = [
         TensorDesc::packed(first, DType::F32, &[2, 2]),
-        TensorDesc { ptr: block, dtype: DType::F32, shape: &[2, 2], strides: Some(&APART) },
+        TensorDesc::packed(block, DType::F32, &[2, 2]).with_strides(Some(&APART)),
     ];
     let result =
         backend.concat(&ConcatDesc::new(&inputs, TensorDesc::packed(output, DType::F32, &[4, 2]), 0));

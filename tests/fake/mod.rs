@@ -1,8 +1,7 @@
 //! Backends that only say who they are.
 
 use backend_api::{
-    BackendError, BackendFactory, BackendResult, BackendTranspose, BinaryOp, Capabilities, ComputeBackend,
-    DeviceInfo, DeviceKind, ReduceOp, UnaryOp,
+    BackendError, BackendFactory, BackendResult, Capabilities, ComputeBackend, DeviceInfo, DeviceKind,
 };
 
 /// A device called `selector`.
@@ -76,91 +75,6 @@ impl ComputeBackend for FakeBackend {
 
     fn is_initialized(&self) -> bool {
         true
-    }
-
-    fn gemm(
-        &self,
-        _: BackendTranspose,
-        _: BackendTranspose,
-        _: usize,
-        _: usize,
-        _: usize,
-        _: f64,
-        _: u64,
-        _: usize,
-        _: u64,
-        _: usize,
-        _: f64,
-        _: u64,
-        _: usize,
-    ) -> BackendResult<()> {
-        Err(self.unsupported("gemm"))
-    }
-
-    fn batched_gemm(
-        &self,
-        _: BackendTranspose,
-        _: BackendTranspose,
-        _: usize,
-        _: usize,
-        _: usize,
-        _: f64,
-        _: u64,
-        _: usize,
-        _: usize,
-        _: u64,
-        _: usize,
-        _: usize,
-        _: f64,
-        _: u64,
-        _: usize,
-        _: usize,
-        _: usize,
-    ) -> BackendResult<()> {
-        Err(self.unsupported("batched_gemm"))
-    }
-
-    fn conv2d_forward(
-        &self,
-        _: u64,
-        _: &[usize],
-        _: u64,
-        _: &[usize],
-        _: u64,
-        _: &[usize],
-        _: &[usize],
-        _: &[usize],
-    ) -> BackendResult<()> {
-        Err(self.unsupported("conv2d_forward"))
-    }
-
-    fn attention(
-        &self,
-        _: u64,
-        _: u64,
-        _: u64,
-        _: u64,
-        _: usize,
-        _: usize,
-        _: usize,
-        _: usize,
-        _: usize,
-        _: f64,
-        _: bool,
-    ) -> BackendResult<()> {
-        Err(self.unsupported("attention"))
-    }
-
-    fn reduce(&self, _: ReduceOp, _: u64, _: u64, _: &[usize], _: usize) -> BackendResult<()> {
-        Err(self.unsupported("reduce"))
-    }
-
-    fn unary(&self, _: UnaryOp, _: u64, _: u64, _: usize) -> BackendResult<()> {
-        Err(self.unsupported("unary"))
-    }
-
-    fn binary(&self, _: BinaryOp, _: u64, _: u64, _: u64, _: usize) -> BackendResult<()> {
-        Err(self.unsupported("binary"))
     }
 
     fn synchronize(&self) -> BackendResult<()> {

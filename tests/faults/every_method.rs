@@ -1,15 +1,17 @@
 //! Each method of the contract that can fail, called with arguments that would be good.
 
 use backend_api::desc::{
-    AffineDesc, AttentionDesc, BatchNormDesc, BinaryDesc, ClampDesc, CompareDesc, ConcatDesc,
-    ConvBackwardDataDesc, ConvBackwardFilterDesc, ConvDesc, ConvShape, ConvTransposeDesc, CopyDesc,
-    CumSumDesc, Distribution, GatherDesc, GroupNormDesc, LayerNormDesc, MatmulDesc, Matrix, NormBackwardDesc,
-    NormBackwardWeightDesc, PadDesc, PermuteDesc, PoolBackwardDesc, PoolDesc, PoolOp, PoolShape, RandomDesc,
-    ReduceDesc, RepeatDesc, RmsNormDesc, RopeDesc, RopeStyle, ScatterDesc, SliceDesc, SoftmaxBackwardDesc,
-    SoftmaxDesc, TensorDesc, UnaryDesc, WhereDesc, Window,
+    AffineDesc, AttentionDesc, AttentionShape, BatchNormDesc, BinaryDesc, ChannelShape, ClampDesc,
+    CompareDesc, ConcatDesc, ConvBackwardDataDesc, ConvBackwardFilterDesc, ConvDesc, ConvShape,
+    ConvTransposeDesc, CopyDesc, CumSumDesc, Distribution, GatherDesc, GroupNormDesc, IndexShape,
+    LayerNormDesc, MatmulDesc, Matrix, NormBackwardDesc, NormBackwardWeightDesc, PadDesc, PermuteDesc,
+    PoolBackwardDesc, PoolDesc, PoolOp, PoolShape, RandomDesc, ReduceDesc, RepeatDesc, RmsNormDesc, RopeDesc,
+    RopeShape, RopeStyle, RopeTables, ScatterDesc, SliceDesc, SoftmaxBackwardDesc, SoftmaxDesc, TensorDesc,
+    UnaryDesc, WhereDesc, Window,
 };
 use backend_api::{
-    BackendResult, BackendTranspose, BinaryOp, CompareOp, ComputeBackend, DType, ErrorKind, ReduceOp, UnaryOp,
+    BackendResult, BackendTranspose, BinaryOp, Command, CompareOp, ComputeBackend, DType, ErrorKind,
+    ReduceOp, UnaryOp,
 };
 
 type Call = fn(&dyn ComputeBackend, [u64; 4]) -> BackendResult<()>;
@@ -25,7 +27,7 @@ const PIXELS: ConvShape = ConvShape::new([1, 1, 2, 2], 1, Window::new([1, 1]));
 const POOLED: PoolShape = PoolShape::new([1, 1, 2, 2], [2, 2], Window::new([1, 1]));
 
 /// Every method, over four buffers. `free` comes last.
-const METHODS: [(&str, Call); 57] = [
+const METHODS: &[(&str, Call)] = &[
     ("gemm", |b, [x, y, z, _]| b.gemm(NO, NO, 2, 2, 2, 1.0, x, 2, y, 2, 0.0, z, 2)),
     ("batched_gemm", |b, [x, y, z, _]| {
         b.batched_gemm(NO, NO, 2, 2, 2, 1.0, x, 2, 4, y, 2, 4, 0.0, z, 2, 4, 2)
@@ -40,6 +42,7 @@ const METHODS: [(&str, Call); 57] = [
     ("unary of nothing", |b, [x, y, ..]| b.unary(UnaryOp::Neg, x, y, 0)),
     ("synchronize", |b, _| b.synchronize()),
     ("alloc", |b, _| b.alloc(16).map(drop)),
+    ("alloc_zeroed", |b, _| b.alloc_zeroed(18).map(drop)),
     ("alloc of nothing", |b, _| b.alloc(0).map(drop)),
     ("copy_htod", |b, [x, ..]| b.copy_htod(x, &[1; 16])),
     ("copy_htod of 3 bytes", |b, [x, ..]| b.copy_htod(x, &[1; 3])),
@@ -54,7 +57,16 @@ const METHODS: [(&str, Call); 57] = [
         let matrix = |ptr| Matrix::new(ptr, F32, 2);
         b.matmul(&MatmulDesc::new(2, 2, 2, matrix(x), matrix(y), matrix(z)))
     }),
-    ("attention_ext", |b, ptrs| b.attention_ext(&AttentionDesc::new(F32, ptrs, [1, 1, 2, 2, 2]))),
+    ("attention_ext", |b, ptrs| {
+        b.attention_ext(&AttentionDesc::new(
+            F32,
+            ptrs[0],
+            ptrs[1],
+            ptrs[2],
+            ptrs[3],
+            AttentionShape { batch: 1, heads: 1, seq_q: 2, seq_kv: 2, head_dim: 2 },
+        ))
+    }),
     ("unary_ext", |b, [x, y, ..]| {
         let tensor = |ptr| TensorDesc::packed(ptr, F32, &[4]);
         b.unary_ext(&UnaryDesc::new(UnaryOp::Neg, tensor(x), tensor(y)))
@@ -119,35 +131,50 @@ const METHODS: [(&str, Call); 57] = [
     ("softmax", |b, [x, y, ..]| b.softmax(&SoftmaxDesc::rows(F32, x, y, 2, 2))),
     ("layer_norm", |b, [x, y, ..]| b.layer_norm(&LayerNormDesc::new(F32, x, y, 2, 2))),
     ("rms_norm", |b, [x, y, ..]| b.rms_norm(&RmsNormDesc::new(F32, x, y, 2, 2))),
-    ("group_norm", |b, [x, y, ..]| b.group_norm(&GroupNormDesc::new(F32, x, y, [1, 2, 2], 2))),
-    ("batch_norm", |b, [x, y, z, w]| b.batch_norm(&BatchNormDesc::new(F32, [x, y, z, w], [1, 2, 2]))),
+    ("group_norm", |b, [x, y, ..]| {
+        b.group_norm(&GroupNormDesc::new(F32, x, y, ChannelShape { batch: 1, channels: 2, spatial: 2 }, 2))
+    }),
+    ("batch_norm", |b, [x, y, z, w]| {
+        b.batch_norm(&BatchNormDesc::new(F32, x, y, z, w, ChannelShape { batch: 1, channels: 2, spatial: 2 }))
+    }),
     ("cumsum", |b, [x, y, ..]| b.cumsum(&CumSumDesc::along(F32, x, y, &[2, 2], 1)?)),
     ("softmax_backward", |b, [x, y, z, _]| {
         b.softmax_backward(&SoftmaxBackwardDesc::of(&SoftmaxDesc::rows(F32, 0, x, 2, 2), y, z))
     }),
-    ("norm_backward", |b, [x, y, z, _]| b.norm_backward(&NormBackwardDesc::rms_norm(F32, [x, y, z], 2, 2))),
+    ("norm_backward", |b, [x, y, z, _]| b.norm_backward(&NormBackwardDesc::rms_norm(F32, x, y, z, 2, 2))),
     ("norm_backward_weight", |b, [x, y, z, _]| {
-        let input = NormBackwardDesc::layer_norm(F32, [x, y, 0], 2, 2);
+        let input = NormBackwardDesc::layer_norm(F32, x, y, 0, 2, 2);
         b.norm_backward_weight(&NormBackwardWeightDesc::of(&input, z))
     }),
-    ("conv2d", |b, [x, y, z, _]| b.conv2d(&ConvDesc::new(F32, [x, y, z], PIXELS))),
-    ("conv_transpose2d", |b, [x, y, z, _]| {
-        b.conv_transpose2d(&ConvTransposeDesc::new(F32, [x, y, z], PIXELS))
-    }),
+    ("conv2d", |b, [x, y, z, _]| b.conv2d(&ConvDesc::new(F32, x, y, z, PIXELS))),
+    ("conv_transpose2d", |b, [x, y, z, _]| b.conv_transpose2d(&ConvTransposeDesc::new(F32, x, y, z, PIXELS))),
     ("conv2d_backward_data", |b, [x, y, z, _]| {
-        b.conv2d_backward_data(&ConvBackwardDataDesc::new(F32, [x, y, z], PIXELS))
+        b.conv2d_backward_data(&ConvBackwardDataDesc::new(F32, x, y, z, PIXELS))
     }),
     ("conv2d_backward_filter", |b, [x, y, z, _]| {
-        b.conv2d_backward_filter(&ConvBackwardFilterDesc::new(F32, [x, y, z], PIXELS))
+        b.conv2d_backward_filter(&ConvBackwardFilterDesc::new(F32, x, y, z, PIXELS))
     }),
-    ("pool2d", |b, [x, y, ..]| b.pool2d(&PoolDesc::new(PoolOp::Max, F32, [x, y], POOLED))),
+    ("pool2d", |b, [x, y, ..]| b.pool2d(&PoolDesc::new(PoolOp::Max, F32, x, y, POOLED))),
     ("pool2d_backward", |b, [x, y, z, _]| {
-        let pooling = PoolDesc::new(PoolOp::Max, F32, [x, 0], POOLED);
-        b.pool2d_backward(&PoolBackwardDesc::of(&pooling, [y, z]))
+        let pooling = PoolDesc::new(PoolOp::Max, F32, x, 0, POOLED);
+        b.pool2d_backward(&PoolBackwardDesc::of(&pooling, y, z))
     }),
-    ("rope", |b, ptrs| b.rope(&RopeDesc::new(F32, ptrs, [1, 1, 2, 2], 2, RopeStyle::Half))),
-    ("gather", |b, [x, y, z, _]| b.gather(&GatherDesc::new(F32, [x, y, z], [2, 2, 2]))),
-    ("scatter", |b, [x, y, z, _]| b.scatter(&ScatterDesc::index_add(F32, [x, y, z], [2, 2, 2]))),
+    ("rope", |b, ptrs| {
+        b.rope(&RopeDesc::new(
+            F32,
+            ptrs[0],
+            ptrs[1],
+            RopeTables { cos: ptrs[2], sin: ptrs[3], max_position: 2 },
+            RopeShape { batch: 1, heads: 1, seq: 2, head_dim: 2 },
+            RopeStyle::Half,
+        ))
+    }),
+    ("gather", |b, [x, y, z, _]| {
+        b.gather(&GatherDesc::new(F32, x, y, z, IndexShape { rows: 2, columns: 2, count: 2 }))
+    }),
+    ("scatter", |b, [x, y, z, _]| {
+        b.scatter(&ScatterDesc::index_add(F32, x, y, z, IndexShape { rows: 2, columns: 2, count: 2 }))
+    }),
     ("random", |b, [x, ..]| {
         b.random(&RandomDesc::new(x, F32, 4, 1, Distribution::Normal { mean: 0.0, std: 1.0 }))
     }),
@@ -156,9 +183,21 @@ const METHODS: [(&str, Call); 57] = [
     ("free", |b, [x, ..]| b.free(x)),
 ];
 
+/// Whether every operation of the contract is among the methods.
+fn none_is_missing() -> Result<(), String> {
+    let listed = |operation: &&str| METHODS.iter().any(|(name, _)| name == operation);
+    match Command::OPERATIONS.iter().find(|operation| !listed(operation)) {
+        Some(missing) => Err(format!("{missing} is missing in METHODS")),
+        None => Ok(()),
+    }
+}
+
 /// Whether every method works.
 pub(crate) fn all_work(backend: &dyn ComputeBackend, ptrs: [u64; 4]) -> Result<(), String> {
-    for (name, call) in METHODS.iter().filter(|(name, _)| !["free", "alloc", "view"].contains(name)) {
+    none_is_missing()?;
+    for (name, call) in
+        METHODS.iter().filter(|(name, _)| !["free", "alloc", "alloc_zeroed", "view"].contains(name))
+    {
         call(backend, ptrs).map_err(|error| format!("{name} failed: {error:?}"))?;
     }
     Ok(())
@@ -171,7 +210,7 @@ pub(crate) fn all_fail(
     kind: ErrorKind,
     before: &dyn Fn(&str),
 ) -> Result<(), String> {
-    for (name, call) in METHODS {
+    for &(name, call) in METHODS {
         before(name);
         match call(backend, ptrs) {
             Err(error) if error.kind() == kind => {}

@@ -3,8 +3,8 @@
 use std::cell::RefCell;
 
 use backend_api::desc::{
-    AffineDesc, BinaryDesc, ClampDesc, CompareDesc, CopyDesc, GatherDesc, PermuteDesc, ReduceDesc, SliceDesc,
-    TensorDesc, UnaryDesc, Value, WhereDesc,
+    AffineDesc, BinaryDesc, ClampDesc, CompareDesc, CopyDesc, GatherDesc, IndexShape, PermuteDesc,
+    ReduceDesc, SliceDesc, TensorDesc, UnaryDesc, Value, WhereDesc,
 };
 use backend_api::{BackendResult, BinaryOp, CompareOp, ComputeBackend, DType, ReduceOp, UnaryOp};
 use half::f16;
@@ -248,8 +248,13 @@ impl<'a> Device<'a> {
         shape.splice(axis..=axis, indices.shape.iter().copied());
         let y = self.empty(x.dtype, &shape)?;
         let [outer, columns] = x.around(axis);
-        let desc =
-            GatherDesc::new(x.dtype, [x.ptr, indices.ptr, y.ptr], [x.shape[axis], columns, indices.count()]);
+        let desc = GatherDesc::new(
+            x.dtype,
+            x.ptr,
+            indices.ptr,
+            y.ptr,
+            IndexShape { rows: x.shape[axis], columns, count: indices.count() },
+        );
         self.backend.gather(&desc.with_outer(outer))?;
         Ok(y)
     }

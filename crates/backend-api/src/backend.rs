@@ -1,18 +1,32 @@
 //! The trait that every backend implements.
 
+use std::any::Any;
 use std::fmt::Debug;
 
+use crate::command::for_each_operation;
 use crate::desc::{
-    AffineDesc, AttentionDesc, BatchNormDesc, BinaryDesc, ClampDesc, CompareDesc, ConcatDesc,
+    AffineDesc, AttentionDesc, AttentionShape, BatchNormDesc, BinaryDesc, ClampDesc, CompareDesc, ConcatDesc,
     ConvBackwardDataDesc, ConvBackwardFilterDesc, ConvDesc, ConvTransposeDesc, CopyDesc, CumSumDesc,
-    GatherDesc, GroupNormDesc, LayerNormDesc, MatmulDesc, NormBackwardDesc, NormBackwardWeightDesc, PadDesc,
-    PermuteDesc, PoolBackwardDesc, PoolDesc, RandomDesc, ReduceDesc, RepeatDesc, RmsNormDesc, RopeDesc,
-    ScatterDesc, SliceDesc, SoftmaxBackwardDesc, SoftmaxDesc, UnaryDesc, WhereDesc,
+    GatherDesc, GroupNormDesc, LayerNormDesc, MatmulDesc, Matrix, NormBackwardDesc, NormBackwardWeightDesc,
+    PadDesc, PermuteDesc, PoolBackwardDesc, PoolDesc, RandomDesc, ReduceDesc, RepeatDesc, RmsNormDesc,
+    RopeDesc, ScatterDesc, SliceDesc, SoftmaxBackwardDesc, SoftmaxDesc, TensorDesc, UnaryDesc, WhereDesc,
 };
 use crate::{
-    BackendError, BackendFuture, BackendResult, BackendTranspose, BinaryOp, Capabilities, DType, DeviceInfo,
-    MaybeSend, MaybeSync, MemoryStats, Operation, ReduceOp, UnaryOp,
+    BackendError, BackendFuture, BackendResult, BackendTranspose, BinaryOp, Capabilities, Command, DType,
+    DeviceInfo, MaybeSend, MaybeSync, MemoryStats, Operation, ReduceOp, UnaryOp,
 };
+
+/// The methods of the operations in the table: each hands its command to [`ComputeBackend::execute`].
+macro_rules! provided_methods {
+    ($($(#[$meta:meta])* fn $method:ident($desc:ty) => $variant:ident($held:ty);)*) => {
+        $(
+            $(#[$meta])*
+            fn $method(&self, desc: $desc) -> BackendResult<()> {
+                self.execute(stringify!($method), Command::$variant(desc))
+            }
+        )*
+    };
+}
 
 /// A device and the operations on its memory.
 ///
@@ -53,6 +67,19 @@ pub trait ComputeBackend: Debug + MaybeSend + MaybeSync {
     /// Whether the device is open and not known to be lost.
     fn is_initialized(&self) -> bool;
 
+    /// Runs an operation. This is what a backend implements; callers use the methods below, each of which
+    /// makes a [`Command`] of its arguments and hands it on. `op` is the name of the called method, for
+    /// errors.
+    ///
+    /// A backend that lacks an operation returns [`unsupported`](Self::unsupported), as this default does for
+    /// all. One that stands before another (to log, to compare, to record) implements this one method, and
+    /// [`forward!`](crate::forward)s what it leaves as it is. The methods of the operations are not to be
+    /// implemented: a `Box` of the backend would not call them.
+    fn execute(&self, op: &'static str, command: Command<'_>) -> BackendResult<()> {
+        _ = command;
+        Err(self.unsupported(op))
+    }
+
     /// `C = alpha · op(A) · op(B) + beta · C`, row-major f32: op(A) is m×k, op(B) k×n, C m×n.
     ///
     /// `lda` is at least the columns of A as stored (k, or m if transposed), `ldb` likewise (n, or k), `ldc`
@@ -72,7 +99,13 @@ pub trait ComputeBackend: Debug + MaybeSend + MaybeSync {
         beta: f64,
         c_ptr: u64,
         ldc: usize,
-    ) -> BackendResult<()>;
+    ) -> BackendResult<()> {
+        let matrix = |ptr, ld| Matrix::new(ptr, DType::F32, ld);
+        let desc = MatmulDesc::new(m, n, k, matrix(a_ptr, lda), matrix(b_ptr, ldb), matrix(c_ptr, ldc))
+            .with_transpose(trans_a, trans_b)
+            .with_scale(alpha, beta);
+        self.execute("gemm", Command::Matmul(&desc))
+    }
 
     /// [`gemm`](Self::gemm) of `batch_count` matrices, matrix `i` starting `i · stride` elements after its
     /// handle's start. A stride of 0 repeats A or B; the matrices of C must not overlap.
@@ -95,7 +128,15 @@ pub trait ComputeBackend: Debug + MaybeSend + MaybeSync {
         ldc: usize,
         stride_c: usize,
         batch_count: usize,
-    ) -> BackendResult<()>;
+    ) -> BackendResult<()> {
+        let matrix = |ptr, ld, stride| Matrix::new(ptr, DType::F32, ld).with_batch_stride(stride);
+        let (a, b) = (matrix(a_ptr, lda, stride_a), matrix(b_ptr, ldb, stride_b));
+        let desc = MatmulDesc::new(m, n, k, a, b, matrix(c_ptr, ldc, stride_c))
+            .with_transpose(trans_a, trans_b)
+            .with_scale(alpha, beta)
+            .with_batch(batch_count);
+        self.execute("batched_gemm", Command::Matmul(&desc))
+    }
 
     /// Convolution of an NCHW input with a KCRS filter; shapes have four extents, `stride` and `padding` two.
     /// See [`ConvDesc`] for the formula.
@@ -109,7 +150,21 @@ pub trait ComputeBackend: Debug + MaybeSend + MaybeSync {
         output_shape: &[usize],
         stride: &[usize],
         padding: &[usize],
-    ) -> BackendResult<()>;
+    ) -> BackendResult<()> {
+        let op = "conv2d_forward";
+        let desc = ConvDesc::from_slices(
+            op,
+            input_ptr,
+            input_shape,
+            filter_ptr,
+            filter_shape,
+            output_ptr,
+            output_shape,
+            stride,
+            padding,
+        )?;
+        self.execute(op, Command::Conv(&desc))
+    }
 
     /// `O = softmax(scale · Q·Kᵀ) · V` over packed f32 `[batch, heads, seq, head_dim]`. With `causal`, query
     /// i sees key j when `j ≤ i + seq_kv − seq_q`; a query that sees no key gives zeros.
@@ -126,7 +181,13 @@ pub trait ComputeBackend: Debug + MaybeSend + MaybeSync {
         head_dim: usize,
         scale: f64,
         causal: bool,
-    ) -> BackendResult<()>;
+    ) -> BackendResult<()> {
+        let shape = AttentionShape { batch, heads, seq_q, seq_kv, head_dim };
+        let desc = AttentionDesc::new(DType::F32, q_ptr, k_ptr, v_ptr, o_ptr, shape)
+            .with_scale(scale)
+            .with_causal(causal);
+        self.execute("attention", Command::Attention(&desc))
+    }
 
     /// Reduces `axis` of a packed f32 tensor; the output has the input's shape without it, as f32, or as i32
     /// where the operation gives [an index](ReduceOp::is_index).
@@ -137,13 +198,26 @@ pub trait ComputeBackend: Debug + MaybeSend + MaybeSync {
         output_ptr: u64,
         shape: &[usize],
         axis: usize,
-    ) -> BackendResult<()>;
+    ) -> BackendResult<()> {
+        let (input, axes) = (TensorDesc::packed(input_ptr, DType::F32, shape), [axis]);
+        let desc = ReduceDesc::new(op, input, &axes, output_ptr);
+        self.execute("reduce", Command::Reduce(&desc))
+    }
 
     /// `output[i] = op(input[i])` for `n` numbers of f32. The output may be exactly the input.
-    fn unary(&self, op: UnaryOp, input_ptr: u64, output_ptr: u64, n: usize) -> BackendResult<()>;
+    fn unary(&self, op: UnaryOp, input_ptr: u64, output_ptr: u64, n: usize) -> BackendResult<()> {
+        let shape = [n];
+        let vector = |ptr| TensorDesc::packed(ptr, DType::F32, &shape);
+        self.execute("unary", Command::Unary(&UnaryDesc::new(op, vector(input_ptr), vector(output_ptr))))
+    }
 
     /// `output[i] = op(a[i], b[i])` for `n` numbers of f32. The output may be exactly an input.
-    fn binary(&self, op: BinaryOp, a_ptr: u64, b_ptr: u64, output_ptr: u64, n: usize) -> BackendResult<()>;
+    fn binary(&self, op: BinaryOp, a_ptr: u64, b_ptr: u64, output_ptr: u64, n: usize) -> BackendResult<()> {
+        let shape = [n];
+        let vector = |ptr| TensorDesc::packed(ptr, DType::F32, &shape);
+        let desc = BinaryDesc::new(op, vector(a_ptr), vector(b_ptr), vector(output_ptr));
+        self.execute("binary", Command::Binary(&desc))
+    }
 
     /// Waits until everything called so far has finished.
     ///
@@ -157,6 +231,22 @@ pub trait ComputeBackend: Debug + MaybeSend + MaybeSync {
     /// # Errors
     /// [`OutOfMemory`](BackendError::OutOfMemory), [`Limit`](BackendError::Limit).
     fn alloc(&self, bytes: usize) -> BackendResult<u64>;
+
+    /// [`alloc`](Self::alloc) of memory whose bytes are 0.
+    ///
+    /// # Errors
+    /// Those of [`alloc`](Self::alloc), [`fill`](Self::fill) and [`view`](Self::view); the memory is given
+    /// back.
+    fn alloc_zeroed(&self, bytes: usize) -> BackendResult<u64> {
+        let ptr = self.alloc(bytes)?;
+        match zero(self, ptr, bytes) {
+            Ok(()) => Ok(ptr),
+            Err(error) => {
+                self.free(ptr)?;
+                Err(error)
+            }
+        }
+    }
 
     /// Gives a handle back. Work that uses its memory still finishes.
     fn free(&self, ptr: u64) -> BackendResult<()>;
@@ -200,259 +290,15 @@ pub trait ComputeBackend: Debug + MaybeSend + MaybeSync {
 
     /// Copies `bytes` from the start of `src` to the start of `dst`, which must not overlap.
     fn copy_dtod(&self, dst: u64, src: u64, bytes: usize) -> BackendResult<()> {
-        _ = (dst, src, bytes);
-        Err(self.unsupported("copy_dtod"))
+        self.execute("copy_dtod", Command::CopyBytes { dst, src, bytes })
     }
 
     /// Sets `n` elements to `value`, converted to `dtype` as [`copy`](Self::copy) would convert an f64.
     fn fill(&self, dst: u64, dtype: DType, n: usize, value: f64) -> BackendResult<()> {
-        _ = (dst, dtype, n, value);
-        Err(self.unsupported("fill"))
+        self.execute("fill", Command::Fill { dst, dtype, n, value })
     }
 
-    /// A matrix product with element types, strides, a batch, a bias and an activation.
-    fn matmul(&self, desc: &MatmulDesc) -> BackendResult<()> {
-        _ = desc;
-        Err(self.unsupported("matmul"))
-    }
-
-    /// [`attention`](Self::attention) with element types, strides, a mask, key lengths, grouped heads, a
-    /// window, bounded scores, and their log-sum-exp.
-    fn attention_ext(&self, desc: &AttentionDesc) -> BackendResult<()> {
-        _ = desc;
-        Err(self.unsupported("attention_ext"))
-    }
-
-    /// [`unary`](Self::unary) over strided tensors.
-    fn unary_ext(&self, desc: &UnaryDesc<'_>) -> BackendResult<()> {
-        _ = desc;
-        Err(self.unsupported("unary_ext"))
-    }
-
-    /// [`binary`](Self::binary) over strided tensors and numbers with broadcasting: adds a bias, scales by a
-    /// vector, gates by [`Swiglu`](BinaryOp::Swiglu).
-    #[doc(alias = "swiglu")]
-    #[doc(alias = "geglu")]
-    #[doc(alias = "glu")]
-    fn binary_ext(&self, desc: &BinaryDesc<'_>) -> BackendResult<()> {
-        _ = desc;
-        Err(self.unsupported("binary_ext"))
-    }
-
-    /// Compares strided tensors and numbers with broadcasting; 1 where it holds, 0 where it doesn't.
-    fn compare(&self, desc: &CompareDesc<'_>) -> BackendResult<()> {
-        _ = desc;
-        Err(self.unsupported("compare"))
-    }
-
-    /// Takes each element from one of two strided tensors or numbers, by a condition.
-    #[doc(alias = "where")]
-    #[doc(alias = "select")]
-    #[doc(alias = "masked_fill")]
-    fn where_cond(&self, desc: &WhereDesc<'_>) -> BackendResult<()> {
-        _ = desc;
-        Err(self.unsupported("where_cond"))
-    }
-
-    /// Bounds each element from below and above.
-    #[doc(alias = "clip")]
-    fn clamp(&self, desc: &ClampDesc<'_>) -> BackendResult<()> {
-        _ = desc;
-        Err(self.unsupported("clamp"))
-    }
-
-    /// Scales each element and adds a number.
-    fn affine(&self, desc: &AffineDesc<'_>) -> BackendResult<()> {
-        _ = desc;
-        Err(self.unsupported("affine"))
-    }
-
-    /// Copies a strided tensor, converting the element type.
-    #[doc(alias = "cast")]
-    #[doc(alias = "contiguous")]
-    #[doc(alias = "transpose")]
-    fn copy(&self, desc: &CopyDesc<'_>) -> BackendResult<()> {
-        _ = desc;
-        Err(self.unsupported("copy"))
-    }
-
-    /// Puts the dimensions of a tensor in another order.
-    #[doc(alias = "transpose")]
-    fn permute(&self, desc: &PermuteDesc<'_>) -> BackendResult<()> {
-        _ = desc;
-        Err(self.unsupported("permute"))
-    }
-
-    /// Takes a box out of a tensor, or every n-th element of it.
-    #[doc(alias = "narrow")]
-    #[doc(alias = "split")]
-    fn slice(&self, desc: &SliceDesc<'_>) -> BackendResult<()> {
-        _ = desc;
-        Err(self.unsupported("slice"))
-    }
-
-    /// Puts tensors after each other along an axis.
-    #[doc(alias = "cat")]
-    #[doc(alias = "stack")]
-    fn concat(&self, desc: &ConcatDesc<'_>) -> BackendResult<()> {
-        _ = desc;
-        Err(self.unsupported("concat"))
-    }
-
-    /// Puts a value around a tensor.
-    fn pad(&self, desc: &PadDesc<'_>) -> BackendResult<()> {
-        _ = desc;
-        Err(self.unsupported("pad"))
-    }
-
-    /// Repeats a tensor along its dimensions.
-    #[doc(alias = "tile")]
-    #[doc(alias = "expand")]
-    #[doc(alias = "repeat_interleave")]
-    fn repeat(&self, desc: &RepeatDesc<'_>) -> BackendResult<()> {
-        _ = desc;
-        Err(self.unsupported("repeat"))
-    }
-
-    /// [`reduce`](Self::reduce) over any axes of a strided tensor of any element type.
-    fn reduce_ext(&self, desc: &ReduceDesc<'_>) -> BackendResult<()> {
-        _ = desc;
-        Err(self.unsupported("reduce_ext"))
-    }
-
-    /// Softmax along an axis, or its logarithm.
-    fn softmax(&self, desc: &SoftmaxDesc) -> BackendResult<()> {
-        _ = desc;
-        Err(self.unsupported("softmax"))
-    }
-
-    /// Layer normalisation of rows, with an optional residual.
-    fn layer_norm(&self, desc: &LayerNormDesc) -> BackendResult<()> {
-        _ = desc;
-        Err(self.unsupported("layer_norm"))
-    }
-
-    /// Root-mean-square normalisation of rows, with an optional residual.
-    fn rms_norm(&self, desc: &RmsNormDesc) -> BackendResult<()> {
-        _ = desc;
-        Err(self.unsupported("rms_norm"))
-    }
-
-    /// Normalisation of groups of channels.
-    fn group_norm(&self, desc: &GroupNormDesc) -> BackendResult<()> {
-        _ = desc;
-        Err(self.unsupported("group_norm"))
-    }
-
-    /// Normalisation of channels by given statistics.
-    fn batch_norm(&self, desc: &BatchNormDesc) -> BackendResult<()> {
-        _ = desc;
-        Err(self.unsupported("batch_norm"))
-    }
-
-    /// Cumulative sum along an axis.
-    fn cumsum(&self, desc: &CumSumDesc) -> BackendResult<()> {
-        _ = desc;
-        Err(self.unsupported("cumsum"))
-    }
-
-    /// The gradient of [`softmax`](Self::softmax).
-    fn softmax_backward(&self, desc: &SoftmaxBackwardDesc) -> BackendResult<()> {
-        _ = desc;
-        Err(self.unsupported("softmax_backward"))
-    }
-
-    /// The gradient of [`layer_norm`](Self::layer_norm) or [`rms_norm`](Self::rms_norm) with respect to the
-    /// rows.
-    fn norm_backward(&self, desc: &NormBackwardDesc) -> BackendResult<()> {
-        _ = desc;
-        Err(self.unsupported("norm_backward"))
-    }
-
-    /// The gradient of [`layer_norm`](Self::layer_norm) or [`rms_norm`](Self::rms_norm) with respect to the
-    /// weight.
-    fn norm_backward_weight(&self, desc: &NormBackwardWeightDesc) -> BackendResult<()> {
-        _ = desc;
-        Err(self.unsupported("norm_backward_weight"))
-    }
-
-    /// [`conv2d_forward`](Self::conv2d_forward) with element types, groups, dilation, padding of each side, a
-    /// bias and an activation, of images in either layout.
-    #[doc(alias = "conv1d")]
-    #[doc(alias = "depthwise")]
-    fn conv2d(&self, desc: &ConvDesc) -> BackendResult<()> {
-        _ = desc;
-        Err(self.unsupported("conv2d"))
-    }
-
-    /// Transposed convolution.
-    #[doc(alias = "conv_transpose1d")]
-    #[doc(alias = "deconvolution")]
-    fn conv_transpose2d(&self, desc: &ConvTransposeDesc) -> BackendResult<()> {
-        _ = desc;
-        Err(self.unsupported("conv_transpose2d"))
-    }
-
-    /// The gradient of [`conv2d`](Self::conv2d) with respect to its input.
-    fn conv2d_backward_data(&self, desc: &ConvBackwardDataDesc) -> BackendResult<()> {
-        _ = desc;
-        Err(self.unsupported("conv2d_backward_data"))
-    }
-
-    /// The gradient of [`conv2d`](Self::conv2d) with respect to its filters.
-    fn conv2d_backward_filter(&self, desc: &ConvBackwardFilterDesc) -> BackendResult<()> {
-        _ = desc;
-        Err(self.unsupported("conv2d_backward_filter"))
-    }
-
-    /// The largest or the mean of each window of an image.
-    #[doc(alias = "max_pool2d")]
-    #[doc(alias = "avg_pool2d")]
-    fn pool2d(&self, desc: &PoolDesc) -> BackendResult<()> {
-        _ = desc;
-        Err(self.unsupported("pool2d"))
-    }
-
-    /// The gradient of [`pool2d`](Self::pool2d).
-    fn pool2d_backward(&self, desc: &PoolBackwardDesc) -> BackendResult<()> {
-        _ = desc;
-        Err(self.unsupported("pool2d_backward"))
-    }
-
-    /// Rotary position embedding.
-    fn rope(&self, desc: &RopeDesc) -> BackendResult<()> {
-        _ = desc;
-        Err(self.unsupported("rope"))
-    }
-
-    /// Rows or elements of a table by index, along any axis: the embedding lookup.
-    #[doc(alias = "index_select")]
-    #[doc(alias = "take")]
-    #[doc(alias = "take_along_axis")]
-    #[doc(alias = "embedding")]
-    fn gather(&self, desc: &GatherDesc) -> BackendResult<()> {
-        _ = desc;
-        Err(self.unsupported("gather"))
-    }
-
-    /// Puts, adds or compares rows or elements into a table by index, along any axis. Deterministic.
-    #[doc(alias = "scatter_add")]
-    #[doc(alias = "index_add")]
-    #[doc(alias = "index_put")]
-    fn scatter(&self, desc: &ScatterDesc) -> BackendResult<()> {
-        _ = desc;
-        Err(self.unsupported("scatter"))
-    }
-
-    /// Random numbers, uniform or normal, the same on every device.
-    #[doc(alias = "rand")]
-    #[doc(alias = "randn")]
-    #[doc(alias = "uniform")]
-    #[doc(alias = "normal")]
-    fn random(&self, desc: &RandomDesc) -> BackendResult<()> {
-        _ = desc;
-        Err(self.unsupported("random"))
-    }
+    for_each_operation!(provided_methods);
 
     /// What the device can do.
     fn capabilities(&self) -> BackendResult<Capabilities>;
@@ -477,8 +323,37 @@ pub trait ComputeBackend: Debug + MaybeSend + MaybeSync {
         Err(self.unsupported("set_memory_budget"))
     }
 
+    /// The backend itself, for callers that want what one has beyond the contract; `None` from a backend that
+    /// keeps that to itself. `downcast_ref` of `dyn ComputeBackend` asks for a type.
+    fn as_any(&self) -> Option<&dyn Any> {
+        None
+    }
+
     /// The error of an operation that this backend doesn't have.
     fn unsupported(&self, op: &'static str) -> BackendError {
         BackendError::Unsupported { op, need: format!("an implementation in the backend {:?}", self.name()) }
     }
+}
+
+impl dyn ComputeBackend + '_ {
+    /// The backend as a `T`, if it is one: the way to what a backend has beyond the contract, such as
+    /// `backend.downcast_ref::<WebGpuBackend>()` to products of f16 and explanations of plans.
+    #[must_use]
+    pub fn downcast_ref<T: Any>(&self) -> Option<&T> {
+        self.as_any()?.downcast_ref()
+    }
+}
+
+/// Sets `bytes` bytes to 0: whole words by a fill, the last one to three by an upload.
+fn zero<B: ComputeBackend + ?Sized>(backend: &B, ptr: u64, bytes: usize) -> BackendResult<()> {
+    let op = "alloc_zeroed";
+    let (words, rest) = (bytes / 4, bytes % 4);
+    backend.execute(op, Command::Fill { dst: ptr, dtype: DType::U32, n: words, value: 0.0 })?;
+    if rest == 0 {
+        return Ok(());
+    }
+    let tail = backend.view(ptr, words * 4, rest)?;
+    let written = backend.copy_htod(tail, &[0; 3][..rest]);
+    backend.free(tail)?;
+    written
 }

@@ -2,7 +2,7 @@
 
 use thiserror::Error;
 
-use crate::{DType, Diagnostic};
+use crate::{Bound, DType, Diagnostic};
 
 /// The result of every fallible call of this contract.
 pub type BackendResult<T> = Result<T, BackendError>;
@@ -11,7 +11,7 @@ pub type BackendResult<T> = Result<T, BackendError>;
 ///
 /// Sizes are bytes unless a field's text says otherwise. `op` is the name of the called method, `arg` the
 /// name of the argument as its signature or descriptor spells it.
-#[derive(Clone, Debug, Error, PartialEq)]
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BackendError {
     /// The handle was never given out by this backend, or has been freed.
@@ -49,14 +49,14 @@ pub enum BackendError {
         align: usize,
     },
     /// A dimension, rank, stride or leading dimension doesn't fit the others.
-    #[error("{op}: {what} is {got}, expected {expected}")]
+    #[error("{op}: {what} is {got}, but {expected}")]
     Shape {
         /// The called method.
         op: &'static str,
-        /// What doesn't fit; ends in "(at least)" or "(less than)" where `expected` is a bound.
+        /// What doesn't fit.
         what: &'static str,
-        /// The fitting value, or the bound.
-        expected: usize,
+        /// What would fit.
+        expected: Bound,
         /// The value given.
         got: usize,
     },

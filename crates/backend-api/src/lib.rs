@@ -9,6 +9,7 @@
 //! * [`BackendError`]: every way a call can fail, with fields rather than prose.
 //! * [`operand`]: the bytes that a call reads and writes, checked the same way by every backend.
 //! * [`handles`]: the table behind a backend's handles.
+//! * [`owned::Buffer`]: a handle that is freed when it is dropped.
 //! * [`Registry`]: backends by name, and the choice of the best one.
 //!
 //! The crate has no GPU code and no `unsafe`.
@@ -16,21 +17,26 @@
 
 mod backend;
 mod bound;
+mod command;
 pub mod desc;
 mod device;
 mod diagnostic;
 mod dtype;
 mod error;
+mod forward;
 pub mod handles;
 mod maybe_send;
 pub mod operand;
 mod ops;
+pub mod owned;
 pub mod random;
 mod registry;
+mod shape_bound;
 mod size;
 
 pub use backend::ComputeBackend;
 pub use bound::{MAX_SECONDS, require_bounded};
+pub use command::Command;
 pub use device::{Capabilities, DeviceInfo, DeviceKind, MemoryStats};
 pub use diagnostic::{Diagnostic, DiagnosticKind, SourcePlace};
 pub use dtype::{DType, round_to_odd};
@@ -38,4 +44,5 @@ pub use error::{BackendError, BackendResult, ErrorKind};
 pub use maybe_send::{BackendFuture, MaybeSend, MaybeSync, Operation};
 pub use ops::{Activation, BackendTranspose, BinaryOp, CompareOp, MathMode, ReduceOp, ScatterOp, UnaryOp};
 pub use registry::{BackendFactory, BackendPreference, OVERRIDE_VARIABLE, Registry, Selection};
+pub use shape_bound::Bound;
 pub use size::{checked_add, checked_product};

@@ -24,7 +24,9 @@ pub struct Operand {
     pub arg: &'static str,
     /// The handle. Not looked at when `bytes` is 0.
     pub ptr: u64,
-    /// Bytes from the handle's start to the end of the last element touched.
+    /// Bytes from the handle's start to the first element.
+    pub offset: usize,
+    /// Bytes from there to the end of the last element touched.
     pub bytes: usize,
     /// Alignment of the elements, in bytes.
     pub align: usize,
@@ -43,13 +45,32 @@ impl Operand {
         access: Access,
     ) -> BackendResult<Self> {
         let bytes = crate::checked_product(op, arg, &[elements, dtype.size()])?;
-        Ok(Self { arg, ptr, bytes, align: dtype.size(), access })
+        Ok(Self { arg, ptr, offset: 0, bytes, align: dtype.size(), access })
+    }
+
+    /// Bytes of any alignment, from the handle's start.
+    #[must_use]
+    pub const fn bytes(arg: &'static str, ptr: u64, bytes: usize, access: Access) -> Self {
+        Self { arg, ptr, offset: 0, bytes, align: 1, access }
+    }
+
+    /// The operand, starting `elements` elements later. Where nothing is touched, it may be any number.
+    ///
+    /// # Errors
+    /// [`Overflow`](BackendError::Overflow) if its end doesn't fit in `usize`.
+    pub fn with_offset(self, op: &'static str, elements: usize) -> BackendResult<Self> {
+        if self.bytes == 0 {
+            return Ok(self);
+        }
+        let offset = crate::checked_product(op, self.arg, &[elements, self.align])?;
+        crate::checked_add(op, self.arg, offset, self.bytes)?;
+        Ok(Self { offset, ..self })
     }
 
     /// An operand that the call leaves out: touched nowhere, never looked up.
     #[must_use]
     pub const fn absent(arg: &'static str) -> Self {
-        Self { arg, ptr: 0, bytes: 0, align: 1, access: Access::Read }
+        Self::bytes(arg, 0, 0, Access::Read)
     }
 
     /// [`new`](Self::new) for an optional handle.
@@ -99,7 +120,8 @@ pub fn check<const N: usize>(
         if operand.bytes == 0 {
             continue;
         }
-        let Operand { arg, ptr, bytes: need, align, .. } = *operand;
+        let Operand { arg, ptr, offset, bytes, align, .. } = *operand;
+        let need = offset.saturating_add(bytes);
         let region = lookup(ptr).ok_or(BackendError::InvalidHandle { op, arg, ptr })?;
         if region.len < need {
             return Err(BackendError::BufferTooSmall { op, arg, have: region.len, need });
@@ -107,7 +129,8 @@ pub fn check<const N: usize>(
         if region.offset % align != 0 {
             return Err(BackendError::Misaligned { op, arg, offset: region.offset, align });
         }
-        *slot = Some(Region { len: need, ..region });
+        // Within the allocation, so the sum can't wrap.
+        *slot = Some(Region { offset: region.offset + offset, len: bytes, ..region });
     }
     for (i, a) in operands.iter().enumerate().filter(|(_, a)| a.access == Access::Write) {
         for (j, b) in operands.iter().enumerate().filter(|&(j, _)| j != i) {
@@ -134,7 +157,7 @@ mod tests {
     use crate::ErrorKind;
 
     fn operand(ptr: u64, bytes: usize, access: Access) -> Operand {
-        Operand { arg: "x", ptr, bytes, align: 4, access }
+        Operand { arg: "x", ptr, offset: 0, bytes, align: 4, access }
     }
 
     /// Handles 1 and 2 are allocations of 64 bytes; 10 + k is handle 1 from byte k.
@@ -163,6 +186,20 @@ mod tests {
     #[test]
     fn an_operand_that_touches_nothing_is_not_looked_up() {
         assert_eq!(kind([operand(99, 0, Access::Read), operand(1, 4, Access::Write)]), None);
+    }
+
+    #[test]
+    fn an_offset_moves_the_memory_that_is_touched() {
+        let at = |elements, ptr, bytes, access| operand(ptr, bytes, access).with_offset("t", elements);
+        let read = |elements| at(elements, 1, 32, Access::Read).unwrap();
+        let write = |elements| at(elements, 1, 32, Access::Write).unwrap();
+        assert_eq!(kind([read(0), write(8)]), None);
+        assert_eq!(kind([read(0), write(7)]), Some(ErrorKind::Overlap));
+        assert_eq!(kind([read(0), write(9)]), Some(ErrorKind::BufferTooSmall));
+        // What a view and an offset name together is what the other way round names.
+        assert_eq!(kind([operand(14, 8, Access::ReadInPlace), at(1, 1, 8, Access::Write).unwrap()]), None);
+        assert!(at(usize::MAX, 1, 4, Access::Read).is_err());
+        assert_eq!(at(usize::MAX, 1, 0, Access::Read).map(|operand| operand.offset), Ok(0));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Tables and bounds, at the values where they change.
 
-use backend_api::desc::{AttentionDesc, PoolOp, Value, rope_tables};
+use backend_api::desc::{AttentionDesc, AttentionShape, PoolOp, Value, rope_tables};
 use backend_api::{
     Activation, BackendError, BackendPreference, BackendTranspose, DType, MAX_SECONDS, ReduceOp, UnaryOp,
     checked_add, checked_product, require_bounded, round_to_odd,
@@ -90,7 +90,14 @@ fn a_query_sees_the_keys_of_its_definition() {
         for (causal, window) in
             [false, true].into_iter().flat_map(|c| [None, Some(0), Some(1), Some(3)].map(|w| (c, w)))
         {
-            let mut desc = AttentionDesc::new(DType::F32, [1; 4], [1, 1, seq_q, seq_kv, 1]);
+            let mut desc = AttentionDesc::new(
+                DType::F32,
+                1,
+                1,
+                1,
+                1,
+                AttentionShape { batch: 1, heads: 1, seq_q, seq_kv, head_dim: 1 },
+            );
             (desc.causal, desc.window) = (causal, window);
             for (query, keys) in (0..seq_q).flat_map(|query| (0..=seq_kv).map(move |keys| (query, keys))) {
                 let position = query as i64 + seq_kv as i64 - seq_q as i64;
@@ -108,7 +115,14 @@ fn a_query_sees_the_keys_of_its_definition() {
 
 #[test]
 fn arithmetic_of_attention_and_its_softcap() {
-    let mut desc = AttentionDesc::new(DType::F32, [1; 4], [2, 3, 4, 10, 8]);
+    let mut desc = AttentionDesc::new(
+        DType::F32,
+        1,
+        1,
+        1,
+        1,
+        AttentionShape { batch: 2, heads: 3, seq_q: 4, seq_kv: 10, head_dim: 8 },
+    );
     assert_eq!(desc.flops(), 4.0 * 2.0 * 3.0 * 4.0 * 8.0 * 10.0);
     desc.causal = true;
     assert_eq!(desc.flops(), 4.0 * 2.0 * 3.0 * 4.0 * 8.0 * 8.0);

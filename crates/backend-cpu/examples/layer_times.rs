@@ -5,7 +5,7 @@
 use std::time::Instant;
 
 use backend_api::desc::{
-    AttentionDesc, Bias, BiasAxis, HeadStrides, LayerNormDesc, MatmulDesc, Matrix, SoftmaxDesc,
+    AttentionDesc, AttentionShape, Bias, BiasAxis, HeadLayout, LayerNormDesc, MatmulDesc, Matrix, SoftmaxDesc,
 };
 use backend_api::{Activation, BackendResult, BackendTranspose, BinaryOp, ComputeBackend, DType, UnaryOp};
 use backend_cpu::CpuBackend;
@@ -47,17 +47,14 @@ fn main() -> BackendResult<()> {
         println!("linear of {m:>2} rows: {:.3} ms, {:.0} GFLOP/s", seconds * 1e3, flops / seconds / 1e9);
     }
 
-    let mut attention = AttentionDesc::new(DType::F32, [qkv, qkv, qkv, y], [32, 12, 128, 128, 32]);
-    let strides = |width: usize| HeadStrides { batch: 128 * width, head: 32, token: width };
-    [attention.q, attention.k, attention.v] = [
-        backend.view(qkv, 0, TOKENS * 3 * WIDTH * 4)?,
-        backend.view(qkv, 4 * WIDTH, (TOKENS * 3 - 1) * WIDTH * 4)?,
-        backend.view(qkv, 8 * WIDTH, (TOKENS * 3 - 2) * WIDTH * 4)?,
-    ];
-    attention.q_strides = Some(strides(3 * WIDTH));
-    attention.k_strides = Some(strides(3 * WIDTH));
-    attention.v_strides = Some(strides(3 * WIDTH));
-    attention.o_strides = Some(strides(WIDTH));
+    let shape = AttentionShape { batch: 32, heads: 12, seq_q: 128, seq_kv: 128, head_dim: 32 };
+    let layout =
+        |offset: usize, width: usize| HeadLayout { offset, batch: 128 * width, head: 32, token: width };
+    let attention = AttentionDesc::new(DType::F32, qkv, qkv, qkv, y, shape)
+        .with_q_layout(layout(0, 3 * WIDTH))
+        .with_k_layout(layout(WIDTH, 3 * WIDTH))
+        .with_v_layout(layout(2 * WIDTH, 3 * WIDTH))
+        .with_o_layout(layout(0, WIDTH));
     report("attention", || backend.attention_ext(&attention))?;
 
     let mut norm = LayerNormDesc::new(DType::F32, x, y, TOKENS, WIDTH);

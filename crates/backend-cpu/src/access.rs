@@ -167,12 +167,13 @@ impl Memory {
             let mut places = [None; N];
             let mut claims: Vec<Claim> = Vec::with_capacity(N);
             for (operand, slot) in operands.iter().zip(&mut places) {
-                let &Operand { arg, ptr, bytes, .. } = operand;
+                let &Operand { arg, ptr, offset, bytes, .. } = operand;
                 if bytes == 0 {
                     continue;
                 }
                 let (allocation, storage, start) =
                     table.storage(ptr).ok_or(BackendError::InvalidHandle { op, arg, ptr })?;
+                let start = start + offset;
                 *slot = Some(Place { allocation, start, end: start + bytes });
                 let write = operand.access == Access::Write;
                 match claims.iter_mut().find(|claim| claim.allocation == allocation) {

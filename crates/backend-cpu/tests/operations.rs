@@ -2,8 +2,9 @@
 //! oracles.
 
 use backend_api::desc::{
-    AttentionDesc, AttentionMask, Bias, BiasAxis, BinaryDesc, CopyDesc, GatherDesc, LayerNormDesc,
-    MatmulDesc, Matrix, RmsNormDesc, RopeDesc, RopeStyle, SoftmaxDesc, TensorDesc,
+    AttentionDesc, AttentionMask, AttentionShape, Bias, BiasAxis, BinaryDesc, CopyDesc, GatherDesc,
+    IndexShape, LayerNormDesc, MatmulDesc, Matrix, RmsNormDesc, RopeDesc, RopeShape, RopeStyle, RopeTables,
+    SoftmaxDesc, TensorDesc,
 };
 use backend_api::{
     Activation, BackendTranspose, BinaryOp, ComputeBackend, DType, ErrorKind, ReduceOp, UnaryOp,
@@ -121,7 +122,14 @@ fn hidden_keys_may_hold_anything() {
     let lengths = upload(&backend, &[2u32]);
     let mask = upload(&backend, &[0.0, 0.0, f32::NEG_INFINITY]);
     let o = upload(&backend, &[f32::NAN; 2]);
-    let desc = AttentionDesc::new(F32, [q, k, v, o], [1, 1, 2, 3, 1]);
+    let desc = AttentionDesc::new(
+        F32,
+        q,
+        k,
+        v,
+        o,
+        AttentionShape { batch: 1, heads: 1, seq_q: 2, seq_kv: 3, head_dim: 1 },
+    );
     let shared_mask = AttentionMask { ptr: mask, batch_stride: 0, head_stride: 0, query_stride: 0 };
     let (mut by_length, mut by_mask) = (desc, desc);
     by_length.key_lengths = Some(lengths);
@@ -203,7 +211,9 @@ fn rows_are_normalised_and_gathered() {
     let table = upload(&backend, &[1.0f32, 2.0, 3.0, 4.0]);
     let indices = upload(&backend, &[1i32, -1, 2]);
     let rows = upload(&backend, &[f32::NAN; 6]);
-    backend.gather(&GatherDesc::new(F32, [table, indices, rows], [2, 2, 3])).unwrap();
+    backend
+        .gather(&GatherDesc::new(F32, table, indices, rows, IndexShape { rows: 2, columns: 2, count: 3 }))
+        .unwrap();
     assert_eq!(download::<f32>(&backend, rows, 6), [3.0, 4.0, 0.0, 0.0, 0.0, 0.0]);
 }
 
@@ -212,7 +222,14 @@ fn rotation_by_a_quarter_turn() {
     let backend = CpuBackend::new();
     let x = upload(&backend, &[1.0f32, 2.0, 3.0]);
     let (cos, sin) = (upload(&backend, &[0.0f32]), upload(&backend, &[1.0f32]));
-    let mut desc = RopeDesc::new(F32, [x, x, cos, sin], [1, 1, 1, 3], 1, RopeStyle::Half);
+    let mut desc = RopeDesc::new(
+        F32,
+        x,
+        x,
+        RopeTables { cos, sin, max_position: 1 },
+        RopeShape { batch: 1, heads: 1, seq: 1, head_dim: 3 },
+        RopeStyle::Half,
+    );
     desc.rotary_dim = 2;
     backend.rope(&desc).unwrap();
     assert_eq!(download::<f32>(&backend, x, 3), [-2.0, 1.0, 3.0]);

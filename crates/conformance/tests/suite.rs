@@ -5,9 +5,8 @@ use std::pin::pin;
 use std::sync::Mutex;
 use std::task::{Context, Poll, Waker};
 
-use backend_api::{
-    BackendResult, BackendTranspose, BinaryOp, Capabilities, ComputeBackend, DeviceInfo, ReduceOp, UnaryOp,
-};
+use backend_api::desc::MatmulDesc;
+use backend_api::{BackendResult, BackendTranspose, Capabilities, Command, ComputeBackend, forward};
 use backend_cpu::CpuBackend;
 use conformance::{Outcome, cases};
 
@@ -51,6 +50,30 @@ impl Faulty {
         Self { inner, fault, views: Mutex::default() }
     }
 
+    fn gemm(&self, op: &'static str, mut desc: MatmulDesc) -> BackendResult<()> {
+        match self.fault {
+            Fault::Skip => return Ok(()),
+            Fault::EmptySum if desc.k == 0 => return Ok(()),
+            Fault::Transpose if desc.n == desc.k => desc.trans_b = BackendTranspose::NoTrans,
+            Fault::ReadsC if desc.beta == 0.0 => desc.beta = f64::from(f32::MIN_POSITIVE),
+            _ => {}
+        }
+        self.inner.execute(op, Command::Matmul(&desc))?;
+        if desc.m * desc.n * desc.k == 0 {
+            return Ok(());
+        }
+        let c = desc.c.ptr;
+        match self.fault {
+            // Byte 1 of a little-endian f32 holds bits 8 to 15 of its fraction.
+            Fault::Perturb => self.flip(c, |_| 1),
+            Fault::Padding if desc.c.ld > desc.n && desc.m > 1 => self.flip(c, |_| desc.n as isize * 4),
+            Fault::GuardBefore => self.flip(c, |_| -1),
+            Fault::GuardBehind => self.flip(c, |len| len as isize),
+            Fault::Input => self.flip(desc.a.ptr, |_| 2),
+            _ => Ok(()),
+        }
+    }
+
     /// Changes the byte at `offset` of `ptr`'s parent, counted from the start of `ptr`'s view.
     fn flip(&self, ptr: u64, offset: impl Fn(usize) -> isize) -> BackendResult<()> {
         let (parent, start, len) = self.views.lock().expect("no thread panics")[&ptr];
@@ -64,142 +87,16 @@ impl Faulty {
 }
 
 impl ComputeBackend for Faulty {
-    fn name(&self) -> &str {
-        "faulty"
-    }
+    forward!(this => this.inner; name, init, is_initialized, synchronize, alloc, free, copy_htod, copy_dtoh);
+    forward!(this => this.inner; device_info);
 
-    fn init(&mut self) -> BackendResult<()> {
-        self.inner.init()
-    }
-
-    fn is_initialized(&self) -> bool {
-        self.inner.is_initialized()
-    }
-
-    fn gemm(
-        &self,
-        trans_a: BackendTranspose,
-        trans_b: BackendTranspose,
-        m: usize,
-        n: usize,
-        k: usize,
-        alpha: f64,
-        a_ptr: u64,
-        lda: usize,
-        b_ptr: u64,
-        ldb: usize,
-        beta: f64,
-        c_ptr: u64,
-        ldc: usize,
-    ) -> BackendResult<()> {
-        let mut trans_b = trans_b;
-        let mut beta = beta;
-        match self.fault {
-            Fault::Skip => return Ok(()),
-            Fault::EmptySum if k == 0 => return Ok(()),
-            Fault::Transpose if n == k => trans_b = BackendTranspose::NoTrans,
-            Fault::ReadsC if beta == 0.0 => beta = f64::from(f32::MIN_POSITIVE),
-            _ => {}
+    /// Makes the fault in products; of the other operations, there is only `fill`.
+    fn execute(&self, op: &'static str, command: Command<'_>) -> BackendResult<()> {
+        match command {
+            Command::Matmul(desc) if op == "gemm" => self.gemm(op, *desc),
+            Command::Fill { .. } => self.inner.execute(op, command),
+            _ => Err(self.unsupported(op)),
         }
-        self.inner.gemm(trans_a, trans_b, m, n, k, alpha, a_ptr, lda, b_ptr, ldb, beta, c_ptr, ldc)?;
-        if m * n * k == 0 {
-            return Ok(());
-        }
-        match self.fault {
-            // Byte 1 of a little-endian f32 holds bits 8 to 15 of its fraction.
-            Fault::Perturb => self.flip(c_ptr, |_| 1),
-            Fault::Padding if ldc > n && m > 1 => self.flip(c_ptr, |_| n as isize * 4),
-            Fault::GuardBefore => self.flip(c_ptr, |_| -1),
-            Fault::GuardBehind => self.flip(c_ptr, |len| len as isize),
-            Fault::Input => self.flip(a_ptr, |_| 2),
-            _ => Ok(()),
-        }
-    }
-
-    fn batched_gemm(
-        &self,
-        _: BackendTranspose,
-        _: BackendTranspose,
-        _: usize,
-        _: usize,
-        _: usize,
-        _: f64,
-        _: u64,
-        _: usize,
-        _: usize,
-        _: u64,
-        _: usize,
-        _: usize,
-        _: f64,
-        _: u64,
-        _: usize,
-        _: usize,
-        _: usize,
-    ) -> BackendResult<()> {
-        Err(self.unsupported("batched_gemm"))
-    }
-
-    fn conv2d_forward(
-        &self,
-        _: u64,
-        _: &[usize],
-        _: u64,
-        _: &[usize],
-        _: u64,
-        _: &[usize],
-        _: &[usize],
-        _: &[usize],
-    ) -> BackendResult<()> {
-        Err(self.unsupported("conv2d_forward"))
-    }
-
-    fn attention(
-        &self,
-        _: u64,
-        _: u64,
-        _: u64,
-        _: u64,
-        _: usize,
-        _: usize,
-        _: usize,
-        _: usize,
-        _: usize,
-        _: f64,
-        _: bool,
-    ) -> BackendResult<()> {
-        Err(self.unsupported("attention"))
-    }
-
-    fn reduce(&self, _: ReduceOp, _: u64, _: u64, _: &[usize], _: usize) -> BackendResult<()> {
-        Err(self.unsupported("reduce"))
-    }
-
-    fn unary(&self, _: UnaryOp, _: u64, _: u64, _: usize) -> BackendResult<()> {
-        Err(self.unsupported("unary"))
-    }
-
-    fn binary(&self, _: BinaryOp, _: u64, _: u64, _: u64, _: usize) -> BackendResult<()> {
-        Err(self.unsupported("binary"))
-    }
-
-    fn synchronize(&self) -> BackendResult<()> {
-        self.inner.synchronize()
-    }
-
-    fn alloc(&self, bytes: usize) -> BackendResult<u64> {
-        self.inner.alloc(bytes)
-    }
-
-    fn free(&self, ptr: u64) -> BackendResult<()> {
-        self.inner.free(ptr)
-    }
-
-    fn copy_htod(&self, dst: u64, src: &[u8]) -> BackendResult<()> {
-        self.inner.copy_htod(dst, src)
-    }
-
-    fn copy_dtoh(&self, dst: &mut [u8], src: u64) -> BackendResult<()> {
-        self.inner.copy_dtoh(dst, src)
     }
 
     fn view(&self, ptr: u64, byte_offset: usize, byte_len: usize) -> BackendResult<u64> {
@@ -209,18 +106,10 @@ impl ComputeBackend for Faulty {
         Ok(view)
     }
 
-    fn fill(&self, dst: u64, dtype: backend_api::DType, n: usize, value: f64) -> BackendResult<()> {
-        self.inner.fill(dst, dtype, n, value)
-    }
-
     fn capabilities(&self) -> BackendResult<Capabilities> {
         let mut capabilities = self.inner.capabilities()?;
         capabilities.f16 = false;
         Ok(capabilities)
-    }
-
-    fn device_info(&self) -> BackendResult<DeviceInfo> {
-        self.inner.device_info()
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use backend_api::desc::HeadStrides;
+use backend_api::desc::HeadLayout;
 use backend_api::{BackendResult, ComputeBackend, DType};
 
 use crate::{Batch, Buffer, Config};
@@ -33,14 +33,10 @@ pub(crate) struct Activations {
     pub(crate) context: Buffer,
     /// `[batch, seq, intermediate]`: the inside of a feed-forward network.
     pub(crate) intermediate: Buffer,
-    /// `qkv` from its first key on.
-    pub(crate) keys: Buffer,
-    /// `qkv` from its first value on.
-    pub(crate) values: Buffer,
-    /// Where the heads' vectors lie in `qkv`.
-    pub(crate) qkv_strides: HeadStrides,
-    /// Where they lie in `context`.
-    pub(crate) context_strides: HeadStrides,
+    /// Where the heads' queries, keys and values lie in `qkv`.
+    pub(crate) qkv_layouts: [HeadLayout; 3],
+    /// Where the heads' outputs lie in `context`.
+    pub(crate) context_layout: HeadLayout,
 }
 
 impl Activations {
@@ -53,13 +49,8 @@ impl Activations {
     ) -> BackendResult<Self> {
         let hidden = config.hidden_size;
         let tensor = |columns: usize| Buffer::of(backend, dtype, &[batch.size(), batch.seq(), columns]);
-        let qkv = tensor(3 * hidden)?;
-        let from = |part: usize| {
-            // Of a batch without tokens there is no first key.
-            let offset = (part * hidden * dtype.size()).min(qkv.bytes());
-            qkv.view(offset, qkv.bytes() - offset)
-        };
-        let strides = |row: usize| HeadStrides {
+        let layout = |offset: usize, row: usize| HeadLayout {
+            offset,
             batch: batch.seq() * row,
             head: hidden / config.num_attention_heads,
             token: row,
@@ -75,11 +66,9 @@ impl Activations {
             update: tensor(hidden)?,
             context: tensor(hidden)?,
             intermediate: tensor(config.intermediate_size)?,
-            keys: from(1)?,
-            values: from(2)?,
-            qkv,
-            qkv_strides: strides(3 * hidden),
-            context_strides: strides(hidden),
+            qkv: tensor(3 * hidden)?,
+            qkv_layouts: [0, 1, 2].map(|part| layout(part * hidden, 3 * hidden)),
+            context_layout: layout(0, hidden),
         })
     }
 

@@ -1,6 +1,6 @@
 //! One layer of the encoder.
 
-use backend_api::desc::AttentionDesc;
+use backend_api::desc::{AttentionDesc, AttentionShape};
 use backend_api::{Activation, BackendResult, ComputeBackend};
 
 use crate::activations::Activations;
@@ -58,14 +58,21 @@ impl EncoderLayer {
     /// outputs side by side, as the output projection reads them: strides take the place of every
     /// transposition.
     fn attend(&self, backend: &dyn ComputeBackend, a: &Activations) -> BackendResult<()> {
-        let ptrs = [a.qkv.ptr(), a.keys.ptr(), a.values.ptr(), a.context.ptr()];
-        let shape = [a.batch, self.heads, a.seq, a.seq, self.head_dim];
-        let mut desc = AttentionDesc::new(a.dtype, ptrs, shape);
-        desc.q_strides = Some(a.qkv_strides);
-        desc.k_strides = Some(a.qkv_strides);
-        desc.v_strides = Some(a.qkv_strides);
-        desc.o_strides = Some(a.context_strides);
-        desc.key_lengths = Some(a.lengths.ptr());
+        let shape = AttentionShape {
+            batch: a.batch,
+            heads: self.heads,
+            seq_q: a.seq,
+            seq_kv: a.seq,
+            head_dim: self.head_dim,
+        };
+        let qkv = a.qkv.ptr();
+        let [queries, keys, values] = a.qkv_layouts;
+        let desc = AttentionDesc::new(a.dtype, qkv, qkv, qkv, a.context.ptr(), shape)
+            .with_q_layout(queries)
+            .with_k_layout(keys)
+            .with_v_layout(values)
+            .with_o_layout(a.context_layout)
+            .with_key_lengths(a.lengths.ptr());
         backend.attention_ext(&desc)
     }
 }

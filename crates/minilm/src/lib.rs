@@ -31,7 +31,6 @@
 
 mod activations;
 mod batch;
-mod buffer;
 mod checkpoint;
 mod config;
 mod embeddings;
@@ -45,8 +44,8 @@ mod passages;
 mod token_embeddings;
 mod tokenizer;
 
+pub use backend_api::owned::Buffer;
 pub use batch::{Batch, plan_batches};
-pub use buffer::Buffer;
 pub use config::Config;
 pub use embeddings::Embeddings;
 pub use encoder::{DEFAULT_BATCH_SIZE, Encoder};

@@ -1,6 +1,6 @@
 //! From token ids to the first layer's input.
 
-use backend_api::desc::{BinaryDesc, GatherDesc, TensorDesc};
+use backend_api::desc::{BinaryDesc, GatherDesc, IndexShape, TensorDesc};
 use backend_api::{BackendResult, BinaryOp, ComputeBackend, DType};
 
 use crate::activations::Activations;
@@ -52,8 +52,10 @@ impl TokenEmbeddings {
         let (tokens, x, ids) = (activations.tokens(), &activations.hidden, &activations.ids);
         backend.gather(&GatherDesc::new(
             activations.dtype,
-            [self.words.ptr(), ids.ptr(), x.ptr()],
-            [self.vocab, self.hidden, tokens],
+            self.words.ptr(),
+            ids.ptr(),
+            x.ptr(),
+            IndexShape { rows: self.vocab, columns: self.hidden, count: tokens },
         ))?;
         // Token i of every sequence is at position i: a broadcast of the table's first rows, not a second
         // look-up.

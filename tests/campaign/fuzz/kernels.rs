@@ -1,6 +1,6 @@
 //! Names of kernels and texts of tuning, and what is computed under them.
 
-use backend_api::desc::{AttentionDesc, ConvDesc, ConvShape, MatmulDesc, Matrix, Window};
+use backend_api::desc::{AttentionDesc, AttentionShape, ConvDesc, ConvShape, MatmulDesc, Matrix, Window};
 use backend_api::{BackendError, BackendResult, ComputeBackend, DType, ErrorKind};
 use backend_webgpu::WebGpuBackend;
 
@@ -88,13 +88,20 @@ impl Kernels {
 
     fn attention(&self) -> BackendResult<()> {
         let [q, k, _, o] = self.ptrs;
-        self.backend.attention_ext(&AttentionDesc::new(DType::F32, [q, k, q, o], [1, 2, 4, 16, 8]))
+        self.backend.attention_ext(&AttentionDesc::new(
+            DType::F32,
+            q,
+            k,
+            q,
+            o,
+            AttentionShape { batch: 1, heads: 2, seq_q: 4, seq_kv: 16, head_dim: 8 },
+        ))
     }
 
     fn convolution(&self) -> BackendResult<()> {
         let [input, filter, _, output] = self.ptrs;
         let shape = ConvShape::new([1, 2, 8, 8], 4, Window::new([3, 3]));
-        self.backend.conv2d(&ConvDesc::new(DType::F32, [input, filter, output], shape))
+        self.backend.conv2d(&ConvDesc::new(DType::F32, input, filter, output, shape))
     }
 }
 

@@ -92,6 +92,6 @@ fn shapes(seed: &str) {
     for &axis in &stride {
         _ = CumSumDesc::along(DType::F32, 1, 2, &input, axis).and_then(|desc| desc.operands("t"));
     }
-    let tensor = TensorDesc { ptr: 1, dtype: DType::I32, shape: &input, strides: Some(&filter) };
+    let tensor = TensorDesc::packed(1, DType::I32, &input).with_strides(Some(&filter));
     _ = ReduceDesc::new(ReduceOp::Sum, tensor, &stride, 2).operands("t");
 }

@@ -1,7 +1,8 @@
 //! Attention.
 
 use backend_api::desc::{
-    AttentionDesc, AttentionMask, ConcatDesc, MatmulDesc, Matrix, PadDesc, RepeatDesc, SoftmaxDesc,
+    AttentionDesc, AttentionMask, AttentionShape, ConcatDesc, MatmulDesc, Matrix, PadDesc, RepeatDesc,
+    SoftmaxDesc,
 };
 use backend_api::{BackendResult, BackendTranspose, BinaryOp, CompareOp, DType, UnaryOp};
 
@@ -134,8 +135,14 @@ impl<'a> Problem<'a> {
         let [q, k, v] = [q, k, v].map(|x| filled(device, x, wide, 0.0));
         let (q, k, v) = (q?, k?, v?);
         let o = device.empty(q.dtype, &q.shape)?;
-        let shape = [q.shape[0], q.shape[1], q.shape[2], k.shape[2], wide];
-        let mut desc = AttentionDesc::new(q.dtype, [q.ptr, k.ptr, v.ptr, o.ptr], shape);
+        let shape = AttentionShape {
+            batch: q.shape[0],
+            heads: q.shape[1],
+            seq_q: q.shape[2],
+            seq_kv: k.shape[2],
+            head_dim: wide,
+        };
+        let mut desc = AttentionDesc::new(q.dtype, q.ptr, k.ptr, v.ptr, o.ptr, shape);
         (desc.kv_heads, desc.scale, desc.softcap, desc.causal) =
             (k.shape[1], self.scale, self.softcap, causal);
         if causal {
@@ -190,7 +197,7 @@ impl<'a> Problem<'a> {
         // A head of keys for each head of queries.
         let groups = |x: &Tensor, heads| x.reshaped(&[batch, heads, keys * width]);
         let (from, to) = (groups(&self.k, self.k.shape[1]), groups(&k, heads));
-        device.backend.repeat(&RepeatDesc::new(from.desc(), to.desc()).interleaved())?;
+        device.backend.repeat(&RepeatDesc::new(from.desc(), to.desc()).with_interleaved())?;
         let scores = device.empty(self.q.dtype, &shape)?;
         let matrix = |x: &Tensor, rows, columns| {
             Matrix::new(x.ptr, x.dtype, columns).with_batch_stride(rows * columns)

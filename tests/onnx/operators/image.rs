@@ -81,7 +81,7 @@ fn convolution(node: &Node<'_>) -> Outcome<Tensor> {
     let [height, width] = image(x)?;
     let of = ConvShape::new([x.shape[0], x.shape[1], height, width], filter.shape[0], window)
         .with_groups(node.int("group", 1) as usize);
-    let mut desc = ConvDesc::new(x.dtype, [x.ptr, filter.ptr, y.ptr], of);
+    let mut desc = ConvDesc::new(x.dtype, x.ptr, filter.ptr, y.ptr, of);
     desc.bias = node.optional(2).map(|bias| bias.ptr);
     node.device.backend.conv2d(&desc)?;
     Ok(y)
@@ -111,7 +111,7 @@ fn transposed(node: &Node<'_>) -> Outcome<Tensor> {
     let y = node.device.empty(x.dtype, shape)?;
     let of = ConvShape::new([x.shape[0], x.shape[1], height, width], shape[1], window)
         .with_groups(node.int("group", 1) as usize);
-    let mut desc = ConvTransposeDesc::new(x.dtype, [x.ptr, filter.ptr, y.ptr], of).with_output_padding(more);
+    let mut desc = ConvTransposeDesc::new(x.dtype, x.ptr, filter.ptr, y.ptr, of).with_output_padding(more);
     desc.bias = node.optional(2).map(|bias| bias.ptr);
     node.device.backend.conv_transpose2d(&desc)?;
     Ok(y)
@@ -126,6 +126,6 @@ fn pooling(node: &Node<'_>, op: PoolOp, size: Option<[usize; 2]>) -> Outcome<Ten
     let window = window(node, size, from, to)?;
     let y = node.device.empty(x.dtype, shape)?;
     let of = PoolShape::new([x.shape[0], x.shape[1], from[0], from[1]], to, window);
-    node.device.backend.pool2d(&PoolDesc::new(op, x.dtype, [x.ptr, y.ptr], of))?;
+    node.device.backend.pool2d(&PoolDesc::new(op, x.dtype, x.ptr, y.ptr, of))?;
     Ok(y)
 }

@@ -1,6 +1,6 @@
 //! Operators that read and write by index.
 
-use backend_api::desc::{GatherDesc, ScatterDesc};
+use backend_api::desc::{GatherDesc, IndexShape, ScatterDesc};
 use backend_api::{BackendResult, BinaryOp, CompareOp, DType, ScatterOp};
 
 use crate::device::{Device, Outcome, Tensor};
@@ -44,9 +44,9 @@ fn gather_elements(node: &Node<'_>) -> Outcome<Tensor> {
     let indices = counted(device, node.input(1)?, x.shape[axis])?;
     let [outer, rows, columns] = table(x, &indices, axis)?;
     let y = device.empty(x.dtype, &indices.shape)?;
-    let shape = [rows, columns, indices.shape[axis]];
-    let desc = GatherDesc::new(x.dtype, [x.ptr, indices.ptr, y.ptr], shape);
-    device.backend.gather(&desc.with_outer(outer).per_element())?;
+    let shape = IndexShape { rows, columns, count: indices.shape[axis] };
+    let desc = GatherDesc::new(x.dtype, x.ptr, indices.ptr, y.ptr, shape);
+    device.backend.gather(&desc.with_outer(outer).with_per_element())?;
     Ok(y)
 }
 
@@ -56,9 +56,9 @@ fn scatter_elements(node: &Node<'_>) -> Outcome<Tensor> {
     let indices = counted(device, node.input(1)?, x.shape[axis])?;
     let [outer, rows, columns] = table(x, &indices, axis)?;
     let y = device.convert(x, x.dtype)?;
-    let shape = [rows, columns, indices.shape[axis]];
-    let desc = ScatterDesc::new(combining(node)?, x.dtype, [y.ptr, indices.ptr, source.ptr], shape);
-    device.backend.scatter(&desc.with_outer(outer).per_element())?;
+    let shape = IndexShape { rows, columns, count: indices.shape[axis] };
+    let desc = ScatterDesc::new(combining(node)?, x.dtype, y.ptr, indices.ptr, source.ptr, shape);
+    device.backend.scatter(&desc.with_outer(outer).with_per_element())?;
     Ok(y)
 }
 
@@ -113,8 +113,8 @@ fn scatter_tuples(node: &Node<'_>) -> Outcome<Tensor> {
     let (device, x, source) = (node.device, node.input(0)?, node.input(2)?);
     let Rows { indices, rows, columns } = tuples(device, x, node.input(1)?, 0)?;
     let y = device.convert(x, x.dtype)?;
-    let shape = [rows, columns, indices.count()];
-    let ptrs = [y.ptr, indices.ptr, source.ptr];
-    device.backend.scatter(&ScatterDesc::new(combining(node)?, x.dtype, ptrs, shape))?;
+    let shape = IndexShape { rows, columns, count: indices.count() };
+    let desc = ScatterDesc::new(combining(node)?, x.dtype, y.ptr, indices.ptr, source.ptr, shape);
+    device.backend.scatter(&desc)?;
     Ok(y)
 }

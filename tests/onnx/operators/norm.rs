@@ -1,6 +1,6 @@
 //! Normalisations.
 
-use backend_api::desc::{BatchNormDesc, GroupNormDesc, LayerNormDesc, RmsNormDesc};
+use backend_api::desc::{BatchNormDesc, ChannelShape, GroupNormDesc, LayerNormDesc, RmsNormDesc};
 use backend_api::{BackendResult, BinaryOp, ReduceOp, UnaryOp};
 
 use crate::device::{Device, Outcome, Tensor};
@@ -60,18 +60,17 @@ fn root_mean_square(node: &Node<'_>) -> Outcome<Tensor> {
     Ok(y)
 }
 
-/// Batch, channels and what is behind them.
-fn channels(x: &Tensor) -> [usize; 3] {
-    [x.shape[0], x.shape[1], x.shape[2..].iter().product()]
+fn channels(x: &Tensor) -> ChannelShape {
+    ChannelShape { batch: x.shape[0], channels: x.shape[1], spatial: x.shape[2..].iter().product() }
 }
 
 fn groups(node: &Node<'_>, groups: usize) -> Outcome<Tensor> {
     let (device, x) = (node.device, node.input(0)?);
     let y = device.empty(x.dtype, &x.shape)?;
-    let mut desc = GroupNormDesc::new(x.dtype, x.ptr, y.ptr, channels(x), groups);
-    desc.eps = node.float("epsilon", 1e-5);
-    desc.weight = Some(node.input(1)?.ptr);
-    desc.bias = Some(node.input(2)?.ptr);
+    let desc = GroupNormDesc::new(x.dtype, x.ptr, y.ptr, channels(x), groups)
+        .with_eps(node.float("epsilon", 1e-5))
+        .with_weight(node.input(1)?.ptr)
+        .with_bias(node.input(2)?.ptr);
     device.backend.group_norm(&desc)?;
     Ok(y)
 }
@@ -83,10 +82,10 @@ fn batch(node: &Node<'_>) -> Outcome<Vec<Tensor>> {
     let [mean, variance] = [node.input(3)?.clone(), node.input(4)?.clone()];
     let y = device.empty(x.dtype, &x.shape)?;
     let normalise = |mean: &Tensor, variance: &Tensor| -> Outcome<()> {
-        let mut desc = BatchNormDesc::new(x.dtype, [x.ptr, y.ptr, mean.ptr, variance.ptr], channels(x));
-        desc.eps = node.float("epsilon", 1e-5);
-        desc.weight = Some(node.input(1)?.ptr);
-        desc.bias = Some(node.input(2)?.ptr);
+        let desc = BatchNormDesc::new(x.dtype, x.ptr, y.ptr, mean.ptr, variance.ptr, channels(x))
+            .with_eps(node.float("epsilon", 1e-5))
+            .with_weight(node.input(1)?.ptr)
+            .with_bias(node.input(2)?.ptr);
         Ok(device.backend.batch_norm(&desc)?)
     };
     if node.int("training_mode", 0) == 0 {

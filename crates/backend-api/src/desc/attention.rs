@@ -6,12 +6,29 @@ use crate::operand::{Access, Operand};
 use crate::size::{strided_extent, strides_are_injective};
 use crate::{BackendError, BackendResult, DType, checked_product};
 
-use super::{require_at_least, require_eq, require_float};
+use super::{require_at_least, require_float, require_multiple};
 
-/// Where the vectors of one operand lie, in elements: `batch·b + head·h + token·t` is the start of a vector,
-/// whose `head_dim` numbers are adjacent.
+/// The extents of an attention.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct AttentionShape {
+    /// Number of sequences.
+    pub batch: usize,
+    /// Number of query heads.
+    pub heads: usize,
+    /// Queries in a sequence.
+    pub seq_q: usize,
+    /// Keys in a sequence.
+    pub seq_kv: usize,
+    /// Elements in a vector.
+    pub head_dim: usize,
+}
+
+/// Where the vectors of one operand lie, in elements after the handle's start: `offset + batch·b + head·h +
+/// token·t` is the start of a vector, whose `head_dim` elements are adjacent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct HeadStrides {
+pub struct HeadLayout {
+    /// The first vector.
+    pub offset: usize,
     /// From one batch to the next.
     pub batch: usize,
     /// From one head to the next.
@@ -45,6 +62,27 @@ pub struct AttentionMask {
 ///
 /// Sums are f32. Weights may be rounded to f16 before they are multiplied by values of f16, if the queries
 /// are f16 too.
+///
+/// Causal attention over rows `[q, k, v]` of one matrix, as a fused projection leaves them:
+///
+/// ```
+/// use backend_api::desc::{AttentionDesc, AttentionShape, HeadLayout};
+/// use backend_api::{BackendResult, ComputeBackend, DType};
+///
+/// fn attend(backend: &dyn ComputeBackend, qkv: u64, o: u64, tokens: usize) -> BackendResult<()> {
+///     let (heads, head_dim) = (12, 64);
+///     let width = heads * head_dim;
+///     let part = |i| HeadLayout { offset: i * width, batch: 0, head: head_dim, token: 3 * width };
+///     let shape = AttentionShape { batch: 1, heads, seq_q: tokens, seq_kv: tokens, head_dim };
+///     let desc = AttentionDesc::new(DType::F16, qkv, qkv, qkv, o, shape)
+///         .with_q_layout(part(0))
+///         .with_k_layout(part(1))
+///         .with_v_layout(part(2))
+///         .with_o_layout(HeadLayout { offset: 0, batch: 0, head: head_dim, token: width })
+///         .with_causal(true);
+///     backend.attention_ext(&desc)
+/// }
+/// ```
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct AttentionDesc {
@@ -90,22 +128,20 @@ pub struct AttentionDesc {
     /// which are written too: −∞ for a query that sees no key. Untouched where the output has no elements.
     pub lse: Option<u64>,
     /// Layout of the queries; packed if `None`.
-    pub q_strides: Option<HeadStrides>,
+    pub q_layout: Option<HeadLayout>,
     /// Layout of the keys; packed if `None`.
-    pub k_strides: Option<HeadStrides>,
+    pub k_layout: Option<HeadLayout>,
     /// Layout of the values; packed if `None`.
-    pub v_strides: Option<HeadStrides>,
+    pub v_layout: Option<HeadLayout>,
     /// Layout of the output; packed if `None`.
-    pub o_strides: Option<HeadStrides>,
+    pub o_layout: Option<HeadLayout>,
 }
 
 impl AttentionDesc {
-    /// Full attention over packed operands, scaled by 1/√head_dim. `ptrs` are q, k, v and o; `shape` is
-    /// batch, heads, seq_q, seq_kv, head_dim.
+    /// Full attention over packed operands, scaled by 1/√head_dim.
     #[must_use]
-    pub fn new(dtype: DType, ptrs: [u64; 4], shape: [usize; 5]) -> Self {
-        let [q, k, v, o] = ptrs;
-        let [batch, heads, seq_q, seq_kv, head_dim] = shape;
+    pub fn new(dtype: DType, q: u64, k: u64, v: u64, o: u64, shape: AttentionShape) -> Self {
+        let AttentionShape { batch, heads, seq_q, seq_kv, head_dim } = shape;
         Self {
             q,
             k,
@@ -126,11 +162,102 @@ impl AttentionDesc {
             mask: None,
             key_lengths: None,
             lse: None,
-            q_strides: None,
-            k_strides: None,
-            v_strides: None,
-            o_strides: None,
+            q_layout: None,
+            k_layout: None,
+            v_layout: None,
+            o_layout: None,
         }
+    }
+
+    /// Takes keys and values of another element type.
+    #[must_use]
+    pub const fn with_kv_dtype(mut self, kv_dtype: DType) -> Self {
+        self.kv_dtype = kv_dtype;
+        self
+    }
+
+    /// Shares each key and value head between `heads / kv_heads` query heads.
+    #[must_use]
+    pub const fn with_kv_heads(mut self, kv_heads: usize) -> Self {
+        self.kv_heads = kv_heads;
+        self
+    }
+
+    /// Multiplies the scores by another factor.
+    #[must_use]
+    pub const fn with_scale(mut self, scale: f64) -> Self {
+        self.scale = scale;
+        self
+    }
+
+    /// Bounds the scaled scores.
+    #[must_use]
+    pub const fn with_softcap(mut self, softcap: f64) -> Self {
+        self.softcap = softcap;
+        self
+    }
+
+    /// Hides later keys from a query, or not.
+    #[must_use]
+    pub const fn with_causal(mut self, causal: bool) -> Self {
+        self.causal = causal;
+        self
+    }
+
+    /// Shows a query so many keys, up to the one at its own position.
+    #[must_use]
+    pub const fn with_window(mut self, window: usize) -> Self {
+        self.window = Some(window);
+        self
+    }
+
+    /// Adds a mask to the scores.
+    #[must_use]
+    pub const fn with_mask(mut self, mask: AttentionMask) -> Self {
+        self.mask = Some(mask);
+        self
+    }
+
+    /// Takes the number of real keys of each sequence from device memory.
+    #[must_use]
+    pub const fn with_key_lengths(mut self, key_lengths: u64) -> Self {
+        self.key_lengths = Some(key_lengths);
+        self
+    }
+
+    /// Writes the log-sum-exp of the scores too.
+    #[must_use]
+    pub const fn with_lse(mut self, lse: u64) -> Self {
+        self.lse = Some(lse);
+        self
+    }
+
+    /// Says where the vectors of the queries lie.
+    #[must_use]
+    pub const fn with_q_layout(mut self, q_layout: HeadLayout) -> Self {
+        self.q_layout = Some(q_layout);
+        self
+    }
+
+    /// Says where the vectors of the keys lie.
+    #[must_use]
+    pub const fn with_k_layout(mut self, k_layout: HeadLayout) -> Self {
+        self.k_layout = Some(k_layout);
+        self
+    }
+
+    /// Says where the vectors of the values lie.
+    #[must_use]
+    pub const fn with_v_layout(mut self, v_layout: HeadLayout) -> Self {
+        self.v_layout = Some(v_layout);
+        self
+    }
+
+    /// Says where the vectors of the output lie.
+    #[must_use]
+    pub const fn with_o_layout(mut self, o_layout: HeadLayout) -> Self {
+        self.o_layout = Some(o_layout);
+        self
     }
 
     /// The softcap, if the scores are bounded.
@@ -152,11 +279,12 @@ impl AttentionDesc {
         first.min(last)..last
     }
 
-    /// The strides in use: of q, k, v and o. They saturate for sizes that [`operands`](Self::operands)
+    /// The layouts in use: of q, k, v and o. They saturate for sizes that [`operands`](Self::operands)
     /// refuses.
     #[must_use]
-    pub fn strides(&self) -> [HeadStrides; 4] {
-        let packed = |heads: usize, seq: usize| HeadStrides {
+    pub fn layouts(&self) -> [HeadLayout; 4] {
+        let packed = |heads: usize, seq: usize| HeadLayout {
+            offset: 0,
             batch: heads.saturating_mul(seq).saturating_mul(self.head_dim),
             head: seq.saturating_mul(self.head_dim),
             token: self.head_dim,
@@ -164,10 +292,10 @@ impl AttentionDesc {
         let queries = packed(self.heads, self.seq_q);
         let keys = packed(self.kv_heads, self.seq_kv);
         [
-            self.q_strides.unwrap_or(queries),
-            self.k_strides.unwrap_or(keys),
-            self.v_strides.unwrap_or(keys),
-            self.o_strides.unwrap_or(queries),
+            self.q_layout.unwrap_or(queries),
+            self.k_layout.unwrap_or(keys),
+            self.v_layout.unwrap_or(keys),
+            self.o_layout.unwrap_or(queries),
         ]
     }
 
@@ -178,21 +306,22 @@ impl AttentionDesc {
         if self.kv_dtype != self.dtype && (self.dtype, self.kv_dtype) != (DType::F32, DType::F16) {
             return Err(BackendError::Dtype { op, arg: "kv_dtype", got: self.kv_dtype });
         }
-        require_at_least(op, "kv_heads (at least)", usize::from(self.heads > 0), self.kv_heads)?;
+        require_at_least(op, "kv_heads", usize::from(self.heads > 0), self.kv_heads)?;
         if self.kv_heads > 0 {
-            require_eq(op, "heads modulo kv_heads", 0, self.heads % self.kv_heads)?;
+            require_multiple(op, "heads", self.kv_heads, self.heads)?;
         }
         checked_product(op, "queries", &[self.batch, self.heads, self.seq_q, self.head_dim])?;
         checked_product(op, "keys", &[self.batch, self.kv_heads, self.seq_kv, self.head_dim])?;
 
-        let [q, k, v, o] = self.strides();
+        let [q, k, v, o] = self.layouts();
         let empty = [self.batch, self.heads, self.seq_q, self.head_dim].contains(&0);
-        let dims = |heads, seq, strides: HeadStrides| {
+        let dims = |heads, seq, strides: HeadLayout| {
             [(self.batch, strides.batch), (heads, strides.head), (seq, strides.token), (self.head_dim, 1)]
         };
-        let operand = |arg, ptr, dtype, dims: [(usize, usize); 4], access| {
+        let operand = |arg, ptr, dtype, offset, dims: [(usize, usize); 4], access| {
             let elements = strided_extent(op, arg, dims.into_iter())?;
-            Operand::new(op, arg, ptr, dtype, if empty { 0 } else { elements }, access)
+            Operand::new(op, arg, ptr, dtype, if empty { 0 } else { elements }, access)?
+                .with_offset(op, offset)
         };
         let o_dims = dims(self.heads, self.seq_q, o);
         if !strides_are_injective(&mut o_dims.clone()) {
@@ -209,10 +338,10 @@ impl AttentionDesc {
         let lengths = if empty { 0 } else { self.batch };
         let rows = if empty { 0 } else { self.batch * self.heads * self.seq_q };
         Ok([
-            operand("q", self.q, self.dtype, dims(self.heads, self.seq_q, q), Access::Read)?,
-            operand("k", self.k, self.kv_dtype, dims(self.kv_heads, self.seq_kv, k), Access::Read)?,
-            operand("v", self.v, self.kv_dtype, dims(self.kv_heads, self.seq_kv, v), Access::Read)?,
-            operand("o", self.o, self.dtype, o_dims, Access::Write)?,
+            operand("q", self.q, self.dtype, q.offset, dims(self.heads, self.seq_q, q), Access::Read)?,
+            operand("k", self.k, self.kv_dtype, k.offset, dims(self.kv_heads, self.seq_kv, k), Access::Read)?,
+            operand("v", self.v, self.kv_dtype, v.offset, dims(self.kv_heads, self.seq_kv, v), Access::Read)?,
+            operand("o", self.o, self.dtype, o.offset, o_dims, Access::Write)?,
             Operand::optional(op, "mask", self.mask.map(|m| m.ptr), self.dtype, mask_elements, Access::Read)?,
             Operand::optional(op, "key_lengths", self.key_lengths, DType::U32, lengths, Access::Read)?,
             Operand::optional(op, "lse", self.lse, DType::F32, rows, Access::Write)?,

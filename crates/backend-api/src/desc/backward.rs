@@ -84,19 +84,44 @@ pub struct NormBackwardDesc {
 }
 
 impl NormBackwardDesc {
-    /// Of [`layer_norm`](crate::ComputeBackend::layer_norm) with an `eps` of 1e-5 and no weight. The handles
-    /// are those of x and the gradients of output and input.
+    /// Of [`layer_norm`](crate::ComputeBackend::layer_norm) with an `eps` of 1e-5 and no weight.
     #[must_use]
-    pub const fn layer_norm(dtype: DType, ptrs: [u64; 3], rows: usize, columns: usize) -> Self {
-        let [x, grad_output, grad_input] = ptrs;
+    pub const fn layer_norm(
+        dtype: DType,
+        x: u64,
+        grad_output: u64,
+        grad_input: u64,
+        rows: usize,
+        columns: usize,
+    ) -> Self {
         Self { x, grad_output, grad_input, dtype, rows, columns, eps: 1e-5, centred: true, weight: None }
     }
 
     /// Of [`rms_norm`](crate::ComputeBackend::rms_norm) with an `eps` of 1e-6 and no weight.
     #[must_use]
-    pub const fn rms_norm(dtype: DType, ptrs: [u64; 3], rows: usize, columns: usize) -> Self {
-        let [x, grad_output, grad_input] = ptrs;
+    pub const fn rms_norm(
+        dtype: DType,
+        x: u64,
+        grad_output: u64,
+        grad_input: u64,
+        rows: usize,
+        columns: usize,
+    ) -> Self {
         Self { x, grad_output, grad_input, dtype, rows, columns, eps: 1e-6, centred: false, weight: None }
+    }
+
+    /// Says what was added to the variance or the mean square.
+    #[must_use]
+    pub const fn with_eps(mut self, eps: f64) -> Self {
+        self.eps = eps;
+        self
+    }
+
+    /// Says what the normalisation multiplied by.
+    #[must_use]
+    pub const fn with_weight(mut self, weight: u64) -> Self {
+        self.weight = Some(weight);
+        self
     }
 
     /// Checks the shapes. Returns x, the gradients of output and input, and the weight.

@@ -3,7 +3,18 @@
 use crate::operand::{Access, Operand};
 use crate::{BackendResult, DType, checked_product};
 
-use super::{require_at_least, require_eq, require_float};
+use super::{require_at_least, require_float, require_multiple};
+
+/// The extents of a tensor `[batch, channels, spatial]`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ChannelShape {
+    /// Number of tensors.
+    pub batch: usize,
+    /// Channels of each.
+    pub channels: usize,
+    /// Elements in a channel: the product of the extents behind it.
+    pub spatial: usize,
+}
 
 /// `output = (x − mean) / √(var + eps) · weight + bias` with mean and biased variance over each group of
 /// channels of each of a batch: channels are divided into `groups` groups of neighbours. The output may be
@@ -37,14 +48,30 @@ pub struct GroupNormDesc {
 impl GroupNormDesc {
     /// Over `[batch, channels, spatial]` in `groups` groups, without weight and bias, with an `eps` of 1e-5.
     #[must_use]
-    pub const fn new(
-        dtype: DType,
-        input: u64,
-        output: u64,
-        [batch, channels, spatial]: [usize; 3],
-        groups: usize,
-    ) -> Self {
+    pub const fn new(dtype: DType, input: u64, output: u64, shape: ChannelShape, groups: usize) -> Self {
+        let ChannelShape { batch, channels, spatial } = shape;
         Self { input, output, dtype, batch, channels, spatial, groups, eps: 1e-5, weight: None, bias: None }
+    }
+
+    /// Adds another number to the variance.
+    #[must_use]
+    pub const fn with_eps(mut self, eps: f64) -> Self {
+        self.eps = eps;
+        self
+    }
+
+    /// Multiplies by the factors behind a handle.
+    #[must_use]
+    pub const fn with_weight(mut self, weight: u64) -> Self {
+        self.weight = Some(weight);
+        self
+    }
+
+    /// Adds the summands behind a handle.
+    #[must_use]
+    pub const fn with_bias(mut self, bias: u64) -> Self {
+        self.bias = Some(bias);
+        self
     }
 
     /// Checks the shapes. Returns input, output, weight and bias.
@@ -54,8 +81,8 @@ impl GroupNormDesc {
     pub fn operands(&self, op: &'static str) -> BackendResult<[Operand; 4]> {
         let &Self { dtype, batch, channels, spatial, groups, .. } = self;
         require_float(op, "dtype", dtype)?;
-        require_at_least(op, "groups (at least)", 1, groups)?;
-        require_eq(op, "channels left over by the groups", 0, channels % groups)?;
+        require_at_least(op, "groups", 1, groups)?;
+        require_multiple(op, "number of channels", groups, channels)?;
         let elements = checked_product(op, "input", &[batch, channels, spatial])?;
         let scales = if elements == 0 { 0 } else { channels };
         Ok([
@@ -100,16 +127,40 @@ pub struct BatchNormDesc {
 }
 
 impl BatchNormDesc {
-    /// Over `[batch, channels, spatial]`, without weight and bias, with an `eps` of 1e-5. The handles are
-    /// those of input, output, mean and variance.
+    /// Over `[batch, channels, spatial]`, without weight and bias, with an `eps` of 1e-5.
     #[must_use]
     pub const fn new(
         dtype: DType,
-        [input, output, mean, variance]: [u64; 4],
-        [batch, channels, spatial]: [usize; 3],
+        input: u64,
+        output: u64,
+        mean: u64,
+        variance: u64,
+        shape: ChannelShape,
     ) -> Self {
+        let ChannelShape { batch, channels, spatial } = shape;
         let (eps, weight, bias) = (1e-5, None, None);
         Self { input, output, mean, variance, dtype, batch, channels, spatial, eps, weight, bias }
+    }
+
+    /// Adds another number to the variance.
+    #[must_use]
+    pub const fn with_eps(mut self, eps: f64) -> Self {
+        self.eps = eps;
+        self
+    }
+
+    /// Multiplies by the factors behind a handle.
+    #[must_use]
+    pub const fn with_weight(mut self, weight: u64) -> Self {
+        self.weight = Some(weight);
+        self
+    }
+
+    /// Adds the summands behind a handle.
+    #[must_use]
+    pub const fn with_bias(mut self, bias: u64) -> Self {
+        self.bias = Some(bias);
+        self
     }
 
     /// Checks the shapes. Returns input, output, mean, variance, weight and bias.

@@ -1,10 +1,10 @@
 //! Convolution.
 
 use crate::operand::{Access, Operand};
-use crate::{Activation, BackendError, BackendResult, DType, checked_product};
+use crate::{Activation, BackendError, BackendResult, Bound, DType, checked_product};
 
 use super::window::{Window, require_extents};
-use super::{require_at_least, require_eq, require_float};
+use super::{require_at_least, require_eq, require_float, require_multiple};
 
 /// In which order an image's elements lie in memory, and those of the filters for it. Everything is packed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -83,9 +83,9 @@ impl ConvShape {
     /// Elements of input, filter and output, once everything is checked.
     pub(super) fn elements(&self, op: &'static str) -> BackendResult<[usize; 3]> {
         let &Self { batch, channels, input, filters, groups, window, .. } = self;
-        require_at_least(op, "groups (at least)", 1, groups)?;
-        require_eq(op, "channels left over by the groups", 0, channels % groups)?;
-        require_eq(op, "filters left over by the groups", 0, filters % groups)?;
+        require_at_least(op, "groups", 1, groups)?;
+        require_multiple(op, "number of channels", groups, channels)?;
+        require_multiple(op, "number of filters", groups, filters)?;
         let output = self.output(op)?;
         let filter = [filters, channels / groups, window.size[0], window.size[1]];
         Ok([
@@ -119,10 +119,9 @@ pub struct ConvDesc {
 }
 
 impl ConvDesc {
-    /// Without bias and activation; the handles are those of input, filter and output.
+    /// Without bias and activation.
     #[must_use]
-    pub const fn new(dtype: DType, ptrs: [u64; 3], shape: ConvShape) -> Self {
-        let [input, filter, output] = ptrs;
+    pub const fn new(dtype: DType, input: u64, filter: u64, output: u64, shape: ConvShape) -> Self {
         Self { dtype, input, filter, output, shape, bias: None, activation: Activation::Identity }
     }
 
@@ -165,7 +164,7 @@ impl ConvDesc {
         require_eq(op, "batch of the output", shape.batch, n_out)?;
         require_eq(op, "channels of the output", k, k_out)?;
         require_extents(op, ["height of the output", "width of the output"], shape.output(op)?, [p, q])?;
-        Ok(Self::new(DType::F32, [input, filter, output], shape))
+        Ok(Self::new(DType::F32, input, filter, output, shape))
     }
 
     /// Checks the shapes. Returns input, filter, output and bias.
@@ -189,5 +188,10 @@ fn sized<const N: usize>(
     what: &'static str,
     values: &[usize],
 ) -> BackendResult<[usize; N]> {
-    values.try_into().map_err(|_| BackendError::Shape { op, what, expected: N, got: values.len() })
+    values.try_into().map_err(|_| BackendError::Shape {
+        op,
+        what,
+        expected: Bound::Exactly(N),
+        got: values.len(),
+    })
 }

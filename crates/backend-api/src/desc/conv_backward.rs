@@ -4,7 +4,7 @@ use crate::operand::{Access, Operand};
 use crate::{Activation, BackendResult, DType};
 
 use super::conv::ConvShape;
-use super::{require_at_least, require_eq, require_float};
+use super::{require_at_least, require_float, require_multiple};
 
 /// `output = activation(Tᵀ · input + bias)` where T is the convolution that reads an image of the output's
 /// extents: each number of the input, times a filter, is added to the output where that convolution would
@@ -35,10 +35,9 @@ pub struct ConvTransposeDesc {
 }
 
 impl ConvTransposeDesc {
-    /// Without output padding, bias and activation; the handles are those of input, filter and output.
+    /// Without output padding, bias and activation.
     #[must_use]
-    pub const fn new(dtype: DType, ptrs: [u64; 3], shape: ConvShape) -> Self {
-        let [input, filter, output] = ptrs;
+    pub const fn new(dtype: DType, input: u64, filter: u64, output: u64, shape: ConvShape) -> Self {
         let (bias, activation) = (None, Activation::Identity);
         Self { dtype, input, filter, output, shape, output_padding: [0; 2], bias, activation }
     }
@@ -79,9 +78,9 @@ impl ConvTransposeDesc {
     pub fn operands(&self, op: &'static str) -> BackendResult<[Operand; 4]> {
         let dtype = self.dtype;
         require_float(op, "dtype", dtype)?;
-        require_at_least(op, "groups (at least)", 1, self.shape.groups)?;
-        require_eq(op, "channels left over by the groups", 0, self.shape.channels % self.shape.groups)?;
-        require_eq(op, "filters left over by the groups", 0, self.shape.filters % self.shape.groups)?;
+        require_at_least(op, "groups", 1, self.shape.groups)?;
+        require_multiple(op, "number of channels", self.shape.groups, self.shape.channels)?;
+        require_multiple(op, "number of filters", self.shape.groups, self.shape.filters)?;
         let [output, filter, input] = self.transposes(op)?.elements(op)?;
         let read = |elements| if output == 0 { 0 } else { elements };
         Ok([
@@ -112,10 +111,9 @@ pub struct ConvBackwardDataDesc {
 }
 
 impl ConvBackwardDataDesc {
-    /// The handles are those of the filters and the gradients of output and input.
+    /// The gradient of the convolution of that `shape`.
     #[must_use]
-    pub const fn new(dtype: DType, ptrs: [u64; 3], shape: ConvShape) -> Self {
-        let [filter, grad_output, grad_input] = ptrs;
+    pub const fn new(dtype: DType, filter: u64, grad_output: u64, grad_input: u64, shape: ConvShape) -> Self {
         Self { dtype, filter, grad_output, grad_input, shape }
     }
 
@@ -151,10 +149,9 @@ pub struct ConvBackwardFilterDesc {
 }
 
 impl ConvBackwardFilterDesc {
-    /// The handles are those of the input and the gradients of output and filters.
+    /// The gradient of the convolution of that `shape`.
     #[must_use]
-    pub const fn new(dtype: DType, ptrs: [u64; 3], shape: ConvShape) -> Self {
-        let [input, grad_output, grad_filter] = ptrs;
+    pub const fn new(dtype: DType, input: u64, grad_output: u64, grad_filter: u64, shape: ConvShape) -> Self {
         Self { dtype, input, grad_output, grad_filter, shape }
     }
 

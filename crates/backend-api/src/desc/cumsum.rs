@@ -48,6 +48,20 @@ impl CumSumDesc {
         Ok(Self { outer, length, inner, ..Self::rows(dtype, input, output, 0, 0) })
     }
 
+    /// Leaves the element at i itself out.
+    #[must_use]
+    pub const fn with_exclusive(mut self) -> Self {
+        self.exclusive = true;
+        self
+    }
+
+    /// Adds from the end.
+    #[must_use]
+    pub const fn with_reverse(mut self) -> Self {
+        self.reverse = true;
+        self
+    }
+
     /// Checks the shapes. Returns input and output.
     pub fn operands(&self, op: &'static str) -> BackendResult<[Operand; 2]> {
         let elements = checked_product(op, "input", &[self.outer, self.length, self.inner])?;

@@ -3,6 +3,17 @@
 use crate::operand::{Access, Operand};
 use crate::{BackendResult, DType, checked_product};
 
+/// The extents of a lookup: so many indices into a table `[rows, columns]`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct IndexShape {
+    /// Rows of the table.
+    pub rows: usize,
+    /// Elements in a row.
+    pub columns: usize,
+    /// Number of indices.
+    pub count: usize,
+}
+
 /// `output[o, i, c] = table[o, indices[i], c]`, the embedding lookup and index_select; or with an index for
 /// each element, `output[o, i, c] = table[o, indices[o, i, c], c]`, as PyTorch's gather and NumPy's
 /// take_along_axis. All are packed. An index outside the table gives zeros.
@@ -34,11 +45,10 @@ pub struct GatherDesc {
 }
 
 impl GatherDesc {
-    /// Rows: `ptrs` are table, indices and output; `shape` is rows, columns, count.
+    /// Whole rows of one table.
     #[must_use]
-    pub const fn new(dtype: DType, ptrs: [u64; 3], shape: [usize; 3]) -> Self {
-        let [table, indices, output] = ptrs;
-        let [rows, columns, count] = shape;
+    pub const fn new(dtype: DType, table: u64, indices: u64, output: u64, shape: IndexShape) -> Self {
+        let IndexShape { rows, columns, count } = shape;
         Self { table, indices, output, dtype, outer: 1, rows, columns, count, per_element: false }
     }
 
@@ -51,7 +61,7 @@ impl GatherDesc {
 
     /// With an index for each element.
     #[must_use]
-    pub const fn per_element(mut self) -> Self {
+    pub const fn with_per_element(mut self) -> Self {
         self.per_element = true;
         self
     }

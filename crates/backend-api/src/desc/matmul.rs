@@ -2,17 +2,20 @@
 
 use crate::operand::{Access, Operand};
 use crate::size::{strided_extent, strides_are_injective};
-use crate::{Activation, BackendError, BackendResult, BackendTranspose, DType, MathMode};
+use crate::{Activation, BackendError, BackendResult, BackendTranspose, Bound, DType, MathMode};
 
-use super::{require_at_least, require_float};
+use super::require_float;
 
 /// A row-major matrix in device memory, or a batch of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Matrix {
     /// Handle of the memory.
     pub ptr: u64,
     /// Element type.
     pub dtype: DType,
+    /// Elements from the handle's start to the first one.
+    pub offset: usize,
     /// Elements from one stored row to the next, at least the stored columns.
     pub ld: usize,
     /// Elements from one matrix of the batch to the next; 0 repeats an input for the whole batch.
@@ -23,7 +26,13 @@ impl Matrix {
     /// One matrix with the leading dimension `ld`, the same for the whole batch.
     #[must_use]
     pub const fn new(ptr: u64, dtype: DType, ld: usize) -> Self {
-        Self { ptr, dtype, ld, batch_stride: 0 }
+        Self { ptr, dtype, offset: 0, ld, batch_stride: 0 }
+    }
+
+    /// A part of a larger matrix: `row · ld + column` elements after the handle's start.
+    #[must_use]
+    pub const fn with_offset(self, offset: usize) -> Self {
+        Self { offset, ..self }
     }
 
     /// Sets the elements between the matrices of a batch.
@@ -163,9 +172,9 @@ impl MatmulDesc {
         };
         let (a_rows, a_columns) = stored(self.m, self.k, self.trans_a);
         let (b_rows, b_columns) = stored(self.k, self.n, self.trans_b);
-        require_at_least(op, "lda (at least)", a_columns.max(1), self.a.ld)?;
-        require_at_least(op, "ldb (at least)", b_columns.max(1), self.b.ld)?;
-        require_at_least(op, "ldc (at least)", self.n.max(1), self.c.ld)?;
+        require_row(op, "lda", "A", a_columns, self.a.ld)?;
+        require_row(op, "ldb", "B", b_columns, self.b.ld)?;
+        require_row(op, "ldc", "C", self.n, self.c.ld)?;
         if !strides_are_injective(&mut self.c_dims()) {
             return Err(BackendError::Overlap { op, a: "c", b: "c" });
         }
@@ -174,7 +183,8 @@ impl MatmulDesc {
         let input = |arg, matrix: Matrix, rows, columns| {
             let dims = [(self.batch, matrix.batch_stride), (rows, matrix.ld), (columns, 1)];
             let elements = strided_extent(op, arg, dims.into_iter())?;
-            Operand::new(op, arg, matrix.ptr, matrix.dtype, if empty { 0 } else { elements }, Access::Read)
+            Operand::new(op, arg, matrix.ptr, matrix.dtype, if empty { 0 } else { elements }, Access::Read)?
+                .with_offset(op, matrix.offset)
         };
         let c_elements = strided_extent(op, "c", self.c_dims().into_iter())?;
         let bias_length = match self.bias.map(|bias| bias.axis) {
@@ -185,7 +195,8 @@ impl MatmulDesc {
         Ok([
             input("a", self.a, a_rows, a_columns)?,
             input("b", self.b, b_rows, b_columns)?,
-            Operand::new(op, "c", self.c.ptr, self.c.dtype, c_elements, Access::Write)?,
+            Operand::new(op, "c", self.c.ptr, self.c.dtype, c_elements, Access::Write)?
+                .with_offset(op, self.c.offset)?,
             Operand::optional(op, "bias", self.bias.map(|b| b.ptr), self.c.dtype, bias_length, Access::Read)?,
         ])
     }
@@ -205,4 +216,16 @@ impl MatmulDesc {
             (_, got, _) => Err(BackendError::Dtype { op, arg: "b", got }),
         }
     }
+}
+
+/// A leading dimension must hold a row, and a row of nothing must have room for one element.
+fn require_row(
+    op: &'static str,
+    what: &'static str,
+    matrix: &'static str,
+    length: usize,
+    ld: usize,
+) -> BackendResult<()> {
+    let expected = if length == 0 { Bound::AtLeast(1) } else { Bound::Row { matrix, length } };
+    if ld >= length.max(1) { Ok(()) } else { Err(BackendError::Shape { op, what, expected, got: ld }) }
 }

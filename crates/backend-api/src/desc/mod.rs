@@ -1,7 +1,7 @@
 //! Descriptors: what an operation works on, with named fields.
 //!
-//! A descriptor is made with its `new` and refined with its `with_…` methods or by setting fields; those that
-//! a later version adds have a default. `operands(op)` checks the shapes and returns the memory that the
+//! A descriptor is made with its `new`, which takes what is required, and refined with its `with_…` methods;
+//! options that a later version adds have a default. `operands(op)` checks the shapes and returns the memory that the
 //! operation touches, for [`operand::check`](crate::operand::check); `op` is the name that errors carry.
 
 mod attention;
@@ -27,29 +27,29 @@ mod value;
 mod window;
 mod work;
 
-pub use attention::{AttentionDesc, AttentionMask, HeadStrides};
+pub use attention::{AttentionDesc, AttentionMask, AttentionShape, HeadLayout};
 pub use backward::{NormBackwardDesc, NormBackwardWeightDesc, SoftmaxBackwardDesc};
-pub use channel_norm::{BatchNormDesc, GroupNormDesc};
+pub use channel_norm::{BatchNormDesc, ChannelShape, GroupNormDesc};
 pub use conv::{ConvDesc, ConvShape, ImageLayout};
 pub use conv_backward::{ConvBackwardDataDesc, ConvBackwardFilterDesc, ConvTransposeDesc};
 pub use conv_gather::{ConvGather, GatherAxis};
 pub use copy::CopyDesc;
 pub use cumsum::CumSumDesc;
 pub use elementwise::{AffineDesc, BinaryDesc, ClampDesc, CompareDesc, UnaryDesc, WhereDesc};
-pub use gather::GatherDesc;
+pub use gather::{GatherDesc, IndexShape};
 pub use matmul::{Bias, BiasAxis, MatmulDesc, Matrix};
 pub use movement::{ConcatDesc, PadDesc, Part, PermuteDesc, RepeatDesc, SliceDesc};
 pub use norm::{LayerNormDesc, RmsNormDesc, SoftmaxDesc};
 pub use pool::{PoolBackwardDesc, PoolDesc, PoolOp, PoolShape};
 pub use random::{Distribution, RandomDesc};
 pub use reduce::{ReduceDesc, ReduceLoops};
-pub use rope::{RopeDesc, RopeStyle, rope_tables};
+pub use rope::{RopeDesc, RopeShape, RopeStyle, RopeTables, rope_tables};
 pub use scatter::ScatterDesc;
 pub use tensor::{Loop, MAX_RANK, TensorDesc, collapse};
 pub use value::Value;
 pub use window::Window;
 
-use crate::{BackendError, BackendResult, DType};
+use crate::{BackendError, BackendResult, Bound, DType};
 
 /// The rule of operations that compute: floating-point only.
 pub(crate) fn require_float(op: &'static str, arg: &'static str, got: DType) -> BackendResult<()> {
@@ -58,11 +58,8 @@ pub(crate) fn require_float(op: &'static str, arg: &'static str, got: DType) -> 
 
 /// `axis` must be one of so many dimensions, of which there must be one.
 pub(crate) fn require_axis(op: &'static str, rank: usize, axis: usize) -> BackendResult<()> {
-    require_at_least(op, "dimensions (at least)", 1, rank)?;
-    if axis < rank {
-        return Ok(());
-    }
-    Err(BackendError::Shape { op, what: "axis (less than)", expected: rank, got: axis })
+    require_at_least(op, "number of dimensions", 1, rank)?;
+    require(op, "axis", Bound::LessThan(rank), axis, axis < rank)
 }
 
 /// `got` must be exactly `expected`.
@@ -72,15 +69,35 @@ pub(crate) fn require_eq(
     expected: usize,
     got: usize,
 ) -> BackendResult<()> {
-    if got == expected { Ok(()) } else { Err(BackendError::Shape { op, what, expected, got }) }
+    require(op, what, Bound::Exactly(expected), got, got == expected)
 }
 
-/// `got` must be `expected` or more; `what` should say so.
+/// `got` must be `least` or more.
 pub(crate) fn require_at_least(
     op: &'static str,
     what: &'static str,
-    expected: usize,
+    least: usize,
     got: usize,
 ) -> BackendResult<()> {
-    if got >= expected { Ok(()) } else { Err(BackendError::Shape { op, what, expected, got }) }
+    require(op, what, Bound::AtLeast(least), got, got >= least)
+}
+
+/// `got` must be a multiple of `divisor`, which isn't 0.
+pub(crate) fn require_multiple(
+    op: &'static str,
+    what: &'static str,
+    divisor: usize,
+    got: usize,
+) -> BackendResult<()> {
+    require(op, what, Bound::MultipleOf(divisor), got, got.is_multiple_of(divisor))
+}
+
+fn require(
+    op: &'static str,
+    what: &'static str,
+    expected: Bound,
+    got: usize,
+    fits: bool,
+) -> BackendResult<()> {
+    if fits { Ok(()) } else { Err(BackendError::Shape { op, what, expected, got }) }
 }

@@ -4,7 +4,7 @@
 //! overlap an input.
 
 use crate::operand::{Access, Operand};
-use crate::{BackendError, BackendResult, checked_add, checked_product};
+use crate::{BackendError, BackendResult, Bound, checked_add, checked_product};
 
 use super::tensor::{Loop, TensorDesc, require_distinct, walk};
 use super::value::operand;
@@ -61,7 +61,7 @@ impl<'a> SliceDesc<'a> {
         let mut dims = Vec::with_capacity(to.len());
         for (k, (&(extent, stride), &(count, _))) in from.iter().zip(&to).enumerate() {
             let step = self.steps.map_or(1, |steps| steps[k]);
-            require_at_least(op, "step (at least)", 1, step)?;
+            require_at_least(op, "step", 1, step)?;
             // A single element takes no step, so one of any length fits.
             let step = if count > 1 { step } else { 1 };
             let reach = match count.checked_sub(1) {
@@ -74,7 +74,7 @@ impl<'a> SliceDesc<'a> {
                 None => 0,
             };
             let end = checked_add(op, "end of the slice", self.starts[k], reach)?;
-            require_at_least(op, "extent of the input (at least)", end, extent)?;
+            require_at_least(op, "extent of the input", end, extent)?;
             offset =
                 checked_add(op, "start", offset, checked_product(op, "start", &[self.starts[k], stride])?)?;
             dims.push((count, checked_product(op, "input strides", &[stride, step])?));
@@ -113,12 +113,7 @@ impl<'a> PermuteDesc<'a> {
             require_axis(op, from.len(), axis)?;
             let dim = from[axis];
             if self.axes[..k].contains(&axis) {
-                return Err(BackendError::Shape {
-                    op,
-                    what: "axis that comes twice",
-                    expected: k,
-                    got: axis,
-                });
+                return Err(BackendError::Shape { op, what: "axis", expected: Bound::Unlisted, got: axis });
             }
             require_eq(op, "extent of the input", to[k].0, dim.0)?;
             dims.push(dim);
@@ -151,7 +146,7 @@ impl<'a> RepeatDesc<'a> {
 
     /// Each element next to itself, as in PyTorch's `repeat_interleave`.
     #[must_use]
-    pub const fn interleaved(mut self) -> Self {
+    pub const fn with_interleaved(mut self) -> Self {
         self.interleaved = true;
         self
     }
@@ -160,8 +155,13 @@ impl<'a> RepeatDesc<'a> {
     pub fn operands(&self, op: &'static str) -> BackendResult<([Operand; 2], Part)> {
         let ([from, to], operands) = both(op, self.input, self.output)?;
         let missing = to.len().checked_sub(from.len());
-        let shape = |expected, got| BackendError::Shape { op, what: "rank of the input", expected, got };
-        let missing = missing.ok_or(shape(to.len(), from.len()))?;
+        let expected = Bound::AtMost(to.len());
+        let missing = missing.ok_or(BackendError::Shape {
+            op,
+            what: "rank of the input",
+            expected,
+            got: from.len(),
+        })?;
         let (mut source, mut target) = (Vec::new(), Vec::new());
         for (k, &(whole, stride)) in to.iter().enumerate() {
             let (extent, step) = k.checked_sub(missing).map_or((1, 0), |k| from[k]);
@@ -213,7 +213,7 @@ impl<'a> PadDesc<'a> {
         let mut dims = Vec::with_capacity(to.len());
         for (k, (&(count, _), &(extent, stride))) in from.iter().zip(&to).enumerate() {
             let end = checked_add(op, "end of the input", self.before[k], count)?;
-            require_at_least(op, "extent of the output (at least)", end, extent)?;
+            require_at_least(op, "extent of the output", end, extent)?;
             // An empty input starts nowhere.
             if count > 0 {
                 offset += self.before[k] * stride;
@@ -256,7 +256,7 @@ impl<'a> ConcatDesc<'a> {
             let ([from, _], operands) = both(op, input, self.output)?;
             require_eq(op, "rank of an input", to.len(), from.len())?;
             let end = checked_add(op, "extent along the axis", start, from[self.axis].0)?;
-            require_at_least(op, "extent of the output along the axis (at least)", end, whole)?;
+            require_at_least(op, "extent of the output along the axis", end, whole)?;
             let mut dims = to.clone();
             dims[self.axis].0 = from[self.axis].0;
             for (&(expected, _), &(got, _)) in dims.iter().zip(&from) {

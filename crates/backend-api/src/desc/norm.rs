@@ -96,6 +96,34 @@ impl LayerNormDesc {
         Self { input, output, dtype, rows, columns, eps: 1e-5, weight: None, bias: None, residual: None }
     }
 
+    /// Adds another number to the variance.
+    #[must_use]
+    pub const fn with_eps(mut self, eps: f64) -> Self {
+        self.eps = eps;
+        self
+    }
+
+    /// Multiplies by the factors behind a handle.
+    #[must_use]
+    pub const fn with_weight(mut self, weight: u64) -> Self {
+        self.weight = Some(weight);
+        self
+    }
+
+    /// Adds the summands behind a handle.
+    #[must_use]
+    pub const fn with_bias(mut self, bias: u64) -> Self {
+        self.bias = Some(bias);
+        self
+    }
+
+    /// Adds the tensor behind a handle before the normalisation.
+    #[must_use]
+    pub const fn with_residual(mut self, residual: u64) -> Self {
+        self.residual = Some(residual);
+        self
+    }
+
     /// Checks the shapes. Returns input, output, weight, bias and residual.
     pub fn operands(&self, op: &'static str) -> BackendResult<[Operand; 5]> {
         let row = NormRow { op, dtype: self.dtype, rows: self.rows, columns: self.columns };
@@ -133,6 +161,27 @@ impl RmsNormDesc {
     #[must_use]
     pub const fn new(dtype: DType, input: u64, output: u64, rows: usize, columns: usize) -> Self {
         Self { input, output, dtype, rows, columns, eps: 1e-6, weight: None, residual: None }
+    }
+
+    /// Adds another number to the mean square.
+    #[must_use]
+    pub const fn with_eps(mut self, eps: f64) -> Self {
+        self.eps = eps;
+        self
+    }
+
+    /// Multiplies by the factors behind a handle.
+    #[must_use]
+    pub const fn with_weight(mut self, weight: u64) -> Self {
+        self.weight = Some(weight);
+        self
+    }
+
+    /// Adds the tensor behind a handle before the normalisation.
+    #[must_use]
+    pub const fn with_residual(mut self, residual: u64) -> Self {
+        self.residual = Some(residual);
+        self
     }
 
     /// Checks the shapes. Returns input, output, weight and residual.

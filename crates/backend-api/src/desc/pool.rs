@@ -1,7 +1,7 @@
 //! Pooling.
 
 use crate::operand::{Access, Operand};
-use crate::{BackendResult, DType, checked_add, checked_product};
+use crate::{BackendError, BackendResult, Bound, DType, checked_add, checked_product};
 
 use super::conv::ImageLayout;
 use super::window::Window;
@@ -81,18 +81,11 @@ impl PoolShape {
             let next = fits.saturating_mul(stride);
             let begins_inside = next < checked_add(op, "padded input", input[axis], window.before[axis])?;
             let most = fits + usize::from(!whole && begins_inside);
-            let (least, less) = [
-                ("height of the output (at least)", "height of the output (less than)"),
-                ("width of the output (at least)", "width of the output (less than)"),
-            ][axis];
-            require_at_least(op, least, fits, output[axis])?;
+            let what = ["height of the output", "width of the output"][axis];
+            require_at_least(op, what, fits, output[axis])?;
             if output[axis] > most {
-                return Err(crate::BackendError::Shape {
-                    op,
-                    what: less,
-                    expected: most + 1,
-                    got: output[axis],
-                });
+                let expected = Bound::AtMost(most);
+                return Err(BackendError::Shape { op, what, expected, got: output[axis] });
             }
         }
         Ok([
@@ -120,10 +113,9 @@ pub struct PoolDesc {
 }
 
 impl PoolDesc {
-    /// The handles are those of input and output.
+    /// The operation over every window of the shape.
     #[must_use]
-    pub const fn new(op: PoolOp, dtype: DType, ptrs: [u64; 2], shape: PoolShape) -> Self {
-        let [input, output] = ptrs;
+    pub const fn new(op: PoolOp, dtype: DType, input: u64, output: u64, shape: PoolShape) -> Self {
         Self { op, dtype, input, output, shape }
     }
 
@@ -162,11 +154,10 @@ pub struct PoolBackwardDesc {
 }
 
 impl PoolBackwardDesc {
-    /// The gradient of `forward`; the handles are those of the gradients of output and input.
+    /// The gradient of `forward`.
     #[must_use]
-    pub const fn of(forward: &PoolDesc, ptrs: [u64; 2]) -> Self {
+    pub const fn of(forward: &PoolDesc, grad_output: u64, grad_input: u64) -> Self {
         let &PoolDesc { op, dtype, input, shape, .. } = forward;
-        let [grad_output, grad_input] = ptrs;
         Self { op, dtype, input, grad_output, grad_input, shape }
     }
 

@@ -1,7 +1,7 @@
 //! Reductions.
 
 use crate::operand::{Access, Operand};
-use crate::{BackendError, BackendResult, DType, ReduceOp, checked_product};
+use crate::{BackendError, BackendResult, Bound, DType, ReduceOp, checked_product};
 
 use super::tensor::{Loop, MAX_RANK, TensorDesc, collapse, extent, require_distinct};
 use super::{require_axis, require_float};
@@ -50,6 +50,20 @@ impl<'a> ReduceDesc<'a> {
         Self { op, input, axes, output, output_dtype, output_strides: None }
     }
 
+    /// Gives the output another element type.
+    #[must_use]
+    pub const fn with_output_dtype(mut self, output_dtype: DType) -> Self {
+        self.output_dtype = output_dtype;
+        self
+    }
+
+    /// Gives the output strides, in elements, one for each extent that is left.
+    #[must_use]
+    pub const fn with_output_strides(mut self, output_strides: &'a [usize]) -> Self {
+        self.output_strides = Some(output_strides);
+        self
+    }
+
     /// Checks the shapes. Returns input and output, and how they are walked.
     ///
     /// # Errors
@@ -62,8 +76,8 @@ impl<'a> ReduceDesc<'a> {
         let shape = self.input.shape;
         for (i, &axis) in self.axes.iter().enumerate() {
             require_axis(op, shape.len(), axis)?;
-            if let Some(first) = self.axes[..i].iter().position(|&other| other == axis) {
-                return Err(BackendError::Shape { op, what: "axis named before", expected: i, got: first });
+            if self.axes[..i].contains(&axis) {
+                return Err(BackendError::Shape { op, what: "axis", expected: Bound::Unlisted, got: axis });
             }
         }
         checked_product(op, "shape", shape)?;
@@ -85,7 +99,8 @@ impl<'a> ReduceDesc<'a> {
                 self.input.dtype,
                 extent(op, "input", &input)?,
                 Access::Read,
-            )?,
+            )?
+            .with_offset(op, self.input.offset)?,
             Operand::new(
                 op,
                 "output",

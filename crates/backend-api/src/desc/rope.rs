@@ -4,7 +4,7 @@ use crate::operand::{Access, Operand};
 use crate::size::{strided_extent, strides_are_injective};
 use crate::{BackendError, BackendResult, DType, checked_add, checked_product};
 
-use super::{HeadStrides, require_at_least, require_eq, require_float};
+use super::{HeadLayout, require_at_least, require_float, require_multiple};
 
 /// Which two numbers of a vector are rotated together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -13,6 +13,30 @@ pub enum RopeStyle {
     Half,
     /// `2i` and `2i + 1`, as the paper and GPT-J do.
     Interleaved,
+}
+
+/// The extents of a rotation: tensors `[batch, heads, seq, head_dim]`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct RopeShape {
+    /// Number of sequences.
+    pub batch: usize,
+    /// Number of heads.
+    pub heads: usize,
+    /// Tokens in a sequence.
+    pub seq: usize,
+    /// Elements in a vector.
+    pub head_dim: usize,
+}
+
+/// The tables of a rotation, f32 `[max_position, rotary_dim/2]`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct RopeTables {
+    /// Handle of the cosines.
+    pub cos: u64,
+    /// Handle of the sines.
+    pub sin: u64,
+    /// Rows in each.
+    pub max_position: usize,
 }
 
 /// Rotates pairs of numbers in each vector by an angle that depends on the token's position:
@@ -55,24 +79,24 @@ pub struct RopeDesc {
     /// Handle of `batch·seq` positions of u32, used instead of `start`.
     pub positions: Option<u64>,
     /// Layout of the input; packed `[batch, heads, seq, head_dim]` if `None`.
-    pub input_strides: Option<HeadStrides>,
+    pub input_layout: Option<HeadLayout>,
     /// Layout of the output; packed `[batch, heads, seq, head_dim]` if `None`.
-    pub output_strides: Option<HeadStrides>,
+    pub output_layout: Option<HeadLayout>,
 }
 
 impl RopeDesc {
-    /// Rotates whole packed vectors from position 0. `ptrs` are input, output, cos and sin; `shape` is batch,
-    /// heads, seq, head_dim.
+    /// Rotates whole packed vectors from position 0.
     #[must_use]
     pub const fn new(
         dtype: DType,
-        ptrs: [u64; 4],
-        shape: [usize; 4],
-        max_position: usize,
+        input: u64,
+        output: u64,
+        tables: RopeTables,
+        shape: RopeShape,
         style: RopeStyle,
     ) -> Self {
-        let [input, output, cos, sin] = ptrs;
-        let [batch, heads, seq, head_dim] = shape;
+        let RopeTables { cos, sin, max_position } = tables;
+        let RopeShape { batch, heads, seq, head_dim } = shape;
         Self {
             input,
             output,
@@ -88,54 +112,85 @@ impl RopeDesc {
             max_position,
             start: 0,
             positions: None,
-            input_strides: None,
-            output_strides: None,
+            input_layout: None,
+            output_layout: None,
         }
     }
 
-    /// The strides in use: of input and output. They saturate for sizes that [`operands`](Self::operands)
+    /// Rotates only the first elements of a vector.
+    #[must_use]
+    pub const fn with_rotary_dim(mut self, rotary_dim: usize) -> Self {
+        self.rotary_dim = rotary_dim;
+        self
+    }
+
+    /// Begins at another position.
+    #[must_use]
+    pub const fn with_start(mut self, start: usize) -> Self {
+        self.start = start;
+        self
+    }
+
+    /// Takes the positions of the tokens from device memory.
+    #[must_use]
+    pub const fn with_positions(mut self, positions: u64) -> Self {
+        self.positions = Some(positions);
+        self
+    }
+
+    /// Says where the vectors of the input lie.
+    #[must_use]
+    pub const fn with_input_layout(mut self, input_layout: HeadLayout) -> Self {
+        self.input_layout = Some(input_layout);
+        self
+    }
+
+    /// Says where the vectors of the output lie.
+    #[must_use]
+    pub const fn with_output_layout(mut self, output_layout: HeadLayout) -> Self {
+        self.output_layout = Some(output_layout);
+        self
+    }
+
+    /// The layouts in use: of input and output. They saturate for sizes that [`operands`](Self::operands)
     /// refuses.
     #[must_use]
-    pub fn strides(&self) -> [HeadStrides; 2] {
-        let packed = HeadStrides {
+    pub fn layouts(&self) -> [HeadLayout; 2] {
+        let packed = HeadLayout {
+            offset: 0,
             batch: self.heads.saturating_mul(self.seq).saturating_mul(self.head_dim),
             head: self.seq.saturating_mul(self.head_dim),
             token: self.head_dim,
         };
-        [self.input_strides.unwrap_or(packed), self.output_strides.unwrap_or(packed)]
+        [self.input_layout.unwrap_or(packed), self.output_layout.unwrap_or(packed)]
     }
 
     /// Checks the shapes. Returns input, output, cos, sin and positions.
     pub fn operands(&self, op: &'static str) -> BackendResult<[Operand; 5]> {
         require_float(op, "dtype", self.dtype)?;
-        require_eq(op, "rotary_dim modulo 2", 0, self.rotary_dim % 2)?;
-        require_at_least(op, "head_dim (at least rotary_dim)", self.rotary_dim, self.head_dim)?;
+        require_multiple(op, "rotary_dim", 2, self.rotary_dim)?;
+        require_at_least(op, "head_dim", self.rotary_dim, self.head_dim)?;
         let elements = checked_product(op, "input", &[self.batch, self.heads, self.seq, self.head_dim])?;
         if elements > 0 && self.rotary_dim > 0 {
             let needed = match self.positions {
                 Some(_) => 1,
                 None => checked_add(op, "start", self.start, self.seq)?,
             };
-            require_at_least(op, "max_position (at least)", needed, self.max_position)?;
+            require_at_least(op, "max_position", needed, self.max_position)?;
         }
 
-        let [input, output] = self.strides();
-        let dims = |s: HeadStrides| {
+        let [input, output] = self.layouts();
+        let dims = |s: HeadLayout| {
             [(self.batch, s.batch), (self.heads, s.head), (self.seq, s.token), (self.head_dim, 1)]
         };
         if !strides_are_injective(&mut dims(output)) {
             return Err(BackendError::Overlap { op, a: "output", b: "output" });
         }
-        let in_place = if input == output { Access::ReadInPlace } else { Access::Read };
-        let tensor = |arg, ptr, strides, access| {
-            Operand::new(
-                op,
-                arg,
-                ptr,
-                self.dtype,
-                strided_extent(op, arg, dims(strides).into_iter())?,
-                access,
-            )
+        // Whether they lie at the same place is for the check of the memory to tell.
+        let in_place = if dims(input) == dims(output) { Access::ReadInPlace } else { Access::Read };
+        let tensor = |arg, ptr, layout: HeadLayout, access| {
+            let reached = strided_extent(op, arg, dims(layout).into_iter())?;
+            Operand::new(op, arg, ptr, self.dtype, reached, access)?.with_offset(op, layout.offset)
         };
         let rows = if elements == 0 { 0 } else { self.max_position };
         let table = checked_product(op, "tables", &[rows, self.rotary_dim / 2])?;

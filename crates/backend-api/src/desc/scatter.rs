@@ -3,6 +3,8 @@
 use crate::operand::{Access, Operand};
 use crate::{BackendResult, DType, ScatterOp, checked_product};
 
+use super::IndexShape;
+
 /// `table[o, indices[i], c] = op(table[o, indices[i], c], source[o, i, c])` for each `i` in turn, which with
 /// addition is PyTorch's index_add; or with an index for each element, `table[o, indices[o, i, c], c]`, as
 /// its scatter and scatter_add. All are packed. What an index outside the table names is left out.
@@ -39,24 +41,30 @@ pub struct ScatterDesc {
 }
 
 impl ScatterDesc {
-    /// Rows: `ptrs` are table, indices and source; `shape` is rows, columns, count.
+    /// Whole rows of one table.
     #[must_use]
-    pub const fn new(op: ScatterOp, dtype: DType, ptrs: [u64; 3], shape: [usize; 3]) -> Self {
-        let [table, indices, source] = ptrs;
-        let [rows, columns, count] = shape;
+    pub const fn new(
+        op: ScatterOp,
+        dtype: DType,
+        table: u64,
+        indices: u64,
+        source: u64,
+        shape: IndexShape,
+    ) -> Self {
+        let IndexShape { rows, columns, count } = shape;
         Self { op, table, indices, source, dtype, outer: 1, rows, columns, count, per_element: false }
     }
 
     /// Adds rows: `table[indices[i], :] += source[i, :]`.
     #[must_use]
-    pub const fn index_add(dtype: DType, ptrs: [u64; 3], shape: [usize; 3]) -> Self {
-        Self::new(ScatterOp::Add, dtype, ptrs, shape)
+    pub const fn index_add(dtype: DType, table: u64, indices: u64, source: u64, shape: IndexShape) -> Self {
+        Self::new(ScatterOp::Add, dtype, table, indices, source, shape)
     }
 
     /// Adds elements: `table[indices[i, c], c] += source[i, c]`.
     #[must_use]
-    pub const fn scatter_add(dtype: DType, ptrs: [u64; 3], shape: [usize; 3]) -> Self {
-        Self::new(ScatterOp::Add, dtype, ptrs, shape).per_element()
+    pub const fn scatter_add(dtype: DType, table: u64, indices: u64, source: u64, shape: IndexShape) -> Self {
+        Self::new(ScatterOp::Add, dtype, table, indices, source, shape).with_per_element()
     }
 
     /// Scatters to `outer` tables, one after the other in memory.
@@ -68,7 +76,7 @@ impl ScatterDesc {
 
     /// With an index for each element.
     #[must_use]
-    pub const fn per_element(mut self) -> Self {
+    pub const fn with_per_element(mut self) -> Self {
         self.per_element = true;
         self
     }

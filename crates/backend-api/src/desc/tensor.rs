@@ -1,20 +1,36 @@
 //! A strided tensor, and how several of them are walked together.
 
 use crate::size::{strided_extent, strides_are_injective};
-use crate::{BackendError, BackendResult, DType};
+use crate::{BackendError, BackendResult, Bound, DType};
 
 use super::require_eq;
 
 /// The most dimensions that a strided operation takes, counted after [`collapse`].
 pub const MAX_RANK: usize = 6;
 
-/// A tensor in device memory: element `(i₀, i₁, …)` lies `Σ iₖ·strides[k]` elements after the handle's start.
+/// A tensor in device memory: element `(i₀, i₁, …)` lies `offset + Σ iₖ·strides[k]` elements after the handle's
+/// start.
+///
+/// Columns 2 and 3 of a packed 4×5 matrix, added up row by row, without a view of its memory:
+///
+/// ```
+/// use backend_api::desc::{ReduceDesc, TensorDesc};
+/// use backend_api::{BackendResult, ComputeBackend, DType, ReduceOp};
+///
+/// fn sums(backend: &dyn ComputeBackend, matrix: u64, sums: u64) -> BackendResult<()> {
+///     let columns = TensorDesc::strided(matrix, DType::F32, &[4, 2], &[5, 1]).with_offset(2);
+///     backend.reduce_ext(&ReduceDesc::new(ReduceOp::Sum, columns, &[1], sums))
+/// }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct TensorDesc<'a> {
     /// Handle of the memory.
     pub ptr: u64,
     /// Element type.
     pub dtype: DType,
+    /// Elements from the handle's start to the first one.
+    pub offset: usize,
     /// Extents, outermost first. Empty for a single number.
     pub shape: &'a [usize],
     /// Strides in elements, one for each extent; `None` for packed row-major. 0 repeats an input along a
@@ -26,13 +42,27 @@ impl<'a> TensorDesc<'a> {
     /// A packed row-major tensor.
     #[must_use]
     pub const fn packed(ptr: u64, dtype: DType, shape: &'a [usize]) -> Self {
-        Self { ptr, dtype, shape, strides: None }
+        Self { ptr, dtype, offset: 0, shape, strides: None }
     }
 
     /// A tensor with strides in elements.
     #[must_use]
     pub const fn strided(ptr: u64, dtype: DType, shape: &'a [usize], strides: &'a [usize]) -> Self {
-        Self { ptr, dtype, shape, strides: Some(strides) }
+        Self { ptr, dtype, offset: 0, shape, strides: Some(strides) }
+    }
+
+    /// The same extents, `offset` elements after the handle's start.
+    #[must_use]
+    pub const fn with_offset(mut self, offset: usize) -> Self {
+        self.offset = offset;
+        self
+    }
+
+    /// Other strides, in elements; `None` for packed row-major.
+    #[must_use]
+    pub const fn with_strides(mut self, strides: Option<&'a [usize]>) -> Self {
+        self.strides = strides;
+        self
     }
 
     /// Extent and stride of each dimension, outermost first.
@@ -80,7 +110,7 @@ pub(crate) fn broadcast(
     let missing = output.len().checked_sub(input.len()).ok_or(BackendError::Shape {
         op,
         what,
-        expected: output.len(),
+        expected: Bound::AtMost(output.len()),
         got: input.len(),
     })?;
     output
@@ -90,7 +120,7 @@ pub(crate) fn broadcast(
             None => Ok((expected, 0)),
             Some((got, stride)) if got == expected => Ok((got, stride)),
             Some((1, _)) => Ok((expected, 0)),
-            Some((got, _)) => Err(BackendError::Shape { op, what, expected, got }),
+            Some((got, _)) => Err(BackendError::Shape { op, what, expected: Bound::Exactly(expected), got }),
         })
         .collect()
 }
@@ -185,6 +215,6 @@ mod tests {
     #[test]
     fn broadcasting_errors_name_both_extents() {
         let error = broadcast("t", "b", &[(3, 1)], &[(2, 4), (4, 1)]).unwrap_err();
-        assert_eq!(error, BackendError::Shape { op: "t", what: "b", expected: 4, got: 3 });
+        assert_eq!(error, BackendError::Shape { op: "t", what: "b", expected: Bound::Exactly(4), got: 3 });
     }
 }

@@ -108,7 +108,8 @@ pub(super) fn operand(
     dims: &[(usize, usize)],
     access: Access,
 ) -> BackendResult<Operand> {
-    Operand::new(op, arg, tensor.ptr, tensor.dtype, extent(op, arg, dims)?, access)
+    Operand::new(op, arg, tensor.ptr, tensor.dtype, extent(op, arg, dims)?, access)?
+        .with_offset(op, tensor.offset)
 }
 
 /// Reading and writing at the same strides, each element is read before it is written.

@@ -72,9 +72,9 @@ impl Window {
 
     /// Positions from the window's first to its last.
     pub(super) fn span(&self, op: &'static str, axis: usize) -> BackendResult<usize> {
-        require_at_least(op, "stride (at least)", 1, self.stride[axis])?;
-        require_at_least(op, "extent of the filter (at least)", 1, self.size[axis])?;
-        require_at_least(op, "dilation (at least)", 1, self.dilation[axis])?;
+        require_at_least(op, "stride", 1, self.stride[axis])?;
+        require_at_least(op, "extent of the filter", 1, self.size[axis])?;
+        require_at_least(op, "dilation", 1, self.dilation[axis])?;
         let steps = checked_product(op, "dilated filter", &[self.size[axis] - 1, self.dilation[axis]])?;
         checked_add(op, "dilated filter", steps, 1)
     }
@@ -83,7 +83,7 @@ impl Window {
     /// `⌊(extent + before + after − span) / stride⌋ + 1`.
     pub(super) fn places(&self, op: &'static str, axis: usize, extent: usize) -> BackendResult<usize> {
         let (span, padded) = (self.span(op, axis)?, self.padded(op, axis, extent)?);
-        require_at_least(op, "padded input (at least)", span, padded)?;
+        require_at_least(op, "padded input", span, padded)?;
         Ok((padded - span) / self.stride[axis] + 1)
     }
 
@@ -97,19 +97,14 @@ impl Window {
         more: usize,
     ) -> BackendResult<usize> {
         let span = self.span(op, axis)?;
-        require_at_least(op, "extent of the input (at least)", 1, extent)?;
-        require_at_least(
-            op,
-            "stride beyond the output padding (at least)",
-            more.saturating_add(1),
-            self.stride[axis],
-        )?;
+        require_at_least(op, "extent of the input", 1, extent)?;
+        require_at_least(op, "stride beyond the output padding", more.saturating_add(1), self.stride[axis])?;
         let what = "output before its padding is cut off";
         let steps = checked_product(op, what, &[extent - 1, self.stride[axis]])?;
         let full = checked_add(op, what, checked_add(op, what, steps, span)?, more)?;
         let padding = checked_add(op, "padding", self.before[axis], self.after[axis])?;
         let least = checked_add(op, "padding", padding, 1)?;
-        require_at_least(op, "output before its padding is cut off (at least)", least, full)?;
+        require_at_least(op, "output before its padding is cut off", least, full)?;
         Ok(full - padding)
     }
 }

@@ -110,7 +110,7 @@ pub(crate) fn packed<const N: usize>(
 
 pub(crate) fn conv2d(g: &mut Gen) -> bool {
     let (of, shape) = (g.float(), conv_shape(g));
-    let mut desc = ConvDesc::new(of, [1, 2, 3], shape).with_activation(Activation::Silu);
+    let mut desc = ConvDesc::new(of, 1, 2, 3, shape).with_activation(Activation::Silu);
     assert_eq!((desc.activation, desc.bias), (Activation::Silu, None));
     if g.one_in(2) {
         desc = desc.with_bias(4);
@@ -140,7 +140,7 @@ pub(crate) fn conv2d_backward_data(g: &mut Gen) -> bool {
     let operands =
         [("filter", &filter[..], true), ("grad_output", &output, true), ("grad_input", &input, true)];
     packed(&mut call, of, operands, 2);
-    call.judge_operands(ConvBackwardDataDesc::new(of, [1, 2, 3], shape).operands(OP))
+    call.judge_operands(ConvBackwardDataDesc::new(of, 1, 2, 3, shape).operands(OP))
 }
 
 pub(crate) fn conv2d_backward_filter(g: &mut Gen) -> bool {
@@ -151,7 +151,7 @@ pub(crate) fn conv2d_backward_filter(g: &mut Gen) -> bool {
     let operands =
         [("input", &input[..], true), ("grad_output", &output, true), ("grad_filter", &filter, true)];
     packed(&mut call, of, operands, 2);
-    call.judge_operands(ConvBackwardFilterDesc::new(of, [1, 2, 3], shape).operands(OP))
+    call.judge_operands(ConvBackwardFilterDesc::new(of, 1, 2, 3, shape).operands(OP))
 }
 
 pub(crate) fn conv2d_forward(g: &mut Gen) -> bool {
@@ -206,7 +206,7 @@ pub(crate) fn conv2d_forward(g: &mut Gen) -> bool {
 pub(crate) fn conv_transpose2d(g: &mut Gen) -> bool {
     let (of, shape) = (g.float(), conv_shape(g));
     let more = [g.extent(), g.extent()].map(|n| if n > 1 && g.one_in(2) { 0 } else { n });
-    let mut desc = ConvTransposeDesc::new(of, [1, 2, 3], shape)
+    let mut desc = ConvTransposeDesc::new(of, 1, 2, 3, shape)
         .with_output_padding(more)
         .with_activation(Activation::Relu);
     assert_eq!((desc.activation, desc.bias), (Activation::Relu, None));

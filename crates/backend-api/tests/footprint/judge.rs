@@ -1,7 +1,7 @@
 //! What a call must answer, by enumeration of the elements that docs/operations.md says it names.
 
 use backend_api::operand::{self, Access, Operand, Region};
-use backend_api::{BackendError, BackendResult, DType};
+use backend_api::{BackendError, BackendResult, Bound, DType};
 
 use crate::random::Tensor;
 
@@ -206,7 +206,7 @@ fn memory<const N: usize>(operands: &[Operand; N]) {
     };
     assert_eq!(check(&|of| Some(exact(of))), Ok(()));
     for this in operands.iter().filter(|of| of.bytes > 0) {
-        let &Operand { arg, ptr, bytes: need, align, access } = this;
+        let &Operand { arg, ptr, bytes: need, align, access, .. } = this;
         let but =
             |region: Option<Region>| check(&move |of| if of.ptr == ptr { region } else { Some(exact(of)) });
         let short = Region { len: need - 1, ..exact(this) };
@@ -257,7 +257,11 @@ fn but_both<const N: usize>(
 }
 
 pub(crate) fn shape(expected: usize, got: usize) -> BackendError {
-    BackendError::Shape { op: OP, what: "", expected, got }
+    BackendError::Shape { op: OP, what: "", expected: Bound::Exactly(expected), got }
+}
+
+pub(crate) fn listed_twice(got: usize) -> BackendError {
+    BackendError::Shape { op: OP, what: "", expected: Bound::Unlisted, got }
 }
 
 pub(crate) fn dtype(arg: &'static str, got: DType) -> BackendError {
@@ -275,7 +279,17 @@ pub(crate) fn limit(requested: usize, max: usize) -> BackendError {
 /// What an error calls a size is prose; its numbers are compared.
 fn without_prose(error: BackendError) -> BackendError {
     match error {
-        BackendError::Shape { op, expected, got, .. } => BackendError::Shape { op, what: "", expected, got },
+        BackendError::Shape { op, expected, got, .. } => {
+            let (expected, got) = match expected {
+                Bound::Unlisted => return listed_twice(got),
+                Bound::Exactly(value) | Bound::AtLeast(value) => (value, got),
+                Bound::AtMost(value) | Bound::LessThan(value) => (value, got),
+                Bound::Row { length, .. } => (length, got),
+                Bound::MultipleOf(divisor) => (0, got % divisor),
+                other => panic!("{other}"),
+            };
+            BackendError::Shape { op, what: "", expected: Bound::Exactly(expected), got }
+        }
         BackendError::Overflow { op, .. } => BackendError::Overflow { op, what: "" },
         BackendError::Limit { op, requested, max, .. } => {
             BackendError::Limit { op, what: "", requested, max }

@@ -1,7 +1,8 @@
 //! Matrix products, attention and rotary embedding.
 
 use backend_api::desc::{
-    AttentionDesc, AttentionMask, Bias, BiasAxis, HeadStrides, MatmulDesc, Matrix, RopeDesc, RopeStyle,
+    AttentionDesc, AttentionMask, AttentionShape, Bias, BiasAxis, HeadLayout, MatmulDesc, Matrix, RopeDesc,
+    RopeShape, RopeStyle, RopeTables,
 };
 use backend_api::operand::Access::{Read, ReadInPlace, Write};
 use backend_api::{Activation, BackendTranspose, DType, MathMode};
@@ -75,7 +76,7 @@ pub(crate) fn matmul(g: &mut Gen) -> bool {
 }
 
 /// Strides of `[batch, heads, seq, head_dim]`, or of `[batch, seq, heads, head_dim]`, or any.
-fn head_strides(g: &mut Gen, [batch, heads, seq, dim]: [usize; 4]) -> Option<HeadStrides> {
+fn head_strides(g: &mut Gen, [batch, heads, seq, dim]: [usize; 4]) -> Option<HeadLayout> {
     if g.one_in(2) {
         return None;
     }
@@ -84,12 +85,12 @@ fn head_strides(g: &mut Gen, [batch, heads, seq, dim]: [usize; 4]) -> Option<Hea
     let apart = |stride: usize| if g.one_in(12) { stride } else { stride.saturating_mul(wide) };
     let [batch, head, token]: [usize; 3] =
         strides[..3].iter().copied().map(apart).collect::<Vec<_>>().try_into().ok()?;
-    Some(HeadStrides { batch, head, token })
+    Some(HeadLayout { offset: 0, batch, head, token })
 }
 
-fn heads(shape: [usize; 4], strides: Option<HeadStrides>) -> Dims {
+fn heads(shape: [usize; 4], strides: Option<HeadLayout>) -> Dims {
     let mut dims = packed_dims(&shape);
-    if let Some(HeadStrides { batch, head, token }) = strides {
+    if let Some(HeadLayout { batch, head, token, .. }) = strides {
         (dims[0].1, dims[1].1, dims[2].1) = (batch, head, token);
     }
     dims
@@ -98,16 +99,17 @@ fn heads(shape: [usize; 4], strides: Option<HeadStrides>) -> Dims {
 pub(crate) fn attention(g: &mut Gen) -> bool {
     let [batch, n, seq_q, seq_kv, dim] = g.extents();
     let of = g.float();
-    let mut desc = AttentionDesc::new(of, [1, 2, 3, 4], [batch, n, seq_q, seq_kv, dim]);
+    let mut desc =
+        AttentionDesc::new(of, 1, 2, 3, 4, AttentionShape { batch, heads: n, seq_q, seq_kv, head_dim: dim });
     assert!((desc.scale * desc.scale * dim.max(1) as f64 - 1.0).abs() < 1e-12);
     let kv_heads = g.pick(&[n, n, 1, 2, 0]);
     desc.kv_heads = kv_heads;
     desc.kv_dtype = if g.one_in(4) { g.dtype() } else { of };
     let (queries, keys) = ([batch, n, seq_q, dim], [batch, kv_heads, seq_kv, dim]);
-    desc.q_strides = head_strides(g, queries);
-    desc.k_strides = head_strides(g, keys);
-    desc.v_strides = head_strides(g, keys);
-    desc.o_strides = head_strides(g, queries);
+    desc.q_layout = head_strides(g, queries);
+    desc.k_layout = head_strides(g, keys);
+    desc.v_layout = head_strides(g, keys);
+    desc.o_layout = head_strides(g, queries);
     desc.mask = g.maybe(5).map(|ptr| {
         let [batch_stride, head_stride, query_stride] = [g.extent(), g.extent(), g.extent()];
         AttentionMask { ptr, batch_stride, head_stride, query_stride }
@@ -129,10 +131,10 @@ pub(crate) fn attention(g: &mut Gen) -> bool {
         call.fault_if(some, overflow());
     }
     for (arg, ptr, of, access, dims) in [
-        ("q", 1, of, Read, heads(queries, desc.q_strides)),
-        ("k", 2, desc.kv_dtype, Read, heads(keys, desc.k_strides)),
-        ("v", 3, desc.kv_dtype, Read, heads(keys, desc.v_strides)),
-        ("o", 4, of, Write, heads(queries, desc.o_strides)),
+        ("q", 1, of, Read, heads(queries, desc.q_layout)),
+        ("k", 2, desc.kv_dtype, Read, heads(keys, desc.k_layout)),
+        ("v", 3, desc.kv_dtype, Read, heads(keys, desc.v_layout)),
+        ("o", 4, of, Write, heads(queries, desc.o_layout)),
     ] {
         call.name(Named::new(arg, ptr, of, access, dims).only_if(some));
     }
@@ -154,11 +156,13 @@ pub(crate) fn rope(g: &mut Gen) -> bool {
     let start = if g.one_in(2) { 0 } else { g.extent() };
     let end = start.saturating_add(seq);
     let max_position = g.about(end);
-    let mut desc = RopeDesc::new(of, [1, 2, 3, 4], extents, max_position, RopeStyle::Half);
+    let shape = RopeShape { batch, heads: extents[1], seq, head_dim: dim };
+    let mut desc =
+        RopeDesc::new(of, 1, 2, RopeTables { cos: 3, sin: 4, max_position }, shape, RopeStyle::Half);
     assert_eq!((desc.rotary_dim, desc.start), (dim, 0));
     (desc.rotary_dim, desc.start, desc.positions) = (rotary, start, (!g.one_in(2)).then_some(5));
-    desc.input_strides = head_strides(g, extents);
-    desc.output_strides = if g.one_in(2) { desc.input_strides } else { head_strides(g, extents) };
+    desc.input_layout = head_strides(g, extents);
+    desc.output_layout = if g.one_in(2) { desc.input_layout } else { head_strides(g, extents) };
 
     let mut call = Call::default();
     call.require_float("dtype", of);
@@ -173,7 +177,7 @@ pub(crate) fn rope(g: &mut Gen) -> bool {
             (None, None) => call.fault_if(true, overflow()),
         }
     }
-    let [from, to] = [desc.input_strides, desc.output_strides].map(|strides| heads(extents, strides));
+    let [from, to] = [desc.input_layout, desc.output_layout].map(|strides| heads(extents, strides));
     let access = if from == to { ReadInPlace } else { Read };
     call.name(Named::new("input", 1, of, access, from));
     call.name(Named::new("output", 2, of, Write, to));

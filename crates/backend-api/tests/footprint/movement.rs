@@ -3,7 +3,9 @@
 use backend_api::desc::{ConcatDesc, PadDesc, Part, PermuteDesc, RepeatDesc, SliceDesc, TensorDesc};
 use backend_api::operand::Access;
 
-use crate::judge::{Call, Dims, Named, OP, addresses, is_small, overflow, reach, shape, volume};
+use crate::judge::{
+    Call, Dims, Named, OP, addresses, is_small, listed_twice, overflow, reach, shape, volume,
+};
 use crate::random::{Gen, Tensor};
 use crate::walk::{loops_needed, visited, walks};
 
@@ -118,7 +120,7 @@ pub(crate) fn permute(g: &mut Gen) -> bool {
     for (k, &axis) in axes.iter().enumerate() {
         call.require_at_least(1, from.len());
         call.fault_if(axis >= from.len(), shape(from.len(), axis));
-        call.fault_if(axes[..k].contains(&axis), shape(k, axis));
+        call.fault_if(axes[..k].contains(&axis), listed_twice(axis));
         if let (Some(&extent), Some(&expected)) = (from.get(axis), to.get(k)) {
             call.require_eq(expected, extent);
         }
@@ -177,7 +179,7 @@ pub(crate) fn repeat(g: &mut Gen) -> bool {
     }
     tensors(&mut call, &input, &output, is_read);
     let desc = RepeatDesc::new(input.desc(), output.desc());
-    let desc = if interleaved { desc.interleaved() } else { desc };
+    let desc = if interleaved { desc.with_interleaved() } else { desc };
     let Some(part) = call.judge(desc.operands(OP)) else { return false };
     assert_eq!(part.loops.len(), loops_needed([&dims[0], &dims[1]]));
     if is_small(&output.dims()) && is_small(&input.dims()) {

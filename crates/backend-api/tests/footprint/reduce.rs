@@ -4,7 +4,7 @@ use backend_api::desc::{MAX_RANK, ReduceDesc};
 use backend_api::operand::Access;
 use backend_api::{DType, ReduceOp};
 
-use crate::judge::{Call, Dims, Named, OP, addresses, dtype, is_small, limit, shape, volume};
+use crate::judge::{Call, Dims, Named, OP, addresses, dtype, is_small, limit, listed_twice, shape, volume};
 use crate::random::{Gen, Tensor};
 use crate::walk::{loops_needed, visited, walks};
 
@@ -33,9 +33,7 @@ pub(crate) fn reduce(g: &mut Gen) -> bool {
     for (i, &axis) in axes.iter().enumerate() {
         call.require_at_least(1, extents.len());
         call.fault_if(axis >= extents.len(), shape(extents.len(), axis));
-        if let Some(first) = axes[..i].iter().position(|&other| other == axis) {
-            call.fault_if(true, shape(i, first));
-        }
+        call.fault_if(axes[..i].contains(&axis), listed_twice(axis));
     }
     [&input, &output].into_iter().for_each(|tensor| call.strides_of(tensor));
     call.require_countable(&extents);

@@ -1,8 +1,9 @@
 //! Packed tensors: softmax, normalisations, sums and indices along an axis, random numbers.
 
 use backend_api::desc::{
-    BatchNormDesc, CumSumDesc, Distribution, GatherDesc, GroupNormDesc, LayerNormDesc, NormBackwardDesc,
-    NormBackwardWeightDesc, RandomDesc, RmsNormDesc, ScatterDesc, SoftmaxBackwardDesc, SoftmaxDesc,
+    BatchNormDesc, ChannelShape, CumSumDesc, Distribution, GatherDesc, GroupNormDesc, IndexShape,
+    LayerNormDesc, NormBackwardDesc, NormBackwardWeightDesc, RandomDesc, RmsNormDesc, ScatterDesc,
+    SoftmaxBackwardDesc, SoftmaxDesc,
 };
 use backend_api::operand::Access::{self, Read, ReadInPlace, Write};
 use backend_api::{BackendResult, DType, ScatterOp};
@@ -161,9 +162,10 @@ pub(crate) fn rms_norm(g: &mut Gen) -> bool {
 }
 
 pub(crate) fn group_norm(g: &mut Gen) -> bool {
-    let (of, extents @ [_, channels, _]) = (g.float(), g.extents());
+    let (of, extents @ [batch, channels, spatial]) = (g.float(), g.extents());
     let groups = if g.one_in(3) { channels } else { g.extent() };
-    let mut desc = GroupNormDesc::new(of, 1, 2, extents, groups);
+    let shape = ChannelShape { batch, channels, spatial };
+    let mut desc = GroupNormDesc::new(of, 1, 2, shape, groups);
     (desc.weight, desc.bias) = (g.maybe(3), g.maybe(4));
     let mut packed = Packed::float("dtype", of);
     packed.call.require_at_least(1, groups);
@@ -176,8 +178,9 @@ pub(crate) fn group_norm(g: &mut Gen) -> bool {
 }
 
 pub(crate) fn batch_norm(g: &mut Gen) -> bool {
-    let (of, extents @ [_, channels, _]) = (g.float(), g.extents());
-    let mut desc = BatchNormDesc::new(of, [1, 2, 3, 4], extents);
+    let (of, extents @ [batch, channels, spatial]) = (g.float(), g.extents());
+    let shape = ChannelShape { batch, channels, spatial };
+    let mut desc = BatchNormDesc::new(of, 1, 2, 3, 4, shape);
     (desc.weight, desc.bias) = (g.maybe(5), g.maybe(6));
     let mut packed = Packed::float("dtype", of);
     packed.name("input", ReadInPlace, &extents);
@@ -193,7 +196,7 @@ pub(crate) fn batch_norm(g: &mut Gen) -> bool {
 fn norm_gradient(g: &mut Gen, of: DType, [rows, columns]: [usize; 2]) -> NormBackwardDesc {
     let forms = [NormBackwardDesc::layer_norm, NormBackwardDesc::rms_norm];
     let form = g.below(2);
-    let desc = forms[form](of, [1, 2, 3], rows, columns);
+    let desc = forms[form](of, 1, 2, 3, rows, columns);
     assert_eq!((desc.centred, desc.eps), [(true, 1e-5), (false, 1e-6)][form]);
     desc
 }
@@ -223,10 +226,10 @@ pub(crate) fn norm_backward_weight(g: &mut Gen) -> bool {
 
 pub(crate) fn gather(g: &mut Gen) -> bool {
     let (of, [outer, rows, columns, count]) = (g.dtype(), g.extents());
-    let mut desc = GatherDesc::new(of, [1, 2, 3], [rows, columns, count]).with_outer(outer);
+    let mut desc = GatherDesc::new(of, 1, 2, 3, IndexShape { rows, columns, count }).with_outer(outer);
     let each = g.one_in(2);
     if each {
-        desc = desc.per_element();
+        desc = desc.with_per_element();
     }
     let result = [outer, count, columns];
     let indices: &[usize] = if each { &result } else { &[count] };
@@ -239,17 +242,17 @@ pub(crate) fn gather(g: &mut Gen) -> bool {
 
 pub(crate) fn scatter(g: &mut Gen) -> bool {
     let (of, op, [outer, rows, columns, count]) = (g.dtype(), g.pick(ScatterOp::ALL), g.extents());
-    let (ptrs, extents) = ([1, 2, 3], [rows, columns, count]);
     let each = g.one_in(2);
-    let mut desc = ScatterDesc::new(op, of, ptrs, extents);
+    let shape = IndexShape { rows, columns, count };
+    let mut desc = ScatterDesc::new(op, of, 1, 2, 3, shape);
     if g.one_in(3) {
         let add = if each { ScatterDesc::scatter_add } else { ScatterDesc::index_add };
-        desc = add(of, ptrs, extents);
+        desc = add(of, 1, 2, 3, shape);
         assert_eq!(desc.op, ScatterOp::Add);
     }
     desc = desc.with_outer(outer);
     if each {
-        desc = desc.per_element();
+        desc = desc.with_per_element();
     }
     let (source, table) = ([outer, count, columns], [outer, rows, columns]);
     let indices: &[usize] = if each { &source } else { &[count] };

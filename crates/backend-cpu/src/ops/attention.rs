@@ -79,7 +79,7 @@ struct Head<'a> {
 impl Attention<'_> {
     fn run<T: Element>(&self, cores: Cores, o: &mut [T]) {
         let desc = self.desc;
-        let strides = desc.strides()[3];
+        let strides = desc.layouts()[3];
         let dims = [(desc.batch, strides.batch), (desc.heads, strides.head), (desc.seq_q, strides.token)];
         let query_products = desc.seq_kv.saturating_mul(desc.head_dim).max(1);
         let grain = (GRAIN_PRODUCTS / query_products).max(desc.seq_q.min(64));
@@ -96,7 +96,7 @@ impl Attention<'_> {
 
     fn head(&self, batch: usize, head: usize) -> Head<'_> {
         let desc = self.desc;
-        let [_, k, v, _] = desc.strides();
+        let [_, k, v, _] = desc.layouts();
         let kv_head = head / (desc.heads / desc.kv_heads);
         let keys = match desc.key_lengths {
             Some(_) => desc.seq_kv.min(self.lengths[batch] as usize),
@@ -131,8 +131,8 @@ impl Head<'_> {
     /// `o` starts at the vector of the first query.
     fn run<T: Element>(&self, attention: &Attention<'_>, queries: Range<usize>, o: &mut [T]) {
         let desc = attention.desc;
-        let [q_strides, k_strides, v_strides, o_strides] = desc.strides();
-        let q = &attention.q[self.batch * q_strides.batch + self.head * q_strides.head..];
+        let [q_layout, k_layout, v_layout, o_layout] = desc.layouts();
+        let q = &attention.q[self.batch * q_layout.batch + self.head * q_layout.head..];
         let size = (BLOCK_SCORES / self.keys.max(1)).clamp(16, 128);
         let mut scores = vec![0.0; size.min(queries.len()) * self.keys];
         for first in queries.clone().step_by(size) {
@@ -143,16 +143,16 @@ impl Head<'_> {
             let end = desc.visible(first + rows - 1, self.keys).end.max(begin);
             let keys = end - begin;
             let scores = &mut scores[..rows * keys];
-            let block = &mut o[(first - queries.start) * o_strides.token..];
-            let block = row_major(block, rows, desc.head_dim, o_strides.token);
+            let block = &mut o[(first - queries.start) * o_layout.token..];
+            let block = row_major(block, rows, desc.head_dim, o_layout.token);
             if keys == 0 {
                 T::with_f32(block, false, |o| for_each_row(o, |_, o| o.fill(0.0)));
                 (first..first + rows).for_each(|query| self.keep_lse(attention, query, f32::NEG_INFINITY));
                 continue;
             }
-            let q = row_major_ref(&q[first * q_strides.token..], rows, desc.head_dim, q_strides.token);
-            let k = row_major_ref(&self.k[begin * k_strides.token..], keys, desc.head_dim, k_strides.token);
-            let v = &self.v[begin * v_strides.token..];
+            let q = row_major_ref(&q[first * q_layout.token..], rows, desc.head_dim, q_layout.token);
+            let k = row_major_ref(&self.k[begin * k_layout.token..], keys, desc.head_dim, k_layout.token);
+            let v = &self.v[begin * v_layout.token..];
             let product = row_major(scores, rows, keys, keys);
             // A factor of the product would be applied before the sums or after them.
             multiply(q, k.transpose(), 1.0, 0.0, product);
@@ -170,7 +170,7 @@ impl Head<'_> {
             T::with_f32(block, false, |mut o| {
                 if self.finite {
                     let p = row_major_ref(scores, rows, keys, keys);
-                    let v = row_major_ref(v, keys, desc.head_dim, v_strides.token);
+                    let v = row_major_ref(v, keys, desc.head_dim, v_layout.token);
                     multiply(p, v, 1.0, 0.0, o.rb_mut());
                 } else {
                     for_each_row(o.rb_mut(), |i, o| {
@@ -213,7 +213,7 @@ impl Head<'_> {
         weights: &[f32],
         o: &mut [f32],
     ) {
-        let stride = attention.desc.strides()[2].token;
+        let stride = attention.desc.layouts()[2].token;
         let visible = attention.desc.visible(query, self.keys);
         let mask = attention.mask_row([self.batch, self.head, query]);
         o.fill(0.0);

@@ -38,7 +38,7 @@ impl Rotation<'_> {
     /// Without an `input`, it is the output.
     fn run<T: Element>(&self, cores: Cores, input: Option<&[T]>, output: &mut [T]) {
         let desc = self.desc;
-        let [from, to] = desc.strides();
+        let [from, to] = desc.layouts();
         let dims = [(desc.batch, to.batch), (desc.heads, to.head), (desc.seq, to.token)];
         boxes(cores, &dims, output, GRAIN.div_ceil(desc.head_dim), &|ranges, output| {
             let [batches, heads, tokens] = ranges else { return };

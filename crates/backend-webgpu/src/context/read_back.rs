@@ -164,7 +164,7 @@ fn resolve_source(
     bytes: usize,
     src: u64,
 ) -> BackendResult<Option<DeviceSlice>> {
-    let operand = Operand { arg: "src", ptr: src, bytes, align: 1, access: Access::Read };
+    let operand = Operand::bytes("src", src, bytes, Access::Read);
     let [slice] = ctx.memory.resolve(op, &[operand])?;
     Ok(slice)
 }

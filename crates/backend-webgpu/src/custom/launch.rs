@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use backend_api::operand::{self, Access, Operand, Region};
-use backend_api::{BackendError, BackendResult};
+use backend_api::{BackendError, BackendResult, Bound};
 
 use super::{BindingAccess, BindingInfo, Kernel, MAX_STORAGE_BINDINGS};
 use crate::memory::DeviceSlice;
@@ -85,12 +85,11 @@ fn resolve(
         }
         let is_written = info.access == BindingAccess::ReadWrite;
         if is_written && have % WORD != 0 {
-            let (what, expected) =
-                ("bytes of a written binding, of which it has whole words,", have / WORD * WORD);
+            let (what, expected) = ("bytes of a written binding", Bound::MultipleOf(WORD));
             return Err(BackendError::Shape { op, what, expected, got: have });
         }
         let (access, align) = if is_written { (Access::Write, alignment) } else { (Access::Read, 1) };
-        *operand = Operand { arg, ptr, bytes: have, align, access };
+        *operand = Operand { arg, ptr, offset: 0, bytes: have, align, access };
         slices.push(slice);
     }
     let mut regions = slices.iter().map(|slice| Region {
@@ -137,5 +136,8 @@ fn exact(ctx: &OpContext, op: &'static str, slice: &DeviceSlice) -> BackendResul
 }
 
 fn require_eq(op: &'static str, what: &'static str, expected: usize, got: usize) -> BackendResult<()> {
-    if expected == got { Ok(()) } else { Err(BackendError::Shape { op, what, expected, got }) }
+    if expected == got {
+        return Ok(());
+    }
+    Err(BackendError::Shape { op, what, expected: Bound::Exactly(expected), got })
 }

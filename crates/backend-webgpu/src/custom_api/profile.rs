@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use backend_api::{BackendError, BackendResult, ComputeBackend as _};
+use backend_api::{BackendError, BackendResult, Bound, ComputeBackend as _};
 
 use super::{Comparison, Expected};
 use crate::WebGpuBackend;
@@ -147,7 +147,7 @@ impl WebGpuBackend {
     /// [`copy_dtoh`](backend_api::ComputeBackend::copy_dtoh) returns.
     pub fn compare(&self, bindings: &[u64], expected: &[Expected]) -> BackendResult<Vec<Comparison>> {
         let compare = |expected: &Expected| {
-            let (what, max) = ("binding of an expectation (less than)", bindings.len());
+            let (what, max) = ("binding of an expectation", Bound::LessThan(bindings.len()));
             let out_of_range =
                 BackendError::Shape { op: "profile", what, expected: max, got: expected.binding };
             let &ptr = bindings.get(expected.binding).ok_or(out_of_range)?;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use backend_api::desc::{AttentionDesc, MatmulDesc, Matrix};
+use backend_api::desc::{AttentionDesc, AttentionShape, MatmulDesc, Matrix};
 use backend_api::{BackendResult, ComputeBackend as _, DType};
 
 use crate::WebGpuBackend;
@@ -124,8 +124,9 @@ impl WebGpuBackend {
         let attention = |queries: usize, keys: usize, dtype: DType| {
             let (heads, dim) = (8, 64);
             let bytes = [queries, keys, keys, queries].map(|rows| heads * rows * dim * dtype.size());
-            let kernel = self.with_memory(bytes, |qkvo| {
-                self.explain_attention(&AttentionDesc::new(dtype, qkvo, [1, heads, queries, keys, dim]))
+            let shape = AttentionShape { batch: 1, heads, seq_q: queries, seq_kv: keys, head_dim: dim };
+            let kernel = self.with_memory(bytes, |[q, k, v, o]| {
+                self.explain_attention(&AttentionDesc::new(dtype, q, k, v, o, shape))
             });
             (format!("attention {dtype} {queries} queries, {keys} keys, {heads} heads of {dim}"), kernel)
         };

@@ -85,7 +85,7 @@ impl Memory {
         Ok(std::array::from_fn(|i| {
             let operand = &operands[i];
             let slice = handles.get(operand.ptr).filter(|_| operand.bytes > 0)?;
-            Some(Slice { len: operand.bytes, ..slice.clone() })
+            Some(Slice { offset: slice.offset + operand.offset, len: operand.bytes, ..slice.clone() })
         }))
     }
 

@@ -226,7 +226,7 @@ pub(crate) fn norm_backward_weight(
     let Some(dw) = dw else { return Ok(()) };
     let &NormBackwardWeightDesc { dtype, rows, columns, .. } = desc;
     let (Some(x), Some(dy)) = (x, dy) else {
-        return fill(ctx, desc.grad_weight, dtype, columns, 0.0);
+        return fill(ctx, op, desc.grad_weight, dtype, columns, 0.0);
     };
     ctx.require_dtype(op, dtype)?;
     let output = ctx.output(op, &dw, dtype)?;

@@ -41,7 +41,7 @@ pub(super) fn variants() -> Vec<Variant> {
 /// host.
 pub(crate) fn copy_htod(ctx: &OpContext, dst: u64, src: &[u8]) -> BackendResult<()> {
     let op = "copy_htod";
-    let operand = Operand { arg: "dst", ptr: dst, bytes: src.len(), align: 1, access: Access::Write };
+    let operand = Operand::bytes("dst", dst, src.len(), Access::Write);
     let [Some(slice)] = ctx.resolve(op, &[operand])? else { return Ok(()) };
     if slice.offset.is_multiple_of(WORD) && src.len().is_multiple_of(WORD) {
         return ctx.device.upload(op, &slice, src);
@@ -61,10 +61,15 @@ pub(crate) fn copy_htod(ctx: &OpContext, dst: u64, src: &[u8]) -> BackendResult<
 }
 
 /// `dst = src` for handles that may be views of one buffer.
-pub(crate) fn copy_dtod(ctx: &OpContext, dst: u64, src: u64, bytes: usize) -> BackendResult<()> {
-    let op = "copy_dtod";
-    let operand = |arg, ptr, access| Operand { arg, ptr, bytes, align: 1, access };
-    let operands = [operand("dst", dst, Access::Write), operand("src", src, Access::Read)];
+pub(crate) fn copy_dtod(
+    ctx: &OpContext,
+    op: &'static str,
+    dst: u64,
+    src: u64,
+    bytes: usize,
+) -> BackendResult<()> {
+    let operands =
+        [Operand::bytes("dst", dst, bytes, Access::Write), Operand::bytes("src", src, bytes, Access::Read)];
     let [Some(dst), Some(src)] = ctx.resolve(op, &operands)? else {
         return Ok(());
     };

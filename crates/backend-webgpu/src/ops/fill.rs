@@ -34,8 +34,14 @@ pub(super) fn variants() -> Vec<Variant> {
 }
 
 /// `dst[0..n] = value`.
-pub(crate) fn fill(ctx: &OpContext, dst: u64, dtype: DType, n: usize, value: f64) -> BackendResult<()> {
-    let op = "fill";
+pub(crate) fn fill(
+    ctx: &OpContext,
+    op: &'static str,
+    dst: u64,
+    dtype: DType,
+    n: usize,
+    value: f64,
+) -> BackendResult<()> {
     let operand = Operand::new(op, "dst", dst, dtype, n, Access::Write)?;
     let [Some(slice)] = ctx.resolve(op, &[operand])? else {
         return Ok(());

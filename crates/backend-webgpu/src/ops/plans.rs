@@ -9,7 +9,8 @@
 use std::fmt::Write as _;
 
 use backend_api::desc::{
-    AttentionDesc, ConvBackwardDataDesc, ConvDesc, ConvShape, ImageLayout, MatmulDesc, Matrix, Window,
+    AttentionDesc, AttentionShape, ConvBackwardDataDesc, ConvDesc, ConvShape, ImageLayout, MatmulDesc,
+    Matrix, Window,
 };
 use backend_api::{BackendResult, BackendTranspose, ComputeBackend as _, DType, DeviceKind};
 
@@ -170,7 +171,14 @@ fn attention(shapes: &mut Shapes, ptrs: [u64; 4]) -> AttentionDesc {
         if !fits(dtype, &[batch, heads, seq_q.max(seq_kv), head_dim]) {
             continue;
         }
-        let mut desc = AttentionDesc::new(dtype, ptrs, [batch, heads, seq_q, seq_kv, head_dim]);
+        let mut desc = AttentionDesc::new(
+            dtype,
+            ptrs[0],
+            ptrs[1],
+            ptrs[2],
+            ptrs[3],
+            AttentionShape { batch, heads, seq_q, seq_kv, head_dim },
+        );
         (desc.kv_heads, desc.causal) = (kv_heads, shapes.below(2) == 0);
         return desc;
     }
@@ -194,8 +202,8 @@ fn conv(shapes: &mut Shapes, [input, filter, output, _]: [u64; 4]) -> (ConvDesc,
         if !fits(dtype, &[batch, channels.max(filters), height + 8, width + 8]) {
             continue;
         }
-        let forward = ConvDesc::new(dtype, [input, filter, output], shape);
-        return (forward, ConvBackwardDataDesc::new(dtype, [filter, input, output], shape));
+        let forward = ConvDesc::new(dtype, input, filter, output, shape);
+        return (forward, ConvBackwardDataDesc::new(dtype, filter, input, output, shape));
     }
 }
 

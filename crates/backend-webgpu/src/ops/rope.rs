@@ -1,6 +1,6 @@
 //! Rotary position embedding.
 
-use backend_api::desc::{HeadStrides, RopeDesc, RopeStyle};
+use backend_api::desc::{HeadLayout, RopeDesc, RopeStyle};
 use backend_api::{BackendResult, DType, checked_product};
 
 use super::shared::long_work::{Run, in_parts};
@@ -75,12 +75,12 @@ pub(crate) fn rope(ctx: &OpContext, op: &'static str, desc: &RopeDesc) -> Backen
     let pairs = desc.rotary_dim / 2;
     let work = desc.head_dim - pairs;
     let total = checked_product(op, "pairs", &[desc.batch, desc.heads, desc.seq, work])?;
-    let place = |offset: u32, strides: HeadStrides| {
+    let place = |offset: u32, strides: HeadLayout| {
         let used = |count: usize, stride| if count > 1 { dim(op, "stride", stride) } else { Ok(0) };
-        let HeadStrides { batch, head, token } = strides;
+        let HeadLayout { batch, head, token, .. } = strides;
         BackendResult::Ok([offset, used(desc.batch, batch)?, used(desc.heads, head)?, used(desc.seq, token)?])
     };
-    let [input_strides, output_strides] = desc.strides();
+    let [input_strides, output_strides] = desc.layouts();
     let params = Params {
         input: place(if in_place { output.offset } else { input.offset }, input_strides)?,
         output: place(output.offset, output_strides)?,

@@ -64,7 +64,7 @@ fn found(source: &'static KernelSource) -> Vec<String> {
         let [x, y] = [backend.view(x, BEFORE, bytes)?, backend.view(y, BEFORE, bytes)?];
         let call = backend.context("test")?;
         let context = &call.context;
-        let operand = |arg, ptr, access| Operand { arg, ptr, bytes, align: 4, access };
+        let operand = |arg, ptr, access| Operand { arg, ptr, offset: 0, bytes, align: 4, access };
         let operands = [operand("x", x, Access::Read), operand("y", y, Access::Write)];
         let [Some(x), Some(y)] = context.resolve("test", &operands)? else { panic!("no operands") };
         let output = context.output("test", &y, DType::F32)?;

@@ -1,9 +1,9 @@
 //! attention and attention_ext.
 
-use backend_api::desc::{AttentionDesc, AttentionMask, HeadStrides};
+use backend_api::desc::{AttentionDesc, AttentionMask, AttentionShape, HeadLayout};
 use backend_api::{BackendResult, ComputeBackend, DType, ErrorKind};
 
-use super::expect::{Expect, OVERFLOW, TOO_SMALL, dtype, overlap, shape, too_small};
+use super::expect::{Expect, OVERFLOW, TOO_SMALL, at_least, dtype, multiple, overlap, too_small};
 use super::operation::Change;
 use super::{Handles, Operation, Role, Slot};
 
@@ -72,7 +72,14 @@ fn attention() -> Operation {
 }
 
 fn grouped(element: DType, h: &Handles) -> AttentionDesc {
-    let mut desc = AttentionDesc::new(element, [h[0], h[1], h[2], h[3]], [2, 4, 3, 5, 6]);
+    let mut desc = AttentionDesc::new(
+        element,
+        h[0],
+        h[1],
+        h[2],
+        h[3],
+        AttentionShape { batch: 2, heads: 4, seq_q: 3, seq_kv: 5, head_dim: 6 },
+    );
     desc.kv_heads = 2;
     desc.mask = Some(AttentionMask { ptr: h[4], batch_stride: 15, head_stride: 0, query_stride: 5 });
     desc.key_lengths = Some(h[5]);
@@ -91,9 +98,9 @@ fn attention_ext(element: DType) -> Operation {
         Slot::new("key_lengths", Role::Input, DType::U32, 2).holding(4.0),
     ];
     let changes: Vec<Change<AttentionDesc>> = vec![
-        ("kv_heads 3 for 4 heads", shape(op, "heads modulo kv_heads", 0, 1), |d| d.kv_heads = 3),
-        ("kv_heads 5 for 4 heads", shape(op, "heads modulo kv_heads", 0, 4), |d| d.kv_heads = 5),
-        ("kv_heads 0", shape(op, "kv_heads (at least)", 1, 0), |d| {
+        ("kv_heads 3 for 4 heads", multiple(op, "heads", 3, 4), |d| d.kv_heads = 3),
+        ("kv_heads 5 for 4 heads", multiple(op, "heads", 5, 4), |d| d.kv_heads = 5),
+        ("kv_heads 0", at_least(op, "kv_heads", 1, 0), |d| {
             d.kv_heads = 0;
         }),
         ("of i32", dtype(op, "dtype", DType::I32), |d| d.dtype = DType::I32),
@@ -102,28 +109,28 @@ fn attention_ext(element: DType) -> Operation {
         ("more key heads than there are", too_small(op, "k", 120 * bytes, 240 * bytes), |d| d.kv_heads = 4),
         ("a query head pair too many", TOO_SMALL, |d| d.heads = 6),
         ("output tokens at one place", overlap(op, "o", "o"), |d| {
-            d.o_strides = Some(HeadStrides { batch: 72, head: 18, token: 0 });
+            d.o_layout = Some(HeadLayout { offset: 0, batch: 72, head: 18, token: 0 });
         }),
         ("output tokens overlapping", overlap(op, "o", "o"), |d| {
-            d.o_strides = Some(HeadStrides { batch: 72, head: 18, token: 5 });
+            d.o_layout = Some(HeadLayout { offset: 0, batch: 72, head: 18, token: 5 });
         }),
         ("output heads overlapping", overlap(op, "o", "o"), |d| {
-            d.o_strides = Some(HeadStrides { batch: 72, head: 17, token: 6 });
+            d.o_layout = Some(HeadLayout { offset: 0, batch: 72, head: 17, token: 6 });
         }),
         ("output batches at one place", overlap(op, "o", "o"), |d| {
-            d.o_strides = Some(HeadStrides { batch: 0, head: 18, token: 6 });
+            d.o_layout = Some(HeadLayout { offset: 0, batch: 0, head: 18, token: 6 });
         }),
         ("queries beyond their end", too_small(op, "q", 144 * bytes, 145 * bytes), |d| {
-            d.q_strides = Some(HeadStrides { batch: 73, head: 18, token: 6 });
+            d.q_layout = Some(HeadLayout { offset: 0, batch: 73, head: 18, token: 6 });
         }),
         ("keys beyond their end", too_small(op, "k", 120 * bytes, 124 * bytes), |d| {
-            d.k_strides = Some(HeadStrides { batch: 60, head: 30, token: 7 });
+            d.k_layout = Some(HeadLayout { offset: 0, batch: 60, head: 30, token: 7 });
         }),
         ("values beyond their end", too_small(op, "v", 120 * bytes, 121 * bytes), |d| {
-            d.v_strides = Some(HeadStrides { batch: 60, head: 31, token: 6 });
+            d.v_layout = Some(HeadLayout { offset: 0, batch: 60, head: 31, token: 6 });
         }),
         ("outputs beyond their end", too_small(op, "o", 144 * bytes, 150 * bytes), |d| {
-            d.o_strides = Some(HeadStrides { batch: 78, head: 18, token: 6 });
+            d.o_layout = Some(HeadLayout { offset: 0, batch: 78, head: 18, token: 6 });
         }),
         ("mask heads beyond its end", TOO_SMALL, |d| {
             d.mask = d.mask.map(|mask| AttentionMask { head_stride: 15, ..mask });
@@ -135,16 +142,16 @@ fn attention_ext(element: DType) -> Operation {
             d.mask = d.mask.map(|mask| AttentionMask { query_stride: usize::MAX, ..mask });
         }),
         ("a query stride of usize::MAX", OVERFLOW, |d| {
-            d.q_strides = Some(HeadStrides { batch: usize::MAX, head: 18, token: 6 });
+            d.q_layout = Some(HeadLayout { offset: 0, batch: usize::MAX, head: 18, token: 6 });
         }),
         ("a key stride of usize::MAX", OVERFLOW, |d| {
-            d.k_strides = Some(HeadStrides { batch: 60, head: usize::MAX, token: 6 });
+            d.k_layout = Some(HeadLayout { offset: 0, batch: 60, head: usize::MAX, token: 6 });
         }),
         ("a value stride of half the range", OVERFLOW, |d| {
-            d.v_strides = Some(HeadStrides { batch: 60, head: 30, token: HALF });
+            d.v_layout = Some(HeadLayout { offset: 0, batch: 60, head: 30, token: HALF });
         }),
         ("an output stride of usize::MAX", OVERFLOW, |d| {
-            d.o_strides = Some(HeadStrides { batch: usize::MAX, head: 18, token: 6 });
+            d.o_layout = Some(HeadLayout { offset: 0, batch: usize::MAX, head: 18, token: 6 });
         }),
         ("batch usize::MAX", OVERFLOW, |d| d.batch = usize::MAX),
         ("2^40 keys of 2^40", OVERFLOW, |d| {
@@ -165,7 +172,14 @@ fn attention_ext(element: DType) -> Operation {
 fn options() -> Operation {
     let op = "attention_ext";
     let good = |h: &Handles| {
-        let mut desc = AttentionDesc::new(DType::F32, [h[0], h[1], h[2], h[3]], [2, 3, 4, 5, 6]);
+        let mut desc = AttentionDesc::new(
+            DType::F32,
+            h[0],
+            h[1],
+            h[2],
+            h[3],
+            AttentionShape { batch: 2, heads: 3, seq_q: 4, seq_kv: 5, head_dim: 6 },
+        );
         (desc.kv_dtype, desc.causal, desc.window, desc.lse) = (DType::F16, true, Some(1), Some(h[4]));
         (desc.softcap, desc.scale) = (2.0, 2.0 * 0.5f64.atanh() / 6.0);
         desc

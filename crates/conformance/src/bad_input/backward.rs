@@ -49,7 +49,7 @@ fn rows(element: DType) -> Operation {
         Slot::new("weight", Role::Input, element, 5),
     ];
     let good = move |h: &Handles| {
-        let mut desc = NormBackwardDesc::layer_norm(element, [h[0], h[1], h[2]], 4, 5);
+        let mut desc = NormBackwardDesc::layer_norm(element, h[0], h[1], h[2], 4, 5);
         desc.weight = Some(h[3]);
         desc
     };
@@ -76,7 +76,7 @@ fn weight(element: DType) -> Operation {
         Slot::new("grad_weight", Role::Output, element, 5),
     ];
     let good = move |h: &Handles| {
-        NormBackwardWeightDesc::of(&NormBackwardDesc::layer_norm(element, [h[0], h[1], 0], 4, 5), h[2])
+        NormBackwardWeightDesc::of(&NormBackwardDesc::layer_norm(element, h[0], h[1], 0, 4, 5), h[2])
     };
     let operation =
         Operation::new(op, slots, 0.0, move |b, h| b.norm_backward_weight(&good(h))).variant(element);

@@ -3,7 +3,7 @@
 use backend_api::desc::{BinaryDesc, CompareDesc, MAX_RANK, TensorDesc, WhereDesc};
 use backend_api::{BackendResult, BinaryOp, CompareOp, ComputeBackend, DType, ErrorKind};
 
-use super::expect::{Expect, OVERFLOW, TOO_SMALL, dtype, overlap, shape, too_small};
+use super::expect::{Expect, OVERFLOW, TOO_SMALL, at_most, dtype, overlap, shape, too_small};
 use super::{Handles, Operation, Role, Slot};
 use DType::{F16, F32, I32, U32};
 
@@ -20,7 +20,7 @@ type Triple = ([&'static [usize]; 3], [Option<&'static [usize]>; 3]);
 const BROADCAST: Triple = ([&[2, 5], &[5], &[2, 5]], [None; 3]);
 
 fn tensors<'a>(h: &Handles, dtypes: [DType; 3], (shapes, strides): Triple) -> [TensorDesc<'a>; 3] {
-    [0, 1, 2].map(|i| TensorDesc { ptr: h[i], dtype: dtypes[i], shape: shapes[i], strides: strides[i] })
+    [0, 1, 2].map(|i| TensorDesc::packed(h[i], dtypes[i], shapes[i]).with_strides(strides[i]))
 }
 
 fn add(b: &dyn ComputeBackend, h: &Handles, dtypes: [DType; 3], triple: Triple) -> BackendResult<()> {
@@ -33,12 +33,12 @@ fn bad_triples(op: &'static str) -> Vec<(&'static str, Triple, Expect)> {
     let packed = [None; 3];
     vec![
         ("a of other columns", ([&[2, 4], row, good], packed), shape(op, "a", 5, 4)),
-        ("a of other rows", ([&[3, 5], row, good], packed), shape(op, "a", 2, 3)),
+        ("a of other rows", ([&[3, 5], row, good], packed), at_most(op, "a", 2, 3)),
         ("b of other columns", ([good, &[4], good], packed), shape(op, "b", 5, 4)),
         ("b along the wrong dimension", ([good, &[2], good], packed), shape(op, "b", 5, 2)),
-        ("a of a higher rank", ([&[1, 2, 5], row, good], packed), shape(op, "a", 2, 3)),
-        ("b of a higher rank", ([good, &[1, 1, 5], good], packed), shape(op, "b", 2, 3)),
-        ("output of a lower rank", ([good, row, row], packed), shape(op, "a", 1, 2)),
+        ("a of a higher rank", ([&[1, 2, 5], row, good], packed), at_most(op, "a", 2, 3)),
+        ("b of a higher rank", ([good, &[1, 1, 5], good], packed), at_most(op, "b", 2, 3)),
+        ("output of a lower rank", ([good, row, row], packed), at_most(op, "a", 1, 2)),
         ("output to be broadcast", ([good, row, &[1, 5]], packed), shape(op, "a", 1, 2)),
         ("one stride for a", ([good, row, good], [Some(&[1]), None, None]), shape(op, "a strides", 2, 1)),
         ("two strides for b", ([good, row, good], [None, Some(&[5, 1]), None]), shape(op, "b strides", 1, 2)),
@@ -157,12 +157,7 @@ fn where_cond(element: DType) -> Operation {
         Slot::new("output", Role::Output, element, 10),
     ];
     let call = |b: &dyn ComputeBackend, h: &Handles, condition: DType, types: [DType; 3], shape: &[usize]| {
-        let [x, y, output] = [0, 1, 2].map(|i| TensorDesc {
-            ptr: h[i + 1],
-            dtype: types[i],
-            shape: BROADCAST.0[i],
-            strides: None,
-        });
+        let [x, y, output] = [0, 1, 2].map(|i| TensorDesc::packed(h[i + 1], types[i], BROADCAST.0[i]));
         b.where_cond(&WhereDesc::new(TensorDesc::packed(h[0], condition, shape), x, y, output))
     };
     let types = [element; 3];
@@ -177,7 +172,7 @@ fn where_cond(element: DType) -> Operation {
             call(b, h, U32, [element, element, I32], &[5])
         })
         .bad("other columns", shape(op, "condition", 5, 4), move |b, h| call(b, h, U32, types, &[4]))
-        .bad("a condition of a higher rank", shape(op, "condition", 2, 3), move |b, h| {
+        .bad("a condition of a higher rank", at_most(op, "condition", 2, 3), move |b, h| {
             call(b, h, U32, types, &[1, 2, 5])
         })
         .bad("a condition of two rows", too_small(op, "condition", 20, 40), move |b, h| {

@@ -1,9 +1,9 @@
 //! The normalisations of channels, and cumulative sums.
 
 use backend_api::DType;
-use backend_api::desc::{BatchNormDesc, CumSumDesc, GroupNormDesc};
+use backend_api::desc::{BatchNormDesc, ChannelShape, CumSumDesc, GroupNormDesc};
 
-use super::expect::{OVERFLOW, SHAPE, TOO_SMALL, dtype, shape, too_small};
+use super::expect::{OVERFLOW, SHAPE, TOO_SMALL, at_least, dtype, multiple, too_small};
 use super::operation::Change;
 use super::{Handles, Operation, Role, Slot};
 use DType::{F16, F32, I32, U32};
@@ -29,7 +29,8 @@ fn group_norm(element: DType) -> Operation {
     let bytes = element.size();
     let slots = slots(element, &["weight", "bias"]);
     let good = move |h: &Handles| {
-        let mut desc = GroupNormDesc::new(element, h[0], h[1], [1, 4, 5], 2);
+        let mut desc =
+            GroupNormDesc::new(element, h[0], h[1], ChannelShape { batch: 1, channels: 4, spatial: 5 }, 2);
         (desc.weight, desc.bias) = (Some(h[2]), Some(h[3]));
         desc
     };
@@ -37,9 +38,9 @@ fn group_norm(element: DType) -> Operation {
     let changes: Vec<Change<GroupNormDesc>> = vec![
         ("of i32", dtype(op, "dtype", I32), |d| d.dtype = I32),
         ("of u32", dtype(op, "dtype", U32), |d| d.dtype = U32),
-        ("no groups", shape(op, "groups (at least)", 1, 0), |d| d.groups = 0),
-        ("three groups", shape(op, "channels left over by the groups", 0, 1), |d| d.groups = 3),
-        ("more groups than channels", shape(op, "channels left over by the groups", 0, 4), |d| d.groups = 5),
+        ("no groups", at_least(op, "groups", 1, 0), |d| d.groups = 0),
+        ("three groups", multiple(op, "number of channels", 3, 4), |d| d.groups = 3),
+        ("more groups than channels", multiple(op, "number of channels", 5, 4), |d| d.groups = 5),
         ("twice the batch", too_small(op, "input", 20 * bytes, 40 * bytes), |d| d.batch = 2),
         ("more channels", too_small(op, "weight", 4 * bytes, 10 * bytes), |d| {
             (d.channels, d.spatial) = (10, 2);
@@ -55,7 +56,14 @@ fn batch_norm(element: DType) -> Operation {
     let op = "batch_norm";
     let bytes = element.size();
     let good = move |h: &Handles| {
-        let mut desc = BatchNormDesc::new(element, [h[0], h[1], h[2], h[3]], [1, 4, 5]);
+        let mut desc = BatchNormDesc::new(
+            element,
+            h[0],
+            h[1],
+            h[2],
+            h[3],
+            ChannelShape { batch: 1, channels: 4, spatial: 5 },
+        );
         (desc.weight, desc.bias) = (Some(h[4]), Some(h[5]));
         desc
     };

@@ -5,7 +5,7 @@ use backend_api::desc::{
     ConvBackwardDataDesc, ConvBackwardFilterDesc, ConvDesc, ConvShape, ConvTransposeDesc, ImageLayout, Window,
 };
 
-use super::expect::{OVERFLOW, SHAPE, dtype, shape, too_small};
+use super::expect::{OVERFLOW, SHAPE, at_least, dtype, multiple, too_small};
 use super::operation::Change;
 use super::{Handles, Operation, Role, Slot};
 use DType::{F16, F32, I32, U32};
@@ -47,21 +47,21 @@ shaped!(ConvDesc, ConvTransposeDesc, ConvBackwardDataDesc, ConvBackwardFilterDes
 /// What is wrong for every operation.
 fn geometry<D: Shaped>(op: &'static str) -> Vec<Change<D>> {
     vec![
-        ("no groups", shape(op, "groups (at least)", 1, 0), |d| d.shape().groups = 0),
-        ("three groups", shape(op, "channels left over by the groups", 0, 1), |d| d.shape().groups = 3),
-        ("five filters", shape(op, "filters left over by the groups", 0, 1), |d| d.shape().filters = 5),
-        ("vertical stride 0", shape(op, "stride (at least)", 1, 0), |d| d.shape().window.stride = [0, 2]),
-        ("horizontal stride 0", shape(op, "stride (at least)", 1, 0), |d| d.shape().window.stride = [3, 0]),
-        ("vertical dilation 0", shape(op, "dilation (at least)", 1, 0), |d| {
+        ("no groups", at_least(op, "groups", 1, 0), |d| d.shape().groups = 0),
+        ("three groups", multiple(op, "number of channels", 3, 4), |d| d.shape().groups = 3),
+        ("five filters", multiple(op, "number of filters", 2, 5), |d| d.shape().filters = 5),
+        ("vertical stride 0", at_least(op, "stride", 1, 0), |d| d.shape().window.stride = [0, 2]),
+        ("horizontal stride 0", at_least(op, "stride", 1, 0), |d| d.shape().window.stride = [3, 0]),
+        ("vertical dilation 0", at_least(op, "dilation", 1, 0), |d| {
             d.shape().window.dilation = [0, 1];
         }),
-        ("horizontal dilation 0", shape(op, "dilation (at least)", 1, 0), |d| {
+        ("horizontal dilation 0", at_least(op, "dilation", 1, 0), |d| {
             d.shape().window.dilation = [1, 0];
         }),
-        ("filter without rows", shape(op, "extent of the filter (at least)", 1, 0), |d| {
+        ("filter without rows", at_least(op, "extent of the filter", 1, 0), |d| {
             d.shape().window.size = [0, 2];
         }),
-        ("filter without columns", shape(op, "extent of the filter (at least)", 1, 0), |d| {
+        ("filter without columns", at_least(op, "extent of the filter", 1, 0), |d| {
             d.shape().window.size = [3, 0];
         }),
         ("dilation usize::MAX", OVERFLOW, |d| d.shape().window.dilation = [usize::MAX, 1]),
@@ -77,13 +77,13 @@ fn geometry<D: Shaped>(op: &'static str) -> Vec<Change<D>> {
 /// What is wrong where the image read is the convolution's.
 fn reading<D: Shaped>(op: &'static str) -> Vec<Change<D>> {
     vec![
-        ("filter higher than the input", shape(op, "padded input (at least)", 7, 6), |d| {
+        ("filter higher than the input", at_least(op, "padded input", 7, 6), |d| {
             d.shape().window.size = [7, 2];
         }),
-        ("dilated filter wider than the padded input", shape(op, "padded input (at least)", 9, 7), |d| {
+        ("dilated filter wider than the padded input", at_least(op, "padded input", 9, 7), |d| {
             (d.shape().window.dilation, d.shape().window.after) = ([1, 8], [0, 1]);
         }),
-        ("input without rows", shape(op, "padded input (at least)", 3, 0), |d| d.shape().input = [0, 6]),
+        ("input without rows", at_least(op, "padded input", 3, 0), |d| d.shape().input = [0, 6]),
     ]
 }
 
@@ -100,7 +100,7 @@ fn forward(element: DType) -> Operation {
     let roles = [("input", Role::Input), ("filter", Role::Input), ("output", Role::Output)];
     let [input, filter, output] = slots(element, roles);
     let bias = Slot::new("bias", Role::Input, element, 4);
-    let good = move |h: &Handles| ConvDesc::new(element, [h[0], h[1], h[2]], extents()).with_bias(h[3]);
+    let good = move |h: &Handles| ConvDesc::new(element, h[0], h[1], h[2], extents()).with_bias(h[3]);
     let changes: Vec<Change<ConvDesc>> = vec![
         ("of i32", dtype(op, "dtype", I32), |d| d.dtype = I32),
         ("of u32", dtype(op, "dtype", U32), |d| d.dtype = U32),
@@ -130,7 +130,7 @@ fn transpose(element: DType) -> Operation {
     let [output, filter, input] = slots(element, roles);
     let bias = Slot::new("bias", Role::Input, element, 4);
     let of = ConvShape::new([2, 4, 2, 3], 4, extents().window).with_groups(2);
-    let good = move |h: &Handles| ConvTransposeDesc::new(element, [h[0], h[1], h[2]], of).with_bias(h[3]);
+    let good = move |h: &Handles| ConvTransposeDesc::new(element, h[0], h[1], h[2], of).with_bias(h[3]);
     let changes: Vec<Change<ConvTransposeDesc>> = vec![
         ("of i32", dtype(op, "dtype", I32), |d| d.dtype = I32),
         ("of u32", dtype(op, "dtype", U32), |d| d.dtype = U32),
@@ -140,13 +140,13 @@ fn transpose(element: DType) -> Operation {
         ("output padding", too_small(op, "output", INPUT * bytes, INPUT / 6 * 8 * bytes), |d| {
             d.output_padding = [2, 0];
         }),
-        ("output padding of a stride", shape(op, "stride beyond the output padding (at least)", 3, 2), |d| {
+        ("output padding of a stride", at_least(op, "stride beyond the output padding", 3, 2), |d| {
             d.output_padding = [0, 2];
         }),
-        ("padding of all", shape(op, "output before its padding is cut off (at least)", 7, 6), |d| {
+        ("padding of all", at_least(op, "output before its padding is cut off", 7, 6), |d| {
             d.shape.window = d.shape.window.with_padding([3, 0]);
         }),
-        ("input without columns", shape(op, "extent of the input (at least)", 1, 0), |d| {
+        ("input without columns", at_least(op, "extent of the input", 1, 0), |d| {
             d.shape.input = [2, 0];
         }),
         ("usize::MAX rows", OVERFLOW, |d| d.shape.input = [usize::MAX, 3]),
@@ -161,7 +161,7 @@ fn backward_data(element: DType) -> Operation {
     let (op, bytes) = ("conv2d_backward_data", element.size());
     let roles = [("grad_input", Role::Output), ("filter", Role::Input), ("grad_output", Role::Input)];
     let [grad_input, filter, grad_output] = slots(element, roles);
-    let good = move |h: &Handles| ConvBackwardDataDesc::new(element, [h[0], h[1], h[2]], extents());
+    let good = move |h: &Handles| ConvBackwardDataDesc::new(element, h[0], h[1], h[2], extents());
     let changes: Vec<Change<ConvBackwardDataDesc>> = vec![
         ("of i32", dtype(op, "dtype", I32), |d| d.dtype = I32),
         ("an image more", too_small(op, "grad_output", OUTPUT * bytes, OUTPUT / 2 * 3 * bytes), |d| {
@@ -187,7 +187,7 @@ fn backward_filter(element: DType) -> Operation {
     let (op, bytes) = ("conv2d_backward_filter", element.size());
     let roles = [("input", Role::Input), ("grad_filter", Role::Output), ("grad_output", Role::Input)];
     let [input, grad_filter, grad_output] = slots(element, roles);
-    let good = move |h: &Handles| ConvBackwardFilterDesc::new(element, [h[0], h[1], h[2]], extents());
+    let good = move |h: &Handles| ConvBackwardFilterDesc::new(element, h[0], h[1], h[2], extents());
     let changes: Vec<Change<ConvBackwardFilterDesc>> = vec![
         ("of i32", dtype(op, "dtype", I32), |d| d.dtype = I32),
         ("an image more", too_small(op, "input", INPUT * bytes, INPUT / 2 * 3 * bytes), |d| {

@@ -2,7 +2,7 @@
 
 use backend_api::{BackendResult, ComputeBackend, DType};
 
-use super::expect::{OVERFLOW, shape, too_small};
+use super::expect::{OVERFLOW, at_least, shape, too_small};
 use super::operation::Change;
 use super::{Handles, Operation, Role, Slot};
 
@@ -71,13 +71,13 @@ fn ranks(operation: Operation) -> Operation {
 
 fn shapes() -> Vec<Change<Conv>> {
     vec![
-        ("vertical stride 0", shape(OP, "stride (at least)", 1, 0), |c| {
+        ("vertical stride 0", at_least(OP, "stride", 1, 0), |c| {
             c.stride = [0, 2];
         }),
-        ("horizontal stride 0", shape(OP, "stride (at least)", 1, 0), |c| {
+        ("horizontal stride 0", at_least(OP, "stride", 1, 0), |c| {
             c.stride = [1, 0];
         }),
-        ("stride 0 without a batch", shape(OP, "stride (at least)", 1, 0), |c| {
+        ("stride 0 without a batch", at_least(OP, "stride", 1, 0), |c| {
             (c.input, c.output, c.stride) = ([0, 3, 5, 6], [0, 4, 3, 3], [0, 2]);
         }),
         ("other channels in the filter", shape(OP, "input channels of the filter", 3, 2), |c| {
@@ -99,19 +99,19 @@ fn shapes() -> Vec<Change<Conv>> {
         }),
         ("output of the unpadded size", shape(OP, "height of the output", 5, 3), |c| c.padding = [1, 0]),
         ("output of the other stride", shape(OP, "height of the output", 2, 3), |c| c.stride = [2, 2]),
-        ("filter higher than the input", shape(OP, "padded input (at least)", 6, 5), |c| {
+        ("filter higher than the input", at_least(OP, "padded input", 6, 5), |c| {
             c.filter = [4, 3, 6, 2];
         }),
-        ("filter wider than the padded input", shape(OP, "padded input (at least)", 9, 8), |c| {
+        ("filter wider than the padded input", at_least(OP, "padded input", 9, 8), |c| {
             (c.filter, c.padding) = ([4, 3, 3, 9], [0, 1]);
         }),
-        ("filter without rows", shape(OP, "extent of the filter (at least)", 1, 0), |c| {
+        ("filter without rows", at_least(OP, "extent of the filter", 1, 0), |c| {
             c.filter = [4, 3, 0, 2];
         }),
-        ("filter without columns", shape(OP, "extent of the filter (at least)", 1, 0), |c| {
+        ("filter without columns", at_least(OP, "extent of the filter", 1, 0), |c| {
             c.filter = [4, 3, 3, 0];
         }),
-        ("input without rows", shape(OP, "padded input (at least)", 3, 0), |c| c.input = [2, 3, 0, 6]),
+        ("input without rows", at_least(OP, "padded input", 3, 0), |c| c.input = [2, 3, 0, 6]),
     ]
 }
 

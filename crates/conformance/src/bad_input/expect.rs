@@ -1,6 +1,6 @@
 //! What a bad call must return.
 
-use backend_api::{BackendError, BackendResult, DType, ErrorKind};
+use backend_api::{BackendError, BackendResult, Bound, DType, ErrorKind};
 
 /// The error that a bad call must return.
 #[derive(Clone, Debug)]
@@ -45,6 +45,32 @@ fn spelled_like_descriptors(mut error: BackendError) -> BackendError {
 }
 
 pub(super) fn shape(op: &'static str, what: &'static str, expected: usize, got: usize) -> Expect {
+    bound(op, what, Bound::Exactly(expected), got)
+}
+
+pub(super) fn at_least(op: &'static str, what: &'static str, least: usize, got: usize) -> Expect {
+    bound(op, what, Bound::AtLeast(least), got)
+}
+
+pub(super) fn at_most(op: &'static str, what: &'static str, most: usize, got: usize) -> Expect {
+    bound(op, what, Bound::AtMost(most), got)
+}
+
+pub(super) fn less_than(op: &'static str, what: &'static str, limit: usize, got: usize) -> Expect {
+    bound(op, what, Bound::LessThan(limit), got)
+}
+
+pub(super) fn multiple(op: &'static str, what: &'static str, divisor: usize, got: usize) -> Expect {
+    bound(op, what, Bound::MultipleOf(divisor), got)
+}
+
+/// The error of a leading dimension that is shorter than a row, called `"lda"` for the matrix A.
+pub(super) fn short_row(op: &'static str, what: &'static str, length: usize, got: usize) -> Expect {
+    let matrix = ["A", "B", "C"][["lda", "ldb", "ldc"].iter().position(|&ld| ld == what).unwrap_or(0)];
+    bound(op, what, Bound::Row { matrix, length }, got)
+}
+
+pub(super) fn bound(op: &'static str, what: &'static str, expected: Bound, got: usize) -> Expect {
     Expect::Exactly(BackendError::Shape { op, what, expected, got })
 }
 

@@ -5,8 +5,8 @@
 //! it looks. A device may refuse them as beyond its limits.
 
 use backend_api::desc::{
-    AttentionDesc, AttentionMask, BinaryDesc, ConvDesc, ConvShape, CopyDesc, HeadStrides, RopeDesc,
-    RopeStyle, TensorDesc, UnaryDesc, Window,
+    AttentionDesc, AttentionMask, AttentionShape, BinaryDesc, ConvDesc, ConvShape, CopyDesc, HeadLayout,
+    RopeDesc, RopeShape, RopeStyle, RopeTables, TensorDesc, UnaryDesc, Window,
 };
 use backend_api::{BackendTranspose, BinaryOp, DType, UnaryOp};
 
@@ -70,7 +70,7 @@ fn convolutions() -> Vec<Operation> {
                 .with_stride([1, stride])
                 .with_asymmetric_padding([0, 1], [0, 9 * stride - 6]);
             let shape = ConvShape::new([1, 1, 1, 6], filters, window);
-            b.conv2d(&ConvDesc::new(F32, [h[0], h[1], h[2]], shape))
+            b.conv2d(&ConvDesc::new(F32, h[0], h[1], h[2], shape))
         })
         .variant(format_args!("of steps over padding ({filters} filters)"))
     };
@@ -111,15 +111,22 @@ fn tensors() -> Vec<Operation> {
     ]
 }
 
-const ONE_SEQUENCE: HeadStrides = HeadStrides { batch: MAX, head: MAX, token: 6 };
+const ONE_SEQUENCE: HeadLayout = HeadLayout { offset: 0, batch: MAX, head: MAX, token: 6 };
 
 fn attention() -> Operation {
     let mut slots = inputs([("q", 24), ("k", 30), ("v", 30)], ("o", 24));
     slots.push(Slot::new("mask", Role::Input, F32, 20));
     Operation::new("attention_ext", slots, 1.0, |b, h| {
-        let mut desc = AttentionDesc::new(F32, [h[0], h[1], h[2], h[3]], [1, 1, 4, 5, 6]);
-        (desc.q_strides, desc.k_strides) = (Some(ONE_SEQUENCE), Some(ONE_SEQUENCE));
-        (desc.v_strides, desc.o_strides) = (Some(ONE_SEQUENCE), Some(ONE_SEQUENCE));
+        let mut desc = AttentionDesc::new(
+            F32,
+            h[0],
+            h[1],
+            h[2],
+            h[3],
+            AttentionShape { batch: 1, heads: 1, seq_q: 4, seq_kv: 5, head_dim: 6 },
+        );
+        (desc.q_layout, desc.k_layout) = (Some(ONE_SEQUENCE), Some(ONE_SEQUENCE));
+        (desc.v_layout, desc.o_layout) = (Some(ONE_SEQUENCE), Some(ONE_SEQUENCE));
         (desc.window, desc.softcap) = (Some(MAX), f64::MAX);
         desc.mask = Some(AttentionMask { ptr: h[4], batch_stride: MAX, head_stride: MAX, query_stride: 5 });
         b.attention_ext(&desc)
@@ -132,9 +139,16 @@ fn rope() -> Operation {
         vec![Slot::new("input", Role::InPlaceInput, F32, 18), Slot::new("output", Role::Output, F32, 18)];
     // With nothing rotated, the tables and the start go unused.
     Operation::new("rope", slots, 1.0, |b, h| {
-        let mut desc = RopeDesc::new(F32, [h[0], h[1], 0, 0], [1, 1, 3, 6], 0, RopeStyle::Half);
+        let mut desc = RopeDesc::new(
+            F32,
+            h[0],
+            h[1],
+            RopeTables { cos: 0, sin: 0, max_position: 0 },
+            RopeShape { batch: 1, heads: 1, seq: 3, head_dim: 6 },
+            RopeStyle::Half,
+        );
         (desc.rotary_dim, desc.start) = (0, MAX);
-        (desc.input_strides, desc.output_strides) = (Some(ONE_SEQUENCE), Some(ONE_SEQUENCE));
+        (desc.input_layout, desc.output_layout) = (Some(ONE_SEQUENCE), Some(ONE_SEQUENCE));
         b.rope(&desc)
     })
     .variant("of nothing")

@@ -1,6 +1,6 @@
 //! gather, scatter and random.
 
-use backend_api::desc::{Distribution, GatherDesc, RandomDesc, ScatterDesc};
+use backend_api::desc::{Distribution, GatherDesc, IndexShape, RandomDesc, ScatterDesc};
 use backend_api::{DType, ScatterOp};
 
 use super::expect::{OVERFLOW, TOO_SMALL, dtype, too_small};
@@ -23,7 +23,9 @@ fn gather(element: DType) -> Operation {
         Slot::new("indices", Role::Input, DType::U32, 4),
         Slot::new("output", Role::Output, element, 4 * 5),
     ];
-    let good = move |h: &Handles| GatherDesc::new(element, [h[0], h[1], h[2]], [7, 5, 4]);
+    let good = move |h: &Handles| {
+        GatherDesc::new(element, h[0], h[1], h[2], IndexShape { rows: 7, columns: 5, count: 4 })
+    };
     let changes: Vec<Change<GatherDesc>> = vec![
         ("a row more than the table has", too_small(op, "table", 35 * bytes, 40 * bytes), |d| d.rows = 8),
         ("a column more than the table has", TOO_SMALL, |d| d.columns = 6),
@@ -67,7 +69,16 @@ fn scatter(element: DType) -> Operation {
         Slot::new("indices", Role::Input, DType::U32, 4).holding(0.0),
         Slot::new("source", Role::Input, element, 4 * 5),
     ];
-    let good = move |h: &Handles| ScatterDesc::new(ScatterOp::Assign, element, [h[0], h[1], h[2]], [1, 5, 4]);
+    let good = move |h: &Handles| {
+        ScatterDesc::new(
+            ScatterOp::Assign,
+            element,
+            h[0],
+            h[1],
+            h[2],
+            IndexShape { rows: 1, columns: 5, count: 4 },
+        )
+    };
     let changes: Vec<Change<ScatterDesc>> = vec![
         ("a row more than the table has", too_small(op, "table", 5 * bytes, 10 * bytes), |d| d.rows = 2),
         ("a column more than the table has", TOO_SMALL, |d| d.columns = 6),

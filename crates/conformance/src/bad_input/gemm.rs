@@ -2,7 +2,7 @@
 
 use backend_api::{BackendResult, BackendTranspose, ComputeBackend, DType};
 
-use super::expect::{OVERFLOW, TOO_SMALL, overlap, shape, too_small};
+use super::expect::{OVERFLOW, TOO_SMALL, at_least, overlap, short_row, too_small};
 use super::operation::Change;
 use super::{Handles, Operation, Role, Slot};
 use BackendTranspose::{ConjTrans, NoTrans, Trans};
@@ -56,31 +56,31 @@ fn call_batched(b: &dyn ComputeBackend, h: &Handles, g: &Gemm) -> BackendResult<
 fn gemm() -> Operation {
     let op = "gemm";
     let changes: Vec<Change<Gemm>> = vec![
-        ("lda below k", shape(op, "lda (at least)", 5, 4), |g| {
+        ("lda below k", short_row(op, "lda", 5, 4), |g| {
             g.ld = [4, 5, 4];
         }),
-        ("lda 0", shape(op, "lda (at least)", 5, 0), |g| g.ld = [0, 5, 4]),
-        ("lda 0 with k 0", shape(op, "lda (at least)", 1, 0), |g| {
+        ("lda 0", short_row(op, "lda", 5, 0), |g| g.ld = [0, 5, 4]),
+        ("lda 0 with k 0", at_least(op, "lda", 1, 0), |g| {
             (g.k, g.ld) = (0, [0, 5, 4]);
         }),
-        ("lda below m, A transposed", shape(op, "lda (at least)", 3, 2), |g| {
+        ("lda below m, A transposed", short_row(op, "lda", 3, 2), |g| {
             (g.trans, g.ld) = ((Trans, NoTrans), [2, 5, 4]);
         }),
-        ("lda below m, A conjugate transposed", shape(op, "lda (at least)", 3, 2), |g| {
+        ("lda below m, A conjugate transposed", short_row(op, "lda", 3, 2), |g| {
             (g.trans, g.ld) = ((ConjTrans, NoTrans), [2, 5, 4]);
         }),
-        ("ldb below n", shape(op, "ldb (at least)", 4, 3), |g| {
+        ("ldb below n", short_row(op, "ldb", 4, 3), |g| {
             g.ld = [6, 3, 4];
         }),
-        ("ldb 0", shape(op, "ldb (at least)", 4, 0), |g| g.ld = [6, 0, 4]),
-        ("ldb below k, B transposed", shape(op, "ldb (at least)", 5, 4), |g| {
+        ("ldb 0", short_row(op, "ldb", 4, 0), |g| g.ld = [6, 0, 4]),
+        ("ldb below k, B transposed", short_row(op, "ldb", 5, 4), |g| {
             (g.trans, g.ld) = ((NoTrans, Trans), [6, 4, 4]);
         }),
-        ("ldc below n", shape(op, "ldc (at least)", 4, 3), |g| {
+        ("ldc below n", short_row(op, "ldc", 4, 3), |g| {
             g.ld = [6, 5, 3];
         }),
-        ("ldc 0", shape(op, "ldc (at least)", 4, 0), |g| g.ld = [6, 5, 0]),
-        ("ldc 0 with n 0", shape(op, "ldc (at least)", 1, 0), |g| {
+        ("ldc 0", short_row(op, "ldc", 4, 0), |g| g.ld = [6, 5, 0]),
+        ("ldc 0 with n 0", at_least(op, "ldc", 1, 0), |g| {
             (g.n, g.ld) = (0, [6, 5, 0]);
         }),
         ("a row more than A has", too_small(op, "a", 68, 92), |g| g.m = 4),
@@ -136,10 +136,10 @@ fn accumulating_gemm() -> Operation {
 fn batched_gemm() -> Operation {
     let op = "batched_gemm";
     let changes: Vec<Change<Gemm>> = vec![
-        ("ldb 0 with n 0", shape(op, "ldb (at least)", 1, 0), |g| {
+        ("ldb 0 with n 0", at_least(op, "ldb", 1, 0), |g| {
             (g.n, g.ld) = (0, [6, 0, 4]);
         }),
-        ("lda below k with batch 0", shape(op, "lda (at least)", 5, 4), |g| {
+        ("lda below k with batch 0", short_row(op, "lda", 5, 4), |g| {
             (g.batch, g.ld) = (0, [4, 5, 4]);
         }),
         ("stride_c 0", overlap(op, "c", "c"), |g| g.strides = [18, 25, 0]),
@@ -149,13 +149,13 @@ fn batched_gemm() -> Operation {
         ("stride_c of one row", overlap(op, "c", "c"), |g| {
             g.strides = [18, 25, 4];
         }),
-        ("lda below k", shape(op, "lda (at least)", 5, 4), |g| {
+        ("lda below k", short_row(op, "lda", 5, 4), |g| {
             g.ld = [4, 5, 4];
         }),
-        ("ldb below n", shape(op, "ldb (at least)", 4, 3), |g| {
+        ("ldb below n", short_row(op, "ldb", 4, 3), |g| {
             g.ld = [6, 3, 4];
         }),
-        ("ldc below n", shape(op, "ldc (at least)", 4, 3), |g| {
+        ("ldc below n", short_row(op, "ldc", 4, 3), |g| {
             g.ld = [6, 5, 3];
         }),
         ("a matrix more than A has", too_small(op, "a", 140, 4 * (36 + 17)), |g| g.batch = 3),

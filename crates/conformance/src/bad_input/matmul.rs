@@ -3,7 +3,7 @@
 use backend_api::desc::{Bias, BiasAxis, MatmulDesc, Matrix};
 use backend_api::{Activation, BackendTranspose, DType};
 
-use super::expect::{OVERFLOW, TOO_SMALL, dtype, overlap, shape, too_small};
+use super::expect::{OVERFLOW, TOO_SMALL, at_least, dtype, overlap, short_row, too_small};
 use super::gemm::{STRIDES, slots};
 use super::operation::Change;
 use super::{Handles, Operation, Role, Slot};
@@ -49,18 +49,18 @@ fn matmul(element: DType) -> Operation {
             (d.a.ld, d.k, d.c.ld) = (5, 1, 2);
             d.bias = d.bias.map(|bias| Bias { axis: BiasAxis::Row, ..bias });
         }),
-        ("lda 0 with k 0", shape(op, "lda (at least)", 1, 0), |d| (d.k, d.a.ld) = (0, 0)),
-        ("lda below k with m 0", shape(op, "lda (at least)", 5, 4), |d| (d.m, d.a.ld) = (0, 4)),
-        ("ldc below n with batch 0", shape(op, "ldc (at least)", 4, 3), |d| {
+        ("lda 0 with k 0", at_least(op, "lda", 1, 0), |d| (d.k, d.a.ld) = (0, 0)),
+        ("lda below k with m 0", short_row(op, "lda", 5, 4), |d| (d.m, d.a.ld) = (0, 4)),
+        ("ldc below n with batch 0", short_row(op, "ldc", 4, 3), |d| {
             (d.batch, d.c.ld) = (0, 3);
         }),
-        ("lda below k", shape(op, "lda (at least)", 5, 4), |d| d.a.ld = 4),
-        ("ldb below n", shape(op, "ldb (at least)", 4, 3), |d| d.b.ld = 3),
-        ("ldc below n", shape(op, "ldc (at least)", 4, 3), |d| d.c.ld = 3),
-        ("ldb below k, B transposed", shape(op, "ldb (at least)", 6, 5), |d| {
+        ("lda below k", short_row(op, "lda", 5, 4), |d| d.a.ld = 4),
+        ("ldb below n", short_row(op, "ldb", 4, 3), |d| d.b.ld = 3),
+        ("ldc below n", short_row(op, "ldc", 4, 3), |d| d.c.ld = 3),
+        ("ldb below k, B transposed", short_row(op, "ldb", 6, 5), |d| {
             (d.k, d.a.ld, d.trans_b) = (6, 6, Trans);
         }),
-        ("lda below m, A transposed", shape(op, "lda (at least)", 3, 2), |d| {
+        ("lda below m, A transposed", short_row(op, "lda", 3, 2), |d| {
             (d.a.ld, d.trans_a) = (2, Trans);
         }),
         ("C repeated", overlap(op, "c", "c"), |d| d.c.batch_stride = 0),

@@ -1,9 +1,9 @@
 //! permute, slice, repeat, pad and concat.
 
 use backend_api::desc::{ConcatDesc, PadDesc, PermuteDesc, RepeatDesc, SliceDesc, TensorDesc};
-use backend_api::{BackendResult, ComputeBackend, DType};
+use backend_api::{BackendResult, Bound, ComputeBackend, DType};
 
-use super::expect::{Expect, OVERFLOW, TOO_SMALL, overlap, shape};
+use super::expect::{Expect, OVERFLOW, TOO_SMALL, at_least, at_most, bound, less_than, overlap, shape};
 use super::{Handles, Operation, Role, Slot};
 use DType::{F16, F32};
 
@@ -63,9 +63,9 @@ fn permute(element: DType) -> Operation {
     let bad: Vec<Bad> = vec![
         ("one axis", good, &[0], shape(op, "axes", 2, 1)),
         ("three axes", good, &[1, 0, 2], shape(op, "axes", 2, 3)),
-        ("an axis that isn't there", good, &[1, 2], shape(op, "axis (less than)", 2, 2)),
-        ("axis usize::MAX", good, &[usize::MAX, 0], shape(op, "axis (less than)", 2, usize::MAX)),
-        ("an axis twice", [&[5, 5], &[5, 5]], &[1, 1], shape(op, "axis that comes twice", 1, 1)),
+        ("an axis that isn't there", good, &[1, 2], less_than(op, "axis", 2, 2)),
+        ("axis usize::MAX", good, &[usize::MAX, 0], less_than(op, "axis", 2, usize::MAX)),
+        ("an axis twice", [&[5, 5], &[5, 5]], &[1, 1], bound(op, "axis", Bound::Unlisted, 1)),
         ("the order of the input", good, &[0, 1], shape(op, "extent of the input", 5, 2)),
         ("another rank", [&[10], &[5, 2]], &[1, 0], shape(op, "rank of the input", 2, 1)),
         ("a larger shape", [&[3, 5], &[5, 3]], &[1, 0], TOO_SMALL),
@@ -80,8 +80,8 @@ fn slice(element: DType) -> Operation {
     let good: [&[usize]; 2] = [&[4, 5], &[2, 3]];
     let bad: Vec<Bad> = vec![
         ("one start", good, &[0], shape(op, "starts", 2, 1)),
-        ("beyond the last row", good, &[3, 2], shape(op, "extent of the input (at least)", 5, 4)),
-        ("beyond the last column", good, &[2, 3], shape(op, "extent of the input (at least)", 6, 5)),
+        ("beyond the last row", good, &[3, 2], at_least(op, "extent of the input", 5, 4)),
+        ("beyond the last column", good, &[2, 3], at_least(op, "extent of the input", 6, 5)),
         ("a start of usize::MAX", good, &[usize::MAX, 0], OVERFLOW),
         ("another rank", [&[20], &[2, 3]], &[0, 0], shape(op, "rank of the input", 2, 1)),
         ("a larger input", [&[5, 5], &[2, 3]], &[0, 0], TOO_SMALL),
@@ -96,8 +96,8 @@ fn slice(element: DType) -> Operation {
     };
     operation(op, element, call, 1.0, ("", good, &[2, 2], TOO_SMALL), bad)
         .bad("one step", shape(op, "steps", 2, 1), with_steps(&[1]))
-        .bad("a step of 0", shape(op, "step (at least)", 1, 0), with_steps(&[1, 0]))
-        .bad("steps beyond the end", shape(op, "extent of the input (at least)", 7, 5), with_steps(&[1, 3]))
+        .bad("a step of 0", at_least(op, "step", 1, 0), with_steps(&[1, 0]))
+        .bad("steps beyond the end", at_least(op, "extent of the input", 7, 5), with_steps(&[1, 3]))
         .bad("a step of usize::MAX", OVERFLOW, with_steps(&[1, usize::MAX]))
 }
 
@@ -106,7 +106,7 @@ fn repeat(element: DType) -> Operation {
     let good: [&[usize]; 2] = [&[2, 3], &[2, 6]];
     let bad: Vec<Bad> = vec![
         ("no multiple", [&[2, 3], &[2, 5]], &[], shape(op, "extent of the output", 3, 5)),
-        ("an output of a lower rank", [&[2, 3], &[6]], &[], shape(op, "rank of the input", 1, 2)),
+        ("an output of a lower rank", [&[2, 3], &[6]], &[], at_most(op, "rank of the input", 1, 2)),
         ("repetitions of nothing", [&[2, 0], &[2, 6]], &[], shape(op, "extent of the output", 0, 6)),
         ("a larger shape", [&[3, 3], &[3, 6]], &[], TOO_SMALL),
     ];
@@ -119,8 +119,8 @@ fn pad(element: DType) -> Operation {
     let good: [&[usize]; 2] = [&[2, 3], &[3, 5]];
     let bad: Vec<Bad> = vec![
         ("one extent before", good, &[1], shape(op, "before", 2, 1)),
-        ("no room for the rows", good, &[2, 1], shape(op, "extent of the output (at least)", 4, 3)),
-        ("no room for the columns", good, &[1, 3], shape(op, "extent of the output (at least)", 6, 5)),
+        ("no room for the rows", good, &[2, 1], at_least(op, "extent of the output", 4, 3)),
+        ("no room for the columns", good, &[1, 3], at_least(op, "extent of the output", 6, 5)),
         ("usize::MAX before", good, &[1, usize::MAX], OVERFLOW),
         ("another rank", [&[6], &[3, 5]], &[0, 0], shape(op, "rank of the input", 2, 1)),
         ("a larger output", [&[2, 3], &[4, 5]], &[1, 1], TOO_SMALL),
@@ -135,14 +135,14 @@ fn concat(element: DType) -> Operation {
     let good: [&[usize]; 2] = [&[2, 3], &[2, 6]];
     let along = "extent of the output along the axis";
     let bad: Vec<Bad> = vec![
-        ("an axis that isn't there", good, &[2], shape(op, "axis (less than)", 2, 2)),
-        ("axis usize::MAX", good, &[usize::MAX], shape(op, "axis (less than)", 2, usize::MAX)),
+        ("an axis that isn't there", good, &[2], less_than(op, "axis", 2, 2)),
+        ("axis usize::MAX", good, &[usize::MAX], less_than(op, "axis", 2, usize::MAX)),
         ("along the other axis", good, &[0], shape(op, "extent of an input", 6, 3)),
         (
             "too little room",
             [&[2, 3], &[2, 5]],
             &[1],
-            shape(op, "extent of the output along the axis (at least)", 6, 5),
+            at_least(op, "extent of the output along the axis", 6, 5),
         ),
         ("too much room", [&[2, 2], &[2, 5]], &[1], shape(op, along, 4, 5)),
         ("another rank", [&[6], &[2, 6]], &[1], shape(op, "rank of an input", 2, 1)),

@@ -3,7 +3,7 @@
 use backend_api::DType;
 use backend_api::desc::{PoolBackwardDesc, PoolDesc, PoolOp, PoolShape, Window};
 
-use super::expect::{OVERFLOW, dtype, shape, too_small};
+use super::expect::{OVERFLOW, at_least, at_most, dtype, too_small};
 use super::operation::Change;
 use super::{Handles, Operation, Role, Slot};
 use DType::{F16, F32, I32, U32};
@@ -41,24 +41,24 @@ impl Shaped for PoolBackwardDesc {
 
 fn geometry<D: Shaped>(op: &'static str) -> Vec<Change<D>> {
     vec![
-        ("stride 0", shape(op, "stride (at least)", 1, 0), |d| d.shape().window.stride = [3, 0]),
-        ("dilation 0", shape(op, "dilation (at least)", 1, 0), |d| d.shape().window.dilation = [0, 1]),
-        ("window without rows", shape(op, "extent of the filter (at least)", 1, 0), |d| {
+        ("stride 0", at_least(op, "stride", 1, 0), |d| d.shape().window.stride = [3, 0]),
+        ("dilation 0", at_least(op, "dilation", 1, 0), |d| d.shape().window.dilation = [0, 1]),
+        ("window without rows", at_least(op, "extent of the filter", 1, 0), |d| {
             d.shape().window.size = [0, 2];
         }),
-        ("window higher than the input", shape(op, "padded input (at least)", 7, 6), |d| {
+        ("window higher than the input", at_least(op, "padded input", 7, 6), |d| {
             d.shape().window.size = [7, 2];
         }),
-        ("output a row lower", shape(op, "height of the output (at least)", 2, 1), |d| {
+        ("output a row lower", at_least(op, "height of the output", 2, 1), |d| {
             d.shape().output = [1, 2];
         }),
-        ("output a row higher", shape(op, "height of the output (less than)", 3, 3), |d| {
+        ("output a row higher", at_most(op, "height of the output", 2, 3), |d| {
             d.shape().output = [3, 2];
         }),
-        ("output a column narrower", shape(op, "width of the output (at least)", 2, 1), |d| {
+        ("output a column narrower", at_least(op, "width of the output", 2, 1), |d| {
             d.shape().output = [2, 1];
         }),
-        ("a last window in the padding behind", shape(op, "width of the output (less than)", 4, 4), |d| {
+        ("a last window in the padding behind", at_most(op, "width of the output", 3, 4), |d| {
             (d.shape().window.after, d.shape().output) = ([0, 3], [2, 4]);
         }),
         ("dilation usize::MAX", OVERFLOW, |d| d.shape().window.dilation = [usize::MAX, 1]),
@@ -74,7 +74,7 @@ fn forward(element: DType, pool: PoolOp) -> Operation {
         Slot::new("input", Role::Input, element, INPUT),
         Slot::new("output", Role::Output, element, OUTPUT),
     ];
-    let good = move |h: &Handles| PoolDesc::new(pool, element, [h[0], h[1]], extents());
+    let good = move |h: &Handles| PoolDesc::new(pool, element, h[0], h[1], extents());
     let changes: Vec<Change<PoolDesc>> = vec![
         ("of i32", dtype(op, "dtype", I32), |d| d.dtype = I32),
         ("of u32", dtype(op, "dtype", U32), |d| d.dtype = U32),
@@ -101,7 +101,7 @@ fn backward(element: DType) -> Operation {
     // Windows of one number, so that the gradient is the same everywhere.
     let good = move |h: &Handles| {
         let shape = PoolShape::new([2, 3, 6, 4], [6, 4], Window::new([1, 1]));
-        PoolBackwardDesc::of(&PoolDesc::new(PoolOp::Max, element, [h[0], 0], shape), [h[1], h[2]])
+        PoolBackwardDesc::of(&PoolDesc::new(PoolOp::Max, element, h[0], 0, shape), h[1], h[2])
     };
     let changes: Vec<Change<PoolBackwardDesc>> = vec![
         ("of i32", dtype(op, "dtype", I32), |d| d.dtype = I32),
@@ -117,8 +117,8 @@ fn backward(element: DType) -> Operation {
         ),
     ];
     let beside = move |h: &Handles| {
-        let pooling = PoolDesc::new(PoolOp::Max, element, [h[0], 0], extents());
-        PoolBackwardDesc::of(&pooling, [h[1], h[2]])
+        let pooling = PoolDesc::new(PoolOp::Max, element, h[0], 0, extents());
+        PoolBackwardDesc::of(&pooling, h[1], h[2])
     };
     Operation::new(op, slots, 1.0, move |b, h| b.pool2d_backward(&good(h)))
         .variant(element)

@@ -3,7 +3,7 @@
 use backend_api::desc::{ReduceDesc, TensorDesc};
 use backend_api::{BackendResult, ComputeBackend, DType, ReduceOp};
 
-use super::expect::{Expect, OVERFLOW, SHAPE, TOO_SMALL, dtype, overlap, shape, too_small};
+use super::expect::{Expect, OVERFLOW, SHAPE, TOO_SMALL, dtype, less_than, overlap, shape, too_small};
 use super::{Handles, Operation, Role, Slot};
 use DType::{F16, F32, I32, U32};
 
@@ -32,7 +32,7 @@ struct Call {
 impl Call {
     fn make(&self, b: &dyn ComputeBackend, h: &Handles) -> BackendResult<()> {
         let [from, to] = self.dtypes;
-        let input = TensorDesc { ptr: h[0], dtype: from, shape: self.shape, strides: self.strides };
+        let input = TensorDesc::packed(h[0], from, self.shape).with_strides(self.strides);
         let mut desc = ReduceDesc::new(self.op, input, self.axes, h[1]);
         (desc.output_dtype, desc.output_strides) = (to, self.output_strides);
         b.reduce_ext(&desc)
@@ -53,7 +53,7 @@ fn operation(from: DType, to: DType, reduce: ReduceOp, result: f32) -> Operation
     };
     let wrong_output = if reduce.is_index() { U32 } else { [F16, F32][usize::from(from == I32)] };
     let wrong_output = if from == F16 { I32 } else { wrong_output };
-    let axis = |got| shape(op, "axis (less than)", 3, got);
+    let axis = |got| less_than(op, "axis", 3, got);
     let bytes = from.size();
     let changes: [(&'static str, Expect, Call); 17] = [
         ("axis 3 of rank 3", axis(3), Call { axes: &[3], ..good }),

@@ -1,9 +1,9 @@
 //! rope.
 
 use backend_api::DType;
-use backend_api::desc::{HeadStrides, RopeDesc, RopeStyle};
+use backend_api::desc::{HeadLayout, RopeDesc, RopeShape, RopeStyle, RopeTables};
 
-use super::expect::{OVERFLOW, TOO_SMALL, dtype, overlap, shape, too_small};
+use super::expect::{OVERFLOW, TOO_SMALL, at_least, dtype, multiple, overlap, too_small};
 use super::operation::Change;
 use super::{Handles, Operation, Role, Slot};
 
@@ -20,7 +20,14 @@ pub(super) fn operations() -> Vec<Operation> {
 
 /// Cosines of 1 and sines of 0: a rotation by nothing.
 fn unturned(element: DType, h: &Handles, with_positions: bool) -> RopeDesc {
-    let mut desc = RopeDesc::new(element, [h[0], h[1], h[2], h[3]], [2, 2, 3, 6], 5, RopeStyle::Half);
+    let mut desc = RopeDesc::new(
+        element,
+        h[0],
+        h[1],
+        RopeTables { cos: h[2], sin: h[3], max_position: 5 },
+        RopeShape { batch: 2, heads: 2, seq: 3, head_dim: 6 },
+        RopeStyle::Half,
+    );
     desc.rotary_dim = 4;
     if with_positions {
         desc.positions = Some(h[4]);
@@ -51,7 +58,7 @@ fn rope(element: DType, with_positions: bool) -> Operation {
 fn bad_positions() -> Vec<Change<RopeDesc>> {
     let op = "rope";
     vec![
-        ("tables without rows", shape(op, "max_position (at least)", 1, 0), |d| d.max_position = 0),
+        ("tables without rows", at_least(op, "max_position", 1, 0), |d| d.max_position = 0),
         ("more positions than there are", TOO_SMALL, |d| {
             (d.batch, d.heads) = (4, 1);
         }),
@@ -61,17 +68,17 @@ fn bad_positions() -> Vec<Change<RopeDesc>> {
 fn bad_tensors(bytes: usize) -> Vec<Change<RopeDesc>> {
     let op = "rope";
     vec![
-        ("rotary_dim 3", shape(op, "rotary_dim modulo 2", 0, 1), |d| {
+        ("rotary_dim 3", multiple(op, "rotary_dim", 2, 3), |d| {
             d.rotary_dim = 3;
         }),
-        ("rotary_dim usize::MAX", shape(op, "rotary_dim modulo 2", 0, 1), |d| d.rotary_dim = usize::MAX),
-        ("rotary_dim above head_dim", shape(op, "head_dim (at least rotary_dim)", 8, 6), |d| {
+        ("rotary_dim usize::MAX", multiple(op, "rotary_dim", 2, usize::MAX), |d| d.rotary_dim = usize::MAX),
+        ("rotary_dim above head_dim", at_least(op, "head_dim", 8, 6), |d| {
             d.rotary_dim = 8;
         }),
-        ("tables of fewer rows than tokens", shape(op, "max_position (at least)", 3, 2), |d| {
+        ("tables of fewer rows than tokens", at_least(op, "max_position", 3, 2), |d| {
             d.max_position = 2;
         }),
-        ("a start too far for the tables", shape(op, "max_position (at least)", 6, 5), |d| d.start = 3),
+        ("a start too far for the tables", at_least(op, "max_position", 6, 5), |d| d.start = 3),
         ("start usize::MAX", OVERFLOW, |d| d.start = usize::MAX),
         ("of i32", dtype(op, "dtype", DType::I32), |d| d.dtype = DType::I32),
         ("of u32", dtype(op, "dtype", DType::U32), |d| d.dtype = DType::U32),
@@ -83,23 +90,23 @@ fn bad_tensors(bytes: usize) -> Vec<Change<RopeDesc>> {
         ("a head too many", TOO_SMALL, |d| d.heads = 3),
         ("a sequence too many", too_small(op, "input", 72 * bytes, 108 * bytes), |d| d.batch = 3),
         ("output tokens at one place", overlap(op, "output", "output"), |d| {
-            d.output_strides = Some(HeadStrides { batch: 36, head: 18, token: 0 });
+            d.output_layout = Some(HeadLayout { offset: 0, batch: 36, head: 18, token: 0 });
         }),
         ("output tokens overlapping", overlap(op, "output", "output"), |d| {
-            d.output_strides = Some(HeadStrides { batch: 36, head: 18, token: 5 });
+            d.output_layout = Some(HeadLayout { offset: 0, batch: 36, head: 18, token: 5 });
         }),
         ("output batches overlapping", overlap(op, "output", "output"), |d| {
-            d.output_strides = Some(HeadStrides { batch: 35, head: 18, token: 6 });
+            d.output_layout = Some(HeadLayout { offset: 0, batch: 35, head: 18, token: 6 });
         }),
         ("input beyond its end", too_small(op, "input", 72 * bytes, 73 * bytes), |d| {
-            d.input_strides = Some(HeadStrides { batch: 37, head: 18, token: 6 });
+            d.input_layout = Some(HeadLayout { offset: 0, batch: 37, head: 18, token: 6 });
         }),
         ("output beyond its end", too_small(op, "output", 72 * bytes, 76 * bytes), |d| {
-            d.output_strides = Some(HeadStrides { batch: 38, head: 20, token: 6 });
+            d.output_layout = Some(HeadLayout { offset: 0, batch: 38, head: 20, token: 6 });
         }),
         ("in place with other strides", overlap(op, "output", "input"), |d| {
             d.input = d.output;
-            d.input_strides = Some(HeadStrides { batch: 36, head: 6, token: 12 });
+            d.input_layout = Some(HeadLayout { offset: 0, batch: 36, head: 6, token: 12 });
         }),
         ("batch usize::MAX", OVERFLOW, |d| d.batch = usize::MAX),
         ("2^40 heads of 2^40 tokens", OVERFLOW, |d| {
@@ -107,10 +114,10 @@ fn bad_tensors(bytes: usize) -> Vec<Change<RopeDesc>> {
         }),
         ("head_dim half of the range", OVERFLOW, |d| d.head_dim = HALF),
         ("an input stride of usize::MAX", OVERFLOW, |d| {
-            d.input_strides = Some(HeadStrides { batch: usize::MAX, head: 18, token: 6 });
+            d.input_layout = Some(HeadLayout { offset: 0, batch: usize::MAX, head: 18, token: 6 });
         }),
         ("an output stride of usize::MAX", OVERFLOW, |d| {
-            d.output_strides = Some(HeadStrides { batch: usize::MAX, head: 18, token: 6 });
+            d.output_layout = Some(HeadLayout { offset: 0, batch: usize::MAX, head: 18, token: 6 });
         }),
     ]
 }

@@ -3,7 +3,7 @@
 use backend_api::desc::{LayerNormDesc, RmsNormDesc, SoftmaxDesc};
 use backend_api::{BackendResult, ComputeBackend, DType, ReduceOp};
 
-use super::expect::{OVERFLOW, SHAPE, TOO_SMALL, dtype, shape, too_small};
+use super::expect::{OVERFLOW, SHAPE, TOO_SMALL, at_least, dtype, less_than, too_small};
 use super::operation::Change;
 use super::{Handles, Operation, Role, Slot};
 use DType::{F16, F32, I32, U32};
@@ -24,12 +24,12 @@ fn reduce() -> Operation {
         b.reduce(ReduceOp::Sum, h[0], h[1], shape, axis)
     }
     let op = "reduce";
-    let axis = |rank, got| shape(op, "axis (less than)", rank, got);
+    let axis = |rank, got| less_than(op, "axis", rank, got);
     let slots = vec![Slot::new("input", Role::Input, F32, 24), Slot::new("output", Role::Output, F32, 8)];
     Operation::new(op, slots, 3.0, |b, h| sum(b, h, &[2, 3, 4], 1))
         .bad("axis 3 of rank 3", axis(3, 3), |b, h| sum(b, h, &[2, 3, 4], 3))
         .bad("axis usize::MAX", axis(3, usize::MAX), |b, h| sum(b, h, &[2, 3, 4], usize::MAX))
-        .bad("axis 0 of rank 0", shape(op, "dimensions (at least)", 1, 0), |b, h| sum(b, h, &[], 0))
+        .bad("axis 0 of rank 0", at_least(op, "number of dimensions", 1, 0), |b, h| sum(b, h, &[], 0))
         .bad("axis 1 of rank 1", axis(1, 1), |b, h| sum(b, h, &[24], 1))
         .bad("a longer axis than the input has", too_small(op, "input", 96, 128), |b, h| {
             sum(b, h, &[2, 4, 4], 1)
@@ -78,7 +78,7 @@ fn softmax(element: DType) -> Operation {
     ];
     operation
         .broken(good, |b, _, d| b.softmax(d), changes)
-        .bad("axis 2 of rank 2", shape(op, "axis (less than)", 2, 2), move |b, h| {
+        .bad("axis 2 of rank 2", less_than(op, "axis", 2, 2), move |b, h| {
             b.softmax(&SoftmaxDesc::along(element, h[0], h[1], &[4, 5], 2)?)
         })
         .bad("axis 0 of rank 0", SHAPE, move |b, h| {

@@ -3,7 +3,7 @@
 use backend_api::desc::{AffineDesc, ClampDesc, CopyDesc, TensorDesc, UnaryDesc};
 use backend_api::{BackendResult, ComputeBackend, DType, UnaryOp};
 
-use super::expect::{Expect, OVERFLOW, TOO_SMALL, dtype, overlap, shape};
+use super::expect::{Expect, OVERFLOW, TOO_SMALL, dtype, overlap, shape, too_small};
 use super::{Handles, Operation, Role, Slot};
 use DType::{F16, F32, I32, U32};
 
@@ -61,7 +61,7 @@ fn bad_pairs(op: &'static str, output: &'static str) -> Vec<(Pair, Expect)> {
 }
 
 fn tensors<'a>(h: &Handles, dtypes: [DType; 2], (_, shapes, strides): &Pair) -> [TensorDesc<'a>; 2] {
-    [0, 1].map(|i| TensorDesc { ptr: h[i], dtype: dtypes[i], shape: shapes[i], strides: strides[i] })
+    [0, 1].map(|i| TensorDesc::packed(h[i], dtypes[i], shapes[i]).with_strides(strides[i]))
 }
 
 const PACKED: Pair = ("", [&[2, 5], &[2, 5]], [None, None]);
@@ -82,7 +82,23 @@ fn unary_ext(element: DType) -> Operation {
     for (pair, expect) in bad_pairs(op, "output") {
         operation = operation.bad(pair.0, expect, move |b, h| neg(b, tensors(h, both, &pair)));
     }
+    let size = element.size();
+    for (name, offsets, expect) in [
+        ("an input offset past the end", [1, 0], too_small(op, "input", 10 * size, 11 * size)),
+        ("an output offset past the end", [0, 3], too_small(op, "output", 10 * size, 13 * size)),
+        ("an offset of usize::MAX", [usize::MAX, 0], OVERFLOW),
+        ("an offset whose bytes overflow", [0, HALF], OVERFLOW),
+    ] {
+        operation = operation.bad(name, expect, move |b, h| {
+            let [input, output] = tensors(h, both, &PACKED);
+            neg(b, [input.with_offset(offsets[0]), output.with_offset(offsets[1])])
+        });
+    }
     operation
+        .bad("offsets that overlap", overlap(op, "output", "input"), move |b, h| {
+            let half = TensorDesc::packed(h[1], element, &[6]);
+            neg(b, [half, half.with_offset(4)])
+        })
         .bad("a root of i32", dtype(op, "input", I32), |b, h| {
             let [input, output] = tensors(h, [I32; 2], &PACKED);
             b.unary_ext(&UnaryDesc::new(UnaryOp::Sqrt, input, output))

@@ -2,7 +2,7 @@
 //! log-sum-exp.
 
 use backend_api::DType;
-use backend_api::desc::{AttentionDesc, AttentionMask, HeadStrides};
+use backend_api::desc::{AttentionDesc, AttentionMask, AttentionShape, HeadLayout};
 
 use super::attention::{HEAD_DIMS, SEQ_KV, SEQ_Q};
 use super::attention_special::{SPECIAL, Special};
@@ -80,7 +80,7 @@ pub(super) fn cases() -> Vec<Case> {
         special: Special::None,
     });
     let special = [[1, 70, 64], [3, 70, 16], [40, 70, 20]].into_iter().flat_map(special);
-    covering.chain(edges()).chain(special).map(Attention::case).chain([fused()]).collect()
+    covering.chain(edges()).chain(special).map(Attention::case).chain([fused(false), fused(true)]).collect()
 }
 
 /// Attention whose sizes are those of a kernel's tile (queries, keys, numbers of a vector) and one less or
@@ -306,13 +306,19 @@ impl Attention {
         let strides = [q.strides, k.strides, v.strides, o.strides];
         let with_mask = !matches!(self.mask, Mask::None);
         trial.calling(move |backend, p| {
-            let mut desc =
-                AttentionDesc::new(dtype, [p[0], p[1], p[2], p[3]], [batch, heads, seq_q, seq_kv, d]);
+            let mut desc = AttentionDesc::new(
+                dtype,
+                p[0],
+                p[1],
+                p[2],
+                p[3],
+                AttentionShape { batch, heads, seq_q, seq_kv, head_dim: d },
+            );
             (desc.kv_dtype, desc.kv_heads) = (kv_dtype, kv_heads);
             (desc.scale, desc.causal) = (scale, self.causal);
             (desc.window, desc.softcap) = (self.window, self.softcap);
             desc.lse = self.lse.then_some(p[6]);
-            [desc.q_strides, desc.k_strides, desc.v_strides, desc.o_strides] = strides;
+            [desc.q_layout, desc.k_layout, desc.v_layout, desc.o_layout] = strides;
             desc.mask = with_mask.then_some(AttentionMask { ptr: p[4], ..mask.desc });
             desc.key_lengths = self.lengths.then_some(p[5]);
             backend.attention_ext(&desc)
@@ -321,8 +327,9 @@ impl Attention {
 }
 
 /// Queries, keys and values side by side in one projection, each through a view of it.
-fn fused() -> Case {
-    Case::new("attention_ext", "views_of_a_fused_projection", |rng| {
+fn fused(by_offset: bool) -> Case {
+    let name = format!("{}_of_a_fused_projection", if by_offset { "offsets" } else { "views" });
+    Case::new("attention_ext", name, move |rng| {
         let (batch, heads, seq, d) = (2, 3, 9, 10);
         let width = heads * d;
         let qkv = uniform(rng, DType::F32, batch * seq * 3 * width, -1.0, 1.0);
@@ -341,14 +348,24 @@ fn fused() -> Case {
         trial.input("qkv", DType::F32, &qkv);
         trial.output("o", DType::F32, wants);
         trial.calling(move |backend, p| {
+            let shape = AttentionShape { batch, heads, seq_q: seq, seq_kv: seq, head_dim: d };
+            let layout = |offset| HeadLayout { offset, batch: seq * 3 * width, head: d, token: 3 * width };
+            if by_offset {
+                let desc = AttentionDesc::new(DType::F32, p[0], p[0], p[0], p[1], shape)
+                    .with_q_layout(layout(0))
+                    .with_k_layout(layout(width))
+                    .with_v_layout(layout(2 * width));
+                return backend.attention_ext(&desc);
+            }
             let part = |i: usize| {
                 let len = (batch * seq * 3 - i) * width * 4;
                 backend.view(p[0], i * width * 4, len)
             };
             let (q, k, v) = (part(0)?, part(1)?, part(2)?);
-            let mut desc = AttentionDesc::new(DType::F32, [q, k, v, p[1]], [batch, heads, seq, seq, d]);
-            let strides = Some(HeadStrides { batch: seq * 3 * width, head: d, token: 3 * width });
-            (desc.q_strides, desc.k_strides, desc.v_strides) = (strides, strides, strides);
+            let desc = AttentionDesc::new(DType::F32, q, k, v, p[1], shape)
+                .with_q_layout(layout(0))
+                .with_k_layout(layout(0))
+                .with_v_layout(layout(0));
             let result = backend.attention_ext(&desc);
             for view in [q, k, v] {
                 backend.free(view)?;

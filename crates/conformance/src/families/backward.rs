@@ -140,7 +140,7 @@ impl Norm {
     fn desc(self, [x, grad_output, grad_input]: [u64; 3], weight: u64) -> NormBackwardDesc {
         let Self { dtype, rows, columns, .. } = self;
         let new = if self.centred { NormBackwardDesc::layer_norm } else { NormBackwardDesc::rms_norm };
-        let mut desc = new(dtype, [x, grad_output, grad_input], rows, columns);
+        let mut desc = new(dtype, x, grad_output, grad_input, rows, columns);
         (desc.eps, desc.weight) = (1e-5, self.weight.then_some(weight));
         desc
     }

@@ -1,7 +1,7 @@
 //! `batch_norm`: channels of every size, with and without weight and bias, in place.
 
 use backend_api::DType;
-use backend_api::desc::BatchNormDesc;
+use backend_api::desc::{BatchNormDesc, ChannelShape};
 
 use crate::case::Case;
 use crate::data::uniform;
@@ -83,7 +83,14 @@ impl Norm {
         }
         trial.calling(move |backend, p| {
             let ptrs = [p[4], p[p.len() - 1], p[0], p[1]];
-            let mut desc = BatchNormDesc::new(dtype, ptrs, [batch, channels, spatial]);
+            let mut desc = BatchNormDesc::new(
+                dtype,
+                ptrs[0],
+                ptrs[1],
+                ptrs[2],
+                ptrs[3],
+                ChannelShape { batch, channels, spatial },
+            );
             (desc.eps, desc.weight, desc.bias) =
                 (eps, self.weight.then_some(p[2]), self.bias.then_some(p[3]));
             backend.batch_norm(&desc)

@@ -253,7 +253,8 @@ impl Conv {
         let [left, right, result] = ptrs;
         match self.operation {
             Operation::Forward => {
-                let mut desc = ConvDesc::new(dtype, ptrs, shape).with_activation(activation);
+                let mut desc =
+                    ConvDesc::new(dtype, ptrs[0], ptrs[1], ptrs[2], shape).with_activation(activation);
                 desc.bias = bias;
                 backend.conv2d(&desc)
             }
@@ -266,16 +267,17 @@ impl Conv {
                     let padded = shape.input[axis] + window.before[axis] + window.after[axis];
                     (padded - window.dilation[axis] * (window.size[axis] - 1) - 1) % window.stride[axis]
                 });
-                let mut desc = ConvTransposeDesc::new(dtype, [right, left, result], of)
+                let mut desc = ConvTransposeDesc::new(dtype, right, left, result, of)
                     .with_output_padding(left_over)
                     .with_activation(activation);
                 desc.bias = bias;
                 backend.conv_transpose2d(&desc)
             }
-            Operation::Data => backend.conv2d_backward_data(&ConvBackwardDataDesc::new(dtype, ptrs, shape)),
-            Operation::Filter => {
-                backend.conv2d_backward_filter(&ConvBackwardFilterDesc::new(dtype, ptrs, shape))
-            }
+            Operation::Data => backend
+                .conv2d_backward_data(&ConvBackwardDataDesc::new(dtype, ptrs[0], ptrs[1], ptrs[2], shape)),
+            Operation::Filter => backend.conv2d_backward_filter(&ConvBackwardFilterDesc::new(
+                dtype, ptrs[0], ptrs[1], ptrs[2], shape,
+            )),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! `gather`: repeated indices and those outside the table; exact.
 
 use backend_api::DType;
-use backend_api::desc::GatherDesc;
+use backend_api::desc::{GatherDesc, IndexShape};
 
 use crate::case::Case;
 use crate::float::round_to;
@@ -87,8 +87,9 @@ fn along_axis(
         trial.input("indices", indices.dtype(), &chosen);
         trial.output("output", dtype, wants);
         trial.calling(move |backend, p| {
-            let desc = GatherDesc::new(dtype, [p[0], p[1], p[2]], [rows, columns, count]).with_outer(outer);
-            backend.gather(&if per_element { desc.per_element() } else { desc })
+            let desc = GatherDesc::new(dtype, p[0], p[1], p[2], IndexShape { rows, columns, count })
+                .with_outer(outer);
+            backend.gather(&if per_element { desc.with_per_element() } else { desc })
         })
     })
 }
@@ -110,7 +111,7 @@ fn case(dtype: DType, [rows, columns, count]: [usize; 3], indices: Indices) -> C
         trial.input("indices", indices.dtype(), &chosen);
         trial.output("output", dtype, wants);
         trial.calling(move |backend, p| {
-            backend.gather(&GatherDesc::new(dtype, [p[0], p[1], p[2]], [rows, columns, count]))
+            backend.gather(&GatherDesc::new(dtype, p[0], p[1], p[2], IndexShape { rows, columns, count }))
         })
     })
 }

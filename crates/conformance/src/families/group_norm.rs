@@ -1,7 +1,7 @@
 //! `group_norm`: channels and groups of every size, with and without weight and bias, in place.
 
 use backend_api::DType;
-use backend_api::desc::GroupNormDesc;
+use backend_api::desc::{ChannelShape, GroupNormDesc};
 
 use crate::case::Case;
 use crate::data::uniform;
@@ -97,7 +97,8 @@ impl Norm {
         }
         trial.calling(move |backend, p| {
             let (input, output) = (p[2], p[p.len() - 1]);
-            let mut desc = GroupNormDesc::new(dtype, input, output, [batch, channels, spatial], groups);
+            let mut desc =
+                GroupNormDesc::new(dtype, input, output, ChannelShape { batch, channels, spatial }, groups);
             (desc.eps, desc.weight, desc.bias) =
                 (eps, self.weight.then_some(p[0]), self.bias.then_some(p[1]));
             backend.group_norm(&desc)

@@ -1,7 +1,7 @@
 //! Vectors of heads and masks as attention's operands hold them.
 
 use backend_api::DType;
-use backend_api::desc::{AttentionMask, HeadStrides};
+use backend_api::desc::{AttentionMask, HeadLayout};
 
 use crate::float::round_to;
 use crate::rng::Rng;
@@ -34,9 +34,9 @@ pub(super) enum Mask {
 /// An operand as stored.
 pub(super) struct Vectors {
     pub(super) data: Vec<f64>,
-    at: HeadStrides,
+    at: HeadLayout,
     /// What the descriptor says: nothing where the layout is packed.
-    pub(super) strides: Option<HeadStrides>,
+    pub(super) strides: Option<HeadLayout>,
     head_dim: usize,
 }
 
@@ -48,9 +48,10 @@ impl Vectors {
     ) -> Self {
         let (gap, tail) = (3, 5);
         let at = match layout {
-            Layout::Packed => HeadStrides { batch: heads * seq * d, head: seq * d, token: d },
-            Layout::Tokens => HeadStrides { batch: heads * seq * d, head: d, token: heads * d },
-            Layout::Gaps => HeadStrides {
+            Layout::Packed => HeadLayout { offset: 0, batch: heads * seq * d, head: seq * d, token: d },
+            Layout::Tokens => HeadLayout { offset: 0, batch: heads * seq * d, head: d, token: heads * d },
+            Layout::Gaps => HeadLayout {
+                offset: 0,
                 batch: seq * (heads * (d + gap) + tail),
                 head: d + gap,
                 token: heads * (d + gap) + tail,

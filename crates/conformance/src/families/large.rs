@@ -26,7 +26,7 @@ async fn wide_row(device: &Device<'_>) -> Result<(), String> {
     backend.fill(x, F32, HALF, 1.0).map_err(text)?;
     backend.fill(gradient, F32, COLUMNS, 3.0).map_err(text)?;
     backend.fill(weight, F32, COLUMNS, f64::NAN).map_err(text)?;
-    let norm = NormBackwardDesc::rms_norm(F32, [x, gradient, 0], 1, COLUMNS);
+    let norm = NormBackwardDesc::rms_norm(F32, x, gradient, 0, 1, COLUMNS);
     backend.norm_backward_weight(&NormBackwardWeightDesc::of(&norm, weight)).map_err(text)?;
     let mean = (HALF as f64 + 4.0 * (COLUMNS - HALF) as f64) / COLUMNS as f64;
     // At both ends, in the middle, where a grid may be folded, and behind the last place of one that isn't.

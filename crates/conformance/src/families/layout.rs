@@ -95,7 +95,7 @@ impl Tensor {
     }
 
     pub(super) fn desc(&self, ptr: u64, dtype: DType) -> TensorDesc<'_> {
-        TensorDesc { ptr, dtype, shape: &self.shape, strides: self.explicit.then_some(&self.strides) }
+        TensorDesc::packed(ptr, dtype, &self.shape).with_strides(self.explicit.then_some(&self.strides))
     }
 }
 

@@ -29,6 +29,7 @@ mod memory;
 mod movement;
 mod norm;
 mod numbers;
+mod offsets;
 mod order;
 mod payload;
 mod pool;
@@ -94,6 +95,7 @@ pub fn cases() -> Vec<Case> {
         payload::cases(),
         exact::cases(),
         large::cases(),
+        offsets::cases(),
     ];
     // Several covering grids over the same values may share rows.
     let mut seen = HashSet::new();

@@ -163,7 +163,7 @@ fn repeat(dtype: DType, shape: &'static [usize], layouts: [Layout; 2], way: usiz
         });
         trial.calling(move |backend, p| {
             let desc = RepeatDesc::new(input.desc(p[0], dtype), output.desc(p[1], dtype));
-            backend.repeat(&if interleaved { desc.interleaved() } else { desc })
+            backend.repeat(&if interleaved { desc.with_interleaved() } else { desc })
         })
     })
 }

@@ -1,8 +1,8 @@
 //! Operations that move elements move their bits: a NaN keeps its sign and payload, quiet or signalling.
 
 use backend_api::desc::{
-    ConcatDesc, CopyDesc, GatherDesc, PadDesc, PermuteDesc, RepeatDesc, ScatterDesc, SliceDesc, TensorDesc,
-    WhereDesc,
+    ConcatDesc, CopyDesc, GatherDesc, IndexShape, PadDesc, PermuteDesc, RepeatDesc, ScatterDesc, SliceDesc,
+    TensorDesc, WhereDesc,
 };
 use backend_api::{BackendError, BackendResult, ComputeBackend, DType, ScatterOp};
 
@@ -35,8 +35,10 @@ impl Operands {
         TensorDesc::packed(ptr, self.dtype, &self.shape)
     }
 
-    fn count(&self) -> usize {
-        self.shape[0] * self.shape[1]
+    /// All elements as a table of one column, each named by one index.
+    const fn column(&self) -> IndexShape {
+        let count = self.shape[0] * self.shape[1];
+        IndexShape { rows: count, columns: 1, count }
     }
 }
 
@@ -91,18 +93,14 @@ static MOVERS: [Mover; 9] = [
     },
     Mover {
         name: "gather",
-        call: |backend, x| {
-            let n = x.count();
-            backend.gather(&GatherDesc::new(x.dtype, [x.from, x.descending, x.to], [n, 1, n]))
-        },
+        call: |backend, x| backend.gather(&GatherDesc::new(x.dtype, x.from, x.descending, x.to, x.column())),
         moved: |i, [rows, columns]| rows * columns - 1 - i,
     },
     Mover {
         name: "scatter",
         call: |backend, x| {
-            let n = x.count();
-            let ptrs = [x.to, x.descending, x.from];
-            backend.scatter(&ScatterDesc::new(ScatterOp::Assign, x.dtype, ptrs, [n, 1, n]))
+            let desc = ScatterDesc::new(ScatterOp::Assign, x.dtype, x.to, x.descending, x.from, x.column());
+            backend.scatter(&desc)
         },
         moved: |i, [rows, columns]| rows * columns - 1 - i,
     },

@@ -147,15 +147,15 @@ impl Pool {
             trial.input("input", dtype, &input);
             trial.output("output", dtype, forward(&shape, op, &input));
             return trial
-                .calling(move |backend, p| backend.pool2d(&PoolDesc::new(op, dtype, [p[0], p[1]], shape)));
+                .calling(move |backend, p| backend.pool2d(&PoolDesc::new(op, dtype, p[0], p[1], shape)));
         }
         let gradient = Data::Uniform.values(rng, dtype, outputs);
         trial.input("input", dtype, &input);
         trial.input("grad_output", dtype, &gradient);
         trial.output("grad_input", dtype, backward(&shape, op, &input, &gradient));
         trial.calling(move |backend, p| {
-            let pooling = PoolDesc::new(op, dtype, [p[0], 0], shape);
-            backend.pool2d_backward(&PoolBackwardDesc::of(&pooling, [p[1], p[2]]))
+            let pooling = PoolDesc::new(op, dtype, p[0], 0, shape);
+            backend.pool2d_backward(&PoolBackwardDesc::of(&pooling, p[1], p[2]))
         })
     }
 }

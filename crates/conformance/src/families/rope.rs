@@ -1,7 +1,7 @@
 //! `rope`: both styles, partial rotation, positions, starts and layouts.
 
 use backend_api::DType;
-use backend_api::desc::{HeadStrides, RopeDesc, RopeStyle};
+use backend_api::desc::{HeadLayout, RopeDesc, RopeShape, RopeStyle, RopeTables};
 
 use crate::case::Case;
 use crate::data::uniform;
@@ -93,10 +93,10 @@ impl Rope {
         Case::new("rope", name.to_lowercase(), move |rng| self.trial(rng))
     }
 
-    fn strides(&self, operand: usize) -> HeadStrides {
+    fn strides(&self, operand: usize) -> HeadLayout {
         let (heads, seq, d) = (self.heads, self.seq, self.dims.0);
         let (head, token) = if self.tokens_first[operand] { (d, heads * d) } else { (seq * d, d) };
-        HeadStrides { batch: heads * seq * d, head, token }
+        HeadLayout { offset: 0, batch: heads * seq * d, head, token }
     }
 
     fn trial(self, rng: &mut Rng) -> Trial {
@@ -137,11 +137,18 @@ impl Rope {
         }
         trial.calling(move |backend, p| {
             let ptrs = [p[3], p[p.len() - 1], p[0], p[1]];
-            let mut desc = RopeDesc::new(self.dtype, ptrs, [batch, heads, seq, d], max_position, self.style);
+            let mut desc = RopeDesc::new(
+                self.dtype,
+                ptrs[0],
+                ptrs[1],
+                RopeTables { cos: ptrs[2], sin: ptrs[3], max_position },
+                RopeShape { batch, heads, seq, head_dim: d },
+                self.style,
+            );
             (desc.rotary_dim, desc.start) = (rotary_dim, start);
             desc.positions = (self.positions == Positions::Listed).then_some(p[2]);
             let layout = |i: usize| self.tokens_first[i].then(|| self.strides(i));
-            (desc.input_strides, desc.output_strides) = (layout(0), layout(1));
+            (desc.input_layout, desc.output_layout) = (layout(0), layout(1));
             backend.rope(&desc)
         })
     }

@@ -1,6 +1,6 @@
 //! `scatter`: every function and element type, repeated indices and those outside the table.
 
-use backend_api::desc::ScatterDesc;
+use backend_api::desc::{IndexShape, ScatterDesc};
 use backend_api::{DType, ScatterOp};
 
 use super::gather::{INDICES, Indices};
@@ -106,9 +106,9 @@ fn case(
         trial.input("indices", indices.dtype(), &chosen);
         trial.input("source", dtype, &source);
         trial.calling(move |backend, p| {
-            let desc =
-                ScatterDesc::new(op, dtype, [p[0], p[1], p[2]], [rows, columns, count]).with_outer(outer);
-            backend.scatter(&if per_element { desc.per_element() } else { desc })
+            let desc = ScatterDesc::new(op, dtype, p[0], p[1], p[2], IndexShape { rows, columns, count })
+                .with_outer(outer);
+            backend.scatter(&if per_element { desc.with_per_element() } else { desc })
         })
     })
 }

@@ -1,8 +1,9 @@
 //! A call with the handles of a backend.
 
 use backend_api::desc::{
-    AffineDesc, BinaryDesc, ClampDesc, CompareDesc, ConcatDesc, CopyDesc, CumSumDesc, GatherDesc, MatmulDesc,
-    Matrix, PadDesc, PermuteDesc, ReduceDesc, ScatterDesc, SliceDesc, TensorDesc, UnaryDesc, WhereDesc,
+    AffineDesc, BinaryDesc, ClampDesc, CompareDesc, ConcatDesc, CopyDesc, CumSumDesc, GatherDesc, IndexShape,
+    MatmulDesc, Matrix, PadDesc, PermuteDesc, ReduceDesc, ScatterDesc, SliceDesc, TensorDesc, UnaryDesc,
+    WhereDesc,
 };
 use backend_api::{BackendResult, BackendTranspose, BinaryOp, ComputeBackend, DType};
 
@@ -119,11 +120,24 @@ fn compute(call: &Call, backend: &dyn ComputeBackend, ptr: impl Fn(Slot) -> u64)
         }
         Call::Gather { dtype, table, indices, dst, rows, columns, count } => {
             let ptrs = [table, indices, dst].map(&ptr);
-            backend.gather(&GatherDesc::new(dtype, ptrs, [rows, columns, count]))
+            backend.gather(&GatherDesc::new(
+                dtype,
+                ptrs[0],
+                ptrs[1],
+                ptrs[2],
+                IndexShape { rows, columns, count },
+            ))
         }
         Call::Scatter { op, dtype, table, indices, src, rows, columns, count } => {
             let ptrs = [table, indices, src].map(&ptr);
-            backend.scatter(&ScatterDesc::new(op, dtype, ptrs, [rows, columns, count]))
+            backend.scatter(&ScatterDesc::new(
+                op,
+                dtype,
+                ptrs[0],
+                ptrs[1],
+                ptrs[2],
+                IndexShape { rows, columns, count },
+            ))
         }
         Call::Permute { dtype, src, dst, rows, columns } => {
             let (from, to) = ([rows, columns], [columns, rows]);

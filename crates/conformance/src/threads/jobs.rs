@@ -1,7 +1,7 @@
 //! The shared inputs of the threads, and operations on them with known results.
 
 use backend_api::desc::{
-    BinaryDesc, CopyDesc, GatherDesc, MatmulDesc, Matrix, SoftmaxDesc, TensorDesc, UnaryDesc,
+    BinaryDesc, CopyDesc, GatherDesc, IndexShape, MatmulDesc, Matrix, SoftmaxDesc, TensorDesc, UnaryDesc,
 };
 use backend_api::{
     Activation, BackendResult, BackendTranspose, BinaryOp, ComputeBackend, DType, ReduceOp, UnaryOp,
@@ -149,7 +149,13 @@ impl<'a> Shared<'a> {
         });
         let gathered = rows.iter().flat_map(|&row| a[row as usize * N..][..N].to_vec());
         self.add("gather", gathered.collect(), move |backend, out| {
-            backend.gather(&GatherDesc::new(DType::F32, [a_ptr, indices, out], [N, N, N]))
+            backend.gather(&GatherDesc::new(
+                DType::F32,
+                a_ptr,
+                indices,
+                out,
+                IndexShape { rows: N, columns: N, count: N },
+            ))
         });
         let transposed = (0..ELEMENTS).map(|i| a[i % N * N + i / N]);
         self.add("a transposing copy", transposed.collect(), move |backend, out| {

@@ -143,6 +143,8 @@ pub(super) fn run(
 
 #[cfg(test)]
 mod tests {
+    use backend_api::desc::AttentionShape;
+
     use super::*;
 
     #[test]
@@ -165,7 +167,14 @@ mod tests {
     #[test]
     fn tiles_are_smaller_where_there_is_little_to_do() {
         let first = |head_dim, seq_q, heads, causal| {
-            let mut desc = AttentionDesc::new(DType::F16, [0; 4], [1, heads, seq_q, seq_q, head_dim]);
+            let mut desc = AttentionDesc::new(
+                DType::F16,
+                0,
+                0,
+                0,
+                0,
+                AttentionShape { batch: 1, heads, seq_q, seq_kv: seq_q, head_dim },
+            );
             desc.causal = causal;
             CooperativeTile::candidates(&desc, 132).next().map(|tile| tile.to_string())
         };

@@ -106,12 +106,21 @@ pub(super) fn run(
 
 #[cfg(test)]
 mod tests {
+    use backend_api::desc::AttentionShape;
+
     use super::*;
 
     #[test]
     fn keys_are_spread_over_as_few_lanes_as_hold_them() {
         let lanes = |kv_dtype, head_dim, subgroup| {
-            let mut desc = AttentionDesc::new(DType::F32, [0; 4], [1, 1, 1, 1, head_dim]);
+            let mut desc = AttentionDesc::new(
+                DType::F32,
+                0,
+                0,
+                0,
+                0,
+                AttentionShape { batch: 1, heads: 1, seq_q: 1, seq_kv: 1, head_dim },
+            );
             desc.kv_dtype = kv_dtype;
             Tile::find(4, subgroup, &desc).map(|tile| tile.lanes)
         };

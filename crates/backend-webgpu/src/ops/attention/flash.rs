@@ -152,6 +152,8 @@ pub(super) fn run(
 
 #[cfg(test)]
 mod tests {
+    use backend_api::desc::AttentionShape;
+
     use super::*;
 
     #[test]
@@ -159,14 +161,28 @@ mod tests {
         let portable = wgpu::Limits::default();
         for head_dim in 1..=256 {
             for seq_q in [1, 33, 4096] {
-                let desc = AttentionDesc::new(DType::F32, [0; 4], [1, 64, seq_q, seq_q, head_dim]);
+                let desc = AttentionDesc::new(
+                    DType::F32,
+                    0,
+                    0,
+                    0,
+                    0,
+                    AttentionShape { batch: 1, heads: 64, seq_q, seq_kv: seq_q, head_dim },
+                );
                 let tile = FlashTile::choose(&portable, &desc, 132);
                 assert!(tile.head_dim() >= head_dim && tile.fits(&portable), "{head_dim}: {tile}");
             }
         }
         let large = wgpu::Limits { max_compute_workgroup_storage_size: 49152, ..portable.clone() };
         let chosen = |limits, seq_q, heads| {
-            let desc = AttentionDesc::new(DType::F32, [0; 4], [1, heads, seq_q, seq_q, 64]);
+            let desc = AttentionDesc::new(
+                DType::F32,
+                0,
+                0,
+                0,
+                0,
+                AttentionShape { batch: 1, heads, seq_q, seq_kv: seq_q, head_dim: 64 },
+            );
             FlashTile::choose(limits, &desc, 132).to_string()
         };
         assert_eq!(chosen(&portable, 2048, 128), "flash/64x64x64r8");

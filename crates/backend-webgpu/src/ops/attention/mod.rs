@@ -17,7 +17,7 @@ mod plan;
 mod self_test;
 mod split;
 
-use backend_api::desc::{AttentionDesc, HeadStrides};
+use backend_api::desc::{AttentionDesc, HeadLayout};
 use backend_api::{BackendError, BackendResult, DType};
 
 use super::copy_bytes::copy_bytes;
@@ -177,15 +177,16 @@ fn params(
     tiles: usize,
     splits: usize,
 ) -> BackendResult<Params> {
-    let place = |window: &Window, heads: usize, seq: usize, strides: HeadStrides| {
+    let place = |window: &Window, heads: usize, seq: usize, strides: HeadLayout| {
         let used = |count: usize, stride| {
             if count > 1 { dim(op, "stride", stride) } else { Ok(0) }
         };
-        let HeadStrides { batch, head, token } = strides;
+        let HeadLayout { batch, head, token, .. } = strides;
         BackendResult::Ok([window.offset, used(desc.batch, batch)?, used(heads, head)?, used(seq, token)?])
     };
-    let [q, k, v, o] = desc.strides();
-    let mask = desc.mask.map_or(HeadStrides { batch: 0, head: 0, token: 0 }, |mask| HeadStrides {
+    let [q, k, v, o] = desc.layouts();
+    let mask = desc.mask.map_or(HeadLayout { offset: 0, batch: 0, head: 0, token: 0 }, |mask| HeadLayout {
+        offset: 0,
         batch: mask.batch_stride,
         head: mask.head_stride,
         token: mask.query_stride,

@@ -77,7 +77,7 @@ impl Part {
     }
 
     fn batches(&self, first: usize, batch: usize) -> Self {
-        let [q, k, v, o] = self.desc.strides().map(|strides| first * strides.batch);
+        let [q, k, v, o] = self.desc.layouts().map(|strides| first * strides.batch);
         let mask = first * self.mask_stride(|mask| mask.batch_stride);
         let lse = first * self.desc.heads * self.desc.seq_q;
         let starts = Starts { q, k, v, o, mask, lengths: first, lse };
@@ -86,7 +86,7 @@ impl Part {
 
     /// `count` heads of keys from `first` on, each with a group of query heads, of a single sequence.
     fn heads(&self, [first, count]: [usize; 2], group: usize) -> Self {
-        let [q, k, v, o] = self.desc.strides();
+        let [q, k, v, o] = self.desc.layouts();
         let starts = self.query_heads(first * group, [q.head, o.head]);
         let starts = Starts { k: first * k.head, v: first * v.head, ..starts };
         self.from(starts, |desc| (desc.heads, desc.kv_heads) = (count * group, count))
@@ -94,7 +94,7 @@ impl Part {
 
     /// Query heads of a single head of keys.
     fn heads_of_group(&self, first: usize, heads: usize) -> Self {
-        let [q, _, _, o] = self.desc.strides();
+        let [q, _, _, o] = self.desc.layouts();
         self.from(self.query_heads(first, [q.head, o.head]), |desc| desc.heads = heads)
     }
 
@@ -107,7 +107,7 @@ impl Part {
     /// `causal`, the keys behind the last query's position are left out, and otherwise the window reaches as
     /// much further back.
     fn queries(&self, first: usize, count: usize) -> Self {
-        let [q, _, _, o] = self.desc.strides();
+        let [q, _, _, o] = self.desc.layouts();
         let mask = first * self.mask_stride(|mask| mask.query_stride);
         let starts = Starts { q: first * q.token, o: first * o.token, mask, lse: first, ..Starts::default() };
         let behind = self.desc.seq_q - first - count;
@@ -128,7 +128,7 @@ impl Part {
     /// A part of this call that differs in some extents, with operands that lie as they do here.
     fn from(&self, starts: Starts, change: impl FnOnce(&mut AttentionDesc)) -> Self {
         let mut desc = self.desc;
-        [desc.q_strides, desc.k_strides, desc.v_strides, desc.o_strides] = self.desc.strides().map(Some);
+        [desc.q_layout, desc.k_layout, desc.v_layout, desc.o_layout] = self.desc.layouts().map(Some);
         change(&mut desc);
         let given = |is_given: bool, start| if is_given { start } else { 0 };
         let windows = &self.windows;

@@ -127,12 +127,21 @@ fn combine(
 
 #[cfg(test)]
 mod tests {
+    use backend_api::desc::AttentionShape;
+
     use super::*;
 
     #[test]
     fn pieces_cover_what_is_seen_and_none_is_empty() {
         let pieces = |seq_kv, window, count| {
-            let mut desc = AttentionDesc::new(DType::F32, [0; 4], [2, 8, 1, seq_kv, 64]);
+            let mut desc = AttentionDesc::new(
+                DType::F32,
+                0,
+                0,
+                0,
+                0,
+                AttentionShape { batch: 2, heads: 8, seq_q: 1, seq_kv, head_dim: 64 },
+            );
             (desc.kv_heads, desc.window) = (2, window);
             let pieces = Pieces::new(&desc, 2, count, 16);
             (pieces.length, pieces.count, pieces.grid(&desc))

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use backend_api::DType;
-use backend_api::desc::{AttentionDesc, HeadStrides};
+use backend_api::desc::{AttentionDesc, HeadLayout};
 
 use super::cooperative::CooperativeTile;
 use super::flash::FlashTile;
@@ -178,7 +178,7 @@ fn for_few_queries(ctx: &OpContext, desc: &AttentionDesc, windows: &Windows) -> 
 fn reads_wide(desc: &AttentionDesc, windows: &Windows) -> bool {
     let unit = |dtype: DType| 16 / dtype.size();
     let (queries, keys) = ([desc.heads, desc.seq_q], [desc.kv_heads, desc.seq_kv]);
-    let [q, k, v, _] = desc.strides();
+    let [q, k, v, _] = desc.layouts();
     desc.head_dim.is_multiple_of(unit(desc.kv_dtype).max(unit(desc.dtype)))
         && is_aligned(desc, &windows.q, queries, q, unit(desc.dtype))
         && is_aligned(desc, &windows.k, keys, k, unit(desc.kv_dtype))
@@ -196,7 +196,7 @@ fn reads_fragments(ctx: &OpContext, desc: &AttentionDesc, windows: &Windows) -> 
 
 /// Whether every vector of O starts at a multiple of four elements.
 fn writes_fours(desc: &AttentionDesc, windows: &Windows) -> bool {
-    let [.., o] = desc.strides();
+    let [.., o] = desc.layouts();
     is_aligned(desc, &windows.o, [desc.heads, desc.seq_q], o, 4)
 }
 
@@ -206,7 +206,7 @@ fn is_aligned(
     desc: &AttentionDesc,
     window: &Window,
     [heads, seq]: [usize; 2],
-    HeadStrides { batch, head, token }: HeadStrides,
+    HeadLayout { batch, head, token, .. }: HeadLayout,
     unit: usize,
 ) -> bool {
     let strides = [(desc.batch, batch), (heads, head), (seq, token)];

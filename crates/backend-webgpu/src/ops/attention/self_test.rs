@@ -1,6 +1,6 @@
 //! Whether a tile on cooperative matrices gives right results on this device.
 
-use backend_api::desc::AttentionDesc;
+use backend_api::desc::{AttentionDesc, AttentionShape};
 use backend_api::{BackendError, BackendResult, DType, Diagnostic};
 use half::f16;
 
@@ -49,8 +49,9 @@ fn compare(
     shape: [usize; 5],
     launch: impl FnOnce(&mut SelfTest, &AttentionDesc, &Windows) -> BackendResult<()>,
 ) -> BackendResult<()> {
-    let [_, heads, seq_q, seq_kv, head_dim] = shape;
-    let mut desc = AttentionDesc::new(DType::F16, [0; 4], shape);
+    let [batch, heads, seq_q, seq_kv, head_dim] = shape;
+    let shape = AttentionShape { batch, heads, seq_q, seq_kv, head_dim };
+    let mut desc = AttentionDesc::new(DType::F16, 0, 0, 0, 0, shape);
     (desc.kv_heads, desc.scale, desc.causal) = (1, 1.0, true);
     let q = numbers(1, heads * seq_q * head_dim, |_| 0.25);
     let k = numbers(2, seq_kv * head_dim, |i| if i / head_dim < 40 { 0.25 } else { 1.0 });

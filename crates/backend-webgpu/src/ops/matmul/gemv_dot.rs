@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use backend_api::desc::{MatmulDesc, Matrix};
+use backend_api::desc::MatmulDesc;
 use backend_api::{Activation, DType, DeviceKind};
 
 use super::kernel::{GemmKernel, Kernel, Signature};
@@ -62,7 +62,8 @@ impl GemvDot {
         let Small { matrix: row, offset, across_k } = Small::of(desc, windows, self.transposed);
         // Of a single row, the leading dimension is only where its elements are if it lies across memory.
         let width = VecWidth::of(row.dtype).width();
-        let adjacent = Matrix { ld: width, ..*row };
+        let mut adjacent = *row;
+        adjacent.ld = width;
         (!across_k || row.ld == 1)
             && is_aligned(&adjacent, offset, desc.k, width)
             && Large::of(desc, self.transposed).reads_as_vectors(windows)
@@ -148,6 +149,8 @@ pub(super) fn variants() -> Vec<Variant> {
 #[cfg(test)]
 mod tests {
     use backend_api::BackendTranspose;
+
+    use backend_api::desc::Matrix;
 
     use super::*;
 

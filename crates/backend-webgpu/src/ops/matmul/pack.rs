@@ -212,7 +212,11 @@ impl Copy {
         Ok(Self {
             source: source.clone(),
             dtype,
-            matrix: Matrix { ld, batch_stride: if copies == 1 { 0 } else { rows_out * ld }, ..*matrix },
+            matrix: Matrix::new(matrix.ptr, matrix.dtype, ld).with_batch_stride(if copies == 1 {
+                0
+            } else {
+                rows_out * ld
+            }),
             elements,
             whole: last / group(dtype) < (source.size / VECTOR as u64) as usize,
             total: copies * rows_out * vectors,

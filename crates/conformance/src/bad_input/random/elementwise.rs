@@ -72,7 +72,7 @@ impl Tensor {
     }
 
     pub(super) fn desc(&self) -> TensorDesc<'_> {
-        TensorDesc { ptr: self.ptr, dtype: self.dtype, shape: &self.shape, strides: self.strides.as_deref() }
+        TensorDesc::packed(self.ptr, self.dtype, &self.shape).with_strides(self.strides.as_deref())
     }
 }
 

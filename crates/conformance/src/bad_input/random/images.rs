@@ -40,7 +40,8 @@ fn handles(rng: &mut Rng, pool: &Pool<'_>) -> [u64; 3] {
 }
 
 pub(super) fn conv2d<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
-    let mut d = ConvDesc::new(dtype(rng), handles(rng, pool), shape(rng));
+    let (of, [x, y, z]) = (dtype(rng), handles(rng, pool));
+    let mut d = ConvDesc::new(of, x, y, z, shape(rng));
     let bias = pool.pick(rng);
     d.bias = maybe(rng, bias);
     d.activation = rng.pick(Activation::ALL);
@@ -49,7 +50,8 @@ pub(super) fn conv2d<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
 }
 
 pub(super) fn conv_transpose2d<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
-    let mut d = ConvTransposeDesc::new(dtype(rng), handles(rng, pool), shape(rng));
+    let (of, [x, y, z]) = (dtype(rng), handles(rng, pool));
+    let mut d = ConvTransposeDesc::new(of, x, y, z, shape(rng));
     d.output_padding = [rng.below(2), rng.below(2)];
     let bias = pool.pick(rng);
     d.bias = maybe(rng, bias);
@@ -58,13 +60,15 @@ pub(super) fn conv_transpose2d<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
 }
 
 pub(super) fn backward_data<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
-    let d = ConvBackwardDataDesc::new(dtype(rng), handles(rng, pool), shape(rng));
+    let (of, [x, y, z]) = (dtype(rng), handles(rng, pool));
+    let d = ConvBackwardDataDesc::new(of, x, y, z, shape(rng));
     let verdict = pool.check("conv2d_backward_data", d.operands("conv2d_backward_data"));
     call(format!("{d:?}"), verdict, move |b| b.conv2d_backward_data(&d))
 }
 
 pub(super) fn backward_filter<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
-    let d = ConvBackwardFilterDesc::new(dtype(rng), handles(rng, pool), shape(rng));
+    let (of, [x, y, z]) = (dtype(rng), handles(rng, pool));
+    let d = ConvBackwardFilterDesc::new(of, x, y, z, shape(rng));
     let verdict = pool.check("conv2d_backward_filter", d.operands("conv2d_backward_filter"));
     call(format!("{d:?}"), verdict, move |b| b.conv2d_backward_filter(&d))
 }
@@ -79,9 +83,9 @@ pub(super) fn pool2d<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
     });
     let shape = PoolShape::new(input, output, window).with_layout(rng.pick(&LAYOUTS));
     let [input, output, _] = handles(rng, pool);
-    let d = PoolDesc::new(rng.pick(&PoolOp::ALL), dtype(rng), [input, output], shape);
+    let d = PoolDesc::new(rng.pick(&PoolOp::ALL), dtype(rng), input, output, shape);
     if rng.one_in(3) {
-        let backward = PoolBackwardDesc::of(&d, [pool.pick(rng), pool.pick(rng)]);
+        let backward = PoolBackwardDesc::of(&d, pool.pick(rng), pool.pick(rng));
         let op = "pool2d_backward";
         let verdict = pool.check(op, backward.operands(op));
         return call(format!("{backward:?}"), verdict, move |b| b.pool2d_backward(&backward));

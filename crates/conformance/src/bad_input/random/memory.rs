@@ -10,7 +10,7 @@ use super::pool::Pool;
 use crate::rng::Rng;
 
 fn bytes(arg: &'static str, ptr: u64, bytes: usize, access: Access) -> Operand {
-    Operand { arg, ptr, bytes, align: 1, access }
+    Operand::bytes(arg, ptr, bytes, access)
 }
 
 pub(super) fn transfer<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {

@@ -70,7 +70,7 @@ pub(super) fn repeat<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
     let desc =
         move |input: &Tensor, output: &Tensor, f: &mut dyn FnMut(&RepeatDesc<'_>) -> BackendResult<()>| {
             let desc = RepeatDesc::new(input.desc(), output.desc());
-            f(&if interleaved { desc.interleaved() } else { desc })
+            f(&if interleaved { desc.with_interleaved() } else { desc })
         };
     let verdict = desc(&input, &output, &mut |desc| {
         pool.check("repeat", desc.operands("repeat").map(|(operands, _)| operands))

@@ -1,7 +1,7 @@
 //! Random matrix products, convolutions and attention.
 
 use backend_api::desc::{
-    AttentionDesc, AttentionMask, Bias, BiasAxis, ConvDesc, HeadStrides, MatmulDesc, Matrix,
+    AttentionDesc, AttentionMask, AttentionShape, Bias, BiasAxis, ConvDesc, HeadLayout, MatmulDesc, Matrix,
 };
 use backend_api::{Activation, BackendTranspose, DType};
 
@@ -121,8 +121,10 @@ pub(super) fn conv2d<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
 }
 
 pub(super) fn attention<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
-    let ptrs = std::array::from_fn(|_| pool.pick(rng));
-    let mut d = AttentionDesc::new(DType::F32, ptrs, sizes(rng));
+    let [q, k, v, o] = std::array::from_fn(|_| pool.pick(rng));
+    let [batch, heads, seq_q, seq_kv, head_dim] = sizes(rng);
+    let shape = AttentionShape { batch, heads, seq_q, seq_kv, head_dim };
+    let mut d = AttentionDesc::new(DType::F32, q, k, v, o, shape);
     d.causal = rng.one_in(2);
     d.scale = factor(rng);
     let verdict = pool.check("attention", d.operands("attention"));
@@ -132,8 +134,10 @@ pub(super) fn attention<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
 }
 
 pub(super) fn attention_ext<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
-    let ptrs = std::array::from_fn(|_| pool.pick(rng));
-    let mut d = AttentionDesc::new(dtype(rng), ptrs, sizes(rng));
+    let [q, k, v, o] = std::array::from_fn(|_| pool.pick(rng));
+    let [batch, heads, seq_q, seq_kv, head_dim] = sizes(rng);
+    let shape = AttentionShape { batch, heads, seq_q, seq_kv, head_dim };
+    let mut d = AttentionDesc::new(dtype(rng), q, k, v, o, shape);
     let kv_heads = size(rng);
     d.kv_heads = maybe(rng, kv_heads).unwrap_or(d.heads);
     d.scale = factor(rng);
@@ -149,14 +153,14 @@ pub(super) fn attention_ext<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
     d.softcap = factor(rng);
     let strides = |rng: &mut Rng| {
         let [batch, head, token] = sizes(rng);
-        maybe(rng, HeadStrides { batch, head, token })
+        maybe(rng, HeadLayout { offset: 0, batch, head, token })
     };
-    d.q_strides = strides(rng);
-    d.o_strides = strides(rng);
+    d.q_layout = strides(rng);
+    d.o_layout = strides(rng);
     // Keys at a stride of 0 fit in no time and take for ever: only where there are few.
     if d.seq_kv < 1000 {
-        d.k_strides = strides(rng);
-        d.v_strides = strides(rng);
+        d.k_layout = strides(rng);
+        d.v_layout = strides(rng);
     }
     let verdict = pool.check("attention_ext", d.operands("attention_ext"));
     call(format!("{d:?}"), verdict, move |b| b.attention_ext(&d))

@@ -1,9 +1,9 @@
 //! Random reductions, normalisations, rotations and gathers.
 
 use backend_api::desc::{
-    BatchNormDesc, CumSumDesc, Distribution, GatherDesc, GroupNormDesc, HeadStrides, LayerNormDesc,
-    NormBackwardDesc, NormBackwardWeightDesc, RandomDesc, ReduceDesc, RmsNormDesc, RopeDesc, RopeStyle,
-    ScatterDesc, SoftmaxBackwardDesc, SoftmaxDesc, TensorDesc,
+    BatchNormDesc, ChannelShape, CumSumDesc, Distribution, GatherDesc, GroupNormDesc, HeadLayout, IndexShape,
+    LayerNormDesc, NormBackwardDesc, NormBackwardWeightDesc, RandomDesc, ReduceDesc, RmsNormDesc, RopeDesc,
+    RopeShape, RopeStyle, RopeTables, ScatterDesc, SoftmaxBackwardDesc, SoftmaxDesc, TensorDesc,
 };
 use backend_api::{BackendResult, DType, ReduceOp, ScatterOp};
 
@@ -39,7 +39,7 @@ pub(super) fn reduce_ext<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
         "reduce_ext {op:?} {from} {input:#x} {shape:?} {strides:?} over {axes:?} to {to:?} {output:#x} {output_strides:?}"
     );
     let with_desc = move |f: &mut dyn FnMut(&ReduceDesc<'_>) -> BackendResult<()>| {
-        let tensor = TensorDesc { ptr: input, dtype: from, shape: &shape, strides: strides.as_deref() };
+        let tensor = TensorDesc::packed(input, from, &shape).with_strides(strides.as_deref());
         let mut desc = ReduceDesc::new(op, tensor, &axes, output);
         desc.output_dtype = to.unwrap_or(desc.output_dtype);
         desc.output_strides = output_strides.as_deref();
@@ -79,14 +79,19 @@ pub(super) fn norm<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
 
 pub(super) fn group_norm<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
     let [input, output, weight, bias] = std::array::from_fn(|_| pool.pick(rng));
-    let mut d = GroupNormDesc::new(dtype(rng), input, output, sizes(rng), size(rng));
+    let [batch, channels, spatial] = sizes(rng);
+    let shape = ChannelShape { batch, channels, spatial };
+    let mut d = GroupNormDesc::new(dtype(rng), input, output, shape, size(rng));
     (d.weight, d.bias, d.eps) = (maybe(rng, weight), maybe(rng, bias), factor(rng));
     let verdict = pool.check("group_norm", d.operands("group_norm"));
     call(format!("{d:?}"), verdict, move |b| b.group_norm(&d))
 }
 
 pub(super) fn batch_norm<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
-    let mut d = BatchNormDesc::new(dtype(rng), std::array::from_fn(|_| pool.pick(rng)), sizes(rng));
+    let (of, [input, output, mean, variance]) = (dtype(rng), std::array::from_fn(|_| pool.pick(rng)));
+    let [batch, channels, spatial] = sizes(rng);
+    let shape = ChannelShape { batch, channels, spatial };
+    let mut d = BatchNormDesc::new(of, input, output, mean, variance, shape);
     let [weight, bias] = std::array::from_fn(|_| pool.pick(rng));
     (d.weight, d.bias, d.eps) = (maybe(rng, weight), maybe(rng, bias), factor(rng));
     let verdict = pool.check("batch_norm", d.operands("batch_norm"));
@@ -109,7 +114,7 @@ pub(super) fn cumsum<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
 pub(super) fn backward<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
     let (dtype, [rows, columns]) = (dtype(rng), sizes(rng));
     let [x, y, z, weight]: [u64; 4] = std::array::from_fn(|_| pool.pick(rng));
-    let mut input = NormBackwardDesc::layer_norm(dtype, [x, y, z], rows, columns);
+    let mut input = NormBackwardDesc::layer_norm(dtype, x, y, z, rows, columns);
     (input.centred, input.eps, input.weight) = (rng.one_in(2), factor(rng), maybe(rng, weight));
     match rng.below(3) {
         0 => {
@@ -131,31 +136,43 @@ pub(super) fn backward<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
 }
 
 pub(super) fn rope<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
-    let ptrs = std::array::from_fn(|_| pool.pick(rng));
+    let [input, output, cos, sin] = std::array::from_fn(|_| pool.pick(rng));
     let style = rng.pick(&[RopeStyle::Half, RopeStyle::Interleaved]);
-    let mut d = RopeDesc::new(dtype(rng), ptrs, sizes(rng), size(rng), style);
+    let [batch, heads, seq, head_dim] = sizes(rng);
+    let shape = RopeShape { batch, heads, seq, head_dim };
+    let mut d = RopeDesc::new(
+        dtype(rng),
+        input,
+        output,
+        RopeTables { cos, sin, max_position: size(rng) },
+        shape,
+        style,
+    );
     let (rotary, start, positions) = (size(rng), size(rng), pool.pick(rng));
     d.rotary_dim = maybe(rng, rotary).unwrap_or(d.head_dim & !1);
     d.start = maybe(rng, start).unwrap_or(0);
     d.positions = maybe(rng, positions);
-    for strides in [&mut d.input_strides, &mut d.output_strides] {
+    for strides in [&mut d.input_layout, &mut d.output_layout] {
         let [batch, head, token] = sizes(rng);
-        *strides = maybe(rng, HeadStrides { batch, head, token });
+        *strides = maybe(rng, HeadLayout { offset: 0, batch, head, token });
     }
     let verdict = pool.check("rope", d.operands("rope"));
     call(format!("{d:?}"), verdict, move |b| b.rope(&d))
 }
 
 pub(super) fn gather<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
-    let (ptrs, shape) = (std::array::from_fn(|_| pool.pick(rng)), sizes(rng));
+    let ([table, indices, moved], [rows, columns, count]) =
+        (std::array::from_fn(|_| pool.pick(rng)), sizes(rng));
+    let shape = IndexShape { rows, columns, count };
     let (dtype, outer, per_element) = (dtype(rng), if rng.one_in(3) { size(rng) } else { 1 }, rng.one_in(3));
     if rng.one_in(2) {
-        let mut d = GatherDesc::new(dtype, ptrs, shape).with_outer(outer);
+        let mut d = GatherDesc::new(dtype, table, indices, moved, shape).with_outer(outer);
         d.per_element = per_element;
         let verdict = pool.check("gather", d.operands("gather"));
         call(format!("{d:?}"), verdict, move |b| b.gather(&d))
     } else {
-        let mut d = ScatterDesc::new(rng.pick(ScatterOp::ALL), dtype, ptrs, shape).with_outer(outer);
+        let mut d =
+            ScatterDesc::new(rng.pick(ScatterOp::ALL), dtype, table, indices, moved, shape).with_outer(outer);
         d.per_element = per_element;
         let verdict = pool.check("scatter", d.operands("scatter"));
         call(format!("{d:?}"), verdict, move |b| b.scatter(&d))

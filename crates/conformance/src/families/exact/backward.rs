@@ -99,7 +99,7 @@ impl Operands {
 
     fn desc(&self, dtype: DType, [x, dy, dx]: [u64; 3]) -> NormBackwardDesc {
         let new = if self.centred { NormBackwardDesc::layer_norm } else { NormBackwardDesc::rms_norm };
-        let mut desc = new(dtype, [x, dy, dx], self.rows, self.columns);
+        let mut desc = new(dtype, x, dy, dx, self.rows, self.columns);
         desc.eps = EPS;
         desc
     }

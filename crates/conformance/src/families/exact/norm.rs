@@ -4,7 +4,7 @@
 //! midpoint.
 
 use backend_api::DType;
-use backend_api::desc::{GroupNormDesc, LayerNormDesc, RmsNormDesc};
+use backend_api::desc::{ChannelShape, GroupNormDesc, LayerNormDesc, RmsNormDesc};
 
 use super::{Exact, Model, Recipe, balanced};
 use crate::data::uniform;
@@ -154,7 +154,7 @@ fn recipe(dtype: DType, kind: Kind, [rows, columns]: [usize; 2], residual: bool)
                     backend.rms_norm(&desc)
                 }
                 Kind::Group([batch, channels, spatial, groups]) => {
-                    let shape = [batch, channels, spatial];
+                    let shape = ChannelShape { batch, channels, spatial };
                     let mut desc = GroupNormDesc::new(dtype, input, output, shape, groups);
                     (desc.eps, desc.weight, desc.bias) = (EPS, weight, bias);
                     backend.group_norm(&desc)

@@ -1,6 +1,6 @@
 //! Cumulative sums, additions to a table and averages of windows, over small whole numbers but 0.
 
-use backend_api::desc::{CumSumDesc, PoolDesc, PoolOp, PoolShape, ScatterDesc, Window};
+use backend_api::desc::{CumSumDesc, IndexShape, PoolDesc, PoolOp, PoolShape, ScatterDesc, Window};
 use backend_api::{DType, ScatterOp};
 
 use super::{Exact, Model, Recipe, along, balanced};
@@ -96,8 +96,15 @@ fn scatter(dtype: DType, [rows, columns, count]: [usize; 3], per_element: bool) 
         trial.input("indices", DType::U32, &indices);
         trial.input("source", dtype, &source);
         let trial = trial.calling(move |backend, p| {
-            let desc = ScatterDesc::new(ScatterOp::Add, dtype, [p[0], p[1], p[2]], [rows, columns, count]);
-            backend.scatter(&if per_element { desc.per_element() } else { desc })
+            let desc = ScatterDesc::new(
+                ScatterOp::Add,
+                dtype,
+                p[0],
+                p[1],
+                p[2],
+                IndexShape { rows, columns, count },
+            );
+            backend.scatter(&if per_element { desc.with_per_element() } else { desc })
         });
         let model: Model = Box::new(move |times| {
             let mut table = table.clone();
@@ -121,7 +128,7 @@ fn pool(dtype: DType, op: PoolOp, [height, width]: [usize; 2]) -> Recipe {
         trial.input("input", dtype, &input);
         trial.output("output", dtype, forward(&shape, op, &input));
         let trial =
-            trial.calling(move |backend, p| backend.pool2d(&PoolDesc::new(op, dtype, [p[0], p[1]], shape)));
+            trial.calling(move |backend, p| backend.pool2d(&PoolDesc::new(op, dtype, p[0], p[1], shape)));
         let length = height * width;
         let model: Model = Box::new(move |times| {
             let result = |output: usize| {
