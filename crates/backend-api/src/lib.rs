@@ -7,8 +7,7 @@
 //! * [`ComputeBackend`]: the operations. Fifteen of them are positional, in the manner of BLAS; the others
 //!   take one descriptor from [`desc`].
 //! * [`BackendError`]: every way a call can fail, with fields rather than prose.
-//! * [`operand`]: the bytes that a call reads and writes, checked the same way by every backend.
-//! * [`handles`]: the table behind a backend's handles.
+//! * [`support`]: what backends are made with, such as the check of a call's operands and the table of handles.
 //! * [`owned::Buffer`]: a handle that is freed when it is dropped.
 //! * [`Registry`]: backends by name, and the choice of the best one.
 //!
@@ -24,25 +23,25 @@ mod diagnostic;
 mod dtype;
 mod error;
 mod forward;
-pub mod handles;
+mod handles;
 mod maybe_send;
-pub mod operand;
+mod operand;
 mod ops;
 pub mod owned;
 pub mod random;
 mod registry;
 mod shape_bound;
 mod size;
+pub mod support;
 
 pub use backend::ComputeBackend;
-pub use bound::{MAX_SECONDS, require_bounded};
 pub use command::Command;
 pub use device::{Capabilities, DeviceInfo, DeviceKind, MemoryStats};
 pub use diagnostic::{Diagnostic, DiagnosticKind, SourcePlace};
-pub use dtype::{DType, round_to_odd};
+pub use dtype::DType;
 pub use error::{BackendError, BackendResult, ErrorKind};
 pub use maybe_send::{BackendFuture, MaybeSend, MaybeSync, Operation};
 pub use ops::{Activation, BackendTranspose, BinaryOp, CompareOp, MathMode, ReduceOp, ScatterOp, UnaryOp};
 pub use registry::{BackendFactory, BackendPreference, OVERRIDE_VARIABLE, Registry, Selection};
 pub use shape_bound::Bound;
-pub use size::{checked_add, checked_product};
+pub(crate) use size::{checked_add, checked_product};

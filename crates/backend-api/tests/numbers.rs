@@ -1,10 +1,8 @@
 //! Tables and bounds, at the values where they change.
 
 use backend_api::desc::{AttentionDesc, AttentionShape, PoolOp, Value, rope_tables};
-use backend_api::{
-    Activation, BackendError, BackendPreference, BackendTranspose, DType, MAX_SECONDS, ReduceOp, UnaryOp,
-    checked_add, checked_product, require_bounded, round_to_odd,
-};
+use backend_api::support::{MAX_SECONDS, checked_add, checked_product, require_bounded, round_to_odd};
+use backend_api::{Activation, BackendError, BackendPreference, BackendTranspose, DType, ReduceOp, UnaryOp};
 
 #[test]
 fn products_and_sums_are_those_of_wide_integers() {

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use backend_api::operand::{Access, Operand, check};
+use backend_api::support::{Access, Operand, check};
 use backend_api::{BackendError, BackendResult};
 use bytemuck::{cast_slice, cast_slice_mut};
 use parking_lot::{RwLockReadGuard, RwLockWriteGuard};

@@ -2,7 +2,7 @@
 
 use std::any::Any;
 
-use backend_api::operand::{Access, Operand};
+use backend_api::support::{Access, Operand};
 use backend_api::{
     BackendError, BackendFuture, BackendResult, Capabilities, Command, ComputeBackend, DeviceInfo,
     MemoryStats, Operation,

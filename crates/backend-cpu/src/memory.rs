@@ -4,8 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use backend_api::operand::Region;
-use backend_api::{BackendError, BackendResult, MemoryStats, checked_add};
+use backend_api::support::{Region, checked_add};
+use backend_api::{BackendError, BackendResult, MemoryStats};
 use parking_lot::{Mutex, RwLock};
 use slotmap::{Key, KeyData, SlotMap, new_key_type};
 

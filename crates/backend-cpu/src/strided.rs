@@ -6,7 +6,7 @@
 
 use std::ops::Range;
 
-use backend_api::desc::Loop;
+use backend_api::support::Loop;
 
 use crate::parallel::Cores;
 

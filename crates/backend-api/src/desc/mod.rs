@@ -2,27 +2,27 @@
 //!
 //! A descriptor is made with its `new`, which takes what is required, and refined with its `with_…` methods;
 //! options that a later version adds have a default. `operands(op)` checks the shapes and returns the memory that the
-//! operation touches, for [`operand::check`](crate::operand::check); `op` is the name that errors carry.
+//! operation touches, for [`support::check`](crate::support::check); `op` is the name that errors carry.
 
 mod attention;
 mod backward;
 mod channel_norm;
 mod conv;
 mod conv_backward;
-mod conv_gather;
+pub(crate) mod conv_gather;
 mod copy;
 mod cumsum;
 mod elementwise;
 mod gather;
 mod matmul;
-mod movement;
+pub(crate) mod movement;
 mod norm;
 mod pool;
 mod random;
-mod reduce;
+pub(crate) mod reduce;
 mod rope;
 mod scatter;
-mod tensor;
+pub(crate) mod tensor;
 mod value;
 mod window;
 mod work;
@@ -32,20 +32,21 @@ pub use backward::{NormBackwardDesc, NormBackwardWeightDesc, SoftmaxBackwardDesc
 pub use channel_norm::{BatchNormDesc, ChannelShape, GroupNormDesc};
 pub use conv::{ConvDesc, ConvShape, ImageLayout};
 pub use conv_backward::{ConvBackwardDataDesc, ConvBackwardFilterDesc, ConvTransposeDesc};
-pub use conv_gather::{ConvGather, GatherAxis};
+use conv_gather::ConvGather;
 pub use copy::CopyDesc;
 pub use cumsum::CumSumDesc;
 pub use elementwise::{AffineDesc, BinaryDesc, ClampDesc, CompareDesc, UnaryDesc, WhereDesc};
 pub use gather::{GatherDesc, IndexShape};
 pub use matmul::{Bias, BiasAxis, MatmulDesc, Matrix};
-pub use movement::{ConcatDesc, PadDesc, Part, PermuteDesc, RepeatDesc, SliceDesc};
+pub use movement::{ConcatDesc, PadDesc, PermuteDesc, RepeatDesc, SliceDesc};
 pub use norm::{LayerNormDesc, RmsNormDesc, SoftmaxDesc};
 pub use pool::{PoolBackwardDesc, PoolDesc, PoolOp, PoolShape};
 pub use random::{Distribution, RandomDesc};
-pub use reduce::{ReduceDesc, ReduceLoops};
+pub use reduce::ReduceDesc;
+use reduce::ReduceLoops;
 pub use rope::{RopeDesc, RopeShape, RopeStyle, RopeTables, rope_tables};
 pub use scatter::ScatterDesc;
-pub use tensor::{Loop, MAX_RANK, TensorDesc, collapse};
+pub use tensor::{MAX_RANK, TensorDesc};
 pub use value::Value;
 pub use window::Window;
 

@@ -1,5 +1,5 @@
 //! How much arithmetic a descriptor asks for. Strides of 0 let small memory name endless work, so backends
-//! compare an estimate of the time with [`MAX_SECONDS`](crate::MAX_SECONDS) before they begin.
+//! compare an estimate of the time with [`MAX_SECONDS`](crate::support::MAX_SECONDS) before they begin.
 
 use super::{AttentionDesc, ConvGather, MatmulDesc, PoolShape, ReduceLoops};
 

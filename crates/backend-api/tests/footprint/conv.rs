@@ -1,10 +1,10 @@
 //! Convolutions.
 
 use backend_api::desc::{
-    ConvBackwardDataDesc, ConvBackwardFilterDesc, ConvDesc, ConvGather, ConvShape, ConvTransposeDesc,
-    ImageLayout, Window,
+    ConvBackwardDataDesc, ConvBackwardFilterDesc, ConvDesc, ConvShape, ConvTransposeDesc, ImageLayout, Window,
 };
-use backend_api::operand::Access::{Read, Write};
+use backend_api::support::Access::{Read, Write};
+use backend_api::support::ConvGather;
 use backend_api::{Activation, DType};
 
 use crate::judge::{Call, Named, OP, overflow, packed_dims, shape, volume};

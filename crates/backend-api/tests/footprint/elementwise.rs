@@ -1,9 +1,9 @@
 //! Functions of each element, and copies.
 
 use backend_api::desc::{
-    AffineDesc, BinaryDesc, ClampDesc, CompareDesc, CopyDesc, Loop, TensorDesc, UnaryDesc, Value, WhereDesc,
+    AffineDesc, BinaryDesc, ClampDesc, CompareDesc, CopyDesc, TensorDesc, UnaryDesc, Value, WhereDesc,
 };
-use backend_api::operand::{Access, Operand};
+use backend_api::support::{Access, Loop, Operand};
 use backend_api::{BackendResult, BinaryOp, CompareOp, DType, UnaryOp};
 
 use crate::judge::{Call, Dims, Named, OP, dtype, shape};

@@ -1,6 +1,6 @@
 //! What a call must answer, by enumeration of the elements that docs/operations.md says it names.
 
-use backend_api::operand::{self, Access, Operand, Region};
+use backend_api::support::{self, Access, Operand, Region};
 use backend_api::{BackendError, BackendResult, Bound, DType};
 
 use crate::random::Tensor;
@@ -202,7 +202,7 @@ impl Call {
 fn memory<const N: usize>(operands: &[Operand; N]) {
     let exact = |of: &Operand| Region { allocation: of.ptr, offset: 0, len: of.bytes };
     let check = |place: &dyn Fn(&Operand) -> Option<Region>| {
-        operand::check(OP, operands, |ptr| operands.iter().find(|of| of.ptr == ptr).and_then(place))
+        support::check(OP, operands, |ptr| operands.iter().find(|of| of.ptr == ptr).and_then(place))
     };
     assert_eq!(check(&|of| Some(exact(of))), Ok(()));
     for this in operands.iter().filter(|of| of.bytes > 0) {
@@ -248,7 +248,7 @@ fn but_both<const N: usize>(
     other: &Operand,
     shared: Region,
 ) -> BackendResult<()> {
-    operand::check(OP, operands, |ptr| {
+    support::check(OP, operands, |ptr| {
         let of = operands.iter().find(|of| of.ptr == ptr)?;
         let len = if ptr == this.ptr { usize::MAX / 4 } else { of.bytes };
         let own = Region { allocation: ptr, offset: 0, len };

@@ -4,7 +4,7 @@ use backend_api::desc::{
     AttentionDesc, AttentionMask, AttentionShape, Bias, BiasAxis, HeadLayout, MatmulDesc, Matrix, RopeDesc,
     RopeShape, RopeStyle, RopeTables,
 };
-use backend_api::operand::Access::{Read, ReadInPlace, Write};
+use backend_api::support::Access::{Read, ReadInPlace, Write};
 use backend_api::{Activation, BackendTranspose, DType, MathMode};
 
 use crate::judge::{Call, Dims, Named, OP, dtype, overflow, packed_dims, shape, volume};

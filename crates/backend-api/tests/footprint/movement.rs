@@ -1,7 +1,7 @@
 //! Copies between parts of tensors.
 
-use backend_api::desc::{ConcatDesc, PadDesc, Part, PermuteDesc, RepeatDesc, SliceDesc, TensorDesc};
-use backend_api::operand::Access;
+use backend_api::desc::{ConcatDesc, PadDesc, PermuteDesc, RepeatDesc, SliceDesc, TensorDesc};
+use backend_api::support::{Access, Part};
 
 use crate::judge::{
     Call, Dims, Named, OP, addresses, is_small, listed_twice, overflow, reach, shape, volume,

@@ -1,7 +1,7 @@
 //! Reductions.
 
 use backend_api::desc::{MAX_RANK, ReduceDesc};
-use backend_api::operand::Access;
+use backend_api::support::Access;
 use backend_api::{DType, ReduceOp};
 
 use crate::judge::{Call, Dims, Named, OP, addresses, dtype, is_small, limit, listed_twice, shape, volume};

@@ -5,7 +5,7 @@ use backend_api::desc::{
     LayerNormDesc, NormBackwardDesc, NormBackwardWeightDesc, RandomDesc, RmsNormDesc, ScatterDesc,
     SoftmaxBackwardDesc, SoftmaxDesc,
 };
-use backend_api::operand::Access::{self, Read, ReadInPlace, Write};
+use backend_api::support::Access::{self, Read, ReadInPlace, Write};
 use backend_api::{BackendResult, DType, ScatterOp};
 
 use crate::judge::{Call, Named, OP, packed_dims, shape, volume};

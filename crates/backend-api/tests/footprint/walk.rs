@@ -1,6 +1,7 @@
 //! Loops over tensors, compared with the multi-indices that they stand for.
 
-use backend_api::desc::{Loop, MAX_RANK};
+use backend_api::desc::MAX_RANK;
+use backend_api::support::Loop;
 
 use crate::judge::{Call, addresses, is_small, limit, volume};
 

@@ -3,7 +3,8 @@
 
 use std::ops::Range;
 
-use backend_api::desc::{ConvBackwardDataDesc, ConvDesc, ConvGather, ConvTransposeDesc, ImageLayout};
+use backend_api::desc::{ConvBackwardDataDesc, ConvDesc, ConvTransposeDesc, ImageLayout};
+use backend_api::support::ConvGather;
 use backend_api::{Activation, BackendResult};
 use bytemuck::cast_slice_mut;
 use faer::MatRef;

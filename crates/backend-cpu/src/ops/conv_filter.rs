@@ -4,7 +4,8 @@
 use std::ops::Range;
 
 use backend_api::BackendResult;
-use backend_api::desc::{ConvBackwardFilterDesc, ConvGather, ImageLayout};
+use backend_api::desc::{ConvBackwardFilterDesc, ImageLayout};
+use backend_api::support::ConvGather;
 use bytemuck::cast_slice_mut;
 use faer::MatRef;
 

@@ -1,8 +1,8 @@
 //! Copies that convert, and constants.
 
-use backend_api::desc::{CopyDesc, Loop};
-use backend_api::operand::{Access, Operand};
-use backend_api::{BackendResult, DType, round_to_odd};
+use backend_api::desc::CopyDesc;
+use backend_api::support::{Access, Loop, Operand, round_to_odd};
+use backend_api::{BackendResult, DType};
 use bytemuck::{Pod, cast_slice_mut};
 use half::f16;
 

@@ -1,6 +1,7 @@
 //! Functions of each element.
 
-use backend_api::desc::{BinaryDesc, Loop, UnaryDesc};
+use backend_api::desc::{BinaryDesc, UnaryDesc};
+use backend_api::support::Loop;
 use backend_api::{BackendResult, BinaryOp, DType, UnaryOp};
 use bytemuck::cast_slice_mut;
 

@@ -1,6 +1,6 @@
 //! The walk of a reduction: each output's numbers in an order that depends on sizes only.
 
-use backend_api::desc::{Loop, ReduceLoops};
+use backend_api::support::{Loop, ReduceLoops};
 
 use crate::parallel::Cores;
 use crate::strided::{Run, runs};

@@ -1,7 +1,7 @@
 //! Copies between parts of tensors.
 
-use backend_api::desc::{ConcatDesc, PadDesc, Part, PermuteDesc, RepeatDesc, SliceDesc};
-use backend_api::operand::Operand;
+use backend_api::desc::{ConcatDesc, PadDesc, PermuteDesc, RepeatDesc, SliceDesc};
+use backend_api::support::{Operand, Part};
 use backend_api::{BackendResult, DType};
 
 use crate::access::Input;

@@ -1,6 +1,7 @@
 //! Element-wise operations without a fast path of their own: comparisons, choices, bounds, and integers.
 
-use backend_api::desc::{AffineDesc, BinaryDesc, ClampDesc, CompareDesc, Loop, UnaryDesc, Value, WhereDesc};
+use backend_api::desc::{AffineDesc, BinaryDesc, ClampDesc, CompareDesc, UnaryDesc, Value, WhereDesc};
+use backend_api::support::Loop;
 use backend_api::{BackendResult, BinaryOp, CompareOp, DType, UnaryOp};
 use bytemuck::{Pod, cast_slice_mut};
 use half::f16;

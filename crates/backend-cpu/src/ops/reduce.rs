@@ -1,6 +1,7 @@
 //! Reductions over any axes, accumulated in f64, or modulo 2³² for sums and products of integers.
 
-use backend_api::desc::{ReduceDesc, ReduceLoops};
+use backend_api::desc::ReduceDesc;
+use backend_api::support::ReduceLoops;
 use backend_api::{BackendResult, DType, ReduceOp};
 use bytemuck::{Pod, cast_slice_mut};
 use half::f16;

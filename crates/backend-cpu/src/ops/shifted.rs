@@ -2,7 +2,8 @@
 
 use std::ops::Range;
 
-use backend_api::desc::{ConvGather, GatherAxis, ImageLayout};
+use backend_api::desc::ImageLayout;
+use backend_api::support::{ConvGather, GatherAxis};
 
 /// For each tap of a group's filters the numbers of the source that meet it at each of the pixels, 0 where
 /// there is none: packed rows, in the order of the filters' elements.

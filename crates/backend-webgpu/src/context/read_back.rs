@@ -4,7 +4,7 @@ use std::iter::{Enumerate, Peekable};
 use std::slice::ChunksMut;
 use std::sync::Arc;
 
-use backend_api::operand::{Access, Operand};
+use backend_api::support::{Access, Operand};
 use backend_api::{BackendError, BackendResult};
 
 use super::Context;

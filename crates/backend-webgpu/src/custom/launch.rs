@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use backend_api::operand::{self, Access, Operand, Region};
+use backend_api::support::{Access, Operand, Region, check};
 use backend_api::{BackendError, BackendResult, Bound};
 
 use super::{BindingAccess, BindingInfo, Kernel, MAX_STORAGE_BINDINGS};
@@ -97,7 +97,7 @@ fn resolve(
         offset: slice.offset,
         len: slice.len,
     });
-    operand::check(op, &operands, |_| regions.next())?;
+    check(op, &operands, |_| regions.next())?;
     Ok(slices)
 }
 

@@ -6,8 +6,7 @@ mod shared;
 
 use std::sync::Arc;
 
-use backend_api::handles::{HandleTable, Slice};
-use backend_api::operand::{self, Operand};
+use backend_api::support::{self, HandleTable, Operand, Slice};
 use backend_api::{BackendError, BackendResult, MemoryStats};
 
 pub(crate) use block::{Block, BufferId, Storage};
@@ -81,7 +80,7 @@ impl Memory {
         operands: &[Operand; N],
     ) -> BackendResult<[Option<DeviceSlice>; N]> {
         let handles = self.handles.lock();
-        operand::check(op, operands, |ptr| handles.get(ptr).map(Slice::region))?;
+        support::check(op, operands, |ptr| handles.get(ptr).map(Slice::region))?;
         Ok(std::array::from_fn(|i| {
             let operand = &operands[i];
             let slice = handles.get(operand.ptr).filter(|_| operand.bytes > 0)?;

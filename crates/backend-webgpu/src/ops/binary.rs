@@ -1,7 +1,7 @@
 //! Element-wise functions and comparisons of two strided tensors.
 
-use backend_api::desc::{BinaryDesc, CompareDesc, Loop, MAX_RANK, Value};
-use backend_api::operand::Operand;
+use backend_api::desc::{BinaryDesc, CompareDesc, MAX_RANK, Value};
+use backend_api::support::{Loop, Operand};
 use backend_api::{BackendResult, BinaryOp, CompareOp, DType};
 
 use super::elementwise::{in_output, number_bits};

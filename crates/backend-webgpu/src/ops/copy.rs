@@ -1,6 +1,7 @@
 //! Strided copies that convert.
 
-use backend_api::desc::{CopyDesc, Loop, MAX_RANK};
+use backend_api::desc::{CopyDesc, MAX_RANK};
+use backend_api::support::Loop;
 use backend_api::{BackendResult, DType};
 
 use super::shared::long_work::in_parts;

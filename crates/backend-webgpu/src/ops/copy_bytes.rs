@@ -1,6 +1,6 @@
 //! Bytes from one buffer to another, at any offset.
 
-use backend_api::operand::{Access, Operand};
+use backend_api::support::{Access, Operand};
 use backend_api::{BackendResult, DType};
 
 use super::copy::copy_words;

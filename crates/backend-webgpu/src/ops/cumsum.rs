@@ -1,6 +1,7 @@
 //! Cumulative sums along an axis.
 
-use backend_api::desc::{CumSumDesc, ReduceLoops};
+use backend_api::desc::CumSumDesc;
+use backend_api::support::ReduceLoops;
 use backend_api::{BackendResult, DType};
 
 use super::reduce::slice_sums;

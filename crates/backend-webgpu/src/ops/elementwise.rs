@@ -1,7 +1,7 @@
 //! Functions of one number, over strided tensors.
 
-use backend_api::desc::{AffineDesc, ClampDesc, Loop, MAX_RANK, UnaryDesc};
-use backend_api::operand::Operand;
+use backend_api::desc::{AffineDesc, ClampDesc, MAX_RANK, UnaryDesc};
+use backend_api::support::{Loop, Operand};
 use backend_api::{BackendResult, DType, UnaryOp};
 
 use super::shared::long_work::in_parts;

@@ -1,7 +1,7 @@
 //! One value in every element.
 
-use backend_api::operand::{Access, Operand};
-use backend_api::{BackendError, BackendResult, DType, round_to_odd};
+use backend_api::support::{Access, Operand, round_to_odd};
+use backend_api::{BackendError, BackendResult, DType};
 use half::f16;
 
 use super::shared::long_work::{Run, in_parts};

@@ -1,10 +1,8 @@
 //! Copies between parts of tensors.
 
-use backend_api::desc::{
-    BinaryDesc, ConcatDesc, PadDesc, Part, PermuteDesc, RepeatDesc, SliceDesc, TensorDesc,
-};
-use backend_api::operand::Operand;
-use backend_api::{BackendResult, BinaryOp, DType, checked_add};
+use backend_api::desc::{BinaryDesc, ConcatDesc, PadDesc, PermuteDesc, RepeatDesc, SliceDesc, TensorDesc};
+use backend_api::support::{Operand, Part, checked_add};
+use backend_api::{BackendResult, BinaryOp, DType};
 
 use super::copy::copy_loops;
 use crate::ops::op_context::{OpContext, dim};
@@ -60,7 +58,7 @@ pub(crate) fn concat(ctx: &OpContext, op: &'static str, desc: &ConcatDesc<'_>) -
 fn fill_tensor(ctx: &OpContext, op: &'static str, output: TensorDesc<'_>, value: f64) -> BackendResult<()> {
     let value = match output.dtype {
         // Rounded here, as kernels may round to f16 in either direction.
-        DType::F16 => half::f16::from_f32(backend_api::round_to_odd(value)).to_f64(),
+        DType::F16 => half::f16::from_f32(backend_api::support::round_to_odd(value)).to_f64(),
         _ => value,
     };
     super::binary::binary(ctx, op, &BinaryDesc::new(BinaryOp::Max, value, value, output))

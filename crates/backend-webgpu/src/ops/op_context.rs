@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use backend_api::operand::Operand;
+use backend_api::support::Operand;
 use backend_api::{BackendError, BackendResult, DType};
 use bytemuck::Pod;
 

@@ -5,7 +5,8 @@
 //! there, is where it is first. Averages divide by the rows and by the columns that count.
 
 use backend_api::desc::{ImageLayout, PoolOp, PoolShape, Window as PoolWindow};
-use backend_api::{BackendError, BackendResult, DType, checked_product};
+use backend_api::support::checked_product;
+use backend_api::{BackendError, BackendResult, DType};
 
 use super::copy::copy_windows;
 use super::pool::{backward, forward};

@@ -1,6 +1,7 @@
 //! Reductions over any axes.
 
-use backend_api::desc::{MAX_RANK, ReduceDesc, ReduceLoops};
+use backend_api::desc::{MAX_RANK, ReduceDesc};
+use backend_api::support::ReduceLoops;
 use backend_api::{BackendResult, DType, ReduceOp};
 
 use super::reduce_parts::{Numbers, Outputs};

@@ -1,6 +1,6 @@
 //! Reductions that take long, by outputs, and by the elements of one output.
 
-use backend_api::desc::ReduceLoops;
+use backend_api::support::ReduceLoops;
 
 use super::shared::long_work::{Divisible, middle};
 use crate::device::DeviceProfile;

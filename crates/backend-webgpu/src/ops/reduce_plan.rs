@@ -1,6 +1,7 @@
 //! How a reduction reads its input.
 
-use backend_api::desc::{Loop, MAX_RANK, ReduceLoops};
+use backend_api::desc::MAX_RANK;
+use backend_api::support::{Loop, ReduceLoops};
 use backend_api::{BackendResult, DType};
 
 use super::reduction::Rule;

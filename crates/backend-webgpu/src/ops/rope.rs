@@ -1,7 +1,8 @@
 //! Rotary position embedding.
 
 use backend_api::desc::{HeadLayout, RopeDesc, RopeStyle};
-use backend_api::{BackendResult, DType, checked_product};
+use backend_api::support::checked_product;
+use backend_api::{BackendResult, DType};
 
 use super::shared::long_work::{Run, in_parts};
 use crate::kernels::{KernelSource, Variant, kernel, params};

@@ -1,6 +1,7 @@
 //! Softmax along an axis, and its logarithm.
 
-use backend_api::desc::{ReduceLoops, SoftmaxDesc};
+use backend_api::desc::SoftmaxDesc;
+use backend_api::support::ReduceLoops;
 use backend_api::{BackendResult, DType};
 
 use super::reduce::exponentials;

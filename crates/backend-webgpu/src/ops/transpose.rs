@@ -1,7 +1,7 @@
 //! Copies between tensors whose elements lie side by side along different dimensions.
 
-use backend_api::desc::Loop;
-use backend_api::{BackendResult, DType, checked_product};
+use backend_api::support::{Loop, checked_product};
+use backend_api::{BackendResult, DType};
 
 use crate::kernels::libs::{BLOCK_4, BLOCK_8};
 use crate::kernels::{KernelSource, Lib, Variant, kernel, params};

@@ -1,7 +1,8 @@
 //! Selects elements of two strided tensors by a condition.
 
 use backend_api::desc::WhereDesc;
-use backend_api::{BackendResult, DType, round_to_odd};
+use backend_api::support::round_to_odd;
+use backend_api::{BackendResult, DType};
 use half::f16;
 
 use super::binary::{input, is_in_place, number_mask, origins};

@@ -1,6 +1,6 @@
 //! What is counted of kernels that access what they shouldn't, on every adapter.
 
-use backend_api::operand::{Access, Operand};
+use backend_api::support::{Access, Operand};
 use backend_api::{BackendError, BackendFactory, BackendResult, ComputeBackend, DType};
 
 use super::instrument::instrument;

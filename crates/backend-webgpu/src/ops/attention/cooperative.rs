@@ -3,7 +3,8 @@
 use std::fmt;
 
 use backend_api::desc::AttentionDesc;
-use backend_api::{BackendResult, DType, checked_product};
+use backend_api::support::checked_product;
+use backend_api::{BackendResult, DType};
 
 use super::{Params, Windows, fragments, params, self_test};
 use crate::kernels::{KernelSource, MAX_CONSTANTS, Variant, kernel, native};

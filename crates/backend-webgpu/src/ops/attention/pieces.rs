@@ -2,7 +2,8 @@
 //! together.
 
 use backend_api::desc::AttentionDesc;
-use backend_api::{BackendResult, DType, checked_product};
+use backend_api::support::checked_product;
+use backend_api::{BackendResult, DType};
 
 use super::{DTYPES, Params, Windows, params};
 use crate::context::MAX_GROUPS;

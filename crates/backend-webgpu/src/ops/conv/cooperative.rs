@@ -2,8 +2,9 @@
 
 use std::fmt;
 
-use backend_api::desc::{ConvGather, ConvShape, ImageLayout, Window as FilterWindow};
-use backend_api::{Activation, BackendResult, DType, checked_product};
+use backend_api::desc::{ConvShape, ImageLayout, Window as FilterWindow};
+use backend_api::support::{ConvGather, checked_product};
+use backend_api::{Activation, BackendResult, DType};
 
 use super::params::{Params, inverse, is_regular};
 use super::self_test::check_numbers;

@@ -2,8 +2,9 @@
 
 use std::iter;
 
-use backend_api::desc::{ConvGather, ImageLayout};
-use backend_api::{Activation, BackendResult, DType, checked_product};
+use backend_api::desc::ImageLayout;
+use backend_api::support::{ConvGather, checked_product};
+use backend_api::{Activation, BackendResult, DType};
 
 use super::params::Params;
 use super::{Job, repack_filter};

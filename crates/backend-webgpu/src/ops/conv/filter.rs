@@ -1,7 +1,8 @@
 //! The gradient of a convolution's filters.
 
-use backend_api::desc::{ConvBackwardFilterDesc, ConvGather, ImageLayout};
-use backend_api::{Activation, BackendResult, DType, checked_product};
+use backend_api::desc::{ConvBackwardFilterDesc, ImageLayout};
+use backend_api::support::{ConvGather, checked_product};
+use backend_api::{Activation, BackendResult, DType};
 
 use super::params::{Axis, inverse};
 use crate::kernels::{KernelSource, Variant, kernel, params};

@@ -19,9 +19,9 @@ mod subpixel;
 mod tiled;
 
 use backend_api::desc::{
-    Bias, BiasAxis, ConvBackwardDataDesc, ConvDesc, ConvGather, ConvTransposeDesc, ImageLayout, MatmulDesc,
-    Matrix,
+    Bias, BiasAxis, ConvBackwardDataDesc, ConvDesc, ConvTransposeDesc, ImageLayout, MatmulDesc, Matrix,
 };
+use backend_api::support::ConvGather;
 use backend_api::{Activation, BackendResult, BackendTranspose, DType};
 
 use super::matmul;

@@ -1,7 +1,8 @@
 //! The parameters of the kernels on lib/conv.
 
-use backend_api::desc::{ConvGather, GatherAxis, ImageLayout};
-use backend_api::{BackendError, BackendResult, checked_product};
+use backend_api::desc::ImageLayout;
+use backend_api::support::{ConvGather, GatherAxis, checked_product};
+use backend_api::{BackendError, BackendResult};
 
 use super::Job;
 use crate::kernels::params;

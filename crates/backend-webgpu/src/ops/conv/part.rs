@@ -1,7 +1,8 @@
 //! A convolution that takes long, by images, groups, filters and rows.
 
 use backend_api::DType;
-use backend_api::desc::{ConvGather, ImageLayout};
+use backend_api::desc::ImageLayout;
+use backend_api::support::ConvGather;
 
 use super::Job;
 use crate::device::DeviceProfile;

@@ -1,7 +1,8 @@
 //! Copies of filters, as kernels multiply by them.
 
-use backend_api::desc::{ConvGather, ImageLayout};
-use backend_api::{BackendResult, DType, checked_product};
+use backend_api::desc::ImageLayout;
+use backend_api::support::{ConvGather, checked_product};
+use backend_api::{BackendResult, DType};
 
 use super::Job;
 use crate::kernels::{KernelSource, Variant, kernel, params};

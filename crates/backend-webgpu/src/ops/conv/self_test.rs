@@ -1,6 +1,7 @@
 //! What the self tests of kernels on tensor cores share.
 
-use backend_api::desc::{ConvGather, ConvShape, ImageLayout};
+use backend_api::desc::{ConvShape, ImageLayout};
+use backend_api::support::ConvGather;
 use backend_api::{Activation, BackendResult, DType};
 
 use super::Job;

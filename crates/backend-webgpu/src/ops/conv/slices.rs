@@ -3,8 +3,9 @@
 
 use std::ops::Range;
 
-use backend_api::desc::{ConvGather, ImageLayout, collapse};
-use backend_api::{Activation, BackendError, BackendResult, DType, checked_product};
+use backend_api::desc::ImageLayout;
+use backend_api::support::{ConvGather, checked_product, collapse};
+use backend_api::{Activation, BackendError, BackendResult, DType};
 
 use super::{Job, launch};
 use crate::ops::copy::copy_windows;

@@ -5,8 +5,9 @@
 //! their results to where they belong. No product with a zero between the elements of the source is ever
 //! formed.
 
-use backend_api::desc::{ConvGather, GatherAxis, ImageLayout};
-use backend_api::{BackendResult, DType, checked_product};
+use backend_api::desc::ImageLayout;
+use backend_api::support::{ConvGather, GatherAxis, checked_product};
+use backend_api::{BackendResult, DType};
 
 use super::Job;
 use crate::kernels::{KernelSource, Variant, kernel, params};

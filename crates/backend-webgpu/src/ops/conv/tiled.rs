@@ -1,7 +1,8 @@
 //! Convolution as a matrix product that is never written out.
 
-use backend_api::desc::{ConvGather, GatherAxis, ImageLayout};
-use backend_api::{Activation, BackendResult, DType, checked_product};
+use backend_api::desc::ImageLayout;
+use backend_api::support::{ConvGather, GatherAxis, checked_product};
+use backend_api::{Activation, BackendResult, DType};
 
 use super::params::{Params, inverse, is_regular};
 use super::{Job, repack_filter};

@@ -7,7 +7,8 @@
 //! product of three times the length.
 
 use backend_api::desc::{MatmulDesc, Matrix};
-use backend_api::{BackendResult, DType, checked_product};
+use backend_api::support::checked_product;
+use backend_api::{BackendResult, DType};
 
 use super::plan::Plan;
 use super::split::{self, Partial};

@@ -30,7 +30,8 @@ mod tune;
 mod tuning;
 
 use backend_api::desc::{BiasAxis, MatmulDesc};
-use backend_api::{Activation, BackendResult, DType, checked_product};
+use backend_api::support::checked_product;
+use backend_api::{Activation, BackendResult, DType};
 
 use crate::kernels::{Lib, Variant, libs, params};
 use crate::ops::op_context::{OpContext, dim, linear_grid};

@@ -2,7 +2,8 @@
 //! them, or run along n.
 
 use backend_api::desc::{MatmulDesc, Matrix};
-use backend_api::{BackendResult, BackendTranspose, DType, checked_product};
+use backend_api::support::checked_product;
+use backend_api::{BackendResult, BackendTranspose, DType};
 
 use super::layout::is_aligned;
 use super::plan::Prep;

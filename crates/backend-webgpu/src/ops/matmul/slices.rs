@@ -2,7 +2,8 @@
 //! launch after another.
 
 use backend_api::desc::{MatmulDesc, Matrix};
-use backend_api::{Activation, BackendResult, DType, checked_product};
+use backend_api::support::checked_product;
+use backend_api::{Activation, BackendResult, DType};
 
 use super::plan::Plan;
 use super::split::{Partial, STEP, combine};

@@ -2,7 +2,8 @@
 //! them.
 
 use backend_api::desc::{MatmulDesc, Matrix};
-use backend_api::{Activation, BackendResult, DType, checked_product};
+use backend_api::support::checked_product;
+use backend_api::{Activation, BackendResult, DType};
 
 use super::plan::Plan;
 use super::{Params, Product, Windows, activation_code, activation_libs, launch, params};

@@ -5,7 +5,8 @@
 //! divided along its outputs into parts of about [`MAX_PART`], which are launched, and may be submitted, one
 //! by one. Parts are operations of the kind that they are parts of, so the launchers needn't know.
 
-use backend_api::{BackendError, BackendResult, require_bounded};
+use backend_api::support::require_bounded;
+use backend_api::{BackendError, BackendResult};
 
 use crate::device::DeviceProfile;
 use crate::memory::DeviceSlice;

@@ -1,7 +1,8 @@
 //! How element-wise kernels iterate over strided tensors together: in which order, and how many elements at a
 //! time.
 
-use backend_api::desc::{Loop, MAX_RANK};
+use backend_api::desc::MAX_RANK;
+use backend_api::support::Loop;
 use backend_api::{BackendError, BackendResult, DType};
 
 use super::long_work::{Divisible, middle};
@@ -111,7 +112,7 @@ impl<const N: usize> StridedLoops<N> {
     /// The number of elements.
     pub(in crate::ops) fn count(&self, op: &'static str) -> BackendResult<u32> {
         let extents: Vec<_> = self.loops.iter().map(|&(extent, _)| extent).collect();
-        dim(op, "elements", backend_api::checked_product(op, "elements", &extents)?)
+        dim(op, "elements", backend_api::support::checked_product(op, "elements", &extents)?)
     }
 
     pub(in crate::ops) fn grid(&self, op: &'static str) -> BackendResult<[u32; 3]> {
@@ -177,7 +178,7 @@ fn in_output_order<const N: usize>(mut loops: Vec<Loop<N>>) -> Vec<Loop<N>> {
     loops.sort_by_key(|&(_, strides)| std::cmp::Reverse(strides[N - 1]));
     let dims: [Vec<(usize, usize)>; N] =
         std::array::from_fn(|t| loops.iter().map(|&(extent, strides)| (extent, strides[t])).collect());
-    backend_api::desc::collapse(std::array::from_fn(|t| dims[t].as_slice()))
+    backend_api::support::collapse(std::array::from_fn(|t| dims[t].as_slice()))
 }
 
 /// Whether a loop can go in vectors of so many elements. `repeated` are the tensors that stand still along

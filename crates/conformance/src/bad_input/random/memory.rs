@@ -1,7 +1,7 @@
 //! Random transfers, copies, fills and views.
 
-use backend_api::operand::{Access, Operand};
-use backend_api::{BackendError, checked_add};
+use backend_api::BackendError;
+use backend_api::support::{Access, Operand, checked_add};
 
 use super::Call;
 use super::calls::call;

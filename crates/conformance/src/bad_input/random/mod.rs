@@ -2,7 +2,7 @@
 //! changes nothing.
 //!
 //! The judge is the contract's own: a descriptor's `operands` and
-//! [`operand::check`](backend_api::operand::check), asked with what this module knows of its buffers.
+//! [`operand::check`](backend_api::support::check), asked with what this module knows of its buffers.
 
 mod calls;
 mod draw;

@@ -1,6 +1,6 @@
 //! The few small buffers of the random calls, good and bad handles to them.
 
-use backend_api::operand::{Operand, Region, check};
+use backend_api::support::{Operand, Region, check};
 use backend_api::{BackendResult, ComputeBackend};
 
 use super::RandomReport;

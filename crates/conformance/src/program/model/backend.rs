@@ -1,6 +1,6 @@
 //! The methods that programs call.
 
-use backend_api::operand::{Access, Operand};
+use backend_api::support::{Access, Operand};
 use backend_api::{
     BackendFuture, BackendResult, Capabilities, Command, ComputeBackend, DeviceInfo, Operation,
 };

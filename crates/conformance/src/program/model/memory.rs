@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use backend_api::operand::{Operand, Region, check};
-use backend_api::{BackendError, BackendResult, DType, checked_add};
+use backend_api::support::{Operand, Region, check, checked_add};
+use backend_api::{BackendError, BackendResult, DType};
 
 use super::element::Element;
 

@@ -4,7 +4,7 @@ use backend_api::desc::{
     AffineDesc, BinaryDesc, ClampDesc, CompareDesc, ConcatDesc, CopyDesc, PadDesc, PermuteDesc, SliceDesc,
     TensorDesc, UnaryDesc, Value, WhereDesc,
 };
-use backend_api::operand::{Access, Operand};
+use backend_api::support::{Access, Operand};
 use backend_api::{BackendResult, BinaryOp, CompareOp, DType, UnaryOp};
 
 use super::element::{Element, range};
