@@ -77,7 +77,7 @@ fn found(source: &'static KernelSource) -> Vec<String> {
     };
     let text = |outcome| match outcome {
         Ok(()) => String::new(),
-        Err(BackendError::Driver { source, .. }) => source.0,
+        Err(BackendError::Driver { source, .. }) => source.reason,
         Err(error) => panic!("{error}"),
     };
     devices.into_iter().map(|device| text(run(&device.selector))).collect()
