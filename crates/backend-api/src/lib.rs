@@ -8,6 +8,7 @@
 //!   take one descriptor from [`desc`].
 //! * [`BackendError`]: every way a call can fail, with fields rather than prose.
 //! * [`operand`]: the bytes that a call reads and writes, checked the same way by every backend.
+//! * [`calls`]: operations as data, which can be kept and called again.
 //! * [`handles`]: the table behind a backend's handles.
 //! * [`Registry`]: backends by name, and the choice of the best one.
 //!
@@ -16,10 +17,12 @@
 
 mod backend;
 mod bound;
+pub mod calls;
 pub mod desc;
 mod device;
 mod dtype;
 mod error;
+mod graphs;
 pub mod handles;
 mod maybe_send;
 pub mod operand;
@@ -33,6 +36,7 @@ pub use bound::{MAX_SECONDS, require_bounded};
 pub use device::{Capabilities, DeviceInfo, DeviceKind, MemoryStats};
 pub use dtype::{DType, round_to_odd};
 pub use error::{BackendError, BackendResult, Diagnostic, ErrorKind};
+pub use graphs::GraphTable;
 pub use maybe_send::{BackendFuture, MaybeSend, MaybeSync, Operation};
 pub use ops::{Activation, BackendTranspose, BinaryOp, CompareOp, MathMode, ReduceOp, ScatterOp, UnaryOp};
 pub use registry::{BackendFactory, BackendPreference, OVERRIDE_VARIABLE, Registry, Selection};
