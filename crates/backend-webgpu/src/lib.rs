@@ -27,6 +27,7 @@
 )]
 
 mod backend;
+mod capture;
 mod compute;
 mod context;
 mod device;
