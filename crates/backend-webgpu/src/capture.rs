@@ -2,18 +2,18 @@
 
 use std::sync::Arc;
 
-use backend_api::{BackendResult, ComputeBackend};
+use backend_api::BackendResult;
 
 use crate::WebGpuBackend;
 use crate::ops::Capture;
 
 impl WebGpuBackend {
-    /// [`capture`](ComputeBackend::capture) that hands this type to `record`, so that operations which only
+    /// [`capture`](backend_api::ComputeBackend::capture) that hands this type to `record`, so that operations which only
     /// this backend has can be captured, such as [`gemm_f16`](Self::gemm_f16). What is no operation is
     /// [`Capturing`](backend_api::BackendError::Capturing) there.
     ///
     /// # Errors
-    /// As [`capture`](ComputeBackend::capture).
+    /// As [`capture`](backend_api::ComputeBackend::capture).
     pub fn capture_with(&self, record: impl FnOnce(&Self) -> BackendResult<()>) -> BackendResult<u64> {
         let op = "capture";
         let capture = Arc::new(Capture::default());

@@ -90,42 +90,114 @@ fn free_all(device: &Device<'_>, placed: &[Placed]) -> BackendResult<()> {
     result
 }
 
+/// Captures the call of the first of two trials, which differ in nothing but their numbers, and replays it
+/// for each.
+pub(crate) async fn replayed(
+    device: &Device<'_>,
+    trials: &[Trial; 2],
+    rng: &mut Rng,
+) -> Result<Outcome, Detail> {
+    let mut placed = Vec::with_capacity(trials[0].operands.len());
+    let mut graph = None;
+    let checked = match place_all(device, &trials[0], rng, &mut placed) {
+        Ok(()) => capture_and_replay(device, trials, &mut placed, &mut graph, rng).await,
+        Err(error) => Err(error.into()),
+    };
+    let freed = free_all(device, &placed);
+    let graph_freed = graph.map_or(Ok(()), |graph| device.backend.free_graph(graph));
+    let outcome = checked?;
+    freed.and(graph_freed)?;
+    Ok(outcome)
+}
+
+async fn capture_and_replay(
+    device: &Device<'_>,
+    trials: &[Trial; 2],
+    placed: &mut [Placed],
+    graph: &mut Option<u64>,
+    rng: &mut Rng,
+) -> Result<Outcome, Detail> {
+    let handles = handles(placed, rng);
+    let captured = device.backend.capture(&mut |backend| trials[0].call(backend, &handles));
+    let captured = captured.map(|made| *graph = Some(made));
+    let outcome = judge(device, &trials[0], captured)?;
+    for placed in &*placed {
+        if device.read(placed.allocation, placed.before.len()).await? != placed.before {
+            return Err(Detail::Script("memory has changed before the replay".to_owned()));
+        }
+    }
+    let Some(graph) = *graph else { return Ok(outcome) };
+    for (round, trial) in trials.iter().enumerate() {
+        if round > 0 {
+            for (operand, placed) in trial.operands.iter().zip(&mut *placed) {
+                let content = encode(operand.dtype, &operand.before);
+                let inside = placed.before.get_mut(placed.offset..).unwrap_or_default();
+                inside[..content.len()].copy_from_slice(&content);
+                device.backend.copy_htod(placed.allocation, &placed.before)?;
+            }
+        }
+        device.backend.replay(graph)?;
+        check_all(device, trial, placed, outcome).await?;
+    }
+    Ok(outcome)
+}
+
 async fn call_and_check(
     device: &Device<'_>,
     trial: &Trial,
     placed: &[Placed],
     rng: &mut Rng,
 ) -> Result<Outcome, Detail> {
+    let handles = handles(placed, rng);
+    let outcome = judge(device, trial, trial.call(device.backend, &handles))?;
+    check_all(device, trial, placed, outcome).await?;
+    Ok(outcome)
+}
+
+fn handles(placed: &[Placed], rng: &mut Rng) -> Vec<u64> {
     let mut handle = |operand: &Placed| match operand.len {
         0 if rng.one_in(2) => DANGLING,
         _ => operand.view,
     };
-    let handles: Vec<u64> = placed.iter().map(&mut handle).collect();
+    placed.iter().map(&mut handle).collect()
+}
+
+/// What a call's result means.
+fn judge(device: &Device<'_>, trial: &Trial, called: BackendResult<()>) -> Result<Outcome, Detail> {
     let refusable = trial.uses_f16() && !device.backend.capabilities()?.f16;
-    let refused = match trial.call(device.backend, &handles) {
-        Err(error) if refusable && error.kind() == ErrorKind::Unsupported => Some(Outcome::Refused),
-        Err(error) if device.arena.is_some() && error.kind() == ErrorKind::Limit => Some(Outcome::Limited),
+    match called {
+        Err(error) if refusable && error.kind() == ErrorKind::Unsupported => Ok(Outcome::Refused),
+        Err(error) if device.arena.is_some() && error.kind() == ErrorKind::Limit => Ok(Outcome::Limited),
         // A call with nothing to do may succeed before anyone looks at its types.
-        Ok(()) if refusable && !trial.writes_nothing() => return Err(Detail::NotRefused(None)),
-        Err(error) if refusable => return Err(Detail::NotRefused(Some(error))),
+        Ok(()) if refusable && !trial.writes_nothing() => Err(Detail::NotRefused(None)),
+        Err(error) if refusable => Err(Detail::NotRefused(Some(error))),
         called => {
             called?;
-            None
+            Ok(Outcome::Right)
         }
-    };
+    }
+}
+
+/// Looks at all memory after a call.
+async fn check_all(
+    device: &Device<'_>,
+    trial: &Trial,
+    placed: &[Placed],
+    outcome: Outcome,
+) -> Result<(), Detail> {
     for (operand, placed) in trial.operands.iter().zip(placed) {
         let after = device.read(placed.allocation, placed.before.len()).await?;
         let len = placed.len;
         check_guards(operand, placed, &after)?;
         let (old, new) = (&placed.before[placed.offset..][..len], &after[placed.offset..][..len]);
-        if refused.is_some() || operand.after.is_empty() {
+        if outcome != Outcome::Right || operand.after.is_empty() {
             check_unchanged(operand, old, new, |_| false)?;
         } else {
             check_unchanged(operand, old, new, |element| operand.after[element].is_some())?;
             check_elements(operand, new)?;
         }
     }
-    Ok(refused.unwrap_or(Outcome::Right))
+    Ok(())
 }
 
 fn check_guards(operand: &Operand, placed: &Placed, after: &[u8]) -> Result<(), Detail> {

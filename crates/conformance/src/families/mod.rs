@@ -8,6 +8,7 @@ mod batch_norm;
 mod batched_gemm;
 mod binary;
 mod binary_ext;
+mod capture;
 mod clamp;
 mod compare;
 mod conv;
@@ -90,6 +91,7 @@ pub fn cases() -> Vec<Case> {
         transfer::cases(),
         memory::cases(),
         order::cases(),
+        capture::cases(),
         exact::cases(),
         large::cases(),
     ];
