@@ -9,11 +9,11 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::thread;
 
-use backend_api::{BackendError, BinaryOp, ComputeBackend, DType, ErrorKind};
+use backend_api::{BackendError, BinaryOp, ComputeBackend, DType, ErrorKind, ReduceOp};
 use backend_webgpu::WebGpuBackend;
 use conformance::{Case, Outcome, cases};
 use libtest_mimic::{Arguments, Failed, Trial};
-use suites::{BackendUnderTest, backends};
+use suites::{BackendUnderTest, backends, registry};
 
 /// One in how many conformance cases of an operation is run on an adapter.
 const EVERY: usize = 20;
@@ -34,8 +34,12 @@ fn main() -> ExitCode {
     let mut trials = Vec::new();
     for tested in backends() {
         let tested = Arc::new(tested);
-        let mut checks: Vec<(&str, Check)> =
-            vec![("conformance", replayed), ("threads", threads), ("one_graph_of_many_threads", shared)];
+        let mut checks: Vec<(&str, Check)> = vec![
+            ("conformance", replayed),
+            ("threads", threads),
+            ("one_graph_of_many_threads", shared),
+            ("accounts", accounts),
+        ];
         if tested.selector != "cpu" {
             checks.extend::<[(&str, Check); 3]>([
                 ("capture_with", own_operations),
@@ -166,6 +170,46 @@ fn shared(tested: &BackendUnderTest) -> Result<(), String> {
     [one, x, between].into_iter().try_for_each(|ptr| backend.free(ptr)).map_err(text)
 }
 
+/// A graph's memory is in use until the graph is freed, whatever becomes of the handles; a failed capture
+/// keeps none.
+fn accounts(tested: &BackendUnderTest) -> Result<(), String> {
+    tested.backend()?;
+    let backend = registry().create(&tested.selector).map_err(text)?;
+    let n = 100_000;
+    let stats = || (backend.memory_stats().in_use, backend.memory_stats().handles);
+    let expect = |what: &str, want: (usize, usize)| match stats() {
+        got if got == want => Ok(()),
+        got => Err(format!("{what}: {got:?} bytes and handles, expected {want:?}")),
+    };
+    let before = stats();
+    let [x, y] = [ones(&*backend, n)?, ones(&*backend, 1)?];
+    let allocated = stats();
+    let sum = |recorded: &dyn ComputeBackend| recorded.reduce(ReduceOp::Sum, x, y, &[n], 0);
+    let failed = backend.capture(&mut |recorded| {
+        sum(recorded)?;
+        recorded.synchronize()
+    });
+    if failed != Err(BackendError::Capturing { op: "synchronize" }) {
+        return Err(format!("a wait within a capture gave {failed:?}"));
+    }
+    expect("a failed capture", allocated)?;
+    let one = backend.capture(&mut { sum }).map_err(text)?;
+    let held = stats();
+    let many = backend.capture(&mut |recorded| (0..50).try_for_each(|_| sum(recorded))).map_err(text)?;
+    let twice = stats();
+    if held.0 < allocated.0 || twice.0 - held.0 > held.0 - allocated.0 {
+        return Err(format!("scratch memory isn't shared: {allocated:?}, {held:?}, {twice:?}"));
+    }
+    for _ in 0..3 {
+        [one, many].into_iter().try_for_each(|graph| backend.replay(graph)).map_err(text)?;
+    }
+    expect("a replay", twice)?;
+    [x, y].into_iter().try_for_each(|ptr| backend.free(ptr)).map_err(text)?;
+    expect("freed handles", (twice.0, before.1))?;
+    [one, many].into_iter().try_for_each(|graph| backend.free_graph(graph)).map_err(text)?;
+    expect("freed graphs", before)
+}
+
 fn open(tested: &BackendUnderTest) -> Result<WebGpuBackend, String> {
     tested.backend()?;
     let mut backend = WebGpuBackend::select(tested.selector.strip_prefix("webgpu:").unwrap_or_default());
@@ -209,7 +253,7 @@ fn out_of_memory(tested: &BackendUnderTest) -> Result<(), String> {
     backend.trim().map_err(text)?;
     let before = backend.memory_stats();
     backend.set_memory_budget(Some(before.in_use)).map_err(text)?;
-    let sum = |recorded: &dyn ComputeBackend| recorded.reduce(backend_api::ReduceOp::Sum, x, y, &[n], 0);
+    let sum = |recorded: &dyn ComputeBackend| recorded.reduce(ReduceOp::Sum, x, y, &[n], 0);
     let result = backend.capture(&mut { sum });
     let kind = result.as_ref().err().map(BackendError::kind);
     if kind != Some(ErrorKind::OutOfMemory) {

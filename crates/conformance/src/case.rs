@@ -93,7 +93,8 @@ impl Case {
         self.run_blocking(Device { backend, wait: Wait::Blocking, arena: Some(arena) })
     }
 
-    /// Captures the call of a case of [one call](Self::is_one_call), and replays it for two sets of numbers.
+    /// Captures the call of a case of [one call](Self::is_one_call), and replays it with two
+    /// sets of numbers.
     ///
     /// # Errors
     /// What is wrong, in one line.
@@ -105,8 +106,7 @@ impl Case {
     async fn execute_replayed(&self, device: Device<'_>) -> Result<Outcome, Failure> {
         let Body::Call(build) = &self.body else { return self.execute(device).await };
         let mut rng = Rng::from_name(&self.path());
-        let trials = [build(&mut rng), build(&mut Rng::from_name(&format!("{}, again", self.path())))];
-        let outcome = run::replayed(&device, &trials, &mut rng).await;
+        let outcome = run::replayed(&device, &build(&mut rng), &mut rng).await;
         outcome.map_err(|detail| self.failure(device.backend, detail))
     }
 

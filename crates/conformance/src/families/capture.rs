@@ -24,8 +24,7 @@ pub(super) fn cases() -> Vec<Case> {
         Case::script("capture", "replays_and_calls_in_turns", |device| Box::pin(in_turns(device))),
         Case::script("capture", "freed_handles", |device| Box::pin(freed_handles(device))),
         Case::script("capture", "a_graph_freed_on_its_way", |device| Box::pin(freed_graph(device))),
-        Case::script("capture", "memory_is_accounted", |device| Box::pin(accounted(device))),
-        Case::script("capture", "a_failed_capture_keeps_nothing", |device| Box::pin(failed(device))),
+        Case::script("capture", "a_failed_capture_runs_nothing", |device| Box::pin(failed(device))),
         Case::script("capture", "a_failed_call_is_left_out", |device| Box::pin(left_out(device))),
         Case::script("capture", "calls_on_the_backend_itself", |device| Box::pin(outside(device))),
         Case::script("capture", "a_warm_up_replays_nothing", |device| Box::pin(warmed_up(device))),
@@ -166,48 +165,9 @@ async fn freed_graph(device: &Device<'_>) -> Result<(), String> {
     free(device, &[y])
 }
 
-async fn accounted(device: &Device<'_>) -> Result<(), String> {
-    let backend = device.backend;
-    let n = 100_000;
-    let before = backend.memory_stats();
-    let (x, y) = (backend.alloc(4 * n).map_err(text)?, backend.alloc(4).map_err(text)?);
-    let allocated = backend.memory_stats().in_use;
-    let graph = backend.capture(&mut |backend| {
-        backend.fill(x, F32, n, 1.0)?;
-        // A long sum takes scratch memory on most devices, for the first and for the second the same.
-        backend.reduce(ReduceOp::Sum, x, y, &[n], 0)?;
-        backend.reduce(ReduceOp::Sum, x, y, &[n], 0)
-    });
-    let graph = graph.map_err(text)?;
-    let captured = backend.memory_stats();
-    if captured.in_use < allocated || captured.handles != before.handles + 2 {
-        return Err(format!("a graph holds less than its operands: {captured:?}"));
-    }
-    free(device, &[x, y])?;
-    let held = backend.memory_stats();
-    if held.in_use != captured.in_use || held.handles != before.handles {
-        return Err(format!("a graph doesn't hold its operands: {held:?} after {captured:?}"));
-    }
-    for _ in 0..3 {
-        backend.replay(graph).map_err(text)?;
-    }
-    if backend.memory_stats().in_use != held.in_use {
-        return Err("a replay takes memory".to_owned());
-    }
-    backend.free_graph(graph).map_err(text)?;
-    device.synchronize().await.map_err(text)?;
-    let after = backend.memory_stats();
-    if (after.in_use, after.handles) == (before.in_use, before.handles) {
-        Ok(())
-    } else {
-        Err(format!("a freed graph keeps memory: {after:?}, before {before:?}"))
-    }
-}
-
 async fn failed(device: &Device<'_>) -> Result<(), String> {
     let backend = device.backend;
     let x = upload(device, &f32s(&[3.0; 64]))?;
-    let before = backend.memory_stats();
     let refusal = BackendError::NoAdapter { tried: vec!["nothing".to_owned()] };
     let result = backend.capture(&mut |backend| {
         backend.unary(UnaryOp::Neg, x, x, 64)?;
@@ -225,10 +185,6 @@ async fn failed(device: &Device<'_>) -> Result<(), String> {
     });
     if result != Err(refusal) {
         return Err(format!("the capture gave {result:?}"));
-    }
-    let after = backend.memory_stats();
-    if (after.in_use, after.handles) != (before.in_use, before.handles) {
-        return Err(format!("a failed capture keeps memory: {after:?}, before {before:?}"));
     }
     expect_bytes(device, "x", x, &f32s(&[3.0; 64])).await?;
     free(device, &[x])
