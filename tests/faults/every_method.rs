@@ -25,7 +25,7 @@ const PIXELS: ConvShape = ConvShape::new([1, 1, 2, 2], 1, Window::new([1, 1]));
 const POOLED: PoolShape = PoolShape::new([1, 1, 2, 2], [2, 2], Window::new([1, 1]));
 
 /// Every method, over four buffers. `free` comes last.
-const METHODS: [(&str, Call); 57] = [
+const METHODS: [(&str, Call); 60] = [
     ("gemm", |b, [x, y, z, _]| b.gemm(NO, NO, 2, 2, 2, 1.0, x, 2, y, 2, 0.0, z, 2)),
     ("batched_gemm", |b, [x, y, z, _]| {
         b.batched_gemm(NO, NO, 2, 2, 2, 1.0, x, 2, 4, y, 2, 4, 0.0, z, 2, 4, 2)
@@ -151,6 +151,12 @@ const METHODS: [(&str, Call); 57] = [
     ("random", |b, [x, ..]| {
         b.random(&RandomDesc::new(x, F32, 4, 1, Distribution::Normal { mean: 0.0, std: 1.0 }))
     }),
+    ("capture", |b, [x, y, ..]| {
+        let graph = b.capture(&mut |b| b.unary(UnaryOp::Neg, x, y, 4))?;
+        b.replay(graph).and(b.free_graph(graph))
+    }),
+    ("replay", |b, _| b.replay(1)),
+    ("free_graph", |b, _| b.free_graph(1)),
     ("trim", |b, _| b.trim().map(drop)),
     ("set_memory_budget", |b, _| b.set_memory_budget(None)),
     ("free", |b, [x, ..]| b.free(x)),
@@ -158,7 +164,8 @@ const METHODS: [(&str, Call); 57] = [
 
 /// Whether every method works.
 pub(crate) fn all_work(backend: &dyn ComputeBackend, ptrs: [u64; 4]) -> Result<(), String> {
-    for (name, call) in METHODS.iter().filter(|(name, _)| !["free", "alloc", "view"].contains(name)) {
+    let left_out = ["free", "alloc", "view", "replay", "free_graph"];
+    for (name, call) in METHODS.iter().filter(|(name, _)| !left_out.contains(name)) {
         call(backend, ptrs).map_err(|error| format!("{name} failed: {error:?}"))?;
     }
     Ok(())
