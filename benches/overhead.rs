@@ -145,13 +145,16 @@ impl Ours {
 /// Operations of the graphs that are replayed.
 const REPLAYED: [usize; 3] = [1, 100, 1000];
 
-/// Times that the host's part is measured for each way.
-const SAMPLES: usize = 200;
+/// Operations that are recorded without a wait: fewer than the batches in flight hold.
+const UNWAITED: usize = 300;
 
-/// The host's time for an operation, in nanoseconds: the median over runs of at least 1,000 operations, after
-/// each of which the device finishes.
+/// Runs whose time is taken.
+const SAMPLES: usize = 300;
+
+/// The host's time for an operation, in nanoseconds: the median over runs of [`UNWAITED`] operations or one
+/// graph, between which the device finishes.
 fn host_nanoseconds(ours: &Ours, operations: usize, mut run: impl FnMut()) -> f64 {
-    let repeats = 1000usize.div_ceil(operations);
+    let repeats = (UNWAITED / operations).max(1);
     let mut times: Vec<Duration> = (0..SAMPLES)
         .map(|_| {
             ours.backend.synchronize().expect("the device finishes");
@@ -166,7 +169,7 @@ fn host_nanoseconds(ours: &Ours, operations: usize, mut run: impl FnMut()) -> f6
 
 /// Prints the host's time for an operation that is recorded, and for one that is replayed.
 fn host_times(ours: &Ours) {
-    let recorded = host_nanoseconds(ours, 1000, || ours.record(1000));
+    let recorded = host_nanoseconds(ours, UNWAITED, || ours.record(UNWAITED));
     println!("host, recorded: {recorded:.0} ns an operation");
     for operations in REPLAYED {
         let graph = ours.capture(operations);

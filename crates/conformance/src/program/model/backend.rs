@@ -158,6 +158,21 @@ impl ComputeBackend for Model {
         })
     }
 
+    fn capture(
+        &self,
+        record: &mut dyn FnMut(&dyn ComputeBackend) -> BackendResult<()>,
+    ) -> BackendResult<u64> {
+        self.capture_calls(record)
+    }
+
+    fn replay(&self, graph: u64) -> BackendResult<()> {
+        self.replay_calls(graph)
+    }
+
+    fn free_graph(&self, graph: u64) -> BackendResult<()> {
+        self.drop_graph(graph)
+    }
+
     fn trim(&self) -> BackendResult<usize> {
         Ok(0)
     }
