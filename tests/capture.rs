@@ -4,6 +4,8 @@
 //! On the CPU every case runs, on adapters one in [`EVERY`] of each operation; `EVERY=1 cargo test -p suites
 //! --test capture` runs all, `CASE=softmax` those whose path contains that.
 
+mod opened;
+
 use std::collections::BTreeMap;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -41,7 +43,8 @@ fn main() -> ExitCode {
             ("accounts", accounts),
         ];
         if tested.selector != "cpu" {
-            checks.extend::<[(&str, Check); 3]>([
+            checks.extend::<[(&str, Check); 4]>([
+                ("without_immediates", without_immediates),
                 ("capture_with", own_operations),
                 ("out_of_memory", out_of_memory),
                 ("cuts", cuts),
@@ -241,6 +244,34 @@ fn own_operations(tested: &BackendUnderTest) -> Result<(), String> {
     }
     backend.replay(graph).map_err(text)?;
     expect_all("a", &read(&backend, a, 16)?, 2.0)?;
+    backend.free_graph(graph).map_err(text)
+}
+
+/// Parameters in uniform buffers, as in browsers, and more of them than one buffer holds.
+fn without_immediates(tested: &BackendUnderTest) -> Result<(), String> {
+    let (instance, adapter, device, queue) = opened::open(tested, |adapter| wgpu::DeviceDescriptor {
+        required_features: adapter.features() & wgpu::Features::SHADER_F16,
+        required_limits: adapter.limits(),
+        ..Default::default()
+    })?;
+    let backend = WebGpuBackend::from_wgpu(instance, adapter, device, queue).map_err(text)?;
+    for case in cases().into_iter().filter(|case| case.family == "capture") {
+        case.run(&backend).map_err(|failure| failure.to_string())?;
+    }
+    let (n, count) = (16, 5000);
+    let [one, x] = [ones(&backend, n)?, ones(&backend, n)?];
+    let graph = backend.capture(&mut |recorded| {
+        (0..count).try_for_each(|i| recorded.binary(BinaryOp::Add, x, one, x, 1 + i % n))
+    });
+    let graph = graph.map_err(text)?;
+    backend.replay(graph).map_err(text)?;
+    backend.replay(graph).map_err(text)?;
+    let counts = |i: usize| (0..count).filter(|step| step % n >= i).count();
+    let expected: Vec<f32> = (0..n).map(|i| (1 + 2 * counts(i)) as f32).collect();
+    let got = read(&backend, x, n)?;
+    if got != expected {
+        return Err(format!("got {got:?}, expected {expected:?}"));
+    }
     backend.free_graph(graph).map_err(text)
 }
 
