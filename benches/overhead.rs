@@ -3,11 +3,12 @@
 //!
 //! `cargo bench --bench overhead`. The bare loop records the same dispatches by hand into one pass, with a
 //! bind group made beforehand, and reads back through one staging buffer. Besides the usual lines it prints
-//! the ratios of the medians of runs that alternate between the two.
+//! the ratios of the medians of runs that alternate between the two, and the host's time for an operation that
+//! is recorded or replayed.
 
 use std::time::{Duration, Instant};
 
-use backend_api::{ComputeBackend, UnaryOp};
+use backend_api::{BackendResult, ComputeBackend, UnaryOp};
 use backend_webgpu::WebGpuBackend;
 use criterion::Criterion;
 
@@ -113,10 +114,19 @@ impl Ours {
     }
 
     fn record(&self, operations: usize) {
-        for i in 0..operations {
+        self.call(&self.backend, operations).expect("the operations are recorded");
+    }
+
+    fn call(&self, backend: &dyn ComputeBackend, operations: usize) -> BackendResult<()> {
+        (0..operations).try_for_each(|i| {
             let (x, y) = (self.tensors[i % 2], self.tensors[1 - i % 2]);
-            self.backend.unary(UnaryOp::Abs, x, y, ELEMENTS).expect("the operation is recorded");
-        }
+            backend.unary(UnaryOp::Abs, x, y, ELEMENTS)
+        })
+    }
+
+    /// The operations as a graph.
+    fn capture(&self, operations: usize) -> u64 {
+        self.backend.capture(&mut |recorded| self.call(recorded, operations)).expect("a graph")
     }
 
     fn chain(&self) {
@@ -129,6 +139,47 @@ impl Ours {
         let mut output = [0f32; ELEMENTS];
         self.backend.copy_dtoh(bytemuck::cast_slice_mut(&mut output), self.tensors[1]).expect("a read-back");
         output[0]
+    }
+}
+
+/// Operations of the graphs that are replayed.
+const REPLAYED: [usize; 3] = [1, 100, 1000];
+
+/// Operations that are recorded without a wait: fewer than the batches in flight hold.
+const UNWAITED: usize = 300;
+
+/// Runs whose time is taken.
+const SAMPLES: usize = 300;
+
+/// The host's time for an operation, in nanoseconds: the median over runs of [`UNWAITED`] operations or one
+/// graph, between which the device finishes.
+fn host_nanoseconds(ours: &Ours, operations: usize, mut run: impl FnMut()) -> f64 {
+    let repeats = (UNWAITED / operations).max(1);
+    let mut times: Vec<Duration> = (0..SAMPLES)
+        .map(|_| {
+            ours.backend.synchronize().expect("the device finishes");
+            let start = Instant::now();
+            (0..repeats).for_each(|_| run());
+            start.elapsed()
+        })
+        .collect();
+    times.sort_unstable();
+    times[times.len() / 2].as_secs_f64() * 1e9 / (repeats * operations) as f64
+}
+
+/// Prints the host's time for an operation that is recorded, and for one that is replayed.
+fn host_times(ours: &Ours) {
+    let recorded = host_nanoseconds(ours, UNWAITED, || ours.record(UNWAITED));
+    println!("host, recorded: {recorded:.0} ns an operation");
+    for operations in REPLAYED {
+        let graph = ours.capture(operations);
+        let replay = || ours.backend.replay(graph).expect("the graph is replayed");
+        let replayed = host_nanoseconds(ours, operations, replay);
+        println!(
+            "host, replayed by {operations}: {replayed:.0} ns an operation, {:.2} of recording",
+            replayed / recorded
+        );
+        ours.backend.free_graph(graph).expect("a live graph");
     }
 }
 
@@ -168,10 +219,22 @@ fn main() {
         || assert!(bare.round_trip() >= 0.0),
     );
 
+    host_times(&ours);
+
     let mut criterion = Criterion::default().sample_size(10).configure_from_args();
     let mut group = criterion.benchmark_group("overhead");
     group.bench_function("chain/ours", |bencher| bencher.iter(|| ours.chain()));
     group.bench_function("chain/bare", |bencher| bencher.iter(|| bare.chain()));
+    for operations in REPLAYED {
+        let graph = ours.capture(operations);
+        group.bench_function(format!("chain/replayed_by_{operations}"), |bencher| {
+            bencher.iter(|| {
+                (0..CHAIN / operations).for_each(|_| ours.backend.replay(graph).expect("a replay"));
+                ours.backend.synchronize().expect("the device finishes");
+            });
+        });
+        ours.backend.free_graph(graph).expect("a live graph");
+    }
     group.bench_function("round_trip/ours", |bencher| bencher.iter(|| ours.round_trip()));
     group.bench_function("round_trip/bare", |bencher| bencher.iter(|| bare.round_trip()));
     group.finish();

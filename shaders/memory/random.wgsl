@@ -1,27 +1,29 @@
 // Random numbers: shift + scale · x, with x uniform in [0, 1) or normal. Each invocation makes a block of
 // four.
 //
-// needs: T, TN (an element of the output), VEC_WIDTH, NORMAL, write
+// needs: T, TN (an element of the output), VEC_WIDTH, NORMAL, HAS_OFFSET (whether a number of 64 bits in memory is
+// added to where in the stream they begin), write
 
 struct Params {
   // Of the output.
   n: u32,
   blocks: u32,
   output: u32,
-  // Elements of the first block that are left out.
-  skip: u32,
   seed_low: u32,
   seed_high: u32,
-  // Number of the first block.
-  block_low: u32,
-  block_high: u32,
+  // Where in the stream the numbers begin.
+  start_low: u32,
+  start_high: u32,
+  // Of what is added to that.
+  offset: u32,
   shift: f32,
   scale: f32,
   // Always 0, which a compiler doesn't know.
   zero: u32,
 }
 
-@group(0) @binding(0) var<storage, read_write> output: array<TN>;
+@group(0) @binding(0) var<storage, read> offsets: array<u32>;
+@group(0) @binding(1) var<storage, read_write> output: array<TN>;
 
 fn placed(number: f32) -> f32 {
   return params.shift + rounded(params.scale * number);
@@ -37,8 +39,14 @@ fn main(
   if block >= params.blocks {
     return;
   }
-  let low = params.block_low + block;
-  let high = params.block_high + select(0u, 1u, low < block);
+  var start = vec2<u32>(params.start_low, params.start_high);
+  if HAS_OFFSET == 1u {
+    start.x += offsets[params.offset];
+    start.y += offsets[params.offset + 1u] + select(0u, 1u, start.x < params.start_low);
+  }
+  // Numbers of the stream have 64 bits, so those of its blocks have 62.
+  let low = ((start.x >> 2u) | (start.y << 30u)) + block;
+  let high = ((start.y >> 2u) + select(0u, 1u, low < block)) & 0x3fffffffu;
   let words = philox(low, high, vec2<u32>(params.seed_low, params.seed_high));
   var x = vec4<f32>();
   if NORMAL == 1u {
@@ -46,5 +54,5 @@ fn main(
   } else {
     x = uniforms(words);
   }
-  write(block, vec4<f32>(placed(x.x), placed(x.y), placed(x.z), placed(x.w)));
+  write(block, start.x & 3u, vec4<f32>(placed(x.x), placed(x.y), placed(x.z), placed(x.w)));
 }

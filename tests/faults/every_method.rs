@@ -178,6 +178,12 @@ const METHODS: &[(&str, Call)] = &[
     ("random", |b, [x, ..]| {
         b.random(&RandomDesc::new(x, F32, 4, 1, Distribution::Normal { mean: 0.0, std: 1.0 }))
     }),
+    ("capture", |b, [x, y, ..]| {
+        let graph = b.capture(&mut |b| b.unary(UnaryOp::Neg, x, y, 4))?;
+        b.replay(graph).and(b.free_graph(graph))
+    }),
+    ("replay", |b, _| b.replay(1)),
+    ("free_graph", |b, _| b.free_graph(1)),
     ("trim", |b, _| b.trim().map(drop)),
     ("set_memory_budget", |b, _| b.set_memory_budget(None)),
     ("free", |b, [x, ..]| b.free(x)),
@@ -195,9 +201,8 @@ fn none_is_missing() -> Result<(), String> {
 /// Whether every method works.
 pub(crate) fn all_work(backend: &dyn ComputeBackend, ptrs: [u64; 4]) -> Result<(), String> {
     none_is_missing()?;
-    for (name, call) in
-        METHODS.iter().filter(|(name, _)| !["free", "alloc", "alloc_zeroed", "view"].contains(name))
-    {
+    let left_out = ["free", "alloc", "alloc_zeroed", "view", "replay", "free_graph"];
+    for (name, call) in METHODS.iter().filter(|(name, _)| !left_out.contains(name)) {
         call(backend, ptrs).map_err(|error| format!("{name} failed: {error:?}"))?;
     }
     Ok(())

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use backend_api::{ComputeBackend, ErrorKind};
+use backend_api::{ComputeBackend, DType, ErrorKind};
 use backend_webgpu::WebGpuBackend;
 use suites::BackendUnderTest;
 
@@ -58,6 +58,10 @@ fn lose_after(selector: &str, steps_before: usize, flushed: bool, first: First) 
     for step in &program::STEPS[..steps_before] {
         step(&backend, ptrs).map_err(told)?;
     }
+    let graph = backend.capture(&mut |recorded| recorded.fill(ptrs[0], DType::F32, 4, 1.0)).map_err(told)?;
+    if steps_before % 2 == 1 {
+        backend.replay(graph).map_err(told)?;
+    }
     if flushed {
         backend.flush().map_err(told)?;
     }
@@ -72,6 +76,10 @@ fn lose_after(selector: &str, steps_before: usize, flushed: bool, first: First) 
     let (backend, outcome) = deadline::within(LIMIT, move |steps| {
         let begin = |name: &str| steps.begin(name);
         let outcome = every_method::all_fail(&backend, ptrs, ErrorKind::DeviceLost, &begin);
+        let outcome = outcome.and_then(|()| match backend.replay(graph) {
+            Err(error) if error.kind() == ErrorKind::DeviceLost => Ok(()),
+            other => Err(format!("a replay on a lost device gave {other:?}")),
+        });
         (backend, outcome)
     })?;
     outcome?;
@@ -82,7 +90,7 @@ fn lose_after(selector: &str, steps_before: usize, flushed: bool, first: First) 
         (backend, outcome)
     })?;
     outcome.map_err(|error| format!("init again: {error:?}"))?;
-    works_anew(backend, ptrs)
+    works_anew(backend, ptrs, graph)
 }
 
 /// The first call after the loss, while work may still be under way.
@@ -107,7 +115,13 @@ pub(crate) fn notice(backend: &WebGpuBackend, ptr: u64, first: First) -> Result<
 }
 
 /// Whether the backend on its new device works, and knows nothing of the old one's handles.
-fn works_anew(mut backend: WebGpuBackend, old: [u64; 4]) -> Result<(), String> {
+fn works_anew(mut backend: WebGpuBackend, old: [u64; 4], graph: u64) -> Result<(), String> {
+    for (name, result) in [("replay", backend.replay(graph)), ("free_graph", backend.free_graph(graph))] {
+        match result {
+            Err(error) if error.kind() == ErrorKind::InvalidHandle => {}
+            other => return Err(format!("{name} of a graph from before the loss gave {other:?}")),
+        }
+    }
     for ptr in old {
         match backend.free(ptr) {
             Err(error) if error.kind() == ErrorKind::InvalidHandle => {}

@@ -271,8 +271,8 @@ pub trait ComputeBackend: Debug + MaybeSend + MaybeSync {
     /// Waits without blocking, and lets others go on after each kernel.
     ///
     /// Each operation is called once, on a backend that shares this one's memory: arguments are checked, and
-    /// what is chosen by shape or alignment is chosen as it will be. Allocations and transfers among its
-    /// calls are made, but no kernel runs. A backend that compiles nothing calls nothing.
+    /// what is chosen by shape or alignment is chosen as it will be. Allocations, transfers and captures among
+    /// its calls are made, but no kernel runs. A backend that compiles nothing calls nothing.
     ///
     /// # Errors
     /// What the operations return, and [`Kernel`](BackendError::Kernel).
@@ -299,6 +299,72 @@ pub trait ComputeBackend: Debug + MaybeSend + MaybeSync {
     }
 
     for_each_operation!(provided_methods);
+
+    /// Checks and records the operations that `record` calls on the backend that it is handed, and runs none
+    /// of them. Returns the handle of a graph, to be given back with [`free_graph`](Self::free_graph).
+    ///
+    /// A graph holds what its operations need: their memory, which outlives its handles, and memory for
+    /// results in between, which counts as in use. What may differ from replay to replay lies in device memory:
+    /// inputs, tokens, positions, lengths, the [offset](RandomDesc::offset_ptr) of random numbers.
+    ///
+    /// Only operations can be captured. The backend handed to `record` answers questions
+    /// ([`capabilities`](Self::capabilities), [`memory_stats`](Self::memory_stats), …), and every other call
+    /// on it is [`Capturing`](BackendError::Capturing): memory, transfers, waits, warm-ups, and graphs within
+    /// graphs. Calls on this backend run as ever, by `record` too, and aren't captured. A lost device takes its
+    /// graphs with it.
+    ///
+    /// ```
+    /// use backend_api::{BackendResult, ComputeBackend, UnaryOp};
+    ///
+    /// /// |tanh(x)| of each chunk of a stream, by one buffer.
+    /// fn squash(backend: &dyn ComputeBackend, stream: &mut [Vec<u8>]) -> BackendResult<()> {
+    ///     let Some(bytes) = stream.first().map(Vec::len) else { return Ok(()) };
+    ///     let x = backend.alloc(bytes)?;
+    ///     let graph = backend.capture(&mut |recorded| {
+    ///         recorded.unary(UnaryOp::Tanh, x, x, bytes / 4)?;
+    ///         recorded.unary(UnaryOp::Abs, x, x, bytes / 4)
+    ///     })?;
+    ///     for chunk in stream {
+    ///         backend.copy_htod(x, chunk)?;
+    ///         backend.replay(graph)?;
+    ///         backend.copy_dtoh(chunk, x)?;
+    ///     }
+    ///     backend.free_graph(graph)?;
+    ///     backend.free(x)
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    /// What `record` returns, with nothing kept; [`OutOfMemory`](BackendError::OutOfMemory).
+    #[doc(alias = "cuda_graph")]
+    #[doc(alias = "stream_capture")]
+    fn capture(
+        &self,
+        record: &mut dyn FnMut(&dyn ComputeBackend) -> BackendResult<()>,
+    ) -> BackendResult<u64> {
+        _ = record;
+        Err(self.unsupported("capture"))
+    }
+
+    /// Runs the operations of a graph, as if they were called now, in their order and with no other thread's
+    /// between.
+    ///
+    /// # Errors
+    /// [`InvalidHandle`](BackendError::InvalidHandle).
+    #[doc(alias = "graph_launch")]
+    fn replay(&self, graph: u64) -> BackendResult<()> {
+        _ = graph;
+        Err(self.unsupported("replay"))
+    }
+
+    /// Gives a graph back. Replays of it still finish.
+    ///
+    /// # Errors
+    /// [`InvalidHandle`](BackendError::InvalidHandle).
+    fn free_graph(&self, graph: u64) -> BackendResult<()> {
+        _ = graph;
+        Err(self.unsupported("free_graph"))
+    }
 
     /// What the device can do.
     fn capabilities(&self) -> BackendResult<Capabilities>;

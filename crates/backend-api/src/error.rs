@@ -169,6 +169,13 @@ pub enum BackendError {
         /// What the driver said.
         reason: String,
     },
+    /// A call that can't be captured, on the backend that [`capture`](crate::ComputeBackend::capture) hands to
+    /// what it records: of memory, a transfer between host and device, a wait, or of graphs.
+    #[error("{op} can't be called within a capture")]
+    Capturing {
+        /// The called method.
+        op: &'static str,
+    },
     /// A blocking call where nothing may block: the main thread of a browser. Use the asynchronous form.
     #[error("{op} would block; use its asynchronous form")]
     WouldBlock {
@@ -216,5 +223,6 @@ kinds!(
     NotInitialized,
     Timeout,
     DeviceLost,
+    Capturing,
     WouldBlock,
 );

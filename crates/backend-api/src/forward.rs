@@ -22,6 +22,7 @@ use crate::{BackendError, BackendResult, ComputeBackend};
 ///
 ///     forward!(this => this.0; name, init, is_initialized, synchronize, synchronize_async, warm_up_async);
 ///     forward!(this => this.0; alloc, alloc_zeroed, free, view, copy_htod, copy_dtoh, copy_dtoh_async);
+///     forward!(this => this.0; capture, replay, free_graph);
 ///     forward!(this => this.0; capabilities, device_info, memory_stats, trim, set_memory_budget, as_any);
 /// }
 /// ```
@@ -117,6 +118,27 @@ macro_rules! forward {
             $crate::ComputeBackend::copy_dtoh_async(&$inner, dst, src)
         }
     };
+    (@capture $this:ident $inner:expr) => {
+        fn capture(
+            &self,
+            record: &mut dyn FnMut(&dyn $crate::ComputeBackend) -> $crate::BackendResult<()>,
+        ) -> $crate::BackendResult<u64> {
+            let $this = self;
+            $crate::ComputeBackend::capture(&$inner, record)
+        }
+    };
+    (@replay $this:ident $inner:expr) => {
+        fn replay(&self, graph: u64) -> $crate::BackendResult<()> {
+            let $this = self;
+            $crate::ComputeBackend::replay(&$inner, graph)
+        }
+    };
+    (@free_graph $this:ident $inner:expr) => {
+        fn free_graph(&self, graph: u64) -> $crate::BackendResult<()> {
+            let $this = self;
+            $crate::ComputeBackend::free_graph(&$inner, graph)
+        }
+    };
     (@capabilities $this:ident $inner:expr) => {
         fn capabilities(&self) -> $crate::BackendResult<$crate::Capabilities> {
             let $this = self;
@@ -168,8 +190,8 @@ macro_rules! forward_all_but_init {
     () => {
         forward!(this => **this; name, is_initialized, execute, synchronize, synchronize_async);
         forward!(this => **this; warm_up_async, alloc, alloc_zeroed, free, view, copy_htod, copy_dtoh);
-        forward!(this => **this; copy_dtoh_async, capabilities, device_info, memory_stats, trim);
-        forward!(this => **this; set_memory_budget, as_any);
+        forward!(this => **this; copy_dtoh_async, capture, replay, free_graph, capabilities, device_info);
+        forward!(this => **this; memory_stats, trim, set_memory_budget, as_any);
     };
 }
 

@@ -50,6 +50,9 @@ const INDEX_BITS: u32 = 24;
 /// Slots are counted from 1, so that the index of the last one fits.
 const MAX_HANDLES: usize = (1 << INDEX_BITS) - 2;
 
+/// The bit of a handle that is set in those of graphs and in no other.
+const GRAPH_BIT: u64 = 1 << INDEX_BITS;
+
 impl<B> Default for HandleTable<B> {
     fn default() -> Self {
         static TABLES: AtomicU64 = AtomicU64::new(1);
@@ -57,11 +60,17 @@ impl<B> Default for HandleTable<B> {
         // An odd multiplier spreads consecutive numbers over the upper bits, all different (Fibonacci
         // hashing).
         let salt = table.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> INDEX_BITS << INDEX_BITS;
-        Self { slots: SlotMap::new(), salt }
+        Self { slots: SlotMap::new(), salt: salt & !GRAPH_BIT }
     }
 }
 
 impl<B> HandleTable<B> {
+    /// A table whose handles are none of a table of memory.
+    pub(crate) fn of_graphs() -> Self {
+        let memory = Self::default();
+        Self { salt: memory.salt | GRAPH_BIT, ..memory }
+    }
+
     /// Gives a handle to `slice`.
     ///
     /// # Errors
@@ -188,6 +197,28 @@ mod tests {
         assert!(table.lookup("t", "x", view).is_ok());
         let error = table.lookup("t", "x", 1).unwrap_err();
         assert_eq!(error, BackendError::InvalidHandle { op: "t", arg: "x", ptr: 1 });
+    }
+
+    #[test]
+    fn handles_of_graphs_are_none_of_memory() {
+        let mut pairs: Vec<_> = (0..200)
+            .map(|_| (HandleTable::default(), crate::graphs::GraphTable::<()>::default()))
+            .map(|(mut memory, mut graphs)| {
+                let handles = (memory.insert("alloc", slice(8)).unwrap(), graphs.insert(()).unwrap());
+                (memory, graphs, handles)
+            })
+            .collect();
+        let handles: Vec<(u64, u64)> = pairs.iter().map(|&(_, _, handles)| handles).collect();
+        for (memory, graphs, own) in &mut pairs {
+            for &(ptr, graph) in &handles {
+                assert!(memory.get(graph).is_none() && graphs.get("replay", ptr).is_err());
+                assert_eq!(graphs.get("replay", graph).is_ok(), graph == own.1);
+            }
+            graphs.remove("free_graph", own.1).unwrap();
+            let error = graphs.remove("free_graph", own.1).unwrap_err();
+            assert_eq!(error, BackendError::InvalidHandle { op: "free_graph", arg: "graph", ptr: own.1 });
+            assert!(graphs.is_empty() && graphs.len() == 0);
+        }
     }
 
     #[test]

@@ -16,6 +16,7 @@
 
 mod backend;
 mod bound;
+mod calls;
 mod command;
 pub mod desc;
 mod device;
@@ -23,6 +24,7 @@ mod diagnostic;
 mod dtype;
 mod error;
 mod forward;
+mod graphs;
 mod handles;
 mod maybe_send;
 mod operand;

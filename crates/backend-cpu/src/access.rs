@@ -11,7 +11,7 @@ use backend_api::{BackendError, BackendResult};
 use bytemuck::{cast_slice, cast_slice_mut};
 use parking_lot::{RwLockReadGuard, RwLockWriteGuard};
 
-use crate::memory::{AllocationKey, Memory, Storage};
+use crate::memory::{AllocationKey, Memory, Named, Storage};
 
 /// What an operation reads through one operand.
 #[derive(Clone, Copy, Debug)]
@@ -98,7 +98,11 @@ impl Memory {
         operands: &[Operand; N],
         work: impl FnOnce([Input<'_>; N], [&mut [u8]; 2]),
     ) -> BackendResult<()> {
+        let turn = self.turn();
         let (places, claims) = self.resolve(op, operands)?;
+        if turn.is_none() {
+            return operands.iter().filter(|operand| operand.bytes > 0).try_for_each(|it| self.hold(op, it));
+        }
         let mut written = (0..N).filter(|&i| operands[i].access == Access::Write);
         let written = [written.next(), written.next()];
         let outputs = written.map(|i| i.and_then(|i| places[i]));
@@ -153,7 +157,7 @@ impl Memory {
         op: &'static str,
         operands: &[Operand; N],
     ) -> BackendResult<()> {
-        self.with_table(|table| check(op, operands, |ptr| table.region(ptr)))
+        self.look(|named| check(op, operands, |ptr| named(ptr).map(|named| named.region)))
     }
 
     /// Checks the operands and finds their memory, each allocation once and in the order of the keys.
@@ -162,8 +166,8 @@ impl Memory {
         op: &'static str,
         operands: &[Operand; N],
     ) -> BackendResult<([Option<Place>; N], Vec<Claim>)> {
-        self.with_table(|table| {
-            check(op, operands, |ptr| table.region(ptr))?;
+        self.look(|named| {
+            check(op, operands, |ptr| named(ptr).map(|named| named.region))?;
             let mut places = [None; N];
             let mut claims: Vec<Claim> = Vec::with_capacity(N);
             for (operand, slot) in operands.iter().zip(&mut places) {
@@ -171,9 +175,9 @@ impl Memory {
                 if bytes == 0 {
                     continue;
                 }
-                let (allocation, storage, start) =
-                    table.storage(ptr).ok_or(BackendError::InvalidHandle { op, arg, ptr })?;
-                let start = start + offset;
+                let Named { allocation, storage, region } =
+                    named(ptr).ok_or(BackendError::InvalidHandle { op, arg, ptr })?;
+                let start = region.offset + offset;
                 *slot = Some(Place { allocation, start, end: start + bytes });
                 let write = operand.access == Access::Write;
                 match claims.iter_mut().find(|claim| claim.allocation == allocation) {

@@ -2,24 +2,27 @@
 
 use std::any::Any;
 
-use backend_api::support::{Access, Operand};
+use backend_api::support::{Access, GraphTable, Operand};
 use backend_api::{
     BackendError, BackendFuture, BackendResult, Capabilities, Command, ComputeBackend, DeviceInfo,
     MemoryStats, Operation,
 };
+use parking_lot::Mutex;
 
 use crate::access::Input;
+use crate::graph::Graph;
 use crate::memory::{MAX_ALLOC_BYTES, Memory};
 use crate::{factory, ops};
 
 /// The host CPU as a compute device.
 ///
 /// Every call finishes before it returns. Calls from several threads run at the same time unless one writes
-/// what another uses. Memory is zero when it is allocated, and given back to the system when its last handle
+/// what another uses; a replay of a graph runs alone. Memory is zero when it is allocated, and given back to the system when its last handle
 /// is freed.
 #[derive(Debug, Default)]
 pub struct CpuBackend {
     memory: Option<Memory>,
+    graphs: Mutex<GraphTable<Graph>>,
 }
 
 impl CpuBackend {
@@ -27,7 +30,15 @@ impl CpuBackend {
     /// [`init`](ComputeBackend::init).
     #[must_use]
     pub fn new() -> Self {
-        Self { memory: Some(Memory::new()) }
+        Self::over(Memory::new())
+    }
+
+    pub(crate) fn over(memory: Memory) -> Self {
+        Self { memory: Some(memory), graphs: Mutex::default() }
+    }
+
+    pub(crate) fn map_memory(self, map: impl FnOnce(Memory) -> Memory) -> Self {
+        Self { memory: self.memory.map(map), ..self }
     }
 
     fn memory(&self, op: &'static str) -> BackendResult<&Memory> {
@@ -136,6 +147,30 @@ impl ComputeBackend for CpuBackend {
 
     fn view(&self, ptr: u64, byte_offset: usize, byte_len: usize) -> BackendResult<u64> {
         self.memory("view")?.view(ptr, byte_offset, byte_len)
+    }
+
+    fn capture(
+        &self,
+        record: &mut dyn FnMut(&dyn ComputeBackend) -> BackendResult<()>,
+    ) -> BackendResult<u64> {
+        let graph = Graph::capture(self.memory("capture")?, record)?;
+        self.graphs.lock().insert(graph)
+    }
+
+    fn replay(&self, graph: u64) -> BackendResult<()> {
+        let (op, ptr) = ("replay", graph);
+        let memory = self.memory(op)?;
+        let graph = self.graphs.lock().get(op, ptr)?;
+        graph.replay(memory)
+    }
+
+    fn free_graph(&self, graph: u64) -> BackendResult<()> {
+        let op = "free_graph";
+        self.memory(op)?;
+        // Bound first, so that what it holds is dropped after the lock is released.
+        let graph = self.graphs.lock().remove(op, graph)?;
+        drop(graph);
+        Ok(())
     }
 
     fn capabilities(&self) -> BackendResult<Capabilities> {

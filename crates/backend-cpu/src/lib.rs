@@ -15,6 +15,7 @@ mod backend;
 mod bound;
 mod element;
 mod factory;
+mod graph;
 mod math;
 mod memory;
 mod ops;

@@ -1,12 +1,13 @@
 //! Allocations and the handles to them.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use backend_api::support::{Region, checked_add};
+use backend_api::support::{Operand, Region, checked_add};
 use backend_api::{BackendError, BackendResult, MemoryStats};
-use parking_lot::{Mutex, RwLock};
+use parking_lot::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use slotmap::{Key, KeyData, SlotMap, new_key_type};
 
 /// Bytes of the largest allocation: whole words, and no more than any Rust object may have.
@@ -22,13 +23,45 @@ new_key_type! {
     pub(crate) struct AllocationKey;
 }
 
-/// The memory of one backend.
+/// The memory of one backend, as its calls see it.
 pub(crate) struct Memory {
+    shared: Arc<Shared>,
+    role: Role,
+}
+
+/// What all calls share.
+struct Shared {
     table: Mutex<Table>,
+    /// Held for reading by each operation, for writing by a replay, which is one call to other threads.
+    turn: RwLock<()>,
+}
+
+/// What becomes of operations.
+enum Role {
+    /// They run.
+    Run,
+    /// They are checked, and the memory that they name is held.
+    Check(Mutex<Held>),
+    /// They run on the memory that is held, whether its handles are still live or not, and without a turn of
+    /// their own.
+    Replay(Held),
+}
+
+/// Memory that outlives its handles, by the handles that named it.
+struct Held {
+    shared: Arc<Shared>,
+    handles: HashMap<u64, (Handle, Arc<Storage>)>,
+}
+
+/// What an operand's handle names.
+pub(crate) struct Named {
+    pub(crate) allocation: AllocationKey,
+    pub(crate) storage: Arc<Storage>,
+    pub(crate) region: Region,
 }
 
 /// What the handles mean.
-pub(crate) struct Table {
+struct Table {
     allocations: SlotMap<AllocationKey, Allocation>,
     handles: SlotMap<HandleKey, Handle>,
     in_use: usize,
@@ -40,7 +73,8 @@ pub(crate) struct Table {
 struct Allocation {
     storage: Arc<Storage>,
     bytes: usize,
-    handles: usize,
+    /// Its handles, and those of its handles that graphs hold.
+    users: usize,
 }
 
 #[derive(Clone, Copy)]
@@ -50,24 +84,102 @@ struct Handle {
     len: usize,
 }
 
+impl Handle {
+    fn region(self) -> Region {
+        Region { allocation: self.allocation.data().as_ffi(), offset: self.offset, len: self.len }
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        let mut table = self.shared.table.lock();
+        let handles = std::mem::take(&mut self.handles);
+        let last: Vec<_> =
+            handles.into_values().map(|(handle, storage)| (storage, table.release(handle))).collect();
+        // Giving much memory back takes time that other threads needn't wait for.
+        drop(table);
+        drop(last);
+    }
+}
+
 impl Memory {
     /// No memory yet.
     pub(crate) fn new() -> Self {
-        Self {
-            table: Mutex::new(Table {
-                allocations: SlotMap::default(),
-                handles: SlotMap::default(),
-                in_use: 0,
-                peak: 0,
-                budget: None,
-                salt: next_salt(),
-            }),
+        let table = Mutex::new(Table {
+            allocations: SlotMap::default(),
+            handles: SlotMap::default(),
+            in_use: 0,
+            peak: 0,
+            budget: None,
+            salt: next_salt(),
+        });
+        Self { shared: Arc::new(Shared { table, turn: RwLock::default() }), role: Role::Run }
+    }
+
+    /// This memory for operations that are only checked. What they name is held from then on.
+    pub(crate) fn for_checks(&self) -> Self {
+        let held = Held { shared: Arc::clone(&self.shared), handles: HashMap::new() };
+        Self { shared: Arc::clone(&self.shared), role: Role::Check(Mutex::new(held)) }
+    }
+
+    /// What was held by checks, for operations that run on it.
+    pub(crate) fn for_replays(self) -> Self {
+        let role = match self.role {
+            Role::Check(held) => Role::Replay(held.into_inner()),
+            other => other,
+        };
+        Self { shared: self.shared, role }
+    }
+
+    /// Keeps all operations but replays of the caller's own away.
+    pub(crate) fn exclusive_turn(&self) -> RwLockWriteGuard<'_, ()> {
+        self.shared.turn.write()
+    }
+
+    /// A turn for one operation, beside those of other threads; `None` if operations are only checked.
+    pub(crate) fn turn(&self) -> Option<Option<RwLockReadGuard<'_, ()>>> {
+        match self.role {
+            Role::Run => Some(Some(self.shared.turn.read())),
+            Role::Check(_) => None,
+            Role::Replay(_) => Some(None),
         }
     }
 
-    /// Looks at the table while no other thread does.
-    pub(crate) fn with_table<R>(&self, look: impl FnOnce(&Table) -> R) -> R {
-        look(&self.table.lock())
+    /// What handles name, as one look at the table.
+    pub(crate) fn look<R>(&self, look: impl FnOnce(&dyn Fn(u64) -> Option<Named>) -> R) -> R {
+        let named = |handle: Handle, storage: &Arc<Storage>| Named {
+            allocation: handle.allocation,
+            storage: Arc::clone(storage),
+            region: handle.region(),
+        };
+        if let Role::Replay(held) = &self.role {
+            return look(&|ptr| held.handles.get(&ptr).map(|(handle, storage)| named(*handle, storage)));
+        }
+        let table = self.shared.table.lock();
+        look(&|ptr| {
+            let handle = table.handle(ptr)?;
+            table.allocations.get(handle.allocation).map(|allocation| named(handle, &allocation.storage))
+        })
+    }
+
+    /// Holds what an operand's handle names, if operations are only checked.
+    ///
+    /// # Errors
+    /// [`InvalidHandle`](BackendError::InvalidHandle), if another thread has freed it since the check.
+    pub(crate) fn hold(&self, op: &'static str, operand: &Operand) -> BackendResult<()> {
+        let Operand { arg, ptr, .. } = *operand;
+        let Role::Check(held) = &self.role else { return Ok(()) };
+        let mut held = held.lock();
+        let mut table = self.shared.table.lock();
+        let invalid = BackendError::InvalidHandle { op, arg, ptr };
+        let Some(handle) = table.handle(ptr) else { return Err(invalid) };
+        if held.handles.contains_key(&ptr) {
+            return Ok(());
+        }
+        let allocation = table.allocations.get_mut(handle.allocation).ok_or(invalid)?;
+        allocation.users += 1;
+        held.handles.insert(ptr, (handle, Arc::clone(&allocation.storage)));
+        Ok(())
     }
 
     /// See [`ComputeBackend::alloc`](backend_api::ComputeBackend::alloc). The memory is zero, which the
@@ -78,7 +190,7 @@ impl Memory {
         }
         let words = requested.div_ceil(WORD);
         let bytes = words * WORD;
-        let mut table = self.table.lock();
+        let mut table = self.shared.table.lock();
         let out_of_memory = BackendError::OutOfMemory { requested, in_use: table.in_use };
         let Some(in_use) = table.in_use.checked_add(bytes) else {
             return Err(out_of_memory);
@@ -92,14 +204,14 @@ impl Memory {
         table.in_use = in_use;
         table.peak = table.peak.max(in_use);
         let allocation =
-            table.allocations.insert(Allocation { storage: Arc::new(RwLock::new(zeros)), bytes, handles: 0 });
+            table.allocations.insert(Allocation { storage: Arc::new(RwLock::new(zeros)), bytes, users: 0 });
         Ok(table.add_handle(Handle { allocation, offset: 0, len: requested }))
     }
 
     /// See [`ComputeBackend::view`](backend_api::ComputeBackend::view).
     pub(crate) fn view(&self, ptr: u64, byte_offset: usize, byte_len: usize) -> BackendResult<u64> {
         let op = "view";
-        let mut table = self.table.lock();
+        let mut table = self.shared.table.lock();
         let parent = table.handle(ptr).ok_or(invalid(op, ptr))?;
         let need = checked_add(op, "end of the view", byte_offset, byte_len)?;
         if need > parent.len {
@@ -115,26 +227,19 @@ impl Memory {
     /// See [`ComputeBackend::free`](backend_api::ComputeBackend::free). A running operation keeps the memory
     /// it uses.
     pub(crate) fn free(&self, ptr: u64) -> BackendResult<()> {
-        let mut table = self.table.lock();
+        let mut table = self.shared.table.lock();
         let key = table.key(ptr);
         let handle = table.handles.remove(key).ok_or(invalid("free", ptr))?;
-        let Some(allocation) = table.allocations.get_mut(handle.allocation) else {
-            return Ok(());
-        };
-        allocation.handles -= 1;
-        if allocation.handles == 0 {
-            table.in_use -= allocation.bytes;
-            let last = table.allocations.remove(handle.allocation);
-            // Giving much memory back takes time that other threads needn't wait for.
-            drop(table);
-            drop(last);
-        }
+        let last = table.release(handle);
+        // Giving much memory back takes time that other threads needn't wait for.
+        drop(table);
+        drop(last);
         Ok(())
     }
 
     /// Nothing is kept for reuse and nothing is staged.
     pub(crate) fn stats(&self) -> MemoryStats {
-        let table = self.table.lock();
+        let table = self.shared.table.lock();
         let mut stats = MemoryStats::default();
         stats.in_use = table.in_use;
         stats.peak = table.peak;
@@ -145,7 +250,7 @@ impl Memory {
 
     /// Bounds later allocations.
     pub(crate) fn set_budget(&self, budget: Option<usize>) {
-        self.table.lock().budget = budget;
+        self.shared.table.lock().budget = budget;
     }
 }
 
@@ -156,32 +261,27 @@ impl fmt::Debug for Memory {
 }
 
 impl Table {
-    /// The memory behind a handle, for the checks.
-    pub(crate) fn region(&self, ptr: u64) -> Option<Region> {
-        self.handle(ptr).map(|handle| Region {
-            allocation: handle.allocation.data().as_ffi(),
-            offset: handle.offset,
-            len: handle.len,
-        })
-    }
-
-    /// The memory behind a handle, for use: which allocation, and where in it the handle starts.
-    pub(crate) fn storage(&self, ptr: u64) -> Option<(AllocationKey, Arc<Storage>, usize)> {
-        let handle = self.handle(ptr)?;
-        let allocation = self.allocations.get(handle.allocation)?;
-        Some((handle.allocation, Arc::clone(&allocation.storage), handle.offset))
-    }
-
     fn handle(&self, ptr: u64) -> Option<Handle> {
         self.handles.get(self.key(ptr)).copied()
     }
 
     fn add_handle(&mut self, handle: Handle) -> u64 {
         if let Some(allocation) = self.allocations.get_mut(handle.allocation) {
-            allocation.handles += 1;
+            allocation.users += 1;
         }
         // The lower half of a key is a slot's number, which is never 0.
         self.handles.insert(handle).data().as_ffi() ^ self.salt
+    }
+
+    /// Takes a handle's part in its allocation back; the allocation, if that was the last.
+    fn release(&mut self, handle: Handle) -> Option<Allocation> {
+        let allocation = self.allocations.get_mut(handle.allocation)?;
+        allocation.users -= 1;
+        if allocation.users > 0 {
+            return None;
+        }
+        self.in_use -= allocation.bytes;
+        self.allocations.remove(handle.allocation)
     }
 
     /// The key behind a handle; the null key for a number that no key has.
@@ -241,7 +341,7 @@ mod tests {
         memory.free(first).unwrap();
         let second = memory.alloc(4).unwrap();
         assert_ne!(first, second);
-        assert!(memory.with_table(|table| table.region(first)).is_none());
+        assert!(memory.look(|named| named(first).is_none()));
     }
 
     #[test]
@@ -249,13 +349,13 @@ mod tests {
         let memory = Memory::new();
         let live = memory.alloc(4).unwrap();
         for ptr in [0, 1, u64::MAX, live ^ 1, live ^ (1 << 32), live ^ (1 << 63), live & 0xFFFF_FFFF] {
-            let known = memory.with_table(|table| table.region(ptr));
-            assert!(ptr == live || known.is_none(), "{ptr:#x}");
+            let is_known = memory.look(|named| named(ptr).is_some());
+            assert!(ptr == live || !is_known, "{ptr:#x}");
         }
         let others: Vec<Memory> = (0..100).map(|_| Memory::new()).collect();
         for other in &others {
             other.alloc(4).unwrap();
-            assert!(other.with_table(|table| table.region(live)).is_none());
+            assert!(other.look(|named| named(live).is_none()));
         }
     }
 

@@ -126,7 +126,7 @@ impl WebGpuBackend {
     /// # Errors
     /// [`NotInitialized`](BackendError::NotInitialized), [`DeviceLost`](BackendError::DeviceLost).
     pub fn device_info(&self) -> BackendResult<DeviceInfo> {
-        Ok(self.context("device_info")?.device().gpu.info.clone())
+        Ok(self.turn("device_info")?.device().gpu.info.clone())
     }
 
     /// The adapter, if the backend is open.
@@ -389,7 +389,7 @@ impl WebGpuBackend {
     pub(crate) async fn warm_up(&self, operations: &[Operation<'_>]) -> BackendResult<()> {
         let op = "warm_up_async";
         let opened = self.context_async(op)?;
-        let planner = Self { opened: Some(opened.dry_run()), ..Self::default() };
+        let planner = Self::over(opened.dry_run());
         for operation in operations {
             operation(&planner)?;
             let variants = planner.context(op)?.context.take_variants();
@@ -401,8 +401,7 @@ impl WebGpuBackend {
         Ok(())
     }
 
-    /// A backend that is open.
-    #[cfg(test)]
+    /// A backend on a device that is open.
     pub(crate) fn over(opened: Opened) -> Self {
         Self { opened: Some(opened), ..Self::default() }
     }
@@ -425,14 +424,21 @@ impl WebGpuBackend {
         op: &'static str,
         operation: impl FnOnce(&OpContext, &'static str) -> BackendResult<T>,
     ) -> BackendResult<T> {
-        let call = self.context(op)?;
+        let call = self.turn(op)?;
         let value = operation(&call.context, op)?;
         call.context.commit(op)?;
         Ok(value)
     }
 
-    /// The opened device, if it still works, for the time of a call.
+    /// The opened device, if it still works, for the time of a call that can't be captured.
     pub(crate) fn context(&self, op: &'static str) -> BackendResult<Call<'_>> {
+        let call = self.turn(op)?;
+        call.context.require_no_capture(op)?;
+        Ok(call)
+    }
+
+    /// The opened device, if it still works, for the time of an operation or a question.
+    pub(crate) fn turn(&self, op: &'static str) -> BackendResult<Call<'_>> {
         self.opened.as_ref().ok_or(BackendError::NotInitialized { op })?.call(op)
     }
 
@@ -444,7 +450,7 @@ impl WebGpuBackend {
     }
 
     pub(crate) fn is_open(&self) -> bool {
-        self.context("is_initialized").is_ok()
+        self.turn("is_initialized").is_ok()
     }
 
     /// Memory can be asked for even when there is none.

@@ -103,8 +103,23 @@ impl ComputeBackend for WebGpuBackend {
         self.context("view")?.device().memory.view(ptr, byte_offset, byte_len)
     }
 
+    fn capture(
+        &self,
+        record: &mut dyn FnMut(&dyn ComputeBackend) -> BackendResult<()>,
+    ) -> BackendResult<u64> {
+        self.capture_with(|backend| record(backend))
+    }
+
+    fn replay(&self, graph: u64) -> BackendResult<()> {
+        self.replay_graph(graph)
+    }
+
+    fn free_graph(&self, graph: u64) -> BackendResult<()> {
+        self.context("free_graph")?.device().free_graph("free_graph", graph)
+    }
+
     fn capabilities(&self) -> BackendResult<Capabilities> {
-        let call = self.context("capabilities")?;
+        let call = self.turn("capabilities")?;
         let gpu = &call.device().gpu;
         let features = gpu.device.features();
         let mut capabilities = Capabilities::host();

@@ -27,6 +27,7 @@
 )]
 
 mod backend;
+mod capture;
 mod compute;
 mod context;
 #[cfg(not(target_family = "wasm"))]

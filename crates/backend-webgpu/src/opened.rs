@@ -1,13 +1,12 @@
 //! A device for as long as a backend has it, and the calls that use it.
 
-#[cfg(not(target_family = "wasm"))]
 use std::sync::Arc;
 
 use backend_api::BackendResult;
 
 use crate::context::Context;
 use crate::device::GlGuard;
-use crate::ops::{OpContext, State};
+use crate::ops::{Capture, OpContext, State};
 #[cfg(not(target_family = "wasm"))]
 use crate::sync::thread;
 
@@ -15,7 +14,8 @@ use crate::sync::thread;
 #[derive(Debug)]
 pub(crate) struct Opened {
     context: OpContext,
-    /// Whether the device closes with this; the opened device of a dry run belongs to another.
+    /// Whether the device closes with this; the opened device of a dry run or a capture belongs to
+    /// another.
     #[cfg_attr(target_family = "wasm", expect(dead_code, reason = "nothing waits in a page"))]
     closes: bool,
 }
@@ -40,6 +40,11 @@ impl Opened {
     /// On this device, one whose calls launch nothing.
     pub(crate) fn dry_run(&self) -> Self {
         Self { context: self.context.dry_run(), closes: false }
+    }
+
+    /// On this device, one whose calls are kept in `capture`.
+    pub(crate) fn capturing(&self, capture: &Arc<Capture>) -> Self {
+        Self { context: self.context.capturing(capture), closes: false }
     }
 
     /// Begins a call: takes a turn at the device, and sees whether it is lost.

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 /// The rooms, each of which imports none that comes later. `compute` and what follows are the backend's own
 /// API.
-const ROOMS: [&str; 19] = [
+const ROOMS: [&str; 20] = [
     "sync",
     "unchecked",
     "device",
@@ -19,6 +19,7 @@ const ROOMS: [&str; 19] = [
     "uniformity",
     "custom",
     "backend",
+    "capture",
     "compute",
     "custom_api",
     "tune",

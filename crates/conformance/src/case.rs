@@ -93,14 +93,37 @@ impl Case {
         self.run_blocking(Device { backend, wait: Wait::Blocking, arena: Some(arena) })
     }
 
+    /// Captures the call of a case of [one call](Self::is_one_call), and replays it with two
+    /// sets of numbers.
+    ///
+    /// # Errors
+    /// What is wrong, in one line.
+    pub fn run_replayed(&self, backend: &dyn ComputeBackend) -> Result<Outcome, Failure> {
+        let device = Device { backend, wait: Wait::Blocking, arena: None };
+        self.finish(backend, self.execute_replayed(device))
+    }
+
+    async fn execute_replayed(&self, device: Device<'_>) -> Result<Outcome, Failure> {
+        let Body::Call(build) = &self.body else { return self.execute(device).await };
+        let mut rng = Rng::from_name(&self.path());
+        let outcome = run::replayed(&device, &build(&mut rng), &mut rng).await;
+        outcome.map_err(|detail| self.failure(device.backend, detail))
+    }
+
     fn run_blocking(&self, device: Device<'_>) -> Result<Outcome, Failure> {
-        // Blocking reads are ready at once, so a single poll finishes the future.
-        let future = pin!(self.execute(device));
+        self.finish(device.backend, self.execute(device))
+    }
+
+    /// Blocking reads are ready at once, so a single poll finishes the future.
+    fn finish(
+        &self,
+        backend: &dyn ComputeBackend,
+        future: impl Future<Output = Result<Outcome, Failure>>,
+    ) -> Result<Outcome, Failure> {
+        let future = pin!(future);
         match future.poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(outcome) => outcome,
-            Poll::Pending => {
-                Err(self.failure(device.backend, Detail::Script("a blocking read was pending".into())))
-            }
+            Poll::Pending => Err(self.failure(backend, Detail::Script("a blocking read was pending".into()))),
         }
     }
 

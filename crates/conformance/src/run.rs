@@ -1,6 +1,6 @@
 //! Runs a trial: places operands between guards, calls, and looks at every byte.
 
-use backend_api::{BackendResult, ErrorKind};
+use backend_api::{BackendError, BackendResult, ErrorKind};
 
 use crate::case::Outcome;
 use crate::device::Device;
@@ -90,42 +90,128 @@ fn free_all(device: &Device<'_>, placed: &[Placed]) -> BackendResult<()> {
     result
 }
 
+/// Captures a call and replays it twice: with the trial's numbers, and with each operand's in reverse, for which
+/// the call itself says what must come out.
+pub(crate) async fn replayed(device: &Device<'_>, trial: &Trial, rng: &mut Rng) -> Result<Outcome, Detail> {
+    let mut placed = Vec::with_capacity(trial.operands.len());
+    let mut graph = None;
+    let checked = match place_all(device, trial, rng, &mut placed) {
+        Ok(()) => capture_and_replay(device, trial, &mut placed, &mut graph, rng).await,
+        Err(error) => Err(error.into()),
+    };
+    let freed = free_all(device, &placed);
+    let graph_freed = graph.map_or(Ok(()), |graph| device.backend.free_graph(graph));
+    let outcome = checked?;
+    freed.and(graph_freed)?;
+    Ok(outcome)
+}
+
+async fn capture_and_replay(
+    device: &Device<'_>,
+    trial: &Trial,
+    placed: &mut [Placed],
+    graph: &mut Option<u64>,
+    rng: &mut Rng,
+) -> Result<Outcome, Detail> {
+    let backend = device.backend;
+    let handles = handles(placed, rng);
+    let captured = match backend.capture(&mut |backend| trial.call(backend, &handles)) {
+        // A case that makes views within its call.
+        Err(BackendError::Capturing { op: "view" }) => return Ok(Outcome::Refused),
+        captured => captured.map(|made| *graph = Some(made)),
+    };
+    let outcome = judge(device, trial, captured)?;
+    expect_memory(device, placed, "before the replay").await?;
+    let Some(graph) = *graph else { return Ok(outcome) };
+    backend.replay(graph)?;
+    check_all(device, trial, placed, outcome).await?;
+
+    for (operand, placed) in trial.operands.iter().zip(&mut *placed) {
+        let reversed: Vec<f64> = operand.before.iter().rev().copied().collect();
+        let content = encode(operand.dtype, &reversed);
+        if let Some(inside) = placed.before.get_mut(placed.offset..placed.offset + content.len()) {
+            inside.copy_from_slice(&content);
+        }
+        backend.copy_htod(placed.allocation, &placed.before)?;
+    }
+    trial.call(backend, &handles)?;
+    for placed in &mut *placed {
+        let called = device.read(placed.allocation, placed.before.len()).await?;
+        backend.copy_htod(placed.allocation, &placed.before)?;
+        placed.before = called;
+    }
+    backend.replay(graph)?;
+    expect_memory(device, placed, "after the second replay").await?;
+    Ok(outcome)
+}
+
+async fn expect_memory(device: &Device<'_>, placed: &[Placed], when: &str) -> Result<(), Detail> {
+    for (number, placed) in placed.iter().enumerate() {
+        let bytes = device.read(placed.allocation, placed.before.len()).await?;
+        if let Some(at) = bytes.iter().zip(&placed.before).position(|(got, want)| got != want) {
+            let place = at as isize - placed.offset as isize;
+            return Err(Detail::Script(format!("byte {place} of operand {number} is wrong {when}")));
+        }
+    }
+    Ok(())
+}
+
 async fn call_and_check(
     device: &Device<'_>,
     trial: &Trial,
     placed: &[Placed],
     rng: &mut Rng,
 ) -> Result<Outcome, Detail> {
+    let handles = handles(placed, rng);
+    let outcome = judge(device, trial, trial.call(device.backend, &handles))?;
+    check_all(device, trial, placed, outcome).await?;
+    Ok(outcome)
+}
+
+fn handles(placed: &[Placed], rng: &mut Rng) -> Vec<u64> {
     let mut handle = |operand: &Placed| match operand.len {
         0 if rng.one_in(2) => DANGLING,
         _ => operand.view,
     };
-    let handles: Vec<u64> = placed.iter().map(&mut handle).collect();
+    placed.iter().map(&mut handle).collect()
+}
+
+/// What a call's result means.
+fn judge(device: &Device<'_>, trial: &Trial, called: BackendResult<()>) -> Result<Outcome, Detail> {
     let refusable = trial.uses_f16() && !device.backend.capabilities()?.f16;
-    let refused = match trial.call(device.backend, &handles) {
-        Err(error) if refusable && error.kind() == ErrorKind::Unsupported => Some(Outcome::Refused),
-        Err(error) if device.arena.is_some() && error.kind() == ErrorKind::Limit => Some(Outcome::Limited),
+    match called {
+        Err(error) if refusable && error.kind() == ErrorKind::Unsupported => Ok(Outcome::Refused),
+        Err(error) if device.arena.is_some() && error.kind() == ErrorKind::Limit => Ok(Outcome::Limited),
         // A call with nothing to do may succeed before anyone looks at its types.
-        Ok(()) if refusable && !trial.writes_nothing() => return Err(Detail::NotRefused(None)),
-        Err(error) if refusable => return Err(Detail::NotRefused(Some(error))),
+        Ok(()) if refusable && !trial.writes_nothing() => Err(Detail::NotRefused(None)),
+        Err(error) if refusable => Err(Detail::NotRefused(Some(error))),
         called => {
             called?;
-            None
+            Ok(Outcome::Right)
         }
-    };
+    }
+}
+
+/// Looks at all memory after a call.
+async fn check_all(
+    device: &Device<'_>,
+    trial: &Trial,
+    placed: &[Placed],
+    outcome: Outcome,
+) -> Result<(), Detail> {
     for (operand, placed) in trial.operands.iter().zip(placed) {
         let after = device.read(placed.allocation, placed.before.len()).await?;
         let len = placed.len;
         check_guards(operand, placed, &after)?;
         let (old, new) = (&placed.before[placed.offset..][..len], &after[placed.offset..][..len]);
-        if refused.is_some() || operand.after.is_empty() {
+        if outcome != Outcome::Right || operand.after.is_empty() {
             check_unchanged(operand, old, new, |_| false)?;
         } else {
             check_unchanged(operand, old, new, |element| operand.after[element].is_some())?;
             check_elements(operand, new)?;
         }
     }
-    Ok(refused.unwrap_or(Outcome::Right))
+    Ok(())
 }
 
 fn check_guards(operand: &Operand, placed: &Placed, after: &[u8]) -> Result<(), Detail> {

@@ -53,6 +53,8 @@ pub struct RandomDesc {
     pub seed: u64,
     /// Where in the stream, in numbers.
     pub offset: u64,
+    /// Handle of a u64 that is added to `offset` when the call runs, modulo 2⁶⁴: two u32, the lower half first.
+    pub offset_ptr: Option<u64>,
     /// What distribution they have.
     pub distribution: Distribution,
 }
@@ -61,7 +63,7 @@ impl RandomDesc {
     /// The first numbers of a stream.
     #[must_use]
     pub const fn new(output: u64, dtype: DType, n: usize, seed: u64, distribution: Distribution) -> Self {
-        Self { output, dtype, n, seed, offset: 0, distribution }
+        Self { output, dtype, n, seed, offset: 0, offset_ptr: None, distribution }
     }
 
     /// The numbers from another place on.
@@ -71,9 +73,22 @@ impl RandomDesc {
         self
     }
 
-    /// Checks the type. Returns the output.
-    pub fn operands(&self, op: &'static str) -> BackendResult<[Operand; 1]> {
+    /// The numbers from a place on that lies in device memory, so that replays of a
+    /// [captured](crate::ComputeBackend::capture) call needn't give the same numbers.
+    #[must_use]
+    pub const fn with_offset_ptr(mut self, offset_ptr: u64) -> Self {
+        self.offset_ptr = Some(offset_ptr);
+        self
+    }
+
+    /// Checks the type. Returns the output and the offset.
+    pub fn operands(&self, op: &'static str) -> BackendResult<[Operand; 2]> {
         require_float(op, "output", self.dtype)?;
-        Ok([Operand::new(op, "output", self.output, self.dtype, self.n, Access::Write)?])
+        // Without numbers, nothing is looked at.
+        let words = if self.n == 0 { 0 } else { 2 };
+        Ok([
+            Operand::new(op, "output", self.output, self.dtype, self.n, Access::Write)?,
+            Operand::optional(op, "offset_ptr", self.offset_ptr, DType::U32, words, Access::Read)?,
+        ])
     }
 }

@@ -14,8 +14,12 @@ const GRAIN: usize = 1 << 12;
 /// `output` = numbers of a stream.
 pub(crate) fn random(memory: &Memory, op: &'static str, desc: &RandomDesc) -> BackendResult<()> {
     let operands = desc.operands(op)?;
-    memory.access(op, &operands, |_, output| {
-        with_float!(desc.dtype, T => fill(desc, cast_slice_mut::<u8, T>(output)));
+    memory.access(op, &operands, |[_, offset], output| {
+        let mut desc = *desc;
+        if let [low, high] = *offset.elements::<u32>() {
+            desc.offset = desc.offset.wrapping_add(u64::from(high) << 32 | u64::from(low));
+        }
+        with_float!(desc.dtype, T => fill(&desc, cast_slice_mut::<u8, T>(output)));
     })
 }
 

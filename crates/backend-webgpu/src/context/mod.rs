@@ -1,17 +1,19 @@
 //! An opened device, with everything that belongs to it.
 
+mod graphs;
 mod read_back;
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use backend_api::support::GraphTable;
 use backend_api::{BackendError, BackendResult, DeviceKind, MemoryStats};
 
 use crate::device::{GlLock, Gpu, LastHandle, Progress, Witness, guarded};
 use crate::kernels::{Kernel, MAX_IMMEDIATES, Pipelines, Target, Variant};
 use crate::memory::{Allocation, Block, DeviceSlice, Memory};
 pub(crate) use crate::recorder::MAX_GROUPS;
-use crate::recorder::{BindingLimits, Command, Deadline, Recorder, Signal, Submitter, Then, Window};
+use crate::recorder::{BindingLimits, Command, Deadline, Graph, Recorder, Signal, Submitter, Then, Window};
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::sync::{Mutex, thread};
 use crate::transfer::{Readback, StagingRing};
@@ -27,6 +29,7 @@ pub(crate) struct Context {
     pub(crate) recorder: Mutex<Recorder>,
     pub(crate) submitter: Arc<Submitter>,
     pub(crate) readback: Readback,
+    graphs: Mutex<GraphTable<Graph>>,
     pub(crate) gl_lock: GlLock,
     pub(crate) limits: BindingLimits,
     timeout_ms: AtomicU64,
@@ -67,6 +70,7 @@ impl Context {
             recorder: Mutex::new(recorder),
             submitter,
             readback: Readback::new(device),
+            graphs: Mutex::default(),
             gl_lock,
             limits: BindingLimits::of(limits),
             timeout_ms: AtomicU64::new(Self::DEFAULT_TIMEOUT.as_millis() as u64),
@@ -125,11 +129,21 @@ impl Context {
         if commands.is_empty() {
             return Ok(());
         }
+        self.record_with(op, commands.len(), |recorder| recorder.record(commands))
+    }
+
+    /// Calls `record` when there is room for so many commands.
+    fn record_with(
+        &self,
+        op: &'static str,
+        count: usize,
+        record: impl FnOnce(&mut Recorder) -> BackendResult<()>,
+    ) -> BackendResult<()> {
         let mut deadline = None;
         loop {
             let mut recorder = self.recorder.lock();
-            let Some(busy) = recorder.admit(commands.len())? else {
-                return recorder.record(commands);
+            let Some(busy) = recorder.admit(count)? else {
+                return record(&mut recorder);
             };
             drop(recorder);
             let deadline = deadline.get_or_insert_with(|| self.deadline(op));

@@ -79,8 +79,8 @@ pub(super) fn declarations(variant: &Variant, function: Function) -> String {
 
 const LANE_NAMES: [&str; 4] = ["x", "y", "z", "w"];
 
-/// Writes a block of four elements, of which the first `params.skip` of all and what is beyond `params.n` are
-/// left out.
+/// Writes a block of four elements, of which the first `skip` of all and what is beyond `params.n` are left
+/// out.
 fn write(vec_width: usize, dtype: DType) -> String {
     let narrow = |number: &str| match dtype {
         DType::F16 => format!("f16_from_f32({number})"),
@@ -93,12 +93,12 @@ fn write(vec_width: usize, dtype: DType) -> String {
         let number = narrow("numbers[k]");
         format!(
             "  for (var k = 0u; k < 4u; k++) {{\n    \
-             let i = block * 4u + k - params.skip;\n    \
+             let i = block * 4u + k - skip;\n    \
              if i < params.n {{ output[params.output + i] = {number}; }}\n  }}\n"
         )
     };
     let element = vector(vec_width, dtype.name());
-    format!("alias TN = {element};\nfn write(block: u32, numbers: vec4<f32>) {{\n{body}}}\n")
+    format!("alias TN = {element};\nfn write(block: u32, skip: u32, numbers: vec4<f32>) {{\n{body}}}\n")
 }
 
 /// What a scatter does with a number, in f32 for floating-point types.

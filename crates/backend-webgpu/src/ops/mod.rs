@@ -7,6 +7,7 @@ mod attention;
 mod backward;
 mod batch_norm;
 mod binary;
+mod capture;
 mod conv;
 mod copy;
 mod copy_bytes;
@@ -39,6 +40,7 @@ pub(crate) use attention::{KernelOverride as AttentionOverride, attention, expla
 pub(crate) use backward::{norm_backward, norm_backward_weight, softmax_backward};
 pub(crate) use batch_norm::batch_norm;
 pub(crate) use binary::{binary, compare};
+pub(crate) use capture::Capture;
 pub(crate) use conv::{
     KernelOverride as ConvOverride, conv_transpose2d, conv2d, conv2d_backward_data, conv2d_backward_filter,
 };

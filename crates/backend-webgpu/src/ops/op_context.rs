@@ -8,6 +8,7 @@ use backend_api::support::Operand;
 use backend_api::{BackendError, BackendResult, DType};
 use bytemuck::Pod;
 
+use super::capture::{Capture, CapturedCall};
 use super::copy_bytes::copy_bytes;
 use super::shared::long_work::Pace;
 use super::{AttentionOverride, ConvOverride, MatmulOverride, SelfTests, Tuning};
@@ -68,6 +69,8 @@ pub(crate) struct OpContext {
 enum Mode {
     /// It is recorded when the call is over.
     Record(Mutex<Vec<Command>>),
+    /// It is kept for a graph when the call is over.
+    Capture(CapturedCall),
     /// A dry run only notes which kernel was asked for.
     DryRun(Arc<Mutex<Vec<Variant>>>),
 }
@@ -83,9 +86,21 @@ impl OpContext {
         self.with_mode(Mode::DryRun(Arc::default()))
     }
 
+    /// On this device, a context in which operations are checked, planned, and kept in `capture`.
+    pub(crate) fn capturing(&self, capture: &Arc<Capture>) -> Self {
+        self.with_mode(Mode::Capture(CapturedCall::new(capture)))
+    }
+
+    /// # Errors
+    /// [`Capturing`](BackendError::Capturing) in a capture.
+    pub(crate) fn require_no_capture(&self, op: &'static str) -> BackendResult<()> {
+        if let Mode::Capture(_) = self.mode { Err(BackendError::Capturing { op }) } else { Ok(()) }
+    }
+
     /// The context of the next call.
     pub(crate) fn call(&self) -> Self {
         self.with_mode(match &self.mode {
+            Mode::Capture(call) => Mode::Capture(call.next()),
             Mode::Record(_) => Mode::Record(Mutex::default()),
             Mode::DryRun(variants) => Mode::DryRun(Arc::clone(variants)),
         })
@@ -98,7 +113,7 @@ impl OpContext {
     /// The kernels that dry runs asked for since the last call.
     pub(crate) fn take_variants(&self) -> Vec<Variant> {
         match &self.mode {
-            Mode::Record(_) => Vec::new(),
+            Mode::Record(_) | Mode::Capture(_) => Vec::new(),
             Mode::DryRun(variants) => std::mem::take(&mut *variants.lock()),
         }
     }
@@ -108,9 +123,33 @@ impl OpContext {
     /// # Errors
     /// [`Timeout`](BackendError::Timeout), [`DeviceLost`](BackendError::DeviceLost).
     pub(crate) fn commit(&self, op: &'static str) -> BackendResult<()> {
-        let Mode::Record(commands) = &self.mode else { return Ok(()) };
-        let commands = std::mem::take(&mut *commands.lock());
-        self.device.record(op, &commands)
+        match &self.mode {
+            Mode::Record(commands) => {
+                let commands = std::mem::take(&mut *commands.lock());
+                self.device.record(op, &commands)
+            }
+            Mode::Capture(call) => {
+                call.commit();
+                Ok(())
+            }
+            Mode::DryRun(_) => Ok(()),
+        }
+    }
+
+    /// Records the commands of a graph.
+    ///
+    /// # Errors
+    /// [`InvalidHandle`](BackendError::InvalidHandle), [`Timeout`](BackendError::Timeout),
+    /// [`DeviceLost`](BackendError::DeviceLost).
+    pub(crate) fn replay(&self, op: &'static str, graph: u64) -> BackendResult<()> {
+        if let Mode::DryRun(_) = self.mode {
+            return self.device.require_graph(op, graph);
+        }
+        let pace = &self.state.pace;
+        self.device.replay(op, graph, &mut |seconds| {
+            pace.add(seconds);
+            pace.take_due()
+        })
     }
 
     /// The device, as planners see it.
@@ -127,9 +166,13 @@ impl OpContext {
         self.device.memory.resolve(op, operands)
     }
 
-    /// Memory for one operation's own use, given back when the slice is dropped.
+    /// Memory for one operation's own use, given back when the slice is dropped, or with the graph of a
+    /// capture.
     pub(crate) fn scratch(&self, op: &'static str, bytes: usize) -> BackendResult<DeviceSlice> {
-        self.device.scratch(op, bytes)
+        match &self.mode {
+            Mode::Capture(call) => call.scratch(bytes, || self.device.scratch(op, bytes)),
+            _ => self.device.scratch(op, bytes),
+        }
     }
 
     /// # Errors
@@ -211,13 +254,10 @@ impl OpContext {
     ) -> BackendResult<()> {
         const { assert!(size_of::<P>() <= MAX_PARAMS as usize, "the parameters don't fit in the immediates") };
         debug_assert!(reads.len() < MAX_BINDINGS, "{variant:?}");
-        let commands = match &self.mode {
-            Mode::Record(commands) => commands,
-            Mode::DryRun(variants) => {
-                variants.lock().push(*variant);
-                return Ok(());
-            }
-        };
+        if let Mode::DryRun(variants) = &self.mode {
+            variants.lock().push(*variant);
+            return Ok(());
+        }
         let kernel = self.device.pipeline(variant)?;
         let windows = reads.iter().copied().chain([output]).cloned();
         let mut command = Command::new(op, kernel, windows, bytemuck::bytes_of(params), grid)?;
@@ -225,8 +265,14 @@ impl OpContext {
             variant.source.cooperative || command.writes_are_apart(),
             "browsers, which have no cooperative matrices, refuse two bindings to write one buffer: {variant:?}"
         );
-        command.begins_batch = self.state.pace.take_due();
-        commands.lock().push(command);
+        match &self.mode {
+            Mode::Record(commands) => {
+                command.begins_batch = self.state.pace.take_due();
+                commands.lock().push(command);
+            }
+            Mode::Capture(call) => call.push(command),
+            Mode::DryRun(_) => {}
+        }
         Ok(())
     }
 
@@ -242,8 +288,10 @@ impl OpContext {
     /// Says that the launches which follow should take the device so many seconds. They begin a submission of
     /// their own if they would be too long together with what was recorded before.
     pub(crate) fn expect(&self, seconds: f64) {
-        if matches!(self.mode, Mode::Record(_)) {
-            self.state.pace.add(seconds);
+        match &self.mode {
+            Mode::Record(_) => self.state.pace.add(seconds),
+            Mode::Capture(call) => call.expect(seconds),
+            Mode::DryRun(_) => {}
         }
     }
 }

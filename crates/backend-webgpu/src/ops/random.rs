@@ -12,8 +12,8 @@ static RANDOM: KernelSource = kernel!(
     "memory/random",
     libs: [GRID, MULTIPLY_HIGH, PHILOX],
     types: ["T"],
-    constants: ["VEC_WIDTH", "NORMAL"],
-    reads: 0,
+    constants: ["VEC_WIDTH", "NORMAL", "HAS_OFFSET"],
+    reads: 1,
     writes: 1,
     params: Params,
 );
@@ -23,8 +23,8 @@ static RANDOM_F16: KernelSource = kernel!(
     "memory/random",
     libs: [GRID, MULTIPLY_HIGH, PHILOX, SPECIAL, CONVERT, CONVERT_F16],
     types: ["T"],
-    constants: ["VEC_WIDTH", "NORMAL"],
-    reads: 0,
+    constants: ["VEC_WIDTH", "NORMAL", "HAS_OFFSET"],
+    reads: 1,
     writes: 1,
     params: Params,
 );
@@ -34,11 +34,11 @@ params! {
         n: u32,
         blocks: u32,
         output: u32,
-        skip: u32,
         seed_low: u32,
         seed_high: u32,
-        block_low: u32,
-        block_high: u32,
+        start_low: u32,
+        start_high: u32,
+        offset: u32,
         shift: f32,
         scale: f32,
         zero: u32,
@@ -53,22 +53,24 @@ const BLOCK: usize = 4;
 pub(super) fn variants() -> Vec<Variant> {
     let mut variants = Vec::new();
     for dtype in [DType::F32, DType::F16] {
-        for vec_width in [1, 4] {
-            variants.extend([false, true].map(|normal| variant(dtype, vec_width, normal)));
+        // Numbers that begin where memory says are aligned to nothing.
+        for (vec_width, has_offset) in [(1, false), (4, false), (1, true)] {
+            variants.extend([false, true].map(|normal| variant(dtype, vec_width, normal, has_offset)));
         }
     }
     variants
 }
 
-fn variant(dtype: DType, vec_width: u32, normal: bool) -> Variant {
+fn variant(dtype: DType, vec_width: u32, normal: bool, has_offset: bool) -> Variant {
     let source = if dtype == DType::F16 { &RANDOM_F16 } else { &RANDOM };
-    Variant::new(source, [dtype], [vec_width, u32::from(normal)]).with_function(Function::Write)
+    let constants = [vec_width, u32::from(normal), u32::from(has_offset)];
+    Variant::new(source, [dtype], constants).with_function(Function::Write)
 }
 
 /// `output` = random numbers of a stream.
 pub(crate) fn random(ctx: &OpContext, op: &'static str, desc: &RandomDesc) -> BackendResult<()> {
     let operands = desc.operands(op)?;
-    let [Some(output)] = ctx.resolve(op, &operands)? else { return Ok(()) };
+    let [Some(output), offset] = ctx.resolve(op, &operands)? else { return Ok(()) };
     ctx.require_dtype(op, desc.dtype)?;
     let run = Run::of_bytes(desc.n, BYTES).aligned(BLOCK);
     in_parts(ctx, op, run, |run| {
@@ -76,7 +78,7 @@ pub(crate) fn random(ctx: &OpContext, op: &'static str, desc: &RandomDesc) -> Ba
         desc.n = run.count();
         // It wraps around where the stream does.
         desc.offset = desc.offset.wrapping_add(run.first as u64);
-        random_part(ctx, op, &desc, &run.part_of(&output, desc.dtype.size()))
+        random_part(ctx, op, &desc, offset.as_ref(), &run.part_of(&output, desc.dtype.size()))
     })
 }
 
@@ -87,10 +89,14 @@ fn random_part(
     ctx: &OpContext,
     op: &'static str,
     desc: &RandomDesc,
+    offset: Option<&DeviceSlice>,
     output: &DeviceSlice,
 ) -> BackendResult<()> {
     let output = ctx.output(op, output, desc.dtype)?;
-    let (first, skip) = (desc.offset / BLOCK as u64, (desc.offset % BLOCK as u64) as usize);
+    let has_offset = offset.is_some();
+    let offset = ctx.optional_input(op, offset, DType::U32, &output)?;
+    // Of the first block; as many as can be where memory says how many.
+    let skip = if has_offset { BLOCK - 1 } else { (desc.offset % BLOCK as u64) as usize };
     // The bytes of n elements were checked, so this can't pass the end.
     let blocks = (skip + desc.n).div_ceil(BLOCK);
     let [shift, scale] = desc.distribution.affine();
@@ -98,11 +104,11 @@ fn random_part(
         n: dim(op, "n", desc.n)?,
         blocks: dim(op, "n", blocks)?,
         output: output.offset,
-        skip: skip as u32,
         seed_low: desc.seed as u32,
         seed_high: (desc.seed >> 32) as u32,
-        block_low: first as u32,
-        block_high: (first >> 32) as u32,
+        start_low: desc.offset as u32,
+        start_high: (desc.offset >> 32) as u32,
+        offset: offset.offset,
         shift,
         scale,
         zero: 0,
@@ -110,5 +116,6 @@ fn random_part(
     let whole = skip == 0 && desc.n.is_multiple_of(BLOCK) && output.offset.is_multiple_of(4);
     let normal = matches!(desc.distribution, Distribution::Normal { .. });
     let grid = linear_grid(op, blocks.div_ceil(WORKGROUP))?;
-    ctx.launch(op, &variant(desc.dtype, if whole { 4 } else { 1 }, normal), &[], &output, &params, grid)
+    let variant = variant(desc.dtype, if whole { 4 } else { 1 }, normal, has_offset);
+    ctx.launch(op, &variant, &[&offset], &output, &params, grid)
 }

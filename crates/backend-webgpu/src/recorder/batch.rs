@@ -17,7 +17,7 @@ pub(crate) struct Batch {
     pub(crate) params: Option<Filled>,
     /// Buffers that the commands write.
     pub(crate) written: Vec<Arc<Storage>>,
-    pub(crate) flows: Vec<Flow>,
+    pub(crate) flows: Vec<Flows>,
     pub(crate) then: Vec<Then>,
 }
 
@@ -46,6 +46,24 @@ impl Flow {
 
     pub(super) fn spoil(&self) {
         self.to.spoil(self.from.spoiled());
+    }
+}
+
+/// Flows in the order of their commands.
+#[derive(Debug)]
+pub(crate) enum Flows {
+    /// Of a command.
+    One(Flow),
+    /// Of a part of a graph.
+    Captured(Arc<[Flow]>),
+}
+
+impl Flows {
+    pub(super) fn spoil(&self) {
+        match self {
+            Self::One(flow) => flow.spoil(),
+            Self::Captured(flows) => flows.iter().for_each(Flow::spoil),
+        }
     }
 }
 

@@ -11,10 +11,20 @@ use crate::memory::BufferId;
 const GENERATION: usize = 2048;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct BindKey {
+pub(super) struct BindKey {
     signature: Signature,
     /// Buffer, first byte and bytes of each binding: a binding shows a kernel its own bytes only.
     windows: [Option<(BufferId, u64, u64)>; MAX_BINDINGS],
+}
+
+impl BindKey {
+    pub(super) fn new(layout: &Layout, windows: &[Window]) -> Self {
+        let mut key = Self { signature: layout.signature, windows: [None; MAX_BINDINGS] };
+        for (slot, window) in key.windows.iter_mut().zip(windows) {
+            *slot = Some((window.block.id(), window.start, window.size));
+        }
+        key
+    }
 }
 
 /// A cache that forgets what has not been used for a while: when the young generation is full, it becomes the
@@ -33,10 +43,7 @@ impl BindGroups {
         layout: &Layout,
         windows: &[Window],
     ) -> wgpu::BindGroup {
-        let mut key = BindKey { signature: layout.signature, windows: [None; MAX_BINDINGS] };
-        for (slot, window) in key.windows.iter_mut().zip(windows) {
-            *slot = Some((window.block.id(), window.start, window.size));
-        }
+        let key = BindKey::new(layout, windows);
         if let Some(group) = self.young.get(&key) {
             return group.clone();
         }
@@ -58,7 +65,8 @@ impl BindGroups {
     }
 }
 
-fn create(device: &wgpu::Device, layout: &Layout, windows: &[Window]) -> wgpu::BindGroup {
+/// The bind group of these windows. Errors of wgpu end up in the caller's error scope.
+pub(super) fn create(device: &wgpu::Device, layout: &Layout, windows: &[Window]) -> wgpu::BindGroup {
     let entries: Vec<_> = (0..)
         .zip(windows)
         .map(|(binding, window)| wgpu::BindGroupEntry {

@@ -22,6 +22,9 @@ pub(crate) struct Command {
     pub(super) grid: [u32; 3],
     /// Whether what was recorded before is submitted first.
     pub(crate) begins_batch: bool,
+    /// How long the device should take for it and those before it that have none, as far as it is estimated;
+    /// of captured commands only.
+    pub(crate) seconds: f64,
 }
 
 impl Command {
@@ -43,8 +46,14 @@ impl Command {
                 max: MAX_GROUPS as usize,
             });
         }
-        let mut command =
-            Self { kernel, windows: ArrayVec::new(), params: ArrayVec::new(), grid, begins_batch: false };
+        let mut command = Self {
+            kernel,
+            windows: ArrayVec::new(),
+            params: ArrayVec::new(),
+            grid,
+            begins_batch: false,
+            seconds: 0.0,
+        };
         command.windows.extend(windows.into_iter().take(MAX_BINDINGS));
         command.params.extend(params.iter().copied().take(MAX_PARAMS as usize));
         #[cfg(feature = "count-out-of-bounds")]

@@ -10,6 +10,7 @@ mod batch;
 mod bind_groups;
 mod command;
 mod deadline;
+mod graph;
 mod params;
 mod signal;
 mod submitter;
@@ -27,13 +28,14 @@ use crate::memory::{Block, DeviceSlice, Storage};
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::bound;
 use crate::transfer::StagingRing;
-use batch::{Batch, Flow, InFlight};
+use batch::{Batch, Flow, Flows, InFlight};
 use bind_groups::BindGroups;
 use params::Params;
 
 pub(crate) use batch::{Mapped, Then};
 pub(crate) use command::{Command, MAX_GROUPS};
 pub(crate) use deadline::Deadline;
+pub(crate) use graph::Graph;
 pub(crate) use signal::Signal;
 pub(crate) use submitter::{Submitter, Ticket};
 pub(crate) use timing::Stopwatch;
@@ -66,7 +68,7 @@ pub(crate) struct Recorder {
     /// Buffers that the batch writes.
     written: Vec<Arc<Storage>>,
     /// What flows from buffer to buffer in the batch, where that has to be known.
-    flows: Vec<Flow>,
+    flows: Vec<Flows>,
     groups: BindGroups,
     /// Set when buffers were dropped, which bind groups may keep alive.
     has_dropped: Arc<AtomicBool>,
@@ -80,6 +82,20 @@ struct OpenPass {
     pass: wgpu::ComputePass<'static>,
     pipeline: Option<wgpu::ComputePipeline>,
     group: Option<wgpu::BindGroup>,
+}
+
+impl OpenPass {
+    /// Sets the pipeline and the bind group of the next dispatch.
+    fn set(&mut self, pipeline: &wgpu::ComputePipeline, group: &wgpu::BindGroup) {
+        if self.pipeline.as_ref() != Some(pipeline) {
+            self.pass.set_pipeline(pipeline);
+            self.pipeline = Some(pipeline.clone());
+        }
+        if self.group.as_ref() != Some(group) {
+            self.pass.set_bind_group(0, group, &[]);
+            self.group = Some(group.clone());
+        }
+    }
 }
 
 impl Recorder {
@@ -143,6 +159,35 @@ impl Recorder {
         Ok(())
     }
 
+    /// Records the commands of a graph, for the first segment of which [`admit`](Self::admit) has made room.
+    /// `is_due` is told how long each segment should take, and says whether what was recorded before it has to
+    /// be submitted first.
+    pub(crate) fn replay(&mut self, graph: &Graph, is_due: &mut dyn FnMut(f64) -> bool) -> BackendResult<()> {
+        for segment in &graph.segments {
+            let is_full = self.commands > 0 && self.commands + segment.len() > MAX_COMMANDS;
+            if is_due(segment.seconds) || is_full {
+                self.submit()?;
+            }
+            if self.submitter.health().has_late_errors() {
+                segment.flows.iter().for_each(Flow::spoil);
+            }
+            if self.submitter.has_thread() {
+                self.flows.push(Flows::Captured(Arc::clone(&segment.flows)));
+            }
+            for block in &segment.used {
+                block.touch(self.number);
+            }
+            for storage in &segment.written {
+                if storage.write(self.number) {
+                    self.written.push(Arc::clone(storage));
+                }
+            }
+            graph.encode(segment, self.open_pass());
+            self.commands += segment.len();
+        }
+        Ok(())
+    }
+
     fn dispatch(&mut self, command: &Command) {
         self.note_uses(command);
         let group = self.groups.get(&self.device, &command.kernel.layout, &command.windows);
@@ -150,14 +195,7 @@ impl Recorder {
         let slot = uniform.then(|| self.params.push(&self.device, &command.params));
         let pipeline = &command.kernel.pipeline;
         let open = self.open_pass();
-        if open.pipeline.as_ref() != Some(pipeline) {
-            open.pass.set_pipeline(pipeline);
-            open.pipeline = Some(pipeline.clone());
-        }
-        if open.group.as_ref() != Some(&group) {
-            open.pass.set_bind_group(0, &group, &[]);
-            open.group = Some(group);
-        }
+        open.set(pipeline, &group);
         match slot {
             Some((params, offset)) => open.pass.set_bind_group(1, &params, &[offset]),
             None if command.params.is_empty() => {}
@@ -182,7 +220,8 @@ impl Recorder {
         for window in writes {
             let storage = window.block.storage();
             if self.submitter.has_thread() {
-                self.flows.extend(reads.iter().map(|read| Flow::new(read.block.storage(), storage)));
+                let flow = |read: &Window| Flows::One(Flow::new(read.block.storage(), storage));
+                self.flows.extend(reads.iter().map(flow));
             }
             storage.spoil(spoiled);
             if storage.write(self.number) {

@@ -1,5 +1,7 @@
 //! Parameters of kernels on devices without immediates: slots of uniform buffers.
 
+use wgpu::BufferUsages;
+
 /// Bytes from one slot to the next: the largest alignment that a device may ask for.
 const SLOT: usize = 256;
 
@@ -72,24 +74,72 @@ impl Params {
     }
 }
 
+/// Parameters that don't change, slot after slot in as many buffers as they need.
+#[derive(Debug)]
+pub(crate) struct ParamsTable(Vec<wgpu::BindGroup>);
+
+impl ParamsTable {
+    /// Slots of one buffer of 1 MiB.
+    const SLOTS: usize = 4096;
+
+    /// Errors of wgpu end up in the caller's error scope.
+    pub(crate) fn new<'a>(
+        device: &wgpu::Device,
+        layout: &wgpu::BindGroupLayout,
+        params: impl Iterator<Item = &'a [u8]>,
+    ) -> Self {
+        let mut bytes = Vec::new();
+        for params in params {
+            let offset = bytes.len();
+            bytes.extend_from_slice(params);
+            bytes.resize(offset + SLOT, 0);
+        }
+        let groups = bytes.chunks(Self::SLOTS * SLOT).map(|chunk| {
+            let buffer = device.create_buffer(&wgpu::BufferDescriptor {
+                label: Some("params"),
+                size: chunk.len() as u64,
+                usage: BufferUsages::UNIFORM,
+                mapped_at_creation: true,
+            });
+            // A buffer that couldn't be made isn't mapped, and its error is on its way.
+            if let Ok(mut mapped) = buffer.get_mapped_range_mut(..) {
+                mapped.copy_from_slice(chunk);
+            }
+            buffer.unmap();
+            bind(device, layout, &buffer)
+        });
+        Self(groups.collect())
+    }
+
+    /// The bind group and the dynamic offset that show the `index`th parameters to a kernel.
+    pub(crate) fn slot(&self, index: usize) -> (&wgpu::BindGroup, u32) {
+        (&self.0[index / Self::SLOTS], (index % Self::SLOTS * SLOT) as u32)
+    }
+}
+
 fn create(device: &wgpu::Device, layout: &wgpu::BindGroupLayout) -> ParamsBuffer {
     let buffer = device.create_buffer(&wgpu::BufferDescriptor {
         label: Some("params"),
         size: (SLOT * SLOTS) as u64,
-        usage: wgpu::BufferUsages::UNIFORM | wgpu::BufferUsages::COPY_DST,
+        usage: BufferUsages::UNIFORM | BufferUsages::COPY_DST,
         mapped_at_creation: false,
     });
-    let group = device.create_bind_group(&wgpu::BindGroupDescriptor {
+    let group = bind(device, layout, &buffer);
+    ParamsBuffer { buffer, group }
+}
+
+/// A bind group that shows one slot at a time.
+fn bind(device: &wgpu::Device, layout: &wgpu::BindGroupLayout, buffer: &wgpu::Buffer) -> wgpu::BindGroup {
+    device.create_bind_group(&wgpu::BindGroupDescriptor {
         label: Some("params"),
         layout,
         entries: &[wgpu::BindGroupEntry {
             binding: 0,
             resource: wgpu::BindingResource::Buffer(wgpu::BufferBinding {
-                buffer: &buffer,
+                buffer,
                 offset: 0,
                 size: wgpu::BufferSize::new(SLOT as u64),
             }),
         }],
-    });
-    ParamsBuffer { buffer, group }
+    })
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use backend_api::{BackendError, BackendResult};
 
 use super::Deadline;
-use super::batch::{Batch, Flow, Then};
+use super::batch::{Batch, Flows, Then};
 #[cfg(not(target_family = "wasm"))]
 use super::worker::Worker;
 use crate::device::{Health, Progress, guarded};
@@ -233,7 +233,7 @@ impl Port {
         let index = match submitted {
             Ok(index) => {
                 if self.health.has_late_errors() {
-                    flows.iter().for_each(Flow::spoil);
+                    flows.iter().for_each(Flows::spoil);
                 }
                 then.into_iter().for_each(|then| then.run(&self.queue));
                 index

@@ -29,8 +29,13 @@ impl Expect {
 }
 
 fn spelled_like_descriptors(mut error: BackendError) -> BackendError {
-    use BackendError::{BufferTooSmall, Dtype, InvalidHandle, Misaligned};
+    use BackendError::{BufferTooSmall, Dtype, InvalidHandle, Misaligned, Overlap};
     match &mut error {
+        Overlap { a, b, .. } => {
+            for arg in [a, b] {
+                *arg = arg.strip_suffix("_ptr").unwrap_or(arg);
+            }
+        }
         InvalidHandle { arg, .. }
         | BufferTooSmall { arg, .. }
         | Misaligned { arg, .. }

@@ -11,7 +11,7 @@ pub(super) fn operations() -> Vec<Operation> {
     DType::ALL
         .into_iter()
         .flat_map(|dtype| [gather(dtype), scatter(dtype)])
-        .chain([random(DType::F32), random(DType::F16)])
+        .chain([random(DType::F32, false), random(DType::F16, true)])
         .collect()
 }
 
@@ -103,11 +103,17 @@ fn scatter(element: DType) -> Operation {
 }
 
 /// A distribution of a single number, so that the result is known.
-fn random(element: DType) -> Operation {
+fn random(element: DType, has_offset: bool) -> Operation {
     let op = "random";
-    let slots = vec![Slot::new("output", Role::Output, element, 10)];
+    let mut slots = vec![Slot::new("output", Role::Output, element, 10)];
+    if has_offset {
+        slots.push(Slot::new("offset", Role::Input, DType::U32, 2));
+    }
     let single = Distribution::Normal { mean: 3.0, std: 0.0 };
-    let good = move |h: &Handles| RandomDesc::new(h[0], element, 10, 1, single);
+    let good = move |h: &Handles| {
+        let desc = RandomDesc::new(h[0], element, 10, 1, single);
+        if has_offset { desc.with_offset_ptr(h[1]) } else { desc }
+    };
     let changes: Vec<Change<RandomDesc>> = vec![
         ("a number too many", TOO_SMALL, |d| d.n = 11),
         ("n usize::MAX", OVERFLOW, |d| d.n = usize::MAX),

@@ -20,7 +20,7 @@ fn bystander() -> Vec<Slot> {
 }
 
 /// An operation whose handles are tabled by hand: its good call leaves no operand behind.
-fn without_operands(
+pub(super) fn without_operands(
     name: &'static str,
     good: impl Fn(&dyn ComputeBackend, &Handles) -> BackendResult<()> + Send + Sync + 'static,
 ) -> Operation {

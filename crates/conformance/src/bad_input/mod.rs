@@ -22,6 +22,7 @@ mod extremes;
 mod fixture;
 mod gather;
 mod gemm;
+mod graphs;
 mod matmul;
 mod memory;
 mod movement;
@@ -90,6 +91,7 @@ pub fn operations() -> Vec<Operation> {
         rope::operations(),
         gather::operations(),
         memory::operations(),
+        graphs::operations(),
         extremes::operations(),
     ]
     .into_iter()

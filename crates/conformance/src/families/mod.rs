@@ -8,6 +8,7 @@ mod batch_norm;
 mod batched_gemm;
 mod binary;
 mod binary_ext;
+mod capture;
 mod clamp;
 mod compare;
 mod conv;
@@ -93,6 +94,7 @@ pub fn cases() -> Vec<Case> {
         memory::cases(),
         order::cases(),
         payload::cases(),
+        capture::cases(),
         exact::cases(),
         large::cases(),
         offsets::cases(),

@@ -30,7 +30,46 @@ pub(super) fn cases() -> Vec<Case> {
             }
         }
     }
+    for dtype in [DType::F32, DType::F16] {
+        for (i, distribution) in DISTRIBUTIONS.into_iter().enumerate() {
+            for (added, n) in ADDED.into_iter().zip([1, 5, 64, 1003, 2, 70_000]) {
+                cases.push(offset_case(dtype, i, distribution, n, added));
+            }
+        }
+    }
     cases
+}
+
+/// What memory adds to the offset of a call, and that offset; the sum may pass 2³² and 2⁶⁴.
+const ADDED: [(u64, u64); 6] = [
+    (0, 3),
+    (5, 0),
+    (0xffff_fffe, 7),
+    (u64::MAX - 500, 2),
+    (1 << 63, 1 << 63),
+    ((1 << 40) + 1, u64::MAX - 30_000 - (1 << 40)),
+];
+
+/// Numbers of a stream whose place lies in memory.
+fn offset_case(
+    dtype: DType,
+    number: usize,
+    distribution: Distribution,
+    n: usize,
+    (added, offset): (u64, u64),
+) -> Case {
+    let name = format!("{dtype}_d{number}_n{n}_offset_in_memory_{added:x}");
+    Case::new("random", name, move |_| {
+        let (seed, start) = (42, offset.wrapping_add(added));
+        let at = |i| Want::Exact(expected(dtype, distribution, seed, start.wrapping_add(i)));
+        let mut trial = Trial::new();
+        trial.output("output", dtype, (0..n as u64).map(at).collect());
+        trial.input("offset_ptr", DType::U32, &[added as u32, (added >> 32) as u32].map(f64::from));
+        trial.calling(move |backend, p| {
+            let desc = RandomDesc::new(p[0], dtype, n, seed, distribution).with_offset(offset);
+            backend.random(&desc.with_offset_ptr(p[1]))
+        })
+    })
 }
 
 fn case(dtype: DType, number: usize, distribution: Distribution, n: usize, place: usize) -> Case {

@@ -16,8 +16,17 @@ impl Slot {
     /// The first of the shared inputs.
     pub const SHARED: usize = 100;
 
+    /// The first variable of graphs, and how many there are.
+    pub(super) const GRAPHS: usize = 50;
+    pub(super) const GRAPH_COUNT: usize = 3;
+
     /// The number of shared inputs.
     pub(super) const SHARED_COUNT: usize = 3;
+
+    /// Whether it holds graphs rather than memory.
+    pub(super) const fn is_graph(self) -> bool {
+        Self::GRAPHS <= self.0 && self.0 < Self::SHARED
+    }
 
     /// Whether it is one of the shared inputs.
     #[must_use]
@@ -248,6 +257,17 @@ pub enum Call {
         after: usize,
         value: i64,
     },
+    /// Operations recorded for later. Left out when `to` holds a live graph.
+    Capture {
+        to: Slot,
+        calls: Vec<Call>,
+    },
+    Replay {
+        graph: Slot,
+    },
+    FreeGraph {
+        graph: Slot,
+    },
     /// Compiles `dst = a + b` in f32, and runs nothing.
     WarmUp {
         a: Slot,
@@ -304,7 +324,10 @@ impl Call {
     /// The variable that the call puts a handle into.
     pub(super) const fn target(&self) -> Option<Slot> {
         match self {
-            Self::Alloc { to, .. } | Self::View { to, .. } | Self::Import { to, .. } => Some(*to),
+            Self::Alloc { to, .. }
+            | Self::View { to, .. }
+            | Self::Import { to, .. }
+            | Self::Capture { to, .. } => Some(*to),
             _ => None,
         }
     }

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use backend_api::{BinaryOp, CompareOp, DType, ReduceOp, ScatterOp, UnaryOp};
+use backend_api::{BinaryOp, CompareOp, ComputeBackend, DType, ReduceOp, ScatterOp, UnaryOp};
 
 use super::invoke::{Returned, invoke};
 use super::{Call, Model, Program, Slot};
@@ -104,7 +104,7 @@ impl Author {
             for last in (0..TRIES).rev() {
                 let call = self.candidate();
                 let ptrs = &self.ptrs;
-                let returned = invoke(&call, &self.model, |slot| ptrs.get(&slot).copied().unwrap_or(0));
+                let returned = invoke(&call, &self.model, &|slot| ptrs.get(&slot).copied().unwrap_or(0));
                 if returned.is_err() && last > 0 && !self.rng.one_in(40) {
                     continue;
                 }
@@ -128,7 +128,7 @@ impl Author {
 
     fn push_and_make(&mut self, call: Call) {
         let ptrs = &self.ptrs;
-        _ = invoke(&call, &self.model, |slot| ptrs.get(&slot).copied().unwrap_or(0));
+        _ = invoke(&call, &self.model, &|slot| ptrs.get(&slot).copied().unwrap_or(0));
         self.push(call);
     }
 
@@ -243,7 +243,8 @@ impl Author {
     }
 
     fn candidate(&mut self) -> Call {
-        match self.rng.below(40) {
+        match self.rng.below(43) {
+            40..=42 => self.graph(),
             0..=2 => Call::Alloc { to: self.vacant(), bytes: self.size() },
             3 | 4 => self.view(),
             5 => Call::Free { slot: self.own() },
@@ -268,6 +269,42 @@ impl Author {
             13 | 14 => self.fill(),
             _ => self.compute(),
         }
+    }
+
+    fn graph(&mut self) -> Call {
+        let graph = Slot(Slot::GRAPHS + self.rng.below(Slot::GRAPH_COUNT));
+        let is_live = self.ptrs.get(&graph).is_some_and(|&ptr| self.model.is_graph(ptr));
+        match self.rng.below(8) {
+            _ if !is_live => Call::Capture { to: graph, calls: self.operations() },
+            0 => Call::FreeGraph { graph },
+            _ => Call::Replay { graph },
+        }
+    }
+
+    /// Operations to capture, most of them legal.
+    fn operations(&mut self) -> Vec<Call> {
+        let mut calls = Vec::new();
+        for _ in 0..=self.rng.below(6) {
+            for last in (0..TRIES).rev() {
+                let call = match self.rng.below(10) {
+                    0 => self.fill(),
+                    1 => self.copy_bytes(),
+                    2 if self.rng.one_in(20) => Call::Synchronize,
+                    _ => self.compute(),
+                };
+                let alone = Call::Capture { to: Slot(Slot::GRAPHS), calls: vec![call.clone()] };
+                let ptrs = &self.ptrs;
+                let captured = invoke(&alone, &self.model, &|slot| ptrs.get(&slot).copied().unwrap_or(0));
+                if let Ok(Returned::Handle(graph)) = captured {
+                    _ = self.model.free_graph(graph);
+                } else if last > 0 && !self.rng.one_in(60) {
+                    continue;
+                }
+                calls.push(call);
+                break;
+            }
+        }
+        calls
     }
 
     fn view(&mut self) -> Call {

@@ -42,7 +42,7 @@ impl Call {
 pub(super) fn invoke(
     call: &Call,
     backend: &dyn ComputeBackend,
-    ptr: impl Fn(Slot) -> u64,
+    ptr: &dyn Fn(Slot) -> u64,
 ) -> BackendResult<Returned> {
     match *call {
         Call::Alloc { bytes, .. } => return backend.alloc(bytes).map(Returned::Handle),
@@ -53,6 +53,14 @@ pub(super) fn invoke(
             let mut read = vec![0xa5; bytes];
             return backend.copy_dtoh(&mut read, ptr(src)).map(|()| Returned::Bytes(read));
         }
+        Call::Capture { ref calls, .. } => {
+            let record = |recorded: &dyn ComputeBackend| {
+                calls.iter().try_for_each(|call| invoke(call, recorded, ptr).map(drop))
+            };
+            return backend.capture(&mut { record }).map(Returned::Handle);
+        }
+        Call::Replay { graph } => backend.replay(ptr(graph)),
+        Call::FreeGraph { graph } => backend.free_graph(ptr(graph)),
         Call::Free { slot } => backend.free(ptr(slot)),
         Call::Upload { dst, dtype, bytes, seed } => backend.copy_htod(ptr(dst), &numbers(dtype, bytes, seed)),
         Call::Fill { dst, dtype, n, value } => backend.fill(ptr(dst), dtype, n, value as f64),
@@ -65,7 +73,7 @@ pub(super) fn invoke(
     .map(|()| Returned::Nothing)
 }
 
-fn compute(call: &Call, backend: &dyn ComputeBackend, ptr: impl Fn(Slot) -> u64) -> BackendResult<()> {
+fn compute(call: &Call, backend: &dyn ComputeBackend, ptr: &dyn Fn(Slot) -> u64) -> BackendResult<()> {
     let one = call.elements();
     match *call {
         Call::Copy { dst, src, from, to, rows, columns, ld, transposed } => {
@@ -119,7 +127,7 @@ fn compute(call: &Call, backend: &dyn ComputeBackend, ptr: impl Fn(Slot) -> u64)
             backend.matmul(&desc.with_scale(1.0, beta as f64))
         }
         Call::Gather { dtype, table, indices, dst, rows, columns, count } => {
-            let ptrs = [table, indices, dst].map(&ptr);
+            let ptrs = [table, indices, dst].map(ptr);
             backend.gather(&GatherDesc::new(
                 dtype,
                 ptrs[0],
@@ -129,7 +137,7 @@ fn compute(call: &Call, backend: &dyn ComputeBackend, ptr: impl Fn(Slot) -> u64)
             ))
         }
         Call::Scatter { op, dtype, table, indices, src, rows, columns, count } => {
-            let ptrs = [table, indices, src].map(&ptr);
+            let ptrs = [table, indices, src].map(ptr);
             backend.scatter(&ScatterDesc::new(
                 op,
                 dtype,
@@ -161,7 +169,7 @@ fn compute(call: &Call, backend: &dyn ComputeBackend, ptr: impl Fn(Slot) -> u64)
             backend.pad(&PadDesc::new(from, to, &[before], value as f64))
         }
         Call::WarmUp { a, b, dst, n } => {
-            let [a, b, dst] = [a, b, dst].map(&ptr);
+            let [a, b, dst] = [a, b, dst].map(ptr);
             let add = |backend: &dyn ComputeBackend| backend.binary(BinaryOp::Add, a, b, dst, n);
             pollster::block_on(backend.warm_up_async(&[&add]))
         }

@@ -306,7 +306,7 @@ impl<'w> Thread<'w> {
     }
 
     fn step<'b>(&mut self, target: &'b dyn Target, reads: &mut Reads<'b>, call: &Call) -> Result<(), String> {
-        if call.target().is_some_and(|to| self.len(to).is_some()) {
+        if call.target().is_some_and(|to| self.len(to).is_some() || self.model.is_graph(self.own(to))) {
             return Ok(());
         }
         let lost_before = self.world.lost.load(Ordering::SeqCst);
@@ -322,13 +322,13 @@ impl<'w> Thread<'w> {
             _ if call.is_fault() => return self.fault(target, call),
             _ => {}
         }
-        let result = invoke(call, target.backend(), |slot| self.real(slot));
+        let result = invoke(call, target.backend(), &|slot| self.real(slot));
         if let Err(error) = &result
             && self.is_excused(call, error)
         {
             return Ok(());
         }
-        let expected = invoke(call, &self.model, |slot| self.own(slot));
+        let expected = invoke(call, &self.model, &|slot| self.own(slot));
         match (result, expected) {
             (Ok(Returned::Handle(real)), Ok(Returned::Handle(own))) => {
                 let to = call.target().ok_or("a handle without a variable")?;
@@ -488,6 +488,12 @@ impl<'w> Thread<'w> {
         chosen: impl Fn(&Model, u64) -> bool,
     ) -> Result<(), String> {
         for (slot, &(real, own)) in &self.slots {
+            if slot.is_graph() && self.model.is_graph(own) && chosen(&self.model, own) {
+                self.model.free_graph(own).map_err(|error| format!("{error:?}"))?;
+                backend
+                    .free_graph(real)
+                    .map_err(|error| format!("freeing {slot:?} at the end: {error:?}"))?;
+            }
             if !slot.is_shared() && self.model.len(own).is_some() && chosen(&self.model, own) {
                 self.model.free(own).map_err(|error| format!("{error:?}"))?;
                 backend.free(real).map_err(|error| format!("freeing {slot:?} at the end: {error:?}"))?;

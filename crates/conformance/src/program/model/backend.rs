@@ -103,6 +103,21 @@ impl ComputeBackend for Model {
         })
     }
 
+    fn capture(
+        &self,
+        record: &mut dyn FnMut(&dyn ComputeBackend) -> BackendResult<()>,
+    ) -> BackendResult<u64> {
+        self.capture_calls(record)
+    }
+
+    fn replay(&self, graph: u64) -> BackendResult<()> {
+        self.replay_calls(graph)
+    }
+
+    fn free_graph(&self, graph: u64) -> BackendResult<()> {
+        self.drop_graph(graph)
+    }
+
     fn set_memory_budget(&self, _bytes: Option<usize>) -> BackendResult<()> {
         Ok(())
     }

@@ -16,14 +16,18 @@ pub(in super::super) const MAX_ALLOC: usize = 1 << 28;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Memory {
     allocations: HashMap<u64, Allocation>,
-    handles: HashMap<u64, Region>,
+    handles: Handles,
 }
+
+/// What handles mean.
+pub(super) type Handles = HashMap<u64, Region>;
 
 #[derive(Clone, Debug)]
 struct Allocation {
     bytes: Vec<u8>,
     /// Which bits of each byte are known.
     known: Vec<u8>,
+    /// Its handles, and those that graphs hold.
     handles: usize,
     /// What was written since the last successful wait.
     unsettled: Option<Range<usize>>,
@@ -31,7 +35,8 @@ struct Allocation {
     dead: bool,
 }
 
-fn fresh() -> u64 {
+/// A number that is none of any other handle or allocation.
+pub(super) fn fresh() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     NEXT.fetch_add(1, Ordering::Relaxed)
 }
@@ -71,13 +76,36 @@ impl Memory {
     pub(super) fn free(&mut self, ptr: u64) -> BackendResult<()> {
         let invalid = BackendError::InvalidHandle { op: "free", arg: "ptr", ptr };
         let region = self.handles.remove(&ptr).ok_or(invalid)?;
+        self.release(region);
+        Ok(())
+    }
+
+    fn release(&mut self, region: Region) {
         if let Some(allocation) = self.allocations.get_mut(&region.allocation) {
             allocation.handles -= 1;
             if allocation.handles == 0 {
                 self.allocations.remove(&region.allocation);
             }
         }
-        Ok(())
+    }
+
+    /// All live handles, whose memory is held until [`release_all`](Self::release_all).
+    pub(super) fn hold_all(&mut self) -> Handles {
+        for region in self.handles.values() {
+            if let Some(allocation) = self.allocations.get_mut(&region.allocation) {
+                allocation.handles += 1;
+            }
+        }
+        self.handles.clone()
+    }
+
+    pub(super) fn release_all(&mut self, held: &Handles) {
+        held.values().for_each(|&region| self.release(region));
+    }
+
+    /// Exchanges the live handles for others.
+    pub(super) fn with_handles(&mut self, handles: Handles) -> Handles {
+        std::mem::replace(&mut self.handles, handles)
     }
 
     pub(super) fn region(&self, ptr: u64) -> Option<Region> {
@@ -161,7 +189,11 @@ impl Memory {
     }
 
     pub(super) fn is_dead(&self, ptr: u64) -> bool {
-        let region = self.region(ptr);
-        region.and_then(|region| self.allocations.get(&region.allocation)).is_some_and(|a| a.dead)
+        self.region(ptr).is_some_and(|region| self.has_died(region))
+    }
+
+    /// Whether the buffer of some memory was destroyed.
+    pub(super) fn has_died(&self, region: Region) -> bool {
+        self.allocations.get(&region.allocation).is_some_and(|allocation| allocation.dead)
     }
 }

@@ -2,12 +2,14 @@
 
 mod backend;
 mod element;
+mod graphs;
 mod memory;
 mod ops;
 mod rows;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use graphs::Graphs;
 use memory::Memory;
 
 pub(super) use memory::MAX_ALLOC;
@@ -17,6 +19,7 @@ pub(super) use memory::MAX_ALLOC;
 #[derive(Debug, Default)]
 pub struct Model {
     memory: Mutex<Memory>,
+    graphs: Mutex<Graphs>,
 }
 
 impl Model {
@@ -45,6 +48,7 @@ impl Model {
     /// No handle is live any more.
     pub(super) fn reset(&self) {
         *self.memory() = Memory::default();
+        *self.graphs() = Graphs::default();
     }
 
     /// The work so far is done.
@@ -63,6 +67,6 @@ impl Model {
     }
 
     pub(super) fn is_dead(&self, ptr: u64) -> bool {
-        self.memory().is_dead(ptr)
+        self.memory().is_dead(ptr) || self.is_dead_graph(ptr)
     }
 }

@@ -32,7 +32,7 @@ impl<'b> Reads<'b> {
 
     pub(super) fn begin(&mut self, thread: &mut Thread<'_>, src: Slot, bytes: usize) -> Result<(), String> {
         let call = Call::Read { src, bytes };
-        let checked = invoke(&call, &thread.model, |slot| thread.own(slot));
+        let checked = invoke(&call, &thread.model, &|slot| thread.own(slot));
         let expected = checked.map(|_| thread.model.bytes(thread.own(src), bytes));
         let (backend, ptr) = (self.backend, thread.real(src));
         let reading = Box::pin(async move {
