@@ -8,7 +8,7 @@ use crate::{BackendError, BackendResult, ComputeBackend};
 /// only some: `forward!(this => this.inner; name, alloc, free)`.
 ///
 /// ```
-/// use backend_api::{BackendResult, Command, ComputeBackend};
+/// use backend_api::{BackendResult, Command, ComputeBackend, forward};
 ///
 /// /// Tells of each operation before it runs.
 /// #[derive(Debug)]

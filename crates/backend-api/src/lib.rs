@@ -6,6 +6,8 @@
 //!
 //! * [`ComputeBackend`]: the operations. Fifteen of them are positional, in the manner of BLAS; the others
 //!   take one descriptor from [`desc`].
+//! * [`Command`]: an operation with its descriptor, which is what a backend implements
+//!   ([`ComputeBackend::execute`]).
 //! * [`BackendError`]: every way a call can fail, with fields rather than prose.
 //! * [`support`]: what backends are made with, such as the check of a call's operands and the table of handles.
 //! * [`owned::Buffer`]: a handle that is freed when it is dropped.
