@@ -214,10 +214,11 @@ mod tests {
                 assert!(memory.get(graph).is_none() && graphs.get("replay", ptr).is_err());
                 assert_eq!(graphs.get("replay", graph).is_ok(), graph == own.1);
             }
+            assert_eq!((graphs.len(), graphs.is_empty()), (1, false));
             graphs.remove("free_graph", own.1).unwrap();
             let error = graphs.remove("free_graph", own.1).unwrap_err();
             assert_eq!(error, BackendError::InvalidHandle { op: "free_graph", arg: "graph", ptr: own.1 });
-            assert!(graphs.is_empty() && graphs.len() == 0);
+            assert!(graphs.is_empty());
         }
     }
 

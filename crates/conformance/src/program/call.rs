@@ -260,7 +260,7 @@ pub enum Call {
     /// Operations recorded for later. Left out when `to` holds a live graph.
     Capture {
         to: Slot,
-        calls: Vec<Call>,
+        calls: Vec<Self>,
     },
     Replay {
         graph: Slot,
