@@ -37,6 +37,7 @@ fn trials(device: &Arc<Device>) -> Vec<Trial> {
         device.trial("results/division_by_zero", results::division_by_zero),
         device.trial("results/order", results::order),
         device.trial("results/threads", results::threads),
+        device.trial("results/captured", results::captured),
         device.trial("launches/arguments", launches::arguments),
         device.trial("launches/overlaps", launches::overlaps),
         device.trial("launches/views", launches::views),

@@ -326,3 +326,39 @@ pub(super) fn threads(backend: &WebGpuBackend) -> Result<(), Failed> {
         Ok(())
     })
 }
+
+/// Captured launches, with parameters as uniforms, as immediates where there are some, and without any, among
+/// built-in operations, whose parameters may be of the other kind.
+pub(super) fn captured(backend: &WebGpuBackend) -> Result<(), Failed> {
+    let immediates = backend.device().ok_or("closed")?.features().contains(wgpu::Features::IMMEDIATES);
+    let as_immediates = AXPY.replace("@group(0) @binding(2) var<uniform>", "var<immediate>");
+    let doubled = "@group(0) @binding(0) var<storage, read_write> y: array<f32>;
+@compute @workgroup_size(64) fn main(@builtin(global_invocation_id) id: vec3<u32>) {
+    if id.x < arrayLength(&y) { y[id.x] *= 2.0; }
+}";
+    let axpy = backend.kernel(&KernelDesc::new("axpy", AXPY))?;
+    let also =
+        if immediates { backend.kernel(&KernelDesc::new("axpy", &as_immediates))? } else { axpy.clone() };
+    let double = backend.kernel(&KernelDesc::new("double", doubled))?;
+    let (x, y) = (upload(backend, &[1.0_f32; 100])?, upload(backend, &[0.0_f32; 100])?);
+    let graph = backend.capture_with(|recorded| {
+        recorded.launch(&axpy, &[x, y], &axpy_params(2.0, 100), [2, 1, 1])?;
+        recorded.unary(UnaryOp::Neg, y, y, 100)?;
+        recorded.launch(&also, &[x, y], &axpy_params(3.0, 50), [2, 1, 1])?;
+        recorded.launch(&double, &[y], &[], [2, 1, 1])?;
+        recorded.binary(BinaryOp::Add, x, y, y, 100)
+    })?;
+    let (mut first, mut second) = (0.0_f32, 0.0_f32);
+    for _ in 0..3 {
+        backend.replay(graph)?;
+        first = 2.0 * (3.0 - (first + 2.0)) + 1.0;
+        second = 2.0 * -(second + 2.0) + 1.0;
+    }
+    let expected = [vec![first; 50], vec![second; 50]].concat();
+    expect("y after three replays", &read::<f32>(backend, y, 100)?, &expected)?;
+    backend.free_graph(graph)?;
+    backend.free(x)?;
+    backend.free(y)?;
+    still_works(backend)?;
+    Ok(())
+}

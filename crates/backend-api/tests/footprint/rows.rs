@@ -278,7 +278,13 @@ pub(crate) fn random(g: &mut Gen) -> bool {
     assert_eq!(distribution.affine(), affine);
     let mut packed = Packed::float("output", of);
     packed.name("output", Write, &[n]);
-    let desc = RandomDesc::new(1, of, n, 7, distribution).with_offset(offset);
-    assert_eq!((desc.seed, desc.offset), (7, offset));
+    let offset_ptr = g.maybe(2);
+    let words = Named::packed("offset_ptr", 2, DType::U32, Read, &[2]);
+    packed.call.name(words.only_if(offset_ptr.is_some() && n > 0));
+    let mut desc = RandomDesc::new(1, of, n, 7, distribution).with_offset(offset);
+    if let Some(ptr) = offset_ptr {
+        desc = desc.with_offset_ptr(ptr);
+    }
+    assert_eq!((desc.seed, desc.offset, desc.offset_ptr), (7, offset, offset_ptr));
     packed.call.judge_operands(desc.operands(OP))
 }

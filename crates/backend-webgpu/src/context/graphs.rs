@@ -14,7 +14,7 @@ impl Context {
     /// [`Driver`](BackendError::Driver) where the caller has destroyed a buffer that the commands use.
     pub(crate) fn add_graph(&self, op: &'static str, commands: &[Command]) -> BackendResult<u64> {
         let (device, layout) = (&self.gpu.device, self.pipelines.params_layout());
-        let graph = guarded(device, || Graph::new(device, self.pipelines.target(), layout, commands));
+        let graph = guarded(device, || Graph::new(device, layout, commands));
         let graph = graph.map_err(|error| match error {
             wgpu::Error::OutOfMemory { .. } => {
                 BackendError::OutOfMemory { requested: 0, in_use: self.memory.stats().in_use }

@@ -13,7 +13,6 @@ use super::batch::Flow;
 use super::bind_groups::{BindKey, create};
 use super::params::ParamsTable;
 use super::{Command, MAX_COMMANDS, OpenPass};
-use crate::kernels::Target;
 use crate::memory::{Block, Storage};
 use crate::sync::bound;
 
@@ -25,7 +24,8 @@ const MAX_SEGMENT: usize = bound(512, 4);
 #[derive(Debug)]
 pub(crate) struct Graph {
     steps: Vec<Step>,
-    params: StepParams,
+    immediates: Vec<u8>,
+    slots: ParamsTable,
     pub(super) segments: Vec<Segment>,
     /// Below the bind groups, which name their buffers, as fields are dropped in their order.
     _blocks: Vec<Arc<Block>>,
@@ -38,15 +38,17 @@ struct Step {
     pipeline: Option<wgpu::ComputePipeline>,
     /// `None` where it is that of the step before.
     group: Option<wgpu::BindGroup>,
+    params: StepParams,
     grid: [u32; 3],
 }
 
-/// The parameters of each step.
+/// Where the parameters of a step are.
 #[derive(Debug)]
 enum StepParams {
-    /// Immediates, and where those of each step begin.
-    Immediates(Vec<u8>, Vec<usize>),
-    Table(ParamsTable),
+    /// A part of the graph's immediates.
+    Immediates(Range<usize>),
+    /// The number of one of the graph's uniform slots.
+    Slot(usize),
 }
 
 /// Steps that are submitted together.
@@ -68,7 +70,6 @@ impl Graph {
     /// Makes bind groups and parameters. Errors of wgpu end up in the caller's error scope.
     pub(crate) fn new(
         device: &wgpu::Device,
-        target: Target,
         params_layout: &wgpu::BindGroupLayout,
         commands: &[Command],
     ) -> Self {
@@ -87,12 +88,23 @@ impl Graph {
             .into_iter()
             .map(|steps| Segment::new(&commands[steps.clone()], &groups[steps.clone()], steps))
             .collect();
+        let (mut immediates, mut uniforms) = (Vec::new(), Vec::new());
+        let mut params = |command: &'_ Command| {
+            if command.kernel.layout.signature.uniform {
+                uniforms.push(command.params.clone());
+                return StepParams::Slot(uniforms.len() - 1);
+            }
+            let start = immediates.len();
+            immediates.extend_from_slice(&command.params);
+            StepParams::Immediates(start..immediates.len())
+        };
         let mut steps: Vec<Step> = commands
             .iter()
             .zip(&groups)
             .map(|(command, group)| Step {
                 pipeline: Some(command.kernel.pipeline.clone()),
                 group: Some(group.clone()),
+                params: params(command),
                 grid: command.grid,
             })
             .collect();
@@ -106,15 +118,9 @@ impl Graph {
                 }
             }
         }
-        let params = || commands.iter().map(|command| command.params.as_slice());
-        let params = if target.immediates {
-            let starts = params().scan(0, |end, bytes| Some(std::mem::replace(end, *end + bytes.len())));
-            StepParams::Immediates(params().collect::<Vec<_>>().concat(), starts.collect())
-        } else {
-            StepParams::Table(ParamsTable::new(device, params_layout, params()))
-        };
+        let slots = ParamsTable::new(device, params_layout, uniforms.iter().map(|params| params.as_slice()));
         let blocks = segments.iter().flat_map(|segment| &segment.used).map(Arc::clone).collect();
-        Self { steps, params, segments, _blocks: blocks }
+        Self { steps, immediates, slots, segments, _blocks: blocks }
     }
 
     /// Commands of the first batch.
@@ -138,13 +144,13 @@ impl Graph {
                     open.pass.set_bind_group(0, group, &[]);
                 }
             }
-            match &self.params {
-                StepParams::Immediates(bytes, starts) => {
-                    let end = starts.get(i + 1).copied().unwrap_or(bytes.len());
-                    open.pass.set_immediates(0, &bytes[starts[i]..end]);
+            match &step.params {
+                StepParams::Immediates(bytes) if bytes.is_empty() => {}
+                StepParams::Immediates(bytes) => {
+                    open.pass.set_immediates(0, &self.immediates[bytes.clone()]);
                 }
-                StepParams::Table(table) => {
-                    let (group, offset) = table.slot(i);
+                StepParams::Slot(number) => {
+                    let (group, offset) = self.slots.slot(*number);
                     open.pass.set_bind_group(1, group, &[offset]);
                 }
             }
