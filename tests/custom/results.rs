@@ -337,8 +337,7 @@ pub(super) fn captured(backend: &WebGpuBackend) -> Result<(), Failed> {
     if id.x < arrayLength(&y) { y[id.x] *= 2.0; }
 }";
     let axpy = backend.kernel(&KernelDesc::new("axpy", AXPY))?;
-    let also =
-        if immediates { backend.kernel(&KernelDesc::new("axpy", &as_immediates))? } else { axpy.clone() };
+    let also = backend.kernel(&KernelDesc::new("axpy", if immediates { &as_immediates } else { AXPY }))?;
     let double = backend.kernel(&KernelDesc::new("double", doubled))?;
     let (x, y) = (upload(backend, &[1.0_f32; 100])?, upload(backend, &[0.0_f32; 100])?);
     let graph = backend.capture_with(|recorded| {

@@ -260,11 +260,17 @@ impl OpContext {
         }
         let kernel = self.device.pipeline(variant)?;
         let windows = reads.iter().copied().chain([output]).cloned();
-        let mut command = Command::new(op, kernel, windows, bytemuck::bytes_of(params), grid)?;
+        let command = Command::new(op, kernel, windows, bytemuck::bytes_of(params), grid)?;
         debug_assert!(
             variant.source.cooperative || command.writes_are_apart(),
             "browsers, which have no cooperative matrices, refuse two bindings to write one buffer: {variant:?}"
         );
+        self.launch_command(command);
+        Ok(())
+    }
+
+    /// Records a dispatch, keeps it for a graph, or leaves it out of a dry run.
+    pub(crate) fn launch_command(&self, mut command: Command) {
         match &self.mode {
             Mode::Record(commands) => {
                 command.begins_batch = self.state.pace.take_due();
@@ -272,16 +278,6 @@ impl OpContext {
             }
             Mode::Capture(call) => call.push(command),
             Mode::DryRun(_) => {}
-        }
-        Ok(())
-    }
-
-    /// Records a dispatch of a kernel that is no variant.
-    #[cfg(not(target_family = "wasm"))]
-    pub(crate) fn launch_command(&self, mut command: Command) {
-        if let Mode::Record(commands) = &self.mode {
-            command.begins_batch = self.state.pace.take_due();
-            commands.lock().push(command);
         }
     }
 
