@@ -49,3 +49,8 @@ pub use ops::{Activation, BackendTranspose, BinaryOp, CompareOp, MathMode, Reduc
 pub use registry::{BackendFactory, BackendPreference, OVERRIDE_VARIABLE, Registry, Selection};
 pub use shape_bound::Bound;
 pub(crate) use size::{checked_add, checked_product};
+
+/// The examples of the README, as doc tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -24,3 +24,8 @@ mod strided;
 
 pub use backend::CpuBackend;
 pub use factory::{CpuFactory, register};
+
+/// The examples of the README, as doc tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

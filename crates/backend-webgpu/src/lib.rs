@@ -79,3 +79,8 @@ pub use custom_api::{
     BuiltIn, Clock, Comparison, CooperativeMatrix, DeviceSpecs, Expected, Profile, ProfileOptions,
 };
 pub use factory::{WebGpuFactory, register};
+
+/// The examples of the README, as doc tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
