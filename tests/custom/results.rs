@@ -2,8 +2,8 @@
 
 use std::thread;
 
-use backend_api::{BackendResult, BinaryOp, ComputeBackend, DType, UnaryOp};
-use backend_webgpu::{BindingAccess, KernelDesc, ParamSpace, WebGpuBackend};
+use backend_api::{BackendResult, BinaryOp, ComputeBackend, DType, ErrorKind, UnaryOp};
+use backend_webgpu::{BindingAccess, KernelDesc, ParamSpace, ProfileOptions, WebGpuBackend};
 use libtest_mimic::Failed;
 
 use super::{expect, read, still_works, upload};
@@ -340,13 +340,17 @@ pub(super) fn captured(backend: &WebGpuBackend) -> Result<(), Failed> {
     let also = backend.kernel(&KernelDesc::new("axpy", if immediates { &as_immediates } else { AXPY }))?;
     let double = backend.kernel(&KernelDesc::new("double", doubled))?;
     let (x, y) = (upload(backend, &[1.0_f32; 100])?, upload(backend, &[0.0_f32; 100])?);
+    let mut refused = false;
     let graph = backend.capture_with(|recorded| {
         recorded.launch(&axpy, &[x, y], &axpy_params(2.0, 100), [2, 1, 1])?;
         recorded.unary(UnaryOp::Neg, y, y, 100)?;
         recorded.launch(&also, &[x, y], &axpy_params(3.0, 50), [2, 1, 1])?;
         recorded.launch(&double, &[y], &[], [2, 1, 1])?;
+        let measured = recorded.profile(&double, &[y], &[], [2, 1, 1], &ProfileOptions::default());
+        refused = measured.err().map(|error| error.kind()) == Some(ErrorKind::Capturing);
         recorded.binary(BinaryOp::Add, x, y, y, 100)
     })?;
+    expect("whether a measurement was refused", &refused, &true)?;
     let (mut first, mut second) = (0.0_f32, 0.0_f32);
     for _ in 0..3 {
         backend.replay(graph)?;

@@ -235,7 +235,7 @@ pub trait ComputeBackend: Debug + MaybeSend + MaybeSync {
     /// [`alloc`](Self::alloc) of memory whose bytes are 0.
     ///
     /// # Errors
-    /// Those of [`alloc`](Self::alloc), [`fill`](Self::fill) and [`view`](Self::view); the memory is given
+    /// The errors of [`alloc`](Self::alloc), [`fill`](Self::fill) and [`view`](Self::view), with the memory given
     /// back.
     fn alloc_zeroed(&self, bytes: usize) -> BackendResult<u64> {
         let ptr = self.alloc(bytes)?;

@@ -108,21 +108,21 @@ impl Diagnostic {
         Self { kind: DiagnosticKind::Driver, reason: reason.into(), place: None, notes: Vec::new() }
     }
 
-    /// The same of another kind.
+    /// Sets the kind of the fault.
     #[must_use]
     pub fn of_kind(mut self, kind: DiagnosticKind) -> Self {
         self.kind = kind;
         self
     }
 
-    /// The same with a place.
+    /// Sets the place in the source text.
     #[must_use]
     pub fn at(mut self, place: SourcePlace) -> Self {
         self.place = Some(Box::new(place));
         self
     }
 
-    /// The same with one more note.
+    /// Adds a note after those that are there.
     #[must_use]
     pub fn with_note(mut self, note: impl Into<String>) -> Self {
         self.notes.push(note.into());
@@ -138,8 +138,11 @@ impl fmt::Display for Diagnostic {
             let SourcePlace { line, column, length, text, .. } = &**place;
             margin = line.to_string().len();
             // Tabs stay tabs, so that the carets are below what they mean.
-            let indent: String =
-                text.chars().take(column - 1).map(|c| if c == '\t' { c } else { ' ' }).collect();
+            let indent: String = text
+                .chars()
+                .take(column.saturating_sub(1))
+                .map(|c| if c == '\t' { c } else { ' ' })
+                .collect();
             let carets = "^".repeat(*length);
             write!(f, "\n{:margin$}--> line {line}, column {column}\n{:margin$} |", "", "")?;
             write!(f, "\n{line} | {text}\n{:margin$} | {indent}{carets}", "")?;

@@ -34,7 +34,7 @@ pub(crate) fn run(launch: &Launch, show: usize) -> Result<Output, Failure> {
     backend.synchronize()?;
     let seconds = start.elapsed().as_secs_f64();
     save(&ready, launch)?;
-    let comparisons = backend.compare(handles, expected)?;
+    let comparisons = backend.compare_bindings(handles, expected)?;
     let mut text = String::new();
     let mut outputs = Vec::new();
     for (index, (operand, &handle)) in launch.bindings.iter().zip(handles).enumerate() {

@@ -51,7 +51,7 @@ impl<'a> TensorDesc<'a> {
         Self { ptr, dtype, offset: 0, shape, strides: Some(strides) }
     }
 
-    /// The same extents, `offset` elements after the handle's start.
+    /// Sets where the tensor begins, in elements after the handle's start.
     #[must_use]
     pub const fn with_offset(mut self, offset: usize) -> Self {
         self.offset = offset;

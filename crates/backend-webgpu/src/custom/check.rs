@@ -156,7 +156,7 @@ fn resolve(
                 PipelineConstantError::MissingValue(name) => override_place(desc, module, name),
                 _ => None,
             };
-            Err(located(Diagnostic::new(chain(&error)).of_kind(DiagnosticKind::Constant), place))
+            Err(located(Diagnostic::new(causes(&error).join(": ")).of_kind(DiagnosticKind::Constant), place))
         }
     }
 }
@@ -231,12 +231,7 @@ fn parse_error(text: &str, error: &naga::front::wgsl::ParseError) -> Diagnostic 
 
 /// The innermost cause is the reason, and what it is in are the notes.
 fn validation_error(text: &str, error: &WithSpan<ValidationError>) -> Diagnostic {
-    let mut causes = vec![error.as_inner().to_string()];
-    let mut next = error.as_inner().source();
-    while let Some(cause) = next {
-        causes.push(cause.to_string());
-        next = cause.source();
-    }
+    let mut causes = causes(error.as_inner());
     let reason = causes.pop().unwrap_or_default();
     let mut said = Diagnostic::new(reason).of_kind(DiagnosticKind::Wgsl);
     for (span, label) in error.spans() {
@@ -255,14 +250,9 @@ fn validation_error(text: &str, error: &WithSpan<ValidationError>) -> Diagnostic
     said
 }
 
-fn chain(error: &dyn Error) -> String {
-    let mut text = error.to_string();
-    let mut next = error.source();
-    while let Some(cause) = next {
-        text = format!("{text}: {cause}");
-        next = cause.source();
-    }
-    text
+/// The texts of an error and of its causes, the innermost last.
+fn causes(error: &dyn Error) -> Vec<String> {
+    std::iter::successors(Some(error), |&error| error.source()).map(ToString::to_string).collect()
 }
 
 pub(super) fn located(mut said: Diagnostic, place: Option<SourcePlace>) -> Diagnostic {

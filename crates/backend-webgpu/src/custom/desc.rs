@@ -66,7 +66,7 @@ pub struct KernelLimits {
 }
 
 impl KernelLimits {
-    /// Those of a device.
+    /// The limits and features of a device.
     #[must_use]
     pub const fn new(limits: wgpu::Limits, features: wgpu::Features) -> Self {
         Self { limits, features }

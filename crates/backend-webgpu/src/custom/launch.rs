@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use backend_api::support::{Access, Operand, Region, check};
+use backend_api::support::{Access, Operand, check};
 use backend_api::{BackendError, BackendResult, Bound};
 
 use super::{BindingAccess, BindingInfo, Kernel, MAX_STORAGE_BINDINGS};
@@ -92,11 +92,7 @@ fn resolve(
         *operand = Operand { arg, ptr, offset: 0, bytes: have, align, access };
         slices.push(slice);
     }
-    let mut regions = slices.iter().map(|slice| Region {
-        allocation: Arc::as_ptr(&slice.block) as usize as u64,
-        offset: slice.offset,
-        len: slice.len,
-    });
+    let mut regions = slices.iter().map(DeviceSlice::region);
     check(op, &operands, |_| regions.next())?;
     Ok(slices)
 }

@@ -104,8 +104,10 @@ impl WebGpuBackend {
         let launch = |count: u32| -> BackendResult<()> {
             (0..count).try_for_each(|_| self.launch(kernel, bindings, params, grid))
         };
+        // Before anything is launched: a capture would keep the launch, though it can't be measured there.
+        drop(self.context("profile")?);
         launch(1)?;
-        let comparisons = self.compare(bindings, &options.expected)?;
+        let comparisons = self.compare_bindings(bindings, &options.expected)?;
         self.synchronize()?;
         let per_launch = self.warm_up_kernel(options.warm_up, launch)?;
         let count =
@@ -145,11 +147,15 @@ impl WebGpuBackend {
     /// # Errors
     /// [`Shape`](BackendError::Shape) for a binding that isn't among `bindings`, and what
     /// [`copy_dtoh`](backend_api::ComputeBackend::copy_dtoh) returns.
-    pub fn compare(&self, bindings: &[u64], expected: &[Expected]) -> BackendResult<Vec<Comparison>> {
+    pub fn compare_bindings(
+        &self,
+        bindings: &[u64],
+        expected: &[Expected],
+    ) -> BackendResult<Vec<Comparison>> {
         let compare = |expected: &Expected| {
             let (what, max) = ("binding of an expectation", Bound::LessThan(bindings.len()));
             let out_of_range =
-                BackendError::Shape { op: "profile", what, expected: max, got: expected.binding };
+                BackendError::Shape { op: "compare_bindings", what, expected: max, got: expected.binding };
             let &ptr = bindings.get(expected.binding).ok_or(out_of_range)?;
             let mut found = vec![0; expected.bytes.len()];
             self.copy_dtoh(&mut found, ptr)?;

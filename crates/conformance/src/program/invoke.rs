@@ -127,25 +127,14 @@ fn compute(call: &Call, backend: &dyn ComputeBackend, ptr: &dyn Fn(Slot) -> u64)
             backend.matmul(&desc.with_scale(1.0, beta as f64))
         }
         Call::Gather { dtype, table, indices, dst, rows, columns, count } => {
-            let ptrs = [table, indices, dst].map(ptr);
-            backend.gather(&GatherDesc::new(
-                dtype,
-                ptrs[0],
-                ptrs[1],
-                ptrs[2],
-                IndexShape { rows, columns, count },
-            ))
+            let [table, indices, dst] = [table, indices, dst].map(ptr);
+            let shape = IndexShape { rows, columns, count };
+            backend.gather(&GatherDesc::new(dtype, table, indices, dst, shape))
         }
         Call::Scatter { op, dtype, table, indices, src, rows, columns, count } => {
-            let ptrs = [table, indices, src].map(ptr);
-            backend.scatter(&ScatterDesc::new(
-                op,
-                dtype,
-                ptrs[0],
-                ptrs[1],
-                ptrs[2],
-                IndexShape { rows, columns, count },
-            ))
+            let [table, indices, src] = [table, indices, src].map(ptr);
+            let shape = IndexShape { rows, columns, count };
+            backend.scatter(&ScatterDesc::new(op, dtype, table, indices, src, shape))
         }
         Call::Permute { dtype, src, dst, rows, columns } => {
             let (from, to) = ([rows, columns], [columns, rows]);
