@@ -25,16 +25,34 @@ struct Attention {
     seq_kv: usize,
     head_dim: usize,
     causal: bool,
+    /// Keys of each batch that are real, told on the device; `None` for all.
+    real: Option<usize>,
 }
 
 impl Attention {
     const fn full(name: &'static str, dtype: DType, [batch, heads, seq, head_dim]: [usize; 4]) -> Self {
-        Self { name, dtype, batch, heads, kv_heads: heads, seq_q: seq, seq_kv: seq, head_dim, causal: false }
+        Self {
+            name,
+            dtype,
+            batch,
+            heads,
+            kv_heads: heads,
+            seq_q: seq,
+            seq_kv: seq,
+            head_dim,
+            causal: false,
+            real: None,
+        }
     }
 
     const fn decode(name: &'static str, kv_heads: usize, seq_kv: usize, head_dim: usize) -> Self {
         let shape = [4, 32, 1, head_dim];
         Self { kv_heads, seq_kv, ..Self::full(name, DType::F16, shape) }
+    }
+
+    /// One query over the keys that a cache with room for `seq_kv` holds.
+    const fn cache(name: &'static str, real: usize, seq_kv: usize) -> Self {
+        Self { batch: 1, real: Some(real), ..Self::decode(name, 8, seq_kv, 128) }
     }
 
     fn cases() -> Vec<Self> {
@@ -53,7 +71,13 @@ impl Attention {
             Self::decode("decode/4x8of32/2048x64", 8, 2048, 64),
             Self::decode("decode/4x8of32/16384x64", 8, 16384, 64),
             Self::decode("decode/4x8of32/16384x128", 8, 16384, 128),
+            Self::decode("decode/1x8of32/512x128", 8, 512, 128).of_one(),
+            Self::cache("decode/1x8of32/512of16384x128", 512, 16384),
         ]
+    }
+
+    const fn of_one(self) -> Self {
+        Self { batch: 1, ..self }
     }
 
     /// A small problem, for a CPU that poses as a GPU.
@@ -65,12 +89,13 @@ impl Attention {
             kv_heads: fewer(4 * self.kv_heads),
             seq_q: fewer(self.seq_q),
             seq_kv: fewer(self.seq_kv),
+            real: self.real.map(fewer),
             ..self
         }
     }
 
     fn throughput(&self) -> Throughput {
-        let keys = self.batch * self.seq_kv * self.head_dim;
+        let keys = self.batch * self.real.unwrap_or(self.seq_kv) * self.head_dim;
         if self.seq_q == 1 {
             Throughput::Bytes((2 * keys * self.kv_heads * self.dtype.size()) as u64)
         } else {
@@ -93,10 +118,15 @@ fn measure(criterion: &mut Criterion, subject: &Subject, case: &Attention, kerne
         AttentionShape { batch, heads, seq_q, seq_kv, head_dim },
     );
     (desc.kv_heads, desc.causal) = (kv_heads, case.causal);
+    if let Some(real) = case.real {
+        // At most u32::MAX, as every dimension.
+        desc.key_lengths = Some(subject.words(real as u32, batch));
+    }
     if let (Some(backend), Some(kernel)) = (subject.webgpu(), kernel) {
         let plan = backend.explain_attention(&desc).expect("the operation is possible");
         if !plan.starts_with(kernel) {
             subject.free(&ptrs);
+            desc.key_lengths.iter().for_each(|&lengths| subject.free(&[lengths]));
             return;
         }
     }
@@ -115,6 +145,7 @@ fn measure(criterion: &mut Criterion, subject: &Subject, case: &Attention, kerne
     }
     group.finish();
     subject.free(&ptrs);
+    desc.key_lengths.iter().for_each(|&lengths| subject.free(&[lengths]));
 }
 
 /// Every kernel that does this case, by name.

@@ -122,8 +122,21 @@ impl Subject {
             DType::F16 => numbers.flat_map(|x| f16::from_f32(x).to_le_bytes()).collect(),
             _ => numbers.flat_map(f32::to_le_bytes).collect(),
         };
+        self.upload(&bytes)
+    }
+
+    /// An operand of equal `u32`, such as lengths.
+    ///
+    /// # Panics
+    /// If there is no memory for it.
+    #[must_use]
+    pub fn words(&self, value: u32, elements: usize) -> u64 {
+        self.upload(&value.to_le_bytes().repeat(elements))
+    }
+
+    fn upload(&self, bytes: &[u8]) -> u64 {
         let ptr = self.backend().alloc(bytes.len()).expect("memory for an operand");
-        self.backend().copy_htod(ptr, &bytes).expect("the operand is uploaded");
+        self.backend().copy_htod(ptr, bytes).expect("the operand is uploaded");
         ptr
     }
 

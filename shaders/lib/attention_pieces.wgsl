@@ -1,6 +1,6 @@
 // What a workgroup of attention/split and its like works on: ROWS rows that share keys, a row being a query
-// of a head, and a piece of those keys. The grid is pieces × chunks of rows of each head × batches, and
-// `tiles` is the length of a piece.
+// of a head, and a piece of those keys. The grid is pieces × chunks of rows of each head × batches. `tiles` is
+// the length of a piece; where the number of keys lies on the device, pieces are multiples of it.
 //
 // needs: ROWS, lib/attention
 
@@ -39,9 +39,20 @@ fn tile_of(group: vec3<u32>) -> Tile {
   let last_row = min(tile.row + ROWS, rows()) - 1u;
   let begin = visible(place_of(tile, tile.row).y, real).x;
   let end = max(begin, visible(place_of(tile, last_row).y, real).y);
-  tile.begin = min(end, begin + group.x * params.tiles);
-  tile.end = min(end, tile.begin + params.tiles);
+  let length = piece_length(end - begin);
+  tile.begin = min(end, begin + group.x * length);
+  tile.end = min(end, tile.begin + length);
   return tile;
+}
+
+// Keys of a piece where some row sees so many. A cache has room for more keys than it holds: all pieces share
+// those that it holds.
+fn piece_length(seen: u32) -> u32 {
+  if !has(HAS_LENGTHS) || seen == 0u {
+    return params.tiles;
+  }
+  let pieces = params.options >> 8u;
+  return (1u + (seen - 1u) / (pieces * params.tiles)) * params.tiles;
 }
 
 // The head and the query of a row.

@@ -55,8 +55,10 @@ pub(super) fn seen_keys(desc: &AttentionDesc) -> usize {
 /// How attention/split and its like divide the work: pieces × chunks of rows of each head × batches.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pieces {
-    /// Keys of a piece.
+    /// Keys of a piece, if all are real.
     pub(super) length: usize,
+    /// What that is a multiple of.
+    unit: usize,
     pub(super) count: usize,
     chunks: usize,
 }
@@ -68,7 +70,7 @@ impl Pieces {
         let seen = seen_keys(desc);
         let length = seen.div_ceil(count).next_multiple_of(unit);
         let count = seen.div_ceil(length).clamp(1, MAX_GROUPS as usize);
-        Self { length, count, chunks: shared_rows(desc).div_ceil(rows) }
+        Self { length, unit, count, chunks: shared_rows(desc).div_ceil(rows) }
     }
 
     /// Whether there are keys at all, and no more chunks and batches than a grid has places.
@@ -92,7 +94,8 @@ impl Pieces {
     ) -> BackendResult<()> {
         let parts = parts(ctx, op, desc, self.count)?;
         let Windows { q, k, v, mask, lengths, .. } = windows;
-        let params = params(op, desc, windows, self.length, self.count)?;
+        let length = if desc.key_lengths.is_some() { self.unit } else { self.length };
+        let params = params(op, desc, windows, length, self.count)?;
         ctx.launch(op, variant, &[q, k, v, mask, lengths], &parts, &params, self.grid(desc))?;
         combine(ctx, op, desc, windows, &parts, self.count)
     }
