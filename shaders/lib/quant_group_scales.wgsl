@@ -4,6 +4,8 @@
 
 const HAS_MIN = false;
 
+alias ScaleWords = u32;
+
 // Where the scales and zero points of a row begin, and the first half block of a unit.
 struct Scales {
   scales: u32,

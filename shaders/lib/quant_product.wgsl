@@ -11,7 +11,7 @@ struct Params {
   units: u32,
   tiles_n: u32,
   tiles: u32,
-  // Of the planes: in vectors of 16 bytes for the quants, in words for the others.
+  // Of the planes: in vectors of 16 bytes for the quants, in `ScaleWords` for the scales, in words for the others.
   quants: u32,
   quants_row: u32,
   high: u32,

@@ -25,6 +25,8 @@ fn eight(q: Quants, block: u32) -> Eight {
   return Eight(vec4<f32>(lo), vec4<f32>(hi));
 }
 
+alias ScaleWords = vec2<u32>;
+
 // The i8 scales of the eight half blocks of a unit, and the f16 scale of its super-block.
 struct Scales {
   words: vec2<u32>,
@@ -32,9 +34,9 @@ struct Scales {
 }
 
 fn load_scales(row: u32, unit: u32) -> Scales {
-  let at = params.scales + row * params.scales_row + 2u * unit;
   let d = extra[params.extra + row * params.extra_row + unit / 4u];
-  return Scales(vec2<u32>(scales[at], scales[at + 1u]), half_of(unpack2x16float(d), unit / 2u));
+  let words = scales[params.scales + row * params.scales_row + unit];
+  return Scales(words, half_of(unpack2x16float(d), unit / 2u));
 }
 
 fn scale_of(s: Scales, block: u32, j: u32) -> Scale {

@@ -4,6 +4,8 @@
 
 const HAS_MIN = true;
 
+alias ScaleWords = vec4<u32>;
+
 // The f16 scales of a super-block, and the 6-bit scales and minima of the four blocks of its unit.
 struct Scales {
   d: vec2<f32>,
@@ -12,9 +14,9 @@ struct Scales {
 }
 
 fn load_scales(row: u32, unit: u32) -> Scales {
-  let at = params.scales + row * params.scales_row + 4u * (unit / 2u);
-  let s = vec3<u32>(scales[at + 1u], scales[at + 2u], scales[at + 3u]);
-  let d = unpack2x16float(scales[at]);
+  let words = scales[params.scales + row * params.scales_row + unit / 2u];
+  let d = unpack2x16float(words.x);
+  let s = words.yzw;
   if (unit & 1u) == 0u {
     return Scales(d, s.x & 0x3f3f3f3fu, s.y & 0x3f3f3f3fu);
   }

@@ -148,6 +148,12 @@ libs! {
     QUANT_Q6_K = "quant_q6_k",
     QUANT_U4 = "quant_u4",
     QUANT_U4_ZEROS = "quant_u4_zeros",
+    /// Integers as f16, and quants as elements of fragments; each needs its format.
+    QUANT_HALVES = "quant_halves",
+    QUANT_FRAGMENTS_LOW = "quant_fragments_low",
+    QUANT_FRAGMENTS_Q5_K = "quant_fragments_q5_k",
+    QUANT_FRAGMENTS_Q6_K = "quant_fragments_q6_k",
+    QUANT_FRAGMENTS_Q8_0 = "quant_fragments_q8_0",
     /// From a sum of exponentials to a softmax; needs [`LOG`].
     SOFTMAX_SCALE = "softmax_scale",
     /// The row of a normalisation.

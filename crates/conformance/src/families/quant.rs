@@ -33,6 +33,9 @@ const FORMATS: [(QuantFormat, [usize; 4]); 9] = [
 const ROWS: [usize; 10] = [1, 2, 3, 4, 5, 8, 9, 16, 17, 33];
 const COLUMNS: [usize; 7] = [1, 2, 3, 7, 8, 33, 66];
 const DTYPES: [[DType; 2]; 4] = [[F32, F32], [F16, F16], [F16, F32], [F32, F16]];
+/// What rounding to f16 changes, relative to a normal number, and of a subnormal one.
+const HALF_F16: f64 = 1.0 / 2048.0;
+const SUBNORMAL_F16: f64 = 1.0 / (1u64 << 24) as f64;
 const ALPHAS: [f64; 2] = [1.0, -0.5];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -130,17 +133,24 @@ impl Product {
         });
         let mut wants = Vec::new();
         for (i, j) in (0..m * n).map(|at| (at / n, at % n)) {
-            let (mut sum, mut magnitude) = (0.0, 0.0);
+            let (mut sum, mut magnitude, mut input) = (0.0, 0.0, 0.0);
             for p in 0..k {
                 let (weight, parts) = weights.at(j, p);
                 sum += a.at(0, i, p) * weight;
                 magnitude += a.at(0, i, p).abs() * parts;
+                input += a.at(0, i, p).abs();
             }
             let bias = bias.as_ref().map_or(0.0, |bias| bias[j]);
             // A term passes through the products with its quant's and its block's scale, at most k + 5
             // additions (of blocks and their zero points), alpha's product and the bias's addition.
             let flushed = (k + 3) as f64 * MIN_NORMAL_F32 * alpha.abs();
-            let bound = gamma(k + 8) * alpha.abs() * magnitude + gamma(3) * bias.abs() + flushed;
+            // Of many rows of f16, weights may be rounded to f16.
+            let rounding = if a_type == F16 && m > 32 {
+                alpha.abs() * (HALF_F16 * magnitude + SUBNORMAL_F16 * input)
+            } else {
+                0.0
+            };
+            let bound = gamma(k + 8) * alpha.abs() * magnitude + gamma(3) * bias.abs() + flushed + rounding;
             let want = activation(self.activation, alpha * sum + bias, if exact { 0.0 } else { bound });
             let at = residual.index(0, i, j);
             wants.push((

@@ -4,8 +4,9 @@ use backend_api::quant::QuantFormat;
 
 use crate::kernels::Lib;
 use crate::kernels::libs::{
-    ACTIVATE, ACTIVATE_HALF, HALF, QUANT_BLOCK_SCALES, QUANT_GROUP_SCALES, QUANT_INPUT_1, QUANT_INPUT_4,
-    QUANT_LOW, QUANT_Q4_0, QUANT_Q5_K, QUANT_Q6_K, QUANT_Q8_0, QUANT_SUPER_SCALES, QUANT_U4, QUANT_U4_ZEROS,
+    ACTIVATE, ACTIVATE_HALF, HALF, QUANT_BLOCK_SCALES, QUANT_FRAGMENTS_LOW, QUANT_FRAGMENTS_Q5_K,
+    QUANT_FRAGMENTS_Q6_K, QUANT_FRAGMENTS_Q8_0, QUANT_GROUP_SCALES, QUANT_INPUT_1, QUANT_INPUT_4, QUANT_LOW,
+    QUANT_Q4_0, QUANT_Q5_K, QUANT_Q6_K, QUANT_Q8_0, QUANT_SUPER_SCALES, QUANT_U4, QUANT_U4_ZEROS,
 };
 
 /// The files of a format, and more.
@@ -53,5 +54,24 @@ pub(super) const fn product_libs(format: QuantFormat, vectors: bool, half: bool)
         (false, true) => with_format!(format, [QUANT_INPUT_1, HALF, ACTIVATE_HALF]),
         (true, false) => with_format!(format, [QUANT_INPUT_4, ACTIVATE]),
         (true, true) => with_format!(format, [QUANT_INPUT_4, HALF, ACTIVATE_HALF]),
+    }
+}
+
+/// What reads the weights as elements of fragments, and the activations for results of f16 or f32.
+pub(super) const fn fragment_libs(format: QuantFormat, half: bool) -> &'static [Lib] {
+    macro_rules! with_results {
+        ($($fragments:ident),*) => {
+            if half {
+                with_format!(format, [$($fragments,)* HALF, ACTIVATE_HALF])
+            } else {
+                with_format!(format, [$($fragments,)* ACTIVATE])
+            }
+        };
+    }
+    match format {
+        QuantFormat::Q8_0 => with_results!(QUANT_FRAGMENTS_Q8_0),
+        QuantFormat::Q5_K => with_results!(QUANT_FRAGMENTS_Q5_K),
+        QuantFormat::Q6_K => with_results!(QUANT_FRAGMENTS_Q6_K),
+        _ => with_results!(QUANT_FRAGMENTS_LOW),
     }
 }

@@ -8,6 +8,7 @@ use backend_api::{BackendResult, DType};
 use super::formats::{KINDS, format_libs};
 use super::planes::{Planes, bindable, group_shift, require_known};
 use crate::kernels::{KernelSource, Variant, kernel, params};
+use crate::memory::DeviceSlice;
 use crate::ops::op_context::{OpContext, dim, linear_grid};
 use crate::ops::shared::long_work::{Run, in_parts};
 use crate::recorder::Window;
@@ -99,17 +100,41 @@ pub(crate) fn dequantize(ctx: &OpContext, op: &'static str, desc: &DequantizeDes
     let dtype = desc.output.dtype;
     ctx.require_dtype(op, dtype)?;
     let output = ctx.output(op, &output, dtype)?;
-    in_parts(ctx, op, Run::of_bytes(layout.rows, (2 * layout.columns * dtype.size()) as f64), |run| {
-        bindable(ctx, &layout, (run.first, run.end)).try_for_each(|(first, end)| {
-            let planes = Planes::new(ctx, op, &layout, input.as_ref(), (first, end), &output)?;
+    write_rows(ctx, op, &layout, input.as_ref(), (0, layout.rows), (dtype, &output, desc.output.ld))
+}
+
+/// The rows `first..end` of a matrix as packed numbers.
+pub(super) fn dequantize_rows(
+    ctx: &OpContext,
+    op: &'static str,
+    layout: &QuantLayout,
+    planes: Option<&DeviceSlice>,
+    rows: (usize, usize),
+    (dtype, output): (DType, &Window),
+) -> BackendResult<()> {
+    write_rows(ctx, op, layout, planes, rows, (dtype, output, layout.columns))
+}
+
+fn write_rows(
+    ctx: &OpContext,
+    op: &'static str,
+    layout: &QuantLayout,
+    planes: Option<&DeviceSlice>,
+    (start, end): (usize, usize),
+    (dtype, output, ld): (DType, &Window, usize),
+) -> BackendResult<()> {
+    in_parts(ctx, op, Run::of_bytes(end - start, (2 * layout.columns * dtype.size()) as f64), |run| {
+        bindable(ctx, layout, (start + run.first, start + run.end)).try_for_each(|(first, end)| {
+            let planes = Planes::new(ctx, op, layout, planes, (first, end), output)?;
+            let before = first - start;
             let part = Part {
-                layout: &layout,
+                layout,
                 dtype,
                 count: end - first,
                 indices: None,
                 // Rows that are more than one lie within the output, so the product doesn't overflow.
-                output: &if first > 0 { output.advanced(first * desc.output.ld) } else { output.clone() },
-                ld: if layout.rows > 1 { desc.output.ld } else { 0 },
+                output: &if before > 0 { output.advanced(before * ld) } else { output.clone() },
+                ld: if layout.rows > 1 { ld } else { 0 },
             };
             part.launch(ctx, op, &planes, (first, end))
         })

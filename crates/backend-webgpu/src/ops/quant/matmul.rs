@@ -3,12 +3,14 @@
 use std::sync::Arc;
 
 use backend_api::desc::QuantMatmulDesc;
-use backend_api::quant::QuantFormat;
+use backend_api::quant::{QuantFormat, UNIT};
 use backend_api::support::checked_product;
 use backend_api::{Activation, BackendResult, DType};
 
+use super::dequantized;
 use super::formats::{KINDS, product_libs};
 use super::planes::{Planes, bindable, group_shift, require_known};
+use super::skinny_cooperative::Tile;
 use crate::kernels::{KernelSource, Variant, kernel, params};
 use crate::memory::DeviceSlice;
 use crate::ops::matmul::activation_code;
@@ -38,7 +40,7 @@ static TILED: KernelSource = kernel!(
 );
 
 params! {
-    struct Params {
+    pub(super) struct Params {
         m: u32,
         n: u32,
         k: u32,
@@ -84,6 +86,8 @@ const TILE: usize = 64;
 enum Kernel {
     /// `quant/decode` for so many rows at a time.
     Decode(usize),
+    /// `quant/skinny_cooperative`.
+    SkinnyCooperative(Tile),
     Tiled,
 }
 
@@ -100,6 +104,7 @@ impl Kernel {
     const fn tile(self) -> [usize; 2] {
         match self {
             Self::Decode(rows) => [rows, DECODE_COLUMNS],
+            Self::SkinnyCooperative(tile) => tile.tile(),
             Self::Tiled => [TILE, TILE],
         }
     }
@@ -108,16 +113,18 @@ impl Kernel {
     const fn iterations(self, units: usize) -> usize {
         match self {
             Self::Decode(_) => units.div_ceil(8),
+            Self::SkinnyCooperative(tile) => tile.iterations(units),
             Self::Tiled => units.saturating_mul(4 * 32),
         }
     }
 
     fn variant(self, signature: &Signature) -> Variant {
         let Signature { format, dtypes, activation, vectors } = *signature;
-        let activation = activation_code(activation);
+        let code = activation_code(activation);
         let variant = match self {
-            Self::Decode(rows) => Variant::new(&DECODE, dtypes, [rows as u32, SPAN as u32, activation]),
-            Self::Tiled => Variant::new(&TILED, dtypes, [activation]),
+            Self::SkinnyCooperative(tile) => return tile.variant(format, dtypes[1], activation),
+            Self::Decode(rows) => Variant::new(&DECODE, dtypes, [rows as u32, SPAN as u32, code]),
+            Self::Tiled => Variant::new(&TILED, dtypes, [code]),
         };
         variant.with_libs(product_libs(format, vectors, dtypes[1] == DType::F16))
     }
@@ -150,13 +157,19 @@ pub(super) fn variants() -> Vec<Variant> {
     variants
 }
 
+/// Bits of the parameter `terms`.
+const HAS_BIAS: u32 = 1;
+const HAS_RESIDUAL: u32 = 2;
+const IN_PLACE: u32 = 4;
+
 /// The operands of a product besides B.
-struct Operands {
-    a: Window,
-    c: Window,
-    bias: Window,
-    residual: Window,
-    /// The bits of the parameter `terms`.
+#[derive(Debug)]
+pub(super) struct Operands {
+    pub(super) a: Window,
+    pub(super) c: Window,
+    pub(super) bias: Window,
+    pub(super) residual: Window,
+    /// Which of them there are.
     terms: u32,
 }
 
@@ -173,7 +186,9 @@ impl Operands {
             Arc::ptr_eq(&residual.block, &c.block) && (residual.offset, residual.len) == (c.offset, c.len)
         };
         let in_place = residual.is_some_and(is_c);
-        let terms = u32::from(bias.is_some()) | u32::from(residual.is_some()) << 1 | u32::from(in_place) << 2;
+        let bit = |holds: bool, bit: u32| if holds { bit } else { 0 };
+        let terms =
+            bit(bias.is_some(), HAS_BIAS) | bit(residual.is_some(), HAS_RESIDUAL) | bit(in_place, IN_PLACE);
         let c = ctx.output(op, c, dtype)?;
         Ok(Self {
             a: ctx.optional_input(op, a, desc.a.dtype, &c)?,
@@ -182,6 +197,36 @@ impl Operands {
             c,
             terms,
         })
+    }
+
+    /// Without a bias and a residual.
+    pub(super) fn alone(ctx: &OpContext, a: Window, c: Window) -> Self {
+        Self { a, c, bias: ctx.null(), residual: ctx.null(), terms: 0 }
+    }
+
+    /// As columns of C from `first` on need them.
+    pub(super) fn from_column(&self, first: usize) -> Self {
+        let advanced = |window: &Window, bit: u32| {
+            if self.terms & bit != 0 { window.advanced(first) } else { window.clone() }
+        };
+        Self {
+            a: self.a.clone(),
+            c: self.c.advanced(first),
+            bias: advanced(&self.bias, HAS_BIAS),
+            residual: advanced(&self.residual, HAS_RESIDUAL),
+            terms: self.terms,
+        }
+    }
+
+    /// Whether C is what is added to the product.
+    pub(super) const fn residual_is_c(&self) -> bool {
+        self.terms & IN_PLACE != 0
+    }
+
+    /// Whether A can be read four numbers at a time.
+    fn has_vectors(&self, desc: &QuantMatmulDesc) -> bool {
+        let lda = if desc.m <= 1 { 0 } else { desc.a.ld };
+        VecWidth::four_if_fitting(&[&self.a], &[lda, desc.k()]) == VecWidth::Four
     }
 }
 
@@ -195,7 +240,11 @@ pub(crate) fn quant_matmul(ctx: &OpContext, op: &'static str, desc: &QuantMatmul
     ctx.require_dtype(op, desc.a.dtype)?;
     ctx.require_dtype(op, desc.c.dtype)?;
     let windows = Operands::new(ctx, op, desc, [a.as_ref(), bias.as_ref(), residual.as_ref()], &c)?;
-    let kernel = Kernel::choose(desc.m);
+    let cooperative = Tile::candidate(ctx, desc, &windows).map(Kernel::SkinnyCooperative);
+    let kernel = cooperative.unwrap_or_else(|| Kernel::choose(desc.m));
+    if kernel == Kernel::Tiled && dequantized::is_possible(desc) {
+        return dequantized::multiply(ctx, op, desc, &layout, b.as_ref(), &windows);
+    }
     let columns = Run::of_flops(desc.n(), 2.0 * desc.m as f64 * desc.k() as f64)
         .with_iterations(kernel.iterations(layout.units) as f64)
         .aligned(TILE);
@@ -217,55 +266,69 @@ fn launch(
     planes: &Planes,
     (first, end): (usize, usize),
 ) -> BackendResult<()> {
-    let (m, k) = (desc.m, desc.k());
-    let [tile_m, tile_n] = kernel.tile();
-    let tiles_n = (end - first).div_ceil(tile_n);
-    let tiles = checked_product(op, "tiles", &[m.div_ceil(tile_m), tiles_n])?;
-    // A leading dimension that leads nowhere may be any number.
-    let ld = |what, ld: usize| if m <= 1 { Ok(0) } else { dim(op, what, ld) };
-    let lines = if m <= 1 { 0 } else { desc.a.ld };
-    let vectors = VecWidth::four_if_fitting(&[&windows.a], &[lines, k]) == VecWidth::Four;
-    let [quants, high, scales, extra] = planes.places;
-    let c = windows.c.advanced(first);
-    let advanced = |window: &Window, bit: u32| {
-        if windows.terms & bit != 0 { window.advanced(first) } else { window.clone() }
-    };
-    let (bias, residual) = (advanced(&windows.bias, 1), advanced(&windows.residual, 2));
-    let params = Params {
-        m: dim(op, "m", m)?,
-        n: dim(op, "n", end - first)?,
-        k: dim(op, "k", k)?,
-        units: dim(op, "k", desc.k().div_ceil(backend_api::quant::UNIT))?,
-        tiles_n: dim(op, "tiles", tiles_n)?,
-        tiles: dim(op, "tiles", tiles)?,
-        quants: quants.0,
-        quants_row: quants.1,
-        high: high.0,
-        high_row: high.1,
-        scales: scales.0,
-        scales_row: scales.1,
-        extra: extra.0,
-        extra_row: extra.1,
-        group: group_shift(desc.b.format),
-        a: windows.a.offset,
-        a_ld: ld("lda", desc.a.ld)?,
-        c: c.offset,
-        c_ld: ld("ldc", desc.c.ld)?,
-        bias: bias.offset,
-        residual: residual.offset,
-        residual_ld: ld("ld of the residual", desc.residual.map_or(0, |residual| residual.ld))?,
-        terms: windows.terms,
-        alpha: desc.alpha as f32,
-    };
+    let here = windows.from_column(first);
+    let params = Params::new(op, desc, &here, planes, end - first, kernel.tile())?;
     let signature = Signature {
         format: desc.b.format,
         dtypes: [desc.a.dtype, desc.c.dtype],
         activation: desc.activation,
-        vectors,
+        vectors: windows.has_vectors(desc),
     };
     let [quants, high, scales, extra] = planes.windows();
-    let reads = [quants, high, scales, extra, &windows.a, &bias, &residual];
-    ctx.launch(op, &kernel.variant(&signature), &reads, &c, &params, linear_grid(op, tiles)?)
+    let reads = [quants, high, scales, extra, &here.a, &here.bias, &here.residual];
+    ctx.launch(
+        op,
+        &kernel.variant(&signature),
+        &reads,
+        &here.c,
+        &params,
+        linear_grid(op, params.tiles as usize)?,
+    )
+}
+
+impl Params {
+    /// A product with so many rows of the planes.
+    pub(super) fn new(
+        op: &'static str,
+        desc: &QuantMatmulDesc,
+        windows: &Operands,
+        planes: &Planes,
+        columns: usize,
+        [tile_m, tile_n]: [usize; 2],
+    ) -> BackendResult<Self> {
+        let (m, k) = (desc.m, desc.k());
+        let tiles_n = columns.div_ceil(tile_n);
+        let tiles = checked_product(op, "tiles", &[m.div_ceil(tile_m), tiles_n])?;
+        // A leading dimension that leads nowhere may be any number.
+        let ld = |what, ld: usize| if m <= 1 { Ok(0) } else { dim(op, what, ld) };
+        let [quants, high, scales, extra] = planes.places;
+        Ok(Self {
+            m: dim(op, "m", m)?,
+            n: dim(op, "n", columns)?,
+            k: dim(op, "k", k)?,
+            units: dim(op, "k", k.div_ceil(UNIT))?,
+            tiles_n: dim(op, "tiles", tiles_n)?,
+            tiles: dim(op, "tiles", tiles)?,
+            quants: quants.0,
+            quants_row: quants.1,
+            high: high.0,
+            high_row: high.1,
+            scales: scales.0,
+            scales_row: scales.1,
+            extra: extra.0,
+            extra_row: extra.1,
+            group: group_shift(desc.b.format),
+            a: windows.a.offset,
+            a_ld: ld("lda", desc.a.ld)?,
+            c: windows.c.offset,
+            c_ld: ld("ldc", desc.c.ld)?,
+            bias: windows.bias.offset,
+            residual: windows.residual.offset,
+            residual_ld: ld("ld of the residual", desc.residual.map_or(0, |residual| residual.ld))?,
+            terms: windows.terms,
+            alpha: desc.alpha as f32,
+        })
+    }
 }
 
 #[cfg(test)]

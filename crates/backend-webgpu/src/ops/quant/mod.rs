@@ -1,12 +1,15 @@
-//! Quantised matrices: `quant/decode` multiplies few rows, `quant/tiled` many, and `quant/gather` dequantises.
+//! Quantised matrices: `quant/decode` multiplies few rows, `quant/skinny_cooperative` few rows of f16 on tensor
+//! cores, `quant/tiled` many, and `quant/gather` dequantises.
 //!
 //! What differs between formats is in helper files, which read a unit of 128 weights from the planes; the
 //! kernels know none of them.
 
+mod dequantized;
 mod formats;
 mod gather;
 mod matmul;
 mod planes;
+mod skinny_cooperative;
 
 pub(crate) use gather::{dequantize, quant_gather};
 pub(crate) use matmul::quant_matmul;
@@ -14,5 +17,5 @@ pub(crate) use matmul::quant_matmul;
 use crate::kernels::Variant;
 
 pub(super) fn variants() -> Vec<Variant> {
-    [matmul::variants(), gather::variants()].concat()
+    [matmul::variants(), skinny_cooperative::variants(), gather::variants()].concat()
 }

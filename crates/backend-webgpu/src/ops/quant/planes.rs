@@ -13,8 +13,8 @@ use crate::recorder::Window;
 pub(super) struct Planes {
     /// Quants, high bits, scales and extra.
     pub(super) windows: [Window; 4],
-    /// Where they start and what their rows take: in vectors of 16 bytes for the quants, in words for the
-    /// others.
+    /// Where they start and what their rows take, in what kernels read at once: vectors of 16 bytes for the
+    /// quants, words for high bits and extra, and for the scales as their format has it.
     pub(super) places: [(u32, u32); 4],
 }
 
@@ -48,7 +48,7 @@ impl Planes {
         let parts = [
             part(layout.quants, 16)?,
             part(layout.high, 4)?,
-            part(layout.scales, 4)?,
+            part(layout.scales, scale_bytes(layout.format))?,
             part(layout.extra, 4)?,
         ];
         Ok(Self { places: parts.each_ref().map(|part| part.1), windows: parts.map(|part| part.0) })
@@ -73,6 +73,15 @@ pub(super) fn bindable(
     let room = usize::try_from(limits.max_bytes.saturating_sub(limits.alignment)).unwrap_or(usize::MAX);
     let rows = (room / widest).max(1);
     (first..end).step_by(rows).map(move |start| (start, end.min(start.saturating_add(rows))))
+}
+
+/// Bytes of the scales that a kernel reads at once, the `ScaleWords` of the format's helper file.
+const fn scale_bytes(format: QuantFormat) -> usize {
+    match format {
+        QuantFormat::Q4_K | QuantFormat::Q5_K => 16,
+        QuantFormat::Q8_0 | QuantFormat::Q4_0 | QuantFormat::Q6_K => 8,
+        _ => 4,
+    }
 }
 
 /// The logarithm of the weights that share a scale; 0 for formats that don't need it.

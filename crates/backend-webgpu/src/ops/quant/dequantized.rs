@@ -1,0 +1,64 @@
+//! Products of many rows: B is dequantised a part at a time, for the kernels of [`matmul`].
+
+use backend_api::desc::{Bias, BiasAxis, MatmulDesc, Matrix, QuantMatmulDesc};
+use backend_api::quant::QuantLayout;
+use backend_api::support::checked_product;
+use backend_api::{Activation, BackendResult, BackendTranspose, DType};
+
+use super::gather::dequantize_rows;
+use super::matmul::Operands;
+use crate::memory::DeviceSlice;
+use crate::ops::copy::copy_windows;
+use crate::ops::matmul;
+use crate::ops::op_context::OpContext;
+
+/// Bytes of a part of B, which the caches of large devices hold until it has been multiplied.
+const PART_BYTES: usize = 32 << 20;
+
+/// What the rows of B in a part are a multiple of.
+const PART_ROWS: usize = 256;
+
+/// Whether the kernels of [`matmul`] can make the product of a dequantised B. Their residual is C itself, and
+/// comes before the activation.
+pub(super) fn is_possible(desc: &QuantMatmulDesc) -> bool {
+    let types = (desc.a.dtype, desc.c.dtype);
+    let has_room_for_residual = desc.residual.is_none() || desc.activation == Activation::Identity;
+    desc.k() > 0 && has_room_for_residual && types != (DType::F32, DType::F16)
+}
+
+/// `C = activation(alpha · A · Bᵀ + bias)`, or the same and a residual without an activation. Weights are
+/// rounded to the type of A.
+pub(super) fn multiply(
+    ctx: &OpContext,
+    op: &'static str,
+    desc: &QuantMatmulDesc,
+    layout: &QuantLayout,
+    b: Option<&DeviceSlice>,
+    windows: &Operands,
+) -> BackendResult<()> {
+    let (m, n, k) = (desc.m, desc.n(), desc.k());
+    let dtype = desc.a.dtype;
+    let row_bytes = checked_product(op, "B", &[k, dtype.size()])?;
+    let rows = (PART_BYTES / row_bytes).next_multiple_of(PART_ROWS).clamp(PART_ROWS, n.max(PART_ROWS)).min(n);
+    let scratch = ctx.scratch(op, checked_product(op, "B", &[rows, row_bytes])?)?;
+    if let Some(residual) = desc.residual.filter(|_| !windows.residual_is_c()) {
+        let loops = vec![(m, [residual.ld, desc.c.ld]), (n, [1, 1])];
+        copy_windows(ctx, op, [desc.c.dtype; 2], loops, [&windows.residual, &windows.c])?;
+    }
+    for first in (0..n).step_by(rows) {
+        let end = n.min(first.saturating_add(rows));
+        let here = windows.from_column(first);
+        let part = ctx.output(op, &scratch, dtype)?;
+        dequantize_rows(ctx, op, layout, b, (first, end), (dtype, &part))?;
+        let b = Matrix::new(0, dtype, k);
+        let mut product = MatmulDesc::new(m, end - first, k, desc.a, b, desc.c)
+            .with_transpose(BackendTranspose::NoTrans, BackendTranspose::Trans)
+            .with_activation(desc.activation);
+        (product.alpha, product.beta) = (desc.alpha, f64::from(u8::from(desc.residual.is_some())));
+        product.bias = desc.bias.map(|ptr| Bias { ptr, axis: BiasAxis::Column });
+        let part = ctx.input(op, &scratch, dtype, &here.c)?;
+        let windows = matmul::Windows { a: here.a, b: part, bias: here.bias, c: here.c };
+        matmul::multiply(ctx, op, &product, &windows)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,219 @@
+//! quant/skinny_cooperative: products of few rows of f16 on tensor cores.
+
+use backend_api::desc::{Matrix, QuantMatmulDesc, QuantMatrix};
+use backend_api::quant::{QuantFormat, QuantLayout, QuantPlane, UNIT, dequantize};
+use backend_api::{Activation, BackendResult, DType};
+
+use super::formats::{KINDS, fragment_libs};
+use super::matmul::{Operands, Params};
+use super::planes::Planes;
+use crate::kernels::{KernelSource, Variant, kernel};
+use crate::ops::has_room;
+use crate::ops::matmul::activation_code;
+use crate::ops::op_context::{OpContext, linear_grid};
+use crate::ops::shared::self_test::{OP, SelfTest, compare, numbers, whole_numbers};
+use crate::ops::shared::tensor_cores::{FRAGMENT, SUBGROUP};
+
+static SKINNY_COOPERATIVE: KernelSource = KernelSource {
+    cooperative: true,
+    subgroups: true,
+    ..kernel!(
+        native "quant/skinny_cooperative",
+        libs: [GRID, SPECIAL, UNARY, QUANT_NIBBLES, QUANT_PRODUCT, QUANT_HALVES, FRAGMENT_ELEMENTS],
+        types: ["TC"],
+        constants: ["SUBGROUPS", "ROWS", "HALF_BLOCKS", "ACTIVATION"],
+        reads: 7,
+        writes: 1,
+        params: Params,
+    )
+};
+
+/// Rows of A above which B is read too often.
+const MOST_ROWS: usize = 2 * FRAGMENT;
+
+/// Units of B's rows that a subgroup takes at once.
+const AHEAD: usize = 2;
+
+/// Rows of A in a vector.
+const VECTOR: usize = 8;
+
+/// The workgroup: rows of A, and subgroups that share k.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Tile {
+    rows: usize,
+    subgroups: usize,
+}
+
+impl Tile {
+    const ALL: [Self; 4] = [Self::new(8, 8), Self::new(8, 16), Self::new(16, 8), Self::new(16, 16)];
+
+    const fn new(rows: usize, subgroups: usize) -> Self {
+        Self { rows, subgroups }
+    }
+
+    /// The workgroup for so many rows of C and so many columns.
+    fn choose(m: usize, n: usize, compute_units: usize) -> Self {
+        let rows = if m <= 8 { 8 } else { FRAGMENT };
+        // Where few workgroups share the device, each has more subgroups to wait for memory.
+        let workgroups = m.div_ceil(rows).saturating_mul(n.div_ceil(FRAGMENT));
+        let subgroups = if workgroups > 4 * compute_units { 8 } else { 16 };
+        Self { rows, subgroups }
+    }
+
+    /// Rows and columns of C that a workgroup makes.
+    pub(super) const fn tile(self) -> [usize; 2] {
+        [self.rows, FRAGMENT]
+    }
+
+    /// Turns of the longest loop along a row of so many units.
+    pub(super) const fn iterations(self, units: usize) -> usize {
+        units.div_ceil(AHEAD * self.subgroups)
+    }
+
+    pub(super) fn variant(self, format: QuantFormat, dtype: DType, activation: Activation) -> Variant {
+        let half_blocks = match format {
+            QuantFormat::Q6_K => true,
+            QuantFormat::U4 { group, .. } => group < 32,
+            _ => false,
+        };
+        let constants =
+            [self.subgroups as u32, self.rows as u32, u32::from(half_blocks), activation_code(activation)];
+        Variant::new(&SKINNY_COOPERATIVE, [dtype], constants)
+            .with_libs(fragment_libs(format, dtype == DType::F16))
+            .with_rolled_loops()
+    }
+
+    /// The workgroup for a product, if the device and the operands allow it.
+    pub(super) fn candidate(ctx: &OpContext, desc: &QuantMatmulDesc, operands: &Operands) -> Option<Self> {
+        let gpu = ctx.gpu();
+        // No browser offers tensor cores.
+        if cfg!(target_family = "wasm") || !(gpu.cooperative_matrices && gpu.takes_spirv) {
+            return None;
+        }
+        let lda = if desc.m > 1 { desc.a.ld } else { 0 };
+        let vectors = lda.is_multiple_of(VECTOR) && (operands.a.offset as usize).is_multiple_of(VECTOR);
+        let fits = desc.a.dtype == DType::F16
+            && (1..=MOST_ROWS).contains(&desc.m)
+            && desc.k() > 0
+            && desc.k().is_multiple_of(UNIT)
+            && vectors;
+        let tile = Self::choose(desc.m, desc.n(), gpu.profile.compute_units);
+        let bytes = tile.subgroups * tile.rows * FRAGMENT * size_of::<f32>();
+        let has_room = has_room(&gpu.limits, tile.subgroups * SUBGROUP, bytes);
+        (fits && has_room && tile.passes(ctx, desc.b.format)).then_some(tile)
+    }
+
+    /// Whether the device makes right products with it.
+    fn passes(self, ctx: &OpContext, format: QuantFormat) -> bool {
+        let variant = self.variant(format, DType::F32, Activation::Identity);
+        ctx.state.self_tests.pass(&variant, || self.check(ctx, format, &variant))
+    }
+
+    /// Multiplies more rows than a tile has by more columns, along more than a turn, and compares with the
+    /// host's products of the weights that random bits give.
+    fn check(self, ctx: &OpContext, format: QuantFormat, variant: &Variant) -> BackendResult<()> {
+        let (m, n) = (self.rows + 3, FRAGMENT + 5);
+        let k = UNIT * (2 * AHEAD * self.subgroups + 2);
+        let layout = QuantLayout::new(OP, format, n, k)?;
+        let planes = planes_of_integers(&layout);
+        let mut weights = vec![0.0; n * k];
+        dequantize(format, n, k, &planes, &mut weights)?;
+        let a = numbers(1, m * k, k);
+
+        let mut test = SelfTest::new(ctx);
+        let b = test.upload(&planes)?;
+        let mut result = vec![0xff; m * n * size_of::<f32>()];
+        let c = test.upload(&result)?;
+        let windows = Operands::alone(ctx, test.halves(&a)?, ctx.output(OP, &c, DType::F32)?);
+        let planes = Planes::new(ctx, OP, &layout, Some(&b), (0, n), &windows.c)?;
+        let desc = QuantMatmulDesc::new(
+            m,
+            Matrix::new(0, DType::F16, k),
+            QuantMatrix::new(0, format, n, k),
+            Matrix::new(0, DType::F32, n),
+        );
+        let params = Params::new(OP, &desc, &windows, &planes, n, self.tile())?;
+        let [quants, high, scales, extra] = planes.windows();
+        let bound = [quants, high, scales, extra, &windows.a, &windows.bias, &windows.residual, &windows.c];
+        test.launch(variant, &bound, &params, linear_grid(OP, params.tiles as usize)?)?;
+        test.read(&c, &mut result)?;
+
+        let product = |i: usize, j: usize| -> Option<i32> {
+            // Sums of integers below 2²⁴, exact in any order.
+            let sum: f32 = (0..k).map(|p| a[i * k + p] as f32 * weights[j * k + p]).sum();
+            Some(sum as i32)
+        };
+        let wanted: Vec<_> = (0..m * n).map(|at| product(at / n, at % n)).collect();
+        compare(&whole_numbers(&result, DType::F32).collect::<Vec<_>>(), &wanted)
+    }
+}
+
+/// The planes of a matrix of integers: random quants, scales of 1 and 2 as f16, and small ones as integers.
+fn planes_of_integers(layout: &QuantLayout) -> Vec<u8> {
+    let random = |i: usize| ((i as u32 ^ 0x2c1b_3c6d).wrapping_mul(0x9e37_79b9) >> 24) as u8;
+    let places = |plane: QuantPlane| plane.offset..plane.offset + layout.rows * plane.row_bytes;
+    let (scales, extra) = (places(layout.scales), places(layout.extra));
+    // Of 1 and 2, the lower byte is 0.
+    let scale = |at: usize| if at.is_multiple_of(2) { 0 } else { [0x3c, 0x40][usize::from(random(at) & 1)] };
+    let byte = |at: usize| match layout.format {
+        QuantFormat::Q4_K | QuantFormat::Q5_K if scales.contains(&at) => {
+            if (at - scales.start) % 16 < 4 {
+                scale(at)
+            } else {
+                random(at) & 3
+            }
+        }
+        QuantFormat::Q6_K if scales.contains(&at) => random(at) & 3,
+        QuantFormat::Q6_K if extra.contains(&at) => scale(at),
+        QuantFormat::U4 { .. } if extra.contains(&at) => random(at) & 15,
+        _ if scales.contains(&at) => scale(at),
+        _ => random(at),
+    };
+    (0..layout.bytes).map(byte).collect()
+}
+
+/// Each workgroup for each kind of format and type of C, with activations in turn.
+pub(super) fn variants() -> Vec<Variant> {
+    let finest = QuantFormat::U4 { group: 16, zero_points: true };
+    let mut variants = Vec::new();
+    for tile in Tile::ALL {
+        for format in KINDS.into_iter().chain([finest]) {
+            for dtype in [DType::F16, DType::F32] {
+                let activation = Activation::ALL[variants.len() / 2 % Activation::ALL.len()];
+                variants.push(tile.variant(format, dtype, activation));
+            }
+        }
+    }
+    variants
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn few_workgroups_have_many_subgroups() {
+        let choose = |m, n| {
+            let Tile { rows, subgroups } = Tile::choose(m, n, 132);
+            (rows, subgroups)
+        };
+        assert_eq!([choose(1, 4096), choose(8, 14336), choose(9, 4096)], [(8, 16), (8, 8), (16, 16)]);
+        assert_eq!([choose(17, 8192), choose(1, 1)], [(16, 8), (8, 16)]);
+    }
+
+    /// Otherwise a right kernel would be taken for a wrong one.
+    #[test]
+    fn products_of_the_self_test_are_whole_numbers_of_f32() {
+        for format in KINDS {
+            let layout = QuantLayout::new(OP, format, 4, 4096).unwrap();
+            let mut weights = vec![0.0; 4 * 4096];
+            dequantize(format, 4, 4096, &planes_of_integers(&layout), &mut weights).unwrap();
+            let largest = weights.iter().fold(0.0, |most: f32, w| most.max(w.abs()));
+            assert!(
+                weights.iter().all(|w| w.fract() == 0.0) && (2.0..=600.0).contains(&largest),
+                "{format}: {largest}"
+            );
+            assert!(weights.iter().any(|&w| w != weights[0]));
+        }
+    }
+}

@@ -1,0 +1,15 @@
+// Integers as f16, two at a time and without conversions: those up to 1023 in the lowest bits of 1024 are added
+// to it.
+
+// Nibbles 0 and 4 of a word, and 1 and 5.
+const EVEN: u32 = 0x000f000fu;
+const ODD: u32 = 0x00f000f0u;
+
+const KILO: u32 = 0x64006400u;
+
+// Two numbers in the halves of `even`, and two in those of `odd`, 16 times too large, less a whole number.
+fn less(even: u32, odd: u32, by: f16) -> vec4<f32> {
+  let x = vec2<f16>(unpack2x16float(even | KILO)) - vec2<f16>(1024.0h + by);
+  let y = fma(vec2<f16>(unpack2x16float(odd | KILO)), vec2<f16>(0.0625h), vec2<f16>(-64.0h - by));
+  return vec4<f32>(vec4<f16>(x, y));
+}

@@ -1,0 +1,179 @@
+// C = residual + activation(alpha · A · Bᵀ + bias) for few rows of f16 of A and a quantised B, multiplied by the
+// device's tensor cores, which add in f32: what takes the time is reading B once.
+//
+// A workgroup makes ROWS rows and COLUMNS columns of C. Its SUBGROUPS subgroups share k, and add their parts at
+// the end. Rows of B are the left operand, so that an invocation has sums of those rows whose scales it reads:
+// quants are exact in f16, and scales are applied to the sums of blocks, in f32.
+//
+// Operands go from memory straight into fragments. An invocation has the word j of each block of its rows and
+// the same columns of A. These are of other k than a fragment's elements, but it is the same change of order
+// for both operands, so that the sums are the same.
+//
+// Rows of A start at multiples of eight elements, and k is whole units. Beyond the last row of either operand,
+// another one's products are made, but not written.
+//
+// needs: TC, SUBGROUPS, ROWS, HALF_BLOCKS, ACTIVATION, lib/quant_product, lib/fragment_elements, a format's scales, and its
+// lib/quant_fragments_*
+
+const SUBGROUP: u32 = 32u;
+const THREADS: u32 = SUBGROUPS * SUBGROUP;
+const COLUMNS: u32 = 16u;
+// Units of a row that a subgroup has on their way at a time.
+const AHEAD: u32 = 2u;
+
+@group(0) @binding(0) var<storage, read> quants: array<vec4<u32>>;
+@group(0) @binding(1) var<storage, read> high: array<u32>;
+@group(0) @binding(2) var<storage, read> scales: array<ScaleWords>;
+@group(0) @binding(3) var<storage, read> extra: array<u32>;
+@group(0) @binding(4) var<storage, read> a: array<vec4<u32>>;
+@group(0) @binding(5) var<storage, read> bias: array<TC>;
+@group(0) @binding(6) var<storage, read> residual: array<TC>;
+@group(0) @binding(7) var<storage, read_write> c: array<TC>;
+
+// The sums of each subgroup, row by row of C.
+var<workgroup> sh: array<f32, SUBGROUPS * ROWS * COLUMNS>;
+
+const_assert ROWS == 8u || ROWS == 16u;
+
+// A unit of two rows of B that lie eight apart.
+struct Pair {
+  low: Quants,
+  high: Quants,
+  low_scales: Scales,
+  high_scales: Scales,
+}
+
+fn fetch(rows: vec2<u32>, unit: u32, j: u32) -> Pair {
+  return Pair(
+    load_quants(rows.x, unit, j),
+    load_quants(rows.y, unit, j),
+    load_scales(rows.x, unit),
+    load_scales(rows.y, unit),
+  );
+}
+
+// The columns of A that an invocation multiplies with its word of a block, of two rows that lie eight apart.
+struct Columns {
+  low: vec4<u32>,
+  high: vec4<u32>,
+}
+
+fn fetch_a(rows: vec2<u32>, k: u32) -> Columns {
+  let low = a[rows.x + k / 8u];
+  if ROWS == 8u {
+    return Columns(low, low);
+  }
+  return Columns(low, a[rows.y + k / 8u]);
+}
+
+fn keep(columns: Columns, kept: bool) -> Columns {
+  return Columns(select(vec4<u32>(), columns.low, kept), select(vec4<u32>(), columns.high, kept));
+}
+
+// The sums of products of words of two rows of B with A.
+fn products(first: Elements, last: Elements, columns: Columns) -> Elements {
+  let a_first = right_operand_of(elements_of(columns.low.xy, columns.high.xy));
+  let some = coopMultiplyAdd(left_operand_of(first), a_first, Sums());
+  let a_last = right_operand_of(elements_of(columns.low.zw, columns.high.zw));
+  return elements(coopMultiplyAdd(left_operand_of(last), a_last, some));
+}
+
+// Adds products with a factor for each of the two rows.
+fn added(sums: Elements, by: Elements, low: f32, high: f32) -> Elements {
+  if ROWS == 8u {
+    // The columns eight further on are the same rows of A again.
+    return Elements(
+      vec4<f32>(sums.low.xy + low * by.low.xy, 0.0, 0.0),
+      vec4<f32>(sums.high.xy + high * by.high.xy, 0.0, 0.0),
+    );
+  }
+  return Elements(sums.low + low * by.low, sums.high + high * by.high);
+}
+
+fn add_block(sums: Elements, pair: Pair, block: u32, j: u32, rows: vec2<u32>, unit: u32) -> Elements {
+  let columns = fetch_a(rows, 128u * unit + 32u * block + 8u * j);
+  let low = scale_of(pair.low_scales, block, j);
+  let high = scale_of(pair.high_scales, block, j);
+  let first = Elements(first_quants(pair.low, block, low.zero), first_quants(pair.high, block, high.zero));
+  let last = Elements(last_quants(pair.low, block, low.zero), last_quants(pair.high, block, high.zero));
+  if HALF_BLOCKS == 1u {
+    // The invocations 0 and 1 of a row have the words of the first half.
+    let half = products(first, last, keep(columns, j < 2u));
+    let other = products(first, last, keep(columns, j >= 2u));
+    let low_0 = scale_of(pair.low_scales, block, 0u).scale;
+    let high_0 = scale_of(pair.high_scales, block, 0u).scale;
+    let low_1 = scale_of(pair.low_scales, block, 2u).scale;
+    let high_1 = scale_of(pair.high_scales, block, 2u).scale;
+    return added(added(sums, half, low_0, high_0), other, low_1, high_1);
+  }
+  let scaled = added(sums, products(first, last, columns), low.scale, high.scale);
+  if HAS_MIN {
+    let ones = Elements(vec4<f32>(1.0), vec4<f32>(1.0));
+    return added(scaled, products(ones, ones, columns), -low.min, -high.min);
+  }
+  return scaled;
+}
+
+fn add_unit(sums: Elements, pair: Pair, j: u32, rows: vec2<u32>, unit: u32) -> Elements {
+  let one = add_block(sums, pair, 0u, j, rows, unit);
+  let two = add_block(one, pair, 1u, j, rows, unit);
+  let three = add_block(two, pair, 2u, j, rows, unit);
+  return add_block(three, pair, 3u, j, rows, unit);
+}
+
+// Writes the sums of a row of B.
+fn write(start: u32, column: u32, row: u32, numbers: vec4<f32>) {
+  let at = start + row * COLUMNS + column;
+  sh[at] = numbers.x;
+  sh[at + COLUMNS] = numbers.y;
+  if ROWS == 16u {
+    sh[at + 8u * COLUMNS] = numbers.z;
+    sh[at + 9u * COLUMNS] = numbers.w;
+  }
+}
+
+@compute @workgroup_size(THREADS)
+fn main(
+  @builtin(workgroup_id) workgroup: vec3<u32>,
+  @builtin(num_workgroups) workgroups: vec3<u32>,
+  @builtin(local_invocation_index) index: u32,
+) {
+  let tile = flat_group(workgroup, workgroups);
+  if tile >= params.tiles {
+    return;
+  }
+  let first_row = tile / params.tiles_n * ROWS;
+  let first_column = tile % params.tiles_n * COLUMNS;
+  let subgroup = index / SUBGROUP;
+  let j = index % 4u;
+  let line = index % SUBGROUP / 4u;
+  let pair = vec2<u32>(line, line + 8u);
+  let columns = min(first_column + pair, vec2<u32>(params.n - 1u));
+  let rows = (params.a + min(first_row + pair, vec2<u32>(params.m - 1u)) * params.a_ld) / 8u;
+
+  var sums: Elements;
+  for (var unit = AHEAD * subgroup; unit < params.units; unit += AHEAD * SUBGROUPS) {
+    let now = fetch(columns, unit, j);
+    let next = fetch(columns, min(unit + 1u, params.units - 1u), j);
+    sums = add_unit(sums, now, j, rows, unit);
+    if unit + 1u < params.units {
+      sums = add_unit(sums, next, j, rows, unit + 1u);
+    }
+  }
+
+  let start = subgroup * ROWS * COLUMNS;
+  write(start, line, 2u * j, sums.low);
+  write(start, line + 8u, 2u * j, sums.high);
+  workgroupBarrier();
+  for (var i = index; i < ROWS * COLUMNS; i += THREADS) {
+    var sum = 0.0;
+    for (var s = 0u; s < SUBGROUPS; s++) {
+      sum += sh[s * ROWS * COLUMNS + i];
+    }
+    let row = first_row + i / COLUMNS;
+    let column = first_column + i % COLUMNS;
+    if row < params.m && column < params.n {
+      finish(sum, row, column);
+    }
+  }
+}
