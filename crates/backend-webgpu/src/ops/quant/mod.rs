@@ -1,4 +1,5 @@
-//! Quantised matrices: `quant/decode` multiplies few rows, `quant/tiled` many, and `quant/gather` dequantises.
+//! Quantised matrices: `quant/decode` and `quant/decode_subgroup` multiply few rows, `quant/tiled` many, and
+//! `quant/gather` dequantises.
 //!
 //! What differs between formats is in helper files, which read a unit of 128 weights from the planes; the
 //! kernels know none of them.
