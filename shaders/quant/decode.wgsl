@@ -1,13 +1,10 @@
 // C = residual + activation(alpha · A · Bᵀ + bias) for few rows of A and a quantised B: what takes the time is
 // reading B once.
 //
-// A workgroup makes ROWS rows and COLUMNS columns of C. LANES invocations share SPAN rows of B: each reads 16
-// bytes of quants, the words j of the four blocks of a unit, its neighbours what follows, and they add their
-// parts at the end. Scales are applied to the sums of blocks.
+// A workgroup makes ROWS rows and COLUMNS columns of C. LANES invocations share SPAN rows of B, and add their
+// parts in workgroup memory.
 //
-// Beyond the last row and column, another one's products are made, but not written.
-//
-// needs: TA, TC, ROWS, SPAN, ACTIVATION, lib/quant_product, a format, a reader of A
+// needs: TA, TC, ROWS, SPAN, ACTIVATION, lib/quant_product, lib/quant_sums, a format, a reader of A
 
 const THREADS: u32 = 128u;
 const LANES: u32 = 32u;
@@ -39,41 +36,7 @@ fn main(
   let lane = index % LANES;
   let column = first_column + index / LANES * SPAN;
 
-  var sums: array<f32, ROWS * SPAN>;
-  for (var step = lane; step < 4u * params.units; step += LANES) {
-    let unit = step / 4u;
-    let j = step % 4u;
-    var q: array<Quants, SPAN>;
-    var s: array<Scales, SPAN>;
-    for (var x = 0u; x < SPAN; x++) {
-      let row = min(column + x, params.n - 1u);
-      q[x] = load_quants(row, unit, j);
-      s[x] = load_scales(row, unit);
-    }
-    for (var block = 0u; block < 4u; block++) {
-      let k = 128u * unit + 32u * block + 8u * j;
-      var w: array<Eight, SPAN>;
-      var by: array<Scale, SPAN>;
-      for (var x = 0u; x < SPAN; x++) {
-        by[x] = scale_of(s[x], block, j);
-        let numbers = eight(q[x], block);
-        w[x] = Eight(numbers.lo - by[x].zero, numbers.hi - by[x].zero);
-      }
-      for (var r = 0u; r < ROWS; r++) {
-        let row = min(first_row + r, params.m - 1u);
-        let lo = load_a(row, k);
-        let hi = load_a(row, k + 4u);
-        for (var x = 0u; x < SPAN; x++) {
-          var part = by[x].scale * (dot(lo, w[x].lo) + dot(hi, w[x].hi));
-          if HAS_MIN {
-            part -= by[x].min * (dot(lo, vec4<f32>(1.0)) + dot(hi, vec4<f32>(1.0)));
-          }
-          sums[r * SPAN + x] += part;
-        }
-      }
-    }
-  }
-
+  var sums = sums_of_lane(first_row, column, lane);
   for (var i = 0u; i < ROWS * SPAN; i++) {
     sh[i * THREADS + index] = sums[i];
   }

@@ -57,7 +57,7 @@ pub(super) fn gather_bits(word: Word) -> u8 {
 pub(super) fn scatter_bits(bits: u8) -> Word {
     // Bit i of copy i, brought to bit 0 of its byte: what carries out of 0x7F + x is whether x isn't 0.
     let copies = u64::from(bits).wrapping_mul(ONES) & 0x8040_2010_0804_0201;
-    (copies + 0x7F7F_7F7F_7F7F_7F7F | copies) >> 7 & ONES
+    ((copies + 0x7F7F_7F7F_7F7F_7F7F) | copies) >> 7 & ONES
 }
 
 /// Bits 0 and 1 of each byte, byte i to bits 2i and 2i + 1.

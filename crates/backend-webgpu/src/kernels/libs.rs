@@ -136,6 +136,8 @@ libs! {
     /// Their rows of A; need [`QUANT_PRODUCT`].
     QUANT_INPUT_1 = "quant_input_1",
     QUANT_INPUT_4 = "quant_input_4",
+    /// Sums of products of few rows; needs [`QUANT_PRODUCT`].
+    QUANT_SUMS = "quant_sums",
     /// The quants of formats of four bits, and the scales that formats share. All need [`QUANT_NIBBLES`].
     QUANT_LOW = "quant_low",
     QUANT_BLOCK_SCALES = "quant_block_scales",

@@ -48,8 +48,7 @@ pub(super) fn multiply(
     for first in (0..n).step_by(rows) {
         let end = n.min(first.saturating_add(rows));
         let here = windows.from_column(first);
-        let part = ctx.output(op, &scratch, dtype)?;
-        dequantize_rows(ctx, op, layout, b, (first, end), (dtype, &part))?;
+        dequantize_rows(ctx, op, layout, b, (first, end), (dtype, &scratch))?;
         let b = Matrix::new(0, dtype, k);
         let mut product = MatmulDesc::new(m, end - first, k, desc.a, b, desc.c)
             .with_transpose(BackendTranspose::NoTrans, BackendTranspose::Trans)

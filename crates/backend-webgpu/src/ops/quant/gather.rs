@@ -83,7 +83,7 @@ pub(crate) fn quant_gather(ctx: &OpContext, op: &'static str, desc: &QuantGather
             return part.launch(ctx, op, &Planes::new(ctx, op, &layout, None, (0, 0), &output)?, (0, 0));
         }
         // Of a table that can't be bound as a whole, each launch knows some rows.
-        bindable(ctx, &layout, (0, layout.rows)).try_for_each(|rows| {
+        bindable(ctx, &layout, 0, (0, layout.rows)).try_for_each(|rows| {
             let planes = Planes::new(ctx, op, &layout, table.as_ref(), rows, &output)?;
             part.launch(ctx, op, &planes, rows)
         })
@@ -99,8 +99,8 @@ pub(crate) fn dequantize(ctx: &OpContext, op: &'static str, desc: &DequantizeDes
     require_known(op, desc.input.format)?;
     let dtype = desc.output.dtype;
     ctx.require_dtype(op, dtype)?;
-    let output = ctx.output(op, &output, dtype)?;
-    write_rows(ctx, op, &layout, input.as_ref(), (0, layout.rows), (dtype, &output, desc.output.ld))
+    let ld = desc.output.ld;
+    write_rows(ctx, op, &layout, input.as_ref(), (0, layout.rows), (dtype, &output, ld))
 }
 
 /// The rows `first..end` of a matrix as packed numbers.
@@ -110,7 +110,7 @@ pub(super) fn dequantize_rows(
     layout: &QuantLayout,
     planes: Option<&DeviceSlice>,
     rows: (usize, usize),
-    (dtype, output): (DType, &Window),
+    (dtype, output): (DType, &DeviceSlice),
 ) -> BackendResult<()> {
     write_rows(ctx, op, layout, planes, rows, (dtype, output, layout.columns))
 }
@@ -121,21 +121,23 @@ fn write_rows(
     layout: &QuantLayout,
     planes: Option<&DeviceSlice>,
     (start, end): (usize, usize),
-    (dtype, output, ld): (DType, &Window, usize),
+    (dtype, output, ld): (DType, &DeviceSlice, usize),
 ) -> BackendResult<()> {
-    in_parts(ctx, op, Run::of_bytes(end - start, (2 * layout.columns * dtype.size()) as f64), |run| {
-        bindable(ctx, layout, (start + run.first, start + run.end)).try_for_each(|(first, end)| {
-            let planes = Planes::new(ctx, op, layout, planes, (first, end), output)?;
-            let before = first - start;
-            let part = Part {
-                layout,
-                dtype,
-                count: end - first,
-                indices: None,
-                // Rows that are more than one lie within the output, so the product doesn't overflow.
-                output: &if before > 0 { output.advanced(before * ld) } else { output.clone() },
-                ld: if layout.rows > 1 { ld } else { 0 },
+    // Of a single row, the leading dimension leads nowhere and may be any number.
+    let ld = if end - start > 1 { ld } else { 0 };
+    // Within the output's bytes, so the products don't overflow.
+    let [step, row] = [ld, layout.columns].map(|elements| elements * dtype.size());
+    in_parts(ctx, op, Run::of_bytes(end - start, 2.0 * row as f64), |run| {
+        bindable(ctx, layout, step, (start + run.first, start + run.end)).try_for_each(|(first, end)| {
+            let part = DeviceSlice {
+                block: output.block.clone(),
+                offset: output.offset + (first - start) * step,
+                len: (end - first - 1) * step + row,
             };
+            let output = ctx.output(op, &part, dtype)?;
+            let planes = Planes::new(ctx, op, layout, planes, (first, end), &output)?;
+            let (count, output) = (end - first, &output);
+            let part = Part { layout, dtype, count, indices: None, output, ld };
             part.launch(ctx, op, &planes, (first, end))
         })
     })

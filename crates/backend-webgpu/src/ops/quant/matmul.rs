@@ -21,13 +21,26 @@ use crate::recorder::Window;
 
 static DECODE: KernelSource = kernel!(
     "quant/decode",
-    libs: [GRID, SPECIAL, UNARY, QUANT_NIBBLES, QUANT_PRODUCT],
+    libs: [GRID, SPECIAL, UNARY, QUANT_NIBBLES, QUANT_PRODUCT, QUANT_SUMS],
     types: ["TA", "TC"],
     constants: ["ROWS", "SPAN", "ACTIVATION"],
     reads: 7,
     writes: 1,
     params: Params,
 );
+
+static DECODE_SUBGROUP: KernelSource = KernelSource {
+    subgroups: true,
+    ..kernel!(
+        native "quant/decode_subgroup",
+        libs: [GRID, SPECIAL, UNARY, QUANT_NIBBLES, QUANT_PRODUCT, QUANT_SUMS],
+        types: ["TA", "TC"],
+        constants: ["ROWS", "SPAN", "SUBGROUP", "ACTIVATION"],
+        reads: 7,
+        writes: 1,
+        params: Params,
+    )
+};
 
 static TILED: KernelSource = kernel!(
     "quant/tiled",
@@ -74,6 +87,9 @@ const DECODE_ROWS: [usize; 4] = [1, 2, 4, 8];
 /// Rows of A above which `quant/tiled` reads B less often.
 const MOST_DECODE_ROWS: usize = 32;
 
+/// Invocations of the subgroups that `quant/decode_subgroup` has variants for.
+const SUBGROUPS: [u32; 2] = [8, 32];
+
 /// Rows of B that its invocations share, and columns of C that a workgroup makes of them.
 const SPAN: usize = 2;
 const DECODE_COLUMNS: usize = 4 * SPAN;
@@ -86,24 +102,31 @@ const TILE: usize = 64;
 enum Kernel {
     /// `quant/decode` for so many rows at a time.
     Decode(usize),
+    /// `quant/decode_subgroup` for so many rows at a time and subgroups of so many invocations.
+    DecodeSubgroup(usize, u32),
     /// `quant/skinny_cooperative`.
     SkinnyCooperative(Tile),
     Tiled,
 }
 
 impl Kernel {
-    fn choose(m: usize) -> Self {
+    /// The kernel for `m` rows, on a device whose subgroups all have `subgroup` invocations.
+    fn choose(m: usize, subgroup: Option<u32>) -> Self {
         let [.., most] = DECODE_ROWS;
-        match DECODE_ROWS.into_iter().find(|&rows| m <= rows) {
-            Some(rows) => Self::Decode(rows),
-            None if m <= MOST_DECODE_ROWS => Self::Decode(most),
-            None => Self::Tiled,
+        let rows = match DECODE_ROWS.into_iter().find(|&rows| m <= rows) {
+            Some(rows) => rows,
+            None if m <= MOST_DECODE_ROWS => most,
+            None => return Self::Tiled,
+        };
+        match subgroup.filter(|size| SUBGROUPS.contains(size)) {
+            Some(size) => Self::DecodeSubgroup(rows, size),
+            None => Self::Decode(rows),
         }
     }
 
     const fn tile(self) -> [usize; 2] {
         match self {
-            Self::Decode(rows) => [rows, DECODE_COLUMNS],
+            Self::Decode(rows) | Self::DecodeSubgroup(rows, _) => [rows, DECODE_COLUMNS],
             Self::SkinnyCooperative(tile) => tile.tile(),
             Self::Tiled => [TILE, TILE],
         }
@@ -112,7 +135,7 @@ impl Kernel {
     /// Steps of an invocation's loop along a row of so many units.
     const fn iterations(self, units: usize) -> usize {
         match self {
-            Self::Decode(_) => units.div_ceil(8),
+            Self::Decode(_) | Self::DecodeSubgroup(..) => units.div_ceil(2),
             Self::SkinnyCooperative(tile) => tile.iterations(units),
             Self::Tiled => units.saturating_mul(4 * 32),
         }
@@ -124,6 +147,10 @@ impl Kernel {
         let variant = match self {
             Self::SkinnyCooperative(tile) => return tile.variant(format, dtypes[1], activation),
             Self::Decode(rows) => Variant::new(&DECODE, dtypes, [rows as u32, SPAN as u32, code]),
+            Self::DecodeSubgroup(rows, subgroup) => {
+                let constants = [rows as u32, SPAN as u32, subgroup, code];
+                Variant::new(&DECODE_SUBGROUP, dtypes, constants)
+            }
             Self::Tiled => Variant::new(&TILED, dtypes, [code]),
         };
         variant.with_libs(product_libs(format, vectors, dtypes[1] == DType::F16))
@@ -147,7 +174,9 @@ pub(super) fn variants() -> Vec<Variant> {
     use DType::{F16, F32};
     const DTYPES: [[DType; 2]; 4] = [[F32, F32], [F16, F32], [F32, F16], [F16, F16]];
     let mut variants: Vec<Variant> = Vec::new();
-    for kernel in DECODE_ROWS.map(Kernel::Decode).into_iter().chain([Kernel::Tiled]) {
+    let subgroups = SUBGROUPS.map(|size| DECODE_ROWS.map(|rows| Kernel::DecodeSubgroup(rows, size))).concat();
+    let kernels = DECODE_ROWS.map(Kernel::Decode).into_iter().chain(subgroups).chain([Kernel::Tiled]);
+    for kernel in kernels {
         for (format, vectors) in KINDS.into_iter().flat_map(|format| [(format, false), (format, true)]) {
             let turn = variants.len();
             let (dtypes, activation) = (DTYPES[turn / 2 % 4], Activation::ALL[turn % Activation::ALL.len()]);
@@ -241,7 +270,7 @@ pub(crate) fn quant_matmul(ctx: &OpContext, op: &'static str, desc: &QuantMatmul
     ctx.require_dtype(op, desc.c.dtype)?;
     let windows = Operands::new(ctx, op, desc, [a.as_ref(), bias.as_ref(), residual.as_ref()], &c)?;
     let cooperative = Tile::candidate(ctx, desc, &windows).map(Kernel::SkinnyCooperative);
-    let kernel = cooperative.unwrap_or_else(|| Kernel::choose(desc.m));
+    let kernel = cooperative.unwrap_or_else(|| Kernel::choose(desc.m, ctx.gpu().subgroup));
     if kernel == Kernel::Tiled && dequantized::is_possible(desc) {
         return dequantized::multiply(ctx, op, desc, &layout, b.as_ref(), &windows);
     }
@@ -249,7 +278,7 @@ pub(crate) fn quant_matmul(ctx: &OpContext, op: &'static str, desc: &QuantMatmul
         .with_iterations(kernel.iterations(layout.units) as f64)
         .aligned(TILE);
     in_parts(ctx, op, columns, |run| {
-        bindable(ctx, &layout, (run.first, run.end)).try_for_each(|(first, end)| {
+        bindable(ctx, &layout, 0, (run.first, run.end)).try_for_each(|(first, end)| {
             let planes = Planes::new(ctx, op, &layout, b.as_ref(), (first, end), &windows.c)?;
             launch(ctx, op, desc, &windows, kernel, &planes, (first, end))
         })
@@ -337,8 +366,10 @@ mod tests {
 
     #[test]
     fn few_rows_take_the_smallest_tile_that_holds_them() {
-        let rows = [0, 1, 2, 3, 5, 8, 9, 32].map(|m| Kernel::choose(m).tile()[0]);
+        let rows = [0, 1, 2, 3, 5, 8, 9, 32].map(|m| Kernel::choose(m, None).tile()[0]);
         assert_eq!(rows, [1, 1, 2, 4, 8, 8, 8, 8]);
-        assert_eq!(Kernel::choose(33), Kernel::Tiled);
+        assert_eq!(Kernel::choose(33, Some(32)), Kernel::Tiled);
+        assert_eq!(Kernel::choose(3, Some(32)), Kernel::DecodeSubgroup(4, 32));
+        assert_eq!(Kernel::choose(3, Some(4)), Kernel::Decode(4));
     }
 }

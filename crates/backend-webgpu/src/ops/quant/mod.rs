@@ -1,5 +1,6 @@
-//! Quantised matrices: `quant/decode` multiplies few rows, `quant/skinny_cooperative` few rows of f16 on tensor
-//! cores, `quant/tiled` many, and `quant/gather` dequantises.
+//! Quantised matrices: `quant/decode` and `quant/decode_subgroup` multiply few rows, `quant/skinny_cooperative`
+//! few rows of f16 on tensor cores, `quant/tiled` and the kernels of matrices many, and `quant/gather`
+//! dequantises.
 //!
 //! What differs between formats is in helper files, which read a unit of 128 weights from the planes; the
 //! kernels know none of them.

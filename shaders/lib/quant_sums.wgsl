@@ -1,0 +1,47 @@
+// Products of few rows of A with rows of a quantised B, of which LANES invocations make parts: each reads 16
+// bytes of quants, the words j of the four blocks of a unit, its neighbours what follows. Scales are applied to
+// the sums of blocks.
+//
+// needs: ROWS, SPAN, LANES, lib/quant_product, a format, a reader of A
+
+alias Sums = array<f32, ROWS * SPAN>;
+
+// A lane's parts of the products of ROWS rows of A with SPAN of B, those of one row of A side by side. Beyond
+// the last row, they are another one's.
+fn sums_of_lane(first_row: u32, column: u32, lane: u32) -> Sums {
+  var sums: Sums;
+  for (var step = lane; step < 4u * params.units; step += LANES) {
+    let unit = step / 4u;
+    let j = step % 4u;
+    var q: array<Quants, SPAN>;
+    var s: array<Scales, SPAN>;
+    for (var x = 0u; x < SPAN; x++) {
+      let row = min(column + x, params.n - 1u);
+      q[x] = load_quants(row, unit, j);
+      s[x] = load_scales(row, unit);
+    }
+    for (var block = 0u; block < 4u; block++) {
+      let k = 128u * unit + 32u * block + 8u * j;
+      var w: array<Eight, SPAN>;
+      var by: array<Scale, SPAN>;
+      for (var x = 0u; x < SPAN; x++) {
+        by[x] = scale_of(s[x], block, j);
+        let numbers = eight(q[x], block);
+        w[x] = Eight(numbers.lo - by[x].zero, numbers.hi - by[x].zero);
+      }
+      for (var r = 0u; r < ROWS; r++) {
+        let row = min(first_row + r, params.m - 1u);
+        let lo = load_a(row, k);
+        let hi = load_a(row, k + 4u);
+        for (var x = 0u; x < SPAN; x++) {
+          var part = by[x].scale * (dot(lo, w[x].lo) + dot(hi, w[x].hi));
+          if HAS_MIN {
+            part -= by[x].min * (dot(lo, vec4<f32>(1.0)) + dot(hi, vec4<f32>(1.0)));
+          }
+          sums[r * SPAN + x] += part;
+        }
+      }
+    }
+  }
+  return sums;
+}
