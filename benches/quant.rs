@@ -21,12 +21,12 @@ fn matrix(subject: &Subject, format: QuantFormat, [n, k]: [usize; 2]) -> QuantMa
     QuantMatrix::new(subject.operand(DType::F32, bytes / 4), format, n, k)
 }
 
-fn product(bench: &mut Bench, format: QuantFormat, [m, n, k]: [usize; 3]) {
-    let (b, dtype) = (matrix(&bench.subject, format, [n, k]), DType::F32);
+fn product(bench: &mut Bench, format: QuantFormat, dtype: DType, [m, n, k]: [usize; 3]) {
+    let b = matrix(&bench.subject, format, [n, k]);
     let operand = |rows, columns| Matrix::new(bench.subject.operand(dtype, rows * columns), dtype, columns);
     let (a, c) = (operand(m, k), operand(m, n));
     let desc = QuantMatmulDesc::new(m, a, b, c);
-    let words = format.bytes(n, k).expect("whole blocks") / 4;
+    let words = format.bytes(n, k).expect("whole blocks") / dtype.size();
     let name = format!("{}_{m}x{n}x{k}", format.name());
     bench.measure("quant_matmul", &name, dtype, words, |backend| backend.quant_matmul(&desc));
     bench.subject.free(&[a.ptr, b.ptr, c.ptr]);
@@ -49,18 +49,22 @@ fn main() {
     let mut bench = Bench::open();
     let [hidden, inner, narrow] = [bench.size(4096, 512), bench.size(14_336, 1024), bench.size(2048, 256)];
     let many = bench.size(512, 40);
+    let types = [DType::F32, DType::F16].into_iter().filter(|&dtype| bench.subject.supports(dtype));
+    let types: Vec<_> = types.collect();
     for format in FORMATS {
-        for m in [1, 2, 4, 8, 16, many] {
-            product(&mut bench, format, [m, hidden, hidden]);
+        for &dtype in &types {
+            for m in [1, 2, 4, 8, 16, many] {
+                product(&mut bench, format, dtype, [m, hidden, hidden]);
+            }
+            product(&mut bench, format, dtype, [1, inner, hidden]);
+            product(&mut bench, format, dtype, [1, hidden, inner]);
+            product(&mut bench, format, dtype, [1, narrow, narrow]);
         }
-        product(&mut bench, format, [1, inner, hidden]);
-        product(&mut bench, format, [1, hidden, inner]);
-        product(&mut bench, format, [1, narrow, narrow]);
         rows(&mut bench, format, [hidden, hidden, 64]);
     }
     // No multiple of 256.
     for format in [QuantFormat::Q4_0, QuantFormat::Q8_0] {
-        product(&mut bench, format, [1, 896, 896]);
+        product(&mut bench, format, DType::F32, [1, 896, 896]);
     }
     bench.finish();
 }

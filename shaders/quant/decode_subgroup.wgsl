@@ -12,7 +12,7 @@ const COLUMNS: u32 = SUBGROUPS * SPAN;
 
 @group(0) @binding(0) var<storage, read> quants: array<vec4<u32>>;
 @group(0) @binding(1) var<storage, read> high: array<u32>;
-@group(0) @binding(2) var<storage, read> scales: array<u32>;
+@group(0) @binding(2) var<storage, read> scales: array<ScaleWords>;
 @group(0) @binding(3) var<storage, read> extra: array<u32>;
 @group(0) @binding(4) var<storage, read> a: array<AV>;
 @group(0) @binding(5) var<storage, read> bias: array<TC>;

@@ -12,7 +12,7 @@
 // Rows of A start at multiples of eight elements, and k is whole units. Beyond the last row of either operand,
 // another one's products are made, but not written.
 //
-// needs: TC, SUBGROUPS, ROWS, HALF_BLOCKS, ACTIVATION, lib/quant_product, lib/fragment_elements, a format's scales, and its
+// needs: TA = f16, TC, SUBGROUPS, ROWS, HALF_BLOCKS, ACTIVATION, lib/quant_product, lib/fragment_elements, a format's scales, and its
 // lib/quant_fragments_*
 
 const SUBGROUP: u32 = 32u;

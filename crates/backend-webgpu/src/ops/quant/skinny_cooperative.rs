@@ -20,7 +20,7 @@ static SKINNY_COOPERATIVE: KernelSource = KernelSource {
     ..kernel!(
         native "quant/skinny_cooperative",
         libs: [GRID, SPECIAL, UNARY, QUANT_NIBBLES, QUANT_PRODUCT, QUANT_HALVES, FRAGMENT_ELEMENTS],
-        types: ["TC"],
+        types: ["TA", "TC"],
         constants: ["SUBGROUPS", "ROWS", "HALF_BLOCKS", "ACTIVATION"],
         reads: 7,
         writes: 1,
@@ -78,7 +78,7 @@ impl Tile {
         };
         let constants =
             [self.subgroups as u32, self.rows as u32, u32::from(half_blocks), activation_code(activation)];
-        Variant::new(&SKINNY_COOPERATIVE, [dtype], constants)
+        Variant::new(&SKINNY_COOPERATIVE, [DType::F16, dtype], constants)
             .with_libs(fragment_libs(format, dtype == DType::F16))
             .with_rolled_loops()
     }
