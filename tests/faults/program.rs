@@ -5,8 +5,8 @@ use backend_api::{BackendResult, BackendTranspose, BinaryOp, ComputeBackend, DTy
 
 use super::every_method::BYTES;
 
-/// Elements of each buffer.
-const N: usize = BYTES / 4;
+/// Elements of each buffer that the program works on.
+const N: usize = 16;
 
 type Step = fn(&dyn ComputeBackend, [u64; 4]) -> BackendResult<()>;
 
@@ -16,7 +16,7 @@ pub(crate) const STEPS: [Step; 8] = [
     |b, [_, y, ..]| b.fill(y, DType::F32, N, 3.0),
     |b, [x, y, z, _]| b.binary(BinaryOp::Mul, x, y, z, N),
     |b, [_, _, z, _]| b.unary(UnaryOp::Neg, z, z, N),
-    |b, [_, _, z, w]| b.copy_dtod(w, z, BYTES),
+    |b, [_, _, z, w]| b.copy_dtod(w, z, 4 * N),
     |b, [x, y, z, w]| {
         let no = BackendTranspose::NoTrans;
         _ = z;
