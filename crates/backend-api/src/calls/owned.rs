@@ -59,10 +59,10 @@ fn held<D: Send + Sync + 'static>(op: &'static str, desc: D, command: fn(&D) -> 
 }
 
 fn unary(op: &'static str, desc: &UnaryDesc<'_>) -> Call {
-    let UnaryDesc { op: function, input, output } = *desc;
+    let UnaryDesc { op: function, input, output, alpha, beta } = *desc;
     let [input, output] = [input, output].map(OwnedTensor::from);
     Box::new(move |backend| {
-        let desc = UnaryDesc { op: function, input: input.desc(), output: output.desc() };
+        let desc = UnaryDesc { op: function, input: input.desc(), output: output.desc(), alpha, beta };
         backend.execute(op, Command::Unary(&desc))
     })
 }

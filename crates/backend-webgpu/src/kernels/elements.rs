@@ -219,15 +219,20 @@ fn apply(variant: &Variant, function: Function) -> String {
                 _ if is_float => "unary",
                 _ => number.name(),
             };
-            format!("fn apply(x: {number}) -> {number} {{ return {prefix}_{}(x); }}", op.name())
+            let parameters = [", bitcast<f32>(params.p)", ", bitcast<f32>(params.q)"];
+            let given = parameters[..op.parameters()].concat();
+            format!("fn apply(x: {number}) -> {number} {{ return {prefix}_{}(x{given}); }}", op.name())
         }
         Function::Binary(op) => {
             let value = match (is_float, op) {
                 (false, BinaryOp::Add) => "a + b".to_owned(),
                 (false, BinaryOp::Sub) => "a - b".to_owned(),
                 (false, BinaryOp::Mul) => "a * b".to_owned(),
-                (false, BinaryOp::Div) => format!("{number}_div(a, b)"),
-                (false, _) => format!("{}(a, b)", op.name()),
+                (false, BinaryOp::BitAnd) => "a & b".to_owned(),
+                (false, BinaryOp::BitOr) => "a | b".to_owned(),
+                (false, BinaryOp::BitXor) => "a ^ b".to_owned(),
+                (false, BinaryOp::Max | BinaryOp::Min) => format!("{}(a, b)", op.name()),
+                (false, _) => format!("{number}_{}(a, b)", op.name()),
                 (true, BinaryOp::Swiglu | BinaryOp::Geglu | BinaryOp::GegluTanh) if dtype == DType::F16 => {
                     format!("half_{}(a, b)", op.name())
                 }

@@ -15,7 +15,7 @@ libs! {
     GRID = "grid",
     /// Numbers that WGSL has no literals for.
     SPECIAL = "special",
-    /// The functions of one number but for those of [`LOG`] and [`TRIG`]; needs [`SPECIAL`].
+    /// The functions of one number that are needed most; needs [`SPECIAL`].
     UNARY = "unary",
     /// The functions of one number for storage as f16; needs [`UNARY`].
     HALF = "half",
@@ -23,8 +23,16 @@ libs! {
     LOG = "log",
     /// The upper half of a product of words.
     MULTIPLY_HIGH = "multiply_high",
-    /// Sine and cosine; needs [`UNARY`] and [`MULTIPLY_HIGH`].
+    /// Sine, cosine and tangent; needs [`UNARY`] and [`MULTIPLY_HIGH`].
     TRIG = "trig",
+    /// The inverse functions of these; needs [`UNARY`].
+    INVERSE_TRIG = "inverse_trig",
+    /// Hyperbolic functions, eˣ − 1 and ln(1 + x); needs [`LOG`].
+    HYPERBOLIC = "hyperbolic",
+    /// The error function and activations; needs [`HYPERBOLIC`].
+    ACTIVATIONS = "activations",
+    /// Remainders of floating-point numbers; needs [`UNARY`].
+    REMAINDER = "remainder",
     /// The functions of two numbers; needs [`LOG`].
     BINARY = "binary",
     /// Places in strided tensors that are iterated together.
