@@ -38,11 +38,18 @@ fn unary_softsign(x: f32) -> f32 {
 
 // x · tanh(ln(1 + e)) with e = eˣ, of which the tangent is (e² + 2e) / (e² + 2e + 2).
 fn unary_mish(x: f32) -> f32 {
-  // From 20 on, the tangent rounds to 1; from −110 on, e is 0.
-  let bounded = max(x, -110.0);
-  let e = unary_exp(min(bounded, 20.0));
+  if is_nan(x) || x > 20.0 {
+    // The tangent rounds to 1.
+    return x;
+  }
+  if x < -17.0 {
+    // It rounds to e, which may be subnormal though the product with x isn't.
+    let root = unary_exp(0.5 * x);
+    return select(x * root * root, 0.0, x < -220.0);
+  }
+  let e = unary_exp(x);
   let part = e * (e + 2.0);
-  return select(bounded * (part / (part + 2.0)), x, is_nan(x) || x > 20.0);
+  return x * (part / (part + 2.0));
 }
 
 // Comparisons with NaN need not be false in WGSL, so it is told apart first.

@@ -2,10 +2,6 @@
 
 pub(crate) const UNMAPPED: &[(&str, &[&str])] = &[
     (
-        "a scatter adds or takes the larger or smaller number, but doesn't multiply",
-        &["test_scatter_elements_with_reduction_mul", "test_scatternd_multiply"],
-    ),
-    (
         "windows are of two dimensions",
         &[
             "test_averagepool_3d_default",

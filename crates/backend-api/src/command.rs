@@ -6,7 +6,7 @@ use crate::desc::{
     ConvBackwardDataDesc, ConvBackwardFilterDesc, ConvDesc, ConvTransposeDesc, CopyDesc, CumSumDesc,
     GatherDesc, GroupNormDesc, LayerNormDesc, MatmulDesc, NormBackwardDesc, NormBackwardWeightDesc, PadDesc,
     PermuteDesc, PoolBackwardDesc, PoolDesc, RandomDesc, ReduceDesc, RepeatDesc, RmsNormDesc, RopeDesc,
-    ScatterDesc, SliceDesc, SoftmaxBackwardDesc, SoftmaxDesc, UnaryDesc, WhereDesc,
+    ScatterDesc, SliceDesc, SoftmaxBackwardDesc, SoftmaxDesc, TopKDesc, UnaryDesc, WhereDesc,
 };
 
 /// The table of operations that take a descriptor: documentation and signature of the method of
@@ -149,6 +149,11 @@ macro_rules! for_each_operation {
             #[doc(alias = "index_add")]
             #[doc(alias = "index_put")]
             fn scatter(&ScatterDesc) => Scatter(&'a ScatterDesc);
+
+            /// The largest or smallest numbers of rows, in order, with their places; a stable sort.
+            #[doc(alias = "sort")]
+            #[doc(alias = "argsort")]
+            fn top_k(&TopKDesc) => TopK(&'a TopKDesc);
 
             /// Random numbers, uniform or normal, the same on every device.
             #[doc(alias = "rand")]

@@ -261,6 +261,8 @@ op_enum! {
         Assign = "assign",
         /// Is added.
         Add = "add",
+        /// Is multiplied with.
+        Mul = "mul",
         /// The larger of the two stays.
         Max = "max",
         /// The smaller of the two stays.

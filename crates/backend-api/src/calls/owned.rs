@@ -29,6 +29,7 @@ pub(super) fn call(op: &'static str, command: Command<'_>) -> Call {
         Command::PoolBackward(desc) => held(op, *desc, |desc| Command::PoolBackward(desc)),
         Command::Rope(desc) => held(op, *desc, |desc| Command::Rope(desc)),
         Command::Gather(desc) => held(op, *desc, |desc| Command::Gather(desc)),
+        Command::TopK(desc) => held(op, *desc, |desc| Command::TopK(desc)),
         Command::Scatter(desc) => held(op, *desc, |desc| Command::Scatter(desc)),
         Command::Random(desc) => held(op, *desc, |desc| Command::Random(desc)),
         Command::Fill { dst, dtype, n, value } => {

@@ -23,6 +23,7 @@ pub(crate) mod reduce;
 mod rope;
 mod scatter;
 pub(crate) mod tensor;
+mod top_k;
 mod value;
 mod window;
 mod work;
@@ -47,6 +48,7 @@ use reduce::ReduceLoops;
 pub use rope::{RopeDesc, RopeShape, RopeStyle, RopeTables, rope_tables};
 pub use scatter::ScatterDesc;
 pub use tensor::{MAX_RANK, TensorDesc};
+pub use top_k::TopKDesc;
 pub use value::Value;
 pub use window::Window;
 

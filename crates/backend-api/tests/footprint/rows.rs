@@ -3,12 +3,12 @@
 use backend_api::desc::{
     BatchNormDesc, ChannelShape, CumSumDesc, Distribution, GatherDesc, GroupNormDesc, IndexShape,
     LayerNormDesc, NormBackwardDesc, NormBackwardWeightDesc, RandomDesc, RmsNormDesc, ScatterDesc,
-    SoftmaxBackwardDesc, SoftmaxDesc,
+    SoftmaxBackwardDesc, SoftmaxDesc, TopKDesc,
 };
 use backend_api::support::Access::{self, Read, ReadInPlace, Write};
 use backend_api::{BackendResult, DType, ScatterOp};
 
-use crate::judge::{Call, Named, OP, packed_dims, shape, volume};
+use crate::judge::{Call, Named, OP, dtype, packed_dims, shape, volume};
 use crate::random::Gen;
 
 /// Whether there are elements.
@@ -261,10 +261,29 @@ pub(crate) fn scatter(g: &mut Gen) -> bool {
     let mut call = Call::default();
     call.name(Named::packed("table", 1, of, Write, &table).only_if(is_work));
     call.name(Named::packed("indices", 2, DType::U32, Read, indices).only_if(is_work));
-    call.name(Named::packed("source", 3, of, Read, &source).only_if(is_work));
+    let from = g.like(of);
+    desc = desc.with_source_dtype(from);
+    let converts = desc.op == ScatterOp::Assign && of.is_float() && from.is_float();
+    call.fault_if(from != of && !converts, dtype("source", from));
+    call.name(Named::packed("source", 3, from, Read, &source).only_if(is_work));
     if !is_work {
         call.tolerate(crate::judge::overflow());
     }
+    call.judge_operands(desc.operands(OP))
+}
+
+pub(crate) fn top_k(g: &mut Gen) -> bool {
+    let (of, [rows, columns, k], values) = (g.dtype(), g.extents(), g.maybe(3));
+    let mut desc = TopKDesc::new(of, 1, 2, rows, columns, k);
+    assert!(desc.largest && !desc.with_smallest().largest);
+    let mut call = Call::default();
+    call.fault_if(k > columns, shape(columns, k));
+    call.name(Named::packed("input", 1, of, Read, &[rows, columns]).only_if(some(&[rows, k])));
+    call.name(Named::packed("indices", 2, DType::I32, Write, &[rows, k]));
+    if let Some(ptr) = values {
+        desc = desc.with_values(ptr);
+    }
+    call.name(Named::packed("values", 3, of, Write, &[rows, k]).only_if(values.is_some()));
     call.judge_operands(desc.operands(OP))
 }
 

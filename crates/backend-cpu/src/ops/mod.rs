@@ -20,3 +20,4 @@ pub(crate) mod reduce;
 pub(crate) mod rope;
 mod shifted;
 pub(crate) mod softmax;
+pub(crate) mod top_k;

@@ -29,7 +29,7 @@ pub(crate) enum Origin {
 pub(super) fn declarations(variant: &Variant, function: Function) -> String {
     let vec_width = variant.constant("VEC_WIDTH").max(1) as usize;
     match function {
-        Function::Combine(op) => return combine(op, variant.dtype(0)),
+        Function::Combine(op) => return combine(op, variant.dtype(0), variant.dtype(1)),
         Function::Write => return write(vec_width, variant.dtype(0)),
         Function::Move => return format!("alias TN = {};\n", vector(vec_width, variant.dtype(0).name())),
         _ => {}
@@ -101,20 +101,28 @@ fn write(vec_width: usize, dtype: DType) -> String {
     format!("alias TN = {element};\nfn write(block: u32, skip: u32, numbers: vec4<f32>) {{\n{body}}}\n")
 }
 
-/// What a scatter does with a number, in f32 for floating-point types.
-fn combine(op: ScatterOp, dtype: DType) -> String {
+/// What a scatter does with a number of type `source`, in f32 for floating-point types.
+fn combine(op: ScatterOp, dtype: DType, source: DType) -> String {
     // What replaces an element is moved, bit by bit: a conversion may change a NaN.
     let is_converted = dtype.is_float() && op != ScatterOp::Assign;
     let number = if is_converted { "f32" } else { dtype.name() };
     let value = match (op, dtype.is_float()) {
         (ScatterOp::Add, _) => "a + b",
+        (ScatterOp::Mul, _) => "a * b",
         (ScatterOp::Max, true) => "max_nan(a, b)",
         (ScatterOp::Max, false) => "max(a, b)",
         (ScatterOp::Min, true) => "min_nan(a, b)",
         (ScatterOp::Min, false) => "min(a, b)",
         _ => "b",
     };
-    format!("alias V = {number};\nfn combine(a: V, b: V) -> V {{ return {value}; }}\n")
+    let arriving = match (dtype, source) {
+        (DType::F16, DType::F32) => "f16_from_f32(x)",
+        _ => "V(x)",
+    };
+    format!(
+        "alias V = {number};\nfn arriving(x: S) -> V {{ return {arriving}; }}\n\
+         fn combine(a: V, b: V) -> V {{ return {value}; }}\n"
+    )
 }
 
 /// The names of the inputs, from the kernel's constants.

@@ -81,6 +81,16 @@ libs! {
     POOL_INPUT = "pool_input",
     /// The operand of few rows of gemm/skinny.
     FEW_ROWS = "few_rows",
+    /// Integers with the order of numbers.
+    SORT_KEY = "sort_key",
+    /// Entries of sorts.
+    SORT_ENTRIES = "sort_entries",
+    /// What is sorted; those of numbers need [`SORT_KEY`].
+    SORT_FROM_ENTRIES = "sort_from_entries",
+    SORT_FROM_F16 = "sort_from_f16",
+    SORT_FROM_F32 = "sort_from_f32",
+    SORT_FROM_I32 = "sort_from_i32",
+    SORT_FROM_U32 = "sort_from_u32",
     /// What kernels on cooperative matrices share.
     FRAGMENTS = "fragments",
     /// The elements of cooperative matrices, for devices that take SPIR-V.

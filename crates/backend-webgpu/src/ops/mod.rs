@@ -33,6 +33,7 @@ mod rope;
 mod scatter;
 mod shared;
 mod softmax;
+mod top_k;
 mod transpose;
 mod where_cond;
 
@@ -63,6 +64,7 @@ pub(crate) use rope::rope;
 pub(crate) use scatter::scatter;
 pub(crate) use shared::self_test::SelfTests;
 pub(crate) use softmax::softmax;
+pub(crate) use top_k::top_k;
 pub(crate) use where_cond::where_cond;
 
 use crate::kernels::Variant;
@@ -89,6 +91,7 @@ pub fn all_variants() -> Vec<Variant> {
         random::variants(),
         reduce::variants(),
         rope::variants(),
+        top_k::variants(),
         scatter::variants(),
         softmax::variants(),
         transpose::variants(),

@@ -40,6 +40,7 @@ mod reduce_ext;
 mod rope;
 mod scatter;
 mod softmax;
+mod top_k;
 mod transfer;
 mod unary;
 mod unary_ext;
@@ -85,6 +86,7 @@ pub fn cases() -> Vec<Case> {
         backward::cases(),
         cumsum::cases(),
         rope::cases(),
+        top_k::cases(),
         gather::cases(),
         scatter::cases(),
         fill::cases(),
