@@ -32,7 +32,8 @@ fn unary_log1p(x: f32) -> f32 {
   var p = 0.299012154;
   p = p * z + 0.399765283;
   p = p * z + 0.666667819;
-  return select(2.0 * s + p * z * s, x, is_zero(x));
+  // A quotient of the smallest numbers would be flushed to zero.
+  return select(2.0 * s + p * z * s, x, unary_abs(x) < 5e-8);
 }
 
 // eʸ / 2 for y ≥ 0, which is finite up to y = 89.4, unlike eʸ.

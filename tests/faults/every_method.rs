@@ -6,8 +6,8 @@ use backend_api::desc::{
     ConvTransposeDesc, CopyDesc, CumSumDesc, Distribution, GatherDesc, GroupNormDesc, IndexShape,
     LayerNormDesc, MatmulDesc, Matrix, NormBackwardDesc, NormBackwardWeightDesc, PadDesc, PermuteDesc,
     PoolBackwardDesc, PoolDesc, PoolOp, PoolShape, RandomDesc, ReduceDesc, RepeatDesc, RmsNormDesc, RopeDesc,
-    RopeShape, RopeStyle, RopeTables, ScatterDesc, SliceDesc, SoftmaxBackwardDesc, SoftmaxDesc, TensorDesc,
-    TopKDesc, UnaryDesc, WhereDesc, Window,
+    RopeShape, RopeStyle, RopeTables, SampleDesc, ScatterDesc, SliceDesc, SoftmaxBackwardDesc, SoftmaxDesc,
+    TensorDesc, TopKDesc, UnaryDesc, WhereDesc, Window,
 };
 use backend_api::{
     BackendResult, BackendTranspose, BinaryOp, Command, CompareOp, ComputeBackend, DType, ErrorKind,
@@ -175,6 +175,7 @@ const METHODS: &[(&str, Call)] = &[
     ("scatter", |b, [x, y, z, _]| {
         b.scatter(&ScatterDesc::index_add(F32, x, y, z, IndexShape { rows: 2, columns: 2, count: 2 }))
     }),
+    ("sample", |b, [x, y, ..]| b.sample(&SampleDesc::new(F32, x, y, 2, 2, 1))),
     ("top_k", |b, [x, y, ..]| b.top_k(&TopKDesc::new(F32, x, y, 2, 2, 1))),
     ("random", |b, [x, ..]| {
         b.random(&RandomDesc::new(x, F32, 4, 1, Distribution::Normal { mean: 0.0, std: 1.0 }))

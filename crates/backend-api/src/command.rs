@@ -6,7 +6,7 @@ use crate::desc::{
     ConvBackwardDataDesc, ConvBackwardFilterDesc, ConvDesc, ConvTransposeDesc, CopyDesc, CumSumDesc,
     GatherDesc, GroupNormDesc, LayerNormDesc, MatmulDesc, NormBackwardDesc, NormBackwardWeightDesc, PadDesc,
     PermuteDesc, PoolBackwardDesc, PoolDesc, RandomDesc, ReduceDesc, RepeatDesc, RmsNormDesc, RopeDesc,
-    ScatterDesc, SliceDesc, SoftmaxBackwardDesc, SoftmaxDesc, TopKDesc, UnaryDesc, WhereDesc,
+    SampleDesc, ScatterDesc, SliceDesc, SoftmaxBackwardDesc, SoftmaxDesc, TopKDesc, UnaryDesc, WhereDesc,
 };
 
 /// The table of operations that take a descriptor: documentation and signature of the method of
@@ -154,6 +154,11 @@ macro_rules! for_each_operation {
             #[doc(alias = "sort")]
             #[doc(alias = "argsort")]
             fn top_k(&TopKDesc) => TopK(&'a TopKDesc);
+
+            /// Tokens drawn at random from rows of logits, by temperature, top-k, top-p, min-p and a repetition
+            /// penalty.
+            #[doc(alias = "multinomial")]
+            fn sample(&SampleDesc) => Sample(&'a SampleDesc);
 
             /// Random numbers, uniform or normal, the same on every device.
             #[doc(alias = "rand")]

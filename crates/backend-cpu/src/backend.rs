@@ -94,6 +94,7 @@ impl ComputeBackend for CpuBackend {
             Command::Pool(desc) => ops::pool::pool2d(memory, op, desc),
             Command::PoolBackward(desc) => ops::pool::pool2d_backward(memory, op, desc),
             Command::TopK(desc) => ops::top_k::top_k(memory, op, desc),
+            Command::Sample(desc) => ops::sample::sample(memory, op, desc),
             Command::Rope(desc) => ops::rope::rope(memory, op, desc),
             Command::Gather(desc) => ops::gather::gather(memory, op, desc),
             Command::Scatter(desc) => ops::gather::scatter(memory, op, desc),

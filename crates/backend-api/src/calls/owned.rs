@@ -30,6 +30,7 @@ pub(super) fn call(op: &'static str, command: Command<'_>) -> Call {
         Command::Rope(desc) => held(op, *desc, |desc| Command::Rope(desc)),
         Command::Gather(desc) => held(op, *desc, |desc| Command::Gather(desc)),
         Command::TopK(desc) => held(op, *desc, |desc| Command::TopK(desc)),
+        Command::Sample(desc) => held(op, *desc, |desc| Command::Sample(desc)),
         Command::Scatter(desc) => held(op, *desc, |desc| Command::Scatter(desc)),
         Command::Random(desc) => held(op, *desc, |desc| Command::Random(desc)),
         Command::Fill { dst, dtype, n, value } => {

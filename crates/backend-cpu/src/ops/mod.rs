@@ -18,6 +18,7 @@ pub(crate) mod pool;
 pub(crate) mod random;
 pub(crate) mod reduce;
 pub(crate) mod rope;
+pub(crate) mod sample;
 mod shifted;
 pub(crate) mod softmax;
 pub(crate) mod top_k;

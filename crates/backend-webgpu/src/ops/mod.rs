@@ -30,6 +30,7 @@ mod reduce_parts;
 mod reduce_plan;
 mod reduction;
 mod rope;
+mod sample;
 mod scatter;
 mod shared;
 mod softmax;
@@ -61,6 +62,7 @@ pub(crate) use pool::{pool2d, pool2d_backward};
 pub(crate) use random::random;
 pub(crate) use reduce::reduce;
 pub(crate) use rope::rope;
+pub(crate) use sample::sample;
 pub(crate) use scatter::scatter;
 pub(crate) use shared::self_test::SelfTests;
 pub(crate) use softmax::softmax;
@@ -91,6 +93,7 @@ pub fn all_variants() -> Vec<Variant> {
         random::variants(),
         reduce::variants(),
         rope::variants(),
+        sample::variants(),
         top_k::variants(),
         scatter::variants(),
         softmax::variants(),

@@ -70,7 +70,7 @@ const WORKGROUP: usize = 256;
 /// Bytes of an entry.
 const ENTRY: usize = 8;
 /// Entries that are under way at a time, which bounds the scratch memory.
-const MAX_ENTRIES: usize = 1 << 23;
+pub(super) const MAX_ENTRIES: usize = 1 << 23;
 
 /// What is sorted: numbers of a type, or entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -108,8 +108,7 @@ pub(crate) fn top_k(ctx: &OpContext, op: &'static str, desc: &TopKDesc) -> Backe
     ctx.require_dtype(op, dtype)?;
     let to = ctx.output(op, &indices, DType::I32)?;
     let from = ctx.input(op, &input, dtype, &to)?;
-    let row_bytes = (columns * ENTRY) as f64 * passes(columns, k);
-    in_parts(ctx, op, Run::of_bytes(rows, row_bytes), |run| {
+    in_parts(ctx, op, Run::of_bytes(rows, row_bytes(columns, k)), |run| {
         let most = (MAX_ENTRIES / columns).max(1);
         (run.first..run.end).step_by(most).try_for_each(|first| {
             let sort = Sort { ctx, op, rows: most.min(run.end - first), k, largest: desc.largest };
@@ -123,22 +122,30 @@ pub(crate) fn top_k(ctx: &OpContext, op: &'static str, desc: &TopKDesc) -> Backe
     gather_slices(ctx, op, &gather, [Some(&input), Some(&indices)], &values)
 }
 
-/// How often a row is read and written, at most.
-fn passes(columns: usize, k: usize) -> f64 {
-    if k <= FEW { 4.0 } else { 4.0 + 2.0 * (columns as f64 / CHUNK as f64).max(1.0).log2().ceil() }
+/// Bytes that are read and written to find `k` of a row, at most.
+pub(super) fn row_bytes(columns: usize, k: usize) -> f64 {
+    let merges = if k <= FEW { 0.0 } else { (columns as f64 / CHUNK as f64).max(1.0).log2().ceil() };
+    (columns * ENTRY) as f64 * (4.0 + 2.0 * merges)
 }
 
 /// Rows that are sorted together.
-struct Sort<'a> {
-    ctx: &'a OpContext,
-    op: &'static str,
-    rows: usize,
-    k: usize,
-    largest: bool,
+pub(super) struct Sort<'a> {
+    pub(super) ctx: &'a OpContext,
+    pub(super) op: &'static str,
+    pub(super) rows: usize,
+    pub(super) k: usize,
+    pub(super) largest: bool,
 }
 
 impl Sort<'_> {
-    fn run(&self, input: &Window, dtype: DType, columns: usize, indices: &Window) -> BackendResult<()> {
+    /// Writes the indices of rows of so many numbers.
+    pub(super) fn run(
+        &self,
+        input: &Window,
+        dtype: DType,
+        columns: usize,
+        indices: &Window,
+    ) -> BackendResult<()> {
         let (mut from, mut source, mut columns) = (input.clone(), Source::Numbers(dtype), columns);
         // By chunks, until what is kept is one run, or too much for a chunk.
         loop {

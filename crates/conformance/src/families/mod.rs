@@ -38,6 +38,7 @@ mod random;
 mod reduce;
 mod reduce_ext;
 mod rope;
+mod sample;
 mod scatter;
 mod softmax;
 mod top_k;
@@ -87,6 +88,7 @@ pub fn cases() -> Vec<Case> {
         cumsum::cases(),
         rope::cases(),
         top_k::cases(),
+        sample::cases(),
         gather::cases(),
         scatter::cases(),
         fill::cases(),

@@ -11,5 +11,6 @@ pub(crate) mod pool;
 pub(crate) mod product;
 pub(crate) mod reduce;
 pub(crate) mod rope;
+pub(crate) mod sample;
 pub(crate) mod softmax;
 pub(crate) mod unary;
