@@ -144,7 +144,7 @@ fn sample(element: DType) -> Option<Operation> {
         Slot::new("tokens", Role::Output, DType::I32, 4),
         Slot::new("logits", Role::Input, element, 4 * 5),
         Slot::new("window", Role::Input, DType::I32, 4 * 3).holding(0.0),
-        Slot::new("offset_ptr", Role::Input, DType::U32, 2),
+        Slot::new("offset", Role::Input, DType::U32, 2),
     ];
     let good = move |h: &Handles| {
         let repetition = RepetitionPenalty { window: h[2], len: 3, penalty: 1.0 };

@@ -19,7 +19,7 @@ pub(crate) fn tokens(settings: Settings, logits: &[f64], window: &[f64], u: f64)
     let single = |x: f64| f64::from(x as f32);
     let penalty = if settings.penalty > 0.0 { single(settings.penalty) } else { 1.0 };
     let penalised = |(token, &logit): (usize, &f64)| {
-        let is_recent = window.iter().any(|&recent| recent == token as f64);
+        let is_recent = window.contains(&(token as f64));
         let logit = match logit {
             _ if logit.is_nan() => f64::NEG_INFINITY,
             _ if !is_recent => logit,
@@ -32,7 +32,7 @@ pub(crate) fn tokens(settings: Settings, logits: &[f64], window: &[f64], u: f64)
     // Stable, and no number is NaN.
     order.sort_by(|a, b| b.0.partial_cmp(&a.0).unwrap_or(std::cmp::Ordering::Equal));
     let first = order[0].0;
-    let is_greedy = !(settings.temperature > 0.0);
+    let is_greedy = settings.temperature <= 0.0 || settings.temperature.is_nan();
     if is_greedy || !first.is_finite() {
         // A penalised logit may be rounded either way, and so become another's equal.
         let near =
