@@ -35,12 +35,13 @@ fn u32_div(a: u32, b: u32) -> u32 {
   return a / b;
 }
 
-// The remainder by zero is 0, and so is that by −1, of which the quotient may wrap around.
+// The remainder by zero is 0, and so is that by −1, of which the quotient may wrap around. Not by the operator:
+// GLSL leaves that of negative numbers undefined.
 fn i32_rem(a: i32, b: i32) -> i32 {
   if b == 0 || b == -1 {
     return 0;
   }
-  return a % b;
+  return a - a / b * b;
 }
 
 fn u32_rem(a: u32, b: u32) -> u32 {
