@@ -1,4 +1,4 @@
-// The functions of two numbers. NaN on either side gives NaN, except where C's pow says otherwise.
+// The functions of two numbers. NaN on either side gives NaN, except in powers and slopes.
 
 fn binary_add(a: f32, b: f32) -> f32 {
   return a + b;
@@ -85,4 +85,12 @@ fn binary_geglu(a: f32, b: f32) -> f32 {
 
 fn binary_geglu_tanh(a: f32, b: f32) -> f32 {
   return unary_gelu_tanh(a) * b;
+}
+
+// A slope that isn't used may be NaN.
+fn binary_prelu(a: f32, b: f32) -> f32 {
+  if is_nan(a) || is_zero(a) || !is_negative(a) {
+    return a;
+  }
+  return a * b;
 }

@@ -1,4 +1,4 @@
-// Sine and cosine of any angle, to three units in the last place.
+// Sine and cosine of any angle, to three units in the last place, and their quotient.
 
 // An angle as quadrant · π/2 + rest, |rest| ≤ π/4.
 struct Angle {
@@ -72,4 +72,14 @@ fn unary_cos(x: f32) -> f32 {
     return nan();
   }
   return sine(reduce(unary_abs(x)), 1u);
+}
+
+fn unary_tan(x: f32) -> f32 {
+  if is_nan(x) || is_inf(x) {
+    return nan();
+  }
+  let angle = reduce(unary_abs(x));
+  // No f32 is so near to a multiple of π/2 that the cosine would vanish.
+  let y = sine(angle, 0u) / sine(angle, 1u);
+  return select(y, -y, is_negative(x));
 }

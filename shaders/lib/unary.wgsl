@@ -66,6 +66,13 @@ fn unary_ceil(x: f32) -> f32 {
   return x;
 }
 
+fn unary_trunc(x: f32) -> f32 {
+  if may_have_fraction(x) {
+    return with_sign(trunc(x), x);
+  }
+  return x;
+}
+
 fn unary_round(x: f32) -> f32 {
   if may_have_fraction(x) {
     return with_sign(round(x), x);
@@ -254,13 +261,11 @@ fn unary_tanh(x: f32) -> f32 {
   return tanh_by(x, y, exp_minus(2.0 * y));
 }
 
-// x · Φ(x). With y = |x|, Φ(−y) = e^(−y²/2) · P(t) / (y + 3), where t = (y − 3) / (y + 3) maps all y to [−1,
-// 1) (the substitution is that of Shepherd and Laframboise, "Chebyshev Approximation of (1 + 2x) exp(x²) erfc
-// x in 0 ≤ x < ∞", 1981). The negative tail keeps its relative accuracy, as nothing cancels there, but for
-// the rounding of y², which the exponential makes y² units in the last place.
-fn unary_gelu(x: f32) -> f32 {
-  // From 14.5 on, Φ(−y) is zero.
-  let y = min(unary_abs(x), 14.5);
+// Φ(−y) for 0 ≤ y ≤ 14.5, from where on it is zero: e^(−y²/2) · P(t) / (y + 3), where t = (y − 3) / (y + 3)
+// maps all y to [−1, 1) (the substitution is that of Shepherd and Laframboise, "Chebyshev Approximation of (1
+// + 2x) exp(x²) erfc x in 0 ≤ x < ∞", 1981). It keeps its relative accuracy, as nothing cancels, but for the
+// rounding of y², which the exponential makes y² units in the last place.
+fn normal_tail(y: f32) -> f32 {
   let inverse = 1.0 / (y + 3.0);
   let t = (y - 3.0) * inverse;
   // Up to y = 14.5, to 2.0e-8.
@@ -276,7 +281,12 @@ fn unary_gelu(x: f32) -> f32 {
   p = p * t + 0.7290837;
   let power = -0.72134752 * (y * y);
   let bits = rounded_bits(power);
-  let tail = p * inverse * times_exp2(exp2_fraction(power - rounded(bits)), bits);
+  return p * inverse * times_exp2(exp2_fraction(power - rounded(bits)), bits);
+}
+
+// x · Φ(x).
+fn unary_gelu(x: f32) -> f32 {
+  let tail = normal_tail(min(unary_abs(x), 14.5));
   // The factor and not the difference x − x · Φ(−x), whose second part may be flushed to zero.
   return select(max(x, -14.5) * select(1.0 - tail, tail, is_negative(x)), x, is_nan(x));
 }

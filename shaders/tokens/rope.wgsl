@@ -2,7 +2,7 @@
 // token's position and the pair. Elements from rotary_dim on are copied. One invocation for each pair, and
 // for each copied number.
 //
-// needs: T, IN_PLACE, INTERLEAVED, HAS_POSITIONS
+// needs: T, Y (elements of input and output), IN_PLACE, INTERLEAVED, HAS_POSITIONS
 
 struct Params {
   // Start and strides by batch, head and token.
@@ -25,11 +25,11 @@ struct Params {
 @group(0) @binding(1) var<storage, read> cosines: array<f32>;
 @group(0) @binding(2) var<storage, read> sines: array<f32>;
 @group(0) @binding(3) var<storage, read> positions: array<u32>;
-@group(0) @binding(4) var<storage, read_write> output: array<T>;
+@group(0) @binding(4) var<storage, read_write> output: array<Y>;
 
 fn load(i: u32) -> T {
   if IN_PLACE == 1u {
-    return output[i];
+    return T(output[i]);
   }
   return input[i];
 }
@@ -54,7 +54,7 @@ fn main(
 
   if part >= params.pairs {
     let d = part + params.pairs;
-    output[y_base + d] = load(x_base + d);
+    output[y_base + d] = Y(load(x_base + d));
     return;
   }
   var position = params.start + token;
@@ -68,6 +68,6 @@ fn main(
   let second = select(part + params.pairs, 2u * part + 1u, INTERLEAVED == 1u);
   let x = f32(load(x_base + first));
   let y = f32(load(x_base + second));
-  output[y_base + first] = T(x * c - y * s);
-  output[y_base + second] = T(x * s + y * c);
+  output[y_base + first] = Y(x * c - y * s);
+  output[y_base + second] = Y(x * s + y * c);
 }

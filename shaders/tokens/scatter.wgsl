@@ -1,7 +1,7 @@
 // table[o, indices[o, i, c], c] = combine(table[…], source[o, i, c]) for each i in turn. Each element of the
 // table looks through the indices of its column, so that the order is always the same.
 //
-// needs: T, V (what elements are combined as), combine
+// needs: T, S (elements of table and source), V (what they are combined as), arriving, combine
 
 struct Params {
   rows: u32,
@@ -16,7 +16,7 @@ struct Params {
 }
 
 @group(0) @binding(0) var<storage, read> indices: array<u32>;
-@group(0) @binding(1) var<storage, read> source: array<T>;
+@group(0) @binding(1) var<storage, read> source: array<S>;
 @group(0) @binding(2) var<storage, read_write> table: array<T>;
 
 @compute @workgroup_size(256)
@@ -39,7 +39,7 @@ fn main(
   for (var i = 0u; i < params.count; i++) {
     let at = first + i * params.columns;
     if indices[params.indices + at] == row {
-      value = combine(value, V(source[params.source + at]));
+      value = combine(value, arriving(source[params.source + at]));
       is_named = true;
     }
   }

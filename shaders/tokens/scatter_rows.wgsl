@@ -2,7 +2,7 @@
 // elements of the table. It looks through the indices by 1024, notes those that name one of its rows as bits
 // in workgroup memory, and every invocation takes them in order, so that the order is always the same.
 //
-// needs: T, V (what elements are combined as), combine
+// needs: T, S (elements of table and source), V (what they are combined as), arriving, combine
 
 struct Params {
   rows: u32,
@@ -17,7 +17,7 @@ struct Params {
 }
 
 @group(0) @binding(0) var<storage, read> indices: array<u32>;
-@group(0) @binding(1) var<storage, read> source: array<T>;
+@group(0) @binding(1) var<storage, read> source: array<S>;
 @group(0) @binding(2) var<storage, read_write> table: array<T>;
 
 var<workgroup> hits: array<atomic<u32>, 32>;
@@ -71,7 +71,7 @@ fn main(
         let i = tile + w * 32u + countTrailingZeros(bits);
         bits &= bits - 1u;
         if is_inside && indices[params.indices + i] == row {
-          value = combine(value, V(source[params.source + first + i * params.columns]));
+          value = combine(value, arriving(source[params.source + first + i * params.columns]));
           is_named = true;
         }
       }

@@ -7,7 +7,8 @@ use backend_api::desc::{
     IndexShape, LayerNormDesc, MatmulDesc, Matrix, NormBackwardDesc, NormBackwardWeightDesc, PadDesc,
     PermuteDesc, PoolBackwardDesc, PoolDesc, PoolOp, PoolShape, QuantGatherDesc, QuantMatmulDesc,
     QuantMatrix, RandomDesc, ReduceDesc, RepeatDesc, RmsNormDesc, RopeDesc, RopeShape, RopeStyle, RopeTables,
-    ScatterDesc, SliceDesc, SoftmaxBackwardDesc, SoftmaxDesc, TensorDesc, UnaryDesc, WhereDesc, Window,
+    SampleDesc, ScatterDesc, SliceDesc, SoftmaxBackwardDesc, SoftmaxDesc, TensorDesc, TopKDesc, UnaryDesc,
+    WhereDesc, Window,
 };
 use backend_api::quant::QuantFormat;
 use backend_api::{
@@ -189,6 +190,8 @@ const METHODS: &[(&str, Call)] = &[
     ("scatter", |b, [x, y, z, _]| {
         b.scatter(&ScatterDesc::index_add(F32, x, y, z, IndexShape { rows: 2, columns: 2, count: 2 }))
     }),
+    ("sample", |b, [x, y, ..]| b.sample(&SampleDesc::new(F32, x, y, 2, 2, 1))),
+    ("top_k", |b, [x, y, ..]| b.top_k(&TopKDesc::new(F32, x, y, 2, 2, 1))),
     ("random", |b, [x, ..]| {
         b.random(&RandomDesc::new(x, F32, 4, 1, Distribution::Normal { mean: 0.0, std: 1.0 }))
     }),

@@ -145,6 +145,14 @@ impl<'a> Device<'a> {
         Ok(y)
     }
 
+    /// A function with parameters α and β.
+    pub(crate) fn unary_with(&self, op: UnaryOp, parameters: [f64; 2], x: &Tensor) -> BackendResult<Tensor> {
+        let y = self.empty(x.dtype, &x.shape)?;
+        let [alpha, beta] = parameters;
+        self.backend.unary_ext(&UnaryDesc::new(op, x.desc(), y.desc()).with_alpha(alpha).with_beta(beta))?;
+        Ok(y)
+    }
+
     pub(crate) fn binary<'t>(
         &self,
         op: BinaryOp,

@@ -2,43 +2,6 @@
 
 pub(crate) const UNMAPPED: &[(&str, &[&str])] = &[
     (
-        "no operation is an inverse trigonometric function",
-        &[
-            "test_acos",
-            "test_acos_example",
-            "test_asin",
-            "test_asin_example",
-            "test_atan",
-            "test_atan_example",
-        ],
-    ),
-    ("the error function is only there as a part of gelu", &["test_erf"]),
-    (
-        "no operation works on bits",
-        &[
-            "test_bitshift_left_int32",
-            "test_bitshift_left_int32_negative_shift",
-            "test_bitshift_left_int32_overflow",
-            "test_bitshift_left_int32_shift_ge_width",
-            "test_bitshift_left_int64",
-            "test_bitshift_left_uint32",
-            "test_bitshift_right_int32",
-            "test_bitshift_right_int32_negative_input",
-            "test_bitshift_right_int32_negative_shift",
-            "test_bitshift_right_int32_shift_ge_width",
-            "test_bitshift_right_int64",
-            "test_bitshift_right_uint32",
-            "test_bitwise_and_i32_2d",
-            "test_bitwise_not_2d",
-            "test_bitwise_or_i32_2d",
-            "test_bitwise_xor_i32_2d",
-        ],
-    ),
-    (
-        "a scatter adds or takes the larger or smaller number, but doesn't multiply",
-        &["test_scatter_elements_with_reduction_mul", "test_scatternd_multiply"],
-    ),
-    (
         "windows are of two dimensions",
         &[
             "test_averagepool_3d_default",

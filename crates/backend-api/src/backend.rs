@@ -9,8 +9,8 @@ use crate::desc::{
     ConvBackwardDataDesc, ConvBackwardFilterDesc, ConvDesc, ConvTransposeDesc, CopyDesc, CumSumDesc,
     DequantizeDesc, GatherDesc, GroupNormDesc, LayerNormDesc, MatmulDesc, Matrix, NormBackwardDesc,
     NormBackwardWeightDesc, PadDesc, PermuteDesc, PoolBackwardDesc, PoolDesc, QuantGatherDesc,
-    QuantMatmulDesc, RandomDesc, ReduceDesc, RepeatDesc, RmsNormDesc, RopeDesc, ScatterDesc, SliceDesc,
-    SoftmaxBackwardDesc, SoftmaxDesc, TensorDesc, UnaryDesc, WhereDesc,
+    QuantMatmulDesc, RandomDesc, ReduceDesc, RepeatDesc, RmsNormDesc, RopeDesc, SampleDesc, ScatterDesc,
+    SliceDesc, SoftmaxBackwardDesc, SoftmaxDesc, TensorDesc, TopKDesc, UnaryDesc, WhereDesc,
 };
 use crate::{
     BackendError, BackendFuture, BackendResult, BackendTranspose, BinaryOp, Capabilities, Command, DType,

@@ -6,8 +6,8 @@ use crate::desc::{
     ConvBackwardDataDesc, ConvBackwardFilterDesc, ConvDesc, ConvTransposeDesc, CopyDesc, CumSumDesc,
     DequantizeDesc, GatherDesc, GroupNormDesc, LayerNormDesc, MatmulDesc, NormBackwardDesc,
     NormBackwardWeightDesc, PadDesc, PermuteDesc, PoolBackwardDesc, PoolDesc, QuantGatherDesc,
-    QuantMatmulDesc, RandomDesc, ReduceDesc, RepeatDesc, RmsNormDesc, RopeDesc, ScatterDesc, SliceDesc,
-    SoftmaxBackwardDesc, SoftmaxDesc, UnaryDesc, WhereDesc,
+    QuantMatmulDesc, RandomDesc, ReduceDesc, RepeatDesc, RmsNormDesc, RopeDesc, SampleDesc, ScatterDesc,
+    SliceDesc, SoftmaxBackwardDesc, SoftmaxDesc, TopKDesc, UnaryDesc, WhereDesc,
 };
 
 /// The table of operations that take a descriptor: documentation and signature of the method of
@@ -162,6 +162,16 @@ macro_rules! for_each_operation {
             #[doc(alias = "index_add")]
             #[doc(alias = "index_put")]
             fn scatter(&ScatterDesc) => Scatter(&'a ScatterDesc);
+
+            /// The largest or smallest numbers of rows, in order, with their places; a stable sort.
+            #[doc(alias = "sort")]
+            #[doc(alias = "argsort")]
+            fn top_k(&TopKDesc) => TopK(&'a TopKDesc);
+
+            /// Tokens drawn at random from rows of logits, by temperature, top-k, top-p, min-p and a repetition
+            /// penalty.
+            #[doc(alias = "multinomial")]
+            fn sample(&SampleDesc) => Sample(&'a SampleDesc);
 
             /// Random numbers, uniform or normal, the same on every device.
             #[doc(alias = "rand")]

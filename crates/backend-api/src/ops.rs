@@ -132,12 +132,65 @@ op_enum! {
         Round = "round",
         /// −1, 0 or 1; a zero keeps its sign.
         Sign = "sign",
+        /// The integer next to x towards 0; a zero has the sign of x.
+        Trunc = "trunc",
+        /// eˣ − 1, also where it vanishes.
+        Expm1 = "expm1",
+        /// ln(1 + x), also where it vanishes; −∞ at −1, NaN below.
+        Log1p = "log1p",
+        /// The error function, 2/√π · ∫₀ˣ exp(−t²) dt.
+        Erf = "erf",
+        /// Tangent of an angle in radians; NaN at ±∞.
+        Tan = "tan",
+        /// Inverse sine, in radians; NaN outside of [−1, 1].
+        Asin = "asin",
+        /// Inverse cosine, in radians; NaN outside of [−1, 1].
+        Acos = "acos",
+        /// Inverse tangent, in radians; ±π/2 at ±∞.
+        Atan = "atan",
+        /// Hyperbolic sine.
+        Sinh = "sinh",
+        /// Hyperbolic cosine.
+        Cosh = "cosh",
+        /// Inverse hyperbolic sine.
+        Asinh = "asinh",
+        /// Inverse hyperbolic cosine; NaN below 1.
+        Acosh = "acosh",
+        /// Inverse hyperbolic tangent; ±∞ at ±1, NaN outside of them.
+        Atanh = "atanh",
+        /// ln(1 + eˣ).
+        Softplus = "softplus",
+        /// x / (1 + |x|); ±1 at ±∞.
+        Softsign = "softsign",
+        /// x · tanh(softplus(x)); 0 at −∞ (Misra, 2019).
+        Mish = "mish",
+        /// x where x > 0, else α·(eˣ − 1); α is 1 unless given (Clevert et al., 2015).
+        Elu = "elu",
+        /// β·x where x > 0, else β·α·(eˣ − 1); α is 1.67326319 and β 1.05070102 unless given (Klambauer et
+        /// al., 2017).
+        Selu = "selu",
+        /// x where x > 0, else α·(e^(x/α) − 1); α is 1 unless given and not 0 (Barron, 2017).
+        Celu = "celu",
+        /// x where x > 0, else α·x; α is 0.01 unless given.
+        LeakyRelu = "leaky_relu",
+        /// x where x > α, else 0; α is 1 unless given.
+        ThresholdedRelu = "thresholded_relu",
+        /// x + β below −α, x − β above α, else 0; α is 0.5 and β 0 unless given.
+        Shrink = "shrink",
+        /// α·x + β, bounded to [0, 1]; α is 0.2 and β 0.5 unless given, as in ONNX (α is 1/6 in PyTorch).
+        HardSigmoid = "hard_sigmoid",
+        /// x times α·x + β bounded to [0, 1]; 0 at −∞; α is 1/6 and β 0.5 unless given.
+        HardSwish = "hard_swish",
+        /// x·sigmoid(α·x); α is 1 unless given, and 1.702 in the approximation of GELU called QuickGELU.
+        Swish = "swish",
+        /// Every bit inverted; of integers only.
+        BitNot = "bit_not",
     }
 }
 
 op_enum! {
     /// A function of two numbers, applied element by element. NaN on either side gives NaN, except where
-    /// [`Pow`](Self::Pow) says otherwise.
+    /// [`Pow`](Self::Pow) and [`Prelu`](Self::Prelu) say otherwise.
     BinaryOp {
         /// a + b.
         Add = "add",
@@ -160,6 +213,25 @@ op_enum! {
         Geglu = "geglu",
         /// gelu_tanh(a) · b.
         GegluTanh = "geglu_tanh",
+        /// The remainder of a / b rounded towards 0, exact; it has the sign of a, as C's `fmod` and Rust's `%`.
+        /// NaN for b = 0 and for an infinite a, a for an infinite b.
+        Rem = "rem",
+        /// The remainder of a / b rounded towards −∞: it has the sign of b, as in Python. [`Rem`](Self::Rem),
+        /// to which b is added where the signs differ.
+        Mod = "mod",
+        /// a where a ≥ 0, else a · b; b is the slope, of which NaN only shows where it is used.
+        Prelu = "prelu",
+        /// Bitwise and; of integers only. On 0 and 1 the logical one.
+        BitAnd = "bit_and",
+        /// Bitwise or; of integers only. On 0 and 1 the logical one.
+        BitOr = "bit_or",
+        /// Bitwise exclusive or; of integers only. On 0 and 1 the logical one.
+        BitXor = "bit_xor",
+        /// a shifted left by b bits; of integers only. Every bit is lost where b, taken as u32, is 32 or more.
+        Shl = "shl",
+        /// a shifted right by b bits, an i32 with its sign; of integers only. Every bit but the sign's is lost
+        /// where b, taken as u32, is 32 or more.
+        Shr = "shr",
     }
 }
 
@@ -189,6 +261,8 @@ op_enum! {
         Assign = "assign",
         /// Is added.
         Add = "add",
+        /// Is multiplied with.
+        Mul = "mul",
         /// The larger of the two stays.
         Max = "max",
         /// The smaller of the two stays.
@@ -197,30 +271,57 @@ op_enum! {
 }
 
 impl UnaryOp {
-    /// Whether the function is defined for numbers of `dtype`: all are for floating-point numbers, those with
-    /// an integer result for i32. Integers wrap around.
+    /// Whether the function is defined for numbers of `dtype`: all but [`BitNot`](Self::BitNot) are for
+    /// floating-point numbers, that one for integers, and those with an integer result for i32. Integers wrap
+    /// around.
     #[must_use]
     pub const fn accepts(self, dtype: DType) -> bool {
         match dtype {
-            DType::F32 | DType::F16 => true,
-            DType::I32 => matches!(self, Self::Relu | Self::Abs | Self::Neg | Self::Square | Self::Sign),
-            DType::U32 => false,
+            DType::F32 | DType::F16 => !matches!(self, Self::BitNot),
+            DType::I32 => {
+                matches!(self, Self::Relu | Self::Abs | Self::Neg | Self::Square | Self::Sign | Self::BitNot)
+            }
+            DType::U32 => matches!(self, Self::BitNot),
+        }
+    }
+
+    /// How many of the parameters α and β the function has.
+    #[must_use]
+    pub const fn parameters(self) -> usize {
+        match self {
+            Self::Elu | Self::Celu | Self::LeakyRelu | Self::ThresholdedRelu | Self::Swish => 1,
+            Self::Selu | Self::Shrink | Self::HardSigmoid | Self::HardSwish => 2,
+            _ => 0,
+        }
+    }
+
+    /// α and β where none are given; 0 for one that the function doesn't have.
+    #[must_use]
+    pub const fn default_parameters(self) -> [f64; 2] {
+        match self {
+            Self::Elu | Self::Celu | Self::ThresholdedRelu | Self::Swish => [1.0, 0.0],
+            Self::LeakyRelu => [0.01, 0.0],
+            Self::Selu => [1.673_263_242_354_377_2, 1.050_700_987_355_480_5],
+            Self::Shrink => [0.5, 0.0],
+            Self::HardSigmoid => [0.2, 0.5],
+            Self::HardSwish => [1.0 / 6.0, 0.5],
+            _ => [0.0; 2],
         }
     }
 }
 
 impl BinaryOp {
-    /// Whether the function is defined for numbers of `dtype`: all are for floating-point numbers, the
-    /// arithmetic ones and the extremes for integers. Integers wrap around, a quotient loses its fraction,
-    /// and a quotient by zero is 0.
+    /// Whether the function is defined for numbers of `dtype`: those on bits for integers, all others for
+    /// floating-point numbers, the arithmetic ones and the extremes for both. Integers wrap around, a quotient
+    /// loses its fraction, and a quotient or a remainder by zero is 0.
     #[must_use]
     pub const fn accepts(self, dtype: DType) -> bool {
-        match dtype {
-            DType::F32 | DType::F16 => true,
-            DType::I32 | DType::U32 => {
-                matches!(self, Self::Add | Self::Sub | Self::Mul | Self::Div | Self::Max | Self::Min)
-            }
-        }
+        let of_both = matches!(
+            self,
+            Self::Add | Self::Sub | Self::Mul | Self::Div | Self::Rem | Self::Mod | Self::Max | Self::Min
+        );
+        let of_bits = matches!(self, Self::BitAnd | Self::BitOr | Self::BitXor | Self::Shl | Self::Shr);
+        if dtype.is_float() { !of_bits } else { of_both || of_bits }
     }
 }
 

@@ -96,6 +96,8 @@ impl ComputeBackend for CpuBackend {
             Command::ConvBackwardFilter(desc) => ops::conv_filter::backward_filter(memory, op, desc),
             Command::Pool(desc) => ops::pool::pool2d(memory, op, desc),
             Command::PoolBackward(desc) => ops::pool::pool2d_backward(memory, op, desc),
+            Command::TopK(desc) => ops::top_k::top_k(memory, op, desc),
+            Command::Sample(desc) => ops::sample::sample(memory, op, desc),
             Command::Rope(desc) => ops::rope::rope(memory, op, desc),
             Command::Gather(desc) => ops::gather::gather(memory, op, desc),
             Command::Scatter(desc) => ops::gather::scatter(memory, op, desc),

@@ -56,6 +56,8 @@ impl ComputeBackend for WebGpuBackend {
             Command::ConvBackwardFilter(desc) => ops::conv2d_backward_filter(ctx, op, desc),
             Command::Pool(desc) => ops::pool2d(ctx, op, desc),
             Command::PoolBackward(desc) => ops::pool2d_backward(ctx, op, desc),
+            Command::TopK(desc) => ops::top_k(ctx, op, desc),
+            Command::Sample(desc) => ops::sample(ctx, op, desc),
             Command::Rope(desc) => ops::rope(ctx, op, desc),
             Command::Gather(desc) => ops::gather(ctx, op, desc),
             Command::Scatter(desc) => ops::scatter(ctx, op, desc),

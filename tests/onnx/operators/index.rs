@@ -68,6 +68,7 @@ fn combining(node: &Node<'_>) -> Outcome<ScatterOp> {
         "add" => ScatterOp::Add,
         "max" => ScatterOp::Max,
         "min" => ScatterOp::Min,
+        "mul" => ScatterOp::Mul,
         other => return Err(format!("no scatter combines by {other}").into()),
     })
 }

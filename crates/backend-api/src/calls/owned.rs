@@ -32,6 +32,8 @@ pub(super) fn call(op: &'static str, command: Command<'_>) -> Call {
         Command::PoolBackward(desc) => held(op, *desc, |desc| Command::PoolBackward(desc)),
         Command::Rope(desc) => held(op, *desc, |desc| Command::Rope(desc)),
         Command::Gather(desc) => held(op, *desc, |desc| Command::Gather(desc)),
+        Command::TopK(desc) => held(op, *desc, |desc| Command::TopK(desc)),
+        Command::Sample(desc) => held(op, *desc, |desc| Command::Sample(desc)),
         Command::Scatter(desc) => held(op, *desc, |desc| Command::Scatter(desc)),
         Command::Random(desc) => held(op, *desc, |desc| Command::Random(desc)),
         Command::Fill { dst, dtype, n, value } => {
@@ -62,10 +64,10 @@ fn held<D: Send + Sync + 'static>(op: &'static str, desc: D, command: fn(&D) -> 
 }
 
 fn unary(op: &'static str, desc: &UnaryDesc<'_>) -> Call {
-    let UnaryDesc { op: function, input, output } = *desc;
+    let UnaryDesc { op: function, input, output, alpha, beta } = *desc;
     let [input, output] = [input, output].map(OwnedTensor::from);
     Box::new(move |backend| {
-        let desc = UnaryDesc { op: function, input: input.desc(), output: output.desc() };
+        let desc = UnaryDesc { op: function, input: input.desc(), output: output.desc(), alpha, beta };
         backend.execute(op, Command::Unary(&desc))
     })
 }

@@ -18,13 +18,32 @@ pub struct UnaryDesc<'a> {
     pub input: TensorDesc<'a>,
     /// Where the result goes.
     pub output: TensorDesc<'a>,
+    /// The function's parameter α, rounded to f32; of no account where it [has none](UnaryOp::parameters).
+    pub alpha: f64,
+    /// The function's parameter β, rounded to f32; of no account where it has none.
+    pub beta: f64,
 }
 
 impl<'a> UnaryDesc<'a> {
-    /// `output = op(input)`.
+    /// `output = op(input)`, with the function's [usual parameters](UnaryOp::default_parameters).
     #[must_use]
     pub const fn new(op: UnaryOp, input: TensorDesc<'a>, output: TensorDesc<'a>) -> Self {
-        Self { op, input, output }
+        let [alpha, beta] = op.default_parameters();
+        Self { op, input, output, alpha, beta }
+    }
+
+    /// With this parameter α.
+    #[must_use]
+    pub const fn with_alpha(mut self, alpha: f64) -> Self {
+        self.alpha = alpha;
+        self
+    }
+
+    /// With this parameter β.
+    #[must_use]
+    pub const fn with_beta(mut self, beta: f64) -> Self {
+        self.beta = beta;
+        self
     }
 
     /// Checks the shapes. Returns input and output, and the loops over (input, output).

@@ -41,7 +41,7 @@ pub struct RopeTables {
 
 /// Rotates pairs of numbers in each vector by an angle that depends on the token's position:
 /// `(x, y) → (x·cos − y·sin, x·sin + y·cos)` with `cos[position, i]` and `sin[position, i]` for pair `i`.
-/// Numbers from `rotary_dim` on are copied. The output may be exactly the input. (Su et al., "RoFormer",
+/// Numbers from `rotary_dim` on are copied. The output may be exactly the input, if it has its type. (Su et al., "RoFormer",
 /// 2021.)
 ///
 /// The tables are f32 `[max_position, rotary_dim/2]`; [`rope_tables`] makes the usual ones. The position of
@@ -54,8 +54,10 @@ pub struct RopeDesc {
     pub input: u64,
     /// Handle of the output.
     pub output: u64,
-    /// Element type of input and output.
+    /// Element type of the input.
     pub dtype: DType,
+    /// Element type of the output, floating-point too; the input's unless given.
+    pub output_dtype: DType,
     /// Number of sequences.
     pub batch: usize,
     /// Number of heads.
@@ -101,6 +103,7 @@ impl RopeDesc {
             input,
             output,
             dtype,
+            output_dtype: dtype,
             batch,
             heads,
             seq,
@@ -115,6 +118,13 @@ impl RopeDesc {
             input_layout: None,
             output_layout: None,
         }
+    }
+
+    /// Rounds the output to another type, such as the f16 of a cache.
+    #[must_use]
+    pub const fn with_output_dtype(mut self, output_dtype: DType) -> Self {
+        self.output_dtype = output_dtype;
+        self
     }
 
     /// Rotates only the first elements of a vector.
@@ -168,6 +178,7 @@ impl RopeDesc {
     /// Checks the shapes. Returns input, output, cos, sin and positions.
     pub fn operands(&self, op: &'static str) -> BackendResult<[Operand; 5]> {
         require_float(op, "dtype", self.dtype)?;
+        require_float(op, "output_dtype", self.output_dtype)?;
         require_multiple(op, "rotary_dim", 2, self.rotary_dim)?;
         require_at_least(op, "head_dim", self.rotary_dim, self.head_dim)?;
         let elements = checked_product(op, "input", &[self.batch, self.heads, self.seq, self.head_dim])?;
@@ -187,18 +198,19 @@ impl RopeDesc {
             return Err(BackendError::Overlap { op, a: "output", b: "output" });
         }
         // Whether they lie at the same place is for the check of the memory to tell.
-        let in_place = if dims(input) == dims(output) { Access::ReadInPlace } else { Access::Read };
-        let tensor = |arg, ptr, layout: HeadLayout, access| {
+        let alike = dims(input) == dims(output) && self.dtype == self.output_dtype;
+        let in_place = if alike { Access::ReadInPlace } else { Access::Read };
+        let tensor = |arg, ptr, dtype, layout: HeadLayout, access| {
             let reached = strided_extent(op, arg, dims(layout).into_iter())?;
-            Operand::new(op, arg, ptr, self.dtype, reached, access)?.with_offset(op, layout.offset)
+            Operand::new(op, arg, ptr, dtype, reached, access)?.with_offset(op, layout.offset)
         };
         let rows = if elements == 0 { 0 } else { self.max_position };
         let table = checked_product(op, "tables", &[rows, self.rotary_dim / 2])?;
         let tokens =
             if elements == 0 { 0 } else { checked_product(op, "positions", &[self.batch, self.seq])? };
         Ok([
-            tensor("input", self.input, input, in_place)?,
-            tensor("output", self.output, output, Access::Write)?,
+            tensor("input", self.input, self.dtype, input, in_place)?,
+            tensor("output", self.output, self.output_dtype, output, Access::Write)?,
             Operand::new(op, "cos", self.cos, DType::F32, table, Access::Read)?,
             Operand::new(op, "sin", self.sin, DType::F32, table, Access::Read)?,
             Operand::optional(op, "positions", self.positions, DType::U32, tokens, Access::Read)?,

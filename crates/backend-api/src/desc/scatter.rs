@@ -1,7 +1,7 @@
 //! Rows and elements into a table by index.
 
 use crate::operand::{Access, Operand};
-use crate::{BackendResult, DType, ScatterOp, checked_product};
+use crate::{BackendError, BackendResult, DType, ScatterOp, checked_product};
 
 use super::IndexShape;
 
@@ -12,8 +12,12 @@ use super::IndexShape;
 /// The result doesn't depend on the device's timing: of numbers with the same index, each is taken in the
 /// order of `i`, in f32 for floating-point types and with one rounding at the end. To this end every element
 /// of the table looks for the indices that name it, which takes `rows · count` comparisons in a column with
-/// an index for each element, and 1/256 of that with one for each row. Elements that no index names stay as
-/// they are, to the bit.
+/// an index for each element, and 1/256 of that with one for each row. Few rows that replace others, as those
+/// appended to a cache of keys and values, only look for later indices that name the same row: `count²`
+/// comparisons. Elements that no index names stay as they are, to the bit.
+///
+/// What [`Assign`](ScatterOp::Assign) puts into a floating-point table may be of the other floating-point
+/// type: f32 activations go into an f16 cache with one call, rounded to the nearest, halves to even.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct ScatterDesc {
@@ -26,8 +30,10 @@ pub struct ScatterDesc {
     pub indices: u64,
     /// Handle of the numbers that arrive, `[outer, count, columns]`.
     pub source: u64,
-    /// Element type of table and source; any.
+    /// Element type of the table; any.
     pub dtype: DType,
+    /// Element type of the source; the table's unless given.
+    pub source_dtype: DType,
     /// Tables side by side.
     pub outer: usize,
     /// Rows of the table.
@@ -52,7 +58,19 @@ impl ScatterDesc {
         shape: IndexShape,
     ) -> Self {
         let IndexShape { rows, columns, count } = shape;
-        Self { op, table, indices, source, dtype, outer: 1, rows, columns, count, per_element: false }
+        Self {
+            op,
+            table,
+            indices,
+            source,
+            dtype,
+            source_dtype: dtype,
+            outer: 1,
+            rows,
+            columns,
+            count,
+            per_element: false,
+        }
     }
 
     /// Adds rows: `table[indices[i], :] += source[i, :]`.
@@ -81,8 +99,20 @@ impl ScatterDesc {
         self
     }
 
-    /// Checks the shapes. Returns table, indices and source.
+    /// Converts what arrives from this type: from f32 into a table of f16, or the other way round.
+    #[must_use]
+    pub const fn with_source_dtype(mut self, source_dtype: DType) -> Self {
+        self.source_dtype = source_dtype;
+        self
+    }
+
+    /// Checks types and shapes. Returns table, indices and source.
     pub fn operands(&self, op: &'static str) -> BackendResult<[Operand; 3]> {
+        let converts =
+            matches!(self.op, ScatterOp::Assign) && self.dtype.is_float() && self.source_dtype.is_float();
+        if self.source_dtype != self.dtype && !converts {
+            return Err(BackendError::Dtype { op, arg: "source", got: self.source_dtype });
+        }
         let source = checked_product(op, "source", &[self.outer, self.count, self.columns])?;
         let places = [self.outer, self.rows, self.columns];
         let table = if source == 0 { 0 } else { checked_product(op, "table", &places)? };
@@ -92,7 +122,7 @@ impl ScatterDesc {
         Ok([
             Operand::new(op, "table", self.table, self.dtype, used(table), Access::Write)?,
             Operand::new(op, "indices", self.indices, DType::U32, indices, Access::Read)?,
-            Operand::new(op, "source", self.source, self.dtype, used(source), Access::Read)?,
+            Operand::new(op, "source", self.source, self.source_dtype, used(source), Access::Read)?,
         ])
     }
 }

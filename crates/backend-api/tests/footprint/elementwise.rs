@@ -43,14 +43,15 @@ fn two(g: &mut Gen, from: DType, to: DType) -> [Tensor; 2] {
 }
 
 pub(crate) fn unary(g: &mut Gen) -> bool {
-    use UnaryOp::{Abs, Neg, Relu, Sign, Square};
+    use UnaryOp::{Abs, BitNot, Neg, Relu, Sign, Square};
     let (op, from) = (g.pick(UnaryOp::ALL), g.dtype());
     let to = g.like(from);
     let [input, output] = two(g, from, to);
     let mut call = Call::default();
     let defined = match from {
-        DType::I32 => [Relu, Abs, Neg, Square, Sign].contains(&op),
-        _ => from != DType::U32,
+        DType::I32 => [Relu, Abs, Neg, Square, Sign, BitNot].contains(&op),
+        DType::U32 => op == BitNot,
+        _ => op != BitNot,
     };
     call.fault_if(!defined, dtype("input", from));
     call.require_dtype("output", output.dtype, from);
@@ -179,7 +180,7 @@ fn output(g: &mut Gen, ptr: u64, dtype: DType) -> Tensor {
 }
 
 pub(crate) fn binary(g: &mut Gen) -> bool {
-    use BinaryOp::{Add, Div, Max, Min, Mul, Sub};
+    use BinaryOp::{Add, BitAnd, BitOr, BitXor, Div, Max, Min, Mod, Mul, Rem, Shl, Shr, Sub};
     let (op, of) = (g.pick(BinaryOp::ALL), g.dtype());
     let to = g.like(of);
     let output = output(g, 3, to);
@@ -190,8 +191,12 @@ pub(crate) fn binary(g: &mut Gen) -> bool {
     let [a, b] = &inputs;
     let mut call = Call::default();
     let (arg, of) = one_type(&mut call, &[a, b]).unwrap_or(("output", to));
-    let integer = matches!(of, DType::I32 | DType::U32);
-    call.fault_if(integer && ![Add, Sub, Mul, Div, Max, Min].contains(&op), dtype(arg, of));
+    let of_bits = [BitAnd, BitOr, BitXor, Shl, Shr].contains(&op);
+    let defined = match of {
+        DType::I32 | DType::U32 => of_bits || [Add, Sub, Mul, Div, Max, Min, Rem, Mod].contains(&op),
+        _ => !of_bits,
+    };
+    call.fault_if(!defined, dtype(arg, of));
     call.require_dtype("output", to, of);
     broadcast(call, &[a, b], &output, BinaryDesc::new(op, a.value(), b.value(), output.desc()).operands(OP))
 }

@@ -56,7 +56,7 @@ families! {
     movement: slice, permute, repeat, pad, concat;
     reduce: reduce;
     rows: softmax, softmax_along, softmax_backward, cumsum, cumsum_along, layer_norm, rms_norm, group_norm, batch_norm,
-        norm_backward, norm_backward_weight, gather, scatter, random;
+        norm_backward, norm_backward_weight, gather, scatter, top_k, sample, random;
     conv: conv2d, conv_transpose2d, conv2d_backward_data, conv2d_backward_filter, conv2d_forward, conv_gather;
     pool: pool2d, pool2d_backward;
     matmul: matmul, attention, rope;

@@ -2,13 +2,13 @@
 
 use backend_api::desc::{
     BatchNormDesc, ChannelShape, CumSumDesc, Distribution, GatherDesc, GroupNormDesc, IndexShape,
-    LayerNormDesc, NormBackwardDesc, NormBackwardWeightDesc, RandomDesc, RmsNormDesc, ScatterDesc,
-    SoftmaxBackwardDesc, SoftmaxDesc,
+    LayerNormDesc, NormBackwardDesc, NormBackwardWeightDesc, RandomDesc, RepetitionPenalty, RmsNormDesc,
+    SampleDesc, ScatterDesc, SoftmaxBackwardDesc, SoftmaxDesc, TopKDesc,
 };
 use backend_api::support::Access::{self, Read, ReadInPlace, Write};
 use backend_api::{BackendResult, DType, ScatterOp};
 
-use crate::judge::{Call, Named, OP, packed_dims, shape, volume};
+use crate::judge::{Call, Named, OP, dtype, packed_dims, shape, volume};
 use crate::random::Gen;
 
 /// Whether there are elements.
@@ -261,10 +261,51 @@ pub(crate) fn scatter(g: &mut Gen) -> bool {
     let mut call = Call::default();
     call.name(Named::packed("table", 1, of, Write, &table).only_if(is_work));
     call.name(Named::packed("indices", 2, DType::U32, Read, indices).only_if(is_work));
-    call.name(Named::packed("source", 3, of, Read, &source).only_if(is_work));
+    let from = g.like(of);
+    desc = desc.with_source_dtype(from);
+    let converts = desc.op == ScatterOp::Assign && of.is_float() && from.is_float();
+    call.fault_if(from != of && !converts, dtype("source", from));
+    call.name(Named::packed("source", 3, from, Read, &source).only_if(is_work));
     if !is_work {
         call.tolerate(crate::judge::overflow());
     }
+    call.judge_operands(desc.operands(OP))
+}
+
+pub(crate) fn top_k(g: &mut Gen) -> bool {
+    let (of, [rows, columns, k], values) = (g.dtype(), g.extents(), g.maybe(3));
+    let mut desc = TopKDesc::new(of, 1, 2, rows, columns, k);
+    assert!(desc.largest && !desc.with_smallest().largest);
+    let mut call = Call::default();
+    call.fault_if(k > columns, shape(columns, k));
+    call.name(Named::packed("input", 1, of, Read, &[rows, columns]).only_if(some(&[rows, k])));
+    call.name(Named::packed("indices", 2, DType::I32, Write, &[rows, k]));
+    if let Some(ptr) = values {
+        desc = desc.with_values(ptr);
+    }
+    call.name(Named::packed("values", 3, of, Write, &[rows, k]).only_if(values.is_some()));
+    call.judge_operands(desc.operands(OP))
+}
+
+pub(crate) fn sample(g: &mut Gen) -> bool {
+    let (of, [rows, columns, len]) = (g.float(), g.extents());
+    let (repetition, offset_ptr) = (g.maybe(3), g.maybe(4));
+    let mut desc = SampleDesc::new(of, 1, 2, rows, columns, 7);
+    let mut call = Call::default();
+    call.fault_if(!of.is_float(), dtype("logits", of));
+    if let Some(window) = repetition {
+        call.fault_if(len > 32_768, shape(32_768, len));
+        desc = desc.with_repetition(RepetitionPenalty { window, len, penalty: 1.5 });
+    }
+    call.fault_if(rows > 0 && columns == 0, shape(1, columns));
+    if let Some(ptr) = offset_ptr {
+        desc = desc.with_offset_ptr(ptr);
+    }
+    call.name(Named::packed("logits", 1, of, Read, &[rows, columns]));
+    call.name(Named::packed("tokens", 2, DType::I32, Write, &[rows]));
+    call.name(Named::packed("window", 3, DType::I32, Read, &[rows, len]).only_if(repetition.is_some()));
+    let words = Named::packed("offset_ptr", 4, DType::U32, Read, &[2]);
+    call.name(words.only_if(offset_ptr.is_some() && rows > 0));
     call.judge_operands(desc.operands(OP))
 }
 

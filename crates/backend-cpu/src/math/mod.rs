@@ -1,26 +1,31 @@
 //! Functions of f32 numbers, over slices.
 //!
-//! Functions that are rarely hot (logarithm, sine, cosine, power) are the standard library's in f64; the
-//! others are in `scalar`.
+//! Functions that are rarely hot are the standard library's in f64; the others are in `scalar`.
 
+mod functions;
 mod scalar;
 mod vectors;
 
 use backend_api::{BinaryOp, UnaryOp};
 
 pub(crate) use scalar::{exp, maximum, minimum};
-use scalar::{gelu, gelu_tanh, sigmoid, sign, silu, tanh};
+use scalar::{gelu, gelu_tanh, hard_sigmoid, modulo, shrink, sigmoid, sign, silu, tanh};
 use vectors::map;
 pub(crate) use vectors::{exponentials, fold, largest, scale};
 
-/// `x = op(x)` for each number.
+/// `x = op(x)` for each number, with the function's usual parameters.
 pub(crate) fn apply_unary(op: UnaryOp, values: &mut [f32]) {
+    apply_unary_with(op, op.default_parameters().map(|x| x as f32), values);
+}
+
+/// `x = op(x)` for each number, with the function's parameters α and β.
+pub(crate) fn apply_unary_with(op: UnaryOp, parameters: [f32; 2], values: &mut [f32]) {
+    let [a, b] = parameters;
     match op {
         UnaryOp::Relu => map(values, |x| maximum(x, 0.0)),
         UnaryOp::Sigmoid => map(values, sigmoid),
         UnaryOp::Tanh => map(values, tanh),
         UnaryOp::Exp => map(values, exp),
-        UnaryOp::Log => map(values, |x| f64::from(x).ln() as f32),
         UnaryOp::Sqrt => map(values, f32::sqrt),
         UnaryOp::Abs => map(values, f32::abs),
         UnaryOp::Neg => map(values, |x| -x),
@@ -31,14 +36,24 @@ pub(crate) fn apply_unary(op: UnaryOp, values: &mut [f32]) {
         UnaryOp::Rsqrt => map(values, |x| (1.0 / (f64::from(x) + 0.0).sqrt()) as f32),
         UnaryOp::Recip => map(values, |x| 1.0 / x),
         UnaryOp::Square => map(values, |x| x * x),
-        UnaryOp::Sin => map(values, |x| f64::from(x).sin() as f32),
-        UnaryOp::Cos => map(values, |x| f64::from(x).cos() as f32),
         UnaryOp::Floor => map(values, f32::floor),
         UnaryOp::Ceil => map(values, f32::ceil),
         UnaryOp::Round => map(values, f32::round_ties_even),
         UnaryOp::Sign => map(values, sign),
-        // The enum may grow; a function unknown here gives no number rather than a wrong one.
-        _ => values.fill(f32::NAN),
+        UnaryOp::Trunc => map(values, f32::trunc),
+        UnaryOp::LeakyRelu => map(values, |x| if x < 0.0 { a * x } else { x }),
+        UnaryOp::ThresholdedRelu => map(values, |x| if x > a || x.is_nan() { x } else { 0.0 }),
+        UnaryOp::Shrink => map(values, |x| shrink(x, a, b)),
+        UnaryOp::HardSigmoid => map(values, |x| hard_sigmoid(x, a, b)),
+        UnaryOp::HardSwish => map(values, |x| {
+            let gate = hard_sigmoid(x, a, b);
+            if gate == 0.0 { 0.0 } else { x * gate }
+        }),
+        _ => match functions::unary(op, parameters) {
+            Some(function) => map(values, function),
+            // The enum may grow; a function unknown here gives no number rather than a wrong one.
+            None => values.fill(f32::NAN),
+        },
     }
 }
 
@@ -55,6 +70,9 @@ pub(crate) fn apply_binary(op: BinaryOp, a: &mut [f32], b: &[f32]) {
         BinaryOp::Swiglu => gate(UnaryOp::Silu, a, b),
         BinaryOp::Geglu => gate(UnaryOp::Gelu, a, b),
         BinaryOp::GegluTanh => gate(UnaryOp::GeluTanh, a, b),
+        BinaryOp::Rem => zip(a, b, |a, b| a % b),
+        BinaryOp::Mod => zip(a, b, modulo),
+        BinaryOp::Prelu => zip(a, b, |a, b| if a < 0.0 { a * b } else { a }),
         // As for unary functions.
         _ => a.fill(f32::NAN),
     }

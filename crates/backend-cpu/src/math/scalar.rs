@@ -29,6 +29,39 @@ pub(super) fn sign(x: f32) -> f32 {
     }
 }
 
+/// x + β below −α, x − β above α, else 0.
+#[inline(always)]
+pub(super) fn shrink(x: f32, alpha: f32, beta: f32) -> f32 {
+    if x < -alpha {
+        x + beta
+    } else if x > alpha {
+        x - beta
+    } else if x.is_nan() {
+        x
+    } else {
+        0.0
+    }
+}
+
+/// α·x + β, bounded to [0, 1].
+#[inline(always)]
+pub(super) fn hard_sigmoid(x: f32, alpha: f32, beta: f32) -> f32 {
+    minimum(maximum(alpha * x + beta, 0.0), 1.0)
+}
+
+/// The remainder with the sign of b.
+#[inline(always)]
+pub(super) fn modulo(a: f32, b: f32) -> f32 {
+    let rest = a % b;
+    if rest == 0.0 {
+        rest.copysign(b)
+    } else if (rest < 0.0) == (b < 0.0) {
+        rest
+    } else {
+        rest + b
+    }
+}
+
 /// eˣ to one unit in the last place.
 ///
 /// With n = round(x/ln 2) and r = x − n·ln 2, eˣ = 2ⁿ·eʳ. ln 2 is split so that n times its upper part is

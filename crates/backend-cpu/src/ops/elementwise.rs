@@ -2,12 +2,12 @@
 
 use backend_api::desc::{BinaryDesc, UnaryDesc};
 use backend_api::support::Loop;
-use backend_api::{BackendResult, BinaryOp, DType, UnaryOp};
+use backend_api::{BackendResult, BinaryOp, UnaryOp};
 use bytemuck::cast_slice_mut;
 
 use crate::access::Input;
 use crate::element::{Element, with_float};
-use crate::math::{apply_binary, apply_unary};
+use crate::math::{apply_binary, apply_unary_with};
 use crate::memory::Memory;
 use crate::ops::pointwise::{self, Source};
 use crate::parallel::Cores;
@@ -21,15 +21,16 @@ const GRAIN: usize = 1 << 14;
 
 /// `output = f(input)`.
 pub(crate) fn unary(memory: &Memory, op: &'static str, desc: &UnaryDesc<'_>) -> BackendResult<()> {
-    if desc.output.dtype == DType::I32 {
-        return pointwise::unary_i32(memory, op, desc);
+    if !desc.output.dtype.is_float() {
+        return pointwise::unary_integer(memory, op, desc);
     }
     let (operands, loops) = desc.operands(op)?;
     memory.access(op, &operands, |[input, _], output| {
         let steps = elements(&loops).saturating_mul(unary_steps(desc.op));
         Cores::run(steps, |cores| {
             with_float!(desc.output.dtype, T => {
-                map(cores, desc.op, loops, input, cast_slice_mut::<u8, T>(output));
+                let parameters = [desc.alpha, desc.beta].map(|x| x as f32);
+                map(cores, (desc.op, parameters), loops, input, cast_slice_mut::<u8, T>(output));
             });
         });
     })
@@ -52,7 +53,13 @@ pub(crate) fn binary(memory: &Memory, op: &'static str, desc: &BinaryDesc<'_>) -
     })
 }
 
-fn map<T: Element>(cores: Cores, op: UnaryOp, loops: Vec<Loop<2>>, input: Input<'_>, output: &mut [T]) {
+fn map<T: Element>(
+    cores: Cores,
+    (op, parameters): (UnaryOp, [f32; 2]),
+    loops: Vec<Loop<2>>,
+    input: Input<'_>,
+    output: &mut [T],
+) {
     let input = input.separate::<T>();
     runs(cores, loops, output, GRAIN, &|run, output: &mut [T]| {
         let mut x = [0.0; BLOCK];
@@ -63,7 +70,7 @@ fn map<T: Element>(cores: Cores, op: UnaryOp, loops: Vec<Loop<2>>, input: Input<
                 Some(input) => gather(input, from, x),
                 None => gather(output, to, x),
             }
-            apply_unary(op, x);
+            apply_unary_with(op, parameters, x);
             scatter(x, output, to);
         }
     });
@@ -128,7 +135,7 @@ fn elements<const N: usize>(loops: &[Loop<N>]) -> usize {
 /// How much slower a function is than a sum.
 const fn binary_steps(op: BinaryOp) -> usize {
     match op {
-        BinaryOp::Pow => 64,
+        BinaryOp::Pow | BinaryOp::Rem | BinaryOp::Mod => 64,
         BinaryOp::Swiglu | BinaryOp::Geglu | BinaryOp::GegluTanh => 8,
         _ => 1,
     }
@@ -137,9 +144,25 @@ const fn binary_steps(op: BinaryOp) -> usize {
 /// How much slower a function is than a sum.
 const fn unary_steps(op: UnaryOp) -> usize {
     match op {
-        UnaryOp::Log | UnaryOp::Sin | UnaryOp::Cos => 32,
+        UnaryOp::Relu
+        | UnaryOp::Sqrt
+        | UnaryOp::Abs
+        | UnaryOp::Neg
+        | UnaryOp::Recip
+        | UnaryOp::Square
+        | UnaryOp::Floor
+        | UnaryOp::Ceil
+        | UnaryOp::Round
+        | UnaryOp::Trunc
+        | UnaryOp::Sign
+        | UnaryOp::LeakyRelu
+        | UnaryOp::ThresholdedRelu
+        | UnaryOp::Shrink
+        | UnaryOp::HardSigmoid
+        | UnaryOp::HardSwish => 1,
         UnaryOp::Tanh | UnaryOp::Gelu | UnaryOp::GeluTanh | UnaryOp::Silu => 8,
         UnaryOp::Sigmoid | UnaryOp::Exp | UnaryOp::Rsqrt => 4,
-        _ => 1,
+        // The standard library's.
+        _ => 32,
     }
 }

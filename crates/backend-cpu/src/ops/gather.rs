@@ -61,71 +61,90 @@ fn gather_of<T: Pod + Send + Sync>(
 /// `table[o, index, c] = op(table[o, index, c], source[o, i, c])` in the order of i.
 pub(crate) fn scatter(memory: &Memory, op: &'static str, desc: &ScatterDesc) -> BackendResult<()> {
     let operands = desc.operands(op)?;
-    memory.access(op, &operands, |[_, indices, source], table| match desc.dtype {
-        DType::I32 => {
-            let function: fn(i32, i32) -> i32 = match desc.op {
-                ScatterOp::Add => i32::wrapping_add,
-                ScatterOp::Max => |a, b| a.max(b),
-                ScatterOp::Min => |a, b| a.min(b),
-                _ => |_, b| b,
-            };
-            scatter_of(desc, indices, source, table, |x| x, |x| x, function);
+    memory.access(op, &operands, |[_, indices, source], table| {
+        let scatter = Scatter { desc, indices, source };
+        match (desc.dtype, desc.source_dtype) {
+            (DType::I32, _) => {
+                let function: fn(i32, i32) -> i32 = match desc.op {
+                    ScatterOp::Add => i32::wrapping_add,
+                    ScatterOp::Mul => i32::wrapping_mul,
+                    ScatterOp::Max => |a, b| a.max(b),
+                    ScatterOp::Min => |a, b| a.min(b),
+                    _ => |_, b| b,
+                };
+                scatter.run(table, |x| x, |x| x, |x| x, function);
+            }
+            (DType::U32, _) => {
+                let function: fn(u32, u32) -> u32 = match desc.op {
+                    ScatterOp::Add => u32::wrapping_add,
+                    ScatterOp::Mul => u32::wrapping_mul,
+                    ScatterOp::Max => |a, b| a.max(b),
+                    ScatterOp::Min => |a, b| a.min(b),
+                    _ => |_, b| b,
+                };
+                scatter.run(table, |x| x, |x| x, |x| x, function);
+            }
+            (DType::F16, DType::F32) => {
+                scatter.run(table, f16::to_f32, |x: f32| x, f16::from_f32, |_, b| b);
+            }
+            (DType::F32, DType::F16) => scatter.run(table, |x: f32| x, f16::to_f32, |x| x, |_, b| b),
+            // Moved bit by bit: a conversion may change a NaN.
+            (DType::F16, _) if desc.op == ScatterOp::Assign => {
+                scatter.run(table, |x: u16| x, |x: u16| x, |x| x, |_, b| b);
+            }
+            (DType::F16, _) => scatter.run(table, f16::to_f32, f16::to_f32, f16::from_f32, float(desc.op)),
+            _ => scatter.run(table, |x: f32| x, |x: f32| x, |x| x, float(desc.op)),
         }
-        DType::U32 => {
-            let function: fn(u32, u32) -> u32 = match desc.op {
-                ScatterOp::Add => u32::wrapping_add,
-                ScatterOp::Max => |a, b| a.max(b),
-                ScatterOp::Min => |a, b| a.min(b),
-                _ => |_, b| b,
-            };
-            scatter_of(desc, indices, source, table, |x| x, |x| x, function);
-        }
-        // Moved bit by bit: a conversion may change a NaN.
-        DType::F16 if desc.op == ScatterOp::Assign => {
-            scatter_of(desc, indices, source, table, |x: u16| x, |x| x, |_, b| b);
-        }
-        DType::F16 => scatter_of(desc, indices, source, table, f16::to_f32, f16::from_f32, float(desc.op)),
-        _ => scatter_of(desc, indices, source, table, |x: f32| x, |x| x, float(desc.op)),
     })
 }
 
 fn float(op: ScatterOp) -> fn(f32, f32) -> f32 {
     match op {
         ScatterOp::Add => |a, b| a + b,
+        ScatterOp::Mul => |a, b| a * b,
         ScatterOp::Max => maximum,
         ScatterOp::Min => minimum,
         _ => |_, b| b,
     }
 }
 
-/// Combines in the type `C`, and rounds to `T` at the end.
-fn scatter_of<T: Pod, C: Copy>(
-    desc: &ScatterDesc,
-    indices: Input<'_>,
-    source: Input<'_>,
-    table: &mut [u8],
-    widen: impl Fn(T) -> C,
-    narrow: impl Fn(C) -> T,
-    function: impl Fn(C, C) -> C,
-) {
-    let &ScatterDesc { outer, rows, columns, count, per_element, .. } = desc;
-    let (indices, source): (&[u32], &[T]) = (indices.elements(), source.elements());
-    let table: &mut [T] = cast_slice_mut(table);
-    let mut sums: Vec<Option<C>> = vec![None; if source.is_empty() { 0 } else { table.len() }];
-    for number in 0..if source.is_empty() { 0 } else { outer * count } {
-        let (o, i) = (number / count, number % count);
-        for c in 0..columns {
-            let from = number * columns + c;
-            if let Some(index) = inside(indices[if per_element { from } else { i }], rows) {
-                let at = (o * rows + index) * columns + c;
-                let before = sums[at].unwrap_or_else(|| widen(table[at]));
-                sums[at] = Some(function(before, widen(source[from])));
+/// A call with what it reads.
+struct Scatter<'a> {
+    desc: &'a ScatterDesc,
+    indices: Input<'a>,
+    source: Input<'a>,
+}
+
+impl Scatter<'_> {
+    /// Combines elements of the table, of type `T`, with arriving ones, of type `S`, in the type `C`, and
+    /// rounds at the end.
+    fn run<T: Pod, S: Pod, C: Copy>(
+        &self,
+        table: &mut [u8],
+        widen: impl Fn(T) -> C,
+        arrive: impl Fn(S) -> C,
+        narrow: impl Fn(C) -> T,
+        function: impl Fn(C, C) -> C,
+    ) {
+        let &ScatterDesc { outer, rows, columns, count, per_element, .. } = self.desc;
+        let (indices, source): (&[u32], &[S]) = (self.indices.elements(), self.source.elements());
+        let table: &mut [T] = cast_slice_mut(table);
+        let mut sums: Vec<Option<C>> = vec![None; if source.is_empty() { 0 } else { table.len() }];
+        for number in 0..if source.is_empty() { 0 } else { outer * count } {
+            let (o, i) = (number / count, number % count);
+            for c in 0..columns {
+                let from = number * columns + c;
+                if let Some(index) = inside(indices[if per_element { from } else { i }], rows) {
+                    let at = (o * rows + index) * columns + c;
+                    let before = sums[at].unwrap_or_else(|| widen(table[at]));
+                    sums[at] = Some(function(before, arrive(source[from])));
+                }
             }
         }
-    }
-    for (y, sum) in table.iter_mut().zip(sums) {
-        if let Some(sum) = sum {
-            *y = narrow(sum);
+        for (y, sum) in table.iter_mut().zip(sums) {
+            if let Some(sum) = sum {
+                *y = narrow(sum);
+            }
         }
     }
 }

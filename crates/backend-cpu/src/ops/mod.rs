@@ -19,5 +19,7 @@ pub(crate) mod quant;
 pub(crate) mod random;
 pub(crate) mod reduce;
 pub(crate) mod rope;
+pub(crate) mod sample;
 mod shifted;
 pub(crate) mod softmax;
+pub(crate) mod top_k;

@@ -192,17 +192,19 @@ pub(crate) fn affine(memory: &Memory, op: &'static str, desc: &AffineDesc<'_>) -
     })
 }
 
-/// A function of each i32.
-pub(super) fn unary_i32(memory: &Memory, op: &'static str, desc: &UnaryDesc<'_>) -> BackendResult<()> {
-    let (operands, loops) = desc.operands(op)?;
+/// A function of each i32 or u32.
+pub(super) fn unary_integer(memory: &Memory, op: &'static str, desc: &UnaryDesc<'_>) -> BackendResult<()> {
     let function: fn(i32) -> i32 = match desc.op {
         UnaryOp::Relu => |x| x.max(0),
         UnaryOp::Abs => i32::wrapping_abs,
         UnaryOp::Neg => i32::wrapping_neg,
         UnaryOp::Square => |x| x.wrapping_mul(x),
+        // Of the bits of an u32 too.
+        UnaryOp::BitNot => |x| !x,
         // The only other one that descriptors accept.
         _ => i32::signum,
     };
+    let (operands, loops) = desc.operands(op)?;
     memory.access(op, &operands, |[input, _], output| {
         let input = Source::new(input, desc.input.into(), i32::from_f64_exact);
         each(loops, output, |at, y: &mut i32| *y = function(input.get(at[0], *y)));
@@ -218,6 +220,13 @@ pub(super) fn binary_integer(memory: &Memory, op: &'static str, desc: &BinaryDes
                 BinaryOp::Sub => <$T>::wrapping_sub,
                 BinaryOp::Mul => <$T>::wrapping_mul,
                 BinaryOp::Div => |a, b| if b == 0 { 0 } else { a.wrapping_div(b) },
+                BinaryOp::Rem => |a, b| if b == 0 { 0 } else { a.wrapping_rem(b) },
+                BinaryOp::Mod => |a, b| if b == 0 { 0 } else { modulo(i64::from(a), i64::from(b)) as $T },
+                BinaryOp::BitAnd => |a, b| a & b,
+                BinaryOp::BitOr => |a, b| a | b,
+                BinaryOp::BitXor => |a, b| a ^ b,
+                BinaryOp::Shl => |a, b| (i64::from(a) << u32::try_from(b).unwrap_or(32).min(32)) as $T,
+                BinaryOp::Shr => |a, b| (i64::from(a) >> u32::try_from(b).unwrap_or(32).min(32)) as $T,
                 BinaryOp::Max => |a, b| a.max(b),
                 // The only other one that descriptors accept.
                 _ => |a, b| a.min(b),
@@ -226,6 +235,12 @@ pub(super) fn binary_integer(memory: &Memory, op: &'static str, desc: &BinaryDes
         }};
     }
     if desc.output.dtype == DType::I32 { function!(i32) } else { function!(u32) }
+}
+
+/// The remainder with the sign of b, which isn't 0.
+const fn modulo(a: i64, b: i64) -> i64 {
+    let rest = a % b;
+    if rest != 0 && (rest < 0) != (b < 0) { rest + b } else { rest }
 }
 
 fn binary_of<T: Number>(

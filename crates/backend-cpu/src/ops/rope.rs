@@ -2,7 +2,7 @@
 
 use backend_api::BackendResult;
 use backend_api::desc::{RopeDesc, RopeStyle};
-use bytemuck::cast_slice_mut;
+use bytemuck::{cast_slice_mut, try_cast_slice};
 
 use crate::element::{Element, with_float};
 use crate::memory::Memory;
@@ -21,7 +21,9 @@ pub(crate) fn rope(memory: &Memory, op: &'static str, desc: &RopeDesc) -> Backen
         let numbers = desc.batch * desc.heads * desc.seq * desc.head_dim;
         Cores::run(numbers.saturating_mul(2), |cores| {
             with_float!(desc.dtype, T => {
-                rotation.run::<T>(cores, input.separate(), cast_slice_mut(output));
+                with_float!(desc.output_dtype, Y => {
+                    rotation.run::<T, Y>(cores, input.separate(), cast_slice_mut(output));
+                });
             });
         });
     })
@@ -36,7 +38,7 @@ struct Rotation<'a> {
 
 impl Rotation<'_> {
     /// Without an `input`, it is the output.
-    fn run<T: Element>(&self, cores: Cores, input: Option<&[T]>, output: &mut [T]) {
+    fn run<T: Element, Y: Element>(&self, cores: Cores, input: Option<&[T]>, output: &mut [Y]) {
         let desc = self.desc;
         let [from, to] = desc.layouts();
         let dims = [(desc.batch, to.batch), (desc.heads, to.head), (desc.seq, to.token)];
@@ -56,15 +58,19 @@ impl Rotation<'_> {
                                 let at = b * from.batch + h * from.head + t * from.token;
                                 T::load(&input[at..at + desc.head_dim], &mut x);
                             }
-                            None => T::load(vector, &mut x),
+                            None => Y::load(vector, &mut x),
                         }
                         self.rotate(self.position(b, t), &x, &mut y);
-                        T::store(&y, &mut vector[..desc.rotary_dim]);
-                        // The rest is copied as bits.
+                        Y::store(&y, &mut vector[..desc.rotary_dim]);
+                        // The rest is copied, as bits if the type stays.
+                        let rest = &mut vector[desc.rotary_dim..];
                         if let Some(input) = input {
                             let at = b * from.batch + h * from.head + t * from.token;
-                            vector[desc.rotary_dim..]
-                                .copy_from_slice(&input[at + desc.rotary_dim..at + desc.head_dim]);
+                            let input = &input[at + desc.rotary_dim..at + desc.head_dim];
+                            match try_cast_slice(input) {
+                                Ok(same) if desc.dtype == desc.output_dtype => rest.copy_from_slice(same),
+                                _ => Y::store(&x[desc.rotary_dim..], rest),
+                            }
                         }
                     }
                 }

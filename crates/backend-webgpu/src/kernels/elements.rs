@@ -29,7 +29,7 @@ pub(crate) enum Origin {
 pub(super) fn declarations(variant: &Variant, function: Function) -> String {
     let vec_width = variant.constant("VEC_WIDTH").max(1) as usize;
     match function {
-        Function::Combine(op) => return combine(op, variant.dtype(0)),
+        Function::Combine(op) => return combine(op, variant.dtype(0), variant.dtype(1)),
         Function::Write => return write(vec_width, variant.dtype(0)),
         Function::Move => return format!("alias TN = {};\n", vector(vec_width, variant.dtype(0).name())),
         _ => {}
@@ -101,20 +101,28 @@ fn write(vec_width: usize, dtype: DType) -> String {
     format!("alias TN = {element};\nfn write(block: u32, skip: u32, numbers: vec4<f32>) {{\n{body}}}\n")
 }
 
-/// What a scatter does with a number, in f32 for floating-point types.
-fn combine(op: ScatterOp, dtype: DType) -> String {
+/// What a scatter does with a number of type `source`, in f32 for floating-point types.
+fn combine(op: ScatterOp, dtype: DType, source: DType) -> String {
     // What replaces an element is moved, bit by bit: a conversion may change a NaN.
     let is_converted = dtype.is_float() && op != ScatterOp::Assign;
     let number = if is_converted { "f32" } else { dtype.name() };
     let value = match (op, dtype.is_float()) {
         (ScatterOp::Add, _) => "a + b",
+        (ScatterOp::Mul, _) => "a * b",
         (ScatterOp::Max, true) => "max_nan(a, b)",
         (ScatterOp::Max, false) => "max(a, b)",
         (ScatterOp::Min, true) => "min_nan(a, b)",
         (ScatterOp::Min, false) => "min(a, b)",
         _ => "b",
     };
-    format!("alias V = {number};\nfn combine(a: V, b: V) -> V {{ return {value}; }}\n")
+    let arriving = match (dtype, source) {
+        (DType::F16, DType::F32) => "f16_from_f32(x)",
+        _ => "V(x)",
+    };
+    format!(
+        "alias V = {number};\nfn arriving(x: S) -> V {{ return {arriving}; }}\n\
+         fn combine(a: V, b: V) -> V {{ return {value}; }}\n"
+    )
 }
 
 /// The names of the inputs, from the kernel's constants.
@@ -219,15 +227,20 @@ fn apply(variant: &Variant, function: Function) -> String {
                 _ if is_float => "unary",
                 _ => number.name(),
             };
-            format!("fn apply(x: {number}) -> {number} {{ return {prefix}_{}(x); }}", op.name())
+            let parameters = [", bitcast<f32>(params.p)", ", bitcast<f32>(params.q)"];
+            let given = parameters[..op.parameters()].concat();
+            format!("fn apply(x: {number}) -> {number} {{ return {prefix}_{}(x{given}); }}", op.name())
         }
         Function::Binary(op) => {
             let value = match (is_float, op) {
                 (false, BinaryOp::Add) => "a + b".to_owned(),
                 (false, BinaryOp::Sub) => "a - b".to_owned(),
                 (false, BinaryOp::Mul) => "a * b".to_owned(),
-                (false, BinaryOp::Div) => format!("{number}_div(a, b)"),
-                (false, _) => format!("{}(a, b)", op.name()),
+                (false, BinaryOp::BitAnd) => "a & b".to_owned(),
+                (false, BinaryOp::BitOr) => "a | b".to_owned(),
+                (false, BinaryOp::BitXor) => "a ^ b".to_owned(),
+                (false, BinaryOp::Max | BinaryOp::Min) => format!("{}(a, b)", op.name()),
+                (false, _) => format!("{number}_{}(a, b)", op.name()),
                 (true, BinaryOp::Swiglu | BinaryOp::Geglu | BinaryOp::GegluTanh) if dtype == DType::F16 => {
                     format!("half_{}(a, b)", op.name())
                 }

@@ -15,7 +15,7 @@ libs! {
     GRID = "grid",
     /// Numbers that WGSL has no literals for.
     SPECIAL = "special",
-    /// The functions of one number but for those of [`LOG`] and [`TRIG`]; needs [`SPECIAL`].
+    /// The functions of one number that are needed most; needs [`SPECIAL`].
     UNARY = "unary",
     /// The functions of one number for storage as f16; needs [`UNARY`].
     HALF = "half",
@@ -23,8 +23,16 @@ libs! {
     LOG = "log",
     /// The upper half of a product of words.
     MULTIPLY_HIGH = "multiply_high",
-    /// Sine and cosine; needs [`UNARY`] and [`MULTIPLY_HIGH`].
+    /// Sine, cosine and tangent; needs [`UNARY`] and [`MULTIPLY_HIGH`].
     TRIG = "trig",
+    /// The inverse functions of these; needs [`UNARY`].
+    INVERSE_TRIG = "inverse_trig",
+    /// Hyperbolic functions, eˣ − 1 and ln(1 + x); needs [`LOG`].
+    HYPERBOLIC = "hyperbolic",
+    /// The error function and activations; needs [`HYPERBOLIC`].
+    ACTIVATIONS = "activations",
+    /// Remainders of floating-point numbers; needs [`UNARY`].
+    REMAINDER = "remainder",
     /// The functions of two numbers; needs [`LOG`].
     BINARY = "binary",
     /// Places in strided tensors that are iterated together.
@@ -73,6 +81,16 @@ libs! {
     POOL_INPUT = "pool_input",
     /// The operand of few rows of gemm/skinny.
     FEW_ROWS = "few_rows",
+    /// Integers with the order of numbers.
+    SORT_KEY = "sort_key",
+    /// Entries of sorts.
+    SORT_ENTRIES = "sort_entries",
+    /// What is sorted; those of numbers need [`SORT_KEY`].
+    SORT_FROM_ENTRIES = "sort_from_entries",
+    SORT_FROM_F16 = "sort_from_f16",
+    SORT_FROM_F32 = "sort_from_f32",
+    SORT_FROM_I32 = "sort_from_i32",
+    SORT_FROM_U32 = "sort_from_u32",
     /// What kernels on cooperative matrices share.
     FRAGMENTS = "fragments",
     /// The elements of cooperative matrices, for devices that take SPIR-V.

@@ -7,7 +7,8 @@ use backend_api::{BackendResult, BinaryOp, CompareOp, DType};
 use super::elementwise::{in_output, number_bits};
 use super::shared::long_work::in_parts;
 use super::shared::strided_loops::{Shape, Stretch, StridedLoops, shapes_of};
-use crate::kernels::{Function, KernelSource, Origin, Variant, kernel, params};
+use crate::kernels::libs::REMAINDER;
+use crate::kernels::{Function, KernelSource, Lib, Origin, Variant, kernel, params};
 use crate::memory::DeviceSlice;
 use crate::ops::op_context::OpContext;
 use crate::recorder::Window;
@@ -69,7 +70,12 @@ pub(super) fn origins(shape: Shape, in_place: bool) -> Vec<u32> {
 }
 
 fn variant(function: Function, types: [DType; 2], shape: Shape, [a, b]: [u32; 2]) -> Variant {
-    Variant::new(&BINARY, types, [shape.vec_width, shape.steps, a, b]).with_function(function)
+    let libs: &[Lib] = match function {
+        Function::Binary(BinaryOp::Rem | BinaryOp::Mod) if types[0].is_float() => &[REMAINDER],
+        _ => &[],
+    };
+    let variant = Variant::new(&BINARY, types, [shape.vec_width, shape.steps, a, b]);
+    variant.with_function(function).with_libs(libs)
 }
 
 /// `output = op(a, b)`.

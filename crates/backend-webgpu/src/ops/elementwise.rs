@@ -6,7 +6,8 @@ use backend_api::{BackendResult, DType, UnaryOp};
 
 use super::shared::long_work::in_parts;
 use super::shared::strided_loops::{Shape, Stretch, StridedLoops, shapes_of};
-use crate::kernels::{Function, KernelSource, Origin, Variant, kernel, params};
+use crate::kernels::libs::{ACTIVATIONS, HYPERBOLIC, INVERSE_TRIG};
+use crate::kernels::{Function, KernelSource, Lib, Origin, Variant, kernel, params};
 use crate::ops::op_context::OpContext;
 use crate::recorder::Window;
 
@@ -57,12 +58,39 @@ pub(super) fn variants() -> Vec<Variant> {
 }
 
 fn variant(function: Function, dtype: DType, shape: Shape, origin: u32) -> Variant {
-    Variant::new(&UNARY, [dtype], [shape.vec_width, shape.steps, origin]).with_function(function)
+    let variant = Variant::new(&UNARY, [dtype], [shape.vec_width, shape.steps, origin]);
+    let libs = if dtype.is_float() { libs_of(function) } else { &[] };
+    variant.with_function(function).with_libs(libs)
+}
+
+/// The helper files of functions that the kernel's own don't have, as a text is compiled whole.
+const fn libs_of(function: Function) -> &'static [Lib] {
+    use UnaryOp as Op;
+    let Function::Unary(op) = function else { return &[] };
+    match op {
+        Op::Asin | Op::Acos | Op::Atan => &[INVERSE_TRIG],
+        Op::Expm1 | Op::Log1p | Op::Sinh | Op::Cosh | Op::Asinh | Op::Acosh | Op::Atanh => &[HYPERBOLIC],
+        Op::Erf
+        | Op::Softplus
+        | Op::Softsign
+        | Op::Mish
+        | Op::Elu
+        | Op::Selu
+        | Op::Celu
+        | Op::LeakyRelu
+        | Op::ThresholdedRelu
+        | Op::Shrink
+        | Op::HardSigmoid
+        | Op::HardSwish
+        | Op::Swish => &[HYPERBOLIC, ACTIVATIONS],
+        _ => &[],
+    }
 }
 
 /// `output = op(input)`.
 pub(crate) fn unary(ctx: &OpContext, op: &'static str, desc: &UnaryDesc<'_>) -> BackendResult<()> {
-    map(ctx, op, desc.operands(op)?, desc.output.dtype, Function::Unary(desc.op), [0; 2])
+    let parameters = [desc.alpha, desc.beta].map(|number| number_bits(DType::F32, number));
+    map(ctx, op, desc.operands(op)?, desc.output.dtype, Function::Unary(desc.op), parameters)
 }
 
 /// `output = min(max(input, min), max)`.

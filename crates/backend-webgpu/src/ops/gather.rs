@@ -5,6 +5,7 @@ use backend_api::{BackendResult, DType};
 
 use super::shared::long_work::{Run, in_parts};
 use crate::kernels::{Function, KernelSource, Variant, kernel, params};
+use crate::memory::DeviceSlice;
 use crate::ops::op_context::{OpContext, dim, linear_grid};
 use crate::recorder::Window;
 
@@ -47,12 +48,23 @@ pub(crate) fn gather(ctx: &OpContext, op: &'static str, desc: &GatherDesc) -> Ba
     let operands = desc.operands(op)?;
     let [table, indices, output] = ctx.resolve(op, &operands)?;
     let (Some(indices), Some(output)) = (indices, output) else { return Ok(()) };
+    gather_slices(ctx, op, desc, [table.as_ref(), Some(&indices)], &output)
+}
+
+/// A lookup in memory that was checked: table and indices, and the output.
+pub(super) fn gather_slices(
+    ctx: &OpContext,
+    op: &'static str,
+    desc: &GatherDesc,
+    [table, indices]: [Option<&DeviceSlice>; 2],
+    output: &DeviceSlice,
+) -> BackendResult<()> {
     ctx.require_dtype(op, desc.dtype)?;
     // Words are moved as they are, whatever they mean.
     let dtype = if desc.dtype == DType::F16 { DType::F16 } else { DType::U32 };
-    let output = ctx.output(op, &output, dtype)?;
-    let table = ctx.optional_input(op, table.as_ref(), dtype, &output)?;
-    let indices = ctx.input(op, &indices, DType::U32, &output)?;
+    let output = ctx.output(op, output, dtype)?;
+    let table = ctx.optional_input(op, table, dtype, &output)?;
+    let indices = ctx.optional_input(op, indices, DType::U32, &output)?;
     // Of tables side by side, some at a time, and of a single one some of the indices.
     let several = desc.outer > 1;
     let items = if several { desc.outer } else { desc.count };

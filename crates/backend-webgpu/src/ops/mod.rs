@@ -31,9 +31,11 @@ mod reduce_parts;
 mod reduce_plan;
 mod reduction;
 mod rope;
+mod sample;
 mod scatter;
 mod shared;
 mod softmax;
+mod top_k;
 mod transpose;
 mod where_cond;
 
@@ -62,9 +64,11 @@ pub(crate) use quant::{dequantize, quant_gather, quant_matmul};
 pub(crate) use random::random;
 pub(crate) use reduce::reduce;
 pub(crate) use rope::rope;
+pub(crate) use sample::sample;
 pub(crate) use scatter::scatter;
 pub(crate) use shared::self_test::SelfTests;
 pub(crate) use softmax::softmax;
+pub(crate) use top_k::top_k;
 pub(crate) use where_cond::where_cond;
 
 use crate::kernels::Variant;
@@ -92,6 +96,8 @@ pub fn all_variants() -> Vec<Variant> {
         random::variants(),
         reduce::variants(),
         rope::variants(),
+        sample::variants(),
+        top_k::variants(),
         scatter::variants(),
         softmax::variants(),
         transpose::variants(),

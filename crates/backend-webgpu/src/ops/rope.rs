@@ -11,7 +11,7 @@ use crate::ops::op_context::{OpContext, dim, linear_grid};
 static ROPE: KernelSource = kernel!(
     "tokens/rope",
     libs: [GRID],
-    types: ["T"],
+    types: ["T", "Y"],
     constants: ["IN_PLACE", "INTERLEAVED", "HAS_POSITIONS"],
     reads: 4,
     writes: 1,
@@ -41,17 +41,23 @@ const WORKGROUP: usize = 256;
 /// Bytes that are read and written for a pair.
 const BYTES: usize = 24;
 
-fn variant(dtype: DType, in_place: bool, style: RopeStyle, positions: bool) -> Variant {
+/// Of the types of input and output.
+fn variant(types: [DType; 2], in_place: bool, style: RopeStyle, positions: bool) -> Variant {
     let flags = [in_place, style == RopeStyle::Interleaved, positions].map(u32::from);
-    Variant::new(&ROPE, [dtype], flags)
+    Variant::new(&ROPE, types, flags)
 }
 
 pub(super) fn variants() -> Vec<Variant> {
     let mut variants = Vec::new();
-    for dtype in [DType::F32, DType::F16] {
+    let types =
+        [DType::F32, DType::F16].into_iter().flat_map(|from| [DType::F32, DType::F16].map(|to| [from, to]));
+    for types in types {
         for style in [RopeStyle::Half, RopeStyle::Interleaved] {
-            for flags in 0..4 {
-                variants.push(variant(dtype, flags & 1 != 0, style, flags & 2 != 0));
+            for positions in [false, true] {
+                variants.push(variant(types, false, style, positions));
+                if types[0] == types[1] {
+                    variants.push(variant(types, true, style, positions));
+                }
             }
         }
     }
@@ -63,9 +69,10 @@ pub(crate) fn rope(ctx: &OpContext, op: &'static str, desc: &RopeDesc) -> Backen
     let operands = desc.operands(op)?;
     let [input, output, cos, sin, positions] = ctx.resolve(op, &operands)?;
     let (Some(x), Some(y)) = (input, output) else { return Ok(()) };
-    let dtype = desc.dtype;
+    let &RopeDesc { dtype, output_dtype, .. } = desc;
     ctx.require_dtype(op, dtype)?;
-    let output = ctx.output(op, &y, dtype)?;
+    ctx.require_dtype(op, output_dtype)?;
+    let output = ctx.output(op, &y, output_dtype)?;
     let in_place = x.region() == y.region();
     let input = if in_place { ctx.null() } else { ctx.input(op, &x, dtype, &output)? };
     let cos = ctx.optional_input(op, cos.as_ref(), DType::F32, &output)?;
@@ -97,7 +104,7 @@ pub(crate) fn rope(ctx: &OpContext, op: &'static str, desc: &RopeDesc) -> Backen
         positions_offset: positions.offset,
         padding: [0; 2],
     };
-    let variant = variant(dtype, in_place, desc.style, has_positions);
+    let variant = variant([dtype, output_dtype], in_place, desc.style, has_positions);
     let each = total / desc.batch.max(1);
     in_parts(ctx, op, Run::of_bytes(desc.batch, (each * BYTES) as f64), |run| {
         let total = run.count() * each;

@@ -1,16 +1,18 @@
 //! gather, scatter and random.
 
-use backend_api::desc::{Distribution, GatherDesc, IndexShape, RandomDesc, ScatterDesc};
+use backend_api::desc::{
+    Distribution, GatherDesc, IndexShape, RandomDesc, RepetitionPenalty, SampleDesc, ScatterDesc, TopKDesc,
+};
 use backend_api::{DType, ScatterOp};
 
-use super::expect::{OVERFLOW, TOO_SMALL, dtype, too_small};
+use super::expect::{OVERFLOW, SHAPE, TOO_SMALL, dtype, too_small};
 use super::operation::Change;
 use super::{Handles, Operation, Role, Slot};
 
 pub(super) fn operations() -> Vec<Operation> {
     DType::ALL
         .into_iter()
-        .flat_map(|dtype| [gather(dtype), scatter(dtype)])
+        .flat_map(|dtype| [gather(dtype), scatter(dtype), top_k(dtype)].into_iter().chain(sample(dtype)))
         .chain([random(DType::F32, false), random(DType::F16, true)])
         .collect()
 }
@@ -86,6 +88,13 @@ fn scatter(element: DType) -> Operation {
             d.count = 5;
         }),
         ("two tables", TOO_SMALL, |d| d.outer = 2),
+        (
+            "numbers of a type that isn't converted",
+            dtype(op, "source", if element == DType::I32 { DType::F32 } else { DType::I32 }),
+            |d| {
+                d.source_dtype = if d.dtype == DType::I32 { DType::F32 } else { DType::I32 };
+            },
+        ),
         ("an index for each element", too_small(op, "indices", 16, 80), |d| d.per_element = true),
         ("rows usize::MAX", OVERFLOW, |d| d.rows = usize::MAX),
         ("columns usize::MAX", OVERFLOW, |d| d.columns = usize::MAX),
@@ -100,6 +109,64 @@ fn scatter(element: DType) -> Operation {
         |b, _, d| b.scatter(d),
         changes,
     )
+}
+
+fn top_k(element: DType) -> Operation {
+    let op = "top_k";
+    let bytes = element.size();
+    let slots = vec![
+        Slot::new("indices", Role::Output, DType::I32, 4),
+        Slot::new("input", Role::Input, element, 4 * 5),
+    ];
+    let good = move |h: &Handles| TopKDesc::new(element, h[1], h[0], 4, 5, 1);
+    let changes: Vec<Change<TopKDesc>> = vec![
+        ("a row too many", too_small(op, "input", 20 * bytes, 25 * bytes), |d| d.rows = 5),
+        ("a column too many", too_small(op, "input", 20 * bytes, 24 * bytes), |d| d.columns = 6),
+        ("an index too many", too_small(op, "indices", 16, 32), |d| d.k = 2),
+        ("more than there are", SHAPE, |d| d.k = 6),
+        ("k usize::MAX", SHAPE, |d| d.k = usize::MAX),
+        ("rows usize::MAX", OVERFLOW, |d| d.rows = usize::MAX),
+        ("columns usize::MAX", OVERFLOW, |d| d.columns = usize::MAX),
+        ("2^40 rows of 2^40", OVERFLOW, |d| (d.rows, d.columns) = (1 << 40, 1 << 40)),
+    ];
+    Operation::new(op, slots, 0.0, move |b, h| b.top_k(&good(h))).variant(element).broken(
+        good,
+        |b, _, d| b.top_k(d),
+        changes,
+    )
+}
+
+/// Of the largest logit, so that the token is known.
+fn sample(element: DType) -> Option<Operation> {
+    let op = "sample";
+    let bytes = element.size();
+    let slots = vec![
+        Slot::new("tokens", Role::Output, DType::I32, 4),
+        Slot::new("logits", Role::Input, element, 4 * 5),
+        Slot::new("window", Role::Input, DType::I32, 4 * 3).holding(0.0),
+        Slot::new("offset", Role::Input, DType::U32, 2),
+    ];
+    let good = move |h: &Handles| {
+        let repetition = RepetitionPenalty { window: h[2], len: 3, penalty: 1.0 };
+        let desc = SampleDesc::new(element, h[1], h[0], 4, 5, 1).with_temperature(0.0);
+        desc.with_repetition(repetition).with_offset_ptr(h[3])
+    };
+    let changes: Vec<Change<SampleDesc>> = vec![
+        ("a row too many", too_small(op, "logits", 20 * bytes, 25 * bytes), |d| d.rows = 5),
+        ("a column too many", too_small(op, "logits", 20 * bytes, 24 * bytes), |d| d.columns = 6),
+        ("no columns", SHAPE, |d| d.columns = 0),
+        ("a token of the window too many", too_small(op, "window", 48, 64), |d| {
+            d.repetition = d.repetition.map(|of| RepetitionPenalty { len: 4, ..of });
+        }),
+        ("a window without end", SHAPE, |d| {
+            d.repetition = d.repetition.map(|of| RepetitionPenalty { len: usize::MAX, ..of });
+        }),
+        ("logits of i32", dtype(op, "logits", DType::I32), |d| d.dtype = DType::I32),
+        ("rows usize::MAX", OVERFLOW, |d| d.rows = usize::MAX),
+        ("columns usize::MAX", OVERFLOW, |d| d.columns = usize::MAX),
+    ];
+    let operation = Operation::new(op, slots, 0.0, move |b, h| b.sample(&good(h))).variant(element);
+    element.is_float().then(|| operation.broken(good, |b, _, d| b.sample(d), changes))
 }
 
 /// A distribution of a single number, so that the result is known.

@@ -12,11 +12,13 @@ use crate::trial::Trial;
 use crate::want::Want;
 
 pub(super) fn cases() -> Vec<Case> {
-    let ops: Vec<UnaryOp> = UnaryOp::ALL.iter().copied().filter(|op| op.accepts(DType::I32)).collect();
-    let grid = pairwise(&[ops.len(), SHAPES.len(), 5, 5], "integers unary");
-    let unary = grid
-        .into_iter()
-        .map(|row| unary_case(ops[row[0]], SHAPES[row[1]], [Layout::ALL[row[2]], Layout::ALL[row[3]]]));
+    let unary = [DType::I32, DType::U32].into_iter().flat_map(|dtype| {
+        let ops: Vec<UnaryOp> = UnaryOp::ALL.iter().copied().filter(|op| op.accepts(dtype)).collect();
+        let grid = pairwise(&[ops.len(), SHAPES.len(), 5, 5], "integers unary");
+        grid.into_iter().map(move |row| {
+            unary_case(ops[row[0]], dtype, SHAPES[row[1]], [Layout::ALL[row[2]], Layout::ALL[row[3]]])
+        })
+    });
 
     let ops: Vec<BinaryOp> = BinaryOp::ALL.iter().copied().filter(|op| op.accepts(DType::I32)).collect();
     let grid = pairwise(&[ops.len(), 2, SHAPES.len(), 7, 7, 5], "integers binary");
@@ -48,31 +50,32 @@ fn wrapped(dtype: DType, exact: i128) -> Want {
     Want::Exact(number(dtype, exact.rem_euclid(1 << 32) as u32))
 }
 
-fn unary_case(op: UnaryOp, shape: &'static [usize], layouts: [Layout; 2]) -> Case {
+fn unary_case(op: UnaryOp, dtype: DType, shape: &'static [usize], layouts: [Layout; 2]) -> Case {
     let [from, to] = layouts.map(Layout::name);
-    let name = format!("{}_i32_{}_{from}_to_{to}", op.name(), shape_name(shape));
+    let name = format!("{}_{dtype}_{}_{from}_to_{to}", op.name(), shape_name(shape));
     Case::new("unary_ext", name, move |rng| {
         let [from, to] = layouts.map(|layout| Tensor::new(rng, shape, layout));
-        let values: Vec<f64> = (0..from.elements()).map(|_| word(rng, DType::I32)).collect();
+        let values: Vec<f64> = (0..from.elements()).map(|_| word(rng, dtype)).collect();
         let wants = values.iter().map(|&x| {
             let x = x as i128;
             wrapped(
-                DType::I32,
+                dtype,
                 match op {
                     UnaryOp::Relu => x.max(0),
                     UnaryOp::Abs => x.abs(),
                     UnaryOp::Neg => -x,
                     UnaryOp::Square => x * x,
+                    UnaryOp::BitNot => !x,
                     _ => x.signum(),
                 },
             )
         });
         let mut trial = Trial::new();
-        trial.input("input", DType::I32, &from.store(|i| values[i]));
+        trial.input("input", dtype, &from.store(|i| values[i]));
         let places = to.offsets().into_iter().zip(wants).collect();
-        trial.scattered("output", DType::I32, to.store(|_| f64::NAN), places);
+        trial.scattered("output", dtype, to.store(|_| f64::NAN), places);
         trial.calling(move |backend, p| {
-            backend.unary_ext(&UnaryDesc::new(op, from.desc(p[0], DType::I32), to.desc(p[1], DType::I32)))
+            backend.unary_ext(&UnaryDesc::new(op, from.desc(p[0], dtype), to.desc(p[1], dtype)))
         })
     })
 }
@@ -86,6 +89,15 @@ fn want(op: BinaryOp, dtype: DType, a: f64, b: f64) -> Want {
             BinaryOp::Sub => a - b,
             BinaryOp::Mul => a * b,
             BinaryOp::Div => a.checked_div(b).unwrap_or(0),
+            BinaryOp::Rem => a.checked_rem(b).unwrap_or(0),
+            BinaryOp::Mod if b == 0 => 0,
+            BinaryOp::Mod => a - b * a.div_euclid(b) + if b < 0 && a.rem_euclid(b) != 0 { b } else { 0 },
+            BinaryOp::BitAnd => a & b,
+            BinaryOp::BitOr => a | b,
+            BinaryOp::BitXor => a ^ b,
+            BinaryOp::Shl if !(0..32).contains(&b) => 0,
+            BinaryOp::Shl => a << b,
+            BinaryOp::Shr => a >> if (0..32).contains(&b) { b } else { 32 },
             BinaryOp::Max => a.max(b),
             _ => a.min(b),
         },

@@ -39,8 +39,10 @@ mod random;
 mod reduce;
 mod reduce_ext;
 mod rope;
+mod sample;
 mod scatter;
 mod softmax;
+mod top_k;
 mod transfer;
 mod unary;
 mod unary_ext;
@@ -87,6 +89,8 @@ pub fn cases() -> Vec<Case> {
         backward::cases(),
         cumsum::cases(),
         rope::cases(),
+        top_k::cases(),
+        sample::cases(),
         gather::cases(),
         scatter::cases(),
         fill::cases(),

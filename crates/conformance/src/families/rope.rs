@@ -9,6 +9,7 @@ use crate::grid::pairwise;
 use crate::oracle::rope::rope;
 use crate::rng::Rng;
 use crate::trial::Trial;
+use crate::want::Want;
 
 /// `head_dim` and `rotary_dim`.
 const DIMS: [(usize, usize); 10] =
@@ -30,6 +31,7 @@ const POSITIONS: [Positions; 3] = [Positions::Zero, Positions::Start, Positions:
 struct Rope {
     style: RopeStyle,
     dtype: DType,
+    output_dtype: DType,
     dims: (usize, usize),
     positions: Positions,
     batch: usize,
@@ -49,6 +51,7 @@ pub(super) fn cases() -> Vec<Case> {
         Rope {
             style: [RopeStyle::Half, RopeStyle::Interleaved][row[0]],
             dtype: [DType::F32, DType::F16][row[1]],
+            output_dtype: [DType::F32, DType::F16][row[1]],
             dims: DIMS[row[2]],
             positions: POSITIONS[row[3]],
             batch: row[4] + 1,
@@ -61,6 +64,7 @@ pub(super) fn cases() -> Vec<Case> {
     let empty = [[0, 2, 3], [2, 0, 3], [2, 2, 0]].map(|[batch, heads, seq]| Rope {
         style: RopeStyle::Half,
         dtype: DType::F32,
+        output_dtype: DType::F32,
         dims: (8, 8),
         positions: Positions::Zero,
         batch,
@@ -69,7 +73,19 @@ pub(super) fn cases() -> Vec<Case> {
         tokens_first: [false, false],
         in_place: false,
     });
-    covering.chain(empty).map(Rope::case).collect()
+    let converting = pairwise(&[2, 2, DIMS.len(), 3, 2], "rope converting").into_iter().map(|row| Rope {
+        style: [RopeStyle::Half, RopeStyle::Interleaved][row[0]],
+        dtype: [DType::F32, DType::F16][row[1]],
+        output_dtype: [DType::F16, DType::F32][row[1]],
+        dims: DIMS[row[2]],
+        positions: POSITIONS[row[3]],
+        batch: 2,
+        heads: 3,
+        seq: 5,
+        tokens_first: [row[4] == 1, row[4] == 0],
+        in_place: false,
+    });
+    covering.chain(empty).chain(converting).map(Rope::case).collect()
 }
 
 impl Rope {
@@ -77,6 +93,7 @@ impl Rope {
         let Self {
             style,
             dtype,
+            output_dtype,
             dims: (head_dim, rotary_dim),
             positions,
             batch,
@@ -86,9 +103,10 @@ impl Rope {
             in_place,
         } = self;
         let layout = |tokens_first| super::flag(tokens_first, "tokens", "heads");
+        let into = if output_dtype == dtype { String::new() } else { format!("_into_{output_dtype}") };
         let (from, to, place) = (layout(from), layout(to), super::flag(in_place, "in_place", "apart"));
         let name = format!(
-            "{style:?}_{dtype}_b{batch}_h{heads}_s{seq}_d{head_dim}_r{rotary_dim}_{positions:?}_{from}_{to}_{place}"
+            "{style:?}_{dtype}{into}_b{batch}_h{heads}_s{seq}_d{head_dim}_r{rotary_dim}_{positions:?}_{from}_{to}_{place}"
         );
         Case::new("rope", name.to_lowercase(), move |rng| self.trial(rng))
     }
@@ -122,7 +140,12 @@ impl Rope {
             let x = &input[place(0, b, h, t)..][..d];
             let rotated = rope(x, &cos[at..][..pairs], &sin[at..][..pairs], self.style);
             let first = place(usize::from(!self.in_place), b, h, t);
-            places.extend(rotated.into_iter().enumerate().map(|(i, want)| (first + i, want)));
+            let converted = |want| match want {
+                // What is copied into another type is rounded.
+                Want::Exact(x) if self.output_dtype != self.dtype => Want::number(x),
+                want => want,
+            };
+            places.extend(rotated.into_iter().enumerate().map(|(i, want)| (first + i, converted(want))));
         }
         let mut trial = Trial::new();
         trial.input("cos", DType::F32, &cos);
@@ -133,7 +156,7 @@ impl Rope {
         } else {
             let len = input.len();
             trial.input("input", self.dtype, &input);
-            trial.scattered("output", self.dtype, vec![f64::NAN; len], places);
+            trial.scattered("output", self.output_dtype, vec![f64::NAN; len], places);
         }
         trial.calling(move |backend, p| {
             let ptrs = [p[3], p[p.len() - 1], p[0], p[1]];
@@ -145,7 +168,7 @@ impl Rope {
                 RopeShape { batch, heads, seq, head_dim: d },
                 self.style,
             );
-            (desc.rotary_dim, desc.start) = (rotary_dim, start);
+            (desc.rotary_dim, desc.start, desc.output_dtype) = (rotary_dim, start, self.output_dtype);
             desc.positions = (self.positions == Positions::Listed).then_some(p[2]);
             let layout = |i: usize| self.tokens_first[i].then(|| self.strides(i));
             (desc.input_layout, desc.output_layout) = (layout(0), layout(1));

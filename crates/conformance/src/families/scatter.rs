@@ -5,7 +5,7 @@ use backend_api::{DType, ScatterOp};
 
 use super::gather::{INDICES, Indices};
 use crate::case::Case;
-use crate::float::{round_to, sum_error};
+use crate::float::{MIN_NORMAL_F32, gamma, round_to, sum_error};
 use crate::grid::pairwise;
 use crate::rng::Rng;
 use crate::trial::Trial;
@@ -36,7 +36,16 @@ pub(super) fn cases() -> Vec<Case> {
         case(ScatterOp::Add, DType::U32, 2, [2, 1, 70_000], INDICES[0], true),
         case(ScatterOp::Assign, DType::F16, 1, [3, 1, 140_000], INDICES[0], false),
     ];
-    covering.chain(long).collect()
+    // As appended to a cache, and what replaces itself; f32 into f16 and the other way round.
+    let types = [[DType::F16, DType::F32], [DType::F32, DType::F16], [DType::F16; 2], [DType::U32; 2]];
+    let shapes = [[64, 5, 1], [700, 8, 40], [3, 64, 5], [50, 3, 64], [257, 1, 129]];
+    let assigned = types.into_iter().flat_map(|types| {
+        let cases = shapes.into_iter().zip(INDICES.into_iter().cycle()).zip(1..);
+        cases.flat_map(move |((shape, indices), outer)| {
+            [false, true].map(|each| assigning(types, outer % 3 + 1, shape, indices, each))
+        })
+    });
+    covering.chain(long).chain(assigned).collect()
 }
 
 fn number(rng: &mut Rng, dtype: DType) -> f64 {
@@ -45,6 +54,15 @@ fn number(rng: &mut Rng, dtype: DType) -> f64 {
         DType::U32 => f64::from(rng.next_u64() as u32),
         _ if rng.one_in(40) => rng.pick(&[f64::NAN, f64::INFINITY, -0.0, 0.0]),
         _ => round_to(dtype, rng.uniform(-4.0, 4.0)),
+    }
+}
+
+/// A number whose products with many others stay where every type has them.
+fn factor(rng: &mut Rng, dtype: DType) -> f64 {
+    match dtype {
+        DType::I32 | DType::U32 => number(rng, dtype),
+        _ if rng.one_in(200) => rng.pick(&[f64::NAN, f64::INFINITY, -0.0, 0.0]),
+        _ => rng.pick(&[1.0, -1.0, 1.0, 1.0625, 0.9375]),
     }
 }
 
@@ -60,6 +78,25 @@ fn want(op: ScatterOp, dtype: DType, before: f64, arriving: &[f64]) -> Option<Wa
             let word = sum.rem_euclid(1 << 32) as u32;
             Want::Exact(if dtype == DType::I32 { f64::from(word.cast_signed()) } else { f64::from(word) })
         }
+        ScatterOp::Mul if !dtype.is_float() => {
+            let product =
+                all().chain([before]).fold(1i128, |product, x| (product * x as i128).rem_euclid(1 << 32));
+            let word = product as u32;
+            Want::Exact(if dtype == DType::I32 { f64::from(word.cast_signed()) } else { f64::from(word) })
+        }
+        ScatterOp::Mul => {
+            let product = all().fold(before, |product, x| product * x);
+            // An overflow or a product flushed to zero may come before a factor that undoes it.
+            let partial = all().scan(before, |product, x| {
+                *product *= x;
+                Some(*product)
+            });
+            let bound = if product.is_finite() { gamma(arriving.len()) * product.abs() } else { 0.0 };
+            let smallest =
+                partial.fold(f64::INFINITY, |least, x| if x == 0.0 { least } else { least.min(x.abs()) });
+            assert!(smallest > MIN_NORMAL_F32, "factors that make a partial product vanish");
+            Want::near(product, bound)
+        }
         ScatterOp::Add => {
             let sum = all().fold(before, |sum, x| sum + x);
             let bound = if sum.is_finite() { sum_error(all().chain([before])) } else { 0.0 };
@@ -71,9 +108,31 @@ fn want(op: ScatterOp, dtype: DType, before: f64, arriving: &[f64]) -> Option<Wa
     })
 }
 
+/// What is assigned, of the types of table and source.
+fn assigning(
+    types: [DType; 2],
+    outer: usize,
+    shape: [usize; 3],
+    indices: Indices,
+    per_element: bool,
+) -> Case {
+    typed(ScatterOp::Assign, types, outer, shape, indices, per_element)
+}
+
 fn case(
     op: ScatterOp,
     dtype: DType,
+    outer: usize,
+    shape: [usize; 3],
+    indices: Indices,
+    per_element: bool,
+) -> Case {
+    typed(op, [dtype; 2], outer, shape, indices, per_element)
+}
+
+fn typed(
+    op: ScatterOp,
+    [dtype, source_dtype]: [DType; 2],
     outer: usize,
     [rows, columns, count]: [usize; 3],
     indices: Indices,
@@ -82,12 +141,16 @@ fn case(
     let kind = format!("{indices:?}").to_lowercase();
     let each = super::flag(per_element, "elements", "rows");
     let op_name = op.name();
-    let name =
-        format!("{op_name}_{dtype}_outer{outer}_rows{rows}_columns{columns}_count{count}_{kind}_{each}");
+    let from = if source_dtype == dtype { String::new() } else { format!("_from_{source_dtype}") };
+    let name = format!(
+        "{op_name}_{dtype}{from}_outer{outer}_rows{rows}_columns{columns}_count{count}_{kind}_{each}"
+    );
     Case::new("scatter", name, move |rng| {
         let table: Vec<f64> = (0..outer * rows * columns).map(|_| number(rng, dtype)).collect();
         let arriving = outer * count * columns;
-        let source: Vec<f64> = (0..arriving).map(|_| number(rng, dtype)).collect();
+        let source: Vec<f64> = (0..arriving)
+            .map(|_| if op == ScatterOp::Mul { factor(rng, dtype) } else { number(rng, source_dtype) })
+            .collect();
         let chosen: Vec<f64> =
             (0..if per_element { arriving } else { count }).map(|_| indices.one(rng, rows)).collect();
         let mut lists: Vec<Vec<f64>> = vec![Vec::new(); table.len()];
@@ -95,6 +158,7 @@ fn case(
             let (o, i, c) = (at / columns / count, at / columns % count, at % columns);
             let index = chosen[if per_element { at } else { i }];
             if index >= 0.0 && index < rows as f64 {
+                let x = if source_dtype == dtype { x } else { round_to(dtype, x) };
                 lists[(o * rows + index as usize) * columns + c].push(x);
             }
         }
@@ -104,9 +168,10 @@ fn case(
         let mut trial = Trial::new();
         trial.scattered("table", dtype, table, places);
         trial.input("indices", indices.dtype(), &chosen);
-        trial.input("source", dtype, &source);
+        trial.input("source", source_dtype, &source);
         trial.calling(move |backend, p| {
             let desc = ScatterDesc::new(op, dtype, p[0], p[1], p[2], IndexShape { rows, columns, count })
+                .with_source_dtype(source_dtype)
                 .with_outer(outer);
             backend.scatter(&if per_element { desc.with_per_element() } else { desc })
         })

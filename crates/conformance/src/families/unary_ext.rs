@@ -7,13 +7,13 @@ use super::layout::{Layout, SHAPES, Tensor, shape_name};
 use super::unary::{numbers, special_numbers};
 use crate::case::Case;
 use crate::grid::pairwise;
-use crate::oracle::unary::unary;
+use crate::oracle::unary::{unary, unary_with};
 use crate::trial::Trial;
 
 const DTYPES: [DType; 2] = [DType::F32, DType::F16];
 
 pub(super) fn cases() -> Vec<Case> {
-    let ops = UnaryOp::ALL;
+    let ops: Vec<UnaryOp> = UnaryOp::ALL.iter().copied().filter(|op| op.accepts(DType::F16)).collect();
     let grid = pairwise(&[ops.len(), 2, SHAPES.len(), 5, 5, 2], "unary_ext");
     let covering = grid.into_iter().map(|row| {
         let layouts = [Layout::ALL[row[3]], Layout::ALL[row[4]]];
@@ -32,7 +32,7 @@ pub(super) fn cases() -> Vec<Case> {
             repeated(op),
         ]
     });
-    covering.chain(each).collect()
+    covering.chain(each).chain(parameters()).collect()
 }
 
 fn apart(op: UnaryOp, dtype: DType, shape: &'static [usize], layouts: [Layout; 2]) -> Case {
@@ -78,6 +78,30 @@ fn specials(op: UnaryOp) -> Case {
         let [from, to] = [(); 2].map(|()| Tensor::new(rng, &shape, Layout::Packed));
         trial(op, DType::F16, from, to, &values)
     })
+}
+
+/// Every function that has parameters, with others than its own.
+fn parameters() -> Vec<Case> {
+    let ops = UnaryOp::ALL.iter().copied().filter(|op| op.parameters() > 0);
+    let given = [[0.3, 0.7], [2.5, -0.25], [1.702, 1.0]];
+    let each =
+        ops.flat_map(|op| given.into_iter().flat_map(move |given| DTYPES.map(|dtype| (op, given, dtype))));
+    each.map(|(op, [alpha, beta], dtype)| {
+        Case::new("unary_ext", format!("{}_{dtype}_alpha{alpha}_beta{beta}", op.name()), move |rng| {
+            let tensor = Tensor::new(rng, &[300], Layout::Packed);
+            let values = numbers(rng, op, dtype, 300);
+            let wants = values.iter().map(|&x| unary_with(op, [alpha, beta], x, dtype)).collect();
+            let mut trial = Trial::new();
+            trial.input("input", dtype, &values);
+            trial.output("output", dtype, wants);
+            trial.calling(move |backend, ptrs| {
+                let [input, output] = [ptrs[0], ptrs[1]].map(|ptr| tensor.desc(ptr, dtype));
+                let desc = UnaryDesc::new(op, input, output);
+                backend.unary_ext(&desc.with_alpha(alpha).with_beta(beta))
+            })
+        })
+    })
+    .collect()
 }
 
 /// An input with a stride of 0.

@@ -19,6 +19,7 @@ fn function(op: BinaryOp, a: f64, b: f64) -> Want {
     let within_ulps = |value: f64, ulps: f64| Want::near(value, ulps * ulp_f32(value));
     match op {
         BinaryOp::Pow => pow(a, b),
+        BinaryOp::Prelu if a >= 0.0 => Want::number(a),
         _ if a.is_nan() || b.is_nan() => Want::Exact(f64::NAN),
         BinaryOp::Add => within_ulps(a + b, 1.0),
         BinaryOp::Sub => within_ulps(a - b, 1.0),
@@ -29,6 +30,14 @@ fn function(op: BinaryOp, a: f64, b: f64) -> Want {
         BinaryOp::Swiglu => gated(unary::function(UnaryOp::Silu, a), b),
         BinaryOp::Geglu => gated(unary::function(UnaryOp::Gelu, a), b),
         BinaryOp::GegluTanh => gated(unary::function(UnaryOp::GeluTanh, a), b),
+        BinaryOp::Prelu => within_ulps(a * b, 1.0),
+        // The remainder of two f32 is an f32.
+        BinaryOp::Rem => Want::number(a % b),
+        BinaryOp::Mod => {
+            let rest = a % b;
+            let value = if rest != 0.0 && (rest < 0.0) != (b < 0.0) { rest + b } else { rest };
+            within_ulps(value, if value == rest { 0.0 } else { 1.0 })
+        }
         other => unimplemented!("an oracle of {}", other.name()),
     }
 }

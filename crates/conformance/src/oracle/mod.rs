@@ -12,5 +12,6 @@ pub(crate) mod product;
 pub(crate) mod quant;
 pub(crate) mod reduce;
 pub(crate) mod rope;
+pub(crate) mod sample;
 pub(crate) mod softmax;
 pub(crate) mod unary;

@@ -8,11 +8,73 @@ use crate::want::Want;
 /// The relative error of a division, 2.5 units in the last place.
 const DIVISION: f64 = 2.5 * ROUNDING;
 
-/// `op(x)` for an `x` of `dtype`; a subnormal `x` may count as zero.
+/// `op(x)` for an `x` of `dtype`, with the function's usual parameters; a subnormal `x` may count as zero.
 pub(crate) fn unary(op: UnaryOp, x: f64, dtype: DType) -> Want {
-    let want = function(op, x);
-    let zero = is_subnormal(dtype, x).then(|| function(op, 0f64.copysign(x)));
+    unary_with(op, op.default_parameters(), x, dtype)
+}
+
+/// `op(x)` for an `x` of `dtype` with parameters α and β; a subnormal `x` may count as zero.
+pub(crate) fn unary_with(op: UnaryOp, parameters: [f64; 2], x: f64, dtype: DType) -> Want {
+    let parameters = parameters.map(|x| f64::from(x as f32));
+    let want = with_parameters(op, parameters, x);
+    let zero = is_subnormal(dtype, x).then(|| with_parameters(op, parameters, 0f64.copysign(x)));
     want.or(zero)
+}
+
+/// The relative error that is promised of functions which WGSL doesn't have, or not accurately enough, in
+/// units of the last place.
+const OWN: f64 = 8.0;
+
+/// Functions with parameters: those of [`function`] are left to it.
+fn with_parameters(op: UnaryOp, [a, b]: [f64; 2], x: f64) -> Want {
+    let within_ulps = |value: f64, ulps: f64| Want::near(value, ulps * ulp_f32(value));
+    // Two products, and where x/α is rounded, an error that eᵗ − 1 doesn't magnify for a negative t.
+    let elu = |t: f64, factor: f64| within_ulps(factor * t.exp_m1(), OWN + 4.5);
+    match op {
+        _ if op.parameters() == 0 => function(op, x),
+        _ if x.is_nan() => Want::Exact(f64::NAN),
+        UnaryOp::Elu | UnaryOp::Celu if x >= 0.0 => Want::number(x),
+        UnaryOp::Elu => elu(x, a),
+        UnaryOp::Celu => elu(x / a, a),
+        UnaryOp::Selu if x >= 0.0 => within_ulps(b * x, 1.0),
+        UnaryOp::Selu => elu(x, a * b),
+        UnaryOp::LeakyRelu if x >= 0.0 => Want::number(x),
+        UnaryOp::LeakyRelu => within_ulps(a * x, 1.0),
+        UnaryOp::ThresholdedRelu => Want::number(if x > a { x } else { 0.0 }),
+        UnaryOp::Shrink if x < -a => within_ulps(x + b, 1.0),
+        UnaryOp::Shrink if x > a => within_ulps(x - b, 1.0),
+        UnaryOp::Shrink => Want::number(0.0),
+        UnaryOp::HardSigmoid => Want::near((a * x + b).clamp(0.0, 1.0), gate_error(a, b, x)),
+        UnaryOp::HardSwish => {
+            let gate = (a * x + b).clamp(0.0, 1.0);
+            if gate == 0.0 && (a * x + b < 0.0 || x.is_infinite()) {
+                return Want::number(0.0);
+            }
+            let value = x * gate;
+            let bound = x.abs() * gate_error(a, b, x) + ROUNDING * value.abs();
+            Want::near(value, if value.is_finite() { bound } else { 0.0 })
+        }
+        // The product α·x is rounded, which the sigmoid magnifies as eᵗ does.
+        UnaryOp::Swish => {
+            let t = a * x;
+            if t == f64::NEG_INFINITY {
+                return Want::number(0.0);
+            }
+            let gate = sigmoid(t);
+            let value = x * gate;
+            let error = sigmoid_error(t) + gate * (ROUNDING * t.abs()).min(1.0);
+            let bound = if t > 90.0 { 0.0 } else { x.abs() * error + ROUNDING * value.abs() };
+            Want::Near { value, bound, flush_below: 2.0 * MIN_NORMAL_F32 * x.abs().max(1.0) }
+        }
+        other => unimplemented!("an oracle of {}", other.name()),
+    }
+}
+
+/// The error of α·x + β where it isn't bounded: a product, which may be fused, and a sum.
+fn gate_error(a: f64, b: f64, x: f64) -> f64 {
+    let sum = a * x + b;
+    let error = ROUNDING * ((a * x).abs() + sum.abs());
+    if (-error..=1.0 + error).contains(&sum) { error } else { 0.0 }
 }
 
 /// An activation of a number that is only known to lie within `bound` of `x`. No activation is steeper than
@@ -36,6 +98,31 @@ pub(crate) fn function(op: UnaryOp, x: f64) -> Want {
         UnaryOp::Ceil => Want::Exact(x.ceil()),
         UnaryOp::Round => Want::Exact(x.round_ties_even()),
         UnaryOp::Sign => Want::Exact(if x == 0.0 { x } else { x.signum() }),
+        UnaryOp::Trunc => Want::Exact(x.trunc()),
+        // What follows is libm's, by the formulas of their f64 kernels.
+        UnaryOp::Expm1 => within_ulps(libm::expm1(x), OWN),
+        UnaryOp::Log1p => within_ulps(libm::log1p(x), OWN),
+        UnaryOp::Erf => within_ulps(libm::erf(x), OWN),
+        UnaryOp::Tan if x.is_infinite() => Want::Exact(f64::NAN),
+        UnaryOp::Tan => within_ulps(libm::tan(x), 12.0),
+        UnaryOp::Asin => within_ulps(libm::asin(x), OWN),
+        UnaryOp::Acos => within_ulps(libm::acos(x), OWN),
+        UnaryOp::Atan => within_ulps(libm::atan(x), OWN),
+        UnaryOp::Sinh => within_ulps(libm::sinh(x), OWN),
+        UnaryOp::Cosh => within_ulps(libm::cosh(x), OWN),
+        UnaryOp::Asinh => within_ulps(libm::asinh(x), OWN),
+        UnaryOp::Acosh => within_ulps(libm::acosh(x), OWN),
+        UnaryOp::Atanh => within_ulps(libm::atanh(x), OWN),
+        UnaryOp::Softplus => within_ulps(x.max(0.0) + libm::log1p((-x.abs()).exp()), OWN),
+        UnaryOp::Softsign if x.is_infinite() => Want::Exact(x.signum()),
+        UnaryOp::Softsign => within_ulps(x / (1.0 + x.abs()), 4.0),
+        UnaryOp::Mish if x == f64::NEG_INFINITY => Want::number(0.0),
+        UnaryOp::Mish => {
+            let softplus = x.max(0.0) + libm::log1p((-x.abs()).exp());
+            let value = if x.is_infinite() { x } else { x * libm::tanh(softplus) };
+            let bound = 2.0 * OWN * ulp_f32(value);
+            Want::Near { value, bound, flush_below: 2.0 * MIN_NORMAL_F32 * x.abs().max(1.0) }
+        }
         UnaryOp::Exp => within_ulps(x.exp(), 3.0 + 2.0 * x.abs()),
         UnaryOp::Log => {
             let value = x.ln();

@@ -16,7 +16,7 @@ pub(super) fn call<'a>(
 
 /// A call of any method with any arguments.
 pub(super) fn random<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
-    let methods: [fn(&mut Rng, &Pool<'_>) -> Call<'a>; 41] = [
+    let methods: [fn(&mut Rng, &Pool<'_>) -> Call<'a>; 43] = [
         products::gemm,
         products::batched_gemm,
         products::conv2d,
@@ -47,6 +47,8 @@ pub(super) fn random<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
         rows::backward,
         rows::rope,
         rows::gather,
+        rows::top_k,
+        rows::sample,
         rows::random,
         elementwise::compare,
         elementwise::where_cond,

@@ -2,8 +2,9 @@
 
 use backend_api::desc::{
     BatchNormDesc, ChannelShape, CumSumDesc, Distribution, GatherDesc, GroupNormDesc, HeadLayout, IndexShape,
-    LayerNormDesc, NormBackwardDesc, NormBackwardWeightDesc, RandomDesc, ReduceDesc, RmsNormDesc, RopeDesc,
-    RopeShape, RopeStyle, RopeTables, ScatterDesc, SoftmaxBackwardDesc, SoftmaxDesc, TensorDesc,
+    LayerNormDesc, NormBackwardDesc, NormBackwardWeightDesc, RandomDesc, ReduceDesc, RepetitionPenalty,
+    RmsNormDesc, RopeDesc, RopeShape, RopeStyle, RopeTables, SampleDesc, ScatterDesc, SoftmaxBackwardDesc,
+    SoftmaxDesc, TensorDesc, TopKDesc,
 };
 use backend_api::{BackendResult, DType, ReduceOp, ScatterOp};
 
@@ -174,9 +175,36 @@ pub(super) fn gather<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
         let mut d =
             ScatterDesc::new(rng.pick(ScatterOp::ALL), dtype, table, indices, moved, shape).with_outer(outer);
         d.per_element = per_element;
+        if rng.one_in(3) {
+            d.source_dtype = super::draw::dtype(rng);
+        }
         let verdict = pool.check("scatter", d.operands("scatter"));
         call(format!("{d:?}"), verdict, move |b| b.scatter(&d))
     }
+}
+
+pub(super) fn top_k<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
+    let ([input, indices, values], [rows, columns, k]) =
+        (std::array::from_fn(|_| pool.pick(rng)), sizes(rng));
+    let mut d = TopKDesc::new(dtype(rng), input, indices, rows, columns, k);
+    (d.values, d.largest) = (maybe(rng, values), rng.one_in(2));
+    let verdict = pool.check("top_k", d.operands("top_k"));
+    call(format!("{d:?}"), verdict, move |b| b.top_k(&d))
+}
+
+pub(super) fn sample<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
+    let ([logits, tokens, window, offset], [rows, columns, len]) =
+        (std::array::from_fn(|_| pool.pick(rng)), sizes(rng));
+    let mut d = SampleDesc::new(dtype(rng), logits, tokens, rows, columns, rng.next_u64())
+        .with_temperature(factor(rng))
+        .with_top_k(size(rng))
+        .with_top_p(factor(rng))
+        .with_min_p(factor(rng))
+        .with_offset(rng.next_u64());
+    let repetition = RepetitionPenalty { window, len, penalty: factor(rng) };
+    (d.repetition, d.offset_ptr) = (maybe(rng, repetition), maybe(rng, offset));
+    let verdict = pool.check("sample", d.operands("sample"));
+    call(format!("{d:?}"), verdict, move |b| b.sample(&d))
 }
 
 pub(super) fn random<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {

@@ -132,6 +132,7 @@ pub(super) fn gather(memory: &mut Memory, desc: &GatherDesc) -> BackendResult<()
 
 pub(super) fn scatter(memory: &mut Memory, desc: &ScatterDesc) -> BackendResult<()> {
     memory.check("scatter", &desc.operands("scatter")?)?;
+    // The generator asks for no conversion.
     let &ScatterDesc { dtype, rows, columns, count, .. } = desc;
     let indices: Option<Vec<i64>> =
         (0..count).map(|i| memory.get(desc.indices, DType::U32, i).number(DType::U32)).collect();

@@ -1,0 +1,73 @@
+//! The largest or smallest numbers of rows, in order.
+
+use crate::operand::{Access, Operand};
+use crate::{BackendResult, Bound, DType, checked_product};
+
+use super::require;
+
+/// The `k` largest or smallest numbers of each row, in order, with their places. Of equal numbers the one with
+/// the lower index comes first, so that with `k = columns` it is a stable sort, whose indices are NumPy's
+/// stable argsort. NaN counts as larger than +∞, and zeros of both signs as equal.
+///
+/// The rows are packed: along another axis than the last, the tensor is [permuted](super::PermuteDesc) first.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct TopKDesc {
+    /// Handle of the numbers, `[rows, columns]`.
+    pub input: u64,
+    /// Handle of the indices, i32 `[rows, k]`.
+    pub indices: u64,
+    /// Handle of the numbers found, `[rows, k]`, if they are asked for.
+    pub values: Option<u64>,
+    /// Element type of input and values; any.
+    pub dtype: DType,
+    /// Number of rows.
+    pub rows: usize,
+    /// Numbers in a row.
+    pub columns: usize,
+    /// How many are looked for; at most `columns`.
+    pub k: usize,
+    /// Whether the largest are looked for rather than the smallest.
+    pub largest: bool,
+}
+
+impl TopKDesc {
+    /// The places of the `k` largest numbers of each row, in descending order.
+    #[must_use]
+    pub const fn new(dtype: DType, input: u64, indices: u64, rows: usize, columns: usize, k: usize) -> Self {
+        Self { input, indices, values: None, dtype, rows, columns, k, largest: true }
+    }
+
+    /// The places of all numbers of each row, in ascending order.
+    #[must_use]
+    pub const fn argsort(dtype: DType, input: u64, indices: u64, rows: usize, columns: usize) -> Self {
+        Self::new(dtype, input, indices, rows, columns, columns).with_smallest()
+    }
+
+    /// Looks for the smallest, in ascending order.
+    #[must_use]
+    pub const fn with_smallest(mut self) -> Self {
+        self.largest = false;
+        self
+    }
+
+    /// Writes the numbers too.
+    #[must_use]
+    pub const fn with_values(mut self, values: u64) -> Self {
+        self.values = Some(values);
+        self
+    }
+
+    /// Checks the shapes. Returns input, indices and values.
+    pub fn operands(&self, op: &'static str) -> BackendResult<[Operand; 3]> {
+        require(op, "k", Bound::AtMost(self.columns), self.k, self.k <= self.columns)?;
+        let input = checked_product(op, "input", &[self.rows, self.columns])?;
+        let found = checked_product(op, "indices", &[self.rows, self.k])?;
+        let input = if found == 0 { 0 } else { input };
+        Ok([
+            Operand::new(op, "input", self.input, self.dtype, input, Access::Read)?,
+            Operand::new(op, "indices", self.indices, DType::I32, found, Access::Write)?,
+            Operand::optional(op, "values", self.values, self.dtype, found, Access::Write)?,
+        ])
+    }
+}

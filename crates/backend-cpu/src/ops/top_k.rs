@@ -1,0 +1,73 @@
+//! The largest or smallest numbers of rows.
+
+use backend_api::desc::TopKDesc;
+use backend_api::{BackendResult, DType};
+use bytemuck::{Pod, cast_slice_mut};
+use half::f16;
+
+use crate::access::Input;
+use crate::memory::Memory;
+use crate::parallel::Cores;
+
+/// Numbers in the share of one thread.
+const GRAIN: usize = 1 << 14;
+
+/// The `k` largest or smallest numbers of each row, in order.
+pub(crate) fn top_k(memory: &Memory, op: &'static str, desc: &TopKDesc) -> BackendResult<()> {
+    let operands = desc.operands(op)?;
+    memory.access_two(op, &operands, |[input, ..], [indices, values]| match desc.dtype {
+        DType::F16 => rows(desc, input, indices, values, |x: f16| ascending(x.to_f32())),
+        DType::I32 => rows(desc, input, indices, values, |x: i32| x.cast_unsigned() ^ SIGN),
+        DType::U32 => rows(desc, input, indices, values, |x: u32| x),
+        _ => rows(desc, input, indices, values, ascending),
+    })
+}
+
+const SIGN: u32 = 1 << 31;
+
+/// An integer with the order of the numbers: NaN is the largest, and the zeros are one.
+pub(super) fn ascending(x: f32) -> u32 {
+    let bits = (x + 0.0).to_bits();
+    match bits {
+        _ if x.is_nan() => u32::MAX,
+        _ if bits & SIGN != 0 => !bits,
+        _ => bits | SIGN,
+    }
+}
+
+fn rows<T: Pod + Send + Sync>(
+    desc: &TopKDesc,
+    input: Input<'_>,
+    indices: &mut [u8],
+    values: &mut [u8],
+    ascending: impl Fn(T) -> u32 + Sync,
+) {
+    let &TopKDesc { columns, k, largest, .. } = desc;
+    let input: &[T] = input.elements();
+    let indices: &mut [u32] = cast_slice_mut(indices);
+    let key = |x: T| if largest { !ascending(x) } else { ascending(x) };
+    Cores::run(input.len().saturating_mul(16), |cores| {
+        cores.chunks(indices, k, GRAIN.div_ceil(columns) * k, &|first, chunk: &mut [u32]| {
+            for (r, found) in chunk.chunks_exact_mut(k).enumerate() {
+                let row = &input[(first / k + r) * columns..][..columns];
+                let mut order: Vec<(u32, u32)> = row.iter().map(|&x| key(x)).zip(0..).collect();
+                if k < columns {
+                    order.select_nth_unstable(k - 1);
+                    order.truncate(k);
+                }
+                order.sort_unstable();
+                for (to, (_, index)) in found.iter_mut().zip(order) {
+                    *to = index;
+                }
+            }
+        });
+    });
+    // No bytes have no alignment either.
+    if values.is_empty() {
+        return;
+    }
+    let values: &mut [T] = cast_slice_mut(values);
+    for (i, (to, &index)) in values.iter_mut().zip(&*indices).enumerate() {
+        *to = input[i / k * columns + index as usize];
+    }
+}

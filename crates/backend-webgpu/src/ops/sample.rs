@@ -1,0 +1,176 @@
+//! Tokens drawn at random from rows of logits: the logits in f32 with their penalty, sorted, then drawn.
+
+use backend_api::desc::SampleDesc;
+use backend_api::{BackendResult, DType};
+
+use super::shared::iterations;
+use super::shared::long_work::{Run, in_parts};
+use super::top_k::{MAX_ENTRIES, Sort, row_bytes};
+use crate::kernels::{KernelSource, Variant, kernel, params};
+use crate::ops::op_context::{OpContext, dim, linear_grid};
+use crate::recorder::Window;
+
+static SAMPLE_LOGITS: KernelSource = kernel!(
+    "tokens/sample_logits",
+    libs: [GRID, SPECIAL],
+    types: ["T"],
+    constants: [],
+    reads: 2,
+    writes: 1,
+    params: LogitsParams,
+);
+
+params! {
+    struct LogitsParams {
+        rows: u32,
+        columns: u32,
+        window_len: u32,
+        x: u32,
+        window: u32,
+        y: u32,
+        penalty: f32,
+    }
+}
+
+static SAMPLE: KernelSource = kernel!(
+    "tokens/sample",
+    libs: [GRID, SPECIAL, MULTIPLY_HIGH, PHILOX],
+    types: [],
+    constants: ["HAS_OFFSET"],
+    reads: 3,
+    writes: 1,
+    params: Params,
+);
+
+params! {
+    struct Params {
+        rows: u32,
+        columns: u32,
+        kept: u32,
+        row: u32,
+        x: u32,
+        order: u32,
+        y: u32,
+        temperature: f32,
+        top_p: f32,
+        min_p: f32,
+        seed_low: u32,
+        seed_high: u32,
+        start_low: u32,
+        start_high: u32,
+        offset: u32,
+        zero: u32,
+    }
+}
+
+const WORKGROUP: usize = 256;
+/// Iterations of `tokens/sample` for 256 tokens.
+const ITERATIONS: usize = 24;
+
+pub(super) fn variants() -> Vec<Variant> {
+    let logits = [DType::F32, DType::F16].map(logits_variant);
+    logits.into_iter().chain([false, true].map(variant)).collect()
+}
+
+fn logits_variant(dtype: DType) -> Variant {
+    Variant::new(&SAMPLE_LOGITS, [dtype], [])
+}
+
+fn variant(has_offset: bool) -> Variant {
+    Variant::new(&SAMPLE, [], [u32::from(has_offset)])
+}
+
+/// A token of each row.
+pub(crate) fn sample(ctx: &OpContext, op: &'static str, desc: &SampleDesc) -> BackendResult<()> {
+    let operands = desc.operands(op)?;
+    let [Some(logits), Some(tokens), window, offset] = ctx.resolve(op, &operands)? else { return Ok(()) };
+    ctx.require_dtype(op, desc.dtype)?;
+    let (columns, kept) = (desc.columns, desc.kept());
+    iterations::require(ctx, op, "tokens that are kept", kept.div_ceil(WORKGROUP), ITERATIONS)?;
+    let tokens = ctx.output(op, &tokens, DType::I32)?;
+    let logits = ctx.input(op, &logits, desc.dtype, &tokens)?;
+    let has_offset = offset.is_some();
+    let call = Draw {
+        ctx,
+        op,
+        desc,
+        logits,
+        window: ctx.optional_input(op, window.as_ref(), DType::I32, &tokens)?,
+        offset: ctx.optional_input(op, offset.as_ref(), DType::U32, &tokens)?,
+        has_offset,
+        tokens,
+    };
+    let window_len =
+        if window.is_some() { desc.repetition.map_or(0, |repetition| repetition.len) } else { 0 };
+    let bytes = row_bytes(columns, kept) + (columns * window_len) as f64 * SHARED_TOKEN;
+    in_parts(ctx, op, Run::of_bytes(desc.rows, bytes), |run| {
+        let most = (MAX_ENTRIES / columns).max(1);
+        (run.first..run.end)
+            .step_by(most)
+            .try_for_each(|first| call.rows(first, most.min(run.end - first), window_len))
+    })
+}
+
+/// Bytes of memory that it takes as long to read as a logit takes to look at a token of the window.
+const SHARED_TOKEN: f64 = 1.0;
+
+/// A call with its operands.
+struct Draw<'a> {
+    ctx: &'a OpContext,
+    op: &'static str,
+    desc: &'a SampleDesc,
+    logits: Window,
+    window: Window,
+    offset: Window,
+    has_offset: bool,
+    tokens: Window,
+}
+
+impl Draw<'_> {
+    /// So many rows from the first.
+    fn rows(&self, first: usize, rows: usize, window_len: usize) -> BackendResult<()> {
+        let Self { ctx, op, desc, .. } = *self;
+        let (columns, kept) = (desc.columns, desc.kept());
+        let [temperature, top_p, min_p, penalty] = desc.numbers();
+        let scratch = |elements: usize| {
+            let scratch = ctx.scratch(op, elements * 4)?;
+            ctx.output(op, &scratch, DType::F32)
+        };
+        let (penalised, order) = (scratch(rows * columns)?, scratch(rows * kept)?);
+        let params = LogitsParams {
+            rows: dim(op, "rows", rows)?,
+            columns: dim(op, "columns", columns)?,
+            window_len: dim(op, "window", window_len)?,
+            x: self.logits.advanced(first * columns).offset,
+            window: self.window.advanced(first * window_len).offset,
+            y: penalised.offset,
+            penalty,
+        };
+        let grid = linear_grid(op, (rows * columns).div_ceil(WORKGROUP))?;
+        let reads = [&self.logits, &self.window];
+        ctx.launch(op, &logits_variant(desc.dtype), &reads, &penalised, &params, grid)?;
+
+        Sort { ctx, op, rows, k: kept, largest: true }.run(&penalised, DType::F32, columns, &order)?;
+
+        let params = Params {
+            rows: dim(op, "rows", rows)?,
+            columns: dim(op, "columns", columns)?,
+            kept: dim(op, "k", kept)?,
+            row: dim(op, "rows", first)?,
+            x: penalised.offset,
+            order: order.offset,
+            y: self.tokens.advanced(first).offset,
+            temperature,
+            top_p,
+            min_p,
+            seed_low: desc.seed as u32,
+            seed_high: (desc.seed >> 32) as u32,
+            start_low: desc.offset as u32,
+            start_high: (desc.offset >> 32) as u32,
+            offset: self.offset.offset,
+            zero: 0,
+        };
+        let reads = [&penalised, &order, &self.offset];
+        ctx.launch(op, &variant(self.has_offset), &reads, &self.tokens, &params, linear_grid(op, rows)?)
+    }
+}

@@ -1,0 +1,238 @@
+//! The largest or smallest numbers of rows, and sorting.
+//!
+//! Rows are sorted by chunks of 1024. Where few numbers of a chunk are kept, what is kept of all chunks is
+//! sorted by chunks again, until there is one; else the sorted runs are merged two by two.
+
+use backend_api::desc::{GatherDesc, IndexShape, TopKDesc};
+use backend_api::{BackendResult, DType};
+
+use super::gather::gather_slices;
+use super::shared::long_work::{Run, in_parts};
+use crate::kernels::libs::{
+    SORT_FROM_ENTRIES, SORT_FROM_F16, SORT_FROM_F32, SORT_FROM_I32, SORT_FROM_U32, SORT_KEY,
+};
+use crate::kernels::{KernelSource, Lib, Variant, kernel, params};
+use crate::ops::op_context::{OpContext, dim, linear_grid};
+use crate::recorder::Window;
+
+static SORT_CHUNKS: KernelSource = kernel!(
+    "reduce/sort_chunks",
+    libs: [GRID, SORT_ENTRIES],
+    types: ["X"],
+    constants: ["INDICES"],
+    reads: 1,
+    writes: 1,
+    params: SortParams,
+);
+
+params! {
+    struct SortParams {
+        rows: u32,
+        columns: u32,
+        chunks: u32,
+        kept: u32,
+        row_kept: u32,
+        flip: u32,
+        size: u32,
+        x: u32,
+        y: u32,
+    }
+}
+
+static MERGE_RUNS: KernelSource = kernel!(
+    "reduce/merge_runs",
+    libs: [GRID, SORT_ENTRIES],
+    types: [],
+    constants: ["INDICES"],
+    reads: 1,
+    writes: 1,
+    params: MergeParams,
+);
+
+params! {
+    struct MergeParams {
+        rows: u32,
+        columns: u32,
+        run: u32,
+        merged: u32,
+        row_kept: u32,
+        x: u32,
+        y: u32,
+    }
+}
+
+/// Entries that a workgroup sorts.
+const CHUNK: usize = 1024;
+/// Entries kept of a chunk up to which sorting what is kept beats merging.
+const FEW: usize = CHUNK / 2;
+/// Invocations of a workgroup.
+const WORKGROUP: usize = 256;
+/// Bytes of an entry.
+const ENTRY: usize = 8;
+/// Entries that are under way at a time, which bounds the scratch memory.
+pub(super) const MAX_ENTRIES: usize = 1 << 23;
+
+/// What is sorted: numbers of a type, or entries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Source {
+    Numbers(DType),
+    Entries,
+}
+
+pub(super) fn variants() -> Vec<Variant> {
+    let sources = DType::ALL.map(Source::Numbers).into_iter().chain([Source::Entries]);
+    let sorts = sources.flat_map(|source| [false, true].map(|indices| sort_variant(source, indices)));
+    sorts.chain([false, true].map(merge_variant)).collect()
+}
+
+fn sort_variant(source: Source, indices: bool) -> Variant {
+    let (dtype, libs): (DType, &'static [Lib]) = match source {
+        Source::Numbers(DType::F16) => (DType::F16, &[SORT_KEY, SORT_FROM_F16]),
+        Source::Numbers(DType::I32) => (DType::I32, &[SORT_KEY, SORT_FROM_I32]),
+        Source::Numbers(DType::U32) => (DType::U32, &[SORT_KEY, SORT_FROM_U32]),
+        Source::Numbers(_) => (DType::F32, &[SORT_KEY, SORT_FROM_F32]),
+        Source::Entries => (DType::U32, &[SORT_FROM_ENTRIES]),
+    };
+    Variant::new(&SORT_CHUNKS, [dtype], [u32::from(indices)]).with_libs(libs)
+}
+
+fn merge_variant(indices: bool) -> Variant {
+    Variant::new(&MERGE_RUNS, [], [u32::from(indices)])
+}
+
+/// The `k` largest or smallest numbers of each row, in order.
+pub(crate) fn top_k(ctx: &OpContext, op: &'static str, desc: &TopKDesc) -> BackendResult<()> {
+    let operands = desc.operands(op)?;
+    let [Some(input), Some(indices), values] = ctx.resolve(op, &operands)? else { return Ok(()) };
+    let &TopKDesc { dtype, rows, columns, k, .. } = desc;
+    ctx.require_dtype(op, dtype)?;
+    let to = ctx.output(op, &indices, DType::I32)?;
+    let from = ctx.input(op, &input, dtype, &to)?;
+    in_parts(ctx, op, Run::of_bytes(rows, row_bytes(columns, k)), |run| {
+        let most = (MAX_ENTRIES / columns).max(1);
+        (run.first..run.end).step_by(most).try_for_each(|first| {
+            let sort = Sort { ctx, op, rows: most.min(run.end - first), k, largest: desc.largest };
+            sort.run(&from.advanced(first * columns), dtype, columns, &to.advanced(first * k))
+        })
+    })?;
+    let Some(values) = values else { return Ok(()) };
+    // An index for each element of tables of one column.
+    let shape = IndexShape { rows: columns, columns: 1, count: k };
+    let gather = GatherDesc::new(dtype, 0, 0, 0, shape).with_outer(rows).with_per_element();
+    gather_slices(ctx, op, &gather, [Some(&input), Some(&indices)], &values)
+}
+
+/// Bytes that are read and written to find `k` of a row, at most.
+pub(super) fn row_bytes(columns: usize, k: usize) -> f64 {
+    let merges = if k <= FEW { 0.0 } else { (columns as f64 / CHUNK as f64).max(1.0).log2().ceil() };
+    (columns * ENTRY) as f64 * (4.0 + 2.0 * merges)
+}
+
+/// Rows that are sorted together.
+pub(super) struct Sort<'a> {
+    pub(super) ctx: &'a OpContext,
+    pub(super) op: &'static str,
+    pub(super) rows: usize,
+    pub(super) k: usize,
+    pub(super) largest: bool,
+}
+
+impl Sort<'_> {
+    /// Writes the indices of rows of so many numbers.
+    pub(super) fn run(
+        &self,
+        input: &Window,
+        dtype: DType,
+        columns: usize,
+        indices: &Window,
+    ) -> BackendResult<()> {
+        let (mut from, mut source, mut columns) = (input.clone(), Source::Numbers(dtype), columns);
+        // By chunks, until what is kept is one run, or too much for a chunk.
+        loop {
+            let chunks = columns.div_ceil(CHUNK);
+            let kept = self.k.min(CHUNK);
+            if chunks == 1 {
+                return self.sort(&from, source, columns, [kept, kept], Some(indices)).map(drop);
+            }
+            // All that the chunks before the last keep, and what the last one has.
+            let row_kept = (chunks - 1) * kept + kept.min(columns - (chunks - 1) * CHUNK);
+            from = self.sort(&from, source, columns, [kept, row_kept], None)?;
+            (source, columns) = (Source::Entries, row_kept);
+            if kept > FEW {
+                break;
+            }
+        }
+        let mut run = self.k.min(CHUNK);
+        while run < columns {
+            let merged = (2 * run).min(self.k);
+            let pairs = columns.div_ceil(2 * run);
+            let row_kept = (pairs - 1) * merged + merged.min(columns - (pairs - 1) * 2 * run);
+            let last = pairs == 1;
+            from = self.merge(&from, columns, run, [merged, row_kept], last.then_some(indices))?;
+            (run, columns) = (merged, row_kept);
+            if last {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Where entries go, of so many a row.
+    fn entries(&self, row: usize) -> BackendResult<Window> {
+        let scratch = self.ctx.scratch(self.op, self.rows * row * ENTRY)?;
+        self.ctx.output(self.op, &scratch, DType::U32)
+    }
+
+    /// Sorts chunks, and keeps so many entries of each and of a row. Returns where they are.
+    fn sort(
+        &self,
+        from: &Window,
+        source: Source,
+        columns: usize,
+        [kept, row_kept]: [usize; 2],
+        indices: Option<&Window>,
+    ) -> BackendResult<Window> {
+        let Self { ctx, op, rows, largest, .. } = *self;
+        let to = indices.cloned().map_or_else(|| self.entries(row_kept), Ok)?;
+        let chunks = columns.div_ceil(CHUNK);
+        let params = SortParams {
+            rows: dim(op, "rows", rows)?,
+            columns: dim(op, "columns", columns)?,
+            chunks: dim(op, "columns", chunks)?,
+            kept: dim(op, "k", kept)?,
+            row_kept: dim(op, "k", row_kept)?,
+            flip: if largest { u32::MAX } else { 0 },
+            size: dim(op, "columns", columns.min(CHUNK).next_power_of_two())?,
+            x: from.offset,
+            y: to.offset,
+        };
+        let grid = linear_grid(op, rows * chunks)?;
+        ctx.launch(op, &sort_variant(source, indices.is_some()), &[from], &to, &params, grid)?;
+        Ok(to)
+    }
+
+    /// Merges runs of `run` entries two by two, and keeps so many of each pair and of a row.
+    fn merge(
+        &self,
+        from: &Window,
+        columns: usize,
+        run: usize,
+        [merged, row_kept]: [usize; 2],
+        indices: Option<&Window>,
+    ) -> BackendResult<Window> {
+        let Self { ctx, op, rows, .. } = *self;
+        let to = indices.cloned().map_or_else(|| self.entries(row_kept), Ok)?;
+        let params = MergeParams {
+            rows: dim(op, "rows", rows)?,
+            columns: dim(op, "columns", columns)?,
+            run: dim(op, "columns", run)?,
+            merged: dim(op, "k", merged)?,
+            row_kept: dim(op, "k", row_kept)?,
+            x: from.offset,
+            y: to.offset,
+        };
+        let grid = linear_grid(op, (rows * row_kept).div_ceil(WORKGROUP))?;
+        ctx.launch(op, &merge_variant(indices.is_some()), &[from], &to, &params, grid)?;
+        Ok(to)
+    }
+}

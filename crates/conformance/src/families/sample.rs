@@ -1,0 +1,132 @@
+//! `sample`: every way to leave tokens out, alone and together, drawn with many numbers.
+
+use backend_api::desc::{RepetitionPenalty, SampleDesc};
+use backend_api::{DType, random};
+
+use crate::case::Case;
+use crate::float::round_to;
+use crate::oracle::sample::{Settings, tokens};
+use crate::rng::Rng;
+use crate::trial::Trial;
+use crate::want::Want;
+
+const SEED: u64 = 0x1234_5678_9abc_def0;
+
+/// What may be drawn, and how.
+#[derive(Clone, Copy, Debug)]
+struct Draw {
+    dtype: DType,
+    rows: usize,
+    columns: usize,
+    settings: Settings,
+    window: Option<usize>,
+    /// Where in the stream, and what is added to that in memory.
+    offset: u64,
+    added: Option<u64>,
+    special: bool,
+}
+
+pub(super) fn cases() -> Vec<Case> {
+    let plain = Settings { temperature: 1.0, top_k: 0, top_p: 1.0, min_p: 0.0, penalty: 1.0 };
+    let settings = [
+        plain,
+        Settings { temperature: 0.0, ..plain },
+        Settings { temperature: -1.0, top_p: f64::NAN, ..plain },
+        Settings { temperature: 0.3, ..plain },
+        Settings { temperature: 20.0, ..plain },
+        Settings { top_k: 1, ..plain },
+        Settings { top_k: 7, temperature: 3.0, ..plain },
+        Settings { top_k: 1_000_000, ..plain },
+        Settings { top_p: 0.5, temperature: 2.0, ..plain },
+        Settings { top_p: 0.0, ..plain },
+        Settings { min_p: 0.2, temperature: 2.0, ..plain },
+        Settings { min_p: 5.0, ..plain },
+        Settings { penalty: 1.7, temperature: 2.0, ..plain },
+        Settings { penalty: f64::NAN, ..plain },
+        Settings { temperature: 0.8, top_k: 40, top_p: 0.9, min_p: 0.05, penalty: 1.1 },
+        Settings { temperature: 5.0, top_k: 400, top_p: 0.95, min_p: 0.001, penalty: 0.7 },
+    ];
+    let shapes = [[64, 5], [33, 300], [20, 1500], [1, 1], [3, 33_000], [0, 7]];
+    let mut cases = Vec::new();
+    for (i, settings) in settings.into_iter().enumerate() {
+        for (j, [rows, columns]) in shapes.into_iter().enumerate() {
+            let draw = Draw {
+                dtype: [DType::F32, DType::F16][(i + j) % 2],
+                rows,
+                columns,
+                settings,
+                window: (settings.penalty != 1.0 || i % 4 == 0).then_some([9, 0, 70][j % 3]),
+                offset: [0, 5, u64::MAX - 3, (1 << 32) - 9][(i + j) % 4],
+                added: [None, Some(3), Some((7 << 32) | 11)][(i + 2 * j) % 3],
+                special: i % 3 == 1,
+            };
+            cases.push(draw.case(format!("{i}")));
+        }
+    }
+    cases
+}
+
+impl Draw {
+    fn case(self, name: String) -> Case {
+        let Self { dtype, rows, columns, .. } = self;
+        Case::new("sample", format!("settings{name}_{dtype}_rows{rows}_columns{columns}"), move |rng| {
+            self.trial(rng)
+        })
+    }
+
+    fn logits(self, rng: &mut Rng) -> Vec<f64> {
+        let specials = [f64::NAN, f64::NEG_INFINITY, f64::INFINITY, 0.0, -0.0, 60_000.0, -60_000.0];
+        let mut row = 0;
+        (0..self.rows * self.columns)
+            .map(|i| {
+                row = i / self.columns;
+                // Every fourth row of some cases has numbers of all kinds, and one nothing else than one.
+                let x = match row % 4 {
+                    3 if self.special && rng.one_in(8) => rng.pick(&specials),
+                    2 if self.special && row == 2 => f64::NEG_INFINITY,
+                    _ => rng.uniform(-6.0, 6.0),
+                };
+                round_to(self.dtype, x)
+            })
+            .collect()
+    }
+
+    fn trial(self, rng: &mut Rng) -> Trial {
+        let Self { dtype, rows, columns, settings, offset, added, .. } = self;
+        let logits = self.logits(rng);
+        let len = self.window.unwrap_or(0);
+        // Some twice, some that there are not.
+        let window: Vec<f64> = (0..rows * len).map(|_| rng.below(columns + 3) as f64 - 2.0).collect();
+        let start = offset.wrapping_add(added.unwrap_or(0));
+        let wants = (0..rows).map(|row| {
+            let at = start.wrapping_add(row as u64);
+            let number = random::uniforms(random::philox_block(SEED, at / 4))[(at % 4) as usize];
+            let row_logits = &logits[row * columns..][..columns];
+            let possible = tokens(settings, row_logits, &window[row * len..][..len], f64::from(number));
+            Want::AnyOf(possible.into_iter().map(|token| Want::Exact(token as f64)).collect())
+        });
+        let wants = wants.collect();
+        let mut trial = Trial::new();
+        trial.input("logits", dtype, &logits);
+        trial.output("tokens", DType::I32, wants);
+        trial.input("window", DType::I32, &window);
+        let words = added.map_or(Vec::new(), |x| vec![f64::from(x as u32), f64::from((x >> 32) as u32)]);
+        trial.input("offset_ptr", DType::U32, &words);
+        trial.calling(move |backend, p| {
+            let mut desc = SampleDesc::new(dtype, p[0], p[1], rows, columns, SEED)
+                .with_temperature(settings.temperature)
+                .with_top_k(settings.top_k)
+                .with_top_p(settings.top_p)
+                .with_min_p(settings.min_p)
+                .with_offset(offset);
+            if self.window.is_some() {
+                desc =
+                    desc.with_repetition(RepetitionPenalty { window: p[2], len, penalty: settings.penalty });
+            }
+            if added.is_some() {
+                desc = desc.with_offset_ptr(p[3]);
+            }
+            backend.sample(&desc)
+        })
+    }
+}

@@ -1,0 +1,105 @@
+//! `top_k`: few and all of short and long rows, of every element type, with many equal numbers and NaN.
+
+use backend_api::DType;
+use backend_api::desc::TopKDesc;
+
+use crate::case::Case;
+use crate::data::specials;
+use crate::float::round_to;
+use crate::rng::Rng;
+use crate::trial::Trial;
+use crate::want::Want;
+
+/// Rows, columns and how many are looked for. A workgroup sorts 1024.
+const SHAPES: [[usize; 3]; 25] = [
+    [0, 5, 2],
+    [3, 0, 0],
+    [3, 5, 0],
+    [1, 1, 1],
+    [4, 2, 1],
+    [7, 3, 3],
+    [5, 31, 4],
+    [2, 64, 64],
+    [300, 10, 3],
+    [3, 1000, 1000],
+    [2, 1024, 7],
+    [2, 1025, 1],
+    [1, 1025, 1025],
+    [3, 2048, 512],
+    [2, 2049, 513],
+    [1, 3000, 1500],
+    [2, 3073, 2049],
+    [1, 4097, 4097],
+    [1, 5000, 1024],
+    [1, 5121, 1025],
+    [2, 7000, 40],
+    [1, 9000, 511],
+    [1, 20_000, 20_000],
+    [1, 70_001, 50],
+    [1, 70_001, 3000],
+];
+
+pub(super) fn cases() -> Vec<Case> {
+    let mut cases = Vec::new();
+    for (i, &shape) in SHAPES.iter().enumerate() {
+        for (j, dtype) in DType::ALL.into_iter().enumerate() {
+            // Long rows are sorted alike whatever they hold.
+            if shape[1] > 9000 && (i + j) % 2 == 1 {
+                continue;
+            }
+            for largest in [false, true] {
+                cases.push(case(dtype, shape, largest, (i + j) % 3 != 0));
+            }
+        }
+    }
+    cases
+}
+
+/// Numbers of which many are equal, with every special one.
+fn numbers(rng: &mut Rng, dtype: DType, n: usize) -> Vec<f64> {
+    let specials = specials(dtype);
+    let number = |rng: &mut Rng| match dtype {
+        DType::I32 if rng.one_in(4) => rng.pick(&[f64::from(i32::MIN), f64::from(i32::MAX), -1.0, 0.0]),
+        DType::I32 => rng.uniform(-200.0, 200.0).floor(),
+        DType::U32 if rng.one_in(4) => rng.pick(&[0.0, 1.0, f64::from(u32::MAX), 2_147_483_648.0]),
+        DType::U32 => rng.uniform(0.0, 400.0).floor(),
+        _ if rng.one_in(5) => rng.pick(&specials),
+        _ if rng.one_in(2) => rng.uniform(-20.0, 20.0).floor(),
+        _ => rng.uniform(-20.0, 20.0),
+    };
+    (0..n).map(|_| round_to(dtype, number(rng))).collect()
+}
+
+/// The order of the contract: NaN is larger than +∞, and the zeros are equal.
+fn order(a: f64, b: f64) -> std::cmp::Ordering {
+    a.partial_cmp(&b).unwrap_or_else(|| a.is_nan().cmp(&b.is_nan()))
+}
+
+fn case(dtype: DType, [rows, columns, k]: [usize; 3], largest: bool, values: bool) -> Case {
+    let kind = super::flag(largest, "largest", "smallest");
+    let written = super::flag(values, "values", "indices");
+    Case::new("top_k", format!("{dtype}_rows{rows}_columns{columns}_k{k}_{kind}_{written}"), move |rng| {
+        let input = numbers(rng, dtype, rows * columns);
+        let mut found = Vec::new();
+        let mut sorted = Vec::new();
+        for row in input.chunks_exact(columns.max(1)) {
+            let mut places: Vec<usize> = (0..columns).collect();
+            // Stable, so equal numbers stay in the order of their places.
+            places.sort_by(|&a, &b| if largest { order(row[b], row[a]) } else { order(row[a], row[b]) });
+            found.extend(places[..k].iter().map(|&place| Want::Exact(place as f64)));
+            sorted.extend(places[..k].iter().map(|&place| Want::Exact(row[place])));
+        }
+        let mut trial = Trial::new();
+        trial.input("input", dtype, &input);
+        trial.output("indices", DType::I32, found);
+        if values {
+            trial.output("values", dtype, sorted);
+        }
+        trial.calling(move |backend, p| {
+            let mut desc = TopKDesc::new(dtype, p[0], p[1], rows, columns, k);
+            desc.largest = largest;
+            desc.values = values.then(|| p[2]);
+            backend.top_k(&desc)
+        })
+    })
+}

@@ -1,0 +1,81 @@
+//! The tokens that a draw may give.
+
+/// How a token is drawn.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Settings {
+    pub(crate) temperature: f64,
+    pub(crate) top_k: usize,
+    pub(crate) top_p: f64,
+    pub(crate) min_p: f64,
+    pub(crate) penalty: f64,
+}
+
+/// The relative error of sums of weights: that of exp((l − l₀)/T), whose argument is rounded twice, is within
+/// (3 + 4·|x|)·2⁻²³, at most 4·10⁻⁵ for x ≥ −86, and weights that count are larger; then come the sums.
+const SLACK: f64 = 5e-5;
+
+/// The tokens that may be drawn with the number `u`, one but where sums come near to a bound.
+pub(crate) fn tokens(settings: Settings, logits: &[f64], window: &[f64], u: f64) -> Vec<usize> {
+    let single = |x: f64| f64::from(x as f32);
+    let penalty = if settings.penalty > 0.0 { single(settings.penalty) } else { 1.0 };
+    let penalised = |(token, &logit): (usize, &f64)| {
+        let is_recent = window.contains(&(token as f64));
+        let logit = match logit {
+            _ if logit.is_nan() => f64::NEG_INFINITY,
+            _ if !is_recent => logit,
+            _ if logit > 0.0 => logit / penalty,
+            _ => logit * penalty,
+        };
+        (single(logit), token)
+    };
+    let mut order: Vec<(f64, usize)> = logits.iter().enumerate().map(penalised).collect();
+    // Stable, and no number is NaN.
+    order.sort_by(|a, b| b.0.partial_cmp(&a.0).unwrap_or(std::cmp::Ordering::Equal));
+    let first = order[0].0;
+    let is_greedy = settings.temperature <= 0.0 || settings.temperature.is_nan();
+    if is_greedy || !first.is_finite() {
+        // A penalised logit may be rounded either way, and so become another's equal.
+        let near =
+            order.iter().take_while(|(logit, _)| *logit == first || first - logit <= 1e-6 * first.abs());
+        let ties = near.map(|&(_, token)| token);
+        return if penalty == 1.0 { vec![order[0].1] } else { ties.collect() };
+    }
+    if settings.top_k > 0 {
+        order.truncate(settings.top_k);
+    }
+    let temperature = single(settings.temperature);
+    let weights: Vec<f64> = order.iter().map(|(logit, _)| ((logit - first) / temperature).exp()).collect();
+    let all: f64 = weights.iter().sum();
+    let share = if settings.top_p.is_nan() { 1.0 } else { settings.top_p } * all;
+    let min_p = if settings.min_p.is_nan() { 0.0 } else { settings.min_p.min(1.0) };
+    // How many are kept, with every bound a little lower and a little higher.
+    let kept = |slack: f64| {
+        let mut before = 0.0;
+        let fits =
+            |weight: f64, before: f64| before < share * (1.0 + slack) && weight >= min_p * (1.0 - slack);
+        let count = weights.iter().take_while(|&&weight| {
+            let fits = fits(weight, before);
+            before += weight;
+            fits
+        });
+        count.count().max(1)
+    };
+    let (fewest, most) = (kept(-SLACK), kept(SLACK));
+    let mut found = Vec::new();
+    for count in fewest..=most.min(fewest + 64) {
+        let sum: f64 = weights[..count].iter().sum();
+        let mut before = 0.0;
+        for (place, weight) in weights[..count].iter().enumerate() {
+            let after = before + weight;
+            let bound = u * sum;
+            if before - SLACK * sum <= bound
+                && bound <= after + SLACK * sum
+                && !found.contains(&order[place].1)
+            {
+                found.push(order[place].1);
+            }
+            before = after;
+        }
+    }
+    found
+}

@@ -1,0 +1,80 @@
+// The first of each chunk of 1024 entries of a row, in order: a bitonic sort (K. E. Batcher, 1968) in workgroup
+// memory, of numbers or of entries that were sorted out before. An entry is a key and the number's index, by
+// which equal keys are ordered, so that no two are equal.
+//
+// needs: X (elements of x: numbers, or the words of entries), load, INDICES (whether only the entries' indices
+// are written)
+
+struct Params {
+  rows: u32,
+  // Numbers or entries in a row of x, and workgroups for it.
+  columns: u32,
+  chunks: u32,
+  // Entries of a chunk that are kept, and of a row.
+  kept: u32,
+  row_kept: u32,
+  // All ones to find the largest, else 0.
+  flip: u32,
+  // A power of two: entries that are sorted.
+  size: u32,
+  x: u32,
+  y: u32,
+}
+
+@group(0) @binding(0) var<storage, read> x: array<X>;
+@group(0) @binding(1) var<storage, read_write> y: array<u32>;
+
+const CHUNK = 1024u;
+
+var<workgroup> keys: array<u32, CHUNK>;
+var<workgroup> places: array<u32, CHUNK>;
+
+@compute @workgroup_size(256)
+fn main(
+  @builtin(workgroup_id) group: vec3<u32>,
+  @builtin(num_workgroups) groups: vec3<u32>,
+  @builtin(local_invocation_index) lane: u32,
+) {
+  let number = flat_group(group, groups);
+  if number >= params.rows * params.chunks {
+    return;
+  }
+  let row = number / params.chunks;
+  let first = (number - row * params.chunks) * CHUNK;
+  for (var i = lane; i < params.size; i += 256u) {
+    let column = first + i;
+    // Behind every entry.
+    var entry = vec2<u32>(0xffffffffu, 0xffffffffu);
+    if column < params.columns {
+      entry = load(params.x, row * params.columns + column, column);
+    }
+    keys[i] = entry.x;
+    places[i] = entry.y;
+  }
+  workgroupBarrier();
+
+  for (var block = 2u; block <= params.size; block *= 2u) {
+    for (var distance = block / 2u; distance > 0u; distance /= 2u) {
+      for (var pair = lane; pair < params.size / 2u; pair += 256u) {
+        let i = 2u * pair - (pair & (distance - 1u));
+        let j = i + distance;
+        let before = vec2<u32>(keys[i], places[i]);
+        let after = vec2<u32>(keys[j], places[j]);
+        if precedes(after, before) == ((i & block) == 0u) {
+          keys[i] = after.x;
+          places[i] = after.y;
+          keys[j] = before.x;
+          places[j] = before.y;
+        }
+      }
+      workgroupBarrier();
+    }
+  }
+
+  let offset = (number - row * params.chunks) * params.kept;
+  for (var i = lane; i < params.kept; i += 256u) {
+    if offset + i < params.row_kept {
+      store(params.y, row * params.row_kept + offset + i, vec2<u32>(keys[i], places[i]));
+    }
+  }
+}

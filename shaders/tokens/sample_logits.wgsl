@@ -1,0 +1,44 @@
+// Logits in f32, with a repetition penalty on those of recent tokens, and −∞ for NaN: one invocation for each
+// logit, which looks for its token in the row's window.
+//
+// needs: T (elements of the logits)
+
+struct Params {
+  rows: u32,
+  columns: u32,
+  window_len: u32,
+  x: u32,
+  window: u32,
+  y: u32,
+  penalty: f32,
+}
+
+@group(0) @binding(0) var<storage, read> x: array<T>;
+@group(0) @binding(1) var<storage, read> window: array<u32>;
+@group(0) @binding(2) var<storage, read_write> y: array<f32>;
+
+@compute @workgroup_size(256)
+fn main(
+  @builtin(workgroup_id) group: vec3<u32>,
+  @builtin(num_workgroups) groups: vec3<u32>,
+  @builtin(local_invocation_index) lane: u32,
+) {
+  let at = flat_group(group, groups) * 256u + lane;
+  if at >= params.rows * params.columns {
+    return;
+  }
+  let row = at / params.columns;
+  let token = at - row * params.columns;
+  var logit = f32(x[params.x + at]);
+  if is_nan(logit) {
+    logit = -inf();
+  }
+  let first = params.window + row * params.window_len;
+  for (var i = 0u; i < params.window_len; i++) {
+    if window[first + i] == token {
+      logit = select(logit * params.penalty, logit / params.penalty, logit > 0.0);
+      break;
+    }
+  }
+  y[params.y + at] = logit;
+}

@@ -1,0 +1,54 @@
+// table[o, indices[o, i, c], c] = source[o, i, c] for each i, unless a later index names the same place: one
+// invocation for each element of the source, for few rows of a large table.
+//
+// needs: T, S (elements of table and source), V, arriving, PER_ELEMENT
+
+struct Params {
+  rows: u32,
+  columns: u32,
+  count: u32,
+  // The last but one element of the source of this launch, and the first.
+  elements: u32,
+  first: u32,
+  indices: u32,
+  source: u32,
+  table: u32,
+}
+
+@group(0) @binding(0) var<storage, read> indices: array<u32>;
+@group(0) @binding(1) var<storage, read> source: array<S>;
+@group(0) @binding(2) var<storage, read_write> table: array<T>;
+
+@compute @workgroup_size(256)
+fn main(
+  @builtin(workgroup_id) group: vec3<u32>,
+  @builtin(num_workgroups) groups: vec3<u32>,
+  @builtin(local_invocation_index) lane: u32,
+) {
+  let at = params.first + flat_group(group, groups) * 256u + lane;
+  if at >= params.elements {
+    return;
+  }
+  let number = at / params.columns;
+  let column = at - number * params.columns;
+  let outer = number / params.count;
+  let i = number - outer * params.count;
+  // The first index of this column, and the distance to the next.
+  var first = params.indices;
+  var step = 1u;
+  if PER_ELEMENT == 1u {
+    first += outer * params.count * params.columns + column;
+    step = params.columns;
+  }
+  let index = indices[first + i * step];
+  if index >= params.rows {
+    return;
+  }
+  for (var later = i + 1u; later < params.count; later++) {
+    if indices[first + later * step] == index {
+      return;
+    }
+  }
+  table[params.table + (outer * params.rows + index) * params.columns + column] =
+    T(arriving(source[params.source + at]));
+}
