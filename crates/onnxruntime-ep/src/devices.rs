@@ -48,9 +48,8 @@ pub(crate) fn all() -> Result<&'static [Arc<Device>]> {
     let found = match asked_for() {
         Some(name) => vec![Arc::new(open(&name, 0)?)],
         None => {
-            let is_gpu = |info: &DeviceInfo| {
-                !matches!(info.kind, DeviceKind::Cpu | DeviceKind::SoftwareAdapter)
-            };
+            let is_gpu =
+                |info: &DeviceInfo| !matches!(info.kind, DeviceKind::Cpu | DeviceKind::SoftwareAdapter);
             let mut found: Vec<DeviceInfo> = registry().available().into_iter().filter(is_gpu).collect();
             found.sort_by_key(|info| info.kind.rank());
             found.into_iter().enumerate().map(|(i, info)| Arc::new(Device::new(info, i, None))).collect()

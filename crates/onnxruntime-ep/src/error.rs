@@ -3,8 +3,6 @@
 use backend_api::BackendError;
 use thiserror::Error;
 
-use crate::kind::Kind;
-
 /// The result of what ONNX Runtime asks for.
 pub(crate) type Result<T> = std::result::Result<T, Error>;
 
@@ -35,9 +33,6 @@ pub(crate) enum Error {
     /// A tensor's shape, an attribute or an index that the operator doesn't allow.
     #[error("{0}")]
     Invalid(String),
-    /// An element type that the operator has no implementation for.
-    #[error("{0:?} elements are not supported here")]
-    Kind(Kind),
     /// An address that the allocator never handed out, or memory that nobody has written.
     #[error("device address {address:#x}: {what}")]
     Address {

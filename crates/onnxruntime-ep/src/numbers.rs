@@ -97,7 +97,9 @@ impl Numbers {
         fn at<T: Copy>(numbers: &[T], places: impl Iterator<Item = usize>) -> Result<Vec<T>> {
             let number = |place| numbers.get(place).copied();
             places
-                .map(|place| number(place).ok_or_else(|| Error::invalid(format!("index {place} is too large"))))
+                .map(|place| {
+                    number(place).ok_or_else(|| Error::invalid(format!("index {place} is too large")))
+                })
                 .collect()
         }
         Ok(match self {
@@ -170,7 +172,10 @@ mod tests {
     #[test]
     fn a_conversion_rounds_as_the_kind_stores() {
         let third = Numbers::Float(vec![1.0 / 3.0]);
-        assert_eq!(third.clone().convert(Kind::F32, Kind::F32), Numbers::Float(vec![f64::from(1.0f32 / 3.0)]));
+        assert_eq!(
+            third.clone().convert(Kind::F32, Kind::F32),
+            Numbers::Float(vec![f64::from(1.0f32 / 3.0)])
+        );
         assert_eq!(third.convert(Kind::F32, Kind::Bool), Numbers::Int(vec![1]));
         assert_eq!(Numbers::Int(vec![1 << 32]).convert(Kind::I64, Kind::I32), Numbers::Int(vec![0]));
     }

@@ -38,7 +38,9 @@ impl Options {
                 return Err(Error::invalid(format!("the option claim is {other:?}, not compute or all")));
             }
             (other, _) => {
-                return Err(Error::invalid(format!("{NAME} has the options selector and claim, not {other:?}")));
+                return Err(Error::invalid(format!(
+                    "{NAME} has the options selector and claim, not {other:?}"
+                )));
             }
         }
         Ok(())

@@ -62,8 +62,7 @@ impl Plan {
                 last: Vec::new(),
             });
         }
-        let outputs: Vec<usize> =
-            graph.outputs.iter().filter_map(|name| place(name, &mut initial)).collect();
+        let outputs: Vec<usize> = graph.outputs.iter().filter_map(|name| place(name, &mut initial)).collect();
         let mut seen: Vec<bool> = initial.iter().map(Option::is_some).collect();
         outputs.iter().for_each(|&output| seen[output] = true);
         for step in steps.iter_mut().rev() {
@@ -73,7 +72,14 @@ impl Plan {
                 }
             }
         }
-        Ok(Self { backend: Arc::clone(backend), steps, initial, inputs: graph.inputs, places: inputs, outputs })
+        Ok(Self {
+            backend: Arc::clone(backend),
+            steps,
+            initial,
+            inputs: graph.inputs,
+            places: inputs,
+            outputs,
+        })
     }
 
     /// What computes it.

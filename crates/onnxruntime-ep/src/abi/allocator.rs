@@ -3,9 +3,7 @@
 use std::ffi::c_void;
 use std::ptr;
 
-use ort_sys::{
-    OrtAllocator, OrtAllocatorType, OrtDeviceMemoryType, OrtMemoryInfo, OrtMemoryInfoDeviceType,
-};
+use ort_sys::{OrtAllocator, OrtAllocatorType, OrtDeviceMemoryType, OrtMemoryInfo, OrtMemoryInfoDeviceType};
 
 use super::api::api;
 use super::status::{check, guard_value};

@@ -97,9 +97,8 @@ unsafe fn store(context: *mut OrtKernelContext, i: usize, shape: &[i64], tensor:
     let api = api()?;
     let mut value = ptr::null_mut();
     // SAFETY: the caller's promise.
-    let status = unsafe {
-        (api.KernelContext_GetOutput)(context, i, shape.as_ptr(), shape.len(), &raw mut value)
-    };
+    let status =
+        unsafe { (api.KernelContext_GetOutput)(context, i, shape.as_ptr(), shape.len(), &raw mut value) };
     check("KernelContext_GetOutput", status)?;
     if value.is_null() {
         return Err(Error::invalid(format!("ONNX Runtime has no output {i}")));

@@ -28,7 +28,7 @@ const VENDOR: &std::ffi::CStr = c"webgpu-compute";
 /// As `onnxruntime_ep_c_api.h` has it: `base` is ONNX Runtime's table, `factories` has room for `capacity`
 /// pointers, `count` may be written.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn CreateEpFactories(
+pub(super) unsafe extern "C" fn CreateEpFactories(
     _name: *const c_char,
     base: *const OrtApiBase,
     _logger: *const OrtLogger,
@@ -53,7 +53,7 @@ pub unsafe extern "C" fn CreateEpFactories(
 /// # Safety
 /// `factory` is one of [`CreateEpFactories`]'s, and isn't used afterwards.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ReleaseEpFactory(factory: *mut EpFactory) -> OrtStatusPtr {
+pub(super) unsafe extern "C" fn ReleaseEpFactory(factory: *mut EpFactory) -> OrtStatusPtr {
     if !factory.is_null() {
         // SAFETY: the caller's promise.
         drop(unsafe { Box::from_raw(factory) });

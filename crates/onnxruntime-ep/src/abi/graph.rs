@@ -50,16 +50,21 @@ pub(super) unsafe fn read(
             return Ok(None);
         }
         let nodes = list("Graph_GetNodes", graph, api.Graph_GetNumNodes, api.Graph_GetNodes)?;
-        for info in list("Graph_GetInitializers", graph, api.Graph_GetNumInitializers, api.Graph_GetInitializers)? {
+        for info in
+            list("Graph_GetInitializers", graph, api.Graph_GetNumInitializers, api.Graph_GetInitializers)?
+        {
             constant(&mut copy, info, constants, backend)?;
         }
         for &of in &nodes {
             let node = node(&mut copy, of, backend)?;
             copy.nodes.push(node);
         }
-        copy.inputs = names(&mut copy, &list("Graph_GetInputs", graph, api.Graph_GetNumInputs, api.Graph_GetInputs)?)?;
-        copy.outputs =
-            names(&mut copy, &list("Graph_GetOutputs", graph, api.Graph_GetNumOutputs, api.Graph_GetOutputs)?)?;
+        copy.inputs =
+            names(&mut copy, &list("Graph_GetInputs", graph, api.Graph_GetNumInputs, api.Graph_GetInputs)?)?;
+        copy.outputs = names(
+            &mut copy,
+            &list("Graph_GetOutputs", graph, api.Graph_GetNumOutputs, api.Graph_GetOutputs)?,
+        )?;
         Ok(Some((copy, nodes)))
     }
 }
@@ -80,7 +85,12 @@ pub(super) unsafe fn signature(of: *const OrtNode) -> Result<[Vec<Name>; 2]> {
     }
 }
 
-unsafe fn list<T, V>(call: &'static str, of: *const T, count: Count<T>, fill: Fill<T, V>) -> Result<Vec<*const V>> {
+unsafe fn list<T, V>(
+    call: &'static str,
+    of: *const T,
+    count: Count<T>,
+    fill: Fill<T, V>,
+) -> Result<Vec<*const V>> {
     let mut length = 0;
     // SAFETY: the object is valid by the callers' promise, and the list is as long as the count says.
     unsafe {
@@ -185,14 +195,15 @@ unsafe fn bytes(value: *const OrtValue) -> Result<usize> {
 
 unsafe fn node(graph: &mut Graph, of: *const OrtNode, backend: &Arc<dyn ComputeBackend>) -> Result<Node> {
     let api = api()?;
-    let string = |call, get: unsafe extern "system" fn(*const OrtNode, *mut *const c_char) -> OrtStatusPtr| {
-        let mut found = ptr::null();
-        // SAFETY: the callers' promise; the texts end with 0.
-        unsafe {
-            check(call, get(of, &raw mut found))?;
-            Ok::<_, crate::error::Error>(text(found))
-        }
-    };
+    let string =
+        |call, get: unsafe extern "system" fn(*const OrtNode, *mut *const c_char) -> OrtStatusPtr| {
+            let mut found = ptr::null();
+            // SAFETY: the callers' promise; the texts end with 0.
+            unsafe {
+                check(call, get(of, &raw mut found))?;
+                Ok::<_, crate::error::Error>(text(found))
+            }
+        };
     let mut node = Node {
         name: string("Node_GetName", api.Node_GetName)?,
         operator: string("Node_GetOperatorType", api.Node_GetOperatorType)?,
@@ -203,7 +214,8 @@ unsafe fn node(graph: &mut Graph, of: *const OrtNode, backend: &Arc<dyn ComputeB
     unsafe {
         check("Node_GetSinceVersion", (api.Node_GetSinceVersion)(of, &raw mut node.since))?;
         node.inputs = names(graph, &list("Node_GetInputs", of, api.Node_GetNumInputs, api.Node_GetInputs)?)?;
-        node.outputs = names(graph, &list("Node_GetOutputs", of, api.Node_GetNumOutputs, api.Node_GetOutputs)?)?;
+        node.outputs =
+            names(graph, &list("Node_GetOutputs", of, api.Node_GetNumOutputs, api.Node_GetOutputs)?)?;
         for of in list("Node_GetAttributes", of, api.Node_GetNumAttributes, api.Node_GetAttributes)? {
             let mut found = ptr::null();
             if of.is_null() {
@@ -230,10 +242,6 @@ unsafe fn attribute(of: *const OrtOpAttr, backend: &Arc<dyn ComputeBackend>) -> 
             3 => {
                 let numbers = read_list::<f32>(of, OrtOpAttrType::ORT_OP_ATTR_FLOAT)?;
                 Attribute::Float(numbers.first().map_or(0.0, |&number| f64::from(number)))
-            }
-            4 => {
-                let numbers = read_list::<f32>(of, OrtOpAttrType::ORT_OP_ATTR_FLOATS)?;
-                Attribute::Floats(numbers.into_iter().map(f64::from).collect())
             }
             5 => {
                 let mut bytes = read_list::<u8>(of, OrtOpAttrType::ORT_OP_ATTR_STRING)?;
@@ -268,9 +276,8 @@ unsafe fn read_list<T: bytemuck::Pod>(of: *const OrtOpAttr, kind: OrtOpAttrType)
     let mut one = [T::zeroed()];
     // SAFETY: the attribute is valid by the callers' promise. The first call may write one element, and says
     // how many bytes all have; it fails if these are more.
-    let first = unsafe {
-        (api.ReadOpAttr)(of, kind, one.as_mut_ptr().cast(), size_of::<T>(), &raw mut bytes)
-    };
+    let first =
+        unsafe { (api.ReadOpAttr)(of, kind, one.as_mut_ptr().cast(), size_of::<T>(), &raw mut bytes) };
     if bytes <= size_of::<T>() {
         check("ReadOpAttr", first)?;
         return Ok(one.into_iter().take(bytes / size_of::<T>()).collect());

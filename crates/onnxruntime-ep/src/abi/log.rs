@@ -32,9 +32,8 @@ impl Logger {
         const FILE: [os_char; 3] = [b'e' as os_char, b'p' as os_char, 0];
         let function = c"provider".as_ptr();
         // SAFETY: the logger is valid by the promise of `new`; the texts end with 0 and are copied.
-        let status = unsafe {
-            (api.Logger_LogMessage)(self.0, level, message.as_ptr(), FILE.as_ptr(), 0, function)
-        };
+        let status =
+            unsafe { (api.Logger_LogMessage)(self.0, level, message.as_ptr(), FILE.as_ptr(), 0, function) };
         // A message that can't be logged has nowhere else to go.
         _ = check("Logger_LogMessage", status);
     }

@@ -8,11 +8,11 @@ use backend_api::ComputeBackend;
 use ort_sys::{OrtGraph, OrtNode, OrtStatusPtr};
 
 use super::api::ep_api;
+use super::compute;
 use super::graph::{self, Constants};
 use super::log::Logger;
 use super::status::{check, guard, guard_value};
 use super::tables::{API_VERSION, Ep, GraphSupportInfo, NodeComputeInfo, NodeFusionOptions};
-use super::compute;
 use crate::claim::{Claim, claim};
 use crate::devices::Device;
 use crate::error::{Error, Result};

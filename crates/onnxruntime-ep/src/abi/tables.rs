@@ -55,7 +55,8 @@ pub(super) struct EpApi {
         unsafe extern "system" fn(device: *mut OrtEpDevice, info: *const OrtMemoryInfo) -> OrtStatusPtr,
     pub(super) MemoryInfo_GetMemoryDevice:
         unsafe extern "system" fn(info: *const OrtMemoryInfo) -> *const MemoryDevice,
-    pub(super) Value_GetMemoryDevice: unsafe extern "system" fn(value: *const OrtValue) -> *const MemoryDevice,
+    pub(super) Value_GetMemoryDevice:
+        unsafe extern "system" fn(value: *const OrtValue) -> *const MemoryDevice,
     pub(super) MemoryDevice_AreEqual: Unused,
     pub(super) MemoryDevice_GetDeviceType: unsafe extern "system" fn(device: *const MemoryDevice) -> i32,
     pub(super) MemoryDevice_GetMemoryType: Unused,

@@ -101,7 +101,9 @@ pub(crate) fn groups(shape: &[usize], axes: &[usize]) -> (Vec<usize>, Vec<Vec<us
     let strides: Vec<isize> = packed_strides(shape).into_iter().map(|stride| stride as isize).collect();
     let part = |reduced: bool| -> (Vec<usize>, Vec<isize>) {
         let dims = shape.iter().zip(&strides).enumerate();
-        dims.filter(|(k, _)| axes.contains(k) == reduced).map(|(_, (&extent, &stride))| (extent, stride)).unzip()
+        dims.filter(|(k, _)| axes.contains(k) == reduced)
+            .map(|(_, (&extent, &stride))| (extent, stride))
+            .unzip()
     };
     let ((kept, kept_strides), (reduced, reduced_strides)) = (part(false), part(true));
     let group = |start: usize| places(&reduced, start as isize, &reduced_strides).collect();

@@ -38,7 +38,9 @@ fn as_onnx(graph: &Graph, node: &Node) -> std::result::Result<(), String> {
         (Some((4, Some(q))), Some((4, Some(k))), Some((4, Some(v)))) if q == k && k == v => Ok(()),
         (Some((3, Some(q))), Some((3, Some(k))), Some((3, Some(v)))) => {
             let [heads, kv_heads] = ["q_num_heads", "kv_num_heads"].map(|name| node.int(name, 0));
-            let width = |numbers: usize, heads: i64| usize::try_from(heads).ok().and_then(|heads| numbers.checked_div(heads));
+            let width = |numbers: usize, heads: i64| {
+                usize::try_from(heads).ok().and_then(|heads| numbers.checked_div(heads))
+            };
             if width(q, heads).is_some() && width(q, heads) == width(k, kv_heads) && k == v {
                 Ok(())
             } else {
@@ -59,7 +61,8 @@ fn plain_heads(graph: &Graph, node: &Node) -> std::result::Result<(), String> {
     if width(0).is_none() || width(0) != width(1) || width(1) != width(2) {
         return Err("values of another width than keys".to_owned());
     }
-    if [3, 4, 6, 7, 8, 9].iter().any(|&i| node.input(i).is_some()) || node.has_output(1) || node.has_output(3) {
+    if [3, 4, 6, 7, 8, 9].iter().any(|&i| node.input(i).is_some()) || node.has_output(1) || node.has_output(3)
+    {
         return Err("a bias, a padding mask, a cache or the scores".to_owned());
     }
     Ok(())
@@ -80,8 +83,12 @@ impl Heads {
         let tensor = tensor.clone();
         match *tensor.shape.as_slice() {
             [_, heads, tokens, width] => {
-                let layout =
-                    HeadLayout { offset: 0, batch: heads * tokens * width, head: tokens * width, token: width };
+                let layout = HeadLayout {
+                    offset: 0,
+                    batch: heads * tokens * width,
+                    head: tokens * width,
+                    token: width,
+                };
                 Ok(Self { tensor, heads, tokens, width, layout })
             }
             [_, tokens, numbers] if heads > 0 && numbers.is_multiple_of(heads) => {
@@ -176,7 +183,8 @@ fn summand(call: &Call<'_>, mask: &Tensor, kind: Kind, keys: usize) -> Result<Te
 
 /// The rows of a mask that is broadcast over batch, heads and queries.
 fn strides(mask: &Tensor, ptr: u64) -> Result<AttentionMask> {
-    let missing = 4usize.checked_sub(mask.rank()).ok_or_else(|| Error::invalid("a mask of five dimensions"))?;
+    let missing =
+        4usize.checked_sub(mask.rank()).ok_or_else(|| Error::invalid("a mask of five dimensions"))?;
     let mut shape = vec![1; missing];
     shape.extend(&mask.shape);
     let packed = super::shape::packed_strides(&shape);

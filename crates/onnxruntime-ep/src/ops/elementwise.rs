@@ -8,6 +8,7 @@ use super::{Kinds, Operator};
 use crate::error::{Error, Result};
 use crate::host::{self, Pairwise};
 use crate::kind::Kind;
+use crate::model::{Graph, Node};
 use crate::tensor::Tensor;
 
 pub(super) const OPERATORS: &[Operator] = &[
@@ -20,7 +21,7 @@ pub(super) const OPERATORS: &[Operator] = &[
     Operator::new("Sum", Kinds::Float, fold),
     Operator::new("Mean", Kinds::Float, fold),
     Operator::new("Pow", Kinds::Number, power),
-    Operator::new("Mod", Kinds::Number, modulo),
+    Operator::new("Mod", Kinds::Number, modulo).with_check(truncates_floats),
     Operator::new("Abs", Kinds::Number, unary),
     Operator::new("Ceil", Kinds::Float, unary),
     Operator::new("Cos", Kinds::Float, unary),
@@ -70,7 +71,11 @@ fn binary(call: &Call<'_>) -> Result<Vec<Tensor>> {
 
 fn arithmetic(call: &Call<'_>, operator: &str, a: &Tensor, b: &Tensor) -> Result<Tensor> {
     let (on_device, on_host) = pairwise(operator)?;
-    if call.is_for_host() { host::binary(&on_host, a, b, a.kind) } else { call.device().binary(on_device, a, b) }
+    if call.is_for_host() {
+        host::binary(&on_host, a, b, a.kind)
+    } else {
+        call.device().binary(on_device, a, b)
+    }
 }
 
 /// The function of all inputs one after the other, and for the mean divided by their number.
@@ -93,7 +98,11 @@ fn power(call: &Call<'_>) -> Result<Vec<Tensor>> {
     if call.is_for_host() && !(base.kind.is_float() && !base.is_on_host()) {
         return Ok(vec![host::binary(&pairwise("Pow")?.1, base, exponent, base.kind)?]);
     }
-    if base.kind.is_float() && exponent.is_on_host() && exponent.count() == 1 && exponent.rank() <= base.rank() {
+    if base.kind.is_float()
+        && exponent.is_on_host()
+        && exponent.count() == 1
+        && exponent.rank() <= base.rank()
+    {
         match exponent.numbers()?.floats().first() {
             Some(2.0) => return Ok(vec![d.unary(UnaryOp::Square, base)?]),
             Some(0.5) => return Ok(vec![d.unary(UnaryOp::Sqrt, base)?]),
@@ -108,6 +117,16 @@ fn power(call: &Call<'_>) -> Result<Vec<Tensor>> {
         // A conversion drops the fraction, and with it a whole number that was missed by a little.
         kind => d.convert(&d.unary(UnaryOp::Round, &y)?, kind)?,
     }])
+}
+
+/// Of floating-point numbers, the remainder that has the dividend's sign.
+fn truncates_floats(graph: &Graph, node: &Node) -> std::result::Result<(), String> {
+    let is_float = graph.input_kind(node, 0).is_some_and(Kind::is_float);
+    if is_float && node.int("fmod", 0) == 0 {
+        Err("floored remainders of fractions".to_owned())
+    } else {
+        Ok(())
+    }
 }
 
 /// The remainder of a division towards zero with `fmod`, else of one towards −∞.

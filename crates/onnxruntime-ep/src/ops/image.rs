@@ -130,7 +130,10 @@ fn transposed(call: &Call<'_>) -> Result<Vec<Tensor>> {
     let mode = node.text("auto_pad");
     let mut to = [0; 2];
     for axis in 0..2 {
-        let full = from[axis].saturating_sub(1) * stride[axis] + dilation[axis] * size[axis].saturating_sub(1) + 1 + more[axis];
+        let full = from[axis].saturating_sub(1) * stride[axis]
+            + dilation[axis] * size[axis].saturating_sub(1)
+            + 1
+            + more[axis];
         let given = node.ints("output_shape").map(|shape| match *shape {
             [across] if axis == 1 => extent(across),
             [down, across] => extent(if axis == 0 { down } else { across }),

@@ -7,8 +7,8 @@ use super::call::Call;
 use super::movement::along;
 use super::{Kinds, Operator};
 use crate::error::{Error, Result};
-use crate::kind::Kind;
 use crate::host;
+use crate::kind::Kind;
 use crate::model::{Graph, Node};
 use crate::numbers::Numbers;
 use crate::tensor::Tensor;
@@ -40,7 +40,8 @@ fn whole_tables(graph: &Graph, node: &Node) -> std::result::Result<(), String> {
         return Err("the shape of the table or of the indices isn't known".to_owned());
     };
     let axis = super::shape::axis(node.int("axis", 0), table.len()).map_err(|error| error.to_string())?;
-    let fits = |k: usize| k == axis || (table.get(k) == indices.get(k) && table.get(k).is_some_and(Option::is_some));
+    let fits =
+        |k: usize| k == axis || (table.get(k) == indices.get(k) && table.get(k).is_some_and(Option::is_some));
     if table.len() == indices.len() && (0..table.len()).all(fits) {
         Ok(())
     } else {
@@ -90,7 +91,13 @@ fn gather(call: &Call<'_>) -> Result<Vec<Tensor>> {
     let (x, indices) = (call.input(0)?, call.input(1)?);
     let axis = call.axis(0, x.rank())?;
     let indices = counted(call, indices, x.shape[axis])?;
-    if x.kind == Kind::I64 || (x.is_on_host() && indices.is_on_host() && x.count() <= indices.count() + 64 && call.is_for_host() && !x.kind.is_float()) {
+    if x.kind == Kind::I64
+        || (x.is_on_host()
+            && indices.is_on_host()
+            && x.count() <= indices.count() + 64
+            && call.is_for_host()
+            && !x.kind.is_float())
+    {
         let mut shape = x.shape.clone();
         shape.splice(axis..=axis, indices.shape.iter().copied());
         return Ok(vec![along(call, x, axis, indices.ints()?)?.reshaped(shape)?]);

@@ -39,7 +39,11 @@ fn comparison(call: &Call<'_>) -> Result<Vec<Tensor>> {
         other => return Err(Error::invalid(format!("{other} is no comparison"))),
     };
     let (a, b) = (call.input(0)?, call.input(1)?);
-    Ok(vec![if call.is_for_host() { host::compare(holds, a, b)? } else { call.device().compare(op, a, b)? }])
+    Ok(vec![if call.is_for_host() {
+        host::compare(holds, a, b)?
+    } else {
+        call.device().compare(op, a, b)?
+    }])
 }
 
 fn logical(call: &Call<'_>) -> Result<Vec<Tensor>> {

@@ -163,7 +163,8 @@ fn gemm(call: &Call<'_>) -> Result<Vec<Tensor>> {
         Some(c) => d.strided(c, 0, &[m, n], &super::device::expanded_strides(&c.shape, &[m, n])?)?,
         None => d.empty(a.kind, &[m, n])?,
     };
-    let matrix = |x: &Tensor, columns| -> Result<Matrix> { Ok(Matrix::new(d.ptr(x)?, x.kind.dtype(), columns)) };
+    let matrix =
+        |x: &Tensor, columns| -> Result<Matrix> { Ok(Matrix::new(d.ptr(x)?, x.kind.dtype(), columns)) };
     let desc = MatmulDesc::new(m, n, k, matrix(a, a_columns)?, matrix(b, b_columns)?, matrix(&y, n)?)
         .with_transpose(trans[0], trans[1])
         .with_scale(alpha, beta)

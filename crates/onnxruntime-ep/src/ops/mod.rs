@@ -116,8 +116,15 @@ pub(crate) fn find(node: &Node) -> Option<&'static Operator> {
 pub(crate) fn is_heavy(node: &Node) -> bool {
     matches!(
         node.operator.as_str(),
-        "MatMul" | "Gemm" | "Conv" | "ConvTranspose" | "Attention" | "FusedMatMul" | "MultiHeadAttention"
-            | "GroupQueryAttention" | "FusedConv"
+        "MatMul"
+            | "Gemm"
+            | "Conv"
+            | "ConvTranspose"
+            | "Attention"
+            | "FusedMatMul"
+            | "MultiHeadAttention"
+            | "GroupQueryAttention"
+            | "FusedConv"
     )
 }
 

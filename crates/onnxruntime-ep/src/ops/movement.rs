@@ -43,7 +43,12 @@ pub(super) fn strided(
 }
 
 /// Elements at the given places of a tensor taken as a row.
-fn pick(call: &Call<'_>, x: &Tensor, shape: Vec<usize>, places: impl Iterator<Item = usize>) -> Result<Tensor> {
+fn pick(
+    call: &Call<'_>,
+    x: &Tensor,
+    shape: Vec<usize>,
+    places: impl Iterator<Item = usize>,
+) -> Result<Tensor> {
     if x.kind == Kind::I64 || (x.is_on_host() && call.is_for_host()) {
         return host::pick(x, shape, places);
     }
@@ -103,7 +108,8 @@ fn slice(call: &Call<'_>) -> Result<Vec<Tensor>> {
     let axes = call.ints_or(3, "axes")?.unwrap_or_else(|| (0..starts.len() as i64).collect());
     let steps = call.ints(4)?.unwrap_or_else(|| vec![1; starts.len()]);
     let mut shape = x.shape.clone();
-    let mut strides: Vec<isize> = packed_strides(&x.shape).into_iter().map(|stride| stride as isize).collect();
+    let mut strides: Vec<isize> =
+        packed_strides(&x.shape).into_iter().map(|stride| stride as isize).collect();
     let mut offset = 0;
     for (((start, end), named), step) in starts.into_iter().zip(ends).zip(axes).zip(steps) {
         let axis = axis(named, x.rank())?;
@@ -167,7 +173,12 @@ fn pad(call: &Call<'_>) -> Result<Vec<Tensor>> {
         let length = x.shape[axis] as i64;
         if repeats {
             let places = (-front..length + back).map(|i| source(mode, i, length));
-            y = along(call, &y, axis, places.collect::<Option<Vec<_>>>().ok_or_else(|| Error::invalid("nothing to pad with"))?)?;
+            y = along(
+                call,
+                &y,
+                axis,
+                places.collect::<Option<Vec<_>>>().ok_or_else(|| Error::invalid("nothing to pad with"))?,
+            )?;
             continue;
         }
         if front < 0 || back < 0 {
@@ -196,10 +207,12 @@ pub(super) fn along(call: &Call<'_>, x: &Tensor, axis: usize, places: Vec<i64>) 
         *extent = places.len();
     }
     let row = |&place: &i64| usize::try_from(place).unwrap_or(usize::MAX / 2).min(rows);
-    let at = |i: usize| places.iter().map(row).flat_map(move |row| {
-        let start = if row < rows { (i * rows + row) * inner } else { usize::MAX / 2 };
-        start..start + inner
-    });
+    let at = |i: usize| {
+        places.iter().map(row).flat_map(move |row| {
+            let start = if row < rows { (i * rows + row) * inner } else { usize::MAX / 2 };
+            start..start + inner
+        })
+    };
     host::pick(x, shape, (0..outer).flat_map(at))
 }
 
@@ -284,7 +297,8 @@ fn depth_to_space(call: &Call<'_>) -> Result<Vec<Tensor>> {
 fn space_to_depth(call: &Call<'_>) -> Result<Vec<Tensor>> {
     let ([n, c, h, w], s) = blocks(call)?;
     let x = call.input(0)?.reshaped(vec![n, c, h / s, s, w / s, s])?;
-    let y = permute(call, &x, &[0, 3, 5, 1, 2, 4])?;
+    let axes = if call.node.text("mode") == "CRD" { [0, 1, 3, 5, 2, 4] } else { [0, 3, 5, 1, 2, 4] };
+    let y = permute(call, &x, &axes)?;
     Ok(vec![y.reshaped(vec![n, c * s * s, h / s, w / s])?])
 }
 
@@ -318,7 +332,11 @@ fn reverse_sequence(call: &Call<'_>) -> Result<Vec<Tensor>> {
     let reversed = (0..x.count()).map(|i| {
         let (t, b) = (i / strides[time] % x.shape[time], i / strides[batch] % x.shape[batch]);
         let length = lengths.get(b).and_then(|&length| usize::try_from(length).ok()).unwrap_or(0);
-        if t < length && length <= x.shape[time] { i - t * strides[time] + (length - 1 - t) * strides[time] } else { i }
+        if t < length && length <= x.shape[time] {
+            i - t * strides[time] + (length - 1 - t) * strides[time]
+        } else {
+            i
+        }
     });
     Ok(vec![pick(call, x, x.shape.clone(), reversed)?])
 }

@@ -120,7 +120,8 @@ fn skip_layer(call: &Call<'_>) -> Result<Vec<Tensor>> {
     let eps = call.node.float("epsilon", 1e-12);
     let weight = d.ptr(call.input(2)?)?;
     if simplified {
-        call.backend.rms_norm(&RmsNormDesc::new(dtype, from, to, rows, columns).with_eps(eps).with_weight(weight))?;
+        call.backend
+            .rms_norm(&RmsNormDesc::new(dtype, from, to, rows, columns).with_eps(eps).with_weight(weight))?;
     } else {
         let mut desc = LayerNormDesc::new(dtype, from, to, rows, columns).with_eps(eps).with_weight(weight);
         desc.bias = d.optional(call.optional(3))?;
@@ -166,11 +167,10 @@ fn batch(call: &Call<'_>) -> Result<Vec<Tensor>> {
     let y = d.empty(x.kind, &x.shape)?;
     let normalise = |mean: &Tensor, variance: &Tensor| -> Result<()> {
         let (from, to) = (d.ptr(x)?, d.ptr(&y)?);
-        let desc =
-            BatchNormDesc::new(x.kind.dtype(), from, to, d.ptr(mean)?, d.ptr(variance)?, channels(x)?)
-                .with_eps(node.float("epsilon", 1e-5))
-                .with_weight(d.ptr(call.input(1)?)?)
-                .with_bias(d.ptr(call.input(2)?)?);
+        let desc = BatchNormDesc::new(x.kind.dtype(), from, to, d.ptr(mean)?, d.ptr(variance)?, channels(x)?)
+            .with_eps(node.float("epsilon", 1e-5))
+            .with_weight(d.ptr(call.input(1)?)?)
+            .with_bias(d.ptr(call.input(2)?)?);
         Ok(call.backend.batch_norm(&desc)?)
     };
     if node.int("training_mode", 0) == 0 {

@@ -61,7 +61,10 @@ fn reduction(call: &Call<'_>) -> Result<Vec<Tensor>> {
         false => axes(&named, x.rank())?,
     };
     // Without axes, only what is done to each number is left.
-    let is_sum = matches!(node.operator.as_str(), "ReduceSum" | "ReduceMean" | "ReduceMax" | "ReduceMin" | "ReduceProd");
+    let is_sum = matches!(
+        node.operator.as_str(),
+        "ReduceSum" | "ReduceMean" | "ReduceMax" | "ReduceMin" | "ReduceProd"
+    );
     let y = if axes.is_empty() && is_sum {
         x
     } else if !x.kind.is_float() && (x.kind == Kind::I64 || x.is_on_host()) {

@@ -55,7 +55,13 @@ fn reshape(call: &Call<'_>) -> Result<Vec<Tensor>> {
             .iter()
             .enumerate()
             .filter(|&(k, _)| Some(k) != open)
-            .map(|(k, &number)| if number == 0 && keeps { x.shape.get(k).copied().unwrap_or(1) } else { number.unsigned_abs() as usize })
+            .map(|(k, &number)| {
+                if number == 0 && keeps {
+                    x.shape.get(k).copied().unwrap_or(1)
+                } else {
+                    number.unsigned_abs() as usize
+                }
+            })
             .product();
         *extent = x.count().checked_div(known).unwrap_or(0);
     }
