@@ -26,7 +26,8 @@ pub(crate) struct Args {
 pub(crate) fn run(sh: &Shell, args: &Args) -> anyhow::Result<()> {
     drivers::prepare(sh, true, false)?;
     let library = wheel::build(sh, "dev")?;
-    let script = "crates/onnxruntime-ep/tests/node_models.py";
+    let [nodes, models] =
+        ["node_models", "models"].map(|name| format!("crates/onnxruntime-ep/tests/{name}.py"));
     let arguments = &args.arguments;
     for (i, version) in args.versions.iter().enumerate() {
         let python = environment(sh, version)?;
@@ -36,7 +37,9 @@ pub(crate) fn run(sh: &Shell, args: &Args) -> anyhow::Result<()> {
             _ => (args.devices.get(..1).unwrap_or_default(), ["--older", "--sample=8"].as_slice()),
         };
         for device in devices {
-            cmd!(sh, "{python} {script} {library} {older...} {arguments...}").env("COMPUTE_BACKEND", device).run()?;
+            let _device = sh.push_env("COMPUTE_BACKEND", device);
+            cmd!(sh, "{python} {nodes} {library} {older...} {arguments...}").run()?;
+            cmd!(sh, "{python} {models} {library}").run()?;
         }
     }
     Ok(())
@@ -49,7 +52,8 @@ fn environment(sh: &Shell, version: &str) -> anyhow::Result<PathBuf> {
     if !folder.join("complete").exists() {
         cmd!(sh, "python3 -m venv {folder}").run().context("Python 3 with venv makes the environments")?;
         let package = format!("onnxruntime=={version}");
-        cmd!(sh, "{python} -m pip install --quiet --disable-pip-version-check {package} {ONNX} numpy").run()?;
+        cmd!(sh, "{python} -m pip install --quiet --disable-pip-version-check {package} {ONNX} numpy")
+            .run()?;
         sh.write_file(folder.join("complete"), "")?;
     }
     Ok(python)

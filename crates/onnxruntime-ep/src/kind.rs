@@ -17,6 +17,8 @@ pub(crate) enum Kind {
     I64,
     /// A truth value: a byte on the host, a u32 of 0 or 1 on the device.
     Bool,
+    /// Bytes that ONNX Runtime copies without telling what they are; nothing computes with them.
+    Raw,
 }
 
 impl Kind {
@@ -33,10 +35,15 @@ impl Kind {
         })
     }
 
+    /// The type of a tensor that is only copied: any type that a node may have, and uint8.
+    pub(crate) const fn of_copies(code: i32) -> Option<Self> {
+        if code == 2 { Some(Self::Raw) } else { Self::from_onnx(code) }
+    }
+
     /// Bytes of an element in ONNX Runtime's tensors.
     pub(crate) const fn size(self) -> usize {
         match self {
-            Self::Bool => 1,
+            Self::Bool | Self::Raw => 1,
             Self::F16 => 2,
             Self::F32 | Self::I32 | Self::U32 => 4,
             Self::I64 => 8,
@@ -49,13 +56,13 @@ impl Kind {
             Self::F32 => DType::F32,
             Self::F16 => DType::F16,
             Self::I32 | Self::I64 => DType::I32,
-            Self::U32 | Self::Bool => DType::U32,
+            Self::U32 | Self::Bool | Self::Raw => DType::U32,
         }
     }
 
     /// Whether host and device store an element alike.
     pub(crate) const fn is_same_on_device(self) -> bool {
-        !matches!(self, Self::I64 | Self::Bool)
+        !matches!(self, Self::I64 | Self::Bool | Self::Raw)
     }
 
     /// Whether it is a floating-point type.

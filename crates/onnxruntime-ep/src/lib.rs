@@ -21,6 +21,7 @@ mod abi;
 mod claim;
 mod devices;
 mod error;
+mod fuse;
 mod host;
 mod kind;
 mod memory;

@@ -30,6 +30,7 @@ impl Numbers {
                 Self::Int(bytes.as_chunks::<8>().0.iter().map(|&word| i64::from_le_bytes(word)).collect())
             }
             Kind::Bool => Self::Int(bytes.iter().map(|&byte| i64::from(byte != 0)).collect()),
+            Kind::Raw => Self::Int(bytes.iter().map(|&byte| i64::from(byte)).collect()),
         }
     }
 
@@ -37,7 +38,7 @@ impl Numbers {
     pub(crate) fn decode_device(kind: Kind, bytes: &[u8]) -> Self {
         match kind {
             Kind::I64 => Self::decode(Kind::I32, bytes),
-            Kind::Bool => Self::decode(Kind::U32, bytes),
+            Kind::Bool | Kind::Raw => Self::decode(Kind::U32, bytes),
             _ => Self::decode(kind, bytes),
         }
     }
@@ -48,6 +49,7 @@ impl Numbers {
             Self::Int(numbers) => match kind {
                 Kind::I64 => numbers.iter().flat_map(|x| x.to_le_bytes()).collect(),
                 Kind::Bool => numbers.iter().map(|&x| u8::from(x != 0)).collect(),
+                Kind::Raw => numbers.iter().map(|&x| x as u8).collect(),
                 Kind::F16 => numbers.iter().flat_map(|&x| f16::from_f64(x as f64).to_le_bytes()).collect(),
                 Kind::F32 => numbers.iter().flat_map(|&x| (x as f32).to_le_bytes()).collect(),
                 Kind::I32 | Kind::U32 => numbers.iter().flat_map(|&x| (x as i32).to_le_bytes()).collect(),
@@ -63,7 +65,7 @@ impl Numbers {
     /// The bytes of device memory.
     pub(crate) fn encode_device(&self, kind: Kind) -> Vec<u8> {
         match kind {
-            Kind::I64 | Kind::Bool => self.encode(Kind::I32),
+            Kind::I64 | Kind::Bool | Kind::Raw => self.encode(Kind::I32),
             _ => self.encode(kind),
         }
     }
@@ -117,7 +119,7 @@ impl Numbers {
     }
 
     /// The numbers as `kind` stores them: rounded, wrapped around, or as truth values.
-    pub(crate) fn convert(self, from: Kind, to: Kind) -> Self {
+    pub(crate) fn convert(self, to: Kind) -> Self {
         match (self, to) {
             (Self::Float(numbers), Kind::F32) => {
                 Self::Float(numbers.into_iter().map(|x| f64::from(x as f32)).collect())
@@ -128,11 +130,11 @@ impl Numbers {
             (Self::Float(numbers), Kind::Bool) => {
                 Self::Int(numbers.into_iter().map(|x| i64::from(x != 0.0)).collect())
             }
-            (Self::Float(numbers), Kind::I32 | Kind::U32 | Kind::I64) => {
-                Self::Int(numbers.into_iter().map(|x| x as i64).collect()).convert(Kind::I64, to)
+            (Self::Float(numbers), Kind::I32 | Kind::U32 | Kind::I64 | Kind::Raw) => {
+                Self::Int(numbers.into_iter().map(|x| x as i64).collect()).convert(to)
             }
             (Self::Int(numbers), Kind::F32 | Kind::F16) => {
-                Self::Float(numbers.into_iter().map(|x| x as f64).collect()).convert(from, to)
+                Self::Float(numbers.into_iter().map(|x| x as f64).collect()).convert(to)
             }
             (Self::Int(numbers), Kind::I32) => {
                 Self::Int(numbers.into_iter().map(|x| i64::from(x as i32)).collect())
@@ -143,7 +145,7 @@ impl Numbers {
             (Self::Int(numbers), Kind::Bool) => {
                 Self::Int(numbers.into_iter().map(|x| i64::from(x != 0)).collect())
             }
-            (Self::Int(numbers), Kind::I64) => Self::Int(numbers),
+            (Self::Int(numbers), Kind::I64 | Kind::Raw) => Self::Int(numbers),
         }
     }
 }
@@ -172,11 +174,8 @@ mod tests {
     #[test]
     fn a_conversion_rounds_as_the_kind_stores() {
         let third = Numbers::Float(vec![1.0 / 3.0]);
-        assert_eq!(
-            third.clone().convert(Kind::F32, Kind::F32),
-            Numbers::Float(vec![f64::from(1.0f32 / 3.0)])
-        );
-        assert_eq!(third.convert(Kind::F32, Kind::Bool), Numbers::Int(vec![1]));
-        assert_eq!(Numbers::Int(vec![1 << 32]).convert(Kind::I64, Kind::I32), Numbers::Int(vec![0]));
+        assert_eq!(third.clone().convert(Kind::F32), Numbers::Float(vec![f64::from(1.0f32 / 3.0)]));
+        assert_eq!(third.convert(Kind::Bool), Numbers::Int(vec![1]));
+        assert_eq!(Numbers::Int(vec![1 << 32]).convert(Kind::I32), Numbers::Int(vec![0]));
     }
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use backend_api::ComputeBackend;
 
 use crate::error::{Error, Result};
+use crate::fuse::fuse;
 use crate::model::{Graph, Name, Node};
 use crate::ops::{self, Call, Run};
 use crate::tensor::Tensor;
@@ -38,6 +39,7 @@ impl Plan {
     /// Compiles a graph for a backend.
     pub(crate) fn new(mut graph: Graph, backend: &Arc<dyn ComputeBackend>) -> Result<Self> {
         graph.prune();
+        fuse(&mut graph);
         let mut places: HashMap<Name, usize> = HashMap::new();
         let mut initial = Vec::new();
         let mut place = |name: &str, initial: &mut Vec<Option<Tensor>>| {

@@ -134,6 +134,13 @@ impl Tensor {
         Ok(Self { kind: self.kind, shape, elements: Arc::clone(&self.elements) })
     }
 
+    /// The same bytes as elements of another kind.
+    pub(crate) fn reinterpreted(&self, kind: Kind, shape: Vec<usize>) -> Result<Self> {
+        let mut bytes = vec![0; self.count() * self.kind.size()];
+        self.read(&mut bytes)?;
+        Self::host(kind, shape, Numbers::decode(kind, &bytes))
+    }
+
     /// Writes the elements as ONNX Runtime stores them; `bytes` has exactly their size.
     pub(crate) fn read(&self, bytes: &mut [u8]) -> Result<()> {
         if bytes.len() != self.count() * self.kind.size() {

@@ -93,7 +93,7 @@ impl Value {
     }
 
     fn kind(&self) -> Result<Kind> {
-        Kind::from_onnx(self.code)
+        Kind::of_copies(self.code)
             .ok_or_else(|| Error::invalid(format!("element type {} is not supported here", self.code)))
     }
 
@@ -106,7 +106,15 @@ impl Value {
         match self.place {
             Place::Ours(_) => {
                 let tensor = MEMORY.lock().read(self.data as u64, kind, &self.shape)?;
-                tensor.on(backend)
+                if tensor.kind == kind {
+                    return tensor.on(backend);
+                }
+                // Kept, so that the next run finds it as what it is.
+                let tensor = tensor.reinterpreted(kind, self.shape.clone())?;
+                if kind != Kind::Raw {
+                    self.store(&tensor)?;
+                }
+                Ok(tensor)
             }
             Place::Host => self.with_bytes(|bytes| self.copy(kind, bytes, backend)),
             Place::Foreign => Err(Error::invalid("a tensor lies on another provider's device")),

@@ -34,7 +34,7 @@ pub(crate) fn binary(op: &Pairwise, a: &Tensor, b: &Tensor, kind: Kind) -> Resul
             Numbers::Float(numbers.ok_or_else(|| Error::invalid("the shapes don't fit"))?)
         }
     };
-    Tensor::host(kind, shape, numbers.convert(a.kind, kind))
+    Tensor::host(kind, shape, numbers.convert(kind))
 }
 
 /// 1 where the relation holds, else 0, as beside NaN.
@@ -82,7 +82,7 @@ pub(crate) fn map(x: &Tensor, int: fn(i64) -> i64, float: impl Fn(f64) -> f64) -
         Numbers::Int(numbers) => Numbers::Int(numbers.iter().map(|&x| int(x)).collect()),
         Numbers::Float(numbers) => Numbers::Float(numbers.iter().map(|&x| float(x)).collect()),
     };
-    Tensor::host(x.kind, x.shape.clone(), numbers.convert(x.kind, x.kind))
+    Tensor::host(x.kind, x.shape.clone(), numbers.convert(x.kind))
 }
 
 /// The numbers at `offset + Σ index·stride`.

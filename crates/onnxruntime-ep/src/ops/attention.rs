@@ -134,14 +134,19 @@ fn attend(call: &Call<'_>, [q, k, v]: [&Heads; 3], scores: Scores<'_>) -> Result
     let batch = q.tensor.shape.first().copied().unwrap_or(1);
     let shape =
         AttentionShape { batch, heads: q.heads, seq_q: q.tokens, seq_kv: k.tokens, head_dim: q.width };
+    // One sequence of keys for all.
+    let shared = |heads: &Heads| HeadLayout {
+        batch: if heads.tensor.shape.first() == Some(&1) { 0 } else { heads.layout.batch },
+        ..heads.layout
+    };
     let [at_q, at_k, at_v] = [d.ptr(&q.tensor)?, d.ptr(&k.tensor)?, d.ptr(&v.tensor)?];
     let mut desc = AttentionDesc::new(q.tensor.kind.dtype(), at_q, at_k, at_v, d.ptr(&y)?, shape)
         .with_kv_heads(k.heads)
         .with_softcap(scores.softcap)
         .with_causal(scores.causal)
         .with_q_layout(q.layout)
-        .with_k_layout(k.layout)
-        .with_v_layout(v.layout)
+        .with_k_layout(shared(k))
+        .with_v_layout(shared(v))
         .with_o_layout(q.layout);
     if let Some(scale) = scores.scale {
         desc = desc.with_scale(scale);

@@ -83,5 +83,5 @@ impl<'a> Call<'a> {
 
 /// A tensor of numbers that were computed exactly, or in f64, rounded as its kind stores them.
 pub(crate) fn rounded(kind: Kind, shape: Vec<usize>, numbers: Numbers) -> Result<Tensor> {
-    Tensor::host(kind, shape, numbers.convert(kind, kind))
+    Tensor::host(kind, shape, numbers.convert(kind))
 }

@@ -95,7 +95,8 @@ fn fold(call: &Call<'_>) -> Result<Vec<Tensor>> {
 /// their own.
 fn power(call: &Call<'_>) -> Result<Vec<Tensor>> {
     let (d, base, exponent) = (call.device(), call.input(0)?, call.input(1)?);
-    if call.is_for_host() && !(base.kind.is_float() && !base.is_on_host()) {
+    let is_host_base = !base.kind.is_float() || base.is_on_host();
+    if is_host_base && call.is_for_host() {
         return Ok(vec![host::binary(&pairwise("Pow")?.1, base, exponent, base.kind)?]);
     }
     if base.kind.is_float()
@@ -164,9 +165,15 @@ fn towards_zero(d: Device<'_>, x: &Tensor) -> Result<Tensor> {
     d.binary(BinaryOp::Mul, &d.unary(UnaryOp::Sign, x)?, &magnitude)
 }
 
+/// A function of integers.
+type Int = fn(i64) -> i64;
+
+/// A function of floating-point numbers.
+type Float = fn(f64) -> f64;
+
 fn unary(call: &Call<'_>) -> Result<Vec<Tensor>> {
     let x = call.input(0)?;
-    let (op, int, float): (_, fn(i64) -> i64, fn(f64) -> f64) = match call.node.operator.as_str() {
+    let (op, int, float): (UnaryOp, Int, Float) = match call.node.operator.as_str() {
         "Abs" => (UnaryOp::Abs, i64::wrapping_abs, f64::abs),
         "Ceil" => (UnaryOp::Ceil, |x| x, f64::ceil),
         "Cos" => (UnaryOp::Cos, |x| x, f64::cos),

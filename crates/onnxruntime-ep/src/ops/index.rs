@@ -4,7 +4,7 @@ use backend_api::desc::{GatherDesc, IndexShape, ScatterDesc};
 use backend_api::{BinaryOp, CompareOp, ScatterOp};
 
 use super::call::Call;
-use super::movement::along;
+use super::movement::{along, is_for_host};
 use super::{Kinds, Operator};
 use crate::error::{Error, Result};
 use crate::host;
@@ -91,13 +91,7 @@ fn gather(call: &Call<'_>) -> Result<Vec<Tensor>> {
     let (x, indices) = (call.input(0)?, call.input(1)?);
     let axis = call.axis(0, x.rank())?;
     let indices = counted(call, indices, x.shape[axis])?;
-    if x.kind == Kind::I64
-        || (x.is_on_host()
-            && indices.is_on_host()
-            && x.count() <= indices.count() + 64
-            && call.is_for_host()
-            && !x.kind.is_float())
-    {
+    if is_for_host(call, x) {
         let mut shape = x.shape.clone();
         shape.splice(axis..=axis, indices.shape.iter().copied());
         return Ok(vec![along(call, x, axis, indices.ints()?)?.reshaped(shape)?]);

@@ -115,7 +115,7 @@ fn cast(call: &Call<'_>) -> Result<Vec<Tensor>> {
         return Ok(vec![x.clone()]);
     }
     if wide || (x.is_on_host() && call.is_for_host()) {
-        let numbers = x.numbers()?.clone().convert(x.kind, to);
+        let numbers = x.numbers()?.clone().convert(to);
         return Ok(vec![Tensor::host(to, x.shape.clone(), numbers)?]);
     }
     if to == Kind::Bool {

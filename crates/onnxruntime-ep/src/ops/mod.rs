@@ -47,7 +47,7 @@ impl Kinds {
     pub(crate) const fn has(self, kind: Kind) -> bool {
         match self {
             Self::Float => kind.is_float(),
-            Self::Number => !matches!(kind, Kind::Bool),
+            Self::Number => !matches!(kind, Kind::Bool | Kind::Raw),
             Self::Truth => matches!(kind, Kind::Bool),
             Self::Any => true,
         }

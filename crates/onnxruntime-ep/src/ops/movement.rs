@@ -32,7 +32,7 @@ pub(super) fn strided(
     shape: &[usize],
     strides: &[isize],
 ) -> Result<Tensor> {
-    if x.is_on_host() && (x.kind == Kind::I64 || call.is_for_host()) || x.kind == Kind::I64 {
+    if is_for_host(call, x) {
         return host::strided(x, offset as isize, shape, strides);
     }
     let forward: Option<Vec<usize>> = strides.iter().map(|&stride| usize::try_from(stride).ok()).collect();
@@ -42,6 +42,11 @@ pub(super) fn strided(
     }
 }
 
+/// 64-bit integers, and few numbers that are on the host already.
+pub(super) fn is_for_host(call: &Call<'_>, x: &Tensor) -> bool {
+    x.kind == Kind::I64 || (x.is_on_host() && call.is_for_host())
+}
+
 /// Elements at the given places of a tensor taken as a row.
 fn pick(
     call: &Call<'_>,
@@ -49,7 +54,7 @@ fn pick(
     shape: Vec<usize>,
     places: impl Iterator<Item = usize>,
 ) -> Result<Tensor> {
-    if x.kind == Kind::I64 || (x.is_on_host() && call.is_for_host()) {
+    if is_for_host(call, x) {
         return host::pick(x, shape, places);
     }
     let indices = Tensor::vector(places.map(|place| place as i64).collect());
@@ -79,7 +84,7 @@ fn concat(call: &Call<'_>) -> Result<Vec<Tensor>> {
     let inputs = call.all();
     let first = *inputs.first().ok_or_else(|| Error::invalid("nothing to concatenate"))?;
     let axis = call.axis(0, first.rank())?;
-    if !(first.kind == Kind::I64 || call.is_for_host()) {
+    if !is_for_host(call, first) {
         return Ok(vec![call.device().concat(&inputs, axis)?]);
     }
     // Row after row of everything before the axis, from each input in turn.
@@ -197,7 +202,7 @@ fn pad(call: &Call<'_>) -> Result<Vec<Tensor>> {
 
 /// The slices at `places` along an axis.
 pub(super) fn along(call: &Call<'_>, x: &Tensor, axis: usize, places: Vec<i64>) -> Result<Tensor> {
-    if !(x.kind == Kind::I64 || (x.is_on_host() && call.is_for_host())) {
+    if !is_for_host(call, x) {
         return call.device().select(x, axis, &Tensor::vector(places));
     }
     let [outer, inner] = x.around(axis);

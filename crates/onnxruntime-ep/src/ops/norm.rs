@@ -47,8 +47,7 @@ fn one_precision(graph: &Graph, node: &Node) -> std::result::Result<(), String> 
 }
 
 /// Rows and columns of a normalisation from an axis on, and the axes.
-fn rows(call: &Call<'_>) -> Result<(usize, usize, Vec<usize>)> {
-    let x = call.input(0)?;
+fn rows(call: &Call<'_>, x: &Tensor) -> Result<(usize, usize, Vec<usize>)> {
     let axis = call.axis(-1, x.rank())?;
     let (outer, inner) = x.shape.split_at(axis);
     Ok((outer.iter().product(), inner.iter().product(), (axis..x.rank()).collect()))
@@ -75,15 +74,22 @@ fn moments(d: Device<'_>, x: &Tensor, axes: &[usize]) -> Result<[Tensor; 2]> {
 /// The result, and where they are asked for the means and the inverse deviations, of f32. An input that a
 /// fusion has put fourth is added first.
 fn layer(call: &Call<'_>) -> Result<Vec<Tensor>> {
-    let (d, x) = (call.device(), call.input(0)?);
-    let (rows, columns, axes) = rows(call)?;
+    let d = call.device();
+    let (mut x, mut residual) = (call.input(0)?.clone(), call.optional(3));
+    if let Some(other) = residual.filter(|other| other.shape != x.shape) {
+        // The larger of the two has the shape of the sum that the fusion took.
+        x = d.binary(BinaryOp::Add, &x, other)?;
+        residual = None;
+    }
+    let x = &x;
+    let (rows, columns, axes) = rows(call, x)?;
     let y = d.empty(x.kind, &x.shape)?;
     let mut desc = LayerNormDesc::new(x.kind.dtype(), d.ptr(x)?, d.ptr(&y)?, rows, columns);
     let (weight, bias) = (vector(call, call.optional(1), columns)?, vector(call, call.optional(2), columns)?);
     desc.eps = call.node.float("epsilon", 1e-5);
     desc.weight = d.optional(weight.as_ref())?;
     desc.bias = d.optional(bias.as_ref())?;
-    desc.residual = d.optional(call.optional(3))?;
+    desc.residual = d.optional(residual)?;
     call.backend.layer_norm(&desc)?;
     if !(call.node.has_output(1) || call.node.has_output(2)) {
         return Ok(vec![y]);
@@ -94,7 +100,7 @@ fn layer(call: &Call<'_>) -> Result<Vec<Tensor>> {
 
 fn root_mean_square(call: &Call<'_>) -> Result<Vec<Tensor>> {
     let (d, x) = (call.device(), call.input(0)?);
-    let (rows, columns, _) = rows(call)?;
+    let (rows, columns, _) = rows(call, x)?;
     let y = d.empty(x.kind, &x.shape)?;
     let mut desc = RmsNormDesc::new(x.kind.dtype(), d.ptr(x)?, d.ptr(&y)?, rows, columns);
     let weight = vector(call, call.optional(1), columns)?;

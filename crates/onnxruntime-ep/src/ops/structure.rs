@@ -172,6 +172,6 @@ fn eye_like(call: &Call<'_>) -> Result<Vec<Tensor>> {
     let kind = eye_kind(call.node).flatten().unwrap_or(x.kind);
     let diagonal = call.node.int("k", 0);
     let ones = (0..rows as i64).flat_map(|i| (0..columns as i64).map(move |j| i64::from(j - i == diagonal)));
-    let ones = Numbers::Int(ones.collect()).convert(Kind::I64, kind);
+    let ones = Numbers::Int(ones.collect()).convert(kind);
     Ok(vec![Tensor::host(kind, x.shape.clone(), ones)?])
 }
