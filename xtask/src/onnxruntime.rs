@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use anyhow::Context as _;
 use xshell::{Shell, cmd};
 
-use crate::{drivers, wheel};
+use crate::{drivers, model, wheel};
 
 /// The package whose cases the lists in `crates/onnxruntime-ep/tests` are of.
 const ONNX: &str = "onnx==1.23.2";
@@ -25,6 +25,7 @@ pub(crate) struct Args {
 
 pub(crate) fn run(sh: &Shell, args: &Args) -> anyhow::Result<()> {
     drivers::prepare(sh, true, false)?;
+    let weights = model::ensure_present(sh)?;
     let library = wheel::build(sh, "dev")?;
     let [nodes, models] =
         ["node_models", "models"].map(|name| format!("crates/onnxruntime-ep/tests/{name}.py"));
@@ -39,7 +40,7 @@ pub(crate) fn run(sh: &Shell, args: &Args) -> anyhow::Result<()> {
         for device in devices {
             let _device = sh.push_env("COMPUTE_BACKEND", device);
             cmd!(sh, "{python} {nodes} {library} {older...} {arguments...}").run()?;
-            cmd!(sh, "{python} {models} {library}").run()?;
+            cmd!(sh, "{python} {models} {library} {weights}").run()?;
         }
     }
     Ok(())

@@ -1,10 +1,11 @@
-"""Small models on the provider beside ONNX Runtime's CPU provider: python models.py LIBRARY
+"""Small models on the provider beside ONNX Runtime's CPU provider: python models.py LIBRARY [MINILM]
 
 A transformer encoder with a mask and a convolutional network, made here with random weights, of several batch sizes
-and lengths; what sessions do beside runs: IO binding, threads, sessions next to each other, wrong inputs, options, and
+and lengths; with the folder of all-MiniLM-L6-v2, that model too. And what sessions do beside runs: IO binding, threads, sessions next to each other, wrong inputs, options, and
 registering again. Prints a line for each check, and ends with 1 if one fails.
 """
 
+import json
 import os
 import pathlib
 import sys
@@ -56,33 +57,77 @@ def ints(*numbers):
     return np.array(numbers, dtype=np.int64)
 
 
-def encoder(layers=2, heads=4, width=32):
-    """A BERT-like encoder, its attention and GELU taken apart as exporters do."""
+def safetensors(path):
+    """The tensors of a file, all of f32."""
+    data = path.read_bytes()
+    length = int.from_bytes(data[:8], "little")
+    entries = {name: entry for name, entry in json.loads(data[8 : 8 + length]).items() if name != "__metadata__"}
+    body = memoryview(data)[8 + length :]
+    return {
+        name: np.frombuffer(body[slice(*entry["data_offsets"])], "f4").reshape(entry["shape"])
+        for name, entry in entries.items()
+        if entry["dtype"] == "F32"
+    }
+
+
+def random_bert(layers, width, words=50, positions=64):
+    """Weights under the names of a BERT checkpoint."""
+    weights = {"embeddings.word_embeddings.weight": normal(words, width) * 5}
+    weights["embeddings.position_embeddings.weight"] = normal(positions, width)
+    weights["embeddings.token_type_embeddings.weight"] = normal(2, width)
+
+    def linear(name, rows, columns):
+        weights[f"{name}.weight"], weights[f"{name}.bias"] = normal(rows, columns).T.copy(), normal(columns)
+
+    def norm(name):
+        weights[f"{name}.weight"], weights[f"{name}.bias"] = 1 + normal(width), normal(width)
+
+    norm("embeddings.LayerNorm")
+    for layer in (f"encoder.layer.{i}" for i in range(layers)):
+        for part in ("query", "key", "value"):
+            linear(f"{layer}.attention.self.{part}", width, width)
+        linear(f"{layer}.attention.output.dense", width, width)
+        linear(f"{layer}.intermediate.dense", width, 4 * width)
+        linear(f"{layer}.output.dense", 4 * width, width)
+        norm(f"{layer}.attention.output.LayerNorm")
+        norm(f"{layer}.output.LayerNorm")
+    return weights
+
+
+def encoder(weights, layers, heads):
+    """A BERT encoder, its attention and GELU taken apart as exporters do."""
     g = Graph()
-    hidden = g.add("Gather", normal(50, width) * 5, "ids")
+    embeddings = "embeddings.{}_embeddings.weight".format
+    width = weights[embeddings("word")].shape[1]
+    hidden = g.add("Gather", weights[embeddings("word")], "ids")
     shape = g.add("Shape", hidden)
-    batch, tokens = (g.add("Gather", shape, ints(i), axis=0) for i in range(2))
-    split = g.add("Concat", batch, tokens, ints(heads), ints(width // heads), axis=0)
+    batch, length = (g.add("Gather", shape, ints(i), axis=0) for i in range(2))
+    place = g.add("Range", ints(0).reshape(()), g.add("Squeeze", length, ints(0)), ints(1).reshape(()))
+    place = g.add("Add", g.add("Gather", weights[embeddings("position")], place), weights[embeddings("token_type")][0])
+    hidden = g.add("Add", hidden, place)
+    split = g.add("Concat", batch, length, ints(heads), ints(width // heads), axis=0)
     mask = g.add("Unsqueeze", g.add("Cast", "mask", to=TensorProto.FLOAT), ints(1, 2))
     mask = g.add("Mul", g.add("Sub", number(1), mask), number(-1e9))
 
-    def linear(x, rows, columns):
-        return g.add("Add", g.add("MatMul", x, normal(rows, columns)), normal(columns))
+    def linear(x, name):
+        return g.add("Add", g.add("MatMul", x, weights[f"{name}.weight"].T.copy()), weights[f"{name}.bias"])
 
-    def norm(x):
-        return g.add("LayerNormalization", x, 1 + normal(width), normal(width), axis=-1, epsilon=1e-12)
+    def norm(x, name):
+        return g.add("LayerNormalization", x, weights[f"{name}.weight"], weights[f"{name}.bias"], axis=-1, epsilon=1e-12)
 
-    for _ in range(layers):
-        q, k, v = (g.add("Transpose", g.add("Reshape", linear(hidden, width, width), split), perm=[0, 2, 1, 3]) for _ in range(3))
+    hidden = norm(hidden, "embeddings.LayerNorm")
+    for layer in (f"encoder.layer.{i}" for i in range(layers)):
+        projections = (linear(hidden, f"{layer}.attention.self.{part}") for part in ("query", "key", "value"))
+        q, k, v = (g.add("Transpose", g.add("Reshape", x, split), perm=[0, 2, 1, 3]) for x in projections)
         scores = g.add("MatMul", q, g.add("Transpose", k, perm=[0, 1, 3, 2]))
         scores = g.add("Add", g.add("Div", scores, number((width // heads) ** 0.5)), mask)
         context = g.add("Transpose", g.add("MatMul", g.add("Softmax", scores, axis=-1), v), perm=[0, 2, 1, 3])
-        context = g.add("Reshape", context, ints(0, 0, width))
-        hidden = norm(g.add("Add", linear(context, width, width), hidden))
-        up = linear(hidden, width, 4 * width)
+        context = linear(g.add("Reshape", context, ints(0, 0, width)), f"{layer}.attention.output.dense")
+        hidden = norm(g.add("Add", context, hidden), f"{layer}.attention.output.LayerNorm")
+        up = linear(hidden, f"{layer}.intermediate.dense")
         gate = g.add("Add", g.add("Erf", g.add("Div", up, number(2**0.5))), number(1))
         up = g.add("Mul", g.add("Mul", up, gate), number(0.5))
-        hidden = norm(g.add("Add", linear(up, 4 * width, width), hidden))
+        hidden = norm(g.add("Add", linear(up, f"{layer}.output.dense"), hidden), f"{layer}.output.LayerNorm")
     ids = [("ids", TensorProto.INT64, ["b", "s"]), ("mask", TensorProto.INT64, ["b", "s"])]
     return g.model(ids, hidden, ["b", "s", width])
 
@@ -120,10 +165,10 @@ def reference(model):
     return ort.InferenceSession(model, providers=["CPUExecutionProvider"])
 
 
-def tokens(batch, length):
+def tokens(batch, length, words=50):
     mask = np.ones((batch, length), np.int64)
     mask[0, length // 2 + 1 :] = 0
-    return {"ids": RANDOM.integers(0, 50, (batch, length)), "mask": mask}
+    return {"ids": RANDOM.integers(0, words, (batch, length)), "mask": mask}
 
 
 def images(batch, height, width):
@@ -158,12 +203,23 @@ def fails(call):
 FAILED = []
 
 
-def main(library):
+def minilm(folder):
+    """all-MiniLM-L6-v2 with its own weights."""
+    model = encoder(safetensors(folder / "model.safetensors"), 6, 12)
+    session, expected = ours(model), reference(model)
+    check("MiniLM: every node is the provider's", set(counts(session)) == {NAME}, counts(session))
+    for feed in (tokens(2, 16, 30000), tokens(1, 9, 30000)):
+        a, b = (run.run(None, feed)[0].mean(axis=1).astype("f8") for run in (session, expected))
+        cosine = (a * b).sum(-1) / np.linalg.norm(a, axis=-1) / np.linalg.norm(b, axis=-1)
+        check("MiniLM: cosine of the embeddings", cosine.min() >= 0.9999, f"{cosine.min():.7f}")
+
+
+def main(library, folder):
     ort.set_default_logger_severity(4)
     ort.register_execution_provider_library("webgpu_compute", library)
     print(f"onnxruntime {ort.__version__}, {dict(device().ep_metadata)}")
     for name, model, feeds in [
-        ("encoder", encoder(), [tokens(2, 5), tokens(1, 16), tokens(3, 7), tokens(2, 5)]),
+        ("encoder", encoder(random_bert(2, 32), 2, 4), [tokens(2, 5), tokens(1, 16), tokens(3, 7), tokens(2, 5)]),
         ("network", network(), [images(1, 32, 32), images(2, 40, 24), images(1, 32, 32)]),
     ]:
         session, expected = ours(model), reference(model)
@@ -171,6 +227,8 @@ def main(library):
         for feed in feeds:
             compare(name, session, expected, feed)
 
+    if folder is not None:
+        minilm(folder)
     model = network()
     session, expected, feed = ours(model), reference(model), images(2, 32, 32)
     want = expected.run(None, feed)[0]
@@ -185,7 +243,7 @@ def main(library):
     [thread.start() for thread in threads]
     [thread.join() for thread in threads]
     check("four threads on one session", not wrong)
-    other = ours(encoder())
+    other = ours(encoder(random_bert(1, 32), 1, 4))
     compare("a second session beside it", session, expected, feed)
     del other
     compare("after the second session has gone", session, expected, feed)
@@ -216,4 +274,4 @@ def main(library):
 
 
 if __name__ == "__main__":
-    main(str(pathlib.Path(sys.argv[1]).resolve()))
+    main(str(pathlib.Path(sys.argv[1]).resolve()), pathlib.Path(sys.argv[2]) if len(sys.argv) > 2 else None)
