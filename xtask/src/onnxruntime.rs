@@ -16,7 +16,7 @@ pub(crate) struct Args {
     #[arg(long, value_delimiter = ',', default_value = "1.32.0,1.25.1,1.23.2")]
     versions: Vec<String>,
     /// Devices, as COMPUTE_BACKEND names them
-    #[arg(long, value_delimiter = ',', default_value = "webgpu:vulkan,cpu")]
+    #[arg(long, value_delimiter = ',', default_value = "webgpu:llvmpipe,cpu")]
     devices: Vec<String>,
     /// Arguments for node_models.py, such as --write
     #[arg(last = true)]

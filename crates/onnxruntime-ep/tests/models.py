@@ -200,6 +200,14 @@ def fails(call):
     return ""
 
 
+def refuses(make, word):
+    """Whether no session with the provider is made. Older versions of ONNX Runtime then make one without it."""
+    try:
+        return NAME not in make().get_providers()
+    except Exception as error:
+        return word in str(error)
+
+
 FAILED = []
 
 
@@ -261,7 +269,7 @@ def main(library, folder):
 
     check("an image smaller than the filter is an error", "Conv" in (why := fails(lambda: session.run(None, images(1, 0, 0)))) or why, why[:90])
     compare("after an error", session, expected, feed)
-    check("an unknown option is an error", "selectr" in fails(lambda: ours(model, {"selectr": "cpu"})))
+    check("an unknown option is refused", refuses(lambda: ours(model, {"selectr": "cpu"}), "selectr"))
     compare("another device by an option", ours(model, {"selector": "cpu"}), expected, feed)
     del session, binding, value
     ort.unregister_execution_provider_library("webgpu_compute")
