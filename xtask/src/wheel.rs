@@ -30,7 +30,8 @@ pub(crate) struct Args {
 pub(crate) fn run(sh: &Shell, args: &Args) -> anyhow::Result<()> {
     let library = build(sh, &args.profile)?;
     let version = env!("CARGO_PKG_VERSION");
-    let tag = format!("py3-none-{}", platform());
+    let binary = fs::read(&library)?;
+    let tag = format!("py3-none-{}", platform(&binary));
     let folder = sh.current_dir().join(&args.out);
     fs::create_dir_all(&folder)?;
     let path = folder.join(format!("{MODULE}-{version}-{tag}.whl"));
@@ -39,7 +40,7 @@ pub(crate) fn run(sh: &Shell, args: &Args) -> anyhow::Result<()> {
     let file_name = library.file_name().context("a library has a name")?.to_string_lossy().into_owned();
     let files = [
         (format!("{MODULE}/__init__.py"), fs::read(python.join(MODULE).join("__init__.py"))?),
-        (format!("{MODULE}/{file_name}"), fs::read(&library)?),
+        (format!("{MODULE}/{file_name}"), binary),
         (format!("{info}/METADATA"), metadata(version, &fs::read_to_string(python.join("README.md"))?)),
         (format!("{info}/licenses/LICENSE-MIT"), fs::read("LICENSE-MIT")?),
         (format!("{info}/licenses/LICENSE-APACHE"), fs::read("LICENSE-APACHE")?),
@@ -78,17 +79,26 @@ pub(crate) fn build(sh: &Shell, profile: &str) -> anyhow::Result<PathBuf> {
     Ok(sh.current_dir().join(target).join(folder).join(format!("{prefix}{MODULE}{suffix}")))
 }
 
-/// The platform as wheels name it.
-const fn platform() -> &'static str {
-    if cfg!(target_os = "windows") {
-        "win_amd64"
-    } else if cfg!(target_os = "macos") {
-        "macosx_11_0_arm64"
-    } else if cfg!(target_arch = "aarch64") {
-        "manylinux_2_28_aarch64"
-    } else {
-        "manylinux_2_28_x86_64"
+/// The platform as wheels name it. On Linux it says which glibc the library needs, and at least the one that
+/// pip's own wheels are built for.
+fn platform(library: &[u8]) -> String {
+    let arch = std::env::consts::ARCH;
+    match std::env::consts::OS {
+        "windows" => "win_amd64".to_owned(),
+        "macos" => "macosx_11_0_arm64".to_owned(),
+        _ => format!("manylinux_2_{}_{arch}", glibc_minor(library).max(28)),
     }
+}
+
+/// The newest minor version in the library's requirements of symbols, `GLIBC_2.…`.
+fn glibc_minor(library: &[u8]) -> u32 {
+    const PREFIX: &[u8] = b"GLIBC_2.";
+    let places = library.windows(PREFIX.len()).enumerate().filter(|(_, window)| *window == PREFIX);
+    let minor = |(place, _): (usize, &[u8])| {
+        let digits = library.get(place + PREFIX.len()..)?.iter().take_while(|byte| byte.is_ascii_digit());
+        String::from_utf8(digits.copied().collect()).ok()?.parse().ok()
+    };
+    places.filter_map(minor).max().unwrap_or(0)
 }
 
 fn metadata(version: &str, readme: &str) -> Vec<u8> {
@@ -98,4 +108,15 @@ fn metadata(version: &str, readme: &str) -> Vec<u8> {
          >=3.10\nDescription-Content-Type: text/markdown\n\n{readme}"
     )
     .into_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::glibc_minor;
+
+    #[test]
+    fn the_newest_requirement_counts() {
+        assert_eq!(glibc_minor(b"..GLIBC_2.2.5\0GLIBC_2.34\0GLIBC_2.9\0GLIBC_2."), 34);
+        assert_eq!(glibc_minor(b"none"), 0);
+    }
 }
