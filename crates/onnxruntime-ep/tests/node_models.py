@@ -101,7 +101,7 @@ def main():
     parser.add_argument("library", type=pathlib.Path)
     parser.add_argument("--write", action="store_true")
     parser.add_argument("--case", default="")
-    parser.add_argument("--older", action="store_true", help="only look for what is wrong: claims may differ")
+    parser.add_argument("--older", action="store_true", help="only run the claimed cases and look for what is wrong, as claims may differ")
     parser.add_argument("--sample", type=int, default=1, help="run every N-th of the cases")
     args = parser.parse_args()
     ort.set_default_logger_severity(4)
@@ -115,6 +115,9 @@ def main():
     counts, new_claims, new_failures, problems = collections.Counter(), [], [], []
     start = time.time()
     cases = [case for case in loader.load_model_tests(kind="node") if args.case in case.name]
+    if args.older:
+        # Before 1.25, nobody tells whose nodes are wrong.
+        cases = [case for case in cases if case.name in claimed]
     for case in cases[:: args.sample]:
         verdict, why = run(case, device)
         counts[verdict] += 1
