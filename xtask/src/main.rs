@@ -9,12 +9,14 @@ mod interleavings;
 mod mesa;
 mod model;
 mod msrv;
+mod onnxruntime;
 mod package;
 mod plot;
 mod programs;
 mod shader;
 mod suites;
 mod web;
+mod wheel;
 mod workflow;
 
 use std::path::Path;
@@ -49,6 +51,10 @@ enum Task {
     TestDawn(web::Args),
     /// Time a product and a sentence in the browser beside onnxruntime-web; needs npm and Python
     CompareWeb(web::Args),
+    /// Run ONNX's node models on the provider for ONNX Runtime; needs Python with venv and pip
+    Onnxruntime(onnxruntime::Args),
+    /// Build the Python wheel of the provider for ONNX Runtime
+    Wheel(wheel::Args),
     /// Draw docs/plots and write the tables of docs/performance.md from docs/measurements
     Plot,
     /// Build the crates as they would be published, and check what is in them
@@ -85,6 +91,8 @@ fn main() -> anyhow::Result<()> {
             model::ensure_present(&sh)?;
             web::run(&sh, "compare-web", &args)
         }
+        Task::Onnxruntime(args) => onnxruntime::run(&sh, &args),
+        Task::Wheel(args) => wheel::run(&sh, &args),
         Task::Deny => deny::run(&sh),
         Task::Workflow => workflow::run(&sh),
         Task::Plot => plot::run(&sh),

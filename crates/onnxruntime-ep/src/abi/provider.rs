@@ -1,0 +1,162 @@
+//! The provider of one session: which nodes it takes, and the plans that it makes of them.
+
+use std::ffi::c_char;
+use std::ptr;
+use std::sync::Arc;
+
+use backend_api::ComputeBackend;
+use ort_sys::{OrtGraph, OrtNode, OrtStatusPtr};
+
+use super::api::ep_api;
+use super::compute;
+use super::graph::{self, Constants};
+use super::log::Logger;
+use super::status::{check, guard, guard_value};
+use super::tables::{API_VERSION, Ep, GraphSupportInfo, NodeComputeInfo, NodeFusionOptions};
+use crate::claim::{Claim, claim};
+use crate::devices::Device;
+use crate::error::{Error, Result};
+use crate::options::Options;
+use crate::plan::Plan;
+
+/// ONNX Runtime's table, and what it doesn't look at behind it.
+#[repr(C)]
+struct Provider {
+    table: Ep,
+    backend: Arc<dyn ComputeBackend>,
+    options: Options,
+    logger: Logger,
+}
+
+/// A provider that computes on `device`; `release` gives it back.
+pub(super) fn create(device: &Device, options: Options, logger: Logger) -> Result<*mut Ep> {
+    let backend = device.backend()?;
+    let info = &device.info;
+    logger.info(&format!("computing on {} ({}, {})", info.name, info.api, info.selector));
+    let table = Ep {
+        ort_version_supported: API_VERSION,
+        GetName: name,
+        GetCapability: capability,
+        Compile: compile,
+        ReleaseNodeComputeInfos: release_compiled,
+        GetPreferredDataLayout: None,
+        ShouldConvertDataLayoutForOp: None,
+        SetDynamicOptions: None,
+        OnRunStart: None,
+        OnRunEnd: None,
+        CreateAllocator: None,
+        CreateSyncStreamForDevice: None,
+        GetCompiledModelCompatibilityInfo: None,
+    };
+    Ok(Box::into_raw(Box::new(Provider { table, backend, options, logger })).cast())
+}
+
+/// # Safety
+/// `ep` must be one of `create`'s, and isn't used afterwards.
+pub(super) unsafe fn release(ep: *mut Ep) {
+    // SAFETY: the caller's promise.
+    drop(unsafe { Box::from_raw(ep.cast::<Provider>()) });
+}
+
+/// # Safety
+/// `ep` must be one of `create`'s, not yet released.
+unsafe fn provider<'a>(ep: *const Ep) -> &'a Provider {
+    // SAFETY: the table is the first field of what `create` made.
+    unsafe { &*ep.cast::<Provider>() }
+}
+
+unsafe extern "system" fn name(_this: *const Ep) -> *const c_char {
+    c"WebGpuComputeExecutionProvider".as_ptr()
+}
+
+unsafe extern "system" fn capability(
+    this: *mut Ep,
+    graph: *const OrtGraph,
+    info: *mut GraphSupportInfo,
+) -> OrtStatusPtr {
+    guard(|| {
+        // SAFETY: ONNX Runtime passes the provider back.
+        let provider = unsafe { provider(this) };
+        // SAFETY: the graph is valid for the call.
+        let read = unsafe { graph::read(graph, Constants::Small, &provider.backend)? };
+        let Some((graph, nodes)) = read else { return Ok(()) };
+        let Claim { subgraphs, refused } = claim(&graph, &provider.options, &*provider.backend)?;
+        for (node, reason) in &refused {
+            provider.logger.info(&format!("left to ONNX Runtime: {node}: {reason}"));
+        }
+        let options =
+            NodeFusionOptions { ort_version_supported: API_VERSION, drop_constant_initializers: true };
+        for subgraph in subgraphs {
+            let nodes: Vec<_> = subgraph.iter().filter_map(|&node| nodes.get(node).copied()).collect();
+            // SAFETY: the nodes are the graph's own, and the list is as long as the call says.
+            unsafe { fuse(info, &nodes, &options)? };
+        }
+        Ok(())
+    })
+}
+
+/// # Safety
+/// All pointers must be valid.
+unsafe fn fuse(
+    info: *mut GraphSupportInfo,
+    nodes: &[*const OrtNode],
+    options: &NodeFusionOptions,
+) -> Result<()> {
+    let api = ep_api()?;
+    // SAFETY: the caller's promise.
+    let status =
+        unsafe { (api.EpGraphSupportInfo_AddNodesToFuse)(info, nodes.as_ptr(), nodes.len(), options) };
+    check("EpGraphSupportInfo_AddNodesToFuse", status)
+}
+
+unsafe extern "system" fn compile(
+    this: *mut Ep,
+    graphs: *const *const OrtGraph,
+    fused_nodes: *const *const OrtNode,
+    count: usize,
+    infos: *mut *mut NodeComputeInfo,
+    _context_nodes: *mut *mut OrtNode,
+) -> OrtStatusPtr {
+    guard(|| {
+        // SAFETY: ONNX Runtime passes the provider back.
+        let provider = unsafe { provider(this) };
+        for i in 0..count {
+            // SAFETY: the three lists have `count` elements, of which those of the last may be written.
+            unsafe { infos.add(i).write(ptr::null_mut()) };
+        }
+        for i in 0..count {
+            // SAFETY: as before; graphs and nodes are valid for the call.
+            unsafe {
+                let plan = plan(provider, *graphs.add(i), *fused_nodes.add(i))?;
+                infos.add(i).write(compute::create(plan));
+            }
+        }
+        Ok(())
+    })
+}
+
+/// # Safety
+/// All pointers must be valid.
+unsafe fn plan(provider: &Provider, graph: *const OrtGraph, fused: *const OrtNode) -> Result<Plan> {
+    // SAFETY: the caller's promise.
+    let (read, [inputs, outputs]) =
+        unsafe { (graph::read(graph, Constants::All, &provider.backend)?, graph::signature(fused)?) };
+    let (mut graph, _) = read.ok_or_else(|| Error::invalid("a branch or loop can't be compiled"))?;
+    (graph.inputs, graph.outputs) = (inputs, outputs);
+    Plan::new(graph, &provider.backend)
+}
+
+unsafe extern "system" fn release_compiled(_this: *mut Ep, infos: *mut *mut NodeComputeInfo, count: usize) {
+    guard_value((), || {
+        for i in 0..count {
+            // SAFETY: the list has `count` elements, each null or made by `compute::create`.
+            unsafe {
+                let info = *infos.add(i);
+                if !info.is_null() {
+                    compute::release(info);
+                }
+            }
+        }
+        Ok(())
+    });
+}

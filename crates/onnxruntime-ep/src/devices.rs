@@ -1,0 +1,99 @@
+//! The devices that the provider offers to ONNX Runtime, each opened when a session first asks for it.
+
+use std::sync::{Arc, OnceLock};
+
+use backend_api::{ComputeBackend, DeviceInfo, DeviceKind, OVERRIDE_VARIABLE, Registry};
+use parking_lot::Mutex;
+
+use crate::error::{Error, Result};
+
+/// A device and its backend, which sessions share.
+#[derive(Debug)]
+pub(crate) struct Device {
+    /// What it is.
+    pub(crate) info: DeviceInfo,
+    /// Its place in the list, which is the device id of its memory.
+    pub(crate) index: u32,
+    backend: Mutex<Option<Arc<dyn ComputeBackend>>>,
+}
+
+impl Device {
+    fn new(info: DeviceInfo, index: usize, backend: Option<Arc<dyn ComputeBackend>>) -> Self {
+        Self { info, index: u32::try_from(index).unwrap_or(u32::MAX), backend: Mutex::new(backend) }
+    }
+
+    /// The device's backend. A device that was lost is opened anew: its memory stays lost, but new sessions
+    /// work.
+    pub(crate) fn backend(&self) -> Result<Arc<dyn ComputeBackend>> {
+        let mut open = self.backend.lock();
+        if let Some(backend) = open.as_ref().filter(|backend| backend.is_initialized()) {
+            return Ok(Arc::clone(backend));
+        }
+        let backend: Arc<dyn ComputeBackend> = Arc::from(registry().create(&self.info.selector)?);
+        *open = Some(Arc::clone(&backend));
+        Ok(backend)
+    }
+}
+
+/// Every device that the provider offers, in the order of their ids.
+///
+/// The environment variable `COMPUTE_BACKEND` names the only one. Without it these are the GPUs: the CPU and
+/// software adapters are slower than ONNX Runtime's own CPU provider, and a policy that prefers GPUs must not
+/// choose them.
+pub(crate) fn all() -> Result<&'static [Arc<Device>]> {
+    static DEVICES: OnceLock<Vec<Arc<Device>>> = OnceLock::new();
+    if let Some(devices) = DEVICES.get() {
+        return Ok(devices);
+    }
+    let found = match asked_for() {
+        Some(name) => vec![Arc::new(open(&name, 0)?)],
+        None => {
+            let is_gpu =
+                |info: &DeviceInfo| !matches!(info.kind, DeviceKind::Cpu | DeviceKind::SoftwareAdapter);
+            let mut found: Vec<DeviceInfo> = registry().available().into_iter().filter(is_gpu).collect();
+            found.sort_by_key(|info| info.kind.rank());
+            found.into_iter().enumerate().map(|(i, info)| Arc::new(Device::new(info, i, None))).collect()
+        }
+    };
+    Ok(DEVICES.get_or_init(|| found))
+}
+
+/// The device that `selector` names: one of the list, or any that a registry knows, opened for the caller.
+pub(crate) fn named(selector: &str, otherwise: &Arc<Device>) -> Result<Arc<Device>> {
+    static NAMED: Mutex<Vec<(String, Arc<Device>)>> = Mutex::new(Vec::new());
+    if let Some(device) = all()?.iter().find(|device| device.info.selector == selector) {
+        return Ok(Arc::clone(device));
+    }
+    let mut named = NAMED.lock();
+    if let Some((_, device)) = named.iter().find(|(name, _)| name == selector) {
+        return Ok(Arc::clone(device));
+    }
+    // Its tensors pass for those of the device in whose place it computes.
+    let device = Arc::new(open(selector, otherwise.index as usize)?);
+    named.push((selector.to_owned(), Arc::clone(&device)));
+    Ok(device)
+}
+
+/// The device with this id.
+pub(crate) fn at(index: usize) -> Result<Arc<Device>> {
+    let device = all()?.get(index).map(Arc::clone);
+    device.ok_or_else(|| Error::invalid(format!("there is no device {index}")))
+}
+
+fn open(name: &str, index: usize) -> Result<Device> {
+    let selection = registry().select(name)?;
+    // The selector of the request opens the same device again, whatever order adapters then come in.
+    let info = DeviceInfo { selector: name.to_owned(), ..selection.device };
+    Ok(Device::new(info, index, Some(Arc::from(selection.backend))))
+}
+
+fn asked_for() -> Option<String> {
+    std::env::var(OVERRIDE_VARIABLE).ok().filter(|name| !name.is_empty() && name != "auto")
+}
+
+fn registry() -> Registry {
+    let mut registry = Registry::new();
+    backend_cpu::register(&mut registry);
+    backend_webgpu::register(&mut registry);
+    registry
+}

@@ -1,0 +1,263 @@
+//! Attention: ONNX's operator, ONNX Runtime's, and what a fusion makes of the operators that it consists of.
+
+use backend_api::desc::{AttentionDesc, AttentionMask, AttentionShape, HeadLayout};
+
+use super::call::Call;
+use super::{Kinds, Operator};
+use crate::error::{Error, Result};
+use crate::kind::Kind;
+use crate::model::{Graph, Node};
+use crate::numbers::Numbers;
+use crate::tensor::Tensor;
+
+pub(super) const OPERATORS: &[Operator] = &[
+    Operator::new("Attention", Kinds::Float, attention).with_check(as_onnx),
+    Operator::new("MultiHeadAttention", Kinds::Float, multi_head).of_microsoft().with_check(plain_heads),
+];
+
+/// Vectors of keys and values of one length, and no scores as an output.
+fn as_onnx(graph: &Graph, node: &Node) -> std::result::Result<(), String> {
+    if node.has_output(3) {
+        return Err("the scores as an output".to_owned());
+    }
+    if node.input(6).is_some() {
+        return Err("lengths of padded keys".to_owned());
+    }
+    if node.int("softmax_precision", 1) != 1 && graph.input_kind(node, 0) == Some(Kind::F16) {
+        return Err("another precision of the softmax".to_owned());
+    }
+    let window = node.int("left_window_size", -1) >= 0 || node.int("right_window_size", -1) >= 0;
+    if window {
+        return Err("a window".to_owned());
+    }
+    let last = |i: usize| {
+        let shape = graph.input_type(node, i)?.shape.as_ref()?;
+        Some((shape.len(), *shape.last()?))
+    };
+    match (last(0), last(1), last(2)) {
+        (Some((4, Some(q))), Some((4, Some(k))), Some((4, Some(v)))) if q == k && k == v => Ok(()),
+        (Some((3, Some(q))), Some((3, Some(k))), Some((3, Some(v)))) => {
+            let [heads, kv_heads] = ["q_num_heads", "kv_num_heads"].map(|name| node.int(name, 0));
+            let width = |numbers: usize, heads: i64| {
+                usize::try_from(heads).ok().and_then(|heads| numbers.checked_div(heads))
+            };
+            if width(q, heads).is_some() && width(q, heads) == width(k, kv_heads) && k == v {
+                Ok(())
+            } else {
+                Err("values of another width than keys".to_owned())
+            }
+        }
+        _ => Err("values of another width than keys".to_owned()),
+    }
+}
+
+/// Queries, keys and values apart, without a cache.
+fn plain_heads(graph: &Graph, node: &Node) -> std::result::Result<(), String> {
+    let rank_of = |i| graph.input_rank(node, i);
+    if (rank_of(0), rank_of(1), rank_of(2)) != (Some(3), Some(3), Some(3)) {
+        return Err("packed keys or values".to_owned());
+    }
+    let width = |i| graph.input_type(node, i).and_then(|known| known.shape.as_ref()?.get(2).copied()?);
+    if width(0).is_none() || width(0) != width(1) || width(1) != width(2) {
+        return Err("values of another width than keys".to_owned());
+    }
+    if [3, 4, 6, 7, 8, 9].iter().any(|&i| node.input(i).is_some()) || node.has_output(1) || node.has_output(3)
+    {
+        return Err("a bias, a padding mask, a cache or the scores".to_owned());
+    }
+    Ok(())
+}
+
+/// Queries, keys or values: the tensor, its heads, and where its vectors lie.
+struct Heads {
+    tensor: Tensor,
+    heads: usize,
+    tokens: usize,
+    width: usize,
+    layout: HeadLayout,
+}
+
+impl Heads {
+    /// Of `[batch, heads, tokens, width]`, or of `[batch, tokens, heads · width]`.
+    fn new(tensor: &Tensor, heads: usize) -> Result<Self> {
+        let tensor = tensor.clone();
+        match *tensor.shape.as_slice() {
+            [_, heads, tokens, width] => {
+                let layout = HeadLayout {
+                    offset: 0,
+                    batch: heads * tokens * width,
+                    head: tokens * width,
+                    token: width,
+                };
+                Ok(Self { tensor, heads, tokens, width, layout })
+            }
+            [_, tokens, numbers] if heads > 0 && numbers.is_multiple_of(heads) => {
+                let width = numbers / heads;
+                let layout = HeadLayout { offset: 0, batch: tokens * numbers, head: width, token: numbers };
+                Ok(Self { tensor, heads, tokens, width, layout })
+            }
+            _ => Err(Error::invalid(format!("{:?} in {heads} heads", tensor.shape))),
+        }
+    }
+
+    /// The vectors of a cache before these, as `[batch, heads, tokens, width]`.
+    fn behind(self, call: &Call<'_>, past: Option<&Tensor>) -> Result<Self> {
+        let Some(past) = past else { return Ok(self) };
+        Self::new(&call.device().concat(&[past, &self.split(call)?], 2)?, self.heads)
+    }
+
+    /// As `[batch, heads, tokens, width]`.
+    fn split(&self, call: &Call<'_>) -> Result<Tensor> {
+        if self.tensor.rank() == 4 {
+            return Ok(self.tensor.clone());
+        }
+        let batch = self.tensor.shape.first().copied().unwrap_or(1);
+        let shape = [batch, self.heads, self.tokens, self.width];
+        let HeadLayout { offset, batch, head, token } = self.layout;
+        call.device().strided(&self.tensor, offset, &shape, &[batch, head, token, 1])
+    }
+}
+
+/// Who sees whom, and how.
+#[derive(Clone, Copy, Debug)]
+struct Scores<'a> {
+    scale: Option<f64>,
+    softcap: f64,
+    causal: bool,
+    mask: Option<&'a Tensor>,
+}
+
+/// The output has the shape of the queries.
+fn attend(call: &Call<'_>, [q, k, v]: [&Heads; 3], scores: Scores<'_>) -> Result<Tensor> {
+    let d = call.device();
+    let y = d.empty(q.tensor.kind, &q.tensor.shape)?;
+    let batch = q.tensor.shape.first().copied().unwrap_or(1);
+    let shape =
+        AttentionShape { batch, heads: q.heads, seq_q: q.tokens, seq_kv: k.tokens, head_dim: q.width };
+    // One sequence of keys for all.
+    let shared = |heads: &Heads| HeadLayout {
+        batch: if heads.tensor.shape.first() == Some(&1) { 0 } else { heads.layout.batch },
+        ..heads.layout
+    };
+    let [at_q, at_k, at_v] = [d.ptr(&q.tensor)?, d.ptr(&k.tensor)?, d.ptr(&v.tensor)?];
+    let mut desc = AttentionDesc::new(q.tensor.kind.dtype(), at_q, at_k, at_v, d.ptr(&y)?, shape)
+        .with_kv_heads(k.heads)
+        .with_softcap(scores.softcap)
+        .with_causal(scores.causal)
+        .with_q_layout(q.layout)
+        .with_k_layout(shared(k))
+        .with_v_layout(shared(v))
+        .with_o_layout(q.layout);
+    if let Some(scale) = scores.scale {
+        desc = desc.with_scale(scale);
+    }
+    let mask = scores.mask.map(|mask| summand(call, mask, q.tensor.kind, k.tokens)).transpose()?;
+    if let Some(mask) = &mask {
+        desc = desc.with_mask(strides(mask, d.ptr(mask)?)?);
+    }
+    call.backend.attention_ext(&desc)?;
+    Ok(y)
+}
+
+/// A mask as numbers that are added, for every key.
+fn summand(call: &Call<'_>, mask: &Tensor, kind: Kind, keys: usize) -> Result<Tensor> {
+    let d = call.device();
+    let mask = if mask.kind == Kind::Bool {
+        let zero = Tensor::host(kind, vec![], Numbers::Float(vec![0.0]))?;
+        d.choose(mask, &zero, f64::NEG_INFINITY)?
+    } else {
+        d.convert(mask, kind)?
+    };
+    match mask.shape.last() {
+        Some(&extent) if extent == keys => Ok(mask),
+        Some(&1) => {
+            let mut shape = mask.shape.clone();
+            shape.pop();
+            shape.push(keys);
+            d.expand(&mask, &shape)
+        }
+        Some(&extent) if extent < keys => {
+            let mut shape = mask.shape.clone();
+            shape.pop();
+            shape.push(keys);
+            d.pad(&mask, &shape, &vec![0; shape.len()], f64::NEG_INFINITY)
+        }
+        _ => Err(Error::invalid(format!("a mask {:?} for {keys} keys", mask.shape))),
+    }
+}
+
+/// The rows of a mask that is broadcast over batch, heads and queries.
+fn strides(mask: &Tensor, ptr: u64) -> Result<AttentionMask> {
+    let missing =
+        4usize.checked_sub(mask.rank()).ok_or_else(|| Error::invalid("a mask of five dimensions"))?;
+    let mut shape = vec![1; missing];
+    shape.extend(&mask.shape);
+    let packed = super::shape::packed_strides(&shape);
+    let stride = |k: usize| if shape[k] == 1 { 0 } else { packed[k] };
+    Ok(AttentionMask { ptr, batch_stride: stride(0), head_stride: stride(1), query_stride: stride(2) })
+}
+
+fn number_of(call: &Call<'_>, name: &str) -> usize {
+    usize::try_from(call.node.int(name, 0)).unwrap_or(0)
+}
+
+/// Output, and the keys and values with those of the cache.
+fn attention(call: &Call<'_>) -> Result<Vec<Tensor>> {
+    let node = call.node;
+    let q = Heads::new(call.input(0)?, number_of(call, "q_num_heads"))?;
+    let heads = |i, past| -> Result<Heads> {
+        Heads::new(call.input(i)?, number_of(call, "kv_num_heads"))?.behind(call, call.optional(past))
+    };
+    let (k, v) = (heads(1, 4)?, heads(2, 5)?);
+    let given = node.float("scale", f64::NAN);
+    let past = call.optional(4).and_then(|past| past.shape.get(2)).copied().unwrap_or(0);
+    let causal = node.int("is_causal", 0) == 1;
+    // The backend aligns the last query with the last key; here query i sees keys up to i and the cache.
+    let aligned = past + q.tokens == k.tokens;
+    let mask = if causal && !aligned {
+        Some(staircase(call, q.tokens, k.tokens, past, call.optional(3))?)
+    } else {
+        call.optional(3).cloned()
+    };
+    let scores = Scores {
+        scale: Some(given).filter(|scale| !scale.is_nan() && *scale != 0.0),
+        softcap: node.float("softcap", 0.0),
+        causal: causal && aligned,
+        mask: mask.as_ref(),
+    };
+    let mut outputs = vec![attend(call, [&q, &k, &v], scores)?];
+    if node.has_output(1) || node.has_output(2) {
+        outputs.extend([k.split(call)?, v.split(call)?]);
+    }
+    Ok(outputs)
+}
+
+/// A mask that hides what is later than each query, added to what is given.
+fn staircase(
+    call: &Call<'_>,
+    queries: usize,
+    keys: usize,
+    past: usize,
+    given: Option<&Tensor>,
+) -> Result<Tensor> {
+    let sees = (0..queries).flat_map(|i| (0..keys).map(move |j| i64::from(j <= i + past)));
+    let sees = Tensor::host(Kind::Bool, vec![queries, keys], Numbers::Int(sees.collect()))?;
+    let kind = call.input(0)?.kind;
+    let Some(given) = given else { return summand(call, &sees, kind, keys) };
+    let given = summand(call, given, kind, keys)?;
+    call.device().choose(&sees, &given, f64::NEG_INFINITY)
+}
+
+/// ONNX Runtime's attention over `[batch, tokens, heads · width]`, with a summand of the scores.
+fn multi_head(call: &Call<'_>) -> Result<Vec<Tensor>> {
+    let heads = number_of(call, "num_heads");
+    let part = |i| Heads::new(call.input(i)?, heads);
+    let (q, k, v) = (part(0)?, part(1)?, part(2)?);
+    let scores = Scores {
+        scale: Some(call.node.float("scale", 0.0)).filter(|&scale| scale != 0.0),
+        softcap: 0.0,
+        causal: call.node.int("unidirectional", 0) == 1,
+        mask: call.optional(5),
+    };
+    Ok(vec![attend(call, [&q, &k, &v], scores)?])
+}

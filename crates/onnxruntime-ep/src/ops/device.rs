@@ -1,0 +1,238 @@
+//! Operations of the backend as functions of tensors, each into new memory.
+
+use std::sync::Arc;
+
+use backend_api::desc::{
+    AffineDesc, BinaryDesc, ClampDesc, CompareDesc, ConcatDesc, CopyDesc, GatherDesc, IndexShape, PadDesc,
+    ReduceDesc, TensorDesc, UnaryDesc, Value, WhereDesc,
+};
+use backend_api::{BinaryOp, CompareOp, ComputeBackend, ReduceOp, UnaryOp};
+
+use super::shape::{broadcast, packed_strides};
+use crate::error::{Error, Result};
+use crate::kind::Kind;
+use crate::tensor::{Tensor, elements, reserve};
+
+/// A backend as operators see it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Device<'a>(pub(crate) &'a Arc<dyn ComputeBackend>);
+
+/// What an element-wise operation takes: a tensor or a number.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Arg<'a> {
+    /// A tensor.
+    Tensor(&'a Tensor),
+    /// A number, the same for every element.
+    Number(f64),
+}
+
+impl<'a> From<&'a Tensor> for Arg<'a> {
+    fn from(tensor: &'a Tensor) -> Self {
+        Self::Tensor(tensor)
+    }
+}
+
+impl From<f64> for Arg<'_> {
+    fn from(number: f64) -> Self {
+        Self::Number(number)
+    }
+}
+
+impl<'a> Arg<'a> {
+    const fn kind(self) -> Option<Kind> {
+        match self {
+            Self::Tensor(tensor) => Some(tensor.kind),
+            Self::Number(_) => None,
+        }
+    }
+
+    fn shape(self) -> &'a [usize] {
+        match self {
+            Self::Tensor(tensor) => &tensor.shape,
+            Self::Number(_) => &[],
+        }
+    }
+}
+
+impl Device<'_> {
+    /// New memory of arbitrary contents.
+    pub(crate) fn empty(&self, kind: Kind, shape: &[usize]) -> Result<Tensor> {
+        let buffer = reserve(self.0, elements(shape)? * kind.dtype().size())?;
+        Ok(Tensor::device(kind, shape.to_vec(), buffer))
+    }
+
+    /// The handle of a tensor's elements.
+    pub(crate) fn ptr(&self, tensor: &Tensor) -> Result<u64> {
+        tensor.ptr(self.0)
+    }
+
+    /// The handle of a tensor that may be left out.
+    pub(crate) fn optional(&self, tensor: Option<&Tensor>) -> Result<Option<u64>> {
+        tensor.map(|tensor| self.ptr(tensor)).transpose()
+    }
+
+    fn value<'t>(&self, arg: Arg<'t>) -> Result<Value<'t>> {
+        Ok(match arg {
+            // A number on the host needs no memory.
+            Arg::Tensor(tensor) if tensor.is_on_host() && tensor.count() == 1 && tensor.rank() == 0 => {
+                Value::Scalar(tensor.numbers()?.floats().first().copied().unwrap_or(0.0))
+            }
+            Arg::Tensor(tensor) => tensor.desc(self.0)?.into(),
+            Arg::Number(number) => number.into(),
+        })
+    }
+
+    /// `op(x)`.
+    pub(crate) fn unary(&self, op: UnaryOp, x: &Tensor) -> Result<Tensor> {
+        let y = self.empty(x.kind, &x.shape)?;
+        self.0.unary_ext(&UnaryDesc::new(op, x.desc(self.0)?, y.desc(self.0)?))?;
+        Ok(y)
+    }
+
+    /// `op(a, b)` with broadcasting.
+    pub(crate) fn binary<'t>(
+        &self,
+        op: BinaryOp,
+        a: impl Into<Arg<'t>>,
+        b: impl Into<Arg<'t>>,
+    ) -> Result<Tensor> {
+        let (a, b) = (a.into(), b.into());
+        let kind = a.kind().or(b.kind()).unwrap_or(Kind::F32);
+        let y = self.empty(kind, &broadcast(a.shape(), b.shape())?)?;
+        self.0.binary_ext(&BinaryDesc::new(op, self.value(a)?, self.value(b)?, y.desc(self.0)?))?;
+        Ok(y)
+    }
+
+    /// 1 where the comparison holds, else 0.
+    pub(crate) fn compare<'t>(
+        &self,
+        op: CompareOp,
+        a: impl Into<Arg<'t>>,
+        b: impl Into<Arg<'t>>,
+    ) -> Result<Tensor> {
+        let (a, b) = (a.into(), b.into());
+        let y = self.empty(Kind::Bool, &broadcast(a.shape(), b.shape())?)?;
+        self.0.compare(&CompareDesc::new(op, self.value(a)?, self.value(b)?, y.desc(self.0)?))?;
+        Ok(y)
+    }
+
+    /// `a` where the condition holds, else `b`.
+    pub(crate) fn choose<'t>(
+        &self,
+        condition: &Tensor,
+        a: impl Into<Arg<'t>>,
+        b: impl Into<Arg<'t>>,
+    ) -> Result<Tensor> {
+        let (a, b) = (a.into(), b.into());
+        let kind = a.kind().or(b.kind()).unwrap_or(Kind::F32);
+        let y = self.empty(kind, &broadcast(&condition.shape, &broadcast(a.shape(), b.shape())?)?)?;
+        let condition = condition.desc(self.0)?;
+        self.0.where_cond(&WhereDesc::new(condition, self.value(a)?, self.value(b)?, y.desc(self.0)?))?;
+        Ok(y)
+    }
+
+    /// `min(max(x, min), max)`.
+    pub(crate) fn clamp(&self, x: &Tensor, min: f64, max: f64) -> Result<Tensor> {
+        let y = self.empty(x.kind, &x.shape)?;
+        self.0.clamp(&ClampDesc::new(x.desc(self.0)?, y.desc(self.0)?, min, max))?;
+        Ok(y)
+    }
+
+    /// `scale · x + bias`.
+    pub(crate) fn affine(&self, x: &Tensor, scale: f64, bias: f64) -> Result<Tensor> {
+        let y = self.empty(x.kind, &x.shape)?;
+        self.0.affine(&AffineDesc::new(x.desc(self.0)?, y.desc(self.0)?, scale, bias))?;
+        Ok(y)
+    }
+
+    /// The numbers in another element type.
+    pub(crate) fn convert(&self, x: &Tensor, kind: Kind) -> Result<Tensor> {
+        if x.kind == kind {
+            return Ok(x.clone());
+        }
+        let y = self.empty(kind, &x.shape)?;
+        self.0.copy(&CopyDesc::new(x.desc(self.0)?, y.desc(self.0)?))?;
+        Ok(y)
+    }
+
+    /// Elements of `x` at `offset + Σ index·stride`, as a packed tensor.
+    pub(crate) fn strided(
+        &self,
+        x: &Tensor,
+        offset: usize,
+        shape: &[usize],
+        strides: &[usize],
+    ) -> Result<Tensor> {
+        let y = self.empty(x.kind, shape)?;
+        let from = TensorDesc::strided(self.ptr(x)?, x.kind.dtype(), shape, strides).with_offset(offset);
+        self.0.copy(&CopyDesc::new(from, y.desc(self.0)?))?;
+        Ok(y)
+    }
+
+    /// `x` in another shape to which it is broadcast.
+    pub(crate) fn expand(&self, x: &Tensor, shape: &[usize]) -> Result<Tensor> {
+        if x.shape == shape {
+            return Ok(x.clone());
+        }
+        self.strided(x, 0, shape, &expanded_strides(&x.shape, shape)?)
+    }
+
+    /// The slices that `indices` name along an axis.
+    pub(crate) fn select(&self, x: &Tensor, axis: usize, indices: &Tensor) -> Result<Tensor> {
+        let mut shape = x.shape.clone();
+        let rows = *shape.get(axis).ok_or_else(|| Error::invalid("the axis is too large"))?;
+        shape.splice(axis..=axis, indices.shape.iter().copied());
+        let y = self.empty(x.kind, &shape)?;
+        let [outer, columns] = x.around(axis);
+        let of = IndexShape { rows, columns, count: indices.count() };
+        let desc = GatherDesc::new(x.kind.dtype(), self.ptr(x)?, self.ptr(indices)?, self.ptr(&y)?, of);
+        self.0.gather(&desc.with_outer(outer))?;
+        Ok(y)
+    }
+
+    /// A reduction, whose dimensions stay as ones.
+    pub(crate) fn reduce(&self, op: ReduceOp, x: &Tensor, axes: &[usize]) -> Result<Tensor> {
+        let mut shape = x.shape.clone();
+        for &axis in axes {
+            *shape.get_mut(axis).ok_or_else(|| Error::invalid("the axis is too large"))? = 1;
+        }
+        let y = self.empty(if op.is_index() { Kind::I64 } else { x.kind }, &shape)?;
+        self.0.reduce_ext(&ReduceDesc::new(op, x.desc(self.0)?, axes, self.ptr(&y)?))?;
+        Ok(y)
+    }
+
+    /// The tensors one after the other along an axis.
+    pub(crate) fn concat(&self, parts: &[&Tensor], axis: usize) -> Result<Tensor> {
+        let first = parts.first().ok_or_else(|| Error::invalid("nothing to concatenate"))?;
+        let mut shape = first.shape.clone();
+        let extent = parts.iter().map(|part| part.shape.get(axis).copied().unwrap_or(0)).sum();
+        *shape.get_mut(axis).ok_or_else(|| Error::invalid("the axis is too large"))? = extent;
+        let y = self.empty(first.kind, &shape)?;
+        let parts = parts.iter().map(|part| part.desc(self.0)).collect::<Result<Vec<_>>>()?;
+        self.0.concat(&ConcatDesc::new(&parts, y.desc(self.0)?, axis))?;
+        Ok(y)
+    }
+
+    /// `value` around `x`, which begins at `before` in a tensor of `shape`.
+    pub(crate) fn pad(&self, x: &Tensor, shape: &[usize], before: &[usize], value: f64) -> Result<Tensor> {
+        let y = self.empty(x.kind, shape)?;
+        self.0.pad(&PadDesc::new(x.desc(self.0)?, y.desc(self.0)?, before, value))?;
+        Ok(y)
+    }
+}
+
+/// Strides with which a packed tensor of `from` is read as one of `to`: 0 where it is repeated.
+pub(crate) fn expanded_strides(from: &[usize], to: &[usize]) -> Result<Vec<usize>> {
+    let missing = to.len().checked_sub(from.len());
+    let missing = missing.ok_or_else(|| Error::invalid(format!("{from:?} can't be expanded to {to:?}")))?;
+    let packed = packed_strides(from);
+    let mut strides = vec![0; missing];
+    for ((&extent, stride), &wanted) in from.iter().zip(packed).zip(to.iter().skip(missing)) {
+        match extent {
+            1 => strides.push(0),
+            _ if extent == wanted => strides.push(stride),
+            _ => return Err(Error::invalid(format!("{from:?} can't be expanded to {to:?}"))),
+        }
+    }
+    Ok(strides)
+}

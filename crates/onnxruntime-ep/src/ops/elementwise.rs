@@ -1,0 +1,217 @@
+//! Arithmetic: functions of one or two numbers, element by element.
+
+use backend_api::{BinaryOp, CompareOp, UnaryOp};
+
+use super::call::Call;
+use super::device::Device;
+use super::{Kinds, Operator};
+use crate::error::{Error, Result};
+use crate::host::{self, Pairwise};
+use crate::kind::Kind;
+use crate::model::{Graph, Node};
+use crate::tensor::Tensor;
+
+pub(super) const OPERATORS: &[Operator] = &[
+    Operator::new("Add", Kinds::Number, binary),
+    Operator::new("Sub", Kinds::Number, binary),
+    Operator::new("Mul", Kinds::Number, binary),
+    Operator::new("Div", Kinds::Number, binary),
+    Operator::new("Max", Kinds::Number, fold),
+    Operator::new("Min", Kinds::Number, fold),
+    Operator::new("Sum", Kinds::Float, fold),
+    Operator::new("Mean", Kinds::Float, fold),
+    Operator::new("Pow", Kinds::Number, power),
+    Operator::new("Mod", Kinds::Number, modulo).with_check(truncates_floats),
+    Operator::new("Abs", Kinds::Number, unary),
+    Operator::new("Ceil", Kinds::Float, unary),
+    Operator::new("Cos", Kinds::Float, unary),
+    Operator::new("Exp", Kinds::Float, unary),
+    Operator::new("Floor", Kinds::Float, unary),
+    Operator::new("Log", Kinds::Float, unary),
+    Operator::new("Neg", Kinds::Number, unary),
+    Operator::new("Reciprocal", Kinds::Float, unary),
+    Operator::new("Relu", Kinds::Number, unary),
+    Operator::new("Round", Kinds::Float, unary),
+    Operator::new("Sigmoid", Kinds::Float, unary),
+    Operator::new("Sign", Kinds::Number, unary),
+    Operator::new("Sin", Kinds::Float, unary),
+    Operator::new("Sqrt", Kinds::Float, unary),
+    Operator::new("Tanh", Kinds::Float, unary),
+    Operator::new("Clip", Kinds::Number, clip),
+];
+
+/// The function of the device and that of the host.
+fn pairwise(operator: &str) -> Result<(BinaryOp, Pairwise)> {
+    Ok(match operator {
+        "Add" | "Sum" | "Mean" => {
+            (BinaryOp::Add, Pairwise { int: |a, b| Some(a.wrapping_add(b)), float: |a, b| a + b })
+        }
+        "Sub" => (BinaryOp::Sub, Pairwise { int: |a, b| Some(a.wrapping_sub(b)), float: |a, b| a - b }),
+        "Mul" => (BinaryOp::Mul, Pairwise { int: |a, b| Some(a.wrapping_mul(b)), float: |a, b| a * b }),
+        "Div" => (BinaryOp::Div, Pairwise { int: i64::checked_div, float: |a, b| a / b }),
+        "Max" => (BinaryOp::Max, Pairwise { int: |a, b| Some(a.max(b)), float: |a, b| extreme(a, b, a > b) }),
+        "Min" => (BinaryOp::Min, Pairwise { int: |a, b| Some(a.min(b)), float: |a, b| extreme(a, b, a < b) }),
+        "Pow" => (
+            BinaryOp::Pow,
+            Pairwise { int: |a, b| Some(a.wrapping_pow(u32::try_from(b).ok()?)), float: f64::powf },
+        ),
+        other => return Err(Error::invalid(format!("{other} is no arithmetic"))),
+    })
+}
+
+/// NaN wins.
+fn extreme(a: f64, b: f64, a_wins: bool) -> f64 {
+    if a.is_nan() || a_wins { a } else { b }
+}
+
+fn binary(call: &Call<'_>) -> Result<Vec<Tensor>> {
+    let (a, b) = (call.input(0)?, call.input(1)?);
+    Ok(vec![arithmetic(call, &call.node.operator, a, b)?])
+}
+
+fn arithmetic(call: &Call<'_>, operator: &str, a: &Tensor, b: &Tensor) -> Result<Tensor> {
+    let (on_device, on_host) = pairwise(operator)?;
+    if call.is_for_host() {
+        host::binary(&on_host, a, b, a.kind)
+    } else {
+        call.device().binary(on_device, a, b)
+    }
+}
+
+/// The function of all inputs one after the other, and for the mean divided by their number.
+fn fold(call: &Call<'_>) -> Result<Vec<Tensor>> {
+    let mut inputs = call.all().into_iter();
+    let mut folded = inputs.next().cloned().ok_or_else(|| Error::invalid("no input"))?;
+    for input in inputs {
+        folded = arithmetic(call, &call.node.operator, &folded, input)?;
+    }
+    if call.node.operator == "Mean" {
+        folded = call.device().affine(&folded, 1.0 / call.all().len() as f64, 0.0)?;
+    }
+    Ok(vec![folded])
+}
+
+/// The base's kind is the result's. Squares and roots, of which normalisations are made, have functions of
+/// their own.
+fn power(call: &Call<'_>) -> Result<Vec<Tensor>> {
+    let (d, base, exponent) = (call.device(), call.input(0)?, call.input(1)?);
+    let is_host_base = !base.kind.is_float() || base.is_on_host();
+    if is_host_base && call.is_for_host() {
+        return Ok(vec![host::binary(&pairwise("Pow")?.1, base, exponent, base.kind)?]);
+    }
+    if base.kind.is_float()
+        && exponent.is_on_host()
+        && exponent.count() == 1
+        && exponent.rank() <= base.rank()
+    {
+        match exponent.numbers()?.floats().first() {
+            Some(2.0) => return Ok(vec![d.unary(UnaryOp::Square, base)?]),
+            Some(0.5) => return Ok(vec![d.unary(UnaryOp::Sqrt, base)?]),
+            _ => {}
+        }
+    }
+    let [a, b] = [d.convert(base, Kind::F32)?, d.convert(exponent, Kind::F32)?];
+    let y = d.binary(BinaryOp::Pow, &a, &b)?;
+    Ok(vec![match base.kind {
+        Kind::F32 => y,
+        Kind::F16 => d.convert(&y, Kind::F16)?,
+        // A conversion drops the fraction, and with it a whole number that was missed by a little.
+        kind => d.convert(&d.unary(UnaryOp::Round, &y)?, kind)?,
+    }])
+}
+
+/// Of floating-point numbers, the remainder that has the dividend's sign.
+fn truncates_floats(graph: &Graph, node: &Node) -> std::result::Result<(), String> {
+    let is_float = graph.input_kind(node, 0).is_some_and(Kind::is_float);
+    if is_float && node.int("fmod", 0) == 0 {
+        Err("floored remainders of fractions".to_owned())
+    } else {
+        Ok(())
+    }
+}
+
+/// The remainder of a division towards zero with `fmod`, else of one towards −∞.
+fn modulo(call: &Call<'_>) -> Result<Vec<Tensor>> {
+    let (d, a, b) = (call.device(), call.input(0)?, call.input(1)?);
+    let truncates = call.node.int("fmod", 0) == 1;
+    if call.is_for_host() {
+        let op = if truncates {
+            Pairwise { int: i64::checked_rem, float: |a, b| a % b }
+        } else {
+            Pairwise { int: floored, float: |a, b| a - (a / b).floor() * b }
+        };
+        return Ok(vec![host::binary(&op, a, b, a.kind)?]);
+    }
+    let quotient = d.binary(BinaryOp::Div, a, b)?;
+    let quotient = if a.kind.is_float() { towards_zero(d, &quotient)? } else { quotient };
+    // Of an infinite divisor, none is taken away.
+    let none = d.compare(CompareOp::Eq, &quotient, 0.0)?;
+    let whole = d.choose(&none, 0.0, &d.binary(BinaryOp::Mul, &quotient, b)?)?;
+    let remainder = d.binary(BinaryOp::Sub, a, &whole)?;
+    if truncates || a.kind == Kind::U32 {
+        return Ok(vec![remainder]);
+    }
+    let opposite = d.compare(CompareOp::Lt, &d.binary(BinaryOp::Mul, &remainder, b)?, 0.0)?;
+    Ok(vec![d.choose(&opposite, &d.binary(BinaryOp::Add, &remainder, b)?, &remainder)?])
+}
+
+fn floored(a: i64, b: i64) -> Option<i64> {
+    let remainder = a.checked_rem(b)?;
+    Some(if remainder != 0 && (remainder < 0) != (b < 0) { remainder + b } else { remainder })
+}
+
+fn towards_zero(d: Device<'_>, x: &Tensor) -> Result<Tensor> {
+    let magnitude = d.unary(UnaryOp::Floor, &d.unary(UnaryOp::Abs, x)?)?;
+    d.binary(BinaryOp::Mul, &d.unary(UnaryOp::Sign, x)?, &magnitude)
+}
+
+/// A function of integers.
+type Int = fn(i64) -> i64;
+
+/// A function of floating-point numbers.
+type Float = fn(f64) -> f64;
+
+fn unary(call: &Call<'_>) -> Result<Vec<Tensor>> {
+    let x = call.input(0)?;
+    let (op, int, float): (UnaryOp, Int, Float) = match call.node.operator.as_str() {
+        "Abs" => (UnaryOp::Abs, i64::wrapping_abs, f64::abs),
+        "Ceil" => (UnaryOp::Ceil, |x| x, f64::ceil),
+        "Cos" => (UnaryOp::Cos, |x| x, f64::cos),
+        "Exp" => (UnaryOp::Exp, |x| x, f64::exp),
+        "Floor" => (UnaryOp::Floor, |x| x, f64::floor),
+        "Log" => (UnaryOp::Log, |x| x, f64::ln),
+        "Neg" => (UnaryOp::Neg, i64::wrapping_neg, |x| -x),
+        "Reciprocal" => (UnaryOp::Recip, |x| x, f64::recip),
+        "Relu" => (UnaryOp::Relu, |x| x.max(0), |x| if x < 0.0 { 0.0 } else { x }),
+        "Round" => (UnaryOp::Round, |x| x, f64::round_ties_even),
+        "Sigmoid" => (UnaryOp::Sigmoid, |x| x, |x| 1.0 / (1.0 + (-x).exp())),
+        "Sign" => (UnaryOp::Sign, i64::signum, |x| if x == 0.0 { x } else { x.signum() }),
+        "Sin" => (UnaryOp::Sin, |x| x, f64::sin),
+        "Sqrt" => (UnaryOp::Sqrt, |x| x, f64::sqrt),
+        "Tanh" => (UnaryOp::Tanh, |x| x, f64::tanh),
+        other => return Err(Error::invalid(format!("{other} is no function of one number"))),
+    };
+    // The device has no signs or magnitudes of u32, which are few and rare.
+    Ok(vec![if call.is_for_host() || !op.accepts(x.kind.dtype()) {
+        host::map(x, int, float)?
+    } else {
+        call.device().unary(op, x)?
+    }])
+}
+
+/// Bounds that are left out don't bound.
+fn clip(call: &Call<'_>) -> Result<Vec<Tensor>> {
+    let x = call.input(0)?;
+    if call.is_for_host() {
+        let mut y = x.clone();
+        for (bound, operator) in [(call.optional(1), "Max"), (call.optional(2), "Min")] {
+            if let Some(bound) = bound {
+                y = host::binary(&pairwise(operator)?.1, &y, bound, x.kind)?;
+            }
+        }
+        return Ok(vec![y]);
+    }
+    let min = call.number(1)?.unwrap_or_else(|| call.node.float("min", f64::NEG_INFINITY));
+    let max = call.number(2)?.unwrap_or_else(|| call.node.float("max", f64::INFINITY));
+    Ok(vec![call.device().clamp(x, min, max)?])
+}

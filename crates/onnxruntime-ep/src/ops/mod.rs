@@ -1,0 +1,144 @@
+//! ONNX's operators in operations of a backend.
+//!
+//! Each family has a table of its operators: the name, the element types, what else must be known before a
+//! node is taken, and the function that runs it. Integers, truth values and short lists are computed on the
+//! host ([`host`](crate::host)), everything else on the device.
+
+mod attention;
+mod call;
+mod device;
+mod elementwise;
+mod functions;
+mod image;
+mod index;
+mod logic;
+mod matrix;
+mod movement;
+mod norm;
+mod reduce;
+pub(crate) mod shape;
+mod structure;
+
+pub(crate) use call::Call;
+
+use crate::error::Result;
+use crate::kind::Kind;
+use crate::model::{Graph, Node};
+use crate::tensor::Tensor;
+
+/// The domain of ONNX Runtime's own operators.
+pub(crate) const MICROSOFT: &str = "com.microsoft";
+
+/// Element types of an operator's first input.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kinds {
+    /// Floating-point numbers.
+    Float,
+    /// Floating-point numbers and integers.
+    Number,
+    /// Truth values.
+    Truth,
+    /// Whatever the provider knows.
+    Any,
+}
+
+impl Kinds {
+    /// Whether a type is one of them.
+    pub(crate) const fn has(self, kind: Kind) -> bool {
+        match self {
+            Self::Float => kind.is_float(),
+            Self::Number => !matches!(kind, Kind::Bool | Kind::Raw),
+            Self::Truth => matches!(kind, Kind::Bool),
+            Self::Any => true,
+        }
+    }
+}
+
+/// What must hold of a node before it is taken; the error says why it isn't.
+pub(crate) type Check = fn(&Graph, &Node) -> std::result::Result<(), String>;
+
+/// Runs a node. Gives its outputs in order, as many as anybody may ask for.
+pub(crate) type Run = fn(&Call<'_>) -> Result<Vec<Tensor>>;
+
+/// A row of a table of operators.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Operator {
+    /// Its domain, empty for ONNX's own.
+    pub(crate) domain: &'static str,
+    /// Its name.
+    pub(crate) name: &'static str,
+    /// Element types of the first input.
+    pub(crate) kinds: Kinds,
+    /// What else must hold.
+    pub(crate) check: Check,
+    /// What runs it.
+    pub(crate) run: Run,
+}
+
+impl Operator {
+    /// An operator of ONNX's that takes every node with these element types.
+    pub(crate) const fn new(name: &'static str, kinds: Kinds, run: Run) -> Self {
+        Self { domain: "", name, kinds, check: |_, _| Ok(()), run }
+    }
+
+    /// Looks closer at nodes.
+    pub(crate) const fn with_check(self, check: Check) -> Self {
+        Self { check, ..self }
+    }
+
+    /// An operator of ONNX Runtime's own.
+    pub(crate) const fn of_microsoft(self) -> Self {
+        Self { domain: MICROSOFT, ..self }
+    }
+}
+
+const FAMILIES: [&[Operator]; 11] = [
+    elementwise::OPERATORS,
+    functions::OPERATORS,
+    logic::OPERATORS,
+    reduce::OPERATORS,
+    matrix::OPERATORS,
+    image::OPERATORS,
+    attention::OPERATORS,
+    norm::OPERATORS,
+    movement::OPERATORS,
+    index::OPERATORS,
+    structure::OPERATORS,
+];
+
+/// The row of a node's operator.
+pub(crate) fn find(node: &Node) -> Option<&'static Operator> {
+    let domain = if node.domain == "ai.onnx" { "" } else { node.domain.as_str() };
+    FAMILIES.iter().copied().flatten().find(|row| row.name == node.operator && row.domain == domain)
+}
+
+/// Operators for which a device is worth its transfers.
+pub(crate) fn is_heavy(node: &Node) -> bool {
+    matches!(
+        node.operator.as_str(),
+        "MatMul"
+            | "Gemm"
+            | "Conv"
+            | "ConvTranspose"
+            | "Attention"
+            | "FusedMatMul"
+            | "MultiHeadAttention"
+            | "GroupQueryAttention"
+            | "FusedConv"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn no_operator_has_two_rows() {
+        let mut seen = HashSet::new();
+        for row in FAMILIES.iter().copied().flatten() {
+            assert!(seen.insert((row.domain, row.name)), "{}", row.name);
+        }
+    }
+}

@@ -1,0 +1,196 @@
+//! Normalisations.
+
+use backend_api::desc::{BatchNormDesc, ChannelShape, GroupNormDesc, LayerNormDesc, RmsNormDesc};
+use backend_api::{BinaryOp, ReduceOp, UnaryOp};
+
+use super::call::Call;
+use super::device::Device;
+use super::shape::extent;
+use super::{Kinds, Operator};
+use crate::error::{Error, Result};
+use crate::kind::Kind;
+use crate::model::{Graph, Node};
+use crate::tensor::Tensor;
+
+pub(super) const OPERATORS: &[Operator] = &[
+    Operator::new("LayerNormalization", Kinds::Float, layer),
+    Operator::new("RMSNormalization", Kinds::Float, root_mean_square),
+    Operator::new("SimplifiedLayerNormalization", Kinds::Float, root_mean_square).with_check(one_output),
+    Operator::new("SkipLayerNormalization", Kinds::Float, skip_layer).of_microsoft().with_check(two_outputs),
+    Operator::new("SkipSimplifiedLayerNormalization", Kinds::Float, skip_layer)
+        .of_microsoft()
+        .with_check(two_outputs),
+    Operator::new("GroupNormalization", Kinds::Float, group).with_check(per_channel),
+    Operator::new("InstanceNormalization", Kinds::Float, instance),
+    Operator::new("BatchNormalization", Kinds::Float, batch).with_check(one_precision),
+];
+
+fn one_output(_graph: &Graph, node: &Node) -> std::result::Result<(), String> {
+    if node.has_output(1) { Err("the inverse deviation as an output".to_owned()) } else { Ok(()) }
+}
+
+/// The result and the sum, without what only training needs.
+fn two_outputs(_graph: &Graph, node: &Node) -> std::result::Result<(), String> {
+    let training = node.has_output(1) || node.has_output(2);
+    if training { Err("means and deviations as outputs".to_owned()) } else { Ok(()) }
+}
+
+/// Before operator set 21 there was a factor for each group.
+fn per_channel(_graph: &Graph, node: &Node) -> std::result::Result<(), String> {
+    if node.since < 21 { Err("a factor for each group".to_owned()) } else { Ok(()) }
+}
+
+/// Statistics of the tensor's own element type.
+fn one_precision(graph: &Graph, node: &Node) -> std::result::Result<(), String> {
+    let kind = graph.input_kind(node, 0);
+    if (1..5).all(|i| graph.input_kind(node, i) == kind) { Ok(()) } else { Err("mixed precision".to_owned()) }
+}
+
+/// Rows and columns of a normalisation from an axis on, and the axes.
+fn rows(call: &Call<'_>, x: &Tensor) -> Result<(usize, usize, Vec<usize>)> {
+    let axis = call.axis(-1, x.rank())?;
+    let (outer, inner) = x.shape.split_at(axis);
+    Ok((outer.iter().product(), inner.iter().product(), (axis..x.rank()).collect()))
+}
+
+/// A factor or summand that has as many numbers as a row, expanded if it is broadcast.
+fn vector(call: &Call<'_>, given: Option<&Tensor>, columns: usize) -> Result<Option<Tensor>> {
+    let Some(given) = given else { return Ok(None) };
+    if given.count() == columns {
+        return Ok(Some(given.clone()));
+    }
+    let shape = call.input(0)?.shape.as_slice();
+    let inner = shape.get(call.axis(-1, shape.len())?..).unwrap_or_default();
+    Ok(Some(call.device().expand(given, inner)?))
+}
+
+/// The mean along some axes, and the mean square of what is left.
+fn moments(d: Device<'_>, x: &Tensor, axes: &[usize]) -> Result<[Tensor; 2]> {
+    let mean = d.reduce(ReduceOp::Mean, x, axes)?;
+    let rest = d.unary(UnaryOp::Square, &d.binary(BinaryOp::Sub, x, &mean)?)?;
+    Ok([mean, d.reduce(ReduceOp::Mean, &rest, axes)?])
+}
+
+/// The result, and where they are asked for the means and the inverse deviations, of f32. An input that a
+/// fusion has put fourth is added first.
+fn layer(call: &Call<'_>) -> Result<Vec<Tensor>> {
+    let d = call.device();
+    let (mut x, mut residual) = (call.input(0)?.clone(), call.optional(3));
+    if let Some(other) = residual.filter(|other| other.shape != x.shape) {
+        // The larger of the two has the shape of the sum that the fusion took.
+        x = d.binary(BinaryOp::Add, &x, other)?;
+        residual = None;
+    }
+    let x = &x;
+    let (rows, columns, axes) = rows(call, x)?;
+    let y = d.empty(x.kind, &x.shape)?;
+    let mut desc = LayerNormDesc::new(x.kind.dtype(), d.ptr(x)?, d.ptr(&y)?, rows, columns);
+    let (weight, bias) = (vector(call, call.optional(1), columns)?, vector(call, call.optional(2), columns)?);
+    desc.eps = call.node.float("epsilon", 1e-5);
+    desc.weight = d.optional(weight.as_ref())?;
+    desc.bias = d.optional(bias.as_ref())?;
+    desc.residual = d.optional(residual)?;
+    call.backend.layer_norm(&desc)?;
+    if !(call.node.has_output(1) || call.node.has_output(2)) {
+        return Ok(vec![y]);
+    }
+    let [mean, variance] = moments(d, &d.convert(x, Kind::F32)?, &axes)?;
+    Ok(vec![y, mean, d.unary(UnaryOp::Rsqrt, &d.affine(&variance, 1.0, desc.eps)?)?])
+}
+
+fn root_mean_square(call: &Call<'_>) -> Result<Vec<Tensor>> {
+    let (d, x) = (call.device(), call.input(0)?);
+    let (rows, columns, _) = rows(call, x)?;
+    let y = d.empty(x.kind, &x.shape)?;
+    let mut desc = RmsNormDesc::new(x.kind.dtype(), d.ptr(x)?, d.ptr(&y)?, rows, columns);
+    let weight = vector(call, call.optional(1), columns)?;
+    desc.eps = call.node.float("epsilon", 1e-5);
+    desc.weight = d.optional(weight.as_ref())?;
+    desc.residual = d.optional(call.optional(3))?;
+    call.backend.rms_norm(&desc)?;
+    Ok(vec![y])
+}
+
+/// A residual is added first, and a bias to the sum; the sum is an output too.
+fn skip_layer(call: &Call<'_>) -> Result<Vec<Tensor>> {
+    let (d, x, skip) = (call.device(), call.input(0)?, call.input(1)?);
+    let simplified = call.node.operator == "SkipSimplifiedLayerNormalization";
+    let columns = x.shape.last().copied().unwrap_or(1);
+    let rows = x.count() / columns.max(1);
+    let mut sum = d.binary(BinaryOp::Add, x, skip)?;
+    if let Some(bias) = call.optional(if simplified { 3 } else { 4 }) {
+        sum = d.binary(BinaryOp::Add, &sum, bias)?;
+    }
+    let y = d.empty(x.kind, &x.shape)?;
+    let (dtype, from, to) = (x.kind.dtype(), d.ptr(&sum)?, d.ptr(&y)?);
+    let eps = call.node.float("epsilon", 1e-12);
+    let weight = d.ptr(call.input(2)?)?;
+    if simplified {
+        call.backend
+            .rms_norm(&RmsNormDesc::new(dtype, from, to, rows, columns).with_eps(eps).with_weight(weight))?;
+    } else {
+        let mut desc = LayerNormDesc::new(dtype, from, to, rows, columns).with_eps(eps).with_weight(weight);
+        desc.bias = d.optional(call.optional(3))?;
+        call.backend.layer_norm(&desc)?;
+    }
+    Ok(vec![y.clone(), y.clone(), y, sum])
+}
+
+fn channels(x: &Tensor) -> Result<ChannelShape> {
+    match x.shape.as_slice() {
+        &[batch, channels, ref spatial @ ..] => {
+            Ok(ChannelShape { batch, channels, spatial: spatial.iter().product() })
+        }
+        &[channels] => Ok(ChannelShape { batch: 1, channels: 1, spatial: channels }),
+        [] => Err(Error::invalid("a tensor without channels")),
+    }
+}
+
+fn group(call: &Call<'_>) -> Result<Vec<Tensor>> {
+    groups(call, extent(call.node.int("num_groups", 1))?)
+}
+
+fn instance(call: &Call<'_>) -> Result<Vec<Tensor>> {
+    groups(call, channels(call.input(0)?)?.channels)
+}
+
+fn groups(call: &Call<'_>, groups: usize) -> Result<Vec<Tensor>> {
+    let (d, x) = (call.device(), call.input(0)?);
+    let y = d.empty(x.kind, &x.shape)?;
+    let desc = GroupNormDesc::new(x.kind.dtype(), d.ptr(x)?, d.ptr(&y)?, channels(x)?, groups)
+        .with_eps(call.node.float("epsilon", 1e-5))
+        .with_weight(d.ptr(call.input(1)?)?)
+        .with_bias(d.ptr(call.input(2)?)?);
+    call.backend.group_norm(&desc)?;
+    Ok(vec![y])
+}
+
+/// With the statistics that are given, or in training with those of the batch, which then change the ones
+/// given.
+fn batch(call: &Call<'_>) -> Result<Vec<Tensor>> {
+    let (d, node, x) = (call.device(), call.node, call.input(0)?);
+    let [mean, variance] = [call.input(3)?, call.input(4)?];
+    let y = d.empty(x.kind, &x.shape)?;
+    let normalise = |mean: &Tensor, variance: &Tensor| -> Result<()> {
+        let (from, to) = (d.ptr(x)?, d.ptr(&y)?);
+        let desc = BatchNormDesc::new(x.kind.dtype(), from, to, d.ptr(mean)?, d.ptr(variance)?, channels(x)?)
+            .with_eps(node.float("epsilon", 1e-5))
+            .with_weight(d.ptr(call.input(1)?)?)
+            .with_bias(d.ptr(call.input(2)?)?);
+        Ok(call.backend.batch_norm(&desc)?)
+    };
+    if node.int("training_mode", 0) == 0 {
+        normalise(mean, variance)?;
+        return Ok(vec![y]);
+    }
+    let axes: Vec<usize> = (0..x.rank()).filter(|&axis| axis != 1).collect();
+    let [now_mean, now_variance] = moments(d, x, &axes)?;
+    normalise(&now_mean, &now_variance)?;
+    let momentum = node.float("momentum", 0.9);
+    let mixed = |before: &Tensor, now: &Tensor| -> Result<Tensor> {
+        let now = now.reshaped(before.shape.clone())?;
+        d.binary(BinaryOp::Add, &d.affine(before, momentum, 0.0)?, &d.affine(&now, 1.0 - momentum, 0.0)?)
+    };
+    let (mean, variance) = (mixed(mean, &now_mean)?, mixed(variance, &now_variance)?);
+    Ok(vec![y, mean, variance])
+}

@@ -1,0 +1,197 @@
+//! Reductions, cumulative sums and softmax.
+
+use backend_api::desc::{CumSumDesc, SoftmaxDesc};
+use backend_api::{BinaryOp, ReduceOp, UnaryOp};
+
+use super::call::{Call, rounded};
+use super::shape::{axes, axis};
+use super::{Kinds, Operator};
+use crate::error::{Error, Result};
+use crate::host;
+use crate::kind::Kind;
+use crate::model::{Graph, Node};
+use crate::numbers::Numbers;
+use crate::tensor::Tensor;
+
+pub(super) const OPERATORS: &[Operator] = &[
+    Operator::new("ReduceSum", Kinds::Number, reduction),
+    Operator::new("ReduceSumSquare", Kinds::Number, reduction),
+    Operator::new("ReduceLogSum", Kinds::Float, reduction),
+    Operator::new("ReduceMean", Kinds::Float, reduction),
+    Operator::new("ReduceMax", Kinds::Any, reduction),
+    Operator::new("ReduceMin", Kinds::Any, reduction),
+    Operator::new("ReduceProd", Kinds::Number, reduction),
+    Operator::new("ReduceL1", Kinds::Float, reduction),
+    Operator::new("ReduceL2", Kinds::Float, reduction),
+    Operator::new("ReduceLogSumExp", Kinds::Float, reduction),
+    Operator::new("ArgMax", Kinds::Number, extreme),
+    Operator::new("ArgMin", Kinds::Number, extreme),
+    Operator::new("CumSum", Kinds::Number, cumulative_sum),
+    Operator::new("Softmax", Kinds::Float, softmax).with_check(has_rank),
+    Operator::new("LogSoftmax", Kinds::Float, softmax).with_check(has_rank),
+    Operator::new("LpNormalization", Kinds::Float, lp_normalization),
+];
+
+/// A softmax of a single number has no axis.
+fn has_rank(graph: &Graph, node: &Node) -> std::result::Result<(), String> {
+    if graph.input_rank(node, 0) == Some(0) { Err("no dimension".to_owned()) } else { Ok(()) }
+}
+
+fn op(operator: &str) -> Result<ReduceOp> {
+    Ok(match operator {
+        "ReduceSum" | "ReduceSumSquare" | "ReduceLogSum" => ReduceOp::Sum,
+        "ReduceMean" => ReduceOp::Mean,
+        "ReduceMax" => ReduceOp::Max,
+        "ReduceMin" => ReduceOp::Min,
+        "ReduceProd" => ReduceOp::Prod,
+        "ReduceL1" => ReduceOp::NormL1,
+        "ReduceL2" => ReduceOp::NormL2,
+        "ReduceLogSumExp" => ReduceOp::LogSumExp,
+        other => return Err(Error::invalid(format!("{other} is no reduction"))),
+    })
+}
+
+fn reduction(call: &Call<'_>) -> Result<Vec<Tensor>> {
+    let (node, d) = (call.node, call.device());
+    let x = call.input(0)?.clone();
+    let named = call.ints_or(1, "axes")?.unwrap_or_default();
+    let axes = match named.is_empty() {
+        true if node.int("noop_with_empty_axes", 0) == 1 => Vec::new(),
+        true => (0..x.rank()).collect(),
+        false => axes(&named, x.rank())?,
+    };
+    // Without axes, only what is done to each number is left.
+    let is_sum = matches!(
+        node.operator.as_str(),
+        "ReduceSum" | "ReduceMean" | "ReduceMax" | "ReduceMin" | "ReduceProd"
+    );
+    let y = if axes.is_empty() && is_sum {
+        x
+    } else if !x.kind.is_float() && (x.kind == Kind::I64 || x.is_on_host()) {
+        integers(&node.operator, &x, &axes)?
+    } else {
+        let x = if node.operator == "ReduceSumSquare" { d.unary(UnaryOp::Square, &x)? } else { x };
+        let y = d.reduce(op(&node.operator)?, &x, &axes)?;
+        if node.operator == "ReduceLogSum" { d.unary(UnaryOp::Log, &y)? } else { y }
+    };
+    Ok(vec![if node.int("keepdims", 1) == 1 { y } else { without(&y, &axes)? }])
+}
+
+/// Reductions of whole numbers on the host.
+fn integers(operator: &str, x: &Tensor, axes: &[usize]) -> Result<Tensor> {
+    let numbers = x.ints()?;
+    let (shape, groups) = host::groups(&x.shape, axes);
+    let at = |&i: &usize| numbers.get(i).copied().unwrap_or(0);
+    let reduced = groups.iter().map(|group| {
+        let group = group.iter().map(at);
+        Ok(match operator {
+            "ReduceSum" => group.fold(0i64, i64::wrapping_add),
+            "ReduceSumSquare" => group.map(|x| x.wrapping_mul(x)).fold(0i64, i64::wrapping_add),
+            "ReduceProd" => group.fold(1i64, i64::wrapping_mul),
+            "ReduceMax" => group.max().unwrap_or(least(x.kind)),
+            "ReduceMin" => group.min().unwrap_or(largest(x.kind)),
+            other => return Err(Error::invalid(format!("{other} of integers"))),
+        })
+    });
+    rounded(x.kind, shape, Numbers::Int(reduced.collect::<Result<_>>()?))
+}
+
+/// The least number of a kind: the largest of none.
+fn least(kind: Kind) -> i64 {
+    match kind {
+        Kind::I32 => i64::from(i32::MIN),
+        Kind::U32 | Kind::Bool => 0,
+        _ => i64::MIN,
+    }
+}
+
+/// The largest number of a kind: the smallest of none.
+fn largest(kind: Kind) -> i64 {
+    match kind {
+        Kind::I32 => i64::from(i32::MAX),
+        Kind::U32 => i64::from(u32::MAX),
+        Kind::Bool => 1,
+        _ => i64::MAX,
+    }
+}
+
+/// The tensor without its reduced dimensions.
+fn without(y: &Tensor, axes: &[usize]) -> Result<Tensor> {
+    let kept = y.shape.iter().enumerate().filter(|(k, _)| !axes.contains(k)).map(|(_, &extent)| extent);
+    y.reshaped(kept.collect())
+}
+
+/// The place of the first extreme, or with `select_last_index` of the last.
+fn extreme(call: &Call<'_>) -> Result<Vec<Tensor>> {
+    let (d, x) = (call.device(), call.input(0)?);
+    let axis = call.axis(0, x.rank())?;
+    let op = if call.node.operator == "ArgMax" { ReduceOp::ArgMax } else { ReduceOp::ArgMin };
+    let place = if call.node.int("select_last_index", 0) == 0 {
+        d.reduce(op, x, &[axis])?
+    } else {
+        // The first of the numbers in reverse order, counted from the end.
+        let length = x.shape[axis] as i64;
+        let backwards = d.select(x, axis, &Tensor::vector((0..length).rev().collect()))?;
+        d.binary(BinaryOp::Sub, length as f64 - 1.0, &d.reduce(op, &backwards, &[axis])?)?
+    };
+    Ok(vec![if call.node.int("keepdims", 1) == 1 { place } else { without(&place, &[axis])? }])
+}
+
+fn cumulative_sum(call: &Call<'_>) -> Result<Vec<Tensor>> {
+    let (d, node, x) = (call.device(), call.node, call.input(0)?);
+    let named = call.ints(1)?.and_then(|axes| axes.first().copied()).unwrap_or_default();
+    let axis = axis(named, x.rank())?;
+    let (exclusive, reverse) = (node.int("exclusive", 0) == 1, node.int("reverse", 0) == 1);
+    if x.kind == Kind::I64 {
+        return Ok(vec![sums(x, axis, exclusive, reverse)?]);
+    }
+    let y = d.empty(x.kind, &x.shape)?;
+    let mut desc = CumSumDesc::along(x.kind.dtype(), d.ptr(x)?, d.ptr(&y)?, &x.shape, axis)?;
+    (desc.exclusive, desc.reverse) = (exclusive, reverse);
+    call.backend.cumsum(&desc)?;
+    Ok(vec![y])
+}
+
+/// Cumulative sums of whole numbers on the host.
+fn sums(x: &Tensor, axis: usize, exclusive: bool, reverse: bool) -> Result<Tensor> {
+    let mut numbers = x.ints()?;
+    let (_, groups) = host::groups(&x.shape, &[axis]);
+    for mut group in groups {
+        if reverse {
+            group.reverse();
+        }
+        let mut sum = 0i64;
+        for number in group {
+            let Some(number) = numbers.get_mut(number) else { continue };
+            let before = sum;
+            sum = sum.wrapping_add(*number);
+            *number = if exclusive { before } else { sum };
+        }
+    }
+    Tensor::host(x.kind, x.shape.clone(), Numbers::Int(numbers))
+}
+
+/// Before operator set 13 the dimensions from the axis on are taken as one.
+fn softmax(call: &Call<'_>) -> Result<Vec<Tensor>> {
+    let (d, x) = (call.device(), call.input(0)?);
+    let y = d.empty(x.kind, &x.shape)?;
+    let (dtype, from, to) = (x.kind.dtype(), d.ptr(x)?, d.ptr(&y)?);
+    let desc = if call.node.since < 13 {
+        let axis = call.axis(1, x.rank())?;
+        let (outer, inner) = x.shape.split_at(axis);
+        SoftmaxDesc::rows(dtype, from, to, outer.iter().product(), inner.iter().product())
+    } else {
+        SoftmaxDesc::along(dtype, from, to, &x.shape, call.axis(-1, x.rank())?)?
+    };
+    call.backend.softmax(&if call.node.operator == "LogSoftmax" { desc.with_log() } else { desc })?;
+    Ok(vec![y])
+}
+
+/// x / ‖x‖, and 0 where the norm is.
+fn lp_normalization(call: &Call<'_>) -> Result<Vec<Tensor>> {
+    let (d, x) = (call.device(), call.input(0)?);
+    let op = if call.node.int("p", 2) == 1 { ReduceOp::NormL1 } else { ReduceOp::NormL2 };
+    let norm = d.reduce(op, x, &[call.axis(-1, x.rank())?])?;
+    let none = d.compare(backend_api::CompareOp::Eq, &norm, 0.0)?;
+    Ok(vec![d.binary(BinaryOp::Div, x, &d.choose(&none, 1.0, &norm)?)?])
+}

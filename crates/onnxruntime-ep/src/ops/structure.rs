@@ -1,0 +1,177 @@
+//! Shapes: operators that read them, change them, or make tensors of them.
+
+use super::call::{Call, rounded};
+use super::shape::{axes, axis, extent};
+use super::{Kinds, Operator};
+use crate::error::{Error, Result};
+use crate::kind::Kind;
+use crate::model::{Attribute, Graph, Node};
+use crate::numbers::Numbers;
+use crate::tensor::{Tensor, elements};
+
+pub(super) const OPERATORS: &[Operator] = &[
+    Operator::new("Identity", Kinds::Any, identity),
+    Operator::new("Dropout", Kinds::Float, identity).with_check(is_inference),
+    Operator::new("Reshape", Kinds::Any, reshape),
+    Operator::new("Squeeze", Kinds::Any, squeeze),
+    Operator::new("Unsqueeze", Kinds::Any, unsqueeze),
+    Operator::new("Flatten", Kinds::Any, flatten),
+    Operator::new("Shape", Kinds::Any, shape),
+    Operator::new("Size", Kinds::Any, size),
+    Operator::new("ConstantOfShape", Kinds::Any, constant_of_shape).with_check(fills_with_known),
+    Operator::new("Range", Kinds::Number, range),
+    Operator::new("EyeLike", Kinds::Any, eye_like).with_check(eye_of_known),
+];
+
+fn identity(call: &Call<'_>) -> Result<Vec<Tensor>> {
+    Ok(vec![call.input(0)?.clone()])
+}
+
+/// Without training, and without the mask that training needs.
+fn is_inference(_graph: &Graph, node: &Node) -> std::result::Result<(), String> {
+    if node.input(2).is_none() && !node.has_output(1) { Ok(()) } else { Err("training".to_owned()) }
+}
+
+/// 0 keeps an extent and −1 takes what is left, unless `allowzero` says that 0 is none.
+fn reshape(call: &Call<'_>) -> Result<Vec<Tensor>> {
+    let x = call.input(0)?;
+    let wanted = call.ints_or(1, "shape")?.ok_or_else(|| Error::invalid("no shape"))?;
+    let keeps = call.node.int("allowzero", 0) == 0;
+    let mut open = None;
+    let mut shape = Vec::with_capacity(wanted.len());
+    for (k, &number) in wanted.iter().enumerate() {
+        shape.push(match number {
+            -1 if open.is_none() => {
+                open = Some(k);
+                1
+            }
+            0 if keeps => *x.shape.get(k).ok_or_else(|| Error::invalid("no extent to keep"))?,
+            number => extent(number)?,
+        });
+    }
+    if let Some(extent) = open.and_then(|k| shape.get_mut(k)) {
+        *extent = 0;
+        let known: usize = wanted
+            .iter()
+            .enumerate()
+            .filter(|&(k, _)| Some(k) != open)
+            .map(|(k, &number)| {
+                if number == 0 && keeps {
+                    x.shape.get(k).copied().unwrap_or(1)
+                } else {
+                    number.unsigned_abs() as usize
+                }
+            })
+            .product();
+        *extent = x.count().checked_div(known).unwrap_or(0);
+    }
+    Ok(vec![x.reshaped(shape)?])
+}
+
+fn squeeze(call: &Call<'_>) -> Result<Vec<Tensor>> {
+    let x = call.input(0)?;
+    let dropped = match call.ints_or(1, "axes")? {
+        Some(named) => axes(&named, x.rank())?,
+        None => (0..x.rank()).filter(|&k| x.shape[k] == 1).collect(),
+    };
+    let kept = x.shape.iter().enumerate().filter(|(k, _)| !dropped.contains(k)).map(|(_, &extent)| extent);
+    Ok(vec![x.reshaped(kept.collect())?])
+}
+
+fn unsqueeze(call: &Call<'_>) -> Result<Vec<Tensor>> {
+    let x = call.input(0)?;
+    let named = call.ints_or(1, "axes")?.ok_or_else(|| Error::invalid("no axes"))?;
+    let added = axes(&named, x.rank() + named.len())?;
+    let mut extents = x.shape.iter().copied();
+    let rank = x.rank() + added.len();
+    let shape = (0..rank).map(|k| if added.contains(&k) { 1 } else { extents.next().unwrap_or(1) });
+    Ok(vec![x.reshaped(shape.collect())?])
+}
+
+fn flatten(call: &Call<'_>) -> Result<Vec<Tensor>> {
+    let x = call.input(0)?;
+    let named = call.node.int("axis", 1);
+    let axis = if named == x.rank() as i64 { x.rank() } else { axis(named, x.rank())? };
+    let (outer, inner) = x.shape.split_at(axis);
+    Ok(vec![x.reshaped(vec![outer.iter().product(), inner.iter().product()])?])
+}
+
+fn shape(call: &Call<'_>) -> Result<Vec<Tensor>> {
+    let x = call.input(0)?;
+    let rank = x.rank() as i64;
+    let counted = |place: i64| if place < 0 { place + rank } else { place }.clamp(0, rank) as usize;
+    let (start, end) = (counted(call.node.int("start", 0)), counted(call.node.int("end", rank)));
+    let extents = x.shape.get(start..end.max(start)).unwrap_or_default();
+    Ok(vec![Tensor::vector(extents.iter().map(|&extent| extent as i64).collect())])
+}
+
+fn size(call: &Call<'_>) -> Result<Vec<Tensor>> {
+    Ok(vec![Tensor::vector(vec![call.input(0)?.count() as i64]).reshaped(vec![])?])
+}
+
+fn fills_with_known(_graph: &Graph, node: &Node) -> std::result::Result<(), String> {
+    match node.attributes.get("value") {
+        None | Some(Attribute::Tensor(_)) => Ok(()),
+        _ => Err("the element type of the value".to_owned()),
+    }
+}
+
+/// A number, 0 of f32 by default, in a shape.
+fn constant_of_shape(call: &Call<'_>) -> Result<Vec<Tensor>> {
+    let wanted = call.ints(0)?.ok_or_else(|| Error::invalid("no shape"))?;
+    let shape = wanted.into_iter().map(extent).collect::<Result<Vec<_>>>()?;
+    let (kind, value) = match call.node.attributes.get("value") {
+        Some(Attribute::Tensor(value)) => (value.kind, value.numbers()?.clone()),
+        _ => (Kind::F32, Numbers::Float(vec![0.0])),
+    };
+    let count = elements(&shape)?;
+    Ok(vec![Tensor::host(kind, shape, value.pick((0..count).map(|_| 0))?)?])
+}
+
+fn range(call: &Call<'_>) -> Result<Vec<Tensor>> {
+    let start = call.input(0)?;
+    let ends = [start.numbers()?, call.input(1)?.numbers()?, call.input(2)?.numbers()?];
+    let numbers = if start.kind.is_float() {
+        let [start, limit, delta] = ends.map(|end| end.floats().first().copied().unwrap_or(0.0));
+        let count = ((limit - start) / delta).ceil().max(0.0);
+        if !count.is_finite() || count > 1e9 {
+            return Err(Error::invalid("a range without end"));
+        }
+        Numbers::Float((0..count as usize).map(|i| start + i as f64 * delta).collect())
+    } else {
+        let [start, limit, delta] = ends.map(|end| end.ints().first().copied().unwrap_or(0));
+        let span = i128::from(limit) - i128::from(start);
+        let (count, rest) = match i128::from(delta) {
+            0 => return Err(Error::invalid("a range without end")),
+            delta => (span / delta, span % delta),
+        };
+        let count = usize::try_from((count + i128::from(rest != 0 && (span > 0) == (delta > 0))).max(0));
+        let count = count.ok().filter(|&count| count <= 1 << 30);
+        let count = count.ok_or_else(|| Error::invalid("a range without end"))?;
+        Numbers::Int((0..count as i64).map(|i| start + i * delta).collect())
+    };
+    Ok(vec![rounded(start.kind, vec![numbers.len()], numbers)?])
+}
+
+fn eye_kind(node: &Node) -> Option<Option<Kind>> {
+    match node.attributes.get("dtype") {
+        None => Some(None),
+        Some(&Attribute::Int(code)) => Kind::from_onnx(i32::try_from(code).ok()?).map(Some),
+        Some(_) => None,
+    }
+}
+
+fn eye_of_known(_graph: &Graph, node: &Node) -> std::result::Result<(), String> {
+    eye_kind(node).map(|_| ()).ok_or_else(|| "the element type of the matrix".to_owned())
+}
+
+/// Ones on a diagonal.
+fn eye_like(call: &Call<'_>) -> Result<Vec<Tensor>> {
+    let x = call.input(0)?;
+    let &[rows, columns] = x.shape.as_slice() else { return Err(Error::invalid("no matrix")) };
+    let kind = eye_kind(call.node).flatten().unwrap_or(x.kind);
+    let diagonal = call.node.int("k", 0);
+    let ones = (0..rows as i64).flat_map(|i| (0..columns as i64).map(move |j| i64::from(j - i == diagonal)));
+    let ones = Numbers::Int(ones.collect()).convert(kind);
+    Ok(vec![Tensor::host(kind, x.shape.clone(), ones)?])
+}

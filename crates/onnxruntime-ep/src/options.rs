@@ -1,0 +1,64 @@
+//! Options of a session.
+
+use crate::error::{Error, Result};
+
+/// The name by which sessions ask for the provider.
+pub(crate) const NAME: &str = "WebGpuComputeExecutionProvider";
+
+/// Which subgraphs are worth a device.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Scope {
+    /// Those with a matrix product, a convolution or attention.
+    #[default]
+    Compute,
+    /// All that can be computed.
+    All,
+}
+
+/// What a session asks of the provider.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Options {
+    /// Another device than the session's, such as `"webgpu:1"` or `"cpu"`.
+    pub(crate) selector: Option<String>,
+    /// Which subgraphs are taken.
+    pub(crate) scope: Scope,
+}
+
+impl Options {
+    /// Takes an entry of a session's configuration; entries that aren't the provider's are passed over.
+    pub(crate) fn set(&mut self, key: &str, value: &str) -> Result<()> {
+        let prefix = format!("ep.{}.", NAME.to_lowercase());
+        let Some(key) = key.strip_prefix(&prefix) else { return Ok(()) };
+        match (key, value) {
+            ("selector", "") => self.selector = None,
+            ("selector", name) => self.selector = Some(name.to_owned()),
+            ("claim", "compute") => self.scope = Scope::Compute,
+            ("claim", "all") => self.scope = Scope::All,
+            ("claim", other) => {
+                return Err(Error::invalid(format!("the option claim is {other:?}, not compute or all")));
+            }
+            (other, _) => {
+                return Err(Error::invalid(format!(
+                    "{NAME} has the options selector and claim, not {other:?}"
+                )));
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_providers_own_entries_are_read() {
+        let mut options = Options::default();
+        options.set("session.intra_op.allow_spinning", "0").unwrap();
+        options.set("ep.webgpucomputeexecutionprovider.claim", "all").unwrap();
+        options.set("ep.webgpucomputeexecutionprovider.selector", "webgpu:1").unwrap();
+        assert_eq!(options, Options { selector: Some("webgpu:1".to_owned()), scope: Scope::All });
+        assert!(options.set("ep.webgpucomputeexecutionprovider.claim", "some").is_err());
+        assert!(options.set("ep.webgpucomputeexecutionprovider.selectr", "cpu").is_err());
+    }
+}

@@ -1,0 +1,46 @@
+//! Which nodes the provider can compute.
+
+use backend_api::ComputeBackend;
+
+use crate::kind::Kind;
+use crate::model::{Graph, Node};
+use crate::ops;
+
+/// What a device can do, as far as nodes depend on it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Abilities {
+    /// Whether it computes with f16.
+    pub(crate) f16: bool,
+}
+
+impl Abilities {
+    /// Those of a backend.
+    pub(crate) fn of(backend: &dyn ComputeBackend) -> crate::error::Result<Self> {
+        Ok(Self { f16: backend.capabilities()?.f16 })
+    }
+}
+
+/// Whether a node is computed as ONNX has it; the error says why it isn't.
+pub(crate) fn supports(graph: &Graph, node: &Node, abilities: Abilities) -> Result<(), String> {
+    let Some(row) = ops::find(node) else { return Err("no operation".to_owned()) };
+    let used = node.inputs.iter().chain(&node.outputs).filter(|name| !name.is_empty());
+    for name in used {
+        let known = graph.types.get(name);
+        let Some(kind) = known.and_then(|known| known.kind) else {
+            return Err(format!("the element type of {name}"));
+        };
+        if kind == Kind::F16 && !abilities.f16 {
+            return Err("the device has no f16".to_owned());
+        }
+        if known.and_then(|known| known.shape.as_ref()).is_some_and(|shape| shape.len() > MAX_RANK) {
+            return Err(format!("{name} has more than {MAX_RANK} dimensions"));
+        }
+    }
+    if graph.input_kind(node, 0).is_some_and(|kind| !row.kinds.has(kind)) {
+        return Err("the element type".to_owned());
+    }
+    (row.check)(graph, node)
+}
+
+/// As many dimensions as strided operations take, whatever can be merged.
+const MAX_RANK: usize = backend_api::desc::MAX_RANK;

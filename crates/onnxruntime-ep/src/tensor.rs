@@ -1,0 +1,182 @@
+//! Tensors of a run: on the host, on the device, or on both.
+
+use std::sync::{Arc, OnceLock};
+
+use backend_api::ComputeBackend;
+use backend_api::desc::TensorDesc;
+use backend_api::owned::Buffer;
+
+use crate::error::{Error, Result};
+use crate::kind::Kind;
+use crate::numbers::Numbers;
+
+/// A packed tensor. Its elements never change, so tensors share them.
+#[derive(Clone, Debug)]
+pub(crate) struct Tensor {
+    /// The element type.
+    pub(crate) kind: Kind,
+    /// The extents, outermost first.
+    pub(crate) shape: Vec<usize>,
+    elements: Arc<Elements>,
+}
+
+/// Elements in host memory, in device memory, or in both, each made of the other when it is asked for.
+#[derive(Debug, Default)]
+struct Elements {
+    host: OnceLock<Numbers>,
+    device: OnceLock<Buffer>,
+}
+
+impl Tensor {
+    /// A tensor on the host. There must be as many numbers as the shape has elements.
+    pub(crate) fn host(kind: Kind, shape: Vec<usize>, numbers: Numbers) -> Result<Self> {
+        let count = elements(&shape)?;
+        if count != numbers.len() {
+            return Err(Error::invalid(format!("{} numbers for the shape {shape:?}", numbers.len())));
+        }
+        Ok(Self { kind, shape, elements: Arc::new(Elements { host: numbers.into(), ..Elements::default() }) })
+    }
+
+    /// A vector of whole numbers on the host.
+    pub(crate) fn vector(numbers: Vec<i64>) -> Self {
+        let shape = vec![numbers.len()];
+        let host = Numbers::Int(numbers).into();
+        Self { kind: Kind::I64, shape, elements: Arc::new(Elements { host, ..Elements::default() }) }
+    }
+
+    /// A tensor on the device, in the element type that the device has for `kind`.
+    pub(crate) fn device(kind: Kind, shape: Vec<usize>, buffer: Buffer) -> Self {
+        Self { kind, shape, elements: Arc::new(Elements { device: buffer.into(), ..Elements::default() }) }
+    }
+
+    /// Uploads a tensor whose bytes the host and the device store alike.
+    pub(crate) fn upload(
+        backend: &Arc<dyn ComputeBackend>,
+        kind: Kind,
+        shape: Vec<usize>,
+        bytes: &[u8],
+    ) -> Result<Self> {
+        let buffer = reserve(backend, bytes.len())?;
+        if !bytes.is_empty() {
+            backend.copy_htod(buffer.ptr(), bytes)?;
+        }
+        Ok(Self::device(kind, shape, buffer))
+    }
+
+    /// The number of elements.
+    pub(crate) fn count(&self) -> usize {
+        self.shape.iter().product()
+    }
+
+    /// The number of dimensions.
+    pub(crate) fn rank(&self) -> usize {
+        self.shape.len()
+    }
+
+    /// Whether the numbers are in host memory already.
+    pub(crate) fn is_on_host(&self) -> bool {
+        self.elements.host.get().is_some()
+    }
+
+    /// The numbers, read from the device if need be.
+    pub(crate) fn numbers(&self) -> Result<&Numbers> {
+        if let Some(numbers) = self.elements.host.get() {
+            return Ok(numbers);
+        }
+        let mut bytes = vec![0; self.count() * self.kind.dtype().size()];
+        self.read_device(&mut bytes)?;
+        Ok(self.elements.host.get_or_init(|| Numbers::decode_device(self.kind, &bytes)))
+    }
+
+    /// The numbers as whole numbers.
+    pub(crate) fn ints(&self) -> Result<Vec<i64>> {
+        Ok(self.numbers()?.ints())
+    }
+
+    /// The handle of the elements in `backend`'s memory, uploaded if need be.
+    pub(crate) fn ptr(&self, backend: &Arc<dyn ComputeBackend>) -> Result<u64> {
+        if let Some(buffer) = self.elements.device.get() {
+            return if Arc::ptr_eq(buffer.backend(), backend) {
+                Ok(buffer.ptr())
+            } else {
+                Err(Error::invalid("a tensor lies on another device, or on one that was lost"))
+            };
+        }
+        let bytes = self.numbers()?.encode_device(self.kind);
+        let buffer = reserve(backend, bytes.len())?;
+        if !bytes.is_empty() {
+            backend.copy_htod(buffer.ptr(), &bytes)?;
+        }
+        // Of two threads that upload at once, one keeps its buffer.
+        Ok(self.elements.device.get_or_init(|| buffer).ptr())
+    }
+
+    /// The tensor in `backend`'s memory, through the host if it lies on another device.
+    pub(crate) fn on(&self, backend: &Arc<dyn ComputeBackend>) -> Result<Self> {
+        match self.elements.device.get() {
+            Some(buffer) if !Arc::ptr_eq(buffer.backend(), backend) => {
+                Self::host(self.kind, self.shape.clone(), self.numbers()?.clone())
+            }
+            _ => Ok(self.clone()),
+        }
+    }
+
+    /// The descriptor of the elements in `backend`'s memory.
+    pub(crate) fn desc(&self, backend: &Arc<dyn ComputeBackend>) -> Result<TensorDesc<'_>> {
+        Ok(TensorDesc::packed(self.ptr(backend)?, self.kind.dtype(), &self.shape))
+    }
+
+    /// The same elements in another shape, which must have as many.
+    pub(crate) fn reshaped(&self, shape: Vec<usize>) -> Result<Self> {
+        if elements(&shape)? != self.count() {
+            return Err(Error::invalid(format!("{:?} can't be reshaped to {shape:?}", self.shape)));
+        }
+        Ok(Self { kind: self.kind, shape, elements: Arc::clone(&self.elements) })
+    }
+
+    /// The same bytes as elements of another kind.
+    pub(crate) fn reinterpreted(&self, kind: Kind, shape: Vec<usize>) -> Result<Self> {
+        let mut bytes = vec![0; self.count() * self.kind.size()];
+        self.read(&mut bytes)?;
+        Self::host(kind, shape, Numbers::decode(kind, &bytes))
+    }
+
+    /// Writes the elements as ONNX Runtime stores them; `bytes` has exactly their size.
+    pub(crate) fn read(&self, bytes: &mut [u8]) -> Result<()> {
+        if bytes.len() != self.count() * self.kind.size() {
+            return Err(Error::invalid(format!("{} bytes for the shape {:?}", bytes.len(), self.shape)));
+        }
+        if !self.is_on_host() && self.kind.is_same_on_device() {
+            return self.read_device(bytes);
+        }
+        bytes.copy_from_slice(&self.numbers()?.encode(self.kind));
+        Ok(())
+    }
+
+    /// The products of the extents before and behind an axis.
+    pub(crate) fn around(&self, axis: usize) -> [usize; 2] {
+        [self.shape.iter().take(axis).product(), self.shape.iter().skip(axis + 1).product()]
+    }
+
+    fn read_device(&self, bytes: &mut [u8]) -> Result<()> {
+        let buffer = self.elements.device.get().ok_or_else(|| Error::invalid("a tensor without elements"))?;
+        if !bytes.is_empty() {
+            buffer.backend().copy_dtoh(bytes, buffer.ptr())?;
+        }
+        Ok(())
+    }
+}
+
+/// Device memory for at least `bytes` bytes: whole words, and never none.
+pub(crate) fn reserve(backend: &Arc<dyn ComputeBackend>, bytes: usize) -> Result<Buffer> {
+    let bytes = bytes.max(1).next_multiple_of(4);
+    Ok(Buffer::own(backend, backend.alloc(bytes)?, bytes))
+}
+
+/// The number of elements of a shape.
+pub(crate) fn elements(shape: &[usize]) -> Result<usize> {
+    let product = shape.iter().try_fold(1usize, |product, &extent| product.checked_mul(extent));
+    product
+        .filter(|&count| count <= isize::MAX as usize / 8)
+        .ok_or_else(|| Error::invalid(format!("the shape {shape:?} is too large")))
+}
