@@ -7,9 +7,10 @@ use crate::command::for_each_operation;
 use crate::desc::{
     AffineDesc, AttentionDesc, AttentionShape, BatchNormDesc, BinaryDesc, ClampDesc, CompareDesc, ConcatDesc,
     ConvBackwardDataDesc, ConvBackwardFilterDesc, ConvDesc, ConvTransposeDesc, CopyDesc, CumSumDesc,
-    GatherDesc, GroupNormDesc, LayerNormDesc, MatmulDesc, Matrix, NormBackwardDesc, NormBackwardWeightDesc,
-    PadDesc, PermuteDesc, PoolBackwardDesc, PoolDesc, RandomDesc, ReduceDesc, RepeatDesc, RmsNormDesc,
-    RopeDesc, ScatterDesc, SliceDesc, SoftmaxBackwardDesc, SoftmaxDesc, TensorDesc, UnaryDesc, WhereDesc,
+    DequantizeDesc, GatherDesc, GroupNormDesc, LayerNormDesc, MatmulDesc, Matrix, NormBackwardDesc,
+    NormBackwardWeightDesc, PadDesc, PermuteDesc, PoolBackwardDesc, PoolDesc, QuantGatherDesc,
+    QuantMatmulDesc, RandomDesc, ReduceDesc, RepeatDesc, RmsNormDesc, RopeDesc, ScatterDesc, SliceDesc,
+    SoftmaxBackwardDesc, SoftmaxDesc, TensorDesc, UnaryDesc, WhereDesc,
 };
 use crate::{
     BackendError, BackendFuture, BackendResult, BackendTranspose, BinaryOp, Capabilities, Command, DType,

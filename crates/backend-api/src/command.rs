@@ -4,9 +4,10 @@ use crate::DType;
 use crate::desc::{
     AffineDesc, AttentionDesc, BatchNormDesc, BinaryDesc, ClampDesc, CompareDesc, ConcatDesc,
     ConvBackwardDataDesc, ConvBackwardFilterDesc, ConvDesc, ConvTransposeDesc, CopyDesc, CumSumDesc,
-    GatherDesc, GroupNormDesc, LayerNormDesc, MatmulDesc, NormBackwardDesc, NormBackwardWeightDesc, PadDesc,
-    PermuteDesc, PoolBackwardDesc, PoolDesc, RandomDesc, ReduceDesc, RepeatDesc, RmsNormDesc, RopeDesc,
-    ScatterDesc, SliceDesc, SoftmaxBackwardDesc, SoftmaxDesc, UnaryDesc, WhereDesc,
+    DequantizeDesc, GatherDesc, GroupNormDesc, LayerNormDesc, MatmulDesc, NormBackwardDesc,
+    NormBackwardWeightDesc, PadDesc, PermuteDesc, PoolBackwardDesc, PoolDesc, QuantGatherDesc,
+    QuantMatmulDesc, RandomDesc, ReduceDesc, RepeatDesc, RmsNormDesc, RopeDesc, ScatterDesc, SliceDesc,
+    SoftmaxBackwardDesc, SoftmaxDesc, UnaryDesc, WhereDesc,
 };
 
 /// The table of operations that take a descriptor: documentation and signature of the method of
@@ -17,6 +18,18 @@ macro_rules! for_each_operation {
         $callback! {
             /// A matrix product with element types, strides, a batch, a bias and an activation.
             fn matmul(&MatmulDesc) => Matmul(&'a MatmulDesc);
+
+            /// A product with a quantised matrix: a linear layer with an optional bias, activation and residual.
+            #[doc(alias = "matmul_nbits")]
+            #[doc(alias = "linear")]
+            fn quant_matmul(&QuantMatmulDesc) => QuantMatmul(&'a QuantMatmulDesc);
+
+            /// Rows of a quantised table by index: the embedding lookup.
+            #[doc(alias = "embedding")]
+            fn quant_gather(&QuantGatherDesc) => QuantGather(&'a QuantGatherDesc);
+
+            /// The weights of a quantised matrix as f32 or f16.
+            fn dequantize(&DequantizeDesc) => Dequantize(&'a DequantizeDesc);
 
             /// [`attention`](Self::attention) with element types, strides, a mask, key lengths, grouped
             /// heads, a window, bounded scores, and their log-sum-exp.

@@ -8,6 +8,7 @@
 //!   take one descriptor from [`desc`].
 //! * [`Command`]: an operation with its descriptor, which is what a backend implements
 //!   ([`ComputeBackend::execute`]).
+//! * [`quant`]: quantised matrices, their layout in device memory, and conversions from and to files' formats.
 //! * [`BackendError`]: every way a call can fail, with fields rather than prose.
 //! * [`support`]: what backends are made with, such as the check of a call's operands and the table of handles.
 //! * [`owned::Buffer`]: a handle that is freed when it is dropped.
@@ -32,6 +33,7 @@ mod maybe_send;
 mod operand;
 mod ops;
 pub mod owned;
+pub mod quant;
 pub mod random;
 mod registry;
 mod shape_bound;

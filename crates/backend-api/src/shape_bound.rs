@@ -16,6 +16,8 @@ pub enum Bound {
     LessThan(usize),
     /// A multiple of this value.
     MultipleOf(usize),
+    /// A power of two.
+    PowerOfTwo,
     /// A value that isn't in the list yet.
     Unlisted,
     /// For a leading dimension: at least the elements in a row of its matrix as stored.
@@ -36,6 +38,7 @@ impl fmt::Display for Bound {
             Self::AtMost(most) => write!(f, "must be at most {most}"),
             Self::LessThan(bound) => write!(f, "must be less than {bound}"),
             Self::MultipleOf(divisor) => write!(f, "must be a multiple of {divisor}"),
+            Self::PowerOfTwo => f.write_str("must be a power of two"),
             Self::Unlisted => f.write_str("is listed twice"),
             Self::Row { matrix, length: 1 } => write!(f, "a row of {matrix} has 1 element"),
             Self::Row { matrix, length } => write!(f, "a row of {matrix} has {length} elements"),
@@ -57,6 +60,7 @@ mod tests {
         assert_eq!(text("axis", 2, Bound::LessThan(2)), "gemm: axis is 2, but must be less than 2");
         assert_eq!(text("axis", 1, Bound::Unlisted), "gemm: axis is 1, but is listed twice");
         assert_eq!(text("groups", 0, Bound::AtLeast(1)), "gemm: groups is 0, but must be at least 1");
+        assert_eq!(text("group", 48, Bound::PowerOfTwo), "gemm: group is 48, but must be a power of two");
         assert_eq!(text("rank", 3, Bound::Exactly(4)), "gemm: rank is 3, but must be 4");
     }
 }

@@ -11,6 +11,9 @@ use crate::{Command, DType};
 pub(super) fn call(op: &'static str, command: Command<'_>) -> Call {
     match command {
         Command::Matmul(desc) => held(op, *desc, |desc| Command::Matmul(desc)),
+        Command::QuantMatmul(desc) => held(op, *desc, |desc| Command::QuantMatmul(desc)),
+        Command::QuantGather(desc) => held(op, *desc, |desc| Command::QuantGather(desc)),
+        Command::Dequantize(desc) => held(op, *desc, |desc| Command::Dequantize(desc)),
         Command::Attention(desc) => held(op, *desc, |desc| Command::Attention(desc)),
         Command::Softmax(desc) => held(op, *desc, |desc| Command::Softmax(desc)),
         Command::LayerNorm(desc) => held(op, *desc, |desc| Command::LayerNorm(desc)),

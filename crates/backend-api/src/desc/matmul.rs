@@ -219,7 +219,7 @@ impl MatmulDesc {
 }
 
 /// A leading dimension must hold a row, and a row of nothing must have room for one element.
-fn require_row(
+pub(super) fn require_row(
     op: &'static str,
     what: &'static str,
     matrix: &'static str,

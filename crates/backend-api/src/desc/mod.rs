@@ -18,6 +18,7 @@ mod matmul;
 pub(crate) mod movement;
 mod norm;
 mod pool;
+mod quant;
 mod random;
 pub(crate) mod reduce;
 mod rope;
@@ -41,6 +42,7 @@ pub use matmul::{Bias, BiasAxis, MatmulDesc, Matrix};
 pub use movement::{ConcatDesc, PadDesc, PermuteDesc, RepeatDesc, SliceDesc};
 pub use norm::{LayerNormDesc, RmsNormDesc, SoftmaxDesc};
 pub use pool::{PoolBackwardDesc, PoolDesc, PoolOp, PoolShape};
+pub use quant::{DequantizeDesc, QuantGatherDesc, QuantMatmulDesc, QuantMatrix};
 pub use random::{Distribution, RandomDesc};
 pub use reduce::ReduceDesc;
 use reduce::ReduceLoops;
@@ -81,6 +83,16 @@ pub(crate) fn require_at_least(
     got: usize,
 ) -> BackendResult<()> {
     require(op, what, Bound::AtLeast(least), got, got >= least)
+}
+
+/// `got` must be `most` or less.
+pub(crate) fn require_at_most(
+    op: &'static str,
+    what: &'static str,
+    most: usize,
+    got: usize,
+) -> BackendResult<()> {
+    require(op, what, Bound::AtMost(most), got, got <= most)
 }
 
 /// `got` must be a multiple of `divisor`, which isn't 0.

@@ -1,7 +1,7 @@
 //! How much arithmetic a descriptor asks for. Strides of 0 let small memory name endless work, so backends
 //! compare an estimate of the time with [`MAX_SECONDS`](crate::support::MAX_SECONDS) before they begin.
 
-use super::{AttentionDesc, ConvGather, MatmulDesc, PoolShape, ReduceLoops};
+use super::{AttentionDesc, ConvGather, MatmulDesc, PoolShape, QuantMatmulDesc, ReduceLoops};
 
 /// The product of the extents, without overflow.
 fn volume(extents: &[usize]) -> f64 {
@@ -13,6 +13,14 @@ impl MatmulDesc {
     #[must_use]
     pub fn flops(&self) -> f64 {
         2.0 * volume(&[self.batch, self.m, self.n, self.k])
+    }
+}
+
+impl QuantMatmulDesc {
+    /// Floating-point operations, a multiplication with its addition being two.
+    #[must_use]
+    pub fn flops(&self) -> f64 {
+        2.0 * volume(&[self.m, self.n(), self.k()])
     }
 }
 

@@ -1,0 +1,247 @@
+//! Operations on quantised matrices.
+
+use crate::operand::{Access, Operand};
+use crate::quant::{QuantFormat, QuantLayout};
+use crate::size::strided_extent;
+use crate::{Activation, BackendError, BackendResult, DType, MathMode, checked_product};
+
+use super::matmul::require_row;
+use super::{Matrix, require_float};
+
+/// Bytes to whose multiples the memory of a quantised matrix is aligned in its allocation.
+const ALIGN: usize = 16;
+
+/// A matrix of quantised weights in device memory, `rows` × `columns`, in the layout of
+/// [`quant`](crate::quant).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct QuantMatrix {
+    /// Handle of the planes: [`QuantFormat::bytes`] bytes. A view starts at a multiple of 16 bytes.
+    pub ptr: u64,
+    /// The format.
+    pub format: QuantFormat,
+    /// Rows: the outputs of a linear layer, n.
+    pub rows: usize,
+    /// Weights in a row: the inputs of a linear layer, k.
+    pub columns: usize,
+}
+
+impl QuantMatrix {
+    /// A matrix whose planes lie at `ptr`.
+    #[must_use]
+    pub const fn new(ptr: u64, format: QuantFormat, rows: usize, columns: usize) -> Self {
+        Self { ptr, format, rows, columns }
+    }
+
+    /// Where the planes lie.
+    ///
+    /// # Errors
+    /// As [`QuantFormat::bytes`].
+    pub fn layout(&self, op: &'static str) -> BackendResult<QuantLayout> {
+        QuantLayout::new(op, self.format, self.rows, self.columns)
+    }
+
+    fn operand(&self, op: &'static str, arg: &'static str, used: bool) -> BackendResult<Operand> {
+        let bytes = self.layout(op)?.bytes;
+        let bytes = if used { bytes } else { 0 };
+        Ok(Operand { arg, ptr: self.ptr, offset: 0, bytes, align: ALIGN, access: Access::Read })
+    }
+}
+
+/// `C = residual + activation(alpha · A · Bᵀ + bias)` with a quantised B: a linear layer.
+///
+/// A is m×k, B has n rows of k weights, C is m×n. Activations are not rounded: products of A with the exact
+/// weights are accumulated in f32, so a result differs from the exact one by at most the error of a product
+/// of f32 matrices. With `k` 0 the product is 0. A and C have either floating-point type.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct QuantMatmulDesc {
+    /// Rows of A and C.
+    pub m: usize,
+    /// Left operand, m×k; f32 or f16. `batch_stride` isn't looked at.
+    pub a: Matrix,
+    /// The weights, n×k.
+    pub b: QuantMatrix,
+    /// The result, m×n; f32 or f16. `batch_stride` isn't looked at.
+    pub c: Matrix,
+    /// Factor of the product.
+    pub alpha: f64,
+    /// Handle of a vector `[n]` of C's element type, added to every row.
+    pub bias: Option<u64>,
+    /// Applied to the product with its bias.
+    pub activation: Activation,
+    /// A matrix m×n of C's element type, added last. It may be exactly C, and overlap it in no other way.
+    /// `batch_stride` isn't looked at.
+    pub residual: Option<Matrix>,
+    /// With what arithmetic products may be made.
+    pub math: MathMode,
+}
+
+impl QuantMatmulDesc {
+    /// `C = A · Bᵀ` of `m` rows.
+    #[must_use]
+    pub const fn new(m: usize, a: Matrix, b: QuantMatrix, c: Matrix) -> Self {
+        Self {
+            m,
+            a,
+            b,
+            c,
+            alpha: 1.0,
+            bias: None,
+            activation: Activation::Identity,
+            residual: None,
+            math: MathMode::Standard,
+        }
+    }
+
+    /// Sets the factor of the product.
+    #[must_use]
+    pub const fn with_alpha(mut self, alpha: f64) -> Self {
+        self.alpha = alpha;
+        self
+    }
+
+    /// Adds a vector of n numbers to every row.
+    #[must_use]
+    pub const fn with_bias(mut self, bias: u64) -> Self {
+        self.bias = Some(bias);
+        self
+    }
+
+    /// Applies `activation` to the product with its bias.
+    #[must_use]
+    pub const fn with_activation(mut self, activation: Activation) -> Self {
+        self.activation = activation;
+        self
+    }
+
+    /// Adds a matrix last.
+    #[must_use]
+    pub const fn with_residual(mut self, residual: Matrix) -> Self {
+        self.residual = Some(residual);
+        self
+    }
+
+    /// Allows another arithmetic.
+    #[must_use]
+    pub const fn with_math(mut self, math: MathMode) -> Self {
+        self.math = math;
+        self
+    }
+
+    /// Columns of C.
+    #[must_use]
+    pub const fn n(&self) -> usize {
+        self.b.rows
+    }
+
+    /// Columns of A.
+    #[must_use]
+    pub const fn k(&self) -> usize {
+        self.b.columns
+    }
+
+    /// Checks the shapes. Returns a, b, c, bias and residual; inputs touch nothing where C is empty.
+    pub fn operands(&self, op: &'static str) -> BackendResult<[Operand; 5]> {
+        let (m, n, k) = (self.m, self.n(), self.k());
+        require_float(op, "a", self.a.dtype)?;
+        require_float(op, "c", self.c.dtype)?;
+        require_row(op, "lda", "A", k, self.a.ld)?;
+        require_row(op, "ldc", "C", n, self.c.ld)?;
+        if let Some(residual) = self.residual {
+            if residual.dtype != self.c.dtype {
+                return Err(BackendError::Dtype { op, arg: "residual", got: residual.dtype });
+            }
+            require_row(op, "ld of the residual", "the residual", n, residual.ld)?;
+        }
+        let is_empty = m == 0 || n == 0;
+        let b = self.b.operand(op, "b", !is_empty)?;
+        let matrix = |arg, matrix: Matrix, columns, access| {
+            let elements = strided_extent(op, arg, [(m, matrix.ld), (columns, 1)].into_iter())?;
+            Operand::new(op, arg, matrix.ptr, matrix.dtype, if is_empty { 0 } else { elements }, access)?
+                .with_offset(op, matrix.offset)
+        };
+        let residual = match self.residual {
+            Some(residual) => matrix("residual", residual, n, Access::ReadInPlace)?,
+            None => Operand::absent("residual"),
+        };
+        let bias_length = if is_empty { 0 } else { n };
+        Ok([
+            matrix("a", self.a, k, Access::Read)?,
+            b,
+            matrix("c", self.c, n, Access::Write)?,
+            Operand::optional(op, "bias", self.bias, self.c.dtype, bias_length, Access::Read)?,
+            residual,
+        ])
+    }
+}
+
+/// `output[i, c] = table[indices[i], c]` of a quantised table: the embedding lookup. The output is packed. An
+/// index outside the table gives zeros.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct QuantGatherDesc {
+    /// The table.
+    pub table: QuantMatrix,
+    /// Handle of the indices of u32 or i32, `[count]`; a negative one is outside the table.
+    pub indices: u64,
+    /// Handle of the output, `[count, columns]`.
+    pub output: u64,
+    /// Element type of the output; f32 or f16, to which a weight is rounded.
+    pub dtype: DType,
+    /// Number of indices.
+    pub count: usize,
+}
+
+impl QuantGatherDesc {
+    /// The rows of `table` that `count` indices name.
+    #[must_use]
+    pub const fn new(dtype: DType, table: QuantMatrix, indices: u64, output: u64, count: usize) -> Self {
+        Self { table, indices, output, dtype, count }
+    }
+
+    /// Checks the shapes. Returns table, indices and output.
+    pub fn operands(&self, op: &'static str) -> BackendResult<[Operand; 3]> {
+        require_float(op, "output", self.dtype)?;
+        let output = checked_product(op, "output", &[self.count, self.table.columns])?;
+        let indices = if output == 0 { 0 } else { self.count };
+        Ok([
+            self.table.operand(op, "table", output > 0)?,
+            Operand::new(op, "indices", self.indices, DType::U32, indices, Access::Read)?,
+            Operand::new(op, "output", self.output, self.dtype, output, Access::Write)?,
+        ])
+    }
+}
+
+/// `output = input`: the weights of a quantised matrix as numbers.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct DequantizeDesc {
+    /// The matrix, rows × columns.
+    pub input: QuantMatrix,
+    /// The weights, rows × columns, row-major; f32 or f16, to which a weight is rounded. `batch_stride` isn't
+    /// looked at.
+    pub output: Matrix,
+}
+
+impl DequantizeDesc {
+    /// Every weight of `input`.
+    #[must_use]
+    pub const fn new(input: QuantMatrix, output: Matrix) -> Self {
+        Self { input, output }
+    }
+
+    /// Checks the shapes. Returns input and output.
+    pub fn operands(&self, op: &'static str) -> BackendResult<[Operand; 2]> {
+        let Self { input, output } = *self;
+        let QuantMatrix { rows, columns, .. } = input;
+        require_float(op, "output", output.dtype)?;
+        require_row(op, "ld of the output", "the output", columns, output.ld)?;
+        let elements = strided_extent(op, "output", [(rows, output.ld), (columns, 1)].into_iter())?;
+        Ok([
+            input.operand(op, "input", elements > 0)?,
+            Operand::new(op, "output", output.ptr, output.dtype, elements, Access::Write)?
+                .with_offset(op, output.offset)?,
+        ])
+    }
+}

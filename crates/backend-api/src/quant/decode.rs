@@ -1,0 +1,114 @@
+//! The values of quantised weights.
+
+use half::f16;
+
+use super::planes::{QuantRow, load};
+use super::{QuantFormat, QuantLayout, UNIT};
+use crate::desc::require_eq;
+use crate::{BackendResult, checked_product};
+
+/// What turns the sixteen quants of half a block into weights: `scale · (q − zero) − min`.
+#[derive(Clone, Copy, Debug, Default)]
+struct Scale {
+    scale: f32,
+    zero: f32,
+    min: f32,
+}
+
+impl QuantRow<'_> {
+    /// The 128 weights of a unit, those of the padding too; zeros for a unit that the row doesn't have.
+    ///
+    /// Products of scales and quants are exact in f32, so a weight is rounded at most once, where `dmin · m`
+    /// is subtracted.
+    #[inline]
+    pub fn dequantize(&self, unit: usize, weights: &mut [f32; UNIT]) {
+        if unit >= self.units {
+            return weights.fill(0.0);
+        }
+        let scales = self.unit_scales(unit);
+        let (words, _) = weights.as_chunks_mut::<8>();
+        for (number, weights) in words.iter_mut().enumerate() {
+            let Scale { scale, zero, min } = scales[number / 2];
+            let quants = self.word(unit, number / 4, number % 4).to_le_bytes();
+            for (weight, quant) in weights.iter_mut().zip(quants) {
+                let quant = match self.format {
+                    QuantFormat::Q8_0 => f32::from(quant as i8),
+                    _ => f32::from(quant),
+                };
+                *weight = scale * (quant - zero) - min;
+            }
+        }
+    }
+
+    /// The scales of the unit's eight half blocks.
+    #[inline]
+    fn unit_scales(&self, unit: usize) -> [Scale; 8] {
+        let half = |bytes: &[u8], number: usize| f16::from_le_bytes(load(bytes, 2 * number)).to_f32();
+        let plain = |scale, zero| Scale { scale, zero, min: 0.0 };
+        match self.format {
+            QuantFormat::Q8_0 => std::array::from_fn(|i| plain(half(self.scales, 4 * unit + i / 2), 0.0)),
+            QuantFormat::Q4_0 => std::array::from_fn(|i| plain(half(self.scales, 4 * unit + i / 2), 8.0)),
+            QuantFormat::Q4_K | QuantFormat::Q5_K => {
+                let packed: [u8; 16] = load(self.scales, unit / 2 * 16);
+                let [d, dmin] = [half(&packed, 0), half(&packed, 1)];
+                std::array::from_fn(|i| {
+                    let (sc, m) = scale_and_min(&packed, unit % 2 * 4 + i / 2);
+                    Scale { scale: d * f32::from(sc), zero: 0.0, min: dmin * f32::from(m) }
+                })
+            }
+            QuantFormat::Q6_K => {
+                let d = half(self.extra, unit / 2);
+                let scales: [u8; 8] = load(self.scales, 8 * unit);
+                scales.map(|sc| plain(d * f32::from(sc as i8), 32.0))
+            }
+            QuantFormat::U4 { group, zero_points } => std::array::from_fn(|i| {
+                let group = (UNIT * unit + 16 * i) / group;
+                // Past the last group of a row there is only padding.
+                if 2 * group >= self.scales.len() {
+                    return Scale::default();
+                }
+                let zero = if zero_points { f32::from(self.extra[group]) } else { 8.0 };
+                plain(half(self.scales, group), zero)
+            }),
+        }
+    }
+}
+
+/// The 6-bit scale and minimum of the sub-block `t` of eight, from `d`, `dmin` and the 12 bytes behind them.
+#[inline]
+fn scale_and_min(packed: &[u8; 16], t: usize) -> (u8, u8) {
+    let s = |i: usize| packed[4 + i];
+    if t < 4 {
+        return (s(t) & 63, s(t + 4) & 63);
+    }
+    (s(t + 4) & 15 | s(t - 4) >> 6 << 4, s(t + 4) >> 4 | s(t) >> 6 << 4)
+}
+
+/// The weights of a whole matrix, row-major, `rows` × `columns`.
+///
+/// # Errors
+/// [`Shape`](crate::BackendError::Shape) if the format doesn't allow such a matrix, or `planes` or `weights`
+/// don't have exactly its size; [`Overflow`](crate::BackendError::Overflow).
+pub fn dequantize(
+    format: QuantFormat,
+    rows: usize,
+    columns: usize,
+    planes: &[u8],
+    weights: &mut [f32],
+) -> BackendResult<()> {
+    let op = "dequantize";
+    let layout = QuantLayout::new(op, format, rows, columns)?;
+    require_eq(op, "bytes of the planes", layout.bytes, planes.len())?;
+    let elements = checked_product(op, "weights", &[rows, columns])?;
+    require_eq(op, "number of weights", elements, weights.len())?;
+    let mut unit = [0.0; UNIT];
+    for (number, weights) in weights.chunks_exact_mut(columns.max(1)).enumerate() {
+        // The planes have the layout's size, so every row is there.
+        let Some(row) = layout.row(planes, number) else { continue };
+        for (number, weights) in weights.chunks_mut(UNIT).enumerate() {
+            row.dequantize(number, &mut unit);
+            weights.copy_from_slice(&unit[..weights.len()]);
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,95 @@
+//! Block formats of quantised weights.
+
+use std::fmt;
+
+use super::QuantLayout;
+use crate::BackendResult;
+
+/// How the weights of a [`QuantMatrix`](crate::desc::QuantMatrix) are quantised.
+///
+/// The names are those of GGUF; `q`, `d`, `sc` and `m` are the integers and scales stored in a block. The
+/// bit layout in device memory is described in [`quant`](crate::quant).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+#[expect(non_camel_case_types, reason = "the formats' own names")]
+pub enum QuantFormat {
+    /// 32 weights `d · q` with an f16 scale and signed 8-bit `q`.
+    Q8_0,
+    /// 32 weights `d · (q − 8)` with an f16 scale and 4-bit `q`.
+    Q4_0,
+    /// 256 weights `d · sc · q − dmin · m` with 4-bit `q`, and 6-bit `sc` and `m` for each 32 of them.
+    Q4_K,
+    /// 256 weights `d · sc · q − dmin · m` with 5-bit `q`, and 6-bit `sc` and `m` for each 32 of them.
+    Q5_K,
+    /// 256 weights `d · sc · (q − 32)` with 6-bit `q`, and a signed 8-bit `sc` for each 16 of them.
+    Q6_K,
+    /// Groups of weights `s · (q − z)` with 4-bit `q` and an f16 scale: MatMulNBits of ONNX Runtime, GPTQ, AWQ.
+    U4 {
+        /// Consecutive weights of a row that share a scale: a power of two, at least 16. The last group of a
+        /// row may be shorter.
+        group: usize,
+        /// Whether each group has an 8-bit zero point z; without, z is 8.
+        zero_points: bool,
+    },
+}
+
+impl QuantFormat {
+    /// The formats of GGUF.
+    pub const GGUF: [Self; 5] = [Self::Q8_0, Self::Q4_0, Self::Q4_K, Self::Q5_K, Self::Q6_K];
+
+    /// The name: `"q8_0"`, `"q4_0"`, `"q4_k"`, `"q5_k"`, `"q6_k"`, `"u4"`.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Q8_0 => "q8_0",
+            Self::Q4_0 => "q4_0",
+            Self::Q4_K => "q4_k",
+            Self::Q5_K => "q5_k",
+            Self::Q6_K => "q6_k",
+            Self::U4 { .. } => "u4",
+        }
+    }
+
+    /// Weights in a block, of which a row has a whole number; the group of [`U4`](Self::U4), whose rows may
+    /// have any length.
+    #[must_use]
+    pub const fn block_elements(self) -> usize {
+        match self {
+            Self::Q8_0 | Self::Q4_0 => 32,
+            Self::Q4_K | Self::Q5_K | Self::Q6_K => 256,
+            Self::U4 { group, .. } => group,
+        }
+    }
+
+    /// Bytes of a block in a GGUF file; `None` for [`U4`](Self::U4), which GGUF doesn't have.
+    #[must_use]
+    pub const fn block_bytes(self) -> Option<usize> {
+        match self {
+            Self::Q8_0 => Some(34),
+            Self::Q4_0 => Some(18),
+            Self::Q4_K => Some(144),
+            Self::Q5_K => Some(176),
+            Self::Q6_K => Some(210),
+            Self::U4 { .. } => None,
+        }
+    }
+
+    /// Bytes of device memory that a matrix of `rows` rows of `columns` weights takes.
+    ///
+    /// # Errors
+    /// [`Shape`](crate::BackendError::Shape) if `columns` is no multiple of the block, or the group no power
+    /// of two from 16 on; [`Overflow`](crate::BackendError::Overflow).
+    pub fn bytes(self, rows: usize, columns: usize) -> BackendResult<usize> {
+        QuantLayout::new("bytes", self, rows, columns).map(|layout| layout.bytes)
+    }
+}
+
+impl fmt::Display for QuantFormat {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::U4 { group, zero_points: true } => write!(f, "u4 in groups of {group} with zero points"),
+            Self::U4 { group, zero_points: false } => write!(f, "u4 in groups of {group}"),
+            other => f.write_str(other.name()),
+        }
+    }
+}

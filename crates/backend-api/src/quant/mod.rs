@@ -1,0 +1,56 @@
+//! Quantised matrices: formats, their layout in device memory, and conversions on the host.
+//!
+//! A quantised matrix ([`QuantMatrix`](crate::desc::QuantMatrix)) has `rows` rows of `columns` weights, as a
+//! linear layer stores them: a product with it is `C = A · Bᵀ`. Its weights lie in planes, one after the
+//! other in one allocation of [`QuantFormat::bytes`] bytes, made on the host by [`repack`] from the blocks of
+//! a GGUF file or by [`MatMulNBits`], [`Gptq`] and [`Awq`], then copied to the device.
+//!
+//! # Layout
+//! A row is padded to units of 128 weights. A unit has four blocks b = 0…3 of 32 weights, a block has four
+//! words j = 0…3 of eight consecutive weights. Each plane starts at a multiple of 256 bytes and has its rows
+//! one after the other; a row has its units in order. The allocation ends with its last plane, rounded up to
+//! 16 bytes. All numbers are little-endian.
+//!
+//! Bytes that belong to no weight are 0. Weights of the padding have the value 0: their quants and scales are
+//! 0, and in a group of U4 that begins before the row's end their quant is its zero point. Of GPTQ, which
+//! knows the zero point 16, it is 15, so what multiplies the padding must be 0.
+//!
+//! | plane | formats | a row |
+//! |---|---|---|
+//! | low quants | all but Q8_0 | 64 bytes a unit, four `vec4<u32>`: component b of vector j is word j of block b, its nibbles from the lowest the weights 0, 2, 4, 6, 1, 3, 5, 7 |
+//! | quants | Q8_0 | 128 bytes a unit, eight `vec4<u32>`: vector 2j + h is the two u32 of word j of block 2h, then those of block 2h + 1; four consecutive i8 in a u32 |
+//! | high bits | Q5_K | 16 bytes a unit: byte b of u32 j has bit 4 of the weights of word j of block b, weight i in bit i |
+//! | high bits | Q6_K | 32 bytes a unit: half h' of u32 h of `vec2<u32>` j has bits 4 and 5 of word j of block 2h + h', weight i in bits 2i and 2i + 1 |
+//! | scales | Q8_0, Q4_0 | f16 d of each block: 8 bytes a unit |
+//! | scales | Q4_K, Q5_K | for each 256 weights the 16 bytes of GGUF: f16 d, f16 dmin, twelve bytes of 6-bit scales and minima |
+//! | scales | Q6_K | i8 for each 16 weights: 8 bytes a unit |
+//! | scales | U4 | f16 of each group, those of padding too if the group is less than 128; an even number |
+//! | extra | Q6_K | f16 d for each 256 weights; an even number |
+//! | extra | U4 with zero points | u8 for each group; a multiple of four |
+//!
+//! So `(word >> 4p) & 0x000F000F` are the low quants of the weights 2p and 2p + 1 of a word.
+//!
+//! # Values
+//! Q8_0 `d · q`, Q4_0 `d · (q − 8)`, Q4_K and Q5_K `(d · sc) · q − dmin · m`, Q6_K `(d · sc) · (q − 32)`, U4
+//! `s · (q − z)`. All products are exact in f32; the subtraction of Q4_K and Q5_K rounds once.
+//!
+//! Block formats: ggml's `ggml-common.h` and `ggml-quants.c`. 4-bit groups: the contributed operator
+//! `MatMulNBits` of ONNX Runtime, the checkpoints of GPTQ (Frantar and others, 2022) and AWQ (Lin and others,
+//! 2023).
+
+mod decode;
+mod format;
+mod gguf;
+mod layout;
+mod planes;
+mod quantize;
+mod u4;
+mod word;
+
+pub use decode::dequantize;
+pub use format::QuantFormat;
+pub use gguf::{repack, unpack};
+pub use layout::{QuantLayout, QuantPlane, UNIT};
+pub use planes::QuantRow;
+pub use quantize::quantize;
+pub use u4::{Awq, Gptq, GroupScales, MatMulNBits, to_matmul_nbits};

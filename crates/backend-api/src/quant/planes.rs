@@ -1,0 +1,146 @@
+//! Quants and scales in the planes, word by word.
+
+use super::layout::QuantPlane;
+use super::word::{Word, deinterleave, gather_bits, gather_pairs, interleave, scatter_bits, scatter_pairs};
+use super::{QuantFormat, QuantLayout};
+use crate::BackendResult;
+use crate::desc::require_eq;
+
+/// Where the word `j` of a unit's block lies in the plane of the quants, in bytes from the row's start.
+#[inline]
+const fn quant_offset(format: QuantFormat, unit: usize, block: usize, j: usize) -> usize {
+    match format {
+        QuantFormat::Q8_0 => 128 * unit + 32 * j + 8 * block,
+        _ => 64 * unit + 16 * j + 4 * block,
+    }
+}
+
+/// Where the upper bits of the word lie in their plane, for formats that have one.
+#[inline]
+const fn high_offset(format: QuantFormat, unit: usize, block: usize, j: usize) -> usize {
+    match format {
+        QuantFormat::Q5_K => 16 * unit + 4 * j + block,
+        _ => 32 * unit + 8 * j + 2 * block,
+    }
+}
+
+/// The planes of a matrix that is written.
+#[derive(Debug)]
+pub(super) struct PlanesMut<'a> {
+    layout: &'a QuantLayout,
+    bytes: &'a mut [u8],
+}
+
+impl<'a> PlanesMut<'a> {
+    /// The planes in `bytes`, all zero.
+    ///
+    /// # Errors
+    /// [`Shape`](crate::BackendError::Shape) if they don't have the layout's size.
+    pub(super) fn zeroed(
+        op: &'static str,
+        layout: &'a QuantLayout,
+        bytes: &'a mut [u8],
+    ) -> BackendResult<Self> {
+        require_eq(op, "bytes of the planes", layout.bytes, bytes.len())?;
+        bytes.fill(0);
+        Ok(Self { layout, bytes })
+    }
+
+    /// A row's part of a plane.
+    fn row(&mut self, plane: QuantPlane, row: usize) -> &mut [u8] {
+        &mut self.bytes[plane.offset + row * plane.row_bytes..][..plane.row_bytes]
+    }
+
+    /// Puts eight quants to their place; `word` counts the words of the row.
+    pub(super) fn put(&mut self, row: usize, word: usize, quants: Word) {
+        let format = self.layout.format;
+        let (unit, block, j) = (word / 16, word / 4 % 4, word % 4);
+        let low = self.row(self.layout.quants, row);
+        let at = quant_offset(format, unit, block, j);
+        if format == QuantFormat::Q8_0 {
+            low[at..at + 8].copy_from_slice(&quants.to_le_bytes());
+            return;
+        }
+        low[at..at + 4].copy_from_slice(&interleave(quants).to_le_bytes());
+        let at = high_offset(format, unit, block, j);
+        match format {
+            QuantFormat::Q5_K => self.row(self.layout.high, row)[at] = gather_bits(quants >> 4),
+            QuantFormat::Q6_K => {
+                let bits = gather_pairs(quants >> 4).to_le_bytes();
+                self.row(self.layout.high, row)[at..at + 2].copy_from_slice(&bits);
+            }
+            _ => {}
+        }
+    }
+
+    /// A row of scales.
+    pub(super) fn scales(&mut self, row: usize) -> &mut [u8] {
+        self.row(self.layout.scales, row)
+    }
+
+    /// A row of super-blocks' scales or of zero points.
+    pub(super) fn extra(&mut self, row: usize) -> &mut [u8] {
+        self.row(self.layout.extra, row)
+    }
+}
+
+/// One row of a quantised matrix.
+#[derive(Clone, Copy, Debug)]
+pub struct QuantRow<'a> {
+    pub(super) format: QuantFormat,
+    pub(super) units: usize,
+    quants: &'a [u8],
+    high: &'a [u8],
+    pub(super) scales: &'a [u8],
+    pub(super) extra: &'a [u8],
+}
+
+impl QuantLayout {
+    /// A row of the matrix in `planes`; `None` if there is no such row, or the planes end before its end.
+    #[must_use]
+    pub fn row<'a>(&self, planes: &'a [u8], row: usize) -> Option<QuantRow<'a>> {
+        if row >= self.rows {
+            return None;
+        }
+        let part = |plane: QuantPlane| {
+            if plane.row_bytes == 0 {
+                return Some(&[][..]);
+            }
+            planes.get(plane.offset + row * plane.row_bytes..)?.get(..plane.row_bytes)
+        };
+        Some(QuantRow {
+            format: self.format,
+            units: self.units,
+            quants: part(self.quants)?,
+            high: part(self.high)?,
+            scales: part(self.scales)?,
+            extra: part(self.extra)?,
+        })
+    }
+}
+
+impl QuantRow<'_> {
+    /// The eight quants at the place `j` of a unit's block.
+    #[inline]
+    pub(super) fn word(&self, unit: usize, block: usize, j: usize) -> Word {
+        let at = quant_offset(self.format, unit, block, j);
+        if self.format == QuantFormat::Q8_0 {
+            return u64::from_le_bytes(load(self.quants, at));
+        }
+        let low = deinterleave(u32::from_le_bytes(load(self.quants, at)));
+        let at = high_offset(self.format, unit, block, j);
+        match self.format {
+            QuantFormat::Q5_K => low | scatter_bits(self.high[at]) << 4,
+            QuantFormat::Q6_K => low | scatter_pairs(u16::from_le_bytes(load(self.high, at))) << 4,
+            _ => low,
+        }
+    }
+}
+
+/// `N` bytes, which are there.
+#[inline]
+pub(super) fn load<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
+    let mut loaded = [0; N];
+    loaded.copy_from_slice(&bytes[at..at + N]);
+    loaded
+}

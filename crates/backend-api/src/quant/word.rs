@@ -1,0 +1,107 @@
+//! Words of eight consecutive quants, as one byte each and as bits of the planes.
+
+/// Eight quants, the first in the lowest byte.
+pub(super) type Word = u64;
+
+/// The low four bits of each byte.
+pub(super) const NIBBLES: u64 = 0x0F0F_0F0F_0F0F_0F0F;
+
+const ONES: u64 = 0x0101_0101_0101_0101;
+const PAIRS: u64 = 0x0303_0303_0303_0303;
+
+/// The low nibbles of the bytes 0…7, in the order 0, 2, 4, 6, 1, 3, 5, 7.
+pub(super) fn interleave(word: Word) -> u32 {
+    let half = |bytes: u64| {
+        let nibbles = bytes & 0x000F_000F_000F_000F;
+        let pairs = (nibbles | nibbles >> 12) & 0x0000_00FF_0000_00FF;
+        (pairs | pairs >> 24) as u32 & 0xFFFF
+    };
+    half(word) | half(word >> 8) << 16
+}
+
+/// The inverse of [`interleave`].
+#[inline]
+pub(super) fn deinterleave(nibbles: u32) -> Word {
+    let half = |nibbles: u32| {
+        let nibbles = u64::from(nibbles & 0xFFFF);
+        let pairs = (nibbles | nibbles << 24) & 0x0000_00FF_0000_00FF;
+        (pairs | pairs << 12) & 0x000F_000F_000F_000F
+    };
+    half(nibbles) | half(nibbles >> 16) << 8
+}
+
+/// Nibbles in their order, the first in the lowest bits, to bytes.
+pub(super) fn from_nibbles(nibbles: u32) -> Word {
+    let x = u64::from(nibbles);
+    let x = (x | x << 16) & 0x0000_FFFF_0000_FFFF;
+    let x = (x | x << 8) & 0x00FF_00FF_00FF_00FF;
+    (x | x << 4) & NIBBLES
+}
+
+/// The inverse of [`from_nibbles`].
+pub(super) fn to_nibbles(word: Word) -> u32 {
+    let x = word & NIBBLES;
+    let x = (x | x >> 4) & 0x00FF_00FF_00FF_00FF;
+    let x = (x | x >> 8) & 0x0000_FFFF_0000_FFFF;
+    (x | x >> 16) as u32
+}
+
+/// Bit 0 of each byte, byte i to bit i.
+pub(super) fn gather_bits(word: Word) -> u8 {
+    // The factor moves bit 8i to bit 56 + i; no two of the partial products share a bit.
+    ((word & ONES).wrapping_mul(0x0102_0408_1020_4080) >> 56) as u8
+}
+
+/// The inverse of [`gather_bits`].
+#[inline]
+pub(super) fn scatter_bits(bits: u8) -> Word {
+    // Bit i of copy i, brought to bit 0 of its byte: what carries out of 0x7F + x is whether x isn't 0.
+    let copies = u64::from(bits).wrapping_mul(ONES) & 0x8040_2010_0804_0201;
+    (copies + 0x7F7F_7F7F_7F7F_7F7F | copies) >> 7 & ONES
+}
+
+/// Bits 0 and 1 of each byte, byte i to bits 2i and 2i + 1.
+pub(super) fn gather_pairs(word: Word) -> u16 {
+    let x = word & PAIRS;
+    let x = (x | x >> 6) & 0x000F_000F_000F_000F;
+    let x = (x | x >> 12) & 0x0000_00FF_0000_00FF;
+    (x | x >> 24) as u16
+}
+
+/// The inverse of [`gather_pairs`].
+#[inline]
+pub(super) fn scatter_pairs(bits: u16) -> Word {
+    let x = u64::from(bits);
+    let x = (x | x << 24) & 0x0000_00FF_0000_00FF;
+    let x = (x | x << 12) & 0x000F_000F_000F_000F;
+    (x | x << 6) & PAIRS
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Numbers that differ in every byte.
+    fn words() -> impl Iterator<Item = u64> {
+        (1..2000u64).map(|i| i.wrapping_mul(0x9E37_79B9_7F4A_7C15))
+    }
+
+    #[test]
+    fn weights_lie_in_the_order_of_the_layout() {
+        let word = u64::from_le_bytes([0, 1, 2, 3, 4, 5, 6, 7]);
+        assert_eq!(interleave(word), 0x7531_6420);
+        assert_eq!(to_nibbles(word), 0x7654_3210);
+        assert_eq!(gather_bits(word), 0b1010_1010);
+        assert_eq!(gather_pairs(word), 0b11_10_01_00_11_10_01_00);
+    }
+
+    #[test]
+    fn every_packing_has_its_inverse() {
+        for word in words() {
+            assert_eq!(deinterleave(interleave(word)), word & NIBBLES);
+            assert_eq!(from_nibbles(to_nibbles(word)), word & NIBBLES);
+            assert_eq!(scatter_bits(gather_bits(word)), word & ONES);
+            assert_eq!(scatter_pairs(gather_pairs(word)), word & PAIRS);
+        }
+    }
+}
