@@ -24,8 +24,8 @@ pub(crate) struct Activations {
     /// `[rows, hidden]`: normalised rows, and what a block adds to `x`.
     pub(crate) update: Buffer,
     /// Queries, keys and values: those of a token side by side, or three tensors one after the other where
-    /// queries and keys are normalised by themselves.
-    pub(crate) qkv: Buffer,
+    /// queries and keys are normalised by themselves. Only its `parts` are named.
+    _qkv: Buffer,
     /// `[rows, heads, head_dim]`: the heads' outputs.
     pub(crate) context: Buffer,
     /// `[rows, 2, intermediate]`: gate and up projections.
@@ -70,7 +70,7 @@ impl Activations {
             context: tensor(q)?,
             gate_up: tensor(2 * config.intermediate)?,
             inner: tensor(config.intermediate)?,
-            qkv,
+            _qkv: qkv,
             parts,
             packed,
         })

@@ -20,7 +20,6 @@ use crate::linear::Rows;
 pub(crate) struct Cache {
     layers: Vec<Buffer>,
     pub(crate) dtype: DType,
-    pub(crate) slots: usize,
     pub(crate) capacity: usize,
 }
 
@@ -78,7 +77,7 @@ impl Cache {
         let shape = [slots, capacity, 2, config.kv_width()];
         let layers =
             (0..config.layers).map(|_| Buffer::of(backend, dtype, &shape)).collect::<BackendResult<_>>()?;
-        Ok(Self { layers, dtype, slots, capacity })
+        Ok(Self { layers, dtype, capacity })
     }
 
     /// Room for a token's keys and values in rows `first` to `first + len` of the cache of each layer.

@@ -1,6 +1,9 @@
 //! Products with weights, and rows of the embeddings.
 
-use backend_api::desc::{Bias, BiasAxis, CopyDesc, GatherDesc, IndexShape, MatmulDesc, Matrix, TensorDesc};
+use backend_api::desc::{
+    Bias, BiasAxis, CopyDesc, GatherDesc, IndexShape, MatmulDesc, Matrix, QuantGatherDesc, QuantMatmulDesc,
+    QuantMatrix, TensorDesc,
+};
 use backend_api::owned::Buffer;
 use backend_api::{BackendResult, BackendTranspose, ComputeBackend, DType};
 
@@ -110,7 +113,16 @@ impl Weight {
         bias: Option<&Buffer>,
         into: Into,
     ) -> BackendResult<()> {
-        let Storage::Dense(dtype) = self.storage;
+        let dtype = match self.storage {
+            Storage::Dense(dtype) => dtype,
+            Storage::Quant(format) => {
+                let weight = QuantMatrix::new(self.buffer.ptr(), format, self.rows, self.columns);
+                let mut desc = QuantMatmulDesc::new(rows, x.matrix(), weight, y.matrix());
+                desc.bias = bias.map(Buffer::ptr);
+                desc.residual = (into == Into::Add).then(|| y.matrix());
+                return backend.quant_matmul(&desc);
+            }
+        };
         let weight = Matrix::new(self.buffer.ptr(), dtype, self.columns);
         let beta = if into == Into::Add { 1.0 } else { 0.0 };
         let mut desc = MatmulDesc::new(rows, self.rows, self.columns, x.matrix(), weight, y.matrix())
@@ -123,7 +135,7 @@ impl Weight {
     /// Whether [`lookup`](Self::lookup) needs room for rows as they are stored.
     pub(crate) const fn stored_rows(&self) -> Option<DType> {
         match self.storage {
-            Storage::Dense(DType::F32) => None,
+            Storage::Dense(DType::F32) | Storage::Quant(_) => None,
             Storage::Dense(dtype) => Some(dtype),
         }
     }
@@ -138,7 +150,14 @@ impl Weight {
         output: &Buffer,
     ) -> BackendResult<()> {
         let shape = IndexShape { rows: self.rows, columns: self.columns, count };
-        let Storage::Dense(dtype) = self.storage;
+        let dtype = match self.storage {
+            Storage::Dense(dtype) => dtype,
+            Storage::Quant(format) => {
+                let table = QuantMatrix::new(self.buffer.ptr(), format, self.rows, self.columns);
+                let desc = QuantGatherDesc::new(DType::F32, table, ids.ptr(), output.ptr(), count);
+                return backend.quant_gather(&desc);
+            }
+        };
         let target = stored.unwrap_or(output);
         backend.gather(&GatherDesc::new(dtype, self.buffer.ptr(), ids.ptr(), target.ptr(), shape))?;
         if stored.is_none() {

@@ -2,10 +2,13 @@
 
 mod dense;
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
+use backend_api::desc::{Matrix, QuantMatmulDesc, QuantMatrix};
 use backend_api::owned::Buffer;
-use backend_api::{ComputeBackend, DType};
+use backend_api::quant::{self, QuantFormat};
+use backend_api::{ComputeBackend, DType, ErrorKind};
 
 use crate::gguf::{Gguf, Tensor, TensorType};
 use crate::{Error, Result};
@@ -27,6 +30,8 @@ pub(crate) struct Weight {
 pub(crate) enum Storage {
     /// Plain numbers.
     Dense(DType),
+    /// Planes of quants and scales.
+    Quant(QuantFormat),
 }
 
 /// A file's tensors and the device that they go to.
@@ -34,6 +39,7 @@ pub(crate) struct Loader<'a> {
     pub(crate) backend: &'a Arc<dyn ComputeBackend>,
     file: &'a Gguf<'a>,
     has_f16: bool,
+    has_quant: bool,
     uploaded: usize,
     total: usize,
     progress: Progress<'a>,
@@ -46,7 +52,8 @@ impl<'a> Loader<'a> {
         progress: Progress<'a>,
     ) -> Result<Self> {
         let total = file.tensors().fold(0usize, |sum, (_, tensor)| sum.saturating_add(tensor.data.len()));
-        Ok(Self { backend, file, has_f16: backend.capabilities()?.f16, uploaded: 0, total, progress })
+        let (has_f16, has_quant) = (backend.capabilities()?.f16, has_quant(backend.as_ref())?);
+        Ok(Self { backend, file, has_f16, has_quant, uploaded: 0, total, progress })
     }
 
     /// Whether the file has a tensor of this name.
@@ -115,8 +122,41 @@ impl<'a> Loader<'a> {
         }
         let rows = parts.iter().map(|(_, rows)| rows).sum();
         let kind = tensors.first().map(|(_, tensor)| tensor.kind);
-        let is_half = kind == Some(TensorType::F16) && self.has_f16;
-        let dtype = if is_half { DType::F16 } else { DType::F32 };
+        let (buffer, storage) = match kind.and_then(quant_format).filter(|_| self.has_quant) {
+            Some(format) => (self.planes(&tensors, format, rows, columns)?, Storage::Quant(format)),
+            None => {
+                let is_half = kind == Some(TensorType::F16) && self.has_f16;
+                let dtype = if is_half { DType::F16 } else { DType::F32 };
+                (self.dense(&tensors, dtype, rows, columns)?, Storage::Dense(dtype))
+            }
+        };
+        self.uploaded(tensors.iter().map(|(_, tensor)| tensor.data.len()).sum());
+        Ok(Weight { buffer, storage, rows, columns })
+    }
+
+    /// Stacked matrices in blocks, as planes.
+    fn planes(
+        &self,
+        tensors: &[(&String, &Tensor<'_>)],
+        format: QuantFormat,
+        rows: usize,
+        columns: usize,
+    ) -> Result<Buffer> {
+        let blocks = match tensors {
+            [(_, tensor)] => Cow::Borrowed(tensor.data),
+            _ => Cow::Owned(tensors.iter().flat_map(|(_, tensor)| tensor.data).copied().collect()),
+        };
+        Ok(Buffer::from_slice(self.backend, &host_planes(format, rows, columns, &blocks)?)?)
+    }
+
+    /// Stacked matrices as plain numbers.
+    fn dense(
+        &self,
+        tensors: &[(&String, &Tensor<'_>)],
+        dtype: DType,
+        rows: usize,
+        columns: usize,
+    ) -> Result<Buffer> {
         let buffer = Buffer::of(self.backend, dtype, &[rows, columns])?;
         let mut offset = 0;
         for (name, tensor) in tensors {
@@ -125,13 +165,17 @@ impl<'a> Loader<'a> {
             let slot = buffer.view(offset, bytes)?;
             if dtype == DType::F16 || tensor.kind == TensorType::F32 {
                 slot.upload(tensor.data)?;
+            } else if let Some(format) = quant_format(tensor.kind) {
+                let planes = host_planes(format, rows, columns, tensor.data)?;
+                let mut numbers = vec![0.0; rows * columns];
+                quant::dequantize(format, rows, columns, &planes, &mut numbers)?;
+                slot.upload(&numbers)?;
             } else {
                 slot.upload(&dense::to_f32(tensor).ok_or_else(|| unsupported(name, tensor))?)?;
             }
             offset += bytes;
-            self.uploaded(tensor.data.len());
         }
-        Ok(Weight { buffer, storage: Storage::Dense(dtype), rows, columns })
+        Ok(buffer)
     }
 
     /// One matrix.
@@ -143,4 +187,35 @@ impl<'a> Loader<'a> {
 fn unsupported(name: &str, tensor: &Tensor<'_>) -> Error {
     let expected = "of a type that this runtime reads".to_owned();
     Error::Tensor { name: name.to_owned(), expected, got: format!("{:?}", tensor.kind) }
+}
+
+fn host_planes(format: QuantFormat, rows: usize, columns: usize, blocks: &[u8]) -> Result<Vec<u8>> {
+    let mut planes = vec![0; format.bytes(rows, columns)?];
+    quant::repack(format, rows, columns, blocks, &mut planes)?;
+    Ok(planes)
+}
+
+/// The format of matrices in blocks.
+const fn quant_format(kind: TensorType) -> Option<QuantFormat> {
+    match kind {
+        TensorType::Q8_0 => Some(QuantFormat::Q8_0),
+        TensorType::Q4_0 => Some(QuantFormat::Q4_0),
+        TensorType::Q4K => Some(QuantFormat::Q4_K),
+        TensorType::Q5K => Some(QuantFormat::Q5_K),
+        TensorType::Q6K => Some(QuantFormat::Q6_K),
+        _ => None,
+    }
+}
+
+/// Whether a backend multiplies by quantised matrices; where it doesn't, they are kept as f32. A product
+/// without rows looks at no memory.
+fn has_quant(backend: &dyn ComputeBackend) -> Result<bool> {
+    let columns = QuantFormat::Q8_0.block_elements();
+    let row = Matrix::new(0, DType::F32, columns);
+    let weights = QuantMatrix::new(0, QuantFormat::Q8_0, 0, columns);
+    match backend.quant_matmul(&QuantMatmulDesc::new(0, row, weights, row)) {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == ErrorKind::Unsupported => Ok(false),
+        Err(error) => Err(error.into()),
+    }
 }

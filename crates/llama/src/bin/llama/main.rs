@@ -1,1 +1,3 @@
+//! The command `llama`.
+
 fn main() {}
