@@ -3,12 +3,13 @@
 use backend_api::desc::{
     AffineDesc, AttentionDesc, AttentionShape, BatchNormDesc, BinaryDesc, ChannelShape, ClampDesc,
     CompareDesc, ConcatDesc, ConvBackwardDataDesc, ConvBackwardFilterDesc, ConvDesc, ConvShape,
-    ConvTransposeDesc, CopyDesc, CumSumDesc, Distribution, GatherDesc, GroupNormDesc, IndexShape,
-    LayerNormDesc, MatmulDesc, Matrix, NormBackwardDesc, NormBackwardWeightDesc, PadDesc, PermuteDesc,
-    PoolBackwardDesc, PoolDesc, PoolOp, PoolShape, RandomDesc, ReduceDesc, RepeatDesc, RmsNormDesc, RopeDesc,
-    RopeShape, RopeStyle, RopeTables, ScatterDesc, SliceDesc, SoftmaxBackwardDesc, SoftmaxDesc, TensorDesc,
-    UnaryDesc, WhereDesc, Window,
+    ConvTransposeDesc, CopyDesc, CumSumDesc, DequantizeDesc, Distribution, GatherDesc, GroupNormDesc,
+    IndexShape, LayerNormDesc, MatmulDesc, Matrix, NormBackwardDesc, NormBackwardWeightDesc, PadDesc,
+    PermuteDesc, PoolBackwardDesc, PoolDesc, PoolOp, PoolShape, QuantGatherDesc, QuantMatmulDesc,
+    QuantMatrix, RandomDesc, ReduceDesc, RepeatDesc, RmsNormDesc, RopeDesc, RopeShape, RopeStyle, RopeTables,
+    ScatterDesc, SliceDesc, SoftmaxBackwardDesc, SoftmaxDesc, TensorDesc, UnaryDesc, WhereDesc, Window,
 };
+use backend_api::quant::QuantFormat;
 use backend_api::{
     BackendResult, BackendTranspose, BinaryOp, Command, CompareOp, ComputeBackend, DType, ErrorKind,
     ReduceOp, UnaryOp,
@@ -19,8 +20,11 @@ type Call = fn(&dyn ComputeBackend, [u64; 4]) -> BackendResult<()>;
 const NO: BackendTranspose = BackendTranspose::NoTrans;
 const F32: DType = DType::F32;
 
+/// The format whose planes take the least memory.
+const U4: QuantFormat = QuantFormat::U4 { group: 16, zero_points: false };
+
 /// Bytes that each of the four buffers has to have.
-pub(crate) const BYTES: usize = 64;
+pub(crate) const BYTES: usize = 512;
 
 /// A convolution and a pooling of two by two pixels, one by one.
 const PIXELS: ConvShape = ConvShape::new([1, 1, 2, 2], 1, Window::new([1, 1]));
@@ -56,6 +60,16 @@ const METHODS: &[(&str, Call)] = &[
     ("matmul", |b, [x, y, z, _]| {
         let matrix = |ptr| Matrix::new(ptr, F32, 2);
         b.matmul(&MatmulDesc::new(2, 2, 2, matrix(x), matrix(y), matrix(z)))
+    }),
+    ("quant_matmul", |b, [x, y, z, _]| {
+        let matrix = |ptr, ld| Matrix::new(ptr, F32, ld);
+        b.quant_matmul(&QuantMatmulDesc::new(1, matrix(x, 16), QuantMatrix::new(y, U4, 1, 16), matrix(z, 1)))
+    }),
+    ("quant_gather", |b, [x, y, z, _]| {
+        b.quant_gather(&QuantGatherDesc::new(F32, QuantMatrix::new(x, U4, 1, 16), y, z, 1))
+    }),
+    ("dequantize", |b, [x, y, ..]| {
+        b.dequantize(&DequantizeDesc::new(QuantMatrix::new(x, U4, 1, 16), Matrix::new(y, F32, 16)))
     }),
     ("attention_ext", |b, ptrs| {
         b.attention_ext(&AttentionDesc::new(

@@ -6,6 +6,7 @@ use std::process::Command;
 use std::task::{Context, Poll, Waker};
 
 use backend_api::desc::*;
+use backend_api::quant::QuantFormat;
 use backend_api::*;
 
 /// A backend that knows its device and no operation.
@@ -207,6 +208,7 @@ fn an_operation_without_an_implementation_is_unsupported() {
     let b = Bare(Factory("bare", vec![DeviceKind::Cpu], 0).devices().remove(0));
     let t = TensorDesc::packed(1, DType::F32, &[]);
     let m = Matrix::new(1, DType::F32, 1);
+    let q = QuantMatrix::new(1, QuantFormat::Q4_0, 1, 32);
     let of = DType::F32;
     let soft = SoftmaxDesc::rows(of, 1, 2, 1, 1);
     let norm = NormBackwardDesc::rms_norm(of, 1, 1, 1, 1, 1);
@@ -225,6 +227,9 @@ fn an_operation_without_an_implementation_is_unsupported() {
         copy_dtod(1, 2, 4);
         fill(1, of, 1, 0.0);
         matmul(&MatmulDesc::new(1, 1, 1, m, m, m));
+        quant_matmul(&QuantMatmulDesc::new(1, m, q, m));
+        quant_gather(&QuantGatherDesc::new(of, q, 1, 1, 1));
+        dequantize(&DequantizeDesc::new(q, m));
         attention_ext(&AttentionDesc::new(of, 1, 1, 1, 1, AttentionShape { batch: 1, heads: 1, seq_q: 1, seq_kv: 1, head_dim: 1 }));
         unary_ext(&UnaryDesc::new(UnaryOp::Exp, t, t));
         binary_ext(&BinaryDesc::new(BinaryOp::Add, t, t, t));

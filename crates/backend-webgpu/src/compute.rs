@@ -24,6 +24,9 @@ impl ComputeBackend for WebGpuBackend {
     fn execute(&self, op: &'static str, command: Command<'_>) -> BackendResult<()> {
         self.call(op, |ctx, op| match command {
             Command::Matmul(desc) => ops::matmul(ctx, op, desc),
+            Command::QuantMatmul(desc) => ops::quant_matmul(ctx, op, desc),
+            Command::QuantGather(desc) => ops::quant_gather(ctx, op, desc),
+            Command::Dequantize(desc) => ops::dequantize(ctx, op, desc),
             Command::Attention(desc) => ops::attention(ctx, op, desc),
             Command::Unary(desc) => ops::unary(ctx, op, desc),
             Command::Binary(desc) => ops::binary(ctx, op, desc),

@@ -54,8 +54,7 @@ fn place_all(
             1 => true,
             _ => rng.one_in(2),
         };
-        let offset =
-            if aligned { 64 * (1 + rng.below(3)) } else { operand.dtype.size() * (1 + 2 * rng.below(24)) };
+        let offset = if aligned { 64 * (1 + rng.below(3)) } else { operand.align * (1 + 2 * rng.below(24)) };
         let mut before = rng.bytes(offset);
         before.extend_from_slice(&content);
         let behind = 64 + rng.below(64);

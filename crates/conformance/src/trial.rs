@@ -23,6 +23,8 @@ pub(crate) struct Operand {
     /// The argument's name.
     pub(crate) arg: &'static str,
     pub(crate) dtype: DType,
+    /// Bytes to a multiple of which it may be placed.
+    pub(crate) align: usize,
     /// The elements before the call.
     pub(crate) before: Vec<f64>,
     /// What some elements must be afterwards. Those without stay as they are, to the bit.
@@ -41,10 +43,19 @@ impl Trial {
         self.operands.push(Operand {
             arg,
             dtype,
+            align: dtype.size(),
             before: values.to_vec(),
             after: Vec::new(),
             nmse: f64::INFINITY,
         });
+    }
+
+    /// Adds a quantised matrix, as the words of its planes.
+    pub(crate) fn planes(&mut self, arg: &'static str, words: &[f64]) {
+        self.input(arg, DType::U32, words);
+        if let Some(operand) = self.operands.last_mut() {
+            operand.align = 16;
+        }
     }
 
     /// Adds a packed output.
@@ -71,7 +82,8 @@ impl Trial {
         for (index, want) in places {
             after[index] = Some(want);
         }
-        self.operands.push(Operand { arg, dtype, before, after, nmse: f64::INFINITY });
+        let align = dtype.size();
+        self.operands.push(Operand { arg, dtype, align, before, after, nmse: f64::INFINITY });
     }
 
     /// Bounds the normalised mean square error of the last operand: 1e-10 for f32 and, because of its own

@@ -20,7 +20,7 @@ impl QuantRow<'_> {
     ///
     /// Products of scales and quants are exact in f32, so a weight is rounded at most once, where `dmin · m`
     /// is subtracted.
-    #[inline]
+    #[inline(always)]
     pub fn dequantize(&self, unit: usize, weights: &mut [f32; UNIT]) {
         if unit >= self.units {
             return weights.fill(0.0);
@@ -41,7 +41,7 @@ impl QuantRow<'_> {
     }
 
     /// The scales of the unit's eight half blocks.
-    #[inline]
+    #[inline(always)]
     fn unit_scales(&self, unit: usize) -> [Scale; 8] {
         let half = |bytes: &[u8], number: usize| f16::from_le_bytes(load(bytes, 2 * number)).to_f32();
         let plain = |scale, zero| Scale { scale, zero, min: 0.0 };
@@ -75,7 +75,7 @@ impl QuantRow<'_> {
 }
 
 /// The 6-bit scale and minimum of the sub-block `t` of eight, from `d`, `dmin` and the 12 bytes behind them.
-#[inline]
+#[inline(always)]
 fn scale_and_min(packed: &[u8; 16], t: usize) -> (u8, u8) {
     let s = |i: usize| packed[4 + i];
     if t < 4 {

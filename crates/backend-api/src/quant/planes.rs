@@ -7,7 +7,7 @@ use crate::BackendResult;
 use crate::desc::require_eq;
 
 /// Where the word `j` of a unit's block lies in the plane of the quants, in bytes from the row's start.
-#[inline]
+#[inline(always)]
 const fn quant_offset(format: QuantFormat, unit: usize, block: usize, j: usize) -> usize {
     match format {
         QuantFormat::Q8_0 => 128 * unit + 32 * j + 8 * block,
@@ -16,7 +16,7 @@ const fn quant_offset(format: QuantFormat, unit: usize, block: usize, j: usize) 
 }
 
 /// Where the upper bits of the word lie in their plane, for formats that have one.
-#[inline]
+#[inline(always)]
 const fn high_offset(format: QuantFormat, unit: usize, block: usize, j: usize) -> usize {
     match format {
         QuantFormat::Q5_K => 16 * unit + 4 * j + block,
@@ -121,7 +121,7 @@ impl QuantLayout {
 
 impl QuantRow<'_> {
     /// The eight quants at the place `j` of a unit's block.
-    #[inline]
+    #[inline(always)]
     pub(super) fn word(&self, unit: usize, block: usize, j: usize) -> Word {
         let at = quant_offset(self.format, unit, block, j);
         if self.format == QuantFormat::Q8_0 {
@@ -138,7 +138,7 @@ impl QuantRow<'_> {
 }
 
 /// `N` bytes, which are there.
-#[inline]
+#[inline(always)]
 pub(super) fn load<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
     let mut loaded = [0; N];
     loaded.copy_from_slice(&bytes[at..at + N]);

@@ -20,7 +20,7 @@ pub(super) fn interleave(word: Word) -> u32 {
 }
 
 /// The inverse of [`interleave`].
-#[inline]
+#[inline(always)]
 pub(super) fn deinterleave(nibbles: u32) -> Word {
     let half = |nibbles: u32| {
         let nibbles = u64::from(nibbles & 0xFFFF);
@@ -53,7 +53,7 @@ pub(super) fn gather_bits(word: Word) -> u8 {
 }
 
 /// The inverse of [`gather_bits`].
-#[inline]
+#[inline(always)]
 pub(super) fn scatter_bits(bits: u8) -> Word {
     // Bit i of copy i, brought to bit 0 of its byte: what carries out of 0x7F + x is whether x isn't 0.
     let copies = u64::from(bits).wrapping_mul(ONES) & 0x8040_2010_0804_0201;
@@ -69,7 +69,7 @@ pub(super) fn gather_pairs(word: Word) -> u16 {
 }
 
 /// The inverse of [`gather_pairs`].
-#[inline]
+#[inline(always)]
 pub(super) fn scatter_pairs(bits: u16) -> Word {
     let x = u64::from(bits);
     let x = (x | x << 24) & 0x0000_00FF_0000_00FF;

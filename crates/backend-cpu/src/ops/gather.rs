@@ -23,7 +23,7 @@ pub(crate) fn gather(memory: &Memory, op: &'static str, desc: &GatherDesc) -> Ba
 }
 
 /// A negative index is a large one.
-fn inside(index: u32, rows: usize) -> Option<usize> {
+pub(super) fn inside(index: u32, rows: usize) -> Option<usize> {
     usize::try_from(index).ok().filter(|&index| index < rows)
 }
 

@@ -15,6 +15,7 @@ pub(crate) mod movement;
 pub(crate) mod norm;
 pub(crate) mod pointwise;
 pub(crate) mod pool;
+pub(crate) mod quant;
 pub(crate) mod random;
 pub(crate) mod reduce;
 pub(crate) mod rope;

@@ -128,6 +128,26 @@ libs! {
     ROWS_1 = "rows_1",
     ROWS_2 = "rows_2",
     ROWS_4 = "rows_4",
+    /// Eight quants and their weights.
+    QUANT_NIBBLES = "quant_nibbles",
+    /// The parameters and results of products with a quantised matrix; needs [`ACTIVATE`] or
+    /// [`ACTIVATE_HALF`].
+    QUANT_PRODUCT = "quant_product",
+    /// Their rows of A; need [`QUANT_PRODUCT`].
+    QUANT_INPUT_1 = "quant_input_1",
+    QUANT_INPUT_4 = "quant_input_4",
+    /// The quants of formats of four bits, and the scales that formats share. All need [`QUANT_NIBBLES`].
+    QUANT_LOW = "quant_low",
+    QUANT_BLOCK_SCALES = "quant_block_scales",
+    QUANT_SUPER_SCALES = "quant_super_scales",
+    QUANT_GROUP_SCALES = "quant_group_scales",
+    /// The rest of each format; Q4_K has none.
+    QUANT_Q8_0 = "quant_q8_0",
+    QUANT_Q4_0 = "quant_q4_0",
+    QUANT_Q5_K = "quant_q5_k",
+    QUANT_Q6_K = "quant_q6_k",
+    QUANT_U4 = "quant_u4",
+    QUANT_U4_ZEROS = "quant_u4_zeros",
     /// From a sum of exponentials to a softmax; needs [`LOG`].
     SOFTMAX_SCALE = "softmax_scale",
     /// The row of a normalisation.

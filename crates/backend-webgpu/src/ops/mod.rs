@@ -24,6 +24,7 @@ mod op_context;
 mod plans;
 mod pool;
 mod pool_axes;
+mod quant;
 mod random;
 mod reduce;
 mod reduce_parts;
@@ -57,6 +58,7 @@ pub(crate) use movement::{concat, pad, permute, repeat, slice};
 pub(crate) use norm::{group_norm, layer_norm, rms_norm};
 pub(crate) use op_context::{OpContext, State};
 pub(crate) use pool::{pool2d, pool2d_backward};
+pub(crate) use quant::{dequantize, quant_gather, quant_matmul};
 pub(crate) use random::random;
 pub(crate) use reduce::reduce;
 pub(crate) use rope::rope;
@@ -86,6 +88,7 @@ pub fn all_variants() -> Vec<Variant> {
         matmul::variants(),
         norm::variants(),
         pool::variants(),
+        quant::variants(),
         random::variants(),
         reduce::variants(),
         rope::variants(),

@@ -28,6 +28,7 @@ mod memory;
 mod movement;
 mod operation;
 mod pool;
+mod quant;
 mod random;
 mod reduce;
 mod rope;
@@ -90,6 +91,7 @@ pub fn operations() -> Vec<Operation> {
         backward::operations(),
         rope::operations(),
         gather::operations(),
+        quant::operations(),
         memory::operations(),
         graphs::operations(),
         extremes::operations(),

@@ -34,6 +34,7 @@ mod offsets;
 mod order;
 mod payload;
 mod pool;
+mod quant;
 mod random;
 mod reduce;
 mod reduce_ext;
@@ -60,6 +61,7 @@ pub fn cases() -> Vec<Case> {
         gemm::cases(),
         batched_gemm::cases(),
         matmul::cases(),
+        quant::cases(),
         conv2d_forward::cases(),
         conv::cases(),
         pool::cases(),

@@ -9,6 +9,7 @@ pub(crate) mod convert;
 pub(crate) mod norm;
 pub(crate) mod pool;
 pub(crate) mod product;
+pub(crate) mod quant;
 pub(crate) mod reduce;
 pub(crate) mod rope;
 pub(crate) mod softmax;

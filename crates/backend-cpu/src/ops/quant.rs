@@ -1,0 +1,247 @@
+//! Quantised matrices: products, lookups and dequantisation.
+
+use backend_api::desc::{DequantizeDesc, QuantGatherDesc, QuantMatmulDesc};
+use backend_api::quant::{QuantLayout, QuantRow, UNIT};
+use backend_api::{Activation, BackendResult};
+use bytemuck::cast_slice_mut;
+use pulp::{Arch, Simd, WithSimd};
+
+use super::gather::inside;
+use super::matmul::multiply;
+use super::matrix::{row_major, row_major_ref};
+use crate::access::Input;
+use crate::bound::require_end;
+use crate::element::{Element, widen, with_float};
+use crate::math::apply_unary;
+use crate::memory::Memory;
+use crate::parallel::Cores;
+use crate::strided::boxes;
+
+/// Rows of A up to which each unit of weights is multiplied as soon as it is dequantised. More of them are
+/// worth a panel of dequantised rows in the cache.
+const FEW_ROWS: usize = 4;
+
+/// Rows of B in a dequantised panel.
+const PANEL_ROWS: usize = 32;
+
+/// Weights in the share of one thread.
+const GRAIN: usize = 1 << 14;
+
+/// Partial sums side by side.
+const LANES: usize = 16;
+
+/// `C = residual + activation(alpha · A · Bᵀ + bias)`.
+pub(crate) fn quant_matmul(memory: &Memory, op: &'static str, desc: &QuantMatmulDesc) -> BackendResult<()> {
+    let operands = desc.operands(op)?;
+    let layout = desc.b.layout(op)?;
+    require_end(op, desc.flops())?;
+    memory.access(op, &operands, |[a, b, _, bias, residual], c| {
+        let (m, n, k) = (desc.m, desc.n(), desc.k());
+        // A weight is dequantised once, which takes about as long as sixteen products.
+        let steps = n.saturating_mul(k.max(16)).saturating_mul(m.saturating_add(16)) / 16;
+        Cores::run(steps, |cores| {
+            let a = with_float!(desc.a.dtype, T => widen::<T>(cores, a));
+            let product = Product { layout: &layout, planes: b.elements(), a: &a, lda: desc.a.ld, m, k };
+            // Cᵀ, so that threads write rows of their own.
+            let mut transposed = vec![0.0f32; n * m];
+            let rows = (GRAIN / k.max(1)).next_multiple_of(PANEL_ROWS);
+            cores.chunks(&mut transposed, m, rows * m, &|first, chunk| product.rows(first / m, chunk));
+            with_float!(desc.c.dtype, T => {
+                let bias = desc.bias.map(|_| widen::<T>(cores, bias));
+                let epilogue = Epilogue { desc, bias: bias.as_deref(), residual };
+                epilogue.store(cores, &transposed, cast_slice_mut::<u8, T>(c));
+            });
+        });
+    })
+}
+
+/// Products of rows of A with rows of a quantised B.
+struct Product<'a> {
+    layout: &'a QuantLayout,
+    planes: &'a [u8],
+    a: &'a [f32],
+    lda: usize,
+    m: usize,
+    k: usize,
+}
+
+impl Product<'_> {
+    /// Rows of Cᵀ from the row `first` on.
+    fn rows(&self, first: usize, transposed: &mut [f32]) {
+        let &Self { layout, planes, a, lda, m, k } = self;
+        // The sums over nothing are there already.
+        if k == 0 {
+            return;
+        }
+        if m <= FEW_ROWS {
+            for (j, sums) in transposed.chunks_exact_mut(m).enumerate() {
+                // The planes were checked with the operands, so every row is there.
+                let Some(row) = layout.row(planes, first + j) else { continue };
+                Arch::new().dispatch(FewRows { row, a, lda, k, sums });
+            }
+            return;
+        }
+        let a = row_major_ref(a, m, k, lda).transpose();
+        let mut panel = vec![0.0; PANEL_ROWS * k];
+        for (i, panel_of_c) in transposed.chunks_mut(PANEL_ROWS * m).enumerate() {
+            let rows = panel_of_c.len() / m;
+            for (j, weights) in panel.chunks_exact_mut(k).take(rows).enumerate() {
+                if let Some(row) = layout.row(planes, first + i * PANEL_ROWS + j) {
+                    load_row(row, weights);
+                }
+            }
+            let b = row_major_ref(&panel, rows, k, k);
+            multiply(b, a, 1.0, 0.0, row_major(panel_of_c, rows, m, m));
+        }
+    }
+}
+
+/// The weights of a row, as many as there is room for.
+fn load_row(row: QuantRow<'_>, weights: &mut [f32]) {
+    Arch::new().dispatch(LoadRow { row, weights });
+}
+
+struct LoadRow<'a> {
+    row: QuantRow<'a>,
+    weights: &'a mut [f32],
+}
+
+impl WithSimd for LoadRow<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) {
+        let mut unit = [0.0; UNIT];
+        for (number, weights) in self.weights.chunks_mut(UNIT).enumerate() {
+            self.row.dequantize(number, &mut unit);
+            weights.copy_from_slice(&unit[..weights.len()]);
+        }
+    }
+}
+
+/// The products of a row of B with a few rows of A.
+struct FewRows<'a> {
+    row: QuantRow<'a>,
+    a: &'a [f32],
+    lda: usize,
+    k: usize,
+    sums: &'a mut [f32],
+}
+
+impl WithSimd for FewRows<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) {
+        let Self { row, a, lda, k, sums } = self;
+        let mut unit = [0.0f32; UNIT];
+        let mut lanes = [[0.0f32; LANES]; FEW_ROWS];
+        for number in 0..k.div_ceil(UNIT) {
+            row.dequantize(number, &mut unit);
+            let start = number * UNIT;
+            let len = (k - start).min(UNIT);
+            for (i, lanes) in lanes.iter_mut().enumerate().take(sums.len()) {
+                let (weights, last_weights) = unit[..len].as_chunks::<LANES>();
+                let (inputs, last_inputs) = a[i * lda + start..][..len].as_chunks::<LANES>();
+                for (w, x) in weights.iter().zip(inputs) {
+                    lanes.iter_mut().zip(w.iter().zip(x)).for_each(|(sum, (w, x))| *sum += w * x);
+                }
+                let last = last_weights.iter().zip(last_inputs);
+                lanes.iter_mut().zip(last).for_each(|(sum, (w, x))| *sum += w * x);
+            }
+        }
+        for (sum, lanes) in sums.iter_mut().zip(lanes) {
+            *sum = lanes.iter().sum();
+        }
+    }
+}
+
+/// What is done with the sums.
+struct Epilogue<'a> {
+    desc: &'a QuantMatmulDesc,
+    bias: Option<&'a [f32]>,
+    residual: Input<'a>,
+}
+
+impl Epilogue<'_> {
+    fn store<T: Element>(&self, cores: Cores, transposed: &[f32], c: &mut [T]) {
+        let desc = self.desc;
+        let (m, n) = (desc.m, desc.n());
+        let alpha = desc.alpha as f32;
+        let residual: Option<&[T]> = self.residual.separate();
+        let dims = [(m, desc.c.ld), (n, 1)];
+        boxes(cores, &dims, c, GRAIN, &|ranges, c| {
+            let (rows, columns) = (&ranges[0], &ranges[1]);
+            let mut line = vec![0.0; columns.len()];
+            for i in rows.clone() {
+                for (x, j) in line.iter_mut().zip(columns.clone()) {
+                    *x = alpha * transposed[j * m + i] + self.bias.map_or(0.0, |bias| bias[j]);
+                }
+                if desc.activation != Activation::Identity
+                    && let Some(activation) = desc.activation.unary()
+                {
+                    apply_unary(activation, &mut line);
+                }
+                let c = &mut c[(i - rows.start) * desc.c.ld..][..columns.len()];
+                if let Some(matrix) = desc.residual {
+                    let previous = residual.map(|residual| &residual[i * matrix.ld + columns.start..]);
+                    for (j, x) in line.iter_mut().enumerate() {
+                        *x += previous.map_or(c[j], |previous| previous[j]).to_f32();
+                    }
+                }
+                T::store(&line, c);
+            }
+        });
+    }
+}
+
+/// `output[i, c] = table[indices[i], c]`, zeros for an index outside the table.
+pub(crate) fn quant_gather(memory: &Memory, op: &'static str, desc: &QuantGatherDesc) -> BackendResult<()> {
+    let operands = desc.operands(op)?;
+    let layout = desc.table.layout(op)?;
+    memory.access(op, &operands, |[table, indices, _], output| {
+        let (planes, indices): (&[u8], &[u32]) = (table.elements(), indices.elements());
+        let columns = layout.columns;
+        with_float!(desc.dtype, T => {
+            let output: &mut [T] = cast_slice_mut(output);
+            Cores::run(output.len().saturating_mul(2), |cores| {
+                cores.chunks(output, columns, GRAIN, &|first, chunk: &mut [T]| {
+                    let mut weights = vec![0.0; columns];
+                    for (i, to) in chunk.chunks_exact_mut(columns).enumerate() {
+                        let index = inside(indices[first / columns + i], layout.rows);
+                        match index.and_then(|index| layout.row(planes, index)) {
+                            Some(row) => load_row(row, &mut weights),
+                            None => weights.fill(0.0),
+                        }
+                        T::store(&weights, to);
+                    }
+                });
+            });
+        });
+    })
+}
+
+/// `output = input`.
+pub(crate) fn dequantize(memory: &Memory, op: &'static str, desc: &DequantizeDesc) -> BackendResult<()> {
+    let operands = desc.operands(op)?;
+    let layout = desc.input.layout(op)?;
+    memory.access(op, &operands, |[input, _], output| {
+        let planes: &[u8] = input.elements();
+        let (rows, columns) = (layout.rows, layout.columns);
+        with_float!(desc.output.dtype, T => {
+            let output: &mut [T] = cast_slice_mut(output);
+            Cores::run(rows.saturating_mul(columns).saturating_mul(2), |cores| {
+                // Rows are whole: the dimension of the columns is never divided.
+                boxes(cores, &[(rows, desc.output.ld)], output, GRAIN / columns + 1, &|ranges, output| {
+                    let mut weights = vec![0.0; columns];
+                    for i in ranges[0].clone() {
+                        if let Some(row) = layout.row(planes, i) {
+                            load_row(row, &mut weights);
+                        }
+                        T::store(&weights, &mut output[(i - ranges[0].start) * desc.output.ld..][..columns]);
+                    }
+                });
+            });
+        });
+    })
+}

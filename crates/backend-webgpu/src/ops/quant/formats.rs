@@ -1,0 +1,57 @@
+//! The helper files of the formats.
+
+use backend_api::quant::QuantFormat;
+
+use crate::kernels::Lib;
+use crate::kernels::libs::{
+    ACTIVATE, ACTIVATE_HALF, HALF, QUANT_BLOCK_SCALES, QUANT_GROUP_SCALES, QUANT_INPUT_1, QUANT_INPUT_4,
+    QUANT_LOW, QUANT_Q4_0, QUANT_Q5_K, QUANT_Q6_K, QUANT_Q8_0, QUANT_SUPER_SCALES, QUANT_U4, QUANT_U4_ZEROS,
+};
+
+/// The files of a format, and more.
+macro_rules! with_format {
+    ($format:expr, [$($more:ident),*]) => {
+        match $format {
+            QuantFormat::Q8_0 => &[QUANT_Q8_0, QUANT_BLOCK_SCALES, $($more),*],
+            QuantFormat::Q4_0 => &[QUANT_Q4_0, QUANT_LOW, QUANT_BLOCK_SCALES, $($more),*],
+            QuantFormat::Q4_K => &[QUANT_LOW, QUANT_SUPER_SCALES, $($more),*],
+            QuantFormat::Q5_K => &[QUANT_Q5_K, QUANT_SUPER_SCALES, $($more),*],
+            QuantFormat::Q6_K => &[QUANT_Q6_K, $($more),*],
+            QuantFormat::U4 { zero_points: true, .. } => {
+                &[QUANT_U4_ZEROS, QUANT_LOW, QUANT_GROUP_SCALES, $($more),*]
+            }
+            QuantFormat::U4 { zero_points: false, .. } => {
+                &[QUANT_U4, QUANT_LOW, QUANT_GROUP_SCALES, $($more),*]
+            }
+            // Refused before: the contract may grow.
+            _ => &[],
+        }
+    };
+}
+
+/// A format of each kind that has files of its own.
+pub(super) const KINDS: [QuantFormat; 7] = [
+    QuantFormat::Q8_0,
+    QuantFormat::Q4_0,
+    QuantFormat::Q4_K,
+    QuantFormat::Q5_K,
+    QuantFormat::Q6_K,
+    QuantFormat::U4 { group: 32, zero_points: false },
+    QuantFormat::U4 { group: 32, zero_points: true },
+];
+
+/// What reads the weights.
+pub(super) const fn format_libs(format: QuantFormat) -> &'static [Lib] {
+    with_format!(format, [])
+}
+
+/// What reads the weights and, by vectors or number by number, the rows of A, and the activations for results
+/// of f16 or f32.
+pub(super) const fn product_libs(format: QuantFormat, vectors: bool, half: bool) -> &'static [Lib] {
+    match (vectors, half) {
+        (false, false) => with_format!(format, [QUANT_INPUT_1, ACTIVATE]),
+        (false, true) => with_format!(format, [QUANT_INPUT_1, HALF, ACTIVATE_HALF]),
+        (true, false) => with_format!(format, [QUANT_INPUT_4, ACTIVATE]),
+        (true, true) => with_format!(format, [QUANT_INPUT_4, HALF, ACTIVATE_HALF]),
+    }
+}

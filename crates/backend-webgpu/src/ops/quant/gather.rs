@@ -1,0 +1,170 @@
+//! Rows of a quantised matrix as numbers, by index or all of them.
+
+use backend_api::desc::{DequantizeDesc, QuantGatherDesc};
+use backend_api::quant::{QuantFormat, QuantLayout};
+use backend_api::support::checked_product;
+use backend_api::{BackendResult, DType};
+
+use super::formats::{KINDS, format_libs};
+use super::planes::{Planes, bindable, group_shift, require_known};
+use crate::kernels::{KernelSource, Variant, kernel, params};
+use crate::ops::op_context::{OpContext, dim, linear_grid};
+use crate::ops::shared::long_work::{Run, in_parts};
+use crate::recorder::Window;
+
+static GATHER: KernelSource = kernel!(
+    "quant/gather",
+    libs: [GRID, QUANT_NIBBLES],
+    types: ["T"],
+    constants: ["INDEXED"],
+    reads: 5,
+    writes: 1,
+    params: Params,
+);
+
+params! {
+    struct Params {
+        rows: u32,
+        first: u32,
+        rows_of_all: u32,
+        columns: u32,
+        words: u32,
+        elements: u32,
+        quants: u32,
+        quants_row: u32,
+        high: u32,
+        high_row: u32,
+        scales: u32,
+        scales_row: u32,
+        extra: u32,
+        extra_row: u32,
+        group: u32,
+        indices: u32,
+        output: u32,
+        ld: u32,
+    }
+}
+
+const WORKGROUP: usize = 256;
+
+pub(super) fn variants() -> Vec<Variant> {
+    let of = |format| {
+        [DType::F32, DType::F16].map(|dtype| [false, true].map(|indexed| variant(format, dtype, indexed)))
+    };
+    KINDS.map(of).concat().concat()
+}
+
+fn variant(format: QuantFormat, dtype: DType, indexed: bool) -> Variant {
+    Variant::new(&GATHER, [dtype], [u32::from(indexed)]).with_libs(format_libs(format))
+}
+
+/// `output[i, c] = table[indices[i], c]`.
+pub(crate) fn quant_gather(ctx: &OpContext, op: &'static str, desc: &QuantGatherDesc) -> BackendResult<()> {
+    let operands = desc.operands(op)?;
+    let layout = desc.table.layout(op)?;
+    let [table, indices, output] = ctx.resolve(op, &operands)?;
+    let (Some(indices), Some(output)) = (indices, output) else { return Ok(()) };
+    require_known(op, desc.table.format)?;
+    ctx.require_dtype(op, desc.dtype)?;
+    let output = ctx.output(op, &output, desc.dtype)?;
+    let indices = ctx.input(op, &indices, DType::U32, &output)?;
+    let columns = layout.columns;
+    in_parts(ctx, op, Run::of_bytes(desc.count, (2 * columns * desc.dtype.size()) as f64), |run| {
+        let part = Part {
+            layout: &layout,
+            dtype: desc.dtype,
+            count: run.count(),
+            indices: Some(&indices.advanced(run.first)),
+            output: &output.advanced(run.first * columns),
+            ld: columns,
+        };
+        if layout.rows == 0 {
+            return part.launch(ctx, op, &Planes::new(ctx, op, &layout, None, (0, 0), &output)?, (0, 0));
+        }
+        // Of a table that can't be bound as a whole, each launch knows some rows.
+        bindable(ctx, &layout, (0, layout.rows)).try_for_each(|rows| {
+            let planes = Planes::new(ctx, op, &layout, table.as_ref(), rows, &output)?;
+            part.launch(ctx, op, &planes, rows)
+        })
+    })
+}
+
+/// `output = input`.
+pub(crate) fn dequantize(ctx: &OpContext, op: &'static str, desc: &DequantizeDesc) -> BackendResult<()> {
+    let operands = desc.operands(op)?;
+    let layout = desc.input.layout(op)?;
+    let [input, output] = ctx.resolve(op, &operands)?;
+    let Some(output) = output else { return Ok(()) };
+    require_known(op, desc.input.format)?;
+    let dtype = desc.output.dtype;
+    ctx.require_dtype(op, dtype)?;
+    let output = ctx.output(op, &output, dtype)?;
+    in_parts(ctx, op, Run::of_bytes(layout.rows, (2 * layout.columns * dtype.size()) as f64), |run| {
+        bindable(ctx, &layout, (run.first, run.end)).try_for_each(|(first, end)| {
+            let planes = Planes::new(ctx, op, &layout, input.as_ref(), (first, end), &output)?;
+            let part = Part {
+                layout: &layout,
+                dtype,
+                count: end - first,
+                indices: None,
+                // Rows that are more than one lie within the output, so the product doesn't overflow.
+                output: &if first > 0 { output.advanced(first * desc.output.ld) } else { output.clone() },
+                ld: if layout.rows > 1 { desc.output.ld } else { 0 },
+            };
+            part.launch(ctx, op, &planes, (first, end))
+        })
+    })
+}
+
+/// Rows of the output that are made at once.
+struct Part<'a> {
+    layout: &'a QuantLayout,
+    dtype: DType,
+    count: usize,
+    indices: Option<&'a Window>,
+    output: &'a Window,
+    ld: usize,
+}
+
+impl Part<'_> {
+    /// Those that come from the rows `first..end` of the matrix, and with the first of these those that come
+    /// from none.
+    fn launch(
+        &self,
+        ctx: &OpContext,
+        op: &'static str,
+        planes: &Planes,
+        (first, end): (usize, usize),
+    ) -> BackendResult<()> {
+        let QuantLayout { format, rows, columns, .. } = *self.layout;
+        let words = columns.div_ceil(8);
+        let elements = checked_product(op, "output", &[self.count, words])?;
+        let [quants, high, scales, extra] = planes.places;
+        let null = ctx.null();
+        let indices = self.indices.unwrap_or(&null);
+        let params = Params {
+            rows: dim(op, "rows", end - first)?,
+            first: dim(op, "rows", first)?,
+            rows_of_all: dim(op, "rows", rows)?,
+            columns: dim(op, "columns", columns)?,
+            words: dim(op, "columns", words)?,
+            elements: dim(op, "output", elements)?,
+            quants: quants.0,
+            quants_row: quants.1,
+            high: high.0,
+            high_row: high.1,
+            scales: scales.0,
+            scales_row: scales.1,
+            extra: extra.0,
+            extra_row: extra.1,
+            group: group_shift(format),
+            indices: indices.offset,
+            output: self.output.offset,
+            ld: dim(op, "ld of the output", self.ld)?,
+        };
+        let grid = linear_grid(op, elements.div_ceil(WORKGROUP))?;
+        let [quants, high, scales, extra] = planes.windows();
+        let variant = variant(format, self.dtype, self.indices.is_some());
+        ctx.launch(op, &variant, &[quants, high, scales, extra, indices], self.output, &params, grid)
+    }
+}

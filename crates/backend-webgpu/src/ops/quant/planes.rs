@@ -1,0 +1,93 @@
+//! What kernels see of a quantised matrix.
+
+use backend_api::quant::{QuantFormat, QuantLayout, QuantPlane};
+use backend_api::{BackendError, BackendResult, DType};
+
+use super::formats::KINDS;
+use crate::memory::DeviceSlice;
+use crate::ops::op_context::{OpContext, dim};
+use crate::recorder::Window;
+
+/// Some rows of a quantised matrix.
+#[derive(Debug)]
+pub(super) struct Planes {
+    /// Quants, high bits, scales and extra.
+    pub(super) windows: [Window; 4],
+    /// Where they start and what their rows take: in vectors of 16 bytes for the quants, in words for the
+    /// others.
+    pub(super) places: [(u32, u32); 4],
+}
+
+impl Planes {
+    /// The rows `first..end` of the matrix in `slice`, which is `None` for one without weights.
+    ///
+    /// # Errors
+    /// [`Limit`](BackendError::Limit) if the rows are more than can be bound.
+    pub(super) fn new(
+        ctx: &OpContext,
+        op: &'static str,
+        layout: &QuantLayout,
+        slice: Option<&DeviceSlice>,
+        (first, end): (usize, usize),
+        output: &Window,
+    ) -> BackendResult<Self> {
+        let part = |plane: QuantPlane, unit: usize| {
+            let Some(slice) = slice.filter(|_| plane.row_bytes > 0 && end > first) else {
+                return Ok((ctx.null(), (0, 0)));
+            };
+            // The operand, which was checked, has all rows.
+            let rows = DeviceSlice {
+                block: slice.block.clone(),
+                offset: slice.offset + plane.offset + first * plane.row_bytes,
+                len: (end - first) * plane.row_bytes,
+            };
+            let window = ctx.input(op, &rows, DType::U32, output)?;
+            let place = (window.offset / (unit / 4) as u32, dim(op, "columns", plane.row_bytes / unit)?);
+            Ok((window, place))
+        };
+        let parts = [
+            part(layout.quants, 16)?,
+            part(layout.high, 4)?,
+            part(layout.scales, 4)?,
+            part(layout.extra, 4)?,
+        ];
+        Ok(Self { places: parts.each_ref().map(|part| part.1), windows: parts.map(|part| part.0) })
+    }
+
+    /// The windows in the order of the bindings.
+    pub(super) fn windows(&self) -> [&Window; 4] {
+        self.windows.each_ref()
+    }
+}
+
+/// The parts of `first..end` whose planes can be bound.
+pub(super) fn bindable(
+    ctx: &OpContext,
+    layout: &QuantLayout,
+    (first, end): (usize, usize),
+) -> impl Iterator<Item = (usize, usize)> + use<> {
+    let limits = ctx.device.limits;
+    let widest = [layout.quants, layout.high, layout.scales, layout.extra].map(|plane| plane.row_bytes);
+    let widest = widest.into_iter().max().unwrap_or_default().max(1);
+    // A binding may begin a little before its rows.
+    let room = usize::try_from(limits.max_bytes.saturating_sub(limits.alignment)).unwrap_or(usize::MAX);
+    let rows = (room / widest).max(1);
+    (first..end).step_by(rows).map(move |start| (start, end.min(start.saturating_add(rows))))
+}
+
+/// The logarithm of the weights that share a scale; 0 for formats that don't need it.
+pub(super) const fn group_shift(format: QuantFormat) -> u32 {
+    match format {
+        QuantFormat::U4 { group, .. } => group.trailing_zeros(),
+        _ => 0,
+    }
+}
+
+/// # Errors
+/// [`Unsupported`](BackendError::Unsupported) for a format that the kernels don't know.
+pub(super) fn require_known(op: &'static str, format: QuantFormat) -> BackendResult<()> {
+    if KINDS.iter().any(|kind| kind.name() == format.name()) {
+        return Ok(());
+    }
+    Err(BackendError::Unsupported { op, need: format!("a backend that knows the format {format}") })
+}

@@ -1,0 +1,145 @@
+//! quant_matmul, quant_gather and dequantize.
+
+use backend_api::desc::{DequantizeDesc, Matrix, QuantGatherDesc, QuantMatmulDesc, QuantMatrix};
+use backend_api::quant::QuantFormat;
+use backend_api::{Activation, BackendError, Bound, DType};
+
+use super::expect::{OVERFLOW, SHAPE, TOO_SMALL, bound, dtype, multiple, short_row, too_small};
+use super::operation::Change;
+use super::{Expect, Handles, Operation, Role, Slot};
+
+/// Words of planes that name three rows of 64 weights in groups of 16.
+const WORDS: usize = (256 + 3 * 16) / 4;
+
+const FORMAT: QuantFormat = QuantFormat::U4 { group: 16, zero_points: false };
+
+pub(super) fn operations() -> Vec<Operation> {
+    [DType::F32, DType::F16].into_iter().flat_map(|of| [product(of), lookup(of), whole(of)]).collect()
+}
+
+/// All quants and scales 0, so that every weight is 0.
+fn planes(arg: &'static str) -> Slot {
+    Slot { align: 16, ..Slot::new(arg, Role::Input, DType::U32, WORDS).holding(0.0) }
+}
+
+const fn matrix(ptr: u64) -> QuantMatrix {
+    QuantMatrix::new(ptr, FORMAT, 3, 64)
+}
+
+/// Changes of a quantised matrix.
+macro_rules! changes_of_matrix {
+    ($op:expr, $arg:literal, $matrix:ident, $D:ty) => {{
+        let bytes = WORDS * 4;
+        let changes: Vec<Change<$D>> = vec![
+            ("a group of 48", bound($op, "group", Bound::PowerOfTwo, 48), |d| {
+                d.$matrix.format = QuantFormat::U4 { group: 48, zero_points: false };
+            }),
+            ("a group of 0", SHAPE, |d| {
+                d.$matrix.format = QuantFormat::U4 { group: 0, zero_points: true };
+            }),
+            ("a row that is no whole block", multiple($op, "columns", 256, 64), |d| {
+                d.$matrix.format = QuantFormat::Q4_K;
+            }),
+            ("planes without zero points", too_small($op, $arg, bytes, 512 + 32), |d| {
+                d.$matrix.format = QuantFormat::U4 { group: 16, zero_points: true };
+            }),
+            ("planes of another format", TOO_SMALL, |d| d.$matrix.format = QuantFormat::Q8_0),
+        ];
+        changes
+    }};
+}
+
+fn product(element: DType) -> Operation {
+    let op = "quant_matmul";
+    let bytes = element.size();
+    let slots = vec![
+        Slot::new("a", Role::Input, element, 2 * 64),
+        planes("b"),
+        Slot::new("c", Role::Output, element, 2 * 3),
+        Slot::new("bias", Role::Input, element, 3),
+        Slot::new("residual", Role::InPlaceInput, element, 2 * 3),
+    ];
+    let good = move |h: &Handles| {
+        let of = |i: usize, ld| Matrix::new(h[i], element, ld);
+        QuantMatmulDesc::new(2, of(0, 64), matrix(h[1]), of(2, 3))
+            .with_bias(h[3])
+            .with_activation(Activation::Relu)
+            .with_residual(of(4, 3))
+    };
+    let mut changes: Vec<Change<QuantMatmulDesc>> = vec![
+        ("A of i32", dtype(op, "a", DType::I32), |d| d.a.dtype = DType::I32),
+        ("C of u32", dtype(op, "c", DType::U32), |d| d.c.dtype = DType::U32),
+        ("a residual of i32", dtype(op, "residual", DType::I32), |d| {
+            d.residual.iter_mut().for_each(|residual| residual.dtype = DType::I32);
+        }),
+        ("lda below k", short_row(op, "lda", 64, 63), |d| d.a.ld = 63),
+        ("ldc below n", short_row(op, "ldc", 3, 2), |d| d.c.ld = 2),
+        ("a short residual", SHAPE, |d| {
+            d.residual.iter_mut().for_each(|residual| residual.ld = 2);
+        }),
+        ("a row of A too many", too_small(op, "a", 128 * bytes, 192 * bytes), |d| d.m = 3),
+        ("m usize::MAX", OVERFLOW, |d| d.m = usize::MAX),
+        ("lda usize::MAX", OVERFLOW, |d| d.a.ld = usize::MAX),
+        ("rows usize::MAX", Expect::Kind(backend_api::ErrorKind::Shape), |d| d.b.rows = usize::MAX),
+        ("a row of B too many", SHAPE, |d| d.b.rows = 4),
+    ];
+    changes.extend(changes_of_matrix!(op, "b", b, QuantMatmulDesc));
+    Operation::new(op, slots, 2.0, move |b, h| b.quant_matmul(&good(h))).variant(element).broken(
+        good,
+        |b, _, d| b.quant_matmul(d),
+        changes,
+    )
+}
+
+fn lookup(element: DType) -> Operation {
+    let op = "quant_gather";
+    let bytes = element.size();
+    let slots = vec![
+        planes("table"),
+        Slot::new("indices", Role::Input, DType::U32, 2),
+        Slot::new("output", Role::Output, element, 2 * 64),
+    ];
+    let good = move |h: &Handles| QuantGatherDesc::new(element, matrix(h[0]), h[1], h[2], 2);
+    let mut changes: Vec<Change<QuantGatherDesc>> = vec![
+        ("of i32", dtype(op, "output", DType::I32), |d| d.dtype = DType::I32),
+        ("an index too many", too_small(op, "indices", 8, 12), |d| d.count = 3),
+        ("count usize::MAX", OVERFLOW, |d| d.count = usize::MAX),
+        ("rows usize::MAX", OVERFLOW, |d| d.table.rows = usize::MAX),
+        ("columns usize::MAX", OVERFLOW, |d| d.table.columns = usize::MAX),
+        ("a longer row", too_small(op, "output", 128 * bytes, 256 * bytes), |d| {
+            (d.table.rows, d.table.columns) = (1, 128);
+        }),
+    ];
+    changes.extend(changes_of_matrix!(op, "table", table, QuantGatherDesc));
+    Operation::new(op, slots, 0.0, move |b, h| b.quant_gather(&good(h))).variant(element).broken(
+        good,
+        |b, _, d| b.quant_gather(d),
+        changes,
+    )
+}
+
+fn whole(element: DType) -> Operation {
+    let op = "dequantize";
+    let bytes = element.size();
+    let slots = vec![planes("input"), Slot::new("output", Role::Output, element, 3 * 64)];
+    let good = move |h: &Handles| DequantizeDesc::new(matrix(h[0]), Matrix::new(h[1], element, 64));
+    let short = BackendError::Shape {
+        op,
+        what: "ld of the output",
+        expected: Bound::Row { matrix: "the output", length: 64 },
+        got: 63,
+    };
+    let mut changes: Vec<Change<DequantizeDesc>> = vec![
+        ("to u32", dtype(op, "output", DType::U32), |d| d.output.dtype = DType::U32),
+        ("a short leading dimension", Expect::Exactly(short), |d| d.output.ld = 63),
+        ("a long leading dimension", too_small(op, "output", 192 * bytes, 194 * bytes), |d| d.output.ld = 65),
+        ("rows usize::MAX", OVERFLOW, |d| d.input.rows = usize::MAX),
+        ("ld usize::MAX", OVERFLOW, |d| d.output.ld = usize::MAX),
+    ];
+    changes.extend(changes_of_matrix!(op, "input", input, DequantizeDesc));
+    Operation::new(op, slots, 0.0, move |b, h| b.dequantize(&good(h))).variant(element).broken(
+        good,
+        |b, _, d| b.dequantize(d),
+        changes,
+    )
+}

@@ -1,0 +1,262 @@
+//! `quant_matmul`, `quant_gather` and `dequantize`: every format, rows with padding, extreme scales.
+
+use backend_api::desc::{DequantizeDesc, Matrix, QuantGatherDesc, QuantMatmulDesc, QuantMatrix};
+use backend_api::quant::QuantFormat;
+use backend_api::{Activation, DType};
+
+use super::gather::{INDICES, Indices};
+use crate::case::Case;
+use crate::data::Data;
+use crate::float::{MIN_NORMAL_F32, gamma};
+use crate::grid::pairwise;
+use crate::oracle::product::Stored;
+use crate::oracle::quant::{Scales, Weights};
+use crate::oracle::unary::activation;
+use crate::rng::Rng;
+use crate::trial::Trial;
+use crate::want::Want;
+
+use DType::{F16, F32};
+
+/// Formats with the row lengths that are tried: whole units and not, and of U4 no whole groups either.
+const FORMATS: [(QuantFormat, [usize; 4]); 9] = [
+    (QuantFormat::Q8_0, [32, 96, 160, 1056]),
+    (QuantFormat::Q4_0, [64, 128, 288, 1120]),
+    (QuantFormat::Q4_K, [256, 512, 768, 1280]),
+    (QuantFormat::Q5_K, [256, 512, 768, 1024]),
+    (QuantFormat::Q6_K, [256, 512, 768, 1280]),
+    (QuantFormat::U4 { group: 16, zero_points: true }, [7, 40, 128, 300]),
+    (QuantFormat::U4 { group: 32, zero_points: false }, [32, 100, 256, 1025]),
+    (QuantFormat::U4 { group: 128, zero_points: true }, [5, 128, 257, 1152]),
+    (QuantFormat::U4 { group: 256, zero_points: false }, [64, 256, 384, 513]),
+];
+const ROWS: [usize; 10] = [1, 2, 3, 4, 5, 8, 9, 16, 17, 33];
+const COLUMNS: [usize; 7] = [1, 2, 3, 7, 8, 33, 66];
+const DTYPES: [[DType; 2]; 4] = [[F32, F32], [F16, F16], [F16, F32], [F32, F16]];
+const ALPHAS: [f64; 2] = [1.0, -0.5];
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Residual {
+    None,
+    Apart,
+    InPlace,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Product {
+    format: QuantFormat,
+    dtypes: [DType; 2],
+    m: usize,
+    n: usize,
+    k: usize,
+    ld_extra: usize,
+    alpha: f64,
+    bias: bool,
+    activation: Activation,
+    residual: Residual,
+    data: Data,
+}
+
+pub(super) fn cases() -> Vec<Case> {
+    let grids = ["quant_matmul 1", "quant_matmul 2"].map(|seed| {
+        let activations = Activation::ALL.len();
+        pairwise(&[FORMATS.len(), 4, ROWS.len(), COLUMNS.len(), 4, 3, 2, 2, activations, 3, 2], seed)
+    });
+    let products = grids.into_iter().flatten().map(|row| Product {
+        format: FORMATS[row[0]].0,
+        dtypes: DTYPES[row[4]],
+        m: ROWS[row[2]],
+        n: COLUMNS[row[3]],
+        k: FORMATS[row[0]].1[row[1]],
+        ld_extra: [0, 1, 4][row[5]],
+        alpha: ALPHAS[row[6]],
+        bias: row[7] == 1,
+        activation: Activation::ALL[row[8]],
+        residual: [Residual::None, Residual::Apart, Residual::InPlace][row[9]],
+        data: [Data::Uniform, Data::Integers][row[10]],
+    });
+    let empty = [[0, 5, 256], [5, 0, 256], [5, 4, 0]].into_iter().flat_map(|[m, n, k]| {
+        FORMATS.map(|(format, _)| Product {
+            format,
+            dtypes: DTYPES[0],
+            m,
+            n,
+            k,
+            ld_extra: 0,
+            alpha: 1.0,
+            bias: true,
+            activation: Activation::Gelu,
+            residual: Residual::Apart,
+            data: Data::Uniform,
+        })
+    });
+    products.chain(empty).map(Product::case).chain(lookups()).chain(whole()).collect()
+}
+
+fn name_of(format: QuantFormat) -> String {
+    match format {
+        QuantFormat::U4 { group, zero_points } => {
+            format!("u4-g{group}{}", super::flag(zero_points, "-zeros", ""))
+        }
+        _ => format.name().replace('_', ""),
+    }
+}
+
+impl Product {
+    fn case(self) -> Case {
+        let Self { m, n, k, ld_extra, alpha, .. } = self;
+        let dtypes = self.dtypes.map(DType::name).join("-");
+        let bias = super::flag(self.bias, "bias", "nobias");
+        let residual = format!("{:?}", self.residual).to_lowercase();
+        let (format, activation, data) = (name_of(self.format), self.activation.name(), self.data.name());
+        let name = format!(
+            "{format}_{dtypes}_m{m}_n{n}_k{k}_ld{ld_extra}_a{alpha}_{bias}_{activation}_res-{residual}_{data}"
+        );
+        Case::new("quant_matmul", name, move |rng| self.trial(rng))
+    }
+
+    fn trial(self, rng: &mut Rng) -> Trial {
+        let Self { format, m, n, k, alpha, .. } = self;
+        let [a_type, c_type] = self.dtypes;
+        let exact = self.data == Data::Integers;
+        let weights = Weights::random(rng, format, n, k, if exact { Scales::One } else { Scales::Usual });
+        let single = (1, None);
+        let a =
+            Stored::new((m, k), false, self.ld_extra, single, |count| self.data.values(rng, a_type, count));
+        let bias = self.bias.then(|| self.data.values(rng, c_type, n));
+        let residual = Stored::new((m, n), false, self.ld_extra, single, |count| match self.residual {
+            Residual::None => vec![f64::NAN; count],
+            _ => self.data.values(rng, c_type, count),
+        });
+        let mut wants = Vec::new();
+        for (i, j) in (0..m * n).map(|at| (at / n, at % n)) {
+            let (mut sum, mut magnitude) = (0.0, 0.0);
+            for p in 0..k {
+                let (weight, parts) = weights.at(j, p);
+                sum += a.at(0, i, p) * weight;
+                magnitude += a.at(0, i, p).abs() * parts;
+            }
+            let bias = bias.as_ref().map_or(0.0, |bias| bias[j]);
+            // A term passes through the products with its quant's and its block's scale, at most k + 5
+            // additions (of blocks and their zero points), alpha's product and the bias's addition.
+            let flushed = (k + 3) as f64 * MIN_NORMAL_F32 * alpha.abs();
+            let bound = gamma(k + 8) * alpha.abs() * magnitude + gamma(3) * bias.abs() + flushed;
+            let want = activation(self.activation, alpha * sum + bias, if exact { 0.0 } else { bound });
+            let at = residual.index(0, i, j);
+            wants.push((
+                at,
+                match self.residual {
+                    Residual::None => want,
+                    _ => plus(want, residual.data[at], exact),
+                },
+            ));
+        }
+        let in_place = self.residual == Residual::InPlace;
+        let before = if in_place { residual.data.clone() } else { vec![f64::NAN; residual.data.len()] };
+        let mut trial = Trial::new();
+        trial.input("a", a_type, &a.data);
+        trial.planes("b", &weights.words());
+        trial.scattered("c", c_type, before, wants);
+        if let Some(bias) = &bias {
+            trial.input("bias", c_type, bias);
+        }
+        if self.residual == Residual::Apart {
+            trial.input("residual", c_type, &residual.data);
+        }
+        let ld = [a.ld, residual.ld];
+        trial.calling(move |backend, p| {
+            let c = Matrix::new(p[2], c_type, ld[1]);
+            let b = QuantMatrix::new(p[1], format, n, k);
+            let mut desc = QuantMatmulDesc::new(m, Matrix::new(p[0], a_type, ld[0]), b, c)
+                .with_alpha(alpha)
+                .with_activation(self.activation);
+            if self.bias {
+                desc = desc.with_bias(p[3]);
+            }
+            desc = match self.residual {
+                Residual::None => desc,
+                Residual::Apart => {
+                    desc.with_residual(Matrix::new(p[3 + usize::from(self.bias)], c_type, ld[1]))
+                }
+                Residual::InPlace => desc.with_residual(c),
+            };
+            backend.quant_matmul(&desc)
+        })
+    }
+}
+
+/// What is wanted of a sum with `residual`.
+fn plus(want: Want, residual: f64, exact: bool) -> Want {
+    let rounding = |value: f64, bound: f64| {
+        if exact && bound == 0.0 { 0.0 } else { bound + gamma(2) * (value.abs() + bound + residual.abs()) }
+    };
+    match want {
+        Want::Exact(value) => Want::near(value + residual, rounding(value, 0.0)),
+        Want::Near { value, bound, flush_below } => {
+            // Where the first term may be flushed to 0, the sum is the residual.
+            let flushed = if flush_below > 0.0 { flush_below } else { 0.0 };
+            Want::near(value + residual, rounding(value, bound) + flushed)
+        }
+        Want::AnyOf(all) => Want::AnyOf(all.into_iter().map(|want| plus(want, residual, exact)).collect()),
+    }
+}
+
+/// `quant_gather`.
+fn lookups() -> impl Iterator<Item = Case> {
+    let grid = pairwise(&[FORMATS.len(), 4, 4, 5, 3, 2], "quant_gather");
+    grid.into_iter().map(|row| {
+        let (format, lengths) = FORMATS[row[0]];
+        let (columns, rows, count) = (lengths[row[1]], [0, 1, 5, 40][row[2]], [0, 1, 2, 7, 65][row[3]]);
+        let (indices, dtype) = (INDICES[row[4]], [F32, F16][row[5]]);
+        let kind = format!("{indices:?}").to_lowercase();
+        let name = format!("{}_{dtype}_rows{rows}_columns{columns}_count{count}_{kind}", name_of(format));
+        Case::new("quant_gather", name, move |rng| {
+            let weights = Weights::random(rng, format, rows, columns, Scales::Usual);
+            let chosen: Vec<f64> = (0..count).map(|_| Indices::one(indices, rng, rows)).collect();
+            let wants = (0..count * columns).map(|at| {
+                let index = chosen[at / columns];
+                let inside = index >= 0.0 && index < rows as f64;
+                Want::number(if inside { weights.at(index as usize, at % columns).0 } else { 0.0 })
+            });
+            let wants = wants.collect();
+            let mut trial = Trial::new();
+            trial.planes("table", &weights.words());
+            trial.input("indices", indices.dtype(), &chosen);
+            trial.output("output", dtype, wants);
+            trial.calling(move |backend, p| {
+                let table = QuantMatrix::new(p[0], format, rows, columns);
+                backend.quant_gather(&QuantGatherDesc::new(dtype, table, p[1], p[2], count))
+            })
+        })
+    })
+}
+
+/// `dequantize`.
+fn whole() -> impl Iterator<Item = Case> {
+    let scales = [Scales::Usual, Scales::One, Scales::Extreme];
+    let grid = pairwise(&[FORMATS.len(), 4, 5, 2, 2, 3], "dequantize");
+    grid.into_iter().map(move |row| {
+        let (format, lengths) = FORMATS[row[0]];
+        let (columns, rows, ld_extra) = (lengths[row[1]], [0, 1, 2, 7, 33][row[2]], [0, 3][row[3]]);
+        let (dtype, scales) = ([F32, F16][row[4]], scales[row[5]]);
+        let kind = format!("{scales:?}").to_lowercase();
+        let name = format!("{}_{dtype}_rows{rows}_columns{columns}_ld{ld_extra}_{kind}", name_of(format));
+        Case::new("dequantize", name, move |rng| {
+            let weights = Weights::random(rng, format, rows, columns, scales);
+            let ld = columns + ld_extra;
+            let places = (0..rows * columns).map(|at| {
+                let (i, j) = (at / columns, at % columns);
+                (i * ld + j, Want::number(weights.at(i, j).0))
+            });
+            let places: Vec<_> = places.collect();
+            let before = vec![f64::NAN; places.last().map_or(0, |&(at, _)| at + 1)];
+            let mut trial = Trial::new();
+            trial.planes("input", &weights.words());
+            trial.scattered("output", dtype, before, places);
+            trial.calling(move |backend, p| {
+                let input = QuantMatrix::new(p[0], format, rows, columns);
+                backend.dequantize(&DequantizeDesc::new(input, Matrix::new(p[1], dtype, ld)))
+            })
+        })
+    })
+}

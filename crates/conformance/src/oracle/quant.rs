@@ -1,0 +1,155 @@
+//! Quantised matrices, read block by block as their formats are documented.
+
+use backend_api::quant::{GroupScales, MatMulNBits, QuantFormat, repack};
+use half::f16;
+
+use crate::rng::Rng;
+
+/// What scales of blocks are drawn from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Scales {
+    /// Small numbers of either sign.
+    Usual,
+    /// 1, so that weights are integers.
+    One,
+    /// Also infinities, NaN, zeros, subnormal and the largest numbers.
+    Extreme,
+}
+
+impl Scales {
+    fn one(self, rng: &mut Rng) -> f16 {
+        match self {
+            Self::One => f16::ONE,
+            Self::Extreme if rng.one_in(2) => {
+                let specials = [f16::INFINITY, f16::NEG_INFINITY, f16::NAN, f16::ZERO, f16::NEG_ZERO];
+                let bounds = [f16::MAX, f16::MIN, f16::from_bits(1), f16::from_bits(0x83FF)];
+                if rng.one_in(2) { rng.pick(&specials) } else { rng.pick(&bounds) }
+            }
+            _ => f16::from_f64(rng.uniform(-0.02, 0.02)),
+        }
+    }
+}
+
+/// A quantised matrix and the values of its weights.
+#[derive(Debug)]
+pub(crate) struct Weights {
+    columns: usize,
+    planes: Vec<u8>,
+    /// Each weight, and the sum of the magnitudes of the terms `s · q`, `s · z` and `m` that make it up.
+    values: Vec<(f64, f64)>,
+}
+
+impl Weights {
+    pub(crate) fn random(
+        rng: &mut Rng,
+        format: QuantFormat,
+        rows: usize,
+        columns: usize,
+        scales: Scales,
+    ) -> Self {
+        match format {
+            QuantFormat::U4 { group, zero_points } => {
+                Self::groups(rng, [rows, columns, group], zero_points, scales)
+            }
+            _ => Self::blocks(rng, format, [rows, columns], scales),
+        }
+    }
+
+    fn blocks(rng: &mut Rng, format: QuantFormat, [rows, columns]: [usize; 2], scales: Scales) -> Self {
+        let (elements, size) = (format.block_elements(), format.block_bytes().unwrap_or(1));
+        let mut blocks: Vec<u8> =
+            (0..rows * columns / elements * size).map(|_| rng.next_u64() as u8).collect();
+        let places: &[usize] = match format {
+            QuantFormat::Q6_K => &[208],
+            QuantFormat::Q4_K | QuantFormat::Q5_K => &[0, 2],
+            _ => &[0],
+        };
+        for block in blocks.chunks_exact_mut(size) {
+            for &at in places {
+                block[at..at + 2].copy_from_slice(&scales.one(rng).to_le_bytes());
+            }
+        }
+        let values = (0..rows * columns)
+            .map(|i| weight(format, &blocks[i / elements * size..][..size], i % elements))
+            .collect();
+        let mut planes = vec![0; format.bytes(rows, columns).unwrap_or(0)];
+        repack(format, rows, columns, &blocks, &mut planes).expect("blocks of this size");
+        Self { columns, planes, values }
+    }
+
+    fn groups(rng: &mut Rng, [rows, columns, group]: [usize; 3], has_zeros: bool, scales: Scales) -> Self {
+        let groups = columns.div_ceil(group);
+        let b: Vec<u8> = (0..rows * groups * group / 2).map(|_| rng.next_u64() as u8).collect();
+        let scales: Vec<u8> = (0..rows * groups).flat_map(|_| scales.one(rng).to_le_bytes()).collect();
+        let zero_bytes = groups.div_ceil(2);
+        let zeros: Vec<u8> = (0..rows * zero_bytes).map(|_| rng.next_u64() as u8).collect();
+        let zero_points = has_zeros.then_some(&zeros[..]);
+        let source =
+            MatMulNBits { rows, columns, group, b: &b, scales: GroupScales::F16(&scales), zero_points };
+        let nibble = |bytes: &[u8], at: usize| f64::from(bytes[at / 2] >> (4 * (at % 2)) & 15);
+        let values = (0..rows * columns).map(|i| {
+            let (row, column) = (i / columns, i % columns);
+            let number = column / group;
+            let scale = half_at(&scales, 2 * (row * groups + number));
+            let q = nibble(&b, row * groups * group + column);
+            let z = if has_zeros { nibble(&zeros, 2 * row * zero_bytes + number) } else { 8.0 };
+            (scale * (q - z), scale.abs() * (q + z))
+        });
+        let values = values.collect();
+        let mut planes = vec![0; source.format().bytes(rows, columns).unwrap_or(0)];
+        source.repack(&mut planes).expect("groups of this size");
+        Self { columns, planes, values }
+    }
+
+    /// A weight, and the magnitudes that make it up.
+    pub(crate) fn at(&self, row: usize, column: usize) -> (f64, f64) {
+        self.values[row * self.columns + column]
+    }
+
+    /// The planes as words.
+    pub(crate) fn words(&self) -> Vec<f64> {
+        let (words, _) = self.planes.as_chunks::<4>();
+        words.iter().map(|&word| f64::from(u32::from_le_bytes(word))).collect()
+    }
+}
+
+fn half_at(bytes: &[u8], at: usize) -> f64 {
+    f16::from_le_bytes([bytes[at], bytes[at + 1]]).to_f64()
+}
+
+/// Weight `i` of a GGUF block, and the magnitudes that make it up.
+fn weight(format: QuantFormat, block: &[u8], i: usize) -> (f64, f64) {
+    let d = half_at(block, 0);
+    let low = |at: usize, upper: usize| block[at] >> (4 * upper) & 15;
+    let affine = |q: u8| {
+        let (s, t) = (&block[4..16], i / 32);
+        let [sc, m] = if t < 4 {
+            [s[t] & 63, s[t + 4] & 63]
+        } else {
+            [s[t + 4] & 15 | (s[t - 4] >> 6) << 4, s[t + 4] >> 4 | (s[t] >> 6) << 4]
+        };
+        let (scaled, min) = (d * f64::from(sc) * f64::from(q), half_at(block, 2) * f64::from(m));
+        // A device subtracts in f32.
+        (f64::from((scaled - min) as f32), scaled.abs() + min.abs())
+    };
+    let centred =
+        |scale: f64, q: u8, zero: f64| (scale * (f64::from(q) - zero), scale.abs() * (f64::from(q) + zero));
+    match format {
+        QuantFormat::Q8_0 => {
+            let value = d * f64::from(block[2 + i] as i8);
+            (value, value.abs())
+        }
+        QuantFormat::Q4_0 => centred(d, low(2 + i % 16, i / 16), 8.0),
+        QuantFormat::Q4_K => affine(low(16 + i / 64 * 32 + i % 32, i / 32 % 2)),
+        QuantFormat::Q5_K => {
+            let fifth = block[16 + i % 32] >> (i / 32) & 1;
+            affine(low(48 + i / 64 * 32 + i % 32, i / 32 % 2) | fifth << 4)
+        }
+        _ => {
+            let (half, group, j) = (i / 128, i / 32 % 4, i % 32);
+            let above = block[128 + 32 * half + j] >> (2 * group) & 3;
+            let q = low(64 * half + 32 * (group % 2) + j, group / 2) | above << 4;
+            centred(half_at(block, 208) * f64::from(block[192 + i / 16] as i8), q, 32.0)
+        }
+    }
+}

@@ -1,0 +1,17 @@
+// The quants of formats of four bits.
+//
+// needs: lib/quant_nibbles, quants, params with the planes
+
+// The words j of the four blocks of a unit.
+struct Quants {
+  words: vec4<u32>,
+}
+
+fn load_quants(row: u32, unit: u32, j: u32) -> Quants {
+  return Quants(quants[params.quants + row * params.quants_row + 4u * unit + j]);
+}
+
+fn eight(q: Quants, block: u32) -> Eight {
+  let word = q.words[block];
+  return Eight(vec4<f32>(first_nibbles(word)), vec4<f32>(last_nibbles(word)));
+}

@@ -1,0 +1,44 @@
+// Units of Q6_K.
+//
+// needs: lib/quant_nibbles, quants, high, scales, extra, params with the planes
+
+const HAS_MIN = false;
+
+// The low nibbles of the words j of the four blocks of a unit, and their upper two bits, 16 bits for each
+// block.
+struct Quants {
+  words: vec4<u32>,
+  high: vec2<u32>,
+}
+
+fn load_quants(row: u32, unit: u32, j: u32) -> Quants {
+  let low = quants[params.quants + row * params.quants_row + 4u * unit + j];
+  let at = params.high + row * params.high_row + 8u * unit + 2u * j;
+  return Quants(low, vec2<u32>(high[at], high[at + 1u]));
+}
+
+fn eight(q: Quants, block: u32) -> Eight {
+  let word = q.words[block];
+  let bits = vec4<u32>(q.high[block / 2u] >> (16u * (block & 1u)));
+  let lo = first_nibbles(word) | (((bits >> vec4<u32>(0u, 2u, 4u, 6u)) & vec4<u32>(3u)) << vec4<u32>(4u));
+  let hi = last_nibbles(word) | (((bits >> vec4<u32>(8u, 10u, 12u, 14u)) & vec4<u32>(3u)) << vec4<u32>(4u));
+  return Eight(vec4<f32>(lo), vec4<f32>(hi));
+}
+
+// The i8 scales of the eight half blocks of a unit, and the f16 scale of its super-block.
+struct Scales {
+  words: vec2<u32>,
+  d: f32,
+}
+
+fn load_scales(row: u32, unit: u32) -> Scales {
+  let at = params.scales + row * params.scales_row + 2u * unit;
+  let d = extra[params.extra + row * params.extra_row + unit / 4u];
+  return Scales(vec2<u32>(scales[at], scales[at + 1u]), half_of(unpack2x16float(d), unit / 2u));
+}
+
+fn scale_of(s: Scales, block: u32, j: u32) -> Scale {
+  let byte = s.words[block / 2u] >> (16u * (block & 1u) + 8u * (j / 2u));
+  let sc = (bitcast<i32>(byte) << 24u) >> 24u;
+  return Scale(s.d * f32(sc), 32.0, 0.0);
+}

@@ -1,0 +1,30 @@
+// Units of Q8_0.
+//
+// needs: lib/quant_block_scales, quants, params with the planes
+
+const HAS_MIN = false;
+
+// The words j of the four blocks of a unit, each of eight bytes: those of two blocks side by side.
+struct Quants {
+  first: vec4<u32>,
+  last: vec4<u32>,
+}
+
+fn load_quants(row: u32, unit: u32, j: u32) -> Quants {
+  let at = params.quants + row * params.quants_row + 8u * unit + 2u * j;
+  return Quants(quants[at], quants[at + 1u]);
+}
+
+fn signed_bytes(word: u32) -> vec4<f32> {
+  return vec4<f32>((vec4<i32>(bitcast<i32>(word)) << vec4<u32>(24u, 16u, 8u, 0u)) >> vec4<u32>(24u));
+}
+
+fn eight(q: Quants, block: u32) -> Eight {
+  let two = select(q.first, q.last, block >= 2u);
+  let words = select(two.xy, two.zw, (block & 1u) == 1u);
+  return Eight(signed_bytes(words.x), signed_bytes(words.y));
+}
+
+fn scale_of(s: Scales, block: u32, j: u32) -> Scale {
+  return Scale(half_of(unpack2x16float(s.words[block / 2u]), block), 0.0, 0.0);
+}

@@ -1,0 +1,72 @@
+// output[i, :] = table[indices[i], :] of a quantised table, or all its rows in their order; zeros for an index
+// outside the table, to which a negative one belongs because it counts as a large unsigned number. An
+// invocation makes eight elements, a word.
+//
+// needs: T, INDEXED, a format
+
+struct Params {
+  // Rows of the table that are bound, the first of them, and those of the whole table.
+  rows: u32,
+  first: u32,
+  rows_of_all: u32,
+  columns: u32,
+  // Words in a row, the last of which may be cut.
+  words: u32,
+  // Words of all rows of the output.
+  elements: u32,
+  quants: u32,
+  quants_row: u32,
+  high: u32,
+  high_row: u32,
+  scales: u32,
+  scales_row: u32,
+  extra: u32,
+  extra_row: u32,
+  group: u32,
+  indices: u32,
+  output: u32,
+  ld: u32,
+}
+
+@group(0) @binding(0) var<storage, read> quants: array<vec4<u32>>;
+@group(0) @binding(1) var<storage, read> high: array<u32>;
+@group(0) @binding(2) var<storage, read> scales: array<u32>;
+@group(0) @binding(3) var<storage, read> extra: array<u32>;
+@group(0) @binding(4) var<storage, read> indices: array<u32>;
+@group(0) @binding(5) var<storage, read_write> output: array<T>;
+
+@compute @workgroup_size(256)
+fn main(
+  @builtin(workgroup_id) group: vec3<u32>,
+  @builtin(num_workgroups) groups: vec3<u32>,
+  @builtin(local_invocation_index) lane: u32,
+) {
+  let i = flat_group(group, groups) * 256u + lane;
+  if i >= params.elements {
+    return;
+  }
+  let number = i / params.words;
+  let word = i - number * params.words;
+  let unit = word / 16u;
+  let block = word / 4u % 4u;
+  let j = word % 4u;
+  var row = number;
+  var w = Eight();
+  if INDEXED == 1u {
+    row = indices[params.indices + number];
+    // What lies in rows that aren't bound is another launch's; zeros are the first one's.
+    let from = select(row, 0u, row >= params.rows_of_all);
+    if from < params.first || (from >= params.first + params.rows && params.rows_of_all > 0u) {
+      return;
+    }
+    row = select(row - params.first, params.rows, row >= params.rows_of_all);
+  }
+  if row < params.rows {
+    w = weights_of(eight(load_quants(row, unit, j), block), scale_of(load_scales(row, unit), block, j));
+  }
+  let column = 8u * word;
+  let at = params.output + number * params.ld + column;
+  for (var l = 0u; l < min(8u, params.columns - column); l++) {
+    output[at + l] = T(select(w.hi[l % 4u], w.lo[l % 4u], l < 4u));
+  }
+}
