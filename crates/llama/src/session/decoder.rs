@@ -107,6 +107,9 @@ impl Session {
     /// As [`decode_greedy`](Self::decode_greedy).
     pub fn decode(&mut self, sequence: usize, tokens: &[u32]) -> Result<Vec<f32>> {
         self.check_decode(sequence, tokens, 1)?;
+        if tokens.is_empty() {
+            return Ok(Vec::new());
+        }
         let decoder = self.decoder(sequence, tokens, false)?;
         self.place(&decoder, tokens)?;
         decoder.replay()?;

@@ -2,6 +2,7 @@
 //! against candle's.
 
 mod candle;
+mod devices;
 mod oracle;
 mod random;
 mod writer;
@@ -37,15 +38,15 @@ fn main() {
     let mut arguments = Arguments::from_args();
     // Each trial keeps every core busy by itself.
     arguments.test_threads.get_or_insert(1);
-    let trials = suites::backends().iter().flat_map(|backend| device_trials(&backend.selector, &backend.slug)).collect();
+    let trials = devices::selectors().iter().flat_map(|selector| device_trials(selector)).collect();
     libtest_mimic::run(&arguments, trials).exit();
 }
 
-fn device_trials(selector: &str, slug: &str) -> Vec<Trial> {
+fn device_trials(selector: &str) -> Vec<Trial> {
     let trial = |name: &str, check: Box<dyn Fn(&Arc<dyn ComputeBackend>) -> anyhow::Result<()> + Send>| {
         let selector = selector.to_owned();
-        Trial::test(format!("{slug}::{name}"), move || {
-            let run = || check(&Arc::from(suites::registry().create(&selector)?));
+        Trial::test(format!("{selector}::{name}"), move || {
+            let run = || check(&Arc::from(devices::registry().create(&selector)?));
             run().map_err(|error| Failed::from(format!("{error:#}")))
         })
     };

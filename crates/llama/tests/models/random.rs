@@ -2,7 +2,6 @@
 
 use candle_core::quantized::GgmlDType;
 use backend_api::random::{philox_block, uniforms};
-use conformance::hash_of_name;
 
 use crate::oracle::{EPS, Recipe, Weights};
 use crate::writer::{Value, Writer};
@@ -84,7 +83,7 @@ impl RandomModel {
         let mut made = Made {
             writer: Writer::default(),
             weights: Weights::new(),
-            seed: hash_of_name(&format!("{} {kind:?}", r.architecture)),
+            seed: 17,
             blocks: 0,
         };
         made.metadata(r);
