@@ -53,6 +53,7 @@ impl Model {
         let output_norm = loader.vector("output_norm.weight", hidden)?;
         let output = loader.has("output.weight");
         let output = output.then(|| loader.matrix("output.weight", rows, hidden)).transpose()?;
+        loader.finish();
         Ok(Self { backend: Arc::clone(backend), config, embeddings, layers, output_norm, output })
     }
 

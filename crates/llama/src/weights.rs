@@ -56,6 +56,11 @@ impl<'a> Loader<'a> {
         Ok(Self { backend, file, has_f16, has_quant, uploaded: 0, total, progress })
     }
 
+    /// Reports that all is there, with what isn't uploaded as it is or not needed.
+    pub(crate) fn finish(self) {
+        (self.progress)(self.total, self.total);
+    }
+
     /// Whether the file has a tensor of this name.
     pub(crate) fn has(&self, name: &str) -> bool {
         self.file.tensor(name).is_some()

@@ -129,7 +129,8 @@ fn a_vocabulary_of_pieces_and_bytes() {
 
     let template = ChatTemplate::from_metadata(file.metadata(), &tokenizer).unwrap().unwrap();
     let chat = template.render(&[Message::new("user", " he "), Message::new("assistant", "llo")]).unwrap();
-    assert_eq!(chat, "<s>USER: he</s>ASSISTANT: llo</s>".replace("USER", "\nUSER").replace("ASSIST", "\nASSIST"));
+    // A line's end behind a block belongs to the block, as Hugging Face renders templates.
+    assert_eq!(chat, "<s>USER: he</s>ASSISTANT: llo</s>");
 }
 
 #[test]
