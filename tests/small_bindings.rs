@@ -11,7 +11,10 @@ use std::collections::BTreeMap;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use backend_api::desc::{ConcatDesc, PadDesc, TensorDesc};
+use backend_api::desc::{
+    ConcatDesc, DequantizeDesc, Matrix, PadDesc, QuantGatherDesc, QuantMatmulDesc, QuantMatrix, TensorDesc,
+};
+use backend_api::quant::{QuantFormat, repack};
 use backend_api::{BackendError, BackendResult, ComputeBackend, DType, ErrorKind, ReduceOp};
 use backend_webgpu::WebGpuBackend;
 use conformance::{Arena, Case, Outcome, cases};
@@ -46,10 +49,11 @@ fn main() -> ExitCode {
 type Check = fn(&WebGpuBackend) -> Result<(), String>;
 
 fn trials(tested: Arc<BackendUnderTest>) -> Vec<Trial> {
-    let checks: [(&str, Check); 6] = [
+    let checks: [(&str, Check); 7] = [
         ("growing_fills", growing_fills),
         ("growing_sums", growing_sums),
         ("growing_caches", growing_caches),
+        ("split_planes", split_planes),
         ("refused_pad", refused_pad),
         ("refused_concat", refused_concat),
         ("conformance", conformance),
@@ -158,6 +162,55 @@ fn right_or_unchanged(
         Err(error) if error.kind() != ErrorKind::Limit => Err(text(error)),
         Err(error) => expect_all(&format!("the output of a call that gave {error:?}"), &got, 7.0),
     }
+}
+
+/// Products with, and rows of, a quantised matrix whose planes are more than can be bound. The weights of row
+/// r are all r mod 100.
+fn split_planes(backend: &WebGpuBackend) -> Result<(), String> {
+    let (format, rows, columns) = (QuantFormat::Q8_0, 4100, 128);
+    let block = |row: usize| [&[0u8, 0x3c][..], &[(row % 100) as u8; 32]].concat();
+    let blocks: Vec<u8> = (0..rows * columns / 32).flat_map(|i| block(i / 4)).collect();
+    let mut planes = vec![0; format.bytes(rows, columns).map_err(text)?];
+    repack(format, rows, columns, &blocks, &mut planes).map_err(text)?;
+    assert!(planes.len() > 2 * BINDING);
+    let upload = |bytes: &[u8]| -> BackendResult<u64> {
+        let ptr = backend.alloc(bytes.len())?;
+        backend.copy_htod(ptr, bytes)?;
+        Ok(ptr)
+    };
+    let weights = QuantMatrix::new(upload(&planes).map_err(text)?, format, rows, columns);
+    let value = |row: usize| (row % 100) as f32;
+
+    let few = 3;
+    let ones = upload(bytemuck::cast_slice(&vec![1f32; 40 * columns])).map_err(text)?;
+    let matrix = |ptr, ld| Matrix::new(ptr, DType::F32, ld);
+    let product = backend.alloc(few * rows * 4).map_err(text)?;
+    let desc = QuantMatmulDesc::new(few, matrix(ones, columns), weights, matrix(product, rows));
+    backend.quant_matmul(&desc).map_err(text)?;
+    for (i, &got) in read(backend, product, few * rows).map_err(text)?.iter().enumerate() {
+        expect_all(&format!("column {} of the product", i % rows), &[got], 128.0 * value(i % rows))?;
+    }
+
+    let chosen = [0u32, 4099, 2045, 2046, 2047, 4100, u32::MAX, 17];
+    let indices = upload(bytemuck::cast_slice(&chosen)).map_err(text)?;
+    let found = backend.alloc(chosen.len() * columns * 4).map_err(text)?;
+    let desc = QuantGatherDesc::new(DType::F32, weights, indices, found, chosen.len());
+    backend.quant_gather(&desc).map_err(text)?;
+    let got = read(backend, found, chosen.len() * columns).map_err(text)?;
+    for (row, &index) in got.chunks(columns).zip(&chosen) {
+        let want = if index < 4100 { value(index as usize) } else { 0.0 };
+        expect_all(&format!("row {index}"), row, want)?;
+    }
+
+    let all = backend.alloc(rows * columns * 4).map_err(text)?;
+    backend.dequantize(&DequantizeDesc::new(weights, matrix(all, columns))).map_err(text)?;
+    for (r, row) in read(backend, all, rows * columns).map_err(text)?.chunks(columns).enumerate() {
+        expect_all(&format!("row {r} of all"), row, value(r))?;
+    }
+    [weights.ptr, ones, product, indices, found, all]
+        .into_iter()
+        .try_for_each(|ptr| backend.free(ptr))
+        .map_err(text)
 }
 
 fn refused_pad(backend: &WebGpuBackend) -> Result<(), String> {

@@ -55,11 +55,12 @@ fn main(
   if INDEXED == 1u {
     row = indices[params.indices + number];
     // What lies in rows that aren't bound is another launch's; zeros are the first one's.
-    let from = select(row, 0u, row >= params.rows_of_all);
-    if from < params.first || (from >= params.first + params.rows && params.rows_of_all > 0u) {
+    let outside = row >= params.rows_of_all;
+    let bound_row = row >= params.first && row - params.first < params.rows;
+    if select(!bound_row, params.first > 0u, outside) {
       return;
     }
-    row = select(row - params.first, params.rows, row >= params.rows_of_all);
+    row = select(row - params.first, params.rows, outside);
   }
   if row < params.rows {
     w = weights_of(eight(load_quants(row, unit, j), block), scale_of(load_scales(row, unit), block, j));

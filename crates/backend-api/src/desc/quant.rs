@@ -50,9 +50,10 @@ impl QuantMatrix {
 
 /// `C = residual + activation(alpha · A · Bᵀ + bias)` with a quantised B: a linear layer.
 ///
-/// A is m×k, B has n rows of k weights, C is m×n. Activations are not rounded: products of A with the exact
-/// weights are accumulated in f32, so a result differs from the exact one by at most the error of a product
-/// of f32 matrices. With `k` 0 the product is 0. A and C have either floating-point type.
+/// A is m×k, B has n rows of k weights, C is m×n. A and C have either floating-point type. A isn't rounded, and
+/// products with the exact weights are accumulated in f32: the error of the sum is at most (k + 8) · 2⁻²⁴ of the
+/// sum of |a| · (|s| · (q + z) + |m|), where s, q, z and m make up a weight `s · (q − z) − m`. With `k` 0 the
+/// product is 0.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct QuantMatmulDesc {

@@ -8,6 +8,7 @@ use backend_api::{BackendResult, DType};
 use super::formats::{KINDS, format_libs};
 use super::planes::{Planes, bindable, group_shift, require_known};
 use crate::kernels::{KernelSource, Variant, kernel, params};
+use crate::memory::DeviceSlice;
 use crate::ops::op_context::{OpContext, dim, linear_grid};
 use crate::ops::shared::long_work::{Run, in_parts};
 use crate::recorder::Window;
@@ -82,7 +83,7 @@ pub(crate) fn quant_gather(ctx: &OpContext, op: &'static str, desc: &QuantGather
             return part.launch(ctx, op, &Planes::new(ctx, op, &layout, None, (0, 0), &output)?, (0, 0));
         }
         // Of a table that can't be bound as a whole, each launch knows some rows.
-        bindable(ctx, &layout, (0, layout.rows)).try_for_each(|rows| {
+        bindable(ctx, &layout, 0, (0, layout.rows)).try_for_each(|rows| {
             let planes = Planes::new(ctx, op, &layout, table.as_ref(), rows, &output)?;
             part.launch(ctx, op, &planes, rows)
         })
@@ -98,19 +99,21 @@ pub(crate) fn dequantize(ctx: &OpContext, op: &'static str, desc: &DequantizeDes
     require_known(op, desc.input.format)?;
     let dtype = desc.output.dtype;
     ctx.require_dtype(op, dtype)?;
-    let output = ctx.output(op, &output, dtype)?;
-    in_parts(ctx, op, Run::of_bytes(layout.rows, (2 * layout.columns * dtype.size()) as f64), |run| {
-        bindable(ctx, &layout, (run.first, run.end)).try_for_each(|(first, end)| {
-            let planes = Planes::new(ctx, op, &layout, input.as_ref(), (first, end), &output)?;
-            let part = Part {
-                layout: &layout,
-                dtype,
-                count: end - first,
-                indices: None,
-                // Rows that are more than one lie within the output, so the product doesn't overflow.
-                output: &if first > 0 { output.advanced(first * desc.output.ld) } else { output.clone() },
-                ld: if layout.rows > 1 { desc.output.ld } else { 0 },
+    // Of a single row, the leading dimension leads nowhere and may be any number.
+    let ld = if layout.rows > 1 { desc.output.ld } else { 0 };
+    // Within the output's bytes, so the products don't overflow.
+    let [step, row] = [ld, layout.columns].map(|elements| elements * dtype.size());
+    in_parts(ctx, op, Run::of_bytes(layout.rows, 2.0 * row as f64), |run| {
+        bindable(ctx, &layout, step, (run.first, run.end)).try_for_each(|(first, end)| {
+            let part = DeviceSlice {
+                block: output.block.clone(),
+                offset: output.offset + first * step,
+                len: (end - first - 1) * step + row,
             };
+            let output = ctx.output(op, &part, dtype)?;
+            let planes = Planes::new(ctx, op, &layout, input.as_ref(), (first, end), &output)?;
+            let (count, output) = (end - first, &output);
+            let part = Part { layout: &layout, dtype, count, indices: None, output, ld };
             part.launch(ctx, op, &planes, (first, end))
         })
     })

@@ -200,7 +200,7 @@ pub(crate) fn quant_matmul(ctx: &OpContext, op: &'static str, desc: &QuantMatmul
         .with_iterations(kernel.iterations(layout.units) as f64)
         .aligned(TILE);
     in_parts(ctx, op, columns, |run| {
-        bindable(ctx, &layout, (run.first, run.end)).try_for_each(|(first, end)| {
+        bindable(ctx, &layout, 0, (run.first, run.end)).try_for_each(|(first, end)| {
             let planes = Planes::new(ctx, op, &layout, b.as_ref(), (first, end), &windows.c)?;
             launch(ctx, op, desc, &windows, kernel, &planes, (first, end))
         })

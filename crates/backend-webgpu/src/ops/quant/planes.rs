@@ -60,15 +60,16 @@ impl Planes {
     }
 }
 
-/// The parts of `first..end` whose planes can be bound.
+/// The parts of `first..end` whose planes can be bound, and an output with so many bytes from row to row.
 pub(super) fn bindable(
     ctx: &OpContext,
     layout: &QuantLayout,
+    output_row: usize,
     (first, end): (usize, usize),
 ) -> impl Iterator<Item = (usize, usize)> + use<> {
     let limits = ctx.device.limits;
     let widest = [layout.quants, layout.high, layout.scales, layout.extra].map(|plane| plane.row_bytes);
-    let widest = widest.into_iter().max().unwrap_or_default().max(1);
+    let widest = widest.into_iter().fold(output_row, usize::max).max(1);
     // A binding may begin a little before its rows.
     let room = usize::try_from(limits.max_bytes.saturating_sub(limits.alignment)).unwrap_or(usize::MAX);
     let rows = (room / widest).max(1);

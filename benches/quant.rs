@@ -1,0 +1,66 @@
+//! Products with quantised matrices: the shapes of language models of 0.5, 1 and 8 billion parameters, for one
+//! token, a few and many; lookups and dequantisation.
+//!
+//! `cargo bench --bench quant`; `COMPUTE_BACKEND=webgpu:0` chooses a device. Of products, the bytes are those
+//! of the quantised matrix: with few rows, reading it is what takes the time.
+
+use backend_api::DType;
+use backend_api::desc::{DequantizeDesc, Matrix, QuantGatherDesc, QuantMatmulDesc, QuantMatrix};
+use backend_api::quant::QuantFormat;
+use benches::Subject;
+use benches::rows::Bench;
+
+const U4: QuantFormat = QuantFormat::U4 { group: 128, zero_points: true };
+const FORMATS: [QuantFormat; 6] =
+    [QuantFormat::Q4_0, QuantFormat::Q4_K, QuantFormat::Q5_K, QuantFormat::Q6_K, QuantFormat::Q8_0, U4];
+
+/// A matrix of random words.
+fn matrix(subject: &Subject, format: QuantFormat, [n, k]: [usize; 2]) -> QuantMatrix {
+    let bytes = format.bytes(n, k).expect("whole blocks");
+    // f32 in [−1, 1) have scales of f16 in their upper halves and any bits in the lower.
+    QuantMatrix::new(subject.operand(DType::F32, bytes / 4), format, n, k)
+}
+
+fn product(bench: &mut Bench, format: QuantFormat, [m, n, k]: [usize; 3]) {
+    let (b, dtype) = (matrix(&bench.subject, format, [n, k]), DType::F32);
+    let operand = |rows, columns| Matrix::new(bench.subject.operand(dtype, rows * columns), dtype, columns);
+    let (a, c) = (operand(m, k), operand(m, n));
+    let desc = QuantMatmulDesc::new(m, a, b, c);
+    let words = format.bytes(n, k).expect("whole blocks") / 4;
+    let name = format!("{}_{m}x{n}x{k}", format.name());
+    bench.measure("quant_matmul", &name, dtype, words, |backend| backend.quant_matmul(&desc));
+    bench.subject.free(&[a.ptr, b.ptr, c.ptr]);
+}
+
+fn rows(bench: &mut Bench, format: QuantFormat, [n, k, count]: [usize; 3]) {
+    let (table, dtype) = (matrix(&bench.subject, format, [n, k]), DType::F32);
+    let [output, indices] = [n * k, count].map(|elements| bench.subject.operand(dtype, elements));
+    bench.subject.backend().fill(indices, DType::U32, count, 7.0).expect("the operation succeeds");
+    let all = DequantizeDesc::new(table, Matrix::new(output, dtype, k));
+    let some = QuantGatherDesc::new(dtype, table, indices, output, count);
+    let name = format!("{}_{n}x{k}", format.name());
+    bench.measure("dequantize", &name, dtype, n * k, |backend| backend.dequantize(&all));
+    let name = format!("{}_{count}x{k}", format.name());
+    bench.measure("quant_gather", &name, dtype, count * k, |backend| backend.quant_gather(&some));
+    bench.subject.free(&[table.ptr, output, indices]);
+}
+
+fn main() {
+    let mut bench = Bench::open();
+    let [hidden, inner, narrow] = [bench.size(4096, 512), bench.size(14_336, 1024), bench.size(2048, 256)];
+    let many = bench.size(512, 40);
+    for format in FORMATS {
+        for m in [1, 2, 4, 8, 16, many] {
+            product(&mut bench, format, [m, hidden, hidden]);
+        }
+        product(&mut bench, format, [1, inner, hidden]);
+        product(&mut bench, format, [1, hidden, inner]);
+        product(&mut bench, format, [1, narrow, narrow]);
+        rows(&mut bench, format, [hidden, hidden, 64]);
+    }
+    // No multiple of 256.
+    for format in [QuantFormat::Q4_0, QuantFormat::Q8_0] {
+        product(&mut bench, format, [1, 896, 896]);
+    }
+    bench.finish();
+}
