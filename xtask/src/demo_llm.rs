@@ -28,11 +28,17 @@ pub(crate) struct Args {
 
 pub(crate) fn run(sh: &Shell, args: &Args) -> anyhow::Result<()> {
     let Args { backend, prompt, tokens, profile, model } = args;
+    anyhow::ensure!(
+        sh.path_exists(model),
+        "{model} isn't there: `python3 crates/llama/models/train.py` trains it (the script says what it needs), or name \
+         another file with --model"
+    );
     let tokens = tokens.to_string();
     let llama = programs::build(sh, &["llama"], profile)?.join("llama");
-    match prompt {
-        Some(prompt) => cmd!(sh, "{llama} run {model} {prompt} --backend {backend} --tokens {tokens}").run()?,
-        None => cmd!(sh, "{llama} chat {model} --backend {backend} --tokens {tokens}").run()?,
-    }
+    let command = match prompt {
+        Some(prompt) => cmd!(sh, "{llama} run {model} {prompt} --backend {backend} --tokens {tokens}"),
+        None => cmd!(sh, "{llama} chat {model} --backend {backend} --tokens {tokens}"),
+    };
+    command.run()?;
     Ok(())
 }

@@ -131,7 +131,7 @@ def write(path, weights, kind, file_type):
     w.add_tokenizer_pre("gpt-2")
     w.add_token_list([*byte_names(), "<|endoftext|>"])
     w.add_token_types([gguf.TokenType.NORMAL] * 256 + [gguf.TokenType.CONTROL])
-    # One merge that never applies: the key is required, and the format has no empty array of strings.
+    # One merge that never applies: other readers require the key, and gguf writes no empty arrays.
     w.add_token_merges(["\u0100 \u0100"])
     w.add_bos_token_id(END)
     w.add_eos_token_id(END)

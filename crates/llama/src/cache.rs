@@ -182,8 +182,7 @@ impl Cache {
     ) -> BackendResult<()> {
         self.append(backend, config, a, 0..a.rows, (&decode.staging, 0))?;
         let Some(page) = decode.pages.get(layer) else { return Ok(()) };
-        let shape =
-            IndexShape { rows: decode.page_len, columns: 2 * config.kv_width(), count: a.rows };
+        let shape = IndexShape { rows: decode.page_len, columns: 2 * config.kv_width(), count: a.rows };
         let (indices, staging) = (decode.page_rows.ptr(), decode.staging.ptr());
         let assign = ScatterOp::Assign;
         backend.scatter(&ScatterDesc::new(assign, self.dtype, page.ptr(), indices, staging, shape))?;

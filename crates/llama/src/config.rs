@@ -44,8 +44,7 @@ impl Architecture {
         }
     }
 
-    const ALL: [Self; 6] =
-        [Self::Llama, Self::Qwen2, Self::Qwen3, Self::Gemma2, Self::Gemma3, Self::Phi3];
+    const ALL: [Self; 6] = [Self::Llama, Self::Qwen2, Self::Qwen3, Self::Gemma2, Self::Gemma3, Self::Phi3];
 
     const fn is_gemma(self) -> bool {
         matches!(self, Self::Gemma2 | Self::Gemma3)
@@ -107,15 +106,25 @@ impl Config {
     pub fn from_gguf(file: &Gguf<'_>) -> Result<Self> {
         let metadata = file.metadata();
         let name = metadata.get("general.architecture").and_then(Value::text).unwrap_or_default();
-        let architecture = Architecture::ALL.into_iter().find(|known| known.name() == name).ok_or_else(|| {
-            Error::value("general.architecture", Architecture::ALL.map(Architecture::name).join(", "), name)
-        })?;
+        let architecture =
+            Architecture::ALL.into_iter().find(|known| known.name() == name).ok_or_else(|| {
+                Error::value(
+                    "general.architecture",
+                    Architecture::ALL.map(Architecture::name).join(", "),
+                    name,
+                )
+            })?;
         let keys = Keys { metadata, prefix: architecture.name() };
 
         let hidden = keys.size("embedding_length")?;
         let heads = keys.size("attention.head_count")?;
         let kv_heads = keys.size_or("attention.head_count_kv", heads)?;
-        keys.require("attention.head_count_kv", heads.is_multiple_of(kv_heads), "a divisor of the heads", kv_heads)?;
+        keys.require(
+            "attention.head_count_kv",
+            heads.is_multiple_of(kv_heads),
+            "a divisor of the heads",
+            kv_heads,
+        )?;
         let head_dim = keys.size_or("attention.key_length", hidden / heads)?;
         let value_dim = keys.size_or("attention.value_length", head_dim)?;
         keys.require("attention.value_length", value_dim == head_dim, head_dim, value_dim)?;

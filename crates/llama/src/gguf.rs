@@ -49,7 +49,8 @@ impl<'a> Gguf<'a> {
         let tensor_count = cursor.count("tensors", TENSOR_HEADER)?;
         let entries = cursor.count("metadata entries", ENTRY_HEADER)?;
         let metadata = Metadata::parse(&mut cursor, entries)?;
-        let headers = (0..tensor_count).map(|_| tensor::Header::parse(&mut cursor)).collect::<Result<Vec<_>, _>>()?;
+        let headers =
+            (0..tensor_count).map(|_| tensor::Header::parse(&mut cursor)).collect::<Result<Vec<_>, _>>()?;
         let data = Self::data(file, &cursor, &metadata)?;
 
         let mut tensors = BTreeMap::new();

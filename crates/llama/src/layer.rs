@@ -100,9 +100,8 @@ impl Layer {
         let gate_up = packed(&a.gate_up, 2 * inner);
         self.gate_up.forward(backend, rows, packed(&a.update, hidden), gate_up, Into::Assign)?;
         let (shape, strides) = ([rows, inner], [2 * inner, 1]);
-        let half = |column| {
-            TensorDesc::strided(a.gate_up.ptr(), DType::F32, &shape, &strides).with_offset(column)
-        };
+        let half =
+            |column| TensorDesc::strided(a.gate_up.ptr(), DType::F32, &shape, &strides).with_offset(column);
         let gated = TensorDesc::packed(a.inner.ptr(), DType::F32, &shape);
         let function = match config.architecture {
             Architecture::Gemma2 | Architecture::Gemma3 => BinaryOp::GegluTanh,

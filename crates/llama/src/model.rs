@@ -97,7 +97,14 @@ impl Model {
     ) -> BackendResult<()> {
         rms_norm(pass, x, normed, &self.output_norm, rows, self.config.hidden)?;
         let output = self.output.as_ref().unwrap_or(&self.embeddings);
-        output.product(pass.backend, rows, Rows::packed(normed, self.config.hidden), logits, None, Into::Assign)
+        output.product(
+            pass.backend,
+            rows,
+            Rows::packed(normed, self.config.hidden),
+            logits,
+            None,
+            Into::Assign,
+        )
     }
 
     /// Bounds packed logits, where the architecture has it. Their order stays.

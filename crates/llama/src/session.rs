@@ -282,7 +282,11 @@ fn passes(inputs: &[Input<'_>], lengths: &[usize]) -> Vec<PassRows> {
                 ends.push(tokens.len() as u32 - 1);
             }
             if tokens.len() == MAX_ROWS {
-                passes.push((std::mem::take(&mut tokens), std::mem::take(&mut runs), std::mem::take(&mut ends)));
+                passes.push((
+                    std::mem::take(&mut tokens),
+                    std::mem::take(&mut runs),
+                    std::mem::take(&mut ends),
+                ));
             }
         }
     }

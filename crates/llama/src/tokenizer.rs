@@ -74,12 +74,27 @@ impl Tokenizer {
             let id = metadata.get(key).and_then(Value::unsigned).and_then(|id| u32::try_from(id).ok());
             id.filter(|&id| (id as usize) < vocabulary.tokens.len())
         };
-        let mut ends: Vec<u32> =
-            ["tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id"].iter().filter_map(|key| id(key)).collect();
-        ends.extend(vocabulary.numbered().filter(|(token, kind, _)| *kind == CONTROL && ENDS.contains(token)).map(|(.., id)| id));
-        let adds_bos = metadata.get("tokenizer.ggml.add_bos_token").and_then(Value::boolean).unwrap_or(adds_bos);
+        let mut ends: Vec<u32> = ["tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id"]
+            .iter()
+            .filter_map(|key| id(key))
+            .collect();
+        ends.extend(
+            vocabulary
+                .numbered()
+                .filter(|(token, kind, _)| *kind == CONTROL && ENDS.contains(token))
+                .map(|(.., id)| id),
+        );
+        let adds_bos =
+            metadata.get("tokenizer.ggml.add_bos_token").and_then(Value::boolean).unwrap_or(adds_bos);
         let bytes = vocabulary.numbered().map(|(token, kind, _)| spelling.bytes_of(token, kind)).collect();
-        Ok(Self { inner, bytes, bos: id("tokenizer.ggml.bos_token_id"), ends, adds_bos, tokens: vocabulary.tokens })
+        Ok(Self {
+            inner,
+            bytes,
+            bos: id("tokenizer.ggml.bos_token_id"),
+            ends,
+            adds_bos,
+            tokens: vocabulary.tokens,
+        })
     }
 
     /// The tokens of a text. Control tokens that the text spells are taken for what they mean. With `start`, the
@@ -147,7 +162,8 @@ impl Vocabulary {
         let key = "tokenizer.ggml.tokens";
         let values = metadata.get(key).and_then(Value::elements);
         let values = values.ok_or_else(|| Error::MissingKey { key: key.to_owned() })?;
-        let tokens: Option<Vec<String>> = values.iter().map(|value| value.text().map(str::to_owned)).collect();
+        let tokens: Option<Vec<String>> =
+            values.iter().map(|value| value.text().map(str::to_owned)).collect();
         let tokens = tokens.ok_or_else(|| Error::value(key, "texts", "something else"))?;
         if u32::try_from(tokens.len()).is_err() {
             return Err(Error::value(key, "at most 2³² tokens", tokens.len()));
@@ -201,7 +217,8 @@ fn sentence_piece(metadata: &Metadata, vocabulary: &Vocabulary) -> Result<tokeni
             continue;
         }
         let splits = token.char_indices().skip(1).map(|(at, _)| token.split_at(at));
-        let mut known: Vec<_> = splits.filter_map(|(a, b)| Some((*ids.get(a)?, *ids.get(b)?, a, b))).collect();
+        let mut known: Vec<_> =
+            splits.filter_map(|(a, b)| Some((*ids.get(a)?, *ids.get(b)?, a, b))).collect();
         known.sort_unstable();
         merges.extend(known.into_iter().map(|(.., a, b)| (score(id), a, b)));
     }

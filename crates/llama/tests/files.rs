@@ -56,11 +56,16 @@ fn valid() -> Vec<u8> {
     entry(
         "tokenizer.chat_template",
         8,
-        &string("{{ bos_token }}{% for m in messages %}\n{{ m.role.upper() }}: {{ m.content.strip() }}</s>{% endfor %}"),
+        &string(
+            "{{ bos_token }}{% for m in messages %}\n{{ m.role.upper() }}: {{ m.content.strip() }}</s>{% endfor %}",
+        ),
     );
     let words = ["<unk>", "<s>", "</s>", "▁", "h", "e", "l", "o", "ll", "llo", "he", "▁he"];
-    let tokens: Vec<String> =
-        words.iter().map(|&word| word.to_owned()).chain((0..256).map(|byte| format!("<0x{byte:02X}>"))).collect();
+    let tokens: Vec<String> = words
+        .iter()
+        .map(|&word| word.to_owned())
+        .chain((0..256).map(|byte| format!("<0x{byte:02X}>")))
+        .collect();
     array(&mut entries, "tokenizer.ggml.tokens", 8, tokens.len());
     tokens.iter().for_each(|token| text(&mut entries, token));
     array(&mut entries, "tokenizer.ggml.token_type", 5, tokens.len());
@@ -107,7 +112,10 @@ fn a_file_is_read() {
     assert_eq!(value("tokenizer.ggml.eos_token_id"), Some(Value::Unsigned(2)));
     assert_eq!(value("tokenizer.ggml.add_space_prefix"), Some(Value::Bool(false)));
     let tensor = file.tensor("token_embd.weight").unwrap();
-    assert_eq!((tensor.kind, tensor.shape.as_slice(), tensor.data.len()), (TensorType::Q8_0, [268, 32].as_slice(), 268 * 34));
+    assert_eq!(
+        (tensor.kind, tensor.shape.as_slice(), tensor.data.len()),
+        (TensorType::Q8_0, [268, 32].as_slice(), 268 * 34)
+    );
     let config = Config::from_gguf(&file).unwrap();
     assert_eq!((config.vocabulary, config.kv_heads, config.head_dim), (268, 2, 16));
 }
@@ -163,7 +171,10 @@ fn other_models_are_refused_by_key() {
     };
     assert_eq!(key(&replaced("llama", "bloom")), "general.architecture");
     assert_eq!(key(&replaced("block_count", "block_cound")), "llama.block_count");
-    assert_eq!(key(&replaced("head_count\x04\0\0\0\x02", "head_count\x04\0\0\0\0")), "llama.attention.head_count");
+    assert_eq!(
+        key(&replaced("head_count\x04\0\0\0\x02", "head_count\x04\0\0\0\0")),
+        "llama.attention.head_count"
+    );
 }
 
 #[test]

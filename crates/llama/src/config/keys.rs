@@ -41,10 +41,16 @@ impl<'a> Keys<'a> {
     pub(super) fn optional_size(&self, key: &str) -> Result<Option<usize>> {
         let Some(mut value) = self.value(key) else { return Ok(None) };
         if let Some([first, rest @ ..]) = value.elements() {
-            self.require(key, rest.iter().all(|other| other == first), "the same in every layer", "different")?;
+            self.require(
+                key,
+                rest.iter().all(|other| other == first),
+                "the same in every layer",
+                "different",
+            )?;
             value = first;
         }
-        let size = value.unsigned().filter(|&size| size <= MAX_SIZE).and_then(|size| usize::try_from(size).ok());
+        let size =
+            value.unsigned().filter(|&size| size <= MAX_SIZE).and_then(|size| usize::try_from(size).ok());
         let Some(size) = size else {
             return Err(Error::value(self.name(key), format!("at most {MAX_SIZE}"), format!("{value:?}")));
         };

@@ -57,7 +57,12 @@ impl RopeConfig {
         head_dim: usize,
     ) -> Result<Self> {
         let dim = keys.size_or("rope.dimension_count", head_dim)?;
-        keys.require("rope.dimension_count", dim % 2 == 0 && dim <= head_dim, format!("even, up to {head_dim}"), dim)?;
+        keys.require(
+            "rope.dimension_count",
+            dim % 2 == 0 && dim <= head_dim,
+            format!("even, up to {head_dim}"),
+            dim,
+        )?;
         let base = keys.number_or("rope.freq_base", DEFAULT_BASE)?;
         keys.require("rope.freq_base", base > 0.0, "more than 0", base)?;
         let gemma3 = architecture == Architecture::Gemma3;
@@ -93,7 +98,8 @@ impl RopeConfig {
             base.powf(-2.0 * pair as f64 / self.dim as f64) / factor
         };
         let frequencies: Vec<f64> = (0..pairs).map(frequency).collect();
-        let angles = (0..positions).flat_map(|at| frequencies.iter().map(move |frequency| at as f64 * frequency));
+        let angles =
+            (0..positions).flat_map(|at| frequencies.iter().map(move |frequency| at as f64 * frequency));
         angles.map(|angle| ((magnitude * angle.cos()) as f32, (magnitude * angle.sin()) as f32)).unzip()
     }
 }
@@ -135,5 +141,9 @@ fn factors(file: &Gguf<'_>, name: &str, pairs: usize) -> Result<Option<Vec<f64>>
         return Ok(Some(numbers));
     }
     let expected = format!("F32 [{pairs}], finite and not 0");
-    Err(Error::Tensor { name: name.to_owned(), expected, got: format!("{:?} {:?}", tensor.kind, tensor.shape) })
+    Err(Error::Tensor {
+        name: name.to_owned(),
+        expected,
+        got: format!("{:?} {:?}", tensor.kind, tensor.shape),
+    })
 }

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use backend_api::desc::{BinaryDesc, CompareDesc, IndexShape, ReduceDesc, ScatterDesc, TensorDesc, WhereDesc};
+use backend_api::desc::{
+    BinaryDesc, CompareDesc, IndexShape, ReduceDesc, ScatterDesc, TensorDesc, WhereDesc,
+};
 use backend_api::owned::Buffer;
 use backend_api::{BackendResult, BinaryOp, CompareOp, ComputeBackend, DType, ReduceOp, ScatterOp};
 

@@ -42,7 +42,8 @@ impl Session {
 
             // The last token of all has none that follows; any will do for its row.
             let following = &tokens[i * rows + 1..];
-            let targets: Vec<u32> = (0..chunk.len()).map(|row| following.get(row).copied().unwrap_or(0)).collect();
+            let targets: Vec<u32> =
+                (0..chunk.len()).map(|row| following.get(row).copied().unwrap_or(0)).collect();
             let targets = Buffer::from_slice(&backend, &targets)?;
             let chosen = Buffer::of(&backend, DType::F32, &[chunk.len()])?;
             let totals = Buffer::of(&backend, DType::F32, &[chunk.len()])?;

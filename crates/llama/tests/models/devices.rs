@@ -24,7 +24,8 @@ pub(crate) fn selectors() -> Vec<String> {
         let is_meant = |device: &&backend_api::DeviceInfo| {
             let texts = [&device.name, &device.api, &device.driver].map(|text| text.to_lowercase());
             let is_of_backend = device.selector.split(':').next() == Some(backend);
-            let is_part = part.parse::<usize>().is_err() && texts.iter().any(|text| text.contains(&part.to_lowercase()));
+            let is_part = part.parse::<usize>().is_err()
+                && texts.iter().any(|text| text.contains(&part.to_lowercase()));
             device.selector == name || is_of_backend && (part.is_empty() || is_part)
         };
         let meant: Vec<_> = devices.iter().filter(is_meant).map(|device| device.selector.clone()).collect();

@@ -54,7 +54,9 @@ fn device_trials(selector: &str) -> Vec<Trial> {
     for architecture in ARCHITECTURES {
         trials.push(trial(
             &format!("architecture::{architecture}"),
-            Box::new(move |backend| texts(backend, &RandomModel::new(recipe(architecture, 64), GgmlDType::F32, None)?)),
+            Box::new(move |backend| {
+                texts(backend, &RandomModel::new(recipe(architecture, 64), GgmlDType::F32, None)?)
+            }),
         ));
     }
     for (kind, mixed) in FORMATS {

@@ -49,7 +49,12 @@ pub(crate) fn log_probabilities(recipe: &Recipe, weights: &Weights, tokens: &[u3
     let w = |name: &str| weights[&format!("{name}.weight")].as_slice();
     let mut rows: Vec<Vec<f64>> = tokens
         .iter()
-        .map(|&token| w("token_embd")[token as usize * r.hidden..][..r.hidden].iter().map(|x| x * r.embedding_scale).collect())
+        .map(|&token| {
+            w("token_embd")[token as usize * r.hidden..][..r.hidden]
+                .iter()
+                .map(|x| x * r.embedding_scale)
+                .collect()
+        })
         .collect();
     for layer in 0..r.layers {
         let name = |part: &str| format!("blk.{layer}.{part}");
@@ -81,15 +86,16 @@ pub(crate) fn log_probabilities(recipe: &Recipe, weights: &Weights, tokens: &[u3
     }
     let output = if r.tied { w("token_embd") } else { w("output") };
     let logits = rows.iter().map(|x| product(output, &norm(x, w("output_norm"))));
-    logits.map(|logits| log_softmax(&logits.iter().map(|&x| cap(x, r.softcaps[1])).collect::<Vec<_>>())).collect()
+    logits
+        .map(|logits| log_softmax(&logits.iter().map(|&x| cap(x, r.softcaps[1])).collect::<Vec<_>>()))
+        .collect()
 }
 
 fn attention(r: &Recipe, weights: &Weights, layer: usize, rows: &[Vec<f64>]) -> Vec<Vec<f64>> {
     let w = |part: &str| weights[&format!("blk.{layer}.{part}.weight")].as_slice();
     let (q_width, kv_width) = (r.heads * r.head_dim, r.kv_heads * r.head_dim);
     let projected = |part: &str, start: usize, width: usize, x: &[f64]| {
-        let matrix =
-            if r.fused { &w("attn_qkv")[start * r.hidden..][..width * r.hidden] } else { w(part) };
+        let matrix = if r.fused { &w("attn_qkv")[start * r.hidden..][..width * r.hidden] } else { w(part) };
         let mut y = product(matrix, x);
         if r.biases {
             add(&mut y, &weights[&format!("blk.{layer}.{part}.bias")]);

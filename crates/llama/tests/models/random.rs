@@ -1,7 +1,7 @@
 //! Random models of each architecture.
 
-use candle_core::quantized::GgmlDType;
 use backend_api::random::{philox_block, uniforms};
+use candle_core::quantized::GgmlDType;
 
 use crate::oracle::{EPS, Recipe, Weights};
 use crate::writer::{Value, Writer};
@@ -51,15 +51,21 @@ pub(crate) fn recipe(architecture: &'static str, hidden: usize) -> Recipe {
     match architecture {
         "llama3.1" => {
             let factors = (0..hidden / 8).map(|i| 1.0 + 0.5 * i as f32).collect();
-            Recipe { architecture: "llama", rope_factors: factors, rope_base: 500_000.0, interleaved: true, ..base }
+            Recipe {
+                architecture: "llama",
+                rope_factors: factors,
+                rope_base: 500_000.0,
+                interleaved: true,
+                ..base
+            }
         }
         "qwen2" => Recipe { biases: true, tied: true, rope_base: 1e6, ..base },
-        "qwen3" => Recipe { qk_norm: true, rope_base: 1e6, head_dim: hidden / 2, rotary_dim: hidden / 2, ..base },
-        "gemma2" => Recipe {
-            softcaps: [5.0, 3.0],
-            window: |layer| (layer % 2 == 0).then_some(WINDOW),
-            ..gemma
-        },
+        "qwen3" => {
+            Recipe { qk_norm: true, rope_base: 1e6, head_dim: hidden / 2, rotary_dim: hidden / 2, ..base }
+        }
+        "gemma2" => {
+            Recipe { softcaps: [5.0, 3.0], window: |layer| (layer % 2 == 0).then_some(WINDOW), ..gemma }
+        }
         "gemma3" => Recipe {
             qk_norm: true,
             layers: 6,
@@ -80,16 +86,17 @@ impl RandomModel {
     /// With matrices of `kind`; `mixed` has values and `ffn_down` in another, as usual mixtures do.
     pub(crate) fn new(recipe: Recipe, kind: GgmlDType, mixed: Option<GgmlDType>) -> anyhow::Result<Self> {
         let r = &recipe;
-        let mut made = Made {
-            writer: Writer::default(),
-            weights: Weights::new(),
-            seed: 17,
-            blocks: 0,
-        };
+        let mut made = Made { writer: Writer::default(), weights: Weights::new(), seed: 17, blocks: 0 };
         made.metadata(r);
         let (q, kv) = (r.heads * r.head_dim, r.kv_heads * r.head_dim);
         let other = mixed.unwrap_or(kind);
-        made.matrix("token_embd", r.vocabulary, r.hidden, kind, (r.hidden as f64).sqrt() / r.embedding_scale)?;
+        made.matrix(
+            "token_embd",
+            r.vocabulary,
+            r.hidden,
+            kind,
+            (r.hidden as f64).sqrt() / r.embedding_scale,
+        )?;
         made.vector("output_norm", r.hidden)?;
         if !r.tied {
             made.matrix("output", r.vocabulary, r.hidden, other, 1.0)?;
@@ -168,14 +175,23 @@ impl Made {
         if let Some(window) = (r.window)(0) {
             writer.set(key("attention.sliding_window"), Value::U32(window as u32));
         }
-        for (name, cap) in [("attn_logit_softcapping", r.softcaps[0]), ("final_logit_softcapping", r.softcaps[1])] {
+        for (name, cap) in
+            [("attn_logit_softcapping", r.softcaps[0]), ("final_logit_softcapping", r.softcaps[1])]
+        {
             if cap != 0.0 {
                 writer.set(key(name), Value::F32(cap as f32));
             }
         }
     }
 
-    fn matrix(&mut self, name: &str, rows: usize, columns: usize, kind: GgmlDType, scale: f64) -> anyhow::Result<()> {
+    fn matrix(
+        &mut self,
+        name: &str,
+        rows: usize,
+        columns: usize,
+        kind: GgmlDType,
+        scale: f64,
+    ) -> anyhow::Result<()> {
         let deviation = scale / (columns as f64).sqrt();
         self.named(&format!("{name}.weight"), &[rows, columns], kind, 0.0, deviation)
     }
@@ -185,7 +201,14 @@ impl Made {
         self.named(&format!("{name}.weight"), &[len], GgmlDType::F32, 1.0, 0.2)
     }
 
-    fn named(&mut self, name: &str, shape: &[usize], kind: GgmlDType, mean: f64, deviation: f64) -> anyhow::Result<()> {
+    fn named(
+        &mut self,
+        name: &str,
+        shape: &[usize],
+        kind: GgmlDType,
+        mean: f64,
+        deviation: f64,
+    ) -> anyhow::Result<()> {
         let count: usize = shape.iter().product();
         let first = self.blocks;
         self.blocks += count.div_ceil(4) as u64;
