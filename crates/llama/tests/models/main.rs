@@ -34,6 +34,9 @@ const FORMATS: [(GgmlDType, Option<GgmlDType>); 8] = [
     (GgmlDType::Q4K, Some(GgmlDType::Q6K)),
 ];
 
+/// What a trial does with a backend of its own.
+type Check = Box<dyn Fn(&Arc<dyn ComputeBackend>) -> anyhow::Result<()> + Send>;
+
 fn main() {
     let mut arguments = Arguments::from_args();
     // Each trial keeps every core busy by itself.
@@ -43,7 +46,7 @@ fn main() {
 }
 
 fn device_trials(selector: &str) -> Vec<Trial> {
-    let trial = |name: &str, check: Box<dyn Fn(&Arc<dyn ComputeBackend>) -> anyhow::Result<()> + Send>| {
+    let trial = |name: &str, check: Check| {
         let selector = selector.to_owned();
         Trial::test(format!("{selector}::{name}"), move || {
             let run = || check(&Arc::from(devices::registry().create(&selector)?));

@@ -12,11 +12,7 @@ const ALIGNMENT: usize = 32;
 pub(crate) enum Value {
     U32(u32),
     F32(f32),
-    Bool(bool),
     Text(String),
-    Texts(Vec<String>),
-    Floats(Vec<f32>),
-    Ints(Vec<i32>),
 }
 
 /// A file in the making.
@@ -92,34 +88,18 @@ fn text(file: &mut Vec<u8>, text: &str) {
 }
 
 fn write(file: &mut Vec<u8>, value: &Value) {
-    let kind = |value: &Value| match value {
-        Value::U32(_) => 4u32,
-        Value::F32(_) => 6,
-        Value::Bool(_) => 7,
-        Value::Text(_) => 8,
-        Value::Texts(_) | Value::Floats(_) | Value::Ints(_) => 9,
-    };
-    file.extend(kind(value).to_le_bytes());
-    let array = |file: &mut Vec<u8>, kind: u32, count: usize| {
-        file.extend(kind.to_le_bytes());
-        file.extend((count as u64).to_le_bytes());
-    };
     match value {
-        Value::U32(x) => file.extend(x.to_le_bytes()),
-        Value::F32(x) => file.extend(x.to_le_bytes()),
-        Value::Bool(x) => file.push((*x).into()),
-        Value::Text(x) => text(file, x),
-        Value::Texts(x) => {
-            array(file, 8, x.len());
-            x.iter().for_each(|x| text(file, x));
+        Value::U32(x) => {
+            file.extend(4u32.to_le_bytes());
+            file.extend(x.to_le_bytes());
         }
-        Value::Floats(x) => {
-            array(file, 6, x.len());
-            x.iter().for_each(|x| file.extend(x.to_le_bytes()));
+        Value::F32(x) => {
+            file.extend(6u32.to_le_bytes());
+            file.extend(x.to_le_bytes());
         }
-        Value::Ints(x) => {
-            array(file, 5, x.len());
-            x.iter().for_each(|x| file.extend(x.to_le_bytes()));
+        Value::Text(x) => {
+            file.extend(8u32.to_le_bytes());
+            text(file, x);
         }
     }
 }
