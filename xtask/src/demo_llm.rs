@@ -1,4 +1,4 @@
-//! The demonstration of language models: the small model of this repository, on whatever backend there is.
+//! The demonstration of language models: the small one that is trained here, on whatever backend there is.
 
 use xshell::{Shell, cmd};
 

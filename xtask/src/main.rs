@@ -31,7 +31,7 @@ enum Task {
     Model(model::Args),
     /// Rank the passages of the project's own documents against a question
     Demo(demo::Args),
-    /// Go on with texts, by the small language model of this repository
+    /// Go on with texts, by the small language model that crates/llama/models/train.py trains
     DemoLlm(demo_llm::Args),
     /// Run every suite on every adapter, installing a software Vulkan and OpenGL driver if there is none
     Test(suites::Args),
