@@ -3,6 +3,7 @@
 mod bounds;
 mod campaign;
 mod demo;
+mod demo_llm;
 mod deny;
 mod drivers;
 mod interleavings;
@@ -32,6 +33,8 @@ enum Task {
     Model(model::Args),
     /// Rank the passages of the project's own documents against a question
     Demo(demo::Args),
+    /// Go on with texts, by the small language model that crates/llama/models/train.py trains
+    DemoLlm(demo_llm::Args),
     /// Run every suite on every adapter, installing a software Vulkan and OpenGL driver if there is none
     Test(suites::Args),
     /// Run random arguments, programs and faults against every adapter, with a seed
@@ -73,6 +76,7 @@ fn main() -> anyhow::Result<()> {
     match task {
         Task::Model(args) => model::run(&sh, &args),
         Task::Demo(args) => demo::run(&sh, &args),
+        Task::DemoLlm(args) => demo_llm::run(&sh, &args),
         Task::Test(args) => suites::run(&sh, &args),
         Task::Campaign(args) => campaign::run(&sh, &args, &std::env::current_dir()?),
         Task::TestBounds(args) => bounds::run(&sh, &args),

@@ -1,0 +1,78 @@
+//! The intermediate tensors of a pass over some rows.
+
+use std::sync::Arc;
+
+use backend_api::owned::Buffer;
+use backend_api::{BackendResult, ComputeBackend, DType};
+
+use crate::Config;
+use crate::linear::Rows;
+
+/// The tensors that `rows` tokens pass through, shared by all layers. f32 but for the indices.
+#[derive(Debug)]
+pub(crate) struct Activations {
+    /// Tokens.
+    pub(crate) rows: usize,
+    /// `[rows]` of u32: what is looked up in the embeddings.
+    pub(crate) ids: Buffer,
+    /// `[rows]` of u32: the tokens' positions in their sequences.
+    pub(crate) positions: Buffer,
+    /// Embeddings as they are stored, where that isn't f32.
+    pub(crate) stored: Option<Buffer>,
+    /// `[rows, hidden]`: what flows from layer to layer.
+    pub(crate) x: Buffer,
+    /// `[rows, hidden]`: normalised rows, and what a block adds to `x`.
+    pub(crate) update: Buffer,
+    /// Queries, keys and values: those of a token side by side, or three tensors one after the other where
+    /// queries and keys are normalised by themselves. Only its `parts` are named.
+    _qkv: Buffer,
+    /// `[rows, heads, head_dim]`: the heads' outputs.
+    pub(crate) context: Buffer,
+    /// `[rows, 2, intermediate]`: gate and up projections.
+    pub(crate) gate_up: Buffer,
+    /// `[rows, intermediate]`.
+    pub(crate) inner: Buffer,
+    /// Where the queries, keys and values lie in `qkv`.
+    pub(crate) parts: [Rows; 3],
+    /// Packed queries and packed keys, where they are normalised.
+    pub(crate) packed: Option<[Buffer; 2]>,
+}
+
+impl Activations {
+    /// Allocates the tensors. `stored` is the element type of the embeddings if it isn't f32; `split` parts
+    /// queries, keys and values.
+    pub(crate) fn new(
+        backend: &Arc<dyn ComputeBackend>,
+        config: &Config,
+        rows: usize,
+        stored: Option<DType>,
+        split: bool,
+    ) -> BackendResult<Self> {
+        let tensor = |columns: usize| Buffer::of(backend, DType::F32, &[rows, columns]);
+        let (q, kv) = (config.query_width(), config.kv_width());
+        let qkv = tensor(q + 2 * kv)?;
+        let part = |offset, row| Rows { ptr: qkv.ptr(), offset, row };
+        let (parts, packed) = if split {
+            let bytes = |columns: usize| rows * columns * size_of::<f32>();
+            let packed = [qkv.view(0, bytes(q))?, qkv.view(bytes(q), bytes(kv))?];
+            ([part(0, q), part(rows * q, kv), part(rows * (q + kv), kv)], Some(packed))
+        } else {
+            let row = q + 2 * kv;
+            ([part(0, row), part(q, row), part(q + kv, row)], None)
+        };
+        Ok(Self {
+            rows,
+            ids: Buffer::of(backend, DType::U32, &[rows])?,
+            positions: Buffer::of(backend, DType::U32, &[rows])?,
+            stored: stored.map(|dtype| Buffer::of(backend, dtype, &[rows, config.hidden])).transpose()?,
+            x: tensor(config.hidden)?,
+            update: tensor(config.hidden)?,
+            context: tensor(q)?,
+            gate_up: tensor(2 * config.intermediate)?,
+            inner: tensor(config.intermediate)?,
+            _qkv: qkv,
+            parts,
+            packed,
+        })
+    }
+}

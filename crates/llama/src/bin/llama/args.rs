@@ -1,0 +1,141 @@
+//! The command line.
+
+use std::path::PathBuf;
+
+use clap::{Parser, Subcommand};
+use llama::Sampling;
+
+/// Runs language models from GGUF files on any device there is.
+///
+/// RUST_LOG sets what is logged to the standard error, such as RUST_LOG=debug.
+#[derive(Debug, Parser)]
+#[command(version)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    pub(crate) task: Task,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Task {
+    /// Go on with a text
+    Run(RunArgs),
+    /// Chat, with a line of the standard input for each message
+    Chat(ChatArgs),
+    /// Measure prompts and decoding, with llama-bench's columns
+    Bench(BenchArgs),
+    /// Measure how well a model predicts a text
+    Perplexity(PerplexityArgs),
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Common {
+    /// The model, a GGUF file
+    pub(crate) model: PathBuf,
+
+    /// Where to compute: auto, cpu, webgpu, webgpu:1, webgpu:vulkan, …
+    #[arg(long, default_value = "auto")]
+    pub(crate) backend: String,
+
+    /// Tokens that the caches hold [default: what the model was trained with, at most 4096]
+    #[arg(long, short)]
+    pub(crate) ctx: Option<usize>,
+
+    /// Keep keys and values as f32 rather than as f16
+    #[arg(long)]
+    pub(crate) full_cache: bool,
+
+    /// Print one JSON document
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct SamplingArgs {
+    /// The most tokens of a text or an answer
+    #[arg(long, short = 'n', default_value_t = 256)]
+    pub(crate) tokens: usize,
+
+    /// Of the random numbers
+    #[arg(long, default_value_t = 0)]
+    pub(crate) seed: u64,
+
+    /// How much chance there is; with 0, always the most probable token
+    #[arg(long, default_value_t = 0.8)]
+    pub(crate) temp: f32,
+
+    /// Choose among so many tokens; 0 for all
+    #[arg(long, default_value_t = 40)]
+    pub(crate) top_k: usize,
+
+    /// Choose among the tokens whose probabilities add up to this
+    #[arg(long, default_value_t = 0.95)]
+    pub(crate) top_p: f32,
+
+    /// Choose among tokens at least this fraction as probable as the best one
+    #[arg(long, default_value_t = 0.05)]
+    pub(crate) min_p: f32,
+
+    /// Divides the logits of tokens that were there lately
+    #[arg(long, default_value_t = 1.0)]
+    pub(crate) repeat_penalty: f32,
+}
+
+impl SamplingArgs {
+    pub(crate) fn sampling(&self) -> Sampling {
+        let mut sampling = Sampling::default();
+        sampling.seed = self.seed;
+        sampling.temperature = self.temp;
+        sampling.top_k = self.top_k;
+        sampling.top_p = self.top_p;
+        sampling.min_p = self.min_p;
+        sampling.repetition_penalty = self.repeat_penalty;
+        sampling
+    }
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct RunArgs {
+    #[command(flatten)]
+    pub(crate) common: Common,
+    /// The text to go on with
+    pub(crate) prompt: String,
+    #[command(flatten)]
+    pub(crate) sampling: SamplingArgs,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct ChatArgs {
+    #[command(flatten)]
+    pub(crate) common: Common,
+    /// What the model is told before the first message
+    #[arg(long)]
+    pub(crate) system: Option<String>,
+    #[command(flatten)]
+    pub(crate) sampling: SamplingArgs,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct BenchArgs {
+    #[command(flatten)]
+    pub(crate) common: Common,
+    /// Tokens of the prompt; 0 for no such test
+    #[arg(short = 'p', long, default_value_t = 512)]
+    pub(crate) prompt: usize,
+    /// Tokens decoded one after the other; 0 for no such test
+    #[arg(short = 'n', long, default_value_t = 128)]
+    pub(crate) generate: usize,
+    /// Tokens that are in the cache before a test
+    #[arg(short = 'd', long, default_value_t = 0)]
+    pub(crate) depth: usize,
+    /// How often each test is made, after once without a clock
+    #[arg(short = 'r', long, default_value_t = 5)]
+    pub(crate) repetitions: usize,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct PerplexityArgs {
+    #[command(flatten)]
+    pub(crate) common: Common,
+    /// The text
+    pub(crate) file: PathBuf,
+}

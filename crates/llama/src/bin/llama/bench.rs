@@ -1,0 +1,123 @@
+//! `llama bench`: tokens a second, with the names and columns of llama.cpp's llama-bench.
+
+use std::time::Instant;
+
+use anyhow::ensure;
+use llama::{Input, Session};
+use serde::Serialize;
+
+use crate::args::BenchArgs;
+use crate::loaded;
+use crate::report::{self, About};
+
+#[derive(Debug, Serialize)]
+struct Report {
+    #[serde(flatten)]
+    about: About,
+    tests: Vec<Test>,
+}
+
+#[derive(Debug, Serialize)]
+struct Test {
+    test: String,
+    n_prompt: usize,
+    n_gen: usize,
+    n_depth: usize,
+    avg_ts: f64,
+    stddev_ts: f64,
+    samples_ts: Vec<f64>,
+}
+
+pub(crate) fn run(args: &BenchArgs) -> anyhow::Result<()> {
+    let BenchArgs { prompt, generate, depth, repetitions, .. } = *args;
+    ensure!(prompt > 0 || generate > 0, "there is nothing to measure: -p and -n are 0");
+    ensure!(repetitions > 0, "-r is 0, expected 1 or more");
+    let loaded = loaded::load(&args.common)?;
+    // Unless more is asked for, room for the longest test.
+    let context = args.common.ctx.unwrap_or(depth + prompt.max(generate));
+    let mut session = loaded.session_of(&args.common, context)?;
+
+    let mut tests = Vec::new();
+    for (n_prompt, n_gen) in [(prompt, 0), (0, generate)] {
+        if n_prompt + n_gen == 0 {
+            continue;
+        }
+        let mut samples_ts = Vec::new();
+        for repetition in 0..=repetitions {
+            fill(&mut session, depth)?;
+            let start = Instant::now();
+            if n_prompt > 0 {
+                let tokens = tokens(&session, n_prompt);
+                session.step(&[Input { sequence: 0, tokens: &tokens }])?;
+                session.model().backend().synchronize()?;
+            } else {
+                session.decode_greedy(0, &[0], n_gen)?;
+            }
+            let seconds = start.elapsed().as_secs_f64();
+            // The first time compiles kernels.
+            if repetition > 0 {
+                samples_ts.push((n_prompt + n_gen) as f64 / seconds);
+            }
+        }
+        let (avg_ts, stddev_ts) = statistics(&samples_ts);
+        let suffix = if depth > 0 { format!(" @ d{depth}") } else { String::new() };
+        let name = if n_prompt > 0 { format!("pp{n_prompt}") } else { format!("tg{n_gen}") };
+        let test = name + &suffix;
+        tests.push(Test { test, n_prompt, n_gen, n_depth: depth, avg_ts, stddev_ts, samples_ts });
+    }
+    if args.common.json {
+        return report::json(&Report { about: About::new(&loaded), tests });
+    }
+    println!("| model | size | params | backend | test | t/s |");
+    println!("| --- | ---: | ---: | --- | ---: | ---: |");
+    for test in tests {
+        println!(
+            "| {} | {:.2} MiB | {:.2} M | {} ({}) | {} | {:.2} ± {:.2} |",
+            loaded.name,
+            loaded.bytes as f64 / f64::from(1 << 20),
+            loaded.parameters as f64 / 1e6,
+            loaded.device.name,
+            loaded.device.api,
+            test.test,
+            test.avg_ts,
+            test.stddev_ts,
+        );
+    }
+    Ok(())
+}
+
+/// A session with so many tokens, and its device idle.
+fn fill(session: &mut Session, depth: usize) -> anyhow::Result<()> {
+    session.truncate(0, depth);
+    let missing = depth - session.len(0);
+    if missing > 0 {
+        let tokens = tokens(session, missing);
+        session.step(&[Input { sequence: 0, tokens: &tokens }])?;
+    }
+    Ok(session.model().backend().synchronize()?)
+}
+
+/// Any tokens: the speed doesn't depend on them.
+fn tokens(session: &Session, count: usize) -> Vec<u32> {
+    let vocabulary = session.model().config().vocabulary as u32;
+    (0..count as u32).map(|i| i.wrapping_mul(7919) % vocabulary).collect()
+}
+
+/// Mean and standard deviation of a sample.
+fn statistics(samples: &[f64]) -> (f64, f64) {
+    let count = samples.len() as f64;
+    let mean = samples.iter().sum::<f64>() / count;
+    let squares: f64 = samples.iter().map(|x| (x - mean).powi(2)).sum();
+    (mean, (squares / (count - 1.0).max(1.0)).sqrt())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn statistics_are_of_a_sample() {
+        assert_eq!(statistics(&[1.0, 3.0]), (2.0, 2f64.sqrt()));
+        assert_eq!(statistics(&[5.0]), (5.0, 0.0));
+    }
+}

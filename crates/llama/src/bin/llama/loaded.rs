@@ -1,0 +1,106 @@
+//! A model with its device and its tokenizer.
+
+use std::fs::File;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Instant;
+
+use anyhow::Context;
+use backend_api::{DType, DeviceInfo, Registry};
+use indicatif::{ProgressBar, ProgressStyle};
+use llama::gguf::Gguf;
+use llama::{ChatTemplate, Model, Session, SessionOptions, Tokenizer};
+use memmap2::Mmap;
+
+use crate::args::Common;
+
+/// Tokens of a context that nobody chose: caches are allocated as a whole.
+const DEFAULT_CONTEXT: usize = 4096;
+
+/// What the commands work with.
+pub(crate) struct Loaded {
+    pub(crate) model: Arc<Model>,
+    pub(crate) tokenizer: Tokenizer,
+    pub(crate) template: Option<ChatTemplate>,
+    pub(crate) device: DeviceInfo,
+    pub(crate) reason: String,
+    /// What the file calls the model.
+    pub(crate) name: String,
+    /// Bytes of all tensors.
+    pub(crate) bytes: usize,
+    /// Numbers of all tensors.
+    pub(crate) parameters: usize,
+    pub(crate) seconds: f64,
+}
+
+/// Opens the backend and loads the model.
+pub(crate) fn load(common: &Common) -> anyhow::Result<Loaded> {
+    let start = Instant::now();
+    let path = common.model.as_path();
+    let mapped = map(path).with_context(|| format!("can't read {}", path.display()))?;
+    let file = Gguf::parse(&mapped).with_context(|| format!("can't read {}", path.display()))?;
+    let tokenizer = Tokenizer::from_metadata(file.metadata())?;
+    let template = ChatTemplate::from_metadata(file.metadata(), &tokenizer)?;
+
+    let mut registry = Registry::new();
+    backend_cpu::register(&mut registry);
+    backend_webgpu::register(&mut registry);
+    let selection = registry
+        .select(&common.backend)
+        .with_context(|| format!("can't open the backend {:?}", common.backend))?;
+    let bar = progress_bar();
+    let progress = |done, total| {
+        bar.set_length(total as u64);
+        bar.set_position(done as u64);
+    };
+    let model = Model::load(&Arc::from(selection.backend), &file, progress)
+        .with_context(|| format!("can't load {}", path.display()))?;
+    model.backend().synchronize()?;
+    bar.finish_and_clear();
+    let name = file.metadata().get("general.name").and_then(|name| name.text().map(str::to_owned));
+    let count = |shape: &[usize]| shape.iter().product::<usize>();
+    Ok(Loaded {
+        model: Arc::new(model),
+        tokenizer,
+        template,
+        device: selection.device,
+        reason: selection.reason,
+        name: name.unwrap_or_else(|| path.display().to_string()),
+        bytes: file.tensors().map(|(_, tensor)| tensor.data.len()).sum(),
+        parameters: file.tensors().map(|(_, tensor)| count(&tensor.shape)).sum(),
+        seconds: start.elapsed().as_secs_f64(),
+    })
+}
+
+impl Loaded {
+    /// An empty session with the context that was asked for.
+    pub(crate) fn session(&self, common: &Common) -> anyhow::Result<Session> {
+        let trained = self.model.config().context_length;
+        self.session_of(common, common.ctx.unwrap_or(trained.min(DEFAULT_CONTEXT)))
+    }
+
+    /// An empty session of so many tokens.
+    pub(crate) fn session_of(&self, common: &Common, context: usize) -> anyhow::Result<Session> {
+        let mut options = SessionOptions::new(context);
+        if common.full_cache {
+            options = options.with_cache(DType::F32);
+        }
+        Ok(Session::new(&self.model, options)?)
+    }
+}
+
+fn map(path: &Path) -> std::io::Result<Mmap> {
+    let file = File::open(path)?;
+    // SAFETY: the map is only read, and only while the model is uploaded. Whoever changes the file meanwhile
+    // changes what is read; that is the caller's to avoid, as with every mapped file.
+    unsafe { Mmap::map(&file) }
+}
+
+/// A bar on the standard error, hidden where that isn't a terminal.
+fn progress_bar() -> ProgressBar {
+    let bar = ProgressBar::new(0).with_message("loading");
+    match ProgressStyle::with_template("{msg:>10} {wide_bar} {bytes}/{total_bytes}") {
+        Ok(style) => bar.with_style(style),
+        Err(_) => bar,
+    }
+}

@@ -1,0 +1,71 @@
+//! What the commands print.
+
+use serde::Serialize;
+
+use crate::loaded::Loaded;
+
+/// The model and the device of a report in JSON.
+#[derive(Debug, Serialize)]
+pub(crate) struct About {
+    model: String,
+    size: usize,
+    parameters: usize,
+    backend: String,
+    device: String,
+    api: String,
+    driver: String,
+    load_seconds: f64,
+}
+
+impl About {
+    pub(crate) fn new(loaded: &Loaded) -> Self {
+        let device = &loaded.device;
+        Self {
+            model: loaded.name.clone(),
+            size: loaded.bytes,
+            parameters: loaded.parameters,
+            backend: device.selector.clone(),
+            device: device.name.clone(),
+            api: device.api.clone(),
+            driver: device.driver.clone(),
+            load_seconds: loaded.seconds,
+        }
+    }
+}
+
+/// Of a prompt and of the tokens that follow it.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(crate) struct Speed {
+    pub(crate) prompt_tokens: usize,
+    /// Until the first token was there.
+    pub(crate) prompt_seconds: f64,
+    pub(crate) tokens: usize,
+    pub(crate) seconds: f64,
+}
+
+impl Speed {
+    pub(crate) fn line(&self) -> String {
+        let rate = |tokens: usize, seconds: f64| tokens as f64 / seconds.max(1e-9);
+        format!(
+            "{} tokens of the prompt in {:.2} s ({:.1} tokens/s), {} tokens in {:.2} s ({:.1} tokens/s)",
+            self.prompt_tokens,
+            self.prompt_seconds,
+            rate(self.prompt_tokens, self.prompt_seconds),
+            self.tokens,
+            self.seconds,
+            rate(self.tokens, self.seconds),
+        )
+    }
+}
+
+/// Prints a document.
+pub(crate) fn json(document: &impl Serialize) -> anyhow::Result<()> {
+    println!("{}", serde_json::to_string_pretty(document)?);
+    Ok(())
+}
+
+/// The device, on the standard error.
+pub(crate) fn device(loaded: &Loaded) {
+    let device = &loaded.device;
+    eprintln!("{} on {} ({}, {}; {})", loaded.name, device.name, device.selector, device.api, loaded.reason);
+}

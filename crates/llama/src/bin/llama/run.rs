@@ -1,0 +1,80 @@
+//! `llama run`: a text that goes on.
+
+use std::io::{self, Write};
+use std::time::Instant;
+
+use anyhow::ensure;
+use llama::{Sampler, Session, TextStream, generate};
+use serde::Serialize;
+
+use crate::args::{RunArgs, SamplingArgs};
+use crate::loaded::{self, Loaded};
+use crate::report::{self, About, Speed};
+
+#[derive(Debug, Serialize)]
+struct Report {
+    #[serde(flatten)]
+    about: About,
+    prompt: String,
+    text: String,
+    #[serde(flatten)]
+    speed: Speed,
+}
+
+pub(crate) fn run(args: &RunArgs) -> anyhow::Result<()> {
+    let loaded = loaded::load(&args.common)?;
+    let mut session = loaded.session(&args.common)?;
+    let prompt = loaded.tokenizer.encode(&args.prompt, true)?;
+    ensure!(!prompt.is_empty(), "there is no text to go on with");
+    let shown = !args.common.json;
+    if shown {
+        report::device(&loaded);
+        print!("{}", args.prompt);
+    }
+    let (tokens, speed) = stream(&loaded, &mut session, &prompt, &args.sampling, shown)?;
+    if shown {
+        println!();
+        eprintln!("{}", speed.line());
+        return Ok(());
+    }
+    let text = loaded.tokenizer.decode(&tokens);
+    report::json(&Report { about: About::new(&loaded), prompt: args.prompt.clone(), text, speed })
+}
+
+/// Lets the model go on, and shows the text as it comes.
+pub(crate) fn stream(
+    loaded: &Loaded,
+    session: &mut Session,
+    prompt: &[u32],
+    args: &SamplingArgs,
+    shown: bool,
+) -> anyhow::Result<(Vec<u32>, Speed)> {
+    let start = Instant::now();
+    let (mut first, mut failed) = (None, None);
+    let mut text = TextStream::default();
+    let mut show = |token| {
+        first.get_or_insert_with(|| start.elapsed().as_secs_f64());
+        if !shown {
+            return true;
+        }
+        let mut out = io::stdout().lock();
+        let written = out.write_all(text.push(loaded.tokenizer.bytes(token)).as_bytes());
+        failed = written.and_then(|()| out.flush()).err();
+        failed.is_none()
+    };
+    let mut sampler = Sampler::new(args.sampling());
+    let generated = generate(session, &loaded.tokenizer, &mut sampler, prompt, args.tokens, &mut show);
+    let (tokens, _) = generated?;
+    if let Some(error) = failed {
+        return Err(error.into());
+    }
+    let all = start.elapsed().as_secs_f64();
+    let prompt_seconds = first.unwrap_or(all);
+    let speed = Speed {
+        prompt_tokens: prompt.len(),
+        prompt_seconds,
+        tokens: tokens.len(),
+        seconds: all - prompt_seconds,
+    };
+    Ok((tokens, speed))
+}

@@ -1,0 +1,191 @@
+//! What a model's metadata says of its architecture.
+//!
+//! What can be told from the tensors alone isn't here: biases, norms of queries and keys, norms after a block,
+//! fused projections and a separate output matrix are used where the file has them.
+
+mod keys;
+mod rope;
+
+use keys::Keys;
+pub use rope::{RopeConfig, RopeScaling};
+
+use crate::gguf::{Gguf, Value};
+use crate::{Error, Result};
+
+/// The families of models that this runtime knows, by GGUF's `general.architecture`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Architecture {
+    /// Llama 1 to 3.3, and Mistral, which GGUF calls llama as well.
+    Llama,
+    /// Qwen 2 and 2.5: biases of queries, keys and values.
+    Qwen2,
+    /// Qwen 3: norms of queries and keys.
+    Qwen3,
+    /// Gemma 2: softcaps, every other layer with a window, norms after each block.
+    Gemma2,
+    /// Gemma 3: five of six layers with a window, norms of queries and keys and after each block.
+    Gemma3,
+    /// Phi 3 and 3.5: fused projections.
+    Phi3,
+}
+
+impl Architecture {
+    /// GGUF's name, which is the prefix of the architecture's keys too.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Llama => "llama",
+            Self::Qwen2 => "qwen2",
+            Self::Qwen3 => "qwen3",
+            Self::Gemma2 => "gemma2",
+            Self::Gemma3 => "gemma3",
+            Self::Phi3 => "phi3",
+        }
+    }
+
+    const ALL: [Self; 6] = [Self::Llama, Self::Qwen2, Self::Qwen3, Self::Gemma2, Self::Gemma3, Self::Phi3];
+
+    const fn is_gemma(self) -> bool {
+        matches!(self, Self::Gemma2 | Self::Gemma3)
+    }
+
+    /// Of how many layers in a row the last one sees all keys; 1 where windows, if any, are everywhere.
+    const fn window_pattern(self) -> usize {
+        match self {
+            Self::Gemma2 => 2,
+            Self::Gemma3 => 6,
+            _ => 1,
+        }
+    }
+}
+
+/// A model's sizes and the constants of its formulas.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Config {
+    /// The family.
+    pub architecture: Architecture,
+    /// Tokens that the model was trained to see at once.
+    pub context_length: usize,
+    /// Numbers in the vector of a token.
+    pub hidden: usize,
+    /// Layers.
+    pub layers: usize,
+    /// Query heads.
+    pub heads: usize,
+    /// Key and value heads; divides `heads`.
+    pub kv_heads: usize,
+    /// Numbers in the vector of a head.
+    pub head_dim: usize,
+    /// Numbers inside a feed-forward network.
+    pub intermediate: usize,
+    /// Tokens of the vocabulary.
+    pub vocabulary: usize,
+    /// Added to the mean square in norms.
+    pub rms_eps: f64,
+    /// Factor of the scores of attention.
+    pub attention_scale: f64,
+    /// Bound of the scores of attention; 0 for none.
+    pub attention_softcap: f64,
+    /// Bound of the logits; 0 for none.
+    pub logit_softcap: f64,
+    /// Factor of the embeddings.
+    pub embedding_scale: f64,
+    /// How many keys layers with a window see.
+    pub window: Option<usize>,
+    /// Rotations of layers that see all keys, and of those with a window.
+    pub rope: RopeConfig,
+}
+
+impl Config {
+    /// Reads the metadata of a file, and the size of the vocabulary from its embeddings.
+    ///
+    /// # Errors
+    /// [`Error::MissingKey`], [`Error::Value`], [`Error::MissingTensor`], [`Error::Tensor`].
+    pub fn from_gguf(file: &Gguf<'_>) -> Result<Self> {
+        let metadata = file.metadata();
+        let name = metadata.get("general.architecture").and_then(Value::text).unwrap_or_default();
+        let architecture =
+            Architecture::ALL.into_iter().find(|known| known.name() == name).ok_or_else(|| {
+                Error::value(
+                    "general.architecture",
+                    Architecture::ALL.map(Architecture::name).join(", "),
+                    name,
+                )
+            })?;
+        let keys = Keys { metadata, prefix: architecture.name() };
+
+        let hidden = keys.size("embedding_length")?;
+        let heads = keys.size("attention.head_count")?;
+        let kv_heads = keys.size_or("attention.head_count_kv", heads)?;
+        keys.require(
+            "attention.head_count_kv",
+            heads.is_multiple_of(kv_heads),
+            "a divisor of the heads",
+            kv_heads,
+        )?;
+        let head_dim = keys.size_or("attention.key_length", hidden / heads)?;
+        let value_dim = keys.size_or("attention.value_length", head_dim)?;
+        keys.require("attention.value_length", value_dim == head_dim, head_dim, value_dim)?;
+        keys.require("attention.key_length", head_dim > 0, "1 or more", head_dim)?;
+        keys.require("expert_count", keys.number_or("expert_count", 0.0)? == 0.0, "0 (no experts)", "more")?;
+        let layers = keys.size("block_count")?;
+        let is_gemma = architecture.is_gemma();
+        // The largest of either family scales by hidden / heads, all others by the length of a head.
+        let large = matches!((architecture, layers), (Architecture::Gemma2, 46) | (Architecture::Gemma3, 62));
+        let scaled_by = if large { hidden as f64 / heads as f64 } else { head_dim as f64 };
+        let softcap = |key, default| keys.number_or(key, default);
+        let gemma2 = architecture == Architecture::Gemma2;
+        Ok(Self {
+            architecture,
+            context_length: keys.size("context_length")?,
+            hidden,
+            layers,
+            heads,
+            kv_heads,
+            head_dim,
+            intermediate: keys.size("feed_forward_length")?,
+            vocabulary: vocabulary(file, hidden)?,
+            rms_eps: keys.number("attention.layer_norm_rms_epsilon")?,
+            attention_scale: scaled_by.sqrt().recip(),
+            attention_softcap: softcap("attn_logit_softcapping", if gemma2 { 50.0 } else { 0.0 })?,
+            logit_softcap: softcap("final_logit_softcapping", if gemma2 { 30.0 } else { 0.0 })?,
+            embedding_scale: if is_gemma { (hidden as f64).sqrt() } else { 1.0 },
+            window: keys.optional_size("attention.sliding_window")?.filter(|&window| window > 0),
+            rope: RopeConfig::new(&keys, file, architecture, head_dim)?,
+        })
+    }
+
+    /// Numbers of all query heads of a token.
+    #[must_use]
+    pub const fn query_width(&self) -> usize {
+        self.heads * self.head_dim
+    }
+
+    /// Numbers of all keys of a token, and of all values.
+    #[must_use]
+    pub const fn kv_width(&self) -> usize {
+        self.kv_heads * self.head_dim
+    }
+
+    /// How many keys layer `index` sees, if not all.
+    #[must_use]
+    pub fn window_of(&self, index: usize) -> Option<usize> {
+        let pattern = self.architecture.window_pattern();
+        let sees_all = pattern > 1 && (index + 1).is_multiple_of(pattern);
+        self.window.filter(|_| !sees_all)
+    }
+}
+
+/// Rows of the embeddings, which must be of `hidden` numbers.
+fn vocabulary(file: &Gguf<'_>, hidden: usize) -> Result<usize> {
+    let name = "token_embd.weight".to_owned();
+    match file.tensor(&name).map(|tensor| tensor.shape.as_slice()) {
+        None => Err(Error::MissingTensor { name }),
+        Some(&[rows, columns]) if columns == hidden && rows > 0 => Ok(rows),
+        Some(shape) => {
+            Err(Error::Tensor { name, expected: format!("[1 or more, {hidden}]"), got: format!("{shape:?}") })
+        }
+    }
+}

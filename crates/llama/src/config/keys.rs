@@ -1,0 +1,85 @@
+//! Values of the keys of one architecture.
+
+use crate::gguf::{Metadata, Value};
+use crate::{Error, Result};
+
+/// The largest extent of a model, far beyond any: sums and products of two of them fit in 64 bits.
+const MAX_SIZE: u64 = 1 << 24;
+
+/// The metadata and the prefix of the architecture's keys.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Keys<'a> {
+    pub(super) metadata: &'a Metadata,
+    pub(super) prefix: &'static str,
+}
+
+impl<'a> Keys<'a> {
+    fn name(&self, key: &str) -> String {
+        format!("{}.{key}", self.prefix)
+    }
+
+    fn value(&self, key: &str) -> Option<&'a Value> {
+        self.metadata.get(&self.name(key))
+    }
+
+    fn missing(&self, key: &str) -> Error {
+        Error::MissingKey { key: self.name(key) }
+    }
+
+    pub(super) fn require(
+        &self,
+        key: &str,
+        holds: bool,
+        expected: impl ToString,
+        got: impl ToString,
+    ) -> Result<()> {
+        if holds { Ok(()) } else { Err(Error::value(self.name(key), expected, got)) }
+    }
+
+    /// A size that may be missing, of any value up to [`MAX_SIZE`]. Of a list with a number for each layer, the
+    /// one that all have.
+    pub(super) fn optional_size(&self, key: &str) -> Result<Option<usize>> {
+        let Some(mut value) = self.value(key) else { return Ok(None) };
+        if let Some([first, rest @ ..]) = value.elements() {
+            self.require(
+                key,
+                rest.iter().all(|other| other == first),
+                "the same in every layer",
+                "different",
+            )?;
+            value = first;
+        }
+        let size =
+            value.unsigned().filter(|&size| size <= MAX_SIZE).and_then(|size| usize::try_from(size).ok());
+        let Some(size) = size else {
+            return Err(Error::value(self.name(key), format!("at most {MAX_SIZE}"), format!("{value:?}")));
+        };
+        Ok(Some(size))
+    }
+
+    /// A size of 1 or more.
+    pub(super) fn size(&self, key: &str) -> Result<usize> {
+        let size = self.optional_size(key)?.ok_or_else(|| self.missing(key))?;
+        self.require(key, size > 0, "1 or more", size)?;
+        Ok(size)
+    }
+
+    /// A size of 1 or more, or `default` where the file has none.
+    pub(super) fn size_or(&self, key: &str, default: usize) -> Result<usize> {
+        if self.value(key).is_some() { self.size(key) } else { Ok(default) }
+    }
+
+    pub(super) fn number(&self, key: &str) -> Result<f64> {
+        let value = self.value(key).ok_or_else(|| self.missing(key))?;
+        let number = value.float().filter(|number| number.is_finite());
+        number.ok_or_else(|| Error::value(self.name(key), "a finite number", format!("{value:?}")))
+    }
+
+    pub(super) fn number_or(&self, key: &str, default: f64) -> Result<f64> {
+        if self.value(key).is_some() { self.number(key) } else { Ok(default) }
+    }
+
+    pub(super) fn text(&self, key: &str) -> Option<&'a str> {
+        self.value(key).and_then(Value::text)
+    }
+}

@@ -1,0 +1,149 @@
+//! The rotation of queries and keys, and its tables.
+
+use backend_api::desc::RopeStyle;
+
+use super::{Architecture, Keys};
+use crate::gguf::{Gguf, TensorType};
+use crate::{Error, Result};
+
+/// The usual base of the wavelengths.
+const DEFAULT_BASE: f64 = 10_000.0;
+
+/// How long contexts change the wavelengths.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum RopeScaling {
+    /// Not at all.
+    None,
+    /// Positions are divided by a factor.
+    Linear(f64),
+    /// Wavelengths are multiplied by a factor for each pair (Llama 3.1).
+    Factors(Vec<f64>),
+    /// As `Factors`, with others beyond the original context, and a factor of the rotated vectors (Phi 3's
+    /// longrope).
+    Long {
+        /// Up to the original context.
+        short: Vec<f64>,
+        /// Beyond it.
+        long: Vec<f64>,
+        /// The original context.
+        original: usize,
+        /// Multiplies cosines and sines.
+        magnitude: f64,
+    },
+}
+
+/// Rotary position embedding of a model.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct RopeConfig {
+    /// Which numbers are paired.
+    pub style: RopeStyle,
+    /// How many numbers of a head are rotated.
+    pub dim: usize,
+    /// Base of the wavelengths.
+    pub base: f64,
+    /// Base in layers with a window, which don't scale, where it is another one (Gemma 3).
+    pub window_base: Option<f64>,
+    /// Scaling in all other layers.
+    pub scaling: RopeScaling,
+}
+
+impl RopeConfig {
+    pub(super) fn new(
+        keys: &Keys<'_>,
+        file: &Gguf<'_>,
+        architecture: Architecture,
+        head_dim: usize,
+    ) -> Result<Self> {
+        let dim = keys.size_or("rope.dimension_count", head_dim)?;
+        keys.require(
+            "rope.dimension_count",
+            dim % 2 == 0 && dim <= head_dim,
+            format!("even, up to {head_dim}"),
+            dim,
+        )?;
+        let base = keys.number_or("rope.freq_base", DEFAULT_BASE)?;
+        keys.require("rope.freq_base", base > 0.0, "more than 0", base)?;
+        let gemma3 = architecture == Architecture::Gemma3;
+        Ok(Self {
+            // The weights of llama files are permuted for neighbouring pairs.
+            style: if architecture == Architecture::Llama { RopeStyle::Interleaved } else { RopeStyle::Half },
+            dim,
+            base,
+            window_base: gemma3.then_some(DEFAULT_BASE),
+            scaling: scaling(keys, file, dim / 2)?,
+        })
+    }
+
+    /// Cosines and sines, each `[positions, dim/2]`, of layers with or without a window, in a cache of so many
+    /// positions.
+    #[must_use]
+    pub fn tables(&self, positions: usize, window: bool) -> (Vec<f32>, Vec<f32>) {
+        let pairs = self.dim / 2;
+        let (base, scaling) = match self.window_base {
+            Some(base) if window => (base, &RopeScaling::None),
+            _ => (self.base, &self.scaling),
+        };
+        let (factors, divisor, magnitude): (&[f64], _, _) = match scaling {
+            RopeScaling::None => (&[], 1.0, 1.0),
+            RopeScaling::Linear(factor) => (&[], *factor, 1.0),
+            RopeScaling::Factors(factors) => (factors, 1.0, 1.0),
+            RopeScaling::Long { short, long, original, magnitude } => {
+                (if positions > *original { long } else { short }, 1.0, *magnitude)
+            }
+        };
+        let frequency = |pair: usize| {
+            let factor = factors.get(pair).copied().unwrap_or(1.0) * divisor;
+            base.powf(-2.0 * pair as f64 / self.dim as f64) / factor
+        };
+        let frequencies: Vec<f64> = (0..pairs).map(frequency).collect();
+        let angles =
+            (0..positions).flat_map(|at| frequencies.iter().map(move |frequency| at as f64 * frequency));
+        angles.map(|angle| ((magnitude * angle.cos()) as f32, (magnitude * angle.sin()) as f32)).unzip()
+    }
+}
+
+fn scaling(keys: &Keys<'_>, file: &Gguf<'_>, pairs: usize) -> Result<RopeScaling> {
+    if let Some(factors) = factors(file, "rope_freqs.weight", pairs)? {
+        return Ok(RopeScaling::Factors(factors));
+    }
+    let [short, long] = ["rope_factors_short.weight", "rope_factors_long.weight"];
+    if let (Some(short), Some(long)) = (factors(file, short, pairs)?, factors(file, long, pairs)?) {
+        return Ok(RopeScaling::Long {
+            short,
+            long,
+            original: keys.size("rope.scaling.original_context_length")?,
+            magnitude: keys.number_or("rope.scaling.attn_factor", 1.0)?,
+        });
+    }
+    match keys.text("rope.scaling.type") {
+        None | Some("none") => Ok(RopeScaling::None),
+        Some("linear") => {
+            let factor = keys.number("rope.scaling.factor")?;
+            keys.require("rope.scaling.factor", factor > 0.0, "more than 0", factor)?;
+            Ok(RopeScaling::Linear(factor))
+        }
+        Some(other) => {
+            keys.require("rope.scaling.type", false, "none or linear", other)?;
+            Ok(RopeScaling::None)
+        }
+    }
+}
+
+/// A factor for each pair, from an f32 tensor that a file may have.
+fn factors(file: &Gguf<'_>, name: &str, pairs: usize) -> Result<Option<Vec<f64>>> {
+    let Some(tensor) = file.tensor(name) else { return Ok(None) };
+    let numbers: Vec<f64> =
+        tensor.data.as_chunks().0.iter().map(|&bytes| f64::from(f32::from_le_bytes(bytes))).collect();
+    let fits = tensor.kind == TensorType::F32 && tensor.shape == [pairs];
+    if fits && numbers.iter().all(|&factor| factor.is_normal()) {
+        return Ok(Some(numbers));
+    }
+    let expected = format!("F32 [{pairs}], finite and not 0");
+    Err(Error::Tensor {
+        name: name.to_owned(),
+        expected,
+        got: format!("{:?} {:?}", tensor.kind, tensor.shape),
+    })
+}

@@ -1,0 +1,122 @@
+//! Tensors: element type, shape, bytes.
+
+use super::cursor::{Cursor, GgufError, GgufErrorKind};
+
+/// ggml's limit.
+const MAX_DIMENSIONS: u32 = 4;
+
+/// How the numbers of a tensor are stored, by ggml's names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum TensorType {
+    /// f32.
+    F32,
+    /// f16.
+    F16,
+    /// The upper half of an f32.
+    Bf16,
+    /// Blocks of 32: f16 scale, i8 quants.
+    Q8_0,
+    /// Blocks of 32: f16 scale, four-bit quants.
+    Q4_0,
+    /// Blocks of 256 of four-bit quants with scales and minima of 32.
+    Q4K,
+    /// Blocks of 256 of five-bit quants with scales and minima of 32.
+    Q5K,
+    /// Blocks of 256 of six-bit quants with scales of 16.
+    Q6K,
+    /// A type that this runtime doesn't read, by ggml's number.
+    Other(u32),
+}
+
+impl TensorType {
+    const fn from_number(number: u32) -> Self {
+        match number {
+            0 => Self::F32,
+            1 => Self::F16,
+            2 => Self::Q4_0,
+            8 => Self::Q8_0,
+            12 => Self::Q4K,
+            13 => Self::Q5K,
+            14 => Self::Q6K,
+            30 => Self::Bf16,
+            other => Self::Other(other),
+        }
+    }
+
+    /// Numbers in a block, and its bytes; `None` for a type that isn't read.
+    #[must_use]
+    pub const fn block(self) -> Option<(usize, usize)> {
+        match self {
+            Self::F32 => Some((1, 4)),
+            Self::F16 | Self::Bf16 => Some((1, 2)),
+            Self::Q8_0 => Some((32, 34)),
+            Self::Q4_0 => Some((32, 18)),
+            Self::Q4K => Some((256, 144)),
+            Self::Q5K => Some((256, 176)),
+            Self::Q6K => Some((256, 210)),
+            Self::Other(_) => None,
+        }
+    }
+}
+
+/// A tensor of a file.
+#[derive(Clone, Debug)]
+pub struct Tensor<'a> {
+    /// How its numbers are stored.
+    pub kind: TensorType,
+    /// Extents, outermost first: rows, then numbers in a row. GGUF has them the other way round.
+    pub shape: Vec<usize>,
+    /// Its bytes; none of a type that isn't read.
+    pub data: &'a [u8],
+}
+
+/// What the header says of a tensor.
+#[derive(Debug)]
+pub(super) struct Header {
+    pub(super) at: usize,
+    pub(super) name: String,
+    kind: TensorType,
+    shape: Vec<usize>,
+    offset: u64,
+}
+
+impl Header {
+    pub(super) fn parse(cursor: &mut Cursor<'_>) -> Result<Self, GgufError> {
+        let at = cursor.offset();
+        let name = cursor.text()?;
+        let dimensions = cursor.u32()?;
+        if dimensions > MAX_DIMENSIONS {
+            return Err(cursor.error(GgufErrorKind::Shape(vec![dimensions.into()])));
+        }
+        let mut extents = (0..dimensions).map(|_| cursor.u64()).collect::<Result<Vec<_>, _>>()?;
+        extents.reverse();
+        let sizes = extents.iter().map(|&extent| usize::try_from(extent)).collect::<Result<Vec<_>, _>>();
+        let product = |shape: &[usize]| shape.iter().try_fold(1usize, |product, &x| product.checked_mul(x));
+        let Some(shape) = sizes.ok().filter(|shape| product(shape).is_some()) else {
+            return Err(GgufError { offset: at, kind: GgufErrorKind::Shape(extents) });
+        };
+        let kind = TensorType::from_number(cursor.u32()?);
+        Ok(Self { at, name, kind, shape, offset: cursor.u64()? })
+    }
+
+    /// With its part of `data`.
+    pub(super) fn tensor<'a>(self, data: &'a [u8]) -> Result<Tensor<'a>, GgufError> {
+        let Self { at, kind, shape, offset, .. } = self;
+        let error = |kind| GgufError { offset: at, kind };
+        let Some((block, bytes)) = kind.block() else { return Ok(Tensor { kind, shape, data: &[] }) };
+        let columns = shape.last().copied().unwrap_or(1);
+        if !columns.is_multiple_of(block) {
+            return Err(error(GgufErrorKind::Blocks { columns, block }));
+        }
+        // The product was checked with the header.
+        let elements = shape.iter().product::<usize>();
+        let truncated = |need| error(GgufErrorKind::Truncated { need, have: data.len() });
+        let len = (elements / block).checked_mul(bytes).ok_or_else(|| truncated(u64::MAX))?;
+        let end = offset.saturating_add(len as u64);
+        let start = usize::try_from(offset).map_err(|_| truncated(end))?;
+        let rest = data.get(start..).ok_or_else(|| truncated(end))?;
+        let data = rest.get(..len).ok_or_else(|| truncated(end))?;
+        Ok(Tensor { kind, shape, data })
+    }
+}

@@ -1,0 +1,209 @@
+//! One layer of a decoder.
+
+use backend_api::desc::{BinaryDesc, RmsNormDesc, RopeDesc, RopeShape, RopeTables, TensorDesc};
+use backend_api::owned::Buffer;
+use backend_api::{BackendResult, BinaryOp, ComputeBackend, DType};
+
+use crate::activations::Activations;
+use crate::cache::{Cache, Placement};
+use crate::linear::{Into, Linear, Rows};
+use crate::weights::Loader;
+use crate::{Architecture, Config, Result};
+
+/// Attention and a gated feed-forward network, each normalised before, and in some architectures after.
+#[derive(Debug)]
+pub(crate) struct Layer {
+    index: usize,
+    attention_norm: Buffer,
+    projections: Projections,
+    attention_output: Linear,
+    attention_post_norm: Option<Buffer>,
+    ffn_norm: Buffer,
+    gate_up: Linear,
+    down: Linear,
+    ffn_post_norm: Option<Buffer>,
+}
+
+/// Queries, keys and values.
+#[derive(Debug)]
+enum Projections {
+    /// As one.
+    Stacked(Linear),
+    /// One by one, because queries and keys are normalised: each head's by a norm of these weights.
+    Normalised { parts: [Linear; 3], query_norm: Buffer, key_norm: Buffer },
+}
+
+/// What a pass computes with besides the weights.
+pub(crate) struct Pass<'a> {
+    pub(crate) backend: &'a dyn ComputeBackend,
+    pub(crate) config: &'a Config,
+    pub(crate) activations: &'a Activations,
+    pub(crate) cache: &'a Cache,
+    pub(crate) rotations: &'a Rotations,
+    pub(crate) placement: Placement<'a>,
+}
+
+/// Cosines and sines, `[positions, rotary_dim/2]`.
+#[derive(Debug)]
+pub(crate) struct Rotations {
+    pub(crate) positions: usize,
+    /// Of layers that see all keys.
+    pub(crate) global: [Buffer; 2],
+    /// Of layers with a window, where they differ.
+    pub(crate) window: Option<[Buffer; 2]>,
+}
+
+impl Layer {
+    /// Layer `index` of the file.
+    pub(crate) fn load(loader: &mut Loader<'_>, config: &Config, index: usize) -> Result<Self> {
+        let name = |part: &str| format!("blk.{index}.{part}");
+        let norm = |part: &str| format!("blk.{index}.{part}.weight");
+        let (hidden, inner, query) = (config.hidden, config.intermediate, config.query_width());
+        let gate_up = if loader.has(&norm("ffn_gate")) {
+            vec![(name("ffn_gate"), inner), (name("ffn_up"), inner)]
+        } else {
+            vec![(name("ffn_up"), 2 * inner)]
+        };
+        Ok(Self {
+            index,
+            attention_norm: loader.vector(&norm("attn_norm"), hidden)?,
+            projections: Projections::load(loader, config, index)?,
+            attention_output: Linear::single(loader, &name("attn_output"), hidden, query)?,
+            attention_post_norm: loader.optional_vector(&norm("post_attention_norm"), hidden)?,
+            ffn_norm: loader.vector(&norm("ffn_norm"), hidden)?,
+            gate_up: Linear::load(loader, &gate_up, hidden)?,
+            down: Linear::single(loader, &name("ffn_down"), hidden, inner)?,
+            ffn_post_norm: loader.optional_vector(&norm("post_ffw_norm"), hidden)?,
+        })
+    }
+
+    /// Whether queries, keys and values are three tensors rather than one.
+    pub(crate) const fn is_split(&self) -> bool {
+        matches!(self.projections, Projections::Normalised { .. })
+    }
+
+    /// Adds both blocks to `activations.x`.
+    pub(crate) fn forward(&self, pass: &Pass<'_>) -> BackendResult<()> {
+        let Pass { backend, config, activations: a, .. } = *pass;
+        let (hidden, rows) = (config.hidden, a.rows);
+        let packed = |buffer: &Buffer, row| Rows::packed(buffer, row);
+
+        rms_norm(pass, &a.x, &a.update, &self.attention_norm, rows, hidden)?;
+        self.projections.forward(pass, packed(&a.update, hidden))?;
+        self.rotate(pass)?;
+        pass.cache.attend(backend, config, self.index, a, &pass.placement)?;
+        let context = packed(&a.context, config.query_width());
+        self.add(pass, &self.attention_output, context, self.attention_post_norm.as_ref())?;
+
+        rms_norm(pass, &a.x, &a.update, &self.ffn_norm, rows, hidden)?;
+        let inner = config.intermediate;
+        let gate_up = packed(&a.gate_up, 2 * inner);
+        self.gate_up.forward(backend, rows, packed(&a.update, hidden), gate_up, Into::Assign)?;
+        let (shape, strides) = ([rows, inner], [2 * inner, 1]);
+        let half =
+            |column| TensorDesc::strided(a.gate_up.ptr(), DType::F32, &shape, &strides).with_offset(column);
+        let gated = TensorDesc::packed(a.inner.ptr(), DType::F32, &shape);
+        let function = match config.architecture {
+            Architecture::Gemma2 | Architecture::Gemma3 => BinaryOp::GegluTanh,
+            _ => BinaryOp::Swiglu,
+        };
+        backend.binary_ext(&BinaryDesc::new(function, half(0), half(inner), gated))?;
+        self.add(pass, &self.down, packed(&a.inner, inner), self.ffn_post_norm.as_ref())
+    }
+
+    /// Adds a block's output to `x`, normalised first where the architecture has it.
+    fn add(
+        &self,
+        pass: &Pass<'_>,
+        output: &Linear,
+        input: Rows,
+        post_norm: Option<&Buffer>,
+    ) -> BackendResult<()> {
+        let Pass { backend, config, activations: a, .. } = *pass;
+        let (rows, hidden) = (a.rows, config.hidden);
+        let Some(norm) = post_norm else {
+            return output.forward(backend, rows, input, Rows::packed(&a.x, hidden), Into::Add);
+        };
+        output.forward(backend, rows, input, Rows::packed(&a.update, hidden), Into::Assign)?;
+        rms_norm(pass, &a.update, &a.update, norm, rows, hidden)?;
+        backend.binary(BinaryOp::Add, a.x.ptr(), a.update.ptr(), a.x.ptr(), rows * hidden)
+    }
+
+    /// Rotates queries and keys by their positions.
+    fn rotate(&self, pass: &Pass<'_>) -> BackendResult<()> {
+        let Pass { backend, config, activations: a, rotations, .. } = *pass;
+        let own = rotations.window.as_ref().filter(|_| config.window_of(self.index).is_some());
+        let [cos, sin] = own.unwrap_or(&rotations.global).each_ref().map(Buffer::ptr);
+        let tables = RopeTables { cos, sin, max_position: rotations.positions };
+        let rotate = |part: Rows, heads: usize| {
+            let shape = RopeShape { batch: 1, heads, seq: a.rows, head_dim: config.head_dim };
+            let layout = backend_api::desc::HeadLayout {
+                offset: part.offset,
+                batch: 0,
+                head: config.head_dim,
+                token: part.row,
+            };
+            let desc = RopeDesc::new(DType::F32, part.ptr, part.ptr, tables, shape, config.rope.style)
+                .with_rotary_dim(config.rope.dim)
+                .with_positions(a.positions.ptr())
+                .with_input_layout(layout)
+                .with_output_layout(layout);
+            backend.rope(&desc)
+        };
+        let [queries, keys, _] = a.parts;
+        if self.is_split() {
+            rotate(queries, config.heads)?;
+            rotate(keys, config.kv_heads)
+        } else {
+            rotate(queries, config.heads + config.kv_heads)
+        }
+    }
+}
+
+impl Projections {
+    fn load(loader: &mut Loader<'_>, config: &Config, index: usize) -> Result<Self> {
+        let name = |part: &str| format!("blk.{index}.{part}");
+        let (q, kv, hidden) = (config.query_width(), config.kv_width(), config.hidden);
+        if loader.has(&name("attn_qkv.weight")) {
+            return Ok(Self::Stacked(Linear::single(loader, &name("attn_qkv"), q + 2 * kv, hidden)?));
+        }
+        let parts = [(name("attn_q"), q), (name("attn_k"), kv), (name("attn_v"), kv)];
+        let query_norm = loader.optional_vector(&name("attn_q_norm.weight"), config.head_dim)?;
+        let Some(query_norm) = query_norm else {
+            return Ok(Self::Stacked(Linear::load(loader, &parts, hidden)?));
+        };
+        let key_norm = loader.vector(&name("attn_k_norm.weight"), config.head_dim)?;
+        let [query, key, value] = parts.map(|part| Linear::load(loader, &[part], hidden));
+        Ok(Self::Normalised { parts: [query?, key?, value?], query_norm, key_norm })
+    }
+
+    fn forward(&self, pass: &Pass<'_>, x: Rows) -> BackendResult<()> {
+        let Pass { backend, config, activations: a, .. } = *pass;
+        match self {
+            Self::Stacked(linear) => linear.forward(backend, a.rows, x, a.parts[0], Into::Assign),
+            Self::Normalised { parts, query_norm, key_norm } => {
+                for (linear, part) in parts.iter().zip(a.parts) {
+                    linear.forward(backend, a.rows, x, part, Into::Assign)?;
+                }
+                // Activations of such a layer have both packed.
+                let Some([queries, keys]) = &a.packed else { return Ok(()) };
+                rms_norm(pass, queries, queries, query_norm, a.rows * config.heads, config.head_dim)?;
+                rms_norm(pass, keys, keys, key_norm, a.rows * config.kv_heads, config.head_dim)
+            }
+        }
+    }
+}
+
+pub(crate) fn rms_norm(
+    pass: &Pass<'_>,
+    input: &Buffer,
+    output: &Buffer,
+    weight: &Buffer,
+    rows: usize,
+    columns: usize,
+) -> BackendResult<()> {
+    let desc = RmsNormDesc::new(DType::F32, input.ptr(), output.ptr(), rows, columns)
+        .with_eps(pass.config.rms_eps)
+        .with_weight(weight.ptr());
+    pass.backend.rms_norm(&desc)
+}

@@ -1,0 +1,64 @@
+//! Language models from GGUF files over any [`ComputeBackend`](backend_api::ComputeBackend).
+//!
+//! A small but complete runtime: it reads a GGUF file, uploads its weights as they are quantised there, and lets
+//! the model go on with texts, many at a time. It knows the contract alone, never which device is behind it.
+//!
+//! ```no_run
+//! use std::sync::Arc;
+//!
+//! use llama::gguf::Gguf;
+//! use llama::{Model, Sampler, Sampling, Session, SessionOptions, Tokenizer};
+//!
+//! let mut registry = backend_api::Registry::new();
+//! backend_cpu::register(&mut registry);
+//! backend_webgpu::register(&mut registry);
+//! let backend = Arc::from(registry.create("auto")?);
+//!
+//! let bytes = std::fs::read("model.gguf")?;
+//! let file = Gguf::parse(&bytes)?;
+//! let tokenizer = Tokenizer::from_metadata(file.metadata())?;
+//! let model = Arc::new(Model::load(&backend, &file, |_, _| ())?);
+//!
+//! let mut session = Session::new(&model, SessionOptions::new(2048))?;
+//! let prompt = tokenizer.encode("A matrix is", true)?;
+//! let mut sampler = Sampler::new(Sampling::default());
+//! let (tokens, _) = llama::generate(&mut session, &tokenizer, &mut sampler, &prompt, 100, |_| true)?;
+//! println!("{}", tokenizer.decode(&tokens));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! From the file up:
+//! * [`gguf`]: the file format.
+//! * [`Config`]: what the metadata says of the architecture: Llama, Mistral, Qwen 2 and 3, Gemma 2 and 3, Phi 3.
+//! * [`Model`]: the weights on a device.
+//! * [`Session`]: sequences with their caches of keys and values. [`Session::step`] takes the next tokens of
+//!   several sequences, many or few of each; [`Session::decode_greedy`] keeps tokens on the device.
+//! * [`Tokenizer`] and [`ChatTemplate`]: what the file says of texts and chats.
+//! * [`Sampler`], [`generate`]: from logits to text.
+#![forbid(unsafe_code)]
+
+mod activations;
+mod cache;
+mod chat;
+mod config;
+mod error;
+mod generate;
+pub mod gguf;
+mod layer;
+mod linear;
+mod model;
+mod perplexity;
+mod sampler;
+mod session;
+mod tokenizer;
+mod weights;
+
+pub use chat::{ChatTemplate, Message};
+pub use config::{Architecture, Config, RopeConfig, RopeScaling};
+pub use error::{Error, Result};
+pub use generate::{Ended, TextStream, generate};
+pub use model::Model;
+pub use perplexity::{Score, perplexity};
+pub use sampler::{Sampler, Sampling};
+pub use session::{Input, Logits, Session, SessionOptions};
+pub use tokenizer::Tokenizer;

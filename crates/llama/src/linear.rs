@@ -1,0 +1,170 @@
+//! Products with weights, and rows of the embeddings.
+
+use backend_api::desc::{
+    Bias, BiasAxis, CopyDesc, GatherDesc, IndexShape, MatmulDesc, Matrix, QuantGatherDesc, QuantMatmulDesc,
+    QuantMatrix, TensorDesc,
+};
+use backend_api::owned::Buffer;
+use backend_api::{BackendResult, BackendTranspose, ComputeBackend, DType};
+
+use crate::Result;
+use crate::weights::{Loader, Storage, Weight};
+
+/// f32 rows within a buffer: the first begins `offset` elements after the handle's start, the next one `row`
+/// elements later.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Rows {
+    pub(crate) ptr: u64,
+    pub(crate) offset: usize,
+    pub(crate) row: usize,
+}
+
+impl Rows {
+    /// Packed rows of `row` numbers.
+    pub(crate) const fn packed(buffer: &Buffer, row: usize) -> Self {
+        Self { ptr: buffer.ptr(), offset: 0, row }
+    }
+
+    /// The same rows from another column on.
+    pub(crate) const fn column(self, column: usize) -> Self {
+        Self { offset: self.offset + column, ..self }
+    }
+
+    const fn matrix(self) -> Matrix {
+        Matrix::new(self.ptr, DType::F32, self.row).with_offset(self.offset)
+    }
+}
+
+/// What becomes of the numbers where a product goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Into {
+    /// They are replaced.
+    Assign,
+    /// The product is added to them.
+    Add,
+}
+
+/// `y = x · Wᵀ + b` for each row of x, of one matrix or of several that read the same rows: those of one
+/// format are stacked into one product, whose results lie side by side either way.
+#[derive(Debug)]
+pub(crate) struct Linear {
+    parts: Vec<Part>,
+}
+
+#[derive(Debug)]
+struct Part {
+    weight: Weight,
+    bias: Option<Buffer>,
+    /// The first column of the results.
+    column: usize,
+}
+
+impl Linear {
+    /// Matrices by name, without `.weight`, and rows.
+    pub(crate) fn load(loader: &mut Loader<'_>, parts: &[(String, usize)], inputs: usize) -> Result<Self> {
+        let named = |suffix: &str, parts: &[(String, usize)]| -> Vec<(String, usize)> {
+            parts.iter().map(|(name, rows)| (format!("{name}.{suffix}"), *rows)).collect()
+        };
+        let weights = named("weight", parts);
+        let mut kinds = Vec::new();
+        for (name, _) in &weights {
+            kinds.push((loader.kind(name)?, name));
+        }
+        let (mut loaded, mut column, mut first) = (Vec::new(), 0, 0);
+        for run in kinds.chunk_by(|(a, _), (b, _)| a == b) {
+            let range = first..first + run.len();
+            let weight = loader.stacked_matrices(&weights[range.clone()], inputs)?;
+            let rows = weight.rows;
+            let bias = loader.stacked_vectors(&named("bias", &parts[range.clone()]))?;
+            loaded.push(Part { weight, bias, column });
+            (column, first) = (column + rows, range.end);
+        }
+        Ok(Self { parts: loaded })
+    }
+
+    /// One matrix, by name without `.weight`.
+    pub(crate) fn single(loader: &mut Loader<'_>, name: &str, outputs: usize, inputs: usize) -> Result<Self> {
+        Self::load(loader, &[(name.to_owned(), outputs)], inputs)
+    }
+
+    pub(crate) fn forward(
+        &self,
+        backend: &dyn ComputeBackend,
+        rows: usize,
+        x: Rows,
+        y: Rows,
+        into: Into,
+    ) -> BackendResult<()> {
+        for part in &self.parts {
+            part.weight.product(backend, rows, x, y.column(part.column), part.bias.as_ref(), into)?;
+        }
+        Ok(())
+    }
+}
+
+impl Weight {
+    /// `y = x · Wᵀ + b`, or `y += x · Wᵀ + b`.
+    pub(crate) fn product(
+        &self,
+        backend: &dyn ComputeBackend,
+        rows: usize,
+        x: Rows,
+        y: Rows,
+        bias: Option<&Buffer>,
+        into: Into,
+    ) -> BackendResult<()> {
+        let dtype = match self.storage {
+            Storage::Dense(dtype) => dtype,
+            Storage::Quant(format) => {
+                let weight = QuantMatrix::new(self.buffer.ptr(), format, self.rows, self.columns);
+                let mut desc = QuantMatmulDesc::new(rows, x.matrix(), weight, y.matrix());
+                desc.bias = bias.map(Buffer::ptr);
+                desc.residual = (into == Into::Add).then(|| y.matrix());
+                return backend.quant_matmul(&desc);
+            }
+        };
+        let weight = Matrix::new(self.buffer.ptr(), dtype, self.columns);
+        let beta = if into == Into::Add { 1.0 } else { 0.0 };
+        let mut desc = MatmulDesc::new(rows, self.rows, self.columns, x.matrix(), weight, y.matrix())
+            .with_transpose(BackendTranspose::NoTrans, BackendTranspose::Trans)
+            .with_scale(1.0, beta);
+        desc.bias = bias.map(|bias| Bias { ptr: bias.ptr(), axis: BiasAxis::Column });
+        backend.matmul(&desc)
+    }
+
+    /// Whether [`lookup`](Self::lookup) needs room for rows as they are stored.
+    pub(crate) const fn stored_rows(&self) -> Option<DType> {
+        match self.storage {
+            Storage::Dense(DType::F32) | Storage::Quant(_) => None,
+            Storage::Dense(dtype) => Some(dtype),
+        }
+    }
+
+    /// Row `ids[i]` as the packed row `i` of `output`; `stored` is room for as many rows as they are stored.
+    pub(crate) fn lookup(
+        &self,
+        backend: &dyn ComputeBackend,
+        count: usize,
+        ids: &Buffer,
+        stored: Option<&Buffer>,
+        output: &Buffer,
+    ) -> BackendResult<()> {
+        let shape = IndexShape { rows: self.rows, columns: self.columns, count };
+        let dtype = match self.storage {
+            Storage::Dense(dtype) => dtype,
+            Storage::Quant(format) => {
+                let table = QuantMatrix::new(self.buffer.ptr(), format, self.rows, self.columns);
+                let desc = QuantGatherDesc::new(DType::F32, table, ids.ptr(), output.ptr(), count);
+                return backend.quant_gather(&desc);
+            }
+        };
+        let target = stored.unwrap_or(output);
+        backend.gather(&GatherDesc::new(dtype, self.buffer.ptr(), ids.ptr(), target.ptr(), shape))?;
+        if stored.is_none() {
+            return Ok(());
+        }
+        let shape = [count, self.columns];
+        let from = TensorDesc::packed(target.ptr(), dtype, &shape);
+        backend.copy(&CopyDesc::new(from, TensorDesc::packed(output.ptr(), DType::F32, &shape)))
+    }
+}

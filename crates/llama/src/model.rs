@@ -1,0 +1,122 @@
+//! The weights of a model on a device, and the pass through them.
+
+use std::sync::Arc;
+
+use backend_api::desc::{AffineDesc, TensorDesc, UnaryDesc};
+use backend_api::owned::Buffer;
+use backend_api::{BackendResult, ComputeBackend, DType, UnaryOp};
+
+use crate::activations::Activations;
+use crate::gguf::Gguf;
+use crate::layer::{Layer, Pass, rms_norm};
+use crate::linear::{Into, Rows};
+use crate::weights::{Loader, Weight};
+use crate::{Config, Error, Result};
+
+/// A decoder's weights. What it remembers of texts is in a [`Session`](crate::Session).
+#[derive(Debug)]
+pub struct Model {
+    backend: Arc<dyn ComputeBackend>,
+    config: Config,
+    embeddings: Weight,
+    layers: Vec<Layer>,
+    output_norm: Buffer,
+    /// The embeddings, where the file has no output matrix.
+    output: Option<Weight>,
+}
+
+impl Model {
+    /// Uploads the tensors of a file, in the formats that it has them in. `progress` hears of the bytes
+    /// uploaded so far and of all.
+    ///
+    /// # Errors
+    /// What [`Config::from_gguf`] returns, [`Error::MissingTensor`], [`Error::Tensor`], [`Error::Backend`].
+    pub fn load(
+        backend: &Arc<dyn ComputeBackend>,
+        file: &Gguf<'_>,
+        mut progress: impl FnMut(usize, usize),
+    ) -> Result<Self> {
+        let config = Config::from_gguf(file)?;
+        let mut loader = Loader::new(backend, file, &mut progress)?;
+        let (rows, hidden) = (config.vocabulary, config.hidden);
+        let embeddings = loader.matrix("token_embd.weight", rows, hidden)?;
+        // Not by the number that the metadata claims: a layer that isn't there ends the loop.
+        let mut layers = Vec::new();
+        for index in 0..config.layers {
+            layers.push(Layer::load(&mut loader, &config, index)?);
+        }
+        if layers.iter().any(|layer| layer.is_split()) && !layers.iter().all(Layer::is_split) {
+            let expected = "in all layers or in none".to_owned();
+            let name = "attn_q_norm.weight".to_owned();
+            return Err(Error::Tensor { name, expected, got: "in some".to_owned() });
+        }
+        let output_norm = loader.vector("output_norm.weight", hidden)?;
+        let output = loader.has("output.weight");
+        let output = output.then(|| loader.matrix("output.weight", rows, hidden)).transpose()?;
+        loader.finish();
+        Ok(Self { backend: Arc::clone(backend), config, embeddings, layers, output_norm, output })
+    }
+
+    /// The model's sizes.
+    #[must_use]
+    pub const fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// The backend that holds the weights.
+    #[must_use]
+    pub const fn backend(&self) -> &Arc<dyn ComputeBackend> {
+        &self.backend
+    }
+
+    /// Room for a pass over so many rows.
+    pub(crate) fn activations(&self, rows: usize) -> BackendResult<Activations> {
+        let split = self.layers.iter().any(Layer::is_split);
+        Activations::new(&self.backend, &self.config, rows, self.embeddings.stored_rows(), split)
+    }
+
+    /// The pass of `activations.ids` through all layers: `activations.x` becomes what the last one leaves.
+    pub(crate) fn forward(&self, pass: &Pass<'_>) -> BackendResult<()> {
+        let Pass { backend, activations: a, .. } = *pass;
+        self.embeddings.lookup(backend, a.rows, &a.ids, a.stored.as_ref(), &a.x)?;
+        if self.config.embedding_scale != 1.0 {
+            let shape = [a.rows, self.config.hidden];
+            let x = TensorDesc::packed(a.x.ptr(), DType::F32, &shape);
+            backend.affine(&AffineDesc::new(x, x, self.config.embedding_scale, 0.0))?;
+        }
+        self.layers.iter().try_for_each(|layer| layer.forward(pass))
+    }
+
+    /// The logits of `rows` packed rows of `x`, which are normalised into `normed`.
+    pub(crate) fn logits(
+        &self,
+        pass: &Pass<'_>,
+        rows: usize,
+        [x, normed]: [&Buffer; 2],
+        logits: Rows,
+    ) -> BackendResult<()> {
+        rms_norm(pass, x, normed, &self.output_norm, rows, self.config.hidden)?;
+        let output = self.output.as_ref().unwrap_or(&self.embeddings);
+        output.product(
+            pass.backend,
+            rows,
+            Rows::packed(normed, self.config.hidden),
+            logits,
+            None,
+            Into::Assign,
+        )
+    }
+
+    /// Bounds packed logits, where the architecture has it. Their order stays.
+    pub(crate) fn cap(&self, backend: &dyn ComputeBackend, rows: usize, logits: Rows) -> BackendResult<()> {
+        let cap = self.config.logit_softcap;
+        if cap == 0.0 {
+            return Ok(());
+        }
+        let shape = [rows, self.config.vocabulary];
+        let logits = TensorDesc::packed(logits.ptr, DType::F32, &shape).with_offset(logits.offset);
+        backend.affine(&AffineDesc::new(logits, logits, cap.recip(), 0.0))?;
+        backend.unary_ext(&UnaryDesc::new(UnaryOp::Tanh, logits, logits))?;
+        backend.affine(&AffineDesc::new(logits, logits, cap, 0.0))
+    }
+}

@@ -1,0 +1,64 @@
+//! How probable a model finds a text.
+
+use std::sync::Arc;
+
+use backend_api::desc::{GatherDesc, IndexShape, ReduceDesc, TensorDesc};
+use backend_api::owned::Buffer;
+use backend_api::{DType, ReduceOp};
+
+use super::{Input, Session};
+use crate::Result;
+use crate::cache::{Placement, Run};
+use crate::linear::Rows;
+
+/// Logits that are on the device at a time.
+const MAX_LOGITS: usize = 1 << 24;
+
+impl Session {
+    /// Adds tokens to a sequence and returns the natural logarithm of the probability of each but the first,
+    /// given those before it.
+    ///
+    /// # Errors
+    /// As [`step`](Session::step).
+    pub fn log_probabilities(&mut self, sequence: usize, tokens: &[u32]) -> Result<Vec<f32>> {
+        self.check(&[Input { sequence, tokens }])?;
+        let (vocabulary, hidden) = (self.model.config().vocabulary, self.model.config().hidden);
+        let backend = Arc::clone(self.model.backend());
+        let rows = (MAX_LOGITS / vocabulary).clamp(1, super::MAX_ROWS);
+        let mut result = Vec::new();
+        let before = self.len(sequence);
+        for (i, chunk) in tokens.chunks(rows).enumerate() {
+            let position = before + i * rows;
+            let runs = [Run { first: 0, rows: chunk.len(), slot: sequence, position }];
+            let activations = self.upload(chunk, &runs)?;
+            let pass = self.pass(&activations, Placement::Runs(&runs));
+            self.model.forward(&pass)?;
+
+            let logits = Buffer::of(&backend, DType::F32, &[chunk.len(), vocabulary])?;
+            let normed = Buffer::of(&backend, DType::F32, &[chunk.len(), hidden])?;
+            let places = Rows::packed(&logits, vocabulary);
+            self.model.logits(&pass, chunk.len(), [&activations.x, &normed], places)?;
+            self.model.cap(backend.as_ref(), chunk.len(), places)?;
+
+            // The last token of all has none that follows; any will do for its row.
+            let following = &tokens[i * rows + 1..];
+            let targets: Vec<u32> =
+                (0..chunk.len()).map(|row| following.get(row).copied().unwrap_or(0)).collect();
+            let targets = Buffer::from_slice(&backend, &targets)?;
+            let chosen = Buffer::of(&backend, DType::F32, &[chunk.len()])?;
+            let totals = Buffer::of(&backend, DType::F32, &[chunk.len()])?;
+            let shape = IndexShape { rows: vocabulary, columns: 1, count: 1 };
+            let gather = GatherDesc::new(DType::F32, logits.ptr(), targets.ptr(), chosen.ptr(), shape);
+            backend.gather(&gather.with_outer(chunk.len()).with_per_element())?;
+            let shape = [chunk.len(), vocabulary];
+            let input = TensorDesc::packed(logits.ptr(), DType::F32, &shape);
+            backend.reduce_ext(&ReduceDesc::new(ReduceOp::LogSumExp, input, &[1], totals.ptr()))?;
+            let (chosen, totals) = (chosen.to_vec::<f32>()?, totals.to_vec::<f32>()?);
+            result.extend(chosen.iter().zip(&totals).map(|(logit, total)| logit - total));
+            self.activations = Some(activations);
+        }
+        result.truncate(tokens.len() - 1);
+        self.advance(sequence, tokens.len());
+        Ok(result)
+    }
+}

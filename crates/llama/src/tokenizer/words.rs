@@ -1,0 +1,69 @@
+//! How texts are cut into words before pairs are merged, which files name but don't state.
+
+use tokenizers::pre_tokenizers::byte_level::ByteLevel;
+use tokenizers::pre_tokenizers::digits::Digits;
+use tokenizers::pre_tokenizers::sequence::Sequence;
+use tokenizers::pre_tokenizers::split::{Split, SplitPattern};
+use tokenizers::{PreTokenizerWrapper, SplitDelimiterBehavior};
+
+use super::failed;
+use crate::gguf::{Metadata, Value};
+use crate::{Error, Result};
+
+const KEY: &str = "tokenizer.ggml.pre";
+
+const LLAMA3: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
+
+const QWEN2: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
+
+const TEKKEN: &str = r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+";
+
+/// The kinds of words, by llama.cpp's names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Words {
+    Gpt2,
+    /// GPT-2's, with digits one by one.
+    SmolLm,
+    Llama3,
+    Qwen2,
+    Tekken,
+}
+
+impl Words {
+    pub(super) fn of(metadata: &Metadata) -> Result<Self> {
+        match metadata.get(KEY).and_then(Value::text) {
+            None | Some("gpt-2" | "gpt2" | "default") => Ok(Self::Gpt2),
+            Some("smollm") => Ok(Self::SmolLm),
+            Some("llama-bpe" | "llama3" | "llama-v3") => Ok(Self::Llama3),
+            Some("qwen2" | "deepseek-r1-qwen") => Ok(Self::Qwen2),
+            Some("tekken") => Ok(Self::Tekken),
+            Some(other) => Err(Error::value(KEY, "gpt-2, smollm, llama-bpe, qwen2 or tekken", other)),
+        }
+    }
+
+    /// Whether a word that is a token is taken as it is, whatever merges would make of it.
+    pub(super) fn ignores_merges(self) -> bool {
+        matches!(self, Self::Llama3 | Self::Tekken)
+    }
+
+    /// Whether texts begin with a token of their own, unless the file says otherwise.
+    pub(super) fn adds_bos(self) -> bool {
+        matches!(self, Self::Llama3 | Self::Tekken)
+    }
+
+    pub(super) fn pre_tokenizer(self) -> Result<PreTokenizerWrapper> {
+        let bytes = |splits| ByteLevel::new(false, false, splits);
+        let pattern = match self {
+            Self::Gpt2 => return Ok(bytes(true).into()),
+            Self::SmolLm => {
+                return Ok(Sequence::new(vec![Digits::new(true).into(), bytes(true).into()]).into());
+            }
+            Self::Llama3 => LLAMA3,
+            Self::Qwen2 => QWEN2,
+            Self::Tekken => TEKKEN,
+        };
+        let pattern = SplitPattern::Regex(pattern.to_owned());
+        let split = Split::new(pattern, SplitDelimiterBehavior::Isolated, false).map_err(failed)?;
+        Ok(Sequence::new(vec![split.into(), bytes(false).into()]).into())
+    }
+}

@@ -1,0 +1,226 @@
+//! Weights on their way from the file to the device.
+
+mod dense;
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use backend_api::desc::{Matrix, QuantMatmulDesc, QuantMatrix};
+use backend_api::owned::Buffer;
+use backend_api::quant::{self, QuantFormat};
+use backend_api::{ComputeBackend, DType, ErrorKind};
+
+use crate::gguf::{Gguf, Tensor, TensorType};
+use crate::{Error, Result};
+
+/// Hears of the bytes of tensors uploaded so far, and of those in the file.
+pub(crate) type Progress<'a> = &'a mut dyn FnMut(usize, usize);
+
+/// A matrix on the device, row-major.
+#[derive(Debug)]
+pub(crate) struct Weight {
+    pub(crate) buffer: Buffer,
+    pub(crate) storage: Storage,
+    pub(crate) rows: usize,
+    pub(crate) columns: usize,
+}
+
+/// How a matrix is stored on the device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Storage {
+    /// Plain numbers.
+    Dense(DType),
+    /// Planes of quants and scales.
+    Quant(QuantFormat),
+}
+
+/// A file's tensors and the device that they go to.
+pub(crate) struct Loader<'a> {
+    pub(crate) backend: &'a Arc<dyn ComputeBackend>,
+    file: &'a Gguf<'a>,
+    has_f16: bool,
+    has_quant: bool,
+    uploaded: usize,
+    total: usize,
+    progress: Progress<'a>,
+}
+
+impl<'a> Loader<'a> {
+    pub(crate) fn new(
+        backend: &'a Arc<dyn ComputeBackend>,
+        file: &'a Gguf<'a>,
+        progress: Progress<'a>,
+    ) -> Result<Self> {
+        let total = file.tensors().fold(0usize, |sum, (_, tensor)| sum.saturating_add(tensor.data.len()));
+        let (has_f16, has_quant) = (backend.capabilities()?.f16, has_quant(backend.as_ref())?);
+        Ok(Self { backend, file, has_f16, has_quant, uploaded: 0, total, progress })
+    }
+
+    /// Reports that all is there, with what isn't uploaded as it is or not needed.
+    pub(crate) fn finish(self) {
+        (self.progress)(self.total, self.total);
+    }
+
+    /// Whether the file has a tensor of this name.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.file.tensor(name).is_some()
+    }
+
+    fn find(&self, name: &str, shape: &[usize]) -> Result<&'a Tensor<'a>> {
+        let Some(tensor) = self.file.tensor(name) else {
+            return Err(Error::MissingTensor { name: name.to_owned() });
+        };
+        if tensor.shape == shape {
+            return Ok(tensor);
+        }
+        let (expected, got) = (format!("{shape:?}"), format!("{:?}", tensor.shape));
+        Err(Error::Tensor { name: name.to_owned(), expected, got })
+    }
+
+    fn uploaded(&mut self, bytes: usize) {
+        self.uploaded = self.uploaded.saturating_add(bytes);
+        (self.progress)(self.uploaded.min(self.total), self.total);
+    }
+
+    /// The vector `name` of `len` numbers, as f32 on the device.
+    pub(crate) fn vector(&mut self, name: &str, len: usize) -> Result<Buffer> {
+        let numbers = self.numbers(name, len)?;
+        Ok(Buffer::from_slice(self.backend, &numbers)?)
+    }
+
+    /// [`vector`](Self::vector), if the file has it.
+    pub(crate) fn optional_vector(&mut self, name: &str, len: usize) -> Result<Option<Buffer>> {
+        if self.has(name) { self.vector(name, len).map(Some) } else { Ok(None) }
+    }
+
+    /// Vectors one after the other, zeros in place of those that the file lacks; `None` if it lacks all.
+    pub(crate) fn stacked_vectors(&mut self, parts: &[(String, usize)]) -> Result<Option<Buffer>> {
+        if !parts.iter().any(|(name, _)| self.has(name)) {
+            return Ok(None);
+        }
+        let mut numbers = Vec::new();
+        for (name, len) in parts {
+            numbers.extend(if self.has(name) { self.numbers(name, *len)? } else { vec![0.0; *len] });
+        }
+        Ok(Some(Buffer::from_slice(self.backend, &numbers)?))
+    }
+
+    fn numbers(&mut self, name: &str, len: usize) -> Result<Vec<f32>> {
+        let tensor = self.find(name, &[len])?;
+        let numbers = dense::to_f32(tensor).ok_or_else(|| unsupported(name, tensor))?;
+        self.uploaded(tensor.data.len());
+        Ok(numbers)
+    }
+
+    /// How the matrix `name` is stored in the file.
+    pub(crate) fn kind(&self, name: &str) -> Result<TensorType> {
+        let tensor = self.file.tensor(name);
+        tensor.map(|tensor| tensor.kind).ok_or_else(|| Error::MissingTensor { name: name.to_owned() })
+    }
+
+    /// Matrices of one type, by name and rows, stacked into one.
+    pub(crate) fn stacked_matrices(&mut self, parts: &[(String, usize)], columns: usize) -> Result<Weight> {
+        let mut tensors = Vec::new();
+        for (name, rows) in parts {
+            let tensor = self.find(name, &[*rows, columns])?;
+            tensors.push((name, tensor));
+        }
+        let rows = parts.iter().map(|(_, rows)| rows).sum();
+        let kind = tensors.first().map(|(_, tensor)| tensor.kind);
+        let (buffer, storage) = match kind.and_then(quant_format).filter(|_| self.has_quant) {
+            Some(format) => (self.planes(&tensors, format, rows, columns)?, Storage::Quant(format)),
+            None => {
+                let is_half = kind == Some(TensorType::F16) && self.has_f16;
+                let dtype = if is_half { DType::F16 } else { DType::F32 };
+                (self.dense(&tensors, dtype, rows, columns)?, Storage::Dense(dtype))
+            }
+        };
+        self.uploaded(tensors.iter().map(|(_, tensor)| tensor.data.len()).sum());
+        Ok(Weight { buffer, storage, rows, columns })
+    }
+
+    /// Stacked matrices in blocks, as planes.
+    fn planes(
+        &self,
+        tensors: &[(&String, &Tensor<'_>)],
+        format: QuantFormat,
+        rows: usize,
+        columns: usize,
+    ) -> Result<Buffer> {
+        let blocks = match tensors {
+            [(_, tensor)] => Cow::Borrowed(tensor.data),
+            _ => Cow::Owned(tensors.iter().flat_map(|(_, tensor)| tensor.data).copied().collect()),
+        };
+        Ok(Buffer::from_slice(self.backend, &host_planes(format, rows, columns, &blocks)?)?)
+    }
+
+    /// Stacked matrices as plain numbers.
+    fn dense(
+        &self,
+        tensors: &[(&String, &Tensor<'_>)],
+        dtype: DType,
+        rows: usize,
+        columns: usize,
+    ) -> Result<Buffer> {
+        let buffer = Buffer::of(self.backend, dtype, &[rows, columns])?;
+        let mut offset = 0;
+        for (name, tensor) in tensors {
+            let rows = tensor.shape.first().copied().unwrap_or(0);
+            let bytes = rows * columns * dtype.size();
+            let slot = buffer.view(offset, bytes)?;
+            if dtype == DType::F16 || tensor.kind == TensorType::F32 {
+                slot.upload(tensor.data)?;
+            } else if let Some(format) = quant_format(tensor.kind) {
+                let planes = host_planes(format, rows, columns, tensor.data)?;
+                let mut numbers = vec![0.0; rows * columns];
+                quant::dequantize(format, rows, columns, &planes, &mut numbers)?;
+                slot.upload(&numbers)?;
+            } else {
+                slot.upload(&dense::to_f32(tensor).ok_or_else(|| unsupported(name, tensor))?)?;
+            }
+            offset += bytes;
+        }
+        Ok(buffer)
+    }
+
+    /// One matrix.
+    pub(crate) fn matrix(&mut self, name: &str, rows: usize, columns: usize) -> Result<Weight> {
+        self.stacked_matrices(&[(name.to_owned(), rows)], columns)
+    }
+}
+
+fn unsupported(name: &str, tensor: &Tensor<'_>) -> Error {
+    let expected = "of a type that this runtime reads".to_owned();
+    Error::Tensor { name: name.to_owned(), expected, got: format!("{:?}", tensor.kind) }
+}
+
+fn host_planes(format: QuantFormat, rows: usize, columns: usize, blocks: &[u8]) -> Result<Vec<u8>> {
+    let mut planes = vec![0; format.bytes(rows, columns)?];
+    quant::repack(format, rows, columns, blocks, &mut planes)?;
+    Ok(planes)
+}
+
+/// The format of matrices in blocks.
+const fn quant_format(kind: TensorType) -> Option<QuantFormat> {
+    match kind {
+        TensorType::Q8_0 => Some(QuantFormat::Q8_0),
+        TensorType::Q4_0 => Some(QuantFormat::Q4_0),
+        TensorType::Q4K => Some(QuantFormat::Q4_K),
+        TensorType::Q5K => Some(QuantFormat::Q5_K),
+        TensorType::Q6K => Some(QuantFormat::Q6_K),
+        _ => None,
+    }
+}
+
+/// Whether a backend multiplies by quantised matrices; where it doesn't, they are kept as f32. A product
+/// without rows looks at no memory.
+fn has_quant(backend: &dyn ComputeBackend) -> Result<bool> {
+    let columns = QuantFormat::Q8_0.block_elements();
+    let row = Matrix::new(0, DType::F32, columns);
+    let weights = QuantMatrix::new(0, QuantFormat::Q8_0, 0, columns);
+    match backend.quant_matmul(&QuantMatmulDesc::new(0, row, weights, row)) {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == ErrorKind::Unsupported => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}

@@ -1,0 +1,219 @@
+//! GGUF files with a few bytes changed, which give an error or a file and never a panic. And files whose every part is
+//! checked.
+
+use backend_api::random::philox_block;
+use llama::gguf::{Gguf, GgufErrorKind, TensorType, Value};
+use llama::{ChatTemplate, Config, Error, Message, Tokenizer};
+
+/// Files that are tried, unless `CAMPAIGN_INPUTS` says another number; `CAMPAIGN_SEED` gives other ones.
+const INPUTS: u64 = 20_000;
+
+fn text(file: &mut Vec<u8>, text: &str) {
+    file.extend((text.len() as u64).to_le_bytes());
+    file.extend(text.bytes());
+}
+
+fn array(file: &mut Vec<u8>, key: &str, kind: u32, count: usize) {
+    text(file, key);
+    file.extend(9u32.to_le_bytes());
+    file.extend(kind.to_le_bytes());
+    file.extend((count as u64).to_le_bytes());
+}
+
+/// A file with values of each type, a vocabulary of bytes, a chat template and tensors.
+fn valid() -> Vec<u8> {
+    let mut entries = Vec::new();
+    let mut count = 0u64;
+    let mut entry = |key: &str, kind: u32, value: &[u8]| {
+        text(&mut entries, key);
+        entries.extend(kind.to_le_bytes());
+        entries.extend(value);
+        count += 1;
+    };
+    let string = |value: &str| {
+        let mut bytes = Vec::new();
+        text(&mut bytes, value);
+        bytes
+    };
+    entry("general.architecture", 8, &string("llama"));
+    for (key, value) in [
+        ("context_length", 64u32),
+        ("embedding_length", 32),
+        ("block_count", 1),
+        ("feed_forward_length", 32),
+        ("attention.head_count", 2),
+    ] {
+        entry(&format!("llama.{key}"), 4, &value.to_le_bytes());
+    }
+    entry("llama.attention.layer_norm_rms_epsilon", 6, &1e-5f32.to_le_bytes());
+    entry("small", 1, &[0xff]);
+    entry("long", 11, &(-5i64).to_le_bytes());
+    entry("double", 12, &0.25f64.to_le_bytes());
+    entry("tokenizer.ggml.model", 8, &string("llama"));
+    entry("tokenizer.ggml.bos_token_id", 4, &1u32.to_le_bytes());
+    entry("tokenizer.ggml.eos_token_id", 10, &2u64.to_le_bytes());
+    entry("tokenizer.ggml.add_space_prefix", 7, &[0]);
+    entry(
+        "tokenizer.chat_template",
+        8,
+        &string(
+            "{{ bos_token }}{% for m in messages %}\n{{ m.role.upper() }}: {{ m.content.strip() }}</s>{% endfor %}",
+        ),
+    );
+    let words = ["<unk>", "<s>", "</s>", "▁", "h", "e", "l", "o", "ll", "llo", "he", "▁he"];
+    let tokens: Vec<String> = words
+        .iter()
+        .map(|&word| word.to_owned())
+        .chain((0..256).map(|byte| format!("<0x{byte:02X}>")))
+        .collect();
+    array(&mut entries, "tokenizer.ggml.tokens", 8, tokens.len());
+    tokens.iter().for_each(|token| text(&mut entries, token));
+    array(&mut entries, "tokenizer.ggml.token_type", 5, tokens.len());
+    for id in 0..tokens.len() {
+        let kind = [2, 3, 3].get(id).copied().unwrap_or(if id < words.len() { 1i32 } else { 6 });
+        entries.extend(kind.to_le_bytes());
+    }
+    array(&mut entries, "tokenizer.ggml.scores", 6, tokens.len());
+    for id in 0..tokens.len() {
+        entries.extend((-(id as f32)).to_le_bytes());
+    }
+    count += 3;
+
+    let mut tensors = Vec::new();
+    let mut offset = 0u64;
+    for (name, shape, kind, bytes) in
+        [("token_embd.weight", vec![32u64, 268], 8u32, 268 * 34), ("output_norm.weight", vec![32], 0, 128)]
+    {
+        text(&mut tensors, name);
+        tensors.extend((shape.len() as u32).to_le_bytes());
+        shape.iter().for_each(|extent| tensors.extend(extent.to_le_bytes()));
+        tensors.extend(kind.to_le_bytes());
+        tensors.extend(offset.to_le_bytes());
+        offset += u64::next_multiple_of(bytes, 32);
+    }
+    let mut file = b"GGUF".to_vec();
+    file.extend(3u32.to_le_bytes());
+    file.extend(2u64.to_le_bytes());
+    file.extend(count.to_le_bytes());
+    file.extend(entries);
+    file.extend(tensors);
+    file.resize(file.len().next_multiple_of(32) + offset as usize, 0);
+    file
+}
+
+#[test]
+fn a_file_is_read() {
+    let bytes = valid();
+    let file = Gguf::parse(&bytes).unwrap();
+    let value = |key: &str| file.metadata().get(key).cloned();
+    assert_eq!(value("small"), Some(Value::Signed(-1)));
+    assert_eq!(value("long"), Some(Value::Signed(-5)));
+    assert_eq!(value("double"), Some(Value::Float(0.25)));
+    assert_eq!(value("tokenizer.ggml.eos_token_id"), Some(Value::Unsigned(2)));
+    assert_eq!(value("tokenizer.ggml.add_space_prefix"), Some(Value::Bool(false)));
+    let tensor = file.tensor("token_embd.weight").unwrap();
+    assert_eq!(
+        (tensor.kind, tensor.shape.as_slice(), tensor.data.len()),
+        (TensorType::Q8_0, [268, 32].as_slice(), 268 * 34)
+    );
+    let config = Config::from_gguf(&file).unwrap();
+    assert_eq!((config.vocabulary, config.kv_heads, config.head_dim), (268, 2, 16));
+}
+
+#[test]
+fn a_vocabulary_of_pieces_and_bytes() {
+    let bytes = valid();
+    let file = Gguf::parse(&bytes).unwrap();
+    let tokenizer = Tokenizer::from_metadata(file.metadata()).unwrap();
+    let encoded = |text: &str| tokenizer.encode(text, false).unwrap();
+    let byte = |byte: u8| 12 + u32::from(byte);
+    // "ll" is worth more than "he", which is worth more than "llo".
+    assert_eq!(encoded("hello hello"), [10, 9, 11, 9]);
+    assert_eq!(encoded("é"), [byte(0xc3), byte(0xa9)]);
+    assert_eq!(tokenizer.encode("he</s>", true).unwrap(), [1, 10, 2]);
+    assert_eq!(tokenizer.decode(&encoded(" hello, é €!")), " hello, é €!");
+    assert!(tokenizer.is_end(2) && !tokenizer.is_end(1));
+    assert!(tokenizer.bytes(9999).is_empty());
+
+    let template = ChatTemplate::from_metadata(file.metadata(), &tokenizer).unwrap().unwrap();
+    let chat = template.render(&[Message::new("user", " he "), Message::new("assistant", "llo")]).unwrap();
+    // A line's end behind a block belongs to the block, as Hugging Face renders templates.
+    assert_eq!(chat, "<s>USER: he</s>ASSISTANT: llo</s>");
+}
+
+#[test]
+fn damage_is_named() {
+    let parse = |bytes: &[u8]| Gguf::parse(bytes).map(|_| ()).map_err(|error| (error.offset, error.kind));
+    assert_eq!(parse(b"GGML...."), Err((0, GgufErrorKind::Magic)));
+    assert_eq!(parse(b"GGUF\0\0\0\x03"), Err((4, GgufErrorKind::Version(0x0300_0000))));
+    assert_eq!(parse(b"GG"), Err((0, GgufErrorKind::Truncated { need: 4, have: 2 })));
+    let mut huge = valid();
+    huge[8..16].copy_from_slice(&u64::MAX.to_le_bytes());
+    assert_eq!(parse(&huge), Err((8, GgufErrorKind::Count { what: "tensors", count: u64::MAX })));
+    let whole = valid();
+    for end in 0..whole.len() - 128 {
+        assert!(parse(&whole[..end]).is_err(), "{end} bytes of {} were taken", whole.len());
+    }
+}
+
+#[test]
+fn other_models_are_refused_by_key() {
+    let replaced = |from: &str, to: &str| {
+        let (from, to) = (from.as_bytes(), to.as_bytes());
+        let mut bytes = valid();
+        let at = bytes.windows(from.len()).position(|window| window == from).unwrap();
+        bytes[at..at + to.len()].copy_from_slice(to);
+        bytes
+    };
+    let key = |bytes: &[u8]| match Config::from_gguf(&Gguf::parse(bytes).unwrap()) {
+        Err(Error::Value { key, .. } | Error::MissingKey { key }) => key,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(key(&replaced("llama", "bloom")), "general.architecture");
+    assert_eq!(key(&replaced("block_count", "block_cound")), "llama.block_count");
+    assert_eq!(
+        key(&replaced("head_count\x04\0\0\0\x02", "head_count\x04\0\0\0\0")),
+        "llama.attention.head_count"
+    );
+}
+
+#[test]
+fn mutated_files() {
+    let number = |variable: &str| std::env::var(variable).ok().and_then(|text| text.parse::<u64>().ok());
+    let (seed, inputs) = (number("CAMPAIGN_SEED").unwrap_or(0), number("CAMPAIGN_INPUTS").unwrap_or(INPUTS));
+    let valid = valid();
+    // What follows the header are numbers.
+    let head = valid.len() - 268 * 34 - 128;
+    let mut taken = 0;
+    for case in 0..inputs {
+        let mut file = valid.clone();
+        let [count, end, ..] = philox_block(seed, 16 * case);
+        for change in 0..1 + u64::from(count % 4) {
+            let [at, what, value, bit] = philox_block(seed, 16 * case + 1 + change);
+            let at = at as usize % head;
+            match what % 4 {
+                0 => file[at] = value as u8,
+                1 => file[at] ^= 1 << (bit % 8),
+                2 => file[at..at + 8].copy_from_slice(&u64::MAX.to_le_bytes()),
+                _ => file[at..at + 4].copy_from_slice(&value.to_le_bytes()),
+            }
+        }
+        if end % 8 == 0 {
+            file.truncate(end as usize / 8 % file.len());
+        }
+        let Ok(parsed) = Gguf::parse(&file) else { continue };
+        taken += 1;
+        _ = Config::from_gguf(&parsed).is_ok();
+        // A vocabulary takes long to prepare beside the rest.
+        if case % 16 > 0 {
+            continue;
+        }
+        if let Ok(tokenizer) = Tokenizer::from_metadata(parsed.metadata()) {
+            _ = tokenizer.encode("hello, hello é", true).is_ok();
+            if let Ok(Some(template)) = ChatTemplate::from_metadata(parsed.metadata(), &tokenizer) {
+                _ = template.render(&[Message::new("user", "he")]).is_ok();
+            }
+        }
+    }
+    println!("{inputs} mutated files, {taken} of them taken");
+}

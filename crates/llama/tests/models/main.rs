@@ -1,0 +1,262 @@
+//! Random models of each architecture and format on every backend, against a forward pass in f64, and greedy text
+//! against candle's.
+
+mod candle;
+mod devices;
+mod oracle;
+mod random;
+mod writer;
+
+use std::sync::Arc;
+
+use anyhow::ensure;
+use backend_api::{ComputeBackend, DType};
+use candle_core::quantized::GgmlDType;
+use libtest_mimic::{Arguments, Failed, Trial};
+use llama::gguf::Gguf;
+use llama::{Input, Model, Session, SessionOptions};
+use random::{RandomModel, recipe};
+
+/// Of a logarithm of a probability, from the one in f64.
+const TOLERANCE: f64 = 2e-3;
+
+const ARCHITECTURES: [&str; 7] = ["llama", "llama3.1", "qwen2", "qwen3", "gemma2", "gemma3", "phi3"];
+
+/// Formats of matrices, with what mixtures have beside them.
+const FORMATS: [(GgmlDType, Option<GgmlDType>); 8] = [
+    (GgmlDType::F16, None),
+    (GgmlDType::BF16, None),
+    (GgmlDType::Q8_0, None),
+    (GgmlDType::Q4_0, Some(GgmlDType::Q8_0)),
+    (GgmlDType::Q4K, None),
+    (GgmlDType::Q5K, None),
+    (GgmlDType::Q6K, None),
+    (GgmlDType::Q4K, Some(GgmlDType::Q6K)),
+];
+
+/// What a trial does with a backend of its own.
+type Check = Box<dyn Fn(&Arc<dyn ComputeBackend>) -> anyhow::Result<()> + Send>;
+
+fn main() {
+    let mut arguments = Arguments::from_args();
+    // Each trial keeps every core busy by itself.
+    arguments.test_threads.get_or_insert(1);
+    let trials = devices::selectors().iter().flat_map(|selector| device_trials(selector)).collect();
+    libtest_mimic::run(&arguments, trials).exit();
+}
+
+fn device_trials(selector: &str) -> Vec<Trial> {
+    let trial = |name: &str, check: Check| {
+        let selector = selector.to_owned();
+        Trial::test(format!("{selector}::{name}"), move || {
+            let run = || check(&Arc::from(devices::registry().create(&selector)?));
+            run().map_err(|error| Failed::from(format!("{error:#}")))
+        })
+    };
+    let mut trials = Vec::new();
+    for architecture in ARCHITECTURES {
+        trials.push(trial(
+            &format!("architecture::{architecture}"),
+            Box::new(move |backend| {
+                texts(backend, &RandomModel::new(recipe(architecture, 64), GgmlDType::F32, None)?)
+            }),
+        ));
+    }
+    for (kind, mixed) in FORMATS {
+        let name = mixed.map(|mixed| format!("_{mixed:?}")).unwrap_or_default();
+        let hidden = if kind.block_size() == 256 { 256 } else { 64 };
+        trials.push(trial(
+            &format!("format::{kind:?}{name}"),
+            Box::new(move |backend| texts(backend, &RandomModel::new(recipe("llama", hidden), kind, mixed)?)),
+        ));
+    }
+    trials.push(trial("a_cache_of_f16", Box::new(cache_of_f16)));
+    trials.push(trial("greedy_text_is_candles", Box::new(greedy_text_is_candles)));
+    trials.push(trial("long_texts_cross_pages_and_passes", Box::new(long_texts)));
+    trials.push(trial("wrong_steps_are_refused", Box::new(wrong_steps)));
+    trials.push(trial("every_buffer_is_freed", Box::new(every_buffer_is_freed)));
+    trials
+}
+
+fn load(backend: &Arc<dyn ComputeBackend>, model: &RandomModel) -> anyhow::Result<Arc<Model>> {
+    let mut reported = (0, 0);
+    let loaded = Model::load(backend, &Gguf::parse(&model.file)?, |done, total| reported = (done, total))?;
+    ensure!(reported.0 == reported.1 && reported.1 > 0, "progress ended at {reported:?}");
+    Ok(Arc::new(loaded))
+}
+
+/// A text of `length` tokens, another for each `seed`.
+fn text(model: &RandomModel, seed: usize, length: usize) -> Vec<u32> {
+    let vocabulary = model.recipe.vocabulary;
+    (0..length).map(|i| ((i * (7 + 2 * seed) + i * i / 3 + seed) % vocabulary) as u32).collect()
+}
+
+/// Steps of many and of few tokens of three sequences, and captured ones, against the pass in f64.
+fn texts(backend: &Arc<dyn ComputeBackend>, model: &RandomModel) -> anyhow::Result<()> {
+    let loaded = load(backend, model)?;
+    let cache = if model.recipe.half_cache { DType::F16 } else { DType::F32 };
+    let options = SessionOptions::new(40).with_sequences(3).with_cache(cache);
+    let mut session = Session::new(&loaded, options)?;
+    let texts: Vec<Vec<u32>> = (0..3).map(|seed| text(model, seed, 16)).collect();
+    let expected: Vec<_> =
+        texts.iter().map(|text| oracle::log_probabilities(&model.recipe, &model.weights, text)).collect();
+
+    // Of each sequence, how many tokens a step adds to it.
+    for step in [[9, 0, 0], [1, 4, 0], [1, 1, 7], [0, 3, 1], [2, 1, 1]] {
+        let added = |sequence: usize| session.len(sequence)..session.len(sequence) + step[sequence];
+        // The last sequences first: the order of inputs is the caller's.
+        let inputs: Vec<Input<'_>> = (0..3)
+            .rev()
+            .filter(|&sequence| step[sequence] > 0)
+            .map(|sequence| Input { sequence, tokens: &texts[sequence][added(sequence)] })
+            .collect();
+        let logits = session.step(&inputs)?;
+        let (rows, vocabulary) = (logits.to_vec()?, logits.vocabulary());
+        for (row, input) in rows.chunks(vocabulary).zip(&inputs) {
+            let last = session.len(input.sequence) - 1;
+            compare(row, &expected[input.sequence][last])?;
+        }
+    }
+    ensure!([0, 1, 2].map(|sequence| session.len(sequence)) == [13, 9, 9], "lengths");
+
+    // Captured steps of two neighbours of different lengths, then of one.
+    for _ in 0..2 {
+        let next: Vec<u32> = [1, 2].iter().map(|&sequence| texts[sequence][session.len(sequence)]).collect();
+        let rows = session.decode(1, &next)?;
+        for (row, sequence) in rows.chunks(model.recipe.vocabulary).zip([1, 2]) {
+            compare(row, &expected[sequence][session.len(sequence) - 1])?;
+        }
+    }
+    for position in 13..16 {
+        let row = session.decode(0, &texts[0][position..=position])?;
+        compare(&row, &expected[0][position])?;
+    }
+
+    // Probabilities of a text that is there already up to its third token.
+    session.truncate(2, 3);
+    let log_p = session.log_probabilities(2, &texts[2][3..])?;
+    ensure!(log_p.len() == 12, "{} probabilities", log_p.len());
+    for (i, log_p) in log_p.iter().enumerate() {
+        let expected = expected[2][3 + i][texts[2][4 + i] as usize];
+        ensure!((f64::from(*log_p) - expected).abs() < TOLERANCE, "token {}: {log_p}, not {expected}", 4 + i);
+    }
+    Ok(())
+}
+
+/// Compares logits with logarithms of probabilities.
+fn compare(logits: &[f32], expected: &[f64]) -> anyhow::Result<()> {
+    ensure!(logits.len() == expected.len(), "{} logits", logits.len());
+    let max = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+    let total = logits.iter().map(|&x| f64::from(x - max).exp()).sum::<f64>().ln() + f64::from(max);
+    for (token, (&logit, &expected)) in logits.iter().zip(expected).enumerate() {
+        let got = f64::from(logit) - total;
+        // Written so that NaN fails.
+        ensure!((got - expected).abs() < TOLERANCE, "token {token} has {got}, not {expected}");
+    }
+    Ok(())
+}
+
+/// Keys and values of f16, which a device may lack.
+fn cache_of_f16(backend: &Arc<dyn ComputeBackend>) -> anyhow::Result<()> {
+    let mut recipe = recipe("llama", 64);
+    recipe.half_cache = true;
+    let model = RandomModel::new(recipe, GgmlDType::F32, None)?;
+    if backend.capabilities()?.f16 {
+        return texts(backend, &model);
+    }
+    let session = Session::new(&load(backend, &model)?, SessionOptions::new(8).with_cache(DType::F16));
+    let refused = session.and_then(|mut session| session.step(&[Input { sequence: 0, tokens: &[1] }]));
+    ensure!(refused.is_err(), "a device without f16 took it");
+    Ok(())
+}
+
+fn greedy_text_is_candles(backend: &Arc<dyn ComputeBackend>) -> anyhow::Result<()> {
+    let model = RandomModel::new(recipe("llama", 64), GgmlDType::F32, None)?;
+    let prompt = text(&model, 0, 5);
+    let expected = candle::greedy(&model.file, &prompt, 64)?;
+
+    let mut session = Session::new(&load(backend, &model)?, SessionOptions::new(80).with_cache(DType::F32))?;
+    let (last, before) = (prompt[4], &prompt[..4]);
+    session.step(&[Input { sequence: 0, tokens: before }])?;
+    let first = session.decode_greedy(0, &[last], 30)?;
+    let rest = session.decode_greedy(0, &first[0][29..], 34)?;
+    let got = [first[0].as_slice(), &rest[0]].concat();
+    ensure!(got == expected, "{got:?}\nis not candle's {expected:?}");
+    Ok(())
+}
+
+/// A text of several passes, whose captured steps change the page.
+fn long_texts(backend: &Arc<dyn ComputeBackend>) -> anyhow::Result<()> {
+    let model = RandomModel::new(recipe("gemma2", 64), GgmlDType::F32, None)?;
+    let text = text(&model, 1, 530);
+    let expected = oracle::log_probabilities(&model.recipe, &model.weights, &text);
+    let options = SessionOptions::new(530).with_cache(DType::F32).with_sequences(2);
+    let mut session = Session::new(&load(backend, &model)?, options)?;
+    let logits = session.step(&[Input { sequence: 1, tokens: &text[..254] }])?;
+    compare(&logits.to_vec()?, &expected[253])?;
+    for position in 254..259 {
+        let logits = session.decode(1, &text[position..=position])?;
+        compare(&logits, &expected[position])?;
+    }
+    let logits = session.step(&[Input { sequence: 0, tokens: &text[..527] }])?;
+    compare(&logits.to_vec()?, &expected[526])?;
+    let logits = session.decode(0, &text[527..528])?;
+    compare(&logits, &expected[527])?;
+
+    // Greedy steps of both beside each other and over the page's end, against one at a time.
+    session.truncate(0, 250);
+    session.truncate(1, 254);
+    let both = session.decode_greedy(0, &[text[250], text[254]], 9)?;
+    session.truncate(1, 254);
+    let alone = session.decode_greedy(1, &[text[254]], 9)?;
+    ensure!(both[1] == alone[0], "{both:?}, alone {alone:?}");
+    let mut token = text[254];
+    session.truncate(1, 254);
+    for expected in &alone[0] {
+        let logits = session.step(&[Input { sequence: 1, tokens: &[token] }])?.to_vec()?;
+        token = (0..logits.len()).max_by(|&a, &b| logits[a].total_cmp(&logits[b])).unwrap_or(0) as u32;
+        ensure!(token == *expected, "uncaptured steps choose {token}, captured ones {expected}");
+    }
+    Ok(())
+}
+
+fn wrong_steps(backend: &Arc<dyn ComputeBackend>) -> anyhow::Result<()> {
+    let model = RandomModel::new(recipe("llama", 64), GgmlDType::F32, None)?;
+    let loaded = load(backend, &model)?;
+    ensure!(Session::new(&loaded, SessionOptions::new(0)).is_err(), "a context of no tokens");
+    let mut session = Session::new(&loaded, SessionOptions::new(4).with_sequences(2))?;
+    let input = |sequence, tokens| Input { sequence, tokens };
+    let wrong: [&[Input<'_>]; 5] = [
+        &[input(2, &[1])],
+        &[input(0, &[])],
+        &[input(0, &[67])],
+        &[input(0, &[1]), input(0, &[1])],
+        &[input(0, &[1]), input(1, &[1, 2, 3, 4, 5])],
+    ];
+    for inputs in wrong {
+        ensure!(session.step(inputs).is_err(), "{inputs:?} was taken");
+        ensure!(session.is_empty(), "{inputs:?} added tokens");
+    }
+    ensure!(session.decode(0, &[1, 2, 3]).is_err(), "three of two sequences");
+    ensure!(session.decode_greedy(usize::MAX, &[1], 2).is_err(), "a sequence that isn't there");
+    ensure!(session.decode_greedy(0, &[67], 2).is_err(), "a token outside the vocabulary");
+    ensure!(session.decode_greedy(0, &[1], 5).is_err(), "more than the context");
+    ensure!(session.log_probabilities(0, &[1, 2, 3, 4, 5]).is_err(), "more than the context");
+    ensure!(session.step(&[])?.to_vec()?.is_empty(), "logits of nothing");
+    ensure!(session.decode(0, &[])?.is_empty(), "logits of nothing");
+    ensure!(session.is_empty(), "tokens were added");
+    Ok(())
+}
+
+fn every_buffer_is_freed(backend: &Arc<dyn ComputeBackend>) -> anyhow::Result<()> {
+    let before = backend.memory_stats();
+    let model = RandomModel::new(recipe("gemma3", 64), GgmlDType::Q8_0, None)?;
+    let mut session = Session::new(&load(backend, &model)?, SessionOptions::new(16))?;
+    session.decode_greedy(0, &[1], 3)?;
+    session.log_probabilities(0, &[1, 2])?;
+    ensure!(backend.memory_stats().handles > 0, "the weights have no handles");
+    drop(session);
+    let after = backend.memory_stats();
+    ensure!((after.handles, after.in_use) == (before.handles, before.in_use), "left behind: {after:?}");
+    Ok(())
+}

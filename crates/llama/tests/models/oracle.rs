@@ -1,0 +1,192 @@
+//! The forward pass in f64 on the numbers that a file's formats make of its weights, written from the papers and
+//! from llama.cpp's graphs, and told by a [`Recipe`] rather than by the file what to compute.
+
+use std::collections::HashMap;
+
+/// What a model computes.
+#[derive(Clone, Debug)]
+pub(crate) struct Recipe {
+    pub(crate) architecture: &'static str,
+    pub(crate) hidden: usize,
+    pub(crate) inner: usize,
+    pub(crate) layers: usize,
+    pub(crate) heads: usize,
+    pub(crate) kv_heads: usize,
+    pub(crate) head_dim: usize,
+    pub(crate) vocabulary: usize,
+    /// Pairs of neighbours are rotated rather than halves.
+    pub(crate) interleaved: bool,
+    pub(crate) rotary_dim: usize,
+    pub(crate) rope_base: f64,
+    /// In layers with a window.
+    pub(crate) window_rope_base: f64,
+    /// Divides positions, in layers that see all keys.
+    pub(crate) rope_divisor: f64,
+    /// Divides frequencies.
+    pub(crate) rope_factors: Vec<f32>,
+    /// Keys that a layer sees, by its index.
+    pub(crate) window: fn(usize) -> Option<usize>,
+    pub(crate) softcaps: [f64; 2],
+    pub(crate) gelu: bool,
+    pub(crate) embedding_scale: f64,
+    pub(crate) biases: bool,
+    pub(crate) qk_norm: bool,
+    pub(crate) post_norms: bool,
+    pub(crate) fused: bool,
+    pub(crate) tied: bool,
+    /// Keys and values are rounded to f16 when they are cached.
+    pub(crate) half_cache: bool,
+}
+
+pub(crate) const EPS: f64 = 1e-5;
+
+/// Weights by name.
+pub(crate) type Weights = HashMap<String, Vec<f64>>;
+
+/// The logarithms of the probabilities of each token of the vocabulary after each of `tokens`.
+pub(crate) fn log_probabilities(recipe: &Recipe, weights: &Weights, tokens: &[u32]) -> Vec<Vec<f64>> {
+    let r = recipe;
+    let w = |name: &str| weights[&format!("{name}.weight")].as_slice();
+    let mut rows: Vec<Vec<f64>> = tokens
+        .iter()
+        .map(|&token| {
+            w("token_embd")[token as usize * r.hidden..][..r.hidden]
+                .iter()
+                .map(|x| x * r.embedding_scale)
+                .collect()
+        })
+        .collect();
+    for layer in 0..r.layers {
+        let name = |part: &str| format!("blk.{layer}.{part}");
+        let normed: Vec<_> = rows.iter().map(|x| norm(x, w(&name("attn_norm")))).collect();
+        let attended = attention(r, weights, layer, &normed);
+        for (x, attended) in rows.iter_mut().zip(attended) {
+            let mut update = product(w(&name("attn_output")), &attended);
+            if r.post_norms {
+                update = norm(&update, w(&name("post_attention_norm")));
+            }
+            add(x, &update);
+        }
+        for x in &mut rows {
+            let h = norm(x, w(&name("ffn_norm")));
+            let (gate, up) = if r.fused {
+                let both = product(w(&name("ffn_up")), &h);
+                (both[..r.inner].to_vec(), both[r.inner..].to_vec())
+            } else {
+                (product(w(&name("ffn_gate")), &h), product(w(&name("ffn_up")), &h))
+            };
+            let activation = if r.gelu { gelu_tanh } else { silu };
+            let inner: Vec<f64> = gate.iter().zip(&up).map(|(&g, u)| activation(g) * u).collect();
+            let mut update = product(w(&name("ffn_down")), &inner);
+            if r.post_norms {
+                update = norm(&update, w(&name("post_ffw_norm")));
+            }
+            add(x, &update);
+        }
+    }
+    let output = if r.tied { w("token_embd") } else { w("output") };
+    let logits = rows.iter().map(|x| product(output, &norm(x, w("output_norm"))));
+    logits
+        .map(|logits| log_softmax(&logits.iter().map(|&x| cap(x, r.softcaps[1])).collect::<Vec<_>>()))
+        .collect()
+}
+
+fn attention(r: &Recipe, weights: &Weights, layer: usize, rows: &[Vec<f64>]) -> Vec<Vec<f64>> {
+    let w = |part: &str| weights[&format!("blk.{layer}.{part}.weight")].as_slice();
+    let (q_width, kv_width) = (r.heads * r.head_dim, r.kv_heads * r.head_dim);
+    let projected = |part: &str, start: usize, width: usize, x: &[f64]| {
+        let matrix = if r.fused { &w("attn_qkv")[start * r.hidden..][..width * r.hidden] } else { w(part) };
+        let mut y = product(matrix, x);
+        if r.biases {
+            add(&mut y, &weights[&format!("blk.{layer}.{part}.bias")]);
+        }
+        y
+    };
+    let window = (r.window)(layer);
+    let finish = |mut y: Vec<f64>, norm_name: &str, position: usize| {
+        for head in y.chunks_mut(r.head_dim) {
+            if r.qk_norm {
+                head.copy_from_slice(&norm(head, w(norm_name)));
+            }
+            rotate(r, head, position, window.is_some());
+        }
+        y
+    };
+    let stored = |mut y: Vec<f64>| {
+        if r.half_cache {
+            y.iter_mut().for_each(|x| *x = half::f16::from_f64(*x).to_f64());
+        }
+        y
+    };
+    let (mut keys, mut values, mut outputs) = (Vec::new(), Vec::new(), Vec::new());
+    for (position, x) in rows.iter().enumerate() {
+        let q = finish(projected("attn_q", 0, q_width, x), "attn_q_norm", position);
+        keys.push(stored(finish(projected("attn_k", q_width, kv_width, x), "attn_k_norm", position)));
+        values.push(stored(projected("attn_v", q_width + kv_width, kv_width, x)));
+        let first = window.map_or(0, |window| (position + 1).saturating_sub(window));
+        let mut output = Vec::new();
+        for (head, q) in q.chunks(r.head_dim).enumerate() {
+            let shared = head / (r.heads / r.kv_heads) * r.head_dim;
+            let scores: Vec<f64> = keys[first..]
+                .iter()
+                .map(|k| cap(dot(q, &k[shared..][..r.head_dim]) / (r.head_dim as f64).sqrt(), r.softcaps[0]))
+                .collect();
+            let mut sum = vec![0.0; r.head_dim];
+            for (log_weight, v) in log_softmax(&scores).iter().zip(&values[first..]) {
+                let v = &v[shared..][..r.head_dim];
+                sum.iter_mut().zip(v).for_each(|(sum, v)| *sum += log_weight.exp() * v);
+            }
+            output.extend(sum);
+        }
+        outputs.push(output);
+    }
+    outputs
+}
+
+fn rotate(r: &Recipe, head: &mut [f64], position: usize, window: bool) {
+    let pairs = r.rotary_dim / 2;
+    let (base, divisor) = if window { (r.window_rope_base, 1.0) } else { (r.rope_base, r.rope_divisor) };
+    for i in 0..pairs {
+        let factor = r.rope_factors.get(i).map_or(1.0, |&factor| f64::from(factor));
+        let frequency = base.powf(-2.0 * i as f64 / r.rotary_dim as f64) / factor / divisor;
+        let (sine, cosine) = (position as f64 * frequency).sin_cos();
+        let (a, b) = if r.interleaved { (2 * i, 2 * i + 1) } else { (i, i + pairs) };
+        (head[a], head[b]) = (head[a] * cosine - head[b] * sine, head[a] * sine + head[b] * cosine);
+    }
+}
+
+fn dot(a: &[f64], b: &[f64]) -> f64 {
+    a.iter().zip(b).map(|(a, b)| a * b).sum()
+}
+
+/// `W · x` for W with rows as long as x.
+fn product(matrix: &[f64], x: &[f64]) -> Vec<f64> {
+    matrix.chunks(x.len()).map(|row| dot(row, x)).collect()
+}
+
+fn add(x: &mut [f64], y: &[f64]) {
+    x.iter_mut().zip(y).for_each(|(x, y)| *x += y);
+}
+
+fn norm(x: &[f64], weight: &[f64]) -> Vec<f64> {
+    let scale = (dot(x, x) / x.len() as f64 + EPS).sqrt().recip();
+    x.iter().zip(weight).map(|(x, w)| x * scale * w).collect()
+}
+
+fn cap(x: f64, cap: f64) -> f64 {
+    if cap == 0.0 { x } else { cap * (x / cap).tanh() }
+}
+
+fn silu(x: f64) -> f64 {
+    x / (1.0 + (-x).exp())
+}
+
+fn gelu_tanh(x: f64) -> f64 {
+    0.5 * x * (1.0 + ((2.0 / std::f64::consts::PI).sqrt() * (x + 0.044715 * x * x * x)).tanh())
+}
+
+fn log_softmax(x: &[f64]) -> Vec<f64> {
+    let max = x.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    let total = max + x.iter().map(|x| (x - max).exp()).sum::<f64>().ln();
+    x.iter().map(|x| x - total).collect()
+}

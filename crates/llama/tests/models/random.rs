@@ -1,0 +1,224 @@
+//! Random models of each architecture.
+
+use backend_api::random::{philox_block, uniforms};
+use candle_core::quantized::GgmlDType;
+
+use crate::oracle::{EPS, Recipe, Weights};
+use crate::writer::{Value, Writer};
+
+/// A file, and what it computes.
+pub(crate) struct RandomModel {
+    pub(crate) recipe: Recipe,
+    pub(crate) weights: Weights,
+    pub(crate) file: Vec<u8>,
+}
+
+/// The recipe of an architecture, with rows of `hidden` numbers: 256 for formats with blocks as long.
+pub(crate) fn recipe(architecture: &'static str, hidden: usize) -> Recipe {
+    let base = Recipe {
+        architecture,
+        hidden,
+        inner: 2 * hidden,
+        layers: 2,
+        heads: 4,
+        kv_heads: 2,
+        head_dim: hidden / 4,
+        vocabulary: 67,
+        interleaved: false,
+        rotary_dim: hidden / 4,
+        rope_base: 10_000.0,
+        window_rope_base: 10_000.0,
+        rope_divisor: 1.0,
+        rope_factors: Vec::new(),
+        window: |_| None,
+        softcaps: [0.0, 0.0],
+        gelu: false,
+        embedding_scale: 1.0,
+        biases: false,
+        qk_norm: false,
+        post_norms: false,
+        fused: false,
+        tied: false,
+        half_cache: false,
+    };
+    let gemma = Recipe {
+        gelu: true,
+        post_norms: true,
+        tied: true,
+        embedding_scale: (hidden as f64).sqrt(),
+        ..base.clone()
+    };
+    match architecture {
+        "llama3.1" => {
+            let factors = (0..hidden / 8).map(|i| 1.0 + 0.5 * i as f32).collect();
+            Recipe {
+                architecture: "llama",
+                rope_factors: factors,
+                rope_base: 500_000.0,
+                interleaved: true,
+                ..base
+            }
+        }
+        "qwen2" => Recipe { biases: true, tied: true, rope_base: 1e6, ..base },
+        "qwen3" => {
+            Recipe { qk_norm: true, rope_base: 1e6, head_dim: hidden / 2, rotary_dim: hidden / 2, ..base }
+        }
+        "gemma2" => {
+            Recipe { softcaps: [5.0, 3.0], window: |layer| (layer % 2 == 0).then_some(WINDOW), ..gemma }
+        }
+        "gemma3" => Recipe {
+            qk_norm: true,
+            layers: 6,
+            rope_base: 1e6,
+            rope_divisor: 8.0,
+            window: |layer| (layer % 6 < 5).then_some(WINDOW),
+            ..gemma
+        },
+        "phi3" => Recipe { fused: true, rotary_dim: hidden / 8, ..base },
+        _ => Recipe { interleaved: true, ..base },
+    }
+}
+
+/// Keys that layers with a window see.
+const WINDOW: usize = 5;
+
+impl RandomModel {
+    /// With matrices of `kind`; `mixed` has values and `ffn_down` in another, as usual mixtures do.
+    pub(crate) fn new(recipe: Recipe, kind: GgmlDType, mixed: Option<GgmlDType>) -> anyhow::Result<Self> {
+        let r = &recipe;
+        let mut made = Made { writer: Writer::default(), weights: Weights::new(), seed: 17, blocks: 0 };
+        made.metadata(r);
+        let (q, kv) = (r.heads * r.head_dim, r.kv_heads * r.head_dim);
+        let other = mixed.unwrap_or(kind);
+        made.matrix(
+            "token_embd",
+            r.vocabulary,
+            r.hidden,
+            kind,
+            (r.hidden as f64).sqrt() / r.embedding_scale,
+        )?;
+        made.vector("output_norm", r.hidden)?;
+        if !r.tied {
+            made.matrix("output", r.vocabulary, r.hidden, other, 1.0)?;
+        }
+        if !r.rope_factors.is_empty() {
+            let shape = [r.rope_factors.len()];
+            made.writer.tensor("rope_freqs.weight", &shape, GgmlDType::F32, &r.rope_factors)?;
+        }
+        for layer in 0..r.layers {
+            let name = |part: &str| format!("blk.{layer}.{part}");
+            made.vector(&name("attn_norm"), r.hidden)?;
+            made.vector(&name("ffn_norm"), r.hidden)?;
+            if r.fused {
+                made.matrix(&name("attn_qkv"), q + 2 * kv, r.hidden, kind, 1.0)?;
+                made.matrix(&name("ffn_up"), 2 * r.inner, r.hidden, kind, 1.0)?;
+            } else {
+                made.matrix(&name("attn_q"), q, r.hidden, kind, 1.0)?;
+                made.matrix(&name("attn_k"), kv, r.hidden, kind, 1.0)?;
+                made.matrix(&name("attn_v"), kv, r.hidden, other, 1.0)?;
+                made.matrix(&name("ffn_gate"), r.inner, r.hidden, kind, 1.0)?;
+                made.matrix(&name("ffn_up"), r.inner, r.hidden, kind, 1.0)?;
+            }
+            if r.biases {
+                for (part, len) in [("attn_q", q), ("attn_k", kv), ("attn_v", kv)] {
+                    made.named(&format!("{}.bias", name(part)), &[len], GgmlDType::F32, 0.0, 0.5)?;
+                }
+            }
+            if r.qk_norm {
+                made.vector(&name("attn_q_norm"), r.head_dim)?;
+                made.vector(&name("attn_k_norm"), r.head_dim)?;
+            }
+            if r.post_norms {
+                made.vector(&name("post_attention_norm"), r.hidden)?;
+                made.vector(&name("post_ffw_norm"), r.hidden)?;
+            }
+            made.matrix(&name("attn_output"), r.hidden, q, kind, 1.0)?;
+            made.matrix(&name("ffn_down"), r.hidden, r.inner, other, 1.0)?;
+        }
+        Ok(Self { file: made.writer.finish(), weights: made.weights, recipe })
+    }
+}
+
+struct Made {
+    writer: Writer,
+    weights: Weights,
+    seed: u64,
+    /// Blocks of the stream of random numbers that are used.
+    blocks: u64,
+}
+
+impl Made {
+    fn metadata(&mut self, r: &Recipe) {
+        let Self { writer, .. } = self;
+        writer.set("general.architecture", Value::Text(r.architecture.to_owned()));
+        let key = |name: &str| format!("{}.{name}", r.architecture);
+        for (name, size) in [
+            ("context_length", 512),
+            ("embedding_length", r.hidden),
+            ("block_count", r.layers),
+            ("feed_forward_length", r.inner),
+            ("attention.head_count", r.heads),
+            ("attention.head_count_kv", r.kv_heads),
+            ("attention.key_length", r.head_dim),
+            ("attention.value_length", r.head_dim),
+            ("rope.dimension_count", r.rotary_dim),
+            ("vocab_size", r.vocabulary),
+        ] {
+            writer.set(key(name), Value::U32(size as u32));
+        }
+        writer.set(key("attention.layer_norm_rms_epsilon"), Value::F32(EPS as f32));
+        writer.set(key("rope.freq_base"), Value::F32(r.rope_base as f32));
+        if r.rope_divisor != 1.0 {
+            writer.set(key("rope.scaling.type"), Value::Text("linear".to_owned()));
+            writer.set(key("rope.scaling.factor"), Value::F32(r.rope_divisor as f32));
+        }
+        if let Some(window) = (r.window)(0) {
+            writer.set(key("attention.sliding_window"), Value::U32(window as u32));
+        }
+        for (name, cap) in
+            [("attn_logit_softcapping", r.softcaps[0]), ("final_logit_softcapping", r.softcaps[1])]
+        {
+            if cap != 0.0 {
+                writer.set(key(name), Value::F32(cap as f32));
+            }
+        }
+    }
+
+    fn matrix(
+        &mut self,
+        name: &str,
+        rows: usize,
+        columns: usize,
+        kind: GgmlDType,
+        scale: f64,
+    ) -> anyhow::Result<()> {
+        let deviation = scale / (columns as f64).sqrt();
+        self.named(&format!("{name}.weight"), &[rows, columns], kind, 0.0, deviation)
+    }
+
+    /// Weights of a norm.
+    fn vector(&mut self, name: &str, len: usize) -> anyhow::Result<()> {
+        self.named(&format!("{name}.weight"), &[len], GgmlDType::F32, 1.0, 0.2)
+    }
+
+    fn named(
+        &mut self,
+        name: &str,
+        shape: &[usize],
+        kind: GgmlDType,
+        mean: f64,
+        deviation: f64,
+    ) -> anyhow::Result<()> {
+        let count: usize = shape.iter().product();
+        let first = self.blocks;
+        self.blocks += count.div_ceil(4) as u64;
+        let uniform = (first..self.blocks).flat_map(|block| uniforms(philox_block(self.seed, block)));
+        // Uniform numbers of this half width have the deviation asked for.
+        let width = 3f64.sqrt() * deviation;
+        let numbers: Vec<f32> =
+            uniform.take(count).map(|x| (mean + width * (2.0 * f64::from(x) - 1.0)) as f32).collect();
+        let stored = self.writer.tensor(name, shape, kind, &numbers)?;
+        self.weights.insert(name.to_owned(), stored);
+        Ok(())
+    }
+}

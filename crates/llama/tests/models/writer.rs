@@ -1,0 +1,105 @@
+//! Writes GGUF files of random models.
+
+use anyhow::ensure;
+use candle_core::quantized::{GgmlDType, QTensor};
+use candle_core::{Device, Tensor};
+
+/// Tensors begin at multiples of this.
+const ALIGNMENT: usize = 32;
+
+/// A value of the metadata.
+#[derive(Clone, Debug)]
+pub(crate) enum Value {
+    U32(u32),
+    F32(f32),
+    Text(String),
+}
+
+/// A file in the making.
+#[derive(Debug, Default)]
+pub(crate) struct Writer {
+    metadata: Vec<(String, Value)>,
+    tensors: Vec<(String, Vec<usize>, u32, Vec<u8>)>,
+}
+
+impl Writer {
+    pub(crate) fn set(&mut self, key: impl Into<String>, value: Value) {
+        self.metadata.push((key.into(), value));
+    }
+
+    /// Adds a tensor in a format, and returns the numbers that the format makes of `numbers`.
+    pub(crate) fn tensor(
+        &mut self,
+        name: &str,
+        shape: &[usize],
+        kind: GgmlDType,
+        numbers: &[f32],
+    ) -> anyhow::Result<Vec<f64>> {
+        ensure!(shape.iter().product::<usize>() == numbers.len(), "{name}: {shape:?}");
+        let tensor = Tensor::from_slice(numbers, shape, &Device::Cpu)?;
+        let quantised = QTensor::quantize(&tensor, kind)?;
+        let stored = quantised.dequantize(&Device::Cpu)?.flatten_all()?.to_vec1::<f32>()?;
+        let number = match kind {
+            GgmlDType::F32 => 0,
+            GgmlDType::F16 => 1,
+            GgmlDType::Q4_0 => 2,
+            GgmlDType::Q8_0 => 8,
+            GgmlDType::Q4K => 12,
+            GgmlDType::Q5K => 13,
+            GgmlDType::Q6K => 14,
+            GgmlDType::BF16 => 30,
+            other => anyhow::bail!("{other:?} isn't written"),
+        };
+        self.tensors.push((name.to_owned(), shape.to_vec(), number, quantised.data()?.into_owned()));
+        Ok(stored.into_iter().map(f64::from).collect())
+    }
+
+    pub(crate) fn finish(self) -> Vec<u8> {
+        let mut file = b"GGUF".to_vec();
+        file.extend(3u32.to_le_bytes());
+        file.extend((self.tensors.len() as u64).to_le_bytes());
+        file.extend((self.metadata.len() as u64).to_le_bytes());
+        for (key, value) in &self.metadata {
+            text(&mut file, key);
+            write(&mut file, value);
+        }
+        let mut offset = 0;
+        for (name, shape, kind, data) in &self.tensors {
+            text(&mut file, name);
+            file.extend((shape.len() as u32).to_le_bytes());
+            for &extent in shape.iter().rev() {
+                file.extend((extent as u64).to_le_bytes());
+            }
+            file.extend(kind.to_le_bytes());
+            file.extend((offset as u64).to_le_bytes());
+            offset += data.len().next_multiple_of(ALIGNMENT);
+        }
+        for (.., data) in &self.tensors {
+            file.resize(file.len().next_multiple_of(ALIGNMENT), 0);
+            file.extend(data);
+        }
+        file
+    }
+}
+
+fn text(file: &mut Vec<u8>, text: &str) {
+    file.extend((text.len() as u64).to_le_bytes());
+    file.extend(text.bytes());
+}
+
+fn write(file: &mut Vec<u8>, value: &Value) {
+    match value {
+        Value::U32(x) => {
+            file.extend(4u32.to_le_bytes());
+            file.extend(x.to_le_bytes());
+        }
+        Value::F32(x) => {
+            file.extend(6u32.to_le_bytes());
+            file.extend(x.to_le_bytes());
+        }
+        Value::Text(x) => {
+            file.extend(8u32.to_le_bytes());
+            text(file, x);
+        }
+    }
+}
