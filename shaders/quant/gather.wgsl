@@ -2,7 +2,7 @@
 // outside the table, to which a negative one belongs because it counts as a large unsigned number. An
 // invocation makes eight elements, a word.
 //
-// needs: T, INDEXED, a format
+// needs: T, INDEXED, a format, lib/quant_output_1 or lib/quant_output_4
 
 struct Params {
   // Rows of the table that are bound, the first of them, and those of the whole table.
@@ -33,7 +33,7 @@ struct Params {
 @group(0) @binding(2) var<storage, read> scales: array<ScaleWords>;
 @group(0) @binding(3) var<storage, read> extra: array<u32>;
 @group(0) @binding(4) var<storage, read> indices: array<u32>;
-@group(0) @binding(5) var<storage, read_write> output: array<T>;
+@group(0) @binding(5) var<storage, read_write> output: array<OutputVector>;
 
 @compute @workgroup_size(256)
 fn main(
@@ -66,8 +66,5 @@ fn main(
     w = weights_of(eight(load_quants(row, unit, j), block), scale_of(load_scales(row, unit), block, j));
   }
   let column = 8u * word;
-  let at = params.output + number * params.ld + column;
-  for (var l = 0u; l < min(8u, params.columns - column); l++) {
-    output[at + l] = T(select(w.hi[l % 4u], w.lo[l % 4u], l < 4u));
-  }
+  write_word(w, params.output + number * params.ld + column, params.columns - column);
 }

@@ -8,16 +8,18 @@ use backend_api::{BackendResult, ComputeBackend, DType};
 use crate::Config;
 use crate::linear::Rows;
 
-/// The tensors that `rows` tokens pass through, shared by all layers. f32 but for the indices.
+/// The tensors that `rows` tokens pass through, shared by all layers.
 #[derive(Debug)]
 pub(crate) struct Activations {
     /// Tokens.
     pub(crate) rows: usize,
+    /// Of all that follows but the indices: f32 or f16.
+    pub(crate) dtype: DType,
     /// `[rows]` of u32: what is looked up in the embeddings.
     pub(crate) ids: Buffer,
     /// `[rows]` of u32: the tokens' positions in their sequences.
     pub(crate) positions: Buffer,
-    /// Embeddings as they are stored, where that isn't f32.
+    /// Embeddings as they are stored, where that is of another type.
     pub(crate) stored: Option<Buffer>,
     /// `[rows, hidden]`: what flows from layer to layer.
     pub(crate) x: Buffer,
@@ -39,21 +41,21 @@ pub(crate) struct Activations {
 }
 
 impl Activations {
-    /// Allocates the tensors. `stored` is the element type of the embeddings if it isn't f32; `split` parts
-    /// queries, keys and values.
+    /// Allocates the tensors. `stored` is the element type of the embeddings if it isn't `dtype`; `split`
+    /// parts queries, keys and values.
     pub(crate) fn new(
         backend: &Arc<dyn ComputeBackend>,
         config: &Config,
-        rows: usize,
+        (rows, dtype): (usize, DType),
         stored: Option<DType>,
         split: bool,
     ) -> BackendResult<Self> {
-        let tensor = |columns: usize| Buffer::of(backend, DType::F32, &[rows, columns]);
+        let tensor = |columns: usize| Buffer::of(backend, dtype, &[rows, columns]);
         let (q, kv) = (config.query_width(), config.kv_width());
         let qkv = tensor(q + 2 * kv)?;
-        let part = |offset, row| Rows { ptr: qkv.ptr(), offset, row };
+        let part = |offset, row| Rows { ptr: qkv.ptr(), dtype, offset, row };
         let (parts, packed) = if split {
-            let bytes = |columns: usize| rows * columns * size_of::<f32>();
+            let bytes = |columns: usize| rows * columns * dtype.size();
             let packed = [qkv.view(0, bytes(q))?, qkv.view(bytes(q), bytes(kv))?];
             ([part(0, q), part(rows * q, kv), part(rows * (q + kv), kv)], Some(packed))
         } else {
@@ -62,6 +64,7 @@ impl Activations {
         };
         Ok(Self {
             rows,
+            dtype,
             ids: Buffer::of(backend, DType::U32, &[rows])?,
             positions: Buffer::of(backend, DType::U32, &[rows])?,
             stored: stored.map(|dtype| Buffer::of(backend, dtype, &[rows, config.hidden])).transpose()?,

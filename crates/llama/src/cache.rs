@@ -125,7 +125,7 @@ impl Cache {
         let to_strides = [2 * width, 1];
         let copy = |part: Rows, columns: usize, offset: usize| {
             let (shape, strides) = ([rows.len(), columns], [part.row, 1]);
-            let from = TensorDesc::strided(part.ptr, DType::F32, &shape, &strides);
+            let from = TensorDesc::strided(part.ptr, part.dtype, &shape, &strides);
             let to = TensorDesc::strided(target.ptr(), self.dtype, &shape, &to_strides);
             let from = from.with_offset(part.offset + rows.start * part.row);
             backend.copy(&CopyDesc::new(from, to.with_offset(first + offset)))
@@ -161,7 +161,7 @@ impl Cache {
             head: config.head_dim,
             token: rows.row,
         };
-        let context = Rows::packed(&a.context, config.query_width());
+        let context = Rows::packed(&a.context, a.dtype, config.query_width());
         let mut desc = self
             .desc(config, cache, a, shape, run.slot)
             .with_q_layout(token(a.parts[0]))
@@ -200,7 +200,7 @@ impl Cache {
             head: config.head_dim,
             token: rows.row,
         };
-        let context = Rows::packed(&a.context, config.query_width());
+        let context = Rows::packed(&a.context, a.dtype, config.query_width());
         let mut desc = self
             .desc(config, cache, a, shape, decode.slot)
             .with_q_layout(token(a.parts[0]))
@@ -235,7 +235,7 @@ impl Cache {
         };
         let values = HeadLayout { offset: keys.offset + config.kv_width(), ..keys };
         let [q, ..] = a.parts;
-        AttentionDesc::new(DType::F32, q.ptr, cache.ptr(), cache.ptr(), a.context.ptr(), shape)
+        AttentionDesc::new(a.dtype, q.ptr, cache.ptr(), cache.ptr(), a.context.ptr(), shape)
             .with_kv_dtype(self.dtype)
             .with_kv_heads(config.kv_heads)
             .with_scale(config.attention_scale)

@@ -2,7 +2,7 @@
 
 use backend_api::desc::{BinaryDesc, RmsNormDesc, RopeDesc, RopeShape, RopeTables, TensorDesc};
 use backend_api::owned::Buffer;
-use backend_api::{BackendResult, BinaryOp, ComputeBackend, DType};
+use backend_api::{BackendResult, BinaryOp, ComputeBackend};
 
 use crate::activations::Activations;
 use crate::cache::{Cache, Placement};
@@ -86,7 +86,7 @@ impl Layer {
     pub(crate) fn forward(&self, pass: &Pass<'_>) -> BackendResult<()> {
         let Pass { backend, config, activations: a, .. } = *pass;
         let (hidden, rows) = (config.hidden, a.rows);
-        let packed = |buffer: &Buffer, row| Rows::packed(buffer, row);
+        let packed = |buffer: &Buffer, row| Rows::packed(buffer, a.dtype, row);
 
         rms_norm(pass, &a.x, &a.update, &self.attention_norm, rows, hidden)?;
         self.projections.forward(pass, packed(&a.update, hidden))?;
@@ -101,8 +101,8 @@ impl Layer {
         self.gate_up.forward(backend, rows, packed(&a.update, hidden), gate_up, Into::Assign)?;
         let (shape, strides) = ([rows, inner], [2 * inner, 1]);
         let half =
-            |column| TensorDesc::strided(a.gate_up.ptr(), DType::F32, &shape, &strides).with_offset(column);
-        let gated = TensorDesc::packed(a.inner.ptr(), DType::F32, &shape);
+            |column| TensorDesc::strided(a.gate_up.ptr(), a.dtype, &shape, &strides).with_offset(column);
+        let gated = TensorDesc::packed(a.inner.ptr(), a.dtype, &shape);
         let function = match config.architecture {
             Architecture::Gemma2 | Architecture::Gemma3 => BinaryOp::GegluTanh,
             _ => BinaryOp::Swiglu,
@@ -122,11 +122,13 @@ impl Layer {
         let Pass { backend, config, activations: a, .. } = *pass;
         let (rows, hidden) = (a.rows, config.hidden);
         let Some(norm) = post_norm else {
-            return output.forward(backend, rows, input, Rows::packed(&a.x, hidden), Into::Add);
+            return output.forward(backend, rows, input, Rows::packed(&a.x, a.dtype, hidden), Into::Add);
         };
-        output.forward(backend, rows, input, Rows::packed(&a.update, hidden), Into::Assign)?;
+        output.forward(backend, rows, input, Rows::packed(&a.update, a.dtype, hidden), Into::Assign)?;
         rms_norm(pass, &a.update, &a.update, norm, rows, hidden)?;
-        backend.binary(BinaryOp::Add, a.x.ptr(), a.update.ptr(), a.x.ptr(), rows * hidden)
+        let shape = [rows, hidden];
+        let [x, update] = [&a.x, &a.update].map(|buffer| TensorDesc::packed(buffer.ptr(), a.dtype, &shape));
+        backend.binary_ext(&BinaryDesc::new(BinaryOp::Add, x, update, x))
     }
 
     /// Rotates queries and keys by their positions.
@@ -143,7 +145,7 @@ impl Layer {
                 head: config.head_dim,
                 token: part.row,
             };
-            let desc = RopeDesc::new(DType::F32, part.ptr, part.ptr, tables, shape, config.rope.style)
+            let desc = RopeDesc::new(a.dtype, part.ptr, part.ptr, tables, shape, config.rope.style)
                 .with_rotary_dim(config.rope.dim)
                 .with_positions(a.positions.ptr())
                 .with_input_layout(layout)
@@ -202,7 +204,7 @@ pub(crate) fn rms_norm(
     rows: usize,
     columns: usize,
 ) -> BackendResult<()> {
-    let desc = RmsNormDesc::new(DType::F32, input.ptr(), output.ptr(), rows, columns)
+    let desc = RmsNormDesc::new(pass.activations.dtype, input.ptr(), output.ptr(), rows, columns)
         .with_eps(pass.config.rms_eps)
         .with_weight(weight.ptr());
     pass.backend.rms_norm(&desc)

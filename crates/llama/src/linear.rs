@@ -10,19 +10,20 @@ use backend_api::{BackendResult, BackendTranspose, ComputeBackend, DType};
 use crate::Result;
 use crate::weights::{Loader, Storage, Weight};
 
-/// f32 rows within a buffer: the first begins `offset` elements after the handle's start, the next one `row`
+/// Rows of numbers within a buffer: the first begins `offset` elements after the handle's start, the next one `row`
 /// elements later.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rows {
     pub(crate) ptr: u64,
+    pub(crate) dtype: DType,
     pub(crate) offset: usize,
     pub(crate) row: usize,
 }
 
 impl Rows {
     /// Packed rows of `row` numbers.
-    pub(crate) const fn packed(buffer: &Buffer, row: usize) -> Self {
-        Self { ptr: buffer.ptr(), offset: 0, row }
+    pub(crate) const fn packed(buffer: &Buffer, dtype: DType, row: usize) -> Self {
+        Self { ptr: buffer.ptr(), dtype, offset: 0, row }
     }
 
     /// The same rows from another column on.
@@ -31,7 +32,7 @@ impl Rows {
     }
 
     const fn matrix(self) -> Matrix {
-        Matrix::new(self.ptr, DType::F32, self.row).with_offset(self.offset)
+        Matrix::new(self.ptr, self.dtype, self.row).with_offset(self.offset)
     }
 }
 
@@ -132,11 +133,12 @@ impl Weight {
         backend.matmul(&desc)
     }
 
-    /// Whether [`lookup`](Self::lookup) needs room for rows as they are stored.
-    pub(crate) const fn stored_rows(&self) -> Option<DType> {
+    /// The type of rows as they are stored, if [`lookup`](Self::lookup) needs room for them to make `dtype` of
+    /// them.
+    pub(crate) fn stored_rows(&self, dtype: DType) -> Option<DType> {
         match self.storage {
-            Storage::Dense(DType::F32) | Storage::Quant(_) => None,
-            Storage::Dense(dtype) => Some(dtype),
+            Storage::Dense(stored) if stored != dtype => Some(stored),
+            Storage::Dense(_) | Storage::Quant(_) => None,
         }
     }
 
@@ -147,14 +149,14 @@ impl Weight {
         count: usize,
         ids: &Buffer,
         stored: Option<&Buffer>,
-        output: &Buffer,
+        (output, output_dtype): (&Buffer, DType),
     ) -> BackendResult<()> {
         let shape = IndexShape { rows: self.rows, columns: self.columns, count };
         let dtype = match self.storage {
             Storage::Dense(dtype) => dtype,
             Storage::Quant(format) => {
                 let table = QuantMatrix::new(self.buffer.ptr(), format, self.rows, self.columns);
-                let desc = QuantGatherDesc::new(DType::F32, table, ids.ptr(), output.ptr(), count);
+                let desc = QuantGatherDesc::new(output_dtype, table, ids.ptr(), output.ptr(), count);
                 return backend.quant_gather(&desc);
             }
         };
@@ -165,6 +167,6 @@ impl Weight {
         }
         let shape = [count, self.columns];
         let from = TensorDesc::packed(target.ptr(), dtype, &shape);
-        backend.copy(&CopyDesc::new(from, TensorDesc::packed(output.ptr(), DType::F32, &shape)))
+        backend.copy(&CopyDesc::new(from, TensorDesc::packed(output.ptr(), output_dtype, &shape)))
     }
 }

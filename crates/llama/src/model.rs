@@ -23,6 +23,8 @@ pub struct Model {
     output_norm: Buffer,
     /// The embeddings, where the file has no output matrix.
     output: Option<Weight>,
+    /// The type of activations.
+    activations: DType,
 }
 
 impl Model {
@@ -34,10 +36,24 @@ impl Model {
     pub fn load(
         backend: &Arc<dyn ComputeBackend>,
         file: &Gguf<'_>,
+        progress: impl FnMut(usize, usize),
+    ) -> Result<Self> {
+        Self::load_with(backend, file, DType::F32, progress)
+    }
+
+    /// [`load`](Self::load) for activations of `activations`, f32 or f16. Those of f16 are multiplied on tensor
+    /// cores, and lose what f16 doesn't have: numbers above 65504, which some models reach, and digits.
+    ///
+    /// # Errors
+    /// As [`load`](Self::load); [`Error::Backend`] also for a type that the backend doesn't have.
+    pub fn load_with(
+        backend: &Arc<dyn ComputeBackend>,
+        file: &Gguf<'_>,
+        activations: DType,
         mut progress: impl FnMut(usize, usize),
     ) -> Result<Self> {
         let config = Config::from_gguf(file)?;
-        let mut loader = Loader::new(backend, file, &mut progress)?;
+        let mut loader = Loader::new(backend, file, activations, &mut progress)?;
         let (rows, hidden) = (config.vocabulary, config.hidden);
         let embeddings = loader.matrix("token_embd.weight", rows, hidden)?;
         // Not by the number that the metadata claims: a layer that isn't there ends the loop.
@@ -54,7 +70,15 @@ impl Model {
         let output = loader.has("output.weight");
         let output = output.then(|| loader.matrix("output.weight", rows, hidden)).transpose()?;
         loader.finish();
-        Ok(Self { backend: Arc::clone(backend), config, embeddings, layers, output_norm, output })
+        Ok(Self {
+            backend: Arc::clone(backend),
+            config,
+            embeddings,
+            layers,
+            output_norm,
+            output,
+            activations,
+        })
     }
 
     /// The model's sizes.
@@ -69,19 +93,25 @@ impl Model {
         &self.backend
     }
 
+    /// The type of activations.
+    pub(crate) const fn dtype(&self) -> DType {
+        self.activations
+    }
+
     /// Room for a pass over so many rows.
     pub(crate) fn activations(&self, rows: usize) -> BackendResult<Activations> {
         let split = self.layers.iter().any(Layer::is_split);
-        Activations::new(&self.backend, &self.config, rows, self.embeddings.stored_rows(), split)
+        let stored = self.embeddings.stored_rows(self.activations);
+        Activations::new(&self.backend, &self.config, (rows, self.activations), stored, split)
     }
 
     /// The pass of `activations.ids` through all layers: `activations.x` becomes what the last one leaves.
     pub(crate) fn forward(&self, pass: &Pass<'_>) -> BackendResult<()> {
         let Pass { backend, activations: a, .. } = *pass;
-        self.embeddings.lookup(backend, a.rows, &a.ids, a.stored.as_ref(), &a.x)?;
+        self.embeddings.lookup(backend, a.rows, &a.ids, a.stored.as_ref(), (&a.x, a.dtype))?;
         if self.config.embedding_scale != 1.0 {
             let shape = [a.rows, self.config.hidden];
-            let x = TensorDesc::packed(a.x.ptr(), DType::F32, &shape);
+            let x = TensorDesc::packed(a.x.ptr(), a.dtype, &shape);
             backend.affine(&AffineDesc::new(x, x, self.config.embedding_scale, 0.0))?;
         }
         self.layers.iter().try_for_each(|layer| layer.forward(pass))
@@ -100,7 +130,7 @@ impl Model {
         output.product(
             pass.backend,
             rows,
-            Rows::packed(normed, self.config.hidden),
+            Rows::packed(normed, self.activations, self.config.hidden),
             logits,
             None,
             Into::Assign,

@@ -176,19 +176,21 @@ impl Session {
             let pass = self.pass(&activations, Placement::Runs(&runs));
             self.model.forward(&pass)?;
             if !ends.is_empty() {
+                let dtype = self.model.dtype();
                 let last = Buffer::from_slice(&backend, &ends)?;
-                let x = Buffer::of(&backend, DType::F32, &[ends.len(), hidden])?;
-                let normed = Buffer::of(&backend, DType::F32, &[ends.len(), hidden])?;
+                let x = Buffer::of(&backend, dtype, &[ends.len(), hidden])?;
+                let normed = Buffer::of(&backend, dtype, &[ends.len(), hidden])?;
                 let shape = IndexShape { rows: activations.rows, columns: hidden, count: ends.len() };
                 let (table, indices) = (activations.x.ptr(), last.ptr());
-                backend.gather(&GatherDesc::new(DType::F32, table, indices, x.ptr(), shape))?;
-                let rows = Rows { ptr: logits.ptr(), offset: done * vocabulary, row: vocabulary };
+                backend.gather(&GatherDesc::new(dtype, table, indices, x.ptr(), shape))?;
+                let rows =
+                    Rows { ptr: logits.ptr(), dtype: DType::F32, offset: done * vocabulary, row: vocabulary };
                 self.model.logits(&pass, ends.len(), [&x, &normed], rows)?;
                 done += ends.len();
             }
             self.activations = Some(activations);
         }
-        self.model.cap(backend.as_ref(), count, Rows::packed(&logits, vocabulary))?;
+        self.model.cap(backend.as_ref(), count, Rows::packed(&logits, DType::F32, vocabulary))?;
         for input in inputs {
             self.advance(input.sequence, input.tokens.len());
         }

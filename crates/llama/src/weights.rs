@@ -38,6 +38,8 @@ pub(crate) enum Storage {
 pub(crate) struct Loader<'a> {
     pub(crate) backend: &'a Arc<dyn ComputeBackend>,
     file: &'a Gguf<'a>,
+    /// The type of vectors, and of matrices that are read with them.
+    dtype: DType,
     has_f16: bool,
     has_quant: bool,
     uploaded: usize,
@@ -49,11 +51,12 @@ impl<'a> Loader<'a> {
     pub(crate) fn new(
         backend: &'a Arc<dyn ComputeBackend>,
         file: &'a Gguf<'a>,
+        dtype: DType,
         progress: Progress<'a>,
     ) -> Result<Self> {
         let total = file.tensors().fold(0usize, |sum, (_, tensor)| sum.saturating_add(tensor.data.len()));
         let (has_f16, has_quant) = (backend.capabilities()?.f16, has_quant(backend.as_ref())?);
-        Ok(Self { backend, file, has_f16, has_quant, uploaded: 0, total, progress })
+        Ok(Self { backend, file, dtype, has_f16, has_quant, uploaded: 0, total, progress })
     }
 
     /// Reports that all is there, with what isn't uploaded as it is or not needed.
@@ -82,10 +85,10 @@ impl<'a> Loader<'a> {
         (self.progress)(self.uploaded.min(self.total), self.total);
     }
 
-    /// The vector `name` of `len` numbers, as f32 on the device.
+    /// The vector `name` of `len` numbers.
     pub(crate) fn vector(&mut self, name: &str, len: usize) -> Result<Buffer> {
         let numbers = self.numbers(name, len)?;
-        Ok(Buffer::from_slice(self.backend, &numbers)?)
+        self.upload(&numbers)
     }
 
     /// [`vector`](Self::vector), if the file has it.
@@ -102,7 +105,13 @@ impl<'a> Loader<'a> {
         for (name, len) in parts {
             numbers.extend(if self.has(name) { self.numbers(name, *len)? } else { vec![0.0; *len] });
         }
-        Ok(Some(Buffer::from_slice(self.backend, &numbers)?))
+        self.upload(&numbers).map(Some)
+    }
+
+    fn upload(&self, numbers: &[f32]) -> Result<Buffer> {
+        let buffer = Buffer::of(self.backend, self.dtype, &[numbers.len()])?;
+        upload(&buffer, self.dtype, numbers)?;
+        Ok(buffer)
     }
 
     fn numbers(&mut self, name: &str, len: usize) -> Result<Vec<f32>> {
@@ -130,7 +139,7 @@ impl<'a> Loader<'a> {
         let (buffer, storage) = match kind.and_then(quant_format).filter(|_| self.has_quant) {
             Some(format) => (self.planes(&tensors, format, rows, columns)?, Storage::Quant(format)),
             None => {
-                let is_half = kind == Some(TensorType::F16) && self.has_f16;
+                let is_half = self.dtype == DType::F16 || kind == Some(TensorType::F16) && self.has_f16;
                 let dtype = if is_half { DType::F16 } else { DType::F32 };
                 (self.dense(&tensors, dtype, rows, columns)?, Storage::Dense(dtype))
             }
@@ -168,15 +177,17 @@ impl<'a> Loader<'a> {
             let rows = tensor.shape.first().copied().unwrap_or(0);
             let bytes = rows * columns * dtype.size();
             let slot = buffer.view(offset, bytes)?;
-            if dtype == DType::F16 || tensor.kind == TensorType::F32 {
+            let stored = if dtype == DType::F16 { TensorType::F16 } else { TensorType::F32 };
+            if tensor.kind == stored {
                 slot.upload(tensor.data)?;
             } else if let Some(format) = quant_format(tensor.kind) {
                 let planes = host_planes(format, rows, columns, tensor.data)?;
                 let mut numbers = vec![0.0; rows * columns];
                 quant::dequantize(format, rows, columns, &planes, &mut numbers)?;
-                slot.upload(&numbers)?;
+                upload(&slot, dtype, &numbers)?;
             } else {
-                slot.upload(&dense::to_f32(tensor).ok_or_else(|| unsupported(name, tensor))?)?;
+                let numbers = dense::to_f32(tensor).ok_or_else(|| unsupported(name, tensor))?;
+                upload(&slot, dtype, &numbers)?;
             }
             offset += bytes;
         }
@@ -187,6 +198,13 @@ impl<'a> Loader<'a> {
     pub(crate) fn matrix(&mut self, name: &str, rows: usize, columns: usize) -> Result<Weight> {
         self.stacked_matrices(&[(name.to_owned(), rows)], columns)
     }
+}
+
+fn upload(buffer: &Buffer, dtype: DType, numbers: &[f32]) -> Result<()> {
+    Ok(match dtype {
+        DType::F16 => buffer.upload(&dense::halves(numbers))?,
+        _ => buffer.upload(numbers)?,
+    })
 }
 
 fn unsupported(name: &str, tensor: &Tensor<'_>) -> Error {

@@ -156,6 +156,9 @@ libs! {
     QUANT_INPUT_4 = "quant_input_4",
     /// Sums of products of few rows; needs [`QUANT_PRODUCT`].
     QUANT_SUMS = "quant_sums",
+    /// Words of weights as numbers; need [`QUANT_NIBBLES`].
+    QUANT_OUTPUT_1 = "quant_output_1",
+    QUANT_OUTPUT_4 = "quant_output_4",
     /// The quants of formats of four bits, and the scales that formats share. All need [`QUANT_NIBBLES`].
     QUANT_LOW = "quant_low",
     QUANT_BLOCK_SCALES = "quant_block_scales",

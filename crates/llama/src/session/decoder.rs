@@ -168,7 +168,7 @@ impl Session {
                 Ok(Window { reach: Buffer::from_slice(backend, &reach)?, hidden: u32s(slots * keys)? })
             })
             .transpose()?;
-        let mask = window.as_ref().map(|_| Buffer::of(backend, DType::F32, &[slots, keys])).transpose()?;
+        let mask = window.as_ref().map(|_| Buffer::of(backend, model.dtype(), &[slots, keys])).transpose()?;
         let mut decoder = Decoder {
             key,
             graph: Graph { backend: Arc::clone(backend), graph: None },
@@ -184,7 +184,7 @@ impl Session {
                 mask,
             },
             logits: Buffer::of(backend, DType::F32, &[slots, config.vocabulary])?,
-            normed: Buffer::of(backend, DType::F32, &[slots, config.hidden])?,
+            normed: Buffer::of(backend, model.dtype(), &[slots, config.hidden])?,
             history: u32s(page_len)?,
             window,
         };
@@ -225,7 +225,7 @@ impl Decoder {
         self.hide(backend)?;
         model.forward(pass)?;
         let vocabulary = pass.config.vocabulary;
-        let logits = Rows::packed(&self.logits, vocabulary);
+        let logits = Rows::packed(&self.logits, DType::F32, vocabulary);
         model.logits(pass, slots, [&a.x, &self.normed], logits)?;
         if !greedy {
             return model.cap(backend, slots, logits);
@@ -253,7 +253,7 @@ impl Decoder {
         let lengths = TensorDesc::packed(self.decode.lengths.ptr(), DType::U32, &column);
         let hidden = TensorDesc::packed(window.hidden.ptr(), DType::U32, &shape);
         backend.compare(&CompareDesc::new(CompareOp::Lt, reach, lengths, hidden))?;
-        let mask = TensorDesc::packed(mask.ptr(), DType::F32, &shape);
+        let mask = TensorDesc::packed(mask.ptr(), self.activations.dtype, &shape);
         backend.where_cond(&WhereDesc::new(hidden, f64::NEG_INFINITY, 0.0, mask))
     }
 }

@@ -35,8 +35,8 @@ impl Session {
             self.model.forward(&pass)?;
 
             let logits = Buffer::of(&backend, DType::F32, &[chunk.len(), vocabulary])?;
-            let normed = Buffer::of(&backend, DType::F32, &[chunk.len(), hidden])?;
-            let places = Rows::packed(&logits, vocabulary);
+            let normed = Buffer::of(&backend, self.model.dtype(), &[chunk.len(), hidden])?;
+            let places = Rows::packed(&logits, DType::F32, vocabulary);
             self.model.logits(&pass, chunk.len(), [&activations.x, &normed], places)?;
             self.model.cap(backend.as_ref(), chunk.len(), places)?;
 

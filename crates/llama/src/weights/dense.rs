@@ -14,3 +14,8 @@ pub(super) fn to_f32(tensor: &Tensor<'_>) -> Option<Vec<f32>> {
         _ => return None,
     })
 }
+
+/// Numbers rounded to f16.
+pub(super) fn halves(numbers: &[f32]) -> Vec<f16> {
+    numbers.iter().map(|&x| f16::from_f32(x)).collect()
+}

@@ -6,7 +6,8 @@ use crate::kernels::Lib;
 use crate::kernels::libs::{
     ACTIVATE, ACTIVATE_HALF, HALF, QUANT_BLOCK_SCALES, QUANT_FRAGMENTS_LOW, QUANT_FRAGMENTS_Q5_K,
     QUANT_FRAGMENTS_Q6_K, QUANT_FRAGMENTS_Q8_0, QUANT_GROUP_SCALES, QUANT_INPUT_1, QUANT_INPUT_4, QUANT_LOW,
-    QUANT_Q4_0, QUANT_Q5_K, QUANT_Q6_K, QUANT_Q8_0, QUANT_SUPER_SCALES, QUANT_U4, QUANT_U4_ZEROS,
+    QUANT_OUTPUT_1, QUANT_OUTPUT_4, QUANT_Q4_0, QUANT_Q5_K, QUANT_Q6_K, QUANT_Q8_0, QUANT_SUPER_SCALES,
+    QUANT_U4, QUANT_U4_ZEROS,
 };
 
 /// The files of a format, and more.
@@ -41,9 +42,9 @@ pub(super) const KINDS: [QuantFormat; 7] = [
     QuantFormat::U4 { group: 32, zero_points: true },
 ];
 
-/// What reads the weights.
-pub(super) const fn format_libs(format: QuantFormat) -> &'static [Lib] {
-    with_format!(format, [])
+/// What reads the weights and, by vectors or number by number, writes them.
+pub(super) const fn format_libs(format: QuantFormat, vectors: bool) -> &'static [Lib] {
+    if vectors { with_format!(format, [QUANT_OUTPUT_4]) } else { with_format!(format, [QUANT_OUTPUT_1]) }
 }
 
 /// What reads the weights and, by vectors or number by number, the rows of A, and the activations for results

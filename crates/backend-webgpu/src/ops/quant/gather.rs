@@ -11,6 +11,7 @@ use crate::kernels::{KernelSource, Variant, kernel, params};
 use crate::memory::DeviceSlice;
 use crate::ops::op_context::{OpContext, dim, linear_grid};
 use crate::ops::shared::long_work::{Run, in_parts};
+use crate::ops::shared::vec_width::VecWidth;
 use crate::recorder::Window;
 
 static GATHER: KernelSource = kernel!(
@@ -50,13 +51,17 @@ const WORKGROUP: usize = 256;
 
 pub(super) fn variants() -> Vec<Variant> {
     let of = |format| {
-        [DType::F32, DType::F16].map(|dtype| [false, true].map(|indexed| variant(format, dtype, indexed)))
+        [DType::F32, DType::F16].map(|dtype| {
+            let writers =
+                [false, true].map(|vectors| [false, true].map(|by| variant(format, dtype, by, vectors)));
+            writers.concat()
+        })
     };
     KINDS.map(of).concat().concat()
 }
 
-fn variant(format: QuantFormat, dtype: DType, indexed: bool) -> Variant {
-    Variant::new(&GATHER, [dtype], [u32::from(indexed)]).with_libs(format_libs(format))
+fn variant(format: QuantFormat, dtype: DType, indexed: bool, vectors: bool) -> Variant {
+    Variant::new(&GATHER, [dtype], [u32::from(indexed)]).with_libs(format_libs(format, vectors))
 }
 
 /// `output[i, c] = table[indices[i], c]`.
@@ -191,7 +196,8 @@ impl Part<'_> {
         };
         let grid = linear_grid(op, elements.div_ceil(WORKGROUP))?;
         let [quants, high, scales, extra] = planes.windows();
-        let variant = variant(format, self.dtype, self.indices.is_some());
+        let vectors = VecWidth::four_if_fitting(&[self.output], &[self.ld, columns]) == VecWidth::Four;
+        let variant = variant(format, self.dtype, self.indices.is_some(), vectors);
         ctx.launch(op, &variant, &[quants, high, scales, extra, indices], self.output, &params, grid)
     }
 }

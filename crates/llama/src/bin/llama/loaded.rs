@@ -53,7 +53,8 @@ pub(crate) fn load(common: &Common) -> anyhow::Result<Loaded> {
         bar.set_length(total as u64);
         bar.set_position(done as u64);
     };
-    let model = Model::load(&Arc::from(selection.backend), &file, progress)
+    let activations = if common.half { DType::F16 } else { DType::F32 };
+    let model = Model::load_with(&Arc::from(selection.backend), &file, activations, progress)
         .with_context(|| format!("can't load {}", path.display()))?;
     model.backend().synchronize()?;
     bar.finish_and_clear();
