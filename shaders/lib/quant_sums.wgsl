@@ -38,7 +38,8 @@ fn sums_of_lane(first_row: u32, column: u32, lane: u32) -> Sums {
           if HAS_MIN {
             part -= by[x].min * (dot(lo, vec4<f32>(1.0)) + dot(hi, vec4<f32>(1.0)));
           }
-          sums[r * SPAN + x] += part;
+          // In padding there is nothing, whatever its scale.
+          sums[r * SPAN + x] += select(0.0, part, k < params.k);
         }
       }
     }

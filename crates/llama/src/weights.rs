@@ -201,10 +201,11 @@ impl<'a> Loader<'a> {
 }
 
 fn upload(buffer: &Buffer, dtype: DType, numbers: &[f32]) -> Result<()> {
-    Ok(match dtype {
+    match dtype {
         DType::F16 => buffer.upload(&dense::halves(numbers))?,
         _ => buffer.upload(numbers)?,
-    })
+    }
+    Ok(())
 }
 
 fn unsupported(name: &str, tensor: &Tensor<'_>) -> Error {

@@ -24,6 +24,7 @@ pub struct QuantPlane {
 
 /// Where the planes of a quantised matrix lie in its allocation, as described in [`quant`](super).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct QuantLayout {
     /// The format.
     pub format: QuantFormat,

@@ -106,7 +106,8 @@ impl QuantLayout {
             if plane.row_bytes == 0 {
                 return Some(&[][..]);
             }
-            planes.get(plane.offset + row * plane.row_bytes..)?.get(..plane.row_bytes)
+            let first = plane.row_bytes.checked_mul(row)?.checked_add(plane.offset)?;
+            planes.get(first..)?.get(..plane.row_bytes)
         };
         Some(QuantRow {
             format: self.format,

@@ -270,8 +270,11 @@ where
         let &QuantLayout { rows, columns, units, format, .. } = layout;
         let group = format.block_elements();
         let mut planes = PlanesMut::zeroed(op, layout, planes)?;
+        if rows == 0 || columns == 0 {
+            return Ok(());
+        }
         let end = if group < UNIT { columns.next_multiple_of(group) } else { units * UNIT };
-        for row in 0..if columns == 0 { 0 } else { rows } {
+        for row in 0..rows {
             for number in 0..columns.div_ceil(group) {
                 planes.scales(row)[2 * number..][..2].copy_from_slice(&(self.scale)(row, number));
                 if let Some(zero) = &self.zero {

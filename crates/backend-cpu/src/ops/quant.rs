@@ -44,7 +44,7 @@ pub(crate) fn quant_matmul(memory: &Memory, op: &'static str, desc: &QuantMatmul
             let product = Product { layout: &layout, planes: b.elements(), a: &a, lda: desc.a.ld, m, k };
             // Cᵀ, so that threads write rows of their own.
             let mut transposed = vec![0.0f32; n * m];
-            let rows = (GRAIN / k.max(1)).next_multiple_of(PANEL_ROWS);
+            let rows = (GRAIN / k.max(1)).max(1).next_multiple_of(PANEL_ROWS);
             cores.chunks(&mut transposed, m, rows * m, &|first, chunk| product.rows(first / m, chunk));
             with_float!(desc.c.dtype, T => {
                 let bias = desc.bias.map(|_| widen::<T>(cores, bias));
@@ -82,7 +82,7 @@ impl Product<'_> {
             return;
         }
         let a = row_major_ref(a, m, k, lda).transpose();
-        let mut panel = vec![0.0; PANEL_ROWS * k];
+        let mut panel = vec![0.0; PANEL_ROWS.min(transposed.len() / m) * k];
         for (i, panel_of_c) in transposed.chunks_mut(PANEL_ROWS * m).enumerate() {
             let rows = panel_of_c.len() / m;
             for (j, weights) in panel.chunks_exact_mut(k).take(rows).enumerate() {

@@ -19,7 +19,7 @@ use crate::want::Want;
 use DType::{F16, F32};
 
 /// Formats with the row lengths that are tried: whole units and not, and of U4 no whole groups either.
-const FORMATS: [(QuantFormat, [usize; 4]); 9] = [
+const FORMATS: [(QuantFormat, [usize; 4]); 10] = [
     (QuantFormat::Q8_0, [32, 96, 160, 1056]),
     (QuantFormat::Q4_0, [64, 128, 288, 1120]),
     (QuantFormat::Q4_K, [256, 512, 768, 1280]),
@@ -29,7 +29,10 @@ const FORMATS: [(QuantFormat, [usize; 4]); 9] = [
     (QuantFormat::U4 { group: 32, zero_points: false }, [32, 100, 256, 1025]),
     (QuantFormat::U4 { group: 128, zero_points: true }, [5, 128, 257, 1152]),
     (QuantFormat::U4 { group: 256, zero_points: false }, [64, 256, 384, 513]),
+    (QuantFormat::U4 { group: LARGEST_GROUP, zero_points: true }, [8, 128, 250, 4096]),
 ];
+/// Longer than any row.
+const LARGEST_GROUP: usize = 1usize.rotate_right(1);
 const ROWS: [usize; 10] = [1, 2, 3, 4, 5, 8, 9, 16, 17, 33];
 const COLUMNS: [usize; 7] = [1, 2, 3, 7, 8, 33, 66];
 const DTYPES: [[DType; 2]; 4] = [[F32, F32], [F16, F16], [F16, F32], [F32, F16]];

@@ -18,12 +18,22 @@ const PART_BYTES: usize = 32 << 20;
 /// What the rows of B in a part are a multiple of.
 const PART_ROWS: usize = 256;
 
-/// Whether the kernels of [`matmul`] can make the product of a dequantised B. Their residual is C itself, and
-/// comes before the activation.
-pub(super) fn is_possible(desc: &QuantMatmulDesc) -> bool {
+/// Fewer rows at a time would read A too often.
+const FEWEST_ROWS: usize = 64;
+
+/// Rows of a dequantised B that fit into a binding.
+fn bindable_rows(ctx: &OpContext, desc: &QuantMatmulDesc) -> usize {
+    let most = usize::try_from(ctx.device.limits.max_bytes).unwrap_or(usize::MAX);
+    most / desc.k().saturating_mul(desc.a.dtype.size()).max(1)
+}
+
+/// Whether the kernels of [`matmul`] can make the product of a dequantised B, of which some rows can be bound.
+/// Their residual is C itself, and comes before the activation.
+pub(super) fn is_possible(ctx: &OpContext, desc: &QuantMatmulDesc) -> bool {
     let types = (desc.a.dtype, desc.c.dtype);
     let has_room_for_residual = desc.residual.is_none() || desc.activation == Activation::Identity;
-    desc.k() > 0 && has_room_for_residual && types != (DType::F32, DType::F16)
+    let has_rows = bindable_rows(ctx, desc) >= FEWEST_ROWS.min(desc.n());
+    desc.k() > 0 && has_room_for_residual && types != (DType::F32, DType::F16) && has_rows
 }
 
 /// `C = activation(alpha · A · Bᵀ + bias)`, or the same and a residual without an activation. Weights are
@@ -39,7 +49,8 @@ pub(super) fn multiply(
     let (m, n, k) = (desc.m, desc.n(), desc.k());
     let dtype = desc.a.dtype;
     let row_bytes = checked_product(op, "B", &[k, dtype.size()])?;
-    let rows = (PART_BYTES / row_bytes).next_multiple_of(PART_ROWS).clamp(PART_ROWS, n.max(PART_ROWS)).min(n);
+    let rows = (PART_BYTES / row_bytes).max(1).next_multiple_of(PART_ROWS);
+    let rows = rows.min(bindable_rows(ctx, desc)).clamp(1, n.max(1));
     let scratch = ctx.scratch(op, checked_product(op, "B", &[rows, row_bytes])?)?;
     if let Some(residual) = desc.residual.filter(|_| !windows.residual_is_c()) {
         let loops = vec![(m, [residual.ld, desc.c.ld]), (n, [1, 1])];
@@ -47,7 +58,7 @@ pub(super) fn multiply(
     }
     for first in (0..n).step_by(rows) {
         let end = n.min(first.saturating_add(rows));
-        let here = windows.from_column(first);
+        let here = windows.starting_at(first);
         dequantize_rows(ctx, op, layout, b, (first, end), (dtype, &scratch))?;
         let b = Matrix::new(0, dtype, k);
         let mut product = MatmulDesc::new(m, end - first, k, desc.a, b, desc.c)

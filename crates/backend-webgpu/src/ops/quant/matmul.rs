@@ -15,7 +15,8 @@ use crate::kernels::{KernelSource, Variant, kernel, params};
 use crate::memory::DeviceSlice;
 use crate::ops::matmul::activation_code;
 use crate::ops::op_context::{OpContext, dim, linear_grid};
-use crate::ops::shared::long_work::{Run, in_parts};
+use crate::ops::shared::iterations;
+use crate::ops::shared::long_work::{Run, in_parts, require_end};
 use crate::ops::shared::vec_width::VecWidth;
 use crate::recorder::Window;
 
@@ -234,7 +235,7 @@ impl Operands {
     }
 
     /// As columns of C from `first` on need them.
-    pub(super) fn from_column(&self, first: usize) -> Self {
+    pub(super) fn starting_at(&self, first: usize) -> Self {
         let advanced = |window: &Window, bit: u32| {
             if self.terms & bit != 0 { window.advanced(first) } else { window.clone() }
         };
@@ -271,12 +272,15 @@ pub(crate) fn quant_matmul(ctx: &OpContext, op: &'static str, desc: &QuantMatmul
     let windows = Operands::new(ctx, op, desc, [a.as_ref(), bias.as_ref(), residual.as_ref()], &c)?;
     let cooperative = Tile::candidate(ctx, desc, &windows).map(Kernel::SkinnyCooperative);
     let kernel = cooperative.unwrap_or_else(|| Kernel::choose(desc.m, ctx.gpu().subgroup));
-    if kernel == Kernel::Tiled && dequantized::is_possible(desc) {
-        return dequantized::multiply(ctx, op, desc, &layout, b.as_ref(), &windows);
-    }
     let columns = Run::of_flops(desc.n(), 2.0 * desc.m as f64 * desc.k() as f64)
         .with_iterations(kernel.iterations(layout.units) as f64)
         .aligned(TILE);
+    if kernel == Kernel::Tiled && dequantized::is_possible(ctx, desc) {
+        // Its parts know only their own work.
+        require_end(ctx, op, &columns)?;
+        return dequantized::multiply(ctx, op, desc, &layout, b.as_ref(), &windows);
+    }
+    iterations::require(ctx, op, "units of 128 columns", layout.units, kernel.iterations(1))?;
     in_parts(ctx, op, columns, |run| {
         bindable(ctx, &layout, 0, (run.first, run.end)).try_for_each(|(first, end)| {
             let planes = Planes::new(ctx, op, &layout, b.as_ref(), (first, end), &windows.c)?;
@@ -295,7 +299,7 @@ fn launch(
     planes: &Planes,
     (first, end): (usize, usize),
 ) -> BackendResult<()> {
-    let here = windows.from_column(first);
+    let here = windows.starting_at(first);
     let params = Params::new(op, desc, &here, planes, end - first, kernel.tile())?;
     let signature = Signature {
         format: desc.b.format,

@@ -88,7 +88,9 @@ const fn scale_bytes(format: QuantFormat) -> usize {
 /// The logarithm of the weights that share a scale; 0 for formats that don't need it.
 pub(super) const fn group_shift(format: QuantFormat) -> u32 {
     match format {
-        QuantFormat::U4 { group, .. } => group.trailing_zeros(),
+        // Kernels shift by it. A group of 2³¹ weights is longer than any row that can be bound.
+        QuantFormat::U4 { group, .. } if group < 1 << 31 => group.trailing_zeros(),
+        QuantFormat::U4 { .. } => 31,
         _ => 0,
     }
 }
