@@ -51,6 +51,10 @@ pub(crate) struct Node {
     pub(crate) inputs: Vec<Name>,
     /// Names of the outputs, empty for one that nobody uses.
     pub(crate) outputs: Vec<Name>,
+    /// Names of the values of this graph that the node's branches or its loop's body read.
+    pub(crate) captured: Vec<Name>,
+    /// The provider that has taken the node, empty if none has.
+    pub(crate) provider: String,
     /// Its attributes by name.
     pub(crate) attributes: HashMap<String, Attribute>,
 }
@@ -103,6 +107,11 @@ impl Node {
         }
     }
 
+    /// Every value that must be there before the node runs.
+    pub(crate) fn reads(&self) -> impl Iterator<Item = &Name> {
+        self.inputs.iter().chain(&self.captured)
+    }
+
     /// The name of an input that isn't left out.
     pub(crate) fn input(&self, i: usize) -> Option<&str> {
         self.inputs.get(i).map(String::as_str).filter(|name| !name.is_empty())
@@ -133,7 +142,7 @@ impl Graph {
     /// How often each value is read, by nodes and as an output of the graph.
     pub(crate) fn uses(&self) -> HashMap<&str, usize> {
         let mut uses = HashMap::new();
-        let read = self.nodes.iter().flat_map(|node| &node.inputs).chain(&self.outputs);
+        let read = self.nodes.iter().flat_map(Node::reads).chain(&self.outputs);
         for name in read.filter(|name| !name.is_empty()) {
             *uses.entry(name.as_str()).or_default() += 1;
         }
@@ -147,7 +156,7 @@ impl Graph {
         for (node, keep) in self.nodes.iter().zip(&mut keep).rev() {
             *keep = node.outputs.iter().any(|name| needed.contains(name.as_str()));
             if *keep {
-                needed.extend(node.inputs.iter().map(String::as_str));
+                needed.extend(node.reads().map(String::as_str));
             }
         }
         let mut keep = keep.into_iter();

@@ -17,7 +17,7 @@ pub(crate) fn partition(graph: &Graph, taken: &[bool]) -> Vec<Vec<usize>> {
     for (i, node) in graph.nodes.iter().enumerate() {
         let is_taken = taken.get(i).copied().unwrap_or(false);
         let before: Vec<usize> =
-            node.inputs.iter().filter_map(|name| producer.get(name.as_str()).copied()).collect();
+            node.reads().filter_map(|name| producer.get(name.as_str()).copied()).collect();
         let from = |&j: &usize| stage[j] + usize::from(is_taken && !taken.get(j).copied().unwrap_or(false));
         stage[i] = before.iter().map(from).max().unwrap_or(0);
         if is_taken {
@@ -81,6 +81,14 @@ mod tests {
         let graph = graph(&[(&["x"], "a"), (&["a"], "u"), (&["a", "u"], "c"), (&["c"], "d")]);
         assert_eq!(partition(&graph, &[true, false, true, true]), [vec![0], vec![2, 3]]);
         assert_eq!(partition(&graph, &[true; 4]), [vec![0, 1, 2, 3]]);
+    }
+
+    #[test]
+    fn a_branch_that_reads_a_value_is_on_the_path() {
+        // u → i, a → the branches of i, and c = a + i: taking a and c together would need i between them.
+        let mut graph = graph(&[(&["x"], "u"), (&["u"], "a"), (&["cond"], "i"), (&["a", "i"], "c")]);
+        graph.nodes[2].captured = vec!["a".to_owned()];
+        assert_eq!(partition(&graph, &[false, true, false, true]), [vec![1], vec![3]]);
     }
 
     #[test]

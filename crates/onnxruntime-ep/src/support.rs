@@ -5,6 +5,7 @@ use backend_api::ComputeBackend;
 use crate::kind::Kind;
 use crate::model::{Graph, Node};
 use crate::ops;
+use crate::options::NAME;
 
 /// What a device can do, as far as nodes depend on it.
 #[derive(Clone, Copy, Debug)]
@@ -22,6 +23,9 @@ impl Abilities {
 
 /// Whether a node is computed as ONNX has it; the error says why it isn't.
 pub(crate) fn supports(graph: &Graph, node: &Node, abilities: Abilities) -> Result<(), String> {
+    if !matches!(node.provider.as_str(), "" | NAME) {
+        return Err(format!("{} has it", node.provider));
+    }
     let Some(row) = ops::find(node) else { return Err("no operation".to_owned()) };
     let used = node.inputs.iter().chain(&node.outputs).filter(|name| !name.is_empty());
     for name in used {
@@ -44,3 +48,27 @@ pub(crate) fn supports(graph: &Graph, node: &Node, abilities: Abilities) -> Resu
 
 /// As many dimensions as strided operations take, whatever can be merged.
 const MAX_RANK: usize = backend_api::desc::MAX_RANK;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::ValueType;
+
+    #[test]
+    fn a_node_of_another_provider_is_not_taken() {
+        let mut node = Node {
+            operator: "MatMul".to_owned(),
+            inputs: vec!["a".to_owned(), "b".to_owned()],
+            outputs: vec!["y".to_owned()],
+            ..Node::default()
+        };
+        let known = || ValueType { kind: Some(Kind::F32), shape: Some(vec![Some(2), None]) };
+        let types = ["a", "b", "y"].map(|name| (name.to_owned(), known()));
+        let graph = Graph { types: types.into(), ..Graph::default() };
+        for (provider, is_taken) in [("", true), (NAME, true), ("CUDAExecutionProvider", false)] {
+            node.provider = provider.to_owned();
+            let verdict = supports(&graph, &node, Abilities { f16: false });
+            assert_eq!(verdict.is_ok(), is_taken, "{provider:?}: {verdict:?}");
+        }
+    }
+}

@@ -208,6 +208,7 @@ unsafe fn node(graph: &mut Graph, of: *const OrtNode, backend: &Arc<dyn ComputeB
         name: string("Node_GetName", api.Node_GetName)?,
         operator: string("Node_GetOperatorType", api.Node_GetOperatorType)?,
         domain: string("Node_GetDomain", api.Node_GetDomain)?,
+        provider: string("Node_GetEpName", api.Node_GetEpName)?,
         ..Node::default()
     };
     // SAFETY: the callers' promise.
@@ -216,6 +217,13 @@ unsafe fn node(graph: &mut Graph, of: *const OrtNode, backend: &Arc<dyn ComputeB
         node.inputs = names(graph, &list("Node_GetInputs", of, api.Node_GetNumInputs, api.Node_GetInputs)?)?;
         node.outputs =
             names(graph, &list("Node_GetOutputs", of, api.Node_GetNumOutputs, api.Node_GetOutputs)?)?;
+        let captured = list(
+            "Node_GetImplicitInputs",
+            of,
+            api.Node_GetNumImplicitInputs,
+            api.Node_GetImplicitInputs,
+        )?;
+        node.captured = captured.into_iter().map(|value| name(value)).collect::<Result<_>>()?;
         for of in list("Node_GetAttributes", of, api.Node_GetNumAttributes, api.Node_GetAttributes)? {
             let mut found = ptr::null();
             if of.is_null() {

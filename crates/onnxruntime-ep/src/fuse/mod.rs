@@ -11,6 +11,7 @@ mod gelu;
 use std::collections::HashMap;
 
 use crate::model::{Graph, Node};
+use crate::tensor::Tensor;
 
 /// The node that takes the place of the last node of a pattern.
 type Rule = fn(&View<'_>, &Node) -> Option<Node>;
@@ -60,9 +61,10 @@ impl<'a> View<'a> {
         self.made_by(name, operator).filter(|_| self.uses.get(name) == Some(&1))
     }
 
-    /// The number of a constant that has only one.
+    /// The number of a constant that has only one, and no dimensions that a result would get from it.
     fn scalar(&self, name: &str) -> Option<f64> {
-        let constant = self.graph.constants.get(name).filter(|constant| constant.count() == 1)?;
+        let is_scalar = |constant: &&Tensor| constant.count() == 1 && constant.rank() <= 1;
+        let constant = self.graph.constants.get(name).filter(is_scalar)?;
         constant.numbers().ok()?.floats().first().copied()
     }
 
@@ -110,7 +112,6 @@ mod tests {
     use crate::kind::Kind;
     use crate::model::ValueType;
     use crate::numbers::Numbers;
-    use crate::tensor::Tensor;
 
     /// A graph of `operator(inputs) -> output`, with scalar constants by their text.
     fn graph(nodes: &[(&str, &[&str], &str)], output: &str) -> Graph {

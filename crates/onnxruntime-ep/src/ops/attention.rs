@@ -3,6 +3,7 @@
 use backend_api::desc::{AttentionDesc, AttentionMask, AttentionShape, HeadLayout};
 
 use super::call::Call;
+use super::shape::broadcast;
 use super::{Kinds, Operator};
 use crate::error::{Error, Result};
 use crate::kind::Kind;
@@ -100,6 +101,10 @@ impl Heads {
         }
     }
 
+    fn batch(&self) -> usize {
+        self.tensor.shape.first().copied().unwrap_or(1)
+    }
+
     /// The vectors of a cache before these, as `[batch, heads, tokens, width]`.
     fn behind(self, call: &Call<'_>, past: Option<&Tensor>) -> Result<Self> {
         let Some(past) = past else { return Ok(self) };
@@ -111,7 +116,7 @@ impl Heads {
         if self.tensor.rank() == 4 {
             return Ok(self.tensor.clone());
         }
-        let batch = self.tensor.shape.first().copied().unwrap_or(1);
+        let batch = self.batch();
         let shape = [batch, self.heads, self.tokens, self.width];
         let HeadLayout { offset, batch, head, token } = self.layout;
         call.device().strided(&self.tensor, offset, &shape, &[batch, head, token, 1])
@@ -130,13 +135,19 @@ struct Scores<'a> {
 /// The output has the shape of the queries.
 fn attend(call: &Call<'_>, [q, k, v]: [&Heads; 3], scores: Scores<'_>) -> Result<Tensor> {
     let d = call.device();
+    let batch = q.batch();
+    let is_repeated = |heads: &Heads| matches!(heads.batch(), 1) || heads.batch() == batch;
+    let alike = (k.heads, k.tokens, k.width) == (v.heads, v.tokens, v.width) && q.width == k.width;
+    if !(alike && is_repeated(k) && is_repeated(v)) {
+        let shapes = [q, k, v].map(|heads| &heads.tensor.shape);
+        return Err(Error::invalid(format!("attention of {shapes:?}")));
+    }
     let y = d.empty(q.tensor.kind, &q.tensor.shape)?;
-    let batch = q.tensor.shape.first().copied().unwrap_or(1);
     let shape =
         AttentionShape { batch, heads: q.heads, seq_q: q.tokens, seq_kv: k.tokens, head_dim: q.width };
     // One sequence of keys for all.
     let shared = |heads: &Heads| HeadLayout {
-        batch: if heads.tensor.shape.first() == Some(&1) { 0 } else { heads.layout.batch },
+        batch: if heads.batch() == 1 { 0 } else { heads.layout.batch },
         ..heads.layout
     };
     let [at_q, at_k, at_v] = [d.ptr(&q.tensor)?, d.ptr(&k.tensor)?, d.ptr(&v.tensor)?];
@@ -153,7 +164,7 @@ fn attend(call: &Call<'_>, [q, k, v]: [&Heads; 3], scores: Scores<'_>) -> Result
     }
     let mask = scores.mask.map(|mask| summand(call, mask, q.tensor.kind, k.tokens)).transpose()?;
     if let Some(mask) = &mask {
-        desc = desc.with_mask(strides(mask, d.ptr(mask)?)?);
+        desc = desc.with_mask(strides(mask, [batch, q.heads, q.tokens], d.ptr(mask)?)?);
     }
     call.backend.attention_ext(&desc)?;
     Ok(y)
@@ -186,12 +197,15 @@ fn summand(call: &Call<'_>, mask: &Tensor, kind: Kind, keys: usize) -> Result<Te
     }
 }
 
-/// The rows of a mask that is broadcast over batch, heads and queries.
-fn strides(mask: &Tensor, ptr: u64) -> Result<AttentionMask> {
+/// The rows of a mask that is broadcast to batch, heads and queries.
+fn strides(mask: &Tensor, to: [usize; 3], ptr: u64) -> Result<AttentionMask> {
     let missing =
         4usize.checked_sub(mask.rank()).ok_or_else(|| Error::invalid("a mask of five dimensions"))?;
     let mut shape = vec![1; missing];
     shape.extend(&mask.shape);
+    if shape.iter().zip(to).any(|(&extent, wanted)| extent != 1 && extent != wanted) {
+        return Err(Error::invalid(format!("a mask {:?} for scores of {to:?} rows", mask.shape)));
+    }
     let packed = super::shape::packed_strides(&shape);
     let stride = |k: usize| if shape[k] == 1 { 0 } else { packed[k] };
     Ok(AttentionMask { ptr, batch_stride: stride(0), head_stride: stride(1), query_stride: stride(2) })
@@ -204,25 +218,21 @@ fn number_of(call: &Call<'_>, name: &str) -> usize {
 /// Output, and the keys and values with those of the cache.
 fn attention(call: &Call<'_>) -> Result<Vec<Tensor>> {
     let node = call.node;
-    let q = Heads::new(call.input(0)?, number_of(call, "q_num_heads"))?;
     let heads = |i, past| -> Result<Heads> {
         Heads::new(call.input(i)?, number_of(call, "kv_num_heads"))?.behind(call, call.optional(past))
     };
     let (k, v) = (heads(1, 4)?, heads(2, 5)?);
+    let q = queries(call, [&k, &v], call.optional(3))?;
     let given = node.float("scale", f64::NAN);
     let past = call.optional(4).and_then(|past| past.shape.get(2)).copied().unwrap_or(0);
-    let causal = node.int("is_causal", 0) == 1;
-    // The backend aligns the last query with the last key; here query i sees keys up to i and the cache.
-    let aligned = past + q.tokens == k.tokens;
-    let mask = if causal && !aligned {
-        Some(staircase(call, q.tokens, k.tokens, past, call.optional(3))?)
-    } else {
-        call.optional(3).cloned()
+    let (causal, mask) = match node.int("is_causal", 0) {
+        1 => causal(call, &q, &k, past, call.optional(3))?,
+        _ => (false, call.optional(3).cloned()),
     };
     let scores = Scores {
-        scale: Some(given).filter(|scale| !scale.is_nan() && *scale != 0.0),
+        scale: Some(given).filter(|scale| !scale.is_nan()),
         softcap: node.float("softcap", 0.0),
-        causal: causal && aligned,
+        causal,
         mask: mask.as_ref(),
     };
     let mut outputs = vec![attend(call, [&q, &k, &v], scores)?];
@@ -230,6 +240,37 @@ fn attention(call: &Call<'_>) -> Result<Vec<Tensor>> {
         outputs.extend([k.split(call)?, v.split(call)?]);
     }
     Ok(outputs)
+}
+
+/// The queries of an [`attention`], repeated where the keys, the values or the mask have more batches, heads or
+/// rows: a fusion stands for products and sums, which are broadcast.
+fn queries(call: &Call<'_>, others: [&Heads; 2], mask: Option<&Tensor>) -> Result<Heads> {
+    let (x, heads) = (call.input(0)?, number_of(call, "q_num_heads"));
+    let &[_, _, _, width] = x.shape.as_slice() else { return Heads::new(x, heads) };
+    let mut shape = x.shape[..3].to_vec();
+    for other in others {
+        shape = broadcast(&shape, &[other.batch(), 1, 1])?;
+    }
+    if let Some((_, rows)) = mask.and_then(|mask| mask.shape.split_last()) {
+        shape = broadcast(&shape, rows)?;
+    }
+    shape.push(width);
+    Heads::new(&call.device().expand(x, &shape)?, heads)
+}
+
+/// Whether query i sees the cache and the keys up to i by the backend's own means, which align the last query
+/// with the last key; if not, a mask that also hides what is later.
+fn causal(
+    call: &Call<'_>,
+    q: &Heads,
+    k: &Heads,
+    past: usize,
+    given: Option<&Tensor>,
+) -> Result<(bool, Option<Tensor>)> {
+    if past + q.tokens == k.tokens {
+        return Ok((true, given.cloned()));
+    }
+    Ok((false, Some(staircase(call, q.tokens, k.tokens, past, given)?)))
 }
 
 /// A mask that hides what is later than each query, added to what is given.
@@ -253,11 +294,15 @@ fn multi_head(call: &Call<'_>) -> Result<Vec<Tensor>> {
     let heads = number_of(call, "num_heads");
     let part = |i| Heads::new(call.input(i)?, heads);
     let (q, k, v) = (part(0)?, part(1)?, part(2)?);
+    let (causal, mask) = match call.node.int("unidirectional", 0) {
+        1 => causal(call, &q, &k, 0, call.optional(5))?,
+        _ => (false, call.optional(5).cloned()),
+    };
     let scores = Scores {
         scale: Some(call.node.float("scale", 0.0)).filter(|&scale| scale != 0.0),
         softcap: 0.0,
-        causal: call.node.int("unidirectional", 0) == 1,
-        mask: call.optional(5),
+        causal,
+        mask: mask.as_ref(),
     };
     Ok(vec![attend(call, [&q, &k, &v], scores)?])
 }

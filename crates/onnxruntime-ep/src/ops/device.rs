@@ -89,6 +89,14 @@ impl Device<'_> {
         Ok(y)
     }
 
+    /// `op(x)` with the parameters α and β.
+    pub(crate) fn unary_with(&self, op: UnaryOp, x: &Tensor, [alpha, beta]: [f64; 2]) -> Result<Tensor> {
+        let y = self.empty(x.kind, &x.shape)?;
+        let desc = UnaryDesc::new(op, x.desc(self.0)?, y.desc(self.0)?);
+        self.0.unary_ext(&desc.with_alpha(alpha).with_beta(beta))?;
+        Ok(y)
+    }
+
     /// `op(a, b)` with broadcasting.
     pub(crate) fn binary<'t>(
         &self,

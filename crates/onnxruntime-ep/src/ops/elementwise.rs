@@ -1,14 +1,14 @@
 //! Arithmetic: functions of one or two numbers, element by element.
 
-use backend_api::{BinaryOp, CompareOp, UnaryOp};
+use backend_api::{BinaryOp, UnaryOp};
 
 use super::call::Call;
-use super::device::Device;
 use super::{Kinds, Operator};
 use crate::error::{Error, Result};
 use crate::host::{self, Pairwise};
 use crate::kind::Kind;
-use crate::model::{Graph, Node};
+use crate::model::{Attribute, Graph, Node};
+use crate::numbers::Numbers;
 use crate::tensor::Tensor;
 
 pub(super) const OPERATORS: &[Operator] = &[
@@ -132,37 +132,26 @@ fn truncates_floats(graph: &Graph, node: &Node) -> std::result::Result<(), Strin
 
 /// The remainder of a division towards zero with `fmod`, else of one towards −∞.
 fn modulo(call: &Call<'_>) -> Result<Vec<Tensor>> {
-    let (d, a, b) = (call.device(), call.input(0)?, call.input(1)?);
-    let truncates = call.node.int("fmod", 0) == 1;
-    if call.is_for_host() {
-        let op = if truncates {
-            Pairwise { int: i64::checked_rem, float: |a, b| a % b }
-        } else {
-            Pairwise { int: floored, float: |a, b| a - (a / b).floor() * b }
-        };
-        return Ok(vec![host::binary(&op, a, b, a.kind)?]);
-    }
-    let quotient = d.binary(BinaryOp::Div, a, b)?;
-    let quotient = if a.kind.is_float() { towards_zero(d, &quotient)? } else { quotient };
-    // Of an infinite divisor, none is taken away.
-    let none = d.compare(CompareOp::Eq, &quotient, 0.0)?;
-    let whole = d.choose(&none, 0.0, &d.binary(BinaryOp::Mul, &quotient, b)?)?;
-    let remainder = d.binary(BinaryOp::Sub, a, &whole)?;
-    if truncates || a.kind == Kind::U32 {
-        return Ok(vec![remainder]);
-    }
-    let opposite = d.compare(CompareOp::Lt, &d.binary(BinaryOp::Mul, &remainder, b)?, 0.0)?;
-    Ok(vec![d.choose(&opposite, &d.binary(BinaryOp::Add, &remainder, b)?, &remainder)?])
+    let (a, b) = (call.input(0)?, call.input(1)?);
+    let (on_device, on_host) = if call.node.int("fmod", 0) == 1 {
+        (BinaryOp::Rem, Pairwise { int: truncated, float: |a, b| a % b })
+    } else {
+        (BinaryOp::Mod, Pairwise { int: floored, float: |a, b| a - (a / b).floor() * b })
+    };
+    Ok(vec![if call.is_for_host() {
+        host::binary(&on_host, a, b, a.kind)?
+    } else {
+        call.device().binary(on_device, a, b)?
+    }])
+}
+
+fn truncated(a: i64, b: i64) -> Option<i64> {
+    (b != 0).then(|| a.wrapping_rem(b))
 }
 
 fn floored(a: i64, b: i64) -> Option<i64> {
-    let remainder = a.checked_rem(b)?;
+    let remainder = truncated(a, b)?;
     Some(if remainder != 0 && (remainder < 0) != (b < 0) { remainder + b } else { remainder })
-}
-
-fn towards_zero(d: Device<'_>, x: &Tensor) -> Result<Tensor> {
-    let magnitude = d.unary(UnaryOp::Floor, &d.unary(UnaryOp::Abs, x)?)?;
-    d.binary(BinaryOp::Mul, &d.unary(UnaryOp::Sign, x)?, &magnitude)
 }
 
 /// A function of integers.
@@ -199,15 +188,20 @@ fn unary(call: &Call<'_>) -> Result<Vec<Tensor>> {
     }])
 }
 
-/// Bounds that are left out don't bound.
+/// Bounds are attributes before operator set 11 and inputs from then on; those that are left out don't bound.
 fn clip(call: &Call<'_>) -> Result<Vec<Tensor>> {
     let x = call.input(0)?;
     if call.is_for_host() {
         let mut y = x.clone();
-        for (bound, operator) in [(call.optional(1), "Max"), (call.optional(2), "Min")] {
-            if let Some(bound) = bound {
-                y = host::binary(&pairwise(operator)?.1, &y, bound, x.kind)?;
-            }
+        for (i, attribute, operator) in [(1, "min", "Max"), (2, "max", "Min")] {
+            let bound = match (call.optional(i), call.node.attributes.get(attribute)) {
+                (Some(bound), _) => bound.clone(),
+                (None, Some(Attribute::Float(bound))) => {
+                    Tensor::host(x.kind, vec![], Numbers::Float(vec![*bound]))?
+                }
+                _ => continue,
+            };
+            y = host::binary(&pairwise(operator)?.1, &y, &bound, x.kind)?;
         }
         return Ok(vec![y]);
     }

@@ -118,6 +118,18 @@ fn convolution(call: &Call<'_>) -> Result<Vec<Tensor>> {
     Ok(vec![y])
 }
 
+/// Height and width of the output where the attribute `output_shape` has them, with or without batch and
+/// channels before them.
+fn output_shape(node: &Node, rank: usize) -> Result<Option<[usize; 2]>> {
+    let Some(shape) = node.ints("output_shape").filter(|shape| !shape.is_empty()) else { return Ok(None) };
+    let image = if shape.len() == rank { shape.get(2..).unwrap_or_default() } else { shape };
+    match (image, rank) {
+        (&[across], 3) => Ok(Some([1, extent(across)?])),
+        (&[down, across], 4) => Ok(Some([extent(down)?, extent(across)?])),
+        _ => Err(Error::invalid(format!("an output of {shape:?} from {rank} dimensions"))),
+    }
+}
+
 /// Where the shape of the output is given, the padding follows from it.
 fn transposed(call: &Call<'_>) -> Result<Vec<Tensor>> {
     let (d, node, x, filter) = (call.device(), call.node, call.input(0)?, call.input(1)?);
@@ -128,19 +140,15 @@ fn transposed(call: &Call<'_>) -> Result<Vec<Tensor>> {
     let [mut before, mut after] = pads(call)?;
     let mut more = pair(call, "output_padding", 0)?;
     let mode = node.text("auto_pad");
+    let shape = output_shape(node, x.rank())?;
     let mut to = [0; 2];
     for axis in 0..2 {
         let full = from[axis].saturating_sub(1) * stride[axis]
             + dilation[axis] * size[axis].saturating_sub(1)
             + 1
             + more[axis];
-        let given = node.ints("output_shape").map(|shape| match *shape {
-            [across] if axis == 1 => extent(across),
-            [down, across] => extent(if axis == 0 { down } else { across }),
-            _ => Ok(1),
-        });
-        let wanted = match given {
-            Some(given) => Some(given?),
+        let wanted = match shape {
+            Some(shape) => Some(shape[axis]),
             None if mode.starts_with("SAME") => Some(from[axis] * stride[axis]),
             None => None,
         };

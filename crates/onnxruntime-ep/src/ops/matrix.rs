@@ -92,7 +92,7 @@ pub(super) fn product(
     let one = |outer: &[usize]| outer.iter().all(|&extent| extent == 1);
     let matrix = |x: &Tensor, rows: usize, columns: usize, stride: usize| -> Result<Matrix> {
         let stride = if stride == 0 { 0 } else { rows * columns };
-        Ok(Matrix::new(d.ptr(x)?, x.kind.dtype(), columns).with_batch_stride(stride))
+        Ok(Matrix::new(d.ptr(x)?, x.kind.dtype(), columns.max(1)).with_batch_stride(stride))
     };
     // One matrix B for all rows of A: the batch is rows, and the product a single one.
     let flat = one(b_outer) && !trans[0].is_transposed();
@@ -163,8 +163,9 @@ fn gemm(call: &Call<'_>) -> Result<Vec<Tensor>> {
         Some(c) => d.strided(c, 0, &[m, n], &super::device::expanded_strides(&c.shape, &[m, n])?)?,
         None => d.empty(a.kind, &[m, n])?,
     };
-    let matrix =
-        |x: &Tensor, columns| -> Result<Matrix> { Ok(Matrix::new(d.ptr(x)?, x.kind.dtype(), columns)) };
+    let matrix = |x: &Tensor, columns: usize| -> Result<Matrix> {
+        Ok(Matrix::new(d.ptr(x)?, x.kind.dtype(), columns.max(1)))
+    };
     let desc = MatmulDesc::new(m, n, k, matrix(a, a_columns)?, matrix(b, b_columns)?, matrix(&y, n)?)
         .with_transpose(trans[0], trans[1])
         .with_scale(alpha, beta)

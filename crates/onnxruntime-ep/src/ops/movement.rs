@@ -227,8 +227,9 @@ fn source(mode: &str, i: i64, length: i64) -> Option<i64> {
     Some(match mode {
         "edge" => i.clamp(0, last),
         "wrap" => i.rem_euclid(length),
+        _ if last == 0 => 0,
         // There and back again.
-        _ => last - (last - i.rem_euclid(2 * last.max(1))).abs(),
+        _ => last - (last - i.rem_euclid(2 * last)).abs(),
     })
 }
 

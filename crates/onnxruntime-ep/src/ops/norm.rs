@@ -13,7 +13,7 @@ use crate::model::{Graph, Node};
 use crate::tensor::Tensor;
 
 pub(super) const OPERATORS: &[Operator] = &[
-    Operator::new("LayerNormalization", Kinds::Float, layer),
+    Operator::new("LayerNormalization", Kinds::Float, layer).with_check(plain_factors),
     Operator::new("RMSNormalization", Kinds::Float, root_mean_square),
     Operator::new("SimplifiedLayerNormalization", Kinds::Float, root_mean_square).with_check(one_output),
     Operator::new("SkipLayerNormalization", Kinds::Float, skip_layer).of_microsoft().with_check(two_outputs),
@@ -27,6 +27,13 @@ pub(super) const OPERATORS: &[Operator] = &[
 
 fn one_output(_graph: &Graph, node: &Node) -> std::result::Result<(), String> {
     if node.has_output(1) { Err("the inverse deviation as an output".to_owned()) } else { Ok(()) }
+}
+
+/// A factor and a summand of the input's element type.
+fn plain_factors(graph: &Graph, node: &Node) -> std::result::Result<(), String> {
+    let kind = graph.input_kind(node, 0);
+    let is_plain = |i| node.input(i).is_none() || graph.input_kind(node, i) == kind;
+    if is_plain(1) && is_plain(2) { Ok(()) } else { Err("mixed precision".to_owned()) }
 }
 
 /// The result and the sum, without what only training needs.
@@ -98,17 +105,22 @@ fn layer(call: &Call<'_>) -> Result<Vec<Tensor>> {
     Ok(vec![y, mean, d.unary(UnaryOp::Rsqrt, &d.affine(&variance, 1.0, desc.eps)?)?])
 }
 
+/// The result has the factor's element type; where that isn't the input's, everything is computed in f32.
 fn root_mean_square(call: &Call<'_>) -> Result<Vec<Tensor>> {
-    let (d, x) = (call.device(), call.input(0)?);
-    let (rows, columns, _) = rows(call, x)?;
-    let y = d.empty(x.kind, &x.shape)?;
-    let mut desc = RmsNormDesc::new(x.kind.dtype(), d.ptr(x)?, d.ptr(&y)?, rows, columns);
-    let weight = vector(call, call.optional(1), columns)?;
+    let (d, x, weight) = (call.device(), call.input(0)?, call.optional(1));
+    let to = weight.map_or(x.kind, |weight| weight.kind);
+    let kind = if x.kind == to { to } else { Kind::F32 };
+    let convert = |given: Option<&Tensor>| given.map(|given| d.convert(given, kind)).transpose();
+    let (x, weight, residual) = (d.convert(x, kind)?, convert(weight)?, convert(call.optional(3))?);
+    let (rows, columns, _) = rows(call, &x)?;
+    let y = d.empty(kind, &x.shape)?;
+    let mut desc = RmsNormDesc::new(kind.dtype(), d.ptr(&x)?, d.ptr(&y)?, rows, columns);
+    let weight = vector(call, weight.as_ref(), columns)?;
     desc.eps = call.node.float("epsilon", 1e-5);
     desc.weight = d.optional(weight.as_ref())?;
-    desc.residual = d.optional(call.optional(3))?;
+    desc.residual = d.optional(residual.as_ref())?;
     call.backend.rms_norm(&desc)?;
-    Ok(vec![y])
+    Ok(vec![d.convert(&y, to)?])
 }
 
 /// A residual is added first, and a bias to the sum; the sum is an output too.

@@ -126,7 +126,10 @@ fn extreme(call: &Call<'_>) -> Result<Vec<Tensor>> {
     let (d, x) = (call.device(), call.input(0)?);
     let axis = call.axis(0, x.rank())?;
     let op = if call.node.operator == "ArgMax" { ReduceOp::ArgMax } else { ReduceOp::ArgMin };
-    let place = if call.node.int("select_last_index", 0) == 0 {
+    let is_first = call.node.int("select_last_index", 0) == 0;
+    let place = if x.kind == Kind::I64 {
+        extreme_of_integers(x, axis, op, is_first)?
+    } else if is_first {
         d.reduce(op, x, &[axis])?
     } else {
         // The first of the numbers in reverse order, counted from the end.
@@ -135,6 +138,28 @@ fn extreme(call: &Call<'_>) -> Result<Vec<Tensor>> {
         d.binary(BinaryOp::Sub, length as f64 - 1.0, &d.reduce(op, &backwards, &[axis])?)?
     };
     Ok(vec![if call.node.int("keepdims", 1) == 1 { place } else { without(&place, &[axis])? }])
+}
+
+/// Places of the extremes of 64-bit integers, on the host.
+fn extreme_of_integers(x: &Tensor, axis: usize, op: ReduceOp, is_first: bool) -> Result<Tensor> {
+    let numbers = x.ints()?;
+    let (shape, groups) = host::groups(&x.shape, &[axis]);
+    let place = |group: Vec<usize>| {
+        let mut best: Option<(i64, i64)> = None;
+        for (place, number) in (0..).zip(group.into_iter().filter_map(|i| numbers.get(i).copied())) {
+            let wins = best.is_none_or(|(_, so_far)| match op {
+                _ if number == so_far => !is_first,
+                ReduceOp::ArgMax => number > so_far,
+                _ => number < so_far,
+            });
+            if wins {
+                best = Some((place, number));
+            }
+        }
+        best.map(|(place, _)| place).ok_or_else(|| Error::invalid("the extreme of no numbers"))
+    };
+    let places = groups.into_iter().map(place).collect::<Result<_>>()?;
+    Tensor::host(Kind::I64, shape, Numbers::Int(places))
 }
 
 fn cumulative_sum(call: &Call<'_>) -> Result<Vec<Tensor>> {
