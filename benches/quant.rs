@@ -59,6 +59,9 @@ fn main() {
             product(&mut bench, format, dtype, [1, inner, hidden]);
             product(&mut bench, format, dtype, [1, hidden, inner]);
             product(&mut bench, format, dtype, [1, narrow, narrow]);
+            for [n, k] in [[2 * hidden, narrow], [narrow, 2 * hidden], [narrow, narrow]] {
+                product(&mut bench, format, dtype, [many, n, k]);
+            }
         }
         rows(&mut bench, format, [hidden, hidden, 64]);
     }
