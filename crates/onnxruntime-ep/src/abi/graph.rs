@@ -217,12 +217,8 @@ unsafe fn node(graph: &mut Graph, of: *const OrtNode, backend: &Arc<dyn ComputeB
         node.inputs = names(graph, &list("Node_GetInputs", of, api.Node_GetNumInputs, api.Node_GetInputs)?)?;
         node.outputs =
             names(graph, &list("Node_GetOutputs", of, api.Node_GetNumOutputs, api.Node_GetOutputs)?)?;
-        let captured = list(
-            "Node_GetImplicitInputs",
-            of,
-            api.Node_GetNumImplicitInputs,
-            api.Node_GetImplicitInputs,
-        )?;
+        let captured =
+            list("Node_GetImplicitInputs", of, api.Node_GetNumImplicitInputs, api.Node_GetImplicitInputs)?;
         node.captured = captured.into_iter().map(|value| name(value)).collect::<Result<_>>()?;
         for of in list("Node_GetAttributes", of, api.Node_GetNumAttributes, api.Node_GetAttributes)? {
             let mut found = ptr::null();
