@@ -127,14 +127,22 @@ unsafe extern "system" fn supported_devices(
     })
 }
 
+/// What `ort-sys` declares the function to be that tells a hardware device's kind.
+type HardwareKind = unsafe extern "system" fn(*const OrtHardwareDevice) -> OrtHardwareDeviceType;
+
+/// The same function, which gives the enumeration's number.
+type HardwareCode = unsafe extern "system" fn(*const OrtHardwareDevice) -> i32;
+
 /// The hardware device that stands for every adapter. ONNX Runtime's list and the adapters' have no id in
 /// common, and in a container it may have no GPU at all.
 fn hardware_of_gpus(hardware: &[*const OrtHardwareDevice]) -> Result<Option<*const OrtHardwareDevice>> {
     let api = api()?;
-    let is_gpu = |&&device: &&*const OrtHardwareDevice| {
-        // SAFETY: ONNX Runtime's devices live as long as its environment.
-        unsafe { (api.HardwareDevice_Type)(device) == OrtHardwareDeviceType::OrtHardwareDeviceType_GPU }
-    };
+    // As a number: a newer ONNX Runtime may have kinds that the enumeration of `ort-sys` lacks.
+    // SAFETY: the enumeration is represented by an i32.
+    let kind = unsafe { std::mem::transmute::<HardwareKind, HardwareCode>(api.HardwareDevice_Type) };
+    let gpu = OrtHardwareDeviceType::OrtHardwareDeviceType_GPU as i32;
+    // SAFETY: ONNX Runtime's devices live as long as its environment.
+    let is_gpu = |&&device: &&*const OrtHardwareDevice| unsafe { kind(device) == gpu };
     Ok(hardware.iter().find(is_gpu).or(hardware.first()).copied())
 }
 

@@ -129,6 +129,9 @@ pub(crate) fn is_heavy(node: &Node) -> bool {
 }
 
 #[cfg(test)]
+mod values;
+
+#[cfg(test)]
 mod tests {
     use std::collections::HashSet;
 

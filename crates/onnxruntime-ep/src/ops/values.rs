@@ -1,0 +1,153 @@
+//! Results of single nodes on the CPU backend, where ONNX's own node models have no case.
+
+use std::sync::Arc;
+
+use backend_api::ComputeBackend;
+use backend_cpu::CpuBackend;
+
+use super::{Call, find};
+use crate::error::Result;
+use crate::kind::Kind;
+use crate::model::{Attribute, Node};
+use crate::numbers::Numbers;
+use crate::tensor::Tensor;
+
+fn node(operator: &str, attributes: &[(&str, Attribute)]) -> Node {
+    let attributes = attributes.iter().map(|(name, value)| ((*name).to_owned(), value.clone()));
+    Node {
+        operator: operator.to_owned(),
+        attributes: attributes.collect(),
+        outputs: vec!["y".to_owned()],
+        since: 13,
+        ..Node::default()
+    }
+}
+
+fn run(node: &Node, inputs: &[Option<Tensor>]) -> Result<Tensor> {
+    let backend: Arc<dyn ComputeBackend> = Arc::new(CpuBackend::new());
+    let call = Call { node, backend: &backend, inputs };
+    let outputs = (find(node).unwrap().run)(&call)?;
+    Ok(outputs.into_iter().next().unwrap())
+}
+
+fn floats(shape: &[usize], numbers: &[f64]) -> Option<Tensor> {
+    Some(Tensor::host(Kind::F32, shape.to_vec(), Numbers::Float(numbers.to_vec())).unwrap())
+}
+
+fn ints(kind: Kind, numbers: &[i64]) -> Option<Tensor> {
+    Some(Tensor::host(kind, vec![numbers.len()], Numbers::Int(numbers.to_vec())).unwrap())
+}
+
+/// Tensors of so many numbers are computed on the device.
+const MANY: usize = 300;
+
+#[test]
+fn clip_bounds_by_attributes_on_host_and_device() {
+    let clip = node("Clip", &[("min", Attribute::Float(-1.0)), ("max", Attribute::Float(2.0))]);
+    for times in [1, MANY] {
+        let x = floats(&[3 * times], &[-5.0, 0.5, 5.0].repeat(times));
+        let y = run(&clip, &[x]).unwrap();
+        assert_eq!(y.numbers().unwrap().floats(), [-1.0, 0.5, 2.0].repeat(times));
+    }
+}
+
+#[test]
+fn the_image_of_a_whole_output_shape_is_its_end() {
+    let x = || floats(&[1, 1, 3, 3], &[1.0; 9]);
+    let filter = || floats(&[1, 1, 2, 2], &[1.0; 4]);
+    for shape in [vec![1, 1, 4, 4], vec![4, 4]] {
+        let transposed = node("ConvTranspose", &[("output_shape", Attribute::Ints(shape))]);
+        assert_eq!(run(&transposed, &[x(), filter()]).unwrap().shape, [1, 1, 4, 4]);
+    }
+    let wrong = node("ConvTranspose", &[("output_shape", Attribute::Ints(vec![1, 4, 4]))]);
+    assert!(run(&wrong, &[x(), filter()]).is_err());
+}
+
+#[test]
+fn a_remainder_has_no_products_that_overflow() {
+    let numbers = |number: i64| ints(Kind::I32, &[number; MANY]);
+    for (fmod, a, b, expected) in
+        [(0, 130_000, 100_000, 30_000), (0, -130_000, 100_000, 70_000), (1, -130_000, 100_000, -30_000)]
+    {
+        let y = run(&node("Mod", &[("fmod", Attribute::Int(fmod))]), &[numbers(a), numbers(b)]).unwrap();
+        assert_eq!(y.ints().unwrap(), [expected; MANY]);
+    }
+}
+
+#[test]
+fn hyperbolic_functions_keep_their_digits() {
+    let x = [-80.0, -12.0, 1e-4, 12.0, 20.0];
+    let cases: [(&str, fn(f64) -> f64); 3] =
+        [("Sinh", f64::sinh), ("Cosh", f64::cosh), ("Asinh", f64::asinh)];
+    for (operator, function) in cases {
+        let y = run(&node(operator, &[]), &[floats(&[5], &x)]).unwrap();
+        for (y, x) in y.numbers().unwrap().floats().into_iter().zip(x) {
+            let expected = function(f64::from(x as f32));
+            assert!((y - expected).abs() <= 1e-5 * expected.abs(), "{operator}({x}) = {y}, not {expected}");
+        }
+    }
+}
+
+#[test]
+fn extremes_of_64_bit_integers() {
+    let first = |operator: &str, numbers: &[i64], last: i64| {
+        let node = node(operator, &[("select_last_index", Attribute::Int(last))]);
+        run(&node, &[ints(Kind::I64, numbers)]).unwrap().ints().unwrap()
+    };
+    assert_eq!(first("ArgMax", &[3_000_000_000, 5], 0), [0]);
+    assert_eq!(first("ArgMin", &[i64::MAX, 3, 3], 0), [1]);
+    assert_eq!(first("ArgMin", &[i64::MAX, 3, 3], 1), [2]);
+}
+
+#[test]
+fn queries_are_repeated_for_keys_and_masks() {
+    let scale = [("scale", Attribute::Float(1.0))];
+    let one = || floats(&[1, 1, 1, 1], &[0.0]);
+    let keys = || floats(&[2, 1, 1, 1], &[1.0, 1.0]);
+    let values = floats(&[2, 1, 1, 1], &[3.0, 4.0]);
+    let y = run(&node("Attention", &scale), &[one(), keys(), values.clone()]).unwrap();
+    assert_eq!((y.shape.as_slice(), y.numbers().unwrap().floats()), (&[2, 1, 1, 1][..], vec![3.0, 4.0]));
+    let mask = floats(&[2, 2, 1, 1], &[0.0; 4]);
+    let y = run(&node("Attention", &scale), &[one(), one(), floats(&[1, 1, 1, 1], &[3.0]), mask]).unwrap();
+    assert_eq!((y.shape.as_slice(), y.numbers().unwrap().floats()), (&[2, 2, 1, 1][..], vec![3.0; 4]));
+    let three = floats(&[3, 1, 1, 1], &[0.0; 3]);
+    assert!(run(&node("Attention", &scale), &[three, keys(), values]).is_err());
+}
+
+#[test]
+fn causal_heads_begin_with_the_first_key() {
+    let mut heads = node(
+        "MultiHeadAttention",
+        &[("unidirectional", Attribute::Int(1)), ("num_heads", Attribute::Int(1))],
+    );
+    heads.domain = super::MICROSOFT.to_owned();
+    let [q, k] = [floats(&[1, 2, 1], &[0.0; 2]), floats(&[1, 4, 1], &[0.0; 4])];
+    let v = floats(&[1, 4, 1], &[1.0, 3.0, 100.0, 100.0]);
+    assert_eq!(run(&heads, &[q, k, v]).unwrap().numbers().unwrap().floats(), [1.0, 2.0]);
+}
+
+#[test]
+fn a_factor_of_another_precision_gives_the_result_its_own() {
+    let x = Tensor::host(Kind::F16, vec![1, 2], Numbers::Float(vec![1.0, -1.0])).unwrap();
+    let y = run(&node("RMSNormalization", &[]), &[Some(x), floats(&[2], &[2.0, 3.0])]).unwrap();
+    assert_eq!(y.kind, Kind::F32);
+    for (y, expected) in y.numbers().unwrap().floats().into_iter().zip([2.0, -3.0]) {
+        assert!((y - expected).abs() < 1e-4, "{y}");
+    }
+}
+
+#[test]
+fn products_of_empty_matrices() {
+    for (operator, k, n) in [("MatMul", 0, 3), ("Gemm", 0, 3), ("MatMul", 2, 0), ("Gemm", 2, 0)] {
+        let [a, b] = [floats(&[2, k], &vec![1.0; 2 * k]), floats(&[k, n], &vec![1.0; k * n])];
+        let y = run(&node(operator, &[]), &[a, b]).unwrap();
+        assert_eq!((y.shape.as_slice(), y.numbers().unwrap().floats()), (&[2, n][..], vec![0.0; 2 * n]));
+    }
+}
+
+#[test]
+fn a_reflected_element_is_repeated() {
+    let pad = node("Pad", &[("mode", Attribute::Text("reflect".to_owned()))]);
+    let y = run(&pad, &[floats(&[1], &[7.0]), ints(Kind::I64, &[2, 1])]).unwrap();
+    assert_eq!(y.numbers().unwrap().floats(), [7.0; 4]);
+}
