@@ -148,6 +148,21 @@ def network(width=8):
     return g.model([("x", TensorProto.FLOAT, ["b", 3, "h", "w"])], x, ["b", 10])
 
 
+def branches():
+    """An If between two nodes of the provider, whose branches read what the first has made."""
+    value = lambda name: helper.make_tensor_value_info(name, TensorProto.FLOAT, [2, 2])
+    branch = lambda name, operator: helper.make_graph([helper.make_node(operator, ["a"], [name])], name, [], [value(name)])
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["a"]),
+        helper.make_node("If", ["condition"], ["i"], then_branch=branch("t", "Neg"), else_branch=branch("e", "Exp")),
+        helper.make_node("Add", ["a", "i"], ["y"]),
+    ]
+    condition = helper.make_tensor_value_info("condition", TensorProto.BOOL, [])
+    weight = numpy_helper.from_array(normal(2, 2), "w")
+    graph = helper.make_graph(nodes, "g", [value("x"), condition], [value("y")], [weight])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9).SerializeToString()
+
+
 def device():
     return [device for device in ort.get_ep_devices() if device.ep_name == NAME][0]
 
@@ -238,6 +253,13 @@ def main(library, folder):
         for feed in feeds:
             compare(name, session, expected, feed)
 
+    model = branches()
+    session, expected = ours(model, {"claim": "all"}), reference(model)
+    if hasattr(session, "get_provider_graph_assignment_info"):
+        parts = [part for part in session.get_provider_graph_assignment_info() if part.ep_name == NAME]
+        check("a subgraph on either side of an If", len(parts) == 2, len(parts))
+    feed = {"x": RANDOM.standard_normal((2, 2)).astype("f"), "condition": np.array(False)}
+    compare("branches that read a value of the provider's", session, expected, feed)
     if folder is not None:
         minilm(folder)
     model = network()

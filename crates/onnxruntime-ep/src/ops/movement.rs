@@ -1,7 +1,7 @@
 //! Operators that move numbers.
 
 use super::call::Call;
-use super::shape::{axis, extent, packed_strides, places};
+use super::shape::{axis, extent, listed, packed_strides, places};
 use super::{Kinds, Operator};
 use crate::error::{Error, Result};
 use crate::host;
@@ -176,6 +176,9 @@ fn pad(call: &Call<'_>) -> Result<Vec<Tensor>> {
     for (named, (&front, &back)) in axes.into_iter().zip(before_all.iter().zip(after_all)) {
         let axis = axis(named, x.rank())?;
         let length = x.shape[axis] as i64;
+        for pad in [front, back] {
+            listed(pad.saturating_abs())?;
+        }
         if repeats {
             let places = (-front..length + back).map(|i| source(mode, i, length));
             y = along(
@@ -248,6 +251,7 @@ fn tile(call: &Call<'_>) -> Result<Vec<Tensor>> {
     let times = call.ints(1)?.ok_or_else(|| Error::invalid("no number of repetitions"))?;
     for (axis, &times) in times.iter().enumerate().filter(|&(_, &times)| times != 1) {
         let length = y.shape.get(axis).copied().unwrap_or(1) as i64;
+        listed(times.max(0).saturating_mul(length))?;
         y = along(call, &y, axis, (0..times.max(0)).flat_map(|_| 0..length).collect())?;
     }
     Ok(vec![y])

@@ -47,6 +47,15 @@ pub(crate) fn extent(number: i64) -> Result<usize> {
     usize::try_from(number).map_err(|_| Error::invalid(format!("{number} is no extent")))
 }
 
+/// As many numbers as a list on the host may have: what sizes at run time ask for is an error beyond it, and no
+/// failed allocation, which would end the process.
+pub(crate) fn listed(count: i64) -> Result<usize> {
+    usize::try_from(count)
+        .ok()
+        .filter(|&count| count <= 1 << 28)
+        .ok_or_else(|| Error::invalid(format!("a list of {count} numbers")))
+}
+
 /// Every place of a tensor of `shape` in row-major order, as `offset + Σ index·stride`.
 pub(crate) fn places(
     shape: &[usize],

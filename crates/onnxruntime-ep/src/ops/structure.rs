@@ -1,7 +1,7 @@
 //! Shapes: operators that read them, change them, or make tensors of them.
 
 use super::call::{Call, rounded};
-use super::shape::{axes, axis, extent};
+use super::shape::{axes, axis, extent, listed};
 use super::{Kinds, Operator};
 use crate::error::{Error, Result};
 use crate::kind::Kind;
@@ -124,7 +124,7 @@ fn constant_of_shape(call: &Call<'_>) -> Result<Vec<Tensor>> {
         Some(Attribute::Tensor(value)) => (value.kind, value.numbers()?.clone()),
         _ => (Kind::F32, Numbers::Float(vec![0.0])),
     };
-    let count = elements(&shape)?;
+    let count = listed(i64::try_from(elements(&shape)?).unwrap_or(i64::MAX))?;
     Ok(vec![Tensor::host(kind, shape, value.pick((0..count).map(|_| 0))?)?])
 }
 
@@ -134,10 +134,10 @@ fn range(call: &Call<'_>) -> Result<Vec<Tensor>> {
     let numbers = if start.kind.is_float() {
         let [start, limit, delta] = ends.map(|end| end.floats().first().copied().unwrap_or(0.0));
         let count = ((limit - start) / delta).ceil().max(0.0);
-        if !count.is_finite() || count > 1e9 {
+        if !count.is_finite() {
             return Err(Error::invalid("a range without end"));
         }
-        Numbers::Float((0..count as usize).map(|i| start + i as f64 * delta).collect())
+        Numbers::Float((0..listed(count as i64)?).map(|i| start + i as f64 * delta).collect())
     } else {
         let [start, limit, delta] = ends.map(|end| end.ints().first().copied().unwrap_or(0));
         let span = i128::from(limit) - i128::from(start);
@@ -145,9 +145,8 @@ fn range(call: &Call<'_>) -> Result<Vec<Tensor>> {
             0 => return Err(Error::invalid("a range without end")),
             delta => (span / delta, span % delta),
         };
-        let count = usize::try_from((count + i128::from(rest != 0 && (span > 0) == (delta > 0))).max(0));
-        let count = count.ok().filter(|&count| count <= 1 << 30);
-        let count = count.ok_or_else(|| Error::invalid("a range without end"))?;
+        let count = (count + i128::from(rest != 0 && (span > 0) == (delta > 0))).max(0);
+        let count = listed(i64::try_from(count).unwrap_or(i64::MAX))?;
         Numbers::Int((0..count as i64).map(|i| start + i * delta).collect())
     };
     Ok(vec![rounded(start.kind, vec![numbers.len()], numbers)?])

@@ -77,8 +77,7 @@ fn a_remainder_has_no_products_that_overflow() {
 #[test]
 fn hyperbolic_functions_keep_their_digits() {
     let x = [-80.0, -12.0, 1e-4, 12.0, 20.0];
-    let cases: [(&str, fn(f64) -> f64); 3] =
-        [("Sinh", f64::sinh), ("Cosh", f64::cosh), ("Asinh", f64::asinh)];
+    let cases = [("Sinh", f64::sinh as fn(f64) -> f64), ("Cosh", f64::cosh), ("Asinh", f64::asinh)];
     for (operator, function) in cases {
         let y = run(&node(operator, &[]), &[floats(&[5], &x)]).unwrap();
         for (y, x) in y.numbers().unwrap().floats().into_iter().zip(x) {
@@ -150,4 +149,13 @@ fn a_reflected_element_is_repeated() {
     let pad = node("Pad", &[("mode", Attribute::Text("reflect".to_owned()))]);
     let y = run(&pad, &[floats(&[1], &[7.0]), ints(Kind::I64, &[2, 1])]).unwrap();
     assert_eq!(y.numbers().unwrap().floats(), [7.0; 4]);
+}
+
+#[test]
+fn a_list_that_no_host_has_room_for_is_an_error() {
+    let huge = || ints(Kind::I64, &[1 << 40]);
+    assert!(run(&node("Tile", &[]), &[floats(&[1], &[7.0]), huge()]).is_err());
+    assert!(run(&node("ConstantOfShape", &[]), &[huge()]).is_err());
+    let pad = node("Pad", &[("mode", Attribute::Text("edge".to_owned()))]);
+    assert!(run(&pad, &[floats(&[1], &[7.0]), ints(Kind::I64, &[i64::MIN, i64::MAX])]).is_err());
 }
