@@ -253,13 +253,17 @@ def main(library, folder):
         for feed in feeds:
             compare(name, session, expected, feed)
 
-    model = branches()
-    session, expected = ours(model, {"claim": "all"}), reference(model)
-    if hasattr(session, "get_provider_graph_assignment_info"):
-        parts = [part for part in session.get_provider_graph_assignment_info() if part.ep_name == NAME]
-        check("a subgraph on either side of an If", len(parts) == 2, len(parts))
-    feed = {"x": RANDOM.standard_normal((2, 2)).astype("f"), "condition": np.array(False)}
-    compare("branches that read a value of the provider's", session, expected, feed)
+    if ort.__version__.startswith("1.23."):
+        # It names two parts of a graph with branches alike, and refuses the session.
+        print("--   branches that read a value of the provider's: not with this version")
+    else:
+        model = branches()
+        session, expected = ours(model, {"claim": "all"}), reference(model)
+        if hasattr(session, "get_provider_graph_assignment_info"):
+            parts = [part for part in session.get_provider_graph_assignment_info() if part.ep_name == NAME]
+            check("a subgraph on either side of an If", len(parts) == 2, len(parts))
+        feed = {"x": RANDOM.standard_normal((2, 2)).astype("f"), "condition": np.array(False)}
+        compare("branches that read a value of the provider's", session, expected, feed)
     if folder is not None:
         minilm(folder)
     model = network()
