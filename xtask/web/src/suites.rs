@@ -9,7 +9,7 @@ use crate::devtools::Page;
 use crate::server::Server;
 
 /// The longest time of one suite.
-const PATIENCE: Duration = Duration::from_secs(300);
+const PATIENCE: Duration = Duration::from_secs(900);
 
 /// Hides WebGPU from a page.
 const WITHOUT_WEBGPU: &str = "Object.defineProperty(Navigator.prototype, 'gpu', { get: () => undefined });";
