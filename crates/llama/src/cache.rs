@@ -53,7 +53,7 @@ pub(crate) struct Decode {
     pub(crate) page_len: usize,
     /// Keys that are looked at: all that a sequence may have.
     pub(crate) keys: usize,
-    /// `[slots, keys]` of f32: −∞ for keys that a window hides.
+    /// `[slots, keys]` of the activations' type: −∞ for keys that a window hides.
     pub(crate) mask: Option<Buffer>,
 }
 

@@ -36,8 +36,8 @@ pub(super) fn is_possible(ctx: &OpContext, desc: &QuantMatmulDesc) -> bool {
     desc.k() > 0 && has_room_for_residual && types != (DType::F32, DType::F16) && has_rows
 }
 
-/// `C = activation(alpha · A · Bᵀ + bias)`, or the same and a residual without an activation. Weights are
-/// rounded to the type of A.
+/// `C = activation(alpha · A · Bᵀ + bias)`, or `C = residual + alpha · A · Bᵀ + bias`. Weights are rounded to
+/// the type of A.
 pub(super) fn multiply(
     ctx: &OpContext,
     op: &'static str,

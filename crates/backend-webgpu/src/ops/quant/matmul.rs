@@ -187,6 +187,11 @@ pub(super) fn variants() -> Vec<Variant> {
     variants
 }
 
+/// The distance between rows of A, which leads nowhere where there is one, and their length.
+pub(super) fn strides_of_a(desc: &QuantMatmulDesc) -> [usize; 2] {
+    [if desc.m <= 1 { 0 } else { desc.a.ld }, desc.k()]
+}
+
 /// Bits of the parameter `terms`.
 const HAS_BIAS: u32 = 1;
 const HAS_RESIDUAL: u32 = 2;
@@ -255,8 +260,7 @@ impl Operands {
 
     /// Whether A can be read four numbers at a time.
     fn has_vectors(&self, desc: &QuantMatmulDesc) -> bool {
-        let lda = if desc.m <= 1 { 0 } else { desc.a.ld };
-        VecWidth::four_if_fitting(&[&self.a], &[lda, desc.k()]) == VecWidth::Four
+        VecWidth::four_if_fitting(&[&self.a], &strides_of_a(desc)) == VecWidth::Four
     }
 }
 

@@ -5,7 +5,7 @@ use backend_api::quant::{QuantFormat, QuantLayout, QuantPlane, UNIT, dequantize}
 use backend_api::{Activation, BackendResult, DType};
 
 use super::formats::{KINDS, fragment_libs};
-use super::matmul::{Operands, Params};
+use super::matmul::{Operands, Params, strides_of_a};
 use super::planes::Planes;
 use crate::kernels::{KernelSource, Variant, kernel};
 use crate::ops::has_room;
@@ -13,6 +13,7 @@ use crate::ops::matmul::activation_code;
 use crate::ops::op_context::{OpContext, linear_grid};
 use crate::ops::shared::self_test::{OP, SelfTest, compare, numbers, whole_numbers};
 use crate::ops::shared::tensor_cores::{FRAGMENT, SUBGROUP};
+use crate::ops::shared::vec_width::VecWidth;
 
 static SKINNY_COOPERATIVE: KernelSource = KernelSource {
     cooperative: true,
@@ -33,9 +34,6 @@ const MOST_ROWS: usize = 2 * FRAGMENT;
 
 /// Units of B's rows that a subgroup takes at once.
 const AHEAD: usize = 2;
-
-/// Rows of A in a vector.
-const VECTOR: usize = 8;
 
 /// The workgroup: rows of A, and subgroups that share k.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,13 +88,12 @@ impl Tile {
         if cfg!(target_family = "wasm") || !(gpu.cooperative_matrices && gpu.takes_spirv) {
             return None;
         }
-        let lda = if desc.m > 1 { desc.a.ld } else { 0 };
-        let vectors = lda.is_multiple_of(VECTOR) && (operands.a.offset as usize).is_multiple_of(VECTOR);
+        let width = VecWidth::fitting(DType::F16, &[&operands.a], &strides_of_a(desc));
         let fits = desc.a.dtype == DType::F16
             && (1..=MOST_ROWS).contains(&desc.m)
             && desc.k() > 0
             && desc.k().is_multiple_of(UNIT)
-            && vectors;
+            && width == VecWidth::Eight;
         let tile = Self::choose(desc.m, desc.n(), gpu.profile.compute_units);
         let bytes = tile.subgroups * tile.rows * FRAGMENT * size_of::<f32>();
         let has_room = has_room(&gpu.limits, tile.subgroups * SUBGROUP, bytes);
