@@ -1,7 +1,7 @@
 // What the kernels of C = residual + activation(alpha · A · Bᵀ + bias) with a quantised B share: their
 // parameters, and what becomes of a sum.
 //
-// needs: TC, ACTIVATION, bias, residual, c, activate (lib/activate or lib/activate_half)
+// needs: TC, ACTIVATION, bias, c, residual_at, activate (lib/activate or lib/activate_half)
 
 struct Params {
   m: u32,
@@ -32,22 +32,36 @@ struct Params {
   // Bit 0: there is a bias, 1: a residual, 2: it is C.
   terms: u32,
   alpha: f32,
+  // Rows of B from a gate's row to the one that it opens.
+  half: u32,
+  // Vectors of eight elements before the norm's weight.
+  norm: u32,
+  eps: f32,
 }
 
-// Writes the element of C at (row, column), made of the sum there.
-fn finish(sum: f32, row: u32, column: u32) {
-  let at = params.c + row * params.c_ld + column;
-  var v = params.alpha * sum;
-  if (params.terms & 1u) != 0u {
-    v += f32(bias[params.bias + column]);
+// The element of the product at (row, column), made of the sum there.
+fn biased(sum: f32, column: u32) -> f32 {
+  if (params.terms & 1u) == 0u {
+    return params.alpha * sum;
   }
-  v = activate(ACTIVATION, v);
+  return params.alpha * sum + f32(bias[params.bias + column]);
+}
+
+// Writes the element of C at (row, column).
+fn store(x: f32, row: u32, column: u32) {
+  let at = params.c + row * params.c_ld + column;
+  var v = x;
   if (params.terms & 2u) != 0u {
     if (params.terms & 4u) != 0u {
       v += f32(c[at]);
     } else {
-      v += f32(residual[params.residual + row * params.residual_ld + column]);
+      v += residual_at(row, column);
     }
   }
   c[at] = TC(v);
+}
+
+// Writes the element of C at (row, column), made of the sum there.
+fn finish(sum: f32, row: u32, column: u32) {
+  store(activate(ACTIVATION, biased(sum, column)), row, column);
 }

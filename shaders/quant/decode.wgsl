@@ -16,7 +16,6 @@ const COLUMNS: u32 = THREADS / LANES * SPAN;
 @group(0) @binding(3) var<storage, read> extra: array<u32>;
 @group(0) @binding(4) var<storage, read> a: array<AV>;
 @group(0) @binding(5) var<storage, read> bias: array<TC>;
-@group(0) @binding(6) var<storage, read> residual: array<TC>;
 @group(0) @binding(7) var<storage, read_write> c: array<TC>;
 
 var<workgroup> sh: array<f32, ROWS * SPAN * THREADS>;

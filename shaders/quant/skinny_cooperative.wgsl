@@ -1,7 +1,8 @@
 // C = residual + activation(alpha · A · Bᵀ + bias) for few rows of f16 of A and a quantised B, multiplied by the
-// device's tensor cores, which add in f32: what takes the time is reading B once.
+// device's tensor cores, which add in f32: what takes the time is reading B once. With GATED, the first half of
+// B's rows gives P₁, the second P₂, and C = residual + activation(P₁) · P₂.
 //
-// A workgroup makes ROWS rows and COLUMNS columns of C. Its SUBGROUPS subgroups share k, and add their parts at
+// A workgroup makes ROWS rows and COLUMNS columns of the product, half of which are gates with GATED. Its SUBGROUPS subgroups share k, and add their parts at
 // the end. Rows of B are the left operand, so that an invocation has sums of those rows whose scales it reads:
 // quants are exact in f16, and scales are applied to the sums of blocks, in f32.
 //
@@ -12,12 +13,15 @@
 // Rows of A start at multiples of eight elements, and k is whole units. Beyond the last row of either operand,
 // another one's products are made, but not written.
 //
-// needs: TA = f16, TC, SUBGROUPS, ROWS, HALF_BLOCKS, ACTIVATION, lib/quant_product, lib/fragment_elements, a format's scales, and its
-// lib/quant_fragments_*
+// needs: TA = f16, TC, SUBGROUPS, ROWS, HALF_BLOCKS, ACTIVATION, GATED, lib/quant_product,
+// lib/fragment_elements, a format's scales and its lib/quant_fragments_*, rows of A (lib/quant_rows or
+// lib/quant_rows_normed)
 
 const SUBGROUP: u32 = 32u;
 const THREADS: u32 = SUBGROUPS * SUBGROUP;
 const COLUMNS: u32 = 16u;
+// Columns of C.
+const RESULTS: u32 = COLUMNS >> GATED;
 // Units of a row that a subgroup has on their way at a time.
 const AHEAD: u32 = 2u;
 
@@ -27,7 +31,6 @@ const AHEAD: u32 = 2u;
 @group(0) @binding(3) var<storage, read> extra: array<u32>;
 @group(0) @binding(4) var<storage, read> a: array<vec4<u32>>;
 @group(0) @binding(5) var<storage, read> bias: array<TC>;
-@group(0) @binding(6) var<storage, read> residual: array<TC>;
 @group(0) @binding(7) var<storage, read_write> c: array<TC>;
 
 // The sums of each subgroup, row by row of C.
@@ -35,7 +38,7 @@ var<workgroup> sh: array<f32, SUBGROUPS * ROWS * COLUMNS>;
 
 const_assert ROWS == 8u || ROWS == 16u;
 
-// A unit of two rows of B that lie eight apart.
+// A unit of two rows of B that lie eight apart, or are a gate's and the one that it opens.
 struct Pair {
   low: Quants,
   high: Quants,
@@ -59,11 +62,11 @@ struct Columns {
 }
 
 fn fetch_a(rows: vec2<u32>, k: u32) -> Columns {
-  let low = a[rows.x + k / 8u];
+  let low = eight_of_row(rows.x, k);
   if ROWS == 8u {
     return Columns(low, low);
   }
-  return Columns(low, a[rows.y + k / 8u]);
+  return Columns(low, eight_of_row(rows.y, k));
 }
 
 fn keep(columns: Columns, kept: bool) -> Columns {
@@ -132,6 +135,14 @@ fn write(start: u32, column: u32, row: u32, numbers: vec4<f32>) {
   }
 }
 
+fn sum_of_subgroups(at: u32) -> f32 {
+  var sum = 0.0;
+  for (var s = 0u; s < SUBGROUPS; s++) {
+    sum += sh[s * ROWS * COLUMNS + at];
+  }
+  return sum;
+}
+
 @compute @workgroup_size(THREADS)
 fn main(
   @builtin(workgroup_id) workgroup: vec3<u32>,
@@ -143,21 +154,32 @@ fn main(
     return;
   }
   let first_row = tile / params.tiles_n * ROWS;
-  let first_column = tile % params.tiles_n * COLUMNS;
+  let first_column = tile % params.tiles_n * RESULTS;
   let subgroup = index / SUBGROUP;
   let j = index % 4u;
   let line = index % SUBGROUP / 4u;
   let pair = vec2<u32>(line, line + 8u);
-  let columns = min(first_column + pair, vec2<u32>(params.n - 1u));
-  let rows = (params.a + min(first_row + pair, vec2<u32>(params.m - 1u)) * params.a_ld) / 8u;
+  var columns = min(first_column + pair, vec2<u32>(params.n - 1u));
+  if GATED == 1u {
+    columns.y = columns.x + params.half;
+  }
+  let rows = min(first_row + pair, vec2<u32>(params.m - 1u));
 
+  // What comes first of B is on its way while rows of A are prepared.
+  var unit = AHEAD * subgroup;
+  var now = fetch(columns, min(unit, params.units - 1u), j);
+  var next = fetch(columns, min(unit + 1u, params.units - 1u), j);
+  prepare_rows(first_row, index);
   var sums: Elements;
-  for (var unit = AHEAD * subgroup; unit < params.units; unit += AHEAD * SUBGROUPS) {
-    let now = fetch(columns, unit, j);
-    let next = fetch(columns, min(unit + 1u, params.units - 1u), j);
+  while unit < params.units {
     sums = add_unit(sums, now, j, rows, unit);
     if unit + 1u < params.units {
       sums = add_unit(sums, next, j, rows, unit + 1u);
+    }
+    unit += AHEAD * SUBGROUPS;
+    if unit < params.units {
+      now = fetch(columns, unit, j);
+      next = fetch(columns, min(unit + 1u, params.units - 1u), j);
     }
   }
 
@@ -165,15 +187,18 @@ fn main(
   write(start, line, 2u * j, sums.low);
   write(start, line + 8u, 2u * j, sums.high);
   workgroupBarrier();
-  for (var i = index; i < ROWS * COLUMNS; i += THREADS) {
-    var sum = 0.0;
-    for (var s = 0u; s < SUBGROUPS; s++) {
-      sum += sh[s * ROWS * COLUMNS + i];
-    }
-    let row = first_row + i / COLUMNS;
-    let column = first_column + i % COLUMNS;
+  for (var i = index; i < ROWS * RESULTS; i += THREADS) {
+    let row = first_row + i / RESULTS;
+    let column = first_column + i % RESULTS;
+    let at = i / RESULTS * COLUMNS + i % RESULTS;
+    let sum = sum_of_subgroups(at);
     if row < params.m && column < params.n {
-      finish(sum, row, column);
+      if GATED == 1u {
+        let gate = activate(ACTIVATION, biased(sum, column));
+        store(gate * biased(sum_of_subgroups(at + RESULTS), column + params.half), row, column);
+      } else {
+        finish(sum, row, column);
+      }
     }
   }
 }

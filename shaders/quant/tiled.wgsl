@@ -17,7 +17,6 @@ const DEPTH: u32 = 32u;
 @group(0) @binding(3) var<storage, read> extra: array<u32>;
 @group(0) @binding(4) var<storage, read> a: array<AV>;
 @group(0) @binding(5) var<storage, read> bias: array<TC>;
-@group(0) @binding(6) var<storage, read> residual: array<TC>;
 @group(0) @binding(7) var<storage, read_write> c: array<TC>;
 
 var<workgroup> sh_a: array<f32, DEPTH * TILE>;

@@ -47,7 +47,9 @@ pub use diagnostic::{Diagnostic, DiagnosticKind, SourcePlace};
 pub use dtype::DType;
 pub use error::{BackendError, BackendResult, ErrorKind};
 pub use maybe_send::{BackendFuture, MaybeSend, MaybeSync, Operation};
-pub use ops::{Activation, BackendTranspose, BinaryOp, CompareOp, MathMode, ReduceOp, ScatterOp, UnaryOp};
+pub use ops::{
+    Activation, BackendTranspose, BinaryOp, CompareOp, Gate, MathMode, ReduceOp, ScatterOp, UnaryOp,
+};
 pub use registry::{BackendFactory, BackendPreference, OVERRIDE_VARIABLE, Registry, Selection};
 pub use shape_bound::Bound;
 pub(crate) use size::{checked_add, checked_product};

@@ -356,6 +356,40 @@ op_enum! {
     }
 }
 
+op_enum! {
+    /// A gated linear unit: one half of a product times a function of the other.
+    Gate {
+        /// silu(gate) · x.
+        Swiglu = "swiglu",
+        /// gelu(gate) · x, with the exact GELU.
+        Geglu = "geglu",
+        /// gelu_tanh(gate) · x.
+        GegluTanh = "geglu_tanh",
+    }
+}
+
+impl Gate {
+    /// The function of the gate.
+    #[must_use]
+    pub const fn activation(self) -> Activation {
+        match self {
+            Self::Swiglu => Activation::Silu,
+            Self::Geglu => Activation::Gelu,
+            Self::GegluTanh => Activation::GeluTanh,
+        }
+    }
+
+    /// The function of both halves.
+    #[must_use]
+    pub const fn binary(self) -> BinaryOp {
+        match self {
+            Self::Swiglu => BinaryOp::Swiglu,
+            Self::Geglu => BinaryOp::Geglu,
+            Self::GegluTanh => BinaryOp::GegluTanh,
+        }
+    }
+}
+
 impl Activation {
     /// The element-wise operation of this function; `None` for the identity.
     #[must_use]

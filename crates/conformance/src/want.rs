@@ -55,6 +55,15 @@ impl Want {
         }
     }
 
+    /// The exact value and how far from it a number may be; none where several values are accepted.
+    pub(crate) const fn bounded(&self) -> Option<(f64, f64)> {
+        match *self {
+            Self::Exact(value) => Some((value, 0.0)),
+            Self::Near { value, bound, flush_below } => Some((value, bound + flush_below)),
+            Self::AnyOf(_) => None,
+        }
+    }
+
     /// How far off `got` is, as a multiple of what is accepted: up to 1 is right.
     pub(crate) fn miss(&self, got: f64, dtype: DType) -> f64 {
         let right_if = |right| if right { 0.0 } else { f64::INFINITY };

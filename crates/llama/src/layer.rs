@@ -2,7 +2,7 @@
 
 use backend_api::desc::{BinaryDesc, RmsNormDesc, RopeDesc, RopeShape, RopeTables, TensorDesc};
 use backend_api::owned::Buffer;
-use backend_api::{BackendResult, BinaryOp, ComputeBackend};
+use backend_api::{BackendResult, BinaryOp, ComputeBackend, Gate};
 
 use crate::activations::Activations;
 use crate::cache::{Cache, Placement};
@@ -85,30 +85,21 @@ impl Layer {
     /// Adds both blocks to `activations.x`.
     pub(crate) fn forward(&self, pass: &Pass<'_>) -> BackendResult<()> {
         let Pass { backend, config, activations: a, .. } = *pass;
-        let (hidden, rows) = (config.hidden, a.rows);
         let packed = |buffer: &Buffer, row| Rows::packed(buffer, a.dtype, row);
 
-        rms_norm(pass, &a.x, &a.update, &self.attention_norm, rows, hidden)?;
-        self.projections.forward(pass, packed(&a.update, hidden))?;
+        self.projections.forward(pass, &self.attention_norm)?;
         self.rotate(pass)?;
         pass.cache.attend(backend, config, self.index, a, &pass.placement)?;
         let context = packed(&a.context, config.query_width());
         self.add(pass, &self.attention_output, context, self.attention_post_norm.as_ref())?;
 
-        rms_norm(pass, &a.x, &a.update, &self.ffn_norm, rows, hidden)?;
-        let inner = config.intermediate;
-        let gate_up = packed(&a.gate_up, 2 * inner);
-        self.gate_up.forward(backend, rows, packed(&a.update, hidden), gate_up, Into::Assign)?;
-        let (shape, strides) = ([rows, inner], [2 * inner, 1]);
-        let half =
-            |column| TensorDesc::strided(a.gate_up.ptr(), a.dtype, &shape, &strides).with_offset(column);
-        let gated = TensorDesc::packed(a.inner.ptr(), a.dtype, &shape);
-        let function = match config.architecture {
-            Architecture::Gemma2 | Architecture::Gemma3 => BinaryOp::GegluTanh,
-            _ => BinaryOp::Swiglu,
+        let gate = match config.architecture {
+            Architecture::Gemma2 | Architecture::Gemma3 => Gate::GegluTanh,
+            _ => Gate::Swiglu,
         };
-        backend.binary_ext(&BinaryDesc::new(function, half(0), half(inner), gated))?;
-        self.add(pass, &self.down, packed(&a.inner, inner), self.ffn_post_norm.as_ref())
+        self.gate_up.forward_gated(pass, &self.ffn_norm, gate)?;
+        let inner = packed(&a.inner, config.intermediate);
+        self.add(pass, &self.down, inner, self.ffn_post_norm.as_ref())
     }
 
     /// Adds a block's output to `x`, normalised first where the architecture has it.
@@ -179,11 +170,14 @@ impl Projections {
         Ok(Self::Normalised { parts: [query?, key?, value?], query_norm, key_norm })
     }
 
-    fn forward(&self, pass: &Pass<'_>, x: Rows) -> BackendResult<()> {
+    /// Of the pass's `x`, normalised.
+    fn forward(&self, pass: &Pass<'_>, norm: &Buffer) -> BackendResult<()> {
         let Pass { backend, config, activations: a, .. } = *pass;
         match self {
-            Self::Stacked(linear) => linear.forward(backend, a.rows, x, a.parts[0], Into::Assign),
+            Self::Stacked(linear) => linear.forward_normed(pass, norm, a.parts[0]),
             Self::Normalised { parts, query_norm, key_norm } => {
+                rms_norm(pass, &a.x, &a.update, norm, a.rows, config.hidden)?;
+                let x = Rows::packed(&a.update, a.dtype, config.hidden);
                 for (linear, part) in parts.iter().zip(a.parts) {
                     linear.forward(backend, a.rows, x, part, Into::Assign)?;
                 }

@@ -1,13 +1,14 @@
 //! Products with weights, and rows of the embeddings.
 
 use backend_api::desc::{
-    Bias, BiasAxis, CopyDesc, GatherDesc, IndexShape, MatmulDesc, Matrix, QuantGatherDesc, QuantMatmulDesc,
-    QuantMatrix, TensorDesc,
+    Bias, BiasAxis, BinaryDesc, CopyDesc, GatherDesc, IndexShape, MatmulDesc, Matrix, QuantGatherDesc,
+    QuantMatmulDesc, QuantMatrix, RowNorm, TensorDesc,
 };
 use backend_api::owned::Buffer;
-use backend_api::{BackendResult, BackendTranspose, ComputeBackend, DType};
+use backend_api::{BackendResult, BackendTranspose, ComputeBackend, DType, Gate};
 
 use crate::Result;
+use crate::layer::{Pass, rms_norm};
 use crate::weights::{Loader, Storage, Weight};
 
 /// Rows of numbers within a buffer: the first begins `offset` elements after the handle's start, the next one `row`
@@ -101,9 +102,61 @@ impl Linear {
         }
         Ok(())
     }
+
+    /// The only part, if its weights are quantised: products with these normalise their rows and open gates.
+    fn quantised(&self) -> Option<(&Part, QuantMatrix)> {
+        match self.parts.as_slice() {
+            [part] => part.weight.quantised().map(|matrix| (part, matrix)),
+            _ => None,
+        }
+    }
+
+    /// `y = rms_norm(x) · Wᵀ + b` of the pass's `x`.
+    pub(crate) fn forward_normed(&self, pass: &Pass<'_>, norm: &Buffer, y: Rows) -> BackendResult<()> {
+        let (a, hidden) = (pass.activations, pass.config.hidden);
+        if let Some((part, weight)) = self.quantised() {
+            let x = Rows::packed(&a.x, a.dtype, hidden);
+            let mut desc = QuantMatmulDesc::new(a.rows, x.matrix(), weight, y.matrix())
+                .with_norm(RowNorm::new(norm.ptr(), pass.config.rms_eps));
+            desc.bias = part.bias.as_ref().map(Buffer::ptr);
+            return pass.backend.quant_matmul(&desc);
+        }
+        rms_norm(pass, &a.x, &a.update, norm, a.rows, hidden)?;
+        self.forward(pass.backend, a.rows, Rows::packed(&a.update, a.dtype, hidden), y, Into::Assign)
+    }
+
+    /// The pass's `inner`: a function of the first half of `rms_norm(x) · Wᵀ + b` times the second.
+    pub(crate) fn forward_gated(&self, pass: &Pass<'_>, norm: &Buffer, gate: Gate) -> BackendResult<()> {
+        let (a, inner) = (pass.activations, pass.config.intermediate);
+        if let Some((part, weight)) = self.quantised() {
+            let x = Rows::packed(&a.x, a.dtype, pass.config.hidden);
+            let y = Rows::packed(&a.inner, a.dtype, inner);
+            let mut desc = QuantMatmulDesc::new(a.rows, x.matrix(), weight, y.matrix())
+                .with_norm(RowNorm::new(norm.ptr(), pass.config.rms_eps))
+                .with_gate(gate);
+            desc.bias = part.bias.as_ref().map(Buffer::ptr);
+            return pass.backend.quant_matmul(&desc);
+        }
+        self.forward_normed(pass, norm, Rows::packed(&a.gate_up, a.dtype, 2 * inner))?;
+        let (shape, strides) = ([a.rows, inner], [2 * inner, 1]);
+        let half =
+            |column| TensorDesc::strided(a.gate_up.ptr(), a.dtype, &shape, &strides).with_offset(column);
+        let gated = TensorDesc::packed(a.inner.ptr(), a.dtype, &shape);
+        pass.backend.binary_ext(&BinaryDesc::new(gate.binary(), half(0), half(inner), gated))
+    }
 }
 
 impl Weight {
+    /// The matrix, if its weights are quantised.
+    const fn quantised(&self) -> Option<QuantMatrix> {
+        match self.storage {
+            Storage::Quant(format) => {
+                Some(QuantMatrix::new(self.buffer.ptr(), format, self.rows, self.columns))
+            }
+            Storage::Dense(_) => None,
+        }
+    }
+
     /// `y = x · Wᵀ + b`, or `y += x · Wᵀ + b`.
     pub(crate) fn product(
         &self,

@@ -3,10 +3,10 @@
 use crate::operand::{Access, Operand};
 use crate::quant::{QuantFormat, QuantLayout};
 use crate::size::strided_extent;
-use crate::{Activation, BackendError, BackendResult, DType, MathMode, checked_product};
+use crate::{Activation, BackendError, BackendResult, DType, Gate, MathMode, checked_product};
 
 use super::matmul::require_row;
-use super::{Matrix, require_float};
+use super::{Matrix, require_float, require_multiple};
 
 /// Bytes to whose multiples the memory of a quantised matrix is aligned in its allocation.
 const ALIGN: usize = 16;
@@ -48,6 +48,24 @@ impl QuantMatrix {
     }
 }
 
+/// The root-mean-square norm of a row x of k numbers, `x / √(mean(x²) + eps) · weight`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct RowNorm {
+    /// Handle of k factors of the rows' element type.
+    pub weight: u64,
+    /// Added to the mean square.
+    pub eps: f64,
+}
+
+impl RowNorm {
+    /// With the factors behind a handle.
+    #[must_use]
+    pub const fn new(weight: u64, eps: f64) -> Self {
+        Self { weight, eps }
+    }
+}
+
 /// `C = residual + activation(alpha · A · Bᵀ + bias)` with a quantised B: a linear layer.
 ///
 /// A is m×k, B has n rows of k weights, C is m×n. A and C have either floating-point type. A isn't rounded, and
@@ -57,6 +75,10 @@ impl QuantMatrix {
 ///
 /// Only where A has the type f16 and more than 32 rows may weights be rounded to f16, as those of an f16
 /// matrix are; a weight above 65504 is infinite there.
+///
+/// With a [`norm`](Self::norm), A's rows are normalised first, and their numbers rounded to A's type. With a
+/// [`gate`](Self::gate), B has twice n rows, those of the gate first, and `C = residual + gate(P₁) · P₂`, where P₁
+/// and P₂ are the halves of `alpha · A · Bᵀ + bias`, which may be rounded to C's type first.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct QuantMatmulDesc {
@@ -64,16 +86,20 @@ pub struct QuantMatmulDesc {
     pub m: usize,
     /// Left operand, m×k; f32 or f16. `batch_stride` isn't looked at.
     pub a: Matrix,
-    /// The weights, n×k.
+    /// The weights, n×k, or 2n×k with a gate.
     pub b: QuantMatrix,
     /// The result, m×n; f32 or f16. `batch_stride` isn't looked at.
     pub c: Matrix,
     /// Factor of the product.
     pub alpha: f64,
-    /// Handle of a vector `[n]` of C's element type, added to every row.
+    /// Handle of a number of C's element type for each row of B, added to every row of the product.
     pub bias: Option<u64>,
-    /// Applied to the product with its bias.
+    /// Applied to the product with its bias. Not looked at with a gate.
     pub activation: Activation,
+    /// By which function of the first half of the product the second is multiplied, if it is.
+    pub gate: Option<Gate>,
+    /// How A's rows are normalised, if they are.
+    pub norm: Option<RowNorm>,
     /// A matrix m×n of C's element type, added last. It may be exactly C, and overlap it in no other way.
     /// `batch_stride` isn't looked at.
     pub residual: Option<Matrix>,
@@ -93,6 +119,8 @@ impl QuantMatmulDesc {
             alpha: 1.0,
             bias: None,
             activation: Activation::Identity,
+            gate: None,
+            norm: None,
             residual: None,
             math: MathMode::Standard,
         }
@@ -105,7 +133,7 @@ impl QuantMatmulDesc {
         self
     }
 
-    /// Adds a vector of n numbers to every row.
+    /// Adds a number for each row of B to every row of the product.
     #[must_use]
     pub const fn with_bias(mut self, bias: u64) -> Self {
         self.bias = Some(bias);
@@ -116,6 +144,20 @@ impl QuantMatmulDesc {
     #[must_use]
     pub const fn with_activation(mut self, activation: Activation) -> Self {
         self.activation = activation;
+        self
+    }
+
+    /// Multiplies the second half of the product by a function of the first.
+    #[must_use]
+    pub const fn with_gate(mut self, gate: Gate) -> Self {
+        self.gate = Some(gate);
+        self
+    }
+
+    /// Normalises the rows of A first.
+    #[must_use]
+    pub const fn with_norm(mut self, norm: RowNorm) -> Self {
+        self.norm = Some(norm);
         self
     }
 
@@ -136,7 +178,7 @@ impl QuantMatmulDesc {
     /// Columns of C.
     #[must_use]
     pub const fn n(&self) -> usize {
-        self.b.rows
+        if self.gate.is_some() { self.b.rows / 2 } else { self.b.rows }
     }
 
     /// Columns of A.
@@ -145,9 +187,13 @@ impl QuantMatmulDesc {
         self.b.columns
     }
 
-    /// Checks the shapes. Returns a, b, c, bias and residual; inputs touch nothing where C is empty.
-    pub fn operands(&self, op: &'static str) -> BackendResult<[Operand; 5]> {
+    /// Checks the shapes. Returns a, b, c, bias, residual and the norm's weight; inputs touch nothing where C is
+    /// empty.
+    pub fn operands(&self, op: &'static str) -> BackendResult<[Operand; 6]> {
         let (m, n, k) = (self.m, self.n(), self.k());
+        if self.gate.is_some() {
+            require_multiple(op, "B's number of rows", 2, self.b.rows)?;
+        }
         require_float(op, "a", self.a.dtype)?;
         require_float(op, "c", self.c.dtype)?;
         require_row(op, "lda", "A", k, self.a.ld)?;
@@ -169,13 +215,15 @@ impl QuantMatmulDesc {
             Some(residual) => matrix("residual", residual, n, Access::ReadInPlace)?,
             None => Operand::absent("residual"),
         };
-        let bias_length = if is_empty { 0 } else { n };
+        let [bias_length, norm_length] = if is_empty { [0, 0] } else { [self.b.rows, k] };
+        let norm = self.norm.map(|norm| norm.weight);
         Ok([
             matrix("a", self.a, k, Access::Read)?,
             b,
             matrix("c", self.c, n, Access::Write)?,
             Operand::optional(op, "bias", self.bias, self.c.dtype, bias_length, Access::Read)?,
             residual,
+            Operand::optional(op, "norm", norm, self.a.dtype, norm_length, Access::Read)?,
         ])
     }
 }

@@ -20,7 +20,7 @@ impl QuantMatmulDesc {
     /// Floating-point operations, a multiplication with its addition being two.
     #[must_use]
     pub fn flops(&self) -> f64 {
-        2.0 * volume(&[self.m, self.n(), self.k()])
+        2.0 * volume(&[self.m, self.b.rows, self.k()])
     }
 }
 

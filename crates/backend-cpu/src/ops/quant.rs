@@ -1,8 +1,8 @@
 //! Quantised matrices: products, lookups and dequantisation.
 
-use backend_api::desc::{DequantizeDesc, QuantGatherDesc, QuantMatmulDesc};
+use backend_api::desc::{DequantizeDesc, QuantGatherDesc, QuantMatmulDesc, RowNorm};
 use backend_api::quant::{QuantLayout, QuantRow, UNIT};
-use backend_api::{Activation, BackendResult};
+use backend_api::{Activation, BackendResult, Gate};
 use bytemuck::cast_slice_mut;
 use pulp::{Arch, Simd, WithSimd};
 
@@ -35,12 +35,20 @@ pub(crate) fn quant_matmul(memory: &Memory, op: &'static str, desc: &QuantMatmul
     let operands = desc.operands(op)?;
     let layout = desc.b.layout(op)?;
     require_end(op, desc.flops())?;
-    memory.access(op, &operands, |[a, b, _, bias, residual], c| {
-        let (m, n, k) = (desc.m, desc.n(), desc.k());
+    memory.access(op, &operands, |[a, b, _, bias, residual, norm], c| {
+        let (m, n, k) = (desc.m, desc.b.rows, desc.k());
         // A weight is dequantised once, which takes about as long as sixteen products.
         let steps = n.saturating_mul(k.max(16)).saturating_mul(m.saturating_add(16)) / 16;
         Cores::run(steps, |cores| {
-            let a = with_float!(desc.a.dtype, T => widen::<T>(cores, a));
+            let a = with_float!(desc.a.dtype, T => {
+                let mut a = widen::<T>(cores, a);
+                if let Some(RowNorm { eps, .. }) = desc.norm {
+                    let weight = widen::<T>(cores, norm);
+                    let rows = a.to_mut().chunks_mut(desc.a.ld.max(1)).take(m);
+                    rows.for_each(|row| normalise::<T>(&mut row[..k], &weight, eps));
+                }
+                a
+            });
             let product = Product { layout: &layout, planes: b.elements(), a: &a, lda: desc.a.ld, m, k };
             // Cᵀ, so that threads write rows of their own.
             let mut transposed = vec![0.0f32; n * m];
@@ -53,6 +61,15 @@ pub(crate) fn quant_matmul(memory: &Memory, op: &'static str, desc: &QuantMatmul
             });
         });
     })
+}
+
+/// `x / √(mean(x²) + eps) · weight` in place of a row, each number rounded to its type.
+fn normalise<T: Element>(row: &mut [f32], weight: &[f32], eps: f64) {
+    let square: f64 = row.iter().map(|&x| f64::from(x) * f64::from(x)).sum();
+    let factor = (square / row.len() as f64 + eps).sqrt().recip();
+    for (x, &weight) in row.iter_mut().zip(weight) {
+        *x = T::from_f32((f64::from(*x) * factor * f64::from(weight)) as f32).to_f32();
+    }
 }
 
 /// Products of rows of A with rows of a quantised B.
@@ -168,19 +185,24 @@ impl Epilogue<'_> {
         let desc = self.desc;
         let (m, n) = (desc.m, desc.n());
         let alpha = desc.alpha as f32;
+        let activation = desc.gate.map_or(desc.activation, Gate::activation);
         let residual: Option<&[T]> = self.residual.separate();
         let dims = [(m, desc.c.ld), (n, 1)];
         boxes(cores, &dims, c, GRAIN, &|ranges, c| {
             let (rows, columns) = (&ranges[0], &ranges[1]);
             let mut line = vec![0.0; columns.len()];
             for i in rows.clone() {
+                let product = |j: usize| alpha * transposed[j * m + i] + self.bias.map_or(0.0, |bias| bias[j]);
                 for (x, j) in line.iter_mut().zip(columns.clone()) {
-                    *x = alpha * transposed[j * m + i] + self.bias.map_or(0.0, |bias| bias[j]);
+                    *x = product(j);
                 }
-                if desc.activation != Activation::Identity
-                    && let Some(activation) = desc.activation.unary()
+                if activation != Activation::Identity
+                    && let Some(activation) = activation.unary()
                 {
                     apply_unary(activation, &mut line);
+                }
+                if desc.gate.is_some() {
+                    line.iter_mut().zip(columns.clone()).for_each(|(x, j)| *x *= product(n + j));
                 }
                 let c = &mut c[(i - rows.start) * desc.c.ld..][..columns.len()];
                 if let Some(matrix) = desc.residual {

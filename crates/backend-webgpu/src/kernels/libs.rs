@@ -151,7 +151,11 @@ libs! {
     /// The parameters and results of products with a quantised matrix; needs [`ACTIVATE`] or
     /// [`ACTIVATE_HALF`].
     QUANT_PRODUCT = "quant_product",
+    /// What is added to them; needs [`QUANT_PRODUCT`].
+    QUANT_RESIDUAL = "quant_residual",
     /// Their rows of A; need [`QUANT_PRODUCT`].
+    QUANT_ROWS = "quant_rows",
+    QUANT_ROWS_NORMED = "quant_rows_normed",
     QUANT_INPUT_1 = "quant_input_1",
     QUANT_INPUT_4 = "quant_input_4",
     /// Sums of products of few rows; needs [`QUANT_PRODUCT`].

@@ -90,6 +90,18 @@ pub(crate) fn compare(ctx: &OpContext, op: &'static str, desc: &CompareDesc<'_>)
     zip(ctx, op, desc.operands(op)?, [desc.a, desc.b], types, Function::Compare(desc.op))
 }
 
+/// `output = function(a, b)` of tensors of one type, by the memory of a, b and output.
+pub(super) fn binary_of(
+    ctx: &OpContext,
+    op: &'static str,
+    function: BinaryOp,
+    dtype: DType,
+    loops: Vec<Loop<3>>,
+    [a, b, y]: [&DeviceSlice; 3],
+) -> BackendResult<()> {
+    zip_of(ctx, op, loops, [(Some(a), None), (Some(b), None)], y, [dtype; 2], Function::Binary(function))
+}
+
 fn zip(
     ctx: &OpContext,
     op: &'static str,
@@ -102,12 +114,27 @@ fn zip(
     for dtype in types {
         ctx.require_dtype(op, dtype)?;
     }
-    let output = ctx.output(op, &y, types[1])?;
     let number = |value: &Value<'_>| value.scalar().map(|number| number_bits(types[0], number));
     let numbers = values.each_ref().map(number);
-    let in_place = [&a, &b].map(|slice| is_in_place(slice.as_ref(), &y));
-    let a = input(ctx, op, a.as_ref(), numbers[0], types[0], &y, &output)?;
-    let b = input(ctx, op, b.as_ref(), numbers[1], types[0], &y, &output)?;
+    let [a, b] = [(a.as_ref(), numbers[0]), (b.as_ref(), numbers[1])];
+    zip_of(ctx, op, loops, [a, b], &y, types, function)
+}
+
+/// Of inputs, each of which is in memory or the bits of a number.
+fn zip_of(
+    ctx: &OpContext,
+    op: &'static str,
+    loops: Vec<Loop<3>>,
+    inputs: [(Option<&DeviceSlice>, Option<u32>); 2],
+    y: &DeviceSlice,
+    types: [DType; 2],
+    function: Function,
+) -> BackendResult<()> {
+    let output = ctx.output(op, y, types[1])?;
+    let in_place = inputs.map(|(slice, _)| is_in_place(slice, y));
+    let numbers = inputs.map(|(_, number)| number);
+    let window = |(slice, number)| input(ctx, op, slice, number, types[0], y, &output);
+    let (a, b) = (window(inputs[0])?, window(inputs[1])?);
     let starts = [a.offset, b.offset, output.offset];
     in_parts(ctx, op, Stretch { loops, starts }, |Stretch { loops, starts }| {
         for strided in StridedLoops::plan(loops.clone(), *starts, &types) {

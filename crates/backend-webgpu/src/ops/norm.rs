@@ -57,6 +57,23 @@ pub(crate) fn rms_norm(ctx: &OpContext, op: &'static str, desc: &RmsNormDesc) ->
     call.run(ctx, op, &Slices { x, y, residual, weight, bias: None })
 }
 
+/// `output = x / √(mean(x²) + eps) · weight` for packed rows, by the memory of input, output and weight.
+pub(super) fn rms_norm_of(
+    ctx: &OpContext,
+    op: &'static str,
+    dtype: DType,
+    [rows, columns]: [usize; 2],
+    eps: f64,
+    [x, y, weight]: [&DeviceSlice; 3],
+) -> BackendResult<()> {
+    if rows * columns == 0 {
+        return Ok(());
+    }
+    let call = Call { dtype, rows, columns, eps, centred: false, channels: None };
+    let (x, y, weight) = (x.clone(), y.clone(), Some(weight.clone()));
+    call.run(ctx, op, &Slices { x, y, residual: None, weight, bias: None })
+}
+
 /// `output = (x − mean) / √(var + eps) · weight + bias` for each group of channels.
 pub(crate) fn group_norm(ctx: &OpContext, op: &'static str, desc: &GroupNormDesc) -> BackendResult<()> {
     let operands = desc.operands(op)?;

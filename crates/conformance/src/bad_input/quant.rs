@@ -1,8 +1,8 @@
 //! quant_matmul, quant_gather and dequantize.
 
-use backend_api::desc::{DequantizeDesc, Matrix, QuantGatherDesc, QuantMatmulDesc, QuantMatrix};
+use backend_api::desc::{DequantizeDesc, Matrix, QuantGatherDesc, QuantMatmulDesc, QuantMatrix, RowNorm};
 use backend_api::quant::QuantFormat;
-use backend_api::{Activation, BackendError, Bound, DType};
+use backend_api::{Activation, BackendError, Bound, DType, Gate};
 
 use super::expect::{OVERFLOW, SHAPE, TOO_SMALL, bound, dtype, multiple, short_row, too_small};
 use super::operation::Change;
@@ -58,6 +58,7 @@ fn product(element: DType) -> Operation {
         Slot::new("c", Role::Output, element, 2 * 3),
         Slot::new("bias", Role::Input, element, 3),
         Slot::new("residual", Role::InPlaceInput, element, 2 * 3),
+        Slot::new("norm", Role::Input, element, 64),
     ];
     let good = move |h: &Handles| {
         let of = |i: usize, ld| Matrix::new(h[i], element, ld);
@@ -65,6 +66,7 @@ fn product(element: DType) -> Operation {
             .with_bias(h[3])
             .with_activation(Activation::Relu)
             .with_residual(of(4, 3))
+            .with_norm(RowNorm::new(h[5], 1e-5))
     };
     let mut changes: Vec<Change<QuantMatmulDesc>> = vec![
         ("A of i32", dtype(op, "a", DType::I32), |d| d.a.dtype = DType::I32),
@@ -82,6 +84,9 @@ fn product(element: DType) -> Operation {
         ("lda usize::MAX", OVERFLOW, |d| d.a.ld = usize::MAX),
         ("rows usize::MAX", Expect::Kind(backend_api::ErrorKind::Shape), |d| d.b.rows = usize::MAX),
         ("a row of B too many", SHAPE, |d| d.b.rows = 4),
+        ("a gate for an odd number of rows", multiple(op, "B's number of rows", 2, 3), |d| {
+            d.gate = Some(Gate::Swiglu);
+        }),
     ];
     changes.extend(changes_of_matrix!(op, "b", b, QuantMatmulDesc));
     Operation::new(op, slots, 2.0, move |b, h| b.quant_matmul(&good(h))).variant(element).broken(

@@ -1,14 +1,15 @@
 //! `quant_matmul`, `quant_gather` and `dequantize`: every format, rows with padding, extreme scales.
 
-use backend_api::desc::{DequantizeDesc, Matrix, QuantGatherDesc, QuantMatmulDesc, QuantMatrix};
+use backend_api::desc::{DequantizeDesc, Matrix, QuantGatherDesc, QuantMatmulDesc, QuantMatrix, RowNorm};
 use backend_api::quant::QuantFormat;
-use backend_api::{Activation, DType};
+use backend_api::{Activation, DType, Gate};
 
 use super::gather::{INDICES, Indices};
 use crate::case::Case;
-use crate::data::Data;
-use crate::float::{MIN_NORMAL_F32, gamma};
+use crate::data::{Data, uniform};
+use crate::float::{MIN_NORMAL_F32, gamma, storage_rounding};
 use crate::grid::pairwise;
+use crate::oracle::norm::Row;
 use crate::oracle::product::Stored;
 use crate::oracle::quant::{Scales, Weights};
 use crate::oracle::unary::activation;
@@ -40,6 +41,7 @@ const DTYPES: [[DType; 2]; 4] = [[F32, F32], [F16, F16], [F16, F32], [F32, F16]]
 const HALF_F16: f64 = 1.0 / 2048.0;
 const SUBNORMAL_F16: f64 = 1.0 / (1u64 << 24) as f64;
 const ALPHAS: [f64; 2] = [1.0, -0.5];
+const EPS: f64 = 1e-5;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Residual {
@@ -60,13 +62,15 @@ struct Product {
     bias: bool,
     activation: Activation,
     residual: Residual,
+    norm: bool,
+    gate: Option<Gate>,
     data: Data,
 }
 
 pub(super) fn cases() -> Vec<Case> {
     let grids = ["quant_matmul 1", "quant_matmul 2"].map(|seed| {
         let activations = Activation::ALL.len();
-        pairwise(&[FORMATS.len(), 4, ROWS.len(), COLUMNS.len(), 4, 3, 2, 2, activations, 3, 2], seed)
+        pairwise(&[FORMATS.len(), 4, ROWS.len(), COLUMNS.len(), 4, 3, 2, 2, activations, 3, 2, 3, 6], seed)
     });
     let products = grids.into_iter().flatten().map(|row| Product {
         format: FORMATS[row[0]].0,
@@ -80,6 +84,8 @@ pub(super) fn cases() -> Vec<Case> {
         activation: Activation::ALL[row[8]],
         residual: [Residual::None, Residual::Apart, Residual::InPlace][row[9]],
         data: [Data::Uniform, Data::Integers][row[10]],
+        norm: row[11] == 0,
+        gate: Gate::ALL.get(row[12]).copied(),
     });
     let empty = [[0, 5, 256], [5, 0, 256], [5, 4, 0]].into_iter().flat_map(|[m, n, k]| {
         FORMATS.map(|(format, _)| Product {
@@ -93,6 +99,8 @@ pub(super) fn cases() -> Vec<Case> {
             bias: true,
             activation: Activation::Gelu,
             residual: Residual::Apart,
+            norm: true,
+            gate: Some(Gate::Swiglu),
             data: Data::Uniform,
         })
     });
@@ -115,8 +123,10 @@ impl Product {
         let bias = super::flag(self.bias, "bias", "nobias");
         let residual = format!("{:?}", self.residual).to_lowercase();
         let (format, activation, data) = (name_of(self.format), self.activation.name(), self.data.name());
+        let norm = super::flag(self.norm, "norm", "nonorm");
+        let function = self.gate.map_or(activation, Gate::name);
         let name = format!(
-            "{format}_{dtypes}_m{m}_n{n}_k{k}_ld{ld_extra}_a{alpha}_{bias}_{activation}_res-{residual}_{data}"
+            "{format}_{dtypes}_m{m}_n{n}_k{k}_ld{ld_extra}_a{alpha}_{norm}_{bias}_{function}_res-{residual}_{data}"
         );
         Case::new("quant_matmul", name, move |rng| self.trial(rng))
     }
@@ -124,24 +134,33 @@ impl Product {
     fn trial(self, rng: &mut Rng) -> Trial {
         let Self { format, m, n, k, alpha, .. } = self;
         let [a_type, c_type] = self.dtypes;
-        let exact = self.data == Data::Integers;
-        let weights = Weights::random(rng, format, n, k, if exact { Scales::One } else { Scales::Usual });
+        let is_whole = self.data == Data::Integers;
+        let exact = is_whole && !self.norm && self.gate.is_none();
+        let rows = if self.gate.is_some() { 2 * n } else { n };
+        let weights = Weights::random(rng, format, rows, k, if is_whole { Scales::One } else { Scales::Usual });
         let single = (1, None);
         let a =
             Stored::new((m, k), false, self.ld_extra, single, |count| self.data.values(rng, a_type, count));
-        let bias = self.bias.then(|| self.data.values(rng, c_type, n));
+        let bias = self.bias.then(|| self.data.values(rng, c_type, rows));
+        let norm = self.norm.then(|| uniform(rng, a_type, k, -2.0, 2.0));
         let residual = Stored::new((m, n), false, self.ld_extra, single, |count| match self.residual {
             Residual::None => vec![f64::NAN; count],
             _ => self.data.values(rng, c_type, count),
         });
-        let mut wants = Vec::new();
-        for (i, j) in (0..m * n).map(|at| (at / n, at % n)) {
-            let (mut sum, mut magnitude, mut input) = (0.0, 0.0, 0.0);
-            for p in 0..k {
+        let row_of_a = |i: usize| -> Vec<(f64, f64)> {
+            let row: Vec<f64> = (0..k).map(|p| a.at(0, i, p)).collect();
+            norm.as_ref().map_or_else(|| row.iter().map(|&x| (x, 0.0)).collect(), |norm| normed(a_type, &row, norm))
+        };
+        let rows_of_a: Vec<_> = (0..m).map(row_of_a).collect();
+        // An element of the product and its bound.
+        let product = |i: usize, j: usize| {
+            let (mut sum, mut magnitude, mut input, mut moved) = (0.0, 0.0, 0.0, 0.0);
+            for (p, &(x, error)) in rows_of_a[i].iter().enumerate() {
                 let (weight, parts) = weights.at(j, p);
-                sum += a.at(0, i, p) * weight;
-                magnitude += a.at(0, i, p).abs() * parts;
-                input += a.at(0, i, p).abs();
+                sum += x * weight;
+                magnitude += (x.abs() + error) * parts;
+                input += x.abs() + error;
+                moved += error * weight.abs();
             }
             let bias = bias.as_ref().map_or(0.0, |bias| bias[j]);
             // A term passes through the products with its quant's and its block's scale, at most k + 5
@@ -154,7 +173,15 @@ impl Product {
                 0.0
             };
             let bound = gamma(k + 8) * alpha.abs() * magnitude + gamma(3) * bias.abs() + flushed + rounding;
-            let want = activation(self.activation, alpha * sum + bias, if exact { 0.0 } else { bound });
+            (alpha * sum + bias, if exact { 0.0 } else { bound + alpha.abs() * moved })
+        };
+        let mut wants = Vec::new();
+        for (i, j) in (0..m * n).map(|at| (at / n, at % n)) {
+            let (value, bound) = product(i, j);
+            let want = match self.gate {
+                None => activation(self.activation, value, bound),
+                Some(gate) => gated(gate, c_type, [(value, bound), product(i, n + j)]),
+            };
             let at = residual.index(0, i, j);
             wants.push((
                 at,
@@ -176,15 +203,24 @@ impl Product {
         if self.residual == Residual::Apart {
             trial.input("residual", c_type, &residual.data);
         }
+        if let Some(norm) = &norm {
+            trial.input("norm", a_type, norm);
+        }
         let ld = [a.ld, residual.ld];
         trial.calling(move |backend, p| {
             let c = Matrix::new(p[2], c_type, ld[1]);
-            let b = QuantMatrix::new(p[1], format, n, k);
+            let b = QuantMatrix::new(p[1], format, rows, k);
             let mut desc = QuantMatmulDesc::new(m, Matrix::new(p[0], a_type, ld[0]), b, c)
                 .with_alpha(alpha)
                 .with_activation(self.activation);
             if self.bias {
                 desc = desc.with_bias(p[3]);
+            }
+            if let Some(gate) = self.gate {
+                desc = desc.with_gate(gate);
+            }
+            if let (true, Some(&norm)) = (self.norm, p.last()) {
+                desc = desc.with_norm(RowNorm::new(norm, EPS));
             }
             desc = match self.residual {
                 Residual::None => desc,
@@ -196,6 +232,30 @@ impl Product {
             backend.quant_matmul(&desc)
         })
     }
+}
+
+/// A row's elements after its norm, with their bounds.
+fn normed(dtype: DType, row: &[f64], weight: &[f64]) -> Vec<(f64, f64)> {
+    let row = Row { input: row, residual: &[], weight, bias: &[], eps: EPS };
+    let wants = row.rms_norm();
+    wants.iter().map(|want| stored(dtype, want)).collect()
+}
+
+/// What may be stored of a number: its value and a bound with the rounding to `dtype`.
+fn stored(dtype: DType, want: &Want) -> (f64, f64) {
+    let (value, bound) = want.bounded().unwrap_or((f64::NAN, 0.0));
+    (value, bound + storage_rounding(dtype, value.abs() + bound))
+}
+
+/// A gate's function of the first half of a product times the second, each of which may be stored before.
+fn gated(gate: Gate, dtype: DType, halves: [(f64, f64); 2]) -> Want {
+    let [(gate_value, gate_bound), (value, bound)] =
+        halves.map(|(value, bound)| stored(dtype, &Want::near(value, bound)));
+    let Some((opened, opened_bound)) = activation(gate.activation(), gate_value, gate_bound).bounded() else {
+        return Want::Exact(f64::NAN);
+    };
+    let product_bound = opened.abs() * bound + opened_bound * (value.abs() + bound);
+    Want::near(opened * value, product_bound + gamma(2) * (opened * value).abs())
 }
 
 /// What is wanted of a sum with `residual`.

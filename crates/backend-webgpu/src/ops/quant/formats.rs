@@ -6,8 +6,8 @@ use crate::kernels::Lib;
 use crate::kernels::libs::{
     ACTIVATE, ACTIVATE_HALF, HALF, QUANT_BLOCK_SCALES, QUANT_FRAGMENTS_LOW, QUANT_FRAGMENTS_Q5_K,
     QUANT_FRAGMENTS_Q6_K, QUANT_FRAGMENTS_Q8_0, QUANT_GROUP_SCALES, QUANT_INPUT_1, QUANT_INPUT_4, QUANT_LOW,
-    QUANT_OUTPUT_1, QUANT_OUTPUT_4, QUANT_Q4_0, QUANT_Q5_K, QUANT_Q6_K, QUANT_Q8_0, QUANT_SUPER_SCALES,
-    QUANT_U4, QUANT_U4_ZEROS,
+    QUANT_OUTPUT_1, QUANT_OUTPUT_4, QUANT_Q4_0, QUANT_Q5_K, QUANT_Q6_K, QUANT_Q8_0, QUANT_RESIDUAL,
+    QUANT_ROWS, QUANT_ROWS_NORMED, QUANT_SUPER_SCALES, QUANT_U4, QUANT_U4_ZEROS,
 };
 
 /// The files of a format, and more.
@@ -58,14 +58,18 @@ pub(super) const fn product_libs(format: QuantFormat, vectors: bool, half: bool)
     }
 }
 
-/// What reads the weights as elements of fragments, and the activations for results of f16 or f32.
-pub(super) const fn fragment_libs(format: QuantFormat, half: bool) -> &'static [Lib] {
+/// What reads the weights as elements of fragments and the rows of A, as they are or normalised, and the
+/// activations for results of f16 or f32.
+pub(super) const fn fragment_libs(format: QuantFormat, normed: bool, half: bool) -> &'static [Lib] {
     macro_rules! with_results {
-        ($($fragments:ident),*) => {
-            if half {
-                with_format!(format, [$($fragments,)* HALF, ACTIVATE_HALF])
-            } else {
-                with_format!(format, [$($fragments,)* ACTIVATE])
+        ($fragments:ident) => {
+            match (normed, half) {
+                (false, false) => with_format!(format, [$fragments, QUANT_RESIDUAL, QUANT_ROWS, ACTIVATE]),
+                (false, true) => {
+                    with_format!(format, [$fragments, QUANT_RESIDUAL, QUANT_ROWS, HALF, ACTIVATE_HALF])
+                }
+                (true, false) => with_format!(format, [$fragments, QUANT_ROWS_NORMED, ACTIVATE]),
+                (true, true) => with_format!(format, [$fragments, QUANT_ROWS_NORMED, HALF, ACTIVATE_HALF]),
             }
         };
     }

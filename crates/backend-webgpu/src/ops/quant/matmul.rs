@@ -1,16 +1,15 @@
 //! Products with a quantised matrix.
 
-use std::sync::Arc;
-
 use backend_api::desc::QuantMatmulDesc;
 use backend_api::quant::{QuantFormat, UNIT};
 use backend_api::support::checked_product;
-use backend_api::{Activation, BackendResult, DType};
+use backend_api::{Activation, BackendResult, DType, Gate};
 
 use super::dequantized;
 use super::formats::{KINDS, product_libs};
 use super::planes::{Planes, bindable, group_shift, require_known};
 use super::skinny_cooperative::Tile;
+use super::stages;
 use crate::kernels::{KernelSource, Variant, kernel, params};
 use crate::memory::DeviceSlice;
 use crate::ops::matmul::activation_code;
@@ -22,7 +21,7 @@ use crate::recorder::Window;
 
 static DECODE: KernelSource = kernel!(
     "quant/decode",
-    libs: [GRID, SPECIAL, UNARY, QUANT_NIBBLES, QUANT_PRODUCT, QUANT_SUMS],
+    libs: [GRID, SPECIAL, UNARY, QUANT_NIBBLES, QUANT_PRODUCT, QUANT_RESIDUAL, QUANT_SUMS],
     types: ["TA", "TC"],
     constants: ["ROWS", "SPAN", "ACTIVATION"],
     reads: 7,
@@ -34,7 +33,7 @@ static DECODE_SUBGROUP: KernelSource = KernelSource {
     subgroups: true,
     ..kernel!(
         native "quant/decode_subgroup",
-        libs: [GRID, SPECIAL, UNARY, QUANT_NIBBLES, QUANT_PRODUCT, QUANT_SUMS],
+        libs: [GRID, SPECIAL, UNARY, QUANT_NIBBLES, QUANT_PRODUCT, QUANT_RESIDUAL, QUANT_SUMS],
         types: ["TA", "TC"],
         constants: ["ROWS", "SPAN", "SUBGROUP", "ACTIVATION"],
         reads: 7,
@@ -45,7 +44,7 @@ static DECODE_SUBGROUP: KernelSource = KernelSource {
 
 static TILED: KernelSource = kernel!(
     "quant/tiled",
-    libs: [GRID, SPECIAL, UNARY, QUANT_NIBBLES, QUANT_PRODUCT],
+    libs: [GRID, SPECIAL, UNARY, QUANT_NIBBLES, QUANT_PRODUCT, QUANT_RESIDUAL],
     types: ["TA", "TC"],
     constants: ["ACTIVATION"],
     reads: 7,
@@ -79,6 +78,9 @@ params! {
         residual_ld: u32,
         terms: u32,
         alpha: f32,
+        half: u32,
+        norm: u32,
+        eps: f32,
     }
 }
 
@@ -125,10 +127,10 @@ impl Kernel {
         }
     }
 
-    const fn tile(self) -> [usize; 2] {
+    const fn tile(self, gated: bool) -> [usize; 2] {
         match self {
             Self::Decode(rows) | Self::DecodeSubgroup(rows, _) => [rows, DECODE_COLUMNS],
-            Self::SkinnyCooperative(tile) => tile.tile(),
+            Self::SkinnyCooperative(tile) => tile.tile(gated),
             Self::Tiled => [TILE, TILE],
         }
     }
@@ -143,10 +145,10 @@ impl Kernel {
     }
 
     fn variant(self, signature: &Signature) -> Variant {
-        let Signature { format, dtypes, activation, vectors } = *signature;
+        let Signature { format, dtypes, activation, vectors, .. } = *signature;
         let code = activation_code(activation);
         let variant = match self {
-            Self::SkinnyCooperative(tile) => return tile.variant(format, dtypes[1], activation),
+            Self::SkinnyCooperative(tile) => return tile.variant(signature),
             Self::Decode(rows) => Variant::new(&DECODE, dtypes, [rows as u32, SPAN as u32, code]),
             Self::DecodeSubgroup(rows, subgroup) => {
                 let constants = [rows as u32, SPAN as u32, subgroup, code];
@@ -160,13 +162,17 @@ impl Kernel {
 
 /// What a product's text depends on besides the kernel.
 #[derive(Clone, Copy, Debug)]
-struct Signature {
-    format: QuantFormat,
+pub(super) struct Signature {
+    pub(super) format: QuantFormat,
     /// Of A and C.
-    dtypes: [DType; 2],
-    activation: Activation,
+    pub(super) dtypes: [DType; 2],
+    pub(super) activation: Activation,
     /// Whether A is read four numbers at a time.
-    vectors: bool,
+    pub(super) vectors: bool,
+    /// Whether its rows are normalised.
+    pub(super) normed: bool,
+    /// Whether the second half of the product is multiplied by the activation of the first.
+    pub(super) gated: bool,
 }
 
 /// Each kernel for each format and width of A; types and activations, on which the rest of the text doesn't
@@ -181,7 +187,9 @@ pub(super) fn variants() -> Vec<Variant> {
         for (format, vectors) in KINDS.into_iter().flat_map(|format| [(format, false), (format, true)]) {
             let turn = variants.len();
             let (dtypes, activation) = (DTYPES[turn / 2 % 4], Activation::ALL[turn % Activation::ALL.len()]);
-            variants.push(kernel.variant(&Signature { format, dtypes, activation, vectors }));
+            let signature =
+                Signature { format, dtypes, activation, vectors, normed: false, gated: false };
+            variants.push(kernel.variant(&signature));
         }
     }
     variants
@@ -204,8 +212,21 @@ pub(super) struct Operands {
     pub(super) c: Window,
     pub(super) bias: Window,
     pub(super) residual: Window,
+    /// The weight of the norm of A's rows.
+    pub(super) norm: Window,
     /// Which of them there are.
     terms: u32,
+}
+
+/// The memory of a product, of what there is.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Slices<'a> {
+    pub(super) a: Option<&'a DeviceSlice>,
+    pub(super) b: Option<&'a DeviceSlice>,
+    pub(super) bias: Option<&'a DeviceSlice>,
+    pub(super) residual: Option<&'a DeviceSlice>,
+    pub(super) norm: Option<&'a DeviceSlice>,
+    pub(super) c: &'a DeviceSlice,
 }
 
 impl Operands {
@@ -213,14 +234,11 @@ impl Operands {
         ctx: &OpContext,
         op: &'static str,
         desc: &QuantMatmulDesc,
-        [a, bias, residual]: [Option<&DeviceSlice>; 3],
-        c: &DeviceSlice,
+        slices: &Slices<'_>,
     ) -> BackendResult<Self> {
+        let &Slices { a, bias, residual, norm, c, .. } = slices;
         let dtype = desc.c.dtype;
-        let is_c = |residual: &DeviceSlice| {
-            Arc::ptr_eq(&residual.block, &c.block) && (residual.offset, residual.len) == (c.offset, c.len)
-        };
-        let in_place = residual.is_some_and(is_c);
+        let in_place = residual.is_some_and(|residual| residual.region() == c.region());
         let bit = |holds: bool, bit: u32| if holds { bit } else { 0 };
         let terms =
             bit(bias.is_some(), HAS_BIAS) | bit(residual.is_some(), HAS_RESIDUAL) | bit(in_place, IN_PLACE);
@@ -229,6 +247,7 @@ impl Operands {
             a: ctx.optional_input(op, a, desc.a.dtype, &c)?,
             bias: ctx.optional_input(op, bias, dtype, &c)?,
             residual: ctx.optional_input(op, residual.filter(|_| !in_place), dtype, &c)?,
+            norm: ctx.optional_input(op, norm, desc.a.dtype, &c)?,
             c,
             terms,
         })
@@ -236,7 +255,7 @@ impl Operands {
 
     /// Without a bias and a residual.
     pub(super) fn alone(ctx: &OpContext, a: Window, c: Window) -> Self {
-        Self { a, c, bias: ctx.null(), residual: ctx.null(), terms: 0 }
+        Self { a, c, bias: ctx.null(), residual: ctx.null(), norm: ctx.null(), terms: 0 }
     }
 
     /// As columns of C from `first` on need them.
@@ -249,6 +268,7 @@ impl Operands {
             c: self.c.advanced(first),
             bias: advanced(&self.bias, HAS_BIAS),
             residual: advanced(&self.residual, HAS_RESIDUAL),
+            norm: self.norm.clone(),
             terms: self.terms,
         }
     }
@@ -258,37 +278,61 @@ impl Operands {
         self.terms & IN_PLACE != 0
     }
 
+    /// Whether anything but C is added to the product.
+    pub(super) const fn has_residual_apart(&self) -> bool {
+        self.terms & (HAS_RESIDUAL | IN_PLACE) == HAS_RESIDUAL
+    }
+
     /// Whether A can be read four numbers at a time.
     fn has_vectors(&self, desc: &QuantMatmulDesc) -> bool {
         VecWidth::four_if_fitting(&[&self.a], &strides_of_a(desc)) == VecWidth::Four
     }
 }
 
-/// `C = residual + activation(alpha · A · Bᵀ + bias)`.
+/// `C = residual + activation(alpha · norm(A) · Bᵀ + bias)`, or with a gate
+/// `C = residual + activation(P₁) · P₂`.
 pub(crate) fn quant_matmul(ctx: &OpContext, op: &'static str, desc: &QuantMatmulDesc) -> BackendResult<()> {
     let operands = desc.operands(op)?;
-    let layout = desc.b.layout(op)?;
-    let [a, b, c, bias, residual] = ctx.resolve(op, &operands)?;
+    let [a, b, c, bias, residual, norm] = ctx.resolve(op, &operands)?;
     let Some(c) = c else { return Ok(()) };
     require_known(op, desc.b.format)?;
     ctx.require_dtype(op, desc.a.dtype)?;
     ctx.require_dtype(op, desc.c.dtype)?;
-    let windows = Operands::new(ctx, op, desc, [a.as_ref(), bias.as_ref(), residual.as_ref()], &c)?;
-    let cooperative = Tile::candidate(ctx, desc, &windows).map(Kernel::SkinnyCooperative);
+    let [a, b, bias, residual, norm] = [&a, &b, &bias, &residual, &norm].map(Option::as_ref);
+    multiply(ctx, op, desc, &Slices { a, b, bias, residual, norm, c: &c })
+}
+
+/// [`quant_matmul`] with checked operands.
+pub(super) fn multiply(
+    ctx: &OpContext,
+    op: &'static str,
+    desc: &QuantMatmulDesc,
+    slices: &Slices<'_>,
+) -> BackendResult<()> {
+    let layout = desc.b.layout(op)?;
+    let windows = Operands::new(ctx, op, desc, slices)?;
+    let cooperative = Tile::candidate(ctx, desc, &layout, &windows).map(Kernel::SkinnyCooperative);
+    if cooperative.is_none() && (desc.gate.is_some() || desc.norm.is_some()) {
+        return stages::multiply(ctx, op, desc, slices);
+    }
     let kernel = cooperative.unwrap_or_else(|| Kernel::choose(desc.m, ctx.gpu().subgroup));
-    let columns = Run::of_flops(desc.n(), 2.0 * desc.m as f64 * desc.k() as f64)
+    let columns = Run::of_flops(desc.n(), desc.flops() / desc.n().max(1) as f64)
         .with_iterations(kernel.iterations(layout.units) as f64)
         .aligned(TILE);
     if kernel == Kernel::Tiled && dequantized::is_possible(ctx, desc) {
         // Its parts know only their own work.
         require_end(ctx, op, &columns)?;
-        return dequantized::multiply(ctx, op, desc, &layout, b.as_ref(), &windows);
+        return dequantized::multiply(ctx, op, desc, &layout, slices.b, &windows);
     }
     iterations::require(ctx, op, "units of 128 columns", layout.units, kernel.iterations(1))?;
     in_parts(ctx, op, columns, |run| {
+        let planes = |rows| Planes::new(ctx, op, &layout, slices.b, rows, &windows.c);
+        if desc.gate.is_some() {
+            let planes = planes((0, desc.b.rows))?.starting_at(dim(op, "n", run.first)?);
+            return launch(ctx, op, desc, &windows, kernel, &planes, (run.first, run.end));
+        }
         bindable(ctx, &layout, 0, (run.first, run.end)).try_for_each(|(first, end)| {
-            let planes = Planes::new(ctx, op, &layout, b.as_ref(), (first, end), &windows.c)?;
-            launch(ctx, op, desc, &windows, kernel, &planes, (first, end))
+            launch(ctx, op, desc, &windows, kernel, &planes((first, end))?, (first, end))
         })
     })
 }
@@ -304,15 +348,18 @@ fn launch(
     (first, end): (usize, usize),
 ) -> BackendResult<()> {
     let here = windows.starting_at(first);
-    let params = Params::new(op, desc, &here, planes, end - first, kernel.tile())?;
+    let params = Params::new(op, desc, &here, planes, end - first, kernel.tile(desc.gate.is_some()))?;
     let signature = Signature {
         format: desc.b.format,
         dtypes: [desc.a.dtype, desc.c.dtype],
-        activation: desc.activation,
+        activation: desc.gate.map_or(desc.activation, Gate::activation),
         vectors: windows.has_vectors(desc),
+        normed: desc.norm.is_some(),
+        gated: desc.gate.is_some(),
     };
     let [quants, high, scales, extra] = planes.windows();
-    let reads = [quants, high, scales, extra, &here.a, &here.bias, &here.residual];
+    let added = if desc.norm.is_some() { &here.norm } else { &here.residual };
+    let reads = [quants, high, scales, extra, &here.a, &here.bias, added];
     ctx.launch(
         op,
         &kernel.variant(&signature),
@@ -364,6 +411,9 @@ impl Params {
             residual_ld: ld("ld of the residual", desc.residual.map_or(0, |residual| residual.ld))?,
             terms: windows.terms,
             alpha: desc.alpha as f32,
+            half: if desc.gate.is_some() { dim(op, "n", desc.n())? } else { 0 },
+            norm: windows.norm.offset / 8,
+            eps: desc.norm.map_or(0.0, |norm| norm.eps) as f32,
         })
     }
 }
@@ -374,7 +424,7 @@ mod tests {
 
     #[test]
     fn few_rows_take_the_smallest_tile_that_holds_them() {
-        let rows = [0, 1, 2, 3, 5, 8, 9, 32].map(|m| Kernel::choose(m, None).tile()[0]);
+        let rows = [0, 1, 2, 3, 5, 8, 9, 32].map(|m| Kernel::choose(m, None).tile(false)[0]);
         assert_eq!(rows, [1, 1, 2, 4, 8, 8, 8, 8]);
         assert_eq!(Kernel::choose(33, Some(32)), Kernel::Tiled);
         assert_eq!(Kernel::choose(3, Some(32)), Kernel::DecodeSubgroup(4, 32));

@@ -11,6 +11,7 @@ mod gather;
 mod matmul;
 mod planes;
 mod skinny_cooperative;
+mod stages;
 
 pub(crate) use gather::{dequantize, quant_gather};
 pub(crate) use matmul::quant_matmul;

@@ -54,6 +54,13 @@ impl Planes {
         Ok(Self { places: parts.each_ref().map(|part| part.1), windows: parts.map(|part| part.0) })
     }
 
+    /// The rows from `first` on.
+    pub(super) fn starting_at(self, first: u32) -> Self {
+        // Within the bindings, whose elements have numbers of 32 bits.
+        let places = self.places.map(|(start, row)| (start + first * row, row));
+        Self { places, ..self }
+    }
+
     /// The windows in the order of the bindings.
     pub(super) fn windows(&self) -> [&Window; 4] {
         self.windows.each_ref()
@@ -74,6 +81,11 @@ pub(super) fn bindable(
     let room = usize::try_from(limits.max_bytes.saturating_sub(limits.alignment)).unwrap_or(usize::MAX);
     let rows = (room / widest).max(1);
     (first..end).step_by(rows).map(move |start| (start, end.min(start.saturating_add(rows))))
+}
+
+/// Whether all rows can be bound at once.
+pub(super) fn is_bindable(ctx: &OpContext, layout: &QuantLayout) -> bool {
+    bindable(ctx, layout, 0, (0, layout.rows)).count() <= 1
 }
 
 /// Bytes of the scales that a kernel reads at once, the `ScaleWords` of the format's helper file.

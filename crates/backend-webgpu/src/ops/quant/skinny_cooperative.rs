@@ -5,8 +5,8 @@ use backend_api::quant::{QuantFormat, QuantLayout, QuantPlane, UNIT, dequantize}
 use backend_api::{Activation, BackendResult, DType};
 
 use super::formats::{KINDS, fragment_libs};
-use super::matmul::{Operands, Params, strides_of_a};
-use super::planes::Planes;
+use super::matmul::{Operands, Params, Signature, strides_of_a};
+use super::planes::{Planes, is_bindable};
 use crate::kernels::{KernelSource, Variant, kernel};
 use crate::ops::has_room;
 use crate::ops::matmul::activation_code;
@@ -22,7 +22,7 @@ static SKINNY_COOPERATIVE: KernelSource = KernelSource {
         native "quant/skinny_cooperative",
         libs: [GRID, SPECIAL, UNARY, QUANT_NIBBLES, QUANT_PRODUCT, QUANT_HALVES, FRAGMENT_ELEMENTS],
         types: ["TA", "TC"],
-        constants: ["SUBGROUPS", "ROWS", "HALF_BLOCKS", "ACTIVATION"],
+        constants: ["SUBGROUPS", "ROWS", "HALF_BLOCKS", "ACTIVATION", "GATED"],
         reads: 7,
         writes: 1,
         params: Params,
@@ -34,6 +34,11 @@ const MOST_ROWS: usize = 2 * FRAGMENT;
 
 /// Units of B's rows that a subgroup takes at once.
 const AHEAD: usize = 2;
+
+/// Rows of A that are normalised in workgroup memory, and elements of all of them, as lib/quant_rows_normed has
+/// them.
+const STAGED_ROWS: usize = 4;
+const STAGED: usize = 8 * 2048;
 
 /// The workgroup: rows of A, and subgroups that share k.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,9 +63,9 @@ impl Tile {
         Self { rows, subgroups }
     }
 
-    /// Rows and columns of C that a workgroup makes.
-    pub(super) const fn tile(self) -> [usize; 2] {
-        [self.rows, FRAGMENT]
+    /// Rows and columns of C that a workgroup makes: half of a fragment's columns if the others are gates.
+    pub(super) const fn tile(self, gated: bool) -> [usize; 2] {
+        [self.rows, if gated { FRAGMENT / 2 } else { FRAGMENT }]
     }
 
     /// Turns of the longest loop along a row of so many units.
@@ -68,41 +73,64 @@ impl Tile {
         units.div_ceil(AHEAD * self.subgroups)
     }
 
-    pub(super) fn variant(self, format: QuantFormat, dtype: DType, activation: Activation) -> Variant {
+    pub(super) fn variant(self, signature: &Signature) -> Variant {
+        let &Signature { format, dtypes: [_, dtype], activation, normed, gated, .. } = signature;
         let half_blocks = match format {
             QuantFormat::Q6_K => true,
             QuantFormat::U4 { group, .. } => group < 32,
             _ => false,
         };
+        let flags = [half_blocks, gated].map(u32::from);
         let constants =
-            [self.subgroups as u32, self.rows as u32, u32::from(half_blocks), activation_code(activation)];
+            [self.subgroups as u32, self.rows as u32, flags[0], activation_code(activation), flags[1]];
         Variant::new(&SKINNY_COOPERATIVE, [DType::F16, dtype], constants)
-            .with_libs(fragment_libs(format, dtype == DType::F16))
+            .with_libs(fragment_libs(format, normed, dtype == DType::F16))
             .with_rolled_loops()
     }
 
     /// The workgroup for a product, if the device and the operands allow it.
-    pub(super) fn candidate(ctx: &OpContext, desc: &QuantMatmulDesc, operands: &Operands) -> Option<Self> {
+    pub(super) fn candidate(
+        ctx: &OpContext,
+        desc: &QuantMatmulDesc,
+        layout: &QuantLayout,
+        operands: &Operands,
+    ) -> Option<Self> {
         let gpu = ctx.gpu();
         // No browser offers tensor cores.
         if cfg!(target_family = "wasm") || !(gpu.cooperative_matrices && gpu.takes_spirv) {
             return None;
         }
-        let width = VecWidth::fitting(DType::F16, &[&operands.a], &strides_of_a(desc));
+        let width = VecWidth::fitting(DType::F16, &[&operands.a, &operands.norm], &strides_of_a(desc));
+        let staged = if desc.norm.is_some() { desc.m.saturating_mul(desc.k()) } else { 0 };
+        let fits_staged = desc.norm.is_none()
+            || staged <= STAGED && desc.m <= STAGED_ROWS && !operands.has_residual_apart();
         let fits = desc.a.dtype == DType::F16
             && (1..=MOST_ROWS).contains(&desc.m)
             && desc.k() > 0
             && desc.k().is_multiple_of(UNIT)
-            && width == VecWidth::Eight;
-        let tile = Self::choose(desc.m, desc.n(), gpu.profile.compute_units);
-        let bytes = tile.subgroups * tile.rows * FRAGMENT * size_of::<f32>();
+            && width == VecWidth::Eight
+            && fits_staged
+            && (desc.gate.is_none() || is_bindable(ctx, layout));
+        let tile = Self::choose(desc.m, desc.b.rows, gpu.profile.compute_units);
+        let mut bytes = tile.subgroups * tile.rows * FRAGMENT * size_of::<f32>();
+        if desc.norm.is_some() {
+            bytes += 2 * STAGED + tile.subgroups * STAGED_ROWS * size_of::<f32>();
+        }
         let has_room = has_room(&gpu.limits, tile.subgroups * SUBGROUP, bytes);
         (fits && has_room && tile.passes(ctx, desc.b.format)).then_some(tile)
     }
 
     /// Whether the device makes right products with it.
     fn passes(self, ctx: &OpContext, format: QuantFormat) -> bool {
-        let variant = self.variant(format, DType::F32, Activation::Identity);
+        // What norms and gates add is arithmetic as everywhere.
+        let variant = self.variant(&Signature {
+            format,
+            dtypes: [DType::F16, DType::F32],
+            activation: Activation::Identity,
+            vectors: true,
+            normed: false,
+            gated: false,
+        });
         ctx.state.self_tests.pass(&variant, || self.check(ctx, format, &variant))
     }
 
@@ -129,7 +157,7 @@ impl Tile {
             QuantMatrix::new(0, format, n, k),
             Matrix::new(0, DType::F32, n),
         );
-        let params = Params::new(OP, &desc, &windows, &planes, n, self.tile())?;
+        let params = Params::new(OP, &desc, &windows, &planes, n, self.tile(false))?;
         let [quants, high, scales, extra] = planes.windows();
         let bound = [quants, high, scales, extra, &windows.a, &windows.bias, &windows.residual, &windows.c];
         test.launch(variant, &bound, &params, linear_grid(OP, params.tiles as usize)?)?;
@@ -175,9 +203,14 @@ pub(super) fn variants() -> Vec<Variant> {
     let mut variants = Vec::new();
     for tile in Tile::ALL {
         for format in KINDS.into_iter().chain([finest]) {
-            for dtype in [DType::F16, DType::F32] {
-                let activation = Activation::ALL[variants.len() / 2 % Activation::ALL.len()];
-                variants.push(tile.variant(format, dtype, activation));
+            for normed in [false, true] {
+                for dtype in [DType::F16, DType::F32] {
+                    let turn = variants.len() / 2;
+                    let activation = Activation::ALL[turn % Activation::ALL.len()];
+                    let (dtypes, gated) = ([DType::F16, dtype], turn / 2 % 2 == 1);
+                    let signature = Signature { format, dtypes, activation, vectors: true, normed, gated };
+                    variants.push(tile.variant(&signature));
+                }
             }
         }
     }

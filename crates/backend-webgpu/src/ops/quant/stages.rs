@@ -1,0 +1,74 @@
+//! Products with a norm or a gate that their kernel doesn't know: one operation after the other, over scratch memory.
+
+use backend_api::desc::{Matrix, QuantMatmulDesc};
+use backend_api::support::{Loop, checked_product};
+use backend_api::{Activation, BackendResult, BinaryOp};
+
+use super::matmul::{self, Slices};
+use crate::memory::DeviceSlice;
+use crate::ops::binary::binary_of;
+use crate::ops::copy::copy_windows;
+use crate::ops::norm::rms_norm_of;
+use crate::ops::op_context::OpContext;
+
+/// `C = residual + activation(alpha · norm(A) · Bᵀ + bias)`, with a norm, a gate or both.
+pub(super) fn multiply(
+    ctx: &OpContext,
+    op: &'static str,
+    desc: &QuantMatmulDesc,
+    slices: &Slices<'_>,
+) -> BackendResult<()> {
+    let mut plain = *desc;
+    (plain.norm, plain.gate) = (None, None);
+    let rows = normalised(ctx, op, desc, slices)?;
+    if rows.is_some() {
+        plain.a = Matrix::new(0, desc.a.dtype, desc.k());
+    }
+    let slices = Slices { a: rows.as_ref().or(slices.a), norm: None, ..*slices };
+    let Some(gate) = desc.gate else {
+        return matmul::multiply(ctx, op, &plain, &slices);
+    };
+    let dtype = desc.c.dtype;
+    let product = ctx.scratch(op, checked_product(op, "C", &[desc.m, desc.b.rows, dtype.size()])?)?;
+    (plain.activation, plain.residual) = (Activation::Identity, None);
+    plain.c = Matrix::new(0, dtype, desc.b.rows);
+    matmul::multiply(ctx, op, &plain, &Slices { residual: None, c: &product, ..slices })?;
+
+    let (m, n, ld) = (desc.m, desc.n(), desc.c.ld);
+    let opened = DeviceSlice {
+        block: product.block.clone(),
+        offset: product.offset + n * dtype.size(),
+        len: product.len - n * dtype.size(),
+    };
+    let loops = |strides: [usize; 3]| -> Vec<Loop<3>> { vec![(m, strides), (n, [1; 3])] };
+    let row = 2 * n;
+    let (Some(matrix), Some(residual)) = (desc.residual, slices.residual) else {
+        let operands = [&product, &opened, slices.c];
+        return binary_of(ctx, op, gate.binary(), dtype, loops([row, row, ld]), operands);
+    };
+    let operands = [&product, &opened, &product];
+    binary_of(ctx, op, gate.binary(), dtype, loops([row; 3]), operands)?;
+    let operands = [residual, &product, slices.c];
+    binary_of(ctx, op, BinaryOp::Add, dtype, loops([matrix.ld, row, ld]), operands)
+}
+
+/// A's rows normalised, packed; `None` where there is nothing to normalise.
+fn normalised(
+    ctx: &OpContext,
+    op: &'static str,
+    desc: &QuantMatmulDesc,
+    slices: &Slices<'_>,
+) -> BackendResult<Option<DeviceSlice>> {
+    let (Some(norm), Some(a), Some(weight)) = (desc.norm, slices.a, slices.norm) else { return Ok(None) };
+    let (m, k, dtype) = (desc.m, desc.k(), desc.a.dtype);
+    let to = ctx.scratch(op, checked_product(op, "A", &[m, k, dtype.size()])?)?;
+    if m <= 1 || desc.a.ld == k {
+        rms_norm_of(ctx, op, dtype, [m, k], norm.eps, [a, &to, weight])?;
+    } else {
+        let output = ctx.output(op, &to, dtype)?;
+        let input = ctx.input(op, a, dtype, &output)?;
+        copy_windows(ctx, op, [dtype; 2], vec![(m, [desc.a.ld, k]), (k, [1, 1])], [&input, &output])?;
+        rms_norm_of(ctx, op, dtype, [m, k], norm.eps, [&to, &to, weight])?;
+    }
+    Ok(Some(to))
+}
