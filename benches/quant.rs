@@ -4,8 +4,8 @@
 //! `cargo bench --bench quant`; `COMPUTE_BACKEND=webgpu:0` chooses a device. Of products, the bytes are those
 //! of the quantised matrix: with few rows, reading it is what takes the time.
 
-use backend_api::DType;
-use backend_api::desc::{DequantizeDesc, Matrix, QuantGatherDesc, QuantMatmulDesc, QuantMatrix};
+use backend_api::{DType, Gate};
+use backend_api::desc::{DequantizeDesc, Matrix, QuantGatherDesc, QuantMatmulDesc, QuantMatrix, RowNorm};
 use backend_api::quant::QuantFormat;
 use benches::Subject;
 use benches::rows::Bench;
@@ -30,6 +30,25 @@ fn product(bench: &mut Bench, format: QuantFormat, dtype: DType, [m, n, k]: [usi
     let name = format!("{}_{m}x{n}x{k}", format.name());
     bench.measure("quant_matmul", &name, dtype, words, |backend| backend.quant_matmul(&desc));
     bench.subject.free(&[a.ptr, b.ptr, c.ptr]);
+}
+
+/// The first half of a decoder's feed-forward network, whose `n` results are made of 2n columns: with a norm of
+/// its rows, with a gate, and with both.
+fn gated(bench: &mut Bench, format: QuantFormat, dtype: DType, [m, n, k]: [usize; 3]) {
+    let b = matrix(&bench.subject, format, [2 * n, k]);
+    let operand = |rows, columns| Matrix::new(bench.subject.operand(dtype, rows * columns), dtype, columns);
+    let (a, c, wide) = (operand(m, k), operand(m, n), operand(m, 2 * n));
+    let weight = bench.subject.operand(dtype, k);
+    let norm = RowNorm::new(weight, 1e-5);
+    let plain = QuantMatmulDesc::new(m, a, b, wide);
+    let gated = QuantMatmulDesc::new(m, a, b, c).with_gate(Gate::Swiglu);
+    let words = format.bytes(2 * n, k).expect("whole blocks") / dtype.size();
+    let ways = [("plain", plain), ("norm", plain.with_norm(norm)), ("gate", gated), ("norm_gate", gated.with_norm(norm))];
+    for (way, desc) in ways {
+        let name = format!("{}_{way}_{m}x{}x{k}", format.name(), 2 * n);
+        bench.measure("quant_matmul", &name, dtype, words, |backend| backend.quant_matmul(&desc));
+    }
+    bench.subject.free(&[a.ptr, b.ptr, c.ptr, wide.ptr, weight]);
 }
 
 fn rows(bench: &mut Bench, format: QuantFormat, [n, k, count]: [usize; 3]) {
@@ -59,6 +78,9 @@ fn main() {
             product(&mut bench, format, dtype, [1, inner, hidden]);
             product(&mut bench, format, dtype, [1, hidden, inner]);
             product(&mut bench, format, dtype, [1, narrow, narrow]);
+            for m in [1, many] {
+                gated(&mut bench, format, dtype, [m, inner, hidden]);
+            }
             for [n, k] in [[2 * hidden, narrow], [narrow, 2 * hidden], [narrow, narrow]] {
                 product(&mut bench, format, dtype, [many, n, k]);
             }

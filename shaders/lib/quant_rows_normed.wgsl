@@ -3,7 +3,7 @@
 //
 // needs: a, THREADS, SUBGROUPS, lib/quant_product
 
-const STAGED: u32 = 2048u;
+const STAGED: u32 = 512u;
 const STAGED_ROWS: u32 = 4u;
 
 @group(0) @binding(6) var<storage, read> norm: array<vec4<u32>>;

@@ -165,21 +165,14 @@ fn main(
   }
   let rows = min(first_row + pair, vec2<u32>(params.m - 1u));
 
-  // What comes first of B is on its way while rows of A are prepared.
-  var unit = AHEAD * subgroup;
-  var now = fetch(columns, min(unit, params.units - 1u), j);
-  var next = fetch(columns, min(unit + 1u, params.units - 1u), j);
   prepare_rows(first_row, index);
   var sums: Elements;
-  while unit < params.units {
+  for (var unit = AHEAD * subgroup; unit < params.units; unit += AHEAD * SUBGROUPS) {
+    let now = fetch(columns, unit, j);
+    let next = fetch(columns, min(unit + 1u, params.units - 1u), j);
     sums = add_unit(sums, now, j, rows, unit);
     if unit + 1u < params.units {
       sums = add_unit(sums, next, j, rows, unit + 1u);
-    }
-    unit += AHEAD * SUBGROUPS;
-    if unit < params.units {
-      now = fetch(columns, unit, j);
-      next = fetch(columns, min(unit + 1u, params.units - 1u), j);
     }
   }
 

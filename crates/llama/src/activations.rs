@@ -34,6 +34,8 @@ pub(crate) struct Activations {
     pub(crate) gate_up: Buffer,
     /// `[rows, intermediate]`.
     pub(crate) inner: Buffer,
+    /// Keys and values of a pass's only row, where they lie side by side.
+    pub(crate) kv_row: Option<Buffer>,
     /// Where the queries, keys and values lie in `qkv`.
     pub(crate) parts: [Rows; 3],
     /// Packed queries and packed keys, where they are normalised.
@@ -62,6 +64,9 @@ impl Activations {
             let row = q + 2 * kv;
             ([part(0, row), part(q, row), part(q + kv, row)], None)
         };
+        let size = dtype.size();
+        let is_row = rows == 1 && !split;
+        let kv_row = is_row.then(|| qkv.view(q * size, 2 * kv * size)).transpose()?;
         Ok(Self {
             rows,
             dtype,
@@ -73,6 +78,7 @@ impl Activations {
             context: tensor(q)?,
             gate_up: tensor(2 * config.intermediate)?,
             inner: tensor(config.intermediate)?,
+            kv_row,
             _qkv: qkv,
             parts,
             packed,

@@ -180,12 +180,18 @@ impl Cache {
         a: &Activations,
         decode: &Decode,
     ) -> BackendResult<()> {
-        self.append(backend, config, a, 0..a.rows, (&decode.staging, 0))?;
         let Some(page) = decode.pages.get(layer) else { return Ok(()) };
+        let (source, source_dtype) = match &a.kv_row {
+            Some(row) => (row, a.dtype),
+            None => {
+                self.append(backend, config, a, 0..a.rows, (&decode.staging, 0))?;
+                (&decode.staging, self.dtype)
+            }
+        };
         let shape = IndexShape { rows: decode.page_len, columns: 2 * config.kv_width(), count: a.rows };
-        let (indices, staging) = (decode.page_rows.ptr(), decode.staging.ptr());
-        let assign = ScatterOp::Assign;
-        backend.scatter(&ScatterDesc::new(assign, self.dtype, page.ptr(), indices, staging, shape))?;
+        let (indices, assign) = (decode.page_rows.ptr(), ScatterOp::Assign);
+        let append = ScatterDesc::new(assign, self.dtype, page.ptr(), indices, source.ptr(), shape);
+        backend.scatter(&append.with_source_dtype(source_dtype))?;
 
         let shape = AttentionShape {
             batch: a.rows,

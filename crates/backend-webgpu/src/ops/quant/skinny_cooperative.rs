@@ -38,7 +38,7 @@ const AHEAD: usize = 2;
 /// Rows of A that are normalised in workgroup memory, and elements of all of them, as lib/quant_rows_normed has
 /// them.
 const STAGED_ROWS: usize = 4;
-const STAGED: usize = 8 * 2048;
+const STAGED: usize = 8 * 512;
 
 /// The workgroup: rows of A, and subgroups that share k.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -112,6 +112,9 @@ impl Tile {
             && fits_staged
             && (desc.gate.is_none() || is_bindable(ctx, layout));
         let tile = Self::choose(desc.m, desc.b.rows, gpu.profile.compute_units);
+        // Every workgroup normalises the rows for itself: if many run one after the other on a compute unit, an
+        // operation for all of them takes less.
+        let fits = fits && (desc.norm.is_none() || tile.subgroups == 16);
         let mut bytes = tile.subgroups * tile.rows * FRAGMENT * size_of::<f32>();
         if desc.norm.is_some() {
             bytes += 2 * STAGED + tile.subgroups * STAGED_ROWS * size_of::<f32>();

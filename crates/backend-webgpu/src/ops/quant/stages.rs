@@ -19,20 +19,23 @@ pub(super) fn multiply(
     slices: &Slices<'_>,
 ) -> BackendResult<()> {
     let mut plain = *desc;
-    (plain.norm, plain.gate) = (None, None);
-    let rows = normalised(ctx, op, desc, slices)?;
-    if rows.is_some() {
-        plain.a = Matrix::new(0, desc.a.dtype, desc.k());
-    }
-    let slices = Slices { a: rows.as_ref().or(slices.a), norm: None, ..*slices };
-    let Some(gate) = desc.gate else {
+    if desc.norm.is_some() {
+        plain.norm = None;
+        let rows = normalised(ctx, op, desc, slices)?;
+        if rows.is_some() {
+            plain.a = Matrix::new(0, desc.a.dtype, desc.k());
+        }
+        let slices = Slices { a: rows.as_ref().or(slices.a), norm: None, ..*slices };
         return matmul::multiply(ctx, op, &plain, &slices);
+    }
+    let Some(gate) = plain.gate.take() else {
+        return matmul::multiply(ctx, op, &plain, slices);
     };
     let dtype = desc.c.dtype;
     let product = ctx.scratch(op, checked_product(op, "C", &[desc.m, desc.b.rows, dtype.size()])?)?;
     (plain.activation, plain.residual) = (Activation::Identity, None);
     plain.c = Matrix::new(0, dtype, desc.b.rows);
-    matmul::multiply(ctx, op, &plain, &Slices { residual: None, c: &product, ..slices })?;
+    matmul::multiply(ctx, op, &plain, &Slices { residual: None, c: &product, ..*slices })?;
 
     let (m, n, ld) = (desc.m, desc.n(), desc.c.ld);
     let opened = DeviceSlice {

@@ -131,7 +131,7 @@ pub(crate) struct BenchArgs {
     /// Tokens that are in the cache before a test
     #[arg(short = 'd', long, default_value_t = 0)]
     pub(crate) depth: usize,
-    /// How often each test is made, after once without a clock
+    /// How often each test is measured, after a second of warm-up
     #[arg(short = 'r', long, default_value_t = 5)]
     pub(crate) repetitions: usize,
 }

@@ -1,6 +1,6 @@
 //! `llama bench`: tokens a second, with the names and columns of llama.cpp's llama-bench.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::ensure;
 use llama::{Input, Session};
@@ -28,6 +28,10 @@ struct Test {
     samples_ts: Vec<f64>,
 }
 
+/// How long a test runs before it is measured: kernels are compiled, and a device that was idle reaches its full
+/// clock rate.
+const WARM_UP: Duration = Duration::from_secs(1);
+
 pub(crate) fn run(args: &BenchArgs) -> anyhow::Result<()> {
     let BenchArgs { prompt, generate, depth, repetitions, .. } = *args;
     ensure!(prompt > 0 || generate > 0, "there is nothing to measure: -p and -n are 0");
@@ -43,7 +47,8 @@ pub(crate) fn run(args: &BenchArgs) -> anyhow::Result<()> {
             continue;
         }
         let mut samples_ts = Vec::new();
-        for repetition in 0..=repetitions {
+        let (begin, mut is_warm) = (Instant::now(), false);
+        while samples_ts.len() < repetitions {
             fill(&mut session, depth)?;
             let start = Instant::now();
             if n_prompt > 0 {
@@ -54,10 +59,10 @@ pub(crate) fn run(args: &BenchArgs) -> anyhow::Result<()> {
                 session.decode_greedy(0, &[0], n_gen)?;
             }
             let seconds = start.elapsed().as_secs_f64();
-            // The first time compiles kernels.
-            if repetition > 0 {
+            if is_warm {
                 samples_ts.push((n_prompt + n_gen) as f64 / seconds);
             }
+            is_warm = begin.elapsed() >= WARM_UP;
         }
         let (avg_ts, stddev_ts) = statistics(&samples_ts);
         let suffix = if depth > 0 { format!(" @ d{depth}") } else { String::new() };
