@@ -103,7 +103,7 @@ impl Pieces {
 
 /// Bytes of the parts of every row: a state and a vector of whole fours for each piece.
 pub(super) fn bytes_of_parts(op: &'static str, desc: &AttentionDesc, pieces: usize) -> BackendResult<usize> {
-    let length = desc.head_dim.next_multiple_of(4) + STATE;
+    let length = desc.v_head_dim.next_multiple_of(4) + STATE;
     checked_product(op, "scratch", &[desc.batch, desc.heads, desc.seq_q, pieces, length, size_of::<f32>()])
 }
 
@@ -125,7 +125,7 @@ fn combine(
     let rows = checked_product(op, "rows", &[desc.batch, desc.heads, desc.seq_q])?;
     let params = params(op, desc, windows, rows, pieces)?;
     let inputs = [parts, q, k, v, mask, lengths, lse];
-    let variant = combine_variant([desc.dtype, desc.kv_dtype], desc.head_dim);
+    let variant = combine_variant([desc.dtype, desc.kv_dtype], desc.v_head_dim);
     ctx.launch(op, &variant, &inputs, o, &params, linear_grid(op, rows)?)
 }
 
