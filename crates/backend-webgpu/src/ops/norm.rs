@@ -249,8 +249,12 @@ impl Call {
         let scratch = ctx.scratch(op, self.rows * parts * 3 * DType::F32.size())?;
         let found = ctx.output(op, &scratch, DType::F32)?;
         params.parts = parts as u32;
-        let first = ctx.input(op, &slices.x, dtype, &found)?;
-        let second = ctx.optional_input(op, slices.residual.as_ref(), dtype, &found)?;
+        let read = |place: Place, bound: &Window| match (place, &sum) {
+            (Place::Output, _) => output.clone(),
+            (Place::Sum, Some(sum)) => sum.clone(),
+            _ => bound.clone(),
+        };
+        let (first, second) = (read(input_place, &x), read(residual_place, &residual));
         let sums = Params {
             x_offset: first.offset / width,
             residual_offset: second.offset / width,
