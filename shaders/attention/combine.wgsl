@@ -31,8 +31,8 @@ fn main(
   if row >= params.tiles {
     return;
   }
-  let splits = params.options >> 8u;
-  let fours = (params.head_dim + 3u) / 4u;
+  let splits = pieces();
+  let fours = (v_head_dim() + 3u) / 4u;
   let length = fours + 1u;
   let lane = index % LANES;
   let row_group = index / LANES;
@@ -87,7 +87,7 @@ fn main(
   if !is_finite(result) && is_defined(total) {
     result = mean_of_seen(batch, head, query, d, result);
   }
-  for (var i = 0u; i < min(4u, params.head_dim - d); i++) {
+  for (var i = 0u; i < min(4u, v_head_dim() - d); i++) {
     o[at + i] = T(result[i]);
   }
   if has(HAS_LSE) && index == 0u {

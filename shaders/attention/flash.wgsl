@@ -328,7 +328,7 @@ fn main(
 fn read_four(base: u32, d: u32) -> vec4<f32> {
   var four = vec4<f32>();
   for (var j = 0u; j < 4u; j++) {
-    if d + j < params.head_dim {
+    if d + j < v_head_dim() {
       four[j] = f32(o[base + d + j]);
     }
   }
@@ -338,7 +338,7 @@ fn read_four(base: u32, d: u32) -> vec4<f32> {
 // Writes four elements of an output vector, or as many as it has.
 fn write_four(base: u32, d: u32, numbers: vec4<f32>) {
   for (var j = 0u; j < 4u; j++) {
-    if d + j < params.head_dim {
+    if d + j < v_head_dim() {
       o[base + d + j] = T(numbers[j]);
     }
   }

@@ -41,7 +41,7 @@ struct Place {
 // Lanes of a slot, the same for the whole workgroup.
 fn lanes_of_slot() -> u32 {
   var lanes = LEAST_LANES;
-  while lanes * WIDTH < params.head_dim {
+  while lanes * WIDTH < max(params.head_dim, v_head_dim()) {
     lanes *= 2u;
   }
   return lanes;
@@ -80,14 +80,17 @@ fn main(
   let used = (params.head_dim + WIDTH - 1u) / WIDTH;
   let d = min(place.lane, used - 1u) * WIDTH;
   let left = params.head_dim - d;
+  let v_used = (v_head_dim() + WIDTH - 1u) / WIDTH;
+  let v_d = min(place.lane, v_used - 1u) * WIDTH;
+  let v_left = v_head_dim() - v_d;
 
   let end = tile.end;
   let last = max(end, 1u) - 1u;
   let is_plain = params.seq_q == 1u && !has(HAS_MASK);
   let k_start = tile.k + d;
-  let v_start = tile.v + d;
+  let v_start = tile.v + v_d;
   var keys = fetch_keys(k_start, tile.begin + place.slot, slots, last, left);
-  var values = fetch_values(v_start, tile.begin + place.slot, slots, last, left);
+  var values = fetch_values(v_start, tile.begin + place.slot, slots, last, v_left);
   let by = queries(tile, d, left);
 
   var out: Vector;
@@ -141,7 +144,7 @@ fn main(
     out = added(out, values.b, p.b);
     out = added(out, values.c, p.c);
     out = added(out, values.d, p.d);
-    values = fetch_values(v_start, next + place.slot, slots, last, left);
+    values = fetch_values(v_start, next + place.slot, slots, last, v_left);
   }
 
   // All slots on one scale.

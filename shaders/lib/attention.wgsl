@@ -19,13 +19,18 @@ const LOWEST: f32 = -0x1.fffffep+127f;
 const LOG2_E: f32 = 1.4426950408889634;
 const LN_2: f32 = 0.6931471805599453;
 
-// Bits of `options`; from the eighth on, it has the number of pieces into which the keys are split.
+// Bits of `options`. From the eighth on, it has the number of pieces into which the keys are split, and in the
+// last eight the elements of a value's vector, less one.
 const CAUSAL: u32 = 1u;
 const HAS_MASK: u32 = 2u;
 const HAS_LENGTHS: u32 = 4u;
 const HAS_LSE: u32 = 8u;
 // Products are scaled, bounded and masked to be scores.
 const NATURAL: u32 = 16u;
+// Where positions don't count from the last key: the first query is at the first key, or the last query at the
+// last real key.
+const TOP_LEFT: u32 = 32u;
+const BY_LENGTHS: u32 = 64u;
 
 struct Params {
   heads: u32,
@@ -55,6 +60,15 @@ fn has(option: u32) -> bool {
   return (params.options & option) != 0u;
 }
 
+fn pieces() -> u32 {
+  return (params.options >> 8u) & 0xffffu;
+}
+
+// Elements of a vector of V and O.
+fn v_head_dim() -> u32 {
+  return (params.options >> 24u) + 1u;
+}
+
 // Which of the tiles of queries a workgroup works on, and of which head, those of all batches counted on.
 //
 // With a causal mask, the last queries have the most to do. They come first in a band of heads, so that the
@@ -81,7 +95,8 @@ fn real_keys(batch: u32) -> u32 {
 // The first key that a query sees, its mask aside, and the first after it that it doesn't.
 fn visible(query: u32, real: u32) -> vec2<u32> {
   // The query's position, plus 1 and seq_q, which keep it positive.
-  let position = query + params.seq_kv + 1u;
+  let behind = select(select(params.seq_kv, real, has(BY_LENGTHS)), params.seq_q, has(TOP_LEFT));
+  let position = query + behind + 1u;
   let last = select(real, min(real, position - min(position, params.seq_q)), has(CAUSAL));
   let first = position - min(position, params.seq_q + params.window);
   return vec2<u32>(min(first, last), last);

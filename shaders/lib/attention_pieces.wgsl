@@ -51,8 +51,7 @@ fn piece_length(seen: u32) -> u32 {
   if !has(HAS_LENGTHS) || seen == 0u {
     return params.tiles;
   }
-  let pieces = params.options >> 8u;
-  return (1u + (seen - 1u) / (pieces * params.tiles)) * params.tiles;
+  return (1u + (seen - 1u) / (pieces() * params.tiles)) * params.tiles;
 }
 
 // The head and the query of a row.
@@ -74,5 +73,5 @@ fn next_place(tile: Tile, place: vec2<u32>) -> vec2<u32> {
 // Where a row's part begins: four elements for its reference and its sum, then its vector.
 fn part_of(tile: Tile, place: vec2<u32>, split: u32, splits: u32) -> u32 {
   let row = (tile.batch * params.heads + place.x) * params.seq_q + place.y;
-  return (row * splits + split) * (4u * ((params.head_dim + 3u) / 4u) + 4u);
+  return (row * splits + split) * (4u * ((v_head_dim() + 3u) / 4u) + 4u);
 }

@@ -128,7 +128,7 @@ fn scores(tile: Tile, key: u32, end: u32, plain: bool, products: Rows) -> Rows {
 fn write_number(tile: Tile, split: u32, splits: u32, number: u32, sums: Rows) {
   var place = place_of(tile, tile.row);
   for (var r = 0u; r < ROWS; r++) {
-    if tile.row + r < rows() && number < params.head_dim {
+    if tile.row + r < rows() && number < v_head_dim() {
       parts[part_of(tile, place, split, splits) + 4u + number] = row_of(sums, r);
     }
     place = next_place(tile, place);

@@ -21,7 +21,7 @@ fn mean_of_seen(batch: u32, head: u32, query: u32, d: u32, result: vec4<f32>) ->
   let seen = visible(query, real_keys(batch));
   let row = mask_row(batch, head, query);
   let start = params.v.x + batch * params.v.y + head / params.group * params.v.z + d;
-  let left = params.head_dim - d;
+  let left = v_head_dim() - d;
   var unbounded = vec4<f32>();
   var key = seen.x;
   for (; key < seen.y; key++) {

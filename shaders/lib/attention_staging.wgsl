@@ -58,8 +58,8 @@ fn fetch_values(tile: Tile, index: u32, key: u32, slot: u32) -> array<Fetched, F
   for (var i = 0u; i < FETCHES; i++) {
     let row = (i * THREADS + index) / COLUMNS_V;
     let token = key + row / SLOTS * FOURS + slot + row % SLOTS;
-    if d < params.head_dim && token < tile.end {
-      result[i] = fetch_v(tile.v + token * params.v.w + d, params.head_dim - d);
+    if d < v_head_dim() && token < tile.end {
+      result[i] = fetch_v(tile.v + token * params.v.w + d, v_head_dim() - d);
     }
   }
   return result;

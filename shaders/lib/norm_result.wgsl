@@ -1,6 +1,6 @@
 // What a normalisation reads, and its result (v − mean) · scale · weight + bias.
 //
-// needs: lib/norm_row, CENTRED, the weights of a column
+// needs: lib/norm_row, CENTRED, the weights of a column, the sum
 
 fn fetch(i: u32) -> Pair {
   var pair: Pair;
@@ -11,6 +11,8 @@ fn fetch(i: u32) -> Pair {
   }
   if RESIDUAL == OUTPUT {
     pair.residual = y[params.y_offset + i];
+  } else if RESIDUAL == SUM_OUTPUT {
+    pair.residual = load_sum(i);
   } else if RESIDUAL == BOUND {
     pair.residual = residual[params.residual_offset + i];
   }

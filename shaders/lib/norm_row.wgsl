@@ -1,6 +1,7 @@
 // The rows v = input + residual of a normalisation, in vectors.
 //
-// INPUT and RESIDUAL say where these are: ABSENT, BOUND, or exactly the OUTPUT.
+// INPUT and RESIDUAL say where these are: ABSENT, BOUND, or exactly the OUTPUT or the
+// SUM_OUTPUT.
 //
 // needs: T, INPUT, RESIDUAL, the vec of a vector
 
@@ -23,6 +24,7 @@ struct Params {
   weight_offset: u32,
   bias_offset: u32,
   y_offset: u32,
+  sum_offset: u32,
 }
 
 alias A = f32;
@@ -30,6 +32,7 @@ alias A = f32;
 const ABSENT = 0u;
 const BOUND = 1u;
 const OUTPUT = 2u;
+const SUM_OUTPUT = 3u;
 
 // What is read of a vector: the input and the residual.
 struct Pair {

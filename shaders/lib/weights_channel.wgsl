@@ -1,8 +1,10 @@
 // A weight and a bias for each channel. A row is several channels of neighbouring elements, and every
 // `groups` rows the channels are the same again.
+//
+// needs: W, the type of weights
 
-@group(0) @binding(2) var<storage, read> weight: array<T>;
-@group(0) @binding(3) var<storage, read> bias: array<T>;
+@group(0) @binding(2) var<storage, read> weight: array<W>;
+@group(0) @binding(3) var<storage, read> bias: array<W>;
 
 fn channel(row: u32, column: u32) -> u32 {
   return row % params.groups * params.channels + column / params.spatial;

@@ -1,7 +1,7 @@
 // y = (x − mean) / √(variance + eps) · weight + bias with one mean, variance, weight and bias for each
 // channel.
 //
-// needs: T, IN_PLACE, the vec of a vector
+// needs: T, W (the type of statistics and weights), IN_PLACE, the vec of a vector
 
 struct Params {
   // Vectors of the tensor.
@@ -21,10 +21,10 @@ struct Params {
 }
 
 @group(0) @binding(0) var<storage, read> x: array<V>;
-@group(0) @binding(1) var<storage, read> mean: array<T>;
-@group(0) @binding(2) var<storage, read> variance: array<T>;
-@group(0) @binding(3) var<storage, read> weight: array<T>;
-@group(0) @binding(4) var<storage, read> bias: array<T>;
+@group(0) @binding(1) var<storage, read> mean: array<W>;
+@group(0) @binding(2) var<storage, read> variance: array<W>;
+@group(0) @binding(3) var<storage, read> weight: array<W>;
+@group(0) @binding(4) var<storage, read> bias: array<W>;
 @group(0) @binding(5) var<storage, read_write> y: array<V>;
 
 alias A = f32;

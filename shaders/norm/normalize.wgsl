@@ -2,13 +2,16 @@
 // CENTRED, the same with 0 for the mean.
 //
 // A row group of invocations works on each row, which they hold in BLOCK vectors each: memory is read once.
+// If SUMMED, v is written too.
 //
-// needs: T, CENTRED, INPUT, RESIDUAL, BLOCK, the vec of a vector, the weights of a column
+// needs: T, W, CENTRED, INPUT, RESIDUAL, SUMMED, BLOCK, the vec of a vector, the weights of a
+// column, the sum
 
 @group(0) @binding(0) var<storage, read> x: array<V>;
 @group(0) @binding(1) var<storage, read> residual: array<V>;
 @group(0) @binding(4) var<storage, read_write> y: array<V>;
 
+const SUM_BINDING = 5u;
 const NUMBERS = BLOCK * WIDTH;
 
 @compute @workgroup_size(256)
@@ -63,6 +66,9 @@ fn main(
       numbers[l] = block[j * WIDTH + l];
     }
     if column < columns {
+      if SUMMED == 1u {
+        store_sum(start + column, numbers);
+      }
       y[params.y_offset + start + column] = normal(numbers, mean, scale, row, column);
     }
   }

@@ -1,13 +1,14 @@
 // y = (v − mean) · scale · weight + bias for each row v = x + residual, with what shaders/norm/moments.wgsl
-// has found.
+// has found. If SUMMED, v is written too.
 //
-// needs: T, CENTRED, INPUT, RESIDUAL, the vec of a vector, the weights of a column
+// needs: T, W, CENTRED, INPUT, RESIDUAL, SUMMED, the vec of a vector, the weights of a column, the sum
 
 @group(0) @binding(0) var<storage, read> x: array<V>;
 @group(0) @binding(1) var<storage, read> residual: array<V>;
 @group(0) @binding(4) var<storage, read> moments: array<f32>;
 @group(0) @binding(5) var<storage, read_write> y: array<V>;
 
+const SUM_BINDING = 6u;
 // Vectors of an invocation.
 const AHEAD = 4u;
 
@@ -52,7 +53,11 @@ fn main(
   for (var j = 0u; j < AHEAD; j++) {
     let column = first + j * 256u;
     if column < params.columns {
-      y[params.y_offset + start + column] = normal(sum_of(pairs[j]), mean, scale, row, column);
+      let numbers = sum_of(pairs[j]);
+      if SUMMED == 1u {
+        store_sum(start + column, numbers);
+      }
+      y[params.y_offset + start + column] = normal(numbers, mean, scale, row, column);
     }
   }
 }

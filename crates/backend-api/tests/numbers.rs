@@ -1,6 +1,6 @@
 //! Tables and bounds, at the values where they change.
 
-use backend_api::desc::{AttentionDesc, AttentionShape, PoolOp, Value, rope_tables};
+use backend_api::desc::{AttentionAlignment, AttentionDesc, AttentionShape, PoolOp, Value, rope_tables};
 use backend_api::support::{MAX_SECONDS, checked_add, checked_product, require_bounded, round_to_odd};
 use backend_api::{Activation, BackendError, BackendPreference, BackendTranspose, DType, ReduceOp, UnaryOp};
 
@@ -84,28 +84,28 @@ fn types_and_operations_have_names_and_kinds() {
 
 #[test]
 fn a_query_sees_the_keys_of_its_definition() {
+    let windows = [None, Some(0), Some(1), Some(3)];
+    let hidden = [false, true].into_iter().flat_map(|causal| windows.map(|window| (causal, window)));
+    let options = hidden.flat_map(|hidden| AttentionAlignment::ALL.map(|alignment| (hidden, alignment)));
+    let options: Vec<_> = options.collect();
     for (seq_q, seq_kv) in (0..5).flat_map(|q| (0..6).map(move |kv| (q, kv))) {
-        for (causal, window) in
-            [false, true].into_iter().flat_map(|c| [None, Some(0), Some(1), Some(3)].map(|w| (c, w)))
-        {
-            let mut desc = AttentionDesc::new(
-                DType::F32,
-                1,
-                1,
-                1,
-                1,
-                AttentionShape { batch: 1, heads: 1, seq_q, seq_kv, head_dim: 1 },
-            );
+        for &((causal, window), alignment) in &options {
+            let shape = AttentionShape { batch: 1, heads: 1, seq_q, seq_kv, head_dim: 1 };
+            let mut desc = AttentionDesc::new(DType::F32, 1, 1, 1, 1, shape).with_alignment(alignment);
             (desc.causal, desc.window) = (causal, window);
             for (query, keys) in (0..seq_q).flat_map(|query| (0..=seq_kv).map(move |keys| (query, keys))) {
-                let position = query as i64 + seq_kv as i64 - seq_q as i64;
+                let position = match alignment {
+                    AttentionAlignment::TopLeft => query as i64,
+                    AttentionAlignment::KeyLengths => query as i64 + keys as i64 - seq_q as i64,
+                    _ => query as i64 + seq_kv as i64 - seq_q as i64,
+                };
                 let is_seen = |&key: &usize| {
                     let back = position - key as i64;
                     (!causal || back >= 0) && window.is_none_or(|window| back < window as i64)
                 };
                 let expected: Vec<usize> = (0..keys).filter(is_seen).collect();
                 let seen: Vec<usize> = desc.visible(query, keys).collect();
-                assert_eq!(seen, expected, "{query} of {seq_q}, {keys} of {seq_kv}, {causal}, {window:?}");
+                assert_eq!(seen, expected, "{query} of {seq_q}, {keys}: {desc:?}");
             }
         }
     }
@@ -124,6 +124,10 @@ fn arithmetic_of_attention_and_its_softcap() {
     assert_eq!(desc.flops(), 4.0 * 2.0 * 3.0 * 4.0 * 8.0 * 10.0);
     desc.causal = true;
     assert_eq!(desc.flops(), 4.0 * 2.0 * 3.0 * 4.0 * 8.0 * 8.0);
+    desc.alignment = AttentionAlignment::TopLeft;
+    assert_eq!(desc.flops(), 4.0 * 2.0 * 3.0 * 4.0 * 8.0 * 2.0);
+    desc.v_head_dim = 24;
+    assert_eq!(desc.flops(), 8.0 * 2.0 * 3.0 * 4.0 * 8.0 * 2.0);
     let caps = [0.0, -0.0, 30.0, -30.0, 1e-60, 1e39, f64::INFINITY, f64::NAN].map(|softcap| {
         desc.softcap = softcap;
         desc.cap()

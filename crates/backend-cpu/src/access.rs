@@ -20,6 +20,8 @@ pub(crate) enum Input<'a> {
     Bytes(&'a [u8]),
     /// The output itself, not yet overwritten.
     InPlace,
+    /// The second output, not yet overwritten.
+    InSecond,
 }
 
 impl<'a> Input<'a> {
@@ -28,19 +30,19 @@ impl<'a> Input<'a> {
         self.separate().unwrap_or_default()
     }
 
-    /// The elements, unless they are in the output.
+    /// The elements, unless they are in an output.
     pub(crate) fn separate<T: bytemuck::Pod>(self) -> Option<&'a [T]> {
         match self {
             // No bytes have no alignment either.
             Self::Bytes([]) => Some(&[]),
             Self::Bytes(bytes) => Some(cast_slice(bytes)),
-            Self::InPlace => None,
+            Self::InPlace | Self::InSecond => None,
         }
     }
 }
 
 /// Where a checked operand lies.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq)]
 struct Place {
     allocation: AllocationKey,
     start: usize,
@@ -140,7 +142,8 @@ impl Memory {
             Some(place) if operands[i].access != Access::Write => {
                 let found = shared.iter().find_map(|shared| shared.part(place));
                 // The check lets an input share bytes with an output only where they are the same.
-                found.map_or(Input::InPlace, Input::Bytes)
+                let in_place = if outputs[1] == Some(place) { Input::InSecond } else { Input::InPlace };
+                found.map_or(in_place, Input::Bytes)
             }
             _ => Input::Bytes(&[]),
         });

@@ -76,25 +76,38 @@ impl Cores {
         grain: usize,
         work: &(dyn Fn(usize, &mut [T]) + Sync),
     ) {
+        self.chunks_of_two([data, &mut []], unit, grain, &|first, [chunk, _]| work(first, chunk));
+    }
+
+    /// [`chunks`](Self::chunks) of two slices together, of which the second has the first one's length or no
+    /// elements at all.
+    pub(crate) fn chunks_of_two<T: Send>(
+        self,
+        data: [&mut [T]; 2],
+        unit: usize,
+        grain: usize,
+        work: &(dyn Fn(usize, [&mut [T]; 2]) + Sync),
+    ) {
         self.chunks_from(0, data, unit.max(1), grain, work);
     }
 
     fn chunks_from<T: Send>(
         self,
         first: usize,
-        data: &mut [T],
+        data: [&mut [T]; 2],
         unit: usize,
         grain: usize,
-        work: &(dyn Fn(usize, &mut [T]) + Sync),
+        work: &(dyn Fn(usize, [&mut [T]; 2]) + Sync),
     ) {
-        let middle = data.len() / unit / 2 * unit;
-        if data.len() <= grain || middle == 0 {
+        let length = data[0].len();
+        let middle = length / unit / 2 * unit;
+        if length <= grain || middle == 0 {
             return work(first, data);
         }
-        let (left, right) = data.split_at_mut(middle);
+        let [(a, b), (c, d)] = data.map(|slice| slice.split_at_mut(middle.min(slice.len())));
         self.join(
-            || self.chunks_from(first, left, unit, grain, work),
-            || self.chunks_from(first + middle, right, unit, grain, work),
+            || self.chunks_from(first, [a, c], unit, grain, work),
+            || self.chunks_from(first + middle, [b, d], unit, grain, work),
         );
     }
 }

@@ -37,12 +37,13 @@ pub struct HeadLayout {
     pub token: usize,
 }
 
-/// Numbers added to the scaled scores before the softmax: row `(b, h, i)` starts `batch·b + head·h + query·i`
-/// elements after the handle's start and has `seq_kv` adjacent numbers. A stride of 0 shares rows. −∞ hides a
-/// key.
+/// Numbers added to the scaled scores before the softmax, or with
+/// [`mask_dtype`](AttentionDesc::mask_dtype) u32 which keys are seen: row `(b, h, i)` starts `batch·b + head·h +
+/// query·i` elements after the handle's start and has `seq_kv` adjacent elements. A stride of 0 shares rows. A
+/// number of −∞, or a u32 of 0, hides a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AttentionMask {
-    /// Handle of the memory, of the operands' element type.
+    /// Handle of the memory, of [`mask_dtype`](AttentionDesc::mask_dtype).
     pub ptr: u64,
     /// Elements from one batch to the next.
     pub batch_stride: usize,
@@ -52,13 +53,33 @@ pub struct AttentionMask {
     pub query_stride: usize,
 }
 
+/// At which key a query stands: what a causal mask and a window count from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum AttentionAlignment {
+    /// The last query at the last of the `seq_kv` keys: position `query + seq_kv − seq_q`.
+    #[default]
+    BottomRight,
+    /// The first query at the first key: position `query`, as PyTorch's `is_causal` has it.
+    TopLeft,
+    /// The last query at the last real key of its sequence: position `query + min(key_lengths[b], seq_kv) −
+    /// seq_q`, so that a cache's capacity doesn't matter. Without key lengths this is
+    /// [`BottomRight`](Self::BottomRight).
+    KeyLengths,
+}
+
+impl AttentionAlignment {
+    /// Every alignment.
+    pub const ALL: [Self; 3] = [Self::BottomRight, Self::TopLeft, Self::KeyLengths];
+}
+
 /// `O = softmax(cap(scale · Q·Kᵀ) + mask) · V` for each batch and head, where `cap(s) = c·tanh(s/c)` with a
 /// softcap c and s without.
 ///
-/// Query head `h` uses key and value head `h / (heads / kv_heads)`. With `position = query + seq_kv − seq_q`
-/// (aligned at the bottom right), a key is hidden where the mask is −∞, from the batch's key length on, with
-/// `causal` where `key > position`, and with a window where `position − key ≥ window`. A query that sees no
-/// key gives zeros.
+/// Query head `h` uses key and value head `h / (heads / kv_heads)`. A key is hidden where the mask is −∞ (or 0, if
+/// it is of u32), from the batch's key length on, with `causal` where `key > position`, and with a window where
+/// `position − key ≥ window`, the query's position being that of its [`AttentionAlignment`]. A query that sees
+/// no key gives zeros.
 ///
 /// Sums are f32. Weights may be rounded to f16 before they are multiplied by values of f16, if the queries
 /// are f16 too.
@@ -90,11 +111,11 @@ pub struct AttentionDesc {
     pub q: u64,
     /// Handle of the keys, `[batch, kv_heads, seq_kv, head_dim]`.
     pub k: u64,
-    /// Handle of the values, of the keys' shape.
+    /// Handle of the values, `[batch, kv_heads, seq_kv, v_head_dim]`.
     pub v: u64,
-    /// Handle of the output, of the queries' shape.
+    /// Handle of the output, `[batch, heads, seq_q, v_head_dim]`.
     pub o: u64,
-    /// Element type of the queries, the output and the mask.
+    /// Element type of the queries and the output.
     pub dtype: DType,
     /// Element type of the keys and values: that of the queries, or f16 beside queries of f32.
     pub kv_dtype: DType,
@@ -108,8 +129,10 @@ pub struct AttentionDesc {
     pub seq_q: usize,
     /// Keys in a sequence.
     pub seq_kv: usize,
-    /// Numbers in a vector.
+    /// Elements in a vector of the queries and keys.
     pub head_dim: usize,
+    /// Elements in a vector of the values and the output.
+    pub v_head_dim: usize,
     /// Factor of the scores, usually 1/√head_dim.
     pub scale: f64,
     /// Bound of the scaled scores, before the mask is added; none if it is 0 or no finite f32. Its sign has
@@ -119,8 +142,13 @@ pub struct AttentionDesc {
     pub causal: bool,
     /// How many keys back a query sees, the one at its own position included.
     pub window: Option<usize>,
-    /// Added to the scores.
+    /// Where a query's position is.
+    pub alignment: AttentionAlignment,
+    /// Added to the scores, or hides keys.
     pub mask: Option<AttentionMask>,
+    /// Element type of the mask: that of the queries, whose numbers are added, or u32, where 0 hides a key and
+    /// any other number doesn't, as [`compare`](crate::ComputeBackend::compare) leaves it.
+    pub mask_dtype: DType,
     /// Handle of `batch` numbers of u32: how many keys of each sequence are real. More than `seq_kv` means
     /// all.
     pub key_lengths: Option<u64>,
@@ -155,11 +183,14 @@ impl AttentionDesc {
             seq_q,
             seq_kv,
             head_dim,
+            v_head_dim: head_dim,
             scale: 1.0 / (head_dim.max(1) as f64).sqrt(),
             softcap: 0.0,
             causal: false,
             window: None,
+            alignment: AttentionAlignment::BottomRight,
             mask: None,
+            mask_dtype: dtype,
             key_lengths: None,
             lse: None,
             q_layout: None,
@@ -218,6 +249,27 @@ impl AttentionDesc {
         self
     }
 
+    /// Takes a mask of another element type: u32, which hides keys instead of adding to their scores.
+    #[must_use]
+    pub const fn with_mask_dtype(mut self, mask_dtype: DType) -> Self {
+        self.mask_dtype = mask_dtype;
+        self
+    }
+
+    /// Counts positions from another key.
+    #[must_use]
+    pub const fn with_alignment(mut self, alignment: AttentionAlignment) -> Self {
+        self.alignment = alignment;
+        self
+    }
+
+    /// Takes values, and gives outputs, of another length than the queries and keys.
+    #[must_use]
+    pub const fn with_v_head_dim(mut self, v_head_dim: usize) -> Self {
+        self.v_head_dim = v_head_dim;
+        self
+    }
+
     /// Takes the number of real keys of each sequence from device memory.
     #[must_use]
     pub const fn with_key_lengths(mut self, key_lengths: u64) -> Self {
@@ -270,12 +322,18 @@ impl AttentionDesc {
     /// The keys that a query sees, the mask aside, of which the first `keys` are real.
     #[must_use]
     pub fn visible(&self, query: usize, keys: usize) -> Range<usize> {
+        // One past the last query's position.
+        let behind = match self.alignment {
+            AttentionAlignment::BottomRight => self.seq_kv,
+            AttentionAlignment::TopLeft => self.seq_q,
+            AttentionAlignment::KeyLengths => keys.min(self.seq_kv),
+        };
         // One past the query's position, which may lie before the first key.
-        let end = query.saturating_add(1).saturating_add(self.seq_kv).saturating_sub(self.seq_q);
+        let end = query.saturating_add(1).saturating_add(behind).saturating_sub(self.seq_q);
         let last = if self.causal { end.min(keys) } else { keys };
         // Without saturation, because a window reaches back from a negative position too.
         let back = self.window.map_or(usize::MAX, |window| window.saturating_add(self.seq_q));
-        let first = query.saturating_add(1).saturating_add(self.seq_kv).saturating_sub(back);
+        let first = query.saturating_add(1).saturating_add(behind).saturating_sub(back);
         first.min(last)..last
     }
 
@@ -283,47 +341,53 @@ impl AttentionDesc {
     /// refuses.
     #[must_use]
     pub fn layouts(&self) -> [HeadLayout; 4] {
-        let packed = |heads: usize, seq: usize| HeadLayout {
+        let packed = |heads: usize, seq: usize, dim: usize| HeadLayout {
             offset: 0,
-            batch: heads.saturating_mul(seq).saturating_mul(self.head_dim),
-            head: seq.saturating_mul(self.head_dim),
-            token: self.head_dim,
+            batch: heads.saturating_mul(seq).saturating_mul(dim),
+            head: seq.saturating_mul(dim),
+            token: dim,
         };
-        let queries = packed(self.heads, self.seq_q);
-        let keys = packed(self.kv_heads, self.seq_kv);
         [
-            self.q_layout.unwrap_or(queries),
-            self.k_layout.unwrap_or(keys),
-            self.v_layout.unwrap_or(keys),
-            self.o_layout.unwrap_or(queries),
+            self.q_layout.unwrap_or(packed(self.heads, self.seq_q, self.head_dim)),
+            self.k_layout.unwrap_or(packed(self.kv_heads, self.seq_kv, self.head_dim)),
+            self.v_layout.unwrap_or(packed(self.kv_heads, self.seq_kv, self.v_head_dim)),
+            self.o_layout.unwrap_or(packed(self.heads, self.seq_q, self.v_head_dim)),
         ]
     }
 
-    /// Checks types and shapes. Returns q, k, v, o, mask, key_lengths and lse; K and V touch nothing when
-    /// there are no queries.
+    /// Checks types and shapes. Returns q, k, v, o, mask, key_lengths and lse; nothing is touched when there
+    /// are no queries or a vector has no elements.
     pub fn operands(&self, op: &'static str) -> BackendResult<[Operand; 7]> {
         require_float(op, "dtype", self.dtype)?;
         if self.kv_dtype != self.dtype && (self.dtype, self.kv_dtype) != (DType::F32, DType::F16) {
             return Err(BackendError::Dtype { op, arg: "kv_dtype", got: self.kv_dtype });
         }
+        if self.mask_dtype != self.dtype && self.mask_dtype != DType::U32 {
+            return Err(BackendError::Dtype { op, arg: "mask_dtype", got: self.mask_dtype });
+        }
         require_at_least(op, "kv_heads", usize::from(self.heads > 0), self.kv_heads)?;
         if self.kv_heads > 0 {
             require_multiple(op, "heads", self.kv_heads, self.heads)?;
         }
-        checked_product(op, "queries", &[self.batch, self.heads, self.seq_q, self.head_dim])?;
-        checked_product(op, "keys", &[self.batch, self.kv_heads, self.seq_kv, self.head_dim])?;
+        for dim in [self.head_dim, self.v_head_dim] {
+            checked_product(op, "queries", &[self.batch, self.heads, self.seq_q, dim])?;
+            checked_product(op, "keys", &[self.batch, self.kv_heads, self.seq_kv, dim])?;
+        }
 
         let [q, k, v, o] = self.layouts();
-        let empty = [self.batch, self.heads, self.seq_q, self.head_dim].contains(&0);
-        let dims = |heads, seq, strides: HeadLayout| {
-            [(self.batch, strides.batch), (heads, strides.head), (seq, strides.token), (self.head_dim, 1)]
+        let empty = [self.batch, self.heads, self.seq_q, self.head_dim, self.v_head_dim].contains(&0);
+        let dims = |heads, seq, strides: HeadLayout, dim| {
+            [(self.batch, strides.batch), (heads, strides.head), (seq, strides.token), (dim, 1)]
         };
+        let q_dims = dims(self.heads, self.seq_q, q, self.head_dim);
+        let k_dims = dims(self.kv_heads, self.seq_kv, k, self.head_dim);
+        let v_dims = dims(self.kv_heads, self.seq_kv, v, self.v_head_dim);
         let operand = |arg, ptr, dtype, offset, dims: [(usize, usize); 4], access| {
             let elements = strided_extent(op, arg, dims.into_iter())?;
             Operand::new(op, arg, ptr, dtype, if empty { 0 } else { elements }, access)?
                 .with_offset(op, offset)
         };
-        let o_dims = dims(self.heads, self.seq_q, o);
+        let o_dims = dims(self.heads, self.seq_q, o, self.v_head_dim);
         if !strides_are_injective(&mut o_dims.clone()) {
             return Err(BackendError::Overlap { op, a: "o", b: "o" });
         }
@@ -335,14 +399,15 @@ impl AttentionDesc {
             }
             _ => 0,
         };
+        let mask = self.mask.map(|mask| mask.ptr);
         let lengths = if empty { 0 } else { self.batch };
         let rows = if empty { 0 } else { self.batch * self.heads * self.seq_q };
         Ok([
-            operand("q", self.q, self.dtype, q.offset, dims(self.heads, self.seq_q, q), Access::Read)?,
-            operand("k", self.k, self.kv_dtype, k.offset, dims(self.kv_heads, self.seq_kv, k), Access::Read)?,
-            operand("v", self.v, self.kv_dtype, v.offset, dims(self.kv_heads, self.seq_kv, v), Access::Read)?,
+            operand("q", self.q, self.dtype, q.offset, q_dims, Access::Read)?,
+            operand("k", self.k, self.kv_dtype, k.offset, k_dims, Access::Read)?,
+            operand("v", self.v, self.kv_dtype, v.offset, v_dims, Access::Read)?,
             operand("o", self.o, self.dtype, o.offset, o_dims, Access::Write)?,
-            Operand::optional(op, "mask", self.mask.map(|m| m.ptr), self.dtype, mask_elements, Access::Read)?,
+            Operand::optional(op, "mask", mask, self.mask_dtype, mask_elements, Access::Read)?,
             Operand::optional(op, "key_lengths", self.key_lengths, DType::U32, lengths, Access::Read)?,
             Operand::optional(op, "lse", self.lse, DType::F32, rows, Access::Write)?,
         ])

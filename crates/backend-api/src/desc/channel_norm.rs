@@ -3,6 +3,7 @@
 use crate::operand::{Access, Operand};
 use crate::{BackendResult, DType, checked_product};
 
+use super::norm::{norm_options, require_weight_dtype};
 use super::{require_at_least, require_float, require_multiple};
 
 /// The extents of a tensor `[batch, channels, spatial]`.
@@ -27,7 +28,7 @@ pub struct GroupNormDesc {
     pub input: u64,
     /// Handle of the output, of the input's shape.
     pub output: u64,
-    /// Element type of every operand.
+    /// Element type of input and output.
     pub dtype: DType,
     /// Number of tensors normalised each by itself.
     pub batch: usize,
@@ -43,6 +44,8 @@ pub struct GroupNormDesc {
     pub weight: Option<u64>,
     /// Handle of `channels` summands; 0 if `None`.
     pub bias: Option<u64>,
+    /// Element type of weight and bias: `dtype`, or f32 beside f16.
+    pub weight_dtype: DType,
 }
 
 impl GroupNormDesc {
@@ -50,22 +53,11 @@ impl GroupNormDesc {
     #[must_use]
     pub const fn new(dtype: DType, input: u64, output: u64, shape: ChannelShape, groups: usize) -> Self {
         let ChannelShape { batch, channels, spatial } = shape;
-        Self { input, output, dtype, batch, channels, spatial, groups, eps: 1e-5, weight: None, bias: None }
+        let (eps, weight, bias, weight_dtype) = (1e-5, None, None, dtype);
+        Self { input, output, dtype, batch, channels, spatial, groups, eps, weight, bias, weight_dtype }
     }
 
-    /// Adds another number to the variance.
-    #[must_use]
-    pub const fn with_eps(mut self, eps: f64) -> Self {
-        self.eps = eps;
-        self
-    }
-
-    /// Multiplies by the factors behind a handle.
-    #[must_use]
-    pub const fn with_weight(mut self, weight: u64) -> Self {
-        self.weight = Some(weight);
-        self
-    }
+    norm_options!();
 
     /// Adds the summands behind a handle.
     #[must_use]
@@ -79,8 +71,9 @@ impl GroupNormDesc {
     /// # Errors
     /// [`Shape`](crate::BackendError::Shape) if the channels can't be divided into the groups.
     pub fn operands(&self, op: &'static str) -> BackendResult<[Operand; 4]> {
-        let &Self { dtype, batch, channels, spatial, groups, .. } = self;
+        let &Self { dtype, weight_dtype, batch, channels, spatial, groups, .. } = self;
         require_float(op, "dtype", dtype)?;
+        require_weight_dtype(op, dtype, weight_dtype)?;
         require_at_least(op, "groups", 1, groups)?;
         require_multiple(op, "number of channels", groups, channels)?;
         let elements = checked_product(op, "input", &[batch, channels, spatial])?;
@@ -88,8 +81,8 @@ impl GroupNormDesc {
         Ok([
             Operand::new(op, "input", self.input, dtype, elements, Access::ReadInPlace)?,
             Operand::new(op, "output", self.output, dtype, elements, Access::Write)?,
-            Operand::optional(op, "weight", self.weight, dtype, scales, Access::Read)?,
-            Operand::optional(op, "bias", self.bias, dtype, scales, Access::Read)?,
+            Operand::optional(op, "weight", self.weight, weight_dtype, scales, Access::Read)?,
+            Operand::optional(op, "bias", self.bias, weight_dtype, scales, Access::Read)?,
         ])
     }
 }
@@ -110,7 +103,7 @@ pub struct BatchNormDesc {
     pub mean: u64,
     /// Handle of `channels` variances.
     pub variance: u64,
-    /// Element type of every operand.
+    /// Element type of input and output.
     pub dtype: DType,
     /// Number of tensors.
     pub batch: usize,
@@ -124,6 +117,8 @@ pub struct BatchNormDesc {
     pub weight: Option<u64>,
     /// Handle of `channels` summands; 0 if `None`.
     pub bias: Option<u64>,
+    /// Element type of mean, variance, weight and bias: `dtype`, or f32 beside f16.
+    pub weight_dtype: DType,
 }
 
 impl BatchNormDesc {
@@ -138,23 +133,23 @@ impl BatchNormDesc {
         shape: ChannelShape,
     ) -> Self {
         let ChannelShape { batch, channels, spatial } = shape;
-        let (eps, weight, bias) = (1e-5, None, None);
-        Self { input, output, mean, variance, dtype, batch, channels, spatial, eps, weight, bias }
+        Self {
+            input,
+            output,
+            mean,
+            variance,
+            dtype,
+            batch,
+            channels,
+            spatial,
+            eps: 1e-5,
+            weight: None,
+            bias: None,
+            weight_dtype: dtype,
+        }
     }
 
-    /// Adds another number to the variance.
-    #[must_use]
-    pub const fn with_eps(mut self, eps: f64) -> Self {
-        self.eps = eps;
-        self
-    }
-
-    /// Multiplies by the factors behind a handle.
-    #[must_use]
-    pub const fn with_weight(mut self, weight: u64) -> Self {
-        self.weight = Some(weight);
-        self
-    }
+    norm_options!();
 
     /// Adds the summands behind a handle.
     #[must_use]
@@ -165,17 +160,18 @@ impl BatchNormDesc {
 
     /// Checks the shapes. Returns input, output, mean, variance, weight and bias.
     pub fn operands(&self, op: &'static str) -> BackendResult<[Operand; 6]> {
-        let &Self { dtype, batch, channels, spatial, .. } = self;
+        let &Self { dtype, weight_dtype, batch, channels, spatial, .. } = self;
         require_float(op, "dtype", dtype)?;
+        require_weight_dtype(op, dtype, weight_dtype)?;
         let elements = checked_product(op, "input", &[batch, channels, spatial])?;
         let each = if elements == 0 { 0 } else { channels };
         Ok([
             Operand::new(op, "input", self.input, dtype, elements, Access::ReadInPlace)?,
             Operand::new(op, "output", self.output, dtype, elements, Access::Write)?,
-            Operand::new(op, "mean", self.mean, dtype, each, Access::Read)?,
-            Operand::new(op, "variance", self.variance, dtype, each, Access::Read)?,
-            Operand::optional(op, "weight", self.weight, dtype, each, Access::Read)?,
-            Operand::optional(op, "bias", self.bias, dtype, each, Access::Read)?,
+            Operand::new(op, "mean", self.mean, weight_dtype, each, Access::Read)?,
+            Operand::new(op, "variance", self.variance, weight_dtype, each, Access::Read)?,
+            Operand::optional(op, "weight", self.weight, weight_dtype, each, Access::Read)?,
+            Operand::optional(op, "bias", self.bias, weight_dtype, each, Access::Read)?,
         ])
     }
 }

@@ -30,7 +30,7 @@ mod value;
 mod window;
 mod work;
 
-pub use attention::{AttentionDesc, AttentionMask, AttentionShape, HeadLayout};
+pub use attention::{AttentionAlignment, AttentionDesc, AttentionMask, AttentionShape, HeadLayout};
 pub use backward::{NormBackwardDesc, NormBackwardWeightDesc, SoftmaxBackwardDesc};
 pub use channel_norm::{BatchNormDesc, ChannelShape, GroupNormDesc};
 pub use conv::{ConvDesc, ConvShape, ImageLayout};

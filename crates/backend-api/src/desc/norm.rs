@@ -1,10 +1,58 @@
 //! Softmax and normalisations.
 
 use crate::operand::{Access, Operand};
-use crate::{BackendResult, DType, checked_product};
+use crate::{BackendError, BackendResult, DType, checked_product};
 
 use super::reduce::split_axis;
 use super::require_float;
+
+/// The options of a normalisation: eps, the weight, and its element type.
+macro_rules! norm_options {
+    () => {
+        /// Sets the number under the root.
+        #[must_use]
+        pub const fn with_eps(mut self, eps: f64) -> Self {
+            self.eps = eps;
+            self
+        }
+
+        /// Multiplies by the factors behind a handle.
+        #[must_use]
+        pub const fn with_weight(mut self, weight: u64) -> Self {
+            self.weight = Some(weight);
+            self
+        }
+
+        /// Takes weights (and biases and given statistics) of another element type: f32 beside f16.
+        #[must_use]
+        pub const fn with_weight_dtype(mut self, weight_dtype: DType) -> Self {
+            self.weight_dtype = weight_dtype;
+            self
+        }
+    };
+}
+pub(super) use norm_options;
+
+/// The options of a normalisation of rows: [`norm_options`], the residual, and its sum with the input.
+macro_rules! row_norm_options {
+    () => {
+        norm_options!();
+
+        /// Adds the tensor behind a handle before the normalisation.
+        #[must_use]
+        pub const fn with_residual(mut self, residual: u64) -> Self {
+            self.residual = Some(residual);
+            self
+        }
+
+        /// Writes `input + residual`, which is normalised, to a handle too.
+        #[must_use]
+        pub const fn with_sum(mut self, sum: u64) -> Self {
+            self.sum = Some(sum);
+            self
+        }
+    };
+}
 
 /// `output = exp(x − max) / Σ exp(x − max)` along an axis of a packed tensor, or with `log` its logarithm, x
 /// − max − ln Σ exp(x − max). The output may be exactly the input.
@@ -66,6 +114,27 @@ impl SoftmaxDesc {
 
 /// `output = (x − mean(x)) / √(var(x) + eps) · weight + bias` for each row, `x = input + residual`; the
 /// variance is the biased one. The output may be exactly the input or the residual.
+///
+/// Rows, their sum and statistics are f32 inside, whatever their type in memory. With a handle for the sum, x
+/// is written too, rounded to the rows' type: what a pre-norm transformer adds its next block's result to. Its
+/// memory may be exactly the input's or the residual's, not the output's.
+///
+/// One step of such a transformer, whose residual stream `x` is updated in place:
+///
+/// ```
+/// use backend_api::desc::RmsNormDesc;
+/// use backend_api::{BackendResult, ComputeBackend, DType};
+///
+/// fn next(backend: &dyn ComputeBackend, block: u64, x: u64, weight: u64, out: u64) -> BackendResult<()> {
+///     let (rows, columns) = (1, 4096);
+///     let desc = RmsNormDesc::new(DType::F16, block, out, rows, columns)
+///         .with_residual(x)
+///         .with_sum(x)
+///         .with_weight(weight)
+///         .with_weight_dtype(DType::F32);
+///     backend.rms_norm(&desc)
+/// }
+/// ```
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct LayerNormDesc {
@@ -73,11 +142,11 @@ pub struct LayerNormDesc {
     pub input: u64,
     /// Handle of the output, of the input's shape.
     pub output: u64,
-    /// Element type of every operand.
+    /// Element type of input, output, residual and sum.
     pub dtype: DType,
     /// Number of rows.
     pub rows: usize,
-    /// Numbers in a row.
+    /// Elements in a row.
     pub columns: usize,
     /// Added to the variance.
     pub eps: f64,
@@ -85,30 +154,34 @@ pub struct LayerNormDesc {
     pub weight: Option<u64>,
     /// Handle of `columns` summands; 0 if `None`.
     pub bias: Option<u64>,
+    /// Element type of weight and bias: `dtype`, or f32 beside rows of f16.
+    pub weight_dtype: DType,
     /// Handle of a tensor of the input's shape that is added first.
     pub residual: Option<u64>,
+    /// Handle to which `input + residual` is written.
+    pub sum: Option<u64>,
 }
 
 impl LayerNormDesc {
-    /// Without weight, bias and residual, with an `eps` of 1e-5.
+    /// Without weight, bias, residual and sum, with an `eps` of 1e-5.
     #[must_use]
     pub const fn new(dtype: DType, input: u64, output: u64, rows: usize, columns: usize) -> Self {
-        Self { input, output, dtype, rows, columns, eps: 1e-5, weight: None, bias: None, residual: None }
+        Self {
+            input,
+            output,
+            dtype,
+            rows,
+            columns,
+            eps: 1e-5,
+            weight: None,
+            bias: None,
+            weight_dtype: dtype,
+            residual: None,
+            sum: None,
+        }
     }
 
-    /// Adds another number to the variance.
-    #[must_use]
-    pub const fn with_eps(mut self, eps: f64) -> Self {
-        self.eps = eps;
-        self
-    }
-
-    /// Multiplies by the factors behind a handle.
-    #[must_use]
-    pub const fn with_weight(mut self, weight: u64) -> Self {
-        self.weight = Some(weight);
-        self
-    }
+    row_norm_options!();
 
     /// Adds the summands behind a handle.
     #[must_use]
@@ -117,24 +190,22 @@ impl LayerNormDesc {
         self
     }
 
-    /// Adds the tensor behind a handle before the normalisation.
-    #[must_use]
-    pub const fn with_residual(mut self, residual: u64) -> Self {
-        self.residual = Some(residual);
-        self
-    }
-
-    /// Checks the shapes. Returns input, output, weight, bias and residual.
-    pub fn operands(&self, op: &'static str) -> BackendResult<[Operand; 5]> {
-        let row = NormRow { op, dtype: self.dtype, rows: self.rows, columns: self.columns };
-        let [input, output, weight, residual] =
-            row.operands(self.input, self.output, self.weight, self.residual)?;
-        Ok([input, output, weight, row.vector("bias", self.bias)?, residual])
+    /// Checks types and shapes. Returns input, output, weight, bias, residual and sum.
+    ///
+    /// # Errors
+    /// [`Dtype`](BackendError::Dtype), [`Overflow`](BackendError::Overflow).
+    pub fn operands(&self, op: &'static str) -> BackendResult<[Operand; 6]> {
+        let &Self { dtype, weight_dtype, rows, columns, .. } = self;
+        let row = NormRow { op, dtype, weight_dtype, rows, columns };
+        let [input, output, residual, sum] = row.tensors(self.input, self.output, self.residual, self.sum)?;
+        let (weight, bias) = (row.vector("weight", self.weight)?, row.vector("bias", self.bias)?);
+        Ok([input, output, weight, bias, residual, sum])
     }
 }
 
 /// `output = x / √(mean(x²) + eps) · weight` for each row, `x = input + residual`. The output may be exactly
-/// the input or the residual. (Zhang and Sennrich, "Root Mean Square Layer Normalization", 2019.)
+/// the input or the residual; the sum x is written where it is asked for, as by [`LayerNormDesc`]. (Zhang and
+/// Sennrich, "Root Mean Square Layer Normalization", 2019.)
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct RmsNormDesc {
@@ -142,84 +213,86 @@ pub struct RmsNormDesc {
     pub input: u64,
     /// Handle of the output, of the input's shape.
     pub output: u64,
-    /// Element type of every operand.
+    /// Element type of input, output, residual and sum.
     pub dtype: DType,
     /// Number of rows.
     pub rows: usize,
-    /// Numbers in a row.
+    /// Elements in a row.
     pub columns: usize,
     /// Added to the mean square.
     pub eps: f64,
     /// Handle of `columns` factors; 1 if `None`.
     pub weight: Option<u64>,
+    /// Element type of the weight: `dtype`, or f32 beside rows of f16.
+    pub weight_dtype: DType,
     /// Handle of a tensor of the input's shape that is added first.
     pub residual: Option<u64>,
+    /// Handle to which `input + residual` is written; exactly the input's or the residual's memory, or apart.
+    pub sum: Option<u64>,
 }
 
 impl RmsNormDesc {
-    /// Without weight and residual, with an `eps` of 1e-6.
+    /// Without weight, residual and sum, with an `eps` of 1e-6.
     #[must_use]
     pub const fn new(dtype: DType, input: u64, output: u64, rows: usize, columns: usize) -> Self {
-        Self { input, output, dtype, rows, columns, eps: 1e-6, weight: None, residual: None }
+        let (weight, residual, sum) = (None, None, None);
+        Self { input, output, dtype, rows, columns, eps: 1e-6, weight, weight_dtype: dtype, residual, sum }
     }
 
-    /// Adds another number to the mean square.
-    #[must_use]
-    pub const fn with_eps(mut self, eps: f64) -> Self {
-        self.eps = eps;
-        self
-    }
+    row_norm_options!();
 
-    /// Multiplies by the factors behind a handle.
-    #[must_use]
-    pub const fn with_weight(mut self, weight: u64) -> Self {
-        self.weight = Some(weight);
-        self
-    }
-
-    /// Adds the tensor behind a handle before the normalisation.
-    #[must_use]
-    pub const fn with_residual(mut self, residual: u64) -> Self {
-        self.residual = Some(residual);
-        self
-    }
-
-    /// Checks the shapes. Returns input, output, weight and residual.
-    pub fn operands(&self, op: &'static str) -> BackendResult<[Operand; 4]> {
-        let row = NormRow { op, dtype: self.dtype, rows: self.rows, columns: self.columns };
-        row.operands(self.input, self.output, self.weight, self.residual)
+    /// Checks types and shapes. Returns input, output, weight, residual and sum.
+    ///
+    /// # Errors
+    /// [`Dtype`](BackendError::Dtype), [`Overflow`](BackendError::Overflow).
+    pub fn operands(&self, op: &'static str) -> BackendResult<[Operand; 5]> {
+        let &Self { dtype, weight_dtype, rows, columns, .. } = self;
+        let row = NormRow { op, dtype, weight_dtype, rows, columns };
+        let [input, output, residual, sum] = row.tensors(self.input, self.output, self.residual, self.sum)?;
+        Ok([input, output, row.vector("weight", self.weight)?, residual, sum])
     }
 }
 
-/// What the two normalisations of rows have in common.
+/// The rows of a normalisation, and the vectors that scale them.
 struct NormRow {
     op: &'static str,
     dtype: DType,
+    weight_dtype: DType,
     rows: usize,
     columns: usize,
 }
 
 impl NormRow {
-    fn operands(
+    fn tensors(
         &self,
         input: u64,
         output: u64,
-        weight: Option<u64>,
         residual: Option<u64>,
+        sum: Option<u64>,
     ) -> BackendResult<[Operand; 4]> {
-        let &Self { op, dtype, rows, columns } = self;
+        let &Self { op, dtype, weight_dtype, rows, columns } = self;
         require_float(op, "dtype", dtype)?;
+        require_weight_dtype(op, dtype, weight_dtype)?;
         let elements = checked_product(op, "input", &[rows, columns])?;
         Ok([
             Operand::new(op, "input", input, dtype, elements, Access::ReadInPlace)?,
             Operand::new(op, "output", output, dtype, elements, Access::Write)?,
-            self.vector("weight", weight)?,
             Operand::optional(op, "residual", residual, dtype, elements, Access::ReadInPlace)?,
+            Operand::optional(op, "sum", sum, dtype, elements, Access::Write)?,
         ])
     }
 
     fn vector(&self, arg: &'static str, ptr: Option<u64>) -> BackendResult<Operand> {
         let length = if self.rows == 0 { 0 } else { self.columns };
-        Operand::optional(self.op, arg, ptr, self.dtype, length, Access::Read)
+        Operand::optional(self.op, arg, ptr, self.weight_dtype, length, Access::Read)
+    }
+}
+
+/// Weights, biases and statistics of a normalisation have its own element type, or are f32 beside f16.
+pub(super) fn require_weight_dtype(op: &'static str, dtype: DType, got: DType) -> BackendResult<()> {
+    if got == dtype || got == DType::F32 {
+        Ok(())
+    } else {
+        Err(BackendError::Dtype { op, arg: "weight_dtype", got })
     }
 }

@@ -1,7 +1,9 @@
 //! How much arithmetic a descriptor asks for. Strides of 0 let small memory name endless work, so backends
 //! compare an estimate of the time with [`MAX_SECONDS`](crate::support::MAX_SECONDS) before they begin.
 
-use super::{AttentionDesc, ConvGather, MatmulDesc, PoolShape, QuantMatmulDesc, ReduceLoops};
+use super::{
+    AttentionAlignment, AttentionDesc, ConvGather, MatmulDesc, PoolShape, QuantMatmulDesc, ReduceLoops,
+};
 
 /// The product of the extents, without overflow.
 fn volume(extents: &[usize]) -> f64 {
@@ -29,9 +31,15 @@ impl AttentionDesc {
     /// lengths and masks, which lie on the device, are not.
     #[must_use]
     pub fn flops(&self) -> f64 {
-        let keys = self.seq_kv as f64;
-        let seen = if self.causal { keys - self.seq_q.min(self.seq_kv) as f64 / 2.0 } else { keys };
-        4.0 * volume(&[self.batch, self.heads, self.seq_q, self.head_dim]) * seen
+        let (queries, keys) = (self.seq_q as f64, self.seq_kv as f64);
+        let seen = match self.alignment {
+            _ if !self.causal => keys,
+            AttentionAlignment::TopLeft if queries <= keys => queries / 2.0,
+            AttentionAlignment::TopLeft => keys - keys * keys / (2.0 * queries),
+            _ => keys - queries.min(keys) / 2.0,
+        };
+        let both = self.head_dim as f64 + self.v_head_dim as f64;
+        2.0 * both * volume(&[self.batch, self.heads, self.seq_q]) * seen
     }
 }
 

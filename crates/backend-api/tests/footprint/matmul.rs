@@ -105,11 +105,15 @@ pub(crate) fn attention(g: &mut Gen) -> bool {
     let kv_heads = g.pick(&[n, n, 1, 2, 0]);
     desc.kv_heads = kv_heads;
     desc.kv_dtype = if g.one_in(4) { g.dtype() } else { of };
-    let (queries, keys) = ([batch, n, seq_q, dim], [batch, kv_heads, seq_kv, dim]);
+    let v_dim = if g.one_in(3) { g.extent() } else { dim };
+    desc.v_head_dim = v_dim;
+    desc.mask_dtype = if g.one_in(3) { g.dtype() } else { of };
+    let (queries, outputs) = ([batch, n, seq_q, dim], [batch, n, seq_q, v_dim]);
+    let (keys, values) = ([batch, kv_heads, seq_kv, dim], [batch, kv_heads, seq_kv, v_dim]);
     desc.q_layout = head_strides(g, queries);
     desc.k_layout = head_strides(g, keys);
-    desc.v_layout = head_strides(g, keys);
-    desc.o_layout = head_strides(g, queries);
+    desc.v_layout = head_strides(g, values);
+    desc.o_layout = head_strides(g, outputs);
     desc.mask = g.maybe(5).map(|ptr| {
         let [batch_stride, head_stride, query_stride] = [g.extent(), g.extent(), g.extent()];
         AttentionMask { ptr, batch_stride, head_stride, query_stride }
@@ -120,27 +124,30 @@ pub(crate) fn attention(g: &mut Gen) -> bool {
     call.require_float("dtype", of);
     let cached = (of, desc.kv_dtype) == (DType::F32, DType::F16);
     call.fault_if(desc.kv_dtype != of && !cached, dtype("kv_dtype", desc.kv_dtype));
+    let masks = [of, DType::U32].contains(&desc.mask_dtype);
+    call.fault_if(!masks, dtype("mask_dtype", desc.mask_dtype));
     call.fault_if(n > 0 && kv_heads == 0, shape(1, 0));
     call.require_eq(0, n.checked_rem(kv_heads).unwrap_or(0));
     call.require_countable(&queries);
-    let some = volume(&packed_dims(&queries)) > 0;
+    call.require_countable(&outputs);
+    let some = [queries, outputs].iter().all(|of| volume(&packed_dims(of)) > 0);
     if !some {
         call.tolerate(overflow());
     }
-    if volume(&packed_dims(&keys)) > usize::MAX as u128 {
+    if [keys, values].iter().any(|of| volume(&packed_dims(of)) > usize::MAX as u128) {
         call.fault_if(some, overflow());
     }
     for (arg, ptr, of, access, dims) in [
         ("q", 1, of, Read, heads(queries, desc.q_layout)),
         ("k", 2, desc.kv_dtype, Read, heads(keys, desc.k_layout)),
-        ("v", 3, desc.kv_dtype, Read, heads(keys, desc.v_layout)),
-        ("o", 4, of, Write, heads(queries, desc.o_layout)),
+        ("v", 3, desc.kv_dtype, Read, heads(values, desc.v_layout)),
+        ("o", 4, of, Write, heads(outputs, desc.o_layout)),
     ] {
         call.name(Named::new(arg, ptr, of, access, dims).only_if(some));
     }
     let mask = desc.mask.map(|mask| {
         let rows = [(batch, mask.batch_stride), (n, mask.head_stride), (seq_q, mask.query_stride)];
-        Named::new("mask", 5, of, Read, rows.into_iter().chain([(seq_kv, 1)]))
+        Named::new("mask", 5, desc.mask_dtype, Read, rows.into_iter().chain([(seq_kv, 1)]))
     });
     call.name(mask.unwrap_or(Named::absent("mask")).only_if(some));
     let lengths = Named::packed("key_lengths", 6, DType::U32, Read, &[batch]);

@@ -20,18 +20,27 @@ fn some(shape: &[usize]) -> bool {
 struct Packed {
     call: Call,
     of: DType,
+    /// The type of weights and statistics.
+    vectors: DType,
     handles: u64,
 }
 
 impl Packed {
     fn new(of: DType) -> Self {
-        Self { call: Call::default(), of, handles: 0 }
+        Self { call: Call::default(), of, vectors: of, handles: 0 }
     }
 
     fn float(arg: &'static str, of: DType) -> Self {
         let mut packed = Self::new(of);
         packed.call.require_float(arg, of);
         packed
+    }
+
+    /// Weights of a type of their own: that of the rows, or f32.
+    fn weights(mut self, vectors: DType) -> Self {
+        self.call.fault_if(vectors != self.of && vectors != DType::F32, dtype("weight_dtype", vectors));
+        self.vectors = vectors;
+        self
     }
 
     fn name(&mut self, arg: &'static str, access: Access, shape: &[usize]) {
@@ -42,7 +51,7 @@ impl Packed {
     /// `length` numbers that apply to tensors of `shape`, if they are given and there are any.
     fn vector(&mut self, arg: &'static str, given: Option<u64>, length: usize, is_used: bool) {
         self.handles += 1;
-        let vector = Named::packed(arg, self.handles, self.of, Read, &[length]);
+        let vector = Named::packed(arg, self.handles, self.vectors, Read, &[length]);
         self.call.name(vector.only_if(given.is_some() && is_used));
     }
 }
@@ -134,30 +143,41 @@ pub(crate) fn cumsum(g: &mut Gen) -> bool {
     packed.call.judge_operands(desc.operands(OP))
 }
 
+/// Mostly a type that weights may have beside rows of `of`.
+fn weight_dtype(g: &mut Gen, of: DType) -> DType {
+    if g.one_in(6) { g.dtype() } else { [of, DType::F32][g.below(2)] }
+}
+
 pub(crate) fn layer_norm(g: &mut Gen) -> bool {
     let (of, extents @ [rows, columns]) = (g.float(), g.extents());
     let mut desc = LayerNormDesc::new(of, 1, 2, rows, columns);
     (desc.weight, desc.bias, desc.residual) = (g.maybe(3), g.maybe(4), g.maybe(5));
-    let mut packed = Packed::float("dtype", of);
+    (desc.sum, desc.weight_dtype) = (g.maybe(6), weight_dtype(g, of));
+    let mut packed = Packed::float("dtype", of).weights(desc.weight_dtype);
     packed.name("input", ReadInPlace, &extents);
     packed.name("output", Write, &extents);
     packed.vector("weight", desc.weight, columns, rows > 0);
     packed.vector("bias", desc.bias, columns, rows > 0);
     let residual = Named::packed("residual", 5, of, ReadInPlace, &extents);
     packed.call.name(residual.only_if(desc.residual.is_some()));
+    let sum = Named::packed("sum", 6, of, Write, &extents);
+    packed.call.name(sum.only_if(desc.sum.is_some()));
     packed.call.judge_operands(desc.operands(OP))
 }
 
 pub(crate) fn rms_norm(g: &mut Gen) -> bool {
     let (of, extents @ [rows, columns]) = (g.float(), g.extents());
     let mut desc = RmsNormDesc::new(of, 1, 2, rows, columns);
-    (desc.weight, desc.residual) = (g.maybe(3), g.maybe(4));
-    let mut packed = Packed::float("dtype", of);
+    (desc.weight, desc.residual, desc.sum) = (g.maybe(3), g.maybe(4), g.maybe(5));
+    desc.weight_dtype = weight_dtype(g, of);
+    let mut packed = Packed::float("dtype", of).weights(desc.weight_dtype);
     packed.name("input", ReadInPlace, &extents);
     packed.name("output", Write, &extents);
     packed.vector("weight", desc.weight, columns, rows > 0);
     let residual = Named::packed("residual", 4, of, ReadInPlace, &extents);
     packed.call.name(residual.only_if(desc.residual.is_some()));
+    let sum = Named::packed("sum", 5, of, Write, &extents);
+    packed.call.name(sum.only_if(desc.sum.is_some()));
     packed.call.judge_operands(desc.operands(OP))
 }
 
@@ -167,7 +187,8 @@ pub(crate) fn group_norm(g: &mut Gen) -> bool {
     let shape = ChannelShape { batch, channels, spatial };
     let mut desc = GroupNormDesc::new(of, 1, 2, shape, groups);
     (desc.weight, desc.bias) = (g.maybe(3), g.maybe(4));
-    let mut packed = Packed::float("dtype", of);
+    desc.weight_dtype = weight_dtype(g, of);
+    let mut packed = Packed::float("dtype", of).weights(desc.weight_dtype);
     packed.call.require_at_least(1, groups);
     packed.call.require_eq(0, channels.checked_rem(groups).unwrap_or(0));
     packed.name("input", ReadInPlace, &extents);
@@ -182,7 +203,8 @@ pub(crate) fn batch_norm(g: &mut Gen) -> bool {
     let shape = ChannelShape { batch, channels, spatial };
     let mut desc = BatchNormDesc::new(of, 1, 2, 3, 4, shape);
     (desc.weight, desc.bias) = (g.maybe(5), g.maybe(6));
-    let mut packed = Packed::float("dtype", of);
+    desc.weight_dtype = weight_dtype(g, of);
+    let mut packed = Packed::float("dtype", of).weights(desc.weight_dtype);
     packed.name("input", ReadInPlace, &extents);
     packed.name("output", Write, &extents);
     for (arg, given) in

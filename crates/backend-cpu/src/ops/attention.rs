@@ -1,15 +1,17 @@
 //! Scaled dot-product attention, one block of queries of one head at a time.
 
+use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use backend_api::desc::AttentionDesc;
-use backend_api::{BackendResult, UnaryOp};
+use backend_api::{BackendResult, DType, UnaryOp};
 use bytemuck::cast_slice_mut;
 use faer::prelude::ReborrowMut;
 
 use super::matmul::multiply;
 use super::matrix::{for_each_row, row_major, row_major_ref};
+use crate::access::Input;
 use crate::bound::require_end;
 use crate::element::{Element, widen, with_float};
 use crate::math::{apply_unary, exponentials, largest, scale};
@@ -29,10 +31,10 @@ pub(crate) fn attention(memory: &Memory, op: &'static str, desc: &AttentionDesc)
     require_end(op, desc.flops())?;
     memory.access_two(op, &operands, |[q, k, v, _, mask, lengths, _], [o, lse]| {
         let queries = desc.batch * desc.heads * desc.seq_q;
-        let products = desc.seq_kv.saturating_mul(desc.head_dim.max(16));
+        let products = desc.seq_kv.saturating_mul(desc.head_dim.max(desc.v_head_dim).max(16));
         // Threads write these in any order.
         let logarithms: Vec<AtomicU32> = lse.chunks_exact(4).map(|_| AtomicU32::new(0)).collect();
-        Cores::run(queries.saturating_mul(products / 8 + desc.head_dim), |cores| {
+        Cores::run(queries.saturating_mul(products / 8 + desc.v_head_dim), |cores| {
             with_float!(desc.dtype, T => {
                 let (k, v) = with_float!(desc.kv_dtype, K => (widen::<K>(cores, k), widen::<K>(cores, v)));
                 let attention = Attention {
@@ -40,7 +42,7 @@ pub(crate) fn attention(memory: &Memory, op: &'static str, desc: &AttentionDesc)
                     q: &widen::<T>(cores, q),
                     k: &k,
                     v: &v,
-                    mask: &widen::<T>(cores, mask),
+                    mask: &mask_numbers::<T>(cores, desc.mask_dtype, mask),
                     lengths: lengths.elements(),
                     lse: &logarithms,
                 };
@@ -51,6 +53,15 @@ pub(crate) fn attention(memory: &Memory, op: &'static str, desc: &AttentionDesc)
             to.copy_from_slice(&from.into_inner().to_ne_bytes());
         }
     })
+}
+
+/// The numbers that a mask adds to scores: −∞ where one of u32 is 0, and 0 elsewhere.
+fn mask_numbers<'a, T: Element>(cores: Cores, dtype: DType, mask: Input<'a>) -> Cow<'a, [f32]> {
+    let hidden = |&seen: &u32| if seen == 0 { f32::NEG_INFINITY } else { 0.0 };
+    match dtype {
+        DType::U32 => mask.elements::<u32>().iter().map(hidden).collect(),
+        _ => widen::<T>(cores, mask),
+    }
 }
 
 struct Attention<'a> {
@@ -106,7 +117,7 @@ impl Attention<'_> {
             return Head { batch, head, keys, k: &[], v: &[], finite: true };
         }
         let values = &self.v[batch * v.batch + kv_head * v.head..];
-        let finite = (0..keys).all(|key| all_finite(&values[key * v.token..][..desc.head_dim]));
+        let finite = (0..keys).all(|key| all_finite(&values[key * v.token..][..desc.v_head_dim]));
         Head { batch, head, keys, k: &self.k[batch * k.batch + kv_head * k.head..], v: values, finite }
     }
 
@@ -144,7 +155,7 @@ impl Head<'_> {
             let keys = end - begin;
             let scores = &mut scores[..rows * keys];
             let block = &mut o[(first - queries.start) * o_layout.token..];
-            let block = row_major(block, rows, desc.head_dim, o_layout.token);
+            let block = row_major(block, rows, desc.v_head_dim, o_layout.token);
             if keys == 0 {
                 T::with_f32(block, false, |o| for_each_row(o, |_, o| o.fill(0.0)));
                 (first..first + rows).for_each(|query| self.keep_lse(attention, query, f32::NEG_INFINITY));
@@ -170,7 +181,7 @@ impl Head<'_> {
             T::with_f32(block, false, |mut o| {
                 if self.finite {
                     let p = row_major_ref(scores, rows, keys, keys);
-                    let v = row_major_ref(v, keys, desc.head_dim, v_layout.token);
+                    let v = row_major_ref(v, keys, desc.v_head_dim, v_layout.token);
                     multiply(p, v, 1.0, 0.0, o.rb_mut());
                 } else {
                     for_each_row(o.rb_mut(), |i, o| {

@@ -2,8 +2,8 @@
 
 use std::borrow::Cow;
 
-use backend_api::BackendResult;
 use backend_api::desc::{BatchNormDesc, GroupNormDesc, LayerNormDesc, RmsNormDesc};
+use backend_api::{BackendResult, DType};
 use bytemuck::cast_slice_mut;
 
 use crate::access::Input;
@@ -18,21 +18,20 @@ const GRAIN: usize = 1 << 14;
 /// `output = (x − mean(x)) / √(var(x) + eps) · weight + bias`, `x = input + residual`.
 pub(crate) fn layer_norm(memory: &Memory, op: &'static str, desc: &LayerNormDesc) -> BackendResult<()> {
     let operands = desc.operands(op)?;
-    memory.access(op, &operands, |[input, _, weight, bias, residual], output| {
-        Cores::run(output.len(), |cores| {
-            with_float!(desc.dtype, T => {
-                let norm = Norm {
-                    columns: desc.columns,
-                    rows: 1,
-                    each: 1,
-                    eps: desc.eps,
-                    centred: true,
-                    weight: vector::<T>(cores, desc.weight, weight, desc.columns, 1.0),
-                    bias: vector::<T>(cores, desc.bias, bias, desc.columns, 0.0),
-                };
-                let residual = desc.residual.map(|_| residual);
-                norm.run::<T>(cores, input, residual, cast_slice_mut(output));
-            });
+    memory.access_two(op, &operands, |[input, _, weight, bias, residual, _], outputs| {
+        Cores::run(outputs[0].len(), |cores| {
+            let scale = Scale { cores, dtype: desc.weight_dtype, length: desc.columns };
+            let norm = Norm {
+                columns: desc.columns,
+                rows: 1,
+                each: 1,
+                eps: desc.eps,
+                centred: true,
+                weight: scale.vector(desc.weight, weight, 1.0),
+                bias: scale.vector(desc.bias, bias, 0.0),
+            };
+            let residual = desc.residual.map(|_| residual);
+            with_float!(desc.dtype, T => norm.run::<T>(cores, input, residual, outputs.map(cast_slice_mut)));
         });
     })
 }
@@ -40,21 +39,20 @@ pub(crate) fn layer_norm(memory: &Memory, op: &'static str, desc: &LayerNormDesc
 /// `output = x / √(mean(x²) + eps) · weight`, `x = input + residual`.
 pub(crate) fn rms_norm(memory: &Memory, op: &'static str, desc: &RmsNormDesc) -> BackendResult<()> {
     let operands = desc.operands(op)?;
-    memory.access(op, &operands, |[input, _, weight, residual], output| {
-        Cores::run(output.len(), |cores| {
-            with_float!(desc.dtype, T => {
-                let norm = Norm {
-                    columns: desc.columns,
-                    rows: 1,
-                    each: 1,
-                    eps: desc.eps,
-                    centred: false,
-                    weight: vector::<T>(cores, desc.weight, weight, desc.columns, 1.0),
-                    bias: Cow::Owned(vec![0.0; desc.columns]),
-                };
-                let residual = desc.residual.map(|_| residual);
-                norm.run::<T>(cores, input, residual, cast_slice_mut(output));
-            });
+    memory.access_two(op, &operands, |[input, _, weight, residual, _], outputs| {
+        Cores::run(outputs[0].len(), |cores| {
+            let scale = Scale { cores, dtype: desc.weight_dtype, length: desc.columns };
+            let norm = Norm {
+                columns: desc.columns,
+                rows: 1,
+                each: 1,
+                eps: desc.eps,
+                centred: false,
+                weight: scale.vector(desc.weight, weight, 1.0),
+                bias: scale.vector(None, weight, 0.0),
+            };
+            let residual = desc.residual.map(|_| residual);
+            with_float!(desc.dtype, T => norm.run::<T>(cores, input, residual, outputs.map(cast_slice_mut)));
         });
     })
 }
@@ -62,20 +60,19 @@ pub(crate) fn rms_norm(memory: &Memory, op: &'static str, desc: &RmsNormDesc) ->
 /// `output = (x − mean(x)) / √(var(x) + eps) · weight + bias` over groups of channels.
 pub(crate) fn group_norm(memory: &Memory, op: &'static str, desc: &GroupNormDesc) -> BackendResult<()> {
     let operands = desc.operands(op)?;
-    memory.access(op, &operands, |[input, _, weight, bias], output| {
-        Cores::run(output.len(), |cores| {
-            with_float!(desc.dtype, T => {
-                let norm = Norm {
-                    columns: desc.channels / desc.groups * desc.spatial,
-                    rows: desc.groups,
-                    each: desc.spatial,
-                    eps: desc.eps,
-                    centred: true,
-                    weight: vector::<T>(cores, desc.weight, weight, desc.channels, 1.0),
-                    bias: vector::<T>(cores, desc.bias, bias, desc.channels, 0.0),
-                };
-                norm.run::<T>(cores, input, None, cast_slice_mut(output));
-            });
+    memory.access_two(op, &operands, |[input, _, weight, bias], outputs| {
+        Cores::run(outputs[0].len(), |cores| {
+            let scale = Scale { cores, dtype: desc.weight_dtype, length: desc.channels };
+            let norm = Norm {
+                columns: desc.channels / desc.groups * desc.spatial,
+                rows: desc.groups,
+                each: desc.spatial,
+                eps: desc.eps,
+                centred: true,
+                weight: scale.vector(desc.weight, weight, 1.0),
+                bias: scale.vector(desc.bias, bias, 0.0),
+            };
+            with_float!(desc.dtype, T => norm.run::<T>(cores, input, None, outputs.map(cast_slice_mut)));
         });
     })
 }
@@ -87,9 +84,10 @@ pub(crate) fn batch_norm(memory: &Memory, op: &'static str, desc: &BatchNormDesc
     memory.access(op, &operands, |[input, _, mean, variance, weight, bias], output| {
         Cores::run(output.len(), |cores| {
             with_float!(desc.dtype, T => {
-                let [mean, variance] = [mean, variance].map(|each| widen::<T>(cores, each));
-                let weight = vector::<T>(cores, desc.weight, weight, channels, 1.0);
-                let bias = vector::<T>(cores, desc.bias, bias, channels, 0.0);
+                let scale = Scale { cores, dtype: desc.weight_dtype, length: channels };
+                let [mean, variance] = [mean, variance].map(|each| scale.given(each));
+                let weight = scale.vector(desc.weight, weight, 1.0);
+                let bias = scale.vector(desc.bias, bias, 0.0);
                 let input = input.separate::<T>();
                 cores.chunks(cast_slice_mut(output), spatial, GRAIN, &|first, chunk: &mut [T]| {
                     for (i, y) in chunk.chunks_exact_mut(spatial).enumerate() {
@@ -109,17 +107,22 @@ pub(crate) fn batch_norm(memory: &Memory, op: &'static str, desc: &BatchNormDesc
     })
 }
 
-/// An optional operand of a number for each column or channel.
-fn vector<'a, T: Element>(
+/// How weights, biases and statistics are read: one for each column or channel.
+#[derive(Clone, Copy)]
+struct Scale {
     cores: Cores,
-    ptr: Option<u64>,
-    input: Input<'a>,
-    columns: usize,
-    default: f32,
-) -> Cow<'a, [f32]> {
-    match ptr {
-        Some(_) => widen::<T>(cores, input),
-        None => Cow::Owned(vec![default; columns]),
+    dtype: DType,
+    length: usize,
+}
+
+impl Scale {
+    fn given(self, input: Input<'_>) -> Cow<'_, [f32]> {
+        with_float!(self.dtype, W => widen::<W>(self.cores, input))
+    }
+
+    /// An operand that may be left out.
+    fn vector(self, ptr: Option<u64>, input: Input<'_>, default: f32) -> Cow<'_, [f32]> {
+        if ptr.is_some() { self.given(input) } else { Cow::Owned(vec![default; self.length]) }
     }
 }
 
@@ -137,20 +140,34 @@ struct Norm<'a> {
 }
 
 impl Norm<'_> {
-    fn run<T: Element>(&self, cores: Cores, input: Input<'_>, residual: Option<Input<'_>>, output: &mut [T]) {
+    /// Normalises the rows of `input + residual` into the first output, and writes them to the second where
+    /// there is one.
+    fn run<T: Element>(
+        &self,
+        cores: Cores,
+        input: Input<'_>,
+        residual: Option<Input<'_>>,
+        outputs: [&mut [T]; 2],
+    ) {
         let columns = self.columns;
-        cores.chunks(output, columns, GRAIN, &|first, chunk: &mut [T]| {
+        cores.chunks_of_two(outputs, columns, GRAIN, &|first, [chunk, sums]: [&mut [T]; 2]| {
             let mut x = vec![0.0; columns];
             let mut r = vec![0.0; columns];
+            let mut sums = sums.chunks_exact_mut(columns);
             for (i, row) in chunk.chunks_exact_mut(columns).enumerate() {
-                let load = |input: Input<'_>, row: &[T], to: &mut [f32]| match input.separate::<T>() {
-                    Some(input) => T::load(&input[first + i * columns..][..columns], to),
-                    None => T::load(row, to),
+                let mut sum = sums.next();
+                let load = |input: Input<'_>, to: &mut [f32]| match input {
+                    Input::InPlace => T::load(row, to),
+                    Input::InSecond => T::load(sum.as_deref().unwrap_or_default(), to),
+                    Input::Bytes(_) => T::load(&input.elements()[first + i * columns..][..columns], to),
                 };
-                load(input, row, &mut x);
+                load(input, &mut x);
                 if let Some(residual) = residual {
-                    load(residual, row, &mut r);
+                    load(residual, &mut r);
                     x.iter_mut().zip(&r).for_each(|(x, r)| *x += r);
+                }
+                if let Some(sum) = &mut sum {
+                    T::store(&x, sum);
                 }
                 self.normalize(&mut x, (first / columns + i) % self.rows * (columns / self.each));
                 T::store(&x, row);

@@ -187,7 +187,11 @@ libs! {
     NORM_ROW = "norm_row",
     /// Its result; needs [`NORM_ROW`] and weights.
     NORM_RESULT = "norm_result",
+    /// Where it writes its input's sum with the residual, or doesn't.
+    NORM_SUM = "norm_sum",
+    NORM_NO_SUM = "norm_no_sum",
     /// The weights of a normalisation.
     WEIGHTS_COLUMN = "weights_column",
+    WEIGHTS_COLUMN_F32 = "weights_column_f32",
     WEIGHTS_CHANNEL = "weights_channel",
 }

@@ -12,7 +12,7 @@ use crate::ops::op_context::{OpContext, dim, linear_grid};
 static BATCH_NORM: KernelSource = kernel!(
     "norm/batch_norm",
     libs: [GRID],
-    types: ["T"],
+    types: ["T", "W"],
     constants: ["IN_PLACE"],
     reads: 5,
     writes: 1,
@@ -40,16 +40,17 @@ const GROUP: usize = 4 * 256;
 
 pub(super) fn variants() -> Vec<Variant> {
     let mut variants = Vec::new();
-    for dtype in [DType::F32, DType::F16] {
+    for types in [[DType::F32, DType::F32], [DType::F16, DType::F16], [DType::F16, DType::F32]] {
         for vec_width in [VecWidth::One, VecWidth::Four] {
-            variants.extend([false, true].map(|in_place| variant(dtype, in_place, vec_width)));
+            variants.extend([false, true].map(|in_place| variant(types, in_place, vec_width)));
         }
     }
     variants
 }
 
-fn variant(dtype: DType, in_place: bool, vec_width: VecWidth) -> Variant {
-    Variant::new(&BATCH_NORM, [dtype], [u32::from(in_place)]).with_libs(vec_width.libs())
+/// Over elements and statistics of the two types.
+fn variant(types: [DType; 2], in_place: bool, vec_width: VecWidth) -> Variant {
+    Variant::new(&BATCH_NORM, types, [u32::from(in_place)]).with_libs(vec_width.libs())
 }
 
 /// `output = (x − mean) / √(variance + eps) · weight + bias` for each channel.
@@ -81,10 +82,10 @@ fn batch_norm_part(
     let output = ctx.output(op, y, dtype)?;
     let in_place = x.region() == y.region();
     let input = if in_place { ctx.null() } else { ctx.input(op, x, dtype, &output)? };
-    let mean = ctx.input(op, mean, dtype, &output)?;
-    let variance = ctx.input(op, variance, dtype, &output)?;
-    let weights = ctx.optional_input(op, weight, dtype, &output)?;
-    let biases = ctx.optional_input(op, bias, dtype, &output)?;
+    let mean = ctx.input(op, mean, desc.weight_dtype, &output)?;
+    let variance = ctx.input(op, variance, desc.weight_dtype, &output)?;
+    let weights = ctx.optional_input(op, weight, desc.weight_dtype, &output)?;
+    let biases = ctx.optional_input(op, bias, desc.weight_dtype, &output)?;
     let vec_width = VecWidth::four_if_fitting(&[&input, &output], &[desc.spatial]);
     let width = vec_width.width();
     let vectors = desc.batch * desc.channels * desc.spatial / width;
@@ -103,5 +104,6 @@ fn batch_norm_part(
     };
     let reads = [&input, &mean, &variance, &weights, &biases];
     let grid = linear_grid(op, vectors.div_ceil(GROUP))?;
-    ctx.launch(op, &variant(dtype, in_place, vec_width), &reads, &output, &params, grid)
+    let variant = variant([dtype, desc.weight_dtype], in_place, vec_width);
+    ctx.launch(op, &variant, &reads, &output, &params, grid)
 }

@@ -3,11 +3,13 @@
 use backend_api::desc::{GroupNormDesc, LayerNormDesc, RmsNormDesc};
 use backend_api::{BackendResult, DType};
 
+use super::copy_bytes::copy_bytes;
 use super::norm_kernels::{Params, Place, Role, Shape, apply, moments, normalize};
 use super::shared::iterations;
 use super::shared::long_work::{Run, in_parts};
 use super::shared::rows::Rows;
 use super::shared::vec_width::VecWidth;
+use crate::kernels::Variant;
 use crate::memory::DeviceSlice;
 use crate::ops::op_context::{OpContext, dim, linear_grid};
 use crate::recorder::Window;
@@ -26,35 +28,37 @@ const PASSES: usize = 4;
 /// `output = (v − mean) / √(var + eps) · weight + bias` for each row v = input + residual.
 pub(crate) fn layer_norm(ctx: &OpContext, op: &'static str, desc: &LayerNormDesc) -> BackendResult<()> {
     let operands = desc.operands(op)?;
-    let [Some(x), Some(y), weight, bias, residual] = ctx.resolve(op, &operands)? else {
+    let [Some(x), Some(y), weight, bias, residual, sum] = ctx.resolve(op, &operands)? else {
         return Ok(());
     };
     let call = Call {
         dtype: desc.dtype,
+        weight_dtype: desc.weight_dtype,
         rows: desc.rows,
         columns: desc.columns,
         eps: desc.eps,
         centred: true,
         channels: None,
     };
-    call.run(ctx, op, &Slices { x, y, residual, weight, bias })
+    call.run(ctx, op, Slices { x, y, residual, sum, weight, bias })
 }
 
 /// `output = v / √(mean(v²) + eps) · weight` for each row v = input + residual.
 pub(crate) fn rms_norm(ctx: &OpContext, op: &'static str, desc: &RmsNormDesc) -> BackendResult<()> {
     let operands = desc.operands(op)?;
-    let [Some(x), Some(y), weight, residual] = ctx.resolve(op, &operands)? else {
+    let [Some(x), Some(y), weight, residual, sum] = ctx.resolve(op, &operands)? else {
         return Ok(());
     };
     let call = Call {
         dtype: desc.dtype,
+        weight_dtype: desc.weight_dtype,
         rows: desc.rows,
         columns: desc.columns,
         eps: desc.eps,
         centred: false,
         channels: None,
     };
-    call.run(ctx, op, &Slices { x, y, residual, weight, bias: None })
+    call.run(ctx, op, Slices { x, y, residual, sum, weight, bias: None })
 }
 
 /// `output = x / √(mean(x²) + eps) · weight` for packed rows, by the memory of input, output and weight.
@@ -83,13 +87,14 @@ pub(crate) fn group_norm(ctx: &OpContext, op: &'static str, desc: &GroupNormDesc
     let each = desc.channels / desc.groups;
     let call = Call {
         dtype: desc.dtype,
+        weight_dtype: desc.weight_dtype,
         rows: desc.batch * desc.groups,
         columns: each * desc.spatial,
         eps: desc.eps,
         centred: true,
         channels: Some(Channels { spatial: desc.spatial, each, groups: desc.groups }),
     };
-    call.run(ctx, op, &Slices { x, y, residual: None, weight, bias })
+    call.run(ctx, op, Slices { x, y, residual: None, sum: None, weight, bias })
 }
 
 /// The number of values, their mean and the sum of their squared deviations for each packed row of x, as f32
@@ -102,7 +107,8 @@ pub(super) fn row_moments(
     rows: usize,
     columns: usize,
 ) -> BackendResult<Window> {
-    let call = Call { dtype, rows, columns, eps: 0.0, centred: true, channels: None };
+    let (weight_dtype, eps) = (dtype, 0.0);
+    let call = Call { dtype, weight_dtype, rows, columns, eps, centred: true, channels: None };
     let found = ctx.scratch(op, rows * 3 * DType::F32.size())?;
     let found = ctx.output(op, &found, DType::F32)?;
     let x = ctx.input(op, x, dtype, &found)?;
@@ -110,7 +116,7 @@ pub(super) fn row_moments(
     iterations::require(ctx, op, "columns", columns.div_ceil(STEP * vec_width.width()), 2)?;
     let mut params = call.params(op, vec_width, 0)?;
     (params.x_offset, params.y_offset) = (x.offset / vec_width.width() as u32, found.offset);
-    let variant = moments(Shape { dtype, vec_width, channels: false }, Place::Absent);
+    let variant = moments(dtype, vec_width, Place::Absent);
     ctx.launch(op, &variant, &[&x, &ctx.null()], &found, &params, linear_grid(op, rows)?)?;
     Ok(found)
 }
@@ -120,6 +126,8 @@ struct Slices {
     x: DeviceSlice,
     y: DeviceSlice,
     residual: Option<DeviceSlice>,
+    /// Where x + residual is written.
+    sum: Option<DeviceSlice>,
     weight: Option<DeviceSlice>,
     bias: Option<DeviceSlice>,
 }
@@ -139,6 +147,7 @@ struct Channels {
 #[derive(Clone, Copy)]
 struct Call {
     dtype: DType,
+    weight_dtype: DType,
     rows: usize,
     columns: usize,
     eps: f64,
@@ -147,16 +156,42 @@ struct Call {
 }
 
 impl Call {
-    fn run(&self, ctx: &OpContext, op: &'static str, slices: &Slices) -> BackendResult<()> {
+    fn run(&self, ctx: &OpContext, op: &'static str, mut slices: Slices) -> BackendResult<()> {
         ctx.require_dtype(op, self.dtype)?;
+        let Slices { x, y, residual, sum, .. } = &mut slices;
+        let Some(target) = sum.clone() else { return self.run_parts(ctx, op, &slices) };
+        let Some(residual) = residual else {
+            // The input itself, copied before the output is written, which may be where the input is.
+            if x.region() != target.region() {
+                copy_bytes(ctx, op, &target, x, target.len)?;
+            }
+            *sum = None;
+            return self.run_parts(ctx, op, &slices);
+        };
+        // There are kernels for an input in the output's memory and a residual in the sum's.
+        if x.region() == target.region() || residual.region() == y.region() {
+            std::mem::swap(x, residual);
+        }
+        if !ctx.output(op, y, self.dtype)?.shares_buffer(&ctx.output(op, &target, self.dtype)?) {
+            return self.run_parts(ctx, op, &slices);
+        }
+        // Two bindings of one buffer can't both be written.
+        let scratch = ctx.scratch(op, target.len.next_multiple_of(4))?;
+        *sum = Some(scratch.clone());
+        self.run_parts(ctx, op, &slices)?;
+        copy_bytes(ctx, op, &target, &scratch, target.len)
+    }
+
+    fn run_parts(&self, ctx: &OpContext, op: &'static str, slices: &Slices) -> BackendResult<()> {
         let row = self.columns * self.dtype.size();
         let run = Run::of_bytes(self.rows, (PASSES * row) as f64);
         let run = run.aligned(self.channels.map_or(1, |channels| channels.groups));
         in_parts(ctx, op, run, |run| {
             let part = |slice: &DeviceSlice| run.part_of(slice, row);
-            let Slices { x, y, residual, weight, bias } = slices;
-            let (x, y, residual) = (part(x), part(y), residual.as_ref().map(part));
-            let slices = Slices { x, y, residual, weight: weight.clone(), bias: bias.clone() };
+            let Slices { x, y, residual, sum, weight, bias } = slices;
+            let (residual, sum) = (residual.as_ref().map(part), sum.as_ref().map(part));
+            let (x, y, weight, bias) = (part(x), part(y), weight.clone(), bias.clone());
+            let slices = Slices { x, y, residual, sum, weight, bias };
             Self { rows: run.count(), ..*self }.run_part(ctx, op, &slices)
         })
     }
@@ -164,35 +199,65 @@ impl Call {
     fn run_part(&self, ctx: &OpContext, op: &'static str, slices: &Slices) -> BackendResult<()> {
         let dtype = self.dtype;
         let output = ctx.output(op, &slices.y, dtype)?;
-        let operand = |slice: Option<&DeviceSlice>| match slice {
-            None => Ok((Place::Absent, ctx.null())),
-            Some(slice) if slice.region() == slices.y.region() => Ok((Place::Output, ctx.null())),
-            Some(slice) => Ok((Place::Bound, ctx.input(op, slice, dtype, &output)?)),
+        let sum = slices.sum.as_ref().map(|slice| ctx.output(op, slice, dtype)).transpose()?;
+        let bound = |slice: &DeviceSlice, dtype| {
+            let input = ctx.input(op, slice, dtype, &output)?;
+            match &sum {
+                Some(sum) if input.shares_buffer(sum) => ctx.input(op, slice, dtype, sum),
+                _ => Ok(input),
+            }
         };
-        let (input_place, x) = operand(Some(&slices.x))?;
-        let (residual_place, residual) = operand(slices.residual.as_ref())?;
-        let weight = ctx.optional_input(op, slices.weight.as_ref(), dtype, &output)?;
-        let bias = ctx.optional_input(op, slices.bias.as_ref(), dtype, &output)?;
+        let is = |slice: &DeviceSlice, other: &DeviceSlice| slice.region() == other.region();
+        let (input_place, x) = if is(&slices.x, &slices.y) {
+            (Place::Output, ctx.null())
+        } else {
+            (Place::Bound, bound(&slices.x, dtype)?)
+        };
+        let (residual_place, residual) = match (&slices.residual, &slices.sum) {
+            (None, _) => (Place::Absent, ctx.null()),
+            (Some(residual), None) if is(residual, &slices.y) => (Place::Output, ctx.null()),
+            (Some(residual), Some(sum)) if is(residual, sum) => (Place::Sum, ctx.null()),
+            (Some(residual), _) => (Place::Bound, bound(residual, dtype)?),
+        };
+        let scale = |slice: Option<&DeviceSlice>| {
+            slice.map_or_else(|| Ok(ctx.null()), |slice| bound(slice, self.weight_dtype))
+        };
+        let (weight, bias) = (scale(slices.weight.as_ref())?, scale(slices.bias.as_ref())?);
 
         let unit = self.channels.map_or(self.columns, |channels| channels.spatial);
-        let scales: &[&Window] = if self.channels.is_some() { &[] } else { &[&weight, &bias] };
-        let windows = [&[&x, &residual, &output], scales].concat();
+        // Weights of another type are read one by one.
+        let mixed = self.weight_dtype != dtype;
+        let one_by_one = self.channels.is_some() || mixed;
+        let mut windows = vec![&x, &residual, &output];
+        windows.extend(&sum);
+        windows.extend([&weight, &bias].into_iter().filter(|_| !one_by_one));
         let vec_width = VecWidth::four_if_fitting(&windows, &[unit]);
         let rows = Rows::of(dtype, self.columns, 1, vec_width);
         let scaled = u32::from(slices.weight.is_some()) | u32::from(slices.bias.is_some()) << 1;
         let mut params = self.params(op, vec_width, scaled)?;
         let width = vec_width.width() as u32;
-        let scale_width = if self.channels.is_some() { 1 } else { width };
+        let scale_width = if one_by_one { 1 } else { width };
         (params.x_offset, params.y_offset) = (x.offset / width, output.offset / width);
         params.residual_offset = residual.offset / width;
+        params.sum_offset = sum.as_ref().map_or(0, |sum| sum.offset / width);
         (params.weight_offset, params.bias_offset) = (weight.offset / scale_width, bias.offset / scale_width);
-        let shape = Shape { dtype, vec_width, channels: self.channels.is_some() };
-        let role = Role { centred: self.centred, input: input_place, residual: residual_place };
+        let (weight_dtype, channels) = (self.weight_dtype, self.channels.is_some());
+        let shape = Shape { dtype, weight_dtype, vec_width, channels };
+        let role = Role {
+            centred: self.centred,
+            input: input_place,
+            residual: residual_place,
+            summed: sum.is_some(),
+        };
+        let launch = |variant: &Variant, reads: &[&Window], params: &Params, grid: [u32; 3]| match &sum {
+            Some(sum) => ctx.launch(op, variant, &[reads, &[&output]].concat(), sum, params, grid),
+            None => ctx.launch(op, variant, reads, &output, params, grid),
+        };
         if let Some(rows) = rows {
             params.row_group = rows.row_groups.size;
             let variant = normalize(shape, role, rows.block);
             let grid = rows.row_groups.grid(op, self.rows)?;
-            return ctx.launch(op, &variant, &[&x, &residual, &weight, &bias], &output, &params, grid);
+            return launch(&variant, &[&x, &residual, &weight, &bias], &params, grid);
         }
 
         // First the moments of the rows, by as many workgroups as it takes, then every number.
@@ -201,8 +266,12 @@ impl Call {
         let scratch = ctx.scratch(op, self.rows * parts * 3 * DType::F32.size())?;
         let found = ctx.output(op, &scratch, DType::F32)?;
         params.parts = parts as u32;
-        let first = ctx.input(op, &slices.x, dtype, &found)?;
-        let second = ctx.optional_input(op, slices.residual.as_ref(), dtype, &found)?;
+        let read = |place: Place, bound: &Window| match (place, &sum) {
+            (Place::Output, _) => output.clone(),
+            (Place::Sum, Some(sum)) => sum.clone(),
+            _ => bound.clone(),
+        };
+        let (first, second) = (read(input_place, &x), read(residual_place, &residual));
         let sums = Params {
             x_offset: first.offset / width,
             residual_offset: second.offset / width,
@@ -211,10 +280,9 @@ impl Call {
         };
         let summed = if slices.residual.is_some() { Place::Bound } else { Place::Absent };
         let grid = linear_grid(op, self.rows * parts)?;
-        ctx.launch(op, &moments(shape, summed), &[&first, &second], &found, &sums, grid)?;
+        ctx.launch(op, &moments(dtype, vec_width, summed), &[&first, &second], &found, &sums, grid)?;
         let grid = linear_grid(op, self.rows * columns.div_ceil(STEP))?;
-        let reads = [&x, &residual, &weight, &bias, &found];
-        ctx.launch(op, &apply(shape, role), &reads, &output, &params, grid)
+        launch(&apply(shape, role), &[&x, &residual, &weight, &bias, &found], &params, grid)
     }
 
     /// All but what depends on where the operands are.

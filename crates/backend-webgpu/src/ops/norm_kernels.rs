@@ -4,18 +4,30 @@ use backend_api::DType;
 
 use super::shared::rows::Rows;
 use super::shared::vec_width::VecWidth;
-use crate::kernels::libs::{VEC_1, VEC_4, WEIGHTS_CHANNEL, WEIGHTS_COLUMN};
+use crate::kernels::libs::{
+    GRID, NORM_RESULT, NORM_ROW, NORM_SUM, REDUCE, SPECIAL, VEC_1, VEC_4, WEIGHTS_CHANNEL, WEIGHTS_COLUMN,
+    WEIGHTS_COLUMN_F32, WORKGROUP,
+};
 use crate::kernels::{KernelSource, Lib, Variant, kernel, params};
 
-static NORMALIZE: KernelSource = kernel!(
+const NORMALIZE_ROWS: KernelSource = kernel!(
     "norm/normalize",
-    libs: [GRID, SPECIAL, REDUCE, WORKGROUP, NORM_ROW, NORM_RESULT],
-    types: ["T"],
-    constants: ["CENTRED", "INPUT", "RESIDUAL", "BLOCK"],
+    libs: [GRID, SPECIAL, REDUCE, WORKGROUP, NORM_ROW, NORM_RESULT, NORM_NO_SUM],
+    types: ["T", "W"],
+    constants: ["CENTRED", "INPUT", "RESIDUAL", "SUMMED", "BLOCK"],
     reads: 4,
     writes: 1,
     params: Params,
 );
+
+static NORMALIZE: KernelSource = NORMALIZE_ROWS;
+
+/// The file with a second output, for the sum of input and residual.
+static NORMALIZE_SUM: KernelSource = KernelSource {
+    libs: &[GRID, SPECIAL, REDUCE, WORKGROUP, NORM_ROW, NORM_RESULT, NORM_SUM],
+    writes: 2,
+    ..NORMALIZE_ROWS
+};
 
 static MOMENTS: KernelSource = kernel!(
     "norm/moments",
@@ -27,15 +39,20 @@ static MOMENTS: KernelSource = kernel!(
     params: Params,
 );
 
-static NORMALIZE_APPLY: KernelSource = kernel!(
+const APPLY_MOMENTS: KernelSource = kernel!(
     "norm/normalize_apply",
-    libs: [GRID, NORM_ROW, NORM_RESULT],
-    types: ["T"],
-    constants: ["CENTRED", "INPUT", "RESIDUAL"],
+    libs: [GRID, NORM_ROW, NORM_RESULT, NORM_NO_SUM],
+    types: ["T", "W"],
+    constants: ["CENTRED", "INPUT", "RESIDUAL", "SUMMED"],
     reads: 5,
     writes: 1,
     params: Params,
 );
+
+static NORMALIZE_APPLY: KernelSource = APPLY_MOMENTS;
+
+static NORMALIZE_APPLY_SUM: KernelSource =
+    KernelSource { libs: &[GRID, NORM_ROW, NORM_RESULT, NORM_SUM], writes: 2, ..APPLY_MOMENTS };
 
 params! {
     pub(super) struct Params {
@@ -53,33 +70,43 @@ params! {
         weight_offset: u32,
         bias_offset: u32,
         y_offset: u32,
+        sum_offset: u32,
     }
 }
 
-/// Where a kernel finds an operand of the output's shape, as shaders/lib/norm_row.wgsl numbers it.
+/// Where a kernel finds an operand of the output's shape, as shaders/lib/norm_row.wgsl numbers it: nowhere, in
+/// a binding of its own, or in the memory that the output or the sum is written to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
     Absent = 0,
     Bound = 1,
     Output = 2,
+    Sum = 3,
 }
 
 /// How memory is read.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Shape {
     pub(super) dtype: DType,
+    pub(super) weight_dtype: DType,
     pub(super) vec_width: VecWidth,
     /// Whether weights belong to channels rather than columns.
     pub(super) channels: bool,
 }
 
 impl Shape {
+    fn types(self) -> [DType; 2] {
+        [self.dtype, self.weight_dtype]
+    }
+
     fn libs(self) -> &'static [Lib] {
-        match (self.vec_width, self.channels) {
-            (VecWidth::One, false) => &[VEC_1, WEIGHTS_COLUMN],
-            (VecWidth::One, true) => &[VEC_1, WEIGHTS_CHANNEL],
-            (_, false) => &[VEC_4, WEIGHTS_COLUMN],
-            (_, true) => &[VEC_4, WEIGHTS_CHANNEL],
+        match (self.vec_width, self.channels, self.dtype == self.weight_dtype) {
+            (VecWidth::One, false, true) => &[VEC_1, WEIGHTS_COLUMN],
+            (VecWidth::One, false, false) => &[VEC_1, WEIGHTS_COLUMN_F32],
+            (VecWidth::One, true, _) => &[VEC_1, WEIGHTS_CHANNEL],
+            (_, false, true) => &[VEC_4, WEIGHTS_COLUMN],
+            (_, false, false) => &[VEC_4, WEIGHTS_COLUMN_F32],
+            (_, true, _) => &[VEC_4, WEIGHTS_CHANNEL],
         }
     }
 }
@@ -91,23 +118,30 @@ pub(super) struct Role {
     pub(super) centred: bool,
     pub(super) input: Place,
     pub(super) residual: Place,
+    /// Whether the sum of both is written too.
+    pub(super) summed: bool,
 }
 
 impl Role {
-    fn constants(self) -> [u32; 3] {
-        [u32::from(self.centred), self.input as u32, self.residual as u32]
+    fn constants(self) -> [u32; 4] {
+        [u32::from(self.centred), self.input as u32, self.residual as u32, u32::from(self.summed)]
     }
 
-    /// The kernels of layer and RMS normalisation, or of group normalisation, which has no residual.
-    fn all(channels: bool) -> Vec<Self> {
+    /// The kernels of group normalisation, which has no residual.
+    fn of_channels() -> Vec<Self> {
+        let role = |input| Self { centred: true, input, residual: Place::Absent, summed: false };
+        [Place::Bound, Place::Output].map(role).to_vec()
+    }
+
+    /// The kernels of layer and RMS normalisation. Launchers swap input and residual where that leaves fewer
+    /// of them.
+    fn of_columns() -> Vec<Self> {
         let mut all = Vec::new();
-        for input in [Place::Bound, Place::Output] {
-            if channels {
-                all.push(Self { centred: true, input, residual: Place::Absent });
-                continue;
-            }
-            for residual in [Place::Absent, Place::Bound, Place::Output] {
-                all.extend([false, true].map(|centred| Self { centred, input, residual }));
+        for centred in [false, true] {
+            for input in [Place::Bound, Place::Output] {
+                let role = |residual, summed| Self { centred, input, residual, summed };
+                all.extend([Place::Absent, Place::Bound, Place::Output].map(|place| role(place, false)));
+                all.extend([Place::Bound, Place::Sum].map(|place| role(place, true)));
             }
         }
         all
@@ -116,37 +150,41 @@ impl Role {
 
 /// Rows in registers, in blocks of so many vectors.
 pub(super) fn normalize(shape: Shape, role: Role, block: u32) -> Variant {
-    let [centred, input, residual] = role.constants();
-    Variant::new(&NORMALIZE, [shape.dtype], [centred, input, residual, block]).with_libs(shape.libs())
+    let [centred, input, residual, summed] = role.constants();
+    let source = if role.summed { &NORMALIZE_SUM } else { &NORMALIZE };
+    Variant::new(source, shape.types(), [centred, input, residual, summed, block]).with_libs(shape.libs())
 }
 
 /// The moments of long rows.
-pub(super) fn moments(shape: Shape, residual: Place) -> Variant {
-    Variant::new(&MOMENTS, [shape.dtype], [residual as u32]).with_libs(shape.vec_width.libs())
+pub(super) fn moments(dtype: DType, vec_width: VecWidth, residual: Place) -> Variant {
+    Variant::new(&MOMENTS, [dtype], [residual as u32]).with_libs(vec_width.libs())
 }
 
 /// The result of long rows.
 pub(super) fn apply(shape: Shape, role: Role) -> Variant {
-    Variant::new(&NORMALIZE_APPLY, [shape.dtype], role.constants()).with_libs(shape.libs())
+    let source = if role.summed { &NORMALIZE_APPLY_SUM } else { &NORMALIZE_APPLY };
+    Variant::new(source, shape.types(), role.constants()).with_libs(shape.libs())
 }
 
 /// Every variant that a launch can ask for.
 pub(super) fn variants() -> Vec<Variant> {
+    const F32: DType = DType::F32;
+    const F16: DType = DType::F16;
     let mut variants = Vec::new();
-    for dtype in [DType::F32, DType::F16] {
-        for channels in [false, true] {
-            for role in Role::all(channels) {
-                let shape = |vec_width| Shape { dtype, vec_width, channels };
-                variants.extend(
-                    Rows::shapes().map(|(vec_width, block)| normalize(shape(vec_width), role, block)),
-                );
-                variants
-                    .extend([VecWidth::One, VecWidth::Four].map(|vec_width| apply(shape(vec_width), role)));
-            }
+    for ([dtype, weight_dtype], channels) in
+        [[F32, F32], [F16, F16], [F16, F32]].into_iter().flat_map(|types| [(types, false), (types, true)])
+    {
+        let shape = |vec_width| Shape { dtype, weight_dtype, vec_width, channels };
+        for role in if channels { Role::of_channels() } else { Role::of_columns() } {
+            variants
+                .extend(Rows::shapes().map(|(vec_width, block)| normalize(shape(vec_width), role, block)));
+            variants.extend([VecWidth::One, VecWidth::Four].map(|vec_width| apply(shape(vec_width), role)));
         }
+    }
+    for dtype in [F32, F16] {
         for vec_width in [VecWidth::One, VecWidth::Four] {
-            let shape = Shape { dtype, vec_width, channels: false };
-            variants.extend([Place::Absent, Place::Bound].map(|residual| moments(shape, residual)));
+            let places = [Place::Absent, Place::Bound];
+            variants.extend(places.map(|residual| moments(dtype, vec_width, residual)));
         }
     }
     variants

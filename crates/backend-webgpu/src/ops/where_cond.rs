@@ -10,7 +10,9 @@ use super::elementwise::number_bits;
 use super::shared::long_work::in_parts;
 use super::shared::strided_loops::{Shape, Stretch, StridedLoops, require_loops, shapes_of};
 use crate::kernels::{Function, KernelSource, Variant, kernel, params};
+use crate::memory::DeviceSlice;
 use crate::ops::op_context::{OpContext, dim};
+use crate::recorder::Window;
 
 static WHERE: KernelSource = kernel!(
     "elementwise/where",
@@ -87,6 +89,32 @@ pub(crate) fn where_cond(ctx: &OpContext, op: &'static str, desc: &WhereDesc<'_>
         }
         Ok(())
     })
+}
+
+/// In scratch memory, `yes` for each word of `condition` that isn't 0, and `no` for the others.
+pub(super) fn numbers_where(
+    ctx: &OpContext,
+    op: &'static str,
+    condition: &DeviceSlice,
+    [yes, no]: [f64; 2],
+    dtype: DType,
+) -> BackendResult<DeviceSlice> {
+    let count = condition.len / DType::U32.size();
+    let scratch = ctx.scratch(op, (count * dtype.size()).next_multiple_of(4))?;
+    let moved_as = if dtype == DType::F16 { DType::F16 } else { DType::U32 };
+    let output = ctx.output(op, &scratch, moved_as)?;
+    let condition = ctx.input(op, condition, DType::U32, &output)?;
+    let [a, b] = [yes, no].map(|number| Window { offset: element_bits(dtype, number), ..ctx.null() });
+    let numbers = number_mask(&[Some(a.offset), Some(b.offset)]);
+    let starts = [condition.offset, a.offset, b.offset, output.offset];
+    let loops = vec![(count, [1, 0, 0, 1])];
+    for strided in StridedLoops::plan(loops, starts, &[DType::U32, moved_as]) {
+        let origins = [0, 1, 2].map(|t| strided.origin(t, false));
+        let variant = variant(moved_as, strided.shape, origins);
+        let params = params(op, &strided, numbers)?;
+        ctx.launch(op, &variant, &[&condition, &a, &b], &output, &params, strided.grid(op)?)?;
+    }
+    Ok(scratch)
 }
 
 fn params(op: &'static str, strided: &StridedLoops<4>, numbers: u32) -> BackendResult<Params> {

@@ -38,6 +38,7 @@ fn group_norm(element: DType) -> Operation {
     let changes: Vec<Change<GroupNormDesc>> = vec![
         ("of i32", dtype(op, "dtype", I32), |d| d.dtype = I32),
         ("of u32", dtype(op, "dtype", U32), |d| d.dtype = U32),
+        ("weights of u32", dtype(op, "weight_dtype", U32), |d| d.weight_dtype = U32),
         ("no groups", at_least(op, "groups", 1, 0), |d| d.groups = 0),
         ("three groups", multiple(op, "number of channels", 3, 4), |d| d.groups = 3),
         ("more groups than channels", multiple(op, "number of channels", 5, 4), |d| d.groups = 5),
@@ -72,6 +73,7 @@ fn batch_norm(element: DType) -> Operation {
     let changes: Vec<Change<BatchNormDesc>> = vec![
         ("of i32", dtype(op, "dtype", I32), |d| d.dtype = I32),
         ("of u32", dtype(op, "dtype", U32), |d| d.dtype = U32),
+        ("statistics of i32", dtype(op, "weight_dtype", I32), |d| d.weight_dtype = I32),
         ("twice the batch", too_small(op, "input", 20 * bytes, 40 * bytes), |d| d.batch = 2),
         ("more channels", too_small(op, "mean", 4 * bytes, 5 * bytes), |d| (d.channels, d.spatial) = (5, 4)),
         ("usize::MAX numbers in a channel", OVERFLOW, |d| d.spatial = usize::MAX),

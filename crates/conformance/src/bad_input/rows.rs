@@ -1,9 +1,9 @@
 //! reduce, softmax and the normalisations.
 
 use backend_api::desc::{LayerNormDesc, RmsNormDesc, SoftmaxDesc};
-use backend_api::{BackendResult, ComputeBackend, DType, ReduceOp};
+use backend_api::{BackendResult, ComputeBackend, DType, ErrorKind, ReduceOp};
 
-use super::expect::{OVERFLOW, SHAPE, TOO_SMALL, at_least, dtype, less_than, too_small};
+use super::expect::{Expect, OVERFLOW, SHAPE, TOO_SMALL, at_least, dtype, less_than, overlap, too_small};
 use super::operation::Change;
 use super::{Handles, Operation, Role, Slot};
 use DType::{F16, F32, I32, U32};
@@ -91,10 +91,11 @@ fn softmax(element: DType) -> Operation {
 
 fn norm_slots(element: DType) -> Vec<Slot> {
     vec![
-        Slot::new("input", Role::InPlaceInput, element, 20),
+        Slot::new("input", Role::InPlaceInput, element, 20).holding(0.5),
         Slot::new("output", Role::Output, element, 20),
         Slot::new("weight", Role::Input, element, 5),
-        Slot::new("residual", Role::InPlaceInput, element, 20),
+        Slot::new("residual", Role::InPlaceInput, element, 20).holding(0.5),
+        Slot::new("sum", Role::Output, element, 20),
     ]
 }
 
@@ -105,13 +106,18 @@ fn layer_norm(element: DType) -> Operation {
     slots.insert(3, Slot::new("bias", Role::Input, element, 5));
     let good = move |h: &Handles| {
         let mut desc = LayerNormDesc::new(element, h[0], h[1], 4, 5);
-        (desc.weight, desc.bias, desc.residual) = (Some(h[2]), Some(h[3]), Some(h[4]));
+        (desc.weight, desc.bias) = (Some(h[2]), Some(h[3]));
+        (desc.residual, desc.sum) = (Some(h[4]), Some(h[5]));
         desc
     };
     let operation = Operation::new(op, slots, 1.0, move |b, h| b.layer_norm(&good(h))).variant(element);
     let changes: Vec<Change<LayerNormDesc>> = vec![
         ("of i32", dtype(op, "dtype", I32), |d| d.dtype = I32),
         ("of u32", dtype(op, "dtype", U32), |d| d.dtype = U32),
+        ("weights of i32", dtype(op, "weight_dtype", I32), |d| d.weight_dtype = I32),
+        ("the sum in the output", overlap(op, "output", "sum"), |d| d.sum = Some(d.output)),
+        ("the sum in the weight", TOO_SMALL, |d| d.sum = d.weight),
+        ("the sum in no memory", Expect::Kind(ErrorKind::InvalidHandle), |d| d.sum = Some(0)),
         ("a row too many", too_small(op, "input", 20 * bytes, 25 * bytes), |d| d.rows = 5),
         ("a column too many", too_small(op, "input", 20 * bytes, 24 * bytes), |d| d.columns = 6),
         ("a row as wide as two", too_small(op, "weight", 5 * bytes, 10 * bytes), |d| {
@@ -136,7 +142,7 @@ fn rms_norm(element: DType) -> Operation {
     let bytes = element.size();
     let good = move |h: &Handles| {
         let mut desc = RmsNormDesc::new(element, h[0], h[1], 4, 5);
-        (desc.weight, desc.residual) = (Some(h[2]), Some(h[3]));
+        (desc.weight, desc.residual, desc.sum) = (Some(h[2]), Some(h[3]), Some(h[4]));
         desc
     };
     let operation =
@@ -144,6 +150,10 @@ fn rms_norm(element: DType) -> Operation {
     let changes: Vec<Change<RmsNormDesc>> = vec![
         ("of i32", dtype(op, "dtype", I32), |d| d.dtype = I32),
         ("of u32", dtype(op, "dtype", U32), |d| d.dtype = U32),
+        ("weights of i32", dtype(op, "weight_dtype", I32), |d| d.weight_dtype = I32),
+        ("the sum in the output", overlap(op, "output", "sum"), |d| d.sum = Some(d.output)),
+        ("the sum in the weight", TOO_SMALL, |d| d.sum = d.weight),
+        ("the sum in no memory", Expect::Kind(ErrorKind::InvalidHandle), |d| d.sum = Some(0)),
         ("a row too many", too_small(op, "input", 20 * bytes, 25 * bytes), |d| d.rows = 5),
         ("a column too many", too_small(op, "input", 20 * bytes, 24 * bytes), |d| d.columns = 6),
         ("a row as wide as two", too_small(op, "weight", 5 * bytes, 10 * bytes), |d| {

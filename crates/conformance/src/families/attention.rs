@@ -134,7 +134,7 @@ impl Attention {
                     mask: 0.0,
                 })
                 .collect();
-            wants.extend(attend(&q[row * d..][..d], &seen, with));
+            wants.extend(attend(&q[row * d..][..d], &seen, d, with));
         }
         let mut trial = Trial::new();
         trial.input("q", DType::F32, &q);

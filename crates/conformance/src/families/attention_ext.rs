@@ -1,8 +1,8 @@
-//! `attention_ext`: element types, layouts, masks, key lengths, grouped heads, windows, softcaps and
-//! log-sum-exp.
+//! `attention_ext`: element types, layouts, masks of numbers and of u32, key lengths, grouped heads, windows,
+//! alignments, values of another length, softcaps and log-sum-exp.
 
 use backend_api::DType;
-use backend_api::desc::{AttentionDesc, AttentionMask, AttentionShape, HeadLayout};
+use backend_api::desc::{AttentionAlignment, AttentionDesc, AttentionMask, AttentionShape, HeadLayout};
 
 use super::attention::{HEAD_DIMS, SEQ_KV, SEQ_Q};
 use super::attention_special::{SPECIAL, Special};
@@ -33,8 +33,12 @@ struct Attention {
     seq_q: usize,
     seq_kv: usize,
     head_dim: usize,
+    v_head_dim: usize,
     causal: bool,
+    alignment: AttentionAlignment,
     mask: Mask,
+    /// Whether the mask is of u32.
+    hides: bool,
     lengths: bool,
     layouts: [Layout; 4],
     window: Option<usize>,
@@ -61,6 +65,9 @@ pub(super) fn cases() -> Vec<Case> {
         WINDOWS.len(),
         SOFTCAPS.len(),
         2,
+        AttentionAlignment::ALL.len() + 1,
+        2,
+        3,
     ];
     let grids = ["attention_ext 1", "attention_ext 2", "attention_ext 3"].map(|seed| pairwise(&counts, seed));
     let covering = grids.into_iter().flatten().map(|row| Attention {
@@ -70,8 +77,12 @@ pub(super) fn cases() -> Vec<Case> {
         seq_q: SEQ_Q[row[3]],
         seq_kv: SEQ_KV[row[4]],
         head_dim: HEAD_DIMS[row[5]],
+        v_head_dim: [HEAD_DIMS[row[5]], HEAD_DIMS[row[5]], HEAD_DIMS[(row[5] + 7) % HEAD_DIMS.len()]]
+            [row[18]],
         causal: row[6] == 1,
+        alignment: AttentionAlignment::ALL.get(row[16]).copied().unwrap_or_default(),
         mask: MASKS[row[7]],
+        hides: row[17] == 1,
         lengths: row[8] == 1,
         layouts: [LAYOUTS[row[9]], LAYOUTS[row[10]], LAYOUTS[row[11]], LAYOUTS[row[12]]],
         window: WINDOWS[row[13]],
@@ -92,7 +103,7 @@ pub fn attention_around([queries, keys, head_dim]: [usize; 3]) -> Vec<Case> {
     let seq_kv = [1, keys - 1, keys, 2 * keys + 1, 3 * keys];
     let head_dims = [head_dim, head_dim - 8, head_dim / 2 + 1];
     let lens = [seq_q.len(), seq_kv.len(), head_dims.len()];
-    let counts = [3, 4, lens[0], lens[1], lens[2], 2, 3, 2, 2, 4, 3, 2];
+    let counts = [3, 4, lens[0], lens[1], lens[2], 2, 3, 2, 2, 4, 3, 2, AttentionAlignment::ALL.len()];
     let rows = pairwise(&counts, &format!("attention {queries} {keys} {head_dim}"));
     let cases = rows.into_iter().map(|row| Attention {
         dtypes: DTYPES[row[0]],
@@ -101,8 +112,11 @@ pub fn attention_around([queries, keys, head_dim]: [usize; 3]) -> Vec<Case> {
         seq_q: seq_q[row[2]].max(1),
         seq_kv: seq_kv[row[3]].max(1),
         head_dim: head_dims[row[4]],
+        v_head_dim: head_dims[row[4]],
         causal: row[5] == 1,
+        alignment: AttentionAlignment::ALL[row[12]],
         mask: [Mask::None, Mask::None, Mask::Full][row[6]],
+        hides: false,
         lengths: row[7] == 1,
         // Gaps make vectors that don't start at 16 bytes.
         layouts: [[Layout::Packed; 4], [Layout::Gaps; 4]][row[8]],
@@ -148,7 +162,10 @@ fn special_of(
         seq_q,
         seq_kv,
         head_dim,
+        v_head_dim: head_dim,
         causal: i % 4 == 1,
+        alignment: AttentionAlignment::BottomRight,
+        hides: false,
         // Its own numbers would part scores that shall be equal.
         mask: if special.needs_mask() || (i % 4 == 2 && !special.is_distinct()) {
             Mask::Full
@@ -174,8 +191,11 @@ fn edges() -> impl Iterator<Item = Attention> {
         seq_q: 40,
         seq_kv: 70,
         head_dim: 64,
+        v_head_dim: 64,
         causal: false,
+        alignment: AttentionAlignment::BottomRight,
         mask: Mask::None,
+        hides: false,
         lengths: false,
         layouts: [Layout::Packed; 4],
         window: None,
@@ -188,15 +208,33 @@ fn edges() -> impl Iterator<Item = Attention> {
         let plain = Attention { dtypes, ..plain };
         for causal in [false, true] {
             let plain = Attention { causal, ..plain };
-            all.extend([1, 32, 64, 80, 96, 128, 256].map(|head_dim| Attention { head_dim, ..plain }));
+            all.extend([1, 32, 64, 80, 96, 128, 256].map(|head_dim| Attention {
+                head_dim,
+                v_head_dim: head_dim,
+                ..plain
+            }));
+            // Values that are shorter and longer than keys, for many and for few queries.
+            for (head_dim, v_head_dim) in [(192, 128), (64, 256), (1, 5), (40, 24), (5, 1)] {
+                all.extend([40, 3].map(|seq_q| Attention { seq_q, head_dim, v_head_dim, ..plain }));
+            }
+            for alignment in [AttentionAlignment::TopLeft, AttentionAlignment::KeyLengths] {
+                let plain =
+                    Attention { alignment, batch: 3, lengths: true, head_dim: 32, v_head_dim: 32, ..plain };
+                for (seq_q, seq_kv) in [(40, 70), (70, 40), (2, 300), (9, 4)] {
+                    all.extend([None, Some(7)].map(|window| Attention { seq_q, seq_kv, window, ..plain }));
+                }
+            }
+            all.push(Attention { mask: Mask::Full, hides: true, softcap: 3.0, ..plain });
+            all.push(Attention { mask: Mask::Keys, hides: true, batch: 2, seq_q: 2, heads: (4, 2), ..plain });
             all.extend(
                 [None, Some(0), Some(1), Some(7), Some(64), Some(1000), Some(usize::MAX)]
                     .map(|window| Attention { window, ..plain }),
             );
             all.extend([-1.5, 1e-3, 5.0, 1e300].map(|softcap| Attention { softcap, ..plain }));
             all.extend(
-                [(1, 1), (257, 257), (1, 257), (257, 1), (9, 70), (8, 300)]
-                    .map(|(seq_q, seq_kv)| Attention { seq_q, seq_kv, head_dim: 32, ..plain }),
+                [(1, 1), (257, 257), (1, 257), (257, 1), (9, 70), (8, 300)].map(|(seq_q, seq_kv)| {
+                    Attention { seq_q, seq_kv, head_dim: 32, v_head_dim: 32, ..plain }
+                }),
             );
             // More queries than keys: the first see nothing.
             all.push(Attention { seq_q: 70, seq_kv: 40, ..plain });
@@ -217,7 +255,7 @@ fn edges() -> impl Iterator<Item = Attention> {
         }
     }
     // More keys than 65,535, after which some drivers leave a loop.
-    all.push(Attention { seq_q: 20, seq_kv: 100_001, head_dim: 8, ..plain });
+    all.push(Attention { seq_q: 20, seq_kv: 100_001, head_dim: 8, v_head_dim: 8, ..plain });
     all.into_iter()
 }
 
@@ -227,13 +265,18 @@ impl Attention {
         let dtypes = self.dtypes.map(DType::name).join("-");
         let causal = super::flag(self.causal, "causal", "full");
         let lengths = super::flag(self.lengths, "lengths", "whole");
-        let mask = format!("mask{:?}", self.mask).to_lowercase();
+        let mask = format!("mask{:?}{}", self.mask, super::flag(self.hides, "u32", "")).to_lowercase();
+        let align = match self.alignment {
+            AttentionAlignment::BottomRight => String::new(),
+            alignment => format!("{alignment:?}").to_lowercase(),
+        };
+        let v = if self.v_head_dim == head_dim { String::new() } else { format!("v{}", self.v_head_dim) };
         let layouts = self.layouts.map(|layout| format!("{layout:?}").to_lowercase()).join("-");
         let window = window.map_or("all".to_owned(), |window| window.to_string());
         let lse = super::flag(self.lse, "_lse", "");
         let special = self.special;
         let name = format!(
-            "{dtypes}_b{batch}_h{heads}of{kv_heads}_q{seq_q}_kv{seq_kv}_d{head_dim}_{causal}_{mask}_{lengths}_{layouts}\
+            "{dtypes}_b{batch}_h{heads}of{kv_heads}_q{seq_q}_kv{seq_kv}_d{head_dim}{v}_{causal}{align}_{mask}_{lengths}_{layouts}\
              _window{window}_cap{softcap:e}{lse}{special}"
         );
         Case::new("attention_ext", name, move |rng| self.trial(rng))
@@ -243,15 +286,17 @@ impl Attention {
         let (batch, (heads, kv_heads), d) = (self.batch, self.heads, self.head_dim);
         let (seq_q, seq_kv) = (self.seq_q, self.seq_kv);
         let [dtype, kv_dtype] = self.dtypes;
-        let mut tensor = |dtype, heads, seq, layout| {
+        let v_dim = self.v_head_dim;
+        let mut tensor = |dtype, [heads, seq, dim]: [usize; 3], layout| {
             let mut values = |n| uniform(rng, dtype, n, -1.0, 1.0);
-            Vectors::new([batch, heads, seq, d], layout, &mut values)
+            Vectors::new([batch, heads, seq, dim], layout, &mut values)
         };
-        let mut q = tensor(dtype, heads, seq_q, self.layouts[0]);
-        let mut k = tensor(kv_dtype, kv_heads, seq_kv, self.layouts[1]);
-        let mut v = tensor(kv_dtype, kv_heads, seq_kv, self.layouts[2]);
-        let mut o = Vectors::new([batch, heads, seq_q, d], self.layouts[3], &mut |n| vec![f64::NAN; n]);
-        let mut mask = MaskRows::new(rng, self.mask, dtype, [batch, heads, seq_q, seq_kv]);
+        let mut q = tensor(dtype, [heads, seq_q, d], self.layouts[0]);
+        let mut k = tensor(kv_dtype, [kv_heads, seq_kv, d], self.layouts[1]);
+        let mut v = tensor(kv_dtype, [kv_heads, seq_kv, v_dim], self.layouts[2]);
+        let mut o = Vectors::new([batch, heads, seq_q, v_dim], self.layouts[3], &mut |n| vec![f64::NAN; n]);
+        let mask_dtype = if self.hides { DType::U32 } else { dtype };
+        let mut mask = MaskRows::new(rng, self.mask, mask_dtype, [batch, heads, seq_q, seq_kv]);
         let special = self.special;
         q.change([batch, heads, seq_q], |token, vector| special.change('q', token, seq_q, vector));
         k.change([batch, kv_heads, seq_kv], |token, vector| special.change('k', token, seq_kv, vector));
@@ -271,12 +316,16 @@ impl Attention {
         for row in 0..batch * heads * seq_q {
             let (b, h, i) = (row / seq_q / heads, row / seq_q % heads, row % seq_q);
             let kv_head = h / (heads / kv_heads);
-            let seen: Vec<Seen<'_>> = (0..seq_kv)
-                .filter(|j| !self.causal || j + seq_q <= i + seq_kv)
-                .filter(|&j| !self.lengths || (j as f64) < lengths[b])
+            let keys = if self.lengths { seq_kv.min(lengths[b] as usize) } else { seq_kv };
+            let position = match self.alignment {
+                AttentionAlignment::TopLeft => i as i64,
+                AttentionAlignment::KeyLengths => (i + keys) as i64 - seq_q as i64,
+                _ => (i + seq_kv) as i64 - seq_q as i64,
+            };
+            let seen: Vec<Seen<'_>> = (0..keys)
+                .filter(|&j| !self.causal || j as i64 <= position)
                 .filter(|&j| {
-                    self.window
-                        .is_none_or(|window| i + seq_kv < j.saturating_add(window).saturating_add(seq_q))
+                    self.window.is_none_or(|window| i128::from(position) < (j as i128 + window as i128))
                 })
                 .map(|j| Seen {
                     key: k.vector(b, kv_head, j),
@@ -285,7 +334,7 @@ impl Attention {
                 })
                 .collect();
             let start = o.start(b, h, i);
-            let vector = attend(q.vector(b, h, i), &seen, with);
+            let vector = attend(q.vector(b, h, i), &seen, v_dim, with);
             sums.push(log_sum(q.vector(b, h, i), &seen, with));
             wants.extend(vector.into_iter().enumerate().map(|(at, want)| (start + at, want)));
         }
@@ -299,7 +348,7 @@ impl Attention {
         if self.window.is_none() || matches!(self.mask, Mask::None) {
             trial.with_nmse();
         }
-        trial.input("mask", dtype, &mask.data);
+        trial.input("mask", mask_dtype, &mask.data);
         let lengths = if self.lengths { lengths } else { Vec::new() };
         trial.input("key_lengths", DType::U32, &lengths);
         trial.output("lse", DType::F32, if self.lse { sums } else { Vec::new() });
@@ -314,7 +363,8 @@ impl Attention {
                 p[3],
                 AttentionShape { batch, heads, seq_q, seq_kv, head_dim: d },
             );
-            (desc.kv_dtype, desc.kv_heads) = (kv_dtype, kv_heads);
+            (desc.kv_dtype, desc.kv_heads, desc.mask_dtype) = (kv_dtype, kv_heads, mask_dtype);
+            (desc.alignment, desc.v_head_dim) = (self.alignment, v_dim);
             (desc.scale, desc.causal) = (scale, self.causal);
             (desc.window, desc.softcap) = (self.window, self.softcap);
             desc.lse = self.lse.then_some(p[6]);
@@ -342,7 +392,7 @@ fn fused(by_offset: bool) -> Case {
             let seen: Vec<Seen<'_>> = (0..seq)
                 .map(|j| Seen { key: vector(b, j, 1, h), value: vector(b, j, 2, h), mask: 0.0 })
                 .collect();
-            wants.extend(attend(vector(b, i, 0, h), &seen, Scores::scaled(1.0 / (d as f64).sqrt())));
+            wants.extend(attend(vector(b, i, 0, h), &seen, d, Scores::scaled(1.0 / (d as f64).sqrt())));
         }
         let mut trial = Trial::new();
         trial.input("qkv", DType::F32, &qkv);

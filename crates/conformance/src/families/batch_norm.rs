@@ -1,4 +1,4 @@
-//! `batch_norm`: channels of every size, with and without weight and bias, in place.
+//! `batch_norm`: channels of every size, with and without weight and bias, of either type, in place.
 
 use backend_api::DType;
 use backend_api::desc::{BatchNormDesc, ChannelShape};
@@ -26,6 +26,7 @@ const SHAPES: [[usize; 3]; 9] = [
 #[derive(Clone, Copy, Debug)]
 struct Norm {
     dtype: DType,
+    weight_dtype: DType,
     shape: [usize; 3],
     eps: f64,
     weight: bool,
@@ -34,9 +35,10 @@ struct Norm {
 }
 
 pub(super) fn cases() -> Vec<Case> {
-    let grid = pairwise(&[2, SHAPES.len(), 2, 2, 2, 2], "batch_norm");
+    let grid = pairwise(&[3, SHAPES.len(), 2, 2, 2, 2], "batch_norm");
     let norm = |row: Vec<usize>| Norm {
-        dtype: [DType::F32, DType::F16][row[0]],
+        dtype: [DType::F32, DType::F16, DType::F16][row[0]],
+        weight_dtype: [DType::F32, DType::F16, DType::F32][row[0]],
         shape: SHAPES[row[1]],
         eps: [1e-5, 0.1][row[2]],
         weight: row[3] == 1,
@@ -48,20 +50,21 @@ pub(super) fn cases() -> Vec<Case> {
 
 impl Norm {
     fn case(self) -> Case {
-        let Self { dtype, shape: [batch, channels, spatial], eps, .. } = self;
+        let Self { dtype, weight_dtype, shape: [batch, channels, spatial], eps, .. } = self;
         let (w, b) = (super::flag(self.weight, "w", ""), super::flag(self.bias, "b", ""));
+        let weights = super::flag(weight_dtype != dtype, "_weights_f32", "");
         let place = super::flag(self.in_place, "in_place", "apart");
-        let name = format!("{dtype}_{batch}x{channels}x{spatial}_eps{eps}_with{w}{b}_{place}");
+        let name = format!("{dtype}_{batch}x{channels}x{spatial}_eps{eps}_with{w}{b}_{place}{weights}");
         Case::new("batch_norm", name, move |rng| self.trial(rng))
     }
 
     fn trial(self, rng: &mut Rng) -> Trial {
-        let Self { dtype, shape: [batch, channels, spatial], eps, .. } = self;
+        let Self { dtype, weight_dtype, shape: [batch, channels, spatial], eps, .. } = self;
         let input = uniform(rng, dtype, batch * channels * spatial, -3.0, 3.0);
-        let mean = uniform(rng, dtype, channels, -1.0, 1.0);
-        let variance = uniform(rng, dtype, channels, 0.01, 4.0);
+        let mean = uniform(rng, weight_dtype, channels, -1.0, 1.0);
+        let variance = uniform(rng, weight_dtype, channels, 0.01, 4.0);
         let mut vector = |on: bool| {
-            if on { uniform(rng, dtype, channels, -2.0, 2.0) } else { Vec::new() }
+            if on { uniform(rng, weight_dtype, channels, -2.0, 2.0) } else { Vec::new() }
         };
         let (weight, bias) = (vector(self.weight), vector(self.bias));
         let want = |(i, &x): (usize, &f64)| {
@@ -73,7 +76,7 @@ impl Norm {
         let mut trial = Trial::new();
         for (arg, values) in [("mean", &mean), ("variance", &variance), ("weight", &weight), ("bias", &bias)]
         {
-            trial.input(arg, dtype, values);
+            trial.input(arg, weight_dtype, values);
         }
         if self.in_place {
             trial.in_place("x", dtype, input, wants);
@@ -91,8 +94,8 @@ impl Norm {
                 ptrs[3],
                 ChannelShape { batch, channels, spatial },
             );
-            (desc.eps, desc.weight, desc.bias) =
-                (eps, self.weight.then_some(p[2]), self.bias.then_some(p[3]));
+            (desc.eps, desc.weight_dtype) = (eps, weight_dtype);
+            (desc.weight, desc.bias) = (self.weight.then_some(p[2]), self.bias.then_some(p[3]));
             backend.batch_norm(&desc)
         })
     }

@@ -1,4 +1,4 @@
-//! `group_norm`: channels and groups of every size, with and without weight and bias, in place.
+//! `group_norm`: channels and groups of every size, with and without weight and bias, of either type, in place.
 
 use backend_api::DType;
 use backend_api::desc::{ChannelShape, GroupNormDesc};
@@ -29,6 +29,7 @@ const SHAPES: [[usize; 4]; 12] = [
 #[derive(Clone, Copy, Debug)]
 struct Norm {
     dtype: DType,
+    weight_dtype: DType,
     shape: [usize; 4],
     eps: f64,
     weight: bool,
@@ -39,11 +40,12 @@ struct Norm {
 }
 
 pub(super) fn cases() -> Vec<Case> {
-    let grid = pairwise(&[2, SHAPES.len(), 2, 2, 2, 2, 2], "group_norm");
+    let grid = pairwise(&[3, SHAPES.len(), 2, 2, 2, 2, 2], "group_norm");
     grid.into_iter()
         .map(|row| {
             let norm = Norm {
-                dtype: [DType::F32, DType::F16][row[0]],
+                dtype: [DType::F32, DType::F16, DType::F16][row[0]],
+                weight_dtype: [DType::F32, DType::F16, DType::F32][row[0]],
                 shape: SHAPES[row[1]],
                 eps: [1e-5, 0.1][row[2]],
                 weight: row[3] == 1,
@@ -58,20 +60,21 @@ pub(super) fn cases() -> Vec<Case> {
 
 impl Norm {
     fn case(self) -> Case {
-        let Self { dtype, shape: [batch, channels, spatial, groups], eps, offset, .. } = self;
+        let Self { dtype, weight_dtype, shape: [batch, channels, spatial, groups], eps, offset, .. } = self;
         let (w, b) = (super::flag(self.weight, "w", ""), super::flag(self.bias, "b", ""));
+        let weights = super::flag(weight_dtype != dtype, "_weights_f32", "");
         let place = super::flag(self.in_place, "in_place", "apart");
         let name = format!(
-            "{dtype}_{batch}x{channels}x{spatial}_groups{groups}_eps{eps}_with{w}{b}_{place}_offset{offset}"
+            "{dtype}_{batch}x{channels}x{spatial}_groups{groups}_eps{eps}_with{w}{b}_{place}_offset{offset}{weights}"
         );
         Case::new("group_norm", name, move |rng| self.trial(rng))
     }
 
     fn trial(self, rng: &mut Rng) -> Trial {
-        let Self { dtype, shape: [batch, channels, spatial, groups], eps, offset, .. } = self;
+        let Self { dtype, weight_dtype, shape: [batch, channels, spatial, groups], eps, offset, .. } = self;
         let input = uniform(rng, dtype, batch * channels * spatial, offset - 1.0, offset + 1.0);
         let mut vector = |on: bool| {
-            if on { uniform(rng, dtype, channels, -2.0, 2.0) } else { Vec::new() }
+            if on { uniform(rng, weight_dtype, channels, -2.0, 2.0) } else { Vec::new() }
         };
         let (weight, bias) = (vector(self.weight), vector(self.bias));
         let each = channels / groups;
@@ -87,8 +90,8 @@ impl Norm {
         });
         let wants: Vec<_> = wants.collect();
         let mut trial = Trial::new();
-        trial.input("weight", dtype, &weight);
-        trial.input("bias", dtype, &bias);
+        trial.input("weight", weight_dtype, &weight);
+        trial.input("bias", weight_dtype, &bias);
         if self.in_place {
             trial.in_place("x", dtype, input, wants);
         } else {
@@ -99,8 +102,8 @@ impl Norm {
             let (input, output) = (p[2], p[p.len() - 1]);
             let mut desc =
                 GroupNormDesc::new(dtype, input, output, ChannelShape { batch, channels, spatial }, groups);
-            (desc.eps, desc.weight, desc.bias) =
-                (eps, self.weight.then_some(p[0]), self.bias.then_some(p[1]));
+            (desc.eps, desc.weight_dtype) = (eps, weight_dtype);
+            (desc.weight, desc.bias) = (self.weight.then_some(p[0]), self.bias.then_some(p[1]));
             backend.group_norm(&desc)
         })
     }

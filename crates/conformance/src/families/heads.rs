@@ -89,9 +89,11 @@ impl Vectors {
     }
 }
 
-/// A mask with small numbers, hidden keys, a very low number and some rows that hide everything.
+/// A mask with small numbers, hidden keys, a very low number and some rows that hide everything. Of u32, 0
+/// hides a key.
 pub(super) struct MaskRows {
     pub(super) data: Vec<f64>,
+    pub(super) dtype: DType,
     pub(super) desc: AttentionMask,
 }
 
@@ -113,6 +115,8 @@ impl MaskRows {
         };
         let hide_all: Vec<bool> = (0..rows).map(|_| rng.one_in(6)).collect();
         let mut number = |i: usize| match rng.below(8) {
+            _ if dtype == DType::U32 && hide_all[i / row] => 0.0,
+            below if dtype == DType::U32 => [0.0, 1.0, f64::from(u32::MAX), 0.0][below % 4],
             _ if i % row >= keys => f64::NAN,
             _ if hide_all[i / row] => f64::NEG_INFINITY,
             // The first key has an ordinary number, so that a very low one, beside which scores lose their
@@ -123,6 +127,7 @@ impl MaskRows {
         };
         Self {
             data: (0..rows * row).map(&mut number).collect(),
+            dtype,
             desc: AttentionMask {
                 ptr: 0,
                 batch_stride: strides[0],
@@ -140,6 +145,10 @@ impl MaskRows {
     pub(super) fn at(&self, batch: usize, head: usize, query: usize, key: usize) -> f64 {
         let mask = &self.desc;
         let row = batch * mask.batch_stride + head * mask.head_stride + query * mask.query_stride;
-        self.data.get(row + key).copied().unwrap_or(0.0)
+        match self.data.get(row + key) {
+            Some(&seen) if self.dtype == DType::U32 && seen == 0.0 => f64::NEG_INFINITY,
+            Some(&number) if self.dtype != DType::U32 => number,
+            _ => 0.0,
+        }
     }
 }

@@ -1,4 +1,5 @@
-//! `layer_norm` and `rms_norm`: with and without weight, bias and residual, in place on either input.
+//! `layer_norm` and `rms_norm`: with and without weight, bias, residual and sum, in place on either input, with
+//! weights of either type.
 
 use backend_api::DType;
 use backend_api::desc::{LayerNormDesc, RmsNormDesc};
@@ -9,13 +10,15 @@ use crate::grid::pairwise;
 use crate::oracle::norm::Row;
 use crate::rng::Rng;
 use crate::trial::Trial;
+use crate::want::Want;
 
 const COLUMNS: [usize; 21] =
     [1, 2, 3, 5, 8, 31, 32, 63, 64, 100, 255, 256, 257, 384, 768, 1025, 4096, 4097, 8196, 8201, 32_772];
 const ROWS: [usize; 4] = [1, 2, 5, 17];
 
+/// Where the output or the sum is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Output {
+enum Target {
     Apart,
     OntoInput,
     OntoResidual,
@@ -33,7 +36,9 @@ enum Kind {
     Constant,
 }
 
-const OUTPUTS: [Output; 3] = [Output::Apart, Output::OntoInput, Output::OntoResidual];
+const OUTPUTS: [Target; 3] = [Target::Apart, Target::OntoInput, Target::OntoResidual];
+const SUMS: [Option<Target>; 4] =
+    [None, Some(Target::Apart), Some(Target::OntoInput), Some(Target::OntoResidual)];
 const KINDS: [Kind; 4] = [Kind::Centred, Kind::Offset, Kind::Tiny, Kind::Constant];
 
 #[derive(Clone, Copy, Debug)]
@@ -41,32 +46,37 @@ struct Norm {
     /// Layer norm, or else RMS norm, which has no bias.
     layer: bool,
     dtype: DType,
+    weight_dtype: DType,
     rows: usize,
     columns: usize,
     eps: f64,
     weight: bool,
     bias: bool,
     residual: bool,
-    output: Output,
+    output: Target,
+    sum: Option<Target>,
     kind: Kind,
 }
 
 pub(super) fn cases() -> Vec<Case> {
-    let counts = [2, 2, ROWS.len(), COLUMNS.len(), 3, 2, 2, 2, 3, 4];
+    let counts = [2, 3, ROWS.len(), COLUMNS.len(), 3, 2, 2, 2, 3, 4, 4];
     let seeds = ["norm 1", "norm 2", "norm 3", "norm 4", "norm 5", "norm 6"];
     let covering = seeds.into_iter().flat_map(|seed| pairwise(&counts, seed)).map(|row| {
         let layer = row[0] == 0;
         let output = OUTPUTS[row[8]];
+        let sum = SUMS[row[10]].filter(|&sum| sum == Target::Apart || sum != output);
         Norm {
             layer,
-            dtype: [DType::F32, DType::F16][row[1]],
+            dtype: [DType::F32, DType::F16, DType::F16][row[1]],
+            weight_dtype: [DType::F32, DType::F16, DType::F32][row[1]],
             rows: ROWS[row[2]],
             columns: COLUMNS[row[3]],
             eps: [1e-5, 1e-12, 0.1][row[4]],
             weight: row[5] == 1,
             bias: layer && row[6] == 1,
-            residual: row[7] == 1 || output == Output::OntoResidual,
+            residual: row[7] == 1 || [Some(output), sum].contains(&Some(Target::OntoResidual)),
             output,
+            sum,
             kind: KINDS[row[9]],
         }
     });
@@ -74,13 +84,15 @@ pub(super) fn cases() -> Vec<Case> {
         [(0, 5), (5, 0), (70_000, 3)].map(|(rows, columns)| Norm {
             layer,
             dtype: DType::F32,
+            weight_dtype: DType::F32,
             rows,
             columns,
             eps: 1e-5,
             weight: true,
             bias: layer,
             residual: true,
-            output: Output::Apart,
+            output: Target::Apart,
+            sum: Some(Target::OntoResidual),
             kind: Kind::Centred,
         })
     });
@@ -95,8 +107,10 @@ impl Norm {
             .map(|&(on, name)| super::flag(on, name, ""))
             .collect();
         let (output, kind) = (self.output, self.kind);
-        let name =
-            format!("{dtype}_{rows}x{columns}_eps{eps}_with{parts}_{output:?}_{kind:?}").to_lowercase();
+        let weights = super::flag(self.weight_dtype != dtype, "_weights_f32", "");
+        let sum = self.sum.map_or_else(String::new, |sum| format!("_sum_{sum:?}"));
+        let name = format!("{dtype}_{rows}x{columns}_eps{eps}_with{parts}_{output:?}_{kind:?}{weights}{sum}")
+            .to_lowercase();
         let family = super::flag(self.layer, "layer_norm", "rms_norm");
         Case::new(family, name, move |rng| self.trial(rng))
     }
@@ -116,54 +130,57 @@ impl Norm {
         let input = self.values(rng, n);
         let residual = if self.residual { self.values(rng, n) } else { Vec::new() };
         let mut vector = |on: bool| {
-            if on { uniform(rng, dtype, columns, -2.0, 2.0) } else { Vec::new() }
+            if on { uniform(rng, self.weight_dtype, columns, -2.0, 2.0) } else { Vec::new() }
         };
         let (weight, bias) = (vector(self.weight), vector(self.bias));
-        let wants = (0..rows).flat_map(|row| {
-            let row = Row {
+        let of_rows = |what: &dyn Fn(&Row<'_>) -> Vec<Want>| -> Vec<Want> {
+            let row = |row: usize| Row {
                 input: &input[row * columns..][..columns],
                 residual: residual.get(row * columns..(row + 1) * columns).unwrap_or(&[]),
                 weight: &weight,
                 bias: &bias,
                 eps: self.eps,
             };
-            if self.layer { row.layer_norm() } else { row.rms_norm() }
-        });
-        let wants: Vec<_> = wants.collect();
+            (0..rows).flat_map(|i| what(&row(i))).collect()
+        };
+        let wants = of_rows(&|row| if self.layer { row.layer_norm() } else { row.rms_norm() });
+        let sums = of_rows(&|row| row.sums());
 
         let mut trial = Trial::new();
-        trial.input("weight", dtype, &weight);
-        trial.input("bias", dtype, &bias);
-        match self.output {
-            Output::OntoInput => {
-                trial.input("residual", dtype, &residual);
-                trial.in_place("input", dtype, input, wants);
-            }
-            Output::OntoResidual => {
-                trial.in_place("residual", dtype, residual, wants);
-                trial.input("input", dtype, &input);
-            }
-            Output::Apart => {
-                trial.input("residual", dtype, &residual);
-                trial.input("input", dtype, &input);
-                trial.output("output", dtype, wants);
+        trial.input("weight", self.weight_dtype, &weight);
+        trial.input("bias", self.weight_dtype, &bias);
+        for (arg, values, target) in
+            [("residual", &residual, Target::OntoResidual), ("input", &input, Target::OntoInput)]
+        {
+            if self.output == target {
+                trial.in_place(arg, dtype, values.clone(), wants.clone());
+            } else if self.sum == Some(target) {
+                trial.in_place(arg, dtype, values.clone(), sums.clone());
+            } else {
+                trial.input(arg, dtype, values);
             }
         }
+        trial.output("output", dtype, if self.output == Target::Apart { wants } else { Vec::new() });
+        trial.output("sum", dtype, if self.sum == Some(Target::Apart) { sums } else { Vec::new() });
         trial.calling(move |backend, p| {
             let (weight, bias) = (self.weight.then_some(p[0]), self.bias.then_some(p[1]));
             let (residual, input) = (self.residual.then_some(p[2]), p[3]);
-            let output = match self.output {
-                Output::OntoInput => input,
-                Output::OntoResidual => p[2],
-                Output::Apart => p[4],
+            let place = |target: Target, apart: u64| match target {
+                Target::OntoInput => input,
+                Target::OntoResidual => p[2],
+                Target::Apart => apart,
             };
+            let output = place(self.output, p[4]);
+            let sum = self.sum.map(|target| place(target, p[5]));
             if self.layer {
-                let mut desc = LayerNormDesc::new(dtype, input, output, rows, columns);
-                (desc.eps, desc.weight, desc.bias, desc.residual) = (self.eps, weight, bias, residual);
+                let mut desc = LayerNormDesc::new(dtype, input, output, rows, columns).with_eps(self.eps);
+                (desc.weight, desc.bias, desc.weight_dtype) = (weight, bias, self.weight_dtype);
+                (desc.residual, desc.sum) = (residual, sum);
                 backend.layer_norm(&desc)
             } else {
-                let mut desc = RmsNormDesc::new(dtype, input, output, rows, columns);
-                (desc.eps, desc.weight, desc.residual) = (self.eps, weight, residual);
+                let mut desc = RmsNormDesc::new(dtype, input, output, rows, columns).with_eps(self.eps);
+                (desc.weight, desc.weight_dtype) = (weight, self.weight_dtype);
+                (desc.residual, desc.sum) = (residual, sum);
                 backend.rms_norm(&desc)
             }
         })

@@ -34,7 +34,7 @@ impl Scores {
     }
 }
 
-/// The output vector of one query.
+/// The output vector of one query, of `v_dim` elements.
 ///
 /// A score sᵢ = scale·q·kᵢ + maskᵢ has an error of at most eᵢ = γ(D + 4)·|scale|·Σ|q·kᵢ| + 2·2⁻²³·|maskᵢ|,
 /// also where it is formed in powers of two, with a product by log₂e more. With a softcap c it is
@@ -50,7 +50,7 @@ impl Scores {
 /// A score that is NaN or +∞ makes the whole vector NaN; scores of −∞ have weights of 0, and the vector of a
 /// query that has no others is 0. A value that isn't finite makes its number of the vector that value, or NaN
 /// beside others, however small its weight. A key that the mask hides takes no part in any of this.
-pub(crate) fn attend(q: &[f64], seen: &[Seen<'_>], with: Scores) -> Vec<Want> {
+pub(crate) fn attend(q: &[f64], seen: &[Seen<'_>], v_dim: usize, with: Scores) -> Vec<Want> {
     let seen: Vec<&Seen<'_>> = seen.iter().filter(|seen| !seen.is_hidden()).collect();
     let weights = Weights::new(q, &seen, with);
     let of_values = |i: usize| match &weights {
@@ -65,7 +65,7 @@ pub(crate) fn attend(q: &[f64], seen: &[Seen<'_>], with: Scores) -> Vec<Want> {
         let values = seen.iter().map(|seen| seen.value[i]).filter(|value| !value.is_finite());
         values.reduce(|a, b| a + b).filter(|_| !is_nan)
     };
-    (0..q.len()).map(|i| unbounded(i).map_or_else(|| of_values(i), Want::Exact)).collect()
+    (0..v_dim).map(|i| unbounded(i).map_or_else(|| of_values(i), Want::Exact)).collect()
 }
 
 /// The mean of finite values by their weights.
@@ -210,7 +210,7 @@ mod tests {
                     };
                     let with = Scores { half_weights, ..Scores::scaled(1.0 / (d as f64).sqrt()) };
                     let all: Vec<usize> = (0..keys).collect();
-                    let wants = attend(&q, &seen_of(&all), with);
+                    let wants = attend(&q, &seen_of(&all), q.len(), with);
                     let lse = log_sum(&q, &seen_of(&all), with);
                     for edge in [0, keys / 2, keys - 1] {
                         let without: Vec<usize> = all.iter().copied().filter(|&key| key != edge).collect();
@@ -220,7 +220,7 @@ mod tests {
                             assert!(lse.miss(sum, DType::F32) > 1.0, "lse of {dtype} {keys} {d} {edge}");
                             // One number alone may be as near to the mean as to tell nothing.
                             if d > 1 {
-                                let outputs = attend(&q, &seen_of(&wrong), with);
+                                let outputs = attend(&q, &seen_of(&wrong), q.len(), with);
                                 let is_miss = wants.iter().zip(&outputs).any(|(want, output)| {
                                     let got = output.value().unwrap_or(f64::NAN);
                                     want.miss(round_to(dtype, got), dtype) > 1.0
@@ -243,7 +243,7 @@ mod tests {
             let seen: Vec<Seen<'_>> =
                 (0..scores.len()).map(|i| Seen { key: &keys[i], value: &values[i], mask: mask[i] }).collect();
             let with = Scores { distinct: true, ..Scores::scaled(1.0) };
-            [attend(&[1.0], &seen, with)[0].clone(), log_sum(&[1.0], &seen, with)]
+            [attend(&[1.0], &seen, 1, with)[0].clone(), log_sum(&[1.0], &seen, with)]
                 .map(|want| want.value().unwrap_or(12345.0))
         };
         let assert = |scores: &[f64], values: &[f64], mask: &[f64], wanted: [f64; 2]| {

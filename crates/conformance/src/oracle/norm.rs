@@ -28,6 +28,11 @@ impl Row<'_> {
         }
     }
 
+    /// x = input + residual, as it is written where it is asked for.
+    pub(crate) fn sums(&self) -> Vec<Want> {
+        (0..self.input.len()).map(|i| self.sum(i)).map(|(sum, error)| Want::near(sum, error)).collect()
+    }
+
     /// The roundings of a sum over the row: n, but for numbers whose sums and sums of squares are exact those
     /// of joins.
     fn sum_roundings(&self) -> usize {

@@ -61,7 +61,7 @@ impl FlashTile {
         self.groups * self.rows
     }
 
-    /// Elements of the longest vectors that it can work on.
+    /// Elements of the longest vectors of V and O that it can work on; those of Q and K may have any number.
     pub(super) const fn head_dim(self) -> usize {
         4 * self.lanes * self.dims
     }
@@ -81,7 +81,7 @@ impl FlashTile {
 
     /// The tile for these heads on so many compute units: the one that should be the fastest.
     pub(super) fn choose(limits: &wgpu::Limits, desc: &AttentionDesc, compute_units: usize) -> Self {
-        let long_enough = || Self::ALL.into_iter().filter(|tile| tile.head_dim() >= desc.head_dim);
+        let long_enough = || Self::ALL.into_iter().filter(|tile| tile.head_dim() >= desc.v_head_dim);
         let least = long_enough().map(Self::head_dim).min().unwrap_or_default();
         let time = |tile: &Self| tile.time(desc, compute_units);
         long_enough()

@@ -17,12 +17,13 @@ mod plan;
 mod self_test;
 mod split;
 
-use backend_api::desc::{AttentionDesc, HeadLayout};
+use backend_api::desc::{AttentionAlignment, AttentionDesc, HeadLayout};
 use backend_api::{BackendError, BackendResult, DType};
 
 use super::copy_bytes::copy_bytes;
 use super::shared::iterations;
 use super::shared::long_work::{explain_parts, in_parts};
+use super::where_cond::numbers_where;
 use crate::kernels::libs::{ATTENTION_NARROW, ATTENTION_WIDE};
 use crate::kernels::{Lib, Variant, params};
 use crate::memory::DeviceSlice;
@@ -85,6 +86,7 @@ pub(crate) fn attention(ctx: &OpContext, op: &'static str, desc: &AttentionDesc)
     let Some((mut windows, lse)) = windows(ctx, op, desc)? else {
         return Ok(());
     };
+    let desc = &counted_from_the_last_key(desc);
     let Some(lse) = lse else { return in_parts(ctx, op, Part { desc: *desc, windows }, run_part(ctx, op)) };
     windows.lse = ctx.output(op, &lse, DType::F32)?;
     let Windows { q, k, v, mask, lengths, o, .. } = &windows;
@@ -96,6 +98,25 @@ pub(crate) fn attention(ctx: &OpContext, op: &'static str, desc: &AttentionDesc)
     windows.lse = ctx.output(op, &scratch, DType::F32)?;
     in_parts(ctx, op, Part { desc: *desc, windows }, run_part(ctx, op))?;
     copy_bytes(ctx, op, &lse, &scratch, lse.len)
+}
+
+/// The call with positions that count from the last key, where the alignment at the first is that of as many
+/// keys as queries: those behind are never seen.
+fn counted_from_the_last_key(desc: &AttentionDesc) -> AttentionDesc {
+    let mut desc = *desc;
+    let hidden_behind = desc.causal && desc.seq_q <= desc.seq_kv;
+    match desc.alignment {
+        AttentionAlignment::TopLeft if hidden_behind => {
+            [desc.q_layout, desc.k_layout, desc.v_layout, desc.o_layout] = desc.layouts().map(Some);
+            (desc.seq_kv, desc.alignment) = (desc.seq_q, AttentionAlignment::BottomRight);
+        }
+        AttentionAlignment::KeyLengths if desc.key_lengths.is_none() => {
+            desc.alignment = AttentionAlignment::BottomRight;
+        }
+        _ if !desc.causal && desc.window.is_none() => desc.alignment = AttentionAlignment::BottomRight,
+        _ => {}
+    }
+    desc
 }
 
 /// Plans and launches a part.
@@ -115,7 +136,8 @@ pub(crate) fn explain_attention(
 ) -> BackendResult<String> {
     Ok(match windows(ctx, op, desc)? {
         Some((windows, _)) => {
-            explain_parts(ctx, op, Part { desc: *desc, windows }, |Part { desc, windows }| {
+            let desc = counted_from_the_last_key(desc);
+            explain_parts(ctx, op, Part { desc, windows }, |Part { desc, windows }| {
                 Plan::choose(ctx, desc, windows).to_string()
             })?
         }
@@ -135,14 +157,22 @@ fn windows(
     let Some(o) = o else { return Ok(None) };
     ctx.require_dtype(op, desc.dtype)?;
     ctx.require_dtype(op, desc.kv_dtype)?;
-    if desc.head_dim > MAX_HEAD_DIM {
-        let (requested, max) = (desc.head_dim, MAX_HEAD_DIM);
-        return Err(BackendError::Limit { op, what: "head_dim", requested, max });
+    for (what, requested) in [("head_dim", desc.head_dim), ("v_head_dim", desc.v_head_dim)] {
+        if requested > MAX_HEAD_DIM {
+            return Err(BackendError::Limit { op, what, requested, max: MAX_HEAD_DIM });
+        }
     }
     let o = ctx.output(op, &o, desc.dtype)?;
     let input = |slice: &Option<DeviceSlice>, dtype| ctx.optional_input(op, slice.as_ref(), dtype, &o);
     let (q, k, v) = (input(&q, desc.dtype)?, input(&k, desc.kv_dtype)?, input(&v, desc.kv_dtype)?);
-    let (mask, lengths) = (input(&mask, desc.dtype)?, input(&lengths, DType::U32)?);
+    let mask = match &mask {
+        Some(mask) if desc.mask_dtype == DType::U32 => {
+            let numbers = numbers_where(ctx, op, mask, [0.0, f64::NEG_INFINITY], desc.dtype)?;
+            ctx.output(op, &numbers, desc.dtype)?
+        }
+        mask => input(mask, desc.dtype)?,
+    };
+    let lengths = input(&lengths, DType::U32)?;
     Ok(Some((Windows { q, k, v, mask, lengths, lse: ctx.sink(), o }, lse)))
 }
 
@@ -196,8 +226,17 @@ fn params(
     let scale = if natural { desc.scale } else { std::f64::consts::LOG2_E * desc.scale };
     // A lower bound is below what an exponential tells from 0, and its inverse is an f32.
     let softcap = desc.cap().map_or(0.0, |cap| cap.max(LEAST_SOFTCAP));
-    let used = [desc.causal, desc.mask.is_some(), desc.key_lengths.is_some(), desc.lse.is_some(), natural];
+    let used = [
+        desc.causal,
+        desc.mask.is_some(),
+        desc.key_lengths.is_some(),
+        desc.lse.is_some(),
+        natural,
+        desc.alignment == AttentionAlignment::TopLeft,
+        desc.alignment == AttentionAlignment::KeyLengths,
+    ];
     let options = used.iter().enumerate().map(|(bit, &used)| usize::from(used) << bit).sum::<usize>();
+    let options = options | splits << 8 | (desc.v_head_dim - 1) << 24;
     Ok(Params {
         heads: dim(op, "heads", desc.heads)?,
         group: dim(op, "heads", desc.heads / desc.kv_heads.max(1))?,
@@ -206,7 +245,7 @@ fn params(
         seq_kv: half_dim(op, "seq_kv", desc.seq_kv)?,
         head_dim: dim(op, "head_dim", desc.head_dim)?,
         tiles: dim(op, "tiles", tiles)?,
-        options: dim(op, "pieces", options | splits << 8)?,
+        options: dim(op, "pieces", options)?,
         window: desc
             .window
             .map_or(ALL_KEYS, |window| u32::try_from(window).unwrap_or(ALL_KEYS).min(ALL_KEYS)),

@@ -1,7 +1,7 @@
 //! Attention that takes long, by batches, heads and queries.
 
 use backend_api::DType;
-use backend_api::desc::{AttentionDesc, AttentionMask};
+use backend_api::desc::{AttentionAlignment, AttentionDesc, AttentionMask};
 
 use super::Windows;
 use crate::device::DeviceProfile;
@@ -52,7 +52,9 @@ impl Divisible for Part {
         } else if let Some(first) = middle(heads) {
             [self.heads_of_group(0, first), self.heads_of_group(first, heads - first)]
         } else {
-            let first = middle(seq_q)?;
+            // Parts keep their positions where these count from the last key.
+            let bottom_right = self.desc.alignment == AttentionAlignment::BottomRight;
+            let first = middle(seq_q).filter(|_| bottom_right)?;
             [self.queries(0, first), self.queries(first, seq_q - first)]
         })
     }

@@ -1,7 +1,7 @@
 //! What the kernels for few queries share: keys in pieces, and attention/combine, which puts their parts
 //! together.
 
-use backend_api::desc::AttentionDesc;
+use backend_api::desc::{AttentionAlignment, AttentionDesc};
 use backend_api::support::checked_product;
 use backend_api::{BackendResult, DType};
 
@@ -47,9 +47,14 @@ pub(super) fn shared_rows(desc: &AttentionDesc) -> usize {
     desc.seq_q.saturating_mul(desc.heads / desc.kv_heads.max(1))
 }
 
-/// As many keys as the rows together can see.
+/// As many keys as the rows together can see. A window hides no later keys, of which there may be many where
+/// the first query is at the first key.
 pub(super) fn seen_keys(desc: &AttentionDesc) -> usize {
-    desc.window.map_or(desc.seq_kv, |window| window.saturating_add(desc.seq_q).min(desc.seq_kv))
+    let sees_later = !desc.causal && desc.alignment == AttentionAlignment::TopLeft;
+    match desc.window {
+        Some(window) if !sees_later => window.saturating_add(desc.seq_q).min(desc.seq_kv),
+        _ => desc.seq_kv,
+    }
 }
 
 /// How attention/split and its like divide the work: pieces × chunks of rows of each head × batches.
@@ -103,7 +108,7 @@ impl Pieces {
 
 /// Bytes of the parts of every row: a state and a vector of whole fours for each piece.
 pub(super) fn bytes_of_parts(op: &'static str, desc: &AttentionDesc, pieces: usize) -> BackendResult<usize> {
-    let length = desc.head_dim.next_multiple_of(4) + STATE;
+    let length = desc.v_head_dim.next_multiple_of(4) + STATE;
     checked_product(op, "scratch", &[desc.batch, desc.heads, desc.seq_q, pieces, length, size_of::<f32>()])
 }
 
@@ -125,7 +130,7 @@ fn combine(
     let rows = checked_product(op, "rows", &[desc.batch, desc.heads, desc.seq_q])?;
     let params = params(op, desc, windows, rows, pieces)?;
     let inputs = [parts, q, k, v, mask, lengths, lse];
-    let variant = combine_variant([desc.dtype, desc.kv_dtype], desc.head_dim);
+    let variant = combine_variant([desc.dtype, desc.kv_dtype], desc.v_head_dim);
     ctx.launch(op, &variant, &inputs, o, &params, linear_grid(op, rows)?)
 }
 
@@ -154,5 +159,17 @@ mod tests {
         assert_eq!(pieces(100, None, 6), (32, 4, [4, 4, 2]));
         assert_eq!(pieces(1, None, 1), (16, 1, [1, 4, 2]));
         assert_eq!(pieces(1000, Some(63), 2), (32, 2, [2, 4, 2]));
+    }
+
+    #[test]
+    fn a_window_from_the_first_key_on_hides_no_later_keys() {
+        let shape = AttentionShape { batch: 1, heads: 1, seq_q: 4, seq_kv: 50, head_dim: 64 };
+        let mut desc = AttentionDesc::new(DType::F32, 0, 0, 0, 0, shape);
+        desc.window = Some(7);
+        assert_eq!(seen_keys(&desc), 11);
+        desc.alignment = AttentionAlignment::TopLeft;
+        assert_eq!(seen_keys(&desc), 50);
+        desc.causal = true;
+        assert_eq!(seen_keys(&desc), 11);
     }
 }

@@ -76,11 +76,13 @@ impl Kernel {
     /// Whether it can do it on this device, and can be trusted there.
     fn suits(self, ctx: &OpContext, desc: &AttentionDesc, windows: &Windows) -> bool {
         let limits = &ctx.gpu().limits;
+        let one_length = desc.head_dim == desc.v_head_dim;
         match self {
-            Self::Flash(tile) => tile.head_dim() >= desc.head_dim && tile.fits(limits),
+            Self::Flash(tile) => tile.head_dim() >= desc.v_head_dim && tile.fits(limits),
             // It fetches a key before it knows whether there is one.
             Self::Cooperative(tile) => {
                 desc.seq_kv > 0
+                    && one_length
                     && reads_fragments(ctx, desc, windows)
                     && tile.dim >= desc.head_dim
                     && tile.fits(limits)
@@ -88,13 +90,14 @@ impl Kernel {
                     && tile.is_verified(ctx)
             }
             Self::DecodeCooperative(tile) => {
-                reads_fragments(ctx, desc, windows)
+                one_length
+                    && reads_fragments(ctx, desc, windows)
                     && tile.dim >= desc.head_dim
                     && tile.fits(limits)
                     && Pieces::fit(desc, tile.rows)
                     && tile.is_verified(ctx)
             }
-            Self::Decode(rows) => reads_wide(desc, windows) && decode::suits(ctx, desc, rows),
+            Self::Decode(rows) => one_length && reads_wide(desc, windows) && decode::suits(ctx, desc, rows),
             Self::Split(rows) => Pieces::fit(desc, rows),
         }
     }
@@ -180,6 +183,7 @@ fn reads_wide(desc: &AttentionDesc, windows: &Windows) -> bool {
     let (queries, keys) = ([desc.heads, desc.seq_q], [desc.kv_heads, desc.seq_kv]);
     let [q, k, v, _] = desc.layouts();
     desc.head_dim.is_multiple_of(unit(desc.kv_dtype).max(unit(desc.dtype)))
+        && desc.v_head_dim.is_multiple_of(unit(desc.kv_dtype))
         && is_aligned(desc, &windows.q, queries, q, unit(desc.dtype))
         && is_aligned(desc, &windows.k, keys, k, unit(desc.kv_dtype))
         && is_aligned(desc, &windows.v, keys, v, unit(desc.kv_dtype))

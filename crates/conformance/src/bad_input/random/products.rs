@@ -1,7 +1,8 @@
 //! Random matrix products, convolutions and attention.
 
 use backend_api::desc::{
-    AttentionDesc, AttentionMask, AttentionShape, Bias, BiasAxis, ConvDesc, HeadLayout, MatmulDesc, Matrix,
+    AttentionAlignment, AttentionDesc, AttentionMask, AttentionShape, Bias, BiasAxis, ConvDesc, HeadLayout,
+    MatmulDesc, Matrix,
 };
 use backend_api::{Activation, BackendTranspose, DType};
 
@@ -150,6 +151,10 @@ pub(super) fn attention_ext<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
     let (kv_dtype, window) = (dtype(rng), size(rng));
     d.kv_dtype = maybe(rng, kv_dtype).unwrap_or(d.dtype);
     d.window = maybe(rng, window);
+    d.alignment = rng.pick(&AttentionAlignment::ALL);
+    let (mask_dtype, v_head_dim) = (dtype(rng), size(rng));
+    d.mask_dtype = maybe(rng, mask_dtype).unwrap_or(d.dtype);
+    d.v_head_dim = maybe(rng, v_head_dim).unwrap_or(d.head_dim);
     d.softcap = factor(rng);
     let strides = |rng: &mut Rng| {
         let [batch, head, token] = sizes(rng);

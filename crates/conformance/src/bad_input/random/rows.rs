@@ -59,20 +59,28 @@ pub(super) fn softmax<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
     call(format!("{d:?}"), verdict, move |b| b.softmax(&d))
 }
 
+/// Mostly `of`, as which the call may be good.
+fn other_dtype(rng: &mut Rng, of: DType) -> DType {
+    if rng.one_in(4) { dtype(rng) } else { of }
+}
+
 pub(super) fn norm<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
     let (dtype, input, output, [rows, columns]) = (dtype(rng), pool.pick(rng), pool.pick(rng), sizes(rng));
-    let [weight, bias, residual] = std::array::from_fn(|_| {
+    let [weight, bias, residual, sum] = std::array::from_fn(|_| {
         let ptr = pool.pick(rng);
         maybe(rng, ptr)
     });
+    let weight_dtype = other_dtype(rng, dtype);
     if rng.one_in(2) {
         let mut d = LayerNormDesc::new(dtype, input, output, rows, columns);
-        (d.weight, d.bias, d.residual, d.eps) = (weight, bias, residual, factor(rng));
+        (d.weight, d.bias, d.weight_dtype) = (weight, bias, weight_dtype);
+        (d.residual, d.sum, d.eps) = (residual, sum, factor(rng));
         let verdict = pool.check("layer_norm", d.operands("layer_norm"));
         call(format!("{d:?}"), verdict, move |b| b.layer_norm(&d))
     } else {
         let mut d = RmsNormDesc::new(dtype, input, output, rows, columns);
-        (d.weight, d.residual, d.eps) = (weight, residual, factor(rng));
+        (d.weight, d.weight_dtype, d.residual, d.sum) = (weight, weight_dtype, residual, sum);
+        d.eps = factor(rng);
         let verdict = pool.check("rms_norm", d.operands("rms_norm"));
         call(format!("{d:?}"), verdict, move |b| b.rms_norm(&d))
     }
@@ -83,6 +91,7 @@ pub(super) fn group_norm<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
     let [batch, channels, spatial] = sizes(rng);
     let shape = ChannelShape { batch, channels, spatial };
     let mut d = GroupNormDesc::new(dtype(rng), input, output, shape, size(rng));
+    d.weight_dtype = other_dtype(rng, d.dtype);
     (d.weight, d.bias, d.eps) = (maybe(rng, weight), maybe(rng, bias), factor(rng));
     let verdict = pool.check("group_norm", d.operands("group_norm"));
     call(format!("{d:?}"), verdict, move |b| b.group_norm(&d))
@@ -93,6 +102,7 @@ pub(super) fn batch_norm<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
     let [batch, channels, spatial] = sizes(rng);
     let shape = ChannelShape { batch, channels, spatial };
     let mut d = BatchNormDesc::new(of, input, output, mean, variance, shape);
+    d.weight_dtype = other_dtype(rng, d.dtype);
     let [weight, bias] = std::array::from_fn(|_| pool.pick(rng));
     (d.weight, d.bias, d.eps) = (maybe(rng, weight), maybe(rng, bias), factor(rng));
     let verdict = pool.check("batch_norm", d.operands("batch_norm"));
