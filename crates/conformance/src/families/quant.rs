@@ -7,10 +7,9 @@ use backend_api::{Activation, DType};
 use super::gather::{INDICES, Indices};
 use crate::case::Case;
 use crate::data::Data;
-use crate::float::{MIN_NORMAL_F32, gamma};
 use crate::grid::pairwise;
 use crate::oracle::product::Stored;
-use crate::oracle::quant::{Scales, Weights};
+use crate::oracle::quant::{Scales, Weights, plus, product_bound};
 use crate::oracle::unary::activation;
 use crate::rng::Rng;
 use crate::trial::Trial;
@@ -36,9 +35,6 @@ const LARGEST_GROUP: usize = 1usize.rotate_right(1);
 const ROWS: [usize; 10] = [1, 2, 3, 4, 5, 8, 9, 16, 17, 33];
 const COLUMNS: [usize; 7] = [1, 2, 3, 7, 8, 33, 66];
 const DTYPES: [[DType; 2]; 4] = [[F32, F32], [F16, F16], [F16, F32], [F32, F16]];
-/// What rounding to f16 changes, relative to a normal number, and of a subnormal one.
-const HALF_F16: f64 = 1.0 / 2048.0;
-const SUBNORMAL_F16: f64 = 1.0 / (1u64 << 24) as f64;
 const ALPHAS: [f64; 2] = [1.0, -0.5];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -144,16 +140,8 @@ impl Product {
                 input += a.at(0, i, p).abs();
             }
             let bias = bias.as_ref().map_or(0.0, |bias| bias[j]);
-            // A term passes through the products with its quant's and its block's scale, at most k + 5
-            // additions (of blocks and their zero points), alpha's product and the bias's addition.
-            let flushed = (k + 3) as f64 * MIN_NORMAL_F32 * alpha.abs();
-            // Of many rows of f16, weights may be rounded to f16.
-            let rounding = if a_type == F16 && m > 32 {
-                alpha.abs() * (HALF_F16 * magnitude + SUBNORMAL_F16 * input)
-            } else {
-                0.0
-            };
-            let bound = gamma(k + 8) * alpha.abs() * magnitude + gamma(3) * bias.abs() + flushed + rounding;
+            let half_weights = a_type == F16 && m > 32;
+            let bound = product_bound(k, alpha, bias, [magnitude, input], half_weights);
             let want = activation(self.activation, alpha * sum + bias, if exact { 0.0 } else { bound });
             let at = residual.index(0, i, j);
             wants.push((
@@ -195,22 +183,6 @@ impl Product {
             };
             backend.quant_matmul(&desc)
         })
-    }
-}
-
-/// What is wanted of a sum with `residual`.
-fn plus(want: Want, residual: f64, exact: bool) -> Want {
-    let rounding = |value: f64, bound: f64| {
-        if exact && bound == 0.0 { 0.0 } else { bound + gamma(2) * (value.abs() + bound + residual.abs()) }
-    };
-    match want {
-        Want::Exact(value) => Want::near(value + residual, rounding(value, 0.0)),
-        Want::Near { value, bound, flush_below } => {
-            // Where the first term may be flushed to 0, the sum is the residual.
-            let flushed = if flush_below > 0.0 { flush_below } else { 0.0 };
-            Want::near(value + residual, rounding(value, bound) + flushed)
-        }
-        Want::AnyOf(all) => Want::AnyOf(all.into_iter().map(|want| plus(want, residual, exact)).collect()),
     }
 }
 

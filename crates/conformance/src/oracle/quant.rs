@@ -3,7 +3,9 @@
 use backend_api::quant::{GroupScales, MatMulNBits, QuantFormat, UNIT, repack};
 use half::f16;
 
+use crate::float::{MIN_NORMAL_F32, gamma};
 use crate::rng::Rng;
+use crate::want::Want;
 
 /// What scales of blocks are drawn from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -153,5 +155,47 @@ fn weight(format: QuantFormat, block: &[u8], i: usize) -> (f64, f64) {
             let q = low(64 * half + 32 * (group % 2) + j, group / 2) | above << 4;
             centred(half_at(block, 208) * f64::from(block[192 + i / 16] as i8), q, 32.0)
         }
+    }
+}
+
+/// What rounding to f16 changes, relative to a normal number, and of a subnormal one.
+const HALF_F16: f64 = 1.0 / 2048.0;
+const SUBNORMAL_F16: f64 = 1.0 / (1u64 << 24) as f64;
+
+/// The error of `alpha · Σ aₚ·wₚ + bias` over `k` weights: `magnitude` is the sum of |aₚ| times the
+/// magnitudes that make up wₚ, `input` that of |aₚ|.
+///
+/// A term passes through the products with its quant's and its block's scale, at most k + 5 additions (of
+/// blocks and their zero points), alpha's product and the bias's addition. With many rows of f16, weights may
+/// be rounded to f16.
+pub(crate) fn product_bound(
+    k: usize,
+    alpha: f64,
+    bias: f64,
+    [magnitude, input]: [f64; 2],
+    half_weights: bool,
+) -> f64 {
+    let flushed = (k + 3) as f64 * MIN_NORMAL_F32 * alpha.abs();
+    let rounding = if half_weights {
+        alpha.abs() * (HALF_F16 * magnitude + SUBNORMAL_F16 * input)
+    } else {
+        0.0
+    };
+    gamma(k + 8) * alpha.abs() * magnitude + gamma(3) * bias.abs() + flushed + rounding
+}
+
+/// What is wanted of a sum with `residual`.
+pub(crate) fn plus(want: Want, residual: f64, exact: bool) -> Want {
+    let rounding = |value: f64, bound: f64| {
+        if exact && bound == 0.0 { 0.0 } else { bound + gamma(2) * (value.abs() + bound + residual.abs()) }
+    };
+    match want {
+        Want::Exact(value) => Want::near(value + residual, rounding(value, 0.0)),
+        Want::Near { value, bound, flush_below } => {
+            // Where the first term may be flushed to 0, the sum is the residual.
+            let flushed = if flush_below > 0.0 { flush_below } else { 0.0 };
+            Want::near(value + residual, rounding(value, bound) + flushed)
+        }
+        Want::AnyOf(all) => Want::AnyOf(all.into_iter().map(|want| plus(want, residual, exact)).collect()),
     }
 }
