@@ -145,24 +145,18 @@ impl VerifyBackend {
     }
 
     pub(crate) fn replay_graph(&self, graph: u64) -> BackendResult<()> {
-        let op = "replay";
         let mut mirror = self.mirror.lock();
         self.fall_in(&mut mirror)?;
         let Some(Graph { calls, held, written }) = mirror.graphs.remove(&graph) else {
             return self.first.replay(graph);
         };
-        let replayed = self.replay_and_step(&mut mirror, graph, &calls, &held, &written);
+        let outcome = self.replay_and_step(&mut mirror, graph, &calls, &held, &written);
         mirror.graphs.insert(graph, Graph { calls, held, written });
-        let replayed = replayed.inspect_err(|_| mirror.is_out_of_step = true)?;
-        let stepped = Mirror::read(&*self.first, &written_of(&mirror, graph), |ptr| ptr)?;
-        for &ptr in written_of(&mirror, graph).keys() {
-            let call = || format!("{op} of {graph:#x}, beside its calls one by one");
-            self.compare_reads(op, call, [replayed.get(ptr), stepped.get(ptr)])?;
-        }
-        Ok(())
+        outcome
     }
 
-    /// Replays a graph, and then makes its calls from the same memory; what the replay has left.
+    /// Replays a graph, and then makes its calls from the same memory. The first backend is left as by the
+    /// replay.
     fn replay_and_step(
         &self,
         mirror: &mut Mirror,
@@ -170,15 +164,29 @@ impl VerifyBackend {
         calls: &Calls,
         held: &HashMap<u64, u64>,
         written: &HashMap<u64, usize>,
-    ) -> BackendResult<conformance::reference::Bytes> {
+    ) -> BackendResult<()> {
         let before = Mirror::read(&*self.second, written, |ptr| mirror.twin(ptr))?;
         self.first.replay(graph)?;
+        mirror.is_out_of_step = true;
         let replayed = Mirror::read(&*self.first, written, |ptr| ptr)?;
         for &ptr in written.keys() {
             self.first.copy_htod(ptr, before.get(ptr))?;
         }
-        calls.replay(&Stepper { verify: self, mirror: Mutex::new(mirror), held })?;
-        Ok(replayed)
+        mirror.is_out_of_step = false;
+        let stepped = calls.replay(&Stepper { verify: self, mirror: Mutex::new(mirror), held }).and_then(|()| {
+            let stepped = Mirror::read(&*self.first, written, |ptr| ptr)?;
+            written.keys().try_for_each(|&ptr| {
+                let call = || format!("the graph {graph:#x}, beside its calls one by one");
+                self.compare_reads("replay", call, [replayed.get(ptr), stepped.get(ptr)])
+            })
+        });
+        if stepped.is_err() {
+            for &ptr in written.keys() {
+                self.first.copy_htod(ptr, replayed.get(ptr))?;
+            }
+            mirror.is_out_of_step = true;
+        }
+        stepped
     }
 
     pub(crate) fn release_graph(&self, graph: u64) -> BackendResult<()> {
@@ -201,8 +209,4 @@ impl VerifyBackend {
         }
         Ok(())
     }
-}
-
-fn written_of(mirror: &Mirror, graph: u64) -> HashMap<u64, usize> {
-    mirror.graphs.get(&graph).map(|graph| graph.written.clone()).unwrap_or_default()
 }
