@@ -19,6 +19,7 @@ mod no_adapter;
 mod out_of_memory;
 mod program;
 mod refused;
+mod refused_memory;
 mod timeout;
 mod used_memory;
 mod waits;
@@ -58,7 +59,7 @@ fn for_every_backend(tested: &Arc<BackendUnderTest>) -> Vec<Trial> {
     ];
     let is_webgpu = tested.selector.starts_with("webgpu");
     if is_webgpu {
-        checks.extend::<[(&str, Check); 12]>([
+        checks.extend::<[(&str, Check); 13]>([
             ("not_initialized", lifecycle::not_initialized),
             ("loss", loss::run),
             ("timeout", timeout::run),
@@ -70,6 +71,7 @@ fn for_every_backend(tested: &Arc<BackendUnderTest>) -> Vec<Trial> {
             ("refused/staging_comes_back", refused::staging_comes_back),
             ("refused/every_thread_is_told", refused::every_thread_is_told),
             ("refused/a_read", refused::a_read_of_a_refused_batch),
+            ("refused_memory", refused_memory::run),
             ("waits", waits::run),
         ]);
     }

@@ -90,8 +90,14 @@ pub struct MemoryStats {
     pub in_use: usize,
     /// The largest [`in_use`](Self::in_use) so far.
     pub peak: usize,
+    /// Asked for by the allocations that are in use: how much of [`in_use`](Self::in_use) isn't rounding.
+    pub asked: usize,
+    /// Of [`in_use`](Self::in_use), what operations and graphs hold for results in between, without a handle.
+    pub scratch: usize,
     /// Kept for reuse; [`trim`](crate::ComputeBackend::trim) returns it to the system.
     pub pooled: usize,
+    /// The largest buffer kept for reuse.
+    pub largest_free: usize,
     /// Freed and not kept, but held by the device until the work that uses it has finished.
     pub releasing: usize,
     /// In staging buffers for uploads and read-backs.
@@ -101,4 +107,12 @@ pub struct MemoryStats {
     /// The bound on [`in_use`](Self::in_use), [`pooled`](Self::pooled) and [`releasing`](Self::releasing)
     /// together, where one was set.
     pub budget: Option<usize>,
+}
+
+impl MemoryStats {
+    /// Of the device's memory altogether, staging aside: in use, kept for reuse, and not yet given back.
+    #[must_use]
+    pub const fn held(&self) -> usize {
+        self.in_use.saturating_add(self.pooled).saturating_add(self.releasing)
+    }
 }

@@ -2,7 +2,7 @@
 
 use thiserror::Error;
 
-use crate::{Bound, DType, Diagnostic};
+use crate::{Bound, DType, Diagnostic, Disagreement};
 
 /// The result of every fallible call of this contract.
 pub type BackendResult<T> = Result<T, BackendError>;
@@ -169,6 +169,15 @@ pub enum BackendError {
         /// What the driver said.
         reason: String,
     },
+    /// Two backends that make the same calls have come to different results, beyond what rounding explains.
+    /// Only from a backend that compares, such as `"verify:webgpu:0,cpu"` of the crate `backend-verify`.
+    #[error("{op}: {found}")]
+    Disagreement {
+        /// The called method.
+        op: &'static str,
+        /// Who disagrees about what.
+        found: Box<Disagreement>,
+    },
     /// A call that can't be captured, on the backend that [`capture`](crate::ComputeBackend::capture) hands to
     /// what it records: of memory, a transfer between host and device, a wait, or of graphs.
     #[error("{op} can't be called within a capture")]
@@ -223,6 +232,7 @@ kinds!(
     NotInitialized,
     Timeout,
     DeviceLost,
+    Disagreement,
     Capturing,
     WouldBlock,
 );

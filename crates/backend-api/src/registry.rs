@@ -1,6 +1,7 @@
 //! Backends by name, and the choice of the best one.
 
 use std::fmt::Debug;
+use std::sync::Arc;
 
 use crate::{BackendError, BackendFuture, BackendResult, ComputeBackend, DeviceInfo, MaybeSend, MaybeSync};
 
@@ -76,9 +77,11 @@ pub struct Selection {
 /// that a runtime registered itself. `"auto"` is the device of the lowest [`rank`](crate::DeviceKind::rank):
 /// a discrete GPU before an integrated one, the host CPU before a software adapter; ties go to the backend
 /// registered first.
-#[derive(Debug, Default)]
+///
+/// A clone knows the same factories; what is registered with one of the two later isn't known to the other.
+#[derive(Clone, Debug, Default)]
 pub struct Registry {
-    factories: Vec<Box<dyn BackendFactory>>,
+    factories: Vec<Arc<dyn BackendFactory>>,
 }
 
 impl Registry {
@@ -90,7 +93,7 @@ impl Registry {
 
     /// Adds a backend; one of the same name is replaced.
     pub fn register(&mut self, factory: impl BackendFactory + 'static) {
-        let factory: Box<dyn BackendFactory> = Box::new(factory);
+        let factory: Arc<dyn BackendFactory> = Arc::new(factory);
         match self.factories.iter_mut().find(|known| known.name() == factory.name()) {
             Some(known) => *known = factory,
             None => self.factories.push(factory),

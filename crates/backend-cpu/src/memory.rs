@@ -65,6 +65,7 @@ struct Table {
     allocations: SlotMap<AllocationKey, Allocation>,
     handles: SlotMap<HandleKey, Handle>,
     in_use: usize,
+    asked: usize,
     peak: usize,
     budget: Option<usize>,
     salt: u64,
@@ -73,6 +74,8 @@ struct Table {
 struct Allocation {
     storage: Arc<Storage>,
     bytes: usize,
+    /// Of these, what was asked for.
+    asked: usize,
     /// Its handles, and those of its handles that graphs hold.
     users: usize,
 }
@@ -109,6 +112,7 @@ impl Memory {
             allocations: SlotMap::default(),
             handles: SlotMap::default(),
             in_use: 0,
+            asked: 0,
             peak: 0,
             budget: None,
             salt: next_salt(),
@@ -203,8 +207,9 @@ impl Memory {
         };
         table.in_use = in_use;
         table.peak = table.peak.max(in_use);
-        let allocation =
-            table.allocations.insert(Allocation { storage: Arc::new(RwLock::new(zeros)), bytes, users: 0 });
+        table.asked += requested;
+        let storage = Arc::new(RwLock::new(zeros));
+        let allocation = table.allocations.insert(Allocation { storage, bytes, asked: requested, users: 0 });
         Ok(table.add_handle(Handle { allocation, offset: 0, len: requested }))
     }
 
@@ -242,6 +247,7 @@ impl Memory {
         let table = self.shared.table.lock();
         let mut stats = MemoryStats::default();
         stats.in_use = table.in_use;
+        stats.asked = table.asked;
         stats.peak = table.peak;
         stats.handles = table.handles.len();
         stats.budget = table.budget;
@@ -281,6 +287,7 @@ impl Table {
             return None;
         }
         self.in_use -= allocation.bytes;
+        self.asked -= allocation.asked;
         self.allocations.remove(handle.allocation)
     }
 

@@ -318,6 +318,17 @@ impl WebGpuBackend {
         Ok(())
     }
 
+    /// For tests: after `after` more attempts to allocate, of operations' own memory too, the next `count` are
+    /// refused as if the device had no memory. Each allocation attempts it a few times.
+    ///
+    /// # Errors
+    /// [`NotInitialized`](BackendError::NotInitialized).
+    #[doc(hidden)]
+    pub fn refuse_allocations(&self, after: usize, count: usize) -> BackendResult<()> {
+        self.context("refuse_allocations")?.device().memory.pool().refuse(after, count);
+        Ok(())
+    }
+
     /// For tests: how often recorded work was submitted because more would have been too long.
     #[doc(hidden)]
     #[must_use]

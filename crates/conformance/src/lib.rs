@@ -31,6 +31,7 @@ pub mod mutate;
 mod oracle;
 #[cfg(not(target_family = "wasm"))]
 pub mod program;
+pub mod reference;
 mod rng;
 mod run;
 #[cfg(not(target_family = "wasm"))]

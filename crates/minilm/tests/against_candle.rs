@@ -7,6 +7,7 @@ use std::sync::{Arc, LazyLock};
 
 use anyhow::{Context, ensure};
 use backend_api::{ComputeBackend, DType, DeviceInfo, ErrorKind, Registry};
+use backend_webgpu::WebGpuBackend;
 use candle::Candle;
 use libtest_mimic::{Arguments, Failed, Trial};
 use minilm::{Batch, Buffer, Encoder, MAX_TOKENS, ModelDir};
@@ -62,7 +63,6 @@ fn device_trials(registry: &Arc<Registry>, device: &DeviceInfo) -> Vec<Trial> {
             check(encoder).map_err(|error| Failed::from(format!("{error:#}")))
         })
     };
-    let (registry, selector) = (Arc::clone(registry), device.selector.clone());
     // SwiftShader reaches a tenth of a GFLOP/s: the fifty sentences would take it half an hour.
     let embedding = if device.name.contains("SwiftShader") {
         vec![trial("a_few_words", a_few_words)]
@@ -75,19 +75,31 @@ fn device_trials(registry: &Arc<Registry>, device: &DeviceInfo) -> Vec<Trial> {
             trial("in_f16", in_f16),
         ]
     };
+    let on_a_new_device = |name: &str, check: fn(&Registry, &str) -> anyhow::Result<()>| {
+        let (registry, selector) = (Arc::clone(registry), device.selector.clone());
+        Trial::test(format!("{}::{name}", device.selector), move || {
+            check(&registry, &selector).map_err(|error| Failed::from(format!("{error:#}")))
+        })
+    };
     let always = [
+        on_a_new_device("a_tenth_more_memory_than_needed_is_enough", a_tenth_more_memory),
+        on_a_new_device("refused_memory_is_an_error_and_no_more", refused_memory),
+        on_a_new_device("the_cpu_agrees_call_by_call", compared_with_the_cpu),
         trial("a_sequence_beyond_the_positions_is_refused", too_long_is_refused),
-        Trial::test(format!("{selector}::every_buffer_is_freed"), move || {
-            every_buffer_is_freed(&registry, &selector).map_err(|error| Failed::from(format!("{error:#}")))
-        }),
+        on_a_new_device("every_buffer_is_freed", every_buffer_is_freed),
     ];
     embedding.into_iter().chain(always).collect()
 }
 
+/// The number of the shortest sentence that has a word.
+fn shortest() -> anyhow::Result<usize> {
+    let all = sentences();
+    let shortest = (0..all.len()).filter(|&i| !all[i].is_empty()).min_by_key(|&i| all[i].len());
+    shortest.context("no sentence")
+}
+
 fn a_few_words(encoder: &Encoder) -> anyhow::Result<()> {
-    let shortest =
-        (0..sentences().len()).filter(|&i| !sentences()[i].is_empty()).min_by_key(|&i| sentences()[i].len());
-    let index = shortest.context("no sentence")?;
+    let index = shortest()?;
     let embeddings = encoder.encode(&sentences()[index..=index], |_| ())?;
     compare(embeddings.iter(), index..index + 1)
 }
@@ -165,6 +177,70 @@ fn every_buffer_is_freed(registry: &Registry, selector: &str) -> anyhow::Result<
     let after = backend.memory_stats();
     ensure!((after.handles, after.in_use) == (before.handles, before.in_use), "left behind: {after:?}");
     Ok(())
+}
+
+/// With a budget that is a tenth more than what the model takes without one.
+fn a_tenth_more_memory(registry: &Registry, selector: &str) -> anyhow::Result<()> {
+    let index = shortest()?;
+    let run = |backend: &Arc<dyn ComputeBackend>| -> anyhow::Result<()> {
+        let encoder = ModelDir::locate(None)?.load(backend, DType::F32, |_, _| ())?;
+        a_few_words(&encoder)?;
+        let embeddings = encoder.encode(&sentences()[index..=index], |_| ())?;
+        compare(embeddings.iter(), index..index + 1)
+    };
+    let unbounded: Arc<dyn ComputeBackend> = Arc::from(registry.create(selector)?);
+    run(&unbounded)?;
+    let needed = unbounded.memory_stats().peak;
+    let bounded: Arc<dyn ComputeBackend> = Arc::from(registry.create(selector)?);
+    bounded.set_memory_budget(Some(needed / 10 * 11))?;
+    run(&bounded).with_context(|| format!("{needed} bytes are needed: {:?}", bounded.memory_stats()))
+}
+
+/// Each allocation of a run refused in turn, and some of a load: an error, with nothing left behind, after which
+/// the next run is right.
+fn refused_memory(registry: &Registry, selector: &str) -> anyhow::Result<()> {
+    let backend: Arc<dyn ComputeBackend> = Arc::from(registry.create(selector)?);
+    let Some(webgpu) = backend.downcast_ref::<WebGpuBackend>() else { return Ok(()) };
+    let is_refused = |result: &Result<_, minilm::Error>| match result {
+        Err(minilm::Error::Backend(error)) => error.kind() == ErrorKind::OutOfMemory,
+        _ => false,
+    };
+    for after in [0, 1, 17, 60, 100] {
+        webgpu.refuse_allocations(after, usize::MAX)?;
+        let loaded = ModelDir::locate(None)?.load(&backend, DType::F32, |_, _| ());
+        ensure!(is_refused(&loaded.map(drop)), "a load whose allocation {after} is refused succeeds");
+        webgpu.refuse_allocations(0, 0)?;
+        backend.synchronize()?;
+        let stats = backend.memory_stats();
+        ensure!((stats.handles, stats.in_use) == (0, 0), "left behind by allocation {after}: {stats:?}");
+    }
+    let encoder = ModelDir::locate(None)?.load(&backend, DType::F32, |_, _| ())?;
+    let texts = &sentences()[shortest()?..=shortest()?];
+    a_few_words(&encoder)?;
+    backend.synchronize()?;
+    let before = backend.memory_stats();
+    for after in 0..300 {
+        webgpu.refuse_allocations(after, usize::MAX)?;
+        let run = encoder.encode(texts, |_| ());
+        webgpu.refuse_allocations(0, 0)?;
+        if run.is_ok() {
+            ensure!(after > 0, "a run without memory succeeds");
+            break;
+        }
+        ensure!(is_refused(&run.map(drop)), "allocation {after} was refused, with another error");
+        backend.synchronize()?;
+        let now = backend.memory_stats();
+        ensure!((now.handles, now.in_use) == (before.handles, before.in_use), "left behind: {now:?}");
+        a_few_words(&encoder).with_context(|| format!("after allocation {after} was refused"))?;
+    }
+    Ok(())
+}
+
+/// Each call beside the same call on the CPU.
+fn compared_with_the_cpu(registry: &Registry, selector: &str) -> anyhow::Result<()> {
+    let mut registry = registry.clone();
+    backend_verify::register(&mut registry);
+    a_few_words(&load(&registry, &format!("verify:{selector},cpu"))?)
 }
 
 /// Compares `vectors`, of any length, with candle's of the sentences `indices`.

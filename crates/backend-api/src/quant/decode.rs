@@ -22,20 +22,33 @@ impl QuantRow<'_> {
     /// is subtracted.
     #[inline(always)]
     pub fn dequantize(&self, unit: usize, weights: &mut [f32; UNIT]) {
+        self.unit(unit, weights, |Scale { scale, zero, min }, quant| scale * (quant - zero) - min);
+    }
+
+    /// The sums of the magnitudes of the terms that make up each weight of a unit, `s · q`, `s · z` and `m`: what
+    /// the error of a product that takes these terms one by one is relative to.
+    pub fn magnitudes(&self, unit: usize, magnitudes: &mut [f32; UNIT]) {
+        self.unit(unit, magnitudes, |Scale { scale, zero, min }, quant| {
+            scale.abs() * (quant.abs() + zero) + min.abs()
+        });
+    }
+
+    #[inline(always)]
+    fn unit(&self, unit: usize, weights: &mut [f32; UNIT], value: impl Fn(Scale, f32) -> f32) {
         if unit >= self.units {
             return weights.fill(0.0);
         }
         let scales = self.unit_scales(unit);
         let (words, _) = weights.as_chunks_mut::<8>();
         for (number, weights) in words.iter_mut().enumerate() {
-            let Scale { scale, zero, min } = scales[number / 2];
+            let scale = scales[number / 2];
             let quants = self.word(unit, number / 4, number % 4).to_le_bytes();
             for (weight, quant) in weights.iter_mut().zip(quants) {
                 let quant = match self.format {
                     QuantFormat::Q8_0 => f32::from(quant as i8),
                     _ => f32::from(quant),
                 };
-                *weight = scale * (quant - zero) - min;
+                *weight = value(scale, quant);
             }
         }
     }

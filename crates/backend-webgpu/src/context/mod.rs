@@ -11,7 +11,7 @@ use backend_api::{BackendError, BackendResult, DeviceKind, MemoryStats};
 
 use crate::device::{GlLock, Gpu, LastHandle, Progress, Witness, guarded};
 use crate::kernels::{Kernel, MAX_IMMEDIATES, Pipelines, Target, Variant};
-use crate::memory::{Allocation, Block, DeviceSlice, Memory};
+use crate::memory::{Allocation, Block, DeviceSlice, Memory, Use};
 pub(crate) use crate::recorder::MAX_GROUPS;
 use crate::recorder::{BindingLimits, Command, Deadline, Graph, Recorder, Signal, Submitter, Then, Window};
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -165,15 +165,15 @@ impl Context {
         self.pipelines.compile_async(variant, &self.gl_lock).await
     }
 
-    /// Memory of at least so many bytes; its content is arbitrary.
+    /// Memory for a use; its content is arbitrary.
     ///
     /// # Errors
     /// [`Limit`](BackendError::Limit), [`OutOfMemory`](BackendError::OutOfMemory).
-    pub(crate) fn allocate(&self, op: &'static str, bytes: usize) -> BackendResult<Arc<Block>> {
+    fn allocate(&self, op: &'static str, of: Use) -> BackendResult<Arc<Block>> {
         let pool = self.memory.pool();
         let (mut reclaims, mut deadline) = (0, None);
         loop {
-            match pool.alloc(op, bytes)? {
+            match pool.alloc(op, of)? {
                 Allocation::Done(block) => return Ok(block),
                 Allocation::NeedsReclaim(error) if reclaims == Self::MAX_RECLAIMS => return Err(error),
                 Allocation::NeedsReclaim(_) => {
@@ -186,12 +186,14 @@ impl Context {
 
     /// Memory that a handle names.
     pub(crate) fn alloc(&self, op: &'static str, bytes: usize) -> BackendResult<u64> {
-        self.memory.insert(op, self.allocate(op, bytes)?, bytes)
+        let of = Use { asked: bytes, is_scratch: false };
+        self.memory.insert(op, self.allocate(op, of)?, bytes)
     }
 
     /// Memory for one operation's own use, given back when the slice is dropped.
     pub(crate) fn scratch(&self, op: &'static str, bytes: usize) -> BackendResult<DeviceSlice> {
-        Ok(DeviceSlice { block: self.allocate(op, bytes)?, offset: 0, len: bytes })
+        let of = Use { asked: bytes, is_scratch: true };
+        Ok(DeviceSlice { block: self.allocate(op, of)?, offset: 0, len: bytes })
     }
 
     /// Waits for what the device works on, within the time that a call may wait, and gives back what nobody

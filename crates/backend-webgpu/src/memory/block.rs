@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Weak};
 
-use super::Pool;
+use super::{Pool, Use};
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// Identifies a wgpu buffer for as long as the program runs.
@@ -78,11 +78,12 @@ impl Storage {
 pub(crate) struct Block {
     storage: Arc<Storage>,
     pool: Weak<Pool>,
+    of: Use,
 }
 
 impl Block {
-    pub(crate) fn pooled(storage: Arc<Storage>, pool: Weak<Pool>) -> Self {
-        Self { storage, pool }
+    pub(crate) fn pooled(storage: Arc<Storage>, pool: Weak<Pool>, of: Use) -> Self {
+        Self { storage, pool, of }
     }
 
     /// A buffer that is not the pool's.
@@ -92,7 +93,7 @@ impl Block {
 
     /// A buffer that doesn't go back to a pool.
     pub(crate) fn outside(storage: Arc<Storage>) -> Self {
-        Self { storage, pool: Weak::new() }
+        Self { storage, pool: Weak::new(), of: Use { asked: 0, is_scratch: false } }
     }
 
     pub(crate) fn id(&self) -> BufferId {
@@ -131,7 +132,7 @@ impl Drop for Block {
     fn drop(&mut self) {
         if let Some(pool) = self.pool.upgrade() {
             let storage = Arc::clone(&self.storage);
-            pool.recycle(storage, !self.storage.shared.load(Ordering::Relaxed));
+            pool.recycle(storage, self.of, !self.storage.shared.load(Ordering::Relaxed));
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Device memory: allocations, the handles to them, and the pool that keeps what was freed.
 
+mod account;
 mod block;
 mod pool;
 mod shared;
@@ -9,6 +10,7 @@ use std::sync::Arc;
 use backend_api::support::{self, HandleTable, Operand, Slice};
 use backend_api::{BackendError, BackendResult, MemoryStats};
 
+pub(crate) use account::Use;
 pub(crate) use block::{Block, BufferId, Storage};
 pub(crate) use pool::{Allocation, Pool};
 use shared::SharedBuffers;

@@ -1,10 +1,10 @@
 //! Buffers kept for reuse, by size.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use backend_api::{BackendError, BackendResult, MemoryStats};
 
+use super::account::{Account, Use};
 use super::block::{Block, Storage};
 use crate::device::Progress;
 use crate::device::guarded;
@@ -36,14 +36,38 @@ pub(crate) struct Pool {
 
 #[derive(Debug, Default)]
 struct State {
-    free: BTreeMap<usize, Vec<Arc<Storage>>>,
-    in_use: usize,
-    peak: usize,
-    pooled: usize,
+    account: Account<Arc<Storage>>,
     /// Dropped buffers that a batch or a bind group may still keep: the last batch that uses them, and their
     /// bytes.
     releasing: Vec<(u64, usize)>,
     budget: Option<usize>,
+    refusals: Refusals,
+}
+
+/// Allocations that are refused as if the device had no memory, for tests.
+#[derive(Clone, Copy, Debug, Default)]
+struct Refusals {
+    /// So many are made before.
+    after: usize,
+    /// So many attempts are refused then.
+    count: usize,
+}
+
+impl Refusals {
+    /// Whether the next attempt is refused.
+    fn next(&mut self) -> bool {
+        match self.after.checked_sub(1) {
+            _ if self.count == 0 => false,
+            Some(after) => {
+                self.after = after;
+                false
+            }
+            None => {
+                self.count -= 1;
+                true
+            }
+        }
+    }
 }
 
 impl State {
@@ -53,13 +77,8 @@ impl State {
 
     /// Whether the budget has no room for `bytes` more.
     fn is_over(&self, bytes: usize) -> bool {
-        let held = self.in_use + self.pooled + self.releasing();
-        self.budget.is_some_and(|budget| held.saturating_add(bytes) > budget)
-    }
-
-    fn take(&mut self, size: usize) {
-        self.in_use += size;
-        self.peak = self.peak.max(self.in_use);
+        let held = || self.account.in_use + self.account.pooled + self.releasing();
+        self.budget.is_some_and(|budget| held().saturating_add(bytes) > budget)
     }
 }
 
@@ -91,7 +110,8 @@ impl Pool {
     /// # Errors
     /// [`Limit`](BackendError::Limit), and [`OutOfMemory`](BackendError::OutOfMemory) where what is in use
     /// leaves no room in the budget.
-    pub(crate) fn alloc(self: &Arc<Self>, op: &'static str, bytes: usize) -> BackendResult<Allocation> {
+    pub(crate) fn alloc(self: &Arc<Self>, op: &'static str, of: Use) -> BackendResult<Allocation> {
+        let bytes = of.asked;
         let size = size_class(bytes, self.max_bytes).ok_or(BackendError::Limit {
             op,
             what: "bytes of one allocation",
@@ -100,65 +120,74 @@ impl Pool {
         })?;
         let mut state = self.state.lock();
         let out_of_memory = |in_use| BackendError::OutOfMemory { requested: size, in_use };
-        if state.budget.is_some_and(|budget| state.in_use.saturating_add(size) > budget) {
-            return Err(out_of_memory(state.in_use));
+        if state.budget.is_some_and(|budget| state.account.in_use.saturating_add(size) > budget) {
+            return Err(out_of_memory(state.account.in_use));
         }
-        if let Some(storage) = state.free.get_mut(&size).and_then(Vec::pop) {
-            state.pooled -= size;
-            state.take(size);
+        if state.refusals.next() {
+            return Ok(Allocation::NeedsReclaim(out_of_memory(state.account.in_use)));
+        }
+        if let Some(storage) = state.account.reuse(size) {
+            state.account.add(size, of);
+            state.account.settle_peak();
             // A batch on its way may read what was there, and has to know then that it is spoiled.
             if storage.last_use() <= self.progress.finished() {
                 storage.renew();
             }
-            return Ok(self.done(storage));
+            return Ok(self.done(storage, of));
         }
+        self.release_superfluous(&mut state, size);
         if state.is_over(size) {
             self.trim_to(&mut state, size);
             if state.is_over(size) {
-                return Ok(Allocation::NeedsReclaim(out_of_memory(state.in_use)));
+                return Ok(Allocation::NeedsReclaim(out_of_memory(state.account.in_use)));
             }
         }
         // Counted before it exists, so that threads can't pass the budget together.
-        state.in_use += size;
+        state.account.add(size, of);
         drop(state);
         let created = self.create(size);
         let mut state = self.state.lock();
         match created {
             Ok(buffer) => {
-                state.peak = state.peak.max(state.in_use);
-                Ok(self.done(Arc::new(Storage::new(buffer))))
+                state.account.settle_peak();
+                Ok(self.done(Arc::new(Storage::new(buffer)), of))
             }
             Err(error) => {
                 tracing::debug!(%error, size, "the device has no memory for a buffer");
-                state.in_use -= size;
-                Ok(Allocation::NeedsReclaim(out_of_memory(state.in_use)))
+                state.account.remove(size, of);
+                Ok(Allocation::NeedsReclaim(out_of_memory(state.account.in_use)))
             }
         }
     }
 
-    fn done(self: &Arc<Self>, storage: Arc<Storage>) -> Allocation {
-        Allocation::Done(Arc::new(Block::pooled(storage, Arc::downgrade(self))))
+    fn done(self: &Arc<Self>, storage: Arc<Storage>, of: Use) -> Allocation {
+        Allocation::Done(Arc::new(Block::pooled(storage, Arc::downgrade(self), of)))
     }
 
     /// Takes a buffer back; one that may be used elsewhere is not kept.
-    pub(crate) fn recycle(&self, storage: Arc<Storage>, reusable: bool) {
+    pub(crate) fn recycle(&self, storage: Arc<Storage>, of: Use, reusable: bool) {
         let size = storage.size();
         let mut state = self.state.lock();
-        state.in_use -= size;
+        state.account.remove(size, of);
         if !reusable || state.is_over(size) {
             self.release(&mut state, &storage);
             return;
         }
-        state.pooled += size;
-        state.free.entry(size).or_default().push(storage);
+        state.account.keep(size, storage);
+        self.release_superfluous(&mut state, 0);
     }
 
     /// Drops the buffers kept for reuse; how many bytes.
     pub(crate) fn trim(&self) -> usize {
         let mut state = self.state.lock();
-        let bytes = state.pooled;
+        let bytes = state.account.pooled;
         self.trim_all(&mut state);
         bytes
+    }
+
+    /// From now on, after `after` attempts, refuses `count` of them as a device without memory would.
+    pub(crate) fn refuse(&self, after: usize, count: usize) {
+        self.state.lock().refusals = Refusals { after, count };
     }
 
     pub(crate) fn set_budget(&self, budget: Option<usize>) {
@@ -173,9 +202,13 @@ impl Pool {
         let mut state = self.state.lock();
         self.settle(&mut state);
         let mut stats = MemoryStats::default();
-        stats.in_use = state.in_use;
-        stats.peak = state.peak;
-        stats.pooled = state.pooled;
+        let account = &state.account;
+        stats.in_use = account.in_use;
+        stats.peak = account.peak;
+        stats.asked = account.asked;
+        stats.scratch = account.scratch;
+        stats.pooled = account.pooled;
+        stats.largest_free = account.largest_size().unwrap_or(0);
         stats.releasing = state.releasing();
         stats.budget = state.budget;
         stats
@@ -190,21 +223,21 @@ impl Pool {
     fn trim_to(&self, state: &mut State, size: usize) {
         self.settle(state);
         while state.is_over(size)
-            && let Some((class, mut kept)) = state.free.pop_last()
+            && let Some(storage) = state.account.largest()
         {
-            if let Some(storage) = kept.pop() {
-                state.pooled -= class;
-                self.release(state, &storage);
-            }
-            if !kept.is_empty() {
-                state.free.insert(class, kept);
-            }
+            self.release(state, &storage);
+        }
+    }
+
+    /// Drops kept buffers that aren't worth their memory once `size` bytes more are in use.
+    fn release_superfluous(&self, state: &mut State, size: usize) {
+        while let Some(storage) = state.account.superfluous(size) {
+            self.release(state, &storage);
         }
     }
 
     fn trim_all(&self, state: &mut State) {
-        state.pooled = 0;
-        for storage in std::mem::take(&mut state.free).into_values().flatten() {
+        for storage in state.account.take_all() {
             self.release(state, &storage);
         }
     }
@@ -248,7 +281,7 @@ fn largest(limits: &wgpu::Limits) -> usize {
 
 /// The size of the buffer for `bytes`: four steps to each doubling, so at most a quarter is unused. `None`
 /// past `max`.
-fn size_class(bytes: usize, max: usize) -> Option<usize> {
+pub(super) fn size_class(bytes: usize, max: usize) -> Option<usize> {
     if bytes > max {
         return None;
     }

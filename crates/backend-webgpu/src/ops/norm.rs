@@ -73,9 +73,9 @@ pub(super) fn rms_norm_of(
     if rows * columns == 0 {
         return Ok(());
     }
-    let call = Call { dtype, rows, columns, eps, centred: false, channels: None };
+    let call = Call { dtype, weight_dtype: dtype, rows, columns, eps, centred: false, channels: None };
     let (x, y, weight) = (x.clone(), y.clone(), Some(weight.clone()));
-    call.run(ctx, op, &Slices { x, y, residual: None, weight, bias: None })
+    call.run(ctx, op, Slices { x, y, residual: None, sum: None, weight, bias: None })
 }
 
 /// `output = (x − mean) / √(var + eps) · weight + bias` for each group of channels.

@@ -6,9 +6,9 @@ use backend_api::desc::{NormBackwardDesc, NormBackwardWeightDesc, SoftmaxBackwar
 use super::layout::shape_name;
 use crate::case::Case;
 use crate::data::uniform;
-use crate::float::{MIN_NORMAL_F32, gamma, round_to};
+use crate::float::round_to;
 use crate::grid::pairwise;
-use crate::oracle::norm::Row;
+use crate::oracle::norm::{Row, weight_wants};
 use crate::oracle::reduce::slice;
 use crate::oracle::softmax::backward;
 use crate::rng::Rng;
@@ -99,20 +99,6 @@ fn outcome(trial: &mut Trial, dtype: DType, in_place: bool, gradient: Vec<f64>, 
         trial.input("grad_output", dtype, &gradient);
         trial.output("grad_input", dtype, wants);
     }
-}
-
-/// The gradient of a weight: a sum over the rows of terms with errors.
-pub(super) fn weight_wants(rows: impl Iterator<Item = Vec<(f64, f64)>>, columns: usize) -> Vec<Want> {
-    let (mut sums, mut n) = (vec![(0.0, 0.0, 0.0); columns], 0);
-    for terms in rows {
-        n += 1;
-        for (sum, (term, error)) in sums.iter_mut().zip(terms) {
-            *sum = (sum.0 + term, sum.1 + error, sum.2 + term.abs() + error);
-        }
-    }
-    let flushed = n as f64 * MIN_NORMAL_F32;
-    let want = |(sum, error, size): (f64, f64, f64)| Want::near(sum, error + gamma(n) * size + flushed);
-    sums.into_iter().map(want).collect()
 }
 
 #[derive(Clone, Copy, Debug)]

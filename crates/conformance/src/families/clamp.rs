@@ -6,9 +6,10 @@ use backend_api::{BackendResult, ComputeBackend, DType};
 use super::layout::{Layout, SHAPES, Tensor, shape_name};
 use crate::case::Case;
 use crate::data::specials;
-use crate::float::{ROUNDING, is_subnormal, round_to};
+use crate::float::{is_subnormal, round_to};
 use crate::grid::pairwise;
 use crate::oracle::convert::convert;
+use crate::oracle::elementwise;
 use crate::rng::Rng;
 use crate::trial::Trial;
 use crate::want::Want;
@@ -50,17 +51,13 @@ fn number(rng: &mut Rng, dtype: DType) -> f64 {
 
 fn clamp(dtype: DType, shape: &'static [usize], bounds: usize, layouts: [Layout; 2], in_place: bool) -> Case {
     let [min, max] = BOUNDS[bounds];
-    let want = move |x: f64| {
-        let [low, high] = [min, max].map(|bound| convert(dtype, bound));
-        if x.is_nan() { Want::Exact(x) } else { Want::number(x.max(low).min(high)) }
-    };
+    let want = move |x: f64| elementwise::clamp(x, [min, max].map(|bound| convert(dtype, bound)));
     let name = format!("{dtype}_{}_b{bounds}", shape_name(shape));
     case("clamp", name, dtype, shape, layouts, in_place, want, move |backend, x, y| {
         backend.clamp(&ClampDesc::new(x, y, min, max))
     })
 }
 
-/// A product and a sum, fused or not.
 fn affine(
     dtype: DType,
     shape: &'static [usize],
@@ -69,12 +66,7 @@ fn affine(
     in_place: bool,
 ) -> Case {
     let [scale, bias] = FACTORS[factors];
-    let want = move |x: f64| {
-        let [scale, bias] = [scale, bias].map(|number| round_to(DType::F32, number));
-        let (product, value) = (scale * x, scale * x + bias);
-        let bound = ROUNDING * (product.abs() + value.abs());
-        Want::near(value, if value.is_finite() { bound } else { 0.0 })
-    };
+    let want = move |x: f64| elementwise::affine(x, [scale, bias]);
     let name = format!("{dtype}_{}_f{factors}", shape_name(shape));
     case("affine", name, dtype, shape, layouts, in_place, want, move |backend, x, y| {
         backend.affine(&AffineDesc::new(x, y, scale, bias))

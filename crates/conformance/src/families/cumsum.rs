@@ -6,11 +6,10 @@ use backend_api::desc::CumSumDesc;
 use super::layout::shape_name;
 use crate::case::Case;
 use crate::data::{Data, uniform};
-use crate::float::{MIN_NORMAL_F32, gamma, sums_exactly};
 use crate::grid::pairwise;
+use crate::oracle::cumsum::cumsum;
 use crate::rng::Rng;
 use crate::trial::Trial;
-use crate::want::Want;
 
 /// Shapes with an axis.
 const SHAPES: [(&[usize], usize); 19] = [
@@ -78,7 +77,9 @@ impl Sum {
             DType::F16 => Data::Uniform.values(rng, dtype, n),
             _ => uniform(rng, dtype, n, -1.0, 1.0),
         };
-        let wants = self.wants(&input);
+        let length = shape[axis];
+        let inner = shape[axis + 1..].iter().product();
+        let wants = cumsum(dtype, &input, [length, inner], exclusive, reverse);
         let mut trial = Trial::new();
         if self.in_place {
             trial.in_place("x", dtype, input, wants);
@@ -91,37 +92,5 @@ impl Sum {
             (desc.exclusive, desc.reverse) = (exclusive, reverse);
             backend.cumsum(&desc)
         })
-    }
-
-    /// Sums of n numbers in any order, n − 1 roundings or none.
-    fn wants(self, input: &[f64]) -> Vec<Want> {
-        let inner: usize = self.shape[self.axis + 1..].iter().product();
-        let length = self.shape[self.axis];
-        let mut wants = vec![Want::number(0.0); input.len()];
-        for slice in 0..input.len() / length.max(1) {
-            let start = slice / inner * length * inner + slice % inner;
-            let exact = sums_exactly((0..length).map(|i| input[start + i * inner]));
-            let (mut sum, mut magnitude, mut bits) = (0.0, 0.0, 0u32);
-            for i in 0..length {
-                let at = start + if self.reverse { length - 1 - i } else { i } * inner;
-                let mut set = |sum: f64, magnitude: f64, bits: u32| {
-                    wants[at] = match self.dtype {
-                        DType::I32 => Want::number(f64::from(bits.cast_signed())),
-                        DType::U32 => Want::number(f64::from(bits)),
-                        _ if exact => Want::near(sum, 0.0),
-                        _ => Want::near(sum, gamma(i + 1) * magnitude + i as f64 * MIN_NORMAL_F32),
-                    };
-                };
-                if self.exclusive {
-                    set(sum, magnitude, bits);
-                }
-                (sum, magnitude) = (sum + input[at], magnitude + input[at].abs());
-                bits = bits.wrapping_add(input[at] as i64 as u32);
-                if !self.exclusive {
-                    set(sum, magnitude, bits);
-                }
-            }
-        }
-        wants
     }
 }

@@ -7,11 +7,9 @@ use backend_api::{Activation, DType, Gate};
 use super::gather::{INDICES, Indices};
 use crate::case::Case;
 use crate::data::{Data, uniform};
-use crate::float::{MIN_NORMAL_F32, gamma, storage_rounding};
 use crate::grid::pairwise;
-use crate::oracle::norm::Row;
 use crate::oracle::product::Stored;
-use crate::oracle::quant::{Scales, Weights};
+use crate::oracle::quant::{Scales, Sum, Weights, gated, normed, plus};
 use crate::oracle::unary::activation;
 use crate::rng::Rng;
 use crate::trial::Trial;
@@ -37,9 +35,6 @@ const LARGEST_GROUP: usize = 1usize.rotate_right(1);
 const ROWS: [usize; 10] = [1, 2, 3, 4, 5, 8, 9, 16, 17, 33];
 const COLUMNS: [usize; 7] = [1, 2, 3, 7, 8, 33, 66];
 const DTYPES: [[DType; 2]; 4] = [[F32, F32], [F16, F16], [F16, F32], [F32, F16]];
-/// What rounding to f16 changes, relative to a normal number, and of a subnormal one.
-const HALF_F16: f64 = 1.0 / 2048.0;
-const SUBNORMAL_F16: f64 = 1.0 / (1u64 << 24) as f64;
 const ALPHAS: [f64; 2] = [1.0, -0.5];
 const EPS: f64 = 1e-5;
 
@@ -149,31 +144,19 @@ impl Product {
         });
         let row_of_a = |i: usize| -> Vec<(f64, f64)> {
             let row: Vec<f64> = (0..k).map(|p| a.at(0, i, p)).collect();
-            norm.as_ref().map_or_else(|| row.iter().map(|&x| (x, 0.0)).collect(), |norm| normed(a_type, &row, norm))
+            match &norm {
+                Some(norm) => normed(a_type, &row, norm, EPS),
+                None => row.into_iter().map(|x| (x, 0.0)).collect(),
+            }
         };
         let rows_of_a: Vec<_> = (0..m).map(row_of_a).collect();
         // An element of the product and its bound.
         let product = |i: usize, j: usize| {
-            let (mut sum, mut magnitude, mut input, mut moved) = (0.0, 0.0, 0.0, 0.0);
-            for (p, &(x, error)) in rows_of_a[i].iter().enumerate() {
-                let (weight, parts) = weights.at(j, p);
-                sum += x * weight;
-                magnitude += (x.abs() + error) * parts;
-                input += x.abs() + error;
-                moved += error * weight.abs();
-            }
+            let mut sum = Sum::default();
+            rows_of_a[i].iter().enumerate().for_each(|(p, &x)| sum.add(x, weights.at(j, p)));
             let bias = bias.as_ref().map_or(0.0, |bias| bias[j]);
-            // A term passes through the products with its quant's and its block's scale, at most k + 5
-            // additions (of blocks and their zero points), alpha's product and the bias's addition.
-            let flushed = (k + 3) as f64 * MIN_NORMAL_F32 * alpha.abs();
-            // Of many rows of f16, weights may be rounded to f16.
-            let rounding = if a_type == F16 && m > 32 {
-                alpha.abs() * (HALF_F16 * magnitude + SUBNORMAL_F16 * input)
-            } else {
-                0.0
-            };
-            let bound = gamma(k + 8) * alpha.abs() * magnitude + gamma(3) * bias.abs() + flushed + rounding;
-            (alpha * sum + bias, if exact { 0.0 } else { bound + alpha.abs() * moved })
+            let (value, bound) = sum.finish(k, alpha, bias, a_type == F16 && m > 32);
+            (value, if exact { 0.0 } else { bound })
         };
         let mut wants = Vec::new();
         for (i, j) in (0..m * n).map(|at| (at / n, at % n)) {
@@ -231,46 +214,6 @@ impl Product {
             };
             backend.quant_matmul(&desc)
         })
-    }
-}
-
-/// A row's elements after its norm, with their bounds.
-fn normed(dtype: DType, row: &[f64], weight: &[f64]) -> Vec<(f64, f64)> {
-    let row = Row { input: row, residual: &[], weight, bias: &[], eps: EPS };
-    let wants = row.rms_norm();
-    wants.iter().map(|want| stored(dtype, want)).collect()
-}
-
-/// What may be stored of a number: its value and a bound with the rounding to `dtype`.
-fn stored(dtype: DType, want: &Want) -> (f64, f64) {
-    let (value, bound) = want.bounded().unwrap_or((f64::NAN, 0.0));
-    (value, bound + storage_rounding(dtype, value.abs() + bound))
-}
-
-/// A gate's function of the first half of a product times the second, each of which may be stored before.
-fn gated(gate: Gate, dtype: DType, halves: [(f64, f64); 2]) -> Want {
-    let [(gate_value, gate_bound), (value, bound)] =
-        halves.map(|(value, bound)| stored(dtype, &Want::near(value, bound)));
-    let Some((opened, opened_bound)) = activation(gate.activation(), gate_value, gate_bound).bounded() else {
-        return Want::Exact(f64::NAN);
-    };
-    let product_bound = opened.abs() * bound + opened_bound * (value.abs() + bound);
-    Want::near(opened * value, product_bound + gamma(2) * (opened * value).abs())
-}
-
-/// What is wanted of a sum with `residual`.
-fn plus(want: Want, residual: f64, exact: bool) -> Want {
-    let rounding = |value: f64, bound: f64| {
-        if exact && bound == 0.0 { 0.0 } else { bound + gamma(2) * (value.abs() + bound + residual.abs()) }
-    };
-    match want {
-        Want::Exact(value) => Want::near(value + residual, rounding(value, 0.0)),
-        Want::Near { value, bound, flush_below } => {
-            // Where the first term may be flushed to 0, the sum is the residual.
-            let flushed = if flush_below > 0.0 { flush_below } else { 0.0 };
-            Want::near(value + residual, rounding(value, bound) + flushed)
-        }
-        Want::AnyOf(all) => Want::AnyOf(all.into_iter().map(|want| plus(want, residual, exact)).collect()),
     }
 }
 

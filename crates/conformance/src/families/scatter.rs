@@ -5,11 +5,11 @@ use backend_api::{DType, ScatterOp};
 
 use super::gather::{INDICES, Indices};
 use crate::case::Case;
-use crate::float::{MIN_NORMAL_F32, gamma, round_to, sum_error};
+use crate::float::{MIN_NORMAL_F32, round_to};
 use crate::grid::pairwise;
+use crate::oracle::scatter::scattered;
 use crate::rng::Rng;
 use crate::trial::Trial;
-use crate::want::Want;
 
 const ROWS: [usize; 6] = [0, 1, 3, 50, 257, 600];
 const COLUMNS: [usize; 7] = [0, 1, 2, 5, 8, 64, 301];
@@ -66,46 +66,14 @@ fn factor(rng: &mut Rng, dtype: DType) -> f64 {
     }
 }
 
-/// What the numbers that arrive, in order, make of the one before. A sum rounds each partial sum, none
-/// larger than the sum of magnitudes.
-fn want(op: ScatterOp, dtype: DType, before: f64, arriving: &[f64]) -> Option<Want> {
-    let last = arriving.last()?;
-    let all = || arriving.iter().copied();
-    Some(match op {
-        ScatterOp::Assign => Want::Exact(*last),
-        ScatterOp::Add if !dtype.is_float() => {
-            let sum: i128 = all().chain([before]).map(|x| x as i128).sum();
-            let word = sum.rem_euclid(1 << 32) as u32;
-            Want::Exact(if dtype == DType::I32 { f64::from(word.cast_signed()) } else { f64::from(word) })
-        }
-        ScatterOp::Mul if !dtype.is_float() => {
-            let product =
-                all().chain([before]).fold(1i128, |product, x| (product * x as i128).rem_euclid(1 << 32));
-            let word = product as u32;
-            Want::Exact(if dtype == DType::I32 { f64::from(word.cast_signed()) } else { f64::from(word) })
-        }
-        ScatterOp::Mul => {
-            let product = all().fold(before, |product, x| product * x);
-            // An overflow or a product flushed to zero may come before a factor that undoes it.
-            let partial = all().scan(before, |product, x| {
-                *product *= x;
-                Some(*product)
-            });
-            let bound = if product.is_finite() { gamma(arriving.len()) * product.abs() } else { 0.0 };
-            let smallest =
-                partial.fold(f64::INFINITY, |least, x| if x == 0.0 { least } else { least.min(x.abs()) });
-            assert!(smallest > MIN_NORMAL_F32, "factors that make a partial product vanish");
-            Want::near(product, bound)
-        }
-        ScatterOp::Add => {
-            let sum = all().fold(before, |sum, x| sum + x);
-            let bound = if sum.is_finite() { sum_error(all().chain([before])) } else { 0.0 };
-            Want::near(sum, bound)
-        }
-        _ if all().chain([before]).any(f64::is_nan) => Want::Exact(f64::NAN),
-        ScatterOp::Max => Want::number(all().fold(before, f64::max)),
-        _ => Want::number(all().fold(before, f64::min)),
-    })
+/// Whether a partial product of what arrives vanishes: an overflow or a flushed product may come before a
+/// factor that undoes it.
+fn vanishes(before: f64, arriving: &[f64]) -> bool {
+    let partial = arriving.iter().scan(before, |product, x| {
+        *product *= x;
+        Some(*product)
+    });
+    partial.filter(|&x| x != 0.0).any(|x| x.abs() <= MIN_NORMAL_F32)
 }
 
 /// What is assigned, of the types of table and source.
@@ -162,8 +130,11 @@ fn typed(
                 lists[(o * rows + index as usize) * columns + c].push(x);
             }
         }
+        let is_product = op == ScatterOp::Mul && dtype.is_float();
+        let vanish = |(before, list): (&f64, &Vec<f64>)| vanishes(*before, list);
+        assert!(!is_product || !table.iter().zip(&lists).any(vanish), "factors whose products vanish");
         let wants =
-            lists.iter().enumerate().filter_map(|(at, list)| Some((at, want(op, dtype, table[at], list)?)));
+            lists.iter().enumerate().filter_map(|(at, list)| Some((at, scattered(op, dtype, table[at], list)?)));
         let places = wants.collect();
         let mut trial = Trial::new();
         trial.scattered("table", dtype, table, places);

@@ -4,7 +4,7 @@
 use backend_api::Activation;
 use backend_api::desc::{ConvShape, ImageLayout};
 
-use super::product::Element;
+use super::product::{Element, Products};
 use crate::want::Want;
 
 /// A convolution's operands, one of which is what the products of the other two add up to.
@@ -70,14 +70,14 @@ pub(crate) fn wants(shape: &ConvShape, of: Sum, [left, right]: [&[f64]; 2], fini
         Sum::Input => input,
         Sum::Filter => filter,
     };
-    let mut terms: Vec<Vec<(f64, f64)>> = vec![Vec::new(); count];
+    let mut sums = vec![Products::default(); count];
     for_each_product(shape, |input, filter, output| {
         let (at, term) = match of {
             Sum::Output => (output, (left[input], right[filter])),
             Sum::Input => (input, (left[filter], right[output])),
             Sum::Filter => (filter, (left[input], right[output])),
         };
-        terms[at].push(term);
+        sums[at].add(term.0, term.1);
     });
     let (channels, pixels) = match of {
         Sum::Output => (shape.filters, output(shape).iter().product()),
@@ -87,12 +87,12 @@ pub(crate) fn wants(shape: &ConvShape, of: Sum, [left, right]: [&[f64]; 2], fini
         ImageLayout::Nhwc => at % channels,
         _ => at / pixels % channels,
     };
-    let want = |(at, terms): (usize, Vec<(f64, f64)>)| {
+    let want = |(at, sum): (usize, Products)| {
         let bias = finish.bias.map(|bias| bias[channel(at)]);
         let element = Element { bias, activation: finish.activation, exact: finish.exact, ..Element::PLAIN };
-        element.want(terms.into_iter())
+        element.of_sum(sum)
     };
-    terms.into_iter().enumerate().map(want).collect()
+    sums.into_iter().enumerate().map(want).collect()
 }
 
 /// Calls `each(input, filter, output)` with the places of the factors and of the result of every product.

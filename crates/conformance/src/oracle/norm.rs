@@ -174,3 +174,17 @@ pub(crate) fn batch_norm(x: f64, [mean, variance, weight, bias]: [f64; 4], eps: 
     let relative = 1.001 * (2.0 * ROUNDING + RSQRT + gamma(3));
     Want::near(scaled + bias, relative * scaled.abs() + ROUNDING * bias.abs() + 4.0 * MIN_NORMAL_F32)
 }
+
+/// The gradient of a weight: a sum over the rows of terms with errors.
+pub(crate) fn weight_wants(rows: impl Iterator<Item = Vec<(f64, f64)>>, columns: usize) -> Vec<Want> {
+    let (mut sums, mut n) = (vec![(0.0, 0.0, 0.0); columns], 0);
+    for terms in rows {
+        n += 1;
+        for (sum, (term, error)) in sums.iter_mut().zip(terms) {
+            *sum = (sum.0 + term, sum.1 + error, sum.2 + term.abs() + error);
+        }
+    }
+    let flushed = n as f64 * MIN_NORMAL_F32;
+    let want = |(sum, error, size): (f64, f64, f64)| Want::near(sum, error + gamma(n) * size + flushed);
+    sums.into_iter().map(want).collect()
+}

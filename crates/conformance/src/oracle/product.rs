@@ -6,6 +6,23 @@ use super::unary::activation;
 use crate::float::{MIN_NORMAL_F32, gamma};
 use crate::want::Want;
 
+/// A sum of products, with what its error depends on.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Products {
+    sum: f64,
+    magnitude: f64,
+    count: usize,
+}
+
+impl Products {
+    pub(crate) fn add(&mut self, a: f64, b: f64) {
+        let term = a * b;
+        self.sum += term;
+        self.magnitude += term.abs();
+        self.count += 1;
+    }
+}
+
 /// One element of `activation(alpha · Σ aₚ·bₚ + beta · c + bias)`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Element {
@@ -40,12 +57,13 @@ impl Element {
     /// summation; beta·C passes through a multiplication and two additions, the bias through one. Each
     /// product may also be flushed to zero.
     pub(crate) fn want(&self, terms: impl Iterator<Item = (f64, f64)>) -> Want {
-        let (mut sum, mut magnitude, mut k) = (0.0, 0.0, 0);
-        for (a, b) in terms {
-            sum += a * b;
-            magnitude += (a * b).abs();
-            k += 1;
-        }
+        let mut sum = Products::default();
+        terms.for_each(|(a, b)| sum.add(a, b));
+        self.of_sum(sum)
+    }
+
+    /// [`want`](Self::want) for terms that are added up already.
+    pub(crate) fn of_sum(&self, Products { sum, magnitude, count: k }: Products) -> Want {
         let previous = if self.beta == 0.0 { 0.0 } else { self.beta * self.c };
         let bias = self.bias.unwrap_or(0.0);
         let value = self.alpha * sum + previous + bias;

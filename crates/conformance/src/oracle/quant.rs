@@ -1,9 +1,14 @@
 //! Quantised matrices, read block by block as their formats are documented.
 
 use backend_api::quant::{GroupScales, MatMulNBits, QuantFormat, UNIT, repack};
+use backend_api::{DType, Gate};
 use half::f16;
 
+use super::norm::Row;
+use super::unary::activation;
+use crate::float::{MIN_NORMAL_F32, gamma, storage_rounding};
 use crate::rng::Rng;
+use crate::want::Want;
 
 /// What scales of blocks are drawn from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -153,5 +158,84 @@ fn weight(format: QuantFormat, block: &[u8], i: usize) -> (f64, f64) {
             let q = low(64 * half + 32 * (group % 2) + j, group / 2) | above << 4;
             centred(half_at(block, 208) * f64::from(block[192 + i / 16] as i8), q, 32.0)
         }
+    }
+}
+
+/// What rounding to f16 changes, relative to a normal number, and of a subnormal one.
+const HALF_F16: f64 = 1.0 / 2048.0;
+const SUBNORMAL_F16: f64 = 1.0 / (1u64 << 24) as f64;
+
+/// A sum of products of elements of A, which may be off by an error, with weights.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Sum {
+    sum: f64,
+    /// Of |a| times the magnitudes that make up a weight.
+    magnitude: f64,
+    /// Of |a|.
+    input: f64,
+    /// How much the errors of A move the sum.
+    moved: f64,
+}
+
+impl Sum {
+    /// An element and its error times a weight of these magnitudes.
+    pub(crate) fn add(&mut self, (x, error): (f64, f64), (weight, magnitudes): (f64, f64)) {
+        self.sum += x * weight;
+        self.magnitude += (x.abs() + error) * magnitudes;
+        self.input += x.abs() + error;
+        self.moved += error * weight.abs();
+    }
+
+    /// `alpha · Σ aₚ·wₚ + bias` over `k` weights, and its error.
+    ///
+    /// A term passes through the products with its quant's and its block's scale, at most k + 5 additions (of
+    /// blocks and their zero points), alpha's product and the bias's addition. With many rows of f16, weights
+    /// may be rounded to f16.
+    pub(crate) fn finish(self, k: usize, alpha: f64, bias: f64, half_weights: bool) -> (f64, f64) {
+        let Self { sum, magnitude, input, moved } = self;
+        let flushed = (k + 3) as f64 * MIN_NORMAL_F32;
+        let rounding =
+            if half_weights { HALF_F16 * magnitude + SUBNORMAL_F16 * input } else { 0.0 };
+        let products = alpha.abs() * (gamma(k + 8) * magnitude + flushed + rounding + moved);
+        (alpha * sum + bias, products + gamma(3) * bias.abs())
+    }
+}
+
+/// A row's elements after its root-mean-square norm and the rounding to `dtype`, with their errors.
+pub(crate) fn normed(dtype: DType, row: &[f64], weight: &[f64], eps: f64) -> Vec<(f64, f64)> {
+    let row = Row { input: row, residual: &[], weight, bias: &[], eps };
+    row.rms_norm().iter().map(|want| stored(dtype, want)).collect()
+}
+
+/// What may be stored of a number: its value, and the error with the rounding to `dtype`.
+fn stored(dtype: DType, want: &Want) -> (f64, f64) {
+    let (value, bound) = want.bounded().unwrap_or((f64::NAN, 0.0));
+    (value, bound + storage_rounding(dtype, value.abs() + bound))
+}
+
+/// A gate's function of the first half of a product times the second, each of which may be stored before.
+pub(crate) fn gated(gate: Gate, dtype: DType, halves: [(f64, f64); 2]) -> Want {
+    let [(opening, opening_bound), (value, bound)] =
+        halves.map(|(value, bound)| stored(dtype, &Want::near(value, bound)));
+    let Some((opened, opened_bound)) = activation(gate.activation(), opening, opening_bound).bounded() else {
+        return Want::Exact(f64::NAN);
+    };
+    let product_bound = opened.abs() * bound + opened_bound * (value.abs() + bound);
+    Want::near(opened * value, product_bound + gamma(2) * (opened * value).abs())
+}
+
+/// What is wanted of a sum with `residual`.
+pub(crate) fn plus(want: Want, residual: f64, exact: bool) -> Want {
+    let rounding = |value: f64, bound: f64| {
+        if exact && bound == 0.0 { 0.0 } else { bound + gamma(2) * (value.abs() + bound + residual.abs()) }
+    };
+    match want {
+        Want::Exact(value) => Want::near(value + residual, rounding(value, 0.0)),
+        Want::Near { value, bound, flush_below } => {
+            // Where the first term may be flushed to 0, the sum is the residual.
+            let flushed = if flush_below > 0.0 { flush_below } else { 0.0 };
+            Want::near(value + residual, rounding(value, bound) + flushed)
+        }
+        Want::AnyOf(all) => Want::AnyOf(all.into_iter().map(|want| plus(want, residual, exact)).collect()),
     }
 }

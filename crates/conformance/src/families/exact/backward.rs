@@ -4,9 +4,8 @@ use backend_api::DType;
 use backend_api::desc::{NormBackwardDesc, NormBackwardWeightDesc, SoftmaxBackwardDesc, SoftmaxDesc};
 
 use super::{Exact, Model, Recipe, along, balanced};
-use crate::families::backward::weight_wants;
 use crate::families::{flag, layout::shape_name};
-use crate::oracle::norm::Row;
+use crate::oracle::norm::{Row, weight_wants};
 use crate::oracle::softmax::backward;
 use crate::rng::Rng;
 use crate::trial::Trial;

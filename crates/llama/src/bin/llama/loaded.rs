@@ -45,6 +45,7 @@ pub(crate) fn load(common: &Common) -> anyhow::Result<Loaded> {
     let mut registry = Registry::new();
     backend_cpu::register(&mut registry);
     backend_webgpu::register(&mut registry);
+    backend_verify::register(&mut registry);
     let selection = registry
         .select(&common.backend)
         .with_context(|| format!("can't open the backend {:?}", common.backend))?;

@@ -31,6 +31,7 @@ fn run(args: &args::Args) -> anyhow::Result<()> {
     let mut registry = Registry::new();
     backend_cpu::register(&mut registry);
     backend_webgpu::register(&mut registry);
+    backend_verify::register(&mut registry);
 
     let output = if args.list {
         report::devices(&registry.available(), args.json)?

@@ -1,0 +1,88 @@
+//! Attention and position embeddings.
+
+use backend_api::DType;
+use backend_api::desc::{AttentionDesc, HeadLayout, RopeDesc};
+
+use super::{Bytes, Expected};
+use crate::oracle;
+use crate::oracle::attention::{Scores, Seen, attend, log_sum};
+use crate::want::Want;
+
+const fn start(layout: HeadLayout, [batch, head, token]: [usize; 3]) -> usize {
+    layout.offset + batch * layout.batch + head * layout.head + token * layout.token
+}
+
+pub(super) fn attention(desc: &AttentionDesc, memory: &Bytes) -> Vec<Expected> {
+    let &AttentionDesc { batch, heads, kv_heads, seq_q, seq_kv, dtype, kv_dtype, .. } = desc;
+    let [d, v_dim] = [desc.head_dim, desc.v_head_dim];
+    let [q_at, k_at, v_at, o_at] = desc.layouts();
+    let [q, k, v] = [(desc.q, dtype), (desc.k, kv_dtype), (desc.v, kv_dtype)]
+        .map(|(ptr, dtype)| memory.numbers(ptr, dtype));
+    let mask = memory.optional(desc.mask.map(|mask| mask.ptr), desc.mask_dtype);
+    let added = |mask: f64| match desc.mask_dtype {
+        // Words hide what they are 0 for.
+        DType::U32 if mask == 0.0 => f64::NEG_INFINITY,
+        DType::U32 => 0.0,
+        _ => mask,
+    };
+    let lengths = memory.optional(desc.key_lengths, DType::U32);
+    let with = Scores {
+        scale: desc.scale,
+        softcap: desc.cap().map_or(0.0, f64::from),
+        half_weights: [dtype, kv_dtype] == [DType::F16; 2],
+        distinct: false,
+    };
+    let (mut wants, mut sums) = (Vec::new(), Vec::new());
+    for row in 0..batch * heads * seq_q {
+        let (b, h, i) = (row / seq_q / heads, row / seq_q % heads, row % seq_q);
+        let kv_head = h / (heads / kv_heads);
+        let keys = lengths.get(b).map_or(seq_kv, |&length| seq_kv.min(length as usize));
+        let mask_at = |j: usize| {
+            let row = desc.mask.map(|mask| {
+                b * mask.batch_stride + h * mask.head_stride + i * mask.query_stride
+            });
+            row.map_or(0.0, |row| added(mask[row + j]))
+        };
+        let seen: Vec<Seen<'_>> = desc
+            .visible(i, keys)
+            .map(|j| Seen {
+                key: &k[start(k_at, [b, kv_head, j])..][..d],
+                value: &v[start(v_at, [b, kv_head, j])..][..v_dim],
+                mask: mask_at(j),
+            })
+            .collect();
+        let query = &q[start(q_at, [b, h, i])..][..d];
+        let first = start(o_at, [b, h, i]);
+        wants.extend(attend(query, &seen, v_dim, with).into_iter().enumerate().map(|(at, want)| (first + at, want)));
+        if desc.lse.is_some() {
+            sums.push(log_sum(query, &seen, with));
+        }
+    }
+    let lse = desc.lse.map(|ptr| Expected::packed(ptr, DType::F32, sums));
+    lse.into_iter().chain([Expected::computed(desc.o, dtype, wants)]).collect()
+}
+
+pub(super) fn rope(desc: &RopeDesc, memory: &Bytes) -> Expected {
+    let &RopeDesc { batch, heads, seq, head_dim, dtype, output_dtype, .. } = desc;
+    let pairs = desc.rotary_dim / 2;
+    let [from, to] = desc.layouts();
+    let input = memory.numbers(desc.input, dtype);
+    let [cos, sin] = [desc.cos, desc.sin].map(|ptr| memory.numbers(ptr, DType::F32));
+    let positions = memory.optional(desc.positions, DType::U32);
+    let converted = |want| match want {
+        // What is copied into another type is rounded.
+        Want::Exact(x) if output_dtype != dtype => Want::number(x),
+        want => want,
+    };
+    let mut wants = Vec::new();
+    for row in 0..batch * heads * seq {
+        let (b, h, t) = (row / seq / heads, row / seq % heads, row % seq);
+        let position = positions.get(b * seq + t).map_or(desc.start + t, |&position| position as usize);
+        let at = position.min(desc.max_position.saturating_sub(1)) * pairs;
+        let x = &input[start(from, [b, h, t])..][..head_dim];
+        let rotated = oracle::rope::rope(x, &cos[at..][..pairs], &sin[at..][..pairs], desc.style);
+        let first = start(to, [b, h, t]);
+        wants.extend(rotated.into_iter().enumerate().map(|(i, want)| (first + i, converted(want))));
+    }
+    Expected::computed(desc.output, output_dtype, wants)
+}
