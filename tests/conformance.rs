@@ -2,7 +2,8 @@
 //!
 //! `CASE=gemm/m3 cargo test -p suites --test conformance` runs the cases whose path contains that text, or
 //! one of several that are separated by commas; `TEST_BACKENDS=cpu` restricts the backends. On further
-//! software adapters a [`Sample`] runs, unless `CASE` is given; `EVERY=1` runs every case everywhere.
+//! software adapters a [`Sample`] runs, unless `CASE` is given; `EVERY=1` runs every case everywhere, and
+//! `SHARD=2/8` the third of eight parts.
 
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -14,7 +15,7 @@ use std::time::Instant;
 use backend_api::ComputeBackend;
 use conformance::{Case, Outcome, cases};
 use libtest_mimic::{Arguments, Failed, Trial};
-use suites::{BackendUnderTest, Sample, backends};
+use suites::{BackendUnderTest, Sample, Shard, backends};
 
 /// How many failing cases of an operation are listed.
 const LISTED: usize = 20;
@@ -36,7 +37,15 @@ struct Tally {
 fn main() -> ExitCode {
     let arguments = Arguments::from_args();
     let filter = std::env::var("CASE").unwrap_or_default();
-    let is_meant = |case: &Case| filter.split(',').any(|part| case.path().contains(part));
+    let shard = match Shard::from_environment() {
+        Ok(shard) => shard,
+        Err(why) => {
+            println!("{why}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let is_meant =
+        |case: &Case| filter.split(',').any(|part| case.path().contains(part)) && shard.has(&case.path());
     let cases: Vec<Case> = cases().into_iter().filter(is_meant).collect();
     let cases: Arc<[Case]> = cases.into();
     let tally = |backend| Arc::new(Tally::new(backend, !filter.is_empty()));
@@ -46,6 +55,7 @@ fn main() -> ExitCode {
 
     let whole = !arguments.list
         && filter.is_empty()
+        && shard.is_all()
         && arguments.filter.is_none()
         && arguments.skip.is_empty()
         && !arguments.ignored;

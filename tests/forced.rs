@@ -8,7 +8,7 @@ use backend_api::{BackendFactory, ComputeBackend};
 use backend_webgpu::{WebGpuBackend, WebGpuFactory};
 use conformance::Case;
 use libtest_mimic::{Arguments, Failed, Trial};
-use suites::Sample;
+use suites::{Sample, Shard};
 
 /// How many failing cases are listed.
 #[allow(dead_code, reason = "not every suite that shares this file forces kernels")]
@@ -99,6 +99,8 @@ pub(crate) fn runnable(device: &Device, names: Vec<String>) -> impl Iterator<Ite
 /// Runs all cases.
 #[allow(dead_code, reason = "not every suite that shares this file forces kernels")]
 pub(crate) fn check(backend: &WebGpuBackend, cases: &[Case]) -> Result<(), Failed> {
+    let shard = Shard::from_environment()?;
+    let cases: Vec<&Case> = cases.iter().filter(|case| shard.has(&case.path())).collect();
     let mut failures: Vec<String> =
         cases.iter().filter_map(|case| case.run(backend).err()).map(|failure| failure.to_string()).collect();
     if failures.is_empty() {

@@ -8,7 +8,7 @@ use backend_api::{ComputeBackend, DeviceInfo, Registry};
 mod documents;
 mod sample;
 
-pub use sample::{Sample, every};
+pub use sample::{Sample, Shard, every};
 
 /// The environment variable that restricts the suites: selectors such as `cpu` or `webgpu:0`, or `webgpu` for
 /// all of its adapters, separated by commas. `webgpu:mesa 25` is every adapter whose interface, name or

@@ -49,6 +49,49 @@ impl Sample {
     }
 }
 
+/// The environment variable that has a suite run a part of its cases, so that several processes share them:
+/// `SHARD=2/8` is the third of eight.
+const SHARD: &str = "SHARD";
+
+/// A part of the cases of a suite.
+#[derive(Clone, Copy, Debug)]
+pub struct Shard {
+    part: u64,
+    of: u64,
+}
+
+impl Shard {
+    /// The part that the environment variable names, all of them without it.
+    ///
+    /// # Errors
+    /// What is wrong with the environment variable.
+    pub fn from_environment() -> Result<Self, String> {
+        std::env::var(SHARD).map_or(Ok(Self { part: 0, of: 1 }), |text| Self::parse(&text))
+    }
+
+    fn parse(text: &str) -> Result<Self, String> {
+        let numbers =
+            text.split_once('/').and_then(|(part, of)| Some((part.parse().ok()?, of.parse().ok()?)));
+        match numbers {
+            Some((part, of)) if part < of => Ok(Self { part, of }),
+            _ => Err(format!("{SHARD} is {text:?}, and not like 2/8, or 0/8 for the first part")),
+        }
+    }
+
+    /// Whether it is all of the cases.
+    #[must_use]
+    pub const fn is_all(&self) -> bool {
+        self.of == 1
+    }
+
+    /// Whether a case of this name belongs to it.
+    #[must_use]
+    pub fn has(&self, name: &str) -> bool {
+        // Mixed anew, so that it doesn't depend on which cases are in a sample.
+        (hash_of_name(name).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) % self.of == self.part
+    }
+}
+
 /// In how many cases one runs: `usual`, unless the environment variable says otherwise.
 ///
 /// # Errors
@@ -65,6 +108,21 @@ pub fn every(usual: usize) -> Result<usize, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn each_case_belongs_to_one_shard() {
+        let shards: Vec<Shard> = (0..5).map(|part| Shard::parse(&format!("{part}/5")).unwrap()).collect();
+        let mut counts = [0; 5];
+        for name in (0..3000).map(|i| format!("conv2d/k{i}_c{}", i % 7)) {
+            let chosen: Vec<usize> = (0..5).filter(|&part| shards[part].has(&name)).collect();
+            assert_eq!(chosen.len(), 1, "{name}");
+            counts[chosen[0]] += 1;
+        }
+        assert!(counts.iter().all(|count| (480..=720).contains(count)), "{counts:?}");
+        for wrong in ["", "5/5", "1", "1/x", "-1/2", "0/0"] {
+            assert!(Shard::parse(wrong).is_err(), "{wrong:?}");
+        }
+    }
 
     #[test]
     fn samples_are_as_large_as_they_should_be() {

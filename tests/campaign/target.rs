@@ -58,6 +58,11 @@ impl Target for WebGpu {
         self.0.device().map(wgpu::Device::destroy).is_some()
     }
 
+    fn device_bytes(&self) -> usize {
+        let report = self.0.device().and_then(wgpu::Device::generate_allocator_report);
+        report.map_or(0, |report| report.total_reserved_bytes as usize)
+    }
+
     fn gauges(&self) -> Vec<(&'static str, usize)> {
         vec![("kernels", self.0.compiled_kernels()), ("bind groups", self.0.cached_bind_groups())]
     }

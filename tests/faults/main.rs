@@ -72,6 +72,7 @@ fn for_every_backend(tested: &Arc<BackendUnderTest>) -> Vec<Trial> {
             ("refused/every_thread_is_told", refused::every_thread_is_told),
             ("refused/a_read", refused::a_read_of_a_refused_batch),
             ("refused_memory", refused_memory::run),
+            ("refused/reused_memory_is_whole", refused::reused_memory_is_whole),
             ("waits", waits::run),
         ]);
     }

@@ -136,3 +136,24 @@ pub(crate) fn a_read_of_a_refused_batch(tested: &BackendUnderTest) -> Result<(),
     }
     program::check(&backend)
 }
+
+/// What spoiled memory is forgotten when it is freed and allocated anew: a thread that begins later and reads
+/// it is told of nothing.
+pub(crate) fn reused_memory_is_whole(tested: &BackendUnderTest) -> Result<(), String> {
+    let backend = open(tested)?;
+    let told = |error: BackendError| format!("{error:?}");
+    let ptr = backend.alloc(4 * N).map_err(told)?;
+    backend.fill(ptr, DType::F32, N, 1.0).map_err(told)?;
+    spoil_batch(&backend).map_err(told)?;
+    is_driver(backend.synchronize(), "synchronize after a refused batch")?;
+    backend.free(ptr).map_err(told)?;
+    let ptr = backend.alloc(4 * N).map_err(told)?;
+    backend.copy_htod(ptr, &[3; 4 * N]).map_err(told)?;
+    let mut got = vec![0; 4 * N];
+    let read = thread::scope(|scope| scope.spawn(|| backend.copy_dtoh(&mut got, ptr)).join());
+    match read.map_err(|_| "a panic")? {
+        Ok(()) if got == [3; 4 * N] => program::check(&backend),
+        Ok(()) => Err(format!("the memory is {}", got[0])),
+        Err(error) => Err(format!("a later thread's read of memory that was allocated anew gave {error:?}")),
+    }
+}

@@ -1,5 +1,6 @@
 //! The calls that programs are made of.
 
+use backend_api::quant::QuantFormat;
 use backend_api::{BinaryOp, CompareOp, DType, ReduceOp, ScatterOp, UnaryOp};
 use serde::{Deserialize, Serialize};
 
@@ -213,12 +214,77 @@ pub enum Call {
         op: ScatterOp,
         #[serde(with = "dtype")]
         dtype: DType,
+        /// The element type of what arrives.
+        #[serde(with = "dtype")]
+        from: DType,
         table: Slot,
         indices: Slot,
         src: Slot,
         rows: usize,
         columns: usize,
         count: usize,
+    },
+    TopK {
+        #[serde(with = "dtype")]
+        dtype: DType,
+        src: Slot,
+        dst: Slot,
+        values: Option<Slot>,
+        rows: usize,
+        columns: usize,
+        k: usize,
+        largest: bool,
+    },
+    /// The likeliest token of each row, by a temperature of 0 or by keeping one.
+    Sample {
+        #[serde(with = "dtype")]
+        dtype: DType,
+        src: Slot,
+        dst: Slot,
+        rows: usize,
+        columns: usize,
+        cold: bool,
+        /// Tokens whose logits are halved or doubled, whichever is less.
+        window: Option<Slot>,
+        len: usize,
+    },
+    /// `C = residual + relu?(A · Bᵀ + bias)`, packed; the residual is C itself.
+    QuantMatmul {
+        format: usize,
+        #[serde(with = "dtype")]
+        from: DType,
+        #[serde(with = "dtype")]
+        to: DType,
+        a: Slot,
+        b: Slot,
+        c: Slot,
+        bias: Option<Slot>,
+        m: usize,
+        n: usize,
+        k: usize,
+        relu: bool,
+        residual: bool,
+    },
+    QuantGather {
+        format: usize,
+        #[serde(with = "dtype")]
+        dtype: DType,
+        table: Slot,
+        indices: Slot,
+        dst: Slot,
+        rows: usize,
+        columns: usize,
+        count: usize,
+    },
+    Dequantize {
+        format: usize,
+        #[serde(with = "dtype")]
+        dtype: DType,
+        src: Slot,
+        dst: Slot,
+        rows: usize,
+        columns: usize,
+        ld: usize,
     },
     Permute {
         #[serde(with = "dtype")]
@@ -300,6 +366,18 @@ pub enum Call {
     /// `init`: nothing on a device that works, a new one after a loss.
     Init,
 }
+
+/// The formats of quantised matrices in programs, which name them by their place here.
+pub(super) const QUANT_FORMATS: [QuantFormat; 8] = [
+    QuantFormat::Q8_0,
+    QuantFormat::Q4_0,
+    QuantFormat::Q4_K,
+    QuantFormat::Q5_K,
+    QuantFormat::Q6_K,
+    QuantFormat::U4 { group: 16, zero_points: true },
+    QuantFormat::U4 { group: 32, zero_points: false },
+    QuantFormat::U4 { group: 256, zero_points: true },
+];
 
 impl Call {
     /// Whether the call waits for the work before it, and so must tell what went wrong with it. A read of

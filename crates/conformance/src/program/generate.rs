@@ -8,6 +8,8 @@ use super::invoke::{Returned, invoke};
 use super::{Call, Model, Program, Slot};
 use crate::rng::Rng;
 
+mod quantised;
+
 /// What kind of programs to generate.
 #[derive(Clone, Copy, Debug)]
 pub struct Profile {
@@ -380,7 +382,9 @@ impl Author {
     fn compute(&mut self) -> Call {
         let (a, b, dst) = (self.input(), self.input(), self.own());
         let dtype = self.dtype(a);
-        let call = match self.rng.below(18) {
+        let call = match self.rng.below(22) {
+            18 => return self.ordered(dtype, a, dst),
+            19..=21 => return self.quantised([a, b, dst]),
             0 | 1 => {
                 let op = self.rng.pick(&[
                     UnaryOp::Relu,
@@ -389,6 +393,10 @@ impl Author {
                     UnaryOp::Square,
                     UnaryOp::Sign,
                     UnaryOp::Floor,
+                    UnaryOp::Trunc,
+                    UnaryOp::ThresholdedRelu,
+                    UnaryOp::Shrink,
+                    UnaryOp::BitNot,
                 ]);
                 Call::Unary { op, dtype, src: a, dst, n: self.fitting(&[(a, dtype), (dst, dtype)]) }
             }
@@ -457,6 +465,14 @@ impl Author {
             BinaryOp::Min,
             BinaryOp::Add,
             BinaryOp::Div,
+            BinaryOp::Rem,
+            BinaryOp::Mod,
+            BinaryOp::Prelu,
+            BinaryOp::BitAnd,
+            BinaryOp::BitOr,
+            BinaryOp::BitXor,
+            BinaryOp::Shl,
+            BinaryOp::Shr,
         ];
         let op = self.rng.pick(&ops);
         let broadcast = self.rng.one_in(3);
@@ -483,9 +499,16 @@ impl Author {
             let rows = self.fitting(&[(a, dtype)]) / columns;
             return Call::Gather { dtype, table: a, indices, dst, rows, columns, count };
         }
-        let ops = [ScatterOp::Assign, ScatterOp::Add, ScatterOp::Max, ScatterOp::Min];
+        let ops = [ScatterOp::Assign, ScatterOp::Add, ScatterOp::Mul, ScatterOp::Max, ScatterOp::Min];
+        let (op, from) = (self.rng.pick(&ops), dtype);
+        // What is put into a table of the other floating-point type is converted.
+        let dtype = match from {
+            DType::F32 if op == ScatterOp::Assign && self.rng.one_in(2) => DType::F16,
+            DType::F16 if op == ScatterOp::Assign && self.rng.one_in(2) => DType::F32,
+            _ => from,
+        };
         let rows = self.fitting(&[(dst, dtype)]) / columns;
-        Call::Scatter { op: self.rng.pick(&ops), dtype, table: dst, indices, src: a, rows, columns, count }
+        Call::Scatter { op, dtype, from, table: dst, indices, src: a, rows, columns, count }
     }
 
     fn movement(&mut self, dtype: DType, [a, b, dst]: [Slot; 3]) -> Call {

@@ -1,12 +1,14 @@
 //! A call with the handles of a backend.
 
 use backend_api::desc::{
-    AffineDesc, BinaryDesc, ClampDesc, CompareDesc, ConcatDesc, CopyDesc, CumSumDesc, GatherDesc, IndexShape,
-    MatmulDesc, Matrix, PadDesc, PermuteDesc, ReduceDesc, ScatterDesc, SliceDesc, TensorDesc, UnaryDesc,
-    WhereDesc,
+    AffineDesc, BinaryDesc, ClampDesc, CompareDesc, ConcatDesc, CopyDesc, CumSumDesc, DequantizeDesc,
+    GatherDesc, IndexShape, MatmulDesc, Matrix, PadDesc, PermuteDesc, QuantGatherDesc, QuantMatmulDesc,
+    QuantMatrix, ReduceDesc, RepetitionPenalty, SampleDesc, ScatterDesc, SliceDesc, TensorDesc, TopKDesc,
+    UnaryDesc, WhereDesc,
 };
-use backend_api::{BackendResult, BackendTranspose, BinaryOp, ComputeBackend, DType};
+use backend_api::{Activation, BackendResult, BackendTranspose, BinaryOp, ComputeBackend, DType};
 
+use super::call::QUANT_FORMATS;
 use super::{Call, Slot};
 use crate::rng::Rng;
 
@@ -131,10 +133,26 @@ fn compute(call: &Call, backend: &dyn ComputeBackend, ptr: &dyn Fn(Slot) -> u64)
             let shape = IndexShape { rows, columns, count };
             backend.gather(&GatherDesc::new(dtype, table, indices, dst, shape))
         }
-        Call::Scatter { op, dtype, table, indices, src, rows, columns, count } => {
+        Call::Scatter { op, dtype, from, table, indices, src, rows, columns, count } => {
             let [table, indices, src] = [table, indices, src].map(ptr);
             let shape = IndexShape { rows, columns, count };
-            backend.scatter(&ScatterDesc::new(op, dtype, table, indices, src, shape))
+            let desc = ScatterDesc::new(op, dtype, table, indices, src, shape);
+            backend.scatter(&desc.with_source_dtype(from))
+        }
+        Call::TopK { dtype, src, dst, values, rows, columns, k, largest } => {
+            let mut desc = TopKDesc::new(dtype, ptr(src), ptr(dst), rows, columns, k);
+            (desc.values, desc.largest) = (values.map(ptr), largest);
+            backend.top_k(&desc)
+        }
+        Call::Sample { dtype, src, dst, rows, columns, cold, window, len } => {
+            let desc = SampleDesc::new(dtype, ptr(src), ptr(dst), rows, columns, 0);
+            let mut desc = if cold { desc.with_temperature(0.0) } else { desc.with_top_k(1) };
+            let repetition = |slot| RepetitionPenalty { window: ptr(slot), len, penalty: 2.0 };
+            desc.repetition = window.map(repetition);
+            backend.sample(&desc)
+        }
+        Call::QuantMatmul { .. } | Call::QuantGather { .. } | Call::Dequantize { .. } => {
+            quantised(call, backend, ptr)
         }
         Call::Permute { dtype, src, dst, rows, columns } => {
             let (from, to) = ([rows, columns], [columns, rows]);
@@ -161,6 +179,31 @@ fn compute(call: &Call, backend: &dyn ComputeBackend, ptr: &dyn Fn(Slot) -> u64)
             let [a, b, dst] = [a, b, dst].map(ptr);
             let add = |backend: &dyn ComputeBackend| backend.binary(BinaryOp::Add, a, b, dst, n);
             pollster::block_on(backend.warm_up_async(&[&add]))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn quantised(call: &Call, backend: &dyn ComputeBackend, ptr: &dyn Fn(Slot) -> u64) -> BackendResult<()> {
+    let matrix = |slot, format: usize, rows, columns| {
+        QuantMatrix::new(ptr(slot), QUANT_FORMATS[format % QUANT_FORMATS.len()], rows, columns)
+    };
+    match *call {
+        Call::QuantMatmul { format, from, to, a, b, c, bias, m, n, k, relu, residual } => {
+            let (a, c) = (Matrix::new(ptr(a), from, k.max(1)), Matrix::new(ptr(c), to, n.max(1)));
+            let mut desc = QuantMatmulDesc::new(m, a, matrix(b, format, n, k), c);
+            desc.bias = bias.map(ptr);
+            desc.activation = if relu { Activation::Relu } else { Activation::Identity };
+            desc.residual = residual.then_some(c);
+            backend.quant_matmul(&desc)
+        }
+        Call::QuantGather { format, dtype, table, indices, dst, rows, columns, count } => {
+            let table = matrix(table, format, rows, columns);
+            backend.quant_gather(&QuantGatherDesc::new(dtype, table, ptr(indices), ptr(dst), count))
+        }
+        Call::Dequantize { format, dtype, src, dst, rows, columns, ld } => {
+            let output = Matrix::new(ptr(dst), dtype, ld);
+            backend.dequantize(&DequantizeDesc::new(matrix(src, format, rows, columns), output))
         }
         _ => Ok(()),
     }

@@ -3,7 +3,7 @@
 use backend_api::{BackendResult, ComputeBackend};
 
 use super::pool::Pool;
-use super::{Call, elementwise, images, memory, movement, products, rows};
+use super::{Call, elementwise, images, memory, movement, products, quant, rows};
 use crate::rng::Rng;
 
 pub(super) fn call<'a>(
@@ -16,7 +16,7 @@ pub(super) fn call<'a>(
 
 /// A call of any method with any arguments.
 pub(super) fn random<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
-    let methods: [fn(&mut Rng, &Pool<'_>) -> Call<'a>; 43] = [
+    let methods: [fn(&mut Rng, &Pool<'_>) -> Call<'a>; 46] = [
         products::gemm,
         products::batched_gemm,
         products::conv2d,
@@ -60,6 +60,9 @@ pub(super) fn random<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
         movement::pad,
         movement::concat,
         memory::alloc,
+        quant::quant_matmul,
+        quant::quant_gather,
+        quant::dequantize,
     ];
     rng.pick(&methods)(rng, pool)
 }

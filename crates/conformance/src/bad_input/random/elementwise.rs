@@ -1,9 +1,9 @@
 //! Random element-wise operations and copies.
 
 use backend_api::desc::{
-    AffineDesc, BinaryDesc, ClampDesc, CompareDesc, CopyDesc, TensorDesc, UnaryDesc, WhereDesc,
+    AffineDesc, BinaryDesc, ClampDesc, CompareDesc, CopyDesc, TensorDesc, UnaryDesc, Value, WhereDesc,
 };
-use backend_api::{BinaryOp, CompareOp, DType, UnaryOp};
+use backend_api::{BackendResult, BinaryOp, CompareOp, DType, UnaryOp};
 
 use super::Call;
 use super::calls::call;
@@ -86,20 +86,30 @@ pub(super) fn tensors<const N: usize>(rng: &mut Rng, pool: &Pool<'_>) -> [Tensor
 
 pub(super) fn unary_ext<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
     let (op, [input, output]) = (rng.pick(UnaryOp::ALL), tensors(rng, pool));
-    let operands = UnaryDesc::new(op, input.desc(), output.desc()).operands("unary_ext");
-    let verdict = pool.check("unary_ext", operands.map(|(operands, _)| operands));
-    call(format!("unary_ext {op:?} {input:?} {output:?}"), verdict, move |b| {
-        b.unary_ext(&UnaryDesc::new(op, input.desc(), output.desc()))
-    })
+    let usual = op.default_parameters();
+    let [alpha, beta] = usual.map(|usual| if rng.one_in(2) { factor(rng) } else { usual });
+    let label = format!("unary_ext {op:?} {input:?} {output:?} {alpha} {beta}");
+    let with_desc = move |f: &mut dyn FnMut(&UnaryDesc<'_>) -> BackendResult<()>| {
+        f(&UnaryDesc::new(op, input.desc(), output.desc()).with_alpha(alpha).with_beta(beta))
+    };
+    let verdict =
+        with_desc(&mut |d| pool.check("unary_ext", d.operands("unary_ext").map(|(operands, _)| operands)));
+    call(label, verdict, move |b| with_desc(&mut |d| b.unary_ext(d)))
 }
 
 pub(super) fn binary_ext<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
     let (op, [x, y, output]) = (rng.pick(BinaryOp::ALL), tensors(rng, pool));
-    let operands = BinaryDesc::new(op, x.desc(), y.desc(), output.desc()).operands("binary_ext");
-    let verdict = pool.check("binary_ext", operands.map(|(operands, _)| operands));
-    call(format!("binary_ext {op:?} {x:?} {y:?} {output:?}"), verdict, move |b| {
-        b.binary_ext(&BinaryDesc::new(op, x.desc(), y.desc(), output.desc()))
-    })
+    let numbers: [Option<f64>; 2] =
+        std::array::from_fn(|_| if rng.one_in(6) { Some(factor(rng)) } else { None });
+    let label = format!("binary_ext {op:?} {x:?} {y:?} {output:?}, numbers {numbers:?}");
+    let with_desc = move |f: &mut dyn FnMut(&BinaryDesc<'_>) -> BackendResult<()>| {
+        let value = |number: Option<f64>, tensor| number.map_or(Value::Tensor(tensor), Value::Scalar);
+        let (a, b) = (value(numbers[0], x.desc()), value(numbers[1], y.desc()));
+        f(&BinaryDesc::new(op, a, b, output.desc()))
+    };
+    let verdict =
+        with_desc(&mut |d| pool.check("binary_ext", d.operands("binary_ext").map(|(operands, _)| operands)));
+    call(label, verdict, move |b| with_desc(&mut |d| b.binary_ext(d)))
 }
 
 pub(super) fn copy<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {

@@ -12,6 +12,7 @@ mod memory;
 mod movement;
 mod pool;
 mod products;
+mod quant;
 mod rows;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -4,7 +4,7 @@ use backend_api::desc::{
     AttentionAlignment, AttentionDesc, AttentionMask, AttentionShape, Bias, BiasAxis, ConvDesc, HeadLayout,
     MatmulDesc, Matrix,
 };
-use backend_api::{Activation, BackendTranspose, DType};
+use backend_api::{Activation, BackendTranspose, DType, MathMode};
 
 use super::Call;
 use super::calls::call;
@@ -85,6 +85,11 @@ pub(super) fn matmul<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
     let ptr = pool.pick(rng);
     d.bias = maybe(rng, Bias { ptr, axis });
     d.activation = rng.pick(Activation::ALL);
+    d.math = rng.pick(MathMode::ALL);
+    for matrix in [&mut d.a, &mut d.b, &mut d.c] {
+        let offset = size(rng);
+        matrix.offset = maybe(rng, offset).unwrap_or(0);
+    }
     let verdict = pool.check("matmul", d.operands("matmul"));
     call(format!("{d:?}"), verdict, move |b| b.matmul(&d))
 }
@@ -157,8 +162,9 @@ pub(super) fn attention_ext<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
     d.v_head_dim = maybe(rng, v_head_dim).unwrap_or(d.head_dim);
     d.softcap = factor(rng);
     let strides = |rng: &mut Rng| {
-        let [batch, head, token] = sizes(rng);
-        maybe(rng, HeadLayout { offset: 0, batch, head, token })
+        let [offset, batch, head, token] = sizes(rng);
+        let offset = maybe(rng, offset).unwrap_or(0);
+        maybe(rng, HeadLayout { offset, batch, head, token })
     };
     d.q_layout = strides(rng);
     d.o_layout = strides(rng);

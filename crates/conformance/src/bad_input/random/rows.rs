@@ -164,8 +164,9 @@ pub(super) fn rope<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
     d.start = maybe(rng, start).unwrap_or(0);
     d.positions = maybe(rng, positions);
     for strides in [&mut d.input_layout, &mut d.output_layout] {
-        let [batch, head, token] = sizes(rng);
-        *strides = maybe(rng, HeadLayout { offset: 0, batch, head, token });
+        let [offset, batch, head, token] = sizes(rng);
+        let offset = maybe(rng, offset).unwrap_or(0);
+        *strides = maybe(rng, HeadLayout { offset, batch, head, token });
     }
     let verdict = pool.check("rope", d.operands("rope"));
     call(format!("{d:?}"), verdict, move |b| b.rope(&d))
@@ -224,8 +225,10 @@ pub(super) fn random<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
     } else {
         Distribution::Normal { mean: first, std: second }
     };
-    let d = RandomDesc::new(pool.pick(rng), dtype(rng), size(rng), rng.next_u64(), distribution)
+    let mut d = RandomDesc::new(pool.pick(rng), dtype(rng), size(rng), rng.next_u64(), distribution)
         .with_offset(rng.next_u64() >> rng.below(64));
+    let offset = pool.pick(rng);
+    d.offset_ptr = maybe(rng, offset);
     let verdict = pool.check("random", d.operands("random"));
     call(format!("{d:?}"), verdict, move |b| b.random(&d))
 }

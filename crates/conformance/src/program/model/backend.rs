@@ -5,7 +5,7 @@ use backend_api::{
     BackendFuture, BackendResult, Capabilities, Command, ComputeBackend, DeviceInfo, Operation,
 };
 
-use super::{Model, ops, rows};
+use super::{Model, ops, order, quant, rows};
 
 impl Model {
     fn copy_bytes(&self, dst: u64, src: u64, bytes: usize) -> BackendResult<()> {
@@ -54,6 +54,11 @@ impl ComputeBackend for Model {
             Command::CumSum(desc) => rows::cumsum(&mut self.memory(), desc),
             Command::Gather(desc) => rows::gather(&mut self.memory(), desc),
             Command::Scatter(desc) => rows::scatter(&mut self.memory(), desc),
+            Command::TopK(desc) => order::top_k(&mut self.memory(), desc),
+            Command::Sample(desc) => order::sample(&mut self.memory(), desc),
+            Command::QuantMatmul(desc) => quant::matmul(&mut self.memory(), desc),
+            Command::QuantGather(desc) => quant::gather(&mut self.memory(), desc),
+            Command::Dequantize(desc) => quant::dequantize(&mut self.memory(), desc),
             Command::Fill { dst, dtype, n, value } => ops::fill(&mut self.memory(), dst, dtype, n, value),
             Command::CopyBytes { dst, src, bytes } => self.copy_bytes(dst, src, bytes),
             _ => Err(self.unsupported(op)),

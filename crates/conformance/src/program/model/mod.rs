@@ -5,6 +5,8 @@ mod element;
 mod graphs;
 mod memory;
 mod ops;
+mod order;
+mod quant;
 mod rows;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};

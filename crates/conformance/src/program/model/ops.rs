@@ -98,7 +98,11 @@ pub(super) fn unary(memory: &mut Memory, desc: &UnaryDesc<'_>) -> BackendResult<
         UnaryOp::Neg => Some(-x),
         UnaryOp::Square => Some(x.wrapping_mul(x)),
         UnaryOp::Sign => Some(x.signum()),
-        UnaryOp::Floor | UnaryOp::Ceil | UnaryOp::Round => Some(x),
+        UnaryOp::Floor | UnaryOp::Ceil | UnaryOp::Round | UnaryOp::Trunc => Some(x),
+        // With the parameters that are given where a program gives none: above 1, and beyond a half.
+        UnaryOp::ThresholdedRelu => Some(if x > 1 { x } else { 0 }),
+        UnaryOp::Shrink => Some(x),
+        UnaryOp::BitNot => Some(!x),
         _ => None,
     })
 }
@@ -116,11 +120,25 @@ pub(super) fn binary(memory: &mut Memory, desc: &BinaryDesc<'_>) -> BackendResul
             BinaryOp::Max => Some(a.max(b)),
             BinaryOp::Min => Some(a.min(b)),
             BinaryOp::Div if !dtype.is_float() => Some(a.checked_div(b).unwrap_or(0)),
+            BinaryOp::Rem if !dtype.is_float() || b != 0 => Some(a.checked_rem(b).unwrap_or(0)),
+            BinaryOp::Mod if !dtype.is_float() || b != 0 => Some(floor_mod(a, b)),
+            BinaryOp::Prelu if dtype.is_float() => Some(if a >= 0 { a } else { a.wrapping_mul(b) }),
+            BinaryOp::BitAnd => Some(a & b),
+            BinaryOp::BitOr => Some(a | b),
+            BinaryOp::BitXor => Some(a ^ b),
+            BinaryOp::Shl => Some(if (0..32).contains(&b) { a << b } else { 0 }),
+            BinaryOp::Shr => Some(a >> if (0..32).contains(&b) { b } else { 63 }),
             _ => None,
         }
     });
     store(memory, &desc.output, numbers.map(|number| Element::of(dtype, number)).collect::<Vec<_>>());
     Ok(())
+}
+
+/// The remainder with the sign of the divisor; 0 by 0.
+fn floor_mod(a: i64, b: i64) -> i64 {
+    let rest = a.checked_rem(b).unwrap_or(0);
+    if rest != 0 && (rest < 0) != (b < 0) { rest + b } else { rest }
 }
 
 pub(super) fn compare(memory: &mut Memory, desc: &CompareDesc<'_>) -> BackendResult<()> {

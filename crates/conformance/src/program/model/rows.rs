@@ -132,8 +132,7 @@ pub(super) fn gather(memory: &mut Memory, desc: &GatherDesc) -> BackendResult<()
 
 pub(super) fn scatter(memory: &mut Memory, desc: &ScatterDesc) -> BackendResult<()> {
     memory.check("scatter", &desc.operands("scatter")?)?;
-    // The generator asks for no conversion.
-    let &ScatterDesc { dtype, rows, columns, count, .. } = desc;
+    let &ScatterDesc { dtype, source_dtype, rows, columns, count, .. } = desc;
     let indices: Option<Vec<i64>> =
         (0..count).map(|i| memory.get(desc.indices, DType::U32, i).number(DType::U32)).collect();
     for (row, column) in (0..rows).flat_map(|row| (0..columns).map(move |column| (row, column))) {
@@ -144,12 +143,17 @@ pub(super) fn scatter(memory: &mut Memory, desc: &ScatterDesc) -> BackendResult<
         };
         let named = indices.iter().enumerate().filter(|&(_, &index)| index == row as i64);
         let arriving: Vec<Element> =
-            named.map(|(i, _)| memory.get(desc.source, dtype, i * columns + column)).collect();
+            named.map(|(i, _)| memory.get(desc.source, source_dtype, i * columns + column)).collect();
         let (Some(&last), before) = (arriving.last(), memory.get(desc.table, dtype, place)) else { continue };
         let mut numbers = std::iter::once(before).chain(arriving).map(|element| element.number(dtype));
         let combined = match desc.op {
-            ScatterOp::Assign => last,
+            ScatterOp::Assign if source_dtype == dtype => last,
+            ScatterOp::Assign => Element::of(dtype, last.number(source_dtype)),
             ScatterOp::Add => Element::of(dtype, sum(dtype, numbers)),
+            ScatterOp::Mul => {
+                let all: Option<Vec<i64>> = numbers.collect();
+                Element::of(dtype, all.and_then(|all| product(dtype, &all)))
+            }
             op => {
                 let all: Option<Vec<i64>> = numbers.by_ref().collect();
                 let extreme = |all: Vec<i64>| match op {

@@ -1,0 +1,70 @@
+//! Random operations on quantised matrices.
+
+use backend_api::Activation;
+use backend_api::desc::{DequantizeDesc, Matrix, QuantGatherDesc, QuantMatmulDesc, QuantMatrix};
+use backend_api::quant::QuantFormat;
+
+use super::Call;
+use super::calls::call;
+use super::draw::{dtype, factor, maybe, size, sizes};
+use super::pool::Pool;
+use crate::rng::Rng;
+
+/// A matrix of a few blocks most of the time, so that it fits.
+fn matrix(rng: &mut Rng, pool: &Pool<'_>) -> QuantMatrix {
+    let group = match rng.below(6) {
+        0 => size(rng),
+        _ => 16 << rng.below(5),
+    };
+    let format = match rng.below(8) {
+        0..=2 => QuantFormat::U4 { group, zero_points: rng.one_in(2) },
+        _ => rng.pick(&QuantFormat::GGUF),
+    };
+    let [rows, columns] = sizes(rng);
+    let columns = match format {
+        QuantFormat::U4 { .. } => columns,
+        _ if rng.one_in(6) => columns,
+        _ => format.block_elements().saturating_mul(columns.min(1 << 40)),
+    };
+    QuantMatrix::new(pool.pick(rng), format, rows, columns)
+}
+
+/// Rows that are as long as they have to be, or longer, most of the time.
+fn operand(rng: &mut Rng, pool: &Pool<'_>, columns: usize) -> Matrix {
+    let ld = match rng.below(6) {
+        0 => size(rng),
+        slack => columns.max(1).saturating_add(slack / 4),
+    };
+    let matrix = Matrix::new(pool.pick(rng), dtype(rng), ld);
+    if rng.one_in(4) { matrix.with_offset(size(rng)) } else { matrix }
+}
+
+pub(super) fn quant_matmul<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
+    let b = matrix(rng, pool);
+    let (a, c) = (operand(rng, pool, b.columns), operand(rng, pool, b.rows));
+    let mut d = QuantMatmulDesc::new(size(rng), a, b, c).with_alpha(factor(rng));
+    let mut residual = if rng.one_in(2) { c } else { operand(rng, pool, b.rows) };
+    if !rng.one_in(4) {
+        residual.dtype = c.dtype;
+    }
+    let bias = pool.pick(rng);
+    (d.bias, d.residual) = (maybe(rng, bias), maybe(rng, residual));
+    d.activation = rng.pick(Activation::ALL);
+    let verdict = pool.check("quant_matmul", d.operands("quant_matmul"));
+    call(format!("{d:?}"), verdict, move |b| b.quant_matmul(&d))
+}
+
+pub(super) fn quant_gather<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
+    let table = matrix(rng, pool);
+    let [indices, output] = std::array::from_fn(|_| pool.pick(rng));
+    let d = QuantGatherDesc::new(dtype(rng), table, indices, output, size(rng));
+    let verdict = pool.check("quant_gather", d.operands("quant_gather"));
+    call(format!("{d:?}"), verdict, move |b| b.quant_gather(&d))
+}
+
+pub(super) fn dequantize<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
+    let input = matrix(rng, pool);
+    let d = DequantizeDesc::new(input, operand(rng, pool, input.columns));
+    let verdict = pool.check("dequantize", d.operands("dequantize"));
+    call(format!("{d:?}"), verdict, move |b| b.dequantize(&d))
+}
