@@ -184,8 +184,11 @@ impl Call {
         let scratch = ctx.scratch(op, self.rows * parts * 3 * DType::F32.size())?;
         let found = ctx.output(op, &scratch, DType::F32)?;
         params.parts = parts as u32;
-        let first = ctx.input(op, &slices.x, dtype, &found)?;
-        let second = ctx.optional_input(op, slices.residual.as_ref(), dtype, &found)?;
+        // Read through the windows whose offsets decided the vector width; an operand that the output
+        // overwrites is still whole.
+        let read =
+            |place, bound: &Window| if place == Place::Output { output.clone() } else { bound.clone() };
+        let (first, second) = (read(input_place, &x), read(residual_place, &residual));
         let sums = Params {
             x_offset: first.offset / width,
             residual_offset: second.offset / width,
