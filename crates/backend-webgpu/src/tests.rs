@@ -1,5 +1,8 @@
 //! What the suites can't reach: faults that no caller can bring about, and what is not in the contract.
 
+use std::cell::RefCell;
+use std::sync::Arc;
+use std::thread;
 use std::time::Duration;
 
 use backend_api::{BackendError, BackendTranspose, ComputeBackend, DType, ErrorKind, ReduceOp, Registry};
@@ -171,6 +174,33 @@ fn a_warm_up_returns_what_its_operations_return() {
     let error = pollster::block_on(backend.warm_up_async(&[&short])).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::BufferTooSmall);
     assert_eq!(backend.compiled_kernels(), 0);
+}
+
+/// A cache of handles that frees them when its thread ends. The locals of a thread are destroyed in the
+/// reverse order of their first use, so that the backend's own are gone by then.
+#[test]
+fn calls_may_come_from_destructors_of_a_threads_locals() {
+    struct Cached(Arc<WebGpuBackend>, u64);
+    impl Drop for Cached {
+        fn drop(&mut self) {
+            let Self(backend, ptr) = self;
+            backend.fill(*ptr, DType::F32, 1, 1.0).unwrap();
+            backend.synchronize().unwrap();
+            backend.free(*ptr).unwrap();
+        }
+    }
+    thread_local! {
+        static CACHE: RefCell<Option<Cached>> = const { RefCell::new(None) };
+    }
+    let backend = Arc::new(backend());
+    let ptr = backend.alloc(4).unwrap();
+    let shared = Arc::clone(&backend);
+    let caller = thread::spawn(move || {
+        CACHE.with_borrow_mut(|cache| *cache = Some(Cached(Arc::clone(&shared), ptr)));
+        shared.fill(ptr, DType::F32, 1, 0.0).unwrap();
+    });
+    caller.join().unwrap();
+    assert_eq!(backend.free(ptr).unwrap_err().kind(), ErrorKind::InvalidHandle, "it is freed");
 }
 
 #[test]
