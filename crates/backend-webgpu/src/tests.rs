@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use backend_api::{BackendError, BackendTranspose, ComputeBackend, DType, ErrorKind, ReduceOp, Registry};
 use half::f16;
+use parking_lot::Mutex;
 
 use crate::WebGpuBackend;
 use crate::kernels::{KernelSource, Variant};
@@ -174,6 +175,36 @@ fn a_warm_up_returns_what_its_operations_return() {
     let error = pollster::block_on(backend.warm_up_async(&[&short])).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::BufferTooSmall);
     assert_eq!(backend.compiled_kernels(), 0);
+}
+
+/// Bytes that aren't whole words are written by a kernel, as zeros are.
+#[test]
+fn a_warm_up_makes_transfers_and_allocations() {
+    let backend = backend();
+    let [whole, part] = [(); 2].map(|()| backend.alloc(8).unwrap());
+    for ptr in [whole, part] {
+        backend.copy_htod(ptr, &[9; 8]).unwrap();
+    }
+    // Freed memory that alloc_zeroed may be given again.
+    let used = backend.alloc(1002).unwrap();
+    backend.copy_htod(used, &[9; 1002]).unwrap();
+    backend.free(used).unwrap();
+    let zeroed = Mutex::new(0);
+    let transfers = |backend: &dyn ComputeBackend| {
+        backend.copy_htod(whole, &[1, 2, 3, 4])?;
+        backend.copy_htod(part, &[1, 2, 3])?;
+        *zeroed.lock() = backend.alloc_zeroed(1002)?;
+        Ok(())
+    };
+    pollster::block_on(backend.warm_up_async(&[&transfers])).unwrap();
+    let read = |ptr, bytes| {
+        let mut read = vec![7; bytes];
+        backend.copy_dtoh(&mut read, ptr).unwrap();
+        read
+    };
+    assert_eq!(read(whole, 8), [1, 2, 3, 4, 9, 9, 9, 9]);
+    assert_eq!(read(part, 8), [1, 2, 3, 9, 9, 9, 9, 9]);
+    assert_eq!(read(*zeroed.lock(), 1002), [0; 1002]);
 }
 
 /// A cache of handles that frees them when its thread ends. The locals of a thread are destroyed in the
