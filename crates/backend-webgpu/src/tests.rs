@@ -1,7 +1,7 @@
 //! What the suites can't reach: faults that no caller can bring about, and what is not in the contract.
 
 use std::cell::RefCell;
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
 
@@ -10,6 +10,7 @@ use half::f16;
 use parking_lot::Mutex;
 
 use crate::WebGpuBackend;
+use crate::device;
 use crate::kernels::{KernelSource, Variant};
 
 static BROKEN: KernelSource = KernelSource {
@@ -232,6 +233,34 @@ fn calls_may_come_from_destructors_of_a_threads_locals() {
     });
     caller.join().unwrap();
     assert_eq!(backend.free(ptr).unwrap_err().kind(), ErrorKind::InvalidHandle, "it is freed");
+}
+
+/// While somebody compiles no device closes, but neither a drop nor another compilation waits for that.
+#[test]
+fn a_long_compilation_keeps_nobody_else_waiting() {
+    let closing = backend();
+    closing.set_timeout(Duration::from_millis(100)).unwrap();
+    let long = device::compiling();
+    let (closes, closed) = mpsc::channel();
+    let (compiles, compiled) = mpsc::channel();
+    let others = [
+        thread::spawn(move || {
+            drop(closing);
+            closes.send(()).unwrap();
+        }),
+        thread::spawn(move || {
+            for _ in 0..10 {
+                thread::sleep(Duration::from_millis(10));
+                drop(device::compiling());
+            }
+            compiles.send(()).unwrap();
+        }),
+    ];
+    let patience = Duration::from_secs(30);
+    closed.recv_timeout(patience).expect("the drop returns");
+    compiled.recv_timeout(patience).expect("others compile");
+    drop(long);
+    others.into_iter().for_each(|other| other.join().unwrap());
 }
 
 #[test]
