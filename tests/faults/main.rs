@@ -58,11 +58,12 @@ fn for_every_backend(tested: &Arc<BackendUnderTest>) -> Vec<Trial> {
     ];
     let is_webgpu = tested.selector.starts_with("webgpu");
     if is_webgpu {
-        checks.extend::<[(&str, Check); 12]>([
+        checks.extend::<[(&str, Check); 13]>([
             ("not_initialized", lifecycle::not_initialized),
             ("loss", loss::run),
             ("timeout", timeout::run),
             ("from_wgpu", interop::from_wgpu),
+            ("from_wgpu_with_low_limits", interop::from_wgpu_with_low_limits),
             ("export_and_import", interop::export_and_import),
             ("import_of_unfit_buffers", interop::unfit_buffers),
             ("import_of_known_buffers", interop::known_buffers),
