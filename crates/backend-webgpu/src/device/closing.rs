@@ -7,7 +7,9 @@
 use std::time::Duration;
 
 use crate::sync::atomic::{AtomicU64, Ordering};
-use crate::sync::{Instant, RwLock, RwLockReadGuard, thread};
+#[cfg(not(target_family = "wasm"))]
+use crate::sync::{Instant, thread};
+use crate::sync::{RwLock, RwLockReadGuard};
 
 /// Read by those that compile, written by those that close.
 #[cfg(not(feature = "shuttle"))]
@@ -31,9 +33,11 @@ pub(crate) struct LastHandle {
 }
 
 /// How long whoever closes keeps others from beginning to compile, again and again.
+#[cfg(not(target_family = "wasm"))]
 const TURN: Duration = Duration::from_millis(20);
 
 /// The time in between.
+#[cfg(not(target_family = "wasm"))]
 const PAUSE: Duration = Duration::from_millis(1);
 
 impl LastHandle {
@@ -42,6 +46,7 @@ impl LastHandle {
     }
 
     /// Has the device close in the background where others compile for longer than this after the drop.
+    #[cfg(not(target_family = "wasm"))]
     pub(crate) fn set_patience(&self, patience: Duration) {
         let milliseconds = u64::try_from(patience.as_millis()).unwrap_or(u64::MAX);
         self.patience_ms.store(milliseconds, Ordering::Relaxed);
@@ -50,24 +55,30 @@ impl LastHandle {
 
 impl Drop for LastHandle {
     fn drop(&mut self) {
-        let patience = Duration::from_millis(self.patience_ms.load(Ordering::Relaxed));
-        let Some(device) = self.device.take().and_then(|device| close_within(device, patience)) else {
-            return;
-        };
-        tracing::warn!("others compile for long; the device closes in the background");
-        // Where the system has no more threads, it closes at once.
-        _ = thread::Builder::new()
-            .name("webgpu-close".to_owned())
-            .spawn(move || close_within(device, Duration::MAX));
+        if let Some(device) = self.device.take() {
+            close(device, Duration::from_millis(self.patience_ms.load(Ordering::Relaxed)));
+        }
     }
 }
 
+/// A page has one thread, which doesn't compile now.
+#[cfg(target_family = "wasm")]
+fn close(device: wgpu::Device, _: Duration) {
+    drop(device);
+}
+
+#[cfg(not(target_family = "wasm"))]
+fn close(device: wgpu::Device, patience: Duration) {
+    let Some(device) = close_within(device, patience) else { return };
+    tracing::warn!("others compile for long; the device closes in the background");
+    // Where the system has no more threads, it closes at once.
+    let later = move || close_within(device, Duration::MAX);
+    _ = thread::Builder::new().name("webgpu-close".to_owned()).spawn(later);
+}
+
 /// Closes a device when nobody compiles; gives it back if somebody does all the time.
+#[cfg(not(target_family = "wasm"))]
 fn close_within(device: wgpu::Device, patience: Duration) -> Option<wgpu::Device> {
-    if cfg!(target_family = "wasm") {
-        // A page has one thread, which doesn't compile now.
-        return None;
-    }
     let start = Instant::now();
     loop {
         if let Some(_alone) = COMPILING.try_write_for(TURN) {
