@@ -105,13 +105,14 @@ fn main(
   }
   workgroupBarrier();
 
-  // How many are kept: those before which the share isn't full, down to the least weight.
+  // How many are kept: those before which the share isn't full, down to the least weight. None of weight 0: the
+  // sums are formed in another order than that of all weights, which they may never reach.
   var before = 0.0;
   for (var start = 0u; start < params.kept; start += 256u) {
     let place = start + lane;
     let value = weight(row, place, first);
     let around = scan(lane, value);
-    if place < params.kept && before + around.x < share && value >= params.min_p {
+    if value > 0.0 && before + around.x < share && value >= params.min_p {
       atomicMax(&kept_count, place + 1u);
     }
     before += sums[511];

@@ -1,6 +1,6 @@
 //! A device that someone else opened, and buffers that go to and fro.
 
-use backend_api::{ComputeBackend, ErrorKind, UnaryOp};
+use backend_api::{BackendError, ComputeBackend, ErrorKind, UnaryOp};
 use backend_webgpu::WebGpuBackend;
 use suites::BackendUnderTest;
 
@@ -55,6 +55,28 @@ pub(crate) fn from_wgpu(tested: &BackendUnderTest) -> Result<(), String> {
         Err(error) if error.kind() == ErrorKind::DeviceLost => Ok(()),
         other => Err(format!("free on a destroyed device gave {other:?}")),
     }
+}
+
+/// Devices with limits below what kernels need, which the driver would refuse when they run.
+pub(crate) fn from_wgpu_with_low_limits(tested: &BackendUnderTest) -> Result<(), String> {
+    let lowered: [(&str, fn(&mut wgpu::Limits)); 4] = [
+        ("workgroups_per_dimension", |limits| limits.max_compute_workgroups_per_dimension = 100),
+        ("invocations_per_workgroup", |limits| limits.max_compute_invocations_per_workgroup = 128),
+        ("workgroup_storage_size", |limits| limits.max_compute_workgroup_storage_size = 8192),
+        ("storage_buffers_per_shader_stage", |limits| limits.max_storage_buffers_per_shader_stage = 4),
+    ];
+    for (name, lower) in lowered {
+        let (instance, adapter, device, queue) = opened::open(tested, |adapter| {
+            let mut limits = wgpu::Limits::default().or_worse_values_from(&adapter.limits());
+            lower(&mut limits);
+            wgpu::DeviceDescriptor { required_limits: limits, ..Default::default() }
+        })?;
+        match WebGpuBackend::from_wgpu(instance, adapter, device, queue) {
+            Err(BackendError::Unsupported { need, .. }) if need.contains(name) => {}
+            other => return Err(format!("a low limit of {name} gave {other:?}")),
+        }
+    }
+    Ok(())
 }
 
 /// The backend's work, the caller's own pass over the same memory, and the backend's work again.

@@ -64,6 +64,7 @@ fn for_every_backend(tested: &Arc<BackendUnderTest>) -> Vec<Trial> {
             ("loss", loss::run),
             ("timeout", timeout::run),
             ("from_wgpu", interop::from_wgpu),
+            ("from_wgpu_with_low_limits", interop::from_wgpu_with_low_limits),
             ("export_and_import", interop::export_and_import),
             ("import_of_unfit_buffers", interop::unfit_buffers),
             ("import_of_known_buffers", interop::known_buffers),

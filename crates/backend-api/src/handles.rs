@@ -135,8 +135,12 @@ impl<B> HandleTable<B> {
         self.slots.is_empty()
     }
 
+    /// The key behind a handle; the null key for a number that no key has.
     fn key(&self, ptr: u64) -> DefaultKey {
-        KeyData::from_ffi(ptr ^ self.salt).into()
+        let value = ptr ^ self.salt;
+        let key = KeyData::from_ffi(value);
+        // Every number makes a key, but not every number comes from one.
+        if key.as_ffi() == value { key.into() } else { DefaultKey::null() }
     }
 }
 
@@ -163,6 +167,18 @@ mod tests {
         let again = table.insert("alloc", slice(8)).unwrap();
         assert_ne!(again, ptr, "the generation differs in a reused slot");
         assert_eq!(table.remove("free", "ptr", ptr).unwrap_err().kind(), ErrorKind::InvalidHandle);
+    }
+
+    #[test]
+    fn a_handle_with_a_bit_changed_is_none() {
+        let mut table = HandleTable::default();
+        let ptr = table.insert("alloc", slice(8)).unwrap();
+        for bit in 0..u64::BITS {
+            let other = ptr ^ (1 << bit);
+            assert!(table.get(other).is_none(), "bit {bit}");
+            assert!(table.remove("free", "ptr", other).is_err(), "bit {bit}");
+        }
+        assert!(table.get(ptr).is_some());
     }
 
     #[test]

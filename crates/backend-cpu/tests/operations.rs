@@ -3,8 +3,8 @@
 
 use backend_api::desc::{
     AttentionDesc, AttentionMask, AttentionShape, Bias, BiasAxis, BinaryDesc, CopyDesc, GatherDesc,
-    IndexShape, LayerNormDesc, MatmulDesc, Matrix, RmsNormDesc, RopeDesc, RopeShape, RopeStyle, RopeTables,
-    SoftmaxDesc, TensorDesc,
+    HeadLayout, IndexShape, LayerNormDesc, MatmulDesc, Matrix, RmsNormDesc, RopeDesc, RopeShape, RopeStyle,
+    RopeTables, SoftmaxDesc, TensorDesc,
 };
 use backend_api::{
     Activation, BackendTranspose, BinaryOp, ComputeBackend, DType, ErrorKind, ReduceOp, UnaryOp,
@@ -143,6 +143,57 @@ fn hidden_keys_may_hold_anything() {
     let o = upload(&backend, &[f32::NAN; 3]);
     backend.attention(q, k, v, o, 1, 1, 3, 2, 1, 1.0, true).unwrap();
     assert_eq!(download::<f32>(&backend, o, 3), [0.0, 2.0, 3.0]);
+}
+
+/// Attention over more keys than a block of scores has: the softmax of each query goes on from block to block.
+#[test]
+fn attention_over_blocks_of_keys() {
+    let backend = CpuBackend::new();
+    let (seq_q, seq_kv) = (3, 150_001);
+    // The largest score is in the last block for the first query, in the first for the second.
+    let key = |j: usize| (j as f32 / seq_kv as f32 + (j * 7 % 13) as f32 / 13.0) * 4.0;
+    let value = |j: usize| (j * 5 % 17) as f32 - 3.0 + 10.0 * (j / 60_000) as f32;
+    let queries = [1.0f32, -2.0, 0.0];
+    let q = upload(&backend, &queries);
+    let k = upload(&backend, &(0..seq_kv).map(key).collect::<Vec<_>>());
+    let values: Vec<f32> = (0..seq_kv).map(value).collect();
+    let v = upload(&backend, &values);
+    let [o, lse] = [(); 2].map(|()| upload(&backend, &[f32::NAN; 3]));
+    let shape = AttentionShape { batch: 1, heads: 1, seq_q, seq_kv, head_dim: 1 };
+    let plain = AttentionDesc::new(F32, q, k, v, o, shape).with_scale(1.0).with_lse(lse);
+    for desc in [plain, plain.with_window(100_000)] {
+        backend.attention_ext(&desc).unwrap();
+        let (found, logarithms) = (download::<f32>(&backend, o, 3), download::<f32>(&backend, lse, 3));
+        for (query, &x) in queries.iter().enumerate() {
+            let weight = |j: usize| (f64::from(x) * f64::from(key(j))).exp();
+            let seen = desc.visible(query, seq_kv);
+            let total: f64 = seen.clone().map(weight).sum();
+            let mean = seen.map(|j| weight(j) * f64::from(value(j))).sum::<f64>() / total;
+            // Sums of f32 of up to 150,001 terms in blocks, and exponentials with an error of a few units.
+            let (got, log) = (f64::from(found[query]), f64::from(logarithms[query]));
+            assert!((got - mean).abs() < 2e-4 * mean.abs(), "query {query}: {got}, not {mean}");
+            assert!((log - total.ln()).abs() < 1e-5 * total.ln().abs(), "{log}, not {}", total.ln());
+        }
+    }
+    // A value that isn't finite stays so when a later block has larger scores.
+    let mut infinite = values;
+    infinite[1] = f32::INFINITY;
+    backend.copy_htod(v, cast_slice(&infinite)).unwrap();
+    backend.attention_ext(&plain).unwrap();
+    assert_eq!(download::<f32>(&backend, o, 3), [f32::INFINITY; 3]);
+}
+
+/// A stride of 0 lets a few bytes be more keys than there is memory for scores.
+#[test]
+fn attention_takes_memory_for_the_keys_that_are_seen() {
+    let backend = CpuBackend::new();
+    let x = upload(&backend, &[1.5f32]);
+    let o = upload(&backend, &[f32::NAN]);
+    let shape = AttentionShape { batch: 1, heads: 1, seq_q: 1, seq_kv: 1 << 38, head_dim: 1 };
+    let one = HeadLayout { offset: 0, batch: 0, head: 0, token: 0 };
+    let desc = AttentionDesc::new(F32, x, x, x, o, shape).with_k_layout(one).with_v_layout(one);
+    backend.attention_ext(&desc.with_window(4)).unwrap();
+    assert_eq!(download::<f32>(&backend, o, 1), [1.5]);
 }
 
 #[test]

@@ -84,13 +84,18 @@ impl WebGpuBackend {
     /// allow. The caller must leave the device's uncaptured-error and lost callbacks to the backend.
     ///
     /// # Errors
-    /// [`OutOfMemory`](BackendError::OutOfMemory).
+    /// [`OutOfMemory`](BackendError::OutOfMemory); [`Unsupported`](BackendError::Unsupported) where the device was
+    /// opened with fewer than 8 storage buffers in a shader or with lower limits of workgroups than
+    /// [`wgpu::Limits::downlevel_defaults`].
     pub fn from_wgpu(
         instance: wgpu::Instance,
         adapter: wgpu::Adapter,
         device: wgpu::Device,
         queue: wgpu::Queue,
     ) -> BackendResult<Self> {
+        if let Some(need) = device::too_low(&device.limits()) {
+            return Err(BackendError::Unsupported { op: "from_wgpu", need });
+        }
         let info = device::describe(0, &adapter.get_info());
         let gpu = Gpu::new(instance, adapter, device, queue, info);
         Ok(Self { opened: Some(Opened::new(Context::new(gpu)?)), ..Self::default() })

@@ -76,6 +76,10 @@ impl ComputeBackend for WebGpuBackend {
         self.context("alloc")?.device().alloc("alloc", bytes)
     }
 
+    fn alloc_zeroed(&self, bytes: usize) -> BackendResult<u64> {
+        ops::alloc_zeroed(&self.context("alloc_zeroed")?.context, bytes)
+    }
+
     fn free(&self, ptr: u64) -> BackendResult<()> {
         self.context("free")?.device().memory.free(ptr)
     }

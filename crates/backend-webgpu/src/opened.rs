@@ -65,15 +65,20 @@ impl Opened {
 impl Drop for Opened {
     fn drop(&mut self) {
         let (op, device) = ("drop", self.device());
-        if !self.closes || device.gpu.health.is_lost() {
+        if !self.closes {
             return;
         }
         let deadline = device.deadline(op);
+        device.close_within(device.timeout());
+        if device.gpu.health.is_lost() {
+            return;
+        }
         let newest = device.recorder.lock().newest();
         let finished = device.gl_lock.lock_within(op, device.timeout()).and_then(|_guard| match newest {
             Some(newest) => device.submitter.wait(&newest, &deadline),
             None => Ok(()),
         });
+        device.close_within(deadline.remaining().unwrap_or_default());
         let Err(error) = finished else { return };
         // The driver waits for its work before it lets go of a device. That may take as long as it wants
         // elsewhere.

@@ -1,11 +1,16 @@
 //! What the suites can't reach: faults that no caller can bring about, and what is not in the contract.
 
+use std::cell::RefCell;
+use std::sync::{Arc, mpsc};
+use std::thread;
 use std::time::Duration;
 
 use backend_api::{BackendError, BackendTranspose, ComputeBackend, DType, ErrorKind, ReduceOp, Registry};
 use half::f16;
+use parking_lot::Mutex;
 
 use crate::WebGpuBackend;
+use crate::device;
 use crate::kernels::{KernelSource, Variant};
 
 static BROKEN: KernelSource = KernelSource {
@@ -171,6 +176,91 @@ fn a_warm_up_returns_what_its_operations_return() {
     let error = pollster::block_on(backend.warm_up_async(&[&short])).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::BufferTooSmall);
     assert_eq!(backend.compiled_kernels(), 0);
+}
+
+/// Bytes that aren't whole words are written by a kernel, as zeros are.
+#[test]
+fn a_warm_up_makes_transfers_and_allocations() {
+    let backend = backend();
+    let [whole, part] = [(); 2].map(|()| backend.alloc(8).unwrap());
+    for ptr in [whole, part] {
+        backend.copy_htod(ptr, &[9; 8]).unwrap();
+    }
+    // Freed memory that alloc_zeroed may be given again.
+    let used = backend.alloc(1002).unwrap();
+    backend.copy_htod(used, &[9; 1002]).unwrap();
+    backend.free(used).unwrap();
+    let zeroed = Mutex::new(0);
+    let transfers = |backend: &dyn ComputeBackend| {
+        backend.copy_htod(whole, &[1, 2, 3, 4])?;
+        backend.copy_htod(part, &[1, 2, 3])?;
+        *zeroed.lock() = backend.alloc_zeroed(1002)?;
+        Ok(())
+    };
+    pollster::block_on(backend.warm_up_async(&[&transfers])).unwrap();
+    let read = |ptr, bytes| {
+        let mut read = vec![7; bytes];
+        backend.copy_dtoh(&mut read, ptr).unwrap();
+        read
+    };
+    assert_eq!(read(whole, 8), [1, 2, 3, 4, 9, 9, 9, 9]);
+    assert_eq!(read(part, 8), [1, 2, 3, 9, 9, 9, 9, 9]);
+    assert_eq!(read(*zeroed.lock(), 1002), [0; 1002]);
+}
+
+/// A cache of handles that frees them when its thread ends. The locals of a thread are destroyed in the
+/// reverse order of their first use, so that the backend's own are gone by then.
+#[test]
+fn calls_may_come_from_destructors_of_a_threads_locals() {
+    struct Cached(Arc<WebGpuBackend>, u64);
+    impl Drop for Cached {
+        fn drop(&mut self) {
+            let Self(backend, ptr) = self;
+            backend.fill(*ptr, DType::F32, 1, 1.0).unwrap();
+            backend.synchronize().unwrap();
+            backend.free(*ptr).unwrap();
+        }
+    }
+    thread_local! {
+        static CACHE: RefCell<Option<Cached>> = const { RefCell::new(None) };
+    }
+    let backend = Arc::new(backend());
+    let ptr = backend.alloc(4).unwrap();
+    let shared = Arc::clone(&backend);
+    let caller = thread::spawn(move || {
+        CACHE.with_borrow_mut(|cache| *cache = Some(Cached(Arc::clone(&shared), ptr)));
+        shared.fill(ptr, DType::F32, 1, 0.0).unwrap();
+    });
+    caller.join().unwrap();
+    assert_eq!(backend.free(ptr).unwrap_err().kind(), ErrorKind::InvalidHandle, "it is freed");
+}
+
+/// While somebody compiles no device closes, but neither a drop nor another compilation waits for that.
+#[test]
+fn a_long_compilation_keeps_nobody_else_waiting() {
+    let closing = backend();
+    closing.set_timeout(Duration::from_millis(100)).unwrap();
+    let long = device::compiling();
+    let (closes, closed) = mpsc::channel();
+    let (compiles, compiled) = mpsc::channel();
+    let others = [
+        thread::spawn(move || {
+            drop(closing);
+            closes.send(()).unwrap();
+        }),
+        thread::spawn(move || {
+            for _ in 0..10 {
+                thread::sleep(Duration::from_millis(10));
+                drop(device::compiling());
+            }
+            compiles.send(()).unwrap();
+        }),
+    ];
+    let patience = Duration::from_secs(30);
+    closed.recv_timeout(patience).expect("the drop returns");
+    compiled.recv_timeout(patience).expect("others compile");
+    drop(long);
+    others.into_iter().for_each(|other| other.join().unwrap());
 }
 
 #[test]

@@ -22,9 +22,10 @@ const MAX_WINDOW: usize = 32_768;
 /// 5. With u, number `offset + row` of the stream of uniform [`random`](crate::random) numbers that `seed` names,
 ///    the token is the first at which the sum of the weights exceeds u times that of all tokens kept.
 ///
-/// A temperature that isn't positive, and a largest logit that isn't finite, give the first token. A penalty that
-/// isn't positive and NaN among the other numbers are without effect. Sums are f32, in any order: where u is
-/// that near to a boundary, a device may take the token next to it.
+/// A temperature that isn't positive, and a largest logit that isn't finite, give the first token. Positive
+/// temperatures and penalties beyond 2¹²⁶ or below 2⁻¹²⁶, +∞ too, are taken for these. A penalty that isn't
+/// positive and NaN among the other numbers are without effect. Sums are f32, in any order: where u is that near
+/// to a boundary, a device may take the token next to it, but never one of weight 0.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct SampleDesc {
@@ -155,14 +156,16 @@ impl SampleDesc {
     /// takes the first token, and a penalty of 1 is none.
     #[must_use]
     pub fn numbers(&self) -> [f32; 4] {
-        let [temperature, top_p, min_p] = [self.temperature, self.top_p, self.min_p].map(|x| x as f32);
-        let penalty = self.repetition.map_or(1.0, |repetition| repetition.penalty as f32);
-        let positive = |x: f32| x.is_normal() && x > 0.0;
+        let [top_p, min_p] = [self.top_p, self.min_p].map(|x| x as f32);
+        let penalty = self.repetition.map_or(1.0, |repetition| repetition.penalty);
+        // The divisors for which WGSL bounds a quotient's error.
+        let [least, most] = [f32::MIN_POSITIVE, 1.0 / f32::MIN_POSITIVE];
+        let positive = |x: f64| (x > 0.0).then(|| (x as f32).clamp(least, most));
         [
-            if positive(temperature) { temperature } else { 0.0 },
+            positive(self.temperature).unwrap_or(0.0),
             if top_p.is_nan() { 1.0 } else { top_p.clamp(0.0, 2.0) },
             if min_p.is_nan() { 0.0 } else { min_p.clamp(0.0, 1.0) },
-            if positive(penalty) { penalty } else { 1.0 },
+            positive(penalty).unwrap_or(1.0),
         ]
     }
 

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use backend_api::desc::AttentionDesc;
 use backend_api::{BackendResult, DType, UnaryOp};
 use bytemuck::cast_slice_mut;
+use faer::MatRef;
 use faer::prelude::ReborrowMut;
 
 use super::matmul::multiply;
@@ -24,6 +25,10 @@ const GRAIN_PRODUCTS: usize = 1 << 22;
 
 /// Scores of one block of queries that should stay in the second-level cache.
 const BLOCK_SCORES: usize = 1 << 15;
+
+/// Keys of a block, at most: keys that share memory by their strides may be more than memory has room for
+/// scores.
+const BLOCK_KEYS: usize = 1 << 16;
 
 /// `O = softmax(cap(scale · Q·Kᵀ) + mask) · V`.
 pub(crate) fn attention(memory: &Memory, op: &'static str, desc: &AttentionDesc) -> BackendResult<()> {
@@ -83,8 +88,17 @@ struct Head<'a> {
     keys: usize,
     k: &'a [f32],
     v: &'a [f32],
-    /// Whether 0·v is 0 for all values.
+    /// Whether 0·v is 0 for all values that the queries see.
     finite: bool,
+}
+
+/// The softmax of one query over the keys so far.
+#[derive(Clone, Copy)]
+struct Softmax {
+    /// The largest score.
+    shift: f32,
+    /// The sum of the exponentials of the scores less the largest.
+    total: f64,
 }
 
 impl Attention<'_> {
@@ -99,13 +113,13 @@ impl Attention<'_> {
             for batch in batches.clone() {
                 for head in heads.clone() {
                     let first = (batch - batches.start) * strides.batch + (head - heads.start) * strides.head;
-                    self.head(batch, head).run(self, queries.clone(), &mut o[first..]);
+                    self.head(batch, head, queries).run(self, queries.clone(), &mut o[first..]);
                 }
             }
         });
     }
 
-    fn head(&self, batch: usize, head: usize) -> Head<'_> {
+    fn head(&self, batch: usize, head: usize, queries: &Range<usize>) -> Head<'_> {
         let desc = self.desc;
         let [_, k, v, _] = desc.layouts();
         let kv_head = head / (desc.heads / desc.kv_heads);
@@ -117,7 +131,8 @@ impl Attention<'_> {
             return Head { batch, head, keys, k: &[], v: &[], finite: true };
         }
         let values = &self.v[batch * v.batch + kv_head * v.head..];
-        let finite = (0..keys).all(|key| all_finite(&values[key * v.token..][..desc.v_head_dim]));
+        let finite = seen(desc, queries.clone(), keys)
+            .all(|key| all_finite(&values[key * v.token..][..desc.v_head_dim]));
         Head { batch, head, keys, k: &self.k[batch * k.batch + kv_head * k.head..], v: values, finite }
     }
 
@@ -142,94 +157,118 @@ impl Head<'_> {
     /// `o` starts at the vector of the first query.
     fn run<T: Element>(&self, attention: &Attention<'_>, queries: Range<usize>, o: &mut [T]) {
         let desc = attention.desc;
-        let [q_layout, k_layout, v_layout, o_layout] = desc.layouts();
+        let [q_layout, _, v_layout, o_layout] = desc.layouts();
         let q = &attention.q[self.batch * q_layout.batch + self.head * q_layout.head..];
         let size = (BLOCK_SCORES / self.keys.max(1)).clamp(16, 128);
-        let mut scores = vec![0.0; size.min(queries.len()) * self.keys];
+        let most = seen(desc, queries.clone(), self.keys).len().min(BLOCK_KEYS);
+        let mut scores = vec![0.0; size.min(queries.len()) * most];
         for first in queries.clone().step_by(size) {
             let rows = size.min(queries.end - first);
-            // From the first key of the first query to the last key of the last; those that a query doesn't
-            // see get weights of 0.
-            let begin = desc.visible(first, self.keys).start;
-            let end = desc.visible(first + rows - 1, self.keys).end.max(begin);
-            let keys = end - begin;
-            let scores = &mut scores[..rows * keys];
             let block = &mut o[(first - queries.start) * o_layout.token..];
             let block = row_major(block, rows, desc.v_head_dim, o_layout.token);
-            if keys == 0 {
-                T::with_f32(block, false, |o| for_each_row(o, |_, o| o.fill(0.0)));
-                (first..first + rows).for_each(|query| self.keep_lse(attention, query, f32::NEG_INFINITY));
-                continue;
-            }
             let q = row_major_ref(&q[first * q_layout.token..], rows, desc.head_dim, q_layout.token);
-            let k = row_major_ref(&self.k[begin * k_layout.token..], keys, desc.head_dim, k_layout.token);
-            let v = &self.v[begin * v_layout.token..];
-            let product = row_major(scores, rows, keys, keys);
-            // A factor of the product would be applied before the sums or after them.
-            multiply(q, k.transpose(), 1.0, 0.0, product);
-            let factor = desc.scale as f32;
-            scores.iter_mut().for_each(|score| *score *= factor);
-            if let Some(cap) = desc.cap() {
-                scores.iter_mut().for_each(|score| *score /= cap);
-                apply_unary(UnaryOp::Tanh, scores);
-                scores.iter_mut().for_each(|score| *score *= cap);
-            }
-            let factors: Vec<f64> = (first..)
-                .zip(scores.chunks_exact_mut(keys))
-                .map(|(query, scores)| self.weigh(attention, query, begin, scores))
-                .collect();
+            let mut sums = vec![Softmax { shift: f32::NEG_INFINITY, total: 0.0 }; rows];
             T::with_f32(block, false, |mut o| {
-                if self.finite {
-                    let p = row_major_ref(scores, rows, keys, keys);
-                    let v = row_major_ref(v, keys, desc.v_head_dim, v_layout.token);
-                    multiply(p, v, 1.0, 0.0, o.rb_mut());
-                } else {
-                    for_each_row(o.rb_mut(), |i, o| {
-                        let weights = &scores[i * keys..][..keys];
-                        self.sum_seen(attention, first + i, begin, weights, o);
-                    });
+                for_each_row(o.rb_mut(), |_, o| o.fill(0.0));
+                // Those that a query doesn't see get weights of 0.
+                let seen = seen(desc, first..first + rows, self.keys);
+                for begin in seen.clone().step_by(BLOCK_KEYS) {
+                    let keys = begin..seen.end.min(begin + BLOCK_KEYS);
+                    let scores = &mut scores[..rows * keys.len()];
+                    self.score(desc, q, keys.clone(), scores);
+                    let rescales: Vec<f64> = (first..)
+                        .zip(scores.chunks_exact_mut(keys.len()).zip(&mut sums))
+                        .map(|(query, (scores, sum))| self.weigh(attention, query, &keys, scores, sum))
+                        .collect();
+                    if begin > seen.start {
+                        for_each_row(o.rb_mut(), |i, o| rescale(o, rescales[i]));
+                    }
+                    if self.finite {
+                        let p = row_major_ref(scores, rows, keys.len(), keys.len());
+                        let v = &self.v[begin * v_layout.token..];
+                        let v = row_major_ref(v, keys.len(), desc.v_head_dim, v_layout.token);
+                        multiply(p, v, 1.0, 1.0, o.rb_mut());
+                    } else {
+                        for_each_row(o.rb_mut(), |i, o| {
+                            let weights = &scores[i * keys.len()..][..keys.len()];
+                            self.sum_seen(attention, first + i, &keys, weights, o);
+                        });
+                    }
                 }
-                for_each_row(o, |i, o| scale(o, factors[i]));
+                for_each_row(o, |i, o| {
+                    let Softmax { shift, total } = sums[i];
+                    if shift != f32::NEG_INFINITY {
+                        scale(o, 1.0 / total);
+                    }
+                    self.keep_lse(attention, first + i, (f64::from(shift) + total.ln()) as f32);
+                });
             });
         }
     }
 
-    /// Turns the scores of one query with the keys from `begin` on into weights; returns what makes their sum
-    /// 1. A query that sees nothing has weights of 0.
-    fn weigh(&self, attention: &Attention<'_>, query: usize, begin: usize, scores: &mut [f32]) -> f64 {
-        let visible = attention.desc.visible(query, self.keys);
-        let (seen, after) = scores.split_at_mut(visible.end - begin);
-        let (before, seen) = seen.split_at_mut(visible.start - begin);
+    /// The scores of the queries `q` with some of the keys, the mask aside.
+    fn score(&self, desc: &AttentionDesc, q: MatRef<'_, f32>, keys: Range<usize>, scores: &mut [f32]) {
+        let token = desc.layouts()[1].token;
+        let k = row_major_ref(&self.k[keys.start * token..], keys.len(), desc.head_dim, token);
+        // A factor of the product would be applied before the sums or after them.
+        multiply(q, k.transpose(), 1.0, 0.0, row_major(scores, q.nrows(), keys.len(), keys.len()));
+        let factor = desc.scale as f32;
+        scores.iter_mut().for_each(|score| *score *= factor);
+        if let Some(cap) = desc.cap() {
+            scores.iter_mut().for_each(|score| *score /= cap);
+            apply_unary(UnaryOp::Tanh, scores);
+            scores.iter_mut().for_each(|score| *score *= cap);
+        }
+    }
+
+    /// Turns the scores of one query with some of the keys into weights, as `sum` scales them. Returns the
+    /// factor that brings the weights of earlier keys to the same scale.
+    fn weigh(
+        &self,
+        attention: &Attention<'_>,
+        query: usize,
+        keys: &Range<usize>,
+        scores: &mut [f32],
+        sum: &mut Softmax,
+    ) -> f64 {
+        let visible = self.visible(attention.desc, query, keys);
+        let (seen, after) = scores.split_at_mut(visible.end - keys.start);
+        let (before, seen) = seen.split_at_mut(visible.start - keys.start);
         before.fill(0.0);
         after.fill(0.0);
         attention.add_mask([self.batch, self.head, query], visible.start, seen);
-        let shift = largest(seen);
+        let shift = largest(&[sum.shift, largest(seen)]);
         if shift == f32::NEG_INFINITY {
             seen.fill(0.0);
-            self.keep_lse(attention, query, shift);
             return 1.0;
         }
-        let total = exponentials(seen, shift);
-        self.keep_lse(attention, query, (f64::from(shift) + total.ln()) as f32);
-        1.0 / total
+        let factor = if shift == sum.shift { 1.0 } else { f64::from(sum.shift - shift).exp() };
+        *sum = Softmax { shift, total: sum.total * factor + exponentials(seen, shift) };
+        factor
     }
 
-    /// `o = Σ weight · v` over the keys that a query sees, of those from `begin` on. A value that isn't
-    /// finite is added as it is, however small its weight.
+    /// Those of some keys that a query sees, the mask aside.
+    fn visible(&self, desc: &AttentionDesc, query: usize, keys: &Range<usize>) -> Range<usize> {
+        let visible = desc.visible(query, self.keys);
+        let start = visible.start.clamp(keys.start, keys.end);
+        start..visible.end.clamp(start, keys.end)
+    }
+
+    /// `o += Σ weight · v` over those of some keys that a query sees. A value that isn't finite is added as it
+    /// is, however small its weight.
     fn sum_seen(
         &self,
         attention: &Attention<'_>,
         query: usize,
-        begin: usize,
+        keys: &Range<usize>,
         weights: &[f32],
         o: &mut [f32],
     ) {
         let stride = attention.desc.layouts()[2].token;
-        let visible = attention.desc.visible(query, self.keys);
+        let visible = self.visible(attention.desc, query, keys);
         let mask = attention.mask_row([self.batch, self.head, query]);
-        o.fill(0.0);
         for key in visible.filter(|&key| mask.get(key) != Some(&f32::NEG_INFINITY)) {
-            let (weight, v) = (weights[key - begin], &self.v[key * stride..][..o.len()]);
+            let (weight, v) = (weights[key - keys.start], &self.v[key * stride..][..o.len()]);
             for (o, &v) in o.iter_mut().zip(v) {
                 *o += if v.is_finite() { weight * v } else { v };
             }
@@ -242,6 +281,20 @@ impl Head<'_> {
         if let Some(lse) = attention.lse.get(row) {
             lse.store(value.to_bits(), Ordering::Relaxed);
         }
+    }
+}
+
+/// The keys from the first that some of the queries sees to the last, the mask aside, of which `keys` are
+/// real.
+fn seen(desc: &AttentionDesc, queries: Range<usize>, keys: usize) -> Range<usize> {
+    let start = desc.visible(queries.start, keys).start;
+    start..desc.visible(queries.end.saturating_sub(1), keys).end.max(start)
+}
+
+/// Scales sums. One that isn't finite stays, as no weight changes such a value.
+fn rescale(sums: &mut [f32], factor: f64) {
+    for sum in sums.iter_mut().filter(|sum| sum.is_finite()) {
+        *sum = (f64::from(*sum) * factor) as f32;
     }
 }
 

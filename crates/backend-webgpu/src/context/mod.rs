@@ -38,7 +38,7 @@ pub(crate) struct Context {
     /// Bound where an operation leaves out an output.
     sink: Arc<Block>,
     /// Below all else that has a handle of the device, as fields are dropped in their order.
-    _last: LastHandle,
+    last: LastHandle,
 }
 
 impl Context {
@@ -63,7 +63,7 @@ impl Context {
         let pipelines = Pipelines::new(device, target, gpu.takes_spirv);
         let recorder = Recorder::new(device, &submitter, pipelines.params_layout(), &has_dropped);
         Ok(Self {
-            _last: LastHandle::new(device),
+            last: LastHandle::new(device),
             null: Arc::new(Block::foreign(null_buffer(device)?)),
             sink: Arc::new(Block::foreign(null_buffer(device)?)),
             memory,
@@ -85,6 +85,12 @@ impl Context {
 
     pub(crate) fn set_timeout(&self, timeout: Duration) {
         self.timeout_ms.store(u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX), Ordering::Relaxed);
+    }
+
+    /// Closes the device, when it is dropped, within this time or in the background.
+    #[cfg(not(target_family = "wasm"))]
+    pub(crate) fn close_within(&self, patience: Duration) {
+        self.last.set_patience(patience);
     }
 
     /// From now on, how long a call may wait.

@@ -9,8 +9,8 @@
 //! launch     handles are checked against the report and recorded as one command
 //! ```
 //!
-//! No text ends the process: what recurses over a text runs on a thread with a large stack ([`stack`]), whose
-//! panic is an error of the text's.
+//! What recurses over a text runs on a thread with a large stack ([`stack`]), whose panic is an error of the
+//! text's. Nothing bounds the memory that naga takes for the elements of arrays in constant expressions.
 
 mod check;
 mod compiled;

@@ -64,12 +64,39 @@ pub(crate) async fn enumerate() -> Adapters {
 
 /// Whether the adapter offers what the portable kernels need. Some OpenGL adapters have no compute shaders.
 fn runs_kernels(adapter: &wgpu::Adapter) -> bool {
-    let (needed, limits, info) = (wgpu::Limits::downlevel_defaults(), adapter.limits(), adapter.get_info());
+    let info = adapter.get_info();
     adapter.get_downlevel_capabilities().flags.contains(wgpu::DownlevelFlags::COMPUTE_SHADERS)
-        && limits.max_compute_invocations_per_workgroup >= needed.max_compute_invocations_per_workgroup
-        && limits.max_compute_workgroup_storage_size >= needed.max_compute_workgroup_storage_size
-        && limits.max_storage_buffers_per_shader_stage as usize >= MAX_BINDINGS
+        && too_low(&adapter.limits()).is_none()
         && (info.backend != wgpu::Backend::Gl || compiles_compute_shaders(&info.driver_info))
+}
+
+/// A limit that is lower than what the portable kernels need, in words.
+pub(crate) fn too_low(limits: &wgpu::Limits) -> Option<String> {
+    let needed = wgpu::Limits::downlevel_defaults();
+    let table = [
+        (
+            "max_compute_invocations_per_workgroup",
+            limits.max_compute_invocations_per_workgroup,
+            needed.max_compute_invocations_per_workgroup,
+        ),
+        (
+            "max_compute_workgroup_storage_size",
+            limits.max_compute_workgroup_storage_size,
+            needed.max_compute_workgroup_storage_size,
+        ),
+        (
+            "max_compute_workgroups_per_dimension",
+            limits.max_compute_workgroups_per_dimension,
+            needed.max_compute_workgroups_per_dimension,
+        ),
+        (
+            "max_storage_buffers_per_shader_stage",
+            limits.max_storage_buffers_per_shader_stage,
+            MAX_BINDINGS as u32,
+        ),
+    ];
+    let (name, _, least) = table.into_iter().find(|(_, limit, least)| limit < least)?;
+    Some(format!("a device whose {name} is at least {least}"))
 }
 
 /// Whether shaders for an OpenGL of this version can have what kernels need: 4.3, or 3.1 of OpenGL ES. wgpu

@@ -4,6 +4,11 @@
 //! of the process: the one waits, with a lock that the other wants, for a thread that wants a lock that the
 //! other has.
 
+use std::time::Duration;
+
+use crate::sync::atomic::{AtomicU64, Ordering};
+#[cfg(not(target_family = "wasm"))]
+use crate::sync::{Instant, thread};
 use crate::sync::{RwLock, RwLockReadGuard};
 
 /// Read by those that compile, written by those that close.
@@ -22,17 +27,67 @@ pub(crate) fn compiling() -> RwLockReadGuard<'static, ()> {
 
 /// A handle of a device that is dropped after all others, which closes the device.
 #[derive(Debug)]
-pub(crate) struct LastHandle(Option<wgpu::Device>);
+pub(crate) struct LastHandle {
+    device: Option<wgpu::Device>,
+    patience_ms: AtomicU64,
+}
+
+/// How long whoever closes keeps others from beginning to compile, again and again.
+#[cfg(not(target_family = "wasm"))]
+const TURN: Duration = Duration::from_millis(20);
+
+/// The time in between.
+#[cfg(not(target_family = "wasm"))]
+const PAUSE: Duration = Duration::from_millis(1);
 
 impl LastHandle {
     pub(crate) fn new(device: &wgpu::Device) -> Self {
-        Self(Some(device.clone()))
+        Self { device: Some(device.clone()), patience_ms: AtomicU64::new(u64::MAX) }
+    }
+
+    /// Has the device close in the background where others compile for longer than this after the drop.
+    #[cfg(not(target_family = "wasm"))]
+    pub(crate) fn set_patience(&self, patience: Duration) {
+        let milliseconds = u64::try_from(patience.as_millis()).unwrap_or(u64::MAX);
+        self.patience_ms.store(milliseconds, Ordering::Relaxed);
     }
 }
 
 impl Drop for LastHandle {
     fn drop(&mut self) {
-        let _alone = COMPILING.write();
-        self.0 = None;
+        if let Some(device) = self.device.take() {
+            close(device, Duration::from_millis(self.patience_ms.load(Ordering::Relaxed)));
+        }
+    }
+}
+
+/// A page has one thread, which doesn't compile now.
+#[cfg(target_family = "wasm")]
+fn close(device: wgpu::Device, _: Duration) {
+    drop(device);
+}
+
+#[cfg(not(target_family = "wasm"))]
+fn close(device: wgpu::Device, patience: Duration) {
+    let Some(device) = close_within(device, patience) else { return };
+    tracing::warn!("others compile for long; the device closes in the background");
+    // Where the system has no more threads, it closes at once.
+    let later = move || close_within(device, Duration::MAX);
+    _ = thread::Builder::new().name("webgpu-close".to_owned()).spawn(later);
+}
+
+/// Closes a device when nobody compiles; gives it back if somebody does all the time.
+#[cfg(not(target_family = "wasm"))]
+fn close_within(device: wgpu::Device, patience: Duration) -> Option<wgpu::Device> {
+    let start = Instant::now();
+    loop {
+        if let Some(_alone) = COMPILING.try_write_for(TURN) {
+            drop(device);
+            return None;
+        }
+        if start.elapsed() >= patience {
+            return Some(device);
+        }
+        thread::sleep(PAUSE);
     }
 }

@@ -125,18 +125,23 @@ impl Health {
 
     /// What this thread knows of late errors; it counts as a user of the backend from its first call on.
     pub(crate) fn witness(self: &Arc<Self>) -> Witness {
-        WITNESSES.with(|known| {
+        let joins = || {
+            let joined = self.newest.load(Ordering::Acquire);
+            Witness { thread: thread::current().id(), joined, told: 0 }
+        };
+        // A thread that ends calls from destructors of its locals when these may be gone already.
+        let known = WITNESSES.try_with(|known| {
             let mut known = known.borrow_mut();
             let here = Arc::as_ptr(self);
             if let Some((_, witness)) = known.iter().find(|(health, _)| health.as_ptr() == here) {
                 return *witness;
             }
             known.retain(|(health, _)| health.strong_count() > 0);
-            let joined = self.newest.load(Ordering::Acquire);
-            let witness = Witness { thread: thread::current().id(), joined, told: 0 };
+            let witness = joins();
             known.push((Arc::downgrade(self), witness));
             witness
-        })
+        });
+        known.unwrap_or_else(|_| joins())
     }
 
     /// The first late error that a thread has yet to be told of, if it may have spoiled what the thread
@@ -158,7 +163,7 @@ impl Health {
             return Ok(());
         }
         let after = if newest > known { known } else { spoiled - 1 };
-        WITNESSES.with(|all| {
+        _ = WITNESSES.try_with(|all| {
             let mut all = all.borrow_mut();
             let here = Arc::as_ptr(self);
             let own =

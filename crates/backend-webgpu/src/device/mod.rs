@@ -10,7 +10,7 @@ mod profile;
 mod progress;
 mod scope;
 
-pub(crate) use adapter::{MAX_BINDINGS, Selector, describe, enumerate, find};
+pub(crate) use adapter::{MAX_BINDINGS, Selector, describe, enumerate, find, too_low};
 pub(crate) use closing::{LastHandle, compiling};
 pub(crate) use gl_lock::{GlGuard, GlLock};
 pub(crate) use health::{Health, Witness};

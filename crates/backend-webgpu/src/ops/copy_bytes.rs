@@ -46,6 +46,7 @@ pub(crate) fn copy_htod(ctx: &OpContext, dst: u64, src: &[u8]) -> BackendResult<
     if slice.offset.is_multiple_of(WORD) && src.len().is_multiple_of(WORD) {
         return ctx.device.upload(op, &slice, src);
     }
+    let ctx = &ctx.for_transfers();
     for (i, piece) in src.chunks(Readback::CHUNK).enumerate() {
         let mut padded = piece.to_vec();
         padded.resize(piece.len().next_multiple_of(WORD), 0);

@@ -53,6 +53,26 @@ pub(crate) fn fill(
     })
 }
 
+/// New memory whose bytes are 0.
+pub(crate) fn alloc_zeroed(ctx: &OpContext, bytes: usize) -> BackendResult<u64> {
+    let op = "alloc_zeroed";
+    let ptr = ctx.device.alloc(op, bytes)?;
+    zero(&ctx.for_transfers(), op, ptr, bytes).map(|()| ptr).or_else(|error| {
+        ctx.device.memory.free(ptr)?;
+        Err(error)
+    })
+}
+
+fn zero(ctx: &OpContext, op: &'static str, ptr: u64, bytes: usize) -> BackendResult<()> {
+    let operand = Operand::bytes("ptr", ptr, bytes, Access::Write);
+    let [Some(slice)] = ctx.resolve(op, &[operand])? else {
+        return Ok(());
+    };
+    let run = Run::of_bytes(bytes, 1.0).aligned(size_of::<u32>());
+    in_parts(ctx, op, run, |run| fill_part(ctx, op, &run.part_of(&slice, 1), 0))?;
+    ctx.commit(op)
+}
+
 fn fill_part(ctx: &OpContext, op: &'static str, slice: &DeviceSlice, value: u32) -> BackendResult<()> {
     // Counted in words, so that one kernel serves every type.
     let (mut words, byte) = (slice.clone(), slice.offset % 4);

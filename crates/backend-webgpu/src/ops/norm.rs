@@ -266,6 +266,8 @@ impl Call {
         let scratch = ctx.scratch(op, self.rows * parts * 3 * DType::F32.size())?;
         let found = ctx.output(op, &scratch, DType::F32)?;
         params.parts = parts as u32;
+        // Read through the windows whose offsets decided the vector width; an operand that the output
+        // overwrites is still whole.
         let read = |place: Place, bound: &Window| match (place, &sum) {
             (Place::Output, _) => output.clone(),
             (Place::Sum, Some(sum)) => sum.clone(),

@@ -106,6 +106,14 @@ impl OpContext {
         })
     }
 
+    /// The context of a call that a dry run makes too: an allocation or a transfer.
+    pub(crate) fn for_transfers(&self) -> Self {
+        match self.mode {
+            Mode::DryRun(_) => self.with_mode(Mode::Record(Mutex::default())),
+            _ => self.call(),
+        }
+    }
+
     fn with_mode(&self, mode: Mode) -> Self {
         Self { device: Arc::clone(&self.device), state: Arc::clone(&self.state), mode }
     }

@@ -96,7 +96,46 @@ pub(super) fn cases() -> Vec<Case> {
             kind: Kind::Centred,
         })
     });
-    covering.chain(edges.into_iter().flatten()).map(Norm::case).collect()
+    let shared = [(true, DType::F32), (true, DType::F16), (false, DType::F32), (false, DType::F16)];
+    let shared = shared.map(|(layer, dtype)| in_one_buffer(layer, dtype));
+    covering.chain(edges.into_iter().flatten()).map(Norm::case).chain(shared).collect()
+}
+
+/// Long rows in the output's allocation: the output begins at a vector, input and residual in the middle of
+/// one.
+fn in_one_buffer(layer: bool, dtype: DType) -> Case {
+    const COLUMNS: usize = 32_772;
+    const STARTS: [usize; 3] = [1, COLUMNS + 3, 2 * COLUMNS + 4];
+    let name = format!("{dtype}_1x{COLUMNS}_in_one_buffer");
+    Case::new(super::flag(layer, "layer_norm", "rms_norm"), name, move |rng| {
+        let [input, residual] = [(); 2].map(|()| uniform(rng, dtype, COLUMNS, 0.0, 2.0));
+        let row = Row { input: &input, residual: &residual, weight: &[], bias: &[], eps: 1e-5 };
+        let wants = if layer { row.layer_norm() } else { row.rms_norm() };
+        // Numbers between the operands that would show in the moments.
+        let mut memory = vec![1000.0; STARTS[2] + COLUMNS];
+        memory[STARTS[0]..][..COLUMNS].copy_from_slice(&input);
+        memory[STARTS[1]..][..COLUMNS].copy_from_slice(&residual);
+        let mut trial = Trial::new();
+        trial.scattered("output", dtype, memory, (STARTS[2]..).zip(wants).collect());
+        trial.operands.iter_mut().for_each(|operand| operand.align = 16);
+        trial.calling(move |backend, p| {
+            let size = dtype.size();
+            let [input, residual, output] =
+                STARTS.map(|start| backend.view(p[0], start * size, COLUMNS * size));
+            let (input, residual, output) = (input?, residual?, output?);
+            let called = if layer {
+                let mut desc = LayerNormDesc::new(dtype, input, output, 1, COLUMNS);
+                desc.residual = Some(residual);
+                backend.layer_norm(&desc)
+            } else {
+                let mut desc = RmsNormDesc::new(dtype, input, output, 1, COLUMNS);
+                desc.residual = Some(residual);
+                backend.rms_norm(&desc)
+            };
+            [input, residual, output].into_iter().try_for_each(|view| backend.free(view))?;
+            called
+        })
+    })
 }
 
 impl Norm {

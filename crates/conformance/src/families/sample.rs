@@ -45,6 +45,8 @@ pub(super) fn cases() -> Vec<Case> {
         Settings { penalty: f64::NAN, ..plain },
         Settings { temperature: 0.8, top_k: 40, top_p: 0.9, min_p: 0.05, penalty: 1.1 },
         Settings { temperature: 5.0, top_k: 400, top_p: 0.95, min_p: 0.001, penalty: 0.7 },
+        Settings { temperature: f64::INFINITY, ..plain },
+        Settings { temperature: 1e-60, ..plain },
     ];
     let shapes = [[64, 5], [33, 300], [20, 1500], [1, 1], [3, 33_000], [0, 7]];
     let mut cases = Vec::new();
@@ -63,7 +65,39 @@ pub(super) fn cases() -> Vec<Case> {
             cases.push(draw.case(format!("{i}")));
         }
     }
+    cases.extend([[300, 100], [2000, 500]].into_iter().flat_map(masked));
     cases
+}
+
+/// Draws from rows whose last tokens are masked with −∞, by the largest numbers below 1: sums of the weights
+/// before a token, formed in other orders, may not reach them.
+fn masked([columns, hidden]: [usize; 2]) -> impl Iterator<Item = Case> {
+    // Places in the stream of seed 1 whose number is at least 1 − 3·2⁻²⁴.
+    const LARGEST: [u64; 3] = [25_275_781, 33_674_056, 9_769_685];
+    (0..12).map(move |i| {
+        let top_p = [1.0, 2.0][i % 2];
+        let name = format!("masked{hidden}_of{columns}_top_p{top_p}_draw{i}");
+        Case::new("sample", name, move |rng| {
+            let logits: Vec<f64> = (0..columns)
+                .map(|token| match columns - token > hidden {
+                    true => round_to(DType::F32, rng.uniform(0.0, 3.0)),
+                    false => f64::NEG_INFINITY,
+                })
+                .collect();
+            let at = LARGEST[i % LARGEST.len()];
+            let number = random::uniforms(random::philox_block(1, at / 4))[(at % 4) as usize];
+            let settings = Settings { temperature: 1.0, top_k: 0, top_p, min_p: 0.0, penalty: 1.0 };
+            let possible = tokens(settings, &logits, &[], f64::from(number));
+            let want = Want::AnyOf(possible.into_iter().map(|token| Want::Exact(token as f64)).collect());
+            let mut trial = Trial::new();
+            trial.input("logits", DType::F32, &logits);
+            trial.output("tokens", DType::I32, vec![want]);
+            trial.calling(move |backend, p| {
+                let desc = SampleDesc::new(DType::F32, p[0], p[1], 1, columns, 1);
+                backend.sample(&desc.with_top_p(top_p).with_offset(at))
+            })
+        })
+    })
 }
 
 impl Draw {

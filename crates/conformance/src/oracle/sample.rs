@@ -17,7 +17,9 @@ const SLACK: f64 = 5e-5;
 /// The tokens that may be drawn with the number `u`, one but where sums come near to a bound.
 pub(crate) fn tokens(settings: Settings, logits: &[f64], window: &[f64], u: f64) -> Vec<usize> {
     let single = |x: f64| f64::from(x as f32);
-    let penalty = if settings.penalty > 0.0 { single(settings.penalty) } else { 1.0 };
+    // Positive numbers stay positive and finite.
+    let positive = |x: f64| single(x).clamp(f64::from(f32::MIN_POSITIVE), f64::from(f32::MAX));
+    let penalty = if settings.penalty > 0.0 { positive(settings.penalty) } else { 1.0 };
     let penalised = |(token, &logit): (usize, &f64)| {
         let is_recent = window.contains(&(token as f64));
         let logit = match logit {
@@ -43,7 +45,7 @@ pub(crate) fn tokens(settings: Settings, logits: &[f64], window: &[f64], u: f64)
     if settings.top_k > 0 {
         order.truncate(settings.top_k);
     }
-    let temperature = single(settings.temperature);
+    let temperature = positive(settings.temperature);
     let weights: Vec<f64> = order.iter().map(|(logit, _)| ((logit - first) / temperature).exp()).collect();
     let all: f64 = weights.iter().sum();
     let share = if settings.top_p.is_nan() { 1.0 } else { settings.top_p } * all;
@@ -65,7 +67,8 @@ pub(crate) fn tokens(settings: Settings, logits: &[f64], window: &[f64], u: f64)
     for count in fewest..=most.min(fewest + 64) {
         let sum: f64 = weights[..count].iter().sum();
         let mut before = 0.0;
-        for (place, weight) in weights[..count].iter().enumerate() {
+        // Those of weight 0 are never drawn, however near to the end u is.
+        for (place, weight) in weights[..count].iter().enumerate().filter(|&(_, &weight)| weight > 0.0) {
             let after = before + weight;
             let bound = u * sum;
             if before - SLACK * sum <= bound

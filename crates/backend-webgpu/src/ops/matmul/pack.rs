@@ -146,9 +146,9 @@ pub(super) fn align(
     let k = if packs == [true; 2] { desc.k.next_multiple_of(STEP) } else { desc.k };
     let of_a = packs[0].then(|| Copy::new(op, &desc.a, &windows.a, a, k, desc.batch)).transpose()?;
     let of_b = packs[1].then(|| Copy::new(op, &desc.b, &windows.b, b, k, desc.batch)).transpose()?;
-    let limit = ctx.gpu().limits.max_storage_buffer_binding_size as usize;
+    let fits = |a: &Copy, b: &Copy| (a.bytes() + b.bytes()) as u64 <= ctx.device.limits.max_bytes;
     match (of_a, of_b) {
-        (Some(of_a), Some(of_b)) if of_a.dtype == of_b.dtype && of_a.bytes() + of_b.bytes() <= limit => {
+        (Some(of_a), Some(of_b)) if of_a.dtype == of_b.dtype && fits(&of_a, &of_b) => {
             let copies = launch(ctx, op, &of_a, Some(&of_b))?;
             windows.b = Window { offset: copies.offset + of_a.elements as u32, ..copies.clone() };
             windows.a = copies;

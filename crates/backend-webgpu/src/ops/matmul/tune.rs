@@ -1,7 +1,7 @@
 //! Kernels chosen by measurement, where a caller asks for it.
 
 use backend_api::desc::MatmulDesc;
-use backend_api::{BackendResult, MathMode};
+use backend_api::{BackendResult, ErrorKind, MathMode};
 
 use super::cooperative::CooperativeTile;
 use super::kernel::Kernel;
@@ -40,15 +40,24 @@ pub(crate) fn tune_matmul(
     let scratch = ctx.scratch(op, (last * desc.c.dtype.size()).next_multiple_of(4))?;
     windows.c = ctx.output(op, &scratch, desc.c.dtype)?;
 
-    let product = |plan: &Plan| run(ctx, op, desc, &windows, plan).and_then(|()| ctx.commit(op));
+    // Each in a call of its own, so that one that fails leaves no launches to the next.
+    let product = |plan: &Plan| {
+        let call = ctx.call();
+        run(&call, op, desc, &windows, plan).and_then(|()| call.commit(op))
+    };
     let Some(time) = measure(&|| product(&planned))? else { return Ok(()) };
     let (mut best, mut least) = (planned.as_override(), time * GAIN);
     for candidate in candidates(desc, key.aligned).filter(|&candidate| candidate != planned.as_override()) {
         let Some(plan) = Plan::overridden(ctx, desc, &windows, candidate) else { continue };
-        match measure(&|| product(&plan))? {
-            None => break,
-            Some(time) if time < least => (best, least) = (candidate, time),
-            Some(_) => {}
+        match measure(&|| product(&plan)) {
+            Ok(None) => break,
+            Ok(Some(time)) if time < least => (best, least) = (candidate, time),
+            Ok(Some(_)) => {}
+            // Pieces and copies need memory, which there may not be.
+            Err(error) if matches!(error.kind(), ErrorKind::Limit | ErrorKind::OutOfMemory) => {
+                tracing::debug!(%error, ?candidate, "a kernel that can't make the product here");
+            }
+            Err(error) => return Err(error),
         }
     }
     ctx.state.tuning.keep(key, best);
@@ -81,4 +90,55 @@ fn candidates(desc: &MatmulDesc, aligned: bool) -> impl Iterator<Item = KernelOv
             copies(&kernel).iter().map(move |&packed| KernelOverride { kernel, strategy, packed })
         })
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use backend_api::desc::Matrix;
+    use backend_api::{BackendError, ComputeBackend, DType};
+
+    use super::*;
+    use crate::WebGpuBackend;
+
+    #[test]
+    fn a_kernel_without_memory_is_passed_over() {
+        let backend = WebGpuBackend::open().expect("a WebGPU adapter");
+        let [m, n, k] = [64, 64, 256];
+        let [a, b, c] = [m * k, k * n, m * n].map(|elements| backend.alloc(4 * elements).unwrap());
+        let matrix = |ptr, ld| Matrix::new(ptr, DType::F32, ld);
+        let desc = MatmulDesc::new(m, n, k, matrix(a, k), matrix(b, n), matrix(c, n));
+        // The first measured is the one that is planned, and each later one that succeeds is faster.
+        let tuned = |fails: &dyn Fn(usize) -> Option<BackendError>| {
+            let call = backend.context("test").unwrap();
+            let mut measured = 0;
+            let result = tune_matmul(&call.context, "test", &desc, |_| {
+                measured += 1;
+                match fails(measured) {
+                    Some(error) => Err(error),
+                    None => Ok(Some(1.0 / f64::powi(2.0, measured as i32))),
+                }
+            });
+            (result, measured, backend.explain_matmul(&desc).unwrap())
+        };
+        let (result, all, _) = tuned(&|_| None);
+        result.unwrap();
+        assert!(all > 3, "{all} kernels");
+        let limit = BackendError::Limit { op: "test", what: "bytes", requested: 2, max: 1 };
+        let full = BackendError::OutOfMemory { requested: 2, in_use: 1 };
+        for error in [limit, full] {
+            let plans: HashSet<String> = (2..all)
+                .map(|best| {
+                    let (result, measured, plan) = tuned(&|number| (number > best).then(|| error.clone()));
+                    assert_eq!((result, measured), (Ok(()), all));
+                    plan
+                })
+                .collect();
+            assert!(plans.len() > 1, "{plans:?}");
+        }
+        let lost = BackendError::DeviceLost { reason: "test".to_owned() };
+        let (result, measured, _) = tuned(&|number| (number == 3).then(|| lost.clone()));
+        assert_eq!((result, measured), (Err(lost), 3));
+    }
 }

@@ -8,7 +8,7 @@
 
 use backend_api::{BackendError, BackendResult, DType, DeviceKind};
 
-use super::self_test::{OP, SelfTest};
+use super::self_test::{OP, SelfTest, tells_nothing};
 use crate::kernels::{KernelSource, Variant, kernel, params};
 use crate::ops::op_context::OpContext;
 
@@ -53,7 +53,15 @@ pub(in crate::ops) fn exceeded(ctx: &OpContext, wanted: usize) -> Option<usize> 
     if wanted.saturating_add(RESERVE) <= SAFE || ctx.gpu().info.kind != DeviceKind::SoftwareAdapter {
         return None;
     }
-    let most = (*ctx.state.self_tests.iterations.get_or_init(|| found(ctx)))?.saturating_sub(RESERVE);
+    let known = &ctx.state.self_tests.iterations;
+    let limit = match known.get() {
+        Some(&limit) => limit,
+        None => match found(ctx) {
+            Ok(limit) => *known.get_or_init(|| limit),
+            Err(_) => Some(SAFE),
+        },
+    };
+    let most = limit?.saturating_sub(RESERVE);
     (wanted > most).then_some(most)
 }
 
@@ -73,17 +81,26 @@ pub(in crate::ops) fn require(
 }
 
 /// The device's limit. Where it can't be tried, it is taken for the one that is known.
-fn found(ctx: &OpContext) -> Option<usize> {
+///
+/// # Errors
+/// Where the device was too busy or too full for the trial, which may be made again.
+fn found(ctx: &OpContext) -> BackendResult<Option<usize>> {
     if cfg!(target_family = "wasm") {
         // A self-test would have to wait for its result.
-        return Some(SAFE);
+        return Ok(Some(SAFE));
     }
-    let counted = count(ctx).unwrap_or_else(|error| {
-        tracing::warn!(?error, "the longest loop of this device can't be found out");
-        SAFE
-    });
+    let counted = match count(ctx) {
+        Ok(counted) => counted,
+        Err(error) => {
+            tracing::warn!(?error, "the longest loop of this device can't be found out");
+            if tells_nothing(&error) {
+                return Err(error);
+            }
+            SAFE
+        }
+    };
     tracing::debug!(counted, tried = TRIED, "iterations of a loop");
-    (counted < TRIED).then_some(counted)
+    Ok((counted < TRIED).then_some(counted))
 }
 
 /// How many of [`TRIED`] iterations the device makes.

@@ -4,12 +4,13 @@
 //! Cooperative matrices are an experimental feature of wgpu, and a driver that can't compile such a kernel
 //! may say so only when it is used, or never. So each variant has to give known results before it is used for
 //! anything else: products of small integers, which f16 and f32 hold exactly, or attention close to the
-//! host's. A variant that fails is not used again.
+//! host's. A variant that fails is not used again; one whose test ended without a result, because the device
+//! was busy or out of memory, is tried again at its next use.
 
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 
-use backend_api::{BackendError, BackendResult, DType, Diagnostic};
+use backend_api::{BackendError, BackendResult, DType, Diagnostic, ErrorKind};
 use bytemuck::Pod;
 use half::f16;
 
@@ -30,11 +31,41 @@ pub(in crate::ops) const WHOLE: usize = 2048;
 /// What was tried, and how it went.
 #[derive(Debug, Default)]
 pub(crate) struct SelfTests {
-    known: RwLock<HashMap<Variant, bool>>,
+    known: RwLock<HashMap<Variant, Verdict>>,
     /// The most iterations of an invocation's loops, if there is a limit.
     pub(in crate::ops) iterations: OnceLock<Option<usize>>,
     #[cfg(test)]
     all_pass: bool,
+}
+
+/// What is known of a variant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Verdict {
+    Right,
+    Wrong,
+    /// So many trials ended before there was a result.
+    Open(u32),
+}
+
+/// Trials without a result after which a variant isn't tried again: each may wait as long as a call may.
+const MAX_TRIALS: u32 = 3;
+
+impl Verdict {
+    /// What is known after a trial that ended like this.
+    fn after(self, trial: &BackendResult<()>) -> Self {
+        match (trial, self) {
+            (Ok(()), _) => Self::Right,
+            (Err(error), Self::Open(trials)) if tells_nothing(error) && trials + 1 < MAX_TRIALS => {
+                Self::Open(trials + 1)
+            }
+            (Err(_), _) => Self::Wrong,
+        }
+    }
+}
+
+/// Whether a trial ended because the device was busy, full or gone, whatever it should have shown.
+pub(super) fn tells_nothing(error: &BackendError) -> bool {
+    matches!(error.kind(), ErrorKind::Timeout | ErrorKind::OutOfMemory | ErrorKind::DeviceLost)
 }
 
 impl SelfTests {
@@ -54,18 +85,21 @@ impl SelfTests {
         if self.all_pass {
             return true;
         }
-        if let Some(&known) = self.known.read().get(variant) {
-            return known;
+        let known = self.known.read().get(variant).copied();
+        if let Some(known @ (Verdict::Right | Verdict::Wrong)) = known {
+            return known == Verdict::Right;
         }
-        // Tried without the lock: another thread may try the same, and the first to finish decides.
-        let found = match check() {
-            Ok(()) => true,
-            Err(error) => {
-                tracing::warn!(?error, ?variant, "cooperative matrices fail on this device; doing without");
-                false
-            }
-        };
-        *self.known.write().entry(*variant).or_insert(found)
+        // Tried without the lock: another thread may try the same, and the first with a result decides.
+        let trial = check();
+        if let Err(error) = &trial {
+            tracing::warn!(?error, ?variant, "cooperative matrices fail on this device; doing without");
+        }
+        let mut known = self.known.write();
+        let verdict = known.entry(*variant).or_insert(Verdict::Open(0));
+        if let Verdict::Open(_) = verdict {
+            *verdict = verdict.after(&trial);
+        }
+        *verdict == Verdict::Right
     }
 }
 
@@ -82,7 +116,9 @@ pub(in crate::ops) struct SelfTest<'a> {
 impl<'a> SelfTest<'a> {
     pub(in crate::ops) fn new(ctx: &'a OpContext) -> Self {
         let (device, queue, health) = (&ctx.gpu().device, &ctx.gpu().queue, Health::detached());
-        let submitter = Arc::new(Submitter::new(device, queue, &health, &Arc::default(), false));
+        // By a thread of its own where the driver works off what is queued before it returns.
+        let has_thread = ctx.device.submitter.has_thread();
+        let submitter = Arc::new(Submitter::new(device, queue, &health, &Arc::default(), has_thread));
         let layout = ctx.device.pipelines.params_layout();
         let recorder = Recorder::new(device, &submitter, layout, &Arc::default());
         Self { ctx, recorder, submitter, witness: health.witness(), health }
@@ -148,9 +184,10 @@ impl<'a> SelfTest<'a> {
         let then = Then::Map(staging.clone(), mapped.clone());
         let deadline = ctx.device.deadline(OP);
         let ticket = self.recorder.read_back(&slice.block, 0, &staging, bytes.len() as u64, then)?;
-        // An invalid pipeline is reported when it is submitted.
+        // An invalid pipeline is reported when it is submitted, here or by the thread.
         self.health.take_late(OP, self.witness, 0, || 0)?;
         self.submitter.wait(&ticket, &deadline)?;
+        self.health.take_late(OP, self.witness, 0, || 0)?;
         let mapped = mapped.settle(&self.submitter, &deadline)?;
         ctx.device.readback.finish(OP, staging, mapped, 0, bytes)
     }
@@ -186,4 +223,35 @@ pub(in crate::ops) fn whole_numbers(bytes: &[u8], dtype: DType) -> impl Iterator
         };
         (x.fract() == 0.0).then_some(x as i32)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::ops::shared::iterations;
+
+    #[test]
+    fn only_a_result_decides_about_a_variant() {
+        let variant = iterations::variants()[0];
+        let busy = || Err(BackendError::Timeout { op: OP, waited: Duration::ZERO });
+        let full = || Err(BackendError::OutOfMemory { requested: 4, in_use: 0 });
+        let wrong = || compare(&[Some(1)], &[Some(2)]);
+        let unasked = || -> BackendResult<()> { panic!("it is decided") };
+
+        let right = SelfTests::default();
+        assert!(
+            !right.pass(&variant, busy) && !right.pass(&variant, full) && right.pass(&variant, || Ok(()))
+        );
+        assert!(right.pass(&variant, unasked));
+
+        let broken = SelfTests::default();
+        assert!(!broken.pass(&variant, full) && !broken.pass(&variant, wrong));
+        assert!(!broken.pass(&variant, unasked));
+
+        let always_busy = SelfTests::default();
+        assert!((0..MAX_TRIALS).all(|_| !always_busy.pass(&variant, busy)));
+        assert!(!always_busy.pass(&variant, unasked));
+    }
 }
