@@ -18,6 +18,7 @@
 
 #[expect(unsafe_code, reason = "ONNX Runtime's API consists of pointers")]
 mod abi;
+mod capture;
 mod claim;
 mod devices;
 mod error;
@@ -33,3 +34,4 @@ mod partition;
 mod plan;
 mod support;
 mod tensor;
+mod workspace;

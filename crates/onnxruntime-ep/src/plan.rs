@@ -5,34 +5,37 @@ use std::sync::Arc;
 
 use backend_api::ComputeBackend;
 
+use crate::capture::{self, Captures, Next};
 use crate::error::{Error, Result};
 use crate::fuse::fuse;
 use crate::model::{Graph, Name, Node};
 use crate::ops::{self, Call, Run};
 use crate::tensor::Tensor;
+use crate::workspace::Workspace;
 
 /// Nodes in order, and where each finds its inputs. Runs of several threads share it.
 #[derive(Debug)]
 pub(crate) struct Plan {
     backend: Arc<dyn ComputeBackend>,
-    steps: Vec<Step>,
+    pub(crate) steps: Vec<Step>,
     /// The values before the first step: constants are there.
-    initial: Vec<Option<Tensor>>,
+    pub(crate) initial: Vec<Option<Tensor>>,
     inputs: Vec<Name>,
     /// The place of each input.
-    places: Vec<Option<usize>>,
-    outputs: Vec<usize>,
+    pub(crate) places: Vec<Option<usize>>,
+    pub(crate) outputs: Vec<usize>,
+    pub(crate) captures: Arc<Captures>,
 }
 
 /// A node and the places of its values.
 #[derive(Debug)]
-struct Step {
+pub(crate) struct Step {
     node: Node,
     run: Run,
-    inputs: Vec<Option<usize>>,
-    outputs: Vec<Option<usize>>,
+    pub(crate) inputs: Vec<Option<usize>>,
+    pub(crate) outputs: Vec<Option<usize>>,
     /// Values that nobody reads afterwards, whose memory is given back.
-    last: Vec<usize>,
+    pub(crate) last: Vec<usize>,
 }
 
 impl Plan {
@@ -81,6 +84,7 @@ impl Plan {
             inputs: graph.inputs,
             places: inputs,
             outputs,
+            captures: Arc::default(),
         })
     }
 
@@ -94,8 +98,28 @@ impl Plan {
         &self.inputs
     }
 
-    /// Computes the outputs, in order, of inputs in order.
+    /// Computes the outputs, in order, of inputs in order: by a graph if the shapes repeat.
     pub(crate) fn run(&self, inputs: Vec<Option<Tensor>>) -> Result<Vec<Tensor>> {
+        let key = capture::key(&inputs);
+        let loan = match self.captures.next(&key) {
+            Next::Replay(loan) => Some(loan),
+            Next::Eager => None,
+            Next::Capture => match capture::record(self, key.clone(), &inputs) {
+                Ok(recording) => Some(self.captures.lend(recording)),
+                // What is wrong with the inputs or the device, the run by operations will say.
+                Err(_) => {
+                    self.captures.refuse(&key);
+                    None
+                }
+            },
+        };
+        if let Some(outputs) = loan.map(|loan| loan.replay(self, &inputs)).transpose()?.flatten() {
+            return Ok(outputs);
+        }
+        self.run_eagerly(inputs)
+    }
+
+    fn run_eagerly(&self, inputs: Vec<Option<Tensor>>) -> Result<Vec<Tensor>> {
         let mut values = self.initial.clone();
         for (&place, input) in self.places.iter().zip(inputs) {
             if let (Some(place), Some(input)) = (place, input) {
@@ -103,14 +127,7 @@ impl Plan {
             }
         }
         for step in &self.steps {
-            let inputs: Vec<Option<Tensor>> =
-                step.inputs.iter().map(|place| place.and_then(|place| values[place].clone())).collect();
-            let call = Call { node: &step.node, backend: &self.backend, inputs: &inputs };
-            let outputs = (step.run)(&call).map_err(|source| Error::Node {
-                node: step.node.name.clone(),
-                operator: step.node.operator.clone(),
-                source: Box::new(source),
-            })?;
+            let outputs = self.call(step, &values, Workspace::new(&self.backend), &*self.backend)?;
             for (place, output) in step.outputs.iter().zip(outputs) {
                 if let Some(place) = *place {
                     values[place] = Some(output);
@@ -122,5 +139,23 @@ impl Plan {
             values[place].clone().ok_or_else(|| Error::invalid("an output was not computed"))
         };
         self.outputs.iter().map(taken).collect()
+    }
+
+    /// The outputs of a step.
+    pub(crate) fn call(
+        &self,
+        step: &Step,
+        values: &[Option<Tensor>],
+        memory: Workspace<'_>,
+        backend: &dyn ComputeBackend,
+    ) -> Result<Vec<Tensor>> {
+        let inputs: Vec<Option<Tensor>> =
+            step.inputs.iter().map(|place| place.and_then(|place| values[place].clone())).collect();
+        let call = Call { node: &step.node, memory, backend, inputs: &inputs };
+        (step.run)(&call).map_err(|source| Error::Node {
+            node: step.node.name.clone(),
+            operator: step.node.operator.clone(),
+            source: Box::new(source),
+        })
     }
 }

@@ -1,5 +1,7 @@
 //! Tensors of a run: on the host, on the device, or on both.
 
+use std::any::Any;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use backend_api::ComputeBackend;
@@ -9,6 +11,7 @@ use backend_api::owned::Buffer;
 use crate::error::{Error, Result};
 use crate::kind::Kind;
 use crate::numbers::Numbers;
+use crate::workspace::{Block, Workspace};
 
 /// A packed tensor. Its elements never change, so tensors share them.
 #[derive(Clone, Debug)]
@@ -24,7 +27,9 @@ pub(crate) struct Tensor {
 #[derive(Debug, Default)]
 struct Elements {
     host: OnceLock<Numbers>,
-    device: OnceLock<Buffer>,
+    device: OnceLock<Arc<Block>>,
+    /// Whether the numbers were asked for, by which a capture knows what it depends on.
+    was_read: AtomicBool,
 }
 
 impl Tensor {
@@ -45,8 +50,29 @@ impl Tensor {
     }
 
     /// A tensor on the device, in the element type that the device has for `kind`.
-    pub(crate) fn device(kind: Kind, shape: Vec<usize>, buffer: Buffer) -> Self {
-        Self { kind, shape, elements: Arc::new(Elements { device: buffer.into(), ..Elements::default() }) }
+    fn device(kind: Kind, shape: Vec<usize>, block: Arc<Block>) -> Self {
+        Self { kind, shape, elements: Arc::new(Elements { device: block.into(), ..Elements::default() }) }
+    }
+
+    /// A tensor on the device for an operation to write.
+    pub(crate) fn empty(memory: Workspace<'_>, kind: Kind, shape: Vec<usize>) -> Result<Self> {
+        let block = memory.result(elements(&shape)? * kind.dtype().size())?;
+        Ok(Self::device(kind, shape, Arc::new(block)))
+    }
+
+    /// A tensor without elements, of which only the shape may be asked.
+    pub(crate) fn shell(&self) -> Self {
+        Self { kind: self.kind, shape: self.shape.clone(), elements: Arc::default() }
+    }
+
+    /// The elements of a graph's output, for as long as the result lives: `holder` keeps the graph from running.
+    pub(crate) fn lent(&self, holder: &Arc<dyn Any + Send + Sync>) -> Self {
+        let lend =
+            |of: &Arc<Block>| Arc::new(Block::Lent { of: Arc::clone(of), _holder: Arc::clone(holder) });
+        match self.elements.device.get() {
+            Some(block) => Self::device(self.kind, self.shape.clone(), lend(block)),
+            None => self.clone(),
+        }
     }
 
     /// Uploads a tensor whose bytes the host and the device store alike.
@@ -56,11 +82,7 @@ impl Tensor {
         shape: Vec<usize>,
         bytes: &[u8],
     ) -> Result<Self> {
-        let buffer = reserve(backend, bytes.len())?;
-        if !bytes.is_empty() {
-            backend.copy_htod(buffer.ptr(), bytes)?;
-        }
-        Ok(Self::device(kind, shape, buffer))
+        Ok(Self::device(kind, shape, Arc::new(written(Workspace::new(backend), bytes)?)))
     }
 
     /// The number of elements.
@@ -78,8 +100,19 @@ impl Tensor {
         self.elements.host.get().is_some()
     }
 
+    /// Whether the device has the elements already.
+    pub(crate) fn is_on_device(&self) -> bool {
+        self.elements.device.get().is_some()
+    }
+
+    /// Whether the numbers were asked for since the last call of this.
+    pub(crate) fn take_was_read(&self) -> bool {
+        self.elements.was_read.swap(false, Ordering::Relaxed)
+    }
+
     /// The numbers, read from the device if need be.
     pub(crate) fn numbers(&self) -> Result<&Numbers> {
+        self.elements.was_read.store(true, Ordering::Relaxed);
         if let Some(numbers) = self.elements.host.get() {
             return Ok(numbers);
         }
@@ -93,27 +126,50 @@ impl Tensor {
         Ok(self.numbers()?.ints())
     }
 
-    /// The handle of the elements in `backend`'s memory, uploaded if need be.
-    pub(crate) fn ptr(&self, backend: &Arc<dyn ComputeBackend>) -> Result<u64> {
-        if let Some(buffer) = self.elements.device.get() {
-            return if Arc::ptr_eq(buffer.backend(), backend) {
+    /// The handle of the elements in the backend's memory, uploaded if need be.
+    pub(crate) fn ptr(&self, memory: Workspace<'_>) -> Result<u64> {
+        if let Some(buffer) = self.buffer() {
+            return if Arc::ptr_eq(buffer.backend(), memory.backend()) {
                 Ok(buffer.ptr())
             } else {
                 Err(Error::invalid("a tensor lies on another device, or on one that was lost"))
             };
         }
-        let bytes = self.numbers()?.encode_device(self.kind);
-        let buffer = reserve(backend, bytes.len())?;
-        if !bytes.is_empty() {
-            backend.copy_htod(buffer.ptr(), &bytes)?;
-        }
+        let numbers = self.elements.host.get().ok_or_else(|| Error::invalid("a tensor without elements"))?;
+        let block = Arc::new(written(memory, &numbers.encode_device(self.kind))?);
         // Of two threads that upload at once, one keeps its buffer.
-        Ok(self.elements.device.get_or_init(|| buffer).ptr())
+        let buffer = self.elements.device.get_or_init(|| block).buffer();
+        buffer.map(Buffer::ptr).ok_or_else(|| Error::invalid("a tensor without memory"))
+    }
+
+    /// Writes other numbers of the same shape over elements that were uploaded.
+    pub(crate) fn upload_again(&self, numbers: &Numbers) -> Result<()> {
+        let buffer = self.buffer().ok_or_else(|| Error::invalid("a tensor without memory"))?;
+        let bytes = numbers.encode_device(self.kind);
+        if !bytes.is_empty() {
+            buffer.backend().copy_htod(buffer.ptr(), &bytes)?;
+        }
+        Ok(())
+    }
+
+    /// Whether the elements are there only while a graph runs.
+    pub(crate) fn is_leased(&self) -> bool {
+        self.elements.device.get().is_some_and(|block| block.is_leased())
+    }
+
+    /// Bytes of the elements on the device, in whole words.
+    pub(crate) fn device_bytes(&self) -> usize {
+        (self.count() * self.kind.dtype().size()).next_multiple_of(4)
+    }
+
+    /// The elements' memory on the device.
+    pub(crate) fn buffer(&self) -> Option<&Buffer> {
+        self.elements.device.get()?.buffer()
     }
 
     /// The tensor in `backend`'s memory, through the host if it lies on another device.
     pub(crate) fn on(&self, backend: &Arc<dyn ComputeBackend>) -> Result<Self> {
-        match self.elements.device.get() {
+        match self.buffer() {
             Some(buffer) if !Arc::ptr_eq(buffer.backend(), backend) => {
                 Self::host(self.kind, self.shape.clone(), self.numbers()?.clone())
             }
@@ -121,9 +177,9 @@ impl Tensor {
         }
     }
 
-    /// The descriptor of the elements in `backend`'s memory.
-    pub(crate) fn desc(&self, backend: &Arc<dyn ComputeBackend>) -> Result<TensorDesc<'_>> {
-        Ok(TensorDesc::packed(self.ptr(backend)?, self.kind.dtype(), &self.shape))
+    /// The descriptor of the elements in the backend's memory.
+    pub(crate) fn desc(&self, memory: Workspace<'_>) -> Result<TensorDesc<'_>> {
+        Ok(TensorDesc::packed(self.ptr(memory)?, self.kind.dtype(), &self.shape))
     }
 
     /// The same elements in another shape, which must have as many.
@@ -159,18 +215,24 @@ impl Tensor {
     }
 
     fn read_device(&self, bytes: &mut [u8]) -> Result<()> {
-        let buffer = self.elements.device.get().ok_or_else(|| Error::invalid("a tensor without elements"))?;
-        if !bytes.is_empty() {
+        let block = self.elements.device.get().ok_or_else(|| Error::invalid("a tensor without elements"))?;
+        if block.is_leased() {
+            return Err(Error::Uncapturable);
+        }
+        if let Some(buffer) = block.buffer().filter(|_| !bytes.is_empty()) {
             buffer.backend().copy_dtoh(bytes, buffer.ptr())?;
         }
         Ok(())
     }
 }
 
-/// Device memory for at least `bytes` bytes: whole words, and never none.
-pub(crate) fn reserve(backend: &Arc<dyn ComputeBackend>, bytes: usize) -> Result<Buffer> {
-    let bytes = bytes.max(1).next_multiple_of(4);
-    Ok(Buffer::own(backend, backend.alloc(bytes)?, bytes))
+/// Memory that holds `bytes`.
+fn written(memory: Workspace<'_>, bytes: &[u8]) -> Result<Block> {
+    let block = memory.upload(bytes.len())?;
+    if let Some(buffer) = block.buffer().filter(|_| !bytes.is_empty()) {
+        buffer.backend().copy_htod(buffer.ptr(), bytes)?;
+    }
+    Ok(block)
 }
 
 /// The number of elements of a shape.

@@ -4,7 +4,7 @@ use super::{View, orders, replacing};
 use crate::model::{Attribute, Node};
 
 /// `softmax(scale · Q·Kᵀ + mask) · V` of four dimensions, where K and V have vectors of one length.
-pub(super) fn attention(view: &View<'_>, last: &Node) -> Option<Node> {
+pub(super) fn attention(view: &View<'_>, last: &Node) -> Option<Vec<Node>> {
     let (weights, v) = two_inputs(last, "MatMul")?;
     let softmax = view.only(weights, "Softmax").filter(|node| node.since >= 13)?;
     let mut name = softmax.input(0).filter(|_| matches!(softmax.int("axis", -1), -1 | 3))?;
@@ -40,7 +40,7 @@ pub(super) fn attention(view: &View<'_>, last: &Node) -> Option<Node> {
     inputs.extend(mask);
     let mut node = replacing(last, "Attention", &inputs);
     node.attributes.insert("scale".to_owned(), Attribute::Float(factor));
-    Some(node)
+    Some(vec![node])
 }
 
 /// Heads and width of `[batch, heads, tokens, width]`.

@@ -6,7 +6,7 @@ use super::{View, is_close, orders, replacing};
 use crate::model::Node;
 
 /// `x · (1 + erf(x / √2)) · ½`, in any order of the factors.
-pub(super) fn exact(view: &View<'_>, last: &Node) -> Option<Node> {
+pub(super) fn exact(view: &View<'_>, last: &Node) -> Option<Vec<Node>> {
     if last.operator != "Mul" {
         return None;
     }
@@ -23,7 +23,7 @@ pub(super) fn exact(view: &View<'_>, last: &Node) -> Option<Node> {
                 (is_close(half, 0.5) && gated(view, b)? == x).then_some(x)?
             }
         };
-        Some(replacing(last, "Gelu", &[x]))
+        Some(vec![replacing(last, "Gelu", &[x])])
     })
 }
 
@@ -39,12 +39,12 @@ fn gated<'a>(view: &View<'a>, gate: &str) -> Option<&'a str> {
 }
 
 /// `x · sigmoid(x)`.
-pub(super) fn silu(view: &View<'_>, last: &Node) -> Option<Node> {
+pub(super) fn silu(view: &View<'_>, last: &Node) -> Option<Vec<Node>> {
     if last.operator != "Mul" {
         return None;
     }
     orders(last).into_iter().find_map(|(x, gate)| {
         let sigmoid = view.only(gate, "Sigmoid")?;
-        (sigmoid.input(0)? == x).then(|| replacing(last, "Swish", &[x]))
+        (sigmoid.input(0)? == x).then(|| vec![replacing(last, "Swish", &[x])])
     })
 }

@@ -7,33 +7,39 @@
 mod attention;
 mod epilogue;
 mod gelu;
+mod indices;
 
 use std::collections::HashMap;
 
 use crate::model::{Graph, Node};
 use crate::tensor::Tensor;
 
-/// The node that takes the place of the last node of a pattern.
-type Rule = fn(&View<'_>, &Node) -> Option<Node>;
+/// The nodes that take the place of the last node of a pattern.
+type Rule = fn(&View<'_>, &Node) -> Option<Vec<Node>>;
 
 /// In the order in which they build on each other.
-const RULES: [Rule; 5] = [gelu::exact, gelu::silu, attention::attention, epilogue::bias, epilogue::residual];
-
-/// Activations come last: what they follow may be a fusion itself.
-const ACTIVATIONS: Rule = epilogue::activation;
+const RULES: &[Rule] = &[
+    gelu::exact,
+    gelu::silu,
+    attention::attention,
+    epilogue::bias,
+    epilogue::residual,
+    // What activations follow may be a fusion itself.
+    epilogue::activation,
+    indices::checked,
+];
 
 /// Fuses what it can.
 pub(crate) fn fuse(graph: &mut Graph) {
-    for rule in RULES.into_iter().chain([ACTIVATIONS]) {
+    for rule in RULES {
         let view = View::new(graph);
-        let matches: Vec<(usize, Node)> =
-            graph.nodes.iter().enumerate().filter_map(|(i, node)| Some((i, rule(&view, node)?))).collect();
-        for (i, node) in matches {
-            if let Some(place) = graph.nodes.get_mut(i) {
-                *place = node;
-            }
+        let found: Vec<Option<Vec<Node>>> = graph.nodes.iter().map(|node| rule(&view, node)).collect();
+        if found.iter().any(Option::is_some) {
+            let nodes = std::mem::take(&mut graph.nodes);
+            let replaced = nodes.into_iter().zip(found);
+            graph.nodes = replaced.flat_map(|(node, found)| found.unwrap_or_else(|| vec![node])).collect();
+            graph.prune();
         }
-        graph.prune();
     }
 }
 

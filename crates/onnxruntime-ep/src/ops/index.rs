@@ -15,6 +15,7 @@ use crate::tensor::Tensor;
 
 pub(super) const OPERATORS: &[Operator] = &[
     Operator::new("Gather", Kinds::Any, gather),
+    Operator::new("Indices", Kinds::Any, indices).of_own(),
     Operator::new("GatherElements", Kinds::Any, gather_elements).with_check(whole_tables),
     Operator::new("GatherND", Kinds::Any, gather_tuples).with_check(narrow),
     Operator::new("Scatter", Kinds::Any, scatter_elements).with_check(whole_tables),
@@ -87,10 +88,18 @@ fn counted(call: &Call<'_>, indices: &Tensor, extent: usize) -> Result<Tensor> {
     Tensor::host(Kind::I64, indices.shape.clone(), Numbers::Int(numbers.collect()))
 }
 
+/// Indices into an axis of a table, counted from its start.
+fn indices(call: &Call<'_>) -> Result<Vec<Tensor>> {
+    let (indices, table) = (call.input(0)?, call.input(1)?);
+    let axis = call.axis(0, table.rank())?;
+    Ok(vec![counted(call, indices, table.shape[axis])?])
+}
+
 fn gather(call: &Call<'_>) -> Result<Vec<Tensor>> {
     let (x, indices) = (call.input(0)?, call.input(1)?);
     let axis = call.axis(0, x.rank())?;
-    let indices = counted(call, indices, x.shape[axis])?;
+    let is_checked = call.node.int("checked", 0) == 1;
+    let indices = if is_checked { indices.clone() } else { counted(call, indices, x.shape[axis])? };
     if is_for_host(call, x) {
         let mut shape = x.shape.clone();
         shape.splice(axis..=axis, indices.shape.iter().copied());

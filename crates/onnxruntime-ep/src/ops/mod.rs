@@ -29,6 +29,9 @@ use crate::tensor::Tensor;
 /// The domain of ONNX Runtime's own operators.
 pub(crate) const MICROSOFT: &str = "com.microsoft";
 
+/// The domain of operators that only fusions make.
+pub(crate) const OWN: &str = "webgpu.compute";
+
 /// Element types of an operator's first input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kinds {
@@ -89,6 +92,11 @@ impl Operator {
     /// An operator of ONNX Runtime's own.
     pub(crate) const fn of_microsoft(self) -> Self {
         Self { domain: MICROSOFT, ..self }
+    }
+
+    /// An operator that only fusions make.
+    pub(crate) const fn of_own(self) -> Self {
+        Self { domain: OWN, ..self }
     }
 }
 
