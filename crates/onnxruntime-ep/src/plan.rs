@@ -9,7 +9,7 @@ use crate::capture::{self, Captures, Next};
 use crate::error::{Error, Result};
 use crate::fuse::fuse;
 use crate::model::{Graph, Name, Node};
-use crate::ops::{self, Call, Run};
+use crate::ops::{self, Call, Device, Run};
 use crate::tensor::Tensor;
 use crate::workspace::Workspace;
 
@@ -32,6 +32,7 @@ pub(crate) struct Plan {
 pub(crate) struct Step {
     node: Node,
     run: Run,
+    takes_views: bool,
     pub(crate) inputs: Vec<Option<usize>>,
     pub(crate) outputs: Vec<Option<usize>>,
     /// Values that nobody reads afterwards, whose memory is given back.
@@ -61,6 +62,7 @@ impl Plan {
                 .ok_or_else(|| Error::invalid(format!("there is no operator {}", node.operator)))?;
             steps.push(Step {
                 run: row.run,
+                takes_views: row.takes_views,
                 inputs: node.inputs.iter().map(|name| place(name, &mut initial)).collect(),
                 outputs: node.outputs.iter().map(|name| place(name, &mut initial)).collect(),
                 node: node.clone(),
@@ -135,8 +137,14 @@ impl Plan {
             }
             step.last.iter().for_each(|&place| values[place] = None);
         }
+        self.taken(&values, Device { memory: Workspace::new(&self.backend), backend: &*self.backend })
+    }
+
+    /// The packed outputs.
+    pub(crate) fn taken(&self, values: &[Option<Tensor>], device: Device<'_>) -> Result<Vec<Tensor>> {
         let taken = |&place: &usize| {
-            values[place].clone().ok_or_else(|| Error::invalid("an output was not computed"))
+            let output = values[place].as_ref();
+            device.packed(output.ok_or_else(|| Error::invalid("an output was not computed"))?)
         };
         self.outputs.iter().map(taken).collect()
     }
@@ -149,10 +157,19 @@ impl Plan {
         memory: Workspace<'_>,
         backend: &dyn ComputeBackend,
     ) -> Result<Vec<Tensor>> {
-        let inputs: Vec<Option<Tensor>> =
-            step.inputs.iter().map(|place| place.and_then(|place| values[place].clone())).collect();
-        let call = Call { node: &step.node, memory, backend, inputs: &inputs };
-        (step.run)(&call).map_err(|source| Error::Node {
+        let device = Device { memory, backend };
+        let value = |place: &Option<usize>| {
+            let tensor = place.and_then(|place| values[place].as_ref());
+            let packed = |tensor: &Tensor| {
+                if step.takes_views { Ok(tensor.clone()) } else { device.packed(tensor) }
+            };
+            tensor.map(packed).transpose()
+        };
+        let inputs: Result<Vec<Option<Tensor>>> = step.inputs.iter().map(value).collect();
+        let run = |inputs: Vec<Option<Tensor>>| {
+            (step.run)(&Call { node: &step.node, memory, backend, inputs: &inputs })
+        };
+        inputs.and_then(run).map_err(|source| Error::Node {
             node: step.node.name.clone(),
             operator: step.node.operator.clone(),
             source: Box::new(source),

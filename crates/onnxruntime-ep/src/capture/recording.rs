@@ -8,6 +8,7 @@ use backend_api::{BackendError, ComputeBackend};
 use super::Key;
 use crate::error::{Error, Result};
 use crate::numbers::Numbers;
+use crate::ops::Device;
 use crate::plan::{Plan, Step};
 use crate::tensor::Tensor;
 use crate::workspace::{Arena, Workspace};
@@ -77,7 +78,7 @@ pub(crate) fn record(plan: &Plan, key: Key, given: &[Option<Tensor>]) -> Result<
     });
     outcome?;
     let graph = Graph { backend: Arc::clone(backend), handle: captured? };
-    recorder.finish(key, graph)
+    Ok(recorder.finish(key, graph))
 }
 
 /// A capture in progress.
@@ -91,6 +92,7 @@ struct Recorder<'a> {
     fixed: Vec<Option<Tensor>>,
     host_steps: Vec<usize>,
     reads: Vec<Read>,
+    outputs: Vec<Tensor>,
 }
 
 impl<'a> Recorder<'a> {
@@ -111,7 +113,8 @@ impl<'a> Recorder<'a> {
             });
         }
         let fixed = vec![None; values.len()];
-        Ok(Self { plan, memory, values, varies, inputs, fixed, host_steps: Vec::new(), reads: Vec::new() })
+        let (host_steps, reads, outputs) = (Vec::new(), Vec::new(), Vec::new());
+        Ok(Self { plan, memory, values, varies, inputs, fixed, host_steps, reads, outputs })
     }
 
     fn steps(&mut self, operations: &dyn ComputeBackend) -> Result<()> {
@@ -136,6 +139,7 @@ impl<'a> Recorder<'a> {
             }
             step.last.iter().for_each(|&place| self.values[place] = None);
         }
+        self.outputs = self.plan.taken(&self.values, Device { memory: self.memory, backend: operations })?;
         Ok(())
     }
 
@@ -162,18 +166,15 @@ impl<'a> Recorder<'a> {
         step.outputs.iter().flatten().for_each(|&place| self.varies[place] = true);
     }
 
-    fn finish(self, key: Key, graph: Graph) -> Result<Recording> {
-        let Self { plan, values, varies, inputs, fixed, host_steps, reads, .. } = self;
-        let output = |&place: &usize| {
-            let tensor = values[place].clone().ok_or_else(|| Error::invalid("an output was not computed"))?;
-            Ok(match () {
-                () if varies[place] => Output::Host(place),
-                () if tensor.is_leased() => Output::Graph(tensor),
-                () => Output::Fixed(tensor),
-            })
+    fn finish(self, key: Key, graph: Graph) -> Recording {
+        let Self { plan, varies, inputs, fixed, host_steps, reads, outputs, .. } = self;
+        let output = |(&place, tensor): (&usize, Tensor)| match () {
+            () if varies[place] => Output::Host(place),
+            () if tensor.is_leased() => Output::Graph(tensor),
+            () => Output::Fixed(tensor),
         };
-        let outputs = plan.outputs.iter().map(output).collect::<Result<_>>()?;
-        Ok(Recording { key, graph, inputs, fixed, host_steps, reads, outputs })
+        let outputs = plan.outputs.iter().zip(outputs).map(output).collect();
+        Recording { key, graph, inputs, fixed, host_steps, reads, outputs }
     }
 }
 

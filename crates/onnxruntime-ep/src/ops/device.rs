@@ -64,9 +64,48 @@ impl Device<'_> {
         Tensor::empty(self.memory, kind, shape.to_vec())
     }
 
+    /// A tensor without gaps between its elements.
+    pub(crate) fn packed(&self, tensor: &Tensor) -> Result<Tensor> {
+        tensor.packed(|| {
+            let packed = self.empty(tensor.kind, &tensor.shape)?;
+            self.backend.copy(&CopyDesc::new(tensor.desc(self.memory)?, packed.desc(self.memory)?))?;
+            Ok(packed)
+        })
+    }
+
+    /// A tensor in another shape, of as many elements.
+    pub(crate) fn reshape(&self, tensor: &Tensor, shape: Vec<usize>) -> Result<Tensor> {
+        match tensor.reshaped(shape.clone()) {
+            Err(_) if tensor.is_view() => self.packed(tensor)?.reshaped(shape),
+            reshaped => reshaped,
+        }
+    }
+
+    /// Elements at `offset + Σ index·stride` of those that a tensor has or is a view of. They are copied if those of
+    /// the innermost dimension aren't adjacent, as most operations read such elements slowly.
+    pub(crate) fn viewed(
+        &self,
+        x: &Tensor,
+        offset: usize,
+        shape: Vec<usize>,
+        strides: Vec<usize>,
+    ) -> Result<Tensor> {
+        let innermost = shape.iter().zip(&strides).rev().find(|&(&extent, _)| extent != 1);
+        let is_adjacent = innermost.is_none_or(|(_, &stride)| stride == 1);
+        // Numbers on the host have to be on the device before a view of them is.
+        x.base_ptr(self.memory)?;
+        let view = x.viewed(offset, shape, strides);
+        if is_adjacent { Ok(view) } else { self.packed(&view) }
+    }
+
     /// The handle of a tensor's elements.
     pub(crate) fn ptr(&self, tensor: &Tensor) -> Result<u64> {
         tensor.ptr(self.memory)
+    }
+
+    /// The handle of the elements that a tensor has or is a view of.
+    pub(crate) fn base(&self, tensor: &Tensor) -> Result<u64> {
+        tensor.base_ptr(self.memory)
     }
 
     /// The handle of a tensor that may be left out.
@@ -185,7 +224,8 @@ impl Device<'_> {
         strides: &[usize],
     ) -> Result<Tensor> {
         let y = self.empty(x.kind, shape)?;
-        let from = TensorDesc::strided(self.ptr(x)?, x.kind.dtype(), shape, strides).with_offset(offset);
+        let base = self.ptr(x)?;
+        let from = TensorDesc::strided(base, x.kind.dtype(), shape, strides).with_offset(offset);
         self.backend.copy(&CopyDesc::new(from, y.desc(self.memory)?))?;
         Ok(y)
     }
@@ -195,7 +235,8 @@ impl Device<'_> {
         if x.shape == shape {
             return Ok(x.clone());
         }
-        self.strided(x, 0, shape, &expanded_strides(&x.shape, shape)?)
+        let x = &self.packed(x)?;
+        self.strided(x, 0, shape, &expanded_strides(&x.shape, &packed_strides(&x.shape), shape)?)
     }
 
     /// The slices that `indices` name along an axis.
@@ -242,18 +283,17 @@ impl Device<'_> {
     }
 }
 
-/// Strides with which a packed tensor of `from` is read as one of `to`: 0 where it is repeated.
-pub(crate) fn expanded_strides(from: &[usize], to: &[usize]) -> Result<Vec<usize>> {
+/// Strides with which a tensor of `from` is read as one of `to`: 0 where it is repeated.
+pub(crate) fn expanded_strides(from: &[usize], strides: &[usize], to: &[usize]) -> Result<Vec<usize>> {
     let missing = to.len().checked_sub(from.len());
     let missing = missing.ok_or_else(|| Error::invalid(format!("{from:?} can't be expanded to {to:?}")))?;
-    let packed = packed_strides(from);
-    let mut strides = vec![0; missing];
-    for ((&extent, stride), &wanted) in from.iter().zip(packed).zip(to.iter().skip(missing)) {
+    let mut expanded = vec![0; missing];
+    for ((&extent, &stride), &wanted) in from.iter().zip(strides).zip(to.iter().skip(missing)) {
         match extent {
-            1 => strides.push(0),
-            _ if extent == wanted => strides.push(stride),
+            1 => expanded.push(0),
+            _ if extent == wanted => expanded.push(stride),
             _ => return Err(Error::invalid(format!("{from:?} can't be expanded to {to:?}"))),
         }
     }
-    Ok(strides)
+    Ok(expanded)
 }

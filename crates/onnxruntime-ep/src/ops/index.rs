@@ -14,8 +14,8 @@ use crate::numbers::Numbers;
 use crate::tensor::Tensor;
 
 pub(super) const OPERATORS: &[Operator] = &[
-    Operator::new("Gather", Kinds::Any, gather),
-    Operator::new("Indices", Kinds::Any, indices).of_own(),
+    Operator::new("Gather", Kinds::Any, gather).of_views(),
+    Operator::new("Indices", Kinds::Any, indices).of_own().of_views(),
     Operator::new("GatherElements", Kinds::Any, gather_elements).with_check(whole_tables),
     Operator::new("GatherND", Kinds::Any, gather_tuples).with_check(narrow),
     Operator::new("Scatter", Kinds::Any, scatter_elements).with_check(whole_tables),
@@ -105,7 +105,26 @@ fn gather(call: &Call<'_>) -> Result<Vec<Tensor>> {
         shape.splice(axis..=axis, indices.shape.iter().copied());
         return Ok(vec![along(call, x, axis, indices.ints()?)?.reshaped(shape)?]);
     }
-    Ok(vec![call.device().select(x, axis, &indices)?])
+    let d = call.device();
+    // One slice is a view. Which one, a captured run must not depend on, so it has to be a constant.
+    if let Some(row) = if is_checked { None } else { single(&indices)? } {
+        let (mut shape, mut strides) = (x.shape.clone(), x.strides());
+        let offset = x.offset() + row * strides.remove(axis);
+        shape.remove(axis);
+        let slice = d.viewed(x, if x.count() == 0 { 0 } else { offset }, shape, strides)?;
+        let mut shape = x.shape.clone();
+        shape.splice(axis..=axis, indices.shape.iter().copied());
+        return Ok(vec![d.reshape(&slice, shape)?]);
+    }
+    Ok(vec![d.select(&d.packed(x)?, axis, &d.packed(&indices)?)?])
+}
+
+/// The only index of a list on the host.
+fn single(indices: &Tensor) -> Result<Option<usize>> {
+    if !indices.is_on_host() || indices.count() != 1 {
+        return Ok(None);
+    }
+    Ok(indices.ints()?.first().and_then(|&index| usize::try_from(index).ok()))
 }
 
 fn gather_elements(call: &Call<'_>) -> Result<Vec<Tensor>> {

@@ -160,7 +160,10 @@ fn gemm(call: &Call<'_>) -> Result<Vec<Tensor>> {
     }
     let y = match c {
         // A copy, because the product is added in place.
-        Some(c) => d.strided(c, 0, &[m, n], &super::device::expanded_strides(&c.shape, &[m, n])?)?,
+        Some(c) => {
+            let strides = super::device::expanded_strides(&c.shape, &c.strides(), &[m, n])?;
+            d.strided(c, 0, &[m, n], &strides)?
+        }
         None => d.empty(a.kind, &[m, n])?,
     };
     let matrix = |x: &Tensor, columns: usize| -> Result<Matrix> {

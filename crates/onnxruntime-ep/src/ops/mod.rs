@@ -20,6 +20,7 @@ pub(crate) mod shape;
 mod structure;
 
 pub(crate) use call::Call;
+pub(crate) use device::Device;
 
 use crate::error::Result;
 use crate::kind::Kind;
@@ -76,17 +77,24 @@ pub(crate) struct Operator {
     pub(crate) check: Check,
     /// What runs it.
     pub(crate) run: Run,
+    /// Whether it reads views as they are; other operators are given packed tensors.
+    pub(crate) takes_views: bool,
 }
 
 impl Operator {
     /// An operator of ONNX's that takes every node with these element types.
     pub(crate) const fn new(name: &'static str, kinds: Kinds, run: Run) -> Self {
-        Self { domain: "", name, kinds, check: |_, _| Ok(()), run }
+        Self { domain: "", name, kinds, check: |_, _| Ok(()), run, takes_views: false }
     }
 
     /// Looks closer at nodes.
     pub(crate) const fn with_check(self, check: Check) -> Self {
         Self { check, ..self }
+    }
+
+    /// Reads strided views, too.
+    pub(crate) const fn of_views(self) -> Self {
+        Self { takes_views: true, ..self }
     }
 
     /// An operator of ONNX Runtime's own.
