@@ -100,6 +100,12 @@ impl Plan {
         &self.inputs
     }
 
+    /// The operators of the steps, in order.
+    pub(crate) fn operators(&self) -> String {
+        let names: Vec<&str> = self.steps.iter().map(|step| step.node.operator.as_str()).collect();
+        names.join(" ")
+    }
+
     /// Computes the outputs, in order, of inputs in order: by a graph if the shapes repeat.
     pub(crate) fn run(&self, inputs: Vec<Option<Tensor>>) -> Result<Vec<Tensor>> {
         let key = capture::key(&inputs);

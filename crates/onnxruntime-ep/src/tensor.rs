@@ -132,7 +132,8 @@ impl Tensor {
         // Strides along which nothing is walked have no meaning.
         let packed = packed_strides(&shape);
         let is_step = |&(extent, ..): &(&usize, &usize, &usize)| *extent != 1;
-        let mut steps = shape.iter().zip(&view.strides).zip(&packed).map(|((e, s), p)| (e, s, p)).filter(is_step);
+        let mut steps =
+            shape.iter().zip(&view.strides).zip(&packed).map(|((e, s), p)| (e, s, p)).filter(is_step);
         let is_packed = offset == 0 && steps.all(|(_, stride, packed)| stride == packed);
         let is_empty = shape.contains(&0);
         Self {
@@ -220,7 +221,8 @@ impl Tensor {
 
     /// The handle of the packed elements in the backend's memory, uploaded if need be.
     pub(crate) fn ptr(&self, memory: Workspace<'_>) -> Result<u64> {
-        let packed = self.packed_elements().ok_or_else(|| Error::invalid("a view where elements are packed"))?;
+        let packed =
+            self.packed_elements().ok_or_else(|| Error::invalid("a view where elements are packed"))?;
         packed.ptr(self.kind, memory)
     }
 
@@ -268,7 +270,9 @@ impl Tensor {
     pub(crate) fn desc(&self, memory: Workspace<'_>) -> Result<TensorDesc<'_>> {
         let (ptr, dtype) = (self.base_ptr(memory)?, self.kind.dtype());
         Ok(match &self.view {
-            Some(view) => TensorDesc::strided(ptr, dtype, &self.shape, &view.strides).with_offset(view.offset),
+            Some(view) => {
+                TensorDesc::strided(ptr, dtype, &self.shape, &view.strides).with_offset(view.offset)
+            }
             None => TensorDesc::packed(ptr, dtype, &self.shape),
         })
     }

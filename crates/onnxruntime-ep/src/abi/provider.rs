@@ -143,7 +143,10 @@ unsafe fn plan(provider: &Provider, graph: *const OrtGraph, fused: *const OrtNod
         unsafe { (graph::read(graph, Constants::All, &provider.backend)?, graph::signature(fused)?) };
     let (mut graph, _) = read.ok_or_else(|| Error::invalid("a branch or loop can't be compiled"))?;
     (graph.inputs, graph.outputs) = (inputs, outputs);
-    Plan::new(graph, &provider.backend)
+    let nodes = graph.nodes.len();
+    let plan = Plan::new(graph, &provider.backend)?;
+    provider.logger.info(&format!("{nodes} nodes in {} steps: {}", plan.steps.len(), plan.operators()));
+    Ok(plan)
 }
 
 unsafe extern "system" fn release_compiled(_this: *mut Ep, infos: *mut *mut NodeComputeInfo, count: usize) {

@@ -8,6 +8,8 @@ mod attention;
 mod epilogue;
 mod gelu;
 mod indices;
+mod linear;
+mod norm;
 
 use std::collections::HashMap;
 
@@ -19,9 +21,15 @@ type Rule = fn(&View<'_>, &Node) -> Option<Vec<Node>>;
 
 /// In the order in which they build on each other.
 const RULES: &[Rule] = &[
+    linear::reshape,
+    linear::layer,
     gelu::exact,
     gelu::silu,
+    gelu::hard_swish,
+    norm::layer,
+    norm::root_mean_square,
     attention::attention,
+    gelu::gated,
     epilogue::bias,
     epilogue::residual,
     // What activations follow may be a fusion itself.

@@ -185,7 +185,8 @@ fn attend(call: &Call<'_>, [q, k, v]: [&Heads; 3], scores: Scores<'_>) -> Result
     if let Some(scale) = scores.scale {
         desc = desc.with_scale(scale);
     }
-    let mask = scores.mask.map(|mask| summand(call, &d.packed(mask)?, q.tensor.kind, k.tokens)).transpose()?;
+    let mask =
+        scores.mask.map(|mask| summand(call, &d.packed(mask)?, q.tensor.kind, k.tokens)).transpose()?;
     if let Some(mask) = &mask {
         desc = desc.with_mask(strides(mask, [batch, q.heads, q.tokens], d.ptr(mask)?)?);
     }
