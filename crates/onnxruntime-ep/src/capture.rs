@@ -16,7 +16,7 @@ use crate::kind::Kind;
 use crate::plan::Plan;
 use crate::tensor::Tensor;
 use recording::Recording;
-pub(crate) use recording::record;
+pub(crate) use recording::{record, warm_up};
 
 /// Shapes for which graphs are kept.
 const KEYS: usize = 4;

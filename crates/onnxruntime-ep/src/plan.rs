@@ -1,13 +1,13 @@
 //! A compiled subgraph.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, Once};
 
 use backend_api::ComputeBackend;
 
 use crate::capture::{self, Captures, Next};
 use crate::error::{Error, Result};
-use crate::fuse::fuse;
+use crate::fuse::{fuse, merge};
 use crate::model::{Graph, Name, Node};
 use crate::ops::{self, Call, Device, Run};
 use crate::tensor::Tensor;
@@ -25,6 +25,8 @@ pub(crate) struct Plan {
     pub(crate) places: Vec<Option<usize>>,
     pub(crate) outputs: Vec<usize>,
     pub(crate) captures: Arc<Captures>,
+    /// The kernels of the first run, compiled side by side before it.
+    warmed_up: Once,
 }
 
 /// A node and the places of its values.
@@ -44,6 +46,7 @@ impl Plan {
     pub(crate) fn new(mut graph: Graph, backend: &Arc<dyn ComputeBackend>) -> Result<Self> {
         graph.prune();
         fuse(&mut graph);
+        merge(&mut graph, backend)?;
         let mut places: HashMap<Name, usize> = HashMap::new();
         let mut initial = Vec::new();
         let mut place = |name: &str, initial: &mut Vec<Option<Tensor>>| {
@@ -87,6 +90,7 @@ impl Plan {
             places: inputs,
             outputs,
             captures: Arc::default(),
+            warmed_up: Once::new(),
         })
     }
 
@@ -108,6 +112,7 @@ impl Plan {
 
     /// Computes the outputs, in order, of inputs in order: by a graph if the shapes repeat.
     pub(crate) fn run(&self, inputs: Vec<Option<Tensor>>) -> Result<Vec<Tensor>> {
+        self.warmed_up.call_once(|| capture::warm_up(self, &inputs));
         let key = capture::key(&inputs);
         let loan = match self.captures.next(&key) {
             Next::Replay(loan) => Some(loan),

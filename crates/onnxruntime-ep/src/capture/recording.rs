@@ -81,6 +81,19 @@ pub(crate) fn record(plan: &Plan, key: Key, given: &[Option<Tensor>]) -> Result<
     Ok(recorder.finish(key, graph))
 }
 
+/// Compiles the kernels of a run, as far as the host needs no number of the device's to go on.
+pub(crate) fn warm_up(plan: &Plan, given: &[Option<Tensor>]) {
+    let backend = plan.backend();
+    let dry_run = |operations: &dyn ComputeBackend| {
+        let arena = Arc::new(Arena::default());
+        // What fails here is left to the run, which fails with the reason.
+        _ = Recorder::new(plan, Workspace::of_capture(backend, &arena), given)
+            .and_then(|mut recorder| recorder.steps(operations));
+        Ok(())
+    };
+    _ = pollster::block_on(backend.warm_up_async(&[&dry_run]));
+}
+
 /// A capture in progress.
 struct Recorder<'a> {
     plan: &'a Plan,

@@ -9,7 +9,10 @@ mod epilogue;
 mod gelu;
 mod indices;
 mod linear;
+mod merge;
 mod norm;
+
+pub(crate) use merge::merge;
 
 use std::collections::HashMap;
 
@@ -21,8 +24,8 @@ type Rule = fn(&View<'_>, &Node) -> Option<Vec<Node>>;
 
 /// In the order in which they build on each other.
 const RULES: &[Rule] = &[
-    linear::reshape,
     linear::layer,
+    linear::reshape,
     gelu::exact,
     gelu::silu,
     gelu::hard_swish,
