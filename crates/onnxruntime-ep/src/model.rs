@@ -28,6 +28,8 @@ pub(crate) enum Attribute {
     Ints(Vec<i64>),
     /// A number.
     Float(f64),
+    /// A list of numbers.
+    Floats(Vec<f64>),
     /// A text.
     Text(String),
     /// A tensor.

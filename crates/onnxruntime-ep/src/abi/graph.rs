@@ -247,6 +247,10 @@ unsafe fn attribute(of: *const OrtOpAttr, backend: &Arc<dyn ComputeBackend>) -> 
                 let numbers = read_list::<f32>(of, OrtOpAttrType::ORT_OP_ATTR_FLOAT)?;
                 Attribute::Float(numbers.first().map_or(0.0, |&number| f64::from(number)))
             }
+            4 => {
+                let numbers = read_list::<f32>(of, OrtOpAttrType::ORT_OP_ATTR_FLOATS)?;
+                Attribute::Floats(numbers.into_iter().map(f64::from).collect())
+            }
             5 => {
                 let mut bytes = read_list::<u8>(of, OrtOpAttrType::ORT_OP_ATTR_STRING)?;
                 while bytes.last() == Some(&0) {

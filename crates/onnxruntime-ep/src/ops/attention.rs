@@ -73,17 +73,17 @@ fn plain_heads(graph: &Graph, node: &Node) -> std::result::Result<(), String> {
 }
 
 /// Queries, keys or values: the tensor, its heads, and where its vectors lie.
-struct Heads {
-    tensor: Tensor,
-    heads: usize,
-    tokens: usize,
-    width: usize,
-    layout: HeadLayout,
+pub(super) struct Heads {
+    pub(super) tensor: Tensor,
+    pub(super) heads: usize,
+    pub(super) tokens: usize,
+    pub(super) width: usize,
+    pub(super) layout: HeadLayout,
 }
 
 impl Heads {
     /// Of `[batch, heads, tokens, width]`, or of `[batch, tokens, heads · width]`.
-    fn new(call: &Call<'_>, tensor: &Tensor, heads: usize) -> Result<Self> {
+    pub(super) fn new(call: &Call<'_>, tensor: &Tensor, heads: usize) -> Result<Self> {
         let is_adjacent = tensor.strides().last() == Some(&1);
         let tensor = if is_adjacent { tensor.clone() } else { call.device().packed(tensor)? };
         let (offset, strides) = (tensor.offset(), tensor.strides());
@@ -103,7 +103,7 @@ impl Heads {
 
     /// Memory for results of the same shape, whose dimensions follow each other as those of these vectors do: so
     /// heads that were split from rows can be merged into rows again without a copy.
-    fn results(&self, call: &Call<'_>) -> Result<(Tensor, HeadLayout)> {
+    pub(super) fn results(&self, call: &Call<'_>) -> Result<(Tensor, HeadLayout)> {
         let shape = &self.tensor.shape;
         let mut order: Vec<usize> = (0..shape.len()).collect();
         let strides = self.tensor.strides();
@@ -124,7 +124,7 @@ impl Heads {
         Ok((memory.viewed(0, shape.clone(), to), layout))
     }
 
-    fn batch(&self) -> usize {
+    pub(super) fn batch(&self) -> usize {
         self.tensor.shape.first().copied().unwrap_or(1)
     }
 
@@ -135,7 +135,7 @@ impl Heads {
     }
 
     /// As `[batch, heads, tokens, width]`.
-    fn split(&self, call: &Call<'_>) -> Result<Tensor> {
+    pub(super) fn split(&self, call: &Call<'_>) -> Result<Tensor> {
         if self.tensor.rank() == 4 {
             return Ok(self.tensor.clone());
         }
@@ -148,15 +148,15 @@ impl Heads {
 
 /// Who sees whom, and how.
 #[derive(Clone, Copy, Debug)]
-struct Scores<'a> {
-    scale: Option<f64>,
-    softcap: f64,
-    causal: bool,
-    mask: Option<&'a Tensor>,
+pub(super) struct Scores<'a> {
+    pub(super) scale: Option<f64>,
+    pub(super) softcap: f64,
+    pub(super) causal: bool,
+    pub(super) mask: Option<&'a Tensor>,
 }
 
 /// The output has the shape of the queries.
-fn attend(call: &Call<'_>, [q, k, v]: [&Heads; 3], scores: Scores<'_>) -> Result<Tensor> {
+pub(super) fn attend(call: &Call<'_>, [q, k, v]: [&Heads; 3], scores: Scores<'_>) -> Result<Tensor> {
     let d = call.device();
     let batch = q.batch();
     let is_repeated = |heads: &Heads| matches!(heads.batch(), 1) || heads.batch() == batch;
@@ -235,7 +235,7 @@ fn strides(mask: &Tensor, to: [usize; 3], ptr: u64) -> Result<AttentionMask> {
     Ok(AttentionMask { ptr, batch_stride: stride(0), head_stride: stride(1), query_stride: stride(2) })
 }
 
-fn number_of(call: &Call<'_>, name: &str) -> usize {
+pub(super) fn number_of(call: &Call<'_>, name: &str) -> usize {
     usize::try_from(call.node.int(name, 0)).unwrap_or(0)
 }
 

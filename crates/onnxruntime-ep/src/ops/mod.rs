@@ -5,6 +5,7 @@
 //! host ([`host`](crate::host)), everything else on the device.
 
 mod attention;
+mod cache;
 mod call;
 mod device;
 mod elementwise;
@@ -16,6 +17,7 @@ mod matrix;
 mod movement;
 mod norm;
 mod reduce;
+mod resize;
 pub(crate) mod shape;
 mod structure;
 
@@ -108,7 +110,7 @@ impl Operator {
     }
 }
 
-const FAMILIES: [&[Operator]; 11] = [
+const FAMILIES: [&[Operator]; 13] = [
     elementwise::OPERATORS,
     functions::OPERATORS,
     logic::OPERATORS,
@@ -120,6 +122,8 @@ const FAMILIES: [&[Operator]; 11] = [
     movement::OPERATORS,
     index::OPERATORS,
     structure::OPERATORS,
+    resize::OPERATORS,
+    cache::OPERATORS,
 ];
 
 /// The row of a node's operator.
