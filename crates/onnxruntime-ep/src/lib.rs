@@ -23,6 +23,7 @@ mod claim;
 mod devices;
 mod error;
 mod fuse;
+mod half_precision;
 mod host;
 mod kind;
 mod memory;

@@ -25,7 +25,8 @@ fn plain_cache(graph: &Graph, node: &Node) -> std::result::Result<(), String> {
     if node.int("local_window_size", -1) > 0 || node.int("smooth_softmax", 0) == 1 {
         return Err("a window or a smooth softmax".to_owned());
     }
-    if !matches!(node.text("k_quant_type"), "" | "NONE") || !matches!(node.text("v_quant_type"), "" | "NONE") {
+    if !matches!(node.text("k_quant_type"), "" | "NONE") || !matches!(node.text("v_quant_type"), "" | "NONE")
+    {
         return Err("a quantised cache".to_owned());
     }
     if graph.input_rank(node, 0) != Some(3) {
@@ -67,7 +68,8 @@ fn rotated(call: &Call<'_>, x: &Heads, angles: Angles<'_>) -> Result<Tensor> {
     let shape = RopeShape { batch: x.batch(), heads: x.heads, seq: x.tokens, head_dim: x.width };
     let (y, to) = x.results(call)?;
     let (from, at) = (d.base(&x.tensor)?, d.base(&y)?);
-    let mut desc = RopeDesc::new(x.tensor.kind.dtype(), from, at, tables, shape, style).with_rotary_dim(2 * half);
+    let mut desc =
+        RopeDesc::new(x.tensor.kind.dtype(), from, at, tables, shape, style).with_rotary_dim(2 * half);
     (desc.input_layout, desc.output_layout) = (Some(x.layout), Some(to));
     match angles.positions {
         Positions::From(start) => desc.start = start,
@@ -106,9 +108,9 @@ fn rotary(call: &Call<'_>) -> Result<Vec<Tensor>> {
 
 fn require_positions(x: &Heads, positions: Positions<'_>) -> Result<()> {
     match positions {
-        Positions::Listed(positions) if positions.count() != x.batch() * x.tokens => {
-            Err(Error::invalid(format!("{} positions for {} tokens", positions.count(), x.batch() * x.tokens)))
-        }
+        Positions::Listed(positions) if positions.count() != x.batch() * x.tokens => Err(Error::invalid(
+            format!("{} positions for {} tokens", positions.count(), x.batch() * x.tokens),
+        )),
         _ => Ok(()),
     }
 }
@@ -139,7 +141,8 @@ fn grouped(call: &Call<'_>) -> Result<Vec<Tensor>> {
     let (batch, tokens) = (q.shape[0], q.shape[1]);
     let lengths = call.ints(5)?.unwrap_or_default();
     let longest = call.number(6)?.map_or(Ok(tokens), |longest| extent(longest as i64))?;
-    let lengths: Vec<usize> = lengths.into_iter().map(|last| extent(last.saturating_add(1))).collect::<Result<_>>()?;
+    let lengths: Vec<usize> =
+        lengths.into_iter().map(|last| extent(last.saturating_add(1))).collect::<Result<_>>()?;
     if lengths.len() != batch {
         return Err(Error::invalid(format!("{} lengths of {batch} sequences", lengths.len())));
     }
@@ -147,7 +150,11 @@ fn grouped(call: &Call<'_>) -> Result<Vec<Tensor>> {
     let capacity = past[0].and_then(|past| past.shape.get(2)).copied().unwrap_or(0).max(longest);
     // Keys before the new ones; none where these are all that there is.
     let before = |&length: &usize| {
-        if tokens == longest { Ok(0) } else { length.checked_sub(tokens).ok_or_else(|| Error::invalid("a length of fewer tokens than are new")) }
+        if tokens == longest {
+            Ok(0)
+        } else {
+            length.checked_sub(tokens).ok_or_else(|| Error::invalid("a length of fewer tokens than are new"))
+        }
     };
     let before = lengths.iter().map(before).collect::<Result<Vec<_>>>()?;
     if before.windows(2).all(|pair| pair[0] == pair[1]) {
@@ -178,7 +185,9 @@ fn projections(call: &Call<'_>) -> Result<[Tensor; 3]> {
     if let (Some(k), Some(v)) = (call.optional(1), call.optional(2)) {
         return Ok([x.clone(), k.clone(), v.clone()]);
     }
-    let &[batch, tokens, columns] = x.shape.as_slice() else { return Err(Error::invalid("queries without rows")) };
+    let &[batch, tokens, columns] = x.shape.as_slice() else {
+        return Err(Error::invalid("queries without rows"));
+    };
     let (heads, kv_heads) = (number_of(call, "num_heads"), number_of(call, "kv_num_heads"));
     let width = columns.checked_div(heads + 2 * kv_heads).unwrap_or(0);
     let part = |first: usize, heads: usize| {

@@ -30,7 +30,12 @@ fn by_position(_graph: &Graph, node: &Node) -> std::result::Result<(), String> {
         return Err("the mode".to_owned());
     }
     match node.text("coordinate_transformation_mode") {
-        "" | "half_pixel" | "half_pixel_symmetric" | "pytorch_half_pixel" | "align_corners" | "asymmetric" => Ok(()),
+        ""
+        | "half_pixel"
+        | "half_pixel_symmetric"
+        | "pytorch_half_pixel"
+        | "align_corners"
+        | "asymmetric" => Ok(()),
         other => Err(format!("the coordinates of {other}")),
     }
 }
@@ -101,7 +106,8 @@ fn source(node: &Node, line: Line, i: usize) -> f64 {
     match node.text("coordinate_transformation_mode") {
         "asymmetric" => i / scale,
         "align_corners" if to == 1 => 0.0,
-        "align_corners" => i * (from as f64 - 1.0) / (to as f64 - 1.0),
+        // As ONNX has it, by the length before it was rounded.
+        "align_corners" => i * (from as f64 - 1.0) / (from as f64 * scale - 1.0),
         "pytorch_half_pixel" if to == 1 => 0.0,
         "half_pixel_symmetric" => {
             let adjustment = to as f64 / (from as f64 * scale);
