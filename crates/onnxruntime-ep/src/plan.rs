@@ -7,7 +7,7 @@ use backend_api::ComputeBackend;
 
 use crate::capture::{self, Captures, Next};
 use crate::error::{Error, Result};
-use crate::fuse::{fuse, merge};
+use crate::fuse::{fuse, merge, pack};
 use crate::model::{Graph, Name, Node};
 use crate::ops::{self, Call, Device, Run};
 use crate::tensor::Tensor;
@@ -45,6 +45,7 @@ impl Plan {
     /// Compiles a graph for a backend.
     pub(crate) fn new(mut graph: Graph, backend: &Arc<dyn ComputeBackend>) -> Result<Self> {
         graph.prune();
+        pack(&mut graph, backend)?;
         fuse(&mut graph);
         merge(&mut graph, backend)?;
         let mut places: HashMap<Name, usize> = HashMap::new();

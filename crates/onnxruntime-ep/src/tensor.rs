@@ -251,6 +251,13 @@ impl Tensor {
         (self.count() * self.kind.dtype().size()).next_multiple_of(4)
     }
 
+    /// The bytes on the device, as they are there.
+    pub(crate) fn device_bytes_read(&self) -> Result<Vec<u8>> {
+        let mut bytes = vec![0; self.device_bytes()];
+        self.elements.read(&mut bytes)?;
+        Ok(bytes)
+    }
+
     /// The elements' memory on the device.
     pub(crate) fn buffer(&self) -> Option<&Buffer> {
         self.elements.device.get()?.buffer()

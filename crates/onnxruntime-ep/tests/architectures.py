@@ -357,6 +357,21 @@ def llama_of_exporter(heads=4, groups=2, head=16, tokens=8, words=50):
     return m.build(m.linear(norm(x), width, words, False))
 
 
+def quantised(width=48, group=16):
+    """Linear layers of 4-bit weights: with and without zero points and bias, scales of any f32, a last group that is short."""
+    m = Model()
+    x = m.input("x", [3, 5, width])
+    for outer, inner, rounded, zeros, bias in ((40, 48, True, True, False), (24, 40, True, False, True), (16, 24, False, True, False)):
+        groups = -(-inner // group)
+        scales = np.abs(normal(outer, groups)) + 0.01
+        scales = scales.astype(np.float16).astype("f") if rounded else scales
+        inputs = [x, RANDOM.integers(0, 256, (outer, groups, group // 2), np.uint8), scales.reshape(-1)]
+        inputs += [RANDOM.integers(0, 256, outer * -(-groups // 2), np.uint8)] if zeros else []
+        inputs += ["", "", normal(outer)][0 if not zeros else 1 :] if bias else []
+        x = m.add("MatMulNBits", *inputs, domain="com.microsoft", K=inner, N=outer, bits=4, block_size=group)
+    return m.build(x)
+
+
 def floats(*shape):
     return RANDOM.standard_normal(shape).astype("f")
 
@@ -383,6 +398,7 @@ CASES = {
     "Whisper encoder": (whisper_encoder, lambda: [{"x": floats(1, 20, 40)} for _ in range(3)]),
     "Whisper decoder": (whisper_decoder, lambda: [whisper_inputs(past) for past in (3, 4, 4, 4)]),
     "Llama": (llama, lambda: [llama_inputs(*sizes) for sizes in ((2, 5, 0), (2, 1, 5), (2, 1, 6), (1, 1, 6), (1, 1, 6), (1, 1, 6))]),
+    "quantised layers": (quantised, lambda: [{"x": floats(3, 5, 48)} for _ in range(3)]),
     "Llama of the exporter": (llama_of_exporter, lambda: [{"ids": RANDOM.integers(0, 50, (1, 8))} for _ in range(3)]),
 }
 
@@ -396,7 +412,7 @@ def main(library):
         session, expected, error = ours(model), reference(model), 0.0
         for feed in feeds():
             for a, b in zip(session.run(None, feed), expected.run(None, feed)):
-                same = a.shape == b.shape and np.isfinite(b).all()
+                same = a.shape == b.shape and np.isfinite(a).all() and np.isfinite(b).all()
                 error = max(error, np.abs(a - b).max() / np.abs(b).max() if same and b.size else 0.0 if same else np.inf)
         share = 1.0
         if hasattr(session, "get_provider_graph_assignment_info"):

@@ -50,10 +50,9 @@ fn groups(graph: &Graph) -> Vec<Vec<usize>> {
         let is_plain = node.operator == "MatMul" && node.domain.is_empty() && !is_scaled && !is_transposed;
         let is_bias = |name: &String| graph.constants.get(name).is_some_and(|bias| bias.rank() == 1);
         let is_split = !of.is_empty() && of.iter().all(reads_views) && !graph.outputs.contains(output);
-        if let (true, true, &[k, _]) = (is_plain, is_split, weight.shape.as_slice()) {
-            if node.inputs.iter().skip(2).all(is_bias) && weight.kind.is_float() {
-                found.entry((x, k)).or_default().push(i);
-            }
+        let has_biases = node.inputs.iter().skip(2).all(is_bias) && weight.kind.is_float();
+        if let (true, true, true, &[k, _]) = (is_plain, is_split, has_biases, weight.shape.as_slice()) {
+            found.entry((x, k)).or_default().push(i);
         }
     }
     let mut groups: Vec<Vec<usize>> = found.into_values().filter(|group| group.len() > 1).collect();

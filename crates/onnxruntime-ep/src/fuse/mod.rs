@@ -11,8 +11,10 @@ mod indices;
 mod linear;
 mod merge;
 mod norm;
+mod quantized;
 
 pub(crate) use merge::merge;
+pub(crate) use quantized::{format, pack};
 
 use std::collections::HashMap;
 

@@ -81,12 +81,14 @@ pub(crate) struct Operator {
     pub(crate) run: Run,
     /// Whether it reads views as they are; other operators are given packed tensors.
     pub(crate) takes_views: bool,
+    /// Whether inputs may be bytes: constants that are packed when a subgraph is compiled.
+    pub(crate) takes_bytes: bool,
 }
 
 impl Operator {
     /// An operator of ONNX's that takes every node with these element types.
     pub(crate) const fn new(name: &'static str, kinds: Kinds, run: Run) -> Self {
-        Self { domain: "", name, kinds, check: |_, _| Ok(()), run, takes_views: false }
+        Self { domain: "", name, kinds, check: |_, _| Ok(()), run, takes_views: false, takes_bytes: false }
     }
 
     /// Looks closer at nodes.
@@ -97,6 +99,11 @@ impl Operator {
     /// Reads strided views, too.
     pub(crate) const fn of_views(self) -> Self {
         Self { takes_views: true, ..self }
+    }
+
+    /// Has constants of bytes among its inputs.
+    pub(crate) const fn of_bytes(self) -> Self {
+        Self { takes_bytes: true, ..self }
     }
 
     /// An operator of ONNX Runtime's own.
@@ -142,6 +149,7 @@ pub(crate) fn is_heavy(node: &Node) -> bool {
             | "ConvTranspose"
             | "Attention"
             | "FusedMatMul"
+            | "MatMulNBits"
             | "MultiHeadAttention"
             | "GroupQueryAttention"
             | "FusedConv"
