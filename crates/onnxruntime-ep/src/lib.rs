@@ -9,8 +9,9 @@
 //!                       ├── memory    the address space behind its allocator
 //!                       ├── claim     which nodes are taken, in which convex subgraphs (support, partition)
 //!                       └── plan      a subgraph compiled (fuse) and run, node by node
-//!                             ├── ops    operators in operations of the backend
-//!                             └── host   integers, truth values and shapes
+//!                             ├── capture  runs whose shapes repeat, as graphs of the backend
+//!                             ├── ops      operators in operations of the backend
+//!                             └── host     integers, truth values and shapes
 //! ```
 //!
 //! `abi` is the only module with `unsafe`.

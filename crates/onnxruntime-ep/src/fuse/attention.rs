@@ -21,7 +21,16 @@ pub(super) fn attention(view: &View<'_>, last: &Node) -> Option<Vec<Node>> {
     }
     let (q, transposed) = two_inputs(view.only(name, "MatMul")?, "MatMul")?;
     let shape = |name: &str| view.graph.types.get(name)?.shape.clone().filter(|shape| shape.len() == 4);
-    let (of_q, mut of_k, of_v) = (shape(q)?, shape(transposed)?, shape(v)?);
+    let (of_q, of_v) = (shape(q)?, shape(v)?);
+    let mut of_k = shape(transposed).or_else(|| {
+        let transpose =
+            view.made_by(scaled(view, transposed).map_or(transposed, |(name, _)| name), "Transpose")?;
+        let (from, axes) = (shape(transpose.input(0)?)?, transpose.ints("perm")?);
+        axes.iter().map(|&axis| from.get(usize::try_from(axis).ok()?).copied()).collect()
+    })?;
+    if of_k.len() != 4 {
+        return None;
+    }
     of_k.swap(2, 3);
     let is_one = |a: Option<usize>, b: Option<usize>, c: Option<usize>| a.is_some() && a == b && b == c;
     if of_q[0] != of_k[0] || of_q[0] != of_v[0] {
