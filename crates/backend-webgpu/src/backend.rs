@@ -387,7 +387,8 @@ impl WebGpuBackend {
         self.opened.as_ref().map_or(0, |opened| opened.device().recorder.lock().cache_sizes().0)
     }
 
-    /// Plans each operation in a dry run and compiles the kernels that it asks for, those of one operation side by side.
+    /// Plans each operation in a dry run and compiles the kernels that it asks for, those of one operation
+    /// side by side.
     pub(crate) async fn warm_up(&self, operations: &[Operation<'_>]) -> BackendResult<()> {
         let op = "warm_up_async";
         let opened = self.context_async(op)?;

@@ -1,9 +1,10 @@
 //! Runs captured as graphs of the backend, to be replayed while the shapes of the inputs repeat.
 //!
-//! A captured run consists of three kinds of steps. What depends on nothing but the inputs' shapes is done once. What
-//! is computed on the host from inputs on the host (masks, indices, lengths) is done in every run. Everything else is
-//! in the graph. Where the graph reads memory that the host has computed, it is uploaded again; where a step has read
-//! numbers on the host to choose its operations, a replay needs the same numbers.
+//! A captured run consists of three kinds of steps. What depends on nothing but the inputs' shapes is done
+//! once. What is computed on the host from inputs on the host (masks, indices, lengths) is done in every run.
+//! Everything else is in the graph. Where the graph reads memory that the host has computed, it is uploaded
+//! again; where a step has read numbers on the host to choose its operations, a replay needs the same
+//! numbers.
 
 mod recording;
 
@@ -132,8 +133,8 @@ pub(crate) struct Loan {
 }
 
 impl Loan {
-    /// The outputs of `inputs`; `None` if their numbers ask for other operations than those of the graph. What lies in
-    /// the graph's memory keeps the loan.
+    /// The outputs of `inputs`; `None` if their numbers ask for other operations than those of the graph.
+    /// What lies in the graph's memory keeps the loan.
     pub(crate) fn replay(self, plan: &Plan, inputs: &[Option<Tensor>]) -> Result<Option<Vec<Tensor>>> {
         let Some(recording) = &self.recording else { return Ok(None) };
         let values = recording.replay(plan, inputs)?;

@@ -1,5 +1,5 @@
-//! Models of f32 computed in f16: constants are rounded when a subgraph is compiled, inputs and outputs converted in
-//! each run.
+//! Models of f32 computed in f16: constants are rounded when a subgraph is compiled, inputs and outputs
+//! converted in each run.
 
 use std::collections::HashMap;
 
@@ -75,8 +75,8 @@ pub(crate) fn halve(graph: &mut Graph) -> Result<()> {
     Ok(())
 }
 
-/// A constant in f16. What is too large becomes the largest number there is, as masks are made of products of 0 with
-/// such numbers.
+/// A constant in f16. What is too large becomes the largest number there is, as masks are made of products of
+/// 0 with such numbers.
 fn half(tensor: &Tensor) -> Result<Tensor> {
     if tensor.kind != Kind::F32 {
         return Ok(tensor.clone());

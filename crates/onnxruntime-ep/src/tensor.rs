@@ -14,8 +14,8 @@ use crate::numbers::Numbers;
 use crate::ops::shape::{packed_strides, places, reshaped_strides};
 use crate::workspace::{Block, Workspace};
 
-/// A tensor: packed, or on the device a strided view of a packed one. Its elements never change, so tensors share
-/// them.
+/// A tensor: packed, or on the device a strided view of a packed one. Its elements never change, so tensors
+/// share them.
 #[derive(Clone, Debug)]
 pub(crate) struct Tensor {
     /// The element type.
@@ -83,7 +83,8 @@ impl Tensor {
         Self::of(self.kind, self.shape.clone(), Elements::default())
     }
 
-    /// The elements of a graph's output, for as long as the result lives: `holder` keeps the graph from running.
+    /// The elements of a graph's output, for as long as the result lives: `holder` keeps the graph from
+    /// running.
     pub(crate) fn lent(&self, holder: &Arc<dyn Any + Send + Sync>) -> Self {
         let lend =
             |of: &Arc<Block>| Arc::new(Block::Lent { of: Arc::clone(of), _holder: Arc::clone(holder) });
@@ -284,8 +285,8 @@ impl Tensor {
         })
     }
 
-    /// The same elements in another shape, which must have as many. A view is packed before, unless its strides allow
-    /// the shape.
+    /// The same elements in another shape, which must have as many. A view is packed before, unless its
+    /// strides allow the shape.
     pub(crate) fn reshaped(&self, shape: Vec<usize>) -> Result<Self> {
         let wrong = || Error::invalid(format!("{:?} can't be reshaped to {shape:?}", self.shape));
         if elements(&shape)? != self.count() {

@@ -44,8 +44,8 @@ impl<'a> Workspace<'a> {
         Ok(Block::Leased(Lease { buffer: Some(buffer), arena: Arc::clone(arena) }))
     }
 
-    /// Memory for at least `bytes` bytes that are uploaded. A captured graph may use it at any place, so it is never
-    /// taken from an arena.
+    /// Memory for at least `bytes` bytes that are uploaded. A captured graph may use it at any place, so it
+    /// is never taken from an arena.
     pub(crate) fn upload(self, bytes: usize) -> Result<Block> {
         let bytes = allocated(bytes);
         Ok(Block::Own(Buffer::own(self.backend, self.backend.alloc(bytes)?, bytes)))
@@ -57,8 +57,9 @@ fn allocated(bytes: usize) -> usize {
     bytes.max(1).next_multiple_of(4)
 }
 
-/// Memory that results of a captured graph share one after the other: what a tensor gives back, a later one of the
-/// same capture takes. A backend's own pool can't know that, as a graph keeps every block that it uses.
+/// Memory that results of a captured graph share one after the other: what a tensor gives back, a later one
+/// of the same capture takes. A backend's own pool can't know that, as a graph keeps every block that it
+/// uses.
 #[derive(Debug, Default)]
 pub(crate) struct Arena {
     free: Mutex<Vec<Buffer>>,

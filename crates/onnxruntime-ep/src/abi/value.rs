@@ -158,8 +158,8 @@ impl Value {
             }
             Place::Host => {
                 let bytes = tensor.count() * kind.size();
-                // SAFETY: ONNX Runtime allocated the tensor's elements in host memory for us to write, and nobody
-                // else uses them during the call.
+                // SAFETY: ONNX Runtime allocated the tensor's elements in host memory for us to write, and
+                // nobody else uses them during the call.
                 let bytes = unsafe { slice::from_raw_parts_mut(self.data.cast::<u8>(), bytes) };
                 tensor.read(bytes)
             }

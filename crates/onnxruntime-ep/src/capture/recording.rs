@@ -192,8 +192,8 @@ impl<'a> Recorder<'a> {
 }
 
 impl Recording {
-    /// Runs the graph on other inputs. Gives the values on the host; `None`, with nothing done, if their numbers ask
-    /// for other operations.
+    /// Runs the graph on other inputs. Gives the values on the host; `None`, with nothing done, if their
+    /// numbers ask for other operations.
     pub(super) fn replay(
         &self,
         plan: &Plan,

@@ -3,8 +3,8 @@
 use super::{View, is_close, orders, replacing};
 use crate::model::{Attribute, Node};
 
-/// `softmax(scale · Q·Kᵀ + mask) · V` of four dimensions, where K and V have vectors of one length. The scale may be a
-/// factor of Q, of K or of their product.
+/// `softmax(scale · Q·Kᵀ + mask) · V` of four dimensions, where K and V have vectors of one length. The scale
+/// may be a factor of Q, of K or of their product.
 pub(super) fn attention(view: &View<'_>, last: &Node) -> Option<Vec<Node>> {
     let (weights, v) = two_inputs(last, "MatMul")?;
     let softmax = softmax(view, weights)?;
@@ -86,7 +86,8 @@ fn scaled<'a>(view: &View<'a>, name: &str) -> Option<(&'a str, f64)> {
     view.scaled(view.only(name, "Mul").or_else(|| view.only(name, "Div"))?)
 }
 
-/// A value without its constant factor, which may also precede transposes and reshapes: these are done anew in `nodes`.
+/// A value without its constant factor, which may also precede transposes and reshapes: these are done anew
+/// in `nodes`.
 fn unscaled(view: &View<'_>, name: &str, nodes: &mut Vec<Node>) -> (String, f64) {
     if let Some((inner, factor)) = scaled(view, name) {
         let (inner, more) = unscaled(view, inner, nodes);

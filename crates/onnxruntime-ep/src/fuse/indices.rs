@@ -4,7 +4,8 @@ use super::{View, replacing};
 use crate::model::{Attribute, Node};
 use crate::ops::OWN;
 
-/// A lookup in two steps: the check of the indices, which a captured run repeats on the host, and the lookup itself.
+/// A lookup in two steps: the check of the indices, which a captured run repeats on the host, and the lookup
+/// itself.
 pub(super) fn checked(view: &View<'_>, last: &Node) -> Option<Vec<Node>> {
     let is_checked = last.attributes.contains_key("checked");
     if last.operator != "Gather" || !last.domain.is_empty() || is_checked {

@@ -21,7 +21,8 @@ fn target(view: &View<'_>, node: &Node) -> Option<Vec<i64>> {
     view.graph.constants.get(node.input(1)?)?.ints().ok()
 }
 
-/// `[…, k]` reshaped to `[m, k]`, multiplied by a matrix, and reshaped to `[…, n]`: a product with as many dimensions.
+/// `[…, k]` reshaped to `[m, k]`, multiplied by a matrix, and reshaped to `[…, n]`: a product with as many
+/// dimensions.
 pub(super) fn layer(view: &View<'_>, last: &Node) -> Option<Vec<Node>> {
     if last.operator != "Reshape" {
         return None;

@@ -1,5 +1,5 @@
-//! Products of one input with several matrices, such as the projections of attention: one product with the matrices
-//! side by side, whose columns are split again without a copy.
+//! Products of one input with several matrices, such as the projections of attention: one product with the
+//! matrices side by side, whose columns are split again without a copy.
 
 use std::collections::HashMap;
 use std::sync::Arc;

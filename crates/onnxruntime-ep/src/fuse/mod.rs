@@ -1,8 +1,8 @@
 //! Fusions: several operators that one operation of the backend computes.
 //!
-//! ONNX Runtime folds constants before it asks for claims, and nothing more: activations, biases and attention
-//! arrive as the operators that they consist of. Each rule looks at the last node of a pattern and gives the
-//! node that takes its place; what nobody reads then is pruned.
+//! ONNX Runtime folds constants before it asks for claims, and nothing more: activations, biases and
+//! attention arrive as the operators that they consist of. Each rule looks at the last node of a pattern and
+//! gives the node that takes its place; what nobody reads then is pruned.
 
 mod attention;
 mod epilogue;

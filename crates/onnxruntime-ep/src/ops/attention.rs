@@ -101,8 +101,8 @@ impl Heads {
         }
     }
 
-    /// Memory for results of the same shape, whose dimensions follow each other as those of these vectors do: so
-    /// heads that were split from rows can be merged into rows again without a copy.
+    /// Memory for results of the same shape, whose dimensions follow each other as those of these vectors do:
+    /// so heads that were split from rows can be merged into rows again without a copy.
     pub(super) fn results(&self, call: &Call<'_>) -> Result<(Tensor, HeadLayout)> {
         let shape = &self.tensor.shape;
         let mut order: Vec<usize> = (0..shape.len()).collect();
@@ -266,8 +266,8 @@ fn attention(call: &Call<'_>) -> Result<Vec<Tensor>> {
     Ok(outputs)
 }
 
-/// The queries of an [`attention`], repeated where the keys, the values or the mask have more batches, heads or
-/// rows: a fusion stands for products and sums, which are broadcast.
+/// The queries of an [`attention`], repeated where the keys, the values or the mask have more batches, heads
+/// or rows: a fusion stands for products and sums, which are broadcast.
 fn queries(call: &Call<'_>, others: [&Heads; 2], mask: Option<&Tensor>) -> Result<Heads> {
     let (x, heads) = (call.input(0)?, number_of(call, "q_num_heads"));
     let &[_, _, _, width] = x.shape.as_slice() else { return Heads::new(call, x, heads) };

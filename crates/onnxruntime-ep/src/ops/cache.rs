@@ -133,8 +133,8 @@ struct Part {
     past: [Option<Tensor>; 2],
 }
 
-/// Causal attention of grouped heads over a cache, and the cache with the new keys and values behind those that it
-/// had.
+/// Causal attention of grouped heads over a cache, and the cache with the new keys and values behind those
+/// that it had.
 fn grouped(call: &Call<'_>) -> Result<Vec<Tensor>> {
     let d = call.device();
     let [q, k, v] = projections(call)?;

@@ -73,8 +73,8 @@ impl<'a> Call<'a> {
         axis(self.node.int("axis", otherwise), rank)
     }
 
-    /// Whether the inputs are computed with on the host: integers of 64 bits, which only the host has, and few
-    /// numbers that are there already.
+    /// Whether the inputs are computed with on the host: integers of 64 bits, which only the host has, and
+    /// few numbers that are there already.
     pub(crate) fn is_for_host(&self) -> bool {
         let mut inputs = self.inputs.iter().flatten();
         inputs.clone().any(|tensor| tensor.kind == Kind::I64)

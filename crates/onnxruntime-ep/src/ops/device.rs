@@ -81,8 +81,8 @@ impl Device<'_> {
         }
     }
 
-    /// Elements at `offset + Σ index·stride` of those that a tensor has or is a view of. They are copied if those of
-    /// the innermost dimension aren't adjacent, as most operations read such elements slowly.
+    /// Elements at `offset + Σ index·stride` of those that a tensor has or is a view of. They are copied if
+    /// those of the innermost dimension aren't adjacent, as most operations read such elements slowly.
     pub(crate) fn viewed(
         &self,
         x: &Tensor,

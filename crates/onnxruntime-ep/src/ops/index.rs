@@ -218,8 +218,8 @@ fn compress(call: &Call<'_>) -> Result<Vec<Tensor>> {
     Ok(vec![along(call, x, axis, chosen.map(|(_, place)| place).collect())?])
 }
 
-/// The second of two values at the place of an index, the first elsewhere. The places are a dimension of their
-/// own.
+/// The second of two values at the place of an index, the first elsewhere. The places are a dimension of
+/// their own.
 fn one_hot(call: &Call<'_>) -> Result<Vec<Tensor>> {
     let (indices, values) = (call.input(0)?, call.input(2)?);
     let depth = call.number(1)?.ok_or_else(|| Error::invalid("no depth"))?;

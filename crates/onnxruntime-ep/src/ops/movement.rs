@@ -24,7 +24,8 @@ pub(super) const OPERATORS: &[Operator] = &[
     Operator::new("ReverseSequence", Kinds::Any, reverse_sequence),
 ];
 
-/// Elements at `offset + Σ index·stride` of those that a tensor has or is a view of, where strides may be negative.
+/// Elements at `offset + Σ index·stride` of those that a tensor has or is a view of, where strides may be
+/// negative.
 pub(super) fn strided(
     call: &Call<'_>,
     x: &Tensor,

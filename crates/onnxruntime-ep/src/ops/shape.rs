@@ -25,8 +25,8 @@ pub(crate) fn packed_strides(shape: &[usize]) -> Vec<usize> {
     strides
 }
 
-/// Strides with which strided elements are read in another shape of as many, none of which is 0; `None` if that
-/// needs a copy.
+/// Strides with which strided elements are read in another shape of as many, none of which is 0; `None` if
+/// that needs a copy.
 pub(crate) fn reshaped_strides(from: &[usize], strides: &[usize], to: &[usize]) -> Option<Vec<usize>> {
     // Dimensions that one step walks through together, innermost first.
     let mut runs: Vec<(usize, usize)> = Vec::new();
@@ -75,8 +75,8 @@ pub(crate) fn extent(number: i64) -> Result<usize> {
     usize::try_from(number).map_err(|_| Error::invalid(format!("{number} is no extent")))
 }
 
-/// As many numbers as a list on the host may have: what sizes at run time ask for is an error beyond it, and no
-/// failed allocation, which would end the process.
+/// As many numbers as a list on the host may have: what sizes at run time ask for is an error beyond it, and
+/// no failed allocation, which would end the process.
 pub(crate) fn listed(count: i64) -> Result<usize> {
     usize::try_from(count)
         .ok()
