@@ -27,8 +27,8 @@ pub(crate) fn run(sh: &Shell, args: &Args) -> anyhow::Result<()> {
     drivers::prepare(sh, true, false)?;
     let weights = model::ensure_present(sh)?;
     let library = wheel::build(sh, "dev")?;
-    let [nodes, models] =
-        ["node_models", "models"].map(|name| format!("crates/onnxruntime-ep/tests/{name}.py"));
+    let [nodes, models, architectures] = ["node_models", "models", "architectures"]
+        .map(|name| format!("crates/onnxruntime-ep/tests/{name}.py"));
     let arguments = &args.arguments;
     for (i, version) in args.versions.iter().enumerate() {
         let python = environment(sh, version)?;
@@ -41,6 +41,7 @@ pub(crate) fn run(sh: &Shell, args: &Args) -> anyhow::Result<()> {
             let _device = sh.push_env("COMPUTE_BACKEND", device);
             cmd!(sh, "{python} {nodes} {library} {older...} {arguments...}").run()?;
             cmd!(sh, "{python} {models} {library} {weights}").run()?;
+            cmd!(sh, "{python} {architectures} {library}").run()?;
         }
     }
     Ok(())

@@ -1,5 +1,6 @@
 //! `WebGpuBackend`: opening it, and what it has beyond the contract.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use backend_api::desc::{AttentionDesc, MatmulDesc, Matrix};
@@ -7,6 +8,7 @@ use backend_api::{BackendError, BackendResult, ComputeBackend, DType, DeviceInfo
 
 use crate::context::Context;
 use crate::device::{self, Gpu, Selector};
+use crate::kernels::Variant;
 use crate::opened::{Call, Opened};
 use crate::ops::OpContext;
 use crate::recorder::Stopwatch;
@@ -401,18 +403,17 @@ impl WebGpuBackend {
         self.opened.as_ref().map_or(0, |opened| opened.device().recorder.lock().cache_sizes().0)
     }
 
-    /// Plans each operation in a dry run and compiles the kernels that it asks for.
+    /// Plans each operation in a dry run and compiles the kernels that it asks for, those of one operation
+    /// side by side.
     pub(crate) async fn warm_up(&self, operations: &[Operation<'_>]) -> BackendResult<()> {
         let op = "warm_up_async";
         let opened = self.context_async(op)?;
         let planner = Self::over(opened.dry_run());
         for operation in operations {
             operation(&planner)?;
-            let variants = planner.context(op)?.context.take_variants();
-            for variant in variants {
-                opened.device().compile(&variant).await?;
-                opened.device().gpu.health.check()?;
-            }
+            let variants: HashSet<Variant> =
+                planner.context(op)?.context.take_variants().into_iter().collect();
+            compile(opened.device(), &variants.into_iter().collect::<Vec<_>>()).await?;
         }
         Ok(())
     }
@@ -473,4 +474,47 @@ impl WebGpuBackend {
     pub(crate) fn opened(&self) -> Option<&Opened> {
         self.opened.as_ref()
     }
+}
+
+/// Compiles kernels by as many threads as the host has, as drivers compile each on its caller's.
+#[cfg(not(any(target_family = "wasm", feature = "shuttle")))]
+async fn compile(device: &Context, variants: &[Variant]) -> BackendResult<()> {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(variants.len());
+    if threads <= 1 {
+        return compile_in_turn(device, variants).await;
+    }
+    let next = AtomicUsize::new(0);
+    let work = || {
+        while let Some(variant) = variants.get(next.fetch_add(1, Ordering::Relaxed)) {
+            pollster::block_on(compile_in_turn(device, std::slice::from_ref(variant)))?;
+        }
+        Ok(())
+    };
+    std::thread::scope(|scope| {
+        let workers: Vec<_> =
+            (0..threads).map(|_| std::thread::Builder::new().spawn_scoped(scope, work)).collect();
+        // A thread that the system refuses leaves its part to this one.
+        let own = if workers.iter().any(Result::is_err) { work() } else { Ok(()) };
+        let ended = workers
+            .into_iter()
+            .flatten()
+            .map(|worker| worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+        ended.fold(own, Result::and)
+    })
+}
+
+/// Compiles kernels one after the other.
+#[cfg(any(target_family = "wasm", feature = "shuttle"))]
+async fn compile(device: &Context, variants: &[Variant]) -> BackendResult<()> {
+    compile_in_turn(device, variants).await
+}
+
+async fn compile_in_turn(device: &Context, variants: &[Variant]) -> BackendResult<()> {
+    for variant in variants {
+        device.compile(variant).await?;
+        device.gpu.health.check()?;
+    }
+    Ok(())
 }

@@ -41,6 +41,9 @@ pub(crate) enum Error {
         /// What is wrong with it.
         what: &'static str,
     },
+    /// A node reads on the host what a captured graph computes.
+    #[error("a captured node reads what the device computes")]
+    Uncapturable,
     /// A callback panicked: a defect of this library.
     #[error("internal error: {0}")]
     Panic(String),

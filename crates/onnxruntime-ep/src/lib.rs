@@ -9,8 +9,9 @@
 //!                       ├── memory    the address space behind its allocator
 //!                       ├── claim     which nodes are taken, in which convex subgraphs (support, partition)
 //!                       └── plan      a subgraph compiled (fuse) and run, node by node
-//!                             ├── ops    operators in operations of the backend
-//!                             └── host   integers, truth values and shapes
+//!                             ├── capture  runs whose shapes repeat, as graphs of the backend
+//!                             ├── ops      operators in operations of the backend
+//!                             └── host     integers, truth values and shapes
 //! ```
 //!
 //! `abi` is the only module with `unsafe`.
@@ -18,10 +19,12 @@
 
 #[expect(unsafe_code, reason = "ONNX Runtime's API consists of pointers")]
 mod abi;
+mod capture;
 mod claim;
 mod devices;
 mod error;
 mod fuse;
+mod half_precision;
 mod host;
 mod kind;
 mod memory;
@@ -33,3 +36,4 @@ mod partition;
 mod plan;
 mod support;
 mod tensor;
+mod workspace;

@@ -28,6 +28,8 @@ pub(crate) enum Attribute {
     Ints(Vec<i64>),
     /// A number.
     Float(f64),
+    /// A list of numbers.
+    Floats(Vec<f64>),
     /// A text.
     Text(String),
     /// A tensor.
@@ -66,7 +68,9 @@ pub(crate) struct Graph {
     pub(crate) nodes: Vec<Node>,
     /// Element types and shapes of values by name.
     pub(crate) types: HashMap<Name, ValueType>,
-    /// Values that are the same in every run.
+    /// Values that are the same in every run, of which `constants` may leave out large ones.
+    pub(crate) unchanging: HashSet<Name>,
+    /// Those of them that were read.
     pub(crate) constants: HashMap<Name, Tensor>,
     /// Values that a run is given, in order.
     pub(crate) inputs: Vec<Name>,

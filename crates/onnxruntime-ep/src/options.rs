@@ -15,6 +15,16 @@ pub(crate) enum Scope {
     All,
 }
 
+/// The floating-point type in which models of f32 are computed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Precision {
+    /// The model's.
+    #[default]
+    Model,
+    /// f16, with sums of f32.
+    F16,
+}
+
 /// What a session asks of the provider.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Options {
@@ -22,6 +32,8 @@ pub(crate) struct Options {
     pub(crate) selector: Option<String>,
     /// Which subgraphs are taken.
     pub(crate) scope: Scope,
+    /// How models of f32 are computed.
+    pub(crate) precision: Precision,
 }
 
 impl Options {
@@ -37,9 +49,14 @@ impl Options {
             ("claim", other) => {
                 return Err(Error::invalid(format!("the option claim is {other:?}, not compute or all")));
             }
+            ("precision", "model") => self.precision = Precision::Model,
+            ("precision", "f16") => self.precision = Precision::F16,
+            ("precision", other) => {
+                return Err(Error::invalid(format!("the option precision is {other:?}, not model or f16")));
+            }
             (other, _) => {
                 return Err(Error::invalid(format!(
-                    "{NAME} has the options selector and claim, not {other:?}"
+                    "{NAME} has the options selector, claim and precision, not {other:?}"
                 )));
             }
         }
@@ -57,7 +74,10 @@ mod tests {
         options.set("session.intra_op.allow_spinning", "0").unwrap();
         options.set("ep.webgpucomputeexecutionprovider.claim", "all").unwrap();
         options.set("ep.webgpucomputeexecutionprovider.selector", "webgpu:1").unwrap();
-        assert_eq!(options, Options { selector: Some("webgpu:1".to_owned()), scope: Scope::All });
+        options.set("ep.webgpucomputeexecutionprovider.precision", "f16").unwrap();
+        let selector = Some("webgpu:1".to_owned());
+        assert_eq!(options, Options { selector, scope: Scope::All, precision: Precision::F16 });
+        assert!(options.set("ep.webgpucomputeexecutionprovider.precision", "f8").is_err());
         assert!(options.set("ep.webgpucomputeexecutionprovider.claim", "some").is_err());
         assert!(options.set("ep.webgpucomputeexecutionprovider.selectr", "cpu").is_err());
     }

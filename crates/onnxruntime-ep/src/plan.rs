@@ -1,45 +1,53 @@
 //! A compiled subgraph.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, Once};
 
 use backend_api::ComputeBackend;
 
+use crate::capture::{self, Captures, Next};
 use crate::error::{Error, Result};
-use crate::fuse::fuse;
+use crate::fuse::{fuse, merge, pack};
 use crate::model::{Graph, Name, Node};
-use crate::ops::{self, Call, Run};
+use crate::ops::{self, Call, Device, Run};
 use crate::tensor::Tensor;
+use crate::workspace::Workspace;
 
 /// Nodes in order, and where each finds its inputs. Runs of several threads share it.
 #[derive(Debug)]
 pub(crate) struct Plan {
     backend: Arc<dyn ComputeBackend>,
-    steps: Vec<Step>,
+    pub(crate) steps: Vec<Step>,
     /// The values before the first step: constants are there.
-    initial: Vec<Option<Tensor>>,
+    pub(crate) initial: Vec<Option<Tensor>>,
     inputs: Vec<Name>,
     /// The place of each input.
-    places: Vec<Option<usize>>,
-    outputs: Vec<usize>,
+    pub(crate) places: Vec<Option<usize>>,
+    pub(crate) outputs: Vec<usize>,
+    pub(crate) captures: Arc<Captures>,
+    /// The kernels of the first run, compiled side by side before it.
+    warmed_up: Once,
 }
 
 /// A node and the places of its values.
 #[derive(Debug)]
-struct Step {
+pub(crate) struct Step {
     node: Node,
     run: Run,
-    inputs: Vec<Option<usize>>,
-    outputs: Vec<Option<usize>>,
+    takes_views: bool,
+    pub(crate) inputs: Vec<Option<usize>>,
+    pub(crate) outputs: Vec<Option<usize>>,
     /// Values that nobody reads afterwards, whose memory is given back.
-    last: Vec<usize>,
+    pub(crate) last: Vec<usize>,
 }
 
 impl Plan {
     /// Compiles a graph for a backend.
     pub(crate) fn new(mut graph: Graph, backend: &Arc<dyn ComputeBackend>) -> Result<Self> {
         graph.prune();
+        pack(&mut graph, backend)?;
         fuse(&mut graph);
+        merge(&mut graph, backend)?;
         let mut places: HashMap<Name, usize> = HashMap::new();
         let mut initial = Vec::new();
         let mut place = |name: &str, initial: &mut Vec<Option<Tensor>>| {
@@ -58,6 +66,7 @@ impl Plan {
                 .ok_or_else(|| Error::invalid(format!("there is no operator {}", node.operator)))?;
             steps.push(Step {
                 run: row.run,
+                takes_views: row.takes_views,
                 inputs: node.inputs.iter().map(|name| place(name, &mut initial)).collect(),
                 outputs: node.outputs.iter().map(|name| place(name, &mut initial)).collect(),
                 node: node.clone(),
@@ -81,6 +90,8 @@ impl Plan {
             inputs: graph.inputs,
             places: inputs,
             outputs,
+            captures: Arc::default(),
+            warmed_up: Once::new(),
         })
     }
 
@@ -94,8 +105,35 @@ impl Plan {
         &self.inputs
     }
 
-    /// Computes the outputs, in order, of inputs in order.
+    /// The operators of the steps, in order.
+    pub(crate) fn operators(&self) -> String {
+        let names: Vec<&str> = self.steps.iter().map(|step| step.node.operator.as_str()).collect();
+        names.join(" ")
+    }
+
+    /// Computes the outputs, in order, of inputs in order: by a graph if the shapes repeat.
     pub(crate) fn run(&self, inputs: Vec<Option<Tensor>>) -> Result<Vec<Tensor>> {
+        self.warmed_up.call_once(|| capture::warm_up(self, &inputs));
+        let key = capture::key(&inputs);
+        let loan = match self.captures.next(&key) {
+            Next::Replay(loan) => Some(loan),
+            Next::Eager => None,
+            Next::Capture => match capture::record(self, key.clone(), &inputs) {
+                Ok(recording) => Some(self.captures.lend(recording)),
+                // What is wrong with the inputs or the device, the run by operations will say.
+                Err(_) => {
+                    self.captures.refuse(&key);
+                    None
+                }
+            },
+        };
+        if let Some(outputs) = loan.map(|loan| loan.replay(self, &inputs)).transpose()?.flatten() {
+            return Ok(outputs);
+        }
+        self.run_eagerly(inputs)
+    }
+
+    fn run_eagerly(&self, inputs: Vec<Option<Tensor>>) -> Result<Vec<Tensor>> {
         let mut values = self.initial.clone();
         for (&place, input) in self.places.iter().zip(inputs) {
             if let (Some(place), Some(input)) = (place, input) {
@@ -103,14 +141,7 @@ impl Plan {
             }
         }
         for step in &self.steps {
-            let inputs: Vec<Option<Tensor>> =
-                step.inputs.iter().map(|place| place.and_then(|place| values[place].clone())).collect();
-            let call = Call { node: &step.node, backend: &self.backend, inputs: &inputs };
-            let outputs = (step.run)(&call).map_err(|source| Error::Node {
-                node: step.node.name.clone(),
-                operator: step.node.operator.clone(),
-                source: Box::new(source),
-            })?;
+            let outputs = self.call(step, &values, Workspace::new(&self.backend), &*self.backend)?;
             for (place, output) in step.outputs.iter().zip(outputs) {
                 if let Some(place) = *place {
                     values[place] = Some(output);
@@ -118,9 +149,42 @@ impl Plan {
             }
             step.last.iter().for_each(|&place| values[place] = None);
         }
+        self.taken(&values, Device { memory: Workspace::new(&self.backend), backend: &*self.backend })
+    }
+
+    /// The packed outputs.
+    pub(crate) fn taken(&self, values: &[Option<Tensor>], device: Device<'_>) -> Result<Vec<Tensor>> {
         let taken = |&place: &usize| {
-            values[place].clone().ok_or_else(|| Error::invalid("an output was not computed"))
+            let output = values[place].as_ref();
+            device.packed(output.ok_or_else(|| Error::invalid("an output was not computed"))?)
         };
         self.outputs.iter().map(taken).collect()
+    }
+
+    /// The outputs of a step.
+    pub(crate) fn call(
+        &self,
+        step: &Step,
+        values: &[Option<Tensor>],
+        memory: Workspace<'_>,
+        backend: &dyn ComputeBackend,
+    ) -> Result<Vec<Tensor>> {
+        let device = Device { memory, backend };
+        let value = |place: &Option<usize>| {
+            let tensor = place.and_then(|place| values[place].as_ref());
+            let packed = |tensor: &Tensor| {
+                if step.takes_views { Ok(tensor.clone()) } else { device.packed(tensor) }
+            };
+            tensor.map(packed).transpose()
+        };
+        let inputs: Result<Vec<Option<Tensor>>> = step.inputs.iter().map(value).collect();
+        let run = |inputs: Vec<Option<Tensor>>| {
+            (step.run)(&Call { node: &step.node, memory, backend, inputs: &inputs })
+        };
+        inputs.and_then(run).map_err(|source| Error::Node {
+            node: step.node.name.clone(),
+            operator: step.node.operator.clone(),
+            source: Box::new(source),
+        })
     }
 }

@@ -33,6 +33,9 @@ pub(crate) fn supports(graph: &Graph, node: &Node, abilities: Abilities) -> Resu
         let Some(kind) = known.and_then(|known| known.kind) else {
             return Err(format!("the element type of {name}"));
         };
+        if kind == Kind::Raw && !row.takes_bytes {
+            return Err(format!("the element type of {name}"));
+        }
         if kind == Kind::F16 && !abilities.f16 {
             return Err("the device has no f16".to_owned());
         }

@@ -1,5 +1,7 @@
 //! Tensors of a run: on the host, on the device, or on both.
 
+use std::any::Any;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use backend_api::ComputeBackend;
@@ -9,22 +11,39 @@ use backend_api::owned::Buffer;
 use crate::error::{Error, Result};
 use crate::kind::Kind;
 use crate::numbers::Numbers;
+use crate::ops::shape::{packed_strides, places, reshaped_strides};
+use crate::workspace::{Block, Workspace};
 
-/// A packed tensor. Its elements never change, so tensors share them.
+/// A tensor: packed, or on the device a strided view of a packed one. Its elements never change, so tensors
+/// share them.
 #[derive(Clone, Debug)]
 pub(crate) struct Tensor {
     /// The element type.
     pub(crate) kind: Kind,
     /// The extents, outermost first.
     pub(crate) shape: Vec<usize>,
+    /// Where the elements lie if they aren't packed.
+    view: Option<Arc<View>>,
+    /// The packed elements, or those of which this is a view.
     elements: Arc<Elements>,
+}
+
+/// Places of elements in another tensor's.
+#[derive(Debug)]
+struct View {
+    offset: usize,
+    strides: Vec<usize>,
+    /// A packed copy, made when somebody needs one.
+    packed: OnceLock<Arc<Elements>>,
 }
 
 /// Elements in host memory, in device memory, or in both, each made of the other when it is asked for.
 #[derive(Debug, Default)]
 struct Elements {
     host: OnceLock<Numbers>,
-    device: OnceLock<Buffer>,
+    device: OnceLock<Arc<Block>>,
+    /// Whether the numbers were asked for, by which a capture knows what it depends on.
+    was_read: AtomicBool,
 }
 
 impl Tensor {
@@ -34,19 +53,45 @@ impl Tensor {
         if count != numbers.len() {
             return Err(Error::invalid(format!("{} numbers for the shape {shape:?}", numbers.len())));
         }
-        Ok(Self { kind, shape, elements: Arc::new(Elements { host: numbers.into(), ..Elements::default() }) })
+        Ok(Self::of(kind, shape, Elements { host: numbers.into(), ..Elements::default() }))
     }
 
     /// A vector of whole numbers on the host.
     pub(crate) fn vector(numbers: Vec<i64>) -> Self {
         let shape = vec![numbers.len()];
         let host = Numbers::Int(numbers).into();
-        Self { kind: Kind::I64, shape, elements: Arc::new(Elements { host, ..Elements::default() }) }
+        Self::of(Kind::I64, shape, Elements { host, ..Elements::default() })
     }
 
     /// A tensor on the device, in the element type that the device has for `kind`.
-    pub(crate) fn device(kind: Kind, shape: Vec<usize>, buffer: Buffer) -> Self {
-        Self { kind, shape, elements: Arc::new(Elements { device: buffer.into(), ..Elements::default() }) }
+    fn device(kind: Kind, shape: Vec<usize>, block: Arc<Block>) -> Self {
+        Self::of(kind, shape, Elements { device: block.into(), ..Elements::default() })
+    }
+
+    fn of(kind: Kind, shape: Vec<usize>, elements: Elements) -> Self {
+        Self { kind, shape, view: None, elements: Arc::new(elements) }
+    }
+
+    /// A tensor on the device for an operation to write.
+    pub(crate) fn empty(memory: Workspace<'_>, kind: Kind, shape: Vec<usize>) -> Result<Self> {
+        let block = memory.result(elements(&shape)? * kind.dtype().size())?;
+        Ok(Self::device(kind, shape, Arc::new(block)))
+    }
+
+    /// A tensor without elements, of which only the shape may be asked.
+    pub(crate) fn shell(&self) -> Self {
+        Self::of(self.kind, self.shape.clone(), Elements::default())
+    }
+
+    /// The elements of a graph's output, for as long as the result lives: `holder` keeps the graph from
+    /// running.
+    pub(crate) fn lent(&self, holder: &Arc<dyn Any + Send + Sync>) -> Self {
+        let lend =
+            |of: &Arc<Block>| Arc::new(Block::Lent { of: Arc::clone(of), _holder: Arc::clone(holder) });
+        match self.elements.device.get() {
+            Some(block) => Self::device(self.kind, self.shape.clone(), lend(block)),
+            None => self.clone(),
+        }
     }
 
     /// Uploads a tensor whose bytes the host and the device store alike.
@@ -56,11 +101,7 @@ impl Tensor {
         shape: Vec<usize>,
         bytes: &[u8],
     ) -> Result<Self> {
-        let buffer = reserve(backend, bytes.len())?;
-        if !bytes.is_empty() {
-            backend.copy_htod(buffer.ptr(), bytes)?;
-        }
-        Ok(Self::device(kind, shape, buffer))
+        Ok(Self::device(kind, shape, Arc::new(written(Workspace::new(backend), bytes)?)))
     }
 
     /// The number of elements.
@@ -75,17 +116,103 @@ impl Tensor {
 
     /// Whether the numbers are in host memory already.
     pub(crate) fn is_on_host(&self) -> bool {
-        self.elements.host.get().is_some()
+        self.packed_elements().is_some_and(|elements| elements.host.get().is_some())
+    }
+
+    /// The elements if they are packed.
+    fn packed_elements(&self) -> Option<&Arc<Elements>> {
+        match &self.view {
+            Some(view) => view.packed.get(),
+            None => Some(&self.elements),
+        }
+    }
+
+    /// Elements at `offset + Σ index·stride` of those that this tensor has or is a view of.
+    pub(crate) fn viewed(&self, offset: usize, shape: Vec<usize>, strides: Vec<usize>) -> Self {
+        let view = View { offset, strides, packed: OnceLock::new() };
+        // Strides along which nothing is walked have no meaning.
+        let packed = packed_strides(&shape);
+        let is_step = |&(extent, ..): &(&usize, &usize, &usize)| *extent != 1;
+        let mut steps =
+            shape.iter().zip(&view.strides).zip(&packed).map(|((e, s), p)| (e, s, p)).filter(is_step);
+        let is_packed = offset == 0 && steps.all(|(_, stride, packed)| stride == packed);
+        let is_empty = shape.contains(&0);
+        Self {
+            kind: self.kind,
+            shape,
+            view: (!is_packed && !is_empty).then(|| Arc::new(view)),
+            elements: Arc::clone(&self.elements),
+        }
+    }
+
+    /// Elements from one index to the next, for each dimension.
+    pub(crate) fn strides(&self) -> Vec<usize> {
+        self.view.as_ref().map_or_else(|| packed_strides(&self.shape), |view| view.strides.clone())
+    }
+
+    /// Elements before the first one.
+    pub(crate) fn offset(&self) -> usize {
+        self.view.as_ref().map_or(0, |view| view.offset)
+    }
+
+    /// Whether it is a view whose elements aren't packed.
+    pub(crate) const fn is_view(&self) -> bool {
+        self.view.is_some()
+    }
+
+    /// The packed copy of a view, which `copy` makes if there is none; the tensor itself if it is packed.
+    pub(crate) fn packed(&self, copy: impl FnOnce() -> Result<Self>) -> Result<Self> {
+        let Some(view) = &self.view else { return Ok(self.clone()) };
+        let elements = match view.packed.get() {
+            Some(elements) => elements,
+            None => {
+                let elements = copy()?.elements;
+                view.packed.get_or_init(|| elements)
+            }
+        };
+        Ok(Self { kind: self.kind, shape: self.shape.clone(), view: None, elements: Arc::clone(elements) })
+    }
+
+    /// Whether the device has the elements already.
+    pub(crate) fn is_on_device(&self) -> bool {
+        self.elements.device.get().is_some()
+    }
+
+    /// Whether the numbers were asked for since the last call of this.
+    pub(crate) fn take_was_read(&self) -> bool {
+        self.elements.was_read.swap(false, Ordering::Relaxed)
     }
 
     /// The numbers, read from the device if need be.
     pub(crate) fn numbers(&self) -> Result<&Numbers> {
-        if let Some(numbers) = self.elements.host.get() {
+        let elements = match &self.view {
+            None => &self.elements,
+            Some(view) => match view.packed.get() {
+                Some(elements) => elements,
+                None => {
+                    let elements = Arc::new(self.picked(view)?);
+                    view.packed.get_or_init(|| elements)
+                }
+            },
+        };
+        elements.was_read.store(true, Ordering::Relaxed);
+        if let Some(numbers) = elements.host.get() {
             return Ok(numbers);
         }
         let mut bytes = vec![0; self.count() * self.kind.dtype().size()];
-        self.read_device(&mut bytes)?;
-        Ok(self.elements.host.get_or_init(|| Numbers::decode_device(self.kind, &bytes)))
+        elements.read(&mut bytes)?;
+        Ok(elements.host.get_or_init(|| Numbers::decode_device(self.kind, &bytes)))
+    }
+
+    /// The elements of a view, on the host.
+    fn picked(&self, view: &View) -> Result<Elements> {
+        let all = self.buffer().map_or(0, Buffer::bytes);
+        let mut bytes = vec![0; all];
+        self.elements.read(&mut bytes)?;
+        let strides: Vec<isize> = view.strides.iter().map(|&stride| stride as isize).collect();
+        let places = places(&self.shape, view.offset as isize, &strides);
+        let host = Numbers::decode_device(self.kind, &bytes).pick(places)?.into();
+        Ok(Elements { host, ..Elements::default() })
     }
 
     /// The numbers as whole numbers.
@@ -93,27 +220,53 @@ impl Tensor {
         Ok(self.numbers()?.ints())
     }
 
-    /// The handle of the elements in `backend`'s memory, uploaded if need be.
-    pub(crate) fn ptr(&self, backend: &Arc<dyn ComputeBackend>) -> Result<u64> {
-        if let Some(buffer) = self.elements.device.get() {
-            return if Arc::ptr_eq(buffer.backend(), backend) {
-                Ok(buffer.ptr())
-            } else {
-                Err(Error::invalid("a tensor lies on another device, or on one that was lost"))
-            };
-        }
-        let bytes = self.numbers()?.encode_device(self.kind);
-        let buffer = reserve(backend, bytes.len())?;
+    /// The handle of the packed elements in the backend's memory, uploaded if need be.
+    pub(crate) fn ptr(&self, memory: Workspace<'_>) -> Result<u64> {
+        let packed =
+            self.packed_elements().ok_or_else(|| Error::invalid("a view where elements are packed"))?;
+        packed.ptr(self.kind, memory)
+    }
+
+    /// The handle of the elements that this tensor has or is a view of.
+    pub(crate) fn base_ptr(&self, memory: Workspace<'_>) -> Result<u64> {
+        self.elements.ptr(self.kind, memory)
+    }
+
+    /// Writes other numbers of the same shape over elements that were uploaded.
+    pub(crate) fn upload_again(&self, numbers: &Numbers) -> Result<()> {
+        let buffer = self.buffer().ok_or_else(|| Error::invalid("a tensor without memory"))?;
+        let bytes = numbers.encode_device(self.kind);
         if !bytes.is_empty() {
-            backend.copy_htod(buffer.ptr(), &bytes)?;
+            buffer.backend().copy_htod(buffer.ptr(), &bytes)?;
         }
-        // Of two threads that upload at once, one keeps its buffer.
-        Ok(self.elements.device.get_or_init(|| buffer).ptr())
+        Ok(())
+    }
+
+    /// Whether the elements are there only while a graph runs.
+    pub(crate) fn is_leased(&self) -> bool {
+        self.elements.device.get().is_some_and(|block| block.is_leased())
+    }
+
+    /// Bytes of the elements on the device, in whole words.
+    pub(crate) fn device_bytes(&self) -> usize {
+        (self.count() * self.kind.dtype().size()).next_multiple_of(4)
+    }
+
+    /// The bytes on the device, as they are there.
+    pub(crate) fn device_bytes_read(&self) -> Result<Vec<u8>> {
+        let mut bytes = vec![0; self.device_bytes()];
+        self.elements.read(&mut bytes)?;
+        Ok(bytes)
+    }
+
+    /// The elements' memory on the device.
+    pub(crate) fn buffer(&self) -> Option<&Buffer> {
+        self.elements.device.get()?.buffer()
     }
 
     /// The tensor in `backend`'s memory, through the host if it lies on another device.
     pub(crate) fn on(&self, backend: &Arc<dyn ComputeBackend>) -> Result<Self> {
-        match self.elements.device.get() {
+        match self.buffer() {
             Some(buffer) if !Arc::ptr_eq(buffer.backend(), backend) => {
                 Self::host(self.kind, self.shape.clone(), self.numbers()?.clone())
             }
@@ -121,17 +274,29 @@ impl Tensor {
         }
     }
 
-    /// The descriptor of the elements in `backend`'s memory.
-    pub(crate) fn desc(&self, backend: &Arc<dyn ComputeBackend>) -> Result<TensorDesc<'_>> {
-        Ok(TensorDesc::packed(self.ptr(backend)?, self.kind.dtype(), &self.shape))
+    /// The descriptor of the elements in the backend's memory.
+    pub(crate) fn desc(&self, memory: Workspace<'_>) -> Result<TensorDesc<'_>> {
+        let (ptr, dtype) = (self.base_ptr(memory)?, self.kind.dtype());
+        Ok(match &self.view {
+            Some(view) => {
+                TensorDesc::strided(ptr, dtype, &self.shape, &view.strides).with_offset(view.offset)
+            }
+            None => TensorDesc::packed(ptr, dtype, &self.shape),
+        })
     }
 
-    /// The same elements in another shape, which must have as many.
+    /// The same elements in another shape, which must have as many. A view is packed before, unless its
+    /// strides allow the shape.
     pub(crate) fn reshaped(&self, shape: Vec<usize>) -> Result<Self> {
+        let wrong = || Error::invalid(format!("{:?} can't be reshaped to {shape:?}", self.shape));
         if elements(&shape)? != self.count() {
-            return Err(Error::invalid(format!("{:?} can't be reshaped to {shape:?}", self.shape)));
+            return Err(wrong());
         }
-        Ok(Self { kind: self.kind, shape, elements: Arc::clone(&self.elements) })
+        if self.view.is_none() {
+            return Ok(Self { shape, ..self.clone() });
+        }
+        let strides = reshaped_strides(&self.shape, &self.strides(), &shape).ok_or_else(wrong)?;
+        Ok(self.viewed(self.offset(), shape, strides))
     }
 
     /// The same bytes as elements of another kind.
@@ -146,8 +311,8 @@ impl Tensor {
         if bytes.len() != self.count() * self.kind.size() {
             return Err(Error::invalid(format!("{} bytes for the shape {:?}", bytes.len(), self.shape)));
         }
-        if !self.is_on_host() && self.kind.is_same_on_device() {
-            return self.read_device(bytes);
+        if !self.is_on_host() && self.view.is_none() && self.kind.is_same_on_device() {
+            return self.elements.read(bytes);
         }
         bytes.copy_from_slice(&self.numbers()?.encode(self.kind));
         Ok(())
@@ -157,20 +322,45 @@ impl Tensor {
     pub(crate) fn around(&self, axis: usize) -> [usize; 2] {
         [self.shape.iter().take(axis).product(), self.shape.iter().skip(axis + 1).product()]
     }
+}
 
-    fn read_device(&self, bytes: &mut [u8]) -> Result<()> {
-        let buffer = self.elements.device.get().ok_or_else(|| Error::invalid("a tensor without elements"))?;
-        if !bytes.is_empty() {
+impl Elements {
+    /// Reads from device memory.
+    fn read(&self, bytes: &mut [u8]) -> Result<()> {
+        let block = self.device.get().ok_or_else(|| Error::invalid("a tensor without elements"))?;
+        if block.is_leased() {
+            return Err(Error::Uncapturable);
+        }
+        if let Some(buffer) = block.buffer().filter(|_| !bytes.is_empty()) {
             buffer.backend().copy_dtoh(bytes, buffer.ptr())?;
         }
         Ok(())
     }
+
+    /// The handle of the device memory, to which numbers on the host are uploaded.
+    fn ptr(&self, kind: Kind, memory: Workspace<'_>) -> Result<u64> {
+        if let Some(buffer) = self.device.get().and_then(|block| block.buffer()) {
+            return if Arc::ptr_eq(buffer.backend(), memory.backend()) {
+                Ok(buffer.ptr())
+            } else {
+                Err(Error::invalid("a tensor lies on another device, or on one that was lost"))
+            };
+        }
+        let numbers = self.host.get().ok_or_else(|| Error::invalid("a tensor without elements"))?;
+        let block = Arc::new(written(memory, &numbers.encode_device(kind))?);
+        // Of two threads that upload at once, one keeps its buffer.
+        let buffer = self.device.get_or_init(|| block).buffer();
+        buffer.map(Buffer::ptr).ok_or_else(|| Error::invalid("a tensor without memory"))
+    }
 }
 
-/// Device memory for at least `bytes` bytes: whole words, and never none.
-pub(crate) fn reserve(backend: &Arc<dyn ComputeBackend>, bytes: usize) -> Result<Buffer> {
-    let bytes = bytes.max(1).next_multiple_of(4);
-    Ok(Buffer::own(backend, backend.alloc(bytes)?, bytes))
+/// Memory that holds `bytes`.
+fn written(memory: Workspace<'_>, bytes: &[u8]) -> Result<Block> {
+    let block = memory.upload(bytes.len())?;
+    if let Some(buffer) = block.buffer().filter(|_| !bytes.is_empty()) {
+        buffer.backend().copy_htod(buffer.ptr(), bytes)?;
+    }
+    Ok(block)
 }
 
 /// The number of elements of a shape.

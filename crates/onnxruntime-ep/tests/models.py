@@ -240,6 +240,28 @@ def minilm(folder):
         check("MiniLM: cosine of the embeddings", cosine.min() >= 0.9999, f"{cosine.min():.7f}")
 
 
+def resident():
+    """Bytes of memory that the process has, where the system tells."""
+    status = pathlib.Path("/proc/self/status")
+    lines = status.read_text().splitlines() if status.exists() else []
+    return next((1024 * int(line.split()[1]) for line in lines if line.startswith("VmRSS")), 0)
+
+
+def growth(session, feed, runs=int(os.environ.get("RUNS", 300))):
+    """Whether memory stays as it is from run to run, of shapes that repeat and of ones that change."""
+    other = {"x": feed["x"][:, :, ::2].copy()}
+
+    def work(count):
+        for i in range(count):
+            session.run(None, other if i % 7 == 0 else feed)
+
+    work(max(50, runs // 10))
+    before = resident()
+    work(runs)
+    grown = (resident() - before) / 2**20
+    check(f"{runs} runs without growth", grown < 8, f"{grown:.1f} MiB")
+
+
 def main(library, folder):
     ort.set_default_logger_severity(4)
     ort.register_execution_provider_library("webgpu_compute", library)
@@ -276,10 +298,11 @@ def main(library, folder):
             if np.abs(session.run(None, feed)[0] - want).max() > 1e-4:
                 wrong.append(1)
 
-    threads = [threading.Thread(target=work) for _ in range(4)]
+    threads = [threading.Thread(target=work) for _ in range(8)]
     [thread.start() for thread in threads]
     [thread.join() for thread in threads]
-    check("four threads on one session", not wrong)
+    check("eight threads on one session", not wrong)
+    growth(session, feed)
     other = ours(encoder(random_bert(1, 32), 1, 4))
     compare("a second session beside it", session, expected, feed)
     del other
@@ -298,6 +321,10 @@ def main(library, folder):
 
     check("an image smaller than the filter is an error", "Conv" in (why := fails(lambda: session.run(None, images(1, 0, 0)))) or why, why[:90])
     compare("after an error", session, expected, feed)
+    for name, model_of, feed_of in (("encoder", encoder(random_bert(2, 32), 2, 4), tokens(2, 5)), ("network", model, feed)):
+        half, exact = ours(model_of, {"precision": "f16"}), reference(model_of).run(None, feed_of)[0]
+        errors = [np.abs(half.run(None, feed_of)[0] - exact).max() / np.abs(exact).max() for _ in range(3)]
+        check(f"{name} in f16", max(errors) < 2e-2, f"{max(errors):.1e}")
     check("an unknown option is refused", refuses(lambda: ours(model, {"selectr": "cpu"}), "selectr"))
     compare("another device by an option", ours(model, {"selector": "cpu"}), expected, feed)
     del session, binding, value

@@ -150,7 +150,7 @@ unsafe fn value_type(value: *const OrtValueInfo) -> Result<ValueType> {
         let extents = extents(tensor)?.into_iter().map(|extent| usize::try_from(extent).ok());
         // ONNX Runtime tells a single number and an unknown rank alike: without extents.
         let shape = Some(extents.collect::<Vec<_>>()).filter(|shape| !shape.is_empty());
-        Ok(ValueType { kind: Kind::from_onnx(element_type(tensor)?), shape })
+        Ok(ValueType { kind: Kind::of_copies(element_type(tensor)?), shape })
     }
 }
 
@@ -175,11 +175,15 @@ unsafe fn constant(
         if !is_constant || kind.is_none() {
             return Ok(());
         }
+        graph.unchanging.insert(name.clone());
         check("ValueInfo_GetInitializerValue", (api.ValueInfo_GetInitializerValue)(info, &raw mut value))?;
         if value.is_null() || (constants == Constants::Small && bytes(value)? > SMALL) {
             return Ok(());
         }
-        let tensor = Value::new(value)?.load(backend)?;
+        let value = Value::new(value)?;
+        // Bytes are quantised weights, which are packed anew.
+        let tensor =
+            if kind == Some(Kind::Raw) { value.load_words(backend)? } else { value.load(backend)? };
         graph.constants.insert(name, tensor);
     }
     Ok(())
@@ -246,6 +250,10 @@ unsafe fn attribute(of: *const OrtOpAttr, backend: &Arc<dyn ComputeBackend>) -> 
             3 => {
                 let numbers = read_list::<f32>(of, OrtOpAttrType::ORT_OP_ATTR_FLOAT)?;
                 Attribute::Float(numbers.first().map_or(0.0, |&number| f64::from(number)))
+            }
+            4 => {
+                let numbers = read_list::<f32>(of, OrtOpAttrType::ORT_OP_ATTR_FLOATS)?;
+                Attribute::Floats(numbers.into_iter().map(f64::from).collect())
             }
             5 => {
                 let mut bytes = read_list::<u8>(of, OrtOpAttrType::ORT_OP_ATTR_STRING)?;

@@ -16,7 +16,8 @@ use super::tables::{API_VERSION, Ep, GraphSupportInfo, NodeComputeInfo, NodeFusi
 use crate::claim::{Claim, claim};
 use crate::devices::Device;
 use crate::error::{Error, Result};
-use crate::options::Options;
+use crate::half_precision::halve;
+use crate::options::{Options, Precision};
 use crate::plan::Plan;
 
 /// ONNX Runtime's table, and what it doesn't look at behind it.
@@ -143,7 +144,17 @@ unsafe fn plan(provider: &Provider, graph: *const OrtGraph, fused: *const OrtNod
         unsafe { (graph::read(graph, Constants::All, &provider.backend)?, graph::signature(fused)?) };
     let (mut graph, _) = read.ok_or_else(|| Error::invalid("a branch or loop can't be compiled"))?;
     (graph.inputs, graph.outputs) = (inputs, outputs);
-    Plan::new(graph, &provider.backend)
+    let nodes = graph.nodes.len();
+    if provider.options.precision == Precision::F16 {
+        if provider.backend.capabilities()?.f16 {
+            halve(&mut graph)?;
+        } else {
+            provider.logger.info("the device has no f16: computing in f32");
+        }
+    }
+    let plan = Plan::new(graph, &provider.backend)?;
+    provider.logger.info(&format!("{nodes} nodes in {} steps: {}", plan.steps.len(), plan.operators()));
+    Ok(plan)
 }
 
 unsafe extern "system" fn release_compiled(_this: *mut Ep, infos: *mut *mut NodeComputeInfo, count: usize) {

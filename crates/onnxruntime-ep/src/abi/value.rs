@@ -121,6 +121,15 @@ impl Value {
         }
     }
 
+    /// The bytes of a tensor in host memory, uploaded as words, of which zeros fill the last.
+    pub(super) fn load_words(&self, backend: &Arc<dyn ComputeBackend>) -> Result<Tensor> {
+        self.with_bytes(|bytes| {
+            let mut words = bytes.to_vec();
+            words.resize(bytes.len().next_multiple_of(4), 0);
+            Tensor::upload(backend, Kind::U32, vec![words.len() / 4], &words)
+        })
+    }
+
     fn copy(&self, kind: Kind, bytes: &[u8], backend: &Arc<dyn ComputeBackend>) -> Result<Tensor> {
         if kind.is_float() && self.shape.iter().product::<usize>() > FEW {
             Tensor::upload(backend, kind, self.shape.clone(), bytes)
@@ -149,8 +158,8 @@ impl Value {
             }
             Place::Host => {
                 let bytes = tensor.count() * kind.size();
-                // SAFETY: ONNX Runtime allocated the tensor's elements in host memory for us to write, and nobody
-                // else uses them during the call.
+                // SAFETY: ONNX Runtime allocated the tensor's elements in host memory for us to write, and
+                // nobody else uses them during the call.
                 let bytes = unsafe { slice::from_raw_parts_mut(self.data.cast::<u8>(), bytes) };
                 tensor.read(bytes)
             }

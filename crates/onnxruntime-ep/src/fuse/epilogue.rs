@@ -4,7 +4,7 @@ use super::{View, orders};
 use crate::model::{Attribute, Node};
 
 /// A constant row that is added to a product.
-pub(super) fn bias(view: &View<'_>, last: &Node) -> Option<Node> {
+pub(super) fn bias(view: &View<'_>, last: &Node) -> Option<Vec<Node>> {
     if last.operator != "Add" {
         return None;
     }
@@ -16,13 +16,13 @@ pub(super) fn bias(view: &View<'_>, last: &Node) -> Option<Node> {
         (row.kind == view.graph.constants.get(product.input(1)?)?.kind).then(|| {
             let mut node = Node { outputs: last.outputs.clone(), ..product.clone() };
             node.inputs.push(bias.to_owned());
-            node
+            vec![node]
         })
     })
 }
 
 /// A sum that is normalised and read nowhere else. Whether both have one shape, the run tells.
-pub(super) fn residual(view: &View<'_>, last: &Node) -> Option<Node> {
+pub(super) fn residual(view: &View<'_>, last: &Node) -> Option<Vec<Node>> {
     if last.operator != "LayerNormalization" || last.has_output(1) || last.has_output(2) {
         return None;
     }
@@ -34,11 +34,11 @@ pub(super) fn residual(view: &View<'_>, last: &Node) -> Option<Node> {
     let mut node = last.clone();
     node.inputs =
         vec![a.clone(), last.input(1)?.to_owned(), last.input(2).unwrap_or_default().to_owned(), b.clone()];
-    Some(node)
+    Some(vec![node])
 }
 
 /// An activation of a product or a convolution.
-pub(super) fn activation(view: &View<'_>, last: &Node) -> Option<Node> {
+pub(super) fn activation(view: &View<'_>, last: &Node) -> Option<Vec<Node>> {
     let name = match last.operator.as_str() {
         "Relu" => "Relu",
         "Gelu" if last.text("approximate") == "tanh" => "GeluTanh",
@@ -53,5 +53,5 @@ pub(super) fn activation(view: &View<'_>, last: &Node) -> Option<Node> {
     }
     let mut node = Node { outputs: last.outputs.clone(), ..before.clone() };
     node.attributes.insert("activation".to_owned(), Attribute::Text(name.to_owned()));
-    Some(node)
+    Some(vec![node])
 }

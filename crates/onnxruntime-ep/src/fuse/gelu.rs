@@ -6,7 +6,7 @@ use super::{View, is_close, orders, replacing};
 use crate::model::Node;
 
 /// `x · (1 + erf(x / √2)) · ½`, in any order of the factors.
-pub(super) fn exact(view: &View<'_>, last: &Node) -> Option<Node> {
+pub(super) fn exact(view: &View<'_>, last: &Node) -> Option<Vec<Node>> {
     if last.operator != "Mul" {
         return None;
     }
@@ -15,20 +15,20 @@ pub(super) fn exact(view: &View<'_>, last: &Node) -> Option<Node> {
             // (x · gate) · ½
             Some(half) => {
                 let product = view.only(a, "Mul").filter(|_| is_close(half, 0.5))?;
-                orders(product).into_iter().find_map(|(x, gate)| (gated(view, gate)? == x).then_some(x))?
+                orders(product).into_iter().find_map(|(x, gate)| (gate_of(view, gate)? == x).then_some(x))?
             }
             // (½ · x) · gate, or ½ in the gate's stead at x
             None => {
                 let (x, half) = view.scaled(view.only(a, "Mul").or_else(|| view.only(a, "Div"))?)?;
-                (is_close(half, 0.5) && gated(view, b)? == x).then_some(x)?
+                (is_close(half, 0.5) && gate_of(view, b)? == x).then_some(x)?
             }
         };
-        Some(replacing(last, "Gelu", &[x]))
+        Some(vec![replacing(last, "Gelu", &[x])])
     })
 }
 
 /// The x of `1 + erf(x / √2)`.
-fn gated<'a>(view: &View<'a>, gate: &str) -> Option<&'a str> {
+fn gate_of<'a>(view: &View<'a>, gate: &str) -> Option<&'a str> {
     let sum = view.only(gate, "Add")?;
     orders(sum).into_iter().find_map(|(erf, one)| {
         let erf = view.only(erf, "Erf").filter(|_| view.scalar(one).is_some_and(|one| is_close(one, 1.0)))?;
@@ -39,12 +39,37 @@ fn gated<'a>(view: &View<'a>, gate: &str) -> Option<&'a str> {
 }
 
 /// `x · sigmoid(x)`.
-pub(super) fn silu(view: &View<'_>, last: &Node) -> Option<Node> {
+pub(super) fn silu(view: &View<'_>, last: &Node) -> Option<Vec<Node>> {
     if last.operator != "Mul" {
         return None;
     }
     orders(last).into_iter().find_map(|(x, gate)| {
         let sigmoid = view.only(gate, "Sigmoid")?;
-        (sigmoid.input(0)? == x).then(|| replacing(last, "Swish", &[x]))
+        (sigmoid.input(0)? == x).then(|| vec![replacing(last, "Swish", &[x])])
+    })
+}
+
+/// `x · hard_sigmoid(x)` with a slope of a sixth.
+pub(super) fn hard_swish(view: &View<'_>, last: &Node) -> Option<Vec<Node>> {
+    if last.operator != "Mul" {
+        return None;
+    }
+    orders(last).into_iter().find_map(|(x, gate)| {
+        let gate = view.only(gate, "HardSigmoid")?;
+        let is_sixth = is_close(gate.float("alpha", 0.2), 1.0 / 6.0) && gate.float("beta", 0.5) == 0.5;
+        (gate.input(0)? == x && is_sixth).then(|| vec![replacing(last, "HardSwish", &[x])])
+    })
+}
+
+/// `silu(gate) · x` of one shape.
+pub(super) fn gated(view: &View<'_>, last: &Node) -> Option<Vec<Node>> {
+    if last.operator != "Mul" {
+        return None;
+    }
+    orders(last).into_iter().find_map(|(gate, x)| {
+        let silu = view.only(gate, "Swish").filter(|silu| silu.float("alpha", 1.0) == 1.0)?;
+        let shape = |name: &str| view.graph.types.get(name)?.shape.as_ref();
+        let gate = silu.input(0)?;
+        (shape(gate)? == shape(x)?).then(|| vec![replacing(last, "SwiGLU", &[gate, x])])
     })
 }

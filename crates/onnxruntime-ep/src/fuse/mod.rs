@@ -1,39 +1,58 @@
 //! Fusions: several operators that one operation of the backend computes.
 //!
-//! ONNX Runtime folds constants before it asks for claims, and nothing more: activations, biases and attention
-//! arrive as the operators that they consist of. Each rule looks at the last node of a pattern and gives the
-//! node that takes its place; what nobody reads then is pruned.
+//! ONNX Runtime folds constants before it asks for claims, and nothing more: activations, biases and
+//! attention arrive as the operators that they consist of. Each rule looks at the last node of a pattern and
+//! gives the node that takes its place; what nobody reads then is pruned.
 
 mod attention;
 mod epilogue;
 mod gelu;
+mod indices;
+mod linear;
+mod merge;
+mod norm;
+mod quantized;
+
+pub(crate) use merge::merge;
+pub(crate) use quantized::{format, pack};
 
 use std::collections::HashMap;
 
 use crate::model::{Graph, Node};
 use crate::tensor::Tensor;
 
-/// The node that takes the place of the last node of a pattern.
-type Rule = fn(&View<'_>, &Node) -> Option<Node>;
+/// The nodes that take the place of the last node of a pattern.
+type Rule = fn(&View<'_>, &Node) -> Option<Vec<Node>>;
 
 /// In the order in which they build on each other.
-const RULES: [Rule; 5] = [gelu::exact, gelu::silu, attention::attention, epilogue::bias, epilogue::residual];
-
-/// Activations come last: what they follow may be a fusion itself.
-const ACTIVATIONS: Rule = epilogue::activation;
+const RULES: &[Rule] = &[
+    linear::layer,
+    linear::reshape,
+    gelu::exact,
+    gelu::silu,
+    gelu::hard_swish,
+    norm::layer,
+    norm::root_mean_square,
+    attention::attention,
+    gelu::gated,
+    epilogue::bias,
+    epilogue::residual,
+    // What activations follow may be a fusion itself.
+    epilogue::activation,
+    indices::checked,
+];
 
 /// Fuses what it can.
 pub(crate) fn fuse(graph: &mut Graph) {
-    for rule in RULES.into_iter().chain([ACTIVATIONS]) {
+    for rule in RULES {
         let view = View::new(graph);
-        let matches: Vec<(usize, Node)> =
-            graph.nodes.iter().enumerate().filter_map(|(i, node)| Some((i, rule(&view, node)?))).collect();
-        for (i, node) in matches {
-            if let Some(place) = graph.nodes.get_mut(i) {
-                *place = node;
-            }
+        let found: Vec<Option<Vec<Node>>> = graph.nodes.iter().map(|node| rule(&view, node)).collect();
+        if found.iter().any(Option::is_some) {
+            let nodes = std::mem::take(&mut graph.nodes);
+            let replaced = nodes.into_iter().zip(found);
+            graph.nodes = replaced.flat_map(|(node, found)| found.unwrap_or_else(|| vec![node])).collect();
+            graph.prune();
         }
-        graph.prune();
     }
 }
 
@@ -107,114 +126,4 @@ fn is_close(a: f64, b: f64) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::kind::Kind;
-    use crate::model::ValueType;
-    use crate::numbers::Numbers;
-
-    /// A graph of `operator(inputs) -> output`, with scalar constants by their text.
-    fn graph(nodes: &[(&str, &[&str], &str)], output: &str) -> Graph {
-        let mut graph = Graph { outputs: vec![output.to_owned()], ..Graph::default() };
-        for &(operator, inputs, output) in nodes {
-            for &name in inputs {
-                if let Ok(number) = name.parse() {
-                    let number = Tensor::host(Kind::F32, vec![], Numbers::Float(vec![number])).unwrap();
-                    graph.constants.insert(name.to_owned(), number);
-                }
-            }
-            graph.nodes.push(Node {
-                operator: operator.to_owned(),
-                inputs: inputs.iter().map(|&name| name.to_owned()).collect(),
-                outputs: vec![output.to_owned()],
-                since: 13,
-                ..Node::default()
-            });
-        }
-        graph
-    }
-
-    fn operators(graph: &Graph) -> Vec<&str> {
-        graph.nodes.iter().map(|node| node.operator.as_str()).collect()
-    }
-
-    #[test]
-    fn gelu_in_the_order_of_two_exporters() {
-        let mut pytorch = graph(
-            &[
-                ("Div", &["x", "1.4142135"], "a"),
-                ("Erf", &["a"], "b"),
-                ("Add", &["b", "1"], "c"),
-                ("Mul", &["x", "c"], "d"),
-                ("Mul", &["d", "0.5"], "y"),
-            ],
-            "y",
-        );
-        fuse(&mut pytorch);
-        assert_eq!(operators(&pytorch), ["Gelu"]);
-        let mut dynamo = graph(
-            &[
-                ("Mul", &["x", "0.70710677"], "a"),
-                ("Erf", &["a"], "b"),
-                ("Add", &["b", "1"], "c"),
-                ("Mul", &["0.5", "x"], "d"),
-                ("Mul", &["d", "c"], "y"),
-            ],
-            "y",
-        );
-        fuse(&mut dynamo);
-        assert_eq!(operators(&dynamo), ["Gelu"]);
-        assert_eq!(dynamo.nodes[0].inputs, ["x"]);
-    }
-
-    #[test]
-    fn what_is_read_elsewhere_stays() {
-        let mut other = graph(&[("Sigmoid", &["x"], "s"), ("Mul", &["x", "s"], "y")], "y");
-        other.outputs.push("s".to_owned());
-        fuse(&mut other);
-        assert_eq!(operators(&other), ["Sigmoid", "Mul"]);
-        let mut silu = graph(&[("Sigmoid", &["x"], "s"), ("Mul", &["s", "x"], "y")], "y");
-        fuse(&mut silu);
-        assert_eq!(operators(&silu), ["Swish"]);
-    }
-
-    #[test]
-    fn a_product_takes_bias_and_activation() {
-        let mut layer =
-            graph(&[("MatMul", &["x", "w"], "p"), ("Add", &["b", "p"], "q"), ("Relu", &["q"], "y")], "y");
-        for (name, shape) in [("w", vec![2, 3]), ("b", vec![3])] {
-            let numbers = Numbers::Float(vec![0.0; shape.iter().product()]);
-            layer.constants.insert(name.to_owned(), Tensor::host(Kind::F32, shape, numbers).unwrap());
-        }
-        fuse(&mut layer);
-        assert_eq!(operators(&layer), ["MatMul"]);
-        assert_eq!((layer.nodes[0].inputs.len(), layer.nodes[0].text("activation")), (3, "Relu"));
-    }
-
-    #[test]
-    fn attention_of_a_scaled_product_with_a_mask() {
-        let mut layer = graph(
-            &[
-                ("Transpose", &["k"], "t"),
-                ("MatMul", &["q", "t"], "s"),
-                ("Div", &["s", "8"], "d"),
-                ("Add", &["d", "m"], "e"),
-                ("Softmax", &["e"], "p"),
-                ("MatMul", &["p", "v"], "y"),
-            ],
-            "y",
-        );
-        let perm = crate::model::Attribute::Ints(vec![0, 1, 3, 2]);
-        layer.nodes[0].attributes.insert("perm".to_owned(), perm);
-        for name in ["q", "k", "v"] {
-            let shape = Some(vec![None, Some(2), None, Some(64)]);
-            layer.types.insert(name.to_owned(), ValueType { kind: Some(Kind::F32), shape });
-        }
-        let shape = Some(vec![None, Some(1), None, None]);
-        layer.types.insert("m".to_owned(), ValueType { kind: Some(Kind::F32), shape });
-        fuse(&mut layer);
-        assert_eq!(operators(&layer), ["Attention"]);
-        assert_eq!(layer.nodes[0].inputs, ["q", "k", "v", "m"]);
-        assert!((layer.nodes[0].float("scale", 0.0) - 0.125).abs() < 1e-9);
-    }
-}
+mod tests;

@@ -12,8 +12,11 @@ use crate::numbers::Numbers;
 use crate::tensor::Tensor;
 
 pub(super) const OPERATORS: &[Operator] = &[
-    Operator::new("Attention", Kinds::Float, attention).with_check(as_onnx),
-    Operator::new("MultiHeadAttention", Kinds::Float, multi_head).of_microsoft().with_check(plain_heads),
+    Operator::new("Attention", Kinds::Float, attention).with_check(as_onnx).of_views(),
+    Operator::new("MultiHeadAttention", Kinds::Float, multi_head)
+        .of_microsoft()
+        .with_check(plain_heads)
+        .of_views(),
 ];
 
 /// Vectors of keys and values of one length, and no scores as an output.
@@ -70,70 +73,90 @@ fn plain_heads(graph: &Graph, node: &Node) -> std::result::Result<(), String> {
 }
 
 /// Queries, keys or values: the tensor, its heads, and where its vectors lie.
-struct Heads {
-    tensor: Tensor,
-    heads: usize,
-    tokens: usize,
-    width: usize,
-    layout: HeadLayout,
+pub(super) struct Heads {
+    pub(super) tensor: Tensor,
+    pub(super) heads: usize,
+    pub(super) tokens: usize,
+    pub(super) width: usize,
+    pub(super) layout: HeadLayout,
 }
 
 impl Heads {
     /// Of `[batch, heads, tokens, width]`, or of `[batch, tokens, heads · width]`.
-    fn new(tensor: &Tensor, heads: usize) -> Result<Self> {
-        let tensor = tensor.clone();
-        match *tensor.shape.as_slice() {
-            [_, heads, tokens, width] => {
-                let layout = HeadLayout {
-                    offset: 0,
-                    batch: heads * tokens * width,
-                    head: tokens * width,
-                    token: width,
-                };
+    pub(super) fn new(call: &Call<'_>, tensor: &Tensor, heads: usize) -> Result<Self> {
+        let is_adjacent = tensor.strides().last() == Some(&1);
+        let tensor = if is_adjacent { tensor.clone() } else { call.device().packed(tensor)? };
+        let (offset, strides) = (tensor.offset(), tensor.strides());
+        match (tensor.shape.as_slice(), strides.as_slice()) {
+            (&[_, heads, tokens, width], &[batch, head, token, _]) => {
+                let layout = HeadLayout { offset, batch, head, token };
                 Ok(Self { tensor, heads, tokens, width, layout })
             }
-            [_, tokens, numbers] if heads > 0 && numbers.is_multiple_of(heads) => {
+            (&[_, tokens, numbers], &[batch, token, _]) if heads > 0 && numbers.is_multiple_of(heads) => {
                 let width = numbers / heads;
-                let layout = HeadLayout { offset: 0, batch: tokens * numbers, head: width, token: numbers };
+                let layout = HeadLayout { offset, batch, head: width, token };
                 Ok(Self { tensor, heads, tokens, width, layout })
             }
             _ => Err(Error::invalid(format!("{:?} in {heads} heads", tensor.shape))),
         }
     }
 
-    fn batch(&self) -> usize {
+    /// Memory for results of the same shape, whose dimensions follow each other as those of these vectors do:
+    /// so heads that were split from rows can be merged into rows again without a copy.
+    pub(super) fn results(&self, call: &Call<'_>) -> Result<(Tensor, HeadLayout)> {
+        let shape = &self.tensor.shape;
+        let mut order: Vec<usize> = (0..shape.len()).collect();
+        let strides = self.tensor.strides();
+        if let Some((_, outer)) = order.split_last_mut() {
+            outer.sort_by_key(|&k| std::cmp::Reverse(strides[k]));
+        }
+        let stored: Vec<usize> = order.iter().map(|&k| shape[k]).collect();
+        let memory = call.device().empty(self.tensor.kind, &stored)?;
+        let mut to = vec![0; shape.len()];
+        for (&k, stride) in order.iter().zip(super::shape::packed_strides(&stored)) {
+            to[k] = stride;
+        }
+        let layout = match *to.as_slice() {
+            [batch, head, token, _] => HeadLayout { offset: 0, batch, head, token },
+            [batch, token, _] => HeadLayout { offset: 0, batch, head: self.width, token },
+            _ => return Err(Error::invalid("heads of two dimensions")),
+        };
+        Ok((memory.viewed(0, shape.clone(), to), layout))
+    }
+
+    pub(super) fn batch(&self) -> usize {
         self.tensor.shape.first().copied().unwrap_or(1)
     }
 
     /// The vectors of a cache before these, as `[batch, heads, tokens, width]`.
     fn behind(self, call: &Call<'_>, past: Option<&Tensor>) -> Result<Self> {
         let Some(past) = past else { return Ok(self) };
-        Self::new(&call.device().concat(&[past, &self.split(call)?], 2)?, self.heads)
+        Self::new(call, &call.device().concat(&[past, &self.split(call)?], 2)?, self.heads)
     }
 
     /// As `[batch, heads, tokens, width]`.
-    fn split(&self, call: &Call<'_>) -> Result<Tensor> {
+    pub(super) fn split(&self, call: &Call<'_>) -> Result<Tensor> {
         if self.tensor.rank() == 4 {
             return Ok(self.tensor.clone());
         }
         let batch = self.batch();
         let shape = [batch, self.heads, self.tokens, self.width];
         let HeadLayout { offset, batch, head, token } = self.layout;
-        call.device().strided(&self.tensor, offset, &shape, &[batch, head, token, 1])
+        call.device().viewed(&self.tensor, offset, shape.to_vec(), vec![batch, head, token, 1])
     }
 }
 
 /// Who sees whom, and how.
 #[derive(Clone, Copy, Debug)]
-struct Scores<'a> {
-    scale: Option<f64>,
-    softcap: f64,
-    causal: bool,
-    mask: Option<&'a Tensor>,
+pub(super) struct Scores<'a> {
+    pub(super) scale: Option<f64>,
+    pub(super) softcap: f64,
+    pub(super) causal: bool,
+    pub(super) mask: Option<&'a Tensor>,
 }
 
 /// The output has the shape of the queries.
-fn attend(call: &Call<'_>, [q, k, v]: [&Heads; 3], scores: Scores<'_>) -> Result<Tensor> {
+pub(super) fn attend(call: &Call<'_>, [q, k, v]: [&Heads; 3], scores: Scores<'_>) -> Result<Tensor> {
     let d = call.device();
     let batch = q.batch();
     let is_repeated = |heads: &Heads| matches!(heads.batch(), 1) || heads.batch() == batch;
@@ -142,7 +165,7 @@ fn attend(call: &Call<'_>, [q, k, v]: [&Heads; 3], scores: Scores<'_>) -> Result
         let shapes = [q, k, v].map(|heads| &heads.tensor.shape);
         return Err(Error::invalid(format!("attention of {shapes:?}")));
     }
-    let y = d.empty(q.tensor.kind, &q.tensor.shape)?;
+    let (y, to) = q.results(call)?;
     let shape =
         AttentionShape { batch, heads: q.heads, seq_q: q.tokens, seq_kv: k.tokens, head_dim: q.width };
     // One sequence of keys for all.
@@ -150,19 +173,20 @@ fn attend(call: &Call<'_>, [q, k, v]: [&Heads; 3], scores: Scores<'_>) -> Result
         batch: if heads.batch() == 1 { 0 } else { heads.layout.batch },
         ..heads.layout
     };
-    let [at_q, at_k, at_v] = [d.ptr(&q.tensor)?, d.ptr(&k.tensor)?, d.ptr(&v.tensor)?];
-    let mut desc = AttentionDesc::new(q.tensor.kind.dtype(), at_q, at_k, at_v, d.ptr(&y)?, shape)
+    let [at_q, at_k, at_v, at_y] = [d.base(&q.tensor)?, d.base(&k.tensor)?, d.base(&v.tensor)?, d.base(&y)?];
+    let mut desc = AttentionDesc::new(q.tensor.kind.dtype(), at_q, at_k, at_v, at_y, shape)
         .with_kv_heads(k.heads)
         .with_softcap(scores.softcap)
         .with_causal(scores.causal)
         .with_q_layout(q.layout)
         .with_k_layout(shared(k))
         .with_v_layout(shared(v))
-        .with_o_layout(q.layout);
+        .with_o_layout(to);
     if let Some(scale) = scores.scale {
         desc = desc.with_scale(scale);
     }
-    let mask = scores.mask.map(|mask| summand(call, mask, q.tensor.kind, k.tokens)).transpose()?;
+    let mask =
+        scores.mask.map(|mask| summand(call, &d.packed(mask)?, q.tensor.kind, k.tokens)).transpose()?;
     if let Some(mask) = &mask {
         desc = desc.with_mask(strides(mask, [batch, q.heads, q.tokens], d.ptr(mask)?)?);
     }
@@ -211,7 +235,7 @@ fn strides(mask: &Tensor, to: [usize; 3], ptr: u64) -> Result<AttentionMask> {
     Ok(AttentionMask { ptr, batch_stride: stride(0), head_stride: stride(1), query_stride: stride(2) })
 }
 
-fn number_of(call: &Call<'_>, name: &str) -> usize {
+pub(super) fn number_of(call: &Call<'_>, name: &str) -> usize {
     usize::try_from(call.node.int(name, 0)).unwrap_or(0)
 }
 
@@ -219,7 +243,7 @@ fn number_of(call: &Call<'_>, name: &str) -> usize {
 fn attention(call: &Call<'_>) -> Result<Vec<Tensor>> {
     let node = call.node;
     let heads = |i, past| -> Result<Heads> {
-        Heads::new(call.input(i)?, number_of(call, "kv_num_heads"))?.behind(call, call.optional(past))
+        Heads::new(call, call.input(i)?, number_of(call, "kv_num_heads"))?.behind(call, call.optional(past))
     };
     let (k, v) = (heads(1, 4)?, heads(2, 5)?);
     let q = queries(call, [&k, &v], call.optional(3))?;
@@ -242,11 +266,11 @@ fn attention(call: &Call<'_>) -> Result<Vec<Tensor>> {
     Ok(outputs)
 }
 
-/// The queries of an [`attention`], repeated where the keys, the values or the mask have more batches, heads or
-/// rows: a fusion stands for products and sums, which are broadcast.
+/// The queries of an [`attention`], repeated where the keys, the values or the mask have more batches, heads
+/// or rows: a fusion stands for products and sums, which are broadcast.
 fn queries(call: &Call<'_>, others: [&Heads; 2], mask: Option<&Tensor>) -> Result<Heads> {
     let (x, heads) = (call.input(0)?, number_of(call, "q_num_heads"));
-    let &[_, _, _, width] = x.shape.as_slice() else { return Heads::new(x, heads) };
+    let &[_, _, _, width] = x.shape.as_slice() else { return Heads::new(call, x, heads) };
     let mut shape = x.shape[..3].to_vec();
     for other in others {
         shape = broadcast(&shape, &[other.batch(), 1, 1])?;
@@ -255,7 +279,8 @@ fn queries(call: &Call<'_>, others: [&Heads; 2], mask: Option<&Tensor>) -> Resul
         shape = broadcast(&shape, rows)?;
     }
     shape.push(width);
-    Heads::new(&call.device().expand(x, &shape)?, heads)
+    let x = if shape == x.shape { x.clone() } else { call.device().expand(x, &shape)? };
+    Heads::new(call, &x, heads)
 }
 
 /// Whether query i sees the cache and the keys up to i by the backend's own means, which align the last query
@@ -285,14 +310,14 @@ fn staircase(
     let sees = Tensor::host(Kind::Bool, vec![queries, keys], Numbers::Int(sees.collect()))?;
     let kind = call.input(0)?.kind;
     let Some(given) = given else { return summand(call, &sees, kind, keys) };
-    let given = summand(call, given, kind, keys)?;
+    let given = summand(call, &call.device().packed(given)?, kind, keys)?;
     call.device().choose(&sees, &given, f64::NEG_INFINITY)
 }
 
 /// ONNX Runtime's attention over `[batch, tokens, heads · width]`, with a summand of the scores.
 fn multi_head(call: &Call<'_>) -> Result<Vec<Tensor>> {
     let heads = number_of(call, "num_heads");
-    let part = |i| Heads::new(call.input(i)?, heads);
+    let part = |i| Heads::new(call, call.input(i)?, heads);
     let (q, k, v) = (part(0)?, part(1)?, part(2)?);
     let (causal, mask) = match call.node.int("unidirectional", 0) {
         1 => causal(call, &q, &k, 0, call.optional(5))?,

@@ -1,7 +1,5 @@
 //! A node that is run: its attributes and its inputs.
 
-use std::sync::Arc;
-
 use backend_api::ComputeBackend;
 
 use super::device::Device;
@@ -11,6 +9,7 @@ use crate::kind::Kind;
 use crate::model::Node;
 use crate::numbers::Numbers;
 use crate::tensor::Tensor;
+use crate::workspace::Workspace;
 
 /// Tensors of so many numbers are computed on the host where they are there already: fewer than a launch is
 /// worth.
@@ -21,8 +20,10 @@ const FEW: usize = 256;
 pub(crate) struct Call<'a> {
     /// The node.
     pub(crate) node: &'a Node,
-    /// What computes.
-    pub(crate) backend: &'a Arc<dyn ComputeBackend>,
+    /// Where memory comes from.
+    pub(crate) memory: Workspace<'a>,
+    /// What operations are called on.
+    pub(crate) backend: &'a dyn ComputeBackend,
     /// The inputs in order, `None` for one that is left out.
     pub(crate) inputs: &'a [Option<Tensor>],
 }
@@ -30,7 +31,7 @@ pub(crate) struct Call<'a> {
 impl<'a> Call<'a> {
     /// The device.
     pub(crate) const fn device(&self) -> Device<'a> {
-        Device(self.backend)
+        Device { memory: self.memory, backend: self.backend }
     }
 
     /// An input that has to be there.
@@ -72,8 +73,8 @@ impl<'a> Call<'a> {
         axis(self.node.int("axis", otherwise), rank)
     }
 
-    /// Whether the inputs are computed with on the host: integers of 64 bits, which only the host has, and few
-    /// numbers that are there already.
+    /// Whether the inputs are computed with on the host: integers of 64 bits, which only the host has, and
+    /// few numbers that are there already.
     pub(crate) fn is_for_host(&self) -> bool {
         let mut inputs = self.inputs.iter().flatten();
         inputs.clone().any(|tensor| tensor.kind == Kind::I64)

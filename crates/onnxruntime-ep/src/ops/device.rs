@@ -1,7 +1,5 @@
 //! Operations of the backend as functions of tensors, each into new memory.
 
-use std::sync::Arc;
-
 use backend_api::desc::{
     AffineDesc, BinaryDesc, ClampDesc, CompareDesc, ConcatDesc, CopyDesc, GatherDesc, IndexShape, PadDesc,
     ReduceDesc, TensorDesc, UnaryDesc, Value, WhereDesc,
@@ -11,11 +9,17 @@ use backend_api::{BinaryOp, CompareOp, ComputeBackend, ReduceOp, UnaryOp};
 use super::shape::{broadcast, packed_strides};
 use crate::error::{Error, Result};
 use crate::kind::Kind;
-use crate::tensor::{Tensor, elements, reserve};
+use crate::tensor::Tensor;
+use crate::workspace::Workspace;
 
 /// A backend as operators see it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Device<'a>(pub(crate) &'a Arc<dyn ComputeBackend>);
+pub(crate) struct Device<'a> {
+    /// Where memory comes from.
+    pub(crate) memory: Workspace<'a>,
+    /// What operations are called on: the backend, or while a graph is captured what records them.
+    pub(crate) backend: &'a dyn ComputeBackend,
+}
 
 /// What an element-wise operation takes: a tensor or a number.
 #[derive(Clone, Copy, Debug)]
@@ -57,13 +61,51 @@ impl<'a> Arg<'a> {
 impl Device<'_> {
     /// New memory of arbitrary contents.
     pub(crate) fn empty(&self, kind: Kind, shape: &[usize]) -> Result<Tensor> {
-        let buffer = reserve(self.0, elements(shape)? * kind.dtype().size())?;
-        Ok(Tensor::device(kind, shape.to_vec(), buffer))
+        Tensor::empty(self.memory, kind, shape.to_vec())
+    }
+
+    /// A tensor without gaps between its elements.
+    pub(crate) fn packed(&self, tensor: &Tensor) -> Result<Tensor> {
+        tensor.packed(|| {
+            let packed = self.empty(tensor.kind, &tensor.shape)?;
+            self.backend.copy(&CopyDesc::new(tensor.desc(self.memory)?, packed.desc(self.memory)?))?;
+            Ok(packed)
+        })
+    }
+
+    /// A tensor in another shape, of as many elements.
+    pub(crate) fn reshape(&self, tensor: &Tensor, shape: Vec<usize>) -> Result<Tensor> {
+        match tensor.reshaped(shape.clone()) {
+            Err(_) if tensor.is_view() => self.packed(tensor)?.reshaped(shape),
+            reshaped => reshaped,
+        }
+    }
+
+    /// Elements at `offset + Σ index·stride` of those that a tensor has or is a view of. They are copied if
+    /// those of the innermost dimension aren't adjacent, as most operations read such elements slowly.
+    pub(crate) fn viewed(
+        &self,
+        x: &Tensor,
+        offset: usize,
+        shape: Vec<usize>,
+        strides: Vec<usize>,
+    ) -> Result<Tensor> {
+        let innermost = shape.iter().zip(&strides).rev().find(|&(&extent, _)| extent != 1);
+        let is_adjacent = innermost.is_none_or(|(_, &stride)| stride == 1);
+        // Numbers on the host have to be on the device before a view of them is.
+        x.base_ptr(self.memory)?;
+        let view = x.viewed(offset, shape, strides);
+        if is_adjacent { Ok(view) } else { self.packed(&view) }
     }
 
     /// The handle of a tensor's elements.
     pub(crate) fn ptr(&self, tensor: &Tensor) -> Result<u64> {
-        tensor.ptr(self.0)
+        tensor.ptr(self.memory)
+    }
+
+    /// The handle of the elements that a tensor has or is a view of.
+    pub(crate) fn base(&self, tensor: &Tensor) -> Result<u64> {
+        tensor.base_ptr(self.memory)
     }
 
     /// The handle of a tensor that may be left out.
@@ -77,7 +119,7 @@ impl Device<'_> {
             Arg::Tensor(tensor) if tensor.is_on_host() && tensor.count() == 1 && tensor.rank() == 0 => {
                 Value::Scalar(tensor.numbers()?.floats().first().copied().unwrap_or(0.0))
             }
-            Arg::Tensor(tensor) => tensor.desc(self.0)?.into(),
+            Arg::Tensor(tensor) => tensor.desc(self.memory)?.into(),
             Arg::Number(number) => number.into(),
         })
     }
@@ -85,15 +127,15 @@ impl Device<'_> {
     /// `op(x)`.
     pub(crate) fn unary(&self, op: UnaryOp, x: &Tensor) -> Result<Tensor> {
         let y = self.empty(x.kind, &x.shape)?;
-        self.0.unary_ext(&UnaryDesc::new(op, x.desc(self.0)?, y.desc(self.0)?))?;
+        self.backend.unary_ext(&UnaryDesc::new(op, x.desc(self.memory)?, y.desc(self.memory)?))?;
         Ok(y)
     }
 
     /// `op(x)` with the parameters α and β.
     pub(crate) fn unary_with(&self, op: UnaryOp, x: &Tensor, [alpha, beta]: [f64; 2]) -> Result<Tensor> {
         let y = self.empty(x.kind, &x.shape)?;
-        let desc = UnaryDesc::new(op, x.desc(self.0)?, y.desc(self.0)?);
-        self.0.unary_ext(&desc.with_alpha(alpha).with_beta(beta))?;
+        let desc = UnaryDesc::new(op, x.desc(self.memory)?, y.desc(self.memory)?);
+        self.backend.unary_ext(&desc.with_alpha(alpha).with_beta(beta))?;
         Ok(y)
     }
 
@@ -107,7 +149,12 @@ impl Device<'_> {
         let (a, b) = (a.into(), b.into());
         let kind = a.kind().or(b.kind()).unwrap_or(Kind::F32);
         let y = self.empty(kind, &broadcast(a.shape(), b.shape())?)?;
-        self.0.binary_ext(&BinaryDesc::new(op, self.value(a)?, self.value(b)?, y.desc(self.0)?))?;
+        self.backend.binary_ext(&BinaryDesc::new(
+            op,
+            self.value(a)?,
+            self.value(b)?,
+            y.desc(self.memory)?,
+        ))?;
         Ok(y)
     }
 
@@ -120,7 +167,7 @@ impl Device<'_> {
     ) -> Result<Tensor> {
         let (a, b) = (a.into(), b.into());
         let y = self.empty(Kind::Bool, &broadcast(a.shape(), b.shape())?)?;
-        self.0.compare(&CompareDesc::new(op, self.value(a)?, self.value(b)?, y.desc(self.0)?))?;
+        self.backend.compare(&CompareDesc::new(op, self.value(a)?, self.value(b)?, y.desc(self.memory)?))?;
         Ok(y)
     }
 
@@ -134,22 +181,27 @@ impl Device<'_> {
         let (a, b) = (a.into(), b.into());
         let kind = a.kind().or(b.kind()).unwrap_or(Kind::F32);
         let y = self.empty(kind, &broadcast(&condition.shape, &broadcast(a.shape(), b.shape())?)?)?;
-        let condition = condition.desc(self.0)?;
-        self.0.where_cond(&WhereDesc::new(condition, self.value(a)?, self.value(b)?, y.desc(self.0)?))?;
+        let condition = condition.desc(self.memory)?;
+        self.backend.where_cond(&WhereDesc::new(
+            condition,
+            self.value(a)?,
+            self.value(b)?,
+            y.desc(self.memory)?,
+        ))?;
         Ok(y)
     }
 
     /// `min(max(x, min), max)`.
     pub(crate) fn clamp(&self, x: &Tensor, min: f64, max: f64) -> Result<Tensor> {
         let y = self.empty(x.kind, &x.shape)?;
-        self.0.clamp(&ClampDesc::new(x.desc(self.0)?, y.desc(self.0)?, min, max))?;
+        self.backend.clamp(&ClampDesc::new(x.desc(self.memory)?, y.desc(self.memory)?, min, max))?;
         Ok(y)
     }
 
     /// `scale · x + bias`.
     pub(crate) fn affine(&self, x: &Tensor, scale: f64, bias: f64) -> Result<Tensor> {
         let y = self.empty(x.kind, &x.shape)?;
-        self.0.affine(&AffineDesc::new(x.desc(self.0)?, y.desc(self.0)?, scale, bias))?;
+        self.backend.affine(&AffineDesc::new(x.desc(self.memory)?, y.desc(self.memory)?, scale, bias))?;
         Ok(y)
     }
 
@@ -159,7 +211,7 @@ impl Device<'_> {
             return Ok(x.clone());
         }
         let y = self.empty(kind, &x.shape)?;
-        self.0.copy(&CopyDesc::new(x.desc(self.0)?, y.desc(self.0)?))?;
+        self.backend.copy(&CopyDesc::new(x.desc(self.memory)?, y.desc(self.memory)?))?;
         Ok(y)
     }
 
@@ -172,8 +224,9 @@ impl Device<'_> {
         strides: &[usize],
     ) -> Result<Tensor> {
         let y = self.empty(x.kind, shape)?;
-        let from = TensorDesc::strided(self.ptr(x)?, x.kind.dtype(), shape, strides).with_offset(offset);
-        self.0.copy(&CopyDesc::new(from, y.desc(self.0)?))?;
+        let base = self.ptr(x)?;
+        let from = TensorDesc::strided(base, x.kind.dtype(), shape, strides).with_offset(offset);
+        self.backend.copy(&CopyDesc::new(from, y.desc(self.memory)?))?;
         Ok(y)
     }
 
@@ -182,7 +235,8 @@ impl Device<'_> {
         if x.shape == shape {
             return Ok(x.clone());
         }
-        self.strided(x, 0, shape, &expanded_strides(&x.shape, shape)?)
+        let x = &self.packed(x)?;
+        self.strided(x, 0, shape, &expanded_strides(&x.shape, &packed_strides(&x.shape), shape)?)
     }
 
     /// The slices that `indices` name along an axis.
@@ -194,7 +248,7 @@ impl Device<'_> {
         let [outer, columns] = x.around(axis);
         let of = IndexShape { rows, columns, count: indices.count() };
         let desc = GatherDesc::new(x.kind.dtype(), self.ptr(x)?, self.ptr(indices)?, self.ptr(&y)?, of);
-        self.0.gather(&desc.with_outer(outer))?;
+        self.backend.gather(&desc.with_outer(outer))?;
         Ok(y)
     }
 
@@ -205,7 +259,7 @@ impl Device<'_> {
             *shape.get_mut(axis).ok_or_else(|| Error::invalid("the axis is too large"))? = 1;
         }
         let y = self.empty(if op.is_index() { Kind::I64 } else { x.kind }, &shape)?;
-        self.0.reduce_ext(&ReduceDesc::new(op, x.desc(self.0)?, axes, self.ptr(&y)?))?;
+        self.backend.reduce_ext(&ReduceDesc::new(op, x.desc(self.memory)?, axes, self.ptr(&y)?))?;
         Ok(y)
     }
 
@@ -216,31 +270,30 @@ impl Device<'_> {
         let extent = parts.iter().map(|part| part.shape.get(axis).copied().unwrap_or(0)).sum();
         *shape.get_mut(axis).ok_or_else(|| Error::invalid("the axis is too large"))? = extent;
         let y = self.empty(first.kind, &shape)?;
-        let parts = parts.iter().map(|part| part.desc(self.0)).collect::<Result<Vec<_>>>()?;
-        self.0.concat(&ConcatDesc::new(&parts, y.desc(self.0)?, axis))?;
+        let parts = parts.iter().map(|part| part.desc(self.memory)).collect::<Result<Vec<_>>>()?;
+        self.backend.concat(&ConcatDesc::new(&parts, y.desc(self.memory)?, axis))?;
         Ok(y)
     }
 
     /// `value` around `x`, which begins at `before` in a tensor of `shape`.
     pub(crate) fn pad(&self, x: &Tensor, shape: &[usize], before: &[usize], value: f64) -> Result<Tensor> {
         let y = self.empty(x.kind, shape)?;
-        self.0.pad(&PadDesc::new(x.desc(self.0)?, y.desc(self.0)?, before, value))?;
+        self.backend.pad(&PadDesc::new(x.desc(self.memory)?, y.desc(self.memory)?, before, value))?;
         Ok(y)
     }
 }
 
-/// Strides with which a packed tensor of `from` is read as one of `to`: 0 where it is repeated.
-pub(crate) fn expanded_strides(from: &[usize], to: &[usize]) -> Result<Vec<usize>> {
+/// Strides with which a tensor of `from` is read as one of `to`: 0 where it is repeated.
+pub(crate) fn expanded_strides(from: &[usize], strides: &[usize], to: &[usize]) -> Result<Vec<usize>> {
     let missing = to.len().checked_sub(from.len());
     let missing = missing.ok_or_else(|| Error::invalid(format!("{from:?} can't be expanded to {to:?}")))?;
-    let packed = packed_strides(from);
-    let mut strides = vec![0; missing];
-    for ((&extent, stride), &wanted) in from.iter().zip(packed).zip(to.iter().skip(missing)) {
+    let mut expanded = vec![0; missing];
+    for ((&extent, &stride), &wanted) in from.iter().zip(strides).zip(to.iter().skip(missing)) {
         match extent {
-            1 => strides.push(0),
-            _ if extent == wanted => strides.push(stride),
+            1 => expanded.push(0),
+            _ if extent == wanted => expanded.push(stride),
             _ => return Err(Error::invalid(format!("{from:?} can't be expanded to {to:?}"))),
         }
     }
-    Ok(strides)
+    Ok(expanded)
 }

@@ -14,7 +14,8 @@ use crate::numbers::Numbers;
 use crate::tensor::Tensor;
 
 pub(super) const OPERATORS: &[Operator] = &[
-    Operator::new("Gather", Kinds::Any, gather),
+    Operator::new("Gather", Kinds::Any, gather).of_views(),
+    Operator::new("Indices", Kinds::Any, indices).of_own().of_views(),
     Operator::new("GatherElements", Kinds::Any, gather_elements).with_check(whole_tables),
     Operator::new("GatherND", Kinds::Any, gather_tuples).with_check(narrow),
     Operator::new("Scatter", Kinds::Any, scatter_elements).with_check(whole_tables),
@@ -87,16 +88,43 @@ fn counted(call: &Call<'_>, indices: &Tensor, extent: usize) -> Result<Tensor> {
     Tensor::host(Kind::I64, indices.shape.clone(), Numbers::Int(numbers.collect()))
 }
 
+/// Indices into an axis of a table, counted from its start.
+fn indices(call: &Call<'_>) -> Result<Vec<Tensor>> {
+    let (indices, table) = (call.input(0)?, call.input(1)?);
+    let axis = call.axis(0, table.rank())?;
+    Ok(vec![counted(call, indices, table.shape[axis])?])
+}
+
 fn gather(call: &Call<'_>) -> Result<Vec<Tensor>> {
     let (x, indices) = (call.input(0)?, call.input(1)?);
     let axis = call.axis(0, x.rank())?;
-    let indices = counted(call, indices, x.shape[axis])?;
+    let is_checked = call.node.int("checked", 0) == 1;
+    let indices = if is_checked { indices.clone() } else { counted(call, indices, x.shape[axis])? };
     if is_for_host(call, x) {
         let mut shape = x.shape.clone();
         shape.splice(axis..=axis, indices.shape.iter().copied());
         return Ok(vec![along(call, x, axis, indices.ints()?)?.reshaped(shape)?]);
     }
-    Ok(vec![call.device().select(x, axis, &indices)?])
+    let d = call.device();
+    // One slice is a view. Which one, a captured run must not depend on, so it has to be a constant.
+    if let Some(row) = if is_checked { None } else { single(&indices)? } {
+        let (mut shape, mut strides) = (x.shape.clone(), x.strides());
+        let offset = x.offset() + row * strides.remove(axis);
+        shape.remove(axis);
+        let slice = d.viewed(x, if x.count() == 0 { 0 } else { offset }, shape, strides)?;
+        let mut shape = x.shape.clone();
+        shape.splice(axis..=axis, indices.shape.iter().copied());
+        return Ok(vec![d.reshape(&slice, shape)?]);
+    }
+    Ok(vec![d.select(&d.packed(x)?, axis, &d.packed(&indices)?)?])
+}
+
+/// The only index of a list on the host.
+fn single(indices: &Tensor) -> Result<Option<usize>> {
+    if !indices.is_on_host() || indices.count() != 1 {
+        return Ok(None);
+    }
+    Ok(indices.ints()?.first().and_then(|&index| usize::try_from(index).ok()))
 }
 
 fn gather_elements(call: &Call<'_>) -> Result<Vec<Tensor>> {
@@ -190,8 +218,8 @@ fn compress(call: &Call<'_>) -> Result<Vec<Tensor>> {
     Ok(vec![along(call, x, axis, chosen.map(|(_, place)| place).collect())?])
 }
 
-/// The second of two values at the place of an index, the first elsewhere. The places are a dimension of their
-/// own.
+/// The second of two values at the place of an index, the first elsewhere. The places are a dimension of
+/// their own.
 fn one_hot(call: &Call<'_>) -> Result<Vec<Tensor>> {
     let (indices, values) = (call.input(0)?, call.input(2)?);
     let depth = call.number(1)?.ok_or_else(|| Error::invalid("no depth"))?;

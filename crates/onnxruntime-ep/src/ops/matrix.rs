@@ -1,18 +1,21 @@
 //! Matrix products.
 
-use backend_api::desc::{Bias, BiasAxis, MatmulDesc, Matrix};
+use backend_api::desc::{Bias, BiasAxis, MatmulDesc, Matrix, QuantMatmulDesc, QuantMatrix};
 use backend_api::{Activation, BackendTranspose};
 
 use super::call::Call;
 use super::shape::broadcast;
 use super::{Kinds, Operator};
 use crate::error::{Error, Result};
+use crate::kind::Kind;
 use crate::model::{Graph, Node};
 use crate::tensor::Tensor;
 
 pub(super) const OPERATORS: &[Operator] = &[
     Operator::new("MatMul", Kinds::Float, matmul),
     Operator::new("Gemm", Kinds::Float, gemm),
+    Operator::new("MatMulNBits", Kinds::Float, unpacked).of_microsoft().of_bytes().with_check(four_bits),
+    Operator::new("QuantMatMul", Kinds::Float, quantized).of_own(),
     Operator::new("FusedMatMul", Kinds::Float, matmul).of_microsoft().with_check(no_batch_transposes),
 ];
 
@@ -22,6 +25,58 @@ fn no_batch_transposes(_graph: &Graph, node: &Node) -> std::result::Result<(), S
     } else {
         Err("transposed batches".to_owned())
     }
+}
+
+/// Constant weights of 4 bits in groups of consecutive columns.
+fn four_bits(graph: &Graph, node: &Node) -> std::result::Result<(), String> {
+    if node.int("bits", 4) != 4 {
+        return Err("other than 4 bits".to_owned());
+    }
+    let group = node.int("block_size", 0);
+    if group < 16 || group & (group - 1) != 0 {
+        return Err("the size of the groups".to_owned());
+    }
+    if node.input(4).is_some() {
+        return Err("reordered columns".to_owned());
+    }
+    let is_constant = |i| node.input(i).is_none_or(|name| graph.unchanging.contains(name));
+    if !(is_constant(1) && is_constant(2) && is_constant(3)) {
+        return Err("weights that aren't constant".to_owned());
+    }
+    let is_bytes = |i| node.input(i).is_none() || graph.input_kind(node, i) == Some(Kind::Raw);
+    let is_like = |i| node.input(i).is_none() || graph.input_kind(node, i) == graph.input_kind(node, 0);
+    if is_bytes(1) && is_bytes(3) && is_like(2) && is_like(5) {
+        Ok(())
+    } else {
+        Err("zero points or scales of another type".to_owned())
+    }
+}
+
+/// A fusion packs its weights before it runs.
+fn unpacked(_call: &Call<'_>) -> Result<Vec<Tensor>> {
+    Err(Error::invalid("weights that weren't packed"))
+}
+
+/// A product with packed weights, which have a row for each column of the result.
+fn quantized(call: &Call<'_>) -> Result<Vec<Tensor>> {
+    let (d, x) = (call.device(), call.input(0)?);
+    let (format, [n, k]) = crate::fuse::format(call.node)?;
+    let mut shape = x.shape.clone();
+    if shape.pop() != Some(k) {
+        return Err(Error::invalid(format!("{:?} times a matrix of {k} rows", x.shape)));
+    }
+    let m = shape.iter().product();
+    shape.push(n);
+    let y = d.empty(x.kind, &shape)?;
+    let matrix = |x: &Tensor, columns: usize| -> Result<Matrix> {
+        Ok(Matrix::new(d.ptr(x)?, x.kind.dtype(), columns.max(1)))
+    };
+    let weights = QuantMatrix::new(d.ptr(call.input(1)?)?, format, n, k);
+    let mut desc = QuantMatmulDesc::new(m, matrix(x, k)?, weights, matrix(&y, n)?);
+    desc = desc.with_activation(activation(call)?);
+    desc.bias = d.optional(call.optional(2))?;
+    call.backend.quant_matmul(&desc)?;
+    Ok(vec![y])
 }
 
 /// What is done with a product.
@@ -160,7 +215,10 @@ fn gemm(call: &Call<'_>) -> Result<Vec<Tensor>> {
     }
     let y = match c {
         // A copy, because the product is added in place.
-        Some(c) => d.strided(c, 0, &[m, n], &super::device::expanded_strides(&c.shape, &[m, n])?)?,
+        Some(c) => {
+            let strides = super::device::expanded_strides(&c.shape, &c.strides(), &[m, n])?;
+            d.strided(c, 0, &[m, n], &strides)?
+        }
         None => d.empty(a.kind, &[m, n])?,
     };
     let matrix = |x: &Tensor, columns: usize| -> Result<Matrix> {

@@ -5,6 +5,7 @@
 //! host ([`host`](crate::host)), everything else on the device.
 
 mod attention;
+mod cache;
 mod call;
 mod device;
 mod elementwise;
@@ -16,10 +17,12 @@ mod matrix;
 mod movement;
 mod norm;
 mod reduce;
+mod resize;
 pub(crate) mod shape;
 mod structure;
 
 pub(crate) use call::Call;
+pub(crate) use device::Device;
 
 use crate::error::Result;
 use crate::kind::Kind;
@@ -28,6 +31,9 @@ use crate::tensor::Tensor;
 
 /// The domain of ONNX Runtime's own operators.
 pub(crate) const MICROSOFT: &str = "com.microsoft";
+
+/// The domain of operators that only fusions make.
+pub(crate) const OWN: &str = "webgpu.compute";
 
 /// Element types of an operator's first input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,12 +79,16 @@ pub(crate) struct Operator {
     pub(crate) check: Check,
     /// What runs it.
     pub(crate) run: Run,
+    /// Whether it reads views as they are; other operators are given packed tensors.
+    pub(crate) takes_views: bool,
+    /// Whether inputs may be bytes: constants that are packed when a subgraph is compiled.
+    pub(crate) takes_bytes: bool,
 }
 
 impl Operator {
     /// An operator of ONNX's that takes every node with these element types.
     pub(crate) const fn new(name: &'static str, kinds: Kinds, run: Run) -> Self {
-        Self { domain: "", name, kinds, check: |_, _| Ok(()), run }
+        Self { domain: "", name, kinds, check: |_, _| Ok(()), run, takes_views: false, takes_bytes: false }
     }
 
     /// Looks closer at nodes.
@@ -86,13 +96,28 @@ impl Operator {
         Self { check, ..self }
     }
 
+    /// Reads strided views, too.
+    pub(crate) const fn of_views(self) -> Self {
+        Self { takes_views: true, ..self }
+    }
+
+    /// Has constants of bytes among its inputs.
+    pub(crate) const fn of_bytes(self) -> Self {
+        Self { takes_bytes: true, ..self }
+    }
+
     /// An operator of ONNX Runtime's own.
     pub(crate) const fn of_microsoft(self) -> Self {
         Self { domain: MICROSOFT, ..self }
     }
+
+    /// An operator that only fusions make.
+    pub(crate) const fn of_own(self) -> Self {
+        Self { domain: OWN, ..self }
+    }
 }
 
-const FAMILIES: [&[Operator]; 11] = [
+const FAMILIES: [&[Operator]; 13] = [
     elementwise::OPERATORS,
     functions::OPERATORS,
     logic::OPERATORS,
@@ -104,6 +129,8 @@ const FAMILIES: [&[Operator]; 11] = [
     movement::OPERATORS,
     index::OPERATORS,
     structure::OPERATORS,
+    resize::OPERATORS,
+    cache::OPERATORS,
 ];
 
 /// The row of a node's operator.
@@ -122,6 +149,7 @@ pub(crate) fn is_heavy(node: &Node) -> bool {
             | "ConvTranspose"
             | "Attention"
             | "FusedMatMul"
+            | "MatMulNBits"
             | "MultiHeadAttention"
             | "GroupQueryAttention"
             | "FusedConv"

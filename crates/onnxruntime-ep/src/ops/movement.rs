@@ -11,20 +11,21 @@ use crate::numbers::Numbers;
 use crate::tensor::Tensor;
 
 pub(super) const OPERATORS: &[Operator] = &[
-    Operator::new("Transpose", Kinds::Any, transpose),
-    Operator::new("Concat", Kinds::Any, concat),
-    Operator::new("Slice", Kinds::Any, slice),
+    Operator::new("Transpose", Kinds::Any, transpose).of_views(),
+    Operator::new("Concat", Kinds::Any, concat).of_views(),
+    Operator::new("Slice", Kinds::Any, slice).of_views(),
     Operator::new("Pad", Kinds::Any, pad).with_check(pads_as_known),
-    Operator::new("Expand", Kinds::Any, expand),
+    Operator::new("Expand", Kinds::Any, expand).of_views(),
     Operator::new("Tile", Kinds::Any, tile),
-    Operator::new("Split", Kinds::Any, split),
+    Operator::new("Split", Kinds::Any, split).of_views(),
     Operator::new("DepthToSpace", Kinds::Any, depth_to_space),
     Operator::new("SpaceToDepth", Kinds::Any, space_to_depth),
     Operator::new("Trilu", Kinds::Any, trilu),
     Operator::new("ReverseSequence", Kinds::Any, reverse_sequence),
 ];
 
-/// Elements at `offset + Σ index·stride`, where strides may be negative.
+/// Elements at `offset + Σ index·stride` of those that a tensor has or is a view of, where strides may be
+/// negative.
 pub(super) fn strided(
     call: &Call<'_>,
     x: &Tensor,
@@ -32,14 +33,21 @@ pub(super) fn strided(
     shape: &[usize],
     strides: &[isize],
 ) -> Result<Tensor> {
-    if is_for_host(call, x) {
+    if is_for_host(call, x) && !x.is_view() {
         return host::strided(x, offset as isize, shape, strides);
     }
     let forward: Option<Vec<usize>> = strides.iter().map(|&stride| usize::try_from(stride).ok()).collect();
-    match forward {
-        Some(strides) => call.device().strided(x, offset, shape, &strides),
-        None => pick(call, x, shape.to_vec(), places(shape, offset as isize, strides)),
+    if let Some(strides) = forward {
+        return call.device().viewed(x, offset, shape.to_vec(), strides);
     }
+    // All elements that x has or is a view of, up to the last one that it sees.
+    let reach = x.shape.iter().zip(x.strides()).map(|(&extent, stride)| extent.saturating_sub(1) * stride);
+    let all = x.viewed(0, vec![x.offset() + reach.sum::<usize>() + 1], vec![1]);
+    pick(call, &all, shape.to_vec(), places(shape, offset as isize, strides))
+}
+
+fn signed_strides(x: &Tensor) -> Vec<isize> {
+    x.strides().into_iter().map(|stride| stride as isize).collect()
 }
 
 /// 64-bit integers, and few numbers that are on the host already.
@@ -62,13 +70,13 @@ fn pick(
 }
 
 pub(super) fn permute(call: &Call<'_>, x: &Tensor, axes: &[usize]) -> Result<Tensor> {
-    let strides = packed_strides(&x.shape);
+    let strides = x.strides();
     let at = |of: &[usize], axis: usize| {
         of.get(axis).copied().ok_or_else(|| Error::invalid(format!("there is no axis {axis}")))
     };
     let shape = axes.iter().map(|&axis| at(&x.shape, axis)).collect::<Result<Vec<_>>>()?;
     let strides = axes.iter().map(|&axis| at(&strides, axis).map(|stride| stride as isize));
-    strided(call, x, 0, &shape, &strides.collect::<Result<Vec<_>>>()?)
+    strided(call, x, x.offset(), &shape, &strides.collect::<Result<Vec<_>>>()?)
 }
 
 fn transpose(call: &Call<'_>) -> Result<Vec<Tensor>> {
@@ -113,9 +121,8 @@ fn slice(call: &Call<'_>) -> Result<Vec<Tensor>> {
     let axes = call.ints_or(3, "axes")?.unwrap_or_else(|| (0..starts.len() as i64).collect());
     let steps = call.ints(4)?.unwrap_or_else(|| vec![1; starts.len()]);
     let mut shape = x.shape.clone();
-    let mut strides: Vec<isize> =
-        packed_strides(&x.shape).into_iter().map(|stride| stride as isize).collect();
-    let mut offset = 0;
+    let mut strides = signed_strides(x);
+    let mut offset = x.offset();
     for (((start, end), named), step) in starts.into_iter().zip(ends).zip(axes).zip(steps) {
         let axis = axis(named, x.rank())?;
         let length = x.shape[axis] as i64;
@@ -241,9 +248,9 @@ fn expand(call: &Call<'_>) -> Result<Vec<Tensor>> {
     let wanted = call.ints(1)?.ok_or_else(|| Error::invalid("no shape to expand to"))?;
     let wanted = wanted.into_iter().map(extent).collect::<Result<Vec<_>>>()?;
     let shape = super::shape::broadcast(&x.shape, &wanted)?;
-    let strides = super::device::expanded_strides(&x.shape, &shape)?;
+    let strides = super::device::expanded_strides(&x.shape, &x.strides(), &shape)?;
     let strides: Vec<isize> = strides.into_iter().map(|stride| stride as isize).collect();
-    Ok(vec![strided(call, x, 0, &shape, &strides)?])
+    Ok(vec![strided(call, x, x.offset(), &shape, &strides)?])
 }
 
 fn tile(call: &Call<'_>) -> Result<Vec<Tensor>> {
@@ -273,12 +280,12 @@ fn split(call: &Call<'_>) -> Result<Vec<Tensor>> {
     if lengths.len() != parts || lengths.iter().sum::<usize>() != length {
         return Err(Error::invalid(format!("{length} elements can't be split into {lengths:?}")));
     }
-    let strides: Vec<isize> = packed_strides(&x.shape).into_iter().map(|stride| stride as isize).collect();
+    let strides = signed_strides(x);
     let mut start = 0;
     let mut shape = x.shape.clone();
     let part = |length| {
         shape[axis] = length;
-        let offset = if shape.contains(&0) { 0 } else { start * strides[axis].unsigned_abs() };
+        let offset = if shape.contains(&0) { 0 } else { x.offset() + start * strides[axis].unsigned_abs() };
         start += length;
         strided(call, x, offset, &shape, &strides)
     };
@@ -301,7 +308,7 @@ fn depth_to_space(call: &Call<'_>) -> Result<Vec<Tensor>> {
         _ => (vec![n, s, s, depth, h, w], [0, 3, 4, 1, 5, 2]),
     };
     let y = permute(call, &call.input(0)?.reshaped(shape)?, &axes)?;
-    Ok(vec![y.reshaped(vec![n, depth, h * s, w * s])?])
+    Ok(vec![call.device().reshape(&y, vec![n, depth, h * s, w * s])?])
 }
 
 fn space_to_depth(call: &Call<'_>) -> Result<Vec<Tensor>> {
@@ -309,7 +316,7 @@ fn space_to_depth(call: &Call<'_>) -> Result<Vec<Tensor>> {
     let x = call.input(0)?.reshaped(vec![n, c, h / s, s, w / s, s])?;
     let axes = if call.node.text("mode") == "CRD" { [0, 1, 3, 5, 2, 4] } else { [0, 3, 5, 1, 2, 4] };
     let y = permute(call, &x, &axes)?;
-    Ok(vec![y.reshaped(vec![n, c * s * s, h / s, w / s])?])
+    Ok(vec![call.device().reshape(&y, vec![n, c * s * s, h / s, w / s])?])
 }
 
 /// Zeros above or below a diagonal.

@@ -25,6 +25,34 @@ pub(crate) fn packed_strides(shape: &[usize]) -> Vec<usize> {
     strides
 }
 
+/// Strides with which strided elements are read in another shape of as many, none of which is 0; `None` if
+/// that needs a copy.
+pub(crate) fn reshaped_strides(from: &[usize], strides: &[usize], to: &[usize]) -> Option<Vec<usize>> {
+    // Dimensions that one step walks through together, innermost first.
+    let mut runs: Vec<(usize, usize)> = Vec::new();
+    for (&extent, &stride) in from.iter().zip(strides).rev().filter(|&(&extent, _)| extent != 1) {
+        match runs.last_mut() {
+            Some((length, step)) if *length * *step == stride => *length *= extent,
+            _ => runs.push((extent, stride)),
+        }
+    }
+    let mut runs = runs.into_iter();
+    let (mut left, mut step) = runs.next().unwrap_or((1, 1));
+    let mut reshaped = vec![1; to.len()];
+    for (&extent, stride) in to.iter().zip(&mut reshaped).rev() {
+        if left == 1 && extent != 1 {
+            (left, step) = runs.next()?;
+        }
+        *stride = step;
+        if !left.is_multiple_of(extent.max(1)) {
+            return None;
+        }
+        left /= extent.max(1);
+        step *= extent;
+    }
+    Some(reshaped)
+}
+
 /// A dimension that may be counted from the end.
 pub(crate) fn axis(axis: i64, rank: usize) -> Result<usize> {
     let counted = if axis < 0 { axis.saturating_add(rank as i64) } else { axis };
@@ -47,8 +75,8 @@ pub(crate) fn extent(number: i64) -> Result<usize> {
     usize::try_from(number).map_err(|_| Error::invalid(format!("{number} is no extent")))
 }
 
-/// As many numbers as a list on the host may have: what sizes at run time ask for is an error beyond it, and no
-/// failed allocation, which would end the process.
+/// As many numbers as a list on the host may have: what sizes at run time ask for is an error beyond it, and
+/// no failed allocation, which would end the process.
 pub(crate) fn listed(count: i64) -> Result<usize> {
     usize::try_from(count)
         .ok()
@@ -91,6 +119,17 @@ mod tests {
         assert_eq!(places(&[2, 2], 3, &[-2, -1]).collect::<Vec<_>>(), [3, 2, 1, 0]);
         assert_eq!(places(&[], 5, &[]).collect::<Vec<_>>(), [5]);
         assert_eq!(places(&[2, 0], 0, &[1, 1]).count(), 0);
+    }
+
+    #[test]
+    fn strides_are_reshaped_where_no_copy_is_needed() {
+        // Heads split from and merged into the columns of rows that are 12 apart.
+        assert_eq!(reshaped_strides(&[5, 4], &[12, 1], &[5, 2, 2]).unwrap(), [12, 2, 1]);
+        assert_eq!(reshaped_strides(&[5, 2, 2], &[12, 2, 1], &[5, 1, 4]).unwrap()[2], 1);
+        assert_eq!(reshaped_strides(&[2, 3, 4], &[12, 4, 1], &[6, 4]).unwrap(), [4, 1]);
+        assert!(reshaped_strides(&[2, 3], &[1, 2], &[6]).is_none(), "transposed");
+        assert!(reshaped_strides(&[5, 4], &[12, 1], &[20]).is_none(), "rows apart");
+        assert!(reshaped_strides(&[5, 4], &[12, 1], &[10, 2]).is_none(), "a row in two");
     }
 
     #[test]

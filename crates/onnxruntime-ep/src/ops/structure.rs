@@ -10,14 +10,14 @@ use crate::numbers::Numbers;
 use crate::tensor::{Tensor, elements};
 
 pub(super) const OPERATORS: &[Operator] = &[
-    Operator::new("Identity", Kinds::Any, identity),
+    Operator::new("Identity", Kinds::Any, identity).of_views(),
     Operator::new("Dropout", Kinds::Float, identity).with_check(is_inference),
-    Operator::new("Reshape", Kinds::Any, reshape),
-    Operator::new("Squeeze", Kinds::Any, squeeze),
-    Operator::new("Unsqueeze", Kinds::Any, unsqueeze),
-    Operator::new("Flatten", Kinds::Any, flatten),
-    Operator::new("Shape", Kinds::Any, shape),
-    Operator::new("Size", Kinds::Any, size),
+    Operator::new("Reshape", Kinds::Any, reshape).of_views(),
+    Operator::new("Squeeze", Kinds::Any, squeeze).of_views(),
+    Operator::new("Unsqueeze", Kinds::Any, unsqueeze).of_views(),
+    Operator::new("Flatten", Kinds::Any, flatten).of_views(),
+    Operator::new("Shape", Kinds::Any, shape).of_views(),
+    Operator::new("Size", Kinds::Any, size).of_views(),
     Operator::new("ConstantOfShape", Kinds::Any, constant_of_shape).with_check(fills_with_known),
     Operator::new("Range", Kinds::Number, range),
     Operator::new("EyeLike", Kinds::Any, eye_like).with_check(eye_of_known),
@@ -65,7 +65,7 @@ fn reshape(call: &Call<'_>) -> Result<Vec<Tensor>> {
             .product();
         *extent = x.count().checked_div(known).unwrap_or(0);
     }
-    Ok(vec![x.reshaped(shape)?])
+    Ok(vec![call.device().reshape(x, shape)?])
 }
 
 fn squeeze(call: &Call<'_>) -> Result<Vec<Tensor>> {
@@ -75,7 +75,7 @@ fn squeeze(call: &Call<'_>) -> Result<Vec<Tensor>> {
         None => (0..x.rank()).filter(|&k| x.shape[k] == 1).collect(),
     };
     let kept = x.shape.iter().enumerate().filter(|(k, _)| !dropped.contains(k)).map(|(_, &extent)| extent);
-    Ok(vec![x.reshaped(kept.collect())?])
+    Ok(vec![call.device().reshape(x, kept.collect())?])
 }
 
 fn unsqueeze(call: &Call<'_>) -> Result<Vec<Tensor>> {
@@ -85,7 +85,7 @@ fn unsqueeze(call: &Call<'_>) -> Result<Vec<Tensor>> {
     let mut extents = x.shape.iter().copied();
     let rank = x.rank() + added.len();
     let shape = (0..rank).map(|k| if added.contains(&k) { 1 } else { extents.next().unwrap_or(1) });
-    Ok(vec![x.reshaped(shape.collect())?])
+    Ok(vec![call.device().reshape(x, shape.collect())?])
 }
 
 fn flatten(call: &Call<'_>) -> Result<Vec<Tensor>> {
@@ -93,7 +93,7 @@ fn flatten(call: &Call<'_>) -> Result<Vec<Tensor>> {
     let named = call.node.int("axis", 1);
     let axis = if named == x.rank() as i64 { x.rank() } else { axis(named, x.rank())? };
     let (outer, inner) = x.shape.split_at(axis);
-    Ok(vec![x.reshaped(vec![outer.iter().product(), inner.iter().product()])?])
+    Ok(vec![call.device().reshape(x, vec![outer.iter().product(), inner.iter().product()])?])
 }
 
 fn shape(call: &Call<'_>) -> Result<Vec<Tensor>> {

@@ -11,6 +11,7 @@ use crate::kind::Kind;
 use crate::model::{Attribute, Node};
 use crate::numbers::Numbers;
 use crate::tensor::Tensor;
+use crate::workspace::Workspace;
 
 fn node(operator: &str, attributes: &[(&str, Attribute)]) -> Node {
     let attributes = attributes.iter().map(|(name, value)| ((*name).to_owned(), value.clone()));
@@ -25,7 +26,8 @@ fn node(operator: &str, attributes: &[(&str, Attribute)]) -> Node {
 
 fn run(node: &Node, inputs: &[Option<Tensor>]) -> Result<Tensor> {
     let backend: Arc<dyn ComputeBackend> = Arc::new(CpuBackend::new());
-    let call = Call { node, backend: &backend, inputs };
+    let memory = Workspace::new(&backend);
+    let call = Call { node, memory, backend: &*backend, inputs };
     let outputs = (find(node).unwrap().run)(&call)?;
     Ok(outputs.into_iter().next().unwrap())
 }

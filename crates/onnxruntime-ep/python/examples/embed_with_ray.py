@@ -1,0 +1,52 @@
+"""Embeds a corpus on the machines of a Ray cluster, one session for each actor.
+
+    python embed_with_ray.py MODEL.onnx IDS.parquet OUT
+
+MODEL takes `input_ids` and `attention_mask` and gives hidden states, as all-MiniLM-L6-v2 does; IDS has columns of the
+same names, padded to one length. Set COMPUTE_BACKEND on the machines to choose their device.
+"""
+
+import sys
+
+import numpy as np
+import ray
+from ray.data import ActorPoolStrategy
+
+
+class Embedder:
+    """A session of the provider."""
+
+    def __init__(self, model: str):
+        import onnxruntime
+        import webgpu_compute_onnxruntime as wgpu
+
+        # Libraries are registered by process, so by each actor.
+        wgpu.register()
+        options = onnxruntime.SessionOptions()
+        options.add_provider_for_devices(wgpu.devices()[:1], {})
+        self.session = onnxruntime.InferenceSession(model, sess_options=options)
+        # Without this, a failed run would go on with the CPU provider, silently.
+        self.session.disable_fallback()
+
+    def __call__(self, batch: dict) -> dict:
+        feed = {name: np.stack(batch[name]).astype(np.int64) for name in ("input_ids", "attention_mask")}
+        hidden = self.session.run(None, feed)[0]
+        mask = feed["attention_mask"][:, :, None]
+        mean = (hidden * mask).sum(axis=1) / np.maximum(mask.sum(axis=1), 1)
+        return {"embedding": mean / np.linalg.norm(mean, axis=1, keepdims=True)}
+
+
+def main(model: str, corpus: str, out: str) -> None:
+    ray.init()
+    # One actor for each GPU; without GPUs two, which leave a CPU free for reading and writing.
+    gpus = int(ray.cluster_resources().get("GPU", 0))
+    actors = ActorPoolStrategy(size=gpus or 2)
+    # Batches of one size have shapes that repeat, which the provider replays.
+    embeddings = ray.data.read_parquet(corpus).map_batches(
+        Embedder, fn_constructor_args=(model,), batch_size=64, compute=actors, num_gpus=1 if gpus else 0
+    )
+    embeddings.write_parquet(out)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:4])

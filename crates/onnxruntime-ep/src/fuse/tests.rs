@@ -1,0 +1,336 @@
+//! Patterns of exporters, and what becomes of them.
+
+use std::sync::Arc;
+
+use backend_api::ComputeBackend;
+use backend_cpu::CpuBackend;
+
+use super::*;
+use crate::kind::Kind;
+use crate::model::{Attribute, ValueType};
+use crate::numbers::Numbers;
+
+/// A graph of `operator(inputs) -> output`, with scalar constants by their text.
+fn graph(nodes: &[(&str, &[&str], &str)], output: &str) -> Graph {
+    let mut graph = Graph { outputs: vec![output.to_owned()], ..Graph::default() };
+    for &(operator, inputs, output) in nodes {
+        for &name in inputs {
+            if let Ok(number) = name.parse() {
+                let number = Tensor::host(Kind::F32, vec![], Numbers::Float(vec![number])).unwrap();
+                graph.constants.insert(name.to_owned(), number);
+            }
+        }
+        graph.nodes.push(Node {
+            operator: operator.to_owned(),
+            inputs: inputs.iter().map(|&name| name.to_owned()).collect(),
+            outputs: vec![output.to_owned()],
+            since: 13,
+            ..Node::default()
+        });
+    }
+    graph
+}
+
+fn operators(graph: &Graph) -> Vec<&str> {
+    graph.nodes.iter().map(|node| node.operator.as_str()).collect()
+}
+
+#[test]
+fn gelu_in_the_order_of_two_exporters() {
+    let mut pytorch = graph(
+        &[
+            ("Div", &["x", "1.4142135"], "a"),
+            ("Erf", &["a"], "b"),
+            ("Add", &["b", "1"], "c"),
+            ("Mul", &["x", "c"], "d"),
+            ("Mul", &["d", "0.5"], "y"),
+        ],
+        "y",
+    );
+    fuse(&mut pytorch);
+    assert_eq!(operators(&pytorch), ["Gelu"]);
+    let mut dynamo = graph(
+        &[
+            ("Mul", &["x", "0.70710677"], "a"),
+            ("Erf", &["a"], "b"),
+            ("Add", &["b", "1"], "c"),
+            ("Mul", &["0.5", "x"], "d"),
+            ("Mul", &["d", "c"], "y"),
+        ],
+        "y",
+    );
+    fuse(&mut dynamo);
+    assert_eq!(operators(&dynamo), ["Gelu"]);
+    assert_eq!(dynamo.nodes[0].inputs, ["x"]);
+}
+
+#[test]
+fn what_is_read_elsewhere_stays() {
+    let mut other = graph(&[("Sigmoid", &["x"], "s"), ("Mul", &["x", "s"], "y")], "y");
+    other.outputs.push("s".to_owned());
+    fuse(&mut other);
+    assert_eq!(operators(&other), ["Sigmoid", "Mul"]);
+    let mut silu = graph(&[("Sigmoid", &["x"], "s"), ("Mul", &["s", "x"], "y")], "y");
+    fuse(&mut silu);
+    assert_eq!(operators(&silu), ["Swish"]);
+}
+
+#[test]
+fn a_product_takes_bias_and_activation() {
+    let mut layer =
+        graph(&[("MatMul", &["x", "w"], "p"), ("Add", &["b", "p"], "q"), ("Relu", &["q"], "y")], "y");
+    for (name, shape) in [("w", vec![2, 3]), ("b", vec![3])] {
+        let numbers = Numbers::Float(vec![0.0; shape.iter().product()]);
+        layer.constants.insert(name.to_owned(), Tensor::host(Kind::F32, shape, numbers).unwrap());
+    }
+    fuse(&mut layer);
+    assert_eq!(operators(&layer), ["MatMul"]);
+    assert_eq!((layer.nodes[0].inputs.len(), layer.nodes[0].text("activation")), (3, "Relu"));
+}
+
+#[test]
+fn attention_of_a_scaled_product_with_a_mask() {
+    let mut layer = graph(
+        &[
+            ("Transpose", &["k"], "t"),
+            ("MatMul", &["q", "t"], "s"),
+            ("Div", &["s", "8"], "d"),
+            ("Add", &["d", "m"], "e"),
+            ("Softmax", &["e"], "p"),
+            ("MatMul", &["p", "v"], "y"),
+        ],
+        "y",
+    );
+    let perm = crate::model::Attribute::Ints(vec![0, 1, 3, 2]);
+    layer.nodes[0].attributes.insert("perm".to_owned(), perm);
+    for name in ["q", "k", "v"] {
+        let shape = Some(vec![None, Some(2), None, Some(64)]);
+        layer.types.insert(name.to_owned(), ValueType { kind: Some(Kind::F32), shape });
+    }
+    let shape = Some(vec![None, Some(1), None, None]);
+    layer.types.insert("m".to_owned(), ValueType { kind: Some(Kind::F32), shape });
+    fuse(&mut layer);
+    assert_eq!(operators(&layer), ["Attention"]);
+    assert_eq!(layer.nodes[0].inputs, ["q", "k", "v", "m"]);
+    assert!((layer.nodes[0].float("scale", 0.0) - 0.125).abs() < 1e-9);
+}
+
+fn types(graph: &mut Graph, shapes: &[(&str, &[usize])]) {
+    for (name, shape) in shapes {
+        let shape = Some(shape.iter().map(|&extent| Some(extent)).collect());
+        graph.types.insert((*name).to_owned(), ValueType { kind: Some(Kind::F32), shape });
+    }
+}
+
+fn constant(graph: &mut Graph, name: &str, shape: &[usize]) {
+    let numbers = Numbers::Float(vec![0.5; shape.iter().product()]);
+    graph.constants.insert(name.to_owned(), Tensor::host(Kind::F32, shape.to_vec(), numbers).unwrap());
+    types(graph, &[(name, shape)]);
+}
+
+fn list(graph: &mut Graph, name: &str, numbers: &[i64]) {
+    graph.constants.insert(name.to_owned(), Tensor::vector(numbers.to_vec()));
+}
+
+fn perm(graph: &mut Graph, node: usize, axes: &[i64]) {
+    graph.nodes[node].attributes.insert("perm".to_owned(), Attribute::Ints(axes.to_vec()));
+}
+
+#[test]
+fn attention_scaled_on_either_side_with_rows_that_see_nothing() {
+    let mut layer = graph(
+        &[
+            ("Transpose", &["keys"], "t"),
+            ("Mul", &["t", "0.5"], "k"),
+            ("Mul", &["queries", "0.25"], "q"),
+            ("MatMul", &["q", "k"], "s"),
+            ("Add", &["s", "m"], "e"),
+            ("Softmax", &["e"], "p"),
+            ("IsNaN", &["p"], "n"),
+            ("Where", &["n", "0", "p"], "w"),
+            ("MatMul", &["w", "v"], "y"),
+        ],
+        "y",
+    );
+    // Keys of [batch, tokens, heads, width], which are read as [batch, heads, width, tokens].
+    perm(&mut layer, 0, &[0, 2, 3, 1]);
+    types(&mut layer, &[("queries", &[1, 2, 5, 64]), ("q", &[1, 2, 5, 64]), ("keys", &[1, 7, 2, 64])]);
+    types(&mut layer, &[("v", &[1, 2, 7, 64]), ("m", &[1, 1, 5, 7])]);
+    fuse(&mut layer);
+    assert_eq!(operators(&layer), ["Transpose", "Attention"]);
+    assert_eq!(layer.nodes[0].ints("perm"), Some(&[0, 2, 1, 3][..]));
+    assert_eq!(layer.nodes[1].float("scale", 0.0), 0.125);
+    assert_eq!(layer.nodes[1].inputs[0], "queries");
+}
+
+#[test]
+fn a_factor_before_the_heads_are_split_is_attentions() {
+    let mut layer = graph(
+        &[
+            ("Mul", &["x", "0.5"], "a"),
+            ("Reshape", &["a", "shape"], "b"),
+            ("Transpose", &["b"], "q"),
+            ("Transpose", &["k"], "t"),
+            ("MatMul", &["q", "t"], "s"),
+            ("Softmax", &["s"], "p"),
+            ("MatMul", &["p", "v"], "y"),
+        ],
+        "y",
+    );
+    list(&mut layer, "shape", &[1, 5, 2, 64]);
+    perm(&mut layer, 2, &[0, 2, 1, 3]);
+    perm(&mut layer, 3, &[0, 1, 3, 2]);
+    types(&mut layer, &[("q", &[1, 2, 5, 64]), ("t", &[1, 2, 64, 5]), ("v", &[1, 2, 5, 64])]);
+    fuse(&mut layer);
+    assert_eq!(operators(&layer), ["Reshape", "Transpose", "Attention"]);
+    assert_eq!(layer.nodes[2].float("scale", 0.0), 0.5);
+}
+
+#[test]
+fn heads_of_other_counts_are_no_attention() {
+    let mut layer = graph(
+        &[
+            ("Transpose", &["k"], "t"),
+            ("MatMul", &["q", "t"], "s"),
+            ("Softmax", &["s"], "p"),
+            ("MatMul", &["p", "v"], "y"),
+        ],
+        "y",
+    );
+    perm(&mut layer, 0, &[0, 1, 3, 2]);
+    types(&mut layer, &[("q", &[1, 4, 5, 64]), ("t", &[1, 1, 64, 5]), ("v", &[1, 1, 5, 64])]);
+    fuse(&mut layer);
+    assert_eq!(operators(&layer), ["Transpose", "MatMul", "Softmax", "MatMul"]);
+}
+
+#[test]
+fn normalisations_taken_apart() {
+    let mut rms = graph(
+        &[
+            ("Pow", &["x", "2"], "a"),
+            ("ReduceMean", &["a", "last"], "b"),
+            ("Add", &["b", "0.001"], "c"),
+            ("Sqrt", &["c"], "d"),
+            ("Reciprocal", &["d"], "e"),
+            ("Mul", &["x", "e"], "f"),
+            ("Mul", &["w", "f"], "y"),
+        ],
+        "y",
+    );
+    constant(&mut rms, "w", &[8]);
+    list(&mut rms, "last", &[-1]);
+    let mut first = rms.clone();
+    fuse(&mut rms);
+    assert_eq!(operators(&rms), ["SimplifiedLayerNormalization"]);
+    assert_eq!(rms.nodes[0].inputs, ["x", "w"]);
+    list(&mut first, "last", &[1]);
+    fuse(&mut first);
+    assert_eq!(operators(&first).len(), 7, "of another axis");
+    let mut layer = graph(
+        &[
+            ("ReduceMean", &["x", "last"], "a"),
+            ("Sub", &["x", "a"], "b"),
+            ("Pow", &["b", "2"], "c"),
+            ("ReduceMean", &["c", "last"], "d"),
+            ("Add", &["d", "0.001"], "e"),
+            ("Sqrt", &["e"], "f"),
+            ("Div", &["b", "f"], "g"),
+            ("Mul", &["g", "w"], "h"),
+            ("Add", &["h", "o"], "y"),
+        ],
+        "y",
+    );
+    constant(&mut layer, "w", &[8]);
+    constant(&mut layer, "o", &[8]);
+    list(&mut layer, "last", &[-1]);
+    fuse(&mut layer);
+    assert_eq!(operators(&layer), ["LayerNormalization"]);
+    assert_eq!(
+        (layer.nodes[0].inputs.join(" ").as_str(), layer.nodes[0].float("epsilon", 0.0)),
+        ("x w o", 0.001)
+    );
+}
+
+#[test]
+fn gates() {
+    let mut hard = graph(&[("HardSigmoid", &["x"], "s"), ("Mul", &["x", "s"], "y")], "y");
+    let mut other = hard.clone();
+    hard.nodes[0].attributes.insert("alpha".to_owned(), Attribute::Float(1.0 / 6.0));
+    fuse(&mut hard);
+    assert_eq!(operators(&hard), ["HardSwish"]);
+    fuse(&mut other);
+    assert_eq!(operators(&other), ["HardSigmoid", "Mul"], "of another slope");
+    let mut gated =
+        graph(&[("Sigmoid", &["a"], "s"), ("Mul", &["a", "s"], "t"), ("Mul", &["b", "t"], "y")], "y");
+    types(&mut gated, &[("a", &[2, 3]), ("b", &[2, 3])]);
+    fuse(&mut gated);
+    assert_eq!(operators(&gated), ["SwiGLU"]);
+    assert_eq!(gated.nodes[0].inputs, ["a", "b"]);
+}
+
+#[test]
+fn a_linear_layer_between_reshapes_takes_its_activation() {
+    let mut layer = graph(
+        &[
+            ("Reshape", &["x", "flat"], "a"),
+            ("Gemm", &["a", "w", "o"], "b"),
+            ("Reshape", &["b", "apart"], "c"),
+            ("Relu", &["c"], "y"),
+        ],
+        "y",
+    );
+    types(&mut layer, &[("x", &[2, 5, 8])]);
+    constant(&mut layer, "w", &[8, 3]);
+    constant(&mut layer, "o", &[3]);
+    list(&mut layer, "flat", &[10, 8]);
+    list(&mut layer, "apart", &[2, 5, 3]);
+    let mut other = layer.clone();
+    fuse(&mut layer);
+    assert_eq!(operators(&layer), ["MatMul"]);
+    assert_eq!(
+        (layer.nodes[0].inputs.join(" ").as_str(), layer.nodes[0].text("activation")),
+        ("x w o", "Relu")
+    );
+    list(&mut other, "apart", &[5, 2, 3]);
+    fuse(&mut other);
+    assert_eq!(operators(&other), ["Reshape", "Gemm", "Reshape", "Relu"], "rows in other groups");
+}
+
+#[test]
+fn projections_of_one_input_are_one_product() {
+    let backend: Arc<dyn ComputeBackend> = Arc::new(CpuBackend::new());
+    let mut heads = graph(
+        &[
+            ("MatMul", &["x", "v", "b"], "q"),
+            ("MatMul", &["x", "w"], "k"),
+            ("Neg", &["q"], "y"),
+            ("Neg", &["k"], "z"),
+        ],
+        "y",
+    );
+    heads.outputs.push("z".to_owned());
+    constant(&mut heads, "v", &[4, 2]);
+    constant(&mut heads, "w", &[4, 3]);
+    constant(&mut heads, "b", &[2]);
+    merge(&mut heads, &backend).unwrap();
+    assert_eq!(operators(&heads), ["MatMul", "Split", "Neg", "Neg"]);
+    let shape = |i: usize| heads.constants[&heads.nodes[0].inputs[i]].shape.clone();
+    assert_eq!((shape(1), shape(2)), (vec![4, 5], vec![5]));
+    let biases = heads.constants[&heads.nodes[0].inputs[2]].numbers().unwrap().floats();
+    assert_eq!(biases, [0.5, 0.5, 0.0, 0.0, 0.0]);
+    assert_eq!(heads.nodes[1].outputs, ["q", "k"]);
+    // A node that needs packed numbers would copy them.
+    let mut packed = graph(
+        &[
+            ("MatMul", &["x", "v"], "q"),
+            ("MatMul", &["x", "v"], "k"),
+            ("Softmax", &["q"], "y"),
+            ("Neg", &["k"], "z"),
+        ],
+        "y",
+    );
+    packed.outputs.push("z".to_owned());
+    constant(&mut packed, "v", &[4, 2]);
+    merge(&mut packed, &backend).unwrap();
+    assert_eq!(operators(&packed), ["MatMul", "MatMul", "Softmax", "Neg"]);
+}
