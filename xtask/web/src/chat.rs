@@ -21,7 +21,7 @@ const PATIENCE: Duration = Duration::from_secs(180);
 const MODEL: &str = "crates/llama/models/bytes-1m-q8_0.gguf";
 
 /// Tokens of an answer.
-const TOKENS: usize = 80;
+const TOKENS: usize = 24;
 
 /// A visitor gives a file made of `parts`, of which `model` is the shipped one.
 const DROP: &str = "(async () => {

@@ -33,6 +33,7 @@ function notify(text) {
   at("notice").hidden = !text;
 }
 
+const sentence = (text) => text.replace(/\.*$/, ".");
 const seconds = (milliseconds) => `${(milliseconds / 1000).toFixed(2)} s`;
 const megabytes = (bytes) => `${(bytes / 1e6).toFixed(1)} MB`;
 
@@ -124,7 +125,7 @@ async function ask() {
     if (!["Error", "File"].includes(error.name)) throw error;
     messages.pop();
     at("log").lastElementChild.remove();
-    notify(`${error.message}.`);
+    notify(sentence(error.message));
     show("ready");
   }
 }
@@ -136,7 +137,7 @@ async function attempt(...steps) {
       for (const step of steps) await step();
     } catch (error) {
       if (error.name !== "DeviceLost") throw error;
-      notify(`${error.message}. It was opened again.`);
+      notify(`${sentence(error.message)} It was opened again.`);
       for (const step of new Set([open, ...steps])) await step();
     }
     return true;
@@ -154,8 +155,8 @@ function fail(error) {
     notify(`The engine stopped (${error.message}), most often for lack of memory: a module has 4 GB at most. `
       + "Choose a smaller model, or the device again.");
   } else {
-    notify({ NoAdapter: `There is no WebGPU here. ${error.message}.`, OutOfMemory: `The model is too large. ${error.message}.` }[
-      error.name] ?? `${error.message}.`);
+    const words = { NoAdapter: "There is no WebGPU here: ", OutOfMemory: "The model is too large: " };
+    notify((words[error.name] ?? "") + sentence(error.message));
   }
   // A file is the visitor's affair; what is wrong with the device is for the console too.
   if (error.name !== "File") console.error(error);
@@ -178,7 +179,7 @@ async function take(file) {
     await models.keep(file, (done, total) => report(`Keeping ${file.name}`, done, total));
     await listModels(file.name);
   } catch (error) {
-    notify(`${file.name} is open, but it can't be kept for the next visit: ${error.message}.`);
+    notify(`${file.name} is open, but it can't be kept for the next visit: ${sentence(error.message)}`);
     at("model").append(new Option(file.name));
     at("model").value = file.name;
   }
