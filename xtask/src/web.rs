@@ -15,8 +15,12 @@ pub(crate) struct Args {
 pub(crate) fn run(sh: &Shell, task: &str, args: &Args) -> anyhow::Result<()> {
     let arguments = &args.arguments;
     if ["test-web", "test-dawn"].contains(&task) {
-        // What the pages rank is compared with what the command ranks. After the suites, both are there.
-        let program = programs::build(sh, &["xtask-web", "minilm"], "dev")?.join("xtask-web");
+        // What the pages rank and write is compared with what the commands do, and random models with what they
+        // should say. After the suites, all are there.
+        let program = programs::build(sh, &["xtask-web", "minilm", "llama"], "dev")?.join("xtask-web");
+        if task == "test-web" {
+            programs::build_example(sh, "random_models")?;
+        }
         cmd!(sh, "{program} {task} {arguments...}").run()?;
         return Ok(());
     }

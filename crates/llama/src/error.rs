@@ -15,6 +15,9 @@ pub enum Error {
     /// The file isn't GGUF, or is damaged.
     #[error("the file can't be read: {0}")]
     Gguf(#[from] GgufError),
+    /// A piece of the file can't be had.
+    #[error("the file can't be read: {0}")]
+    Read(std::io::Error),
     /// The metadata lacks a key.
     #[error("the file has no {key}")]
     MissingKey {

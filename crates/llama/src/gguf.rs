@@ -2,16 +2,22 @@
 //!
 //! The format is that of ggml's `docs/gguf.md`, versions 2 and 3, little-endian. Nothing in a file is trusted:
 //! every length is compared with the bytes that are left before anything is allocated or sliced.
+//!
+//! [`Gguf`] is a file in memory or mapped into it, [`Index`] one that is read piece by piece from a [`Source`].
 
 mod cursor;
+mod index;
 mod metadata;
+mod source;
 mod tensor;
 
 use std::collections::BTreeMap;
 
 use cursor::Cursor;
 pub use cursor::{GgufError, GgufErrorKind};
+pub use index::Index;
 pub use metadata::{Metadata, Value};
+pub use source::Source;
 pub use tensor::{Tensor, TensorType};
 
 const MAGIC: &[u8] = b"GGUF";
@@ -39,19 +45,9 @@ impl<'a> Gguf<'a> {
     /// tensor that is there twice, a tensor whose numbers lie outside the file.
     pub fn parse(file: &'a [u8]) -> Result<Self, GgufError> {
         let mut cursor = Cursor::new(file);
-        if cursor.take(MAGIC.len())? != MAGIC {
-            return Err(GgufError { offset: 0, kind: GgufErrorKind::Magic });
-        }
-        let version = cursor.u32()?;
-        if !(2..=3).contains(&version) {
-            return Err(GgufError { offset: MAGIC.len(), kind: GgufErrorKind::Version(version) });
-        }
-        let tensor_count = cursor.count("tensors", TENSOR_HEADER)?;
-        let entries = cursor.count("metadata entries", ENTRY_HEADER)?;
-        let metadata = Metadata::parse(&mut cursor, entries)?;
-        let headers =
-            (0..tensor_count).map(|_| tensor::Header::parse(&mut cursor)).collect::<Result<Vec<_>, _>>()?;
-        let data = Self::data(file, &cursor, &metadata)?;
+        let (metadata, headers) = head(&mut cursor)?;
+        // A file without tensors may end with its header.
+        let data = file.get(data_start(&cursor, &metadata)?..).unwrap_or_default();
 
         let mut tensors = BTreeMap::new();
         for header in headers {
@@ -61,20 +57,6 @@ impl<'a> Gguf<'a> {
             }
         }
         Ok(Self { metadata, tensors })
-    }
-
-    /// What follows the header: aligned, as every tensor in it is.
-    fn data(file: &'a [u8], cursor: &Cursor<'a>, metadata: &Metadata) -> Result<&'a [u8], GgufError> {
-        let offset = cursor.offset();
-        let alignment = match metadata.get(ALIGNMENT_KEY) {
-            None => DEFAULT_ALIGNMENT,
-            Some(value) => value.unsigned().unwrap_or_default(),
-        };
-        let wrong = GgufError { offset, kind: GgufErrorKind::Alignment(alignment) };
-        let alignment = usize::try_from(alignment).ok().filter(|bytes| bytes.is_power_of_two());
-        let start = alignment.and_then(|bytes| offset.checked_next_multiple_of(bytes)).ok_or(wrong)?;
-        // A file without tensors may end with its header.
-        Ok(file.get(start..).unwrap_or_default())
     }
 
     /// The file's keys and values.
@@ -93,4 +75,32 @@ impl<'a> Gguf<'a> {
     pub fn tensors(&self) -> impl Iterator<Item = (&str, &Tensor<'a>)> {
         self.tensors.iter().map(|(name, tensor)| (name.as_str(), tensor))
     }
+}
+
+/// Everything before the tensors' numbers.
+fn head(cursor: &mut Cursor<'_>) -> Result<(Metadata, Vec<tensor::Header>), GgufError> {
+    if cursor.take(MAGIC.len())? != MAGIC {
+        return Err(GgufError { offset: 0, kind: GgufErrorKind::Magic });
+    }
+    let version = cursor.u32()?;
+    if !(2..=3).contains(&version) {
+        return Err(GgufError { offset: MAGIC.len(), kind: GgufErrorKind::Version(version) });
+    }
+    let tensor_count = cursor.count("tensors", TENSOR_HEADER)?;
+    let entries = cursor.count("metadata entries", ENTRY_HEADER)?;
+    let metadata = Metadata::parse(cursor, entries)?;
+    let headers = (0..tensor_count).map(|_| tensor::Header::parse(cursor)).collect::<Result<_, _>>()?;
+    Ok((metadata, headers))
+}
+
+/// Where the tensors' numbers begin: behind the header, aligned as every tensor is.
+fn data_start(cursor: &Cursor<'_>, metadata: &Metadata) -> Result<usize, GgufError> {
+    let offset = cursor.offset();
+    let alignment = match metadata.get(ALIGNMENT_KEY) {
+        None => DEFAULT_ALIGNMENT,
+        Some(value) => value.unsigned().unwrap_or_default(),
+    };
+    let wrong = GgufError { offset, kind: GgufErrorKind::Alignment(alignment) };
+    let alignment = usize::try_from(alignment).ok().filter(|bytes| bytes.is_power_of_two());
+    alignment.and_then(|bytes| offset.checked_next_multiple_of(bytes)).ok_or(wrong)
 }

@@ -34,7 +34,8 @@
 //! * [`Session`]: sequences with their caches of keys and values. [`Session::step`] takes the next tokens of
 //!   several sequences, many or few of each; [`Session::decode_greedy`] keeps tokens on the device.
 //! * [`Tokenizer`] and [`ChatTemplate`]: what the file says of texts and chats.
-//! * [`Sampler`], [`generate`]: from logits to text.
+//! * [`Sampler`], [`generate`]: from logits to text. [`Generation`] and the calls that end in `_async` wait without
+//!   blocking, as a page has to; [`Model::load_from`] reads a file in pieces.
 #![forbid(unsafe_code)]
 
 mod activations;
@@ -56,7 +57,7 @@ mod weights;
 pub use chat::{ChatTemplate, Message};
 pub use config::{Architecture, Config, RopeConfig, RopeScaling};
 pub use error::{Error, Result};
-pub use generate::{Ended, TextStream, generate};
+pub use generate::{Ended, Generation, Progress, TextStream, generate};
 pub use model::Model;
 pub use perplexity::{Score, perplexity};
 pub use sampler::{Sampler, Sampling};

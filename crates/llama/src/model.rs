@@ -1,5 +1,7 @@
 //! The weights of a model on a device, and the pass through them.
 
+mod pieces;
+
 use std::sync::Arc;
 
 use backend_api::desc::{AffineDesc, TensorDesc, UnaryDesc};
@@ -61,11 +63,7 @@ impl Model {
         for index in 0..config.layers {
             layers.push(Layer::load(&mut loader, &config, index)?);
         }
-        if layers.iter().any(|layer| layer.is_split()) && !layers.iter().all(Layer::is_split) {
-            let expected = "in all layers or in none".to_owned();
-            let name = "attn_q_norm.weight".to_owned();
-            return Err(Error::Tensor { name, expected, got: "in some".to_owned() });
-        }
+        alike(&layers)?;
         let output_norm = loader.vector("output_norm.weight", hidden)?;
         let output = loader.has("output.weight");
         let output = output.then(|| loader.matrix("output.weight", rows, hidden)).transpose()?;
@@ -149,4 +147,14 @@ impl Model {
         backend.unary_ext(&UnaryDesc::new(UnaryOp::Tanh, logits, logits))?;
         backend.affine(&AffineDesc::new(logits, logits, cap, 0.0))
     }
+}
+
+/// Refuses layers of which only some normalise queries and keys: they share their activations.
+fn alike(layers: &[Layer]) -> Result<()> {
+    if layers.iter().any(Layer::is_split) && !layers.iter().all(Layer::is_split) {
+        let expected = "in all layers or in none".to_owned();
+        let name = "attn_q_norm.weight".to_owned();
+        return Err(Error::Tensor { name, expected, got: "in some".to_owned() });
+    }
+    Ok(())
 }

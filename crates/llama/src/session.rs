@@ -97,6 +97,14 @@ impl Logits {
         Ok(self.buffer.to_vec()?)
     }
 
+    /// [`to_vec`](Self::to_vec) that waits without blocking.
+    ///
+    /// # Errors
+    /// [`Error::Backend`].
+    pub async fn to_vec_async(&self) -> Result<Vec<f32>> {
+        Ok(self.buffer.to_vec_async().await?)
+    }
+
     /// Numbers in a row.
     #[must_use]
     pub const fn vocabulary(&self) -> usize {

@@ -2,7 +2,7 @@
 //! checked.
 
 use backend_api::random::philox_block;
-use llama::gguf::{Gguf, GgufErrorKind, TensorType, Value};
+use llama::gguf::{Gguf, GgufErrorKind, Index, Source, TensorType, Value};
 use llama::{ChatTemplate, Config, Error, Message, Tokenizer};
 
 /// Files that are tried, unless `CAMPAIGN_INPUTS` says another number; `CAMPAIGN_SEED` gives other ones.
@@ -156,6 +156,48 @@ fn damage_is_named() {
     }
 }
 
+/// A file that can't be read from some byte on.
+struct Broken<'a>(&'a [u8], u64);
+
+impl Source for Broken<'_> {
+    fn size(&self) -> u64 {
+        self.0.size()
+    }
+
+    async fn read(&self, offset: u64, into: &mut [u8]) -> std::io::Result<()> {
+        if offset + into.len() as u64 > self.1 {
+            return Err(std::io::Error::other("the disk is gone"));
+        }
+        self.0.read(offset, into).await
+    }
+}
+
+#[test]
+fn an_index_is_read_from_pieces() {
+    let read = |source: &dyn Fn() -> Vec<u8>| pollster::block_on(Index::read(source().as_slice()));
+    let index = read(&valid).unwrap();
+    assert_eq!((index.bytes(), index.parameters()), (268 * 34 + 128, 268 * 32 + 32));
+    let bytes = valid();
+    let file = Gguf::parse(&bytes).unwrap();
+    assert!(index.metadata().iter().eq(file.metadata().iter()));
+    let config = pollster::block_on(index.config(bytes.as_slice())).unwrap();
+    assert_eq!(config, Config::from_gguf(&file).unwrap());
+
+    // A header longer than what is read first.
+    let mut long = b"GGUF\x03\0\0\0".to_vec();
+    long.extend(0u64.to_le_bytes());
+    long.extend(1u64.to_le_bytes());
+    text(&mut long, "long");
+    long.extend(8u32.to_le_bytes());
+    text(&mut long, &"x".repeat(9 << 20));
+    let index = read(&|| long.clone()).unwrap();
+    assert_eq!(index.metadata().get("long").and_then(Value::text).map(str::len), Some(9 << 20));
+    assert!(matches!(read(&|| long[..5 << 20].to_vec()), Err(Error::Gguf(_))));
+
+    let error = pollster::block_on(Index::read(&Broken(&bytes, 100))).unwrap_err();
+    assert_eq!(error.to_string(), "the file can't be read: the disk is gone");
+}
+
 #[test]
 fn other_models_are_refused_by_key() {
     let replaced = |from: &str, to: &str| {
@@ -201,7 +243,9 @@ fn mutated_files() {
         if end % 8 == 0 {
             file.truncate(end as usize / 8 % file.len());
         }
-        let Ok(parsed) = Gguf::parse(&file) else { continue };
+        let (parsed, index) = (Gguf::parse(&file), pollster::block_on(Index::read(file.as_slice())));
+        assert_eq!(parsed.is_ok(), index.is_ok(), "{parsed:?}, in pieces {index:?}");
+        let Ok(parsed) = parsed else { continue };
         taken += 1;
         _ = Config::from_gguf(&parsed).is_ok();
         // A vocabulary takes long to prepare beside the rest.

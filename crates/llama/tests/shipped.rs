@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use backend_api::{ComputeBackend, DType};
 use backend_cpu::CpuBackend;
-use llama::gguf::Gguf;
-use llama::{Model, Session, SessionOptions, Tokenizer, generate};
+use llama::gguf::{Gguf, Index};
+use llama::{Ended, Generation, Model, Progress, Session, SessionOptions, Tokenizer, generate};
 use llama::{Sampler, Sampling};
 
 /// Bytes of the held-out document that are predicted.
@@ -71,4 +71,67 @@ fn it_goes_on_with_a_text() {
     let (tokens, _) = generate(&mut session, &tokenizer, &mut sampler, &prompt, 60, |_| true).unwrap();
     let text = tokenizer.decode(&tokens);
     assert!(text.split_whitespace().count() > 5, "{text:?}");
+}
+
+/// What a [`Generation`] makes after `prompt`, and the parts that it came in.
+async fn generated(
+    session: &mut Session,
+    tokenizer: &Tokenizer,
+    sampling: Sampling,
+    prompt: &[u32],
+    count: usize,
+) -> (Vec<u32>, Vec<Progress>) {
+    let mut text = Generation::new(session, Sampler::new(sampling), prompt, count);
+    let mut parts = Vec::new();
+    while !matches!(parts.last(), Some(Progress::Ended(..))) {
+        parts.push(text.next(session, tokenizer, 7).await.unwrap());
+    }
+    (text.tokens()[prompt.len()..].to_vec(), parts)
+}
+
+#[test]
+fn pieces_of_a_file_go_on_with_a_text_alike() {
+    pollster::block_on(async {
+        let bytes = read("q8_0");
+        let (mut whole, tokenizer) = session(&bytes, DType::F32);
+        let source = bytes.as_slice();
+        let index = Index::read(source).await.unwrap();
+        let mut told = (0, 0);
+        let model = Model::load_from(whole.model().backend(), source, &index, DType::F32, |done, all| {
+            told = (done, all);
+        });
+        let model = Arc::new(model.await.unwrap());
+        assert_eq!(told, (index.bytes(), index.bytes()));
+        assert_eq!(model.config(), whole.model().config());
+        let mut pieces = Session::new(&model, SessionOptions::new(512)).unwrap();
+
+        // Longer than the parts in which a prompt is added.
+        let prompt = tokenizer.encode(&"A kernel is compiled. ".repeat(8), true).unwrap();
+        for sampling in [Sampling::greedy(), Sampling::default()] {
+            let mut sampler = Sampler::new(sampling);
+            let (expected, ended) =
+                generate(&mut whole, &tokenizer, &mut sampler, &prompt, 40, |_| true).unwrap();
+            let (got, parts) = generated(&mut pieces, &tokenizer, sampling, &prompt, 40).await;
+            assert_eq!(got, expected);
+            assert_eq!(parts.first(), Some(&Progress::Prompt(128)));
+            assert!(matches!(parts.last(), Some(Progress::Ended(_, end)) if *end == ended), "{parts:?}");
+            assert_eq!(pieces.len(0), whole.len(0));
+            // What the session has already isn't read again.
+            pieces.truncate(0, prompt.len() - 1);
+            let (again, parts) = generated(&mut pieces, &tokenizer, sampling, &prompt, 40).await;
+            assert_eq!(again, expected);
+            assert!(
+                matches!(parts.first(), Some(Progress::Tokens(tokens)) if tokens.len() == 1),
+                "{parts:?}"
+            );
+            for session in [&mut whole, &mut pieces] {
+                session.truncate(0, 0);
+            }
+        }
+
+        // Up to the context, of which the last token isn't added.
+        let (all, parts) = generated(&mut pieces, &tokenizer, Sampling::greedy(), &prompt, 1000).await;
+        assert_eq!(prompt.len() + all.len(), 513);
+        assert!(matches!(parts.last(), Some(Progress::Ended(_, Ended::Context))), "{parts:?}");
+    });
 }

@@ -10,8 +10,10 @@ mod bench;
 mod conformance_suite;
 mod faults;
 mod kernels;
+mod language_models;
 
 use backend_api::{BackendResult, Registry, Selection};
+use js_sys::Uint8Array;
 use wasm_bindgen::JsValue;
 use wasm_bindgen::prelude::wasm_bindgen;
 
@@ -57,6 +59,18 @@ pub async fn without_webgpu() -> Vec<String> {
 #[wasm_bindgen]
 pub fn kernels() -> Vec<kernels::Kernel> {
     kernels::all()
+}
+
+/// Logits of a language model, given as a GGUF file: of what follows the first `prompt` tokens, and each one more.
+#[wasm_bindgen]
+pub async fn logits(
+    backend: String,
+    file: Uint8Array,
+    tokens: Vec<u32>,
+    prompt: usize,
+) -> Result<Vec<f32>, JsValue> {
+    let logits = language_models::logits(&backend, &file, &tokens, prompt).await;
+    logits.map_err(|error| JsValue::from_str(&error.to_string()))
 }
 
 /// Milliseconds of each of `rounds` products of n×n f32 matrices, read-back of one number included.

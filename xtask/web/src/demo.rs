@@ -10,6 +10,7 @@ use xshell::{Shell, cmd};
 use crate::browser::Browser;
 use crate::devtools::Page;
 use crate::server::Server;
+use crate::suites::WITHOUT_WEBGPU;
 
 /// The longest time until the model is ready, and until an answer is there.
 const PATIENCE: Duration = Duration::from_secs(180);
@@ -24,7 +25,7 @@ const LONGEST_TASK: f64 = 200.0;
 const SAMPLE: &str = "crates/minilm/web/page/sample.txt";
 
 /// Keeps what the test asks for: the tasks that took long, and the devices that were opened.
-const PRELUDE: &str = "
+pub(crate) const PRELUDE: &str = "
     window.longTasks = [];
     new PerformanceObserver(list => longTasks.push(...list.getEntries()))
         .observe({ type: 'longtask', buffered: true });
@@ -36,9 +37,6 @@ const PRELUDE: &str = "
         return device;
     };
 ";
-
-/// A browser without WebGPU.
-const WITHOUT_WEBGPU: &str = "Object.defineProperty(Navigator.prototype, 'gpu', { get: () => undefined });";
 
 /// A way to run the demo: its name and the page's options.
 const MODES: [(&str, &str); 3] = [
@@ -61,7 +59,6 @@ struct Report {
 
 /// Runs the demo in every mode and compares what it ranks with the native command on the CPU.
 pub(crate) fn run(sh: &Shell, server: &Server, screenshots: &Path) -> anyhow::Result<()> {
-    sh.create_dir(screenshots)?;
     let browser = Browser::launch()?;
     let mut expected: Option<Vec<Hit>> = None;
     for (mode, options) in MODES {

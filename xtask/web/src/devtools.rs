@@ -49,6 +49,14 @@ impl<'a> Page<'a> {
         Ok(page)
     }
 
+    /// Opens the page once more.
+    pub(crate) fn reload(&mut self) -> anyhow::Result<()> {
+        // A mark that the next document hasn't.
+        self.evaluate("window.isOld = true", PATIENCE)?;
+        self.call("Page.reload", &json!({}))?;
+        self.wait_until("!window.isOld && document.readyState === 'complete'", PATIENCE)
+    }
+
     /// The value of an expression, or what its promise resolves to within `patience`.
     pub(crate) fn evaluate(&mut self, expression: &str, patience: Duration) -> anyhow::Result<Value> {
         let parameters = json!({ "expression": expression, "awaitPromise": true, "returnByValue": true });

@@ -3,10 +3,12 @@
 
 mod browser;
 mod build;
+mod chat;
 mod compare;
 mod dawn;
 mod demo;
 mod devtools;
+mod language_models;
 mod server;
 mod suites;
 mod toolchain;
@@ -22,7 +24,7 @@ use xshell::Shell;
 enum Task {
     /// Build the pages into target/web
     Web(WebArgs),
-    /// Run the suites and the demo in a headless browser
+    /// Run the suites and the demos in a headless browser
     TestWeb(TestArgs),
     /// Compile every kernel in Dawn and run the suites there
     TestDawn(DawnArgs),
@@ -32,7 +34,7 @@ enum Task {
 
 #[derive(Debug, clap::Args)]
 struct WebArgs {
-    /// Serve the demo afterwards, until it is stopped
+    /// Serve the demos afterwards, until it is stopped
     #[arg(long)]
     serve: bool,
     /// The port to serve on; 0 takes a free one
@@ -48,13 +50,13 @@ struct TestArgs {
     /// Run only the conformance cases whose path contains this, and nothing else
     #[arg(long, default_value = "")]
     case: String,
-    /// Only the suites, without the demo
+    /// Only the suites, without the demos
     #[arg(long, conflicts_with = "demo")]
     suites: bool,
-    /// Only the demo, without the suites
+    /// Only the demos, without the suites
     #[arg(long)]
     demo: bool,
-    /// Where the demo's screenshots go
+    /// Where the demos' screenshots go
     #[arg(long, default_value = "target/web/screenshots")]
     screenshots: PathBuf,
 }
@@ -101,9 +103,14 @@ fn test(sh: &Shell, root: &Path, args: &TestArgs) -> anyhow::Result<()> {
     let server = server::Server::start(root, 0)?;
     if !args.demo {
         suites::run(&server, args.every, &args.case)?;
+        if args.case.is_empty() {
+            language_models::run(sh, &server)?;
+        }
     }
     if !args.suites && args.case.is_empty() {
+        sh.create_dir(&args.screenshots)?;
         demo::run(sh, &server, &args.screenshots)?;
+        chat::run(sh, &server, &args.screenshots)?;
     }
     Ok(())
 }

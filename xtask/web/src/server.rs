@@ -50,10 +50,11 @@ impl Drop for Server {
     }
 }
 
-/// Serves the demo until the process is stopped.
+/// Serves the demos until the process is stopped.
 pub(crate) fn serve(root: &Path, port: u16) -> anyhow::Result<()> {
     let mut server = Server::start(root, port)?;
-    println!("the demo: {}", server.url("demo/index.html"));
+    println!("search by meaning: {}", server.url("demo/index.html"));
+    println!("chat: {}", server.url("chat/index.html"));
     match server.thread.take().map(JoinHandle::join) {
         Some(Err(_)) => Err(anyhow!("the server failed")),
         _ => Ok(()),

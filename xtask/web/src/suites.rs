@@ -12,7 +12,8 @@ use crate::server::Server;
 const PATIENCE: Duration = Duration::from_secs(900);
 
 /// Hides WebGPU from a page.
-const WITHOUT_WEBGPU: &str = "Object.defineProperty(Navigator.prototype, 'gpu', { get: () => undefined });";
+pub(crate) const WITHOUT_WEBGPU: &str =
+    "Object.defineProperty(Navigator.prototype, 'gpu', { get: () => undefined });";
 
 /// Runs the faults and one in `every` conformance cases, or those whose path contains `case`.
 pub(crate) fn run(server: &Server, every: usize, case: &str) -> anyhow::Result<()> {

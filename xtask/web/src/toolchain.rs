@@ -12,6 +12,10 @@ pub(crate) const TARGET: &str = "wasm32-unknown-unknown";
 const DEBIAN: &str =
     "apt-get install -y --no-install-recommends rustc-web cargo-web rust-web-src libstd-rust-web-dev lld";
 
+/// Vectors are in every browser that has WebGPU, and the CPU's kernels are made of them. Random numbers, which a
+/// dependency of the tokenizers asks for, come from the browser.
+const FLAGS: &str = "-C target-feature=+simd128 --cfg getrandom_backend=\"wasm_js\"";
+
 /// A cargo that can build for the target.
 pub(crate) struct Cargo<'a> {
     pub(crate) program: PathBuf,
@@ -23,9 +27,7 @@ pub(crate) struct Cargo<'a> {
 /// Finds one: the running toolchain, with rustup's help if the target is missing; else Debian's, which has no
 /// library for the target and builds it.
 pub(crate) fn find(sh: &Shell) -> anyhow::Result<Cargo<'_>> {
-    // Vectors are in every browser that has WebGPU, and the CPU's kernels are made of them.
-    let mut environment =
-        vec![sh.push_env("CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_RUSTFLAGS", "-C target-feature=+simd128")];
+    let mut environment = vec![sh.push_env("CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_RUSTFLAGS", FLAGS)];
     if !has_library(sh) && cmd!(sh, "rustup target add {TARGET}").run().is_err() {
         let (cargo, rustc) = (PathBuf::from("/usr/bin/cargo"), PathBuf::from("/usr/bin/rustc"));
         let linker = ["/usr/bin/wasm-ld", "/usr/bin/rust-lld"].into_iter().find(|path| sh.path_exists(path));

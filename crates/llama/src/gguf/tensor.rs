@@ -1,5 +1,7 @@
 //! Tensors: element type, shape, bytes.
 
+use std::ops::Range;
+
 use super::cursor::{Cursor, GgufError, GgufErrorKind};
 
 /// ggml's limit.
@@ -76,8 +78,8 @@ pub struct Tensor<'a> {
 pub(super) struct Header {
     pub(super) at: usize,
     pub(super) name: String,
-    kind: TensorType,
-    shape: Vec<usize>,
+    pub(super) kind: TensorType,
+    pub(super) shape: Vec<usize>,
     offset: u64,
 }
 
@@ -102,21 +104,29 @@ impl Header {
 
     /// With its part of `data`.
     pub(super) fn tensor<'a>(self, data: &'a [u8]) -> Result<Tensor<'a>, GgufError> {
-        let Self { at, kind, shape, offset, .. } = self;
-        let error = |kind| GgufError { offset: at, kind };
-        let Some((block, bytes)) = kind.block() else { return Ok(Tensor { kind, shape, data: &[] }) };
-        let columns = shape.last().copied().unwrap_or(1);
+        let range = self.range(data.len() as u64)?;
+        let Self { kind, shape, .. } = self;
+        // The ends lie within the slice.
+        let data = data.get(range.start as usize..range.end as usize).unwrap_or_default();
+        Ok(Tensor { kind, shape, data })
+    }
+
+    /// Where its bytes lie within the `available` ones of all tensors; nowhere, if its type isn't read.
+    pub(super) fn range(&self, available: u64) -> Result<Range<u64>, GgufError> {
+        let error = |kind| GgufError { offset: self.at, kind };
+        let Some((block, bytes)) = self.kind.block() else { return Ok(0..0) };
+        let columns = self.shape.last().copied().unwrap_or(1);
         if !columns.is_multiple_of(block) {
             return Err(error(GgufErrorKind::Blocks { columns, block }));
         }
         // The product was checked with the header.
-        let elements = shape.iter().product::<usize>();
-        let truncated = |need| error(GgufErrorKind::Truncated { need, have: data.len() });
-        let len = (elements / block).checked_mul(bytes).ok_or_else(|| truncated(u64::MAX))?;
-        let end = offset.saturating_add(len as u64);
-        let start = usize::try_from(offset).map_err(|_| truncated(end))?;
-        let rest = data.get(start..).ok_or_else(|| truncated(end))?;
-        let data = rest.get(..len).ok_or_else(|| truncated(end))?;
-        Ok(Tensor { kind, shape, data })
+        let blocks = self.shape.iter().product::<usize>() / block;
+        let len = (blocks as u64).saturating_mul(bytes as u64);
+        let end = self.offset.saturating_add(len);
+        if end > available {
+            let have = usize::try_from(available).unwrap_or(usize::MAX);
+            return Err(error(GgufErrorKind::Truncated { need: end, have }));
+        }
+        Ok(self.offset..end)
     }
 }

@@ -51,6 +51,23 @@ struct Window {
     hidden: Buffer,
 }
 
+/// Greedy texts in the making.
+#[derive(Debug)]
+struct Greedy {
+    /// The token of each sequence that is added next.
+    last: Vec<u32>,
+    /// What follows the first ones.
+    made: Vec<Vec<u32>>,
+    /// Tokens that each still gets.
+    left: usize,
+}
+
+impl Greedy {
+    fn new(first: &[u32], count: usize) -> Self {
+        Self { last: first.to_vec(), made: vec![Vec::new(); first.len()], left: count }
+    }
+}
+
 /// A handle to a graph, given back on drop.
 #[derive(Debug)]
 struct Graph {
@@ -78,28 +95,64 @@ impl Session {
     /// [`Error::Argument`] for a sequence that isn't there, or a token outside the vocabulary;
     /// [`Error::TooLong`]; [`Error::Backend`].
     pub fn decode_greedy(&mut self, sequence: usize, first: &[u32], count: usize) -> Result<Vec<Vec<u32>>> {
-        let mut tokens = first.to_vec();
-        let mut results = vec![Vec::new(); first.len()];
-        self.check_decode(sequence, first, count)?;
-        let mut left = count;
-        while left > 0 && !first.is_empty() {
-            let steps = left.min(self.steps_in_page(sequence, first.len()));
-            let decoder = self.decoder(sequence, &tokens, true)?;
-            let starts = self.place(&decoder, &tokens)?;
-            for _ in 0..steps {
-                decoder.replay()?;
-            }
-            for (i, (result, start)) in results.iter_mut().zip(starts).enumerate() {
-                let mut new = vec![0u32; steps];
-                decoder.history.view(start * size_of::<u32>(), steps * size_of::<u32>())?.read(&mut new)?;
-                tokens[i] = new.last().copied().unwrap_or_default();
-                result.extend(new);
-                self.advance(sequence + i, steps);
-            }
-            self.decoder = Some(decoder);
-            left -= steps;
+        let mut text = Greedy::new(first, count);
+        while let Some((decoder, made)) = self.replay_greedy(sequence, &text)? {
+            let made = made.iter().map(Buffer::to_vec).collect::<BackendResult<_>>()?;
+            self.keep_greedy(sequence, decoder, &mut text, made);
         }
-        Ok(results)
+        Ok(text.made)
+    }
+
+    /// [`decode_greedy`](Self::decode_greedy) that waits without blocking.
+    ///
+    /// # Errors
+    /// As [`decode_greedy`](Self::decode_greedy).
+    pub async fn decode_greedy_async(
+        &mut self,
+        sequence: usize,
+        first: &[u32],
+        count: usize,
+    ) -> Result<Vec<Vec<u32>>> {
+        let mut text = Greedy::new(first, count);
+        while let Some((decoder, buffers)) = self.replay_greedy(sequence, &text)? {
+            let mut made = Vec::with_capacity(buffers.len());
+            for buffer in &buffers {
+                made.push(buffer.to_vec_async().await?);
+            }
+            self.keep_greedy(sequence, decoder, &mut text, made);
+        }
+        Ok(text.made)
+    }
+
+    /// Steps within a page; the tokens that they make are in the buffers, one for each sequence. `None` if there
+    /// are enough.
+    fn replay_greedy(&mut self, sequence: usize, text: &Greedy) -> Result<Option<(Decoder, Vec<Buffer>)>> {
+        let Greedy { last, left, .. } = text;
+        self.check_decode(sequence, last, *left)?;
+        let steps = (*left).min(self.steps_in_page(sequence, last.len()));
+        if steps == 0 || last.is_empty() {
+            return Ok(None);
+        }
+        let decoder = self.decoder(sequence, last, true)?;
+        let starts = self.place(&decoder, last)?;
+        for _ in 0..steps {
+            decoder.replay()?;
+        }
+        let bytes = |count: usize| count * size_of::<u32>();
+        let made = starts.iter().map(|&start| decoder.history.view(bytes(start), bytes(steps)));
+        let made = made.collect::<BackendResult<_>>()?;
+        Ok(Some((decoder, made)))
+    }
+
+    /// Takes over what steps have made.
+    fn keep_greedy(&mut self, sequence: usize, decoder: Decoder, text: &mut Greedy, made: Vec<Vec<u32>>) {
+        let steps = made.first().map_or(0, Vec::len);
+        self.finish_decode(sequence, made.len(), steps, decoder);
+        text.left -= steps;
+        for ((all, last), new) in text.made.iter_mut().zip(&mut text.last).zip(made) {
+            *last = new.last().copied().unwrap_or_default();
+            all.extend(new);
+        }
     }
 
     /// Adds `tokens[i]` to sequence `sequence + i`, and returns the logits of the tokens that follow,
@@ -108,19 +161,39 @@ impl Session {
     /// # Errors
     /// As [`decode_greedy`](Self::decode_greedy).
     pub fn decode(&mut self, sequence: usize, tokens: &[u32]) -> Result<Vec<f32>> {
+        let Some(decoder) = self.replay_once(sequence, tokens)? else { return Ok(Vec::new()) };
+        let logits = decoder.logits.to_vec()?;
+        self.finish_decode(sequence, tokens.len(), 1, decoder);
+        Ok(logits)
+    }
+
+    /// [`decode`](Self::decode) that waits without blocking.
+    ///
+    /// # Errors
+    /// As [`decode_greedy`](Self::decode_greedy).
+    pub async fn decode_async(&mut self, sequence: usize, tokens: &[u32]) -> Result<Vec<f32>> {
+        let Some(decoder) = self.replay_once(sequence, tokens)? else { return Ok(Vec::new()) };
+        let logits = decoder.logits.to_vec_async().await?;
+        self.finish_decode(sequence, tokens.len(), 1, decoder);
+        Ok(logits)
+    }
+
+    fn replay_once(&mut self, sequence: usize, tokens: &[u32]) -> Result<Option<Decoder>> {
         self.check_decode(sequence, tokens, 1)?;
         if tokens.is_empty() {
-            return Ok(Vec::new());
+            return Ok(None);
         }
         let decoder = self.decoder(sequence, tokens, false)?;
         self.place(&decoder, tokens)?;
         decoder.replay()?;
-        let logits = decoder.logits.to_vec()?;
+        Ok(Some(decoder))
+    }
+
+    fn finish_decode(&mut self, sequence: usize, sequences: usize, steps: usize, decoder: Decoder) {
         self.decoder = Some(decoder);
-        for i in 0..tokens.len() {
-            self.advance(sequence + i, 1);
+        for i in 0..sequences {
+            self.advance(sequence + i, steps);
         }
-        Ok(logits)
     }
 
     fn check_decode(&self, sequence: usize, tokens: &[u32], count: usize) -> Result<()> {

@@ -1,33 +1,11 @@
 // The page: what is shown, and when the engine is asked. `?backend=cpu` chooses a backend, `?thread=main` runs the
 // engine in the page's own thread, where WebGPU works and the CPU would block.
 
+import { connect } from "./connect.js";
+
 const at = (id) => document.getElementById(id);
 const options = new URLSearchParams(location.search);
 const TOP = 10;
-
-/** The engine's methods, each with a progress as its last argument. */
-async function connect() {
-  if (options.get("thread") === "main") return import("./engine.js");
-  const worker = new Worker(new URL("worker.js", import.meta.url), { type: "module" });
-  const calls = new Map();
-  let last = 0;
-  worker.addEventListener("message", ({ data }) => {
-    const call = calls.get(data.id);
-    if (data.progress) return call.report(...data.progress);
-    calls.delete(data.id);
-    if (!data.error) return call.resolve(data.result);
-    call.reject(Object.assign(new Error(data.error.message), { name: data.error.name }));
-  });
-  worker.addEventListener("error", (event) => {
-    for (const call of calls.values()) call.reject(new Error(event.message ?? "the worker failed"));
-  });
-  const method = (name) => (...args) => new Promise((resolve, reject) => {
-    const report = args.pop();
-    calls.set(++last, { resolve, reject, report });
-    worker.postMessage({ id: last, method: name, args });
-  });
-  return { open: method("open"), rank: method("rank") };
-}
 
 function show(state) {
   document.body.dataset.state = state;
@@ -119,5 +97,5 @@ at("document").addEventListener("drop", (event) => {
 });
 
 at("document").value = await (await fetch("sample.txt")).text();
-const engine = await connect();
+const engine = await connect("open", "rank");
 await attempt(open);

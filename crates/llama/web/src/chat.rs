@@ -1,0 +1,106 @@
+//! A chat with a model: what the caches have of it, and the answer in the making.
+
+use llama::{
+    ChatTemplate, Error, Generation, Input, Message, Progress, Result, Sampler, Sampling, Session,
+    TextStream, Tokenizer,
+};
+use web_time::{Duration, Instant};
+
+use crate::report::{self, Begun, Next, Options};
+
+/// Greedy tokens are made on the device and read together, as many as take so long: a read costs milliseconds in a
+/// browser, and text may come in small pieces.
+const PATIENCE: Duration = Duration::from_millis(60);
+
+/// The most tokens that are read together.
+const MAX_AHEAD: usize = 64;
+
+#[derive(Debug)]
+pub(crate) struct Chat {
+    session: Session,
+    tokenizer: Tokenizer,
+    template: Option<ChatTemplate>,
+    answer: Option<Answer>,
+}
+
+#[derive(Debug)]
+struct Answer {
+    generation: Generation,
+    stream: TextStream,
+    ahead: usize,
+}
+
+impl Chat {
+    pub(crate) fn new(session: Session, tokenizer: Tokenizer, template: Option<ChatTemplate>) -> Self {
+        Self { session, tokenizer, template, answer: None }
+    }
+
+    /// Makes a token and forgets it.
+    pub(crate) async fn warm_up(&mut self) -> Result<()> {
+        self.answer = None;
+        self.session.truncate(0, 0);
+        self.session.step(&[Input { sequence: 0, tokens: &[0] }])?.to_vec_async().await?;
+        if self.session.context() > 1 {
+            self.session.decode_greedy_async(0, &[0], 1).await?;
+        }
+        self.session.truncate(0, 0);
+        Ok(())
+    }
+
+    pub(crate) fn begin(&mut self, messages: Vec<report::Message>, options: &Options) -> Result<Begun> {
+        let messages: Vec<Message> =
+            messages.into_iter().map(|message| Message::new(message.role, message.content)).collect();
+        let (tokens, forgotten) = self.prompt(&messages, options.tokens)?;
+        let cached = self.answer.take().map_or(0, |answer| {
+            let had = answer.generation.tokens().iter().zip(&tokens).take_while(|(a, b)| a == b).count();
+            had.min(self.session.len(0))
+        });
+        // The last token has to be run again for what follows it.
+        self.session.truncate(0, cached.min(tokens.len().saturating_sub(1)));
+        let known = self.session.len(0);
+
+        let mut sampling = Sampling::default();
+        (sampling.temperature, sampling.seed) = (options.temperature, options.seed);
+        let generation = Generation::new(&self.session, Sampler::new(sampling), &tokens, options.tokens);
+        self.answer = Some(Answer { generation, stream: TextStream::default(), ahead: 1 });
+        Ok(Begun { prompt: tokens.len(), known, forgotten })
+    }
+
+    /// The tokens of the last messages that leave room for an answer, and how many there is no room for.
+    fn prompt(&self, messages: &[Message], answer: usize) -> Result<(Vec<u32>, usize)> {
+        let context = self.session.context();
+        let room = context - answer.min(context / 4);
+        let mut forgotten = 0;
+        loop {
+            let messages = messages.get(forgotten..).unwrap_or_default();
+            let text = match &self.template {
+                Some(template) => template.render(messages)?,
+                None => messages.iter().map(|message| message.content.as_str()).collect(),
+            };
+            let tokens = self.tokenizer.encode(&text, true)?;
+            if tokens.len() <= room {
+                return Ok((tokens, forgotten));
+            }
+            // A question goes with its answer: templates expect them in turns.
+            if messages.len() <= 2 {
+                return Err(Error::TooLong { tokens: tokens.len(), capacity: room });
+            }
+            forgotten += 2;
+        }
+    }
+
+    pub(crate) async fn next(&mut self) -> Result<Next> {
+        let Some(answer) = &mut self.answer else { return Ok(Next::default()) };
+        let start = Instant::now();
+        let progress = answer.generation.next(&mut self.session, &self.tokenizer, answer.ahead).await?;
+        let (tokens, ended) = match progress {
+            Progress::Prompt(read) => return Ok(Next { read: Some(read), ..Next::default() }),
+            Progress::Tokens(tokens) => (tokens, None),
+            Progress::Ended(tokens, ended) => (tokens, Some(format!("{ended:?}"))),
+        };
+        let each = start.elapsed().as_secs_f64() / tokens.len().max(1) as f64;
+        answer.ahead = ((PATIENCE.as_secs_f64() / each.max(1e-6)) as usize).clamp(1, MAX_AHEAD);
+        let text = tokens.iter().map(|&token| answer.stream.push(self.tokenizer.bytes(token))).collect();
+        Ok(Next { read: None, text, tokens: tokens.len(), ended })
+    }
+}

@@ -1,0 +1,74 @@
+//! The runtime behind the module.
+
+use std::sync::Arc;
+
+use backend_api::{BackendError, ComputeBackend, DType, DeviceInfo, Selection};
+use js_sys::{ArrayBuffer, WebAssembly};
+use llama::gguf::{Index, Source, Value};
+use llama::{ChatTemplate, Error, Model, Result, Session, SessionOptions, Tokenizer};
+use wasm_bindgen::JsCast;
+
+use crate::chat::Chat;
+use crate::report::{self, Device, Memory};
+
+#[derive(Debug)]
+pub(crate) struct Engine {
+    backend: Arc<dyn ComputeBackend>,
+    device: DeviceInfo,
+    reason: String,
+    chat: Option<Chat>,
+}
+
+impl Engine {
+    pub(crate) fn new(selection: Selection) -> Self {
+        let Selection { backend, device, reason } = selection;
+        Self { backend: Arc::from(backend), device, reason, chat: None }
+    }
+
+    pub(crate) fn device(&self) -> Device {
+        Device {
+            backend: self.backend.name().to_owned(),
+            name: self.device.name.clone(),
+            api: self.device.api.clone(),
+            kind: format!("{:?}", self.device.kind),
+            reason: self.reason.clone(),
+        }
+    }
+
+    pub(crate) fn memory(&self) -> Memory {
+        let memory: WebAssembly::Memory = wasm_bindgen::memory().unchecked_into();
+        let buffer: ArrayBuffer = memory.buffer().unchecked_into();
+        Memory { device: self.backend.memory_stats().in_use, module: buffer.byte_length() }
+    }
+
+    pub(crate) async fn load(
+        &mut self,
+        file: &impl Source,
+        context: usize,
+        progress: impl FnMut(u64, u64),
+    ) -> Result<report::Model> {
+        // There may not be room for both.
+        self.chat = None;
+        let index = Index::read(file).await?;
+        let tokenizer = Tokenizer::from_metadata(index.metadata())?;
+        let template = ChatTemplate::from_metadata(index.metadata(), &tokenizer)?;
+        let model = Model::load_from(&self.backend, file, &index, DType::F32, progress).await?;
+        let context = context.min(model.config().context_length);
+        let name = index.metadata().get("general.name").and_then(Value::text).unwrap_or_default();
+        let report = report::Model {
+            name: name.to_owned(),
+            architecture: model.config().architecture.name(),
+            parameters: index.parameters(),
+            bytes: index.bytes(),
+            context,
+            chats: template.is_some(),
+        };
+        let session = Session::new(&Arc::new(model), SessionOptions::new(context))?;
+        self.chat = Some(Chat::new(session, tokenizer, template));
+        Ok(report)
+    }
+
+    pub(crate) fn chat(&mut self) -> Result<&mut Chat> {
+        self.chat.as_mut().ok_or(Error::Backend(BackendError::NotInitialized { op: "load" }))
+    }
+}

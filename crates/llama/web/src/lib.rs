@@ -1,0 +1,98 @@
+//! llama as a module for pages: [`Engine`], from a script's calls to text that goes on. On other targets there is
+//! nothing here.
+#![cfg(target_family = "wasm")]
+#![allow(missing_docs, reason = "wasm-bindgen's own items")]
+
+mod blob;
+mod chat;
+mod engine;
+mod error;
+mod report;
+
+use backend_api::Registry;
+use js_sys::{Error, Function};
+use serde::Serialize;
+use wasm_bindgen::JsValue;
+use wasm_bindgen::prelude::wasm_bindgen;
+use web_sys::Blob;
+
+use error::thrown;
+
+#[wasm_bindgen(start)]
+fn start() {
+    console_error_panic_hook::set_once();
+}
+
+/// A device with a language model on it.
+///
+/// What fails throws an `Error` whose `name` is the kind of the backend's error, such as `"DeviceLost"`, or
+/// `"File"` where the model's file is to blame. After `"DeviceLost"` the engine is of no more use; open another.
+/// One call at a time: the next one may come when the promise of the last one is settled.
+#[wasm_bindgen]
+#[derive(Debug)]
+pub struct Engine(engine::Engine);
+
+#[wasm_bindgen]
+impl Engine {
+    /// Opens a backend: `"auto"`, `"webgpu"` or `"cpu"`.
+    pub async fn open(backend: String) -> Result<Self, Error> {
+        let mut registry = Registry::new();
+        backend_cpu::register(&mut registry);
+        backend_webgpu::register(&mut registry);
+        let selection = registry.select_async(&backend).await.map_err(|error| thrown(&error.into()))?;
+        Ok(Self(engine::Engine::new(selection)))
+    }
+
+    /// What was opened, as JSON: `backend`, `name`, `api`, `kind`, `reason`.
+    pub fn device(&self) -> Result<String, Error> {
+        json(&self.0.device())
+    }
+
+    /// Brings the model of a GGUF file to the device, a layer at a time, in place of the one before. At most
+    /// `context` tokens are remembered. `progress` is called with the bytes done and all. Returns the model as
+    /// JSON: `name`, `architecture`, `parameters`, `bytes`, `context`, `chats`.
+    pub async fn load(&mut self, file: Blob, context: usize, progress: Function) -> Result<String, Error> {
+        let told = |done: u64, all: u64| {
+            // What it throws is the script's affair.
+            _ = progress.call2(&JsValue::NULL, &JsValue::from(done as f64), &JsValue::from(all as f64));
+        };
+        let model = self.0.load(&blob::BlobSource(file), context, told).await;
+        json(&model.map_err(|error| thrown(&error))?)
+    }
+
+    /// Makes a token and forgets it, so that all kernels are compiled.
+    pub async fn warm_up(&mut self) -> Result<(), Error> {
+        self.0.chat().map_err(|error| thrown(&error))?.warm_up().await.map_err(|error| thrown(&error))
+    }
+
+    /// Begins an answer to `messages`, JSON of `[{ role, content }]`; `options` is JSON of `temperature`, `seed`
+    /// and `tokens`, the most of the answer. Returns JSON: `prompt` tokens, `known` of them from before, messages
+    /// `forgotten` for lack of room.
+    pub fn begin(&mut self, messages: String, options: String) -> Result<String, Error> {
+        let messages: Vec<report::Message> = parsed(&messages)?;
+        let options: report::Options = parsed(&options)?;
+        let chat = self.0.chat().map_err(|error| thrown(&error))?;
+        json(&chat.begin(messages, &options).map_err(|error| thrown(&error))?)
+    }
+
+    /// Goes on with the answer. Returns JSON: `read` tokens of the prompt, or `text` of so many `tokens`, and what
+    /// it `ended` by, which is null if it didn't.
+    #[wasm_bindgen(js_name = next)]
+    pub async fn advance(&mut self) -> Result<String, Error> {
+        let next = self.0.chat().map_err(|error| thrown(&error))?.next().await;
+        json(&next.map_err(|error| thrown(&error))?)
+    }
+
+    /// Bytes as JSON: `device` that the backend has allocated, `module` of the module's own memory.
+    pub fn memory(&self) -> Result<String, Error> {
+        json(&self.0.memory())
+    }
+}
+
+fn json(value: &impl Serialize) -> Result<String, Error> {
+    serde_json::to_string(value).map_err(|error| Error::new(&error.to_string()))
+}
+
+fn parsed<T: serde::de::DeserializeOwned>(json: &str) -> Result<T, Error> {
+    serde_json::from_str(json).map_err(|error| Error::new(&error.to_string()))
+}
