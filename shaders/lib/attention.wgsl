@@ -19,16 +19,16 @@ const LOWEST: f32 = -0x1.fffffep+127f;
 const LOG2_E: f32 = 1.4426950408889634;
 const LN_2: f32 = 0.6931471805599453;
 
-// Bits of `options`. From the eighth on, it has the number of pieces into which the keys are split, and in the
-// last eight the elements of a value's vector, less one.
+// Bits of `options`. From the eighth on, it has the number of pieces into which the keys are split, and in
+// the last eight the elements of a value's vector, less one.
 const CAUSAL: u32 = 1u;
 const HAS_MASK: u32 = 2u;
 const HAS_LENGTHS: u32 = 4u;
 const HAS_LSE: u32 = 8u;
 // Products are scaled, bounded and masked to be scores.
 const NATURAL: u32 = 16u;
-// Where positions don't count from the last key: the first query is at the first key, or the last query at the
-// last real key.
+// Where positions don't count from the last key: the first query is at the first key, or the last query at
+// the last real key.
 const TOP_LEFT: u32 = 32u;
 const BY_LENGTHS: u32 = 64u;
 

@@ -1,7 +1,6 @@
 // The rows v = input + residual of a normalisation, in vectors.
 //
-// INPUT and RESIDUAL say where these are: ABSENT, BOUND, or exactly the OUTPUT or the
-// SUM_OUTPUT.
+// INPUT and RESIDUAL say where these are: ABSENT, BOUND, or exactly the OUTPUT or the SUM_OUTPUT.
 //
 // needs: T, INPUT, RESIDUAL, the vec of a vector
 

@@ -37,10 +37,10 @@ pub struct HeadLayout {
     pub token: usize,
 }
 
-/// Numbers added to the scaled scores before the softmax, or with
-/// [`mask_dtype`](AttentionDesc::mask_dtype) u32 which keys are seen: row `(b, h, i)` starts `batch·b + head·h +
-/// query·i` elements after the handle's start and has `seq_kv` adjacent elements. A stride of 0 shares rows. A
-/// number of −∞, or a u32 of 0, hides a key.
+/// Numbers added to the scaled scores before the softmax, or with [`mask_dtype`](AttentionDesc::mask_dtype)
+/// u32 which keys are seen: row `(b, h, i)` starts `batch·b + head·h + query·i` elements after the handle's
+/// start and has `seq_kv` adjacent elements. A stride of 0 shares rows. A number of −∞, or a u32 of 0, hides
+/// a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AttentionMask {
     /// Handle of the memory, of [`mask_dtype`](AttentionDesc::mask_dtype).
@@ -76,10 +76,10 @@ impl AttentionAlignment {
 /// `O = softmax(cap(scale · Q·Kᵀ) + mask) · V` for each batch and head, where `cap(s) = c·tanh(s/c)` with a
 /// softcap c and s without.
 ///
-/// Query head `h` uses key and value head `h / (heads / kv_heads)`. A key is hidden where the mask is −∞ (or 0, if
-/// it is of u32), from the batch's key length on, with `causal` where `key > position`, and with a window where
-/// `position − key ≥ window`, the query's position being that of its [`AttentionAlignment`]. A query that sees
-/// no key gives zeros.
+/// Query head `h` uses key and value head `h / (heads / kv_heads)`. A key is hidden where the mask is −∞ (or
+/// 0, if it is of u32), from the batch's key length on, with `causal` where `key > position`, and with a
+/// window where `position − key ≥ window`, the query's position being that of its [`AttentionAlignment`]. A
+/// query that sees no key gives zeros.
 ///
 /// Sums are f32. Weights may be rounded to f16 before they are multiplied by values of f16, if the queries
 /// are f16 too.
@@ -146,8 +146,8 @@ pub struct AttentionDesc {
     pub alignment: AttentionAlignment,
     /// Added to the scores, or hides keys.
     pub mask: Option<AttentionMask>,
-    /// Element type of the mask: that of the queries, whose numbers are added, or u32, where 0 hides a key and
-    /// any other number doesn't, as [`compare`](crate::ComputeBackend::compare) leaves it.
+    /// Element type of the mask: that of the queries, whose numbers are added, or u32, where 0 hides a key
+    /// and any other number doesn't, as [`compare`](crate::ComputeBackend::compare) leaves it.
     pub mask_dtype: DType,
     /// Handle of `batch` numbers of u32: how many keys of each sequence are real. More than `seq_kv` means
     /// all.

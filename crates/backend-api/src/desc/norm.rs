@@ -115,9 +115,9 @@ impl SoftmaxDesc {
 /// `output = (x − mean(x)) / √(var(x) + eps) · weight + bias` for each row, `x = input + residual`; the
 /// variance is the biased one. The output may be exactly the input or the residual.
 ///
-/// Rows, their sum and statistics are f32 inside, whatever their type in memory. With a handle for the sum, x
-/// is written too, rounded to the rows' type: what a pre-norm transformer adds its next block's result to. Its
-/// memory may be exactly the input's or the residual's, not the output's.
+/// Rows, their sum and statistics are f32 inside, whatever their type in memory. With a handle for the sum,
+/// x is written too, rounded to the rows' type: what a pre-norm transformer adds its next block's result to.
+/// Its memory may be exactly the input's or the residual's, not the output's.
 ///
 /// One step of such a transformer, whose residual stream `x` is updated in place:
 ///

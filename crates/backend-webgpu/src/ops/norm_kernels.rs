@@ -74,8 +74,8 @@ params! {
     }
 }
 
-/// Where a kernel finds an operand of the output's shape, as shaders/lib/norm_row.wgsl numbers it: nowhere, in
-/// a binding of its own, or in the memory that the output or the sum is written to.
+/// Where a kernel finds an operand of the output's shape, as shaders/lib/norm_row.wgsl numbers it: nowhere,
+/// in a binding of its own, or in the memory that the output or the sum is written to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
     Absent = 0,

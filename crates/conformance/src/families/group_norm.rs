@@ -1,4 +1,5 @@
-//! `group_norm`: channels and groups of every size, with and without weight and bias, of either type, in place.
+//! `group_norm`: channels and groups of every size, with and without weight and bias, of either type, in
+//! place.
 
 use backend_api::DType;
 use backend_api::desc::{ChannelShape, GroupNormDesc};

@@ -1,5 +1,5 @@
-//! `layer_norm` and `rms_norm`: with and without weight, bias, residual and sum, in place on either input, with
-//! weights of either type.
+//! `layer_norm` and `rms_norm`: with and without weight, bias, residual and sum, in place on either input,
+//! with weights of either type.
 
 use backend_api::DType;
 use backend_api::desc::{LayerNormDesc, RmsNormDesc};
