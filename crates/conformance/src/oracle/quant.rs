@@ -176,11 +176,8 @@ pub(crate) fn product_bound(
     half_weights: bool,
 ) -> f64 {
     let flushed = (k + 3) as f64 * MIN_NORMAL_F32 * alpha.abs();
-    let rounding = if half_weights {
-        alpha.abs() * (HALF_F16 * magnitude + SUBNORMAL_F16 * input)
-    } else {
-        0.0
-    };
+    let rounding =
+        if half_weights { alpha.abs() * (HALF_F16 * magnitude + SUBNORMAL_F16 * input) } else { 0.0 };
     gamma(k + 8) * alpha.abs() * magnitude + gamma(3) * bias.abs() + flushed + rounding
 }
 

@@ -31,9 +31,8 @@ pub(super) fn attention(desc: &AttentionDesc, memory: &Bytes) -> Vec<Expected> {
         let kv_head = h / (heads / kv_heads);
         let keys = lengths.get(b).map_or(seq_kv, |&length| seq_kv.min(length as usize));
         let mask_at = |j: usize| {
-            let row = desc.mask.map(|mask| {
-                b * mask.batch_stride + h * mask.head_stride + i * mask.query_stride
-            });
+            let row =
+                desc.mask.map(|mask| b * mask.batch_stride + h * mask.head_stride + i * mask.query_stride);
             row.map_or(0.0, |row| mask[row + j])
         };
         let seen: Vec<Seen<'_>> = desc

@@ -1,10 +1,10 @@
 //! Slices of tensors: softmax, normalisations, sums, reductions, pooling.
 
+use backend_api::BackendResult;
 use backend_api::desc::{
     BatchNormDesc, CumSumDesc, GroupNormDesc, LayerNormDesc, NormBackwardDesc, NormBackwardWeightDesc,
     PoolBackwardDesc, PoolDesc, ReduceDesc, RmsNormDesc, SoftmaxBackwardDesc, SoftmaxDesc,
 };
-use backend_api::BackendResult;
 
 use super::{Bytes, Expected, walk};
 use crate::oracle;
