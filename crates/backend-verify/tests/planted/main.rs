@@ -41,9 +41,9 @@ const CALLS: [(&str, Call); 10] = [
 
 fn main() {
     let arguments = Arguments::from_args();
-    let found = CALLS.iter().map(|&(name, call)| {
-        Trial::test(format!("element_of_{name}"), move || element_is_named(name, call))
-    });
+    let found = CALLS
+        .iter()
+        .map(|&(name, call)| Trial::test(format!("element_of_{name}"), move || element_is_named(name, call)));
     let others: [(&str, fn() -> Result<(), Failed>); 7] = [
         ("agreement", cases_agree),
         ("a_refusal_of_one", refusals_of_one_are_told),
