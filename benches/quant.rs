@@ -4,9 +4,9 @@
 //! `cargo bench --bench quant`; `COMPUTE_BACKEND=webgpu:0` chooses a device. Of products, the bytes are those
 //! of the quantised matrix: with few rows, reading it is what takes the time.
 
-use backend_api::{DType, Gate};
 use backend_api::desc::{DequantizeDesc, Matrix, QuantGatherDesc, QuantMatmulDesc, QuantMatrix, RowNorm};
 use backend_api::quant::QuantFormat;
+use backend_api::{DType, Gate};
 use benches::Subject;
 use benches::rows::Bench;
 
@@ -43,7 +43,12 @@ fn gated(bench: &mut Bench, format: QuantFormat, dtype: DType, [m, n, k]: [usize
     let plain = QuantMatmulDesc::new(m, a, b, wide);
     let gated = QuantMatmulDesc::new(m, a, b, c).with_gate(Gate::Swiglu);
     let words = format.bytes(2 * n, k).expect("whole blocks") / dtype.size();
-    let ways = [("plain", plain), ("norm", plain.with_norm(norm)), ("gate", gated), ("norm_gate", gated.with_norm(norm))];
+    let ways = [
+        ("plain", plain),
+        ("norm", plain.with_norm(norm)),
+        ("gate", gated),
+        ("norm_gate", gated.with_norm(norm)),
+    ];
     for (way, desc) in ways {
         let name = format!("{}_{way}_{m}x{}x{k}", format.name(), 2 * n);
         bench.measure("quant_matmul", &name, dtype, words, |backend| backend.quant_matmul(&desc));

@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use backend_api::desc::{CumSumDesc, SoftmaxDesc, TopKDesc};
 use backend_api::owned::Buffer;
-use backend_api::{BackendResult, BackendTranspose::NoTrans, ComputeBackend, DType, ErrorKind, MemoryStats, ReduceOp};
+use backend_api::{
+    BackendResult, BackendTranspose::NoTrans, ComputeBackend, DType, ErrorKind, MemoryStats, ReduceOp,
+};
 use backend_webgpu::WebGpuBackend;
 use suites::{BackendUnderTest, Sample};
 

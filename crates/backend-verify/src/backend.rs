@@ -170,7 +170,9 @@ impl ComputeBackend for VerifyBackend {
         let mut mirror = self.mirror.lock();
         self.first.free(ptr)?;
         match mirror.twins.remove(&ptr) {
-            Some(twin) => self.agree("free", || format!("{ptr:#x}"), Ok(()), self.second.free(twin.ptr)).map(drop),
+            Some(twin) => {
+                self.agree("free", || format!("{ptr:#x}"), Ok(()), self.second.free(twin.ptr)).map(drop)
+            }
             None => Ok(()),
         }
     }

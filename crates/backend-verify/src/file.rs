@@ -23,7 +23,9 @@ pub(crate) struct Memory<'a> {
 
 /// Writes the operands of a call, if that is asked for, and notes where. What prevents it is noted too.
 pub(crate) fn write(op: &str, operands: &[Operand], memory: &Memory<'_>, found: &mut Disagreement) {
-    let Some(directory) = std::env::var_os(DIRECTORY_VARIABLE).filter(|name| !name.is_empty()) else { return };
+    let Some(directory) = std::env::var_os(DIRECTORY_VARIABLE).filter(|name| !name.is_empty()) else {
+        return;
+    };
     static NUMBER: AtomicUsize = AtomicUsize::new(0);
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
     let path = PathBuf::from(directory).join(format!("{}-{number:04}-{op}.safetensors", std::process::id()));
@@ -31,7 +33,9 @@ pub(crate) fn write(op: &str, operands: &[Operand], memory: &Memory<'_>, found: 
         Ok(()) => found.file = Some(path),
         Err(error) => {
             tracing::warn!(%error, path = %path.display(), "the operands could not be written");
-            found.call.push_str(&format!(" (its operands could not be written to {}: {error})", path.display()));
+            found
+                .call
+                .push_str(&format!(" (its operands could not be written to {}: {error})", path.display()));
         }
     }
 }
@@ -59,9 +63,9 @@ fn try_write(
             add("second", memory.after[1])?;
         }
     }
-    let views = tensors.iter().map(|(name, bytes)| {
-        Ok((name.as_str(), TensorView::new(Dtype::U8, vec![bytes.len()], bytes)?))
-    });
+    let views = tensors
+        .iter()
+        .map(|(name, bytes)| Ok((name.as_str(), TensorView::new(Dtype::U8, vec![bytes.len()], bytes)?)));
     let views = views.collect::<Result<Vec<_>, safetensors::SafeTensorError>>()?;
     let metadata = HashMap::from([
         ("op".to_owned(), op.to_owned()),

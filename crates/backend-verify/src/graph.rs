@@ -173,13 +173,14 @@ impl VerifyBackend {
             self.first.copy_htod(ptr, before.get(ptr))?;
         }
         mirror.is_out_of_step = false;
-        let stepped = calls.replay(&Stepper { verify: self, mirror: Mutex::new(mirror), held }).and_then(|()| {
-            let stepped = Mirror::read(&*self.first, written, |ptr| ptr)?;
-            written.keys().try_for_each(|&ptr| {
-                let call = || format!("the graph {graph:#x}, beside its calls one by one");
-                self.compare_reads("replay", call, [replayed.get(ptr), stepped.get(ptr)])
-            })
-        });
+        let stepped =
+            calls.replay(&Stepper { verify: self, mirror: Mutex::new(mirror), held }).and_then(|()| {
+                let stepped = Mirror::read(&*self.first, written, |ptr| ptr)?;
+                written.keys().try_for_each(|&ptr| {
+                    let call = || format!("the graph {graph:#x}, beside its calls one by one");
+                    self.compare_reads("replay", call, [replayed.get(ptr), stepped.get(ptr)])
+                })
+            });
         if stepped.is_err() {
             for &ptr in written.keys() {
                 self.first.copy_htod(ptr, replayed.get(ptr))?;

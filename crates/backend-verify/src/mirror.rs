@@ -41,10 +41,7 @@ impl Mirror {
     }
 
     /// How many bytes from each handle's start on the operands reach, of those that pass the checks of memory.
-    pub(crate) fn extents<'a>(
-        &self,
-        operands: impl Iterator<Item = &'a Operand>,
-    ) -> HashMap<u64, usize> {
+    pub(crate) fn extents<'a>(&self, operands: impl Iterator<Item = &'a Operand>) -> HashMap<u64, usize> {
         let mut extents = HashMap::new();
         for operand in operands.filter(|operand| operand.bytes > 0) {
             let end = operand.offset.saturating_add(operand.bytes);

@@ -1,7 +1,9 @@
 //! One call on both backends, and what comes of it.
 
 use backend_api::support::Access;
-use backend_api::{BackendError, BackendResult, Command, ComputeBackend, Difference, Disagreement, ErrorKind};
+use backend_api::{
+    BackendError, BackendResult, Command, ComputeBackend, Difference, Disagreement, ErrorKind,
+};
 use conformance::reference::{Bytes, compare};
 
 use crate::VerifyBackend;
@@ -64,7 +66,12 @@ impl VerifyBackend {
     }
 
     /// Runs an operation on both and compares its outputs; handles are the first backend's.
-    pub(crate) fn step(&self, mirror: &mut Mirror, op: &'static str, command: Command<'_>) -> BackendResult<()> {
+    pub(crate) fn step(
+        &self,
+        mirror: &mut Mirror,
+        op: &'static str,
+        command: Command<'_>,
+    ) -> BackendResult<()> {
         self.fall_in(mirror)?;
         let operands = command.operands(op).unwrap_or_default();
         let extents = mirror.extents(operands.iter());
@@ -139,7 +146,8 @@ impl VerifyBackend {
         let differs = |(a, b): &(&u8, &u8)| a != b;
         let Some(index) = first.iter().zip(second).position(|pair| differs(&pair)) else { return Ok(()) };
         let wrong = first.iter().zip(second).filter(differs).count();
-        let byte = |bytes: &[u8]| bytes.get(index).map_or_else(String::new, |byte| format!("byte 0x{byte:02x}"));
+        let byte =
+            |bytes: &[u8]| bytes.get(index).map_or_else(String::new, |byte| format!("byte 0x{byte:02x}"));
         let about = Difference::Elements {
             arg: "src",
             wrong,

@@ -192,7 +192,8 @@ impl Epilogue<'_> {
             let (rows, columns) = (&ranges[0], &ranges[1]);
             let mut line = vec![0.0; columns.len()];
             for i in rows.clone() {
-                let product = |j: usize| alpha * transposed[j * m + i] + self.bias.map_or(0.0, |bias| bias[j]);
+                let product =
+                    |j: usize| alpha * transposed[j * m + i] + self.bias.map_or(0.0, |bias| bias[j]);
                 for (x, j) in line.iter_mut().zip(columns.clone()) {
                     *x = product(j);
                 }

@@ -244,6 +244,10 @@ impl Pool {
 
     /// Notes that a buffer is dropped by the pool.
     fn release(&self, state: &mut State, storage: &Arc<Storage>) {
+        // Nothing keeps a buffer that no batch has used.
+        if storage.last_use() == 0 {
+            return;
+        }
         self.has_dropped.store(true, Ordering::Release);
         // In a browser nothing can wait for a batch, so nothing is gained by counting.
         if !cfg!(target_family = "wasm") {

@@ -132,7 +132,8 @@ impl Product {
         let is_whole = self.data == Data::Integers;
         let exact = is_whole && !self.norm && self.gate.is_none();
         let rows = if self.gate.is_some() { 2 * n } else { n };
-        let weights = Weights::random(rng, format, rows, k, if is_whole { Scales::One } else { Scales::Usual });
+        let weights =
+            Weights::random(rng, format, rows, k, if is_whole { Scales::One } else { Scales::Usual });
         let single = (1, None);
         let a =
             Stored::new((m, k), false, self.ld_extra, single, |count| self.data.values(rng, a_type, count));

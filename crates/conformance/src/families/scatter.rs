@@ -133,8 +133,10 @@ fn typed(
         let is_product = op == ScatterOp::Mul && dtype.is_float();
         let vanish = |(before, list): (&f64, &Vec<f64>)| vanishes(*before, list);
         assert!(!is_product || !table.iter().zip(&lists).any(vanish), "factors whose products vanish");
-        let wants =
-            lists.iter().enumerate().filter_map(|(at, list)| Some((at, scattered(op, dtype, table[at], list)?)));
+        let wants = lists
+            .iter()
+            .enumerate()
+            .filter_map(|(at, list)| Some((at, scattered(op, dtype, table[at], list)?)));
         let places = wants.collect();
         let mut trial = Trial::new();
         trial.scattered("table", dtype, table, places);

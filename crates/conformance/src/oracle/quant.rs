@@ -194,8 +194,7 @@ impl Sum {
     pub(crate) fn finish(self, k: usize, alpha: f64, bias: f64, half_weights: bool) -> (f64, f64) {
         let Self { sum, magnitude, input, moved } = self;
         let flushed = (k + 3) as f64 * MIN_NORMAL_F32;
-        let rounding =
-            if half_weights { HALF_F16 * magnitude + SUBNORMAL_F16 * input } else { 0.0 };
+        let rounding = if half_weights { HALF_F16 * magnitude + SUBNORMAL_F16 * input } else { 0.0 };
         let products = alpha.abs() * (gamma(k + 8) * magnitude + flushed + rounding + moved);
         (alpha * sum + bias, products + gamma(3) * bias.abs())
     }

@@ -38,9 +38,8 @@ pub(super) fn attention(desc: &AttentionDesc, memory: &Bytes) -> Vec<Expected> {
         let kv_head = h / (heads / kv_heads);
         let keys = lengths.get(b).map_or(seq_kv, |&length| seq_kv.min(length as usize));
         let mask_at = |j: usize| {
-            let row = desc.mask.map(|mask| {
-                b * mask.batch_stride + h * mask.head_stride + i * mask.query_stride
-            });
+            let row =
+                desc.mask.map(|mask| b * mask.batch_stride + h * mask.head_stride + i * mask.query_stride);
             row.map_or(0.0, |row| added(mask[row + j]))
         };
         let seen: Vec<Seen<'_>> = desc
@@ -53,7 +52,9 @@ pub(super) fn attention(desc: &AttentionDesc, memory: &Bytes) -> Vec<Expected> {
             .collect();
         let query = &q[start(q_at, [b, h, i])..][..d];
         let first = start(o_at, [b, h, i]);
-        wants.extend(attend(query, &seen, v_dim, with).into_iter().enumerate().map(|(at, want)| (first + at, want)));
+        wants.extend(
+            attend(query, &seen, v_dim, with).into_iter().enumerate().map(|(at, want)| (first + at, want)),
+        );
         if desc.lse.is_some() {
             sums.push(log_sum(query, &seen, with));
         }

@@ -77,7 +77,12 @@ impl Expected {
     /// An output whose bits are known, unless the element type changes on the way: then NaN is any NaN, and a
     /// subnormal number may be zero.
     const fn moved(ptr: u64, dtype: DType, from: DType) -> Self {
-        Self { ptr, dtype, moved: dtype.size() == from.size() && dtype.is_float() == from.is_float(), wants: Vec::new() }
+        Self {
+            ptr,
+            dtype,
+            moved: dtype.size() == from.size() && dtype.is_float() == from.is_float(),
+            wants: Vec::new(),
+        }
     }
 
     /// An output of exact numbers.

@@ -1,10 +1,10 @@
 //! Slices of tensors: softmax, normalisations, sums, reductions, pooling.
 
+use backend_api::BackendResult;
 use backend_api::desc::{
     BatchNormDesc, CumSumDesc, GroupNormDesc, LayerNormDesc, NormBackwardDesc, NormBackwardWeightDesc,
     PoolBackwardDesc, PoolDesc, ReduceDesc, RmsNormDesc, SoftmaxBackwardDesc, SoftmaxDesc,
 };
-use backend_api::BackendResult;
 
 use super::{Bytes, Expected, walk};
 use crate::oracle;
@@ -65,7 +65,8 @@ pub(super) fn layer_norm(desc: &LayerNormDesc, memory: &Bytes) -> Vec<Expected> 
 
 pub(super) fn rms_norm(desc: &RmsNormDesc, memory: &Bytes) -> Vec<Expected> {
     let RmsNormDesc { rows, columns, dtype, weight_dtype, eps, .. } = *desc;
-    let (weight, residual) = (memory.optional(desc.weight, weight_dtype), memory.optional(desc.residual, dtype));
+    let (weight, residual) =
+        (memory.optional(desc.weight, weight_dtype), memory.optional(desc.residual, dtype));
     let input = memory.numbers(desc.input, dtype);
     let of = |at: usize| {
         let (input, residual) = (row(&input, at, columns), row(&residual, at, columns));

@@ -5,7 +5,12 @@ use super::{Bytes, compare};
 use crate::element::encode;
 
 /// The element that two results of one call differ in.
-fn differing(command: &Command<'_>, inputs: &[(u64, &[f64])], output: u64, results: [&[f64]; 2]) -> Option<usize> {
+fn differing(
+    command: &Command<'_>,
+    inputs: &[(u64, &[f64])],
+    output: u64,
+    results: [&[f64]; 2],
+) -> Option<usize> {
     let mut before = Bytes::default();
     for &(ptr, numbers) in inputs {
         before.insert(ptr, encode(DType::F32, numbers));
@@ -49,7 +54,8 @@ fn of_products_a_missing_term_is_a_difference() {
 fn the_worst_of_several_is_told() {
     let softmax = SoftmaxDesc::rows(DType::F32, 1, 2, 1, 4);
     let quarter = [0.25; 4];
-    let found = differing(&Command::Softmax(&softmax), &[(1, &[1.0; 4])], 2, [&quarter, &[0.25, 0.26, 0.5, 0.25]]);
+    let found =
+        differing(&Command::Softmax(&softmax), &[(1, &[1.0; 4])], 2, [&quarter, &[0.25, 0.26, 0.5, 0.25]]);
     assert_eq!(found, Some(2));
 }
 

@@ -187,8 +187,7 @@ pub(super) fn variants() -> Vec<Variant> {
         for (format, vectors) in KINDS.into_iter().flat_map(|format| [(format, false), (format, true)]) {
             let turn = variants.len();
             let (dtypes, activation) = (DTYPES[turn / 2 % 4], Activation::ALL[turn % Activation::ALL.len()]);
-            let signature =
-                Signature { format, dtypes, activation, vectors, normed: false, gated: false };
+            let signature = Signature { format, dtypes, activation, vectors, normed: false, gated: false };
             variants.push(kernel.variant(&signature));
         }
     }

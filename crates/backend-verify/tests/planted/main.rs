@@ -1,20 +1,21 @@
-//! Errors that must be found, and told as they are.
+//! Errors that are planted in the CPU's operations must be found, and told as they are.
+
+mod planted;
 
 use std::path::Path;
 
-use backend_api::desc::{
-    CumSumDesc, GatherDesc, IndexShape, LayerNormDesc, SoftmaxDesc, TopKDesc,
-};
+use backend_api::desc::{CumSumDesc, GatherDesc, IndexShape, LayerNormDesc, SoftmaxDesc, TopKDesc};
 use backend_api::owned::Buffer;
 use backend_api::{
     BackendError, BackendResult, BackendTranspose::NoTrans, BinaryOp, ComputeBackend, DType, Difference,
-    Disagreement, ErrorKind, ReduceOp, UnaryOp,
+    Disagreement, ErrorKind, ReduceOp, Registry, UnaryOp,
 };
 use backend_cpu::CpuBackend;
 use backend_verify::{DIRECTORY_VARIABLE, VerifyBackend};
-use libtest_mimic::{Failed, Trial};
+use conformance::cases;
+use libtest_mimic::{Arguments, Failed, Trial};
 
-use super::planted::{Plant, Planted};
+use planted::{Plant, Planted};
 
 type Call = fn(&dyn ComputeBackend, [u64; 3]) -> BackendResult<()>;
 
@@ -38,11 +39,13 @@ const CALLS: [(&str, Call); 10] = [
     }),
 ];
 
-pub(crate) fn trials() -> Vec<Trial> {
-    let found = CALLS.iter().map(|&(name, call)| {
-        Trial::test(format!("verify/planted/{name}"), move || element_is_named(name, call))
-    });
-    let others: [(&str, fn() -> Result<(), Failed>); 6] = [
+fn main() {
+    let arguments = Arguments::from_args();
+    let found = CALLS
+        .iter()
+        .map(|&(name, call)| Trial::test(format!("element_of_{name}"), move || element_is_named(name, call)));
+    let others: [(&str, fn() -> Result<(), Failed>); 7] = [
+        ("agreement", cases_agree),
         ("a_refusal_of_one", refusals_of_one_are_told),
         ("in_a_replay", found_in_a_replay),
         ("with_a_file", with_a_file),
@@ -50,7 +53,27 @@ pub(crate) fn trials() -> Vec<Trial> {
         ("bad_arguments", bad_arguments_are_errors_of_both),
         ("handles", handles_are_accounted_for),
     ];
-    found.chain(others.map(|(name, run)| Trial::test(format!("verify/{name}"), run))).collect()
+    let trials = found.chain(others.map(|(name, run)| Trial::test(name, run))).collect();
+    libtest_mimic::run(&arguments, trials).exit();
+}
+
+fn registry() -> Registry {
+    let mut registry = Registry::new();
+    backend_cpu::register(&mut registry);
+    backend_verify::register(&mut registry);
+    registry
+}
+
+/// A backend agrees with itself in every 50th case of the conformance suite, as it is and replayed.
+fn cases_agree() -> Result<(), Failed> {
+    let backend = registry().create("verify:cpu,cpu").map_err(told)?;
+    let sample = cases().into_iter().filter(|case| case.is_one_call()).step_by(50);
+    let mut failures = Vec::new();
+    for case in sample {
+        let outcomes = [case.run(&*backend), case.run_replayed(&*backend)];
+        failures.extend(outcomes.into_iter().filter_map(|outcome| Some(outcome.err()?.to_string())));
+    }
+    if failures.is_empty() { Ok(()) } else { Err(failures.join("\n").into()) }
 }
 
 /// The error of a number that is off by a thousandth.
@@ -162,7 +185,7 @@ fn with_a_file() -> Result<(), Failed> {
         let directory = std::env::temp_dir().join(format!("verify-{}", std::process::id()));
         std::fs::create_dir_all(&directory)?;
         let output = std::process::Command::new(std::env::current_exe()?)
-            .args(["--exact", "verify/with_a_file"])
+            .args(["--exact", "with_a_file"])
             .env(DIRECTORY_VARIABLE, &directory)
             .output()?;
         let files = std::fs::read_dir(&directory)?.count();
@@ -231,7 +254,7 @@ fn bad_arguments_are_errors_of_both() -> Result<(), Failed> {
 }
 
 fn handles_are_accounted_for() -> Result<(), Failed> {
-    let backend = super::verifying().create("verify:cpu,cpu").map_err(told)?;
+    let backend = registry().create("verify:cpu,cpu").map_err(told)?;
     let backend: std::sync::Arc<dyn ComputeBackend> = std::sync::Arc::from(backend);
     let Some(verify) = backend.downcast_ref::<VerifyBackend>() else { return Err("another backend".into()) };
     let buffer = Buffer::from_slice(&backend, &[1u8; 7]).map_err(told)?;
