@@ -57,9 +57,11 @@ pub(crate) fn from_wgpu(tested: &BackendUnderTest) -> Result<(), String> {
     }
 }
 
+type Lower = fn(&mut wgpu::Limits);
+
 /// Devices with limits below what kernels need, which the driver would refuse when they run.
 pub(crate) fn from_wgpu_with_low_limits(tested: &BackendUnderTest) -> Result<(), String> {
-    let lowered: [(&str, fn(&mut wgpu::Limits)); 4] = [
+    let lowered: [(&str, Lower); 4] = [
         ("workgroups_per_dimension", |limits| limits.max_compute_workgroups_per_dimension = 100),
         ("invocations_per_workgroup", |limits| limits.max_compute_invocations_per_workgroup = 128),
         ("workgroup_storage_size", |limits| limits.max_compute_workgroup_storage_size = 8192),
