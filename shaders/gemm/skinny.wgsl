@@ -68,9 +68,11 @@ struct Tile {
   end: u32,
   // Which of the lanes that share a sum it is.
   lane: u32,
-  // Where B begins for an invocation, how many columns follow its first one, and B's last vector.
+  // Where B begins for an invocation, how many columns follow its first one, and the first and
+  // the last vector of the batch's B.
   first: u32,
   following: u32,
+  begin: u32,
   last: u32,
 }
 
@@ -91,6 +93,7 @@ fn tile_of(place: vec3<u32>, end: u32, lane: u32, group: u32) -> Tile {
     lane,
     first,
     params.n - 1u - column_b,
+    base / WIDTH,
     size / WIDTH - 1u,
   );
 }
@@ -108,6 +111,11 @@ fn place_b(tile: Tile, at: u32, u: u32, j: u32) -> u32 {
 // The vector there, or something of B beyond its last row.
 fn fetch_b(tile: Tile, at: u32, u: u32, j: u32) -> V {
   return b[min(place_b(tile, at, u, j), tile.last)];
+}
+
+// The vector there, or something of B before its first row.
+fn fetch_first_b(tile: Tile, at: u32, u: u32, j: u32) -> V {
+  return b[clamp(place_b(tile, at, u, j), tile.begin, tile.last)];
 }
 
 // From a vector of B to the one that is `k` further along k.
@@ -263,7 +271,7 @@ fn main(
   for (var u = 0u; u < AHEAD; u++) {
     for (var j = 0u; j < PART; j++) {
       let k = (u * THREADS_PER_OUTPUT + tile.lane) * DEPTH + (1u - TRANS_B) * (j % 4u);
-      next_b[u * PART + j] = select(V(), fetch_b(tile, at, u, j), k >= pad);
+      next_b[u * PART + j] = select(V(), fetch_first_b(tile, at, u, j), k >= pad);
     }
   }
   if TURNS == 0u {

@@ -92,6 +92,21 @@ impl Window {
         Self { offset, ..self.clone() }
     }
 
+    /// The window for a kernel that reads vectors of 16 bytes, of whose first and last one only a part may be the
+    /// operand's; the buffer has the rest. Where accesses are counted, that rest counts as the operand's.
+    #[cfg(feature = "count-out-of-bounds")]
+    pub(crate) fn by_vectors(mut self) -> Self {
+        let std::ops::Range { start, end } = self.operand;
+        self.operand = start / 16 * 16..end.next_multiple_of(16).min(self.size);
+        self
+    }
+
+    /// The window for a kernel that reads vectors, whose accesses aren't counted.
+    #[cfg(not(feature = "count-out-of-bounds"))]
+    pub(crate) fn by_vectors(self) -> Self {
+        self
+    }
+
     /// Whether both are in one buffer, which can't be read and written in one dispatch.
     pub(crate) fn shares_buffer(&self, other: &Self) -> bool {
         self.block.id() == other.block.id()

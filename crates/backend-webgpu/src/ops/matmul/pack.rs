@@ -265,7 +265,9 @@ fn launch(ctx: &OpContext, op: &'static str, first: &Copy, second: Option<&Copy>
     let (a, b) = (&first.source, second.map_or(&first.source, |second| &second.source));
     let whole = first.whole && second.is_none_or(|second| second.whole);
     let grid = linear_grid(op, workgroups)?;
-    ctx.launch(op, &variant(first.dtype, whole), &[a, b, a, b], &scratch, &params, grid)?;
+    let [a_vectors, b_vectors] = [a, b].map(|source| source.clone().by_vectors());
+    let reads = [&a_vectors, &b_vectors, a, b];
+    ctx.launch(op, &variant(first.dtype, whole), &reads, &scratch, &params, grid)?;
     Ok(scratch)
 }
 
