@@ -39,12 +39,14 @@ const CALLS: [(&str, Call); 10] = [
     }),
 ];
 
+type Check = fn() -> Result<(), Failed>;
+
 fn main() {
     let arguments = Arguments::from_args();
     let found = CALLS
         .iter()
         .map(|&(name, call)| Trial::test(format!("element_of_{name}"), move || element_is_named(name, call)));
-    let others: [(&str, fn() -> Result<(), Failed>); 7] = [
+    let others: [(&str, Check); 7] = [
         ("agreement", cases_agree),
         ("a_refusal_of_one", refusals_of_one_are_told),
         ("in_a_replay", found_in_a_replay),
