@@ -161,3 +161,16 @@ fn a_list_that_no_host_has_room_for_is_an_error() {
     let pad = node("Pad", &[("mode", Attribute::Text("edge".to_owned()))]);
     assert!(run(&pad, &[floats(&[1], &[7.0]), ints(Kind::I64, &[i64::MIN, i64::MAX])]).is_err());
 }
+
+#[test]
+fn powers_of_integers_are_exact_however_many() {
+    let pow = |kind, base, exponent| {
+        let y = run(&node("Pow", &[]), &[ints(kind, &[base; MANY]), ints(Kind::I32, &[exponent])]);
+        y.unwrap().ints().unwrap()
+    };
+    assert_eq!(pow(Kind::I32, 12345, 2), [152_399_025; MANY]);
+    assert_eq!(pow(Kind::I32, (1 << 24) + 1, 1), [(1 << 24) + 1; MANY]);
+    assert_eq!(pow(Kind::U32, 65535, 2), [4_294_836_225; MANY]);
+    assert_eq!(pow(Kind::I32, 2, -1), [0; MANY]);
+    assert_eq!(pow(Kind::I32, -1, -3), [-1; MANY]);
+}
