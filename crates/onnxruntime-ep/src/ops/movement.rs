@@ -79,6 +79,11 @@ pub(super) fn permute(call: &Call<'_>, x: &Tensor, axes: &[usize]) -> Result<Ten
     strided(call, x, x.offset(), &shape, &strides.collect::<Result<Vec<_>>>()?)
 }
 
+/// A packed tensor's elements in memory of their own, on the device.
+pub(super) fn copied(call: &Call<'_>, x: &Tensor) -> Result<Tensor> {
+    call.device().strided(x, 0, &[x.count()], &[1])?.reshaped(x.shape.clone())
+}
+
 fn transpose(call: &Call<'_>) -> Result<Vec<Tensor>> {
     let x = call.input(0)?;
     let axes = match call.node.ints("perm") {

@@ -174,3 +174,15 @@ fn powers_of_integers_are_exact_however_many() {
     assert_eq!(pow(Kind::I32, 2, -1), [0; MANY]);
     assert_eq!(pow(Kind::I32, -1, -3), [-1; MANY]);
 }
+
+#[test]
+fn conversions_between_signed_and_unsigned_keep_the_bits() {
+    let cases = [(Kind::I32, -1, 12, u32::MAX.into()), (Kind::U32, u32::MAX.into(), 6, -1)];
+    for (from, number, to, expected) in cases {
+        for count in [1, MANY] {
+            let cast = node("Cast", &[("to", Attribute::Int(to))]);
+            let y = run(&cast, &[ints(from, &vec![number; count])]).unwrap();
+            assert_eq!(y.ints().unwrap(), vec![expected; count]);
+        }
+    }
+}
