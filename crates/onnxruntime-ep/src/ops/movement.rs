@@ -125,6 +125,10 @@ fn slice(call: &Call<'_>) -> Result<Vec<Tensor>> {
     let ends = call.ints_or(2, "ends")?.ok_or_else(missing)?;
     let axes = call.ints_or(3, "axes")?.unwrap_or_else(|| (0..starts.len() as i64).collect());
     let steps = call.ints(4)?.unwrap_or_else(|| vec![1; starts.len()]);
+    let lengths = [starts.len(), ends.len(), axes.len(), steps.len()];
+    if lengths.iter().any(|&length| length != starts.len()) {
+        return Err(Error::invalid(format!("lists of {lengths:?} starts, ends, axes and steps")));
+    }
     let mut shape = x.shape.clone();
     let mut strides = signed_strides(x);
     let mut offset = x.offset();
@@ -138,11 +142,12 @@ fn slice(call: &Call<'_>) -> Result<Vec<Tensor>> {
                 let (start, end) = (counted(start).clamp(0, length), counted(end).clamp(0, length));
                 (start, (end - start).max(0).div_euclid(step) + i64::from((end - start).max(0) % step != 0))
             }
+            _ if length == 0 => (0, 0),
+            // Unlike NumPy's, a start before the first element is the first element; only an end can lie before.
             _ => {
-                let (start, end) = (counted(start).clamp(-1, length - 1), counted(end).clamp(-1, length - 1));
-                let (reach, step) = ((start - end).max(0), step.unsigned_abs() as i64);
-                let step = step.max(1);
-                (start.max(0), reach / step + i64::from(reach % step != 0))
+                let (start, end) = (counted(start).clamp(0, length - 1), counted(end).clamp(-1, length - 1));
+                let (reach, step) = ((start - end).max(0), step.checked_neg().unwrap_or(i64::MAX));
+                (start, reach / step + i64::from(reach % step != 0))
             }
         };
         shape[axis] = extent(count)?;

@@ -186,3 +186,19 @@ fn conversions_between_signed_and_unsigned_keep_the_bits() {
         }
     }
 }
+
+#[test]
+fn slices_backwards_begin_within_the_tensor() {
+    let list = |number: i64| ints(Kind::I64, &[number]);
+    let slice = |count: usize, start, end, step| {
+        let x = floats(&[count], &(0..count).map(|i| i as f64).collect::<Vec<_>>());
+        let y = run(&node("Slice", &[]), &[x, list(start), list(end), list(0), list(step)]).unwrap();
+        y.numbers().unwrap().floats()
+    };
+    assert_eq!(slice(5, -100, -1000, -1), [0.0]);
+    assert_eq!(slice(5, 100, -1000, -2), [4.0, 2.0, 0.0]);
+    assert_eq!(slice(5, 4, -1000, i64::MIN), [4.0]);
+    assert_eq!(slice(0, 4, -1000, -1), [0.0; 0]);
+    let uneven = [floats(&[2], &[1.0, 2.0]), list(0), ints(Kind::I64, &[1, 1])];
+    assert!(run(&node("Slice", &[]), &uneven).is_err());
+}
