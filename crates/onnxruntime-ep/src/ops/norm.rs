@@ -136,13 +136,13 @@ fn skip_layer(call: &Call<'_>) -> Result<Vec<Tensor>> {
     let y = d.empty(x.kind, &x.shape)?;
     let (dtype, from, to) = (x.kind.dtype(), d.ptr(&sum)?, d.ptr(&y)?);
     let eps = call.node.float("epsilon", 1e-12);
-    let weight = d.ptr(call.input(2)?)?;
+    let weight = d.sized(call.input(2)?, columns)?;
     if simplified {
         call.backend
             .rms_norm(&RmsNormDesc::new(dtype, from, to, rows, columns).with_eps(eps).with_weight(weight))?;
     } else {
         let mut desc = LayerNormDesc::new(dtype, from, to, rows, columns).with_eps(eps).with_weight(weight);
-        desc.bias = d.optional(call.optional(3))?;
+        desc.bias = d.optional_sized(call.optional(3), columns)?;
         call.backend.layer_norm(&desc)?;
     }
     Ok(vec![y.clone(), y.clone(), y, sum])
@@ -169,10 +169,11 @@ fn instance(call: &Call<'_>) -> Result<Vec<Tensor>> {
 fn groups(call: &Call<'_>, groups: usize) -> Result<Vec<Tensor>> {
     let (d, x) = (call.device(), call.input(0)?);
     let y = d.empty(x.kind, &x.shape)?;
-    let desc = GroupNormDesc::new(x.kind.dtype(), d.ptr(x)?, d.ptr(&y)?, channels(x)?, groups)
+    let of = channels(x)?;
+    let desc = GroupNormDesc::new(x.kind.dtype(), d.ptr(x)?, d.ptr(&y)?, of, groups)
         .with_eps(call.node.float("epsilon", 1e-5))
-        .with_weight(d.ptr(call.input(1)?)?)
-        .with_bias(d.ptr(call.input(2)?)?);
+        .with_weight(d.sized(call.input(1)?, of.channels)?)
+        .with_bias(d.sized(call.input(2)?, of.channels)?);
     call.backend.group_norm(&desc)?;
     Ok(vec![y])
 }
@@ -184,11 +185,13 @@ fn batch(call: &Call<'_>) -> Result<Vec<Tensor>> {
     let [mean, variance] = [call.input(3)?, call.input(4)?];
     let y = d.empty(x.kind, &x.shape)?;
     let normalise = |mean: &Tensor, variance: &Tensor| -> Result<()> {
+        let of = channels(x)?;
+        let sized = |tensor: &Tensor| d.sized(tensor, of.channels);
         let (from, to) = (d.ptr(x)?, d.ptr(&y)?);
-        let desc = BatchNormDesc::new(x.kind.dtype(), from, to, d.ptr(mean)?, d.ptr(variance)?, channels(x)?)
+        let desc = BatchNormDesc::new(x.kind.dtype(), from, to, sized(mean)?, sized(variance)?, of)
             .with_eps(node.float("epsilon", 1e-5))
-            .with_weight(d.ptr(call.input(1)?)?)
-            .with_bias(d.ptr(call.input(2)?)?);
+            .with_weight(sized(call.input(1)?)?)
+            .with_bias(sized(call.input(2)?)?);
         Ok(call.backend.batch_norm(&desc)?)
     };
     if node.int("training_mode", 0) == 0 {

@@ -202,3 +202,19 @@ fn slices_backwards_begin_within_the_tensor() {
     let uneven = [floats(&[2], &[1.0, 2.0]), list(0), ints(Kind::I64, &[1, 1])];
     assert!(run(&node("Slice", &[]), &uneven).is_err());
 }
+
+#[test]
+fn operands_that_dont_fit_are_errors() {
+    let numbers = |shape: &[usize]| floats(shape, &vec![1.0; shape.iter().product()]);
+    let fails = |operator: &str, shapes: &[&[usize]]| {
+        let inputs: Vec<_> = shapes.iter().map(|shape| numbers(shape)).collect();
+        assert!(run(&node(operator, &[]), &inputs).is_err(), "{operator} {shapes:?}");
+    };
+    fails("Gemm", &[&[2, 3], &[4, 5], &[2, 5]]);
+    fails("Gemm", &[&[2, 3], &[4, 5]]);
+    fails("Conv", &[&[1, 2, 3, 3], &[1, 3, 2, 2]]);
+    fails("Conv", &[&[1, 2, 3, 3], &[1, 2, 2, 2], &[2]]);
+    fails("ConvTranspose", &[&[1, 2, 3, 3], &[3, 1, 2, 2]]);
+    fails("InstanceNormalization", &[&[1, 2, 3], &[3], &[2]]);
+    fails("BatchNormalization", &[&[1, 2, 3], &[2], &[2], &[2], &[6]]);
+}
