@@ -100,6 +100,13 @@ fn concat(call: &Call<'_>) -> Result<Vec<Tensor>> {
     if !is_for_host(call, first) {
         return Ok(vec![call.device().concat(&inputs, axis)?]);
     }
+    let others = |x: &Tensor| {
+        let mut shape = x.shape.clone();
+        (axis < shape.len()).then(|| shape.remove(axis)).map(|_| shape)
+    };
+    if let Some(other) = inputs.iter().find(|x| others(x) != others(first)) {
+        return Err(Error::invalid(format!("{:?} beside {:?} along {axis}", other.shape, first.shape)));
+    }
     // Row after row of everything before the axis, from each input in turn.
     let mut shape = first.shape.clone();
     shape[axis] = inputs.iter().map(|x| x.shape.get(axis).copied().unwrap_or(0)).sum();

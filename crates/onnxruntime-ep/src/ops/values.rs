@@ -40,6 +40,10 @@ fn ints(kind: Kind, numbers: &[i64]) -> Option<Tensor> {
     Some(Tensor::host(kind, vec![numbers.len()], Numbers::Int(numbers.to_vec())).unwrap())
 }
 
+fn long(shape: &[usize]) -> Option<Tensor> {
+    Some(Tensor::vector(vec![1; shape.iter().product()]).reshaped(shape.to_vec()).unwrap())
+}
+
 /// Tensors of so many numbers are computed on the device.
 const MANY: usize = 300;
 
@@ -217,4 +221,15 @@ fn operands_that_dont_fit_are_errors() {
     fails("ConvTranspose", &[&[1, 2, 3, 3], &[3, 1, 2, 2]]);
     fails("InstanceNormalization", &[&[1, 2, 3], &[3], &[2]]);
     fails("BatchNormalization", &[&[1, 2, 3], &[2], &[2], &[2], &[6]]);
+}
+
+#[test]
+fn concatenated_lists_have_the_same_other_extents() {
+    let concat = |axis: i64, shapes: [&[usize]; 2]| {
+        run(&node("Concat", &[("axis", Attribute::Int(axis))]), &shapes.map(long))
+    };
+    assert!(concat(1, [&[2, 2], &[3, 2]]).is_err());
+    assert!(concat(1, [&[2, 1], &[2, 3, 2]]).is_err());
+    assert!(concat(1, [&[2, 1], &[2]]).is_err());
+    assert_eq!(concat(1, [&[2, 1], &[2, 3]]).unwrap().shape, [2, 4]);
 }
