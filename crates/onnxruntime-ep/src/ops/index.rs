@@ -5,6 +5,7 @@ use backend_api::{BinaryOp, CompareOp, ScatterOp};
 
 use super::call::Call;
 use super::movement::{along, copied, is_for_host};
+use super::shape::listed_elements;
 use super::{Kinds, Operator};
 use crate::error::{Error, Result};
 use crate::host;
@@ -228,7 +229,7 @@ fn one_hot(call: &Call<'_>) -> Result<Vec<Tensor>> {
     let counted: Vec<i64> = counted.collect();
     let mut shape = indices.shape.clone();
     shape.insert(axis, depth);
-    let hot = (0..shape.iter().product()).map(|i: usize| {
+    let hot = (0..listed_elements(&shape)?).map(|i| {
         let (outer, place, column) = (i / inner / depth, i / inner % depth, i % inner);
         i64::from(counted.get(outer * inner + column) == Some(&(place as i64)))
     });

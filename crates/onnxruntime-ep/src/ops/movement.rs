@@ -1,7 +1,7 @@
 //! Operators that move numbers.
 
-use super::call::Call;
-use super::shape::{axis, extent, listed, packed_strides, places};
+use super::call::{Call, FEW};
+use super::shape::{axis, extent, listed, listed_elements, packed_strides, places};
 use super::{Kinds, Operator};
 use crate::error::{Error, Result};
 use crate::host;
@@ -33,7 +33,9 @@ pub(super) fn strided(
     shape: &[usize],
     strides: &[isize],
 ) -> Result<Tensor> {
-    if is_for_host(call, x) && !x.is_view() {
+    // Few numbers may be repeated until they are many.
+    let is_short = || listed_elements(shape).is_ok_and(|count| count <= FEW);
+    if is_for_host(call, x) && !x.is_view() && (x.kind == Kind::I64 || is_short()) {
         return host::strided(x, offset as isize, shape, strides);
     }
     let forward: Option<Vec<usize>> = strides.iter().map(|&stride| usize::try_from(stride).ok()).collect();
@@ -65,6 +67,7 @@ fn pick(
     if is_for_host(call, x) {
         return host::pick(x, shape, places);
     }
+    listed_elements(&shape)?;
     let indices = Tensor::vector(places.map(|place| place as i64).collect());
     call.device().select(&x.reshaped(vec![x.count()])?, 0, &indices)?.reshaped(shape)
 }
@@ -342,6 +345,7 @@ fn trilu(call: &Call<'_>) -> Result<Vec<Tensor>> {
     let &[.., rows, columns] = x.shape.as_slice() else { return Err(Error::invalid("no matrix")) };
     let diagonal = call.ints(1)?.and_then(|k| k.first().copied()).unwrap_or(0);
     let upper = call.node.int("upper", 1) == 1;
+    listed_elements(&[rows, columns])?;
     let kept = (0..rows as i64).flat_map(|i| {
         (0..columns as i64).map(move |j| {
             let ahead = (j - i).cmp(&diagonal);

@@ -164,6 +164,17 @@ fn a_list_that_no_host_has_room_for_is_an_error() {
     assert!(run(&node("ConstantOfShape", &[]), &[huge()]).is_err());
     let pad = node("Pad", &[("mode", Attribute::Text("edge".to_owned()))]);
     assert!(run(&pad, &[floats(&[1], &[7.0]), ints(Kind::I64, &[i64::MIN, i64::MAX])]).is_err());
+    assert!(run(&node("Expand", &[]), &[long(&[1]), huge()]).is_err());
+    assert!(run(&node("Tile", &[]), &[long(&[1, 1]), ints(Kind::I64, &[1 << 20, 1 << 20])]).is_err());
+    let values = || ints(Kind::I64, &[0, 1]);
+    assert!(run(&node("OneHot", &[]), &[long(&[1]), huge(), values()]).is_err());
+    assert!(run(&node("OneHot", &[]), &[long(&[1 << 10]), ints(Kind::I64, &[1 << 54]), values()]).is_err());
+    let [column, row] = [long(&[1 << 15, 1]), long(&[1, 1 << 15])];
+    for operator in ["Add", "Less"] {
+        assert!(run(&node(operator, &[]), &[column.clone(), row.clone()]).is_err());
+    }
+    let condition = Some(Tensor::host(Kind::Bool, vec![], Numbers::Int(vec![1])).unwrap());
+    assert!(run(&node("Where", &[]), &[condition, column, row]).is_err());
 }
 
 #[test]
@@ -232,4 +243,10 @@ fn concatenated_lists_have_the_same_other_extents() {
     assert!(concat(1, [&[2, 1], &[2, 3, 2]]).is_err());
     assert!(concat(1, [&[2, 1], &[2]]).is_err());
     assert_eq!(concat(1, [&[2, 1], &[2, 3]]).unwrap().shape, [2, 4]);
+}
+
+#[test]
+fn few_numbers_on_the_host_expand_to_many() {
+    let y = run(&node("Expand", &[]), &[floats(&[1, 2], &[1.0, 2.0]), ints(Kind::I64, &[300, 2])]).unwrap();
+    assert_eq!((y.shape.as_slice(), y.numbers().unwrap().floats()), (&[300, 2][..], [1.0, 2.0].repeat(300)));
 }
