@@ -322,7 +322,8 @@ fn blocks(call: &Call<'_>) -> Result<([usize; 4], usize)> {
 
 fn depth_to_space(call: &Call<'_>) -> Result<Vec<Tensor>> {
     let ([n, c, h, w], s) = blocks(call)?;
-    let depth = c / (s * s);
+    let depth = s.checked_mul(s).filter(|&area| c.is_multiple_of(area)).map(|area| c / area);
+    let depth = depth.ok_or_else(|| Error::invalid(format!("{c} channels in blocks of {s} × {s}")))?;
     let (shape, axes) = match call.node.text("mode") {
         "CRD" => (vec![n, depth, s, s, h, w], [0, 1, 4, 2, 5, 3]),
         _ => (vec![n, s, s, depth, h, w], [0, 3, 4, 1, 5, 2]),

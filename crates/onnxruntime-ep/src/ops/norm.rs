@@ -22,7 +22,7 @@ pub(super) const OPERATORS: &[Operator] = &[
         .with_check(two_outputs),
     Operator::new("GroupNormalization", Kinds::Float, group).with_check(per_channel),
     Operator::new("InstanceNormalization", Kinds::Float, instance),
-    Operator::new("BatchNormalization", Kinds::Float, batch).with_check(one_precision),
+    Operator::new("BatchNormalization", Kinds::Float, batch).with_check(per_channel_of_one_precision),
 ];
 
 fn one_output(_graph: &Graph, node: &Node) -> std::result::Result<(), String> {
@@ -47,8 +47,12 @@ fn per_channel(_graph: &Graph, node: &Node) -> std::result::Result<(), String> {
     if node.since < 21 { Err("a factor for each group".to_owned()) } else { Ok(()) }
 }
 
-/// Statistics of the tensor's own element type.
-fn one_precision(graph: &Graph, node: &Node) -> std::result::Result<(), String> {
+/// Statistics for each channel, of the tensor's own element type. Before operator set 9 there could be some for
+/// each position.
+fn per_channel_of_one_precision(graph: &Graph, node: &Node) -> std::result::Result<(), String> {
+    if node.since < 9 && node.int("spatial", 1) == 0 {
+        return Err("statistics for each position".to_owned());
+    }
     let kind = graph.input_kind(node, 0);
     if (1..5).all(|i| graph.input_kind(node, i) == kind) { Ok(()) } else { Err("mixed precision".to_owned()) }
 }

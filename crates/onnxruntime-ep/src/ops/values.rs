@@ -8,7 +8,7 @@ use backend_cpu::CpuBackend;
 use super::{Call, find};
 use crate::error::Result;
 use crate::kind::Kind;
-use crate::model::{Attribute, Node};
+use crate::model::{Attribute, Graph, Node};
 use crate::numbers::Numbers;
 use crate::tensor::Tensor;
 use crate::workspace::Workspace;
@@ -249,4 +249,13 @@ fn concatenated_lists_have_the_same_other_extents() {
 fn few_numbers_on_the_host_expand_to_many() {
     let y = run(&node("Expand", &[]), &[floats(&[1, 2], &[1.0, 2.0]), ints(Kind::I64, &[300, 2])]).unwrap();
     assert_eq!((y.shape.as_slice(), y.numbers().unwrap().floats()), (&[300, 2][..], [1.0, 2.0].repeat(300)));
+}
+
+#[test]
+fn statistics_for_each_position_are_not_taken() {
+    for (since, spatial, taken) in [(7, 0, false), (7, 1, true), (9, 0, true)] {
+        let mut node = node("BatchNormalization", &[("spatial", Attribute::Int(spatial))]);
+        node.since = since;
+        assert_eq!((find(&node).unwrap().check)(&Graph::default(), &node).is_ok(), taken);
+    }
 }
