@@ -3,7 +3,7 @@
 
 use backend_api::random::philox_block;
 use llama::gguf::{Gguf, GgufErrorKind, Index, Source, TensorType, Value};
-use llama::{ChatTemplate, Config, Error, Message, Tokenizer};
+use llama::{ChatTemplate, Config, Error, Message, RopeScaling, Tokenizer};
 
 /// Files that are tried, unless `CAMPAIGN_INPUTS` says another number; `CAMPAIGN_SEED` gives other ones.
 const INPUTS: u64 = 20_000;
@@ -22,6 +22,11 @@ fn array(file: &mut Vec<u8>, key: &str, kind: u32, count: usize) {
 
 /// A file with values of each type, a vocabulary of bytes, a chat template and tensors.
 fn valid() -> Vec<u8> {
+    with("llama", &[])
+}
+
+/// A valid file of an architecture, with more keys of it: names, types and bytes.
+fn with(architecture: &str, more: &[(&str, u32, &[u8])]) -> Vec<u8> {
     let mut entries = Vec::new();
     let mut count = 0u64;
     let mut entry = |key: &str, kind: u32, value: &[u8]| {
@@ -35,7 +40,10 @@ fn valid() -> Vec<u8> {
         text(&mut bytes, value);
         bytes
     };
-    entry("general.architecture", 8, &string("llama"));
+    entry("general.architecture", 8, &string(architecture));
+    for &(key, kind, value) in more {
+        entry(&format!("{architecture}.{key}"), kind, value);
+    }
     for (key, value) in [
         ("context_length", 64u32),
         ("embedding_length", 32),
@@ -43,9 +51,9 @@ fn valid() -> Vec<u8> {
         ("feed_forward_length", 32),
         ("attention.head_count", 2),
     ] {
-        entry(&format!("llama.{key}"), 4, &value.to_le_bytes());
+        entry(&format!("{architecture}.{key}"), 4, &value.to_le_bytes());
     }
-    entry("llama.attention.layer_norm_rms_epsilon", 6, &1e-5f32.to_le_bytes());
+    entry(&format!("{architecture}.attention.layer_norm_rms_epsilon"), 6, &1e-5f32.to_le_bytes());
     entry("small", 1, &[0xff]);
     entry("long", 11, &(-5i64).to_le_bytes());
     entry("double", 12, &0.25f64.to_le_bytes());
@@ -217,6 +225,34 @@ fn other_models_are_refused_by_key() {
         key(&replaced("head_count\x04\0\0\0\x02", "head_count\x04\0\0\0\0")),
         "llama.attention.head_count"
     );
+}
+
+#[test]
+fn scaling_of_rotations_is_computed_or_refused() {
+    let scaling = |more: &[(&str, u32, &[u8])]| {
+        let bytes = with("llama", more);
+        Config::from_gguf(&Gguf::parse(&bytes).unwrap()).map(|config| config.rope.scaling).ok()
+    };
+    let kind = |name: &str| {
+        let mut bytes = Vec::new();
+        text(&mut bytes, name);
+        bytes
+    };
+    let factor = |factor: f32| factor.to_le_bytes();
+    let [one, four] = [factor(1.0), factor(4.0)];
+    assert_eq!(scaling(&[]), Some(RopeScaling::None));
+    assert_eq!(scaling(&[("rope.scaling.factor", 6, &four)]), Some(RopeScaling::Linear(4.0)));
+    assert_eq!(scaling(&[("rope.scaling.factor", 6, &one)]), Some(RopeScaling::None));
+    assert_eq!(scaling(&[("rope.scale_linear", 6, &four)]), Some(RopeScaling::Linear(4.0)));
+    let typed = |name: &str| {
+        scaling(&[("rope.scaling.type", 8, &kind(name)), ("rope.scaling.factor", 6, &four)])
+    };
+    assert_eq!(typed("none"), Some(RopeScaling::None));
+    assert_eq!(typed("linear"), Some(RopeScaling::Linear(4.0)));
+    assert_eq!(typed("yarn"), None);
+    assert_eq!(typed("longrope"), None, "without its factors");
+    assert_eq!(scaling(&[("rope.scaling.factor", 6, &factor(-1.0))]), None);
+    assert_eq!(scaling(&[("rope.scaling.attn_factor", 6, &four)]), None);
 }
 
 #[test]
