@@ -27,6 +27,11 @@ fn valid() -> Vec<u8> {
 
 /// A valid file of an architecture, with more keys of it: names, types and bytes.
 fn with(architecture: &str, more: &[(&str, u32, &[u8])]) -> Vec<u8> {
+    with_tokens(architecture, more, &[])
+}
+
+/// [`with`] more tokens at the vocabulary's end.
+fn with_tokens(architecture: &str, more: &[(&str, u32, &[u8])], pieces: &[String]) -> Vec<u8> {
     let mut entries = Vec::new();
     let mut count = 0u64;
     let mut entry = |key: &str, kind: u32, value: &[u8]| {
@@ -73,12 +78,13 @@ fn with(architecture: &str, more: &[(&str, u32, &[u8])]) -> Vec<u8> {
         .iter()
         .map(|&word| word.to_owned())
         .chain((0..256).map(|byte| format!("<0x{byte:02X}>")))
+        .chain(pieces.iter().cloned())
         .collect();
     array(&mut entries, "tokenizer.ggml.tokens", 8, tokens.len());
     tokens.iter().for_each(|token| text(&mut entries, token));
     array(&mut entries, "tokenizer.ggml.token_type", 5, tokens.len());
     for id in 0..tokens.len() {
-        let kind = [2, 3, 3].get(id).copied().unwrap_or(if id < words.len() { 1i32 } else { 6 });
+        let kind = [2, 3, 3].get(id).copied().unwrap_or(if (words.len()..268).contains(&id) { 6i32 } else { 1 });
         entries.extend(kind.to_le_bytes());
     }
     array(&mut entries, "tokenizer.ggml.scores", 6, tokens.len());
@@ -147,6 +153,18 @@ fn a_vocabulary_of_pieces_and_bytes() {
     let chat = template.render(&[Message::new("user", " he "), Message::new("assistant", "llo")]).unwrap();
     // A line's end behind a block belongs to the block, as Hugging Face renders templates.
     assert_eq!(chat, "<s>USER: he</s>ASSISTANT: llo</s>");
+}
+
+#[test]
+fn vocabularies_of_long_pieces_are_refused() {
+    let tokenizer = |pieces: &[String]| {
+        let bytes = with_tokens("llama", &[], pieces);
+        Tokenizer::from_metadata(Gguf::parse(&bytes).unwrap().metadata()).map(|_| ())
+    };
+    assert!(tokenizer(&["a".repeat(1024)]).is_ok());
+    assert!(matches!(tokenizer(&["a".repeat(1025)]), Err(Error::Value { .. })));
+    let many: Vec<String> = (0..600).map(|i| format!("{i:01024}")).collect();
+    assert!(matches!(tokenizer(&many), Err(Error::Value { .. })));
 }
 
 #[test]
