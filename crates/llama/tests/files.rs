@@ -182,6 +182,22 @@ fn damage_is_named() {
     }
 }
 
+#[test]
+fn arrays_of_very_many_elements_are_refused() {
+    let arrays = |count: usize| {
+        let mut file = b"GGUF\x03\0\0\0".to_vec();
+        file.extend(0u64.to_le_bytes());
+        file.extend(2u64.to_le_bytes());
+        for key in ["a", "b"] {
+            array(&mut file, key, 0, count);
+            file.resize(file.len() + count, 7);
+        }
+        Gguf::parse(&file).map(|_| ()).map_err(|error| error.kind)
+    };
+    assert_eq!(arrays(1000), Ok(()));
+    assert_eq!(arrays((1 << 23) + 1), Err(GgufErrorKind::Elements { most: 1 << 24 }));
+}
+
 /// A file that can't be read from some byte on.
 struct Broken<'a>(&'a [u8], u64);
 
