@@ -290,6 +290,20 @@ fn scaling_of_rotations_is_computed_or_refused() {
 }
 
 #[test]
+fn windows_that_a_file_leaves_out() {
+    let window = |architecture: &str, more: &[(&str, u32, &[u8])]| {
+        let bytes = with(architecture, more);
+        Config::from_gguf(&Gguf::parse(&bytes).unwrap()).map(|config| config.window).ok()
+    };
+    let given = [("attention.sliding_window", 4, &512u32.to_le_bytes()[..])];
+    assert_eq!(window("llama", &[]), Some(None));
+    assert_eq!(window("gemma2", &[]), Some(Some(4096)));
+    assert_eq!(window("gemma2", &given), Some(Some(512)));
+    assert_eq!(window("gemma3", &[]), None);
+    assert_eq!(window("gemma3", &given), Some(Some(512)));
+}
+
+#[test]
 fn mutated_files() {
     let number = |variable: &str| std::env::var(variable).ok().and_then(|text| text.parse::<u64>().ok());
     let (seed, inputs) = (number("CAMPAIGN_SEED").unwrap_or(0), number("CAMPAIGN_INPUTS").unwrap_or(INPUTS));
