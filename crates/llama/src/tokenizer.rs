@@ -222,16 +222,16 @@ fn sentence_piece(metadata: &Metadata, vocabulary: &Vocabulary) -> Result<tokeni
     let scores = metadata.get("tokenizer.ggml.scores").and_then(Value::elements).unwrap_or_default();
     let score = |id: u32| scores.get(id as usize).and_then(Value::float).unwrap_or(0.0);
     let mut merges: Vec<(f64, &str, &str)> = Vec::new();
+    let pieces = || vocabulary.numbered().filter(|(_, kind, _)| !matches!(*kind, CONTROL | UNUSED | BYTE));
     let mut squares = 0;
-    for (token, kind, id) in vocabulary.numbered() {
-        if matches!(kind, CONTROL | UNUSED | BYTE) {
-            continue;
-        }
+    for (token, _, id) in pieces() {
         squares += token.len().min(MAX_PIECE).pow(2);
         if token.len() > MAX_PIECE || squares > MAX_SQUARES {
             let expected = format!("tokens of up to {MAX_PIECE} bytes, few of them long");
             return Err(Error::value(TOKENS, expected, format!("token {id} of {} bytes", token.len())));
         }
+    }
+    for (token, _, id) in pieces() {
         let splits = token.char_indices().skip(1).map(|(at, _)| token.split_at(at));
         let mut known: Vec<_> =
             splits.filter_map(|(a, b)| Some((*ids.get(a)?, *ids.get(b)?, a, b))).collect();
