@@ -1,6 +1,6 @@
 //! `llama chat`: messages of the standard input, answers on the standard output.
 
-use std::io::{self, BufRead, IsTerminal, Write};
+use std::io::{self, BufRead, IsTerminal};
 
 use anyhow::bail;
 use llama::Message;
@@ -36,8 +36,7 @@ pub(crate) fn run(args: &ChatArgs) -> anyhow::Result<()> {
     let mut lines = io::stdin().lock().lines();
     loop {
         if prompts {
-            print!("> ");
-            io::stdout().flush()?;
+            report::text("> ")?;
         }
         let Some(line) = lines.next().transpose()? else { break };
         if line.trim().is_empty() {
@@ -52,7 +51,7 @@ pub(crate) fn run(args: &ChatArgs) -> anyhow::Result<()> {
         session.truncate(0, common);
         let (answer, speed) = stream(&loaded, &mut session, &tokens[common..], &args.sampling, shown)?;
         if shown {
-            println!();
+            report::line(format_args!(""))?;
             eprintln!("{}", speed.line());
         }
         messages.push(Message::new("assistant", loaded.tokenizer.decode(&answer)));
