@@ -20,8 +20,10 @@ struct Report {
 
 pub(crate) fn run(args: &ChatArgs) -> anyhow::Result<()> {
     let loaded = loaded::load(&args.common)?;
-    let Some(template) = &loaded.template else {
-        bail!("{} has no chat template: it goes on with texts, by `llama run`", loaded.name);
+    let template = match &loaded.template {
+        Ok(Some(template)) => template,
+        Ok(None) => bail!("{} has no chat template: it goes on with texts, by `llama run`", loaded.name),
+        Err(error) => bail!("{error}"),
     };
     let mut session = loaded.session(&args.common)?;
     let shown = !args.common.json;
