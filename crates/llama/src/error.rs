@@ -75,7 +75,9 @@ pub enum Error {
         got: usize,
     },
     /// Keys and values can't be cached in this type beside activations of that type.
-    #[error("a cache of {cache} doesn't fit activations of {activations}, expected f16 or the activations' type")]
+    #[error(
+        "a cache of {cache} doesn't fit activations of {activations}, expected f16 or the activations' type"
+    )]
     CacheType {
         /// The type of the cache.
         cache: DType,

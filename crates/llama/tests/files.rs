@@ -84,7 +84,8 @@ fn with_tokens(architecture: &str, more: &[(&str, u32, &[u8])], pieces: &[String
     tokens.iter().for_each(|token| text(&mut entries, token));
     array(&mut entries, "tokenizer.ggml.token_type", 5, tokens.len());
     for id in 0..tokens.len() {
-        let kind = [2, 3, 3].get(id).copied().unwrap_or(if (words.len()..268).contains(&id) { 6i32 } else { 1 });
+        let kind =
+            [2, 3, 3].get(id).copied().unwrap_or(if (words.len()..268).contains(&id) { 6i32 } else { 1 });
         entries.extend(kind.to_le_bytes());
     }
     array(&mut entries, "tokenizer.ggml.scores", 6, tokens.len());
@@ -278,9 +279,8 @@ fn scaling_of_rotations_is_computed_or_refused() {
     assert_eq!(scaling(&[("rope.scaling.factor", 6, &four)]), Some(RopeScaling::Linear(4.0)));
     assert_eq!(scaling(&[("rope.scaling.factor", 6, &one)]), Some(RopeScaling::None));
     assert_eq!(scaling(&[("rope.scale_linear", 6, &four)]), Some(RopeScaling::Linear(4.0)));
-    let typed = |name: &str| {
-        scaling(&[("rope.scaling.type", 8, &kind(name)), ("rope.scaling.factor", 6, &four)])
-    };
+    let typed =
+        |name: &str| scaling(&[("rope.scaling.type", 8, &kind(name)), ("rope.scaling.factor", 6, &four)]);
     assert_eq!(typed("none"), Some(RopeScaling::None));
     assert_eq!(typed("linear"), Some(RopeScaling::Linear(4.0)));
     assert_eq!(typed("yarn"), None);

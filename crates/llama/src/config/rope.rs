@@ -111,7 +111,12 @@ fn scaling(keys: &Keys<'_>, file: &Gguf<'_>, pairs: usize) -> Result<RopeScaling
     let [short, long] = ["rope_factors_short.weight", "rope_factors_long.weight"];
     match (factors(file, short, pairs)?, factors(file, long, pairs)?) {
         (Some(short), Some(long)) => {
-            keys.require("rope.scaling.type", matches!(kind, None | Some("longrope")), "longrope", text(kind))?;
+            keys.require(
+                "rope.scaling.type",
+                matches!(kind, None | Some("longrope")),
+                "longrope",
+                text(kind),
+            )?;
             let divisor = divisor(keys)?;
             keys.require("rope.scaling.factor", divisor == 1.0, "1 beside factors of pairs", divisor)?;
             let original = keys.size("rope.scaling.original_context_length")?;

@@ -27,7 +27,9 @@ pub(crate) fn binary(op: &Pairwise, a: &Tensor, b: &Tensor, kind: Kind) -> Resul
         (Numbers::Int(x), Numbers::Int(y)) => {
             let number = |(i, j): (usize, usize)| (op.int)(*x.get(i)?, *y.get(j)?);
             let numbers: Option<Vec<i64>> = at_a.zip(at_b).map(number).collect();
-            Numbers::Int(numbers.ok_or_else(|| Error::invalid("a quotient by 0, or a power without a whole part"))?)
+            Numbers::Int(
+                numbers.ok_or_else(|| Error::invalid("a quotient by 0, or a power without a whole part"))?,
+            )
         }
         _ => {
             let (x, y) = (x.floats(), y.floats());

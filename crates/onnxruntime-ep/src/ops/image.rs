@@ -110,7 +110,8 @@ fn unfit(x: &Tensor, filter: &Tensor, groups: usize) -> Error {
 
 fn convolution(call: &Call<'_>) -> Result<Vec<Tensor>> {
     let (d, x, filter) = (call.device(), call.input(0)?, call.input(1)?);
-    let ((batch, depth), (filters, per_group), [height, width]) = (channels(x)?, channels(filter)?, image(x)?);
+    let ((batch, depth), (filters, per_group), [height, width]) =
+        (channels(x)?, channels(filter)?, image(x)?);
     let window = window(call, image(filter)?, [height, width])?;
     let groups = extent(call.node.int("group", 1))?;
     if per_group.checked_mul(groups) != Some(depth) {
