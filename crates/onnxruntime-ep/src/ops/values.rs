@@ -259,3 +259,10 @@ fn statistics_for_each_position_are_not_taken() {
         assert_eq!((find(&node).unwrap().check)(&Graph::default(), &node).is_ok(), taken);
     }
 }
+
+#[test]
+fn an_empty_list_of_axes_squeezes_all_ones() {
+    let squeeze =
+        |axes: &[i64]| run(&node("Squeeze", &[]), &[long(&[1, 3, 1]), ints(Kind::I64, axes)]).unwrap().shape;
+    assert_eq!((squeeze(&[]), squeeze(&[0])), (vec![3], vec![3, 1]));
+}
