@@ -114,7 +114,8 @@ impl Memory {
 
         let mut guards: Vec<(AllocationKey, Guard<'_>)> = claims.iter().map(Claim::lock).collect();
         let mut shared: Vec<Shared<'_>> = Vec::with_capacity(guards.len() + 2);
-        let mut slices: [&mut [u8]; 2] = [&mut [], &mut []];
+        // No bytes, but at an address that words may have: a cast to elements asks for that even of none.
+        let mut slices: [&mut [u8]; 2] = [(); 2].map(|()| cast_slice_mut::<u32, u8>(&mut []));
         for (allocation, guard) in &mut guards {
             let mut rest: &mut [u8] = match guard {
                 Guard::Read(words) => {

@@ -152,7 +152,7 @@ impl Config {
             attention_softcap: softcap("attn_logit_softcapping", if gemma2 { 50.0 } else { 0.0 })?,
             logit_softcap: softcap("final_logit_softcapping", if gemma2 { 30.0 } else { 0.0 })?,
             embedding_scale: if is_gemma { (hidden as f64).sqrt() } else { 1.0 },
-            window: keys.optional_size("attention.sliding_window")?.filter(|&window| window > 0),
+            window: window(&keys, architecture)?,
             rope: RopeConfig::new(&keys, file, architecture, head_dim)?,
         })
     }
@@ -175,6 +175,17 @@ impl Config {
         let pattern = self.architecture.window_pattern();
         let sees_all = pattern > 1 && (index + 1).is_multiple_of(pattern);
         self.window.filter(|_| !sees_all)
+    }
+}
+
+/// The keys that layers with a window see. Early files of Gemma 2 don't say so; those of Gemma 3, whose layers
+/// with a window also rotate otherwise, have to.
+fn window(keys: &Keys<'_>, architecture: Architecture) -> Result<Option<usize>> {
+    let key = "attention.sliding_window";
+    match architecture {
+        Architecture::Gemma3 => keys.size(key).map(Some),
+        Architecture::Gemma2 => keys.size_or(key, 4096).map(Some),
+        _ => Ok(keys.optional_size(key)?.filter(|&window| window > 0)),
     }
 }
 

@@ -1,6 +1,6 @@
 //! Every way that loading or running a model can fail.
 
-use backend_api::BackendError;
+use backend_api::{BackendError, DType};
 use thiserror::Error;
 
 use crate::gguf::GgufError;
@@ -73,6 +73,16 @@ pub enum Error {
         expected: String,
         /// What was given.
         got: usize,
+    },
+    /// Keys and values can't be cached in this type beside activations of that type.
+    #[error(
+        "a cache of {cache} doesn't fit activations of {activations}, expected f16 or the activations' type"
+    )]
+    CacheType {
+        /// The type of the cache.
+        cache: DType,
+        /// The type of the activations.
+        activations: DType,
     },
     /// The backend refused a call.
     #[error(transparent)]

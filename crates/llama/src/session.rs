@@ -27,7 +27,8 @@ pub struct SessionOptions {
     pub sequences: usize,
     /// Tokens of each.
     pub context: usize,
-    /// Element type of the cached keys and values, f16 or f32; `None` for f16 where the device has it.
+    /// Element type of the cached keys and values, f16 or that of the activations; `None` for f16 where the device
+    /// has it.
     pub cache: Option<DType>,
 }
 
@@ -116,7 +117,7 @@ impl Session {
     /// Allocates the caches.
     ///
     /// # Errors
-    /// [`Error::Argument`] for a context of no tokens or no sequence, [`Error::Backend`].
+    /// [`Error::Argument`] for a context of no tokens or no sequence, [`Error::CacheType`], [`Error::Backend`].
     pub fn new(model: &Arc<Model>, options: SessionOptions) -> Result<Self> {
         let SessionOptions { sequences, context, cache } = options;
         at_least_one("sequences", sequences)?;
@@ -124,7 +125,11 @@ impl Session {
         let backend = model.backend();
         let config = model.config();
         let default = if backend.capabilities()?.f16 { DType::F16 } else { DType::F32 };
-        let cache = Cache::new(backend, config, cache.unwrap_or(default), sequences, context)?;
+        let (cache, activations) = (cache.unwrap_or(default), model.dtype());
+        if cache != DType::F16 && cache != activations {
+            return Err(Error::CacheType { cache, activations });
+        }
+        let cache = Cache::new(backend, config, cache, sequences, context)?;
         let upload = |window| -> BackendResult<[Buffer; 2]> {
             let (cos, sin) = config.rope.tables(context, window);
             Ok([Buffer::from_slice(backend, &cos)?, Buffer::from_slice(backend, &sin)?])

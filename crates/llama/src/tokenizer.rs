@@ -15,6 +15,9 @@ use crate::gguf::{Metadata, Value};
 use crate::{Error, Result};
 use pieces::Spelling;
 
+/// The key of the vocabulary.
+const TOKENS: &str = "tokenizer.ggml.tokens";
+
 /// SentencePiece's stand-in for a space.
 const SPACE: &str = "▁";
 
@@ -36,6 +39,13 @@ const USER_DEFINED: u64 = 4;
 const UNUSED: u64 = 5;
 const BYTE: u64 = 6;
 
+/// The longest token of a SentencePiece vocabulary, in bytes: several times the longest of any model.
+const MAX_PIECE: usize = 1024;
+
+/// The sum of the squares of such tokens' lengths, which bounds the time and the memory for their merges: several
+/// times that of Gemma's 262,144 tokens.
+const MAX_SQUARES: usize = 1 << 29;
+
 /// A vocabulary and how texts are cut into its tokens.
 #[derive(Debug)]
 pub struct Tokenizer {
@@ -52,8 +62,8 @@ impl Tokenizer {
     /// The tokenizer of a file.
     ///
     /// # Errors
-    /// [`Error::MissingKey`], [`Error::Value`] for a kind of vocabulary or of words that isn't known,
-    /// [`Error::Tokenizer`].
+    /// [`Error::MissingKey`], [`Error::Value`] for a kind of vocabulary or of words that isn't known, or for a
+    /// SentencePiece vocabulary with a token of more than 1024 bytes or very many long ones, [`Error::Tokenizer`].
     pub fn from_metadata(metadata: &Metadata) -> Result<Self> {
         let vocabulary = Vocabulary::new(metadata)?;
         let model = metadata.get("tokenizer.ggml.model").and_then(Value::text).unwrap_or_default();
@@ -159,7 +169,7 @@ struct Vocabulary {
 
 impl Vocabulary {
     fn new(metadata: &Metadata) -> Result<Self> {
-        let key = "tokenizer.ggml.tokens";
+        let key = TOKENS;
         let values = metadata.get(key).and_then(Value::elements);
         let values = values.ok_or_else(|| Error::MissingKey { key: key.to_owned() })?;
         let tokens: Option<Vec<String>> =
@@ -212,10 +222,16 @@ fn sentence_piece(metadata: &Metadata, vocabulary: &Vocabulary) -> Result<tokeni
     let scores = metadata.get("tokenizer.ggml.scores").and_then(Value::elements).unwrap_or_default();
     let score = |id: u32| scores.get(id as usize).and_then(Value::float).unwrap_or(0.0);
     let mut merges: Vec<(f64, &str, &str)> = Vec::new();
-    for (token, kind, id) in vocabulary.numbered() {
-        if matches!(kind, CONTROL | UNUSED | BYTE) {
-            continue;
+    let pieces = || vocabulary.numbered().filter(|(_, kind, _)| !matches!(*kind, CONTROL | UNUSED | BYTE));
+    let mut squares = 0;
+    for (token, _, id) in pieces() {
+        squares += token.len().min(MAX_PIECE).pow(2);
+        if token.len() > MAX_PIECE || squares > MAX_SQUARES {
+            let expected = format!("tokens of up to {MAX_PIECE} bytes, few of them long");
+            return Err(Error::value(TOKENS, expected, format!("token {id} of {} bytes", token.len())));
         }
+    }
+    for (token, _, id) in pieces() {
         let splits = token.char_indices().skip(1).map(|(at, _)| token.split_at(at));
         let mut known: Vec<_> =
             splits.filter_map(|(a, b)| Some((*ids.get(a)?, *ids.get(b)?, a, b))).collect();

@@ -3,7 +3,7 @@
 
 use backend_api::random::philox_block;
 use llama::gguf::{Gguf, GgufErrorKind, Index, Source, TensorType, Value};
-use llama::{ChatTemplate, Config, Error, Message, Tokenizer};
+use llama::{ChatTemplate, Config, Error, Message, RopeScaling, Tokenizer};
 
 /// Files that are tried, unless `CAMPAIGN_INPUTS` says another number; `CAMPAIGN_SEED` gives other ones.
 const INPUTS: u64 = 20_000;
@@ -22,6 +22,16 @@ fn array(file: &mut Vec<u8>, key: &str, kind: u32, count: usize) {
 
 /// A file with values of each type, a vocabulary of bytes, a chat template and tensors.
 fn valid() -> Vec<u8> {
+    with("llama", &[])
+}
+
+/// A valid file of an architecture, with more keys of it: names, types and bytes.
+fn with(architecture: &str, more: &[(&str, u32, &[u8])]) -> Vec<u8> {
+    with_tokens(architecture, more, &[])
+}
+
+/// [`with`] more tokens at the vocabulary's end.
+fn with_tokens(architecture: &str, more: &[(&str, u32, &[u8])], pieces: &[String]) -> Vec<u8> {
     let mut entries = Vec::new();
     let mut count = 0u64;
     let mut entry = |key: &str, kind: u32, value: &[u8]| {
@@ -35,7 +45,10 @@ fn valid() -> Vec<u8> {
         text(&mut bytes, value);
         bytes
     };
-    entry("general.architecture", 8, &string("llama"));
+    entry("general.architecture", 8, &string(architecture));
+    for &(key, kind, value) in more {
+        entry(&format!("{architecture}.{key}"), kind, value);
+    }
     for (key, value) in [
         ("context_length", 64u32),
         ("embedding_length", 32),
@@ -43,9 +56,9 @@ fn valid() -> Vec<u8> {
         ("feed_forward_length", 32),
         ("attention.head_count", 2),
     ] {
-        entry(&format!("llama.{key}"), 4, &value.to_le_bytes());
+        entry(&format!("{architecture}.{key}"), 4, &value.to_le_bytes());
     }
-    entry("llama.attention.layer_norm_rms_epsilon", 6, &1e-5f32.to_le_bytes());
+    entry(&format!("{architecture}.attention.layer_norm_rms_epsilon"), 6, &1e-5f32.to_le_bytes());
     entry("small", 1, &[0xff]);
     entry("long", 11, &(-5i64).to_le_bytes());
     entry("double", 12, &0.25f64.to_le_bytes());
@@ -65,12 +78,14 @@ fn valid() -> Vec<u8> {
         .iter()
         .map(|&word| word.to_owned())
         .chain((0..256).map(|byte| format!("<0x{byte:02X}>")))
+        .chain(pieces.iter().cloned())
         .collect();
     array(&mut entries, "tokenizer.ggml.tokens", 8, tokens.len());
     tokens.iter().for_each(|token| text(&mut entries, token));
     array(&mut entries, "tokenizer.ggml.token_type", 5, tokens.len());
     for id in 0..tokens.len() {
-        let kind = [2, 3, 3].get(id).copied().unwrap_or(if id < words.len() { 1i32 } else { 6 });
+        let kind =
+            [2, 3, 3].get(id).copied().unwrap_or(if (words.len()..268).contains(&id) { 6i32 } else { 1 });
         entries.extend(kind.to_le_bytes());
     }
     array(&mut entries, "tokenizer.ggml.scores", 6, tokens.len());
@@ -142,6 +157,18 @@ fn a_vocabulary_of_pieces_and_bytes() {
 }
 
 #[test]
+fn vocabularies_of_long_pieces_are_refused() {
+    let tokenizer = |pieces: &[String]| {
+        let bytes = with_tokens("llama", &[], pieces);
+        Tokenizer::from_metadata(Gguf::parse(&bytes).unwrap().metadata()).map(|_| ())
+    };
+    assert!(tokenizer(&["a".repeat(1024)]).is_ok());
+    assert!(matches!(tokenizer(&["a".repeat(1025)]), Err(Error::Value { .. })));
+    let many: Vec<String> = (0..600).map(|i| format!("{i:01024}")).collect();
+    assert!(matches!(tokenizer(&many), Err(Error::Value { .. })));
+}
+
+#[test]
 fn damage_is_named() {
     let parse = |bytes: &[u8]| Gguf::parse(bytes).map(|_| ()).map_err(|error| (error.offset, error.kind));
     assert_eq!(parse(b"GGML...."), Err((0, GgufErrorKind::Magic)));
@@ -154,6 +181,22 @@ fn damage_is_named() {
     for end in 0..whole.len() - 128 {
         assert!(parse(&whole[..end]).is_err(), "{end} bytes of {} were taken", whole.len());
     }
+}
+
+#[test]
+fn arrays_of_very_many_elements_are_refused() {
+    let arrays = |count: usize| {
+        let mut file = b"GGUF\x03\0\0\0".to_vec();
+        file.extend(0u64.to_le_bytes());
+        file.extend(2u64.to_le_bytes());
+        for key in ["a", "b"] {
+            array(&mut file, key, 0, count);
+            file.resize(file.len() + count, 7);
+        }
+        Gguf::parse(&file).map(|_| ()).map_err(|error| error.kind)
+    };
+    assert_eq!(arrays(1000), Ok(()));
+    assert_eq!(arrays((1 << 23) + 1), Err(GgufErrorKind::Elements { most: 1 << 24 }));
 }
 
 /// A file that can't be read from some byte on.
@@ -217,6 +260,47 @@ fn other_models_are_refused_by_key() {
         key(&replaced("head_count\x04\0\0\0\x02", "head_count\x04\0\0\0\0")),
         "llama.attention.head_count"
     );
+}
+
+#[test]
+fn scaling_of_rotations_is_computed_or_refused() {
+    let scaling = |more: &[(&str, u32, &[u8])]| {
+        let bytes = with("llama", more);
+        Config::from_gguf(&Gguf::parse(&bytes).unwrap()).map(|config| config.rope.scaling).ok()
+    };
+    let kind = |name: &str| {
+        let mut bytes = Vec::new();
+        text(&mut bytes, name);
+        bytes
+    };
+    let factor = |factor: f32| factor.to_le_bytes();
+    let [one, four] = [factor(1.0), factor(4.0)];
+    assert_eq!(scaling(&[]), Some(RopeScaling::None));
+    assert_eq!(scaling(&[("rope.scaling.factor", 6, &four)]), Some(RopeScaling::Linear(4.0)));
+    assert_eq!(scaling(&[("rope.scaling.factor", 6, &one)]), Some(RopeScaling::None));
+    assert_eq!(scaling(&[("rope.scale_linear", 6, &four)]), Some(RopeScaling::Linear(4.0)));
+    let typed =
+        |name: &str| scaling(&[("rope.scaling.type", 8, &kind(name)), ("rope.scaling.factor", 6, &four)]);
+    assert_eq!(typed("none"), Some(RopeScaling::None));
+    assert_eq!(typed("linear"), Some(RopeScaling::Linear(4.0)));
+    assert_eq!(typed("yarn"), None);
+    assert_eq!(typed("longrope"), None, "without its factors");
+    assert_eq!(scaling(&[("rope.scaling.factor", 6, &factor(-1.0))]), None);
+    assert_eq!(scaling(&[("rope.scaling.attn_factor", 6, &four)]), None);
+}
+
+#[test]
+fn windows_that_a_file_leaves_out() {
+    let window = |architecture: &str, more: &[(&str, u32, &[u8])]| {
+        let bytes = with(architecture, more);
+        Config::from_gguf(&Gguf::parse(&bytes).unwrap()).map(|config| config.window).ok()
+    };
+    let given = [("attention.sliding_window", 4, &512u32.to_le_bytes()[..])];
+    assert_eq!(window("llama", &[]), Some(None));
+    assert_eq!(window("gemma2", &[]), Some(Some(4096)));
+    assert_eq!(window("gemma2", &given), Some(Some(512)));
+    assert_eq!(window("gemma3", &[]), None);
+    assert_eq!(window("gemma3", &given), Some(Some(512)));
 }
 
 #[test]

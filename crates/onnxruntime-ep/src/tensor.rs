@@ -306,6 +306,17 @@ impl Tensor {
         Self::host(kind, shape, Numbers::decode(kind, &bytes))
     }
 
+    /// The bits of a packed tensor on the device as elements of another kind of the same size, in the same
+    /// memory.
+    pub(crate) fn with_kind(&self, kind: Kind) -> Result<Self> {
+        match self.elements.device.get() {
+            Some(block) if self.view.is_none() && self.kind.dtype().size() == kind.dtype().size() => {
+                Ok(Self::device(kind, self.shape.clone(), Arc::clone(block)))
+            }
+            _ => Err(Error::invalid(format!("{:?} that can't be read as {kind:?}", self.kind))),
+        }
+    }
+
     /// Writes the elements as ONNX Runtime stores them; `bytes` has exactly their size.
     pub(crate) fn read(&self, bytes: &mut [u8]) -> Result<()> {
         if bytes.len() != self.count() * self.kind.size() {

@@ -104,31 +104,51 @@ impl RopeConfig {
     }
 }
 
+/// How a file's metadata and tensors scale rotations. What isn't computed here, such as YaRN, is an error.
 fn scaling(keys: &Keys<'_>, file: &Gguf<'_>, pairs: usize) -> Result<RopeScaling> {
+    let kind = keys.text("rope.scaling.type");
+    let magnitude = keys.number_or("rope.scaling.attn_factor", 1.0)?;
+    let [short, long] = ["rope_factors_short.weight", "rope_factors_long.weight"];
+    match (factors(file, short, pairs)?, factors(file, long, pairs)?) {
+        (Some(short), Some(long)) => {
+            keys.require(
+                "rope.scaling.type",
+                matches!(kind, None | Some("longrope")),
+                "longrope",
+                text(kind),
+            )?;
+            let divisor = divisor(keys)?;
+            keys.require("rope.scaling.factor", divisor == 1.0, "1 beside factors of pairs", divisor)?;
+            let original = keys.size("rope.scaling.original_context_length")?;
+            return Ok(RopeScaling::Long { short, long, original, magnitude });
+        }
+        (None, None) => {}
+        (None, Some(_)) => return Err(Error::MissingTensor { name: short.to_owned() }),
+        (Some(_), None) => return Err(Error::MissingTensor { name: long.to_owned() }),
+    }
+    let is_known = matches!(kind, None | Some("none" | "linear"));
+    keys.require("rope.scaling.type", is_known, "none or linear", text(kind))?;
+    keys.require("rope.scaling.attn_factor", magnitude == 1.0, "1 without long factors", magnitude)?;
+    // Without a type, a factor is that of linear scaling.
+    let divisor = if kind == Some("none") { 1.0 } else { divisor(keys)? };
     if let Some(factors) = factors(file, "rope_freqs.weight", pairs)? {
+        keys.require("rope.scaling.factor", divisor == 1.0, "1 beside factors of pairs", divisor)?;
         return Ok(RopeScaling::Factors(factors));
     }
-    let [short, long] = ["rope_factors_short.weight", "rope_factors_long.weight"];
-    if let (Some(short), Some(long)) = (factors(file, short, pairs)?, factors(file, long, pairs)?) {
-        return Ok(RopeScaling::Long {
-            short,
-            long,
-            original: keys.size("rope.scaling.original_context_length")?,
-            magnitude: keys.number_or("rope.scaling.attn_factor", 1.0)?,
-        });
-    }
-    match keys.text("rope.scaling.type") {
-        None | Some("none") => Ok(RopeScaling::None),
-        Some("linear") => {
-            let factor = keys.number("rope.scaling.factor")?;
-            keys.require("rope.scaling.factor", factor > 0.0, "more than 0", factor)?;
-            Ok(RopeScaling::Linear(factor))
-        }
-        Some(other) => {
-            keys.require("rope.scaling.type", false, "none or linear", other)?;
-            Ok(RopeScaling::None)
-        }
-    }
+    Ok(if divisor == 1.0 { RopeScaling::None } else { RopeScaling::Linear(divisor) })
+}
+
+/// The text of a key that may be missing, for errors.
+fn text(of: Option<&str>) -> &str {
+    of.unwrap_or_default()
+}
+
+/// By how much positions are divided, under either of the names that GGUF has had for it; 0 stands for 1.
+fn divisor(keys: &Keys<'_>) -> Result<f64> {
+    let older = keys.number_or("rope.scale_linear", 1.0)?;
+    let factor = keys.number_or("rope.scaling.factor", older)?;
+    keys.require("rope.scaling.factor", factor >= 0.0, "0 or more", factor)?;
+    Ok(if factor == 0.0 { 1.0 } else { factor })
 }
 
 /// A factor for each pair, from an f32 tensor that a file may have.

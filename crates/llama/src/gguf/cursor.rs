@@ -38,6 +38,12 @@ pub enum GgufErrorKind {
         /// How many there are said to be.
         count: u64,
     },
+    /// More elements in all arrays of the metadata than are read.
+    #[error("arrays have more than {most} elements")]
+    Elements {
+        /// How many are read.
+        most: usize,
+    },
     /// Text that isn't UTF-8.
     #[error("a text isn't UTF-8")]
     Utf8,

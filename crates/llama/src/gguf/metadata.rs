@@ -7,6 +7,10 @@ use super::cursor::{Cursor, GgufError, GgufErrorKind};
 /// The type of an array, as values have it.
 const ARRAY: u32 = 9;
 
+/// Elements of all arrays of a file together: some ten times those of the largest vocabularies. In memory an
+/// element takes many times its bytes of the file.
+const MAX_ELEMENTS: usize = 1 << 24;
+
 /// A value of the metadata. Numbers are widened without loss.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
@@ -25,7 +29,8 @@ pub enum Value {
 }
 
 impl Value {
-    fn parse(cursor: &mut Cursor<'_>, kind: u32) -> Result<Self, GgufError> {
+    /// Takes the elements of an array from the `room` that is left for those of all arrays.
+    fn parse(cursor: &mut Cursor<'_>, kind: u32, room: &mut usize) -> Result<Self, GgufError> {
         Ok(match kind {
             0 => Self::Unsigned(u8::from_le_bytes(cursor.array()?).into()),
             1 => Self::Signed(i8::from_le_bytes(cursor.array()?).into()),
@@ -39,7 +44,7 @@ impl Value {
                 [byte] => return Err(cursor.error(GgufErrorKind::Bool(byte))),
             },
             8 => Self::Text(cursor.text()?),
-            ARRAY => Self::array(cursor)?,
+            ARRAY => Self::array(cursor, room)?,
             10 => Self::Unsigned(cursor.u64()?),
             11 => Self::Signed(i64::from_le_bytes(cursor.array()?)),
             12 => Self::Float(f64::from_le_bytes(cursor.array()?)),
@@ -47,7 +52,7 @@ impl Value {
         })
     }
 
-    fn array(cursor: &mut Cursor<'_>) -> Result<Self, GgufError> {
+    fn array(cursor: &mut Cursor<'_>, room: &mut usize) -> Result<Self, GgufError> {
         let kind = cursor.u32()?;
         let bytes = match kind {
             0 | 1 | 7 => 1,
@@ -58,7 +63,13 @@ impl Value {
             other => return Err(cursor.error(GgufErrorKind::ValueType(other))),
         };
         let count = cursor.count("elements of an array", bytes)?;
-        (0..count).map(|_| Self::parse(cursor, kind)).collect::<Result<_, _>>().map(Self::Array)
+        let too_many = GgufErrorKind::Elements { most: MAX_ELEMENTS };
+        *room = room.checked_sub(count).ok_or_else(|| cursor.error(too_many))?;
+        let mut values = Vec::with_capacity(count);
+        for _ in 0..count {
+            values.push(Self::parse(cursor, kind, room)?);
+        }
+        Ok(Self::Array(values))
     }
 
     /// A whole number that isn't negative.
@@ -116,12 +127,12 @@ pub struct Metadata(BTreeMap<String, Value>);
 
 impl Metadata {
     pub(super) fn parse(cursor: &mut Cursor<'_>, entries: usize) -> Result<Self, GgufError> {
-        let mut values = BTreeMap::new();
+        let (mut values, mut room) = (BTreeMap::new(), MAX_ELEMENTS);
         for _ in 0..entries {
             let at = cursor.offset();
             let key = cursor.text()?;
             let kind = cursor.u32()?;
-            if values.insert(key.clone(), Value::parse(cursor, kind)?).is_some() {
+            if values.insert(key.clone(), Value::parse(cursor, kind, &mut room)?).is_some() {
                 return Err(GgufError { offset: at, kind: GgufErrorKind::Duplicate(key) });
             }
         }

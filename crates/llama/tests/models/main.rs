@@ -224,6 +224,8 @@ fn wrong_steps(backend: &Arc<dyn ComputeBackend>) -> anyhow::Result<()> {
     let model = RandomModel::new(recipe("llama", 64), GgmlDType::F32, None)?;
     let loaded = load(backend, &model)?;
     ensure!(Session::new(&loaded, SessionOptions::new(0)).is_err(), "a context of no tokens");
+    let words = Session::new(&loaded, SessionOptions::new(4).with_cache(DType::U32));
+    ensure!(matches!(words, Err(llama::Error::CacheType { .. })), "a cache of u32");
     let mut session = Session::new(&loaded, SessionOptions::new(4).with_sequences(2))?;
     let input = |sequence, tokens| Input { sequence, tokens };
     let wrong: [&[Input<'_>]; 5] = [

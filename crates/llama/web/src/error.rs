@@ -15,7 +15,9 @@ pub(crate) fn thrown(error: &llama::Error) -> Error {
             }
             format!("{:?}", error.kind())
         }
-        llama::Error::TooLong { .. } | llama::Error::Argument { .. } => String::from("Error"),
+        llama::Error::TooLong { .. } | llama::Error::Argument { .. } | llama::Error::CacheType { .. } => {
+            String::from("Error")
+        }
         _ => String::from("File"),
     };
     let thrown = Error::new(&message);

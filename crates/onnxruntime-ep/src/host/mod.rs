@@ -1,11 +1,12 @@
-//! Integers, truth values and short lists, computed on the host: exact in 64 bits, where the device has 32.
+//! Integers, truth values and short lists, computed on the host: exact in 64 bits, where the device has 32. A
+//! result that broadcasting makes longer than a list on the host may be is an error.
 
 use std::cmp::Ordering;
 
 use crate::error::{Error, Result};
 use crate::kind::Kind;
 use crate::numbers::Numbers;
-use crate::ops::shape::{broadcast, packed_strides, places};
+use crate::ops::shape::{broadcast, listed_elements, packed_strides, places};
 use crate::tensor::Tensor;
 
 /// A function of two numbers, by the kind of numbers.
@@ -19,13 +20,16 @@ pub(crate) struct Pairwise {
 /// `op(a, b)` with broadcasting, of `kind`.
 pub(crate) fn binary(op: &Pairwise, a: &Tensor, b: &Tensor, kind: Kind) -> Result<Tensor> {
     let shape = broadcast(&a.shape, &b.shape)?;
+    listed_elements(&shape)?;
     let (at_a, at_b) = (expanded(a, &shape), expanded(b, &shape));
     let (x, y) = (a.numbers()?, b.numbers()?);
     let numbers = match (x, y) {
         (Numbers::Int(x), Numbers::Int(y)) => {
             let number = |(i, j): (usize, usize)| (op.int)(*x.get(i)?, *y.get(j)?);
             let numbers: Option<Vec<i64>> = at_a.zip(at_b).map(number).collect();
-            Numbers::Int(numbers.ok_or_else(|| Error::invalid("a quotient by 0 or a negative power"))?)
+            Numbers::Int(
+                numbers.ok_or_else(|| Error::invalid("a quotient by 0, or a power without a whole part"))?,
+            )
         }
         _ => {
             let (x, y) = (x.floats(), y.floats());
@@ -40,6 +44,7 @@ pub(crate) fn binary(op: &Pairwise, a: &Tensor, b: &Tensor, kind: Kind) -> Resul
 /// 1 where the relation holds, else 0, as beside NaN.
 pub(crate) fn compare(holds: fn(Ordering) -> bool, a: &Tensor, b: &Tensor) -> Result<Tensor> {
     let shape = broadcast(&a.shape, &b.shape)?;
+    listed_elements(&shape)?;
     let (at_a, at_b) = (expanded(a, &shape), expanded(b, &shape));
     let numbers: Option<Vec<i64>> = match (a.numbers()?, b.numbers()?) {
         (Numbers::Int(x), Numbers::Int(y)) => {
@@ -61,6 +66,7 @@ pub(crate) fn compare(holds: fn(Ordering) -> bool, a: &Tensor, b: &Tensor) -> Re
 /// `a` where the condition holds, else `b`.
 pub(crate) fn choose(condition: &Tensor, a: &Tensor, b: &Tensor) -> Result<Tensor> {
     let shape = broadcast(&condition.shape, &broadcast(&a.shape, &b.shape)?)?;
+    listed_elements(&shape)?;
     let kind = a.kind;
     let (a, b) = (picked(a, &shape)?, picked(b, &shape)?);
     let condition = picked(condition, &shape)?.ints();
@@ -87,12 +93,14 @@ pub(crate) fn map(x: &Tensor, int: fn(i64) -> i64, float: impl Fn(f64) -> f64) -
 
 /// The numbers at `offset + Σ index·stride`.
 pub(crate) fn strided(x: &Tensor, offset: isize, shape: &[usize], strides: &[isize]) -> Result<Tensor> {
+    listed_elements(shape)?;
     let numbers = x.numbers()?.pick(places(shape, offset, strides))?;
     Tensor::host(x.kind, shape.to_vec(), numbers)
 }
 
 /// The numbers at the given places.
 pub(crate) fn pick(x: &Tensor, shape: Vec<usize>, places: impl Iterator<Item = usize>) -> Result<Tensor> {
+    listed_elements(&shape)?;
     Tensor::host(x.kind, shape, x.numbers()?.pick(places)?)
 }
 

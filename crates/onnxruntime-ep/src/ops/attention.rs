@@ -3,7 +3,7 @@
 use backend_api::desc::{AttentionDesc, AttentionMask, AttentionShape, HeadLayout};
 
 use super::call::Call;
-use super::shape::broadcast;
+use super::shape::{broadcast, listed_elements};
 use super::{Kinds, Operator};
 use crate::error::{Error, Result};
 use crate::kind::Kind;
@@ -306,6 +306,7 @@ fn staircase(
     past: usize,
     given: Option<&Tensor>,
 ) -> Result<Tensor> {
+    listed_elements(&[queries, keys])?;
     let sees = (0..queries).flat_map(|i| (0..keys).map(move |j| i64::from(j <= i + past)));
     let sees = Tensor::host(Kind::Bool, vec![queries, keys], Numbers::Int(sees.collect()))?;
     let kind = call.input(0)?.kind;

@@ -13,7 +13,7 @@ use crate::workspace::Workspace;
 
 /// Tensors of so many numbers are computed on the host where they are there already: fewer than a launch is
 /// worth.
-const FEW: usize = 256;
+pub(super) const FEW: usize = 256;
 
 /// A node and its inputs.
 #[derive(Clone, Copy, Debug)]

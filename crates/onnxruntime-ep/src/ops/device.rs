@@ -113,6 +113,20 @@ impl Device<'_> {
         tensor.map(|tensor| self.ptr(tensor)).transpose()
     }
 
+    /// The handle of a tensor of exactly so many elements: a longer one would be no error of the backend's.
+    pub(crate) fn sized(&self, tensor: &Tensor, count: usize) -> Result<u64> {
+        if tensor.count() == count {
+            self.ptr(tensor)
+        } else {
+            Err(Error::invalid(format!("{:?} where {count} numbers belong", tensor.shape)))
+        }
+    }
+
+    /// The handle of a tensor of exactly so many elements, which may be left out.
+    pub(crate) fn optional_sized(&self, tensor: Option<&Tensor>, count: usize) -> Result<Option<u64>> {
+        tensor.map(|tensor| self.sized(tensor, count)).transpose()
+    }
+
     fn value<'t>(&self, arg: Arg<'t>) -> Result<Value<'t>> {
         Ok(match arg {
             // A number on the host needs no memory.

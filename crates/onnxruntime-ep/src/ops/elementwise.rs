@@ -51,10 +51,7 @@ fn pairwise(operator: &str) -> Result<(BinaryOp, Pairwise)> {
         "Div" => (BinaryOp::Div, Pairwise { int: i64::checked_div, float: |a, b| a / b }),
         "Max" => (BinaryOp::Max, Pairwise { int: |a, b| Some(a.max(b)), float: |a, b| extreme(a, b, a > b) }),
         "Min" => (BinaryOp::Min, Pairwise { int: |a, b| Some(a.min(b)), float: |a, b| extreme(a, b, a < b) }),
-        "Pow" => (
-            BinaryOp::Pow,
-            Pairwise { int: |a, b| Some(a.wrapping_pow(u32::try_from(b).ok()?)), float: f64::powf },
-        ),
+        "Pow" => (BinaryOp::Pow, Pairwise { int: whole_power, float: f64::powf }),
         other => return Err(Error::invalid(format!("{other} is no arithmetic"))),
     })
 }
@@ -62,6 +59,17 @@ fn pairwise(operator: &str) -> Result<(BinaryOp, Pairwise)> {
 /// NaN wins.
 fn extreme(a: f64, b: f64, a_wins: bool) -> f64 {
     if a.is_nan() || a_wins { a } else { b }
+}
+
+/// A power modulo 2⁶⁴, of which a negative exponent leaves the whole part; `None` for one of 0.
+fn whole_power(base: i64, exponent: i64) -> Option<i64> {
+    match (base, exponent) {
+        (1, _) => Some(1),
+        (-1, _) => Some(if exponent % 2 == 0 { 1 } else { -1 }),
+        (0, ..0) => None,
+        (_, ..0) => Some(0),
+        _ => Some(base.wrapping_pow(u32::try_from(exponent).ok()?)),
+    }
 }
 
 fn binary(call: &Call<'_>) -> Result<Vec<Tensor>> {
@@ -91,19 +99,15 @@ fn fold(call: &Call<'_>) -> Result<Vec<Tensor>> {
     Ok(vec![folded])
 }
 
-/// The base's kind is the result's. Squares and roots, of which normalisations are made, have functions of
-/// their own.
+/// The base's kind is the result's. Powers of integers are the host's, however many: the device's are of f32,
+/// which has no whole numbers of more than 24 bits. Squares and roots, of which normalisations are made, have
+/// functions of their own.
 fn power(call: &Call<'_>) -> Result<Vec<Tensor>> {
     let (d, base, exponent) = (call.device(), call.input(0)?, call.input(1)?);
-    let is_host_base = !base.kind.is_float() || base.is_on_host();
-    if is_host_base && call.is_for_host() {
+    if !base.kind.is_float() || (base.is_on_host() && call.is_for_host()) {
         return Ok(vec![host::binary(&pairwise("Pow")?.1, base, exponent, base.kind)?]);
     }
-    if base.kind.is_float()
-        && exponent.is_on_host()
-        && exponent.count() == 1
-        && exponent.rank() <= base.rank()
-    {
+    if exponent.is_on_host() && exponent.count() == 1 && exponent.rank() <= base.rank() {
         match exponent.numbers()?.floats().first() {
             Some(2.0) => return Ok(vec![d.unary(UnaryOp::Square, base)?]),
             Some(0.5) => return Ok(vec![d.unary(UnaryOp::Sqrt, base)?]),
@@ -111,13 +115,7 @@ fn power(call: &Call<'_>) -> Result<Vec<Tensor>> {
         }
     }
     let [a, b] = [d.convert(base, Kind::F32)?, d.convert(exponent, Kind::F32)?];
-    let y = d.binary(BinaryOp::Pow, &a, &b)?;
-    Ok(vec![match base.kind {
-        Kind::F32 => y,
-        Kind::F16 => d.convert(&y, Kind::F16)?,
-        // A conversion drops the fraction, and with it a whole number that was missed by a little.
-        kind => d.convert(&d.unary(UnaryOp::Round, &y)?, kind)?,
-    }])
+    Ok(vec![d.convert(&d.binary(BinaryOp::Pow, &a, &b)?, base.kind)?])
 }
 
 /// Of floating-point numbers, the remainder that has the dividend's sign.

@@ -104,16 +104,24 @@ fn channels(x: &Tensor) -> Result<(usize, usize)> {
     }
 }
 
+fn unfit(x: &Tensor, filter: &Tensor, groups: usize) -> Error {
+    Error::invalid(format!("filters {:?} for the image {:?} in {groups} groups", filter.shape, x.shape))
+}
+
 fn convolution(call: &Call<'_>) -> Result<Vec<Tensor>> {
     let (d, x, filter) = (call.device(), call.input(0)?, call.input(1)?);
-    let ((batch, depth), (filters, _), [height, width]) = (channels(x)?, channels(filter)?, image(x)?);
+    let ((batch, depth), (filters, per_group), [height, width]) =
+        (channels(x)?, channels(filter)?, image(x)?);
     let window = window(call, image(filter)?, [height, width])?;
     let groups = extent(call.node.int("group", 1))?;
+    if per_group.checked_mul(groups) != Some(depth) {
+        return Err(unfit(x, filter, groups));
+    }
     let of = ConvShape::new([batch, depth, height, width], filters, window).with_groups(groups);
     let y = d.empty(x.kind, &shaped(x, filters, of.output("Conv")?))?;
     let mut desc = ConvDesc::new(x.kind.dtype(), d.ptr(x)?, d.ptr(filter)?, d.ptr(&y)?, of)
         .with_activation(activation(call)?);
-    desc.bias = d.optional(call.optional(2))?;
+    desc.bias = d.optional_sized(call.optional(2), filters)?;
     call.backend.conv2d(&desc)?;
     Ok(vec![y])
 }
@@ -133,9 +141,13 @@ fn output_shape(node: &Node, rank: usize) -> Result<Option<[usize; 2]>> {
 /// Where the shape of the output is given, the padding follows from it.
 fn transposed(call: &Call<'_>) -> Result<Vec<Tensor>> {
     let (d, node, x, filter) = (call.device(), call.node, call.input(0)?, call.input(1)?);
-    let ((batch, depth), (_, per_group), from, size) =
+    let ((batch, depth), (rows, per_group), from, size) =
         (channels(x)?, channels(filter)?, image(x)?, image(filter)?);
     let groups = extent(node.int("group", 1))?;
+    let filters = per_group.checked_mul(groups).ok_or_else(|| unfit(x, filter, groups))?;
+    if rows != depth {
+        return Err(unfit(x, filter, groups));
+    }
     let (stride, dilation) = (pair(call, "strides", 1)?, pair(call, "dilations", 1)?);
     let [mut before, mut after] = pads(call)?;
     let mut more = pair(call, "output_padding", 0)?;
@@ -165,12 +177,11 @@ fn transposed(call: &Call<'_>) -> Result<Vec<Tensor>> {
     }
     let window =
         Window::new(size).with_stride(stride).with_dilation(dilation).with_asymmetric_padding(before, after);
-    let filters = per_group * groups;
     let y = d.empty(x.kind, &shaped(x, filters, to))?;
     let of = ConvShape::new([batch, depth, from[0], from[1]], filters, window).with_groups(groups);
     let (dtype, from, by) = (x.kind.dtype(), d.ptr(x)?, d.ptr(filter)?);
     let mut desc = ConvTransposeDesc::new(dtype, from, by, d.ptr(&y)?, of).with_output_padding(more);
-    desc.bias = d.optional(call.optional(2))?;
+    desc.bias = d.optional_sized(call.optional(2), filters)?;
     call.backend.conv_transpose2d(&desc)?;
     Ok(vec![y])
 }

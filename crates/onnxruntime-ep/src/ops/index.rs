@@ -4,7 +4,8 @@ use backend_api::desc::{GatherDesc, IndexShape, ScatterDesc};
 use backend_api::{BinaryOp, CompareOp, ScatterOp};
 
 use super::call::Call;
-use super::movement::{along, is_for_host};
+use super::movement::{along, copied, is_for_host};
+use super::shape::listed_elements;
 use super::{Kinds, Operator};
 use crate::error::{Error, Result};
 use crate::host;
@@ -139,16 +140,12 @@ fn gather_elements(call: &Call<'_>) -> Result<Vec<Tensor>> {
     Ok(vec![y])
 }
 
-/// A copy of the table, which the scatter changes in place.
-fn copied(call: &Call<'_>, x: &Tensor) -> Result<Tensor> {
-    call.device().strided(x, 0, &[x.count()], &[1])?.reshaped(x.shape.clone())
-}
-
 fn scatter_elements(call: &Call<'_>) -> Result<Vec<Tensor>> {
     let (d, x, source) = (call.device(), call.input(0)?, call.input(2)?);
     let axis = call.axis(0, x.rank())?;
     let indices = counted(call, call.input(1)?, x.shape[axis])?;
     let [outer, columns] = x.around(axis);
+    // The scatter changes it in place.
     let y = copied(call, x)?;
     let shape = IndexShape { rows: x.shape[axis], columns, count: indices.shape[axis] };
     let op = scatter_op(call.node)?;
@@ -201,6 +198,7 @@ fn gather_tuples(call: &Call<'_>) -> Result<Vec<Tensor>> {
 fn scatter_tuples(call: &Call<'_>) -> Result<Vec<Tensor>> {
     let (d, x, source) = (call.device(), call.input(0)?, call.input(2)?);
     let Rows { indices, rows, columns } = tuples(x, call.input(1)?, 0)?;
+    // The scatter changes it in place.
     let y = copied(call, x)?;
     let shape = IndexShape { rows, columns, count: indices.count() };
     let op = scatter_op(call.node)?;
@@ -231,7 +229,7 @@ fn one_hot(call: &Call<'_>) -> Result<Vec<Tensor>> {
     let counted: Vec<i64> = counted.collect();
     let mut shape = indices.shape.clone();
     shape.insert(axis, depth);
-    let hot = (0..shape.iter().product()).map(|i: usize| {
+    let hot = (0..listed_elements(&shape)?).map(|i| {
         let (outer, place, column) = (i / inner / depth, i / inner % depth, i % inner);
         i64::from(counted.get(outer * inner + column) == Some(&(place as i64)))
     });

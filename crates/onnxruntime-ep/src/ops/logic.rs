@@ -5,6 +5,7 @@ use std::cmp::Ordering;
 use backend_api::{BinaryOp, CompareOp, UnaryOp};
 
 use super::call::Call;
+use super::movement::copied;
 use super::{Kinds, Operator};
 use crate::error::{Error, Result};
 use crate::host::{self, Pairwise};
@@ -120,6 +121,10 @@ fn cast(call: &Call<'_>) -> Result<Vec<Tensor>> {
     }
     if to == Kind::Bool {
         return Ok(vec![d.compare(CompareOp::Ne, x, 0.0)?]);
+    }
+    // ONNX keeps the bits where the device clamps.
+    if matches!((x.kind, to), (Kind::I32, Kind::U32) | (Kind::U32, Kind::I32)) {
+        return Ok(vec![copied(call, x)?.with_kind(to)?]);
     }
     Ok(vec![d.convert(x, to)?])
 }

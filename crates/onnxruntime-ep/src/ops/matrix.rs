@@ -74,7 +74,7 @@ fn quantized(call: &Call<'_>) -> Result<Vec<Tensor>> {
     let weights = QuantMatrix::new(d.ptr(call.input(1)?)?, format, n, k);
     let mut desc = QuantMatmulDesc::new(m, matrix(x, k)?, weights, matrix(&y, n)?);
     desc = desc.with_activation(activation(call)?);
-    desc.bias = d.optional(call.optional(2))?;
+    desc.bias = d.optional_sized(call.optional(2), n)?;
     call.backend.quant_matmul(&desc)?;
     Ok(vec![y])
 }
@@ -183,7 +183,7 @@ pub(super) fn product(
         .with_scale(epilogue.alpha, 0.0)
         .with_activation(epilogue.activation);
     if let Some(bias) = epilogue.bias {
-        desc = desc.with_bias(Bias { ptr: d.ptr(bias)?, axis: BiasAxis::Column });
+        desc = desc.with_bias(Bias { ptr: d.sized(bias, n)?, axis: BiasAxis::Column });
     }
     call.backend.matmul(&desc)?;
     if a_vector {
@@ -212,6 +212,10 @@ fn gemm(call: &Call<'_>) -> Result<Vec<Tensor>> {
     if row.is_some() || c.is_none() {
         let epilogue = Epilogue { alpha, bias: row, activation: activation(call)? };
         return Ok(vec![product(call, a, b, trans, epilogue)?]);
+    }
+    let b_k = if trans[1].is_transposed() { b_columns } else { b_rows };
+    if k != b_k {
+        return Err(Error::invalid(format!("a product of {:?} and {:?}", a.shape, b.shape)));
     }
     let y = match c {
         // A copy, because the product is added in place.

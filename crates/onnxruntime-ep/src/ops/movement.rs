@@ -1,7 +1,7 @@
 //! Operators that move numbers.
 
-use super::call::Call;
-use super::shape::{axis, extent, listed, packed_strides, places};
+use super::call::{Call, FEW};
+use super::shape::{axis, extent, listed, listed_elements, packed_strides, places};
 use super::{Kinds, Operator};
 use crate::error::{Error, Result};
 use crate::host;
@@ -33,7 +33,9 @@ pub(super) fn strided(
     shape: &[usize],
     strides: &[isize],
 ) -> Result<Tensor> {
-    if is_for_host(call, x) && !x.is_view() {
+    // Few numbers may be repeated until they are many.
+    let is_short = || listed_elements(shape).is_ok_and(|count| count <= FEW);
+    if is_for_host(call, x) && !x.is_view() && (x.kind == Kind::I64 || is_short()) {
         return host::strided(x, offset as isize, shape, strides);
     }
     let forward: Option<Vec<usize>> = strides.iter().map(|&stride| usize::try_from(stride).ok()).collect();
@@ -65,6 +67,7 @@ fn pick(
     if is_for_host(call, x) {
         return host::pick(x, shape, places);
     }
+    listed_elements(&shape)?;
     let indices = Tensor::vector(places.map(|place| place as i64).collect());
     call.device().select(&x.reshaped(vec![x.count()])?, 0, &indices)?.reshaped(shape)
 }
@@ -77,6 +80,11 @@ pub(super) fn permute(call: &Call<'_>, x: &Tensor, axes: &[usize]) -> Result<Ten
     let shape = axes.iter().map(|&axis| at(&x.shape, axis)).collect::<Result<Vec<_>>>()?;
     let strides = axes.iter().map(|&axis| at(&strides, axis).map(|stride| stride as isize));
     strided(call, x, x.offset(), &shape, &strides.collect::<Result<Vec<_>>>()?)
+}
+
+/// A packed tensor's elements in memory of their own, on the device.
+pub(super) fn copied(call: &Call<'_>, x: &Tensor) -> Result<Tensor> {
+    call.device().strided(x, 0, &[x.count()], &[1])?.reshaped(x.shape.clone())
 }
 
 fn transpose(call: &Call<'_>) -> Result<Vec<Tensor>> {
@@ -94,6 +102,13 @@ fn concat(call: &Call<'_>) -> Result<Vec<Tensor>> {
     let axis = call.axis(0, first.rank())?;
     if !is_for_host(call, first) {
         return Ok(vec![call.device().concat(&inputs, axis)?]);
+    }
+    let others = |x: &Tensor| {
+        let mut shape = x.shape.clone();
+        (axis < shape.len()).then(|| shape.remove(axis)).map(|_| shape)
+    };
+    if let Some(other) = inputs.iter().find(|x| others(x) != others(first)) {
+        return Err(Error::invalid(format!("{:?} beside {:?} along {axis}", other.shape, first.shape)));
     }
     // Row after row of everything before the axis, from each input in turn.
     let mut shape = first.shape.clone();
@@ -120,6 +135,10 @@ fn slice(call: &Call<'_>) -> Result<Vec<Tensor>> {
     let ends = call.ints_or(2, "ends")?.ok_or_else(missing)?;
     let axes = call.ints_or(3, "axes")?.unwrap_or_else(|| (0..starts.len() as i64).collect());
     let steps = call.ints(4)?.unwrap_or_else(|| vec![1; starts.len()]);
+    let lengths = [starts.len(), ends.len(), axes.len(), steps.len()];
+    if lengths.iter().any(|&length| length != starts.len()) {
+        return Err(Error::invalid(format!("lists of {lengths:?} starts, ends, axes and steps")));
+    }
     let mut shape = x.shape.clone();
     let mut strides = signed_strides(x);
     let mut offset = x.offset();
@@ -133,11 +152,12 @@ fn slice(call: &Call<'_>) -> Result<Vec<Tensor>> {
                 let (start, end) = (counted(start).clamp(0, length), counted(end).clamp(0, length));
                 (start, (end - start).max(0).div_euclid(step) + i64::from((end - start).max(0) % step != 0))
             }
+            _ if length == 0 => (0, 0),
+            // Unlike NumPy's, a start before the first element is the first element; only an end can lie before.
             _ => {
-                let (start, end) = (counted(start).clamp(-1, length - 1), counted(end).clamp(-1, length - 1));
-                let (reach, step) = ((start - end).max(0), step.unsigned_abs() as i64);
-                let step = step.max(1);
-                (start.max(0), reach / step + i64::from(reach % step != 0))
+                let (start, end) = (counted(start).clamp(0, length - 1), counted(end).clamp(-1, length - 1));
+                let (reach, step) = ((start - end).max(0), step.checked_neg().unwrap_or(i64::MAX));
+                (start, reach / step + i64::from(reach % step != 0))
             }
         };
         shape[axis] = extent(count)?;
@@ -302,7 +322,8 @@ fn blocks(call: &Call<'_>) -> Result<([usize; 4], usize)> {
 
 fn depth_to_space(call: &Call<'_>) -> Result<Vec<Tensor>> {
     let ([n, c, h, w], s) = blocks(call)?;
-    let depth = c / (s * s);
+    let depth = s.checked_mul(s).filter(|&area| c.is_multiple_of(area)).map(|area| c / area);
+    let depth = depth.ok_or_else(|| Error::invalid(format!("{c} channels in blocks of {s} × {s}")))?;
     let (shape, axes) = match call.node.text("mode") {
         "CRD" => (vec![n, depth, s, s, h, w], [0, 1, 4, 2, 5, 3]),
         _ => (vec![n, s, s, depth, h, w], [0, 3, 4, 1, 5, 2]),
@@ -325,6 +346,7 @@ fn trilu(call: &Call<'_>) -> Result<Vec<Tensor>> {
     let &[.., rows, columns] = x.shape.as_slice() else { return Err(Error::invalid("no matrix")) };
     let diagonal = call.ints(1)?.and_then(|k| k.first().copied()).unwrap_or(0);
     let upper = call.node.int("upper", 1) == 1;
+    listed_elements(&[rows, columns])?;
     let kept = (0..rows as i64).flat_map(|i| {
         (0..columns as i64).map(move |j| {
             let ahead = (j - i).cmp(&diagonal);

@@ -22,7 +22,7 @@ pub(super) const OPERATORS: &[Operator] = &[
         .with_check(two_outputs),
     Operator::new("GroupNormalization", Kinds::Float, group).with_check(per_channel),
     Operator::new("InstanceNormalization", Kinds::Float, instance),
-    Operator::new("BatchNormalization", Kinds::Float, batch).with_check(one_precision),
+    Operator::new("BatchNormalization", Kinds::Float, batch).with_check(per_channel_of_one_precision),
 ];
 
 fn one_output(_graph: &Graph, node: &Node) -> std::result::Result<(), String> {
@@ -47,8 +47,12 @@ fn per_channel(_graph: &Graph, node: &Node) -> std::result::Result<(), String> {
     if node.since < 21 { Err("a factor for each group".to_owned()) } else { Ok(()) }
 }
 
-/// Statistics of the tensor's own element type.
-fn one_precision(graph: &Graph, node: &Node) -> std::result::Result<(), String> {
+/// Statistics for each channel, of the tensor's own element type. Before operator set 9 there could be some for
+/// each position.
+fn per_channel_of_one_precision(graph: &Graph, node: &Node) -> std::result::Result<(), String> {
+    if node.since < 9 && node.int("spatial", 1) == 0 {
+        return Err("statistics for each position".to_owned());
+    }
     let kind = graph.input_kind(node, 0);
     if (1..5).all(|i| graph.input_kind(node, i) == kind) { Ok(()) } else { Err("mixed precision".to_owned()) }
 }
@@ -136,13 +140,13 @@ fn skip_layer(call: &Call<'_>) -> Result<Vec<Tensor>> {
     let y = d.empty(x.kind, &x.shape)?;
     let (dtype, from, to) = (x.kind.dtype(), d.ptr(&sum)?, d.ptr(&y)?);
     let eps = call.node.float("epsilon", 1e-12);
-    let weight = d.ptr(call.input(2)?)?;
+    let weight = d.sized(call.input(2)?, columns)?;
     if simplified {
         call.backend
             .rms_norm(&RmsNormDesc::new(dtype, from, to, rows, columns).with_eps(eps).with_weight(weight))?;
     } else {
         let mut desc = LayerNormDesc::new(dtype, from, to, rows, columns).with_eps(eps).with_weight(weight);
-        desc.bias = d.optional(call.optional(3))?;
+        desc.bias = d.optional_sized(call.optional(3), columns)?;
         call.backend.layer_norm(&desc)?;
     }
     Ok(vec![y.clone(), y.clone(), y, sum])
@@ -169,10 +173,11 @@ fn instance(call: &Call<'_>) -> Result<Vec<Tensor>> {
 fn groups(call: &Call<'_>, groups: usize) -> Result<Vec<Tensor>> {
     let (d, x) = (call.device(), call.input(0)?);
     let y = d.empty(x.kind, &x.shape)?;
-    let desc = GroupNormDesc::new(x.kind.dtype(), d.ptr(x)?, d.ptr(&y)?, channels(x)?, groups)
+    let of = channels(x)?;
+    let desc = GroupNormDesc::new(x.kind.dtype(), d.ptr(x)?, d.ptr(&y)?, of, groups)
         .with_eps(call.node.float("epsilon", 1e-5))
-        .with_weight(d.ptr(call.input(1)?)?)
-        .with_bias(d.ptr(call.input(2)?)?);
+        .with_weight(d.sized(call.input(1)?, of.channels)?)
+        .with_bias(d.sized(call.input(2)?, of.channels)?);
     call.backend.group_norm(&desc)?;
     Ok(vec![y])
 }
@@ -184,11 +189,13 @@ fn batch(call: &Call<'_>) -> Result<Vec<Tensor>> {
     let [mean, variance] = [call.input(3)?, call.input(4)?];
     let y = d.empty(x.kind, &x.shape)?;
     let normalise = |mean: &Tensor, variance: &Tensor| -> Result<()> {
+        let of = channels(x)?;
+        let sized = |tensor: &Tensor| d.sized(tensor, of.channels);
         let (from, to) = (d.ptr(x)?, d.ptr(&y)?);
-        let desc = BatchNormDesc::new(x.kind.dtype(), from, to, d.ptr(mean)?, d.ptr(variance)?, channels(x)?)
+        let desc = BatchNormDesc::new(x.kind.dtype(), from, to, sized(mean)?, sized(variance)?, of)
             .with_eps(node.float("epsilon", 1e-5))
-            .with_weight(d.ptr(call.input(1)?)?)
-            .with_bias(d.ptr(call.input(2)?)?);
+            .with_weight(sized(call.input(1)?)?)
+            .with_bias(sized(call.input(2)?)?);
         Ok(call.backend.batch_norm(&desc)?)
     };
     if node.int("training_mode", 0) == 0 {

@@ -75,13 +75,25 @@ pub(crate) fn extent(number: i64) -> Result<usize> {
     usize::try_from(number).map_err(|_| Error::invalid(format!("{number} is no extent")))
 }
 
+/// The most numbers that a list on the host may have: 2 GiB of them.
+const MOST_LISTED: usize = 1 << 28;
+
 /// As many numbers as a list on the host may have: what sizes at run time ask for is an error beyond it, and
 /// no failed allocation, which would end the process.
 pub(crate) fn listed(count: i64) -> Result<usize> {
     usize::try_from(count)
         .ok()
-        .filter(|&count| count <= 1 << 28)
+        .filter(|&count| count <= MOST_LISTED)
         .ok_or_else(|| Error::invalid(format!("a list of {count} numbers")))
+}
+
+/// The elements of a shape, whose product may be as many as a list on the host may have.
+pub(crate) fn listed_elements(shape: &[usize]) -> Result<usize> {
+    shape
+        .iter()
+        .try_fold(1usize, |count, &extent| count.checked_mul(extent))
+        .filter(|&count| count <= MOST_LISTED)
+        .ok_or_else(|| Error::invalid(format!("a list of {shape:?} numbers")))
 }
 
 /// Every place of a tensor of `shape` in row-major order, as `offset + Σ index·stride`.

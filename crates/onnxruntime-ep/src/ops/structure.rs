@@ -71,8 +71,9 @@ fn reshape(call: &Call<'_>) -> Result<Vec<Tensor>> {
 fn squeeze(call: &Call<'_>) -> Result<Vec<Tensor>> {
     let x = call.input(0)?;
     let dropped = match call.ints_or(1, "axes")? {
-        Some(named) => axes(&named, x.rank())?,
-        None => (0..x.rank()).filter(|&k| x.shape[k] == 1).collect(),
+        Some(named) if !named.is_empty() => axes(&named, x.rank())?,
+        // ONNX Runtime takes an empty list for none.
+        _ => (0..x.rank()).filter(|&k| x.shape[k] == 1).collect(),
     };
     let kept = x.shape.iter().enumerate().filter(|(k, _)| !dropped.contains(k)).map(|(_, &extent)| extent);
     Ok(vec![call.device().reshape(x, kept.collect())?])

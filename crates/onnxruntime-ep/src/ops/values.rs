@@ -8,7 +8,7 @@ use backend_cpu::CpuBackend;
 use super::{Call, find};
 use crate::error::Result;
 use crate::kind::Kind;
-use crate::model::{Attribute, Node};
+use crate::model::{Attribute, Graph, Node};
 use crate::numbers::Numbers;
 use crate::tensor::Tensor;
 use crate::workspace::Workspace;
@@ -38,6 +38,10 @@ fn floats(shape: &[usize], numbers: &[f64]) -> Option<Tensor> {
 
 fn ints(kind: Kind, numbers: &[i64]) -> Option<Tensor> {
     Some(Tensor::host(kind, vec![numbers.len()], Numbers::Int(numbers.to_vec())).unwrap())
+}
+
+fn long(shape: &[usize]) -> Option<Tensor> {
+    Some(Tensor::vector(vec![1; shape.iter().product()]).reshaped(shape.to_vec()).unwrap())
 }
 
 /// Tensors of so many numbers are computed on the device.
@@ -160,4 +164,105 @@ fn a_list_that_no_host_has_room_for_is_an_error() {
     assert!(run(&node("ConstantOfShape", &[]), &[huge()]).is_err());
     let pad = node("Pad", &[("mode", Attribute::Text("edge".to_owned()))]);
     assert!(run(&pad, &[floats(&[1], &[7.0]), ints(Kind::I64, &[i64::MIN, i64::MAX])]).is_err());
+    assert!(run(&node("Expand", &[]), &[long(&[1]), huge()]).is_err());
+    assert!(run(&node("Tile", &[]), &[long(&[1, 1]), ints(Kind::I64, &[1 << 20, 1 << 20])]).is_err());
+    let values = || ints(Kind::I64, &[0, 1]);
+    assert!(run(&node("OneHot", &[]), &[long(&[1]), huge(), values()]).is_err());
+    assert!(run(&node("OneHot", &[]), &[long(&[1 << 10]), ints(Kind::I64, &[1 << 54]), values()]).is_err());
+    let [column, row] = [long(&[1 << 15, 1]), long(&[1, 1 << 15])];
+    for operator in ["Add", "Less"] {
+        assert!(run(&node(operator, &[]), &[column.clone(), row.clone()]).is_err());
+    }
+    let condition = Some(Tensor::host(Kind::Bool, vec![], Numbers::Int(vec![1])).unwrap());
+    assert!(run(&node("Where", &[]), &[condition, column, row]).is_err());
+}
+
+#[test]
+fn powers_of_integers_are_exact_however_many() {
+    let pow = |kind, base, exponent| {
+        let y = run(&node("Pow", &[]), &[ints(kind, &[base; MANY]), ints(Kind::I32, &[exponent])]);
+        y.unwrap().ints().unwrap()
+    };
+    assert_eq!(pow(Kind::I32, 12345, 2), [152_399_025; MANY]);
+    assert_eq!(pow(Kind::I32, (1 << 24) + 1, 1), [(1 << 24) + 1; MANY]);
+    assert_eq!(pow(Kind::U32, 65535, 2), [4_294_836_225; MANY]);
+    assert_eq!(pow(Kind::I32, 2, -1), [0; MANY]);
+    assert_eq!(pow(Kind::I32, -1, -3), [-1; MANY]);
+}
+
+#[test]
+fn conversions_between_signed_and_unsigned_keep_the_bits() {
+    let cases = [(Kind::I32, -1, 12, u32::MAX.into()), (Kind::U32, u32::MAX.into(), 6, -1)];
+    for (from, number, to, expected) in cases {
+        for count in [1, MANY] {
+            let cast = node("Cast", &[("to", Attribute::Int(to))]);
+            let y = run(&cast, &[ints(from, &vec![number; count])]).unwrap();
+            assert_eq!(y.ints().unwrap(), vec![expected; count]);
+        }
+    }
+}
+
+#[test]
+fn slices_backwards_begin_within_the_tensor() {
+    let list = |number: i64| ints(Kind::I64, &[number]);
+    let slice = |count: usize, start, end, step| {
+        let x = floats(&[count], &(0..count).map(|i| i as f64).collect::<Vec<_>>());
+        let y = run(&node("Slice", &[]), &[x, list(start), list(end), list(0), list(step)]).unwrap();
+        y.numbers().unwrap().floats()
+    };
+    assert_eq!(slice(5, -100, -1000, -1), [0.0]);
+    assert_eq!(slice(5, 100, -1000, -2), [4.0, 2.0, 0.0]);
+    assert_eq!(slice(5, 4, -1000, i64::MIN), [4.0]);
+    assert_eq!(slice(0, 4, -1000, -1), [0.0; 0]);
+    let uneven = [floats(&[2], &[1.0, 2.0]), list(0), ints(Kind::I64, &[1, 1])];
+    assert!(run(&node("Slice", &[]), &uneven).is_err());
+}
+
+#[test]
+fn operands_that_dont_fit_are_errors() {
+    let numbers = |shape: &[usize]| floats(shape, &vec![1.0; shape.iter().product()]);
+    let fails = |operator: &str, shapes: &[&[usize]]| {
+        let inputs: Vec<_> = shapes.iter().map(|shape| numbers(shape)).collect();
+        assert!(run(&node(operator, &[]), &inputs).is_err(), "{operator} {shapes:?}");
+    };
+    fails("Gemm", &[&[2, 3], &[4, 5], &[2, 5]]);
+    fails("Gemm", &[&[2, 3], &[4, 5]]);
+    fails("Conv", &[&[1, 2, 3, 3], &[1, 3, 2, 2]]);
+    fails("Conv", &[&[1, 2, 3, 3], &[1, 2, 2, 2], &[2]]);
+    fails("ConvTranspose", &[&[1, 2, 3, 3], &[3, 1, 2, 2]]);
+    fails("InstanceNormalization", &[&[1, 2, 3], &[3], &[2]]);
+    fails("BatchNormalization", &[&[1, 2, 3], &[2], &[2], &[2], &[6]]);
+}
+
+#[test]
+fn concatenated_lists_have_the_same_other_extents() {
+    let concat = |axis: i64, shapes: [&[usize]; 2]| {
+        run(&node("Concat", &[("axis", Attribute::Int(axis))]), &shapes.map(long))
+    };
+    assert!(concat(1, [&[2, 2], &[3, 2]]).is_err());
+    assert!(concat(1, [&[2, 1], &[2, 3, 2]]).is_err());
+    assert!(concat(1, [&[2, 1], &[2]]).is_err());
+    assert_eq!(concat(1, [&[2, 1], &[2, 3]]).unwrap().shape, [2, 4]);
+}
+
+#[test]
+fn few_numbers_on_the_host_expand_to_many() {
+    let y = run(&node("Expand", &[]), &[floats(&[1, 2], &[1.0, 2.0]), ints(Kind::I64, &[300, 2])]).unwrap();
+    assert_eq!((y.shape.as_slice(), y.numbers().unwrap().floats()), (&[300, 2][..], [1.0, 2.0].repeat(300)));
+}
+
+#[test]
+fn statistics_for_each_position_are_not_taken() {
+    for (since, spatial, taken) in [(7, 0, false), (7, 1, true), (9, 0, true)] {
+        let mut node = node("BatchNormalization", &[("spatial", Attribute::Int(spatial))]);
+        node.since = since;
+        assert_eq!((find(&node).unwrap().check)(&Graph::default(), &node).is_ok(), taken);
+    }
+}
+
+#[test]
+fn an_empty_list_of_axes_squeezes_all_ones() {
+    let squeeze =
+        |axes: &[i64]| run(&node("Squeeze", &[]), &[long(&[1, 3, 1]), ints(Kind::I64, axes)]).unwrap().shape;
+    assert_eq!((squeeze(&[]), squeeze(&[0])), (vec![3], vec![3, 1]));
 }

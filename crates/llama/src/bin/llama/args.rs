@@ -40,8 +40,8 @@ pub(crate) struct Common {
     #[arg(long, short)]
     pub(crate) ctx: Option<usize>,
 
-    /// Keep keys and values as f32 rather than as f16
-    #[arg(long)]
+    /// Keep keys and values as f32 rather than as f16, beside activations of f32
+    #[arg(long, conflicts_with = "half")]
     pub(crate) full_cache: bool,
 
     /// Compute with activations of f16 rather than of f32, which is faster on tensor cores

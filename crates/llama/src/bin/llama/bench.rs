@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use anyhow::ensure;
+use anyhow::{Context, ensure};
 use llama::{Input, Session};
 use serde::Serialize;
 
@@ -36,9 +36,10 @@ pub(crate) fn run(args: &BenchArgs) -> anyhow::Result<()> {
     let BenchArgs { prompt, generate, depth, repetitions, .. } = *args;
     ensure!(prompt > 0 || generate > 0, "there is nothing to measure: -p and -n are 0");
     ensure!(repetitions > 0, "-r is 0, expected 1 or more");
+    let longest = depth.checked_add(prompt.max(generate)).context("-d, -p and -n are too large")?;
     let loaded = loaded::load(&args.common)?;
     // Unless more is asked for, room for the longest test.
-    let context = args.common.ctx.unwrap_or(depth + prompt.max(generate));
+    let context = args.common.ctx.unwrap_or(longest);
     let mut session = loaded.session_of(&args.common, context)?;
 
     let mut tests = Vec::new();
@@ -73,10 +74,10 @@ pub(crate) fn run(args: &BenchArgs) -> anyhow::Result<()> {
     if args.common.json {
         return report::json(&Report { about: About::new(&loaded), tests });
     }
-    println!("| model | size | params | backend | test | t/s |");
-    println!("| --- | ---: | ---: | --- | ---: | ---: |");
+    report::line(format_args!("| model | size | params | backend | test | t/s |"))?;
+    report::line(format_args!("| --- | ---: | ---: | --- | ---: | ---: |"))?;
     for test in tests {
-        println!(
+        report::line(format_args!(
             "| {} | {:.2} MiB | {:.2} M | {} ({}) | {} | {:.2} ± {:.2} |",
             loaded.name,
             loaded.bytes as f64 / f64::from(1 << 20),
@@ -86,7 +87,7 @@ pub(crate) fn run(args: &BenchArgs) -> anyhow::Result<()> {
             test.test,
             test.avg_ts,
             test.stddev_ts,
-        );
+        ))?;
     }
     Ok(())
 }

@@ -1,6 +1,6 @@
 //! `llama chat`: messages of the standard input, answers on the standard output.
 
-use std::io::{self, BufRead, IsTerminal, Write};
+use std::io::{self, BufRead, IsTerminal};
 
 use anyhow::bail;
 use llama::Message;
@@ -20,8 +20,10 @@ struct Report {
 
 pub(crate) fn run(args: &ChatArgs) -> anyhow::Result<()> {
     let loaded = loaded::load(&args.common)?;
-    let Some(template) = &loaded.template else {
-        bail!("{} has no chat template: it goes on with texts, by `llama run`", loaded.name);
+    let template = match &loaded.template {
+        Ok(Some(template)) => template,
+        Ok(None) => bail!("{} has no chat template: it goes on with texts, by `llama run`", loaded.name),
+        Err(error) => bail!("{error}"),
     };
     let mut session = loaded.session(&args.common)?;
     let shown = !args.common.json;
@@ -36,8 +38,7 @@ pub(crate) fn run(args: &ChatArgs) -> anyhow::Result<()> {
     let mut lines = io::stdin().lock().lines();
     loop {
         if prompts {
-            print!("> ");
-            io::stdout().flush()?;
+            report::text("> ")?;
         }
         let Some(line) = lines.next().transpose()? else { break };
         if line.trim().is_empty() {
@@ -52,7 +53,7 @@ pub(crate) fn run(args: &ChatArgs) -> anyhow::Result<()> {
         session.truncate(0, common);
         let (answer, speed) = stream(&loaded, &mut session, &tokens[common..], &args.sampling, shown)?;
         if shown {
-            println!();
+            report::line(format_args!(""))?;
             eprintln!("{}", speed.line());
         }
         messages.push(Message::new("assistant", loaded.tokenizer.decode(&answer)));

@@ -21,7 +21,8 @@ const DEFAULT_CONTEXT: usize = 4096;
 pub(crate) struct Loaded {
     pub(crate) model: Arc<Model>,
     pub(crate) tokenizer: Tokenizer,
-    pub(crate) template: Option<ChatTemplate>,
+    /// What can't be parsed matters to chats alone.
+    pub(crate) template: llama::Result<Option<ChatTemplate>>,
     pub(crate) device: DeviceInfo,
     pub(crate) reason: String,
     /// What the file calls the model.
@@ -40,7 +41,7 @@ pub(crate) fn load(common: &Common) -> anyhow::Result<Loaded> {
     let mapped = map(path).with_context(|| format!("can't read {}", path.display()))?;
     let file = Gguf::parse(&mapped).with_context(|| format!("can't read {}", path.display()))?;
     let tokenizer = Tokenizer::from_metadata(file.metadata())?;
-    let template = ChatTemplate::from_metadata(file.metadata(), &tokenizer)?;
+    let template = ChatTemplate::from_metadata(file.metadata(), &tokenizer);
 
     let mut registry = Registry::new();
     backend_cpu::register(&mut registry);

@@ -41,9 +41,8 @@ pub(crate) fn run(args: &PerplexityArgs) -> anyhow::Result<()> {
         return report::json(&report);
     }
     report::device(&loaded);
-    println!(
+    report::line(format_args!(
         "perplexity {:.4} of {} tokens, {:.4} bits per byte, in {seconds:.1} s",
         report.perplexity, report.tokens, report.bits_per_byte,
-    );
-    Ok(())
+    ))
 }

@@ -1,5 +1,8 @@
 //! What the commands print.
 
+use std::fmt;
+use std::io::{self, Write};
+
 use serde::Serialize;
 
 use crate::loaded::Loaded;
@@ -60,8 +63,19 @@ impl Speed {
 
 /// Prints a document.
 pub(crate) fn json(document: &impl Serialize) -> anyhow::Result<()> {
-    println!("{}", serde_json::to_string_pretty(document)?);
-    Ok(())
+    line(format_args!("{}", serde_json::to_string_pretty(document)?))
+}
+
+/// Prints a line. A closed pipe is an error, where `println!` panics.
+pub(crate) fn line(line: fmt::Arguments<'_>) -> anyhow::Result<()> {
+    Ok(writeln!(io::stdout(), "{line}")?)
+}
+
+/// Prints a text, at once.
+pub(crate) fn text(text: &str) -> anyhow::Result<()> {
+    let mut out = io::stdout().lock();
+    out.write_all(text.as_bytes())?;
+    Ok(out.flush()?)
 }
 
 /// The device, on the standard error.

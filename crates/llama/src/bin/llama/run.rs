@@ -29,11 +29,11 @@ pub(crate) fn run(args: &RunArgs) -> anyhow::Result<()> {
     let shown = !args.common.json;
     if shown {
         report::device(&loaded);
-        print!("{}", args.prompt);
+        report::text(&args.prompt)?;
     }
     let (tokens, speed) = stream(&loaded, &mut session, &prompt, &args.sampling, shown)?;
     if shown {
-        println!();
+        report::line(format_args!(""))?;
         eprintln!("{}", speed.line());
         return Ok(());
     }
