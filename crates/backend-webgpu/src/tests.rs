@@ -5,7 +5,9 @@ use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
 
-use backend_api::{BackendError, BackendTranspose, ComputeBackend, DType, ErrorKind, ReduceOp, Registry};
+use backend_api::{
+    BackendError, BackendResult, BackendTranspose, ComputeBackend, DType, ErrorKind, ReduceOp, Registry,
+};
 use half::f16;
 use parking_lot::Mutex;
 
@@ -212,13 +214,14 @@ fn a_warm_up_makes_transfers_and_allocations() {
 /// reverse order of their first use, so that the backend's own are gone by then.
 #[test]
 fn calls_may_come_from_destructors_of_a_threads_locals() {
-    struct Cached(Arc<WebGpuBackend>, u64);
+    type Results = Arc<Mutex<Vec<BackendResult<()>>>>;
+    struct Cached(Arc<WebGpuBackend>, u64, Results);
     impl Drop for Cached {
         fn drop(&mut self) {
-            let Self(backend, ptr) = self;
-            backend.fill(*ptr, DType::F32, 1, 1.0).unwrap();
-            backend.synchronize().unwrap();
-            backend.free(*ptr).unwrap();
+            let Self(backend, ptr, results) = self;
+            let calls = [backend.fill(*ptr, DType::F32, 1, 1.0), backend.synchronize(), backend.free(*ptr)];
+            // A panic here would end the process without a word.
+            results.lock().extend(calls);
         }
     }
     thread_local! {
@@ -227,11 +230,14 @@ fn calls_may_come_from_destructors_of_a_threads_locals() {
     let backend = Arc::new(backend());
     let ptr = backend.alloc(4).unwrap();
     let shared = Arc::clone(&backend);
+    let results = Results::default();
+    let kept = Arc::clone(&results);
     let caller = thread::spawn(move || {
-        CACHE.with_borrow_mut(|cache| *cache = Some(Cached(Arc::clone(&shared), ptr)));
+        CACHE.with_borrow_mut(|cache| *cache = Some(Cached(Arc::clone(&shared), ptr, kept)));
         shared.fill(ptr, DType::F32, 1, 0.0).unwrap();
     });
     caller.join().unwrap();
+    assert_eq!(*results.lock(), [const { Ok(()) }; 3]);
     assert_eq!(backend.free(ptr).unwrap_err().kind(), ErrorKind::InvalidHandle, "it is freed");
 }
 

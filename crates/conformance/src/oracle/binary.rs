@@ -12,7 +12,20 @@ pub(crate) fn binary(op: BinaryOp, a: f64, b: f64, dtype: DType) -> Want {
     let (a_zero, b_zero) = (zero(a), zero(b));
     let pairs = [(a_zero, Some(b)), (Some(a), b_zero), (a_zero, b_zero)];
     let flushed = pairs.into_iter().filter_map(|(a, b)| Some(function(op, a?, b?)));
-    function(op, a, b).or(flushed)
+    let later = flushed_later(op, a, b, [a_zero, b_zero]);
+    function(op, a, b).or(flushed.chain(later))
+}
+
+/// What comes of a subnormal number that counts as zero only once it is calculated with, after the branches
+/// that its bits have decided.
+fn flushed_later(op: BinaryOp, a: f64, b: f64, [a_zero, b_zero]: [Option<f64>; 2]) -> Option<Want> {
+    match op {
+        BinaryOp::Prelu if a < 0.0 && (a_zero.is_some() || b_zero.is_some()) => {
+            Some(function(BinaryOp::Mul, a_zero.unwrap_or(a), b_zero.unwrap_or(b)))
+        }
+        BinaryOp::Mod if is_subnormal(DType::F32, a % b) => Some(Want::number(b)),
+        _ => None,
+    }
 }
 
 fn function(op: BinaryOp, a: f64, b: f64) -> Want {
