@@ -38,6 +38,7 @@ pub(crate) struct Context {
     /// Bound where an operation leaves out an output.
     sink: Arc<Block>,
     /// Below all else that has a handle of the device, as fields are dropped in their order.
+    #[cfg_attr(target_family = "wasm", expect(dead_code, reason = "it waits when it is dropped"))]
     last: LastHandle,
 }
 
