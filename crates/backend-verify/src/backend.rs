@@ -1,6 +1,8 @@
 //! The contract, each call made on both backends.
 
 use std::any::Any;
+use std::future::poll_fn;
+use std::task::Poll;
 
 use backend_api::{
     BackendError, BackendFuture, BackendResult, Capabilities, Command, ComputeBackend, DType, DeviceInfo,
@@ -221,14 +223,16 @@ impl ComputeBackend for VerifyBackend {
                 self.fall_in(&mut mirror)?;
                 mirror.twin(src)
             };
-            let first = self.first.copy_dtoh_async(dst, src).await;
+            let mut other = vec![0; dst.len()];
+            let (first, second) = {
+                let read = self.first.copy_dtoh_async(dst, src);
+                both(read, self.second.copy_dtoh_async(&mut other, twin)).await
+            };
             if let Err(error) = &first
                 && is_of_the_device(error.kind())
             {
                 return first;
             }
-            let mut other = vec![0; dst.len()];
-            let second = self.second.copy_dtoh_async(&mut other, twin).await;
             let call = || format!("{} bytes of {src:#x}", other.len());
             self.agree(op, call, first, second)?;
             let compared = self.compare_reads(op, call, [dst, &other]);
@@ -292,4 +296,29 @@ impl ComputeBackend for VerifyBackend {
     fn as_any(&self) -> Option<&dyn Any> {
         Some(self)
     }
+}
+
+/// What two futures give that are polled together: what is read is there as it was when both began.
+async fn both<T>(
+    mut first: BackendFuture<'_, T>,
+    mut second: BackendFuture<'_, T>,
+) -> (BackendResult<T>, BackendResult<T>) {
+    let (mut of_first, mut of_second) = (None, None);
+    poll_fn(|context| {
+        for (future, result) in [(&mut first, &mut of_first), (&mut second, &mut of_second)] {
+            if result.is_none()
+                && let Poll::Ready(ready) = future.as_mut().poll(context)
+            {
+                *result = Some(ready);
+            }
+        }
+        match (of_first.take(), of_second.take()) {
+            (Some(first), Some(second)) => Poll::Ready((first, second)),
+            waiting => {
+                (of_first, of_second) = waiting;
+                Poll::Pending
+            }
+        }
+    })
+    .await
 }
