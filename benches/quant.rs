@@ -4,7 +4,7 @@
 //! `cargo bench --bench quant`; `COMPUTE_BACKEND=webgpu:0` chooses a device. Of products, the bytes are those
 //! of the quantised matrix: with few rows, reading it is what takes the time.
 
-use backend_api::desc::{DequantizeDesc, Matrix, QuantGatherDesc, QuantMatmulDesc, QuantMatrix, RowNorm};
+use backend_api::desc::{DequantizeDesc, Matrix, QuantGatherDesc, QuantMatmulDesc, QuantMatrix, RmsNorm};
 use backend_api::quant::QuantFormat;
 use backend_api::{DType, Gate};
 use benches::Subject;
@@ -39,7 +39,7 @@ fn gated(bench: &mut Bench, format: QuantFormat, dtype: DType, [m, n, k]: [usize
     let operand = |rows, columns| Matrix::new(bench.subject.operand(dtype, rows * columns), dtype, columns);
     let (a, c, wide) = (operand(m, k), operand(m, n), operand(m, 2 * n));
     let weight = bench.subject.operand(dtype, k);
-    let norm = RowNorm::new(weight, 1e-5);
+    let norm = RmsNorm::new(weight, 1e-5);
     let plain = QuantMatmulDesc::new(m, a, b, wide);
     let gated = QuantMatmulDesc::new(m, a, b, c).with_gate(Gate::Swiglu);
     let words = format.bytes(2 * n, k).expect("whole blocks") / dtype.size();

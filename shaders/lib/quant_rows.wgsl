@@ -2,7 +2,7 @@
 //
 // needs: a, lib/quant_residual
 
-fn prepare_rows(first_row: u32, index: u32) {}
+fn prepare_rows(index: u32) {}
 
 // Eight elements of a row from the column k on.
 fn eight_of_row(row: u32, k: u32) -> vec4<u32> {

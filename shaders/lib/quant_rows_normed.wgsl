@@ -27,7 +27,7 @@ fn scaled(x: u32, weight: u32, factor: f32) -> u32 {
   return pack2x16float(vec2<f32>(vec2<f16>(numbers)));
 }
 
-fn prepare_rows(first_row: u32, index: u32) {
+fn prepare_rows(index: u32) {
   let width = params.k / 8u;
   for (var r = 0u; r < params.m; r++) {
     var squares = 0.0;

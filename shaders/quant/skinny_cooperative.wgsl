@@ -165,7 +165,7 @@ fn main(
   }
   let rows = min(first_row + pair, vec2<u32>(params.m - 1u));
 
-  prepare_rows(first_row, index);
+  prepare_rows(index);
   var sums: Elements;
   for (var unit = AHEAD * subgroup; unit < params.units; unit += AHEAD * SUBGROUPS) {
     let now = fetch(columns, unit, j);

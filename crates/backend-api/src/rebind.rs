@@ -1,6 +1,6 @@
 //! Operations on other handles, and the memory that an operation touches.
 
-use crate::desc::{AttentionMask, Bias, ConcatDesc, Matrix, RepetitionPenalty, RowNorm, TensorDesc, Value};
+use crate::desc::{AttentionMask, Bias, ConcatDesc, Matrix, RepetitionPenalty, RmsNorm, TensorDesc, Value};
 use crate::support::{Access, Operand};
 use crate::{BackendResult, Command};
 
@@ -31,7 +31,7 @@ impl Command<'_> {
             Command::QuantMatmul(desc) => {
                 let mut desc = *desc;
                 desc.residual = desc.residual.map(|matrix| Matrix { ptr: map(matrix.ptr), ..matrix });
-                desc.norm = desc.norm.map(|norm| RowNorm { weight: map(norm.weight), ..norm });
+                desc.norm = desc.norm.map(|norm| RmsNorm { weight: map(norm.weight), ..norm });
                 let desc = &desc;
                 rebound!(desc, map, then, QuantMatmul, [a.ptr, b.ptr, c.ptr], [bias])
             }
@@ -236,7 +236,7 @@ mod tests {
         let product = QuantMatmulDesc::new(2, a, weights, c)
             .with_residual(residual)
             .with_bias(5)
-            .with_norm(RowNorm::new(6, 1e-5));
+            .with_norm(RmsNorm::new(6, 1e-5));
         assert_eq!(moved(Command::QuantMatmul(&product)).len(), 6);
         let row = |ptr| TensorDesc::packed(ptr, DType::F32, &[4]);
         let condition = TensorDesc::packed(1, DType::U32, &[4]);

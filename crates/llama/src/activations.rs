@@ -30,8 +30,8 @@ pub(crate) struct Activations {
     _qkv: Buffer,
     /// `[rows, heads, head_dim]`: the heads' outputs.
     pub(crate) context: Buffer,
-    /// `[rows, 2, intermediate]`: gate and up projections.
-    pub(crate) gate_up: Buffer,
+    /// `[rows, 2, intermediate]`: gate and up projections, where they aren't one quantised product.
+    pub(crate) gate_up: Option<Buffer>,
     /// `[rows, intermediate]`.
     pub(crate) inner: Buffer,
     /// Keys and values of a pass's only row, where they lie side by side.
@@ -44,13 +44,13 @@ pub(crate) struct Activations {
 
 impl Activations {
     /// Allocates the tensors. `stored` is the element type of the embeddings if it isn't `dtype`; `split`
-    /// parts queries, keys and values.
+    /// parts queries, keys and values, `gates_apart` gate and up projections from what is made of them.
     pub(crate) fn new(
         backend: &Arc<dyn ComputeBackend>,
         config: &Config,
         (rows, dtype): (usize, DType),
         stored: Option<DType>,
-        split: bool,
+        [split, gates_apart]: [bool; 2],
     ) -> BackendResult<Self> {
         let tensor = |columns: usize| Buffer::of(backend, dtype, &[rows, columns]);
         let (q, kv) = (config.query_width(), config.kv_width());
@@ -76,7 +76,7 @@ impl Activations {
             x: tensor(config.hidden)?,
             update: tensor(config.hidden)?,
             context: tensor(q)?,
-            gate_up: tensor(2 * config.intermediate)?,
+            gate_up: gates_apart.then(|| tensor(2 * config.intermediate)).transpose()?,
             inner: tensor(config.intermediate)?,
             kv_row,
             _qkv: qkv,

@@ -82,6 +82,11 @@ impl Layer {
         matches!(self.projections, Projections::Normalised { .. })
     }
 
+    /// Whether gate and up projections are written before the gate is opened.
+    pub(crate) fn has_gates_apart(&self) -> bool {
+        !self.gate_up.is_one_quantised()
+    }
+
     /// Adds both blocks to `activations.x`.
     pub(crate) fn forward(&self, pass: &Pass<'_>) -> BackendResult<()> {
         let Pass { backend, config, activations: a, .. } = *pass;

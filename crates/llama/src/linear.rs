@@ -2,9 +2,10 @@
 
 use backend_api::desc::{
     Bias, BiasAxis, BinaryDesc, CopyDesc, GatherDesc, IndexShape, MatmulDesc, Matrix, QuantGatherDesc,
-    QuantMatmulDesc, QuantMatrix, RowNorm, TensorDesc,
+    QuantMatmulDesc, QuantMatrix, RmsNorm, TensorDesc,
 };
 use backend_api::owned::Buffer;
+use backend_api::quant::QuantFormat;
 use backend_api::{BackendResult, BackendTranspose, ComputeBackend, DType, Gate};
 
 use crate::Result;
@@ -103,24 +104,27 @@ impl Linear {
         Ok(())
     }
 
-    /// The only part, if its weights are quantised: products with these normalise their rows and open gates.
-    fn quantised(&self) -> Option<(&Part, QuantMatrix)> {
-        match self.parts.as_slice() {
-            [part] => part.weight.quantised().map(|matrix| (part, matrix)),
-            _ => None,
-        }
+    /// Whether it is one product with quantised weights, which normalises its rows and opens gates itself.
+    pub(crate) fn is_one_quantised(&self) -> bool {
+        matches!(self.parts.as_slice(), [part] if matches!(part.weight.storage, Storage::Quant(_)))
+    }
+
+    /// That product for the pass's `x`, normalised; `None` if it is another or several.
+    fn normed(&self, pass: &Pass<'_>, norm: &Buffer, y: Rows) -> Option<QuantMatmulDesc> {
+        let [part] = self.parts.as_slice() else { return None };
+        let Storage::Quant(format) = part.weight.storage else { return None };
+        let (a, config) = (pass.activations, pass.config);
+        let x = Rows::packed(&a.x, a.dtype, config.hidden);
+        let desc = part.weight.quantised(format, a.rows, x, y, part.bias.as_ref());
+        Some(desc.with_norm(RmsNorm::new(norm.ptr(), config.rms_eps)))
     }
 
     /// `y = rms_norm(x) · Wᵀ + b` of the pass's `x`.
     pub(crate) fn forward_normed(&self, pass: &Pass<'_>, norm: &Buffer, y: Rows) -> BackendResult<()> {
-        let (a, hidden) = (pass.activations, pass.config.hidden);
-        if let Some((part, weight)) = self.quantised() {
-            let x = Rows::packed(&a.x, a.dtype, hidden);
-            let mut desc = QuantMatmulDesc::new(a.rows, x.matrix(), weight, y.matrix())
-                .with_norm(RowNorm::new(norm.ptr(), pass.config.rms_eps));
-            desc.bias = part.bias.as_ref().map(Buffer::ptr);
+        if let Some(desc) = self.normed(pass, norm, y) {
             return pass.backend.quant_matmul(&desc);
         }
+        let (a, hidden) = (pass.activations, pass.config.hidden);
         rms_norm(pass, &a.x, &a.update, norm, a.rows, hidden)?;
         self.forward(pass.backend, a.rows, Rows::packed(&a.update, a.dtype, hidden), y, Into::Assign)
     }
@@ -128,33 +132,33 @@ impl Linear {
     /// The pass's `inner`: a function of the first half of `rms_norm(x) · Wᵀ + b` times the second.
     pub(crate) fn forward_gated(&self, pass: &Pass<'_>, norm: &Buffer, gate: Gate) -> BackendResult<()> {
         let (a, inner) = (pass.activations, pass.config.intermediate);
-        if let Some((part, weight)) = self.quantised() {
-            let x = Rows::packed(&a.x, a.dtype, pass.config.hidden);
-            let y = Rows::packed(&a.inner, a.dtype, inner);
-            let mut desc = QuantMatmulDesc::new(a.rows, x.matrix(), weight, y.matrix())
-                .with_norm(RowNorm::new(norm.ptr(), pass.config.rms_eps))
-                .with_gate(gate);
-            desc.bias = part.bias.as_ref().map(Buffer::ptr);
-            return pass.backend.quant_matmul(&desc);
+        if let Some(desc) = self.normed(pass, norm, Rows::packed(&a.inner, a.dtype, inner)) {
+            return pass.backend.quant_matmul(&desc.with_gate(gate));
         }
-        self.forward_normed(pass, norm, Rows::packed(&a.gate_up, a.dtype, 2 * inner))?;
+        // Activations for such a product have it.
+        let Some(gate_up) = &a.gate_up else { return Ok(()) };
+        self.forward_normed(pass, norm, Rows::packed(gate_up, a.dtype, 2 * inner))?;
         let (shape, strides) = ([a.rows, inner], [2 * inner, 1]);
-        let half =
-            |column| TensorDesc::strided(a.gate_up.ptr(), a.dtype, &shape, &strides).with_offset(column);
+        let half = |column| TensorDesc::strided(gate_up.ptr(), a.dtype, &shape, &strides).with_offset(column);
         let gated = TensorDesc::packed(a.inner.ptr(), a.dtype, &shape);
         pass.backend.binary_ext(&BinaryDesc::new(gate.binary(), half(0), half(inner), gated))
     }
 }
 
 impl Weight {
-    /// The matrix, if its weights are quantised.
-    const fn quantised(&self) -> Option<QuantMatrix> {
-        match self.storage {
-            Storage::Quant(format) => {
-                Some(QuantMatrix::new(self.buffer.ptr(), format, self.rows, self.columns))
-            }
-            Storage::Dense(_) => None,
-        }
+    /// `y = x · Wᵀ + b` with weights of a quantised format.
+    fn quantised(
+        &self,
+        format: QuantFormat,
+        rows: usize,
+        x: Rows,
+        y: Rows,
+        bias: Option<&Buffer>,
+    ) -> QuantMatmulDesc {
+        let weight = QuantMatrix::new(self.buffer.ptr(), format, self.rows, self.columns);
+        let mut desc = QuantMatmulDesc::new(rows, x.matrix(), weight, y.matrix());
+        desc.bias = bias.map(Buffer::ptr);
+        desc
     }
 
     /// `y = x · Wᵀ + b`, or `y += x · Wᵀ + b`.
@@ -170,9 +174,7 @@ impl Weight {
         let dtype = match self.storage {
             Storage::Dense(dtype) => dtype,
             Storage::Quant(format) => {
-                let weight = QuantMatrix::new(self.buffer.ptr(), format, self.rows, self.columns);
-                let mut desc = QuantMatmulDesc::new(rows, x.matrix(), weight, y.matrix());
-                desc.bias = bias.map(Buffer::ptr);
+                let mut desc = self.quantised(format, rows, x, y, bias);
                 desc.residual = (into == Into::Add).then(|| y.matrix());
                 return backend.quant_matmul(&desc);
             }

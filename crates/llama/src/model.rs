@@ -98,9 +98,9 @@ impl Model {
 
     /// Room for a pass over so many rows.
     pub(crate) fn activations(&self, rows: usize) -> BackendResult<Activations> {
-        let split = self.layers.iter().any(Layer::is_split);
+        let kinds = [self.layers.iter().any(Layer::is_split), self.layers.iter().any(Layer::has_gates_apart)];
         let stored = self.embeddings.stored_rows(self.activations);
-        Activations::new(&self.backend, &self.config, (rows, self.activations), stored, split)
+        Activations::new(&self.backend, &self.config, (rows, self.activations), stored, kinds)
     }
 
     /// The pass of `activations.ids` through all layers: `activations.x` becomes what the last one leaves.

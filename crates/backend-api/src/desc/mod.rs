@@ -44,7 +44,7 @@ pub use matmul::{Bias, BiasAxis, MatmulDesc, Matrix};
 pub use movement::{ConcatDesc, PadDesc, PermuteDesc, RepeatDesc, SliceDesc};
 pub use norm::{LayerNormDesc, RmsNormDesc, SoftmaxDesc};
 pub use pool::{PoolBackwardDesc, PoolDesc, PoolOp, PoolShape};
-pub use quant::{DequantizeDesc, QuantGatherDesc, QuantMatmulDesc, QuantMatrix, RowNorm};
+pub use quant::{DequantizeDesc, QuantGatherDesc, QuantMatmulDesc, QuantMatrix, RmsNorm};
 pub use random::{Distribution, RandomDesc};
 pub use reduce::ReduceDesc;
 use reduce::ReduceLoops;

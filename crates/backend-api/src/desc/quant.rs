@@ -51,14 +51,14 @@ impl QuantMatrix {
 /// The root-mean-square norm of a row x of k numbers, `x / √(mean(x²) + eps) · weight`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
-pub struct RowNorm {
+pub struct RmsNorm {
     /// Handle of k factors of the rows' element type.
     pub weight: u64,
     /// Added to the mean square.
     pub eps: f64,
 }
 
-impl RowNorm {
+impl RmsNorm {
     /// With the factors behind a handle.
     #[must_use]
     pub const fn new(weight: u64, eps: f64) -> Self {
@@ -99,7 +99,7 @@ pub struct QuantMatmulDesc {
     /// By which function of the first half of the product the second is multiplied, if it is.
     pub gate: Option<Gate>,
     /// How A's rows are normalised, if they are.
-    pub norm: Option<RowNorm>,
+    pub norm: Option<RmsNorm>,
     /// A matrix m×n of C's element type, added last. It may be exactly C, and overlap it in no other way.
     /// `batch_stride` isn't looked at.
     pub residual: Option<Matrix>,
@@ -156,7 +156,7 @@ impl QuantMatmulDesc {
 
     /// Normalises the rows of A first.
     #[must_use]
-    pub const fn with_norm(mut self, norm: RowNorm) -> Self {
+    pub const fn with_norm(mut self, norm: RmsNorm) -> Self {
         self.norm = Some(norm);
         self
     }

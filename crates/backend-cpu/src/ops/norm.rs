@@ -21,15 +21,8 @@ pub(crate) fn layer_norm(memory: &Memory, op: &'static str, desc: &LayerNormDesc
     memory.access_two(op, &operands, |[input, _, weight, bias, residual, _], outputs| {
         Cores::run(outputs[0].len(), |cores| {
             let scale = Scale { cores, dtype: desc.weight_dtype, length: desc.columns };
-            let norm = Norm {
-                columns: desc.columns,
-                rows: 1,
-                each: 1,
-                eps: desc.eps,
-                centred: true,
-                weight: scale.vector(desc.weight, weight, 1.0),
-                bias: scale.vector(desc.bias, bias, 0.0),
-            };
+            let scales = [scale.vector(desc.weight, weight, 1.0), scale.vector(desc.bias, bias, 0.0)];
+            let norm = Norm::of_rows(desc.columns, desc.eps, true, scales);
             let residual = desc.residual.map(|_| residual);
             with_float!(desc.dtype, T => norm.run::<T>(cores, input, residual, outputs.map(cast_slice_mut)));
         });
@@ -42,15 +35,8 @@ pub(crate) fn rms_norm(memory: &Memory, op: &'static str, desc: &RmsNormDesc) ->
     memory.access_two(op, &operands, |[input, _, weight, residual, _], outputs| {
         Cores::run(outputs[0].len(), |cores| {
             let scale = Scale { cores, dtype: desc.weight_dtype, length: desc.columns };
-            let norm = Norm {
-                columns: desc.columns,
-                rows: 1,
-                each: 1,
-                eps: desc.eps,
-                centred: false,
-                weight: scale.vector(desc.weight, weight, 1.0),
-                bias: scale.vector(None, weight, 0.0),
-            };
+            let scales = [scale.vector(desc.weight, weight, 1.0), scale.vector(None, weight, 0.0)];
+            let norm = Norm::of_rows(desc.columns, desc.eps, false, scales);
             let residual = desc.residual.map(|_| residual);
             with_float!(desc.dtype, T => norm.run::<T>(cores, input, residual, outputs.map(cast_slice_mut)));
         });
@@ -139,7 +125,12 @@ struct Norm<'a> {
     bias: Cow<'a, [f32]>,
 }
 
-impl Norm<'_> {
+impl<'a> Norm<'a> {
+    /// Of rows that have a weight and a bias for each column.
+    fn of_rows(columns: usize, eps: f64, centred: bool, [weight, bias]: [Cow<'a, [f32]>; 2]) -> Self {
+        Self { columns, rows: 1, each: 1, eps, centred, weight, bias }
+    }
+
     /// Normalises the rows of `input + residual` into the first output, and writes them to the second where
     /// there is one.
     fn run<T: Element>(

@@ -1,6 +1,6 @@
 //! Quantised matrices: products, lookups and dequantisation.
 
-use backend_api::desc::{DequantizeDesc, QuantGatherDesc, QuantMatmulDesc, RowNorm};
+use backend_api::desc::{DequantizeDesc, QuantGatherDesc, QuantMatmulDesc, RmsNorm};
 use backend_api::quant::{QuantLayout, QuantRow, UNIT};
 use backend_api::{Activation, BackendResult, Gate};
 use bytemuck::cast_slice_mut;
@@ -42,7 +42,7 @@ pub(crate) fn quant_matmul(memory: &Memory, op: &'static str, desc: &QuantMatmul
         Cores::run(steps, |cores| {
             let a = with_float!(desc.a.dtype, T => {
                 let mut a = widen::<T>(cores, a);
-                if let Some(RowNorm { eps, .. }) = desc.norm {
+                if let Some(RmsNorm { eps, .. }) = desc.norm {
                     let weight = widen::<T>(cores, norm);
                     let rows = a.to_mut().chunks_mut(desc.a.ld.max(1)).take(m);
                     rows.for_each(|row| normalise::<T>(&mut row[..k], &weight, eps));

@@ -70,9 +70,6 @@ pub(super) fn rms_norm_of(
     eps: f64,
     [x, y, weight]: [&DeviceSlice; 3],
 ) -> BackendResult<()> {
-    if rows * columns == 0 {
-        return Ok(());
-    }
     let call = Call { dtype, weight_dtype: dtype, rows, columns, eps, centred: false, channels: None };
     let (x, y, weight) = (x.clone(), y.clone(), Some(weight.clone()));
     call.run(ctx, op, Slices { x, y, residual: None, sum: None, weight, bias: None })

@@ -1,6 +1,6 @@
 //! quant_matmul, quant_gather and dequantize.
 
-use backend_api::desc::{DequantizeDesc, Matrix, QuantGatherDesc, QuantMatmulDesc, QuantMatrix, RowNorm};
+use backend_api::desc::{DequantizeDesc, Matrix, QuantGatherDesc, QuantMatmulDesc, QuantMatrix, RmsNorm};
 use backend_api::quant::QuantFormat;
 use backend_api::{Activation, BackendError, Bound, DType, Gate};
 
@@ -66,7 +66,7 @@ fn product(element: DType) -> Operation {
             .with_bias(h[3])
             .with_activation(Activation::Relu)
             .with_residual(of(4, 3))
-            .with_norm(RowNorm::new(h[5], 1e-5))
+            .with_norm(RmsNorm::new(h[5], 1e-5))
     };
     let mut changes: Vec<Change<QuantMatmulDesc>> = vec![
         ("A of i32", dtype(op, "a", DType::I32), |d| d.a.dtype = DType::I32),

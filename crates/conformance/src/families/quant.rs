@@ -1,6 +1,6 @@
 //! `quant_matmul`, `quant_gather` and `dequantize`: every format, rows with padding, extreme scales.
 
-use backend_api::desc::{DequantizeDesc, Matrix, QuantGatherDesc, QuantMatmulDesc, QuantMatrix, RowNorm};
+use backend_api::desc::{DequantizeDesc, Matrix, QuantGatherDesc, QuantMatmulDesc, QuantMatrix, RmsNorm};
 use backend_api::quant::QuantFormat;
 use backend_api::{Activation, DType, Gate};
 
@@ -209,7 +209,7 @@ impl Product {
                 desc = desc.with_gate(gate);
             }
             if let (true, Some(&norm)) = (self.norm, p.last()) {
-                desc = desc.with_norm(RowNorm::new(norm, EPS));
+                desc = desc.with_norm(RmsNorm::new(norm, EPS));
             }
             desc = match self.residual {
                 Residual::None => desc,

@@ -40,6 +40,11 @@ const AHEAD: usize = 2;
 const STAGED_ROWS: usize = 4;
 const STAGED: usize = 8 * 512;
 
+/// Subgroups of a workgroup where many workgroups follow each other on a compute unit, and where all run at once:
+/// then each has more subgroups to wait for memory.
+const FEW_SUBGROUPS: usize = 8;
+const MANY_SUBGROUPS: usize = 16;
+
 /// The workgroup: rows of A, and subgroups that share k.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Tile {
@@ -57,9 +62,8 @@ impl Tile {
     /// The workgroup for so many rows of C and so many columns.
     fn choose(m: usize, n: usize, compute_units: usize) -> Self {
         let rows = if m <= 8 { 8 } else { FRAGMENT };
-        // Where few workgroups share the device, each has more subgroups to wait for memory.
         let workgroups = m.div_ceil(rows).saturating_mul(n.div_ceil(FRAGMENT));
-        let subgroups = if workgroups > 4 * compute_units { 8 } else { 16 };
+        let subgroups = if workgroups > 4 * compute_units { FEW_SUBGROUPS } else { MANY_SUBGROUPS };
         Self { rows, subgroups }
     }
 
@@ -114,7 +118,7 @@ impl Tile {
         let tile = Self::choose(desc.m, desc.b.rows, gpu.profile.compute_units);
         // Every workgroup normalises the rows for itself: if many run one after the other on a compute unit, an
         // operation for all of them takes less.
-        let fits = fits && (desc.norm.is_none() || tile.subgroups == 16);
+        let fits = fits && (desc.norm.is_none() || tile.subgroups == MANY_SUBGROUPS);
         let mut bytes = tile.subgroups * tile.rows * FRAGMENT * size_of::<f32>();
         if desc.norm.is_some() {
             bytes += 2 * STAGED + tile.subgroups * STAGED_ROWS * size_of::<f32>();
