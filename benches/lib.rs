@@ -1,6 +1,7 @@
 //! What every bench shares: the backend under test, operands, and timing by the device's clock.
 
 pub mod rows;
+pub mod shapes;
 
 use std::time::{Duration, Instant};
 
