@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use backend_api::DType;
 use benches::Subject;
-use benches::shapes::{self, Budget, Family, Operands, Shape};
+use benches::shapes::{self, Budget, Call, Family, Operands, Shape};
 
 /// What the command line asks for.
 struct Options {
@@ -78,22 +78,36 @@ fn number<T: std::str::FromStr>(text: &str) -> Result<T, String> {
     text.parse().map_err(|_| format!("{text:?} is no number"))
 }
 
-/// Median of a few samples, each long enough for the clock, in µs of one call.
-fn median(sample: impl Fn(u64) -> Option<Duration>) -> Option<f64> {
-    let warm_up = Instant::now();
-    let mut calls = 1;
-    let once = loop {
-        let time = sample(calls)?;
-        // A sample takes 2 ms, and the first ones aren't counted: they compile, and wake the device's clock.
-        if warm_up.elapsed() > Duration::from_millis(8) || time > Duration::from_millis(2) {
-            break time / u32::try_from(calls).unwrap_or(u32::MAX);
+/// A device that has idled runs at a lower clock for a while.
+const WARM_UP: Duration = Duration::from_millis(500);
+
+/// Calls every shape once, so that nothing is compiled while another is timed, and keeps the device busy until it
+/// runs at full clock.
+fn prepare(subject: &Subject, calls: &[(&Shape, Call)]) -> Result<(), String> {
+    let mut longest: Option<(Duration, &Call)> = None;
+    for (shape, call) in calls {
+        let failed = |error| format!("{shape}: {error}");
+        call(subject.backend()).map_err(failed)?;
+        subject.backend().synchronize().map_err(failed)?;
+        let time = subject.wall(1, call);
+        if longest.is_none_or(|(most, _)| time > most) {
+            longest = Some((time, call));
         }
-        calls = (calls * 4).min(1024);
-    };
-    let calls = (0.002 / once.as_secs_f64().max(1e-7)).clamp(1.0, 1024.0) as u64;
+    }
+    let start = Instant::now();
+    while let Some((_, call)) = longest.filter(|_| start.elapsed() < WARM_UP) {
+        subject.wall(1, call);
+    }
+    Ok(())
+}
+
+/// Median of five samples of at least 2 ms, in µs of one call.
+fn median(sample: impl Fn(u64) -> Option<Duration>) -> Option<f64> {
+    let per_call = |calls: u64| Some(sample(calls)?.as_secs_f64() / calls as f64);
+    let calls = (0.002 / per_call(4)?.max(1e-7)).clamp(1.0, 1024.0) as u64;
     let mut samples = [0.0; 5];
     for each in &mut samples {
-        *each = sample(calls)?.as_secs_f64() * 1e6 / calls as f64;
+        *each = per_call(calls)? * 1e6;
     }
     samples.sort_by(f64::total_cmp);
     Some(samples[2])
@@ -109,17 +123,13 @@ fn run(options: &Options) -> Result<(), String> {
     }
     println!("# {}, seed {}", subject.device().name, options.seed);
     let operands = Operands::for_shapes(&subject, &shapes)?;
-    for shape in &shapes {
-        if !subject.supports(shape.dtype) {
-            continue;
-        }
-        let call = operands.call(shape)?;
-        if options.test {
-            call(subject.backend()).map_err(|error| format!("{shape}: {error}"))?;
-            continue;
-        }
-        let device = median(|calls| subject.device_time(calls, &call));
-        let wall = median(|calls| Some(subject.wall(calls, &call)));
+    let supported = shapes.iter().filter(|shape| subject.supports(shape.dtype));
+    let calls: Result<Vec<_>, String> = supported.map(|shape| Ok((shape, operands.call(shape)?))).collect();
+    let calls = calls?;
+    prepare(&subject, &calls)?;
+    for (shape, call) in calls.iter().filter(|_| !options.test) {
+        let device = median(|calls| subject.device_time(calls, call));
+        let wall = median(|calls| Some(subject.wall(calls, call)));
         let text = |time: Option<f64>| time.map_or_else(|| "-".to_owned(), |time| format!("{time:.2}"));
         println!("{shape}\t{}\t{}", text(device), text(wall));
     }
