@@ -9,7 +9,7 @@
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use backend_api::DType;
+use backend_api::{BackendResult, ComputeBackend, DType};
 use benches::Subject;
 use benches::shapes::{self, Budget, Call, Family, Operands, Shape};
 
@@ -101,10 +101,40 @@ fn prepare(subject: &Subject, calls: &[(&Shape, Call)]) -> Result<(), String> {
     Ok(())
 }
 
-/// Median of five samples of at least 2 ms, in µs of one call.
+/// The most calls of a graph.
+const MAX_CALLS: u32 = 64;
+
+/// A shape's call, captured several times: as PyTorch is timed in CUDA graphs, so that neither host counts.
+struct Graph<'a> {
+    subject: &'a Subject,
+    calls: u32,
+    graph: u64,
+}
+
+impl<'a> Graph<'a> {
+    fn capture(subject: &'a Subject, call: &Call) -> Result<Self, String> {
+        let once = subject.wall(1, call).as_secs_f64();
+        let calls = (0.004 / once).clamp(1.0, f64::from(MAX_CALLS)) as u32;
+        let record = &mut |backend: &dyn ComputeBackend| (0..calls).try_for_each(|_| call(backend));
+        let graph = subject.backend().capture(record).map_err(|error| error.to_string())?;
+        Ok(Self { subject, calls, graph })
+    }
+
+    fn replay(&self, backend: &dyn ComputeBackend) -> BackendResult<()> {
+        backend.replay(self.graph)
+    }
+}
+
+impl Drop for Graph<'_> {
+    fn drop(&mut self) {
+        self.subject.backend().free_graph(self.graph).expect("a graph");
+    }
+}
+
+/// Median of five samples of some 2 ms, in µs of one round.
 fn median(sample: impl Fn(u64) -> Option<Duration>) -> Option<f64> {
-    let per_call = |calls: u64| Some(sample(calls)?.as_secs_f64() / calls as f64);
-    let calls = (0.002 / per_call(4)?.max(1e-7)).clamp(1.0, 1024.0) as u64;
+    let per_call = |rounds: u64| Some(sample(rounds)?.as_secs_f64() / rounds as f64);
+    let calls = (0.002 / per_call(1)?.max(1e-7)).clamp(1.0, 1024.0) as u64;
     let mut samples = [0.0; 5];
     for each in &mut samples {
         *each = per_call(calls)? * 1e6;
@@ -128,7 +158,9 @@ fn run(options: &Options) -> Result<(), String> {
     let calls = calls?;
     prepare(&subject, &calls)?;
     for (shape, call) in calls.iter().filter(|_| !options.test) {
-        let device = median(|calls| subject.device_time(calls, call));
+        let graph = Graph::capture(&subject, call)?;
+        let device = median(|rounds| subject.device_time(rounds, |backend| graph.replay(backend)));
+        let device = device.map(|time| time / f64::from(graph.calls));
         let wall = median(|calls| Some(subject.wall(calls, call)));
         let text = |time: Option<f64>| time.map_or_else(|| "-".to_owned(), |time| format!("{time:.2}"));
         println!("{shape}\t{}\t{}", text(device), text(wall));

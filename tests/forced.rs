@@ -17,12 +17,19 @@ const LISTED: usize = 10;
 /// An adapter under test. A kernel is forced for a whole backend, so one test at a time has it.
 pub(crate) struct Device {
     name: String,
+    selector: String,
     pub(crate) backend: WebGpuBackend,
     sample: Sample,
     turn: Mutex<()>,
 }
 
 impl Device {
+    /// What `WebGpuBackend::select` opens it by.
+    #[allow(dead_code, reason = "not every suite that shares this file opens the adapter again")]
+    pub(crate) fn selector(&self) -> &str {
+        &self.selector
+    }
+
     /// A test that has the backend to itself.
     pub(crate) fn trial(
         self: &Arc<Self>,
@@ -47,7 +54,9 @@ pub(crate) fn run(trials: fn(&Arc<Device>) -> Vec<Trial>) -> ExitCode {
         let mut backend = WebGpuBackend::select(&selector);
         let opened = backend.init().map_err(|error| error.to_string()).and_then(|()| Sample::of(&device));
         by_device.push(match opened {
-            Ok(sample) => trials(&Arc::new(Device { name, backend, sample, turn: Mutex::default() })),
+            Ok(sample) => {
+                trials(&Arc::new(Device { name, selector, backend, sample, turn: Mutex::default() }))
+            }
             Err(error) => vec![Trial::test(name, move || Err(error.into()))],
         });
     }

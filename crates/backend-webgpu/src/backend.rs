@@ -1,11 +1,15 @@
 //! `WebGpuBackend`: opening it, and what it has beyond the contract.
 
 use std::collections::HashSet;
+#[cfg(not(target_family = "wasm"))]
+use std::path::PathBuf;
 use std::time::Duration;
 
 use backend_api::desc::{AttentionDesc, MatmulDesc, Matrix};
 use backend_api::{BackendError, BackendResult, ComputeBackend, DType, DeviceInfo, Diagnostic, Operation};
 
+#[cfg(not(target_family = "wasm"))]
+use crate::cache;
 use crate::context::Context;
 use crate::device::{self, Gpu, Selector};
 use crate::kernels::Variant;
@@ -35,6 +39,8 @@ use crate::{context, ops};
 pub struct WebGpuBackend {
     selector: Selector,
     avoid_cooperative_matrices: bool,
+    #[cfg(not(target_family = "wasm"))]
+    cache_dir: Option<PathBuf>,
     opened: Option<Opened>,
 }
 
@@ -82,6 +88,31 @@ impl WebGpuBackend {
         self
     }
 
+    /// Keeps compiled kernels and what [`tune_matmul`](Self::tune_matmul) found in this folder: they are read
+    /// when the backend is next opened, and written by [`save_cache`](Self::save_cache) and when it is dropped.
+    /// Without it, the environment variable `COMPUTE_CACHE_DIR` names the folder; without both, nothing is
+    /// kept. The folder is made where there is none. It has two files for each adapter, driver and version of
+    /// this crate, which several processes may share. Files that are missing or damaged are begun anew.
+    ///
+    /// What is read goes to the driver as code: nobody who isn't trusted may write there.
+    #[cfg(not(target_family = "wasm"))]
+    #[must_use]
+    pub fn with_cache_dir(mut self, folder: impl Into<PathBuf>) -> Self {
+        self.cache_dir = Some(folder.into());
+        self
+    }
+
+    /// Writes what has been compiled and measured since the device was opened into the folder of
+    /// [`with_cache_dir`](Self::with_cache_dir). Does nothing where no folder was named, and while the backend
+    /// isn't open.
+    ///
+    /// # Errors
+    /// What the file system says, with the file's path.
+    #[cfg(not(target_family = "wasm"))]
+    pub fn save_cache(&self) -> std::io::Result<()> {
+        self.opened.as_ref().map_or(Ok(()), Opened::save_cache)
+    }
+
     /// A backend on a device that the caller has opened. It uses of it what the device's features and limits
     /// allow. The caller must leave the device's uncaptured-error and lost callbacks to the backend.
     ///
@@ -115,7 +146,10 @@ impl WebGpuBackend {
         let (instance, adapter, info) = device::find(device::enumerate().await, &self.selector)?;
         let span = tracing::info_span!("init", adapter = info.name, api = info.api);
         let gpu = device::open(instance, adapter, info, !self.avoid_cooperative_matrices).await?;
-        let opened = Opened::new(span.in_scope(|| Context::new(gpu))?);
+        let context = span.in_scope(|| Context::new(gpu))?;
+        #[cfg(not(target_family = "wasm"))]
+        let context = context.with_cache(self.cache_dir.clone().or_else(cache::folder_by_environment));
+        let opened = Opened::new(context);
         tracing::info!(adapter = opened.device().gpu.info.name, api = opened.device().gpu.info.api, "opened");
         self.opened = Some(opened);
         Ok(())
@@ -403,19 +437,17 @@ impl WebGpuBackend {
         self.opened.as_ref().map_or(0, |opened| opened.device().recorder.lock().cache_sizes().0)
     }
 
-    /// Plans each operation in a dry run and compiles the kernels that it asks for, those of one operation
-    /// side by side.
+    /// Plans the operations in a dry run and compiles the kernels that they ask for side by side.
     pub(crate) async fn warm_up(&self, operations: &[Operation<'_>]) -> BackendResult<()> {
         let op = "warm_up_async";
         let opened = self.context_async(op)?;
         let planner = Self::over(opened.dry_run());
+        let mut variants = HashSet::new();
         for operation in operations {
             operation(&planner)?;
-            let variants: HashSet<Variant> =
-                planner.context(op)?.context.take_variants().into_iter().collect();
-            compile(opened.device(), &variants.into_iter().collect::<Vec<_>>()).await?;
+            variants.extend(planner.context(op)?.context.take_variants());
         }
-        Ok(())
+        compile(opened.device(), &variants.into_iter().collect::<Vec<_>>()).await
     }
 
     /// A backend on a device that is open.

@@ -27,6 +27,8 @@
 )]
 
 mod backend;
+#[cfg(not(target_family = "wasm"))]
+mod cache;
 mod capture;
 mod compute;
 mod context;

@@ -1,9 +1,13 @@
 //! A device for as long as a backend has it, and the calls that use it.
 
+#[cfg(not(target_family = "wasm"))]
+use std::io;
 use std::sync::Arc;
 
 use backend_api::BackendResult;
 
+#[cfg(not(target_family = "wasm"))]
+use crate::cache::Cache;
 use crate::context::Context;
 use crate::device::GlGuard;
 use crate::ops::{Capture, OpContext, State};
@@ -26,7 +30,19 @@ impl Opened {
     }
 
     pub(crate) fn with_state(device: Context, state: State) -> Self {
+        #[cfg(not(target_family = "wasm"))]
+        if let Some(text) = device.cache.as_ref().and_then(Cache::tuning) {
+            state.tuning.learn_text(&device.gpu.info, &text);
+        }
         Self { context: OpContext::new(device, state), closes: true }
+    }
+
+    /// Writes what has been compiled and measured into the cache's folder, if there is one.
+    #[cfg(not(target_family = "wasm"))]
+    pub(crate) fn save_cache(&self) -> io::Result<()> {
+        let (Context { cache, gpu, .. }, tuning) = (self.device(), &self.state().tuning);
+        let text = if tuning.is_empty() { None } else { Some(tuning.text(&gpu.info)) };
+        cache.as_ref().map_or(Ok(()), |cache| cache.save(text.as_deref()))
     }
 
     pub(crate) fn device(&self) -> &Context {
@@ -67,6 +83,9 @@ impl Drop for Opened {
         let (op, device) = ("drop", self.device());
         if !self.closes {
             return;
+        }
+        if let Err(error) = self.save_cache() {
+            tracing::warn!(%error, "the cache isn't written");
         }
         let deadline = device.deadline(op);
         device.close_within(device.timeout());

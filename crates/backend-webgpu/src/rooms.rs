@@ -5,10 +5,11 @@ use std::path::{Path, PathBuf};
 
 /// The rooms, each of which imports none that comes later. `compute` and what follows are the backend's own
 /// API.
-const ROOMS: [&str; 20] = [
+const ROOMS: [&str; 21] = [
     "sync",
     "unchecked",
     "device",
+    "cache",
     "kernels",
     "memory",
     "transfer",

@@ -1,12 +1,12 @@
 //! Keeping what was found by measuring kernels.
 
-use backend_api::{BackendResult, DeviceInfo};
+use backend_api::BackendResult;
 
 use crate::WebGpuBackend;
 
 impl WebGpuBackend {
     /// What `tune_matmul` has found, as lines of text, with the adapter and driver for which it is
-    /// true.
+    /// true. A folder for caches keeps it without being asked: [`with_cache_dir`](Self::with_cache_dir).
     ///
     /// ```no_run
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -24,8 +24,7 @@ impl WebGpuBackend {
     /// [`NotInitialized`](backend_api::BackendError::NotInitialized).
     pub fn tuning(&self) -> BackendResult<String> {
         let call = self.context("tuning")?;
-        let lines = call.context.state.tuning.lines().into_iter();
-        Ok(std::iter::once(header(&call.device().gpu.info)).chain(lines).map(|line| line + "\n").collect())
+        Ok(call.context.state.tuning.text(&call.device().gpu.info))
     }
 
     /// Uses what [`tuning`](Self::tuning) returned in another run. Takes nothing if it was found on another
@@ -35,15 +34,6 @@ impl WebGpuBackend {
     /// [`NotInitialized`](backend_api::BackendError::NotInitialized).
     pub fn set_tuning(&self, text: &str) -> BackendResult<usize> {
         let call = self.context("set_tuning")?;
-        let mut lines = text.lines();
-        if lines.next() != Some(header(&call.device().gpu.info).as_str()) {
-            return Ok(0);
-        }
-        Ok(lines.filter(|line| call.context.state.tuning.learn(line)).count())
+        Ok(call.context.state.tuning.learn_text(&call.device().gpu.info, text))
     }
-}
-
-/// The first line of a tuning text, which names the adapter and driver.
-fn header(DeviceInfo { name, api, driver, .. }: &DeviceInfo) -> String {
-    format!("{name} | {api} | {driver}")
 }

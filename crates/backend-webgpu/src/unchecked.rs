@@ -56,6 +56,16 @@ pub(crate) fn spirv_module(device: &wgpu::Device, label: &str, spirv: Spirv) -> 
     unsafe { device.create_shader_module_passthrough(descriptor) }
 }
 
+/// A pipeline cache that begins with what another process has saved, or empty.
+#[cfg(not(target_family = "wasm"))]
+pub(crate) fn pipeline_cache(device: &wgpu::Device, saved: Option<&[u8]>) -> wgpu::PipelineCache {
+    let descriptor = wgpu::PipelineCacheDescriptor { label: Some("kernels"), data: saved, fallback: true };
+    // SAFETY: `saved` is what `PipelineCache::get_data` returned: it comes from a file whose checksum, written
+    // with it, is right, in a folder that the program has chosen and that others must not write
+    // (`WebGpuBackend::with_cache_dir`). wgpu and the driver each compare its header with the device.
+    unsafe { device.create_pipeline_cache(&descriptor) }
+}
+
 /// wgpu's permission to open a device with features that it calls experimental; here, cooperative matrices.
 pub(crate) fn experimental_features() -> wgpu::ExperimentalFeatures {
     // SAFETY: Asks to acknowledge that the feature may be faulty. Each variant that uses it is compared with

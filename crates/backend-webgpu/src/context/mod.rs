@@ -3,12 +3,16 @@
 mod graphs;
 mod read_back;
 
+#[cfg(not(target_family = "wasm"))]
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use backend_api::support::GraphTable;
 use backend_api::{BackendError, BackendResult, DeviceKind, MemoryStats};
 
+#[cfg(not(target_family = "wasm"))]
+use crate::cache::Cache;
 use crate::device::{GlLock, Gpu, LastHandle, Progress, Witness, guarded};
 use crate::kernels::{Kernel, MAX_IMMEDIATES, Pipelines, Target, Variant};
 use crate::memory::{Allocation, Block, DeviceSlice, Memory, Use};
@@ -30,6 +34,8 @@ pub(crate) struct Context {
     pub(crate) submitter: Arc<Submitter>,
     pub(crate) readback: Readback,
     graphs: Mutex<GraphTable<Graph>>,
+    #[cfg(not(target_family = "wasm"))]
+    pub(crate) cache: Option<Cache>,
     pub(crate) gl_lock: GlLock,
     pub(crate) limits: BindingLimits,
     timeout_ms: AtomicU64,
@@ -72,12 +78,22 @@ impl Context {
             submitter,
             readback: Readback::new(device),
             graphs: Mutex::default(),
+            #[cfg(not(target_family = "wasm"))]
+            cache: None,
             gl_lock,
             limits: BindingLimits::of(limits),
             timeout_ms: AtomicU64::new(Self::DEFAULT_TIMEOUT.as_millis() as u64),
             pipelines,
             gpu,
         })
+    }
+
+    /// Takes pipelines that another process has compiled from a folder, and keeps there what it compiles.
+    #[cfg(not(target_family = "wasm"))]
+    pub(crate) fn with_cache(mut self, folder: Option<PathBuf>) -> Self {
+        self.cache = folder.map(|folder| Cache::open(folder, &self.gpu));
+        self.pipelines.use_cache(self.cache.as_ref().and_then(Cache::pipelines).cloned());
+        self
     }
 
     pub(crate) fn timeout(&self) -> Duration {

@@ -78,6 +78,7 @@ fn wanted_features() -> wgpu::Features {
         | wgpu::Features::IMMEDIATES
         | wgpu::Features::SUBGROUP
         | wgpu::Features::TIMESTAMP_QUERY
+        | wgpu::Features::PIPELINE_CACHE
 }
 
 /// Opens a device with everything that the adapter offers of what is used, cooperative matrices if they are

@@ -58,6 +58,7 @@ pub(crate) struct Pipelines {
     target: Target,
     /// Whether the device takes SPIR-V.
     takes_spirv: bool,
+    cache: Option<wgpu::PipelineCache>,
     params_layout: wgpu::BindGroupLayout,
     kernels: RwLock<HashMap<Variant, Arc<Kernel>>>,
     layouts: Mutex<HashMap<Signature, Arc<Layout>>>,
@@ -84,12 +85,19 @@ impl Pipelines {
             device: device.clone(),
             target,
             takes_spirv,
+            cache: None,
             params_layout,
             kernels: RwLock::default(),
             layouts: Mutex::default(),
             #[cfg(feature = "count-out-of-bounds")]
             counters: out_of_bounds::Counters::new(device),
         }
+    }
+
+    /// Has the driver look for pipelines in `cache`, and keep there what it compiles.
+    #[cfg(not(target_family = "wasm"))]
+    pub(crate) fn use_cache(&mut self, cache: Option<wgpu::PipelineCache>) {
+        self.cache = cache;
     }
 
     pub(crate) fn params_layout(&self) -> &wgpu::BindGroupLayout {
@@ -190,7 +198,7 @@ impl Pipelines {
                 module: &module,
                 entry_point: Some(entry_point),
                 compilation_options: wgpu::PipelineCompilationOptions::default(),
-                cache: None,
+                cache: self.cache.as_ref(),
             });
             // A pipeline that the driver couldn't make may be told of only by its first use, which would spoil
             // what is recorded with it.
@@ -220,7 +228,7 @@ impl Pipelines {
                 zero_initialize_workgroup_memory: false,
                 ..Default::default()
             },
-            cache: None,
+            cache: self.cache.as_ref(),
         })
     }
 

@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::fmt;
 
-use backend_api::DType;
 use backend_api::desc::MatmulDesc;
+use backend_api::{DType, DeviceInfo};
 
 use super::{KernelOverride, Windows};
 use crate::sync::Mutex;
@@ -79,8 +79,27 @@ impl Tuning {
         self.known.lock().insert(key, kernel);
     }
 
+    /// Whether nothing was measured.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.known.lock().is_empty()
+    }
+
+    /// What is known, as text: a line that names the adapter and driver, and one for each kind of product.
+    pub(crate) fn text(&self, info: &DeviceInfo) -> String {
+        std::iter::once(header(info)).chain(self.lines()).map(|line| line + "\n").collect()
+    }
+
+    /// Takes the lines of a text that was found on this adapter, with this driver; how many there were.
+    pub(crate) fn learn_text(&self, info: &DeviceInfo, text: &str) -> usize {
+        let mut lines = text.lines();
+        if lines.next() != Some(header(info).as_str()) {
+            return 0;
+        }
+        lines.filter(|line| self.learn(line)).count()
+    }
+
     /// A line for each kind of product, sorted.
-    pub(crate) fn lines(&self) -> Vec<String> {
+    fn lines(&self) -> Vec<String> {
         let known = self.known.lock();
         let mut lines: Vec<String> = known.iter().map(|(key, kernel)| format!("{key} = {kernel}")).collect();
         lines.sort();
@@ -88,7 +107,7 @@ impl Tuning {
     }
 
     /// Takes a line; whether it could be read.
-    pub(crate) fn learn(&self, line: &str) -> bool {
+    fn learn(&self, line: &str) -> bool {
         let Some((key, kernel)) = line.split_once(" = ") else { return false };
         let (Ok(key), Ok(kernel)) = (key.parse(), KernelOverride::parse("set_tuning", kernel)) else {
             return false;
@@ -96,6 +115,11 @@ impl Tuning {
         self.known.lock().insert(key, kernel);
         true
     }
+}
+
+/// The first line of a text, which names the adapter and driver.
+fn header(DeviceInfo { name, api, driver, .. }: &DeviceInfo) -> String {
+    format!("{name} | {api} | {driver}")
 }
 
 #[cfg(test)]

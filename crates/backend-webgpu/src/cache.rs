@@ -1,0 +1,179 @@
+//! A folder in which compiled pipelines and tuning outlive the process.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use crate::device::{Gpu, guarded};
+use crate::sync::Mutex;
+use crate::unchecked;
+
+/// The environment variable that names the folder where a program doesn't.
+const CACHE_DIR: &str = "COMPUTE_CACHE_DIR";
+
+/// What the file of pipelines begins with.
+const MAGIC: [u8; 8] = *b"WGPIPES1";
+
+/// Bytes before the pipelines: the magic number and the checksum of what follows.
+const HEADER: usize = 16;
+
+/// The files of one adapter, driver and version of this crate.
+#[derive(Debug)]
+pub(crate) struct Cache {
+    folder: PathBuf,
+    name: String,
+    pipelines: Option<wgpu::PipelineCache>,
+    saved: Mutex<Saved>,
+}
+
+/// Checksums of what the files hold.
+#[derive(Debug, Default)]
+struct Saved {
+    pipelines: u64,
+    tuning: u64,
+}
+
+impl Cache {
+    /// Reads the files of a device. What is missing, damaged or another device's is begun anew.
+    pub(crate) fn open(folder: PathBuf, gpu: &Gpu) -> Self {
+        let name = file_name(&gpu.adapter.get_info());
+        let mut cache = Self { folder, name, pipelines: None, saved: Mutex::default() };
+        let file = read(&cache.path("pipelines"));
+        let known = file.as_deref().and_then(unpack);
+        cache.saved.lock().pipelines = known.map_or(0, checksum);
+        cache.pipelines = pipeline_cache(gpu, known);
+        cache
+    }
+
+    /// What the driver is to keep pipelines in, where wgpu can ask it to.
+    pub(crate) fn pipelines(&self) -> Option<&wgpu::PipelineCache> {
+        self.pipelines.as_ref()
+    }
+
+    /// The text of the file of tuning.
+    pub(crate) fn tuning(&self) -> Option<String> {
+        let text = String::from_utf8(read(&self.path("tuning"))?).ok()?;
+        self.saved.lock().tuning = checksum(text.as_bytes());
+        Some(text)
+    }
+
+    /// Writes what has changed since it was read or written last, and the text of tuning if there is one.
+    ///
+    /// # Errors
+    /// What the file system says, with the path.
+    pub(crate) fn save(&self, tuning: Option<&str>) -> io::Result<()> {
+        let mut saved = self.saved.lock();
+        if let Some(data) = self.pipelines.as_ref().and_then(wgpu::PipelineCache::get_data) {
+            let sum = checksum(&data);
+            if sum != saved.pipelines {
+                self.replace("pipelines", &pack(&data))?;
+                saved.pipelines = sum;
+            }
+        }
+        let Some(text) = tuning else { return Ok(()) };
+        let sum = checksum(text.as_bytes());
+        if sum != saved.tuning {
+            self.replace("tuning", text.as_bytes())?;
+            saved.tuning = sum;
+        }
+        Ok(())
+    }
+
+    fn path(&self, extension: &str) -> PathBuf {
+        // Not by `with_extension`, which would take a driver's version for one.
+        self.folder.join(format!("{}.{extension}", self.name))
+    }
+
+    /// Replaces a file at once: whoever reads it meanwhile, or after a crash, has the old or the new one.
+    fn replace(&self, extension: &str, bytes: &[u8]) -> io::Result<()> {
+        static WRITES: AtomicU32 = AtomicU32::new(0);
+        let (process, write) = (std::process::id(), WRITES.fetch_add(1, Ordering::Relaxed));
+        let unfinished = self.path(&format!("{process}-{write}.part"));
+        let written = fs::create_dir_all(&self.folder)
+            .and_then(|()| fs::write(&unfinished, bytes))
+            .and_then(|()| fs::rename(&unfinished, self.path(extension)));
+        if written.is_err() {
+            _ = fs::remove_file(&unfinished);
+        }
+        written.map_err(|error| {
+            io::Error::new(error.kind(), format!("{}: {error}", self.path(extension).display()))
+        })
+    }
+}
+
+/// The folder that the environment names.
+pub(crate) fn folder_by_environment() -> Option<PathBuf> {
+    std::env::var_os(CACHE_DIR).filter(|folder| !folder.is_empty()).map(PathBuf::from)
+}
+
+/// The file's bytes; a file that can't be read is as good as none.
+fn read(path: &Path) -> Option<Vec<u8>> {
+    match fs::read(path) {
+        Ok(bytes) => Some(bytes),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+        Err(error) => {
+            tracing::warn!(%error, path = %path.display(), "a cache can't be read");
+            None
+        }
+    }
+}
+
+fn pipeline_cache(gpu: &Gpu, known: Option<&[u8]>) -> Option<wgpu::PipelineCache> {
+    if !gpu.device.features().contains(wgpu::Features::PIPELINE_CACHE) {
+        return None;
+    }
+    let made = guarded(&gpu.device, || unchecked::pipeline_cache(&gpu.device, known));
+    made.inspect_err(|error| tracing::warn!(%error, "the driver makes no pipeline cache")).ok()
+}
+
+/// Whose files these are: pipelines and measurements hold for one adapter, driver and set of kernels.
+fn file_name(info: &wgpu::AdapterInfo) -> String {
+    let readable: String = info
+        .name
+        .chars()
+        .map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' })
+        .collect();
+    let wgpu::AdapterInfo { name, vendor, device, driver, driver_info, backend, .. } = info;
+    let version = env!("CARGO_PKG_VERSION");
+    let whole = format!("{name}|{vendor}|{device}|{driver}|{driver_info}|{backend:?}|{version}");
+    let readable: String = readable.chars().take(40).collect();
+    format!("{readable}-{:016x}", checksum(whole.as_bytes()))
+}
+
+fn pack(data: &[u8]) -> Vec<u8> {
+    [&MAGIC[..], &checksum(data).to_le_bytes(), data].concat()
+}
+
+/// The pipelines in a file, if they are what was written.
+fn unpack(file: &[u8]) -> Option<&[u8]> {
+    let (header, data) = file.split_at_checked(HEADER)?;
+    let expected = [&MAGIC[..], &checksum(data).to_le_bytes()].concat();
+    (header == expected).then_some(data)
+}
+
+/// FNV-1a of 64 bits (G. Fowler, L. C. Noll, K.-P. Vo), which is 0 for nothing that is saved.
+fn checksum(bytes: &[u8]) -> u64 {
+    bytes
+        .iter()
+        .fold(0xcbf2_9ce4_8422_2325, |hash, &byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_damaged_file_is_none() {
+        let data: Vec<u8> = (0..200).collect();
+        let file = pack(&data);
+        assert_eq!(unpack(&file), Some(&data[..]));
+        for at in 0..file.len() {
+            let mut damaged = file.clone();
+            damaged[at] ^= 1 << (at % 8);
+            assert_eq!(unpack(&damaged), None, "byte {at}");
+            assert_eq!(unpack(&file[..at]), None, "cut at {at}");
+        }
+        assert_eq!(unpack(&[file, vec![0]].concat()), None, "longer than it was");
+    }
+}
