@@ -368,7 +368,9 @@ impl<'w> Thread<'w> {
             if lost_before || self.slots.values().any(|&(_, own)| self.model.is_dead(own)) {
                 return Ok(());
             }
-            self.world.jeopardy.store(false, Ordering::SeqCst);
+            if self.world.jeopardy.swap(false, Ordering::SeqCst) {
+                reads.endanger();
+            }
         }
         Ok(())
     }
