@@ -9,7 +9,7 @@ mod rope;
 use keys::Keys;
 pub use rope::{RopeConfig, RopeScaling};
 
-use crate::gguf::{Gguf, Value};
+use crate::gguf::{Gguf, Metadata, Value};
 use crate::{Error, Result};
 
 /// The families of models that this runtime knows, by GGUF's `general.architecture`.
@@ -45,6 +45,12 @@ impl Architecture {
     }
 
     const ALL: [Self; 6] = [Self::Llama, Self::Qwen2, Self::Qwen3, Self::Gemma2, Self::Gemma3, Self::Phi3];
+
+    /// What a file says that it is, if that is known.
+    pub(crate) fn of(metadata: &Metadata) -> Option<Self> {
+        let name = metadata.get("general.architecture").and_then(Value::text)?;
+        Self::ALL.into_iter().find(|known| known.name() == name)
+    }
 
     const fn is_gemma(self) -> bool {
         matches!(self, Self::Gemma2 | Self::Gemma3)
@@ -105,15 +111,11 @@ impl Config {
     /// [`Error::MissingKey`], [`Error::Value`], [`Error::MissingTensor`], [`Error::Tensor`].
     pub fn from_gguf(file: &Gguf<'_>) -> Result<Self> {
         let metadata = file.metadata();
-        let name = metadata.get("general.architecture").and_then(Value::text).unwrap_or_default();
-        let architecture =
-            Architecture::ALL.into_iter().find(|known| known.name() == name).ok_or_else(|| {
-                Error::value(
-                    "general.architecture",
-                    Architecture::ALL.map(Architecture::name).join(", "),
-                    name,
-                )
-            })?;
+        let architecture = Architecture::of(metadata).ok_or_else(|| {
+            let key = "general.architecture";
+            let name = metadata.get(key).and_then(Value::text).unwrap_or_default();
+            Error::value(key, Architecture::ALL.map(Architecture::name).join(", "), name)
+        })?;
         let keys = Keys { metadata, prefix: architecture.name() };
 
         let hidden = keys.size("embedding_length")?;

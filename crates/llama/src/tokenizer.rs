@@ -11,6 +11,7 @@ use tokenizers::models::bpe::{BPE, Merges, Vocab};
 use tokenizers::normalizers::{Prepend, Replace, Sequence};
 use tokenizers::{AddedToken, NormalizerWrapper};
 
+use crate::config::Architecture;
 use crate::gguf::{Metadata, Value};
 use crate::{Error, Result};
 use pieces::Spelling;
@@ -76,7 +77,12 @@ impl Tokenizer {
             other => return Err(Error::value("tokenizer.ggml.model", "gpt2 or llama", other)),
         };
         let added = vocabulary.numbered().filter(|(_, kind, _)| matches!(*kind, CONTROL | USER_DEFINED));
-        let added = added.map(|(token, kind, _)| AddedToken::from(token, kind == CONTROL).normalized(false));
+        let is_phi3 = model == "llama" && Architecture::of(metadata) == Some(Architecture::Phi3);
+        let added = added.map(|(token, kind, _)| {
+            // Phi 3's tokenizer drops the white space behind these, which files don't say.
+            let strips = is_phi3 && kind == CONTROL && !["<unk>", "<s>", "<|endoftext|>"].contains(&token);
+            AddedToken::from(token, kind == CONTROL).normalized(false).rstrip(strips)
+        });
         let added: Vec<AddedToken> = added.collect();
         inner.add_special_tokens(added).map_err(failed)?;
 

@@ -156,6 +156,19 @@ fn a_vocabulary_of_pieces_and_bytes() {
     assert_eq!(chat, "<s>USER: he</s>ASSISTANT: llo</s>");
 }
 
+/// llama.cpp does so by the model's name, as the files don't say it.
+#[test]
+fn white_space_behind_special_tokens_of_phi_3_goes() {
+    let encoded = |architecture: &str| {
+        let bytes = with(architecture, &[]);
+        let tokenizer = Tokenizer::from_metadata(Gguf::parse(&bytes).unwrap().metadata()).unwrap();
+        tokenizer.encode("he</s> \nhe<s> he", false).unwrap()
+    };
+    let (space, line) = (3, 12 + u32::from(b'\n'));
+    assert_eq!(encoded("llama"), [10, 2, space, line, 10, 1, 11]);
+    assert_eq!(encoded("phi3"), [10, 2, 10, 1, 11]);
+}
+
 #[test]
 fn vocabularies_of_long_pieces_are_refused() {
     let tokenizer = |pieces: &[String]| {

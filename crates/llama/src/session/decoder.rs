@@ -89,12 +89,19 @@ impl Session {
     /// `count` tokens more. Returns the most probable token after each of those, `count` for each sequence:
     /// the last one hasn't been added.
     ///
-    /// Tokens go from one step to the next on the device, and are read once.
+    /// Tokens go from one step to the next on the device, and are read once. A call that fails adds nothing.
     ///
     /// # Errors
     /// [`Error::Argument`] for a sequence that isn't there, or a token outside the vocabulary;
     /// [`Error::TooLong`]; [`Error::Backend`].
     pub fn decode_greedy(&mut self, sequence: usize, first: &[u32], count: usize) -> Result<Vec<Vec<u32>>> {
+        let before = self.lengths.clone();
+        let made = self.greedy(sequence, first, count);
+        // Pages that were made before the failing one.
+        made.inspect_err(|_| self.lengths = before)
+    }
+
+    fn greedy(&mut self, sequence: usize, first: &[u32], count: usize) -> Result<Vec<Vec<u32>>> {
         let mut text = Greedy::new(first, count);
         while let Some((decoder, made)) = self.replay_greedy(sequence, &text)? {
             let made = made.iter().map(Buffer::to_vec).collect::<BackendResult<_>>()?;
@@ -113,6 +120,12 @@ impl Session {
         first: &[u32],
         count: usize,
     ) -> Result<Vec<Vec<u32>>> {
+        let before = self.lengths.clone();
+        let made = self.greedy_async(sequence, first, count).await;
+        made.inspect_err(|_| self.lengths = before)
+    }
+
+    async fn greedy_async(&mut self, sequence: usize, first: &[u32], count: usize) -> Result<Vec<Vec<u32>>> {
         let mut text = Greedy::new(first, count);
         while let Some((decoder, buffers)) = self.replay_greedy(sequence, &text)? {
             let mut made = Vec::with_capacity(buffers.len());

@@ -72,6 +72,7 @@ fn device_trials(selector: &str) -> Vec<Trial> {
     }
     trials.push(trial("a_cache_of_f16", Box::new(cache_of_f16)));
     trials.push(trial("greedy_text_is_candles", Box::new(greedy_text_is_candles)));
+    trials.push(trial("failed_decoding_adds_nothing", Box::new(failed_decoding_adds_nothing)));
     trials.push(trial("long_texts_cross_pages_and_passes", Box::new(long_texts)));
     trials.push(trial("wrong_steps_are_refused", Box::new(wrong_steps)));
     trials.push(trial("every_buffer_is_freed", Box::new(every_buffer_is_freed)));
@@ -247,6 +248,21 @@ fn wrong_steps(backend: &Arc<dyn ComputeBackend>) -> anyhow::Result<()> {
     ensure!(session.step(&[])?.to_vec()?.is_empty(), "logits of nothing");
     ensure!(session.decode(0, &[])?.is_empty(), "logits of nothing");
     ensure!(session.is_empty(), "tokens were added");
+    Ok(())
+}
+
+/// There is memory for the first page's steps, which are captured by then, and none for the second's.
+fn failed_decoding_adds_nothing(backend: &Arc<dyn ComputeBackend>) -> anyhow::Result<()> {
+    let model = RandomModel::new(recipe("llama", 64), GgmlDType::F32, None)?;
+    let mut session = Session::new(&load(backend, &model)?, SessionOptions::new(600))?;
+    session.decode_greedy(0, &[1], 250)?;
+    backend.set_memory_budget(Some(1))?;
+    let failed = session.decode_greedy(0, &[2], 30);
+    backend.set_memory_budget(None)?;
+    ensure!(matches!(&failed, Err(llama::Error::Backend(_))), "it didn't run out of memory: {failed:?}");
+    ensure!(session.len(0) == 250, "a failed call added {} tokens", session.len(0) - 250);
+    session.decode_greedy(0, &[2], 30)?;
+    ensure!(session.len(0) == 280, "30 tokens were added");
     Ok(())
 }
 
