@@ -23,17 +23,16 @@ pub fn checked_add(op: &'static str, what: &'static str, a: usize, b: usize) -> 
 pub(crate) fn strided_extent(
     op: &'static str,
     what: &'static str,
-    dims: impl Iterator<Item = (usize, usize)>,
+    dims: impl Iterator<Item = (usize, usize)> + Clone,
 ) -> BackendResult<usize> {
-    let mut last = 0usize;
-    let mut empty = false;
-    for (extent, stride) in dims {
-        match extent.checked_sub(1) {
-            None => empty = true,
-            Some(steps) => last = checked_add(op, what, last, checked_product(op, what, &[steps, stride])?)?,
-        }
+    if dims.clone().any(|(extent, _)| extent == 0) {
+        return Ok(0);
     }
-    if empty { Ok(0) } else { checked_add(op, what, last, 1) }
+    let mut end = 1;
+    for (extent, stride) in dims {
+        end = checked_add(op, what, end, checked_product(op, what, &[extent - 1, stride])?)?;
+    }
+    Ok(end)
 }
 
 /// Whether the elements of a strided shape are certainly distinct: sorted by stride, each stride passes

@@ -71,11 +71,17 @@ impl<'a> TensorDesc<'a> {
             require_eq(op, what, self.shape.len(), strides.len())?;
             return Ok(self.shape.iter().copied().zip(strides.iter().copied()).collect());
         }
+        let is_empty = self.shape.contains(&0);
         let mut dims = vec![(0, 0); self.shape.len()];
         let mut stride = 1usize;
         for (dim, &extent) in dims.iter_mut().zip(self.shape).rev() {
             *dim = (extent, stride);
-            stride = stride.checked_mul(extent.max(1)).ok_or(BackendError::Overflow { op, what })?;
+            stride = match stride.checked_mul(extent.max(1)) {
+                Some(product) => product,
+                // No element lies anywhere.
+                None if is_empty => 1,
+                None => return Err(BackendError::Overflow { op, what }),
+            };
         }
         Ok(dims)
     }

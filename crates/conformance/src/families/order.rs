@@ -1,5 +1,6 @@
 //! Results are as if each call had finished before the next, however operations, uploads and copies mix.
 
+use backend_api::desc::{BinaryDesc, CopyDesc, ReduceDesc, TensorDesc, UnaryDesc};
 use backend_api::{BackendTranspose, BinaryOp, ComputeBackend, DType, Operation, ReduceOp, UnaryOp};
 
 use super::copy_dtod::{expect_bytes, free, text, upload};
@@ -19,6 +20,7 @@ pub(super) fn cases() -> Vec<Case> {
         Case::script("order", "an_accumulated_product", |device| Box::pin(accumulated(device))),
         Case::script("order", "synchronize_twice", |device| Box::pin(synchronized(device))),
         Case::script("order", "a_warm_up_runs_nothing", |device| Box::pin(warmed_up(device))),
+        Case::script("order", "nothing_of_huge_tensors", |device| Box::pin(nothing_of_huge_tensors(device))),
     ];
     cases.extend((0..40).map(program));
     cases
@@ -37,6 +39,20 @@ async fn warmed_up(device: &Device<'_>) -> Result<(), String> {
     negate(backend).map_err(text)?;
     expect_bytes(device, "x", x, &f32s(&[-2.0; 20])).await?;
     free(device, &[x])
+}
+
+/// A tensor without elements may have extents whose product is no number of the host.
+async fn nothing_of_huge_tensors(device: &Device<'_>) -> Result<(), String> {
+    let backend = device.backend;
+    let [x, y] = [upload(device, &f32s(&[1.0; 4]))?, upload(device, &f32s(&[2.0; 4]))?];
+    let shape = [0, usize::MAX / 2, usize::MAX / 2];
+    let tensor = |ptr| TensorDesc::packed(ptr, DType::F32, &shape);
+    backend.unary_ext(&UnaryDesc::new(UnaryOp::Neg, tensor(x), tensor(y))).map_err(text)?;
+    backend.binary_ext(&BinaryDesc::new(BinaryOp::Add, tensor(x), tensor(x), tensor(y))).map_err(text)?;
+    backend.copy(&CopyDesc::new(tensor(x), tensor(y))).map_err(text)?;
+    backend.reduce_ext(&ReduceDesc::new(ReduceOp::Max, tensor(x), &[1], y)).map_err(text)?;
+    expect_bytes(device, "y", y, &f32s(&[2.0; 4])).await?;
+    free(device, &[x, y])
 }
 
 fn f32s(values: &[f64]) -> Vec<u8> {
