@@ -1,4 +1,5 @@
-//! Sentences per second of full batches, without the tokenizer: 32 sequences of 128 tokens.
+//! Sentences per second, without the tokenizer: of full batches, 32 sequences of 128 tokens, and of one sequence of 16, each
+//! recorded and captured.
 //!
 //! `cargo run --release -p minilm --example throughput -- webgpu` measures a device in f32 and, where it has
 //! it, in f16. The model is of MiniLM's sizes, its weights are random: the time doesn't depend on them, and
@@ -22,8 +23,8 @@ const HIDDEN: usize = 384;
 const INNER: usize = 1536;
 const VOCAB: usize = 30522;
 
-const SEQUENCES: usize = 32;
-const TOKENS: usize = 128;
+/// Sequences, and tokens in each.
+const SHAPES: [[usize; 2]; 2] = [[32, 128], [1, 16]];
 const WARM_UP: Duration = Duration::from_millis(500);
 const ROUNDS: usize = 9;
 /// What a round takes at least, in batches of one recording.
@@ -47,16 +48,34 @@ fn main() -> anyhow::Result<()> {
 
 fn measure(backend: &Arc<dyn ComputeBackend>, file: &[u8], dtype: DType) -> anyhow::Result<()> {
     let model = Model::from_bytes(backend, file, CONFIG.as_bytes(), dtype, |_, _| ())?;
-    let ids: Vec<Vec<u32>> = (0..SEQUENCES)
-        .map(|s| (0..TOKENS).map(|t| ((s * TOKENS + t) * 7919 % VOCAB) as u32).collect())
-        .collect();
-    let batch = Batch::new(&ids);
-    let output = Buffer::new::<f32>(backend, &[SEQUENCES, HIDDEN])?;
-    let mut vectors = vec![0.0f32; SEQUENCES * HIDDEN];
+    for [sequences, tokens] in SHAPES {
+        let ids: Vec<Vec<u32>> = (0..sequences)
+            .map(|s| (0..tokens).map(|t| ((s * tokens + t) * 7919 % VOCAB) as u32).collect())
+            .collect();
+        let batch = Batch::new(&ids);
+        let output = Buffer::new::<f32>(backend, &[sequences, HIDDEN])?;
+        let recorded = || Ok(model.forward(&batch, &output)?);
+        let pass = model.capture(sequences, tokens)?;
+        let captured = || Ok(pass.forward(&batch).map(drop)?);
+        time(&format!("{dtype}, {sequences}x{tokens}, recorded"), sequences, &recorded, &output)?;
+        let result = pass.forward(&batch)?;
+        time(&format!("{dtype}, {sequences}x{tokens}, captured"), sequences, &captured, result)?;
+    }
+    Ok(())
+}
+
+/// Times `forward`, which leaves its vectors in `output`.
+fn time(
+    name: &str,
+    sequences: usize,
+    forward: &dyn Fn() -> anyhow::Result<()>,
+    output: &Buffer,
+) -> anyhow::Result<()> {
+    let mut vectors = vec![0.0f32; sequences * HIDDEN];
     let mut run = |batches: usize| -> anyhow::Result<Duration> {
         let start = Instant::now();
         for _ in 0..batches {
-            model.forward(&batch, &output)?;
+            forward()?;
         }
         output.read(&mut vectors)?;
         Ok(start.elapsed())
@@ -73,9 +92,9 @@ fn measure(backend: &Arc<dyn ComputeBackend>, file: &[u8], dtype: DType) -> anyh
         .collect::<anyhow::Result<Vec<f64>>>()?;
     seconds.sort_by(f64::total_cmp);
     let median = seconds[ROUNDS / 2];
-    let rate = SEQUENCES as f64 / median;
+    let rate = sequences as f64 / median;
     println!(
-        "{dtype}: {rate:.1} sentences/s, {:.3} ms a batch, {:.3} ms alone",
+        "{name}: {rate:.1} sentences/s, {:.3} ms a batch, {:.3} ms alone",
         1e3 * median,
         1e3 * one.as_secs_f64()
     );

@@ -40,6 +40,13 @@ pub(crate) struct Activations {
 }
 
 impl Activations {
+    /// Uploads the token ids and lengths of a batch of these sizes.
+    pub(crate) fn upload(&self, batch: &Batch) -> BackendResult<()> {
+        self.ids.upload(batch.ids())?;
+        self.mean_weights.upload(&batch.mean_weights())?;
+        self.lengths.upload(batch.lengths())
+    }
+
     /// Allocates the tensors for `batch` and uploads what is known of it.
     pub(crate) fn new(
         backend: &Arc<dyn ComputeBackend>,

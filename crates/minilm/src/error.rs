@@ -72,6 +72,14 @@ pub enum Error {
         /// Positions of the model.
         max: usize,
     },
+    /// A captured pass was given a batch of another shape.
+    #[error("a batch of {} sequences of {} tokens, the captured pass takes {} of {}", got[0], got[1], expected[0], expected[1])]
+    Batch {
+        /// Sequences, and tokens in each, of the captured pass.
+        expected: [usize; 2],
+        /// Those of the batch.
+        got: [usize; 2],
+    },
     /// The backend refused a call.
     #[error(transparent)]
     Backend(#[from] BackendError),

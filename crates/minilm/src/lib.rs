@@ -31,6 +31,7 @@
 
 mod activations;
 mod batch;
+mod captured;
 mod checkpoint;
 mod config;
 mod embeddings;
@@ -46,6 +47,7 @@ mod tokenizer;
 
 pub use backend_api::owned::Buffer;
 pub use batch::{Batch, plan_batches};
+pub use captured::CapturedPass;
 pub use config::Config;
 pub use embeddings::Embeddings;
 pub use encoder::{DEFAULT_BATCH_SIZE, Encoder};

@@ -12,7 +12,7 @@ use crate::activations::Activations;
 use crate::checkpoint::Checkpoint;
 use crate::encoder_layer::EncoderLayer;
 use crate::token_embeddings::TokenEmbeddings;
-use crate::{Batch, Buffer, Config, Error, Result};
+use crate::{Batch, Buffer, CapturedPass, Config, Error, Result};
 
 /// The weights on a device, and what is computed with them there.
 #[derive(Debug)]
@@ -98,13 +98,32 @@ impl Model {
     /// # Errors
     /// [`Error::TooLong`], [`Error::Backend`].
     pub fn forward(&self, batch: &Batch, output: &Buffer) -> Result<()> {
-        let max = self.config.max_position_embeddings;
-        if batch.seq() > max {
-            return Err(Error::TooLong { tokens: batch.seq(), max });
-        }
+        self.require_positions(batch.seq())?;
         let activations = Activations::new(&self.backend, &self.config, self.dtype, batch)?;
         self.record(self.backend.as_ref(), batch, &activations, output)?;
         Ok(())
+    }
+
+    /// Captures the pass of batches of `size` sequences of `seq` tokens, which may be run again and again with other
+    /// tokens and lengths. It is worth it where a shape comes back and the host, which records some 50 operations
+    /// for a pass, would take longer than the device: for batches of few tokens.
+    ///
+    /// # Errors
+    /// [`Error::TooLong`], [`Error::Backend`].
+    pub fn capture(&self, size: usize, seq: usize) -> Result<CapturedPass> {
+        self.require_positions(seq)?;
+        let batch = Batch::new(&vec![vec![0; seq]; size]);
+        let activations = Activations::new(&self.backend, &self.config, self.dtype, &batch)?;
+        let output = Buffer::new::<f32>(&self.backend, &[size, self.config.hidden_size])?;
+        let record = |backend: &dyn ComputeBackend, activations: &Activations, output: &Buffer| {
+            self.record(backend, &batch, activations, output)
+        };
+        Ok(CapturedPass::new(&self.backend, activations, output, record)?)
+    }
+
+    fn require_positions(&self, tokens: usize) -> Result<()> {
+        let max = self.config.max_position_embeddings;
+        if tokens > max { Err(Error::TooLong { tokens, max }) } else { Ok(()) }
     }
 
     /// Compiles what [`forward`](Self::forward) of batches of this shape needs, without blocking; see

@@ -73,6 +73,7 @@ fn device_trials(registry: &Arc<Registry>, device: &DeviceInfo) -> Vec<Trial> {
             trial("one_by_one", one_by_one),
             trial("without_blocking", without_blocking),
             trial("in_f16", in_f16),
+            trial("captured", captured),
         ]
     };
     let on_a_new_device = |name: &str, check: fn(&Registry, &str) -> anyhow::Result<()>| {
@@ -156,6 +157,31 @@ fn in_f16(encoder: &Encoder) -> anyhow::Result<()> {
     }
     let texts = &sentences()[..12];
     compare_within(half?.encode(texts, |_| ())?.iter(), 0..texts.len(), LEAST_COSINE_HALF)
+}
+
+/// Two batches of one shape, told apart by tokens and lengths, through one captured pass.
+fn captured(encoder: &Encoder) -> anyhow::Result<()> {
+    let (model, dim) = (encoder.model(), encoder.model().config().hidden_size);
+    let sequences = encoder.tokenizer().encode(&sentences()[..4]);
+    let seq = sequences.iter().map(Vec::len).max().unwrap_or(0);
+    let pass = model.capture(2, seq)?;
+    for [long, short] in [[0, 1], [2, 3], [1, 0]] {
+        let mut padded = sequences[long].clone();
+        // As long as the pass is, so that the batch has its shape.
+        padded.resize(seq, 7);
+        let batch = Batch::new(&[padded, sequences[short].clone()]);
+        let output = Buffer::new::<f32>(model.backend(), &[2, dim])?;
+        model.forward(&batch, &output)?;
+        let [mut expected, mut got] = [vec![0f32; 2 * dim], vec![f32::NAN; 2 * dim]];
+        output.read(&mut expected)?;
+        pass.forward(&batch)?.read(&mut got)?;
+        ensure!(got == expected, "a replayed pass gives other vectors");
+    }
+    let refused = pass.forward(&Batch::new(&vec![vec![7; seq + 1]; 2]));
+    ensure!(matches!(refused, Err(minilm::Error::Batch { .. })), "{refused:?}");
+    let refused = model.capture(1, 513);
+    ensure!(matches!(refused, Err(minilm::Error::TooLong { tokens: 513, max: 512 })), "{refused:?}");
+    Ok(())
 }
 
 fn too_long_is_refused(encoder: &Encoder) -> anyhow::Result<()> {
