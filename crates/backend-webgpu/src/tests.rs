@@ -170,6 +170,42 @@ fn what_was_warmed_up_compiles_nothing_later() {
     assert_eq!(backend.compiled_kernels(), warm);
 }
 
+/// Nanoseconds for which this thread has run on a CPU.
+#[cfg(target_os = "linux")]
+fn cpu_time() -> u64 {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
+    text.split(' ').next().unwrap().parse().unwrap()
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn waiting_without_blocking_keeps_no_core_busy() {
+    let backend = backend();
+    let n = 512;
+    let bytes = n * n * size_of::<f32>();
+    let [a, c] = [backend.alloc_zeroed(bytes).unwrap(), backend.alloc_zeroed(bytes).unwrap()];
+    let no = BackendTranspose::NoTrans;
+    let product = || backend.gemm(no, no, n, n, n, 1.0, a, n, a, n, 0.0, c, n).unwrap();
+    product();
+    backend.synchronize().unwrap();
+    // Enough for a tenth of a second on any device, unless its driver does the work before a call returns.
+    let mut read = [0; 4];
+    let begin = std::time::Instant::now();
+    let mut products = 1;
+    while begin.elapsed() < Duration::from_secs(5) {
+        (0..products).for_each(|_| product());
+        backend.flush().ok();
+        let (start, cpu) = (std::time::Instant::now(), cpu_time());
+        pollster::block_on(backend.copy_dtoh_async(&mut read, c)).unwrap();
+        let (waited, busy) = (start.elapsed(), Duration::from_nanos(cpu_time() - cpu));
+        if waited > Duration::from_millis(100) {
+            assert!(busy * 5 < waited, "{busy:?} of {waited:?} on a CPU");
+            return;
+        }
+        products *= 2;
+    }
+}
+
 #[test]
 fn a_warm_up_returns_what_its_operations_return() {
     let backend = backend();

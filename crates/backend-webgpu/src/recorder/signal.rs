@@ -9,7 +9,7 @@ use backend_api::BackendResult;
 
 use super::{Deadline, Submitter};
 use crate::device::GlLock;
-use crate::sync::{Condvar, Mutex};
+use crate::sync::{Condvar, Instant, Mutex};
 
 /// The longest that a thread sleeps between two looks at the device.
 const LOOK: Duration = Duration::from_millis(50);
@@ -86,20 +86,23 @@ impl<T> Signal<T> {
     /// Waits for the value without blocking.
     ///
     /// In a browser the page's event loop makes the callback. Elsewhere each poll of the future polls the
-    /// device and asks to be polled again, which also notices a loss. Where a thread of its own polls the
-    /// device, the future sleeps for a moment instead, or it would take the CPU from that thread.
+    /// device and asks to be polled again, which also notices a loss, and sleeps for a moment within, so that
+    /// no core is kept busy by waiting: see [`Submitter::nap`].
     ///
     /// # Errors
     /// [`DeviceLost`](backend_api::BackendError::DeviceLost).
     pub(crate) async fn wait(&self, submitter: &Submitter, gl_lock: &GlLock) -> BackendResult<T> {
+        let start = Instant::now();
         poll_fn(|context| {
             if cfg!(not(target_family = "wasm")) {
                 let _guard = gl_lock.lock();
                 submitter.poll();
             }
             let mut state = self.inner.state.lock();
-            if state.value.is_none() && submitter.has_thread() {
-                self.inner.changed.wait_for(&mut state, SHORT);
+            if state.value.is_none()
+                && let Some(nap) = submitter.nap(start.elapsed())
+            {
+                self.inner.changed.wait_for(&mut state, nap);
             }
             if let Some(value) = state.value.take() {
                 return Poll::Ready(Ok(value));

@@ -19,6 +19,10 @@ const LOOK: Duration = Duration::from_millis(50);
 /// The time between two polls for what wgpu can't wait for.
 const SHORT: Duration = Duration::from_millis(1);
 
+/// The shortest and the longest sleep of a future between two polls. Its executor's thread sleeps with it.
+const NAP: Duration = Duration::from_micros(50);
+const LONG_NAP: Duration = Duration::from_micros(500);
+
 /// How long a wait polls before it blocks, unless that is set: longer than a small batch and its read-back
 /// take, so that their wait needn't wake a blocked thread.
 const SPIN: Duration = Duration::from_micros(bound(200, 0) as u64);
@@ -85,6 +89,17 @@ impl Submitter {
     /// Sets how long a wait polls the device before it blocks.
     pub(crate) fn set_spin(&self, time: Duration) {
         self.spin_nanos.store(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);
+    }
+
+    /// How long a future that has waited for some time sleeps before it is polled again. It polls without a
+    /// pause as long as a blocking call would, unless that took the CPU from the thread which submits.
+    pub(super) fn nap(&self, waited: Duration) -> Option<Duration> {
+        if cfg!(target_family = "wasm") {
+            return None;
+        }
+        let spin = Duration::from_nanos(self.spin_nanos.load(Ordering::Relaxed));
+        let sleeps = self.has_thread() || waited >= spin;
+        sleeps.then(|| (waited / 16).clamp(NAP, LONG_NAP))
     }
 
     /// Hands over a batch. Errors are kept for the next read or synchronize: the calls that recorded the work
