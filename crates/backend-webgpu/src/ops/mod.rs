@@ -35,6 +35,7 @@ mod sample;
 mod scatter;
 mod shared;
 mod softmax;
+mod softmax_long;
 mod top_k;
 mod transpose;
 mod where_cond;
@@ -100,6 +101,7 @@ pub fn all_variants() -> Vec<Variant> {
         top_k::variants(),
         scatter::variants(),
         softmax::variants(),
+        softmax_long::variants(),
         transpose::variants(),
         where_cond::variants(),
     ]

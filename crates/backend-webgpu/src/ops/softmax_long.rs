@@ -1,0 +1,146 @@
+//! Softmax of rows that are too long for a workgroup to hold, where there are enough of them to keep the device
+//! busy with one workgroup for each.
+
+use backend_api::desc::SoftmaxDesc;
+use backend_api::{BackendResult, DType};
+
+use super::has_room;
+use super::shared::iterations;
+use super::shared::seams::Seams;
+use super::shared::vec_width::VecWidth;
+use crate::kernels::{KernelSource, Variant, kernel, params};
+use crate::ops::op_context::{OpContext, dim, linear_grid};
+use crate::recorder::Window;
+
+static SOFTMAX_LONG: KernelSource = kernel!(
+    "norm/softmax_long",
+    libs: [GRID, SPECIAL, REDUCE, UNARY, LOG, EXP_BELOW, SOFTMAX_SCALE],
+    types: ["T"],
+    constants: ["LOG", "IN_PLACE", "LANES", "HELD"],
+    reads: 1,
+    writes: 1,
+    params: Params,
+);
+
+params! {
+    struct Params {
+        rows: u32,
+        length: u32,
+        x_offset: u32,
+        y_offset: u32,
+        turns: u32,
+        rows_before: u32,
+    }
+}
+
+/// A workgroup, which holds so much of a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Hold {
+    /// Invocations.
+    lanes: usize,
+    /// Vectors that each holds.
+    held: usize,
+}
+
+impl Hold {
+    /// Bytes of workgroup memory: a number of each invocation, what joins them, and the edges of rows.
+    fn bytes(self) -> usize {
+        (self.lanes + JOINING + EDGES) * size_of::<f32>()
+    }
+}
+
+/// Invocations that join the results of others.
+const JOINING: usize = 32;
+/// Numbers at the edges of a workgroup's rows.
+const EDGES: usize = 512;
+
+/// Vectors that an invocation reads before it uses them, at least.
+const AHEAD: usize = 4;
+
+/// The workgroups for rows of this type, the best first.
+fn holds(dtype: DType, vec_width: VecWidth) -> &'static [Hold] {
+    const fn hold(lanes: usize, held: usize) -> Hold {
+        Hold { lanes, held }
+    }
+    match (dtype, vec_width) {
+        (DType::F16, VecWidth::Two) => {
+            const { &[hold(512, 48), hold(512, 24), hold(512, 12), hold(256, 16)] }
+        }
+        (DType::F16, VecWidth::One) => const { &[hold(512, 16), hold(256, 16)] },
+        (DType::F16, _) => const { &[hold(512, 12), hold(256, 8)] },
+        (_, VecWidth::One) => const { &[hold(1024, 24), hold(1024, 8), hold(256, 16)] },
+        _ => const { &[hold(1024, 6), hold(256, 8)] },
+    }
+}
+
+pub(super) fn variants() -> Vec<Variant> {
+    let mut variants = Vec::new();
+    for dtype in [DType::F32, DType::F16] {
+        let widths = [VecWidth::One, VecWidth::Two, VecWidth::Four];
+        for vec_width in widths.into_iter().filter(|&width| dtype == DType::F16 || width != VecWidth::Two) {
+            for constants in [[0, 0], [0, 1], [1, 0], [1, 1]] {
+                let holds = holds(dtype, vec_width).iter();
+                variants.extend(holds.map(|&hold| variant(dtype, vec_width, constants, hold)));
+            }
+        }
+    }
+    variants
+}
+
+fn variant(dtype: DType, vec_width: VecWidth, [log, in_place]: [u32; 2], hold: Hold) -> Variant {
+    let constants = [log, in_place, hold.lanes as u32, hold.held as u32];
+    Variant::new(&SOFTMAX_LONG, [dtype], constants).with_libs(vec_width.row_libs())
+}
+
+/// The plan for long rows.
+pub(super) struct LongRows {
+    vec_width: VecWidth,
+    hold: Hold,
+    seams: Seams,
+    groups: usize,
+}
+
+impl LongRows {
+    /// `None` where the rows are too few, or too long for the device's loops.
+    pub(super) fn plan(ctx: &OpContext, desc: &SoftmaxDesc, windows: [&Window; 2]) -> Option<Self> {
+        if desc.inner != 1 {
+            return None;
+        }
+        let vec_width = VecWidth::of_rows(desc.dtype, desc.length, &windows);
+        let limits = &ctx.gpu().limits;
+        let vectors = vec_width.whole_vectors_of_row(desc.length);
+        // What is held has to be there in every row.
+        let fits =
+            |hold: &Hold| hold.lanes * hold.held <= vectors && has_room(limits, hold.lanes, hold.bytes());
+        let hold = holds(desc.dtype, vec_width).iter().copied().find(fits)?;
+        let seams = Seams::new(vec_width, desc.length, windows[1].offset, 1);
+        let groups = seams.groups(desc.outer, 1);
+        // It reads what it doesn't hold twice, and the device may count the turns of both loops.
+        let turns = 2 * seams.turns as usize * (vectors / (hold.lanes * AHEAD) + 1);
+        let busy = groups >= ctx.gpu().profile.compute_units;
+        let fits = busy && iterations::exceeded(ctx, turns).is_none();
+        fits.then_some(Self { vec_width, hold, seams, groups })
+    }
+
+    pub(super) fn launch(
+        &self,
+        ctx: &OpContext,
+        op: &'static str,
+        desc: &SoftmaxDesc,
+        [input, output]: [&Window; 2],
+        in_place: bool,
+    ) -> BackendResult<()> {
+        let width = self.vec_width.width() as u32;
+        let params = Params {
+            rows: dim(op, "slices", desc.outer)?,
+            length: dim(op, "axis", desc.length)?,
+            x_offset: input.offset / width,
+            y_offset: output.offset / width,
+            turns: self.seams.turns,
+            rows_before: self.seams.rows_before,
+        };
+        let constants = [u32::from(desc.log), u32::from(in_place)];
+        let variant = variant(desc.dtype, self.vec_width, constants, self.hold);
+        ctx.launch(op, &variant, &[input], output, &params, linear_grid(op, self.groups)?)
+    }
+}
