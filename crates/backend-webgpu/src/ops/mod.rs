@@ -24,6 +24,7 @@ mod op_context;
 mod plans;
 mod pool;
 mod pool_axes;
+mod pool_tiles;
 mod quant;
 mod random;
 mod reduce;

@@ -28,6 +28,7 @@ pub(super) fn cases() -> Vec<Case> {
             case(dtypes, &[65, 67], [Layout::Turned, Layout::Packed]),
             case(dtypes, &[3, 36, 20], [Layout::Turned, Layout::Packed]),
             case(dtypes, &[2, 72, 136], [Layout::Packed, Layout::Turned]),
+            case(dtypes, &[299, 263], [Layout::Gaps, Layout::Packed]),
             repeated(dtypes),
             edges(dtypes),
         ]
