@@ -4,7 +4,7 @@ use backend_api::desc::{GroupNormDesc, LayerNormDesc, RmsNormDesc};
 use backend_api::{BackendResult, DType};
 
 use super::copy_bytes::copy_bytes;
-use super::norm_kernels::{Params, Place, Role, Shape, apply, moments, normalize};
+use super::norm_kernels::{MOST_WORDS, Params, Place, Role, Shape, apply, moments, normalize};
 use super::shared::iterations;
 use super::shared::long_work::{Run, in_parts};
 use super::shared::rows::Rows;
@@ -301,8 +301,9 @@ impl Call {
         let vec_width = VecWidth::four_if_fitting(&all, &[unit]);
         if vec_width == VecWidth::One && self.channels.is_none() && sum.is_none() {
             let in_words = VecWidth::of_rows(self.dtype, self.columns, windows) != VecWidth::One;
-            if let Some(rows) = rows(VecWidth::Two).filter(|_| in_words && self.dtype == DType::F16) {
-                return (VecWidth::Two, Some(rows));
+            let rows = rows(VecWidth::Two).filter(|rows| rows.block <= MOST_WORDS);
+            if rows.is_some() && in_words && self.dtype == DType::F16 {
+                return (VecWidth::Two, rows);
             }
         }
         (vec_width, rows(vec_width))

@@ -88,6 +88,9 @@ pub(super) enum Place {
     Sum = 3,
 }
 
+/// The most words of f16 that an invocation holds: with the numbers in them, more are more than registers hold.
+pub(super) const MOST_WORDS: u32 = 16;
+
 /// How memory is read.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Shape {
@@ -129,9 +132,9 @@ impl Shape {
         }
     }
 
-    /// Whether there are kernels for rows in blocks that are read so, in this role.
-    fn has_rows(self, role: Role) -> bool {
-        self.vec_width != VecWidth::Two || !(self.channels || role.summed)
+    /// Whether there are kernels for rows in such blocks, in this role.
+    fn has_rows(self, role: Role, block: u32) -> bool {
+        self.vec_width != VecWidth::Two || !(self.channels || role.summed || block > MOST_WORDS)
     }
 }
 
@@ -200,7 +203,8 @@ pub(super) fn variants() -> Vec<Variant> {
     {
         let shape = |vec_width| Shape { dtype, weight_dtype, vec_width, channels };
         for role in if channels { Role::of_channels() } else { Role::of_columns() } {
-            let rows = Rows::shapes(dtype).filter(|&(vec_width, _)| shape(vec_width).has_rows(role));
+            let rows = Rows::shapes(dtype);
+            let rows = rows.filter(|&(vec_width, block)| shape(vec_width).has_rows(role, block));
             variants.extend(rows.map(|(vec_width, block)| normalize(shape(vec_width), role, block)));
             variants.extend([VecWidth::One, VecWidth::Four].map(|vec_width| apply(shape(vec_width), role)));
         }

@@ -23,8 +23,10 @@ static POOL_BACKWARD_TILES: KernelSource = kernel!(
 
 /// Columns of a tile.
 const WIDTH: usize = 64;
-/// Rows of a tile, the most first.
-const HEIGHTS: [usize; 3] = [32, 16, 8];
+/// Invocations of a workgroup.
+const WORKGROUP: usize = 256;
+/// Rows of a tile.
+const HEIGHTS: [usize; 7] = [32, 28, 24, 20, 16, 12, 8];
 /// Windows that a workgroup has room for.
 const MOST_WINDOWS: usize = 1536;
 /// Positions of a window from which on the search is better not repeated.
@@ -58,7 +60,13 @@ impl Tiles {
         if shape.layout == ImageLayout::Nhwc && shape.channels > 1 || positions > LARGE_WINDOW {
             return None;
         }
-        let height = HEIGHTS.into_iter().find(|&height| windows(call, [height, WIDTH]) <= MOST_WINDOWS)?;
+        // Positions that an invocation reads, and elements that it writes, for a column of tiles.
+        let cost = |height: usize| {
+            let searches = windows(call, [height, WIDTH]).div_ceil(WORKGROUP);
+            rows.div_ceil(height) * (searches * positions + height * WIDTH / WORKGROUP)
+        };
+        let heights = HEIGHTS.into_iter().filter(|&height| windows(call, [height, WIDTH]) <= MOST_WINDOWS);
+        let height = heights.min_by_key(|&height| cost(height))?;
         let (across, down) = (columns.div_ceil(WIDTH), rows.div_ceil(height));
         let count = planes.checked_mul(across)?.checked_mul(down)?;
         let fills = 2 * rows * columns >= across * down * height * WIDTH;

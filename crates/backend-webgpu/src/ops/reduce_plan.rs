@@ -20,7 +20,7 @@ const BUSY: usize = 512;
 /// Loads of an invocation from which on a reduction is worth being cut.
 const CUT_SHARE: usize = 16;
 /// Elements of a row from which on words of two are read rather than elements.
-const LEAST_IN_WORDS: usize = 32;
+const LEAST_IN_WORDS: usize = 2048;
 /// Loads of an invocation beyond which runs of runs would lose accuracy.
 const MAX_SHARE: usize = 4096;
 
@@ -140,8 +140,8 @@ impl ReducePlan {
         let share = match (self.joins_cheaply, self.rows, self.vec_width) {
             (false, ..) => share.max(SHARE),
             // Narrow rows are read the faster the more of a row's neighbours are read at a time.
-            (true, true, VecWidth::Four) => share.clamp(AHEAD, SHARE),
-            (true, true, VecWidth::One | VecWidth::Two) => share.clamp(AHEAD, 2 * SHARE),
+            (true, true, VecWidth::Two | VecWidth::Four) => share.clamp(AHEAD, SHARE),
+            (true, true, VecWidth::One) => share.clamp(AHEAD, 4 * SHARE),
             (true, ..) => share.max(AHEAD),
         };
         RowGroups::with_share(self.loads(), abreast, LEAST, share)

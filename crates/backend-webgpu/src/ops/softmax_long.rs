@@ -92,6 +92,12 @@ fn variant(dtype: DType, vec_width: VecWidth, [log, in_place]: [u32; 2], hold: H
     Variant::new(&SOFTMAX_LONG, [dtype], constants).with_libs(vec_width.row_libs())
 }
 
+/// Whether a device has that many workgroups to do that its units are idle for a third of the time at most.
+fn keep_busy(groups: usize, compute_units: usize) -> bool {
+    let rounds = groups.div_ceil(compute_units.max(1));
+    groups >= compute_units && 3 * groups >= 2 * rounds * compute_units
+}
+
 /// The plan for long rows.
 pub(super) struct LongRows {
     vec_width: VecWidth,
@@ -117,8 +123,8 @@ impl LongRows {
         let groups = seams.groups(desc.outer, 1);
         // It reads what it doesn't hold twice, and the device may count the turns of both loops.
         let turns = 2 * seams.turns as usize * (vectors / (hold.lanes * AHEAD) + 1);
-        let busy = groups >= ctx.gpu().profile.compute_units;
-        let fits = busy && iterations::exceeded(ctx, turns).is_none();
+        let fits =
+            keep_busy(groups, ctx.gpu().profile.compute_units) && iterations::exceeded(ctx, turns).is_none();
         fits.then_some(Self { vec_width, hold, seams, groups })
     }
 
@@ -142,5 +148,17 @@ impl LongRows {
         let constants = [u32::from(desc.log), u32::from(in_place)];
         let variant = variant(desc.dtype, self.vec_width, constants, self.hold);
         ctx.launch(op, &variant, &[input], output, &params, linear_grid(op, self.groups)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_device_is_busy_with_many_rows_or_whole_rounds() {
+        let busy = [1, 131, 132, 140, 176, 264, 300, 352, 4096].map(|groups| keep_busy(groups, 132));
+        assert_eq!(busy, [false, false, true, false, true, true, true, true, true]);
+        assert!(keep_busy(1, 1));
     }
 }

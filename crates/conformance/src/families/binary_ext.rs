@@ -78,12 +78,12 @@ fn gathered(dtype: DType) -> Vec<Case> {
     use Broadcast::{Last, Row, Same};
     let case = |broadcasts, b| {
         let layouts = [Layout::Packed, b, Layout::Packed];
-        Binary { op: BinaryOp::Sub, dtype, shape: &[299, 263], broadcasts, layouts }.case()
+        Binary { op: BinaryOp::Sub, dtype, shape: &[1021, 1031], broadcasts, layouts }.case()
     };
     let broadcast = [[Same, Row], [Row, Same], [Same, Last], [Last, Same]];
     let mut cases: Vec<Case> = broadcast.map(|broadcasts| case(broadcasts, Layout::Packed)).into();
     cases.extend([Layout::Gaps, Layout::Turned].map(|layout| case([Same, Same], layout)));
-    cases.push(in_place(BinaryOp::Sub, dtype, Layout::Packed, [13, 23, 263]));
+    cases.push(in_place(BinaryOp::Sub, dtype, Layout::Packed, [13, 79, 1031]));
     cases
 }
 

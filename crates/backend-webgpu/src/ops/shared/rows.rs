@@ -13,6 +13,8 @@ const LEAST: usize = 2;
 /// Bytes that an invocation reads at once where slices are long enough for that; a load of f16 has half of an
 /// f32's.
 const AHEAD_BYTES: usize = 64;
+/// These in words.
+const AHEAD_WORDS: usize = AHEAD_BYTES / 4;
 /// Elements that an invocation can hold one by one, words of f16, and vectors of four.
 const BLOCKS: [(VecWidth, &[usize]); 3] = [
     (VecWidth::One, &[4, 16, 24, 28, 32]),
@@ -42,7 +44,12 @@ impl Rows {
     ) -> Option<Self> {
         let vec_width = if inner == 1 { VecWidth::of_rows(dtype, length, windows) } else { VecWidth::One };
         let offset = windows.last().map_or(0, |output| output.offset);
-        let rows = |vec_width| Self::of(dtype, length, inner, vec_width, offset);
+        let rows = |vec_width| {
+            // Fewer members have fewer results to join.
+            let longer = vec_width == VecWidth::One && inner == 1 && dtype.size() == 4;
+            let words = if longer { 2 * AHEAD_WORDS } else { AHEAD_WORDS };
+            Self::with_words(dtype, length, inner, vec_width, offset, words)
+        };
         rows(vec_width).or_else(|| rows(VecWidth::One).filter(|_| vec_width == VecWidth::Two))
     }
 
@@ -54,12 +61,22 @@ impl Rows {
         vec_width: VecWidth,
         offset: u32,
     ) -> Option<Self> {
+        Self::with_words(dtype, length, inner, vec_width, offset, AHEAD_WORDS)
+    }
+
+    /// [`of`](Self::of) with about so many loads for each invocation, where a load is of a word or less.
+    fn with_words(
+        dtype: DType,
+        length: usize,
+        inner: usize,
+        vec_width: VecWidth,
+        offset: u32,
+        words: usize,
+    ) -> Option<Self> {
         // The most that a row may have.
         let vectors = length / vec_width.width();
         let share = match vec_width {
-            // Fewer members have fewer results to join, and of words as many loads on their way.
-            VecWidth::One if inner == 1 && dtype.size() == 4 => AHEAD_BYTES / 2,
-            VecWidth::One | VecWidth::Two => AHEAD_BYTES / 4,
+            VecWidth::One | VecWidth::Two => words,
             _ => AHEAD_BYTES / (vec_width.width() * dtype.size()),
         };
         let row_groups = RowGroups::with_share(vectors, inner, LEAST, share);
@@ -111,6 +128,6 @@ mod tests {
         assert_eq!(shape(DType::F32, 257, 4096, VecWidth::One), None);
         assert_eq!(shape(DType::F32, 1, 1, VecWidth::One), Some((1, 4)));
         assert_eq!(shape(DType::F16, 777, 1, VecWidth::Two), Some((32, 14)));
-        assert_eq!(shape(DType::F32, 777, 1, VecWidth::One), Some((32, 28)));
+        assert_eq!(shape(DType::F32, 777, 1, VecWidth::One), Some((64, 16)));
     }
 }

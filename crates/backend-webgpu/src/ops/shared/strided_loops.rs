@@ -20,6 +20,10 @@ const WORKGROUP: usize = 256;
 /// vectors.
 const WORTH_SPLITTING: usize = 1 << 16;
 
+/// From this many elements on, the vectors beside a gathered input are worth a launch of their own: a second one for
+/// the tail takes as long as a million numbers one by one.
+const WORTH_GATHERING: usize = 1 << 20;
+
 /// How much an invocation does: the constants VEC_WIDTH and STEPS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::ops) struct Shape {
@@ -119,7 +123,7 @@ impl<const N: usize> StridedLoops<N> {
         let packed = |t: usize| inner[t] == 1 && outer[t] == columns;
         let mut others = (0..N - 1).filter(|&t| !packed(t));
         let (Some(tensor), None) = (others.next(), others.next()) else { return None };
-        if !packed(N - 1) || length < WORTH_SPLITTING || columns < most {
+        if !packed(N - 1) || length < WORTH_GATHERING || columns < most {
             return None;
         }
         let phase = |t: usize| starts[t] as usize % most;
@@ -347,7 +351,7 @@ mod tests {
 
     #[test]
     fn a_row_beside_odd_rows_is_gathered() {
-        let (rows, columns) = (300, 777);
+        let (rows, columns) = (1400, 777);
         let loops = vec![(rows, [columns, 0, columns]), (columns, [1, 1, 1])];
         let strided = StridedLoops::plan_gathering(loops.clone(), [3, 9, 7], F32);
         let pieces: Vec<_> = strided.iter().map(|w| (w.shape.vec_width, w.starts, w.loops[0])).collect();
@@ -364,6 +368,8 @@ mod tests {
         let packed = strided[1].packed("t").unwrap();
         assert_eq!(packed[..4], [[vectors as u32, 1, 4, 1], [777, 0, 1, 0], [0; 4], [0, 0, 9, 0]]);
         assert_eq!(StridedLoops::plan(loops.clone(), [3, 9, 7], F32).len(), 1);
+        let few = vec![(300, [columns, 0, columns]), (columns, [1, 1, 1])];
+        assert_eq!(StridedLoops::plan_gathering(few, [3, 9, 7], F32).len(), 1);
         // Where the others are never aligned together, all go one by one.
         assert_eq!(StridedLoops::plan_gathering(loops, [2, 9, 7], F32).len(), 1);
     }
