@@ -41,7 +41,7 @@ fn result(value: f32, m: f32, scale: f32) -> f32 {
 }
 
 // The whole workgroup has to come here; `slot` is the slice's number in it.
-fn soften(number: u32, slot: u32, lane: u32) {
+fn softmax_slice(number: u32, slot: u32, lane: u32) {
   let row_group = params.row_group;
   let inner = params.inner;
   let rank = row_group_rank(lane, row_group, params.stride);
@@ -122,7 +122,7 @@ fn main(
   let place = row_group_index(lane, params.row_group, params.stride);
   for (var turn = 0u; turn < turns(); turn++) {
     let slot = turn * abreast + place;
-    soften(first + slot, slot, lane);
+    softmax_slice(first + slot, slot, lane);
   }
   store_seams(lane, first, count, params.slices, params.length);
 }

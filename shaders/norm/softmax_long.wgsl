@@ -69,7 +69,7 @@ fn results(v: V, m: f32, scale: f32) -> array<A, WIDTH> {
 }
 
 // The whole workgroup has to come here; `slot` is the row's number in it.
-fn soften(number: u32, slot: u32, lane: u32) {
+fn softmax_row(number: u32, slot: u32, lane: u32) {
   // A workgroup without a row reads the last one.
   let start = rows_before() + min(number, params.rows - 1u) * params.length;
   // What is held is there in every row.
@@ -145,10 +145,13 @@ fn soften(number: u32, slot: u32, lane: u32) {
   }
 }
 
+// Members that join what the others have; all members read their results.
 const JOINING = 32u;
+
 var<workgroup> sh_lanes: array<f32, LANES>;
 var<workgroup> sh_joined: array<f32, JOINING>;
 
+// The reduction of the x of all invocations, for each of them. All have to come here.
 fn lanes_reduce(op: u32, lane: u32, x: f32) -> f32 {
   sh_lanes[lane] = x;
   workgroupBarrier();
@@ -175,7 +178,7 @@ fn main(
 ) {
   let first = flat_group(group, groups) * turns() - rows_before();
   for (var turn = 0u; turn < turns(); turn++) {
-    soften(first + turn, turn, lane);
+    softmax_row(first + turn, turn, lane);
   }
   store_seams(lane, first, turns(), params.rows, params.length);
 }

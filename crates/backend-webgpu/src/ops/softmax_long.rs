@@ -33,43 +33,31 @@ params! {
     }
 }
 
-/// A workgroup, which holds so much of a row.
+/// The size of a workgroup, and how much of a row it holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Hold {
+struct Workgroup {
     /// Invocations.
     lanes: usize,
     /// Vectors that each holds.
     held: usize,
 }
 
-impl Hold {
-    /// Bytes of workgroup memory: a number of each invocation, what joins them, and the edges of rows.
-    fn bytes(self) -> usize {
-        (self.lanes + JOINING + EDGES) * size_of::<f32>()
-    }
-}
-
-/// Invocations that join the results of others.
-const JOINING: usize = 32;
-/// Numbers at the edges of a workgroup's rows.
-const EDGES: usize = 512;
-
 /// Vectors that an invocation reads before it uses them, at least.
 const AHEAD: usize = 4;
 
 /// The workgroups for rows of this type, the best first.
-fn holds(dtype: DType, vec_width: VecWidth) -> &'static [Hold] {
-    const fn hold(lanes: usize, held: usize) -> Hold {
-        Hold { lanes, held }
+fn workgroups(dtype: DType, vec_width: VecWidth) -> &'static [Workgroup] {
+    const fn workgroup(lanes: usize, held: usize) -> Workgroup {
+        Workgroup { lanes, held }
     }
     match (dtype, vec_width) {
         (DType::F16, VecWidth::Two) => {
-            const { &[hold(512, 48), hold(512, 24), hold(512, 12), hold(256, 16)] }
+            const { &[workgroup(512, 48), workgroup(512, 24), workgroup(512, 12), workgroup(256, 16)] }
         }
-        (DType::F16, VecWidth::One) => const { &[hold(512, 16), hold(256, 16)] },
-        (DType::F16, _) => const { &[hold(512, 12), hold(256, 8)] },
-        (_, VecWidth::One) => const { &[hold(1024, 24), hold(1024, 8), hold(256, 16)] },
-        _ => const { &[hold(1024, 6), hold(256, 8)] },
+        (DType::F16, VecWidth::One) => const { &[workgroup(512, 16), workgroup(256, 16)] },
+        (DType::F16, _) => const { &[workgroup(512, 12), workgroup(256, 8)] },
+        (_, VecWidth::One) => const { &[workgroup(1024, 24), workgroup(1024, 8), workgroup(256, 16)] },
+        _ => const { &[workgroup(1024, 6), workgroup(256, 8)] },
     }
 }
 
@@ -79,16 +67,16 @@ pub(super) fn variants() -> Vec<Variant> {
         let widths = [VecWidth::One, VecWidth::Two, VecWidth::Four];
         for vec_width in widths.into_iter().filter(|&width| dtype == DType::F16 || width != VecWidth::Two) {
             for constants in [[0, 0], [0, 1], [1, 0], [1, 1]] {
-                let holds = holds(dtype, vec_width).iter();
-                variants.extend(holds.map(|&hold| variant(dtype, vec_width, constants, hold)));
+                let all = workgroups(dtype, vec_width).iter();
+                variants.extend(all.map(|&workgroup| variant(dtype, vec_width, constants, workgroup)));
             }
         }
     }
     variants
 }
 
-fn variant(dtype: DType, vec_width: VecWidth, [log, in_place]: [u32; 2], hold: Hold) -> Variant {
-    let constants = [log, in_place, hold.lanes as u32, hold.held as u32];
+fn variant(dtype: DType, vec_width: VecWidth, [log, in_place]: [u32; 2], workgroup: Workgroup) -> Variant {
+    let constants = [log, in_place, workgroup.lanes as u32, workgroup.held as u32];
     Variant::new(&SOFTMAX_LONG, [dtype], constants).with_libs(vec_width.row_libs())
 }
 
@@ -101,7 +89,7 @@ fn keep_busy(groups: usize, compute_units: usize) -> bool {
 /// The plan for long rows.
 pub(super) struct LongRows {
     vec_width: VecWidth,
-    hold: Hold,
+    workgroup: Workgroup,
     seams: Seams,
     groups: usize,
 }
@@ -115,17 +103,18 @@ impl LongRows {
         let vec_width = VecWidth::of_rows(desc.dtype, desc.length, &windows);
         let limits = &ctx.gpu().limits;
         let vectors = vec_width.whole_vectors_of_row(desc.length);
-        // What is held has to be there in every row.
-        let fits =
-            |hold: &Hold| hold.lanes * hold.held <= vectors && has_room(limits, hold.lanes, hold.bytes());
-        let hold = holds(desc.dtype, vec_width).iter().copied().find(fits)?;
+        // What is held has to be there in every row. Workgroup memory is less than any device has.
+        let fits = |workgroup: &Workgroup| {
+            workgroup.lanes * workgroup.held <= vectors && has_room(limits, workgroup.lanes, 0)
+        };
+        let workgroup = workgroups(desc.dtype, vec_width).iter().copied().find(fits)?;
         let seams = Seams::new(vec_width, desc.length, windows[1].offset, 1);
         let groups = seams.groups(desc.outer, 1);
         // It reads what it doesn't hold twice, and the device may count the turns of both loops.
-        let turns = 2 * seams.turns as usize * (vectors / (hold.lanes * AHEAD) + 1);
+        let turns = 2 * seams.turns as usize * (vectors / (workgroup.lanes * AHEAD) + 1);
         let fits =
             keep_busy(groups, ctx.gpu().profile.compute_units) && iterations::exceeded(ctx, turns).is_none();
-        fits.then_some(Self { vec_width, hold, seams, groups })
+        fits.then_some(Self { vec_width, workgroup, seams, groups })
     }
 
     pub(super) fn launch(
@@ -146,7 +135,7 @@ impl LongRows {
             rows_before: self.seams.rows_before,
         };
         let constants = [u32::from(desc.log), u32::from(in_place)];
-        let variant = variant(desc.dtype, self.vec_width, constants, self.hold);
+        let variant = variant(desc.dtype, self.vec_width, constants, self.workgroup);
         ctx.launch(op, &variant, &[input], output, &params, linear_grid(op, self.groups)?)
     }
 }
