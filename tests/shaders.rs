@@ -61,7 +61,8 @@ fn limits(variant: &Variant) -> Limits {
     let text = variant.to_string();
     let large = ["TILE_M=128 TILE_N=64", "KEYS=2"].iter().any(|tile| text.contains(tile))
         || variant.kernel() == "gemm/gemv"
-        || (variant.kernel() == "attention/decode" && text.contains("LANES=32"));
+        || (variant.kernel() == "attention/decode" && text.contains("LANES=32"))
+        || (variant.kernel() == "norm/softmax_long" && !text.contains("LANES=256"));
     if variant.uses_cooperative_matrices() || large {
         Limits { workgroup_bytes: 49_152, invocations: 1024, ..Limits::PORTABLE }
     } else if variant.kernel() == "gemm/skinny" && !text.contains("TURNS=1") {

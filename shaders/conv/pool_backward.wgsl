@@ -19,12 +19,6 @@ fn share(place: Place, y: u32, x: u32) -> f32 {
   return given / covered(y, x).count;
 }
 
-// The first and the last but one of the windows between whose ends a position of the padded image lies.
-fn windows_at(position: u32, step: u32, per_step: f32, span: u32, count: u32) -> vec2<u32> {
-  let first = quotient_rest(max(position, span) - span + step - 1u, step, per_step);
-  return vec2<u32>(first.x, min(quotient_rest(position, step, per_step).x + 1u, count));
-}
-
 @compute @workgroup_size(256)
 fn main(
   @builtin(workgroup_id) group: vec3<u32>,

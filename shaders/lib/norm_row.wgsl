@@ -24,6 +24,11 @@ struct Params {
   bias_offset: u32,
   y_offset: u32,
   sum_offset: u32,
+  // Elements of a row.
+  length: u32,
+  // Of rows that share words.
+  turns: u32,
+  rows_before: u32,
 }
 
 alias A = f32;

@@ -32,6 +32,10 @@ struct Params {
   per_image: f32,
   per_step_y: f32,
   per_step_x: f32,
+  // Of kernels that take tiles of the input: how many are abreast and one below the other, and their height.
+  tiles_x: u32,
+  tiles_y: u32,
+  tile_height: u32,
 }
 
 // An element of an image with `inner` adjacent channels.
@@ -84,4 +88,10 @@ fn covered(y: u32, x: u32) -> Covered {
       * f32(up_to(left, params.padded_x, params.dilation_x, params.size_x));
   }
   return Covered(rows, columns, count);
+}
+
+// The first and the last but one of the windows between whose ends a position of the padded image lies.
+fn windows_at(position: u32, step: u32, per_step: f32, span: u32, count: u32) -> vec2<u32> {
+  let first = quotient_rest(max(position, span) - span + step - 1u, step, per_step);
+  return vec2<u32>(first.x, min(quotient_rest(position, step, per_step).x + 1u, count));
 }

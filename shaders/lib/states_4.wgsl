@@ -3,6 +3,7 @@
 // needs: the vec of a vector, the rule of a reduction
 
 alias States = array<State, WIDTH>;
+const IN_WORDS = 0u;
 
 fn none() -> States {
   let state = start();
@@ -39,4 +40,8 @@ fn lane_of(a: States, l: u32) -> State {
   state = select(state, a[2], l == 2u);
   state = select(state, a[3], l == 3u);
   return state;
+}
+
+fn with_edge(total: States, v: V, half: u32, index: u32) -> States {
+  return total;
 }

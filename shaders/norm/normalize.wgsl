@@ -4,8 +4,8 @@
 // A row group of invocations works on each row, which they hold in BLOCK vectors each: memory is read once.
 // If SUMMED, v is written too.
 //
-// needs: T, W, CENTRED, INPUT, RESIDUAL, SUMMED, BLOCK, the vec of a vector, the weights of a
-// column, the sum
+// needs: T, W, CENTRED, INPUT, RESIDUAL, SUMMED, BLOCK, the vec of a vector, the rows of vectors, the weights
+// of a column, the sum
 
 @group(0) @binding(0) var<storage, read> x: array<V>;
 @group(0) @binding(1) var<storage, read> residual: array<V>;
@@ -14,31 +14,30 @@
 const SUM_BINDING = 5u;
 const NUMBERS = BLOCK * WIDTH;
 
-@compute @workgroup_size(256)
-fn main(
-  @builtin(workgroup_id) group: vec3<u32>,
-  @builtin(num_workgroups) groups: vec3<u32>,
-  @builtin(local_invocation_index) lane: u32,
-) {
+// The whole workgroup has to come here; `slot` is the row's number in it.
+fn normalize(number: u32, slot: u32, lane: u32) {
   let row_group = params.row_group;
-  let number = flat_group(group, groups) * (256u / row_group) + row_group_index(lane, row_group, 1u);
   // A row group without a row reads the last one.
-  let row = min(number, params.rows - 1u);
-  let start = row * params.columns;
+  let index = min(number, params.rows - 1u);
   let rank = row_group_rank(lane, row_group, 1u);
-  let columns = select(0u, params.columns, number < params.rows);
-  let n = f32(params.columns * WIDTH);
+  let row = row_at(rows_before() + index * params.length, params.length, number < params.rows);
+  let last = max(row.vectors, 1u) - 1u;
+  let n = f32(params.length);
 
   // All loads come first, so that all are on their way at once.
   var pairs: array<Pair, BLOCK>;
   for (var j = 0u; j < BLOCK; j++) {
-    pairs[j] = fetch(start + min(rank + j * row_group, params.columns - 1u));
+    pairs[j] = fetch(row.first + min(rank + j * row_group, last));
+  }
+  var edge = 0.0;
+  if has_edge(row, rank) {
+    edge = edge_sum(fetch(edge_at(row, rank)), rank);
   }
   var block: array<f32, NUMBERS>;
-  var sum = 0.0;
+  var sum = edge;
   for (var j = 0u; j < BLOCK; j++) {
     var numbers = sum_of(pairs[j]);
-    let inside = rank + j * row_group < columns;
+    let inside = rank + j * row_group < row.vectors;
     for (var l = 0u; l < WIDTH; l++) {
       block[j * WIDTH + l] = select(0.0, numbers[l], inside);
       sum += block[j * WIDTH + l];
@@ -50,8 +49,11 @@ fn main(
   }
 
   var squares = 0.0;
+  if has_edge(row, rank) {
+    squares = (edge - mean) * (edge - mean);
+  }
   for (var j = 0u; j < BLOCK; j++) {
-    let inside = rank + j * row_group < columns;
+    let inside = rank + j * row_group < row.vectors;
     for (var l = 0u; l < WIDTH; l++) {
       let deviation = select(0.0, block[j * WIDTH + l] - mean, inside);
       squares += deviation * deviation;
@@ -65,11 +67,31 @@ fn main(
     for (var l = 0u; l < WIDTH; l++) {
       numbers[l] = block[j * WIDTH + l];
     }
-    if column < columns {
+    if column < row.vectors {
       if SUMMED == 1u {
-        store_sum(start + column, numbers);
+        store_sum(row.first + column, numbers);
       }
-      y[params.y_offset + start + column] = normal(numbers, mean, scale, row, column);
+      y[params.y_offset + row.first + column] = normal(numbers, mean, scale, index, column);
     }
   }
+  if has_edge(row, rank) {
+    keep_edge(slot, rank, edge_normal(edge, mean, scale, rank));
+  }
+}
+
+@compute @workgroup_size(256)
+fn main(
+  @builtin(workgroup_id) group: vec3<u32>,
+  @builtin(num_workgroups) groups: vec3<u32>,
+  @builtin(local_invocation_index) lane: u32,
+) {
+  let abreast = 256u / params.row_group;
+  let count = abreast * turns();
+  let first = flat_group(group, groups) * count - rows_before();
+  let place = row_group_index(lane, params.row_group, 1u);
+  for (var turn = 0u; turn < turns(); turn++) {
+    let slot = turn * abreast + place;
+    normalize(first + slot, slot, lane);
+  }
+  store_seams(lane, first, count, params.rows, params.length);
 }

@@ -2,17 +2,21 @@
 //
 // A row group of invocations works on each slice, which they hold in BLOCK vectors each: memory is read once.
 //
-// needs: T, LOG, IN_PLACE, BLOCK, the vec of a vector
+// needs: T, LOG, IN_PLACE, BLOCK, the vec of a vector, the rows of vectors
 
 struct Params {
   slices: u32,
-  // Vectors of a slice, and between neighbours in it.
+  // Elements of a slice, and between neighbours in it.
   length: u32,
   inner: u32,
   row_group: u32,
   stride: u32,
+  // In vectors.
   x_offset: u32,
   y_offset: u32,
+  // Of rows that share words.
+  turns: u32,
+  rows_before: u32,
 }
 
 @group(0) @binding(0) var<storage, read> x: array<V>;
@@ -28,38 +32,45 @@ fn fetch(i: u32) -> V {
   return x[params.x_offset + i];
 }
 
-@compute @workgroup_size(256)
-fn main(
-  @builtin(workgroup_id) group: vec3<u32>,
-  @builtin(num_workgroups) groups: vec3<u32>,
-  @builtin(local_invocation_index) lane: u32,
-) {
+// The result of a number: of itself, or of its exponential.
+fn result(value: f32, m: f32, scale: f32) -> f32 {
+  if LOG == 1u {
+    return value - max(m, LOWEST) - scale;
+  }
+  return value * scale;
+}
+
+// The whole workgroup has to come here; `slot` is the slice's number in it.
+fn softmax_slice(number: u32, slot: u32, lane: u32) {
   let row_group = params.row_group;
   let inner = params.inner;
-  let number = flat_group(group, groups) * (256u / row_group) + row_group_index(lane, row_group, params.stride);
+  let rank = row_group_rank(lane, row_group, params.stride);
   // A row group without a slice reads the last one.
   let slice = min(number, params.slices - 1u);
-  let start = slice / inner * params.length * inner + slice % inner;
-  let rank = row_group_rank(lane, row_group, params.stride);
-  let length = select(0u, params.length, number < params.slices);
+  let start = rows_before() + slice / inner * params.length * inner + slice % inner;
+  let row = row_at(start, params.length, number < params.slices);
+  let last = max(row.vectors, 1u) - 1u;
 
   // All loads come first, so that all are on their way at once.
   var vectors: array<V, BLOCK>;
   for (var j = 0u; j < BLOCK; j++) {
-    vectors[j] = fetch(start + min(rank + j * row_group, params.length - 1u) * inner);
+    vectors[j] = fetch(row.first + min(rank + j * row_group, last) * inner);
+  }
+  var edge = -inf();
+  if has_edge(row, rank) {
+    edge = edge_of(fetch(edge_at(row, rank)), rank);
   }
   var block: array<f32, NUMBERS>;
   for (var j = 0u; j < BLOCK; j++) {
     let numbers = unpack(vectors[j]);
-    let inside = rank + j * row_group < length;
     for (var l = 0u; l < WIDTH; l++) {
-      block[j * WIDTH + l] = select(-inf(), numbers[l], inside);
+      block[j * WIDTH + l] = select(-inf(), numbers[l], rank + j * row_group < row.vectors);
     }
   }
 
   // The largest number, and NaN if one is. Bits tell that in two steps for each number, max_nan takes many.
-  var largest = block[0];
-  var bits = 0u;
+  var largest = edge;
+  var bits = bitcast<u32>(edge) & 0x7fffffffu;
   for (var k = 0u; k < NUMBERS; k++) {
     largest = max(largest, block[k]);
     bits = max(bits, bitcast<u32>(block[k]) & 0x7fffffffu);
@@ -68,6 +79,12 @@ fn main(
   let m = row_group_reduce(MAX, lane, row_group, params.stride, largest);
 
   var sum = 0.0;
+  if has_edge(row, rank) {
+    sum = exp_below(edge, m);
+    if LOG == 0u {
+      edge = sum;
+    }
+  }
   for (var k = 0u; k < NUMBERS; k++) {
     let e = exp_below(block[k], m);
     sum += e;
@@ -81,16 +98,31 @@ fn main(
   for (var j = 0u; j < BLOCK; j++) {
     var numbers: array<A, WIDTH>;
     for (var l = 0u; l < WIDTH; l++) {
-      let value = block[j * WIDTH + l];
-      if LOG == 1u {
-        numbers[l] = value - max(m, LOWEST) - scale;
-      } else {
-        numbers[l] = value * scale;
-      }
+      numbers[l] = result(block[j * WIDTH + l], m, scale);
     }
     let at = rank + j * row_group;
-    if at < length {
-      y[params.y_offset + start + at * inner] = pack(numbers);
+    if at < row.vectors {
+      y[params.y_offset + row.first + at * inner] = pack(numbers);
     }
   }
+  if has_edge(row, rank) {
+    keep_edge(slot, rank, result(edge, m, scale));
+  }
+}
+
+@compute @workgroup_size(256)
+fn main(
+  @builtin(workgroup_id) group: vec3<u32>,
+  @builtin(num_workgroups) groups: vec3<u32>,
+  @builtin(local_invocation_index) lane: u32,
+) {
+  let abreast = 256u / params.row_group;
+  let count = abreast * turns();
+  let first = flat_group(group, groups) * count - rows_before();
+  let place = row_group_index(lane, params.row_group, params.stride);
+  for (var turn = 0u; turn < turns(); turn++) {
+    let slot = turn * abreast + place;
+    softmax_slice(first + slot, slot, lane);
+  }
+  store_seams(lane, first, count, params.slices, params.length);
 }

@@ -8,24 +8,27 @@
 // Invocations join short runs and then the runs, row groups a tree: the error of a sum grows with the root of
 // its length.
 //
-// needs: Y, the states of the elements of a vector
+// Rows of f16 that are no whole vectors are read in words. A row's head and tail, numbers that share a word with
+// another row, are joined on their own.
+//
+// needs: Y, the states of the elements of a vector, IN_WORDS
 
 struct Params {
   // Outputs, or vectors of outputs.
   outputs: u32,
-  // Vectors that one of them is made of.
+  // Vectors that one of them is made of; elements, if they are read in words.
   length: u32,
   // Powers of two.
   row_group: u32,
   stride: u32,
-  // In vectors.
+  // In vectors, or elements.
   x_offset: u32,
   y_offset: u32,
   // Number of loops over outputs.
   kept: u32,
   // The number that results are divided by.
   divisor: f32,
-  // Extent, stride of x in vectors, stride of y. First the loops over outputs; the others lie at the end.
+  // Extent, stride of x in vectors, or elements, stride of y. First the loops over outputs; the others lie at the end.
   loops: array<vec4<u32>, 6>,
 }
 
@@ -56,8 +59,9 @@ fn step_to(r: u32) -> u32 {
 }
 
 // Every `row_group`th of `count` vectors from `first` on, beginning with the one of this rank. They are
-// counted from `first`: a count from the first of nearly 2³² would wrap behind the last.
-fn reduce_slice(base: u32, first: u32, count: u32, rank: u32) -> States {
+// counted from `first`: a count from the first of nearly 2³² would wrap behind the last. The output has `skip`
+// elements before the first vector.
+fn reduce_slice(base: u32, skip: u32, first: u32, count: u32, rank: u32) -> States {
   let row_group = params.row_group;
   // Between the indices of neighbouring lanes.
   let step = select(0u, 1u, params.stride == 1u);
@@ -89,15 +93,15 @@ fn reduce_slice(base: u32, first: u32, count: u32, rank: u32) -> States {
         c = x[base + step_to(r + 2u * row_group)];
         d = x[base + step_to(r + 3u * row_group)];
       }
-      run = joined(run, states(a, r * scale, step));
-      run = joined(run, states(b, (r + row_group) * scale, step));
-      run = joined(run, states(c, (r + 2u * row_group) * scale, step));
-      run = joined(run, states(d, (r + 3u * row_group) * scale, step));
+      run = joined(run, states(a, r * scale + skip, step));
+      run = joined(run, states(b, (r + row_group) * scale + skip, step));
+      run = joined(run, states(c, (r + 2u * row_group) * scale + skip, step));
+      run = joined(run, states(d, (r + 3u * row_group) * scale + skip, step));
       i += AHEAD * row_group;
     }
     while i < stop {
       let r = first + i;
-      run = joined(run, states(x[base + step_to(r)], r * scale, step));
+      run = joined(run, states(x[base + step_to(r)], r * scale + skip, step));
       i += row_group;
     }
     total = joined(total, run);
@@ -152,13 +156,30 @@ fn main(
     target_index += step * extent.z;
   }
 
-  var chunk = params.length;
+  var vectors = params.length;
+  var most = params.length;
+  var skip = 0u;
+  if IN_WORDS == 1u {
+    skip = base % 2u;
+    vectors = (params.length - skip) / 2u;
+    most = params.length / 2u;
+    base = (base + 1u) / 2u;
+  }
+  var chunk = most;
   if groups.z > 1u {
-    chunk = (params.length - 1u) / groups.z + 1u;
+    chunk = (most - 1u) / groups.z + 1u;
   }
   let first = group.z * chunk;
-  let count = select(0u, min(chunk, params.length - min(first, params.length)), inside);
-  var total = reduce_slice(base, first, count, rank);
+  let count = select(0u, min(chunk, vectors - min(first, vectors)), inside);
+  var total = reduce_slice(base, skip, first, count, rank);
+  if IN_WORDS == 1u && inside && rank == 0u {
+    if group.z == 0u && skip == 1u {
+      total = with_edge(total, x[base - 1u], 1u, 0u);
+    }
+    if group.z == groups.z - 1u && (params.length - skip) % 2u == 1u {
+      total = with_edge(total, x[base + vectors], 0u, params.length - 1u);
+    }
+  }
 
   // The lanes of a vector are outputs, or elements of one.
   var outputs_abreast = WIDTH;

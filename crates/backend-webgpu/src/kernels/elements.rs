@@ -23,6 +23,9 @@ pub(crate) enum Origin {
     Output,
     /// One number of its own memory for all VEC_WIDTH.
     Repeated,
+    /// Its own memory, where each of the VEC_WIDTH lies somewhere: `params.loops` has the columns of a row, the
+    /// strides of both and the start, and its place is the number of an element.
+    Gathered,
 }
 
 /// The declarations of a variant with a function.
@@ -41,7 +44,7 @@ pub(super) fn declarations(variant: &Variant, function: Function) -> String {
         let dtype = if function == Function::Choose && index == 0 { DType::U32 } else { variant.dtype(0) };
         let bit = index.checked_sub(usize::from(function == Function::Choose));
         let number = bit.filter(|_| names.len() > 1).map(|bit| 1 << bit);
-        load(&mut text, variant, function, Input { name, dtype, number, vec_width });
+        load(&mut text, variant, function, Input { index, name, dtype, number, vec_width });
     }
     let stored = variant.dtype(variant.source.types.len() - 1);
     _ = writeln!(text, "alias YN = {};", element(vec_width, stored));
@@ -131,6 +134,8 @@ fn inputs(variant: &Variant) -> Vec<&'static str> {
 }
 
 struct Input<'a> {
+    /// Its place among the inputs.
+    index: usize,
     name: &'a str,
     dtype: DType,
     /// The bit of `numbers()` that says whether the input is a number, where it may be one.
@@ -144,7 +149,7 @@ fn is_repeated(variant: &Variant, name: &str) -> bool {
 
 /// The types of an input and how it is read.
 fn load(text: &mut String, variant: &Variant, function: Function, input: Input<'_>) {
-    let Input { name, dtype, number, vec_width } = input;
+    let Input { index, name, dtype, number, vec_width } = input;
     let variable = name.to_lowercase();
     let origin = variant.constant(&format!("{name}_FROM"));
     let repeated = is_repeated(variant, name);
@@ -167,6 +172,10 @@ fn load(text: &mut String, variant: &Variant, function: Function, input: Input<'
         _ = writeln!(text, "  return {name}V(y[o]);\n}}");
         return;
     }
+    if origin == Origin::Gathered as u32 {
+        _ = writeln!(text, "{}}}", gather(&variable, name, computed, index, vec_width));
+        return;
+    }
     // A number of one lane is read like an element, and one of several like a repeated one.
     if let Some(bit) = number
         && (vec_width == 1 || repeated)
@@ -187,6 +196,34 @@ fn load(text: &mut String, variant: &Variant, function: Function, input: Input<'
         _ => format!("{computed}({variable}[i])"),
     };
     _ = writeln!(text, "  return {name}V({element});\n}}");
+}
+
+/// Reads `vec_width` elements of an input from element `i` of all on, each from its place.
+fn gather(variable: &str, name: &str, computed: &str, index: usize, vec_width: usize) -> String {
+    let component = ["y", "z", "w"][index.min(2)];
+    let mut text = format!(
+        "  let columns = params.loops[1].x;\n  let step = params.loops[1].{component};\n  \
+         let next_row = params.loops[2].{component} - columns * step;\n  let row = i / columns;\n  \
+         var column = i - row * columns;\n  \
+         var at = params.loops[3].{component} + row * params.loops[2].{component} + column * step;\n"
+    );
+    for lane in 0..vec_width {
+        let element = match vec_width {
+            8 => format!("extractBits({variable}[at / 2u], at % 2u * 16u, 16u)"),
+            _ => format!("{computed}({variable}[at])"),
+        };
+        _ = writeln!(text, "  let e{lane} = {element};");
+        if lane + 1 < vec_width {
+            _ = writeln!(text, "  column += 1u;\n  at += step;");
+            _ = writeln!(text, "  if column == columns {{ column = 0u; at += next_row; }}");
+        }
+    }
+    let lanes: Vec<_> = match vec_width {
+        8 => (0..4).map(|word| format!("e{} | (e{} << 16u)", 2 * word, 2 * word + 1)).collect(),
+        _ => (0..vec_width).map(|lane| format!("e{lane}")).collect(),
+    };
+    _ = writeln!(text, "  return {name}V({});", lanes.join(", "));
+    text
 }
 
 /// The type of a vector of `vec_width` elements in memory.

@@ -107,12 +107,17 @@ libs! {
     REDUCE = "reduce",
     /// Reductions across a workgroup; needs [`REDUCE`].
     WORKGROUP = "workgroup",
-    /// Elements one by one, four at a time, and 16 bytes of f16.
+    /// Elements one by one, words of f16, four elements at a time, and 16 bytes of f16.
     VEC_1 = "vec_1",
+    VEC_2 = "vec_2",
     VEC_4 = "vec_4",
     VEC_8 = "vec_8",
+    /// Rows of vectors: of whole ones, or of words of f16 that two rows may share. Both need a vector width.
+    ROWS_WHOLE = "rows_whole",
+    ROWS_HALVES = "rows_halves",
     /// The states of a reduction that reads elements; needs a vector width and a rule.
     STATES_1 = "states_1",
+    STATES_2 = "states_2",
     STATES_4 = "states_4",
     STATES_8 = "states_8",
     /// What [`STATES_1`] and [`STATE_PAIRS`] need.
@@ -190,8 +195,14 @@ libs! {
     /// Where it writes its input's sum with the residual, or doesn't.
     NORM_SUM = "norm_sum",
     NORM_NO_SUM = "norm_no_sum",
+    /// The numbers of its rows that share a word with another row, or that none does; need [`NORM_ROW`] and rows
+    /// of vectors.
+    NORM_EDGES = "norm_edges",
+    NORM_NO_EDGES = "norm_no_edges",
     /// The weights of a normalisation.
     WEIGHTS_COLUMN = "weights_column",
     WEIGHTS_COLUMN_F32 = "weights_column_f32",
+    WEIGHTS_COLUMN_HALVES = "weights_column_halves",
+    WEIGHTS_COLUMN_HALVES_F32 = "weights_column_halves_f32",
     WEIGHTS_CHANNEL = "weights_channel",
 }

@@ -52,6 +52,8 @@ pub(super) fn variants() -> Vec<Variant> {
                     .into_iter()
                     .flat_map(|a| origins(shape, in_place).into_iter().map(move |b| [a, b]));
                 variants.extend(pairs.map(|pair| variant(function, types, shape, pair)));
+                let gathered = gathered_pairs(shape, &types, in_place).into_iter();
+                variants.extend(gathered.map(|pair| variant(function, types, shape, pair)));
             }
         }
     }
@@ -65,8 +67,19 @@ pub(super) fn origins(shape: Shape, in_place: bool) -> Vec<u32> {
         Origin::Memory => true,
         Origin::Output => in_place,
         Origin::Repeated => shape.vec_width > 1,
+        Origin::Gathered => false,
     });
     possible.map(|origin| origin as u32).collect()
+}
+
+/// The origins of both inputs where one is gathered, as it is in the widest vectors only.
+fn gathered_pairs(shape: Shape, types: &[DType], in_place: bool) -> Vec<[u32; 2]> {
+    if shapes_of(types).next() != Some(shape) {
+        return Vec::new();
+    }
+    let gathered = Origin::Gathered as u32;
+    let others = [Some(Origin::Memory), in_place.then_some(Origin::Output)].into_iter().flatten();
+    others.flat_map(|other| [[gathered, other as u32], [other as u32, gathered]]).collect()
 }
 
 fn variant(function: Function, types: [DType; 2], shape: Shape, [a, b]: [u32; 2]) -> Variant {
@@ -137,7 +150,7 @@ fn zip_of(
     let (a, b) = (window(inputs[0])?, window(inputs[1])?);
     let starts = [a.offset, b.offset, output.offset];
     in_parts(ctx, op, Stretch { loops, starts }, |Stretch { loops, starts }| {
-        for strided in StridedLoops::plan(loops.clone(), *starts, &types) {
+        for strided in StridedLoops::plan_gathering(loops.clone(), *starts, &types) {
             let params = Params {
                 n: strided.count(op)?,
                 rank: strided.loops.len() as u32,

@@ -59,8 +59,13 @@ pub(super) fn variants() -> Vec<Variant> {
         for dst in DType::ALL {
             let types = moved_as(src, dst);
             for variant in shapes_of(&types).flat_map(|shape| {
-                let origins = [Origin::Memory, Origin::Repeated].into_iter();
-                let origins = origins.filter(move |&origin| origin == Origin::Memory || shape.vec_width > 1);
+                let widest = shapes_of(&types).next() == Some(shape);
+                let origins = [Origin::Memory, Origin::Repeated, Origin::Gathered].into_iter();
+                let origins = origins.filter(move |&origin| match origin {
+                    Origin::Repeated => shape.vec_width > 1,
+                    Origin::Gathered => widest,
+                    _ => true,
+                });
                 origins.map(move |origin| variant(types, shape, origin as u32))
             }) {
                 if !variants.contains(&variant) {
@@ -148,7 +153,7 @@ fn launch_part(
     {
         return transpose.launch(ctx, op, types[0], [input, output]);
     }
-    for strided in StridedLoops::plan(loops, [input.offset, output.offset], &types) {
+    for strided in StridedLoops::plan_gathering(loops, [input.offset, output.offset], &types) {
         let params = Params {
             n: strided.count(op)?,
             rank: strided.loops.len() as u32,

@@ -24,6 +24,7 @@ mod op_context;
 mod plans;
 mod pool;
 mod pool_axes;
+mod pool_tiles;
 mod quant;
 mod random;
 mod reduce;
@@ -35,6 +36,7 @@ mod sample;
 mod scatter;
 mod shared;
 mod softmax;
+mod softmax_long;
 mod top_k;
 mod transpose;
 mod where_cond;
@@ -100,6 +102,7 @@ pub fn all_variants() -> Vec<Variant> {
         top_k::variants(),
         scatter::variants(),
         softmax::variants(),
+        softmax_long::variants(),
         transpose::variants(),
         where_cond::variants(),
     ]

@@ -4,7 +4,7 @@ use backend_api::desc::{GroupNormDesc, LayerNormDesc, RmsNormDesc};
 use backend_api::{BackendResult, DType};
 
 use super::copy_bytes::copy_bytes;
-use super::norm_kernels::{Params, Place, Role, Shape, apply, moments, normalize};
+use super::norm_kernels::{MOST_WORDS, Params, Place, Role, Shape, apply, moments, normalize};
 use super::shared::iterations;
 use super::shared::long_work::{Run, in_parts};
 use super::shared::rows::Rows;
@@ -221,15 +221,16 @@ impl Call {
         };
         let (weight, bias) = (scale(slices.weight.as_ref())?, scale(slices.bias.as_ref())?);
 
-        let unit = self.channels.map_or(self.columns, |channels| channels.spatial);
         // Weights of another type are read one by one.
         let mixed = self.weight_dtype != dtype;
         let one_by_one = self.channels.is_some() || mixed;
-        let mut windows = vec![&x, &residual, &output];
-        windows.extend(&sum);
-        windows.extend([&weight, &bias].into_iter().filter(|_| !one_by_one));
-        let vec_width = VecWidth::four_if_fitting(&windows, &[unit]);
-        let rows = Rows::of(dtype, self.columns, 1, vec_width);
+        let bound = [(input_place, &x), (residual_place, &residual)];
+        let mut windows: Vec<&Window> =
+            bound.into_iter().filter(|&(place, _)| place == Place::Bound).map(|(_, window)| window).collect();
+        windows.push(&output);
+        let scales = [&weight, &bias].into_iter().filter(|_| !one_by_one);
+        let (vec_width, rows) = self.access(&windows, sum.as_ref(), scales);
+        let one_by_one = one_by_one || vec_width == VecWidth::Two;
         let scaled = u32::from(slices.weight.is_some()) | u32::from(slices.bias.is_some()) << 1;
         let mut params = self.params(op, vec_width, scaled)?;
         let width = vec_width.width() as u32;
@@ -252,8 +253,9 @@ impl Call {
         };
         if let Some(rows) = rows {
             params.row_group = rows.row_groups.size;
+            (params.turns, params.rows_before) = (rows.seams.turns, rows.seams.rows_before);
             let variant = normalize(shape, role, rows.block);
-            let grid = rows.row_groups.grid(op, self.rows)?;
+            let grid = rows.grid(op, self.rows)?;
             return launch(&variant, &[&x, &residual, &weight, &bias], &params, grid);
         }
 
@@ -284,6 +286,29 @@ impl Call {
         launch(&apply(shape, role), &[&x, &residual, &weight, &bias, &found], &params, grid)
     }
 
+    /// How memory is accessed: the vector width, and the plan of rows that a workgroup can hold. `windows` are
+    /// those of input, residual and output; `scales` those of weight and bias, where they are read in vectors.
+    fn access<'a>(
+        &self,
+        windows: &[&'a Window],
+        sum: Option<&'a Window>,
+        scales: impl Iterator<Item = &'a Window>,
+    ) -> (VecWidth, Option<Rows>) {
+        let unit = self.channels.map_or(self.columns, |channels| channels.spatial);
+        let all: Vec<&Window> = windows.iter().copied().chain(sum).chain(scales).collect();
+        let offset = windows.last().map_or(0, |output| output.offset);
+        let rows = |vec_width| Rows::of(self.dtype, self.columns, 1, vec_width, offset);
+        let vec_width = VecWidth::four_if_fitting(&all, &[unit]);
+        if vec_width == VecWidth::One && self.channels.is_none() && sum.is_none() {
+            let in_words = VecWidth::of_rows(self.dtype, self.columns, windows) != VecWidth::One;
+            let rows = rows(VecWidth::Two).filter(|rows| rows.block <= MOST_WORDS);
+            if rows.is_some() && in_words && self.dtype == DType::F16 {
+                return (VecWidth::Two, rows);
+            }
+        }
+        (vec_width, rows(vec_width))
+    }
+
     /// All but what depends on where the operands are.
     fn params(&self, op: &'static str, vec_width: VecWidth, scaled: u32) -> BackendResult<Params> {
         let width = vec_width.width();
@@ -291,6 +316,8 @@ impl Call {
         Ok(Params {
             rows: dim(op, "rows", self.rows)?,
             columns: dim(op, "columns", self.columns / width)?,
+            length: dim(op, "columns", self.columns)?,
+            turns: 1,
             row_group: 256,
             parts: 1,
             eps: self.eps as f32,

@@ -5,8 +5,9 @@ use backend_api::DType;
 use super::shared::rows::Rows;
 use super::shared::vec_width::VecWidth;
 use crate::kernels::libs::{
-    GRID, NORM_RESULT, NORM_ROW, NORM_SUM, REDUCE, SPECIAL, VEC_1, VEC_4, WEIGHTS_CHANNEL, WEIGHTS_COLUMN,
-    WEIGHTS_COLUMN_F32, WORKGROUP,
+    GRID, NORM_EDGES, NORM_NO_EDGES, NORM_RESULT, NORM_ROW, NORM_SUM, REDUCE, ROWS_HALVES, ROWS_WHOLE,
+    SPECIAL, VEC_1, VEC_2, VEC_4, WEIGHTS_CHANNEL, WEIGHTS_COLUMN, WEIGHTS_COLUMN_F32, WEIGHTS_COLUMN_HALVES,
+    WEIGHTS_COLUMN_HALVES_F32, WORKGROUP,
 };
 use crate::kernels::{KernelSource, Lib, Variant, kernel, params};
 
@@ -71,6 +72,9 @@ params! {
         bias_offset: u32,
         y_offset: u32,
         sum_offset: u32,
+        length: u32,
+        turns: u32,
+        rows_before: u32,
     }
 }
 
@@ -83,6 +87,9 @@ pub(super) enum Place {
     Output = 2,
     Sum = 3,
 }
+
+/// The most words of f16 that an invocation holds: with the numbers in them, more are more than registers hold.
+pub(super) const MOST_WORDS: u32 = 16;
 
 /// How memory is read.
 #[derive(Clone, Copy, Debug)]
@@ -99,6 +106,7 @@ impl Shape {
         [self.dtype, self.weight_dtype]
     }
 
+    /// The helper files of kernels whose invocations take vectors of any row.
     fn libs(self) -> &'static [Lib] {
         match (self.vec_width, self.channels, self.dtype == self.weight_dtype) {
             (VecWidth::One, false, true) => &[VEC_1, WEIGHTS_COLUMN],
@@ -108,6 +116,25 @@ impl Shape {
             (_, false, false) => &[VEC_4, WEIGHTS_COLUMN_F32],
             (_, true, _) => &[VEC_4, WEIGHTS_CHANNEL],
         }
+    }
+
+    /// The helper files of kernels whose invocations share rows.
+    fn row_libs(self) -> &'static [Lib] {
+        match (self.vec_width, self.channels, self.dtype == self.weight_dtype) {
+            (VecWidth::One, false, true) => &[VEC_1, ROWS_WHOLE, NORM_NO_EDGES, WEIGHTS_COLUMN],
+            (VecWidth::One, false, false) => &[VEC_1, ROWS_WHOLE, NORM_NO_EDGES, WEIGHTS_COLUMN_F32],
+            (VecWidth::One, true, _) => &[VEC_1, ROWS_WHOLE, NORM_NO_EDGES, WEIGHTS_CHANNEL],
+            (VecWidth::Two, _, true) => &[VEC_2, ROWS_HALVES, NORM_EDGES, WEIGHTS_COLUMN_HALVES],
+            (VecWidth::Two, _, false) => &[VEC_2, ROWS_HALVES, NORM_EDGES, WEIGHTS_COLUMN_HALVES_F32],
+            (_, false, true) => &[VEC_4, ROWS_WHOLE, NORM_NO_EDGES, WEIGHTS_COLUMN],
+            (_, false, false) => &[VEC_4, ROWS_WHOLE, NORM_NO_EDGES, WEIGHTS_COLUMN_F32],
+            (_, true, _) => &[VEC_4, ROWS_WHOLE, NORM_NO_EDGES, WEIGHTS_CHANNEL],
+        }
+    }
+
+    /// Whether there are kernels for rows in such blocks, in this role.
+    fn has_rows(self, role: Role, block: u32) -> bool {
+        self.vec_width != VecWidth::Two || !(self.channels || role.summed || block > MOST_WORDS)
     }
 }
 
@@ -152,7 +179,7 @@ impl Role {
 pub(super) fn normalize(shape: Shape, role: Role, block: u32) -> Variant {
     let [centred, input, residual, summed] = role.constants();
     let source = if role.summed { &NORMALIZE_SUM } else { &NORMALIZE };
-    Variant::new(source, shape.types(), [centred, input, residual, summed, block]).with_libs(shape.libs())
+    Variant::new(source, shape.types(), [centred, input, residual, summed, block]).with_libs(shape.row_libs())
 }
 
 /// The moments of long rows.
@@ -176,8 +203,9 @@ pub(super) fn variants() -> Vec<Variant> {
     {
         let shape = |vec_width| Shape { dtype, weight_dtype, vec_width, channels };
         for role in if channels { Role::of_channels() } else { Role::of_columns() } {
-            variants
-                .extend(Rows::shapes().map(|(vec_width, block)| normalize(shape(vec_width), role, block)));
+            let rows = Rows::shapes(dtype);
+            let rows = rows.filter(|&(vec_width, block)| shape(vec_width).has_rows(role, block));
+            variants.extend(rows.map(|(vec_width, block)| normalize(shape(vec_width), role, block)));
             variants.extend([VecWidth::One, VecWidth::Four].map(|vec_width| apply(shape(vec_width), role)));
         }
     }

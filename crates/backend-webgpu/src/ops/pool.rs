@@ -5,6 +5,7 @@ use backend_api::{BackendError, BackendResult, DType};
 
 use super::conv::inverse;
 use super::pool_axes::Call;
+use super::pool_tiles::Tiles;
 use super::shared::long_work::{Run, in_parts};
 use crate::kernels::{KernelSource, Variant, kernel, params};
 use crate::ops::op_context::{OpContext, dim, linear_grid};
@@ -41,7 +42,7 @@ static POOL_BACKWARD: KernelSource = kernel!(
 );
 
 params! {
-    struct Params {
+    pub(super) struct Params {
         total: u32,
         first: u32,
         inner: u32,
@@ -67,13 +68,16 @@ params! {
         per_image: f32,
         per_step_y: f32,
         per_step_x: f32,
+        tiles_x: u32,
+        tiles_y: u32,
+        tile_height: u32,
     }
 }
 
 const WORKGROUP: usize = 256;
 
 /// Bytes of memory that a read from a window, which caches serve, takes as long as.
-const READ: f64 = 4.0;
+pub(super) const READ: f64 = 4.0;
 
 fn variant(source: &'static KernelSource, dtype: DType, op: PoolOp) -> Variant {
     let code = PoolOp::ALL.iter().position(|&known| known == op).unwrap_or_default();
@@ -88,6 +92,7 @@ pub(super) fn variants() -> Vec<Variant> {
         }
     }
     variants.extend([DType::F32, DType::F16].map(|dtype| variant(&POOL_ARGMAX, dtype, PoolOp::Max)));
+    variants.extend(super::pool_tiles::variants());
     variants
 }
 
@@ -143,6 +148,11 @@ pub(super) fn backward(
 ) -> BackendResult<()> {
     let &Call { pool, dtype, shape, .. } = call;
     let elements = call.elements(shape.input)?;
+    if pool == PoolOp::Max
+        && let Some(tiles) = Tiles::plan(call)
+    {
+        return tiles.launch(call, input, gradient, output);
+    }
     let positions = if pool == PoolOp::Max { argmax(call, input)? } else { call.ctx.null() };
     let offsets = [positions.offset, gradient.offset, output.offset];
     let params = params(call, elements, shape.input, offsets)?;
@@ -181,7 +191,7 @@ fn launch(
 }
 
 /// `elements`, height and width of what is written; offsets of input, gradient and output.
-fn params(
+pub(super) fn params(
     call: &Call<'_>,
     elements: usize,
     [height, width]: [usize; 2],
@@ -234,5 +244,6 @@ fn params(
         per_image: inverse(height),
         per_step_y: inverse(step_y as usize),
         per_step_x: inverse(step_x as usize),
+        ..Params::default()
     })
 }

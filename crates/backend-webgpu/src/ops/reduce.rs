@@ -8,6 +8,7 @@ use super::reduce_parts::{Numbers, Outputs};
 use super::reduce_plan::ReducePlan;
 use super::reduction::{Rule, rule};
 use super::shared::long_work::{in_parts, parts};
+use super::shared::vec_width::VecWidth;
 use crate::kernels::params;
 use crate::memory::DeviceSlice;
 use crate::ops::op_context::{OpContext, dim};
@@ -124,6 +125,10 @@ pub(super) fn slice_sums(
     let to = rule.partial(dtype);
     let window = ctx.output(op, x, dtype)?;
     let mut plan = ReducePlan::new(dtype, &window, loops, rule);
+    if plan.vec_width == VecWidth::Two {
+        // Slices of words would begin at another element in each row.
+        plan.vec_width = VecWidth::One;
+    }
     plan.pack_outputs();
     let scratch = ctx.scratch(op, slices * plan.loops.outputs * to.size())?;
     let sums = ctx.output(op, &scratch, to)?;
@@ -220,10 +225,10 @@ impl Reduction<'_> {
         let row_groups = plan.row_groups();
         let params = Params {
             outputs: dim(op, "outputs", plan.outputs())?,
-            length: dim(op, "axes", plan.loads())?,
+            length: dim(op, "axes", plan.length())?,
             row_group: row_groups.size,
             stride: row_groups.stride,
-            x_offset: input.offset / (plan.vec_width.width() * self.rule.read_numbers()) as u32,
+            x_offset: input.offset / (plan.unit() * self.rule.read_numbers()) as u32,
             y_offset: output.offset,
             kept: plan.loops.kept.len() as u32,
             divisor,

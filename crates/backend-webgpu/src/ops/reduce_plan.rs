@@ -19,6 +19,8 @@ const AHEAD: usize = 4;
 const BUSY: usize = 512;
 /// Loads of an invocation from which on a reduction is worth being cut.
 const CUT_SHARE: usize = 16;
+/// Elements of a row from which on words of two are read rather than elements.
+const LEAST_IN_WORDS: usize = 2048;
 /// Loads of an invocation beyond which runs of runs would lose accuracy.
 const MAX_SHARE: usize = 4096;
 
@@ -62,11 +64,18 @@ impl ReducePlan {
             if side == 1 { (kept.collect(), reduced.collect()) } else { (reduced.collect(), kept.collect()) };
         let vec_width = VecWidth::of(dtype);
         let several = extent.is_multiple_of(vec_width.width()) && extent > vec_width.width() * side;
-        if stride != 1 || !several {
+        if stride != 1 {
             return VecWidth::One;
         }
         let others = [&near[..near.len() - 1], &far[..]].concat();
-        VecWidth::fitting(dtype, &[input], &others)
+        match VecWidth::fitting(dtype, &[input], &others) {
+            fitting if several && fitting != VecWidth::One => fitting,
+            // Words may begin before a row, and are all of one.
+            _ if dtype == DType::F16 && side == 0 && near.len() == 1 && extent >= LEAST_IN_WORDS => {
+                VecWidth::Two
+            }
+            _ => VecWidth::One,
+        }
     }
 
     /// Over the `slices` that the launch of `first` stored, into outputs of these strides.
@@ -106,6 +115,16 @@ impl ReducePlan {
         if self.rows { self.loops.length / self.vec_width.width() } else { self.loops.length }
     }
 
+    /// Elements of what the kernel counts by: vectors, or elements where rows may begin in the middle of a word.
+    pub(super) fn unit(&self) -> usize {
+        if self.vec_width == VecWidth::Two { 1 } else { self.vec_width.width() }
+    }
+
+    /// What one output is made of, in these units.
+    pub(super) fn length(&self) -> usize {
+        if self.rows { self.loops.length / self.unit() } else { self.loops.length }
+    }
+
     /// Outputs, or vectors of outputs.
     pub(super) fn outputs(&self) -> usize {
         if self.rows { self.loops.outputs } else { self.loops.outputs / self.vec_width.width() }
@@ -118,11 +137,12 @@ impl ReducePlan {
         };
         let members = (BUSY * WORKGROUP / self.outputs().max(1)).max(1);
         let share = self.loads().div_ceil(members);
-        // Rows in fours are read the faster the more of a row's neighbours are read at a time.
-        let share = match (self.joins_cheaply, self.rows && self.vec_width == VecWidth::Four) {
-            (false, _) => share.max(SHARE),
-            (true, false) => share.max(AHEAD),
-            (true, true) => share.clamp(AHEAD, SHARE),
+        let share = match (self.joins_cheaply, self.rows, self.vec_width) {
+            (false, ..) => share.max(SHARE),
+            // Narrow rows are read the faster the more of a row's neighbours are read at a time.
+            (true, true, VecWidth::Two | VecWidth::Four) => share.clamp(AHEAD, SHARE),
+            (true, true, VecWidth::One) => share.clamp(AHEAD, 4 * SHARE),
+            (true, ..) => share.max(AHEAD),
         };
         RowGroups::with_share(self.loads(), abreast, LEAST, share)
     }
@@ -140,7 +160,7 @@ impl ReducePlan {
 
     /// The loops as the kernel takes them: those over outputs first, the others at the end.
     pub(super) fn packed(&self, op: &'static str) -> BackendResult<[[u32; 4]; MAX_RANK]> {
-        let width = self.vec_width.width();
+        let width = self.unit();
         let mut packed = [[1, 0, 0, 0]; MAX_RANK];
         let ReduceLoops { kept, reduced, .. } = &self.loops;
         let kept: Vec<Loop<2>> = self.in_vectors(kept, !self.rows);
@@ -162,7 +182,7 @@ impl ReducePlan {
 
     /// Loops that step over vectors; the innermost has them as its steps if it is over `neighbours`.
     fn in_vectors<const N: usize>(&self, loops: &[Loop<N>], neighbours: bool) -> Vec<Loop<N>> {
-        let width = self.vec_width.width();
+        let width = self.unit();
         let mut loops = loops.to_vec();
         let last = loops.len().saturating_sub(1);
         for (i, (extent, strides)) in loops.iter_mut().enumerate() {

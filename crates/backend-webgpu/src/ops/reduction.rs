@@ -4,7 +4,9 @@ use backend_api::{BackendError, BackendResult, DType, ReduceOp};
 
 use super::reduce::Params;
 use super::shared::vec_width::VecWidth;
-use crate::kernels::libs::{STATE_ALONE, STATE_PAIRS, STATES_1, STATES_4, STATES_8, VEC_1, VEC_4, VEC_8};
+use crate::kernels::libs::{
+    STATE_ALONE, STATE_PAIRS, STATES_1, STATES_2, STATES_4, STATES_8, VEC_1, VEC_2, VEC_4, VEC_8,
+};
 use crate::kernels::{KernelSource, Lib, Variant, kernel};
 
 static FLOAT: KernelSource = kernel!(
@@ -188,6 +190,7 @@ fn accumulator(dtype: DType) -> DType {
 fn numbers(vec_width: VecWidth) -> &'static [Lib] {
     match vec_width {
         VecWidth::One => &[VEC_1, STATES_1, STATE_ALONE],
+        VecWidth::Two => &[VEC_2, STATES_2],
         VecWidth::Four => &[VEC_4, STATES_4],
         VecWidth::Eight => &[VEC_8, STATES_8],
     }
@@ -197,7 +200,8 @@ fn numbers(vec_width: VecWidth) -> &'static [Lib] {
 pub(super) fn variants() -> Vec<Variant> {
     let mut variants = Vec::new();
     let mut push = |rule: Rule, from: DType, to: DType| {
-        for vec_width in VecWidth::all(from) {
+        let words = (from == DType::F16).then_some(VecWidth::Two);
+        for vec_width in VecWidth::all(from).into_iter().chain(words) {
             variants.push(rule.variant(from, to, vec_width, true));
             variants.push(rule.variant(from, rule.partial(from), vec_width, false));
         }

@@ -4,10 +4,12 @@ use backend_api::desc::SoftmaxDesc;
 use backend_api::support::ReduceLoops;
 use backend_api::{BackendResult, DType};
 
+use super::elementwise::in_output;
 use super::reduce::exponentials;
 use super::shared::long_work::{Run, in_parts};
 use super::shared::rows::Rows;
 use super::shared::vec_width::VecWidth;
+use super::softmax_long::LongRows;
 use crate::kernels::{KernelSource, Variant, kernel, params};
 use crate::memory::DeviceSlice;
 use crate::ops::op_context::{OpContext, dim, linear_grid};
@@ -42,6 +44,8 @@ params! {
         stride: u32,
         x_offset: u32,
         y_offset: u32,
+        turns: u32,
+        rows_before: u32,
     }
 }
 
@@ -65,8 +69,8 @@ pub(super) fn variants() -> Vec<Variant> {
     let mut variants = Vec::new();
     for dtype in [DType::F32, DType::F16] {
         for (log, in_place) in [(0, 0), (0, 1), (1, 0), (1, 1)] {
-            variants.extend(Rows::shapes().map(|(vec_width, block)| {
-                Variant::new(&SOFTMAX, [dtype], [log, in_place, block]).with_libs(vec_width.libs())
+            variants.extend(Rows::shapes(dtype).map(|(vec_width, block)| {
+                Variant::new(&SOFTMAX, [dtype], [log, in_place, block]).with_libs(vec_width.row_libs())
             }));
             variants.extend([VecWidth::One, VecWidth::Four].map(|vec_width| {
                 Variant::new(&SOFTMAX_APPLY, [dtype], [log, in_place]).with_libs(vec_width.libs())
@@ -104,11 +108,14 @@ fn softmax_part(
     let dtype = desc.dtype;
     let output = ctx.output(op, y, dtype)?;
     let in_place = x.region() == y.region();
-    let input = if in_place { ctx.null() } else { ctx.input(op, x, dtype, &output)? };
+    let input = if in_place { in_output(ctx, &output) } else { ctx.input(op, x, dtype, &output)? };
     let call = Call { ctx, op, desc, x, input, output, in_place };
     let windows = [&call.input, &call.output];
-    match Rows::new(dtype, desc.length, desc.inner, &windows) {
-        Some(rows) => call.whole(rows),
+    if let Some(rows) = Rows::new(dtype, desc.length, desc.inner, &windows) {
+        return call.whole(rows);
+    }
+    match LongRows::plan(ctx, desc, windows) {
+        Some(rows) => rows.launch(ctx, op, desc, windows, in_place),
         None => call.in_two_steps(),
     }
 }
@@ -141,24 +148,19 @@ impl Call<'_> {
         let [x_offset, y_offset] = self.offsets(rows.vec_width);
         let params = Params {
             slices: dim(op, "slices", slices)?,
-            length: dim(op, "axis", rows.length)?,
+            length: dim(op, "axis", desc.length)?,
             inner: dim(op, "inner", desc.inner)?,
             row_group: rows.row_groups.size,
             stride: rows.row_groups.stride,
             x_offset,
             y_offset,
+            turns: rows.seams.turns,
+            rows_before: rows.seams.rows_before,
         };
         let [log, in_place] = self.constants();
         let variant = Variant::new(&SOFTMAX, [desc.dtype], [log, in_place, rows.block])
-            .with_libs(rows.vec_width.libs());
-        self.ctx.launch(
-            op,
-            &variant,
-            &[&self.input],
-            &self.output,
-            &params,
-            rows.row_groups.grid(op, slices)?,
-        )
+            .with_libs(rows.vec_width.row_libs());
+        self.ctx.launch(op, &variant, &[&self.input], &self.output, &params, rows.grid(op, slices)?)
     }
 
     /// First each slice's maximum and sum, by as many workgroups as it takes, then every number.

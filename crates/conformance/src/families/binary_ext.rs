@@ -62,11 +62,29 @@ pub(super) fn cases() -> Vec<Case> {
     });
     let in_place = ops.iter().flat_map(|&op| {
         let dtypes = [DType::F32, DType::F16];
-        dtypes
-            .into_iter()
-            .flat_map(move |dtype| Layout::ALL.into_iter().map(move |layout| in_place(op, dtype, layout)))
+        dtypes.into_iter().flat_map(move |dtype| {
+            Layout::ALL.into_iter().map(move |layout| in_place(op, dtype, layout, SMALL))
+        })
     });
-    covering.map(Binary::case).chain(in_place).collect()
+    let gathered = [DType::F32, DType::F16].into_iter().flat_map(gathered);
+    covering.map(Binary::case).chain(in_place).chain(gathered).collect()
+}
+
+/// The shape of tensors that are changed in place.
+const SMALL: [usize; 3] = [6, 9, 13];
+
+/// Rows of odd length, so many that vectors are worth it, beside what isn't laid out as they are.
+fn gathered(dtype: DType) -> Vec<Case> {
+    use Broadcast::{Last, Row, Same};
+    let case = |broadcasts, b| {
+        let layouts = [Layout::Packed, b, Layout::Packed];
+        Binary { op: BinaryOp::Sub, dtype, shape: &[1021, 1031], broadcasts, layouts }.case()
+    };
+    let broadcast = [[Same, Row], [Row, Same], [Same, Last], [Last, Same]];
+    let mut cases: Vec<Case> = broadcast.map(|broadcasts| case(broadcasts, Layout::Packed)).into();
+    cases.extend([Layout::Gaps, Layout::Turned].map(|layout| case([Same, Same], layout)));
+    cases.push(in_place(BinaryOp::Sub, dtype, Layout::Packed, [13, 79, 1031]));
+    cases
 }
 
 impl Binary {
@@ -139,22 +157,24 @@ pub(super) fn aligned(tensor: &Tensor, shape: &[usize]) -> Tensor {
 }
 
 /// The output is a, b is broadcast onto it.
-fn in_place(op: BinaryOp, dtype: DType, layout: Layout) -> Case {
-    let name = format!("{}_{dtype}_{}_onto_a", op.name(), layout.name());
+fn in_place(op: BinaryOp, dtype: DType, layout: Layout, shape: [usize; 3]) -> Case {
+    let size = if shape == SMALL { String::new() } else { shape_name(&shape) + "_" };
+    let name = format!("{}_{dtype}_{size}{}_onto_a", op.name(), layout.name());
     Case::new("binary_ext", name, move |rng| {
-        let shape = [6, 9, 13];
+        let columns = shape[2];
         let tensor = Tensor::new(rng, &shape, layout);
-        let row: Vec<f64> = (0..13).map(|_| pair(rng, op, dtype).1).collect();
+        let row: Vec<f64> = (0..columns).map(|_| pair(rng, op, dtype).1).collect();
         let before = tensor.store(|_| pair(rng, op, dtype).0);
         let offsets = tensor.offsets().into_iter().enumerate();
         let places =
-            offsets.map(|(i, place)| (place, binary(op, before[place], row[i % 13], dtype))).collect();
+            offsets.map(|(i, place)| (place, binary(op, before[place], row[i % columns], dtype))).collect();
         let mut trial = Trial::new();
         trial.scattered("a", dtype, before, places);
         trial.input("b", dtype, &row);
         trial.calling(move |backend, p| {
             let a = tensor.desc(p[0], dtype);
-            let b = TensorDesc::packed(p[1], dtype, &[13]);
+            let extents = [columns];
+            let b = TensorDesc::packed(p[1], dtype, &extents);
             backend.binary_ext(&BinaryDesc::new(op, a, b, a))
         })
     })

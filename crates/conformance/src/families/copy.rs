@@ -32,7 +32,10 @@ pub(super) fn cases() -> Vec<Case> {
             edges(dtypes),
         ]
     });
-    covering.chain(each).collect()
+    // Rows of odd length, so many that vectors are worth it.
+    let pairs = [[DType::F32; 2], [DType::F16; 2], [DType::F16, DType::F32], [DType::I32; 2]];
+    let gathered = pairs.map(|dtypes| case(dtypes, &[1021, 1031], [Layout::Gaps, Layout::Packed]));
+    covering.chain(each).chain(gathered).collect()
 }
 
 fn case(dtypes: [DType; 2], shape: &'static [usize], layouts: [Layout; 2]) -> Case {

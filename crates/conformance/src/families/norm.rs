@@ -12,8 +12,10 @@ use crate::rng::Rng;
 use crate::trial::Trial;
 use crate::want::Want;
 
-const COLUMNS: [usize; 21] =
-    [1, 2, 3, 5, 8, 31, 32, 63, 64, 100, 255, 256, 257, 384, 768, 1025, 4096, 4097, 8196, 8201, 32_772];
+const COLUMNS: [usize; 23] = [
+    1, 2, 3, 5, 8, 31, 32, 63, 64, 100, 255, 256, 257, 384, 768, 777, 1025, 4096, 4097, 8196, 8201, 16_383,
+    32_772,
+];
 const ROWS: [usize; 4] = [1, 2, 5, 17];
 
 /// Where the output or the sum is written.

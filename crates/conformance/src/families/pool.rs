@@ -37,7 +37,26 @@ pub(super) fn cases() -> Vec<Case> {
             let content = Content::Numbers(Data::Uniform);
             edges().into_iter().map(move |shape| Pool { op, shape, dtype: DType::F32, content, backward })
         });
-    covering.chain(edges).chain(large_windows()).map(Pool::case).collect()
+    covering.chain(edges).chain(large_windows()).chain(planes()).map(Pool::case).collect()
+}
+
+/// Planes that fall into several tiles, of which the last ones are narrower and lower.
+fn planes() -> impl Iterator<Item = Pool> {
+    let padded = |size, padding| Window::new(size).with_padding(padding);
+    let shapes = [
+        PoolShape::new([2, 3, 57, 101], [29, 51], padded([3, 3], [1, 1]).with_stride([2, 2])),
+        PoolShape::new([1, 2, 41, 70], [41, 70], padded([3, 3], [1, 1])),
+        PoolShape::new([1, 2, 37, 120], [37, 112], padded([5, 5], [4, 2]).with_dilation([2, 3])),
+        PoolShape::new([1, 2, 70, 66], [18, 14], Window::new([2, 1]).with_stride([4, 5])),
+    ];
+    shapes.into_iter().flat_map(|shape| {
+        [Content::Numbers(Data::Uniform), Content::Numbers(Data::Integers), Content::Specials]
+            .into_iter()
+            .flat_map(move |content| {
+                let pool = |dtype| Pool { op: PoolOp::Max, shape, dtype, content, backward: true };
+                [DType::F32, DType::F16].map(pool)
+            })
+    })
 }
 
 fn grid(seed: String, backward: bool) -> impl Iterator<Item = Pool> {

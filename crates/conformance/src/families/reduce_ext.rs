@@ -13,7 +13,7 @@ use crate::rng::Rng;
 use crate::trial::Trial;
 
 /// Shapes with the axes that are reduced.
-const REDUCTIONS: [(&[usize], &[usize]); 40] = [
+const REDUCTIONS: [(&[usize], &[usize]); 42] = [
     (&[], &[]),
     (&[1], &[0]),
     (&[7], &[]),
@@ -29,6 +29,8 @@ const REDUCTIONS: [(&[usize], &[usize]); 40] = [
     (&[16, 40], &[1, 0]),
     (&[13, 257], &[1]),
     (&[257, 13], &[0]),
+    (&[9, 2051], &[1]),
+    (&[2, 40_001], &[1]),
     (&[3, 8], &[0]),
     (&[300, 8], &[1]),
     (&[8, 300], &[0]),

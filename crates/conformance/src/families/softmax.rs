@@ -12,7 +12,7 @@ use crate::rng::Rng;
 use crate::trial::Trial;
 use crate::want::Want;
 
-const SHAPES: [&[usize]; 23] = [
+const SHAPES: [&[usize]; 28] = [
     &[1],
     &[2],
     &[3],
@@ -36,6 +36,11 @@ const SHAPES: [&[usize]; 23] = [
     &[2, 8200],
     &[600, 8],
     &[2, 300, 4],
+    &[17, 777],
+    &[3, 16_501],
+    &[3, 24_601],
+    &[2, 49_175],
+    &[2, 33_004],
 ];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,7 +65,7 @@ pub(super) fn cases() -> Vec<Case> {
                 cases.extend([false, true].map(|log| case(dtype, shape, axis, Kind::Ordinary, false, log)));
             }
         }
-        for shape in [&[9, 33], &[64, 257], &[3, 1030], &[300, 8], &[2, 8200], &[1, 33_000]] {
+        for shape in [&[9, 33], &[64, 257], &[3, 1030], &[300, 8], &[2, 8200], &[3, 16_501], &[1, 33_000]] {
             for (axis, in_place) in [(0, false), (1, false), (1, true)] {
                 for kind in [Kind::Ordinary, Kind::Wide, Kind::Huge, Kind::Masked, Kind::Poisoned] {
                     cases.extend([false, true].map(|log| case(dtype, shape, axis, kind, in_place, log)));

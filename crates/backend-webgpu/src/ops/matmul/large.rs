@@ -84,10 +84,10 @@ impl Params {
 /// Vectors of this width, and the activations for results of this type.
 pub(super) fn libs(vec_width: VecWidth, result: DType) -> &'static [Lib] {
     match (vec_width, result) {
-        (VecWidth::One, DType::F16) => &[VEC_1, HALF, ACTIVATE_HALF],
+        (VecWidth::One | VecWidth::Two, DType::F16) => &[VEC_1, HALF, ACTIVATE_HALF],
         (VecWidth::Four, DType::F16) => &[VEC_4, HALF, ACTIVATE_HALF],
         (VecWidth::Eight, DType::F16) => &[VEC_8, HALF, ACTIVATE_HALF],
-        (VecWidth::One, _) => &[VEC_1, ACTIVATE],
+        (VecWidth::One | VecWidth::Two, _) => &[VEC_1, ACTIVATE],
         (VecWidth::Four, _) => &[VEC_4, ACTIVATE],
         (VecWidth::Eight, _) => &[VEC_8, ACTIVATE],
     }

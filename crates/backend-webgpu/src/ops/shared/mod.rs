@@ -5,6 +5,7 @@ pub(super) mod kernel_names;
 pub(super) mod long_work;
 pub(super) mod row_groups;
 pub(super) mod rows;
+pub(super) mod seams;
 pub(super) mod self_test;
 pub(super) mod strided_loops;
 pub(super) mod tensor_cores;

@@ -48,9 +48,14 @@ impl RowGroups {
         length.div_ceil(self.size as usize)
     }
 
+    /// Row groups of a workgroup.
+    pub(in crate::ops) fn abreast(self) -> usize {
+        WORKGROUP / self.size as usize
+    }
+
     /// Workgroups for `slices`.
     pub(in crate::ops) fn groups(self, slices: usize) -> usize {
-        slices.div_ceil(WORKGROUP / self.size as usize)
+        slices.div_ceil(self.abreast())
     }
 
     /// The grid for `slices`.

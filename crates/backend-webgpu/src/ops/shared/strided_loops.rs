@@ -20,6 +20,10 @@ const WORKGROUP: usize = 256;
 /// vectors.
 const WORTH_SPLITTING: usize = 1 << 16;
 
+/// From this many elements on, the vectors beside a gathered input are worth a launch of their own: a second one for
+/// the tail takes as long as a million numbers one by one.
+const WORTH_GATHERING: usize = 1 << 20;
+
 /// How much an invocation does: the constants VEC_WIDTH and STEPS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::ops) struct Shape {
@@ -53,11 +57,26 @@ impl Shape {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::ops) struct StridedLoops<const N: usize> {
     pub(in crate::ops) shape: Shape,
-    /// In elements, but for a tensor that is [`Repeated`](Origin::Repeated) in numbers.
+    /// In elements, but for a tensor that is [`Repeated`](Origin::Repeated) in numbers; of one that is
+    /// [`Gathered`](Origin::Gathered), the number of the first element.
     pub(in crate::ops) starts: [u32; N],
     pub(in crate::ops) loops: Vec<Loop<N>>,
     /// Which tensors give the same number to all elements of a vector.
     repeated: [bool; N],
+    gathered: Option<Gathered>,
+}
+
+/// An input of which every element of a vector lies in a place of its own, beside a packed output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Gathered {
+    /// Which of the tensors.
+    tensor: usize,
+    /// Elements of a row of the output, and the input's stride from one to the next.
+    columns: Loop<1>,
+    /// The input's stride from row to row.
+    row_stride: usize,
+    /// Where it starts.
+    start: u32,
 }
 
 impl<const N: usize> StridedLoops<N> {
@@ -81,12 +100,71 @@ impl<const N: usize> StridedLoops<N> {
         }
     }
 
+    /// [`plan`](Self::plan) for kernels that can gather one input: where that lies otherwise than a long packed
+    /// output, such as a row that is added to each of a matrix, the others go in vectors all the same.
+    pub(in crate::ops) fn plan_gathering(
+        loops: Vec<Loop<N>>,
+        starts: [u32; N],
+        dtypes: &[DType],
+    ) -> Vec<Self> {
+        let loops = in_output_order(loops);
+        let most = most_lanes(dtypes);
+        let repeated = loops.last().map_or([false; N], |inner| inner.1.map(|stride| stride == 0));
+        if [most, 4].into_iter().any(|vec_width| fits(&loops, starts, repeated, vec_width)) {
+            return Self::plan(loops, starts, dtypes);
+        }
+        Self::gathering(&loops, starts, most).unwrap_or_else(|| Self::plan(loops, starts, dtypes))
+    }
+
+    /// The elements up to the first aligned vector of the output, the vectors, and the rest.
+    fn gathering(loops: &[Loop<N>], starts: [u32; N], most: usize) -> Option<Vec<Self>> {
+        let &[(rows, outer), (columns, inner)] = loops else { return None };
+        let length = rows * columns;
+        let packed = |t: usize| inner[t] == 1 && outer[t] == columns;
+        let mut others = (0..N - 1).filter(|&t| !packed(t));
+        let (Some(tensor), None) = (others.next(), others.next()) else { return None };
+        if !packed(N - 1) || length < WORTH_GATHERING || columns < most {
+            return None;
+        }
+        let phase = |t: usize| starts[t] as usize % most;
+        if (0..N - 1).any(|t| t != tensor && phase(t) != phase(N - 1)) {
+            return None;
+        }
+        let head = (most - phase(N - 1)) % most;
+        let tail = (length - head) % most;
+        // Neither reaches into another row than the first and the last.
+        let ends = [(0, head), (length - tail, tail)].map(|(first, count)| {
+            let (row, column) = (first / columns, first % columns);
+            let starts = std::array::from_fn(|t| starts[t] + (row * outer[t] + column * inner[t]) as u32);
+            Self::new(vec![(count, inner)], starts, most)
+        });
+        let vectors = Self {
+            shape: Shape::of(most),
+            starts: std::array::from_fn(|t| {
+                if t == tensor { head as u32 } else { (starts[t] + head as u32) / most as u32 }
+            }),
+            loops: vec![(
+                (length - head - tail) / most,
+                std::array::from_fn(|t| if t == tensor { most } else { 1 }),
+            )],
+            repeated: [false; N],
+            gathered: Some(Gathered {
+                tensor,
+                columns: (columns, [inner[tensor]]),
+                row_stride: outer[tensor],
+                start: starts[tensor],
+            }),
+        };
+        let [first, last] = ends;
+        Some([first, vectors, last].into_iter().filter(|piece| piece.loops[0].0 > 0).collect())
+    }
+
     fn new(mut loops: Vec<Loop<N>>, mut starts: [u32; N], most: usize) -> Self {
         let repeated = loops.last().map_or([false; N], |inner| inner.1.map(|stride| stride == 0));
         let Some(vec_width) =
             [most, 4].into_iter().find(|&vec_width| fits(&loops, starts, repeated, vec_width))
         else {
-            return Self { shape: Shape::of(1), starts, loops, repeated: [false; N] };
+            return Self { shape: Shape::of(1), starts, loops, repeated: [false; N], gathered: None };
         };
         for t in (0..N).filter(|&t| !repeated[t]) {
             starts[t] /= vec_width as u32;
@@ -96,13 +174,15 @@ impl<const N: usize> StridedLoops<N> {
             *extent /= vec_width;
             *strides = repeated.map(|repeated| usize::from(!repeated));
         }
-        Self { shape: Shape::of(vec_width), starts, loops, repeated }
+        Self { shape: Shape::of(vec_width), starts, loops, repeated, gathered: None }
     }
 
     /// Where the kernel has tensor `t` from, `in_place` being whether it is the output.
     pub(in crate::ops) fn origin(&self, t: usize, in_place: bool) -> u32 {
+        let gathered = self.gathered.is_some_and(|gathered| gathered.tensor == t);
         let origin = match (in_place, self.repeated[t]) {
             (true, _) => Origin::Output,
+            _ if gathered => Origin::Gathered,
             (false, true) => Origin::Repeated,
             (false, false) => Origin::Memory,
         };
@@ -119,7 +199,8 @@ impl<const N: usize> StridedLoops<N> {
         linear_grid(op, (self.count(op)? as usize).div_ceil(WORKGROUP * self.shape.steps as usize))
     }
 
-    /// The loops as kernels take them: extent and up to three strides.
+    /// The loops as kernels take them: extent and up to three strides. Behind the one loop beside a gathered
+    /// input come its columns, its strides from row to row, and its start.
     pub(in crate::ops) fn packed(&self, op: &'static str) -> BackendResult<[[u32; 4]; MAX_RANK]> {
         const { assert!(N <= 3, "a loop has room for three strides") };
         require_loops(op, self.loops.len(), MAX_RANK)?;
@@ -129,6 +210,12 @@ impl<const N: usize> StridedLoops<N> {
             for (stride, value) in slot[1..].iter_mut().zip(strides) {
                 *stride = dim(op, "stride", *value)?;
             }
+        }
+        if let Some(Gathered { tensor, columns: (extent, [stride]), row_stride, start }) = self.gathered {
+            packed[1][0] = dim(op, "extent", extent)?;
+            packed[1][1 + tensor] = dim(op, "stride", stride)?;
+            packed[2][1 + tensor] = dim(op, "stride", row_stride)?;
+            packed[3][1 + tensor] = start;
         }
         Ok(packed)
     }
@@ -260,6 +347,31 @@ mod tests {
     fn loops_follow_the_output() {
         let strided = &StridedLoops::plan(vec![(4, [1, 1]), (8, [4, 4])], [0, 0], F32)[0];
         assert_eq!(strided.loops, [(8, [1, 1])]);
+    }
+
+    #[test]
+    fn a_row_beside_odd_rows_is_gathered() {
+        let (rows, columns) = (1400, 777);
+        let loops = vec![(rows, [columns, 0, columns]), (columns, [1, 1, 1])];
+        let strided = StridedLoops::plan_gathering(loops.clone(), [3, 9, 7], F32);
+        let pieces: Vec<_> = strided.iter().map(|w| (w.shape.vec_width, w.starts, w.loops[0])).collect();
+        let vectors = rows * columns / 4 - 1;
+        assert_eq!(
+            pieces,
+            [
+                (1, [3, 9, 7], (1, [1, 1, 1])),
+                (4, [1, 1, 2], (vectors, [1, 4, 1])),
+                (1, [3 + 1 + 4 * vectors as u32, 9 + 774, 7 + 1 + 4 * vectors as u32], (3, [1, 1, 1]))
+            ]
+        );
+        assert_eq!(strided[1].origin(1, false), Origin::Gathered as u32);
+        let packed = strided[1].packed("t").unwrap();
+        assert_eq!(packed[..4], [[vectors as u32, 1, 4, 1], [777, 0, 1, 0], [0; 4], [0, 0, 9, 0]]);
+        assert_eq!(StridedLoops::plan(loops.clone(), [3, 9, 7], F32).len(), 1);
+        let few = vec![(300, [columns, 0, columns]), (columns, [1, 1, 1])];
+        assert_eq!(StridedLoops::plan_gathering(few, [3, 9, 7], F32).len(), 1);
+        // Where the others are never aligned together, all go one by one.
+        assert_eq!(StridedLoops::plan_gathering(loops, [2, 9, 7], F32).len(), 1);
     }
 
     #[test]

@@ -3,13 +3,15 @@
 use backend_api::DType;
 
 use crate::kernels::Lib;
-use crate::kernels::libs::{VEC_1, VEC_4};
+use crate::kernels::libs::{ROWS_HALVES, ROWS_WHOLE, VEC_1, VEC_2, VEC_4};
 use crate::recorder::Window;
 
 /// The elements that a kernel reads with one load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::ops) enum VecWidth {
     One,
+    /// A word of f16, of rows that may begin in the middle of one.
+    Two,
     Four,
     Eight,
 }
@@ -30,6 +32,15 @@ impl VecWidth {
         if self == Self::One { &[VEC_1] } else { &[VEC_4] }
     }
 
+    /// The helper files of kernels whose invocations share rows, as [`Rows`](super::rows::Rows) plans them.
+    pub(in crate::ops) fn row_libs(self) -> &'static [Lib] {
+        match self {
+            Self::One => &[VEC_1, ROWS_WHOLE],
+            Self::Two => &[VEC_2, ROWS_HALVES],
+            _ => &[VEC_4, ROWS_WHOLE],
+        }
+    }
+
     /// Each for which a kernel over `dtype` has a variant.
     pub(in crate::ops) const fn all(dtype: DType) -> [Self; 2] {
         [Self::One, Self::of(dtype)]
@@ -38,6 +49,7 @@ impl VecWidth {
     pub(in crate::ops) const fn width(self) -> usize {
         match self {
             Self::One => 1,
+            Self::Two => 2,
             Self::Four => 4,
             Self::Eight => 8,
         }
@@ -54,10 +66,34 @@ impl VecWidth {
         Self::Four.if_fitting(windows, strides)
     }
 
+    /// How row groups access packed rows of `length` elements, of which each may begin anywhere.
+    pub(in crate::ops) fn of_rows(dtype: DType, length: usize, windows: &[&Window]) -> Self {
+        match Self::four_if_fitting(windows, &[length]) {
+            Self::One if dtype == DType::F16 && in_words(length, windows) => Self::Two,
+            fitting => fitting,
+        }
+    }
+
+    /// The fewest whole vectors that a row of `length` elements has.
+    pub(in crate::ops) const fn whole_vectors_of_row(self, length: usize) -> usize {
+        match self {
+            Self::Two => length.saturating_sub(1) / 2,
+            _ => length / self.width(),
+        }
+    }
+
     fn if_fitting(self, windows: &[&Window], strides: &[usize]) -> Self {
         let whole = |n: usize| n.is_multiple_of(self.width());
         // Bindings start at multiples of 32 bytes or more.
         let fits = strides.iter().all(|&n| whole(n)) && windows.iter().all(|w| whole(w.offset as usize));
         if fits { self } else { Self::One }
     }
+}
+
+/// Whether rows of f16 begin in the same half of a word in every window, and workgroups can have all rows that
+/// share a word: where all begin in the middle of one, each shares two.
+fn in_words(length: usize, windows: &[&Window]) -> bool {
+    let halves = |window: &&Window| window.offset % 2;
+    let first = windows.first().map_or(0, halves);
+    windows.iter().all(|window| halves(window) == first) && (first == 0 || !length.is_multiple_of(2))
 }
