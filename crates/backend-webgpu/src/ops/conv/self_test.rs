@@ -9,10 +9,10 @@ use crate::ops::op_context::OpContext;
 use crate::ops::shared::self_test::{OP, SelfTest, compare, numbers, whole_numbers};
 
 /// Convolves images of integers by what `launch` records and compares the result with the host's.
-/// `weight_at` says where the kernel reads the weight of a filter, for one of its places and a channel.
+/// The results are of `dtype`. `weight_at` says where the kernel reads the weight of a filter, for one of its places and a channel.
 pub(super) fn check_numbers(
     ctx: &OpContext,
-    shape: &ConvShape,
+    (shape, dtype): (&ConvShape, DType),
     weight_at: impl Fn(usize, usize, usize) -> usize,
     launch: impl FnOnce(&mut SelfTest<'_>, &Job) -> BackendResult<()>,
 ) -> BackendResult<()> {
@@ -27,7 +27,7 @@ pub(super) fn check_numbers(
 
     let mut test = SelfTest::new(ctx);
     let total = batch * filters * gather.pixels();
-    let mut bytes = vec![0xff; total * DType::F16.size()];
+    let mut bytes = vec![0xff; total * dtype.size()];
     let output = test.upload(&bytes)?;
     let job = Job {
         first_row: 0,
@@ -39,11 +39,11 @@ pub(super) fn check_numbers(
         input: test.halves(&images)?,
         filter: test.halves(&weights)?,
         bias: ctx.null(),
-        output: ctx.output(OP, &output, DType::F16)?,
+        output: ctx.output(OP, &output, dtype)?,
     };
     launch(&mut test, &job)?;
     test.read(&output, &mut bytes)?;
-    let found: Vec<Option<i32>> = whole_numbers(&bytes, DType::F16).collect();
+    let found: Vec<Option<i32>> = whole_numbers(&bytes, dtype).collect();
 
     // The element of a channel at a place of an image.
     let element = |[all, height, width]: [usize; 3], [image, channel, y, x]: [usize; 4]| match layout {
