@@ -102,7 +102,8 @@ impl SourceTile {
     ) -> BackendResult<()> {
         let padded = match fold::fold(ctx, op, job)? {
             Some(folded) => folded,
-            None => self.padded(ctx, op, job)?,
+            None if self.planes => Job { filter: aligned_filter(ctx, op, job)?, ..job.clone() },
+            None => padded(ctx, op, job, EIGHT)?,
         };
         // The results keep their layout.
         let layout = job.gather.layout;
@@ -116,30 +117,6 @@ impl SourceTile {
         let output = target.window();
         ctx.launch(op, &variant, &[filter, input, bias, output], output, &params, grid)?;
         target.finish(ctx, op)
-    }
-
-    /// The convolution with a multiple of eight channels, adjacent unless they are read as planes, and filters
-    /// likewise: of copies where that isn't how they lie.
-    fn padded(self, ctx: &OpContext, op: &'static str, job: &Job) -> BackendResult<Job> {
-        let channels = job.gather.channels.next_multiple_of(EIGHT);
-        let whole = self.planes || job.gather.layout == ImageLayout::Nhwc && channels == job.gather.channels;
-        let unaligned = |window: &Window| !window.offset.is_multiple_of(EIGHT as u32);
-        let (mut input, mut filter) = (job.input.clone(), job.filter.clone());
-        let mut repacked = None;
-        if !whole || unaligned(&input) {
-            (input, repacked) = nchw_to_nhwc::copy(ctx, op, job, channels)?;
-        }
-        if let Some(repacked) = repacked {
-            filter = repacked;
-        } else if !whole || job.transposed || unaligned(&filter) {
-            filter = repack_filter::copy(ctx, op, job, channels, true)?;
-        }
-        let mut gather = job.gather;
-        gather.channels = channels;
-        if !self.planes {
-            gather.layout = ImageLayout::Nhwc;
-        }
-        Ok(Job { gather, input, filter, ..job.clone() })
     }
 
     fn params(self, op: &'static str, job: &Job, target: &split::Target<'_>) -> BackendResult<Params> {
@@ -171,7 +148,7 @@ impl SourceTile {
         let places = window.size[0] * window.size[1];
         let weight_at =
             |filter: usize, place: usize, channel: usize| (filter * places + place) * channels + channel;
-        check_numbers(ctx, (&shape, dtype), weight_at, |test, job| {
+        check_numbers(ctx, (&shape, [layout; 2], dtype), weight_at, |test, job| {
             let params = self.params(OP, job, &split::Target::Output(job))?;
             let windows = [&job.filter, &job.input, &job.bias, &job.output, &job.output];
             let grid = linear_grid(OP, params.tiles as usize)?;
@@ -202,6 +179,44 @@ pub(super) fn variants() -> Vec<Variant> {
     variants
 }
 
+/// The convolution with a multiple of `multiple` adjacent channels, and filters likewise: of copies where that
+/// isn't how they lie, or not at whole vectors.
+pub(super) fn padded(
+    ctx: &OpContext,
+    op: &'static str,
+    job: &Job,
+    multiple: usize,
+) -> BackendResult<Job> {
+    let channels = job.gather.channels.next_multiple_of(multiple);
+    let whole = job.gather.layout == ImageLayout::Nhwc && channels == job.gather.channels;
+    let (input, repacked) = if !whole || unaligned(&job.input) {
+        nchw_to_nhwc::copy(ctx, op, job, channels)?
+    } else {
+        (job.input.clone(), None)
+    };
+    let filter = match repacked {
+        Some(filter) => filter,
+        None if whole => aligned_filter(ctx, op, job)?,
+        None => repack_filter::copy(ctx, op, job, channels, true)?,
+    };
+    let mut gather = job.gather;
+    gather.channels = channels;
+    gather.layout = ImageLayout::Nhwc;
+    Ok(Job { gather, input, filter, ..job.clone() })
+}
+
+/// Filters whose channels are adjacent, at whole vectors, with the output's outermost: a copy of others.
+fn aligned_filter(ctx: &OpContext, op: &'static str, job: &Job) -> BackendResult<Window> {
+    if job.transposed || unaligned(&job.filter) {
+        return repack_filter::copy(ctx, op, job, job.gather.channels, true);
+    }
+    Ok(job.filter.clone())
+}
+
+fn unaligned(window: &Window) -> bool {
+    !window.offset.is_multiple_of(EIGHT as u32)
+}
+
 /// Whether tensor cores can make a convolution.
 fn is_possible(ctx: &OpContext, job: &Job) -> bool {
     let regular = is_regular(&job.gather) && job.gather.taps() > 0;
@@ -216,8 +231,9 @@ fn reads_planes(job: &Job) -> bool {
     planes && sizes.iter().all(|size| size.is_multiple_of(EIGHT))
 }
 
-/// The tile for a convolution, and the slices of each sum, if tensor cores can make it and it is worth it.
-pub(super) fn fastest(ctx: &OpContext, job: &Job) -> Option<(SourceTile, usize)> {
+/// The tile for a convolution and the slices of each sum, and their nanoseconds, if tensor cores can make it
+/// and it is worth it.
+pub(super) fn fastest(ctx: &OpContext, job: &Job) -> Option<((SourceTile, usize), usize)> {
     // No browser offers tensor cores.
     if cfg!(target_family = "wasm") {
         return None;
@@ -233,7 +249,8 @@ pub(super) fn fastest(ctx: &OpContext, job: &Job) -> Option<(SourceTile, usize)>
     if job.is_pointwise() && groups == 1 {
         let planes = SourceTile::PLANES;
         let fills = 2 * filters > planes.tile.m && 4 * planes.tile.count(filters, rows) >= 3 * compute_units;
-        return Some((planes, 1)).filter(|(tile, _)| fills && tile.is_possible(ctx, job, 1));
+        let possible = fills && planes.is_possible(ctx, job, 1);
+        return possible.then_some(((planes, 1), 0));
     }
     let padded = fold::gather(job).unwrap_or_else(|| {
         let mut padded = job.gather;
@@ -242,5 +259,5 @@ pub(super) fn fastest(ctx: &OpContext, job: &Job) -> Option<(SourceTile, usize)>
     });
     let time = |of: SourceTile, taps, groups| of.tile.time([filters, rows, taps, groups], compute_units);
     let tiles = SourceTile::ALL.into_iter().filter(|tile| !tile.planes);
-    split::cheapest(ctx, &padded, tiles, time).filter(|&(tile, slices)| tile.is_verified(ctx, slices))
+    split::cheapest(ctx, &padded, tiles, time).filter(|&((tile, slices), _)| tile.is_verified(ctx, slices))
 }

@@ -5,6 +5,7 @@ use std::fmt;
 use backend_api::BackendResult;
 
 use super::cooperative::{self, SourceTile};
+use super::halo::{self, HaloTile};
 use super::split::has_room;
 use super::{Job, depthwise, direct, tiled};
 use crate::ops::op_context::OpContext;
@@ -21,6 +22,7 @@ pub(super) enum Kernel {
     /// With sums in so many slices.
     Tiled(Tile, usize),
     Cooperative(SourceTile, usize),
+    Halo(HaloTile),
 }
 
 /// Slices of sums that a test or a measurement can ask for.
@@ -52,7 +54,7 @@ impl Kernel {
         let tiled = tiled::TILES.into_iter().flat_map(|tile| SLICES.map(|slices| Self::Tiled(tile, slices)));
         let cooperative =
             SourceTile::ALL.into_iter().flat_map(|tile| SLICES.map(|slices| Self::Cooperative(tile, slices)));
-        [Self::Depthwise, Self::Direct].into_iter().chain(tiled).chain(cooperative)
+        [Self::Depthwise, Self::Direct].into_iter().chain(tiled).chain(cooperative).chain(HaloTile::ALL.into_iter().map(Self::Halo))
     }
 
     /// The kernel that is asked for if it can make the convolution, or the one that is likely to be the
@@ -67,8 +69,11 @@ impl Kernel {
 
     fn by_estimate(ctx: &OpContext, job: &Job) -> Self {
         let gather = &job.gather;
-        if let Some((tile, slices)) = cooperative::fastest(ctx, job) {
-            return Self::Cooperative(tile, slices);
+        if let Some(((tile, slices), time)) = cooperative::fastest(ctx, job) {
+            return match halo::fastest(ctx, job) {
+                Some((halo, sooner)) if sooner < time => Self::Halo(halo),
+                _ => Self::Cooperative(tile, slices),
+            };
         }
         if job.is_pointwise() && gather.groups == 1 {
             return Self::Product;
@@ -86,6 +91,7 @@ impl Kernel {
     fn is_possible(self, ctx: &OpContext, job: &Job) -> bool {
         match self {
             Self::Product | Self::Direct => true,
+            Self::Halo(tile) => tile.is_possible(ctx, job),
             Self::Depthwise => depthwise::is_possible(job),
             Self::Tiled(tile, slices) => {
                 tile.fits(&ctx.gpu().limits) && has_room(ctx, &job.gather, slices)
@@ -102,6 +108,7 @@ impl fmt::Display for Kernel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Product => f.write_str("product"),
+            Self::Halo(tile) => write!(f, "cooperative/halo/{tile}"),
             Self::Depthwise => f.write_str("depthwise"),
             Self::Direct => f.write_str("direct"),
             Self::Tiled(tile, 1) => write!(f, "tiled/{tile}"),

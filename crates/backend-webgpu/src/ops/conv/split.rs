@@ -51,23 +51,25 @@ pub(super) fn variants() -> Vec<Variant> {
     [DType::F32, DType::F16].into_iter().flat_map(of).collect()
 }
 
-/// The tile, and the number of slices of each sum, that are estimated to take the least time. `time` estimates
-/// the nanoseconds of a tile for so many taps and so many groups.
+/// The tile and the number of slices of each sum that are estimated to take the least time, and their
+/// nanoseconds. `time` estimates those of a tile for so many taps and so many groups.
 pub(super) fn cheapest<T: Copy>(
     ctx: &OpContext,
     gather: &ConvGather,
     tiles: impl Iterator<Item = T>,
     time: impl Fn(T, usize, usize) -> usize,
-) -> Option<(T, usize)> {
+) -> Option<((T, usize), usize)> {
     let (taps, results) = (gather.taps(), results(gather));
     let counts = COUNTS.into_iter().filter(|&count| count == 1 || taps / count >= MIN_TAPS);
     let counts: Vec<usize> = counts.filter(|&count| has_room(ctx, gather, count)).collect();
-    let choices = tiles.flat_map(|tile| counts.iter().map(move |&count| (tile, count)));
-    choices.min_by_key(|&(tile, count)| {
+    let choices = tiles.flat_map(|tile| counts.iter().map(move |count| (tile, count)));
+    let times = choices.map(|(tile, &count)| {
         // A launch, and the time of reading the slices.
         let combining = if count == 1 { 0 } else { 3000 + results.saturating_mul(count) / 250 };
-        time(tile, taps / count, gather.groups.saturating_mul(count)).saturating_add(combining)
-    })
+        let sums = time(tile, taps / count, gather.groups.saturating_mul(count));
+        ((tile, count), sums.saturating_add(combining))
+    });
+    times.min_by_key(|&(_, time)| time)
 }
 
 fn results(&ConvGather { batch, groups, filters, result: [height, width], .. }: &ConvGather) -> usize {

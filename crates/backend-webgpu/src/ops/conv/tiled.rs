@@ -167,7 +167,7 @@ pub(super) fn choose(ctx: &OpContext, gather: &ConvGather) -> (Tile, usize) {
     let fitting = TILES.into_iter().filter(|tile| tile.fits(limits));
     let time =
         |tile: Tile, taps, groups| tile.time([rows, gather.filters, taps, groups], compute_units);
-    split::cheapest(ctx, gather, fitting, time).unwrap_or((TILES[1], 1))
+    split::cheapest(ctx, gather, fitting, time).map_or((TILES[1], 1), |(choice, _)| choice)
 }
 
 /// Makes a convolution in tiles of this size, its sums in at most so many slices.
