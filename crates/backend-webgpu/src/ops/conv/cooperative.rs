@@ -181,12 +181,7 @@ pub(super) fn variants() -> Vec<Variant> {
 
 /// The convolution with a multiple of `multiple` adjacent channels, and filters likewise: of copies where that
 /// isn't how they lie, or not at whole vectors.
-pub(super) fn padded(
-    ctx: &OpContext,
-    op: &'static str,
-    job: &Job,
-    multiple: usize,
-) -> BackendResult<Job> {
+pub(super) fn padded(ctx: &OpContext, op: &'static str, job: &Job, multiple: usize) -> BackendResult<Job> {
     let channels = job.gather.channels.next_multiple_of(multiple);
     let whole = job.gather.layout == ImageLayout::Nhwc && channels == job.gather.channels;
     let (input, repacked) = if !whole || unaligned(&job.input) {

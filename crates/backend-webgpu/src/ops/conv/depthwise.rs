@@ -4,8 +4,8 @@ use backend_api::desc::ImageLayout;
 use backend_api::support::{ConvGather, checked_product};
 use backend_api::{Activation, BackendResult, DType};
 
-use super::Job;
 use super::params::Params;
+use super::{Job, direct};
 use crate::kernels::{KernelSource, MAX_CONSTANTS, Target, Variant, kernel};
 use crate::ops::matmul::activation_code;
 use crate::ops::op_context::{OpContext, dim, linear_grid};
@@ -29,6 +29,9 @@ const WORKGROUP: usize = 128;
 /// Channels of an invocation.
 const FOUR: usize = 4;
 
+/// Invocations on a compute unit that occupy it.
+const ENOUGH: usize = 512;
+
 /// A filter's side and stride, with the rows and columns of results that an invocation makes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Window {
@@ -38,15 +41,17 @@ struct Window {
 }
 
 impl Window {
-    const ALL: [Self; 4] = [
-        Self { side: 3, stride: 1, results: [4, 4] },
+    /// Of two for the same filters, the one with more results comes first.
+    const ALL: [Self; 5] = [
+        Self { side: 3, stride: 1, results: [8, 2] },
+        Self { side: 3, stride: 1, results: [2, 2] },
         Self { side: 3, stride: 2, results: [2, 4] },
         Self { side: 5, stride: 1, results: [2, 4] },
         Self { side: 5, stride: 2, results: [2, 2] },
     ];
 
-    /// That of a convolution, if it has its own.
-    fn of(gather: &ConvGather) -> Option<Self> {
+    /// That of a convolution, if it has its own: the first that occupies the device, or the last.
+    fn of(gather: &ConvGather, compute_units: usize) -> Option<Self> {
         let has = |window: &&Self| {
             gather.filter == [window.side; 2]
                 && gather.axes.iter().zip(gather.result).all(|(axis, results)| {
@@ -55,7 +60,20 @@ impl Window {
                     moves && axis.dilation == 1 && !axis.transposed
                 })
         };
-        Self::ALL.iter().find(has).copied()
+        let mut all = Self::ALL.iter().filter(has).copied();
+        let enough = ENOUGH.saturating_mul(compute_units);
+        let occupies = |window: &Self| window.invocations(gather) >= enough;
+        all.clone().find(occupies).or_else(|| all.next_back())
+    }
+
+    /// Rows and columns of blocks of results.
+    fn blocks(self, &ConvGather { result: [height, width], .. }: &ConvGather) -> [usize; 2] {
+        [height.div_ceil(self.results[0]), width.div_ceil(self.results[1])]
+    }
+
+    fn invocations(self, gather: &ConvGather) -> usize {
+        let [down, across] = self.blocks(gather);
+        [down, across, gather.groups / FOUR].into_iter().fold(gather.batch, usize::saturating_mul)
     }
 
     fn variant(self, dtype: DType, activation: Activation) -> Variant {
@@ -87,11 +105,10 @@ fn make(&[rows, columns, side, step, ..]: &[u32; MAX_CONSTANTS], _: Target) -> S
     let source = [rows, columns].map(|results| (results - 1) * step + side);
     let row = |line: usize| {
         let begin = format!("let y_{line} = y + {line};\nlet row_{line} = row_start(place, y_{line});\n");
-        let read = |column| {
-            format!("let v_{line}_{column} = at_column(row_{line}, y_{line}, x + {column});")
-        };
+        let read = |column| format!("let v_{line}_{column} = at_column(row_{line}, y_{line}, x + {column});");
         let add = |column| {
-            let each = met(line, rows).flat_map(move |(i, r)| met(column, columns).map(move |(j, s)| (i, j, r, s)));
+            let each =
+                met(line, rows).flat_map(move |(i, r)| met(column, columns).map(move |(j, s)| (i, j, r, s)));
             lines(each.map(|(i, j, r, s)| format!("sum_{i}_{j} += v_{line}_{column} * w_{};", r * side + s)))
         };
         begin + &lines((0..source[1]).map(read)) + &(0..source[1]).map(add).collect::<String>()
@@ -115,21 +132,22 @@ pub(super) fn variants() -> Vec<Variant> {
 /// vectors.
 pub(super) fn is_possible(job: &Job) -> bool {
     let gather = &job.gather;
-    let fours = [gather.groups, job.input.offset as usize, job.filter.offset as usize, job.output.offset as usize];
+    let fours =
+        [gather.groups, job.input.offset as usize, job.filter.offset as usize, job.output.offset as usize];
     gather.layout == ImageLayout::Nhwc
         && (gather.channels, gather.filters) == (1, 1)
         && gather.source.iter().all(|&extent| extent > 0)
         && fours.iter().all(|size| size.is_multiple_of(FOUR))
-        && Window::of(gather).is_some()
+        && Window::of(gather, 1).is_some()
 }
 
 /// Makes a convolution for which this [is possible](is_possible).
 pub(super) fn launch(ctx: &OpContext, op: &'static str, job: &Job) -> BackendResult<()> {
-    let &ConvGather { batch, groups, result: [height, width], .. } = &job.gather;
-    let Some(window) = Window::of(&job.gather) else { return super::direct::launch(ctx, op, job) };
-    let [rows, columns] = window.results;
-    let blocks = [height.div_ceil(rows), width.div_ceil(columns)];
-    let invocations = checked_product(op, "invocations", &[batch, blocks[0], blocks[1], groups / FOUR])?;
+    let compute_units = ctx.gpu().profile.compute_units;
+    let Some(window) = Window::of(&job.gather, compute_units) else { return direct::launch(ctx, op, job) };
+    let [down, across] = window.blocks(&job.gather);
+    let invocations =
+        checked_product(op, "invocations", &[job.gather.batch, down, across, job.gather.groups / FOUR])?;
     let params = Params { tiles: dim(op, "invocations", invocations)?, ..Params::new(op, job)? };
     let grid = linear_grid(op, invocations.div_ceil(WORKGROUP))?;
     let variant = window.variant(job.dtype, job.activation);

@@ -1,15 +1,13 @@
 //! 3×3 convolutions of f16 on tensor cores that stage each tile of pixels once for all nine taps.
 
-use std::fmt;
-
 use backend_api::desc::{ConvShape, ImageLayout, Window as FilterWindow};
 use backend_api::support::{ConvGather, GatherAxis, checked_product};
 use backend_api::{Activation, BackendResult, DType};
 
+use super::Job;
 use super::cooperative::padded;
 use super::params::inverse;
 use super::self_test::check_numbers;
-use super::Job;
 use crate::kernels::{KernelSource, MAX_CONSTANTS, Target, Variant, kernel, native, params};
 use crate::ops::has_room;
 use crate::ops::matmul::activation_code;
@@ -77,15 +75,21 @@ const MAX_PITCH: usize = 65;
 /// Rows of cells, and images, of which lib/quotient finds the right one.
 const MAX_QUOTIENT: usize = 1 << 22;
 
-/// Pixels and filters of a tile, and how many parts they are divided into, one for each subgroup.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct HaloTile {
-    pixels: usize,
-    filters: usize,
-    parts: [usize; 2],
-    /// Of sixteen channels.
-    step: StepTime,
-}
+/// Pixels and filters of a tile. On a device of 132 compute units with room for two on each, tiles of so many
+/// come out even for the 320 channels of 64 × 64 pixels that diffusion models have.
+const PIXELS: usize = 128;
+const FILTERS: usize = 160;
+
+/// Parts of a tile across pixels and across filters, one for each subgroup.
+const PARTS: [usize; 2] = [2, 2];
+
+const THREADS: usize = PARTS[0] * PARTS[1] * SUBGROUP;
+
+/// Cells that there is room for in workgroup memory.
+const CELLS: usize = PIXELS + (SIDE - 1) * (MAX_PITCH + 1);
+
+/// What a tile takes for the channels of a step.
+const STEP: StepTime = StepTime { alone: 4750, paired: 6700 };
 
 /// How a plane of cells is divided into tiles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,165 +100,67 @@ enum Division {
     Blocks,
 }
 
-impl HaloTile {
-    /// Every tile, largest first.
-    pub(super) const ALL: [Self; 4] = [
-        Self::new([128, 160], [2, 2], 2600, 4100),
-        Self::new([128, 128], [2, 2], 2200, 3300),
-        Self::new([128, 64], [2, 2], 1300, 1800),
-        Self::new([64, 64], [2, 2], 900, 1100),
-    ];
-
-    const fn new([pixels, filters]: [usize; 2], parts: [usize; 2], alone: usize, paired: usize) -> Self {
-        Self { pixels, filters, parts, step: StepTime { alone, paired } }
-    }
-
-    /// Cells that there is room for.
-    const fn cells(self) -> usize {
-        self.pixels + (SIDE - 1) * (MAX_PITCH + 1)
-    }
-
-    const fn threads(self) -> usize {
-        self.parts[0] * self.parts[1] * SUBGROUP
-    }
-
-    fn fits(self, limits: &wgpu::Limits) -> bool {
-        has_room(limits, self.threads(), self.cells() * CELL_BYTES)
-    }
-
-    fn variant(self, planes: bool, activation: Activation) -> Variant {
-        let Self { pixels, filters, parts, .. } = self;
-        let [p, f, rows, columns, cells] =
-            [pixels, filters, parts[0], parts[1], self.cells()].map(|size| size as u32);
-        let constants = [p, f, rows, columns, cells, u32::from(planes), activation_code(activation)];
-        Variant::new(&HALO, [DType::F16], constants).with_rolled_loops()
-    }
-
-    /// Tiles of pixels, by the better way to divide them.
-    fn division(self, gather: &ConvGather) -> (Division, usize) {
-        let [height, width] = gather.result;
-        let rows = gather.batch.saturating_mul(height + 1);
-        // Neither the padding of the last row nor the last image's is of a tile.
-        let run = rows.saturating_mul(width + 1).saturating_sub(width + 2);
-        let blocks = rows.saturating_sub(1).div_ceil(self.pixels / FRAGMENT) * width.div_ceil(FRAGMENT);
-        let runs = run.div_ceil(self.pixels);
-        let can_run = width < MAX_PITCH && gather.layout == ImageLayout::Nhwc;
-        if can_run && runs < blocks { (Division::Runs, runs) } else { (Division::Blocks, blocks) }
-    }
-
-    /// Whether it can make a convolution, and is right on the device.
-    pub(super) fn is_possible(self, ctx: &OpContext, job: &Job) -> bool {
-        is_possible(ctx, job) && self.is_verified(ctx, job.gather.layout)
-    }
-
-    /// Whether it fits the device and is right there.
-    pub(super) fn is_verified(self, ctx: &OpContext, layout: ImageLayout) -> bool {
-        let variant = self.variant(layout != ImageLayout::Nhwc, Activation::Identity);
-        self.fits(&ctx.gpu().limits)
-            && ctx.state.self_tests.pass(&variant, || self.check(ctx, layout))
-    }
-
-    /// Nanoseconds that a convolution takes.
-    pub(super) fn time(self, gather: &ConvGather, compute_units: usize) -> usize {
-        let (_, tiles) = self.division(gather);
-        let tiles = tiles.saturating_mul(gather.filters.div_ceil(self.filters));
-        self.step.of(tiles, gather.channels.div_ceil(CHANNELS), compute_units)
-    }
-
-    pub(super) fn launch(self, ctx: &OpContext, op: &'static str, job: &Job) -> BackendResult<()> {
-        let adjacent = padded(ctx, op, job, CHANNELS)?;
-        let params = self.params(op, &adjacent, job.gather.layout)?;
-        let Job { input, filter, bias, output, .. } = &adjacent;
-        let variant = self.variant(job.gather.layout != ImageLayout::Nhwc, job.activation);
-        let grid = linear_grid(op, params.tiles as usize)?;
-        ctx.launch(op, &variant, &[input, filter, bias], output, &params, grid)
-    }
-
-    /// Those of a convolution of adjacent channels with results of this layout.
-    fn params(self, op: &'static str, job: &Job, layout: ImageLayout) -> BackendResult<Params> {
-        let mut gather = job.gather;
-        gather.layout = layout;
-        let [height, width] = gather.result;
-        let (division, tiles_p) = self.division(&gather);
-        let rows = self.pixels / FRAGMENT;
-        let (pitch, cells) = match division {
-            Division::Runs => (width + 1, self.pixels + (SIDE - 1) * (width + 2)),
-            Division::Blocks => (FRAGMENT + SIDE - 1, (FRAGMENT + SIDE - 1) * (rows + SIDE - 1)),
-        };
-        let [fragment_step, tile_columns, tile_rows, tiles_across] = match division {
-            Division::Runs => [FRAGMENT, self.pixels, 0, tiles_p],
-            Division::Blocks => [pitch, FRAGMENT, rows, width.div_ceil(FRAGMENT)],
-        };
-        let tiles_f = gather.filters.div_ceil(self.filters);
-        Ok(Params {
-            images: dim(op, "images", gather.batch)?,
-            channels: dim(op, "channels", gather.channels)?,
-            filters: dim(op, "filters", gather.filters)?,
-            height: dim(op, "pixels", height)?,
-            width: dim(op, "pixels", width)?,
-            pitch: dim(op, "pixels", pitch)?,
-            cells: dim(op, "pixels", cells)?,
-            fragment_step: dim(op, "pixels", fragment_step)?,
-            tile_columns: dim(op, "tiles", tile_columns)?,
-            tile_rows: dim(op, "tiles", tile_rows)?,
-            tiles_across: dim(op, "tiles", tiles_across)?,
-            tiles_f: dim(op, "tiles", tiles_f)?,
-            tiles: dim(op, "tiles", checked_product(op, "tiles", &[tiles_p, tiles_f])?)?,
-            biased: u32::from(job.biased),
-            input_offset: job.input.offset,
-            filter_offset: job.filter.offset,
-            bias_offset: job.bias.offset,
-            output_offset: job.output.offset,
-            per_pitch: inverse(pitch),
-            per_image: inverse(height + 1),
-        })
-    }
-
-    /// Convolves images of more than a tile and several steps.
-    fn check(self, ctx: &OpContext, layout: ImageLayout) -> BackendResult<()> {
-        let window = FilterWindow::new([SIDE, SIDE]).with_padding([1, 1]);
-        // Wide enough for two fragments, neither of them whole.
-        let shape = ConvShape::new([2, 3 * CHANNELS, 11, 24], self.filters + EIGHT, window);
-        let channels = shape.channels;
-        let weight_at =
-            |filter: usize, place: usize, channel: usize| (filter * SIDE * SIDE + place) * channels + channel;
-        let layouts = [ImageLayout::Nhwc, layout];
-        check_numbers(ctx, (&shape, layouts, DType::F16), weight_at, |test, job| {
-            let params = self.params(OP, job, layout)?;
-            let windows = [&job.input, &job.filter, &job.bias, &job.output];
-            let grid = linear_grid(OP, params.tiles as usize)?;
-            let variant = self.variant(layout != ImageLayout::Nhwc, Activation::Identity);
-            test.launch(&variant, &windows, &params, grid)
-        })
-    }
-}
-
-/// Such as `128x160`: pixels and filters.
-impl fmt::Display for HaloTile {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}x{}", self.pixels, self.filters)
-    }
+/// The kernel for results that are planes or not.
+fn variant(planes: bool, activation: Activation) -> Variant {
+    let [p, f, rows, columns, cells] = [PIXELS, FILTERS, PARTS[0], PARTS[1], CELLS].map(|size| size as u32);
+    let constants = [p, f, rows, columns, cells, u32::from(planes), activation_code(activation)];
+    Variant::new(&HALO, [DType::F16], constants).with_rolled_loops()
 }
 
 pub(super) fn variants() -> Vec<Variant> {
-    let of = |tile: HaloTile| {
-        let both = [false, true].into_iter();
-        both.flat_map(move |planes| Activation::ALL.iter().map(move |&a| tile.variant(planes, a)))
-    };
-    HaloTile::ALL.into_iter().flat_map(of).collect()
+    let both = [false, true].into_iter();
+    both.flat_map(|planes| Activation::ALL.iter().map(move |&a| variant(planes, a))).collect()
 }
 
-/// Whether tensor cores can make a convolution from staged halos: images stay as large as they are, and
-/// results are whole vectors.
-fn is_possible(ctx: &OpContext, job: &Job) -> bool {
+/// Whether results of a layout are planes.
+fn are_planes(layout: ImageLayout) -> bool {
+    layout != ImageLayout::Nhwc
+}
+
+/// How many tiles of pixels there are, by the better way to divide them.
+fn division(gather: &ConvGather, layout: ImageLayout) -> (Division, usize) {
+    let [height, width] = gather.result;
+    let rows = gather.batch.saturating_mul(height + 1);
+    // Neither the padding of the last row nor the last image's is of a tile.
+    let last = rows.saturating_mul(width + 1).saturating_sub(width + 2);
+    let runs = last.div_ceil(PIXELS);
+    let down = rows.saturating_sub(1).div_ceil(PIXELS / FRAGMENT);
+    let blocks = down.saturating_mul(width.div_ceil(FRAGMENT));
+    let can_run = width < MAX_PITCH && !are_planes(layout);
+    if can_run && runs < blocks { (Division::Runs, runs) } else { (Division::Blocks, blocks) }
+}
+
+/// Nanoseconds of a convolution that the kernel can make where it is right.
+pub(super) fn time(ctx: &OpContext, job: &Job) -> Option<usize> {
     let gather = &job.gather;
-    let &ConvGather { batch, groups, channels, filters, source, result: [height, width], .. } = gather;
-    let moves_by_one = |axis: &GatherAxis| {
-        (axis.stride, axis.dilation, axis.before, axis.transposed) == (1, 1, 1, false)
-    };
-    let adjacent = if gather.layout == ImageLayout::Nhwc { filters } else { width };
+    if !fits(ctx, job) {
+        return None;
+    }
+    let (_, tiles) = division(gather, gather.layout);
+    let tiles = tiles.saturating_mul(gather.filters.div_ceil(FILTERS));
+    Some(STEP.of(tiles, gather.channels / CHANNELS, ctx.gpu().profile.compute_units))
+}
+
+/// Whether the kernel can make a convolution, and is right on the device.
+pub(super) fn is_possible(ctx: &OpContext, job: &Job) -> bool {
+    fits(ctx, job) && is_verified(ctx, job.gather.layout)
+}
+
+/// Whether the device has what the kernel needs, images stay as large as they are, and results are whole
+/// vectors.
+fn fits(ctx: &OpContext, job: &Job) -> bool {
+    // No browser offers tensor cores.
+    if cfg!(target_family = "wasm") {
+        return false;
+    }
+    let gather = &job.gather;
+    let &ConvGather { batch, groups, channels, filters, source, result: [height, width], layout, .. } =
+        gather;
+    let moves_by_one =
+        |axis: &GatherAxis| (axis.stride, axis.dilation, axis.before, axis.transposed) == (1, 1, 1, false);
+    let adjacent = if are_planes(layout) { width } else { filters };
     let rows = batch.saturating_mul(height + 1);
-    // What a row of cells is counted in has to be a u32, too.
+    // Cells are counted in u32, those of the last tile too.
     let cells = rows.saturating_mul(width + FRAGMENT + 1).saturating_add(1 << 16);
     ctx.gpu().takes_spirv
         && ctx.gpu().cooperative_matrices
@@ -271,17 +177,78 @@ fn is_possible(ctx: &OpContext, job: &Job) -> bool {
         && job.output.offset.is_multiple_of(EIGHT as u32)
         && rows < MAX_QUOTIENT
         && u32::try_from(cells).is_ok()
+        && has_room(&ctx.gpu().limits, THREADS, CELLS * CELL_BYTES)
 }
 
-/// The tile that is estimated to be the fastest, and its nanoseconds, if there is one for a convolution.
-pub(super) fn fastest(ctx: &OpContext, job: &Job) -> Option<(HaloTile, usize)> {
-    // No browser offers tensor cores.
-    if cfg!(target_family = "wasm") || !is_possible(ctx, job) {
-        return None;
-    }
-    let compute_units = ctx.gpu().profile.compute_units;
-    let times = HaloTile::ALL.into_iter().map(|tile| (tile, tile.time(&job.gather, compute_units)));
-    times.min_by_key(|&(_, time)| time).filter(|(tile, _)| tile.is_verified(ctx, job.gather.layout))
+/// Whether the kernel is right on a device that has what it needs.
+pub(super) fn is_verified(ctx: &OpContext, layout: ImageLayout) -> bool {
+    let variant = variant(are_planes(layout), Activation::Identity);
+    ctx.state.self_tests.pass(&variant, || check(ctx, layout))
+}
+
+/// Makes a convolution for which this [is possible](is_possible).
+pub(super) fn launch(ctx: &OpContext, op: &'static str, job: &Job) -> BackendResult<()> {
+    let adjacent = padded(ctx, op, job, CHANNELS)?;
+    let params = params_of(op, &adjacent, job.gather.layout)?;
+    let Job { input, filter, bias, output, .. } = &adjacent;
+    let variant = variant(are_planes(job.gather.layout), job.activation);
+    let grid = linear_grid(op, params.tiles as usize)?;
+    ctx.launch(op, &variant, &[input, filter, bias], output, &params, grid)
+}
+
+/// The parameters for images of adjacent channels and results of a layout.
+fn params_of(op: &'static str, job: &Job, layout: ImageLayout) -> BackendResult<Params> {
+    let gather = &job.gather;
+    let [height, width] = gather.result;
+    let (division, tiles_p) = division(gather, layout);
+    let rows = PIXELS / FRAGMENT;
+    let (pitch, cells) = match division {
+        Division::Runs => (width + 1, PIXELS + (SIDE - 1) * (width + 2)),
+        Division::Blocks => (FRAGMENT + SIDE - 1, (FRAGMENT + SIDE - 1) * (rows + SIDE - 1)),
+    };
+    let [fragment_step, tile_columns, tile_rows, tiles_across] = match division {
+        Division::Runs => [FRAGMENT, PIXELS, 0, tiles_p],
+        Division::Blocks => [pitch, FRAGMENT, rows, width.div_ceil(FRAGMENT)],
+    };
+    let tiles_f = gather.filters.div_ceil(FILTERS);
+    Ok(Params {
+        images: dim(op, "images", gather.batch)?,
+        channels: dim(op, "channels", gather.channels)?,
+        filters: dim(op, "filters", gather.filters)?,
+        height: dim(op, "pixels", height)?,
+        width: dim(op, "pixels", width)?,
+        pitch: dim(op, "pixels", pitch)?,
+        cells: dim(op, "pixels", cells)?,
+        fragment_step: dim(op, "pixels", fragment_step)?,
+        tile_columns: dim(op, "tiles", tile_columns)?,
+        tile_rows: dim(op, "tiles", tile_rows)?,
+        tiles_across: dim(op, "tiles", tiles_across)?,
+        tiles_f: dim(op, "tiles", tiles_f)?,
+        tiles: dim(op, "tiles", checked_product(op, "tiles", &[tiles_p, tiles_f])?)?,
+        biased: u32::from(job.biased),
+        input_offset: job.input.offset,
+        filter_offset: job.filter.offset,
+        bias_offset: job.bias.offset,
+        output_offset: job.output.offset,
+        per_pitch: inverse(pitch),
+        per_image: inverse(height + 1),
+    })
+}
+
+/// Convolves images of more than a tile and several steps, whose rows are no whole fragments.
+fn check(ctx: &OpContext, layout: ImageLayout) -> BackendResult<()> {
+    let window = FilterWindow::new([SIDE, SIDE]).with_padding([1, 1]);
+    let shape = ConvShape::new([2, 3 * CHANNELS, 11, 24], FILTERS + EIGHT, window);
+    let channels = shape.channels;
+    let weight_at =
+        |filter: usize, place: usize, channel: usize| (filter * SIDE * SIDE + place) * channels + channel;
+    let layouts = [ImageLayout::Nhwc, layout];
+    check_numbers(ctx, (&shape, layouts, DType::F16), weight_at, |test, job| {
+        let params = params_of(OP, job, layout)?;
+        let windows = [&job.input, &job.filter, &job.bias, &job.output];
+        let grid = linear_grid(OP, params.tiles as usize)?;
+        test.launch(&variant(are_planes(layout), Activation::Identity), &windows, &params, grid)
+    })
 }
 
 /// The function `multiply`: the sums of a subgroup's part, over all channels, and what becomes of them. While a
@@ -328,7 +295,7 @@ let subgroup = index / SUBGROUP;
 let lane = index % SUBGROUP;
 let part = vec2<u32>(subgroup / PARTS_F, subgroup % PARTS_F);
 let fragment = params.fragment_step * STRIDE;
-let from = part.x * {down}u * fragment;
+let part_cells = part.x * {down}u * fragment;
 let to_next = params.channels / 4u;
 let to_channels = 4u - {taps_but_one}u * to_next;
 {sources}{weights}{sums}var at = 0u;
@@ -336,7 +303,7 @@ for (var step = 0u; step < params.channels / {CHANNELS}u; step++) {{
 {fetch}workgroupBarrier();
 {stage}workgroupBarrier();
 for (var r = 0u; r < {SIDE}u; r++) {{
-let line = from + r * params.pitch * STRIDE;
+let line = part_cells + r * params.pitch * STRIDE;
 {taps}}}
 }}
 let first = tile.filter_index + part.y * PART_F;
@@ -357,9 +324,10 @@ fn tap(s: usize, fragments: [usize; 2], planes: bool) -> String {
     let [down, across] = fragments;
     let (of_weights, of_pixels, load) =
         if planes { ("left", 'B', "coopLoad") } else { ("right", 'A', "coopLoadT") };
-    let held = lines((0..across).map(|j| {
-        format!("let w_{j} = {of_weights}_operand_of(elements_of(next_{j}.xy, next_{j}.zw));")
-    }));
+    let held = lines(
+        (0..across)
+            .map(|j| format!("let w_{j} = {of_weights}_operand_of(elements_of(next_{j}.xy, next_{j}.zw));")),
+    );
     let advance = if s + 1 < SIDE {
         "at += to_next;\n".to_owned()
     } else {
@@ -372,7 +340,8 @@ fn tap(s: usize, fragments: [usize; 2], planes: bool) -> String {
         )
     }));
     let products = lines(pairs(fragments).map(|(i, j)| {
-        let (a, b) = if planes { (format!("w_{j}"), format!("p_{i}")) } else { (format!("p_{i}"), format!("w_{j}")) };
+        let (a, b) =
+            if planes { (format!("w_{j}"), format!("p_{i}")) } else { (format!("p_{i}"), format!("w_{j}")) };
         format!("sum_{i}_{j} = coopMultiplyAdd({a}, {b}, sum_{i}_{j});")
     }));
     format!("{{\n{held}{advance}{next}{pixels}{products}}}\n")

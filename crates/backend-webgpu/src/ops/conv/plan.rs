@@ -5,9 +5,8 @@ use std::fmt;
 use backend_api::BackendResult;
 
 use super::cooperative::{self, SourceTile};
-use super::halo::{self, HaloTile};
 use super::split::has_room;
-use super::{Job, depthwise, direct, tiled};
+use super::{Job, depthwise, direct, halo, tiled};
 use crate::ops::op_context::OpContext;
 use crate::ops::shared::kernel_names;
 use crate::ops::shared::tile::Tile;
@@ -22,7 +21,7 @@ pub(super) enum Kernel {
     /// With sums in so many slices.
     Tiled(Tile, usize),
     Cooperative(SourceTile, usize),
-    Halo(HaloTile),
+    Halo,
 }
 
 /// Slices of sums that a test or a measurement can ask for.
@@ -54,7 +53,7 @@ impl Kernel {
         let tiled = tiled::TILES.into_iter().flat_map(|tile| SLICES.map(|slices| Self::Tiled(tile, slices)));
         let cooperative =
             SourceTile::ALL.into_iter().flat_map(|tile| SLICES.map(|slices| Self::Cooperative(tile, slices)));
-        [Self::Depthwise, Self::Direct].into_iter().chain(tiled).chain(cooperative).chain(HaloTile::ALL.into_iter().map(Self::Halo))
+        [Self::Depthwise, Self::Direct, Self::Halo].into_iter().chain(tiled).chain(cooperative)
     }
 
     /// The kernel that is asked for if it can make the convolution, or the one that is likely to be the
@@ -70,9 +69,11 @@ impl Kernel {
     fn by_estimate(ctx: &OpContext, job: &Job) -> Self {
         let gather = &job.gather;
         if let Some(((tile, slices), time)) = cooperative::fastest(ctx, job) {
-            return match halo::fastest(ctx, job) {
-                Some((halo, sooner)) if sooner < time => Self::Halo(halo),
-                _ => Self::Cooperative(tile, slices),
+            let sooner = halo::time(ctx, job).is_some_and(|halo| halo < time);
+            return if sooner && halo::is_verified(ctx, gather.layout) {
+                Self::Halo
+            } else {
+                Self::Cooperative(tile, slices)
             };
         }
         if job.is_pointwise() && gather.groups == 1 {
@@ -91,11 +92,9 @@ impl Kernel {
     fn is_possible(self, ctx: &OpContext, job: &Job) -> bool {
         match self {
             Self::Product | Self::Direct => true,
-            Self::Halo(tile) => tile.is_possible(ctx, job),
+            Self::Halo => halo::is_possible(ctx, job),
             Self::Depthwise => depthwise::is_possible(job),
-            Self::Tiled(tile, slices) => {
-                tile.fits(&ctx.gpu().limits) && has_room(ctx, &job.gather, slices)
-            }
+            Self::Tiled(tile, slices) => tile.fits(&ctx.gpu().limits) && has_room(ctx, &job.gather, slices),
             Self::Cooperative(tile, slices) => {
                 tile.is_possible(ctx, job, slices) && has_room(ctx, &job.gather, slices)
             }
@@ -108,7 +107,7 @@ impl fmt::Display for Kernel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Product => f.write_str("product"),
-            Self::Halo(tile) => write!(f, "cooperative/halo/{tile}"),
+            Self::Halo => f.write_str("cooperative/halo"),
             Self::Depthwise => f.write_str("depthwise"),
             Self::Direct => f.write_str("direct"),
             Self::Tiled(tile, 1) => write!(f, "tiled/{tile}"),

@@ -47,12 +47,13 @@ pub(super) fn check_numbers(
     let found: Vec<Option<i32>> = whole_numbers(&bytes, dtype).collect();
 
     // The element of a channel at a place of an image.
-    let element = |layout: ImageLayout, [all, height, width]: [usize; 3], [image, channel, y, x]: [usize; 4]| {
-        match layout {
-            ImageLayout::Nhwc => ((image * height + y) * width + x) * all + channel,
-            _ => ((image * all + channel) * height + y) * width + x,
-        }
-    };
+    let element =
+        |layout: ImageLayout, [all, height, width]: [usize; 3], [image, channel, y, x]: [usize; 4]| {
+            match layout {
+                ImageLayout::Nhwc => ((image * height + y) * width + x) * all + channel,
+                _ => ((image * all + channel) * height + y) * width + x,
+            }
+        };
     let sum = |image: usize, filter: usize, y: usize, x: usize| -> i32 {
         let product = |(place, channel): (usize, usize)| {
             let row = gather.axes[0].source(y, place / gather.filter[1], height)?;

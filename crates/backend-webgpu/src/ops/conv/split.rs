@@ -144,12 +144,7 @@ impl<'a> Target<'a> {
     /// The parameters of a kernel that writes here.
     pub(super) fn params(&self, op: &'static str, params: Params) -> BackendResult<Params> {
         let Self::Slices { window, length, .. } = self else { return Ok(params) };
-        Ok(Params {
-            biased: 0,
-            slice: dim(op, "filter", *length)?,
-            output_offset: window.offset,
-            ..params
-        })
+        Ok(Params { biased: 0, slice: dim(op, "filter", *length)?, output_offset: window.offset, ..params })
     }
 
     /// Adds the slices, if there are some, and finishes the sums.

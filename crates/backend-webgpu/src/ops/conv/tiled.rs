@@ -126,13 +126,7 @@ fn has_lines(gather: &ConvGather) -> bool {
     beside && gather.source[1] == columns && columns.is_multiple_of(4)
 }
 
-fn variant(
-    tile: Tile,
-    access: Access,
-    types: [DType; 2],
-    vectors: bool,
-    activation: Activation,
-) -> Variant {
+fn variant(tile: Tile, access: Access, types: [DType; 2], vectors: bool, activation: Activation) -> Variant {
     let [m, n, k, thread_m, thread_n] = tile.constants();
     let planes = u32::from(access.write == Write::Planes);
     let constants = [m, n, k, thread_m, thread_n, u32::from(vectors), activation_code(activation), planes];
@@ -165,8 +159,7 @@ pub(super) fn choose(ctx: &OpContext, gather: &ConvGather) -> (Tile, usize) {
     let rows = gather.batch.saturating_mul(gather.pixels());
     let (limits, compute_units) = (&ctx.gpu().limits, ctx.gpu().profile.compute_units);
     let fitting = TILES.into_iter().filter(|tile| tile.fits(limits));
-    let time =
-        |tile: Tile, taps, groups| tile.time([rows, gather.filters, taps, groups], compute_units);
+    let time = |tile: Tile, taps, groups| tile.time([rows, gather.filters, taps, groups], compute_units);
     split::cheapest(ctx, gather, fitting, time).map_or((TILES[1], 1), |(choice, _)| choice)
 }
 
