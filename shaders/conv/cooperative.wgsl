@@ -8,20 +8,25 @@
 // has a multiple of eight; tiles go on from one image to the next. The step itself, `multiply`, is written by
 // src/ops/matmul/fragments.rs and calls the functions of this file and of lib/fragments.
 //
-// needs: T, ACTIVATION, PLANES (of the result), lib/conv, lib/quotient, lib/input_origin, and what
+// The sums may be made in slices, each of which has tiles and results of its own.
+//
+// needs: T, TC (of the result), ACTIVATION, PLANES (of the result), lib/conv, lib/quotient, lib/input_origin, and what
 // lib/fragments needs
 
 @group(0) @binding(0) var<storage, read> a: array<vec4<u32>>;
 @group(0) @binding(1) var<storage, read> b: array<vec4<u32>>;
 @group(0) @binding(2) var<storage, read> bias: array<T>;
-@group(0) @binding(3) var<storage, read_write> output: array<T>;
+@group(0) @binding(3) var<storage, read_write> output: array<TC>;
 // The output once more, for writing vectors.
-@group(0) @binding(4) var<storage, read_write> output4: array<vec4<T>>;
+@group(0) @binding(4) var<storage, read_write> output4: array<vec4<TC>>;
 
 struct Tile {
   row: u32,
   column: u32,
   first_filter: u32,
+  // The first tap, and the first result of its slice.
+  first_tap: u32,
+  output: u32,
   a: Operand,
   b: Operand,
   // How much of the taps the first step takes, and how many steps there are.
@@ -58,16 +63,20 @@ fn tile_of(flat: u32) -> Tile {
   let across = flat / params.tiles_m;
   let row = flat % params.tiles_m * TILE_M;
   let column = across % params.tiles_n * TILE_N;
-  let first_filter = across / params.tiles_n * params.filters;
-  let depth = taps();
+  let group_slice = across / params.tiles_n;
+  let first_filter = group_slice % params.groups * params.filters;
+  let slice = group_slice / params.groups;
+  let first_tap = slice * params.slice;
+  let depth = min(taps() - first_tap, params.slice);
   let steps = (depth + TILE_K - 1u) / TILE_K;
-  let ld = depth / 8u;
+  let ld = taps() / 8u;
   let base = params.filter_offset / 8u + first_filter * ld;
-  let operands = Operand(base + row * ld, base + params.filters * ld - 1u, ld);
+  let operands = Operand(base + row * ld + first_tap / 8u, base + params.filters * ld - 1u, ld);
   // Where a column begins is held.
   let last = (params.input_offset + params.rows * params.groups * params.channels) / 8u - 1u;
-  let source = Operand(0u, last, params.pixels / 8u);
-  return Tile(row, column, first_filter, operands, source, depth - (steps - 1u) * TILE_K, steps);
+  let source = Operand(first_tap * (params.pixels / 8u), last, params.pixels / 8u);
+  let output = params.output_offset + slice * params.rows * params.groups * params.filters;
+  return Tile(row, column, first_filter, first_tap, output, operands, source, depth - (steps - 1u) * TILE_K, steps);
 }
 
 // Groups of eight from one pixel of the source to the next.
@@ -93,7 +102,7 @@ fn hold(tile: Tile, index: u32) {
   if FETCHES_B > 3u { held[3u % FETCHES_B] = eights_corner(base, column + 3u * TURN_B); }
   if FETCHES_B > 4u { held[4u % FETCHES_B] = eights_corner(base, column + 4u * TURN_B); }
   if FETCHES_B > 5u { held[5u % FETCHES_B] = eights_corner(base, column + 5u * TURN_B); }
-  held_tap = tap_at(place.y);
+  held_tap = tap_at(tile.first_tap / 8u + place.y);
   held_step = tap_at(tile.head / 8u);
   held_whole_step = tap_at(TILE_K / 8u);
 }
@@ -166,7 +175,7 @@ fn write_out(tile: Tile, index: u32, inner: vec2<u32>) {
   let corner = vec2<u32>(tile.row, tile.column) + part_of(subgroup) + inner;
   let sums = start_c(subgroup);
   let adjacent = select(params.filters, params.pixels, PLANES == 1u);
-  if (params.output_offset | adjacent) % 4u == 0u {
+  if (tile.output | adjacent) % 4u == 0u {
     let four = vec2<u32>(lane / (FRAGMENT / 4u), lane % (FRAGMENT / 4u) * 4u);
     let cell = select(four.yx, four, PLANES == 1u);
     let half = select(vec2<u32>(0u, HALF), vec2<u32>(HALF, 0u), PLANES == 1u);
@@ -185,7 +194,7 @@ fn write_out(tile: Tile, index: u32, inner: vec2<u32>) {
       let place = corner + cell;
       if place.x < params.filters && place.y < params.rows {
         let sum = sh_c[sums + cell.x * STRIDE_C + cell.y];
-        output[place_in_output(tile, place)] = finish(sum, tile.first_filter + place.x);
+        output[place_in_output(tile, place)] = TC(finish(sum, tile.first_filter + place.x));
       }
     }
   }
@@ -196,14 +205,14 @@ fn place_in_output(tile: Tile, place: vec2<u32>) -> u32 {
   let all = params.groups * params.filters;
   let f = tile.first_filter + place.x;
   if PLANES == 0u {
-    return params.output_offset + place.y * all + f;
+    return tile.output + place.y * all + f;
   }
   let pixel = small_quotient_rest(place.y, params.pixels, params.per_image);
-  return params.output_offset + (pixel.x * all + f) * params.pixels + pixel.y;
+  return tile.output + (pixel.x * all + f) * params.pixels + pixel.y;
 }
 
 // What becomes of four sums from `first` on: those of a filter at four pixels, or of four filters at a pixel.
-fn four_results(first: u32, f: u32) -> vec4<T> {
+fn four_results(first: u32, f: u32) -> vec4<TC> {
   const ALONG = select(STRIDE_C, 1u, PLANES == 1u);
   const NEXT = 1u - PLANES;
   var v = vec4<f32>(sh_c[first], sh_c[first + ALONG], sh_c[first + 2u * ALONG], sh_c[first + 3u * ALONG]);
@@ -211,11 +220,11 @@ fn four_results(first: u32, f: u32) -> vec4<T> {
     let i = params.bias_offset + min(f, params.groups * params.filters - 1u - 3u * NEXT);
     v += vec4<f32>(f32(bias[i]), f32(bias[i + NEXT]), f32(bias[i + 2u * NEXT]), f32(bias[i + 3u * NEXT]));
   }
-  return vec4<T>(
-    T(activate(ACTIVATION, v.x)),
-    T(activate(ACTIVATION, v.y)),
-    T(activate(ACTIVATION, v.z)),
-    T(activate(ACTIVATION, v.w)),
+  return vec4<TC>(
+    TC(activate(ACTIVATION, v.x)),
+    TC(activate(ACTIVATION, v.y)),
+    TC(activate(ACTIVATION, v.z)),
+    TC(activate(ACTIVATION, v.w)),
   );
 }
 

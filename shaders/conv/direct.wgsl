@@ -95,7 +95,7 @@ fn write_out(place: Place, row: u32, sum: f32) {
   let y = place.y + row;
   if y * params.out_width < params.pixels {
     let pixel = y * params.out_width + place.x;
-    output[result_at(place.image, pixel, place.filter_index)] = finish(sum, place.filter_index);
+    output[result_at(place.image, pixel, place.filter_index)] = T(finish(sum, place.filter_index));
   }
 }
 

@@ -4,7 +4,7 @@
 // the result at x meets the source at (x · step + t · tap + offset) / divide, if that is whole. A convolution
 // has its stride as step and its dilation as tap; its transposition divides by the stride and goes backwards.
 //
-// needs: T, ACTIVATION, bias, lib/activate
+// needs: ACTIVATION, bias, lib/activate
 
 struct Params {
   // Result pixels of all images, of one, and in a row.
@@ -29,9 +29,10 @@ struct Params {
   divide_x: u32,
   // Of the source and of the result, 0: channels are planes. 1: the channels of a pixel are adjacent.
   interleaved: u32,
-  interleaved_out: u32,
   // Whether there is a bias.
   biased: u32,
+  // Taps in a slice of a sum: all of them, or a multiple of TILE_K.
+  slice: u32,
   input_offset: u32,
   filter_offset: u32,
   bias_offset: u32,
@@ -72,7 +73,7 @@ fn image_step() -> u32 {
 // The element of the result for a filter, counted over all groups, at a pixel of an image.
 fn result_at(image: u32, pixel: u32, filter_index: u32) -> u32 {
   let all = params.groups * params.filters;
-  if params.interleaved_out == 1u {
+  if params.interleaved == 1u {
     return params.output_offset + (image * params.pixels + pixel) * all + filter_index;
   }
   return params.output_offset + (image * all + filter_index) * params.pixels + pixel;
@@ -95,11 +96,11 @@ fn source_column(x: u32, s: u32) -> u32 {
   return source_position(x, s, params.step_x, params.tap_x, params.offset_x, params.divide_x);
 }
 
-// A result of the filter of this index.
-fn finish(sum: f32, filter_index: u32) -> T {
+// A result of the filter of this index, not yet rounded to its type.
+fn finish(sum: f32, filter_index: u32) -> f32 {
   var v = sum;
   if params.biased == 1u {
     v += f32(bias[params.bias_offset + filter_index]);
   }
-  return T(activate(ACTIVATION, v));
+  return activate(ACTIVATION, v);
 }

@@ -93,17 +93,6 @@ fn results_of_four(v: vec4<f32>) -> vec2<u32> {
   );
 }
 
-// Of four neighbours that have a word of each of four vectors, each gets one vector.
-fn exchanged(lane: u32, words: vec4<u32>) -> vec4<u32> {
-  let odd = lane % 2u == 1u;
-  let near = subgroupShuffleXor(select(words.yw, words.xz, odd), 1u);
-  let first = select(vec2<u32>(words.x, near.x), vec2<u32>(near.x, words.y), odd);
-  let second = select(vec2<u32>(words.z, near.y), vec2<u32>(near.y, words.w), odd);
-  let far = lane % 4u >= 2u;
-  let other = subgroupShuffleXor(select(second, first, far), 2u);
-  return select(vec4<u32>(first, other), vec4<u32>(other, second), far);
-}
-
 // Where an invocation's results of a row of fragments begin.
 struct Row {
   at: u32,

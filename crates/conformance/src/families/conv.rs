@@ -147,8 +147,8 @@ fn grid(operation: Operation, seed: String) -> impl Iterator<Item = Conv> {
 }
 
 /// No images, a filter larger than the image, one pixel, sequences, a filter longer than 32, pointwise
-/// filters in groups, depthwise filters of several per channel, sizes beyond a tile, and filters that tensor
-/// cores take row by row.
+/// filters in groups, depthwise filters of several per channel, sizes beyond a tile, filters that tensor cores
+/// take row by row, and what has kernels of its own.
 fn edges() -> Vec<ConvShape> {
     let padded = |size, padding| Window::new(size).with_padding(padding);
     vec![
@@ -182,6 +182,20 @@ fn edges() -> Vec<ConvShape> {
             Window::new([3, 3]).with_asymmetric_padding([0, 2], [1, 3]).with_dilation([2, 3]),
         ),
         ConvShape::new([1, 3, 20, 18], 40, padded([7, 7], [3, 3]).with_stride([2, 2])),
+        // Depthwise in fours of channels: blocks of results that are whole, and that aren't; enough of them
+        // for large blocks.
+        ConvShape::new([2, 8, 9, 11], 8, padded([3, 3], [1, 1])).with_groups(8),
+        ConvShape::new([1, 12, 9, 6], 12, padded([3, 3], [1, 0]).with_stride([2, 2])).with_groups(12),
+        ConvShape::new([2, 4, 6, 9], 4, padded([5, 5], [2, 2])).with_groups(4),
+        ConvShape::new([1, 8, 11, 8], 8, padded([5, 5], [2, 1]).with_stride([2, 2])).with_groups(8),
+        ConvShape::new([1, 48, 33, 22], 48, padded([3, 3], [1, 1])).with_groups(48),
+        // Strides of which several pixels of few channels are folded into eight channels.
+        ConvShape::new([2, 4, 9, 11], 16, padded([3, 3], [1, 1]).with_stride([2, 2])),
+        ConvShape::new([1, 1, 12, 37], 9, padded([5, 6], [2, 3]).with_stride([3, 4])),
+        // Rows of whole vectors, beyond a run of pixels, and filters beyond a tile.
+        ConvShape::new([2, 16, 6, 24], 40, padded([3, 3], [1, 1])),
+        ConvShape::new([1, 16, 5, 72], 24, padded([3, 3], [1, 1])),
+        ConvShape::new([1, 16, 4, 8], 176, padded([3, 3], [1, 1])),
     ]
 }
 

@@ -8,7 +8,7 @@ use backend_api::{Activation, BackendResult, DType};
 
 use super::params::{Params, inverse, is_regular};
 use super::self_test::check_numbers;
-use super::{Job, nchw_to_nhwc, repack_filter};
+use super::{Job, fold, nchw_to_nhwc, repack_filter, split};
 use crate::kernels::{KernelSource, Variant, kernel, native};
 use crate::ops::matmul::{CooperativeTile, activation_code, unrolled_multiply};
 use crate::ops::op_context::{OpContext, dim, linear_grid};
@@ -21,7 +21,7 @@ static COOPERATIVE: KernelSource = KernelSource {
     ..kernel!(
         native "conv/cooperative",
         libs: [GRID, QUOTIENT, SPECIAL, UNARY, ACTIVATE, CONV, INPUT_ORIGIN, FRAGMENTS],
-        types: ["T"],
+        types: ["T", "TC"],
         constants: [
             "TILE_M",
             "TILE_N",
@@ -69,70 +69,71 @@ impl SourceTile {
         Self { tile: CooperativeTile::divided(sizes, parts, alone, paired), planes: false }
     }
 
-    fn variant(self, result: ImageLayout, activation: Activation) -> Variant {
+    /// The kernel for results of a layout and a type: f32 for slices of sums.
+    fn variant(self, (layout, dtype): (ImageLayout, DType), activation: Activation) -> Variant {
         let [m, n, k, rows, columns] = self.tile.constants();
-        let [adjacent, planes] = [!self.planes, result != ImageLayout::Nhwc].map(u32::from);
+        let [adjacent, planes] = [!self.planes, layout != ImageLayout::Nhwc].map(u32::from);
         let constants = [m, n, k, rows, columns, 0, adjacent, activation_code(activation), planes];
-        Variant::new(&COOPERATIVE, [DType::F16], constants).with_rolled_loops()
+        Variant::new(&COOPERATIVE, [DType::F16, dtype], constants).with_rolled_loops()
     }
 
     /// Whether it can make a convolution, and is right on the device.
-    pub(super) fn is_possible(self, ctx: &OpContext, job: &Job) -> bool {
-        is_possible(ctx, job) && (!self.planes || reads_planes(job)) && self.is_verified(ctx)
+    pub(super) fn is_possible(self, ctx: &OpContext, job: &Job, slices: usize) -> bool {
+        is_possible(ctx, job) && (!self.planes || reads_planes(job)) && self.is_verified(ctx, slices)
     }
 
-    /// Whether it fits the device and is right there.
-    pub(super) fn is_verified(self, ctx: &OpContext) -> bool {
+    /// Whether it fits the device and is right there, with sums in so many slices.
+    pub(super) fn is_verified(self, ctx: &OpContext, slices: usize) -> bool {
         let layout = if self.planes { ImageLayout::Nchw } else { ImageLayout::Nhwc };
-        self.tile.fits(&ctx.gpu().limits)
-            && ctx
-                .state
-                .self_tests
-                .pass(&self.variant(layout, Activation::Identity), || self.check(ctx, layout))
+        let is_right = |dtype| {
+            let variant = self.variant((layout, dtype), Activation::Identity);
+            ctx.state.self_tests.pass(&variant, || self.check(ctx, layout, dtype))
+        };
+        self.tile.fits(&ctx.gpu().limits) && is_right(DType::F16) && (slices == 1 || is_right(DType::F32))
     }
 
-    pub(super) fn launch(self, ctx: &OpContext, op: &'static str, job: &Job) -> BackendResult<()> {
-        let channels = job.gather.channels.next_multiple_of(EIGHT);
-        let whole = self.planes || job.gather.layout == ImageLayout::Nhwc && channels == job.gather.channels;
-        let unaligned = |window: &Window| !window.offset.is_multiple_of(EIGHT as u32);
-        let (mut input, mut filter) = (job.input.clone(), job.filter.clone());
-        let mut repacked = None;
-        if !whole || unaligned(&input) {
-            (input, repacked) = nchw_to_nhwc::copy(ctx, op, job, channels)?;
-        }
-        if let Some(repacked) = repacked {
-            filter = repacked;
-        } else if !whole || job.transposed || unaligned(&filter) {
-            filter = repack_filter::copy(ctx, op, job, channels, true)?;
-        }
-        let mut gather = job.gather;
-        gather.channels = channels;
-        if !self.planes {
-            gather.layout = ImageLayout::Nhwc;
-        }
-        let padded = Job { gather, input, filter, ..job.clone() };
-        let params = self.params(op, &padded)?;
-        let Job { input, filter, bias, output, .. } = &padded;
-        let variant = self.variant(job.gather.layout, job.activation);
+    /// Makes a convolution, its sums in at most so many slices.
+    pub(super) fn launch(
+        self,
+        ctx: &OpContext,
+        op: &'static str,
+        job: &Job,
+        slices: usize,
+    ) -> BackendResult<()> {
+        let padded = match fold::fold(ctx, op, job)? {
+            Some(folded) => folded,
+            None if self.planes => Job { filter: aligned_filter(ctx, op, job)?, ..job.clone() },
+            None => padded(ctx, op, job, EIGHT)?,
+        };
+        // The results keep their layout.
+        let layout = job.gather.layout;
+        let mut finished = padded.clone();
+        finished.gather.layout = layout;
+        let target = split::Target::new(ctx, op, &finished, slices, self.tile.k)?;
+        let params = self.params(op, &padded, &target)?;
+        let Job { input, filter, bias, .. } = &padded;
+        let variant = self.variant((layout, target.dtype()), target.activation());
         let grid = linear_grid(op, params.tiles as usize)?;
-        ctx.launch(op, &variant, &[filter, input, bias, output], output, &params, grid)
+        let output = target.window();
+        ctx.launch(op, &variant, &[filter, input, bias, output], output, &params, grid)?;
+        target.finish(ctx, op)
     }
 
-    fn params(self, op: &'static str, job: &Job) -> BackendResult<Params> {
+    fn params(self, op: &'static str, job: &Job, target: &split::Target<'_>) -> BackendResult<Params> {
         let Self { tile, .. } = self;
-        let mut params = Params::new(op, job)?;
+        let mut params = target.params(op, Params::new(op, job)?)?;
         let (tiles_m, tiles_n) =
             (job.gather.filters.div_ceil(tile.m), (params.rows as usize).div_ceil(tile.n));
         params.per_outer = inverse(job.gather.channels / EIGHT);
         params.tiles_m = dim(op, "tiles", tiles_m)?;
         params.tiles_n = dim(op, "tiles", tiles_n)?;
-        let tiles = checked_product(op, "tiles", &[tiles_m, tiles_n, job.gather.groups])?;
+        let tiles = checked_product(op, "tiles", &[tiles_m, tiles_n, job.gather.groups, target.count()])?;
         params.tiles = dim(op, "tiles", tiles)?;
         Ok(params)
     }
 
     /// Convolves images of more than a tile and more than two steps, none of them whole.
-    fn check(self, ctx: &OpContext, layout: ImageLayout) -> BackendResult<()> {
+    fn check(self, ctx: &OpContext, layout: ImageLayout, dtype: DType) -> BackendResult<()> {
         let tile = self.tile;
         let channels = if self.planes { 2 * tile.k + EIGHT } else { 3 * EIGHT };
         let filters = tile.m + 24;
@@ -147,11 +148,11 @@ impl SourceTile {
         let places = window.size[0] * window.size[1];
         let weight_at =
             |filter: usize, place: usize, channel: usize| (filter * places + place) * channels + channel;
-        check_numbers(ctx, &shape, weight_at, |test, job| {
-            let params = self.params(OP, job)?;
+        check_numbers(ctx, (&shape, [layout; 2], dtype), weight_at, |test, job| {
+            let params = self.params(OP, job, &split::Target::Output(job))?;
             let windows = [&job.filter, &job.input, &job.bias, &job.output, &job.output];
             let grid = linear_grid(OP, params.tiles as usize)?;
-            test.launch(&self.variant(layout, Activation::Identity), &windows, &params, grid)
+            test.launch(&self.variant((layout, dtype), Activation::Identity), &windows, &params, grid)
         })
     }
 }
@@ -170,10 +171,45 @@ pub(super) fn variants() -> Vec<Variant> {
         let layouts =
             [ImageLayout::Nchw, ImageLayout::Nhwc].into_iter().take(if tile.planes { 1 } else { 2 });
         for layout in layouts {
-            variants.extend(Activation::ALL.iter().map(|&activation| tile.variant(layout, activation)));
+            let of = |&activation| tile.variant((layout, DType::F16), activation);
+            variants.extend(Activation::ALL.iter().map(of));
+            variants.push(tile.variant((layout, DType::F32), Activation::Identity));
         }
     }
     variants
+}
+
+/// The convolution with a multiple of `multiple` adjacent channels, and filters likewise: of copies where that
+/// isn't how they lie, or not at whole vectors.
+pub(super) fn padded(ctx: &OpContext, op: &'static str, job: &Job, multiple: usize) -> BackendResult<Job> {
+    let channels = job.gather.channels.next_multiple_of(multiple);
+    let whole = job.gather.layout == ImageLayout::Nhwc && channels == job.gather.channels;
+    let (input, repacked) = if !whole || unaligned(&job.input) {
+        nchw_to_nhwc::copy(ctx, op, job, channels)?
+    } else {
+        (job.input.clone(), None)
+    };
+    let filter = match repacked {
+        Some(filter) => filter,
+        None if whole => aligned_filter(ctx, op, job)?,
+        None => repack_filter::copy(ctx, op, job, channels, true)?,
+    };
+    let mut gather = job.gather;
+    gather.channels = channels;
+    gather.layout = ImageLayout::Nhwc;
+    Ok(Job { gather, input, filter, ..job.clone() })
+}
+
+/// Filters whose channels are adjacent, at whole vectors, with the output's outermost: a copy of others.
+fn aligned_filter(ctx: &OpContext, op: &'static str, job: &Job) -> BackendResult<Window> {
+    if job.transposed || unaligned(&job.filter) {
+        return repack_filter::copy(ctx, op, job, job.gather.channels, true);
+    }
+    Ok(job.filter.clone())
+}
+
+fn unaligned(window: &Window) -> bool {
+    !window.offset.is_multiple_of(EIGHT as u32)
 }
 
 /// Whether tensor cores can make a convolution.
@@ -190,8 +226,9 @@ fn reads_planes(job: &Job) -> bool {
     planes && sizes.iter().all(|size| size.is_multiple_of(EIGHT))
 }
 
-/// The tile for a convolution, if tensor cores can make it and it is worth it.
-pub(super) fn fastest(ctx: &OpContext, job: &Job) -> Option<SourceTile> {
+/// The tile for a convolution and the slices of each sum, and their nanoseconds, if tensor cores can make it
+/// and it is worth it.
+pub(super) fn fastest(ctx: &OpContext, job: &Job) -> Option<((SourceTile, usize), usize)> {
     // No browser offers tensor cores.
     if cfg!(target_family = "wasm") {
         return None;
@@ -207,10 +244,15 @@ pub(super) fn fastest(ctx: &OpContext, job: &Job) -> Option<SourceTile> {
     if job.is_pointwise() && groups == 1 {
         let planes = SourceTile::PLANES;
         let fills = 2 * filters > planes.tile.m && 4 * planes.tile.count(filters, rows) >= 3 * compute_units;
-        return Some(planes).filter(|tile| fills && tile.is_possible(ctx, job));
+        let possible = fills && planes.is_possible(ctx, job, 1);
+        return possible.then_some(((planes, 1), 0));
     }
-    let taps = channels.next_multiple_of(EIGHT) * job.gather.filter[0] * job.gather.filter[1];
-    let time = |of: &SourceTile| of.tile.time([filters, rows, taps, groups], compute_units);
+    let padded = fold::gather(job).unwrap_or_else(|| {
+        let mut padded = job.gather;
+        padded.channels = channels.next_multiple_of(EIGHT);
+        padded
+    });
+    let time = |of: SourceTile, taps, groups| of.tile.time([filters, rows, taps, groups], compute_units);
     let tiles = SourceTile::ALL.into_iter().filter(|tile| !tile.planes);
-    tiles.min_by_key(time).filter(|tile| tile.is_verified(ctx))
+    split::cheapest(ctx, &padded, tiles, time).filter(|&((tile, slices), _)| tile.is_verified(ctx, slices))
 }

@@ -2,12 +2,15 @@
 //!
 //! A convolution and the transposition of one are the same to the kernels: results that gather what they are
 //! made of ([`ConvGather`]). Pointwise ones are matrix products as they lie, those of f16 go to
-//! `conv/cooperative` where there are tensor cores, those with few channels or filters in a group to
-//! `conv/direct`, others to `conv/implicit_gemm`.
+//! `conv/cooperative` where there are tensor cores, depthwise ones of adjacent channels to `conv/depthwise`,
+//! others with few channels or filters in a group to `conv/direct`, and the rest to `conv/implicit_gemm`.
 
 mod cooperative;
+mod depthwise;
 mod direct;
 mod filter;
+mod fold;
+mod halo;
 mod nchw_to_nhwc;
 mod params;
 mod part;
@@ -15,6 +18,7 @@ mod plan;
 mod repack_filter;
 mod self_test;
 mod slices;
+mod split;
 mod subpixel;
 mod tiled;
 
@@ -40,9 +44,13 @@ use plan::Kernel;
 pub(super) fn variants() -> Vec<Variant> {
     [
         cooperative::variants(),
+        depthwise::variants(),
         direct::variants(),
         repack_filter::variants(),
         filter::variants(),
+        fold::variants(),
+        halo::variants(),
+        split::variants(),
         nchw_to_nhwc::variants(),
         subpixel::variants(),
         tiled::variants(),
@@ -160,9 +168,11 @@ fn launch(ctx: &OpContext, op: &'static str, job: &Job) -> BackendResult<()> {
     }
     match kernel {
         Kernel::Product => pointwise(ctx, op, job),
-        Kernel::Cooperative(tile) => tile.launch(ctx, op, job),
+        Kernel::Cooperative(tile, slices) => tile.launch(ctx, op, job, slices),
+        Kernel::Halo => halo::launch(ctx, op, job),
+        Kernel::Depthwise => depthwise::launch(ctx, op, job),
         Kernel::Direct => direct::launch(ctx, op, job),
-        Kernel::Tiled(tile) => tiled::launch(ctx, op, job, tile),
+        Kernel::Tiled(tile, slices) => tiled::launch(ctx, op, job, (tile, slices)),
     }
 }
 
@@ -210,7 +220,10 @@ mod tests {
             return;
         }
         for tile in cooperative::SourceTile::ALL {
-            assert!(tile.is_verified(ctx), "{tile}");
+            assert!(tile.is_verified(ctx, 2), "{tile}");
+        }
+        for layout in [ImageLayout::Nchw, ImageLayout::Nhwc] {
+            assert!(!ctx.gpu().takes_spirv || halo::is_verified(ctx, layout), "{layout:?}");
         }
     }
 }

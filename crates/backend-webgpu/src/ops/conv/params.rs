@@ -29,8 +29,8 @@ params! {
         divide_y: u32,
         divide_x: u32,
         interleaved: u32,
-        interleaved_out: u32,
         biased: u32,
+        slice: u32,
         input_offset: u32,
         filter_offset: u32,
         bias_offset: u32,
@@ -49,7 +49,7 @@ params! {
 const MAX_FILTER: usize = 31;
 
 impl Params {
-    /// All but the tiles.
+    /// All but the tiles, of sums in one slice.
     pub(super) fn new(op: &'static str, job: &Job) -> BackendResult<Self> {
         let gather = &job.gather;
         let y = Axis::new(op, gather, 0)?.starting_at(op, job.first_row)?;
@@ -59,7 +59,6 @@ impl Params {
             ImageLayout::Nhwc => gather.channels,
             _ => filter_height * filter_width,
         };
-        dim(op, "filter", gather.taps())?;
         let rows = checked_product(op, "pixels", &[gather.batch, gather.pixels()])?;
         Ok(Self {
             rows: dim(op, "pixels", rows)?,
@@ -81,8 +80,8 @@ impl Params {
             divide_y: y.divide,
             divide_x: x.divide,
             interleaved: u32::from(gather.layout == ImageLayout::Nhwc),
-            interleaved_out: u32::from(gather.layout == ImageLayout::Nhwc),
             biased: u32::from(job.biased),
+            slice: dim(op, "filter", gather.taps())?,
             input_offset: job.input.offset,
             filter_offset: job.filter.offset,
             bias_offset: job.bias.offset,

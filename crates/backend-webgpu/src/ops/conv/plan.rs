@@ -5,7 +5,8 @@ use std::fmt;
 use backend_api::BackendResult;
 
 use super::cooperative::{self, SourceTile};
-use super::{Job, direct, tiled};
+use super::split::has_room;
+use super::{Job, depthwise, direct, halo, tiled};
 use crate::ops::op_context::OpContext;
 use crate::ops::shared::kernel_names;
 use crate::ops::shared::tile::Tile;
@@ -15,10 +16,16 @@ use crate::ops::shared::tile::Tile;
 pub(super) enum Kernel {
     /// A matrix product of what is in memory.
     Product,
+    Depthwise,
     Direct,
-    Tiled(Tile),
-    Cooperative(SourceTile),
+    /// With sums in so many slices.
+    Tiled(Tile, usize),
+    Cooperative(SourceTile, usize),
+    Halo,
 }
+
+/// Slices of sums that a test or a measurement can ask for.
+const SLICES: [usize; 2] = [1, 3];
 
 /// A kernel that a test or a measurement asks for.
 #[derive(Clone, Copy, Debug)]
@@ -30,7 +37,7 @@ impl KernelOverride {
         kernel_names::all(Kernel::all())
     }
 
-    /// Reads `direct`, `tiled/128x64x16` and the like.
+    /// Reads `direct`, `tiled/64x64x32`, `tiled/64x64x32+split3` and the like.
     ///
     /// # Errors
     /// [`Unsupported`](backend_api::BackendError::Unsupported).
@@ -43,9 +50,10 @@ impl KernelOverride {
 impl Kernel {
     /// Every kernel that can be asked for.
     fn all() -> impl Iterator<Item = Self> {
-        let tiled = tiled::TILES.into_iter().map(Self::Tiled);
-        let cooperative = SourceTile::ALL.into_iter().map(Self::Cooperative);
-        std::iter::once(Self::Direct).chain(tiled).chain(cooperative)
+        let tiled = tiled::TILES.into_iter().flat_map(|tile| SLICES.map(|slices| Self::Tiled(tile, slices)));
+        let cooperative =
+            SourceTile::ALL.into_iter().flat_map(|tile| SLICES.map(|slices| Self::Cooperative(tile, slices)));
+        [Self::Depthwise, Self::Direct, Self::Halo].into_iter().chain(tiled).chain(cooperative)
     }
 
     /// The kernel that is asked for if it can make the convolution, or the one that is likely to be the
@@ -60,24 +68,36 @@ impl Kernel {
 
     fn by_estimate(ctx: &OpContext, job: &Job) -> Self {
         let gather = &job.gather;
-        if let Some(tile) = cooperative::fastest(ctx, job) {
-            return Self::Cooperative(tile);
+        if let Some(((tile, slices), time)) = cooperative::fastest(ctx, job) {
+            let sooner = halo::time(ctx, job).is_some_and(|halo| halo < time);
+            return if sooner && halo::is_verified(ctx, gather.layout) {
+                Self::Halo
+            } else {
+                Self::Cooperative(tile, slices)
+            };
         }
         if job.is_pointwise() && gather.groups == 1 {
             return Self::Product;
         }
+        if depthwise::is_possible(job) {
+            return Self::Depthwise;
+        }
         if direct::is_better(gather) {
             return Self::Direct;
         }
-        let rows = gather.batch.saturating_mul(gather.pixels());
-        Self::Tiled(tiled::choose(ctx, [rows, gather.filters, gather.groups]))
+        let (tile, slices) = tiled::choose(ctx, gather);
+        Self::Tiled(tile, slices)
     }
 
     fn is_possible(self, ctx: &OpContext, job: &Job) -> bool {
         match self {
             Self::Product | Self::Direct => true,
-            Self::Tiled(tile) => tile.fits(&ctx.gpu().limits),
-            Self::Cooperative(tile) => tile.is_possible(ctx, job),
+            Self::Halo => halo::is_possible(ctx, job),
+            Self::Depthwise => depthwise::is_possible(job),
+            Self::Tiled(tile, slices) => tile.fits(&ctx.gpu().limits) && has_room(ctx, &job.gather, slices),
+            Self::Cooperative(tile, slices) => {
+                tile.is_possible(ctx, job, slices) && has_room(ctx, &job.gather, slices)
+            }
         }
     }
 }
@@ -87,9 +107,13 @@ impl fmt::Display for Kernel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Product => f.write_str("product"),
+            Self::Halo => f.write_str("cooperative/halo"),
+            Self::Depthwise => f.write_str("depthwise"),
             Self::Direct => f.write_str("direct"),
-            Self::Tiled(tile) => write!(f, "tiled/{tile}"),
-            Self::Cooperative(tile) => write!(f, "cooperative/{tile}"),
+            Self::Tiled(tile, 1) => write!(f, "tiled/{tile}"),
+            Self::Tiled(tile, slices) => write!(f, "tiled/{tile}+split{slices}"),
+            Self::Cooperative(tile, 1) => write!(f, "cooperative/{tile}"),
+            Self::Cooperative(tile, slices) => write!(f, "cooperative/{tile}+split{slices}"),
         }
     }
 }

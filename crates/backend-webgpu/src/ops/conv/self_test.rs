@@ -9,15 +9,16 @@ use crate::ops::op_context::OpContext;
 use crate::ops::shared::self_test::{OP, SelfTest, compare, numbers, whole_numbers};
 
 /// Convolves images of integers by what `launch` records and compares the result with the host's.
-/// `weight_at` says where the kernel reads the weight of a filter, for one of its places and a channel.
+/// The layouts are those of the images and of the results, which are of `dtype`. `weight_at` says where the kernel reads the weight of a filter, for one of its places and a channel.
 pub(super) fn check_numbers(
     ctx: &OpContext,
-    shape: &ConvShape,
+    (shape, [source, layout], dtype): (&ConvShape, [ImageLayout; 2], DType),
     weight_at: impl Fn(usize, usize, usize) -> usize,
     launch: impl FnOnce(&mut SelfTest<'_>, &Job) -> BackendResult<()>,
 ) -> BackendResult<()> {
-    let gather = ConvGather::forward(OP, shape)?;
-    let ConvGather { batch, channels, filters, source: [height, width], result, layout, .. } = gather;
+    let mut gather = ConvGather::forward(OP, shape)?;
+    gather.layout = source;
+    let ConvGather { batch, channels, filters, source: [height, width], result, .. } = gather;
     let places = gather.filter[0] * gather.filter[1];
     let taps = channels * places;
     let images = numbers(1, batch * channels * height * width, taps);
@@ -27,7 +28,7 @@ pub(super) fn check_numbers(
 
     let mut test = SelfTest::new(ctx);
     let total = batch * filters * gather.pixels();
-    let mut bytes = vec![0xff; total * DType::F16.size()];
+    let mut bytes = vec![0xff; total * dtype.size()];
     let output = test.upload(&bytes)?;
     let job = Job {
         first_row: 0,
@@ -39,22 +40,25 @@ pub(super) fn check_numbers(
         input: test.halves(&images)?,
         filter: test.halves(&weights)?,
         bias: ctx.null(),
-        output: ctx.output(OP, &output, DType::F16)?,
+        output: ctx.output(OP, &output, dtype)?,
     };
     launch(&mut test, &job)?;
     test.read(&output, &mut bytes)?;
-    let found: Vec<Option<i32>> = whole_numbers(&bytes, DType::F16).collect();
+    let found: Vec<Option<i32>> = whole_numbers(&bytes, dtype).collect();
 
     // The element of a channel at a place of an image.
-    let element = |[all, height, width]: [usize; 3], [image, channel, y, x]: [usize; 4]| match layout {
-        ImageLayout::Nhwc => ((image * height + y) * width + x) * all + channel,
-        _ => ((image * all + channel) * height + y) * width + x,
-    };
+    let element =
+        |layout: ImageLayout, [all, height, width]: [usize; 3], [image, channel, y, x]: [usize; 4]| {
+            match layout {
+                ImageLayout::Nhwc => ((image * height + y) * width + x) * all + channel,
+                _ => ((image * all + channel) * height + y) * width + x,
+            }
+        };
     let sum = |image: usize, filter: usize, y: usize, x: usize| -> i32 {
         let product = |(place, channel): (usize, usize)| {
             let row = gather.axes[0].source(y, place / gather.filter[1], height)?;
             let column = gather.axes[1].source(x, place % gather.filter[1], width)?;
-            let image = images[element([channels, height, width], [image, channel, row, column])];
+            let image = images[element(source, [channels, height, width], [image, channel, row, column])];
             Some(image * weights[weight_at(filter, place, channel)])
         };
         let taps = (0..places).flat_map(|place| (0..channels).map(move |channel| (place, channel)));
@@ -64,7 +68,7 @@ pub(super) fn check_numbers(
     for at in 0..total {
         let (x, y) = (at % result[1], at / result[1] % result[0]);
         let (filter, image) = (at / gather.pixels() % filters, at / gather.pixels() / filters);
-        let to = element([filters, result[0], result[1]], [image, filter, y, x]);
+        let to = element(layout, [filters, result[0], result[1]], [image, filter, y, x]);
         wanted[to] = Some(sum(image, filter, y, x));
     }
     compare(&found, &wanted)

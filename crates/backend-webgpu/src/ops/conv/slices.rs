@@ -7,9 +7,8 @@ use backend_api::desc::ImageLayout;
 use backend_api::support::{ConvGather, checked_product, collapse};
 use backend_api::{Activation, BackendError, BackendResult, DType};
 
-use super::{Job, launch};
+use super::{Job, launch, split};
 use crate::ops::copy::copy_windows;
-use crate::ops::matmul;
 use crate::ops::op_context::OpContext;
 use crate::ops::shared::iterations;
 use crate::recorder::Window;
@@ -42,11 +41,6 @@ pub(super) fn run(ctx: &OpContext, op: &'static str, job: &Job, channels: usize)
     let count = job.gather.channels.div_ceil(channels);
     let results = checked_product(op, "scratch", &[batch, groups, filters, job.gather.pixels()])?;
     let parts = scratch(ctx, op, checked_product(op, "scratch", &[count, results])?)?;
-    let bias = if job.biased {
-        copy_f32(ctx, op, job, &job.bias, [1, groups * filters, 1], 0..groups * filters)?
-    } else {
-        ctx.null()
-    };
     for slice in 0..count {
         let first = slice * channels;
         let range = first..job.gather.channels.min(first + channels);
@@ -56,17 +50,17 @@ pub(super) fn run(ctx: &OpContext, op: &'static str, job: &Job, channels: usize)
             gather,
             first_row: job.first_row,
             dtype: DType::F32,
-            biased: job.biased && slice == 0,
+            biased: false,
             activation: Activation::Identity,
             input: copy_f32(ctx, op, job, &job.input, source(&job.gather), range.clone())?,
             filter: copy_f32(ctx, op, job, &job.filter, weights(job), range)?,
-            bias: bias.clone(),
+            bias: ctx.null(),
             output: parts.advanced(slice * results),
             transposed: job.transposed,
         };
         launch(ctx, op, &part)?;
     }
-    matmul::add_pieces(ctx, op, &parts, count, [1, results], job.activation, (&job.output, job.dtype))
+    split::combine(ctx, op, job, &parts, count)
 }
 
 /// What lies around the channels of a group in the source: extents before, of, and after them.

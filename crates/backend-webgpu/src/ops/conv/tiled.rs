@@ -5,7 +5,7 @@ use backend_api::support::{ConvGather, GatherAxis, checked_product};
 use backend_api::{Activation, BackendResult, DType};
 
 use super::params::{Params, inverse, is_regular};
-use super::{Job, repack_filter};
+use super::{Job, repack_filter, split};
 use crate::kernels::libs::{
     INPUT_ORIGIN, RESULTS_ADJACENT, RESULTS_APART, RESULTS_PLANES, SOURCE_ANY, SOURCE_LINES, SOURCE_VECTORS,
     SOURCE_WINDOW,
@@ -20,7 +20,7 @@ static IMPLICIT_GEMM: KernelSource = KernelSource {
     ..kernel!(
         "conv/implicit_gemm",
         libs: [GRID, QUOTIENT, SPECIAL, UNARY, ACTIVATE, CONV, TILE_PRODUCT],
-        types: ["T"],
+        types: ["T", "TC"],
         constants: CONSTANTS,
         reads: 5,
         writes: 1,
@@ -126,11 +126,11 @@ fn has_lines(gather: &ConvGather) -> bool {
     beside && gather.source[1] == columns && columns.is_multiple_of(4)
 }
 
-fn variant(tile: Tile, access: Access, dtype: DType, vectors: bool, activation: Activation) -> Variant {
+fn variant(tile: Tile, access: Access, types: [DType; 2], vectors: bool, activation: Activation) -> Variant {
     let [m, n, k, thread_m, thread_n] = tile.constants();
     let planes = u32::from(access.write == Write::Planes);
     let constants = [m, n, k, thread_m, thread_n, u32::from(vectors), activation_code(activation), planes];
-    Variant::new(&IMPLICIT_GEMM, [dtype], constants).with_libs(access.libs())
+    Variant::new(&IMPLICIT_GEMM, types, constants).with_libs(access.libs())
 }
 
 pub(super) fn variants() -> Vec<Variant> {
@@ -139,8 +139,12 @@ pub(super) fn variants() -> Vec<Variant> {
     let all = all.filter(|&(_, access)| access != Access::LINES);
     for (tile, access) in all.chain([(Tile::THREES, Access::LINES)]) {
         for (dtype, vectors) in [DType::F32, DType::F16].into_iter().flat_map(|d| [(d, false), (d, true)]) {
-            let of = |&activation| variant(tile, access, dtype, vectors, activation);
+            let of = |&activation| variant(tile, access, [dtype; 2], vectors, activation);
             variants.extend(Activation::ALL.iter().map(of));
+            if dtype == DType::F16 {
+                // Sums in slices.
+                variants.push(variant(tile, access, [dtype, DType::F32], vectors, Activation::Identity));
+            }
         }
     }
     variants
@@ -150,12 +154,22 @@ pub(super) fn variants() -> Vec<Variant> {
 /// long to compile.
 pub(super) const TILES: [Tile; 3] = [Tile::ALL[1], Tile::ALL[2], Tile::ALL[3]];
 
-/// The tile that is estimated to be the fastest for results of so many rows and columns, repeated.
-pub(super) fn choose(ctx: &OpContext, sizes: [usize; 3]) -> Tile {
-    Tile::choose_from(&TILES, &ctx.gpu().limits, ctx.gpu().profile.compute_units, sizes)
+/// The tile that is estimated to be the fastest, and the slices of each sum.
+pub(super) fn choose(ctx: &OpContext, gather: &ConvGather) -> (Tile, usize) {
+    let rows = gather.batch.saturating_mul(gather.pixels());
+    let (limits, compute_units) = (&ctx.gpu().limits, ctx.gpu().profile.compute_units);
+    let fitting = TILES.into_iter().filter(|tile| tile.fits(limits));
+    let time = |tile: Tile, taps, groups| tile.time([rows, gather.filters, taps, groups], compute_units);
+    split::cheapest(ctx, gather, fitting, time).map_or((TILES[1], 1), |(choice, _)| choice)
 }
 
-pub(super) fn launch(ctx: &OpContext, op: &'static str, job: &Job, tile: Tile) -> BackendResult<()> {
+/// Makes a convolution in tiles of this size, its sums in at most so many slices.
+pub(super) fn launch(
+    ctx: &OpContext,
+    op: &'static str,
+    job: &Job,
+    (tile, slices): (Tile, usize),
+) -> BackendResult<()> {
     let &ConvGather { groups, filters, .. } = &job.gather;
     let access = Access::of(job, tile);
     // Read through a window, the taps of a channel follow each other.
@@ -174,14 +188,18 @@ pub(super) fn launch(ctx: &OpContext, op: &'static str, job: &Job, tile: Tile) -
         }
         _ => tile,
     };
+    let target = split::Target::new(ctx, op, job, slices, tile.k)?;
+    let mut params = target.params(op, params)?;
     let rows = params.rows as usize;
     let (tiles_m, tiles_n) = (rows.div_ceil(tile.m), filters.div_ceil(tile.n));
-    let tiles = checked_product(op, "tiles", &[tiles_m, tiles_n, groups])?;
+    let tiles = checked_product(op, "tiles", &[tiles_m, tiles_n, groups, target.count()])?;
     params.tiles_m = dim(op, "tiles", tiles_m)?;
     params.tiles_n = dim(op, "tiles", tiles_n)?;
     params.tiles = dim(op, "tiles", tiles)?;
     let vectors = job.gather.taps().is_multiple_of(4) && job.filter.offset.is_multiple_of(4);
-    let variant = variant(tile, access, job.dtype, vectors, job.activation);
-    let Job { input, filter, bias, output, .. } = job;
-    ctx.launch(op, &variant, &[input, input, filter, filter, bias], output, &params, linear_grid(op, tiles)?)
+    let variant = variant(tile, access, [job.dtype, target.dtype()], vectors, target.activation());
+    let Job { input, filter, bias, .. } = job;
+    let reads = [input, input, filter, filter, bias];
+    ctx.launch(op, &variant, &reads, target.window(), &params, linear_grid(op, tiles)?)?;
+    target.finish(ctx, op)
 }

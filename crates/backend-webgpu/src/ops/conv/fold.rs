@@ -1,0 +1,123 @@
+//! Convolutions of few channels with a stride along rows, as ones over neighbouring pixels folded into channels
+//! (space to depth): eight channels take part in every product on tensor cores, and fewer of them are zeros.
+
+use backend_api::desc::ImageLayout;
+use backend_api::support::{ConvGather, checked_product};
+use backend_api::{BackendResult, DType};
+
+use super::Job;
+use crate::kernels::{KernelSource, Variant, kernel, params};
+use crate::ops::op_context::{OpContext, dim, linear_grid};
+
+// It is only there for tensor cores. Elsewhere, both outputs might lie in one buffer.
+static FOLD_PIXELS: KernelSource = KernelSource {
+    cooperative: true,
+    ..kernel!(
+        native "conv/fold_pixels",
+        libs: [GRID],
+        types: ["T"],
+        constants: [],
+        reads: 2,
+        writes: 2,
+        params: Params,
+    )
+};
+
+params! {
+    struct Params {
+        total: u32,
+        height: u32,
+        width: u32,
+        width_out: u32,
+        first_filters: u32,
+        total_filters: u32,
+        filter_height: u32,
+        filter_width: u32,
+        filter_width_out: u32,
+        shift: u32,
+        channels: u32,
+        channels_out: u32,
+        interleaved: u32,
+        input_offset: u32,
+        filter_offset: u32,
+    }
+}
+
+const WORKGROUP: usize = 256;
+
+/// Channels of what is made.
+const EIGHT: usize = 8;
+
+fn variant() -> Variant {
+    Variant::new(&FOLD_PIXELS, [DType::F16], [])
+}
+
+pub(super) fn variants() -> Vec<Variant> {
+    vec![variant()]
+}
+
+/// The pixels that become one, if folding leaves fewer products with zeros.
+fn pixels(job: &Job) -> Option<usize> {
+    let &ConvGather { groups, channels, filter: [_, width], axes: [_, x], .. } = &job.gather;
+    let moves = !job.transposed && !x.transposed && x.dilation == 1;
+    [8, 4, 2].into_iter().find(|&pixels| {
+        let fits = (1..=EIGHT / pixels).contains(&channels) && x.stride.is_multiple_of(pixels);
+        moves && groups == 1 && fits && (width + pixels - 1).div_ceil(pixels) < width
+    })
+}
+
+/// The convolution over folded pixels, with as many taps as it needs, and by how many pixels its filters begin
+/// earlier: tap t at `x · stride + t − before` is tap (t + shift) / pixels at `x · stride / pixels − before'`.
+fn folded(gather: &ConvGather, pixels: usize) -> (ConvGather, usize) {
+    let mut folded = *gather;
+    let before = gather.axes[1].before.div_ceil(pixels);
+    let shift = before * pixels - gather.axes[1].before;
+    folded.channels = EIGHT;
+    folded.layout = ImageLayout::Nhwc;
+    folded.source[1] = gather.source[1].div_ceil(pixels);
+    folded.filter[1] = (gather.filter[1] + shift).div_ceil(pixels);
+    folded.axes[1].stride = gather.axes[1].stride / pixels;
+    folded.axes[1].before = before;
+    (folded, shift)
+}
+
+/// What becomes of a convolution by [`fold`], if it is worth it.
+pub(super) fn gather(job: &Job) -> Option<ConvGather> {
+    pixels(job).map(|pixels| folded(&job.gather, pixels).0)
+}
+
+/// The convolution over copies with folded pixels, if it is worth it. Its results are those of `job`.
+pub(super) fn fold(ctx: &OpContext, op: &'static str, job: &Job) -> BackendResult<Option<Job>> {
+    let Some(pixels) = pixels(job) else { return Ok(None) };
+    let (gather, shift) = folded(&job.gather, pixels);
+    let &ConvGather { batch, channels, filters, source: [height, width], filter, layout, .. } = &job.gather;
+    let total = checked_product(op, "scratch", &[batch, height, gather.source[1]])?;
+    let total_filters = checked_product(op, "scratch", &[filters, filter[0], gather.filter[1]])?;
+    let scratch = |total: usize| {
+        let bytes = checked_product(op, "scratch", &[total, EIGHT, DType::F16.size()])?;
+        ctx.output(op, &ctx.scratch(op, bytes)?, DType::F16)
+    };
+    let (input, weights) = (scratch(total)?, scratch(total_filters)?);
+    let [first_filters, workgroups_of_filters] =
+        [total, total_filters].map(|total| total.div_ceil(WORKGROUP));
+    let params = Params {
+        total: dim(op, "pixels", total)?,
+        height: dim(op, "pixels", height)?,
+        width: dim(op, "pixels", width)?,
+        width_out: dim(op, "pixels", gather.source[1])?,
+        first_filters: dim(op, "pixels", first_filters)?,
+        total_filters: dim(op, "filter", total_filters)?,
+        filter_height: dim(op, "filter", filter[0])?,
+        filter_width: dim(op, "filter", filter[1])?,
+        filter_width_out: dim(op, "filter", gather.filter[1])?,
+        shift: dim(op, "padding", shift)?,
+        channels: dim(op, "channels", channels)?,
+        channels_out: dim(op, "channels", EIGHT / pixels)?,
+        interleaved: u32::from(layout == ImageLayout::Nhwc),
+        input_offset: job.input.offset,
+        filter_offset: job.filter.offset,
+    };
+    let grid = linear_grid(op, first_filters + workgroups_of_filters)?;
+    ctx.launch(op, &variant(), &[&job.input, &job.filter, &weights], &input, &params, grid)?;
+    Ok(Some(Job { gather, input, filter: weights, ..job.clone() }))
+}

@@ -1,0 +1,40 @@
+// Results of a convolution whose sums were made in slices: activation(Σ slices + bias). The slices are added
+// in order, so that the result is always the same.
+//
+// needs: T, ACTIVATION
+
+struct Params {
+  // Results, which are also the distance from one slice to the next.
+  total: u32,
+  slices: u32,
+  // Neighbouring results of one filter, and filters of all groups.
+  pixels: u32,
+  filters: u32,
+  biased: u32,
+  bias_offset: u32,
+  output_offset: u32,
+}
+
+@group(0) @binding(0) var<storage, read> partial: array<f32>;
+@group(0) @binding(1) var<storage, read> bias: array<T>;
+@group(0) @binding(2) var<storage, read_write> output: array<T>;
+
+@compute @workgroup_size(256)
+fn main(
+  @builtin(workgroup_id) group: vec3<u32>,
+  @builtin(num_workgroups) groups: vec3<u32>,
+  @builtin(local_invocation_index) lane: u32,
+) {
+  let i = flat_group(group, groups) * 256u + lane;
+  if i >= params.total {
+    return;
+  }
+  var sum = 0.0;
+  for (var slice = 0u; slice < params.slices; slice++) {
+    sum += partial[slice * params.total + i];
+  }
+  if params.biased == 1u {
+    sum += f32(bias[params.bias_offset + i / params.pixels % params.filters]);
+  }
+  output[params.output_offset + i] = T(activate(ACTIVATION, sum));
+}

@@ -1,0 +1,86 @@
+// Copies f16 images of few channels, and filters after them, to where FOLD neighbouring pixels of a row are
+// one of eight channels: a stride of FOLD becomes one of 1, and tensor cores multiply fewer zeros. An
+// invocation copies eight channels. To this kernel, a filter is an image that begins `shift` pixels before
+// its first.
+//
+// needs: T
+
+struct Params {
+  // Of the images, eights that there are, rows of all, and pixels of a row before and after.
+  total: u32,
+  height: u32,
+  width: u32,
+  width_out: u32,
+  // The same of the filters, which have workgroups of their own.
+  first_filters: u32,
+  total_filters: u32,
+  filter_height: u32,
+  filter_width: u32,
+  filter_width_out: u32,
+  shift: u32,
+  channels: u32,
+  // Channels of a pixel in what is written: 8 / FOLD.
+  channels_out: u32,
+  interleaved: u32,
+  input_offset: u32,
+  filter_offset: u32,
+}
+
+@group(0) @binding(0) var<storage, read> input: array<T>;
+@group(0) @binding(1) var<storage, read> filter_values: array<T>;
+@group(0) @binding(2) var<storage, read_write> folded_filters: array<vec4<u32>>;
+@group(0) @binding(3) var<storage, read_write> output: array<vec4<u32>>;
+
+// Where the channel `j` of the eight `i` is, or 0xffffffff if it is beyond its row or there is no such channel.
+fn source_of(i: u32, j: u32, height: u32, width: u32, width_out: u32, shift: u32) -> u32 {
+  let fold = 8u / params.channels_out;
+  let row = i / width_out;
+  let x = i % width_out * fold + j / params.channels_out - shift;
+  let channel = j % params.channels_out;
+  let planes = ((row / height * params.channels + channel) * height + row % height) * width + x;
+  let adjacent = (row * width + x) * params.channels + channel;
+  let inside = x < width && channel < params.channels;
+  return select(0xffffffffu, select(planes, adjacent, params.interleaved == 1u), inside);
+}
+
+fn packed(numbers: array<f32, 8>) -> vec4<u32> {
+  return vec4<u32>(
+    pack2x16float(vec2<f32>(numbers[0], numbers[1])),
+    pack2x16float(vec2<f32>(numbers[2], numbers[3])),
+    pack2x16float(vec2<f32>(numbers[4], numbers[5])),
+    pack2x16float(vec2<f32>(numbers[6], numbers[7])),
+  );
+}
+
+@compute @workgroup_size(256)
+fn main(
+  @builtin(workgroup_id) group: vec3<u32>,
+  @builtin(num_workgroups) groups: vec3<u32>,
+  @builtin(local_invocation_index) lane: u32,
+) {
+  let flat = flat_group(group, groups);
+  var numbers: array<f32, 8>;
+  if flat < params.first_filters {
+    let i = flat * 256u + lane;
+    if i < params.total {
+      for (var j = 0u; j < 8u; j++) {
+        let at = source_of(i, j, params.height, params.width, params.width_out, 0u);
+        if at != 0xffffffffu {
+          numbers[j] = f32(input[params.input_offset + at]);
+        }
+      }
+      output[i] = packed(numbers);
+    }
+  } else {
+    let i = (flat - params.first_filters) * 256u + lane;
+    if i < params.total_filters {
+      for (var j = 0u; j < 8u; j++) {
+        let at = source_of(i, j, params.filter_height, params.filter_width, params.filter_width_out, params.shift);
+        if at != 0xffffffffu {
+          numbers[j] = f32(filter_values[params.filter_offset + at]);
+        }
+      }
+      folded_filters[i] = packed(numbers);
+    }
+  }
+}
