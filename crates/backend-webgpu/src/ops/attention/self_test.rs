@@ -37,7 +37,7 @@ pub(super) fn check_decode(ctx: &OpContext, tile: decode_cooperative::Tile) -> B
         test.launch(&tile.variant(), &[q, k, v, mask, lengths, &parts], &first, pieces.grid(desc))?;
         let rows = desc.heads * desc.seq_q;
         let second = params(OP, desc, windows, rows, pieces.count)?;
-        let combine = combine_variant([DType::F16; 2], desc.head_dim);
+        let combine = combine_variant([DType::F16; 2], desc.head_dim, pieces.count);
         test.launch(&combine, &[&parts, q, k, v, mask, lengths, lse, o], &second, linear_grid(OP, rows)?)
     })
 }
