@@ -115,9 +115,12 @@ impl CooperativeTile {
         let heads = desc.heads.saturating_mul(desc.batch);
         let long_enough = move |tile: &Self| tile.dim >= head_dim;
         let dim = Self::ALL.into_iter().filter(long_enough).map(|tile| tile.dim).min().unwrap_or_default();
+        let has_smaller = move |tile: &Self| {
+            let is_smaller = |other: &Self| other.dim == dim && other.queries() < tile.queries();
+            Self::ALL.iter().any(is_smaller)
+        };
         let occupies = move |tile: &Self| {
-            tile.queries() == 4 * FRAGMENT
-                || seq_q.div_ceil(tile.queries()).saturating_mul(heads) >= compute_units
+            !has_smaller(tile) || seq_q.div_ceil(tile.queries()).saturating_mul(heads) >= compute_units
         };
         Self::ALL.into_iter().filter(move |tile| tile.dim == dim && occupies(tile))
     }
@@ -203,8 +206,8 @@ mod tests {
         assert_eq!(first(64, 64, 128).as_deref(), Some("cooperative/64x32x64p1"));
         assert_eq!(first(72, 64, 1).as_deref(), Some("cooperative/64x32x96p1"));
         assert_eq!(first(136, 2048, 128).as_deref(), Some("cooperative/128x32x256p1"));
-        // Too few for 128 queries in each workgroup, of which there is no smaller tile.
-        assert_eq!(first(136, 2048, 1), None);
+        // There is no smaller tile.
+        assert_eq!(first(136, 64, 1).as_deref(), Some("cooperative/128x32x256p1"));
         assert_eq!(first(264, 2048, 128), None);
     }
 }
