@@ -2,9 +2,8 @@
 // that nobody reads, and a vector. A workgroup makes a row: its row groups of invocations share the parts,
 // and each invocation has four elements.
 //
-// needs: T, LANES, HALF_Q, HALF_KV, lib/attention, lib/attention_narrow, lib/attention_seen
+// needs: T, THREADS, LANES, HALF_Q, HALF_KV, lib/attention, lib/attention_narrow, lib/attention_seen
 
-const THREADS: u32 = 128u;
 const ROW_GROUPS: u32 = THREADS / LANES;
 
 @group(0) @binding(0) var<storage, read> parts: array<vec4<f32>>;

@@ -6,6 +6,10 @@
 // time, from the first that some of its queries sees to the last. Queries, scores, weights and the output
 // never leave the registers: they are fragments of 16 × 16, whose elements lib/fragment_elements names.
 //
+// With WIDE_KEYS, an invocation reads eight neighbouring elements of a key at once, which are its elements of
+// two fragments: sums of products don't depend on the order of what is added, so they may stand for any of the
+// fragments' depth, if those of the queries do. Otherwise the device loads fragments of keys.
+//
 // The output is rarely rescaled: a query's reference, from which its weights are counted, is raised only by a
 // score that is far above it. Weights are at most 2⁸ then, which f16 holds (after FlashAttention-4, 2025).
 // References are in powers of two, because scores are small here: neither the scale nor the softcap is large.
@@ -15,7 +19,7 @@
 //
 // Starts, strides and lengths of vectors are multiples of eight elements.
 //
-// needs: T = f16, SUBGROUPS, PARTS, DIM, BLOCK, SLICE, lib/attention, lib/attention_seen,
+// needs: T = f16, SUBGROUPS, PARTS, DIM, BLOCK, SLICE, WIDE_KEYS, lib/attention, lib/attention_seen,
 // lib/fragment_elements
 
 const SUBGROUP: u32 = 32u;
@@ -30,12 +34,25 @@ const EIGHTS: u32 = DIM / 8u;
 
 // Rows of workgroup memory, in vectors of four: 16 bytes longer than their content, against bank conflicts.
 const STRIDE: u32 = DIM / 4u + 2u;
-const ROWS: u32 = max(2u * BLOCK, SUBGROUPS * FRAGMENT);
+// The first row of the values, and the end of all.
+const VALUES: u32 = select(BLOCK, 0u, WIDE_KEYS == 1u);
+const ROWS: u32 = VALUES + BLOCK;
+
+// Rows of wide keys, in groups of eight: an odd number of halves of all banks, so that the groups that eight
+// invocations read, of two neighbouring rows, lie in different ones.
+const KEY_STRIDE: u32 = EIGHTS + (12u - EIGHTS % 8u) % 8u;
+
+// The output passes through workgroup memory in as many passes of columns as it has to, so many fragments each.
+const PASSES: u32 = (SUBGROUPS * FRAGMENT + ROWS - 1u) / ROWS;
+const PASS_FRAGMENTS: u32 = (DIM / FRAGMENT + PASSES - 1u) / PASSES;
+const PASS_EIGHTS: u32 = 2u * PASS_FRAGMENTS;
+const OUT_STRIDE: u32 = 4u * PASS_FRAGMENTS + 2u;
 
 // How far a score may be above the reference, in powers of two.
 const HEADROOM: f32 = 8.0;
 
-const_assert PARTS * EIGHTS <= 32u;
+const_assert PARTS * PASSES * PASS_EIGHTS <= 32u;
+const_assert WIDE_KEYS == 1u || PASSES == 1u;
 const_assert DIM % FRAGMENT == 0u && BLOCK * EIGHTS % THREADS == 0u && BLOCK % SLICE == 0u && SLICE % FRAGMENT == 0u;
 
 @group(0) @binding(0) var<storage, read> q: array<vec4<u32>>;
@@ -46,8 +63,11 @@ const_assert DIM % FRAGMENT == 0u && BLOCK * EIGHTS % THREADS == 0u && BLOCK % S
 @group(0) @binding(5) var<storage, read_write> lse: array<f32>;
 @group(0) @binding(6) var<storage, read_write> o: array<vec4<T>>;
 
-// A block of keys, then one of values; at first and at last, 16 queries or their output of each subgroup.
-var<workgroup> sh: array<vec4<f16>, ROWS * STRIDE>;
+// A block of keys, unless they are wide, then one of values; at first and at last, 16 queries or columns of
+// their output of each subgroup.
+var<workgroup> sh: array<vec4<f16>, max(ROWS * STRIDE, SUBGROUPS * FRAGMENT * OUT_STRIDE)>;
+// A block of wide keys.
+var<workgroup> sh_keys: array<vec4<u32>, BLOCK * KEY_STRIDE>;
 // Sums of weights of the rows of a part.
 var<workgroup> sh_totals: array<f32, SUBGROUPS * FRAGMENT>;
 
@@ -132,6 +152,14 @@ fn stage_q(tile: Tile, index: u32, part: u32) {
   }
 }
 
+// Eight elements of a query, 0 beyond a vector's end. Queries beyond the last are the last, and not written.
+fn fetch_q(tile: Tile, query: u32, d: u32) -> vec4<u32> {
+  if d >= params.head_dim {
+    return vec4<u32>();
+  }
+  return q[(tile.q + min(query, params.seq_q - 1u) * params.q.w + d) / 8u];
+}
+
 // The row and the group of eight elements that an invocation moves in a turn.
 fn place_of(index: u32, turn: u32) -> vec2<u32> {
   if THREADS % EIGHTS == 0u {
@@ -164,10 +192,39 @@ fn fetch_v(tile: Tile, index: u32, block: u32, turn: u32) -> vec4<u32> {
   return v[(tile.v + key * params.v.w + d) / 8u];
 }
 
-// Puts them into workgroup memory: keys from row 0 on, values from row BLOCK on.
-fn stage(index: u32, first: u32, turn: u32, bits: vec4<u32>) {
+// The same of a block of which some query sees the last key, and of vectors that fill the tile: without
+// comparisons.
+fn fetch_whole_k(tile: Tile, index: u32, block: u32, turn: u32) -> vec4<u32> {
+  return k[whole_at(tile.k, params.k.w, index, block, turn)];
+}
+
+fn fetch_whole_v(tile: Tile, index: u32, block: u32, turn: u32) -> vec4<u32> {
+  return v[whole_at(tile.v, params.v.w, index, block, turn)];
+}
+
+fn whole_at(start: u32, stride: u32, index: u32, block: u32, turn: u32) -> u32 {
+  if THREADS % EIGHTS == 0u {
+    // What differs between invocations is the same in each turn.
+    let own = start / 8u + index / EIGHTS * (stride / 8u) + index % EIGHTS;
+    return own + (block * BLOCK + turn * (THREADS / EIGHTS)) * (stride / 8u);
+  }
   let place = place_of(index, turn);
-  put(first + place.x, place.y, bits);
+  return start / 8u + (block * BLOCK + place.x) * (stride / 8u) + place.y;
+}
+
+// Puts them into workgroup memory.
+fn stage_k(index: u32, turn: u32, bits: vec4<u32>) {
+  let place = place_of(index, turn);
+  if WIDE_KEYS == 1u {
+    sh_keys[place.x * KEY_STRIDE + place.y] = bits;
+  } else {
+    put(place.x, place.y, bits);
+  }
+}
+
+fn stage_v(index: u32, turn: u32, bits: vec4<u32>) {
+  let place = place_of(index, turn);
+  put(VALUES + place.x, place.y, bits);
 }
 
 // Scores of a query from its products with `key` and its neighbours, as Elements has them.
@@ -230,24 +287,29 @@ fn output_at(tile: Tile, query: u32, d: u32) -> u32 {
   return (params.o.x + tile.batch * params.o.y + tile.head * params.o.z + query * params.o.w + d) / 4u;
 }
 
-// Writes a part of the output from workgroup memory. Returns bits of the invocation's fours that aren't finite
-// though the sum of their weights is.
-fn write_out(tile: Tile, index: u32, part: u32) -> u32 {
+// The row of workgroup memory and the first column of the eight elements that an invocation writes in a turn.
+fn output_place(index: u32, turn: u32, pass_number: u32) -> vec2<u32> {
+  let i = turn * THREADS + index;
+  return vec2<u32>(i / PASS_EIGHTS, (pass_number * PASS_EIGHTS + i % PASS_EIGHTS) * 8u);
+}
+
+// Writes a pass of a part of the output from workgroup memory. Returns bits of the invocation's fours that
+// aren't finite though the sum of their weights is.
+fn write_out(tile: Tile, index: u32, part: u32, pass_number: u32) -> u32 {
   var wrong = 0u;
-  for (var turn = 0u; turn < EIGHTS / 2u; turn++) {
-    let i = turn * THREADS + index;
-    let d = i % EIGHTS * 8u;
-    let query = query_of(tile, part, i / EIGHTS);
-    if query < params.seq_q && d < params.head_dim {
-      let row = i / EIGHTS * STRIDE + i % EIGHTS * 2u;
-      let at = output_at(tile, query, d);
+  for (var turn = 0u; turn < PASS_EIGHTS / 2u; turn++) {
+    let place = output_place(index, turn, pass_number);
+    let query = query_of(tile, part, place.x);
+    if query < params.seq_q && place.y < params.head_dim {
+      let row = place.x * OUT_STRIDE + (place.y / 8u - pass_number * PASS_EIGHTS) * 2u;
+      let at = output_at(tile, query, place.y);
       let low = sh[row];
       let high = sh[row + 1u];
       o[at] = low;
       o[at + 1u] = high;
-      if is_defined(sh_totals[i / EIGHTS]) {
+      if is_defined(sh_totals[place.x]) {
         let bits = select(0u, 1u, !is_finite(vec4<f32>(low))) | select(0u, 2u, !is_finite(vec4<f32>(high)));
-        wrong |= bits << (part * EIGHTS + 2u * turn);
+        wrong |= bits << ((part * PASSES + pass_number) * PASS_EIGHTS + 2u * turn);
       }
     }
   }
@@ -259,9 +321,10 @@ fn write_out(tile: Tile, index: u32, part: u32) -> u32 {
 fn mend(tile: Tile, index: u32, bits: u32) {
   for (var wrong = bits; wrong != 0u; wrong &= wrong - 1u) {
     let bit = firstTrailingBit(wrong);
-    let i = bit % EIGHTS / 2u * THREADS + index;
-    let d = i % EIGHTS * 8u + bit % 2u * 4u;
-    let query = query_of(tile, bit / EIGHTS, i / EIGHTS);
+    let number = bit / PASS_EIGHTS;
+    let place = output_place(index, bit % PASS_EIGHTS / 2u, number % PASSES);
+    let query = query_of(tile, number / PASSES, place.x);
+    let d = place.y + bit % 2u * 4u;
     let at = output_at(tile, query, d);
     o[at] = vec4<f16>(mean_of_seen(tile.batch, tile.head, query, d, vec4<f32>(o[at])));
   }

@@ -19,8 +19,8 @@ const LOWEST: f32 = -0x1.fffffep+127f;
 const LOG2_E: f32 = 1.4426950408889634;
 const LN_2: f32 = 0.6931471805599453;
 
-// Bits of `options`. From the eighth on, it has the number of pieces into which the keys are split, and in
-// the last eight the elements of a value's vector, less one.
+// Bits of `options`. Above them, it has 16 of the number of pieces into which the keys are split, and nine of
+// the elements of a value's vector, less one.
 const CAUSAL: u32 = 1u;
 const HAS_MASK: u32 = 2u;
 const HAS_LENGTHS: u32 = 4u;
@@ -61,12 +61,12 @@ fn has(option: u32) -> bool {
 }
 
 fn pieces() -> u32 {
-  return (params.options >> 8u) & 0xffffu;
+  return (params.options >> 7u) & 0xffffu;
 }
 
 // Elements of a vector of V and O.
 fn v_head_dim() -> u32 {
-  return (params.options >> 24u) + 1u;
+  return (params.options >> 23u) + 1u;
 }
 
 // Which of the tiles of queries a workgroup works on, and of which head, those of all batches counted on.

@@ -208,13 +208,15 @@ fn edges() -> impl Iterator<Item = Attention> {
         let plain = Attention { dtypes, ..plain };
         for causal in [false, true] {
             let plain = Attention { causal, ..plain };
-            all.extend([1, 32, 64, 80, 96, 128, 256].map(|head_dim| Attention {
+            all.extend([1, 32, 64, 80, 96, 128, 256, 512].map(|head_dim| Attention {
                 head_dim,
                 v_head_dim: head_dim,
                 ..plain
             }));
             // Values that are shorter and longer than keys, for many and for few queries.
-            for (head_dim, v_head_dim) in [(192, 128), (64, 256), (1, 5), (40, 24), (5, 1)] {
+            for (head_dim, v_head_dim) in
+                [(192, 128), (576, 512), (64, 256), (40, 301), (1, 5), (40, 24), (5, 1)]
+            {
                 all.extend([40, 3].map(|seq_q| Attention { seq_q, head_dim, v_head_dim, ..plain }));
             }
             for alignment in [AttentionAlignment::TopLeft, AttentionAlignment::KeyLengths] {

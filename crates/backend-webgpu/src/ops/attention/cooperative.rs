@@ -20,7 +20,7 @@ static COOPERATIVE: KernelSource = KernelSource {
         native "attention/cooperative",
         libs: [GRID, SPECIAL, ATTENTION, ATTENTION_SEEN, FRAGMENT_ELEMENTS],
         types: ["T"],
-        constants: ["SUBGROUPS", "PARTS", "DIM", "BLOCK", "SLICE"],
+        constants: ["SUBGROUPS", "PARTS", "DIM", "BLOCK", "SLICE", "WIDE_KEYS"],
         reads: 5,
         writes: 2,
         params: Params,
@@ -38,6 +38,8 @@ pub(super) struct CooperativeTile {
     /// Keys in workgroup memory, and of those that a subgroup works on at once.
     pub(super) block: usize,
     pub(super) slice: usize,
+    /// Whether invocations read the keys' elements themselves.
+    pub(super) wide_keys: bool,
 }
 
 impl CooperativeTile {
@@ -45,23 +47,31 @@ impl CooperativeTile {
     pub(super) const ALL: [Self; 9] = [
         Self::new([4, 2, 32], [64, 32]),
         Self::new([4, 1, 32], [64, 32]),
-        Self::new([4, 2, 64], [64, 32]),
-        Self::new([8, 1, 64], [64, 32]),
+        Self::new([4, 2, 64], [64, 32]).with_wide_keys(),
         Self::new([4, 1, 64], [32, 32]),
         Self::new([4, 2, 96], [32, 16]),
         Self::new([4, 1, 96], [32, 32]),
         Self::new([8, 1, 128], [64, 32]),
         Self::new([4, 1, 128], [32, 32]),
+        Self::new([8, 1, 256], [32, 32]).with_wide_keys(),
     ];
 
     const fn new([subgroups, parts, dim]: [usize; 3], [block, slice]: [usize; 2]) -> Self {
-        Self { subgroups, parts, dim, block, slice }
+        Self { subgroups, parts, dim, block, slice, wide_keys: false }
+    }
+
+    const fn with_wide_keys(self) -> Self {
+        Self { wide_keys: true, ..self }
     }
 
     /// The tile of a variant, from its constants.
-    pub(super) fn from_constants(&[subgroups, parts, dim, block, slice, ..]: &[u32; MAX_CONSTANTS]) -> Self {
+    pub(super) fn from_constants(constants: &[u32; MAX_CONSTANTS]) -> Self {
+        let &[subgroups, parts, dim, block, slice, wide_keys, ..] = constants;
         let [subgroups, parts, dim] = [subgroups, parts, dim].map(|value| value as usize);
-        Self::new([subgroups, parts, dim], [block as usize, slice as usize])
+        Self {
+            wide_keys: wide_keys == 1,
+            ..Self::new([subgroups, parts, dim], [block as usize, slice as usize])
+        }
     }
 
     /// Queries of a workgroup.
@@ -74,11 +84,25 @@ impl CooperativeTile {
         self.block * self.dim / 8 / (self.subgroups * SUBGROUP)
     }
 
-    /// Bytes of workgroup memory: keys and values, or queries; and the sums of weights of a part.
+    /// Rows of workgroup memory for values, and for keys that aren't wide.
+    const fn rows(self) -> usize {
+        if self.wide_keys { self.block } else { 2 * self.block }
+    }
+
+    /// Fragments of each row of the output that pass through workgroup memory at once: fewer than there are
+    /// where it has fewer rows than the output.
+    pub(super) const fn pass_fragments(self) -> usize {
+        let passes = (self.subgroups * FRAGMENT).div_ceil(self.rows());
+        (self.dim / FRAGMENT).div_ceil(passes)
+    }
+
+    /// Bytes of workgroup memory: keys and values, or output; and the sums of weights of a part.
     const fn workgroup_bytes(self) -> usize {
-        let (keys, queries) = (2 * self.block, self.subgroups * FRAGMENT);
-        let rows = if keys > queries { keys } else { queries };
-        rows * (self.dim + 8) * 2 + queries * size_of::<f32>()
+        let (queries, eights) = (self.subgroups * FRAGMENT, self.dim / 8);
+        let keys = if self.wide_keys { self.block * (eights + (12 - eights % 8) % 8) * 16 } else { 0 };
+        let rows = self.rows() * (self.dim + 8) * 2;
+        let output = queries * (self.pass_fragments() * FRAGMENT + 8) * 2;
+        keys + if rows > output { rows } else { output } + queries * size_of::<f32>()
     }
 
     pub(super) fn fits(self, limits: &wgpu::Limits) -> bool {
@@ -87,25 +111,23 @@ impl CooperativeTile {
 
     /// The tiles for these heads on so many compute units, the best first.
     pub(super) fn candidates(desc: &AttentionDesc, compute_units: usize) -> impl Iterator<Item = Self> {
-        let &AttentionDesc { head_dim, seq_q, causal, .. } = desc;
+        let &AttentionDesc { head_dim, seq_q, .. } = desc;
         let heads = desc.heads.saturating_mul(desc.batch);
         let long_enough = move |tile: &Self| tile.dim >= head_dim;
         let dim = Self::ALL.into_iter().filter(long_enough).map(|tile| tile.dim).min().unwrap_or_default();
-        // A subgroup of fewer queries leaves out more of what a causal mask hides.
-        let has_finer = |tile: &Self| {
-            let is_finer = |other: &Self| other.queries() == tile.queries() && other.parts < tile.parts;
-            Self::ALL.into_iter().any(|other| other.dim == tile.dim && is_finer(&other))
+        let has_smaller = move |tile: &Self| {
+            let is_smaller = |other: &Self| other.dim == dim && other.queries() < tile.queries();
+            Self::ALL.iter().any(is_smaller)
         };
         let occupies = move |tile: &Self| {
-            tile.queries() == 4 * FRAGMENT
-                || seq_q.div_ceil(tile.queries()).saturating_mul(heads) >= compute_units
+            !has_smaller(tile) || seq_q.div_ceil(tile.queries()).saturating_mul(heads) >= compute_units
         };
-        let tiles = Self::ALL.into_iter().filter(move |tile| tile.dim == dim && !(causal && has_finer(tile)));
-        tiles.filter(occupies)
+        Self::ALL.into_iter().filter(move |tile| tile.dim == dim && occupies(tile))
     }
 
     pub(super) fn variant(self) -> Variant {
-        let sizes = [self.subgroups, self.parts, self.dim, self.block, self.slice];
+        let wide_keys = usize::from(self.wide_keys);
+        let sizes = [self.subgroups, self.parts, self.dim, self.block, self.slice, wide_keys];
         let constants = sizes.map(|value| value as u32);
         Variant::new(&COOPERATIVE, [DType::F16], constants).with_rolled_loops()
     }
@@ -162,13 +184,15 @@ mod tests {
             let threads = tile.subgroups * SUBGROUP;
             assert_eq!((tile.dim % FRAGMENT, tile.block * tile.dim / 8 % threads), (0, 0), "{tile}");
             assert_eq!((tile.block % tile.slice, tile.slice % FRAGMENT), (0, 0), "{tile}");
+            assert!(tile.pass_fragments() * FRAGMENT == tile.dim || tile.wide_keys, "{tile}");
+            assert!(tile.dim.is_multiple_of(2 * FRAGMENT) || !tile.wide_keys, "{tile}");
         }
     }
 
     #[test]
     fn tiles_are_smaller_where_there_is_little_to_do() {
-        let first = |head_dim, seq_q, heads, causal| {
-            let mut desc = AttentionDesc::new(
+        let first = |head_dim, seq_q, heads| {
+            let desc = AttentionDesc::new(
                 DType::F16,
                 0,
                 0,
@@ -176,12 +200,14 @@ mod tests {
                 0,
                 AttentionShape { batch: 1, heads, seq_q, seq_kv: seq_q, head_dim },
             );
-            desc.causal = causal;
             CooperativeTile::candidates(&desc, 132).next().map(|tile| tile.to_string())
         };
-        assert_eq!(first(64, 2048, 128, false).as_deref(), Some("cooperative/128x64x64p2"));
-        assert_eq!(first(64, 2048, 128, true).as_deref(), Some("cooperative/128x64x64p1"));
-        assert_eq!(first(72, 64, 1, false).as_deref(), Some("cooperative/64x32x96p1"));
-        assert_eq!(first(136, 2048, 128, false), None);
+        assert_eq!(first(64, 2048, 128).as_deref(), Some("cooperative/128x64x64p2"));
+        assert_eq!(first(64, 64, 128).as_deref(), Some("cooperative/64x32x64p1"));
+        assert_eq!(first(72, 64, 1).as_deref(), Some("cooperative/64x32x96p1"));
+        assert_eq!(first(136, 2048, 128).as_deref(), Some("cooperative/128x32x256p1"));
+        // There is no smaller tile.
+        assert_eq!(first(136, 64, 1).as_deref(), Some("cooperative/128x32x256p1"));
+        assert_eq!(first(264, 2048, 128), None);
     }
 }

@@ -40,7 +40,7 @@ pub(super) struct FlashTile {
 
 impl FlashTile {
     /// Every tile; of those for vectors of one length, the best for many queries first.
-    pub(super) const ALL: [Self; 9] = [
+    pub(super) const ALL: [Self; 10] = [
         Self::new([8, 8], [8, 1, 1]),
         Self::new([8, 8], [4, 1, 1]),
         Self::new([16, 8], [8, 2, 2]),
@@ -50,6 +50,7 @@ impl FlashTile {
         Self::new([8, 16], [8, 1, 2]),
         Self::new([8, 16], [4, 1, 2]),
         Self::new([8, 16], [4, 1, 4]),
+        Self::new([8, 16], [4, 1, 8]),
     ];
 
     const fn new([groups, lanes]: [usize; 2], [rows, keys, dims]: [usize; 3]) -> Self {
@@ -160,7 +161,7 @@ mod tests {
     #[test]
     fn portable_tiles_are_chosen_for_any_vector() {
         let portable = wgpu::Limits::default();
-        for head_dim in 1..=256 {
+        for head_dim in 1..=512 {
             for seq_q in [1, 33, 4096] {
                 let desc = AttentionDesc::new(
                     DType::F32,

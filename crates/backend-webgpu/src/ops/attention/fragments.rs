@@ -10,6 +10,9 @@ use crate::kernels::{MAX_CONSTANTS, Target};
 use crate::ops::shared::tensor_cores::FRAGMENT;
 use crate::ops::shared::text::{lines, pairs};
 
+/// Elements of a vector that the four invocations of a row, or of a key, read at once.
+const READ: usize = 32;
+
 /// Fours in the row of a fragment.
 const FOURS: usize = FRAGMENT / 4;
 
@@ -24,7 +27,7 @@ const FOURS: usize = FRAGMENT / 4;
 pub(super) fn attend(constants: &[u32; MAX_CONSTANTS], _: Target) -> String {
     let tile = CooperativeTile::from_constants(constants);
     let (queries, sums, first) = (queries(tile), sums(tile), fetch(tile, "var ", "tile.first"));
-    let (stage, next) = (stage(tile), fetch(tile, "", "block + 1u"));
+    let (stage, next) = (stage(tile), next(tile));
     let whole: String = (0..tile.block)
         .step_by(tile.slice)
         .map(|row| format!("{{\nlet row = {row}u;\n{}}}\n", slice(tile, false)))
@@ -37,7 +40,8 @@ pub(super) fn attend(constants: &[u32; MAX_CONSTANTS], _: Target) -> String {
 fn attend(tile: Tile, index: u32) {{
   let subgroup = index / SUBGROUP;
   let lane = index % SUBGROUP;
-  let first_row = subgroup * FRAGMENT * STRIDE;
+  let row_in_keys = lane / 4u * KEY_STRIDE + lane % 4u;
+  let fills_tile = params.head_dim == DIM;
   let query = tile.query + subgroup * QUERIES + lane / 4u;
   let seen = keys_of(tile, subgroup);
   let seen_by_all = keys_of_all(tile, subgroup);
@@ -81,11 +85,14 @@ if is_natural || key < seen_by_all.x || key + SLICE > seen_by_all.y {{
 
 /// Loads the fragments of the queries.
 fn queries(tile: CooperativeTile) -> String {
+    if tile.wide_keys {
+        return wide_queries(tile);
+    }
     let part = |part: usize| {
         let load = |column: usize| {
             let across = column * FOURS;
             format!(
-                "let q_{part}_{column} = coopLoadT<coop_mat16x16<f16, A>>(&sh[first_row + {across}u], STRIDE);"
+                "let q_{part}_{column} = coopLoadT<coop_mat16x16<f16, A>>(&sh[subgroup * FRAGMENT * STRIDE + {across}u], STRIDE);"
             )
         };
         let stage = ["workgroupBarrier();", "stage_q(tile, index, PART);", "workgroupBarrier();"];
@@ -93,6 +100,21 @@ fn queries(tile: CooperativeTile) -> String {
         lines(stage.into_iter().chain((0..tile.dim / FRAGMENT).map(load)))
     };
     (0..tile.parts).map(part).collect()
+}
+
+/// The same of queries whose elements are in the order of wide keys'.
+fn wide_queries(tile: CooperativeTile) -> String {
+    let load = |(part, t): (usize, usize)| {
+        let (d, [even, odd]) = (t * READ, [2 * t, 2 * t + 1]);
+        let [low, high] = [0, 8].map(|below| part * FRAGMENT + below);
+        format!(
+            "let low_{part}_{t} = fetch_q(tile, query + {low}u, {d}u + lane % 4u * 8u);
+let high_{part}_{t} = fetch_q(tile, query + {high}u, {d}u + lane % 4u * 8u);
+let q_{part}_{even} = left_operand_of(elements_of(low_{part}_{t}.xy, high_{part}_{t}.xy));
+let q_{part}_{odd} = left_operand_of(elements_of(low_{part}_{t}.zw, high_{part}_{t}.zw));"
+        )
+    };
+    lines(pairs([tile.parts, tile.dim / READ]).map(load))
 }
 
 /// The output's fragments, and the references and sums of an invocation's rows of each part.
@@ -113,12 +135,27 @@ fn fetch(tile: CooperativeTile, declare: &str, block: &str) -> String {
     )
 }
 
+/// Fetches the next block: tiles of wide keys without comparisons, where none is needed.
+fn next(tile: CooperativeTile) -> String {
+    let other = fetch(tile, "", "block + 1u");
+    if !tile.wide_keys {
+        return other;
+    }
+    let whole =
+        lines(groups(tile).map(|(of, turn)| {
+            format!("next_{of}_{turn} = fetch_whole_{of}(tile, index, block + 1u, {turn}u);")
+        }));
+    format!(
+        "if fills_tile && (block + 2u) * BLOCK <= tile.end {{
+{whole}}} else if block + 1u < tile.blocks {{
+{other}}}
+"
+    )
+}
+
 /// Puts them into workgroup memory.
 fn stage(tile: CooperativeTile) -> String {
-    lines(groups(tile).map(|(of, turn)| {
-        let first = if of == 'k' { "0u" } else { "BLOCK" };
-        format!("stage(index, {first}, {turn}u, next_{of}_{turn});")
-    }))
+    lines(groups(tile).map(|(of, turn)| format!("stage_{of}(index, {turn}u, next_{of}_{turn});")))
 }
 
 /// Keys or values, and the number of each group that an invocation fetches.
@@ -131,7 +168,7 @@ fn columns(tile: CooperativeTile) -> impl Iterator<Item = (usize, usize)> {
     pairs([tile.parts, tile.slice / FRAGMENT])
 }
 
-/// Multiplies the queries with a slice of keys. Staged keys are columns, which `coopLoad` reads one by one.
+/// Multiplies the queries with a slice of keys.
 fn products(tile: CooperativeTile) -> String {
     let declared = columns(tile).map(|(part, j)| format!("var s_{part}_{j} = Sums();"));
     let product = |(l, j): (usize, usize)| {
@@ -143,9 +180,32 @@ fn products(tile: CooperativeTile) -> String {
             move |part| format!("s_{part}_{j} = coopMultiplyAdd(q_{part}_{l}, k_{l}_{j}, s_{part}_{j});");
         lines(iter::once(load).chain((0..tile.parts).map(add)))
     };
-    let products = pairs([tile.dim / FRAGMENT, tile.slice / FRAGMENT]).map(product);
+    let products: String = if tile.wide_keys {
+        pairs([tile.dim / READ, tile.slice / FRAGMENT]).map(|(t, j)| wide_product(tile, t, j)).collect()
+    } else {
+        pairs([tile.dim / FRAGMENT, tile.slice / FRAGMENT]).map(product).collect()
+    };
     let named = columns(tile).map(|(part, j)| format!("var x_{part}_{j} = elements(s_{part}_{j});"));
-    lines(declared) + &products.collect::<String>() + &lines(named)
+    lines(declared) + &products + &lines(named)
+}
+
+/// Adds the products with the `t`-th part of a column of wide keys, which is two fragments.
+fn wide_product(tile: CooperativeTile, t: usize, j: usize) -> String {
+    let place = format!("(row + {}u) * KEY_STRIDE + {}u", j * FRAGMENT, t * READ / 8);
+    let keys = format!(
+        "let low_{t}_{j} = sh_keys[row_in_keys + {place}];
+let high_{t}_{j} = sh_keys[row_in_keys + 8u * KEY_STRIDE + {place}];"
+    );
+    let fragment = |(l, words): (usize, &str)| {
+        let key = format!(
+            "let k_{l}_{j} = right_operand_of(elements_of(low_{t}_{j}.{words}, high_{t}_{j}.{words}));"
+        );
+        let add =
+            move |part| format!("s_{part}_{j} = coopMultiplyAdd(q_{part}_{l}, k_{l}_{j}, s_{part}_{j});");
+        lines(iter::once(key).chain((0..tile.parts).map(add)))
+    };
+    let fragments = [(2 * t, "xy"), (2 * t + 1, "zw")].map(fragment).concat();
+    format!("{keys}\n{fragments}")
 }
 
 /// Makes scores of products where these don't do.
@@ -200,7 +260,7 @@ fn values(tile: CooperativeTile) -> String {
     let product = |(j, l): (usize, usize)| {
         let (down, across) = (l * FRAGMENT, j * FOURS);
         let load = format!(
-            "let v_{l}_{j} = coopLoadT<coop_mat16x16<f16, B>>(&sh[(BLOCK + row + {down}u) * STRIDE + {across}u], STRIDE);"
+            "let v_{l}_{j} = coopLoadT<coop_mat16x16<f16, B>>(&sh[(VALUES + row + {down}u) * STRIDE + {across}u], STRIDE);"
         );
         let add =
             move |part| format!("o_{part}_{j} = coopMultiplyAdd(p_{part}_{l}, v_{l}_{j}, o_{part}_{j});");
@@ -212,14 +272,20 @@ fn values(tile: CooperativeTile) -> String {
 /// Divides a part of the output by its sums and writes it.
 fn results(tile: CooperativeTile, part: usize) -> String {
     let first = part * FRAGMENT;
-    let stored = lines((0..tile.dim / FRAGMENT).map(|j| {
-        let across = j * FOURS;
+    let store = |(number, j): (usize, &usize)| {
+        let across = number * FOURS;
         // What `coopStoreT` takes has to be named before.
         format!(
             "let halves_{part}_{j} = halves_of(times_rows(elements(o_{part}_{j}), inverse_{part}));
-coopStoreT(halves_{part}_{j}, &sh[first_row + {across}u], STRIDE);"
+coopStoreT(halves_{part}_{j}, &sh[subgroup * FRAGMENT * OUT_STRIDE + {across}u], OUT_STRIDE);"
         )
-    }));
+    };
+    let fragments: Vec<usize> = (0..tile.dim / FRAGMENT).collect();
+    let passes = fragments.chunks(tile.pass_fragments()).enumerate().map(|(pass, fragments)| {
+        let stored = lines(fragments.iter().enumerate().map(store));
+        format!("{stored}workgroupBarrier();\nwrong |= write_out(tile, index, {part}u, {pass}u);\n")
+    });
+    let passes = passes.collect::<Vec<_>>().join("workgroupBarrier();\n");
     format!(
         "let whole_{part} = sum_of_rows(total_{part});
 let inverse_{part} = vec2<f32>(inverse_of(whole_{part}.x), inverse_of(whole_{part}.y));
@@ -232,9 +298,7 @@ if lane % 4u == 0u {{
 sh_totals[subgroup * FRAGMENT + lane / 4u] = whole_{part}.x;
 sh_totals[subgroup * FRAGMENT + lane / 4u + 8u] = whole_{part}.y;
 }}
-{stored}workgroupBarrier();
-wrong |= write_out(tile, index, {part}u);
-"
+{passes}"
     )
 }
 
@@ -244,12 +308,23 @@ mod tests {
 
     #[test]
     fn the_slice_is_unrolled() {
-        let constants = filled_up([4, 2, 64, 64, 32]);
+        let constants = filled_up([4, 2, 64, 64, 32, 0]);
         let text = super::attend(&constants, Target { immediates: true, unroll: true });
         // Two parts of queries by two columns of keys by four of the vectors, and the same for values; for
         // two slices of a block, and once more in a loop.
         assert_eq!(text.matches("coopMultiplyAdd(").count(), 3 * 2 * (2 * 2 * 4));
         assert_eq!(text.matches("= fetch_k(").count(), 2 * 4);
         assert_eq!(text.matches("stage_q(").count(), 2);
+    }
+
+    #[test]
+    fn wide_keys_are_two_fragments() {
+        let constants = filled_up([4, 2, 64, 64, 32, 1]);
+        let text = super::attend(&constants, Target { immediates: true, unroll: true });
+        assert_eq!(text.matches("coopMultiplyAdd(").count(), 3 * 2 * (2 * 2 * 4));
+        // Two halves of two columns of keys, in two reads each.
+        assert_eq!(text.matches("= sh_keys[").count(), 3 * (2 * 2 * 2));
+        assert_eq!(["= fetch_k(", "= fetch_whole_k("].map(|fetch| text.matches(fetch).count()), [2 * 4, 4]);
+        assert_eq!(text.matches("= fetch_q(").count(), 2 * 2 * 2);
     }
 }

@@ -57,8 +57,9 @@ params! {
     }
 }
 
-/// The longest vectors of heads that there are kernels for.
-const MAX_HEAD_DIM: usize = 256;
+/// The longest vectors of Q and K, and of V and O, that there are kernels for.
+const MAX_HEAD_DIM: usize = 1024;
+const MAX_V_HEAD_DIM: usize = 512;
 
 /// What the kernels see of the operands.
 #[derive(Clone, Debug)]
@@ -157,10 +158,10 @@ fn windows(
     let Some(o) = o else { return Ok(None) };
     ctx.require_dtype(op, desc.dtype)?;
     ctx.require_dtype(op, desc.kv_dtype)?;
-    for (what, requested) in [("head_dim", desc.head_dim), ("v_head_dim", desc.v_head_dim)] {
-        if requested > MAX_HEAD_DIM {
-            return Err(BackendError::Limit { op, what, requested, max: MAX_HEAD_DIM });
-        }
+    let vectors =
+        [("head_dim", desc.head_dim, MAX_HEAD_DIM), ("v_head_dim", desc.v_head_dim, MAX_V_HEAD_DIM)];
+    if let Some((what, requested, max)) = vectors.into_iter().find(|&(_, length, max)| length > max) {
+        return Err(BackendError::Limit { op, what, requested, max });
     }
     let o = ctx.output(op, &o, desc.dtype)?;
     let input = |slice: &Option<DeviceSlice>, dtype| ctx.optional_input(op, slice.as_ref(), dtype, &o);
@@ -184,7 +185,7 @@ fn run(
     plan: &Plan,
 ) -> BackendResult<()> {
     let keys = pieces::seen_keys(desc).div_ceil(plan.splits.max(1));
-    iterations::require(ctx, op, "seq_kv", keys, plan.kernel.iterations())?;
+    iterations::require(ctx, op, "seq_kv", keys, plan.kernel.iterations(desc))?;
     match plan.kernel {
         Kernel::Flash(tile) => flash::run(ctx, op, desc, windows, tile, plan.wide),
         Kernel::Cooperative(tile) => cooperative::run(ctx, op, desc, windows, tile),
@@ -236,7 +237,7 @@ fn params(
         desc.alignment == AttentionAlignment::KeyLengths,
     ];
     let options = used.iter().enumerate().map(|(bit, &used)| usize::from(used) << bit).sum::<usize>();
-    let options = options | splits << 8 | (desc.v_head_dim - 1) << 24;
+    let options = options | splits << 7 | (desc.v_head_dim - 1) << 23;
     Ok(Params {
         heads: dim(op, "heads", desc.heads)?,
         group: dim(op, "heads", desc.heads / desc.kv_heads.max(1))?,

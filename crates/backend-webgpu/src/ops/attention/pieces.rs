@@ -15,7 +15,7 @@ static COMBINE: KernelSource = kernel!(
     "attention/combine",
     libs: [GRID, SPECIAL, ATTENTION, ATTENTION_NARROW, ATTENTION_SEEN],
     types: ["T"],
-    constants: ["LANES", "HALF_Q", "HALF_KV"],
+    constants: ["THREADS", "LANES", "HALF_Q", "HALF_KV"],
     reads: 6,
     writes: 2,
     params: Params,
@@ -28,18 +28,26 @@ pub(super) const ROWS: [usize; 3] = [1, 2, 4];
 /// Elements of a part before its vector: what it is relative to, and its sum.
 const STATE: usize = 4;
 
-/// Invocations of attention/combine that share a vector of the most elements, and of fewer.
-const LANES: [usize; 4] = [64, 32, 16, 8];
+/// Invocations of attention/combine for a row, of few pieces and of many.
+const THREADS: [usize; 2] = [128, 256];
+
+/// Those that share a vector of the most elements, and of fewer.
+const LANES: [usize; 5] = [128, 64, 32, 16, 8];
 
 pub(super) fn variants() -> Vec<Variant> {
-    DTYPES.iter().flat_map(|&dtypes| LANES.map(|lanes| combine_variant(dtypes, 4 * lanes))).collect()
+    let sizes =
+        |dtypes| LANES.map(|lanes| [1, usize::MAX].map(|pieces| combine_variant(dtypes, 4 * lanes, pieces)));
+    DTYPES.iter().flat_map(|&dtypes| sizes(dtypes).concat()).collect()
 }
 
-/// The variant of attention/combine for so many elements in a vector.
-pub(super) fn combine_variant(dtypes: [DType; 2], head_dim: usize) -> Variant {
+/// The variant of attention/combine for so many elements in a vector, and so many pieces.
+pub(super) fn combine_variant(dtypes: [DType; 2], head_dim: usize, pieces: usize) -> Variant {
     let lanes = LANES.into_iter().rfind(|lanes| 4 * lanes >= head_dim).unwrap_or(LANES[0]);
+    // Each group of lanes reads two pieces in a turn; more than two turns are worth more groups.
+    let [few, many] = THREADS;
+    let threads = if pieces > 4 * few / lanes { many } else { few };
     let [q, kv] = dtypes.map(|dtype| u32::from(dtype == DType::F16));
-    Variant::new(&COMBINE, [dtypes[0]], [lanes as u32, q, kv])
+    Variant::new(&COMBINE, [dtypes[0]], [threads as u32, lanes as u32, q, kv])
 }
 
 /// Rows that share keys and values, a row being a query of a head.
@@ -130,7 +138,7 @@ fn combine(
     let rows = checked_product(op, "rows", &[desc.batch, desc.heads, desc.seq_q])?;
     let params = params(op, desc, windows, rows, pieces)?;
     let inputs = [parts, q, k, v, mask, lengths, lse];
-    let variant = combine_variant([desc.dtype, desc.kv_dtype], desc.v_head_dim);
+    let variant = combine_variant([desc.dtype, desc.kv_dtype], desc.v_head_dim, pieces);
     ctx.launch(op, &variant, &inputs, o, &params, linear_grid(op, rows)?)
 }
 

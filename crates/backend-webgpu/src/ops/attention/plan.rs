@@ -8,7 +8,7 @@ use backend_api::desc::{AttentionDesc, HeadLayout};
 use super::cooperative::CooperativeTile;
 use super::flash::FlashTile;
 use super::pieces::{Pieces, ROWS, seen_keys, shared_rows};
-use super::{KernelOverride, Windows, decode, decode_cooperative, has_small_scores};
+use super::{KernelOverride, Windows, decode, decode_cooperative, has_small_scores, split};
 use crate::ops::op_context::OpContext;
 use crate::ops::shared::iterations;
 use crate::recorder::Window;
@@ -66,9 +66,11 @@ impl Kernel {
     }
 
     /// The most iterations of an invocation's loops for each key that it sees.
-    pub(super) const fn iterations(self) -> usize {
+    pub(super) const fn iterations(self, desc: &AttentionDesc) -> usize {
         match self {
             Self::Flash(_) | Self::Cooperative(_) => 40,
+            // As many lanes add up the products of four keys.
+            Self::Split(_) if desc.head_dim > 256 || desc.v_head_dim > 256 => 40,
             _ => 12,
         }
     }
@@ -98,7 +100,7 @@ impl Kernel {
                     && tile.is_verified(ctx)
             }
             Self::Decode(rows) => one_length && reads_wide(desc, windows) && decode::suits(ctx, desc, rows),
-            Self::Split(rows) => Pieces::fit(desc, rows),
+            Self::Split(rows) => Pieces::fit(desc, rows) && split::fits(desc, reads_wide(desc, windows)),
         }
     }
 }
@@ -114,19 +116,23 @@ impl Plan {
     /// kernel that splits them.
     fn in_short_pieces(self, ctx: &OpContext, desc: &AttentionDesc) -> Self {
         let keys = seen_keys(desc);
-        let wanted = keys.div_ceil(self.splits.max(1)).saturating_mul(self.kernel.iterations());
+        let wanted = keys.div_ceil(self.splits.max(1)).saturating_mul(self.kernel.iterations(desc));
         if iterations::exceeded(ctx, wanted).is_none() {
             return self;
         }
         let shared = shared_rows(desc);
         let rows = ROWS.into_iter().find(|&rows| rows >= shared).unwrap_or(ROWS[ROWS.len() - 1]);
         let kernel = match self.kernel {
-            Kernel::Flash(_) | Kernel::Cooperative(_) if Pieces::fit(desc, rows) => Kernel::Split(rows),
+            Kernel::Flash(_) | Kernel::Cooperative(_)
+                if Pieces::fit(desc, rows) && split::fits(desc, self.wide) =>
+            {
+                Kernel::Split(rows)
+            }
             // The launch is refused.
             Kernel::Flash(_) | Kernel::Cooperative(_) => return self,
             kernel => kernel,
         };
-        let each = kernel.iterations();
+        let each = kernel.iterations(desc);
         let splits = iterations::exceeded(ctx, keys.saturating_mul(each))
             .map_or(1, |most| keys.div_ceil((most / each).saturating_sub(LEAST_KEYS).max(1)));
         Self { kernel, splits, ..self }

@@ -14,14 +14,17 @@ use crate::ops::shared::self_test::{OP, SelfTest};
 const BOUND: f64 = 2e-3;
 
 /// More than one tile of queries with a causal mask, and more than two blocks of keys, whole ones and others,
-/// of which the later ones have far larger scores, so that references are raised.
+/// of which the later ones have far larger scores, so that references are raised. Tiles of wide keys fetch
+/// blocks in another way where vectors fill the tile.
 pub(super) fn check(ctx: &OpContext, tile: CooperativeTile) -> BackendResult<()> {
-    let (seq_q, seq_kv, head_dim) = (tile.queries() + 5, tile.queries() + tile.block + 43, tile.dim - 8);
-    let shape = [1, 1, seq_q, seq_kv, head_dim];
-    compare(ctx, shape, |test, desc, windows| {
-        let params = params(OP, desc, windows, 2, 1)?;
-        let Windows { q, k, v, mask, lengths, lse, o } = windows;
-        test.launch(&tile.variant(), &[q, k, v, mask, lengths, lse, o], &params, linear_grid(OP, 2)?)
+    let (seq_q, seq_kv) = (tile.queries() + 5, tile.queries() + tile.block + 43);
+    let head_dims: &[usize] = if tile.wide_keys { &[tile.dim - 8, tile.dim] } else { &[tile.dim - 8] };
+    head_dims.iter().try_for_each(|&head_dim| {
+        compare(ctx, [1, 1, seq_q, seq_kv, head_dim], |test, desc, windows| {
+            let params = params(OP, desc, windows, 2, 1)?;
+            let Windows { q, k, v, mask, lengths, lse, o } = windows;
+            test.launch(&tile.variant(), &[q, k, v, mask, lengths, lse, o], &params, linear_grid(OP, 2)?)
+        })
     })
 }
 
@@ -37,7 +40,7 @@ pub(super) fn check_decode(ctx: &OpContext, tile: decode_cooperative::Tile) -> B
         test.launch(&tile.variant(), &[q, k, v, mask, lengths, &parts], &first, pieces.grid(desc))?;
         let rows = desc.heads * desc.seq_q;
         let second = params(OP, desc, windows, rows, pieces.count)?;
-        let combine = combine_variant([DType::F16; 2], desc.head_dim);
+        let combine = combine_variant([DType::F16; 2], desc.head_dim, pieces.count);
         test.launch(&combine, &[&parts, q, k, v, mask, lengths, lse, o], &second, linear_grid(OP, rows)?)
     })
 }

@@ -35,6 +35,13 @@ pub(super) const fn libs(rows: usize, wide: bool) -> &'static [Lib] {
     }
 }
 
+/// Whether a workgroup's invocations hold a vector.
+pub(super) fn fits(desc: &AttentionDesc, wide: bool) -> bool {
+    const INVOCATIONS: usize = 128;
+    let width = if wide { 16 / desc.kv_dtype.size() } else { 4 };
+    desc.head_dim.max(desc.v_head_dim) <= INVOCATIONS * width
+}
+
 fn variant(rows: usize, [dtype, kv_dtype]: [DType; 2], wide: bool) -> Variant {
     let halves = [dtype, kv_dtype].map(|dtype| u32::from(dtype == DType::F16));
     Variant::new(&SPLIT, [dtype], halves).with_libs(libs(rows, wide))
