@@ -38,7 +38,7 @@ static SKINNY: KernelSource = kernel!(
     params: Params,
 );
 
-/// Rows, or columns, up to which a product is made by this kernel.
+/// Rows, or columns, of a workgroup's tile at most.
 pub(super) const FEW: usize = 16;
 
 const THREADS: usize = 256;
@@ -105,14 +105,18 @@ impl Skinny {
     /// pieces k is split so that `workgroups` are at work.
     fn choose(desc: &MatmulDesc, workgroups: usize) -> Option<(Self, usize)> {
         let few = desc.m.min(desc.n);
-        if few > FEW || desc.k == 0 {
+        let large = Large::of(desc, desc.n < desc.m);
+        if few > 2 * FEW || desc.k == 0 {
             return None;
         }
-        let large = Large::of(desc, desc.n < desc.m);
         // Many vectors ahead are for long sums, so where k isn't split, and of 8 rows they leave room for one
         // workgroup on a compute unit.
         let blocks = desc.m.max(desc.n).div_ceil(32);
         let whole = 2 * blocks > workgroups;
+        // Two tiles of rows read it twice, the second time from the cache.
+        if few > FEW && !(whole && large.matrix.dtype == DType::F32) {
+            return None;
+        }
         let shape = match few {
             1 if large.matrix.dtype == DType::F16 => Self::new(32, 2, 2),
             1 => Self::new(64, 2, 2),
