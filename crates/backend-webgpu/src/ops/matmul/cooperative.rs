@@ -239,8 +239,9 @@ pub(super) fn estimate(desc: &MatmulDesc, compute_units: usize) -> Option<Estima
         let time = tile.time(sizes, compute_units);
         // Half lines of the cache, of many rows of B at a time.
         let time = if trans_b && tile.n >= 128 { time / 8 * 9 } else { time };
-        // One row of small tiles waits for all of B to come from memory.
-        if m <= tile.m.min(64) { time / 4 * 5 } else { time }
+        // One row or column of small tiles waits for all of an operand to come from memory.
+        let streams = m <= tile.m.min(64) || n <= tile.n.min(64);
+        if streams { time / 4 * 5 } else { time }
     })
 }
 

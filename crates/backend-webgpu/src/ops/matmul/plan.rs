@@ -13,7 +13,7 @@ use super::kernel::{GemmKernel, Kernel, Signature};
 use super::skinny::Skinny;
 use super::skinny_cooperative::SkinnyCooperative;
 use super::unstaged::Unstaged;
-use super::{KernelOverride, Windows, emulated, pack, self_test, tiled};
+use super::{KernelOverride, Windows, emulated, pack, self_test, split, tiled};
 use crate::ops::op_context::OpContext;
 
 /// How an operand is prepared for a kernel.
@@ -253,17 +253,23 @@ pub(super) fn cheapest<T: Copy>(
     combining: Combining,
     time: impl Fn(T, [usize; 4]) -> usize,
 ) -> Option<Estimate<T>> {
+    /// Nanoseconds in which workgroups begin and end, which matter where their part of k is short.
+    const SHORT: usize = 1500;
     let &MatmulDesc { m, n, k, batch, .. } = desc;
     let choices = tiles.flat_map(|tile| {
         let splits = [1, 2, 4, 8, 16, 32].into_iter();
         splits
-            .filter(move |&splits| splits == 1 || batch == 1 && k / splits >= 256)
+            .filter(move |&splits| splits == 1 || batch == 1 && k / splits >= split::STEP)
             .map(move |splits| (tile, splits))
     });
     let estimates = choices.map(|(tile, splits)| {
-        let combining = if splits == 1 { 0 } else { combining(m.saturating_mul(n), splits) };
-        let time = time(tile, [m, n, k / splits, batch.saturating_mul(splits)]).saturating_add(combining);
-        Estimate { tile, splits, time }
+        if splits == 1 {
+            return Estimate { tile, splits, time: time(tile, [m, n, k, batch]) };
+        }
+        let (length, count) = split::length_and_count(k, splits);
+        let short = if length < 256 { SHORT } else { 0 };
+        let combining = combining(m.saturating_mul(n), count).saturating_add(short);
+        Estimate { tile, splits, time: time(tile, [m, n, length, count]).saturating_add(combining) }
     });
     estimates.min_by_key(|estimate| estimate.time)
 }
