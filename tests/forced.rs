@@ -86,7 +86,7 @@ fn in_turns<T>(lists: Vec<Vec<T>>) -> Vec<T> {
 /// Whether a kernel of this name runs on tensor cores.
 #[allow(dead_code, reason = "not every suite that shares this file forces kernels")]
 pub(crate) fn needs_tensor_cores(name: &str) -> bool {
-    name.contains("cooperative")
+    name.contains("cooperative") || name.starts_with("unstaged/")
 }
 
 /// Whether the device has tensor cores.

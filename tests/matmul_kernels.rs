@@ -10,7 +10,7 @@ use std::time::Duration;
 use backend_api::desc::{MatmulDesc, Matrix};
 use backend_api::{BackendError, BackendResult, BackendTranspose, ComputeBackend, DType, MathMode};
 use backend_webgpu::WebGpuBackend;
-use conformance::{matmul_along_k, matmul_around};
+use conformance::{matmul_along_k, matmul_around, matmul_in_vectors};
 use forced::Device;
 use libtest_mimic::{Failed, Trial};
 
@@ -77,9 +77,13 @@ fn right_around_its_tile(backend: &WebGpuBackend, kernel: &str) -> Result<(), Fa
         // It is for one column too.
         cases.extend(matmul_around([n, m, k]));
     }
-    if kernel.starts_with("skinny_cooperative/") {
+    if kernel.starts_with("skinny_cooperative/") || kernel.starts_with("unstaged/") {
         cases.extend(matmul_along_k([m, n, k]));
         cases.extend(matmul_along_k([n, m, k]));
+    }
+    if kernel.starts_with("unstaged/") {
+        cases.extend(matmul_in_vectors([m, n, k]));
+        cases.extend(matmul_in_vectors([n, m, k]));
     }
     // In pieces or of copies, it is the same kernel.
     if kernel.contains('+') {

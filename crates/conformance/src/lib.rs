@@ -42,5 +42,7 @@ mod want;
 pub use arena::Arena;
 pub use case::{Case, Outcome};
 pub use failure::Failure;
-pub use families::{attention_around, cases, conv_in_small, matmul_along_k, matmul_around};
+pub use families::{
+    attention_around, cases, conv_in_small, matmul_along_k, matmul_around, matmul_in_vectors,
+};
 pub use rng::hash_of_name;

@@ -98,6 +98,27 @@ pub fn matmul_along_k(tile: [usize; 3]) -> Vec<Case> {
     products.map(Product::case).collect()
 }
 
+/// Products around the sizes of a tile, for a kernel that needs f16 operands in whole vectors in any layout.
+#[must_use]
+pub fn matmul_in_vectors(tile: [usize; 3]) -> Vec<Case> {
+    let [m, n, k] = tile.map(|size| [size - 8, size, size + 8, 8]);
+    let depths = [8, k[1] - 8, k[1], 2 * k[1] + 24, 2 * k[1] + 5];
+    let rows = pairwise(&[2, 4, 4, 5, 2, 4, 2, SCALES.len(), 3, 2], &format!("matmul in vectors {tile:?}"));
+    let products = rows.into_iter().map(|row| Product {
+        dtypes: [DTYPES[1], DTYPES[2]][row[0]],
+        shape: [m[row[1]], n[row[2]], depths[row[3]]],
+        batch: [1, 2][row[4]],
+        trans: [TRANSPOSES[row[5] % 2], TRANSPOSES[row[5] / 2]],
+        ld_extra: [0, 8][row[6]],
+        scale: SCALES[row[7]],
+        bias: BIASES[row[8]],
+        activation: if row[0] == 1 { Activation::Gelu } else { Activation::Identity },
+        data: [Data::Uniform, Data::Integers][row[9]],
+        math: MathMode::Standard,
+    });
+    products.map(Product::case).collect()
+}
+
 /// Zero extents with a bias and an activation, vectors and long sums of each type.
 fn edges() -> impl Iterator<Item = Product> {
     let empty = [[0, 5, 3], [5, 0, 3], [5, 4, 0]];

@@ -54,7 +54,7 @@ use crate::case::Case;
 
 pub use attention_ext::attention_around;
 pub use conv::conv_in_small;
-pub use matmul::{matmul_along_k, matmul_around};
+pub use matmul::{matmul_along_k, matmul_around, matmul_in_vectors};
 
 /// Every case, in an order that doesn't change. No two have the same [`path`](Case::path).
 #[must_use]

@@ -6,7 +6,7 @@ use backend_api::DType;
 use backend_api::desc::MatmulDesc;
 
 use super::kernel::{GemmKernel, Kernel, Signature, TYPES, signatures};
-use super::plan::{Plan, Prep, cheapest};
+use super::plan::{Estimate, Plan, Prep, cheapest};
 use super::{Params, Windows, activation_code, activation_libs, edges, fragments, pack};
 use crate::device::Gpu;
 use crate::kernels::libs::{
@@ -44,6 +44,9 @@ static COOPERATIVE: KernelSource = KernelSource {
     )
 };
 
+/// Elements that an invocation moves at once.
+const WIDTH: usize = 8;
+
 /// The sizes of a workgroup's tile, and how its subgroups share it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct CooperativeTile {
@@ -57,8 +60,10 @@ pub(crate) struct CooperativeTile {
 
 impl CooperativeTile {
     /// Every tile for products of many rows and columns, largest first.
-    const ALL: [Self; 6] = [
-        Self::new([128, 128, 32], 660, 980),
+    const ALL: [Self; 7] = [
+        Self::new([128, 128, 32], 700, 860),
+        // For products of a little more than whole waves of the largest.
+        Self::new([96, 128, 32], 620, 765),
         Self::new([64, 128, 32], 390, 640),
         Self::new([64, 64, 64], 530, 750),
         Self::SHALLOW,
@@ -72,7 +77,7 @@ impl CooperativeTile {
     /// Tiles of eight subgroups that each have a compute unit for themselves, for products that have no more
     /// of them than the device has compute units.
     const ALONE: [Self; 2] =
-        [Self::divided([128, 64, 64], [4, 2], 660, 1320), Self::divided([32, 64, 128], [2, 4], 640, 1280)];
+        [Self::divided([128, 64, 64], [4, 2], 720, 1500), Self::divided([32, 64, 128], [2, 4], 640, 1700)];
 
     /// Every tile for products of few rows or columns.
     pub(super) const FEW: [Self; 4] = [
@@ -154,6 +159,11 @@ impl CooperativeTile {
         has_room(limits, self.threads(), self.workgroup_bytes())
     }
 
+    /// Whether the invocations can share rows of A as it is stored evenly.
+    fn reads(self, trans_a: bool) -> bool {
+        !trans_a || self.threads().is_multiple_of(self.m / WIDTH)
+    }
+
     /// Tiles of an m×n product.
     pub(in crate::ops) fn count(self, m: usize, n: usize) -> usize {
         m.div_ceil(self.m).saturating_mul(n.div_ceil(self.n))
@@ -212,12 +222,32 @@ pub(super) fn in_cheapest_tile(ctx: &OpContext, desc: &MatmulDesc, prep: [Prep; 
         return None;
     }
     let compute_units = ctx.gpu().profile.compute_units;
-    let (tile, splits) = if streams_b(desc, compute_units) {
-        (CooperativeTile::SHALLOW, 1)
-    } else {
-        cheapest(desc, CooperativeTile::for_sizes(m, n), |tile, sizes| tile.time(sizes, compute_units))?
-    };
+    let Estimate { tile, splits, .. } = estimate(desc, compute_units)?;
     Plan { prep, ..Plan::new(ctx, desc, Kernel::Cooperative(tile), splits)? }.verified(ctx)
+}
+
+/// The tile that is estimated to be the fastest.
+pub(super) fn estimate(desc: &MatmulDesc, compute_units: usize) -> Option<Estimate<CooperativeTile>> {
+    let &MatmulDesc { m, n, k, batch, .. } = desc;
+    if streams_b(desc, compute_units) {
+        let tile = CooperativeTile::SHALLOW;
+        return Some(Estimate { tile, splits: 1, time: tile.time([m, n, k, batch], compute_units) });
+    }
+    let tiles = CooperativeTile::for_sizes(m, n).filter(|tile| tile.reads(desc.trans_a.is_transposed()));
+    let trans_b = desc.trans_b.is_transposed();
+    cheapest(desc, tiles, combining, |tile, sizes| {
+        let time = tile.time(sizes, compute_units);
+        // Half lines of the cache, of many rows of B at a time.
+        let time = if trans_b && tile.n >= 128 { time / 8 * 9 } else { time };
+        // One row or column of small tiles waits for all of an operand to come from memory.
+        let streams = m <= tile.m.min(64) || n <= tile.n.min(64);
+        if streams { time / 4 * 5 } else { time }
+    })
+}
+
+/// The nanoseconds of a launch and of partial sums, 450 in each, which an invocation adds one after another.
+pub(super) fn combining(results: usize, splits: usize) -> usize {
+    3000 + results.saturating_mul(splits) / 450 + 30 * splits
 }
 
 /// Whether a product is large enough that a copy of a K-major B takes less than the tenth by which the kernel
@@ -238,7 +268,8 @@ fn streams_b(desc: &MatmulDesc, compute_units: usize) -> bool {
 impl GemmKernel for CooperativeTile {
     fn is_possible(&self, gpu: &Gpu, desc: &MatmulDesc) -> bool {
         let halves = [desc.a.dtype, desc.b.dtype] == [DType::F16; 2];
-        gpu.cooperative_matrices && self.fits(&gpu.limits) && halves && desc.k > 0
+        let reads = self.reads(desc.trans_a.is_transposed());
+        gpu.cooperative_matrices && self.fits(&gpu.limits) && halves && desc.k > 0 && reads
     }
 
     fn for_product(&self, _: &Gpu, _: &MatmulDesc) -> Kernel {
@@ -303,9 +334,9 @@ pub(super) fn variants() -> Vec<Variant> {
         element_access: signature.vectors,
         ..signature
     });
-    both_forms
-        .flat_map(|signature| CooperativeTile::all().map(move |tile| tile.variant(&signature)))
-        .collect()
+    let tiles =
+        |signature: Signature| CooperativeTile::all().filter(move |tile| tile.reads(signature.trans[0]));
+    both_forms.flat_map(|signature| tiles(signature).map(move |tile| tile.variant(&signature))).collect()
 }
 
 /// Such as `128x128x32`: rows, columns and depth.

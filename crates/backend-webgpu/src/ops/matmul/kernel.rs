@@ -12,6 +12,7 @@ use super::gemv::Gemv;
 use super::gemv_dot::GemvDot;
 use super::skinny::Skinny;
 use super::skinny_cooperative::SkinnyCooperative;
+use super::unstaged::Unstaged;
 use crate::device::Gpu;
 use crate::kernels::Variant;
 use crate::ops::shared::tile::Tile;
@@ -131,6 +132,7 @@ pub(crate) enum Kernel {
     Gemv(Gemv),
     GemvDot(GemvDot),
     SkinnyCooperative(SkinnyCooperative),
+    Unstaged(Unstaged),
 }
 
 impl Kernel {
@@ -142,7 +144,8 @@ impl Kernel {
         let gemv = Gemv::ALL.into_iter().map(Self::Gemv);
         let gemv_dot = GemvDot::ALL.into_iter().map(Self::GemvDot);
         let skinny_cooperative = SkinnyCooperative::ALL.into_iter().map(Self::SkinnyCooperative);
-        let small_m = skinny.chain(gemv).chain(gemv_dot).chain(skinny_cooperative);
+        let unstaged = Unstaged::ALL.into_iter().map(Self::Unstaged);
+        let small_m = skinny.chain(gemv).chain(gemv_dot).chain(skinny_cooperative).chain(unstaged);
         std::iter::once(Self::Direct(Direct)).chain(tiled).chain(cooperative).chain(small_m)
     }
 
@@ -156,6 +159,7 @@ impl Kernel {
             Self::Gemv(kernel) => kernel,
             Self::GemvDot(kernel) => kernel,
             Self::SkinnyCooperative(kernel) => kernel,
+            Self::Unstaged(kernel) => kernel,
         }
     }
 }
@@ -171,6 +175,7 @@ impl fmt::Display for Kernel {
             Self::Gemv(_) => "gemv",
             Self::GemvDot(_) => "gemv_dot",
             Self::SkinnyCooperative(_) => "skinny_cooperative",
+            Self::Unstaged(_) => "unstaged",
         };
         write!(f, "{family}/{}", self.implementation())
     }

@@ -1,9 +1,9 @@
 //! Matrix products: the one path behind `gemm`, `batched_gemm`, `gemm_f16` and `matmul`.
 //!
 //! [`Plan`] says which kernel makes a product, in which tiles, and whether k is split between workgroups. The
-//! kernels are `gemm/tiled` on any device, `gemm/direct` on CPUs, `gemm/cooperative` on tensor cores, and
-//! `gemm/skinny`, `gemm/gemv`, `gemm/gemv_dot` and `gemm/skinny_cooperative` for few rows or columns;
-//! `gemm/pack` and `gemm/combine` serve them.
+//! kernels are `gemm/tiled` on any device, `gemm/direct` on CPUs, `gemm/cooperative` on tensor cores,
+//! `gemm/unstaged` there for up to 256 rows or columns, and `gemm/skinny`, `gemm/gemv`, `gemm/gemv_dot` and
+//! `gemm/skinny_cooperative` for few of them; `gemm/pack` and `gemm/combine` serve them.
 
 mod cooperative;
 mod direct;
@@ -28,6 +28,8 @@ mod tiled;
 #[cfg(not(target_family = "wasm"))]
 mod tune;
 mod tuning;
+mod unstaged;
+mod unstaged_step;
 
 use backend_api::desc::{BiasAxis, MatmulDesc};
 use backend_api::support::checked_product;
@@ -85,6 +87,7 @@ pub(super) fn variants() -> Vec<Variant> {
         gemv::variants(),
         gemv_dot::variants(),
         skinny_cooperative::variants(),
+        unstaged::variants(),
         pack::variants(),
         split::variants(),
         emulated::variants(),

@@ -12,7 +12,8 @@ use super::gemv_dot::GemvDot;
 use super::kernel::{GemmKernel, Kernel, Signature};
 use super::skinny::Skinny;
 use super::skinny_cooperative::SkinnyCooperative;
-use super::{KernelOverride, Windows, emulated, pack, self_test, tiled};
+use super::unstaged::Unstaged;
+use super::{KernelOverride, Windows, emulated, pack, self_test, split, tiled};
 use crate::ops::op_context::OpContext;
 
 /// How an operand is prepared for a kernel.
@@ -77,6 +78,7 @@ impl Plan {
             .or_else(|| GemvDot::candidate(ctx, desc, windows))
             .or_else(|| SkinnyCooperative::candidate(ctx, desc, windows))
             .or_else(|| Skinny::candidate_beside_tensor_cores(ctx, desc, windows))
+            .or_else(|| Unstaged::candidate(ctx, desc, windows))
             .or_else(|| cooperative::candidate(ctx, desc, windows))
             .or_else(|| Skinny::candidate(ctx, desc, windows))
             .or_else(|| tiled::candidate(ctx, desc, windows))
@@ -232,24 +234,44 @@ impl Plan {
     }
 }
 
-/// The tile, and the number of splits of k, that are estimated to take the least time. `time` estimates that
-/// of a tile for m, n, k and the number of products.
+/// A tile, into how many splits k is divided, and the nanoseconds that a product is estimated to take so.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Estimate<T> {
+    pub(super) tile: T,
+    pub(super) splits: usize,
+    pub(super) time: usize,
+}
+
+/// The nanoseconds that writing and adding partial sums takes, of so many results in so many splits.
+pub(super) type Combining = fn(usize, usize) -> usize;
+
+/// The tile and the number of splits that are estimated to take the least time. `time` estimates that of a
+/// tile for m, n, k and the number of products, `combining` that of m·n results and their splits.
 pub(super) fn cheapest<T: Copy>(
     desc: &MatmulDesc,
     tiles: impl Iterator<Item = T>,
+    combining: Combining,
     time: impl Fn(T, [usize; 4]) -> usize,
-) -> Option<(T, usize)> {
+) -> Option<Estimate<T>> {
+    /// Nanoseconds in which workgroups begin and end, which matter where their part of k is short.
+    const SHORT: usize = 1500;
     let &MatmulDesc { m, n, k, batch, .. } = desc;
     let choices = tiles.flat_map(|tile| {
         let splits = [1, 2, 4, 8, 16, 32].into_iter();
         splits
-            .filter(move |&splits| splits == 1 || batch == 1 && k / splits >= 256)
+            .filter(move |&splits| splits == 1 || batch == 1 && k / splits >= split::STEP)
             .map(move |splits| (tile, splits))
     });
-    choices.min_by_key(|&(tile, splits)| {
-        let combining = if splits == 1 { 0 } else { 3000 + m.saturating_mul(n).saturating_mul(splits) / 250 };
-        time(tile, [m, n, k / splits, batch.saturating_mul(splits)]).saturating_add(combining)
-    })
+    let estimates = choices.map(|(tile, splits)| {
+        if splits == 1 {
+            return Estimate { tile, splits, time: time(tile, [m, n, k, batch]) };
+        }
+        let (length, count) = split::length_and_count(k, splits);
+        let short = if length < 256 { SHORT } else { 0 };
+        let combining = combining(m.saturating_mul(n), count).saturating_add(short);
+        Estimate { tile, splits, time: time(tile, [m, n, length, count]).saturating_add(combining) }
+    });
+    estimates.min_by_key(|estimate| estimate.time)
 }
 
 /// Such as `cooperative/128x128x32+split4, packs A`: what [`KernelOverride`] reads, and what else there is to

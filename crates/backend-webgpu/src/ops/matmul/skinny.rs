@@ -38,8 +38,11 @@ static SKINNY: KernelSource = kernel!(
     params: Params,
 );
 
-/// Rows, or columns, up to which a product is made by this kernel.
+/// Rows, or columns, of a workgroup's tile at most.
 pub(super) const FEW: usize = 16;
+
+/// The least k of products of more rows than a tile's.
+const LONG: usize = 1024;
 
 const THREADS: usize = 256;
 
@@ -105,14 +108,18 @@ impl Skinny {
     /// pieces k is split so that `workgroups` are at work.
     fn choose(desc: &MatmulDesc, workgroups: usize) -> Option<(Self, usize)> {
         let few = desc.m.min(desc.n);
-        if few > FEW || desc.k == 0 {
+        let large = Large::of(desc, desc.n < desc.m);
+        if few > 2 * FEW || desc.k == 0 {
             return None;
         }
-        let large = Large::of(desc, desc.n < desc.m);
         // Many vectors ahead are for long sums, so where k isn't split, and of 8 rows they leave room for one
         // workgroup on a compute unit.
         let blocks = desc.m.max(desc.n).div_ceil(32);
         let whole = 2 * blocks > workgroups;
+        // Two tiles of rows read the large operand twice, the second time from the cache.
+        if few > FEW && !(whole && large.matrix.dtype == DType::F32 && desc.k >= LONG) {
+            return None;
+        }
         let shape = match few {
             1 if large.matrix.dtype == DType::F16 => Self::new(32, 2, 2),
             1 => Self::new(64, 2, 2),
@@ -126,7 +133,12 @@ impl Skinny {
         let vec_width = VecWidth::of(large.matrix.dtype);
         let columns = shape.columns(large.along_k, vec_width);
         let groups = desc.m.max(desc.n).div_ceil(columns) * few.div_ceil(shape.rows);
-        let longest = desc.k / (2 * shape.turn(large.along_k, vec_width, LEAST_AHEAD));
+        let turn = shape.turn(large.along_k, vec_width, LEAST_AHEAD);
+        // Nearly all that would be multiplied is zeros, wave after wave.
+        if 16 * desc.k < turn && groups.saturating_mul(desc.batch) > workgroups {
+            return None;
+        }
+        let longest = desc.k / (2 * turn);
         let splits = if desc.batch == 1 { (workgroups / groups).min(longest).max(1) } else { 1 };
         Some((shape, splits))
     }
@@ -347,6 +359,10 @@ mod tests {
     fn only_few_rows_or_columns_are_chosen_and_long_sums_split() {
         assert_eq!(Skinny::choose(&desc(17, 100, 64), 132), None);
         assert!(Skinny::choose(&desc(100, 16, 64), 132).is_some_and(|(shape, _)| shape.transposed));
+        // As many again, of a long sum, read the other operand twice; an outer product is for other kernels.
+        assert!(Skinny::choose(&desc(32, 4096, 4096), 132).is_some_and(|(shape, _)| shape.rows == 16));
+        assert_eq!([desc(32, 4096, 512), desc(33, 4096, 4096)].map(|d| Skinny::choose(&d, 132)), [None; 2]);
+        assert_eq!(Skinny::choose(&desc(16, 8192, 8), 132), None);
         assert!(Skinny::choose(&desc(8, 1024, 4096), 132).is_some_and(|(_, splits)| splits == 4));
         assert!(Skinny::choose(&desc(8, 4096, 4096), 132).is_some_and(|(_, splits)| splits == 1));
     }

@@ -103,6 +103,12 @@ pub(super) fn combine(
     ctx.launch(op, &variant, &inputs, &windows.c, &params, grid)
 }
 
+/// How long pieces of k are and how many there are, at most as many as asked for.
+pub(super) fn length_and_count(k: usize, splits: usize) -> (usize, usize) {
+    let length = k.div_ceil(splits).next_multiple_of(STEP);
+    (length, k.div_ceil(length).max(1))
+}
+
 /// k in pieces of one length but for the last.
 struct Pieces {
     length: usize,
@@ -111,8 +117,8 @@ struct Pieces {
 
 impl Pieces {
     fn new(desc: &MatmulDesc, splits: usize) -> Self {
-        let length = desc.k.div_ceil(splits).next_multiple_of(STEP);
-        Self { length, count: desc.k.div_ceil(length).max(1) }
+        let (length, count) = length_and_count(desc.k, splits);
+        Self { length, count }
     }
 
     /// The pieces as a batch of products, each the next in a row of packed matrices.

@@ -9,6 +9,7 @@ use super::part::Part;
 use super::plan::{Plan, Strategy};
 use super::skinny::FEW;
 use super::tuning::Key;
+use super::unstaged::Unstaged;
 use super::{KernelOverride, run, windows};
 use crate::ops::op_context::OpContext;
 use crate::ops::shared::long_work::{parts, require_end};
@@ -78,7 +79,9 @@ fn candidates(desc: &MatmulDesc, aligned: bool) -> impl Iterator<Item = KernelOv
         if may_copy { [false, true].as_slice() } else { &[false] }
     };
     let possible = move |kernel: &Kernel| match kernel {
-        Kernel::Skinny(_) | Kernel::SkinnyCooperative(_) => fewest <= FEW,
+        Kernel::Skinny(_) => fewest <= 2 * FEW,
+        Kernel::SkinnyCooperative(_) => fewest <= FEW,
+        Kernel::Unstaged(_) => Unstaged::is_for(desc),
         Kernel::Gemv(_) | Kernel::GemvDot(_) => fewest == 1,
         Kernel::Cooperative(tile) => CooperativeTile::for_sizes(desc.m, desc.n).any(|fit| fit == *tile),
         _ => true,

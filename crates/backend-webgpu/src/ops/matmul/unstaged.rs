@@ -1,0 +1,288 @@
+//! gemm/unstaged: products of f16 on tensor cores whose operands go from memory straight into fragments.
+
+use std::fmt;
+
+use backend_api::desc::MatmulDesc;
+use backend_api::{Activation, DType};
+
+use super::kernel::{GemmKernel, Kernel, Signature};
+use super::large::oriented;
+use super::layout::is_aligned;
+use super::plan::{Estimate, Plan, cheapest};
+use super::{Params, Windows, activation_code, activation_libs, cooperative, unstaged_step};
+use crate::device::Gpu;
+use crate::kernels::{KernelSource, Variant, kernel, native};
+use crate::ops::has_room;
+use crate::ops::op_context::OpContext;
+use crate::ops::shared::tensor_cores::{FRAGMENT, SUBGROUP};
+use crate::ops::shared::tile::StepTime;
+
+static UNSTAGED: KernelSource = KernelSource {
+    unrolled: native(unstaged_step::multiply),
+    cooperative: true,
+    subgroups: true,
+    ..kernel!(
+        native "gemm/unstaged",
+        libs: [GRID, SPECIAL, UNARY, MATMUL, FRAGMENT_ELEMENTS],
+        types: ["T", "TC"],
+        constants: [
+            "TILE_M",
+            "TILE_N",
+            "SUBGROUPS_M",
+            "SUBGROUPS_N",
+            "SUBGROUPS_K",
+            "AHEAD",
+            "TRANS_A",
+            "TRANS_B",
+            "TRANS_C",
+            "ACTIVATION",
+        ],
+        reads: 3,
+        writes: 1,
+        params: Params,
+    )
+};
+
+/// Elements of a vector.
+const WIDTH: usize = 8;
+
+/// Elements along k that a subgroup takes in a step.
+const DEPTH: usize = 32;
+
+/// The most rows, or columns, of products that this kernel is planned for.
+const MOST: usize = 256;
+
+/// Nanoseconds that a product takes longer than its turns, beyond what one of gemm/cooperative takes.
+const OVERHEAD: usize = 1400;
+
+/// The same for partial sums, which are written number by number.
+const PARTIAL: usize = 2000;
+
+/// The sizes of a workgroup's tile, and how its subgroups share it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Unstaged {
+    m: usize,
+    n: usize,
+    /// Rows and columns of parts.
+    parts: [usize; 2],
+    /// Subgroups that share a part along k.
+    sharers: usize,
+    /// Steps of k that are read at once.
+    ahead: usize,
+    /// Nanoseconds of a turn where B's rows run across k, and along it.
+    turns: [StepTime; 2],
+    /// Whether the product is transposed as a whole, which makes few rows of few columns.
+    pub(super) transposed: bool,
+}
+
+impl Unstaged {
+    /// Every tile.
+    pub(super) const ALL: [Self; 6] = [
+        Self::new([32, 32], [1, 1], 8, 2).taking([1340, 2540], [1250, 2100]),
+        Self::new([32, 32], [2, 1], 8, 1).taking([740, 1480], [560, 1120]),
+        Self::new([64, 32], [2, 1], 8, 1).taking([1020, 2040], [1000, 2000]),
+        Self::new([64, 64], [1, 1], 8, 1).taking([1410, 2950], [1500, 3170]),
+        Self::new([64, 64], [2, 2], 4, 1).taking([910, 2000], [616, 1740]),
+        Self::new([128, 64], [4, 1], 4, 1).taking([1790, 3580], [1230, 2500]),
+    ];
+
+    /// A tile of so many rows and columns of parts.
+    const fn new([m, n]: [usize; 2], parts: [usize; 2], sharers: usize, ahead: usize) -> Self {
+        let unknown = StepTime { alone: 0, paired: 0 };
+        Self { m, n, parts, sharers, ahead, turns: [unknown; 2], transposed: false }
+    }
+
+    /// The tile with the nanoseconds of its turns, of a workgroup alone on a compute unit and of two: where B's
+    /// rows run across k, and along it.
+    const fn taking(mut self, across: [usize; 2], along: [usize; 2]) -> Self {
+        let [across, along] = [
+            StepTime { alone: across[0], paired: across[1] },
+            StepTime { alone: along[0], paired: along[1] },
+        ];
+        self.turns = [across, along];
+        self
+    }
+
+    /// The plan with the tile that is estimated to be the fastest, if no plan that stages operands is faster.
+    pub(super) fn candidate(ctx: &OpContext, desc: &MatmulDesc, windows: &Windows) -> Option<Plan> {
+        // No browser offers tensor cores.
+        if cfg!(target_family = "wasm") || !Self::is_for(desc) || !Self::reads_as_vectors(desc, windows) {
+            return None;
+        }
+        let fastest = Self::estimate(desc, ctx.gpu().profile.compute_units)?;
+        Plan::with_kernel(ctx, desc, windows, Kernel::Unstaged(fastest.tile), fastest.splits)?.verified(ctx)
+    }
+
+    /// Whether a product waits for memory rather than for tensor cores, and the kernel's speed is known: one of
+    /// f16 with few rows that run along k, or few such columns.
+    pub(super) fn is_for(desc: &MatmulDesc) -> bool {
+        let few = desc.m.min(desc.n);
+        let (_, [across_k, _]) = Self::oriented(desc);
+        [desc.a.dtype, desc.b.dtype] == [DType::F16; 2] && few > FRAGMENT && few <= MOST && !across_k
+    }
+
+    /// Whether the product is transposed, and its operands then.
+    fn oriented(desc: &MatmulDesc) -> (bool, [bool; 2]) {
+        let signature = Signature::of(desc);
+        let transposed = desc.n < desc.m;
+        (transposed, oriented(transposed, signature.dtypes, signature.trans).1)
+    }
+
+    /// The tile that is estimated to be faster than any of gemm/cooperative.
+    fn estimate(desc: &MatmulDesc, compute_units: usize) -> Option<Estimate<Self>> {
+        let (transposed, [_, along_k]) = Self::oriented(desc);
+        let time = |tile: Self, [m, n, k, batch]: [usize; 4]| {
+            let [m, n] = if transposed { [n, m] } else { [m, n] };
+            let tiles = m.div_ceil(tile.m).saturating_mul(n.div_ceil(tile.n)).saturating_mul(batch);
+            let turns = tile.turns[usize::from(along_k)].of(tiles, k.div_ceil(tile.turn()), compute_units);
+            let overhead = if k < desc.k { OVERHEAD + PARTIAL } else { OVERHEAD };
+            turns.saturating_add(overhead)
+        };
+        let fastest = cheapest(desc, Self::ALL.into_iter(), cooperative::combining, time)?;
+        let staged = cooperative::estimate(desc, compute_units)?;
+        Some(fastest).filter(|fastest| fastest.time < staged.time)
+    }
+
+    fn subgroups(self) -> usize {
+        self.parts[0] * self.parts[1] * self.sharers
+    }
+
+    /// Elements along k that a workgroup takes at once.
+    const fn turn(self) -> usize {
+        self.sharers * self.ahead * DEPTH
+    }
+
+    /// Bytes of workgroup memory: eight rows of sums of each subgroup.
+    fn workgroup_bytes(self) -> usize {
+        self.subgroups() * 8 * self.n / self.parts[1] * size_of::<f32>()
+    }
+
+    /// Whether both operands can be read by vectors.
+    fn reads_as_vectors(desc: &MatmulDesc, windows: &Windows) -> bool {
+        let along_a = if desc.trans_a.is_transposed() { desc.m } else { desc.k };
+        let along_b = if desc.trans_b.is_transposed() { desc.k } else { desc.n };
+        is_aligned(&desc.a, windows.a.offset, along_a, WIDTH)
+            && is_aligned(&desc.b, windows.b.offset, along_b, WIDTH)
+    }
+}
+
+impl GemmKernel for Unstaged {
+    fn is_possible(&self, gpu: &Gpu, desc: &MatmulDesc) -> bool {
+        gpu.takes_spirv
+            && [desc.a.dtype, desc.b.dtype] == [DType::F16; 2]
+            && desc.k > 0
+            && has_room(&gpu.limits, self.subgroups() * SUBGROUP, self.workgroup_bytes())
+    }
+
+    fn for_product(&self, _: &Gpu, desc: &MatmulDesc) -> Kernel {
+        Kernel::Unstaged(Self { transposed: desc.n < desc.m, ..*self })
+    }
+
+    fn for_operands(&self, desc: &MatmulDesc, windows: &Windows, _: usize) -> (Kernel, bool) {
+        (Kernel::Unstaged(*self), Self::reads_as_vectors(desc, windows))
+    }
+
+    fn named(&self) -> Kernel {
+        Kernel::Unstaged(Self { transposed: false, ..*self })
+    }
+
+    fn needs_self_test(&self) -> bool {
+        true
+    }
+
+    fn needs_vectors(&self) -> bool {
+        true
+    }
+
+    fn is_transposed(&self) -> bool {
+        self.transposed
+    }
+
+    fn tile(&self, _: &Signature) -> [usize; 2] {
+        if self.transposed { [self.n, self.m] } else { [self.m, self.n] }
+    }
+
+    fn k_block(&self) -> usize {
+        self.turn()
+    }
+
+    fn variant(&self, signature: &Signature) -> Variant {
+        let (_, trans) = oriented(self.transposed, signature.dtypes, signature.trans);
+        let sizes = [self.m, self.n, self.parts[0], self.parts[1], self.sharers, self.ahead];
+        let [m, n, parts_m, parts_n, sharers, ahead] = sizes.map(|size| size as u32);
+        let [trans_a, trans_b, trans_c] = [trans[0], trans[1], self.transposed].map(u32::from);
+        let activation = activation_code(signature.activation);
+        let constants = [m, n, parts_m, parts_n, sharers, ahead, trans_a, trans_b, trans_c, activation];
+        let dtype = signature.dtypes[2];
+        Variant::new(&UNSTAGED, [DType::F16, dtype], constants)
+            .with_libs(activation_libs(dtype))
+            .with_rolled_loops()
+    }
+}
+
+/// Such as `64x32x512`: rows, columns and depth.
+impl fmt::Display for Unstaged {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}x{}x{}", self.m, self.n, self.turn())
+    }
+}
+
+/// Each tile for each layout of the operands and each type of C. Whether the product is transposed and the
+/// activation take turns.
+pub(super) fn variants() -> Vec<Variant> {
+    let mut variants = Vec::new();
+    for tile in Unstaged::ALL {
+        for dtype in [DType::F16, DType::F32] {
+            for trans in [[false, false], [false, true], [true, false], [true, true]] {
+                let turn = variants.len();
+                let activation = Activation::ALL[turn % Activation::ALL.len()];
+                let dtypes = [DType::F16, DType::F16, dtype];
+                let signature = Signature { dtypes, trans, activation, vectors: true, element_access: true };
+                variants.push(Unstaged { transposed: turn / 4 % 2 == 1, ..tile }.variant(&signature));
+            }
+        }
+    }
+    variants
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use backend_api::BackendTranspose::{NoTrans, Trans};
+    use backend_api::desc::Matrix;
+
+    use super::*;
+
+    #[test]
+    fn every_tile_is_whole_and_has_a_name() {
+        let names: HashSet<String> = Unstaged::ALL.iter().map(Unstaged::to_string).collect();
+        assert_eq!(names.len(), Unstaged::ALL.len());
+        for tile in Unstaged::ALL {
+            let [rows, columns] = tile.parts;
+            assert_eq!(tile.m % (rows * FRAGMENT) + tile.n % (columns * FRAGMENT), 0, "{tile}");
+            assert!(tile.subgroups() * SUBGROUP <= 512 && tile.workgroup_bytes() <= 32 << 10, "{tile}");
+        }
+    }
+
+    #[test]
+    fn medium_rows_that_run_along_k_are_taken() {
+        let plan = |m, n, k, trans_a, trans_b| {
+            let matrix = Matrix::new(0, DType::F16, 1 << 14);
+            let desc = MatmulDesc::new(m, n, k, matrix, matrix, matrix).with_transpose(trans_a, trans_b);
+            let fastest = Unstaged::is_for(&desc).then(|| Unstaged::estimate(&desc, 132)).flatten();
+            fastest.map(|fastest| fastest.tile.to_string())
+        };
+        for (m, tile) in [(32, "32x32x256"), (64, "64x32x256"), (128, "64x64x128"), (256, "128x64x128")] {
+            assert_eq!(plan(m, 4096, 4096, NoTrans, Trans).as_deref(), Some(tile), "{m}");
+            // The transposed product has B's columns as rows.
+            assert_eq!(plan(4096, m, 4096, NoTrans, Trans).as_deref(), Some(tile), "{m}");
+        }
+        assert_eq!(plan(128, 4096, 4096, NoTrans, NoTrans).as_deref(), Some("64x64x256"));
+        assert_eq!(plan(128, 4096, 4096, Trans, Trans), None);
+        assert_eq!(
+            [plan(16, 4096, 4096, NoTrans, Trans), plan(4096, 4096, 4096, NoTrans, Trans)],
+            [None, None]
+        );
+    }
+}
