@@ -6,10 +6,10 @@
 // A workgroup makes TILE_M × TILE_N of C. Its subgroups divide the tile into SUBGROUPS_M × SUBGROUPS_N parts,
 // and SUBGROUPS_K of them share each part along k and add their sums at the end.
 //
-// An invocation reads 16 bytes at most at a time and takes the numbers for those elements of fragments that it has.
-// Where an operand's rows run along k, it reads eight of k of each of its rows or columns of the part. Else it
-// reads eight rows of k, of each as many neighbouring columns as it has. Which k an element stands for is the
-// same for both operands, and which row or column is known when results are written.
+// An invocation reads at most 16 bytes at a time and takes the numbers for those elements of fragments that
+// it has. Where an operand's rows run along k, it reads eight of k of each of its rows or columns of the part.
+// Else it reads eight rows of k, of each as many neighbouring columns as it has. Which k an element stands for
+// is the same for both operands, and which row or column is known when results are written.
 //
 // The step itself, `multiply`, is written by src/ops/matmul/unstaged_step.rs, as every fragment needs a name
 // of its own. It calls the functions of this file.
@@ -115,8 +115,8 @@ fn first_b(start: u32, k: u32, pad: u32) -> VecB {
   return select(VecB(), fetch_b(start, max(k, pad) - pad), k >= pad);
 }
 
-// The turn after the first with which a workgroup goes on. Those of one row of tiles go on at different places,
-// or all would ask for the same of A at a time.
+// The turn after the first with which a workgroup goes on. Those of one row of tiles go on at different
+// places, or all would ask for the same of A at a time.
 fn first_place(flat: u32, turns: u32) -> u32 {
   return select(0u, flat % max(turns - 1u, 1u), params.tiles_m == 1u);
 }
