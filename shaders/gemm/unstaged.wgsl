@@ -1,15 +1,15 @@
 // C = activation(alpha · op(A) · op(B) + beta · C + bias) for each matrix of a batch, of f16 operands that go
 // from memory straight into fragments of the device's tensor cores, which add in f32. Nothing passes through
-// workgroup memory before the last sums, so that much of both operands can be on its way: this is for products
-// that wait for memory.
+// workgroup memory before the last sums, so that much of both operands can be on its way: this is for
+// products that wait for memory.
 //
 // A workgroup makes TILE_M × TILE_N of C. Its subgroups divide the tile into SUBGROUPS_M × SUBGROUPS_N parts,
 // and SUBGROUPS_K of them share each part along k and add their sums at the end.
 //
-// An invocation reads 16 bytes at a time and takes the numbers for those elements of fragments that it has.
-// Where an operand's rows run along k, it reads eight of k of each of its rows or columns of the part. Else it
-// reads eight rows of k, of each as many neighbouring columns as it has. Which k an element stands for is the
-// same for both operands, and which row or column is known when results are written.
+// An invocation reads at most 16 bytes at a time and takes the numbers for those elements of fragments that
+// it has. Where an operand's rows run along k, it reads eight of k of each of its rows or columns of the part.
+// Else it reads eight rows of k, of each as many neighbouring columns as it has. Which k an element stands for
+// is the same for both operands, and which row or column is known when results are written.
 //
 // The step itself, `multiply`, is written by src/ops/matmul/unstaged_step.rs, as every fragment needs a name
 // of its own. It calls the functions of this file.
@@ -19,8 +19,8 @@
 //
 // With TRANS_C, the product was transposed as a whole: C is written by columns.
 //
-// needs: T = f16, TC, TILE_M, TILE_N, SUBGROUPS_M, SUBGROUPS_N, SUBGROUPS_K, AHEAD, TRANS_A, TRANS_B, TRANS_C,
-// ACTIVATION, lib/matmul, lib/fragment_elements, and of the step: VecA, VecB, multiply
+// needs: T = f16, TC, TILE_M, TILE_N, SUBGROUPS_M, SUBGROUPS_N, SUBGROUPS_K, AHEAD, TRANS_A, TRANS_B,
+// TRANS_C, ACTIVATION, lib/matmul, lib/fragment_elements, and of the step: VecA, VecB, multiply
 
 const SUBGROUP: u32 = 32u;
 const FRAGMENT: u32 = 16u;
@@ -81,8 +81,8 @@ fn tile_of(flat: u32, index: u32) -> Tile {
   );
 }
 
-// Where an invocation's row `i` of A begins, in vectors; beyond the last row, another one's products are made,
-// but not written. If k runs from row to row, where its columns begin.
+// Where an invocation's row `i` of A begins, in vectors; beyond the last row, another one's products are
+// made, but not written. If k runs from row to row, where its columns begin.
 fn start_a(tile: Tile, i: u32) -> u32 {
   if TRANS_A == 1u {
     return tile.a / OWN_M + min(tile.row / OWN_M + tile.lane / 4u, params.m / OWN_M - 1u);
@@ -115,8 +115,8 @@ fn first_b(start: u32, k: u32, pad: u32) -> VecB {
   return select(VecB(), fetch_b(start, max(k, pad) - pad), k >= pad);
 }
 
-// The turn after the first with which a workgroup goes on. Those of one row of tiles go on at different places,
-// or all would ask for the same of A at a time.
+// The turn after the first with which a workgroup goes on. Those of one row of tiles go on at different
+// places, or all would ask for the same of A at a time.
 fn first_place(flat: u32, turns: u32) -> u32 {
   return select(0u, flat % max(turns - 1u, 1u), params.tiles_m == 1u);
 }

@@ -92,8 +92,8 @@ impl Unstaged {
         Self { m, n, parts, sharers, ahead, turns: [unknown; 2], transposed: false }
     }
 
-    /// The tile with the nanoseconds of its turns, of a workgroup alone on a compute unit and of two: where B's
-    /// rows run across k, and along it.
+    /// The tile with the nanoseconds of its turns, of a workgroup alone on a compute unit and of two: where
+    /// B's rows run across k, and along it.
     const fn taking(mut self, across: [usize; 2], along: [usize; 2]) -> Self {
         let [across, along] = [
             StepTime { alone: across[0], paired: across[1] },
@@ -113,8 +113,8 @@ impl Unstaged {
         Plan::with_kernel(ctx, desc, windows, Kernel::Unstaged(fastest.tile), fastest.splits)?.verified(ctx)
     }
 
-    /// Whether a product waits for memory rather than for tensor cores, and the kernel's speed is known: one of
-    /// f16 with few rows that run along k, or few such columns.
+    /// Whether a product waits for memory rather than for tensor cores, and the kernel's speed is known: one
+    /// of f16 with few rows that run along k, or few such columns.
     pub(super) fn is_for(desc: &MatmulDesc) -> bool {
         let few = desc.m.min(desc.n);
         let (_, [across_k, _]) = Self::oriented(desc);

@@ -115,8 +115,8 @@ fn products(fragments: [usize; 2], [a, b]: [Operand; 2], step: usize, slice: usi
     add_products(fragments, load_a, load_b) + "\n"
 }
 
-/// Writes the sums out, eight rows of each part at a time: in a loop, as what becomes of a sum is too much text
-/// to be repeated for each fragment.
+/// Writes the sums out, eight rows of each part at a time: in a loop, as what becomes of a sum is too much
+/// text to be repeated for each fragment.
 fn stores([rows, columns]: [usize; 2]) -> String {
     let case = |(i, half): (usize, usize)| {
         let part = ["low", "high"][half % 2];
