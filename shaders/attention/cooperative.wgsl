@@ -66,8 +66,8 @@ const_assert DIM % FRAGMENT == 0u && BLOCK * EIGHTS % THREADS == 0u && BLOCK % S
 // A block of keys, unless they are wide, then one of values; at first and at last, 16 queries or columns of
 // their output of each subgroup.
 var<workgroup> sh: array<vec4<f16>, max(ROWS * STRIDE, SUBGROUPS * FRAGMENT * OUT_STRIDE)>;
-// A block of wide keys.
-var<workgroup> sh_keys: array<vec4<u32>, BLOCK * KEY_STRIDE>;
+// A block of wide keys; nothing where there are none.
+var<workgroup> sh_keys: array<vec4<u32>, select(1u, BLOCK * KEY_STRIDE, WIDE_KEYS == 1u)>;
 // Sums of weights of the rows of a part.
 var<workgroup> sh_totals: array<f32, SUBGROUPS * FRAGMENT>;
 

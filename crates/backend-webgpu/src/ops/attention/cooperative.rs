@@ -99,7 +99,7 @@ impl CooperativeTile {
     /// Bytes of workgroup memory: keys and values, or output; and the sums of weights of a part.
     const fn workgroup_bytes(self) -> usize {
         let (queries, eights) = (self.subgroups * FRAGMENT, self.dim / 8);
-        let keys = if self.wide_keys { self.block * (eights + (12 - eights % 8) % 8) * 16 } else { 0 };
+        let keys = if self.wide_keys { self.block * (eights + (12 - eights % 8) % 8) * 16 } else { 16 };
         let rows = self.rows() * (self.dim + 8) * 2;
         let output = queries * (self.pass_fragments() * FRAGMENT + 8) * 2;
         keys + if rows > output { rows } else { output } + queries * size_of::<f32>()
