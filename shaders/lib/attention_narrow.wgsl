@@ -1,5 +1,5 @@
 // Vectors of attention's operands that are read number by number, four at a time, and 0 where a vector has no
-// more.
+// more. Written out, as drivers may count the turns of loops.
 //
 // needs: HALF_Q, HALF_KV, the bindings `q`, `k` and `v`
 
@@ -13,24 +13,51 @@ const UNIT_KV: u32 = 1u;
 // The elements from element `at` on, of which the vector has `left`.
 fn load_q(at: u32, left: u32) -> array<vec4<f32>, UNIT_Q> {
   var x = vec4<f32>();
-  for (var i = 0u; i < min(left, 4u); i++) {
-    x[i] = number(q[word(at + i, HALF_Q)], at + i, HALF_Q);
+  if left > 0u {
+    x.x = number(q[word(at, HALF_Q)], at, HALF_Q);
+  }
+  if left > 1u {
+    x.y = number(q[word(at + 1u, HALF_Q)], at + 1u, HALF_Q);
+  }
+  if left > 2u {
+    x.z = number(q[word(at + 2u, HALF_Q)], at + 2u, HALF_Q);
+  }
+  if left > 3u {
+    x.w = number(q[word(at + 3u, HALF_Q)], at + 3u, HALF_Q);
   }
   return array<vec4<f32>, UNIT_Q>(x);
 }
 
 fn fetch_k(at: u32, left: u32) -> Fetched {
   var x = vec4<f32>();
-  for (var i = 0u; i < min(left, 4u); i++) {
-    x[i] = number(k[word(at + i, HALF_KV)], at + i, HALF_KV);
+  if left > 0u {
+    x.x = number(k[word(at, HALF_KV)], at, HALF_KV);
+  }
+  if left > 1u {
+    x.y = number(k[word(at + 1u, HALF_KV)], at + 1u, HALF_KV);
+  }
+  if left > 2u {
+    x.z = number(k[word(at + 2u, HALF_KV)], at + 2u, HALF_KV);
+  }
+  if left > 3u {
+    x.w = number(k[word(at + 3u, HALF_KV)], at + 3u, HALF_KV);
   }
   return x;
 }
 
 fn fetch_v(at: u32, left: u32) -> Fetched {
   var x = vec4<f32>();
-  for (var i = 0u; i < min(left, 4u); i++) {
-    x[i] = number(v[word(at + i, HALF_KV)], at + i, HALF_KV);
+  if left > 0u {
+    x.x = number(v[word(at, HALF_KV)], at, HALF_KV);
+  }
+  if left > 1u {
+    x.y = number(v[word(at + 1u, HALF_KV)], at + 1u, HALF_KV);
+  }
+  if left > 2u {
+    x.z = number(v[word(at + 2u, HALF_KV)], at + 2u, HALF_KV);
+  }
+  if left > 3u {
+    x.w = number(v[word(at + 3u, HALF_KV)], at + 3u, HALF_KV);
   }
   return x;
 }
