@@ -92,7 +92,9 @@ impl WebGpuBackend {
     /// when the backend is next opened, and written by [`save_cache`](Self::save_cache) and when it is dropped.
     /// Without it, the environment variable `COMPUTE_CACHE_DIR` names the folder; without both, nothing is
     /// kept. The folder is made where there is none. It has two files for each adapter, driver and version of
-    /// this crate, which several processes may share. Files that are missing or damaged are begun anew.
+    /// this crate, which several processes may share: each adds its tuning, and of pipelines those of the last
+    /// one stay. Files that are missing or damaged are begun anew. Devices given to [`from_wgpu`](Self::from_wgpu)
+    /// have no cache.
     ///
     /// What is read goes to the driver as code: nobody who isn't trusted may write there.
     #[cfg(not(target_family = "wasm"))]

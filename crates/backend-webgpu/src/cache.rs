@@ -1,11 +1,12 @@
 //! A folder in which compiled pipelines and tuning outlive the process.
 
+use std::collections::hash_map::RandomState;
 use std::fs;
-use std::io;
+use std::hash::{BuildHasher as _, Hasher as _};
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, Ordering};
 
-use crate::device::{Gpu, guarded};
+use crate::device::{Gpu, compiling, guarded};
 use crate::sync::Mutex;
 use crate::unchecked;
 
@@ -37,12 +38,17 @@ struct Saved {
 impl Cache {
     /// Reads the files of a device. What is missing, damaged or another device's is begun anew.
     pub(crate) fn open(folder: PathBuf, gpu: &Gpu) -> Self {
-        let name = file_name(&gpu.adapter.get_info());
+        let name = file_name(gpu);
         let mut cache = Self { folder, name, pipelines: None, saved: Mutex::default() };
         let file = read(&cache.path("pipelines"));
         let known = file.as_deref().and_then(unpack);
         cache.saved.lock().pipelines = known.map_or(0, checksum);
-        cache.pipelines = pipeline_cache(gpu, known);
+        cache.pipelines = pipeline_cache(gpu, known).unwrap_or_else(|error| {
+            tracing::warn!(%error, "the driver makes no pipeline cache");
+            // It may have lost the device over the file, and would again.
+            _ = fs::remove_file(cache.path("pipelines"));
+            None
+        });
         cache
     }
 
@@ -53,9 +59,12 @@ impl Cache {
 
     /// The text of the file of tuning.
     pub(crate) fn tuning(&self) -> Option<String> {
-        let text = String::from_utf8(read(&self.path("tuning"))?).ok()?;
-        self.saved.lock().tuning = checksum(text.as_bytes());
-        Some(text)
+        let file = String::from_utf8(read(&self.path("tuning"))?).ok()?;
+        let (sum, text) = file.split_once('\n')?;
+        let expected = checksum(text.as_bytes());
+        let is_whole = sum == hex(expected);
+        self.saved.lock().tuning = if is_whole { expected } else { 0 };
+        is_whole.then(|| text.to_owned())
     }
 
     /// Writes what has changed since it was read or written last, and the text of tuning if there is one.
@@ -64,7 +73,11 @@ impl Cache {
     /// What the file system says, with the path.
     pub(crate) fn save(&self, tuning: Option<&str>) -> io::Result<()> {
         let mut saved = self.saved.lock();
-        if let Some(data) = self.pipelines.as_ref().and_then(wgpu::PipelineCache::get_data) {
+        let data = {
+            let _compiling = compiling();
+            self.pipelines.as_ref().and_then(wgpu::PipelineCache::get_data)
+        };
+        if let Some(data) = data {
             let sum = checksum(&data);
             if sum != saved.pipelines {
                 self.replace("pipelines", &pack(&data))?;
@@ -74,7 +87,7 @@ impl Cache {
         let Some(text) = tuning else { return Ok(()) };
         let sum = checksum(text.as_bytes());
         if sum != saved.tuning {
-            self.replace("tuning", text.as_bytes())?;
+            self.replace("tuning", format!("{}\n{text}", hex(sum)).as_bytes())?;
             saved.tuning = sum;
         }
         Ok(())
@@ -87,11 +100,15 @@ impl Cache {
 
     /// Replaces a file at once: whoever reads it meanwhile, or after a crash, has the old or the new one.
     fn replace(&self, extension: &str, bytes: &[u8]) -> io::Result<()> {
-        static WRITES: AtomicU32 = AtomicU32::new(0);
-        let (process, write) = (std::process::id(), WRITES.fetch_add(1, Ordering::Relaxed));
-        let unfinished = self.path(&format!("{process}-{write}.part"));
+        // Not by the process's number, which is the same in many containers.
+        let unfinished = self.path(&format!("{}.part", hex(RandomState::new().build_hasher().finish())));
+        let write = || {
+            let mut file = fs::OpenOptions::new().write(true).create_new(true).open(&unfinished)?;
+            file.write_all(bytes)?;
+            file.sync_all()
+        };
         let written = fs::create_dir_all(&self.folder)
-            .and_then(|()| fs::write(&unfinished, bytes))
+            .and_then(|()| write())
             .and_then(|()| fs::rename(&unfinished, self.path(extension)));
         if written.is_err() {
             _ = fs::remove_file(&unfinished);
@@ -119,26 +136,31 @@ fn read(path: &Path) -> Option<Vec<u8>> {
     }
 }
 
-fn pipeline_cache(gpu: &Gpu, known: Option<&[u8]>) -> Option<wgpu::PipelineCache> {
+fn pipeline_cache(gpu: &Gpu, known: Option<&[u8]>) -> Result<Option<wgpu::PipelineCache>, wgpu::Error> {
     if !gpu.device.features().contains(wgpu::Features::PIPELINE_CACHE) {
-        return None;
+        return Ok(None);
     }
-    let made = guarded(&gpu.device, || unchecked::pipeline_cache(&gpu.device, known));
-    made.inspect_err(|error| tracing::warn!(%error, "the driver makes no pipeline cache")).ok()
+    let _compiling = compiling();
+    guarded(&gpu.device, || unchecked::pipeline_cache(&gpu.device, known)).map(Some)
 }
 
-/// Whose files these are: pipelines and measurements hold for one adapter, driver and set of kernels.
-fn file_name(info: &wgpu::AdapterInfo) -> String {
-    let readable: String = info
-        .name
-        .chars()
-        .map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' })
-        .collect();
-    let wgpu::AdapterInfo { name, vendor, device, driver, driver_info, backend, .. } = info;
+/// Whose files these are: pipelines and measurements hold for one adapter, driver and set of kernels, and for what
+/// the device was opened with.
+fn file_name(gpu: &Gpu) -> String {
+    let Gpu { cooperative_matrices, takes_spirv, subgroup, .. } = gpu;
+    let info = gpu.adapter.get_info();
+    let wgpu::AdapterInfo { name, vendor, device, driver, driver_info, backend, .. } = &info;
+    let readable = name.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' });
+    let readable: String = readable.take(40).collect();
+    let features = gpu.device.features();
+    let opened = format!("{cooperative_matrices}|{takes_spirv}|{subgroup:?}|{features:?}");
     let version = env!("CARGO_PKG_VERSION");
-    let whole = format!("{name}|{vendor}|{device}|{driver}|{driver_info}|{backend:?}|{version}");
-    let readable: String = readable.chars().take(40).collect();
-    format!("{readable}-{:016x}", checksum(whole.as_bytes()))
+    let whole = format!("{name}|{vendor}|{device}|{driver}|{driver_info}|{backend:?}|{version}|{opened}");
+    format!("{readable}-{}", hex(checksum(whole.as_bytes())))
+}
+
+fn hex(number: u64) -> String {
+    format!("{number:016x}")
 }
 
 fn pack(data: &[u8]) -> Vec<u8> {

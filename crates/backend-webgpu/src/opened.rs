@@ -10,6 +10,8 @@ use backend_api::BackendResult;
 use crate::cache::Cache;
 use crate::context::Context;
 use crate::device::GlGuard;
+#[cfg(not(target_family = "wasm"))]
+use crate::ops::Conflict;
 use crate::ops::{Capture, OpContext, State};
 #[cfg(not(target_family = "wasm"))]
 use crate::sync::thread;
@@ -32,7 +34,7 @@ impl Opened {
     pub(crate) fn with_state(device: Context, state: State) -> Self {
         #[cfg(not(target_family = "wasm"))]
         if let Some(text) = device.cache.as_ref().and_then(Cache::tuning) {
-            state.tuning.learn_text(&device.gpu.info, &text);
+            state.tuning.learn_text(&device.gpu.info, &text, Conflict::KeepOwn);
         }
         Self { context: OpContext::new(device, state), closes: true }
     }
@@ -41,8 +43,15 @@ impl Opened {
     #[cfg(not(target_family = "wasm"))]
     pub(crate) fn save_cache(&self) -> io::Result<()> {
         let (Context { cache, gpu, .. }, tuning) = (self.device(), &self.state().tuning);
-        let text = if tuning.is_empty() { None } else { Some(tuning.text(&gpu.info)) };
-        cache.as_ref().map_or(Ok(()), |cache| cache.save(text.as_deref()))
+        let Some(cache) = cache else { return Ok(()) };
+        if tuning.is_empty() {
+            return cache.save(None);
+        }
+        // Another process may have found something since.
+        if let Some(text) = cache.tuning() {
+            tuning.learn_text(&gpu.info, &text, Conflict::KeepOwn);
+        }
+        cache.save(Some(&tuning.text(&gpu.info)))
     }
 
     pub(crate) fn device(&self) -> &Context {
@@ -84,10 +93,10 @@ impl Drop for Opened {
         if !self.closes {
             return;
         }
+        let deadline = device.deadline(op);
         if let Err(error) = self.save_cache() {
             tracing::warn!(%error, "the cache isn't written");
         }
-        let deadline = device.deadline(op);
         device.close_within(device.timeout());
         if device.gpu.health.is_lost() {
             return;

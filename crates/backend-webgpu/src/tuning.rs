@@ -3,6 +3,7 @@
 use backend_api::BackendResult;
 
 use crate::WebGpuBackend;
+use crate::ops::Conflict;
 
 impl WebGpuBackend {
     /// What `tune_matmul` has found, as lines of text, with the adapter and driver for which it is
@@ -34,6 +35,6 @@ impl WebGpuBackend {
     /// [`NotInitialized`](backend_api::BackendError::NotInitialized).
     pub fn set_tuning(&self, text: &str) -> BackendResult<usize> {
         let call = self.context("set_tuning")?;
-        Ok(call.context.state.tuning.learn_text(&call.device().gpu.info, text))
+        Ok(call.context.state.tuning.learn_text(&call.device().gpu.info, text, Conflict::Replace))
     }
 }

@@ -57,7 +57,7 @@ pub(crate) use fill::{alloc_zeroed, fill};
 pub(crate) use gather::gather;
 #[cfg(not(target_family = "wasm"))]
 pub(crate) use matmul::tune_matmul;
-pub(crate) use matmul::{KernelOverride as MatmulOverride, Tuning, explain_matmul, matmul};
+pub(crate) use matmul::{Conflict, KernelOverride as MatmulOverride, Tuning, explain_matmul, matmul};
 pub(crate) use movement::{concat, pad, permute, repeat, slice};
 pub(crate) use norm::{group_norm, layer_norm, rms_norm};
 pub(crate) use op_context::{OpContext, State};

@@ -253,6 +253,7 @@ pub(super) fn fastest(ctx: &OpContext, job: &Job) -> Option<((SourceTile, usize)
         padded
     });
     let time = |of: SourceTile, taps, groups| of.tile.time([filters, rows, taps, groups], compute_units);
-    let tiles = SourceTile::ALL.into_iter().filter(|tile| !tile.planes);
+    let limits = &ctx.gpu().limits;
+    let tiles = SourceTile::ALL.into_iter().filter(|tile| !tile.planes && tile.tile.fits(limits));
     split::cheapest(ctx, &padded, tiles, time).filter(|&((tile, slices), _)| tile.is_verified(ctx, slices))
 }

@@ -9,7 +9,8 @@ use crate::ops::op_context::OpContext;
 use crate::ops::shared::self_test::{OP, SelfTest, compare, numbers, whole_numbers};
 
 /// Convolves images of integers by what `launch` records and compares the result with the host's.
-/// The layouts are those of the images and of the results, which are of `dtype`. `weight_at` says where the kernel reads the weight of a filter, for one of its places and a channel.
+/// The layouts are those of the images and of the results, which are of `dtype`. `weight_at` says where the
+/// kernel reads the weight of a filter, for one of its places and a channel.
 pub(super) fn check_numbers(
     ctx: &OpContext,
     (shape, [source, layout], dtype): (&ConvShape, [ImageLayout; 2], DType),

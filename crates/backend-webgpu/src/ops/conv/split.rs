@@ -3,7 +3,7 @@
 
 use backend_api::desc::ImageLayout;
 use backend_api::support::{ConvGather, checked_product};
-use backend_api::{Activation, BackendResult, DType};
+use backend_api::{Activation, BackendError, BackendResult, DType};
 
 use super::Job;
 use super::params::Params;
@@ -107,7 +107,12 @@ impl<'a> Target<'a> {
         }
         let elements = checked_product(op, "scratch", &[results(&job.gather), count])?;
         let bytes = checked_product(op, "scratch", &[elements, DType::F32.size()])?;
-        let window = ctx.output(op, &ctx.scratch(op, bytes.next_multiple_of(16))?, DType::F32)?;
+        let scratch = match ctx.scratch(op, bytes.next_multiple_of(16)) {
+            // Slower, but possible.
+            Err(BackendError::OutOfMemory { .. }) => return Ok(Self::Output(job)),
+            scratch => scratch?,
+        };
+        let window = ctx.output(op, &scratch, DType::F32)?;
         Ok(Self::Slices { job, window, length, count })
     }
 

@@ -49,7 +49,7 @@ pub(crate) use kernel_override::KernelOverride;
 pub(super) use split::add_pieces;
 #[cfg(not(target_family = "wasm"))]
 pub(crate) use tune::tune_matmul;
-pub(crate) use tuning::Tuning;
+pub(crate) use tuning::{Conflict, Tuning};
 
 params! {
     struct Params {

@@ -144,7 +144,10 @@ impl Plan {
             kernel: kernel.implementation().for_product(ctx.gpu(), desc),
             signature: Signature { element_access: ctx.gpu().takes_spirv, ..Signature::of(desc) },
             prep: [Prep::AsIs; 2],
-            strategy: if desc.batch == 1 && splits > 1 { Strategy::SplitK(splits) } else { Strategy::Whole },
+            strategy: match split::that_fit(ctx.device.limits.max_bytes, desc, splits) {
+                splits if desc.batch == 1 && splits > 1 => Strategy::SplitK(splits),
+                _ => Strategy::Whole,
+            },
         }
     }
 

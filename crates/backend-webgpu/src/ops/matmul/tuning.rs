@@ -9,6 +9,16 @@ use backend_api::{DType, DeviceInfo};
 use super::{KernelOverride, Windows};
 use crate::sync::Mutex;
 
+/// Which kernel stays for a product that was measured here and elsewhere.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Conflict {
+    /// The one that was measured elsewhere.
+    Replace,
+    /// The one that is known.
+    #[cfg_attr(target_family = "wasm", expect(dead_code, reason = "a page has no files"))]
+    KeepOwn,
+}
+
 /// What was found to be fastest for each kind of product.
 #[derive(Debug, Default)]
 pub(crate) struct Tuning {
@@ -80,6 +90,7 @@ impl Tuning {
     }
 
     /// Whether nothing was measured.
+    #[cfg(not(target_family = "wasm"))]
     pub(crate) fn is_empty(&self) -> bool {
         self.known.lock().is_empty()
     }
@@ -90,12 +101,12 @@ impl Tuning {
     }
 
     /// Takes the lines of a text that was found on this adapter, with this driver; how many there were.
-    pub(crate) fn learn_text(&self, info: &DeviceInfo, text: &str) -> usize {
+    pub(crate) fn learn_text(&self, info: &DeviceInfo, text: &str, conflict: Conflict) -> usize {
         let mut lines = text.lines();
         if lines.next() != Some(header(info).as_str()) {
             return 0;
         }
-        lines.filter(|line| self.learn(line)).count()
+        lines.filter(|line| self.learn(line, conflict)).count()
     }
 
     /// A line for each kind of product, sorted.
@@ -107,12 +118,16 @@ impl Tuning {
     }
 
     /// Takes a line; whether it could be read.
-    fn learn(&self, line: &str) -> bool {
+    fn learn(&self, line: &str, conflict: Conflict) -> bool {
         let Some((key, kernel)) = line.split_once(" = ") else { return false };
         let (Ok(key), Ok(kernel)) = (key.parse(), KernelOverride::parse("set_tuning", kernel)) else {
             return false;
         };
-        self.known.lock().insert(key, kernel);
+        let mut known = self.known.lock();
+        match conflict {
+            Conflict::Replace => _ = known.insert(key, kernel),
+            Conflict::KeepOwn => _ = known.entry(key).or_insert(kernel),
+        }
         true
     }
 }
@@ -130,7 +145,7 @@ mod tests {
     fn what_is_known_can_be_written_and_read() {
         let line = "4096x1x300x2 f32-f16-f32 nt odd = direct/32x128x4+split4";
         let tuning = Tuning::default();
-        assert!(tuning.learn(line));
+        assert!(tuning.learn(line, Conflict::Replace));
         assert_eq!(tuning.lines(), [line]);
         for wrong in [
             "",
@@ -139,7 +154,7 @@ mod tests {
             "4096x1x300x2 f32-f32 nt odd = direct/32x128x4",
             "4096x1x300x2 f32-f16-f32 nt odd = tiled/1x1x1",
         ] {
-            assert!(!tuning.learn(wrong), "{wrong:?}");
+            assert!(!tuning.learn(wrong, Conflict::Replace), "{wrong:?}");
         }
     }
 }
