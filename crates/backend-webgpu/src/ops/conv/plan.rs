@@ -82,11 +82,12 @@ impl Kernel {
         if depthwise::is_possible(job) {
             return Self::Depthwise;
         }
-        if direct::is_better(gather) {
-            return Self::Direct;
+        match tiled::fastest(ctx, gather) {
+            Some(((tile, slices), time)) if !direct::is_better(ctx, gather, time) => {
+                Self::Tiled(tile, slices)
+            }
+            _ => Self::Direct,
         }
-        let (tile, slices) = tiled::choose(ctx, gather);
-        Self::Tiled(tile, slices)
     }
 
     fn is_possible(self, ctx: &OpContext, job: &Job) -> bool {

@@ -72,7 +72,9 @@ pub(super) fn cheapest<T: Copy>(
     times.min_by_key(|&(_, time)| time)
 }
 
-fn results(&ConvGather { batch, groups, filters, result: [height, width], .. }: &ConvGather) -> usize {
+pub(super) fn results(
+    &ConvGather { batch, groups, filters, result: [height, width], .. }: &ConvGather,
+) -> usize {
     [groups, filters, height, width].into_iter().fold(batch, usize::saturating_mul)
 }
 

@@ -155,12 +155,12 @@ pub(super) fn variants() -> Vec<Variant> {
 pub(super) const TILES: [Tile; 3] = [Tile::ALL[1], Tile::ALL[2], Tile::ALL[3]];
 
 /// The tile that is estimated to be the fastest, and the slices of each sum.
-pub(super) fn choose(ctx: &OpContext, gather: &ConvGather) -> (Tile, usize) {
+pub(super) fn fastest(ctx: &OpContext, gather: &ConvGather) -> Option<((Tile, usize), usize)> {
     let rows = gather.batch.saturating_mul(gather.pixels());
     let (limits, compute_units) = (&ctx.gpu().limits, ctx.gpu().profile.compute_units);
     let fitting = TILES.into_iter().filter(|tile| tile.fits(limits));
     let time = |tile: Tile, taps, groups| tile.time([rows, gather.filters, taps, groups], compute_units);
-    split::cheapest(ctx, gather, fitting, time).map_or((TILES[1], 1), |(choice, _)| choice)
+    split::cheapest(ctx, gather, fitting, time)
 }
 
 /// Makes a convolution in tiles of this size, its sums in at most so many slices.
