@@ -41,6 +41,9 @@ pub(crate) use plan::KernelOverride;
 
 use plan::Kernel;
 
+/// Whether this isn't a page.
+const IS_NATIVE: bool = cfg!(not(target_family = "wasm"));
+
 pub(super) fn variants() -> Vec<Variant> {
     [
         cooperative::variants(),
@@ -168,10 +171,11 @@ fn launch(ctx: &OpContext, op: &'static str, job: &Job) -> BackendResult<()> {
     }
     match kernel {
         Kernel::Product => pointwise(ctx, op, job),
-        Kernel::Cooperative(tile, slices) => tile.launch(ctx, op, job, slices),
-        Kernel::Halo => halo::launch(ctx, op, job),
+        Kernel::Cooperative(tile, slices) if IS_NATIVE => tile.launch(ctx, op, job, slices),
+        Kernel::Halo if IS_NATIVE => halo::launch(ctx, op, job),
         Kernel::Depthwise => depthwise::launch(ctx, op, job),
-        Kernel::Direct => direct::launch(ctx, op, job),
+        // No browser offers tensor cores, and a page needn't load what launches their kernels.
+        Kernel::Direct | Kernel::Cooperative(..) | Kernel::Halo => direct::launch(ctx, op, job),
         Kernel::Tiled(tile, slices) => tiled::launch(ctx, op, job, (tile, slices)),
     }
 }
