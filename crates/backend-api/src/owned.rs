@@ -1,4 +1,4 @@
-//! Device memory that frees itself.
+//! Device memory and captured graphs that free themselves.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -150,6 +150,47 @@ impl Buffer {
             return Err(BackendError::Shape { op: "to_vec", what: "size in bytes", expected, got });
         }
         Ok(vec![T::zeroed(); self.bytes / size])
+    }
+}
+
+/// Captured operations of a backend, freed on drop. The backend lives as long as its last graph.
+pub struct Graph {
+    backend: Arc<dyn ComputeBackend>,
+    handle: u64,
+}
+
+impl Graph {
+    /// Captures the operations that `record` calls on the backend that it is given.
+    ///
+    /// # Errors
+    /// What [`ComputeBackend::capture`] returns.
+    pub fn capture(
+        backend: &Arc<dyn ComputeBackend>,
+        mut record: impl FnMut(&dyn ComputeBackend) -> BackendResult<()>,
+    ) -> BackendResult<Self> {
+        let handle = backend.capture(&mut record)?;
+        Ok(Self { backend: Arc::clone(backend), handle })
+    }
+
+    /// Runs the operations.
+    ///
+    /// # Errors
+    /// What [`ComputeBackend::replay`] returns.
+    pub fn replay(&self) -> BackendResult<()> {
+        self.backend.replay(self.handle)
+    }
+}
+
+impl Drop for Graph {
+    fn drop(&mut self) {
+        // Fails only where the graph is gone already, with a lost device.
+        _ = self.backend.free_graph(self.handle);
+    }
+}
+
+impl fmt::Debug for Graph {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Graph").field("backend", &self.backend.name()).field("handle", &self.handle).finish()
     }
 }
 

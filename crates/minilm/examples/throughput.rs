@@ -1,5 +1,5 @@
-//! Sentences per second, without the tokenizer: of full batches, 32 sequences of 128 tokens, and of one sequence of 16, each
-//! recorded and captured.
+//! Sentences per second, without the tokenizer: of full batches, 32 sequences of 128 tokens, and of one sequence of
+//! 16, each recorded and captured.
 //!
 //! `cargo run --release -p minilm --example throughput -- webgpu` measures a device in f32 and, where it has
 //! it, in f16. The model is of MiniLM's sizes, its weights are random: the time doesn't depend on them, and

@@ -2,31 +2,20 @@
 
 use std::sync::Arc;
 
+use backend_api::owned::Graph;
 use backend_api::{BackendResult, ComputeBackend};
 
 use crate::activations::Activations;
 use crate::{Batch, Buffer, Error, Result};
 
-/// The pass of batches of one shape, captured by [`Model::capture`](crate::Model::capture): running it costs the host one call
-/// and three uploads, whatever the model's depth. It keeps the model's weights and its own tensors alive.
+/// The forward pass of batches of one shape, captured by [`Model::capture`](crate::Model::capture): running it costs
+/// the host one call and three uploads, whatever the model's depth. It keeps the model's weights and its own tensors
+/// alive.
 #[derive(Debug)]
 pub struct CapturedPass {
     graph: Graph,
     activations: Activations,
     output: Buffer,
-}
-
-#[derive(Debug)]
-struct Graph {
-    backend: Arc<dyn ComputeBackend>,
-    id: u64,
-}
-
-impl Drop for Graph {
-    fn drop(&mut self) {
-        // A lost device has forgotten its graphs.
-        _ = self.backend.free_graph(self.id);
-    }
 }
 
 impl CapturedPass {
@@ -37,8 +26,8 @@ impl CapturedPass {
         output: Buffer,
         record: impl Fn(&dyn ComputeBackend, &Activations, &Buffer) -> BackendResult<()>,
     ) -> BackendResult<Self> {
-        let id = backend.capture(&mut |recorded| record(recorded, &activations, &output))?;
-        Ok(Self { graph: Graph { backend: Arc::clone(backend), id }, activations, output })
+        let graph = Graph::capture(backend, |recorded| record(recorded, &activations, &output))?;
+        Ok(Self { graph, activations, output })
     }
 
     /// Sequences of a batch.
@@ -64,7 +53,7 @@ impl CapturedPass {
             return Err(Error::Batch { expected: shape, got: [batch.size(), batch.seq()] });
         }
         self.activations.upload(batch)?;
-        self.graph.backend.replay(self.graph.id)?;
+        self.graph.replay()?;
         Ok(&self.output)
     }
 }

@@ -73,7 +73,10 @@ pub enum Error {
         max: usize,
     },
     /// A captured pass was given a batch of another shape.
-    #[error("a batch of {} sequences of {} tokens, the captured pass takes {} of {}", got[0], got[1], expected[0], expected[1])]
+    #[error(
+        "a batch of {} sequences of {} tokens, the captured pass takes {} of {}",
+        got[0], got[1], expected[0], expected[1]
+    )]
     Batch {
         /// Sequences, and tokens in each, of the captured pass.
         expected: [usize; 2],

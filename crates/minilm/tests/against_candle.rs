@@ -198,6 +198,13 @@ fn every_buffer_is_freed(registry: &Registry, selector: &str) -> anyhow::Result<
     let before = backend.memory_stats();
     let encoder = ModelDir::locate(None)?.load(&backend, DType::F32, |_, _| ())?;
     encoder.encode(&["a", "b c"], |_| ())?;
+    let loaded = backend.memory_stats();
+    drop(encoder.model().capture(2, 3)?);
+    let captured = backend.memory_stats();
+    ensure!(
+        (captured.handles, captured.in_use) == (loaded.handles, loaded.in_use),
+        "a captured pass left behind: {captured:?}"
+    );
     ensure!(backend.memory_stats().handles > 0, "the weights have no handles");
     drop(encoder);
     let after = backend.memory_stats();

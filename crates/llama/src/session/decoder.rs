@@ -1,11 +1,9 @@
 //! Decoding: steps of one token, captured once and replayed, whose tokens and positions stay on the device.
 
-use std::sync::Arc;
-
 use backend_api::desc::{
     BinaryDesc, CompareDesc, IndexShape, ReduceDesc, ScatterDesc, TensorDesc, WhereDesc,
 };
-use backend_api::owned::Buffer;
+use backend_api::owned::{Buffer, Graph};
 use backend_api::{BackendResult, BinaryOp, CompareOp, ComputeBackend, DType, ReduceOp, ScatterOp};
 
 use super::Session;
@@ -23,7 +21,8 @@ const PAGE: usize = 256;
 #[derive(Debug)]
 pub(super) struct Decoder {
     key: Key,
-    graph: Graph,
+    /// Missing only while it is captured.
+    graph: Option<Graph>,
     activations: Activations,
     decode: Decode,
     logits: Buffer,
@@ -65,22 +64,6 @@ struct Greedy {
 impl Greedy {
     fn new(first: &[u32], count: usize) -> Self {
         Self { last: first.to_vec(), made: vec![Vec::new(); first.len()], left: count }
-    }
-}
-
-/// A handle to a graph, given back on drop.
-#[derive(Debug)]
-struct Graph {
-    backend: Arc<dyn ComputeBackend>,
-    graph: Option<u64>,
-}
-
-impl Drop for Graph {
-    fn drop(&mut self) {
-        if let Some(graph) = self.graph {
-            // Fails only where the device is gone, and the graph with it.
-            _ = self.backend.free_graph(graph);
-        }
     }
 }
 
@@ -257,7 +240,7 @@ impl Session {
         let mask = window.as_ref().map(|_| Buffer::of(backend, model.dtype(), &[slots, keys])).transpose()?;
         let mut decoder = Decoder {
             key,
-            graph: Graph { backend: Arc::clone(backend), graph: None },
+            graph: None,
             activations: model.activations(slots)?,
             decode: Decode {
                 slot,
@@ -274,11 +257,10 @@ impl Session {
             history: u32s(page_len)?,
             window,
         };
-        let graph = backend.capture(&mut |recorded| {
+        decoder.graph = Some(Graph::capture(backend, |recorded| {
             let pass = self.pass(&decoder.activations, Placement::Decode(&decoder.decode));
             decoder.record(model, &Pass { backend: recorded, ..pass })
-        })?;
-        decoder.graph.graph = Some(graph);
+        })?);
         Ok(decoder)
     }
 
@@ -301,7 +283,7 @@ impl Session {
 
 impl Decoder {
     fn replay(&self) -> BackendResult<()> {
-        self.graph.graph.map_or(Ok(()), |graph| self.graph.backend.replay(graph))
+        self.graph.as_ref().map_or(Ok(()), Graph::replay)
     }
 
     /// The operations of a step. A greedy one leaves everything ready for the next.

@@ -3,6 +3,7 @@
 use std::any::Any;
 use std::sync::Arc;
 
+use backend_api::owned::Graph;
 use backend_api::{BackendError, ComputeBackend};
 
 use super::Key;
@@ -28,20 +29,6 @@ pub(crate) struct Recording {
     /// What the graph reads of what the host computes.
     reads: Vec<Read>,
     outputs: Vec<Output>,
-}
-
-/// A graph of the backend, given back on drop.
-#[derive(Debug)]
-struct Graph {
-    backend: Arc<dyn ComputeBackend>,
-    handle: u64,
-}
-
-impl Drop for Graph {
-    fn drop(&mut self) {
-        // Fails only where the graph is gone already, with a lost device.
-        _ = self.backend.free_graph(self.handle);
-    }
 }
 
 /// A tensor of the host's that the graph depends on.
@@ -71,13 +58,13 @@ pub(crate) fn record(plan: &Plan, key: Key, given: &[Option<Tensor>]) -> Result<
     let arena = Arc::new(Arena::default());
     let mut recorder = Recorder::new(plan, Workspace::of_capture(backend, &arena), given)?;
     let mut outcome = Ok(());
-    let captured = backend.capture(&mut |operations| {
+    let captured = Graph::capture(backend, |operations| {
         outcome = recorder.steps(operations);
         // An error of ours ends the capture; which one it was, the outcome says.
         outcome.as_ref().map_err(|_| BackendError::Capturing { op: "capture" }).copied()
     });
     outcome?;
-    let graph = Graph { backend: Arc::clone(backend), handle: captured? };
+    let graph = captured?;
     Ok(recorder.finish(key, graph))
 }
 
@@ -240,7 +227,7 @@ impl Recording {
                 backend.copy_dtod(to.ptr(), tensor.ptr(memory)?, own.device_bytes())?;
             }
         }
-        backend.replay(self.graph.handle)?;
+        self.graph.replay()?;
         Ok(Some(values))
     }
 
