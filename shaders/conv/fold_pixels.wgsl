@@ -3,7 +3,7 @@
 // invocation copies eight channels. To this kernel, a filter is an image that begins `shift` pixels before
 // its first.
 //
-// needs: T
+// needs: T, lib/packed_eight
 
 struct Params {
   // Of the images, eights that there are, rows of all, and pixels of a row before and after.
@@ -41,15 +41,6 @@ fn source_of(i: u32, j: u32, height: u32, width: u32, width_out: u32, shift: u32
   let adjacent = (row * width + x) * params.channels + channel;
   let inside = x < width && channel < params.channels;
   return select(0xffffffffu, select(planes, adjacent, params.interleaved == 1u), inside);
-}
-
-fn packed(numbers: array<f32, 8>) -> vec4<u32> {
-  return vec4<u32>(
-    pack2x16float(vec2<f32>(numbers[0], numbers[1])),
-    pack2x16float(vec2<f32>(numbers[2], numbers[3])),
-    pack2x16float(vec2<f32>(numbers[4], numbers[5])),
-    pack2x16float(vec2<f32>(numbers[6], numbers[7])),
-  );
 }
 
 @compute @workgroup_size(256)

@@ -4,13 +4,13 @@
 //
 // The sums may be made in slices, each of which has tiles and results of its own.
 //
-// needs: T, TC (of the results), VEC (filters may be read as vectors), ACTIVATION, lib/conv, one of lib/source_…, one of
-// lib/results_… and what lib/tile_product needs
+// needs: T, TC (of the results), VEC (filters may be read as vectors), ACTIVATION, lib/conv, one of
+// lib/source_…, one of lib/results_… and what lib/tile_product needs
 
 const B_ALONG_K: u32 = 1u;
 
-// From the results of the first slice to those of the tile's.
-var<private> held_results: u32;
+// Where the results of the tile's slice begin, after those of the slices before it.
+var<private> slice_offset: u32;
 
 @group(0) @binding(0) var<storage, read> input: array<T>;
 @group(0) @binding(1) var<storage, read> input4: array<vec4<T>>;
@@ -56,7 +56,7 @@ fn write_out(tile: Tile, row: u32, column: u32, sums: vec4<f32>) {
   }
   let f = tile.batch * params.filters + column;
   let place = quotient_rest(row, params.pixels, params.per_image);
-  write_results(held_results + result_at(place.x, place.y, f), f, min(params.filters - column, 4u), sums);
+  write_results(slice_offset + result_at(place.x, place.y, f), f, min(params.filters - column, 4u), sums);
 }
 
 @compute @workgroup_size(THREADS)
@@ -75,6 +75,6 @@ fn main(
   let slice = group_slice / params.groups;
   let corner = vec2<u32>((across % params.tiles_m) * TILE_M, (flat % params.tiles_n) * TILE_N);
   let first = slice * params.slice;
-  held_results = slice * params.rows * params.groups * params.filters;
+  slice_offset = slice * params.rows * params.groups * params.filters;
   tile_product(Tile(corner.x, corner.y, group_slice % params.groups), index, first, min(taps() - first, params.slice));
 }

@@ -2,7 +2,7 @@
 // to a multiple of eight in each group. An invocation copies eight channels of a pixel; neighbours have
 // neighbouring pixels. To this kernel, a filter is an image of its places with one group.
 //
-// needs: T
+// needs: T, lib/packed_eight
 
 struct Params {
   // What there is to be copied, in eights.
@@ -52,15 +52,6 @@ fn eight_of(i: u32, pixels: u32, groups: u32) -> Eight {
     select(pixels, 1u, interleaved),
     min(max(params.channels, first) - first, 8u),
     (image * pixels + pixel) * eights * groups + eight,
-  );
-}
-
-fn packed(numbers: array<f32, 8>) -> vec4<u32> {
-  return vec4<u32>(
-    pack2x16float(vec2<f32>(numbers[0], numbers[1])),
-    pack2x16float(vec2<f32>(numbers[2], numbers[3])),
-    pack2x16float(vec2<f32>(numbers[4], numbers[5])),
-    pack2x16float(vec2<f32>(numbers[6], numbers[7])),
   );
 }
 

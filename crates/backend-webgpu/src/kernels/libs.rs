@@ -60,6 +60,8 @@ libs! {
     MATMUL = "matmul",
     /// Blocks of the operands of matrix products; needs [`MATMUL`].
     OPERAND_BLOCKS = "operand_blocks",
+    /// Eight numbers as 16 bytes of f16.
+    PACKED_EIGHT = "packed_eight",
     /// Quotients by numbers whose inverse is known.
     QUOTIENT = "quotient",
     /// The parameters and results of convolutions; needs [`ACTIVATE`].

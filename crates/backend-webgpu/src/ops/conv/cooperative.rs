@@ -6,6 +6,7 @@ use backend_api::desc::{ConvShape, ImageLayout, Window as FilterWindow};
 use backend_api::support::{ConvGather, checked_product};
 use backend_api::{Activation, BackendResult, DType};
 
+use super::nchw_to_nhwc::EIGHT;
 use super::params::{Params, inverse, is_regular};
 use super::self_test::check_numbers;
 use super::{Job, fold, nchw_to_nhwc, repack_filter, split};
@@ -38,9 +39,6 @@ static COOPERATIVE: KernelSource = KernelSource {
         params: Params,
     )
 };
-
-/// Channels or pixels that are read at once.
-const EIGHT: usize = 8;
 
 /// A tile, and whether the source's channels are adjacent to the kernel or planes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,6 +6,7 @@ use backend_api::support::{ConvGather, checked_product};
 use backend_api::{BackendResult, DType};
 
 use super::Job;
+use super::nchw_to_nhwc::{EIGHT, scratch_of_eights};
 use crate::kernels::{KernelSource, Variant, kernel, params};
 use crate::ops::op_context::{OpContext, dim, linear_grid};
 
@@ -14,7 +15,7 @@ static FOLD_PIXELS: KernelSource = KernelSource {
     cooperative: true,
     ..kernel!(
         native "conv/fold_pixels",
-        libs: [GRID],
+        libs: [GRID, PACKED_EIGHT],
         types: ["T"],
         constants: [],
         reads: 2,
@@ -44,9 +45,6 @@ params! {
 }
 
 const WORKGROUP: usize = 256;
-
-/// Channels of what is made.
-const EIGHT: usize = 8;
 
 fn variant() -> Variant {
     Variant::new(&FOLD_PIXELS, [DType::F16], [])
@@ -93,11 +91,7 @@ pub(super) fn fold(ctx: &OpContext, op: &'static str, job: &Job) -> BackendResul
     let &ConvGather { batch, channels, filters, source: [height, width], filter, layout, .. } = &job.gather;
     let total = checked_product(op, "scratch", &[batch, height, gather.source[1]])?;
     let total_filters = checked_product(op, "scratch", &[filters, filter[0], gather.filter[1]])?;
-    let scratch = |total: usize| {
-        let bytes = checked_product(op, "scratch", &[total, EIGHT, DType::F16.size()])?;
-        ctx.output(op, &ctx.scratch(op, bytes)?, DType::F16)
-    };
-    let (input, weights) = (scratch(total)?, scratch(total_filters)?);
+    let (input, weights) = (scratch_of_eights(ctx, op, total)?, scratch_of_eights(ctx, op, total_filters)?);
     let [first_filters, workgroups_of_filters] =
         [total, total_filters].map(|total| total.div_ceil(WORKGROUP));
     let params = Params {

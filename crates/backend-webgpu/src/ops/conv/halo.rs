@@ -6,6 +6,7 @@ use backend_api::{Activation, BackendResult, DType};
 
 use super::Job;
 use super::cooperative::padded;
+use super::nchw_to_nhwc::EIGHT;
 use super::params::inverse;
 use super::self_test::check_numbers;
 use crate::kernels::{KernelSource, MAX_CONSTANTS, Target, Variant, kernel, native, params};
@@ -62,9 +63,6 @@ const SIDE: usize = 3;
 
 /// Channels of a step.
 const CHANNELS: usize = FRAGMENT;
-
-/// Elements of a vector of results.
-const EIGHT: usize = 8;
 
 /// Bytes of a cell in workgroup memory: the channels of a step, and what keeps cells in different banks.
 const CELL_BYTES: usize = 2 * (CHANNELS + EIGHT);

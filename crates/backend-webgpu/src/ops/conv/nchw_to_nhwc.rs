@@ -14,7 +14,7 @@ static NCHW_TO_NHWC: KernelSource = KernelSource {
     cooperative: true,
     ..kernel!(
         native "conv/nchw_to_nhwc",
-        libs: [GRID],
+        libs: [GRID, PACKED_EIGHT],
         types: ["T"],
         constants: [],
         reads: 2,
@@ -41,8 +41,8 @@ params! {
 
 const WORKGROUP: usize = 256;
 
-/// Channels that an invocation copies.
-const EIGHT: usize = 8;
+/// Numbers of f16 in 16 bytes, which are copied, read and written at once.
+pub(super) const EIGHT: usize = 8;
 
 fn variant() -> Variant {
     Variant::new(&NCHW_TO_NHWC, [DType::F16], [])
@@ -50,6 +50,12 @@ fn variant() -> Variant {
 
 pub(super) fn variants() -> Vec<Variant> {
     vec![variant()]
+}
+
+/// Scratch memory for so many times eight adjacent channels of f16.
+pub(super) fn scratch_of_eights(ctx: &OpContext, op: &'static str, total: usize) -> BackendResult<Window> {
+    let bytes = checked_product(op, "scratch", &[total, EIGHT, DType::F16.size()])?;
+    ctx.output(op, &ctx.scratch(op, bytes)?, DType::F16)
 }
 
 /// The source with `channels` channels in each group, a multiple of eight, 0 for those that there aren't; and
@@ -66,12 +72,8 @@ pub(super) fn copy(
     let total = checked_product(op, "scratch", &[batch, pixels, groups, channels / EIGHT])?;
     let filters = if job.transposed { 0 } else { filters };
     let total_filters = checked_product(op, "scratch", &[groups, filters, places, channels / EIGHT])?;
-    let scratch = |total: usize| {
-        let bytes = checked_product(op, "scratch", &[total, EIGHT, DType::F16.size()])?;
-        ctx.output(op, &ctx.scratch(op, bytes)?, DType::F16)
-    };
-    let copy = scratch(total)?;
-    let repacked = if job.transposed { None } else { Some(scratch(total_filters)?) };
+    let copy = scratch_of_eights(ctx, op, total)?;
+    let repacked = if job.transposed { None } else { Some(scratch_of_eights(ctx, op, total_filters)?) };
     let [first_filters, workgroups_of_filters] =
         [total, total_filters].map(|total| total.div_ceil(WORKGROUP));
     let params = Params {
