@@ -392,8 +392,8 @@ impl WebGpuBackend {
     /// How long a call that waits polls the device before it lets its thread sleep; 200 µs unless set.
     /// Polling keeps a core busy and saves the time of waking the thread, as the spin and blocking-sync flags
     /// of a CUDA device do. An asynchronous call that has waited so long sleeps up to half a millisecond between
-    /// its polls, and its executor's thread with it. Without effect in a browser, which never blocks, and on Vulkan's software
-    /// adapters, to which a thread of the backend submits and tells when a batch has finished.
+    /// its polls, and its executor's thread with it. Without effect in a browser, which never blocks, and on
+    /// Vulkan's software adapters, to which a thread of the backend submits and tells when a batch has finished.
     ///
     /// # Errors
     /// [`NotInitialized`](BackendError::NotInitialized).

@@ -28,11 +28,11 @@ pub(crate) struct Cache {
     saved: Mutex<Saved>,
 }
 
-/// Checksums of what the files hold.
+/// Checksums of what the files hold, where there are files that are whole.
 #[derive(Debug, Default)]
 struct Saved {
-    pipelines: u64,
-    tuning: u64,
+    pipelines: Option<u64>,
+    tuning: Option<u64>,
 }
 
 impl Cache {
@@ -42,7 +42,7 @@ impl Cache {
         let mut cache = Self { folder, name, pipelines: None, saved: Mutex::default() };
         let file = read(&cache.path("pipelines"));
         let known = file.as_deref().and_then(unpack);
-        cache.saved.lock().pipelines = known.map_or(0, checksum);
+        cache.saved.lock().pipelines = known.map(checksum);
         cache.pipelines = pipeline_cache(gpu, known).unwrap_or_else(|error| {
             tracing::warn!(%error, "the driver makes no pipeline cache");
             // It may have lost the device over the file, and would again.
@@ -57,14 +57,13 @@ impl Cache {
         self.pipelines.as_ref()
     }
 
-    /// The text of the file of tuning.
+    /// Reads the text of the file of tuning, if that is whole.
     pub(crate) fn tuning(&self) -> Option<String> {
-        let file = String::from_utf8(read(&self.path("tuning"))?).ok()?;
-        let (sum, text) = file.split_once('\n')?;
-        let expected = checksum(text.as_bytes());
-        let is_whole = sum == hex(expected);
-        self.saved.lock().tuning = if is_whole { expected } else { 0 };
-        is_whole.then(|| text.to_owned())
+        let file = read(&self.path("tuning")).and_then(|bytes| String::from_utf8(bytes).ok());
+        let known = file.as_deref().and_then(|file| file.split_once('\n'));
+        let text = known.filter(|(sum, text)| *sum == hex(checksum(text.as_bytes()))).map(|(_, text)| text);
+        self.saved.lock().tuning = text.map(|text| checksum(text.as_bytes()));
+        text.map(str::to_owned)
     }
 
     /// Writes what has changed since it was read or written last, and the text of tuning if there is one.
@@ -79,22 +78,21 @@ impl Cache {
         };
         if let Some(data) = data {
             let sum = checksum(&data);
-            if sum != saved.pipelines {
+            if saved.pipelines != Some(sum) {
                 self.replace("pipelines", &pack(&data))?;
-                saved.pipelines = sum;
+                saved.pipelines = Some(sum);
             }
         }
         let Some(text) = tuning else { return Ok(()) };
         let sum = checksum(text.as_bytes());
-        if sum != saved.tuning {
+        if saved.tuning != Some(sum) {
             self.replace("tuning", format!("{}\n{text}", hex(sum)).as_bytes())?;
-            saved.tuning = sum;
+            saved.tuning = Some(sum);
         }
         Ok(())
     }
 
     fn path(&self, extension: &str) -> PathBuf {
-        // Not by `with_extension`, which would take a driver's version for one.
         self.folder.join(format!("{}.{extension}", self.name))
     }
 
@@ -174,7 +172,7 @@ fn unpack(file: &[u8]) -> Option<&[u8]> {
     (header == expected).then_some(data)
 }
 
-/// FNV-1a of 64 bits (G. Fowler, L. C. Noll, K.-P. Vo), which is 0 for nothing that is saved.
+/// FNV-1a of 64 bits (G. Fowler, L. C. Noll, K.-P. Vo).
 fn checksum(bytes: &[u8]) -> u64 {
     bytes
         .iter()
