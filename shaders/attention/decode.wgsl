@@ -1,6 +1,6 @@
-// Attention of few queries like attention/split, for devices whose subgroups have SUBGROUP invocations: a
-// part of softmax(cap(scale · Q·Kᵀ) + mask) · V for each piece of the keys, which attention/combine puts
-// together.
+// Attention of few queries like attention/split, for devices whose subgroups have SUBGROUP invocations:
+// softmax(cap(scale · Q·Kᵀ) + mask) · V where the keys are in one piece, else a part of it for each piece, which
+// attention/combine puts together.
 //
 // A key's vector is spread over the LANES of a slot, which works on four keys at a time, for all ROWS rows
 // that share them. Lanes exchange products, scores and weights by shuffles: nothing waits for a workgroup
@@ -10,7 +10,7 @@
 // Operands are read 16 bytes at a time.
 //
 // needs: T, SUBGROUP, LANES, HALF_Q, HALF_KV, lib/attention, lib/attention_pieces, lib/attention_wide,
-// lib/attention_rows and one of lib/rows_*
+// lib/attention_rows, one of lib/rows_*, and lib/attention_outputs or lib/attention_parts
 
 const SUBGROUPS: u32 = 4u;
 const THREADS: u32 = SUBGROUPS * SUBGROUP;
@@ -28,7 +28,6 @@ const_assert LANES >= 8u && LANES <= SUBGROUP && SUBGROUP / LANES <= 4u;
 @group(0) @binding(2) var<storage, read> v: array<Words>;
 @group(0) @binding(3) var<storage, read> mask: array<T>;
 @group(0) @binding(4) var<storage, read> lengths: array<u32>;
-@group(0) @binding(5) var<storage, read_write> parts: array<f32>;
 
 // What each subgroup has: vectors by place and lane, references and sums.
 var<workgroup> sh_vectors: array<Rows, SUBGROUPS * PLACES * LANES>;
@@ -184,11 +183,11 @@ fn main(
     sh_totals[subgroup] = totals;
   }
   workgroupBarrier();
-  write_parts(tile, index, group.x, groups.x);
+  write_rows(tile, index, group, groups);
 }
 
 // Writes what the subgroups have together.
-fn write_parts(tile: Tile, index: u32, split: u32, splits: u32) {
+fn write_rows(tile: Tile, index: u32, group: vec3<u32>, groups: vec3<u32>) {
   var reference = sh_references[0];
   for (var i = 1u; i < SUBGROUPS; i++) {
     reference = max(reference, sh_references[i]);
@@ -203,9 +202,9 @@ fn write_parts(tile: Tile, index: u32, split: u32, splits: u32) {
     for (var i = 0u; i < SUBGROUPS; i++) {
       sum += sh_vectors[i * PLACES * LANES + at] * rows_weights((sh_references[i] - reference) * score_unit());
     }
-    write_number(tile, split, splits, number, sum);
+    write_number(tile, group, groups, number, sum, total);
   }
   if index == 0u {
-    write_states(tile, split, splits, reference, total);
+    write_states(tile, group, groups, reference, total);
   }
 }

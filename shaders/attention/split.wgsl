@@ -8,7 +8,7 @@
 // name of its own, as drivers keep arrays elsewhere.
 //
 // needs: T, HALF_Q, HALF_KV, lib/attention, lib/attention_pieces, lib/attention_wide or lib/attention_narrow,
-// lib/attention_rows and one of lib/rows_*
+// lib/attention_rows, lib/attention_parts and one of lib/rows_*
 
 const THREADS: u32 = 128u;
 const TURNS: u32 = 4u;
@@ -23,7 +23,6 @@ const_assert LEAST_LANES >= TURNS;
 @group(0) @binding(2) var<storage, read> v: array<Words>;
 @group(0) @binding(3) var<storage, read> mask: array<T>;
 @group(0) @binding(4) var<storage, read> lengths: array<u32>;
-@group(0) @binding(5) var<storage, read_write> parts: array<f32>;
 
 // Products of each lane, by slot, turn and lane; at the end, four elements of each invocation.
 var<workgroup> sh_products: array<Rows, TURNS * (THREADS + MOST_SLOTS)>;
@@ -169,19 +168,19 @@ fn main(
     sh_products[2u * THREADS + index] = select(out.d6, out.d2, u == 0u);
     sh_products[3u * THREADS + index] = select(out.d7, out.d3, u == 0u);
     workgroupBarrier();
-    write_numbers(tile, index, place, 4u * u, group.x, groups.x);
+    write_numbers(tile, index, place, 4u * u, group, groups);
   }
   if index == 0u {
     var total = Rows();
     for (var slot = 0u; slot < slots; slot++) {
       total += sh_scores[MOST_SLOTS + slot];
     }
-    write_states(tile, group.x, groups.x, reference, total);
+    write_states(tile, group, groups, reference, total);
   }
 }
 
 // Writes the sums over the slots of four elements of each lane, from `offset` on.
-fn write_numbers(tile: Tile, index: u32, place: Place, offset: u32, split: u32, splits: u32) {
+fn write_numbers(tile: Tile, index: u32, place: Place, offset: u32, group: vec3<u32>, groups: vec3<u32>) {
   for (var at = index; at < 4u * place.lanes; at += THREADS) {
     let lane = at % place.lanes;
     let i = at / place.lanes;
@@ -190,6 +189,6 @@ fn write_numbers(tile: Tile, index: u32, place: Place, offset: u32, split: u32, 
     for (var slot = 0u; slot < place.slots; slot++) {
       sum += sh_products[i * THREADS + slot * place.lanes + lane];
     }
-    write_number(tile, split, splits, number, sum);
+    write_number(tile, group, groups, number, sum, Rows());
   }
 }

@@ -1,7 +1,7 @@
-// Vectors, scores and parts of the rows that share keys. A vector is spread over lanes, each with eight
-// elements of every row at most.
+// Vectors and scores of the rows that share keys. A vector is spread over lanes, each with eight elements of
+// every row at most.
 //
-// needs: parts, lib/attention, lib/attention_pieces, lib/attention_wide or lib/attention_narrow, and one of
+// needs: lib/attention, lib/attention_pieces, lib/attention_wide or lib/attention_narrow, and one of
 // lib/rows_*
 
 // Elements of a lane.
@@ -122,28 +122,4 @@ fn scores(tile: Tile, key: u32, end: u32, plain: bool, products: Rows) -> Rows {
     place = next_place(tile, place);
   }
   return s;
-}
-
-// Writes a number of the rows' parts.
-fn write_number(tile: Tile, split: u32, splits: u32, number: u32, sums: Rows) {
-  var place = place_of(tile, tile.row);
-  for (var r = 0u; r < ROWS; r++) {
-    if tile.row + r < rows() && number < v_head_dim() {
-      parts[part_of(tile, place, split, splits) + 4u + number] = row_of(sums, r);
-    }
-    place = next_place(tile, place);
-  }
-}
-
-// Writes what the rows' parts are relative to, and their sums of weights.
-fn write_states(tile: Tile, split: u32, splits: u32, references: Rows, totals: Rows) {
-  var place = place_of(tile, tile.row);
-  for (var r = 0u; r < ROWS; r++) {
-    if tile.row + r < rows() {
-      let at = part_of(tile, place, split, splits);
-      parts[at] = row_of(references, r);
-      parts[at + 1u] = row_of(totals, r);
-    }
-    place = next_place(tile, place);
-  }
 }

@@ -150,6 +150,10 @@ libs! {
     ATTENTION_PIECES = "attention_pieces",
     /// Vectors of the rows that share keys; needs one of the former and of the readers.
     ATTENTION_ROWS = "attention_rows",
+    /// What becomes of the sums of rows, over a piece of their keys or all of them; both need [`ATTENTION_PIECES`],
+    /// and the latter [`ATTENTION_SEEN`].
+    ATTENTION_PARTS = "attention_parts",
+    ATTENTION_OUTPUTS = "attention_outputs",
     ROWS_1 = "rows_1",
     ROWS_2 = "rows_2",
     ROWS_4 = "rows_4",

@@ -1,20 +1,20 @@
-//! Attention of few queries by shuffles: pieces of the keys in attention/decode, put together by
-//! attention/combine.
+//! Attention of few queries by shuffles: the keys in one piece, or in pieces that attention/combine puts
+//! together.
 
 use backend_api::desc::AttentionDesc;
 use backend_api::{BackendError, BackendResult, DType};
 
 use super::pieces::{Pieces, ROWS};
-use super::split::libs;
 use super::{DTYPES, Params, Windows};
-use crate::kernels::{KernelSource, Variant, kernel};
+use crate::kernels::libs::{ATTENTION_OUTPUTS, ATTENTION_PARTS, ATTENTION_SEEN, ROWS_1, ROWS_2, ROWS_4};
+use crate::kernels::{KernelSource, Lib, Variant, kernel};
 use crate::ops::op_context::OpContext;
 
-static DECODE: KernelSource = KernelSource {
+const DECODE_ROWS: KernelSource = KernelSource {
     subgroups: true,
     ..kernel!(
         native "attention/decode",
-        libs: [GRID, SPECIAL, ATTENTION, ATTENTION_PIECES],
+        libs: [GRID, SPECIAL, ATTENTION, ATTENTION_PIECES, ATTENTION_WIDE, ATTENTION_ROWS],
         types: ["T"],
         constants: ["SUBGROUP", "LANES", "HALF_Q", "HALF_KV"],
         reads: 5,
@@ -23,11 +23,32 @@ static DECODE: KernelSource = KernelSource {
     )
 };
 
+/// The file with parts of rows as its output.
+static DECODE: KernelSource = DECODE_ROWS;
+
+/// The file with whole rows as its output, and the logarithms of their sums.
+static DECODE_WHOLE: KernelSource = KernelSource { writes: 2, ..DECODE_ROWS };
+
+/// The helper files for so many rows, with all of their keys or a piece of them.
+const fn libs(rows: usize, whole: bool) -> &'static [Lib] {
+    match (rows, whole) {
+        (1, true) => &[ATTENTION_OUTPUTS, ATTENTION_SEEN, ROWS_1],
+        (2, true) => &[ATTENTION_OUTPUTS, ATTENTION_SEEN, ROWS_2],
+        (_, true) => &[ATTENTION_OUTPUTS, ATTENTION_SEEN, ROWS_4],
+        (1, false) => &[ATTENTION_PARTS, ROWS_1],
+        (2, false) => &[ATTENTION_PARTS, ROWS_2],
+        (_, false) => &[ATTENTION_PARTS, ROWS_4],
+    }
+}
+
 /// Invocations of the subgroups that there are variants for.
 const SUBGROUPS: [usize; 2] = [8, 32];
 
 /// VecWidth that a key may be spread over.
 const LANES: [usize; 3] = [8, 16, 32];
+
+/// Keys that a slot takes in a step.
+const TURNS: usize = 4;
 
 /// Subgroups of a workgroup, and the most slots of a subgroup.
 const WORKGROUP: usize = 4;
@@ -60,10 +81,12 @@ impl Tile {
         WORKGROUP * self.rows * (8 * self.lanes + 2) * size_of::<f32>()
     }
 
-    fn variant(self, [dtype, kv_dtype]: [DType; 2]) -> Variant {
+    /// The variant for all of the keys, or for a piece of them.
+    fn variant(self, [dtype, kv_dtype]: [DType; 2], whole: bool) -> Variant {
         let [q, kv] = [dtype, kv_dtype].map(|dtype| u32::from(dtype == DType::F16));
-        Variant::new(&DECODE, [dtype], [self.subgroup as u32, self.lanes as u32, q, kv])
-            .with_libs(libs(self.rows, true))
+        let source = if whole { &DECODE_WHOLE } else { &DECODE };
+        Variant::new(source, [dtype], [self.subgroup as u32, self.lanes as u32, q, kv])
+            .with_libs(libs(self.rows, whole))
     }
 }
 
@@ -74,7 +97,9 @@ pub(super) fn variants() -> Vec<Variant> {
             let lanes =
                 LANES.into_iter().filter(|&lanes| lanes <= subgroup && subgroup <= MOST_SLOTS * lanes);
             for tile in lanes.map(|lanes| Tile { rows, subgroup, lanes }) {
-                variants.extend(DTYPES.map(|dtypes| tile.variant(dtypes)));
+                for whole in [false, true] {
+                    variants.extend(DTYPES.map(|dtypes| tile.variant(dtypes, whole)));
+                }
             }
         }
     }
@@ -89,6 +114,11 @@ pub(super) fn suits(ctx: &OpContext, desc: &AttentionDesc, rows: usize) -> bool 
         && Pieces::fit(desc, rows)
 }
 
+/// Keys that a workgroup takes in a step.
+pub(super) fn step(ctx: &OpContext, desc: &AttentionDesc, rows: usize) -> usize {
+    Tile::find(rows, ctx.gpu().subgroup, desc).map_or(0, |tile| TURNS * tile.slots())
+}
+
 pub(super) fn run(
     ctx: &OpContext,
     op: &'static str,
@@ -100,8 +130,10 @@ pub(super) fn run(
     let Some(tile) = Tile::find(rows, ctx.gpu().subgroup, desc) else {
         return Err(BackendError::Unsupported { op, need: "subgroups of 8 or 32".to_owned() });
     };
-    let variant = tile.variant([desc.dtype, desc.kv_dtype]);
-    Pieces::new(desc, rows, splits, tile.slots()).run(ctx, op, desc, windows, &variant)
+    let pieces = Pieces::new(desc, rows, splits, tile.slots());
+    let whole = pieces.count == 1;
+    let variant = tile.variant([desc.dtype, desc.kv_dtype], whole);
+    if whole { pieces.run_whole(ctx, op, desc, windows, &variant) } else { pieces.run(ctx, op, desc, windows, &variant) }
 }
 
 #[cfg(test)]

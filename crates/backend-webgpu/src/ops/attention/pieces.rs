@@ -107,10 +107,28 @@ impl Pieces {
     ) -> BackendResult<()> {
         let parts = parts(ctx, op, desc, self.count)?;
         let Windows { q, k, v, mask, lengths, .. } = windows;
-        let length = if desc.key_lengths.is_some() { self.unit } else { self.length };
-        let params = params(op, desc, windows, length, self.count)?;
+        let params = self.params(op, desc, windows)?;
         ctx.launch(op, variant, &[q, k, v, mask, lengths], &parts, &params, self.grid(desc))?;
         combine(ctx, op, desc, windows, &parts, self.count)
+    }
+
+    /// Launches a kernel that makes O of the only piece.
+    pub(super) fn run_whole(
+        self,
+        ctx: &OpContext,
+        op: &'static str,
+        desc: &AttentionDesc,
+        windows: &Windows,
+        variant: &Variant,
+    ) -> BackendResult<()> {
+        let Windows { q, k, v, mask, lengths, lse, o } = windows;
+        let params = self.params(op, desc, windows)?;
+        ctx.launch(op, variant, &[q, k, v, mask, lengths, lse], o, &params, self.grid(desc))
+    }
+
+    fn params(self, op: &'static str, desc: &AttentionDesc, windows: &Windows) -> BackendResult<Params> {
+        let length = if desc.key_lengths.is_some() { self.unit } else { self.length };
+        params(op, desc, windows, length, self.count)
     }
 }
 

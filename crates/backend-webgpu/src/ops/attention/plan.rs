@@ -43,6 +43,9 @@ const LEAST_SHARED: usize = 3;
 /// The fewest keys that are worth a piece of their own.
 const LEAST_KEYS: usize = 64;
 
+/// The most steps of a workgroup that takes all keys, which together are shorter than a launch that puts pieces together.
+const MOST_STEPS: usize = 4;
+
 impl Kernel {
     /// Every kernel in every tile.
     pub(super) fn all() -> impl Iterator<Item = Self> {
@@ -69,6 +72,8 @@ impl Kernel {
     pub(super) const fn iterations(self, desc: &AttentionDesc) -> usize {
         match self {
             Self::Flash(_) | Self::Cooperative(_) => 40,
+            // It may take all keys, and those once more whose values aren't finite.
+            Self::Decode(_) => 40,
             // As many lanes add up the products of four keys.
             Self::Split(_) if desc.head_dim > 256 || desc.v_head_dim > 256 => 40,
             _ => 12,
@@ -168,6 +173,12 @@ fn for_few_queries(ctx: &OpContext, desc: &AttentionDesc, windows: &Windows) -> 
     let shared = shared_rows(desc);
     let most = ROWS[ROWS.len() - 1];
     let rows = ROWS.into_iter().find(|&rows| rows >= shared).unwrap_or(most);
+    let steps = std::env::var("SMALL8_STEPS").ok().and_then(|s| s.parse().ok()).unwrap_or(MOST_STEPS);
+    if Kernel::Decode(rows).suits(ctx, desc, windows)
+        && desc.seq_kv <= steps * decode::step(ctx, desc, rows)
+    {
+        return Some((Kernel::Decode(rows), 1));
+    }
     let tile = decode_cooperative::Tile::choose(desc.head_dim, shared).filter(|_| shared >= LEAST_SHARED);
     let cooperative = tile.map(|tile| (Kernel::DecodeCooperative(tile), tile.rows));
     let mut candidates =

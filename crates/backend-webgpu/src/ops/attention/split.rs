@@ -6,13 +6,13 @@ use backend_api::{BackendResult, DType};
 
 use super::pieces::{Pieces, ROWS};
 use super::{DTYPES, Params, Windows};
-use crate::kernels::libs::{ATTENTION_NARROW, ATTENTION_ROWS, ATTENTION_WIDE, ROWS_1, ROWS_2, ROWS_4};
+use crate::kernels::libs::{ATTENTION_NARROW, ATTENTION_WIDE, ROWS_1, ROWS_2, ROWS_4};
 use crate::kernels::{KernelSource, Lib, Variant, kernel};
 use crate::ops::op_context::OpContext;
 
 static SPLIT: KernelSource = kernel!(
     "attention/split",
-    libs: [GRID, SPECIAL, ATTENTION, ATTENTION_PIECES],
+    libs: [GRID, SPECIAL, ATTENTION, ATTENTION_PIECES, ATTENTION_ROWS, ATTENTION_PARTS],
     types: ["T"],
     constants: ["HALF_Q", "HALF_KV"],
     reads: 5,
@@ -24,14 +24,14 @@ static SPLIT: KernelSource = kernel!(
 const UNIT: usize = 16;
 
 /// The helper files for so many rows.
-pub(super) const fn libs(rows: usize, wide: bool) -> &'static [Lib] {
+const fn libs(rows: usize, wide: bool) -> &'static [Lib] {
     match (rows, wide) {
-        (1, true) => &[ATTENTION_WIDE, ATTENTION_ROWS, ROWS_1],
-        (2, true) => &[ATTENTION_WIDE, ATTENTION_ROWS, ROWS_2],
-        (_, true) => &[ATTENTION_WIDE, ATTENTION_ROWS, ROWS_4],
-        (1, false) => &[ATTENTION_NARROW, ATTENTION_ROWS, ROWS_1],
-        (2, false) => &[ATTENTION_NARROW, ATTENTION_ROWS, ROWS_2],
-        (_, false) => &[ATTENTION_NARROW, ATTENTION_ROWS, ROWS_4],
+        (1, true) => &[ATTENTION_WIDE, ROWS_1],
+        (2, true) => &[ATTENTION_WIDE, ROWS_2],
+        (_, true) => &[ATTENTION_WIDE, ROWS_4],
+        (1, false) => &[ATTENTION_NARROW, ROWS_1],
+        (2, false) => &[ATTENTION_NARROW, ROWS_2],
+        (_, false) => &[ATTENTION_NARROW, ROWS_4],
     }
 }
 
