@@ -7,7 +7,7 @@ use backend_api::{BackendResult, DType};
 use super::elementwise::in_output;
 use super::reduce::exponentials;
 use super::shared::long_work::{Run, in_parts};
-use super::shared::rows::Rows;
+use super::shared::rows::{Rows, Slices};
 use super::shared::vec_width::VecWidth;
 use super::softmax_long::LongRows;
 use crate::kernels::{KernelSource, Variant, kernel, params};
@@ -111,7 +111,9 @@ fn softmax_part(
     let input = if in_place { in_output(ctx, &output) } else { ctx.input(op, x, dtype, &output)? };
     let call = Call { ctx, op, desc, x, input, output, in_place };
     let windows = [&call.input, &call.output];
-    if let Some(rows) = Rows::new(dtype, desc.length, desc.inner, &windows) {
+    let &SoftmaxDesc { outer, length, inner, .. } = desc;
+    let slices = Slices { dtype, length, inner, count: outer * inner };
+    if let Some(rows) = Rows::new(slices, &windows, ctx.gpu().profile.compute_units) {
         return call.whole(rows);
     }
     match LongRows::plan(ctx, desc, windows) {

@@ -14,6 +14,8 @@ pub(in crate::ops) const SHARE: usize = 16;
 /// Members of a row group that read one short slice side by side: 32 bytes of f32, the least that memory is
 /// read by.
 const SECTOR: usize = 8;
+/// Loads that a member of a row group asks for at a time.
+const AHEAD: usize = 4;
 
 /// A workgroup's row groups, one for each slice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,6 +43,17 @@ impl RowGroups {
         let size = length.div_ceil(share).max(side_by_side).clamp(1, WORKGROUP / abreast).next_power_of_two();
         let stride = if inner == 1 { 1 } else { WORKGROUP / size };
         Self { size: size as u32, stride: stride as u32 }
+    }
+
+    /// These with more members along contiguous slices, as long as each has more loads than it makes at a time and
+    /// the workgroups for all slices are no more than the compute units: few slices then take all of the device.
+    pub(in crate::ops) fn spread(self, length: usize, slices: usize, compute_units: usize) -> Self {
+        let wider = Self { size: 2 * self.size, ..self };
+        let is_worth = self.stride == 1
+            && wider.size as usize <= WORKGROUP
+            && self.share(length) > AHEAD
+            && wider.groups(slices) <= compute_units;
+        if is_worth { wider.spread(length, slices, compute_units) } else { self }
     }
 
     /// The most elements of a slice that a member has.
@@ -87,5 +100,15 @@ mod tests {
         assert_eq!(shape(1 << 20, 4096, 8), (8, 32));
         assert_eq!(shape(5, 4096, 8), (1, 256));
         assert_eq!(RowGroups::new(768, 1, 4).groups(5), 2);
+    }
+
+    #[test]
+    fn few_slices_are_spread_over_the_compute_units() {
+        let size = |length, inner, slices, compute_units| {
+            RowGroups::new(length, inner, 2).spread(length, slices, compute_units).size
+        };
+        assert_eq!([1, 8, 48, 1000, 100_000].map(|slices| size(161, 1, slices, 132)), [64, 64, 64, 32, 16]);
+        assert_eq!([size(161, 1, 8, 1), size(4, 1, 8, 132), size(5000, 1, 1, 132)], [32, 2, 256]);
+        assert_eq!(size(161, 64, 1, 132), 8, "slices side by side");
     }
 }

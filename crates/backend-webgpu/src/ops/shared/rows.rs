@@ -17,10 +17,21 @@ const AHEAD_BYTES: usize = 64;
 const AHEAD_WORDS: usize = AHEAD_BYTES / 4;
 /// Elements that an invocation can hold one by one, words of f16, and vectors of four.
 const BLOCKS: [(VecWidth, &[usize]); 3] = [
-    (VecWidth::One, &[4, 16, 24, 28, 32]),
+    (VecWidth::One, &[4, 8, 16, 24, 28, 32]),
     (VecWidth::Two, &[4, 8, 10, 12, 14, 16, 24, 32]),
     (VecWidth::Four, &[2, 4, 8, 16, 32]),
 ];
+
+/// Slices of a tensor along an axis.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::ops) struct Slices {
+    pub(in crate::ops) dtype: DType,
+    /// Elements of a slice.
+    pub(in crate::ops) length: usize,
+    /// Distance between neighbours in it.
+    pub(in crate::ops) inner: usize,
+    pub(in crate::ops) count: usize,
+}
 
 /// The plan for slices that row groups of a workgroup hold whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,45 +45,40 @@ pub(in crate::ops) struct Rows {
 }
 
 impl Rows {
-    /// For slices of `length` elements that lie `inner` apart in these windows, of which the last is the output's;
+    /// For slices in these windows, of which the last is the output's, on a device of so many compute units;
     /// `None` if a workgroup can't hold one.
-    pub(in crate::ops) fn new(
-        dtype: DType,
-        length: usize,
-        inner: usize,
-        windows: &[&Window],
-    ) -> Option<Self> {
+    pub(in crate::ops) fn new(slices: Slices, windows: &[&Window], compute_units: usize) -> Option<Self> {
+        let Slices { dtype, length, inner, .. } = slices;
         let vec_width = if inner == 1 { VecWidth::of_rows(dtype, length, windows) } else { VecWidth::One };
         let offset = windows.last().map_or(0, |output| output.offset);
         let rows = |vec_width| {
             // Fewer members have fewer results to join.
             let longer = vec_width == VecWidth::One && inner == 1 && dtype.size() == 4;
             let words = if longer { 2 * AHEAD_WORDS } else { AHEAD_WORDS };
-            Self::with_words(dtype, length, inner, vec_width, offset, words)
+            Self::with_words(slices, vec_width, offset, words, compute_units)
         };
         rows(vec_width).or_else(|| rows(VecWidth::One).filter(|_| vec_width == VecWidth::Two))
     }
 
     /// [`new`](Self::new) with a given vector width, of an output that starts at element `offset`.
     pub(in crate::ops) fn of(
-        dtype: DType,
-        length: usize,
-        inner: usize,
+        slices: Slices,
         vec_width: VecWidth,
         offset: u32,
+        compute_units: usize,
     ) -> Option<Self> {
-        Self::with_words(dtype, length, inner, vec_width, offset, AHEAD_WORDS)
+        Self::with_words(slices, vec_width, offset, AHEAD_WORDS, compute_units)
     }
 
     /// [`of`](Self::of) with about so many loads for each invocation, where a load is of a word or less.
     fn with_words(
-        dtype: DType,
-        length: usize,
-        inner: usize,
+        slices: Slices,
         vec_width: VecWidth,
         offset: u32,
         words: usize,
+        compute_units: usize,
     ) -> Option<Self> {
+        let Slices { dtype, length, inner, count } = slices;
         // The most that a row may have.
         let vectors = length / vec_width.width();
         let share = match vec_width {
@@ -80,6 +86,7 @@ impl Rows {
             _ => AHEAD_BYTES / (vec_width.width() * dtype.size()),
         };
         let row_groups = RowGroups::with_share(vectors, inner, LEAST, share);
+        let row_groups = row_groups.spread(vectors, count, compute_units);
         if vec_width == VecWidth::Two && row_groups.size == 1 {
             // Two members have a row's edges.
             return None;
@@ -114,7 +121,7 @@ mod tests {
     #[test]
     fn a_block_holds_the_share_of_each_member() {
         let shape = |dtype, length, inner, vec_width| {
-            Rows::of(dtype, length, inner, vec_width, 0).map(|rows| (rows.row_groups.size, rows.block))
+            Rows::of(Slices { dtype, length, inner, count: 1 << 16 }, vec_width, 0, 132).map(|rows| (rows.row_groups.size, rows.block))
         };
         assert_eq!(shape(DType::F32, 4096, 1, VecWidth::Four), Some((256, 4)));
         assert_eq!(shape(DType::F16, 4096, 1, VecWidth::Four), Some((128, 8)));
