@@ -5,13 +5,13 @@
 // neighbouring row groups have neighbouring outputs, and so have the lanes. Long reductions are cut into
 // slices, one for each workgroup along z; y is then [slices, outputs], and a second launch reduces that.
 //
-// Invocations join short runs and then the runs, row groups a tree: the error of a sum grows with the root of
-// its length.
+// Invocations join short runs and then the runs, row groups their states in two steps of 16: the error of a sum
+// grows with the root of its length.
 //
 // Rows of f16 that are no whole vectors are read in words. A row's head and tail, numbers that share a word with
 // another row, are joined on their own.
 //
-// needs: Y, the states of the elements of a vector, IN_WORDS
+// needs: Y, ONE_LOOP, the states of the elements of a vector, IN_WORDS
 
 struct Params {
   // Outputs, or vectors of outputs.
@@ -40,10 +40,20 @@ const AHEAD = 4u;
 // Vectors that are joined one after the other.
 const RUN = 64u;
 
-var<workgroup> sh_states: array<State, 256>;
+// Lanes of a vector whose states the invocations of a row group exchange at a time.
+const TOGETHER = min(WIDTH, 4u);
+// States that one invocation joins at the end.
+const JOINING = 16u;
+
+// The states of all invocations, by lane of a vector, and what those of large row groups are joined to.
+var<workgroup> sh_states: array<State, TOGETHER * 256u>;
+var<workgroup> sh_parts: array<State, TOGETHER * 128u>;
 
 // Where the r-th vector of an output lies, from its first.
 fn step_to(r: u32) -> u32 {
+  if ONE_LOOP == 1u {
+    return r * params.loops[5].y;
+  }
   var rest = r;
   var offset = 0u;
   var d = 5u;
@@ -67,7 +77,7 @@ fn reduce_slice(base: u32, skip: u32, first: u32, count: u32, rank: u32) -> Stat
   let step = select(0u, 1u, params.stride == 1u);
   let scale = select(1u, WIDTH, params.stride == 1u);
   // Over one loop, as most are, every vector lies as far from the last.
-  let straight = params.length <= params.loops[5].x;
+  let straight = ONE_LOOP == 1u || params.length <= params.loops[5].x;
   let ahead = params.loops[5].y * row_group;
   var total = none();
   var i = rank;
@@ -99,30 +109,81 @@ fn reduce_slice(base: u32, skip: u32, first: u32, count: u32, rank: u32) -> Stat
       run = joined(run, states(d, (r + 3u * row_group) * scale + skip, step));
       i += AHEAD * row_group;
     }
-    while i < stop {
+    // What is left at the end, of which the first stands for those behind the end.
+    if i < stop {
+      let left = stop - i;
       let r = first + i;
-      run = joined(run, states(x[base + step_to(r)], r * scale + skip, step));
-      i += row_group;
+      let a = x[base + step_to(r)];
+      let b = x[base + step_to(select(r, r + row_group, left > row_group))];
+      let c = x[base + step_to(select(r, r + 2u * row_group, left > 2u * row_group))];
+      run = joined(run, states(a, r * scale + skip, step));
+      if left > row_group {
+        run = joined(run, states(b, (r + row_group) * scale + skip, step));
+      }
+      if left > 2u * row_group {
+        run = joined(run, states(c, (r + 2u * row_group) * scale + skip, step));
+      }
+      i = stop;
     }
     total = joined(total, run);
   }
   return total;
 }
 
-// The states of a row group joined, for its first member. The whole workgroup has to come here.
-fn row_group_join(lane: u32, rank: u32, state: State) -> State {
-  if params.row_group == 1u {
-    return state;
-  }
-  sh_states[lane] = state;
-  workgroupBarrier();
-  for (var half = params.row_group / 2u; half > 0u; half /= 2u) {
-    if rank < half {
-      sh_states[lane] = join(sh_states[lane], sh_states[lane + half * params.stride]);
+// Joins the states of a row group and stores the results of the first `count` lanes of a vector, which lie `step`
+// apart. The whole workgroup has to come here.
+fn join_and_store(lane: u32, rank: u32, total: States, count: u32, target_index: u32, step: u32, inside: bool) {
+  let row_group = params.row_group;
+  let stride = params.stride;
+  let home = lane - rank * stride;
+  for (var t = 0u; t < WIDTH; t += TOGETHER) {
+    if t < count {
+      let lanes = min(count - t, TOGETHER);
+      for (var l = 0u; l < TOGETHER; l++) {
+        if l < lanes {
+          sh_states[l * 256u + lane] = lane_of(total, t + l);
+        }
+      }
+      workgroupBarrier();
+      if row_group <= JOINING {
+        for (var l = rank; l < lanes; l += row_group) {
+          let at = l * 256u + home;
+          var state = sh_states[at];
+          for (var k = 1u; k < row_group; k++) {
+            state = join(state, sh_states[at + k * stride]);
+          }
+          if inside {
+            store(target_index + (t + l) * step, state);
+          }
+        }
+      } else {
+        // Row groups have 32 members or more here: there are eight of them at most.
+        let parts = (lane / (row_group * stride) * stride + lane % stride) * (JOINING * TOGETHER);
+        for (var i = rank; i < JOINING * lanes; i += row_group) {
+          let at = i / JOINING * 256u + home + i % JOINING * stride;
+          var state = sh_states[at];
+          for (var k = JOINING; k < row_group; k += JOINING) {
+            state = join(state, sh_states[at + k * stride]);
+          }
+          sh_parts[parts + i] = state;
+        }
+        workgroupBarrier();
+        for (var l = rank; l < lanes; l += row_group) {
+          let at = parts + l * JOINING;
+          var state = sh_parts[at];
+          for (var k = 1u; k < JOINING; k++) {
+            state = join(state, sh_parts[at + k]);
+          }
+          if inside {
+            store(target_index + (t + l) * step, state);
+          }
+        }
+      }
+      if t + TOGETHER < WIDTH {
+        workgroupBarrier();
+      }
     }
-    workgroupBarrier();
   }
-  return sh_states[lane];
 }
 
 @compute @workgroup_size(256)
@@ -143,17 +204,22 @@ fn main(
 
   var base = params.x_offset;
   var target_index = params.y_offset;
-  var rest = output;
-  for (var d = params.kept; d > 0u; d--) {
-    let extent = params.loops[d - 1u];
-    var step = rest;
-    // The first loop has what is left.
-    if d > 1u {
-      step = rest % extent.x;
-      rest /= extent.x;
+  if ONE_LOOP == 1u {
+    base += output * params.loops[0].y;
+    target_index += output * params.loops[0].z;
+  } else {
+    var rest = output;
+    for (var d = params.kept; d > 0u; d--) {
+      let extent = params.loops[d - 1u];
+      var step = rest;
+      // The first loop has what is left.
+      if d > 1u {
+        step = rest % extent.x;
+        rest /= extent.x;
+      }
+      base += step * extent.y;
+      target_index += step * extent.z;
     }
-    base += step * extent.y;
-    target_index += step * extent.z;
   }
 
   var vectors = params.length;
@@ -188,16 +254,16 @@ fn main(
     outputs_abreast = 1u;
     total[0] = joined_lanes(total);
   } else if WIDTH > 1u {
-    step = params.loops[params.kept - 1u].z / WIDTH;
+    step = params.loops[select(params.kept - 1u, 0u, ONE_LOOP == 1u)].z / WIDTH;
   }
   target_index += group.z * params.outputs * outputs_abreast;
+  if row_group > 1u {
+    join_and_store(lane, rank, total, outputs_abreast, target_index, step, inside);
+    return;
+  }
   for (var l = 0u; l < WIDTH; l++) {
-    if l < outputs_abreast {
-      let result = row_group_join(lane, rank, lane_of(total, l));
-      if inside && rank == 0u {
-        store(target_index + l * step, result);
-      }
-      workgroupBarrier();
+    if inside && l < outputs_abreast {
+      store(target_index + l * step, lane_of(total, l));
     }
   }
 }

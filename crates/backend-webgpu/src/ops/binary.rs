@@ -17,7 +17,7 @@ static BINARY: KernelSource = kernel!(
     "elementwise/binary",
     libs: [GRID, STRIDED, SPECIAL, UNARY, HALF, LOG, BINARY, ORDER, INTEGER],
     types: ["T", "Y"],
-    constants: ["VEC_WIDTH", "STEPS", "A_FROM", "B_FROM"],
+    constants: ["VEC_WIDTH", "ONE_LOOP", "A_FROM", "B_FROM"],
     reads: 2,
     writes: 1,
     params: Params,
@@ -87,7 +87,7 @@ fn variant(function: Function, types: [DType; 2], shape: Shape, [a, b]: [u32; 2]
         Function::Binary(BinaryOp::Rem | BinaryOp::Mod) if types[0].is_float() => &[REMAINDER],
         _ => &[],
     };
-    let variant = Variant::new(&BINARY, types, [shape.vec_width, shape.steps, a, b]);
+    let variant = Variant::new(&BINARY, types, [shape.vec_width, u32::from(shape.one_loop), a, b]);
     variant.with_function(function).with_libs(libs)
 }
 

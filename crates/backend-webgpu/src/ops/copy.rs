@@ -16,7 +16,7 @@ static COPY: KernelSource = kernel!(
     "memory/copy",
     libs: [GRID, STRIDED, SPECIAL, CONVERT],
     types: ["SRC", "DST"],
-    constants: ["VEC_WIDTH", "STEPS", "SRC_FROM"],
+    constants: ["VEC_WIDTH", "ONE_LOOP", "SRC_FROM"],
     reads: 1,
     writes: 1,
     params: Params,
@@ -27,7 +27,7 @@ static COPY_F16: KernelSource = kernel!(
     "memory/copy",
     libs: [GRID, STRIDED, SPECIAL, CONVERT, CONVERT_F16],
     types: ["SRC", "DST"],
-    constants: ["VEC_WIDTH", "STEPS", "SRC_FROM"],
+    constants: ["VEC_WIDTH", "ONE_LOOP", "SRC_FROM"],
     reads: 1,
     writes: 1,
     params: Params,
@@ -50,7 +50,8 @@ fn moved_as(src: DType, dst: DType) -> [DType; 2] {
 
 fn variant(types: [DType; 2], shape: Shape, origin: u32) -> Variant {
     let source = if types.contains(&DType::F16) { &COPY_F16 } else { &COPY };
-    Variant::new(source, types, [shape.vec_width, shape.steps, origin]).with_function(Function::Convert)
+    Variant::new(source, types, [shape.vec_width, u32::from(shape.one_loop), origin])
+        .with_function(Function::Convert)
 }
 
 pub(super) fn variants() -> Vec<Variant> {

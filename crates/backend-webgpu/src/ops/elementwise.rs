@@ -15,7 +15,7 @@ static UNARY: KernelSource = kernel!(
     "elementwise/unary",
     libs: [GRID, STRIDED, SPECIAL, UNARY, HALF, LOG, MULTIPLY_HIGH, TRIG, INTEGER],
     types: ["T"],
-    constants: ["VEC_WIDTH", "STEPS", "X_FROM"],
+    constants: ["VEC_WIDTH", "ONE_LOOP", "X_FROM"],
     reads: 1,
     writes: 1,
     params: Params,
@@ -58,7 +58,7 @@ pub(super) fn variants() -> Vec<Variant> {
 }
 
 fn variant(function: Function, dtype: DType, shape: Shape, origin: u32) -> Variant {
-    let variant = Variant::new(&UNARY, [dtype], [shape.vec_width, shape.steps, origin]);
+    let variant = Variant::new(&UNARY, [dtype], [shape.vec_width, u32::from(shape.one_loop), origin]);
     let libs = if dtype.is_float() { libs_of(function) } else { &[] };
     variant.with_function(function).with_libs(libs)
 }

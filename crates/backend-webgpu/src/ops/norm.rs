@@ -298,8 +298,7 @@ impl Call {
         let unit = self.channels.map_or(self.columns, |channels| channels.spatial);
         let all: Vec<&Window> = windows.iter().copied().chain(sum).chain(scales).collect();
         let offset = windows.last().map_or(0, |output| output.offset);
-        let slices =
-            rows::Slices { dtype: self.dtype, length: self.columns, inner: 1, count: self.rows };
+        let slices = rows::Slices { dtype: self.dtype, length: self.columns, inner: 1, count: self.rows };
         let rows = |vec_width| Rows::of(slices, vec_width, offset, compute_units);
         let vec_width = VecWidth::four_if_fitting(&all, &[unit]);
         if vec_width == VecWidth::One && self.channels.is_none() && sum.is_none() {

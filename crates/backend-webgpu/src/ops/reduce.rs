@@ -235,7 +235,7 @@ impl Reduction<'_> {
             loops: plan.packed(op)?,
         };
         let [x, y, _] = row_groups.grid(op, plan.outputs())?;
-        let variant = self.rule.variant(self.dtype, to, plan.vec_width, last);
+        let variant = self.rule.variant(self.dtype, to, plan.access(), last);
         self.ctx.launch(op, &variant, &[input], output, &params, [x, y, dim(op, "slices", slices)?])
     }
 }

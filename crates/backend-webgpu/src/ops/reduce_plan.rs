@@ -4,7 +4,7 @@ use backend_api::desc::MAX_RANK;
 use backend_api::support::{Loop, ReduceLoops};
 use backend_api::{BackendResult, DType};
 
-use super::reduction::Rule;
+use super::reduction::{Access, Rule};
 use super::shared::row_groups::{RowGroups, SHARE, WORKGROUP};
 use super::shared::vec_width::VecWidth;
 use crate::context::MAX_GROUPS;
@@ -96,6 +96,11 @@ impl ReducePlan {
             plan.vec_width = VecWidth::One;
         }
         plan
+    }
+
+    pub(super) fn access(&self) -> Access {
+        let one_loop = self.loops.kept.len() <= 1 && self.loops.reduced.len() <= 1;
+        Access { vec_width: self.vec_width, one_loop }
     }
 
     /// Lets the outputs lie packed in the order of the loops; their strides so far.

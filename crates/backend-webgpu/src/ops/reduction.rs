@@ -13,7 +13,7 @@ static FLOAT: KernelSource = kernel!(
     "reduce/reduce",
     libs: [GRID, SPECIAL, REDUCE, MAPS, RULE_FLOAT],
     types: ["T", "A", "Y"],
-    constants: ["OP", "MAP", "ROOT"],
+    constants: ["OP", "MAP", "ROOT", "ONE_LOOP"],
     reads: 1,
     writes: 1,
     params: Params,
@@ -23,7 +23,7 @@ static INTEGER: KernelSource = kernel!(
     "reduce/reduce",
     libs: [GRID, SPECIAL, REDUCE, MAPS, RULE_INTEGER],
     types: ["T", "A", "Y"],
-    constants: ["OP", "MAP", "SIGNED"],
+    constants: ["OP", "MAP", "SIGNED", "ONE_LOOP"],
     reads: 1,
     writes: 1,
     params: Params,
@@ -33,7 +33,7 @@ static ARG: KernelSource = kernel!(
     "reduce/reduce",
     libs: [GRID, RULE_ARG],
     types: ["T", "A", "Y"],
-    constants: ["KIND", "SMALLEST", "PAIRS"],
+    constants: ["KIND", "SMALLEST", "PAIRS", "ONE_LOOP"],
     reads: 1,
     writes: 1,
     params: Params,
@@ -43,7 +43,7 @@ static LOG_SUM_EXP: KernelSource = kernel!(
     "reduce/reduce",
     libs: [GRID, SPECIAL, UNARY, LOG, EXP_BELOW, EXPONENTIALS, RULE_LOG_SUM_EXP],
     types: ["T", "A", "Y"],
-    constants: ["PAIRS"],
+    constants: ["PAIRS", "ONE_LOOP"],
     reads: 1,
     writes: 1,
     params: Params,
@@ -105,6 +105,15 @@ pub(super) fn rule(op: &'static str, reduce: ReduceOp) -> BackendResult<Rule> {
     }
 }
 
+/// How a kernel reads its input.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Access {
+    pub(super) vec_width: VecWidth,
+    /// Whether there is one loop over outputs and one over what each is made of, which a kernel needn't look for in
+    /// its parameters.
+    pub(super) one_loop: bool,
+}
+
 impl Rule {
     pub(super) fn is_index(self) -> bool {
         matches!(self, Self::Arg { .. })
@@ -146,21 +155,28 @@ impl Rule {
     }
 
     /// The kernel over `from`, into `to`, or into partial results unless it is the `last` launch.
-    pub(super) fn variant(self, from: DType, to: DType, vec_width: VecWidth, last: bool) -> Variant {
+    pub(super) fn variant(
+        self,
+        from: DType,
+        to: DType,
+        Access { vec_width, one_loop }: Access,
+        last: bool,
+    ) -> Variant {
+        let one_loop = u32::from(one_loop);
         let types = [from, accumulator(from), to];
         match self {
             Self::Number(combine, map, root) if from.is_float() => {
-                Variant::new(&FLOAT, types, [combine as u32, map as u32, u32::from(root && last)])
+                Variant::new(&FLOAT, types, [combine as u32, map as u32, u32::from(root && last), one_loop])
                     .with_libs(numbers(vec_width))
             }
             Self::Number(combine, map, _) => {
                 let signed = u32::from(from == DType::I32);
-                Variant::new(&INTEGER, types, [combine as u32, map as u32, signed])
+                Variant::new(&INTEGER, types, [combine as u32, map as u32, signed, one_loop])
                     .with_libs(numbers(vec_width))
             }
-            Self::LogSumExp => Variant::new(&LOG_SUM_EXP, types, [0]).with_libs(numbers(vec_width)),
+            Self::LogSumExp => Variant::new(&LOG_SUM_EXP, types, [0, one_loop]).with_libs(numbers(vec_width)),
             Self::Exponentials { .. } => {
-                Variant::new(&LOG_SUM_EXP, types, [1]).with_libs(self.libs(vec_width))
+                Variant::new(&LOG_SUM_EXP, types, [1, one_loop]).with_libs(self.libs(vec_width))
             }
             Self::Arg { smallest, .. } => {
                 let kind = match from {
@@ -170,7 +186,7 @@ impl Rule {
                 };
                 // An index that isn't negative has the same bits as u32.
                 let types = [from, accumulator(from), DType::U32];
-                Variant::new(&ARG, types, [kind, u32::from(smallest), u32::from(!last)])
+                Variant::new(&ARG, types, [kind, u32::from(smallest), u32::from(!last), one_loop])
                     .with_libs(self.libs(vec_width))
             }
         }
@@ -201,14 +217,15 @@ pub(super) fn variants() -> Vec<Variant> {
     let mut variants = Vec::new();
     let mut push = |rule: Rule, from: DType, to: DType| {
         let words = (from == DType::F16).then_some(VecWidth::Two);
-        for vec_width in VecWidth::all(from).into_iter().chain(words) {
-            variants.push(rule.variant(from, to, vec_width, true));
-            variants.push(rule.variant(from, rule.partial(from), vec_width, false));
+        let access = |vec_width| [false, true].map(|one_loop| Access { vec_width, one_loop });
+        for access in VecWidth::all(from).into_iter().chain(words).flat_map(access) {
+            variants.push(rule.variant(from, to, access, true));
+            variants.push(rule.variant(from, rule.partial(from), access, false));
         }
         // What the second launch of a reduction that was cut reads.
         let (rule, from) = (rule.of_partials(), rule.partial(from));
-        for vec_width in VecWidth::all(from) {
-            variants.push(rule.variant(from, to, vec_width, true));
+        for access in VecWidth::all(from).into_iter().flat_map(access) {
+            variants.push(rule.variant(from, to, access, true));
         }
     };
     for from in DType::ALL {

@@ -18,7 +18,7 @@ static WHERE: KernelSource = kernel!(
     "elementwise/where",
     libs: [GRID],
     types: ["T"],
-    constants: ["VEC_WIDTH", "STEPS", "C_FROM", "A_FROM", "B_FROM"],
+    constants: ["VEC_WIDTH", "ONE_LOOP", "C_FROM", "A_FROM", "B_FROM"],
     reads: 3,
     writes: 1,
     params: Params,
@@ -51,7 +51,8 @@ pub(super) fn variants() -> Vec<Variant> {
 }
 
 fn variant(dtype: DType, shape: Shape, [c, a, b]: [u32; 3]) -> Variant {
-    Variant::new(&WHERE, [dtype], [shape.vec_width, shape.steps, c, a, b]).with_function(Function::Choose)
+    Variant::new(&WHERE, [dtype], [shape.vec_width, u32::from(shape.one_loop), c, a, b])
+        .with_function(Function::Choose)
 }
 
 /// `output = condition ≠ 0 ? a : b`.

@@ -133,7 +133,11 @@ pub(super) fn run(
     let pieces = Pieces::new(desc, rows, splits, tile.slots());
     let whole = pieces.count == 1;
     let variant = tile.variant([desc.dtype, desc.kv_dtype], whole);
-    if whole { pieces.run_whole(ctx, op, desc, windows, &variant) } else { pieces.run(ctx, op, desc, windows, &variant) }
+    if whole {
+        pieces.run_whole(ctx, op, desc, windows, &variant)
+    } else {
+        pieces.run(ctx, op, desc, windows, &variant)
+    }
 }
 
 #[cfg(test)]

@@ -174,8 +174,7 @@ fn for_few_queries(ctx: &OpContext, desc: &AttentionDesc, windows: &Windows) -> 
     let most = ROWS[ROWS.len() - 1];
     let rows = ROWS.into_iter().find(|&rows| rows >= shared).unwrap_or(most);
     let steps = std::env::var("SMALL8_STEPS").ok().and_then(|s| s.parse().ok()).unwrap_or(MOST_STEPS);
-    if Kernel::Decode(rows).suits(ctx, desc, windows)
-        && desc.seq_kv <= steps * decode::step(ctx, desc, rows)
+    if Kernel::Decode(rows).suits(ctx, desc, windows) && desc.seq_kv <= steps * decode::step(ctx, desc, rows)
     {
         return Some((Kernel::Decode(rows), 1));
     }

@@ -121,7 +121,8 @@ mod tests {
     #[test]
     fn a_block_holds_the_share_of_each_member() {
         let shape = |dtype, length, inner, vec_width| {
-            Rows::of(Slices { dtype, length, inner, count: 1 << 16 }, vec_width, 0, 132).map(|rows| (rows.row_groups.size, rows.block))
+            Rows::of(Slices { dtype, length, inner, count: 1 << 16 }, vec_width, 0, 132)
+                .map(|rows| (rows.row_groups.size, rows.block))
         };
         assert_eq!(shape(DType::F32, 4096, 1, VecWidth::Four), Some((256, 4)));
         assert_eq!(shape(DType::F16, 4096, 1, VecWidth::Four), Some((128, 8)));

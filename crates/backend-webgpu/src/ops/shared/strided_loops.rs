@@ -17,26 +17,32 @@ const MAX_VEC_WIDTH: usize = 8;
 const WORKGROUP: usize = 256;
 
 /// From this many elements on, the ends of a tensor get launches of their own so that the rest can go in
-/// vectors.
-const WORTH_SPLITTING: usize = 1 << 16;
+/// vectors: where elements have four bytes, and where some have two.
+const WORTH_SPLITTING: [usize; 2] = [1 << 24, 1 << 20];
 
 /// From this many elements on, the vectors beside a gathered input are worth a launch of their own: a second one for
 /// the tail takes as long as a million numbers one by one.
 const WORTH_GATHERING: usize = 1 << 20;
 
-/// How much an invocation does: the constants VEC_WIDTH and STEPS.
+/// Elements of an invocation: two vectors of two inputs are as many as drivers keep in registers, and a second number
+/// takes little longer than one.
+const STEPS: usize = 2;
+
+/// What a kernel iterates over: the constants VEC_WIDTH and ONE_LOOP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::ops) struct Shape {
     /// Numbers of an element.
     pub(in crate::ops) vec_width: u32,
-    /// Elements of an invocation.
-    pub(in crate::ops) steps: u32,
+    /// Whether there is one loop, where other kernels look for theirs in the parameters, which takes as long as an
+    /// addition of few numbers.
+    pub(in crate::ops) one_loop: bool,
 }
 
 /// The shapes of loops over tensors of these types, the widest first.
 pub(in crate::ops) fn shapes_of(dtypes: &[DType]) -> impl Iterator<Item = Shape> {
     let most = most_lanes(dtypes);
-    [MAX_VEC_WIDTH, 4, 1].into_iter().filter(move |&vec_width| vec_width <= most).map(Shape::of)
+    let widths = [MAX_VEC_WIDTH, 4, 1].into_iter().filter(move |&vec_width| vec_width <= most);
+    widths.flat_map(|vec_width| [1, 2].map(|loops| Shape::of(vec_width, loops)))
 }
 
 /// Elements of 16 bytes; those of wider types, where there are several.
@@ -45,10 +51,9 @@ fn most_lanes(dtypes: &[DType]) -> usize {
 }
 
 impl Shape {
-    /// With vectors of so many elements. More than two vectors of two inputs are more than drivers keep in
-    /// registers.
-    fn of(vec_width: usize) -> Self {
-        Self { vec_width: vec_width as u32, steps: if vec_width == 1 { 4 } else { 2 } }
+    /// With vectors of so many elements, in so many loops.
+    const fn of(vec_width: usize, loops: usize) -> Self {
+        Self { vec_width: vec_width as u32, one_loop: loops < 2 }
     }
 }
 
@@ -85,7 +90,9 @@ impl<const N: usize> StridedLoops<N> {
     pub(in crate::ops) fn plan(loops: Vec<Loop<N>>, starts: [u32; N], dtypes: &[DType]) -> Vec<Self> {
         let loops = in_output_order(loops);
         let most = most_lanes(dtypes);
-        match ends(&loops, starts, most) {
+        let [words, halves] = WORTH_SPLITTING;
+        let least = if dtypes.contains(&DType::F16) { halves } else { words };
+        match ends(&loops, starts, most, least) {
             Some(lengths) => {
                 let stride = loops[0].1;
                 let mut first = 0;
@@ -139,7 +146,7 @@ impl<const N: usize> StridedLoops<N> {
             Self::new(vec![(count, inner)], starts, most)
         });
         let vectors = Self {
-            shape: Shape::of(most),
+            shape: Shape::of(most, 1),
             starts: std::array::from_fn(|t| {
                 if t == tensor { head as u32 } else { (starts[t] + head as u32) / most as u32 }
             }),
@@ -164,7 +171,13 @@ impl<const N: usize> StridedLoops<N> {
         let Some(vec_width) =
             [most, 4].into_iter().find(|&vec_width| fits(&loops, starts, repeated, vec_width))
         else {
-            return Self { shape: Shape::of(1), starts, loops, repeated: [false; N], gathered: None };
+            return Self {
+                shape: Shape::of(1, loops.len()),
+                starts,
+                loops,
+                repeated: [false; N],
+                gathered: None,
+            };
         };
         for t in (0..N).filter(|&t| !repeated[t]) {
             starts[t] /= vec_width as u32;
@@ -174,7 +187,7 @@ impl<const N: usize> StridedLoops<N> {
             *extent /= vec_width;
             *strides = repeated.map(|repeated| usize::from(!repeated));
         }
-        Self { shape: Shape::of(vec_width), starts, loops, repeated, gathered: None }
+        Self { shape: Shape::of(vec_width, loops.len()), starts, loops, repeated, gathered: None }
     }
 
     /// Where the kernel has tensor `t` from, `in_place` being whether it is the output.
@@ -196,7 +209,7 @@ impl<const N: usize> StridedLoops<N> {
     }
 
     pub(in crate::ops) fn grid(&self, op: &'static str) -> BackendResult<[u32; 3]> {
-        linear_grid(op, (self.count(op)? as usize).div_ceil(WORKGROUP * self.shape.steps as usize))
+        linear_grid(op, (self.count(op)? as usize).div_ceil(WORKGROUP * STEPS))
     }
 
     /// The loops as kernels take them: extent and up to three strides. Behind the one loop beside a gathered
@@ -284,13 +297,18 @@ fn fits<const N: usize>(loops: &[Loop<N>], starts: [u32; N], repeated: [bool; N]
 
 /// The lengths into which a long packed loop falls if only its middle part can go in vectors: the elements up
 /// to the first aligned one, those that fill whole vectors, and the rest.
-fn ends<const N: usize>(loops: &[Loop<N>], starts: [u32; N], vec_width: usize) -> Option<[usize; 3]> {
+fn ends<const N: usize>(
+    loops: &[Loop<N>],
+    starts: [u32; N],
+    vec_width: usize,
+    least: usize,
+) -> Option<[usize; 3]> {
     let &[(length, strides)] = loops else { return None };
     let phase = |t: usize| starts[t] as usize % vec_width;
     let together = (0..N).all(|t| strides[t] == 0 || (strides[t] == 1 && phase(t) == phase(N - 1)));
     let head = (vec_width - phase(N - 1)) % vec_width;
     let tail = length.checked_sub(head)? % vec_width;
-    let splits = together && strides[N - 1] == 1 && length >= WORTH_SPLITTING && head + tail > 0;
+    let splits = together && strides[N - 1] == 1 && length >= least && head + tail > 0;
     splits.then(|| [head, length - head - tail, tail])
 }
 
@@ -376,14 +394,14 @@ mod tests {
 
     #[test]
     fn long_walks_are_split_at_their_ends() {
-        let n = WORTH_SPLITTING + 6;
+        let n = WORTH_SPLITTING[0] + 6;
         let strided = StridedLoops::plan(vec![(n, [1, 0, 1])], [5, 7, 1], F32);
         let pieces: Vec<_> = strided.iter().map(|w| (w.shape.vec_width, w.starts, w.loops[0].0)).collect();
         assert_eq!(
             pieces,
             [
                 (1, [5, 7, 1], 3),
-                (4, [2, 7, 1], WORTH_SPLITTING / 4),
+                (4, [2, 7, 1], WORTH_SPLITTING[0] / 4),
                 (1, [5 + 3 + (n - 6) as u32, 7, 4 + (n - 6) as u32], 3)
             ]
         );
