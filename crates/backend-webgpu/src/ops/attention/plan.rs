@@ -43,8 +43,9 @@ const LEAST_SHARED: usize = 3;
 /// The fewest keys that are worth a piece of their own.
 const LEAST_KEYS: usize = 64;
 
-/// The most steps of a workgroup that takes all keys, which together are shorter than a launch that puts pieces together.
-const MOST_STEPS: usize = 4;
+/// The most steps of a workgroup that takes all keys: together they are shorter than the launch that would put
+/// pieces together.
+const MOST_STEPS: usize = 7;
 
 impl Kernel {
     /// Every kernel in every tile.
@@ -173,10 +174,8 @@ fn for_few_queries(ctx: &OpContext, desc: &AttentionDesc, windows: &Windows) -> 
     let shared = shared_rows(desc);
     let most = ROWS[ROWS.len() - 1];
     let rows = ROWS.into_iter().find(|&rows| rows >= shared).unwrap_or(most);
-    let steps = std::env::var("SMALL8_STEPS").ok().and_then(|s| s.parse().ok()).unwrap_or(MOST_STEPS);
-    if Kernel::Decode(rows).suits(ctx, desc, windows) && desc.seq_kv <= steps * decode::step(ctx, desc, rows)
-    {
-        return Some((Kernel::Decode(rows), 1));
+    if let Some(kernel) = for_few_keys(ctx, desc, windows, shared) {
+        return Some((kernel, 1));
     }
     let tile = decode_cooperative::Tile::choose(desc.head_dim, shared).filter(|_| shared >= LEAST_SHARED);
     let cooperative = tile.map(|tile| (Kernel::DecodeCooperative(tile), tile.rows));
@@ -191,6 +190,18 @@ fn for_few_queries(ctx: &OpContext, desc: &AttentionDesc, windows: &Windows) -> 
     let worthwhile = desc.seq_kv.saturating_mul(desc.head_dim).checked_div(worth).unwrap_or(usize::MAX);
     let splits = at_a_time.min(worthwhile.max(for_each)).min(desc.seq_kv.div_ceil(LEAST_KEYS));
     Some((kernel, splits.max(1)))
+}
+
+/// The kernel that takes all keys in few steps, if it is possible, with as few of the rows that share keys in a
+/// workgroup as keep the device busy.
+fn for_few_keys(ctx: &OpContext, desc: &AttentionDesc, windows: &Windows, shared: usize) -> Option<Kernel> {
+    let tiles = |rows: usize| shared.div_ceil(rows).saturating_mul(desc.kv_heads).saturating_mul(desc.batch);
+    let busy = 2 * ctx.gpu().profile.compute_units;
+    let most = ROWS.into_iter().find(|&rows| rows >= shared).unwrap_or(ROWS[ROWS.len() - 1]);
+    let rows = ROWS.into_iter().find(|&rows| rows >= most || tiles(rows) <= busy)?;
+    let kernel = Kernel::Decode(rows);
+    let is_short = desc.seq_kv <= MOST_STEPS * decode::step(ctx, desc, rows);
+    (is_short && kernel.suits(ctx, desc, windows)).then_some(kernel)
 }
 
 /// Whether every vector of Q, K and V starts at 16 bytes and has whole groups of them.

@@ -18,7 +18,7 @@ const WORKGROUP: usize = 256;
 
 /// From this many elements on, the ends of a tensor get launches of their own so that the rest can go in
 /// vectors: where elements have four bytes, and where some have two.
-const WORTH_SPLITTING: [usize; 2] = [1 << 24, 1 << 20];
+const WORTH_SPLITTING: [usize; 2] = [1 << 22, 1 << 21];
 
 /// From this many elements on, the vectors beside a gathered input are worth a launch of their own: a second one for
 /// the tail takes as long as a million numbers one by one.
@@ -296,7 +296,7 @@ fn fits<const N: usize>(loops: &[Loop<N>], starts: [u32; N], repeated: [bool; N]
 }
 
 /// The lengths into which a long packed loop falls if only its middle part can go in vectors: the elements up
-/// to the first aligned one, those that fill whole vectors, and the rest.
+/// to the first aligned one, those that fill whole vectors, and the rest. Fewer than `least` elements stay together.
 fn ends<const N: usize>(
     loops: &[Loop<N>],
     starts: [u32; N],
