@@ -11,6 +11,14 @@ const JOINING = 16u;
 var<workgroup> sh_row_group: array<f32, 256>;
 var<workgroup> sh_joined: array<f32, 256>;
 
+struct Invocation {
+  @builtin(local_invocation_index) index: u32,
+}
+
+fn index_of(invocation: Invocation) -> u32 {
+  return invocation.index;
+}
+
 // The number of an invocation's row group.
 fn row_group_index(lane: u32, size: u32, stride: u32) -> u32 {
   return lane / (size * stride) * stride + lane % stride;

@@ -83,8 +83,9 @@ fn normalize(number: u32, slot: u32, lane: u32) {
 fn main(
   @builtin(workgroup_id) group: vec3<u32>,
   @builtin(num_workgroups) groups: vec3<u32>,
-  @builtin(local_invocation_index) lane: u32,
+  invocation: Invocation,
 ) {
+  let lane = index_of(invocation);
   let abreast = 256u / params.row_group;
   let count = abreast * turns();
   let first = flat_group(group, groups) * count - rows_before();

@@ -7,6 +7,7 @@ use super::copy_bytes::copy_bytes;
 use super::norm_kernels::{MOST_WORDS, Params, Place, Role, Shape, apply, moments, normalize};
 use super::shared::iterations;
 use super::shared::long_work::{Run, in_parts};
+use super::shared::row_groups::DeviceSize;
 use super::shared::rows::{self, Rows};
 use super::shared::vec_width::VecWidth;
 use crate::kernels::Variant;
@@ -229,7 +230,7 @@ impl Call {
             bound.into_iter().filter(|&(place, _)| place == Place::Bound).map(|(_, window)| window).collect();
         windows.push(&output);
         let scales = [&weight, &bias].into_iter().filter(|_| !one_by_one);
-        let (vec_width, rows) = self.access(&windows, sum.as_ref(), scales, ctx.gpu().profile.compute_units);
+        let (vec_width, rows) = self.access(&windows, sum.as_ref(), scales, DeviceSize::of(ctx.gpu()));
         let one_by_one = one_by_one || vec_width == VecWidth::Two;
         let scaled = u32::from(slices.weight.is_some()) | u32::from(slices.bias.is_some()) << 1;
         let mut params = self.params(op, vec_width, scaled)?;
@@ -254,7 +255,7 @@ impl Call {
         if let Some(rows) = rows {
             params.row_group = rows.row_groups.size;
             (params.turns, params.rows_before) = (rows.seams.turns, rows.seams.rows_before);
-            let variant = normalize(shape, role, rows.block);
+            let variant = normalize(shape, role, rows.block, rows.shuffled);
             let grid = rows.grid(op, self.rows)?;
             return launch(&variant, &[&x, &residual, &weight, &bias], &params, grid);
         }
@@ -293,13 +294,13 @@ impl Call {
         windows: &[&'a Window],
         sum: Option<&'a Window>,
         scales: impl Iterator<Item = &'a Window>,
-        compute_units: usize,
+        device: DeviceSize,
     ) -> (VecWidth, Option<Rows>) {
         let unit = self.channels.map_or(self.columns, |channels| channels.spatial);
         let all: Vec<&Window> = windows.iter().copied().chain(sum).chain(scales).collect();
         let offset = windows.last().map_or(0, |output| output.offset);
         let slices = rows::Slices { dtype: self.dtype, length: self.columns, inner: 1, count: self.rows };
-        let rows = |vec_width| Rows::of(slices, vec_width, offset, compute_units);
+        let rows = |vec_width| Rows::of(slices, vec_width, offset, device);
         let vec_width = VecWidth::four_if_fitting(&all, &[unit]);
         if vec_width == VecWidth::One && self.channels.is_none() && sum.is_none() {
             let in_words = VecWidth::of_rows(self.dtype, self.columns, windows) != VecWidth::One;

@@ -5,15 +5,15 @@ use backend_api::DType;
 use super::shared::rows::Rows;
 use super::shared::vec_width::VecWidth;
 use crate::kernels::libs::{
-    GRID, NORM_EDGES, NORM_NO_EDGES, NORM_RESULT, NORM_ROW, NORM_SUM, REDUCE, ROWS_HALVES, ROWS_WHOLE,
-    SPECIAL, VEC_1, VEC_2, VEC_4, WEIGHTS_CHANNEL, WEIGHTS_COLUMN, WEIGHTS_COLUMN_F32, WEIGHTS_COLUMN_HALVES,
-    WEIGHTS_COLUMN_HALVES_F32, WORKGROUP,
+    GRID, NORM_EDGES, NORM_NO_EDGES, NORM_RESULT, NORM_ROW, NORM_SUM, REDUCE, ROW_SHUFFLES, ROWS_HALVES,
+    ROWS_WHOLE, SPECIAL, VEC_1, VEC_2, VEC_4, WEIGHTS_CHANNEL, WEIGHTS_COLUMN, WEIGHTS_COLUMN_F32,
+    WEIGHTS_COLUMN_HALVES, WEIGHTS_COLUMN_HALVES_F32, WORKGROUP,
 };
 use crate::kernels::{KernelSource, Lib, Variant, kernel, params};
 
 const NORMALIZE_ROWS: KernelSource = kernel!(
     "norm/normalize",
-    libs: [GRID, SPECIAL, REDUCE, WORKGROUP, NORM_ROW, NORM_RESULT, NORM_NO_SUM],
+    libs: [GRID, SPECIAL, REDUCE, NORM_ROW, NORM_RESULT, NORM_NO_SUM],
     types: ["T", "W"],
     constants: ["CENTRED", "INPUT", "RESIDUAL", "SUMMED", "BLOCK"],
     reads: 4,
@@ -21,14 +21,19 @@ const NORMALIZE_ROWS: KernelSource = kernel!(
     params: Params,
 );
 
-static NORMALIZE: KernelSource = NORMALIZE_ROWS;
-
 /// The file with a second output, for the sum of input and residual.
-static NORMALIZE_SUM: KernelSource = KernelSource {
-    libs: &[GRID, SPECIAL, REDUCE, WORKGROUP, NORM_ROW, NORM_RESULT, NORM_SUM],
+const NORMALIZE_SUM_ROWS: KernelSource = KernelSource {
+    libs: &[GRID, SPECIAL, REDUCE, NORM_ROW, NORM_RESULT, NORM_SUM],
     writes: 2,
     ..NORMALIZE_ROWS
 };
+
+static NORMALIZE: KernelSource = NORMALIZE_ROWS;
+static NORMALIZE_SUM: KernelSource = NORMALIZE_SUM_ROWS;
+
+/// The same for rows of which each is a part of a subgroup.
+static NORMALIZE_SHUFFLED: KernelSource = KernelSource { subgroups: true, ..NORMALIZE_ROWS };
+static NORMALIZE_SUM_SHUFFLED: KernelSource = KernelSource { subgroups: true, ..NORMALIZE_SUM_ROWS };
 
 static MOMENTS: KernelSource = kernel!(
     "norm/moments",
@@ -118,17 +123,23 @@ impl Shape {
         }
     }
 
-    /// The helper files of kernels whose invocations share rows.
-    fn row_libs(self) -> &'static [Lib] {
+    /// The helper files of kernels whose invocations share rows, and join their results in a workgroup or within
+    /// subgroups.
+    fn row_libs(self, shuffled: bool) -> &'static [Lib] {
+        macro_rules! joined {
+            ($($lib:ident),*) => {
+                if shuffled { &[$($lib,)* ROW_SHUFFLES] } else { &[$($lib,)* WORKGROUP] }
+            };
+        }
         match (self.vec_width, self.channels, self.dtype == self.weight_dtype) {
-            (VecWidth::One, false, true) => &[VEC_1, ROWS_WHOLE, NORM_NO_EDGES, WEIGHTS_COLUMN],
-            (VecWidth::One, false, false) => &[VEC_1, ROWS_WHOLE, NORM_NO_EDGES, WEIGHTS_COLUMN_F32],
-            (VecWidth::One, true, _) => &[VEC_1, ROWS_WHOLE, NORM_NO_EDGES, WEIGHTS_CHANNEL],
-            (VecWidth::Two, _, true) => &[VEC_2, ROWS_HALVES, NORM_EDGES, WEIGHTS_COLUMN_HALVES],
-            (VecWidth::Two, _, false) => &[VEC_2, ROWS_HALVES, NORM_EDGES, WEIGHTS_COLUMN_HALVES_F32],
-            (_, false, true) => &[VEC_4, ROWS_WHOLE, NORM_NO_EDGES, WEIGHTS_COLUMN],
-            (_, false, false) => &[VEC_4, ROWS_WHOLE, NORM_NO_EDGES, WEIGHTS_COLUMN_F32],
-            (_, true, _) => &[VEC_4, ROWS_WHOLE, NORM_NO_EDGES, WEIGHTS_CHANNEL],
+            (VecWidth::One, false, true) => joined!(VEC_1, ROWS_WHOLE, NORM_NO_EDGES, WEIGHTS_COLUMN),
+            (VecWidth::One, false, false) => joined!(VEC_1, ROWS_WHOLE, NORM_NO_EDGES, WEIGHTS_COLUMN_F32),
+            (VecWidth::One, true, _) => joined!(VEC_1, ROWS_WHOLE, NORM_NO_EDGES, WEIGHTS_CHANNEL),
+            (VecWidth::Two, _, true) => joined!(VEC_2, ROWS_HALVES, NORM_EDGES, WEIGHTS_COLUMN_HALVES),
+            (VecWidth::Two, _, false) => joined!(VEC_2, ROWS_HALVES, NORM_EDGES, WEIGHTS_COLUMN_HALVES_F32),
+            (_, false, true) => joined!(VEC_4, ROWS_WHOLE, NORM_NO_EDGES, WEIGHTS_COLUMN),
+            (_, false, false) => joined!(VEC_4, ROWS_WHOLE, NORM_NO_EDGES, WEIGHTS_COLUMN_F32),
+            (_, true, _) => joined!(VEC_4, ROWS_WHOLE, NORM_NO_EDGES, WEIGHTS_CHANNEL),
         }
     }
 
@@ -176,10 +187,16 @@ impl Role {
 }
 
 /// Rows in registers, in blocks of so many vectors.
-pub(super) fn normalize(shape: Shape, role: Role, block: u32) -> Variant {
+pub(super) fn normalize(shape: Shape, role: Role, block: u32, shuffled: bool) -> Variant {
     let [centred, input, residual, summed] = role.constants();
-    let source = if role.summed { &NORMALIZE_SUM } else { &NORMALIZE };
-    Variant::new(source, shape.types(), [centred, input, residual, summed, block]).with_libs(shape.row_libs())
+    let source = match (role.summed, shuffled) {
+        (false, false) => &NORMALIZE,
+        (true, false) => &NORMALIZE_SUM,
+        (false, true) => &NORMALIZE_SHUFFLED,
+        (true, true) => &NORMALIZE_SUM_SHUFFLED,
+    };
+    let constants = [centred, input, residual, summed, block];
+    Variant::new(source, shape.types(), constants).with_libs(shape.row_libs(shuffled))
 }
 
 /// The moments of long rows.
@@ -205,7 +222,9 @@ pub(super) fn variants() -> Vec<Variant> {
         for role in if channels { Role::of_channels() } else { Role::of_columns() } {
             let rows = Rows::shapes(dtype);
             let rows = rows.filter(|&(vec_width, block)| shape(vec_width).has_rows(role, block));
-            variants.extend(rows.map(|(vec_width, block)| normalize(shape(vec_width), role, block)));
+            variants.extend(rows.flat_map(|(vec_width, block)| {
+                [false, true].map(|shuffled| normalize(shape(vec_width), role, block, shuffled))
+            }));
             variants.extend([VecWidth::One, VecWidth::Four].map(|vec_width| apply(shape(vec_width), role)));
         }
     }

@@ -7,6 +7,7 @@ use backend_api::{BackendResult, DType};
 use super::elementwise::in_output;
 use super::reduce::exponentials;
 use super::shared::long_work::{Run, in_parts};
+use super::shared::row_groups::DeviceSize;
 use super::shared::rows::{Rows, Slices};
 use super::shared::vec_width::VecWidth;
 use super::softmax_long::LongRows;
@@ -15,15 +16,20 @@ use crate::memory::DeviceSlice;
 use crate::ops::op_context::{OpContext, dim, linear_grid};
 use crate::recorder::Window;
 
-static SOFTMAX: KernelSource = kernel!(
+const SOFTMAX_ROWS: KernelSource = kernel!(
     "norm/softmax",
-    libs: [GRID, SPECIAL, REDUCE, WORKGROUP, UNARY, LOG, EXP_BELOW, SOFTMAX_SCALE],
+    libs: [GRID, SPECIAL, REDUCE, UNARY, LOG, EXP_BELOW, SOFTMAX_SCALE],
     types: ["T"],
     constants: ["LOG", "IN_PLACE", "BLOCK"],
     reads: 1,
     writes: 1,
     params: Params,
 );
+
+static SOFTMAX: KernelSource = SOFTMAX_ROWS;
+
+/// The file for rows of which each is a part of a subgroup.
+static SOFTMAX_SHUFFLED: KernelSource = KernelSource { subgroups: true, ..SOFTMAX_ROWS };
 
 static SOFTMAX_APPLY: KernelSource = kernel!(
     "norm/softmax_apply",
@@ -69,15 +75,27 @@ pub(super) fn variants() -> Vec<Variant> {
     let mut variants = Vec::new();
     for dtype in [DType::F32, DType::F16] {
         for (log, in_place) in [(0, 0), (0, 1), (1, 0), (1, 1)] {
-            variants.extend(Rows::shapes(dtype).map(|(vec_width, block)| {
-                Variant::new(&SOFTMAX, [dtype], [log, in_place, block]).with_libs(vec_width.row_libs())
-            }));
+            for shuffled in [false, true] {
+                let rows = Rows::shapes(dtype);
+                variants.extend(rows.map(|shape| rows_variant(dtype, [log, in_place], shape, shuffled)));
+            }
             variants.extend([VecWidth::One, VecWidth::Four].map(|vec_width| {
                 Variant::new(&SOFTMAX_APPLY, [dtype], [log, in_place]).with_libs(vec_width.libs())
             }));
         }
     }
     variants
+}
+
+/// The variant of slices in registers, in blocks of so many vectors.
+fn rows_variant(
+    dtype: DType,
+    [log, in_place]: [u32; 2],
+    (vec_width, block): (VecWidth, u32),
+    shuffled: bool,
+) -> Variant {
+    let source = if shuffled { &SOFTMAX_SHUFFLED } else { &SOFTMAX };
+    Variant::new(source, [dtype], [log, in_place, block]).with_libs(vec_width.joined_row_libs(shuffled))
 }
 
 /// `output = softmax(input)` along the axis.
@@ -113,7 +131,7 @@ fn softmax_part(
     let windows = [&call.input, &call.output];
     let &SoftmaxDesc { outer, length, inner, .. } = desc;
     let slices = Slices { dtype, length, inner, count: outer * inner };
-    if let Some(rows) = Rows::new(slices, &windows, ctx.gpu().profile.compute_units) {
+    if let Some(rows) = Rows::new(slices, &windows, DeviceSize::of(ctx.gpu())) {
         return call.whole(rows);
     }
     match LongRows::plan(ctx, desc, windows) {
@@ -159,9 +177,8 @@ impl Call<'_> {
             turns: rows.seams.turns,
             rows_before: rows.seams.rows_before,
         };
-        let [log, in_place] = self.constants();
-        let variant = Variant::new(&SOFTMAX, [desc.dtype], [log, in_place, rows.block])
-            .with_libs(rows.vec_width.row_libs());
+        let shape = (rows.vec_width, rows.block);
+        let variant = rows_variant(desc.dtype, self.constants(), shape, rows.shuffled);
         self.ctx.launch(op, &variant, &[&self.input], &self.output, &params, rows.grid(op, slices)?)
     }
 

@@ -3,6 +3,7 @@
 
 use backend_api::BackendResult;
 
+use crate::device::Gpu;
 use crate::ops::op_context::linear_grid;
 
 /// Invocations of a workgroup.
@@ -16,6 +17,22 @@ pub(in crate::ops) const SHARE: usize = 16;
 const SECTOR: usize = 8;
 /// Loads that a member of a row group asks for at a time.
 const AHEAD: usize = 4;
+/// Loads that a member of a row group in one subgroup makes before more members are worth a workgroup's barriers.
+const SHUFFLED: usize = 10;
+
+/// What a device works on side by side.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::ops) struct DeviceSize {
+    pub(in crate::ops) compute_units: usize,
+    /// Invocations of a subgroup, where kernels may exchange values within them.
+    pub(in crate::ops) subgroup: Option<u32>,
+}
+
+impl DeviceSize {
+    pub(in crate::ops) fn of(gpu: &Gpu) -> Self {
+        Self { compute_units: gpu.profile.compute_units, subgroup: gpu.subgroup }
+    }
+}
 
 /// A workgroup's row groups, one for each slice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,13 +64,21 @@ impl RowGroups {
 
     /// These with more members along contiguous slices, as long as each has more loads than it makes at a time and
     /// the workgroups for all slices are no more than the compute units: few slices then take all of the device.
-    pub(in crate::ops) fn spread(self, length: usize, slices: usize, compute_units: usize) -> Self {
+    /// Members of one subgroup join their results in less time than it takes to make some more loads.
+    pub(in crate::ops) fn spread(self, length: usize, slices: usize, device: DeviceSize) -> Self {
+        let DeviceSize { compute_units, subgroup } = device;
         let wider = Self { size: 2 * self.size, ..self };
+        let leaves_subgroup = self.is_within(subgroup) && !wider.is_within(subgroup);
         let is_worth = self.stride == 1
             && wider.size as usize <= WORKGROUP
-            && self.share(length) > AHEAD
+            && self.share(length) > if leaves_subgroup { SHUFFLED } else { AHEAD }
             && wider.groups(slices) <= compute_units;
-        if is_worth { wider.spread(length, slices, compute_units) } else { self }
+        if is_worth { wider.spread(length, slices, device) } else { self }
+    }
+
+    /// Whether every row group is a part of a subgroup.
+    pub(in crate::ops) fn is_within(self, subgroup: Option<u32>) -> bool {
+        self.stride == 1 && subgroup.is_some_and(|subgroup| self.size <= subgroup)
     }
 
     /// The most elements of a slice that a member has.
@@ -104,11 +129,15 @@ mod tests {
 
     #[test]
     fn few_slices_are_spread_over_the_compute_units() {
-        let size = |length, inner, slices, compute_units| {
-            RowGroups::new(length, inner, 2).spread(length, slices, compute_units).size
+        let size = |length, inner, slices, compute_units, subgroup| {
+            let device = DeviceSize { compute_units, subgroup };
+            RowGroups::new(length, inner, 2).spread(length, slices, device).size
         };
-        assert_eq!([1, 8, 48, 1000, 100_000].map(|slices| size(161, 1, slices, 132)), [64, 64, 64, 32, 16]);
-        assert_eq!([size(161, 1, 8, 1), size(4, 1, 8, 132), size(5000, 1, 1, 132)], [32, 2, 256]);
-        assert_eq!(size(161, 64, 1, 132), 8, "slices side by side");
+        let rows = |slices| size(161, 1, slices, 132, None);
+        assert_eq!([1, 8, 48, 1000, 100_000].map(rows), [64, 64, 64, 32, 16]);
+        assert_eq!([161, 314, 369].map(|length| size(length, 1, 8, 132, Some(32))), [32, 32, 128]);
+        assert_eq!([size(161, 1, 8, 1, None), size(4, 1, 8, 132, None)], [32, 2]);
+        assert_eq!(size(5000, 1, 1, 132, Some(32)), 256);
+        assert_eq!(size(161, 64, 1, 132, None), 8, "slices side by side");
     }
 }

@@ -2,7 +2,7 @@
 
 use backend_api::{BackendResult, DType};
 
-use super::row_groups::RowGroups;
+use super::row_groups::{DeviceSize, RowGroups};
 use super::seams::Seams;
 use super::vec_width::VecWidth;
 use crate::ops::op_context::linear_grid;
@@ -37,6 +37,8 @@ pub(in crate::ops) struct Slices {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::ops) struct Rows {
     pub(in crate::ops) row_groups: RowGroups,
+    /// Whether the members of a row group exchange their results within a subgroup.
+    pub(in crate::ops) shuffled: bool,
     pub(in crate::ops) vec_width: VecWidth,
     /// Vectors that an invocation holds.
     pub(in crate::ops) block: u32,
@@ -45,9 +47,9 @@ pub(in crate::ops) struct Rows {
 }
 
 impl Rows {
-    /// For slices in these windows, of which the last is the output's, on a device of so many compute units;
+    /// For slices in these windows, of which the last is the output's, on this device;
     /// `None` if a workgroup can't hold one.
-    pub(in crate::ops) fn new(slices: Slices, windows: &[&Window], compute_units: usize) -> Option<Self> {
+    pub(in crate::ops) fn new(slices: Slices, windows: &[&Window], device: DeviceSize) -> Option<Self> {
         let Slices { dtype, length, inner, .. } = slices;
         let vec_width = if inner == 1 { VecWidth::of_rows(dtype, length, windows) } else { VecWidth::One };
         let offset = windows.last().map_or(0, |output| output.offset);
@@ -55,7 +57,7 @@ impl Rows {
             // Fewer members have fewer results to join.
             let longer = vec_width == VecWidth::One && inner == 1 && dtype.size() == 4;
             let words = if longer { 2 * AHEAD_WORDS } else { AHEAD_WORDS };
-            Self::with_words(slices, vec_width, offset, words, compute_units)
+            Self::with_words(slices, vec_width, offset, words, device)
         };
         rows(vec_width).or_else(|| rows(VecWidth::One).filter(|_| vec_width == VecWidth::Two))
     }
@@ -65,9 +67,9 @@ impl Rows {
         slices: Slices,
         vec_width: VecWidth,
         offset: u32,
-        compute_units: usize,
+        device: DeviceSize,
     ) -> Option<Self> {
-        Self::with_words(slices, vec_width, offset, AHEAD_WORDS, compute_units)
+        Self::with_words(slices, vec_width, offset, AHEAD_WORDS, device)
     }
 
     /// [`of`](Self::of) with about so many loads for each invocation, where a load is of a word or less.
@@ -76,7 +78,7 @@ impl Rows {
         vec_width: VecWidth,
         offset: u32,
         words: usize,
-        compute_units: usize,
+        device: DeviceSize,
     ) -> Option<Self> {
         let Slices { dtype, length, inner, count } = slices;
         // The most that a row may have.
@@ -86,7 +88,8 @@ impl Rows {
             _ => AHEAD_BYTES / (vec_width.width() * dtype.size()),
         };
         let row_groups = RowGroups::with_share(vectors, inner, LEAST, share);
-        let row_groups = row_groups.spread(vectors, count, compute_units);
+        let row_groups = row_groups.spread(vectors, count, device);
+        let shuffled = row_groups.is_within(device.subgroup);
         if vec_width == VecWidth::Two && row_groups.size == 1 {
             // Two members have a row's edges.
             return None;
@@ -94,7 +97,7 @@ impl Rows {
         let (_, blocks) = BLOCKS.into_iter().find(|&(of, _)| of == vec_width)?;
         let block = blocks.iter().copied().find(|&block| block >= row_groups.share(vectors))?;
         let seams = Seams::new(vec_width, length, offset, row_groups.abreast());
-        Some(Self { row_groups, vec_width, block: block as u32, seams })
+        Some(Self { row_groups, shuffled, vec_width, block: block as u32, seams })
     }
 
     /// The grid for `slices`.
@@ -121,7 +124,8 @@ mod tests {
     #[test]
     fn a_block_holds_the_share_of_each_member() {
         let shape = |dtype, length, inner, vec_width| {
-            Rows::of(Slices { dtype, length, inner, count: 1 << 16 }, vec_width, 0, 132)
+            let device = DeviceSize { compute_units: 132, subgroup: None };
+            Rows::of(Slices { dtype, length, inner, count: 1 << 16 }, vec_width, 0, device)
                 .map(|rows| (rows.row_groups.size, rows.block))
         };
         assert_eq!(shape(DType::F32, 4096, 1, VecWidth::Four), Some((256, 4)));

@@ -3,7 +3,7 @@
 use backend_api::DType;
 
 use crate::kernels::Lib;
-use crate::kernels::libs::{ROWS_HALVES, ROWS_WHOLE, VEC_1, VEC_2, VEC_4};
+use crate::kernels::libs::{ROW_SHUFFLES, ROWS_HALVES, ROWS_WHOLE, VEC_1, VEC_2, VEC_4, WORKGROUP};
 use crate::recorder::Window;
 
 /// The elements that a kernel reads with one load.
@@ -38,6 +38,19 @@ impl VecWidth {
             Self::One => &[VEC_1, ROWS_WHOLE],
             Self::Two => &[VEC_2, ROWS_HALVES],
             _ => &[VEC_4, ROWS_WHOLE],
+        }
+    }
+
+    /// [`row_libs`](Self::row_libs) with what joins the results of a row's invocations, in a workgroup or within
+    /// subgroups.
+    pub(in crate::ops) fn joined_row_libs(self, shuffled: bool) -> &'static [Lib] {
+        match (self, shuffled) {
+            (Self::One, false) => &[VEC_1, ROWS_WHOLE, WORKGROUP],
+            (Self::One, true) => &[VEC_1, ROWS_WHOLE, ROW_SHUFFLES],
+            (Self::Two, false) => &[VEC_2, ROWS_HALVES, WORKGROUP],
+            (Self::Two, true) => &[VEC_2, ROWS_HALVES, ROW_SHUFFLES],
+            (_, false) => &[VEC_4, ROWS_WHOLE, WORKGROUP],
+            (_, true) => &[VEC_4, ROWS_WHOLE, ROW_SHUFFLES],
         }
     }
 
