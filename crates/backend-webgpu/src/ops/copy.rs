@@ -151,6 +151,7 @@ fn launch_part(
 ) -> BackendResult<()> {
     if types[0] == types[1]
         && let Some(transpose) = Transpose::plan(&loops)
+        && transpose.is_worthwhile(ctx, types[0], [input, output])
     {
         return transpose.launch(ctx, op, types[0], [input, output]);
     }

@@ -66,6 +66,11 @@ fn in_blocks(dtype: DType) -> Variant {
     Variant::new(&TRANSPOSE_BLOCKS, [], []).with_libs(block)
 }
 
+/// Rows and columns of the squares that invocations of memory/transpose_blocks transpose.
+const fn block_of(dtype: DType) -> usize {
+    16 / dtype.size()
+}
+
 /// The loops of a copy, if it goes by tiles.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Transpose {
@@ -95,6 +100,14 @@ impl Transpose {
         sizes.into_iter().chain(starts).chain(strides).all(|size| size.is_multiple_of(width))
     }
 
+    /// Whether tiles are faster than elements one by one. Those that pass through workgroup memory are so where there
+    /// is one for each compute unit.
+    pub(super) fn is_worthwhile(&self, ctx: &OpContext, dtype: DType, windows: [&Window; 2]) -> bool {
+        let tiles = self.rows.0.div_ceil(TILE).saturating_mul(self.columns.0.div_ceil(TILE));
+        let tiles = self.others.iter().map(|l| l.0).fold(tiles, usize::saturating_mul);
+        tiles >= ctx.gpu().profile.compute_units || self.goes_in_vectors(block_of(dtype), windows)
+    }
+
     /// Records the copy.
     pub(super) fn launch(
         &self,
@@ -120,7 +133,7 @@ impl Transpose {
             rank: self.others.len() as u32,
             loops,
         };
-        let width = 16 / dtype.size();
+        let width = block_of(dtype);
         let (variant, tile) = if self.goes_in_vectors(width, [input, output]) {
             (in_blocks(dtype), ACROSS * width)
         } else {
