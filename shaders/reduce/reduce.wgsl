@@ -77,7 +77,8 @@ fn reduce_slice(base: u32, skip: u32, first: u32, count: u32, rank: u32) -> Stat
   let step = select(0u, 1u, params.stride == 1u);
   let scale = select(1u, WIDTH, params.stride == 1u);
   // Over one loop, as most are, every vector lies as far from the last.
-  let straight = ONE_LOOP == 1u || params.length <= params.loops[5].x;
+  // A driver that is told so arranges the loop over vectors of eight worse.
+  let straight = (ONE_LOOP == 1u && WIDTH < 8u) || params.length <= params.loops[5].x;
   let ahead = params.loops[5].y * row_group;
   var total = none();
   var i = rank;
@@ -130,58 +131,85 @@ fn reduce_slice(base: u32, skip: u32, first: u32, count: u32, rank: u32) -> Stat
   return total;
 }
 
-// Joins the states of a row group and stores the results of the first `count` lanes of a vector, which lie `step`
-// apart. The whole workgroup has to come here.
-fn join_and_store(lane: u32, rank: u32, total: States, count: u32, target_index: u32, step: u32, inside: bool) {
+// Joins the states of a row group of neighbours and stores the result. The whole workgroup has to come here.
+fn join_and_store_row(lane: u32, rank: u32, own: State, target_index: u32, inside: bool) {
+  let row_group = params.row_group;
+  sh_states[lane] = own;
+  workgroupBarrier();
+  var state = own;
+  if row_group <= JOINING {
+    if rank == 0u && inside {
+      for (var k = 1u; k < row_group; k++) {
+        state = join(state, sh_states[lane + k]);
+      }
+      store(target_index, state);
+    }
+    return;
+  }
+  // Row groups have 32 members or more here: there are eight of them at most.
+  let parts = lane / row_group * JOINING;
+  if rank < JOINING {
+    for (var k = JOINING; k < row_group; k += JOINING) {
+      state = join(state, sh_states[lane + k]);
+    }
+    sh_parts[parts + rank] = state;
+  }
+  workgroupBarrier();
+  if rank == 0u && inside {
+    for (var k = 1u; k < JOINING; k++) {
+      state = join(state, sh_parts[parts + k]);
+    }
+    store(target_index, state);
+  }
+}
+
+// Joins the states of a row group and stores the results of the lanes of a vector, which lie `step` apart. The whole
+// workgroup has to come here.
+fn join_and_store_lanes(lane: u32, rank: u32, total: States, target_index: u32, step: u32, inside: bool) {
   let row_group = params.row_group;
   let stride = params.stride;
   let home = lane - rank * stride;
   for (var t = 0u; t < WIDTH; t += TOGETHER) {
-    if t < count {
-      let lanes = min(count - t, TOGETHER);
-      for (var l = 0u; l < TOGETHER; l++) {
-        if l < lanes {
-          sh_states[l * 256u + lane] = lane_of(total, t + l);
+    for (var l = 0u; l < TOGETHER; l++) {
+      sh_states[l * 256u + lane] = lane_of(total, t + l);
+    }
+    workgroupBarrier();
+    if row_group <= JOINING {
+      for (var l = rank; l < TOGETHER; l += row_group) {
+        let at = l * 256u + home;
+        var state = sh_states[at];
+        for (var k = 1u; k < row_group; k++) {
+          state = join(state, sh_states[at + k * stride]);
         }
+        if inside {
+          store(target_index + (t + l) * step, state);
+        }
+      }
+    } else {
+      let parts = (lane / (row_group * stride) * stride + lane % stride) * (JOINING * TOGETHER);
+      for (var i = rank; i < JOINING * TOGETHER; i += row_group) {
+        let at = i / JOINING * 256u + home + i % JOINING * stride;
+        var state = sh_states[at];
+        for (var k = JOINING; k < row_group; k += JOINING) {
+          state = join(state, sh_states[at + k * stride]);
+        }
+        sh_parts[parts + i] = state;
       }
       workgroupBarrier();
-      if row_group <= JOINING {
-        for (var l = rank; l < lanes; l += row_group) {
-          let at = l * 256u + home;
-          var state = sh_states[at];
-          for (var k = 1u; k < row_group; k++) {
-            state = join(state, sh_states[at + k * stride]);
-          }
-          if inside {
-            store(target_index + (t + l) * step, state);
-          }
+      for (var l = rank; l < TOGETHER; l += row_group) {
+        let at = parts + l * JOINING;
+        var state = sh_parts[at];
+        for (var k = 1u; k < JOINING; k++) {
+          state = join(state, sh_parts[at + k]);
         }
-      } else {
-        // Row groups have 32 members or more here: there are eight of them at most.
-        let parts = (lane / (row_group * stride) * stride + lane % stride) * (JOINING * TOGETHER);
-        for (var i = rank; i < JOINING * lanes; i += row_group) {
-          let at = i / JOINING * 256u + home + i % JOINING * stride;
-          var state = sh_states[at];
-          for (var k = JOINING; k < row_group; k += JOINING) {
-            state = join(state, sh_states[at + k * stride]);
-          }
-          sh_parts[parts + i] = state;
-        }
-        workgroupBarrier();
-        for (var l = rank; l < lanes; l += row_group) {
-          let at = parts + l * JOINING;
-          var state = sh_parts[at];
-          for (var k = 1u; k < JOINING; k++) {
-            state = join(state, sh_parts[at + k]);
-          }
-          if inside {
-            store(target_index + (t + l) * step, state);
-          }
+        if inside {
+          store(target_index + (t + l) * step, state);
         }
       }
-      if t + TOGETHER < WIDTH {
-        workgroupBarrier();
-      }
+    }
+    // The next lanes overwrite what these have been joined from.
+    if t + TOGETHER < WIDTH {
+      workgroupBarrier();
     }
   }
 }
@@ -247,22 +275,28 @@ fn main(
     }
   }
 
-  // The lanes of a vector are outputs, or elements of one.
-  var outputs_abreast = WIDTH;
-  var step = 0u;
+  // The lanes of a vector are elements of one output, or outputs.
   if stride == 1u {
-    outputs_abreast = 1u;
-    total[0] = joined_lanes(total);
-  } else if WIDTH > 1u {
+    target_index += group.z * params.outputs;
+    let own = joined_lanes(total);
+    if row_group > 1u {
+      join_and_store_row(lane, rank, own, target_index, inside);
+    } else if inside {
+      store(target_index, own);
+    }
+    return;
+  }
+  var step = 0u;
+  if WIDTH > 1u {
     step = params.loops[select(params.kept - 1u, 0u, ONE_LOOP == 1u)].z / WIDTH;
   }
-  target_index += group.z * params.outputs * outputs_abreast;
+  target_index += group.z * params.outputs * WIDTH;
   if row_group > 1u {
-    join_and_store(lane, rank, total, outputs_abreast, target_index, step, inside);
+    join_and_store_lanes(lane, rank, total, target_index, step, inside);
     return;
   }
   for (var l = 0u; l < WIDTH; l++) {
-    if inside && l < outputs_abreast {
+    if inside {
       store(target_index + l * step, lane_of(total, l));
     }
   }

@@ -17,8 +17,6 @@ pub(in crate::ops) const SHARE: usize = 16;
 const SECTOR: usize = 8;
 /// Loads that a member of a row group asks for at a time.
 const AHEAD: usize = 4;
-/// Loads that a member of a row group in one subgroup makes before more members are worth a workgroup's barriers.
-const SHUFFLED: usize = 10;
 
 /// What a device works on side by side.
 #[derive(Clone, Copy, Debug)]
@@ -64,16 +62,21 @@ impl RowGroups {
 
     /// These with more members along contiguous slices, as long as each has more loads than it makes at a time and
     /// the workgroups for all slices are no more than the compute units: few slices then take all of the device.
-    /// Members of one subgroup join their results in less time than it takes to make some more loads.
-    pub(in crate::ops) fn spread(self, length: usize, slices: usize, device: DeviceSize) -> Self {
-        let DeviceSize { compute_units, subgroup } = device;
+    /// Row groups that are parts of subgroups stay so while a member has `shuffled` loads at most.
+    pub(in crate::ops) fn spread(
+        self,
+        length: usize,
+        slices: usize,
+        device: DeviceSize,
+        shuffled: usize,
+    ) -> Self {
         let wider = Self { size: 2 * self.size, ..self };
-        let leaves_subgroup = self.is_within(subgroup) && !wider.is_within(subgroup);
+        let leaves_subgroup = self.is_within(device.subgroup) && !wider.is_within(device.subgroup);
         let is_worth = self.stride == 1
             && wider.size as usize <= WORKGROUP
-            && self.share(length) > if leaves_subgroup { SHUFFLED } else { AHEAD }
-            && wider.groups(slices) <= compute_units;
-        if is_worth { wider.spread(length, slices, device) } else { self }
+            && self.share(length) > if leaves_subgroup { shuffled.max(AHEAD) } else { AHEAD }
+            && wider.groups(slices) <= device.compute_units;
+        if is_worth { wider.spread(length, slices, device, shuffled) } else { self }
     }
 
     /// Whether every row group is a part of a subgroup.
@@ -131,7 +134,7 @@ mod tests {
     fn few_slices_are_spread_over_the_compute_units() {
         let size = |length, inner, slices, compute_units, subgroup| {
             let device = DeviceSize { compute_units, subgroup };
-            RowGroups::new(length, inner, 2).spread(length, slices, device).size
+            RowGroups::new(length, inner, 2).spread(length, slices, device, 10).size
         };
         let rows = |slices| size(161, 1, slices, 132, None);
         assert_eq!([1, 8, 48, 1000, 100_000].map(rows), [64, 64, 64, 32, 16]);

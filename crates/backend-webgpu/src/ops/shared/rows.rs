@@ -15,6 +15,8 @@ const LEAST: usize = 2;
 const AHEAD_BYTES: usize = 64;
 /// These in words.
 const AHEAD_WORDS: usize = AHEAD_BYTES / 4;
+/// Loads of an invocation of softmax before more invocations are worth a workgroup's barriers rather than shuffles.
+const SHUFFLED: usize = 10;
 /// Elements that an invocation can hold one by one, words of f16, and vectors of four.
 const BLOCKS: [(VecWidth, &[usize]); 3] = [
     (VecWidth::One, &[4, 8, 16, 24, 28, 32]),
@@ -57,7 +59,7 @@ impl Rows {
             // Fewer members have fewer results to join.
             let longer = vec_width == VecWidth::One && inner == 1 && dtype.size() == 4;
             let words = if longer { 2 * AHEAD_WORDS } else { AHEAD_WORDS };
-            Self::with_words(slices, vec_width, offset, words, device)
+            Self::with_words(slices, vec_width, offset, [words, SHUFFLED], device)
         };
         rows(vec_width).or_else(|| rows(VecWidth::One).filter(|_| vec_width == VecWidth::Two))
     }
@@ -69,15 +71,16 @@ impl Rows {
         offset: u32,
         device: DeviceSize,
     ) -> Option<Self> {
-        Self::with_words(slices, vec_width, offset, AHEAD_WORDS, device)
+        Self::with_words(slices, vec_width, offset, [AHEAD_WORDS, 0], device)
     }
 
-    /// [`of`](Self::of) with about so many loads for each invocation, where a load is of a word or less.
+    /// [`of`](Self::of) with about so many loads for each invocation, where a load is of a word or less, and where
+    /// shuffles join the results, with so many before more invocations are worth a workgroup's barriers.
     fn with_words(
         slices: Slices,
         vec_width: VecWidth,
         offset: u32,
-        words: usize,
+        [words, shuffled]: [usize; 2],
         device: DeviceSize,
     ) -> Option<Self> {
         let Slices { dtype, length, inner, count } = slices;
@@ -88,8 +91,8 @@ impl Rows {
             _ => AHEAD_BYTES / (vec_width.width() * dtype.size()),
         };
         let row_groups = RowGroups::with_share(vectors, inner, LEAST, share);
-        let row_groups = row_groups.spread(vectors, count, device);
-        let shuffled = row_groups.is_within(device.subgroup);
+        let row_groups = row_groups.spread(vectors, count, device, shuffled);
+        let is_shuffled = row_groups.is_within(device.subgroup);
         if vec_width == VecWidth::Two && row_groups.size == 1 {
             // Two members have a row's edges.
             return None;
@@ -97,7 +100,7 @@ impl Rows {
         let (_, blocks) = BLOCKS.into_iter().find(|&(of, _)| of == vec_width)?;
         let block = blocks.iter().copied().find(|&block| block >= row_groups.share(vectors))?;
         let seams = Seams::new(vec_width, length, offset, row_groups.abreast());
-        Some(Self { row_groups, shuffled, vec_width, block: block as u32, seams })
+        Some(Self { row_groups, shuffled: is_shuffled, vec_width, block: block as u32, seams })
     }
 
     /// The grid for `slices`.
