@@ -3,19 +3,9 @@
 use crate::operand::{Access, Operand};
 use crate::{Activation, BackendError, BackendResult, Bound, DType, checked_product};
 
+use super::image::{ImageLayout, ImageShape};
 use super::window::{Window, require_extents};
 use super::{require_at_least, require_eq, require_float, require_multiple};
-
-/// In which order an image's elements lie in memory, and those of the filters for it. Everything is packed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum ImageLayout {
-    /// Images `[N, C, H, W]`, filters `[K, C / groups, R, S]`.
-    #[default]
-    Nchw,
-    /// Images `[N, H, W, C]`, filters `[K, R, S, C / groups]`.
-    Nhwc,
-}
 
 /// The extents of a convolution: what it reads, its filters, and how they move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,21 +29,13 @@ pub struct ConvShape {
 }
 
 impl ConvShape {
-    /// `filters` filters over `[N, C, H, W]`, in one group; the extents are given in this order for every
-    /// layout.
+    /// `filters` filters over `input`, in one group. Elements are NCHW. A one-dimensional convolution is one
+    /// of images of height 1, its window a [`line`](Window::line).
     #[must_use]
-    pub const fn new(input: [usize; 4], filters: usize, window: Window) -> Self {
-        let [batch, channels, height, width] = input;
+    pub const fn new(input: ImageShape, filters: usize, window: Window) -> Self {
+        let ImageShape { batch, channels, height, width } = input;
         let layout = ImageLayout::Nchw;
         Self { batch, channels, input: [height, width], filters, groups: 1, window, layout }
-    }
-
-    /// `filters` filters over sequences `[N, C, L]`: images of height 1. The window is a
-    /// [`line`](Window::line).
-    #[must_use]
-    pub const fn conv1d(input: [usize; 3], filters: usize, window: Window) -> Self {
-        let [batch, channels, length] = input;
-        Self::new([batch, channels, 1, length], filters, window)
     }
 
     /// Divides channels and filters.
@@ -153,7 +135,7 @@ impl ConvDesc {
         stride: &[usize],
         padding: &[usize],
     ) -> BackendResult<Self> {
-        let input_shape: [usize; 4] = sized(op, "rank of the input", input_shape)?;
+        let input_shape = ImageShape::nchw(sized(op, "rank of the input", input_shape)?);
         let [k, filter_channels, r, s] = sized(op, "rank of the filter", filter_shape)?;
         let [n_out, k_out, p, q] = sized(op, "rank of the output", output_shape)?;
         let window = Window::new([r, s])

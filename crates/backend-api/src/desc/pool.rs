@@ -3,7 +3,7 @@
 use crate::operand::{Access, Operand};
 use crate::{BackendError, BackendResult, Bound, DType, checked_add, checked_product};
 
-use super::conv::ImageLayout;
+use super::image::{ImageLayout, ImageShape};
 use super::window::Window;
 use super::{require_at_least, require_float};
 
@@ -55,11 +55,10 @@ pub struct PoolShape {
 }
 
 impl PoolShape {
-    /// Windows over `[N, C, H, W]` into an output of the given extents; these are in this order for every
-    /// layout.
+    /// Windows over `input`, and the height and width of what they give. Elements are NCHW.
     #[must_use]
-    pub const fn new(input: [usize; 4], output: [usize; 2], window: Window) -> Self {
-        let [batch, channels, height, width] = input;
+    pub const fn new(input: ImageShape, output: [usize; 2], window: Window) -> Self {
+        let ImageShape { batch, channels, height, width } = input;
         let layout = ImageLayout::Nchw;
         Self { batch, channels, input: [height, width], output, window, layout }
     }

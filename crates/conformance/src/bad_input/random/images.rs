@@ -3,7 +3,7 @@
 use backend_api::Activation;
 use backend_api::desc::{
     ConvBackwardDataDesc, ConvBackwardFilterDesc, ConvDesc, ConvShape, ConvTransposeDesc, ImageLayout,
-    PoolBackwardDesc, PoolDesc, PoolOp, PoolShape, Window,
+    ImageShape, PoolBackwardDesc, PoolDesc, PoolOp, PoolShape, Window,
 };
 
 use super::Call;
@@ -32,7 +32,9 @@ fn shape(rng: &mut Rng) -> ConvShape {
     let groups = size(rng);
     input[1] = usize::saturating_mul(input[1], groups);
     let filters = size(rng).saturating_mul(groups);
-    ConvShape::new(input, filters, window).with_groups(groups).with_layout(rng.pick(&LAYOUTS))
+    ConvShape::new(ImageShape::nchw(input), filters, window)
+        .with_groups(groups)
+        .with_layout(rng.pick(&LAYOUTS))
 }
 
 fn handles(rng: &mut Rng, pool: &Pool<'_>) -> [u64; 3] {
@@ -81,7 +83,7 @@ pub(super) fn pool2d<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
         let span = window.dilation[axis].saturating_mul(window.size[axis] - 1).saturating_add(1);
         (padded.saturating_sub(span) / window.stride[axis]).saturating_add(1 + rng.below(4) / 3)
     });
-    let shape = PoolShape::new(input, output, window).with_layout(rng.pick(&LAYOUTS));
+    let shape = PoolShape::new(ImageShape::nchw(input), output, window).with_layout(rng.pick(&LAYOUTS));
     let [input, output, _] = handles(rng, pool);
     let d = PoolDesc::new(rng.pick(&PoolOp::ALL), dtype(rng), input, output, shape);
     if rng.one_in(3) {
