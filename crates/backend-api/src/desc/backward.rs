@@ -110,18 +110,12 @@ impl NormBackwardDesc {
         Self { x, grad_output, grad_input, dtype, rows, columns, eps: 1e-6, centred: false, weight: None }
     }
 
-    /// Says what was added to the variance or the mean square.
-    #[must_use]
-    pub const fn with_eps(mut self, eps: f64) -> Self {
-        self.eps = eps;
-        self
-    }
+    setters! {
+        /// Says what was added to the variance or the mean square.
+        pub fn with_eps(eps: f64);
 
-    /// Says what the normalisation multiplied by.
-    #[must_use]
-    pub const fn with_weight(mut self, weight: u64) -> Self {
-        self.weight = Some(weight);
-        self
+        /// Says what the normalisation multiplied by.
+        pub fn with_weight(Some(weight): u64);
     }
 
     /// Checks the shapes. Returns x, the gradients of output and input, and the weight.

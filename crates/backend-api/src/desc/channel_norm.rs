@@ -59,11 +59,9 @@ impl GroupNormDesc {
 
     norm_options!();
 
-    /// Adds the summands behind a handle.
-    #[must_use]
-    pub const fn with_bias(mut self, bias: u64) -> Self {
-        self.bias = Some(bias);
-        self
+    setters! {
+        /// Adds the summands behind a handle.
+        pub fn with_bias(Some(bias): u64);
     }
 
     /// Checks the shapes. Returns input, output, weight and bias.
@@ -151,11 +149,9 @@ impl BatchNormDesc {
 
     norm_options!();
 
-    /// Adds the summands behind a handle.
-    #[must_use]
-    pub const fn with_bias(mut self, bias: u64) -> Self {
-        self.bias = Some(bias);
-        self
+    setters! {
+        /// Adds the summands behind a handle.
+        pub fn with_bias(Some(bias): u64);
     }
 
     /// Checks the shapes. Returns input, output, mean, variance, weight and bias.

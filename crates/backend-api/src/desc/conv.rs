@@ -38,18 +38,12 @@ impl ConvShape {
         Self { batch, channels, input: [height, width], filters, groups: 1, window, layout }
     }
 
-    /// Divides channels and filters.
-    #[must_use]
-    pub const fn with_groups(mut self, groups: usize) -> Self {
-        self.groups = groups;
-        self
-    }
+    setters! {
+        /// Divides channels and filters.
+        pub fn with_groups(groups: usize);
 
-    /// Takes elements in another order.
-    #[must_use]
-    pub const fn with_layout(mut self, layout: ImageLayout) -> Self {
-        self.layout = layout;
-        self
+        /// Takes elements in another order.
+        pub fn with_layout(layout: ImageLayout);
     }
 
     /// Height and width of the output: `⌊(H + before + after − dilation·(R − 1) − 1) / stride⌋ + 1`.
@@ -107,18 +101,12 @@ impl ConvDesc {
         Self { dtype, input, filter, output, shape, bias: None, activation: Activation::Identity }
     }
 
-    /// Adds a number to each channel of the output.
-    #[must_use]
-    pub const fn with_bias(mut self, bias: u64) -> Self {
-        self.bias = Some(bias);
-        self
-    }
+    setters! {
+        /// Adds a number to each channel of the output.
+        pub fn with_bias(Some(bias): u64);
 
-    /// Applies `activation` last.
-    #[must_use]
-    pub const fn with_activation(mut self, activation: Activation) -> Self {
-        self.activation = activation;
-        self
+        /// Applies `activation` last.
+        pub fn with_activation(activation: Activation);
     }
 
     /// From the slices of the positional method: f32, NCHW, one group. Checks the slices' lengths and whether

@@ -42,25 +42,15 @@ impl ConvTransposeDesc {
         Self { dtype, input, filter, output, shape, output_padding: [0; 2], bias, activation }
     }
 
-    /// Adds rows and columns to the output.
-    #[must_use]
-    pub const fn with_output_padding(mut self, output_padding: [usize; 2]) -> Self {
-        self.output_padding = output_padding;
-        self
-    }
+    setters! {
+        /// Adds rows and columns to the output.
+        pub fn with_output_padding(output_padding: [usize; 2]);
 
-    /// Adds a number to each channel of the output.
-    #[must_use]
-    pub const fn with_bias(mut self, bias: u64) -> Self {
-        self.bias = Some(bias);
-        self
-    }
+        /// Adds a number to each channel of the output.
+        pub fn with_bias(Some(bias): u64);
 
-    /// Applies `activation` last.
-    #[must_use]
-    pub const fn with_activation(mut self, activation: Activation) -> Self {
-        self.activation = activation;
-        self
+        /// Applies `activation` last.
+        pub fn with_activation(activation: Activation);
     }
 
     /// The convolution that this transposes: it reads an image like the output and gives one like the input.

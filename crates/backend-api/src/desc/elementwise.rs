@@ -32,18 +32,12 @@ impl<'a> UnaryDesc<'a> {
         Self { op, input, output, alpha, beta }
     }
 
-    /// With this parameter α.
-    #[must_use]
-    pub const fn with_alpha(mut self, alpha: f64) -> Self {
-        self.alpha = alpha;
-        self
-    }
+    setters! {
+        /// With this parameter α.
+        pub fn with_alpha(alpha: f64);
 
-    /// With this parameter β.
-    #[must_use]
-    pub const fn with_beta(mut self, beta: f64) -> Self {
-        self.beta = beta;
-        self
+        /// With this parameter β.
+        pub fn with_beta(beta: f64);
     }
 
     /// Checks the shapes. Returns input and output, and the loops over (input, output).

@@ -52,11 +52,9 @@ impl GatherDesc {
         Self { table, indices, output, dtype, outer: 1, rows, columns, count, per_element: false }
     }
 
-    /// Gathers from `outer` tables, one after the other in memory.
-    #[must_use]
-    pub const fn with_outer(mut self, outer: usize) -> Self {
-        self.outer = outer;
-        self
+    setters! {
+        /// Gathers from `outer` tables, one after the other in memory.
+        pub fn with_outer(outer: usize);
     }
 
     /// With an index for each element.

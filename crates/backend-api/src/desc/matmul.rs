@@ -136,32 +136,18 @@ impl MatmulDesc {
         self
     }
 
-    /// Multiplies `batch` matrices, each operand advancing by its own stride.
-    #[must_use]
-    pub const fn with_batch(mut self, batch: usize) -> Self {
-        self.batch = batch;
-        self
-    }
+    setters! {
+        /// Multiplies `batch` matrices, each operand advancing by its own stride.
+        pub fn with_batch(batch: usize);
 
-    /// Adds a bias.
-    #[must_use]
-    pub const fn with_bias(mut self, bias: Bias) -> Self {
-        self.bias = Some(bias);
-        self
-    }
+        /// Adds a bias.
+        pub fn with_bias(Some(bias): Bias);
 
-    /// Applies `activation` last.
-    #[must_use]
-    pub const fn with_activation(mut self, activation: Activation) -> Self {
-        self.activation = activation;
-        self
-    }
+        /// Applies `activation` last.
+        pub fn with_activation(activation: Activation);
 
-    /// Allows another arithmetic.
-    #[must_use]
-    pub const fn with_math(mut self, math: MathMode) -> Self {
-        self.math = math;
-        self
+        /// Allows another arithmetic.
+        pub fn with_math(math: MathMode);
     }
 
     /// Checks the shapes. Returns a, b, c and bias; A and B touch nothing when no product is formed.

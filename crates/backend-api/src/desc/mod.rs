@@ -4,6 +4,9 @@
 //! options that a later version adds have a default. `operands(op)` checks the shapes and returns the memory that the
 //! operation touches, for [`support::check`](crate::support::check); `op` is the name that errors carry.
 
+#[macro_use]
+mod setters;
+
 mod attention;
 mod backward;
 mod channel_norm;

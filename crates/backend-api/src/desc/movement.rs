@@ -44,11 +44,9 @@ impl<'a> SliceDesc<'a> {
         Self { input, output, starts, steps: None }
     }
 
-    /// Every `steps`-th element.
-    #[must_use]
-    pub const fn with_steps(mut self, steps: &'a [usize]) -> Self {
-        self.steps = Some(steps);
-        self
+    setters! {
+        /// Every `steps`-th element.
+        pub fn with_steps(Some(steps): &'a [usize]);
     }
 
     /// Checks the shapes. Returns input and output, and what is copied.

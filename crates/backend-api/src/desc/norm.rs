@@ -9,25 +9,15 @@ use super::require_float;
 /// The options of a normalisation: eps, the weight, and its element type.
 macro_rules! norm_options {
     () => {
-        /// Sets the number under the root.
-        #[must_use]
-        pub const fn with_eps(mut self, eps: f64) -> Self {
-            self.eps = eps;
-            self
-        }
+        setters! {
+            /// Sets the number under the root.
+            pub fn with_eps(eps: f64);
 
-        /// Multiplies by the factors behind a handle.
-        #[must_use]
-        pub const fn with_weight(mut self, weight: u64) -> Self {
-            self.weight = Some(weight);
-            self
-        }
+            /// Multiplies by the weights behind a handle.
+            pub fn with_weight(Some(weight): u64);
 
-        /// Takes weights (and biases and given statistics) of another element type: f32 beside f16.
-        #[must_use]
-        pub const fn with_weight_dtype(mut self, weight_dtype: DType) -> Self {
-            self.weight_dtype = weight_dtype;
-            self
+            /// Takes weights (and biases and given statistics) of another element type: f32 beside f16.
+            pub fn with_weight_dtype(weight_dtype: DType);
         }
     };
 }
@@ -38,18 +28,12 @@ macro_rules! row_norm_options {
     () => {
         norm_options!();
 
-        /// Adds the tensor behind a handle before the normalisation.
-        #[must_use]
-        pub const fn with_residual(mut self, residual: u64) -> Self {
-            self.residual = Some(residual);
-            self
-        }
+        setters! {
+            /// Adds the tensor behind a handle before the normalisation.
+            pub fn with_residual(Some(residual): u64);
 
-        /// Writes `input + residual`, which is normalised, to a handle too.
-        #[must_use]
-        pub const fn with_sum(mut self, sum: u64) -> Self {
-            self.sum = Some(sum);
-            self
+            /// Writes `input + residual`, which is normalised, to a handle too.
+            pub fn with_sum(Some(sum): u64);
         }
     };
 }
@@ -183,11 +167,9 @@ impl LayerNormDesc {
 
     row_norm_options!();
 
-    /// Adds the summands behind a handle.
-    #[must_use]
-    pub const fn with_bias(mut self, bias: u64) -> Self {
-        self.bias = Some(bias);
-        self
+    setters! {
+        /// Adds the summands behind a handle.
+        pub fn with_bias(Some(bias): u64);
     }
 
     /// Checks types and shapes. Returns input, output, weight, bias, residual and sum.

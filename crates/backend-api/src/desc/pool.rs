@@ -63,11 +63,9 @@ impl PoolShape {
         Self { batch, channels, input: [height, width], output, window, layout }
     }
 
-    /// Takes elements in another order.
-    #[must_use]
-    pub const fn with_layout(mut self, layout: ImageLayout) -> Self {
-        self.layout = layout;
-        self
+    setters! {
+        /// Takes elements in another order.
+        pub fn with_layout(layout: ImageLayout);
     }
 
     /// Elements of input and output, once everything is checked.

@@ -126,53 +126,27 @@ impl QuantMatmulDesc {
         }
     }
 
-    /// Sets the factor of the product.
-    #[must_use]
-    pub const fn with_alpha(mut self, alpha: f64) -> Self {
-        self.alpha = alpha;
-        self
-    }
+    setters! {
+        /// Sets the factor of the product.
+        pub fn with_alpha(alpha: f64);
 
-    /// Adds a number for each row of B to every row of the product.
-    #[must_use]
-    pub const fn with_bias(mut self, bias: u64) -> Self {
-        self.bias = Some(bias);
-        self
-    }
+        /// Adds a number for each row of B to every row of the product.
+        pub fn with_bias(Some(bias): u64);
 
-    /// Applies `activation` to the product with its bias.
-    #[must_use]
-    pub const fn with_activation(mut self, activation: Activation) -> Self {
-        self.activation = activation;
-        self
-    }
+        /// Applies `activation` to the product with its bias.
+        pub fn with_activation(activation: Activation);
 
-    /// Multiplies the second half of the product by a function of the first.
-    #[must_use]
-    pub const fn with_gate(mut self, gate: Gate) -> Self {
-        self.gate = Some(gate);
-        self
-    }
+        /// Multiplies the second half of the product by a function of the first.
+        pub fn with_gate(Some(gate): Gate);
 
-    /// Normalises the rows of A first.
-    #[must_use]
-    pub const fn with_norm(mut self, norm: RmsNorm) -> Self {
-        self.norm = Some(norm);
-        self
-    }
+        /// Normalises the rows of A first.
+        pub fn with_norm(Some(norm): RmsNorm);
 
-    /// Adds a matrix last.
-    #[must_use]
-    pub const fn with_residual(mut self, residual: Matrix) -> Self {
-        self.residual = Some(residual);
-        self
-    }
+        /// Adds a matrix last.
+        pub fn with_residual(Some(residual): Matrix);
 
-    /// Allows another arithmetic.
-    #[must_use]
-    pub const fn with_math(mut self, math: MathMode) -> Self {
-        self.math = math;
-        self
+        /// Allows another arithmetic.
+        pub fn with_math(math: MathMode);
     }
 
     /// Columns of C.

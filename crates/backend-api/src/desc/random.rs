@@ -66,19 +66,13 @@ impl RandomDesc {
         Self { output, dtype, n, seed, offset: 0, offset_ptr: None, distribution }
     }
 
-    /// The numbers from another place on.
-    #[must_use]
-    pub const fn with_offset(mut self, offset: u64) -> Self {
-        self.offset = offset;
-        self
-    }
+    setters! {
+        /// The numbers from another place on.
+        pub fn with_offset(offset: u64);
 
-    /// The numbers from a place on that lies in device memory, so that replays of a
-    /// [captured](crate::ComputeBackend::capture) call needn't give the same numbers.
-    #[must_use]
-    pub const fn with_offset_ptr(mut self, offset_ptr: u64) -> Self {
-        self.offset_ptr = Some(offset_ptr);
-        self
+        /// The numbers from a place on that lies in device memory, so that replays of a
+        /// [captured](crate::ComputeBackend::capture) call needn't give the same numbers.
+        pub fn with_offset_ptr(Some(offset_ptr): u64);
     }
 
     /// Checks the type. Returns the output and the offset.

@@ -50,18 +50,12 @@ impl<'a> ReduceDesc<'a> {
         Self { op, input, axes, output, output_dtype, output_strides: None }
     }
 
-    /// Gives the output another element type.
-    #[must_use]
-    pub const fn with_output_dtype(mut self, output_dtype: DType) -> Self {
-        self.output_dtype = output_dtype;
-        self
-    }
+    setters! {
+        /// Gives the output another element type.
+        pub fn with_output_dtype(output_dtype: DType);
 
-    /// Gives the output strides, in elements, one for each extent that is left.
-    #[must_use]
-    pub const fn with_output_strides(mut self, output_strides: &'a [usize]) -> Self {
-        self.output_strides = Some(output_strides);
-        self
+        /// Gives the output strides, in elements, one for each extent that is left.
+        pub fn with_output_strides(Some(output_strides): &'a [usize]);
     }
 
     /// Checks the shapes. Returns input and output, and how they are walked.

@@ -120,46 +120,24 @@ impl RopeDesc {
         }
     }
 
-    /// Rounds the output to another type, such as the f16 of a cache.
-    #[must_use]
-    pub const fn with_output_dtype(mut self, output_dtype: DType) -> Self {
-        self.output_dtype = output_dtype;
-        self
-    }
+    setters! {
+        /// Rounds the output to another type, such as the f16 of a cache.
+        pub fn with_output_dtype(output_dtype: DType);
 
-    /// Rotates only the first elements of a vector.
-    #[must_use]
-    pub const fn with_rotary_dim(mut self, rotary_dim: usize) -> Self {
-        self.rotary_dim = rotary_dim;
-        self
-    }
+        /// Rotates only the first elements of a vector.
+        pub fn with_rotary_dim(rotary_dim: usize);
 
-    /// Begins at another position.
-    #[must_use]
-    pub const fn with_start(mut self, start: usize) -> Self {
-        self.start = start;
-        self
-    }
+        /// Begins at another position.
+        pub fn with_start(start: usize);
 
-    /// Takes the positions of the tokens from device memory.
-    #[must_use]
-    pub const fn with_positions(mut self, positions: u64) -> Self {
-        self.positions = Some(positions);
-        self
-    }
+        /// Takes the positions of the tokens from device memory.
+        pub fn with_positions(Some(positions): u64);
 
-    /// Says where the vectors of the input lie.
-    #[must_use]
-    pub const fn with_input_layout(mut self, input_layout: HeadLayout) -> Self {
-        self.input_layout = Some(input_layout);
-        self
-    }
+        /// Says where the vectors of the input lie.
+        pub fn with_input_layout(Some(input_layout): HeadLayout);
 
-    /// Says where the vectors of the output lie.
-    #[must_use]
-    pub const fn with_output_layout(mut self, output_layout: HeadLayout) -> Self {
-        self.output_layout = Some(output_layout);
-        self
+        /// Says where the vectors of the output lie.
+        pub fn with_output_layout(Some(output_layout): HeadLayout);
     }
 
     /// The layouts in use: of input and output. They saturate for sizes that [`operands`](Self::operands)

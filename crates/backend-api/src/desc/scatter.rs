@@ -85,11 +85,9 @@ impl ScatterDesc {
         Self::new(ScatterOp::Add, dtype, table, indices, source, shape).with_per_element()
     }
 
-    /// Scatters to `outer` tables, one after the other in memory.
-    #[must_use]
-    pub const fn with_outer(mut self, outer: usize) -> Self {
-        self.outer = outer;
-        self
+    setters! {
+        /// Scatters to `outer` tables, one after the other in memory.
+        pub fn with_outer(outer: usize);
     }
 
     /// With an index for each element.
@@ -99,11 +97,9 @@ impl ScatterDesc {
         self
     }
 
-    /// Converts what arrives from this type: from f32 into a table of f16, or the other way round.
-    #[must_use]
-    pub const fn with_source_dtype(mut self, source_dtype: DType) -> Self {
-        self.source_dtype = source_dtype;
-        self
+    setters! {
+        /// Converts what arrives from this type: from f32 into a table of f16, or the other way round.
+        pub fn with_source_dtype(source_dtype: DType);
     }
 
     /// Checks types and shapes. Returns table, indices and source.

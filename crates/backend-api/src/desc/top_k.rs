@@ -51,11 +51,9 @@ impl TopKDesc {
         self
     }
 
-    /// Writes the numbers too.
-    #[must_use]
-    pub const fn with_values(mut self, values: u64) -> Self {
-        self.values = Some(values);
-        self
+    setters! {
+        /// Writes the numbers too.
+        pub fn with_values(Some(values): u64);
     }
 
     /// Checks the shapes. Returns input, indices and values.
