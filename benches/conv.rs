@@ -9,7 +9,7 @@ use backend_api::desc::{
     ImageShape, PoolBackwardDesc, PoolDesc, PoolOp, PoolShape, Window,
 };
 use backend_api::{Activation, BackendResult, ComputeBackend, DType};
-use benches::Subject;
+use benches::{Subject, criterion};
 use criterion::{BenchmarkId, Criterion, Throughput};
 
 /// A line of the benchmark.
@@ -147,11 +147,7 @@ fn pooling(criterion: &mut Criterion, subject: &Subject, dtype: DType, small: bo
 fn main() {
     let subject = Subject::open();
     let small = subject.device().kind.rank() >= 4;
-    let mut criterion = Criterion::default()
-        .warm_up_time(std::time::Duration::from_millis(500))
-        .measurement_time(std::time::Duration::from_secs(2))
-        .sample_size(10)
-        .configure_from_args();
+    let mut criterion = criterion(2);
     for dtype in [DType::F32, DType::F16] {
         if !subject.supports(dtype) {
             eprintln!("{dtype} is not supported by {}", subject.device().name);
