@@ -205,14 +205,14 @@ pub trait ComputeBackend: Debug + MaybeSend + MaybeSync {
         self.execute("reduce", Command::Reduce(&desc))
     }
 
-    /// `output[i] = op(input[i])` for `n` numbers of f32. The output may be exactly the input.
+    /// `output[i] = op(input[i])` for `n` elements of f32. The output may be exactly the input.
     fn unary(&self, op: UnaryOp, input_ptr: u64, output_ptr: u64, n: usize) -> BackendResult<()> {
         let shape = [n];
         let vector = |ptr| TensorDesc::packed(ptr, DType::F32, &shape);
         self.execute("unary", Command::Unary(&UnaryDesc::new(op, vector(input_ptr), vector(output_ptr))))
     }
 
-    /// `output[i] = op(a[i], b[i])` for `n` numbers of f32. The output may be exactly an input.
+    /// `output[i] = op(a[i], b[i])` for `n` elements of f32. The output may be exactly an input.
     fn binary(&self, op: BinaryOp, a_ptr: u64, b_ptr: u64, output_ptr: u64, n: usize) -> BackendResult<()> {
         let shape = [n];
         let vector = |ptr| TensorDesc::packed(ptr, DType::F32, &shape);

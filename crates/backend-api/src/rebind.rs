@@ -135,7 +135,7 @@ impl Command<'_> {
     /// The memory that the operation touches, after a check of its shapes; `op` is the name that errors carry.
     ///
     /// # Errors
-    /// Those of the descriptor.
+    /// The errors of the descriptor's `operands`.
     pub fn operands(&self, op: &'static str) -> BackendResult<Vec<Operand>> {
         Ok(match self {
             Command::Unary(desc) => desc.operands(op)?.0.to_vec(),

@@ -37,7 +37,7 @@ pub struct HeadLayout {
     pub token: usize,
 }
 
-/// Numbers added to the scaled scores before the softmax, or with [`mask_dtype`](AttentionDesc::mask_dtype)
+/// Terms added to the scaled scores before the softmax, or with [`mask_dtype`](AttentionDesc::mask_dtype)
 /// u32 which keys are seen: row `(b, h, i)` starts `batch·b + head·h + query·i` elements after the handle's
 /// start and has `seq_kv` adjacent elements. A stride of 0 shares rows. A number of −∞, or a u32 of 0, hides
 /// a key.
@@ -146,10 +146,10 @@ pub struct AttentionDesc {
     pub alignment: AttentionAlignment,
     /// Added to the scores, or hides keys.
     pub mask: Option<AttentionMask>,
-    /// Element type of the mask: that of the queries, whose numbers are added, or u32, where 0 hides a key
+    /// Element type of the mask: that of the queries, whose elements are added, or u32, where 0 hides a key
     /// and any other number doesn't, as [`compare`](crate::ComputeBackend::compare) leaves it.
     pub mask_dtype: DType,
-    /// Handle of `batch` numbers of u32: how many keys of each sequence are real. More than `seq_kv` means
+    /// Handle of the key lengths, `[batch]` of u32: how many keys of each sequence are real. More than `seq_kv` means
     /// all.
     pub key_lengths: Option<u64>,
     /// Handle of the logarithms of the sums of the exponentials of the scores, f32 `[batch, heads, seq_q]`,
@@ -216,7 +216,7 @@ impl AttentionDesc {
         /// Hides later keys from a query, or not.
         pub fn with_causal(causal: bool);
 
-        /// Shows a query so many keys, up to the one at its own position.
+        /// Limits a query to the last `window` keys, the one at its own position included.
         pub fn with_window(Some(window): usize);
 
         /// Adds a mask to the scores.

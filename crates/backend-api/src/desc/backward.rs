@@ -73,18 +73,18 @@ pub struct NormBackwardDesc {
     pub dtype: DType,
     /// Number of rows.
     pub rows: usize,
-    /// Numbers in a row.
+    /// Elements in a row.
     pub columns: usize,
-    /// As in the normalisation.
+    /// What the normalisation added to the variance or the mean square.
     pub eps: f64,
     /// Whether it was a layer normalisation.
     pub centred: bool,
-    /// Handle of the normalisation's `columns` factors; 1 if `None`.
+    /// Handle of the normalisation's weight, `[columns]`; 1 if `None`.
     pub weight: Option<u64>,
 }
 
 impl NormBackwardDesc {
-    /// Of [`layer_norm`](crate::ComputeBackend::layer_norm) with an `eps` of 1e-5 and no weight.
+    /// The gradient of [`layer_norm`](crate::ComputeBackend::layer_norm) with an `eps` of 1e-5 and no weight.
     #[must_use]
     pub const fn layer_norm(
         dtype: DType,
@@ -97,7 +97,7 @@ impl NormBackwardDesc {
         Self { x, grad_output, grad_input, dtype, rows, columns, eps: 1e-5, centred: true, weight: None }
     }
 
-    /// Of [`rms_norm`](crate::ComputeBackend::rms_norm) with an `eps` of 1e-6 and no weight.
+    /// The gradient of [`rms_norm`](crate::ComputeBackend::rms_norm) with an `eps` of 1e-6 and no weight.
     #[must_use]
     pub const fn rms_norm(
         dtype: DType,
@@ -143,15 +143,15 @@ pub struct NormBackwardWeightDesc {
     pub x: u64,
     /// Handle of the gradient with respect to the result.
     pub grad_output: u64,
-    /// Handle of the `columns` numbers that are written.
+    /// Handle of the weight's gradient, `[columns]`, which is written.
     pub grad_weight: u64,
     /// Element type of every operand.
     pub dtype: DType,
     /// Number of rows. Of none, the gradient is 0.
     pub rows: usize,
-    /// Numbers in a row.
+    /// Elements in a row.
     pub columns: usize,
-    /// As in the normalisation.
+    /// What the normalisation added to the variance or the mean square.
     pub eps: f64,
     /// Whether it was a layer normalisation.
     pub centred: bool,

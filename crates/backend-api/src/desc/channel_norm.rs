@@ -34,13 +34,13 @@ pub struct GroupNormDesc {
     pub batch: usize,
     /// Channels, a multiple of `groups`.
     pub channels: usize,
-    /// Numbers in a channel: the product of the extents behind it.
+    /// Elements in a channel: the product of the extents behind it.
     pub spatial: usize,
     /// Groups of channels.
     pub groups: usize,
     /// Added to the variance.
     pub eps: f64,
-    /// Handle of `channels` factors; 1 if `None`.
+    /// Handle of the weight, `[channels]`; 1 if `None`.
     pub weight: Option<u64>,
     /// Handle of `channels` summands; 0 if `None`.
     pub bias: Option<u64>,
@@ -107,11 +107,11 @@ pub struct BatchNormDesc {
     pub batch: usize,
     /// Channels.
     pub channels: usize,
-    /// Numbers in a channel: the product of the extents behind it.
+    /// Elements in a channel: the product of the extents behind it.
     pub spatial: usize,
     /// Added to the variance.
     pub eps: f64,
-    /// Handle of `channels` factors; 1 if `None`.
+    /// Handle of the weight, `[channels]`; 1 if `None`.
     pub weight: Option<u64>,
     /// Handle of `channels` summands; 0 if `None`.
     pub bias: Option<u64>,

@@ -88,7 +88,7 @@ pub struct ConvDesc {
     pub output: u64,
     /// The extents.
     pub shape: ConvShape,
-    /// Handle of a number for each filter; 0 if `None`.
+    /// Handle of the bias, one element for each filter; 0 if `None`.
     pub bias: Option<u64>,
     /// Applied last.
     pub activation: Activation,
@@ -102,7 +102,7 @@ impl ConvDesc {
     }
 
     setters! {
-        /// Adds a number to each channel of the output.
+        /// Adds a bias to each channel of the output.
         pub fn with_bias(Some(bias): u64);
 
         /// Applies `activation` last.

@@ -28,7 +28,7 @@ pub struct ConvTransposeDesc {
     pub shape: ConvShape,
     /// Rows and columns that the output has more, below and on the right; less than the stride.
     pub output_padding: [usize; 2],
-    /// Handle of a number for each channel of the output; 0 if `None`.
+    /// Handle of the bias, one element for each channel of the output; 0 if `None`.
     pub bias: Option<u64>,
     /// Applied last.
     pub activation: Activation,
@@ -46,7 +46,7 @@ impl ConvTransposeDesc {
         /// Adds rows and columns to the output.
         pub fn with_output_padding(output_padding: [usize; 2]);
 
-        /// Adds a number to each channel of the output.
+        /// Adds a bias to each channel of the output.
         pub fn with_bias(Some(bias): u64);
 
         /// Applies `activation` last.

@@ -49,7 +49,7 @@ impl<'a> UnaryDesc<'a> {
 }
 
 /// `output = min(max(input, min), max)`, element by element, as NumPy's `clip`: NaN stays NaN, and with `min`
-/// above `max` every number becomes `max`. The shapes are equal, and so are the element types, which may be
+/// above `max` every element becomes `max`. The shapes are equal, and so are the element types, which may be
 /// any. The output may be exactly the input.
 ///
 /// The bounds are converted as [`Value::Scalar`] is; an infinite bound doesn't bound.

@@ -3,7 +3,7 @@
 use crate::operand::{Access, Operand};
 use crate::{BackendResult, DType, checked_product};
 
-/// The extents of a lookup: so many indices into a table `[rows, columns]`.
+/// The extents of a lookup: `count` indices into a table `[rows, columns]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct IndexShape {
     /// Rows of the table.
@@ -36,7 +36,7 @@ pub struct GatherDesc {
     pub outer: usize,
     /// Rows of the table.
     pub rows: usize,
-    /// Numbers in a row.
+    /// Elements in a row.
     pub columns: usize,
     /// Number of indices, of each column if there is one for each element.
     pub count: usize,

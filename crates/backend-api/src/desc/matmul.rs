@@ -45,9 +45,9 @@ impl Matrix {
 /// Along which dimension of the product a bias changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum BiasAxis {
-    /// One number for each of the n columns.
+    /// One element for each of the n columns.
     Column,
-    /// One number for each of the m rows.
+    /// One element for each of the m rows.
     Row,
 }
 
@@ -128,7 +128,7 @@ impl MatmulDesc {
         self
     }
 
-    /// Sets the two factors of BLAS, alpha and beta.
+    /// Sets alpha and beta, the scalars of BLAS.
     #[must_use]
     pub const fn with_scale(mut self, alpha: f64, beta: f64) -> Self {
         self.alpha = alpha;

@@ -68,7 +68,7 @@ pub(crate) fn require_float(op: &'static str, arg: &'static str, got: DType) -> 
     if got.is_float() { Ok(()) } else { Err(BackendError::Dtype { op, arg, got }) }
 }
 
-/// `axis` must be one of so many dimensions, of which there must be one.
+/// `axis` must be less than `rank`, the number of dimensions.
 pub(crate) fn require_axis(op: &'static str, rank: usize, axis: usize) -> BackendResult<()> {
     require_at_least(op, "number of dimensions", 1, rank)?;
     require(op, "axis", Bound::LessThan(rank), axis, axis < rank)

@@ -10,7 +10,7 @@ use super::require_float;
 macro_rules! norm_options {
     () => {
         setters! {
-            /// Sets the number under the root.
+            /// Sets what is added to the variance or the mean square under the root.
             pub fn with_eps(eps: f64);
 
             /// Multiplies by the weights behind a handle.
@@ -62,7 +62,7 @@ pub struct SoftmaxDesc {
 }
 
 impl SoftmaxDesc {
-    /// Along the last dimension of `rows` rows of `columns` numbers.
+    /// Along the last dimension of `rows` rows of `columns` elements.
     #[must_use]
     pub const fn rows(dtype: DType, input: u64, output: u64, rows: usize, columns: usize) -> Self {
         Self { input, output, dtype, outer: rows, length: columns, inner: 1, log: false }
@@ -134,7 +134,7 @@ pub struct LayerNormDesc {
     pub columns: usize,
     /// Added to the variance.
     pub eps: f64,
-    /// Handle of `columns` factors; 1 if `None`.
+    /// Handle of the weight, `[columns]`; 1 if `None`.
     pub weight: Option<u64>,
     /// Handle of `columns` summands; 0 if `None`.
     pub bias: Option<u64>,
@@ -203,7 +203,7 @@ pub struct RmsNormDesc {
     pub columns: usize,
     /// Added to the mean square.
     pub eps: f64,
-    /// Handle of `columns` factors; 1 if `None`.
+    /// Handle of the weight, `[columns]`; 1 if `None`.
     pub weight: Option<u64>,
     /// Element type of the weight: `dtype`, or f32 beside rows of f16.
     pub weight_dtype: DType,

@@ -7,7 +7,7 @@ use super::image::{ImageLayout, ImageShape};
 use super::window::Window;
 use super::{require_at_least, require_float};
 
-/// What becomes of the numbers in a window.
+/// How the elements of a window are reduced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum PoolOp {
@@ -93,7 +93,7 @@ impl PoolShape {
 }
 
 /// `output[n, c, y, x] = op over (r, s) of input[n, c, y·stride₀ + r·dilation₀ − before₀, x·stride₁ + s·dilation₁ − before₁]`.
-/// Padding is no number: a maximum leaves it out, an average counts it or not.
+/// Padding is no element: a maximum leaves it out, an average counts it or not.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct PoolDesc {
@@ -128,7 +128,7 @@ impl PoolDesc {
     }
 }
 
-/// The gradient of a pooling with respect to its input: what each output's gradient gives to the numbers of
+/// The gradient of a pooling with respect to its input: what each output's gradient gives to the elements of
 /// its window.
 ///
 /// For [`Max`](PoolOp::Max), all of it goes to the first of the largest, in the order of rows and columns, or

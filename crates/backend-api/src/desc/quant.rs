@@ -48,18 +48,18 @@ impl QuantMatrix {
     }
 }
 
-/// The root-mean-square norm of a row x of k numbers, `x / √(mean(x²) + eps) · weight`.
+/// The root-mean-square norm of a row x of k elements, `x / √(mean(x²) + eps) · weight`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct RmsNorm {
-    /// Handle of k factors of the rows' element type.
+    /// Handle of the weight, k elements of the rows' type.
     pub weight: u64,
     /// Added to the mean square.
     pub eps: f64,
 }
 
 impl RmsNorm {
-    /// With the factors behind a handle.
+    /// With the weight behind a handle.
     #[must_use]
     pub const fn new(weight: u64, eps: f64) -> Self {
         Self { weight, eps }
@@ -76,7 +76,7 @@ impl RmsNorm {
 /// Only where A has the type f16 and more than 32 rows may weights be rounded to f16, as those of an f16
 /// matrix are; a weight above 65504 is infinite there.
 ///
-/// With a [`norm`](Self::norm), A's rows are normalised first, and their numbers rounded to A's type. With a
+/// With a [`norm`](Self::norm), A's rows are normalised first, and their elements rounded to A's type. With a
 /// [`gate`](Self::gate), B has twice n rows, those of the gate first, and `C = residual + gate(P₁) · P₂`, where P₁
 /// and P₂ are the halves of `alpha · A · Bᵀ + bias`, which may be rounded to C's type first.
 #[derive(Clone, Copy, Debug)]
@@ -127,10 +127,10 @@ impl QuantMatmulDesc {
     }
 
     setters! {
-        /// Sets the factor of the product.
+        /// Sets alpha, the factor of the product.
         pub fn with_alpha(alpha: f64);
 
-        /// Adds a number for each row of B to every row of the product.
+        /// Adds a bias, an element for each row of B, to every row of the product.
         pub fn with_bias(Some(bias): u64);
 
         /// Applies `activation` to the product with its bias.
@@ -239,7 +239,7 @@ impl QuantGatherDesc {
     }
 }
 
-/// `output = input`: the weights of a quantised matrix as numbers.
+/// `output = input`: the weights of a quantised matrix as f32 or f16.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct DequantizeDesc {

@@ -6,7 +6,7 @@ use crate::{BackendError, BackendResult, DType, checked_add, checked_product};
 
 use super::{HeadLayout, require_at_least, require_float, require_multiple};
 
-/// Which two numbers of a vector are rotated together.
+/// Which two elements of a vector are rotated together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RopeStyle {
     /// `i` and `i + rotary_dim/2`, as GPT-NeoX and Llama (in its Hugging Face form) do.
@@ -39,9 +39,9 @@ pub struct RopeTables {
     pub max_position: usize,
 }
 
-/// Rotates pairs of numbers in each vector by an angle that depends on the token's position:
+/// Rotates pairs of elements in each vector by an angle that depends on the token's position:
 /// `(x, y) → (x·cos − y·sin, x·sin + y·cos)` with `cos[position, i]` and `sin[position, i]` for pair `i`.
-/// Numbers from `rotary_dim` on are copied. The output may be exactly the input, if it has its type. (Su et al., "RoFormer",
+/// Elements from `rotary_dim` on are copied. The output may be exactly the input, if it has its type. (Su et al., "RoFormer",
 /// 2021.)
 ///
 /// The tables are f32 `[max_position, rotary_dim/2]`; [`rope_tables`] makes the usual ones. The position of
@@ -64,7 +64,7 @@ pub struct RopeDesc {
     pub heads: usize,
     /// Tokens in a sequence.
     pub seq: usize,
-    /// Numbers in a vector.
+    /// Elements in a vector.
     pub head_dim: usize,
     /// How many of them are rotated: even, at most `head_dim`.
     pub rotary_dim: usize,

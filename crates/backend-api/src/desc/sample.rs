@@ -51,7 +51,7 @@ pub struct SampleDesc {
     pub repetition: Option<RepetitionPenalty>,
     /// Which stream of random numbers.
     pub seed: u64,
-    /// Where in the stream, in numbers.
+    /// The first random number to use, counted from the start of the stream.
     pub offset: u64,
     /// Handle of a u64 that is added to `offset` when the call runs, modulo 2⁶⁴: two u32, the lower half first.
     pub offset_ptr: Option<u64>,
@@ -93,7 +93,7 @@ impl SampleDesc {
         /// Divides differences of logits by a temperature.
         pub fn with_temperature(temperature: f64);
 
-        /// Keeps so many tokens.
+        /// Keeps the `top_k` likeliest tokens.
         pub fn with_top_k(top_k: usize);
 
         /// Keeps the tokens that make up this share of the weights.
