@@ -4,14 +4,7 @@ use std::any::Any;
 use std::fmt::Debug;
 
 use crate::command::for_each_operation;
-use crate::desc::{
-    AffineDesc, AttentionDesc, AttentionShape, BatchNormDesc, BinaryDesc, ClampDesc, CompareDesc, ConcatDesc,
-    ConvBackwardDataDesc, ConvBackwardFilterDesc, ConvDesc, ConvTransposeDesc, CopyDesc, CumSumDesc,
-    DequantizeDesc, GatherDesc, GroupNormDesc, LayerNormDesc, MatmulDesc, Matrix, NormBackwardDesc,
-    NormBackwardWeightDesc, PadDesc, PermuteDesc, PoolBackwardDesc, PoolDesc, QuantGatherDesc,
-    QuantMatmulDesc, RandomDesc, ReduceDesc, RepeatDesc, RmsNormDesc, RopeDesc, SampleDesc, ScatterDesc,
-    SliceDesc, SoftmaxBackwardDesc, SoftmaxDesc, TensorDesc, TopKDesc, UnaryDesc, WhereDesc,
-};
+use crate::desc::*;
 use crate::{
     BackendError, BackendFuture, BackendResult, BackendTranspose, BinaryOp, Capabilities, Command, DType,
     DeviceInfo, MaybeSend, MaybeSync, MemoryStats, Operation, ReduceOp, UnaryOp,

@@ -165,6 +165,8 @@ pub struct AttentionDesc {
     pub o_layout: Option<HeadLayout>,
 }
 
+handles!(AttentionDesc: q, k, v, o, mask, key_lengths, lse);
+
 impl AttentionDesc {
     /// Full attention over packed operands, scaled by 1/√head_dim.
     #[must_use]

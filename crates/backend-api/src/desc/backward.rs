@@ -31,6 +31,8 @@ pub struct SoftmaxBackwardDesc {
     pub log: bool,
 }
 
+handles!(SoftmaxBackwardDesc: y, grad_output, grad_input);
+
 impl SoftmaxBackwardDesc {
     /// The gradient of `forward`, whose output is y.
     #[must_use]
@@ -82,6 +84,8 @@ pub struct NormBackwardDesc {
     /// Handle of the normalisation's weight, `[columns]`; 1 if `None`.
     pub weight: Option<u64>,
 }
+
+handles!(NormBackwardDesc: x, grad_output, grad_input, weight);
 
 impl NormBackwardDesc {
     /// The gradient of [`layer_norm`](crate::ComputeBackend::layer_norm) with an `eps` of 1e-5 and no weight.
@@ -156,6 +160,8 @@ pub struct NormBackwardWeightDesc {
     /// Whether it was a layer normalisation.
     pub centred: bool,
 }
+
+handles!(NormBackwardWeightDesc: x, grad_output, grad_weight);
 
 impl NormBackwardWeightDesc {
     /// Beside the gradient of the input.

@@ -48,6 +48,8 @@ pub struct GroupNormDesc {
     pub weight_dtype: DType,
 }
 
+handles!(GroupNormDesc: input, output, weight, bias);
+
 impl GroupNormDesc {
     /// Over `[batch, channels, spatial]` in `groups` groups, without weight and bias, with an `eps` of 1e-5.
     #[must_use]
@@ -118,6 +120,8 @@ pub struct BatchNormDesc {
     /// Element type of mean, variance, weight and bias: `dtype`, or f32 beside f16.
     pub weight_dtype: DType,
 }
+
+handles!(BatchNormDesc: input, output, mean, variance, weight, bias);
 
 impl BatchNormDesc {
     /// Over `[batch, channels, spatial]`, without weight and bias, with an `eps` of 1e-5.

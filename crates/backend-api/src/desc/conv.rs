@@ -94,6 +94,8 @@ pub struct ConvDesc {
     pub activation: Activation,
 }
 
+handles!(ConvDesc: input, filter, output, bias);
+
 impl ConvDesc {
     /// Without bias and activation.
     #[must_use]

@@ -34,6 +34,8 @@ pub struct ConvTransposeDesc {
     pub activation: Activation,
 }
 
+handles!(ConvTransposeDesc: input, filter, output, bias);
+
 impl ConvTransposeDesc {
     /// Without output padding, bias and activation.
     #[must_use]
@@ -100,6 +102,8 @@ pub struct ConvBackwardDataDesc {
     pub shape: ConvShape,
 }
 
+handles!(ConvBackwardDataDesc: filter, grad_output, grad_input);
+
 impl ConvBackwardDataDesc {
     /// The gradient of the convolution of that `shape`.
     #[must_use]
@@ -137,6 +141,8 @@ pub struct ConvBackwardFilterDesc {
     /// The convolution's extents.
     pub shape: ConvShape,
 }
+
+handles!(ConvBackwardFilterDesc: input, grad_output, grad_filter);
 
 impl ConvBackwardFilterDesc {
     /// The gradient of the convolution of that `shape`.

@@ -30,6 +30,8 @@ pub struct CumSumDesc {
     pub reverse: bool,
 }
 
+handles!(CumSumDesc: input, output);
+
 impl CumSumDesc {
     /// Along the last dimension of `rows` rows of `columns` elements.
     #[must_use]

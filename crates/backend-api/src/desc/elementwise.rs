@@ -24,6 +24,8 @@ pub struct UnaryDesc<'a> {
     pub beta: f64,
 }
 
+handles!(UnaryDesc<'_>: input, output);
+
 impl<'a> UnaryDesc<'a> {
     /// `output = op(input)`, with the function's [usual parameters](UnaryOp::default_parameters).
     #[must_use]
@@ -66,6 +68,8 @@ pub struct ClampDesc<'a> {
     pub max: f64,
 }
 
+handles!(ClampDesc<'_>: input, output);
+
 impl<'a> ClampDesc<'a> {
     /// `output = min(max(input, min), max)`.
     #[must_use]
@@ -94,6 +98,8 @@ pub struct AffineDesc<'a> {
     /// What is added, rounded to f32.
     pub bias: f64,
 }
+
+handles!(AffineDesc<'_>: input, output);
 
 impl<'a> AffineDesc<'a> {
     /// `output = scale · input + bias`.
@@ -126,6 +132,8 @@ pub struct BinaryDesc<'a> {
     /// Where the result goes.
     pub output: TensorDesc<'a>,
 }
+
+handles!(BinaryDesc<'_>: a, b, output);
 
 impl<'a> BinaryDesc<'a> {
     /// `output = op(a, b)`, where `a` and `b` are a [`TensorDesc`] or an `f64`.
@@ -164,6 +172,8 @@ pub struct CompareDesc<'a> {
     /// Where the result goes, of u32.
     pub output: TensorDesc<'a>,
 }
+
+handles!(CompareDesc<'_>: a, b, output);
 
 impl<'a> CompareDesc<'a> {
     /// `output = a op b`, where `a` and `b` are a [`TensorDesc`] or an `f64`.
@@ -210,6 +220,8 @@ pub struct WhereDesc<'a> {
     /// Where the result goes.
     pub output: TensorDesc<'a>,
 }
+
+handles!(WhereDesc<'_>: condition, a, b, output);
 
 impl<'a> WhereDesc<'a> {
     /// `output = condition ≠ 0 ? a : b`, where `a` and `b` are a [`TensorDesc`] or an `f64`.

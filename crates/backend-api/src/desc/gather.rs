@@ -44,6 +44,8 @@ pub struct GatherDesc {
     pub per_element: bool,
 }
 
+handles!(GatherDesc: table, indices, output);
+
 impl GatherDesc {
     /// Whole rows of one table.
     #[must_use]

@@ -98,6 +98,8 @@ pub struct MatmulDesc {
     pub math: MathMode,
 }
 
+handles!(MatmulDesc: a, b, c, bias);
+
 impl MatmulDesc {
     /// `C = A · B`, of one batch, nothing transposed.
     #[must_use]

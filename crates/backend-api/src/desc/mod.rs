@@ -5,6 +5,8 @@
 //! operation touches, for [`support::check`](crate::support::check); `op` is the name that errors carry.
 
 #[macro_use]
+pub(crate) mod handles;
+#[macro_use]
 mod setters;
 
 mod attention;

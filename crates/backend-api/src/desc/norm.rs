@@ -61,6 +61,8 @@ pub struct SoftmaxDesc {
     pub log: bool,
 }
 
+handles!(SoftmaxDesc: input, output);
+
 impl SoftmaxDesc {
     /// Along the last dimension of `rows` rows of `columns` elements.
     #[must_use]
@@ -146,6 +148,8 @@ pub struct LayerNormDesc {
     pub sum: Option<u64>,
 }
 
+handles!(LayerNormDesc: input, output, weight, bias, residual, sum);
+
 impl LayerNormDesc {
     /// Without weight, bias, residual and sum, with an `eps` of 1e-5.
     #[must_use]
@@ -212,6 +216,8 @@ pub struct RmsNormDesc {
     /// Handle to which `input + residual` is written; exactly the input's or the residual's memory, or apart.
     pub sum: Option<u64>,
 }
+
+handles!(RmsNormDesc: input, output, weight, residual, sum);
 
 impl RmsNormDesc {
     /// Without weight, residual and sum, with an `eps` of 1e-6.

@@ -109,6 +109,8 @@ pub struct PoolDesc {
     pub shape: PoolShape,
 }
 
+handles!(PoolDesc: input, output);
+
 impl PoolDesc {
     /// The operation over every window of the shape.
     #[must_use]
@@ -149,6 +151,8 @@ pub struct PoolBackwardDesc {
     /// The pooling's extents.
     pub shape: PoolShape,
 }
+
+handles!(PoolBackwardDesc: input, grad_output, grad_input);
 
 impl PoolBackwardDesc {
     /// The gradient of `forward`.

@@ -107,6 +107,8 @@ pub struct QuantMatmulDesc {
     pub math: MathMode,
 }
 
+handles!(QuantMatmulDesc: a, b, c, bias, residual, norm);
+
 impl QuantMatmulDesc {
     /// `C = A · Bᵀ` of `m` rows.
     #[must_use]
@@ -219,6 +221,8 @@ pub struct QuantGatherDesc {
     pub count: usize,
 }
 
+handles!(QuantGatherDesc: table, indices, output);
+
 impl QuantGatherDesc {
     /// The rows of `table` that `count` indices name.
     #[must_use]
@@ -249,6 +253,8 @@ pub struct DequantizeDesc {
     /// looked at.
     pub output: Matrix,
 }
+
+handles!(DequantizeDesc: input, output);
 
 impl DequantizeDesc {
     /// Every weight of `input`.

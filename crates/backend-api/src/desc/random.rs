@@ -59,6 +59,8 @@ pub struct RandomDesc {
     pub distribution: Distribution,
 }
 
+handles!(RandomDesc: output, offset_ptr);
+
 impl RandomDesc {
     /// The first numbers of a stream.
     #[must_use]

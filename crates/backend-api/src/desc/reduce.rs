@@ -29,6 +29,8 @@ pub struct ReduceDesc<'a> {
     pub output_strides: Option<&'a [usize]>,
 }
 
+handles!(ReduceDesc<'_>: input, output);
+
 /// How a reduction walks its tensors.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReduceLoops {

@@ -86,6 +86,8 @@ pub struct RopeDesc {
     pub output_layout: Option<HeadLayout>,
 }
 
+handles!(RopeDesc: input, output, cos, sin, positions);
+
 impl RopeDesc {
     /// Rotates whole packed vectors from position 0.
     #[must_use]

@@ -57,6 +57,8 @@ pub struct SampleDesc {
     pub offset_ptr: Option<u64>,
 }
 
+handles!(SampleDesc: logits, tokens, repetition, offset_ptr);
+
 /// A window of tokens that are made less likely.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RepetitionPenalty {

@@ -46,6 +46,8 @@ pub struct ScatterDesc {
     pub per_element: bool,
 }
 
+handles!(ScatterDesc: table, indices, source);
+
 impl ScatterDesc {
     /// Whole rows of one table.
     #[must_use]

@@ -31,6 +31,8 @@ pub struct TopKDesc {
     pub largest: bool,
 }
 
+handles!(TopKDesc: input, indices, values);
+
 impl TopKDesc {
     /// The indices of the `k` largest elements of each row, in descending order.
     #[must_use]
