@@ -7,10 +7,12 @@ use backend_api::desc::{
 };
 
 use super::Call;
-use super::calls::call;
+use super::calls::{Method, call};
 use super::draw::{dtype, maybe, size, sizes};
 use super::pool::Pool;
 use crate::rng::Rng;
+
+pub(super) const METHODS: &[Method] = &[conv2d, conv_transpose2d, backward_data, backward_filter, pool2d];
 
 const LAYOUTS: [ImageLayout; 2] = [ImageLayout::Nchw, ImageLayout::Nhwc];
 
@@ -41,7 +43,7 @@ fn handles(rng: &mut Rng, pool: &Pool<'_>) -> [u64; 3] {
     std::array::from_fn(|_| pool.pick(rng))
 }
 
-pub(super) fn conv2d<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
+fn conv2d<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
     let (of, [x, y, z]) = (dtype(rng), handles(rng, pool));
     let mut d = ConvDesc::new(of, x, y, z, shape(rng));
     let bias = pool.pick(rng);
@@ -51,7 +53,7 @@ pub(super) fn conv2d<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
     call(format!("{d:?}"), verdict, move |b| b.conv2d(&d))
 }
 
-pub(super) fn conv_transpose2d<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
+fn conv_transpose2d<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
     let (of, [x, y, z]) = (dtype(rng), handles(rng, pool));
     let mut d = ConvTransposeDesc::new(of, x, y, z, shape(rng));
     d.output_padding = [rng.below(2), rng.below(2)];
@@ -61,21 +63,21 @@ pub(super) fn conv_transpose2d<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
     call(format!("{d:?}"), verdict, move |b| b.conv_transpose2d(&d))
 }
 
-pub(super) fn backward_data<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
+fn backward_data<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
     let (of, [x, y, z]) = (dtype(rng), handles(rng, pool));
     let d = ConvBackwardDataDesc::new(of, x, y, z, shape(rng));
     let verdict = pool.check("conv2d_backward_data", d.operands("conv2d_backward_data"));
     call(format!("{d:?}"), verdict, move |b| b.conv2d_backward_data(&d))
 }
 
-pub(super) fn backward_filter<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
+fn backward_filter<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
     let (of, [x, y, z]) = (dtype(rng), handles(rng, pool));
     let d = ConvBackwardFilterDesc::new(of, x, y, z, shape(rng));
     let verdict = pool.check("conv2d_backward_filter", d.operands("conv2d_backward_filter"));
     call(format!("{d:?}"), verdict, move |b| b.conv2d_backward_filter(&d))
 }
 
-pub(super) fn pool2d<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
+fn pool2d<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
     let (input, window) = (sizes(rng), window(rng));
     let output: [usize; 2] = std::array::from_fn(|axis| {
         let padded =
