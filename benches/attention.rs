@@ -10,7 +10,7 @@
 use backend_api::desc::{AttentionDesc, AttentionShape};
 use backend_api::{DType, DeviceKind};
 use backend_webgpu::WebGpuBackend;
-use benches::Subject;
+use benches::{Subject, criterion};
 use criterion::{BenchmarkId, Criterion, Throughput};
 
 /// One attention to be timed.
@@ -164,11 +164,7 @@ fn kernels(case: &Attention) -> Vec<String> {
 
 fn main() {
     let subject = Subject::open();
-    let mut criterion = Criterion::default()
-        .warm_up_time(std::time::Duration::from_millis(500))
-        .measurement_time(std::time::Duration::from_secs(1))
-        .sample_size(10)
-        .configure_from_args();
+    let mut criterion = criterion(1);
     let is_large = subject.device().kind == DeviceKind::DiscreteGpu;
     let every = std::env::var_os("BENCH_ATTENTION_VARIANTS").is_some();
     for case in Attention::cases() {

@@ -6,10 +6,10 @@
 
 use backend_api::desc::{
     ConvBackwardDataDesc, ConvBackwardFilterDesc, ConvDesc, ConvShape, ConvTransposeDesc, ImageLayout,
-    PoolBackwardDesc, PoolDesc, PoolOp, PoolShape, Window,
+    ImageShape, PoolBackwardDesc, PoolDesc, PoolOp, PoolShape, Window,
 };
 use backend_api::{Activation, BackendResult, ComputeBackend, DType};
-use benches::Subject;
+use benches::{Subject, criterion};
 use criterion::{BenchmarkId, Criterion, Throughput};
 
 /// A line of the benchmark.
@@ -64,7 +64,10 @@ fn throughput(shape: &ConvShape, dtype: DType) -> Throughput {
 fn shapes(small: bool) -> Vec<(&'static str, ConvShape)> {
     let (batch, part) = if small { (1, 4) } else { (16, 1) };
     let three = Window::new([3, 3]).with_padding([1, 1]);
-    let image = |channels: usize, side: usize| [batch, channels / part, side / part, side / part];
+    let image = |channels: usize, side: usize| {
+        let side = side / part;
+        ImageShape { batch, channels: channels / part, height: side, width: side }
+    };
     let of = |channels, side, filters: usize, window| {
         ConvShape::new(image(channels, side), filters / part, window)
     };
@@ -73,7 +76,7 @@ fn shapes(small: bool) -> Vec<(&'static str, ConvShape)> {
         ("3x3/64x56x56", of(64, 56, 64, three)),
         ("3x3/128x28x28", of(128, 28, 128, three)),
         ("1x1/256x56x56", of(256, 56, 64, Window::new([1, 1]))),
-        ("7x7s2/3x224x224", ConvShape::new([batch, 3, 224 / part, 224 / part], 64 / part, first)),
+        ("7x7s2/3x224x224", ConvShape::new(image(3 * part, 224), 64 / part, first)),
         ("depthwise/256x56x56", of(256, 56, 256, three).with_groups(256 / part)),
     ]
 }
@@ -109,7 +112,7 @@ fn gradients(criterion: &mut Criterion, subject: &Subject, dtype: DType, (name, 
 fn transposed(criterion: &mut Criterion, subject: &Subject, dtype: DType, small: bool) {
     let (batch, channels, side) = if small { (1, 16, 14) } else { (16, 128, 28) };
     let window = Window::new([4, 4]).with_stride([2, 2]).with_padding([1, 1]);
-    let shape = ConvShape::new([batch, channels, side, side], channels, window);
+    let shape = ConvShape::new(ImageShape { batch, channels, height: side, width: side }, channels, window);
     let desc = ConvTransposeDesc::new(dtype, 0, 0, 0, shape);
     let of = desc.transposes("conv").expect("the filter fits");
     let [output, filter, input] = elements(&of).map(|elements| subject.operand(dtype, elements));
@@ -124,7 +127,8 @@ fn transposed(criterion: &mut Criterion, subject: &Subject, dtype: DType, small:
 fn pooling(criterion: &mut Criterion, subject: &Subject, dtype: DType, small: bool) {
     let (batch, channels, side) = if small { (1, 16, 28) } else { (16, 64, 112) };
     let window = Window::new([3, 3]).with_stride([2, 2]).with_padding([1, 1]);
-    let shape = PoolShape::new([batch, channels, side, side], [side / 2; 2], window);
+    let shape =
+        PoolShape::new(ImageShape { batch, channels, height: side, width: side }, [side / 2; 2], window);
     let input = batch * channels * side * side;
     let [x, y, gradient] = [input, input / 4, input].map(|elements| subject.operand(dtype, elements));
     for op in [PoolOp::Max, PoolOp::Average] {
@@ -143,11 +147,7 @@ fn pooling(criterion: &mut Criterion, subject: &Subject, dtype: DType, small: bo
 fn main() {
     let subject = Subject::open();
     let small = subject.device().kind.rank() >= 4;
-    let mut criterion = Criterion::default()
-        .warm_up_time(std::time::Duration::from_millis(500))
-        .measurement_time(std::time::Duration::from_secs(2))
-        .sample_size(10)
-        .configure_from_args();
+    let mut criterion = criterion(2);
     for dtype in [DType::F32, DType::F16] {
         if !subject.supports(dtype) {
             eprintln!("{dtype} is not supported by {}", subject.device().name);

@@ -6,7 +6,7 @@
 
 use backend_api::desc::{BinaryDesc, CopyDesc, PermuteDesc, TensorDesc, UnaryDesc};
 use backend_api::{BackendResult, BinaryOp, ComputeBackend, DType, DeviceKind, UnaryOp};
-use benches::Subject;
+use benches::{Subject, criterion};
 use criterion::{BenchmarkId, Criterion, Throughput};
 
 type Call<'a> = &'a dyn Fn(&dyn ComputeBackend) -> BackendResult<()>;
@@ -100,11 +100,7 @@ fn casts(criterion: &mut Criterion, subject: &Subject) {
 
 fn main() {
     let subject = Subject::open();
-    let mut criterion = Criterion::default()
-        .warm_up_time(std::time::Duration::from_millis(500))
-        .measurement_time(std::time::Duration::from_secs(1))
-        .sample_size(10)
-        .configure_from_args();
+    let mut criterion = criterion(1);
     for dtype in [DType::F32, DType::F16] {
         if subject.supports(dtype) {
             functions(&mut criterion, &subject, dtype);

@@ -8,7 +8,7 @@
 
 use backend_api::desc::{Bias, BiasAxis, MatmulDesc, Matrix};
 use backend_api::{Activation, BackendTranspose, DType, MathMode};
-use benches::Subject;
+use benches::{Subject, criterion};
 use criterion::{BenchmarkId, Criterion, Throughput};
 
 /// One product to be timed.
@@ -132,11 +132,7 @@ fn largest_size(subject: &Subject) -> usize {
 
 fn main() {
     let subject = Subject::open();
-    let mut criterion = Criterion::default()
-        .warm_up_time(std::time::Duration::from_millis(500))
-        .measurement_time(std::time::Duration::from_secs(2))
-        .sample_size(10)
-        .configure_from_args();
+    let mut criterion = criterion(2);
     let largest = largest_size(&subject);
     let float = [DType::F32, DType::F16];
 

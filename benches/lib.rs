@@ -7,7 +7,18 @@ use std::time::{Duration, Instant};
 
 use backend_api::{BackendPreference, BackendResult, ComputeBackend, DType, DeviceInfo, Registry};
 use backend_webgpu::WebGpuBackend;
+use criterion::Criterion;
 use half::f16;
+
+/// Ten samples of a benchmark in so many seconds, unless the command line says otherwise.
+#[must_use]
+pub fn criterion(seconds: u64) -> Criterion {
+    Criterion::default()
+        .warm_up_time(Duration::from_millis(500))
+        .measurement_time(Duration::from_secs(seconds))
+        .sample_size(10)
+        .configure_from_args()
+}
 
 /// The backend that the environment variable `COMPUTE_BACKEND` names, or the best one.
 #[derive(Debug)]

@@ -4,12 +4,11 @@
 //! it has one. Throughput is bytes that have to be read and written at least.
 
 use std::fmt;
-use std::time::Duration;
 
 use backend_api::{BackendResult, ComputeBackend, DType};
 use criterion::{BenchmarkId, Criterion, Throughput};
 
-use crate::Subject;
+use crate::{Subject, criterion};
 
 /// The device, and sizes that suit it.
 pub struct Bench {
@@ -35,11 +34,7 @@ impl Bench {
     pub fn open() -> Self {
         let subject = Subject::open();
         let small = subject.device().kind.rank() >= 4;
-        let criterion = Criterion::default()
-            .warm_up_time(Duration::from_millis(500))
-            .measurement_time(Duration::from_secs(2))
-            .sample_size(10)
-            .configure_from_args();
+        let criterion = criterion(2);
         Self { subject, criterion, small }
     }
 

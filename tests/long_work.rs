@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use backend_api::desc::{
     AttentionDesc, AttentionShape, ConvBackwardDataDesc, ConvBackwardFilterDesc, ConvDesc, ConvShape,
-    HeadLayout, ImageLayout, IndexShape, MatmulDesc, Matrix, PoolDesc, PoolOp, PoolShape, ReduceDesc,
-    ScatterDesc, TensorDesc, Window,
+    HeadLayout, ImageLayout, ImageShape, IndexShape, MatmulDesc, Matrix, PoolDesc, PoolOp, PoolShape,
+    ReduceDesc, ScatterDesc, TensorDesc, Window,
 };
 use backend_api::{BackendResult, ComputeBackend, DType, DeviceKind, ErrorKind, ReduceOp, ScatterOp};
 use backend_cpu::CpuBackend;
@@ -68,8 +68,8 @@ fn in_parts(backend: &WebGpuBackend, family: &str) -> Result<(), Failed> {
 /// The second half of a result has as many rows as the source, and is made of the padding behind it.
 fn rows_of_padding(backend: &WebGpuBackend) -> Result<(), Failed> {
     let window = Window::new([1, 1]).with_asymmetric_padding([0, 0], [4, 0]);
-    let padded = ConvShape::new([1, 1, 4, 1], 1, window);
-    let strided = ConvShape::new([1, 1, 2, 1], 1, Window::new([1, 1]).with_stride([2, 1]));
+    let padded = ConvShape::new(ImageShape::nchw([1, 1, 4, 1]), 1, window);
+    let strided = ConvShape::new(ImageShape::nchw([1, 1, 2, 1]), 1, Window::new([1, 1]).with_stride([2, 1]));
     for layout in [ImageLayout::Nchw, ImageLayout::Nhwc] {
         let [ahead, back] = with_memory(backend, [16, 4, 32], |[x, filter, y]| {
             backend.fill(x, DType::F32, 4, 3.0)?;
@@ -245,7 +245,7 @@ fn rows_without_columns(backend: &dyn ComputeBackend) -> Result<(), Failed> {
     with_memory(backend, [4, 4], |[x, y]| {
         let pooled = |op, rows| {
             let window = Window::new([rows, 2]).with_padding([0, 1]);
-            let shape = PoolShape::new([1, 1, rows, 0], [1, 1], window);
+            let shape = PoolShape::new(ImageShape::nchw([1, 1, rows, 0]), [1, 1], window);
             let mut result = [f32::NAN];
             backend.pool2d(&PoolDesc::new(op, DType::F32, x, y, shape))?;
             backend.copy_dtoh(bytemuck::cast_slice_mut(&mut result), y).map(|()| result[0])
@@ -280,11 +280,11 @@ fn endless_on_a_slow_device(backend: &WebGpuBackend) -> Result<(), Failed> {
         let matrix = |ptr, stride| Matrix::new(ptr, DType::F32, 1 << 20).with_batch_stride(stride);
         let product =
             MatmulDesc::new(1, 1, 1 << 20, matrix(a, 0), Matrix::new(b, DType::F32, 1), matrix(c, 1));
-        let shape = ConvShape::new([1, 1, SIDE, SIDE], 1, Window::new([FILTER; 2]));
+        let shape = ConvShape::new(ImageShape::nchw([1, 1, SIDE, SIDE]), 1, Window::new([FILTER; 2]));
         let to_input = ConvBackwardDataDesc::new(DType::F32, b, a, c, shape);
         let to_filter = ConvBackwardFilterDesc::new(DType::F32, a, b, c, shape);
         let window = Window::new([SIDE / 2; 2]);
-        let pooling = PoolShape::new([1, 1, SIDE, SIDE], [SIDE / 2 + 1; 2], window);
+        let pooling = PoolShape::new(ImageShape::nchw([1, 1, SIDE, SIDE]), [SIDE / 2 + 1; 2], window);
         let still = HeadLayout { offset: 0, batch: 0, head: 0, token: 0 };
         let mut attention = AttentionDesc::new(
             DType::F32,

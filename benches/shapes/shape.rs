@@ -3,7 +3,7 @@
 use std::fmt;
 
 use backend_api::DType;
-use backend_api::desc::{ConvShape, ImageLayout, Window};
+use backend_api::desc::{ConvShape, ImageLayout, ImageShape, Window};
 
 use super::family::Family;
 
@@ -59,7 +59,7 @@ impl Shape {
     pub fn conv(&self) -> ConvShape {
         let [n, c, h, w, filters, window, stride, padding, groups] = self.sizes();
         let window = Window::new([window; 2]).with_stride([stride; 2]).with_padding([padding; 2]);
-        let shape = ConvShape::new([n, c, h, w], filters, window).with_groups(groups);
+        let shape = ConvShape::new(ImageShape::nchw([n, c, h, w]), filters, window).with_groups(groups);
         if self.variant == "nhwc" { shape.with_layout(ImageLayout::Nhwc) } else { shape }
     }
 

@@ -4,8 +4,8 @@ use backend_api::desc::{
     AffineDesc, AttentionDesc, AttentionShape, BatchNormDesc, BinaryDesc, ChannelShape, ClampDesc,
     CompareDesc, ConcatDesc, ConvBackwardDataDesc, ConvBackwardFilterDesc, ConvDesc, ConvShape,
     ConvTransposeDesc, CopyDesc, CumSumDesc, DequantizeDesc, Distribution, GatherDesc, GroupNormDesc,
-    IndexShape, LayerNormDesc, MatmulDesc, Matrix, NormBackwardDesc, NormBackwardWeightDesc, PadDesc,
-    PermuteDesc, PoolBackwardDesc, PoolDesc, PoolOp, PoolShape, QuantGatherDesc, QuantMatmulDesc,
+    ImageShape, IndexShape, LayerNormDesc, MatmulDesc, Matrix, NormBackwardDesc, NormBackwardWeightDesc,
+    PadDesc, PermuteDesc, PoolBackwardDesc, PoolDesc, PoolOp, PoolShape, QuantGatherDesc, QuantMatmulDesc,
     QuantMatrix, RandomDesc, ReduceDesc, RepeatDesc, RmsNormDesc, RopeDesc, RopeShape, RopeStyle, RopeTables,
     SampleDesc, ScatterDesc, SliceDesc, SoftmaxBackwardDesc, SoftmaxDesc, TensorDesc, TopKDesc, UnaryDesc,
     WhereDesc, Window,
@@ -28,8 +28,8 @@ const U4: QuantFormat = QuantFormat::U4 { group: 16, zero_points: false };
 pub(crate) const BYTES: usize = 512;
 
 /// A convolution and a pooling of two by two pixels, one by one.
-const PIXELS: ConvShape = ConvShape::new([1, 1, 2, 2], 1, Window::new([1, 1]));
-const POOLED: PoolShape = PoolShape::new([1, 1, 2, 2], [2, 2], Window::new([1, 1]));
+const PIXELS: ConvShape = ConvShape::new(ImageShape::nchw([1, 1, 2, 2]), 1, Window::new([1, 1]));
+const POOLED: PoolShape = PoolShape::new(ImageShape::nchw([1, 1, 2, 2]), [2, 2], Window::new([1, 1]));
 
 /// Every method, over four buffers. `free` comes last.
 const METHODS: &[(&str, Call)] = &[

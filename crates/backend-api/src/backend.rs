@@ -4,14 +4,7 @@ use std::any::Any;
 use std::fmt::Debug;
 
 use crate::command::for_each_operation;
-use crate::desc::{
-    AffineDesc, AttentionDesc, AttentionShape, BatchNormDesc, BinaryDesc, ClampDesc, CompareDesc, ConcatDesc,
-    ConvBackwardDataDesc, ConvBackwardFilterDesc, ConvDesc, ConvTransposeDesc, CopyDesc, CumSumDesc,
-    DequantizeDesc, GatherDesc, GroupNormDesc, LayerNormDesc, MatmulDesc, Matrix, NormBackwardDesc,
-    NormBackwardWeightDesc, PadDesc, PermuteDesc, PoolBackwardDesc, PoolDesc, QuantGatherDesc,
-    QuantMatmulDesc, RandomDesc, ReduceDesc, RepeatDesc, RmsNormDesc, RopeDesc, SampleDesc, ScatterDesc,
-    SliceDesc, SoftmaxBackwardDesc, SoftmaxDesc, TensorDesc, TopKDesc, UnaryDesc, WhereDesc,
-};
+use crate::desc::*;
 use crate::{
     BackendError, BackendFuture, BackendResult, BackendTranspose, BinaryOp, Capabilities, Command, DType,
     DeviceInfo, MaybeSend, MaybeSync, MemoryStats, Operation, ReduceOp, UnaryOp,
@@ -205,14 +198,14 @@ pub trait ComputeBackend: Debug + MaybeSend + MaybeSync {
         self.execute("reduce", Command::Reduce(&desc))
     }
 
-    /// `output[i] = op(input[i])` for `n` numbers of f32. The output may be exactly the input.
+    /// `output[i] = op(input[i])` for `n` elements of f32. The output may be exactly the input.
     fn unary(&self, op: UnaryOp, input_ptr: u64, output_ptr: u64, n: usize) -> BackendResult<()> {
         let shape = [n];
         let vector = |ptr| TensorDesc::packed(ptr, DType::F32, &shape);
         self.execute("unary", Command::Unary(&UnaryDesc::new(op, vector(input_ptr), vector(output_ptr))))
     }
 
-    /// `output[i] = op(a[i], b[i])` for `n` numbers of f32. The output may be exactly an input.
+    /// `output[i] = op(a[i], b[i])` for `n` elements of f32. The output may be exactly an input.
     fn binary(&self, op: BinaryOp, a_ptr: u64, b_ptr: u64, output_ptr: u64, n: usize) -> BackendResult<()> {
         let shape = [n];
         let vector = |ptr| TensorDesc::packed(ptr, DType::F32, &shape);

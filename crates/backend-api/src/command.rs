@@ -1,14 +1,7 @@
 //! The operations of the contract as data, and the table that they come from.
 
 use crate::DType;
-use crate::desc::{
-    AffineDesc, AttentionDesc, BatchNormDesc, BinaryDesc, ClampDesc, CompareDesc, ConcatDesc,
-    ConvBackwardDataDesc, ConvBackwardFilterDesc, ConvDesc, ConvTransposeDesc, CopyDesc, CumSumDesc,
-    DequantizeDesc, GatherDesc, GroupNormDesc, LayerNormDesc, MatmulDesc, NormBackwardDesc,
-    NormBackwardWeightDesc, PadDesc, PermuteDesc, PoolBackwardDesc, PoolDesc, QuantGatherDesc,
-    QuantMatmulDesc, RandomDesc, ReduceDesc, RepeatDesc, RmsNormDesc, RopeDesc, SampleDesc, ScatterDesc,
-    SliceDesc, SoftmaxBackwardDesc, SoftmaxDesc, TopKDesc, UnaryDesc, WhereDesc,
-};
+use crate::desc::*;
 
 /// The table of operations that take a descriptor: documentation and signature of the method of
 /// [`ComputeBackend`](crate::ComputeBackend), and the variant of [`Command`] that it becomes. What has to be

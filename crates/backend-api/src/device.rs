@@ -92,7 +92,7 @@ pub struct MemoryStats {
     pub peak: usize,
     /// Asked for by the allocations that are in use: how much of [`in_use`](Self::in_use) isn't rounding.
     pub asked: usize,
-    /// Of [`in_use`](Self::in_use), what operations and graphs hold for results in between, without a handle.
+    /// The scratch memory of operations and graphs, a part of [`in_use`](Self::in_use) that has no handle.
     pub scratch: usize,
     /// Kept for reuse; [`trim`](crate::ComputeBackend::trim) returns it to the system.
     pub pooled: usize,
@@ -110,7 +110,7 @@ pub struct MemoryStats {
 }
 
 impl MemoryStats {
-    /// Of the device's memory altogether, staging aside: in use, kept for reuse, and not yet given back.
+    /// Bytes of the device's memory altogether, staging aside: in use, kept for reuse, and not yet given back.
     #[must_use]
     pub const fn held(&self) -> usize {
         self.in_use.saturating_add(self.pooled).saturating_add(self.releasing)

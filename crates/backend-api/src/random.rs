@@ -85,7 +85,7 @@ fn root(x: f32) -> f32 {
     x * y
 }
 
-/// Of an angle of `word` / 2³² turns, less an eighth of a turn, in 2²⁶ steps.
+/// Sine and cosine of an angle of `word` / 2³² turns, less an eighth of a turn, in 2²⁶ steps.
 fn sine_and_cosine(word: u32) -> [f32; 2] {
     let rest = ((word >> 6) & 0xff_ffff).cast_signed() - 0x80_0000;
     let x = rest as f32 * 9.362_675e-8; // π/2 · 2⁻²⁴

@@ -212,8 +212,14 @@ fn an_operation_without_an_implementation_is_unsupported() {
     let of = DType::F32;
     let soft = SoftmaxDesc::rows(of, 1, 2, 1, 1);
     let norm = NormBackwardDesc::rms_norm(of, 1, 1, 1, 1, 1);
-    let conv = ConvShape::new([1; 4], 1, Window::new([1, 1]));
-    let pool = PoolDesc::new(PoolOp::Max, of, 1, 2, PoolShape::new([1; 4], [1; 2], Window::new([1, 1])));
+    let conv = ConvShape::new(ImageShape::nchw([1; 4]), 1, Window::new([1, 1]));
+    let pool = PoolDesc::new(
+        PoolOp::Max,
+        of,
+        1,
+        2,
+        PoolShape::new(ImageShape::nchw([1; 4]), [1; 2], Window::new([1, 1])),
+    );
     macro_rules! unsupported {
         ($($method:ident($($arg:expr),*);)+) => {$(
             let error = b.$method($($arg),*).unwrap_err();

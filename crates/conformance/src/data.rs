@@ -80,6 +80,19 @@ pub(crate) const SPECIALS: [f64; 31] = [
     -1e-20,
 ];
 
+/// Any number of a type, for operations that move bits: any integer; special floating-point numbers among others.
+pub(crate) fn any_number(rng: &mut Rng, dtype: DType) -> f64 {
+    match dtype {
+        DType::I32 => f64::from((rng.next_u64() as u32).cast_signed()),
+        DType::U32 => f64::from(rng.next_u64() as u32),
+        _ if rng.one_in(8) => {
+            let specials = specials(dtype);
+            rng.pick(&specials)
+        }
+        _ => round_to(dtype, rng.uniform(-100.0, 100.0)),
+    }
+}
+
 /// [`SPECIALS`] and subnormal numbers, as numbers of `dtype`.
 pub(crate) fn specials(dtype: DType) -> Vec<f64> {
     let subnormal = crate::float::min_normal(dtype) / 4.0;

@@ -1,6 +1,8 @@
 //! Names of kernels and texts of tuning, and what is computed under them.
 
-use backend_api::desc::{AttentionDesc, AttentionShape, ConvDesc, ConvShape, MatmulDesc, Matrix, Window};
+use backend_api::desc::{
+    AttentionDesc, AttentionShape, ConvDesc, ConvShape, ImageShape, MatmulDesc, Matrix, Window,
+};
 use backend_api::{BackendError, BackendResult, ComputeBackend, DType, ErrorKind};
 use backend_webgpu::WebGpuBackend;
 
@@ -100,7 +102,7 @@ impl Kernels {
 
     fn convolution(&self) -> BackendResult<()> {
         let [input, filter, _, output] = self.ptrs;
-        let shape = ConvShape::new([1, 2, 8, 8], 4, Window::new([3, 3]));
+        let shape = ConvShape::new(ImageShape::nchw([1, 2, 8, 8]), 4, Window::new([3, 3]));
         self.backend.conv2d(&ConvDesc::new(DType::F32, input, filter, output, shape))
     }
 }

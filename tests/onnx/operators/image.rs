@@ -1,6 +1,8 @@
 //! Convolutions and poolings of one or two dimensions.
 
-use backend_api::desc::{ConvDesc, ConvShape, ConvTransposeDesc, PoolDesc, PoolOp, PoolShape, Window};
+use backend_api::desc::{
+    ConvDesc, ConvShape, ConvTransposeDesc, ImageShape, PoolDesc, PoolOp, PoolShape, Window,
+};
 
 use crate::device::{Outcome, Tensor};
 use crate::node::Node;
@@ -79,8 +81,12 @@ fn convolution(node: &Node<'_>) -> Outcome<Tensor> {
     let window = window(node, image(filter)?, image(x)?, extents(shape)?)?;
     let y = node.device.empty(x.dtype, shape)?;
     let [height, width] = image(x)?;
-    let of = ConvShape::new([x.shape[0], x.shape[1], height, width], filter.shape[0], window)
-        .with_groups(node.int("group", 1) as usize);
+    let of = ConvShape::new(
+        ImageShape { batch: x.shape[0], channels: x.shape[1], height, width },
+        filter.shape[0],
+        window,
+    )
+    .with_groups(node.int("group", 1) as usize);
     let mut desc = ConvDesc::new(x.dtype, x.ptr, filter.ptr, y.ptr, of);
     desc.bias = node.optional(2).map(|bias| bias.ptr);
     node.device.backend.conv2d(&desc)?;
@@ -109,8 +115,12 @@ fn transposed(node: &Node<'_>) -> Outcome<Tensor> {
     let window =
         Window::new(size).with_stride(stride).with_dilation(dilation).with_asymmetric_padding(before, after);
     let y = node.device.empty(x.dtype, shape)?;
-    let of = ConvShape::new([x.shape[0], x.shape[1], height, width], shape[1], window)
-        .with_groups(node.int("group", 1) as usize);
+    let of = ConvShape::new(
+        ImageShape { batch: x.shape[0], channels: x.shape[1], height, width },
+        shape[1],
+        window,
+    )
+    .with_groups(node.int("group", 1) as usize);
     let mut desc = ConvTransposeDesc::new(x.dtype, x.ptr, filter.ptr, y.ptr, of).with_output_padding(more);
     desc.bias = node.optional(2).map(|bias| bias.ptr);
     node.device.backend.conv_transpose2d(&desc)?;
@@ -125,7 +135,11 @@ fn pooling(node: &Node<'_>, op: PoolOp, size: Option<[usize; 2]>) -> Outcome<Ten
     let (from, to) = (image(x)?, extents(shape)?);
     let window = window(node, size, from, to)?;
     let y = node.device.empty(x.dtype, shape)?;
-    let of = PoolShape::new([x.shape[0], x.shape[1], from[0], from[1]], to, window);
+    let of = PoolShape::new(
+        ImageShape { batch: x.shape[0], channels: x.shape[1], height: from[0], width: from[1] },
+        to,
+        window,
+    );
     node.device.backend.pool2d(&PoolDesc::new(op, x.dtype, x.ptr, y.ptr, of))?;
     Ok(y)
 }

@@ -34,7 +34,7 @@ impl Calls {
     /// Calls the operations on `backend`, in order.
     ///
     /// # Errors
-    /// That of the first operation that fails, after which none is called.
+    /// The error of the first operation that fails, after which none is called.
     pub fn replay(&self, backend: &dyn ComputeBackend) -> BackendResult<()> {
         self.0.iter().try_for_each(|call| call(backend))
     }

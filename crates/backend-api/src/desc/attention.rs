@@ -37,7 +37,7 @@ pub struct HeadLayout {
     pub token: usize,
 }
 
-/// Numbers added to the scaled scores before the softmax, or with [`mask_dtype`](AttentionDesc::mask_dtype)
+/// Terms added to the scaled scores before the softmax, or with [`mask_dtype`](AttentionDesc::mask_dtype)
 /// u32 which keys are seen: row `(b, h, i)` starts `batch·b + head·h + query·i` elements after the handle's
 /// start and has `seq_kv` adjacent elements. A stride of 0 shares rows. A number of −∞, or a u32 of 0, hides
 /// a key.
@@ -146,10 +146,10 @@ pub struct AttentionDesc {
     pub alignment: AttentionAlignment,
     /// Added to the scores, or hides keys.
     pub mask: Option<AttentionMask>,
-    /// Element type of the mask: that of the queries, whose numbers are added, or u32, where 0 hides a key
+    /// Element type of the mask: that of the queries, whose elements are added, or u32, where 0 hides a key
     /// and any other number doesn't, as [`compare`](crate::ComputeBackend::compare) leaves it.
     pub mask_dtype: DType,
-    /// Handle of `batch` numbers of u32: how many keys of each sequence are real. More than `seq_kv` means
+    /// Handle of the key lengths, `[batch]` of u32: how many keys of each sequence are real. More than `seq_kv` means
     /// all.
     pub key_lengths: Option<u64>,
     /// Handle of the logarithms of the sums of the exponentials of the scores, f32 `[batch, heads, seq_q]`,
@@ -164,6 +164,8 @@ pub struct AttentionDesc {
     /// Layout of the output; packed if `None`.
     pub o_layout: Option<HeadLayout>,
 }
+
+handles!(AttentionDesc: q, k, v, o, mask, key_lengths, lse);
 
 impl AttentionDesc {
     /// Full attention over packed operands, scaled by 1/√head_dim.
@@ -200,116 +202,54 @@ impl AttentionDesc {
         }
     }
 
-    /// Takes keys and values of another element type.
-    #[must_use]
-    pub const fn with_kv_dtype(mut self, kv_dtype: DType) -> Self {
-        self.kv_dtype = kv_dtype;
-        self
-    }
+    setters! {
+        /// Takes keys and values of another element type.
+        pub fn with_kv_dtype(kv_dtype: DType);
 
-    /// Shares each key and value head between `heads / kv_heads` query heads.
-    #[must_use]
-    pub const fn with_kv_heads(mut self, kv_heads: usize) -> Self {
-        self.kv_heads = kv_heads;
-        self
-    }
+        /// Shares each key and value head between `heads / kv_heads` query heads.
+        pub fn with_kv_heads(kv_heads: usize);
 
-    /// Multiplies the scores by another factor.
-    #[must_use]
-    pub const fn with_scale(mut self, scale: f64) -> Self {
-        self.scale = scale;
-        self
-    }
+        /// Multiplies the scores by another factor.
+        pub fn with_scale(scale: f64);
 
-    /// Bounds the scaled scores.
-    #[must_use]
-    pub const fn with_softcap(mut self, softcap: f64) -> Self {
-        self.softcap = softcap;
-        self
-    }
+        /// Bounds the scaled scores.
+        pub fn with_softcap(softcap: f64);
 
-    /// Hides later keys from a query, or not.
-    #[must_use]
-    pub const fn with_causal(mut self, causal: bool) -> Self {
-        self.causal = causal;
-        self
-    }
+        /// Hides later keys from a query, or not.
+        pub fn with_causal(causal: bool);
 
-    /// Shows a query so many keys, up to the one at its own position.
-    #[must_use]
-    pub const fn with_window(mut self, window: usize) -> Self {
-        self.window = Some(window);
-        self
-    }
+        /// Limits a query to the last `window` keys, the one at its own position included.
+        pub fn with_window(Some(window): usize);
 
-    /// Adds a mask to the scores.
-    #[must_use]
-    pub const fn with_mask(mut self, mask: AttentionMask) -> Self {
-        self.mask = Some(mask);
-        self
-    }
+        /// Adds a mask to the scores.
+        pub fn with_mask(Some(mask): AttentionMask);
 
-    /// Takes a mask of another element type: u32, which hides keys instead of adding to their scores.
-    #[must_use]
-    pub const fn with_mask_dtype(mut self, mask_dtype: DType) -> Self {
-        self.mask_dtype = mask_dtype;
-        self
-    }
+        /// Takes a mask of another element type: u32, which hides keys instead of adding to their scores.
+        pub fn with_mask_dtype(mask_dtype: DType);
 
-    /// Counts positions from another key.
-    #[must_use]
-    pub const fn with_alignment(mut self, alignment: AttentionAlignment) -> Self {
-        self.alignment = alignment;
-        self
-    }
+        /// Counts positions from another key.
+        pub fn with_alignment(alignment: AttentionAlignment);
 
-    /// Takes values, and gives outputs, of another length than the queries and keys.
-    #[must_use]
-    pub const fn with_v_head_dim(mut self, v_head_dim: usize) -> Self {
-        self.v_head_dim = v_head_dim;
-        self
-    }
+        /// Takes values, and gives outputs, of another length than the queries and keys.
+        pub fn with_v_head_dim(v_head_dim: usize);
 
-    /// Takes the number of real keys of each sequence from device memory.
-    #[must_use]
-    pub const fn with_key_lengths(mut self, key_lengths: u64) -> Self {
-        self.key_lengths = Some(key_lengths);
-        self
-    }
+        /// Takes the number of real keys of each sequence from device memory.
+        pub fn with_key_lengths(Some(key_lengths): u64);
 
-    /// Writes the log-sum-exp of the scores too.
-    #[must_use]
-    pub const fn with_lse(mut self, lse: u64) -> Self {
-        self.lse = Some(lse);
-        self
-    }
+        /// Writes the log-sum-exp of the scores too.
+        pub fn with_lse(Some(lse): u64);
 
-    /// Says where the vectors of the queries lie.
-    #[must_use]
-    pub const fn with_q_layout(mut self, q_layout: HeadLayout) -> Self {
-        self.q_layout = Some(q_layout);
-        self
-    }
+        /// Says where the vectors of the queries lie.
+        pub fn with_q_layout(Some(q_layout): HeadLayout);
 
-    /// Says where the vectors of the keys lie.
-    #[must_use]
-    pub const fn with_k_layout(mut self, k_layout: HeadLayout) -> Self {
-        self.k_layout = Some(k_layout);
-        self
-    }
+        /// Says where the vectors of the keys lie.
+        pub fn with_k_layout(Some(k_layout): HeadLayout);
 
-    /// Says where the vectors of the values lie.
-    #[must_use]
-    pub const fn with_v_layout(mut self, v_layout: HeadLayout) -> Self {
-        self.v_layout = Some(v_layout);
-        self
-    }
+        /// Says where the vectors of the values lie.
+        pub fn with_v_layout(Some(v_layout): HeadLayout);
 
-    /// Says where the vectors of the output lie.
-    #[must_use]
-    pub const fn with_o_layout(mut self, o_layout: HeadLayout) -> Self {
-        self.o_layout = Some(o_layout);
-        self
+        /// Says where the vectors of the output lie.
+        pub fn with_o_layout(Some(o_layout): HeadLayout);
     }
 
     /// The softcap, if the scores are bounded.

@@ -31,6 +31,8 @@ pub struct SoftmaxBackwardDesc {
     pub log: bool,
 }
 
+handles!(SoftmaxBackwardDesc: y, grad_output, grad_input);
+
 impl SoftmaxBackwardDesc {
     /// The gradient of `forward`, whose output is y.
     #[must_use]
@@ -73,18 +75,20 @@ pub struct NormBackwardDesc {
     pub dtype: DType,
     /// Number of rows.
     pub rows: usize,
-    /// Numbers in a row.
+    /// Elements in a row.
     pub columns: usize,
-    /// As in the normalisation.
+    /// What the normalisation added to the variance or the mean square.
     pub eps: f64,
     /// Whether it was a layer normalisation.
     pub centred: bool,
-    /// Handle of the normalisation's `columns` factors; 1 if `None`.
+    /// Handle of the normalisation's weight, `[columns]`; 1 if `None`.
     pub weight: Option<u64>,
 }
 
+handles!(NormBackwardDesc: x, grad_output, grad_input, weight);
+
 impl NormBackwardDesc {
-    /// Of [`layer_norm`](crate::ComputeBackend::layer_norm) with an `eps` of 1e-5 and no weight.
+    /// The gradient of [`layer_norm`](crate::ComputeBackend::layer_norm) with an `eps` of 1e-5 and no weight.
     #[must_use]
     pub const fn layer_norm(
         dtype: DType,
@@ -97,7 +101,7 @@ impl NormBackwardDesc {
         Self { x, grad_output, grad_input, dtype, rows, columns, eps: 1e-5, centred: true, weight: None }
     }
 
-    /// Of [`rms_norm`](crate::ComputeBackend::rms_norm) with an `eps` of 1e-6 and no weight.
+    /// The gradient of [`rms_norm`](crate::ComputeBackend::rms_norm) with an `eps` of 1e-6 and no weight.
     #[must_use]
     pub const fn rms_norm(
         dtype: DType,
@@ -110,18 +114,12 @@ impl NormBackwardDesc {
         Self { x, grad_output, grad_input, dtype, rows, columns, eps: 1e-6, centred: false, weight: None }
     }
 
-    /// Says what was added to the variance or the mean square.
-    #[must_use]
-    pub const fn with_eps(mut self, eps: f64) -> Self {
-        self.eps = eps;
-        self
-    }
+    setters! {
+        /// Says what was added to the variance or the mean square.
+        pub fn with_eps(eps: f64);
 
-    /// Says what the normalisation multiplied by.
-    #[must_use]
-    pub const fn with_weight(mut self, weight: u64) -> Self {
-        self.weight = Some(weight);
-        self
+        /// Says what the normalisation multiplied by.
+        pub fn with_weight(Some(weight): u64);
     }
 
     /// Checks the shapes. Returns x, the gradients of output and input, and the weight.
@@ -149,19 +147,21 @@ pub struct NormBackwardWeightDesc {
     pub x: u64,
     /// Handle of the gradient with respect to the result.
     pub grad_output: u64,
-    /// Handle of the `columns` numbers that are written.
+    /// Handle of the weight's gradient, `[columns]`, which is written.
     pub grad_weight: u64,
     /// Element type of every operand.
     pub dtype: DType,
     /// Number of rows. Of none, the gradient is 0.
     pub rows: usize,
-    /// Numbers in a row.
+    /// Elements in a row.
     pub columns: usize,
-    /// As in the normalisation.
+    /// What the normalisation added to the variance or the mean square.
     pub eps: f64,
     /// Whether it was a layer normalisation.
     pub centred: bool,
 }
+
+handles!(NormBackwardWeightDesc: x, grad_output, grad_weight);
 
 impl NormBackwardWeightDesc {
     /// Beside the gradient of the input.

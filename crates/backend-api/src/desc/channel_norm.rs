@@ -34,19 +34,21 @@ pub struct GroupNormDesc {
     pub batch: usize,
     /// Channels, a multiple of `groups`.
     pub channels: usize,
-    /// Numbers in a channel: the product of the extents behind it.
+    /// Elements in a channel: the product of the extents behind it.
     pub spatial: usize,
     /// Groups of channels.
     pub groups: usize,
     /// Added to the variance.
     pub eps: f64,
-    /// Handle of `channels` factors; 1 if `None`.
+    /// Handle of the weight, `[channels]`; 1 if `None`.
     pub weight: Option<u64>,
     /// Handle of `channels` summands; 0 if `None`.
     pub bias: Option<u64>,
     /// Element type of weight and bias: `dtype`, or f32 beside f16.
     pub weight_dtype: DType,
 }
+
+handles!(GroupNormDesc: input, output, weight, bias);
 
 impl GroupNormDesc {
     /// Over `[batch, channels, spatial]` in `groups` groups, without weight and bias, with an `eps` of 1e-5.
@@ -59,11 +61,9 @@ impl GroupNormDesc {
 
     norm_options!();
 
-    /// Adds the summands behind a handle.
-    #[must_use]
-    pub const fn with_bias(mut self, bias: u64) -> Self {
-        self.bias = Some(bias);
-        self
+    setters! {
+        /// Adds the summands behind a handle.
+        pub fn with_bias(Some(bias): u64);
     }
 
     /// Checks the shapes. Returns input, output, weight and bias.
@@ -109,17 +109,19 @@ pub struct BatchNormDesc {
     pub batch: usize,
     /// Channels.
     pub channels: usize,
-    /// Numbers in a channel: the product of the extents behind it.
+    /// Elements in a channel: the product of the extents behind it.
     pub spatial: usize,
     /// Added to the variance.
     pub eps: f64,
-    /// Handle of `channels` factors; 1 if `None`.
+    /// Handle of the weight, `[channels]`; 1 if `None`.
     pub weight: Option<u64>,
     /// Handle of `channels` summands; 0 if `None`.
     pub bias: Option<u64>,
     /// Element type of mean, variance, weight and bias: `dtype`, or f32 beside f16.
     pub weight_dtype: DType,
 }
+
+handles!(BatchNormDesc: input, output, mean, variance, weight, bias);
 
 impl BatchNormDesc {
     /// Over `[batch, channels, spatial]`, without weight and bias, with an `eps` of 1e-5.
@@ -151,11 +153,9 @@ impl BatchNormDesc {
 
     norm_options!();
 
-    /// Adds the summands behind a handle.
-    #[must_use]
-    pub const fn with_bias(mut self, bias: u64) -> Self {
-        self.bias = Some(bias);
-        self
+    setters! {
+        /// Adds the summands behind a handle.
+        pub fn with_bias(Some(bias): u64);
     }
 
     /// Checks the shapes. Returns input, output, mean, variance, weight and bias.

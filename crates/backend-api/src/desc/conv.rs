@@ -3,19 +3,9 @@
 use crate::operand::{Access, Operand};
 use crate::{Activation, BackendError, BackendResult, Bound, DType, checked_product};
 
+use super::image::{ImageLayout, ImageShape};
 use super::window::{Window, require_extents};
 use super::{require_at_least, require_eq, require_float, require_multiple};
-
-/// In which order an image's elements lie in memory, and those of the filters for it. Everything is packed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum ImageLayout {
-    /// Images `[N, C, H, W]`, filters `[K, C / groups, R, S]`.
-    #[default]
-    Nchw,
-    /// Images `[N, H, W, C]`, filters `[K, R, S, C / groups]`.
-    Nhwc,
-}
 
 /// The extents of a convolution: what it reads, its filters, and how they move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,35 +29,21 @@ pub struct ConvShape {
 }
 
 impl ConvShape {
-    /// `filters` filters over `[N, C, H, W]`, in one group; the extents are given in this order for every
-    /// layout.
+    /// `filters` filters over `input`, in one group. Elements are NCHW. A one-dimensional convolution is one
+    /// of images of height 1, its window a [`line`](Window::line).
     #[must_use]
-    pub const fn new(input: [usize; 4], filters: usize, window: Window) -> Self {
-        let [batch, channels, height, width] = input;
+    pub const fn new(input: ImageShape, filters: usize, window: Window) -> Self {
+        let ImageShape { batch, channels, height, width } = input;
         let layout = ImageLayout::Nchw;
         Self { batch, channels, input: [height, width], filters, groups: 1, window, layout }
     }
 
-    /// `filters` filters over sequences `[N, C, L]`: images of height 1. The window is a
-    /// [`line`](Window::line).
-    #[must_use]
-    pub const fn conv1d(input: [usize; 3], filters: usize, window: Window) -> Self {
-        let [batch, channels, length] = input;
-        Self::new([batch, channels, 1, length], filters, window)
-    }
+    setters! {
+        /// Divides channels and filters.
+        pub fn with_groups(groups: usize);
 
-    /// Divides channels and filters.
-    #[must_use]
-    pub const fn with_groups(mut self, groups: usize) -> Self {
-        self.groups = groups;
-        self
-    }
-
-    /// Takes elements in another order.
-    #[must_use]
-    pub const fn with_layout(mut self, layout: ImageLayout) -> Self {
-        self.layout = layout;
-        self
+        /// Takes elements in another order.
+        pub fn with_layout(layout: ImageLayout);
     }
 
     /// Height and width of the output: `⌊(H + before + after − dilation·(R − 1) − 1) / stride⌋ + 1`.
@@ -112,11 +88,13 @@ pub struct ConvDesc {
     pub output: u64,
     /// The extents.
     pub shape: ConvShape,
-    /// Handle of a number for each filter; 0 if `None`.
+    /// Handle of the bias, one element for each filter; 0 if `None`.
     pub bias: Option<u64>,
     /// Applied last.
     pub activation: Activation,
 }
+
+handles!(ConvDesc: input, filter, output, bias);
 
 impl ConvDesc {
     /// Without bias and activation.
@@ -125,18 +103,12 @@ impl ConvDesc {
         Self { dtype, input, filter, output, shape, bias: None, activation: Activation::Identity }
     }
 
-    /// Adds a number to each channel of the output.
-    #[must_use]
-    pub const fn with_bias(mut self, bias: u64) -> Self {
-        self.bias = Some(bias);
-        self
-    }
+    setters! {
+        /// Adds a bias to each channel of the output.
+        pub fn with_bias(Some(bias): u64);
 
-    /// Applies `activation` last.
-    #[must_use]
-    pub const fn with_activation(mut self, activation: Activation) -> Self {
-        self.activation = activation;
-        self
+        /// Applies `activation` last.
+        pub fn with_activation(activation: Activation);
     }
 
     /// From the slices of the positional method: f32, NCHW, one group. Checks the slices' lengths and whether
@@ -153,7 +125,7 @@ impl ConvDesc {
         stride: &[usize],
         padding: &[usize],
     ) -> BackendResult<Self> {
-        let input_shape: [usize; 4] = sized(op, "rank of the input", input_shape)?;
+        let input_shape = ImageShape::nchw(sized(op, "rank of the input", input_shape)?);
         let [k, filter_channels, r, s] = sized(op, "rank of the filter", filter_shape)?;
         let [n_out, k_out, p, q] = sized(op, "rank of the output", output_shape)?;
         let window = Window::new([r, s])

@@ -28,11 +28,13 @@ pub struct ConvTransposeDesc {
     pub shape: ConvShape,
     /// Rows and columns that the output has more, below and on the right; less than the stride.
     pub output_padding: [usize; 2],
-    /// Handle of a number for each channel of the output; 0 if `None`.
+    /// Handle of the bias, one element for each channel of the output; 0 if `None`.
     pub bias: Option<u64>,
     /// Applied last.
     pub activation: Activation,
 }
+
+handles!(ConvTransposeDesc: input, filter, output, bias);
 
 impl ConvTransposeDesc {
     /// Without output padding, bias and activation.
@@ -42,25 +44,15 @@ impl ConvTransposeDesc {
         Self { dtype, input, filter, output, shape, output_padding: [0; 2], bias, activation }
     }
 
-    /// Adds rows and columns to the output.
-    #[must_use]
-    pub const fn with_output_padding(mut self, output_padding: [usize; 2]) -> Self {
-        self.output_padding = output_padding;
-        self
-    }
+    setters! {
+        /// Adds rows and columns to the output.
+        pub fn with_output_padding(output_padding: [usize; 2]);
 
-    /// Adds a number to each channel of the output.
-    #[must_use]
-    pub const fn with_bias(mut self, bias: u64) -> Self {
-        self.bias = Some(bias);
-        self
-    }
+        /// Adds a bias to each channel of the output.
+        pub fn with_bias(Some(bias): u64);
 
-    /// Applies `activation` last.
-    #[must_use]
-    pub const fn with_activation(mut self, activation: Activation) -> Self {
-        self.activation = activation;
-        self
+        /// Applies `activation` last.
+        pub fn with_activation(activation: Activation);
     }
 
     /// The convolution that this transposes: it reads an image like the output and gives one like the input.
@@ -110,6 +102,8 @@ pub struct ConvBackwardDataDesc {
     pub shape: ConvShape,
 }
 
+handles!(ConvBackwardDataDesc: filter, grad_output, grad_input);
+
 impl ConvBackwardDataDesc {
     /// The gradient of the convolution of that `shape`.
     #[must_use]
@@ -147,6 +141,8 @@ pub struct ConvBackwardFilterDesc {
     /// The convolution's extents.
     pub shape: ConvShape,
 }
+
+handles!(ConvBackwardFilterDesc: input, grad_output, grad_filter);
 
 impl ConvBackwardFilterDesc {
     /// The gradient of the convolution of that `shape`.

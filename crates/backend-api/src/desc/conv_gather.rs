@@ -2,7 +2,8 @@
 
 use crate::BackendResult;
 
-use super::conv::{ConvShape, ImageLayout};
+use super::conv::ConvShape;
+use super::image::ImageLayout;
 
 /// Along one axis: which position of the source meets a tap of the filter at a position of the result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -128,7 +129,7 @@ impl ConvGather {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::desc::Window;
+    use crate::desc::{ImageShape, Window};
 
     #[test]
     fn what_a_convolution_reads_is_what_its_transposition_writes() {
@@ -136,7 +137,7 @@ mod tests {
             .with_stride([2, 3])
             .with_asymmetric_padding([1, 2], [0, 1])
             .with_dilation([3, 2]);
-        let shape = ConvShape::new([1, 1, 7, 11], 1, window);
+        let shape = ConvShape::new(ImageShape { batch: 1, channels: 1, height: 7, width: 11 }, 1, window);
         let forward = ConvGather::forward("t", &shape).unwrap();
         let transposed = ConvGather::transposed("t", &shape).unwrap();
         for axis in 0..2 {

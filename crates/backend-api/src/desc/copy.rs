@@ -20,6 +20,8 @@ pub struct CopyDesc<'a> {
     pub dst: TensorDesc<'a>,
 }
 
+handles!(CopyDesc<'_>: src, dst);
+
 impl<'a> CopyDesc<'a> {
     /// `dst = src`.
     #[must_use]

@@ -8,7 +8,7 @@ use super::reduce::split_axis;
 /// `output[.., i, ..] = Σ input[.., k, ..]` over k ≤ i along an axis of a packed tensor. The output may be
 /// exactly the input.
 ///
-/// Numbers of f16 are added in f32, each sum being rounded when it is stored; integers are added modulo 2³².
+/// Elements of f16 are added in f32, each sum being rounded when it is stored; integers are added modulo 2³².
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct CumSumDesc {
@@ -24,14 +24,16 @@ pub struct CumSumDesc {
     pub length: usize,
     /// Product of the extents after the axis.
     pub inner: usize,
-    /// Leaves the number at i itself out: the first sum is 0.
+    /// Leaves the element at i itself out of its sum: the first sum is 0.
     pub exclusive: bool,
     /// Adds from the end: k ≥ i.
     pub reverse: bool,
 }
 
+handles!(CumSumDesc: input, output);
+
 impl CumSumDesc {
-    /// Along the last dimension of `rows` rows of `columns` numbers.
+    /// Along the last dimension of `rows` rows of `columns` elements.
     #[must_use]
     pub const fn rows(dtype: DType, input: u64, output: u64, rows: usize, columns: usize) -> Self {
         let (exclusive, reverse) = (false, false);

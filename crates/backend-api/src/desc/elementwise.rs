@@ -24,6 +24,8 @@ pub struct UnaryDesc<'a> {
     pub beta: f64,
 }
 
+handles!(UnaryDesc<'_>: input, output);
+
 impl<'a> UnaryDesc<'a> {
     /// `output = op(input)`, with the function's [usual parameters](UnaryOp::default_parameters).
     #[must_use]
@@ -32,18 +34,12 @@ impl<'a> UnaryDesc<'a> {
         Self { op, input, output, alpha, beta }
     }
 
-    /// With this parameter α.
-    #[must_use]
-    pub const fn with_alpha(mut self, alpha: f64) -> Self {
-        self.alpha = alpha;
-        self
-    }
+    setters! {
+        /// With this parameter α.
+        pub fn with_alpha(alpha: f64);
 
-    /// With this parameter β.
-    #[must_use]
-    pub const fn with_beta(mut self, beta: f64) -> Self {
-        self.beta = beta;
-        self
+        /// With this parameter β.
+        pub fn with_beta(beta: f64);
     }
 
     /// Checks the shapes. Returns input and output, and the loops over (input, output).
@@ -55,7 +51,7 @@ impl<'a> UnaryDesc<'a> {
 }
 
 /// `output = min(max(input, min), max)`, element by element, as NumPy's `clip`: NaN stays NaN, and with `min`
-/// above `max` every number becomes `max`. The shapes are equal, and so are the element types, which may be
+/// above `max` every element becomes `max`. The shapes are equal, and so are the element types, which may be
 /// any. The output may be exactly the input.
 ///
 /// The bounds are converted as [`Value::Scalar`] is; an infinite bound doesn't bound.
@@ -71,6 +67,8 @@ pub struct ClampDesc<'a> {
     /// The largest result.
     pub max: f64,
 }
+
+handles!(ClampDesc<'_>: input, output);
 
 impl<'a> ClampDesc<'a> {
     /// `output = min(max(input, min), max)`.
@@ -100,6 +98,8 @@ pub struct AffineDesc<'a> {
     /// What is added, rounded to f32.
     pub bias: f64,
 }
+
+handles!(AffineDesc<'_>: input, output);
 
 impl<'a> AffineDesc<'a> {
     /// `output = scale · input + bias`.
@@ -132,6 +132,8 @@ pub struct BinaryDesc<'a> {
     /// Where the result goes.
     pub output: TensorDesc<'a>,
 }
+
+handles!(BinaryDesc<'_>: a, b, output);
 
 impl<'a> BinaryDesc<'a> {
     /// `output = op(a, b)`, where `a` and `b` are a [`TensorDesc`] or an `f64`.
@@ -170,6 +172,8 @@ pub struct CompareDesc<'a> {
     /// Where the result goes, of u32.
     pub output: TensorDesc<'a>,
 }
+
+handles!(CompareDesc<'_>: a, b, output);
 
 impl<'a> CompareDesc<'a> {
     /// `output = a op b`, where `a` and `b` are a [`TensorDesc`] or an `f64`.
@@ -216,6 +220,8 @@ pub struct WhereDesc<'a> {
     /// Where the result goes.
     pub output: TensorDesc<'a>,
 }
+
+handles!(WhereDesc<'_>: condition, a, b, output);
 
 impl<'a> WhereDesc<'a> {
     /// `output = condition ≠ 0 ? a : b`, where `a` and `b` are a [`TensorDesc`] or an `f64`.

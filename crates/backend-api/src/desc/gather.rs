@@ -3,7 +3,7 @@
 use crate::operand::{Access, Operand};
 use crate::{BackendResult, DType, checked_product};
 
-/// The extents of a lookup: so many indices into a table `[rows, columns]`.
+/// The extents of a lookup: `count` indices into a table `[rows, columns]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct IndexShape {
     /// Rows of the table.
@@ -36,13 +36,15 @@ pub struct GatherDesc {
     pub outer: usize,
     /// Rows of the table.
     pub rows: usize,
-    /// Numbers in a row.
+    /// Elements in a row.
     pub columns: usize,
     /// Number of indices, of each column if there is one for each element.
     pub count: usize,
     /// Whether there is an index for each element rather than for each row.
     pub per_element: bool,
 }
+
+handles!(GatherDesc: table, indices, output);
 
 impl GatherDesc {
     /// Whole rows of one table.
@@ -52,11 +54,9 @@ impl GatherDesc {
         Self { table, indices, output, dtype, outer: 1, rows, columns, count, per_element: false }
     }
 
-    /// Gathers from `outer` tables, one after the other in memory.
-    #[must_use]
-    pub const fn with_outer(mut self, outer: usize) -> Self {
-        self.outer = outer;
-        self
+    setters! {
+        /// Gathers from `outer` tables, one after the other in memory.
+        pub fn with_outer(outer: usize);
     }
 
     /// With an index for each element.

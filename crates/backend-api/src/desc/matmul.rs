@@ -45,9 +45,9 @@ impl Matrix {
 /// Along which dimension of the product a bias changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum BiasAxis {
-    /// One number for each of the n columns.
+    /// One element for each of the n columns.
     Column,
-    /// One number for each of the m rows.
+    /// One element for each of the m rows.
     Row,
 }
 
@@ -98,6 +98,8 @@ pub struct MatmulDesc {
     pub math: MathMode,
 }
 
+handles!(MatmulDesc: a, b, c, bias);
+
 impl MatmulDesc {
     /// `C = A · B`, of one batch, nothing transposed.
     #[must_use]
@@ -128,7 +130,7 @@ impl MatmulDesc {
         self
     }
 
-    /// Sets the two factors of BLAS, alpha and beta.
+    /// Sets alpha and beta, the scalars of BLAS.
     #[must_use]
     pub const fn with_scale(mut self, alpha: f64, beta: f64) -> Self {
         self.alpha = alpha;
@@ -136,32 +138,18 @@ impl MatmulDesc {
         self
     }
 
-    /// Multiplies `batch` matrices, each operand advancing by its own stride.
-    #[must_use]
-    pub const fn with_batch(mut self, batch: usize) -> Self {
-        self.batch = batch;
-        self
-    }
+    setters! {
+        /// Multiplies `batch` matrices, each operand advancing by its own stride.
+        pub fn with_batch(batch: usize);
 
-    /// Adds a bias.
-    #[must_use]
-    pub const fn with_bias(mut self, bias: Bias) -> Self {
-        self.bias = Some(bias);
-        self
-    }
+        /// Adds a bias.
+        pub fn with_bias(Some(bias): Bias);
 
-    /// Applies `activation` last.
-    #[must_use]
-    pub const fn with_activation(mut self, activation: Activation) -> Self {
-        self.activation = activation;
-        self
-    }
+        /// Applies `activation` last.
+        pub fn with_activation(activation: Activation);
 
-    /// Allows another arithmetic.
-    #[must_use]
-    pub const fn with_math(mut self, math: MathMode) -> Self {
-        self.math = math;
-        self
+        /// Allows another arithmetic.
+        pub fn with_math(math: MathMode);
     }
 
     /// Checks the shapes. Returns a, b, c and bias; A and B touch nothing when no product is formed.

@@ -4,6 +4,11 @@
 //! options that a later version adds have a default. `operands(op)` checks the shapes and returns the memory that the
 //! operation touches, for [`support::check`](crate::support::check); `op` is the name that errors carry.
 
+#[macro_use]
+pub(crate) mod handles;
+#[macro_use]
+mod setters;
+
 mod attention;
 mod backward;
 mod channel_norm;
@@ -14,6 +19,7 @@ mod copy;
 mod cumsum;
 mod elementwise;
 mod gather;
+mod image;
 mod matmul;
 pub(crate) mod movement;
 mod norm;
@@ -33,13 +39,14 @@ mod work;
 pub use attention::{AttentionAlignment, AttentionDesc, AttentionMask, AttentionShape, HeadLayout};
 pub use backward::{NormBackwardDesc, NormBackwardWeightDesc, SoftmaxBackwardDesc};
 pub use channel_norm::{BatchNormDesc, ChannelShape, GroupNormDesc};
-pub use conv::{ConvDesc, ConvShape, ImageLayout};
+pub use conv::{ConvDesc, ConvShape};
 pub use conv_backward::{ConvBackwardDataDesc, ConvBackwardFilterDesc, ConvTransposeDesc};
 use conv_gather::ConvGather;
 pub use copy::CopyDesc;
 pub use cumsum::CumSumDesc;
 pub use elementwise::{AffineDesc, BinaryDesc, ClampDesc, CompareDesc, UnaryDesc, WhereDesc};
 pub use gather::{GatherDesc, IndexShape};
+pub use image::{ImageLayout, ImageShape};
 pub use matmul::{Bias, BiasAxis, MatmulDesc, Matrix};
 pub use movement::{ConcatDesc, PadDesc, PermuteDesc, RepeatDesc, SliceDesc};
 pub use norm::{LayerNormDesc, RmsNormDesc, SoftmaxDesc};
@@ -63,7 +70,7 @@ pub(crate) fn require_float(op: &'static str, arg: &'static str, got: DType) -> 
     if got.is_float() { Ok(()) } else { Err(BackendError::Dtype { op, arg, got }) }
 }
 
-/// `axis` must be one of so many dimensions, of which there must be one.
+/// `axis` must be less than `rank`, the number of dimensions.
 pub(crate) fn require_axis(op: &'static str, rank: usize, axis: usize) -> BackendResult<()> {
     require_at_least(op, "number of dimensions", 1, rank)?;
     require(op, "axis", Bound::LessThan(rank), axis, axis < rank)

@@ -37,6 +37,8 @@ pub struct SliceDesc<'a> {
     pub steps: Option<&'a [usize]>,
 }
 
+handles!(SliceDesc<'_>: input, output);
+
 impl<'a> SliceDesc<'a> {
     /// Neighbouring elements from `starts` on.
     #[must_use]
@@ -44,11 +46,9 @@ impl<'a> SliceDesc<'a> {
         Self { input, output, starts, steps: None }
     }
 
-    /// Every `steps`-th element.
-    #[must_use]
-    pub const fn with_steps(mut self, steps: &'a [usize]) -> Self {
-        self.steps = Some(steps);
-        self
+    setters! {
+        /// Every `steps`-th element.
+        pub fn with_steps(Some(steps): &'a [usize]);
     }
 
     /// Checks the shapes. Returns input and output, and what is copied.
@@ -96,6 +96,8 @@ pub struct PermuteDesc<'a> {
     pub axes: &'a [usize],
 }
 
+handles!(PermuteDesc<'_>: input, output);
+
 impl<'a> PermuteDesc<'a> {
     /// `output = transpose(input, axes)`.
     #[must_use]
@@ -136,6 +138,8 @@ pub struct RepeatDesc<'a> {
     /// whole dimension.
     pub interleaved: bool,
 }
+
+handles!(RepeatDesc<'_>: input, output);
 
 impl<'a> RepeatDesc<'a> {
     /// The whole input again and again.
@@ -195,6 +199,8 @@ pub struct PadDesc<'a> {
     /// What they are, converted as [`CopyDesc`](super::CopyDesc) would convert an f64.
     pub value: f64,
 }
+
+handles!(PadDesc<'_>: input, output);
 
 impl<'a> PadDesc<'a> {
     /// `value` around the input.

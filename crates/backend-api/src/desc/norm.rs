@@ -9,25 +9,15 @@ use super::require_float;
 /// The options of a normalisation: eps, the weight, and its element type.
 macro_rules! norm_options {
     () => {
-        /// Sets the number under the root.
-        #[must_use]
-        pub const fn with_eps(mut self, eps: f64) -> Self {
-            self.eps = eps;
-            self
-        }
+        setters! {
+            /// Sets what is added to the variance or the mean square under the root.
+            pub fn with_eps(eps: f64);
 
-        /// Multiplies by the factors behind a handle.
-        #[must_use]
-        pub const fn with_weight(mut self, weight: u64) -> Self {
-            self.weight = Some(weight);
-            self
-        }
+            /// Multiplies by the weights behind a handle.
+            pub fn with_weight(Some(weight): u64);
 
-        /// Takes weights (and biases and given statistics) of another element type: f32 beside f16.
-        #[must_use]
-        pub const fn with_weight_dtype(mut self, weight_dtype: DType) -> Self {
-            self.weight_dtype = weight_dtype;
-            self
+            /// Takes weights (and biases and given statistics) of another element type: f32 beside f16.
+            pub fn with_weight_dtype(weight_dtype: DType);
         }
     };
 }
@@ -38,18 +28,12 @@ macro_rules! row_norm_options {
     () => {
         norm_options!();
 
-        /// Adds the tensor behind a handle before the normalisation.
-        #[must_use]
-        pub const fn with_residual(mut self, residual: u64) -> Self {
-            self.residual = Some(residual);
-            self
-        }
+        setters! {
+            /// Adds the tensor behind a handle before the normalisation.
+            pub fn with_residual(Some(residual): u64);
 
-        /// Writes `input + residual`, which is normalised, to a handle too.
-        #[must_use]
-        pub const fn with_sum(mut self, sum: u64) -> Self {
-            self.sum = Some(sum);
-            self
+            /// Writes `input + residual`, which is normalised, to a handle too.
+            pub fn with_sum(Some(sum): u64);
         }
     };
 }
@@ -77,8 +61,10 @@ pub struct SoftmaxDesc {
     pub log: bool,
 }
 
+handles!(SoftmaxDesc: input, output);
+
 impl SoftmaxDesc {
-    /// Along the last dimension of `rows` rows of `columns` numbers.
+    /// Along the last dimension of `rows` rows of `columns` elements.
     #[must_use]
     pub const fn rows(dtype: DType, input: u64, output: u64, rows: usize, columns: usize) -> Self {
         Self { input, output, dtype, outer: rows, length: columns, inner: 1, log: false }
@@ -150,7 +136,7 @@ pub struct LayerNormDesc {
     pub columns: usize,
     /// Added to the variance.
     pub eps: f64,
-    /// Handle of `columns` factors; 1 if `None`.
+    /// Handle of the weight, `[columns]`; 1 if `None`.
     pub weight: Option<u64>,
     /// Handle of `columns` summands; 0 if `None`.
     pub bias: Option<u64>,
@@ -161,6 +147,8 @@ pub struct LayerNormDesc {
     /// Handle to which `input + residual` is written.
     pub sum: Option<u64>,
 }
+
+handles!(LayerNormDesc: input, output, weight, bias, residual, sum);
 
 impl LayerNormDesc {
     /// Without weight, bias, residual and sum, with an `eps` of 1e-5.
@@ -183,11 +171,9 @@ impl LayerNormDesc {
 
     row_norm_options!();
 
-    /// Adds the summands behind a handle.
-    #[must_use]
-    pub const fn with_bias(mut self, bias: u64) -> Self {
-        self.bias = Some(bias);
-        self
+    setters! {
+        /// Adds the summands behind a handle.
+        pub fn with_bias(Some(bias): u64);
     }
 
     /// Checks types and shapes. Returns input, output, weight, bias, residual and sum.
@@ -221,7 +207,7 @@ pub struct RmsNormDesc {
     pub columns: usize,
     /// Added to the mean square.
     pub eps: f64,
-    /// Handle of `columns` factors; 1 if `None`.
+    /// Handle of the weight, `[columns]`; 1 if `None`.
     pub weight: Option<u64>,
     /// Element type of the weight: `dtype`, or f32 beside rows of f16.
     pub weight_dtype: DType,
@@ -230,6 +216,8 @@ pub struct RmsNormDesc {
     /// Handle to which `input + residual` is written; exactly the input's or the residual's memory, or apart.
     pub sum: Option<u64>,
 }
+
+handles!(RmsNormDesc: input, output, weight, residual, sum);
 
 impl RmsNormDesc {
     /// Without weight, residual and sum, with an `eps` of 1e-6.

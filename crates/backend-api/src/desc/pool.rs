@@ -3,11 +3,11 @@
 use crate::operand::{Access, Operand};
 use crate::{BackendError, BackendResult, Bound, DType, checked_add, checked_product};
 
-use super::conv::ImageLayout;
+use super::image::{ImageLayout, ImageShape};
 use super::window::Window;
 use super::{require_at_least, require_float};
 
-/// What becomes of the numbers in a window.
+/// How the elements of a window are reduced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum PoolOp {
@@ -55,20 +55,17 @@ pub struct PoolShape {
 }
 
 impl PoolShape {
-    /// Windows over `[N, C, H, W]` into an output of the given extents; these are in this order for every
-    /// layout.
+    /// Windows over `input`, and the height and width of what they give. Elements are NCHW.
     #[must_use]
-    pub const fn new(input: [usize; 4], output: [usize; 2], window: Window) -> Self {
-        let [batch, channels, height, width] = input;
+    pub const fn new(input: ImageShape, output: [usize; 2], window: Window) -> Self {
+        let ImageShape { batch, channels, height, width } = input;
         let layout = ImageLayout::Nchw;
         Self { batch, channels, input: [height, width], output, window, layout }
     }
 
-    /// Takes elements in another order.
-    #[must_use]
-    pub const fn with_layout(mut self, layout: ImageLayout) -> Self {
-        self.layout = layout;
-        self
+    setters! {
+        /// Takes elements in another order.
+        pub fn with_layout(layout: ImageLayout);
     }
 
     /// Elements of input and output, once everything is checked.
@@ -96,7 +93,7 @@ impl PoolShape {
 }
 
 /// `output[n, c, y, x] = op over (r, s) of input[n, c, y·stride₀ + r·dilation₀ − before₀, x·stride₁ + s·dilation₁ − before₁]`.
-/// Padding is no number: a maximum leaves it out, an average counts it or not.
+/// Padding is no element: a maximum leaves it out, an average counts it or not.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct PoolDesc {
@@ -111,6 +108,8 @@ pub struct PoolDesc {
     /// The extents.
     pub shape: PoolShape,
 }
+
+handles!(PoolDesc: input, output);
 
 impl PoolDesc {
     /// The operation over every window of the shape.
@@ -131,7 +130,7 @@ impl PoolDesc {
     }
 }
 
-/// The gradient of a pooling with respect to its input: what each output's gradient gives to the numbers of
+/// The gradient of a pooling with respect to its input: what each output's gradient gives to the elements of
 /// its window.
 ///
 /// For [`Max`](PoolOp::Max), all of it goes to the first of the largest, in the order of rows and columns, or
@@ -152,6 +151,8 @@ pub struct PoolBackwardDesc {
     /// The pooling's extents.
     pub shape: PoolShape,
 }
+
+handles!(PoolBackwardDesc: input, grad_output, grad_input);
 
 impl PoolBackwardDesc {
     /// The gradient of `forward`.

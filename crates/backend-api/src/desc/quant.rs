@@ -48,18 +48,18 @@ impl QuantMatrix {
     }
 }
 
-/// The root-mean-square norm of a row x of k numbers, `x / √(mean(x²) + eps) · weight`.
+/// The root-mean-square norm of a row x of k elements, `x / √(mean(x²) + eps) · weight`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct RmsNorm {
-    /// Handle of k factors of the rows' element type.
+    /// Handle of the weight, k elements of the rows' type.
     pub weight: u64,
     /// Added to the mean square.
     pub eps: f64,
 }
 
 impl RmsNorm {
-    /// With the factors behind a handle.
+    /// With the weight behind a handle.
     #[must_use]
     pub const fn new(weight: u64, eps: f64) -> Self {
         Self { weight, eps }
@@ -76,7 +76,7 @@ impl RmsNorm {
 /// Only where A has the type f16 and more than 32 rows may weights be rounded to f16, as those of an f16
 /// matrix are; a weight above 65504 is infinite there.
 ///
-/// With a [`norm`](Self::norm), A's rows are normalised first, and their numbers rounded to A's type. With a
+/// With a [`norm`](Self::norm), A's rows are normalised first, and their elements rounded to A's type. With a
 /// [`gate`](Self::gate), B has twice n rows, those of the gate first, and `C = residual + gate(P₁) · P₂`, where P₁
 /// and P₂ are the halves of `alpha · A · Bᵀ + bias`, which may be rounded to C's type first.
 #[derive(Clone, Copy, Debug)]
@@ -107,6 +107,8 @@ pub struct QuantMatmulDesc {
     pub math: MathMode,
 }
 
+handles!(QuantMatmulDesc: a, b, c, bias, residual, norm);
+
 impl QuantMatmulDesc {
     /// `C = A · Bᵀ` of `m` rows.
     #[must_use]
@@ -126,53 +128,27 @@ impl QuantMatmulDesc {
         }
     }
 
-    /// Sets the factor of the product.
-    #[must_use]
-    pub const fn with_alpha(mut self, alpha: f64) -> Self {
-        self.alpha = alpha;
-        self
-    }
+    setters! {
+        /// Sets alpha, the factor of the product.
+        pub fn with_alpha(alpha: f64);
 
-    /// Adds a number for each row of B to every row of the product.
-    #[must_use]
-    pub const fn with_bias(mut self, bias: u64) -> Self {
-        self.bias = Some(bias);
-        self
-    }
+        /// Adds a bias, an element for each row of B, to every row of the product.
+        pub fn with_bias(Some(bias): u64);
 
-    /// Applies `activation` to the product with its bias.
-    #[must_use]
-    pub const fn with_activation(mut self, activation: Activation) -> Self {
-        self.activation = activation;
-        self
-    }
+        /// Applies `activation` to the product with its bias.
+        pub fn with_activation(activation: Activation);
 
-    /// Multiplies the second half of the product by a function of the first.
-    #[must_use]
-    pub const fn with_gate(mut self, gate: Gate) -> Self {
-        self.gate = Some(gate);
-        self
-    }
+        /// Multiplies the second half of the product by a function of the first.
+        pub fn with_gate(Some(gate): Gate);
 
-    /// Normalises the rows of A first.
-    #[must_use]
-    pub const fn with_norm(mut self, norm: RmsNorm) -> Self {
-        self.norm = Some(norm);
-        self
-    }
+        /// Normalises the rows of A first.
+        pub fn with_norm(Some(norm): RmsNorm);
 
-    /// Adds a matrix last.
-    #[must_use]
-    pub const fn with_residual(mut self, residual: Matrix) -> Self {
-        self.residual = Some(residual);
-        self
-    }
+        /// Adds a matrix last.
+        pub fn with_residual(Some(residual): Matrix);
 
-    /// Allows another arithmetic.
-    #[must_use]
-    pub const fn with_math(mut self, math: MathMode) -> Self {
-        self.math = math;
-        self
+        /// Allows another arithmetic.
+        pub fn with_math(math: MathMode);
     }
 
     /// Columns of C.
@@ -245,6 +221,8 @@ pub struct QuantGatherDesc {
     pub count: usize,
 }
 
+handles!(QuantGatherDesc: table, indices, output);
+
 impl QuantGatherDesc {
     /// The rows of `table` that `count` indices name.
     #[must_use]
@@ -265,7 +243,7 @@ impl QuantGatherDesc {
     }
 }
 
-/// `output = input`: the weights of a quantised matrix as numbers.
+/// `output = input`: the weights of a quantised matrix as f32 or f16.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct DequantizeDesc {
@@ -275,6 +253,8 @@ pub struct DequantizeDesc {
     /// looked at.
     pub output: Matrix,
 }
+
+handles!(DequantizeDesc: input, output);
 
 impl DequantizeDesc {
     /// Every weight of `input`.

@@ -27,7 +27,7 @@ pub enum Distribution {
 }
 
 impl Distribution {
-    /// The number that is added, and the factor of what it is added to, in f32.
+    /// The offset and the scale of the stream's numbers, in f32.
     #[must_use]
     pub const fn affine(self) -> [f32; 2] {
         match self {
@@ -51,13 +51,15 @@ pub struct RandomDesc {
     pub n: usize,
     /// Which stream.
     pub seed: u64,
-    /// Where in the stream, in numbers.
+    /// The first random number to use, counted from the start of the stream.
     pub offset: u64,
     /// Handle of a u64 that is added to `offset` when the call runs, modulo 2⁶⁴: two u32, the lower half first.
     pub offset_ptr: Option<u64>,
     /// What distribution they have.
     pub distribution: Distribution,
 }
+
+handles!(RandomDesc: output, offset_ptr);
 
 impl RandomDesc {
     /// The first numbers of a stream.
@@ -66,19 +68,13 @@ impl RandomDesc {
         Self { output, dtype, n, seed, offset: 0, offset_ptr: None, distribution }
     }
 
-    /// The numbers from another place on.
-    #[must_use]
-    pub const fn with_offset(mut self, offset: u64) -> Self {
-        self.offset = offset;
-        self
-    }
+    setters! {
+        /// Begins at another number of the stream.
+        pub fn with_offset(offset: u64);
 
-    /// The numbers from a place on that lies in device memory, so that replays of a
-    /// [captured](crate::ComputeBackend::capture) call needn't give the same numbers.
-    #[must_use]
-    pub const fn with_offset_ptr(mut self, offset_ptr: u64) -> Self {
-        self.offset_ptr = Some(offset_ptr);
-        self
+        /// Begins at a number of the stream that device memory names, so that replays of a
+        /// [captured](crate::ComputeBackend::capture) call needn't give the same numbers.
+        pub fn with_offset_ptr(Some(offset_ptr): u64);
     }
 
     /// Checks the type. Returns the output and the offset.

@@ -9,7 +9,7 @@ use super::{require_axis, require_float};
 /// `output = op over axes of input`. The output has the input's extents but for those of the axes, in their
 /// order.
 ///
-/// Numbers of f16 are reduced in f32. The output has the input's element type; of f16 it may be f32 as well,
+/// Elements of f16 are reduced in f32. The output has the input's element type; of f16 it may be f32 as well,
 /// and [`ArgMax`](ReduceOp::ArgMax) and [`ArgMin`](ReduceOp::ArgMin) give i32. Without axes, each number is
 /// reduced by itself.
 #[derive(Clone, Copy, Debug)]
@@ -29,16 +29,18 @@ pub struct ReduceDesc<'a> {
     pub output_strides: Option<&'a [usize]>,
 }
 
+handles!(ReduceDesc<'_>: input, output);
+
 /// How a reduction walks its tensors.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReduceLoops {
     /// Over the output, outermost first: strides of (input, output).
     pub kept: Vec<Loop<2>>,
-    /// Over the numbers that one output is made of, in row-major order of the axes: strides of (input).
+    /// Over the elements that one output is reduced from, in row-major order of the axes: strides of (input).
     pub reduced: Vec<Loop<1>>,
-    /// Numbers in the output.
+    /// Elements in the output.
     pub outputs: usize,
-    /// Numbers that one output is made of.
+    /// Elements that one output is reduced from.
     pub length: usize,
 }
 
@@ -50,26 +52,20 @@ impl<'a> ReduceDesc<'a> {
         Self { op, input, axes, output, output_dtype, output_strides: None }
     }
 
-    /// Gives the output another element type.
-    #[must_use]
-    pub const fn with_output_dtype(mut self, output_dtype: DType) -> Self {
-        self.output_dtype = output_dtype;
-        self
-    }
+    setters! {
+        /// Gives the output another element type.
+        pub fn with_output_dtype(output_dtype: DType);
 
-    /// Gives the output strides, in elements, one for each extent that is left.
-    #[must_use]
-    pub const fn with_output_strides(mut self, output_strides: &'a [usize]) -> Self {
-        self.output_strides = Some(output_strides);
-        self
+        /// Gives the output strides, in elements, one for each extent that is left.
+        pub fn with_output_strides(Some(output_strides): &'a [usize]);
     }
 
     /// Checks the shapes. Returns input and output, and how they are walked.
     ///
     /// # Errors
     /// [`Dtype`](BackendError::Dtype), [`Shape`](BackendError::Shape) for an axis that isn't there or is
-    /// named twice, [`Overlap`](BackendError::Overlap) if two numbers of the output lie at one place, and
-    /// [`Limit`](BackendError::Limit) for more than [`MAX_RANK`] loops, 2³² numbers in an output, or 2³¹ with
+    /// named twice, [`Overlap`](BackendError::Overlap) if two elements of the output lie at one place, and
+    /// [`Limit`](BackendError::Limit) for more than [`MAX_RANK`] loops, 2³² elements in an output, or 2³¹ with
     /// an index.
     pub fn operands(&self, op: &'static str) -> BackendResult<([Operand; 2], ReduceLoops)> {
         self.check_dtypes(op)?;

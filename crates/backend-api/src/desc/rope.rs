@@ -6,7 +6,7 @@ use crate::{BackendError, BackendResult, DType, checked_add, checked_product};
 
 use super::{HeadLayout, require_at_least, require_float, require_multiple};
 
-/// Which two numbers of a vector are rotated together.
+/// Which two elements of a vector are rotated together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RopeStyle {
     /// `i` and `i + rotary_dim/2`, as GPT-NeoX and Llama (in its Hugging Face form) do.
@@ -39,9 +39,9 @@ pub struct RopeTables {
     pub max_position: usize,
 }
 
-/// Rotates pairs of numbers in each vector by an angle that depends on the token's position:
+/// Rotates pairs of elements in each vector by an angle that depends on the token's position:
 /// `(x, y) → (x·cos − y·sin, x·sin + y·cos)` with `cos[position, i]` and `sin[position, i]` for pair `i`.
-/// Numbers from `rotary_dim` on are copied. The output may be exactly the input, if it has its type. (Su et al., "RoFormer",
+/// Elements from `rotary_dim` on are copied. The output may be exactly the input, if it has its type. (Su et al., "RoFormer",
 /// 2021.)
 ///
 /// The tables are f32 `[max_position, rotary_dim/2]`; [`rope_tables`] makes the usual ones. The position of
@@ -64,7 +64,7 @@ pub struct RopeDesc {
     pub heads: usize,
     /// Tokens in a sequence.
     pub seq: usize,
-    /// Numbers in a vector.
+    /// Elements in a vector.
     pub head_dim: usize,
     /// How many of them are rotated: even, at most `head_dim`.
     pub rotary_dim: usize,
@@ -85,6 +85,8 @@ pub struct RopeDesc {
     /// Layout of the output; packed `[batch, heads, seq, head_dim]` if `None`.
     pub output_layout: Option<HeadLayout>,
 }
+
+handles!(RopeDesc: input, output, cos, sin, positions);
 
 impl RopeDesc {
     /// Rotates whole packed vectors from position 0.
@@ -120,46 +122,24 @@ impl RopeDesc {
         }
     }
 
-    /// Rounds the output to another type, such as the f16 of a cache.
-    #[must_use]
-    pub const fn with_output_dtype(mut self, output_dtype: DType) -> Self {
-        self.output_dtype = output_dtype;
-        self
-    }
+    setters! {
+        /// Rounds the output to another type, such as the f16 of a cache.
+        pub fn with_output_dtype(output_dtype: DType);
 
-    /// Rotates only the first elements of a vector.
-    #[must_use]
-    pub const fn with_rotary_dim(mut self, rotary_dim: usize) -> Self {
-        self.rotary_dim = rotary_dim;
-        self
-    }
+        /// Rotates only the first elements of a vector.
+        pub fn with_rotary_dim(rotary_dim: usize);
 
-    /// Begins at another position.
-    #[must_use]
-    pub const fn with_start(mut self, start: usize) -> Self {
-        self.start = start;
-        self
-    }
+        /// Begins at another position.
+        pub fn with_start(start: usize);
 
-    /// Takes the positions of the tokens from device memory.
-    #[must_use]
-    pub const fn with_positions(mut self, positions: u64) -> Self {
-        self.positions = Some(positions);
-        self
-    }
+        /// Takes the positions of the tokens from device memory.
+        pub fn with_positions(Some(positions): u64);
 
-    /// Says where the vectors of the input lie.
-    #[must_use]
-    pub const fn with_input_layout(mut self, input_layout: HeadLayout) -> Self {
-        self.input_layout = Some(input_layout);
-        self
-    }
+        /// Says where the vectors of the input lie.
+        pub fn with_input_layout(Some(input_layout): HeadLayout);
 
-    /// Says where the vectors of the output lie.
-    #[must_use]
-    pub const fn with_output_layout(mut self, output_layout: HeadLayout) -> Self {
-        self.output_layout = Some(output_layout);
-        self
+        /// Says where the vectors of the output lie.
+        pub fn with_output_layout(Some(output_layout): HeadLayout);
     }
 
     /// The layouts in use: of input and output. They saturate for sizes that [`operands`](Self::operands)

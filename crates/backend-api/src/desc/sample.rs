@@ -51,11 +51,13 @@ pub struct SampleDesc {
     pub repetition: Option<RepetitionPenalty>,
     /// Which stream of random numbers.
     pub seed: u64,
-    /// Where in the stream, in numbers.
+    /// The first random number to use, counted from the start of the stream.
     pub offset: u64,
     /// Handle of a u64 that is added to `offset` when the call runs, modulo 2⁶⁴: two u32, the lower half first.
     pub offset_ptr: Option<u64>,
 }
+
+handles!(SampleDesc: logits, tokens, repetition, offset_ptr);
 
 /// A window of tokens that are made less likely.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -89,54 +91,28 @@ impl SampleDesc {
         }
     }
 
-    /// Divides differences of logits by a temperature.
-    #[must_use]
-    pub const fn with_temperature(mut self, temperature: f64) -> Self {
-        self.temperature = temperature;
-        self
-    }
+    setters! {
+        /// Divides differences of logits by a temperature.
+        pub fn with_temperature(temperature: f64);
 
-    /// Keeps so many tokens.
-    #[must_use]
-    pub const fn with_top_k(mut self, top_k: usize) -> Self {
-        self.top_k = top_k;
-        self
-    }
+        /// Keeps the `top_k` likeliest tokens.
+        pub fn with_top_k(top_k: usize);
 
-    /// Keeps the tokens that make up this share of the weights.
-    #[must_use]
-    pub const fn with_top_p(mut self, top_p: f64) -> Self {
-        self.top_p = top_p;
-        self
-    }
+        /// Keeps the tokens that make up this share of the weights.
+        pub fn with_top_p(top_p: f64);
 
-    /// Keeps the tokens that are at least so likely, beside the first.
-    #[must_use]
-    pub const fn with_min_p(mut self, min_p: f64) -> Self {
-        self.min_p = min_p;
-        self
-    }
+        /// Keeps the tokens that are at least so likely, beside the first.
+        pub fn with_min_p(min_p: f64);
 
-    /// Makes tokens of a window less likely.
-    #[must_use]
-    pub const fn with_repetition(mut self, repetition: RepetitionPenalty) -> Self {
-        self.repetition = Some(repetition);
-        self
-    }
+        /// Makes tokens of a window less likely.
+        pub fn with_repetition(Some(repetition): RepetitionPenalty);
 
-    /// Takes the random numbers from another place on.
-    #[must_use]
-    pub const fn with_offset(mut self, offset: u64) -> Self {
-        self.offset = offset;
-        self
-    }
+        /// Takes the random numbers from another place on.
+        pub fn with_offset(offset: u64);
 
-    /// Takes the random numbers from a place on that lies in device memory, so that replays of a
-    /// [captured](crate::ComputeBackend::capture) call needn't draw with the same numbers.
-    #[must_use]
-    pub const fn with_offset_ptr(mut self, offset_ptr: u64) -> Self {
-        self.offset_ptr = Some(offset_ptr);
-        self
+        /// Takes the random numbers from a place on that lies in device memory, so that replays of a
+        /// [captured](crate::ComputeBackend::capture) call needn't draw with the same numbers.
+        pub fn with_offset_ptr(Some(offset_ptr): u64);
     }
 
     /// How many tokens of a row are sorted out.

@@ -9,7 +9,7 @@ use super::IndexShape;
 /// addition is PyTorch's index_add; or with an index for each element, `table[o, indices[o, i, c], c]`, as
 /// its scatter and scatter_add. All are packed. What an index outside the table names is left out.
 ///
-/// The result doesn't depend on the device's timing: of numbers with the same index, each is taken in the
+/// The result doesn't depend on the device's timing: of elements with equal indices, each is taken in the
 /// order of `i`, in f32 for floating-point types and with one rounding at the end. To this end every element
 /// of the table looks for the indices that name it, which takes `rows · count` comparisons in a column with
 /// an index for each element, and 1/256 of that with one for each row. Few rows that replace others, as those
@@ -21,14 +21,14 @@ use super::IndexShape;
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct ScatterDesc {
-    /// What is done with a number that arrives.
+    /// How an element of the source is combined with the table's.
     pub op: ScatterOp,
     /// Handle of the table, `[outer, rows, columns]`, which is changed.
     pub table: u64,
     /// Handle of the indices of u32 or i32, `[count]` or `[outer, count, columns]`; a negative one is outside
     /// the table.
     pub indices: u64,
-    /// Handle of the numbers that arrive, `[outer, count, columns]`.
+    /// Handle of the source, `[outer, count, columns]`.
     pub source: u64,
     /// Element type of the table; any.
     pub dtype: DType,
@@ -38,13 +38,15 @@ pub struct ScatterDesc {
     pub outer: usize,
     /// Rows of the table.
     pub rows: usize,
-    /// Numbers in a row.
+    /// Elements in a row.
     pub columns: usize,
     /// Number of indices, of each column if there is one for each element.
     pub count: usize,
     /// Whether there is an index for each element rather than for each row.
     pub per_element: bool,
 }
+
+handles!(ScatterDesc: table, indices, source);
 
 impl ScatterDesc {
     /// Whole rows of one table.
@@ -85,11 +87,9 @@ impl ScatterDesc {
         Self::new(ScatterOp::Add, dtype, table, indices, source, shape).with_per_element()
     }
 
-    /// Scatters to `outer` tables, one after the other in memory.
-    #[must_use]
-    pub const fn with_outer(mut self, outer: usize) -> Self {
-        self.outer = outer;
-        self
+    setters! {
+        /// Scatters to `outer` tables, one after the other in memory.
+        pub fn with_outer(outer: usize);
     }
 
     /// With an index for each element.
@@ -99,11 +99,9 @@ impl ScatterDesc {
         self
     }
 
-    /// Converts what arrives from this type: from f32 into a table of f16, or the other way round.
-    #[must_use]
-    pub const fn with_source_dtype(mut self, source_dtype: DType) -> Self {
-        self.source_dtype = source_dtype;
-        self
+    setters! {
+        /// Converts what arrives from this type: from f32 into a table of f16, or the other way round.
+        pub fn with_source_dtype(source_dtype: DType);
     }
 
     /// Checks types and shapes. Returns table, indices and source.

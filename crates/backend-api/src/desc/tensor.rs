@@ -51,18 +51,12 @@ impl<'a> TensorDesc<'a> {
         Self { ptr, dtype, offset: 0, shape, strides: Some(strides) }
     }
 
-    /// Sets where the tensor begins, in elements after the handle's start.
-    #[must_use]
-    pub const fn with_offset(mut self, offset: usize) -> Self {
-        self.offset = offset;
-        self
-    }
+    setters! {
+        /// Sets where the tensor begins, in elements after the handle's start.
+        pub fn with_offset(offset: usize);
 
-    /// Other strides, in elements; `None` for packed row-major.
-    #[must_use]
-    pub const fn with_strides(mut self, strides: Option<&'a [usize]>) -> Self {
-        self.strides = strides;
-        self
+        /// Other strides, in elements; `None` for packed row-major.
+        pub fn with_strides(strides: Option<&'a [usize]>);
     }
 
     /// Extent and stride of each dimension, outermost first.

@@ -5,7 +5,7 @@ use crate::{BackendResult, Bound, DType, checked_product};
 
 use super::require;
 
-/// The `k` largest or smallest numbers of each row, in order, with their places. Of equal numbers the one with
+/// The `k` largest or smallest elements of each row, in order, with their indices. Of equal elements the one with
 /// the lower index comes first, so that with `k = columns` it is a stable sort, whose indices are NumPy's
 /// stable argsort. NaN counts as larger than +∞, and zeros of both signs as equal.
 ///
@@ -13,17 +13,17 @@ use super::require;
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct TopKDesc {
-    /// Handle of the numbers, `[rows, columns]`.
+    /// Handle of the input, `[rows, columns]`.
     pub input: u64,
     /// Handle of the indices, i32 `[rows, k]`.
     pub indices: u64,
-    /// Handle of the numbers found, `[rows, k]`, if they are asked for.
+    /// Handle of the values, `[rows, k]`, if they are asked for.
     pub values: Option<u64>,
     /// Element type of input and values; any.
     pub dtype: DType,
     /// Number of rows.
     pub rows: usize,
-    /// Numbers in a row.
+    /// Elements in a row.
     pub columns: usize,
     /// How many are looked for; at most `columns`.
     pub k: usize,
@@ -31,14 +31,16 @@ pub struct TopKDesc {
     pub largest: bool,
 }
 
+handles!(TopKDesc: input, indices, values);
+
 impl TopKDesc {
-    /// The places of the `k` largest numbers of each row, in descending order.
+    /// The indices of the `k` largest elements of each row, in descending order.
     #[must_use]
     pub const fn new(dtype: DType, input: u64, indices: u64, rows: usize, columns: usize, k: usize) -> Self {
         Self { input, indices, values: None, dtype, rows, columns, k, largest: true }
     }
 
-    /// The places of all numbers of each row, in ascending order.
+    /// The indices that sort each row in ascending order.
     #[must_use]
     pub const fn argsort(dtype: DType, input: u64, indices: u64, rows: usize, columns: usize) -> Self {
         Self::new(dtype, input, indices, rows, columns, columns).with_smallest()
@@ -51,11 +53,9 @@ impl TopKDesc {
         self
     }
 
-    /// Writes the numbers too.
-    #[must_use]
-    pub const fn with_values(mut self, values: u64) -> Self {
-        self.values = Some(values);
-        self
+    setters! {
+        /// Writes the values too.
+        pub fn with_values(Some(values): u64);
     }
 
     /// Checks the shapes. Returns input, indices and values.

@@ -34,11 +34,12 @@ impl Window {
         Self::new([1, size])
     }
 
-    /// Moves by `stride`.
-    #[must_use]
-    pub const fn with_stride(mut self, stride: [usize; 2]) -> Self {
-        self.stride = stride;
-        self
+    setters! {
+        /// Moves by `stride`.
+        pub fn with_stride(stride: [usize; 2]);
+
+        /// Spreads the window's positions.
+        pub fn with_dilation(dilation: [usize; 2]);
     }
 
     /// Pads equally on opposite sides.
@@ -54,13 +55,6 @@ impl Window {
     pub const fn with_asymmetric_padding(mut self, before: [usize; 2], after: [usize; 2]) -> Self {
         self.before = before;
         self.after = after;
-        self
-    }
-
-    /// Spreads the window's positions.
-    #[must_use]
-    pub const fn with_dilation(mut self, dilation: [usize; 2]) -> Self {
-        self.dilation = dilation;
         self
     }
 

@@ -1,7 +1,8 @@
 //! Convolutions.
 
 use backend_api::desc::{
-    ConvBackwardDataDesc, ConvBackwardFilterDesc, ConvDesc, ConvShape, ConvTransposeDesc, ImageLayout, Window,
+    ConvBackwardDataDesc, ConvBackwardFilterDesc, ConvDesc, ConvShape, ConvTransposeDesc, ImageLayout,
+    ImageShape, Window,
 };
 use backend_api::support::Access::{Read, Write};
 use backend_api::support::ConvGather;
@@ -61,9 +62,9 @@ fn conv_shape(g: &mut Gen) -> ConvShape {
     let layout = g.pick(&[ImageLayout::Nchw, ImageLayout::Nhwc]);
     let window = window(g);
     let shape = if g.one_in(8) {
-        ConvShape::conv1d([batch, channels, width], filters, window)
+        ConvShape::new(ImageShape { batch, channels, height: 1, width }, filters, window)
     } else {
-        ConvShape::new([batch, channels, height, width], filters, window)
+        ConvShape::new(ImageShape { batch, channels, height, width }, filters, window)
     };
     shape.with_groups(groups).with_layout(layout)
 }
@@ -158,7 +159,7 @@ pub(crate) fn conv2d_forward(g: &mut Gen) -> bool {
     let [batch, channels, height, width, filters, rows, columns] = g.extents();
     let (stride, padding) = ([g.count(), g.count()], [g.extent() / 2, g.extent() / 2]);
     let window = Window::new([rows, columns]).with_stride(stride).with_padding(padding);
-    let of = ConvShape::new([batch, channels, height, width], filters, window);
+    let of = ConvShape::new(ImageShape { batch, channels, height, width }, filters, window);
     let mut call = Call::default();
     let [input, filter, output] = conv_extents(&mut call, &of);
     // Each slice with a number changed, one too many or one too few, now and then.
@@ -198,7 +199,11 @@ pub(crate) fn conv2d_forward(g: &mut Gen) -> bool {
     assert_eq!((desc.dtype, [desc.input, desc.filter, desc.output]), (DType::F32, [1, 2, 3]));
     assert_eq!(
         desc.shape,
-        ConvShape::new([given(0, 0), given(0, 1), given(0, 2), given(0, 3)], given(1, 0), window)
+        ConvShape::new(
+            ImageShape::nchw([given(0, 0), given(0, 1), given(0, 2), given(0, 3)]),
+            given(1, 0),
+            window
+        )
     );
     true
 }

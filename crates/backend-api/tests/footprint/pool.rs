@@ -1,6 +1,6 @@
 //! Poolings.
 
-use backend_api::desc::{ImageLayout, PoolBackwardDesc, PoolDesc, PoolOp, PoolShape};
+use backend_api::desc::{ImageLayout, ImageShape, PoolBackwardDesc, PoolDesc, PoolOp, PoolShape};
 
 use crate::conv::{packed, padded_and_span, places, window};
 use crate::judge::{Call, OP, shape};
@@ -27,7 +27,8 @@ fn pool_shape(g: &mut Gen, call: &mut Call) -> PoolShape {
         got
     });
     let layout = g.pick(&[ImageLayout::Nchw, ImageLayout::Nhwc]);
-    let shape = PoolShape::new([batch, channels, height, width], output, window).with_layout(layout);
+    let shape =
+        PoolShape::new(ImageShape { batch, channels, height, width }, output, window).with_layout(layout);
     assert_eq!(shape.layout, layout);
     let seen = window.size[0].min(height) as f64 * window.size[1].min(width) as f64;
     assert_eq!(shape.window_elements(), seen);

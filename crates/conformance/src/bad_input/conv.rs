@@ -2,7 +2,8 @@
 
 use backend_api::DType;
 use backend_api::desc::{
-    ConvBackwardDataDesc, ConvBackwardFilterDesc, ConvDesc, ConvShape, ConvTransposeDesc, ImageLayout, Window,
+    ConvBackwardDataDesc, ConvBackwardFilterDesc, ConvDesc, ConvShape, ConvTransposeDesc, ImageLayout,
+    ImageShape, Window,
 };
 
 use super::expect::{OVERFLOW, SHAPE, at_least, dtype, multiple, too_small};
@@ -15,7 +16,7 @@ const BIG: usize = 1 << 62;
 /// A convolution of ones whose windows lie side by side: `[2, 4, 6, 6]` to `[2, 4, 2, 3]` in two groups, each
 /// result of 12 products.
 fn extents() -> ConvShape {
-    ConvShape::new([2, 4, 6, 6], 4, Window::new([3, 2]).with_stride([3, 2])).with_groups(2)
+    ConvShape::new(ImageShape::nchw([2, 4, 6, 6]), 4, Window::new([3, 2]).with_stride([3, 2])).with_groups(2)
 }
 
 const INPUT: usize = 2 * 4 * 6 * 6;
@@ -129,7 +130,7 @@ fn transpose(element: DType) -> Operation {
     let roles = [("output", Role::Output), ("filter", Role::Input), ("input", Role::Input)];
     let [output, filter, input] = slots(element, roles);
     let bias = Slot::new("bias", Role::Input, element, 4);
-    let of = ConvShape::new([2, 4, 2, 3], 4, extents().window).with_groups(2);
+    let of = ConvShape::new(ImageShape::nchw([2, 4, 2, 3]), 4, extents().window).with_groups(2);
     let good = move |h: &Handles| ConvTransposeDesc::new(element, h[0], h[1], h[2], of).with_bias(h[3]);
     let changes: Vec<Change<ConvTransposeDesc>> = vec![
         ("of i32", dtype(op, "dtype", I32), |d| d.dtype = I32),

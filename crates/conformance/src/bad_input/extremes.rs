@@ -6,7 +6,7 @@
 
 use backend_api::desc::{
     AttentionDesc, AttentionMask, AttentionShape, BinaryDesc, ConvDesc, ConvShape, CopyDesc, HeadLayout,
-    RopeDesc, RopeShape, RopeStyle, RopeTables, TensorDesc, UnaryDesc, Window,
+    ImageShape, RopeDesc, RopeShape, RopeStyle, RopeTables, TensorDesc, UnaryDesc, Window,
 };
 use backend_api::{BackendTranspose, BinaryOp, DType, UnaryOp};
 
@@ -69,7 +69,7 @@ fn convolutions() -> Vec<Operation> {
             let window = Window::new([1, 1])
                 .with_stride([1, stride])
                 .with_asymmetric_padding([0, 1], [0, 9 * stride - 6]);
-            let shape = ConvShape::new([1, 1, 1, 6], filters, window);
+            let shape = ConvShape::new(ImageShape::nchw([1, 1, 1, 6]), filters, window);
             b.conv2d(&ConvDesc::new(F32, h[0], h[1], h[2], shape))
         })
         .variant(format_args!("of steps over padding ({filters} filters)"))

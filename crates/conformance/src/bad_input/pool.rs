@@ -1,7 +1,7 @@
 //! pool2d and its gradient.
 
 use backend_api::DType;
-use backend_api::desc::{PoolBackwardDesc, PoolDesc, PoolOp, PoolShape, Window};
+use backend_api::desc::{ImageShape, PoolBackwardDesc, PoolDesc, PoolOp, PoolShape, Window};
 
 use super::expect::{OVERFLOW, at_least, at_most, dtype, too_small};
 use super::operation::Change;
@@ -12,7 +12,7 @@ const BIG: usize = 1 << 62;
 
 /// Windows of ones that lie side by side: `[2, 3, 6, 4]` to `[2, 3, 2, 2]`.
 fn extents() -> PoolShape {
-    PoolShape::new([2, 3, 6, 4], [2, 2], Window::new([3, 2]).with_stride([3, 2]))
+    PoolShape::new(ImageShape::nchw([2, 3, 6, 4]), [2, 2], Window::new([3, 2]).with_stride([3, 2]))
 }
 
 const INPUT: usize = 2 * 3 * 6 * 4;
@@ -100,7 +100,7 @@ fn backward(element: DType) -> Operation {
     ];
     // Windows of one number, so that the gradient is the same everywhere.
     let good = move |h: &Handles| {
-        let shape = PoolShape::new([2, 3, 6, 4], [6, 4], Window::new([1, 1]));
+        let shape = PoolShape::new(ImageShape::nchw([2, 3, 6, 4]), [6, 4], Window::new([1, 1]));
         PoolBackwardDesc::of(&PoolDesc::new(PoolOp::Max, element, h[0], 0, shape), h[1], h[2])
     };
     let changes: Vec<Change<PoolBackwardDesc>> = vec![

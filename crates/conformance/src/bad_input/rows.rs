@@ -99,6 +99,30 @@ fn norm_slots(element: DType) -> Vec<Slot> {
     ]
 }
 
+/// What is wrong for the descriptor of every normalisation of rows, and what else is for one of them.
+macro_rules! norm_changes {
+    ($op:ident, $bytes:ident; $($other:tt)*) => {
+        vec![
+            $($other)*
+            ("of i32", dtype($op, "dtype", I32), |d| d.dtype = I32),
+            ("of u32", dtype($op, "dtype", U32), |d| d.dtype = U32),
+            ("weights of i32", dtype($op, "weight_dtype", I32), |d| d.weight_dtype = I32),
+            ("the sum in the output", overlap($op, "output", "sum"), |d| d.sum = Some(d.output)),
+            ("the sum in the weight", TOO_SMALL, |d| d.sum = d.weight),
+            ("the sum in no memory", Expect::Kind(ErrorKind::InvalidHandle), |d| d.sum = Some(0)),
+            ("a row too many", too_small($op, "input", 20 * $bytes, 25 * $bytes), |d| d.rows = 5),
+            ("a column too many", too_small($op, "input", 20 * $bytes, 24 * $bytes), |d| d.columns = 6),
+            ("a row as wide as two", too_small($op, "weight", 5 * $bytes, 10 * $bytes), |d| {
+                (d.rows, d.columns) = (2, 10);
+            }),
+            ("rows usize::MAX", OVERFLOW, |d| d.rows = usize::MAX),
+            ("2^40 rows of 2^40", OVERFLOW, |d| {
+                (d.rows, d.columns) = (HUGE, HUGE);
+            }),
+        ]
+    };
+}
+
 fn layer_norm(element: DType) -> Operation {
     let op = "layer_norm";
     let bytes = element.size();
@@ -111,27 +135,13 @@ fn layer_norm(element: DType) -> Operation {
         desc
     };
     let operation = Operation::new(op, slots, 1.0, move |b, h| b.layer_norm(&good(h))).variant(element);
-    let changes: Vec<Change<LayerNormDesc>> = vec![
-        ("of i32", dtype(op, "dtype", I32), |d| d.dtype = I32),
-        ("of u32", dtype(op, "dtype", U32), |d| d.dtype = U32),
-        ("weights of i32", dtype(op, "weight_dtype", I32), |d| d.weight_dtype = I32),
-        ("the sum in the output", overlap(op, "output", "sum"), |d| d.sum = Some(d.output)),
-        ("the sum in the weight", TOO_SMALL, |d| d.sum = d.weight),
-        ("the sum in no memory", Expect::Kind(ErrorKind::InvalidHandle), |d| d.sum = Some(0)),
-        ("a row too many", too_small(op, "input", 20 * bytes, 25 * bytes), |d| d.rows = 5),
-        ("a column too many", too_small(op, "input", 20 * bytes, 24 * bytes), |d| d.columns = 6),
-        ("a row as wide as two", too_small(op, "weight", 5 * bytes, 10 * bytes), |d| {
-            (d.rows, d.columns) = (2, 10);
-        }),
+    let changes: Vec<Change<LayerNormDesc>> = norm_changes![
+        op, bytes;
         ("a bias as wide as half", too_small(op, "bias", 5 * bytes, 10 * bytes), |d| {
             (d.rows, d.columns, d.weight) = (2, 10, None);
         }),
-        ("rows usize::MAX", OVERFLOW, |d| d.rows = usize::MAX),
         ("columns usize::MAX", OVERFLOW, |d| d.columns = usize::MAX),
         ("half of the range", OVERFLOW, |d| (d.rows, d.columns) = (HALF, 2)),
-        ("2^40 rows of 2^40", OVERFLOW, |d| {
-            (d.rows, d.columns) = (HUGE, HUGE);
-        }),
         ("2^32 rows", TOO_SMALL, |d| d.rows = 1 << 32),
     ];
     operation.broken(good, |b, _, d| b.layer_norm(d), changes)
@@ -147,23 +157,9 @@ fn rms_norm(element: DType) -> Operation {
     };
     let operation =
         Operation::new(op, norm_slots(element), 1.0, move |b, h| b.rms_norm(&good(h))).variant(element);
-    let changes: Vec<Change<RmsNormDesc>> = vec![
-        ("of i32", dtype(op, "dtype", I32), |d| d.dtype = I32),
-        ("of u32", dtype(op, "dtype", U32), |d| d.dtype = U32),
-        ("weights of i32", dtype(op, "weight_dtype", I32), |d| d.weight_dtype = I32),
-        ("the sum in the output", overlap(op, "output", "sum"), |d| d.sum = Some(d.output)),
-        ("the sum in the weight", TOO_SMALL, |d| d.sum = d.weight),
-        ("the sum in no memory", Expect::Kind(ErrorKind::InvalidHandle), |d| d.sum = Some(0)),
-        ("a row too many", too_small(op, "input", 20 * bytes, 25 * bytes), |d| d.rows = 5),
-        ("a column too many", too_small(op, "input", 20 * bytes, 24 * bytes), |d| d.columns = 6),
-        ("a row as wide as two", too_small(op, "weight", 5 * bytes, 10 * bytes), |d| {
-            (d.rows, d.columns) = (2, 10);
-        }),
-        ("rows usize::MAX", OVERFLOW, |d| d.rows = usize::MAX),
+    let changes: Vec<Change<RmsNormDesc>> = norm_changes![
+        op, bytes;
         ("columns half of the range", OVERFLOW, |d| d.columns = HALF),
-        ("2^40 rows of 2^40", OVERFLOW, |d| {
-            (d.rows, d.columns) = (HUGE, HUGE);
-        }),
         ("2^32 columns", TOO_SMALL, |d| (d.rows, d.columns) = (1, 1 << 32)),
     ];
     operation.broken(good, |b, _, d| b.rms_norm(d), changes)

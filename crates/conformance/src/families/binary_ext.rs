@@ -1,7 +1,7 @@
 //! `binary_ext`: every function over strided f32 and f16, with every way to broadcast.
 
 use backend_api::desc::{BinaryDesc, TensorDesc};
-use backend_api::{BinaryOp, DType};
+use backend_api::{BackendResult, BinaryOp, ComputeBackend, DType};
 
 use super::binary::pair;
 use super::layout::{Layout, SHAPES, Tensor, shape_name};
@@ -10,6 +10,7 @@ use crate::grid::pairwise;
 use crate::oracle::binary::binary;
 use crate::rng::Rng;
 use crate::trial::Trial;
+use crate::want::Want;
 
 /// How an input's shape differs from the output's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,19 +108,41 @@ impl Binary {
             })
         };
         let (a_data, b_data) = (numbers(&a, rng, false), numbers(&b, rng, true));
-        let [a_at, b_at] = [&a, &b].map(|tensor| aligned(tensor, self.shape).offsets());
-        let places = output.offsets().into_iter().enumerate().map(|(i, place)| {
-            let want = binary(op, a_data[a_at[i]], b_data[b_at[i]], dtype);
-            (place, want)
-        });
-        let places = places.collect();
+        let pairs = Pairs { dtype, a: (a, a_data), b: (b, b_data), output: (output, dtype) };
+        pairs.trial(
+            |a, b| binary(op, a, b, dtype),
+            move |backend, [a, b, output]| backend.binary_ext(&BinaryDesc::new(op, a, b, output)),
+        )
+    }
+}
+
+/// Two tensors with their data, which broadcast to the shape of a third.
+pub(super) struct Pairs {
+    /// The inputs' element type.
+    pub(super) dtype: DType,
+    pub(super) a: (Tensor, Vec<f64>),
+    pub(super) b: (Tensor, Vec<f64>),
+    /// The output with its element type.
+    pub(super) output: (Tensor, DType),
+}
+
+impl Pairs {
+    /// A trial of `call`, which is to give what is `want`ed of each pair of elements.
+    pub(super) fn trial(
+        self,
+        want: impl Fn(f64, f64) -> Want,
+        call: impl Fn(&dyn ComputeBackend, [TensorDesc<'_>; 3]) -> BackendResult<()> + 'static,
+    ) -> Trial {
+        let Self { dtype, a: (a, a_data), b: (b, b_data), output: (output, to) } = self;
+        let [a_at, b_at] = [&a, &b].map(|tensor| aligned(tensor, &output.shape).offsets());
+        let offsets = output.offsets().into_iter().enumerate();
+        let places = offsets.map(|(i, place)| (place, want(a_data[a_at[i]], b_data[b_at[i]]))).collect();
         let mut trial = Trial::new();
         trial.input("a", dtype, &a_data);
         trial.input("b", dtype, &b_data);
-        trial.scattered("output", dtype, output.store(|_| f64::NAN), places);
+        trial.scattered("output", to, output.store(|_| f64::NAN), places);
         trial.calling(move |backend, p| {
-            let (a, b) = (a.desc(p[0], dtype), b.desc(p[1], dtype));
-            backend.binary_ext(&BinaryDesc::new(op, a, b, output.desc(p[2], dtype)))
+            call(backend, [a.desc(p[0], dtype), b.desc(p[1], dtype), output.desc(p[2], to)])
         })
     }
 }

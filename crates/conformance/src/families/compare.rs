@@ -3,7 +3,7 @@
 use backend_api::desc::{CompareDesc, Value};
 use backend_api::{CompareOp, DType};
 
-use super::binary_ext::{BROADCASTS, Broadcast, aligned, input};
+use super::binary_ext::{BROADCASTS, Broadcast, Pairs, input};
 use super::layout::{Layout, SHAPES, Tensor, shape_name};
 use crate::case::Case;
 use crate::data::specials;
@@ -62,17 +62,11 @@ fn case(
         let output = Tensor::new(rng, shape, layout);
         let [a, b] = broadcasts.map(|broadcast| input(rng, shape, broadcast, Layout::Packed));
         let [a_data, b_data] = [&a, &b].map(|tensor| tensor.store(|_| number(rng, dtype)));
-        let [a_at, b_at] = [&a, &b].map(|tensor| aligned(tensor, shape).offsets());
-        let offsets = output.offsets().into_iter().enumerate();
-        let places = offsets.map(|(i, place)| (place, want(op, a_data[a_at[i]], b_data[b_at[i]]))).collect();
-        let mut trial = Trial::new();
-        trial.input("a", dtype, &a_data);
-        trial.input("b", dtype, &b_data);
-        trial.scattered("output", DType::U32, output.store(|_| f64::NAN), places);
-        trial.calling(move |backend, p| {
-            let (a, b) = (a.desc(p[0], dtype), b.desc(p[1], dtype));
-            backend.compare(&CompareDesc::new(op, a, b, output.desc(p[2], DType::U32)))
-        })
+        let pairs = Pairs { dtype, a: (a, a_data), b: (b, b_data), output: (output, DType::U32) };
+        pairs.trial(
+            |a, b| want(op, a, b),
+            move |backend, [a, b, output]| backend.compare(&CompareDesc::new(op, a, b, output)),
+        )
     })
 }
 

@@ -2,7 +2,8 @@
 //! sizes, both layouts, both element types, biases and activations.
 
 use backend_api::desc::{
-    ConvBackwardDataDesc, ConvBackwardFilterDesc, ConvDesc, ConvShape, ConvTransposeDesc, ImageLayout, Window,
+    ConvBackwardDataDesc, ConvBackwardFilterDesc, ConvDesc, ConvShape, ConvTransposeDesc, ImageLayout,
+    ImageShape, Window,
 };
 use backend_api::{Activation, BackendResult, ComputeBackend, DType};
 
@@ -72,7 +73,7 @@ fn long_sums() -> impl Iterator<Item = Conv> {
     let padded = Window::new([3, 3]).with_padding([1, 1]);
     let plain = Conv {
         operation: Forward,
-        shape: ConvShape::new([1, 70_001, 1, 2], 2, Window::new([1, 1])),
+        shape: ConvShape::new(ImageShape::nchw([1, 70_001, 1, 2]), 2, Window::new([1, 1])),
         dtype: DType::F32,
         bias: true,
         activation: Activation::Identity,
@@ -80,15 +81,24 @@ fn long_sums() -> impl Iterator<Item = Conv> {
     };
     let of = |operation, shape| Conv { operation, shape, ..plain };
     let nhwc = |conv: Conv| Conv { shape: conv.shape.with_layout(ImageLayout::Nhwc), ..conv };
-    let many = of(Forward, ConvShape::new([1, 7300, 2, 3], 9, padded));
-    let few =
-        of(Forward, ConvShape::new([2, 7300, 1, 3], 2, padded.with_dilation([1, 2]).with_padding([1, 2])));
+    let many = of(Forward, ConvShape::new(ImageShape::nchw([1, 7300, 2, 3]), 9, padded));
+    let few = of(
+        Forward,
+        ConvShape::new(
+            ImageShape::nchw([2, 7300, 1, 3]),
+            2,
+            padded.with_dilation([1, 2]).with_padding([1, 2]),
+        ),
+    );
     let halves = Conv { dtype: DType::F16, activation: Activation::Relu, ..few };
-    let groups = of(Forward, ConvShape::new([1, 14_600, 2, 2], 2, padded).with_groups(2));
-    let transposed = of(Transpose, ConvShape::new([1, 1, 3, 3], 16_500, Window::new([2, 2])));
-    let strided =
-        of(Transpose, ConvShape::new([1, 1, 6, 6], 16_500, Window::new([4, 4]).with_stride([2, 2])));
-    let gradient = of(Data, ConvShape::new([1, 3, 1, 2], 90_001, Window::new([1, 2])));
+    let groups = of(Forward, ConvShape::new(ImageShape::nchw([1, 14_600, 2, 2]), 2, padded).with_groups(2));
+    let transposed =
+        of(Transpose, ConvShape::new(ImageShape::nchw([1, 1, 3, 3]), 16_500, Window::new([2, 2])));
+    let strided = of(
+        Transpose,
+        ConvShape::new(ImageShape::nchw([1, 1, 6, 6]), 16_500, Window::new([4, 4]).with_stride([2, 2])),
+    );
+    let gradient = of(Data, ConvShape::new(ImageShape::nchw([1, 3, 1, 2]), 90_001, Window::new([1, 2])));
     [plain, many, nhwc(few), halves, groups, nhwc(transposed), strided, gradient].into_iter()
 }
 
@@ -132,7 +142,12 @@ fn grid(operation: Operation, seed: String) -> impl Iterator<Item = Conv> {
             .with_stride([row[8] + 1, row[9] + 1])
             .with_asymmetric_padding(before, after)
             .with_dilation(dilation);
-        let input = [row[0] + 1, CHANNELS[row[1]] * groups, extent(row[4], 0), extent(row[5], 1)];
+        let input = ImageShape {
+            batch: row[0] + 1,
+            channels: CHANNELS[row[1]] * groups,
+            height: extent(row[4], 0),
+            width: extent(row[5], 1),
+        };
         Conv {
             operation,
             shape: ConvShape::new(input, CHANNELS[row[3]] * groups, window)
@@ -152,50 +167,58 @@ fn grid(operation: Operation, seed: String) -> impl Iterator<Item = Conv> {
 fn edges() -> Vec<ConvShape> {
     let padded = |size, padding| Window::new(size).with_padding(padding);
     vec![
-        ConvShape::new([0, 3, 8, 8], 4, padded([3, 3], [1, 1])),
-        ConvShape::new([1, 2, 2, 3], 3, padded([5, 6], [2, 2])),
-        ConvShape::new([2, 3, 1, 1], 5, Window::new([1, 1])),
-        ConvShape::new([2, 8, 4, 6], 16, Window::new([1, 1])),
-        ConvShape::new([2, 8, 4, 6], 4, Window::new([1, 1])).with_groups(2),
-        ConvShape::new([3, 40, 5, 8], 72, Window::new([1, 1])),
-        ConvShape::new([2, 48, 4, 10], 20, Window::new([1, 1])).with_groups(2),
-        ConvShape::new([2, 3, 5, 5], 4, Window::new([1, 1]).with_stride([2, 2])),
-        ConvShape::conv1d([2, 4, 37], 6, Window::line(5).with_stride([1, 3]).with_dilation([1, 2])),
-        ConvShape::conv1d([1, 2, 50], 3, Window::line(40).with_padding([0, 7])),
-        ConvShape::new([2, 6, 9, 12], 6, padded([3, 3], [1, 1])).with_groups(6),
-        ConvShape::new([1, 3, 10, 9], 6, padded([5, 5], [2, 2]).with_stride([2, 2])).with_groups(3),
-        ConvShape::new([1, 4, 8, 8], 8, padded([3, 3], [1, 1])).with_groups(4),
-        ConvShape::new([2, 16, 9, 10], 70, padded([3, 3], [1, 1])),
-        ConvShape::new([1, 36, 12, 12], 33, padded([3, 3], [1, 1]).with_stride([2, 2])),
-        // Three columns of filters, multiples of sixteen channels, results of multiples of four columns.
-        ConvShape::new([2, 32, 5, 28], 48, padded([3, 3], [1, 1])),
-        ConvShape::new([1, 5, 7, 20], 70, padded([3, 3], [1, 1])),
-        ConvShape::new([2, 11, 3, 4], 6, padded([3, 3], [1, 1])),
-        ConvShape::new([2, 9, 6, 8], 5, padded([1, 3], [0, 1])),
-        ConvShape::new([2, 8, 9, 12], 5, padded([5, 3], [3, 1]).with_dilation([2, 1])),
-        ConvShape::new([1, 32, 9, 12], 64, padded([3, 3], [1, 1]).with_stride([2, 1])).with_groups(2),
-        ConvShape::new([3, 16, 6, 6], 16, padded([5, 3], [3, 4])),
-        ConvShape::new([1, 16, 4, 66], 32, Window::new([1, 3])),
+        ConvShape::new(ImageShape::nchw([0, 3, 8, 8]), 4, padded([3, 3], [1, 1])),
+        ConvShape::new(ImageShape::nchw([1, 2, 2, 3]), 3, padded([5, 6], [2, 2])),
+        ConvShape::new(ImageShape::nchw([2, 3, 1, 1]), 5, Window::new([1, 1])),
+        ConvShape::new(ImageShape::nchw([2, 8, 4, 6]), 16, Window::new([1, 1])),
+        ConvShape::new(ImageShape::nchw([2, 8, 4, 6]), 4, Window::new([1, 1])).with_groups(2),
+        ConvShape::new(ImageShape::nchw([3, 40, 5, 8]), 72, Window::new([1, 1])),
+        ConvShape::new(ImageShape::nchw([2, 48, 4, 10]), 20, Window::new([1, 1])).with_groups(2),
+        ConvShape::new(ImageShape::nchw([2, 3, 5, 5]), 4, Window::new([1, 1]).with_stride([2, 2])),
         ConvShape::new(
-            [1, 48, 8, 13],
+            ImageShape::nchw([2, 4, 1, 37]),
+            6,
+            Window::line(5).with_stride([1, 3]).with_dilation([1, 2]),
+        ),
+        ConvShape::new(ImageShape::nchw([1, 2, 1, 50]), 3, Window::line(40).with_padding([0, 7])),
+        ConvShape::new(ImageShape::nchw([2, 6, 9, 12]), 6, padded([3, 3], [1, 1])).with_groups(6),
+        ConvShape::new(ImageShape::nchw([1, 3, 10, 9]), 6, padded([5, 5], [2, 2]).with_stride([2, 2]))
+            .with_groups(3),
+        ConvShape::new(ImageShape::nchw([1, 4, 8, 8]), 8, padded([3, 3], [1, 1])).with_groups(4),
+        ConvShape::new(ImageShape::nchw([2, 16, 9, 10]), 70, padded([3, 3], [1, 1])),
+        ConvShape::new(ImageShape::nchw([1, 36, 12, 12]), 33, padded([3, 3], [1, 1]).with_stride([2, 2])),
+        // Three columns of filters, multiples of sixteen channels, results of multiples of four columns.
+        ConvShape::new(ImageShape::nchw([2, 32, 5, 28]), 48, padded([3, 3], [1, 1])),
+        ConvShape::new(ImageShape::nchw([1, 5, 7, 20]), 70, padded([3, 3], [1, 1])),
+        ConvShape::new(ImageShape::nchw([2, 11, 3, 4]), 6, padded([3, 3], [1, 1])),
+        ConvShape::new(ImageShape::nchw([2, 9, 6, 8]), 5, padded([1, 3], [0, 1])),
+        ConvShape::new(ImageShape::nchw([2, 8, 9, 12]), 5, padded([5, 3], [3, 1]).with_dilation([2, 1])),
+        ConvShape::new(ImageShape::nchw([1, 32, 9, 12]), 64, padded([3, 3], [1, 1]).with_stride([2, 1]))
+            .with_groups(2),
+        ConvShape::new(ImageShape::nchw([3, 16, 6, 6]), 16, padded([5, 3], [3, 4])),
+        ConvShape::new(ImageShape::nchw([1, 16, 4, 66]), 32, Window::new([1, 3])),
+        ConvShape::new(
+            ImageShape::nchw([1, 48, 8, 13]),
             32,
             Window::new([3, 3]).with_asymmetric_padding([0, 2], [1, 3]).with_dilation([2, 3]),
         ),
-        ConvShape::new([1, 3, 20, 18], 40, padded([7, 7], [3, 3]).with_stride([2, 2])),
+        ConvShape::new(ImageShape::nchw([1, 3, 20, 18]), 40, padded([7, 7], [3, 3]).with_stride([2, 2])),
         // Depthwise in fours of channels: blocks of results that are whole, and that aren't; enough of them
         // for large blocks.
-        ConvShape::new([2, 8, 9, 11], 8, padded([3, 3], [1, 1])).with_groups(8),
-        ConvShape::new([1, 12, 9, 6], 12, padded([3, 3], [1, 0]).with_stride([2, 2])).with_groups(12),
-        ConvShape::new([2, 4, 6, 9], 4, padded([5, 5], [2, 2])).with_groups(4),
-        ConvShape::new([1, 8, 11, 8], 8, padded([5, 5], [2, 1]).with_stride([2, 2])).with_groups(8),
-        ConvShape::new([1, 48, 33, 22], 48, padded([3, 3], [1, 1])).with_groups(48),
+        ConvShape::new(ImageShape::nchw([2, 8, 9, 11]), 8, padded([3, 3], [1, 1])).with_groups(8),
+        ConvShape::new(ImageShape::nchw([1, 12, 9, 6]), 12, padded([3, 3], [1, 0]).with_stride([2, 2]))
+            .with_groups(12),
+        ConvShape::new(ImageShape::nchw([2, 4, 6, 9]), 4, padded([5, 5], [2, 2])).with_groups(4),
+        ConvShape::new(ImageShape::nchw([1, 8, 11, 8]), 8, padded([5, 5], [2, 1]).with_stride([2, 2]))
+            .with_groups(8),
+        ConvShape::new(ImageShape::nchw([1, 48, 33, 22]), 48, padded([3, 3], [1, 1])).with_groups(48),
         // Strides of which several pixels of few channels are folded into eight channels.
-        ConvShape::new([2, 4, 9, 11], 16, padded([3, 3], [1, 1]).with_stride([2, 2])),
-        ConvShape::new([1, 1, 12, 37], 9, padded([5, 6], [2, 3]).with_stride([3, 4])),
+        ConvShape::new(ImageShape::nchw([2, 4, 9, 11]), 16, padded([3, 3], [1, 1]).with_stride([2, 2])),
+        ConvShape::new(ImageShape::nchw([1, 1, 12, 37]), 9, padded([5, 6], [2, 3]).with_stride([3, 4])),
         // Rows of whole vectors, beyond a run of pixels, and filters beyond a tile.
-        ConvShape::new([2, 16, 6, 24], 40, padded([3, 3], [1, 1])),
-        ConvShape::new([1, 16, 5, 72], 24, padded([3, 3], [1, 1])),
-        ConvShape::new([1, 16, 4, 8], 176, padded([3, 3], [1, 1])),
+        ConvShape::new(ImageShape::nchw([2, 16, 6, 24]), 40, padded([3, 3], [1, 1])),
+        ConvShape::new(ImageShape::nchw([1, 16, 5, 72]), 24, padded([3, 3], [1, 1])),
+        ConvShape::new(ImageShape::nchw([1, 16, 4, 8]), 176, padded([3, 3], [1, 1])),
     ]
 }
 

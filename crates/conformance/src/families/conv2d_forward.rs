@@ -1,7 +1,7 @@
 //! `conv2d_forward`: odd sizes, strides, paddings and filters that are not square.
 
 use backend_api::DType;
-use backend_api::desc::{ConvShape, Window};
+use backend_api::desc::{ConvShape, ImageShape, Window};
 
 use crate::case::Case;
 use crate::data::Data;
@@ -24,7 +24,12 @@ pub(super) fn cases() -> Vec<Case> {
         let extent =
             |at: usize, axis: usize| extents[at].max(filter[axis] - filter[axis].min(2 * padding[axis]));
         let window = Window::new(filter).with_stride([row[7] + 1, row[8] + 1]).with_padding(padding);
-        let input = [batches[row[0]], channels[row[1]], extent(row[2], 0), extent(row[3], 1)];
+        let input = ImageShape {
+            batch: batches[row[0]],
+            channels: channels[row[1]],
+            height: extent(row[2], 0),
+            width: extent(row[3], 1),
+        };
         case(ConvShape::new(input, channels[row[4]], window), DATA[row[11]])
     });
     let edges = edges().into_iter().map(|shape| case(shape, Data::Uniform));
@@ -35,7 +40,7 @@ pub(super) fn cases() -> Vec<Case> {
 fn edges() -> Vec<ConvShape> {
     let plain = |input, filters, size, stride: usize, padding: usize| {
         let window = Window::new(size).with_stride([stride; 2]).with_padding([padding; 2]);
-        ConvShape::new(input, filters, window)
+        ConvShape::new(ImageShape::nchw(input), filters, window)
     };
     vec![
         plain([0, 3, 8, 8], 4, [3, 3], 1, 1),

@@ -3,7 +3,7 @@
 use backend_api::desc::{BinaryDesc, UnaryDesc, Value};
 use backend_api::{BinaryOp, DType, UnaryOp};
 
-use super::binary_ext::{BROADCASTS, Broadcast, aligned, input};
+use super::binary_ext::{BROADCASTS, Broadcast, Pairs, input};
 use super::layout::{Layout, SHAPES, Tensor, shape_name};
 use crate::case::Case;
 use crate::grid::pairwise;
@@ -117,18 +117,11 @@ fn binary_case(
         let output = Tensor::new(rng, shape, layout);
         let [a, b] = broadcasts.map(|broadcast| input(rng, shape, broadcast, Layout::Packed));
         let [a_data, b_data] = [&a, &b].map(|tensor| tensor.store(|_| word(rng, dtype)));
-        let [a_at, b_at] = [&a, &b].map(|tensor| aligned(tensor, shape).offsets());
-        let offsets = output.offsets().into_iter().enumerate();
-        let places =
-            offsets.map(|(i, place)| (place, want(op, dtype, a_data[a_at[i]], b_data[b_at[i]]))).collect();
-        let mut trial = Trial::new();
-        trial.input("a", dtype, &a_data);
-        trial.input("b", dtype, &b_data);
-        trial.scattered("output", dtype, output.store(|_| f64::NAN), places);
-        trial.calling(move |backend, p| {
-            let (a, b) = (a.desc(p[0], dtype), b.desc(p[1], dtype));
-            backend.binary_ext(&BinaryDesc::new(op, a, b, output.desc(p[2], dtype)))
-        })
+        let pairs = Pairs { dtype, a: (a, a_data), b: (b, b_data), output: (output, dtype) };
+        pairs.trial(
+            |a, b| want(op, dtype, a, b),
+            move |backend, [a, b, output]| backend.binary_ext(&BinaryDesc::new(op, a, b, output)),
+        )
     })
 }
 

@@ -5,8 +5,7 @@ use backend_api::desc::{ConcatDesc, PadDesc, PermuteDesc, RepeatDesc, SliceDesc,
 
 use super::layout::{Layout, Tensor, shape_name};
 use crate::case::Case;
-use crate::data::specials;
-use crate::float::round_to;
+use crate::data::any_number;
 use crate::grid::pairwise;
 use crate::oracle::convert::want;
 use crate::rng::Rng;
@@ -39,19 +38,6 @@ pub(super) fn cases() -> Vec<Case> {
     cases
 }
 
-/// Any number of the type: bits are moved.
-fn number(rng: &mut Rng, dtype: DType) -> f64 {
-    match dtype {
-        DType::I32 => f64::from((rng.next_u64() as u32).cast_signed()),
-        DType::U32 => f64::from(rng.next_u64() as u32),
-        _ if rng.one_in(8) => {
-            let specials = specials(dtype);
-            rng.pick(&specials)
-        }
-        _ => round_to(dtype, rng.uniform(-100.0, 100.0)),
-    }
-}
-
 /// The indices of every element of a shape, in row-major order.
 fn indices(shape: &[usize]) -> Vec<Vec<usize>> {
     let mut all = vec![Vec::new()];
@@ -77,7 +63,7 @@ fn moved(
     rng: &mut Rng,
     source: impl Fn(&[usize]) -> Result<Vec<usize>, f64>,
 ) -> Trial {
-    let values: Vec<f64> = (0..input.elements()).map(|_| number(rng, dtype)).collect();
+    let values: Vec<f64> = (0..input.elements()).map(|_| any_number(rng, dtype)).collect();
     let wants = indices(&output.shape).into_iter().map(|index| match source(&index) {
         Ok(from) => Want::Exact(values[number_of(&from, &input.shape)]),
         Err(value) => want(dtype, value),
@@ -207,7 +193,7 @@ fn concat(dtype: DType, shape: &'static [usize], layouts: [Layout; 2], way: usiz
             .collect();
         let data: Vec<Vec<f64>> = inputs
             .iter()
-            .map(|tensor| (0..tensor.elements()).map(|_| number(rng, dtype)).collect())
+            .map(|tensor| (0..tensor.elements()).map(|_| any_number(rng, dtype)).collect())
             .collect();
         let wants = indices(&target).into_iter().map(|mut index| {
             let mut which = 0;

@@ -2,7 +2,7 @@
 //! end, ties, NaN, and windows in the padding alone.
 
 use backend_api::DType;
-use backend_api::desc::{ImageLayout, PoolBackwardDesc, PoolDesc, PoolOp, PoolShape, Window};
+use backend_api::desc::{ImageLayout, ImageShape, PoolBackwardDesc, PoolDesc, PoolOp, PoolShape, Window};
 
 use crate::case::Case;
 use crate::data::{Data, specials};
@@ -44,10 +44,18 @@ pub(super) fn cases() -> Vec<Case> {
 fn planes() -> impl Iterator<Item = Pool> {
     let padded = |size, padding| Window::new(size).with_padding(padding);
     let shapes = [
-        PoolShape::new([2, 3, 57, 101], [29, 51], padded([3, 3], [1, 1]).with_stride([2, 2])),
-        PoolShape::new([1, 2, 41, 70], [41, 70], padded([3, 3], [1, 1])),
-        PoolShape::new([1, 2, 37, 120], [37, 112], padded([5, 5], [4, 2]).with_dilation([2, 3])),
-        PoolShape::new([1, 2, 70, 66], [18, 14], Window::new([2, 1]).with_stride([4, 5])),
+        PoolShape::new(
+            ImageShape::nchw([2, 3, 57, 101]),
+            [29, 51],
+            padded([3, 3], [1, 1]).with_stride([2, 2]),
+        ),
+        PoolShape::new(ImageShape::nchw([1, 2, 41, 70]), [41, 70], padded([3, 3], [1, 1])),
+        PoolShape::new(
+            ImageShape::nchw([1, 2, 37, 120]),
+            [37, 112],
+            padded([5, 5], [4, 2]).with_dilation([2, 3]),
+        ),
+        PoolShape::new(ImageShape::nchw([1, 2, 70, 66]), [18, 14], Window::new([2, 1]).with_stride([4, 5])),
     ];
     shapes.into_iter().flat_map(|shape| {
         [Content::Numbers(Data::Uniform), Content::Numbers(Data::Integers), Content::Specials]
@@ -89,7 +97,12 @@ fn grid(seed: String, backward: bool) -> impl Iterator<Item = Pool> {
             _ => Content::Numbers(Data::Uniform),
         };
         let layout = [ImageLayout::Nchw, ImageLayout::Nhwc][row[2]];
-        let input = [row[3] + 1, [1, 2, 3, 4, 8][row[4]], input[0], input[1]];
+        let input = ImageShape {
+            batch: row[3] + 1,
+            channels: [1, 2, 3, 4, 8][row[4]],
+            height: input[0],
+            width: input[1],
+        };
         let shape = PoolShape::new(input, output, window).with_layout(layout);
         Pool { op, shape, dtype: [DType::F32, DType::F16][row[1]], content, backward }
     })
@@ -99,23 +112,27 @@ fn grid(seed: String, backward: bool) -> impl Iterator<Item = Pool> {
 fn edges() -> Vec<PoolShape> {
     let padded = |size, padding| Window::new(size).with_padding(padding);
     vec![
-        PoolShape::new([0, 3, 4, 4], [2, 2], Window::new([2, 2]).with_stride([2, 2])),
-        PoolShape::new([2, 0, 4, 4], [2, 2], Window::new([2, 2]).with_stride([2, 2])),
-        PoolShape::new([1, 2, 2, 3], [7, 8], padded([2, 2], [3, 3])),
-        PoolShape::new([1, 1, 0, 3], [1, 2], padded([2, 2], [1, 0])),
-        PoolShape::new([2, 3, 7, 5], [1, 1], Window::new([7, 5])),
-        PoolShape::new([1, 8, 28, 24], [14, 12], padded([3, 3], [1, 1]).with_stride([2, 2])),
-        PoolShape::new([1, 4, 1, 300], [1, 100], Window::line(3).with_stride([1, 3])),
+        PoolShape::new(ImageShape::nchw([0, 3, 4, 4]), [2, 2], Window::new([2, 2]).with_stride([2, 2])),
+        PoolShape::new(ImageShape::nchw([2, 0, 4, 4]), [2, 2], Window::new([2, 2]).with_stride([2, 2])),
+        PoolShape::new(ImageShape::nchw([1, 2, 2, 3]), [7, 8], padded([2, 2], [3, 3])),
+        PoolShape::new(ImageShape::nchw([1, 1, 0, 3]), [1, 2], padded([2, 2], [1, 0])),
+        PoolShape::new(ImageShape::nchw([2, 3, 7, 5]), [1, 1], Window::new([7, 5])),
+        PoolShape::new(
+            ImageShape::nchw([1, 8, 28, 24]),
+            [14, 12],
+            padded([3, 3], [1, 1]).with_stride([2, 2]),
+        ),
+        PoolShape::new(ImageShape::nchw([1, 4, 1, 300]), [1, 100], Window::line(3).with_stride([1, 3])),
     ]
 }
 
 /// Windows of more than 65,535 positions, after which some drivers leave a loop, and gradients that look at
 /// as many.
 fn large_windows() -> impl Iterator<Item = Pool> {
-    let forward = PoolShape::new([1, 2, 300, 300], [1, 1], Window::new([300, 300]));
+    let forward = PoolShape::new(ImageShape::nchw([1, 2, 300, 300]), [1, 1], Window::new([300, 300]));
     let padded = Window::new([290, 280]).with_asymmetric_padding([3, 1], [0, 2]).with_stride([4, 9]);
-    let padded = PoolShape::new([1, 1, 295, 286], [3, 2], padded);
-    let backward = PoolShape::new([1, 1, 36, 40], [17, 21], Window::new([20, 20]));
+    let padded = PoolShape::new(ImageShape::nchw([1, 1, 295, 286]), [3, 2], padded);
+    let backward = PoolShape::new(ImageShape::nchw([1, 1, 36, 40]), [17, 21], Window::new([20, 20]));
     let shapes =
         [(forward, false), (padded, false), (padded.with_layout(ImageLayout::Nhwc), true), (backward, true)];
     PoolOp::ALL.into_iter().flat_map(move |op| {

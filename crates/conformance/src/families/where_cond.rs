@@ -6,8 +6,7 @@ use backend_api::desc::{Value, WhereDesc};
 use super::binary_ext::{BROADCASTS, Broadcast, aligned, input};
 use super::layout::{Layout, SHAPES, Tensor, shape_name};
 use crate::case::Case;
-use crate::data::specials;
-use crate::float::round_to;
+use crate::data::any_number;
 use crate::grid::pairwise;
 use crate::rng::Rng;
 use crate::trial::Trial;
@@ -24,18 +23,6 @@ pub(super) fn cases() -> Vec<Case> {
         Layout::ALL.into_iter().flat_map(move |layout| [0, 1].map(|side| in_place(dtype, layout, side)))
     });
     covering.chain(in_place).chain(DType::ALL.map(six_loops)).collect()
-}
-
-fn number(rng: &mut Rng, dtype: DType) -> f64 {
-    match dtype {
-        DType::I32 => f64::from((rng.next_u64() as u32).cast_signed()),
-        DType::U32 => f64::from(rng.next_u64() as u32),
-        _ if rng.one_in(8) => {
-            let specials = specials(dtype);
-            rng.pick(&specials)
-        }
-        _ => round_to(dtype, rng.uniform(-100.0, 100.0)),
-    }
 }
 
 /// Mostly 0 and 1; anything but 0 chooses the first.
@@ -61,7 +48,7 @@ fn case(
         let [a, b] =
             values.map(|value| input(rng, shape, value.unwrap_or(Broadcast::Scalar), Layout::Packed));
         let chosen_data = chosen.store(|_| condition(rng));
-        let [a_data, b_data] = [&a, &b].map(|tensor| tensor.store(|_| number(rng, dtype)));
+        let [a_data, b_data] = [&a, &b].map(|tensor| tensor.store(|_| any_number(rng, dtype)));
         let [c_at, a_at, b_at] = [&chosen, &a, &b].map(|tensor| aligned(tensor, shape).offsets());
         let offsets = output.offsets().into_iter().enumerate();
         let places = offsets.map(|(i, place)| {
@@ -92,8 +79,8 @@ fn in_place(dtype: DType, layout: Layout, side: usize) -> Case {
         let row = Tensor::new(rng, &[16], Layout::Packed);
         let chosen = Tensor::new(rng, &shape, Layout::Packed);
         let conditions: Vec<f64> = (0..tensor.elements()).map(|_| condition(rng)).collect();
-        let row_data = row.store(|_| number(rng, dtype));
-        let before = tensor.store(|_| number(rng, dtype));
+        let row_data = row.store(|_| any_number(rng, dtype));
+        let before = tensor.store(|_| any_number(rng, dtype));
         let places = tensor.offsets().into_iter().enumerate().map(|(i, place)| {
             let keeps = (conditions[i] != 0.0) == (side == 0);
             (place, Want::Exact(if keeps { before[place] } else { row_data[i % 16] }))
@@ -121,9 +108,9 @@ fn six_loops(dtype: DType) -> Case {
             shape.iter().zip(every_second).map(|(&extent, keep)| if keep { extent } else { 1 }).collect();
         let [full, other] = [&shape[..], &with_ones].map(|shape| Tensor::new(rng, shape, Layout::Packed));
         let conditions: Vec<f64> = (0..other.elements()).map(|_| condition(rng)).collect();
-        let values = full.store(|_| number(rng, dtype));
+        let values = full.store(|_| any_number(rng, dtype));
         let at = aligned(&other, &shape).offsets();
-        let fixed = number(rng, dtype);
+        let fixed = any_number(rng, dtype);
         let wants = (0..full.elements())
             .map(|i| Want::Exact(if conditions[at[i]] != 0.0 { values[i] } else { fixed }))
             .collect();

@@ -3,9 +3,8 @@
 
 import { connect } from "./connect.js";
 import * as models from "./models.js";
+import { at, notify, options, reopening, report, seconds, sentence, showDevice, takeFiles } from "./page.js";
 
-const at = (id) => document.getElementById(id);
-const options = new URLSearchParams(location.search);
 const CONTEXT = Number(options.get("context") ?? 4096);
 
 let engine;
@@ -22,19 +21,6 @@ function show(state) {
   at("remove").disabled = busy || models.isShipped(at("model").value);
 }
 
-function report(stage, done, total) {
-  at("stage").textContent = `${stage}…`;
-  at("progress").max = total || 1;
-  at("progress").value = done;
-}
-
-function notify(text) {
-  at("notice").textContent = text;
-  at("notice").hidden = !text;
-}
-
-const sentence = (text) => text.replace(/\.*$/, ".");
-const seconds = (milliseconds) => `${(milliseconds / 1000).toFixed(2)} s`;
 const megabytes = (bytes) => `${(bytes / 1e6).toFixed(1)} MB`;
 
 function showMemory({ device, module }) {
@@ -55,10 +41,7 @@ async function open(file) {
   file ??= await models.get(at("model").value);
   engine ??= await connect("open", "begin", "next");
   const { device, model, memory } = await engine.open(at("choice").value, file, CONTEXT, report);
-  const where = device.backend === "cpu" ? "the CPU, as WebAssembly" : "WebGPU";
-  at("backend").textContent = `${device.backend} (${where})`;
-  at("device").textContent = [device.name || "not told by the browser", device.api, device.kind].join(", ");
-  at("reason").textContent = device.reason;
+  showDevice(device);
   at("about").textContent = `${model.name || "without a name"}: ${model.architecture}, `
     + `${(model.parameters / 1e6).toFixed(1)} million numbers in ${megabytes(model.bytes)}, `
     + `${model.context} tokens of context${model.chats ? "" : "; it goes on with texts"}`;
@@ -130,16 +113,10 @@ async function ask() {
   }
 }
 
-/** Runs the steps; where the device is lost on the way, opens it again and tries once more. */
+/** Runs the steps, and says whether they succeeded. */
 async function attempt(...steps) {
   try {
-    try {
-      for (const step of steps) await step();
-    } catch (error) {
-      if (error.name !== "DeviceLost") throw error;
-      notify(`${sentence(error.message)} It was opened again.`);
-      for (const step of new Set([open, ...steps])) await step();
-    }
+    await reopening(open, ...steps);
     return true;
   } catch (error) {
     fail(error);
@@ -223,17 +200,7 @@ at("message").addEventListener("keydown", (event) => {
   event.preventDefault();
   at("form").requestSubmit();
 });
-at("file").addEventListener("change", () => take(at("file").files[0]));
-document.body.addEventListener("dragover", (event) => {
-  event.preventDefault();
-  document.body.classList.add("over");
-});
-document.body.addEventListener("dragleave", () => document.body.classList.remove("over"));
-document.body.addEventListener("drop", (event) => {
-  event.preventDefault();
-  document.body.classList.remove("over");
-  take(event.dataTransfer.files[0]);
-});
+takeFiles(document.body, take);
 
 await listModels(options.get("model"));
 await attempt(open);

@@ -1,5 +1,6 @@
 // The engine with its model: opens a device, loads a file, answers. Runs in a worker or in the page itself.
 
+import { describe } from "./device.js";
 import init, { Engine } from "./llama_web.js";
 
 let engine;
@@ -12,8 +13,7 @@ export async function open(backend, file, context, report) {
   engine = undefined;
   report("Opening the device", 0, 1);
   const opened = await Engine.open(backend);
-  const device = JSON.parse(opened.device());
-  if (device.backend === "webgpu") device.name ||= await adapterName();
+  const device = await describe(opened);
   report("Loading the model", 0, 1);
   const told = (done, total) => report("Loading the model", done, total);
   const model = JSON.parse(await opened.load(file, context, told));
@@ -32,10 +32,4 @@ export async function begin(messages, options) {
 export async function next() {
   const step = JSON.parse(await engine.next());
   return { ...step, memory: JSON.parse(engine.memory()) };
-}
-
-/** What the browser tells of its adapter beyond wgpu's description, which is empty for most. */
-async function adapterName() {
-  const { vendor, architecture } = (await navigator.gpu.requestAdapter())?.info ?? {};
-  return [vendor, architecture].filter(Boolean).join(" ");
 }

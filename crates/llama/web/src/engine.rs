@@ -2,43 +2,31 @@
 
 use std::sync::Arc;
 
-use backend_api::{BackendError, ComputeBackend, DType, DeviceInfo, Selection};
+use backend_api::{BackendError, DType};
 use js_sys::{ArrayBuffer, WebAssembly};
 use llama::gguf::{Index, Source, Value};
 use llama::{ChatTemplate, Error, Model, Result, Session, SessionOptions, Tokenizer};
 use wasm_bindgen::JsCast;
+use web_page::Device;
 
 use crate::chat::Chat;
-use crate::report::{self, Device, Memory};
+use crate::report::{self, Memory};
 
 #[derive(Debug)]
 pub(crate) struct Engine {
-    backend: Arc<dyn ComputeBackend>,
-    device: DeviceInfo,
-    reason: String,
+    pub(crate) device: Device,
     chat: Option<Chat>,
 }
 
 impl Engine {
-    pub(crate) fn new(selection: Selection) -> Self {
-        let Selection { backend, device, reason } = selection;
-        Self { backend: Arc::from(backend), device, reason, chat: None }
-    }
-
-    pub(crate) fn device(&self) -> Device {
-        Device {
-            backend: self.backend.name().to_owned(),
-            name: self.device.name.clone(),
-            api: self.device.api.clone(),
-            kind: format!("{:?}", self.device.kind),
-            reason: self.reason.clone(),
-        }
+    pub(crate) fn new(device: Device) -> Self {
+        Self { device, chat: None }
     }
 
     pub(crate) fn memory(&self) -> Memory {
         let memory: WebAssembly::Memory = wasm_bindgen::memory().unchecked_into();
         let buffer: ArrayBuffer = memory.buffer().unchecked_into();
-        Memory { device: self.backend.memory_stats().in_use, module: buffer.byte_length() }
+        Memory { device: self.device.backend.memory_stats().in_use, module: buffer.byte_length() }
     }
 
     pub(crate) async fn load(
@@ -52,7 +40,7 @@ impl Engine {
         let index = Index::read(file).await?;
         let tokenizer = Tokenizer::from_metadata(index.metadata())?;
         let template = ChatTemplate::from_metadata(index.metadata(), &tokenizer)?;
-        let model = Model::load_from(&self.backend, file, &index, DType::F32, progress).await?;
+        let model = Model::load_from(&self.device.backend, file, &index, DType::F32, progress).await?;
         let context = context.min(model.config().context_length);
         let name = index.metadata().get("general.name").and_then(Value::text).unwrap_or_default();
         let report = report::Model {

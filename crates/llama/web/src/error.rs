@@ -4,23 +4,17 @@ use js_sys::Error;
 
 /// An `Error` to throw. Its name is the kind of the backend's error, or `"File"` for one of the model's file.
 pub(crate) fn thrown(error: &llama::Error) -> Error {
-    let mut message = error.to_string();
-    let name = match error {
-        llama::Error::Backend(error) => {
-            let mut cause = std::error::Error::source(error);
-            while let Some(error) = cause {
-                message.push_str(": ");
-                message.push_str(&error.to_string());
-                cause = error.source();
-            }
-            format!("{:?}", error.kind())
-        }
-        llama::Error::TooLong { .. } | llama::Error::Argument { .. } | llama::Error::CacheType { .. } => {
-            String::from("Error")
-        }
-        _ => String::from("File"),
+    let thrown = match error {
+        llama::Error::Backend(error) => return web_page::thrown_by_backend(error),
+        // Its text names the cause.
+        error => Error::new(&error.to_string()),
     };
-    let thrown = Error::new(&message);
-    thrown.set_name(&name);
+    let of_call = matches!(
+        error,
+        llama::Error::TooLong { .. } | llama::Error::Argument { .. } | llama::Error::CacheType { .. }
+    );
+    if !of_call {
+        thrown.set_name("File");
+    }
     thrown
 }

@@ -9,18 +9,16 @@ mod engine;
 mod error;
 mod report;
 
-use backend_api::Registry;
 use js_sys::{Error, Function};
-use serde::Serialize;
-use wasm_bindgen::JsValue;
 use wasm_bindgen::prelude::wasm_bindgen;
+use web_page::{Device, json, on_progress, parsed};
 use web_sys::Blob;
 
 use error::thrown;
 
 #[wasm_bindgen(start)]
 fn start() {
-    console_error_panic_hook::set_once();
+    web_page::show_panics();
 }
 
 /// A device with a language model on it.
@@ -36,26 +34,21 @@ pub struct Engine(engine::Engine);
 impl Engine {
     /// Opens a backend: `"auto"`, `"webgpu"` or `"cpu"`.
     pub async fn open(backend: String) -> Result<Self, Error> {
-        let mut registry = Registry::new();
-        backend_cpu::register(&mut registry);
-        backend_webgpu::register(&mut registry);
-        let selection = registry.select_async(&backend).await.map_err(|error| thrown(&error.into()))?;
-        Ok(Self(engine::Engine::new(selection)))
+        let device = Device::open(&backend).await.map_err(|error| thrown(&error.into()))?;
+        Ok(Self(engine::Engine::new(device)))
     }
 
     /// What was opened, as JSON: `backend`, `name`, `api`, `kind`, `reason`.
     pub fn device(&self) -> Result<String, Error> {
-        json(&self.0.device())
+        json(&self.0.device.report())
     }
 
     /// Brings the model of a GGUF file to the device, a layer at a time, in place of the one before. At most
     /// `context` tokens are remembered. `progress` is called with the bytes done and all. Returns the model as
     /// JSON: `name`, `architecture`, `parameters`, `bytes`, `context`, `chats`.
     pub async fn load(&mut self, file: Blob, context: usize, progress: Function) -> Result<String, Error> {
-        let told = |done: u64, all: u64| {
-            // What it throws is the script's affair.
-            _ = progress.call2(&JsValue::NULL, &JsValue::from(done as f64), &JsValue::from(all as f64));
-        };
+        let progress = on_progress(progress);
+        let told = |done: u64, all: u64| progress(done as f64, all as f64);
         let model = self.0.load(&blob::BlobSource(file), context, told).await;
         json(&model.map_err(|error| thrown(&error))?)
     }
@@ -87,12 +80,4 @@ impl Engine {
     pub fn memory(&self) -> Result<String, Error> {
         json(&self.0.memory())
     }
-}
-
-fn json(value: &impl Serialize) -> Result<String, Error> {
-    serde_json::to_string(value).map_err(|error| Error::new(&error.to_string()))
-}
-
-fn parsed<T: serde::de::DeserializeOwned>(json: &str) -> Result<T, Error> {
-    serde_json::from_str(json).map_err(|error| Error::new(&error.to_string()))
 }

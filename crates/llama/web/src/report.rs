@@ -2,18 +2,6 @@
 
 use serde::{Deserialize, Serialize};
 
-/// The opened device.
-#[derive(Debug, Serialize)]
-pub(crate) struct Device {
-    /// The backend's name.
-    pub(crate) backend: String,
-    pub(crate) name: String,
-    pub(crate) api: String,
-    pub(crate) kind: String,
-    /// Why it is this one.
-    pub(crate) reason: String,
-}
-
 /// The model that was loaded.
 #[derive(Debug, Serialize)]
 pub(crate) struct Model {

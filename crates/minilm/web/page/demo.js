@@ -2,9 +2,8 @@
 // engine in the page's own thread, where WebGPU works and the CPU would block.
 
 import { connect } from "./connect.js";
+import { at, notify, options, reopening, report, seconds, showDevice, takeFiles } from "./page.js";
 
-const at = (id) => document.getElementById(id);
-const options = new URLSearchParams(location.search);
 const TOP = 10;
 
 function show(state) {
@@ -15,28 +14,11 @@ function show(state) {
   at("choice").disabled = busy;
 }
 
-function report(stage, done, total) {
-  if (!performance.getEntriesByName(stage).length) performance.mark(stage);
-  at("stage").textContent = `${stage}…`;
-  at("progress").max = total || 1;
-  at("progress").value = done;
-}
-
-function notify(text) {
-  at("notice").textContent = text;
-  at("notice").hidden = !text;
-}
-
-const seconds = (milliseconds) => `${(milliseconds / 1000).toFixed(2)} s`;
-
 async function open() {
   show("loading");
   const start = performance.now();
   const device = await engine.open(at("choice").value, report);
-  const where = device.backend === "cpu" ? "the CPU, as WebAssembly" : "WebGPU";
-  at("backend").textContent = `${device.backend} (${where})`;
-  at("device").textContent = [device.name || "not told by the browser", device.api, device.kind].join(", ");
-  at("reason").textContent = device.reason;
+  showDevice(device);
   at("timings").textContent = `ready after ${seconds(performance.now() - start)}`;
   show("ready");
 }
@@ -56,16 +38,10 @@ async function rank() {
   show("ranked");
 }
 
-/** Runs `step`; where the device is lost on the way, opens it again and tries once more. */
+/** Runs the steps, and shows why one failed. */
 async function attempt(...steps) {
   try {
-    try {
-      for (const step of steps) await step();
-    } catch (error) {
-      if (error.name !== "DeviceLost") throw error;
-      notify(`${error.message}. It was opened again.`);
-      for (const step of new Set([open, ...steps])) await step();
-    }
+    await reopening(open, ...steps);
   } catch (error) {
     notify(error.message);
     show("failed");
@@ -84,17 +60,7 @@ at("form").addEventListener("submit", (event) => {
   notify("");
   attempt(rank);
 });
-at("file").addEventListener("change", () => take(at("file").files[0]));
-at("document").addEventListener("dragover", (event) => {
-  event.preventDefault();
-  at("document").classList.add("over");
-});
-at("document").addEventListener("dragleave", () => at("document").classList.remove("over"));
-at("document").addEventListener("drop", (event) => {
-  event.preventDefault();
-  at("document").classList.remove("over");
-  take(event.dataTransfer.files[0]);
-});
+takeFiles(at("document"), take);
 
 at("document").value = await (await fetch("sample.txt")).text();
 const engine = await connect("open", "rank");

@@ -1,5 +1,6 @@
 // The engine with its model: opens a device, fetches the weights, warms up. Runs in a worker or in the page itself.
 
+import { describe } from "./device.js";
 import init, { Engine } from "./minilm_web.js";
 
 const FILES = ["config.json", "tokenizer.json", "model.safetensors"];
@@ -14,8 +15,7 @@ export async function open(backend, report) {
   engine = undefined;
   report("Opening the device", 0, 1);
   const opened = await Engine.open(backend);
-  const device = JSON.parse(opened.device());
-  if (device.backend === "webgpu") device.name ||= await adapterName();
+  const device = await describe(opened);
   report("Fetching the model", 0, 1);
   const [config, tokenizer, weights] = await fetchAll(report);
   await opened.load(config, tokenizer, weights, (done, total) => report("Loading the model", done, total));
@@ -32,12 +32,6 @@ export async function rank(query, text, top, report) {
 /** The vector of a text. */
 export async function embed(text) {
   return engine.embed(text);
-}
-
-/** What the browser tells of its adapter beyond wgpu's description, which is empty for most. */
-async function adapterName() {
-  const { vendor, architecture } = (await navigator.gpu.requestAdapter())?.info ?? {};
-  return [vendor, architecture].filter(Boolean).join(" ");
 }
 
 async function fetchAll(report) {

@@ -1,12 +1,11 @@
 //! The runtime behind the module.
 
-use std::sync::Arc;
-
-use backend_api::{BackendError, ComputeBackend, DType, DeviceInfo, Selection};
+use backend_api::{BackendError, DType};
 use minilm::{Batch, Encoder, Error, MAX_TOKENS, Model, Result, Tokenizer, split};
+use web_page::Device;
 use web_time::Instant;
 
-use crate::ranking::{Device, Hit, Ranking};
+use crate::ranking::{Hit, Ranking};
 
 /// Texts that are run together. Few, so that the page hears of progress and the device is shared with its
 /// drawing.
@@ -17,26 +16,13 @@ const STEP: usize = 2 * BATCH;
 
 #[derive(Debug)]
 pub(crate) struct Engine {
-    backend: Arc<dyn ComputeBackend>,
-    device: DeviceInfo,
-    reason: String,
+    pub(crate) device: Device,
     encoder: Option<Encoder>,
 }
 
 impl Engine {
-    pub(crate) fn new(selection: Selection) -> Self {
-        let Selection { backend, device, reason } = selection;
-        Self { backend: Arc::from(backend), device, reason, encoder: None }
-    }
-
-    pub(crate) fn device(&self) -> Device {
-        Device {
-            backend: self.backend.name().to_owned(),
-            name: self.device.name.clone(),
-            api: self.device.api.clone(),
-            kind: format!("{:?}", self.device.kind),
-            reason: self.reason.clone(),
-        }
+    pub(crate) fn new(device: Device) -> Self {
+        Self { device, encoder: None }
     }
 
     pub(crate) async fn load(
@@ -46,7 +32,8 @@ impl Engine {
         weights: &[u8],
         progress: impl FnMut(usize, usize),
     ) -> Result<()> {
-        let model = Model::from_bytes_async(&self.backend, weights, config, DType::F32, progress).await?;
+        let model =
+            Model::from_bytes_async(&self.device.backend, weights, config, DType::F32, progress).await?;
         self.encoder = Some(Encoder::new(model, tokenizer).with_batch_size(BATCH));
         Ok(())
     }

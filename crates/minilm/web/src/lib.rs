@@ -7,17 +7,16 @@ mod engine;
 mod error;
 mod ranking;
 
-use backend_api::Registry;
 use js_sys::{Error, Function};
 use minilm::Tokenizer;
-use wasm_bindgen::JsValue;
 use wasm_bindgen::prelude::wasm_bindgen;
+use web_page::{Device, json, on_progress};
 
 use error::thrown;
 
 #[wasm_bindgen(start)]
 fn start() {
-    console_error_panic_hook::set_once();
+    web_page::show_panics();
 }
 
 /// A device with the model on it.
@@ -33,16 +32,13 @@ pub struct Engine(engine::Engine);
 impl Engine {
     /// Opens a backend: `"auto"`, `"webgpu"` or `"cpu"`.
     pub async fn open(backend: String) -> Result<Self, Error> {
-        let mut registry = Registry::new();
-        backend_cpu::register(&mut registry);
-        backend_webgpu::register(&mut registry);
-        let selection = registry.select_async(&backend).await.map_err(|error| thrown(&error.into()))?;
-        Ok(Self(engine::Engine::new(selection)))
+        let device = Device::open(&backend).await.map_err(|error| thrown(&error.into()))?;
+        Ok(Self(engine::Engine::new(device)))
     }
 
     /// What was opened, as JSON: `backend`, `name`, `api`, `kind`, `reason`.
     pub fn device(&self) -> Result<String, Error> {
-        serde_json::to_string(&self.0.device()).map_err(|error| Error::new(&error.to_string()))
+        json(&self.0.device.report())
     }
 
     /// Brings the model to the device: the contents of config.json, tokenizer.json and model.safetensors.
@@ -55,12 +51,12 @@ impl Engine {
         progress: Function,
     ) -> Result<(), Error> {
         let tokenizer = Tokenizer::from_bytes(&tokenizer).map_err(|error| thrown(&error))?;
-        self.0.load(&config, tokenizer, &weights, told(&progress)).await.map_err(|error| thrown(&error))
+        self.0.load(&config, tokenizer, &weights, told(progress)).await.map_err(|error| thrown(&error))
     }
 
     /// Compiles what texts of every length need. Progress is in batches.
     pub async fn warm_up(&self, progress: Function) -> Result<(), Error> {
-        self.0.warm_up(told(&progress)).await.map_err(|error| thrown(&error))
+        self.0.warm_up(told(progress)).await.map_err(|error| thrown(&error))
     }
 
     /// The passages of `document`, the most similar to `query` first, as JSON. Progress is in passages.
@@ -71,9 +67,8 @@ impl Engine {
         top: usize,
         progress: Function,
     ) -> Result<String, Error> {
-        let ranking = self.0.rank(&query, &document, top, told(&progress)).await;
-        let ranking = ranking.map_err(|error| thrown(&error))?;
-        serde_json::to_string(&ranking).map_err(|error| Error::new(&error.to_string()))
+        let ranking = self.0.rank(&query, &document, top, told(progress)).await;
+        json(&ranking.map_err(|error| thrown(&error))?)
     }
 
     /// The vector of one text, of length 1.
@@ -82,10 +77,8 @@ impl Engine {
     }
 }
 
-/// A script's function as a progress. What it throws is the script's affair.
-fn told(progress: &Function) -> impl FnMut(usize, usize) + use<> {
-    let progress = progress.clone();
-    move |done, total| {
-        _ = progress.call2(&JsValue::NULL, &JsValue::from(done as f64), &JsValue::from(total as f64));
-    }
+/// A script's function that hears of counts.
+fn told(progress: Function) -> impl FnMut(usize, usize) {
+    let progress = on_progress(progress);
+    move |done, total| progress(done as f64, total as f64)
 }

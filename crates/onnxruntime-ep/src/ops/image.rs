@@ -1,7 +1,9 @@
 //! Convolutions and poolings of one or two dimensions.
 
 use backend_api::ReduceOp;
-use backend_api::desc::{ConvDesc, ConvShape, ConvTransposeDesc, PoolDesc, PoolOp, PoolShape, Window};
+use backend_api::desc::{
+    ConvDesc, ConvShape, ConvTransposeDesc, ImageShape, PoolDesc, PoolOp, PoolShape, Window,
+};
 
 use super::call::Call;
 use super::matrix::activation;
@@ -117,7 +119,8 @@ fn convolution(call: &Call<'_>) -> Result<Vec<Tensor>> {
     if per_group.checked_mul(groups) != Some(depth) {
         return Err(unfit(x, filter, groups));
     }
-    let of = ConvShape::new([batch, depth, height, width], filters, window).with_groups(groups);
+    let of = ConvShape::new(ImageShape { batch, channels: depth, height, width }, filters, window)
+        .with_groups(groups);
     let y = d.empty(x.kind, &shaped(x, filters, of.output("Conv")?))?;
     let mut desc = ConvDesc::new(x.kind.dtype(), d.ptr(x)?, d.ptr(filter)?, d.ptr(&y)?, of)
         .with_activation(activation(call)?);
@@ -178,7 +181,12 @@ fn transposed(call: &Call<'_>) -> Result<Vec<Tensor>> {
     let window =
         Window::new(size).with_stride(stride).with_dilation(dilation).with_asymmetric_padding(before, after);
     let y = d.empty(x.kind, &shaped(x, filters, to))?;
-    let of = ConvShape::new([batch, depth, from[0], from[1]], filters, window).with_groups(groups);
+    let of = ConvShape::new(
+        ImageShape { batch, channels: depth, height: from[0], width: from[1] },
+        filters,
+        window,
+    )
+    .with_groups(groups);
     let (dtype, from, by) = (x.kind.dtype(), d.ptr(x)?, d.ptr(filter)?);
     let mut desc = ConvTransposeDesc::new(dtype, from, by, d.ptr(&y)?, of).with_output_padding(more);
     desc.bias = d.optional_sized(call.optional(2), filters)?;
@@ -198,7 +206,8 @@ fn pooling(call: &Call<'_>) -> Result<Vec<Tensor>> {
     let to = [places(&window, 0, from[0], node)?, places(&window, 1, from[1], node)?];
     let (batch, depth) = channels(x)?;
     let y = d.empty(x.kind, &shaped(x, depth, to))?;
-    let of = PoolShape::new([batch, depth, from[0], from[1]], to, window);
+    let of =
+        PoolShape::new(ImageShape { batch, channels: depth, height: from[0], width: from[1] }, to, window);
     call.backend.pool2d(&PoolDesc::new(op, x.kind.dtype(), d.ptr(x)?, d.ptr(&y)?, of))?;
     Ok(vec![y])
 }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use backend_api::desc::{ConvShape, ImageLayout, Window as FilterWindow};
+use backend_api::desc::{ConvShape, ImageLayout, ImageShape, Window as FilterWindow};
 use backend_api::support::{ConvGather, checked_product};
 use backend_api::{Activation, BackendResult, DType};
 
@@ -142,7 +142,12 @@ impl SourceTile {
         };
         // Of planes, a multiple of eight pixels.
         let side = if self.planes { [8, tile.n / 16 + 1] } else { [9, tile.n / 16 + 3] };
-        let shape = ConvShape::new([2, channels, side[0], side[1]], filters, window).with_layout(layout);
+        let shape = ConvShape::new(
+            ImageShape { batch: 2, channels, height: side[0], width: side[1] },
+            filters,
+            window,
+        )
+        .with_layout(layout);
         let places = window.size[0] * window.size[1];
         let weight_at =
             |filter: usize, place: usize, channel: usize| (filter * places + place) * channels + channel;

@@ -1,6 +1,6 @@
 //! 3×3 convolutions of f16 on tensor cores that stage each tile of pixels once for all nine taps.
 
-use backend_api::desc::{ConvShape, ImageLayout, Window as FilterWindow};
+use backend_api::desc::{ConvShape, ImageLayout, ImageShape, Window as FilterWindow};
 use backend_api::support::{ConvGather, GatherAxis, checked_product};
 use backend_api::{Activation, BackendResult, DType};
 
@@ -236,7 +236,11 @@ fn params_of(op: &'static str, job: &Job, layout: ImageLayout) -> BackendResult<
 /// Convolves images of more than a tile and several steps, whose rows are no whole fragments.
 fn check(ctx: &OpContext, layout: ImageLayout) -> BackendResult<()> {
     let window = FilterWindow::new([SIDE, SIDE]).with_padding([1, 1]);
-    let shape = ConvShape::new([2, 3 * CHANNELS, 11, 24], FILTERS + EIGHT, window);
+    let shape = ConvShape::new(
+        ImageShape { batch: 2, channels: 3 * CHANNELS, height: 11, width: 24 },
+        FILTERS + EIGHT,
+        window,
+    );
     let channels = shape.channels;
     let weight_at =
         |filter: usize, place: usize, channel: usize| (filter * SIDE * SIDE + place) * channels + channel;

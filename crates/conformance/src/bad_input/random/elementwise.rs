@@ -6,12 +6,15 @@ use backend_api::desc::{
 use backend_api::{BackendResult, BinaryOp, CompareOp, DType, UnaryOp};
 
 use super::Call;
-use super::calls::call;
+use super::calls::{Method, call};
 use super::draw::{dtype, factor, maybe, shape, size};
 use super::pool::Pool;
 use crate::rng::Rng;
 
-pub(super) fn unary<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
+pub(super) const METHODS: &[Method] =
+    &[unary, binary, unary_ext, binary_ext, copy, compare, where_cond, clamp, affine];
+
+fn unary<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
     let (op, input, output, n) = (rng.pick(UnaryOp::ALL), pool.pick(rng), pool.pick(rng), size(rng));
     let shape = [n];
     let desc = UnaryDesc::new(
@@ -23,7 +26,7 @@ pub(super) fn unary<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
     call(format!("unary {op:?} {input:#x} {output:#x} {n}"), verdict, move |b| b.unary(op, input, output, n))
 }
 
-pub(super) fn binary<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
+fn binary<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
     let (op, n) = (rng.pick(BinaryOp::ALL), size(rng));
     let h: [u64; 3] = std::array::from_fn(|_| pool.pick(rng));
     let shape = [n];
@@ -84,7 +87,7 @@ pub(super) fn tensors<const N: usize>(rng: &mut Rng, pool: &Pool<'_>) -> [Tensor
     })
 }
 
-pub(super) fn unary_ext<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
+fn unary_ext<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
     let (op, [input, output]) = (rng.pick(UnaryOp::ALL), tensors(rng, pool));
     let usual = op.default_parameters();
     let [alpha, beta] = usual.map(|usual| if rng.one_in(2) { factor(rng) } else { usual });
@@ -97,7 +100,7 @@ pub(super) fn unary_ext<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
     call(label, verdict, move |b| with_desc(&mut |d| b.unary_ext(d)))
 }
 
-pub(super) fn binary_ext<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
+fn binary_ext<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
     let (op, [x, y, output]) = (rng.pick(BinaryOp::ALL), tensors(rng, pool));
     let numbers: [Option<f64>; 2] =
         std::array::from_fn(|_| if rng.one_in(6) { Some(factor(rng)) } else { None });
@@ -112,14 +115,14 @@ pub(super) fn binary_ext<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
     call(label, verdict, move |b| with_desc(&mut |d| b.binary_ext(d)))
 }
 
-pub(super) fn copy<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
+fn copy<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
     let [src, dst] = tensors(rng, pool);
     let operands = CopyDesc::new(src.desc(), dst.desc()).operands("copy");
     let verdict = pool.check("copy", operands.map(|(operands, _)| operands));
     call(format!("copy {src:?} {dst:?}"), verdict, move |b| b.copy(&CopyDesc::new(src.desc(), dst.desc())))
 }
 
-pub(super) fn compare<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
+fn compare<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
     let (op, [x, y, mut output]) = (rng.pick(CompareOp::ALL), tensors(rng, pool));
     if !rng.one_in(6) {
         output.dtype = DType::U32;
@@ -131,7 +134,7 @@ pub(super) fn compare<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
     })
 }
 
-pub(super) fn where_cond<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
+fn where_cond<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
     let [mut condition, x, y, output] = tensors(rng, pool);
     if !rng.one_in(6) {
         condition.dtype = DType::U32;
@@ -143,7 +146,7 @@ pub(super) fn where_cond<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
     })
 }
 
-pub(super) fn clamp<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
+fn clamp<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
     let ([input, output], [min, max]) = (tensors(rng, pool), [factor(rng), factor(rng)]);
     let operands = ClampDesc::new(input.desc(), output.desc(), min, max).operands("clamp");
     let verdict = pool.check("clamp", operands.map(|(operands, _)| operands));
@@ -152,7 +155,7 @@ pub(super) fn clamp<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
     })
 }
 
-pub(super) fn affine<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
+fn affine<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
     let ([input, output], [scale, bias]) = (tensors(rng, pool), [factor(rng), factor(rng)]);
     let operands = AffineDesc::new(input.desc(), output.desc(), scale, bias).operands("affine");
     let verdict = pool.check("affine", operands.map(|(operands, _)| operands));

@@ -3,14 +3,16 @@
 use backend_api::Activation;
 use backend_api::desc::{
     ConvBackwardDataDesc, ConvBackwardFilterDesc, ConvDesc, ConvShape, ConvTransposeDesc, ImageLayout,
-    PoolBackwardDesc, PoolDesc, PoolOp, PoolShape, Window,
+    ImageShape, PoolBackwardDesc, PoolDesc, PoolOp, PoolShape, Window,
 };
 
 use super::Call;
-use super::calls::call;
+use super::calls::{Method, call};
 use super::draw::{dtype, maybe, size, sizes};
 use super::pool::Pool;
 use crate::rng::Rng;
+
+pub(super) const METHODS: &[Method] = &[conv2d, conv_transpose2d, backward_data, backward_filter, pool2d];
 
 const LAYOUTS: [ImageLayout; 2] = [ImageLayout::Nchw, ImageLayout::Nhwc];
 
@@ -32,14 +34,16 @@ fn shape(rng: &mut Rng) -> ConvShape {
     let groups = size(rng);
     input[1] = usize::saturating_mul(input[1], groups);
     let filters = size(rng).saturating_mul(groups);
-    ConvShape::new(input, filters, window).with_groups(groups).with_layout(rng.pick(&LAYOUTS))
+    ConvShape::new(ImageShape::nchw(input), filters, window)
+        .with_groups(groups)
+        .with_layout(rng.pick(&LAYOUTS))
 }
 
 fn handles(rng: &mut Rng, pool: &Pool<'_>) -> [u64; 3] {
     std::array::from_fn(|_| pool.pick(rng))
 }
 
-pub(super) fn conv2d<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
+fn conv2d<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
     let (of, [x, y, z]) = (dtype(rng), handles(rng, pool));
     let mut d = ConvDesc::new(of, x, y, z, shape(rng));
     let bias = pool.pick(rng);
@@ -49,7 +53,7 @@ pub(super) fn conv2d<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
     call(format!("{d:?}"), verdict, move |b| b.conv2d(&d))
 }
 
-pub(super) fn conv_transpose2d<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
+fn conv_transpose2d<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
     let (of, [x, y, z]) = (dtype(rng), handles(rng, pool));
     let mut d = ConvTransposeDesc::new(of, x, y, z, shape(rng));
     d.output_padding = [rng.below(2), rng.below(2)];
@@ -59,21 +63,21 @@ pub(super) fn conv_transpose2d<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
     call(format!("{d:?}"), verdict, move |b| b.conv_transpose2d(&d))
 }
 
-pub(super) fn backward_data<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
+fn backward_data<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
     let (of, [x, y, z]) = (dtype(rng), handles(rng, pool));
     let d = ConvBackwardDataDesc::new(of, x, y, z, shape(rng));
     let verdict = pool.check("conv2d_backward_data", d.operands("conv2d_backward_data"));
     call(format!("{d:?}"), verdict, move |b| b.conv2d_backward_data(&d))
 }
 
-pub(super) fn backward_filter<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
+fn backward_filter<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
     let (of, [x, y, z]) = (dtype(rng), handles(rng, pool));
     let d = ConvBackwardFilterDesc::new(of, x, y, z, shape(rng));
     let verdict = pool.check("conv2d_backward_filter", d.operands("conv2d_backward_filter"));
     call(format!("{d:?}"), verdict, move |b| b.conv2d_backward_filter(&d))
 }
 
-pub(super) fn pool2d<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
+fn pool2d<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
     let (input, window) = (sizes(rng), window(rng));
     let output: [usize; 2] = std::array::from_fn(|axis| {
         let padded =
@@ -81,7 +85,7 @@ pub(super) fn pool2d<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
         let span = window.dilation[axis].saturating_mul(window.size[axis] - 1).saturating_add(1);
         (padded.saturating_sub(span) / window.stride[axis]).saturating_add(1 + rng.below(4) / 3)
     });
-    let shape = PoolShape::new(input, output, window).with_layout(rng.pick(&LAYOUTS));
+    let shape = PoolShape::new(ImageShape::nchw(input), output, window).with_layout(rng.pick(&LAYOUTS));
     let [input, output, _] = handles(rng, pool);
     let d = PoolDesc::new(rng.pick(&PoolOp::ALL), dtype(rng), input, output, shape);
     if rng.one_in(3) {

@@ -4,16 +4,18 @@ use backend_api::BackendError;
 use backend_api::support::{Access, Operand, checked_add};
 
 use super::Call;
-use super::calls::call;
+use super::calls::{Method, call};
 use super::draw::{dtype, factor, size, sizes};
 use super::pool::Pool;
 use crate::rng::Rng;
+
+pub(super) const METHODS: &[Method] = &[transfer, copy_dtod, fill, view, alloc];
 
 fn bytes(arg: &'static str, ptr: u64, bytes: usize, access: Access) -> Operand {
     Operand::bytes(arg, ptr, bytes, access)
 }
 
-pub(super) fn transfer<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
+fn transfer<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
     let (ptr, len, up) = (pool.pick(rng), rng.below(1100), rng.one_in(2));
     let verdict = pool.check("transfer", Ok([bytes("ptr", ptr, len, Access::Write)]));
     let label = format!("{} {ptr:#x} {len}", if up { "copy_htod" } else { "copy_dtoh" });
@@ -23,21 +25,21 @@ pub(super) fn transfer<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
     })
 }
 
-pub(super) fn copy_dtod<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
+fn copy_dtod<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
     let (dst, src, len) = (pool.pick(rng), pool.pick(rng), size(rng));
     let operands = [bytes("dst", dst, len, Access::Write), bytes("src", src, len, Access::Read)];
     let verdict = pool.check("copy_dtod", Ok(operands));
     call(format!("copy_dtod {dst:#x} {src:#x} {len}"), verdict, move |b| b.copy_dtod(dst, src, len))
 }
 
-pub(super) fn fill<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
+fn fill<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
     let (dst, dtype, n, value) = (pool.pick(rng), dtype(rng), size(rng), factor(rng));
     let operand = Operand::new("fill", "dst", dst, dtype, n, Access::Write);
     let verdict = pool.check("fill", operand.map(|operand| [operand]));
     call(format!("fill {dst:#x} {dtype} {n} {value}"), verdict, move |b| b.fill(dst, dtype, n, value))
 }
 
-pub(super) fn view<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
+fn view<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
     let (op, ptr, [offset, len]) = ("view", pool.pick(rng), sizes(rng));
     let verdict = match pool.region(ptr) {
         None => Err(BackendError::InvalidHandle { op, arg: "ptr", ptr }),
@@ -54,7 +56,7 @@ pub(super) fn view<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
 }
 
 /// An allocation that is given back, or a handle that was never given out.
-pub(super) fn alloc<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
+fn alloc<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
     if rng.one_in(2) {
         let ptr = rng.next_u64();
         let verdict = match pool.region(ptr) {

@@ -4,11 +4,13 @@ use backend_api::BackendResult;
 use backend_api::desc::{ConcatDesc, PadDesc, PermuteDesc, RepeatDesc, SliceDesc};
 
 use super::Call;
-use super::calls::call;
+use super::calls::{Method, call};
 use super::draw::{factor, maybe, size};
 use super::elementwise::{Tensor, tensors};
 use super::pool::Pool;
 use crate::rng::Rng;
+
+pub(super) const METHODS: &[Method] = &[permute, slice, repeat, pad, concat];
 
 /// As many sizes as the tensor has extents, or one more or fewer now and then.
 fn per_dimension(rng: &mut Rng, tensor: &Tensor) -> Vec<usize> {
@@ -17,7 +19,7 @@ fn per_dimension(rng: &mut Rng, tensor: &Tensor) -> Vec<usize> {
     (0..count).map(|_| if rng.one_in(3) { size(rng) } else { rng.below(2) }).collect()
 }
 
-pub(super) fn permute<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
+fn permute<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
     let [input, mut output] = tensors(rng, pool);
     let mut axes: Vec<usize> = (0..input.rank()).collect();
     for k in (1..axes.len()).rev() {
@@ -36,7 +38,7 @@ pub(super) fn permute<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
     })
 }
 
-pub(super) fn slice<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
+fn slice<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
     let [input, output] = tensors(rng, pool);
     let starts = per_dimension(rng, &output);
     let steps = per_dimension(rng, &output).into_iter().map(|step| step.max(1)).collect::<Vec<_>>();
@@ -64,7 +66,7 @@ fn with_slice(
     }
 }
 
-pub(super) fn repeat<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
+fn repeat<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
     let [input, output] = tensors(rng, pool);
     let interleaved = rng.one_in(2);
     let desc =
@@ -80,7 +82,7 @@ pub(super) fn repeat<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
     })
 }
 
-pub(super) fn pad<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
+fn pad<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
     let ([input, output], value) = (tensors(rng, pool), factor(rng));
     let before = per_dimension(rng, &output);
     let operands = PadDesc::new(input.desc(), output.desc(), &before, value).operands("pad");
@@ -90,7 +92,7 @@ pub(super) fn pad<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
     })
 }
 
-pub(super) fn concat<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
+fn concat<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
     let ([first, second, mut output], axis) = (tensors(rng, pool), rng.below(4));
     if !rng.one_in(4) {
         output.lengthen(axis, &[&first, &second]);

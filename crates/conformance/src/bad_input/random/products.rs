@@ -7,10 +7,12 @@ use backend_api::desc::{
 use backend_api::{Activation, BackendTranspose, DType, MathMode};
 
 use super::Call;
-use super::calls::call;
+use super::calls::{Method, call};
 use super::draw::{dtype, factor, maybe, size, sizes};
 use super::pool::Pool;
 use crate::rng::Rng;
+
+pub(super) const METHODS: &[Method] = &[gemm, batched_gemm, conv2d, attention, matmul, attention_ext];
 
 fn product(rng: &mut Rng, pool: &Pool<'_>, dtypes: [DType; 3]) -> MatmulDesc {
     let [m, n, k] = sizes(rng);
@@ -37,7 +39,7 @@ fn with_batch(rng: &mut Rng, desc: MatmulDesc) -> MatmulDesc {
     desc
 }
 
-pub(super) fn gemm<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
+fn gemm<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
     let d = product(rng, pool, [DType::F32; 3]);
     let verdict = pool.check("gemm", d.operands("gemm"));
     call(format!("gemm {d:?}"), verdict, move |b| {
@@ -48,7 +50,7 @@ pub(super) fn gemm<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
     })
 }
 
-pub(super) fn batched_gemm<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
+fn batched_gemm<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
     let d = product(rng, pool, [DType::F32; 3]);
     let d = with_batch(rng, d);
     let verdict = pool.check("batched_gemm", d.operands("batched_gemm"));
@@ -75,7 +77,7 @@ pub(super) fn batched_gemm<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
     })
 }
 
-pub(super) fn matmul<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
+fn matmul<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
     let dtypes = std::array::from_fn(|_| dtype(rng));
     let mut d = product(rng, pool, dtypes);
     if rng.one_in(2) {
@@ -94,7 +96,7 @@ pub(super) fn matmul<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
     call(format!("{d:?}"), verdict, move |b| b.matmul(&d))
 }
 
-pub(super) fn conv2d<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
+fn conv2d<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
     let op = "conv2d_forward";
     let mut input: Vec<usize> = sizes::<4>(rng).into();
     let mut filter: Vec<usize> = sizes::<4>(rng).into();
@@ -126,7 +128,7 @@ pub(super) fn conv2d<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
     })
 }
 
-pub(super) fn attention<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
+fn attention<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
     let [q, k, v, o] = std::array::from_fn(|_| pool.pick(rng));
     let [batch, heads, seq_q, seq_kv, head_dim] = sizes(rng);
     let shape = AttentionShape { batch, heads, seq_q, seq_kv, head_dim };
@@ -139,7 +141,7 @@ pub(super) fn attention<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
     })
 }
 
-pub(super) fn attention_ext<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
+fn attention_ext<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
     let [q, k, v, o] = std::array::from_fn(|_| pool.pick(rng));
     let [batch, heads, seq_q, seq_kv, head_dim] = sizes(rng);
     let shape = AttentionShape { batch, heads, seq_q, seq_kv, head_dim };

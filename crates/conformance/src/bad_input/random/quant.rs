@@ -5,10 +5,12 @@ use backend_api::desc::{DequantizeDesc, Matrix, QuantGatherDesc, QuantMatmulDesc
 use backend_api::quant::QuantFormat;
 
 use super::Call;
-use super::calls::call;
+use super::calls::{Method, call};
 use super::draw::{dtype, factor, maybe, size, sizes};
 use super::pool::Pool;
 use crate::rng::Rng;
+
+pub(super) const METHODS: &[Method] = &[quant_matmul, quant_gather, dequantize];
 
 /// A matrix of a few blocks most of the time, so that it fits.
 fn matrix(rng: &mut Rng, pool: &Pool<'_>) -> QuantMatrix {
@@ -39,7 +41,7 @@ fn operand(rng: &mut Rng, pool: &Pool<'_>, columns: usize) -> Matrix {
     if rng.one_in(4) { matrix.with_offset(size(rng)) } else { matrix }
 }
 
-pub(super) fn quant_matmul<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
+fn quant_matmul<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
     let b = matrix(rng, pool);
     let (a, c) = (operand(rng, pool, b.columns), operand(rng, pool, b.rows));
     let mut d = QuantMatmulDesc::new(size(rng), a, b, c).with_alpha(factor(rng));
@@ -54,7 +56,7 @@ pub(super) fn quant_matmul<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
     call(format!("{d:?}"), verdict, move |b| b.quant_matmul(&d))
 }
 
-pub(super) fn quant_gather<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
+fn quant_gather<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
     let table = matrix(rng, pool);
     let [indices, output] = std::array::from_fn(|_| pool.pick(rng));
     let d = QuantGatherDesc::new(dtype(rng), table, indices, output, size(rng));
@@ -62,7 +64,7 @@ pub(super) fn quant_gather<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
     call(format!("{d:?}"), verdict, move |b| b.quant_gather(&d))
 }
 
-pub(super) fn dequantize<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
+fn dequantize<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
     let input = matrix(rng, pool);
     let d = DequantizeDesc::new(input, operand(rng, pool, input.columns));
     let verdict = pool.check("dequantize", d.operands("dequantize"));

@@ -9,12 +9,17 @@ use backend_api::desc::{
 use backend_api::{BackendResult, DType, ReduceOp, ScatterOp};
 
 use super::Call;
-use super::calls::call;
+use super::calls::{Method, call};
 use super::draw::{dtype, factor, maybe, shape, size, sizes};
 use super::pool::Pool;
 use crate::rng::Rng;
 
-pub(super) fn reduce<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
+pub(super) const METHODS: &[Method] = &[
+    reduce, reduce_ext, softmax, norm, group_norm, batch_norm, cumsum, backward, rope, gather, top_k, sample,
+    random,
+];
+
+fn reduce<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
     let (op, shape, axis) = (rng.pick(ReduceOp::ALL), shape(rng), size(rng));
     let (input, output) = (pool.pick(rng), pool.pick(rng));
     let axes = [axis];
@@ -24,7 +29,7 @@ pub(super) fn reduce<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
     call(label, verdict, move |b| b.reduce(op, input, output, &shape, axis))
 }
 
-pub(super) fn reduce_ext<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
+fn reduce_ext<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
     let (op, from, shape) = (rng.pick(ReduceOp::ALL), dtype(rng), shape(rng));
     let axes: Vec<usize> =
         (0..rng.below(4)).map(|_| if rng.one_in(9) { size(rng) } else { rng.below(4) }).collect();
@@ -52,7 +57,7 @@ pub(super) fn reduce_ext<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
     call(label, verdict, move |b| with_desc(&mut |desc| b.reduce_ext(desc)))
 }
 
-pub(super) fn softmax<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
+fn softmax<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
     let mut d = SoftmaxDesc::rows(dtype(rng), pool.pick(rng), pool.pick(rng), size(rng), size(rng));
     (d.inner, d.log) = (size(rng), rng.one_in(2));
     let verdict = pool.check("softmax", d.operands("softmax"));
@@ -64,7 +69,7 @@ fn other_dtype(rng: &mut Rng, of: DType) -> DType {
     if rng.one_in(4) { dtype(rng) } else { of }
 }
 
-pub(super) fn norm<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
+fn norm<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
     let (dtype, input, output, [rows, columns]) = (dtype(rng), pool.pick(rng), pool.pick(rng), sizes(rng));
     let [weight, bias, residual, sum] = std::array::from_fn(|_| {
         let ptr = pool.pick(rng);
@@ -86,7 +91,7 @@ pub(super) fn norm<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
     }
 }
 
-pub(super) fn group_norm<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
+fn group_norm<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
     let [input, output, weight, bias] = std::array::from_fn(|_| pool.pick(rng));
     let [batch, channels, spatial] = sizes(rng);
     let shape = ChannelShape { batch, channels, spatial };
@@ -97,7 +102,7 @@ pub(super) fn group_norm<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
     call(format!("{d:?}"), verdict, move |b| b.group_norm(&d))
 }
 
-pub(super) fn batch_norm<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
+fn batch_norm<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
     let (of, [input, output, mean, variance]) = (dtype(rng), std::array::from_fn(|_| pool.pick(rng)));
     let [batch, channels, spatial] = sizes(rng);
     let shape = ChannelShape { batch, channels, spatial };
@@ -109,7 +114,7 @@ pub(super) fn batch_norm<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
     call(format!("{d:?}"), verdict, move |b| b.batch_norm(&d))
 }
 
-pub(super) fn cumsum<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
+fn cumsum<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
     let (dtype, input, output, shape, axis) =
         (dtype(rng), pool.pick(rng), pool.pick(rng), shape(rng), size(rng));
     let (exclusive, reverse) = (rng.one_in(2), rng.one_in(2));
@@ -122,7 +127,7 @@ pub(super) fn cumsum<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
     call(format!("{:?}", desc()), verdict, move |b| b.cumsum(&desc()?))
 }
 
-pub(super) fn backward<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
+fn backward<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
     let (dtype, [rows, columns]) = (dtype(rng), sizes(rng));
     let [x, y, z, weight]: [u64; 4] = std::array::from_fn(|_| pool.pick(rng));
     let mut input = NormBackwardDesc::layer_norm(dtype, x, y, z, rows, columns);
@@ -146,7 +151,7 @@ pub(super) fn backward<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
     }
 }
 
-pub(super) fn rope<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
+fn rope<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
     let [input, output, cos, sin] = std::array::from_fn(|_| pool.pick(rng));
     let style = rng.pick(&[RopeStyle::Half, RopeStyle::Interleaved]);
     let [batch, heads, seq, head_dim] = sizes(rng);
@@ -172,7 +177,7 @@ pub(super) fn rope<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
     call(format!("{d:?}"), verdict, move |b| b.rope(&d))
 }
 
-pub(super) fn gather<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
+fn gather<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
     let ([table, indices, moved], [rows, columns, count]) =
         (std::array::from_fn(|_| pool.pick(rng)), sizes(rng));
     let shape = IndexShape { rows, columns, count };
@@ -194,7 +199,7 @@ pub(super) fn gather<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
     }
 }
 
-pub(super) fn top_k<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
+fn top_k<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
     let ([input, indices, values], [rows, columns, k]) =
         (std::array::from_fn(|_| pool.pick(rng)), sizes(rng));
     let mut d = TopKDesc::new(dtype(rng), input, indices, rows, columns, k);
@@ -203,7 +208,7 @@ pub(super) fn top_k<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
     call(format!("{d:?}"), verdict, move |b| b.top_k(&d))
 }
 
-pub(super) fn sample<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
+fn sample<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
     let ([logits, tokens, window, offset], [rows, columns, len]) =
         (std::array::from_fn(|_| pool.pick(rng)), sizes(rng));
     let mut d = SampleDesc::new(dtype(rng), logits, tokens, rows, columns, rng.next_u64())
@@ -218,7 +223,7 @@ pub(super) fn sample<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
     call(format!("{d:?}"), verdict, move |b| b.sample(&d))
 }
 
-pub(super) fn random<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
+fn random<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
     let [first, second] = [factor(rng), factor(rng)];
     let distribution = if rng.one_in(2) {
         Distribution::Uniform { low: first, high: second }

@@ -1,6 +1,8 @@
 //! Cumulative sums, additions to a table and averages of windows, over small whole numbers but 0.
 
-use backend_api::desc::{CumSumDesc, IndexShape, PoolDesc, PoolOp, PoolShape, ScatterDesc, Window};
+use backend_api::desc::{
+    CumSumDesc, ImageShape, IndexShape, PoolDesc, PoolOp, PoolShape, ScatterDesc, Window,
+};
 use backend_api::{DType, ScatterOp};
 
 use super::{Exact, Model, Recipe, along, balanced};
@@ -121,7 +123,7 @@ fn scatter(dtype: DType, [rows, columns, count]: [usize; 3], per_element: bool) 
 fn pool(dtype: DType, op: PoolOp, [height, width]: [usize; 2]) -> Recipe {
     Recipe::new("pool2d", format!("{}_{dtype}_{height}x{width}", op.name()), move |rng| {
         let (channels, window) = (3, Window::new([height, width]).with_stride([1, width]));
-        let shape = PoolShape::new([1, channels, height, 2 * width], [1, 2], window);
+        let shape = PoolShape::new(ImageShape::nchw([1, channels, height, 2 * width]), [1, 2], window);
         let planes: Vec<Vec<f64>> = (0..channels).map(|_| balanced(rng, height * 2 * width)).collect();
         let input = planes.concat();
         let mut trial = Trial::new();
