@@ -10,6 +10,7 @@ use super::direct::Direct;
 use super::gemv::Gemv;
 use super::gemv_dot::GemvDot;
 use super::kernel::{GemmKernel, Kernel, Signature};
+use super::outer::Outer;
 use super::skinny::Skinny;
 use super::skinny_cooperative::SkinnyCooperative;
 use super::unstaged::Unstaged;
@@ -74,7 +75,8 @@ impl Plan {
     /// The plan that is estimated to be the fastest: the first kernel that has a candidate, those for small m
     /// or n first, which have none where a larger tile would be faster.
     pub(super) fn by_estimate(ctx: &OpContext, desc: &MatmulDesc, windows: &Windows) -> Self {
-        Gemv::candidate(ctx, desc, windows)
+        Outer::candidate(ctx, desc, windows)
+            .or_else(|| Gemv::candidate(ctx, desc, windows))
             .or_else(|| GemvDot::candidate(ctx, desc, windows))
             .or_else(|| SkinnyCooperative::candidate(ctx, desc, windows))
             .or_else(|| Skinny::candidate_beside_tensor_cores(ctx, desc, windows))
