@@ -1,15 +1,18 @@
-// C = activation(alpha · op(A) · op(B) + beta · C + bias) for each matrix of a batch, of sums so short that what
-// takes the time is writing C, or waiting for memory once.
+// C = activation(alpha · op(A) · op(B) + beta · C + bias) for each matrix of a batch, of sums so short that
+// what takes the time is writing C, or waiting for memory once.
 //
-// Each invocation makes ROWS × SPAN results straight from memory, DEPTH values of k at a time: there is no barrier
-// and one wait for loads in each step. Its rows and columns are far apart, so that its neighbours read and write
-// neighbouring elements, wherever rows begin in memory.
+// Each invocation makes ROWS × SPAN results straight from memory, DEPTH values of k at a time: there is no
+// barrier, and one wait for loads in each step. Its rows and columns are far apart, so that its neighbours
+// read and write neighbouring elements, wherever rows begin in memory.
 //
-// If ACROSS is 0, params.tiles counts invocations, whose places run along the rows of C, matrix after matrix, and
-// no invocation idles beyond an edge. Else it counts workgroups of ACROSS × THREADS / ACROSS invocations, all of
-// whose rows meet the same columns of B in the first-level cache.
+// If ACROSS is 0, params.tiles counts invocations, whose places run along the rows of C, matrix after matrix,
+// and none idles beyond an edge. Else it counts workgroups of THREADS / ACROSS rows of ACROSS invocations,
+// all of which meet the same columns of B in the first-level cache.
 //
-// needs: TA, TB, TC, ROWS, SPAN, DEPTH, ACROSS, TRANS_A, TRANS_B, ACTIVATION, lib/matmul
+// The loop over k, `multiply`, is written by src/ops/matmul/outer.rs, as each number needs a name of its own.
+// It calls the functions of this file.
+//
+// needs: TA, TB, TC, ROWS, SPAN, DEPTH, ACROSS, TRANS_A, TRANS_B, ACTIVATION, multiply, lib/matmul
 
 const THREADS: u32 = 128u;
 const DOWN: u32 = THREADS / max(ACROSS, 1u);
@@ -53,8 +56,8 @@ fn place_of(flat: u32, index: u32) -> Place {
   );
 }
 
-// Where op(A)'s row `i` of an invocation begins; beyond the last row, another one's products are made, but not
-// written.
+// Where op(A)'s row `i` of an invocation begins; beyond the last row, another one's products are made, but
+// not written.
 fn start_a(place: Place, i: u32) -> u32 {
   let row = min(place.row + i * place.down, params.m - 1u);
   return params.a_offset + place.matrix * params.a_batch + row * select(params.a_ld, 1u, TRANS_A == 1u);

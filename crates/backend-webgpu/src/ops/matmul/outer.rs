@@ -32,6 +32,10 @@ static OUTER: KernelSource = KernelSource {
 /// Invocations of a workgroup.
 const THREADS: usize = 128;
 
+/// Columns of a workgroup that makes a tile, and invocations across it.
+const TILE_COLUMNS: usize = 128;
+const ACROSS: usize = 32;
+
 /// The most products of a sum that this kernel is planned for whatever the operands' types, and at all.
 const SHORT: usize = 32;
 const LONG: usize = 64;
@@ -49,8 +53,9 @@ pub(crate) struct Outer {
     span: usize,
     /// Values of k that are read at once.
     depth: usize,
-    /// Invocations of a workgroup that share rows, or 0 if workgroups go along the rows of C.
-    across: usize,
+    /// Invocations of a workgroup that share rows, if it makes a tile of C; else it makes what follows along
+    /// C's rows.
+    across: Option<usize>,
 }
 
 /// How a product's results are shared among compute units, for the choice of a shape.
@@ -67,10 +72,15 @@ impl Outer {
         [Self::along_rows(1, 1, 8), Self::along_rows(2, 1, 4), Self::along_rows(4, 2, 2), Self::IN_TILES];
 
     /// The shape that meets the same of B several times.
-    const IN_TILES: Self = Self { rows: 8, span: 4, depth: 2, across: 32 };
+    const IN_TILES: Self = Self { rows: 8, span: TILE_COLUMNS / ACROSS, depth: 2, across: Some(ACROSS) };
 
     const fn along_rows(rows: usize, span: usize, depth: usize) -> Self {
-        Self { rows, span, depth, across: 0 }
+        Self { rows, span, depth, across: None }
+    }
+
+    /// Rows and columns of a workgroup, so many of whose invocations share rows.
+    const fn extent(self, across: usize) -> [usize; 2] {
+        [THREADS / across * self.rows, across * self.span]
     }
 
     /// The shape that is estimated to be the fastest for a product on so many compute units, if its sums are
@@ -85,7 +95,7 @@ impl Outer {
             // As many as a compute unit has room for invocations, or fewer.
             ..512 => one,
             512..2048 => two,
-            8192.. if desc.k >= 8 && desc.n >= tiles.across * tiles.span => tiles,
+            8192.. if desc.k >= 8 && desc.n >= TILE_COLUMNS => tiles,
             _ => eight,
         })
     }
@@ -118,8 +128,8 @@ impl Load {
         Self { results, products: results.saturating_mul(desc.k) }
     }
 
-    /// Whether a product takes longer in kernels that stage operands in workgroup memory, or whose invocations
-    /// share sums.
+    /// Whether a product is estimated to take longer in kernels that stage operands in workgroup memory, or
+    /// whose invocations share sums.
     fn is_light(&self, desc: &MatmulDesc) -> bool {
         let few = desc.m.min(desc.n);
         let halves = desc.a.dtype == DType::F16;
@@ -127,10 +137,10 @@ impl Load {
         let adjacent = if desc.n > 1 { !desc.trans_b.is_transposed() } else { desc.trans_a.is_transposed() };
         match desc.k {
             0 => false,
-            ..=8 => true,
-            ..=16 if adjacent && !halves => true,
-            ..=SHORT if adjacent => self.products <= MOST,
-            ..=SHORT => self.products <= if few <= FEW { MOST_APART } else { MOST_APART / 2 },
+            1..=8 => true,
+            9..=16 if adjacent && !halves => true,
+            9..=SHORT if adjacent => self.products <= MOST,
+            9..=SHORT => self.products <= if few <= FEW { MOST_APART } else { MOST_APART / 2 },
             ..=LONG if few > 1 => self.products <= if adjacent { MOST } else { MOST_APART / 4 },
             _ => false,
         }
@@ -156,17 +166,17 @@ impl GemmKernel for Outer {
 
     fn tile(&self, _: &Signature) -> [usize; 2] {
         match self.across {
-            0 => [self.rows, self.span],
-            across => [THREADS / across * self.rows, across * self.span],
+            None => [self.rows, self.span],
+            Some(across) => self.extent(across),
         }
     }
 
     fn tiles_of_a_workgroup(&self) -> usize {
-        if self.across == 0 { THREADS } else { 1 }
+        if self.across.is_none() { THREADS } else { 1 }
     }
 
     fn variant(&self, signature: &Signature) -> Variant {
-        let sizes = [self.rows, self.span, self.depth, self.across];
+        let sizes = [self.rows, self.span, self.depth, self.across.unwrap_or(0)];
         let [rows, span, depth, across] = sizes.map(|size| size as u32);
         let [trans_a, trans_b] = signature.trans.map(u32::from);
         let activation = activation_code(signature.activation);
@@ -218,9 +228,8 @@ if k < end {{
 /// Such as `4x256x2`: rows and columns of a workgroup, where C has as many columns, and depth.
 impl fmt::Display for Outer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let [down, across] =
-            if self.across == 0 { [1, THREADS] } else { [THREADS / self.across, self.across] };
-        write!(f, "{}x{}x{}", down * self.rows, across * self.span, self.depth)
+        let [rows, columns] = self.extent(self.across.unwrap_or(THREADS));
+        write!(f, "{rows}x{columns}x{}", self.depth)
     }
 }
 

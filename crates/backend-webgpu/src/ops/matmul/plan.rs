@@ -184,9 +184,7 @@ impl Plan {
     /// The plan with copies where reading element by element, which costs a tenth of a long product, takes
     /// longer.
     pub(super) fn packing_if_long(self, desc: &MatmulDesc, windows: &Windows) -> Self {
-        let &MatmulDesc { m, n, k, .. } = desc;
-        let is_long = m.min(n) >= 256 && m.saturating_mul(n).saturating_mul(k) >= 1 << 31;
-        if is_long && !self.signature.vectors { self.packing(desc, windows) } else { self }
+        if is_long(desc) && !self.signature.vectors { self.packing(desc, windows) } else { self }
     }
 
     /// The plan with a copy of B that isn't transposed, where B is and can be copied so.
@@ -237,6 +235,11 @@ impl Plan {
     pub(super) fn tile(&self) -> [usize; 2] {
         self.implementation().tile(&self.signature)
     }
+}
+
+/// Whether copies of badly aligned operands take less than reading them element by element costs.
+pub(super) fn is_long(&MatmulDesc { m, n, k, .. }: &MatmulDesc) -> bool {
+    m.min(n) >= 256 && m.saturating_mul(n).saturating_mul(k) >= 1 << 31
 }
 
 /// A tile, into how many splits k is divided, and the nanoseconds that a product is estimated to take so.
