@@ -8,6 +8,7 @@
 
 const A_ALONG_K: u32 = 1u - INTERLEAVED;
 const B_ALONG_K: u32 = 1u - INTERLEAVED;
+const COLUMN_STEP: u32 = 1u;
 
 struct Params {
   // Output pixels of all images, of one, and in a row.

@@ -8,6 +8,7 @@
 // lib/source_…, one of lib/results_… and what lib/tile_product needs
 
 const B_ALONG_K: u32 = 1u;
+const COLUMN_STEP: u32 = 1u;
 
 // Where the results of the tile's slice begin, after those of the slices before it.
 var<private> slice_offset: u32;

@@ -66,7 +66,12 @@ fn finish(sum: f32, row: u32, column: u32, i: u32) -> TC {
 
 // Four elements of C from `i` on, of which `count` exist (at least one), made of the sums there.
 fn finish_four(sums: vec4<f32>, row: u32, column: u32, i: u32, count: u32) -> vec4<f32> {
-  let next = min(vec4<u32>(0u, 1u, 2u, 3u), vec4<u32>(count - 1u));
+  return finish_apart(sums, row, column, i, count, 1u);
+}
+
+// Four elements of a row of C that are `step` apart, likewise.
+fn finish_apart(sums: vec4<f32>, row: u32, column: u32, i: u32, count: u32, step: u32) -> vec4<f32> {
+  let next = min(vec4<u32>(0u, 1u, 2u, 3u), vec4<u32>(count - 1u)) * step;
   var v = params.alpha * sums;
   if params.accumulate == 1u {
     let at = i + next;
@@ -88,14 +93,19 @@ fn finish_four(sums: vec4<f32>, row: u32, column: u32, i: u32, count: u32) -> ve
 
 // Writes four results of a row, as far as C has them.
 fn write_four(matrix: u32, row: u32, column: u32, sums: vec4<f32>) {
-  let count = select(0u, min(max(params.n, column) - column, 4u), row < params.m);
-  if count == 0u {
+  write_apart(matrix, row, column, sums, 1u);
+}
+
+// Writes four results of a row whose columns are `step` apart, as far as C has them.
+fn write_apart(matrix: u32, row: u32, column: u32, sums: vec4<f32>, step: u32) {
+  if row >= params.m || column >= params.n {
     return;
   }
+  let count = min((params.n - 1u - column) / step + 1u, 4u);
   let at = params.c_offset + matrix * params.c_batch + row * params.c_ld + column;
-  let v = finish_four(sums, row, column, at, count);
+  let v = finish_apart(sums, row, column, at, count, step);
   c[at] = TC(v.x);
-  if count > 1u { c[at + 1u] = TC(v.y); }
-  if count > 2u { c[at + 2u] = TC(v.z); }
-  if count > 3u { c[at + 3u] = TC(v.w); }
+  if count > 1u { c[at + step] = TC(v.y); }
+  if count > 2u { c[at + 2u * step] = TC(v.z); }
+  if count > 3u { c[at + 3u * step] = TC(v.w); }
 }

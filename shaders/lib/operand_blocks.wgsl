@@ -1,7 +1,7 @@
 // Blocks of 4 × 4 of the operands of a matrix product. Beyond a matrix's last row or column across k, a block
 // has other elements of the matrix, so that there is nothing to be checked: their products aren't written.
 //
-// needs: a, a4, b, b4, VEC, TRANS_A, TRANS_B, Tile, lib/matmul
+// needs: a, a4, b, b4, VEC, TRANS_A, TRANS_B, COLUMN_STEP, Tile, lib/matmul
 
 // The last element of a matrix of at least one element that begins at `base`.
 fn last_of(base: u32, ld: u32, across: u32, k: u32, k_down: bool) -> u32 {
@@ -21,15 +21,16 @@ fn four_a(i: u32, last: u32) -> vec4<f32> {
   );
 }
 
-fn four_b(i: u32, last: u32) -> vec4<f32> {
+// Four elements of B that are `step` apart, which vectors are for 1.
+fn four_b(i: u32, step: u32, last: u32) -> vec4<f32> {
   if VEC == 1u {
     return vec4<f32>(b4[min(i, last) / 4u]);
   }
   return vec4<f32>(
     f32(b[min(i, last)]),
-    f32(b[min(i + 1u, last)]),
-    f32(b[min(i + 2u, last)]),
-    f32(b[min(i + 3u, last)]),
+    f32(b[min(i + step, last)]),
+    f32(b[min(i + 2u * step, last)]),
+    f32(b[min(i + 3u * step, last)]),
   );
 }
 
@@ -79,11 +80,13 @@ fn block_b(tile: Tile, outer: vec2<u32>, lane: vec2<u32>, count: u32) -> mat4x4<
   let last = last_of(base, params.b_ld, params.n, depth(tile.batch), K_DOWN);
   let corner = base + along(outer, params.b_ld, K_DOWN);
   let i = corner + along(lane, params.b_ld, K_DOWN);
+  let inner = select(1u, COLUMN_STEP, K_DOWN);
+  let outer_step = select(COLUMN_STEP, 1u, K_DOWN) * params.b_ld;
   let stored = mat4x4<f32>(
-    four_b(i, last),
-    four_b(i + params.b_ld, last),
-    four_b(i + 2u * params.b_ld, last),
-    four_b(i + 3u * params.b_ld, last),
+    four_b(i, inner, last),
+    four_b(i + outer_step, inner, last),
+    four_b(i + 2u * outer_step, inner, last),
+    four_b(i + 3u * outer_step, inner, last),
   );
   if K_DOWN {
     return keep(stored, count);

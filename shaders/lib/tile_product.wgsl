@@ -9,7 +9,10 @@
 // Each invocation holds THREAD_M × THREAD_N results, as vectors of four columns. Its rows and columns come in
 // fours that are interleaved with those of its neighbours, so that neighbours read neighbouring words.
 //
-// needs: TILE_M, TILE_N, TILE_K, THREAD_M, THREAD_N, A_ALONG_K, B_ALONG_K, block_a, block_b, write_out
+// Four columns follow each other, or are COLUMN_STEP = STRIDE_B apart.
+//
+// needs: TILE_M, TILE_N, TILE_K, THREAD_M, THREAD_N, A_ALONG_K, B_ALONG_K, COLUMN_STEP, block_a, block_b,
+// write_out
 
 const ROWS: u32 = TILE_M / THREAD_M;
 const COLUMNS: u32 = TILE_N / THREAD_N;
@@ -28,10 +31,14 @@ const BLOCKS_K: u32 = TILE_K / 4u;
 const STRIDE_A: u32 = TILE_M / 4u;
 const STRIDE_B: u32 = TILE_N / 4u;
 
+// From the first column of a four to that of the next.
+const FOUR_STEP: u32 = select(1u, 4u, COLUMN_STEP == 1u);
+
 const_assert TILE_M % THREAD_M == 0u && TILE_N % THREAD_N == 0u;
 const_assert THREADS % STRIDE_A == 0u && THREADS % STRIDE_B == 0u;
 const_assert THREADS % BLOCKS_K == 0u || BLOCKS_B <= THREADS;
 const_assert BLOCK_A == 4u || A_ALONG_K == 0u;
+const_assert COLUMN_STEP == 1u || COLUMN_STEP == STRIDE_B;
 const_assert THREAD_M % 4u == 0u && THREAD_N % 4u == 0u && TILE_K % 8u == 0u && TILE_K <= 32u;
 
 var<workgroup> sh_a: array<vec4<f32>, TILE_K * STRIDE_A>;
@@ -71,7 +78,7 @@ fn result_row(lane: Lane, i: u32) -> u32 {
 }
 
 fn result_column(lane: Lane, j4: u32) -> u32 {
-  return (lane.column4 + j4 * COLUMNS) * 4u;
+  return (lane.column4 + j4 * COLUMNS) * FOUR_STEP;
 }
 
 // The block that an invocation fetches in turn `turn`, of the step at k, which has `length` values of k.
@@ -109,9 +116,9 @@ fn place_a(index: u32) -> vec2<u32> {
 
 fn place_b(index: u32) -> vec2<u32> {
   if B_ALONG_K == 1u {
-    return vec2<u32>(index / BLOCKS_K, index % BLOCKS_K) * 4u;
+    return vec2<u32>(index / BLOCKS_K * FOUR_STEP, index % BLOCKS_K * 4u);
   }
-  return vec2<u32>(index % STRIDE_B, index / STRIDE_B) * 4u;
+  return vec2<u32>(index % STRIDE_B * FOUR_STEP, index / STRIDE_B * 4u);
 }
 
 // From there to the block of another turn.
@@ -124,7 +131,7 @@ fn turn_a(turn: u32) -> vec2<u32> {
 
 fn turn_b(turn: u32) -> vec2<u32> {
   if B_ALONG_K == 1u {
-    return vec2<u32>(turn * 4u * (THREADS / BLOCKS_K), 0u);
+    return vec2<u32>(turn * FOUR_STEP * (THREADS / BLOCKS_K), 0u);
   }
   return vec2<u32>(0u, turn * 4u * (THREADS / STRIDE_B));
 }
@@ -159,7 +166,7 @@ fn stage_b(index: u32, turn: u32, block: mat4x4<f32>) {
     return;
   }
   let place = place_b(index) + turn_b(turn);
-  let cell = cell_b(place.y, place.x / 4u);
+  let cell = cell_b(place.y, place.x / FOUR_STEP);
   sh_b[cell] = block[0];
   sh_b[cell + STRIDE_B] = block[1];
   sh_b[cell + 2u * STRIDE_B] = block[2];

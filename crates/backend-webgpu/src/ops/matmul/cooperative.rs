@@ -210,9 +210,12 @@ pub(super) fn in_cheapest_tile(ctx: &OpContext, desc: &MatmulDesc, prep: [Prep; 
         return None;
     }
     // Tensor cores would spend most of their time on zeros, or copies take longer than the product.
-    let &MatmulDesc { m, n, k, .. } = desc;
-    let work = m.saturating_mul(n).saturating_mul(k);
+    let &MatmulDesc { m, n, k, batch, .. } = desc;
     let as_is = prep == [Prep::AsIs; 2];
+    // Copies for a whole batch are one launch.
+    let copies_batch = !as_is && 2 * m.min(n) >= FRAGMENT && pack::fits(ctx, desc);
+    let matrices = if copies_batch { batch } else { 1 };
+    let work = m.saturating_mul(n).saturating_mul(k).saturating_mul(matrices);
     let least = match m.min(n) >= FRAGMENT {
         true if as_is => 1 << 18,
         false if as_is => 1 << 20,

@@ -10,6 +10,7 @@ use super::cooperative::CooperativeTile;
 use super::direct::Direct;
 use super::gemv::Gemv;
 use super::gemv_dot::GemvDot;
+use super::outer::Outer;
 use super::skinny::Skinny;
 use super::skinny_cooperative::SkinnyCooperative;
 use super::unstaged::Unstaged;
@@ -108,6 +109,11 @@ pub(super) trait GemmKernel: fmt::Display {
     /// Rows and columns of a workgroup's tile, of C as it is stored.
     fn tile(&self, signature: &Signature) -> [usize; 2];
 
+    /// How many such tiles a workgroup makes.
+    fn tiles_of_a_workgroup(&self) -> usize {
+        1
+    }
+
     /// Elements along k that a workgroup takes at once.
     fn k_block(&self) -> usize {
         64
@@ -133,6 +139,7 @@ pub(crate) enum Kernel {
     GemvDot(GemvDot),
     SkinnyCooperative(SkinnyCooperative),
     Unstaged(Unstaged),
+    Outer(Outer),
 }
 
 impl Kernel {
@@ -146,7 +153,8 @@ impl Kernel {
         let skinny_cooperative = SkinnyCooperative::ALL.into_iter().map(Self::SkinnyCooperative);
         let unstaged = Unstaged::ALL.into_iter().map(Self::Unstaged);
         let small_m = skinny.chain(gemv).chain(gemv_dot).chain(skinny_cooperative).chain(unstaged);
-        std::iter::once(Self::Direct(Direct)).chain(tiled).chain(cooperative).chain(small_m)
+        let outer = Outer::ALL.into_iter().map(Self::Outer);
+        std::iter::once(Self::Direct(Direct)).chain(tiled).chain(cooperative).chain(small_m).chain(outer)
     }
 
     /// The kernel's own answers.
@@ -160,6 +168,7 @@ impl Kernel {
             Self::GemvDot(kernel) => kernel,
             Self::SkinnyCooperative(kernel) => kernel,
             Self::Unstaged(kernel) => kernel,
+            Self::Outer(kernel) => kernel,
         }
     }
 }
@@ -176,6 +185,7 @@ impl fmt::Display for Kernel {
             Self::GemvDot(_) => "gemv_dot",
             Self::SkinnyCooperative(_) => "skinny_cooperative",
             Self::Unstaged(_) => "unstaged",
+            Self::Outer(_) => "outer",
         };
         write!(f, "{family}/{}", self.implementation())
     }

@@ -2,8 +2,9 @@
 //!
 //! [`Plan`] says which kernel makes a product, in which tiles, and whether k is split between workgroups. The
 //! kernels are `gemm/tiled` on any device, `gemm/direct` on CPUs, `gemm/cooperative` on tensor cores,
-//! `gemm/unstaged` there for up to 256 rows or columns, and `gemm/skinny`, `gemm/gemv`, `gemm/gemv_dot` and
-//! `gemm/skinny_cooperative` for few of them; `gemm/pack` and `gemm/combine` serve them.
+//! `gemm/unstaged` there for up to 256 rows or columns, `gemm/skinny`, `gemm/gemv`, `gemm/gemv_dot` and
+//! `gemm/skinny_cooperative` for few of them, and `gemm/outer` for short sums; `gemm/pack` and `gemm/combine`
+//! serve them.
 
 mod cooperative;
 mod direct;
@@ -16,6 +17,7 @@ mod kernel;
 mod kernel_override;
 mod large;
 mod layout;
+mod outer;
 mod pack;
 mod part;
 mod plan;
@@ -88,6 +90,7 @@ pub(super) fn variants() -> Vec<Variant> {
         gemv_dot::variants(),
         skinny_cooperative::variants(),
         unstaged::variants(),
+        outer::variants(),
         pack::variants(),
         split::variants(),
         emulated::variants(),
@@ -212,7 +215,7 @@ fn launch(
     if kernel.is_transposed() {
         params = params.transposed();
     }
-    let grid = linear_grid(op, params.tiles as usize)?;
+    let grid = linear_grid(op, (params.tiles as usize).div_ceil(kernel.tiles_of_a_workgroup()))?;
     ctx.launch(op, &kernel.variant(&plan.signature), &kernel.inputs(windows), &windows.c, &params, grid)
 }
 

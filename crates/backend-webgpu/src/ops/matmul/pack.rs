@@ -132,6 +132,15 @@ pub(super) fn transpose_b(
     Ok(())
 }
 
+/// Whether a buffer has room for copies of both operands of every matrix of a batch, lines filled up.
+pub(super) fn fits(ctx: &OpContext, desc: &MatmulDesc) -> bool {
+    let &MatmulDesc { m, n, k, batch, .. } = desc;
+    let [line_a, line_b] = [desc.a, desc.b].map(|matrix| LINE / matrix.dtype.size());
+    let of = |across: usize, line| (across.saturating_add(line)).saturating_mul(k.saturating_add(line));
+    let elements = of(m, line_a).saturating_add(of(n, line_b)).saturating_mul(batch);
+    elements.saturating_mul(size_of::<f32>()) as u64 <= ctx.device.limits.max_bytes
+}
+
 /// Makes the product one with the given operands copied, both by one launch if they are of one type and a
 /// buffer has room for both copies.
 pub(super) fn align(

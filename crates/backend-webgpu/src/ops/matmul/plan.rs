@@ -10,6 +10,7 @@ use super::direct::Direct;
 use super::gemv::Gemv;
 use super::gemv_dot::GemvDot;
 use super::kernel::{GemmKernel, Kernel, Signature};
+use super::outer::Outer;
 use super::skinny::Skinny;
 use super::skinny_cooperative::SkinnyCooperative;
 use super::unstaged::Unstaged;
@@ -74,7 +75,8 @@ impl Plan {
     /// The plan that is estimated to be the fastest: the first kernel that has a candidate, those for small m
     /// or n first, which have none where a larger tile would be faster.
     pub(super) fn by_estimate(ctx: &OpContext, desc: &MatmulDesc, windows: &Windows) -> Self {
-        Gemv::candidate(ctx, desc, windows)
+        Outer::candidate(ctx, desc, windows)
+            .or_else(|| Gemv::candidate(ctx, desc, windows))
             .or_else(|| GemvDot::candidate(ctx, desc, windows))
             .or_else(|| SkinnyCooperative::candidate(ctx, desc, windows))
             .or_else(|| Skinny::candidate_beside_tensor_cores(ctx, desc, windows))
@@ -182,9 +184,7 @@ impl Plan {
     /// The plan with copies where reading element by element, which costs a tenth of a long product, takes
     /// longer.
     pub(super) fn packing_if_long(self, desc: &MatmulDesc, windows: &Windows) -> Self {
-        let &MatmulDesc { m, n, k, .. } = desc;
-        let is_long = m.min(n) >= 256 && m.saturating_mul(n).saturating_mul(k) >= 1 << 31;
-        if is_long && !self.signature.vectors { self.packing(desc, windows) } else { self }
+        if is_long(desc) && !self.signature.vectors { self.packing(desc, windows) } else { self }
     }
 
     /// The plan with a copy of B that isn't transposed, where B is and can be copied so.
@@ -235,6 +235,11 @@ impl Plan {
     pub(super) fn tile(&self) -> [usize; 2] {
         self.implementation().tile(&self.signature)
     }
+}
+
+/// Whether copies of badly aligned operands take less than reading them element by element costs.
+pub(super) fn is_long(&MatmulDesc { m, n, k, .. }: &MatmulDesc) -> bool {
+    m.min(n) >= 256 && m.saturating_mul(n).saturating_mul(k) >= 1 << 31
 }
 
 /// A tile, into how many splits k is divided, and the nanoseconds that a product is estimated to take so.

@@ -5,7 +5,7 @@ use backend_api::desc::MatmulDesc;
 
 use super::kernel::{GemmKernel, Kernel, Signature, TYPES, signatures};
 use super::layout::reads_as_vectors;
-use super::plan::{Plan, cheapest};
+use super::plan::{Plan, cheapest, is_long};
 use super::{Params, Windows, activation_code, activation_libs};
 use crate::device::Gpu;
 use crate::kernels::{KernelSource, Variant, kernel};
@@ -41,7 +41,12 @@ pub(super) fn candidate(ctx: &OpContext, desc: &MatmulDesc, windows: &Windows) -
     }
     let tiles = Tile::ALL.into_iter().filter(|tile| tile.fits(&ctx.gpu().limits));
     let compute_units = ctx.gpu().profile.compute_units;
-    let fastest = cheapest(desc, tiles, combining, |tile, sizes| tile.time(sizes, compute_units))?;
+    let vectors = reads_as_vectors(desc, windows) || is_long(desc);
+    let fastest = cheapest(desc, tiles, combining, |tile, sizes| {
+        let time = tile.time(sizes, compute_units);
+        // Element by element, few workgroups on a compute unit don't hide the loads of a step.
+        if !vectors && tile.m >= 64 { time / 2 * 3 } else { time }
+    })?;
     let plan = Plan::with_kernel(ctx, desc, windows, Kernel::Tiled(fastest.tile), fastest.splits)?;
     Some(plan.packing_if_long(desc, windows))
 }

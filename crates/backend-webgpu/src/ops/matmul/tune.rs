@@ -5,6 +5,7 @@ use backend_api::{BackendResult, ErrorKind, MathMode};
 
 use super::cooperative::CooperativeTile;
 use super::kernel::Kernel;
+use super::outer::Outer;
 use super::part::Part;
 use super::plan::{Plan, Strategy};
 use super::skinny::FEW;
@@ -82,6 +83,7 @@ fn candidates(desc: &MatmulDesc, aligned: bool) -> impl Iterator<Item = KernelOv
         Kernel::Skinny(_) => fewest <= 2 * FEW,
         Kernel::SkinnyCooperative(_) => fewest <= FEW,
         Kernel::Unstaged(_) => Unstaged::is_for(desc),
+        Kernel::Outer(_) => Outer::is_for(desc),
         Kernel::Gemv(_) | Kernel::GemvDot(_) => fewest == 1,
         Kernel::Cooperative(tile) => CooperativeTile::for_sizes(desc.m, desc.n).any(|fit| fit == *tile),
         _ => true,

@@ -52,10 +52,12 @@ const DEPTH: usize = 32;
 /// The most rows, or columns, of products that this kernel is planned for.
 const MOST: usize = 256;
 
-/// Nanoseconds that a product takes longer than its turns, beyond what one of gemm/cooperative takes.
+/// Nanoseconds that a round of workgroups, one on each compute unit, takes longer than its turns, beyond what
+/// one of gemm/cooperative takes: sums of subgroups pass through workgroup memory, and results are written
+/// number by number.
 const OVERHEAD: usize = 1400;
 
-/// The same for partial sums, which are written number by number.
+/// Nanoseconds by which a round of partial sums, which are f32, takes longer still.
 const PARTIAL: usize = 2000;
 
 /// The sizes of a workgroup's tile, and how its subgroups share it.
@@ -136,7 +138,7 @@ impl Unstaged {
             let tiles = m.div_ceil(tile.m).saturating_mul(n.div_ceil(tile.n)).saturating_mul(batch);
             let turns = tile.turns[usize::from(along_k)].of(tiles, k.div_ceil(tile.turn()), compute_units);
             let overhead = if k < desc.k { OVERHEAD + PARTIAL } else { OVERHEAD };
-            turns.saturating_add(overhead)
+            turns.saturating_add(overhead.saturating_mul(tiles.div_ceil(compute_units)))
         };
         let fastest = cheapest(desc, Self::ALL.into_iter(), cooperative::combining, time)?;
         let staged = cooperative::estimate(desc, compute_units)?;
@@ -280,6 +282,8 @@ mod tests {
         }
         assert_eq!(plan(128, 4096, 4096, NoTrans, NoTrans).as_deref(), Some("64x64x256"));
         assert_eq!(plan(128, 4096, 4096, Trans, Trans), None);
+        // Many rounds of workgroups with short sums write results most of the time.
+        assert_eq!(plan(50176, 64, 256, NoTrans, Trans), None);
         assert_eq!(
             [plan(16, 4096, 4096, NoTrans, Trans), plan(4096, 4096, 4096, NoTrans, Trans)],
             [None, None]

@@ -1,0 +1,293 @@
+//! gemm/outer: products of short sums, straight from memory, which take the time of writing C.
+
+use std::fmt;
+
+use backend_api::desc::MatmulDesc;
+use backend_api::{Activation, DType, DeviceKind};
+
+use super::kernel::{GemmKernel, Kernel, Signature, TYPES};
+use super::layout::reads_as_vectors;
+use super::plan::Plan;
+use super::skinny::FEW;
+use super::{Params, Windows, activation_code, activation_libs};
+use crate::device::Gpu;
+use crate::kernels::{KernelSource, MAX_CONSTANTS, Target, Variant, kernel};
+use crate::ops::op_context::OpContext;
+use crate::ops::shared::tensor_cores::FRAGMENT;
+use crate::ops::shared::text::{lines, pairs};
+
+static OUTER: KernelSource = KernelSource {
+    unrolled: Some(multiply),
+    ..kernel!(
+        "gemm/outer",
+        libs: [GRID, SPECIAL, UNARY, MATMUL],
+        types: ["TA", "TB", "TC"],
+        constants: ["ROWS", "SPAN", "DEPTH", "ACROSS", "TRANS_A", "TRANS_B", "ACTIVATION"],
+        reads: 3,
+        writes: 1,
+        params: Params,
+    )
+};
+
+/// Invocations of a workgroup.
+const THREADS: usize = 128;
+
+/// Columns of a workgroup that makes a tile, and invocations across it.
+const TILE_COLUMNS: usize = 128;
+const ACROSS: usize = 32;
+
+/// The most products of a sum that this kernel is planned for whatever the operands' types, and at all.
+const SHORT: usize = 32;
+const LONG: usize = 64;
+
+/// The most products of a compute unit where sums are longer than a few: if neighbours read neighbouring
+/// elements, and if they don't.
+const MOST: usize = 40_000;
+const MOST_APART: usize = 16_000;
+
+/// What an invocation does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Outer {
+    /// Rows and columns of an invocation.
+    rows: usize,
+    span: usize,
+    /// Values of k that are read at once.
+    depth: usize,
+    /// Invocations of a workgroup that share rows, if it makes a tile of C; else it makes what follows along
+    /// C's rows.
+    across: Option<usize>,
+}
+
+/// How a product's results are shared among compute units, for the choice of a shape.
+struct Load {
+    /// Results of a compute unit.
+    results: usize,
+    /// Products of a compute unit.
+    products: usize,
+}
+
+impl Outer {
+    /// Every shape, those for fewer results first.
+    pub(super) const ALL: [Self; 4] =
+        [Self::along_rows(1, 1, 8), Self::along_rows(2, 1, 4), Self::along_rows(4, 2, 2), Self::IN_TILES];
+
+    /// The shape that meets the same of B several times.
+    const IN_TILES: Self = Self { rows: 8, span: TILE_COLUMNS / ACROSS, depth: 2, across: Some(ACROSS) };
+
+    const fn along_rows(rows: usize, span: usize, depth: usize) -> Self {
+        Self { rows, span, depth, across: None }
+    }
+
+    /// Rows and columns of a workgroup, so many of whose invocations share rows.
+    const fn extent(self, across: usize) -> [usize; 2] {
+        [THREADS / across * self.rows, across * self.span]
+    }
+
+    /// The shape that is estimated to be the fastest for a product on so many compute units, if its sums are
+    /// short enough for this kernel.
+    fn choose(desc: &MatmulDesc, compute_units: usize) -> Option<Self> {
+        let load = Load::of(desc, compute_units);
+        if !load.is_light(desc) {
+            return None;
+        }
+        let [one, two, eight, tiles] = Self::ALL;
+        Some(match load.results {
+            // As many as a compute unit has room for invocations, or fewer.
+            ..512 => one,
+            512..2048 => two,
+            8192.. if desc.k >= 8 && desc.n >= TILE_COLUMNS => tiles,
+            _ => eight,
+        })
+    }
+
+    /// Whether sums are so short that this kernel may be the fastest.
+    #[cfg(not(target_family = "wasm"))]
+    pub(super) fn is_for(desc: &MatmulDesc) -> bool {
+        desc.k <= LONG
+    }
+
+    /// The plan for a product of short sums.
+    pub(super) fn candidate(ctx: &OpContext, desc: &MatmulDesc, windows: &Windows) -> Option<Plan> {
+        let gpu = ctx.gpu();
+        // Tensor cores make sums of 33 to 64 products sooner where nothing is copied for them.
+        let has_tensor_cores = gpu.cooperative_matrices
+            && [desc.a.dtype, desc.b.dtype] == [DType::F16; 2]
+            && desc.m.min(desc.n) >= FRAGMENT
+            && reads_as_vectors(desc, windows);
+        if gpu.info.kind == DeviceKind::SoftwareAdapter || has_tensor_cores && desc.k > SHORT {
+            return None;
+        }
+        let outer = Self::choose(desc, gpu.profile.compute_units)?;
+        Plan::with_kernel(ctx, desc, windows, Kernel::Outer(outer), 1)
+    }
+}
+
+impl Load {
+    fn of(desc: &MatmulDesc, compute_units: usize) -> Self {
+        let results = desc.m.saturating_mul(desc.n).saturating_mul(desc.batch) / compute_units.max(1);
+        Self { results, products: results.saturating_mul(desc.k) }
+    }
+
+    /// Whether a product is estimated to take longer in kernels that stage operands in workgroup memory, or
+    /// whose invocations share sums.
+    fn is_light(&self, desc: &MatmulDesc) -> bool {
+        let few = desc.m.min(desc.n);
+        let halves = desc.a.dtype == DType::F16;
+        // Neighbours are columns of B, or rows of A if there is one column.
+        let adjacent = if desc.n > 1 { !desc.trans_b.is_transposed() } else { desc.trans_a.is_transposed() };
+        match desc.k {
+            0 => false,
+            1..=8 => true,
+            9..=16 if adjacent && !halves => true,
+            9..=SHORT if adjacent => self.products <= MOST,
+            9..=SHORT => self.products <= if few <= FEW { MOST_APART } else { MOST_APART / 2 },
+            ..=LONG if few > 1 => self.products <= if adjacent { MOST } else { MOST_APART / 4 },
+            _ => false,
+        }
+    }
+}
+
+impl GemmKernel for Outer {
+    fn is_possible(&self, _: &Gpu, desc: &MatmulDesc) -> bool {
+        desc.k > 0
+    }
+
+    fn for_product(&self, _: &Gpu, _: &MatmulDesc) -> Kernel {
+        Kernel::Outer(*self)
+    }
+
+    fn for_operands(&self, _: &MatmulDesc, _: &Windows, _: usize) -> (Kernel, bool) {
+        (Kernel::Outer(*self), false)
+    }
+
+    fn named(&self) -> Kernel {
+        Kernel::Outer(*self)
+    }
+
+    fn tile(&self, _: &Signature) -> [usize; 2] {
+        match self.across {
+            None => [self.rows, self.span],
+            Some(across) => self.extent(across),
+        }
+    }
+
+    fn tiles_of_a_workgroup(&self) -> usize {
+        if self.across.is_none() { THREADS } else { 1 }
+    }
+
+    fn variant(&self, signature: &Signature) -> Variant {
+        let sizes = [self.rows, self.span, self.depth, self.across.unwrap_or(0)];
+        let [rows, span, depth, across] = sizes.map(|size| size as u32);
+        let [trans_a, trans_b] = signature.trans.map(u32::from);
+        let activation = activation_code(signature.activation);
+        let constants = [rows, span, depth, across, trans_a, trans_b, activation];
+        Variant::new(&OUTER, signature.dtypes, constants).with_libs(activation_libs(signature.dtypes[2]))
+    }
+}
+
+/// Writes `multiply`, the sums of an invocation over `end` values of k, given the kernel's constants: what is
+/// fetched stays in registers only where each number has a name of its own.
+fn multiply(&[rows, span, depth, ..]: &[u32; MAX_CONSTANTS], _: Target) -> String {
+    let [rows, span, depth] = [rows, span, depth].map(|size| size as usize);
+    let each = |of: char, count: usize, value: &dyn Fn(usize) -> String| {
+        lines((0..count).map(|i| format!("let {of}_{i} = {};", value(i))))
+    };
+    let starts = each('a', rows, &|i| format!("start_a(place, {i}u)"))
+        + &each('b', span, &|j| format!("start_b(place, {j}u)"));
+    let sums = lines(pairs([rows, span]).map(|(i, j)| format!("var sum_{i}_{j} = 0.0;")));
+    // All loads of a step come before its products.
+    let step = |how: &str, rest: &str| {
+        let fetch = |of: char, l: usize, count: usize| {
+            lines(
+                (0..count).map(move |i| format!("let {of}_{i}_{l} = {how}_{of}({of}_{i}, k + {l}u{rest});")),
+            )
+        };
+        let fetches: String = (0..depth).map(|l| fetch('a', l, rows) + &fetch('b', l, span)).collect();
+        let product = |l, (i, j)| format!("sum_{i}_{j} = fma(a_{i}_{l}, b_{j}_{l}, sum_{i}_{j});");
+        let products = (0..depth).flat_map(|l| pairs([rows, span]).map(move |ij| product(l, ij)));
+        fetches + &lines(products)
+    };
+    let (whole, rest) = (step("fetch", ""), step("fetch_rest", ", end"));
+    let results =
+        lines(pairs([rows, span]).map(|(i, j)| format!("write_out(place, {i}u, {j}u, sum_{i}_{j});")));
+    format!(
+        "
+fn multiply(place: Place, end: u32) {{
+{starts}{sums}let steps = end / DEPTH;
+for (var step = 0u; step < steps; step++) {{
+let k = step * DEPTH;
+{whole}}}
+let k = steps * DEPTH;
+if k < end {{
+{rest}}}
+{results}}}
+"
+    )
+}
+
+/// Such as `4x256x2`: rows and columns of a workgroup, where C has as many columns, and depth.
+impl fmt::Display for Outer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [rows, columns] = self.extent(self.across.unwrap_or(THREADS));
+        write!(f, "{rows}x{columns}x{}", self.depth)
+    }
+}
+
+/// Each shape for each type and layout. The activations take turns.
+pub(super) fn variants() -> Vec<Variant> {
+    let mut variants = Vec::new();
+    for dtypes in TYPES {
+        for shape in Outer::ALL {
+            for trans in [[false, false], [false, true], [true, false], [true, true]] {
+                let activation = Activation::ALL[variants.len() % Activation::ALL.len()];
+                let signature =
+                    Signature { dtypes, trans, activation, vectors: false, element_access: false };
+                variants.push(shape.variant(&signature));
+            }
+        }
+    }
+    variants
+}
+
+#[cfg(test)]
+mod tests {
+    use backend_api::BackendTranspose::{NoTrans, Trans};
+    use backend_api::desc::Matrix;
+
+    use super::*;
+    use crate::kernels::filled_up;
+
+    #[test]
+    fn short_sums_are_taken_and_long_ones_left() {
+        let choose = |m, n, k, trans_b, dtype| {
+            let matrix = Matrix::new(0, dtype, 1 << 13);
+            let desc = MatmulDesc::new(m, n, k, matrix, matrix, matrix).with_transpose(NoTrans, trans_b);
+            Outer::choose(&desc, 132).map(|shape| shape.to_string())
+        };
+        for (m, n, k, trans_b, dtype, shape) in [
+            (10, 56, 2, NoTrans, DType::F32, Some("1x128x8")),
+            (160, 1024, 3, Trans, DType::F16, Some("2x128x4")),
+            (4794, 706, 1, NoTrans, DType::F32, Some("4x256x2")),
+            (2048, 3634, 16, NoTrans, DType::F32, Some("32x128x2")),
+            // Tiles would be mostly empty.
+            (1 << 18, 10, 8, NoTrans, DType::F32, Some("4x256x2")),
+            // Tensor cores take them.
+            (2048, 3634, 16, NoTrans, DType::F16, None),
+            (16, 67, 32, NoTrans, DType::F32, Some("1x128x8")),
+            (48, 5, 48, Trans, DType::F32, Some("1x128x8")),
+            (117, 192, 64, Trans, DType::F32, None),
+            (1, 1024, 64, NoTrans, DType::F32, None),
+            (10, 56, 65, NoTrans, DType::F32, None),
+            (10, 56, 0, NoTrans, DType::F32, None),
+        ] {
+            assert_eq!(choose(m, n, k, trans_b, dtype).as_deref(), shape, "{m}x{n}x{k}");
+        }
+    }
+
+    #[test]
+    fn all_loads_of_a_step_come_before_its_products() {
+        let text = multiply(&filled_up([4, 2, 2]), Target { immediates: true, unroll: true });
+        let step = text.split("{\n").nth(2).expect("a loop");
+        assert!(step.rfind("fetch_").unwrap() < step.find("fma").unwrap(), "{step}");
+    }
+}
