@@ -2,12 +2,15 @@
 
 mod deadline;
 
+use std::pin::pin;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Wake, Waker};
 use std::thread;
 use std::time::Duration;
 
-use backend_api::{BackendResult, BackendTranspose::NoTrans, DType};
+use backend_api::{BackendError, BackendResult, BackendTranspose::NoTrans, ComputeBackend, DType};
 use conformance::threads;
 use libtest_mimic::{Arguments, Trial};
 use suites::{backends, registry};
@@ -22,6 +25,12 @@ const BACKENDS: usize = 6;
 
 /// The longest that all of them may take for one.
 const OWNER_LIMIT: Duration = Duration::from_secs(60);
+
+/// The longest that reads by such futures may take.
+const WAKER_LIMIT: Duration = Duration::from_secs(60);
+
+/// Reads by futures whose waker calls the backend.
+const READS: usize = 100;
 
 fn main() -> ExitCode {
     let mut arguments = Arguments::from_args();
@@ -40,6 +49,11 @@ fn main() -> ExitCode {
         trials.push(Trial::test(format!("threads/{slug}/different_factors"), move || {
             Ok(threads::factor_race(race.backend()?, ROUNDS)?)
         }));
+        let (called, selector) = (Arc::clone(&tested), tested.selector.clone());
+        trials.push(Trial::test(format!("threads/{slug}/wakers_that_call"), move || {
+            called.backend()?;
+            Ok(deadline::within(WAKER_LIMIT, move |_| wakers_that_call(&selector))??)
+        }));
         let selector = tested.selector.clone();
         trials.push(Trial::test(format!("threads/{slug}/backends_come_and_go"), move || {
             tested.backend()?;
@@ -47,6 +61,50 @@ fn main() -> ExitCode {
         }));
     }
     libtest_mimic::run(&arguments, trials).exit_code()
+}
+
+/// A waker of an executor that goes on with other work where it is woken.
+struct Caller(Arc<dyn ComputeBackend>, u64);
+
+impl Wake for Caller {
+    fn wake(self: Arc<Self>) {
+        self.0.fill(self.1, DType::F32, 1, 1.0).ok();
+    }
+}
+
+/// Reads beside a thread that records so much that it makes the device's callbacks meanwhile.
+fn wakers_that_call(selector: &str) -> Result<(), String> {
+    let text = |error: BackendError| error.to_string();
+    let backend: Arc<dyn ComputeBackend> = Arc::from(registry().create(selector).map_err(text)?);
+    let [read, busy, woken] = [(); 3].map(|()| backend.alloc(4));
+    let [read, busy, woken] = [read.map_err(text)?, busy.map_err(text)?, woken.map_err(text)?];
+    let waker = Waker::from(Arc::new(Caller(Arc::clone(&backend), woken)));
+    let done = AtomicBool::new(false);
+    let result = thread::scope(|scope| {
+        scope.spawn(|| {
+            while !done.load(Ordering::Relaxed) {
+                backend.fill(busy, DType::F32, 1, 1.0).ok();
+            }
+        });
+        let reads = (0..READS).try_for_each(|number| {
+            backend.fill(read, DType::F32, 1, number as f64)?;
+            let mut bytes = [0xff; 4];
+            {
+                let mut context = Context::from_waker(&waker);
+                let mut future = pin!(backend.copy_dtoh_async(&mut bytes, read));
+                while future.as_mut().poll(&mut context)?.is_pending() {
+                    // Others make the callback while nobody polls.
+                    thread::sleep(Duration::from_micros(200));
+                }
+            }
+            assert_eq!(f32::from_ne_bytes(bytes), number as f32);
+            Ok(())
+        });
+        done.store(true, Ordering::Relaxed);
+        reads.map_err(text)
+    });
+    [read, busy, woken].into_iter().try_for_each(|handle| backend.free(handle)).map_err(text)?;
+    result
 }
 
 /// Opens, uses and closes backends in several threads: some close while others compile.

@@ -116,7 +116,8 @@ impl WebGpuBackend {
     }
 
     /// A backend on a device that the caller has opened. It uses of it what the device's features and limits
-    /// allow. The caller must leave the device's uncaptured-error and lost callbacks to the backend.
+    /// allow. The caller must leave the device's uncaptured-error and lost callbacks to the backend. Callbacks of
+    /// the caller's own submissions and mappings may be made within any call of the backend, and mustn't call it.
     ///
     /// # Errors
     /// [`OutOfMemory`](BackendError::OutOfMemory); [`Unsupported`](BackendError::Unsupported) where the device was

@@ -3,8 +3,8 @@
 //! A device is pretended: a real one with f16 is opened, and planners are told of another's kind, limits and
 //! compute units. Calls are dry runs, which only note the kernels that they ask for.
 //!
-//! `PLANS=FILE cargo test --package backend-webgpu plans` writes them all down, one line each, to compare two
-//! versions.
+//! A plan that changes is a decision, so their digests are written down here. `PLANS=FILE cargo test --package
+//! backend-webgpu plans` writes the plans, one line each, to compare those of two versions.
 
 use std::fmt::Write as _;
 
@@ -90,6 +90,8 @@ impl Pretended {
         gpu.cooperative_matrices = self.tensor_cores;
         gpu.takes_spirv = self.tensor_cores;
         gpu.subgroup = self.tensor_cores.then_some(32);
+        // What each adapter grants, so that plans are alike on every machine that runs this.
+        gpu.limits = wgpu::Limits::default();
         let [bytes, invocations] = self.workgroup;
         gpu.limits.max_compute_workgroup_storage_size = bytes;
         gpu.limits.max_compute_invocations_per_workgroup = invocations;
@@ -250,10 +252,26 @@ fn plans(device: &Pretended) -> BackendResult<Vec<String>> {
     Ok(lines)
 }
 
+/// Digests of the plans for each device: of matrix products, of attention, of convolutions with their
+/// gradients.
+const DIGESTS: [[u64; 3]; 4] = [
+    [0xf3be_c22c_56f2_de78, 0xb641_b305_8a31_25e5, 0xf502_f3d3_2d22_cb02],
+    [0xdaf5_25a2_f323_f658, 0x3f49_58bb_e127_9c4e, 0x2a4b_59dc_ae3d_fe47],
+    [0xd68f_4031_d086_97ce, 0xf44d_79b0_c54e_8299, 0x0971_e95e_db06_0af9],
+    [0xf5ca_f317_b751_e8fd, 0xf06c_91be_4988_1c2e, 0xf098_3165_b561_620f],
+];
+
+/// The FNV-1a hash of lines.
+fn digest(lines: &[String]) -> u64 {
+    let bytes = lines.iter().flat_map(|line| line.bytes().chain([b'\n']));
+    bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
+}
+
 #[test]
 fn every_device_has_a_plan_for_every_shape() {
     let mut all = String::new();
     let mut of_devices = Vec::new();
+    let mut digests = Vec::new();
     for device in &DEVICES {
         let plans = plans(device).unwrap();
         assert_eq!(plans.len(), 4 * SHAPES);
@@ -263,6 +281,9 @@ fn every_device_has_a_plan_for_every_shape() {
             assert!(plan.contains("; "), "no kernel: {plan}");
             _ = writeln!(all, "{plan}");
         }
+        let (products, rest) = plans.split_at(SHAPES);
+        let (attention, convolutions) = rest.split_at(SHAPES);
+        digests.push([products, attention, convolutions].map(digest));
         of_devices.push(plans.into_iter().map(|plan| plan.replacen(device.name, "", 1)).collect::<Vec<_>>());
     }
     // Waves are counted in the device's own compute units.
@@ -271,6 +292,10 @@ fn every_device_has_a_plan_for_every_shape() {
     if let Ok(path) = std::env::var("PLANS") {
         std::fs::write(path, all).unwrap();
     }
+    assert_eq!(
+        digests, DIGESTS,
+        "plans have changed: compare them by PLANS=FILE, then write down {digests:#x?}"
+    );
 }
 
 /// An invocation that makes a whole sum alone takes a quarter of a microsecond for each tap.

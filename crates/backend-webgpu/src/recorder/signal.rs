@@ -57,7 +57,8 @@ impl<T> Signal<T> {
             state.waker.take()
         };
         self.inner.changed.notify_all();
-        // An executor may poll within: no lock is held.
+        // An executor may poll within: a page holds no lock while its event loop calls back, and elsewhere no
+        // waker is kept.
         if let Some(waker) = waker {
             waker.wake();
         }
@@ -110,11 +111,14 @@ impl<T> Signal<T> {
             if let Err(lost) = submitter.health().check() {
                 return Poll::Ready(Err(lost));
             }
-            state.waker = Some(context.waker().clone());
-            drop(state);
-            if cfg!(not(target_family = "wasm")) {
-                context.waker().wake_by_ref();
+            if cfg!(target_family = "wasm") {
+                state.waker = Some(context.waker().clone());
+                return Poll::Pending;
             }
+            // The callback may come while some thread holds the recorder's lock, where a waker that calls the
+            // backend would wait for itself: the waker is called here instead, and the future polled again.
+            drop(state);
+            context.waker().wake_by_ref();
             Poll::Pending
         })
         .await
