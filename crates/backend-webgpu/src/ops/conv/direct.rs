@@ -148,8 +148,9 @@ const ANY_LAUNCH: usize = 1500;
 /// Taps of a sum that is short.
 const SHORT: usize = 9;
 
-/// Products that the invocations of a compute unit make in a nanosecond.
+/// Products that the invocations of a compute unit make in a nanosecond, and those for filters of any kind.
 const RATE: usize = 20;
+const ANY_RATE: usize = 8;
 
 /// Nanoseconds of a convolution for which it may be the fastest kernel: tiles would be mostly empty, or sums are
 /// short.
@@ -160,11 +161,12 @@ pub(super) fn time(ctx: &OpContext, gather: &ConvGather) -> Option<usize> {
     if ctx.gpu().info.kind == DeviceKind::SoftwareAdapter {
         return is_few.then_some(0);
     }
-    let products = split::results(gather).saturating_mul(taps);
     let compute_units = ctx.gpu().profile.compute_units;
-    let computes = products / (RATE * compute_units);
-    let starts = if Kind::of(gather, compute_units) == Kind::ANY { LAUNCH + ANY_LAUNCH } else { LAUNCH };
-    let time = starts.saturating_add(taps.saturating_mul(TAP)).saturating_add(computes);
+    let is_any = Kind::of(gather, compute_units) == Kind::ANY;
+    let (starts, rate) = if is_any { (LAUNCH + ANY_LAUNCH, ANY_RATE) } else { (LAUNCH, RATE) };
+    let products = split::results(gather).saturating_mul(taps);
+    let time =
+        starts.saturating_add(taps.saturating_mul(TAP)).saturating_add(products / (rate * compute_units));
     (is_few || taps <= SHORT).then_some(time)
 }
 
