@@ -2,12 +2,14 @@
 // ones: each invocation makes the results of ROWS rows below each other, so that neighbours read and write
 // neighbouring elements.
 //
-// With SIDE, filters are SIDE × SIDE, of one channel, and move by single steps up or down: each element of
+// With SIDE, filters are SIDE × SIDE, of one channel, and move by STEP rows down, or by one up: each element of
 // the source is read once for all the rows that need it. With 0, filters may be any. What makes the results,
 // `make`, is written by src/ops/conv/direct.rs, and calls the functions of this file: sums have to be in
 // registers.
 //
-// needs: T, ROWS, SIDE, ACTIVATION, lib/conv
+// Weights of a filter with SIDE are `tiles_m` from one filter to the next and `tiles_n` from tap to tap.
+//
+// needs: T, ROWS, SIDE, STEP, ACTIVATION, lib/conv
 
 @group(0) @binding(0) var<storage, read> input: array<T>;
 @group(0) @binding(1) var<storage, read> filter_values: array<T>;
@@ -52,12 +54,13 @@ fn is_reversed() -> bool {
 // The weight of a square filter at row `r` counted from above, also where it is iterated over from below.
 fn weight(place: Place, r: u32, s: u32) -> f32 {
   let line = select(r, max(SIDE, 1u) - 1u - r, is_reversed());
-  return f32(filter_values[params.filter_offset + (place.filter_index * SIDE + line) * SIDE + s]);
+  let tap = line * SIDE + s;
+  return f32(filter_values[params.filter_offset + place.filter_index * params.tiles_m + tap * params.tiles_n]);
 }
 
 // The source's row that a square filter meets first, and the first column.
 fn first_row(place: Place) -> i32 {
-  return i32(place.y) + params.offset_y - select(0, i32(SIDE) - 1, is_reversed());
+  return i32(place.y * STEP) + params.offset_y - select(0, i32(SIDE) - 1, is_reversed());
 }
 
 fn first_column(place: Place) -> i32 {

@@ -8,7 +8,7 @@
 // `pitch` in a row: as many as in a row of the plane, with TILE_P pixels that follow each other, or as many as
 // a block of fragments needs. A fragment of pixels is in one row of a block, or anywhere.
 //
-// Each invocation reads four adjacent channels of a weight's row, where a fragment has two from either half.
+// Each invocation has four adjacent channels of a filter's weights, where a fragment has two from either half.
 // It is the order of the staged channels that is changed instead, which leaves the sums as they are.
 //
 // The step itself, `multiply`, is written by src/ops/conv/halo.rs: its loops over fragments have to be
@@ -36,7 +36,7 @@ struct Params {
   tiles: u32,
   biased: u32,
   input_offset: u32,
-  filter_offset: u32,
+  weights_offset: u32,
   bias_offset: u32,
   output_offset: u32,
   // 1 / pitch, 1 / (height + 1).
@@ -45,7 +45,8 @@ struct Params {
 }
 
 @group(0) @binding(0) var<storage, read> input: array<vec4<u32>>;
-@group(0) @binding(1) var<storage, read> filter_values: array<vec2<u32>>;
+// As conv/weight_fragments makes them.
+@group(0) @binding(1) var<storage, read> weights: array<vec4<u32>>;
 @group(0) @binding(2) var<storage, read> bias: array<T>;
 @group(0) @binding(3) var<storage, read_write> output: array<vec4<u32>>;
 
@@ -125,17 +126,16 @@ fn stage(index: u32, turn: u32, group: vec4<u32>) {
   }
 }
 
-// What an invocation has of the weights of the filters from `first` on: where the first of two rows begins,
-// in fours of channels. Beyond the last filter, these are another's.
-fn weights_at(tile: Tile, part: u32, lane: u32, fragment: u32) -> vec2<u32> {
-  let row = tile.filter_index + part * PART_F + fragment * FRAGMENT + lane / 4u + vec2<u32>(0u, FRAGMENT / 2u);
-  let first = min(row, vec2<u32>(params.filters - 1u)) * (9u * params.channels);
-  return (params.filter_offset + first) / 4u + lane % 4u;
+// From the fragment of weights of a tap to that of the next.
+fn tap_step() -> u32 {
+  return params.channels / FRAGMENT * SUBGROUP;
 }
 
-// Weights of a filter and of the one eight below it.
-fn fetch_weights(first: vec2<u32>, at: u32) -> vec4<u32> {
-  return vec4<u32>(filter_values[first.x + at], filter_values[first.y + at]);
+// Where an invocation's first weights of the fragment of filters `j` are. Beyond the last, it is another.
+fn weights_at(tile: Tile, part: u32, lane: u32, j: u32) -> u32 {
+  let fragment = (tile.filter_index + part * PART_F) / FRAGMENT + j;
+  let last = (params.filters - 1u) / FRAGMENT;
+  return params.weights_offset / 8u + min(fragment, last) * (9u * tap_step()) + lane;
 }
 
 // An invocation's eight adjacent results of a fragment. `f` are the filters of its columns, or of its rows

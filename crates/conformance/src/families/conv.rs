@@ -212,6 +212,22 @@ fn edges() -> Vec<ConvShape> {
         ConvShape::new(ImageShape::nchw([1, 8, 11, 8]), 8, padded([5, 5], [2, 1]).with_stride([2, 2]))
             .with_groups(8),
         ConvShape::new(ImageShape::nchw([1, 48, 33, 22]), 48, padded([3, 3], [1, 1])).with_groups(48),
+        // Depthwise one by one, of planes and of channels that are no fours: each side and stride, and enough for
+        // copies of the filters.
+        ConvShape::new(ImageShape::nchw([2, 5, 9, 6]), 5, Window::new([1, 1])).with_groups(5),
+        ConvShape::new(ImageShape::nchw([1, 3, 17, 10]), 3, padded([7, 7], [3, 3])).with_groups(3),
+        ConvShape::new(ImageShape::nchw([1, 5, 12, 9]), 5, padded([3, 3], [1, 1]).with_stride([2, 2]))
+            .with_groups(5),
+        ConvShape::new(ImageShape::nchw([2, 3, 13, 8]), 3, padded([5, 5], [2, 1]).with_stride([2, 1]))
+            .with_groups(3),
+        ConvShape::new(ImageShape::nchw([1, 3, 15, 11]), 6, padded([7, 7], [3, 3]).with_stride([2, 2]))
+            .with_groups(3),
+        ConvShape::new(ImageShape::nchw([1, 67, 65, 65]), 67, padded([3, 3], [1, 1])).with_groups(67),
+        ConvShape::new(ImageShape::nchw([1, 16, 9, 5]), 16, Window::new([1, 1])).with_groups(16),
+        // Few filters: of channels that are no fours, of more than a block, and of sums that are shared.
+        ConvShape::new(ImageShape::nchw([2, 13, 11, 14]), 5, padded([3, 3], [1, 1])),
+        ConvShape::new(ImageShape::nchw([1, 70, 5, 6]), 3, padded([5, 5], [2, 2])),
+        ConvShape::new(ImageShape::nchw([1, 24, 7, 9]), 18, padded([3, 3], [0, 1])).with_groups(2),
         // Strides of which several pixels of few channels are folded into eight channels.
         ConvShape::new(ImageShape::nchw([2, 4, 9, 11]), 16, padded([3, 3], [1, 1]).with_stride([2, 2])),
         ConvShape::new(ImageShape::nchw([1, 1, 12, 37]), 9, padded([5, 6], [2, 3]).with_stride([3, 4])),

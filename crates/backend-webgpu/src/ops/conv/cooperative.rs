@@ -187,7 +187,7 @@ pub(super) fn variants() -> Vec<Variant> {
 pub(super) fn padded(ctx: &OpContext, op: &'static str, job: &Job, multiple: usize) -> BackendResult<Job> {
     let channels = job.gather.channels.next_multiple_of(multiple);
     let whole = job.gather.layout == ImageLayout::Nhwc && channels == job.gather.channels;
-    let (input, repacked) = if !whole || unaligned(&job.input) {
+    let (input, repacked) = if is_copied(job, multiple) {
         nchw_to_nhwc::copy(ctx, op, job, channels)?
     } else {
         (job.input.clone(), None)
@@ -201,6 +201,12 @@ pub(super) fn padded(ctx: &OpContext, op: &'static str, job: &Job, multiple: usi
     gather.channels = channels;
     gather.layout = ImageLayout::Nhwc;
     Ok(Job { gather, input, filter, ..job.clone() })
+}
+
+/// Whether the source is copied for its channels to be adjacent, a multiple of `multiple`, at whole vectors.
+fn is_copied(job: &Job, multiple: usize) -> bool {
+    let adjacent = job.gather.layout == ImageLayout::Nhwc;
+    !adjacent || !job.gather.channels.is_multiple_of(multiple) || unaligned(&job.input)
 }
 
 /// Filters whose channels are adjacent, at whole vectors, with the output's outermost: a copy of others.
@@ -229,6 +235,10 @@ fn reads_planes(job: &Job) -> bool {
     planes && sizes.iter().all(|size| size.is_multiple_of(EIGHT))
 }
 
+/// Multiplications that are worth tensor cores, and those that are worth copies of the source and the filters.
+const ENOUGH: usize = 1 << 18;
+const ENOUGH_FOR_COPIES: usize = 1 << 20;
+
 /// The tile for a convolution and the slices of each sum, and their nanoseconds, if tensor cores can make it
 /// and it is worth it.
 pub(super) fn fastest(ctx: &OpContext, job: &Job) -> Option<((SourceTile, usize), usize)> {
@@ -241,7 +251,8 @@ pub(super) fn fastest(ctx: &OpContext, job: &Job) -> Option<((SourceTile, usize)
     let rows = batch.saturating_mul(job.gather.pixels());
     let work = rows.saturating_mul(filters).saturating_mul(job.gather.taps());
     // Tensor cores would spend most of their time on zeros, or the copies would take longer.
-    if !is_possible(ctx, job) || filters < 8 || channels < 2 || work < 1 << 22 {
+    let enough = if is_copied(job, EIGHT) { ENOUGH_FOR_COPIES } else { ENOUGH };
+    if !is_possible(ctx, job) || filters < 8 || channels < 2 || work < enough {
         return None;
     }
     if job.is_pointwise() && groups == 1 {

@@ -42,7 +42,8 @@ struct Window {
 
 impl Window {
     /// Of two for the same filters, the one with more results comes first.
-    const ALL: [Self; 5] = [
+    const ALL: [Self; 6] = [
+        Self { side: 1, stride: 1, results: [4, 2] },
         Self { side: 3, stride: 1, results: [8, 2] },
         Self { side: 3, stride: 1, results: [2, 2] },
         Self { side: 3, stride: 2, results: [2, 4] },

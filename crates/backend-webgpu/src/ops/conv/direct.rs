@@ -7,6 +7,7 @@ use backend_api::support::{ConvGather, checked_product};
 use backend_api::{Activation, BackendResult, DType, DeviceKind};
 
 use super::params::Params;
+use super::split::LAUNCH;
 use super::{Job, repack_filter, split};
 use crate::kernels::{KernelSource, MAX_CONSTANTS, Target, Variant, kernel};
 use crate::ops::matmul::activation_code;
@@ -19,7 +20,7 @@ static DIRECT: KernelSource = KernelSource {
         "conv/direct",
         libs: [GRID, SPECIAL, UNARY, ACTIVATE, CONV],
         types: ["T"],
-        constants: ["ROWS", "SIDE", "ACTIVATION"],
+        constants: ["ROWS", "SIDE", "STEP", "ACTIVATION"],
         reads: 3,
         writes: 1,
         params: Params,
@@ -28,27 +29,85 @@ static DIRECT: KernelSource = KernelSource {
 
 const WORKGROUP: usize = 128;
 
-/// Sides of the filters that have a kernel of their own, 0 for any, and the rows of an invocation.
-const KINDS: [[u32; 2]; 3] = [[4, 0], [8, 3], [8, 5]];
+/// Invocations on a compute unit that occupy it.
+const ENOUGH: usize = 512;
+
+/// Rows of an invocation, and the filters that it is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Kind {
+    rows: usize,
+    /// Of square filters, 0 for any.
+    side: usize,
+    /// From a row of results to the next in the source.
+    step: usize,
+}
+
+impl Kind {
+    const ANY: Self = Self::new(4, 0, 1);
+
+    /// Every kind. Of two for the same filters, the one with more rows comes first.
+    const ALL: [Self; 11] = [
+        Self::ANY,
+        Self::new(8, 1, 1),
+        Self::new(8, 3, 1),
+        Self::new(2, 3, 1),
+        Self::new(8, 5, 1),
+        Self::new(2, 5, 1),
+        Self::new(8, 7, 1),
+        Self::new(4, 3, 2),
+        Self::new(1, 3, 2),
+        Self::new(4, 5, 2),
+        Self::new(4, 7, 2),
+    ];
+
+    const fn new(rows: usize, side: usize, step: usize) -> Self {
+        Self { rows, side, step }
+    }
+
+    /// That of a convolution: of those for its filters the first that occupies the device, or the last.
+    fn of(gather: &ConvGather, compute_units: usize) -> Self {
+        let [vertical, horizontal] = gather.axes;
+        let single = gather.channels == 1
+            && vertical.dilation == 1
+            && [vertical, horizontal].iter().all(|axis| !axis.transposed || axis.stride == 1);
+        let is_its = |kind: &&Self| gather.filter == [kind.side; 2] && vertical.stride == kind.step;
+        let mut its = Self::ALL.iter().filter(|kind| single && is_its(kind)).copied();
+        let enough = ENOUGH.saturating_mul(compute_units);
+        let occupies = |kind: &Self| kind.invocations(gather) >= enough;
+        its.clone().find(occupies).or_else(|| its.next_back()).unwrap_or(Self::ANY)
+    }
+
+    fn invocations(self, gather: &ConvGather) -> usize {
+        let [height, width] = gather.result;
+        [gather.groups, gather.filters, height.div_ceil(self.rows), width]
+            .into_iter()
+            .fold(gather.batch, usize::saturating_mul)
+    }
+
+    fn variant(self, dtype: DType, activation: Activation) -> Variant {
+        let [rows, side, step] = [self.rows, self.side, self.step].map(|size| size as u32);
+        Variant::new(&DIRECT, [dtype], [rows, side, step, activation_code(activation)])
+    }
+}
 
 /// The function `make`, which makes the results of an invocation.
-fn make(&[rows, side, ..]: &[u32; MAX_CONSTANTS], _: Target) -> String {
+fn make(&[rows, side, step, ..]: &[u32; MAX_CONSTANTS], _: Target) -> String {
     let sums = lines((0..rows).map(|row| format!("var sum_{row} = 0.0;")));
     let results = lines((0..rows).map(|row| format!("write_out(place, {row}u, sum_{row});")));
-    let products = if side == 0 { products_of_any(rows) } else { products_of_a_square(rows, side) };
+    let products = if side == 0 { products_of_any(rows) } else { products_of_a_square(rows, side, step) };
     format!("fn make(place: Place, start: u32) {{\n{sums}{products}{results}}}\n")
 }
 
 /// Goes through the source line by line: each is read for all rows of results that meet it.
-fn products_of_a_square(rows: u32, side: u32) -> String {
+fn products_of_a_square(rows: u32, side: u32, step: u32) -> String {
     let places = move || (0..side).flat_map(move |r| (0..side).map(move |s| (r, s)));
     let weights = lines(places().map(|(r, s)| format!("let w_{r}_{s} = weight(place, {r}u, {s}u);")));
     let read = |(line, s)| format!("let v_{line}_{s} = at_column(start, y + {line}, x, {s}u);");
     let add = move |(line, s): (u32, u32)| {
-        let met = (0..rows).filter(move |&row| (row..row + side).contains(&line));
-        met.map(move |row| format!("sum_{row} += v_{line}_{s} * w_{}_{s};", line - row))
+        let met = (0..rows).filter(move |&row| (row * step..row * step + side).contains(&line));
+        met.map(move |row| format!("sum_{row} += v_{line}_{s} * w_{}_{s};", line - row * step))
     };
-    let cells = (0..rows + side - 1).flat_map(|line| (0..side).map(move |s| (line, s)));
+    let cells = (0..(rows - 1) * step + side).flat_map(|line| (0..side).map(move |s| (line, s)));
     let products = lines(cells.flat_map(|cell| iter::once(read(cell)).chain(add(cell))));
     format!("let y = first_row(place);\nlet x = first_column(place);\n{weights}{products}")
 }
@@ -74,57 +133,77 @@ for (var r = 0u; r < params.filter_height; r++) {{
     )
 }
 
-fn variant(dtype: DType, [rows, side]: [u32; 2], activation: Activation) -> Variant {
-    Variant::new(&DIRECT, [dtype], [rows, side, activation_code(activation)])
-}
-
 pub(super) fn variants() -> Vec<Variant> {
-    let mut variants = Vec::new();
-    for dtype in [DType::F32, DType::F16] {
-        for kind in KINDS {
-            variants.extend(Activation::ALL.iter().map(|&activation| variant(dtype, kind, activation)));
-        }
-    }
-    variants
+    let types = [DType::F32, DType::F16].into_iter();
+    let both = types.flat_map(|dtype| Kind::ALL.map(|kind| (kind, dtype)));
+    both.flat_map(|(kind, dtype)| Activation::ALL.iter().map(move |&a| kind.variant(dtype, a))).collect()
 }
 
 /// Nanoseconds that an invocation waits for a tap of its rows: 0.16 to 0.33 µs on an NVIDIA H200.
 const TAP: usize = 220;
 
-/// Products that the invocations of a compute unit make in a nanosecond.
-const RATE: usize = 20;
+/// Nanoseconds more for filters of any kind.
+const ANY_LAUNCH: usize = 1500;
 
-/// Whether it is likely to be faster than tiles, which are estimated to take `tiled` nanoseconds: where these would
-/// be mostly empty, unless an invocation's sums are long.
-pub(super) fn is_better(ctx: &OpContext, gather: &ConvGather, tiled: usize) -> bool {
+/// Taps of a sum that is short.
+const SHORT: usize = 9;
+
+/// Products that the invocations of a compute unit make in a nanosecond, and those for filters of any kind.
+const RATE: usize = 20;
+const ANY_RATE: usize = 8;
+
+/// Nanoseconds of a convolution for which it may be the fastest kernel: tiles would be mostly empty, or sums are
+/// short.
+pub(super) fn time(ctx: &OpContext, gather: &ConvGather) -> Option<usize> {
+    let taps = gather.taps();
     let is_few = gather.filters <= 4 || (gather.filters <= 8 && gather.channels <= 4);
     // There, nothing waits for memory while others compute, and each step of a tile is paid for.
-    if !is_few || ctx.gpu().info.kind == DeviceKind::SoftwareAdapter {
-        return is_few;
+    if ctx.gpu().info.kind == DeviceKind::SoftwareAdapter {
+        return is_few.then_some(0);
     }
-    let taps = gather.taps();
+    let compute_units = ctx.gpu().profile.compute_units;
+    let is_any = Kind::of(gather, compute_units) == Kind::ANY;
+    let (starts, rate) = if is_any { (LAUNCH + ANY_LAUNCH, ANY_RATE) } else { (LAUNCH, RATE) };
     let products = split::results(gather).saturating_mul(taps);
-    taps.saturating_mul(TAP).saturating_add(products / (RATE * ctx.gpu().profile.compute_units)) <= tiled
+    let time =
+        starts.saturating_add(taps.saturating_mul(TAP)).saturating_add(products / (rate * compute_units));
+    (is_few || taps <= SHORT).then_some(time)
 }
 
-/// The kernel for this filter.
-fn kind(gather: &ConvGather) -> [u32; 2] {
-    let [vertical, horizontal] = gather.axes;
-    let single = gather.channels == 1
-        && (vertical.stride, vertical.dilation) == (1, 1)
-        && (!horizontal.transposed || horizontal.stride == 1);
-    let side = |kind: &[u32; 2]| gather.filter == [kind[1] as usize; 2];
-    KINDS.into_iter().find(|kind| single && side(kind)).unwrap_or(KINDS[0])
+/// Invocations on a compute unit that are worth a copy of the filters.
+const MANY: usize = 4096;
+
+/// The filters of one channel each with all those of a tap adjacent, as neighbours read them that have
+/// neighbouring channels.
+fn taps_apart(ctx: &OpContext, op: &'static str, job: &Job) -> BackendResult<Job> {
+    let mut gather = job.gather;
+    // To the copy, they are one filter of so many channels.
+    (gather.channels, gather.filters, gather.groups) = (gather.groups * gather.filters, 1, 1);
+    gather.layout = ImageLayout::Nchw;
+    let filter = repack_filter::copy(ctx, op, &Job { gather, ..job.clone() }, gather.channels, true)?;
+    Ok(Job { filter, ..job.clone() })
 }
 
 pub(super) fn launch(ctx: &OpContext, op: &'static str, job: &Job) -> BackendResult<()> {
     let &ConvGather { batch, groups, filters, result: [height, width], layout, .. } = &job.gather;
-    let job = &repack_filter::as_multiplied(ctx, op, job, layout == ImageLayout::Nhwc)?;
-    let kind = kind(&job.gather);
-    let bands = height.div_ceil(kind[0] as usize);
+    let compute_units = ctx.gpu().profile.compute_units;
+    let mut job = repack_filter::as_multiplied(ctx, op, job, layout == ImageLayout::Nhwc)?;
+    let kind = Kind::of(&job.gather, compute_units);
+    let bands = height.div_ceil(kind.rows);
     let invocations = checked_product(op, "invocations", &[batch, groups, filters, bands, width])?;
-    let params = Params { tiles: dim(op, "invocations", invocations)?, ..Params::new(op, job)? };
+    let all = checked_product(op, "filters", &[groups, filters])?;
+    let mut steps = [kind.side * kind.side, 1];
+    if layout == ImageLayout::Nhwc && kind.side > 1 && invocations >= MANY.saturating_mul(compute_units) {
+        job = taps_apart(ctx, op, &job)?;
+        steps = [1, all];
+    }
+    let params = Params {
+        tiles_m: dim(op, "filter", steps[0])?,
+        tiles_n: dim(op, "filters", steps[1])?,
+        tiles: dim(op, "invocations", invocations)?,
+        ..Params::new(op, &job)?
+    };
     let grid = linear_grid(op, invocations.div_ceil(WORKGROUP))?;
-    let variant = variant(job.dtype, kind, job.activation);
+    let variant = kind.variant(job.dtype, job.activation);
     ctx.launch(op, &variant, &[&job.input, &job.filter, &job.bias], &job.output, &params, grid)
 }

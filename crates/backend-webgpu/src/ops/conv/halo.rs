@@ -1,14 +1,17 @@
 //! 3×3 convolutions of f16 on tensor cores that stage each tile of pixels once for all nine taps.
 
+use std::fmt;
+
 use backend_api::desc::{ConvShape, ImageLayout, ImageShape, Window as FilterWindow};
 use backend_api::support::{ConvGather, GatherAxis, checked_product};
 use backend_api::{Activation, BackendResult, DType};
 
 use super::Job;
 use super::cooperative::padded;
-use super::nchw_to_nhwc::EIGHT;
+use super::nchw_to_nhwc::{EIGHT, scratch_of_eights};
 use super::params::inverse;
 use super::self_test::check_numbers;
+use super::split::LAUNCH;
 use crate::kernels::{KernelSource, MAX_CONSTANTS, Target, Variant, kernel, native, params};
 use crate::ops::has_room;
 use crate::ops::matmul::activation_code;
@@ -17,6 +20,7 @@ use crate::ops::shared::self_test::OP;
 use crate::ops::shared::tensor_cores::{FRAGMENT, SUBGROUP, declare_sums};
 use crate::ops::shared::text::{lines, pairs};
 use crate::ops::shared::tile::StepTime;
+use crate::recorder::Window;
 
 static HALO: KernelSource = KernelSource {
     unrolled: native(multiply),
@@ -50,13 +54,38 @@ params! {
         tiles: u32,
         biased: u32,
         input_offset: u32,
-        filter_offset: u32,
+        weights_offset: u32,
         bias_offset: u32,
         output_offset: u32,
         per_pitch: f32,
         per_image: f32,
     }
 }
+
+static WEIGHT_FRAGMENTS: KernelSource = KernelSource {
+    cooperative: true,
+    ..kernel!(
+        native "conv/weight_fragments",
+        libs: [GRID],
+        types: [],
+        constants: [],
+        reads: 1,
+        writes: 1,
+        params: FragmentParams,
+    )
+};
+
+params! {
+    struct FragmentParams {
+        total: u32,
+        filters: u32,
+        channels: u32,
+        filter_offset: u32,
+    }
+}
+
+/// Invocations of a workgroup that copies weights.
+const WORKGROUP: usize = 256;
 
 /// Rows and columns of a filter.
 const SIDE: usize = 3;
@@ -73,21 +102,15 @@ const MAX_PITCH: usize = 65;
 /// Rows of cells, and images, of which lib/quotient finds the right one.
 const MAX_QUOTIENT: usize = 1 << 22;
 
-/// Pixels and filters of a tile. On a device of 132 compute units with room for two on each, tiles of so many
-/// come out even for the 320 channels of 64 × 64 pixels that diffusion models have.
-const PIXELS: usize = 128;
-const FILTERS: usize = 160;
-
-/// Parts of a tile across pixels and across filters, one for each subgroup.
-const PARTS: [usize; 2] = [2, 2];
-
-const THREADS: usize = PARTS[0] * PARTS[1] * SUBGROUP;
-
-/// Cells that there is room for in workgroup memory.
-const CELLS: usize = PIXELS + (SIDE - 1) * (MAX_PITCH + 1);
-
-/// What a tile takes for the channels of a step.
-const STEP: StepTime = StepTime { alone: 4750, paired: 6700 };
+/// A tile of pixels and filters, and its parts across them, one for each subgroup.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct HaloTile {
+    pixels: usize,
+    filters: usize,
+    parts: [usize; 2],
+    /// For the channels of a step.
+    step: StepTime,
+}
 
 /// How a plane of cells is divided into tiles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,16 +121,172 @@ enum Division {
     Blocks,
 }
 
-/// The kernel for results that are planes or not.
-fn variant(planes: bool, activation: Activation) -> Variant {
-    let [p, f, rows, columns, cells] = [PIXELS, FILTERS, PARTS[0], PARTS[1], CELLS].map(|size| size as u32);
-    let constants = [p, f, rows, columns, cells, u32::from(planes), activation_code(activation)];
-    Variant::new(&HALO, [DType::F16], constants).with_rolled_loops()
+impl HaloTile {
+    /// Every tile, largest first. On a device of 132 compute units with room for two on each, those of 160 filters
+    /// come out even for the 320 channels of 64 × 64 pixels that diffusion models have.
+    pub(super) const ALL: [Self; 3] = [
+        Self::new([128, 160], [2, 2], 3700, 4850),
+        Self::new([128, 128], [2, 2], 2750, 3600),
+        Self::new([128, 64], [2, 2], 1550, 2400),
+    ];
+
+    const fn new([pixels, filters]: [usize; 2], parts: [usize; 2], alone: usize, paired: usize) -> Self {
+        Self { pixels, filters, parts, step: StepTime { alone, paired } }
+    }
+
+    /// Cells that there is room for in workgroup memory.
+    const fn cells(self) -> usize {
+        self.pixels + (SIDE - 1) * (MAX_PITCH + 1)
+    }
+
+    const fn threads(self) -> usize {
+        self.parts[0] * self.parts[1] * SUBGROUP
+    }
+
+    fn fits(self, limits: &wgpu::Limits) -> bool {
+        has_room(limits, self.threads(), self.cells() * CELL_BYTES)
+    }
+
+    /// The kernel for results that are planes or not.
+    fn variant(self, planes: bool, activation: Activation) -> Variant {
+        let Self { pixels, filters, parts, .. } = self;
+        let [p, f, rows, columns, cells] =
+            [pixels, filters, parts[0], parts[1], self.cells()].map(|size| size as u32);
+        let constants = [p, f, rows, columns, cells, u32::from(planes), activation_code(activation)];
+        Variant::new(&HALO, [DType::F16], constants).with_rolled_loops()
+    }
+
+    /// How many tiles of pixels there are, by the better way to divide them.
+    fn division(self, gather: &ConvGather, layout: ImageLayout) -> (Division, usize) {
+        let [height, width] = gather.result;
+        let rows = gather.batch.saturating_mul(height + 1);
+        // Neither the padding of the last row nor the last image's is of a tile.
+        let last = rows.saturating_mul(width + 1).saturating_sub(width + 2);
+        let runs = last.div_ceil(self.pixels);
+        let down = rows.saturating_sub(1).div_ceil(self.pixels / FRAGMENT);
+        let blocks = down.saturating_mul(width.div_ceil(FRAGMENT));
+        let can_run = width < MAX_PITCH && !are_planes(layout);
+        if can_run && runs < blocks { (Division::Runs, runs) } else { (Division::Blocks, blocks) }
+    }
+
+    /// Nanoseconds of a convolution, and of the launch that copies its weights.
+    fn time(self, gather: &ConvGather, compute_units: usize) -> usize {
+        let (_, tiles) = self.division(gather, gather.layout);
+        let tiles = tiles.saturating_mul(gather.filters.div_ceil(self.filters));
+        LAUNCH.saturating_add(self.step.of(tiles, gather.channels / CHANNELS, compute_units))
+    }
+
+    /// Whether it can make a convolution, and is right on the device.
+    pub(super) fn is_possible(self, ctx: &OpContext, job: &Job) -> bool {
+        fits(ctx, job) && self.is_verified(ctx, job.gather.layout)
+    }
+
+    /// Whether it fits the device and is right there.
+    pub(super) fn is_verified(self, ctx: &OpContext, layout: ImageLayout) -> bool {
+        let variant = self.variant(are_planes(layout), Activation::Identity);
+        self.fits(&ctx.gpu().limits) && ctx.state.self_tests.pass(&variant, || self.check(ctx, layout))
+    }
+
+    /// Makes a convolution for which this [is possible](Self::is_possible).
+    pub(super) fn launch(self, ctx: &OpContext, op: &'static str, job: &Job) -> BackendResult<()> {
+        let adjacent = padded(ctx, op, job, CHANNELS)?;
+        let adjacent = Job { filter: weight_fragments(ctx, op, &adjacent)?, ..adjacent };
+        let params = self.params(op, &adjacent, job.gather.layout)?;
+        let Job { input, filter, bias, output, .. } = &adjacent;
+        let variant = self.variant(are_planes(job.gather.layout), job.activation);
+        let grid = linear_grid(op, params.tiles as usize)?;
+        ctx.launch(op, &variant, &[input, filter, bias], output, &params, grid)
+    }
+
+    /// The parameters for images of adjacent channels and results of a layout.
+    fn params(self, op: &'static str, job: &Job, layout: ImageLayout) -> BackendResult<Params> {
+        let gather = &job.gather;
+        let [height, width] = gather.result;
+        let (division, tiles_p) = self.division(gather, layout);
+        let rows = self.pixels / FRAGMENT;
+        let (pitch, cells) = match division {
+            Division::Runs => (width + 1, self.pixels + (SIDE - 1) * (width + 2)),
+            Division::Blocks => (FRAGMENT + SIDE - 1, (FRAGMENT + SIDE - 1) * (rows + SIDE - 1)),
+        };
+        let [fragment_step, tile_columns, tile_rows, tiles_across] = match division {
+            Division::Runs => [FRAGMENT, self.pixels, 0, tiles_p],
+            Division::Blocks => [pitch, FRAGMENT, rows, width.div_ceil(FRAGMENT)],
+        };
+        let tiles_f = gather.filters.div_ceil(self.filters);
+        Ok(Params {
+            images: dim(op, "images", gather.batch)?,
+            channels: dim(op, "channels", gather.channels)?,
+            filters: dim(op, "filters", gather.filters)?,
+            height: dim(op, "pixels", height)?,
+            width: dim(op, "pixels", width)?,
+            pitch: dim(op, "pixels", pitch)?,
+            cells: dim(op, "pixels", cells)?,
+            fragment_step: dim(op, "pixels", fragment_step)?,
+            tile_columns: dim(op, "tiles", tile_columns)?,
+            tile_rows: dim(op, "tiles", tile_rows)?,
+            tiles_across: dim(op, "tiles", tiles_across)?,
+            tiles_f: dim(op, "tiles", tiles_f)?,
+            tiles: dim(op, "tiles", checked_product(op, "tiles", &[tiles_p, tiles_f])?)?,
+            biased: u32::from(job.biased),
+            input_offset: job.input.offset,
+            weights_offset: job.filter.offset,
+            bias_offset: job.bias.offset,
+            output_offset: job.output.offset,
+            per_pitch: inverse(pitch),
+            per_image: inverse(height + 1),
+        })
+    }
+
+    /// Convolves images of more than a tile and several steps, whose rows are no whole fragments.
+    fn check(self, ctx: &OpContext, layout: ImageLayout) -> BackendResult<()> {
+        let window = FilterWindow::new([SIDE, SIDE]).with_padding([1, 1]);
+        let shape = ConvShape::new(ImageShape::nchw([2, 3 * CHANNELS, 11, 24]), self.filters + EIGHT, window);
+        let channels = shape.channels;
+        // As in fragments: an invocation of four has four channels.
+        let weight_at = |filter: usize, place: usize, channel: usize| {
+            let (block, row) = (filter / FRAGMENT, filter % FRAGMENT);
+            let fragment = (block * SIDE * SIDE + place) * (channels / FRAGMENT) + channel / FRAGMENT;
+            let invocation = row % EIGHT * 4 + channel % FRAGMENT / 4;
+            (fragment * SUBGROUP + invocation) * EIGHT + row / EIGHT * 4 + channel % 4
+        };
+        let layouts = [ImageLayout::Nhwc, layout];
+        check_numbers(ctx, (&shape, layouts, DType::F16), weight_at, |test, job| {
+            let params = self.params(OP, job, layout)?;
+            let windows = [&job.input, &job.filter, &job.bias, &job.output];
+            let grid = linear_grid(OP, params.tiles as usize)?;
+            test.launch(&self.variant(are_planes(layout), Activation::Identity), &windows, &params, grid)
+        })
+    }
+}
+
+/// Such as `128x160`: pixels and filters.
+impl fmt::Display for HaloTile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}x{}", self.pixels, self.filters)
+    }
+}
+
+/// The filters in the order in which the kernel has them in fragments.
+fn weight_fragments(ctx: &OpContext, op: &'static str, job: &Job) -> BackendResult<Window> {
+    let &ConvGather { channels, filters, .. } = &job.gather;
+    let fragments = [filters.div_ceil(FRAGMENT), SIDE * SIDE, channels / FRAGMENT];
+    let total = checked_product(op, "scratch", &[fragments[0], fragments[1], fragments[2], SUBGROUP])?;
+    let copy = scratch_of_eights(ctx, op, total)?;
+    let params = FragmentParams {
+        total: dim(op, "filter", total)?,
+        filters: dim(op, "filters", filters)?,
+        channels: dim(op, "channels", channels)?,
+        filter_offset: job.filter.offset,
+    };
+    let grid = linear_grid(op, total.div_ceil(WORKGROUP))?;
+    ctx.launch(op, &Variant::new(&WEIGHT_FRAGMENTS, [], []), &[&job.filter], &copy, &params, grid)?;
+    Ok(copy)
 }
 
 pub(super) fn variants() -> Vec<Variant> {
-    let both = [false, true].into_iter();
-    both.flat_map(|planes| Activation::ALL.iter().map(move |&a| variant(planes, a))).collect()
+    let tiles = HaloTile::ALL.into_iter().flat_map(|tile| [(tile, false), (tile, true)]);
+    let all = tiles.flat_map(|(tile, planes)| Activation::ALL.iter().map(move |&a| tile.variant(planes, a)));
+    all.chain([Variant::new(&WEIGHT_FRAGMENTS, [], [])]).collect()
 }
 
 /// Whether results of a layout are planes.
@@ -115,33 +294,16 @@ fn are_planes(layout: ImageLayout) -> bool {
     layout != ImageLayout::Nhwc
 }
 
-/// How many tiles of pixels there are, by the better way to divide them.
-fn division(gather: &ConvGather, layout: ImageLayout) -> (Division, usize) {
-    let [height, width] = gather.result;
-    let rows = gather.batch.saturating_mul(height + 1);
-    // Neither the padding of the last row nor the last image's is of a tile.
-    let last = rows.saturating_mul(width + 1).saturating_sub(width + 2);
-    let runs = last.div_ceil(PIXELS);
-    let down = rows.saturating_sub(1).div_ceil(PIXELS / FRAGMENT);
-    let blocks = down.saturating_mul(width.div_ceil(FRAGMENT));
-    let can_run = width < MAX_PITCH && !are_planes(layout);
-    if can_run && runs < blocks { (Division::Runs, runs) } else { (Division::Blocks, blocks) }
-}
-
-/// Nanoseconds of a convolution that the kernel can make where it is right.
-pub(super) fn time(ctx: &OpContext, job: &Job) -> Option<usize> {
-    let gather = &job.gather;
+/// The tile that is estimated to be the fastest for a convolution that the kernel can make where it is right, and its
+/// nanoseconds.
+pub(super) fn fastest(ctx: &OpContext, job: &Job) -> Option<(HaloTile, usize)> {
     if !fits(ctx, job) {
         return None;
     }
-    let (_, tiles) = division(gather, gather.layout);
-    let tiles = tiles.saturating_mul(gather.filters.div_ceil(FILTERS));
-    Some(STEP.of(tiles, gather.channels / CHANNELS, ctx.gpu().profile.compute_units))
-}
-
-/// Whether the kernel can make a convolution, and is right on the device.
-pub(super) fn is_possible(ctx: &OpContext, job: &Job) -> bool {
-    fits(ctx, job) && is_verified(ctx, job.gather.layout)
+    let compute_units = ctx.gpu().profile.compute_units;
+    let fitting = HaloTile::ALL.into_iter().filter(|tile| tile.fits(&ctx.gpu().limits));
+    let times = fitting.map(|tile| (tile, tile.time(&job.gather, compute_units)));
+    times.min_by_key(|&(_, time)| time)
 }
 
 /// Whether the device has what the kernel needs, images stay as large as they are, and results are whole
@@ -175,82 +337,6 @@ fn fits(ctx: &OpContext, job: &Job) -> bool {
         && job.output.offset.is_multiple_of(EIGHT as u32)
         && rows < MAX_QUOTIENT
         && u32::try_from(cells).is_ok()
-        && has_room(&ctx.gpu().limits, THREADS, CELLS * CELL_BYTES)
-}
-
-/// Whether the kernel is right on a device that has what it needs.
-pub(super) fn is_verified(ctx: &OpContext, layout: ImageLayout) -> bool {
-    let variant = variant(are_planes(layout), Activation::Identity);
-    ctx.state.self_tests.pass(&variant, || check(ctx, layout))
-}
-
-/// Makes a convolution for which this [is possible](is_possible).
-pub(super) fn launch(ctx: &OpContext, op: &'static str, job: &Job) -> BackendResult<()> {
-    let adjacent = padded(ctx, op, job, CHANNELS)?;
-    let params = params_of(op, &adjacent, job.gather.layout)?;
-    let Job { input, filter, bias, output, .. } = &adjacent;
-    let variant = variant(are_planes(job.gather.layout), job.activation);
-    let grid = linear_grid(op, params.tiles as usize)?;
-    ctx.launch(op, &variant, &[input, filter, bias], output, &params, grid)
-}
-
-/// The parameters for images of adjacent channels and results of a layout.
-fn params_of(op: &'static str, job: &Job, layout: ImageLayout) -> BackendResult<Params> {
-    let gather = &job.gather;
-    let [height, width] = gather.result;
-    let (division, tiles_p) = division(gather, layout);
-    let rows = PIXELS / FRAGMENT;
-    let (pitch, cells) = match division {
-        Division::Runs => (width + 1, PIXELS + (SIDE - 1) * (width + 2)),
-        Division::Blocks => (FRAGMENT + SIDE - 1, (FRAGMENT + SIDE - 1) * (rows + SIDE - 1)),
-    };
-    let [fragment_step, tile_columns, tile_rows, tiles_across] = match division {
-        Division::Runs => [FRAGMENT, PIXELS, 0, tiles_p],
-        Division::Blocks => [pitch, FRAGMENT, rows, width.div_ceil(FRAGMENT)],
-    };
-    let tiles_f = gather.filters.div_ceil(FILTERS);
-    Ok(Params {
-        images: dim(op, "images", gather.batch)?,
-        channels: dim(op, "channels", gather.channels)?,
-        filters: dim(op, "filters", gather.filters)?,
-        height: dim(op, "pixels", height)?,
-        width: dim(op, "pixels", width)?,
-        pitch: dim(op, "pixels", pitch)?,
-        cells: dim(op, "pixels", cells)?,
-        fragment_step: dim(op, "pixels", fragment_step)?,
-        tile_columns: dim(op, "tiles", tile_columns)?,
-        tile_rows: dim(op, "tiles", tile_rows)?,
-        tiles_across: dim(op, "tiles", tiles_across)?,
-        tiles_f: dim(op, "tiles", tiles_f)?,
-        tiles: dim(op, "tiles", checked_product(op, "tiles", &[tiles_p, tiles_f])?)?,
-        biased: u32::from(job.biased),
-        input_offset: job.input.offset,
-        filter_offset: job.filter.offset,
-        bias_offset: job.bias.offset,
-        output_offset: job.output.offset,
-        per_pitch: inverse(pitch),
-        per_image: inverse(height + 1),
-    })
-}
-
-/// Convolves images of more than a tile and several steps, whose rows are no whole fragments.
-fn check(ctx: &OpContext, layout: ImageLayout) -> BackendResult<()> {
-    let window = FilterWindow::new([SIDE, SIDE]).with_padding([1, 1]);
-    let shape = ConvShape::new(
-        ImageShape { batch: 2, channels: 3 * CHANNELS, height: 11, width: 24 },
-        FILTERS + EIGHT,
-        window,
-    );
-    let channels = shape.channels;
-    let weight_at =
-        |filter: usize, place: usize, channel: usize| (filter * SIDE * SIDE + place) * channels + channel;
-    let layouts = [ImageLayout::Nhwc, layout];
-    check_numbers(ctx, (&shape, layouts, DType::F16), weight_at, |test, job| {
-        let params = params_of(OP, job, layout)?;
-        let windows = [&job.input, &job.filter, &job.bias, &job.output];
-        let grid = linear_grid(OP, params.tiles as usize)?;
-        test.launch(&variant(are_planes(layout), Activation::Identity), &windows, &params, grid)
-    })
 }
 
 /// The function `multiply`: the sums of a subgroup's part, over all channels, and what becomes of them. While a
@@ -271,7 +357,7 @@ fn multiply(
     let weights = each(&|j| {
         format!(
             "let weights_{j} = weights_at(tile, part.y, lane, {j}u);\n\
-             var next_{j} = fetch_weights(weights_{j}, 0u);"
+             var next_{j} = weights[weights_{j}];"
         )
     });
     let sums = declare_sums([down, across]);
@@ -298,8 +384,8 @@ let lane = index % SUBGROUP;
 let part = vec2<u32>(subgroup / PARTS_F, subgroup % PARTS_F);
 let fragment = params.fragment_step * STRIDE;
 let part_cells = part.x * {down}u * fragment;
-let to_next = params.channels / 4u;
-let to_channels = 4u - {taps_but_one}u * to_next;
+let to_next = tap_step();
+let to_channels = SUBGROUP - {taps_but_one}u * to_next;
 {sources}{weights}{sums}var at = 0u;
 for (var step = 0u; step < params.channels / {CHANNELS}u; step++) {{
 {fetch}workgroupBarrier();
@@ -335,7 +421,7 @@ fn tap(s: usize, fragments: [usize; 2], planes: bool) -> String {
     } else {
         format!("at += select(to_next, to_channels, r == {}u);\n", SIDE - 1)
     };
-    let next = lines((0..across).map(|j| format!("next_{j} = fetch_weights(weights_{j}, at);")));
+    let next = lines((0..across).map(|j| format!("next_{j} = weights[weights_{j} + at];")));
     let pixels = lines((0..down).map(|i| {
         format!(
             "let p_{i} = {load}<coop_mat16x16<f16, {of_pixels}>>(&sh[line + {i}u * fragment + {s}u * STRIDE], STRIDE);"

@@ -2,12 +2,14 @@
 //!
 //! A convolution and the transposition of one are the same to the kernels: results that gather what they are
 //! made of ([`ConvGather`]). Pointwise ones are matrix products as they lie, those of f16 go to
-//! `conv/cooperative` where there are tensor cores, depthwise ones of adjacent channels to `conv/depthwise`,
-//! others with few channels or filters in a group to `conv/direct`, and the rest to `conv/implicit_gemm`.
+//! `conv/cooperative` or `conv/halo` where there are tensor cores, depthwise ones of adjacent channels to
+//! `conv/depthwise`, those with few filters to `conv/few_filters`, others with few channels or filters in a group
+//! to `conv/direct`, and the rest to `conv/implicit_gemm`.
 
 mod cooperative;
 mod depthwise;
 mod direct;
+mod few_filters;
 mod filter;
 mod fold;
 mod halo;
@@ -49,6 +51,7 @@ pub(super) fn variants() -> Vec<Variant> {
         cooperative::variants(),
         depthwise::variants(),
         direct::variants(),
+        few_filters::variants(),
         repack_filter::variants(),
         filter::variants(),
         fold::variants(),
@@ -172,10 +175,11 @@ fn launch(ctx: &OpContext, op: &'static str, job: &Job) -> BackendResult<()> {
     match kernel {
         Kernel::Product => pointwise(ctx, op, job),
         Kernel::Cooperative(tile, slices) if IS_NATIVE => tile.launch(ctx, op, job, slices),
-        Kernel::Halo if IS_NATIVE => halo::launch(ctx, op, job),
+        Kernel::Halo(tile) if IS_NATIVE => tile.launch(ctx, op, job),
         Kernel::Depthwise => depthwise::launch(ctx, op, job),
+        Kernel::FewFilters(block, slices) => few_filters::launch(ctx, op, job, (block, slices)),
         // No browser offers tensor cores, and a page needn't load what launches their kernels.
-        Kernel::Direct | Kernel::Cooperative(..) | Kernel::Halo => direct::launch(ctx, op, job),
+        Kernel::Direct | Kernel::Cooperative(..) | Kernel::Halo(_) => direct::launch(ctx, op, job),
         Kernel::Tiled(tile, slices) => tiled::launch(ctx, op, job, (tile, slices)),
     }
 }
@@ -227,7 +231,9 @@ mod tests {
             assert!(tile.is_verified(ctx, 2), "{tile}");
         }
         for layout in [ImageLayout::Nchw, ImageLayout::Nhwc] {
-            assert!(!ctx.gpu().takes_spirv || halo::is_verified(ctx, layout), "{layout:?}");
+            for tile in halo::HaloTile::ALL {
+                assert!(!ctx.gpu().takes_spirv || tile.is_verified(ctx, layout), "{tile} {layout:?}");
+            }
         }
     }
 }

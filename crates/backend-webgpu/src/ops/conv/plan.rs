@@ -5,8 +5,10 @@ use std::fmt;
 use backend_api::BackendResult;
 
 use super::cooperative::{self, SourceTile};
-use super::split::has_room;
-use super::{Job, depthwise, direct, halo, tiled};
+use super::few_filters::{self, Block};
+use super::halo::{self, HaloTile};
+use super::split::{LAUNCH, has_room};
+use super::{Job, depthwise, direct, tiled};
 use crate::ops::op_context::OpContext;
 use crate::ops::shared::kernel_names;
 use crate::ops::shared::tile::Tile;
@@ -18,11 +20,15 @@ pub(super) enum Kernel {
     Product,
     Depthwise,
     Direct,
-    /// With sums in so many slices.
+    /// With sums in so many slices, like those that follow.
+    FewFilters(Block, usize),
     Tiled(Tile, usize),
     Cooperative(SourceTile, usize),
-    Halo,
+    Halo(HaloTile),
 }
+
+/// Nanoseconds of a launch in tiles, and of what an invocation does once.
+const PRODUCT: usize = 5000;
 
 /// Slices of sums that a test or a measurement can ask for.
 const SLICES: [usize; 2] = [1, 3];
@@ -53,7 +59,10 @@ impl Kernel {
         let tiled = tiled::TILES.into_iter().flat_map(|tile| SLICES.map(|slices| Self::Tiled(tile, slices)));
         let cooperative =
             SourceTile::ALL.into_iter().flat_map(|tile| SLICES.map(|slices| Self::Cooperative(tile, slices)));
-        [Self::Depthwise, Self::Direct, Self::Halo].into_iter().chain(tiled).chain(cooperative)
+        let few =
+            Block::ALL.into_iter().flat_map(|block| SLICES.map(|slices| Self::FewFilters(block, slices)));
+        let halo = HaloTile::ALL.into_iter().map(Self::Halo);
+        [Self::Depthwise, Self::Direct].into_iter().chain(halo).chain(few).chain(tiled).chain(cooperative)
     }
 
     /// The kernel that is asked for if it can make the convolution, or the one that is likely to be the
@@ -66,35 +75,44 @@ impl Kernel {
             .unwrap_or_else(|| Self::by_estimate(ctx, job))
     }
 
+    /// The kernel that is likely to be the fastest.
     fn by_estimate(ctx: &OpContext, job: &Job) -> Self {
         let gather = &job.gather;
+        let few = few_filters::fastest(ctx, gather)
+            .map(|((block, slices), time)| (Self::FewFilters(block, slices), time));
+        let direct = direct::time(ctx, gather).map(|time| (Self::Direct, time));
         if let Some(((tile, slices), time)) = cooperative::fastest(ctx, job) {
-            let sooner = halo::time(ctx, job).is_some_and(|halo| halo < time);
-            return if sooner && halo::is_verified(ctx, gather.layout) {
-                Self::Halo
-            } else {
-                Self::Cooperative(tile, slices)
+            if let Some((kernel, _)) = few.filter(|&(_, few)| few < time.saturating_add(LAUNCH)) {
+                return kernel;
+            }
+            let sooner = halo::fastest(ctx, job).filter(|&(_, halo)| halo < time);
+            return match sooner {
+                Some((halo, _)) if halo.is_verified(ctx, gather.layout) => Self::Halo(halo),
+                _ => Self::Cooperative(tile, slices),
             };
         }
         if job.is_pointwise() && gather.groups == 1 {
-            return Self::Product;
+            // The kernels of products have tiles for more filters than these.
+            let few = few.filter(|_| gather.filters <= 8);
+            let direct = direct.filter(|&(_, time)| (1..=4).contains(&gather.channels) && time < PRODUCT);
+            return soonest([few, direct, None]).unwrap_or(Self::Product);
         }
         if depthwise::is_possible(job) {
             return Self::Depthwise;
         }
-        match tiled::fastest(ctx, gather) {
-            Some(((tile, slices), time)) if !direct::is_better(ctx, gather, time) => {
-                Self::Tiled(tile, slices)
-            }
-            _ => Self::Direct,
-        }
+        let tiled = tiled::fastest(ctx, gather)
+            .map(|((tile, slices), time)| (Self::Tiled(tile, slices), time.saturating_add(PRODUCT)));
+        soonest([direct, few, tiled]).unwrap_or(Self::Direct)
     }
 
     fn is_possible(self, ctx: &OpContext, job: &Job) -> bool {
         match self {
             Self::Product | Self::Direct => true,
-            Self::Halo => halo::is_possible(ctx, job),
+            Self::Halo(tile) => tile.is_possible(ctx, job),
             Self::Depthwise => depthwise::is_possible(job),
+            Self::FewFilters(block, slices) => {
+                block.is_possible(ctx, &job.gather) && has_room(ctx, &job.gather, slices)
+            }
             Self::Tiled(tile, slices) => tile.fits(&ctx.gpu().limits) && has_room(ctx, &job.gather, slices),
             Self::Cooperative(tile, slices) => {
                 tile.is_possible(ctx, job, slices) && has_room(ctx, &job.gather, slices)
@@ -103,14 +121,21 @@ impl Kernel {
     }
 }
 
+/// The kernel that is estimated to take the least time.
+fn soonest(kernels: [Option<(Kernel, usize)>; 3]) -> Option<Kernel> {
+    kernels.into_iter().flatten().min_by_key(|&(_, time)| time).map(|(kernel, _)| kernel)
+}
+
 /// As it is read.
 impl fmt::Display for Kernel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Product => f.write_str("product"),
-            Self::Halo => f.write_str("cooperative/halo"),
+            Self::Halo(tile) => write!(f, "cooperative/halo/{tile}"),
             Self::Depthwise => f.write_str("depthwise"),
             Self::Direct => f.write_str("direct"),
+            Self::FewFilters(block, 1) => write!(f, "few_filters/{block}"),
+            Self::FewFilters(block, slices) => write!(f, "few_filters/{block}+split{slices}"),
             Self::Tiled(tile, 1) => write!(f, "tiled/{tile}"),
             Self::Tiled(tile, slices) => write!(f, "tiled/{tile}+split{slices}"),
             Self::Cooperative(tile, 1) => write!(f, "cooperative/{tile}"),

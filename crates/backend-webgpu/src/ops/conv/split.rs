@@ -36,6 +36,9 @@ params! {
 
 const WORKGROUP: usize = 256;
 
+/// Nanoseconds of a launch, and of what an invocation does once.
+pub(super) const LAUNCH: usize = 2500;
+
 /// The fewest taps in a slice that is worth its launch.
 const MIN_TAPS: usize = 256;
 

@@ -1,0 +1,34 @@
+// Copies the f16 filters of a 3×3 convolution, with adjacent channels, to the order in which conv/halo has them
+// in fragments: sixteen filters by sixteen channels of a tap follow each other, for each invocation of a
+// subgroup four channels of one filter and of the one eight below. Beyond the last filter, these are another's.
+
+struct Params {
+  // Invocations of all fragments.
+  total: u32,
+  filters: u32,
+  channels: u32,
+  filter_offset: u32,
+}
+
+@group(0) @binding(0) var<storage, read> filter_values: array<vec2<u32>>;
+@group(0) @binding(1) var<storage, read_write> fragments: array<vec4<u32>>;
+
+@compute @workgroup_size(256)
+fn main(
+  @builtin(workgroup_id) group: vec3<u32>,
+  @builtin(num_workgroups) groups: vec3<u32>,
+  @builtin(local_invocation_index) lane: u32,
+) {
+  let i = flat_group(group, groups) * 256u + lane;
+  if i >= params.total {
+    return;
+  }
+  let of_tap = params.channels / 16u;
+  let fragment = i / 32u;
+  let row = fragment / (9u * of_tap) * 16u + i % 32u / 4u;
+  let rows = min(row + vec2<u32>(0u, 8u), vec2<u32>(params.filters - 1u));
+  let tap = fragment / of_tap % 9u;
+  let four = fragment % of_tap * 4u + i % 4u;
+  let at = params.filter_offset / 4u + (rows * 9u + tap) * (params.channels / 4u) + four;
+  fragments[i] = vec4<u32>(filter_values[at.x], filter_values[at.y]);
+}
