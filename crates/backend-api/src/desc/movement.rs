@@ -217,11 +217,12 @@ impl<'a> PadDesc<'a> {
         let whole = walk(op, [&to])?;
         let mut offset = 0;
         let mut dims = Vec::with_capacity(to.len());
+        let empty = to.iter().any(|&(extent, _)| extent == 0);
         for (k, (&(count, _), &(extent, stride))) in from.iter().zip(&to).enumerate() {
             let end = checked_add(op, "end of the input", self.before[k], count)?;
             require_at_least(op, "extent of the output", end, extent)?;
-            // An empty input starts nowhere.
-            if count > 0 {
+            // An empty input starts nowhere, and no stride of an empty output is bounded.
+            if count > 0 && !empty {
                 offset += self.before[k] * stride;
             }
             dims.push((count, stride));
@@ -256,6 +257,7 @@ impl<'a> ConcatDesc<'a> {
         require_distinct(op, "output", &to)?;
         require_axis(op, to.len(), self.axis)?;
         let (whole, stride) = to[self.axis];
+        let empty = to.iter().any(|&(extent, _)| extent == 0);
         let mut start = 0usize;
         let mut parts = Vec::with_capacity(self.inputs.len());
         for &input in self.inputs {
@@ -268,8 +270,8 @@ impl<'a> ConcatDesc<'a> {
             for (&(expected, _), &(got, _)) in dims.iter().zip(&from) {
                 require_eq(op, "extent of an input", expected, got)?;
             }
-            // Beyond the last element there may be no place.
-            let offset = if end > start { start * stride } else { 0 };
+            // Beyond the last element there may be no place, and no stride of an empty output is bounded.
+            let offset = if end > start && !empty { start * stride } else { 0 };
             parts.push(part(op, operands, [0, offset], [from, dims])?);
             start = end;
         }
@@ -309,6 +311,17 @@ mod tests {
     use crate::DType;
 
     const OP: &str = "t";
+
+    #[test]
+    fn strides_of_an_empty_output_may_be_any_numbers() {
+        let (shape, strides) = ([3, 0], [usize::MAX, usize::MAX]);
+        let output = TensorDesc::strided(2, DType::F32, &shape, &strides);
+        let [first, second] = [[2, 0], [1, 0]];
+        let inputs = [&first, &second].map(|shape| TensorDesc::packed(1, DType::F32, shape));
+        assert_eq!(ConcatDesc { inputs: &inputs, output, axis: 0 }.operands(OP).unwrap().len(), 2);
+        let padded = PadDesc { input: inputs[1], output, before: &[2, 0], value: 1.0 };
+        assert!(padded.operands(OP).is_ok());
+    }
 
     #[test]
     fn an_empty_output_needs_no_input() {
