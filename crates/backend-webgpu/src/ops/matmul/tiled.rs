@@ -45,7 +45,7 @@ pub(super) fn candidate(ctx: &OpContext, desc: &MatmulDesc, windows: &Windows) -
     let fastest = cheapest(desc, tiles, combining, |tile, sizes| {
         let time = tile.time(sizes, compute_units);
         // Element by element, few workgroups on a compute unit don't hide the loads of a step.
-        if !vectors && tile.m >= 64 { time / 2 * 3 } else { time }
+        if !vectors && tile.m >= 64 { (time / 2).saturating_mul(3) } else { time }
     })?;
     let plan = Plan::with_kernel(ctx, desc, windows, Kernel::Tiled(fastest.tile), fastest.splits)?;
     Some(plan.packing_if_long(desc, windows))
