@@ -57,6 +57,9 @@ impl Language {
             Self::Hlsl(hlsl::ShaderModel::V5_1) if f16 || subgroups => {
                 Some("FXC has neither f16 nor subgroups")
             }
+            Self::Hlsl(_) if variant.libs().any(|lib| lib.name == "lib/row_shuffles") => {
+                Some("naga writes subgroups' indices in a struct without semantics")
+            }
             Self::Glsl(_) if f16 => Some("naga writes no f16 in GLSL, and wgpu offers none on OpenGL"),
             Self::Glsl(_) if subgroups => Some("wgpu offers no subgroups on OpenGL"),
             _ => None,

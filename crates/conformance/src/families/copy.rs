@@ -35,7 +35,14 @@ pub(super) fn cases() -> Vec<Case> {
     // Rows of odd length, so many that vectors are worth it.
     let pairs = [[DType::F32; 2], [DType::F16; 2], [DType::F16, DType::F32], [DType::I32; 2]];
     let gathered = pairs.map(|dtypes| case(dtypes, &[1021, 1031], [Layout::Gaps, Layout::Packed]));
-    covering.chain(each).chain(gathered).collect()
+    // More tiles than compute units, and odd lengths that are divided into vectors and what is left at the ends.
+    let large = [[DType::F32; 2], [DType::F16; 2]].into_iter().flat_map(|dtypes| {
+        [
+            case(dtypes, &[1031, 1033], [Layout::Turned, Layout::Packed]),
+            case(dtypes, &[(1 << 21) + 13], [Layout::Packed; 2]),
+        ]
+    });
+    covering.chain(each).chain(gathered).chain(large).collect()
 }
 
 fn case(dtypes: [DType; 2], shape: &'static [usize], layouts: [Layout; 2]) -> Case {

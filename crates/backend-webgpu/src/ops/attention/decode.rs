@@ -114,6 +114,10 @@ pub(super) fn suits(ctx: &OpContext, desc: &AttentionDesc, rows: usize) -> bool 
         && Pieces::fit(desc, rows)
 }
 
+/// The most steps of a workgroup that takes all keys: together they are shorter than the launch that would put
+/// pieces together.
+pub(super) const MOST_STEPS: usize = 7;
+
 /// Keys that a workgroup takes in a step.
 pub(super) fn step(ctx: &OpContext, desc: &AttentionDesc, rows: usize) -> usize {
     Tile::find(rows, ctx.gpu().subgroup, desc).map_or(0, |tile| TURNS * tile.slots())
@@ -131,7 +135,9 @@ pub(super) fn run(
         return Err(BackendError::Unsupported { op, need: "subgroups of 8 or 32".to_owned() });
     };
     let pieces = Pieces::new(desc, rows, splits, tile.slots());
-    let whole = pieces.count == 1;
+    // Where values aren't finite, outputs in one launch take the scores of all keys for each element again, which
+    // gets expensive with their number.
+    let whole = pieces.count == 1 && desc.seq_kv <= MOST_STEPS * TURNS * tile.slots();
     let variant = tile.variant([desc.dtype, desc.kv_dtype], whole);
     if whole {
         pieces.run_whole(ctx, op, desc, windows, &variant)

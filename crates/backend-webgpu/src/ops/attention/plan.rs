@@ -43,10 +43,6 @@ const LEAST_SHARED: usize = 3;
 /// The fewest keys that are worth a piece of their own.
 const LEAST_KEYS: usize = 64;
 
-/// The most steps of a workgroup that takes all keys: together they are shorter than the launch that would put
-/// pieces together.
-const MOST_STEPS: usize = 7;
-
 impl Kernel {
     /// Every kernel in every tile.
     pub(super) fn all() -> impl Iterator<Item = Self> {
@@ -200,7 +196,7 @@ fn for_few_keys(ctx: &OpContext, desc: &AttentionDesc, windows: &Windows, shared
     let most = ROWS.into_iter().find(|&rows| rows >= shared).unwrap_or(ROWS[ROWS.len() - 1]);
     let rows = ROWS.into_iter().find(|&rows| rows >= most || tiles(rows) <= busy)?;
     let kernel = Kernel::Decode(rows);
-    let is_short = desc.seq_kv <= MOST_STEPS * decode::step(ctx, desc, rows);
+    let is_short = desc.seq_kv <= decode::MOST_STEPS * decode::step(ctx, desc, rows);
     (is_short && kernel.suits(ctx, desc, windows)).then_some(kernel)
 }
 

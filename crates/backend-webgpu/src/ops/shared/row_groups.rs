@@ -27,8 +27,11 @@ pub(in crate::ops) struct DeviceSize {
 }
 
 impl DeviceSize {
+    /// Direct3D's subgroups aren't used: lib/row_shuffles has their indices in a struct, for which naga 30 writes HLSL
+    /// without the semantics that its compiler asks for.
     pub(in crate::ops) fn of(gpu: &Gpu) -> Self {
-        Self { compute_units: gpu.profile.compute_units, subgroup: gpu.subgroup }
+        let subgroup = gpu.subgroup.filter(|_| gpu.info.api != "Dx12");
+        Self { compute_units: gpu.profile.compute_units, subgroup }
     }
 }
 
