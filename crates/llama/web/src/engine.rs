@@ -51,7 +51,15 @@ impl Engine {
             context,
             chats: template.is_some(),
         };
-        let session = Session::new(&Arc::new(model), SessionOptions::new(context))?;
+        #[cfg_attr(
+            target_family = "wasm",
+            expect(
+                clippy::arc_with_non_send_sync,
+                reason = "a page has one thread, and sessions share models"
+            )
+        )]
+        let model = Arc::new(model);
+        let session = Session::new(&model, SessionOptions::new(context))?;
         self.chat = Some(Chat::new(session, tokenizer, template));
         Ok(report)
     }
