@@ -2,7 +2,7 @@
 // side; a stride of 0 repeats an input. Each invocation does STEPS elements, so that enough loads are under
 // way.
 //
-// needs: AN, AV, BN, BV, YN (elements in memory and as values), ONE_LOOP, load_a, load_b, map
+// needs: AN, AV, BN, BV, YN (elements in memory and as values), ONE_LOOP, STEPS, load_a, load_b, map
 
 struct Params {
   n: u32,
@@ -16,9 +16,6 @@ struct Params {
   // For each loop, outermost first: extent, stride of a, stride of b, stride of y.
   loops: array<vec4<u32>, 6>,
 }
-
-// Elements of an invocation, 256 apart.
-const STEPS = 2u;
 
 @group(0) @binding(0) var<storage, read> a: array<AN>;
 @group(0) @binding(1) var<storage, read> b: array<BN>;

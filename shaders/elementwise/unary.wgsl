@@ -1,7 +1,7 @@
 // y = apply(x), element by element, over up to six nested loops. An element is VEC_WIDTH numbers side by
 // side, and each invocation does STEPS elements, so that enough loads are under way.
 //
-// needs: XN, XV, YN (an element of x in memory and as a value, of y in memory), ONE_LOOP, load_x, map
+// needs: XN, XV, YN (an element of x in memory and as a value, of y in memory), ONE_LOOP, STEPS, load_x, map
 
 struct Params {
   n: u32,
@@ -14,9 +14,6 @@ struct Params {
   // For each loop, outermost first: extent, stride of x, stride of y.
   loops: array<vec4<u32>, 6>,
 }
-
-// Elements of an invocation, 256 apart.
-const STEPS = 2u;
 
 @group(0) @binding(0) var<storage, read> x: array<XN>;
 @group(0) @binding(1) var<storage, read_write> y: array<YN>;

@@ -2,7 +2,7 @@
 // by side; a stride of 0 repeats an input. Each invocation does STEPS elements, so that enough loads are
 // under way.
 //
-// needs: CN, CV, AN, AV, BN, BV, YN (elements in memory and as values), ONE_LOOP, load_c, load_a, load_b, map
+// needs: CN, CV, AN, AV, BN, BV, YN (elements in memory and as values), ONE_LOOP, STEPS, load_c, load_a, load_b, map
 
 struct Params {
   // Where c, a, b and y start; of a and b the bits if it is a number.
@@ -13,9 +13,6 @@ struct Params {
   // For each loop, outermost first: strides of c, a, b and y.
   strides: array<vec4<u32>, 5>,
 }
-
-// Elements of an invocation, 256 apart.
-const STEPS = 2u;
 
 @group(0) @binding(0) var<storage, read> c: array<CN>;
 @group(0) @binding(1) var<storage, read> a: array<AN>;

@@ -2,7 +2,7 @@
 // by side, and each invocation does STEPS elements, so that enough loads are under way. Between equal types
 // nothing is converted, so that every bit arrives.
 //
-// needs: SRCN, SRCV, YN (an element of src in memory and as a value, of dst in memory), ONE_LOOP, load_src, map
+// needs: SRCN, SRCV, YN (an element of src in memory and as a value, of dst in memory), ONE_LOOP, STEPS, load_src, map
 
 struct Params {
   n: u32,
@@ -12,9 +12,6 @@ struct Params {
   // For each loop, outermost first: extent, stride of src, stride of dst.
   loops: array<vec4<u32>, 6>,
 }
-
-// Elements of an invocation, 256 apart.
-const STEPS = 2u;
 
 @group(0) @binding(0) var<storage, read> src: array<SRCN>;
 @group(0) @binding(1) var<storage, read_write> dst: array<YN>;

@@ -4,7 +4,8 @@
 //! of an element in memory, the type `AV` of an element as a value, and `load_a(i, o)`, where `i` is the
 //! input's place and `o` the output's. `map` makes an element of the output, of type `YN`, from the inputs'
 //! values. With VEC_WIDTH = 4, each of them is four times what `apply` has it. With VEC_WIDTH = 8, they are
-//! elements of f16, two in a word: WGSL's own vectors of f16 have 8 bytes at most.
+//! elements of f16, two in a word: WGSL's own vectors of f16 have 8 bytes at most. An invocation makes STEPS
+//! of them.
 
 use std::fmt::Write as _;
 
@@ -12,6 +13,10 @@ use backend_api::{BinaryOp, CompareOp, DType, ScatterOp, UnaryOp};
 
 use super::Variant;
 use super::variant::Function;
+
+/// Elements of an invocation, 256 apart: two vectors of two inputs are as many as drivers keep in registers, and a
+/// second number takes little longer than one.
+pub(crate) const STEPS: u32 = 2;
 
 /// Where an element-wise kernel has an input from: the value of the constant `A_FROM` for the input `a`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,7 +43,7 @@ pub(super) fn declarations(variant: &Variant, function: Function) -> String {
         _ => {}
     }
     let names = inputs(variant);
-    let mut text = String::new();
+    let mut text = format!("const STEPS = {STEPS}u;\n");
     for (index, name) in names.iter().enumerate() {
         // A choice's first input is its condition, of u32.
         let dtype = if function == Function::Choose && index == 0 { DType::U32 } else { variant.dtype(0) };

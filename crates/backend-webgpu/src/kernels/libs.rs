@@ -109,7 +109,7 @@ libs! {
     REDUCE = "reduce",
     /// Reductions across a workgroup; needs [`REDUCE`].
     WORKGROUP = "workgroup",
-    /// The same within subgroups; needs [`REDUCE`].
+    /// Reductions within subgroups, with the functions of [`WORKGROUP`]; needs [`REDUCE`].
     ROW_SHUFFLES = "row_shuffles",
     /// Elements one by one, words of f16, four elements at a time, and 16 bytes of f16.
     VEC_1 = "vec_1",

@@ -14,7 +14,7 @@ pub(crate) use source::native;
 pub use source::{Field, KernelSource, Lib, MAX_CONSTANTS, Unrolled};
 pub use variant::Variant;
 
-pub(crate) use elements::Origin;
+pub(crate) use elements::{Origin, STEPS};
 pub(crate) use pipelines::{Kernel, Layout, MAX_IMMEDIATES, MAX_PARAMS, Pipelines, Signature};
 #[cfg(target_family = "wasm")]
 pub(crate) use source::{bare, bare_length};

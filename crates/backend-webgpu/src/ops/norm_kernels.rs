@@ -31,7 +31,7 @@ const NORMALIZE_SUM_ROWS: KernelSource = KernelSource {
 static NORMALIZE: KernelSource = NORMALIZE_ROWS;
 static NORMALIZE_SUM: KernelSource = NORMALIZE_SUM_ROWS;
 
-/// The same for rows of which each is a part of a subgroup.
+/// The files for rows of which each is shared within a subgroup.
 static NORMALIZE_SHUFFLED: KernelSource = KernelSource { subgroups: true, ..NORMALIZE_ROWS };
 static NORMALIZE_SUM_SHUFFLED: KernelSource = KernelSource { subgroups: true, ..NORMALIZE_SUM_ROWS };
 

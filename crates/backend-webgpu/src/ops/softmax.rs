@@ -28,7 +28,7 @@ const SOFTMAX_ROWS: KernelSource = kernel!(
 
 static SOFTMAX: KernelSource = SOFTMAX_ROWS;
 
-/// The file for rows of which each is a part of a subgroup.
+/// The file for rows of which each is shared within a subgroup.
 static SOFTMAX_SHUFFLED: KernelSource = KernelSource { subgroups: true, ..SOFTMAX_ROWS };
 
 static SOFTMAX_APPLY: KernelSource = kernel!(

@@ -44,11 +44,15 @@ const fn libs(rows: usize, whole: bool) -> &'static [Lib] {
 /// Invocations of the subgroups that there are variants for.
 const SUBGROUPS: [usize; 2] = [8, 32];
 
-/// VecWidth that a key may be spread over.
+/// Lanes that a key may be spread over.
 const LANES: [usize; 3] = [8, 16, 32];
 
 /// Keys that a slot takes in a step.
 const TURNS: usize = 4;
+
+/// The most steps of a workgroup that takes all keys: together they are shorter than the launch that would put
+/// pieces together.
+const MOST_STEPS: usize = 7;
 
 /// Subgroups of a workgroup, and the most slots of a subgroup.
 const WORKGROUP: usize = 4;
@@ -63,7 +67,7 @@ struct Tile {
 }
 
 impl Tile {
-    /// The one for so many rows, where the device's subgroups and the vectors allow it.
+    /// The tile for so many rows, where the device's subgroups and the vectors allow it.
     fn find(rows: usize, subgroup: Option<u32>, desc: &AttentionDesc) -> Option<Self> {
         let subgroup = subgroup.map(|size| size as usize).filter(|size| SUBGROUPS.contains(size))?;
         let width = 16 / desc.kv_dtype.size();
@@ -74,6 +78,11 @@ impl Tile {
     /// Keys that a workgroup works on side by side.
     fn slots(self) -> usize {
         WORKGROUP * self.subgroup / self.lanes
+    }
+
+    /// The most keys that a workgroup takes in few steps.
+    fn few_keys(self) -> usize {
+        MOST_STEPS * TURNS * self.slots()
     }
 
     /// Bytes of workgroup memory: vectors of eight elements for each lane, references and sums.
@@ -114,13 +123,9 @@ pub(super) fn suits(ctx: &OpContext, desc: &AttentionDesc, rows: usize) -> bool 
         && Pieces::fit(desc, rows)
 }
 
-/// The most steps of a workgroup that takes all keys: together they are shorter than the launch that would put
-/// pieces together.
-pub(super) const MOST_STEPS: usize = 7;
-
-/// Keys that a workgroup takes in a step.
-pub(super) fn step(ctx: &OpContext, desc: &AttentionDesc, rows: usize) -> usize {
-    Tile::find(rows, ctx.gpu().subgroup, desc).map_or(0, |tile| TURNS * tile.slots())
+/// Whether a workgroup with so many rows takes all keys in few steps.
+pub(super) fn has_few_keys(ctx: &OpContext, desc: &AttentionDesc, rows: usize) -> bool {
+    Tile::find(rows, ctx.gpu().subgroup, desc).is_some_and(|tile| desc.seq_kv <= tile.few_keys())
 }
 
 pub(super) fn run(
@@ -137,7 +142,7 @@ pub(super) fn run(
     let pieces = Pieces::new(desc, rows, splits, tile.slots());
     // Where values aren't finite, outputs in one launch take the scores of all keys for each element again, which
     // gets expensive with their number.
-    let whole = pieces.count == 1 && desc.seq_kv <= MOST_STEPS * TURNS * tile.slots();
+    let whole = pieces.count == 1 && desc.seq_kv <= tile.few_keys();
     let variant = tile.variant([desc.dtype, desc.kv_dtype], whole);
     if whole {
         pieces.run_whole(ctx, op, desc, windows, &variant)

@@ -55,6 +55,11 @@ pub(super) fn shared_rows(desc: &AttentionDesc) -> usize {
     desc.seq_q.saturating_mul(desc.heads / desc.kv_heads.max(1))
 }
 
+/// The fewest rows of a workgroup that hold so many, or the most that there are.
+pub(super) fn rows_for(shared: usize) -> usize {
+    ROWS.into_iter().find(|&rows| rows >= shared).unwrap_or(ROWS[ROWS.len() - 1])
+}
+
 /// As many keys as the rows together can see. A window hides no later keys, of which there may be many where
 /// the first query is at the first key.
 pub(super) fn seen_keys(desc: &AttentionDesc) -> usize {

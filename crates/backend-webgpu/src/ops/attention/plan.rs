@@ -7,7 +7,7 @@ use backend_api::desc::{AttentionDesc, HeadLayout};
 
 use super::cooperative::CooperativeTile;
 use super::flash::FlashTile;
-use super::pieces::{Pieces, ROWS, seen_keys, shared_rows};
+use super::pieces::{Pieces, ROWS, rows_for, seen_keys, shared_rows};
 use super::{KernelOverride, Windows, decode, decode_cooperative, has_small_scores, split};
 use crate::ops::op_context::OpContext;
 use crate::ops::shared::iterations;
@@ -69,7 +69,7 @@ impl Kernel {
     pub(super) const fn iterations(self, desc: &AttentionDesc) -> usize {
         match self {
             Self::Flash(_) | Self::Cooperative(_) => 40,
-            // It may take all keys, and those once more whose values aren't finite.
+            // It may take all keys, and take them again for values that aren't finite.
             Self::Decode(_) => 40,
             // As many lanes add up the products of four keys.
             Self::Split(_) if desc.head_dim > 256 || desc.v_head_dim > 256 => 40,
@@ -122,8 +122,7 @@ impl Plan {
         if iterations::exceeded(ctx, wanted).is_none() {
             return self;
         }
-        let shared = shared_rows(desc);
-        let rows = ROWS.into_iter().find(|&rows| rows >= shared).unwrap_or(ROWS[ROWS.len() - 1]);
+        let rows = rows_for(shared_rows(desc));
         let kernel = match self.kernel {
             Kernel::Flash(_) | Kernel::Cooperative(_)
                 if Pieces::fit(desc, rows) && split::fits(desc, self.wide) =>
@@ -168,8 +167,7 @@ impl Plan {
 /// pieces of keys.
 fn for_few_queries(ctx: &OpContext, desc: &AttentionDesc, windows: &Windows) -> Option<(Kernel, usize)> {
     let shared = shared_rows(desc);
-    let most = ROWS[ROWS.len() - 1];
-    let rows = ROWS.into_iter().find(|&rows| rows >= shared).unwrap_or(most);
+    let rows = rows_for(shared);
     if let Some(kernel) = for_few_keys(ctx, desc, windows, shared) {
         return Some((kernel, 1));
     }
@@ -193,11 +191,10 @@ fn for_few_queries(ctx: &OpContext, desc: &AttentionDesc, windows: &Windows) -> 
 fn for_few_keys(ctx: &OpContext, desc: &AttentionDesc, windows: &Windows, shared: usize) -> Option<Kernel> {
     let tiles = |rows: usize| shared.div_ceil(rows).saturating_mul(desc.kv_heads).saturating_mul(desc.batch);
     let busy = 2 * ctx.gpu().profile.compute_units;
-    let most = ROWS.into_iter().find(|&rows| rows >= shared).unwrap_or(ROWS[ROWS.len() - 1]);
+    let most = rows_for(shared);
     let rows = ROWS.into_iter().find(|&rows| rows >= most || tiles(rows) <= busy)?;
     let kernel = Kernel::Decode(rows);
-    let is_short = desc.seq_kv <= decode::MOST_STEPS * decode::step(ctx, desc, rows);
-    (is_short && kernel.suits(ctx, desc, windows)).then_some(kernel)
+    (decode::has_few_keys(ctx, desc, rows) && kernel.suits(ctx, desc, windows)).then_some(kernel)
 }
 
 /// Whether every vector of Q, K and V starts at 16 bytes and has whole groups of them.

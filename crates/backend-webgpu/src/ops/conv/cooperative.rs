@@ -186,7 +186,6 @@ pub(super) fn variants() -> Vec<Variant> {
 /// isn't how they lie, or not at whole vectors.
 pub(super) fn padded(ctx: &OpContext, op: &'static str, job: &Job, multiple: usize) -> BackendResult<Job> {
     let channels = job.gather.channels.next_multiple_of(multiple);
-    let whole = job.gather.layout == ImageLayout::Nhwc && channels == job.gather.channels;
     let (input, repacked) = if is_copied(job, multiple) {
         nchw_to_nhwc::copy(ctx, op, job, channels)?
     } else {
@@ -194,7 +193,7 @@ pub(super) fn padded(ctx: &OpContext, op: &'static str, job: &Job, multiple: usi
     };
     let filter = match repacked {
         Some(filter) => filter,
-        None if whole => aligned_filter(ctx, op, job)?,
+        None if is_whole(job, multiple) => aligned_filter(ctx, op, job)?,
         None => repack_filter::copy(ctx, op, job, channels, true)?,
     };
     let mut gather = job.gather;
@@ -203,10 +202,14 @@ pub(super) fn padded(ctx: &OpContext, op: &'static str, job: &Job, multiple: usi
     Ok(Job { gather, input, filter, ..job.clone() })
 }
 
+/// Whether the source's channels are adjacent, and a multiple of `multiple`.
+fn is_whole(job: &Job, multiple: usize) -> bool {
+    job.gather.layout == ImageLayout::Nhwc && job.gather.channels.is_multiple_of(multiple)
+}
+
 /// Whether the source is copied for its channels to be adjacent, a multiple of `multiple`, at whole vectors.
 fn is_copied(job: &Job, multiple: usize) -> bool {
-    let adjacent = job.gather.layout == ImageLayout::Nhwc;
-    !adjacent || !job.gather.channels.is_multiple_of(multiple) || unaligned(&job.input)
+    !is_whole(job, multiple) || unaligned(&job.input)
 }
 
 /// Filters whose channels are adjacent, at whole vectors, with the output's outermost: a copy of others.

@@ -64,7 +64,7 @@ impl Kind {
         Self { rows, side, step }
     }
 
-    /// That of a convolution: of those for its filters the first that occupies the device, or the last.
+    /// The kind for a convolution: of those for its filters the first that occupies the device, or the last.
     fn of(gather: &ConvGather, compute_units: usize) -> Self {
         let [vertical, horizontal] = gather.axes;
         let single = gather.channels == 1

@@ -109,7 +109,7 @@ impl Block {
     }
 }
 
-/// Such as `few_filters/8x512`: filters and pixels of a workgroup.
+/// Such as `8x512`: filters and pixels of a workgroup.
 impl fmt::Display for Block {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}x{}", self.filters, self.rows())

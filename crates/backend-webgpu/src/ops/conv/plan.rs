@@ -27,8 +27,8 @@ pub(super) enum Kernel {
     Halo(HaloTile),
 }
 
-/// Nanoseconds of a launch in tiles, and of what an invocation does once.
-const PRODUCT: usize = 5000;
+/// Nanoseconds that a convolution in tiles takes longer than its steps: its launch, and what a workgroup does once.
+const TILED_OVERHEAD: usize = 5000;
 
 /// Slices of sums that a test or a measurement can ask for.
 const SLICES: [usize; 2] = [1, 3];
@@ -94,14 +94,15 @@ impl Kernel {
         if job.is_pointwise() && gather.groups == 1 {
             // The kernels of products have tiles for more filters than these.
             let few = few.filter(|_| gather.filters <= 8);
-            let direct = direct.filter(|&(_, time)| (1..=4).contains(&gather.channels) && time < PRODUCT);
+            let direct =
+                direct.filter(|&(_, time)| (1..=4).contains(&gather.channels) && time < TILED_OVERHEAD);
             return soonest([few, direct, None]).unwrap_or(Self::Product);
         }
         if depthwise::is_possible(job) {
             return Self::Depthwise;
         }
         let tiled = tiled::fastest(ctx, gather)
-            .map(|((tile, slices), time)| (Self::Tiled(tile, slices), time.saturating_add(PRODUCT)));
+            .map(|((tile, slices), time)| (Self::Tiled(tile, slices), time.saturating_add(TILED_OVERHEAD)));
         soonest([direct, few, tiled]).unwrap_or(Self::Direct)
     }
 

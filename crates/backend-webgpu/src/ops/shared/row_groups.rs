@@ -63,7 +63,7 @@ impl RowGroups {
         Self { size: size as u32, stride: stride as u32 }
     }
 
-    /// These with more members along contiguous slices, as long as each has more loads than it makes at a time and
+    /// Row groups with more members along contiguous slices, as long as each has more loads than it makes at a time and
     /// the workgroups for all slices are no more than the compute units: few slices then take all of the device.
     /// Row groups that are parts of subgroups stay so while a member has `shuffled` loads at most.
     pub(in crate::ops) fn spread(

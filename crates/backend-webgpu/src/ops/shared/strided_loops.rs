@@ -7,7 +7,7 @@ use backend_api::{BackendError, BackendResult, DType};
 
 use super::long_work::{Divisible, middle};
 use crate::device::DeviceProfile;
-use crate::kernels::Origin;
+use crate::kernels::{Origin, STEPS};
 use crate::ops::op_context::{dim, linear_grid};
 
 /// Numbers of an element at most.
@@ -23,10 +23,6 @@ const WORTH_SPLITTING: [usize; 2] = [1 << 22, 1 << 21];
 /// From this many elements on, the vectors beside a gathered input are worth a launch of their own: a second one for
 /// the tail takes as long as a million numbers one by one.
 const WORTH_GATHERING: usize = 1 << 20;
-
-/// Elements of an invocation: two vectors of two inputs are as many as drivers keep in registers, and a second number
-/// takes little longer than one.
-const STEPS: usize = 2;
 
 /// What a kernel iterates over: the constants VEC_WIDTH and ONE_LOOP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -209,7 +205,7 @@ impl<const N: usize> StridedLoops<N> {
     }
 
     pub(in crate::ops) fn grid(&self, op: &'static str) -> BackendResult<[u32; 3]> {
-        linear_grid(op, (self.count(op)? as usize).div_ceil(WORKGROUP * STEPS))
+        linear_grid(op, (self.count(op)? as usize).div_ceil(WORKGROUP * STEPS as usize))
     }
 
     /// The loops as kernels take them: extent and up to three strides. Behind the one loop beside a gathered
