@@ -8,7 +8,7 @@ use std::collections::{BTreeSet, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
-use backend_webgpu::variants::{Field, Target, Variant, all_variants, compose};
+use backend_webgpu::variants::{PADDING, Target, Variant, all_variants, compose};
 use lint::Limits;
 use naga::valid::{Capabilities, ModuleInfo, ValidationFlags, Validator};
 use naga::{AddressSpace, Module, ResourceBinding, StorageAccess, TypeInner};
@@ -158,17 +158,16 @@ fn every_variant_has_one_entry_point_called_main() {
 #[test]
 fn parameters_are_laid_out_as_in_rust() {
     for_every_variant(|composed, module, _| {
-        // Rust has to name the bytes to which WGSL rounds a structure up.
-        let is_padding = |field: &&Field| field.name == "padding";
+        let fields = composed.variant.source().params.iter().filter(|field| field.name != PADDING);
         let expected: Vec<_> =
-            composed.variant.source().params.iter().filter(|f| !is_padding(f)).copied().collect();
+            fields.map(|field| (field.name.to_owned(), field.offset, field.size)).collect();
         let found = parameters(module)?;
         if found == expected { Ok(()) } else { Err(format!("Params is {found:?}\nin Rust {expected:?}")) }
     });
 }
 
-/// The members of the variable `params`, empty if there is none.
-fn parameters(module: &Module) -> Result<Vec<Field>, String> {
+/// Name, offset and bytes of the members of the variable `params`, empty if there is none.
+fn parameters(module: &Module) -> Result<Vec<(String, usize, usize)>, String> {
     let Some((_, variable)) =
         module.global_variables.iter().find(|(_, variable)| variable.name.as_deref() == Some("params"))
     else {
@@ -180,11 +179,9 @@ fn parameters(module: &Module) -> Result<Vec<Field>, String> {
     let TypeInner::Struct { members, .. } = &module.types[variable.ty].inner else {
         return Err("params is no structure".to_owned());
     };
-    let fields = members.iter().map(|member| Field {
-        // Names live as long as the test.
-        name: String::leak(member.name.clone().unwrap_or_default()),
-        offset: member.offset as usize,
-        size: module.types[member.ty].inner.size(module.to_ctx()) as usize,
+    let fields = members.iter().map(|member| {
+        let size = module.types[member.ty].inner.size(module.to_ctx()) as usize;
+        (member.name.clone().unwrap_or_default(), member.offset as usize, size)
     });
     Ok(fields.collect())
 }

@@ -3,18 +3,6 @@
 //
 // needs: T, ACTIVATION
 
-struct Params {
-  // Results, which are also the distance from one slice to the next.
-  total: u32,
-  slices: u32,
-  // Neighbouring results of one filter, and filters of all groups.
-  pixels: u32,
-  filters: u32,
-  biased: u32,
-  bias_offset: u32,
-  output_offset: u32,
-}
-
 @group(0) @binding(0) var<storage, read> partial: array<f32>;
 @group(0) @binding(1) var<storage, read> bias: array<T>;
 @group(0) @binding(2) var<storage, read_write> output: array<T>;

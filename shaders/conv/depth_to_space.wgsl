@@ -4,23 +4,6 @@
 //
 // needs: T
 
-struct Params {
-  total: u32,
-  channels: u32,
-  height: u32,
-  width: u32,
-  phases_y: u32,
-  phases_x: u32,
-  // Rows and columns of the phases' images, and how far the image begins into them.
-  height_in: u32,
-  width_in: u32,
-  before_y: u32,
-  before_x: u32,
-  // Whether channels follow each other.
-  interleaved: u32,
-  output_offset: u32,
-}
-
 @group(0) @binding(0) var<storage, read> input: array<T>;
 @group(0) @binding(1) var<storage, read_write> output: array<T>;
 

@@ -10,41 +10,6 @@ const A_ALONG_K: u32 = 1u - INTERLEAVED;
 const B_ALONG_K: u32 = 1u - INTERLEAVED;
 const COLUMN_STEP: u32 = 1u;
 
-struct Params {
-  // Output pixels of all images, of one, and in a row.
-  rows: u32,
-  pixels: u32,
-  out_width: u32,
-  groups: u32,
-  filters: u32,
-  channels: u32,
-  taps: u32,
-  filter_height: u32,
-  filter_width: u32,
-  height: u32,
-  width: u32,
-  step_y: u32,
-  step_x: u32,
-  tap_y: i32,
-  tap_x: i32,
-  offset_y: i32,
-  offset_x: i32,
-  // Pixels in a piece.
-  length: u32,
-  input_offset: u32,
-  gradient_offset: u32,
-  output_offset: u32,
-  tiles_m: u32,
-  tiles_n: u32,
-  // The last but one of this launch, and the first.
-  tiles: u32,
-  first_tile: u32,
-  per_image: f32,
-  per_row: f32,
-  per_filter_row: f32,
-  per_outer: f32,
-}
-
 @group(0) @binding(0) var<storage, read> input: array<T>;
 @group(0) @binding(1) var<storage, read> gradient: array<T>;
 @group(0) @binding(2) var<storage, read_write> output: array<TR>;

@@ -5,27 +5,6 @@
 //
 // needs: T, lib/packed_eight
 
-struct Params {
-  // Of the images, eights that there are, rows of all, and pixels of a row before and after.
-  total: u32,
-  height: u32,
-  width: u32,
-  width_out: u32,
-  // The same of the filters, which have workgroups of their own.
-  first_filters: u32,
-  total_filters: u32,
-  filter_height: u32,
-  filter_width: u32,
-  filter_width_out: u32,
-  shift: u32,
-  channels: u32,
-  // Channels of a pixel in what is written: 8 / FOLD.
-  channels_out: u32,
-  interleaved: u32,
-  input_offset: u32,
-  filter_offset: u32,
-}
-
 @group(0) @binding(0) var<storage, read> input: array<T>;
 @group(0) @binding(1) var<storage, read> filter_values: array<T>;
 @group(0) @binding(2) var<storage, read_write> folded_filters: array<vec4<u32>>;

@@ -17,33 +17,6 @@
 // needs: T, TILE_P, TILE_F, PARTS_P, PARTS_F, CELLS, PLANES (of the result), ACTIVATION, lib/activate,
 // lib/quotient, lib/fragment_elements
 
-struct Params {
-  images: u32,
-  channels: u32,
-  filters: u32,
-  height: u32,
-  width: u32,
-  // Cells of a row of a tile, and those of a whole tile. From one fragment of pixels to the next.
-  pitch: u32,
-  cells: u32,
-  fragment_step: u32,
-  // Pixels from one tile to the next in a row of cells, rows of cells from one to the next below, and tiles
-  // across: for tiles of pixels that follow each other TILE_P, 0 and all of them.
-  tile_columns: u32,
-  tile_rows: u32,
-  tiles_across: u32,
-  tiles_f: u32,
-  tiles: u32,
-  biased: u32,
-  input_offset: u32,
-  weights_offset: u32,
-  bias_offset: u32,
-  output_offset: u32,
-  // 1 / pitch, 1 / (height + 1).
-  per_pitch: f32,
-  per_image: f32,
-}
-
 @group(0) @binding(0) var<storage, read> input: array<vec4<u32>>;
 // As conv/weight_fragments makes them.
 @group(0) @binding(1) var<storage, read> weights: array<vec4<u32>>;

@@ -4,23 +4,6 @@
 //
 // needs: T, lib/packed_eight
 
-struct Params {
-  // What there is to be copied, in eights.
-  total: u32,
-  pixels: u32,
-  groups: u32,
-  // Of a group, in the images and in the copy.
-  channels: u32,
-  channels_out: u32,
-  interleaved: u32,
-  input_offset: u32,
-  // The same of the filters, which have workgroups of their own.
-  first_filters: u32,
-  total_filters: u32,
-  places: u32,
-  filter_offset: u32,
-}
-
 @group(0) @binding(0) var<storage, read> input: array<T>;
 @group(0) @binding(1) var<storage, read> filter_values: array<T>;
 @group(0) @binding(2) var<storage, read_write> repacked: array<vec4<u32>>;

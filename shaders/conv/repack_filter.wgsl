@@ -5,22 +5,6 @@
 //
 // needs: T
 
-struct Params {
-  total: u32,
-  // Of a group: channels of the result and of what is read, the latter also as in the rows that are written.
-  filters: u32,
-  channels: u32,
-  channels_out: u32,
-  // R · S.
-  places: u32,
-  // Whether channels follow each other in the filters, and in what is written.
-  interleaved: u32,
-  interleave: u32,
-  transposed: u32,
-  filter_offset: u32,
-  output_offset: u32,
-}
-
 @group(0) @binding(0) var<storage, read> filter_values: array<T>;
 @group(0) @binding(1) var<storage, read_write> repacked: array<T>;
 

@@ -4,24 +4,6 @@
 //
 // needs: T
 
-struct Params {
-  total: u32,
-  // Of a group: channels of the result and of what is read.
-  filters: u32,
-  channels: u32,
-  phases_y: u32,
-  phases_x: u32,
-  height: u32,
-  width: u32,
-  height_out: u32,
-  width_out: u32,
-  // Whether channels follow each other.
-  interleaved: u32,
-  // Whether numbers are repeated instead.
-  repeat: u32,
-  filter_offset: u32,
-}
-
 @group(0) @binding(0) var<storage, read> filter_values: array<T>;
 @group(0) @binding(1) var<storage, read_write> repacked: array<T>;
 

@@ -4,19 +4,6 @@
 //
 // needs: AN, AV, BN, BV, YN (elements in memory and as values), ONE_LOOP, STEPS, load_a, load_b, map
 
-struct Params {
-  n: u32,
-  rank: u32,
-  // Where a and b start, or the bits of a number.
-  a: u32,
-  b: u32,
-  y: u32,
-  // Bit 0: a is a number; bit 1: b is.
-  numbers: u32,
-  // For each loop, outermost first: extent, stride of a, stride of b, stride of y.
-  loops: array<vec4<u32>, 6>,
-}
-
 @group(0) @binding(0) var<storage, read> a: array<AN>;
 @group(0) @binding(1) var<storage, read> b: array<BN>;
 @group(0) @binding(2) var<storage, read_write> y: array<YN>;

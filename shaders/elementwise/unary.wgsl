@@ -3,18 +3,6 @@
 //
 // needs: XN, XV, YN (an element of x in memory and as a value, of y in memory), ONE_LOOP, STEPS, load_x, map
 
-struct Params {
-  n: u32,
-  rank: u32,
-  x: u32,
-  y: u32,
-  // Numbers that apply takes, as bits.
-  p: u32,
-  q: u32,
-  // For each loop, outermost first: extent, stride of x, stride of y.
-  loops: array<vec4<u32>, 6>,
-}
-
 @group(0) @binding(0) var<storage, read> x: array<XN>;
 @group(0) @binding(1) var<storage, read_write> y: array<YN>;
 

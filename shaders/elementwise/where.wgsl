@@ -4,16 +4,6 @@
 //
 // needs: CN, CV, AN, AV, BN, BV, YN (elements in memory and as values), ONE_LOOP, STEPS, load_c, load_a, load_b, map
 
-struct Params {
-  // Where c, a, b and y start; of a and b the bits if it is a number.
-  starts: vec4<u32>,
-  // Extents of the loops, outermost first, as eight words of which the last three are the number of elements,
-  // the number of loops, and which inputs are numbers (bit 0: a; bit 1: b).
-  extents: array<vec4<u32>, 2>,
-  // For each loop, outermost first: strides of c, a, b and y.
-  strides: array<vec4<u32>, 5>,
-}
-
 @group(0) @binding(0) var<storage, read> c: array<CN>;
 @group(0) @binding(1) var<storage, read> a: array<AN>;
 @group(0) @binding(2) var<storage, read> b: array<BN>;

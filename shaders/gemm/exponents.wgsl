@@ -6,13 +6,6 @@
 //
 // needs: ROWS
 
-struct Params {
-  rows: u32,
-  columns: u32,
-  offset: u32,
-  ld: u32,
-}
-
 @group(0) @binding(0) var<storage, read> source: array<f32>;
 @group(0) @binding(1) var<storage, read_write> exponents: array<i32>;
 

@@ -8,18 +8,6 @@
 // needs: PER_WORD (elements of a word: 1 of f32, 2 of f16), WHOLE (whether the last vectors of what is copied
 // are there as a whole), lib/shifted_vector
 
-// Of both operands each; the second may have nothing.
-struct Params {
-  // Rows and columns of a matrix, rows of its copy, and the vectors of each of these that are written.
-  sizes: array<vec4<u32>, 2>,
-  // Vectors from one row of the copy to the next; where the elements begin, and how many there are from one
-  // row, and from one matrix, to the next.
-  steps: array<vec4<u32>, 2>,
-  // Vectors to be written, of all matrices together, and where they begin; the last vector of what is copied,
-  // and the last word.
-  ends: array<vec4<u32>, 2>,
-}
-
 @group(0) @binding(0) var<storage, read> a: array<vec4<u32>>;
 @group(0) @binding(1) var<storage, read> b: array<vec4<u32>>;
 // The same by words.

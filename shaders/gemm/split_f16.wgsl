@@ -10,17 +10,6 @@
 //
 // needs: RIGHT, K_DOWN, lib/special
 
-struct Params {
-  // Of the matrix, as it is stored.
-  rows: u32,
-  columns: u32,
-  offset: u32,
-  ld: u32,
-  // Of one copy: rows, and pairs of elements in a row.
-  rows_out: u32,
-  pairs: u32,
-}
-
 @group(0) @binding(0) var<storage, read> source: array<f32>;
 @group(0) @binding(1) var<storage, read> exponents: array<i32>;
 @group(0) @binding(2) var<storage, read_write> parts: array<u32>;

@@ -32,30 +32,6 @@ const NATURAL: u32 = 16u;
 const TOP_LEFT: u32 = 32u;
 const BY_LENGTHS: u32 = 64u;
 
-struct Params {
-  heads: u32,
-  group: u32,
-  seq_q: u32,
-  seq_kv: u32,
-  head_dim: u32,
-  tiles: u32,
-  options: u32,
-  // How many keys back a query sees; 2³¹ for all.
-  window: u32,
-  // The scale, in powers of two unless scores are natural.
-  scale: f32,
-  // The softcap, or 0 for none.
-  softcap: f32,
-  lengths_offset: u32,
-  lse_offset: u32,
-  // Start and strides by batch, head and token.
-  q: vec4<u32>,
-  k: vec4<u32>,
-  v: vec4<u32>,
-  o: vec4<u32>,
-  mask: vec4<u32>,
-}
-
 fn has(option: u32) -> bool {
   return (params.options & option) != 0u;
 }

@@ -6,34 +6,6 @@
 // Tiles of a column that are worked on together, so that what they share of B is still in the cache.
 const RASTER: u32 = 8u;
 
-struct Params {
-  m: u32,
-  n: u32,
-  k: u32,
-  // k of the batch's last matrix, which may be less: the batch may be pieces of one long sum.
-  k_last: u32,
-  batch: u32,
-  tiles_m: u32,
-  tiles_n: u32,
-  tiles: u32,
-  a_offset: u32,
-  a_ld: u32,
-  a_batch: u32,
-  b_offset: u32,
-  b_ld: u32,
-  b_batch: u32,
-  c_offset: u32,
-  c_ld: u32,
-  c_batch: u32,
-  bias_offset: u32,
-  // 0: none, 1: one for each column, 2: one for each row.
-  bias: u32,
-  // Whether C is read at all.
-  accumulate: u32,
-  alpha: f32,
-  beta: f32,
-}
-
 // The tile of a workgroup as (row of tiles, column of tiles, matrix of the batch): RASTER rows of tiles are
 // iterated over column by column.
 fn tile_place(flat: u32) -> vec3<u32> {

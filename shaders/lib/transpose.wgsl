@@ -2,20 +2,6 @@
 //
 // needs: nothing
 
-struct Params {
-  rows: u32,
-  columns: u32,
-  // Elements from one row of src to the next, and from one column of dst to the next.
-  src_row: u32,
-  dst_column: u32,
-  src: u32,
-  dst: u32,
-  batch: u32,
-  rank: u32,
-  // The other loops, outermost first: extent, stride of src, stride of dst. All counted in numbers.
-  loops: array<vec4<u32>, 4>,
-}
-
 struct Place {
   // Whether there is such a tile.
   exists: bool,

@@ -4,15 +4,6 @@
 //
 // needs: SRCN, SRCV, YN (an element of src in memory and as a value, of dst in memory), ONE_LOOP, STEPS, load_src, map
 
-struct Params {
-  n: u32,
-  rank: u32,
-  src: u32,
-  dst: u32,
-  // For each loop, outermost first: extent, stride of src, stride of dst.
-  loops: array<vec4<u32>, 6>,
-}
-
 @group(0) @binding(0) var<storage, read> src: array<SRCN>;
 @group(0) @binding(1) var<storage, read_write> dst: array<YN>;
 

@@ -1,12 +1,6 @@
 // dst[0..bytes] = src[0..bytes], at any byte offset. Each invocation writes one aligned word of dst; the
 // first and the last keep the bytes around the range.
 
-struct Params {
-  src_byte: u32,
-  dst_byte: u32,
-  bytes: u32,
-}
-
 @group(0) @binding(0) var<storage, read> src: array<u32>;
 @group(0) @binding(1) var<storage, read_write> dst: array<u32>;
 

@@ -1,12 +1,6 @@
 // dst[0..n] = value, where value holds the bits of one element (of 4 bytes) or of the same element twice (of
 // 2 bytes). Each invocation writes one aligned word; the first and the last keep the bytes around the range.
 
-struct Params {
-  value: u32,
-  dst_byte: u32,
-  bytes: u32,
-}
-
 @group(0) @binding(0) var<storage, read_write> dst: array<u32>;
 
 @compute @workgroup_size(256)

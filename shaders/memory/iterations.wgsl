@@ -1,11 +1,6 @@
 // Counts the iterations that the device's compiler lets a loop make: fewer than asked for where it has a
 // limit.
 
-struct Params {
-  iterations: u32,
-  output: u32,
-}
-
 @group(0) @binding(0) var<storage, read_write> counted: array<u32>;
 
 @compute @workgroup_size(1)

@@ -4,24 +4,6 @@
 // needs: T, TN (an element of the output), VEC_WIDTH, NORMAL, HAS_OFFSET (whether a number of 64 bits in memory is
 // added to where in the stream they begin), write
 
-struct Params {
-  // Of the output.
-  n: u32,
-  blocks: u32,
-  output: u32,
-  seed_low: u32,
-  seed_high: u32,
-  // Where in the stream the numbers begin.
-  start_low: u32,
-  start_high: u32,
-  // Of what is added to that.
-  offset: u32,
-  shift: f32,
-  scale: f32,
-  // Always 0, which a compiler doesn't know.
-  zero: u32,
-}
-
 @group(0) @binding(0) var<storage, read> offsets: array<u32>;
 @group(0) @binding(1) var<storage, read_write> output: array<TN>;
 

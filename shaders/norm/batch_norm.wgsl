@@ -3,23 +3,6 @@
 //
 // needs: T, W (the type of statistics and weights), IN_PLACE, the vec of a vector
 
-struct Params {
-  // Vectors of the tensor.
-  vectors: u32,
-  // Vectors of a channel.
-  spatial: u32,
-  channels: u32,
-  eps: f32,
-  // Bit 0: there is a weight; bit 1: there is a bias.
-  scaled: u32,
-  x_offset: u32,
-  mean_offset: u32,
-  variance_offset: u32,
-  weight_offset: u32,
-  bias_offset: u32,
-  y_offset: u32,
-}
-
 @group(0) @binding(0) var<storage, read> x: array<V>;
 @group(0) @binding(1) var<storage, read> mean: array<W>;
 @group(0) @binding(2) var<storage, read> variance: array<W>;

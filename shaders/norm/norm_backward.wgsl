@@ -5,18 +5,6 @@
 //
 // needs: T, CENTRED, IN_PLACE, HAS_WEIGHT, the vec of a vector
 
-struct Params {
-  rows: u32,
-  // Vectors of a row.
-  columns: u32,
-  row_group: u32,
-  eps: f32,
-  x_offset: u32,
-  dy_offset: u32,
-  weight_offset: u32,
-  dx_offset: u32,
-}
-
 @group(0) @binding(0) var<storage, read> x: array<V>;
 @group(0) @binding(1) var<storage, read> dy: array<V>;
 @group(0) @binding(2) var<storage, read> weight: array<V>;

@@ -5,18 +5,6 @@
 //
 // needs: T, CENTRED
 
-struct Params {
-  rows: u32,
-  columns: u32,
-  // Rows of a part.
-  chunk: u32,
-  eps: f32,
-  x_offset: u32,
-  dy_offset: u32,
-  moments_offset: u32,
-  sums_offset: u32,
-}
-
 @group(0) @binding(0) var<storage, read> x: array<T>;
 @group(0) @binding(1) var<storage, read> dy: array<T>;
 // Of each row: how many elements, their mean, and the sum of their squared deviations.

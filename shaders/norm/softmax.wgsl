@@ -4,21 +4,6 @@
 //
 // needs: T, LOG, IN_PLACE, BLOCK, the vec of a vector, the rows of vectors
 
-struct Params {
-  slices: u32,
-  // Elements of a slice, and between neighbours in it.
-  length: u32,
-  inner: u32,
-  row_group: u32,
-  stride: u32,
-  // In vectors.
-  x_offset: u32,
-  y_offset: u32,
-  // Of rows that share words.
-  turns: u32,
-  rows_before: u32,
-}
-
 @group(0) @binding(0) var<storage, read> x: array<V>;
 @group(0) @binding(1) var<storage, read_write> y: array<V>;
 

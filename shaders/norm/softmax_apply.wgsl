@@ -5,20 +5,6 @@
 //
 // needs: T, LOG, IN_PLACE, the vec of a vector
 
-struct Params {
-  // Vectors of the tensor.
-  vectors: u32,
-  // Vectors of a slice, and between neighbours in it.
-  length: u32,
-  inner: u32,
-  parts: u32,
-  // Slices.
-  outputs: u32,
-  x_offset: u32,
-  sums_offset: u32,
-  y_offset: u32,
-}
-
 @group(0) @binding(0) var<storage, read> x: array<V>;
 @group(0) @binding(1) var<storage, read> sums: array<vec2<f32>>;
 @group(0) @binding(2) var<storage, read_write> y: array<V>;

@@ -4,18 +4,6 @@
 //
 // needs: T, LOG, IN_PLACE, the vec of a vector
 
-struct Params {
-  slices: u32,
-  // Vectors of a slice, and between neighbours in it.
-  length: u32,
-  inner: u32,
-  row_group: u32,
-  stride: u32,
-  y_offset: u32,
-  dy_offset: u32,
-  dx_offset: u32,
-}
-
 @group(0) @binding(0) var<storage, read> y: array<V>;
 @group(0) @binding(1) var<storage, read> dy: array<V>;
 @group(0) @binding(2) var<storage, read_write> dx: array<V>;

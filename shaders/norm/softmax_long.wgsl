@@ -7,18 +7,6 @@
 //
 // needs: T, LOG, IN_PLACE, LANES, HELD, the vec of a vector, the rows of vectors
 
-struct Params {
-  rows: u32,
-  // Elements of a row.
-  length: u32,
-  // In vectors.
-  x_offset: u32,
-  y_offset: u32,
-  // Of rows that share words.
-  turns: u32,
-  rows_before: u32,
-}
-
 @group(0) @binding(0) var<storage, read> x: array<V>;
 @group(0) @binding(1) var<storage, read_write> y: array<V>;
 

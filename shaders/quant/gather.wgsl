@@ -4,30 +4,6 @@
 //
 // needs: T, INDEXED, a format, lib/quant_output_1 or lib/quant_output_4
 
-struct Params {
-  // Rows of the table that are bound, the first of them, and those of the whole table.
-  rows: u32,
-  first: u32,
-  rows_of_all: u32,
-  columns: u32,
-  // Words in a row, the last of which may be cut.
-  words: u32,
-  // Words of all rows of the output.
-  elements: u32,
-  quants: u32,
-  quants_row: u32,
-  high: u32,
-  high_row: u32,
-  scales: u32,
-  scales_row: u32,
-  extra: u32,
-  extra_row: u32,
-  group: u32,
-  indices: u32,
-  output: u32,
-  ld: u32,
-}
-
 @group(0) @binding(0) var<storage, read> quants: array<vec4<u32>>;
 @group(0) @binding(1) var<storage, read> high: array<u32>;
 @group(0) @binding(2) var<storage, read> scales: array<ScaleWords>;

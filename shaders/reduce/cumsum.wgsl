@@ -8,21 +8,6 @@
 //
 // needs: T, A, IN_PLACE
 
-struct Params {
-  slices: u32,
-  length: u32,
-  inner: u32,
-  chunk: u32,
-  row_group: u32,
-  stride: u32,
-  exclusive: u32,
-  reverse: u32,
-  carried: u32,
-  x_offset: u32,
-  carry_offset: u32,
-  y_offset: u32,
-}
-
 @group(0) @binding(0) var<storage, read> x: array<T>;
 @group(0) @binding(1) var<storage, read> carry: array<A>;
 @group(0) @binding(2) var<storage, read_write> y: array<T>;

@@ -4,18 +4,6 @@
 //
 // needs: INDICES (whether only the entries' indices are written)
 
-struct Params {
-  rows: u32,
-  // Entries in a row of x, and of each run but the last.
-  columns: u32,
-  run: u32,
-  // Entries of a merged run, and in a row of the result.
-  merged: u32,
-  row_kept: u32,
-  x: u32,
-  y: u32,
-}
-
 @group(0) @binding(0) var<storage, read> x: array<u32>;
 @group(0) @binding(1) var<storage, read_write> y: array<u32>;
 

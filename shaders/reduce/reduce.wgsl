@@ -13,25 +13,6 @@
 //
 // needs: Y, ONE_LOOP, the states of the elements of a vector, IN_WORDS
 
-struct Params {
-  // Outputs, or vectors of outputs.
-  outputs: u32,
-  // Vectors that one of them is made of; elements, if they are read in words.
-  length: u32,
-  // Powers of two.
-  row_group: u32,
-  stride: u32,
-  // In vectors, or elements.
-  x_offset: u32,
-  y_offset: u32,
-  // Number of loops over outputs.
-  kept: u32,
-  // The number that results are divided by.
-  divisor: f32,
-  // Extent, stride of x in vectors, or elements, stride of y. First the loops over outputs; the others lie at the end.
-  loops: array<vec4<u32>, 6>,
-}
-
 @group(0) @binding(0) var<storage, read> x: array<V>;
 @group(0) @binding(1) var<storage, read_write> y: array<Y>;
 

@@ -5,22 +5,6 @@
 // needs: X (elements of x: numbers, or the words of entries), load, INDICES (whether only the entries' indices
 // are written)
 
-struct Params {
-  rows: u32,
-  // Numbers or entries in a row of x, and workgroups for it.
-  columns: u32,
-  chunks: u32,
-  // Entries of a chunk that are kept, and of a row.
-  kept: u32,
-  row_kept: u32,
-  // All ones to find the largest, else 0.
-  flip: u32,
-  // A power of two: entries that are sorted.
-  size: u32,
-  x: u32,
-  y: u32,
-}
-
 @group(0) @binding(0) var<storage, read> x: array<X>;
 @group(0) @binding(1) var<storage, read_write> y: array<u32>;
 

@@ -5,16 +5,6 @@
 //
 // needs: TN (an element), PER_ELEMENT
 
-struct Params {
-  rows: u32,
-  columns: u32,
-  count: u32,
-  elements: u32,
-  table: u32,
-  indices: u32,
-  output: u32,
-}
-
 @group(0) @binding(0) var<storage, read> table: array<TN>;
 @group(0) @binding(1) var<storage, read> indices: array<u32>;
 @group(0) @binding(2) var<storage, read_write> output: array<TN>;

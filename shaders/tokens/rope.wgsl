@@ -4,23 +4,6 @@
 //
 // needs: T, Y (elements of input and output), IN_PLACE, INTERLEAVED, HAS_POSITIONS
 
-struct Params {
-  // Start and strides by batch, head and token.
-  input: vec4<u32>,
-  output: vec4<u32>,
-  heads: u32,
-  seq: u32,
-  pairs: u32,
-  // Invocations of a vector: pairs and copied elements.
-  work: u32,
-  total: u32,
-  max_position: u32,
-  start: u32,
-  cos_offset: u32,
-  sin_offset: u32,
-  positions_offset: u32,
-}
-
 @group(0) @binding(0) var<storage, read> input: array<T>;
 @group(0) @binding(1) var<storage, read> cosines: array<f32>;
 @group(0) @binding(2) var<storage, read> sines: array<f32>;

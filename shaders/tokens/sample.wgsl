@@ -3,30 +3,6 @@
 //
 // needs: HAS_OFFSET (whether a number of 64 bits in memory is added to where in the stream the numbers are)
 
-struct Params {
-  rows: u32,
-  columns: u32,
-  // Tokens that are sorted of each row.
-  kept: u32,
-  // Of the first row.
-  row: u32,
-  x: u32,
-  order: u32,
-  y: u32,
-  // 0: the first token.
-  temperature: f32,
-  top_p: f32,
-  min_p: f32,
-  seed_low: u32,
-  seed_high: u32,
-  // Where in the stream the numbers are.
-  start_low: u32,
-  start_high: u32,
-  offset: u32,
-  // Always 0, which a compiler doesn't know.
-  zero: u32,
-}
-
 @group(0) @binding(0) var<storage, read> x: array<f32>;
 @group(0) @binding(1) var<storage, read> order: array<u32>;
 @group(0) @binding(2) var<storage, read> offsets: array<u32>;

@@ -3,16 +3,6 @@
 //
 // needs: T (elements of the logits)
 
-struct Params {
-  rows: u32,
-  columns: u32,
-  window_len: u32,
-  x: u32,
-  window: u32,
-  y: u32,
-  penalty: f32,
-}
-
 @group(0) @binding(0) var<storage, read> x: array<T>;
 @group(0) @binding(1) var<storage, read> window: array<u32>;
 @group(0) @binding(2) var<storage, read_write> y: array<f32>;

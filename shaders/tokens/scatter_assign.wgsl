@@ -3,18 +3,6 @@
 //
 // needs: T, S (elements of table and source), V, arriving, PER_ELEMENT
 
-struct Params {
-  rows: u32,
-  columns: u32,
-  count: u32,
-  // The last but one element of the source of this launch, and the first.
-  elements: u32,
-  first: u32,
-  indices: u32,
-  source: u32,
-  table: u32,
-}
-
 @group(0) @binding(0) var<storage, read> indices: array<u32>;
 @group(0) @binding(1) var<storage, read> source: array<S>;
 @group(0) @binding(2) var<storage, read_write> table: array<T>;

@@ -19,6 +19,9 @@ const N: usize = 768;
 /// Elements of what the calls work on.
 const SMALL: usize = 1024;
 
+/// Bytes of an upload in many pieces.
+const LONG: usize = 64 << 20;
+
 pub(crate) fn run(tested: &BackendUnderTest) -> Result<(), String> {
     let told = |error: BackendError| format!("{error:?}");
     let mut backend = WebGpuBackend::select(loss::index(tested)?);
@@ -40,6 +43,11 @@ pub(crate) fn run(tested: &BackendUnderTest) -> Result<(), String> {
     // Compiles what is used below.
     backend.gemm(NoTrans, NoTrans, N, N, N, 1.0, a, N, a, N, 0.0, c, N).map_err(told)?;
     backend.unary(UnaryOp::Neg, x, x, SMALL).map_err(told)?;
+    // At an odd byte, each of an upload's pieces needs memory, staging buffers and a launch.
+    let long = vec![7; LONG];
+    let ptr = backend.alloc(LONG + 4).map_err(told)?;
+    let odd = backend.view(ptr, 1, LONG).map_err(told)?;
+    backend.copy_htod(odd, &long).map_err(told)?;
     backend.synchronize().map_err(told)?;
 
     backend.set_timeout(TIMEOUT).map_err(told)?;
@@ -57,6 +65,7 @@ pub(crate) fn run(tested: &BackendUnderTest) -> Result<(), String> {
         }
         timed("fill", || backend.fill(c, DType::F32, N * N, 0.0))?;
         timed("copy_htod", || backend.copy_htod(c, &[0; 4096]))?;
+        timed("copy_htod at an odd byte", || backend.copy_htod(odd, &long))?;
         timed("alloc", || backend.alloc(1 << 20).and_then(|ptr| backend.free(ptr)))?;
         timed("flush", || backend.flush())?;
         timed("synchronize", || backend.synchronize())?;

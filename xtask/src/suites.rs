@@ -2,7 +2,10 @@
 
 use xshell::{Shell, cmd};
 
-use crate::{drivers, model};
+use crate::{drivers, model, programs};
+
+/// Examples that run without arguments and check what they compute.
+const EXAMPLES: [&str; 6] = ["own_backend", "gemm", "attention", "capture", "custom_kernel", "shared_device"];
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -32,5 +35,11 @@ pub(crate) fn run(sh: &Shell, args: &Args) -> anyhow::Result<()> {
         chosen => chosen,
     };
     cmd!(sh, "cargo test {arguments...}").run()?;
+    if args.arguments.is_empty() {
+        for example in EXAMPLES {
+            let program = programs::build_example(sh, example)?;
+            cmd!(sh, "{program}").run()?;
+        }
+    }
     Ok(())
 }

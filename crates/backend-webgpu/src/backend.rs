@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use backend_api::desc::{AttentionDesc, MatmulDesc, Matrix};
+use backend_api::desc::{AttentionDesc, ConvDesc, MatmulDesc, Matrix};
 use backend_api::{BackendError, BackendResult, ComputeBackend, DType, DeviceInfo, Diagnostic, Operation};
 
 #[cfg(not(target_family = "wasm"))]
@@ -333,6 +333,15 @@ impl WebGpuBackend {
         ops::AttentionOverride::names()
     }
 
+    /// How a convolution would be computed: the kernel and its tile, the slices into which its sums are split. Such as
+    /// `tiled/64x64x32+split3`, or of single pixels, which are a matrix product, `product, tiled/32x128x8`.
+    ///
+    /// # Errors
+    /// What [`conv2d`](ComputeBackend::conv2d) returns.
+    pub fn explain_conv(&self, desc: &ConvDesc) -> BackendResult<String> {
+        ops::explain_conv(&self.context("explain_conv")?.context, "explain_conv", desc)
+    }
+
     /// [`force_matmul`](Self::force_matmul) for convolutions, transposed ones and the gradients of inputs:
     /// one of [`conv_kernels`](Self::conv_kernels).
     ///
@@ -478,7 +487,7 @@ impl WebGpuBackend {
         operation: impl FnOnce(&OpContext, &'static str) -> BackendResult<T>,
     ) -> BackendResult<T> {
         let call = self.turn(op)?;
-        let value = operation(&call.context, op)?;
+        let value = operation(&call.context, op).inspect_err(|_| call.context.discard())?;
         call.context.commit(op)?;
         Ok(value)
     }

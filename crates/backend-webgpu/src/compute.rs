@@ -73,7 +73,7 @@ impl ComputeBackend for WebGpuBackend {
     }
 
     fn alloc(&self, bytes: usize) -> BackendResult<u64> {
-        self.context("alloc")?.device().alloc("alloc", bytes)
+        self.context("alloc")?.context.alloc("alloc", bytes)
     }
 
     fn alloc_zeroed(&self, bytes: usize) -> BackendResult<u64> {

@@ -64,7 +64,9 @@ mod uniformity;
 /// device. Not a part of the API.
 #[doc(hidden)]
 pub mod variants {
-    pub use crate::kernels::{Field, KernelSource, Lib, MAX_CONSTANTS, Target, Unrolled, Variant, compose};
+    pub use crate::kernels::{
+        Field, KernelSource, Lib, MAX_CONSTANTS, PADDING, Target, Unrolled, Variant, compose,
+    };
     pub use crate::ops::all_variants;
     #[cfg(not(target_family = "wasm"))]
     pub use crate::uniformity::{Finding, NonUniform, check as check_uniformity};

@@ -4,7 +4,7 @@ use backend_api::{BackendError, BackendResult, Diagnostic};
 
 use super::Context;
 use crate::device::guarded;
-use crate::recorder::{Command, Graph};
+use crate::recorder::{Command, Graph, Waits};
 
 impl Context {
     /// Makes a graph of commands.
@@ -34,12 +34,13 @@ impl Context {
         &self,
         op: &'static str,
         graph: u64,
+        waits: &Waits,
         is_due: &mut dyn FnMut(f64) -> bool,
     ) -> BackendResult<()> {
         let graph = self.graphs.lock().get(op, graph)?;
         match graph.first_batch() {
             0 => Ok(()),
-            count => self.record_with(op, count, |recorder| recorder.replay(&graph, is_due)),
+            count => self.record_with(op, count, waits, |recorder| recorder.replay(&graph, is_due)),
         }
     }
 

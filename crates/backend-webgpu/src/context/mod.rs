@@ -17,7 +17,9 @@ use crate::device::{GlLock, Gpu, LastHandle, Progress, Witness, guarded};
 use crate::kernels::{Kernel, MAX_IMMEDIATES, Pipelines, Target, Variant};
 use crate::memory::{Allocation, Block, DeviceSlice, Memory, Use};
 pub(crate) use crate::recorder::MAX_GROUPS;
-use crate::recorder::{BindingLimits, Command, Deadline, Graph, Recorder, Signal, Submitter, Then, Window};
+use crate::recorder::{
+    BindingLimits, Command, Deadline, Graph, Recorder, Signal, Submitter, Then, Waits, Window,
+};
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::sync::{Mutex, thread};
 use crate::transfer::{Readback, StagingRing};
@@ -148,11 +150,11 @@ impl Context {
     ///
     /// # Errors
     /// [`Timeout`](BackendError::Timeout), [`DeviceLost`](BackendError::DeviceLost).
-    pub(crate) fn record(&self, op: &'static str, commands: &[Command]) -> BackendResult<()> {
+    pub(crate) fn record(&self, op: &'static str, commands: &[Command], waits: &Waits) -> BackendResult<()> {
         if commands.is_empty() {
             return Ok(());
         }
-        self.record_with(op, commands.len(), |recorder| recorder.record(commands))
+        self.record_with(op, commands.len(), waits, |recorder| recorder.record(commands))
     }
 
     /// Calls `record` when there is room for so many commands.
@@ -160,17 +162,18 @@ impl Context {
         &self,
         op: &'static str,
         count: usize,
+        waits: &Waits,
         record: impl FnOnce(&mut Recorder) -> BackendResult<()>,
     ) -> BackendResult<()> {
-        let mut deadline = None;
+        let mut wait = None;
         loop {
             let mut recorder = self.recorder.lock();
             let Some(busy) = recorder.admit(count)? else {
                 return record(&mut recorder);
             };
             drop(recorder);
-            let deadline = deadline.get_or_insert_with(|| self.deadline(op));
-            self.submitter.wait(&busy, deadline)?;
+            let wait = wait.get_or_insert_with(|| waits.begin(op, self.timeout()));
+            self.submitter.wait(&busy, &wait.deadline)?;
         }
     }
 
@@ -192,15 +195,16 @@ impl Context {
     ///
     /// # Errors
     /// [`Limit`](BackendError::Limit), [`OutOfMemory`](BackendError::OutOfMemory).
-    fn allocate(&self, op: &'static str, of: Use) -> BackendResult<Arc<Block>> {
+    fn allocate(&self, op: &'static str, of: Use, waits: &Waits) -> BackendResult<Arc<Block>> {
         let pool = self.memory.pool();
-        let (mut reclaims, mut deadline) = (0, None);
+        let (mut reclaims, mut wait) = (0, None);
         loop {
             match pool.alloc(op, of)? {
                 Allocation::Done(block) => return Ok(block),
                 Allocation::NeedsReclaim(error) if reclaims == Self::MAX_RECLAIMS => return Err(error),
                 Allocation::NeedsReclaim(_) => {
-                    self.reclaim(deadline.get_or_insert_with(|| self.deadline(op)))?;
+                    let wait = wait.get_or_insert_with(|| waits.begin(op, self.timeout()));
+                    self.reclaim(&wait.deadline)?;
                 }
             }
             reclaims += 1;
@@ -208,15 +212,20 @@ impl Context {
     }
 
     /// Memory that a handle names.
-    pub(crate) fn alloc(&self, op: &'static str, bytes: usize) -> BackendResult<u64> {
+    pub(crate) fn alloc(&self, op: &'static str, bytes: usize, waits: &Waits) -> BackendResult<u64> {
         let of = Use { asked: bytes, is_scratch: false };
-        self.memory.insert(op, self.allocate(op, of)?, bytes)
+        self.memory.insert(op, self.allocate(op, of, waits)?, bytes)
     }
 
     /// Memory for one operation's own use, given back when the slice is dropped.
-    pub(crate) fn scratch(&self, op: &'static str, bytes: usize) -> BackendResult<DeviceSlice> {
+    pub(crate) fn scratch(
+        &self,
+        op: &'static str,
+        bytes: usize,
+        waits: &Waits,
+    ) -> BackendResult<DeviceSlice> {
         let of = Use { asked: bytes, is_scratch: true };
-        Ok(DeviceSlice { block: self.allocate(op, of)?, offset: 0, len: bytes })
+        Ok(DeviceSlice { block: self.allocate(op, of, waits)?, offset: 0, len: bytes })
     }
 
     /// Waits for what the device works on, within the time that a call may wait, and gives back what nobody
@@ -240,8 +249,15 @@ impl Context {
     /// # Errors
     /// [`Timeout`](BackendError::Timeout), [`OutOfMemory`](BackendError::OutOfMemory): a multiple of the
     /// staging buffers' size may have been uploaded.
-    pub(crate) fn upload(&self, op: &'static str, dst: &DeviceSlice, bytes: &[u8]) -> BackendResult<()> {
-        let mut deadline = None;
+    pub(crate) fn upload(
+        &self,
+        op: &'static str,
+        dst: &DeviceSlice,
+        bytes: &[u8],
+        waits: &Waits,
+    ) -> BackendResult<()> {
+        let mut wait = None;
+        let mut begin = || waits.begin(op, self.timeout());
         for (i, chunk) in bytes.chunks(StagingRing::CHUNK).enumerate() {
             let mut reclaimed = false;
             loop {
@@ -250,14 +266,14 @@ impl Context {
                     Ok(None) => break,
                     Ok(Some(busy)) => busy,
                     Err(BackendError::OutOfMemory { .. }) if !reclaimed => {
-                        self.reclaim(&self.deadline(op))?;
+                        self.reclaim(&wait.get_or_insert_with(&mut begin).deadline)?;
                         reclaimed = true;
                         continue;
                     }
                     Err(error) => return Err(error),
                 };
-                let deadline: &mut Deadline = deadline.get_or_insert_with(|| self.deadline(op));
-                self.submitter.wait(&busy, deadline)?;
+                let deadline = wait.get_or_insert_with(&mut begin).deadline;
+                self.submitter.wait(&busy, &deadline)?;
                 self.recorder.lock().retire();
                 // Staging buffers come back by a callback.
                 self.submitter.poll();

@@ -1,6 +1,9 @@
 //! From a variant to WGSL text.
 
-use super::Variant;
+use std::fmt::Write as _;
+
+use super::source::PADDING;
+use super::{Field, Variant};
 
 /// What the text has to be for one device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -12,8 +15,8 @@ pub struct Target {
     pub unroll: bool,
 }
 
-/// The text of a variant: the kernel's file, its helper files, and the declarations that bind its free names,
-/// with its unrolled part if it has one.
+/// The text of a variant: the kernel's file, its helper files, and the declarations that bind its free names and its
+/// parameters, with its unrolled part if it has one.
 ///
 /// WGSL doesn't mind the order of declarations, so everything is appended after the file, and the lines of an
 /// error message are the file's own. Only `enable` has to come first; it shares the first line.
@@ -34,10 +37,22 @@ pub fn compose(variant: &Variant, target: Target) -> String {
     }
     text.push('\n');
     text.push_str(&variant.tail(target));
+    declare_params(&mut text, source.params);
     text.push_str(if target.immediates {
         "var<immediate> params: Params;\n"
     } else {
         "@group(1) @binding(0) var<uniform> params: Params;\n"
     });
     text
+}
+
+fn declare_params(text: &mut String, fields: &[Field]) {
+    if fields.is_empty() {
+        return;
+    }
+    text.push_str("struct Params {\n");
+    for Field { name, wgsl, .. } in fields.iter().filter(|field| field.name != PADDING) {
+        _ = writeln!(text, "  {name}: {wgsl},");
+    }
+    text.push_str("}\n");
 }

@@ -10,8 +10,8 @@ mod spirv;
 mod variant;
 
 pub use compose::{Target, compose};
-pub(crate) use source::native;
-pub use source::{Field, KernelSource, Lib, MAX_CONSTANTS, Unrolled};
+pub use source::{Field, KernelSource, Lib, MAX_CONSTANTS, PADDING, Unrolled};
+pub(crate) use source::{FieldType, native};
 pub use variant::Variant;
 
 pub(crate) use elements::{Origin, STEPS};

@@ -1,7 +1,8 @@
 //! The kernels: one WGSL file each, and what has to be known of it to launch it.
 //!
-//! What is written here of a file (its bindings, its parameters) is compared with the file itself by the
-//! suite `shaders`, through naga's reflection.
+//! What is written here of a file (its bindings, the layout of its parameters) is compared with what naga makes of
+//! the composed text by the suite `shaders`. The parameters are declared here alone: a composed text begins its
+//! declarations with `struct Params`, made of the fields in Rust.
 
 use std::hash::{Hash, Hasher};
 
@@ -35,7 +36,7 @@ pub struct KernelSource {
     pub reads: u32,
     /// Number of read-write storage bindings, numbered on from the read-only ones.
     pub writes: u32,
-    /// Fields of its `Params`, in order.
+    /// Fields of its `Params`, in order; without any, the file has a `Params` of its own.
     pub params: &'static [Field],
     /// Writes the part of the text that WGSL has no short form for, from the values of `constants`: the step
     /// of a product, which is only fast when it is unrolled in the text.
@@ -55,6 +56,34 @@ pub struct Field {
     pub offset: usize,
     /// Bytes in the Rust struct.
     pub size: usize,
+    /// Its type in WGSL.
+    pub wgsl: &'static str,
+}
+
+/// The name of a field that fills the bytes up to where WGSL aligns the next field, or the structure's end. WGSL leaves
+/// such bytes out by itself.
+pub const PADDING: &str = "padding";
+
+/// A type that a field of a kernel's parameters can have, with its name in WGSL.
+pub(crate) trait FieldType {
+    const WGSL: &'static str;
+}
+
+macro_rules! field_types {
+    ($($type:ty: $wgsl:literal),+ $(,)?) => { $(impl FieldType for $type { const WGSL: &'static str = $wgsl; })+ };
+}
+
+field_types! {
+    u32: "u32",
+    i32: "i32",
+    f32: "f32",
+    [u32; 2]: "vec2<u32>",
+    [u32; 3]: "vec3<u32>",
+    [u32; 4]: "vec4<u32>",
+    [[u32; 4]; 2]: "array<vec4<u32>, 2>",
+    [[u32; 4]; 4]: "array<vec4<u32>, 4>",
+    [[u32; 4]; 5]: "array<vec4<u32>, 5>",
+    [[u32; 4]; 6]: "array<vec4<u32>, 6>",
 }
 
 /// A WGSL file of helper functions, appended to the kernels that name it.
@@ -81,7 +110,7 @@ impl Hash for Lib {
 }
 
 /// Declares the parameters of a kernel as a `#[repr(C)]` struct of 4-byte fields and 16-byte vectors that can
-/// be copied to the device, with its layout as `FIELDS`.
+/// be copied to the device, with its fields for the WGSL declaration as `FIELDS`.
 macro_rules! params {
     ($(#[$meta:meta])* $vis:vis struct $name:ident { $($(#[$field_meta:meta])* $field:ident: $type:ty),+ $(,)? }) => {
         $(#[$meta])*
@@ -90,11 +119,12 @@ macro_rules! params {
         $vis struct $name { $($(#[$field_meta])* $vis $field: $type),+ }
 
         impl $name {
-            /// The layout, for the comparison with the shader.
+            /// The fields, of which the WGSL declaration is made.
             $vis const FIELDS: &[$crate::kernels::Field] = &[$($crate::kernels::Field {
                 name: stringify!($field),
                 offset: std::mem::offset_of!($name, $field),
                 size: size_of::<$type>(),
+                wgsl: <$type as $crate::kernels::FieldType>::WGSL,
             }),+];
         }
     };

@@ -48,6 +48,7 @@ static NORM_BACKWARD_WEIGHT: KernelSource = kernel!(
 params! {
     struct SoftmaxParams {
         slices: u32,
+        // Vectors of a slice, and between neighbours in it.
         length: u32,
         inner: u32,
         row_group: u32,
@@ -61,6 +62,7 @@ params! {
 params! {
     struct NormParams {
         rows: u32,
+        // Vectors of a row.
         columns: u32,
         row_group: u32,
         eps: f32,
@@ -75,6 +77,7 @@ params! {
     struct WeightParams {
         rows: u32,
         columns: u32,
+        // Rows of a part.
         chunk: u32,
         eps: f32,
         x_offset: u32,

@@ -21,10 +21,13 @@ static BATCH_NORM: KernelSource = kernel!(
 
 params! {
     struct Params {
+        // Vectors of the tensor.
         vectors: u32,
+        // Vectors of a channel.
         spatial: u32,
         channels: u32,
         eps: f32,
+        // Bit 0: there is a weight; bit 1: there is a bias.
         scaled: u32,
         x_offset: u32,
         mean_offset: u32,

@@ -27,12 +27,15 @@ params! {
     struct Params {
         n: u32,
         rank: u32,
+        // Where a and b start, or the bits of a number.
         a: u32,
         b: u32,
         y: u32,
+        // Bit 0: a is a number; bit 1: b is.
         numbers: u32,
         // WGSL aligns an array of vectors.
         padding: [u32; 2],
+        // For each loop, outermost first: extent, stride of a, stride of b, stride of y.
         loops: [[u32; 4]; MAX_RANK],
     }
 }

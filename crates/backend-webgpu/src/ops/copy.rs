@@ -39,6 +39,7 @@ params! {
         rank: u32,
         src: u32,
         dst: u32,
+        // For each loop, outermost first: extent, stride of src, stride of dst.
         loops: [[u32; 4]; MAX_RANK],
     }
 }

@@ -44,14 +44,14 @@ pub(crate) fn copy_htod(ctx: &OpContext, dst: u64, src: &[u8]) -> BackendResult<
     let operand = Operand::bytes("dst", dst, src.len(), Access::Write);
     let [Some(slice)] = ctx.resolve(op, &[operand])? else { return Ok(()) };
     if slice.offset.is_multiple_of(WORD) && src.len().is_multiple_of(WORD) {
-        return ctx.device.upload(op, &slice, src);
+        return ctx.upload(op, &slice, src);
     }
     let ctx = &ctx.for_transfers();
     for (i, piece) in src.chunks(Readback::CHUNK).enumerate() {
         let mut padded = piece.to_vec();
         padded.resize(piece.len().next_multiple_of(WORD), 0);
         let scratch = ctx.scratch(op, padded.len())?;
-        ctx.device.upload(op, &scratch, &padded)?;
+        ctx.upload(op, &scratch, &padded)?;
         let mut part = slice.clone();
         part.offset += i * Readback::CHUNK;
         part.len = piece.len();

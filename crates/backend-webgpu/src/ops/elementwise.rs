@@ -27,10 +27,12 @@ params! {
         rank: u32,
         x: u32,
         y: u32,
+        // Numbers that apply takes, as bits.
         p: u32,
         q: u32,
         // WGSL aligns an array of vectors.
         padding: [u32; 2],
+        // For each loop, outermost first: extent, stride of x, stride of y.
         loops: [[u32; 4]; MAX_RANK],
     }
 }

@@ -56,8 +56,9 @@ pub(crate) fn fill(
 /// New memory whose bytes are 0.
 pub(crate) fn alloc_zeroed(ctx: &OpContext, bytes: usize) -> BackendResult<u64> {
     let op = "alloc_zeroed";
-    let ptr = ctx.device.alloc(op, bytes)?;
-    zero(&ctx.for_transfers(), op, ptr, bytes).map(|()| ptr).or_else(|error| {
+    let ctx = &ctx.for_transfers();
+    let ptr = ctx.alloc(op, bytes)?;
+    zero(ctx, op, ptr, bytes).map(|()| ptr).or_else(|error| {
         ctx.device.memory.free(ptr)?;
         Err(error)
     })

@@ -48,6 +48,7 @@ pub(crate) use binary::{binary, compare};
 pub(crate) use capture::Capture;
 pub(crate) use conv::{
     KernelOverride as ConvOverride, conv_transpose2d, conv2d, conv2d_backward_data, conv2d_backward_filter,
+    explain_conv,
 };
 pub(crate) use copy::copy;
 pub(crate) use copy_bytes::{copy_dtod, copy_htod};

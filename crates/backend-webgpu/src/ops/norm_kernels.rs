@@ -63,11 +63,15 @@ static NORMALIZE_APPLY_SUM: KernelSource =
 params! {
     pub(super) struct Params {
         rows: u32,
+        // Vectors of a row.
         columns: u32,
         row_group: u32,
+        // Workgroups that share a row.
         parts: u32,
         eps: f32,
+        // Bit 0: there is a weight; bit 1: there is a bias.
         scaled: u32,
+        // Vectors of a channel, channels of a row, and rows that have channels of their own.
         spatial: u32,
         channels: u32,
         groups: u32,
@@ -77,7 +81,9 @@ params! {
         bias_offset: u32,
         y_offset: u32,
         sum_offset: u32,
+        // Elements of a row.
         length: u32,
+        // Of rows that share words.
         turns: u32,
         rows_before: u32,
     }

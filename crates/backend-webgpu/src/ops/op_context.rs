@@ -18,7 +18,7 @@ use crate::device::{Gpu, MAX_BINDINGS};
 use crate::kernels::Kernel;
 use crate::kernels::{MAX_PARAMS, Variant};
 use crate::memory::DeviceSlice;
-use crate::recorder::{Command, Window};
+use crate::recorder::{Command, Waits, Window};
 use crate::sync::Mutex;
 
 /// What launchers remember of a device.
@@ -62,6 +62,7 @@ pub(crate) struct OpContext {
     pub(crate) device: Arc<Context>,
     pub(crate) state: Arc<State>,
     mode: Mode,
+    waits: Waits,
 }
 
 /// What becomes of a dispatch.
@@ -78,7 +79,8 @@ enum Mode {
 impl OpContext {
     /// A call that records.
     pub(crate) fn new(device: Context, state: State) -> Self {
-        Self { device: Arc::new(device), state: Arc::new(state), mode: Mode::Record(Mutex::default()) }
+        let mode = Mode::Record(Mutex::default());
+        Self { device: Arc::new(device), state: Arc::new(state), mode, waits: Waits::default() }
     }
 
     /// On this device, a context in which operations are checked and planned but launch nothing.
@@ -115,7 +117,8 @@ impl OpContext {
     }
 
     fn with_mode(&self, mode: Mode) -> Self {
-        Self { device: Arc::clone(&self.device), state: Arc::clone(&self.state), mode }
+        let (device, state) = (Arc::clone(&self.device), Arc::clone(&self.state));
+        Self { device, state, mode, waits: Waits::default() }
     }
 
     /// The kernels that dry runs asked for since the last call.
@@ -134,13 +137,21 @@ impl OpContext {
         match &self.mode {
             Mode::Record(commands) => {
                 let commands = std::mem::take(&mut *commands.lock());
-                self.device.record(op, &commands)
+                let recorded = self.device.record(op, &commands, &self.waits);
+                recorded.inspect_err(|_| self.state.pace.give_back(&commands))
             }
             Mode::Capture(call) => {
                 call.commit();
                 Ok(())
             }
             Mode::DryRun(_) => Ok(()),
+        }
+    }
+
+    /// Forgets what a call that has failed launched.
+    pub(crate) fn discard(&self) {
+        if let Mode::Record(commands) = &self.mode {
+            self.state.pace.give_back(&std::mem::take(&mut *commands.lock()));
         }
     }
 
@@ -154,7 +165,7 @@ impl OpContext {
             return self.device.require_graph(op, graph);
         }
         let pace = &self.state.pace;
-        self.device.replay(op, graph, &mut |seconds| {
+        self.device.replay(op, graph, &self.waits, &mut |seconds| {
             pace.add(seconds);
             pace.take_due()
         })
@@ -178,9 +189,26 @@ impl OpContext {
     /// capture.
     pub(crate) fn scratch(&self, op: &'static str, bytes: usize) -> BackendResult<DeviceSlice> {
         match &self.mode {
-            Mode::Capture(call) => call.scratch(bytes, || self.device.scratch(op, bytes)),
-            _ => self.device.scratch(op, bytes),
+            Mode::Capture(call) => call.scratch(bytes, || self.device.scratch(op, bytes, &self.waits)),
+            _ => self.device.scratch(op, bytes, &self.waits),
         }
+    }
+
+    /// Memory that a handle names; its content is arbitrary.
+    ///
+    /// # Errors
+    /// [`Limit`](BackendError::Limit), [`OutOfMemory`](BackendError::OutOfMemory).
+    pub(crate) fn alloc(&self, op: &'static str, bytes: usize) -> BackendResult<u64> {
+        self.device.alloc(op, bytes, &self.waits)
+    }
+
+    /// Uploads to a 4-byte aligned part of a buffer, in order with what is recorded.
+    ///
+    /// # Errors
+    /// [`Timeout`](BackendError::Timeout), [`OutOfMemory`](BackendError::OutOfMemory): a multiple of the
+    /// staging buffers' size may have been uploaded.
+    pub(crate) fn upload(&self, op: &'static str, dst: &DeviceSlice, bytes: &[u8]) -> BackendResult<()> {
+        self.device.upload(op, dst, bytes, &self.waits)
     }
 
     /// # Errors

@@ -43,8 +43,10 @@ static POOL_BACKWARD: KernelSource = kernel!(
 
 params! {
     pub(super) struct Params {
+        // The last but one element of this launch, and the first.
         total: u32,
         first: u32,
+        // Channels that are adjacent; 1 where channels are planes, which count as images.
         inner: u32,
         height: u32,
         width: u32,
@@ -58,16 +60,19 @@ params! {
         dilation_x: u32,
         before_y: u32,
         before_x: u32,
+        // Extents of the padded image.
         padded_y: u32,
         padded_x: u32,
         input_offset: u32,
         gradient_offset: u32,
         output_offset: u32,
+        // 1 / inner, of what is written 1 / width and 1 / height, and 1 / step.
         per_pixel: f32,
         per_row: f32,
         per_image: f32,
         per_step_y: f32,
         per_step_x: f32,
+        // Of kernels that take tiles of the input: how many are abreast and one below the other, and their height.
         tiles_x: u32,
         tiles_y: u32,
         tile_height: u32,

@@ -31,16 +31,20 @@ static RANDOM_F16: KernelSource = kernel!(
 
 params! {
     struct Params {
+        // Of the output.
         n: u32,
         blocks: u32,
         output: u32,
         seed_low: u32,
         seed_high: u32,
+        // Where in the stream the numbers begin.
         start_low: u32,
         start_high: u32,
+        // Of what is added to that.
         offset: u32,
         shift: f32,
         scale: f32,
+        // Always 0, which a compiler doesn't know.
         zero: u32,
     }
 }

@@ -20,11 +20,13 @@ static ROPE: KernelSource = kernel!(
 
 params! {
     struct Params {
+        // Start and strides by batch, head and token.
         input: [u32; 4],
         output: [u32; 4],
         heads: u32,
         seq: u32,
         pairs: u32,
+        // Invocations of a vector: pairs and copied elements.
         work: u32,
         total: u32,
         max_position: u32,

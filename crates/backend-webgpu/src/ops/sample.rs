@@ -46,19 +46,24 @@ params! {
     struct Params {
         rows: u32,
         columns: u32,
+        // Tokens that are sorted of each row.
         kept: u32,
+        // Of the first row.
         row: u32,
         x: u32,
         order: u32,
         y: u32,
+        // 0: the first token.
         temperature: f32,
         top_p: f32,
         min_p: f32,
         seed_low: u32,
         seed_high: u32,
+        // Where in the stream the numbers are.
         start_low: u32,
         start_high: u32,
         offset: u32,
+        // Always 0, which a compiler doesn't know.
         zero: u32,
     }
 }

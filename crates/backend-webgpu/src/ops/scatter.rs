@@ -45,6 +45,7 @@ params! {
         rows: u32,
         columns: u32,
         count: u32,
+        // The last but one element of this launch, and the first.
         elements: u32,
         first: u32,
         indices: u32,

@@ -44,12 +44,15 @@ static SOFTMAX_APPLY: KernelSource = kernel!(
 params! {
     struct Params {
         slices: u32,
+        // Elements of a slice, and between neighbours in it.
         length: u32,
         inner: u32,
         row_group: u32,
         stride: u32,
+        // In vectors.
         x_offset: u32,
         y_offset: u32,
+        // Of rows that share words.
         turns: u32,
         rows_before: u32,
     }
@@ -57,10 +60,13 @@ params! {
 
 params! {
     struct ApplyParams {
+        // Vectors of the tensor.
         vectors: u32,
+        // Vectors of a slice, and between neighbours in it.
         length: u32,
         inner: u32,
         parts: u32,
+        // Slices.
         outputs: u32,
         x_offset: u32,
         sums_offset: u32,

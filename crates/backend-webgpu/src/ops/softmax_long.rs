@@ -25,9 +25,12 @@ static SOFTMAX_LONG: KernelSource = kernel!(
 params! {
     struct Params {
         rows: u32,
+        // Elements of a row.
         length: u32,
+        // In vectors.
         x_offset: u32,
         y_offset: u32,
+        // Of rows that share words.
         turns: u32,
         rows_before: u32,
     }

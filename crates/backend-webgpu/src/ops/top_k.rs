@@ -28,11 +28,15 @@ static SORT_CHUNKS: KernelSource = kernel!(
 params! {
     struct SortParams {
         rows: u32,
+        // Numbers or entries in a row of x, and workgroups for it.
         columns: u32,
         chunks: u32,
+        // Entries of a chunk that are kept, and of a row.
         kept: u32,
         row_kept: u32,
+        // All ones to find the largest, else 0.
         flip: u32,
+        // A power of two: entries that are sorted.
         size: u32,
         x: u32,
         y: u32,
@@ -52,8 +56,10 @@ static MERGE_RUNS: KernelSource = kernel!(
 params! {
     struct MergeParams {
         rows: u32,
+        // Entries in a row of x, and of each run but the last.
         columns: u32,
         run: u32,
+        // Entries of a merged run, and in a row of the result.
         merged: u32,
         row_kept: u32,
         x: u32,

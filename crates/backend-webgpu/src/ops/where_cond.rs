@@ -29,8 +29,12 @@ const MAX_LOOPS: usize = 5;
 
 params! {
     struct Params {
+        // Where c, a, b and y start; of a and b the bits if it is a number.
         starts: [u32; 4],
+        // Extents of the loops, outermost first, as eight words of which the last three are the number of elements,
+        // the number of loops, and which inputs are numbers (bit 0: a; bit 1: b).
         extents: [[u32; 4]; 2],
+        // For each loop, outermost first: strides of c, a, b and y.
         strides: [[u32; 4]; MAX_LOOPS],
     }
 }

@@ -15,9 +15,9 @@ const BEFORE: usize = 12;
 const INVOCATIONS: u32 = 4;
 
 const FIELDS: &[Field] = &[
-    Field { name: "x", offset: 0, size: 4 },
-    Field { name: "y", offset: 4, size: 4 },
-    Field { name: "n", offset: 8, size: 4 },
+    Field { name: "x", offset: 0, size: 4, wgsl: "u32" },
+    Field { name: "y", offset: 4, size: 4, wgsl: "u32" },
+    Field { name: "n", offset: 8, size: 4, wgsl: "u32" },
 ];
 
 /// A kernel with an input and an output, whose invocations do `body`.
@@ -26,7 +26,6 @@ macro_rules! kernel {
         static SOURCE: KernelSource = KernelSource {
             name: "test",
             text: concat!(
-                "struct Params { x: u32, y: u32, n: u32 }\n",
                 "@group(0) @binding(0) var<storage, read> x: array<f32>;\n",
                 "@group(0) @binding(1) var<storage, read_write> y: array<f32>;\n",
                 "var<workgroup> sh: array<f32, 8>;\n",

@@ -34,7 +34,7 @@ use params::Params;
 
 pub(crate) use batch::{Mapped, Then};
 pub(crate) use command::{Command, MAX_GROUPS};
-pub(crate) use deadline::Deadline;
+pub(crate) use deadline::{Deadline, Waits};
 pub(crate) use graph::Graph;
 pub(crate) use signal::Signal;
 pub(crate) use submitter::{Submitter, Ticket};

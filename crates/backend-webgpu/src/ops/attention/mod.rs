@@ -44,11 +44,15 @@ params! {
         head_dim: u32,
         tiles: u32,
         options: u32,
+        // How many keys back a query sees; 2³¹ for all.
         window: u32,
+        // The scale, in powers of two unless scores are natural.
         scale: f32,
+        // The softcap, or 0 for none.
         softcap: f32,
         lengths_offset: u32,
         lse_offset: u32,
+        // Start and strides by batch, head and token.
         q: [u32; 4],
         k: [u32; 4],
         v: [u32; 4],

@@ -27,6 +27,7 @@ static FILTER_GRADIENT: KernelSource = KernelSource {
 
 params! {
     struct Params {
+        // Output pixels of all images, of one, and in a row.
         rows: u32,
         pixels: u32,
         out_width: u32,
@@ -44,12 +45,14 @@ params! {
         tap_x: i32,
         offset_y: i32,
         offset_x: i32,
+        // Pixels in a piece.
         length: u32,
         input_offset: u32,
         gradient_offset: u32,
         output_offset: u32,
         tiles_m: u32,
         tiles_n: u32,
+        // The last but one of this launch, and the first.
         tiles: u32,
         first_tile: u32,
         per_image: f32,

@@ -26,10 +26,12 @@ static FOLD_PIXELS: KernelSource = KernelSource {
 
 params! {
     struct Params {
+        // Of the images, eights that there are, rows of all, and pixels of a row before and after.
         total: u32,
         height: u32,
         width: u32,
         width_out: u32,
+        // The same of the filters, which have workgroups of their own.
         first_filters: u32,
         total_filters: u32,
         filter_height: u32,
@@ -37,6 +39,7 @@ params! {
         filter_width_out: u32,
         shift: u32,
         channels: u32,
+        // Channels of a pixel in what is written: 8 / FOLD.
         channels_out: u32,
         interleaved: u32,
         input_offset: u32,

@@ -44,9 +44,12 @@ params! {
         filters: u32,
         height: u32,
         width: u32,
+        // Cells of a row of a tile, and those of a whole tile. From one fragment of pixels to the next.
         pitch: u32,
         cells: u32,
         fragment_step: u32,
+        // Pixels from one tile to the next in a row of cells, rows of cells from one to the next below, and tiles
+        // across: for tiles of pixels that follow each other TILE_P, 0 and all of them.
         tile_columns: u32,
         tile_rows: u32,
         tiles_across: u32,
@@ -57,6 +60,7 @@ params! {
         weights_offset: u32,
         bias_offset: u32,
         output_offset: u32,
+        // 1 / pitch, 1 / (height + 1).
         per_pitch: f32,
         per_image: f32,
     }
@@ -77,6 +81,7 @@ static WEIGHT_FRAGMENTS: KernelSource = KernelSource {
 
 params! {
     struct FragmentParams {
+        // Invocations of all fragments.
         total: u32,
         filters: u32,
         channels: u32,

@@ -31,7 +31,7 @@ use backend_api::support::ConvGather;
 use backend_api::{Activation, BackendResult, BackendTranspose, DType};
 
 use super::matmul;
-use super::shared::long_work::{in_parts, is_long, require_end};
+use super::shared::long_work::{explain_parts, in_parts, is_long, require_end};
 use crate::kernels::Variant;
 use crate::memory::DeviceSlice;
 use crate::ops::op_context::OpContext;
@@ -83,11 +83,24 @@ struct Job {
 
 /// `output = activation(input ∗ filter + bias)`.
 pub(crate) fn conv2d(ctx: &OpContext, op: &'static str, desc: &ConvDesc) -> BackendResult<()> {
+    run(ctx, op, forward(ctx, op, desc)?)
+}
+
+/// The kernel for a convolution, in words.
+pub(crate) fn explain_conv(ctx: &OpContext, op: &'static str, desc: &ConvDesc) -> BackendResult<String> {
+    let Some(job) = forward(ctx, op, desc)? else { return Ok("nothing".to_owned()) };
+    if Kernel::choose(ctx, &job) == Kernel::Product {
+        let (desc, windows) = product(&job);
+        return Ok(format!("product, {}", matmul::explain(ctx, op, &desc, windows)?));
+    }
+    explain_parts(ctx, op, job, |part| Kernel::choose(ctx, part).to_string())
+}
+
+fn forward(ctx: &OpContext, op: &'static str, desc: &ConvDesc) -> BackendResult<Option<Job>> {
     let operands = desc.operands(op)?;
     let gather = ConvGather::forward(op, &desc.shape)?;
     let [input, filter, output, bias] = ctx.resolve(op, &operands)?;
-    let slices = [input, filter, bias, output];
-    run(ctx, op, gather, desc.dtype, (false, desc.activation), slices)
+    job(ctx, op, gather, desc.dtype, (false, desc.activation), [input, filter, bias, output])
 }
 
 /// `output = activation(Tᵀ · input + bias)`.
@@ -100,7 +113,7 @@ pub(crate) fn conv_transpose2d(
     let gather = ConvGather::transposed(op, &desc.transposes(op)?)?;
     let [input, filter, output, bias] = ctx.resolve(op, &operands)?;
     let slices = [input, filter, bias, output];
-    run(ctx, op, gather, desc.dtype, (true, desc.activation), slices)
+    run(ctx, op, job(ctx, op, gather, desc.dtype, (true, desc.activation), slices)?)
 }
 
 /// `grad_input = Tᵀ · grad_output`.
@@ -113,22 +126,22 @@ pub(crate) fn conv2d_backward_data(
     let gather = ConvGather::transposed(op, &desc.shape)?;
     let [filter, grad_output, grad_input] = ctx.resolve(op, &operands)?;
     let slices = [grad_output, filter, None, grad_input];
-    run(ctx, op, gather, desc.dtype, (true, Activation::Identity), slices)
+    run(ctx, op, job(ctx, op, gather, desc.dtype, (true, Activation::Identity), slices)?)
 }
 
-/// Finds the operands. The slices are those of input, filter, bias and output.
-fn run(
+/// Finds the operands; `None` if there is nothing to compute. The slices are those of input, filter, bias and output.
+fn job(
     ctx: &OpContext,
     op: &'static str,
     gather: ConvGather,
     dtype: DType,
     (transposed, activation): (bool, Activation),
     [input, filter, bias, output]: [Option<DeviceSlice>; 4],
-) -> BackendResult<()> {
-    let Some(output) = output else { return Ok(()) };
+) -> BackendResult<Option<Job>> {
+    let Some(output) = output else { return Ok(None) };
     ctx.require_dtype(op, dtype)?;
     let output = ctx.output(op, &output, dtype)?;
-    let job = Job {
+    Ok(Some(Job {
         gather,
         first_row: 0,
         dtype,
@@ -139,7 +152,11 @@ fn run(
         filter: ctx.optional_input(op, filter.as_ref(), dtype, &output)?,
         bias: ctx.optional_input(op, bias.as_ref(), dtype, &output)?,
         output,
-    };
+    }))
+}
+
+fn run(ctx: &OpContext, op: &'static str, job: Option<Job>) -> BackendResult<()> {
+    let Some(job) = job else { return Ok(()) };
     require_end(ctx, op, &job)?;
     if subpixel::are_worth_it(&job.gather) {
         let made = subpixel::divide(ctx, op, &job)?;
@@ -184,9 +201,15 @@ fn launch(ctx: &OpContext, op: &'static str, job: &Job) -> BackendResult<()> {
     }
 }
 
-/// A convolution of single pixels: a matrix product of the filters and each image, or where channels are
-/// adjacent, of all pixels and the filters.
+/// Makes a convolution of single pixels.
 fn pointwise(ctx: &OpContext, op: &'static str, job: &Job) -> BackendResult<()> {
+    let (desc, windows) = product(job);
+    matmul::multiply(ctx, op, &desc, &windows)
+}
+
+/// A convolution of single pixels as a matrix product of the filters and each image, or where channels are
+/// adjacent, of all pixels and the filters.
+fn product(job: &Job) -> (MatmulDesc, matmul::Windows) {
     let &Job { dtype, transposed, biased, activation, .. } = job;
     let &ConvGather { batch, channels, filters, layout, .. } = &job.gather;
     let pixels = job.gather.pixels();
@@ -209,8 +232,7 @@ fn pointwise(ctx: &OpContext, op: &'static str, job: &Job) -> BackendResult<()> 
     let mut desc = desc.with_activation(activation);
     desc.bias = biased.then_some(Bias { ptr: 0, axis });
     let [a, b] = operands.map(Clone::clone);
-    let windows = matmul::Windows { a, b, bias: job.bias.clone(), c: job.output.clone() };
-    matmul::multiply(ctx, op, &desc, &windows)
+    (desc, matmul::Windows { a, b, bias: job.bias.clone(), c: job.output.clone() })
 }
 
 #[cfg(test)]

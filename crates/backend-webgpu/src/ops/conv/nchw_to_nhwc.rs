@@ -25,13 +25,16 @@ static NCHW_TO_NHWC: KernelSource = KernelSource {
 
 params! {
     struct Params {
+        // What there is to be copied, in eights.
         total: u32,
         pixels: u32,
         groups: u32,
+        // Of a group, in the images and in the copy.
         channels: u32,
         channels_out: u32,
         interleaved: u32,
         input_offset: u32,
+        // The same of the filters, which have workgroups of their own.
         first_filters: u32,
         total_filters: u32,
         places: u32,

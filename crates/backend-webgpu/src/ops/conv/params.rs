@@ -10,10 +10,12 @@ use crate::ops::op_context::dim;
 
 params! {
     pub(super) struct Params {
+        // Result pixels of all images, of one, and in a row.
         rows: u32,
         pixels: u32,
         out_width: u32,
         groups: u32,
+        // Of a group.
         filters: u32,
         channels: u32,
         filter_height: u32,
@@ -28,8 +30,11 @@ params! {
         offset_x: i32,
         divide_y: u32,
         divide_x: u32,
+        // Of the source and of the result, 0: channels are planes. 1: the channels of a pixel are adjacent.
         interleaved: u32,
+        // Whether there is a bias.
         biased: u32,
+        // Taps in a slice of a sum: all of them, or a multiple of TILE_K.
         slice: u32,
         input_offset: u32,
         filter_offset: u32,
@@ -38,6 +43,8 @@ params! {
         tiles_m: u32,
         tiles_n: u32,
         tiles: u32,
+        // 1 / pixels, 1 / out_width, 1 / filter_width, and 1 over how many taps follow each other in what is
+        // outermost.
         per_image: f32,
         per_row: f32,
         per_filter_row: f32,

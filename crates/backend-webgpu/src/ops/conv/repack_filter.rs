@@ -22,10 +22,13 @@ static REPACK_FILTER: KernelSource = kernel!(
 params! {
     struct Params {
         total: u32,
+        // Of a group: channels of the result and of what is read, the latter also as in the rows that are written.
         filters: u32,
         channels: u32,
         channels_out: u32,
+        // R · S.
         places: u32,
+        // Whether channels follow each other in the filters, and in what is written.
         interleaved: u32,
         interleave: u32,
         transposed: u32,

@@ -24,8 +24,10 @@ static COMBINE: KernelSource = kernel!(
 
 params! {
     struct CombineParams {
+        // Results, which are also the distance from one slice to the next.
         total: u32,
         slices: u32,
+        // Neighbouring results of one filter, and filters of all groups.
         pixels: u32,
         filters: u32,
         biased: u32,

@@ -37,6 +37,7 @@ static DEPTH_TO_SPACE: KernelSource = kernel!(
 params! {
     struct Params {
         total: u32,
+        // Of a group: channels of the result and of what is read.
         filters: u32,
         channels: u32,
         phases_y: u32,
@@ -45,7 +46,9 @@ params! {
         width: u32,
         height_out: u32,
         width_out: u32,
+        // Whether channels follow each other.
         interleaved: u32,
+        // Whether numbers are repeated instead.
         repeat: u32,
         filter_offset: u32,
     }
@@ -59,10 +62,12 @@ params! {
         width: u32,
         phases_y: u32,
         phases_x: u32,
+        // Rows and columns of the phases' images, and how far the image begins into them.
         height_in: u32,
         width_in: u32,
         before_y: u32,
         before_x: u32,
+        // Whether channels follow each other.
         interleaved: u32,
         output_offset: u32,
     }

@@ -48,10 +48,12 @@ params! {
 
 params! {
     struct SplitParams {
+        // Of the matrix, as it is stored.
         rows: u32,
         columns: u32,
         offset: u32,
         ld: u32,
+        // Of one copy: rows, and pairs of elements in a row.
         rows_out: u32,
         pairs: u32,
     }

@@ -58,6 +58,7 @@ params! {
         m: u32,
         n: u32,
         k: u32,
+        // k of the batch's last matrix, which may be less: the batch may be pieces of one long sum.
         k_last: u32,
         batch: u32,
         tiles_m: u32,
@@ -73,7 +74,9 @@ params! {
         c_ld: u32,
         c_batch: u32,
         bias_offset: u32,
+        // 0: none, 1: one for each column, 2: one for each row.
         bias: u32,
+        // Whether C is read at all.
         accumulate: u32,
         alpha: f32,
         beta: f32,
@@ -149,11 +152,21 @@ pub(super) fn multiply(
 
 /// The plan for a product, in words.
 pub(crate) fn explain_matmul(ctx: &OpContext, op: &'static str, desc: &MatmulDesc) -> BackendResult<String> {
-    Ok(match windows(ctx, op, desc)? {
-        Some(windows) => explain_parts(ctx, op, Part { desc: *desc, windows }, |Part { desc, windows }| {
-            Plan::choose(ctx, desc, windows).to_string()
-        })?,
-        None => "nothing".to_owned(),
+    match windows(ctx, op, desc)? {
+        Some(windows) => explain(ctx, op, desc, windows),
+        None => Ok("nothing".to_owned()),
+    }
+}
+
+/// The plan for a product whose operands are known, in words.
+pub(super) fn explain(
+    ctx: &OpContext,
+    op: &'static str,
+    desc: &MatmulDesc,
+    windows: Windows,
+) -> BackendResult<String> {
+    explain_parts(ctx, op, Part { desc: *desc, windows }, |Part { desc, windows }| {
+        Plan::choose(ctx, desc, windows).to_string()
     })
 }
 

@@ -24,9 +24,15 @@ static PACK: KernelSource = kernel!(
 );
 
 params! {
+    /// Of both operands each; the second may have nothing.
     struct Params {
+        // Rows and columns of a matrix, rows of its copy, and the vectors of each of these that are written.
         sizes: [[u32; 4]; 2],
+        // Vectors from one row of the copy to the next; where the elements begin, and how many there are from one
+        // row, and from one matrix, to the next.
         steps: [[u32; 4]; 2],
+        // Vectors to be written, of all matrices together, and where they begin; the last vector of what is copied,
+        // and the last word.
         ends: [[u32; 4]; 2],
     }
 }

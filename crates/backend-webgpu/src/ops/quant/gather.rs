@@ -26,11 +26,14 @@ static GATHER: KernelSource = kernel!(
 
 params! {
     struct Params {
+        // Rows of the table that are bound, the first of them, and those of the whole table.
         rows: u32,
         first: u32,
         rows_of_all: u32,
         columns: u32,
+        // Words in a row, the last of which may be cut.
         words: u32,
+        // Words of all rows of the output.
         elements: u32,
         quants: u32,
         quants_row: u32,

@@ -57,9 +57,11 @@ params! {
         m: u32,
         n: u32,
         k: u32,
+        // Units of 128 weights in a row of B.
         units: u32,
         tiles_n: u32,
         tiles: u32,
+        // Of the planes: in vectors of 16 bytes for the quants, in `ScaleWords` for the scales, in words for the others.
         quants: u32,
         quants_row: u32,
         high: u32,
@@ -68,6 +70,7 @@ params! {
         scales_row: u32,
         extra: u32,
         extra_row: u32,
+        // The logarithm of the weights that share a scale.
         group: u32,
         a: u32,
         a_ld: u32,
@@ -76,9 +79,12 @@ params! {
         bias: u32,
         residual: u32,
         residual_ld: u32,
+        // Bit 0: there is a bias, 1: a residual, 2: it is C.
         terms: u32,
         alpha: f32,
+        // Rows of B from a gate's row to the one that it opens.
         half: u32,
+        // Vectors of eight elements before the norm's weight.
         norm: u32,
         eps: f32,
     }

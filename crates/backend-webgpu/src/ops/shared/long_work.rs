@@ -11,6 +11,7 @@ use backend_api::{BackendError, BackendResult};
 use crate::device::DeviceProfile;
 use crate::memory::DeviceSlice;
 use crate::ops::op_context::OpContext;
+use crate::recorder::Command;
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
@@ -227,6 +228,13 @@ impl Pace {
         let is_due = self.due.swap(false, Ordering::Relaxed);
         self.cuts.fetch_add(u64::from(is_due), Ordering::Relaxed);
         is_due
+    }
+
+    /// Leaves it to the next launch to begin a submission if one of these was to, which aren't recorded after all.
+    pub(crate) fn give_back(&self, commands: &[Command]) {
+        if commands.iter().any(|command| command.begins_batch) {
+            self.due.store(true, Ordering::Relaxed);
+        }
     }
 
     /// Notes work that is launched next.
