@@ -1,12 +1,15 @@
 //! Chat templates: Jinja, as Hugging Face's tokenizers have it, from the file.
 
 mod date;
+mod prompt;
 
 use date::Moment;
 use minijinja::syntax::SyntaxConfig;
 use minijinja::{Environment, ErrorKind, Value as Jinja, context};
 use minijinja_contrib::pycompat::unknown_method_callback;
 use serde::Serialize;
+
+pub use prompt::ChatPrompt;
 
 use crate::gguf::{Metadata, Value};
 use crate::tokenizer::Tokenizer;

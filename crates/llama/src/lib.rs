@@ -33,7 +33,8 @@
 //! * [`Model`]: the weights on a device.
 //! * [`Session`]: sequences with their caches of keys and values. [`Session::step`] takes the next tokens of
 //!   several sequences, many or few of each; [`Session::decode_greedy`] keeps tokens on the device.
-//! * [`Tokenizer`] and [`ChatTemplate`]: what the file says of texts and chats.
+//! * [`Tokenizer`] and [`ChatTemplate`]: what the file says of texts and chats; [`ChatPrompt`]: what of a chat fits
+//!   into a context.
 //! * [`Sampler`], [`generate`]: from logits to text. [`Generation`] and the calls that end in `_async` wait without
 //!   blocking, as a page has to; [`Model::load_from`] reads a file in pieces.
 #![forbid(unsafe_code)]
@@ -54,7 +55,7 @@ mod session;
 mod tokenizer;
 mod weights;
 
-pub use chat::{ChatTemplate, Message};
+pub use chat::{ChatPrompt, ChatTemplate, Message};
 pub use config::{Architecture, Config, RopeConfig, RopeScaling};
 pub use error::{Error, Result};
 pub use generate::{Ended, Generation, Progress, TextStream, generate};

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use backend_api::{ComputeBackend, DType};
 use backend_cpu::CpuBackend;
 use llama::gguf::{Gguf, Index};
-use llama::{Ended, Generation, Model, Progress, Session, SessionOptions, Tokenizer, generate};
-use llama::{Sampler, Sampling};
+use llama::{ChatPrompt, Message, Sampler, Sampling};
+use llama::{Ended, Error, Generation, Model, Progress, Session, SessionOptions, Tokenizer, generate};
 
 /// Bytes of the held-out document that are predicted.
 const BYTES: usize = 4000;
@@ -60,6 +60,28 @@ fn activations_of_f16_cost_little() {
     let exact = perplexity("q8_0", DType::F32);
     let loss = perplexity("q8_0", DType::F16) / exact - 1.0;
     assert!(loss.abs() < 0.005, "activations of f16 have a perplexity {:.2} % above {exact}", 100.0 * loss);
+}
+
+/// Tokens are bytes, so that lengths are known. Before the first stands the token that begins a text.
+#[test]
+fn chats_forget_their_oldest_messages() {
+    let (_, tokenizer) = session(&read("q4_0"), DType::F32);
+    let chat = |parts: &[(&str, &str)]| -> Vec<Message> {
+        parts.iter().map(|&(role, content)| Message::new(role, content)).collect()
+    };
+    let messages = chat(&[("system", "be"), ("user", "first"), ("assistant", "one"), ("user", "second")]);
+    let prompt = |messages: &[Message], context, answer| {
+        let prompt = ChatPrompt::new(&tokenizer, None, messages, context, answer)?;
+        Ok::<_, Error>((tokenizer.decode(&prompt.tokens), prompt.forgotten))
+    };
+    let whole = "befirstonesecond".to_owned();
+    assert_eq!(prompt(&messages, 21, 4).unwrap(), (whole.clone(), 0));
+    assert_eq!(prompt(&messages, 20, 4).unwrap(), ("besecond".to_owned(), 2));
+    // An answer may be short: it gets a quarter of the context at most.
+    assert_eq!(prompt(&messages, 23, 1000).unwrap(), (whole, 0));
+    assert_eq!(prompt(&messages[1..], 12, 4).unwrap(), ("second".to_owned(), 2));
+    let refused = prompt(&messages, 8, 4).unwrap_err();
+    assert!(matches!(refused, Error::TooLong { tokens: 9, capacity: 6 }), "{refused}");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! A chat with a model: what the caches have of it, and the answer in the making.
 
 use llama::{
-    ChatTemplate, Error, Generation, Input, Message, Progress, Result, Sampler, Sampling, Session,
+    ChatPrompt, ChatTemplate, Generation, Input, Message, Progress, Result, Sampler, Sampling, Session,
     TextStream, Tokenizer,
 };
 use web_time::{Duration, Instant};
@@ -50,7 +50,9 @@ impl Chat {
     pub(crate) fn begin(&mut self, messages: Vec<report::Message>, options: &Options) -> Result<Begun> {
         let messages: Vec<Message> =
             messages.into_iter().map(|message| Message::new(message.role, message.content)).collect();
-        let (tokens, forgotten) = self.prompt(&messages, options.tokens)?;
+        let (template, context) = (self.template.as_ref(), self.session.context());
+        let ChatPrompt { tokens, forgotten } =
+            ChatPrompt::new(&self.tokenizer, template, &messages, context, options.tokens)?;
         let cached = self.answer.take().map_or(0, |answer| {
             let had = answer.generation.tokens().iter().zip(&tokens).take_while(|(a, b)| a == b).count();
             had.min(self.session.len(0))
@@ -64,29 +66,6 @@ impl Chat {
         let generation = Generation::new(&self.session, Sampler::new(sampling), &tokens, options.tokens);
         self.answer = Some(Answer { generation, stream: TextStream::default(), ahead: 1 });
         Ok(Begun { prompt: tokens.len(), known, forgotten })
-    }
-
-    /// The tokens of the last messages that leave room for an answer, and how many there is no room for.
-    fn prompt(&self, messages: &[Message], answer: usize) -> Result<(Vec<u32>, usize)> {
-        let context = self.session.context();
-        let room = context - answer.min(context / 4);
-        let mut forgotten = 0;
-        loop {
-            let messages = messages.get(forgotten..).unwrap_or_default();
-            let text = match &self.template {
-                Some(template) => template.render(messages)?,
-                None => messages.iter().map(|message| message.content.as_str()).collect(),
-            };
-            let tokens = self.tokenizer.encode(&text, true)?;
-            if tokens.len() <= room {
-                return Ok((tokens, forgotten));
-            }
-            // A question goes with its answer: templates expect them in turns.
-            if messages.len() <= 2 {
-                return Err(Error::TooLong { tokens: tokens.len(), capacity: room });
-            }
-            forgotten += 2;
-        }
     }
 
     pub(crate) async fn next(&mut self) -> Result<Next> {
