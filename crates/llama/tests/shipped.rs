@@ -39,8 +39,8 @@ fn session(bytes: &[u8], activations: DType) -> (Session, Tokenizer) {
 
 fn perplexity(format: &str, activations: DType) -> f64 {
     let (mut session, tokenizer) = session(&read(format), activations);
-    let tokens = tokenizer.encode(HELD_OUT, false).unwrap();
-    assert_eq!(tokens.len(), HELD_OUT.len(), "a token is a byte");
+    let tokens = tokenizer.encode(HELD_OUT, true).unwrap();
+    assert_eq!(tokens.len(), 1 + HELD_OUT.len(), "a token is a byte");
     llama::perplexity(&mut session, &tokenizer, &tokens).unwrap().perplexity()
 }
 
@@ -55,6 +55,51 @@ fn quantising_costs_little() {
     }
     let bytes: usize = ["f16", "q8_0", "q4_0"].map(|format| read(format).len()).iter().sum();
     assert!(bytes <= MAX_BYTES, "{bytes} bytes");
+}
+
+/// llama.cpp's numbers, from the probabilities of each chunk by itself, in a model that expects texts to begin with
+/// their token and in the one that it is without that.
+#[test]
+fn chunks_are_llama_cpps() {
+    const CONTEXT: usize = 48;
+    for adds_bos in [true, false] {
+        let mut bytes = read("q8_0");
+        let key = b"tokenizer.ggml.add_bos_token";
+        let at = bytes.windows(key.len()).position(|window| window == key).unwrap();
+        // Behind the type of the value, four bytes.
+        bytes[at + key.len() + 4] = adds_bos.into();
+        let (whole, tokenizer) = session(&bytes, DType::F32);
+        let options = SessionOptions::new(CONTEXT).with_cache(DType::F32);
+        let mut session = Session::new(whole.model(), options).unwrap();
+        let bos = tokenizer.bos().unwrap();
+        let text = &HELD_OUT[..3 * CONTEXT + 20];
+        let tokens = tokenizer.encode(text, true).unwrap();
+        assert_eq!(tokens.first() == Some(&bos), adds_bos);
+
+        let mut expected = (0, 0.0);
+        for chunk in tokens.chunks_exact(CONTEXT) {
+            let mut chunk = chunk.to_vec();
+            if adds_bos {
+                chunk[0] = bos;
+            }
+            session.truncate(0, 0);
+            // That of token i + 1, as llama.cpp takes the logits of the second half but for the last ones.
+            let log_probabilities = session.log_probabilities(0, &chunk).unwrap();
+            for log_probability in &log_probabilities[CONTEXT / 2..] {
+                expected.0 += 1;
+                expected.1 += f64::from(*log_probability);
+            }
+        }
+        let score = llama::perplexity(&mut session, &tokenizer, &tokens).unwrap();
+        assert_eq!((score.tokens, score.log_probability), expected);
+        assert_eq!((score.tokens, score.bytes), (3 * (CONTEXT / 2 - 1), score.tokens));
+
+        // Of a text that the context holds, all but the first.
+        let short = llama::perplexity(&mut session, &tokenizer, &tokens[..CONTEXT]).unwrap();
+        assert_eq!(short.tokens, CONTEXT - 1);
+        let nothing = llama::perplexity(&mut session, &tokenizer, &[]).unwrap();
+        assert_eq!(nothing.tokens, 0);
+    }
 }
 
 /// Activations are rounded several times a layer, each time to a relative 2⁻¹¹: less than Q8_0 may cost.
