@@ -30,6 +30,13 @@ impl TextStream {
             text.push(char::REPLACEMENT_CHARACTER);
         }
     }
+
+    /// What is left when no more bytes come: U+FFFD in place of a character's beginning, so that all texts
+    /// together are what [`Tokenizer::decode`] makes of the bytes.
+    #[must_use]
+    pub fn finish(self) -> String {
+        String::from_utf8_lossy(&self.pending).into_owned()
+    }
 }
 
 /// Why a text ended.
@@ -234,5 +241,17 @@ mod tests {
         assert_eq!(texts, ["a", "", "é", "", "", "€"]);
         assert_eq!(stream.push(&[0xe2, 0x82, b'x']), "\u{fffd}x");
         assert_eq!(stream.push(&[0xff, 0xff]), "\u{fffd}\u{fffd}");
+        assert_eq!(stream.finish(), "");
+    }
+
+    #[test]
+    fn a_stream_ends_as_its_bytes_decode() {
+        let text = "aé€😀".as_bytes();
+        for bytes in (0..=text.len()).map(|end| &text[..end]).chain([&[0xe2, 0x82, 0xf0][..], &[0xf0, 0x9f]]) {
+            let mut stream = TextStream::default();
+            let mut shown: String = bytes.iter().map(|byte| stream.push(&[*byte])).collect();
+            shown.push_str(&stream.finish());
+            assert_eq!(shown, String::from_utf8_lossy(bytes));
+        }
     }
 }

@@ -79,7 +79,11 @@ impl Chat {
         };
         let each = start.elapsed().as_secs_f64() / tokens.len().max(1) as f64;
         answer.ahead = ((PATIENCE.as_secs_f64() / each.max(1e-6)) as usize).clamp(1, MAX_AHEAD);
-        let text = tokens.iter().map(|&token| answer.stream.push(self.tokenizer.bytes(token))).collect();
+        let mut text: String =
+            tokens.iter().map(|&token| answer.stream.push(self.tokenizer.bytes(token))).collect();
+        if ended.is_some() {
+            text.push_str(&std::mem::take(&mut answer.stream).finish());
+        }
         Ok(Next { read: None, text, tokens: tokens.len(), ended })
     }
 }
