@@ -3,6 +3,7 @@
 
 mod candle;
 mod devices;
+mod half_activations;
 mod oracle;
 mod random;
 mod sampled;
@@ -61,6 +62,10 @@ fn device_trials(selector: &str) -> Vec<Trial> {
             Box::new(move |backend| {
                 texts(backend, &RandomModel::new(recipe(architecture, 64), GgmlDType::F32, None)?)
             }),
+        ));
+        trials.push(trial(
+            &format!("half_activations::{architecture}"),
+            Box::new(move |backend| half_activations::texts(backend, architecture)),
         ));
     }
     for (kind, mixed) in FORMATS {
