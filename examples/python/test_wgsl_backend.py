@@ -1,6 +1,11 @@
 """Tests of wgsl_backend on whatever device there is: `python3 -m unittest discover examples/python`."""
 
+import json
+import os
+import pathlib
 import struct
+import sys
+import tempfile
 import unittest
 
 from wgsl_backend import Buffer, KernelLabError, WGSLBackend
@@ -37,8 +42,24 @@ class WGSLBackendTest(unittest.TestCase):
         self.assertTrue(specs["built_in"])
 
     def test_a_device_that_is_not_there(self):
+        backend = WGSLBackend(device="no such device")
         with self.assertRaises(KernelLabError):
-            WGSLBackend(device="no such device").get_device_specs()
+            backend.get_device_specs()
+        # Not a kernel that is wrong.
+        with self.assertRaisesRegex(KernelLabError, "no adapter found"):
+            backend.validate_kernel(AXPY)
+        result = self.axpy(backend.run_kernel)
+        self.assertEqual((result["ok"], result["error"]["kind"]), (False, "no_device"))
+
+    @unittest.skipIf(os.name == "nt", "a script with #! stands for the command")
+    def test_a_driver_that_crashes(self):
+        said = {"ok": False, "error": {"kind": "device", "reason": "the driver ended the process: signal 11"}}
+        with tempfile.TemporaryDirectory() as folder:
+            crashing = pathlib.Path(folder) / "kernel-lab"
+            crashing.write_text(f"#!{sys.executable}\nprint({json.dumps(json.dumps(said))})")
+            crashing.chmod(0o755)
+            result = WGSLBackend(command=crashing).validate_kernel(AXPY)
+        self.assertEqual(result, (False, said["error"]["reason"]))
 
     def test_a_right_kernel(self):
         ok, message = self.backend.validate_kernel(AXPY)

@@ -30,7 +30,7 @@ _TYPE_CODES = {"f32": "f", "i32": "i", "u32": "I"}
 
 
 class KernelLabError(RuntimeError):
-    """The command can't be found, or says something that isn't JSON."""
+    """The command can't be found, it says something that isn't JSON, or there is no such device."""
 
 
 @dataclass
@@ -64,17 +64,23 @@ class WGSLBackend:
         """Every limit and feature of the device, subgroup sizes, cooperative matrices, and what built-in operations use.
 
         Raises KernelLabError where there is no such device."""
-        specs = self._run(["specs", "--device", self.device])
+        specs = self._run(["specs", "--device", self.device, "--timeout", str(self.timeout)])
         if specs.get("ok") is False:
             raise KernelLabError(specs["error"]["reason"])
         return specs
 
     def validate_kernel(self, code, entry_point=None, constants=None) -> tuple:
-        """Compiles a kernel for the device: whether it is right, and the bindings or what is wrong with the line."""
-        arguments = ["validate", "-", "--device", self.device, *_kernel_arguments(entry_point, constants)]
-        result = self._run(arguments, code)
+        """Compiles a kernel for the device: whether it is right, and the bindings or what is wrong with the line.
+
+        A kernel over which the driver crashes or takes longer than the timeout is wrong too. Raises KernelLabError
+        where there is no such device: that isn't the kernel's fault."""
+        arguments = ["validate", "-", "--device", self.device, "--timeout", str(self.timeout)]
+        result = self._run([*arguments, *_kernel_arguments(entry_point, constants)], code)
         if not result["ok"]:
-            return False, result["error"].get("text") or result["error"]["reason"]
+            error = result["error"]
+            if error["kind"] in ("no_device", "usage"):
+                raise KernelLabError(error["reason"])
+            return False, error.get("text") or error["reason"]
         bindings = ", ".join(f"{b['name']}: {b['access']} {b['type']}" for b in result["bindings"])
         return True, f"`{result['entry_point']}` is right; bindings: {bindings}"
 

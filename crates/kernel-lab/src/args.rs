@@ -26,6 +26,8 @@ pub(crate) enum Command {
         /// The device: an index, a part of a name, an interface such as vulkan, or nothing for the best
         #[arg(long, default_value = "", value_name = "SELECTOR")]
         device: String,
+        #[command(flatten)]
+        limit: TimeLimit,
         /// Print one JSON document
         #[arg(long)]
         json: bool,
@@ -37,6 +39,8 @@ pub(crate) enum Command {
         /// Compile it for this device; without one, WebGPU's default limits and no features hold
         #[arg(long, value_name = "SELECTOR")]
         device: Option<String>,
+        #[command(flatten)]
+        limit: TimeLimit,
         /// Print one JSON document
         #[arg(long)]
         json: bool,
@@ -113,12 +117,19 @@ pub(crate) struct Launch {
     /// The device: an index, a part of a name, an interface such as vulkan, or nothing for the best
     #[arg(long, default_value = "", value_name = "SELECTOR")]
     pub(crate) device: String,
-    /// End after so many seconds, whatever the device does
-    #[arg(long, default_value = "60", value_parser = seconds, value_name = "SECONDS")]
-    pub(crate) timeout: Duration,
+    #[command(flatten)]
+    pub(crate) limit: TimeLimit,
     /// Print one JSON document
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// How long a command takes at most.
+#[derive(Clone, Copy, Debug, clap::Args)]
+pub(crate) struct TimeLimit {
+    /// End after so many seconds, whatever the device does
+    #[arg(long, default_value = "60", value_parser = seconds, value_name = "SECONDS")]
+    pub(crate) timeout: Duration,
 }
 
 /// What is measured.
@@ -149,12 +160,14 @@ impl Args {
         }
     }
 
-    /// How long the command may take, where it uses a device at length.
+    /// How long the command may take, where it uses a device, whose driver may hang or crash.
     pub(crate) fn timeout(&self) -> Option<Duration> {
-        match &self.command {
-            Command::Run { launch, .. } | Command::Profile { launch, .. } => Some(launch.timeout),
-            _ => None,
-        }
+        let limit = match &self.command {
+            Command::Validate { device: None, .. } => return None,
+            Command::Specs { limit, .. } | Command::Validate { limit, .. } => limit,
+            Command::Run { launch, .. } | Command::Profile { launch, .. } => &launch.limit,
+        };
+        Some(limit.timeout)
     }
 }
 

@@ -66,6 +66,9 @@ impl Failure {
             Self::Device(BackendError::Timeout { .. }) | Self::Timeout(_) => {
                 json!({ "kind": "timeout", "reason": self.to_string() })
             }
+            Self::Device(BackendError::NoAdapter { .. }) => {
+                json!({ "kind": "no_device", "reason": self.chain() })
+            }
             Self::Device(_) | Self::Crash(_) => json!({ "kind": "device", "reason": self.chain() }),
         };
         json!({ "ok": false, "error": error })

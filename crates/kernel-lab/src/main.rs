@@ -29,7 +29,7 @@ fn main() -> ExitCode {
     let args = Args::parse();
     let logged = tracing_subscriber::fmt::layer().with_writer(io::stderr);
     tracing_subscriber::registry().with(logged).with(log_filter()).init();
-    // What may hang in a driver does so in a process that can be ended.
+    // What may hang or crash in a driver does so in a process of its own.
     if let Some(timeout) = args.timeout()
         && !supervise::is_child()
     {

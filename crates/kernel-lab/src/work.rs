@@ -114,7 +114,7 @@ fn prepare(launch: &Launch) -> Result<Ready, Failure> {
         step(&bar, "opening");
         open(&launch.device)?
     };
-    backend.set_timeout(launch.timeout)?;
+    backend.set_timeout(launch.limit.timeout)?;
     step(&bar, "compiling");
     let kernel = backend.kernel(&desc).map_err(|error| {
         bar.finish_and_clear();

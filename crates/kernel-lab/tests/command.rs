@@ -71,6 +71,57 @@ fn kernels_are_validated_with_and_without_a_device() {
 }
 
 #[test]
+fn a_missing_device_is_told_from_a_wrong_kernel() {
+    let nowhere = ["--device", "no such device", "--json"];
+    for arguments in [&["specs"][..], &["validate", "-"], &launch("run", &["--grid", "1"])] {
+        let output = lab(&[arguments, &nowhere].concat(), SCALE);
+        expect(&output, 3, &["\"kind\": \"no_device\"", "no adapter found"]);
+    }
+}
+
+#[test]
+fn specs_and_validation_end_after_the_timeout() {
+    for arguments in [&["specs"][..], &["validate", "-", "--device", ""]] {
+        expect(&lab(&[arguments, &["--timeout", "0"]].concat(), SCALE), 4, &["no end within 0 s"]);
+    }
+}
+
+/// The process that uses the driver is ended as a crash would end it, while it waits for the kernel's text.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_driver_that_crashes_in_validation_is_told() {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_kernel-lab"))
+        .args(["validate", "-", "--device", "", "--json"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let text = child.stdin.take();
+    let start = Instant::now();
+    let worker = loop {
+        assert!(start.elapsed() < Duration::from_secs(60), "no process of its own for the driver");
+        let parent = format!("PPid:\t{}\n", child.id());
+        let processes = std::fs::read_dir("/proc").unwrap().flatten();
+        let mut ids = processes.map(|process| process.file_name().into_string().unwrap());
+        let has = |id: &str, file: &str, part: &str| {
+            let read = std::fs::read(format!("/proc/{id}/{file}"));
+            read.is_ok_and(|text| String::from_utf8_lossy(&text).contains(part))
+        };
+        // Its environment is its own from when it runs the program on.
+        let is_worker = |id: &String| has(id, "status", &parent) && has(id, "environ", "KERNEL_LAB_CHILD=");
+        match ids.find(is_worker) {
+            Some(id) => break id,
+            None => std::thread::sleep(Duration::from_millis(10)),
+        }
+    };
+    assert!(Command::new("kill").args(["-KILL", &worker]).status().unwrap().success());
+    let output = child.wait_with_output().unwrap();
+    drop(text);
+    expect(&output, 3, &["\"kind\": \"device\"", "the driver ended the process"]);
+}
+
+#[test]
 fn kernels_run() {
     let y = ["y: f32 2×4 = 0 0.5 1 1.5 2 2.5 3 3.5"];
     expect(&lab(&launch("run", &["--grid", "1"]), SCALE), 0, &y);

@@ -5,7 +5,8 @@
 
 A llama of 1.1 million parameters (5 layers of 128, 4 heads of which pairs share keys and values), whose tokens are
 bytes. Writes it as f16, Q8_0 and Q4_0. The weights are rounded to f16 before anything is written, so that the f16 file
-is the exact model and the others its quantisations. docs/reliability.md is held out: tests measure perplexity on it.
+is the exact model and the others its quantisations. docs/reliability.md is held out: tests measure perplexity on
+models/held-out.txt, its beginning as it was when the model was trained.
 """
 import argparse
 import pathlib

@@ -1,9 +1,15 @@
 //! Chat templates: Jinja, as Hugging Face's tokenizers have it, from the file.
 
+mod date;
+mod prompt;
+
+use date::Moment;
 use minijinja::syntax::SyntaxConfig;
 use minijinja::{Environment, ErrorKind, Value as Jinja, context};
 use minijinja_contrib::pycompat::unknown_method_callback;
 use serde::Serialize;
+
+pub use prompt::ChatPrompt;
 
 use crate::gguf::{Metadata, Value};
 use crate::tokenizer::Tokenizer;
@@ -40,12 +46,18 @@ pub struct ChatTemplate {
 }
 
 impl ChatTemplate {
-    /// The template of a file; `None` for a model that wasn't trained to chat.
+    /// The template of a file; `None` for a model that wasn't trained to chat. What it asks `strftime_now` for is
+    /// the time in UTC.
     ///
     /// # Errors
     /// [`Error::Template`] for one that can't be parsed.
     pub fn from_metadata(metadata: &Metadata, tokenizer: &Tokenizer) -> Result<Option<Self>> {
         let Some(template) = metadata.get(KEY).and_then(Value::text) else { return Ok(None) };
+        let bos = tokenizer.bos().and_then(|bos| tokenizer.spelling(bos)).unwrap_or_default();
+        Self::new(template, bos, tokenizer.end_spelling().unwrap_or_default()).map(Some)
+    }
+
+    fn new(template: &str, bos: &str, eos: &str) -> Result<Self> {
         let mut environment = Environment::new();
         let syntax = SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build();
         environment.set_syntax(syntax.map_err(Error::Template)?);
@@ -54,17 +66,14 @@ impl ChatTemplate {
         environment.add_function("raise_exception", |text: String| -> Result<String, minijinja::Error> {
             Err(minijinja::Error::new(ErrorKind::InvalidOperation, text))
         });
+        environment.add_function("strftime_now", |format: String| {
+            Moment::now().format(&format).map_err(|field| {
+                let text = format!("strftime_now doesn't know %{field}");
+                minijinja::Error::new(ErrorKind::InvalidOperation, text)
+            })
+        });
         environment.add_template_owned("chat", template.to_owned()).map_err(Error::Template)?;
-        let bos = tokenizer.bos().and_then(|bos| tokenizer.spelling(bos)).unwrap_or_default().to_owned();
-        let eos = tokenizer.end_spelling().unwrap_or_default().to_owned();
-        Ok(Some(Self { environment, bos, eos }))
-    }
-
-    /// Sets what templates are told of the day: `today` is asked for a text by a format of `strftime`.
-    #[must_use]
-    pub fn with_today(mut self, today: fn(&str) -> String) -> Self {
-        self.environment.add_function("strftime_now", move |format: String| today(&format));
-        self
+        Ok(Self { environment, bos: bos.to_owned(), eos: eos.to_owned() })
     }
 
     /// The text of a chat, up to where the assistant's next message begins.
@@ -84,5 +93,26 @@ impl ChatTemplate {
             eos_token => self.eos.as_str(),
         };
         template.render(context).map_err(Error::Template)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Llama 3's template calls it without asking whether it is there.
+    #[test]
+    fn templates_are_told_the_day() {
+        let template = "{{ bos_token }}Today: {{ strftime_now('%d %b %Y') }}\n{{ messages[0].content }}";
+        let template = ChatTemplate::new(template, "<s>", "</s>").unwrap();
+        let day = || Moment::now().format("%d %b %Y").unwrap();
+        let before = day();
+        let text = template.render(&[Message::new("user", "hello")]).unwrap();
+        let days = [before, day()].map(|day| format!("<s>Today: {day}\nhello"));
+        assert!(days.contains(&text), "{text:?} isn't one of {days:?}");
+
+        let unknown = ChatTemplate::new("{{ strftime_now('%Q') }}", "", "").unwrap();
+        let error = unknown.render(&[]).unwrap_err().to_string();
+        assert!(error.contains("%Q"), "{error}");
     }
 }

@@ -1,10 +1,43 @@
 //! Text that goes on, token by token.
 
+use web_time::{Duration, Instant};
+
 use crate::session::Input;
 use crate::{Result, Sampler, Session, Tokenizer};
 
-/// Tokens that greedy text runs ahead of what is shown.
-const AHEAD: usize = 8;
+/// How long a reader waits for the next piece of a text: tokens are made on the device and read together, as a read
+/// costs much of a small model's token, and milliseconds in a browser.
+const PATIENCE: Duration = Duration::from_millis(60);
+
+/// The most tokens that are read together.
+const MAX_AHEAD: usize = 64;
+
+/// How many tokens are made before they are read: one at first, then as many as take 60 ms.
+#[derive(Clone, Copy, Debug)]
+pub struct Pace {
+    ahead: usize,
+    since: Instant,
+}
+
+impl Pace {
+    /// Begins to make tokens; how many is told.
+    pub fn begin(&mut self) -> usize {
+        self.since = Instant::now();
+        self.ahead
+    }
+
+    /// So many tokens were made.
+    pub fn end(&mut self, tokens: usize) {
+        let each = self.since.elapsed().as_secs_f64() / tokens.max(1) as f64;
+        self.ahead = ((PATIENCE.as_secs_f64() / each.max(1e-6)) as usize).clamp(1, MAX_AHEAD);
+    }
+}
+
+impl Default for Pace {
+    fn default() -> Self {
+        Self { ahead: 1, since: Instant::now() }
+    }
+}
 
 /// Text as it comes: whole characters of tokens that may end within one.
 #[derive(Debug, Default)]
@@ -30,6 +63,13 @@ impl TextStream {
             text.push(char::REPLACEMENT_CHARACTER);
         }
     }
+
+    /// What is left when no more bytes come: U+FFFD in place of a character's beginning, so that all texts
+    /// together are what [`Tokenizer::decode`] makes of the bytes.
+    #[must_use]
+    pub fn finish(self) -> String {
+        String::from_utf8_lossy(&self.pending).into_owned()
+    }
 }
 
 /// Why a text ended.
@@ -48,7 +88,7 @@ pub enum Ended {
 /// Adds `prompt` to sequence 0 and lets the model go on for at most `count` tokens. `show` is given each token
 /// and says whether to go on.
 ///
-/// Greedy text is made some tokens at a time, on the device; what is made beyond the end is forgotten.
+/// Tokens are chosen on the device, and read some at a time; what is made beyond the end is forgotten.
 ///
 /// # Errors
 /// As [`Session::step`].
@@ -60,21 +100,20 @@ pub fn generate(
     count: usize,
     mut show: impl FnMut(u32) -> bool,
 ) -> Result<(Vec<u32>, Ended)> {
-    let logits = session.step(&[Input { sequence: 0, tokens: prompt }])?.to_vec()?;
+    let logits = session.step(&[Input { sequence: 0, tokens: prompt }])?;
     let mut text = Text { seen: prompt.to_vec(), made: Vec::new(), count };
-    let mut next = vec![sampler.choose(&logits, &text.seen)];
+    let mut next = logits.sample(sampler, &[prompt])?;
+    let mut pace = Pace::default();
     loop {
-        if let Some(ended) = text.take(session, tokenizer, &next, &mut show) {
+        if let Some(ended) = text.take(session, tokenizer, sampler, &next, &mut show) {
             return Ok((text.made, ended));
         }
-        let room = session.context() - session.len(0);
-        let Some(&last) = next.last().filter(|_| room > 0) else { return Ok((text.made, Ended::Context)) };
-        next = if sampler.sampling().is_greedy() {
-            session.decode_greedy(0, &[last], AHEAD.min(room))?.pop().unwrap_or_default()
-        } else {
-            let logits = session.decode(0, &[last])?;
-            vec![sampler.choose(&logits, &text.seen)]
-        };
+        let ahead = text.ahead(session, pace.begin());
+        if ahead == 0 {
+            return Ok((text.made, Ended::Context));
+        }
+        next = session.decode_sampled(0, &[&text.seen], sampler, ahead)?.pop().unwrap_or_default();
+        pace.end(next.len());
     }
 }
 
@@ -90,18 +129,26 @@ struct Text {
 }
 
 impl Text {
+    /// How many tokens to make, of so many that would be welcome; 0 if the context is full.
+    fn ahead(&self, session: &Session, welcome: usize) -> usize {
+        let room = session.context().saturating_sub(session.len(0));
+        // One more than is asked for tells whether the text ends there by itself.
+        welcome.clamp(1, self.count.saturating_sub(self.made.len()).saturating_add(1)).min(room)
+    }
+
     /// Shows and keeps tokens, of which the session has all but the last, until one ends the text: then the
-    /// session forgets what follows.
+    /// session and the sampler forget what follows.
     fn take(
         &mut self,
         session: &mut Session,
         tokenizer: &Tokenizer,
+        sampler: &mut Sampler,
         next: &[u32],
         mut show: impl FnMut(u32) -> bool,
     ) -> Option<Ended> {
         let before = session.len(0);
         for (i, &token) in next.iter().enumerate() {
-            let kept = before - (next.len() - 1 - i);
+            let behind = next.len() - 1 - i;
             let ended = if tokenizer.is_end(token) {
                 Some(Ended::End)
             } else if self.made.len() == self.count {
@@ -112,7 +159,8 @@ impl Text {
                 (!show(token)).then_some(Ended::Stopped)
             };
             if let Some(ended) = ended {
-                session.truncate(0, kept);
+                session.truncate(0, before - behind);
+                sampler.seek(sampler.drawn().wrapping_sub(behind as u64));
                 return Some(ended);
             }
         }
@@ -133,8 +181,8 @@ pub struct Generation {
     read: usize,
     /// How long the prompt is.
     prompt: usize,
-    /// The token that is added next, once the prompt has been.
-    last: Option<u32>,
+    /// Whether the prompt has been added and the token after it was made.
+    is_begun: bool,
 }
 
 /// What [`Generation::next`] did.
@@ -153,11 +201,11 @@ impl Generation {
     #[must_use]
     pub fn new(session: &Session, sampler: Sampler, tokens: &[u32], count: usize) -> Self {
         let text = Text { seen: tokens.to_vec(), made: Vec::new(), count };
-        Self { sampler, text, read: session.len(0), prompt: tokens.len(), last: None }
+        Self { sampler, text, read: session.len(0), prompt: tokens.len(), is_begun: false }
     }
 
-    /// Adds a part of the prompt, or makes tokens: greedy text at most `ahead` of them, which are made on the
-    /// device and read at once, any other text one.
+    /// Adds a part of the prompt, or makes at most `ahead` tokens, which are chosen on the device and read at once.
+    /// Texts don't depend on how many these are.
     ///
     /// # Errors
     /// As [`Session::step`].
@@ -167,22 +215,22 @@ impl Generation {
         tokenizer: &Tokenizer,
         ahead: usize,
     ) -> Result<Progress> {
-        let next = match self.last {
-            None => match self.add_prompt(session).await? {
-                Some(first) => vec![first],
+        let next = if self.is_begun {
+            let ahead = self.text.ahead(session, ahead);
+            if ahead == 0 {
+                return Ok(Progress::Ended(Vec::new(), Ended::Context));
+            }
+            let made = session.decode_sampled_async(0, &[&self.text.seen], &mut self.sampler, ahead).await?;
+            made.into_iter().next().unwrap_or_default()
+        } else {
+            match self.add_prompt(session).await? {
+                Some(first) => first,
                 None => return Ok(Progress::Prompt(self.read)),
-            },
-            Some(last) => {
-                let room = session.context().saturating_sub(session.len(0));
-                if room == 0 {
-                    return Ok(Progress::Ended(Vec::new(), Ended::Context));
-                }
-                self.decode(session, last, ahead.clamp(1, room)).await?
             }
         };
-        self.last = next.last().copied();
+        self.is_begun = true;
         let mut shown = Vec::new();
-        let ended = self.text.take(session, tokenizer, &next, |token| {
+        let ended = self.text.take(session, tokenizer, &mut self.sampler, &next, |token| {
             shown.push(token);
             true
         });
@@ -193,7 +241,7 @@ impl Generation {
     }
 
     /// The token after the prompt, if the session has all of that now.
-    async fn add_prompt(&mut self, session: &mut Session) -> Result<Option<u32>> {
+    async fn add_prompt(&mut self, session: &mut Session) -> Result<Option<Vec<u32>>> {
         let rest = self.text.seen.get(self.read..self.prompt).unwrap_or_default();
         let tokens = &rest[..rest.len().min(PROMPT)];
         let logits = session.step(&[Input { sequence: 0, tokens }])?;
@@ -203,16 +251,7 @@ impl Generation {
             session.model().backend().synchronize_async().await?;
             return Ok(None);
         }
-        let logits = logits.to_vec_async().await?;
-        Ok(Some(self.sampler.choose(&logits, &self.text.seen)))
-    }
-
-    async fn decode(&mut self, session: &mut Session, last: u32, count: usize) -> Result<Vec<u32>> {
-        if self.sampler.sampling().is_greedy() {
-            return Ok(session.decode_greedy_async(0, &[last], count).await?.pop().unwrap_or_default());
-        }
-        let logits = session.decode_async(0, &[last]).await?;
-        Ok(vec![self.sampler.choose(&logits, &self.text.seen)])
+        logits.sample_async(&mut self.sampler, &[&self.text.seen]).await.map(Some)
     }
 
     /// The prompt and what has been made.
@@ -234,5 +273,18 @@ mod tests {
         assert_eq!(texts, ["a", "", "é", "", "", "€"]);
         assert_eq!(stream.push(&[0xe2, 0x82, b'x']), "\u{fffd}x");
         assert_eq!(stream.push(&[0xff, 0xff]), "\u{fffd}\u{fffd}");
+        assert_eq!(stream.finish(), "");
+    }
+
+    #[test]
+    fn a_stream_ends_as_its_bytes_decode() {
+        let text = "aé€😀".as_bytes();
+        for bytes in (0..=text.len()).map(|end| &text[..end]).chain([&[0xe2, 0x82, 0xf0][..], &[0xf0, 0x9f]])
+        {
+            let mut stream = TextStream::default();
+            let mut shown: String = bytes.iter().map(|byte| stream.push(&[*byte])).collect();
+            shown.push_str(&stream.finish());
+            assert_eq!(shown, String::from_utf8_lossy(bytes));
+        }
     }
 }

@@ -32,8 +32,10 @@
 //! * [`Config`]: what the metadata says of the architecture: Llama, Mistral, Qwen 2 and 3, Gemma 2 and 3, Phi 3.
 //! * [`Model`]: the weights on a device.
 //! * [`Session`]: sequences with their caches of keys and values. [`Session::step`] takes the next tokens of
-//!   several sequences, many or few of each; [`Session::decode_greedy`] keeps tokens on the device.
-//! * [`Tokenizer`] and [`ChatTemplate`]: what the file says of texts and chats.
+//!   several sequences, many or few of each; [`Session::decode_sampled`] chooses tokens on the device, where they stay
+//!   until some are read together.
+//! * [`Tokenizer`] and [`ChatTemplate`]: what the file says of texts and chats; [`ChatPrompt`]: what of a chat fits
+//!   into a context.
 //! * [`Sampler`], [`generate`]: from logits to text. [`Generation`] and the calls that end in `_async` wait without
 //!   blocking, as a page has to; [`Model::load_from`] reads a file in pieces.
 #![forbid(unsafe_code)]
@@ -54,10 +56,10 @@ mod session;
 mod tokenizer;
 mod weights;
 
-pub use chat::{ChatTemplate, Message};
+pub use chat::{ChatPrompt, ChatTemplate, Message};
 pub use config::{Architecture, Config, RopeConfig, RopeScaling};
 pub use error::{Error, Result};
-pub use generate::{Ended, Generation, Progress, TextStream, generate};
+pub use generate::{Ended, Generation, Pace, Progress, TextStream, generate};
 pub use model::Model;
 pub use perplexity::{Score, perplexity};
 pub use sampler::{Sampler, Sampling};

@@ -27,32 +27,50 @@ impl Score {
     }
 }
 
-/// Predicts each of `tokens` from those before it, in chunks of the session's context. A chunk begins with the
-/// token that begins a text, where the vocabulary has one; of the first chunk without, and of all others, the
-/// first half is only read, so that every token that counts has half a context before it, as llama.cpp's
-/// perplexity has it. A text that isn't longer than the context counts as a whole.
+/// Predicts tokens of a text from those before them, as llama.cpp's perplexity does, so that numbers of one context
+/// compare. `tokens` are those of [`Tokenizer::encode`] with the token that begins a text, which only some models
+/// expect (`tokenizer.ggml.add_bos_token`).
+///
+/// The text is cut into chunks of the session's context, and what is left at its end isn't counted. In models that
+/// expect it, the token that begins a text takes the place of each chunk's first one. The first half of a chunk is
+/// only read, so that every token that counts has half a context before it. Of a text that isn't longer than the
+/// context, which llama.cpp refuses, all tokens but the first count.
 ///
 /// Sequence 0 is overwritten.
 ///
 /// # Errors
 /// As [`Session::step`].
 pub fn perplexity(session: &mut Session, tokenizer: &Tokenizer, tokens: &[u32]) -> Result<Score> {
-    let bos = tokenizer.bos();
-    let room = session.context().saturating_sub(bos.iter().len()).max(1);
-    let is_short = tokens.len() <= room;
-    let mut score = Score::default();
-    for chunk in tokens.chunks(room) {
-        let unread = if is_short { 0 } else { room / 2 };
-        session.truncate(0, 0);
-        let with_bos: Vec<u32> = bos.into_iter().chain(chunk.iter().copied()).collect();
-        let log_probabilities = session.log_probabilities(0, &with_bos)?;
-        // Without a token before it, the first one isn't predicted.
-        let predicted = &with_bos[with_bos.len() - log_probabilities.len()..];
-        for (&token, &log_probability) in predicted.iter().zip(&log_probabilities).skip(unread) {
-            score.tokens += 1;
-            score.bytes += tokenizer.bytes(token).len();
-            score.log_probability += f64::from(log_probability);
+    let context = session.context();
+    if tokens.len() <= context {
+        return score(session, tokenizer, tokens, 0);
+    }
+    let mut total = Score::default();
+    for chunk in tokens.chunks_exact(context) {
+        let mut chunk = chunk.to_vec();
+        if let (Some(first), Some(begin)) = (chunk.first_mut(), tokenizer.beginning()) {
+            *first = begin;
         }
+        let Score { tokens, bytes, log_probability } = score(session, tokenizer, &chunk, context / 2)?;
+        total.tokens += tokens;
+        total.bytes += bytes;
+        total.log_probability += log_probability;
+    }
+    Ok(total)
+}
+
+/// Of the tokens behind the one at `read`.
+fn score(session: &mut Session, tokenizer: &Tokenizer, tokens: &[u32], read: usize) -> Result<Score> {
+    let mut score = Score::default();
+    if tokens.is_empty() {
+        return Ok(score);
+    }
+    session.truncate(0, 0);
+    let log_probabilities = session.log_probabilities(0, tokens)?;
+    for (&token, &log_probability) in tokens.iter().skip(1).zip(&log_probabilities).skip(read) {
+        score.tokens += 1;
+        score.bytes += tokenizer.bytes(token).len();
+        score.log_probability += f64::from(log_probability);
     }
     Ok(score)
 }

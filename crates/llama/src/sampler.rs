@@ -1,8 +1,11 @@
 //! The choice of a token from logits.
 
+use backend_api::DType;
+use backend_api::desc::{RepetitionPenalty, SampleDesc};
 use backend_api::random::{philox_block, uniforms};
 
-/// What is done to logits before one is chosen, in the order of the fields.
+/// What is done to logits before one is chosen, in the order of the fields, which is that of the operation `sample`
+/// of the contract and of Hugging Face's transformers. llama.cpp divides by the temperature at the end.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Sampling {
@@ -12,12 +15,13 @@ pub struct Sampling {
     pub repetition_window: usize,
     /// So many most probable tokens stay; 0 for all.
     pub top_k: usize,
+    /// Divides the logits, from which the probabilities of those that stay follow; with 0, the most probable token
+    /// is chosen.
+    pub temperature: f32,
     /// The most probable tokens stay whose probabilities add up to this (Holtzman et al., 2020); 1 for all.
     pub top_p: f32,
     /// Tokens stay that are at least this fraction as probable as the most probable one; 0 for all.
     pub min_p: f32,
-    /// Divides the logits of those that stay; with 0, the most probable token is chosen.
-    pub temperature: f32,
     /// Of the random numbers.
     pub seed: u64,
 }
@@ -28,9 +32,9 @@ impl Default for Sampling {
             repetition_penalty: 1.0,
             repetition_window: 64,
             top_k: 40,
+            temperature: 0.8,
             top_p: 0.95,
             min_p: 0.05,
-            temperature: 0.8,
             seed: 0,
         }
     }
@@ -43,14 +47,37 @@ impl Sampling {
         Self { temperature: 0.0, ..Self::default() }
     }
 
-    /// Whether always the most probable token is chosen, so that it can be chosen on the device.
+    /// Whether always the most probable token is chosen, which takes no more than the largest logit.
     #[must_use]
     pub fn is_greedy(&self) -> bool {
-        self.temperature <= 0.0 && self.repetition_penalty == 1.0
+        self.temperature <= 0.0 && self.window() == 0
+    }
+
+    /// How many tokens have their logits changed at most.
+    pub(crate) fn window(&self) -> usize {
+        if self.repetition_penalty == 1.0 { 0 } else { self.repetition_window }
+    }
+
+    /// The operation for `[rows, columns]` of f32; `window` is the handle of `[rows, len]` recent tokens.
+    pub(crate) fn describe(
+        &self,
+        [logits, tokens]: [u64; 2],
+        [rows, columns]: [usize; 2],
+        window: Option<(u64, usize)>,
+    ) -> SampleDesc {
+        let mut desc = SampleDesc::new(DType::F32, logits, tokens, rows, columns, self.seed)
+            .with_temperature(self.temperature.into())
+            .with_top_k(self.top_k)
+            .with_top_p(self.top_p.into())
+            .with_min_p(self.min_p.into());
+        let penalty = self.repetition_penalty.into();
+        desc.repetition = window.map(|(window, len)| RepetitionPenalty { window, len, penalty });
+        desc
     }
 }
 
-/// Chooses tokens. The same seed chooses the same ones.
+/// Chooses tokens, each with the next number of the seed's stream: of the same logits, the same seed chooses the same
+/// tokens, here and on every device but where a sum of probabilities is within some 10⁻⁵ of that number.
 #[derive(Clone, Debug)]
 pub struct Sampler {
     sampling: Sampling,
@@ -70,52 +97,61 @@ impl Sampler {
         &self.sampling
     }
 
-    /// A token by its logits, after `recent` tokens. NaN is never chosen; without any logit, 0 is.
-    pub fn choose(&mut self, logits: &[f32], recent: &[u32]) -> u32 {
-        let Sampling { top_k, top_p, min_p, temperature, .. } = self.sampling;
-        let mut left: Vec<(u32, f32)> = (0u32..).zip(logits.iter().copied()).collect();
-        self.penalise(&mut left, recent);
-        left.retain(|(_, logit)| !logit.is_nan());
-        let by_logit = |a: &(u32, f32), b: &(u32, f32)| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0));
-        if temperature <= 0.0 {
-            return left.into_iter().min_by(by_logit).map_or(0, |(token, _)| token);
-        }
-        if top_k > 0 && top_k < left.len() {
-            left.select_nth_unstable_by(top_k, by_logit);
-            left.truncate(top_k);
-        }
-        left.sort_unstable_by(by_logit);
-        let best = left.first().map_or(0.0, |&(_, logit)| logit);
-        let weight = |logit: f32, temperature: f32| f64::from((logit - best) / temperature).exp();
-
-        let total: f64 = left.iter().map(|&(_, logit)| weight(logit, 1.0)).sum();
-        let mut sum = 0.0;
-        let stays = left.iter().take_while(|&&(_, logit)| {
-            let before = sum;
-            sum += weight(logit, 1.0) / total;
-            before < f64::from(top_p) && weight(logit, 1.0) >= f64::from(min_p)
-        });
-        // The best one always stays.
-        let stays = stays.count().max(1);
-        left.truncate(stays);
-
-        let total: f64 = left.iter().map(|&(_, logit)| weight(logit, temperature)).sum();
-        let mut target = self.uniform() * total;
-        for &(token, logit) in &left {
-            target -= weight(logit, temperature);
-            if target < 0.0 {
-                return token;
-            }
-        }
-        left.first().map_or(0, |&(token, _)| token)
+    /// Random numbers that are used up: the place of the next one.
+    pub(crate) const fn drawn(&self) -> u64 {
+        self.drawn
     }
 
-    fn penalise(&self, left: &mut [(u32, f32)], recent: &[u32]) {
-        let Sampling { repetition_penalty: penalty, repetition_window, .. } = self.sampling;
-        if penalty == 1.0 {
-            return;
+    /// Goes to another place of the random numbers.
+    pub(crate) const fn seek(&mut self, drawn: u64) {
+        self.drawn = drawn;
+    }
+
+    /// A token by its logits, after `recent` tokens, on the host. What [`Session::decode_sampled`] chooses on the
+    /// device needs no logits here. NaN counts as −∞; without any logit, 0 is chosen.
+    ///
+    /// [`Session::decode_sampled`]: crate::Session::decode_sampled
+    pub fn choose(&mut self, logits: &[f32], recent: &[u32]) -> u32 {
+        let number = self.uniform();
+        let desc = self.sampling.describe([0; 2], [1, logits.len()], Some((0, 0)));
+        let [temperature, top_p, min_p, penalty] = desc.numbers().map(f64::from);
+        let mut left: Vec<(u32, f64)> = (0u32..).zip(logits.iter().copied().map(f64::from)).collect();
+        self.penalise(&mut left, recent, penalty);
+        for (_, logit) in &mut left {
+            *logit = if logit.is_nan() { f64::NEG_INFINITY } else { *logit };
         }
-        let mut recent = recent[recent.len().saturating_sub(repetition_window)..].to_vec();
+        // Zeros of both signs are equal.
+        let by_logit =
+            |a: &(u32, f64), b: &(u32, f64)| (b.1 + 0.0).total_cmp(&(a.1 + 0.0)).then(a.0.cmp(&b.0));
+        let kept = desc.kept();
+        if kept < left.len() {
+            left.select_nth_unstable_by(kept, by_logit);
+            left.truncate(kept);
+        }
+        left.sort_unstable_by(by_logit);
+        let Some(&(first, best)) = left.first() else { return 0 };
+        if temperature == 0.0 || !best.is_finite() {
+            return first;
+        }
+        let weights: Vec<f64> = left.iter().map(|&(_, logit)| ((logit - best) / temperature).exp()).collect();
+        let share = top_p * weights.iter().sum::<f64>();
+        let mut sum = 0.0;
+        let stays = weights.iter().enumerate().take_while(|&(place, &weight)| {
+            let stays = place == 0 || sum < share && weight >= min_p;
+            sum += if stays { weight } else { 0.0 };
+            stays
+        });
+        let stays = stays.count();
+        let (bound, mut before) = (number * sum, 0.0);
+        let chosen = weights[..stays].iter().position(|weight| {
+            before += weight;
+            before > bound
+        });
+        left.get(chosen.unwrap_or(stays - 1)).map_or(first, |&(token, _)| token)
+    }
+
+    fn penalise(&self, left: &mut [(u32, f64)], recent: &[u32], penalty: f64) {
+        let mut recent = recent[recent.len().saturating_sub(self.sampling.window())..].to_vec();
         recent.sort_unstable();
         recent.dedup();
         for token in recent {
@@ -125,9 +161,10 @@ impl Sampler {
         }
     }
 
-    /// Uniform in [0, 1).
+    /// The next number, uniform in [0, 1).
     fn uniform(&mut self) -> f64 {
-        let [number, ..] = uniforms(philox_block(self.sampling.seed, self.drawn));
+        let numbers = uniforms(philox_block(self.sampling.seed, self.drawn / 4));
+        let number = numbers[(self.drawn % 4) as usize];
         self.drawn = self.drawn.wrapping_add(1);
         f64::from(number)
     }
@@ -176,6 +213,17 @@ mod tests {
             assert_eq!(counts(sampling, &LOGITS, &[]), [0, 4000, 0, 0, 0], "{sampling:?}");
         }
         assert_eq!(counts(Sampling { top_k: 2, ..all() }, &LOGITS, &[])[0], 0);
+    }
+
+    /// At a temperature of 3, the best one has less than 0.48 of the probability, at 1 it has 0.66.
+    #[test]
+    fn temperature_comes_before_the_bounds() {
+        let flat = Sampling { top_p: 0.6, temperature: 3.0, ..all() };
+        assert!(counts(flat, &LOGITS, &[])[3] > 0);
+        assert_eq!(counts(Sampling { temperature: 1.0, ..flat }, &LOGITS, &[])[1], 4000);
+        let flat = Sampling { min_p: 0.5, temperature: 3.0, ..all() };
+        assert!(counts(flat, &LOGITS, &[])[0] > 0);
+        assert_eq!(counts(Sampling { temperature: 1.0, ..flat }, &LOGITS, &[])[1], 4000);
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! Texts that a model goes on with: their caches, and the step that adds tokens to them.
 
+mod chooser;
+mod decode;
 mod decoder;
 mod score;
 
@@ -80,6 +82,7 @@ pub struct Session {
 #[derive(Debug)]
 pub struct Logits {
     buffer: Buffer,
+    rows: usize,
     vocabulary: usize,
 }
 
@@ -207,7 +210,7 @@ impl Session {
         for input in inputs {
             self.advance(input.sequence, input.tokens.len());
         }
-        Ok(Logits { buffer: logits, vocabulary })
+        Ok(Logits { buffer: logits, rows: count, vocabulary })
     }
 
     fn advance(&mut self, sequence: usize, tokens: usize) {

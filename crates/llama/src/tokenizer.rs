@@ -120,7 +120,7 @@ impl Tokenizer {
     /// [`Error::Tokenizer`].
     pub fn encode(&self, text: &str, start: bool) -> Result<Vec<u32>> {
         let encoding = self.inner.encode_fast(text, false).map_err(failed)?;
-        let bos = self.bos.filter(|&bos| start && self.adds_bos && encoding.get_ids().first() != Some(&bos));
+        let bos = self.beginning().filter(|&bos| start && encoding.get_ids().first() != Some(&bos));
         Ok(bos.into_iter().chain(encoding.get_ids().iter().copied()).collect())
     }
 
@@ -147,6 +147,11 @@ impl Tokenizer {
     #[must_use]
     pub const fn bos(&self) -> Option<u32> {
         self.bos
+    }
+
+    /// The token that begins a text, if the model expects it there.
+    pub(crate) fn beginning(&self) -> Option<u32> {
+        self.bos.filter(|_| self.adds_bos)
     }
 
     /// How the vocabulary spells a token.

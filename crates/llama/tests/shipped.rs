@@ -1,4 +1,5 @@
-//! The model of this repository: how well it predicts a document that it wasn't trained on, in each format.
+//! The model of this repository: how well it predicts a document that it wasn't trained on, in each format, and what
+//! becomes of texts and chats with it.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -6,11 +7,14 @@ use std::sync::Arc;
 use backend_api::{ComputeBackend, DType};
 use backend_cpu::CpuBackend;
 use llama::gguf::{Gguf, Index};
-use llama::{Ended, Generation, Model, Progress, Session, SessionOptions, Tokenizer, generate};
-use llama::{Sampler, Sampling};
+use llama::{ChatPrompt, Message, Sampler, Sampling};
+use llama::{Ended, Error, Generation, Model, Progress, Session, SessionOptions, Tokenizer, generate};
 
-/// Bytes of the held-out document that are predicted.
-const BYTES: usize = 4000;
+/// A part of a document that the model wasn't trained on, which stays as it is.
+const HELD_OUT: &str = include_str!("../models/held-out.txt");
+
+/// What README.md says of the perplexity of a byte of [`HELD_OUT`].
+const PERPLEXITY: std::ops::Range<f64> = 5.0..8.0;
 
 /// Bytes that all files together may have.
 const MAX_BYTES: usize = 4_000_000;
@@ -35,17 +39,16 @@ fn session(bytes: &[u8], activations: DType) -> (Session, Tokenizer) {
 
 fn perplexity(format: &str, activations: DType) -> f64 {
     let (mut session, tokenizer) = session(&read(format), activations);
-    let document = std::fs::read_to_string(crate_dir().join("../../docs/reliability.md")).unwrap();
-    let tokens = tokenizer.encode(&document, false).unwrap();
-    assert_eq!(tokens.len(), document.len(), "a token is a byte");
-    llama::perplexity(&mut session, &tokenizer, &tokens[..BYTES]).unwrap().perplexity()
+    let tokens = tokenizer.encode(HELD_OUT, true).unwrap();
+    assert_eq!(tokens.len(), 1 + HELD_OUT.len(), "a token is a byte");
+    llama::perplexity(&mut session, &tokenizer, &tokens).unwrap().perplexity()
 }
 
 #[test]
 fn quantising_costs_little() {
     // The weights are numbers of f16, so this file is the model itself.
     let exact = perplexity("f16", DType::F32);
-    assert!(exact < 10.0, "a perplexity of {exact}: the model has learnt too little");
+    assert!(PERPLEXITY.contains(&exact), "a perplexity of {exact}, README.md says {PERPLEXITY:?}");
     for (format, most) in [("q8_0", 0.005), ("q4_0", 0.06)] {
         let loss = perplexity(format, DType::F32) / exact - 1.0;
         assert!(loss < most, "{format} has a perplexity {:.2} % above {exact}", 100.0 * loss);
@@ -54,12 +57,79 @@ fn quantising_costs_little() {
     assert!(bytes <= MAX_BYTES, "{bytes} bytes");
 }
 
+/// llama.cpp's numbers, from the probabilities of each chunk by itself, in a model that expects texts to begin with
+/// their token and in the one that it is without that.
+#[test]
+fn chunks_are_llama_cpps() {
+    const CONTEXT: usize = 48;
+    for adds_bos in [true, false] {
+        let mut bytes = read("q8_0");
+        let key = b"tokenizer.ggml.add_bos_token";
+        let at = bytes.windows(key.len()).position(|window| window == key).unwrap();
+        // Behind the type of the value, four bytes.
+        bytes[at + key.len() + 4] = adds_bos.into();
+        let (whole, tokenizer) = session(&bytes, DType::F32);
+        let options = SessionOptions::new(CONTEXT).with_cache(DType::F32);
+        let mut session = Session::new(whole.model(), options).unwrap();
+        let bos = tokenizer.bos().unwrap();
+        let text = &HELD_OUT[..3 * CONTEXT + 20];
+        let tokens = tokenizer.encode(text, true).unwrap();
+        assert_eq!(tokens.first() == Some(&bos), adds_bos);
+
+        let mut expected = (0, 0.0);
+        for chunk in tokens.chunks_exact(CONTEXT) {
+            let mut chunk = chunk.to_vec();
+            if adds_bos {
+                chunk[0] = bos;
+            }
+            session.truncate(0, 0);
+            // That of token i + 1, as llama.cpp takes the logits of the second half but for the last ones.
+            let log_probabilities = session.log_probabilities(0, &chunk).unwrap();
+            for log_probability in &log_probabilities[CONTEXT / 2..] {
+                expected.0 += 1;
+                expected.1 += f64::from(*log_probability);
+            }
+        }
+        let score = llama::perplexity(&mut session, &tokenizer, &tokens).unwrap();
+        assert_eq!((score.tokens, score.log_probability), expected);
+        assert_eq!((score.tokens, score.bytes), (3 * (CONTEXT / 2 - 1), score.tokens));
+
+        // Of a text that the context holds, all but the first.
+        let short = llama::perplexity(&mut session, &tokenizer, &tokens[..CONTEXT]).unwrap();
+        assert_eq!(short.tokens, CONTEXT - 1);
+        let nothing = llama::perplexity(&mut session, &tokenizer, &[]).unwrap();
+        assert_eq!(nothing.tokens, 0);
+    }
+}
+
 /// Activations are rounded several times a layer, each time to a relative 2⁻¹¹: less than Q8_0 may cost.
 #[test]
 fn activations_of_f16_cost_little() {
     let exact = perplexity("q8_0", DType::F32);
     let loss = perplexity("q8_0", DType::F16) / exact - 1.0;
     assert!(loss.abs() < 0.005, "activations of f16 have a perplexity {:.2} % above {exact}", 100.0 * loss);
+}
+
+/// Tokens are bytes, so that lengths are known. Before the first stands the token that begins a text.
+#[test]
+fn chats_forget_their_oldest_messages() {
+    let (_, tokenizer) = session(&read("q4_0"), DType::F32);
+    let chat = |parts: &[(&str, &str)]| -> Vec<Message> {
+        parts.iter().map(|&(role, content)| Message::new(role, content)).collect()
+    };
+    let messages = chat(&[("system", "be"), ("user", "first"), ("assistant", "one"), ("user", "second")]);
+    let prompt = |messages: &[Message], context, answer| {
+        let prompt = ChatPrompt::new(&tokenizer, None, messages, context, answer)?;
+        Ok::<_, Error>((tokenizer.decode(&prompt.tokens), prompt.forgotten))
+    };
+    let whole = "befirstonesecond".to_owned();
+    assert_eq!(prompt(&messages, 21, 4).unwrap(), (whole.clone(), 0));
+    assert_eq!(prompt(&messages, 20, 4).unwrap(), ("besecond".to_owned(), 2));
+    // An answer may be short: it gets a quarter of the context at most.
+    assert_eq!(prompt(&messages, 23, 1000).unwrap(), (whole, 0));
+    assert_eq!(prompt(&messages[1..], 12, 4).unwrap(), ("second".to_owned(), 2));
+    let refused = prompt(&messages, 8, 4).unwrap_err();
+    assert!(matches!(refused, Error::TooLong { tokens: 9, capacity: 6 }), "{refused}");
 }
 
 #[test]

@@ -1,17 +1,16 @@
-//! Decoding: steps of one token, captured once and replayed, whose tokens and positions stay on the device.
+//! Steps of one token, captured once and replayed, whose tokens and positions stay on the device.
 
-use backend_api::desc::{
-    BinaryDesc, CompareDesc, IndexShape, ReduceDesc, ScatterDesc, TensorDesc, WhereDesc,
-};
+use backend_api::desc::{BinaryDesc, CompareDesc, IndexShape, ScatterDesc, TensorDesc, WhereDesc};
 use backend_api::owned::{Buffer, Graph};
-use backend_api::{BackendResult, BinaryOp, CompareOp, ComputeBackend, DType, ReduceOp, ScatterOp};
+use backend_api::{BackendResult, BinaryOp, CompareOp, ComputeBackend, DType, ScatterOp};
 
 use super::Session;
+use super::chooser::{Choice, Chooser, most_probable};
 use crate::activations::Activations;
 use crate::cache::{Decode, Placement};
 use crate::layer::Pass;
 use crate::linear::Rows;
-use crate::{Error, Model, Result};
+use crate::{Model, Result};
 
 /// Positions that share a graph: with one sequence, the new key is looked for among as many rows of the cache,
 /// and attention looks at as many keys too many.
@@ -30,15 +29,16 @@ pub(super) struct Decoder {
     /// For each row of the pages, the token that follows the one there: i32.
     history: Buffer,
     window: Option<Window>,
+    chooser: Chooser,
 }
 
 /// What a graph was captured for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 struct Key {
     slot: usize,
     slots: usize,
     keys: usize,
-    greedy: bool,
+    choice: Choice,
 }
 
 /// What the mask of a window is made of.
@@ -50,178 +50,22 @@ struct Window {
     hidden: Buffer,
 }
 
-/// Greedy texts in the making.
-#[derive(Debug)]
-struct Greedy {
-    /// The token of each sequence that is added next.
-    last: Vec<u32>,
-    /// What follows the first ones.
-    made: Vec<Vec<u32>>,
-    /// Tokens that each still gets.
-    left: usize,
-}
-
-impl Greedy {
-    fn new(first: &[u32], count: usize) -> Self {
-        Self { last: first.to_vec(), made: vec![Vec::new(); first.len()], left: count }
-    }
-}
-
 impl Session {
-    /// Adds `first[i]` to sequence `sequence + i`, and then always the most probable token, until each has
-    /// `count` tokens more. Returns the most probable token after each of those, `count` for each sequence:
-    /// the last one hasn't been added.
-    ///
-    /// Tokens go from one step to the next on the device, and are read once. A call that fails adds nothing.
-    ///
-    /// # Errors
-    /// [`Error::Argument`] for a sequence that isn't there, or a token outside the vocabulary;
-    /// [`Error::TooLong`]; [`Error::Backend`].
-    pub fn decode_greedy(&mut self, sequence: usize, first: &[u32], count: usize) -> Result<Vec<Vec<u32>>> {
-        let before = self.lengths.clone();
-        let made = self.greedy(sequence, first, count);
-        // Pages that were made before the failing one.
-        made.inspect_err(|_| self.lengths = before)
-    }
-
-    fn greedy(&mut self, sequence: usize, first: &[u32], count: usize) -> Result<Vec<Vec<u32>>> {
-        let mut text = Greedy::new(first, count);
-        while let Some((decoder, made)) = self.replay_greedy(sequence, &text)? {
-            let made = made.iter().map(Buffer::to_vec).collect::<BackendResult<_>>()?;
-            self.keep_greedy(sequence, decoder, &mut text, made);
-        }
-        Ok(text.made)
-    }
-
-    /// [`decode_greedy`](Self::decode_greedy) that waits without blocking.
-    ///
-    /// # Errors
-    /// As [`decode_greedy`](Self::decode_greedy).
-    pub async fn decode_greedy_async(
-        &mut self,
-        sequence: usize,
-        first: &[u32],
-        count: usize,
-    ) -> Result<Vec<Vec<u32>>> {
-        let before = self.lengths.clone();
-        let made = self.greedy_async(sequence, first, count).await;
-        made.inspect_err(|_| self.lengths = before)
-    }
-
-    async fn greedy_async(&mut self, sequence: usize, first: &[u32], count: usize) -> Result<Vec<Vec<u32>>> {
-        let mut text = Greedy::new(first, count);
-        while let Some((decoder, buffers)) = self.replay_greedy(sequence, &text)? {
-            let mut made = Vec::with_capacity(buffers.len());
-            for buffer in &buffers {
-                made.push(buffer.to_vec_async().await?);
-            }
-            self.keep_greedy(sequence, decoder, &mut text, made);
-        }
-        Ok(text.made)
-    }
-
-    /// Steps within a page; the tokens that they make are in the buffers, one for each sequence. `None` if there
-    /// are enough.
-    fn replay_greedy(&mut self, sequence: usize, text: &Greedy) -> Result<Option<(Decoder, Vec<Buffer>)>> {
-        let Greedy { last, left, .. } = text;
-        self.check_decode(sequence, last, *left)?;
-        let steps = (*left).min(self.steps_in_page(sequence, last.len()));
-        if steps == 0 || last.is_empty() {
-            return Ok(None);
-        }
-        let decoder = self.decoder(sequence, last, true)?;
-        let starts = self.place(&decoder, last)?;
-        for _ in 0..steps {
-            decoder.replay()?;
-        }
-        let bytes = |count: usize| count * size_of::<u32>();
-        let made = starts.iter().map(|&start| decoder.history.view(bytes(start), bytes(steps)));
-        let made = made.collect::<BackendResult<_>>()?;
-        Ok(Some((decoder, made)))
-    }
-
-    /// Takes over what steps have made.
-    fn keep_greedy(&mut self, sequence: usize, decoder: Decoder, text: &mut Greedy, made: Vec<Vec<u32>>) {
-        let steps = made.first().map_or(0, Vec::len);
-        self.finish_decode(sequence, made.len(), steps, decoder);
-        text.left -= steps;
-        for ((all, last), new) in text.made.iter_mut().zip(&mut text.last).zip(made) {
-            *last = new.last().copied().unwrap_or_default();
-            all.extend(new);
-        }
-    }
-
-    /// Adds `tokens[i]` to sequence `sequence + i`, and returns the logits of the tokens that follow,
-    /// `[sequences, vocabulary]`. It is [`step`](Session::step) of one token each, captured and replayed.
-    ///
-    /// # Errors
-    /// As [`decode_greedy`](Self::decode_greedy).
-    pub fn decode(&mut self, sequence: usize, tokens: &[u32]) -> Result<Vec<f32>> {
-        let Some(decoder) = self.replay_once(sequence, tokens)? else { return Ok(Vec::new()) };
-        let logits = decoder.logits.to_vec()?;
-        self.finish_decode(sequence, tokens.len(), 1, decoder);
-        Ok(logits)
-    }
-
-    /// [`decode`](Self::decode) that waits without blocking.
-    ///
-    /// # Errors
-    /// As [`decode_greedy`](Self::decode_greedy).
-    pub async fn decode_async(&mut self, sequence: usize, tokens: &[u32]) -> Result<Vec<f32>> {
-        let Some(decoder) = self.replay_once(sequence, tokens)? else { return Ok(Vec::new()) };
-        let logits = decoder.logits.to_vec_async().await?;
-        self.finish_decode(sequence, tokens.len(), 1, decoder);
-        Ok(logits)
-    }
-
-    fn replay_once(&mut self, sequence: usize, tokens: &[u32]) -> Result<Option<Decoder>> {
-        self.check_decode(sequence, tokens, 1)?;
-        if tokens.is_empty() {
-            return Ok(None);
-        }
-        let decoder = self.decoder(sequence, tokens, false)?;
-        self.place(&decoder, tokens)?;
-        decoder.replay()?;
-        Ok(Some(decoder))
-    }
-
-    fn finish_decode(&mut self, sequence: usize, sequences: usize, steps: usize, decoder: Decoder) {
-        self.decoder = Some(decoder);
-        for i in 0..sequences {
-            self.advance(sequence + i, steps);
-        }
-    }
-
-    fn check_decode(&self, sequence: usize, tokens: &[u32], count: usize) -> Result<()> {
-        let end = sequence.saturating_add(tokens.len());
-        let Some(lengths) = self.lengths.get(sequence..end) else {
-            let expected = format!("at most {}", self.lengths.len());
-            return Err(Error::Argument { what: "the end of the sequences", expected, got: end });
-        };
-        self.check_tokens(tokens)?;
-        match lengths.iter().map(|length| length.saturating_add(count)).max() {
-            Some(tokens) if tokens > self.context() => {
-                Err(Error::TooLong { tokens, capacity: self.context() })
-            }
-            _ => Ok(()),
-        }
-    }
-
     fn longest(&self, sequence: usize, count: usize) -> usize {
         self.lengths.iter().skip(sequence).take(count).copied().max().unwrap_or(0)
     }
 
     /// Steps until the longest sequence leaves its page.
-    fn steps_in_page(&self, sequence: usize, count: usize) -> usize {
+    pub(super) fn steps_in_page(&self, sequence: usize, count: usize) -> usize {
         PAGE - self.longest(sequence, count) % PAGE
     }
 
     /// The decoder for some sequences, captured if it isn't the one at hand.
-    fn decoder(&mut self, slot: usize, tokens: &[u32], greedy: bool) -> Result<Decoder> {
+    pub(super) fn decoder(&mut self, slot: usize, tokens: &[u32], choice: Choice) -> Result<Decoder> {
         let slots = tokens.len();
         let page = self.longest(slot, slots) / PAGE;
         let keys = ((page + 1) * PAGE).min(self.context());
-        let key = Key { slot, slots, keys, greedy };
+        let key = Key { slot, slots, keys, choice };
         if let Some(decoder) = self.decoder.take().filter(|decoder| decoder.key == key) {
             return Ok(decoder);
         }
@@ -256,6 +100,7 @@ impl Session {
             normed: Buffer::of(backend, model.dtype(), &[slots, config.hidden])?,
             history: u32s(page_len)?,
             window,
+            chooser: Chooser::new(backend, choice, slots)?,
         };
         decoder.graph = Some(Graph::capture(backend, |recorded| {
             let pass = self.pass(&decoder.activations, Placement::Decode(&decoder.decode));
@@ -265,7 +110,7 @@ impl Session {
     }
 
     /// Uploads tokens and positions. Returns where in the history the tokens that follow will be.
-    fn place(&self, decoder: &Decoder, tokens: &[u32]) -> Result<Vec<usize>> {
+    pub(super) fn place(&self, decoder: &Decoder, tokens: &[u32]) -> Result<Vec<usize>> {
         let Key { slot, slots, .. } = decoder.key;
         let lengths: Vec<usize> = self.lengths.iter().skip(slot).take(slots).copied().collect();
         let numbers = |of: &dyn Fn(usize, usize) -> usize| -> Vec<u32> {
@@ -282,25 +127,46 @@ impl Session {
 }
 
 impl Decoder {
-    fn replay(&self) -> BackendResult<()> {
+    pub(super) fn replay(&self) -> BackendResult<()> {
         self.graph.as_ref().map_or(Ok(()), Graph::replay)
     }
 
-    /// The operations of a step. A greedy one leaves everything ready for the next.
+    pub(super) const fn logits(&self) -> &Buffer {
+        &self.logits
+    }
+
+    /// The tokens of so many steps from a place in the history on.
+    pub(super) fn made(&self, start: usize, steps: usize) -> BackendResult<Buffer> {
+        let bytes = |count: usize| count * size_of::<u32>();
+        self.history.view(bytes(start), bytes(steps))
+    }
+
+    /// Uploads what a choice at random needs of texts whose last tokens go to the positions `lengths`.
+    pub(super) fn place_texts(&self, drawn: u64, texts: &[Vec<u32>], lengths: &[usize]) -> BackendResult<()> {
+        match &self.chooser {
+            Chooser::Caller | Chooser::Greedy => Ok(()),
+            Chooser::Sampled(draw) => draw.place(drawn, texts, lengths),
+        }
+    }
+
+    /// The operations of a step. One that chooses tokens leaves everything ready for the next.
     fn record(&self, model: &Model, pass: &Pass<'_>) -> BackendResult<()> {
-        let Key { slots, greedy, .. } = self.key;
+        let Key { slots, .. } = self.key;
         let (backend, a) = (pass.backend, &self.activations);
         self.hide(backend)?;
         model.forward(pass)?;
         let vocabulary = pass.config.vocabulary;
         let logits = Rows::packed(&self.logits, DType::F32, vocabulary);
         model.logits(pass, slots, [&a.x, &self.normed], logits)?;
-        if !greedy {
-            return model.cap(backend, slots, logits);
-        }
         let shape = [slots, vocabulary];
-        let input = TensorDesc::packed(self.logits.ptr(), DType::F32, &shape);
-        backend.reduce_ext(&ReduceDesc::new(ReduceOp::ArgMax, input, &[1], a.ids.ptr()))?;
+        match &self.chooser {
+            Chooser::Caller => return model.cap(backend, slots, logits),
+            Chooser::Greedy => most_probable(backend, &self.logits, shape, &a.ids)?,
+            Chooser::Sampled(draw) => {
+                model.cap(backend, slots, logits)?;
+                draw.record(backend, &self.logits, shape, [&a.ids, &a.positions])?;
+            }
+        }
         let shape = IndexShape { rows: self.decode.page_len, columns: 1, count: slots };
         let (history, rows, ids) = (self.history.ptr(), self.decode.page_rows.ptr(), a.ids.ptr());
         backend.scatter(&ScatterDesc::new(ScatterOp::Assign, DType::U32, history, rows, ids, shape))?;

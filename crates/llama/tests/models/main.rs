@@ -1,15 +1,17 @@
-//! Random models of each architecture and format on every backend, against a forward pass in f64, and greedy text
-//! against candle's.
+//! Random models of each architecture and format on every backend, against a forward pass in f64, greedy text against
+//! candle's, and drawn text against its probabilities.
 
 mod candle;
 mod devices;
+mod half_activations;
 mod oracle;
 mod random;
+mod sampled;
 mod writer;
 
 use std::sync::Arc;
 
-use anyhow::ensure;
+use anyhow::{Context as _, ensure};
 use backend_api::{ComputeBackend, DType};
 use candle_core::quantized::GgmlDType;
 use libtest_mimic::{Arguments, Failed, Trial};
@@ -61,6 +63,10 @@ fn device_trials(selector: &str) -> Vec<Trial> {
                 texts(backend, &RandomModel::new(recipe(architecture, 64), GgmlDType::F32, None)?)
             }),
         ));
+        trials.push(trial(
+            &format!("half_activations::{architecture}"),
+            Box::new(move |backend| half_activations::texts(backend, architecture)),
+        ));
     }
     for (kind, mixed) in FORMATS {
         let name = mixed.map(|mixed| format!("_{mixed:?}")).unwrap_or_default();
@@ -72,6 +78,9 @@ fn device_trials(selector: &str) -> Vec<Trial> {
     }
     trials.push(trial("a_cache_of_f16", Box::new(cache_of_f16)));
     trials.push(trial("greedy_text_is_candles", Box::new(greedy_text_is_candles)));
+    trials.push(trial("sampled::texts_are_drawn", Box::new(sampled::texts_are_drawn)));
+    trials.push(trial("sampled::a_seed_makes_one_text", Box::new(sampled::a_seed_makes_one_text)));
+    trials.push(trial("sampled::wrong_texts_draw_nothing", Box::new(sampled::wrong_texts)));
     trials.push(trial("failed_decoding_adds_nothing", Box::new(failed_decoding_adds_nothing)));
     trials.push(trial("long_texts_cross_pages_and_passes", Box::new(long_texts)));
     trials.push(trial("wrong_steps_are_refused", Box::new(wrong_steps)));
@@ -146,15 +155,22 @@ fn texts(backend: &Arc<dyn ComputeBackend>, model: &RandomModel) -> anyhow::Resu
 
 /// Compares logits with logarithms of probabilities.
 fn compare(logits: &[f32], expected: &[f64]) -> anyhow::Result<()> {
+    let error = difference(logits, expected)?;
+    // Written so that NaN fails.
+    ensure!(error < TOLERANCE, "an error of {error}");
+    Ok(())
+}
+
+/// The largest error of the logarithms of probabilities that logits mean.
+fn difference(logits: &[f32], expected: &[f64]) -> anyhow::Result<f64> {
     ensure!(logits.len() == expected.len(), "{} logits", logits.len());
     let max = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
     let total = logits.iter().map(|&x| f64::from(x - max).exp()).sum::<f64>().ln() + f64::from(max);
-    for (token, (&logit, &expected)) in logits.iter().zip(expected).enumerate() {
-        let got = f64::from(logit) - total;
-        // Written so that NaN fails.
-        ensure!((got - expected).abs() < TOLERANCE, "token {token} has {got}, not {expected}");
-    }
-    Ok(())
+    let errors = logits.iter().zip(expected).map(|(&x, expected)| (f64::from(x) - total - expected).abs());
+    errors
+        .map(|error| if error.is_nan() { f64::INFINITY } else { error })
+        .reduce(f64::max)
+        .context("no logits")
 }
 
 /// Keys and values of f16, which a device may lack.

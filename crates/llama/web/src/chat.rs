@@ -1,19 +1,11 @@
 //! A chat with a model: what the caches have of it, and the answer in the making.
 
 use llama::{
-    ChatTemplate, Error, Generation, Input, Message, Progress, Result, Sampler, Sampling, Session,
+    ChatPrompt, ChatTemplate, Generation, Input, Message, Pace, Progress, Result, Sampler, Sampling, Session,
     TextStream, Tokenizer,
 };
-use web_time::{Duration, Instant};
 
 use crate::report::{self, Begun, Next, Options};
-
-/// Greedy tokens are made on the device and read together, as many as take so long: a read costs milliseconds in a
-/// browser, and text may come in small pieces.
-const PATIENCE: Duration = Duration::from_millis(60);
-
-/// The most tokens that are read together.
-const MAX_AHEAD: usize = 64;
 
 #[derive(Debug)]
 pub(crate) struct Chat {
@@ -27,7 +19,7 @@ pub(crate) struct Chat {
 struct Answer {
     generation: Generation,
     stream: TextStream,
-    ahead: usize,
+    pace: Pace,
 }
 
 impl Chat {
@@ -35,13 +27,17 @@ impl Chat {
         Self { session, tokenizer, template, answer: None }
     }
 
-    /// Makes a token and forgets it.
+    /// Makes a token, the most probable one and one at random, and forgets it.
     pub(crate) async fn warm_up(&mut self) -> Result<()> {
         self.answer = None;
-        self.session.truncate(0, 0);
-        self.session.step(&[Input { sequence: 0, tokens: &[0] }])?.to_vec_async().await?;
-        if self.session.context() > 1 {
-            self.session.decode_greedy_async(0, &[0], 1).await?;
+        for sampling in [Sampling::greedy(), Sampling::default()] {
+            self.session.truncate(0, 0);
+            let mut sampler = Sampler::new(sampling);
+            let logits = self.session.step(&[Input { sequence: 0, tokens: &[0] }])?;
+            logits.sample_async(&mut sampler, &[&[0]]).await?;
+            if self.session.context() > 1 {
+                self.session.decode_sampled_async(0, &[&[0]], &mut sampler, 1).await?;
+            }
         }
         self.session.truncate(0, 0);
         Ok(())
@@ -50,7 +46,9 @@ impl Chat {
     pub(crate) fn begin(&mut self, messages: Vec<report::Message>, options: &Options) -> Result<Begun> {
         let messages: Vec<Message> =
             messages.into_iter().map(|message| Message::new(message.role, message.content)).collect();
-        let (tokens, forgotten) = self.prompt(&messages, options.tokens)?;
+        let (template, context) = (self.template.as_ref(), self.session.context());
+        let ChatPrompt { tokens, forgotten } =
+            ChatPrompt::new(&self.tokenizer, template, &messages, context, options.tokens)?;
         let cached = self.answer.take().map_or(0, |answer| {
             let had = answer.generation.tokens().iter().zip(&tokens).take_while(|(a, b)| a == b).count();
             had.min(self.session.len(0))
@@ -62,45 +60,25 @@ impl Chat {
         let mut sampling = Sampling::default();
         (sampling.temperature, sampling.seed) = (options.temperature, options.seed);
         let generation = Generation::new(&self.session, Sampler::new(sampling), &tokens, options.tokens);
-        self.answer = Some(Answer { generation, stream: TextStream::default(), ahead: 1 });
+        self.answer = Some(Answer { generation, stream: TextStream::default(), pace: Pace::default() });
         Ok(Begun { prompt: tokens.len(), known, forgotten })
-    }
-
-    /// The tokens of the last messages that leave room for an answer, and how many there is no room for.
-    fn prompt(&self, messages: &[Message], answer: usize) -> Result<(Vec<u32>, usize)> {
-        let context = self.session.context();
-        let room = context - answer.min(context / 4);
-        let mut forgotten = 0;
-        loop {
-            let messages = messages.get(forgotten..).unwrap_or_default();
-            let text = match &self.template {
-                Some(template) => template.render(messages)?,
-                None => messages.iter().map(|message| message.content.as_str()).collect(),
-            };
-            let tokens = self.tokenizer.encode(&text, true)?;
-            if tokens.len() <= room {
-                return Ok((tokens, forgotten));
-            }
-            // A question goes with its answer: templates expect them in turns.
-            if messages.len() <= 2 {
-                return Err(Error::TooLong { tokens: tokens.len(), capacity: room });
-            }
-            forgotten += 2;
-        }
     }
 
     pub(crate) async fn next(&mut self) -> Result<Next> {
         let Some(answer) = &mut self.answer else { return Ok(Next::default()) };
-        let start = Instant::now();
-        let progress = answer.generation.next(&mut self.session, &self.tokenizer, answer.ahead).await?;
+        let ahead = answer.pace.begin();
+        let progress = answer.generation.next(&mut self.session, &self.tokenizer, ahead).await?;
         let (tokens, ended) = match progress {
             Progress::Prompt(read) => return Ok(Next { read: Some(read), ..Next::default() }),
             Progress::Tokens(tokens) => (tokens, None),
             Progress::Ended(tokens, ended) => (tokens, Some(format!("{ended:?}"))),
         };
-        let each = start.elapsed().as_secs_f64() / tokens.len().max(1) as f64;
-        answer.ahead = ((PATIENCE.as_secs_f64() / each.max(1e-6)) as usize).clamp(1, MAX_AHEAD);
-        let text = tokens.iter().map(|&token| answer.stream.push(self.tokenizer.bytes(token))).collect();
+        answer.pace.end(tokens.len());
+        let mut text: String =
+            tokens.iter().map(|&token| answer.stream.push(self.tokenizer.bytes(token))).collect();
+        if ended.is_some() {
+            text.push_str(&std::mem::take(&mut answer.stream).finish());
+        }
         Ok(Next { read: None, text, tokens: tokens.len(), ended })
     }
 }

@@ -3,11 +3,11 @@
 use std::io::{self, BufRead, IsTerminal};
 
 use anyhow::bail;
-use llama::Message;
+use llama::{ChatPrompt, ChatTemplate, Error, Message, Session};
 use serde::Serialize;
 
-use crate::args::ChatArgs;
-use crate::loaded;
+use crate::args::{ChatArgs, SamplingArgs};
+use crate::loaded::{self, Loaded};
 use crate::report::{self, About};
 use crate::run::stream;
 
@@ -18,6 +18,17 @@ struct Report {
     messages: Vec<Message>,
 }
 
+/// A chat in the making.
+struct Chat<'a> {
+    loaded: &'a Loaded,
+    template: &'a ChatTemplate,
+    session: Session,
+    /// What is still remembered.
+    messages: Vec<Message>,
+    /// What the caches hold.
+    cached: Vec<u32>,
+}
+
 pub(crate) fn run(args: &ChatArgs) -> anyhow::Result<()> {
     let loaded = loaded::load(&args.common)?;
     let template = match &loaded.template {
@@ -25,40 +36,85 @@ pub(crate) fn run(args: &ChatArgs) -> anyhow::Result<()> {
         Ok(None) => bail!("{} has no chat template: it goes on with texts, by `llama run`", loaded.name),
         Err(error) => bail!("{error}"),
     };
-    let mut session = loaded.session(&args.common)?;
+    let session = loaded.session(&args.common)?;
+    let messages: Vec<Message> =
+        args.system.iter().map(|text| Message::new("system", text.as_str())).collect();
+    let mut said = messages.clone();
+    let chat = Chat { loaded: &loaded, template, session, messages, cached: Vec::new() };
     let shown = !args.common.json;
-    let prompts = shown && io::stdin().is_terminal();
     if shown {
         report::device(&loaded);
     }
-    let mut messages: Vec<Message> =
-        args.system.iter().map(|text| Message::new("system", text.as_str())).collect();
-    // What the caches hold.
-    let mut cached: Vec<u32> = Vec::new();
+    let ended = converse(chat, args, &mut said);
+    if !shown {
+        // What was said before an error is worth having.
+        report::json(&Report { about: About::new(&loaded), messages: said })?;
+    }
+    ended
+}
+
+/// Answers the lines of the standard input, and keeps what was said.
+fn converse(mut chat: Chat<'_>, args: &ChatArgs, said: &mut Vec<Message>) -> anyhow::Result<()> {
+    let shown = !args.common.json;
+    let prompts = shown && io::stdin().is_terminal();
     let mut lines = io::stdin().lock().lines();
     loop {
         if prompts {
             report::text("> ")?;
         }
-        let Some(line) = lines.next().transpose()? else { break };
+        let Some(line) = lines.next().transpose()? else { return Ok(()) };
         if line.trim().is_empty() {
             continue;
         }
-        messages.push(Message::new("user", line));
-        // A template begins with the token that begins a text, if it wants one.
-        let tokens = loaded.tokenizer.encode(&template.render(&messages)?, true)?;
+        let question = Message::new("user", line);
+        match chat.answer(question.clone(), &args.sampling, shown) {
+            Ok(answer) => said.extend([question, answer]),
+            // Whoever sits there may ask for less.
+            Err(error) if prompts && matches!(error.downcast_ref::<Error>(), Some(Error::TooLong { .. })) => {
+                eprintln!("llama: {error}");
+            }
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+impl Chat<'_> {
+    /// Answers a question. One that can't be answered is forgotten.
+    fn answer(&mut self, question: Message, sampling: &SamplingArgs, shown: bool) -> anyhow::Result<Message> {
+        self.messages.push(question);
+        let answer = self.go_on(sampling, shown);
+        match &answer {
+            Ok(answer) => self.messages.push(answer.clone()),
+            Err(_) => _ = self.messages.pop(),
+        }
+        answer
+    }
+
+    fn go_on(&mut self, sampling: &SamplingArgs, shown: bool) -> anyhow::Result<Message> {
+        let Self { loaded, template, session, messages, cached } = self;
+        let (context, most) = (session.context(), sampling.tokens);
+        let ChatPrompt { tokens, forgotten } =
+            ChatPrompt::new(&loaded.tokenizer, Some(*template), messages, context, most)?;
+        if forgotten > 0 {
+            let system = messages.iter().take_while(|message| message.role == "system").count();
+            messages.drain(system..system + forgotten);
+            if shown {
+                eprintln!("the context is full: {forgotten} earlier messages are forgotten");
+            }
+        }
         let common = cached.iter().zip(&tokens).take_while(|(a, b)| a == b).count();
         // The last token has to be run again for what follows it.
         let common = common.min(tokens.len().saturating_sub(1));
         session.truncate(0, common);
-        let (answer, speed) = stream(&loaded, &mut session, &tokens[common..], &args.sampling, shown)?;
+        cached.truncate(common);
+        let (answer, speed) = stream(loaded, session, &tokens[common..], sampling, shown)?;
         if shown {
             report::line(format_args!(""))?;
             eprintln!("{}", speed.line());
         }
-        messages.push(Message::new("assistant", loaded.tokenizer.decode(&answer)));
-        cached = [tokens, answer].concat();
+        let message = Message::new("assistant", loaded.tokenizer.decode(&answer));
+        *cached = [tokens, answer].concat();
         cached.truncate(session.len(0));
+        Ok(message)
     }
-    if shown { Ok(()) } else { report::json(&Report { about: About::new(&loaded), messages }) }
 }

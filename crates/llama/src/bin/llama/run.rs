@@ -68,6 +68,9 @@ pub(crate) fn stream(
     if let Some(error) = failed {
         return Err(error.into());
     }
+    if shown {
+        report::text(&text.finish())?;
+    }
     let all = start.elapsed().as_secs_f64();
     let prompt_seconds = first.unwrap_or(all);
     let speed = Speed {

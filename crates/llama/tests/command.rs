@@ -1,0 +1,190 @@
+//! The command as a user calls it, with the model of this repository on the CPU.
+
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+
+fn model() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("models/bytes-1m-q8_0.gguf")
+}
+
+/// Runs `llama TASK MODEL MORE… --backend cpu` with an input.
+fn llama_with(model: &Path, task: &str, more: &[&str], input: &str) -> Output {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_llama"))
+        .arg(task)
+        .arg(model)
+        .args(more)
+        .args(["--backend", "cpu"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // Refused if the command ends without reading it.
+    _ = child.stdin.take().unwrap().write_all(input.as_bytes());
+    child.wait_with_output().unwrap()
+}
+
+fn llama(task: &str, more: &[&str]) -> Output {
+    llama_with(&model(), task, more, "")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+#[track_caller]
+fn succeeded(output: &Output) -> String {
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    text(&output.stdout)
+}
+
+#[track_caller]
+fn failed(output: &Output, code: i32, part: &str) -> String {
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(code), "{said}");
+    assert!(said.contains(part), "{part:?} is not in {said:?}");
+    text(&output.stdout)
+}
+
+#[track_caller]
+fn document(output: &Output) -> Value {
+    serde_json::from_str(&succeeded(output)).unwrap()
+}
+
+/// What the command writes after "A kernel".
+fn run(more: &[&str]) -> String {
+    let json = document(&llama("run", &[&["A kernel", "--json", "-n", "40"], more].concat()));
+    json["text"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn texts_go_on() {
+    let greedy = run(&["--temp", "0"]);
+    assert_eq!(run(&["--temp", "0", "--seed", "3"]), greedy);
+    // As it comes, and as one document.
+    let shown = succeeded(&llama("run", &["A kernel", "-n", "40", "--temp", "0"]));
+    assert_eq!(shown, format!("A kernel{greedy}\n"));
+    let json = document(&llama("run", &["A kernel", "-n", "3", "--json", "--half"]));
+    assert_eq!(
+        (&json["prompt"], &json["prompt_tokens"], &json["tokens"]),
+        (&"A kernel".into(), &9.into(), &3.into())
+    );
+    assert_eq!(json["backend"], "cpu");
+}
+
+#[test]
+fn a_seed_makes_one_text() {
+    let texts = ["1", "1", "2"].map(|seed| run(&["--seed", seed, "--temp", "1.2"]));
+    assert_eq!(texts[0], texts[1]);
+    assert_ne!(texts[0], texts[2]);
+    let punished = run(&["--temp", "0", "--repeat-penalty", "1.5"]);
+    assert_ne!(punished, run(&["--temp", "0"]));
+}
+
+/// Of bytes at random, which end within characters more often than not: both ways of showing them agree.
+#[test]
+fn characters_that_are_cut_are_shown_alike() {
+    let random = ["é", "-n", "7", "--temp", "1000", "--top-k", "0", "--top-p", "1", "--min-p", "0"];
+    let mut cut = 0;
+    for seed in ["1", "2", "3", "4", "5", "6", "7", "8", "9", "10"] {
+        let arguments = [&random[..], &["--seed", seed]].concat();
+        let shown = succeeded(&llama("run", &arguments));
+        let json = document(&llama("run", &[&arguments[..], &["--json"]].concat()));
+        assert_eq!(shown, format!("é{}\n", json["text"].as_str().unwrap()));
+        cut += usize::from(shown.ends_with("\u{fffd}\n"));
+    }
+    assert!(cut > 0, "no text ended within a character");
+}
+
+#[test]
+fn a_context_ends_a_text() {
+    let json = document(&llama("run", &["A kernel", "--json", "--ctx", "20"]));
+    // The last token isn't added to the nine before.
+    assert!(json["tokens"].as_u64().unwrap() <= 12, "{json}");
+    failed(&llama("run", &["A kernel is compiled", "--ctx", "5"]), 1, "longer than the context of 5");
+    failed(&llama("run", &["A kernel", "--ctx", "0"]), 1, "context");
+    failed(&llama("run", &["A kernel", "--ctx", "many"]), 2, "--ctx");
+}
+
+#[test]
+fn chats_go_on_beyond_the_context() {
+    let short = ["--temp", "0", "-n", "8", "--ctx", "48"];
+    let lines = "A kernel is compiled.\n\nThe buffers\nThe device is lost.\nA matrix\n";
+    let output = llama_with(&model(), "chat", &short, lines);
+    succeeded(&output);
+    assert!(text(&output.stderr).contains("2 earlier messages are forgotten"), "{}", text(&output.stderr));
+
+    let json = document(&llama_with(&model(), "chat", &[&short[..], &["--json"]].concat(), lines));
+    let messages = json["messages"].as_array().unwrap();
+    let roles: Vec<&str> = messages.iter().filter_map(|message| message["role"].as_str()).collect();
+    assert_eq!(roles, ["user", "assistant"].repeat(4));
+    assert_eq!(messages[0]["content"], "A kernel is compiled.");
+
+    // What was said before a question that there is no room for isn't lost.
+    let lines = format!("A kernel\n{}\nThe buffers\n", "long ".repeat(20));
+    let arguments = [&short[..], &["--json", "--system", "Texts."]].concat();
+    let output = llama_with(&model(), "chat", &arguments, &lines);
+    let json: Value = serde_json::from_str(&failed(&output, 1, "longer than the context of 40")).unwrap();
+    let messages = json["messages"].as_array().unwrap();
+    assert_eq!(messages.len(), 3, "{json}");
+    assert_eq!([&messages[0]["role"], &messages[1]["content"]], ["system", "A kernel"]);
+}
+
+/// A copy of the model with another template.
+#[test]
+fn templates_are_told_the_day() {
+    let shipped = "{% for message in messages %}{{ message.content }}{% endfor %}";
+    let template = "{{ strftime_now('%Y-%m-%d')        }}{{ messages[0].content }}";
+    assert_eq!(template.len(), shipped.len());
+    let mut bytes = std::fs::read(model()).unwrap();
+    let at = bytes.windows(shipped.len()).position(|window| window == shipped.as_bytes()).unwrap();
+    bytes[at..at + shipped.len()].copy_from_slice(template.as_bytes());
+    let path = std::env::temp_dir().join(format!("llama-{}.gguf", std::process::id()));
+    std::fs::write(&path, bytes).unwrap();
+    let output = llama_with(&path, "chat", &["-n", "4"], "A kernel\n");
+    std::fs::remove_file(path).unwrap();
+    succeeded(&output);
+    // The one that begins a text, the date, and the message.
+    assert!(text(&output.stderr).contains("19 tokens of the prompt"), "{}", text(&output.stderr));
+}
+
+#[test]
+fn speed_is_measured() {
+    let arguments = ["-p", "8", "-n", "4", "-d", "2", "-r", "2"];
+    let table = succeeded(&llama("bench", &arguments));
+    assert!(table.contains("| pp8 @ d2 |") && table.contains("| tg4 @ d2 |"), "{table}");
+    let json = document(&llama("bench", &["-p", "0", "-n", "4", "-r", "2", "--json"]));
+    assert_eq!((json["tests"].as_array().unwrap().len(), &json["tests"][0]["test"]), (1, &"tg4".into()));
+    assert!(json["tests"][0]["samples_ts"].as_array().unwrap().iter().all(|x| x.as_f64() > Some(0.0)));
+    failed(&llama("bench", &["-p", "0", "-n", "0"]), 1, "nothing to measure");
+}
+
+#[test]
+fn texts_are_predicted() {
+    let held_out = model().with_file_name("held-out.txt");
+    let file = held_out.to_str().unwrap();
+    let json = document(&llama("perplexity", &[file, "--json"]));
+    // A token for each byte and one before them; of the second half of each chunk, all but the first token.
+    const HELD_OUT: usize = include_str!("../models/held-out.txt").len();
+    assert_eq!(json["tokens"], (1 + HELD_OUT) / 512 * 255);
+    let (perplexity, bits) = (json["perplexity"].as_f64().unwrap(), json["bits_per_byte"].as_f64().unwrap());
+    assert!((5.0..8.0).contains(&perplexity) && (perplexity.log2() - bits).abs() < 1e-9, "{json}");
+    let shown = succeeded(&llama("perplexity", &[file, "--ctx", "100"]));
+    let counted = format!(" of {} tokens, ", (1 + HELD_OUT) / 100 * 49);
+    assert!(shown.starts_with("perplexity ") && shown.contains(&counted), "{shown}");
+    failed(&llama("perplexity", &["/no/such/file"]), 1, "can't read /no/such/file");
+}
+
+#[test]
+fn wrong_models_and_devices_are_told() {
+    let output = llama_with(Path::new("/no/such/model"), "run", &["A"], "");
+    failed(&output, 1, "can't read /no/such/model");
+    let model = Path::new(env!("CARGO_MANIFEST_DIR")).join("README.md");
+    failed(&llama_with(&model, "run", &["A"], ""), 1, "README.md");
+    let mut nowhere = Command::new(env!("CARGO_BIN_EXE_llama"));
+    nowhere.arg("run").arg(self::model()).args(["A", "--backend", "nowhere"]);
+    failed(&nowhere.output().unwrap(), 1, "can't open the backend \"nowhere\"");
+}
