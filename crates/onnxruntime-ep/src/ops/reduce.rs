@@ -81,9 +81,10 @@ fn reduction(call: &Call<'_>) -> Result<Vec<Tensor>> {
 fn integers(operator: &str, x: &Tensor, axes: &[usize]) -> Result<Tensor> {
     let numbers = x.ints()?;
     let (shape, groups) = host::groups(&x.shape, axes);
-    let at = |&i: &usize| numbers.get(i).copied().unwrap_or(0);
-    let reduced = groups.iter().map(|group| {
-        let group = group.iter().map(at);
+    let missing = || Error::invalid(format!("{} numbers for the shape {:?}", numbers.len(), x.shape));
+    let reduced = groups.into_iter().map(|group| {
+        let group: Option<Vec<i64>> = group.into_iter().map(|i| numbers.get(i).copied()).collect();
+        let group = group.ok_or_else(missing)?.into_iter();
         Ok(match operator {
             "ReduceSum" => group.fold(0i64, i64::wrapping_add),
             "ReduceSumSquare" => group.map(|x| x.wrapping_mul(x)).fold(0i64, i64::wrapping_add),
@@ -146,7 +147,8 @@ fn extreme_of_integers(x: &Tensor, axis: usize, op: ReduceOp, is_first: bool) ->
     let (shape, groups) = host::groups(&x.shape, &[axis]);
     let place = |group: Vec<usize>| {
         let mut best: Option<(i64, i64)> = None;
-        for (place, number) in (0..).zip(group.into_iter().filter_map(|i| numbers.get(i).copied())) {
+        for (place, i) in (0..).zip(group) {
+            let number = *numbers.get(i).ok_or_else(|| Error::invalid("the shape has more numbers"))?;
             let wins = best.is_none_or(|(_, so_far)| match op {
                 _ if number == so_far => !is_first,
                 ReduceOp::ArgMax => number > so_far,
@@ -187,7 +189,8 @@ fn sums(x: &Tensor, axis: usize, exclusive: bool, reverse: bool) -> Result<Tenso
         }
         let mut sum = 0i64;
         for number in group {
-            let Some(number) = numbers.get_mut(number) else { continue };
+            let number =
+                numbers.get_mut(number).ok_or_else(|| Error::invalid("the shape has more numbers"))?;
             let before = sum;
             sum = sum.wrapping_add(*number);
             *number = if exclusive { before } else { sum };
