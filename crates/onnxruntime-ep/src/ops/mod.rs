@@ -15,6 +15,7 @@ mod index;
 mod logic;
 mod matrix;
 mod movement;
+mod multi_head;
 mod norm;
 mod reduce;
 mod resize;
@@ -117,7 +118,7 @@ impl Operator {
     }
 }
 
-const FAMILIES: [&[Operator]; 13] = [
+const FAMILIES: [&[Operator]; 14] = [
     elementwise::OPERATORS,
     functions::OPERATORS,
     logic::OPERATORS,
@@ -131,6 +132,7 @@ const FAMILIES: [&[Operator]; 13] = [
     structure::OPERATORS,
     resize::OPERATORS,
     cache::OPERATORS,
+    multi_head::OPERATORS,
 ];
 
 /// The row of a node's operator.
