@@ -3,7 +3,7 @@
 use std::env::consts::{ARCH, OS};
 use std::fs::{self, File};
 use std::io::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use base64::Engine as _;
@@ -30,10 +30,17 @@ pub(crate) struct Args {
 
 pub(crate) fn run(sh: &Shell, args: &Args) -> anyhow::Result<()> {
     let library = build(sh, &args.profile)?;
+    let wheel = pack(sh, &library, &args.out)?;
+    println!("wheel: {}", wheel.display());
+    Ok(())
+}
+
+/// Packs the library and its module into a wheel in a folder. Returns the wheel's path.
+pub(crate) fn pack(sh: &Shell, library: &Path, out: &Path) -> anyhow::Result<PathBuf> {
     let version = env!("CARGO_PKG_VERSION");
-    let binary = fs::read(&library)?;
+    let binary = fs::read(library)?;
     let tag = format!("py3-none-{}", platform(OS, ARCH, &binary)?);
-    let folder = sh.current_dir().join(&args.out);
+    let folder = sh.current_dir().join(out);
     fs::create_dir_all(&folder)?;
     let path = folder.join(format!("{MODULE}-{version}-{tag}.whl"));
     let python = sh.current_dir().join(PYTHON);
@@ -63,8 +70,7 @@ pub(crate) fn run(sh: &Shell, args: &Args) -> anyhow::Result<()> {
     wheel.start_file(format!("{info}/RECORD"), options)?;
     wheel.write_all(format!("{record}{info}/RECORD,,\n").as_bytes())?;
     wheel.finish()?;
-    println!("wheel: {}", path.display());
-    Ok(())
+    Ok(path)
 }
 
 /// The provider's library, built in a profile; in the dev profile as the suites are, with the same features.
