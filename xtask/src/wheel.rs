@@ -1,8 +1,9 @@
 //! The Python wheel of the ONNX Runtime provider: a zip archive of the library and a module that finds it.
 
+use std::env::consts::{ARCH, OS};
 use std::fs::{self, File};
 use std::io::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use base64::Engine as _;
@@ -29,10 +30,17 @@ pub(crate) struct Args {
 
 pub(crate) fn run(sh: &Shell, args: &Args) -> anyhow::Result<()> {
     let library = build(sh, &args.profile)?;
+    let wheel = pack(sh, &library, &args.out)?;
+    println!("wheel: {}", wheel.display());
+    Ok(())
+}
+
+/// Packs the library and its module into a wheel in a folder. Returns the wheel's path.
+pub(crate) fn pack(sh: &Shell, library: &Path, out: &Path) -> anyhow::Result<PathBuf> {
     let version = env!("CARGO_PKG_VERSION");
-    let binary = fs::read(&library)?;
-    let tag = format!("py3-none-{}", platform(&binary));
-    let folder = sh.current_dir().join(&args.out);
+    let binary = fs::read(library)?;
+    let tag = format!("py3-none-{}", platform(OS, ARCH, &binary)?);
+    let folder = sh.current_dir().join(out);
     fs::create_dir_all(&folder)?;
     let path = folder.join(format!("{MODULE}-{version}-{tag}.whl"));
     let python = sh.current_dir().join(PYTHON);
@@ -62,8 +70,7 @@ pub(crate) fn run(sh: &Shell, args: &Args) -> anyhow::Result<()> {
     wheel.start_file(format!("{info}/RECORD"), options)?;
     wheel.write_all(format!("{record}{info}/RECORD,,\n").as_bytes())?;
     wheel.finish()?;
-    println!("wheel: {}", path.display());
-    Ok(())
+    Ok(path)
 }
 
 /// The provider's library, built in a profile; in the dev profile as the suites are, with the same features.
@@ -81,13 +88,15 @@ pub(crate) fn build(sh: &Shell, profile: &str) -> anyhow::Result<PathBuf> {
 
 /// The platform as wheels name it. On Linux it says which glibc the library needs, and at least the one that
 /// pip's own wheels are built for.
-fn platform(library: &[u8]) -> String {
-    let arch = std::env::consts::ARCH;
-    match std::env::consts::OS {
-        "windows" => "win_amd64".to_owned(),
-        "macos" => "macosx_11_0_arm64".to_owned(),
-        _ => format!("manylinux_2_{}_{arch}", glibc_minor(library).max(28)),
-    }
+fn platform(os: &str, arch: &str, library: &[u8]) -> anyhow::Result<String> {
+    Ok(match (os, arch) {
+        ("windows", "x86_64") => "win_amd64".to_owned(),
+        ("windows", "aarch64") => "win_arm64".to_owned(),
+        ("macos", "x86_64") => "macosx_11_0_x86_64".to_owned(),
+        ("macos", "aarch64") => "macosx_11_0_arm64".to_owned(),
+        ("linux", _) => format!("manylinux_2_{}_{arch}", glibc_minor(library).max(28)),
+        _ => anyhow::bail!("there are no wheels for {os} on {arch}"),
+    })
 }
 
 /// The newest minor version in the library's requirements of symbols, `GLIBC_2.…`.
@@ -112,11 +121,22 @@ fn metadata(version: &str, readme: &str) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
-    use super::glibc_minor;
+    use super::{glibc_minor, platform};
 
     #[test]
     fn the_newest_requirement_counts() {
         assert_eq!(glibc_minor(b"..GLIBC_2.2.5\0GLIBC_2.34\0GLIBC_2.9\0GLIBC_2."), 34);
         assert_eq!(glibc_minor(b"none"), 0);
+    }
+
+    #[test]
+    fn a_tag_names_the_system_and_the_processor() {
+        let tag = |os, arch| platform(os, arch, b"GLIBC_2.31").unwrap();
+        assert_eq!(tag("linux", "aarch64"), "manylinux_2_31_aarch64");
+        assert_eq!(tag("macos", "x86_64"), "macosx_11_0_x86_64");
+        assert_eq!(tag("macos", "aarch64"), "macosx_11_0_arm64");
+        assert_eq!(tag("windows", "aarch64"), "win_arm64");
+        assert_eq!(tag("windows", "x86_64"), "win_amd64");
+        assert!(platform("windows", "x86", b"").is_err());
     }
 }

@@ -97,3 +97,71 @@ fn registry() -> Registry {
     backend_webgpu::register(&mut registry);
     registry
 }
+
+#[cfg(test)]
+mod tests {
+    use backend_webgpu::WebGpuBackend;
+
+    use super::*;
+    use crate::kind::Kind;
+    use crate::model::{Graph, Node};
+    use crate::numbers::Numbers;
+    use crate::plan::Plan;
+    use crate::tensor::Tensor;
+
+    /// y = x · w of 2 × 2 matrices.
+    fn product(backend: &Arc<dyn ComputeBackend>) -> Plan {
+        let node = Node {
+            name: "the product".to_owned(),
+            operator: "MatMul".to_owned(),
+            inputs: vec!["x".to_owned(), "w".to_owned()],
+            outputs: vec!["y".to_owned()],
+            since: 13,
+            ..Node::default()
+        };
+        let graph = Graph {
+            nodes: vec![node],
+            constants: [("w".to_owned(), matrix(2.0))].into(),
+            inputs: vec!["x".to_owned()],
+            outputs: vec!["y".to_owned()],
+            ..Graph::default()
+        };
+        Plan::new(graph, backend).unwrap()
+    }
+
+    fn matrix(number: f64) -> Tensor {
+        Tensor::host(Kind::F32, vec![2, 2], Numbers::Float(vec![number; 4])).unwrap()
+    }
+
+    fn run(plan: &Plan) -> Result<Vec<f64>> {
+        Ok(plan.run(vec![Some(matrix(3.0))])?[0].numbers()?.floats())
+    }
+
+    #[test]
+    fn after_a_loss_runs_fail_and_new_sessions_work() {
+        if std::env::var("TEST_BACKENDS").is_ok_and(|names| !names.contains("webgpu")) {
+            return;
+        }
+        let info = registry().available().into_iter().find(|info| info.selector.starts_with("webgpu"));
+        let info = info.expect("an adapter, or TEST_BACKENDS=cpu");
+        // Once by operations, once more, so that the next run would be a replay.
+        for runs in [1, 3] {
+            let mut gpu = WebGpuBackend::select(info.selector.trim_start_matches("webgpu:"));
+            gpu.init().unwrap();
+            let gpu = Arc::new(gpu);
+            let device = Device::new(info.clone(), 0, Some(Arc::clone(&gpu) as Arc<dyn ComputeBackend>));
+            let plan = product(&device.backend().unwrap());
+            for _ in 0..runs {
+                assert_eq!(run(&plan).unwrap(), [12.0; 4]);
+            }
+            gpu.device().unwrap().destroy();
+            for _ in 0..2 {
+                let error = run(&plan).unwrap_err().to_string();
+                assert!(error.contains("lost"), "{error}");
+            }
+            assert_eq!(run(&product(&device.backend().unwrap())).unwrap(), [12.0; 4]);
+            let error = run(&plan).unwrap_err().to_string();
+            assert!(error.contains("lost"), "{error}");
+        }
+    }
+}

@@ -2,6 +2,7 @@
 //! converted in each run.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 
 use half::f16;
 
@@ -14,6 +15,9 @@ use crate::tensor::Tensor;
 /// The codes of the element types in ONNX.
 const F32: i64 = 1;
 const F16: i64 = 10;
+
+/// Operators whose result has the element type that an attribute names.
+const NAMED_TYPES: [(&str, &str); 2] = [("Cast", "to"), ("EyeLike", "dtype")];
 
 /// Operators whose inputs from the second on are factors and sizes, which are no numbers of the model.
 const WITH_SIZES: [&str; 2] = ["Resize", "Upsample"];
@@ -49,11 +53,23 @@ pub(crate) fn halve(graph: &mut Graph) -> Result<()> {
                 *tensor = half(tensor)?;
             }
         }
-        if node.operator == "Cast" && node.int("to", 0) == F32 {
-            node.attributes.insert("to".to_owned(), Attribute::Int(F16));
+        for (operator, attribute) in NAMED_TYPES {
+            if node.operator == operator && node.int(attribute, 0) == F32 {
+                node.attributes.insert(attribute.to_owned(), Attribute::Int(F16));
+            }
+        }
+        if node.operator == "ConstantOfShape" {
+            let zero = || Tensor::host(Kind::F16, vec![1], Numbers::Float(vec![0.0]));
+            let value = node.attributes.entry("value".to_owned());
+            if let Entry::Vacant(value) = value {
+                value.insert(Attribute::Tensor(zero()?));
+            }
         }
     }
-    for constant in graph.constants.values_mut() {
+    for (name, constant) in &mut graph.constants {
+        if constant.kind == Kind::F32 && constant.count() == 1 {
+            graph.unrounded.insert(name.clone(), constant.clone());
+        }
         *constant = half(constant)?;
     }
     graph.constants.extend(sizes);
@@ -76,20 +92,33 @@ pub(crate) fn halve(graph: &mut Graph) -> Result<()> {
 }
 
 /// A constant in f16. What is too large becomes the largest number there is, as masks are made of products of
-/// 0 with such numbers.
+/// 0 with such numbers; what is too small becomes the smallest one, as a bound that keeps a divisor from 0 may
+/// be no zero.
 fn half(tensor: &Tensor) -> Result<Tensor> {
     if tensor.kind != Kind::F32 {
         return Ok(tensor.clone());
     }
-    let largest = f64::from(f16::MAX);
-    let fit = |x: f64| if x.is_finite() { x.clamp(-largest, largest) } else { x };
+    let (smallest, largest) = (f64::from(f16::from_bits(1)), f64::from(f16::MAX));
+    let fit = |x: f64| match x {
+        0.0 => x,
+        _ if x.is_finite() => x.abs().clamp(smallest, largest).copysign(x),
+        _ => x,
+    };
     let numbers = tensor.numbers()?.floats().into_iter().map(fit).collect();
     Tensor::host(Kind::F16, tensor.shape.clone(), Numbers::Float(numbers).convert(Kind::F16))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use backend_api::ComputeBackend;
+    use backend_cpu::CpuBackend;
+
     use super::*;
+    use crate::fuse::fuse;
+    use crate::model::ValueType;
+    use crate::plan::Plan;
 
     #[test]
     fn large_constants_stay_finite() {
@@ -97,5 +126,106 @@ mod tests {
         let constant = half(&Tensor::host(Kind::F32, vec![3], numbers).unwrap()).unwrap();
         assert_eq!(constant.kind, Kind::F16);
         assert_eq!(constant.numbers().unwrap().floats(), [-65504.0, 0.5, f64::NEG_INFINITY]);
+    }
+
+    #[test]
+    fn small_constants_stay_apart_from_zero() {
+        let numbers = Numbers::Float(vec![1e-12, -1e-12, 0.0]);
+        let constant = half(&Tensor::host(Kind::F32, vec![3], numbers).unwrap()).unwrap();
+        let smallest = 2f64.powi(-24);
+        assert_eq!(constant.numbers().unwrap().floats(), [smallest, -smallest, 0.0]);
+    }
+
+    fn node(operator: &str, inputs: &[&str], output: &str) -> Node {
+        Node {
+            operator: operator.to_owned(),
+            since: 18,
+            inputs: inputs.iter().map(|&name| name.to_owned()).collect(),
+            outputs: vec![output.to_owned()],
+            ..Node::default()
+        }
+    }
+
+    fn halved(nodes: Vec<Node>, constants: &[(&str, &[usize], f64)], output: &str) -> Graph {
+        let shape = |rank: usize| Some(ValueType { kind: Some(Kind::F32), shape: Some(vec![None; rank]) });
+        let tensor = |shape: &[usize], number| {
+            let count = shape.iter().product();
+            Tensor::host(Kind::F32, shape.to_vec(), Numbers::Float(vec![number; count])).unwrap()
+        };
+        let named = |&(name, shape, number): &(&str, &[usize], f64)| (name.to_owned(), tensor(shape, number));
+        let mut types = HashMap::from([("x".to_owned(), shape(2).unwrap())]);
+        for node in &nodes {
+            types.insert(node.outputs[0].clone(), shape(2).unwrap());
+        }
+        let mut graph = Graph {
+            nodes,
+            types,
+            constants: constants.iter().map(named).collect(),
+            inputs: vec!["x".to_owned()],
+            outputs: vec![output.to_owned()],
+            ..Graph::default()
+        };
+        halve(&mut graph).unwrap();
+        graph
+    }
+
+    /// y = weight · (x − mean) / √(variance + ε) + bias.
+    fn layer_norm(eps: f64) -> Graph {
+        let mut nodes = vec![
+            node("ReduceMean", &["x", "axes"], "mean"),
+            node("Sub", &["x", "mean"], "centred"),
+            node("Mul", &["centred", "centred"], "square"),
+            node("ReduceMean", &["square", "axes"], "variance"),
+            node("Add", &["variance", "eps"], "sum"),
+            node("Sqrt", &["sum"], "root"),
+            node("Div", &["centred", "root"], "normal"),
+            node("Mul", &["normal", "weight"], "scaled"),
+            node("Add", &["scaled", "bias"], "y"),
+        ];
+        for mean in nodes.iter_mut().filter(|node| node.operator == "ReduceMean") {
+            mean.inputs.truncate(1);
+            mean.attributes.insert("axes".to_owned(), Attribute::Ints(vec![-1]));
+        }
+        halved(nodes, &[("eps", &[], eps), ("weight", &[4], 1.0), ("bias", &[4], 0.5)], "y")
+    }
+
+    fn run(graph: Graph, rows: &[f64]) -> Vec<f64> {
+        let backend: Arc<dyn ComputeBackend> = Arc::new(CpuBackend::new());
+        let bytes: Vec<u8> = rows.iter().flat_map(|&x| (x as f32).to_le_bytes()).collect();
+        let x = Tensor::upload(&backend, Kind::F32, vec![rows.len() / 4, 4], &bytes).unwrap();
+        let y = Plan::new(graph, &backend).unwrap().run(vec![Some(x)]).unwrap();
+        y[0].numbers().unwrap().floats()
+    }
+
+    #[test]
+    fn a_normalisation_has_the_epsilon_of_the_model() {
+        let mut graph = layer_norm(1e-12);
+        assert_eq!(run(graph.clone(), &[3.0; 4]), [0.5; 4], "a constant row");
+        fuse(&mut graph);
+        let norm = graph.nodes.iter().find(|node| node.operator == "LayerNormalization").unwrap();
+        assert!((norm.float("epsilon", 0.0) - 1e-12).abs() < 1e-18);
+    }
+
+    #[test]
+    fn the_bound_of_a_norm_keeps_quotients_finite() {
+        let nodes = vec![
+            node("ReduceL2", &["x"], "norm"),
+            node("Clip", &["norm", "least"], "bounded"),
+            node("Div", &["x", "bounded"], "y"),
+        ];
+        assert_eq!(run(halved(nodes, &[("least", &[], 1e-12)], "y"), &[0.0; 4]), [0.0; 4]);
+    }
+
+    #[test]
+    fn operators_that_name_a_type_or_have_one_by_default_make_f16() {
+        let (mut eye, mut cast) = (node("EyeLike", &["x"], "eye"), node("Cast", &["eye"], "y"));
+        eye.attributes.insert("dtype".to_owned(), Attribute::Int(F32));
+        cast.attributes.insert("to".to_owned(), Attribute::Int(F32));
+        let graph = halved(vec![eye, cast, node("ConstantOfShape", &["s"], "zeros")], &[], "y");
+        let find = |operator: &str| graph.nodes.iter().find(|node| node.operator == operator).unwrap();
+        assert_eq!(find("EyeLike").int("dtype", 0), F16);
+        let zeros = find("ConstantOfShape").attributes.get("value");
+        assert!(matches!(zeros, Some(Attribute::Tensor(zero)) if zero.kind == Kind::F16));
+        assert_eq!(run(graph, &[7.0; 16]), (0..16).map(|i| f64::from(i % 5 == 0)).collect::<Vec<_>>());
     }
 }

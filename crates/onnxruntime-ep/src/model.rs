@@ -72,6 +72,8 @@ pub(crate) struct Graph {
     pub(crate) unchanging: HashSet<Name>,
     /// Those of them that were read.
     pub(crate) constants: HashMap<Name, Tensor>,
+    /// Single numbers among the constants as the model has them, where the constants were rounded.
+    pub(crate) unrounded: HashMap<Name, Tensor>,
     /// Values that a run is given, in order.
     pub(crate) inputs: Vec<Name>,
     /// Values that a run gives back, in order.

@@ -113,7 +113,8 @@ impl Plan {
 
     /// Computes the outputs, in order, of inputs in order: by a graph if the shapes repeat.
     pub(crate) fn run(&self, inputs: Vec<Option<Tensor>>) -> Result<Vec<Tensor>> {
-        self.warmed_up.call_once(|| capture::warm_up(self, &inputs));
+        // After a panic in it, which that run reports, the next run compiles what is left.
+        self.warmed_up.call_once_force(|_| capture::warm_up(self, &inputs));
         let key = capture::key(&inputs);
         let loan = match self.captures.next(&key) {
             Next::Replay(loan) => Some(loan),

@@ -1,13 +1,16 @@
 //! Tensors of a run: on the host, on the device, or on both.
 
+mod elements;
+
 use std::any::Any;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 
 use backend_api::ComputeBackend;
 use backend_api::desc::TensorDesc;
 use backend_api::owned::Buffer;
 
+use self::elements::{Elements, written};
 use crate::error::{Error, Result};
 use crate::kind::Kind;
 use crate::numbers::Numbers;
@@ -37,15 +40,6 @@ struct View {
     packed: OnceLock<Arc<Elements>>,
 }
 
-/// Elements in host memory, in device memory, or in both, each made of the other when it is asked for.
-#[derive(Debug, Default)]
-struct Elements {
-    host: OnceLock<Numbers>,
-    device: OnceLock<Arc<Block>>,
-    /// Whether the numbers were asked for, by which a capture knows what it depends on.
-    was_read: AtomicBool,
-}
-
 impl Tensor {
     /// A tensor on the host. There must be as many numbers as the shape has elements.
     pub(crate) fn host(kind: Kind, shape: Vec<usize>, numbers: Numbers) -> Result<Self> {
@@ -53,19 +47,20 @@ impl Tensor {
         if count != numbers.len() {
             return Err(Error::invalid(format!("{} numbers for the shape {shape:?}", numbers.len())));
         }
-        Ok(Self::of(kind, shape, Elements { host: numbers.into(), ..Elements::default() }))
+        Ok(Self::of(kind, shape, Elements { host: numbers.into(), ..Elements::new(count) }))
     }
 
     /// A vector of whole numbers on the host.
     pub(crate) fn vector(numbers: Vec<i64>) -> Self {
-        let shape = vec![numbers.len()];
+        let count = numbers.len();
         let host = Numbers::Int(numbers).into();
-        Self::of(Kind::I64, shape, Elements { host, ..Elements::default() })
+        Self::of(Kind::I64, vec![count], Elements { host, ..Elements::new(count) })
     }
 
     /// A tensor on the device, in the element type that the device has for `kind`.
     fn device(kind: Kind, shape: Vec<usize>, block: Arc<Block>) -> Self {
-        Self::of(kind, shape, Elements { device: block.into(), ..Elements::default() })
+        let elements = Elements { device: block.into(), ..Elements::new(shape.iter().product()) };
+        Self::of(kind, shape, elements)
     }
 
     fn of(kind: Kind, shape: Vec<usize>, elements: Elements) -> Self {
@@ -80,7 +75,7 @@ impl Tensor {
 
     /// A tensor without elements, of which only the shape may be asked.
     pub(crate) fn shell(&self) -> Self {
-        Self::of(self.kind, self.shape.clone(), Elements::default())
+        Self::of(self.kind, self.shape.clone(), Elements::new(self.count()))
     }
 
     /// The elements of a graph's output, for as long as the result lives: `holder` keeps the graph from
@@ -129,18 +124,26 @@ impl Tensor {
 
     /// Elements at `offset + Σ index·stride` of those that this tensor has or is a view of.
     pub(crate) fn viewed(&self, offset: usize, shape: Vec<usize>, strides: Vec<usize>) -> Self {
-        let view = View { offset, strides, packed: OnceLock::new() };
+        let count: usize = shape.iter().product();
+        if count == 0 {
+            return Self::of(self.kind, shape, self.elements.none(self.kind));
+        }
         // Strides along which nothing is walked have no meaning.
         let packed = packed_strides(&shape);
         let is_step = |&(extent, ..): &(&usize, &usize, &usize)| *extent != 1;
-        let mut steps =
-            shape.iter().zip(&view.strides).zip(&packed).map(|((e, s), p)| (e, s, p)).filter(is_step);
-        let is_packed = offset == 0 && steps.all(|(_, stride, packed)| stride == packed);
-        let is_empty = shape.contains(&0);
+        let mut steps = shape.iter().zip(&strides).zip(&packed).map(|((e, s), p)| (e, s, p)).filter(is_step);
+        let is_whole =
+            offset == 0 && count == self.elements.count && steps.all(|(_, stride, packed)| stride == packed);
+        let view = (!is_whole).then(|| Arc::new(View { offset, strides, packed: OnceLock::new() }));
+        Self { kind: self.kind, shape, view, elements: Arc::clone(&self.elements) }
+    }
+
+    /// All elements that this tensor has or is a view of, as a vector.
+    pub(crate) fn all_elements(&self) -> Self {
         Self {
             kind: self.kind,
-            shape,
-            view: (!is_packed && !is_empty).then(|| Arc::new(view)),
+            shape: vec![self.elements.count],
+            view: None,
             elements: Arc::clone(&self.elements),
         }
     }
@@ -183,6 +186,11 @@ impl Tensor {
         self.elements.was_read.swap(false, Ordering::Relaxed)
     }
 
+    /// Whether it is a view of elements that are in host memory too.
+    pub(crate) fn views_host(&self) -> bool {
+        self.view.is_some() && self.elements.host.get().is_some()
+    }
+
     /// The numbers, read from the device if need be.
     pub(crate) fn numbers(&self) -> Result<&Numbers> {
         let elements = match &self.view {
@@ -195,7 +203,9 @@ impl Tensor {
                 }
             },
         };
-        elements.was_read.store(true, Ordering::Relaxed);
+        for elements in [elements, &self.elements] {
+            elements.was_read.store(true, Ordering::Relaxed);
+        }
         if let Some(numbers) = elements.host.get() {
             return Ok(numbers);
         }
@@ -206,13 +216,17 @@ impl Tensor {
 
     /// The elements of a view, on the host.
     fn picked(&self, view: &View) -> Result<Elements> {
-        let all = self.buffer().map_or(0, Buffer::bytes);
-        let mut bytes = vec![0; all];
-        self.elements.read(&mut bytes)?;
         let strides: Vec<isize> = view.strides.iter().map(|&stride| stride as isize).collect();
         let places = places(&self.shape, view.offset as isize, &strides);
-        let host = Numbers::decode_device(self.kind, &bytes).pick(places)?.into();
-        Ok(Elements { host, ..Elements::default() })
+        let host = match self.elements.host.get() {
+            Some(all) => all.pick(places)?,
+            None => {
+                let mut bytes = vec![0; self.elements.count * self.kind.dtype().size()];
+                self.elements.read(&mut bytes)?;
+                Numbers::decode_device(self.kind, &bytes).pick(places)?
+            }
+        };
+        Ok(Elements { host: host.into(), ..Elements::new(self.count()) })
     }
 
     /// The numbers as whole numbers.
@@ -333,45 +347,6 @@ impl Tensor {
     pub(crate) fn around(&self, axis: usize) -> [usize; 2] {
         [self.shape.iter().take(axis).product(), self.shape.iter().skip(axis + 1).product()]
     }
-}
-
-impl Elements {
-    /// Reads from device memory.
-    fn read(&self, bytes: &mut [u8]) -> Result<()> {
-        let block = self.device.get().ok_or_else(|| Error::invalid("a tensor without elements"))?;
-        if block.is_leased() {
-            return Err(Error::Uncapturable);
-        }
-        if let Some(buffer) = block.buffer().filter(|_| !bytes.is_empty()) {
-            buffer.backend().copy_dtoh(bytes, buffer.ptr())?;
-        }
-        Ok(())
-    }
-
-    /// The handle of the device memory, to which numbers on the host are uploaded.
-    fn ptr(&self, kind: Kind, memory: Workspace<'_>) -> Result<u64> {
-        if let Some(buffer) = self.device.get().and_then(|block| block.buffer()) {
-            return if Arc::ptr_eq(buffer.backend(), memory.backend()) {
-                Ok(buffer.ptr())
-            } else {
-                Err(Error::invalid("a tensor lies on another device, or on one that was lost"))
-            };
-        }
-        let numbers = self.host.get().ok_or_else(|| Error::invalid("a tensor without elements"))?;
-        let block = Arc::new(written(memory, &numbers.encode_device(kind))?);
-        // Of two threads that upload at once, one keeps its buffer.
-        let buffer = self.device.get_or_init(|| block).buffer();
-        buffer.map(Buffer::ptr).ok_or_else(|| Error::invalid("a tensor without memory"))
-    }
-}
-
-/// Memory that holds `bytes`.
-fn written(memory: Workspace<'_>, bytes: &[u8]) -> Result<Block> {
-    let block = memory.upload(bytes.len())?;
-    if let Some(buffer) = block.buffer().filter(|_| !bytes.is_empty()) {
-        buffer.backend().copy_htod(buffer.ptr(), bytes)?;
-    }
-    Ok(block)
 }
 
 /// The number of elements of a shape.

@@ -3,7 +3,8 @@
     python embed_with_ray.py MODEL.onnx IDS.parquet OUT
 
 MODEL takes `input_ids` and `attention_mask` and gives hidden states, as all-MiniLM-L6-v2 does; IDS has columns of the
-same names, padded to one length. Set COMPUTE_BACKEND on the machines to choose their device.
+same names, padded to one length. Ray counts NVIDIA GPUs: each has an actor. Without them there are two actors in all,
+each on the first device of its machine, which COMPUTE_BACKEND chooses.
 """
 
 import sys
@@ -11,6 +12,11 @@ import sys
 import numpy as np
 import ray
 from ray.data import ActorPoolStrategy
+
+
+def device_of_actor(gpus: list, devices: list):
+    """The device of the GPU that Ray gave to this actor: the actors of a machine have different ones."""
+    return devices[int(gpus[0]) % len(devices)] if gpus else devices[0]
 
 
 class Embedder:
@@ -23,7 +29,7 @@ class Embedder:
         # Libraries are registered by process, so by each actor.
         wgpu.register()
         options = onnxruntime.SessionOptions()
-        options.add_provider_for_devices(wgpu.devices()[:1], {})
+        options.add_provider_for_devices([device_of_actor(ray.get_gpu_ids(), wgpu.devices())], {})
         self.session = onnxruntime.InferenceSession(model, sess_options=options)
         # Without this, a failed run would go on with the CPU provider, silently.
         self.session.disable_fallback()
@@ -38,7 +44,7 @@ class Embedder:
 
 def main(model: str, corpus: str, out: str) -> None:
     ray.init()
-    # One actor for each GPU; without GPUs two, which leave a CPU free for reading and writing.
+    # One actor for each GPU; without GPUs two in all, which leave a CPU free for reading and writing.
     gpus = int(ray.cluster_resources().get("GPU", 0))
     actors = ActorPoolStrategy(size=gpus or 2)
     # Batches of one size have shapes that repeat, which the provider replays.

@@ -36,16 +36,17 @@ pub(super) unsafe extern "C" fn CreateEpFactories(
     capacity: usize,
     count: *mut usize,
 ) -> OrtStatusPtr {
-    // SAFETY: the caller's promise. An ONNX Runtime that is too old is told that there is no factory.
-    unsafe {
-        count.write(0);
-        if capacity == 0 || !api::set(base) {
-            return OrtStatusPtr(ptr::null_mut());
+    guard(|| {
+        // SAFETY: the caller's promise. An ONNX Runtime that is too old is told that there is no factory.
+        unsafe {
+            count.write(0);
+            if capacity > 0 && api::set(base) {
+                factories.write(Box::into_raw(Box::new(table())));
+                count.write(1);
+            }
         }
-        factories.write(Box::into_raw(Box::new(table())));
-        count.write(1);
-    }
-    OrtStatusPtr(ptr::null_mut())
+        Ok(())
+    })
 }
 
 /// Called when the library is unregistered.
@@ -54,11 +55,13 @@ pub(super) unsafe extern "C" fn CreateEpFactories(
 /// `factory` is one of [`CreateEpFactories`]'s, and isn't used afterwards.
 #[unsafe(no_mangle)]
 pub(super) unsafe extern "C" fn ReleaseEpFactory(factory: *mut EpFactory) -> OrtStatusPtr {
-    if !factory.is_null() {
-        // SAFETY: the caller's promise.
-        drop(unsafe { Box::from_raw(factory) });
-    }
-    OrtStatusPtr(ptr::null_mut())
+    guard(|| {
+        if !factory.is_null() {
+            // SAFETY: the caller's promise.
+            drop(unsafe { Box::from_raw(factory) });
+        }
+        Ok(())
+    })
 }
 
 fn table() -> EpFactory {

@@ -124,7 +124,12 @@ impl<'a> Recorder<'a> {
             for tensor in varying.iter().filter_map(|&place| self.values[place].as_ref()) {
                 tensor.take_was_read();
             }
+            let views = self.views_of_host(step);
             let outputs = self.plan.call(step, &self.values, self.memory, operations)?;
+            // Their numbers are those of this run, and a replay wouldn't compute them anew.
+            if views.iter().any(Tensor::take_was_read) {
+                return Err(Error::Uncapturable);
+            }
             if !varying.is_empty() {
                 match outputs.iter().filter(|output| output.is_on_host()).count() {
                     0 => self.read(&varying),
@@ -141,6 +146,14 @@ impl<'a> Recorder<'a> {
         }
         self.outputs = self.plan.taken(&self.values, Device { memory: self.memory, backend: operations })?;
         Ok(())
+    }
+
+    /// Inputs of a step that are views of elements on the host, none of which was read yet.
+    fn views_of_host(&self, step: &Step) -> Vec<Tensor> {
+        let inputs = step.inputs.iter().flatten().filter_map(|&place| self.values[place].as_ref());
+        let views: Vec<Tensor> = inputs.filter(|tensor| tensor.views_host()).cloned().collect();
+        views.iter().for_each(|view| _ = view.take_was_read());
+        views
     }
 
     /// Notes what a step of the graph has read of what varies.

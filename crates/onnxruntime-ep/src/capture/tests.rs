@@ -8,6 +8,7 @@ use backend_cpu::CpuBackend;
 
 use super::*;
 use crate::model::{Attribute, Graph, Node};
+use crate::numbers::Numbers;
 
 /// Numbers that the device gets, as there are too many for the host.
 const WIDTH: usize = 32;
@@ -164,4 +165,21 @@ fn threads_have_graphs_of_their_own() {
             });
         }
     });
+}
+
+#[test]
+fn numbers_of_a_view_of_a_list_are_those_of_the_run() {
+    let mut sizes = node("Slice", &["list"], "sizes", &[]);
+    for (name, number) in [("starts", 300), ("ends", 302), ("axes", 0)] {
+        sizes.attributes.insert(name.to_owned(), Attribute::Ints(vec![number]));
+    }
+    let (plan, backend) =
+        plan(vec![sizes, node("Expand", &["x", "sizes"], "y", &[])], &["list", "x"], &["y"]);
+    for rows_wanted in [2, 2, 3, 4, 2] {
+        let mut list = vec![0; 302];
+        list[300..].copy_from_slice(&[rows_wanted, WIDTH as i64]);
+        let list = Tensor::host(Kind::I32, vec![302], Numbers::Int(list)).unwrap();
+        let y = plan.run(vec![Some(list), floats(&backend, 1.0)]).unwrap();
+        assert_eq!(rows(&y[0]), vec![1.0; rows_wanted as usize]);
+    }
 }

@@ -83,7 +83,8 @@ impl<'a> View<'a> {
     /// The number of a constant that has only one, and no dimensions that a result would get from it.
     fn scalar(&self, name: &str) -> Option<f64> {
         let is_scalar = |constant: &&Tensor| constant.count() == 1 && constant.rank() <= 1;
-        let constant = self.graph.constants.get(name).filter(is_scalar)?;
+        let graph = self.graph;
+        let constant = graph.unrounded.get(name).or_else(|| graph.constants.get(name)).filter(is_scalar)?;
         constant.numbers().ok()?.floats().first().copied()
     }
 

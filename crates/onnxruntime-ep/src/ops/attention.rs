@@ -1,6 +1,6 @@
-//! Attention: ONNX's operator, ONNX Runtime's, and what a fusion makes of the operators that it consists of.
+//! Attention: ONNX's operator, which a fusion also makes of the operators that it consists of.
 
-use backend_api::desc::{AttentionDesc, AttentionMask, AttentionShape, HeadLayout};
+use backend_api::desc::{AttentionAlignment, AttentionDesc, AttentionMask, AttentionShape, HeadLayout};
 
 use super::call::Call;
 use super::shape::{broadcast, listed_elements};
@@ -11,65 +11,36 @@ use crate::model::{Graph, Node};
 use crate::numbers::Numbers;
 use crate::tensor::Tensor;
 
-pub(super) const OPERATORS: &[Operator] = &[
-    Operator::new("Attention", Kinds::Float, attention).with_check(as_onnx).of_views(),
-    Operator::new("MultiHeadAttention", Kinds::Float, multi_head)
-        .of_microsoft()
-        .with_check(plain_heads)
-        .of_views(),
-];
+pub(super) const OPERATORS: &[Operator] =
+    &[Operator::new("Attention", Kinds::Float, attention).with_check(as_onnx).of_views()];
 
-/// Vectors of keys and values of one length, and no scores as an output.
+/// Queries and keys of one width, and no scores as an output.
 fn as_onnx(graph: &Graph, node: &Node) -> std::result::Result<(), String> {
     if node.has_output(3) {
         return Err("the scores as an output".to_owned());
     }
-    if node.input(6).is_some() {
-        return Err("lengths of padded keys".to_owned());
-    }
     if node.int("softmax_precision", 1) != 1 && graph.input_kind(node, 0) == Some(Kind::F16) {
         return Err("another precision of the softmax".to_owned());
     }
-    let window = node.int("left_window_size", -1) >= 0 || node.int("right_window_size", -1) >= 0;
-    if window {
-        return Err("a window".to_owned());
+    if node.input(6).is_some() && node.int("right_window_size", -1) >= 0 {
+        return Err("a window to the right beside lengths of padded keys".to_owned());
     }
     let last = |i: usize| {
         let shape = graph.input_type(node, i)?.shape.as_ref()?;
         Some((shape.len(), *shape.last()?))
     };
-    match (last(0), last(1), last(2)) {
-        (Some((4, Some(q))), Some((4, Some(k))), Some((4, Some(v)))) if q == k && k == v => Ok(()),
-        (Some((3, Some(q))), Some((3, Some(k))), Some((3, Some(v)))) => {
+    let is_known = match (last(0), last(1), graph.input_rank(node, 2)) {
+        (Some((4, Some(q))), Some((4, Some(k))), Some(4)) => q == k,
+        (Some((3, Some(q))), Some((3, Some(k))), Some(3)) => {
             let [heads, kv_heads] = ["q_num_heads", "kv_num_heads"].map(|name| node.int(name, 0));
             let width = |numbers: usize, heads: i64| {
                 usize::try_from(heads).ok().and_then(|heads| numbers.checked_div(heads))
             };
-            if width(q, heads).is_some() && width(q, heads) == width(k, kv_heads) && k == v {
-                Ok(())
-            } else {
-                Err("values of another width than keys".to_owned())
-            }
+            width(q, heads).is_some() && width(q, heads) == width(k, kv_heads)
         }
-        _ => Err("values of another width than keys".to_owned()),
-    }
-}
-
-/// Queries, keys and values apart, without a cache.
-fn plain_heads(graph: &Graph, node: &Node) -> std::result::Result<(), String> {
-    let rank_of = |i| graph.input_rank(node, i);
-    if (rank_of(0), rank_of(1), rank_of(2)) != (Some(3), Some(3), Some(3)) {
-        return Err("packed keys or values".to_owned());
-    }
-    let width = |i| graph.input_type(node, i).and_then(|known| known.shape.as_ref()?.get(2).copied()?);
-    if width(0).is_none() || width(0) != width(1) || width(1) != width(2) {
-        return Err("values of another width than keys".to_owned());
-    }
-    if [3, 4, 6, 7, 8, 9].iter().any(|&i| node.input(i).is_some()) || node.has_output(1) || node.has_output(3)
-    {
-        return Err("a bias, a padding mask, a cache or the scores".to_owned());
-    }
-    Ok(())
+        _ => false,
+    };
+    if is_known { Ok(()) } else { Err("queries of another width than keys".to_owned()) }
 }
 
 /// Queries, keys or values: the tensor, its heads, and where its vectors lie.
@@ -101,10 +72,13 @@ impl Heads {
         }
     }
 
-    /// Memory for results of the same shape, whose dimensions follow each other as those of these vectors do:
+    /// Memory for as many vectors of a width, whose dimensions follow each other as those of these vectors do:
     /// so heads that were split from rows can be merged into rows again without a copy.
-    pub(super) fn results(&self, call: &Call<'_>) -> Result<(Tensor, HeadLayout)> {
-        let shape = &self.tensor.shape;
+    pub(super) fn results(&self, call: &Call<'_>, width: usize) -> Result<(Tensor, HeadLayout)> {
+        let mut shape = self.tensor.shape.clone();
+        if let Some(last) = shape.last_mut() {
+            *last = *last / self.width.max(1) * width;
+        }
         let mut order: Vec<usize> = (0..shape.len()).collect();
         let strides = self.tensor.strides();
         if let Some((_, outer)) = order.split_last_mut() {
@@ -118,10 +92,10 @@ impl Heads {
         }
         let layout = match *to.as_slice() {
             [batch, head, token, _] => HeadLayout { offset: 0, batch, head, token },
-            [batch, token, _] => HeadLayout { offset: 0, batch, head: self.width, token },
+            [batch, token, _] => HeadLayout { offset: 0, batch, head: width, token },
             _ => return Err(Error::invalid("heads of two dimensions")),
         };
-        Ok((memory.viewed(0, shape.clone(), to), layout))
+        Ok((memory.viewed(0, shape, to), layout))
     }
 
     pub(super) fn batch(&self) -> usize {
@@ -129,7 +103,7 @@ impl Heads {
     }
 
     /// The vectors of a cache before these, as `[batch, heads, tokens, width]`.
-    fn behind(self, call: &Call<'_>, past: Option<&Tensor>) -> Result<Self> {
+    pub(super) fn behind(self, call: &Call<'_>, past: Option<&Tensor>) -> Result<Self> {
         let Some(past) = past else { return Ok(self) };
         Self::new(call, &call.device().concat(&[past, &self.split(call)?], 2)?, self.heads)
     }
@@ -147,25 +121,71 @@ impl Heads {
 }
 
 /// Who sees whom, and how.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Scores<'a> {
+#[derive(Clone, Debug, Default)]
+pub(super) struct Scores {
     pub(super) scale: Option<f64>,
     pub(super) softcap: f64,
     pub(super) causal: bool,
-    pub(super) mask: Option<&'a Tensor>,
+    /// How many keys back a query sees, the one at its own position included.
+    pub(super) window: Option<usize>,
+    pub(super) alignment: AttentionAlignment,
+    /// How many keys of each sequence are real, as integers of 32 bits.
+    pub(super) lengths: Option<Tensor>,
+    pub(super) mask: Option<Tensor>,
 }
 
-/// The output has the shape of the queries.
-pub(super) fn attend(call: &Call<'_>, [q, k, v]: [&Heads; 3], scores: Scores<'_>) -> Result<Tensor> {
+/// Keys that a query sees from its position: none behind it if it is causal, and as many to either side as are
+/// given.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Reach {
+    pub(super) causal: bool,
+    pub(super) left: Option<usize>,
+    pub(super) right: Option<usize>,
+}
+
+impl Scores {
+    /// Scores of queries of which the first stands behind `past` keys, with a mask that is given. Positions that
+    /// the backend doesn't know become a mask.
+    pub(super) fn within(
+        call: &Call<'_>,
+        reach: Reach,
+        [q, k]: [&Heads; 2],
+        past: usize,
+        given: Option<Tensor>,
+    ) -> Result<Self> {
+        let Reach { causal, left, right } = reach;
+        let right = right.filter(|_| !causal);
+        let alignment = match past {
+            _ if past + q.tokens == k.tokens => Some(AttentionAlignment::BottomRight),
+            0 => Some(AttentionAlignment::TopLeft),
+            _ => None,
+        };
+        let is_limited = causal || left.is_some() || right.is_some();
+        Ok(match alignment {
+            _ if !is_limited => Self { mask: given, ..Self::default() },
+            Some(alignment) if right.is_none() => {
+                let window = left.map(|left| left.saturating_add(1));
+                Self { causal, window, alignment, mask: given, ..Self::default() }
+            }
+            _ => {
+                let mask = banded(call, reach, [q.tokens, k.tokens], past, given.as_ref())?;
+                Self { mask: Some(mask), ..Self::default() }
+            }
+        })
+    }
+}
+
+/// The output has the shape of the queries, but for the width of the values.
+pub(super) fn attend(call: &Call<'_>, [q, k, v]: [&Heads; 3], scores: &Scores) -> Result<Tensor> {
     let d = call.device();
     let batch = q.batch();
     let is_repeated = |heads: &Heads| matches!(heads.batch(), 1) || heads.batch() == batch;
-    let alike = (k.heads, k.tokens, k.width) == (v.heads, v.tokens, v.width) && q.width == k.width;
+    let alike = (k.heads, k.tokens) == (v.heads, v.tokens) && q.width == k.width;
     if !(alike && is_repeated(k) && is_repeated(v)) {
         let shapes = [q, k, v].map(|heads| &heads.tensor.shape);
         return Err(Error::invalid(format!("attention of {shapes:?}")));
     }
-    let (y, to) = q.results(call)?;
+    let (y, to) = q.results(call, v.width)?;
     let shape =
         AttentionShape { batch, heads: q.heads, seq_q: q.tokens, seq_kv: k.tokens, head_dim: q.width };
     // One sequence of keys for all.
@@ -176,20 +196,22 @@ pub(super) fn attend(call: &Call<'_>, [q, k, v]: [&Heads; 3], scores: Scores<'_>
     let [at_q, at_k, at_v, at_y] = [d.base(&q.tensor)?, d.base(&k.tensor)?, d.base(&v.tensor)?, d.base(&y)?];
     let mut desc = AttentionDesc::new(q.tensor.kind.dtype(), at_q, at_k, at_v, at_y, shape)
         .with_kv_heads(k.heads)
+        .with_v_head_dim(v.width)
         .with_softcap(scores.softcap)
         .with_causal(scores.causal)
+        .with_alignment(scores.alignment)
         .with_q_layout(q.layout)
         .with_k_layout(shared(k))
         .with_v_layout(shared(v))
         .with_o_layout(to);
-    if let Some(scale) = scores.scale {
-        desc = desc.with_scale(scale);
-    }
-    let mask =
-        scores.mask.map(|mask| summand(call, &d.packed(mask)?, q.tensor.kind, k.tokens)).transpose()?;
+    (desc.window, desc.scale) = (scores.window, scores.scale.unwrap_or(desc.scale));
+    let mask = scores.mask.as_ref();
+    let mask = mask.map(|mask| summand(call, &d.packed(mask)?, q.tensor.kind, k.tokens)).transpose()?;
     if let Some(mask) = &mask {
         desc = desc.with_mask(strides(mask, [batch, q.heads, q.tokens], d.ptr(mask)?)?);
     }
+    // The bits of a length that isn't negative are the same in every type of 32 bits.
+    desc.key_lengths = d.optional_sized(scores.lengths.as_ref(), batch)?;
     call.backend.attention_ext(&desc)?;
     Ok(y)
 }
@@ -249,17 +271,25 @@ fn attention(call: &Call<'_>) -> Result<Vec<Tensor>> {
     let q = queries(call, [&k, &v], call.optional(3))?;
     let given = node.float("scale", f64::NAN);
     let past = call.optional(4).and_then(|past| past.shape.get(2)).copied().unwrap_or(0);
-    let (causal, mask) = match node.int("is_causal", 0) {
-        1 => causal(call, &q, &k, past, call.optional(3))?,
-        _ => (false, call.optional(3).cloned()),
+    let side = |name| usize::try_from(node.int(name, -1)).ok();
+    let causal = node.int("is_causal", 0) == 1;
+    let reach = Reach { causal, left: side("left_window_size"), right: side("right_window_size") };
+    let mask = call.optional(3).cloned();
+    let seen = match call.optional(6) {
+        // The last query stands at the last real key.
+        Some(lengths) => Scores {
+            causal,
+            window: reach.left.map(|left| left.saturating_add(1)),
+            alignment: AttentionAlignment::KeyLengths,
+            lengths: Some(call.device().packed(lengths)?),
+            mask,
+            ..Scores::default()
+        },
+        None => Scores::within(call, reach, [&q, &k], past, mask)?,
     };
-    let scores = Scores {
-        scale: Some(given).filter(|scale| !scale.is_nan()),
-        softcap: node.float("softcap", 0.0),
-        causal,
-        mask: mask.as_ref(),
-    };
-    let mut outputs = vec![attend(call, [&q, &k, &v], scores)?];
+    let scale = Some(given).filter(|scale| !scale.is_nan());
+    let scores = Scores { scale, softcap: node.float("softcap", 0.0), ..seen };
+    let mut outputs = vec![attend(call, [&q, &k, &v], &scores)?];
     if node.has_output(1) || node.has_output(2) {
         outputs.extend([k.split(call)?, v.split(call)?]);
     }
@@ -283,52 +313,25 @@ fn queries(call: &Call<'_>, others: [&Heads; 2], mask: Option<&Tensor>) -> Resul
     Heads::new(call, &x, heads)
 }
 
-/// Whether query i sees the cache and the keys up to i by the backend's own means, which align the last query
-/// with the last key; if not, a mask that also hides what is later.
-fn causal(
+/// A mask that hides what each query doesn't reach, added to what is given.
+fn banded(
     call: &Call<'_>,
-    q: &Heads,
-    k: &Heads,
-    past: usize,
-    given: Option<&Tensor>,
-) -> Result<(bool, Option<Tensor>)> {
-    if past + q.tokens == k.tokens {
-        return Ok((true, given.cloned()));
-    }
-    Ok((false, Some(staircase(call, q.tokens, k.tokens, past, given)?)))
-}
-
-/// A mask that hides what is later than each query, added to what is given.
-fn staircase(
-    call: &Call<'_>,
-    queries: usize,
-    keys: usize,
+    reach: Reach,
+    [queries, keys]: [usize; 2],
     past: usize,
     given: Option<&Tensor>,
 ) -> Result<Tensor> {
     listed_elements(&[queries, keys])?;
-    let sees = (0..queries).flat_map(|i| (0..keys).map(move |j| i64::from(j <= i + past)));
+    let Reach { causal, left, right } = reach;
+    let sees = |position: usize, key: usize| {
+        !(causal && key > position)
+            && left.is_none_or(|left| position.saturating_sub(key) <= left)
+            && right.is_none_or(|right| key.saturating_sub(position) <= right)
+    };
+    let sees = (0..queries).flat_map(|i| (0..keys).map(move |j| i64::from(sees(i + past, j))));
     let sees = Tensor::host(Kind::Bool, vec![queries, keys], Numbers::Int(sees.collect()))?;
     let kind = call.input(0)?.kind;
     let Some(given) = given else { return summand(call, &sees, kind, keys) };
     let given = summand(call, &call.device().packed(given)?, kind, keys)?;
     call.device().choose(&sees, &given, f64::NEG_INFINITY)
-}
-
-/// ONNX Runtime's attention over `[batch, tokens, heads · width]`, with a summand of the scores.
-fn multi_head(call: &Call<'_>) -> Result<Vec<Tensor>> {
-    let heads = number_of(call, "num_heads");
-    let part = |i| Heads::new(call, call.input(i)?, heads);
-    let (q, k, v) = (part(0)?, part(1)?, part(2)?);
-    let (causal, mask) = match call.node.int("unidirectional", 0) {
-        1 => causal(call, &q, &k, 0, call.optional(5))?,
-        _ => (false, call.optional(5).cloned()),
-    };
-    let scores = Scores {
-        scale: Some(call.node.float("scale", 0.0)).filter(|&scale| scale != 0.0),
-        softcap: 0.0,
-        causal,
-        mask: mask.as_ref(),
-    };
-    Ok(vec![attend(call, [&q, &k, &v], scores)?])
 }

@@ -22,8 +22,8 @@ fn plain_cache(graph: &Graph, node: &Node) -> std::result::Result<(), String> {
     if (9..16).any(|i| node.input(i).is_some()) || node.has_output(3) {
         return Err("positions, a bias, sinks or the scores".to_owned());
     }
-    if node.int("local_window_size", -1) > 0 || node.int("smooth_softmax", 0) == 1 {
-        return Err("a window or a smooth softmax".to_owned());
+    if node.int("smooth_softmax", 0) == 1 {
+        return Err("a smooth softmax".to_owned());
     }
     if !matches!(node.text("k_quant_type"), "" | "NONE") || !matches!(node.text("v_quant_type"), "" | "NONE")
     {
@@ -66,7 +66,7 @@ fn rotated(call: &Call<'_>, x: &Heads, angles: Angles<'_>) -> Result<Tensor> {
     let style = if is_interleaved { RopeStyle::Interleaved } else { RopeStyle::Half };
     let tables = RopeTables { cos: d.ptr(&cos)?, sin: d.ptr(&sin)?, max_position: rows };
     let shape = RopeShape { batch: x.batch(), heads: x.heads, seq: x.tokens, head_dim: x.width };
-    let (y, to) = x.results(call)?;
+    let (y, to) = x.results(call, x.width)?;
     let (from, at) = (d.base(&x.tensor)?, d.base(&y)?);
     let mut desc =
         RopeDesc::new(x.tensor.kind.dtype(), from, at, tables, shape, style).with_rotary_dim(2 * half);
@@ -226,9 +226,10 @@ fn extended(call: &Call<'_>, part: Part, start: usize, capacity: usize) -> Resul
         scale: Some(node.float("scale", 0.0)).filter(|&scale| scale != 0.0),
         softcap: node.float("softcap", 0.0),
         causal: true,
-        mask: None,
+        window: extent(node.int("local_window_size", -1)).ok().filter(|&keys| keys > 0),
+        ..Scores::default()
     };
-    let y = attend(call, [&q, &Heads::new(call, &k, kv_heads)?, &Heads::new(call, &v, kv_heads)?], scores)?;
+    let y = attend(call, [&q, &Heads::new(call, &k, kv_heads)?, &Heads::new(call, &v, kv_heads)?], &scores)?;
     let filled = |x: Tensor| -> Result<Tensor> {
         let x = d.packed(&x)?;
         let mut shape = x.shape.clone();

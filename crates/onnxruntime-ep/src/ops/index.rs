@@ -60,6 +60,7 @@ fn scatter_op(node: &Node) -> Result<ScatterOp> {
     Ok(match node.text("reduction") {
         "" | "none" => ScatterOp::Assign,
         "add" => ScatterOp::Add,
+        "mul" => ScatterOp::Mul,
         "max" => ScatterOp::Max,
         "min" => ScatterOp::Min,
         other => return Err(Error::invalid(format!("a scatter that combines by {other:?}"))),

@@ -23,6 +23,11 @@ pub(super) const OPERATORS: &[Operator] = &[
     Operator::new("Or", Kinds::Truth, logical),
     Operator::new("Xor", Kinds::Truth, logical),
     Operator::new("Not", Kinds::Truth, not),
+    Operator::new("BitwiseAnd", Kinds::Number, bitwise),
+    Operator::new("BitwiseOr", Kinds::Number, bitwise),
+    Operator::new("BitwiseXor", Kinds::Number, bitwise),
+    Operator::new("BitwiseNot", Kinds::Number, bitwise_not),
+    Operator::new("BitShift", Kinds::Number, shift).with_check(of_u32),
     Operator::new("IsNaN", Kinds::Float, is_nan),
     Operator::new("IsInf", Kinds::Float, is_inf),
     Operator::new("Where", Kinds::Truth, choice),
@@ -67,6 +72,51 @@ fn not(call: &Call<'_>) -> Result<Vec<Tensor>> {
     } else {
         call.device().compare(CompareOp::Eq, x, 0.0)?
     }])
+}
+
+/// A function of the bits of two integers.
+fn bitwise(call: &Call<'_>) -> Result<Vec<Tensor>> {
+    let (op, int): (_, fn(i64, i64) -> Option<i64>) = match call.node.operator.as_str() {
+        "BitwiseAnd" => (BinaryOp::BitAnd, |a, b| Some(a & b)),
+        "BitwiseOr" => (BinaryOp::BitOr, |a, b| Some(a | b)),
+        _ => (BinaryOp::BitXor, |a, b| Some(a ^ b)),
+    };
+    on_bits(call, op, int)
+}
+
+fn on_bits(call: &Call<'_>, op: BinaryOp, int: fn(i64, i64) -> Option<i64>) -> Result<Vec<Tensor>> {
+    let (a, b) = (call.input(0)?, call.input(1)?);
+    Ok(vec![if call.is_for_host() {
+        host::binary(&Pairwise { int, float: |_, _| f64::NAN }, a, b, a.kind)?
+    } else {
+        call.device().binary(op, a, b)?
+    }])
+}
+
+fn bitwise_not(call: &Call<'_>) -> Result<Vec<Tensor>> {
+    let x = call.input(0)?;
+    Ok(vec![if call.is_for_host() {
+        host::map(x, |x| !x, |_| f64::NAN)?
+    } else {
+        call.device().unary(UnaryOp::BitNot, x)?
+    }])
+}
+
+/// Shifts are of unsigned numbers, of which the device has those of 32 bits.
+fn of_u32(graph: &Graph, node: &Node) -> std::result::Result<(), String> {
+    match (graph.input_kind(node, 0), node.text("direction")) {
+        (Some(Kind::U32), "LEFT" | "RIGHT") => Ok(()),
+        _ => Err("a shift of other than 32 bits".to_owned()),
+    }
+}
+
+/// Every bit is lost where a number is shifted by as many as it has.
+fn shift(call: &Call<'_>) -> Result<Vec<Tensor>> {
+    if call.node.text("direction") == "LEFT" {
+        on_bits(call, BinaryOp::Shl, |a, b| Some(if b < 32 { a << b } else { 0 }))
+    } else {
+        on_bits(call, BinaryOp::Shr, |a, b| Some(if b < 32 { a >> b } else { 0 }))
+    }
 }
 
 fn is_nan(call: &Call<'_>) -> Result<Vec<Tensor>> {

@@ -15,6 +15,7 @@ mod index;
 mod logic;
 mod matrix;
 mod movement;
+mod multi_head;
 mod norm;
 mod reduce;
 mod resize;
@@ -117,7 +118,7 @@ impl Operator {
     }
 }
 
-const FAMILIES: [&[Operator]; 13] = [
+const FAMILIES: [&[Operator]; 14] = [
     elementwise::OPERATORS,
     functions::OPERATORS,
     logic::OPERATORS,
@@ -131,6 +132,7 @@ const FAMILIES: [&[Operator]; 13] = [
     structure::OPERATORS,
     resize::OPERATORS,
     cache::OPERATORS,
+    multi_head::OPERATORS,
 ];
 
 /// The row of a node's operator.
@@ -140,20 +142,21 @@ pub(crate) fn find(node: &Node) -> Option<&'static Operator> {
 }
 
 /// Operators for which a device is worth its transfers.
+const HEAVY: [&str; 9] = [
+    "MatMul",
+    "Gemm",
+    "Conv",
+    "ConvTranspose",
+    "Attention",
+    "FusedMatMul",
+    "MatMulNBits",
+    "MultiHeadAttention",
+    "GroupQueryAttention",
+];
+
+/// Whether a device is worth its transfers for this node alone.
 pub(crate) fn is_heavy(node: &Node) -> bool {
-    matches!(
-        node.operator.as_str(),
-        "MatMul"
-            | "Gemm"
-            | "Conv"
-            | "ConvTranspose"
-            | "Attention"
-            | "FusedMatMul"
-            | "MatMulNBits"
-            | "MultiHeadAttention"
-            | "GroupQueryAttention"
-            | "FusedConv"
-    )
+    HEAVY.contains(&node.operator.as_str())
 }
 
 #[cfg(test)]
@@ -164,6 +167,12 @@ mod tests {
     use std::collections::HashSet;
 
     use super::*;
+
+    #[test]
+    fn heavy_operators_have_rows() {
+        let names: HashSet<&str> = FAMILIES.iter().copied().flatten().map(|row| row.name).collect();
+        assert!(HEAVY.iter().all(|name| names.contains(name)));
+    }
 
     #[test]
     fn no_operator_has_two_rows() {

@@ -42,10 +42,7 @@ pub(super) fn strided(
     if let Some(strides) = forward {
         return call.device().viewed(x, offset, shape.to_vec(), strides);
     }
-    // All elements that x has or is a view of, up to the last one that it sees.
-    let reach = x.shape.iter().zip(x.strides()).map(|(&extent, stride)| extent.saturating_sub(1) * stride);
-    let all = x.viewed(0, vec![x.offset() + reach.sum::<usize>() + 1], vec![1]);
-    pick(call, &all, shape.to_vec(), places(shape, offset as isize, strides))
+    pick(call, &x.all_elements(), shape.to_vec(), places(shape, offset as isize, strides))
 }
 
 fn signed_strides(x: &Tensor) -> Vec<isize> {

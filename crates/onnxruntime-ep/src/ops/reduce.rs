@@ -1,10 +1,11 @@
 //! Reductions, cumulative sums and softmax.
 
-use backend_api::desc::{CumSumDesc, SoftmaxDesc};
+use backend_api::desc::{CumSumDesc, SoftmaxDesc, TopKDesc};
 use backend_api::{BinaryOp, ReduceOp, UnaryOp};
 
 use super::call::{Call, rounded};
-use super::shape::{axes, axis};
+use super::movement::permute;
+use super::shape::{axes, axis, extent};
 use super::{Kinds, Operator};
 use crate::error::{Error, Result};
 use crate::host;
@@ -26,6 +27,7 @@ pub(super) const OPERATORS: &[Operator] = &[
     Operator::new("ReduceLogSumExp", Kinds::Float, reduction),
     Operator::new("ArgMax", Kinds::Number, extreme),
     Operator::new("ArgMin", Kinds::Number, extreme),
+    Operator::new("TopK", Kinds::Number, top_k),
     Operator::new("CumSum", Kinds::Number, cumulative_sum),
     Operator::new("Softmax", Kinds::Float, softmax).with_check(has_rank),
     Operator::new("LogSoftmax", Kinds::Float, softmax).with_check(has_rank),
@@ -81,9 +83,10 @@ fn reduction(call: &Call<'_>) -> Result<Vec<Tensor>> {
 fn integers(operator: &str, x: &Tensor, axes: &[usize]) -> Result<Tensor> {
     let numbers = x.ints()?;
     let (shape, groups) = host::groups(&x.shape, axes);
-    let at = |&i: &usize| numbers.get(i).copied().unwrap_or(0);
-    let reduced = groups.iter().map(|group| {
-        let group = group.iter().map(at);
+    let missing = || Error::invalid(format!("{} numbers for the shape {:?}", numbers.len(), x.shape));
+    let reduced = groups.into_iter().map(|group| {
+        let group: Option<Vec<i64>> = group.into_iter().map(|i| numbers.get(i).copied()).collect();
+        let group = group.ok_or_else(missing)?.into_iter();
         Ok(match operator {
             "ReduceSum" => group.fold(0i64, i64::wrapping_add),
             "ReduceSumSquare" => group.map(|x| x.wrapping_mul(x)).fold(0i64, i64::wrapping_add),
@@ -146,7 +149,8 @@ fn extreme_of_integers(x: &Tensor, axis: usize, op: ReduceOp, is_first: bool) ->
     let (shape, groups) = host::groups(&x.shape, &[axis]);
     let place = |group: Vec<usize>| {
         let mut best: Option<(i64, i64)> = None;
-        for (place, number) in (0..).zip(group.into_iter().filter_map(|i| numbers.get(i).copied())) {
+        for (place, i) in (0..).zip(group) {
+            let number = *numbers.get(i).ok_or_else(|| Error::invalid("the shape has more numbers"))?;
             let wins = best.is_none_or(|(_, so_far)| match op {
                 _ if number == so_far => !is_first,
                 ReduceOp::ArgMax => number > so_far,
@@ -160,6 +164,67 @@ fn extreme_of_integers(x: &Tensor, axis: usize, op: ReduceOp, is_first: bool) ->
     };
     let places = groups.into_iter().map(place).collect::<Result<_>>()?;
     Tensor::host(Kind::I64, shape, Numbers::Int(places))
+}
+
+/// The largest or smallest numbers along an axis, in order, and their places.
+fn top_k(call: &Call<'_>) -> Result<Vec<Tensor>> {
+    let (d, node, x) = (call.device(), call.node, call.input(0)?);
+    let axis = call.axis(-1, x.rank())?;
+    let k = call.ints(1)?.and_then(|k| k.first().copied()).unwrap_or_else(|| node.int("k", 0));
+    let (k, columns) = (extent(k)?, x.shape[axis]);
+    if k > columns {
+        return Err(Error::invalid(format!("the first {k} of {columns} numbers")));
+    }
+    let is_largest = node.int("largest", 1) == 1;
+    // Rows along the axis, and where each dimension is found in them.
+    let order: Vec<usize> = (0..x.rank()).filter(|&k| k != axis).chain([axis]).collect();
+    let mut shape: Vec<usize> = order.iter().map(|&from| x.shape[from]).collect();
+    shape.pop();
+    let rows = shape.iter().product();
+    shape.push(k);
+    let (values, places) = if x.kind == Kind::I64 {
+        top_integers(x, axis, k, is_largest, &shape)?
+    } else {
+        let from = if axis + 1 == x.rank() { x.clone() } else { d.packed(&permute(call, x, &order)?)? };
+        // Of 32 bits until they are in place: those of 64 would be the host's to move.
+        let (values, places) = (d.empty(x.kind, &shape)?, d.empty(Kind::I32, &shape)?);
+        let desc = TopKDesc::new(x.kind.dtype(), d.ptr(&from)?, d.ptr(&places)?, rows, columns, k);
+        let desc = desc.with_values(d.ptr(&values)?);
+        call.backend.top_k(&if is_largest { desc } else { desc.with_smallest() })?;
+        (values, places)
+    };
+    let mut back = vec![0; order.len()];
+    order.iter().enumerate().for_each(|(to, &from)| back[from] = to);
+    let in_place = |y: Tensor| {
+        if axis + 1 == x.rank() { Ok(y) } else { d.packed(&permute(call, &y, &back)?) }
+    };
+    let (values, places) = (in_place(values)?, in_place(places)?);
+    let places = if places.kind == Kind::I64 { places } else { places.with_kind(Kind::I64)? };
+    Ok(vec![values, places])
+}
+
+/// The first of 64-bit integers in order, and their places, on the host. Of equal ones the first comes first.
+fn top_integers(
+    x: &Tensor,
+    axis: usize,
+    k: usize,
+    is_largest: bool,
+    shape: &[usize],
+) -> Result<(Tensor, Tensor)> {
+    let numbers = x.ints()?;
+    let (_, groups) = host::groups(&x.shape, &[axis]);
+    let (mut values, mut places) = (Vec::new(), Vec::new());
+    for group in groups {
+        let group: Option<Vec<i64>> = group.into_iter().map(|i| numbers.get(i).copied()).collect();
+        let mut row: Vec<(i64, i64)> =
+            group.ok_or_else(|| Error::invalid("the shape has more numbers"))?.into_iter().zip(0..).collect();
+        row.sort_by(|(a, _), (b, _)| if is_largest { b.cmp(a) } else { a.cmp(b) });
+        let (first, at): (Vec<i64>, Vec<i64>) = row.into_iter().take(k).unzip();
+        values.extend(first);
+        places.extend(at);
+    }
+    let list = |numbers| Tensor::host(Kind::I64, shape.to_vec(), Numbers::Int(numbers));
+    Ok((list(values)?, list(places)?))
 }
 
 fn cumulative_sum(call: &Call<'_>) -> Result<Vec<Tensor>> {
@@ -187,7 +252,8 @@ fn sums(x: &Tensor, axis: usize, exclusive: bool, reverse: bool) -> Result<Tenso
         }
         let mut sum = 0i64;
         for number in group {
-            let Some(number) = numbers.get_mut(number) else { continue };
+            let number =
+                numbers.get_mut(number).ok_or_else(|| Error::invalid("the shape has more numbers"))?;
             let before = sum;
             sum = sum.wrapping_add(*number);
             *number = if exclusive { before } else { sum };

@@ -1,0 +1,148 @@
+"""ONNX Runtime's own operators of attention beside its CPU provider: python operators.py LIBRARY [TEXT]
+
+Each case is a model of one node with random inputs, run three times, of which the last is a replay. Prints
+a line for each case whose name has TEXT in it, and ends with 1 if one differs by more than 1e-4 of the largest number or
+isn't the provider's.
+"""
+
+import os
+import pathlib
+import sys
+
+import numpy as np
+import onnxruntime as ort
+from onnx import TensorProto, helper
+
+from models import NAME, normal, ours, reference
+
+RANDOM = np.random.default_rng(5)
+KINDS = {np.dtype("f4"): TensorProto.FLOAT, np.dtype("i4"): TensorProto.INT32, np.dtype("i8"): TensorProto.INT64}
+
+
+def floats(*shape):
+    return RANDOM.standard_normal(shape).astype("f")
+
+
+def padding(batch, keys, rows=None):
+    """Ones for real keys: fewer in each sequence."""
+    real = np.arange(keys)[None] < np.maximum(keys - 2 * np.arange(batch), 1)[:, None]
+    return np.ascontiguousarray(np.broadcast_to(real[:, None], (batch, rows, keys)) if rows else real).astype("i4")
+
+
+def node(operator, inputs, outputs=1, **attributes):
+    """A model of one node of com.microsoft's, and what it is given. An input that is None is left out."""
+    names = [f"x{i}" if x is not None else "" for i, x in enumerate(inputs)]
+    made = [f"y{i}" for i in range(outputs)]
+    nodes = [helper.make_node(operator, names, made, "attention", domain="com.microsoft", **attributes)]
+    given = {name: x for name, x in zip(names, inputs) if x is not None}
+    values = [helper.make_tensor_value_info(name, KINDS[x.dtype], x.shape) for name, x in given.items()]
+    results = [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in made]
+    opsets = [helper.make_opsetid("", 20), helper.make_opsetid("com.microsoft", 1)]
+    graph = helper.make_graph(nodes, "g", values, results)
+    return helper.make_model(graph, opset_imports=opsets, ir_version=9).SerializeToString(), given
+
+
+def multi_head(batch=2, tokens=3, keys=5, heads=2, width=8, values=8, bias=False, mask=None, added=None, past=0, split=False, **more):
+    """MultiHeadAttention: rows of queries, keys and values."""
+    q, k, v = floats(batch, tokens, heads * width), floats(batch, keys, heads * width), floats(batch, keys, heads * values)
+    if split:
+        k, v = floats(batch, heads, keys, width), floats(batch, heads, keys, values)
+    biases = floats(heads * (2 * width + values)) if bias else None
+    total = past + keys
+    mask = padding(batch, total, tokens if mask == "rows" else None) if mask else None
+    added = floats(*added, tokens, total) if added else None
+    caches = [floats(batch, heads, past, width), floats(batch, heads, past, values)] if past else [None, None]
+    inputs = [q, k, v, biases, mask, added, *caches]
+    while inputs[-1] is None:
+        inputs.pop()
+    return node("MultiHeadAttention", inputs, 3 if past else 1, num_heads=heads, **more)
+
+
+def packed(batch=2, tokens=4, heads=2, width=8, values=None, rows=12, bias=True, mask=None, added=None, past=0, present=False, **more):
+    """Attention: one product for queries, keys and values."""
+    columns = heads * (2 * width + (values or width))
+    total = past + tokens
+    mask = padding(batch, total, tokens if mask == "rows" else None) if mask else None
+    cache = floats(2, batch, heads, past, width) if past else None
+    added = floats(*added, tokens, total) if added else None
+    inputs = [floats(batch, tokens, rows), normal(rows, columns), floats(columns) if bias else None, mask, cache, added]
+    while inputs[-1] is None:
+        inputs.pop()
+    if values:
+        more["qkv_hidden_sizes"] = [heads * width, heads * width, heads * values]
+    return node("Attention", inputs, 2 if past or present else 1, num_heads=heads, **more)
+
+
+def grouped(batch=2, tokens=3, past=0, heads=4, groups=2, width=16, window=-1, **more):
+    """GroupQueryAttention, of which a window sees the last keys."""
+    caches = [floats(batch, groups, past, width) for _ in range(2)]
+    inputs = [floats(batch, tokens, heads * width), *(floats(batch, tokens, groups * width) for _ in range(2)), *caches]
+    inputs += [np.full(batch, past + tokens - 1, "i4"), np.array(past + tokens, "i4")]
+    return node("GroupQueryAttention", inputs, 3, num_heads=heads, kv_num_heads=groups, local_window_size=window, **more)
+
+
+CASES = {
+    "heads": lambda: multi_head(),
+    "heads: values of another width": lambda: multi_head(values=6),
+    "heads: scale": lambda: multi_head(scale=0.3),
+    "heads: bias": lambda: multi_head(bias=True),
+    "heads: bias, values of another width": lambda: multi_head(bias=True, values=6),
+    "heads: padded keys": lambda: multi_head(mask="keys"),
+    "heads: padded keys of each query": lambda: multi_head(mask="rows"),
+    "heads: padded keys, another number for them": lambda: multi_head(mask="keys", mask_filter_value=-3.0),
+    "heads: padded keys and a summand": lambda: multi_head(mask="keys", added=(1, 2)),
+    "heads: a summand of each sequence": lambda: multi_head(added=(2, 2)),
+    "heads: causal": lambda: multi_head(keys=3, unidirectional=1),
+    "heads: cache": lambda: multi_head(keys=3, past=4),
+    "heads: cache, causal, bias, padded keys": lambda: multi_head(keys=3, past=4, bias=True, mask="keys", unidirectional=1),
+    "heads: one token behind a cache": lambda: multi_head(tokens=1, keys=1, past=9, bias=True),
+    "heads: keys that were split before": lambda: multi_head(split=True),
+    "projection": lambda: packed(),
+    "projection: values of another width": lambda: packed(values=6),
+    "projection: padded keys": lambda: packed(mask="keys"),
+    "projection: padded keys of each query": lambda: packed(mask="rows"),
+    "projection: a summand": lambda: packed(added=(1, 2)),
+    "projection: causal, scale": lambda: packed(unidirectional=1, scale=0.4),
+    "projection: keys and values as an output": lambda: packed(present=True),
+    "projection: cache": lambda: packed(past=5, unidirectional=1),
+    "projection: cache, padded keys": lambda: packed(past=5, mask="keys"),
+    "projection: one token behind a cache": lambda: packed(tokens=1, past=5, unidirectional=1),
+    "groups: window": lambda: grouped(tokens=9, window=4),
+    "groups: window of one key": lambda: grouped(tokens=5, window=1),
+    "groups: window that is longer": lambda: grouped(tokens=5, window=50),
+    "groups: window over a cache": lambda: grouped(tokens=1, past=9, window=4),
+}
+
+
+def main(library, text):
+    ort.set_default_logger_severity(4)
+    ort.register_execution_provider_library("webgpu_compute", library)
+    failed = []
+    for name, make in CASES.items():
+        if text not in name:
+            continue
+        model, feed = make()
+        try:
+            want = reference(model).run(None, feed)
+        except Exception as error:
+            print("--  ", f"{name}: not with this version: {str(error)[:100]!r}")
+            continue
+        session = ours(model)
+        # The third run is a replay.
+        runs = [session.run(None, feed) for _ in range(3)]
+        alike = all(a.shape == b.shape for got in runs for a, b in zip(got, want))
+        error = max(np.abs(a - b).max() / np.abs(b).max() for got in runs for a, b in zip(got, want)) if alike else np.inf
+        is_ours = True
+        if hasattr(session, "get_provider_graph_assignment_info"):
+            is_ours = {part.ep_name for part in session.get_provider_graph_assignment_info()} == {NAME}
+        holds = error < 1e-4 and is_ours
+        print("ok  " if holds else "FAIL", f"{name}: off by {error:.1e}{'' if is_ours else ', left to ONNX Runtime'}", flush=True)
+        failed += [] if holds else [name]
+    print("failed:", failed)
+    sys.stdout.flush()
+    # Drivers' threads are not waited for.
+    os._exit(1 if failed else 0)
+
+
+if __name__ == "__main__":
+    main(str(pathlib.Path(sys.argv[1]).resolve()), sys.argv[2] if len(sys.argv) > 2 else "")
