@@ -52,7 +52,6 @@ const OUT_STRIDE: u32 = 4u * PASS_FRAGMENTS + 2u;
 const HEADROOM: f32 = 8.0;
 
 const_assert PARTS * PASSES * PASS_EIGHTS <= 32u;
-const_assert WIDE_KEYS == 1u || PASSES == 1u;
 const_assert DIM % FRAGMENT == 0u && BLOCK * EIGHTS % THREADS == 0u && BLOCK % SLICE == 0u && SLICE % FRAGMENT == 0u;
 
 @group(0) @binding(0) var<storage, read> q: array<vec4<u32>>;
@@ -139,16 +138,19 @@ fn put(row: u32, eighth: u32, bits: vec4<u32>) {
   sh[row * STRIDE + 2u * eighth + 1u] = halves(bits.zw);
 }
 
-// Puts the queries of a part into workgroup memory. Those beyond the last are the last, and not written.
-fn stage_q(tile: Tile, index: u32, part: u32) {
-  for (var i = index; i < SUBGROUPS * FRAGMENT * EIGHTS; i += THREADS) {
-    let d = i % EIGHTS * 8u;
-    let query = min(query_of(tile, part, i / EIGHTS), params.seq_q - 1u);
+// Puts a pass of columns of a part's queries into workgroup memory. Queries beyond the last are the last, and
+// not written.
+fn stage_q(tile: Tile, index: u32, part: u32, pass_number: u32) {
+  for (var i = index; i < SUBGROUPS * FRAGMENT * PASS_EIGHTS; i += THREADS) {
+    let d = (pass_number * PASS_EIGHTS + i % PASS_EIGHTS) * 8u;
+    let query = min(query_of(tile, part, i / PASS_EIGHTS), params.seq_q - 1u);
     var bits = vec4<u32>();
     if d < params.head_dim {
       bits = q[(tile.q + query * params.q.w + d) / 8u];
     }
-    put(i / EIGHTS, i % EIGHTS, bits);
+    let at = i / PASS_EIGHTS * OUT_STRIDE + i % PASS_EIGHTS * 2u;
+    sh[at] = halves(bits.xy);
+    sh[at + 1u] = halves(bits.zw);
   }
 }
 
@@ -192,24 +194,20 @@ fn fetch_v(tile: Tile, index: u32, block: u32, turn: u32) -> vec4<u32> {
   return v[(tile.v + key * params.v.w + d) / 8u];
 }
 
-// The same of a block of which some query sees the last key, and of vectors that fill the tile: without
-// comparisons.
-fn fetch_whole_k(tile: Tile, index: u32, block: u32, turn: u32) -> vec4<u32> {
-  return k[whole_at(tile.k, params.k.w, index, block, turn)];
+// Those of a block of which some query sees the last key, and of vectors that fill the tile: without
+// comparisons. `at` is the invocation's first group of the block, kept as a sum from block to block: computed
+// from where the head begins, it took the driver a division by `group` in each block.
+fn fetch_whole_k(at: u32, turn: u32) -> vec4<u32> {
+  return k[at + turn * (THREADS / EIGHTS) * (params.k.w / 8u)];
 }
 
-fn fetch_whole_v(tile: Tile, index: u32, block: u32, turn: u32) -> vec4<u32> {
-  return v[whole_at(tile.v, params.v.w, index, block, turn)];
+fn fetch_whole_v(at: u32, turn: u32) -> vec4<u32> {
+  return v[at + turn * (THREADS / EIGHTS) * (params.v.w / 8u)];
 }
 
-fn whole_at(start: u32, stride: u32, index: u32, block: u32, turn: u32) -> u32 {
-  if THREADS % EIGHTS == 0u {
-    // What differs between invocations is the same in each turn.
-    let own = start / 8u + index / EIGHTS * (stride / 8u) + index % EIGHTS;
-    return own + (block * BLOCK + turn * (THREADS / EIGHTS)) * (stride / 8u);
-  }
-  let place = place_of(index, turn);
-  return start / 8u + (block * BLOCK + place.x) * (stride / 8u) + place.y;
+// The first group of eight elements of a block that an invocation moves, where THREADS are whole rows.
+fn first_group(start: u32, stride: u32, block: u32, index: u32) -> u32 {
+  return start / 8u + (block * BLOCK + index / EIGHTS) * (stride / 8u) + index % EIGHTS;
 }
 
 // Puts them into workgroup memory.

@@ -53,7 +53,7 @@ impl CooperativeTile {
         Self::new([4, 1, 96], [32, 32]),
         Self::new([8, 1, 128], [64, 32]),
         Self::new([4, 1, 128], [32, 32]),
-        Self::new([8, 1, 256], [32, 32]).with_wide_keys(),
+        Self::new([8, 1, 256], [32, 32]),
     ];
 
     const fn new([subgroups, parts, dim]: [usize; 3], [block, slice]: [usize; 2]) -> Self {
@@ -94,6 +94,18 @@ impl CooperativeTile {
     pub(super) const fn pass_fragments(self) -> usize {
         let passes = (self.subgroups * FRAGMENT).div_ceil(self.rows());
         (self.dim / FRAGMENT).div_ceil(passes)
+    }
+
+    /// Whether keys and values are staged in turns, through one set of registers: where the output leaves too
+    /// few registers for both.
+    pub(super) const fn stages_in_turns(self) -> bool {
+        self.dim > 128
+    }
+
+    /// Whether an invocation moves the same group of eight elements of each row, so that it can go from block
+    /// to block by adding.
+    pub(super) const fn keeps_column(self) -> bool {
+        (self.subgroups * SUBGROUP).is_multiple_of(self.dim / 8)
     }
 
     /// Bytes of workgroup memory: keys and values, or output; and the sums of weights of a part.
@@ -184,7 +196,8 @@ mod tests {
             let threads = tile.subgroups * SUBGROUP;
             assert_eq!((tile.dim % FRAGMENT, tile.block * tile.dim / 8 % threads), (0, 0), "{tile}");
             assert_eq!((tile.block % tile.slice, tile.slice % FRAGMENT), (0, 0), "{tile}");
-            assert!(tile.pass_fragments() * FRAGMENT == tile.dim || tile.wide_keys, "{tile}");
+            assert!(tile.keeps_column() || !(tile.wide_keys || tile.stages_in_turns()), "{tile}");
+            assert!(tile.block == tile.slice || !tile.stages_in_turns(), "{tile}");
             assert!(tile.dim.is_multiple_of(2 * FRAGMENT) || !tile.wide_keys, "{tile}");
         }
     }

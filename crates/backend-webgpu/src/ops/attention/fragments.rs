@@ -6,6 +6,7 @@
 use std::iter;
 
 use super::cooperative::CooperativeTile;
+use super::in_turns;
 use crate::kernels::{MAX_CONSTANTS, Target};
 use crate::ops::shared::tensor_cores::FRAGMENT;
 use crate::ops::shared::text::{lines, pairs};
@@ -18,22 +19,21 @@ const FOURS: usize = FRAGMENT / 4;
 
 /// The function `attend`, given the kernel's constants.
 ///
-/// While a block is worked on, the next is on its way into registers. Where scores are no more than scaled
-/// products, the slices of a block are written out, so that the products of one don't wait for the weights of
-/// the one before. The others pass through a loop: they are few, or wait for their masks.
-///
 /// What subgroups do with their fragments differs, but is the same for all invocations of a subgroup, which
 /// WGSL doesn't know.
 pub(super) fn attend(constants: &[u32; MAX_CONSTANTS], _: Target) -> String {
     let tile = CooperativeTile::from_constants(constants);
-    let (queries, sums, first) = (queries(tile), sums(tile), fetch(tile, "var ", "tile.first"));
-    let (stage, next) = (stage(tile), next(tile));
-    let whole: String = (0..tile.block)
-        .step_by(tile.slice)
-        .map(|row| format!("{{\nlet row = {row}u;\n{}}}\n", slice(tile, false)))
-        .collect();
-    let other = slice(tile, true);
+    let blocks = if tile.stages_in_turns() { in_turns::blocks(tile) } else { blocks(tile) };
     let results = lines((0..tile.parts).map(|part| results(tile, part)));
+    let steps = if tile.keeps_column() {
+        "  let step_k = BLOCK * (params.k.w / 8u);
+  let step_v = BLOCK * (params.v.w / 8u);
+  var at_k = first_group(tile.k, params.k.w, tile.first, index);
+  var at_v = first_group(tile.v, params.v.w, tile.first, index);
+"
+    } else {
+        ""
+    };
     format!(
         "
 @diagnostic(off, derivative_uniformity)
@@ -46,7 +46,28 @@ fn attend(tile: Tile, index: u32) {{
   let seen = keys_of(tile, subgroup);
   let seen_by_all = keys_of_all(tile, subgroup);
   let is_natural = has(NATURAL);
-{first}{queries}{sums}  for (var block = tile.first; block < tile.blocks; block++) {{
+{steps}{blocks}  var wrong = 0u;
+{results}  mend(tile, index, wrong);
+}}
+"
+    )
+}
+
+/// Loads the queries and adds up all blocks of keys and values.
+///
+/// While a block is worked on, the next is on its way into registers. Where scores are no more than scaled
+/// products, the slices of a block are written out, so that the products of one don't wait for the weights of
+/// the one before. The others pass through a loop: they are few, or wait for their masks.
+fn blocks(tile: CooperativeTile) -> String {
+    let (first, queries, sums) = (first(tile), queries(tile), sums(tile));
+    let (stage, next) = (stage(tile), next(tile));
+    let whole: String = (0..tile.block)
+        .step_by(tile.slice)
+        .map(|row| format!("{{\nlet row = {row}u;\n{}}}\n", slice(tile, false)))
+        .collect();
+    let other = slice(tile, true);
+    format!(
+        "{first}{queries}{sums}  for (var block = tile.first; block < tile.blocks; block++) {{
     workgroupBarrier();
 {stage}    workgroupBarrier();
 {next}    let begin = block * BLOCK;
@@ -58,9 +79,6 @@ fn attend(tile: Tile, index: u32) {{
 {other}      }}
     }}
   }}
-  var wrong = 0u;
-{results}  mend(tile, index, wrong);
-}}
 "
     )
 }
@@ -84,22 +102,24 @@ if is_natural || key < seen_by_all.x || key + SLICE > seen_by_all.y {{
 }
 
 /// Loads the fragments of the queries.
-fn queries(tile: CooperativeTile) -> String {
+pub(super) fn queries(tile: CooperativeTile) -> String {
     if tile.wide_keys {
         return wide_queries(tile);
     }
-    let part = |part: usize| {
-        let load = |column: usize| {
-            let across = column * FOURS;
+    let fragments: Vec<usize> = (0..tile.dim / FRAGMENT).collect();
+    let pass = |(part, pass): (usize, usize)| {
+        let columns = fragments.chunks(tile.pass_fragments()).nth(pass).unwrap_or_default();
+        let load = |(number, column): (usize, &usize)| {
+            let across = number * FOURS;
             format!(
-                "let q_{part}_{column} = coopLoadT<coop_mat16x16<f16, A>>(&sh[subgroup * FRAGMENT * STRIDE + {across}u], STRIDE);"
+                "let q_{part}_{column} = coopLoadT<coop_mat16x16<f16, A>>(&sh[subgroup * FRAGMENT * OUT_STRIDE + {across}u], OUT_STRIDE);"
             )
         };
-        let stage = ["workgroupBarrier();", "stage_q(tile, index, PART);", "workgroupBarrier();"];
-        let stage = stage.map(|line| line.replace("PART", &format!("{part}u")));
-        lines(stage.into_iter().chain((0..tile.dim / FRAGMENT).map(load)))
+        let stage = format!("stage_q(tile, index, {part}u, {pass}u);");
+        let stage = ["workgroupBarrier();".to_owned(), stage, "workgroupBarrier();".to_owned()];
+        lines(stage.into_iter().chain(columns.iter().enumerate().map(load)))
     };
-    (0..tile.parts).map(part).collect()
+    pairs([tile.parts, fragments.len().div_ceil(tile.pass_fragments())]).map(pass).collect()
 }
 
 /// The same of queries whose elements are in the order of wide keys'.
@@ -118,7 +138,7 @@ let q_{part}_{odd} = left_operand_of(elements_of(low_{part}_{t}.zw, high_{part}_
 }
 
 /// The output's fragments, and the references and sums of an invocation's rows of each part.
-fn sums(tile: CooperativeTile) -> String {
+pub(super) fn sums(tile: CooperativeTile) -> String {
     let fragments =
         pairs([tile.parts, tile.dim / FRAGMENT]).map(|(part, j)| format!("var o_{part}_{j} = Sums();"));
     let rows = (0..tile.parts)
@@ -126,25 +146,32 @@ fn sums(tile: CooperativeTile) -> String {
     lines(fragments.chain(rows))
 }
 
-/// Fetches an invocation's groups of a block of keys and values.
-fn fetch(tile: CooperativeTile, declare: &str, block: &str) -> String {
+/// Fetches an invocation's groups of the first block of keys and values.
+fn first(tile: CooperativeTile) -> String {
     lines(
         groups(tile).map(|(of, turn)| {
-            format!("{declare}next_{of}_{turn} = fetch_{of}(tile, index, {block}, {turn}u);")
+            format!("var next_{of}_{turn} = fetch_{of}(tile, index, tile.first, {turn}u);")
         }),
     )
 }
 
-/// Fetches the next block: tiles of wide keys without comparisons, where none is needed.
+/// Fetches the next block.
 fn next(tile: CooperativeTile) -> String {
-    let other = fetch(tile, "", "block + 1u");
-    if !tile.wide_keys {
+    let other = lines(
+        groups(tile)
+            .map(|(of, turn)| format!("next_{of}_{turn} = fetch_{of}(tile, index, block + 1u, {turn}u);")),
+    );
+    if !tile.keeps_column() {
         return other;
     }
-    let whole =
-        lines(groups(tile).map(|(of, turn)| {
-            format!("next_{of}_{turn} = fetch_whole_{of}(tile, index, block + 1u, {turn}u);")
-        }));
+    let whole = lines(
+        groups(tile).map(|(of, turn)| format!("next_{of}_{turn} = fetch_whole_{of}(at_{of}, {turn}u);")),
+    );
+    format!("at_k += step_k;\nat_v += step_v;\n{}", whole_or_other(&whole, &other))
+}
+
+/// A fetch of the next block: without comparisons, where none is needed.
+pub(super) fn whole_or_other(whole: &str, other: &str) -> String {
     format!(
         "if fills_tile && (block + 2u) * BLOCK <= tile.end {{
 {whole}}} else if block + 1u < tile.blocks {{
@@ -164,12 +191,12 @@ fn groups(tile: CooperativeTile) -> impl Iterator<Item = (char, usize)> {
 }
 
 /// Each part of the queries, and each column of keys in a slice.
-fn columns(tile: CooperativeTile) -> impl Iterator<Item = (usize, usize)> {
+pub(super) fn columns(tile: CooperativeTile) -> impl Iterator<Item = (usize, usize)> {
     pairs([tile.parts, tile.slice / FRAGMENT])
 }
 
 /// Multiplies the queries with a slice of keys.
-fn products(tile: CooperativeTile) -> String {
+pub(super) fn products(tile: CooperativeTile) -> String {
     let declared = columns(tile).map(|(part, j)| format!("var s_{part}_{j} = Sums();"));
     let product = |(l, j): (usize, usize)| {
         let (down, across) = (j * FRAGMENT, l * FOURS);
@@ -209,7 +236,7 @@ let high_{t}_{j} = sh_keys[row_in_keys + 8u * KEY_STRIDE + {place}];"
 }
 
 /// Makes scores of products where these don't do.
-fn scores(tile: CooperativeTile) -> String {
+pub(super) fn scores(tile: CooperativeTile) -> String {
     lines(columns(tile).map(|(part, j)| {
         let (below, beside) = (part * FRAGMENT, j * FRAGMENT);
         format!(
@@ -219,7 +246,7 @@ fn scores(tile: CooperativeTile) -> String {
 }
 
 /// Raises the references of all rows of the subgroup, if some row's has to be.
-fn raise(tile: CooperativeTile) -> String {
+pub(super) fn raise(tile: CooperativeTile) -> String {
     let tops = (0..tile.parts).map(|part| {
         let first = format!("largest(x_{part}_0)");
         let top =
@@ -245,7 +272,7 @@ total_{part} *= factor_{part};"
 }
 
 /// Makes weights of the scores, and adds them up.
-fn weights(tile: CooperativeTile) -> String {
+pub(super) fn weights(tile: CooperativeTile) -> String {
     lines(columns(tile).map(|(part, j)| {
         format!(
             "let w_{part}_{j} = weigh(x_{part}_{j}, unit, reference_{part});
@@ -256,7 +283,7 @@ let p_{part}_{j} = left_operand_of(w_{part}_{j});"
 }
 
 /// Adds the slice's part of the output.
-fn values(tile: CooperativeTile) -> String {
+pub(super) fn values(tile: CooperativeTile) -> String {
     let product = |(j, l): (usize, usize)| {
         let (down, across) = (l * FRAGMENT, j * FOURS);
         let load = format!(

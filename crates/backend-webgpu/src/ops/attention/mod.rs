@@ -10,6 +10,7 @@ mod decode_cooperative;
 mod decode_fragments;
 mod flash;
 mod fragments;
+mod in_turns;
 mod kernel_override;
 mod part;
 mod pieces;

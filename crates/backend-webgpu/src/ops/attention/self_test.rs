@@ -14,11 +14,11 @@ use crate::ops::shared::self_test::{OP, SelfTest};
 const BOUND: f64 = 2e-3;
 
 /// More than one tile of queries with a causal mask, and more than two blocks of keys, whole ones and others,
-/// of which the later ones have far larger scores, so that references are raised. Tiles of wide keys fetch
-/// blocks in another way where vectors fill the tile.
+/// of which the later ones have far larger scores, so that references are raised. Most tiles fetch blocks
+/// in another way where vectors fill the tile.
 pub(super) fn check(ctx: &OpContext, tile: CooperativeTile) -> BackendResult<()> {
     let (seq_q, seq_kv) = (tile.queries() + 5, tile.queries() + tile.block + 43);
-    let head_dims: &[usize] = if tile.wide_keys { &[tile.dim - 8, tile.dim] } else { &[tile.dim - 8] };
+    let head_dims: &[usize] = if tile.keeps_column() { &[tile.dim - 8, tile.dim] } else { &[tile.dim - 8] };
     head_dims.iter().try_for_each(|&head_dim| {
         compare(ctx, [1, 1, seq_q, seq_kv, head_dim], |test, desc, windows| {
             let params = params(OP, desc, windows, 2, 1)?;

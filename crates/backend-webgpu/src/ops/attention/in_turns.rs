@@ -1,0 +1,71 @@
+//! Writes the blocks of attention/cooperative where the output leaves registers for only one of keys and values
+//! on their way.
+
+use super::cooperative::CooperativeTile;
+use super::fragments::{products, queries, raise, scores, sums, values, weights, whole_or_other};
+use crate::ops::shared::text::lines;
+
+/// Loads the queries and adds up all blocks of keys and values.
+///
+/// A block's values are fetched after the products with those of the block before, and staged after its
+/// scores' products; the next keys are on their way during the weights alone, and staged as soon as all
+/// subgroups have multiplied with these. A block is one slice, and what its queries don't see is masked, so that
+/// its code is there once: branches around products would move the output between registers.
+pub(super) fn blocks(tile: CooperativeTile) -> String {
+    let (first_keys, first_values) = (first(tile, "var ", 'k'), first(tile, "", 'v'));
+    let (stage_keys, stage_values) = (stage(tile, 'k'), stage(tile, 'v'));
+    let (next_keys, next_values) = (next(tile, 'k'), next(tile, 'v'));
+    let (queries, sums) = (queries(tile), sums(tile));
+    let (products, scores, raise) = (products(tile), scores(tile), raise(tile));
+    let (weights, values) = (weights(tile), values(tile));
+    format!(
+        "{first_keys}{queries}  workgroupBarrier();
+{stage_keys}{first_values}{sums}  let unit = score_unit();
+  const row = 0u;
+  for (var block = tile.first; block < tile.blocks; block++) {{
+    let key = block * BLOCK;
+    workgroupBarrier();
+{products}{stage_values}{next_keys}    if is_natural || key < seen_by_all.x || key + BLOCK > seen_by_all.y {{
+{scores}    }}
+{raise}{weights}    workgroupBarrier();
+{stage_keys}{values}{next_values}  }}
+"
+    )
+}
+
+fn turns(tile: CooperativeTile, line: impl Fn(usize) -> String) -> String {
+    lines((0..tile.fetches()).map(line))
+}
+
+/// Fetches an invocation's groups of the first block of keys or values.
+fn first(tile: CooperativeTile, declare: &str, of: char) -> String {
+    turns(tile, |turn| format!("{declare}next_{turn} = fetch_{of}(tile, index, tile.first, {turn}u);"))
+}
+
+/// Fetches those of the next block.
+fn next(tile: CooperativeTile, of: char) -> String {
+    let whole = turns(tile, |turn| format!("next_{turn} = fetch_whole_{of}(at_{of}, {turn}u);"));
+    let other = turns(tile, |turn| format!("next_{turn} = fetch_{of}(tile, index, block + 1u, {turn}u);"));
+    format!("at_{of} += step_{of};\n{}", whole_or_other(&whole, &other))
+}
+
+/// Puts them into workgroup memory.
+fn stage(tile: CooperativeTile, of: char) -> String {
+    turns(tile, |turn| format!("stage_{of}(index, {turn}u, next_{turn});"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fragments::attend;
+    use crate::kernels::{Target, filled_up};
+
+    #[test]
+    fn a_block_is_written_once_and_keys_and_values_share_registers() {
+        let text = attend(&filled_up([8, 1, 256, 32, 32, 0]), Target { immediates: true, unroll: true });
+        // Two columns of keys by sixteen fragments of their depth, and as many products with values.
+        assert_eq!(text.matches("coopMultiplyAdd(").count(), 2 * (2 * 16));
+        assert_eq!(text.matches("var next_").count(), 32 * 256 / 8 / (8 * 32));
+        // The queries pass through workgroup memory in two halves.
+        assert_eq!(text.matches("stage_q(").count(), 2);
+    }
+}
