@@ -235,6 +235,8 @@ pub(super) fn specs(backend: &WebGpuBackend) -> Result<(), Failed> {
     expect("invocations", &limit("max_compute_invocations_per_workgroup"), &Some(invocations.into()))?;
     let has_f16 = device.features().contains(wgpu::Features::SHADER_F16);
     expect("f16", &specs.features.iter().any(|name| name == "SHADER_F16"), &has_f16)?;
+    let from = ["driver", "tuning", "guess"].contains(&specs.compute_units_from);
+    expect("compute units", &(specs.compute_units > 0 && from), &true)?;
     let [f32, f16] = [&specs.built_in[0], &specs.built_in[1]];
     if !f32.operation.contains("1024×1024×1024") || f32.kernel.contains("needs") {
         return Err(format!("{f32:?}").into());

@@ -6,8 +6,8 @@ use crate::WebGpuBackend;
 use crate::ops::Conflict;
 
 impl WebGpuBackend {
-    /// What `tune_matmul` has found, as lines of text, with the adapter and driver for which it is
-    /// true. A folder for caches keeps it without being asked: [`with_cache_dir`](Self::with_cache_dir).
+    /// What `tune_matmul` has found, and compute units that [`set_tuning`](Self::set_tuning) was given, as lines
+    /// of text, with the adapter and driver for which it is true. A folder for caches keeps it without being asked: [`with_cache_dir`](Self::with_cache_dir).
     ///
     /// ```no_run
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -30,6 +30,9 @@ impl WebGpuBackend {
 
     /// Uses what [`tuning`](Self::tuning) returned in another run. Takes nothing if it was found on another
     /// adapter or with another driver; the number of products that it knows of.
+    ///
+    /// A line `compute_units = 40`, which may be written by hand, is how many the device has. It is used where the
+    /// driver doesn't tell: [`device_specs`](Self::device_specs) says so.
     ///
     /// # Errors
     /// [`NotInitialized`](backend_api::BackendError::NotInitialized).

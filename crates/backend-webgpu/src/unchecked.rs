@@ -1,5 +1,5 @@
 //! The few `unsafe` calls of this crate.
-#![allow(unsafe_code, reason = "wgpu marks these calls unsafe; each says below why it is sound here")]
+#![allow(unsafe_code, reason = "wgpu and ash mark these calls unsafe; each says below why it is sound here")]
 
 /// A kernel in SPIR-V.
 #[cfg(not(target_family = "wasm"))]
@@ -64,6 +64,66 @@ pub(crate) fn pipeline_cache(device: &wgpu::Device, saved: Option<&[u8]>) -> wgp
     // with it, is right, in a folder that the program has chosen and that others must not write
     // (`WebGpuBackend::with_cache_dir`). wgpu and the driver each compare its header with the device.
     unsafe { device.create_pipeline_cache(&descriptor) }
+}
+
+/// What a Vulkan driver tells of a device's compute units; 0 is what it doesn't tell.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ShaderCores {
+    /// Streaming multiprocessors: VK_NV_shader_sm_builtins.
+    pub(crate) multiprocessors: u32,
+    /// Compute units that are turned on: VK_AMD_shader_core_properties2.
+    pub(crate) active_units: u32,
+    /// Shader engines, arrays of each, and compute units of each of those: VK_AMD_shader_core_properties.
+    pub(crate) arrays: [u32; 3],
+}
+
+/// Asks a Vulkan driver for a device's compute units. No other interface tells them.
+#[cfg(any(windows, target_os = "linux", target_os = "android", target_os = "freebsd"))]
+pub(crate) fn shader_cores(adapter: &wgpu::Adapter) -> ShaderCores {
+    use ash::khr::get_physical_device_properties2 as properties2;
+    use ash::{amd, nv, vk};
+    // SAFETY: The adapter behind the guard is only asked for properties. Nothing of it is destroyed or kept.
+    let Some(adapter) = (unsafe { adapter.as_hal::<wgpu::hal::api::Vulkan>() }) else {
+        return ShaderCores::default();
+    };
+    let instance = adapter.shared_instance();
+    if !instance.extensions().contains(&properties2::NAME) {
+        return ShaderCores::default();
+    }
+    let mut of_nvidia = vk::PhysicalDeviceShaderSMBuiltinsPropertiesNV::default();
+    let mut of_amd = vk::PhysicalDeviceShaderCorePropertiesAMD::default();
+    let mut of_amd_2 = vk::PhysicalDeviceShaderCoreProperties2AMD::default();
+    let has = |extension| adapter.physical_device_capabilities().supports_extension(extension);
+    let mut properties = vk::PhysicalDeviceProperties2::default();
+    if has(nv::shader_sm_builtins::NAME) {
+        properties = properties.push_next(&mut of_nvidia);
+    }
+    if has(amd::shader_core_properties::NAME) {
+        properties = properties.push_next(&mut of_amd);
+    }
+    if has(amd::shader_core_properties2::NAME) {
+        properties = properties.push_next(&mut of_amd_2);
+    }
+    let query = properties2::Instance::new(instance.entry(), instance.raw_instance());
+    // SAFETY: The instance was made with the extension that the function belongs to, and lives as long as the
+    // guard, as does the physical device, which is one of its own. Each structure in the chain is of an
+    // extension that the physical device has, is there once, and outlives the call.
+    unsafe { query.get_physical_device_properties2(adapter.raw_physical_device(), &mut properties) };
+    ShaderCores {
+        multiprocessors: of_nvidia.shader_sm_count,
+        active_units: of_amd_2.active_compute_unit_count,
+        arrays: [
+            of_amd.shader_engine_count,
+            of_amd.shader_arrays_per_engine_count,
+            of_amd.compute_units_per_shader_array,
+        ],
+    }
+}
+
+/// Nothing, where wgpu has no Vulkan.
+#[cfg(not(any(windows, target_os = "linux", target_os = "android", target_os = "freebsd")))]
+pub(crate) fn shader_cores(_: &wgpu::Adapter) -> ShaderCores {
+    ShaderCores::default()
 }
 
 /// wgpu's permission to open a device with features that it calls experimental; here, cooperative matrices.

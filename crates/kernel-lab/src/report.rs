@@ -18,6 +18,7 @@ pub(crate) fn specs(specs: &DeviceSpecs) -> String {
     row("features", &specs.features.join(", "));
     let [smallest, largest] = specs.subgroup_sizes;
     row("subgroup sizes", &format!("{smallest} to {largest}"));
+    row("compute units", &format!("{} ({})", specs.compute_units, specs.compute_units_from));
     for matrix in &specs.cooperative_matrices {
         let [m, n, k] = matrix.shape;
         row("cooperative matrix", &format!("{m}×{n}×{k}, {} into {}", matrix.inputs, matrix.sums));

@@ -10,7 +10,8 @@ use crate::custom::{MAX_PARAM_BYTES, MAX_STORAGE_BINDINGS};
 
 /// Everything that is known of a device: what a kernel may use, and what the built-in ones do.
 ///
-/// WebGPU doesn't tell how much memory a device has, how many compute units, or how fast it is.
+/// WebGPU doesn't tell how much memory a device has, how many compute units, or how fast it is. Vulkan's drivers of
+/// NVIDIA and AMD tell compute units.
 #[derive(Clone, Debug, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
@@ -36,6 +37,11 @@ pub struct DeviceSpecs {
     pub limits: BTreeMap<&'static str, u64>,
     /// Invocations of the smallest and of the largest subgroup; 0 where the driver doesn't tell.
     pub subgroup_sizes: [u32; 2],
+    /// Compute units (streaming multiprocessors), for which kernels and splits are planned.
+    pub compute_units: usize,
+    /// Where their number is from: `"driver"`, `"tuning"` ([`set_tuning`](WebGpuBackend::set_tuning)), or
+    /// `"guess"`, which is what is usual for this kind of hardware.
+    pub compute_units_from: &'static str,
     /// Shapes and types of cooperative matrices, of which WGSL can write 8×8 and 16×16.
     pub cooperative_matrices: Vec<CooperativeMatrix>,
     /// Whether device time can be measured.
@@ -86,7 +92,7 @@ impl WebGpuBackend {
     pub fn device_specs(&self) -> BackendResult<DeviceSpecs> {
         let call = self.context("device_specs")?;
         let gpu = &call.device().gpu;
-        let (adapter, info) = (gpu.adapter.get_info(), &gpu.info);
+        let (adapter, info, profile) = (gpu.adapter.get_info(), &gpu.info, call.context.profile());
         let features = gpu.device.features();
         let memory = self.memory_stats();
         let cooperative = features.contains(wgpu::Features::EXPERIMENTAL_COOPERATIVE_MATRIX);
@@ -102,6 +108,8 @@ impl WebGpuBackend {
             other_features: names(gpu.adapter.features() - features),
             limits: limits(&gpu.limits),
             subgroup_sizes: [adapter.subgroup_min_size, adapter.subgroup_max_size],
+            compute_units: profile.compute_units,
+            compute_units_from: profile.source.name(),
             cooperative_matrices: matrices.iter().map(cooperative_matrix).collect(),
             timestamps: features.contains(wgpu::Features::TIMESTAMP_QUERY),
             max_param_bytes: MAX_PARAM_BYTES,
@@ -246,4 +254,31 @@ fn limits(limits: &wgpu::Limits) -> BTreeMap<&'static str, u64> {
         max_ray_dispatch_count,
         max_ray_recursion_depth,
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn compute_units_are_the_drivers_then_the_tunings() {
+        let backend = WebGpuBackend::open().unwrap();
+        let specs = || backend.device_specs().unwrap();
+        let units = || (specs().compute_units, specs().compute_units_from);
+        let DeviceSpecs { name, api, kind, .. } = specs();
+        let first = units();
+        println!("{name}, {api}, {kind}: {first:?}");
+        assert!(first.0 > 0 && first.1 != "tuning");
+        if api == "Vulkan" && name.contains("NVIDIA") {
+            assert_eq!(first.1, "driver");
+        }
+        if kind == "SoftwareAdapter" {
+            assert_eq!(first, (1, "guess"));
+        }
+        let text = backend.tuning().unwrap();
+        assert_eq!(backend.set_tuning(&(text.clone() + "compute_units = 7\n")).unwrap(), 0, "no products");
+        let expected = if first.1 == "driver" { first } else { (7, "tuning") };
+        assert_eq!(units(), expected);
+        assert_eq!(backend.tuning().unwrap(), text + "compute_units = 7\n");
+    }
 }

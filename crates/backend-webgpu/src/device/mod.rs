@@ -15,6 +15,6 @@ pub(crate) use closing::{LastHandle, compiling};
 pub(crate) use gl_lock::{GlGuard, GlLock};
 pub(crate) use health::{Health, Witness};
 pub(crate) use open::{Gpu, open};
-pub(crate) use profile::DeviceProfile;
+pub(crate) use profile::{DeviceProfile, h200, plausible_compute_units};
 pub(crate) use progress::Progress;
 pub(crate) use scope::{guarded, guarded_async};

@@ -43,7 +43,8 @@ impl Gpu {
         let needed = wgpu::Features::EXPERIMENTAL_COOPERATIVE_MATRIX | wgpu::Features::SHADER_F16;
         let cooperative_matrices = device.features().contains(needed) && has_cooperative_matrices(&adapter);
         Self {
-            profile: DeviceProfile::of(info.kind, cooperative_matrices),
+            profile: DeviceProfile::of(info.kind, cooperative_matrices)
+                .told(unchecked::shader_cores(&adapter)),
             limits: device.limits(),
             health: Health::watch(&device),
             cooperative_matrices,

@@ -230,7 +230,7 @@ impl Call {
             bound.into_iter().filter(|&(place, _)| place == Place::Bound).map(|(_, window)| window).collect();
         windows.push(&output);
         let scales = [&weight, &bias].into_iter().filter(|_| !one_by_one);
-        let (vec_width, rows) = self.access(&windows, sum.as_ref(), scales, DeviceSize::of(ctx.gpu()));
+        let (vec_width, rows) = self.access(&windows, sum.as_ref(), scales, DeviceSize::of(ctx));
         let one_by_one = one_by_one || vec_width == VecWidth::Two;
         let scaled = u32::from(slices.weight.is_some()) | u32::from(slices.bias.is_some()) << 1;
         let mut params = self.params(op, vec_width, scaled)?;

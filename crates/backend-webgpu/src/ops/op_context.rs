@@ -13,7 +13,7 @@ use super::copy_bytes::copy_bytes;
 use super::shared::long_work::Pace;
 use super::{AttentionOverride, ConvOverride, MatmulOverride, SelfTests, Tuning};
 use crate::context::{Context, MAX_GROUPS};
-use crate::device::{Gpu, MAX_BINDINGS};
+use crate::device::{DeviceProfile, Gpu, MAX_BINDINGS};
 #[cfg(not(target_family = "wasm"))]
 use crate::kernels::Kernel;
 use crate::kernels::{MAX_PARAMS, Variant};
@@ -65,6 +65,16 @@ pub(crate) struct OpContext {
     waits: Waits,
 }
 
+/// A dispatch that a dry run notes.
+#[derive(Debug)]
+pub(crate) struct Launch {
+    pub(crate) variant: Variant,
+    #[cfg(test)]
+    pub(crate) grid: [u32; 3],
+    #[cfg(test)]
+    pub(crate) params: Vec<u8>,
+}
+
 /// What becomes of a dispatch.
 #[derive(Debug)]
 enum Mode {
@@ -73,7 +83,7 @@ enum Mode {
     /// It is kept for a graph when the call is over.
     Capture(CapturedCall),
     /// A dry run only notes which kernel was asked for.
-    DryRun(Arc<Mutex<Vec<Variant>>>),
+    DryRun(Arc<Mutex<Vec<Launch>>>),
 }
 
 impl OpContext {
@@ -104,7 +114,7 @@ impl OpContext {
         self.with_mode(match &self.mode {
             Mode::Capture(call) => Mode::Capture(call.next()),
             Mode::Record(_) => Mode::Record(Mutex::default()),
-            Mode::DryRun(variants) => Mode::DryRun(Arc::clone(variants)),
+            Mode::DryRun(launches) => Mode::DryRun(Arc::clone(launches)),
         })
     }
 
@@ -123,9 +133,14 @@ impl OpContext {
 
     /// The kernels that dry runs asked for since the last call.
     pub(crate) fn take_variants(&self) -> Vec<Variant> {
+        self.take_launches().into_iter().map(|launch| launch.variant).collect()
+    }
+
+    /// The launches of dry runs since the last call.
+    pub(crate) fn take_launches(&self) -> Vec<Launch> {
         match &self.mode {
             Mode::Record(_) | Mode::Capture(_) => Vec::new(),
-            Mode::DryRun(variants) => std::mem::take(&mut *variants.lock()),
+            Mode::DryRun(launches) => std::mem::take(&mut *launches.lock()),
         }
     }
 
@@ -174,6 +189,11 @@ impl OpContext {
     /// The device, as planners see it.
     pub(crate) fn gpu(&self) -> &Gpu {
         &self.device.gpu
+    }
+
+    /// The device's size and speed. Compute units that its driver doesn't tell are the tuning's, if it has them.
+    pub(crate) fn profile(&self) -> DeviceProfile {
+        self.device.gpu.profile.or_tuned(self.state.tuning.compute_units())
     }
 
     /// Checks the operands of a call and returns their memory.
@@ -290,8 +310,14 @@ impl OpContext {
     ) -> BackendResult<()> {
         const { assert!(size_of::<P>() <= MAX_PARAMS as usize, "the parameters don't fit in the immediates") };
         debug_assert!(reads.len() < MAX_BINDINGS, "{variant:?}");
-        if let Mode::DryRun(variants) = &self.mode {
-            variants.lock().push(*variant);
+        if let Mode::DryRun(launches) = &self.mode {
+            launches.lock().push(Launch {
+                variant: *variant,
+                #[cfg(test)]
+                grid,
+                #[cfg(test)]
+                params: bytemuck::bytes_of(params).to_vec(),
+            });
             return Ok(());
         }
         let kernel = self.device.pipeline(variant)?;

@@ -6,6 +6,8 @@
 //! A plan that changes is a decision, so their digests are written down here. `PLANS=FILE cargo test --package
 //! backend-webgpu plans` writes the plans, one line each, to compare those of two versions.
 
+mod bounds;
+
 use std::fmt::Write as _;
 
 use backend_api::desc::{
@@ -14,10 +16,11 @@ use backend_api::desc::{
 };
 use backend_api::{BackendResult, BackendTranspose, ComputeBackend as _, DType, DeviceKind};
 
+use super::op_context::Launch;
 use super::{SelfTests, State};
 use crate::WebGpuBackend;
 use crate::context::Context;
-use crate::device::{self, DeviceProfile, Selector};
+use crate::device::{self, DeviceProfile, Selector, h200};
 use crate::opened::Opened;
 
 /// Shapes of each operation.
@@ -41,7 +44,7 @@ const DEVICES: [Pretended; 4] = [
     Pretended {
         name: "H200",
         kind: DeviceKind::DiscreteGpu,
-        compute_units: 132,
+        compute_units: h200::COMPUTE_UNITS,
         workgroup: [48 << 10, 1024],
         tensor_cores: true,
     },
@@ -209,21 +212,28 @@ fn conv(shapes: &mut Shapes, [input, filter, output, _]: [u64; 4]) -> (ConvDesc,
     }
 }
 
-/// The plans for a device, a line for each shape: the operation, the words of `explain_…` where there are,
-/// and the kernels.
-fn plans(device: &Pretended) -> BackendResult<Vec<String>> {
+/// The plan for a shape.
+struct Plan {
+    /// The device, the operation, the words of `explain_…` where there are, and the kernels.
+    line: String,
+    launches: Vec<Launch>,
+}
+
+/// The plans for a device, one for each shape.
+fn plans(device: &Pretended) -> BackendResult<Vec<Plan>> {
     let backend = device.backend()?;
     let mut ptrs = [0; 4];
     for ptr in &mut ptrs {
         *ptr = backend.alloc(MAX_BYTES)?;
     }
-    let mut lines = Vec::new();
+    let mut plans = Vec::new();
     let mut note = |what: String, words: String| -> BackendResult<()> {
         let mut line = format!("{}: {what}: {words}", device.name);
-        for variant in backend.context("plans")?.context.take_variants() {
+        let launches = backend.context("plans")?.context.take_launches();
+        for Launch { variant, .. } in &launches {
             _ = write!(line, "; {} {variant}", variant.kernel());
         }
-        lines.push(line);
+        plans.push(Plan { line, launches });
         Ok(())
     };
     let mut shapes = Shapes(1);
@@ -249,16 +259,16 @@ fn plans(device: &Pretended) -> BackendResult<Vec<String>> {
         backend.conv2d_backward_data(&backward)?;
         note(format!("conv2d_backward_data {} {:?}", backward.dtype, backward.shape), String::new())?;
     }
-    Ok(lines)
+    Ok(plans)
 }
 
 /// Digests of the plans for each device: of matrix products, of attention, of convolutions with their
 /// gradients.
 const DIGESTS: [[u64; 3]; 4] = [
     [0xf8e4_a688_2e57_76d8, 0x1ef2_7162_51e6_1a33, 0x2b19_6298_097a_cf35],
-    [0x5943_8ee6_1e8c_9498, 0xf988_aca9_8955_a683, 0xd372_47db_22ea_d644],
-    [0x89d3_56ad_9ce0_0ec3, 0xd492_9478_14a8_e6f5, 0xe230_9f5a_017c_278b],
-    [0xf5ca_f317_b751_e8fd, 0xc5b8_daa4_eb54_f0a0, 0x14f2_a025_9c35_67ba],
+    [0x4e83_507c_50d8_daeb, 0xf988_aca9_8955_a683, 0x8ebf_d590_fc6b_a126],
+    [0x1192_0fb8_9e19_b1c4, 0xd492_9478_14a8_e6f5, 0xffc5_430d_04a0_6892],
+    [0xf5ca_f317_b751_e8fd, 0xc5b8_daa4_eb54_f0a0, 0x4bab_bddd_3bad_a161],
 ];
 
 /// The FNV-1a hash of lines.
@@ -275,6 +285,9 @@ fn every_device_has_a_plan_for_every_shape() {
     for device in &DEVICES {
         let plans = plans(device).unwrap();
         assert_eq!(plans.len(), 4 * SHAPES);
+        bounds::check(device, &plans);
+        bounds::check_splits(device, &plans);
+        let plans: Vec<String> = plans.into_iter().map(|plan| plan.line).collect();
         let has_tensor_cores = plans.iter().any(|plan| plan.contains("cooperative"));
         assert_eq!(has_tensor_cores, device.tensor_cores, "{}", device.name);
         for plan in &plans {
@@ -288,7 +301,7 @@ fn every_device_has_a_plan_for_every_shape() {
     }
     // Waves are counted in the device's own compute units.
     let differing = of_devices[0].iter().zip(&of_devices[1]).filter(|(large, small)| large != small).count();
-    assert!(differing > SHAPES / 10, "{differing} plans differ between 132 compute units and 24");
+    assert!(differing > SHAPES / 10, "{differing} plans differ between an H200 and a laptop GPU");
     if let Ok(path) = std::env::var("PLANS") {
         std::fs::write(path, all).unwrap();
     }

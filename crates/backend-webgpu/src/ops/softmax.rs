@@ -137,7 +137,7 @@ fn softmax_part(
     let windows = [&call.input, &call.output];
     let &SoftmaxDesc { outer, length, inner, .. } = desc;
     let slices = Slices { dtype, length, inner, count: outer * inner };
-    if let Some(rows) = Rows::new(slices, &windows, DeviceSize::of(ctx.gpu())) {
+    if let Some(rows) = Rows::new(slices, &windows, DeviceSize::of(ctx)) {
         return call.whole(rows);
     }
     match LongRows::plan(ctx, desc, windows) {

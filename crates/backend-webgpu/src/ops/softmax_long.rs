@@ -116,7 +116,7 @@ impl LongRows {
         // It reads what it doesn't hold twice, and the device may count the turns of both loops.
         let turns = 2 * seams.turns as usize * (vectors / (workgroup.lanes * AHEAD) + 1);
         let fits =
-            keep_busy(groups, ctx.gpu().profile.compute_units) && iterations::exceeded(ctx, turns).is_none();
+            keep_busy(groups, ctx.profile().compute_units) && iterations::exceeded(ctx, turns).is_none();
         fits.then_some(Self { vec_width, workgroup, seams, groups })
     }
 
@@ -146,10 +146,14 @@ impl LongRows {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::device::h200;
+
+    const UNITS: usize = h200::COMPUTE_UNITS;
 
     #[test]
     fn a_device_is_busy_with_many_rows_or_whole_rounds() {
-        let busy = [1, 131, 132, 140, 176, 264, 300, 352, 4096].map(|groups| keep_busy(groups, 132));
+        let busy =
+            [1, UNITS - 1, UNITS, 140, 176, 2 * UNITS, 300, 352, 4096].map(|groups| keep_busy(groups, UNITS));
         assert_eq!(busy, [false, false, true, false, true, true, true, true, true]);
         assert!(keep_busy(1, 1));
     }

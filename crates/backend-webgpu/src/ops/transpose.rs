@@ -107,7 +107,7 @@ impl Transpose {
     pub(super) fn is_worthwhile(&self, ctx: &OpContext, dtype: DType, windows: [&Window; 2]) -> bool {
         let tiles = self.rows.0.div_ceil(TILE).saturating_mul(self.columns.0.div_ceil(TILE));
         let tiles = self.others.iter().map(|l| l.0).fold(tiles, usize::saturating_mul);
-        tiles >= ctx.gpu().profile.compute_units || self.goes_in_vectors(block_of(dtype), windows)
+        tiles >= ctx.profile().compute_units || self.goes_in_vectors(block_of(dtype), windows)
     }
 
     /// Records the copy.

@@ -181,6 +181,7 @@ mod tests {
     use backend_api::desc::AttentionShape;
 
     use super::*;
+    use crate::device::h200;
 
     #[test]
     fn every_tile_is_whole_and_fits() {
@@ -213,7 +214,7 @@ mod tests {
                 0,
                 AttentionShape { batch: 1, heads, seq_q, seq_kv: seq_q, head_dim },
             );
-            CooperativeTile::candidates(&desc, 132).next().map(|tile| tile.to_string())
+            CooperativeTile::candidates(&desc, h200::COMPUTE_UNITS).next().map(|tile| tile.to_string())
         };
         assert_eq!(first(64, 2048, 128).as_deref(), Some("cooperative/128x64x64p2"));
         assert_eq!(first(64, 64, 128).as_deref(), Some("cooperative/64x32x64p1"));

@@ -157,6 +157,7 @@ mod tests {
     use backend_api::desc::AttentionShape;
 
     use super::*;
+    use crate::device::h200;
 
     #[test]
     fn portable_tiles_are_chosen_for_any_vector() {
@@ -171,7 +172,7 @@ mod tests {
                     0,
                     AttentionShape { batch: 1, heads: 64, seq_q, seq_kv: seq_q, head_dim },
                 );
-                let tile = FlashTile::choose(&portable, &desc, 132);
+                let tile = FlashTile::choose(&portable, &desc, h200::COMPUTE_UNITS);
                 assert!(tile.head_dim() >= head_dim && tile.fits(&portable), "{head_dim}: {tile}");
             }
         }
@@ -185,7 +186,7 @@ mod tests {
                 0,
                 AttentionShape { batch: 1, heads, seq_q, seq_kv: seq_q, head_dim: 64 },
             );
-            FlashTile::choose(limits, &desc, 132).to_string()
+            FlashTile::choose(limits, &desc, h200::COMPUTE_UNITS).to_string()
         };
         assert_eq!(chosen(&portable, 2048, 128), "flash/64x64x64r8");
         // One and three halves of a round of the largest.

@@ -148,7 +148,7 @@ impl Plan {
         {
             return Self { kernel, wide, splits: splits.min(desc.seq_kv.max(1)) };
         }
-        let compute_units = ctx.gpu().profile.compute_units;
+        let compute_units = ctx.profile().compute_units;
         if desc.seq_q <= FEW_QUERIES
             && let Some((kernel, splits)) = for_few_queries(ctx, desc, windows)
         {
@@ -179,8 +179,8 @@ fn for_few_queries(ctx: &OpContext, desc: &AttentionDesc, windows: &Windows) -> 
     let tiles = shared.div_ceil(rows).saturating_mul(desc.kv_heads).saturating_mul(desc.batch);
     // Workgroups beyond those that run at a time would end late.
     let (workgroups, worth) = kernel.occupancy();
-    let for_each = ctx.gpu().profile.compute_units / tiles.max(1);
-    let at_a_time = ctx.gpu().profile.compute_units * workgroups / tiles.max(1);
+    let for_each = ctx.profile().compute_units / tiles.max(1);
+    let at_a_time = ctx.profile().compute_units * workgroups / tiles.max(1);
     let worthwhile = desc.seq_kv.saturating_mul(desc.head_dim).checked_div(worth).unwrap_or(usize::MAX);
     let splits = at_a_time.min(worthwhile.max(for_each)).min(desc.seq_kv.div_ceil(LEAST_KEYS));
     Some((kernel, splits.max(1)))
@@ -190,7 +190,7 @@ fn for_few_queries(ctx: &OpContext, desc: &AttentionDesc, windows: &Windows) -> 
 /// workgroup as keep the device busy.
 fn for_few_keys(ctx: &OpContext, desc: &AttentionDesc, windows: &Windows, shared: usize) -> Option<Kernel> {
     let tiles = |rows: usize| shared.div_ceil(rows).saturating_mul(desc.kv_heads).saturating_mul(desc.batch);
-    let busy = 2 * ctx.gpu().profile.compute_units;
+    let busy = 2 * ctx.profile().compute_units;
     let most = rows_for(shared);
     let rows = ROWS.into_iter().find(|&rows| rows >= most || tiles(rows) <= busy)?;
     let kernel = Kernel::Decode(rows);

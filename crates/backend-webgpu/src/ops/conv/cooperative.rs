@@ -250,7 +250,7 @@ pub(super) fn fastest(ctx: &OpContext, job: &Job) -> Option<((SourceTile, usize)
         return None;
     }
     let &ConvGather { batch, groups, filters, channels, .. } = &job.gather;
-    let compute_units = ctx.gpu().profile.compute_units;
+    let compute_units = ctx.profile().compute_units;
     let rows = batch.saturating_mul(job.gather.pixels());
     let work = rows.saturating_mul(filters).saturating_mul(job.gather.taps());
     // Tensor cores would spend most of their time on zeros, or the copies would take longer.

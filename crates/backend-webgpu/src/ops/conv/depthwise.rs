@@ -144,7 +144,7 @@ pub(super) fn is_possible(job: &Job) -> bool {
 
 /// Makes a convolution for which this [is possible](is_possible).
 pub(super) fn launch(ctx: &OpContext, op: &'static str, job: &Job) -> BackendResult<()> {
-    let compute_units = ctx.gpu().profile.compute_units;
+    let compute_units = ctx.profile().compute_units;
     let Some(window) = Window::of(&job.gather, compute_units) else { return direct::launch(ctx, op, job) };
     let [down, across] = window.blocks(&job.gather);
     let invocations =

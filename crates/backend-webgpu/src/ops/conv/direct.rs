@@ -7,8 +7,8 @@ use backend_api::support::{ConvGather, checked_product};
 use backend_api::{Activation, BackendResult, DType, DeviceKind};
 
 use super::params::Params;
-use super::split::LAUNCH;
 use super::{Job, repack_filter, split};
+use crate::device::h200;
 use crate::kernels::{KernelSource, MAX_CONSTANTS, Target, Variant, kernel};
 use crate::ops::matmul::activation_code;
 use crate::ops::op_context::{OpContext, dim, linear_grid};
@@ -161,9 +161,9 @@ pub(super) fn time(ctx: &OpContext, gather: &ConvGather) -> Option<usize> {
     if ctx.gpu().info.kind == DeviceKind::SoftwareAdapter {
         return is_few.then_some(0);
     }
-    let compute_units = ctx.gpu().profile.compute_units;
+    let compute_units = ctx.profile().compute_units;
     let is_any = Kind::of(gather, compute_units) == Kind::ANY;
-    let (starts, rate) = if is_any { (LAUNCH + ANY_LAUNCH, ANY_RATE) } else { (LAUNCH, RATE) };
+    let (starts, rate) = if is_any { (h200::LAUNCH + ANY_LAUNCH, ANY_RATE) } else { (h200::LAUNCH, RATE) };
     let products = split::results(gather).saturating_mul(taps);
     let time =
         starts.saturating_add(taps.saturating_mul(TAP)).saturating_add(products / (rate * compute_units));
@@ -186,7 +186,7 @@ fn taps_apart(ctx: &OpContext, op: &'static str, job: &Job) -> BackendResult<Job
 
 pub(super) fn launch(ctx: &OpContext, op: &'static str, job: &Job) -> BackendResult<()> {
     let &ConvGather { batch, groups, filters, result: [height, width], layout, .. } = &job.gather;
-    let compute_units = ctx.gpu().profile.compute_units;
+    let compute_units = ctx.profile().compute_units;
     let mut job = repack_filter::as_multiplied(ctx, op, job, layout == ImageLayout::Nhwc)?;
     let kind = Kind::of(&job.gather, compute_units);
     let bands = height.div_ceil(kind.rows);

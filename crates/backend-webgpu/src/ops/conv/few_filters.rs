@@ -7,8 +7,8 @@ use backend_api::support::{ConvGather, checked_product};
 use backend_api::{Activation, BackendResult, DType, DeviceKind};
 
 use super::params::{Params, inverse, is_regular};
-use super::split::LAUNCH;
 use super::{Job, repack_filter, split};
+use crate::device::h200;
 use crate::kernels::{KernelSource, MAX_CONSTANTS, Target, Variant, kernel};
 use crate::ops::has_room;
 use crate::ops::matmul::activation_code;
@@ -117,7 +117,7 @@ impl fmt::Display for Block {
 }
 
 /// Nanoseconds of a launch, and of staging and writing once.
-const STARTS: usize = LAUNCH + 1000;
+const STARTS: usize = h200::LAUNCH + 1000;
 
 /// The most filters for which it may be the fastest.
 const MOST_FILTERS: usize = 64;
@@ -194,7 +194,7 @@ pub(super) fn fastest(ctx: &OpContext, gather: &ConvGather) -> Option<((Block, u
         return None;
     }
     let possible = Block::ALL.into_iter().filter(|block| block.is_possible(ctx, gather));
-    let compute_units = ctx.gpu().profile.compute_units;
+    let compute_units = ctx.profile().compute_units;
     let time = |block: Block, taps, groups| block.time(gather, taps, groups, compute_units);
     split::cheapest(ctx, gather, possible, time)
 }

@@ -117,7 +117,7 @@ pub(crate) fn conv2d_backward_filter(
     // As if all were divided that can be.
     let most = (rows / PIECE).max(1).saturating_mul(groups);
     let sizes = [taps, filters, most];
-    let tile = Tile::choose_from(&TILES, &ctx.gpu().limits, ctx.gpu().profile.compute_units, sizes);
+    let tile = Tile::choose_from(&TILES, &ctx.gpu().limits, ctx.profile().compute_units, sizes);
     let [tiles_m, tiles_n] = [taps.div_ceil(tile.m), filters.div_ceil(tile.n)];
     let per_piece = checked_product(op, "tiles", &[tiles_m, tiles_n, groups])?;
     let length = piece(rows, per_piece, iterations::exceeded(ctx, rows.saturating_mul(ITERATIONS)));

@@ -11,7 +11,7 @@ use super::cooperative::padded;
 use super::nchw_to_nhwc::{EIGHT, scratch_of_eights};
 use super::params::inverse;
 use super::self_test::check_numbers;
-use super::split::LAUNCH;
+use crate::device::h200;
 use crate::kernels::{KernelSource, MAX_CONSTANTS, Target, Variant, kernel, native, params};
 use crate::ops::has_room;
 use crate::ops::matmul::activation_code;
@@ -178,7 +178,7 @@ impl HaloTile {
     fn time(self, gather: &ConvGather, compute_units: usize) -> usize {
         let (_, tiles) = self.division(gather, gather.layout);
         let tiles = tiles.saturating_mul(gather.filters.div_ceil(self.filters));
-        LAUNCH.saturating_add(self.step.of(tiles, gather.channels / CHANNELS, compute_units))
+        h200::LAUNCH.saturating_add(self.step.of(tiles, gather.channels / CHANNELS, compute_units))
     }
 
     /// Whether it can make a convolution, and is right on the device.
@@ -305,7 +305,7 @@ pub(super) fn fastest(ctx: &OpContext, job: &Job) -> Option<(HaloTile, usize)> {
     if !fits(ctx, job) {
         return None;
     }
-    let compute_units = ctx.gpu().profile.compute_units;
+    let compute_units = ctx.profile().compute_units;
     let fitting = HaloTile::ALL.into_iter().filter(|tile| tile.fits(&ctx.gpu().limits));
     let times = fitting.map(|tile| (tile, tile.time(&job.gather, compute_units)));
     times.min_by_key(|&(_, time)| time)

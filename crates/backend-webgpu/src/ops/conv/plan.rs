@@ -7,8 +7,9 @@ use backend_api::BackendResult;
 use super::cooperative::{self, SourceTile};
 use super::few_filters::{self, Block};
 use super::halo::{self, HaloTile};
-use super::split::{LAUNCH, has_room};
+use super::split::has_room;
 use super::{Job, depthwise, direct, tiled};
+use crate::device::h200;
 use crate::ops::op_context::OpContext;
 use crate::ops::shared::kernel_names;
 use crate::ops::shared::tile::Tile;
@@ -82,7 +83,7 @@ impl Kernel {
             .map(|((block, slices), time)| (Self::FewFilters(block, slices), time));
         let direct = direct::time(ctx, gather).map(|time| (Self::Direct, time));
         if let Some(((tile, slices), time)) = cooperative::fastest(ctx, job) {
-            if let Some((kernel, _)) = few.filter(|&(_, few)| few < time.saturating_add(LAUNCH)) {
+            if let Some((kernel, _)) = few.filter(|&(_, few)| few < time.saturating_add(h200::LAUNCH)) {
                 return kernel;
             }
             let sooner = halo::fastest(ctx, job).filter(|&(_, halo)| halo < time);

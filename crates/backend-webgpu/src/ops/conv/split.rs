@@ -7,6 +7,7 @@ use backend_api::{Activation, BackendError, BackendResult, DType};
 
 use super::Job;
 use super::params::Params;
+use crate::device::h200;
 use crate::kernels::{KernelSource, Variant, kernel, params};
 use crate::ops::matmul::activation_code;
 use crate::ops::op_context::{OpContext, dim, linear_grid};
@@ -38,9 +39,6 @@ params! {
 
 const WORKGROUP: usize = 256;
 
-/// Nanoseconds of a launch, and of what an invocation does once.
-pub(super) const LAUNCH: usize = 2500;
-
 /// The fewest taps in a slice that is worth its launch.
 const MIN_TAPS: usize = 256;
 
@@ -65,12 +63,17 @@ pub(super) fn cheapest<T: Copy>(
     time: impl Fn(T, usize, usize) -> usize,
 ) -> Option<((T, usize), usize)> {
     let (taps, results) = (gather.taps(), results(gather));
+    let compute_units = ctx.profile().compute_units;
     let counts = COUNTS.into_iter().filter(|&count| count == 1 || taps / count >= MIN_TAPS);
     let counts: Vec<usize> = counts.filter(|&count| has_room(ctx, gather, count)).collect();
     let choices = tiles.flat_map(|tile| counts.iter().map(move |count| (tile, count)));
     let times = choices.map(|(tile, &count)| {
         // A launch, and the time of reading the slices.
-        let combining = if count == 1 { 0 } else { 3000 + results.saturating_mul(count) / 250 };
+        let combining = match count {
+            1 => 0,
+            _ => h200::partial_sums(results.saturating_mul(count), 250, compute_units)
+                .saturating_add(h200::COMBINING_LAUNCH),
+        };
         let sums = time(tile, taps / count, gather.groups.saturating_mul(count));
         ((tile, count), sums.saturating_add(combining))
     });

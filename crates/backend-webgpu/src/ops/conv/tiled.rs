@@ -157,7 +157,7 @@ pub(super) const TILES: [Tile; 3] = [Tile::ALL[1], Tile::ALL[2], Tile::ALL[3]];
 /// The tile that is estimated to be the fastest, and the slices of each sum.
 pub(super) fn fastest(ctx: &OpContext, gather: &ConvGather) -> Option<((Tile, usize), usize)> {
     let rows = gather.batch.saturating_mul(gather.pixels());
-    let (limits, compute_units) = (&ctx.gpu().limits, ctx.gpu().profile.compute_units);
+    let (limits, compute_units) = (&ctx.gpu().limits, ctx.profile().compute_units);
     let fitting = TILES.into_iter().filter(|tile| tile.fits(limits));
     let time = |tile: Tile, taps, groups| tile.time([rows, gather.filters, taps, groups], compute_units);
     split::cheapest(ctx, gather, fitting, time)

@@ -8,7 +8,7 @@ use backend_api::desc::MatmulDesc;
 use super::kernel::{GemmKernel, Kernel, Signature, TYPES, signatures};
 use super::plan::{Estimate, Plan, Prep, cheapest};
 use super::{Params, Windows, activation_code, activation_libs, edges, fragments, pack};
-use crate::device::Gpu;
+use crate::device::{Gpu, h200};
 use crate::kernels::libs::{
     ACTIVATE, ACTIVATE_HALF, FRAGMENT_ELEMENTS, HALF, RESULTS_IN_REGISTERS, RESULTS_STAGED, SHIFTED_VECTOR,
 };
@@ -224,7 +224,7 @@ pub(super) fn in_cheapest_tile(ctx: &OpContext, desc: &MatmulDesc, prep: [Prep; 
     if k < FRAGMENT || work < least {
         return None;
     }
-    let compute_units = ctx.gpu().profile.compute_units;
+    let compute_units = ctx.profile().compute_units;
     let Estimate { tile, splits, .. } = estimate(desc, compute_units)?;
     Plan { prep, ..Plan::new(ctx, desc, Kernel::Cooperative(tile), splits)? }.verified(ctx)
 }
@@ -238,7 +238,7 @@ pub(super) fn estimate(desc: &MatmulDesc, compute_units: usize) -> Option<Estima
     }
     let tiles = CooperativeTile::for_sizes(m, n).filter(|tile| tile.reads(desc.trans_a.is_transposed()));
     let trans_b = desc.trans_b.is_transposed();
-    cheapest(desc, tiles, combining, |tile, sizes| {
+    cheapest(desc, tiles, (combining, compute_units), |tile, sizes| {
         let time = tile.time(sizes, compute_units);
         // Half lines of the cache, of many rows of B at a time.
         let time = if trans_b && tile.n >= 128 { time / 8 * 9 } else { time };
@@ -249,8 +249,9 @@ pub(super) fn estimate(desc: &MatmulDesc, compute_units: usize) -> Option<Estima
 }
 
 /// The nanoseconds of a launch and of partial sums, 450 in each, which an invocation adds one after another.
-pub(super) fn combining(results: usize, splits: usize) -> usize {
-    3000 + results.saturating_mul(splits) / 450 + 30 * splits
+pub(super) fn combining(results: usize, splits: usize, compute_units: usize) -> usize {
+    h200::partial_sums(results.saturating_mul(splits), 450, compute_units)
+        .saturating_add(h200::COMBINING_LAUNCH + 30 * splits)
 }
 
 /// Whether a product is large enough that a copy of a K-major B takes less than the tenth by which the kernel

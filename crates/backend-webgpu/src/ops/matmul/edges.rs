@@ -10,12 +10,10 @@ use super::kernel::Kernel;
 use super::plan::{Plan, Strategy};
 use super::skinny::Skinny;
 use super::{Product, Windows, launch, run as run_alone};
+use crate::device::h200;
 use crate::ops::op_context::OpContext;
 use crate::ops::shared::tensor_cores::FRAGMENT;
 use crate::recorder::Window;
-
-/// Nanoseconds of a launch and of waiting for the one before.
-const LAUNCH: usize = 4000;
 
 /// A part of a product's result: the first row and column, and how many of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,7 +96,7 @@ pub(super) fn peeled(ctx: &OpContext, desc: &MatmulDesc, plan: Plan) -> Plan {
 /// The plan with its edge peeled off, if that is estimated to be faster.
 pub(super) fn peeled_if_cheaper(ctx: &OpContext, desc: &MatmulDesc, plan: Plan) -> Plan {
     let Kernel::Cooperative(tile) = plan.kernel else { return plan };
-    let whole = tile.time([desc.m, desc.n, desc.k, desc.batch], ctx.gpu().profile.compute_units);
+    let whole = tile.time([desc.m, desc.n, desc.k, desc.batch], ctx.profile().compute_units);
     let is_cheaper = time_in_parts(ctx, desc, &plan).is_some_and(|time| time < whole);
     if is_cheaper { Plan { strategy: Strategy::PeelEdges, ..plan } } else { plan }
 }
@@ -108,9 +106,9 @@ fn time_in_parts(ctx: &OpContext, desc: &MatmulDesc, plan: &Plan) -> Option<usiz
     let Kernel::Cooperative(tile) = plan.kernel else { return None };
     let parts = parts(desc, plan.tile());
     let (main, rest) = parts.split_first().filter(|_| plan.splits() == 1)?;
-    let mut time = tile.time([main.m, main.n, desc.k, desc.batch], ctx.gpu().profile.compute_units);
+    let mut time = tile.time([main.m, main.n, desc.k, desc.batch], ctx.profile().compute_units);
     for part in rest {
-        time = time.saturating_add(few(ctx, &part.of(desc))?.1 + LAUNCH);
+        time = time.saturating_add(few(ctx, &part.of(desc))?.1 + h200::DEPENDENT_LAUNCH);
     }
     Some(time)
 }
@@ -128,7 +126,7 @@ fn edge(ctx: &OpContext, desc: &MatmulDesc, windows: &Windows) -> Option<Plan> {
 /// The fastest tile for a few rows or columns, and the nanoseconds that it is estimated to take.
 fn few(ctx: &OpContext, desc: &MatmulDesc) -> Option<(CooperativeTile, usize)> {
     let sizes = [desc.m, desc.n, desc.k, desc.batch];
-    let times = CooperativeTile::FEW.map(|tile| (tile, tile.time(sizes, ctx.gpu().profile.compute_units)));
+    let times = CooperativeTile::FEW.map(|tile| (tile, tile.time(sizes, ctx.profile().compute_units)));
     times.into_iter().min_by_key(|&(_, time)| time)
 }
 

@@ -74,7 +74,7 @@ impl Gemv {
         if ctx.gpu().info.kind == DeviceKind::SoftwareAdapter || desc.m.min(desc.n) != 1 || desc.k == 0 {
             return None;
         }
-        let gemv = Self::choose(desc, ctx.gpu().profile.compute_units)?;
+        let gemv = Self::choose(desc, ctx.profile().compute_units)?;
         Plan::with_kernel(ctx, desc, windows, Kernel::Gemv(gemv), 1)
     }
 }
@@ -150,13 +150,14 @@ mod tests {
     use backend_api::desc::Matrix;
 
     use super::*;
+    use crate::device::h200;
 
     #[test]
     fn wide_products_take_long_pieces_and_narrow_ones_are_left() {
         let choose = |n, dtype| {
             let matrix = |ld| Matrix::new(0, dtype, ld);
             let desc = MatmulDesc::new(1, n, 4096, matrix(4096), matrix(n), matrix(n));
-            Gemv::choose(&desc, 132).map(|shape| shape.threads)
+            Gemv::choose(&desc, h200::COMPUTE_UNITS).map(|shape| shape.threads)
         };
         assert_eq!([choose(4096, DType::F32), choose(4096, DType::F16)], [Some(128), Some(256)]);
         assert_eq!([choose(14336, DType::F16), choose(1024, DType::F16)], [Some(128), None]);

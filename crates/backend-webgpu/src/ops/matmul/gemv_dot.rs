@@ -79,7 +79,7 @@ impl GemvDot {
         if ctx.gpu().info.kind == DeviceKind::SoftwareAdapter {
             return None;
         }
-        let gemv_dot = Self::choose(desc, ctx.gpu().profile.compute_units)?;
+        let gemv_dot = Self::choose(desc, ctx.profile().compute_units)?;
         Plan::with_kernel(ctx, desc, windows, Kernel::GemvDot(gemv_dot), 1)?.verified(ctx)
     }
 }
@@ -153,6 +153,7 @@ mod tests {
     use backend_api::desc::Matrix;
 
     use super::*;
+    use crate::device::h200;
 
     #[test]
     fn narrow_products_are_left() {
@@ -160,7 +161,7 @@ mod tests {
             let matrix = |ld| Matrix::new(0, dtype, ld);
             let desc = MatmulDesc::new(1, n, 4096, matrix(4096), matrix(4096), matrix(n));
             let desc = desc.with_transpose(BackendTranspose::NoTrans, BackendTranspose::Trans);
-            GemvDot::choose(&desc, 132).is_some()
+            GemvDot::choose(&desc, h200::COMPUTE_UNITS).is_some()
         };
         assert_eq!([14336, 4096, 1024].map(|n| choose(n, DType::F16)), [true, true, false]);
         assert_eq!([14336, 4096, 1024].map(|n| choose(n, DType::F32)), [true, false, false]);

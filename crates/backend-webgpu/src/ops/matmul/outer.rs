@@ -117,7 +117,7 @@ impl Outer {
         if gpu.info.kind == DeviceKind::SoftwareAdapter || has_tensor_cores && desc.k > SHORT {
             return None;
         }
-        let outer = Self::choose(desc, gpu.profile.compute_units)?;
+        let outer = Self::choose(desc, ctx.profile().compute_units)?;
         Plan::with_kernel(ctx, desc, windows, Kernel::Outer(outer), 1)
     }
 }
@@ -255,6 +255,7 @@ mod tests {
     use backend_api::desc::Matrix;
 
     use super::*;
+    use crate::device::h200;
     use crate::kernels::filled_up;
 
     #[test]
@@ -262,7 +263,7 @@ mod tests {
         let choose = |m, n, k, trans_b, dtype| {
             let matrix = Matrix::new(0, dtype, 1 << 13);
             let desc = MatmulDesc::new(m, n, k, matrix, matrix, matrix).with_transpose(NoTrans, trans_b);
-            Outer::choose(&desc, 132).map(|shape| shape.to_string())
+            Outer::choose(&desc, h200::COMPUTE_UNITS).map(|shape| shape.to_string())
         };
         for (m, n, k, trans_b, dtype, shape) in [
             (10, 56, 2, NoTrans, DType::F32, Some("1x128x8")),

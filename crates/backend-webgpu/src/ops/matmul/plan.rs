@@ -250,15 +250,17 @@ pub(super) struct Estimate<T> {
     pub(super) time: usize,
 }
 
-/// The nanoseconds that writing and adding partial sums takes, of so many results in so many splits.
-pub(super) type Combining = fn(usize, usize) -> usize;
+/// The nanoseconds that writing and adding partial sums takes, of so many results in so many splits, on so many
+/// compute units.
+pub(super) type Combining = fn(usize, usize, usize) -> usize;
 
 /// The tile and the number of splits that are estimated to take the least time. `time` estimates that of a
-/// tile for m, n, k and the number of products, `combining` that of m·n results and their splits.
+/// tile for m, n, k and the number of products, `combining` that of m·n results and their splits on the device's
+/// compute units.
 pub(super) fn cheapest<T: Copy>(
     desc: &MatmulDesc,
     tiles: impl Iterator<Item = T>,
-    combining: Combining,
+    (combining, compute_units): (Combining, usize),
     time: impl Fn(T, [usize; 4]) -> usize,
 ) -> Option<Estimate<T>> {
     /// Nanoseconds in which workgroups begin and end, which matter where their part of k is short.
@@ -276,7 +278,7 @@ pub(super) fn cheapest<T: Copy>(
         }
         let (length, count) = split::length_and_count(k, splits);
         let short = if length < 256 { SHORT } else { 0 };
-        let combining = combining(m.saturating_mul(n), count).saturating_add(short);
+        let combining = combining(m.saturating_mul(n), count, compute_units).saturating_add(short);
         Estimate { tile, splits, time: time(tile, [m, n, length, count]).saturating_add(combining) }
     });
     estimates.min_by_key(|estimate| estimate.time)

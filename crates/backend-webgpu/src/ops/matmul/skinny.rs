@@ -215,7 +215,7 @@ impl Skinny {
         if ctx.gpu().info.kind == DeviceKind::SoftwareAdapter {
             return None;
         }
-        let (skinny, splits) = Self::choose(desc, ctx.gpu().profile.compute_units)?;
+        let (skinny, splits) = Self::choose(desc, ctx.profile().compute_units)?;
         Plan::with_kernel(ctx, desc, windows, Kernel::Skinny(skinny), splits)
     }
 }
@@ -325,6 +325,7 @@ mod tests {
     use backend_api::desc::Matrix;
 
     use super::*;
+    use crate::device::h200;
 
     fn desc(m: usize, n: usize, k: usize) -> MatmulDesc {
         let matrix = |ld| Matrix::new(0, DType::F32, ld);
@@ -357,13 +358,26 @@ mod tests {
 
     #[test]
     fn only_few_rows_or_columns_are_chosen_and_long_sums_split() {
-        assert_eq!(Skinny::choose(&desc(17, 100, 64), 132), None);
-        assert!(Skinny::choose(&desc(100, 16, 64), 132).is_some_and(|(shape, _)| shape.transposed));
+        assert_eq!(Skinny::choose(&desc(17, 100, 64), h200::COMPUTE_UNITS), None);
+        assert!(
+            Skinny::choose(&desc(100, 16, 64), h200::COMPUTE_UNITS)
+                .is_some_and(|(shape, _)| shape.transposed)
+        );
         // As many again, of a long sum, read the other operand twice; an outer product is for other kernels.
-        assert!(Skinny::choose(&desc(32, 4096, 4096), 132).is_some_and(|(shape, _)| shape.rows == 16));
-        assert_eq!([desc(32, 4096, 512), desc(33, 4096, 4096)].map(|d| Skinny::choose(&d, 132)), [None; 2]);
-        assert_eq!(Skinny::choose(&desc(16, 8192, 8), 132), None);
-        assert!(Skinny::choose(&desc(8, 1024, 4096), 132).is_some_and(|(_, splits)| splits == 4));
-        assert!(Skinny::choose(&desc(8, 4096, 4096), 132).is_some_and(|(_, splits)| splits == 1));
+        assert!(
+            Skinny::choose(&desc(32, 4096, 4096), h200::COMPUTE_UNITS)
+                .is_some_and(|(shape, _)| shape.rows == 16)
+        );
+        assert_eq!(
+            [desc(32, 4096, 512), desc(33, 4096, 4096)].map(|d| Skinny::choose(&d, h200::COMPUTE_UNITS)),
+            [None; 2]
+        );
+        assert_eq!(Skinny::choose(&desc(16, 8192, 8), h200::COMPUTE_UNITS), None);
+        assert!(
+            Skinny::choose(&desc(8, 1024, 4096), h200::COMPUTE_UNITS).is_some_and(|(_, splits)| splits == 4)
+        );
+        assert!(
+            Skinny::choose(&desc(8, 4096, 4096), h200::COMPUTE_UNITS).is_some_and(|(_, splits)| splits == 1)
+        );
     }
 }

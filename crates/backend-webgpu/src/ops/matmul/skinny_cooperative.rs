@@ -83,7 +83,7 @@ impl SkinnyCooperative {
         if cfg!(target_family = "wasm") {
             return None;
         }
-        let skinny = Self::choose(desc, ctx.gpu().profile.compute_units)?;
+        let skinny = Self::choose(desc, ctx.profile().compute_units)?;
         Plan::with_kernel(ctx, desc, windows, Kernel::SkinnyCooperative(skinny), 1)?.verified(ctx)
     }
 }
@@ -171,12 +171,13 @@ mod tests {
     use backend_api::desc::Matrix;
 
     use super::*;
+    use crate::device::h200;
 
     #[test]
     fn few_rows_of_wide_products_are_taken() {
         let choose = |m, n, k| {
             let matrix = Matrix::new(0, DType::F16, 1 << 14);
-            SkinnyCooperative::choose(&MatmulDesc::new(m, n, k, matrix, matrix, matrix), 132)
+            SkinnyCooperative::choose(&MatmulDesc::new(m, n, k, matrix, matrix, matrix), h200::COMPUTE_UNITS)
                 .map(|shape| shape.subgroups)
         };
         assert_eq!([choose(16, 4096, 4096), choose(2, 14336, 4096)], [Some(16), Some(8)]);

@@ -7,7 +7,7 @@ use super::kernel::{GemmKernel, Kernel, Signature, TYPES, signatures};
 use super::layout::reads_as_vectors;
 use super::plan::{Plan, cheapest, is_long};
 use super::{Params, Windows, activation_code, activation_libs};
-use crate::device::Gpu;
+use crate::device::{Gpu, h200};
 use crate::kernels::{KernelSource, Variant, kernel};
 use crate::ops::op_context::OpContext;
 use crate::ops::shared::tile::{TILE_CONSTANTS, Tile, tile_product};
@@ -40,9 +40,9 @@ pub(super) fn candidate(ctx: &OpContext, desc: &MatmulDesc, windows: &Windows) -
         return None;
     }
     let tiles = Tile::ALL.into_iter().filter(|tile| tile.fits(&ctx.gpu().limits));
-    let compute_units = ctx.gpu().profile.compute_units;
+    let compute_units = ctx.profile().compute_units;
     let vectors = reads_as_vectors(desc, windows) || is_long(desc);
-    let fastest = cheapest(desc, tiles, combining, |tile, sizes| {
+    let fastest = cheapest(desc, tiles, (combining, compute_units), |tile, sizes| {
         let time = tile.time(sizes, compute_units);
         // Element by element, few workgroups on a compute unit don't hide the loads of a step.
         if !vectors && tile.m >= 64 { (time / 2).saturating_mul(3) } else { time }
@@ -52,8 +52,9 @@ pub(super) fn candidate(ctx: &OpContext, desc: &MatmulDesc, windows: &Windows) -
 }
 
 /// The nanoseconds of a launch and of partial sums, 250 in each.
-fn combining(results: usize, splits: usize) -> usize {
-    3000 + results.saturating_mul(splits) / 250
+fn combining(results: usize, splits: usize, compute_units: usize) -> usize {
+    h200::partial_sums(results.saturating_mul(splits), 250, compute_units)
+        .saturating_add(h200::COMBINING_LAUNCH)
 }
 
 impl GemmKernel for Tile {

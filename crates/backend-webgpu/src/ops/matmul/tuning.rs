@@ -7,7 +7,9 @@ use backend_api::desc::MatmulDesc;
 use backend_api::{DType, DeviceInfo};
 
 use super::{KernelOverride, Windows};
+use crate::device::plausible_compute_units;
 use crate::sync::Mutex;
+use crate::sync::atomic::{AtomicUsize, Ordering};
 
 /// Which kernel stays for a product that was measured here and elsewhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,11 +21,16 @@ pub(crate) enum Conflict {
     KeepOwn,
 }
 
-/// What was found to be fastest for each kind of product.
+/// What was found to be fastest for each kind of product, and what is known of the device besides.
 #[derive(Debug, Default)]
 pub(crate) struct Tuning {
     known: Mutex<HashMap<Key, KernelOverride>>,
+    /// The device's compute units, or 0.
+    compute_units: AtomicUsize,
 }
+
+/// What the line with the device's compute units begins with.
+const COMPUTE_UNITS: &str = "compute_units";
 
 /// What decides about the speed of a product: its sizes, its types, and how its operands lie in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -89,18 +96,24 @@ impl Tuning {
         self.known.lock().insert(key, kernel);
     }
 
-    /// Whether nothing was measured.
+    /// Whether nothing is known.
     #[cfg(not(target_family = "wasm"))]
     pub(crate) fn is_empty(&self) -> bool {
-        self.known.lock().is_empty()
+        self.known.lock().is_empty() && self.compute_units().is_none()
     }
 
-    /// What is known, as text: a line that names the adapter and driver, and one for each kind of product.
+    /// The device's compute units, if a text had them.
+    pub(crate) fn compute_units(&self) -> Option<usize> {
+        Some(self.compute_units.load(Ordering::Relaxed)).filter(|&count| count > 0)
+    }
+
+    /// What is known, as text: a line that names the adapter and driver, one with the compute units if a text
+    /// had them, and one for each kind of product.
     pub(crate) fn text(&self, info: &DeviceInfo) -> String {
         std::iter::once(header(info)).chain(self.lines()).map(|line| line + "\n").collect()
     }
 
-    /// Takes the lines of a text that was found on this adapter, with this driver; how many there were.
+    /// Takes the lines of a text that was found on this adapter, with this driver; how many products there were.
     pub(crate) fn learn_text(&self, info: &DeviceInfo, text: &str, conflict: Conflict) -> usize {
         let mut lines = text.lines();
         if lines.next() != Some(header(info).as_str()) {
@@ -109,17 +122,22 @@ impl Tuning {
         lines.filter(|line| self.learn(line, conflict)).count()
     }
 
-    /// A line for each kind of product, sorted.
+    /// The line with the compute units, and one for each kind of product, sorted.
     fn lines(&self) -> Vec<String> {
         let known = self.known.lock();
         let mut lines: Vec<String> = known.iter().map(|(key, kernel)| format!("{key} = {kernel}")).collect();
         lines.sort();
-        lines
+        let compute_units = self.compute_units().map(|count| format!("{COMPUTE_UNITS} = {count}"));
+        compute_units.into_iter().chain(lines).collect()
     }
 
-    /// Takes a line; whether it could be read.
+    /// Takes a line; whether it was a product's.
     fn learn(&self, line: &str, conflict: Conflict) -> bool {
         let Some((key, kernel)) = line.split_once(" = ") else { return false };
+        if key == COMPUTE_UNITS {
+            self.learn_compute_units(kernel, conflict);
+            return false;
+        }
         let (Ok(key), Ok(kernel)) = (key.parse(), KernelOverride::parse("set_tuning", kernel)) else {
             return false;
         };
@@ -129,6 +147,15 @@ impl Tuning {
             Conflict::KeepOwn => _ = known.entry(key).or_insert(kernel),
         }
         true
+    }
+}
+
+impl Tuning {
+    fn learn_compute_units(&self, number: &str, conflict: Conflict) {
+        let Some(count) = number.parse().ok().and_then(plausible_compute_units) else { return };
+        if conflict == Conflict::Replace || self.compute_units().is_none() {
+            self.compute_units.store(count, Ordering::Relaxed);
+        }
     }
 }
 
@@ -156,5 +183,26 @@ mod tests {
         ] {
             assert!(!tuning.learn(wrong, Conflict::Replace), "{wrong:?}");
         }
+    }
+
+    #[test]
+    fn compute_units_are_kept_with_the_products() {
+        let tuning = Tuning::default();
+        assert!(tuning.is_empty());
+        let learn = |line: &str, conflict| {
+            assert!(!tuning.learn(line, conflict), "it is no product");
+            tuning.compute_units()
+        };
+        for wrong in
+            ["compute_units = 0", "compute_units = -1", "compute_units = 1000000", "compute_units = x"]
+        {
+            assert_eq!(learn(wrong, Conflict::Replace), None, "{wrong:?}");
+        }
+        assert_eq!(learn("compute_units = 40", Conflict::KeepOwn), Some(40));
+        assert_eq!(learn("compute_units = 20", Conflict::KeepOwn), Some(40));
+        assert_eq!(learn("compute_units = 20", Conflict::Replace), Some(20));
+        assert_eq!(learn("compute_units = 0", Conflict::Replace), Some(20));
+        assert!(!tuning.is_empty());
+        assert_eq!(tuning.lines(), ["compute_units = 20"]);
     }
 }

@@ -111,7 +111,7 @@ impl Unstaged {
         if cfg!(target_family = "wasm") || !Self::is_for(desc) || !Self::reads_as_vectors(desc, windows) {
             return None;
         }
-        let fastest = Self::estimate(desc, ctx.gpu().profile.compute_units)?;
+        let fastest = Self::estimate(desc, ctx.profile().compute_units)?;
         Plan::with_kernel(ctx, desc, windows, Kernel::Unstaged(fastest.tile), fastest.splits)?.verified(ctx)
     }
 
@@ -140,7 +140,7 @@ impl Unstaged {
             let overhead = if k < desc.k { OVERHEAD + PARTIAL } else { OVERHEAD };
             turns.saturating_add(overhead.saturating_mul(tiles.div_ceil(compute_units)))
         };
-        let fastest = cheapest(desc, Self::ALL.into_iter(), cooperative::combining, time)?;
+        let fastest = cheapest(desc, Self::ALL.into_iter(), (cooperative::combining, compute_units), time)?;
         let staged = cooperative::estimate(desc, compute_units)?;
         Some(fastest).filter(|fastest| fastest.time < staged.time)
     }
@@ -255,6 +255,7 @@ mod tests {
     use backend_api::desc::Matrix;
 
     use super::*;
+    use crate::device::h200;
 
     #[test]
     fn every_tile_is_whole_and_has_a_name() {
@@ -272,7 +273,8 @@ mod tests {
         let plan = |m, n, k, trans_a, trans_b| {
             let matrix = Matrix::new(0, DType::F16, 1 << 14);
             let desc = MatmulDesc::new(m, n, k, matrix, matrix, matrix).with_transpose(trans_a, trans_b);
-            let fastest = Unstaged::is_for(&desc).then(|| Unstaged::estimate(&desc, 132)).flatten();
+            let fastest =
+                Unstaged::is_for(&desc).then(|| Unstaged::estimate(&desc, h200::COMPUTE_UNITS)).flatten();
             fastest.map(|fastest| fastest.tile.to_string())
         };
         for (m, tile) in [(32, "32x32x256"), (64, "64x32x256"), (128, "64x64x128"), (256, "128x64x128")] {

@@ -115,7 +115,7 @@ impl Tile {
             && width == VecWidth::Eight
             && fits_staged
             && (desc.gate.is_none() || is_bindable(ctx, layout));
-        let tile = Self::choose(desc.m, desc.b.rows, gpu.profile.compute_units);
+        let tile = Self::choose(desc.m, desc.b.rows, ctx.profile().compute_units);
         // Every workgroup normalises the rows for itself: if many run one after the other on a compute unit, an
         // operation for all of them takes less.
         let fits = fits && (desc.norm.is_none() || tile.subgroups == MANY_SUBGROUPS);
@@ -227,11 +227,12 @@ pub(super) fn variants() -> Vec<Variant> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::device::h200;
 
     #[test]
     fn few_workgroups_have_many_subgroups() {
         let choose = |m, n| {
-            let Tile { rows, subgroups } = Tile::choose(m, n, 132);
+            let Tile { rows, subgroups } = Tile::choose(m, n, h200::COMPUTE_UNITS);
             (rows, subgroups)
         };
         assert_eq!([choose(1, 4096), choose(8, 14336), choose(9, 4096)], [(8, 16), (8, 8), (16, 16)]);

@@ -47,7 +47,7 @@ pub(in crate::ops) fn in_parts<T: Divisible>(
     mut launch: impl FnMut(&T) -> BackendResult<()>,
 ) -> BackendResult<()> {
     require_end(ctx, op, &work)?;
-    let seconds = work.seconds(&ctx.gpu().profile);
+    let seconds = work.seconds(&ctx.profile());
     if !ctx.state.pace.is_long(seconds, 0) {
         ctx.expect(ctx.state.pace.slowdown() * seconds);
         return launch(&work);
@@ -62,7 +62,7 @@ pub(in crate::ops) fn in_parts<T: Divisible>(
 pub(in crate::ops) fn parts<T: Divisible>(ctx: &OpContext, work: T) -> Vec<(T, f64)> {
     let (mut parts, mut waiting) = (Vec::new(), vec![(work, 0)]);
     while let Some((part, halvings)) = waiting.pop() {
-        let seconds = part.seconds(&ctx.gpu().profile);
+        let seconds = part.seconds(&ctx.profile());
         let halves = if ctx.state.pace.is_long(seconds, halvings) { part.halves() } else { None };
         match halves {
             Some([first, second]) => waiting.extend([(second, halvings + 1), (first, halvings + 1)]),
@@ -90,7 +90,7 @@ pub(in crate::ops) fn explain_parts<T: Divisible>(
 
 /// Whether work would be divided if it can be.
 pub(in crate::ops) fn is_long<T: Divisible>(ctx: &OpContext, work: &T) -> bool {
-    ctx.state.pace.is_long(work.seconds(&ctx.gpu().profile), 0)
+    ctx.state.pace.is_long(work.seconds(&ctx.profile()), 0)
 }
 
 /// Refuses work without an end in sight.
@@ -102,9 +102,9 @@ pub(in crate::ops) fn require_end<T: Divisible>(
     op: &'static str,
     work: &T,
 ) -> BackendResult<()> {
-    let (profile, slower) = (&ctx.gpu().profile, ctx.state.pace.slowdown());
-    require_bounded(op, slower * work.seconds(profile))?;
-    let undivided = slower * work.undivided_seconds(profile);
+    let (profile, slower) = (ctx.profile(), ctx.state.pace.slowdown());
+    require_bounded(op, slower * work.seconds(&profile))?;
+    let undivided = slower * work.undivided_seconds(&profile);
     if undivided <= MAX_UNDIVIDED {
         return Ok(());
     }

@@ -3,8 +3,7 @@
 
 use backend_api::BackendResult;
 
-use crate::device::Gpu;
-use crate::ops::op_context::linear_grid;
+use crate::ops::op_context::{OpContext, linear_grid};
 
 /// Invocations of a workgroup.
 pub(in crate::ops) const WORKGROUP: usize = 256;
@@ -29,9 +28,10 @@ pub(in crate::ops) struct DeviceSize {
 impl DeviceSize {
     /// Direct3D's subgroups aren't used: lib/row_shuffles has their indices in a struct, for which naga 30 writes HLSL
     /// without the semantics that its compiler asks for.
-    pub(in crate::ops) fn of(gpu: &Gpu) -> Self {
+    pub(in crate::ops) fn of(ctx: &OpContext) -> Self {
+        let gpu = ctx.gpu();
         let subgroup = gpu.subgroup.filter(|_| gpu.info.api != "Dx12");
-        Self { compute_units: gpu.profile.compute_units, subgroup }
+        Self { compute_units: ctx.profile().compute_units, subgroup }
     }
 }
 
@@ -114,6 +114,7 @@ impl RowGroups {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::device::h200;
 
     #[test]
     fn row_groups_fit_a_workgroup_and_its_memory_accesses() {
@@ -139,11 +140,14 @@ mod tests {
             let device = DeviceSize { compute_units, subgroup };
             RowGroups::new(length, inner, 2).spread(length, slices, device, 10).size
         };
-        let rows = |slices| size(161, 1, slices, 132, None);
+        let rows = |slices| size(161, 1, slices, h200::COMPUTE_UNITS, None);
         assert_eq!([1, 8, 48, 1000, 100_000].map(rows), [64, 64, 64, 32, 16]);
-        assert_eq!([161, 314, 369].map(|length| size(length, 1, 8, 132, Some(32))), [32, 32, 128]);
-        assert_eq!([size(161, 1, 8, 1, None), size(4, 1, 8, 132, None)], [32, 2]);
-        assert_eq!(size(5000, 1, 1, 132, Some(32)), 256);
-        assert_eq!(size(161, 64, 1, 132, None), 8, "slices side by side");
+        assert_eq!(
+            [161, 314, 369].map(|length| size(length, 1, 8, h200::COMPUTE_UNITS, Some(32))),
+            [32, 32, 128]
+        );
+        assert_eq!([size(161, 1, 8, 1, None), size(4, 1, 8, h200::COMPUTE_UNITS, None)], [32, 2]);
+        assert_eq!(size(5000, 1, 1, h200::COMPUTE_UNITS, Some(32)), 256);
+        assert_eq!(size(161, 64, 1, h200::COMPUTE_UNITS, None), 8, "slices side by side");
     }
 }

@@ -123,11 +123,12 @@ impl Rows {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::device::h200;
 
     #[test]
     fn a_block_holds_the_share_of_each_member() {
         let shape = |dtype, length, inner, vec_width| {
-            let device = DeviceSize { compute_units: 132, subgroup: None };
+            let device = DeviceSize { compute_units: h200::COMPUTE_UNITS, subgroup: None };
             Rows::of(Slices { dtype, length, inner, count: 1 << 16 }, vec_width, 0, device)
                 .map(|rows| (rows.row_groups.size, rows.block))
         };

@@ -1,6 +1,6 @@
 //! How long tiles take.
 
-/// Nanoseconds that a workgroup takes for a step of its tile. They were measured on an H200; what matters is
+/// Nanoseconds that a workgroup takes for a step of its tile on an H200 (device/profile.rs); what matters is
 /// how those of different tiles relate to each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct StepTime {

@@ -1,0 +1,88 @@
+//! What every plan must keep to: the device's limits, and its own number of compute units.
+
+use std::collections::HashMap;
+
+use naga::AddressSpace;
+use naga::proc::Layouter;
+use naga::valid::{Capabilities, GlobalUse, ValidationFlags, Validator};
+
+use super::{Plan, Pretended};
+use crate::context::MAX_GROUPS;
+use crate::kernels::{Target, Variant, compose};
+use crate::ops::op_context::Launch;
+
+/// What a workgroup takes, as its text says.
+#[derive(Clone, Copy, Debug)]
+struct Footprint {
+    bytes: u32,
+    invocations: u32,
+}
+
+impl Footprint {
+    fn of(variant: &Variant) -> Self {
+        let text = compose(variant, Target { immediates: true, unroll: false });
+        let module = naga::front::wgsl::parse_str(&text).unwrap_or_else(|error| {
+            panic!("{} {variant}: {}", variant.kernel(), error.emit_to_string(&text))
+        });
+        let info = Validator::new(ValidationFlags::empty(), Capabilities::all()).validate(&module).unwrap();
+        let mut layouter = Layouter::default();
+        layouter.update(module.to_ctx()).unwrap();
+        let is_used = |handle| info.get_entry_point(0)[handle] != GlobalUse::empty();
+        let shared = module
+            .global_variables
+            .iter()
+            .filter(|&(handle, variable)| variable.space == AddressSpace::WorkGroup && is_used(handle));
+        // WebGPU counts each variable rounded up to 16 bytes.
+        let bytes = shared.map(|(_, variable)| layouter[variable.ty].size.next_multiple_of(16)).sum();
+        Self { bytes, invocations: module.entry_points[0].workgroup_size.iter().product() }
+    }
+}
+
+/// Every kernel has room on the device, and every grid has workgroups, no more than WebGPU allows.
+pub(super) fn check(device: &Pretended, plans: &[Plan]) {
+    let mut footprints = HashMap::new();
+    let [bytes, invocations] = device.workgroup;
+    for Plan { line, launches } in plans {
+        for Launch { variant, grid, .. } in launches {
+            let of = footprints.entry(format!("{} {variant}", variant.kernel()));
+            let footprint = of.or_insert_with(|| Footprint::of(variant));
+            assert!(
+                footprint.bytes <= bytes && footprint.invocations <= invocations,
+                "{footprint:?}: {line}"
+            );
+            assert!(grid.iter().all(|extent| (1..=MAX_GROUPS).contains(extent)), "{grid:?}: {line}");
+        }
+    }
+}
+
+/// Partial sums, and partial results of attention, are worth their launch: counted in the device's own compute
+/// units, the one with the most workgroups has less to do than if sums were whole.
+pub(super) fn check_splits(device: &Pretended, plans: &[Plan]) {
+    for Plan { line, launches } in plans {
+        for pair in launches.windows(2) {
+            let [main, combine] = pair else { continue };
+            let (parts, at_a_time) = match combine.variant.kernel() {
+                "gemm/combine" => (combine.param("batch"), 2),
+                "conv/combine" => (combine.param("slices"), 2),
+                "attention/combine" => (main.grid[0], 4),
+                _ => continue,
+            };
+            let workgroups: u32 = main.grid.iter().product();
+            let whole = workgroups.div_ceil(parts);
+            // A compute unit runs one workgroup at a time, or a few side by side.
+            let is_worth = (1..=at_a_time).any(|side_by_side| {
+                let places = side_by_side * device.compute_units as u32;
+                workgroups.div_ceil(places) < parts * whole.div_ceil(places)
+            });
+            assert!(parts > 1 && is_worth, "{workgroups} workgroups for {parts} parts: {line}");
+        }
+    }
+}
+
+impl Launch {
+    /// A parameter by its name in WGSL.
+    fn param(&self, name: &str) -> u32 {
+        let field = self.variant.source.params.iter().find(|field| field.name == name).unwrap();
+        u32::from_ne_bytes(self.params[field.offset..][..size_of::<u32>()].try_into().unwrap())
+    }
+}
