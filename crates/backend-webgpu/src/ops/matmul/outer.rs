@@ -159,7 +159,7 @@ impl Load {
             9..=16 if adjacent && !halves => true,
             9..=SHORT if adjacent => self.products <= MOST,
             9..=SHORT => self.products <= if few <= FEW { MOST_APART } else { MOST_APART / 2 },
-            ..=LONG => adjacent && self.products <= MOST,
+            k if k <= LONG => adjacent && self.products <= MOST,
             _ => false,
         }
     }
