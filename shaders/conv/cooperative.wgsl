@@ -13,6 +13,9 @@
 // needs: T, TC (of the result), ACTIVATION, PLANES (of the result), lib/conv, lib/quotient, lib/input_origin, and what
 // lib/fragments needs
 
+// Groups of eight are addressed as a whole.
+const UNIT: u32 = 8u;
+
 @group(0) @binding(0) var<storage, read> a: array<vec4<u32>>;
 @group(0) @binding(1) var<storage, read> b: array<vec4<u32>>;
 @group(0) @binding(2) var<storage, read> bias: array<T>;

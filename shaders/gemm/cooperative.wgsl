@@ -12,11 +12,15 @@
 // (lib/results_staged).
 //
 // Starts, leading dimensions, batch strides and extents along memory of A and B are multiples of eight
-// elements. What lies beyond the tile's part of a matrix is read as something of the matrix, and its products
+// elements, unless SHIFTED: then they are any, and each group of eight is put together from the two vectors
+// of memory that it lies in, which are there as a whole. What lies beyond the tile's part of a matrix is read as something of the matrix, and its products
 // are not written; beyond k it is 0, which only the first step can meet: it takes what k leaves over of whole
 // steps.
 //
-// needs: TC, ACTIVATION, lib/matmul, one of the two for results, and what lib/fragments needs
+// needs: TC, ACTIVATION, SHIFTED, lib/matmul, one of the two for results, lib/shifted_vector, and what
+// lib/fragments needs
+
+const UNIT: u32 = select(8u, 1u, SHIFTED == 1u);
 
 // Eight elements of A or B are one vector of bits. As vectors of f16 they would be read in two parts, and
 // drivers keep them in twice the registers.
@@ -60,28 +64,48 @@ fn operand(base: u32, ld: u32, across: u32, extent: u32, k: u32, k_down: bool) -
   let rows = select(extent, k, k_down);
   let columns = select(k, extent, k_down);
   let first = base + select(across * ld, across, k_down);
-  return Operand(first / 8u, (base + (rows - 1u) * ld + columns + 7u) / 8u - 1u, ld / 8u);
+  return Operand(first / UNIT, (base + (rows - 1u) * ld + columns + 7u) / 8u - 1u, ld / UNIT);
 }
 
 // The group that is `turn` turns below an invocation's first.
 fn fetch_a(tile: Tile, at: u32, turn: u32) -> vec4<u32> {
-  return a[min(at + turn * TURN_A * tile.a.ld, tile.a.last)];
+  let i = at + turn * TURN_A * tile.a.ld;
+  if SHIFTED == 1u {
+    return shifted_vector(a[min(i / 8u, tile.a.last)], a[min(i / 8u + 1u, tile.a.last)], i);
+  }
+  return a[min(i, tile.a.last)];
 }
 
 fn fetch_b(tile: Tile, at: u32, turn: u32) -> vec4<u32> {
-  return b[min(at + turn * TURN_B * tile.b.ld, tile.b.last)];
+  let i = at + turn * TURN_B * tile.b.ld;
+  if SHIFTED == 1u {
+    return shifted_vector(b[min(i / 8u, tile.b.last)], b[min(i / 8u + 1u, tile.b.last)], i);
+  }
+  return b[min(i, tile.b.last)];
+}
+
+// The first `count` elements of a group, and 0 for the others.
+fn first_of(group: vec4<u32>, count: u32) -> vec4<u32> {
+  let halves = select(group & vec4<u32>(0xffffu), group, vec4<u32>(1u, 3u, 5u, 7u) < vec4<u32>(count));
+  return select(vec4<u32>(), halves, vec4<u32>(0u, 2u, 4u, 6u) < vec4<u32>(count));
 }
 
 // A group of the first step, with 0 for what lies beyond it.
 fn keep_a(tile: Tile, index: u32, turn: u32, group: vec4<u32>) -> vec4<u32> {
   let place = lane_place(index, EIGHTS_A);
   let k = select(place.y * 8u, place.x + turn * TURN_A, TRANS_A == 1u);
+  if SHIFTED == 1u && !(TRANS_A == 1u) {
+    return first_of(group, max(tile.head, k) - k);
+  }
   return select(vec4<u32>(), group, k < tile.head);
 }
 
 fn keep_b(tile: Tile, index: u32, turn: u32, group: vec4<u32>) -> vec4<u32> {
   let place = lane_place(index, EIGHTS_B);
   let k = select(place.y * 8u, place.x + turn * TURN_B, TRANS_B == 0u);
+  if SHIFTED == 1u && !(TRANS_B == 0u) {
+    return first_of(group, max(tile.head, k) - k);
+  }
   return select(vec4<u32>(), group, k < tile.head);
 }
 

@@ -1,7 +1,8 @@
 // What the kernels on cooperative matrices share: how a tile is divided among subgroups, and the way of the
 // operands through workgroup memory, just as they are stored.
 //
-// needs: TILE_M, TILE_N, TILE_K, SUBGROUPS_M, SUBGROUPS_N, TRANS_A, TRANS_B
+// needs: TILE_M, TILE_N, TILE_K, SUBGROUPS_M, SUBGROUPS_N, TRANS_A, TRANS_B, UNIT (elements from one address
+// of an operand to the next: 8 if groups of eight lie at multiples of eight, else 1)
 
 // Invocations of a subgroup; the kernel runs only on devices where it is so.
 const SUBGROUP: u32 = 32u;
@@ -44,8 +45,8 @@ var<workgroup> sh_b: array<vec4<f16>, ROWS_B * STRIDE_B>;
 const SIZE_C: u32 = FRAGMENT * STRIDE_C;
 var<workgroup> sh_c: array<f32, THREADS / SUBGROUP * SIZE_C>;
 
-// A matrix as groups of eight: the first of the tile's part, the last of the matrix, and the length of a
-// stored row.
+// A matrix: where the tile's part begins, the last group of eight of the matrix, and from one stored row to
+// the next. But for the last group, in units.
 struct Operand {
   first: u32,
   last: u32,
@@ -66,12 +67,12 @@ fn lane_place(index: u32, eights: u32) -> vec2<u32> {
 // The first group that an invocation reads.
 fn start(operand: Operand, index: u32, eights: u32) -> u32 {
   let place = lane_place(index, eights);
-  return operand.first + place.x * operand.ld + place.y;
+  return operand.first + place.x * operand.ld + place.y * (8u / UNIT);
 }
 
 // From one place in k to another that is `k` further.
 fn along_k(operand: Operand, k: u32, k_down: bool) -> u32 {
-  return select(k / 8u, k * operand.ld, k_down);
+  return select(k / UNIT, k * operand.ld, k_down);
 }
 
 // Where an invocation puts its first group into workgroup memory.

@@ -9,6 +9,10 @@
 // Each invocation holds THREAD_M × THREAD_N results, as vectors of four columns. Its rows and columns come in
 // fours that are interleaved with those of its neighbours, so that neighbours read neighbouring words.
 //
+// Steps of more than 32 values of k are sliced: each 32 values have invocations of their own for the whole
+// tile, and the sums of the slices are added by way of workgroup memory at the end. So many loads are on
+// their way at once, and a product of few tiles with long sums takes fewer steps.
+//
 // Four columns follow each other, or are COLUMN_STEP = STRIDE_B apart.
 //
 // needs: TILE_M, TILE_N, TILE_K, THREAD_M, THREAD_N, A_ALONG_K, B_ALONG_K, COLUMN_STEP, block_a, block_b,
@@ -16,7 +20,11 @@
 
 const ROWS: u32 = TILE_M / THREAD_M;
 const COLUMNS: u32 = TILE_N / THREAD_N;
-const THREADS: u32 = ROWS * COLUMNS;
+// Values of k of a slice, slices of a step, and invocations of a slice.
+const SLICE: u32 = min(TILE_K, 32u);
+const SLICES: u32 = TILE_K / SLICE;
+const LANES: u32 = ROWS * COLUMNS;
+const THREADS: u32 = SLICES * LANES;
 const THREAD_M4: u32 = THREAD_M / 4u;
 const THREAD_N4: u32 = THREAD_N / 4u;
 const RESULTS: u32 = THREAD_M * THREAD_N4;
@@ -31,6 +39,9 @@ const BLOCKS_K: u32 = TILE_K / 4u;
 const STRIDE_A: u32 = TILE_M / 4u;
 const STRIDE_B: u32 = TILE_N / 4u;
 
+// Results of each invocation that workgroup memory has room for at once, where slices are added.
+const ROUND: u32 = min(max(TILE_K * STRIDE_A / THREADS, 1u), RESULTS);
+
 // From the first column of a four to that of the next.
 const FOUR_STEP: u32 = select(1u, 4u, COLUMN_STEP == 1u);
 
@@ -39,7 +50,8 @@ const_assert THREADS % STRIDE_A == 0u && THREADS % STRIDE_B == 0u;
 const_assert THREADS % BLOCKS_K == 0u || BLOCKS_B <= THREADS;
 const_assert BLOCK_A == 4u || A_ALONG_K == 0u;
 const_assert COLUMN_STEP == 1u || COLUMN_STEP == STRIDE_B;
-const_assert THREAD_M % 4u == 0u && THREAD_N % 4u == 0u && TILE_K % 8u == 0u && TILE_K <= 32u;
+const_assert THREAD_M % 4u == 0u && THREAD_N % 4u == 0u && TILE_K % 8u == 0u && TILE_K % SLICE == 0u;
+const_assert SLICES == 1u || (RESULTS % ROUND == 0u && ROUND % SLICES == 0u);
 
 var<workgroup> sh_a: array<vec4<f32>, TILE_K * STRIDE_A>;
 var<workgroup> sh_b: array<vec4<f32>, TILE_K * STRIDE_B + SPARE>;
@@ -55,10 +67,11 @@ struct Tile {
   batch: u32,
 }
 
-// Where an invocation's results lie in its tile, in fours.
+// Where an invocation's results lie in its tile, in fours, and where its slice of a step begins.
 struct Lane {
   row4: u32,
   column4: u32,
+  k: u32,
 }
 
 // Each 32 invocations cover 4 × 8 fours of the tile rather than a line of it: fewer words are read for more
@@ -66,10 +79,14 @@ struct Lane {
 fn lane_of(index: u32) -> Lane {
   const WIDTH = min(8u, COLUMNS);
   const HEIGHT = min(4u, ROWS);
-  let square = index / (WIDTH * HEIGHT);
+  let square = index % LANES / (WIDTH * HEIGHT);
   let inner = index % (WIDTH * HEIGHT);
   let across = COLUMNS / WIDTH;
-  return Lane((square / across) * HEIGHT + inner / WIDTH, (square % across) * WIDTH + inner % WIDTH);
+  return Lane(
+    (square / across) * HEIGHT + inner / WIDTH,
+    (square % across) * WIDTH + inner % WIDTH,
+    select(0u, index / LANES * SLICE, SLICES > 1u),
+  );
 }
 
 // The tile's row or column at which the result `i` of an invocation lies.
@@ -137,13 +154,16 @@ fn turn_b(turn: u32) -> vec2<u32> {
 }
 
 // Where the vector `four` of the row for k lies. An operand that is adjacent along k is staged by neighbours
-// that hold different k of the same four rows or columns, so those are put into different banks.
+// that hold different k of the same four rows or columns, so those are put into different banks. All slices
+// are laid out alike.
+const APART: u32 = max(8u / BLOCKS_K, 1u);
+
 fn cell_a(k: u32, four: u32) -> u32 {
-  return k * STRIDE_A + (four ^ select(0u, k / 4u * (8u / BLOCKS_K) % min(8u, STRIDE_A), A_ALONG_K == 1u));
+  return k * STRIDE_A + (four ^ select(0u, k / 4u * APART % min(8u, STRIDE_A), A_ALONG_K == 1u));
 }
 
 fn cell_b(k: u32, four: u32) -> u32 {
-  return k * STRIDE_B + (four ^ select(0u, k / 4u * (8u / BLOCKS_K) % min(8u, STRIDE_B), B_ALONG_K == 1u));
+  return k * STRIDE_B + (four ^ select(0u, k / 4u * APART % min(8u, STRIDE_B), B_ALONG_K == 1u));
 }
 
 // Puts a block into workgroup memory: column k of the block is a vector of four rows of A, or columns of B.
@@ -173,11 +193,20 @@ fn stage_b(index: u32, turn: u32, block: mat4x4<f32>) {
   sh_b[cell + 3u * STRIDE_B] = block[3];
 }
 
-// Four rows of A, or columns of B, of an invocation's part.
+// Four rows of A, or columns of B, of an invocation's part, for a value of k of its slice.
 fn staged_a(lane: Lane, k: u32, i4: u32) -> vec4<f32> {
-  return sh_a[cell_a(k, lane.row4 + i4 * ROWS)];
+  return sh_a[lane.k * STRIDE_A + cell_a(k, lane.row4 + i4 * ROWS)];
 }
 
 fn staged_b(lane: Lane, k: u32, j4: u32) -> vec4<f32> {
-  return sh_b[cell_b(k, lane.column4 + j4 * COLUMNS)];
+  return sh_b[lane.k * STRIDE_B + cell_b(k, lane.column4 + j4 * COLUMNS)];
+}
+
+// The sum of all slices of the result `i` of those that workgroup memory holds.
+fn sum_of_slices(index: u32, i: u32) -> vec4<f32> {
+  var sum = vec4<f32>();
+  for (var slice = 0u; slice < SLICES; slice++) {
+    sum += sh_a[i * THREADS + slice * LANES + index % LANES];
+  }
+  return sum;
 }

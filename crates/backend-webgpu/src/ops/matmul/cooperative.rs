@@ -10,7 +10,7 @@ use super::plan::{Estimate, Plan, Prep, cheapest};
 use super::{Params, Windows, activation_code, activation_libs, edges, fragments, pack};
 use crate::device::{Gpu, h200};
 use crate::kernels::libs::{
-    ACTIVATE, ACTIVATE_HALF, FRAGMENT_ELEMENTS, HALF, RESULTS_IN_REGISTERS, RESULTS_STAGED, SHIFTED_VECTOR,
+    ACTIVATE, ACTIVATE_HALF, FRAGMENT_ELEMENTS, HALF, RESULTS_IN_REGISTERS, RESULTS_STAGED,
 };
 use crate::kernels::{KernelSource, Lib, Variant, kernel, native};
 use crate::ops::has_room;
@@ -25,7 +25,7 @@ static COOPERATIVE: KernelSource = KernelSource {
     subgroups: true,
     ..kernel!(
         native "gemm/cooperative",
-        libs: [GRID, SPECIAL, UNARY, MATMUL, FRAGMENTS],
+        libs: [GRID, SPECIAL, UNARY, MATMUL, SHIFTED_VECTOR, FRAGMENTS],
         types: ["TA", "TB", "TC"],
         constants: [
             "TILE_M",
@@ -37,6 +37,7 @@ static COOPERATIVE: KernelSource = KernelSource {
             "TRANS_B",
             "ACTIVATION",
             "IN_REGISTERS",
+            "SHIFTED",
         ],
         reads: 3,
         writes: 3,
@@ -46,6 +47,10 @@ static COOPERATIVE: KernelSource = KernelSource {
 
 /// Elements that an invocation moves at once.
 const WIDTH: usize = 8;
+
+/// Nanoseconds of a launch that copies operands, and the bytes that it copies in one.
+const COPY: usize = 3000;
+const COPIED: usize = 1500;
 
 /// The sizes of a workgroup's tile, and how its subgroups share it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -198,9 +203,38 @@ impl CooperativeTile {
 
 /// The fastest plan on tensor cores, if there are some and the product is worth them and its copies.
 pub(super) fn candidate(ctx: &OpContext, desc: &MatmulDesc, windows: &Windows) -> Option<Plan> {
-    let plan = in_cheapest_tile(ctx, desc, pack::needed(desc, windows))?;
+    let prep = pack::needed(desc, windows);
+    if prep != [Prep::AsIs; 2]
+        && pack::has_whole_vectors(desc, windows)
+        && let Some(plan) = shifting(ctx, desc)
+    {
+        return Some(plan);
+    }
+    let plan = in_cheapest_tile(ctx, desc, prep)?;
     let transposing = pays_to_transpose_b(desc).then(|| plan.transposing_b(desc).verified(ctx)).flatten();
     Some(edges::peeled_if_cheaper(ctx, desc, transposing.unwrap_or(plan)))
+}
+
+/// The plan with copies of operands that aren't aligned, and of a B that is stored transposed where all are or
+/// where that pays.
+pub(super) fn packing(plan: Plan, desc: &MatmulDesc, windows: &Windows) -> Plan {
+    let plan = plan.packing(desc, windows);
+    let aligned = plan.prep == [Prep::AsIs; 2];
+    if aligned || pays_to_transpose_b(desc) { plan.transposing_b(desc) } else { plan }
+}
+
+/// The fastest plan that reads operands which aren't aligned where they are, if copies would take longer.
+fn shifting(ctx: &OpContext, desc: &MatmulDesc) -> Option<Plan> {
+    let plan = in_cheapest_tile(ctx, desc, [Prep::AsIs; 2])?;
+    let Kernel::Cooperative(tile) = plan.kernel else { return None };
+    let &MatmulDesc { m, n, k, batch, .. } = desc;
+    let time =
+        tile.time([m, n, k.div_ceil(plan.splits()), batch * plan.splits()], ctx.profile().compute_units);
+    let bytes = m.saturating_add(n).saturating_mul(k).saturating_mul(2 * batch);
+    let is_faster = time / 2 < COPY + bytes / COPIED;
+    Plan { signature: Signature { vectors: false, ..plan.signature }, ..plan }
+        .verified(ctx)
+        .filter(|_| is_faster)
 }
 
 /// The fastest plan whose operands are prepared so, if the product is worth it.
@@ -214,14 +248,15 @@ pub(super) fn in_cheapest_tile(ctx: &OpContext, desc: &MatmulDesc, prep: [Prep; 
     let as_is = prep == [Prep::AsIs; 2];
     // Copies for a whole batch are one launch.
     let copies_batch = !as_is && 2 * m.min(n) >= FRAGMENT && pack::fits(ctx, desc);
-    let matrices = if copies_batch { batch } else { 1 };
+    let matrices = if as_is || copies_batch { batch } else { 1 };
     let work = m.saturating_mul(n).saturating_mul(k).saturating_mul(matrices);
     let least = match m.min(n) >= FRAGMENT {
         true if as_is => 1 << 18,
+        false if as_is && m.min(n) > 4 => 1 << 17,
         false if as_is => 1 << 20,
         _ => 1 << 24,
     };
-    if k < FRAGMENT || work < least {
+    if work < least || k < FRAGMENT && (!as_is || work < 1 << 20) {
         return None;
     }
     let compute_units = ctx.profile().compute_units;
@@ -280,8 +315,8 @@ impl GemmKernel for CooperativeTile {
         Kernel::Cooperative(*self)
     }
 
-    fn for_operands(&self, _: &MatmulDesc, _: &Windows, _: usize) -> (Kernel, bool) {
-        (Kernel::Cooperative(*self), true)
+    fn for_operands(&self, desc: &MatmulDesc, windows: &Windows, _: usize) -> (Kernel, bool) {
+        (Kernel::Cooperative(*self), pack::needed(desc, windows) == [Prep::AsIs; 2])
     }
 
     fn named(&self) -> Kernel {
@@ -311,7 +346,8 @@ impl GemmKernel for CooperativeTile {
         let in_registers = element_access && self.rolls_loops() && dtypes[2] == DType::F16;
         let [trans_a, trans_b] = signature.trans.map(u32::from);
         let activation = activation_code(signature.activation);
-        let constants = [m, n, k, rows, columns, trans_a, trans_b, activation, u32::from(in_registers)];
+        let [in_registers_flag, shifted] = [in_registers, !signature.vectors].map(u32::from);
+        let constants = [m, n, k, rows, columns, trans_a, trans_b, activation, in_registers_flag, shifted];
         let variant =
             Variant::new(&COOPERATIVE, dtypes, constants).with_libs(result_libs(dtypes[2], in_registers));
         if self.rolls_loops() { variant.with_rolled_loops() } else { variant }
@@ -324,7 +360,7 @@ fn result_libs(dtype: DType, in_registers: bool) -> &'static [Lib] {
         return activation_libs(dtype);
     }
     match (dtype, in_registers) {
-        (DType::F16, true) => &[HALF, ACTIVATE_HALF, FRAGMENT_ELEMENTS, SHIFTED_VECTOR, RESULTS_IN_REGISTERS],
+        (DType::F16, true) => &[HALF, ACTIVATE_HALF, FRAGMENT_ELEMENTS, RESULTS_IN_REGISTERS],
         (DType::F16, false) => &[HALF, ACTIVATE_HALF, RESULTS_STAGED],
         _ => &[ACTIVATE, RESULTS_STAGED],
     }
@@ -332,12 +368,8 @@ fn result_libs(dtype: DType, in_registers: bool) -> &'static [Lib] {
 
 pub(super) fn variants() -> Vec<Variant> {
     let halves = TYPES.into_iter().filter(|dtypes| dtypes[..2] == [DType::F16; 2]).collect::<Vec<_>>();
-    // Vectors make no difference, so their flag stands for the other one.
-    let both_forms = signatures(&halves).map(|signature| Signature {
-        vectors: true,
-        element_access: signature.vectors,
-        ..signature
-    });
+    let both_forms = signatures(&halves)
+        .flat_map(|signature| [false, true].map(|element_access| Signature { element_access, ..signature }));
     let tiles =
         |signature: Signature| CooperativeTile::all().filter(move |tile| tile.reads(signature.trans[0]));
     both_forms.flat_map(|signature| tiles(signature).map(move |tile| tile.variant(&signature))).collect()

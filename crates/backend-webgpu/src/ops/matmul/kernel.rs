@@ -5,7 +5,6 @@ use std::fmt;
 use backend_api::desc::MatmulDesc;
 use backend_api::{Activation, DType};
 
-use super::Windows;
 use super::cooperative::CooperativeTile;
 use super::direct::Direct;
 use super::gemv::Gemv;
@@ -14,6 +13,7 @@ use super::outer::Outer;
 use super::skinny::Skinny;
 use super::skinny_cooperative::SkinnyCooperative;
 use super::unstaged::Unstaged;
+use super::{Windows, tiled};
 use crate::device::Gpu;
 use crate::kernels::Variant;
 use crate::ops::shared::tile::Tile;
@@ -145,7 +145,7 @@ pub(crate) enum Kernel {
 impl Kernel {
     /// Every kernel in every tile.
     pub(super) fn all() -> impl Iterator<Item = Self> {
-        let tiled = Tile::ALL.into_iter().map(Self::Tiled);
+        let tiled = tiled::tiles().map(Self::Tiled);
         let cooperative = CooperativeTile::all().map(Self::Cooperative);
         let skinny = Skinny::ALL.into_iter().map(Self::Skinny);
         let gemv = Gemv::ALL.into_iter().map(Self::Gemv);

@@ -13,8 +13,8 @@ const PACKED: &str = "+packed";
 const EDGES: &str = "+edges";
 
 /// The kernel to be used wherever it can make a product, in which launches, and whether operands are copied
-/// first. `gemm/cooperative` always copies badly aligned operands, and a B that is stored transposed if it is
-/// asked to; it alone peels off edges.
+/// first: badly aligned ones, and by `gemm/cooperative` a B that is stored transposed, which alone peels off
+/// edges.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct KernelOverride {
     pub(super) kernel: Kernel,

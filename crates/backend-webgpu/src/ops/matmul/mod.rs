@@ -42,6 +42,7 @@ use crate::ops::op_context::{OpContext, dim, linear_grid};
 use crate::recorder::Window;
 
 use super::shared::long_work::{explain_parts, in_parts};
+use kernel::Kernel;
 use part::Part;
 use plan::{Plan, Prep, Strategy};
 
@@ -229,6 +230,11 @@ fn launch(
         params = params.transposed();
     }
     let grid = linear_grid(op, (params.tiles as usize).div_ceil(kernel.tiles_of_a_workgroup()))?;
+    let [a, b] = [&windows.a, &windows.b].map(|window| match plan.kernel {
+        Kernel::Cooperative(_) if !plan.signature.vectors => window.clone().by_vectors(),
+        _ => window.clone(),
+    });
+    let windows = &Windows { a, b, ..windows.clone() };
     ctx.launch(op, &kernel.variant(&plan.signature), &kernel.inputs(windows), &windows.c, &params, grid)
 }
 

@@ -9,7 +9,7 @@ use super::kernel::{GemmKernel, Kernel, Signature, TYPES};
 use super::layout::reads_as_vectors;
 use super::plan::Plan;
 use super::skinny::FEW;
-use super::{Params, Windows, activation_code, activation_libs};
+use super::{Params, Windows, activation_code, activation_libs, pack};
 use crate::device::Gpu;
 use crate::kernels::{KernelSource, MAX_CONSTANTS, Target, Variant, kernel};
 use crate::ops::op_context::OpContext;
@@ -36,7 +36,9 @@ const THREADS: usize = 128;
 const TILE_COLUMNS: usize = 128;
 const ACROSS: usize = 32;
 
-/// The most products of a sum that this kernel is planned for whatever the operands' types, and at all.
+/// The most products of a sum that take hardly longer than writing it, that this kernel is planned for whatever
+/// the operands' layouts, and at all.
+const FEW_PRODUCTS: usize = 8;
 const SHORT: usize = 32;
 const LONG: usize = 64;
 
@@ -109,17 +111,33 @@ impl Outer {
     /// The plan for a product of short sums.
     pub(super) fn candidate(ctx: &OpContext, desc: &MatmulDesc, windows: &Windows) -> Option<Plan> {
         let gpu = ctx.gpu();
-        // Tensor cores make sums of 33 to 64 products sooner where nothing is copied for them.
-        let has_tensor_cores = gpu.cooperative_matrices
-            && [desc.a.dtype, desc.b.dtype] == [DType::F16; 2]
-            && desc.m.min(desc.n) >= FRAGMENT
-            && reads_as_vectors(desc, windows);
-        if gpu.info.kind == DeviceKind::SoftwareAdapter || has_tensor_cores && desc.k > SHORT {
+        if gpu.info.kind == DeviceKind::SoftwareAdapter
+            || gpu.cooperative_matrices && is_for_tensor_cores(desc, windows)
+            || is_for_gemv(desc, windows)
+        {
             return None;
         }
         let outer = Self::choose(desc, ctx.profile().compute_units)?;
         Plan::with_kernel(ctx, desc, windows, Kernel::Outer(outer), 1)
     }
+}
+
+/// Whether tensor cores make sums of more than a few products sooner, or write so many results sooner.
+fn is_for_tensor_cores(desc: &MatmulDesc, windows: &Windows) -> bool {
+    let results = desc.m.saturating_mul(desc.n).saturating_mul(desc.batch);
+    let is_worth_it = match desc.k {
+        ..=FEW_PRODUCTS => results >= 1 << 21,
+        k => results.saturating_mul(k) >= 1 << 20,
+    };
+    [desc.a.dtype, desc.b.dtype] == [DType::F16; 2]
+        && 2 * desc.m.min(desc.n) >= FRAGMENT
+        && is_worth_it
+        && pack::has_whole_vectors(desc, windows)
+}
+
+/// Whether a row or column is multiplied by vectors, which is faster for sums of more than [`SHORT`].
+fn is_for_gemv(desc: &MatmulDesc, windows: &Windows) -> bool {
+    desc.m.min(desc.n) == 1 && desc.k > SHORT && reads_as_vectors(desc, windows)
 }
 
 impl Load {
@@ -137,11 +155,11 @@ impl Load {
         let adjacent = if desc.n > 1 { !desc.trans_b.is_transposed() } else { desc.trans_a.is_transposed() };
         match desc.k {
             0 => false,
-            1..=8 => true,
+            1..=FEW_PRODUCTS => true,
             9..=16 if adjacent && !halves => true,
             9..=SHORT if adjacent => self.products <= MOST,
             9..=SHORT => self.products <= if few <= FEW { MOST_APART } else { MOST_APART / 2 },
-            ..=LONG if few > 1 => self.products <= if adjacent { MOST } else { MOST_APART / 4 },
+            k if k <= LONG => adjacent && self.products <= MOST,
             _ => false,
         }
     }
@@ -275,9 +293,10 @@ mod tests {
             // Tensor cores take them.
             (2048, 3634, 16, NoTrans, DType::F16, None),
             (16, 67, 32, NoTrans, DType::F32, Some("1x128x8")),
-            (48, 5, 48, Trans, DType::F32, Some("1x128x8")),
+            (48, 5, 48, NoTrans, DType::F32, Some("1x128x8")),
+            (48, 5, 48, Trans, DType::F32, None),
             (117, 192, 64, Trans, DType::F32, None),
-            (1, 1024, 64, NoTrans, DType::F32, None),
+            (1, 1023, 64, NoTrans, DType::F32, Some("1x128x8")),
             (10, 56, 65, NoTrans, DType::F32, None),
             (10, 56, 0, NoTrans, DType::F32, None),
         ] {

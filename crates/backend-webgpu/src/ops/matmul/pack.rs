@@ -109,6 +109,24 @@ pub(super) fn needed(desc: &MatmulDesc, windows: &Windows) -> [Prep; 2] {
     ]
 }
 
+/// Whether every vector of both operands is in its buffer as a whole.
+pub(super) fn has_whole_vectors(desc: &MatmulDesc, windows: &Windows) -> bool {
+    let [a, b] = stored(desc);
+    let is_whole = |matrix: &Matrix, window: &Window, Stored { rows, columns, .. }: Stored| {
+        let last = last_element(matrix, window, rows, columns, desc.batch);
+        last / group(matrix.dtype) < (window.size / VECTOR as u64) as usize
+    };
+    is_whole(&desc.a, &windows.a, a) && is_whole(&desc.b, &windows.b, b)
+}
+
+/// The last element of all matrices of an operand, in its buffer.
+fn last_element(matrix: &Matrix, window: &Window, rows: usize, columns: usize, batch: usize) -> usize {
+    (window.offset as usize)
+        .saturating_add(matrix.batch_stride.saturating_mul(batch.saturating_sub(1)))
+        .saturating_add(matrix.ld.saturating_mul(rows.saturating_sub(1)))
+        .saturating_add(columns.saturating_sub(1))
+}
+
 /// How B is copied to where its rows run along n, if they run along k.
 pub(super) fn transposing_b(desc: &MatmulDesc) -> Option<Transpose> {
     let suits = desc.trans_b.is_transposed() && desc.batch == 1 && desc.n.is_multiple_of(group(desc.b.dtype));
@@ -219,11 +237,7 @@ impl Copy {
         let copies = if matrix.batch_stride == 0 { 1 } else { batch };
         let elements = checked_product(op, "scratch", &[copies, rows_out, ld])?;
         checked_product(op, "scratch", &[elements, 2 * dtype.size()])?;
-        let last = source.offset as usize
-            + matrix.batch_stride.saturating_mul(copies - 1)
-            + matrix.ld.saturating_mul(rows - 1)
-            + columns
-            - 1;
+        let last = last_element(matrix, source, rows, columns, copies);
         let vectors = columns_out.div_ceil(group(dtype));
         Ok(Self {
             source: source.clone(),

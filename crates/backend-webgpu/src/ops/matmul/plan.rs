@@ -96,7 +96,7 @@ impl Plan {
     ) -> Option<Self> {
         let plan = Self::new(ctx, desc, kernel, strategy.splits())?;
         let plan = match kernel {
-            Kernel::Cooperative(_) if packed => plan.reading(desc, windows).transposing_b(desc),
+            Kernel::Cooperative(_) if packed => cooperative::packing(plan, desc, windows),
             Kernel::Direct(_) | Kernel::Tiled(_) if packed => plan.packing(desc, windows),
             // Kernels for small m or n read operands where they lie: copies would take longer than the
             // product.
@@ -108,10 +108,7 @@ impl Plan {
 
     /// What would make [`choose`](Self::choose) choose the plan again.
     pub(super) fn as_override(&self) -> KernelOverride {
-        let packed = match self.kernel {
-            Kernel::Cooperative(_) => self.prep[1] == Prep::Transpose,
-            _ => self.prep != [Prep::AsIs; 2],
-        };
+        let packed = self.prep != [Prep::AsIs; 2];
         let strategy = match self.strategy {
             Strategy::Emulated(1) => Strategy::Whole,
             Strategy::Emulated(splits) => Strategy::SplitK(splits),
@@ -144,7 +141,12 @@ impl Plan {
     pub(super) fn unchecked(ctx: &OpContext, desc: &MatmulDesc, kernel: Kernel, splits: usize) -> Self {
         Self {
             kernel: kernel.implementation().for_product(ctx.gpu(), desc),
-            signature: Signature { element_access: ctx.gpu().takes_spirv, ..Signature::of(desc) },
+            signature: Signature {
+                // Where operands aren't aligned, plans say so.
+                vectors: matches!(kernel, Kernel::Cooperative(_)),
+                element_access: ctx.gpu().takes_spirv,
+                ..Signature::of(desc)
+            },
             prep: [Prep::AsIs; 2],
             strategy: match split::that_fit(ctx.device.limits.max_bytes, desc, splits) {
                 splits if desc.batch == 1 && splits > 1 => Strategy::SplitK(splits),
@@ -165,10 +167,9 @@ impl Plan {
         Some(Self::new(ctx, desc, kernel, splits)?.reading(desc, windows))
     }
 
-    /// The plan for operands as they lie in memory, but for tensor cores, which can't read them unless they
-    /// are aligned.
+    /// The plan for operands as they lie in memory, or if tensor cores can't read them there, for copies.
     pub(super) fn reading(self, desc: &MatmulDesc, windows: &Windows) -> Self {
-        if let Kernel::Cooperative(_) = self.kernel {
+        if matches!(self.kernel, Kernel::Cooperative(_)) && !pack::has_whole_vectors(desc, windows) {
             return self.packing(desc, windows);
         }
         let (kernel, vectors) = self.implementation().for_operands(desc, windows, self.splits());
@@ -176,7 +177,7 @@ impl Plan {
     }
 
     /// The plan for copies of operands that aren't aligned.
-    fn packing(self, desc: &MatmulDesc, windows: &Windows) -> Self {
+    pub(super) fn packing(self, desc: &MatmulDesc, windows: &Windows) -> Self {
         let signature = Signature { vectors: true, ..self.signature };
         Self { prep: pack::needed(desc, windows), signature, ..self }
     }
@@ -298,8 +299,10 @@ impl fmt::Display for Plan {
             [false, true] => f.write_str(", packs B")?,
             [true, true] => f.write_str(", packs A and B")?,
         }
-        if !matches!(self.kernel, Kernel::Cooperative(_)) && !self.signature.vectors {
-            f.write_str(", element by element")?;
+        match self.kernel {
+            _ if self.signature.vectors => {}
+            Kernel::Cooperative(_) => f.write_str(", shifted")?,
+            _ => f.write_str(", element by element")?,
         }
         Ok(())
     }

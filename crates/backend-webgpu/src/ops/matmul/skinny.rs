@@ -41,8 +41,11 @@ static SKINNY: KernelSource = kernel!(
 /// Rows, or columns, of a workgroup's tile at most.
 pub(super) const FEW: usize = 16;
 
-/// The least k of products of more rows than a tile's.
+/// The least k of products of more rows than a tile's that fill the device.
 const LONG: usize = 1024;
+
+/// The most rows, or columns, of products that don't fill it.
+const MOST: usize = 4 * FEW;
 
 const THREADS: usize = 256;
 
@@ -109,7 +112,13 @@ impl Skinny {
     fn choose(desc: &MatmulDesc, workgroups: usize) -> Option<(Self, usize)> {
         let few = desc.m.min(desc.n);
         let large = Large::of(desc, desc.n < desc.m);
-        if few > 2 * FEW || desc.k == 0 {
+        if few > MOST || desc.k == 0 {
+            return None;
+        }
+        if let Some(shape) = Self::for_short_sums(desc, workgroups) {
+            return Some((shape, 1));
+        }
+        if few > 2 * FEW {
             return None;
         }
         // Many vectors ahead are for long sums, so where k isn't split, and of 8 rows they leave room for one
@@ -123,7 +132,9 @@ impl Skinny {
         let shape = match few {
             1 if large.matrix.dtype == DType::F16 => Self::new(32, 2, 2),
             1 => Self::new(64, 2, 2),
-            2..=4 if whole && !large.along_k => Self::new(32, 4, 4),
+            2..=4 if desc.k <= 128 || whole && !large.along_k => {
+                Self::new(32, 4, if desc.k <= 128 { 2 } else { 4 })
+            }
             2..=4 => Self::new(64, 4, 2),
             5..=8 if whole && blocks <= workgroups => Self::new(32, 4, 8),
             _ if whole && large.matrix.dtype == DType::F32 => Self::new(32, 4, 4),
@@ -141,6 +152,18 @@ impl Skinny {
         let longest = desc.k / (2 * turn);
         let splits = if desc.batch == 1 { (workgroups / groups).min(longest).max(1) } else { 1 };
         Some((shape, splits))
+    }
+
+    /// The shape that reads the most of k at once, where the device has room for all workgroups at a time and
+    /// each takes a turn or two: what takes the time then is waiting for loads.
+    fn for_short_sums(desc: &MatmulDesc, workgroups: usize) -> Option<Self> {
+        let few = desc.m.min(desc.n);
+        let large = Large::of(desc, desc.n < desc.m);
+        let shape = Self::new(64, 2, 2).fitting(desc);
+        let columns = shape.columns(large.along_k, VecWidth::of(large.matrix.dtype));
+        let groups = desc.m.max(desc.n).div_ceil(columns) * few.div_ceil(shape.rows);
+        let is_short = (65..=LONG).contains(&desc.k);
+        Some(shape).filter(|_| few > 4 && is_short && groups.saturating_mul(desc.batch) <= workgroups)
     }
 
     /// The shape for a product, whose smaller side becomes the rows, as many of them as fit.
@@ -358,26 +381,18 @@ mod tests {
 
     #[test]
     fn only_few_rows_or_columns_are_chosen_and_long_sums_split() {
-        assert_eq!(Skinny::choose(&desc(17, 100, 64), h200::COMPUTE_UNITS), None);
-        assert!(
-            Skinny::choose(&desc(100, 16, 64), h200::COMPUTE_UNITS)
-                .is_some_and(|(shape, _)| shape.transposed)
-        );
+        let choose = |desc: &MatmulDesc| Skinny::choose(desc, h200::COMPUTE_UNITS);
+        assert_eq!(choose(&desc(17, 100, 64)), None);
+        // Where they don't fill the device, more rows are as many tiles.
+        let name = |m, n, k| choose(&desc(m, n, k)).map(|(shape, splits)| (shape.to_string(), splits));
+        assert_eq!(name(48, 152, 272), Some(("64x2x2".to_owned(), 1)));
+        assert_eq!([name(65, 152, 272), name(48, 1520, 272), name(48, 152, 2720)], [None, None, None]);
+        assert!(choose(&desc(100, 16, 64)).is_some_and(|(shape, _)| shape.transposed));
         // As many again, of a long sum, read the other operand twice; an outer product is for other kernels.
-        assert!(
-            Skinny::choose(&desc(32, 4096, 4096), h200::COMPUTE_UNITS)
-                .is_some_and(|(shape, _)| shape.rows == 16)
-        );
-        assert_eq!(
-            [desc(32, 4096, 512), desc(33, 4096, 4096)].map(|d| Skinny::choose(&d, h200::COMPUTE_UNITS)),
-            [None; 2]
-        );
-        assert_eq!(Skinny::choose(&desc(16, 8192, 8), h200::COMPUTE_UNITS), None);
-        assert!(
-            Skinny::choose(&desc(8, 1024, 4096), h200::COMPUTE_UNITS).is_some_and(|(_, splits)| splits == 4)
-        );
-        assert!(
-            Skinny::choose(&desc(8, 4096, 4096), h200::COMPUTE_UNITS).is_some_and(|(_, splits)| splits == 1)
-        );
+        assert!(choose(&desc(32, 4096, 4096)).is_some_and(|(shape, _)| shape.rows == 16));
+        assert_eq!([desc(32, 4096, 512), desc(33, 4096, 4096)].map(|desc| choose(&desc)), [None; 2]);
+        assert_eq!(choose(&desc(16, 8192, 8)), None);
+        assert!(choose(&desc(8, 1024, 4096)).is_some_and(|(_, splits)| splits == 4));
+        assert!(choose(&desc(8, 4096, 4096)).is_some_and(|(_, splits)| splits == 1));
     }
 }

@@ -60,9 +60,12 @@ impl SkinnyCooperative {
         let [alone, paired] = Self::ALL;
         let few = desc.m.min(desc.n);
         let workgroups = desc.m.max(desc.n).div_ceil(COLUMNS).saturating_mul(desc.batch);
-        let long = desc.k >= alone.turn();
-        let shape = if workgroups > compute_units { paired } else { alone };
-        Some(shape).filter(|_| (2..=ROWS).contains(&few) && long && 4 * workgroups >= 3 * compute_units)
+        let fills = 4 * workgroups >= 3 * compute_units;
+        // Splitting a sum of a turn or two would take another launch.
+        let least = if fills { alone.turn() } else { paired.turn() };
+        let most = if fills { usize::MAX } else { 2 * alone.turn() };
+        let shape = if workgroups > compute_units || desc.k < alone.turn() { paired } else { alone };
+        Some(shape).filter(|_| (2..=ROWS).contains(&few) && (least..=most).contains(&desc.k))
     }
 
     /// Whether both operands can be read by vectors.
@@ -184,5 +187,9 @@ mod tests {
         assert_eq!(choose(4096, 8, 4096), Some(16));
         assert_eq!([choose(1, 4096, 4096), choose(17, 4096, 4096)], [None, None]);
         assert_eq!([choose(8, 2048, 4096), choose(8, 4096, 512)], [None, None]);
+        assert_eq!(
+            [choose(16, 176, 720), choose(16, 176, 1024), choose(16, 176, 2049)],
+            [Some(8), Some(16), None]
+        );
     }
 }

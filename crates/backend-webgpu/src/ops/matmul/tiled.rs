@@ -33,13 +33,18 @@ const fn with_tile(rest: [&'static str; 4]) -> [&'static str; 9] {
     [m, n, k, thread_m, thread_n, vectors, trans_a, trans_b, activation]
 }
 
+/// Every tile.
+pub(super) fn tiles() -> impl Iterator<Item = Tile> {
+    Tile::ALL.into_iter().chain([Tile::SLICED])
+}
+
 /// The plan for a product on a GPU, in the tile and the splits of k that are estimated to take the least
 /// time.
 pub(super) fn candidate(ctx: &OpContext, desc: &MatmulDesc, windows: &Windows) -> Option<Plan> {
     if ctx.gpu().info.kind == DeviceKind::SoftwareAdapter {
         return None;
     }
-    let tiles = Tile::ALL.into_iter().filter(|tile| tile.fits(&ctx.gpu().limits));
+    let tiles = tiles().filter(|tile| tile.fits(&ctx.gpu().limits));
     let compute_units = ctx.profile().compute_units;
     let vectors = reads_as_vectors(desc, windows) || is_long(desc);
     let fastest = cheapest(desc, tiles, (combining, compute_units), |tile, sizes| {
@@ -92,6 +97,6 @@ impl GemmKernel for Tile {
 }
 
 pub(super) fn variants() -> Vec<Variant> {
-    let of = |signature| Tile::ALL.map(|tile| tile.variant(&signature));
+    let of = |signature| tiles().map(move |tile| tile.variant(&signature));
     signatures(&TYPES).flat_map(of).collect()
 }

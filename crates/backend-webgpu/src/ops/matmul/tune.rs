@@ -74,7 +74,7 @@ fn candidates(desc: &MatmulDesc, aligned: bool) -> impl Iterator<Item = KernelOv
     let copies = move |kernel: &Kernel| {
         let may_copy = match kernel {
             Kernel::Direct(_) | Kernel::Tiled(_) => !aligned,
-            Kernel::Cooperative(_) => desc.trans_b.is_transposed(),
+            Kernel::Cooperative(_) => !aligned || desc.trans_b.is_transposed(),
             _ => false,
         };
         if may_copy { [false, true].as_slice() } else { &[false] }

@@ -57,6 +57,9 @@ const MOST: usize = 256;
 /// number by number.
 const OVERHEAD: usize = 1400;
 
+/// The least k for which the operands that are read, rather than the workgroups' beginnings and ends, decide.
+const LONG: usize = 2048;
+
 /// Nanoseconds by which a round of partial sums, which are f32, takes longer still.
 const PARTIAL: usize = 2000;
 
@@ -142,7 +145,9 @@ impl Unstaged {
         };
         let fastest = cheapest(desc, Self::ALL.into_iter(), (cooperative::combining, compute_units), time)?;
         let staged = cooperative::estimate(desc, compute_units)?;
-        Some(fastest).filter(|fastest| fastest.time < staged.time)
+        // What partial sums cost beside a long stream of operands is more than their estimate.
+        let staged = if desc.k >= LONG { staged.time / 4 * 5 } else { staged.time };
+        Some(fastest).filter(|fastest| fastest.time < staged)
     }
 
     fn subgroups(self) -> usize {

@@ -36,6 +36,12 @@ impl Tile {
         Self::new([8, 128, 16], [4, 4], 460, 520),
     ];
 
+    /// The tile whose steps are sliced, for products of few tiles.
+    pub(in crate::ops) const SLICED: Self = Self::new([32, 32, 64], [4, 4], 1200, 1950);
+
+    /// Values of k of a slice at most.
+    const SLICE: usize = 32;
+
     /// The second's, with steps of three.
     pub(in crate::ops) const THREES: Self = Self::new([64, 64, 24], [8, 4], 750, 1160);
 
@@ -92,7 +98,12 @@ impl Tile {
     }
 
     pub(in crate::ops) fn threads(self) -> usize {
-        (self.m / self.thread_m) * (self.n / self.thread_n)
+        self.slices() * (self.m / self.thread_m) * (self.n / self.thread_n)
+    }
+
+    /// Slices of a step, each of which has invocations of its own.
+    fn slices(self) -> usize {
+        (self.k / Self::SLICE).max(1)
     }
 
     /// How many blocks of an operand of `size` rows or columns an invocation fetches in a step.

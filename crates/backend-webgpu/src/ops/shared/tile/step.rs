@@ -45,10 +45,11 @@ pub(crate) fn written(constants: &[u32; MAX_CONSTANTS], target: Target, fours: F
     let (first, next) = (fetch("var ", "first, head"), fetch("", "at, TILE_K"));
     let stage = lines(blocks().map(stage));
     let products = match target.unroll {
-        true => lines((0..tile.k).map(|k| products(&format!("{k}u"), rows / 4, columns))),
-        false => format!("for (var k = 0u; k < TILE_K; k++) {}\n", products("k", rows / 4, columns)),
+        true => lines((0..tile.k / tile.slices()).map(|k| products(&format!("{k}u"), rows / 4, columns))),
+        false => format!("for (var k = 0u; k < SLICE; k++) {}\n", products("k", rows / 4, columns)),
     };
     let results = match fours {
+        Fours::Across if tile.slices() > 1 => results_of_slices(rows, columns),
         Fours::Across => results(rows, columns),
         Fours::Down => results_down(rows, columns),
     };
@@ -88,8 +89,7 @@ fn products(k: &str, rows4: usize, columns4: usize) -> String {
 
 /// Passes the sums on, in a loop: what becomes of a sum is too much text to be repeated for each.
 fn results(rows: usize, columns4: usize) -> String {
-    let case = |(i, j)| format!("case {}u: {{ sum = sum_{i}_{j}; }}", i * columns4 + j);
-    let cases = lines(pairs([rows, columns4]).map(case));
+    let cases = cases(rows, columns4);
     format!(
         "for (var i = 0u; i < RESULTS; i++) {{
 var sum = vec4<f32>();
@@ -98,6 +98,36 @@ switch i {{
 }}
 let row = tile.row + result_row(lane, i / THREAD_N4);
 write_out(tile, row, tile.column + result_column(lane, i % THREAD_N4), sum);
+}}
+"
+    )
+}
+
+/// What makes `sum` the result of a number.
+fn cases(rows: usize, columns4: usize) -> String {
+    let case = |(i, j)| format!("case {}u: {{ sum = sum_{i}_{j}; }}", i * columns4 + j);
+    lines(pairs([rows, columns4]).map(case))
+}
+
+/// Adds the sums of slices, whose invocations share the results.
+fn results_of_slices(rows: usize, columns4: usize) -> String {
+    let cases = cases(rows, columns4);
+    format!(
+        "for (var round = 0u; round < RESULTS; round += ROUND) {{
+workgroupBarrier();
+for (var i = 0u; i < ROUND; i++) {{
+var sum = vec4<f32>();
+switch round + i {{
+{cases}default: {{}}
+}}
+sh_a[i * THREADS + index] = sum;
+}}
+workgroupBarrier();
+for (var i = index / LANES; i < ROUND; i += SLICES) {{
+let row = tile.row + result_row(lane, (round + i) / THREAD_N4);
+let column = tile.column + result_column(lane, (round + i) % THREAD_N4);
+write_out(tile, row, column, sum_of_slices(index, i));
+}}
 }}
 "
     )
@@ -132,10 +162,10 @@ mod tests {
 
     #[test]
     fn each_sum_has_a_name() {
-        for tile in Tile::ALL {
+        for tile in Tile::ALL.into_iter().chain([Tile::SLICED]) {
             let text = tile_product(&filled_up(tile.constants()), Target { immediates: true, unroll: true });
             let sums = tile.thread_m * tile.thread_n / 4;
-            assert_eq!(text.matches(" += a_").count(), tile.k * sums, "{tile}");
+            assert_eq!(text.matches(" += a_").count(), tile.k / tile.slices() * sums, "{tile}");
             assert_eq!(text.matches("var sum_").count(), sums, "{tile}");
             assert_eq!(text.matches("stage_a(").count(), tile.fetches(tile.m), "{tile}");
         }
