@@ -5,7 +5,9 @@ use backend_api::desc::{
     rope_tables,
 };
 use backend_api::support::{MAX_SECONDS, checked_add, checked_product, require_bounded, round_to_odd};
-use backend_api::{Activation, BackendError, BackendPreference, BackendTranspose, DType, ReduceOp, UnaryOp};
+use backend_api::{
+    Activation, BackendError, BackendPreference, BackendTranspose, DType, ErrorKind, ReduceOp, UnaryOp,
+};
 
 #[test]
 fn products_and_sums_are_those_of_wide_integers() {
@@ -188,6 +190,18 @@ fn numbers_of_a_draw_are_in_their_ranges() {
         |penalty| desc.with_repetition(RepetitionPenalty { window: 3, len: 4, penalty }).numbers()[3];
     assert_eq!([1e-60, 1.3, f64::INFINITY].map(penalty), [least, 1.3, most]);
     assert_eq!(not_positive.map(penalty), [1.0; 5], "a penalty that isn't positive has no effect");
+    let kind = |rows, columns| {
+        let desc = SampleDesc::new(DType::F32, 1, 2, rows, columns, 7);
+        desc.operands("t").map(|operands| operands.map(|operand| operand.bytes)).map_err(|error| error.kind())
+    };
+    assert_eq!((kind(0, 0), kind(1, 0)), (Ok([0; 4]), Err(ErrorKind::Shape)), "a row has a token");
+}
+
+#[test]
+fn attention_without_heads_touches_nothing() {
+    let shape = AttentionShape { batch: 2, heads: 0, seq_q: 3, seq_kv: 4, head_dim: 8 };
+    let operands = AttentionDesc::new(DType::F32, 1, 2, 3, 4, shape).operands("t").unwrap();
+    assert!(operands.iter().all(|operand| operand.bytes == 0), "{operands:?}");
 }
 
 #[test]

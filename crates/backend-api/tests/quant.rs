@@ -245,7 +245,7 @@ fn matmul_nbits_goes_to_planes_and_back() {
 }
 
 #[test]
-fn gptq_and_awq_name_the_same_matrix() {
+fn gptq_names_a_matrix_in_words_along_its_rows() {
     let mut noise = Noise(4);
     for [rows, columns, group] in [[8, 64, 32], [16, 136, 128], [24, 264, 256]] {
         let it = Groups::new(&mut noise, [rows, columns, group]);
@@ -283,7 +283,17 @@ fn gptq_and_awq_name_the_same_matrix() {
                 Gptq { g_idx: Some(&reordered), ..source }.repack(&mut planes).map_err(|e| e.kind());
             assert_eq!(refused, Err(ErrorKind::Unsupported));
         }
+    }
+}
 
+#[test]
+fn awq_names_a_matrix_in_words_along_its_columns() {
+    let mut noise = Noise(7);
+    for [rows, columns, group] in [[8, 64, 32], [16, 136, 128], [24, 264, 256], [8, 45, 16], [16, 300, 256]] {
+        let it = Groups::new(&mut noise, [rows, columns, group]);
+        let groups = it.groups();
+        let by_group = |g: usize, r: usize| it.scales[r * groups + g].to_le_bytes();
+        let scales: Vec<u8> = (0..groups * rows).flat_map(|i| by_group(i / rows, i % rows)).collect();
         // The nibble i of a word of AWQ has this row of eight.
         const ORDER: [usize; 8] = [0, 2, 4, 6, 1, 3, 5, 7];
         let row_of = |i: usize| i / 8 * 8 + ORDER[i % 8];
@@ -328,8 +338,8 @@ fn the_weight_of_the_largest_magnitude_is_exact_and_its_sign_the_scales() {
         let back: [f32; 32] = std::array::from_fn(|i| weight(QuantFormat::Q4_0, &block, i));
         assert_eq!(back, weights);
     }
-    // Of two with one magnitude the first counts.
-    let weights: [f32; 32] = std::array::from_fn(|i| if i == 3 { 8.0 } else { -8.0 });
+    // Of several with one magnitude the first counts.
+    let weights: [f32; 32] = std::array::from_fn(|i| if i == 0 { -8.0 } else { 8.0 });
     let mut block = [0; 18];
     quantize(QuantFormat::Q4_0, 1, 32, &weights, &mut block).unwrap();
     assert_eq!(half_at(&block, 0), 1.0);
