@@ -195,6 +195,18 @@ mod tests {
     }
 
     #[test]
+    fn graphs_and_memory_have_no_handle_in_common() {
+        for _ in 0..3 {
+            let (mut memory, mut graphs) = (HandleTable::default(), HandleTable::of_graphs());
+            let memory = memory.insert("alloc", slice(8)).unwrap();
+            let [graph, other] = [&mut graphs, &mut HandleTable::of_graphs()]
+                .map(|table| table.insert("capture", slice(0)).unwrap());
+            assert_eq!((memory & GRAPH_BIT, graph & GRAPH_BIT), (0, GRAPH_BIT));
+            assert_ne!(graph, other, "of another table");
+        }
+    }
+
+    #[test]
     fn what_a_table_holds_is_counted() {
         let mut table = HandleTable::default();
         assert!(table.is_empty());

@@ -102,8 +102,8 @@ mod tests {
     use super::*;
     use crate::DType;
     use crate::desc::{
-        AttentionDesc, AttentionMask, AttentionShape, LayerNormDesc, Matrix, QuantMatmulDesc, QuantMatrix,
-        RmsNorm, RmsNormDesc, TensorDesc, WhereDesc,
+        AttentionDesc, AttentionMask, AttentionShape, LayerNormDesc, Matrix, PadDesc, QuantMatmulDesc,
+        QuantMatrix, RmsNorm, RmsNormDesc, TensorDesc, WhereDesc,
     };
     use crate::quant::QuantFormat;
 
@@ -146,6 +146,8 @@ mod tests {
             moved(Command::Concat(&ConcatDesc { inputs: &inputs, output, axis: 0 })),
             [101, 103, 102, 103]
         );
+        let padded = TensorDesc::packed(2, DType::F32, &[7]);
+        assert_eq!(moved(Command::Pad(&PadDesc::new(row(1), padded, &[1], 0.0))), [101, 102]);
         assert_eq!(moved(Command::CopyBytes { dst: 1, src: 2, bytes: 4 }), [101, 102]);
     }
 }

@@ -1,8 +1,13 @@
 //! Tables and bounds, at the values where they change.
 
-use backend_api::desc::{AttentionAlignment, AttentionDesc, AttentionShape, PoolOp, Value, rope_tables};
+use backend_api::desc::{
+    AttentionAlignment, AttentionDesc, AttentionShape, PoolOp, RepetitionPenalty, SampleDesc, Value,
+    rope_tables,
+};
 use backend_api::support::{MAX_SECONDS, checked_add, checked_product, require_bounded, round_to_odd};
-use backend_api::{Activation, BackendError, BackendPreference, BackendTranspose, DType, ReduceOp, UnaryOp};
+use backend_api::{
+    Activation, BackendError, BackendPreference, BackendTranspose, DType, ErrorKind, ReduceOp, UnaryOp,
+};
 
 #[test]
 fn products_and_sums_are_those_of_wide_integers() {
@@ -133,6 +138,70 @@ fn arithmetic_of_attention_and_its_softcap() {
         desc.cap()
     });
     assert_eq!(caps, [None, None, Some(30.0), Some(30.0), None, None, None, None]);
+}
+
+#[test]
+fn hidden_keys_are_no_arithmetic() {
+    use AttentionAlignment::{BottomRight, TopLeft};
+    for (seq_q, seq_kv, alignment) in [
+        (40, 100, TopLeft),
+        (100, 40, TopLeft),
+        (64, 64, TopLeft),
+        (40, 100, BottomRight),
+        (64, 64, BottomRight),
+    ] {
+        let shape = AttentionShape { batch: 2, heads: 3, seq_q, seq_kv, head_dim: 8 };
+        let desc =
+            AttentionDesc::new(DType::F32, 1, 1, 1, 1, shape).with_causal(true).with_alignment(alignment);
+        let seen: usize = (0..seq_q).map(|query| desc.visible(query, seq_kv).count()).sum();
+        let flops_of_a_pair = 4.0 * 8.0 * 2.0 * 3.0;
+        // The area under the diagonal, which is half a key from the count in each query.
+        let error = (desc.flops() / flops_of_a_pair - seen as f64).abs();
+        assert!(
+            error <= seq_q as f64 / 2.0,
+            "{seq_q} × {seq_kv}, {alignment:?}: {error} pairs too many or few"
+        );
+    }
+}
+
+#[test]
+fn numbers_of_a_draw_are_in_their_ranges() {
+    let (least, most) = (2f32.powi(-126), 2f32.powi(126));
+    let (not_positive, nan) = ([0.0, -0.0, -1.0, f64::NEG_INFINITY, f64::NAN], f64::NAN);
+    let desc = SampleDesc::new(DType::F32, 1, 2, 3, 50, 7);
+    assert_eq!((desc.kept(), desc.numbers()), (50, [1.0, 1.0, 0.0, 1.0]));
+    let kept = [0, 1, 49, 50, 51, usize::MAX].map(|top_k| desc.with_top_k(top_k).kept());
+    assert_eq!(kept, [50, 1, 49, 50, 50, 50]);
+
+    let temperature = |x| desc.with_temperature(x).numbers()[0];
+    assert_eq!([1e-60, 0.7, 1e60, f64::INFINITY].map(temperature), [least, 0.7, most, most]);
+    for x in not_positive {
+        let greedy = desc.with_temperature(x).with_top_k(5);
+        assert_eq!((greedy.numbers()[0], greedy.kept()), (0.0, 1), "a temperature of {x}");
+    }
+    let [top_p, min_p] = [
+        [-1.0, 0.25, nan].map(|x| desc.with_top_p(x).numbers()[1]),
+        [-1.0, 0.25, nan].map(|x| desc.with_min_p(x).numbers()[2]),
+    ];
+    assert_eq!((top_p, min_p), ([0.0, 0.25, 1.0], [0.0, 0.25, 0.0]));
+    assert!(desc.with_top_p(7.0).numbers()[1] >= 1.0, "all of the weights");
+    assert_eq!(desc.with_min_p(7.0).numbers()[2], 1.0, "the first token's weight");
+    let penalty =
+        |penalty| desc.with_repetition(RepetitionPenalty { window: 3, len: 4, penalty }).numbers()[3];
+    assert_eq!([1e-60, 1.3, f64::INFINITY].map(penalty), [least, 1.3, most]);
+    assert_eq!(not_positive.map(penalty), [1.0; 5], "a penalty that isn't positive has no effect");
+    let kind = |rows, columns| {
+        let desc = SampleDesc::new(DType::F32, 1, 2, rows, columns, 7);
+        desc.operands("t").map(|operands| operands.map(|operand| operand.bytes)).map_err(|error| error.kind())
+    };
+    assert_eq!((kind(0, 0), kind(1, 0)), (Ok([0; 4]), Err(ErrorKind::Shape)), "a row has a token");
+}
+
+#[test]
+fn attention_without_heads_touches_nothing() {
+    let shape = AttentionShape { batch: 2, heads: 0, seq_q: 3, seq_kv: 4, head_dim: 8 };
+    let operands = AttentionDesc::new(DType::F32, 1, 2, 3, 4, shape).operands("t").unwrap();
+    assert!(operands.iter().all(|operand| operand.bytes == 0), "{operands:?}");
 }
 
 #[test]

@@ -27,8 +27,9 @@ fn half_at(bytes: &[u8], at: usize) -> f32 {
     f16::from_le_bytes([bytes[at], bytes[at + 1]]).to_f32()
 }
 
-/// Weight `i` of a GGUF block, as ggml's documentation of the formats has it.
-fn weight(format: QuantFormat, block: &[u8], i: usize) -> f32 {
+/// What makes weight `i` of a GGUF block, as ggml's documentation of the formats has it: scale, quant, zero point
+/// and minimum.
+fn terms(format: QuantFormat, block: &[u8], i: usize) -> [f32; 4] {
     let scale_and_min = |t: usize| {
         let s = &block[4..16];
         let (sc, m) = if t < 4 {
@@ -39,31 +40,37 @@ fn weight(format: QuantFormat, block: &[u8], i: usize) -> f32 {
         (half_at(block, 0) * f32::from(sc), half_at(block, 2) * f32::from(m))
     };
     match format {
-        QuantFormat::Q8_0 => half_at(block, 0) * f32::from(block[2 + i] as i8),
+        QuantFormat::Q8_0 => [half_at(block, 0), f32::from(block[2 + i] as i8), 0.0, 0.0],
         QuantFormat::Q4_0 => {
             let q = block[2 + i % 16] >> (4 * (i / 16)) & 15;
-            half_at(block, 0) * (f32::from(q) - 8.0)
+            [half_at(block, 0), f32::from(q), 8.0, 0.0]
         }
         QuantFormat::Q4_K => {
             let (d, min) = scale_and_min(i / 32);
             let q = block[16 + i / 64 * 32 + i % 32] >> (4 * (i / 32 % 2)) & 15;
-            d * f32::from(q) - min
+            [d, f32::from(q), 0.0, min]
         }
         QuantFormat::Q5_K => {
             let (d, min) = scale_and_min(i / 32);
             let q = block[48 + i / 64 * 32 + i % 32] >> (4 * (i / 32 % 2)) & 15;
             let fifth = block[16 + i % 32] >> (i / 32) & 1;
-            d * f32::from(q | fifth << 4) - min
+            [d, f32::from(q | fifth << 4), 0.0, min]
         }
         QuantFormat::Q6_K => {
             let (half, group, j) = (i / 128, i / 32 % 4, i % 32);
             let low = block[64 * half + 32 * (group % 2) + j] >> (4 * (group / 2)) & 15;
             let above = block[128 + 32 * half + j] >> (2 * group) & 3;
             let scale = half_at(block, 208) * f32::from(block[192 + i / 16] as i8);
-            scale * (f32::from(low | above << 4) - 32.0)
+            [scale, f32::from(low | above << 4), 32.0, 0.0]
         }
         _ => unreachable!("a format of GGUF"),
     }
+}
+
+/// Weight `i` of a GGUF block.
+fn weight(format: QuantFormat, block: &[u8], i: usize) -> f32 {
+    let [scale, quant, zero, min] = terms(format, block, i);
+    scale * (quant - zero) - min
 }
 
 fn same(got: f32, want: f32) -> bool {
@@ -90,6 +97,29 @@ fn planes_hold_the_weights_of_any_blocks() {
             let mut back = vec![0x5A; blocks.len()];
             unpack(format, rows, columns, &planes, &mut back).unwrap();
             assert_eq!(back, blocks, "{format}, {rows}×{columns}");
+        }
+    }
+}
+
+#[test]
+fn magnitudes_are_sums_of_the_terms_without_their_signs() {
+    let mut noise = Noise(6);
+    for format in QuantFormat::GGUF {
+        let (elements, size) = (format.block_elements(), format.block_bytes().unwrap());
+        let columns = 3 * elements;
+        let blocks = noise.bytes(3 * size);
+        let layout = QuantLayout::new("t", format, 1, columns).unwrap();
+        let mut planes = vec![0; layout.bytes];
+        repack(format, 1, columns, &blocks, &mut planes).unwrap();
+        let row = layout.row(&planes, 0).unwrap();
+        let mut unit = [f32::NAN; 128];
+        for i in 0..columns {
+            if i % unit.len() == 0 {
+                row.magnitudes(i / unit.len(), &mut unit);
+            }
+            let [scale, quant, zero, min] = terms(format, &blocks[i / elements * size..], i % elements);
+            let (got, want) = (unit[i % unit.len()], scale.abs() * (quant.abs() + zero) + min.abs());
+            assert!(same(got, want), "{format}, weight {i}: {got}, not {want}");
         }
     }
 }
@@ -215,7 +245,7 @@ fn matmul_nbits_goes_to_planes_and_back() {
 }
 
 #[test]
-fn gptq_and_awq_name_the_same_matrix() {
+fn gptq_names_a_matrix_in_words_along_its_rows() {
     let mut noise = Noise(4);
     for [rows, columns, group] in [[8, 64, 32], [16, 136, 128], [24, 264, 256]] {
         let it = Groups::new(&mut noise, [rows, columns, group]);
@@ -253,7 +283,17 @@ fn gptq_and_awq_name_the_same_matrix() {
                 Gptq { g_idx: Some(&reordered), ..source }.repack(&mut planes).map_err(|e| e.kind());
             assert_eq!(refused, Err(ErrorKind::Unsupported));
         }
+    }
+}
 
+#[test]
+fn awq_names_a_matrix_in_words_along_its_columns() {
+    let mut noise = Noise(7);
+    for [rows, columns, group] in [[8, 64, 32], [16, 136, 128], [24, 264, 256], [8, 45, 16], [16, 300, 256]] {
+        let it = Groups::new(&mut noise, [rows, columns, group]);
+        let groups = it.groups();
+        let by_group = |g: usize, r: usize| it.scales[r * groups + g].to_le_bytes();
+        let scales: Vec<u8> = (0..groups * rows).flat_map(|i| by_group(i / rows, i % rows)).collect();
         // The nibble i of a word of AWQ has this row of eight.
         const ORDER: [usize; 8] = [0, 2, 4, 6, 1, 3, 5, 7];
         let row_of = |i: usize| i / 8 * 8 + ORDER[i % 8];
@@ -285,6 +325,42 @@ fn quantised_weights_are_near() {
         quantize(format, 1, 64, &[f32::INFINITY; 64], &mut blocks[..2 * format.block_bytes().unwrap()])
             .unwrap();
     }
+}
+
+#[test]
+fn the_weight_of_the_largest_magnitude_is_exact_and_its_sign_the_scales() {
+    // ggml's rule for Q4_0, by which sixteen values can be exact, but not those with the signs exchanged.
+    for scale in [0.5f32, -0.5] {
+        let weights: [f32; 32] = std::array::from_fn(|i| scale * (i as f32 % 16.0 - 8.0));
+        let mut block = [0; 18];
+        quantize(QuantFormat::Q4_0, 1, 32, &weights, &mut block).unwrap();
+        assert_eq!(half_at(&block, 0), scale);
+        let back: [f32; 32] = std::array::from_fn(|i| weight(QuantFormat::Q4_0, &block, i));
+        assert_eq!(back, weights);
+    }
+    // Of several with one magnitude the first counts.
+    let weights: [f32; 32] = std::array::from_fn(|i| if i == 0 { -8.0 } else { 8.0 });
+    let mut block = [0; 18];
+    quantize(QuantFormat::Q4_0, 1, 32, &weights, &mut block).unwrap();
+    assert_eq!(half_at(&block, 0), 1.0);
+}
+
+#[test]
+fn zero_points_of_unpacked_planes_fill_the_last_group_and_are_nibbles() {
+    let format = QuantFormat::U4 { group: 256, zero_points: true };
+    let (columns, groups, zeros) = (300, 2, [3, 9]);
+    let layout = QuantLayout::new("t", format, 1, columns).unwrap();
+    let mut planes = vec![0; layout.bytes];
+    planes[layout.extra.offset..][..groups].copy_from_slice(&zeros);
+    let (mut b, mut scales, mut zero_points) = (vec![0; groups * 128], vec![0; 2 * groups], [0]);
+    to_matmul_nbits(format, 1, columns, &planes, &mut b, &mut scales, &mut zero_points).unwrap();
+    assert_eq!(zero_points, [zeros[0] | zeros[1] << 4]);
+    // Planes end at a multiple of 128 weights, and say themselves what lies there.
+    let behind = columns.next_multiple_of(128) / 2;
+    assert_eq!(b[behind..], [zeros[1] | zeros[1] << 4; 256 - 192]);
+    planes[layout.extra.offset] = 16;
+    let error = to_matmul_nbits(format, 1, columns, &planes, &mut b, &mut scales, &mut zero_points);
+    assert_eq!(error.map_err(|error| error.kind()), Err(ErrorKind::Shape), "4 bits don't hold 16");
 }
 
 #[test]

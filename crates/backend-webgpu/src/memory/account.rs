@@ -204,4 +204,48 @@ mod tests {
         assert_eq!(account.superfluous(250 << 20), Some(()));
         assert_eq!(account.take_all().count(), 0);
     }
+
+    #[test]
+    fn bytes_in_use_are_those_added_and_not_removed() {
+        let mut account = Account::<()>::default();
+        let [small, large] = [3 << 20, 5 << 20].map(|asked| Use { asked, is_scratch: false });
+        account.add(4 << 20, small);
+        account.add(6 << 20, large);
+        account.settle_peak();
+        account.remove(4 << 20, small);
+        assert_eq!((account.in_use, account.asked, account.peak), (6 << 20, 5 << 20, 10 << 20));
+    }
+
+    #[test]
+    fn a_fifth_more_than_the_peak_may_be_kept() {
+        let mut account = Account::default();
+        let of = Use { asked: 1000 << 20, is_scratch: false };
+        account.add(1000 << 20, of);
+        account.settle_peak();
+        account.remove(1000 << 20, of);
+        account.keep(1000 << 20, "first");
+        account.keep(200 << 20, "second");
+        assert_eq!(account.superfluous(0), None);
+        account.keep(1 << 20, "third");
+        assert_eq!(account.superfluous(0), Some("first"));
+    }
+
+    #[test]
+    fn the_first_kept_is_given_up_also_if_it_is_of_the_larger_size() {
+        let mut account = Account::default();
+        account.keep(64 << 20, "large");
+        account.keep(1 << 20, "small");
+        assert_eq!((account.superfluous(0), account.superfluous(0)), (Some("large"), None));
+    }
+
+    #[test]
+    fn the_largest_kept_is_found_until_none_is_left() {
+        let mut account = Account::default();
+        for (size, name) in [(2 << 20, "middle"), (3 << 20, "large"), (1 << 20, "small")] {
+            account.keep(size, name);
+        }
+        let given = [(); 4].map(|()| account.largest());
+        assert_eq!(given, [Some("large"), Some("middle"), Some("small"), None]);
+        assert_eq!(account.pooled, 0);
+    }
 }

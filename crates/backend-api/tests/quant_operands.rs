@@ -1,0 +1,52 @@
+//! The memory that operations on quantised matrices touch.
+
+use backend_api::DType;
+use backend_api::desc::{DequantizeDesc, Matrix, QuantGatherDesc, QuantMatmulDesc, QuantMatrix, RmsNorm};
+use backend_api::quant::QuantFormat;
+use backend_api::support::Operand;
+
+const FORMAT: QuantFormat = QuantFormat::Q4_0;
+
+fn matrix(rows: usize, columns: usize) -> QuantMatrix {
+    QuantMatrix::new(1, FORMAT, rows, columns)
+}
+
+fn bytes(operands: &[Operand]) -> Vec<usize> {
+    operands.iter().map(|operand| operand.bytes).collect()
+}
+
+#[test]
+fn dequantised_rows_lie_a_leading_dimension_apart() {
+    let touched = |rows, columns| {
+        let desc = DequantizeDesc::new(matrix(rows, columns), Matrix::new(2, DType::F16, 70));
+        bytes(&desc.operands("t").unwrap())
+    };
+    assert_eq!(touched(3, 64), [FORMAT.bytes(3, 64).unwrap(), (2 * 70 + 64) * 2]);
+    assert_eq!((touched(0, 64), touched(3, 0)), (vec![0, 0], vec![0, 0]));
+}
+
+#[test]
+fn a_lookup_reads_the_table_only_for_results() {
+    let touched = |rows, columns, count| {
+        let desc = QuantGatherDesc::new(DType::F32, matrix(rows, columns), 2, 3, count);
+        bytes(&desc.operands("t").unwrap())
+    };
+    assert_eq!(touched(3, 64, 5), [FORMAT.bytes(3, 64).unwrap(), 5 * 4, 5 * 64 * 4]);
+    assert_eq!((touched(3, 64, 0), touched(3, 0, 5)), (vec![0; 3], vec![0; 3]));
+}
+
+#[test]
+fn a_product_without_results_reads_nothing() {
+    let desc = |m, n, k| {
+        let float = |ptr, ld| Matrix::new(ptr, DType::F32, ld);
+        QuantMatmulDesc::new(m, float(2, 70), matrix(n, k), float(3, 40))
+            .with_bias(4)
+            .with_residual(float(5, 50))
+            .with_norm(RmsNorm::new(6, 1e-5))
+    };
+    let touched = |m, n, k| bytes(&desc(m, n, k).operands("t").unwrap());
+    let [a, c, residual] = [70 + 64, 40 + 32, 50 + 32].map(|elements| 4 * elements);
+    assert_eq!(touched(2, 32, 64), [a, FORMAT.bytes(32, 64).unwrap(), c, 4 * 32, residual, 4 * 64]);
+    assert_eq!((touched(0, 32, 64), touched(2, 0, 64)), (vec![0; 6], vec![0; 6]));
+    assert_eq!(desc(2, 32, 64).flops(), 2.0 * 2.0 * 32.0 * 64.0);
+}
