@@ -74,7 +74,8 @@ pub(super) fn check_splits(device: &Pretended, plans: &[Plan]) {
                 let places = side_by_side * device.compute_units as u32;
                 workgroups.div_ceil(places) < parts * whole.div_ceil(places)
             });
-            assert!(parts > 1 && is_worth, "{workgroups} workgroups for {parts} parts: {line}");
+            // Attention of one piece is put together where a workgroup has more than a few keys.
+            assert!(parts == 1 || is_worth, "{workgroups} workgroups for {parts} parts: {line}");
         }
     }
 }
