@@ -78,10 +78,9 @@ fn ink() -> @location(0) vec4<f32> {
             println!("{}", inked.collect::<String>());
         }
         // The curve begins at 0, rises, and has faded out at the right.
-        let rows_of_column = |column: usize| {
-            let at = move |row: usize| pixels[4 * (row * WIDTH as usize + column)] > 0;
-            (0..HEIGHT as usize).filter(move |&row| at(row)).collect::<Vec<_>>()
-        };
+        let is_inked = |row: usize, column: usize| pixels[4 * (row * WIDTH as usize + column)] > 0;
+        let rows_of_column =
+            |column| (0..HEIGHT as usize).filter(|&row| is_inked(row, column)).collect::<Vec<_>>();
         assert!(rows_of_column(4).iter().any(|&row| row < 4), "the first crest");
         assert!(rows_of_column(63).iter().all(|row| (10..14).contains(row)), "the end is near 0");
         Ok(())
