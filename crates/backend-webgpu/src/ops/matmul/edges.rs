@@ -101,9 +101,13 @@ pub(super) fn peeled_if_cheaper(ctx: &OpContext, desc: &MatmulDesc, plan: Plan) 
     if is_cheaper { Plan { strategy: Strategy::PeelEdges, ..plan } } else { plan }
 }
 
-/// The nanoseconds that the parts are estimated to take, if they can be made.
+/// The nanoseconds that the parts are estimated to take, if they can be made: of operands, or copies of them, that
+/// are read by whole vectors, as an edge's plan takes them to be.
 fn time_in_parts(ctx: &OpContext, desc: &MatmulDesc, plan: &Plan) -> Option<usize> {
     let Kernel::Cooperative(tile) = plan.kernel else { return None };
+    if !plan.signature.vectors {
+        return None;
+    }
     let parts = parts(desc, plan.tile());
     let (main, rest) = parts.split_first().filter(|_| plan.splits() == 1)?;
     let mut time = tile.time([main.m, main.n, desc.k, desc.batch], ctx.profile().compute_units);
