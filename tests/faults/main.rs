@@ -59,7 +59,7 @@ fn for_every_backend(tested: &Arc<BackendUnderTest>) -> Vec<Trial> {
     ];
     let is_webgpu = tested.selector.starts_with("webgpu");
     if is_webgpu {
-        checks.extend::<[(&str, Check); 16]>([
+        checks.extend::<[(&str, Check); 15]>([
             ("not_initialized", lifecycle::not_initialized),
             ("loss", loss::run),
             ("timeout", timeout::run),
@@ -71,7 +71,6 @@ fn for_every_backend(tested: &Arc<BackendUnderTest>) -> Vec<Trial> {
             ("the_largest_allocation", interop::largest_allocation),
             ("refused/staging_comes_back", refused::staging_comes_back),
             ("refused/every_thread_is_told", refused::every_thread_is_told),
-            ("refused/the_second_of_two_is_told", refused::the_second_of_two_is_told),
             ("refused/a_read", refused::a_read_of_a_refused_batch),
             ("refused_memory", refused_memory::run),
             ("refused/reused_memory_is_whole", refused::reused_memory_is_whole),

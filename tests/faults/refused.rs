@@ -119,33 +119,6 @@ pub(crate) fn every_thread_is_told(tested: &BackendUnderTest) -> Result<(), Stri
     program::check(&backend)
 }
 
-/// Of two batches that were lost, a thread is told of the first, and of the second where it reads what that
-/// should have written.
-pub(crate) fn the_second_of_two_is_told(tested: &BackendUnderTest) -> Result<(), String> {
-    let backend = open(tested)?;
-    let told = |error: BackendError| format!("{error:?}");
-    let lost = [backend.alloc(4 * N).map_err(told)?, backend.alloc(4 * N).map_err(told)?];
-    for ptr in lost {
-        backend.fill(ptr, DType::F32, N, 1.0).map_err(told)?;
-    }
-    backend.synchronize().map_err(told)?;
-    for ptr in lost {
-        backend.fill(ptr, DType::F32, N, 5.0).map_err(told)?;
-        spoil_batch(&backend).map_err(told)?;
-        backend.flush().map_err(told)?;
-    }
-    is_driver(backend.synchronize(), "the first error")?;
-    let read = |ptr| {
-        let mut first = [0f32];
-        backend.copy_dtoh(bytemuck::cast_slice_mut(&mut first), ptr).map(|()| first[0])
-    };
-    is_driver(read(lost[1]).map(drop), "the read of what the second batch should have written")?;
-    match (read(lost[0]), read(lost[1])) {
-        (Ok(1.0), Ok(1.0)) => program::check(&backend),
-        other => Err(format!("both are known, but reads gave {other:?}")),
-    }
-}
-
 /// The error of a batch is that of the read that submits it, whoever else asks meanwhile.
 pub(crate) fn a_read_of_a_refused_batch(tested: &BackendUnderTest) -> Result<(), String> {
     let backend = open(tested)?;

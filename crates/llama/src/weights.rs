@@ -8,7 +8,7 @@ use std::sync::Arc;
 use backend_api::desc::{Matrix, QuantMatmulDesc, QuantMatrix};
 use backend_api::owned::Buffer;
 use backend_api::quant::{self, QuantFormat};
-use backend_api::{ComputeBackend, DType, ErrorKind};
+use backend_api::{BackendError, ComputeBackend, DType, ErrorKind};
 
 use crate::gguf::{Gguf, Tensor, TensorType};
 use crate::{Error, Result};
@@ -56,6 +56,10 @@ impl<'a> Loader<'a> {
     ) -> Result<Self> {
         let total = file.tensors().fold(0usize, |sum, (_, tensor)| sum.saturating_add(tensor.data.len()));
         let (has_f16, has_quant) = (backend.capabilities()?.f16, has_quant(backend.as_ref())?);
+        if dtype == DType::F16 && !has_f16 {
+            let need = "a device with f16 for activations of f16".to_owned();
+            return Err(BackendError::Unsupported { op: "load", need }.into());
+        }
         Ok(Self { backend, file, dtype, has_f16, has_quant, uploaded: 0, total, progress })
     }
 

@@ -34,8 +34,7 @@ const MAX_LATE: usize = 16;
 /// Which late errors a thread needn't be told.
 ///
 /// A thread that has used the backend before an error may have lost work to it, and is told at its next read
-/// or synchronize, once for all errors until then. Each error is told once more where a thread reads memory that
-/// it may have spoiled, if it wasn't the one that this thread was told.
+/// or synchronize, once. One that begins later is told where it reads memory that the error may have spoiled.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Witness {
     /// Whose it is: a future may finish on another thread, which is told for that one and not for itself.
@@ -46,31 +45,9 @@ pub(crate) struct Witness {
     told: u64,
 }
 
-/// What a thread knows of a backend that it uses.
-#[derive(Debug)]
-struct Known {
-    health: Weak<Health>,
-    witness: Witness,
-    /// Numbers of the errors that calls of this thread have returned.
-    returned: Vec<u64>,
-}
-
-impl Known {
-    /// Numbers that are kept. The memory of an older one is told of again.
-    const MAX_RETURNED: usize = 64;
-
-    fn add(&mut self, number: u64, newest: u64) {
-        self.witness.told = newest;
-        if self.returned.len() == Self::MAX_RETURNED {
-            self.returned.remove(0);
-        }
-        self.returned.push(number);
-    }
-}
-
 thread_local! {
     /// What this thread knows of each backend that it uses.
-    static KNOWN: RefCell<Vec<Known>> = const { RefCell::new(Vec::new()) };
+    static WITNESSES: RefCell<Vec<(Weak<Health>, Witness)>> = const { RefCell::new(Vec::new()) };
 }
 
 /// wgpu tells of a loss only when it is polled, which costs as much as recording a dispatch. So a loss is
@@ -153,38 +130,26 @@ impl Health {
             Witness { thread: thread::current().id(), joined, told: 0 }
         };
         // A thread that ends calls from destructors of its locals when these may be gone already.
-        let witness = KNOWN.try_with(|all| {
-            let mut all = all.borrow_mut();
+        let known = WITNESSES.try_with(|known| {
+            let mut known = known.borrow_mut();
             let here = Arc::as_ptr(self);
-            if let Some(known) = all.iter().find(|known| known.health.as_ptr() == here) {
-                return known.witness;
+            if let Some((_, witness)) = known.iter().find(|(health, _)| health.as_ptr() == here) {
+                return *witness;
             }
-            all.retain(|known| known.health.strong_count() > 0);
+            known.retain(|(health, _)| health.strong_count() > 0);
             let witness = joins();
-            all.push(Known { health: Arc::downgrade(self), witness, returned: Vec::new() });
+            known.push((Arc::downgrade(self), witness));
             witness
         });
-        witness.unwrap_or_else(|_| joins())
+        known.unwrap_or_else(|_| joins())
     }
 
-    /// Calls `with` with what the witness's thread knows, if that is this thread.
-    fn with_known<T>(self: &Arc<Self>, witness: Witness, with: impl FnOnce(&mut Known) -> T) -> Option<T> {
-        let here = Arc::as_ptr(self);
-        let called = KNOWN.try_with(|all| {
-            let mut all = all.borrow_mut();
-            let own =
-                |known: &&mut Known| known.health.as_ptr() == here && known.witness.thread == witness.thread;
-            all.iter_mut().find(own).map(with)
-        });
-        called.ok().flatten()
-    }
-
-    /// A late error that a thread has yet to be told of, if it may have spoiled what the thread reads: a read
-    /// must not return what a failed operation should have written. `spoiled` is the newest error that concerns
-    /// the memory read, or 0.
+    /// The first late error that a thread has yet to be told of, if it may have spoiled what the thread
+    /// reads: a read must not return what a failed operation should have written. `spoiled` is the newest
+    /// error that concerns the memory read.
     ///
     /// # Errors
-    /// The late error: the one that concerns the memory, or the first.
+    /// The late error.
     pub(crate) fn take_late(
         self: &Arc<Self>,
         op: &'static str,
@@ -194,23 +159,26 @@ impl Health {
     ) -> BackendResult<()> {
         let newest = self.newest.load(Ordering::Acquire);
         let known = witness.joined.max(witness.told);
-        let was_returned = self.with_known(witness, |known| known.returned.contains(&spoiled));
-        let is_spoiled = spoiled > 0 && !was_returned.unwrap_or(spoiled <= witness.told);
-        if newest <= known && !is_spoiled {
+        if newest <= known && spoiled <= witness.told {
             return Ok(());
         }
-        let after = if is_spoiled { spoiled - 1 } else { known };
+        let after = if newest > known { known } else { spoiled - 1 };
+        _ = WITNESSES.try_with(|all| {
+            let mut all = all.borrow_mut();
+            let here = Arc::as_ptr(self);
+            let own =
+                all.iter_mut().find(|(health, own)| health.as_ptr() == here && own.thread == witness.thread);
+            if let Some((_, own)) = own {
+                own.told = newest;
+            }
+        });
         let late = self.late.lock();
-        let Some((number, error)) = late.0.iter().find(|&&(number, _)| number > after).or(late.0.last())
-        else {
-            return Ok(());
-        };
-        // What is no longer kept is told by the words of another error.
-        let number = if is_spoiled { spoiled } else { *number };
-        self.with_known(witness, |known| known.add(number, newest));
-        match error {
-            LateError::OutOfMemory => Err(BackendError::OutOfMemory { requested: 0, in_use: in_use() }),
-            LateError::Driver(source) => Err(BackendError::Driver { op, source: source.clone() }),
+        match late.0.iter().find(|&&(number, _)| number > after).or_else(|| late.0.last()) {
+            None => Ok(()),
+            Some((_, LateError::OutOfMemory)) => {
+                Err(BackendError::OutOfMemory { requested: 0, in_use: in_use() })
+            }
+            Some((_, LateError::Driver(source))) => Err(BackendError::Driver { op, source: source.clone() }),
         }
     }
 

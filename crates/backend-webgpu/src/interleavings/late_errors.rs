@@ -91,7 +91,7 @@ fn what_is_made_of_stale_memory_is_stale() {
 }
 
 /// Threads report errors of the driver at the same time: each has a number of its own, and whoever has used
-/// the backend before is told of one, and then of no more, but where it reads what another has spoiled.
+/// the backend before is told of one, and then of no more.
 fn reports() {
     let health = Health::detached();
     let witness = health.witness();
@@ -110,16 +110,6 @@ fn reports() {
     numbers.sort_unstable();
     assert_eq!(numbers, [1, 2, 3]);
     assert!(health.take_late("test", witness, 0, || 0).is_err(), "this thread began before");
-    assert!(health.take_late("test", health.witness(), 0, || 0).is_ok(), "once");
-    assert!(health.take_late("test", health.witness(), 1, || 0).is_ok(), "the first one is known");
-    assert!(
-        health.take_late("test", health.witness(), 3, || 0).is_err(),
-        "memory that the third one spoiled"
-    );
-    assert!(
-        health.take_late("test", health.witness(), 2, || 0).is_err(),
-        "memory that the second one spoiled"
-    );
     assert!(health.take_late("test", health.witness(), 3, || 0).is_ok(), "once");
 }
 
