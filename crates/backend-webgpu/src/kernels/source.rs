@@ -52,9 +52,11 @@ pub struct KernelSource {
 pub struct Field {
     /// Its name in WGSL and in Rust.
     pub name: &'static str,
-    /// Byte offset in the Rust struct.
+    /// Byte offset in the Rust struct, for tests; no page loads it.
+    #[cfg(not(target_family = "wasm"))]
     pub offset: usize,
-    /// Bytes in the Rust struct.
+    /// Bytes in the Rust struct, likewise.
+    #[cfg(not(target_family = "wasm"))]
     pub size: usize,
     /// Its type in WGSL.
     pub wgsl: &'static str,
@@ -122,7 +124,9 @@ macro_rules! params {
             /// The fields, of which the WGSL declaration is made.
             $vis const FIELDS: &[$crate::kernels::Field] = &[$($crate::kernels::Field {
                 name: stringify!($field),
+                #[cfg(not(target_family = "wasm"))]
                 offset: std::mem::offset_of!($name, $field),
+                #[cfg(not(target_family = "wasm"))]
                 size: size_of::<$type>(),
                 wgsl: <$type as $crate::kernels::FieldType>::WGSL,
             }),+];
