@@ -114,12 +114,19 @@ CASES = {
 }
 
 
+SHORT_WINDOWS = ("groups: window", "groups: window of one key", "groups: window over a cache")
+
+
 def main(library, text):
     ort.set_default_logger_severity(4)
     ort.register_execution_provider_library("webgpu_compute", library)
     failed = []
     for name, make in CASES.items():
         if text not in name:
+            continue
+        # ONNX Runtime 1.23's CPU lets a query see one key more than the window has; later versions and this provider don't.
+        if ort.__version__.startswith("1.23.") and name in SHORT_WINDOWS:
+            print("--  ", f"{name}: of another meaning in this version")
             continue
         model, feed = make()
         try:
