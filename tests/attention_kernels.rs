@@ -9,6 +9,7 @@ use std::sync::Arc;
 use backend_api::desc::{AttentionDesc, AttentionShape};
 use backend_api::{ComputeBackend, DType};
 use backend_webgpu::WebGpuBackend;
+use backend_webgpu::variants::attention_source;
 use conformance::{Case, attention_around};
 use forced::Device;
 use libtest_mimic::{Failed, Trial};
@@ -19,7 +20,7 @@ fn main() -> ExitCode {
 
 /// A test for each kernel that the device can run.
 fn kernels(device: &Arc<Device>) -> Vec<Trial> {
-    let names = forced::runnable(device, WebGpuBackend::attention_kernels());
+    let names = forced::runnable(device, WebGpuBackend::attention_kernels(), attention_source);
     let names = names.flat_map(|name| {
         let splits =
             ["cooperative-decode/", "decode/", "split/"].iter().any(|kernel| name.starts_with(kernel));

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use backend_api::desc::{ConvDesc, ConvShape, ImageLayout, ImageShape, Window};
 use backend_api::{ComputeBackend, DType};
 use backend_webgpu::WebGpuBackend;
+use backend_webgpu::variants::conv_source;
 use conformance::conv_in_small;
 use forced::Device;
 use libtest_mimic::{Failed, Trial};
@@ -18,7 +19,7 @@ fn main() -> ExitCode {
 
 /// A test for each kernel that the device can run.
 fn kernels(device: &Arc<Device>) -> Vec<Trial> {
-    let names = forced::runnable(device, WebGpuBackend::conv_kernels());
+    let names = forced::runnable(device, WebGpuBackend::conv_kernels(), conv_source);
     names.map(|kernel| device.trial(&kernel.clone(), move |backend| check(backend, &kernel))).collect()
 }
 

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::available_parallelism;
 
 use backend_api::{BackendFactory, ComputeBackend};
+use backend_webgpu::variants::KernelSource;
 use backend_webgpu::{WebGpuBackend, WebGpuFactory};
 use conformance::Case;
 use libtest_mimic::{Arguments, Failed, Trial};
@@ -83,10 +84,13 @@ fn in_turns<T>(lists: Vec<Vec<T>>) -> Vec<T> {
     }
 }
 
+/// Finds the WGSL file of a kernel by the name that forces it.
+pub(crate) type SourceOf = fn(&str) -> Option<&'static KernelSource>;
+
 /// Whether a kernel of this name runs on tensor cores.
 #[allow(dead_code, reason = "not every suite that shares this file forces kernels")]
-pub(crate) fn needs_tensor_cores(name: &str) -> bool {
-    name.contains("cooperative") || name.starts_with("unstaged/")
+pub(crate) fn needs_tensor_cores(name: &str, source_of: SourceOf) -> bool {
+    source_of(name).unwrap_or_else(|| panic!("no kernel is called {name}")).cooperative
 }
 
 /// Whether the device has tensor cores.
@@ -97,11 +101,15 @@ pub(crate) fn has_tensor_cores(backend: &WebGpuBackend) -> bool {
 
 /// The kernels that the device can run, or the device's sample of them.
 #[allow(dead_code, reason = "not every suite that shares this file forces kernels")]
-pub(crate) fn runnable(device: &Device, names: Vec<String>) -> impl Iterator<Item = String> + use<> {
+pub(crate) fn runnable(
+    device: &Device,
+    names: Vec<String>,
+    source_of: SourceOf,
+) -> impl Iterator<Item = String> + use<> {
     let (tensor_cores, sample) = (has_tensor_cores(&device.backend), device.sample);
     names
         .into_iter()
-        .filter(move |name| tensor_cores || !needs_tensor_cores(name))
+        .filter(move |name| tensor_cores || !needs_tensor_cores(name, source_of))
         .filter(move |name| sample.has(name))
 }
 

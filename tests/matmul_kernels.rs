@@ -10,6 +10,7 @@ use std::time::Duration;
 use backend_api::desc::{MatmulDesc, Matrix};
 use backend_api::{BackendError, BackendResult, BackendTranspose, ComputeBackend, DType, MathMode};
 use backend_webgpu::WebGpuBackend;
+use backend_webgpu::variants::matmul_source;
 use conformance::{matmul_along_k, matmul_around, matmul_in_vectors};
 use forced::Device;
 use libtest_mimic::{Failed, Trial};
@@ -20,13 +21,13 @@ fn main() -> ExitCode {
 
 /// A test for each kernel that the device can run.
 fn kernels(device: &Arc<Device>) -> Vec<Trial> {
-    let names = forced::runnable(device, WebGpuBackend::matmul_kernels());
+    let names = forced::runnable(device, WebGpuBackend::matmul_kernels(), matmul_source);
     let names = names.flat_map(|name| ["", "+split3", "+packed", "+edges"].map(|how| format!("{name}{how}")));
     // Kernels for few rows copy nothing.
     let may_copy =
         |name: &str| ["direct/", "tiled/", "cooperative/"].iter().any(|family| name.starts_with(family));
     let names = names.filter(|name| may_copy(name) || !name.ends_with("+packed"));
-    // And those alone make parts of a product.
+    // Only products of gemm/cooperative peel their edges off.
     let names = names.filter(|name| name.starts_with("cooperative/") || !name.ends_with("+edges"));
     let mut trials = vec![
         device.trial("tuning", tuning_is_kept),
@@ -52,7 +53,7 @@ fn check(backend: &WebGpuBackend, kernel: &str) -> Result<(), Failed> {
 /// Whether a kernel on tensor cores makes a product that suits it: one that fails its self-test is replaced
 /// without a word.
 fn is_used(backend: &WebGpuBackend, kernel: &str) -> Result<(), Failed> {
-    if !forced::needs_tensor_cores(kernel) {
+    if !forced::needs_tensor_cores(kernel, matmul_source) {
         return Ok(());
     }
     let [m, n, k] = tile(kernel)?;
@@ -253,7 +254,7 @@ fn product(backend: &WebGpuBackend, desc: &MatmulDesc, a: &[f32], b: &[f32]) -> 
     Ok(c)
 }
 
-/// The same product twice, of numbers whose sums depend on their order.
+/// A product made twice has the same bits, of numbers whose sums depend on their order.
 fn repeatable(backend: &WebGpuBackend) -> Result<(), Failed> {
     const SIZE: usize = 65;
     let (a, b) = (numbers(3, SIZE * SIZE), numbers(4, SIZE * SIZE));

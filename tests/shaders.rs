@@ -8,7 +8,9 @@ use std::collections::{BTreeSet, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
-use backend_webgpu::variants::{PADDING, Target, Variant, all_variants, compose};
+use backend_webgpu::variants::{
+    PADDING, Requirements, Target, Variant, WorkgroupSize, all_variants, compose,
+};
 use lint::Limits;
 use naga::valid::{Capabilities, ModuleInfo, ValidationFlags, Validator};
 use naga::{AddressSpace, Module, ResourceBinding, StorageAccess, TypeInner};
@@ -41,13 +43,14 @@ fn composed() -> Vec<Composed> {
             // unpack2x16float and its like, which WebGPU has everywhere and naga counts as a capability.
             let mut capabilities = Capabilities::SHADER_FLOAT16_IN_FLOAT32;
             capabilities.set(Capabilities::IMMEDIATES, immediates);
-            capabilities.set(Capabilities::SHADER_FLOAT16, variant.uses_f16());
-            capabilities.set(Capabilities::COOPERATIVE_MATRIX, variant.uses_cooperative_matrices());
-            capabilities.set(Capabilities::SUBGROUP, variant.uses_subgroups());
+            let requires = variant.requires();
+            capabilities.set(Capabilities::SHADER_FLOAT16, requires.f16);
+            capabilities.set(Capabilities::COOPERATIVE_MATRIX, requires.cooperative_matrices);
+            capabilities.set(Capabilities::SUBGROUP, requires.subgroups);
             all.push(Composed {
                 text: compose(&variant, Target { immediates, unroll }),
                 capabilities,
-                limits: limits(&variant),
+                limits: limits(requires),
                 variant,
             });
         }
@@ -55,21 +58,9 @@ fn composed() -> Vec<Composed> {
     all
 }
 
-/// The limits of the variant's rung: the portable ones but for the large tiles and those of cooperative
-/// matrices, which their launcher chooses only where they fit.
-fn limits(variant: &Variant) -> Limits {
-    let text = variant.to_string();
-    let large = ["TILE_M=128 TILE_N=64", "KEYS=2"].iter().any(|tile| text.contains(tile))
-        || variant.kernel() == "gemm/gemv"
-        || (variant.kernel() == "attention/decode" && text.contains("LANES=32"))
-        || (variant.kernel() == "norm/softmax_long" && !text.contains("LANES=256"));
-    if variant.uses_cooperative_matrices() || large {
-        Limits { workgroup_bytes: 49_152, invocations: 1024, ..Limits::PORTABLE }
-    } else if variant.kernel() == "gemm/skinny" && !text.contains("TURNS=1") {
-        Limits { workgroup_bytes: 32_768, ..Limits::PORTABLE }
-    } else {
-        Limits::PORTABLE
-    }
+/// The limits of the smallest device that has what the variant requires.
+fn limits(Requirements { workgroup: WorkgroupSize { invocations, bytes }, .. }: Requirements) -> Limits {
+    Limits { workgroup_bytes: bytes, invocations, ..Limits::PORTABLE }
 }
 
 type Validated = Result<(Module, ModuleInfo), String>;
@@ -120,7 +111,7 @@ fn every_variant_validates_and_passes_the_lint() {
         let mut violations = lint::lint(module, info, composed.limits);
         // Where subgroups differ but the invocations of each don't, which no browser would see; none gets
         // such a kernel.
-        let is_for_spirv = composed.variant.element_access();
+        let is_for_spirv = composed.variant.requires().element_access;
         violations.retain(|violation| !(is_for_spirv && violation.rule == lint::Rule::NonUniformSubgroup));
         let reports: Vec<String> =
             violations.iter().map(|violation| violation.report(&composed.text)).collect();
@@ -137,7 +128,7 @@ fn every_variant_is_translated_for_each_driver_that_may_be_given_it() {
                 language.translate(module, info).map_err(|error| format!("in {language:?}: {error}"))?;
             // naga translates a struct of subgroups' indices without saying what its members are.
             if let Language::Hlsl(_) = language
-                && composed.variant.uses_subgroups()
+                && composed.variant.requires().subgroups
                 && !text.contains("WaveGetLaneIndex()")
             {
                 return Err(format!("in {language:?}: no invocation knows its place in the subgroup"));
@@ -242,9 +233,23 @@ fn every_file_in_shaders_is_used() {
     for variant in all_variants() {
         let source = variant.source();
         used.insert(source.name.to_owned());
-        used.extend(variant.libs().map(|lib| lib.name.to_owned()));
+        used.extend(variant.libs().iter().map(|lib| lib.name.to_owned()));
     }
     assert_eq!(on_disk, used, "the files and the kernels' table differ");
+}
+
+#[test]
+fn helper_files_come_once_and_after_what_they_need() {
+    for variant in all_variants() {
+        let libs = variant.libs();
+        let mut seen = HashSet::new();
+        for lib in &libs {
+            for need in lib.needs {
+                assert!(seen.contains(need.name), "{variant:?}: {} comes before {}", lib.name, need.name);
+            }
+            assert!(seen.insert(lib.name), "{variant:?}: {} comes twice", lib.name);
+        }
+    }
 }
 
 /// The names of the .wgsl files below `folder`, relative to `root`, without the extension.

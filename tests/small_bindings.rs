@@ -5,6 +5,7 @@
 //! `EVERY=1 cargo test -p suites --test small_bindings` runs every conformance case and not only one in
 //! [`EVERY`] of each operation.
 
+mod large_operands;
 mod opened;
 
 use std::collections::BTreeMap;
@@ -22,10 +23,10 @@ use libtest_mimic::{Arguments, Failed, Trial};
 use suites::{BackendUnderTest, backends};
 
 /// The most bytes that a kernel can bind.
-const BINDING: usize = 256 << 10;
+const BINDING: usize = 64 << 10;
 
 /// Bytes of each block of memory: what lies in it is bound through a window.
-const BLOCK: usize = 8 * BINDING;
+const BLOCK: usize = 32 * BINDING;
 
 /// One in how many conformance cases of an operation is run.
 const EVERY: usize = 100;
@@ -38,6 +39,15 @@ const LISTED: usize = 20;
 const FEWEST: usize = 60;
 const REFUSED: usize = 10;
 
+/// The families that refuse cases of the usual sample, how many at most, and what of them stays undivided.
+const UNDIVIDED: [(&str, usize, &str); 5] = [
+    ("attention_ext", 1, "the keys, values or mask of one head"),
+    ("log_softmax", 1, "a slice along the axis"),
+    ("reduce_ext", 1, "the elements of an index, and of an output in the middle of several axes"),
+    ("sample", 1, "the logits of a row"),
+    ("softmax", 1, "a slice along the axis"),
+];
+
 fn main() -> ExitCode {
     let mut arguments = Arguments::from_args();
     // Cases share the arena of their device.
@@ -49,13 +59,17 @@ fn main() -> ExitCode {
 type Check = fn(&WebGpuBackend) -> Result<(), String>;
 
 fn trials(tested: Arc<BackendUnderTest>) -> Vec<Trial> {
-    let checks: [(&str, Check); 7] = [
+    let checks: [(&str, Check); 11] = [
         ("growing_fills", growing_fills),
         ("growing_sums", growing_sums),
         ("growing_caches", growing_caches),
         ("split_planes", split_planes),
         ("refused_pad", refused_pad),
         ("refused_concat", refused_concat),
+        ("large_operands/elements", large_operands::elements),
+        ("large_operands/rows", large_operands::rows),
+        ("large_operands/products", large_operands::products),
+        ("large_operands/batches", large_operands::batches),
         ("conformance", conformance),
     ];
     if tested.selector == "cpu" {
@@ -275,6 +289,16 @@ fn conformance(backend: &WebGpuBackend) -> Result<(), String> {
     println!("{} cases right, {limited} refused as Limit: {:?}", tally.right, tally.limited);
     if filter.is_empty() && (tally.right < FEWEST || limited * REFUSED > tally.right) {
         tally.failures.push(format!("{} right and {limited} refused is too little", tally.right));
+    }
+    // Another sample has other cases.
+    for (family, &refused) in tally.limited.iter().filter(|_| filter.is_empty() && every == EVERY) {
+        let most =
+            UNDIVIDED.iter().find(|(undivided, ..)| undivided == family).map_or(0, |&(_, most, _)| most);
+        if refused > most {
+            tally
+                .failures
+                .push(format!("{refused} cases of {family} refused as Limit, at most {most} may be"));
+        }
     }
     if tally.failures.is_empty() {
         return Ok(());

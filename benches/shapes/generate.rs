@@ -58,7 +58,7 @@ impl Rng {
     }
 }
 
-/// So many shapes of a family, equal for equal seeds and budgets.
+/// `count` shapes of a family, equal for equal seeds and budgets.
 pub fn random(family: Family, dtype: DType, seed: u64, count: usize, budget: &Budget) -> Vec<Shape> {
     // The two types get the shapes of one seed, so that they can be compared.
     let mut rng =

@@ -120,16 +120,11 @@ fn keys_of(tile: Tile, subgroup: u32) -> vec2<u32> {
   return vec2<u32>(visible(first, tile.real).x / SLICE * SLICE, visible(last, tile.real).y);
 }
 
-// The same of those that each of them sees.
+// The keys that every query of a subgroup sees, from the first to before the last.
 fn keys_of_all(tile: Tile, subgroup: u32) -> vec2<u32> {
   let first = min(tile.query + subgroup * QUERIES, params.seq_q - 1u);
   let last = min(first + QUERIES, params.seq_q) - 1u;
   return vec2<u32>(visible(last, tile.real).x, visible(first, tile.real).y);
-}
-
-// The same bits as elements. The way through f32 changes no number, and compilers leave it out.
-fn halves(bits: vec2<u32>) -> vec4<f16> {
-  return vec4<f16>(vec4<f32>(unpack2x16float(bits.x), unpack2x16float(bits.y)));
 }
 
 // Puts eight elements into a row of workgroup memory.
@@ -183,7 +178,7 @@ fn fetch_k(tile: Tile, index: u32, block: u32, turn: u32) -> vec4<u32> {
   return k[(tile.k + key * params.k.w + d) / 8u];
 }
 
-// The same of values, which are 0 for keys that nobody sees, whatever is stored there.
+// Eight elements of a block's values, 0 for keys that nobody sees, whatever is stored there.
 fn fetch_v(tile: Tile, index: u32, block: u32, turn: u32) -> vec4<u32> {
   let place = place_of(index, turn);
   let key = block * BLOCK + place.x;
@@ -194,7 +189,7 @@ fn fetch_v(tile: Tile, index: u32, block: u32, turn: u32) -> vec4<u32> {
   return v[(tile.v + key * params.v.w + d) / 8u];
 }
 
-// Those of a block of which some query sees the last key, and of vectors that fill the tile: without
+// Eight elements of a block of which some query sees the last key, and of vectors that fill the tile: without
 // comparisons. `at` is the invocation's first group of the block, kept as a sum from block to block: computed
 // from where the head begins, it took the driver a division by `group` in each block.
 fn fetch_whole_k(at: u32, turn: u32) -> vec4<u32> {
@@ -210,7 +205,7 @@ fn first_group(start: u32, stride: u32, block: u32, index: u32) -> u32 {
   return start / 8u + (block * BLOCK + index / EIGHTS) * (stride / 8u) + index % EIGHTS;
 }
 
-// Puts them into workgroup memory.
+// Puts eight elements of a key or a value into workgroup memory.
 fn stage_k(index: u32, turn: u32, bits: vec4<u32>) {
   let place = place_of(index, turn);
   if WIDE_KEYS == 1u {

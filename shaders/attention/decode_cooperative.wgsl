@@ -55,7 +55,7 @@ fn fetch_q(tile: Tile, row: u32, d: u32) -> vec4<u32> {
   return q[(params.q.x + tile.batch * params.q.y + place.x * params.q.z + place.y * params.q.w + d) / 8u];
 }
 
-// The same of the row eight below, where there is one.
+// Eight elements of the row of queries eight below `row`, 0 where the tile has none.
 fn fetch_high_q(tile: Tile, row: u32, d: u32) -> vec4<u32> {
   if ROWS <= HALF {
     return vec4<u32>();
@@ -73,15 +73,10 @@ fn fetch_v(start: u32, key: u32, last: u32, stride: u32) -> vec4<u32> {
 }
 
 // Two neighbouring elements of four values, as two columns.
-fn columns_of(a: u32, b: u32, c: u32, d: u32) -> Elements {
-  let first = unpack2x16float(a);
-  let second = unpack2x16float(b);
-  let third = unpack2x16float(c);
-  let fourth = unpack2x16float(d);
-  return Elements(
-    vec4<f32>(first.x, second.x, third.x, fourth.x),
-    vec4<f32>(first.y, second.y, third.y, fourth.y),
-  );
+fn columns_of(a: u32, b: u32, c: u32, d: u32) -> Halves {
+  let first = halves(vec2<u32>(a, b));
+  let last = halves(vec2<u32>(c, d));
+  return Halves(vec4<f16>(first.xz, last.xz), vec4<f16>(first.yw, last.yw));
 }
 
 // Scores of a row from its products with `key` and its neighbours, as Elements has them.

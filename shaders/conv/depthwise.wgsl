@@ -5,7 +5,7 @@
 // Filters are SIDE × SIDE and move by STEP along both axes. What makes the results, `make`, is written by
 // src/ops/conv/depthwise.rs, and calls the functions of this file: sums have to be in registers.
 //
-// needs: T, ROWS, COLUMNS, SIDE, STEP, ACTIVATION, lib/conv
+// needs: T, ROWS, COLUMNS, SIDE, STEP, ACTIVATION, lib/activate
 
 @group(0) @binding(0) var<storage, read> input4: array<vec4<T>>;
 @group(0) @binding(1) var<storage, read> filter4: array<vec4<T>>;

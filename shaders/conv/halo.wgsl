@@ -84,11 +84,6 @@ fn fetch(source: u32, group: u32) -> vec4<u32> {
   return select(vec4<u32>(), input[select(0u, source + group, inside)], inside);
 }
 
-// The same bits as elements. The way through f32 changes no number, and compilers leave it out.
-fn halves(bits: vec2<u32>) -> vec4<f16> {
-  return vec4<f16>(vec4<f32>(unpack2x16float(bits.x), unpack2x16float(bits.y)));
-}
-
 // Puts eight channels of a cell to where the fragments of weights have them.
 fn stage(index: u32, turn: u32, group: vec4<u32>) {
   let i = turn * THREADS + index;

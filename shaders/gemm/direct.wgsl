@@ -87,7 +87,7 @@ fn row_b(matrix: u32, column: u32, k: u32) -> vec4<f32> {
   return vec4<f32>(f32(b[at.x]), f32(b[at.y]), f32(b[at.z]), f32(b[at.w]));
 }
 
-// Writes them in a loop: what becomes of a sum is too much text to be repeated for each.
+// Writes a block of sums, in a loop: what becomes of a sum is too much text to be repeated for each.
 fn write_rows(matrix: u32, row: u32, column: u32, s: Sums) {
   for (var i = 0u; i < 16u; i++) {
     var sum: vec4<f32>;
@@ -129,8 +129,8 @@ fn main(
   let column = corner.y + index % ACROSS * 16u;
   let matrix = place.z;
   let end = depth(matrix);
-  // The same for the whole workgroup: software drivers make loads one by one in loops that end earlier for
-  // some.
+  // Uniform in the workgroup: software drivers make loads one by one in loops that end earlier for some
+  // invocations.
   let is_whole = corner.x + 8u * DOWN <= params.m && corner.y + 16u * ACROSS <= params.n;
   let whole = select(0u, end - end % 4u, VEC == 1u && is_whole);
   var upper: Sums;

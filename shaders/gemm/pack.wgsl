@@ -10,7 +10,7 @@
 
 @group(0) @binding(0) var<storage, read> a: array<vec4<u32>>;
 @group(0) @binding(1) var<storage, read> b: array<vec4<u32>>;
-// The same by words.
+// `a` and `b` by words.
 @group(0) @binding(2) var<storage, read> a_words: array<u32>;
 @group(0) @binding(3) var<storage, read> b_words: array<u32>;
 @group(0) @binding(4) var<storage, read_write> packed: array<vec4<u32>>;

@@ -74,7 +74,7 @@ fn fetch(rows: Rows, at: vec2<u32>) -> Operands {
   );
 }
 
-// The same vectors, or zeros for those that don't exist.
+// An operand's vectors, with zeros in place of those that don't exist.
 fn keep(v: Vectors, exists: vec2<bool>) -> Vectors {
   let zero = vec4<u32>();
   return Vectors(

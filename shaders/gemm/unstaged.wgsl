@@ -106,7 +106,7 @@ fn fetch_b(start: u32, k: u32) -> VecB {
   return b[start + select(k / WIDTH, k * (params.b_ld / OWN_N), TRANS_B == 0u)];
 }
 
-// The same in the first turn, which is filled up with zeros from its beginning.
+// The vector at `k` in the first turn, which is filled up with zeros from its beginning.
 fn first_a(start: u32, k: u32, pad: u32) -> VecA {
   return select(VecA(), fetch_a(start, max(k, pad) - pad), k >= pad);
 }
@@ -122,12 +122,10 @@ fn first_place(flat: u32, turns: u32) -> u32 {
 }
 
 // Elements of two columns, of which four rows of k have a pair each.
-fn elements_across(pairs: vec4<u32>) -> Elements {
-  let x = unpack2x16float(pairs.x);
-  let y = unpack2x16float(pairs.y);
-  let z = unpack2x16float(pairs.z);
-  let w = unpack2x16float(pairs.w);
-  return Elements(vec4<f32>(x.x, y.x, z.x, w.x), vec4<f32>(x.y, y.y, z.y, w.y));
+fn halves_across(pairs: vec4<u32>) -> Halves {
+  let first = halves(pairs.xy);
+  let last = halves(pairs.zw);
+  return Halves(vec4<f16>(first.xz, last.xz), vec4<f16>(first.yw, last.yw));
 }
 
 // The column in a part of the element `e` of those that an invocation has of the fragment `j` across.

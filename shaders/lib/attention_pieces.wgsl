@@ -62,7 +62,7 @@ fn place_of(tile: Tile, row: u32) -> vec2<u32> {
   return vec2<u32>(tile.head + row % params.group, row / params.group);
 }
 
-// Those of the next row; those beyond the last are the last, and not written.
+// The head and the query of the next row. Rows beyond the last are the last, and not written.
 fn next_place(tile: Tile, place: vec2<u32>) -> vec2<u32> {
   if place.x + 1u < tile.head + params.group {
     return vec2<u32>(place.x + 1u, place.y);

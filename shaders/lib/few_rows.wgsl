@@ -18,7 +18,7 @@ fn fetch_a(tile: Tile, k: u32, i: u32) -> vec4<f32> {
   return vec4<f32>(f32(a[at.x]), f32(a[at.y]), f32(a[at.z]), f32(a[at.w]));
 }
 
-// The same at `k` of the first turn, which begins with `pad` zeros.
+// Four elements of A for the part at `k` of the first turn, which begins with `pad` zeros.
 fn first_of_a(tile: Tile, k: u32, pad: u32, i: u32) -> vec4<f32> {
   let at = k + 4u * place_a(i).y + vec4<u32>(0u, 1u, 2u, 3u);
   return select(vec4<f32>(), fetch_a(tile, k - pad, i), at >= vec4<u32>(pad));

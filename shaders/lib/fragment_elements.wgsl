@@ -6,6 +6,8 @@
 // How a fragment is spread over a subgroup is the device's choice. It is as here on NVIDIA's, for sums and
 // left operands alike, and with rows and columns exchanged for right operands; the self-test of a kernel that
 // uses this file finds out whether it holds.
+//
+// needs: lib/halves
 
 alias Sums = coop_mat16x16<f32, C>;
 
@@ -15,12 +17,20 @@ struct Elements {
   high: vec4<f32>,
 }
 
-// Those of f16 by their bits. The way through f32 changes no number, and compilers leave it out.
-fn elements_of(low: vec2<u32>, high: vec2<u32>) -> Elements {
-  return Elements(
-    vec4<f32>(unpack2x16float(low.x), unpack2x16float(low.y)),
-    vec4<f32>(unpack2x16float(high.x), unpack2x16float(high.y)),
-  );
+// Elements of an operand, which lie as Elements do.
+struct Halves {
+  low: vec4<f16>,
+  high: vec4<f16>,
+}
+
+// Elements from their bits.
+fn elements_of(low: vec2<u32>, high: vec2<u32>) -> Halves {
+  return Halves(halves(low), halves(high));
+}
+
+// Numbers rounded to f16.
+fn to_halves(numbers: Elements) -> Halves {
+  return Halves(vec4<f16>(numbers.low), vec4<f16>(numbers.high));
 }
 
 fn elements(sums: Sums) -> Elements {
@@ -59,36 +69,32 @@ fn halves_of(numbers: Elements) -> coop_mat16x16<f16, C> {
   return fragment;
 }
 
-fn left_operand_of(numbers: Elements) -> coop_mat16x16<f16, A> {
+fn left_operand_of(numbers: Halves) -> coop_mat16x16<f16, A> {
   var fragment: coop_mat16x16<f16, A>;
   var x: array<f16, 8>;
-  let low = vec4<f16>(numbers.low);
-  let high = vec4<f16>(numbers.high);
-  x[0] = low.x;
-  x[1] = low.y;
-  x[2] = low.z;
-  x[3] = low.w;
-  x[4] = high.x;
-  x[5] = high.y;
-  x[6] = high.z;
-  x[7] = high.w;
+  x[0] = numbers.low.x;
+  x[1] = numbers.low.y;
+  x[2] = numbers.low.z;
+  x[3] = numbers.low.w;
+  x[4] = numbers.high.x;
+  x[5] = numbers.high.y;
+  x[6] = numbers.high.z;
+  x[7] = numbers.high.w;
   return fragment;
 }
 
 // `low` and `high` are of columns here.
-fn right_operand_of(numbers: Elements) -> coop_mat16x16<f16, B> {
+fn right_operand_of(numbers: Halves) -> coop_mat16x16<f16, B> {
   var fragment: coop_mat16x16<f16, B>;
   var x: array<f16, 8>;
-  let low = vec4<f16>(numbers.low);
-  let high = vec4<f16>(numbers.high);
-  x[0] = low.x;
-  x[1] = low.y;
-  x[2] = low.z;
-  x[3] = low.w;
-  x[4] = high.x;
-  x[5] = high.y;
-  x[6] = high.z;
-  x[7] = high.w;
+  x[0] = numbers.low.x;
+  x[1] = numbers.low.y;
+  x[2] = numbers.low.z;
+  x[3] = numbers.low.w;
+  x[4] = numbers.high.x;
+  x[5] = numbers.high.y;
+  x[6] = numbers.high.z;
+  x[7] = numbers.high.w;
   return fragment;
 }
 
@@ -108,7 +114,7 @@ fn sum(numbers: Elements) -> vec2<f32> {
   return pairs.xz + pairs.yw;
 }
 
-// The same over the four invocations that share the rows.
+// The largest and the sum of each row over the four invocations that share it.
 fn largest_of_rows(own: vec2<f32>) -> vec2<f32> {
   let both = max(own, subgroupShuffleXor(own, 1u));
   return max(both, subgroupShuffleXor(both, 2u));

@@ -2,7 +2,7 @@
 // operands through workgroup memory, just as they are stored.
 //
 // needs: TILE_M, TILE_N, TILE_K, SUBGROUPS_M, SUBGROUPS_N, TRANS_A, TRANS_B, UNIT (elements from one address
-// of an operand to the next: 8 if groups of eight lie at multiples of eight, else 1)
+// of an operand to the next: 8 if groups of eight lie at multiples of eight, else 1), lib/halves
 
 // Invocations of a subgroup; the kernel runs only on devices where it is so.
 const SUBGROUP: u32 = 32u;
@@ -30,7 +30,7 @@ const TURN_B: u32 = THREADS / EIGHTS_B;
 // Rows of workgroup memory, in vectors of four: 16 bytes longer than their content, against bank conflicts.
 const STRIDE_A: u32 = 2u * EIGHTS_A + 2u;
 const STRIDE_B: u32 = 2u * EIGHTS_B + 2u;
-// The same for a fragment of sums, in elements. These are not padded: with a little more workgroup memory,
+// The stride of a fragment of sums, in elements. Its rows are not padded: with a little more workgroup memory,
 // only one workgroup would fit on a compute unit of the devices that this is for.
 const STRIDE_C: u32 = FRAGMENT;
 
@@ -92,11 +92,6 @@ fn stage_a(at: u32, turn: u32, group: vec4<u32>) {
 fn stage_b(at: u32, turn: u32, group: vec4<u32>) {
   sh_b[at + turn * TURN_B * STRIDE_B] = halves(group.xy);
   sh_b[at + turn * TURN_B * STRIDE_B + 1u] = halves(group.zw);
-}
-
-// The same bits as elements. The way through f32 changes no number, and compilers leave it out.
-fn halves(bits: vec2<u32>) -> vec4<f16> {
-  return vec4<f16>(vec4<f32>(unpack2x16float(bits.x), unpack2x16float(bits.y)));
 }
 
 // The (row, column) in the tile of a part. The subgroups that share it follow each other.

@@ -9,7 +9,7 @@ fn fifth_bits(q: Quants, block: u32) -> u32 {
 }
 
 // The first four quants of a word less a zero point, and the last four.
-fn first_quants(q: Quants, block: u32, zero: f32) -> vec4<f32> {
+fn first_quants(q: Quants, block: u32, zero: f32) -> vec4<f16> {
   let word = q.words[block];
   let bits = fifth_bits(q, block);
   let even = (word & EVEN) | ((bits << 4u) & 0x00100010u);
@@ -17,7 +17,7 @@ fn first_quants(q: Quants, block: u32, zero: f32) -> vec4<f32> {
   return less(even, odd, f16(zero));
 }
 
-fn last_quants(q: Quants, block: u32, zero: f32) -> vec4<f32> {
+fn last_quants(q: Quants, block: u32, zero: f32) -> vec4<f16> {
   let word = q.words[block] >> 8u;
   let bits = fifth_bits(q, block);
   let even = (word & EVEN) | (bits & 0x00100010u);

@@ -8,20 +8,20 @@ fn words_of(q: Quants, block: u32) -> vec2<u32> {
 }
 
 // Four signed bytes. With their signs turned, they are 128 too large.
-fn signed_halves(word: u32) -> vec4<f32> {
+fn signed_halves(word: u32) -> vec4<f16> {
   let x = word ^ 0x80808080u;
   let low = (x & 0xffu) | ((x << 8u) & 0x00ff0000u);
   let high = ((x >> 16u) & 0xffu) | ((x >> 8u) & 0x00ff0000u);
   let bits = vec2<u32>(low, high) | vec2<u32>(KILO);
   let numbers = vec4<f16>(vec2<f16>(unpack2x16float(bits.x)), vec2<f16>(unpack2x16float(bits.y)));
-  return vec4<f32>(numbers - vec4<f16>(1152.0h));
+  return numbers - vec4<f16>(1152.0h);
 }
 
 // The first four quants of a word, which has no zero point, and the last four.
-fn first_quants(q: Quants, block: u32, zero: f32) -> vec4<f32> {
+fn first_quants(q: Quants, block: u32, zero: f32) -> vec4<f16> {
   return signed_halves(words_of(q, block).x);
 }
 
-fn last_quants(q: Quants, block: u32, zero: f32) -> vec4<f32> {
+fn last_quants(q: Quants, block: u32, zero: f32) -> vec4<f16> {
   return signed_halves(words_of(q, block).y);
 }

@@ -9,8 +9,8 @@ const ODD: u32 = 0x00f000f0u;
 const KILO: u32 = 0x64006400u;
 
 // The whole numbers in the halves of `even`, and a 16th of those in the halves of `odd`, each less `by`.
-fn less(even: u32, odd: u32, by: f16) -> vec4<f32> {
+fn less(even: u32, odd: u32, by: f16) -> vec4<f16> {
   let x = vec2<f16>(unpack2x16float(even | KILO)) - vec2<f16>(1024.0h + by);
   let y = fma(vec2<f16>(unpack2x16float(odd | KILO)), vec2<f16>(0.0625h), vec2<f16>(-64.0h - by));
-  return vec4<f32>(vec4<f16>(x, y));
+  return vec4<f16>(x, y);
 }

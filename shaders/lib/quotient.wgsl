@@ -7,7 +7,7 @@ fn quotient_rest(n: u32, by: u32, inverse: f32) -> vec2<u32> {
   return small_quotient_rest(n, by, inverse);
 }
 
-// The same where the quotient is known to be below 2²².
+// Quotient and remainder where the quotient is known to be below 2²².
 fn small_quotient_rest(n: u32, by: u32, inverse: f32) -> vec2<u32> {
   var quotient = u32(f32(n) * inverse);
   var rest = n - quotient * by;

@@ -44,7 +44,7 @@ fn columns_of(part: Part, j: u32) -> vec4<u32> {
   return min(columns, vec4<u32>(params.n - 1u));
 }
 
-// Their bias, if columns have one.
+// The bias of the columns of fragment `j`, if columns have one.
 fn bias_of(part: Part, j: u32) -> vec4<f32> {
   if params.bias != 1u {
     return vec4<f32>();
@@ -125,7 +125,7 @@ fn begun(row: Row, before: vec4<u32>, v: vec4<u32>) -> vec4<u32> {
   return select(shifted_vector(before, v, 8u - row.shift), v, row.shift == 0u);
 }
 
-// The one in which the last results end.
+// The vector of memory in which the last results end.
 fn ended(row: Row, last: vec4<u32>) -> vec4<u32> {
   return shifted_vector(last, last, 8u - row.shift);
 }
@@ -148,7 +148,7 @@ fn write_inside(part: Part, row: Row, j: u32, v: vec4<u32>) {
   write_some(row, before, v, begin, min(max(row.room, before) - before, 8u));
 }
 
-// And of the one in which the last of so many fragments ends.
+// Writes what C has of the vector in which the last of `columns` fragments ends.
 fn write_end_inside(part: Part, row: Row, columns: u32, v: vec4<u32>) {
   let before = columns * FRAGMENT - 8u;
   if part.right {

@@ -79,7 +79,7 @@ struct Lane {
 fn lane_of(index: u32) -> Lane {
   const WIDTH = min(8u, COLUMNS);
   const HEIGHT = min(4u, ROWS);
-  let square = index % LANES / (WIDTH * HEIGHT);
+  let square = select(index, index % LANES, SLICES > 1u) / (WIDTH * HEIGHT);
   let inner = index % (WIDTH * HEIGHT);
   let across = COLUMNS / WIDTH;
   return Lane(

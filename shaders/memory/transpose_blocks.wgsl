@@ -1,6 +1,7 @@
-// The same as memory/transpose where every row and column begins and ends at a multiple of 16 bytes: each
-// invocation turns a square of vectors in registers. Of 32 invocations, eight lie side by side along the
-// columns and four along the rows, so that runs of 128 bytes are read and of 64 bytes written.
+// dst = src where the elements of src lie side by side along the columns and those of dst along the rows, and
+// every row and column begins and ends at a multiple of 16 bytes: each invocation turns a square of vectors in
+// registers. Of 32 invocations, eight lie side by side along the columns and four along the rows, so that runs
+// of 128 bytes are read and of 64 bytes written.
 //
 // needs: WIDTH (elements of a vector), turn, lib/transpose
 

@@ -13,7 +13,7 @@
 // Rows of A start at multiples of eight elements, and k is whole units. Beyond the last row of either operand,
 // another one's products are made, but not written.
 //
-// needs: TA = f16, TC, SUBGROUPS, ROWS, HALF_BLOCKS, ACTIVATION, GATED, lib/quant_product,
+// needs: TA = f16, TC, SUBGROUPS, ROWS, PREFETCH, HALF_BLOCKS, ACTIVATION, GATED, lib/quant_product,
 // lib/fragment_elements, a format's scales and its lib/quant_fragments_*, rows of A (lib/quant_rows or
 // lib/quant_rows_normed)
 
@@ -22,8 +22,6 @@ const THREADS: u32 = SUBGROUPS * SUBGROUP;
 const COLUMNS: u32 = 16u;
 // Columns of C.
 const RESULTS: u32 = COLUMNS >> GATED;
-// Units of a row that a subgroup has on their way at a time.
-const AHEAD: u32 = 2u;
 
 @group(0) @binding(0) var<storage, read> quants: array<vec4<u32>>;
 @group(0) @binding(1) var<storage, read> high: array<u32>;
@@ -74,7 +72,7 @@ fn keep(columns: Columns, kept: bool) -> Columns {
 }
 
 // The sums of products of words of two rows of B with A.
-fn products(first: Elements, last: Elements, columns: Columns) -> Elements {
+fn products(first: Halves, last: Halves, columns: Columns) -> Elements {
   let a_first = right_operand_of(elements_of(columns.low.xy, columns.high.xy));
   let some = coopMultiplyAdd(left_operand_of(first), a_first, Sums());
   let a_last = right_operand_of(elements_of(columns.low.zw, columns.high.zw));
@@ -97,8 +95,8 @@ fn add_block(sums: Elements, pair: Pair, block: u32, j: u32, rows: vec2<u32>, un
   let columns = fetch_a(rows, 128u * unit + 32u * block + 8u * j);
   let low = scale_of(pair.low_scales, block, j);
   let high = scale_of(pair.high_scales, block, j);
-  let first = Elements(first_quants(pair.low, block, low.zero), first_quants(pair.high, block, high.zero));
-  let last = Elements(last_quants(pair.low, block, low.zero), last_quants(pair.high, block, high.zero));
+  let first = Halves(first_quants(pair.low, block, low.zero), first_quants(pair.high, block, high.zero));
+  let last = Halves(last_quants(pair.low, block, low.zero), last_quants(pair.high, block, high.zero));
   if HALF_BLOCKS == 1u {
     // The invocations 0 and 1 of a row have the words of the first half.
     let half = products(first, last, keep(columns, j < 2u));
@@ -111,7 +109,7 @@ fn add_block(sums: Elements, pair: Pair, block: u32, j: u32, rows: vec2<u32>, un
   }
   let scaled = added(sums, products(first, last, columns), low.scale, high.scale);
   if HAS_MIN {
-    let ones = Elements(vec4<f32>(1.0), vec4<f32>(1.0));
+    let ones = Halves(vec4<f16>(1.0h), vec4<f16>(1.0h));
     return added(scaled, products(ones, ones, columns), -low.min, -high.min);
   }
   return scaled;
@@ -167,12 +165,23 @@ fn main(
 
   prepare_rows(index);
   var sums: Elements;
-  for (var unit = AHEAD * subgroup; unit < params.units; unit += AHEAD * SUBGROUPS) {
-    let now = fetch(columns, unit, j);
-    let next = fetch(columns, min(unit + 1u, params.units - 1u), j);
-    sums = add_unit(sums, now, j, rows, unit);
-    if unit + 1u < params.units {
-      sums = add_unit(sums, next, j, rows, unit + 1u);
+  if PREFETCH == 1u {
+    // A unit is multiplied while the next is on its way.
+    var now = fetch(columns, min(subgroup, params.units - 1u), j);
+    for (var unit = subgroup; unit < params.units; unit += SUBGROUPS) {
+      let next = fetch(columns, min(unit + SUBGROUPS, params.units - 1u), j);
+      sums = add_unit(sums, now, j, rows, unit);
+      now = next;
+    }
+  } else {
+    // Both units of a turn are on their way at once.
+    for (var unit = 2u * subgroup; unit < params.units; unit += 2u * SUBGROUPS) {
+      let now = fetch(columns, unit, j);
+      let next = fetch(columns, min(unit + 1u, params.units - 1u), j);
+      sums = add_unit(sums, now, j, rows, unit);
+      if unit + 1u < params.units {
+        sums = add_unit(sums, next, j, rows, unit + 1u);
+      }
     }
   }
 

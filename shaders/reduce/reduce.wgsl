@@ -91,7 +91,7 @@ fn reduce_slice(base: u32, skip: u32, first: u32, count: u32, rank: u32) -> Stat
       run = joined(run, states(d, (r + 3u * row_group) * scale + skip, step));
       i += AHEAD * row_group;
     }
-    // What is left at the end, of which the first stands for those behind the end.
+    // The last elements, fewer than AHEAD: the first is read in place of those behind the end.
     if i < stop {
       let left = stop - i;
       let r = first + i;

@@ -14,6 +14,7 @@ mod options;
 mod programs;
 mod soak;
 mod target;
+mod wgsl;
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -34,6 +35,9 @@ const PARTS: [Part; 3] = [
 type Run = Box<dyn FnOnce(&Options) -> Result<(), String> + Send>;
 
 fn main() -> ExitCode {
+    if let Some(exit_code) = wgsl::child() {
+        return exit_code;
+    }
     let mut arguments = Arguments::from_args();
     // Memory is looked at, and a case that fails should fail alone as well.
     arguments.test_threads = Some(1);
@@ -89,6 +93,7 @@ fn all(long: bool) -> Vec<(&'static str, String, Run)> {
             );
         }
         add("fuzz", Box::new(fuzz::run));
+        add("wgsl", Box::new(wgsl::run));
         if long {
             add("soak", Box::new(soak::run_soak));
         }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use backend_api::{BackendError, BackendResult, ComputeBackend, DType, ErrorKind};
-use backend_webgpu::{Clock, Expected, Kernel, KernelDesc, ProfileOptions, WebGpuBackend};
+use backend_webgpu::{BuiltIn, Clock, Expected, Kernel, KernelDesc, ProfileOptions, WebGpuBackend};
 use libtest_mimic::Failed;
 
 use super::{expect, read, still_works, upload};
@@ -237,6 +237,14 @@ pub(super) fn specs(backend: &WebGpuBackend) -> Result<(), Failed> {
     expect("f16", &specs.features.iter().any(|name| name == "SHADER_F16"), &has_f16)?;
     let from = ["driver", "tuning", "guess"].contains(&specs.compute_units_from);
     expect("compute units", &(specs.compute_units > 0 && from), &true)?;
+    // Vulkan tells it, and no other interface.
+    expect("memory", &specs.memory.map(|bytes| bytes >= 64 << 20), &(specs.api == "Vulkan").then_some(true))?;
+    let of_f32 = |built_in: &&BuiltIn| built_in.operation.contains("f32");
+    if let Some(refused) =
+        specs.built_in.iter().filter(of_f32).find(|built_in| !built_in.kernel.contains('/'))
+    {
+        return Err(format!("{refused:?} names no kernel").into());
+    }
     let [f32, f16] = [&specs.built_in[0], &specs.built_in[1]];
     if !f32.operation.contains("1024×1024×1024") || f32.kernel.contains("needs") {
         return Err(format!("{f32:?}").into());

@@ -59,7 +59,7 @@ fn for_every_backend(tested: &Arc<BackendUnderTest>) -> Vec<Trial> {
     ];
     let is_webgpu = tested.selector.starts_with("webgpu");
     if is_webgpu {
-        checks.extend::<[(&str, Check); 15]>([
+        checks.extend::<[(&str, Check); 16]>([
             ("not_initialized", lifecycle::not_initialized),
             ("loss", loss::run),
             ("timeout", timeout::run),
@@ -75,6 +75,7 @@ fn for_every_backend(tested: &Arc<BackendUnderTest>) -> Vec<Trial> {
             ("refused_memory", refused_memory::run),
             ("refused/reused_memory_is_whole", refused::reused_memory_is_whole),
             ("waits", waits::run),
+            ("waits_of_one_call", waits::of_one_call),
         ]);
     }
     let mut trials: Vec<Trial> = checks

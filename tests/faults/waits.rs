@@ -1,5 +1,7 @@
 //! No call waits much longer than the timeout, while the device is busy for much longer.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use backend_api::{BackendError, BackendResult, BackendTranspose::NoTrans, ComputeBackend, DType, UnaryOp};
@@ -90,6 +92,73 @@ pub(crate) fn run(tested: &BackendUnderTest) -> Result<(), String> {
         return Err(format!("drop took {:?} with a timeout of {TIMEOUT:?}", start.elapsed()));
     }
     Ok(())
+}
+
+/// Bytes of the staging piece in which an upload to an odd byte is made.
+const PIECE: usize = 16 << 20;
+
+/// Pieces of an upload that waits for memory before each piece but the first.
+const PIECES: usize = 16;
+
+/// The timeout of a call that waits often: each wait is short beside it, and all of them together are long.
+const LONGER: Duration = Duration::from_millis(800);
+
+/// A call that waits often waits no longer than one timeout in all. A budget has room for one piece of an upload, so
+/// each further piece waits for the one before it, which is behind what another thread keeps the device busy with:
+/// a third of the timeout each time.
+pub(crate) fn of_one_call(tested: &BackendUnderTest) -> Result<(), String> {
+    let told = |error: BackendError| format!("{error:?}");
+    let mut backend = WebGpuBackend::select(loss::index(tested)?);
+    backend.init().map_err(told)?;
+    if backend.device_info().is_ok_and(|device| device.api == "Gl") {
+        // Mesa's OpenGL on a CPU computes in the thread that gives it the work: docs/reliability.md.
+        return Ok(());
+    }
+    let (a, c) = (backend.alloc(4 * N * N).map_err(told)?, backend.alloc(4 * N * N).map_err(told)?);
+    backend.fill(a, DType::F32, N * N, 1.0).map_err(told)?;
+    let long = vec![7; PIECES * PIECE];
+    let ptr = backend.alloc(long.len() + 4).map_err(told)?;
+    let odd = backend.view(ptr, 1, long.len()).map_err(told)?;
+    // Compiles what is used below.
+    backend.copy_htod(odd, &long[..PIECE]).map_err(told)?;
+    let product = || backend.gemm(NoTrans, NoTrans, N, N, N, 1.0, a, N, a, N, 0.0, c, N);
+    product().and_then(|()| backend.synchronize()).map_err(told)?;
+    let start = Instant::now();
+    (0..4).try_for_each(|_| product()).and_then(|()| backend.synchronize()).map_err(told)?;
+    let products = (LONGER.as_secs_f64() / 3.0 / (start.elapsed().as_secs_f64() / 4.0)).ceil() as usize;
+
+    backend.trim().map_err(told)?;
+    let held = backend.memory_stats().in_use;
+    backend.set_memory_budget(Some(held + PIECE + PIECE / 2)).map_err(told)?;
+    backend.set_timeout(LONGER).map_err(told)?;
+    let is_over = AtomicBool::new(false);
+    let outcome = thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(Ordering::Relaxed) {
+                for _ in 0..products {
+                    // Its own waits may end by the timeout; the device is busy then.
+                    _ = product();
+                }
+                _ = backend.flush();
+                _ = backend.synchronize();
+            }
+        });
+        thread::sleep(LONGER / 8);
+        let start = Instant::now();
+        let outcome = backend.copy_htod(odd, &long);
+        let took = start.elapsed();
+        is_over.store(true, Ordering::Relaxed);
+        (outcome, took)
+    });
+    println!("{}: {products} products, {outcome:?}", tested.label);
+    match outcome {
+        (_, took) if took > LONGER + GRACE => {
+            Err(format!("copy_htod in {PIECES} pieces took {took:?} with a timeout of {LONGER:?}"))
+        }
+        // Memory that hasn't come back when the time is up is none.
+        (Ok(()) | Err(BackendError::Timeout { .. } | BackendError::OutOfMemory { .. }), _) => Ok(()),
+        (Err(error), _) => Err(format!("copy_htod in {PIECES} pieces: {error:?}")),
+    }
 }
 
 /// Whether the call worked; it may give up, but not late.

@@ -4,12 +4,13 @@
 //! and wgpu compares neither the workgroup memory nor every workgroup size with the device's limits. [`lint`]
 //! looks at the validated IR instead, so it sees exactly what the backends of naga see.
 
+mod comments;
 mod resources;
 
 #[cfg(test)]
 mod tests;
 
-use backend_webgpu::variants::{NonUniform, check_uniformity};
+use backend_webgpu::variants::{NonUniform, WorkgroupSize, check_uniformity};
 use naga::valid::ModuleInfo;
 use naga::{Module, Span};
 
@@ -26,7 +27,11 @@ pub(crate) struct Limits {
 
 impl Limits {
     /// What every WebGPU device has.
-    pub(crate) const PORTABLE: Self = Self { workgroup_bytes: 16_384, invocations: 256, storage_buffers: 8 };
+    pub(crate) const PORTABLE: Self = Self {
+        workgroup_bytes: WorkgroupSize::PORTABLE.bytes,
+        invocations: WorkgroupSize::PORTABLE.invocations,
+        storage_buffers: 8,
+    };
 }
 
 /// A rule of the lint.

@@ -4,7 +4,7 @@
 
 mod slots;
 
-use backend_webgpu::variants::Variant;
+use backend_webgpu::variants::{Requirements, Variant};
 use naga::back::{glsl, hlsl, msl};
 use naga::proc::{BoundsCheckPolicies, BoundsCheckPolicy};
 use naga::valid::ModuleInfo;
@@ -45,19 +45,19 @@ impl Language {
 
     /// What keeps every device of this language from the variant, if something does.
     pub(crate) fn never_given(self, variant: &Variant) -> Option<Reason> {
-        let (f16, subgroups) = (variant.uses_f16(), variant.uses_subgroups());
+        let Requirements { f16, subgroups, cooperative_matrices, .. } = variant.requires();
         match self {
-            Self::Msl(..) if variant.uses_cooperative_matrices() => {
+            Self::Msl(..) if cooperative_matrices => {
                 Some("Metal's matrices are 8×8, as wgpu reports; the kernels' are 16×16")
             }
-            _ if variant.uses_cooperative_matrices() => Some(
+            _ if cooperative_matrices => Some(
                 "naga writes cooperative matrices neither in HLSL nor in GLSL, and wgpu offers none there",
             ),
             Self::Msl(major, _) if subgroups && major < 3 => Some("wgpu's subgroups on Metal are newer"),
             Self::Hlsl(hlsl::ShaderModel::V5_1) if f16 || subgroups => {
                 Some("FXC has neither f16 nor subgroups")
             }
-            Self::Hlsl(_) if variant.libs().any(|lib| lib.name == "lib/row_shuffles") => {
+            Self::Hlsl(_) if variant.libs().iter().any(|lib| lib.name == "lib/row_shuffles") => {
                 Some("naga writes subgroups' indices in a struct without semantics")
             }
             Self::Glsl(_) if f16 => Some("naga writes no f16 in GLSL, and wgpu offers none on OpenGL"),

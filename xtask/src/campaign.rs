@@ -14,7 +14,7 @@ pub(crate) struct Args {
     /// Another seed gives other cases
     #[arg(long, default_value_t = 0)]
     seed: u64,
-    /// Some parts: arguments, programs, threads, faults, fuzz, soak
+    /// Some parts: arguments, programs, threads, faults, fuzz, wgsl, soak
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
     /// Some backends, such as cpu or webgpu:0

@@ -27,7 +27,7 @@ const LIBRARIES: [&str; 5] =
 /// Tells the Vulkan loader of drivers besides the installed ones.
 const ADDED_DRIVERS: &str = "VK_ADD_DRIVER_FILES";
 
-/// These name the only drivers that a Vulkan loader may use; then we add none.
+/// Variables that name the only drivers that a Vulkan loader may use; then we add none.
 const CHOSEN_DRIVERS: [&str; 2] = ["VK_DRIVER_FILES", "VK_ICD_FILENAMES"];
 
 /// One interface through which a suite finds adapters.

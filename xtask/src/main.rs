@@ -14,6 +14,7 @@ mod onnxruntime;
 mod package;
 mod plot;
 mod programs;
+mod runner;
 mod shader;
 mod suites;
 mod web;

@@ -25,8 +25,13 @@ pub(crate) fn run(sh: &Shell, args: &Args) -> anyhow::Result<()> {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)?.as_millis();
     let target = PathBuf::from(format!("target/package-{now}"));
     // What is built is thrown away: only that it builds counts.
-    let plain = "--config=profile.dev.debug=false";
-    let packaged = cmd!(sh, "cargo package --target-dir {target} {crates...} {dirty...} {plain}").run();
+    let quick = [
+        "--config=profile.dev.debug=false",
+        "--config=profile.dev.opt-level=0",
+        "--config=profile.dev.package.'*'.opt-level=0",
+        "--config=profile.dev.package.backend-cpu.opt-level=0",
+    ];
+    let packaged = cmd!(sh, "cargo package --target-dir {target} {crates...} {dirty...} {quick...}").run();
     sh.remove_path(&target)?;
     packaged?;
     check_shaders(sh, dirty)

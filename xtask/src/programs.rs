@@ -4,10 +4,10 @@ use std::path::PathBuf;
 
 use xshell::{Shell, cmd};
 
-/// Builds them, each the program of a package of its name, in a profile; the folder where they are then. In
-/// the dev profile, they are built as `cargo test` builds them, with the same features of dependencies: after
-/// the suites, they are there. Elsewhere they are built alone, without the shader languages that only suites
-/// write.
+/// Builds programs, each of the package of its name, in a profile, and returns the folder where they are then.
+/// In the dev profile, they are built as `cargo test` builds them, with the same features of dependencies:
+/// after the suites, they are there. Elsewhere they are built alone, without the shader languages that only
+/// suites write.
 pub(crate) fn build(sh: &Shell, names: &[&str], profile: &str) -> anyhow::Result<PathBuf> {
     let bins = names.iter().map(|name| format!("--bin={name}"));
     let packages = match profile {

@@ -2,7 +2,7 @@
 
 use xshell::{Shell, cmd};
 
-use crate::{drivers, model, programs};
+use crate::{drivers, model, programs, runner};
 
 /// Examples that run without arguments and check what they compute.
 const EXAMPLES: [&str; 6] = ["own_backend", "gemm", "attention", "capture", "custom_kernel", "shared_device"];
@@ -18,7 +18,7 @@ pub(crate) struct Args {
     /// Add the lavapipe of Debian's backports, unpacked into target/mesa-backports
     #[arg(long)]
     newer_mesa: bool,
-    /// Arguments for `cargo test` instead of `--workspace --no-fail-fast`
+    /// Arguments for `cargo test`, which then runs instead of everything
     #[arg(last = true)]
     arguments: Vec<String>,
 }
@@ -29,17 +29,16 @@ pub(crate) fn run(sh: &Shell, args: &Args) -> anyhow::Result<()> {
         drivers::add_newer_lavapipe(sh)?;
     }
     model::ensure_present(sh)?;
-    let everything = ["--workspace", "--no-fail-fast"].map(str::to_owned);
-    let arguments = match args.arguments.as_slice() {
-        [] => &everything[..],
-        chosen => chosen,
-    };
-    cmd!(sh, "cargo test {arguments...}").run()?;
-    if args.arguments.is_empty() {
-        for example in EXAMPLES {
-            let program = programs::build_example(sh, example)?;
-            cmd!(sh, "{program}").run()?;
-        }
+    let arguments = &args.arguments;
+    if !arguments.is_empty() {
+        cmd!(sh, "cargo test {arguments...}").run()?;
+        return Ok(());
     }
-    Ok(())
+    let tested = runner::run(sh);
+    cmd!(sh, "cargo test --workspace --doc").run()?;
+    for example in EXAMPLES {
+        let program = programs::build_example(sh, example)?;
+        cmd!(sh, "{program}").run()?;
+    }
+    tested
 }

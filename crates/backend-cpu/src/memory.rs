@@ -36,14 +36,14 @@ struct Shared {
     turn: RwLock<()>,
 }
 
-/// What becomes of operations.
+/// What a call does with its operation.
 enum Role {
-    /// They run.
+    /// The operation runs.
     Run,
-    /// They are checked, and the memory that they name is held.
+    /// The operation is checked, and the memory that it names is held.
     Check(Mutex<Held>),
-    /// They run on the memory that is held, whether its handles are still live or not, and without a turn of
-    /// their own.
+    /// The operation runs on the memory that is held, whether its handles are still live or not, and without a
+    /// turn of its own.
     Replay(Held),
 }
 

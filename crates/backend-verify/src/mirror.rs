@@ -35,7 +35,7 @@ impl Mirror {
         self.twins.get(&ptr).map_or(0, |twin| twin.ptr)
     }
 
-    /// The same command for the second backend.
+    /// Calls `then` with the command as the second backend gets it, with that backend's handles.
     pub(crate) fn with_twins<R>(&self, command: Command<'_>, then: impl FnOnce(Command<'_>) -> R) -> R {
         command.with_handles(&mut |ptr| self.twin(ptr), then)
     }

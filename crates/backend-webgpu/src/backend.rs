@@ -365,7 +365,7 @@ impl WebGpuBackend {
     ///
     /// # Errors
     /// [`NotInitialized`](BackendError::NotInitialized).
-    #[doc(hidden)]
+    #[cfg(any(test, feature = "test-hooks"))]
     pub fn pretend(&self, slowdown: f64, halvings: u32) -> BackendResult<()> {
         self.context("pretend")?.context.state.pace.pretend(slowdown, halvings);
         Ok(())
@@ -376,14 +376,14 @@ impl WebGpuBackend {
     ///
     /// # Errors
     /// [`NotInitialized`](BackendError::NotInitialized).
-    #[doc(hidden)]
+    #[cfg(any(test, feature = "test-hooks"))]
     pub fn refuse_allocations(&self, after: usize, count: usize) -> BackendResult<()> {
         self.context("refuse_allocations")?.device().memory.pool().refuse(after, count);
         Ok(())
     }
 
     /// For tests: how often recorded work was submitted because more would have been too long.
-    #[doc(hidden)]
+    #[cfg(any(test, feature = "test-hooks"))]
     #[must_use]
     pub fn cuts(&self) -> u64 {
         self.opened.as_ref().map_or(0, |opened| opened.state().pace.cuts())
@@ -454,6 +454,22 @@ impl WebGpuBackend {
     pub(crate) async fn warm_up(&self, operations: &[Operation<'_>]) -> BackendResult<()> {
         let op = "warm_up_async";
         let opened = self.context_async(op)?;
+        // Planning tests each variant on tensor cores, and the test compiles it, one after the other. So what plans
+        // ask for if all tests are passed is compiled beforehand.
+        if opened.device().gpu.cooperative_matrices {
+            let planner = Self::over(opened.untested_dry_run());
+            for operation in operations {
+                // An error comes again below.
+                _ = operation(&planner);
+            }
+            let context = planner.context(op)?.context;
+            let mut variants = context.take_untested();
+            if !variants.is_empty() {
+                variants.extend(context.take_variants());
+                // What doesn't compile fails its test.
+                _ = compile(opened.device(), &variants.into_iter().collect::<Vec<_>>()).await;
+            }
+        }
         let planner = Self::over(opened.dry_run());
         let mut variants = HashSet::new();
         for operation in operations {

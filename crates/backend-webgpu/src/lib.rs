@@ -22,6 +22,10 @@
 //! compiled pipelines) and `transfer` (uploads and read-backs).
 #![deny(unsafe_code)]
 #![cfg_attr(
+    not(feature = "test-hooks"),
+    allow(unreachable_pub, reason = "what suites look at of kernels is public to them alone")
+)]
+#![cfg_attr(
     target_family = "wasm",
     allow(clippy::arc_with_non_send_sync, reason = "what threads share on every other target")
 )]
@@ -61,13 +65,15 @@ mod unchecked;
 mod uniformity;
 
 /// Every variant of every kernel and what its text is composed of, for the suites that look at them without a
-/// device. Not a part of the API.
-#[doc(hidden)]
+/// device.
+#[cfg(feature = "test-hooks")]
 pub mod variants {
     pub use crate::kernels::{
-        Field, KernelSource, Lib, MAX_CONSTANTS, PADDING, Target, Unrolled, Variant, compose,
+        Field, KernelSource, Lib, MAX_CONSTANTS, PADDING, Requirements, Target, Unrolled, Variant,
+        WorkgroupSize, compose,
     };
     pub use crate::ops::all_variants;
+    pub use crate::ops::{attention_source, conv_source, matmul_source};
     #[cfg(not(target_family = "wasm"))]
     pub use crate::uniformity::{Finding, NonUniform, check as check_uniformity};
 }

@@ -67,6 +67,11 @@ impl Opened {
         Self { context: self.context.dry_run(), closes: false }
     }
 
+    /// A [dry run](Self::dry_run) that takes variants for right that have not been tested on this device.
+    pub(crate) fn untested_dry_run(&self) -> Self {
+        Self { context: self.context.untested_dry_run(), closes: false }
+    }
+
     /// On this device, one whose calls are kept in `capture`.
     pub(crate) fn capturing(&self, capture: &Arc<Capture>) -> Self {
         Self { context: self.context.capturing(capture), closes: false }

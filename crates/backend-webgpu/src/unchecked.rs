@@ -126,6 +126,26 @@ pub(crate) fn shader_cores(_: &wgpu::Adapter) -> ShaderCores {
     ShaderCores::default()
 }
 
+/// Asks a Vulkan driver for the bytes of a device's largest heap of memory of its own. No other interface tells them.
+#[cfg(any(windows, target_os = "linux", target_os = "android", target_os = "freebsd"))]
+pub(crate) fn device_memory(adapter: &wgpu::Adapter) -> Option<u64> {
+    use ash::vk::MemoryHeapFlags;
+    // SAFETY: The adapter behind the guard is only asked for properties. Nothing of it is destroyed or kept.
+    let adapter = unsafe { adapter.as_hal::<wgpu::hal::api::Vulkan>() }?;
+    let instance = adapter.shared_instance().raw_instance();
+    // SAFETY: The function is of Vulkan 1.0. The instance lives as long as the guard, as does the physical device,
+    // which is one of its own.
+    let properties = unsafe { instance.get_physical_device_memory_properties(adapter.raw_physical_device()) };
+    let heaps = properties.memory_heaps_as_slice().iter();
+    heaps.filter(|heap| heap.flags.contains(MemoryHeapFlags::DEVICE_LOCAL)).map(|heap| heap.size).max()
+}
+
+/// Nothing, where wgpu has no Vulkan.
+#[cfg(not(any(windows, target_os = "linux", target_os = "android", target_os = "freebsd")))]
+pub(crate) fn device_memory(_: &wgpu::Adapter) -> Option<u64> {
+    None
+}
+
 /// wgpu's permission to open a device with features that it calls experimental; here, cooperative matrices.
 pub(crate) fn experimental_features() -> wgpu::ExperimentalFeatures {
     // SAFETY: Asks to acknowledge that the feature may be faulty. Each variant that uses it is compared with

@@ -19,6 +19,8 @@ pub(crate) fn specs(specs: &DeviceSpecs) -> String {
     let [smallest, largest] = specs.subgroup_sizes;
     row("subgroup sizes", &format!("{smallest} to {largest}"));
     row("compute units", &format!("{} ({})", specs.compute_units, specs.compute_units_from));
+    let unknown = || "the interface doesn't tell".to_owned();
+    row("memory", &specs.memory.map_or_else(unknown, |bytes| format!("{} MiB", bytes >> 20)));
     for matrix in &specs.cooperative_matrices {
         let [m, n, k] = matrix.shape;
         row("cooperative matrix", &format!("{m}×{n}×{k}, {} into {}", matrix.inputs, matrix.sums));

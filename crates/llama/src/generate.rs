@@ -26,7 +26,7 @@ impl Pace {
         self.ahead
     }
 
-    /// So many tokens were made.
+    /// Ends a batch of tokens, whose number and time decide how many the next batch has.
     pub fn end(&mut self, tokens: usize) {
         let each = self.since.elapsed().as_secs_f64() / tokens.max(1) as f64;
         self.ahead = ((PATIENCE.as_secs_f64() / each.max(1e-6)) as usize).clamp(1, MAX_AHEAD);
@@ -64,7 +64,7 @@ impl TextStream {
         }
     }
 
-    /// What is left when no more bytes come: U+FFFD in place of a character's beginning, so that all texts
+    /// The text of pending bytes when no more come: U+FFFD in place of a character's beginning, so that all texts
     /// together are what [`Tokenizer::decode`] makes of the bytes.
     #[must_use]
     pub fn finish(self) -> String {
@@ -77,7 +77,7 @@ impl TextStream {
 pub enum Ended {
     /// The model said so.
     End,
-    /// So many tokens were asked for.
+    /// The number of tokens that was asked for is reached.
     Count,
     /// The context is full.
     Context,
@@ -188,7 +188,7 @@ pub struct Generation {
 /// What [`Generation::next`] did.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Progress {
-    /// So many tokens of the prompt have been added, and there are more.
+    /// This many tokens of the prompt have been added, and there are more.
     Prompt(usize),
     /// Tokens were made.
     Tokens(Vec<u32>),

@@ -28,7 +28,7 @@ impl Rows {
         Self { ptr: buffer.ptr(), dtype, offset: 0, row }
     }
 
-    /// The same rows from another column on.
+    /// The rows from the given column on.
     pub(crate) const fn column(self, column: usize) -> Self {
         Self { offset: self.offset + column, ..self }
     }
@@ -38,12 +38,12 @@ impl Rows {
     }
 }
 
-/// What becomes of the numbers where a product goes.
+/// What a product does to the numbers at its output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Into {
-    /// They are replaced.
+    /// The product replaces the numbers.
     Assign,
-    /// The product is added to them.
+    /// The product is added to the numbers.
     Add,
 }
 

@@ -13,7 +13,7 @@ pub struct Sampling {
     pub repetition_penalty: f32,
     /// How many tokens are recent.
     pub repetition_window: usize,
-    /// So many most probable tokens stay; 0 for all.
+    /// How many of the most probable tokens stay; 0 for all.
     pub top_k: usize,
     /// Divides the logits, from which the probabilities of those that stay follow; with 0, the most probable token
     /// is chosen.

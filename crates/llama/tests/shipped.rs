@@ -83,7 +83,8 @@ fn chunks_are_llama_cpps() {
                 chunk[0] = bos;
             }
             session.truncate(0, 0);
-            // That of token i + 1, as llama.cpp takes the logits of the second half but for the last ones.
+            // Position i has the log-probability of token i + 1, as llama.cpp takes the logits of the second half
+            // but for the last ones.
             let log_probabilities = session.log_probabilities(0, &chunk).unwrap();
             for log_probability in &log_probabilities[CONTEXT / 2..] {
                 expected.0 += 1;

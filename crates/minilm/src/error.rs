@@ -80,7 +80,7 @@ pub enum Error {
     Batch {
         /// Sequences, and tokens in each, of the captured pass.
         expected: [usize; 2],
-        /// Those of the batch.
+        /// Sequences, and tokens in each, of the batch.
         got: [usize; 2],
     },
     /// The backend refused a call.

@@ -70,7 +70,7 @@ pub(crate) struct Graph {
     pub(crate) types: HashMap<Name, ValueType>,
     /// Values that are the same in every run, of which `constants` may leave out large ones.
     pub(crate) unchanging: HashSet<Name>,
-    /// Those of them that were read.
+    /// Unchanging values that were read.
     pub(crate) constants: HashMap<Name, Tensor>,
     /// Single numbers among the constants as the model has them, where the constants were rounded.
     pub(crate) unrounded: HashMap<Name, Tensor>,

@@ -8,10 +8,10 @@ pub(crate) const NAME: &str = "WebGpuComputeExecutionProvider";
 /// Which subgraphs are worth a device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Scope {
-    /// Those with a matrix product, a convolution or attention.
+    /// Subgraphs with a matrix product, a convolution or attention.
     #[default]
     Compute,
-    /// All that can be computed.
+    /// All subgraphs that can be computed.
     All,
 }
 

@@ -15,7 +15,7 @@ pub(crate) struct Abilities {
 }
 
 impl Abilities {
-    /// Those of a backend.
+    /// The abilities of a backend's device.
     pub(crate) fn of(backend: &dyn ComputeBackend) -> crate::error::Result<Self> {
         Ok(Self { f16: backend.capabilities()?.f16 })
     }

@@ -299,7 +299,7 @@ impl Tensor {
         })
     }
 
-    /// The same elements in another shape, which must have as many. A view is packed before, unless its
+    /// The tensor's elements in another shape, which must have as many. A view is packed before, unless its
     /// strides allow the shape.
     pub(crate) fn reshaped(&self, shape: Vec<usize>) -> Result<Self> {
         let wrong = || Error::invalid(format!("{:?} can't be reshaped to {shape:?}", self.shape));
@@ -313,7 +313,7 @@ impl Tensor {
         Ok(self.viewed(self.offset(), shape, strides))
     }
 
-    /// The same bytes as elements of another kind.
+    /// The tensor's bytes as elements of another kind.
     pub(crate) fn reinterpreted(&self, kind: Kind, shape: Vec<usize>) -> Result<Self> {
         let mut bytes = vec![0; self.count() * self.kind.size()];
         self.read(&mut bytes)?;

@@ -22,7 +22,7 @@ struct Tally {
     seconds: f64,
 }
 
-pub(crate) async fn run(name: &str, every: usize, filter: &str) -> Vec<String> {
+pub(crate) async fn run(name: &str, every: usize, filter: &str, shard: usize, shards: usize) -> Vec<String> {
     let selection = match super::open(name).await {
         Ok(selection) => selection,
         Err(error) => return vec![format!("{name} can't be opened: {error}")],
@@ -37,7 +37,7 @@ pub(crate) async fn run(name: &str, every: usize, filter: &str) -> Vec<String> {
     }
     let mut failures = Vec::new();
     let mut run = [0; 2];
-    for (family, cases) in families {
+    for (family, cases) in families.into_iter().skip(shard).step_by(shards.max(1)) {
         let cases = named(cases, filter);
         // Each of the scripts of captures is of a kind of its own.
         let every = if family == "capture" { 1 } else { every.max(1) };

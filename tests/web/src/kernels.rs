@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use backend_webgpu::variants::{Target, all_variants, compose};
+use backend_webgpu::variants::{Target, Variant, all_variants, compose};
 use wasm_bindgen::prelude::wasm_bindgen;
 
 /// A kernel as a page is given it.
@@ -24,8 +24,9 @@ pub struct Kernel {
 pub(crate) fn all() -> Vec<Kernel> {
     let mut seen = HashSet::new();
     let mut kernels = Vec::new();
-    let in_pages = |variant: &backend_webgpu::variants::Variant| {
-        !variant.uses_subgroups() && !variant.uses_cooperative_matrices()
+    let in_pages = |variant: &Variant| {
+        let requires = variant.requires();
+        !requires.subgroups && !requires.cooperative_matrices
     };
     for variant in all_variants().into_iter().filter(in_pages) {
         for unroll in [false, true] {

@@ -37,10 +37,16 @@ async fn open(name: &str) -> BackendResult<Selection> {
 }
 
 /// One case in `every` of each operation; if `filter` isn't empty, of those whose path contains all words of
-/// one of its parts, which are separated by commas.
+/// one of its parts, which are separated by commas. Of the operations, those numbered `shard`, `shard + shards`, ….
 #[wasm_bindgen]
-pub async fn conformance(backend: String, every: usize, filter: String) -> Vec<String> {
-    conformance_suite::run(&backend, every, &filter).await
+pub async fn conformance(
+    backend: String,
+    every: usize,
+    filter: String,
+    shard: usize,
+    shards: usize,
+) -> Vec<String> {
+    conformance_suite::run(&backend, every, &filter, shard, shards).await
 }
 
 /// Blocking calls, a lost device and its successor.

@@ -68,8 +68,8 @@ impl Suite {
 
     /// One case in `every` of those that `filter` names.
     fn conformance(every: usize, filter: &str) -> Self {
-        let arguments = vec!["\"webgpu\"".to_owned(), every.to_string(), format!("{filter:?}")];
-        Self { arguments, ..Self::new("vulkan", "conformance") }
+        let arguments = ["\"webgpu\"", &every.to_string(), &format!("{filter:?}"), "0", "1"];
+        Self { arguments: arguments.map(str::to_owned).to_vec(), ..Self::new("vulkan", "conformance") }
     }
 
     fn fails(&self, sh: &Shell, dawn: &Path, page: &Path) -> bool {

@@ -1,5 +1,6 @@
 //! The suites in the browser.
 
+use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
@@ -15,25 +16,53 @@ const PATIENCE: Duration = Duration::from_secs(900);
 pub(crate) const WITHOUT_WEBGPU: &str =
     "Object.defineProperty(Navigator.prototype, 'gpu', { get: () => undefined });";
 
+/// Pages among which the operations are divided, each in a browser of its own, as one keeps about one core busy.
+const PAGES: usize = 2;
+
 /// Runs the faults and one in `every` conformance cases, or those whose path contains `case`.
 pub(crate) fn run(server: &Server, every: usize, case: &str) -> anyhow::Result<()> {
-    let browser = Browser::launch()?;
-    let mut failures = Vec::new();
-    if case.is_empty() {
-        failures.extend(suite(&browser, server, "", "faults()")?);
-        failures.extend(suite(&browser, server, WITHOUT_WEBGPU, "without_webgpu()")?);
-    }
-    for backend in ["webgpu", "cpu"] {
-        // Those that are named are all meant.
-        let every = if case.is_empty() { every } else { 1 };
-        let call = format!("conformance({backend:?}, {every}, {case:?})");
-        failures.extend(suite(&browser, server, "", &call)?);
-    }
+    // Cases that are named are few, and may be of one operation.
+    let count = if case.is_empty() { PAGES } else { 1 };
+    let failures = thread::scope(|scope| {
+        let pages: Vec<_> = (0..count)
+            .map(|page| scope.spawn(move || run_page(server, every, case, [page, count])))
+            .collect();
+        let mut failures = Vec::new();
+        for page in pages {
+            match page.join() {
+                Ok(outcome) => failures.extend(outcome?),
+                Err(panic) => std::panic::resume_unwind(panic),
+            }
+        }
+        anyhow::Ok(failures)
+    })?;
     for failure in &failures {
         println!("{failure}");
     }
     ensure!(failures.is_empty(), "{} failures in the browser", failures.len());
     Ok(())
+}
+
+/// The failures of what page number `page` of `count` runs: its operations, and the first one the faults.
+fn run_page(
+    server: &Server,
+    every: usize,
+    case: &str,
+    [page, count]: [usize; 2],
+) -> anyhow::Result<Vec<String>> {
+    let browser = Browser::launch()?;
+    let mut failures = Vec::new();
+    if case.is_empty() && page == 0 {
+        failures.extend(suite(&browser, server, "", "faults()")?);
+        failures.extend(suite(&browser, server, WITHOUT_WEBGPU, "without_webgpu()")?);
+    }
+    for backend in ["webgpu", "cpu"] {
+        // Cases that are named all run.
+        let every = if case.is_empty() { every } else { 1 };
+        let call = format!("conformance({backend:?}, {every}, {case:?}, {page}, {count})");
+        failures.extend(suite(&browser, server, "", &call)?);
+    }
+    Ok(failures)
 }
 
 /// The failures of one suite, in a page of its own.

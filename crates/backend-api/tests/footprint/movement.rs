@@ -229,7 +229,7 @@ pub(crate) fn pad(g: &mut Gen) -> bool {
     let got = desc.operands(OP).map(|(operands, part, whole)| (operands, (part, whole)));
     let Some((part, whole)) = call.judge(got) else { return false };
     walks(&whole, [&to]);
-    // Also that of an empty input.
+    // The place of an empty input, too.
     assert!(part.offsets[1] as u128 <= reach(&to), "it starts behind the output");
     if is_small(&to) && is_small(&from) {
         let target = |index: &[usize]| place(&to, index.iter().zip(&before).map(|(i, before)| i + before));

@@ -170,7 +170,7 @@ impl Head<'_> {
             let mut sums = vec![Softmax { shift: f32::NEG_INFINITY, total: 0.0 }; rows];
             T::with_f32(block, false, |mut o| {
                 for_each_row(o.rb_mut(), |_, o| o.fill(0.0));
-                // Those that a query doesn't see get weights of 0.
+                // Keys that a query doesn't see get weights of 0.
                 let seen = seen(desc, first..first + rows, self.keys);
                 for begin in seen.clone().step_by(BLOCK_KEYS) {
                     let keys = begin..seen.end.min(begin + BLOCK_KEYS);
@@ -247,7 +247,7 @@ impl Head<'_> {
         factor
     }
 
-    /// Those of some keys that a query sees, the mask aside.
+    /// The part of a range of keys that a query sees, the mask aside.
     fn visible(&self, desc: &AttentionDesc, query: usize, keys: &Range<usize>) -> Range<usize> {
         let visible = desc.visible(query, self.keys);
         let start = visible.start.clamp(keys.start, keys.end);

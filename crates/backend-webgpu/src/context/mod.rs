@@ -165,15 +165,14 @@ impl Context {
         waits: &Waits,
         record: impl FnOnce(&mut Recorder) -> BackendResult<()>,
     ) -> BackendResult<()> {
-        let mut wait = None;
+        let mut wait = waits.wait(op, self.timeout());
         loop {
             let mut recorder = self.recorder.lock();
             let Some(busy) = recorder.admit(count)? else {
                 return record(&mut recorder);
             };
             drop(recorder);
-            let wait = wait.get_or_insert_with(|| waits.begin(op, self.timeout()));
-            self.submitter.wait(&busy, &wait.deadline)?;
+            self.submitter.wait(&busy, &wait.deadline())?;
         }
     }
 
@@ -197,15 +196,12 @@ impl Context {
     /// [`Limit`](BackendError::Limit), [`OutOfMemory`](BackendError::OutOfMemory).
     fn allocate(&self, op: &'static str, of: Use, waits: &Waits) -> BackendResult<Arc<Block>> {
         let pool = self.memory.pool();
-        let (mut reclaims, mut wait) = (0, None);
+        let (mut reclaims, mut wait) = (0, waits.wait(op, self.timeout()));
         loop {
             match pool.alloc(op, of)? {
                 Allocation::Done(block) => return Ok(block),
                 Allocation::NeedsReclaim(error) if reclaims == Self::MAX_RECLAIMS => return Err(error),
-                Allocation::NeedsReclaim(_) => {
-                    let wait = wait.get_or_insert_with(|| waits.begin(op, self.timeout()));
-                    self.reclaim(&wait.deadline)?;
-                }
+                Allocation::NeedsReclaim(_) => self.reclaim(&wait.deadline())?,
             }
             reclaims += 1;
         }
@@ -256,8 +252,7 @@ impl Context {
         bytes: &[u8],
         waits: &Waits,
     ) -> BackendResult<()> {
-        let mut wait = None;
-        let mut begin = || waits.begin(op, self.timeout());
+        let mut wait = waits.wait(op, self.timeout());
         for (i, chunk) in bytes.chunks(StagingRing::CHUNK).enumerate() {
             let mut reclaimed = false;
             loop {
@@ -266,13 +261,13 @@ impl Context {
                     Ok(None) => break,
                     Ok(Some(busy)) => busy,
                     Err(BackendError::OutOfMemory { .. }) if !reclaimed => {
-                        self.reclaim(&wait.get_or_insert_with(&mut begin).deadline)?;
+                        self.reclaim(&wait.deadline())?;
                         reclaimed = true;
                         continue;
                     }
                     Err(error) => return Err(error),
                 };
-                let deadline = wait.get_or_insert_with(&mut begin).deadline;
+                let deadline = wait.deadline();
                 self.submitter.wait(&busy, &deadline)?;
                 self.recorder.lock().retire();
                 // Staging buffers come back by a callback.
@@ -352,6 +347,8 @@ fn untouched(block: &Arc<Block>) -> Window {
         start: 0,
         size,
         offset: 0,
+        item: 1,
+        max: u32::MAX,
         #[cfg(feature = "count-out-of-bounds")]
         operand: 0..size,
     }

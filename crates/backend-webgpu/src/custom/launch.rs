@@ -126,6 +126,8 @@ fn exact(ctx: &OpContext, op: &'static str, slice: &DeviceSlice) -> BackendResul
         start,
         size,
         offset: 0,
+        item: 1,
+        max: u32::try_from(ctx.device.limits.max_bytes).unwrap_or(u32::MAX),
         #[cfg(feature = "count-out-of-bounds")]
         operand: 0..size,
     })

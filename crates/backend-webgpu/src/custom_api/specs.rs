@@ -2,16 +2,19 @@
 
 use std::collections::BTreeMap;
 
-use backend_api::desc::{AttentionDesc, AttentionShape, MatmulDesc, Matrix};
+use backend_api::desc::{
+    AttentionDesc, AttentionShape, ConvDesc, ConvShape, ImageShape, MatmulDesc, Matrix, Window,
+};
 use backend_api::{BackendResult, ComputeBackend as _, DType};
 
 use crate::WebGpuBackend;
 use crate::custom::{MAX_PARAM_BYTES, MAX_STORAGE_BINDINGS};
+use crate::unchecked::device_memory;
 
 /// Everything that is known of a device: what a kernel may use, and what the built-in ones do.
 ///
-/// WebGPU doesn't tell how much memory a device has, how many compute units, or how fast it is. Vulkan's drivers of
-/// NVIDIA and AMD tell compute units.
+/// WebGPU doesn't tell how much memory a device has, how many compute units, or how fast it is. Vulkan tells the
+/// memory, and its drivers of NVIDIA and AMD tell compute units.
 #[derive(Clone, Debug, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
@@ -50,6 +53,9 @@ pub struct DeviceSpecs {
     pub max_param_bytes: usize,
     /// Storage buffers of a kernel of one's own, at most.
     pub max_storage_bindings: usize,
+    /// Bytes of the device's memory, its largest heap; on software adapters the system's. `None` where the interface
+    /// doesn't tell, which Vulkan alone does.
+    pub memory: Option<u64>,
     /// Bytes of the backend's own allocations now.
     pub memory_in_use: usize,
     /// Bytes that the backend keeps for reuse now.
@@ -114,6 +120,7 @@ impl WebGpuBackend {
             timestamps: features.contains(wgpu::Features::TIMESTAMP_QUERY),
             max_param_bytes: MAX_PARAM_BYTES,
             max_storage_bindings: MAX_STORAGE_BINDINGS,
+            memory: device_memory(&gpu.adapter),
             memory_in_use: memory.in_use,
             memory_pooled: memory.pooled,
             built_in: self.built_in(),
@@ -138,6 +145,20 @@ impl WebGpuBackend {
             });
             (format!("attention {dtype} {queries} queries, {keys} keys, {heads} heads of {dim}"), kernel)
         };
+        let conv = |side: usize, dtype: DType| {
+            let (channels, extent) = (64, 56);
+            let image = ImageShape::nchw([1, channels, extent, extent]);
+            let shape = ConvShape::new(image, channels, Window::new([side; 2]).with_padding([side / 2; 2]));
+            let elements = channels * extent * extent;
+            let bytes = [elements, channels * channels * side * side, elements].map(|n| n * dtype.size());
+            let kernel = self.with_memory(bytes, |[input, filter, output]| {
+                self.explain_conv(&ConvDesc::new(dtype, input, filter, output, shape))
+            });
+            (
+                format!("conv {dtype} {side}×{side}, {channels} channels of {extent}×{extent} to {channels}"),
+                kernel,
+            )
+        };
         let operations = [
             product(1024, 1024, 1024, DType::F32),
             product(1024, 1024, 1024, DType::F16),
@@ -146,6 +167,9 @@ impl WebGpuBackend {
             attention(256, 256, DType::F32),
             attention(256, 256, DType::F16),
             attention(1, 1024, DType::F32),
+            conv(3, DType::F32),
+            conv(3, DType::F16),
+            conv(1, DType::F32),
         ];
         operations
             .into_iter()

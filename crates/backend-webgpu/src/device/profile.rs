@@ -95,21 +95,16 @@ impl DeviceProfile {
         let profile = match kind {
             DeviceKind::DiscreteGpu => Self::DISCRETE,
             DeviceKind::IntegratedGpu | DeviceKind::VirtualGpu | DeviceKind::Other => Self::INTEGRATED,
-            _ => Self::CORE.times(std::thread::available_parallelism().map_or(1, usize::from)),
+            _ => Self::of_cores(std::thread::available_parallelism().map_or(1, usize::from)),
         };
         let faster = if tensor_cores { Self::TENSOR_CORES } else { 1.0 };
         Self { flops_f16: faster * profile.flops_f16, ..profile }
     }
 
-    /// The throughput of so many. A software adapter is still planned for as one compute unit.
-    fn times(self, count: usize) -> Self {
-        let count = count as f64;
-        Self {
-            flops: self.flops * count,
-            flops_f16: self.flops_f16 * count,
-            bandwidth: self.bandwidth * count,
-            ..self
-        }
+    /// A software adapter on `count` cores of a CPU, which is planned for as one compute unit.
+    pub(crate) fn of_cores(count: usize) -> Self {
+        let (core, count) = (Self::CORE, count as f64);
+        Self::guessed(core.compute_units, core.flops * count, core.bandwidth * count, core.iterations)
     }
 
     /// With the compute units that the driver tells, where that can be true.

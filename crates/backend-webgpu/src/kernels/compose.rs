@@ -24,10 +24,11 @@ pub struct Target {
 pub fn compose(variant: &Variant, target: Target) -> String {
     let source = variant.source;
     let mut text = String::new();
-    if variant.uses_f16() {
+    let requires = variant.requires();
+    if requires.f16 {
         text.push_str("enable f16; ");
     }
-    if variant.uses_cooperative_matrices() {
+    if requires.cooperative_matrices {
         text.push_str("enable wgpu_cooperative_matrix; ");
     }
     text.push_str(source.text);

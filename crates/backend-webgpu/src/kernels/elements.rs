@@ -314,7 +314,7 @@ fn apply(variant: &Variant, function: Function) -> String {
             "fn apply(x: f32) -> f32 { return x * bitcast<f32>(params.p) + bitcast<f32>(params.q); }"
                 .to_owned()
         }
-        // They apply no function.
+        // Steps of a move apply no function.
         Function::Combine(_) | Function::Move | Function::Write => String::new(),
         Function::Convert => {
             let to = variant.dtype(1);

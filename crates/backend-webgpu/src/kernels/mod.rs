@@ -4,14 +4,22 @@ mod compose;
 mod elements;
 pub(crate) mod libs;
 mod pipelines;
+mod requirements;
 mod source;
 #[cfg(not(target_family = "wasm"))]
 mod spirv;
 mod variant;
 
-pub use compose::{Target, compose};
-pub use source::{Field, KernelSource, Lib, MAX_CONSTANTS, PADDING, Unrolled};
+pub use compose::Target;
+#[cfg(any(test, feature = "test-hooks"))]
+pub use compose::compose;
+#[cfg(feature = "test-hooks")]
+pub use requirements::Requirements;
+pub use requirements::WorkgroupSize;
+pub use source::{Field, KernelSource, Lib, MAX_CONSTANTS};
 pub(crate) use source::{FieldType, native};
+#[cfg(feature = "test-hooks")]
+pub use source::{PADDING, Unrolled};
 pub use variant::Variant;
 
 pub(crate) use elements::{Origin, STEPS};

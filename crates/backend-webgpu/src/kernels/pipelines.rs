@@ -241,7 +241,7 @@ impl Pipelines {
         if self.takes_spirv && variant.has_rolled_loops() {
             // What is wrong with a text is wgpu's to say.
             #[cfg(not(target_family = "wasm"))]
-            if let Ok(spirv) = spirv::with_rolled_loops(&text, variant.element_access()) {
+            if let Ok(spirv) = spirv::with_rolled_loops(&text, variant.requires().element_access) {
                 return unchecked::spirv_module(&self.device, variant.kernel(), spirv);
             }
         }
@@ -253,7 +253,7 @@ impl Pipelines {
     fn counted_module(&self, variant: &Variant, module: naga::Module) -> wgpu::ShaderModule {
         if self.takes_spirv
             && variant.has_rolled_loops()
-            && let Ok(spirv) = spirv::of_module(&module, "", variant.element_access())
+            && let Ok(spirv) = spirv::of_module(&module, "", variant.requires().element_access)
         {
             return unchecked::spirv_module(&self.device, variant.kernel(), spirv);
         }

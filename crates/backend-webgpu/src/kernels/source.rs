@@ -1,8 +1,8 @@
 //! The kernels: one WGSL file each, and what has to be known of it to launch it.
 //!
 //! What is written here of a file (its bindings, the layout of its parameters) is compared with what naga makes of
-//! the composed text by the suite `shaders`. The parameters are declared here alone: a composed text begins its
-//! declarations with `struct Params`, made of the fields in Rust.
+//! the composed text by the suite `shaders`. The parameters are declared here alone: a composed text ends with `struct Params`, made of
+//! the fields in Rust.
 
 use std::hash::{Hash, Hasher};
 
@@ -26,7 +26,7 @@ pub struct KernelSource {
     pub name: &'static str,
     /// The file's text.
     pub text: &'static str,
-    /// Helper files that it calls.
+    /// Helper files that it calls; what these need is added to the text by itself.
     pub libs: &'static [Lib],
     /// Names of its free types, in the order in which a variant gives them.
     pub types: &'static [&'static str],
@@ -55,7 +55,7 @@ pub struct Field {
     /// Byte offset in the Rust struct, for tests; no page loads it.
     #[cfg(not(target_family = "wasm"))]
     pub offset: usize,
-    /// Bytes in the Rust struct, likewise.
+    /// Bytes in the Rust struct, for tests; no page loads it.
     #[cfg(not(target_family = "wasm"))]
     pub size: usize,
     /// Its type in WGSL.
@@ -80,7 +80,6 @@ field_types! {
     i32: "i32",
     f32: "f32",
     [u32; 2]: "vec2<u32>",
-    [u32; 3]: "vec3<u32>",
     [u32; 4]: "vec4<u32>",
     [[u32; 4]; 2]: "array<vec4<u32>, 2>",
     [[u32; 4]; 4]: "array<vec4<u32>, 4>",
@@ -95,6 +94,21 @@ pub struct Lib {
     pub name: &'static str,
     /// The file's text.
     pub text: &'static str,
+    /// Helper files that this one calls, whichever kernel it is appended to.
+    pub needs: &'static [Self],
+}
+
+impl Lib {
+    /// Adds this file to a list, once, after all that it needs.
+    pub(super) fn add_to(self, list: &mut Vec<Self>) {
+        if list.contains(&self) {
+            return;
+        }
+        for need in self.needs {
+            need.add_to(list);
+        }
+        list.push(self);
+    }
 }
 
 impl PartialEq for Lib {
@@ -135,7 +149,7 @@ macro_rules! params {
 }
 pub(crate) use params;
 
-/// The text of a file of shaders/. A page gets it without comments and indentation, as it has to load every
+/// The text of a file of shaders/. A page gets it without comments and needless spaces, as it has to load every
 /// byte; the lines stay the file's own.
 #[cfg(not(target_family = "wasm"))]
 macro_rules! shader {
@@ -163,7 +177,7 @@ pub(crate) const fn bare_length(text: &str) -> usize {
     strip(text.as_bytes(), &mut [])
 }
 
-/// A WGSL text without comments and indentation.
+/// A WGSL text without comments and needless spaces.
 #[cfg(any(test, target_family = "wasm"))]
 pub(crate) const fn bare<const LENGTH: usize>(text: &str) -> [u8; LENGTH] {
     let mut bytes = [0; LENGTH];
@@ -175,21 +189,32 @@ pub(crate) const fn bare<const LENGTH: usize>(text: &str) -> [u8; LENGTH] {
 #[cfg(any(test, target_family = "wasm"))]
 const fn strip(text: &[u8], to: &mut [u8]) -> usize {
     let (mut i, mut length) = (0, 0);
-    let (mut begins, mut comment) = (true, false);
+    let (mut before, mut comment) = (b'\n', false);
     while i < text.len() {
-        let ends = text[i] == b'\n';
-        comment = !ends && (comment || (text[i] == b'/' && i + 1 < text.len() && text[i + 1] == b'/'));
-        let indents = begins && text[i] == b' ';
-        if !comment && !indents {
+        let next = if i + 1 < text.len() { text[i + 1] } else { b'\n' };
+        comment = text[i] != b'\n' && (comment || (text[i] == b'/' && next == b'/'));
+        let needless = text[i] == b' ' && is_needless_space(before, next);
+        if !comment && !needless {
             if length < to.len() {
                 to[length] = text[i];
             }
             length += 1;
+            before = text[i];
         }
-        begins = ends || indents;
         i += 1;
     }
     length
+}
+
+/// Whether a space between these two bytes separates no tokens. Without the one between `>` and `=`, the end of a
+/// template list and an assignment would become a comparison, and without the one between `/` and `*`, a division by
+/// what a pointer points to a comment. Those beside `-`, `&` and `<` stay, too.
+#[cfg(any(test, target_family = "wasm"))]
+const fn is_needless_space(before: u8, next: u8) -> bool {
+    const fn stands_alone(byte: u8) -> bool {
+        matches!(byte, b'\n' | b' ' | b',' | b';' | b':' | b'(' | b')' | b'{' | b'}' | b'=' | b'+' | b'*')
+    }
+    (stands_alone(before) || stands_alone(next)) && !matches!((before, next), (b'>', b'=') | (b'/', b'*'))
 }
 
 /// A kernel of shaders/. One that is `native` needs what no browser has: a page needn't load its text.
@@ -226,8 +251,12 @@ mod tests {
 
     #[test]
     fn what_remains_is_code_on_its_own_lines() {
-        const TEXT: &str = "// All.\nfn f() {\n  a = b / c; // d\n\n    e\n}\n";
+        const TEXT: &str =
+            "// All.\nfn f() -> u32 {\n  a = b / c; // d\n\n    var e: vec2<f32> = g(h, - -i) + j / *k;\n}\n";
         const BARE: [u8; bare_length(TEXT)] = bare(TEXT);
-        assert_eq!(str::from_utf8(&BARE), Ok("\nfn f() {\na = b / c; \n\ne\n}\n"));
+        assert_eq!(
+            str::from_utf8(&BARE),
+            Ok("\nfn f()-> u32{\na=b / c;\n\nvar e:vec2<f32> =g(h,- -i)+j / *k;\n}\n"),
+        );
     }
 }

@@ -1,6 +1,6 @@
 //! SPIR-V, for what WGSL can't say to a driver.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use naga::Module;
 use naga::back::spv;
@@ -9,8 +9,9 @@ use naga::valid::{Capabilities, ModuleInfo, ValidationFlags, Validator};
 
 use crate::unchecked::Spirv;
 
-/// The SPIR-V of a kernel's text whose loops the driver is asked to keep as they are. With `elements`, the
-/// functions of lib/fragment_elements reach the elements of cooperative matrices. It has no run-time checks.
+/// The SPIR-V of a kernel's text whose loops the driver is asked to keep as they are, and whose halves that are
+/// made of bits by way of f32 are bitcasts. With `elements`, the functions of lib/fragment_elements reach the
+/// elements of cooperative matrices. It has no run-time checks.
 ///
 /// Needs Vulkan 1.2, as cooperative matrices do.
 ///
@@ -28,6 +29,7 @@ fn parse(text: &str) -> Result<Module, String> {
 pub(super) fn of_module(module: &Module, text: &str, elements: bool) -> Result<Spirv, String> {
     let mut spirv = translate(module, text)?;
     roll_loops(&mut spirv.words);
+    cast_halves(&mut spirv.words);
     if elements {
         reach_elements(&mut spirv.words);
     }
@@ -100,6 +102,35 @@ fn roll_loops(words: &mut [u32]) {
     });
 }
 
+/// Instructions of numbers: an extended one has its type, its result, its set, its number in the set and its
+/// operands; the others their type, their result and their operand.
+const EXTENDED: u32 = 12;
+const CONVERT_FLOAT: u32 = 115;
+const BITCAST: u32 = 124;
+/// The only extended instruction of this number in the set that naga uses: two halves of a word, as two of f32.
+const UNPACK_HALF: u32 = 62;
+/// The types: floating-point numbers of some bits, and vectors of a type.
+const TYPE_FLOAT: u32 = 22;
+const TYPE_VECTOR: u32 = 23;
+
+/// Makes `vec2<f16>(unpack2x16float(x))` a bitcast of x. Of NaN, it keeps the bits.
+fn cast_halves(words: &mut [u32]) {
+    let (mut half, mut pairs) = (None, HashSet::new());
+    let mut unpacked = HashMap::new();
+    for_each_instruction(words, |code, instruction| match (code, &mut *instruction) {
+        (TYPE_FLOAT, &mut [_, ty, 16, ..]) => half = Some(ty),
+        (TYPE_VECTOR, &mut [_, ty, of, 2]) if half == Some(of) => _ = pairs.insert(ty),
+        (EXTENDED, &mut [_, _, result, _, UNPACK_HALF, bits]) => _ = unpacked.insert(result, bits),
+        (CONVERT_FLOAT, [first, ty, _, operand]) => {
+            if let (true, Some(bits)) = (pairs.contains(ty), unpacked.get(operand)) {
+                *first = *first & !0xffff | BITCAST;
+                *operand = *bits;
+            }
+        }
+        _ => {}
+    });
+}
+
 /// Instructions with the number that they give their result: in the first word after the code, or after its
 /// type.
 const TYPE_ARRAY: u32 = 28;
@@ -161,8 +192,8 @@ mod tests {
     /// What wgpu or this module makes of a kernel, on a device that few have.
     #[test]
     fn every_kernel_on_tensor_cores_becomes_spirv() {
-        let cooperative: Vec<_> =
-            all_variants().into_iter().filter(Variant::uses_cooperative_matrices).collect();
+        let on_tensor_cores = |variant: &Variant| variant.requires().cooperative_matrices;
+        let cooperative: Vec<_> = all_variants().into_iter().filter(on_tensor_cores).collect();
         assert!(cooperative.iter().any(Variant::has_rolled_loops));
         for (i, variant) in cooperative.into_iter().enumerate() {
             let target = Target { immediates: i % 2 == 0, unroll: true };
@@ -223,6 +254,31 @@ fn other() -> f32 {
         assert_eq!(before.iter().zip(&after).filter(|(before, after)| before != after).count(), 2);
     }
 
+    const HALVES: &str = "
+enable f16;
+@group(0) @binding(0) var<storage, read_write> x: array<u32>;
+@group(0) @binding(1) var<storage, read_write> y: array<vec2<f16>>;
+@compute @workgroup_size(1) fn main() {
+    y[0] = vec2<f16>(unpack2x16float(x[0]));
+    y[1] = vec2<f16>(2.0 * unpack2x16float(x[1]));
+    y[2] = vec2<f16>(unpack2x16snorm(x[2]));
+}";
+
+    #[test]
+    fn only_bits_of_halves_are_cast() {
+        let before = translate(HALVES).unwrap().words;
+        let after = with_rolled_loops(HALVES, false).unwrap().words;
+        let codes = |words: &[u32]| {
+            let mut codes = Vec::new();
+            for_each_instruction(&mut words.to_vec(), |code, _| codes.push(code));
+            codes
+        };
+        let changed: Vec<_> =
+            codes(&before).into_iter().zip(codes(&after)).filter(|(before, after)| before != after).collect();
+        assert_eq!(changed, [(CONVERT_FLOAT, BITCAST)]);
+        assert_eq!(before.iter().zip(&after).filter(|(before, after)| before != after).count(), 2);
+    }
+
     #[test]
     fn a_text_that_is_wrong_is_refused_with_its_place() {
         let error = with_rolled_loops("fn main() { y = 1; }", false).unwrap_err();
@@ -234,6 +290,7 @@ fn other() -> f32 {
         for words in [vec![], vec![0; 3], vec![0; 9], vec![u32::MAX; 9], vec![LOOP_MERGE; 9]] {
             let mut after = words.clone();
             roll_loops(&mut after);
+            cast_halves(&mut after);
             reach_elements(&mut after);
             assert_eq!(after, words);
         }

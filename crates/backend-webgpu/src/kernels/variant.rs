@@ -5,9 +5,8 @@ use std::hash::{Hash, Hasher};
 
 use backend_api::{BinaryOp, CompareOp, DType, ScatterOp, UnaryOp};
 
-use super::libs::FRAGMENT_ELEMENTS;
 use super::source::{KernelSource, Lib, MAX_CONSTANTS};
-use super::{Target, elements};
+use super::{Target, WorkgroupSize, elements};
 
 /// The most types that a kernel leaves free.
 pub(crate) const MAX_TYPES: usize = 4;
@@ -64,6 +63,8 @@ pub struct Variant {
     /// Helper files besides the kernel's own.
     libs: &'static [Lib],
     rolled_loops: bool,
+    /// The workgroup where it may be larger than every device has room for: follows from the constants.
+    pub(super) workgroup: WorkgroupSize,
 }
 
 /// A kernel's constants as a variant holds them, zeros after the last.
@@ -91,6 +92,7 @@ impl Variant {
             constants: filled_up(constants),
             libs: &[],
             rolled_loops: false,
+            workgroup: WorkgroupSize::PORTABLE,
         };
         for (slot, dtype) in bound.types.iter_mut().zip(types) {
             *slot = Some(dtype);
@@ -120,20 +122,26 @@ impl Variant {
         self
     }
 
+    /// States what a workgroup takes, where that may be more than every device has room for.
+    #[must_use]
+    pub(crate) fn with_workgroup(mut self, invocations: usize, bytes: usize) -> Self {
+        self.workgroup = WorkgroupSize { invocations: invocations as u32, bytes: bytes as u32 };
+        self
+    }
+
     /// Whether the driver is asked not to unroll the loops.
     pub(super) fn has_rolled_loops(&self) -> bool {
         self.rolled_loops
     }
 
-    /// Every helper file.
-    pub fn libs(&self) -> impl Iterator<Item = &'static Lib> {
-        self.source.libs.iter().chain(self.libs)
-    }
-
-    /// Whether the text names elements of cooperative matrices, which only SPIR-V can.
+    /// Every helper file: the kernel's own, the variant's and all that these need, each after what it needs.
     #[must_use]
-    pub fn element_access(&self) -> bool {
-        self.libs().any(|&lib| lib == FRAGMENT_ELEMENTS)
+    pub fn libs(&self) -> Vec<Lib> {
+        let mut all = Vec::new();
+        for lib in self.source.libs.iter().chain(self.libs) {
+            lib.add_to(&mut all);
+        }
+        all
     }
 
     /// The kernel's name.
@@ -143,27 +151,15 @@ impl Variant {
     }
 
     /// What the kernel's file says of itself in Rust.
+    #[cfg(feature = "test-hooks")]
     #[must_use]
     pub fn source(&self) -> &'static KernelSource {
         self.source
     }
 
-    /// Whether the text uses f16.
-    #[must_use]
-    pub fn uses_f16(&self) -> bool {
-        self.types.contains(&Some(DType::F16))
-    }
-
-    /// Whether the text uses cooperative matrices.
-    #[must_use]
-    pub fn uses_cooperative_matrices(&self) -> bool {
-        self.source.cooperative
-    }
-
-    /// Whether the text exchanges values within subgroups.
-    #[must_use]
-    pub fn uses_subgroups(&self) -> bool {
-        self.source.subgroups
+    /// Whether one of the free types is bound to this one.
+    pub(super) fn has_type(&self, dtype: DType) -> bool {
+        self.types.contains(&Some(dtype))
     }
 
     /// The free names and what they are bound to, as WGSL declarations.

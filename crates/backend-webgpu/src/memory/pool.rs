@@ -47,9 +47,9 @@ struct State {
 /// Allocations that are refused as if the device had no memory, for tests.
 #[derive(Clone, Copy, Debug, Default)]
 struct Refusals {
-    /// So many are made before.
+    /// How many allocations succeed before one is refused.
     after: usize,
-    /// So many attempts are refused then.
+    /// How many attempts are refused then.
     count: usize,
 }
 
@@ -186,6 +186,7 @@ impl Pool {
     }
 
     /// From now on, after `after` attempts, refuses `count` of them as a device without memory would.
+    #[cfg(any(test, feature = "test-hooks"))]
     pub(crate) fn refuse(&self, after: usize, count: usize) {
         self.state.lock().refusals = Refusals { after, count };
     }

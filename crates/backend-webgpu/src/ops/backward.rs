@@ -17,7 +17,7 @@ use crate::ops::op_context::{OpContext, dim, linear_grid};
 
 static SOFTMAX_BACKWARD: KernelSource = kernel!(
     "norm/softmax_backward",
-    libs: [GRID, SPECIAL, REDUCE, WORKGROUP],
+    libs: [GRID, REDUCE, WORKGROUP],
     types: ["T"],
     constants: ["LOG", "IN_PLACE"],
     reads: 2,
@@ -27,7 +27,7 @@ static SOFTMAX_BACKWARD: KernelSource = kernel!(
 
 static NORM_BACKWARD: KernelSource = kernel!(
     "norm/norm_backward",
-    libs: [GRID, SPECIAL, REDUCE, WORKGROUP],
+    libs: [GRID, REDUCE, WORKGROUP],
     types: ["T"],
     constants: ["CENTRED", "IN_PLACE", "HAS_WEIGHT"],
     reads: 3,
@@ -127,7 +127,9 @@ pub(crate) fn softmax_backward(
     let dtype = desc.dtype;
     ctx.require_dtype(op, dtype)?;
     let item = desc.length * desc.inner * dtype.size();
-    in_parts(ctx, op, Run::of_bytes(desc.outer, (PASSES * item) as f64), |run| {
+    let run = Run::of_bytes(desc.outer, (PASSES * item) as f64);
+    let run = [&y, &dy, &dx].into_iter().fold(run, |run, slice| run.over(ctx, slice, item));
+    in_parts(ctx, op, run, |run| {
         let mut desc = *desc;
         desc.outer = run.count();
         softmax_backward_part(ctx, op, &desc, [&y, &dy, &dx].map(|slice| run.part_of(slice, item)))
@@ -141,7 +143,7 @@ fn softmax_backward_part(
     [y, dy, dx]: [DeviceSlice; 3],
 ) -> BackendResult<()> {
     let dtype = desc.dtype;
-    let output = ctx.output(op, &dx, dtype)?;
+    let output = ctx.output(&dx, dtype);
     let in_place = dy.region() == dx.region();
     let gradient = if in_place { ctx.null() } else { ctx.input(op, &dy, dtype, &output)? };
     let input = ctx.input(op, &y, dtype, &output)?;
@@ -176,7 +178,9 @@ pub(crate) fn norm_backward(ctx: &OpContext, op: &'static str, desc: &NormBackwa
     let dtype = desc.dtype;
     ctx.require_dtype(op, dtype)?;
     let row = desc.columns * dtype.size();
-    in_parts(ctx, op, Run::of_bytes(desc.rows, (PASSES * row) as f64), |run| {
+    let run = Run::of_bytes(desc.rows, (PASSES * row) as f64);
+    let run = [&x, &dy, &dx].into_iter().fold(run, |run, slice| run.over(ctx, slice, row));
+    in_parts(ctx, op, run, |run| {
         let mut desc = *desc;
         desc.rows = run.count();
         let slices = [&x, &dy, &dx].map(|slice| run.part_of(slice, row));
@@ -192,7 +196,7 @@ fn norm_backward_part(
     weight: Option<&DeviceSlice>,
 ) -> BackendResult<()> {
     let dtype = desc.dtype;
-    let output = ctx.output(op, &dx, dtype)?;
+    let output = ctx.output(&dx, dtype);
     let in_place = dy.region() == dx.region();
     let gradient = if in_place { ctx.null() } else { ctx.input(op, &dy, dtype, &output)? };
     let input = ctx.input(op, &x, dtype, &output)?;
@@ -232,14 +236,14 @@ pub(crate) fn norm_backward_weight(
         return fill(ctx, op, desc.grad_weight, dtype, columns, 0.0);
     };
     ctx.require_dtype(op, dtype)?;
-    let output = ctx.output(op, &dw, dtype)?;
+    let output = ctx.output(&dw, dtype);
     let moments = row_moments(ctx, op, &x, dtype, rows, columns)?;
 
     let groups = columns.div_ceil(256);
     let chunk = rows_of_part(rows, groups);
     let parts = rows.div_ceil(chunk);
     let sums = ctx.scratch(op, parts * columns * DType::F32.size())?;
-    let sums = ctx.output(op, &sums, DType::F32)?;
+    let sums = ctx.output(&sums, DType::F32);
     let input = ctx.input(op, &x, dtype, &sums)?;
     let gradient = ctx.input(op, &dy, dtype, &sums)?;
     let params = WeightParams {

@@ -65,7 +65,8 @@ pub(crate) fn batch_norm(ctx: &OpContext, op: &'static str, desc: &BatchNormDesc
     let dtype = desc.dtype;
     ctx.require_dtype(op, dtype)?;
     let image = desc.channels * desc.spatial * dtype.size();
-    in_parts(ctx, op, Run::of_bytes(desc.batch, 2.0 * image as f64), |run| {
+    let run = Run::of_bytes(desc.batch, 2.0 * image as f64);
+    in_parts(ctx, op, run.over(ctx, &x, image).over(ctx, &y, image), |run| {
         let mut desc = *desc;
         desc.batch = run.count();
         let slices = [run.part_of(&x, image), run.part_of(&y, image)];
@@ -82,7 +83,7 @@ fn batch_norm_part(
     [weight, bias]: [Option<&DeviceSlice>; 2],
 ) -> BackendResult<()> {
     let dtype = desc.dtype;
-    let output = ctx.output(op, y, dtype)?;
+    let output = ctx.output(y, dtype);
     let in_place = x.region() == y.region();
     let input = if in_place { ctx.null() } else { ctx.input(op, x, dtype, &output)? };
     let mean = ctx.input(op, mean, desc.weight_dtype, &output)?;

@@ -5,7 +5,6 @@ use backend_api::support::{Loop, Operand};
 use backend_api::{BackendResult, BinaryOp, CompareOp, DType};
 
 use super::elementwise::{in_output, number_bits};
-use super::shared::long_work::in_parts;
 use super::shared::strided_loops::{Shape, Stretch, StridedLoops, shapes_of};
 use crate::kernels::libs::REMAINDER;
 use crate::kernels::{Function, KernelSource, Lib, Origin, Variant, kernel, params};
@@ -15,7 +14,7 @@ use crate::recorder::Window;
 
 static BINARY: KernelSource = kernel!(
     "elementwise/binary",
-    libs: [GRID, STRIDED, SPECIAL, UNARY, HALF, LOG, BINARY, ORDER, INTEGER],
+    libs: [GRID, STRIDED, HALF, BINARY, ORDER, INTEGER],
     types: ["T", "Y"],
     constants: ["VEC_WIDTH", "ONE_LOOP", "A_FROM", "B_FROM"],
     reads: 2,
@@ -146,14 +145,16 @@ fn zip_of(
     types: [DType; 2],
     function: Function,
 ) -> BackendResult<()> {
-    let output = ctx.output(op, y, types[1])?;
+    let output = ctx.output(y, types[1]);
     let in_place = inputs.map(|(slice, _)| is_in_place(slice, y));
     let numbers = inputs.map(|(_, number)| number);
     let window = |(slice, number)| input(ctx, op, slice, number, types[0], y, &output);
     let (a, b) = (window(inputs[0])?, window(inputs[1])?);
-    let starts = [a.offset, b.offset, output.offset];
-    in_parts(ctx, op, Stretch { loops, starts }, |Stretch { loops, starts }| {
-        for strided in StridedLoops::plan_gathering(loops.clone(), *starts, &types) {
+    let [a_in_place, b_in_place] = in_place;
+    let whole = Stretch { loops, windows: [a, b, output] };
+    whole.launch_parts(ctx, op, [a_in_place, b_in_place, false], |loops, [a, b, output]| {
+        let starts = [a.offset, b.offset, output.offset];
+        for strided in StridedLoops::plan_gathering(loops.to_vec(), starts, &types) {
             let params = Params {
                 n: strided.count(op)?,
                 rank: strided.loops.len() as u32,
@@ -166,7 +167,7 @@ fn zip_of(
             };
             let origins = [0, 1].map(|t| strided.origin(t, in_place[t]));
             let variant = variant(function, types, strided.shape, origins);
-            ctx.launch(op, &variant, &[&a, &b], &output, &params, strided.grid(op)?)?;
+            ctx.launch(op, &variant, &[a, b], output, &params, strided.grid(op)?)?;
         }
         Ok(())
     })

@@ -4,7 +4,6 @@ use backend_api::desc::{CopyDesc, MAX_RANK};
 use backend_api::support::Loop;
 use backend_api::{BackendResult, DType};
 
-use super::shared::long_work::in_parts;
 use super::shared::strided_loops::{Shape, Stretch, StridedLoops, shapes_of};
 use super::transpose::Transpose;
 use crate::kernels::{Function, KernelSource, Origin, Variant, kernel, params};
@@ -14,7 +13,7 @@ use crate::recorder::Window;
 
 static COPY: KernelSource = kernel!(
     "memory/copy",
-    libs: [GRID, STRIDED, SPECIAL, CONVERT],
+    libs: [GRID, STRIDED, CONVERT],
     types: ["SRC", "DST"],
     constants: ["VEC_WIDTH", "ONE_LOOP", "SRC_FROM"],
     reads: 1,
@@ -25,7 +24,7 @@ static COPY: KernelSource = kernel!(
 /// `memory/copy` from or to f16, with helpers that only a device with f16 can compile.
 static COPY_F16: KernelSource = kernel!(
     "memory/copy",
-    libs: [GRID, STRIDED, SPECIAL, CONVERT, CONVERT_F16],
+    libs: [GRID, STRIDED, CONVERT, CONVERT_F16],
     types: ["SRC", "DST"],
     constants: ["VEC_WIDTH", "ONE_LOOP", "SRC_FROM"],
     reads: 1,
@@ -83,27 +82,25 @@ pub(super) fn variants() -> Vec<Variant> {
 pub(crate) fn copy(ctx: &OpContext, op: &'static str, desc: &CopyDesc<'_>) -> BackendResult<()> {
     let (operands, loops) = desc.operands(op)?;
     let [Some(src), Some(dst)] = ctx.resolve(op, &operands)? else { return Ok(()) };
-    copy_loops(ctx, op, [desc.src.dtype, desc.dst.dtype], loops, [&src, &dst], |_| Ok(()))
+    copy_loops(ctx, op, [desc.src.dtype, desc.dst.dtype], loops, [&src, &dst], [0; 2])
 }
 
-/// Records the copy that `loops` iterate over; `place` may move the windows of source and destination.
+/// Records the copy that `loops` iterate over, of elements that begin at numbers `starts` of source and destination.
 pub(super) fn copy_loops(
     ctx: &OpContext,
     op: &'static str,
     [from, to]: [DType; 2],
     loops: Vec<Loop<2>>,
     [src, dst]: [&DeviceSlice; 2],
-    place: impl FnOnce(&mut [Window; 2]) -> BackendResult<()>,
+    starts: [usize; 2],
 ) -> BackendResult<()> {
     let types = moved_as(from, to);
     for dtype in types {
         ctx.require_dtype(op, dtype)?;
     }
-    let output = ctx.output(op, dst, types[1])?;
+    let output = ctx.output(dst, types[1]);
     let input = ctx.input(op, src, types[0], &output)?;
-    let mut windows = [input, output];
-    place(&mut windows)?;
-    launch(ctx, op, types, loops, windows.each_ref())
+    launch(ctx, op, types, loops, [&input.advanced(starts[0]), &output.advanced(starts[1])])
 }
 
 /// Records the copy between windows of elements of the given types.
@@ -134,12 +131,9 @@ fn launch(
     loops: Vec<Loop<2>>,
     [input, output]: [&Window; 2],
 ) -> BackendResult<()> {
-    let starts = [input.offset, output.offset];
-    in_parts(ctx, op, Stretch { loops, starts }, |Stretch { loops, starts }| {
-        let [from, to] = *starts;
-        let (input, output) =
-            (Window { offset: from, ..input.clone() }, Window { offset: to, ..output.clone() });
-        launch_part(ctx, op, types, loops.clone(), [&input, &output])
+    let whole = Stretch { loops, windows: [input.clone(), output.clone()] };
+    whole.launch_parts(ctx, op, [false; 2], |loops, windows| {
+        launch_part(ctx, op, types, loops.to_vec(), windows.each_ref())
     })
 }
 

@@ -7,6 +7,7 @@ use super::copy::copy_words;
 use crate::kernels::{KernelSource, Variant, kernel, params};
 use crate::memory::DeviceSlice;
 use crate::ops::op_context::{OpContext, dim, linear_grid};
+use crate::recorder::Window;
 use crate::transfer::Readback;
 
 static COPY_BYTES: KernelSource = kernel!(
@@ -88,19 +89,32 @@ pub(super) fn copy_bytes(
     // Windows count words, so that a slice may start inside of one.
     let (dst_word, dst_byte) = word_aligned(dst);
     let (src_word, src_byte) = word_aligned(src);
-    let output = ctx.output(op, &dst_word, DType::U32)?;
+    let output = ctx.output(&dst_word, DType::U32);
     let input = ctx.input(op, &src_word, DType::U32, &output)?;
     if src_byte == 0 && dst_byte == 0 && bytes.is_multiple_of(4) {
         return copy_words(ctx, op, bytes / 4, [&input, &output]);
     }
-    let params = Params {
-        src_byte: input.offset * 4 + src_byte,
-        dst_byte: output.offset * 4 + dst_byte,
-        bytes: dim(op, "bytes", bytes)?,
+    // Of what is larger than can be bound, some words at a time.
+    let most = if input.is_wide() || output.is_wide() {
+        (output.max.min(input.max) as usize / 2 / WORD * WORD).max(WORD)
+    } else {
+        bytes.max(1)
     };
-    let words = (params.dst_byte as usize % 4 + bytes).div_ceil(4);
-    let grid = linear_grid(op, words.div_ceil(WORKGROUP))?;
-    ctx.launch(op, &Variant::new(&COPY_BYTES, [], []), &[&input], &output, &params, grid)
+    (0..bytes).step_by(most).try_for_each(|first| {
+        let bytes = most.min(bytes - first);
+        let part = |window: &Window, byte: u32| {
+            window.advanced(first / WORD).truncated((byte as usize + bytes).div_ceil(WORD))
+        };
+        let (input, output) = (part(&input, src_byte), part(&output, dst_byte));
+        let params = Params {
+            src_byte: input.offset * 4 + src_byte,
+            dst_byte: output.offset * 4 + dst_byte,
+            bytes: dim(op, "bytes", bytes)?,
+        };
+        let words = (params.dst_byte as usize % 4 + bytes).div_ceil(4);
+        let grid = linear_grid(op, words.div_ceil(WORKGROUP))?;
+        ctx.launch(op, &Variant::new(&COPY_BYTES, [], []), &[&input], &output, &params, grid)
+    })
 }
 
 /// The slice from the word in which it starts, and the byte in that word.

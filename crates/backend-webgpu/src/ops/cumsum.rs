@@ -65,7 +65,8 @@ pub(crate) fn cumsum(ctx: &OpContext, op: &'static str, desc: &CumSumDesc) -> Ba
     let &CumSumDesc { dtype, outer, length, inner, .. } = desc;
     ctx.require_dtype(op, dtype)?;
     let item = length * inner * dtype.size();
-    in_parts(ctx, op, Run::of_bytes(outer, (PASSES * item) as f64), |run| {
+    let run = Run::of_bytes(outer, (PASSES * item) as f64);
+    in_parts(ctx, op, run.over(ctx, &x, item).over(ctx, &y, item), |run| {
         let mut desc = *desc;
         desc.outer = run.count();
         cumsum_part(ctx, op, &desc, [&run.part_of(&x, item), &run.part_of(&y, item)])
@@ -82,7 +83,7 @@ fn cumsum_part(
     [x, y]: [&DeviceSlice; 2],
 ) -> BackendResult<()> {
     let &CumSumDesc { dtype, outer, length, inner, exclusive, reverse, .. } = desc;
-    let output = ctx.output(op, y, dtype)?;
+    let output = ctx.output(y, dtype);
     let in_place = x.region() == y.region();
     let input = if in_place { ctx.null() } else { ctx.input(op, x, dtype, &output)? };
     let scan = Scan { ctx, op, dtype, in_place, slices: outer * inner, length, inner, exclusive, reverse };
@@ -97,7 +98,7 @@ fn cumsum_part(
     let loops = ReduceLoops { kept, reduced: vec![(length, [inner])], outputs: scan.slices, length };
     let sums = slice_sums(ctx, op, x, dtype, loops, chunks)?;
     let before = ctx.scratch(op, chunks * scan.slices * 4)?;
-    let before = ctx.output(op, &before, sums.dtype)?;
+    let before = ctx.output(&before, sums.dtype);
     let carry = Scan {
         dtype: sums.dtype,
         in_place: false,

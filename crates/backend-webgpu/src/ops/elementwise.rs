@@ -4,7 +4,6 @@ use backend_api::desc::{AffineDesc, ClampDesc, MAX_RANK, UnaryDesc};
 use backend_api::support::{Loop, Operand};
 use backend_api::{BackendResult, DType, UnaryOp};
 
-use super::shared::long_work::in_parts;
 use super::shared::strided_loops::{Shape, Stretch, StridedLoops, shapes_of};
 use crate::kernels::libs::{ACTIVATIONS, HYPERBOLIC, INVERSE_TRIG};
 use crate::kernels::{Function, KernelSource, Lib, Origin, Variant, kernel, params};
@@ -13,7 +12,7 @@ use crate::recorder::Window;
 
 static UNARY: KernelSource = kernel!(
     "elementwise/unary",
-    libs: [GRID, STRIDED, SPECIAL, UNARY, HALF, LOG, MULTIPLY_HIGH, TRIG, INTEGER],
+    libs: [GRID, STRIDED, UNARY, HALF, LOG, TRIG, INTEGER],
     types: ["T"],
     constants: ["VEC_WIDTH", "ONE_LOOP", "X_FROM"],
     reads: 1,
@@ -84,7 +83,7 @@ const fn libs_of(function: Function) -> &'static [Lib] {
         | Op::Shrink
         | Op::HardSigmoid
         | Op::HardSwish
-        | Op::Swish => &[HYPERBOLIC, ACTIVATIONS],
+        | Op::Swish => &[ACTIVATIONS],
         _ => &[],
     }
 }
@@ -118,12 +117,13 @@ fn map(
 ) -> BackendResult<()> {
     let [Some(x), Some(y)] = ctx.resolve(op, &operands)? else { return Ok(()) };
     ctx.require_dtype(op, dtype)?;
-    let output = ctx.output(op, &y, dtype)?;
+    let output = ctx.output(&y, dtype);
     let in_place = x.region() == y.region();
     let input = if in_place { in_output(ctx, &output) } else { ctx.input(op, &x, dtype, &output)? };
-    let starts = [input.offset, output.offset];
-    in_parts(ctx, op, Stretch { loops, starts }, |Stretch { loops, starts }| {
-        for strided in StridedLoops::plan(loops.clone(), *starts, &[dtype]) {
+    let whole = Stretch { loops, windows: [input, output] };
+    whole.launch_parts(ctx, op, [in_place, false], |loops, [input, output]| {
+        let starts = [input.offset, output.offset];
+        for strided in StridedLoops::plan(loops.to_vec(), starts, &[dtype]) {
             let params = Params {
                 n: strided.count(op)?,
                 rank: strided.loops.len() as u32,
@@ -135,7 +135,7 @@ fn map(
                 loops: strided.packed(op)?,
             };
             let variant = variant(function, dtype, strided.shape, strided.origin(0, in_place));
-            ctx.launch(op, &variant, &[&input], &output, &params, strided.grid(op)?)?;
+            ctx.launch(op, &variant, &[input], output, &params, strided.grid(op)?)?;
         }
         Ok(())
     })

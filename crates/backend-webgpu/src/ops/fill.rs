@@ -48,9 +48,8 @@ pub(crate) fn fill(
     };
     ctx.require_dtype(op, dtype)?;
     let value = word_of(op, dtype, value)?;
-    in_parts(ctx, op, Run::of_bytes(n, dtype.size() as f64), |run| {
-        fill_part(ctx, op, &run.part_of(&slice, dtype.size()), value)
-    })
+    let run = Run::of_bytes(n, dtype.size() as f64).over(ctx, &slice, dtype.size());
+    in_parts(ctx, op, run, |run| fill_part(ctx, op, &run.part_of(&slice, dtype.size()), value))
 }
 
 /// New memory whose bytes are 0.
@@ -69,7 +68,7 @@ fn zero(ctx: &OpContext, op: &'static str, ptr: u64, bytes: usize) -> BackendRes
     let [Some(slice)] = ctx.resolve(op, &[operand])? else {
         return Ok(());
     };
-    let run = Run::of_bytes(bytes, 1.0).aligned(size_of::<u32>());
+    let run = Run::of_bytes(bytes, 1.0).aligned(size_of::<u32>()).over(ctx, &slice, 1);
     in_parts(ctx, op, run, |run| fill_part(ctx, op, &run.part_of(&slice, 1), 0))?;
     ctx.commit(op)
 }
@@ -79,7 +78,7 @@ fn fill_part(ctx: &OpContext, op: &'static str, slice: &DeviceSlice, value: u32)
     let (mut words, byte) = (slice.clone(), slice.offset % 4);
     words.offset -= byte;
     words.len += byte;
-    let output = ctx.output(op, &words, DType::U32)?;
+    let output = ctx.output(&words, DType::U32);
     let params =
         Params { value, dst_byte: output.offset * 4 + byte as u32, bytes: dim(op, "bytes", slice.len)? };
     let grid = linear_grid(op, words.len.div_ceil(4).div_ceil(WORKGROUP))?;

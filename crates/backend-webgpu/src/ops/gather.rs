@@ -62,14 +62,22 @@ pub(super) fn gather_slices(
     ctx.require_dtype(op, desc.dtype)?;
     // Words are moved as they are, whatever they mean.
     let dtype = if desc.dtype == DType::F16 { DType::F16 } else { DType::U32 };
-    let output = ctx.output(op, output, dtype)?;
-    let table = ctx.optional_input(op, table, dtype, &output)?;
-    let indices = ctx.optional_input(op, indices, DType::U32, &output)?;
     // Of tables side by side, some at a time, and of a single one some of the indices.
     let several = desc.outer > 1;
     let items = if several { desc.outer } else { desc.count };
-    let bytes = if several { desc.count } else { 1 } * desc.columns * 2 * desc.dtype.size();
-    in_parts(ctx, op, Run::of_bytes(items, bytes as f64), |run| {
+    let found = if several { desc.count } else { 1 } * desc.columns * desc.dtype.size();
+    let mut run = Run::of_bytes(items, (2 * found) as f64).over(ctx, output, found);
+    if let Some(table) = table.filter(|_| several) {
+        run = run.over(ctx, table, desc.rows * desc.columns * desc.dtype.size());
+    }
+    if let Some(indices) = indices.filter(|_| desc.per_element || !several) {
+        let each = if desc.per_element { found / desc.dtype.size() } else { 1 };
+        run = run.over(ctx, indices, each * DType::U32.size());
+    }
+    let output = ctx.output(output, dtype);
+    let table = ctx.optional_input(op, table, dtype, &output)?;
+    let indices = ctx.optional_input(op, indices, DType::U32, &output)?;
+    in_parts(ctx, op, run, |run| {
         let mut part = *desc;
         let rows = if several { run.first * desc.count } else { run.first };
         let from = if several { run.first * desc.rows * desc.columns } else { 0 };
@@ -86,14 +94,11 @@ pub(super) fn gather_slices(
             part.count = run.count();
         };
         let table = if desc.rows > 0 { table.advanced(from) } else { table.clone() };
-        gather_part(
-            ctx,
-            op,
-            &part,
-            dtype,
-            [&table, &indices.advanced(index)],
-            &output.advanced(rows * desc.columns),
-        )
+        let table = table.truncated(part.outer * part.rows * part.columns);
+        let found = part.outer * part.count * part.columns;
+        let indices = indices.advanced(index).truncated(if part.per_element { found } else { part.count });
+        let output = output.advanced(rows * desc.columns).truncated(found);
+        gather_part(ctx, op, &part, dtype, [&table, &indices], &output)
     })
 }
 

@@ -74,9 +74,12 @@ pub(crate) use softmax::softmax;
 pub(crate) use top_k::top_k;
 pub(crate) use where_cond::where_cond;
 
+#[cfg(feature = "test-hooks")]
+use crate::kernels::KernelSource;
 use crate::kernels::Variant;
 
 /// Every variant that the launchers can ask for.
+#[cfg_attr(not(feature = "test-hooks"), allow(dead_code, reason = "for suites"))]
 #[must_use]
 pub fn all_variants() -> Vec<Variant> {
     [
@@ -108,6 +111,27 @@ pub fn all_variants() -> Vec<Variant> {
         where_cond::variants(),
     ]
     .concat()
+}
+
+/// The WGSL file of the kernel that `force_matmul` takes by a name.
+#[cfg(feature = "test-hooks")]
+#[must_use]
+pub fn matmul_source(name: &str) -> Option<&'static KernelSource> {
+    MatmulOverride::parse("matmul_source", name).ok().map(MatmulOverride::source)
+}
+
+/// The WGSL file of the kernel that `force_attention` takes by a name.
+#[cfg(feature = "test-hooks")]
+#[must_use]
+pub fn attention_source(name: &str) -> Option<&'static KernelSource> {
+    AttentionOverride::parse("attention_source", name).ok().map(AttentionOverride::source)
+}
+
+/// The WGSL file of the kernel that `force_conv` takes by a name.
+#[cfg(feature = "test-hooks")]
+#[must_use]
+pub fn conv_source(name: &str) -> Option<&'static KernelSource> {
+    ConvOverride::parse("conv_source", name).ok().and_then(ConvOverride::source)
 }
 
 /// Whether a device has room for workgroups of so many invocations, with so many bytes of memory.

@@ -1,11 +1,11 @@
 //! Copies between parts of tensors.
 
 use backend_api::desc::{BinaryDesc, ConcatDesc, PadDesc, PermuteDesc, RepeatDesc, SliceDesc, TensorDesc};
-use backend_api::support::{Operand, Part, checked_add};
+use backend_api::support::{Operand, Part};
 use backend_api::{BackendResult, BinaryOp, DType};
 
 use super::copy::copy_loops;
-use crate::ops::op_context::{OpContext, dim};
+use crate::ops::op_context::OpContext;
 
 /// `output = input` in another order of dimensions.
 pub(crate) fn permute(ctx: &OpContext, op: &'static str, desc: &PermuteDesc<'_>) -> BackendResult<()> {
@@ -75,11 +75,5 @@ fn copy_part(
     if part.loops.iter().any(|&(extent, _)| extent == 0) {
         return Ok(());
     }
-    copy_loops(ctx, op, types, part.loops, [&src, &dst], |windows| {
-        for (window, offset) in windows.iter_mut().zip(part.offsets) {
-            let start = checked_add(op, "start", window.offset as usize, offset)?;
-            window.offset = dim(op, "start", start)?;
-        }
-        Ok(())
-    })
+    copy_loops(ctx, op, types, part.loops, [&src, &dst], part.offsets)
 }

@@ -108,7 +108,7 @@ pub(super) fn row_moments(
     let (weight_dtype, eps) = (dtype, 0.0);
     let call = Call { dtype, weight_dtype, rows, columns, eps, centred: true, channels: None };
     let found = ctx.scratch(op, rows * 3 * DType::F32.size())?;
-    let found = ctx.output(op, &found, DType::F32)?;
+    let found = ctx.output(&found, DType::F32);
     let x = ctx.input(op, x, dtype, &found)?;
     let vec_width = VecWidth::four_if_fitting(&[&x], &[columns]);
     iterations::require(ctx, op, "columns", columns.div_ceil(STEP * vec_width.width()), 2)?;
@@ -170,7 +170,7 @@ impl Call {
         if x.region() == target.region() || residual.region() == y.region() {
             std::mem::swap(x, residual);
         }
-        if !ctx.output(op, y, self.dtype)?.shares_buffer(&ctx.output(op, &target, self.dtype)?) {
+        if !ctx.output(y, self.dtype).shares_buffer(&ctx.output(&target, self.dtype)) {
             return self.run_parts(ctx, op, &slices);
         }
         // Two bindings of one buffer can't both be written.
@@ -184,6 +184,9 @@ impl Call {
         let row = self.columns * self.dtype.size();
         let run = Run::of_bytes(self.rows, (PASSES * row) as f64);
         let run = run.aligned(self.channels.map_or(1, |channels| channels.groups));
+        let Slices { x, y, residual, sum, .. } = slices;
+        let packed = [Some(x), Some(y), residual.as_ref(), sum.as_ref()];
+        let run = packed.into_iter().flatten().fold(run, |run, slice| run.over(ctx, slice, row));
         in_parts(ctx, op, run, |run| {
             let part = |slice: &DeviceSlice| run.part_of(slice, row);
             let Slices { x, y, residual, sum, weight, bias } = slices;
@@ -196,8 +199,8 @@ impl Call {
 
     fn run_part(&self, ctx: &OpContext, op: &'static str, slices: &Slices) -> BackendResult<()> {
         let dtype = self.dtype;
-        let output = ctx.output(op, &slices.y, dtype)?;
-        let sum = slices.sum.as_ref().map(|slice| ctx.output(op, slice, dtype)).transpose()?;
+        let output = ctx.output(&slices.y, dtype);
+        let sum = slices.sum.as_ref().map(|slice| ctx.output(slice, dtype));
         let bound = |slice: &DeviceSlice, dtype| {
             let input = ctx.input(op, slice, dtype, &output)?;
             match &sum {
@@ -264,7 +267,7 @@ impl Call {
         let columns = self.columns / vec_width.width();
         let parts = (BUSY / self.rows).min(columns / STEP).clamp(1, MAX_PARTS);
         let scratch = ctx.scratch(op, self.rows * parts * 3 * DType::F32.size())?;
-        let found = ctx.output(op, &scratch, DType::F32)?;
+        let found = ctx.output(&scratch, DType::F32);
         params.parts = parts as u32;
         // Read through the windows whose offsets decided the vector width; an operand that the output
         // overwrites is still whole.

@@ -6,14 +6,14 @@ use super::shared::rows::Rows;
 use super::shared::vec_width::VecWidth;
 use crate::kernels::libs::{
     GRID, NORM_EDGES, NORM_NO_EDGES, NORM_RESULT, NORM_ROW, NORM_SUM, REDUCE, ROW_SHUFFLES, ROWS_HALVES,
-    ROWS_WHOLE, SPECIAL, VEC_1, VEC_2, VEC_4, WEIGHTS_CHANNEL, WEIGHTS_COLUMN, WEIGHTS_COLUMN_F32,
+    ROWS_WHOLE, VEC_1, VEC_2, VEC_4, WEIGHTS_CHANNEL, WEIGHTS_COLUMN, WEIGHTS_COLUMN_F32,
     WEIGHTS_COLUMN_HALVES, WEIGHTS_COLUMN_HALVES_F32, WORKGROUP,
 };
 use crate::kernels::{KernelSource, Lib, Variant, kernel, params};
 
 const NORMALIZE_ROWS: KernelSource = kernel!(
     "norm/normalize",
-    libs: [GRID, SPECIAL, REDUCE, NORM_ROW, NORM_RESULT, NORM_NO_SUM],
+    libs: [GRID, REDUCE, NORM_ROW, NORM_RESULT, NORM_NO_SUM],
     types: ["T", "W"],
     constants: ["CENTRED", "INPUT", "RESIDUAL", "SUMMED", "BLOCK"],
     reads: 4,
@@ -22,11 +22,8 @@ const NORMALIZE_ROWS: KernelSource = kernel!(
 );
 
 /// The file with a second output, for the sum of input and residual.
-const NORMALIZE_SUM_ROWS: KernelSource = KernelSource {
-    libs: &[GRID, SPECIAL, REDUCE, NORM_ROW, NORM_RESULT, NORM_SUM],
-    writes: 2,
-    ..NORMALIZE_ROWS
-};
+const NORMALIZE_SUM_ROWS: KernelSource =
+    KernelSource { libs: &[GRID, REDUCE, NORM_ROW, NORM_RESULT, NORM_SUM], writes: 2, ..NORMALIZE_ROWS };
 
 static NORMALIZE: KernelSource = NORMALIZE_ROWS;
 static NORMALIZE_SUM: KernelSource = NORMALIZE_SUM_ROWS;
@@ -37,7 +34,7 @@ static NORMALIZE_SUM_SHUFFLED: KernelSource = KernelSource { subgroups: true, ..
 
 static MOMENTS: KernelSource = kernel!(
     "norm/moments",
-    libs: [GRID, SPECIAL, REDUCE, WORKGROUP, NORM_ROW],
+    libs: [GRID, REDUCE, WORKGROUP, NORM_ROW],
     types: ["T"],
     constants: ["RESIDUAL"],
     reads: 2,

@@ -2,6 +2,7 @@
 
 #[cfg(not(target_family = "wasm"))]
 use std::collections::HashMap;
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use backend_api::support::Operand;
@@ -83,7 +84,15 @@ enum Mode {
     /// It is kept for a graph when the call is over.
     Capture(CapturedCall),
     /// A dry run only notes which kernel was asked for.
-    DryRun(Arc<Mutex<Vec<Launch>>>),
+    DryRun(Arc<DryRun>),
+}
+
+/// What a dry run notes.
+#[derive(Debug, Default)]
+struct DryRun {
+    launches: Mutex<Vec<Launch>>,
+    /// Whether variants of which nothing is known are taken for right, and those that were.
+    untested: Option<Mutex<HashSet<Variant>>>,
 }
 
 impl OpContext {
@@ -96,6 +105,12 @@ impl OpContext {
     /// On this device, a context in which operations are checked and planned but launch nothing.
     pub(crate) fn dry_run(&self) -> Self {
         self.with_mode(Mode::DryRun(Arc::default()))
+    }
+
+    /// A [dry run](Self::dry_run) in which variants that have not been tested on this device are taken for right.
+    pub(crate) fn untested_dry_run(&self) -> Self {
+        let untested = Some(Mutex::default());
+        self.with_mode(Mode::DryRun(Arc::new(DryRun { untested, ..DryRun::default() })))
     }
 
     /// On this device, a context in which operations are checked, planned, and kept in `capture`.
@@ -114,7 +129,7 @@ impl OpContext {
         self.with_mode(match &self.mode {
             Mode::Capture(call) => Mode::Capture(call.next()),
             Mode::Record(_) => Mode::Record(Mutex::default()),
-            Mode::DryRun(launches) => Mode::DryRun(Arc::clone(launches)),
+            Mode::DryRun(run) => Mode::DryRun(Arc::clone(run)),
         })
     }
 
@@ -140,7 +155,36 @@ impl OpContext {
     pub(crate) fn take_launches(&self) -> Vec<Launch> {
         match &self.mode {
             Mode::Record(_) | Mode::Capture(_) => Vec::new(),
-            Mode::DryRun(launches) => std::mem::take(&mut *launches.lock()),
+            Mode::DryRun(run) => std::mem::take(&mut *run.launches.lock()),
+        }
+    }
+
+    /// The variants that an [untested dry run](Self::untested_dry_run) has taken for right.
+    pub(crate) fn take_untested(&self) -> HashSet<Variant> {
+        self.untested().map(|untested| std::mem::take(&mut *untested.lock())).unwrap_or_default()
+    }
+
+    fn untested(&self) -> Option<&Mutex<HashSet<Variant>>> {
+        match &self.mode {
+            Mode::DryRun(run) => run.untested.as_ref(),
+            Mode::Record(_) | Mode::Capture(_) => None,
+        }
+    }
+
+    /// Whether a variant on cooperative matrices gives right results on this device; found out by `check` at its
+    /// first use.
+    pub(in crate::ops) fn is_right(
+        &self,
+        variant: &Variant,
+        check: impl FnOnce() -> BackendResult<()>,
+    ) -> bool {
+        let tests = &self.state.self_tests;
+        match self.untested() {
+            Some(untested) if tests.is_open(variant) => {
+                untested.lock().insert(*variant);
+                true
+            }
+            _ => tests.pass(variant, check),
         }
     }
 
@@ -241,13 +285,8 @@ impl OpContext {
     }
 
     /// What a kernel sees of an output.
-    pub(crate) fn output(
-        &self,
-        op: &'static str,
-        slice: &DeviceSlice,
-        dtype: DType,
-    ) -> BackendResult<Window> {
-        Window::new(op, slice, dtype, self.device.limits)
+    pub(crate) fn output(&self, slice: &DeviceSlice, dtype: DType) -> Window {
+        Window::new(slice, dtype, self.device.limits)
     }
 
     /// What a kernel sees of an input. One that lies in the output's buffer is copied first: a buffer can't
@@ -259,11 +298,11 @@ impl OpContext {
         dtype: DType,
         output: &Window,
     ) -> BackendResult<Window> {
-        let window = Window::new(op, slice, dtype, self.device.limits)?;
+        let window = Window::new(slice, dtype, self.device.limits);
         if !window.shares_buffer(output) {
             return Ok(window);
         }
-        Window::new(op, &self.copied(op, slice)?, dtype, self.device.limits)
+        Ok(Window::new(&self.copied(op, slice)?, dtype, self.device.limits))
     }
 
     /// A copy of an operand in whole words.
@@ -310,8 +349,9 @@ impl OpContext {
     ) -> BackendResult<()> {
         const { assert!(size_of::<P>() <= MAX_PARAMS as usize, "the parameters don't fit in the immediates") };
         debug_assert!(reads.len() < MAX_BINDINGS, "{variant:?}");
-        if let Mode::DryRun(launches) = &self.mode {
-            launches.lock().push(Launch {
+        reads.iter().copied().chain([output]).try_for_each(|window| window.require_bindable(op))?;
+        if let Mode::DryRun(run) = &self.mode {
+            run.launches.lock().push(Launch {
                 variant: *variant,
                 #[cfg(test)]
                 grid,

@@ -13,7 +13,7 @@ use crate::recorder::Window;
 
 static POOL: KernelSource = kernel!(
     "conv/pool",
-    libs: [GRID, SPECIAL, QUOTIENT, POOL, POOL_INPUT],
+    libs: [GRID, SPECIAL, POOL, POOL_INPUT],
     types: ["T"],
     constants: ["OP"],
     reads: 1,
@@ -23,7 +23,7 @@ static POOL: KernelSource = kernel!(
 
 static POOL_ARGMAX: KernelSource = kernel!(
     "conv/pool_argmax",
-    libs: [GRID, SPECIAL, QUOTIENT, POOL, POOL_INPUT],
+    libs: [GRID, POOL, POOL_INPUT],
     types: ["T"],
     constants: ["OP"],
     reads: 1,
@@ -33,7 +33,7 @@ static POOL_ARGMAX: KernelSource = kernel!(
 
 static POOL_BACKWARD: KernelSource = kernel!(
     "conv/pool_backward",
-    libs: [GRID, QUOTIENT, POOL],
+    libs: [GRID, POOL],
     types: ["T"],
     constants: ["OP"],
     reads: 2,
@@ -107,7 +107,7 @@ pub(crate) fn pool2d(ctx: &OpContext, op: &'static str, desc: &PoolDesc) -> Back
     let [input, output] = ctx.resolve(op, &operands)?;
     let Some(output) = output else { return Ok(()) };
     ctx.require_dtype(op, desc.dtype)?;
-    let output = ctx.output(op, &output, desc.dtype)?;
+    let output = ctx.output(&output, desc.dtype);
     let input = ctx.optional_input(op, input.as_ref(), desc.dtype, &output)?;
     let call = Call { ctx, op, pool: desc.op, dtype: desc.dtype, shape: &desc.shape };
     if call.is_long()? { call.forward_in_passes(&input, &output) } else { forward(&call, &input, &output) }
@@ -133,7 +133,7 @@ pub(crate) fn pool2d_backward(
     let [input, gradient, output] = ctx.resolve(op, &operands)?;
     let Some(output) = output else { return Ok(()) };
     ctx.require_dtype(op, desc.dtype)?;
-    let output = ctx.output(op, &output, desc.dtype)?;
+    let output = ctx.output(&output, desc.dtype);
     let input = ctx.optional_input(op, input.as_ref(), desc.dtype, &output)?;
     let gradient = ctx.optional_input(op, gradient.as_ref(), desc.dtype, &output)?;
     let call = Call { ctx, op, pool: desc.op, dtype: desc.dtype, shape: &desc.shape };

@@ -161,7 +161,7 @@ impl Call<'_> {
     pub(super) fn scratch(&self, elements: usize, dtype: DType) -> BackendResult<Window> {
         let bytes = checked_product(self.op, "scratch", &[elements, dtype.size()])?;
         let slice = self.ctx.scratch(self.op, bytes.next_multiple_of(16))?;
-        self.ctx.output(self.op, &slice, dtype)
+        Ok(self.ctx.output(&slice, dtype))
     }
 
     /// Channels that are adjacent.

@@ -13,7 +13,7 @@ use crate::recorder::Window;
 
 static POOL_BACKWARD_TILES: KernelSource = kernel!(
     "conv/pool_backward_tiles",
-    libs: [GRID, SPECIAL, QUOTIENT, POOL, POOL_INPUT],
+    libs: [GRID, POOL, POOL_INPUT],
     types: ["T"],
     constants: ["OP"],
     reads: 2,

@@ -10,7 +10,7 @@ use crate::ops::op_context::{OpContext, dim, linear_grid};
 
 static RANDOM: KernelSource = kernel!(
     "memory/random",
-    libs: [GRID, MULTIPLY_HIGH, PHILOX],
+    libs: [GRID, PHILOX],
     types: ["T"],
     constants: ["VEC_WIDTH", "NORMAL", "HAS_OFFSET"],
     reads: 1,
@@ -21,7 +21,7 @@ static RANDOM: KernelSource = kernel!(
 /// `memory/random` for f16, with helpers that only a device with f16 can compile.
 static RANDOM_F16: KernelSource = kernel!(
     "memory/random",
-    libs: [GRID, MULTIPLY_HIGH, PHILOX, SPECIAL, CONVERT, CONVERT_F16],
+    libs: [GRID, PHILOX, CONVERT_F16],
     types: ["T"],
     constants: ["VEC_WIDTH", "NORMAL", "HAS_OFFSET"],
     reads: 1,
@@ -76,7 +76,7 @@ pub(crate) fn random(ctx: &OpContext, op: &'static str, desc: &RandomDesc) -> Ba
     let operands = desc.operands(op)?;
     let [Some(output), offset] = ctx.resolve(op, &operands)? else { return Ok(()) };
     ctx.require_dtype(op, desc.dtype)?;
-    let run = Run::of_bytes(desc.n, BYTES).aligned(BLOCK);
+    let run = Run::of_bytes(desc.n, BYTES).aligned(BLOCK).over(ctx, &output, desc.dtype.size());
     in_parts(ctx, op, run, |run| {
         let mut desc = *desc;
         desc.n = run.count();
@@ -96,7 +96,7 @@ fn random_part(
     offset: Option<&DeviceSlice>,
     output: &DeviceSlice,
 ) -> BackendResult<()> {
-    let output = ctx.output(op, output, desc.dtype)?;
+    let output = ctx.output(output, desc.dtype);
     let has_offset = offset.is_some();
     let offset = ctx.optional_input(op, offset, DType::U32, &output)?;
     // Of the first block; as many as can be where memory says how many.

@@ -45,12 +45,14 @@ pub(crate) fn reduce(ctx: &OpContext, op: &'static str, desc: &ReduceDesc<'_>) -
     let (from, to) = (desc.input.dtype, desc.output_dtype);
     ctx.require_dtype(op, from)?;
     let rule = rule(op, desc.op)?;
-    let output = ctx.output(op, &y, to)?;
+    let output = ctx.output(&y, to);
     let input = ctx.optional_input(op, x.as_ref(), from, &output)?;
     let divisor = if desc.op == ReduceOp::Mean { loops.length as f32 } else { 1.0 };
     let reduction = Reduction { ctx, op, rule, dtype: from };
-    in_parts(ctx, op, Outputs { loops, input, output }, |Outputs { loops, input, output }| {
-        reduction.run(loops, input, (output, to), divisor)
+    let whole = Outputs { loops, input, output, is_index: rule.is_index() };
+    in_parts(ctx, op, whole, |part| {
+        let output = part.output.truncated(part.results());
+        reduction.run(&part.loops, &part.input, (&output, to), divisor)
     })
 }
 
@@ -73,14 +75,14 @@ pub(super) fn exponentials(
     loops: ReduceLoops,
 ) -> BackendResult<Exponentials> {
     let (rule, to) = (Rule::Exponentials { pairs: false }, DType::F32);
-    let window = ctx.output(op, x, dtype)?;
+    let window = ctx.output(x, dtype);
     let reduction = Reduction { ctx, op, rule, dtype };
     let mut plan = ReducePlan::new(dtype, &window, loops, rule);
     plan.pack_outputs();
     let (parts, outputs) = (plan.slices(), plan.loops.outputs);
-    let scratch = |parts: usize| {
+    let scratch = |parts: usize| -> BackendResult<Window> {
         let bytes = parts * outputs * rule.partial_numbers() * to.size();
-        ctx.output(op, &ctx.scratch(op, bytes)?, to)
+        Ok(ctx.output(&ctx.scratch(op, bytes)?, to))
     };
     let sums = scratch(parts)?;
     let input = ctx.input(op, x, dtype, &sums)?;
@@ -130,7 +132,7 @@ pub(super) fn slice_sums(
 ) -> BackendResult<SliceSums> {
     let rule = rule(op, ReduceOp::Sum)?;
     let to = rule.partial(dtype);
-    let window = ctx.output(op, x, dtype)?;
+    let window = ctx.output(x, dtype);
     let mut plan = ReducePlan::new(dtype, &window, loops, rule);
     if plan.vec_width == VecWidth::Two {
         // Slices of words would begin at another element in each row.
@@ -138,7 +140,7 @@ pub(super) fn slice_sums(
     }
     plan.pack_outputs();
     let scratch = ctx.scratch(op, slices * plan.loops.outputs * to.size())?;
-    let sums = ctx.output(op, &scratch, to)?;
+    let sums = ctx.output(&scratch, to);
     let input = ctx.input(op, x, dtype, &sums)?;
     Reduction { ctx, op, rule, dtype }.begin(&plan, &input, (&sums, to), slices)?;
     let width = if plan.rows { plan.vec_width.width() } else { 1 };
@@ -170,7 +172,8 @@ impl Reduction<'_> {
         let stages = if rule.is_index() { vec![(whole, 0.0)] } else { parts(ctx, whole) };
         let mut stages: Vec<_> = stages
             .into_iter()
-            .map(|(Numbers { loops, input }, seconds)| {
+            .map(|(part, seconds)| {
+                let (input, loops) = (part.bound(), part.loops);
                 (ReducePlan::new(dtype, &input, loops, rule), input, seconds)
             })
             .collect();
@@ -183,7 +186,7 @@ impl Reduction<'_> {
         // The order of every sum is fixed by the shape and the alignment, so results are the same each time.
         let (partial, outputs) = (rule.partial(dtype), loops.outputs);
         let scratch = ctx.scratch(op, slices * outputs * rule.partial_numbers() * partial.size())?;
-        let partials = ctx.output(op, &scratch, partial)?;
+        let partials = ctx.output(&scratch, partial);
         let (mut begun, mut rest) = (0, None);
         for (plan, input, seconds) in &mut stages {
             ctx.expect(*seconds);

@@ -1,6 +1,6 @@
 //! Reductions that take long, by outputs, and by the elements of one output.
 
-use backend_api::support::ReduceLoops;
+use backend_api::support::{Loop, ReduceLoops};
 
 use super::shared::long_work::{Divisible, middle};
 use crate::device::DeviceProfile;
@@ -12,6 +12,29 @@ pub(super) struct Outputs {
     pub(super) loops: ReduceLoops,
     pub(super) input: Window,
     pub(super) output: Window,
+    /// Whether results are indices, which count from the first element on.
+    pub(super) is_index: bool,
+}
+
+impl Outputs {
+    /// The elements from the first to the last result.
+    pub(super) fn results(&self) -> usize {
+        let reach = |&(extent, [_, y]): &Loop<2>| extent.saturating_sub(1) * y;
+        self.loops.kept.iter().map(reach).sum::<usize>() + 1
+    }
+
+    fn halves_along(&self, at: usize) -> Option<[Self; 2]> {
+        let (extent, [x, y]) = self.loops.kept[at];
+        let half = middle(extent)?;
+        let part = |first: usize, count: usize| {
+            let mut loops = self.loops.clone();
+            loops.kept[at].0 = count;
+            loops.outputs = loops.outputs / extent * count;
+            let (input, output) = (self.input.advanced(first * x), self.output.advanced(first * y));
+            Self { loops, input, output, is_index: self.is_index }
+        };
+        Some([part(0, half), part(half, extent - half)])
+    }
 }
 
 impl Divisible for Outputs {
@@ -21,16 +44,25 @@ impl Divisible for Outputs {
 
     fn halves(&self) -> Option<[Self; 2]> {
         let kept = &self.loops.kept;
-        let at = (0..kept.len()).max_by_key(|&at| kept[at].0)?;
-        let (extent, [x, y]) = kept[at];
-        let half = middle(extent)?;
-        let part = |first: usize, count: usize| {
-            let mut loops = self.loops.clone();
-            loops.kept[at].0 = count;
-            loops.outputs = loops.outputs / extent * count;
-            Self { loops, input: self.input.advanced(first * x), output: self.output.advanced(first * y) }
+        self.halves_along((0..kept.len()).max_by_key(|&at| kept[at].0)?)
+    }
+
+    fn excess(&self) -> u64 {
+        self.input.excess(elements(&self.loops)) + self.output.excess(self.results())
+    }
+
+    /// Along the loop over outputs that reaches furthest. The loops over what an output is made of come next if one
+    /// of them reaches further in the input.
+    fn smaller_halves(&self) -> Option<[Self; 2]> {
+        let ReduceLoops { kept, reduced, .. } = &self.loops;
+        let of_output = self.output.excess(self.results()) > 0;
+        let reach = |at: usize| {
+            let (extent, [x, y]) = kept[at];
+            extent.saturating_sub(1) * if of_output { y } else { x }
         };
-        Some([part(0, half), part(half, extent - half)])
+        let at = (0..kept.len()).max_by_key(|&at| reach(at))?;
+        let further = reduced.iter().any(|&(extent, [x])| extent.saturating_sub(1) * x > reach(at));
+        if further && !of_output && !self.is_index { None } else { self.halves_along(at) }
     }
 }
 
@@ -41,15 +73,14 @@ pub(super) struct Numbers {
     pub(super) input: Window,
 }
 
-impl Divisible for Numbers {
-    fn seconds(&self, profile: &DeviceProfile) -> f64 {
-        seconds(&self.loops, profile)
+impl Numbers {
+    /// The window of what is read.
+    pub(super) fn bound(&self) -> Window {
+        self.input.truncated(elements(&self.loops))
     }
 
-    fn halves(&self) -> Option<[Self; 2]> {
-        let reduced = &self.loops.reduced;
-        let at = (0..reduced.len()).max_by_key(|&at| reduced[at].0)?;
-        let (extent, [x]) = reduced[at];
+    fn halves_along(&self, at: usize) -> Option<[Self; 2]> {
+        let (extent, [x]) = self.loops.reduced[at];
         let half = middle(extent)?;
         let part = |first: usize, count: usize| {
             let mut loops = self.loops.clone();
@@ -59,6 +90,34 @@ impl Divisible for Numbers {
         };
         Some([part(0, half), part(half, extent - half)])
     }
+}
+
+impl Divisible for Numbers {
+    fn seconds(&self, profile: &DeviceProfile) -> f64 {
+        seconds(&self.loops, profile)
+    }
+
+    fn halves(&self) -> Option<[Self; 2]> {
+        let reduced = &self.loops.reduced;
+        self.halves_along((0..reduced.len()).max_by_key(|&at| reduced[at].0)?)
+    }
+
+    fn excess(&self) -> u64 {
+        self.input.excess(elements(&self.loops))
+    }
+
+    fn smaller_halves(&self) -> Option<[Self; 2]> {
+        let reduced = &self.loops.reduced;
+        let reach = |at: usize| reduced[at].0.saturating_sub(1) * reduced[at].1[0];
+        self.halves_along((0..reduced.len()).max_by_key(|&at| reach(at))?)
+    }
+}
+
+/// The elements from the first to the last one that is read.
+fn elements(loops: &ReduceLoops) -> usize {
+    let kept = loops.kept.iter().map(|&(extent, [x, _])| extent.saturating_sub(1) * x);
+    let reduced = loops.reduced.iter().map(|&(extent, [x])| extent.saturating_sub(1) * x);
+    kept.chain(reduced).sum::<usize>() + 1
 }
 
 fn seconds(loops: &ReduceLoops, profile: &DeviceProfile) -> f64 {

@@ -4,14 +4,12 @@ use backend_api::{BackendError, BackendResult, DType, ReduceOp};
 
 use super::reduce::Params;
 use super::shared::vec_width::VecWidth;
-use crate::kernels::libs::{
-    STATE_ALONE, STATE_PAIRS, STATES_1, STATES_2, STATES_4, STATES_8, VEC_1, VEC_2, VEC_4, VEC_8,
-};
+use crate::kernels::libs::{STATE_PAIRS, STATES_1, STATES_2, STATES_4, STATES_8, VEC_1, VEC_2, VEC_4, VEC_8};
 use crate::kernels::{KernelSource, Lib, Variant, kernel};
 
 static FLOAT: KernelSource = kernel!(
     "reduce/reduce",
-    libs: [GRID, SPECIAL, REDUCE, MAPS, RULE_FLOAT],
+    libs: [GRID, RULE_FLOAT],
     types: ["T", "A", "Y"],
     constants: ["OP", "MAP", "ROOT", "ONE_LOOP"],
     reads: 1,
@@ -21,7 +19,7 @@ static FLOAT: KernelSource = kernel!(
 
 static INTEGER: KernelSource = kernel!(
     "reduce/reduce",
-    libs: [GRID, SPECIAL, REDUCE, MAPS, RULE_INTEGER],
+    libs: [GRID, RULE_INTEGER],
     types: ["T", "A", "Y"],
     constants: ["OP", "MAP", "SIGNED", "ONE_LOOP"],
     reads: 1,
@@ -41,7 +39,7 @@ static ARG: KernelSource = kernel!(
 
 static LOG_SUM_EXP: KernelSource = kernel!(
     "reduce/reduce",
-    libs: [GRID, SPECIAL, UNARY, LOG, EXP_BELOW, EXPONENTIALS, RULE_LOG_SUM_EXP],
+    libs: [GRID, EXPONENTIALS, RULE_LOG_SUM_EXP],
     types: ["T", "A", "Y"],
     constants: ["PAIRS", "ONE_LOOP"],
     reads: 1,
@@ -193,7 +191,7 @@ impl Rule {
     }
 
     fn libs(self, vec_width: VecWidth) -> &'static [Lib] {
-        if self.reads_pairs() { &[STATE_PAIRS, STATE_ALONE] } else { numbers(vec_width) }
+        if self.reads_pairs() { &[STATE_PAIRS] } else { numbers(vec_width) }
     }
 }
 
@@ -205,7 +203,7 @@ fn accumulator(dtype: DType) -> DType {
 /// The helper files of a reduction that reads elements.
 fn numbers(vec_width: VecWidth) -> &'static [Lib] {
     match vec_width {
-        VecWidth::One => &[VEC_1, STATES_1, STATE_ALONE],
+        VecWidth::One => &[VEC_1, STATES_1],
         VecWidth::Two => &[VEC_2, STATES_2],
         VecWidth::Four => &[VEC_4, STATES_4],
         VecWidth::Eight => &[VEC_8, STATES_8],

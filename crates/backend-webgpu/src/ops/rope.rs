@@ -7,6 +7,7 @@ use backend_api::{BackendResult, DType};
 use super::shared::long_work::{Run, in_parts};
 use crate::kernels::{KernelSource, Variant, kernel, params};
 use crate::ops::op_context::{OpContext, dim, linear_grid};
+use crate::recorder::Window;
 
 static ROPE: KernelSource = kernel!(
     "tokens/rope",
@@ -74,7 +75,7 @@ pub(crate) fn rope(ctx: &OpContext, op: &'static str, desc: &RopeDesc) -> Backen
     let &RopeDesc { dtype, output_dtype, .. } = desc;
     ctx.require_dtype(op, dtype)?;
     ctx.require_dtype(op, output_dtype)?;
-    let output = ctx.output(op, &y, output_dtype)?;
+    let output = ctx.output(&y, output_dtype);
     let in_place = x.region() == y.region();
     let input = if in_place { ctx.null() } else { ctx.input(op, &x, dtype, &output)? };
     let cos = ctx.optional_input(op, cos.as_ref(), DType::F32, &output)?;
@@ -108,12 +109,25 @@ pub(crate) fn rope(ctx: &OpContext, op: &'static str, desc: &RopeDesc) -> Backen
     };
     let variant = variant([dtype, output_dtype], in_place, desc.style, has_positions);
     let each = total / desc.batch.max(1);
-    in_parts(ctx, op, Run::of_bytes(desc.batch, (each * BYTES) as f64), |run| {
+    let part_of = |window: &Window, strides: HeadLayout, run: &Run| {
+        let HeadLayout { batch, head, token, .. } = strides;
+        let steps = [(run.count(), batch), (desc.heads, head), (desc.seq, token)];
+        let reach: usize = steps.into_iter().map(|(count, stride)| count.saturating_sub(1) * stride).sum();
+        window.advanced(run.first * batch).truncated(reach + desc.head_dim)
+    };
+    // A stride that isn't used may be any number.
+    let item =
+        |strides: HeadLayout, dtype: DType| if desc.batch > 1 { strides.batch * dtype.size() } else { 0 };
+    let run = Run::of_bytes(desc.batch, (each * BYTES) as f64)
+        .over(ctx, &x, item(input_strides, dtype))
+        .over(ctx, &y, item(output_strides, output_dtype));
+    in_parts(ctx, op, run, |run| {
         let total = run.count() * each;
         let mut part = Params { total: dim(op, "pairs", total)?, ..params };
         // Within the operands, whose elements have numbers of 32 bits.
-        part.input[0] += dim(op, "stride", run.first * input_strides.batch)?;
-        part.output[0] += dim(op, "stride", run.first * output_strides.batch)?;
+        let (input, output) = (part_of(&input, input_strides, run), part_of(&output, output_strides, run));
+        part.input[0] = if in_place { output.offset } else { input.offset };
+        part.output[0] = output.offset;
         part.positions_offset += if has_positions { dim(op, "positions", run.first * desc.seq)? } else { 0 };
         let grid = linear_grid(op, total.div_ceil(WORKGROUP))?;
         ctx.launch(op, &variant, &[&input, &cos, &sin, &positions], &output, &part, grid)

@@ -5,7 +5,7 @@ use backend_api::{BackendResult, DType};
 
 use super::shared::iterations;
 use super::shared::long_work::{Run, in_parts};
-use super::top_k::{MAX_ENTRIES, Sort, row_bytes};
+use super::top_k::{Sort, row_bytes, rows_at_a_time};
 use crate::kernels::{KernelSource, Variant, kernel, params};
 use crate::ops::op_context::{OpContext, dim, linear_grid};
 use crate::recorder::Window;
@@ -34,7 +34,7 @@ params! {
 
 static SAMPLE: KernelSource = kernel!(
     "tokens/sample",
-    libs: [GRID, SPECIAL, MULTIPLY_HIGH, PHILOX],
+    libs: [GRID, SPECIAL, PHILOX],
     types: [],
     constants: ["HAS_OFFSET"],
     reads: 3,
@@ -92,7 +92,7 @@ pub(crate) fn sample(ctx: &OpContext, op: &'static str, desc: &SampleDesc) -> Ba
     ctx.require_dtype(op, desc.dtype)?;
     let (columns, kept) = (desc.columns, desc.kept());
     iterations::require(ctx, op, "tokens that are kept", kept.div_ceil(WORKGROUP), ITERATIONS)?;
-    let tokens = ctx.output(op, &tokens, DType::I32)?;
+    let tokens = ctx.output(&tokens, DType::I32);
     let logits = ctx.input(op, &logits, desc.dtype, &tokens)?;
     let has_offset = offset.is_some();
     let call = Draw {
@@ -109,7 +109,7 @@ pub(crate) fn sample(ctx: &OpContext, op: &'static str, desc: &SampleDesc) -> Ba
         if window.is_some() { desc.repetition.map_or(0, |repetition| repetition.len) } else { 0 };
     let bytes = row_bytes(columns, kept) + (columns * window_len) as f64 * SHARED_TOKEN;
     in_parts(ctx, op, Run::of_bytes(desc.rows, bytes), |run| {
-        let most = (MAX_ENTRIES / columns).max(1);
+        let most = rows_at_a_time(ctx, columns);
         (run.first..run.end)
             .step_by(most)
             .try_for_each(|first| call.rows(first, most.min(run.end - first), window_len))
@@ -132,27 +132,28 @@ struct Draw<'a> {
 }
 
 impl Draw<'_> {
-    /// So many rows from the first.
+    /// Draws the tokens of `rows` rows from row `first` on.
     fn rows(&self, first: usize, rows: usize, window_len: usize) -> BackendResult<()> {
         let Self { ctx, op, desc, .. } = *self;
         let (columns, kept) = (desc.columns, desc.kept());
         let [temperature, top_p, min_p, penalty] = desc.numbers();
-        let scratch = |elements: usize| {
+        let scratch = |elements: usize| -> BackendResult<Window> {
             let scratch = ctx.scratch(op, elements * 4)?;
-            ctx.output(op, &scratch, DType::F32)
+            Ok(ctx.output(&scratch, DType::F32))
         };
         let (penalised, order) = (scratch(rows * columns)?, scratch(rows * kept)?);
+        let logits = self.logits.advanced(first * columns).truncated(rows * columns);
         let params = LogitsParams {
             rows: dim(op, "rows", rows)?,
             columns: dim(op, "columns", columns)?,
             window_len: dim(op, "window", window_len)?,
-            x: self.logits.advanced(first * columns).offset,
+            x: logits.offset,
             window: self.window.advanced(first * window_len).offset,
             y: penalised.offset,
             penalty,
         };
         let grid = linear_grid(op, (rows * columns).div_ceil(WORKGROUP))?;
-        let reads = [&self.logits, &self.window];
+        let reads = [&logits, &self.window];
         ctx.launch(op, &logits_variant(desc.dtype), &reads, &penalised, &params, grid)?;
 
         Sort { ctx, op, rows, k: kept, largest: true }.run(&penalised, DType::F32, columns, &order)?;

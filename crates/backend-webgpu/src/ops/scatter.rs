@@ -5,7 +5,7 @@ use backend_api::{BackendError, BackendResult, DType, ScatterOp};
 
 use super::shared::iterations;
 use super::shared::long_work::{Run, in_parts, require_end};
-use crate::kernels::libs::{CONVERT, CONVERT_F16};
+use crate::kernels::libs::CONVERT_F16;
 use crate::kernels::{Function, KernelSource, Lib, Variant, kernel, params};
 use crate::ops::op_context::{OpContext, dim, linear_grid};
 use crate::recorder::Window;
@@ -32,7 +32,7 @@ static SCATTER_ROWS: KernelSource = kernel!(
 
 static SCATTER_ASSIGN: KernelSource = kernel!(
     "tokens/scatter_assign",
-    libs: [GRID, SPECIAL],
+    libs: [GRID],
     types: ["T", "S"],
     constants: ["PER_ELEMENT"],
     reads: 2,
@@ -84,7 +84,7 @@ fn assign_variant(types: [DType; 2], per_element: bool) -> Variant {
 
 const fn conversions(types: [DType; 2]) -> &'static [Lib] {
     match types {
-        [DType::F16, DType::F32] => &[CONVERT, CONVERT_F16],
+        [DType::F16, DType::F32] => &[CONVERT_F16],
         _ => &[],
     }
 }
@@ -96,7 +96,7 @@ pub(crate) fn scatter(ctx: &OpContext, op: &'static str, desc: &ScatterDesc) -> 
     let dtype = desc.dtype;
     ctx.require_dtype(op, dtype)?;
     ctx.require_dtype(op, desc.source_dtype)?;
-    let table = ctx.output(op, &table, dtype)?;
+    let table = ctx.output(&table, dtype);
     let indices = ctx.input(op, &indices, DType::U32, &table)?;
     let source = ctx.input(op, &source, desc.source_dtype, &table)?;
     // With one table of one column, there is an index for each row either way.

@@ -18,7 +18,7 @@ use crate::recorder::Window;
 
 const SOFTMAX_ROWS: KernelSource = kernel!(
     "norm/softmax",
-    libs: [GRID, SPECIAL, REDUCE, UNARY, LOG, EXP_BELOW, SOFTMAX_SCALE],
+    libs: [GRID, SPECIAL, REDUCE, EXP_BELOW, SOFTMAX_SCALE],
     types: ["T"],
     constants: ["LOG", "IN_PLACE", "BLOCK"],
     reads: 1,
@@ -33,7 +33,7 @@ static SOFTMAX_SHUFFLED: KernelSource = KernelSource { subgroups: true, ..SOFTMA
 
 static SOFTMAX_APPLY: KernelSource = kernel!(
     "norm/softmax_apply",
-    libs: [GRID, SPECIAL, UNARY, LOG, EXP_BELOW, EXPONENTIALS, SOFTMAX_SCALE],
+    libs: [GRID, EXP_BELOW, EXPONENTIALS, SOFTMAX_SCALE],
     types: ["T"],
     constants: ["LOG", "IN_PLACE"],
     reads: 2,
@@ -113,7 +113,8 @@ pub(crate) fn softmax(ctx: &OpContext, op: &'static str, desc: &SoftmaxDesc) -> 
     let dtype = desc.dtype;
     ctx.require_dtype(op, dtype)?;
     let item = desc.length * desc.inner * dtype.size();
-    in_parts(ctx, op, Run::of_bytes(desc.outer, (PASSES * item) as f64), |run| {
+    let run = Run::of_bytes(desc.outer, (PASSES * item) as f64);
+    in_parts(ctx, op, run.over(ctx, &x, item).over(ctx, &y, item), |run| {
         let mut desc = *desc;
         desc.outer = run.count();
         softmax_part(ctx, op, &desc, [&run.part_of(&x, item), &run.part_of(&y, item)])
@@ -130,7 +131,7 @@ fn softmax_part(
     [x, y]: [&DeviceSlice; 2],
 ) -> BackendResult<()> {
     let dtype = desc.dtype;
-    let output = ctx.output(op, y, dtype)?;
+    let output = ctx.output(y, dtype);
     let in_place = x.region() == y.region();
     let input = if in_place { in_output(ctx, &output) } else { ctx.input(op, x, dtype, &output)? };
     let call = Call { ctx, op, desc, x, input, output, in_place };

@@ -14,7 +14,7 @@ use crate::recorder::Window;
 
 static SOFTMAX_LONG: KernelSource = kernel!(
     "norm/softmax_long",
-    libs: [GRID, SPECIAL, REDUCE, UNARY, LOG, EXP_BELOW, SOFTMAX_SCALE],
+    libs: [GRID, SPECIAL, REDUCE, EXP_BELOW, SOFTMAX_SCALE],
     types: ["T"],
     constants: ["LOG", "IN_PLACE", "LANES", "HELD"],
     reads: 1,
@@ -80,7 +80,9 @@ pub(super) fn variants() -> Vec<Variant> {
 
 fn variant(dtype: DType, vec_width: VecWidth, [log, in_place]: [u32; 2], workgroup: Workgroup) -> Variant {
     let constants = [log, in_place, workgroup.lanes as u32, workgroup.held as u32];
-    Variant::new(&SOFTMAX_LONG, [dtype], constants).with_libs(vec_width.row_libs())
+    Variant::new(&SOFTMAX_LONG, [dtype], constants)
+        .with_libs(vec_width.row_libs())
+        .with_workgroup(workgroup.lanes, 0)
 }
 
 /// Whether a device has that many workgroups to do that its units are idle for a third of the time at most.

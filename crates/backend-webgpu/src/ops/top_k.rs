@@ -8,9 +8,7 @@ use backend_api::{BackendResult, DType};
 
 use super::gather::gather_slices;
 use super::shared::long_work::{Run, in_parts};
-use crate::kernels::libs::{
-    SORT_FROM_ENTRIES, SORT_FROM_F16, SORT_FROM_F32, SORT_FROM_I32, SORT_FROM_U32, SORT_KEY,
-};
+use crate::kernels::libs::{SORT_FROM_ENTRIES, SORT_FROM_F16, SORT_FROM_F32, SORT_FROM_I32, SORT_FROM_U32};
 use crate::kernels::{KernelSource, Lib, Variant, kernel, params};
 use crate::ops::op_context::{OpContext, dim, linear_grid};
 use crate::recorder::Window;
@@ -76,7 +74,7 @@ const WORKGROUP: usize = 256;
 /// Bytes of an entry.
 const ENTRY: usize = 8;
 /// Entries that are under way at a time, which bounds the scratch memory.
-pub(super) const MAX_ENTRIES: usize = 1 << 23;
+const MAX_ENTRIES: usize = 1 << 23;
 
 /// What is sorted: numbers of a type, or entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,10 +91,10 @@ pub(super) fn variants() -> Vec<Variant> {
 
 fn sort_variant(source: Source, indices: bool) -> Variant {
     let (dtype, libs): (DType, &'static [Lib]) = match source {
-        Source::Numbers(DType::F16) => (DType::F16, &[SORT_KEY, SORT_FROM_F16]),
-        Source::Numbers(DType::I32) => (DType::I32, &[SORT_KEY, SORT_FROM_I32]),
-        Source::Numbers(DType::U32) => (DType::U32, &[SORT_KEY, SORT_FROM_U32]),
-        Source::Numbers(_) => (DType::F32, &[SORT_KEY, SORT_FROM_F32]),
+        Source::Numbers(DType::F16) => (DType::F16, &[SORT_FROM_F16]),
+        Source::Numbers(DType::I32) => (DType::I32, &[SORT_FROM_I32]),
+        Source::Numbers(DType::U32) => (DType::U32, &[SORT_FROM_U32]),
+        Source::Numbers(_) => (DType::F32, &[SORT_FROM_F32]),
         Source::Entries => (DType::U32, &[SORT_FROM_ENTRIES]),
     };
     Variant::new(&SORT_CHUNKS, [dtype], [u32::from(indices)]).with_libs(libs)
@@ -112,13 +110,15 @@ pub(crate) fn top_k(ctx: &OpContext, op: &'static str, desc: &TopKDesc) -> Backe
     let [Some(input), Some(indices), values] = ctx.resolve(op, &operands)? else { return Ok(()) };
     let &TopKDesc { dtype, rows, columns, k, .. } = desc;
     ctx.require_dtype(op, dtype)?;
-    let to = ctx.output(op, &indices, DType::I32)?;
+    let to = ctx.output(&indices, DType::I32);
     let from = ctx.input(op, &input, dtype, &to)?;
     in_parts(ctx, op, Run::of_bytes(rows, row_bytes(columns, k)), |run| {
-        let most = (MAX_ENTRIES / columns).max(1);
+        let most = rows_at_a_time(ctx, columns);
         (run.first..run.end).step_by(most).try_for_each(|first| {
-            let sort = Sort { ctx, op, rows: most.min(run.end - first), k, largest: desc.largest };
-            sort.run(&from.advanced(first * columns), dtype, columns, &to.advanced(first * k))
+            let rows = most.min(run.end - first);
+            let sort = Sort { ctx, op, rows, k, largest: desc.largest };
+            let part = |window: &Window, row: usize| window.advanced(first * row).truncated(rows * row);
+            sort.run(&part(&from, columns), dtype, columns, &part(&to, k))
         })
     })?;
     let Some(values) = values else { return Ok(()) };
@@ -126,6 +126,13 @@ pub(crate) fn top_k(ctx: &OpContext, op: &'static str, desc: &TopKDesc) -> Backe
     let shape = IndexShape { rows: columns, columns: 1, count: k };
     let gather = GatherDesc::new(dtype, 0, 0, 0, shape).with_outer(rows).with_per_element();
     gather_slices(ctx, op, &gather, [Some(&input), Some(&indices)], &values)
+}
+
+/// Rows of so many numbers whose entries can be bound, and aren't too many.
+pub(super) fn rows_at_a_time(ctx: &OpContext, columns: usize) -> usize {
+    // Bindings have at most 2 GiB.
+    let entries = MAX_ENTRIES.min(ctx.device.limits.max_bytes as usize / ENTRY);
+    (entries / columns).max(1)
 }
 
 /// Bytes that are read and written to find `k` of a row, at most.
@@ -186,7 +193,7 @@ impl Sort<'_> {
     /// Where entries go, of so many a row.
     fn entries(&self, row: usize) -> BackendResult<Window> {
         let scratch = self.ctx.scratch(self.op, self.rows * row * ENTRY)?;
-        self.ctx.output(self.op, &scratch, DType::U32)
+        Ok(self.ctx.output(&scratch, DType::U32))
     }
 
     /// Sorts chunks, and keeps so many entries of each and of a row. Returns where they are.

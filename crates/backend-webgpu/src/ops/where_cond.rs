@@ -7,7 +7,6 @@ use half::f16;
 
 use super::binary::{input, is_in_place, number_mask, origins};
 use super::elementwise::number_bits;
-use super::shared::long_work::in_parts;
 use super::shared::strided_loops::{Shape, Stretch, StridedLoops, require_loops, shapes_of};
 use crate::kernels::{Function, KernelSource, Variant, kernel, params};
 use crate::memory::DeviceSlice;
@@ -66,7 +65,7 @@ pub(crate) fn where_cond(ctx: &OpContext, op: &'static str, desc: &WhereDesc<'_>
     ctx.require_dtype(op, desc.output.dtype)?;
     // Words are moved as they are, whatever they mean.
     let dtype = if desc.output.dtype == DType::F16 { DType::F16 } else { DType::U32 };
-    let output = ctx.output(op, &y, dtype)?;
+    let output = ctx.output(&y, dtype);
     let condition = ctx.input(op, &condition, DType::U32, &output)?;
     let numbers =
         [desc.a, desc.b].map(|value| value.scalar().map(|number| element_bits(desc.output.dtype, number)));
@@ -74,14 +73,16 @@ pub(crate) fn where_cond(ctx: &OpContext, op: &'static str, desc: &WhereDesc<'_>
     let a = input(ctx, op, a.as_ref(), numbers[0], dtype, &y, &output)?;
     let b = input(ctx, op, b.as_ref(), numbers[1], dtype, &y, &output)?;
 
-    let starts = [condition.offset, a.offset, b.offset, output.offset];
-    in_parts(ctx, op, Stretch { loops, starts }, |Stretch { loops, starts }| {
-        let mut loops = loops.clone();
+    let whole = Stretch { loops, windows: [condition, a, b, output] };
+    let moves = [in_place[0], in_place[1], in_place[2], false];
+    whole.launch_parts(ctx, op, moves, |loops, [condition, a, b, output]| {
+        let starts = [condition.offset, a.offset, b.offset, output.offset];
+        let mut loops = loops.to_vec();
         // The one loop that the parameters have no room for is iterated over here.
         let spare = if loops.len() > MAX_LOOPS { shortest(&loops) } else { None };
         let (times, steps) = spare.map_or((1, [0; 4]), |at| loops.remove(at));
         for i in 0..times {
-            let mut moved = *starts;
+            let mut moved = starts;
             for (start, step) in moved.iter_mut().zip(steps) {
                 *start += dim(op, "stride", i * step)?;
             }
@@ -89,7 +90,7 @@ pub(crate) fn where_cond(ctx: &OpContext, op: &'static str, desc: &WhereDesc<'_>
                 let origins = [0, 1, 2].map(|t| strided.origin(t, in_place[t]));
                 let params = params(op, &strided, number_mask(&numbers))?;
                 let variant = variant(dtype, strided.shape, origins);
-                ctx.launch(op, &variant, &[&condition, &a, &b], &output, &params, strided.grid(op)?)?;
+                ctx.launch(op, &variant, &[condition, a, b], output, &params, strided.grid(op)?)?;
             }
         }
         Ok(())
@@ -107,7 +108,7 @@ pub(super) fn numbers_where(
     let count = condition.len / DType::U32.size();
     let scratch = ctx.scratch(op, (count * dtype.size()).next_multiple_of(4))?;
     let moved_as = if dtype == DType::F16 { DType::F16 } else { DType::U32 };
-    let output = ctx.output(op, &scratch, moved_as)?;
+    let output = ctx.output(&scratch, moved_as);
     let condition = ctx.input(op, condition, DType::U32, &output)?;
     let [a, b] = [yes, no].map(|number| Window { offset: element_bits(dtype, number), ..ctx.null() });
     let numbers = number_mask(&[Some(a.offset), Some(b.offset)]);

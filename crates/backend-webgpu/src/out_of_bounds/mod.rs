@@ -43,7 +43,15 @@ impl Watch {
     fn new(variant: &Variant, counters: Arc<Block>) -> Self {
         let size = counters.size() as u64;
         Self {
-            counters: Window { block: counters, start: 0, size, offset: 0, operand: 0..size },
+            counters: Window {
+                block: counters,
+                start: 0,
+                size,
+                offset: 0,
+                item: 4,
+                max: u32::MAX,
+                operand: 0..size,
+            },
             ranges_at: ranges_at(variant),
         }
     }

@@ -180,8 +180,10 @@ fn arrays_of_known_length_count() {
 #[test]
 fn every_kernel_can_be_counted() {
     let variants = crate::ops::all_variants();
-    let chosen =
-        variants.iter().enumerate().filter(|(i, variant)| i % 9 == 0 || variant.uses_cooperative_matrices());
+    let chosen = variants
+        .iter()
+        .enumerate()
+        .filter(|(i, variant)| i % 9 == 0 || variant.requires().cooperative_matrices);
     for (i, variant) in chosen {
         let text = compose(variant, Target { immediates: i % 2 == 0, unroll: i % 3 == 0 });
         let counted = instrument(variant, &text, 1).and_then(|module| validate(&module, ""));

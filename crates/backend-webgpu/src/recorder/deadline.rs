@@ -55,24 +55,37 @@ pub(crate) struct Waits {
 }
 
 impl Waits {
-    /// A wait that begins now.
-    pub(crate) fn begin(&self, op: &'static str, timeout: Duration) -> Wait<'_> {
-        let before = Duration::from_nanos(self.nanoseconds.load(Ordering::Relaxed));
-        Wait { deadline: Deadline { before, ..Deadline::new(op, timeout) }, waits: self }
+    /// A wait that has yet to begin.
+    pub(crate) fn wait(&self, op: &'static str, timeout: Duration) -> Wait<'_> {
+        Wait { op, timeout, waits: self, deadline: None }
     }
 }
 
-/// A wait of a call, which lasts until it is dropped.
+/// A wait of a call. It begins when its deadline is first asked for, and lasts until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Wait<'a> {
-    pub(crate) deadline: Deadline,
+    op: &'static str,
+    timeout: Duration,
     waits: &'a Waits,
+    deadline: Option<Deadline>,
+}
+
+impl Wait<'_> {
+    /// When the call gives up, with what it has waited before.
+    pub(crate) fn deadline(&mut self) -> Deadline {
+        *self.deadline.get_or_insert_with(|| {
+            let before = Duration::from_nanos(self.waits.nanoseconds.load(Ordering::Relaxed));
+            Deadline { before, ..Deadline::new(self.op, self.timeout) }
+        })
+    }
 }
 
 impl Drop for Wait<'_> {
     fn drop(&mut self) {
-        let waited = u64::try_from(self.deadline.waited().as_nanos()).unwrap_or(u64::MAX);
-        self.waits.nanoseconds.store(waited, Ordering::Relaxed);
+        if let Some(deadline) = self.deadline {
+            let waited = u64::try_from(deadline.waited().as_nanos()).unwrap_or(u64::MAX);
+            self.waits.nanoseconds.store(waited, Ordering::Relaxed);
+        }
     }
 }
 
@@ -86,19 +99,22 @@ mod tests {
     fn waits_of_a_call_share_its_timeout() {
         const TIMEOUT: Duration = Duration::from_millis(40);
         let waits = Waits::default();
-        let first = waits.begin("test", TIMEOUT);
+        let mut first = waits.wait("test", TIMEOUT);
+        let deadline = first.deadline();
         thread::sleep(Duration::from_millis(25));
-        assert!(first.deadline.remaining().is_ok());
+        assert!(deadline.remaining().is_ok());
         drop(first);
         // Work between two waits.
+        let mut second = waits.wait("test", TIMEOUT);
         thread::sleep(Duration::from_millis(50));
-        let second = waits.begin("test", TIMEOUT);
-        let left = second.deadline.remaining().unwrap();
+        let left = second.deadline().remaining().unwrap();
         assert!(left <= Duration::from_millis(15), "{left:?} are left of 40 ms after 25");
         thread::sleep(Duration::from_millis(20));
         drop(second);
-        let third = waits.begin("test", TIMEOUT);
-        let Err(BackendError::Timeout { op: "test", waited }) = third.deadline.remaining() else {
+        // A wait that never begins.
+        drop(waits.wait("test", TIMEOUT));
+        let mut third = waits.wait("test", TIMEOUT);
+        let Err(BackendError::Timeout { op: "test", waited }) = third.deadline().remaining() else {
             panic!("there is time left");
         };
         assert!(waited >= TIMEOUT, "{waited:?}");

@@ -86,7 +86,7 @@ fn gathered(dtype: DType) -> Vec<Case> {
     cases.extend([Layout::Gaps, Layout::Turned].map(|layout| case([Same, Same], layout)));
     cases.push(in_place(BinaryOp::Sub, dtype, Layout::Packed, [13, 79, 1031]));
     if dtype == DType::F16 {
-        // So many that the odd ends have launches of their own.
+        // Large enough that the odd ends have launches of their own.
         cases.push(in_place(BinaryOp::Sub, dtype, Layout::Packed, [13, 157, 1033]));
     }
     cases

@@ -67,7 +67,7 @@ pub(crate) fn tokens(settings: Settings, logits: &[f64], window: &[f64], u: f64)
     for count in fewest..=most.min(fewest + 64) {
         let sum: f64 = weights[..count].iter().sum();
         let mut before = 0.0;
-        // Those of weight 0 are never drawn, however near to the end u is.
+        // Tokens of weight 0 are never drawn, however near to the end u is.
         for (place, weight) in weights[..count].iter().enumerate().filter(|&(_, &weight)| weight > 0.0) {
             let after = before + weight;
             let bound = u * sum;

@@ -152,7 +152,7 @@ fn expected(op: &'static str, command: &Command<'_>, memory: &Bytes) -> BackendR
 /// operand as it was, `after` the outputs of the two.
 ///
 /// # Errors
-/// Those of the descriptor; there are none where the call has succeeded.
+/// What the descriptor's checks refuse; nothing where the call has succeeded.
 pub fn compare(
     op: &'static str,
     command: &Command<'_>,

@@ -42,7 +42,7 @@ impl Moment {
         Self::from_unix(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs())
     }
 
-    /// So many seconds after the beginning of 1970.
+    /// The moment that many seconds after the beginning of 1970.
     fn from_unix(seconds: u64) -> Self {
         let (days, second) = (seconds / 86_400, seconds % 86_400);
         // Howard Hinnant's `civil_from_days`: years begin in March, so that leap days end them, in eras of 400 years.

@@ -7,7 +7,7 @@ use crate::{Error, Result};
 /// The tokens of a chat that a model answers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChatPrompt {
-    /// Those of the messages that there is room for.
+    /// Tokens of the messages that there is room for.
     pub tokens: Vec<u32>,
     /// How many messages there is no room for. They follow the system messages that the chat begins with, which
     /// stay.

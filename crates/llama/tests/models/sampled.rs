@@ -12,10 +12,10 @@ use llama::{Input, Sampler, Sampling, Session, SessionOptions};
 use crate::random::{RandomModel, recipe};
 use crate::{load, text};
 
-/// Of a sum of probabilities, on one device: logits and sums of f32 in two orders.
+/// Tolerance of a sum of probabilities on one device: logits and sums of f32 in two orders.
 const NEAR: f64 = 1e-4;
 
-/// The same where the logits come from two devices: those of each are within 2e-3 of the pass in f64.
+/// Tolerance of a sum of probabilities from the logits of two devices, each within 2e-3 of the pass in f64.
 const NEAR_OF_TWO_DEVICES: f64 = 1e-2;
 
 fn sampling(change: impl FnOnce(&mut Sampling)) -> Sampling {

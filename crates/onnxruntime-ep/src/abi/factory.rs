@@ -133,7 +133,7 @@ unsafe extern "system" fn supported_devices(
 /// What `ort-sys` declares the function to be that tells a hardware device's kind.
 type HardwareKind = unsafe extern "system" fn(*const OrtHardwareDevice) -> OrtHardwareDeviceType;
 
-/// The same function, which gives the enumeration's number.
+/// [`HardwareKind`] with the enumeration's number as its result.
 type HardwareCode = unsafe extern "system" fn(*const OrtHardwareDevice) -> i32;
 
 /// The hardware device that stands for every adapter. ONNX Runtime's list and the adapters' have no id in

@@ -44,7 +44,7 @@ struct Read {
 /// Where an output comes from.
 #[derive(Debug)]
 enum Output {
-    /// The same in every run.
+    /// A tensor that is the same in every run.
     Fixed(Tensor),
     /// The graph's memory.
     Graph(Tensor),

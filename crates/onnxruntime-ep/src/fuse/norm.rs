@@ -47,7 +47,7 @@ fn is_row(view: &View<'_>, name: &str) -> Option<()> {
 fn over_root_mean_square<'a>(view: &View<'a>, name: &str) -> Option<(&'a str, f64)> {
     let named = |(x, root): (&'a str, &str)| {
         let (of, eps) = mean_square(view, root)?;
-        // The same difference may be computed twice.
+        // A graph may compute one difference twice.
         (of == x || centred_of(view, of).is_some_and(|of| Some(of) == centred_of(view, x)))
             .then_some((x, eps))
     };

@@ -22,7 +22,7 @@ pub(super) struct Elements {
 }
 
 impl Elements {
-    /// So many, of which nothing is there yet.
+    /// `count` elements that are neither on the host nor on the device yet.
     pub(super) const fn new(count: usize) -> Self {
         Self { count, host: OnceLock::new(), device: OnceLock::new(), was_read: AtomicBool::new(false) }
     }

@@ -12,13 +12,13 @@ use crate::ops::has_room;
 use crate::ops::op_context::{OpContext, linear_grid};
 use crate::ops::shared::tensor_cores::{FRAGMENT, SUBGROUP};
 
-static COOPERATIVE: KernelSource = KernelSource {
+pub(super) static COOPERATIVE: KernelSource = KernelSource {
     unrolled: native(fragments::attend),
     cooperative: true,
     subgroups: true,
     ..kernel!(
         native "attention/cooperative",
-        libs: [GRID, SPECIAL, ATTENTION, ATTENTION_SEEN, FRAGMENT_ELEMENTS],
+        libs: [GRID, SPECIAL, ATTENTION, ATTENTION_SEEN, HALVES, FRAGMENT_ELEMENTS],
         types: ["T"],
         constants: ["SUBGROUPS", "PARTS", "DIM", "BLOCK", "SLICE", "WIDE_KEYS"],
         reads: 5,
@@ -146,7 +146,7 @@ impl CooperativeTile {
 
     /// Whether it gives right results on this device; found out at its first use.
     pub(super) fn is_verified(self, ctx: &OpContext) -> bool {
-        ctx.state.self_tests.pass(&self.variant(), || self_test::check(ctx, self))
+        ctx.is_right(&self.variant(), || self_test::check(ctx, self))
     }
 }
 

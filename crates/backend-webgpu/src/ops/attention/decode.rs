@@ -6,7 +6,7 @@ use backend_api::{BackendError, BackendResult, DType};
 
 use super::pieces::{Pieces, ROWS};
 use super::{DTYPES, Params, Windows};
-use crate::kernels::libs::{ATTENTION_OUTPUTS, ATTENTION_PARTS, ATTENTION_SEEN, ROWS_1, ROWS_2, ROWS_4};
+use crate::kernels::libs::{ATTENTION_OUTPUTS, ATTENTION_PARTS, ROWS_1, ROWS_2, ROWS_4};
 use crate::kernels::{KernelSource, Lib, Variant, kernel};
 use crate::ops::op_context::OpContext;
 
@@ -14,7 +14,7 @@ const DECODE_ROWS: KernelSource = KernelSource {
     subgroups: true,
     ..kernel!(
         native "attention/decode",
-        libs: [GRID, SPECIAL, ATTENTION, ATTENTION_PIECES, ATTENTION_WIDE, ATTENTION_ROWS],
+        libs: [ATTENTION, ATTENTION_PIECES, ATTENTION_WIDE, ATTENTION_ROWS],
         types: ["T"],
         constants: ["SUBGROUP", "LANES", "HALF_Q", "HALF_KV"],
         reads: 5,
@@ -24,7 +24,7 @@ const DECODE_ROWS: KernelSource = KernelSource {
 };
 
 /// The file with parts of rows as its output.
-static DECODE: KernelSource = DECODE_ROWS;
+pub(super) static DECODE: KernelSource = DECODE_ROWS;
 
 /// The file with whole rows as its output, and the logarithms of their sums.
 static DECODE_WHOLE: KernelSource = KernelSource { writes: 2, ..DECODE_ROWS };
@@ -32,9 +32,9 @@ static DECODE_WHOLE: KernelSource = KernelSource { writes: 2, ..DECODE_ROWS };
 /// The helper files for so many rows, with all of their keys or a piece of them.
 const fn libs(rows: usize, whole: bool) -> &'static [Lib] {
     match (rows, whole) {
-        (1, true) => &[ATTENTION_OUTPUTS, ATTENTION_SEEN, ROWS_1],
-        (2, true) => &[ATTENTION_OUTPUTS, ATTENTION_SEEN, ROWS_2],
-        (_, true) => &[ATTENTION_OUTPUTS, ATTENTION_SEEN, ROWS_4],
+        (1, true) => &[ATTENTION_OUTPUTS, ROWS_1],
+        (2, true) => &[ATTENTION_OUTPUTS, ROWS_2],
+        (_, true) => &[ATTENTION_OUTPUTS, ROWS_4],
         (1, false) => &[ATTENTION_PARTS, ROWS_1],
         (2, false) => &[ATTENTION_PARTS, ROWS_2],
         (_, false) => &[ATTENTION_PARTS, ROWS_4],
@@ -96,6 +96,7 @@ impl Tile {
         let source = if whole { &DECODE_WHOLE } else { &DECODE };
         Variant::new(source, [dtype], [self.subgroup as u32, self.lanes as u32, q, kv])
             .with_libs(libs(self.rows, whole))
+            .with_workgroup(WORKGROUP * self.subgroup, self.workgroup_bytes())
     }
 }
 

@@ -12,13 +12,13 @@ use crate::ops::has_room;
 use crate::ops::op_context::OpContext;
 use crate::ops::shared::tensor_cores::{FRAGMENT, SUBGROUP};
 
-static DECODE: KernelSource = KernelSource {
+pub(super) static DECODE: KernelSource = KernelSource {
     unrolled: native(decode_fragments::attend),
     cooperative: true,
     subgroups: true,
     ..kernel!(
         native "attention/decode_cooperative",
-        libs: [GRID, SPECIAL, ATTENTION, ATTENTION_PIECES, FRAGMENT_ELEMENTS],
+        libs: [SPECIAL, ATTENTION, ATTENTION_PIECES, HALVES, FRAGMENT_ELEMENTS],
         types: ["T"],
         constants: ["ROWS", "BLOCK", "DIM"],
         reads: 5,
@@ -92,7 +92,7 @@ impl Tile {
 
     /// Whether it gives right results on this device; found out at its first use.
     pub(super) fn is_verified(self, ctx: &OpContext) -> bool {
-        ctx.state.self_tests.pass(&self.variant(), || self_test::check_decode(ctx, self))
+        ctx.is_right(&self.variant(), || self_test::check_decode(ctx, self))
     }
 }
 

@@ -167,7 +167,7 @@ fn weights(tile: Tile) -> String {
         format!(
             "let w_{j} = weigh(x_{j}, unit, references);
 totals += sum(w_{j});
-let p_{j} = left_operand_of(w_{j});"
+let p_{j} = left_operand_of(to_halves(w_{j}));"
         )
     }))
 }

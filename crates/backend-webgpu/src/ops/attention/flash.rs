@@ -11,7 +11,7 @@ use crate::kernels::{KernelSource, Variant, kernel};
 use crate::ops::has_room;
 use crate::ops::op_context::{OpContext, linear_grid};
 
-static FLASH: KernelSource = kernel!(
+pub(super) static FLASH: KernelSource = kernel!(
     "attention/flash",
     libs: [GRID, SPECIAL, ATTENTION, ATTENTION_STAGING, ATTENTION_SEEN],
     types: ["T"],
@@ -115,7 +115,9 @@ impl FlashTile {
         let Self { groups, lanes, rows, keys, dims } = self;
         let [groups, lanes, rows, keys, dims] = [groups, lanes, rows, keys, dims].map(|size| size as u32);
         let [q, kv] = [dtype, kv_dtype].map(|dtype| u32::from(dtype == DType::F16));
-        Variant::new(&FLASH, [dtype], [groups, lanes, rows, keys, dims, q, kv]).with_libs(reader(wide))
+        Variant::new(&FLASH, [dtype], [groups, lanes, rows, keys, dims, q, kv])
+            .with_libs(reader(wide))
+            .with_workgroup(self.groups * self.lanes, self.workgroup_bytes())
     }
 }
 

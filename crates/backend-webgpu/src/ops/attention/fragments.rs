@@ -122,7 +122,7 @@ pub(super) fn queries(tile: CooperativeTile) -> String {
     pairs([tile.parts, fragments.len().div_ceil(tile.pass_fragments())]).map(pass).collect()
 }
 
-/// The same of queries whose elements are in the order of wide keys'.
+/// Loads the fragments of queries whose elements are in the order of wide keys'.
 fn wide_queries(tile: CooperativeTile) -> String {
     let load = |(part, t): (usize, usize)| {
         let (d, [even, odd]) = (t * READ, [2 * t, 2 * t + 1]);
@@ -155,7 +155,7 @@ fn first(tile: CooperativeTile) -> String {
     )
 }
 
-/// Fetches the next block.
+/// Fetches an invocation's groups of the next block of keys and values.
 fn next(tile: CooperativeTile) -> String {
     let other = lines(
         groups(tile)
@@ -180,7 +180,7 @@ pub(super) fn whole_or_other(whole: &str, other: &str) -> String {
     )
 }
 
-/// Puts them into workgroup memory.
+/// Puts an invocation's groups of keys and values into workgroup memory.
 fn stage(tile: CooperativeTile) -> String {
     lines(groups(tile).map(|(of, turn)| format!("stage_{of}(index, {turn}u, next_{of}_{turn});")))
 }
@@ -277,7 +277,7 @@ pub(super) fn weights(tile: CooperativeTile) -> String {
         format!(
             "let w_{part}_{j} = weigh(x_{part}_{j}, unit, reference_{part});
 total_{part} += sum(w_{part}_{j});
-let p_{part}_{j} = left_operand_of(w_{part}_{j});"
+let p_{part}_{j} = left_operand_of(to_halves(w_{part}_{j}));"
         )
     }))
 }

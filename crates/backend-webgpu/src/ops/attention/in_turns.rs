@@ -42,14 +42,14 @@ fn first(tile: CooperativeTile, declare: &str, of: char) -> String {
     turns(tile, |turn| format!("{declare}next_{turn} = fetch_{of}(tile, index, tile.first, {turn}u);"))
 }
 
-/// Fetches those of the next block.
+/// Fetches an invocation's groups of the next block of keys or values.
 fn next(tile: CooperativeTile, of: char) -> String {
     let whole = turns(tile, |turn| format!("next_{turn} = fetch_whole_{of}(at_{of}, {turn}u);"));
     let other = turns(tile, |turn| format!("next_{turn} = fetch_{of}(tile, index, block + 1u, {turn}u);"));
     format!("at_{of} += step_{of};\n{}", whole_or_other(&whole, &other))
 }
 
-/// Puts them into workgroup memory.
+/// Puts an invocation's groups of keys or values into workgroup memory.
 fn stage(tile: CooperativeTile, of: char) -> String {
     turns(tile, |turn| format!("stage_{of}(index, {turn}u, next_{turn});"))
 }

@@ -5,6 +5,10 @@ use std::fmt;
 use backend_api::BackendResult;
 
 use super::plan::Kernel;
+#[cfg(feature = "test-hooks")]
+use super::{cooperative, decode, decode_cooperative, flash, split};
+#[cfg(feature = "test-hooks")]
+use crate::kernels::KernelSource;
 use crate::ops::shared::kernel_names;
 
 /// The kernel to be used wherever it can be, and into how many pieces the keys are split where it splits
@@ -33,6 +37,18 @@ impl KernelOverride {
         match (kernel, splits) {
             (Some(kernel), Some(splits)) => Ok(Self { kernel, splits }),
             _ => Err(kernel_names::unknown(op, name, Kernel::all())),
+        }
+    }
+
+    /// The kernel's WGSL file.
+    #[cfg(feature = "test-hooks")]
+    pub(crate) fn source(self) -> &'static KernelSource {
+        match self.kernel {
+            Kernel::Flash(_) => &flash::FLASH,
+            Kernel::Cooperative(_) => &cooperative::COOPERATIVE,
+            Kernel::DecodeCooperative(_) => &decode_cooperative::DECODE,
+            Kernel::Decode(_) => &decode::DECODE,
+            Kernel::Split(_) => &split::SPLIT,
         }
     }
 }

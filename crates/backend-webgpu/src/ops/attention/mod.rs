@@ -94,14 +94,14 @@ pub(crate) fn attention(ctx: &OpContext, op: &'static str, desc: &AttentionDesc)
     };
     let desc = &counted_from_the_last_key(desc);
     let Some(lse) = lse else { return in_parts(ctx, op, Part { desc: *desc, windows }, run_part(ctx, op)) };
-    windows.lse = ctx.output(op, &lse, DType::F32)?;
+    windows.lse = ctx.output(&lse, DType::F32);
     let Windows { q, k, v, mask, lengths, o, .. } = &windows;
     if ![q, k, v, mask, lengths, o].iter().any(|other| other.shares_buffer(&windows.lse)) {
         return in_parts(ctx, op, Part { desc: *desc, windows }, run_part(ctx, op));
     }
     // A buffer can't be bound twice where one binding is written.
     let scratch = ctx.scratch(op, lse.len)?;
-    windows.lse = ctx.output(op, &scratch, DType::F32)?;
+    windows.lse = ctx.output(&scratch, DType::F32);
     in_parts(ctx, op, Part { desc: *desc, windows }, run_part(ctx, op))?;
     copy_bytes(ctx, op, &lse, &scratch, lse.len)
 }
@@ -127,7 +127,8 @@ fn counted_from_the_last_key(desc: &AttentionDesc) -> AttentionDesc {
 
 /// Plans and launches a part.
 fn run_part(ctx: &OpContext, op: &'static str) -> impl FnMut(&Part) -> BackendResult<()> {
-    move |Part { desc, windows }| {
+    move |part| {
+        let (desc, windows) = (&part.desc, &*part.bound());
         let plan = Plan::choose(ctx, desc, windows);
         tracing::trace!(op, %plan, "attention");
         run(ctx, op, desc, windows, &plan)
@@ -143,8 +144,8 @@ pub(crate) fn explain_attention(
     Ok(match windows(ctx, op, desc)? {
         Some((windows, _)) => {
             let desc = counted_from_the_last_key(desc);
-            explain_parts(ctx, op, Part { desc, windows }, |Part { desc, windows }| {
-                Plan::choose(ctx, desc, windows).to_string()
+            explain_parts(ctx, op, Part { desc, windows }, |part| {
+                Plan::choose(ctx, &part.desc, &part.bound()).to_string()
             })?
         }
         None => "nothing".to_owned(),
@@ -168,13 +169,13 @@ fn windows(
     if let Some((what, requested, max)) = vectors.into_iter().find(|&(_, length, max)| length > max) {
         return Err(BackendError::Limit { op, what, requested, max });
     }
-    let o = ctx.output(op, &o, desc.dtype)?;
+    let o = ctx.output(&o, desc.dtype);
     let input = |slice: &Option<DeviceSlice>, dtype| ctx.optional_input(op, slice.as_ref(), dtype, &o);
     let (q, k, v) = (input(&q, desc.dtype)?, input(&k, desc.kv_dtype)?, input(&v, desc.kv_dtype)?);
     let mask = match &mask {
         Some(mask) if desc.mask_dtype == DType::U32 => {
             let numbers = numbers_where(ctx, op, mask, [0.0, f64::NEG_INFINITY], desc.dtype)?;
-            ctx.output(op, &numbers, desc.dtype)?
+            ctx.output(&numbers, desc.dtype)
         }
         mask => input(mask, desc.dtype)?,
     };

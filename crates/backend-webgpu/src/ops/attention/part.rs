@@ -1,11 +1,14 @@
 //! Attention that takes long, by batches, heads and queries.
 
+use std::borrow::Cow;
+
 use backend_api::DType;
 use backend_api::desc::{AttentionAlignment, AttentionDesc, AttentionMask};
 
 use super::Windows;
 use crate::device::DeviceProfile;
 use crate::ops::shared::long_work::{Divisible, middle};
+use crate::recorder::Window;
 
 /// Queries that kernels for long sequences give to one workgroup.
 const TILE: usize = 64;
@@ -58,9 +61,34 @@ impl Divisible for Part {
             [self.queries(0, first), self.queries(first, seq_q - first)]
         })
     }
+
+    fn excess(&self) -> u64 {
+        if !self.windows.any_is_wide() {
+            return 0;
+        }
+        let Windows { q, k, v, mask, lengths, lse, o } = &self.windows;
+        let elements = self.elements();
+        let pairs = [
+            (q, elements.q),
+            (k, elements.k),
+            (v, elements.v),
+            (o, elements.o),
+            (mask, elements.mask),
+            (lengths, elements.lengths),
+            (lse, elements.lse),
+        ];
+        pairs.into_iter().map(|(window, elements)| window.excess(elements)).sum()
+    }
 }
 
-/// Elements from the start of queries, keys, values, output, mask, lengths and logarithms.
+impl Windows {
+    fn any_is_wide(&self) -> bool {
+        let Self { q, k, v, mask, lengths, lse, o } = self;
+        [q, k, v, mask, lengths, lse, o].into_iter().any(Window::is_wide)
+    }
+}
+
+/// Elements of queries, keys, values, output, mask, lengths and logarithms: up to a part's first, or to its last.
 #[derive(Clone, Copy, Debug, Default)]
 struct Starts {
     q: usize,
@@ -73,6 +101,45 @@ struct Starts {
 }
 
 impl Part {
+    /// The windows of what the part accesses.
+    pub(super) fn bound(&self) -> Cow<'_, Windows> {
+        if !self.windows.any_is_wide() {
+            return Cow::Borrowed(&self.windows);
+        }
+        let (windows, elements) = (&self.windows, self.elements());
+        Cow::Owned(Windows {
+            q: windows.q.truncated(elements.q),
+            k: windows.k.truncated(elements.k),
+            v: windows.v.truncated(elements.v),
+            o: windows.o.truncated(elements.o),
+            mask: windows.mask.truncated(elements.mask),
+            lengths: windows.lengths.truncated(elements.lengths),
+            lse: windows.lse.truncated(elements.lse),
+        })
+    }
+
+    /// The elements of each operand from the first to the last one.
+    fn elements(&self) -> Starts {
+        let AttentionDesc { batch, heads, kv_heads, seq_q, seq_kv, head_dim, v_head_dim, .. } = self.desc;
+        let last = |count: usize, stride: usize| count.saturating_sub(1).saturating_mul(stride);
+        let reach = |[b, h, t]: [usize; 3], [heads, tokens]: [usize; 2]| {
+            last(batch, b).saturating_add(last(heads, h)).saturating_add(last(tokens, t))
+        };
+        let [q, k, v, o] = self.desc.layouts().map(|strides| [strides.batch, strides.head, strides.token]);
+        let (queries, keys) = ([heads, seq_q], [kv_heads, seq_kv]);
+        let mask =
+            self.desc.mask.map_or([0; 3], |mask| [mask.batch_stride, mask.head_stride, mask.query_stride]);
+        Starts {
+            q: reach(q, queries).saturating_add(head_dim),
+            k: reach(k, keys).saturating_add(head_dim),
+            v: reach(v, keys).saturating_add(v_head_dim),
+            o: reach(o, queries).saturating_add(v_head_dim),
+            mask: reach(mask, queries).saturating_add(seq_kv),
+            lengths: batch,
+            lse: batch.saturating_mul(heads).saturating_mul(seq_q),
+        }
+    }
+
     fn flops_seconds(&self, profile: &DeviceProfile) -> f64 {
         let halves = self.desc.dtype == DType::F16;
         self.desc.flops() / if halves { profile.flops_f16 } else { profile.flops }

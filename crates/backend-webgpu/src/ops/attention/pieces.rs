@@ -13,7 +13,7 @@ use crate::recorder::Window;
 
 static COMBINE: KernelSource = kernel!(
     "attention/combine",
-    libs: [GRID, SPECIAL, ATTENTION, ATTENTION_NARROW, ATTENTION_SEEN],
+    libs: [GRID, ATTENTION, ATTENTION_NARROW, ATTENTION_SEEN],
     types: ["T"],
     constants: ["THREADS", "LANES", "HALF_Q", "HALF_KV"],
     reads: 6,
@@ -31,7 +31,7 @@ const STATE: usize = 4;
 /// Invocations of attention/combine for a row, of few pieces and of many.
 const THREADS: [usize; 2] = [128, 256];
 
-/// Those that share a vector of the most elements, and of fewer.
+/// Invocations that share a vector of the most elements, and of fewer.
 const LANES: [usize; 5] = [128, 64, 32, 16, 8];
 
 pub(super) fn variants() -> Vec<Variant> {
@@ -145,7 +145,7 @@ pub(super) fn bytes_of_parts(op: &'static str, desc: &AttentionDesc, pieces: usi
 
 fn parts(ctx: &OpContext, op: &'static str, desc: &AttentionDesc, pieces: usize) -> BackendResult<Window> {
     let bytes = bytes_of_parts(op, desc, pieces)?;
-    ctx.output(op, &ctx.scratch(op, bytes)?, DType::F32)
+    Ok(ctx.output(&ctx.scratch(op, bytes)?, DType::F32))
 }
 
 /// Makes O of the parts.

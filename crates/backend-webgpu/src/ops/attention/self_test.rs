@@ -9,6 +9,7 @@ use super::pieces::{bytes_of_parts, combine_variant};
 use super::{Windows, decode_cooperative, params};
 use crate::ops::op_context::{OpContext, linear_grid};
 use crate::ops::shared::self_test::{OP, SelfTest};
+use crate::recorder::Window;
 
 /// How far a result may be off: weights are rounded to f16, and so is the result, of numbers up to 1.
 const BOUND: f64 = 2e-3;
@@ -34,7 +35,7 @@ pub(super) fn check_decode(ctx: &OpContext, tile: decode_cooperative::Tile) -> B
     compare(ctx, shape, |test, desc, windows| {
         let pieces = tile.pieces(desc, 2);
         let bytes = vec![0xff; bytes_of_parts(OP, desc, pieces.count)?];
-        let parts = ctx.output(OP, &test.upload(&bytes)?, DType::F32)?;
+        let parts = ctx.output(&test.upload(&bytes)?, DType::F32);
         let Windows { q, k, v, mask, lengths, lse, o } = windows;
         let first = params(OP, desc, windows, pieces.length, pieces.count)?;
         test.launch(&tile.variant(), &[q, k, v, mask, lengths, &parts], &first, pieces.grid(desc))?;
@@ -63,9 +64,9 @@ fn compare(
     let mut test = SelfTest::new(ctx);
     let mut bytes = vec![0xff; (heads * seq_q * head_dim * 2).next_multiple_of(4)];
     let o = test.upload(&bytes)?;
-    let mut operand = |numbers: &[f16]| {
+    let mut operand = |numbers: &[f16]| -> BackendResult<Window> {
         let slice = test.upload(bytemuck::cast_slice(numbers))?;
-        ctx.output(OP, &slice, DType::F16)
+        Ok(ctx.output(&slice, DType::F16))
     };
     let windows = Windows {
         q: operand(&q)?,
@@ -74,7 +75,7 @@ fn compare(
         mask: ctx.null(),
         lengths: ctx.null(),
         lse: ctx.sink(),
-        o: ctx.output(OP, &o, DType::F16)?,
+        o: ctx.output(&o, DType::F16),
     };
     launch(&mut test, &desc, &windows)?;
     test.read(&o, &mut bytes)?;

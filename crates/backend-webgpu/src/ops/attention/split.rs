@@ -10,9 +10,9 @@ use crate::kernels::libs::{ATTENTION_NARROW, ATTENTION_WIDE, ROWS_1, ROWS_2, ROW
 use crate::kernels::{KernelSource, Lib, Variant, kernel};
 use crate::ops::op_context::OpContext;
 
-static SPLIT: KernelSource = kernel!(
+pub(super) static SPLIT: KernelSource = kernel!(
     "attention/split",
-    libs: [GRID, SPECIAL, ATTENTION, ATTENTION_PIECES, ATTENTION_ROWS, ATTENTION_PARTS],
+    libs: [ATTENTION, ATTENTION_PIECES, ATTENTION_ROWS, ATTENTION_PARTS],
     types: ["T"],
     constants: ["HALF_Q", "HALF_KV"],
     reads: 5,

@@ -16,12 +16,12 @@ use crate::ops::op_context::{OpContext, dim, linear_grid};
 use crate::ops::shared::self_test::OP;
 use crate::recorder::Window;
 
-static COOPERATIVE: KernelSource = KernelSource {
+pub(super) static COOPERATIVE: KernelSource = KernelSource {
     unrolled: native(unrolled_multiply),
     cooperative: true,
     ..kernel!(
         native "conv/cooperative",
-        libs: [GRID, QUOTIENT, SPECIAL, UNARY, ACTIVATE, CONV, INPUT_ORIGIN, FRAGMENTS],
+        libs: [GRID, QUOTIENT, ACTIVATE, CONV, INPUT_ORIGIN, FRAGMENTS],
         types: ["T", "TC"],
         constants: [
             "TILE_M",
@@ -85,7 +85,7 @@ impl SourceTile {
         let layout = if self.planes { ImageLayout::Nchw } else { ImageLayout::Nhwc };
         let is_right = |dtype| {
             let variant = self.variant((layout, dtype), Activation::Identity);
-            ctx.state.self_tests.pass(&variant, || self.check(ctx, layout, dtype))
+            ctx.is_right(&variant, || self.check(ctx, layout, dtype))
         };
         self.tile.fits(&ctx.gpu().limits) && is_right(DType::F16) && (slices == 1 || is_right(DType::F32))
     }

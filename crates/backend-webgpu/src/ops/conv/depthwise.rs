@@ -11,11 +11,11 @@ use crate::ops::matmul::activation_code;
 use crate::ops::op_context::{OpContext, dim, linear_grid};
 use crate::ops::shared::text::{lines, pairs};
 
-static DEPTHWISE: KernelSource = KernelSource {
+pub(super) static DEPTHWISE: KernelSource = KernelSource {
     unrolled: Some(make),
     ..kernel!(
         "conv/depthwise",
-        libs: [GRID, SPECIAL, UNARY, ACTIVATE, CONV],
+        libs: [GRID, ACTIVATE],
         types: ["T"],
         constants: ["ROWS", "COLUMNS", "SIDE", "STEP", "ACTIVATION"],
         reads: 3,
@@ -51,7 +51,7 @@ impl Window {
         Self { side: 5, stride: 2, results: [2, 2] },
     ];
 
-    /// That of a convolution, if it has its own: the first that occupies the device, or the last.
+    /// The window of a convolution, if there is one for it: the first that occupies the device, or the last.
     fn of(gather: &ConvGather, compute_units: usize) -> Option<Self> {
         let has = |window: &&Self| {
             gather.filter == [window.side; 2]

@@ -14,11 +14,11 @@ use crate::ops::matmul::activation_code;
 use crate::ops::op_context::{OpContext, dim, linear_grid};
 use crate::ops::shared::text::lines;
 
-static DIRECT: KernelSource = KernelSource {
+pub(super) static DIRECT: KernelSource = KernelSource {
     unrolled: Some(make),
     ..kernel!(
         "conv/direct",
-        libs: [GRID, SPECIAL, UNARY, ACTIVATE, CONV],
+        libs: [GRID, ACTIVATE, CONV],
         types: ["T"],
         constants: ["ROWS", "SIDE", "STEP", "ACTIVATION"],
         reads: 3,

@@ -15,11 +15,11 @@ use crate::ops::matmul::activation_code;
 use crate::ops::op_context::{OpContext, dim, linear_grid};
 use crate::ops::shared::text::{lines, pairs};
 
-static FEW_FILTERS: KernelSource = KernelSource {
+pub(super) static FEW_FILTERS: KernelSource = KernelSource {
     unrolled: Some(multiply),
     ..kernel!(
         "conv/few_filters",
-        libs: [GRID, QUOTIENT, SPECIAL, UNARY, ACTIVATE, CONV, INPUT_ORIGIN],
+        libs: [GRID, QUOTIENT, ACTIVATE, CONV, INPUT_ORIGIN],
         types: ["T", "TC"],
         constants: ["FILTERS", "PIXELS", "PARTS", "VECTORS", "ACTIVATION"],
         reads: 4,

@@ -83,6 +83,7 @@ fn variant(tile: Tile, [dtype, result]: [DType; 2], interleaved: bool) -> Varian
     let [m, n, k, thread_m, thread_n] = tile.constants();
     let constants = [m, n, k, thread_m, thread_n, u32::from(interleaved)];
     Variant::new(&FILTER_GRADIENT, [dtype, result], constants)
+        .with_workgroup(tile.threads(), tile.workgroup_bytes())
 }
 
 pub(super) fn variants() -> Vec<Variant> {
@@ -107,7 +108,7 @@ pub(crate) fn conv2d_backward_filter(
     let [input, grad_output, grad_filter] = ctx.resolve(op, &operands)?;
     let (dtype, Some(grad_filter)) = (desc.dtype, grad_filter) else { return Ok(()) };
     ctx.require_dtype(op, dtype)?;
-    let output = ctx.output(op, &grad_filter, dtype)?;
+    let output = ctx.output(&grad_filter, dtype);
     let input = ctx.optional_input(op, input.as_ref(), dtype, &output)?;
     let gradient = ctx.optional_input(op, grad_output.as_ref(), dtype, &output)?;
 
@@ -130,7 +131,7 @@ pub(crate) fn conv2d_backward_filter(
         1 => None,
         _ => {
             let bytes = checked_product(op, "scratch", &[elements, DType::F32.size()])?;
-            Some(ctx.output(op, &ctx.scratch(op, bytes)?, DType::F32)?)
+            Some(ctx.output(&ctx.scratch(op, bytes)?, DType::F32))
         }
     };
     let target = parts.as_ref().unwrap_or(&output);

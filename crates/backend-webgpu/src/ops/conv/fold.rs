@@ -31,7 +31,8 @@ params! {
         height: u32,
         width: u32,
         width_out: u32,
-        // The same of the filters, which have workgroups of their own.
+        // Of the filters, which have workgroups of their own: the first workgroup, eights, rows of all, and pixels
+        // of a row before and after.
         first_filters: u32,
         total_filters: u32,
         filter_height: u32,

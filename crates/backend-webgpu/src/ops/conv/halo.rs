@@ -22,13 +22,13 @@ use crate::ops::shared::text::{lines, pairs};
 use crate::ops::shared::tile::StepTime;
 use crate::recorder::Window;
 
-static HALO: KernelSource = KernelSource {
+pub(super) static HALO: KernelSource = KernelSource {
     unrolled: native(multiply),
     cooperative: true,
     subgroups: true,
     ..kernel!(
         native "conv/halo",
-        libs: [GRID, QUOTIENT, SPECIAL, UNARY, ACTIVATE, FRAGMENT_ELEMENTS],
+        libs: [GRID, QUOTIENT, ACTIVATE, HALVES, FRAGMENT_ELEMENTS],
         types: ["T"],
         constants: ["TILE_P", "TILE_F", "PARTS_P", "PARTS_F", "CELLS", "PLANES", "ACTIVATION"],
         reads: 3,
@@ -189,7 +189,7 @@ impl HaloTile {
     /// Whether it fits the device and is right there.
     pub(super) fn is_verified(self, ctx: &OpContext, layout: ImageLayout) -> bool {
         let variant = self.variant(are_planes(layout), Activation::Identity);
-        self.fits(&ctx.gpu().limits) && ctx.state.self_tests.pass(&variant, || self.check(ctx, layout))
+        self.fits(&ctx.gpu().limits) && ctx.is_right(&variant, || self.check(ctx, layout))
     }
 
     /// Makes a convolution for which this [is possible](Self::is_possible).

@@ -31,7 +31,7 @@ use backend_api::support::ConvGather;
 use backend_api::{Activation, BackendResult, BackendTranspose, DType};
 
 use super::matmul;
-use super::shared::long_work::{explain_parts, in_parts, is_long, require_end};
+use super::shared::long_work::{Divisible as _, explain_parts, in_parts, is_long, require_end};
 use crate::kernels::Variant;
 use crate::memory::DeviceSlice;
 use crate::ops::op_context::OpContext;
@@ -93,7 +93,7 @@ pub(crate) fn explain_conv(ctx: &OpContext, op: &'static str, desc: &ConvDesc) -
         let (desc, windows) = product(&job);
         return Ok(format!("product, {}", matmul::explain(ctx, op, &desc, windows)?));
     }
-    explain_parts(ctx, op, job, |part| Kernel::choose(ctx, part).to_string())
+    explain_parts(ctx, op, job, |part| Kernel::choose(ctx, &part.bound()).to_string())
 }
 
 fn forward(ctx: &OpContext, op: &'static str, desc: &ConvDesc) -> BackendResult<Option<Job>> {
@@ -140,7 +140,7 @@ fn job(
 ) -> BackendResult<Option<Job>> {
     let Some(output) = output else { return Ok(None) };
     ctx.require_dtype(op, dtype)?;
-    let output = ctx.output(op, &output, dtype)?;
+    let output = ctx.output(&output, dtype);
     Ok(Some(Job {
         gather,
         first_row: 0,
@@ -172,12 +172,12 @@ fn convolve(ctx: &OpContext, op: &'static str, job: &Job) -> BackendResult<()> {
         return pointwise(ctx, op, job);
     }
     let mut whole = job.clone();
-    if job.transposed && is_long(ctx, job) {
+    if job.transposed && (is_long(ctx, job) || job.excess() > 0) {
         // The filters of a part have to follow each other.
         whole = repack_filter::as_multiplied(ctx, op, job, job.gather.layout == ImageLayout::Nhwc)?;
         whole.transposed = false;
     }
-    in_parts(ctx, op, whole, |part| launch(ctx, op, part))
+    in_parts(ctx, op, whole, |part| launch(ctx, op, &part.bound()))
 }
 
 /// Chooses the kernel. Sums that are too long for the device's loops are made in slices of the channels.

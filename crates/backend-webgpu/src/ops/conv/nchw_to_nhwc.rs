@@ -34,7 +34,7 @@ params! {
         channels_out: u32,
         interleaved: u32,
         input_offset: u32,
-        // The same of the filters, which have workgroups of their own.
+        // Of the filters, which have workgroups of their own: the first workgroup, eights, and places of a filter.
         first_filters: u32,
         total_filters: u32,
         places: u32,
@@ -58,7 +58,7 @@ pub(super) fn variants() -> Vec<Variant> {
 /// Scratch memory for so many times eight adjacent channels of f16.
 pub(super) fn scratch_of_eights(ctx: &OpContext, op: &'static str, total: usize) -> BackendResult<Window> {
     let bytes = checked_product(op, "scratch", &[total, EIGHT, DType::F16.size()])?;
-    ctx.output(op, &ctx.scratch(op, bytes)?, DType::F16)
+    Ok(ctx.output(&ctx.scratch(op, bytes)?, DType::F16))
 }
 
 /// The source with `channels` channels in each group, a multiple of eight, 0 for those that there aren't; and

@@ -1,5 +1,7 @@
 //! A convolution that takes long, by images, groups, filters and rows.
 
+use std::borrow::Cow;
+
 use backend_api::DType;
 use backend_api::desc::ImageLayout;
 use backend_api::support::ConvGather;
@@ -7,6 +9,7 @@ use backend_api::support::ConvGather;
 use super::Job;
 use crate::device::DeviceProfile;
 use crate::ops::shared::long_work::{Divisible, middle};
+use crate::recorder::Window;
 
 impl Divisible for Job {
     fn seconds(&self, profile: &DeviceProfile) -> f64 {
@@ -31,11 +34,17 @@ impl Divisible for Job {
         } else if layout != ImageLayout::Nhwc && groups > 1 {
             both(groups, &by_groups)
         } else if layout != ImageLayout::Nhwc && filters > 1 {
-            // Those of a transposition are stored the other way round.
+            // Filters of a transposed convolution are stored the other way round.
             if self.transposed { None } else { both(filters, &by_filters) }
         } else {
             both(result[0], &rows)
         }
+    }
+
+    fn excess(&self) -> u64 {
+        let Self { input, filter, bias, output, .. } = self;
+        let excess = |(window, elements): (&Window, usize)| window.excess(elements);
+        [input, filter, bias, output].into_iter().zip(self.elements()).map(excess).sum()
     }
 }
 
@@ -49,6 +58,33 @@ struct Starts {
 }
 
 impl Job {
+    /// The elements of input, filter, bias and output.
+    fn elements(&self) -> [usize; 4] {
+        let &ConvGather { batch, groups, channels, filters, source: [height, width], .. } = &self.gather;
+        [
+            batch * groups * channels * height * width,
+            groups * filters * self.gather.taps(),
+            groups * filters,
+            batch * groups * filters * self.gather.pixels(),
+        ]
+    }
+
+    /// The part with the windows of what it accesses.
+    pub(super) fn bound(&self) -> Cow<'_, Self> {
+        let Self { input, filter, bias, output, .. } = self;
+        if ![input, filter, bias, output].into_iter().any(Window::is_wide) {
+            return Cow::Borrowed(self);
+        }
+        let [of_input, of_filter, of_bias, of_output] = self.elements();
+        Cow::Owned(Self {
+            input: input.truncated(of_input),
+            filter: filter.truncated(of_filter),
+            bias: bias.truncated(of_bias),
+            output: output.truncated(of_output),
+            ..self.clone()
+        })
+    }
+
     /// Whether each position of the result is made of the same position of the source: of rows further down,
     /// another may have the same number there.
     pub(super) fn is_pointwise(&self) -> bool {

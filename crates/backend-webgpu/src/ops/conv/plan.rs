@@ -10,6 +10,8 @@ use super::halo::{self, HaloTile};
 use super::split::has_room;
 use super::{Job, depthwise, direct, tiled};
 use crate::device::h200;
+#[cfg(feature = "test-hooks")]
+use crate::kernels::KernelSource;
 use crate::ops::op_context::OpContext;
 use crate::ops::shared::kernel_names;
 use crate::ops::shared::tile::Tile;
@@ -51,6 +53,20 @@ impl KernelOverride {
     pub(crate) fn parse(op: &'static str, name: &str) -> BackendResult<Self> {
         let kernel = kernel_names::find(Kernel::all(), name);
         kernel.map(Self).ok_or_else(|| kernel_names::unknown(op, name, Kernel::all()))
+    }
+
+    /// The kernel's WGSL file.
+    #[cfg(feature = "test-hooks")]
+    pub(crate) fn source(self) -> Option<&'static KernelSource> {
+        Some(match self.0 {
+            Kernel::Product => return None,
+            Kernel::Depthwise => &depthwise::DEPTHWISE,
+            Kernel::Direct => &direct::DIRECT,
+            Kernel::FewFilters(..) => &few_filters::FEW_FILTERS,
+            Kernel::Tiled(..) => &tiled::IMPLICIT_GEMM,
+            Kernel::Cooperative(..) => &cooperative::COOPERATIVE,
+            Kernel::Halo(_) => &halo::HALO,
+        })
     }
 }
 

@@ -75,7 +75,7 @@ pub(super) fn copy(
     let places = checked_product(op, "filter", &[gather.filter[0], gather.filter[1]])?;
     let total = checked_product(op, "scratch", &[gather.groups, gather.filters, channels, places])?;
     let bytes = checked_product(op, "scratch", &[total, job.dtype.size()])?;
-    let copy = ctx.output(op, &ctx.scratch(op, bytes.next_multiple_of(16))?, job.dtype)?;
+    let copy = ctx.output(&ctx.scratch(op, bytes.next_multiple_of(16))?, job.dtype);
     let params = Params {
         total: dim(op, "filter", total)?,
         filters: dim(op, "filters", gather.filters)?,

@@ -23,7 +23,7 @@ pub(super) fn check_numbers(
     let places = gather.filter[0] * gather.filter[1];
     let taps = channels * places;
     let images = numbers(1, batch * channels * height * width, taps);
-    // Those that the kernel finds beyond the last filter are numbers, too.
+    // Weights that the kernel reads beyond the last filter are numbers, too.
     let last = weight_at(filters - 1, places - 1, channels - 1);
     let weights = numbers(2, (last + 1).next_multiple_of(1 << 12), taps);
 
@@ -41,7 +41,7 @@ pub(super) fn check_numbers(
         input: test.halves(&images)?,
         filter: test.halves(&weights)?,
         bias: ctx.null(),
-        output: ctx.output(OP, &output, dtype)?,
+        output: ctx.output(&output, dtype),
     };
     launch(&mut test, &job)?;
     test.read(&output, &mut bytes)?;

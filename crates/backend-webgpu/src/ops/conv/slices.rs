@@ -103,5 +103,5 @@ fn copy_f32(
 /// Room for so many elements of f32.
 fn scratch(ctx: &OpContext, op: &'static str, elements: usize) -> BackendResult<Window> {
     let bytes = checked_product(op, "scratch", &[elements, DType::F32.size()])?;
-    ctx.output(op, &ctx.scratch(op, bytes.next_multiple_of(16))?, DType::F32)
+    Ok(ctx.output(&ctx.scratch(op, bytes.next_multiple_of(16))?, DType::F32))
 }

@@ -15,7 +15,7 @@ use crate::recorder::Window;
 
 static COMBINE: KernelSource = kernel!(
     "conv/combine",
-    libs: [GRID, SPECIAL, UNARY, ACTIVATE],
+    libs: [GRID, ACTIVATE],
     types: ["T"],
     constants: ["ACTIVATION"],
     reads: 2,
@@ -101,7 +101,7 @@ pub(super) enum Target<'a> {
 }
 
 impl<'a> Target<'a> {
-    /// That of sums which are made in `count` slices, or fewer, whose lengths are multiples of `step` taps.
+    /// The target of sums which are made in `count` slices, or fewer, whose lengths are multiples of `step` taps.
     pub(super) fn new(
         ctx: &OpContext,
         op: &'static str,
@@ -122,7 +122,7 @@ impl<'a> Target<'a> {
             Err(BackendError::OutOfMemory { .. }) => return Ok(Self::Output(job)),
             scratch => scratch?,
         };
-        let window = ctx.output(op, &scratch, DType::F32)?;
+        let window = ctx.output(&scratch, DType::F32);
         Ok(Self::Slices { job, window, length, count })
     }
 

@@ -143,7 +143,7 @@ pub(super) fn divide(ctx: &OpContext, op: &'static str, job: &Job) -> BackendRes
 
 fn scratch(ctx: &OpContext, op: &'static str, dtype: DType, elements: usize) -> BackendResult<Window> {
     let bytes = checked_product(op, "scratch", &[elements, dtype.size()])?;
-    ctx.output(op, &ctx.scratch(op, bytes.next_multiple_of(16))?, dtype)
+    Ok(ctx.output(&ctx.scratch(op, bytes.next_multiple_of(16))?, dtype))
 }
 
 /// The filters of all phases, or a number of the bias for each of them.

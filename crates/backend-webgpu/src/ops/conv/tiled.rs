@@ -7,19 +7,18 @@ use backend_api::{Activation, BackendResult, DType};
 use super::params::{Params, inverse, is_regular};
 use super::{Job, repack_filter, split};
 use crate::kernels::libs::{
-    INPUT_ORIGIN, RESULTS_ADJACENT, RESULTS_APART, RESULTS_PLANES, SOURCE_ANY, SOURCE_LINES, SOURCE_VECTORS,
-    SOURCE_WINDOW,
+    RESULTS_ADJACENT, RESULTS_APART, RESULTS_PLANES, SOURCE_ANY, SOURCE_LINES, SOURCE_VECTORS, SOURCE_WINDOW,
 };
 use crate::kernels::{KernelSource, Lib, MAX_CONSTANTS, Target, Variant, kernel};
 use crate::ops::matmul::activation_code;
 use crate::ops::op_context::{OpContext, dim, linear_grid};
 use crate::ops::shared::tile::{Fours, TILE_CONSTANTS, Tile, written};
 
-static IMPLICIT_GEMM: KernelSource = KernelSource {
+pub(super) static IMPLICIT_GEMM: KernelSource = KernelSource {
     unrolled: Some(product),
     ..kernel!(
         "conv/implicit_gemm",
-        libs: [GRID, QUOTIENT, SPECIAL, UNARY, ACTIVATE, CONV, TILE_PRODUCT],
+        libs: [GRID, QUOTIENT, ACTIVATE, CONV, TILE_PRODUCT],
         types: ["T", "TC"],
         constants: CONSTANTS,
         reads: 5,
@@ -80,12 +79,12 @@ impl Access {
         match (self.read, self.write) {
             (Read::Any, Write::Adjacent) => &[SOURCE_ANY, RESULTS_ADJACENT],
             (Read::Any, _) => &[SOURCE_ANY, RESULTS_APART],
-            (Read::Window, Write::Planes) => &[INPUT_ORIGIN, SOURCE_WINDOW, RESULTS_PLANES],
-            (Read::Window, Write::Adjacent) => &[INPUT_ORIGIN, SOURCE_WINDOW, RESULTS_ADJACENT],
-            (Read::Window, _) => &[INPUT_ORIGIN, SOURCE_WINDOW, RESULTS_APART],
+            (Read::Window, Write::Planes) => &[SOURCE_WINDOW, RESULTS_PLANES],
+            (Read::Window, Write::Adjacent) => &[SOURCE_WINDOW, RESULTS_ADJACENT],
+            (Read::Window, _) => &[SOURCE_WINDOW, RESULTS_APART],
             (Read::Lines, _) => &[SOURCE_LINES, RESULTS_PLANES],
-            (Read::Vectors, Write::Adjacent) => &[INPUT_ORIGIN, SOURCE_VECTORS, RESULTS_ADJACENT],
-            (Read::Vectors, _) => &[INPUT_ORIGIN, SOURCE_VECTORS, RESULTS_APART],
+            (Read::Vectors, Write::Adjacent) => &[SOURCE_VECTORS, RESULTS_ADJACENT],
+            (Read::Vectors, _) => &[SOURCE_VECTORS, RESULTS_APART],
         }
     }
 
@@ -130,7 +129,9 @@ fn variant(tile: Tile, access: Access, types: [DType; 2], vectors: bool, activat
     let [m, n, k, thread_m, thread_n] = tile.constants();
     let planes = u32::from(access.write == Write::Planes);
     let constants = [m, n, k, thread_m, thread_n, u32::from(vectors), activation_code(activation), planes];
-    Variant::new(&IMPLICIT_GEMM, types, constants).with_libs(access.libs())
+    Variant::new(&IMPLICIT_GEMM, types, constants)
+        .with_libs(access.libs())
+        .with_workgroup(tile.threads(), tile.workgroup_bytes())
 }
 
 pub(super) fn variants() -> Vec<Variant> {

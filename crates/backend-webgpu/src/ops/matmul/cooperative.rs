@@ -10,7 +10,7 @@ use super::plan::{Estimate, Plan, Prep, cheapest};
 use super::{Params, Windows, activation_code, activation_libs, edges, fragments, pack};
 use crate::device::{Gpu, h200};
 use crate::kernels::libs::{
-    ACTIVATE, ACTIVATE_HALF, FRAGMENT_ELEMENTS, HALF, RESULTS_IN_REGISTERS, RESULTS_STAGED,
+    ACTIVATE, ACTIVATE_HALF, FRAGMENT_ELEMENTS, RESULTS_IN_REGISTERS, RESULTS_STAGED,
 };
 use crate::kernels::{KernelSource, Lib, Variant, kernel, native};
 use crate::ops::has_room;
@@ -25,7 +25,7 @@ static COOPERATIVE: KernelSource = KernelSource {
     subgroups: true,
     ..kernel!(
         native "gemm/cooperative",
-        libs: [GRID, SPECIAL, UNARY, MATMUL, SHIFTED_VECTOR, FRAGMENTS],
+        libs: [GRID, MATMUL, SHIFTED_VECTOR, FRAGMENTS],
         types: ["TA", "TB", "TC"],
         constants: [
             "TILE_M",
@@ -92,12 +92,12 @@ impl CooperativeTile {
         Self::shared([32, 16, 128], 380, 640),
     ];
 
-    /// Those for an m×n product.
+    /// The tiles for an m×n product.
     pub(super) fn for_sizes(m: usize, n: usize) -> impl Iterator<Item = Self> + Clone {
         Self::all().filter(move |tile| tile.sharers() == 1 || m.min(n) <= FRAGMENT)
     }
 
-    /// All of them.
+    /// All tiles.
     pub(super) fn all() -> impl Iterator<Item = Self> + Clone {
         Self::ALL.into_iter().chain(Self::ALONE).chain(Self::FEW)
     }
@@ -360,8 +360,8 @@ fn result_libs(dtype: DType, in_registers: bool) -> &'static [Lib] {
         return activation_libs(dtype);
     }
     match (dtype, in_registers) {
-        (DType::F16, true) => &[HALF, ACTIVATE_HALF, FRAGMENT_ELEMENTS, RESULTS_IN_REGISTERS],
-        (DType::F16, false) => &[HALF, ACTIVATE_HALF, RESULTS_STAGED],
+        (DType::F16, true) => &[ACTIVATE_HALF, FRAGMENT_ELEMENTS, RESULTS_IN_REGISTERS],
+        (DType::F16, false) => &[ACTIVATE_HALF, RESULTS_STAGED],
         _ => &[ACTIVATE, RESULTS_STAGED],
     }
 }

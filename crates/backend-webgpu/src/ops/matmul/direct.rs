@@ -16,7 +16,7 @@ use crate::recorder::Window;
 
 static DIRECT: KernelSource = kernel!(
     "gemm/direct",
-    libs: [GRID, SPECIAL, UNARY, MATMUL],
+    libs: [GRID, MATMUL],
     types: ["TA", "TB", "TC"],
     constants: ["VEC", "TRANS_A", "TRANS_B", "ACTIVATION"],
     reads: 5,

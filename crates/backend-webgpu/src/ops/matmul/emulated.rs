@@ -146,7 +146,7 @@ fn split_f16(
     let row = columns_out.next_multiple_of(8);
     let size = checked_product(op, "scratch", &[PARTS, rows_out, row])?;
     let bytes = checked_product(op, "scratch", &[size, DType::F16.size()])?;
-    let parts = ctx.output(op, &ctx.scratch(op, bytes)?, DType::F16)?;
+    let parts = ctx.output(&ctx.scratch(op, bytes)?, DType::F16);
     let params = SplitParams {
         rows: dim(op, "rows", rows)?,
         columns: dim(op, "columns", columns)?,
@@ -167,7 +167,7 @@ fn exponents(ctx: &OpContext, op: &'static str, operand: &StoredOperand<'_>) -> 
     let &StoredOperand { window, matrix, rows, columns, k_down, .. } = operand;
     let (lines, groups) = if k_down { (columns, columns.div_ceil(WIDTH)) } else { (rows, rows) };
     let bytes = checked_product(op, "scratch", &[lines, size_of::<i32>()])?;
-    let exponents = ctx.output(op, &ctx.scratch(op, bytes)?, DType::I32)?;
+    let exponents = ctx.output(&ctx.scratch(op, bytes)?, DType::I32);
     let params = ExponentsParams {
         rows: dim(op, "rows", rows)?,
         columns: dim(op, "columns", columns)?,

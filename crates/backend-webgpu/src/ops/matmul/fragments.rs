@@ -50,7 +50,7 @@ pub(super) fn product(constants: &[u32; MAX_CONSTANTS], target: Target) -> Strin
     written(&step, &write_in_registers(step.fragments))
 }
 
-/// The same of a kernel that writes its sums by way of workgroup memory.
+/// The function `multiply` of a kernel that writes its sums by way of workgroup memory.
 pub(in crate::ops) fn multiply(constants: &[u32; MAX_CONSTANTS], _: Target) -> String {
     let step = Step::new(constants);
     written(&step, &write_sums(step.fragments, "sh_c", "start_c(subgroup)", "STRIDE_C"))
@@ -128,7 +128,7 @@ fn keep(step: &Step) -> String {
     )
 }
 
-/// Puts them into workgroup memory.
+/// Puts the fetched groups of both operands into workgroup memory.
 fn stage(step: &Step, turn: usize) -> String {
     let ahead = step.ahead;
     let one = |(of, i)| match turn {

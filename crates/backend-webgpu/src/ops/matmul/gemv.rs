@@ -17,7 +17,7 @@ use crate::ops::shared::vec_width::VecWidth;
 
 static GEMV: KernelSource = kernel!(
     "gemm/gemv",
-    libs: [GRID, SPECIAL, UNARY, MATMUL],
+    libs: [GRID, MATMUL],
     types: ["TA", "T", "TC", "A"],
     constants: ["THREADS_PER_OUTPUT", "AHEAD", "TRANS_A", "TRANS_C", "ACTIVATION"],
     reads: 3,
@@ -113,7 +113,9 @@ impl GemmKernel for Gemv {
         let [trans_a, trans_c] = [trans_a, self.transposed].map(u32::from);
         let activation = activation_code(signature.activation);
         let constants = [self.threads as u32, AHEAD as u32, trans_a, trans_c, activation];
-        Variant::new(&GEMV, [a, b, c, DType::F32], constants).with_libs(libs(vec_width, c))
+        Variant::new(&GEMV, [a, b, c, DType::F32], constants)
+            .with_libs(libs(vec_width, c))
+            .with_workgroup(THREADS, SHARED)
     }
 }
 

@@ -17,7 +17,7 @@ use crate::ops::shared::vec_width::VecWidth;
 
 static GEMV_DOT: KernelSource = kernel!(
     "gemm/gemv_dot",
-    libs: [GRID, SPECIAL, UNARY, MATMUL],
+    libs: [GRID, MATMUL],
     types: ["T", "TC", "A"],
     constants: ["SPAN", "AHEAD", "TRANS_C", "ACTIVATION"],
     reads: 3,

@@ -3,9 +3,15 @@
 use std::fmt;
 
 use backend_api::BackendResult;
+#[cfg(feature = "test-hooks")]
+use backend_api::{Activation, DType};
 
 use super::kernel::Kernel;
+#[cfg(feature = "test-hooks")]
+use super::kernel::Signature;
 use super::plan::Strategy;
+#[cfg(feature = "test-hooks")]
+use crate::kernels::KernelSource;
 use crate::ops::shared::kernel_names;
 
 const SPLIT: &str = "+split";
@@ -34,6 +40,19 @@ impl KernelOverride {
     /// [`Unsupported`](backend_api::BackendError::Unsupported).
     pub(crate) fn parse(op: &'static str, name: &str) -> BackendResult<Self> {
         Self::read(name).ok_or_else(|| kernel_names::unknown(op, name, Kernel::all()))
+    }
+
+    /// The kernel's WGSL file.
+    #[cfg(feature = "test-hooks")]
+    pub(crate) fn source(self) -> &'static KernelSource {
+        let signature = Signature {
+            dtypes: [DType::F16; 3],
+            trans: [false; 2],
+            activation: Activation::Identity,
+            vectors: true,
+            element_access: true,
+        };
+        self.kernel.implementation().variant(&signature).source()
     }
 
     fn read(name: &str) -> Option<Self> {

@@ -7,7 +7,7 @@ use backend_api::desc::{MatmulDesc, Matrix};
 use super::layout::is_aligned;
 use super::{Params, Windows};
 use crate::kernels::Lib;
-use crate::kernels::libs::{ACTIVATE, ACTIVATE_HALF, HALF, VEC_1, VEC_4, VEC_8};
+use crate::kernels::libs::{ACTIVATE, ACTIVATE_HALF, VEC_1, VEC_4, VEC_8};
 use crate::ops::shared::vec_width::VecWidth;
 
 /// The operand that takes the time.
@@ -62,7 +62,7 @@ pub(super) fn oriented(transposed: bool, [a, b, c]: [DType; 3], trans: [bool; 2]
 }
 
 impl Params {
-    /// Those of the transposed product, which writes C by columns.
+    /// The parameters of the transposed product, which writes C by columns.
     pub(super) fn transposed(self) -> Self {
         Self {
             m: self.n,
@@ -84,9 +84,9 @@ impl Params {
 /// Vectors of this width, and the activations for results of this type.
 pub(super) fn libs(vec_width: VecWidth, result: DType) -> &'static [Lib] {
     match (vec_width, result) {
-        (VecWidth::One | VecWidth::Two, DType::F16) => &[VEC_1, HALF, ACTIVATE_HALF],
-        (VecWidth::Four, DType::F16) => &[VEC_4, HALF, ACTIVATE_HALF],
-        (VecWidth::Eight, DType::F16) => &[VEC_8, HALF, ACTIVATE_HALF],
+        (VecWidth::One | VecWidth::Two, DType::F16) => &[VEC_1, ACTIVATE_HALF],
+        (VecWidth::Four, DType::F16) => &[VEC_4, ACTIVATE_HALF],
+        (VecWidth::Eight, DType::F16) => &[VEC_8, ACTIVATE_HALF],
         (VecWidth::One | VecWidth::Two, _) => &[VEC_1, ACTIVATE],
         (VecWidth::Four, _) => &[VEC_4, ACTIVATE],
         (VecWidth::Eight, _) => &[VEC_8, ACTIVATE],

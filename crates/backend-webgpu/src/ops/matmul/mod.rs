@@ -144,7 +144,8 @@ pub(super) fn multiply(
     windows: &Windows,
 ) -> BackendResult<()> {
     let whole = Part { desc: *desc, windows: windows.clone() };
-    in_parts(ctx, op, whole, |Part { desc, windows }| {
+    in_parts(ctx, op, whole, |part| {
+        let (desc, windows) = (&part.desc, &*part.bound());
         let plan = Plan::choose(ctx, desc, windows);
         tracing::trace!(op, %plan, "matmul");
         run(ctx, op, desc, windows, &plan)
@@ -166,8 +167,8 @@ pub(super) fn explain(
     desc: &MatmulDesc,
     windows: Windows,
 ) -> BackendResult<String> {
-    explain_parts(ctx, op, Part { desc: *desc, windows }, |Part { desc, windows }| {
-        Plan::choose(ctx, desc, windows).to_string()
+    explain_parts(ctx, op, Part { desc: *desc, windows }, |part| {
+        Plan::choose(ctx, &part.desc, &part.bound()).to_string()
     })
 }
 
@@ -179,7 +180,7 @@ fn windows(ctx: &OpContext, op: &'static str, desc: &MatmulDesc) -> BackendResul
     for matrix in [&desc.a, &desc.b, &desc.c] {
         ctx.require_dtype(op, matrix.dtype)?;
     }
-    let c = ctx.output(op, &c, desc.c.dtype)?;
+    let c = ctx.output(&c, desc.c.dtype);
     Ok(Some(Windows {
         a: ctx.optional_input(op, a.as_ref(), desc.a.dtype, &c)?,
         b: ctx.optional_input(op, b.as_ref(), desc.b.dtype, &c)?,
@@ -290,7 +291,7 @@ pub(super) fn activation_code(activation: Activation) -> u32 {
 /// The activations for results of this type.
 fn activation_libs(dtype: DType) -> &'static [Lib] {
     match dtype {
-        DType::F16 => &[libs::HALF, libs::ACTIVATE_HALF],
+        DType::F16 => &[libs::ACTIVATE_HALF],
         _ => &[libs::ACTIVATE],
     }
 }

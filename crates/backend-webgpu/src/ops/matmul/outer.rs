@@ -20,7 +20,7 @@ static OUTER: KernelSource = KernelSource {
     unrolled: Some(multiply),
     ..kernel!(
         "gemm/outer",
-        libs: [GRID, SPECIAL, UNARY, MATMUL],
+        libs: [GRID, MATMUL],
         types: ["TA", "TB", "TC"],
         constants: ["ROWS", "SPAN", "DEPTH", "ACROSS", "TRANS_A", "TRANS_B", "ACTIVATION"],
         reads: 3,

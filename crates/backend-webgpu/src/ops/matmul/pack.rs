@@ -148,7 +148,7 @@ pub(super) fn transpose_b(
     if let Some(transpose) = transposing_b(desc) {
         let (ld, dtype) = (transposed_ld(desc), desc.b.dtype);
         let bytes = checked_product(op, "scratch", &[desc.k, ld, dtype.size()])?;
-        let copy = ctx.output(op, &ctx.scratch(op, bytes)?, dtype)?;
+        let copy = ctx.output(&ctx.scratch(op, bytes)?, dtype);
         transpose.launch(ctx, op, dtype, [&windows.b, &copy])?;
         windows.b = copy;
         (desc.b.ld, desc.trans_b) = (ld, BackendTranspose::NoTrans);
@@ -280,7 +280,7 @@ impl Copy {
 /// Makes one copy, or two of one type, the second after the first.
 fn launch(ctx: &OpContext, op: &'static str, first: &Copy, second: Option<&Copy>) -> BackendResult<Window> {
     let bytes = first.bytes() + second.map_or(0, Copy::bytes);
-    let scratch = ctx.output(op, &ctx.scratch(op, bytes)?, first.dtype)?;
+    let scratch = ctx.output(&ctx.scratch(op, bytes)?, first.dtype);
     let vectors = first.elements / group(first.dtype);
     let mut params =
         Params { sizes: [first.sizes; 2], steps: [first.steps; 2], ends: [first.ends(op, 0)?, [0; 4]] };

@@ -1,11 +1,14 @@
 //! A product that takes long, by blocks of its result.
 
-use backend_api::DType;
-use backend_api::desc::{BiasAxis, MatmulDesc};
+use std::borrow::Cow;
+
+use backend_api::desc::{BiasAxis, MatmulDesc, Matrix};
+use backend_api::{Activation, DType};
 
 use super::Windows;
 use crate::device::DeviceProfile;
 use crate::ops::shared::long_work::{Divisible, middle};
+use crate::recorder::Window;
 
 /// Some matrices of a product, or a block of the rows or columns of one.
 #[derive(Clone, Debug)]
@@ -32,9 +35,96 @@ impl Divisible for Part {
             [self.columns(0, first), self.columns(first, n - first)]
         })
     }
+
+    fn excess(&self) -> u64 {
+        self.excesses().iter().sum()
+    }
+
+    /// By matrices of the batch, by rows or columns, or where this makes an operand no smaller, by pieces of the sum
+    /// over k, which C keeps between them and so has to be f32.
+    fn smaller_halves(&self) -> Option<[Self; 2]> {
+        let MatmulDesc { m, n, k, batch, a, b, c, trans_a, trans_b, .. } = self.desc;
+        if let Some(first) = middle(batch) {
+            return Some([self.batches(0, first), self.batches(first, batch - first)]);
+        }
+        let rows = || middle(m).map(|first| [self.rows(0, first), self.rows(first, m - first)]);
+        let columns = || middle(n).map(|first| [self.columns(0, first), self.columns(first, n - first)]);
+        let sums = || middle(k).filter(|_| c.dtype == DType::F32).map(|first| self.sums(first));
+        let by_rows = |matrix: Matrix, rows: usize, columns: usize| {
+            rows.saturating_sub(1).saturating_mul(matrix.ld) >= columns / 2
+        };
+        // A matrix gets smaller by its rows in memory, as far as it has some.
+        let [of_a, of_b, of_c, _] = self.excesses();
+        if of_a > 0 {
+            let k_major = trans_a.is_transposed();
+            let (outer, inner) = if k_major { (k, m) } else { (m, k) };
+            if k_major == by_rows(a, outer, inner) { sums() } else { rows() }
+        } else if of_b > 0 {
+            let n_major = trans_b.is_transposed();
+            let (outer, inner) = if n_major { (n, k) } else { (k, n) };
+            if n_major == by_rows(b, outer, inner) { columns() } else { sums() }
+        } else if of_c > 0 {
+            if by_rows(c, m, n) { rows() } else { columns() }
+        } else {
+            self.halves()
+        }
+    }
 }
 
 impl Part {
+    /// The elements of A, B, C and the bias, from the first to the last one.
+    fn elements(&self) -> [usize; 4] {
+        let MatmulDesc { m, n, k, batch, a, b, c, trans_a, trans_b, bias, .. } = self.desc;
+        let of = |matrix: Matrix, rows: usize, columns: usize| {
+            let last = |count: usize, stride: usize| count.saturating_sub(1).saturating_mul(stride);
+            last(batch, matrix.batch_stride).saturating_add(last(rows, matrix.ld)).saturating_add(columns)
+        };
+        [
+            if trans_a.is_transposed() { of(a, k, m) } else { of(a, m, k) },
+            if trans_b.is_transposed() { of(b, n, k) } else { of(b, k, n) },
+            of(c, m, n),
+            bias.map_or(0, |bias| if bias.axis == BiasAxis::Row { m } else { n }),
+        ]
+    }
+
+    fn excesses(&self) -> [u64; 4] {
+        let Windows { a, b, bias, c } = &self.windows;
+        if ![a, b, bias, c].into_iter().any(Window::is_wide) {
+            return [0; 4];
+        }
+        let [of_a, of_b, of_c, of_bias] = self.elements();
+        [a.excess(of_a), b.excess(of_b), c.excess(of_c), bias.excess(of_bias)]
+    }
+
+    /// The windows of what the part accesses.
+    pub(super) fn bound(&self) -> Cow<'_, Windows> {
+        let Windows { a, b, bias, c } = &self.windows;
+        if ![a, b, bias, c].into_iter().any(Window::is_wide) {
+            return Cow::Borrowed(&self.windows);
+        }
+        let [of_a, of_b, of_c, of_bias] = self.elements();
+        Cow::Owned(Windows {
+            a: a.truncated(of_a),
+            b: b.truncated(of_b),
+            bias: bias.truncated(of_bias),
+            c: c.truncated(of_c),
+        })
+    }
+
+    /// The first `first` products of each sum, with the bias, and the others on top of these, of a single matrix.
+    fn sums(&self, first: usize) -> [Self; 2] {
+        let MatmulDesc { a, b, k, trans_a, trans_b, .. } = self.desc;
+        let from_a = if trans_a.is_transposed() { first * a.ld } else { first };
+        let from_b = if trans_b.is_transposed() { first } else { first * b.ld };
+        let (mut begun, mut rest) = (self.desc, self.desc);
+        (begun.k, begun.activation) = (first, Activation::Identity);
+        (rest.k, rest.bias, rest.beta) = (k - first, None, 1.0);
+        [
+            Self { desc: begun, windows: self.windows.clone() },
+            Self { desc: rest, windows: self.windows([from_a, from_b, 0], 0) },
+        ]
+    }
+
     fn batches(&self, first: usize, batch: usize) -> Self {
         let MatmulDesc { a, b, c, .. } = self.desc;
         let starts = [a, b, c].map(|matrix| first * matrix.batch_stride);

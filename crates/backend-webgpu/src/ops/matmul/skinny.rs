@@ -18,7 +18,7 @@ use crate::recorder::Window;
 
 static SKINNY: KernelSource = kernel!(
     "gemm/skinny",
-    libs: [GRID, SPECIAL, UNARY, MATMUL, FEW_ROWS],
+    libs: [GRID, MATMUL, FEW_ROWS],
     types: ["TA", "T", "TC", "A"],
     constants: [
         "ROWS",
@@ -291,6 +291,7 @@ impl GemmKernel for Skinny {
         let ([a, b, c], [trans_a, trans_b]) = oriented(self.transposed, signature.dtypes, signature.trans);
         let vec_width = VecWidth::of(b).if_vectors(signature.vectors);
         let (ahead, turns) = self.ahead(trans_b, vec_width);
+        let staged = self.rows * turns.max(1) * self.turn(trans_b, vec_width, ahead);
         let sizes = [self.rows, self.threads, self.span(trans_b, vec_width), ahead, turns];
         let [rows, shared, span, ahead, turns] = sizes.map(|size| size as u32);
         // Both are for halves of turns only.
@@ -299,7 +300,9 @@ impl GemmKernel for Skinny {
         let activation = activation_code(signature.activation);
         let constants =
             [rows, shared, span, ahead, turns, fours, late_zeros, trans_a, trans_b, trans_c, activation];
-        Variant::new(&SKINNY, [a, b, c, DType::F32], constants).with_libs(libs(vec_width, c))
+        Variant::new(&SKINNY, [a, b, c, DType::F32], constants)
+            .with_libs(libs(vec_width, c))
+            .with_workgroup(THREADS, staged * size_of::<f32>())
     }
 }
 

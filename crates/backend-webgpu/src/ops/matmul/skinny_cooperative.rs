@@ -22,7 +22,7 @@ static SKINNY_COOPERATIVE: KernelSource = KernelSource {
     subgroups: true,
     ..kernel!(
         native "gemm/skinny_cooperative",
-        libs: [GRID, SPECIAL, UNARY, MATMUL, FRAGMENT_ELEMENTS],
+        libs: [GRID, MATMUL, FRAGMENT_ELEMENTS],
         types: ["T", "TC"],
         constants: ["SUBGROUPS", "TRANS_C", "ACTIVATION"],
         reads: 3,

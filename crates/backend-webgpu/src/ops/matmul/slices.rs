@@ -33,7 +33,7 @@ pub(super) fn run(
     length: usize,
 ) -> BackendResult<()> {
     let bytes = checked_product(op, "scratch", &[desc.m, desc.n, DType::F32.size()])?;
-    let sums = ctx.output(op, &ctx.scratch(op, bytes)?, DType::F32)?;
+    let sums = ctx.output(&ctx.scratch(op, bytes)?, DType::F32);
     for matrix in 0..desc.batch {
         let at = |window: &Window, operand: &Matrix| window.advanced(matrix * operand.batch_stride);
         let (a, b) = (at(&windows.a, &desc.a), at(&windows.b, &desc.b));

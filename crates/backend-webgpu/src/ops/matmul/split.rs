@@ -13,7 +13,7 @@ use crate::recorder::Window;
 
 static COMBINE: KernelSource = kernel!(
     "gemm/combine",
-    libs: [GRID, SPECIAL, UNARY, MATMUL],
+    libs: [GRID, MATMUL],
     types: ["TC"],
     constants: ["ACTIVATION", "SCALED"],
     reads: 4,
@@ -75,7 +75,7 @@ impl Partial {
         let pieces = Pieces::new(desc, plan.splits());
         let elements = checked_product(op, "scratch", &[pieces.count, desc.m, desc.n])?;
         let bytes = checked_product(op, "scratch", &[elements, DType::F32.size()])?;
-        let window = ctx.output(op, &ctx.scratch(op, bytes)?, DType::F32)?;
+        let window = ctx.output(&ctx.scratch(op, bytes)?, DType::F32);
         let parts = Windows { bias: ctx.null(), c: window, ..windows.clone() };
         launch(ctx, op, &pieces.product(desc), &parts, &plan.partial())?;
         Ok(Self { window: parts.c, count: pieces.count })

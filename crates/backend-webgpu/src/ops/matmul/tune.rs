@@ -40,7 +40,7 @@ pub(crate) fn tune_matmul(
     // C may be an input too, so that nothing may be written there.
     let last = (desc.batch - 1) * desc.c.batch_stride + (desc.m - 1) * desc.c.ld + desc.n;
     let scratch = ctx.scratch(op, (last * desc.c.dtype.size()).next_multiple_of(4))?;
-    windows.c = ctx.output(op, &scratch, desc.c.dtype)?;
+    windows.c = ctx.output(&scratch, desc.c.dtype);
 
     // Each in a call of its own, so that one that fails leaves no launches to the next.
     let product = |plan: &Plan| {

@@ -23,7 +23,7 @@ static UNSTAGED: KernelSource = KernelSource {
     subgroups: true,
     ..kernel!(
         native "gemm/unstaged",
-        libs: [GRID, SPECIAL, UNARY, MATMUL, FRAGMENT_ELEMENTS],
+        libs: [GRID, MATMUL, HALVES, FRAGMENT_ELEMENTS],
         types: ["T", "TC"],
         constants: [
             "TILE_M",

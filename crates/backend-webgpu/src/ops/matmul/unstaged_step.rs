@@ -66,7 +66,7 @@ impl Operand {
         }
         let word = if self.fragments == 1 { "" } else { [".x", ".y", ".z", ".w"][fragment % 4] };
         let rows: Vec<_> = (0..4).map(|i| format!("{name}_{}{word}", 4 * slice + i)).collect();
-        format!("elements_across(vec4<u32>({}))", rows.join(", "))
+        format!("halves_across(vec4<u32>({}))", rows.join(", "))
     }
 }
 
@@ -155,7 +155,7 @@ mod tests {
         assert!(text.contains("alias VecB = vec2<u32>;"));
         assert!(text.contains("left_operand_of(elements_of(a_1_6.zw, a_1_7.zw))"));
         assert!(
-            text.contains("right_operand_of(elements_across(vec4<u32>(b_0_4.y, b_0_5.y, b_0_6.y, b_0_7.y)))")
+            text.contains("right_operand_of(halves_across(vec4<u32>(b_0_4.y, b_0_5.y, b_0_6.y, b_0_7.y)))")
         );
     }
 }

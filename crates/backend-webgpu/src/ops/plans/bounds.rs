@@ -50,6 +50,9 @@ pub(super) fn check(device: &Pretended, plans: &[Plan]) {
                 footprint.bytes <= bytes && footprint.invocations <= invocations,
                 "{footprint:?}: {line}"
             );
+            let requires = variant.requires();
+            let has = device.tensor_cores || !(requires.cooperative_matrices || requires.subgroups);
+            assert!(has, "{requires:?}: {line}");
             assert!(grid.iter().all(|extent| (1..=MAX_GROUPS).contains(extent)), "{grid:?}: {line}");
         }
     }

@@ -4,7 +4,7 @@ use backend_api::quant::QuantFormat;
 
 use crate::kernels::Lib;
 use crate::kernels::libs::{
-    ACTIVATE, ACTIVATE_HALF, HALF, QUANT_BLOCK_SCALES, QUANT_FRAGMENTS_LOW, QUANT_FRAGMENTS_Q5_K,
+    ACTIVATE, ACTIVATE_HALF, QUANT_BLOCK_SCALES, QUANT_FRAGMENTS_LOW, QUANT_FRAGMENTS_Q5_K,
     QUANT_FRAGMENTS_Q6_K, QUANT_FRAGMENTS_Q8_0, QUANT_GROUP_SCALES, QUANT_INPUT_1, QUANT_INPUT_4, QUANT_LOW,
     QUANT_OUTPUT_1, QUANT_OUTPUT_4, QUANT_Q4_0, QUANT_Q5_K, QUANT_Q6_K, QUANT_Q8_0, QUANT_RESIDUAL,
     QUANT_ROWS, QUANT_ROWS_NORMED, QUANT_SUPER_SCALES, QUANT_U4, QUANT_U4_ZEROS,
@@ -52,9 +52,9 @@ pub(super) const fn format_libs(format: QuantFormat, vectors: bool) -> &'static 
 pub(super) const fn product_libs(format: QuantFormat, vectors: bool, half: bool) -> &'static [Lib] {
     match (vectors, half) {
         (false, false) => with_format!(format, [QUANT_INPUT_1, ACTIVATE]),
-        (false, true) => with_format!(format, [QUANT_INPUT_1, HALF, ACTIVATE_HALF]),
+        (false, true) => with_format!(format, [QUANT_INPUT_1, ACTIVATE_HALF]),
         (true, false) => with_format!(format, [QUANT_INPUT_4, ACTIVATE]),
-        (true, true) => with_format!(format, [QUANT_INPUT_4, HALF, ACTIVATE_HALF]),
+        (true, true) => with_format!(format, [QUANT_INPUT_4, ACTIVATE_HALF]),
     }
 }
 
@@ -66,10 +66,10 @@ pub(super) const fn fragment_libs(format: QuantFormat, normed: bool, half: bool)
             match (normed, half) {
                 (false, false) => with_format!(format, [$fragments, QUANT_RESIDUAL, QUANT_ROWS, ACTIVATE]),
                 (false, true) => {
-                    with_format!(format, [$fragments, QUANT_RESIDUAL, QUANT_ROWS, HALF, ACTIVATE_HALF])
+                    with_format!(format, [$fragments, QUANT_RESIDUAL, QUANT_ROWS, ACTIVATE_HALF])
                 }
                 (true, false) => with_format!(format, [$fragments, QUANT_ROWS_NORMED, ACTIVATE]),
-                (true, true) => with_format!(format, [$fragments, QUANT_ROWS_NORMED, HALF, ACTIVATE_HALF]),
+                (true, true) => with_format!(format, [$fragments, QUANT_ROWS_NORMED, ACTIVATE_HALF]),
             }
         };
     }

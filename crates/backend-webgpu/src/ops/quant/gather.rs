@@ -75,7 +75,7 @@ pub(crate) fn quant_gather(ctx: &OpContext, op: &'static str, desc: &QuantGather
     let (Some(indices), Some(output)) = (indices, output) else { return Ok(()) };
     require_known(op, desc.table.format)?;
     ctx.require_dtype(op, desc.dtype)?;
-    let output = ctx.output(op, &output, desc.dtype)?;
+    let output = ctx.output(&output, desc.dtype);
     let indices = ctx.input(op, &indices, DType::U32, &output)?;
     let columns = layout.columns;
     in_parts(ctx, op, Run::of_bytes(desc.count, (2 * columns * desc.dtype.size()) as f64), |run| {
@@ -142,7 +142,7 @@ fn write_rows(
                 offset: output.offset + (first - start) * step,
                 len: (end - first - 1) * step + row,
             };
-            let output = ctx.output(op, &part, dtype)?;
+            let output = ctx.output(&part, dtype);
             let planes = Planes::new(ctx, op, layout, planes, (first, end), &output)?;
             let (count, output) = (end - first, &output);
             let part = Part { layout, dtype, count, indices: None, output, ld };
@@ -162,8 +162,8 @@ struct Part<'a> {
 }
 
 impl Part<'_> {
-    /// Those that come from the rows `first..end` of the matrix, and with the first of these those that come
-    /// from none.
+    /// Writes the rows of the output that come from the rows `first..end` of the matrix, and with `first` = 0 the
+    /// rows that come from none.
     fn launch(
         &self,
         ctx: &OpContext,

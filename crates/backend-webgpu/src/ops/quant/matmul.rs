@@ -21,7 +21,7 @@ use crate::recorder::Window;
 
 static DECODE: KernelSource = kernel!(
     "quant/decode",
-    libs: [GRID, SPECIAL, UNARY, QUANT_NIBBLES, QUANT_PRODUCT, QUANT_RESIDUAL, QUANT_SUMS],
+    libs: [GRID, QUANT_PRODUCT, QUANT_RESIDUAL, QUANT_SUMS],
     types: ["TA", "TC"],
     constants: ["ROWS", "SPAN", "ACTIVATION"],
     reads: 7,
@@ -33,7 +33,7 @@ static DECODE_SUBGROUP: KernelSource = KernelSource {
     subgroups: true,
     ..kernel!(
         native "quant/decode_subgroup",
-        libs: [GRID, SPECIAL, UNARY, QUANT_NIBBLES, QUANT_PRODUCT, QUANT_RESIDUAL, QUANT_SUMS],
+        libs: [GRID, QUANT_PRODUCT, QUANT_RESIDUAL, QUANT_SUMS],
         types: ["TA", "TC"],
         constants: ["ROWS", "SPAN", "SUBGROUP", "ACTIVATION"],
         reads: 7,
@@ -44,7 +44,7 @@ static DECODE_SUBGROUP: KernelSource = KernelSource {
 
 static TILED: KernelSource = kernel!(
     "quant/tiled",
-    libs: [GRID, SPECIAL, UNARY, QUANT_NIBBLES, QUANT_PRODUCT, QUANT_RESIDUAL],
+    libs: [GRID, QUANT_NIBBLES, QUANT_PRODUCT, QUANT_RESIDUAL],
     types: ["TA", "TC"],
     constants: ["ACTIVATION"],
     reads: 7,
@@ -247,7 +247,7 @@ impl Operands {
         let bit = |holds: bool, bit: u32| if holds { bit } else { 0 };
         let terms =
             bit(bias.is_some(), HAS_BIAS) | bit(residual.is_some(), HAS_RESIDUAL) | bit(in_place, IN_PLACE);
-        let c = ctx.output(op, c, dtype)?;
+        let c = ctx.output(c, dtype);
         Ok(Self {
             a: ctx.optional_input(op, a, desc.a.dtype, &c)?,
             bias: ctx.optional_input(op, bias, dtype, &c)?,

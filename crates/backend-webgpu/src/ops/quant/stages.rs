@@ -68,7 +68,7 @@ fn normalised(
     if m <= 1 || desc.a.ld == k {
         rms_norm_of(ctx, op, dtype, [m, k], norm.eps, [a, &to, weight])?;
     } else {
-        let output = ctx.output(op, &to, dtype)?;
+        let output = ctx.output(&to, dtype);
         let input = ctx.input(op, a, dtype, &output)?;
         copy_windows(ctx, op, [dtype; 2], vec![(m, [desc.a.ld, k]), (k, [1, 1])], [&input, &output])?;
         rms_norm_of(ctx, op, dtype, [m, k], norm.eps, [&to, &to, weight])?;

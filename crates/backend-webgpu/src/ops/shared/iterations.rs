@@ -8,7 +8,7 @@
 
 use backend_api::{BackendError, BackendResult, DType, DeviceKind};
 
-use super::self_test::{OP, SelfTest, tells_nothing};
+use super::self_test::{SelfTest, tells_nothing};
 use crate::kernels::{KernelSource, Variant, kernel, params};
 use crate::ops::op_context::OpContext;
 
@@ -107,7 +107,7 @@ fn found(ctx: &OpContext) -> BackendResult<Option<usize>> {
 fn count(ctx: &OpContext) -> BackendResult<usize> {
     let mut test = SelfTest::new(ctx);
     let counted = test.upload(&[0; 4])?;
-    let output = ctx.output(OP, &counted, DType::U32)?;
+    let output = ctx.output(&counted, DType::U32);
     let params = Params { iterations: TRIED as u32, output: output.offset };
     test.launch(&variant(), &[&output], &params, [1; 3])?;
     let mut bytes = [0; 4];

@@ -11,7 +11,7 @@ use backend_api::{BackendError, BackendResult};
 use crate::device::DeviceProfile;
 use crate::memory::DeviceSlice;
 use crate::ops::op_context::OpContext;
-use crate::recorder::Command;
+use crate::recorder::{Command, PART_ALIGNMENT};
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
@@ -33,7 +33,20 @@ pub(in crate::ops) trait Divisible: Sized {
 
     /// Two parts that together write what the whole writes, in order; `None` if it can't be divided.
     fn halves(&self) -> Option<[Self; 2]>;
+
+    /// The bytes by which operands pass what a launch can bind, all of them together.
+    fn excess(&self) -> u64 {
+        0
+    }
+
+    /// [`halves`](Self::halves) whose operands are smaller; `None` where no division makes them so.
+    fn smaller_halves(&self) -> Option<[Self; 2]> {
+        self.halves()
+    }
 }
+
+/// The most parts into which a call is divided so that its operands can be bound.
+const MAX_PARTS: usize = 1 << 14;
 
 /// Launches `work`, in parts if it is long.
 ///
@@ -48,7 +61,7 @@ pub(in crate::ops) fn in_parts<T: Divisible>(
 ) -> BackendResult<()> {
     require_end(ctx, op, &work)?;
     let seconds = work.seconds(&ctx.profile());
-    if !ctx.state.pace.is_long(seconds, 0) {
+    if !ctx.state.pace.is_long(seconds, 0) && work.excess() == 0 {
         ctx.expect(ctx.state.pace.slowdown() * seconds);
         return launch(&work);
     }
@@ -58,12 +71,22 @@ pub(in crate::ops) fn in_parts<T: Divisible>(
     })
 }
 
-/// The parts into which work is divided, in order, with the seconds that each should take.
+/// The parts into which work is divided, in order, with the seconds that each should take. A part that no division
+/// makes small enough to be bound is refused when it is launched.
 pub(in crate::ops) fn parts<T: Divisible>(ctx: &OpContext, work: T) -> Vec<(T, f64)> {
     let (mut parts, mut waiting) = (Vec::new(), vec![(work, 0)]);
     while let Some((part, halvings)) = waiting.pop() {
         let seconds = part.seconds(&ctx.profile());
-        let halves = if ctx.state.pace.is_long(seconds, halvings) { part.halves() } else { None };
+        let excess = part.excess();
+        let halves = if excess > 0 {
+            let has_room = parts.len() + waiting.len() < MAX_PARTS;
+            let halves = if has_room { part.smaller_halves() } else { None };
+            halves.filter(|halves| halves.iter().all(|half| half.excess() < excess))
+        } else if ctx.state.pace.is_long(seconds, halvings) {
+            part.halves()
+        } else {
+            None
+        };
         match halves {
             Some([first, second]) => waiting.extend([(second, halvings + 1), (first, halvings + 1)]),
             None => parts.push((part, ctx.state.pace.slowdown() * seconds)),
@@ -135,15 +158,28 @@ pub(in crate::ops) struct Run {
     iterations: f64,
     /// A multiple of which every part but the last one has.
     align: usize,
+    /// The operands that have some elements for each item.
+    packed: [Option<Packed>; PACKED],
+}
+
+/// The most operands of which a run binds parts.
+const PACKED: usize = 4;
+
+/// An operand that has so many bytes for each item, by its first byte in its buffer.
+#[derive(Clone, Copy, Debug)]
+struct Packed {
+    offset: usize,
+    item: usize,
+    max: u64,
 }
 
 impl Run {
-    /// So many items, for each of which so many bytes are read and written.
+    /// `count` items, for each of which `bytes` bytes are read and written.
     pub(in crate::ops) fn of_bytes(count: usize, bytes: f64) -> Self {
-        Self { first: 0, end: count, bytes, flops: 0.0, iterations: 0.0, align: 1 }
+        Self { first: 0, end: count, bytes, flops: 0.0, iterations: 0.0, align: 1, packed: [None; PACKED] }
     }
 
-    /// So many items of so many floating-point operations.
+    /// `count` items of `flops` floating-point operations each.
     pub(in crate::ops) fn of_flops(count: usize, flops: f64) -> Self {
         Self { flops, ..Self::of_bytes(count, 0.0) }
     }
@@ -156,6 +192,17 @@ impl Run {
     /// With a loop of so many steps in one invocation.
     pub(in crate::ops) fn with_iterations(self, iterations: f64) -> Self {
         Self { iterations, ..self }
+    }
+
+    /// Over `slice`, which has `item` bytes for each item, on this device.
+    pub(in crate::ops) fn over(mut self, ctx: &OpContext, slice: &DeviceSlice, item: usize) -> Self {
+        let max = ctx.device.limits.max_bytes;
+        if slice.block.size() as u64 > max
+            && let Some(place) = self.packed.iter_mut().find(|place| place.is_none())
+        {
+            *place = Some(Packed { offset: slice.offset, item, max });
+        }
+        self
     }
 
     /// The number of items.
@@ -183,6 +230,16 @@ impl Divisible for Run {
         let half = middle(self.count().div_ceil(self.align))? * self.align;
         let at = self.first + half;
         Some([Self { end: at, ..*self }, Self { first: at, ..*self }])
+    }
+
+    fn excess(&self) -> u64 {
+        let excess = |packed: &Packed| {
+            // Within the operand, whose bytes are counted in `usize`.
+            let start = (packed.offset + self.first * packed.item) as u64;
+            let bytes = start % PART_ALIGNMENT + (self.count() * packed.item) as u64;
+            bytes.next_multiple_of(16).saturating_sub(packed.max)
+        };
+        self.packed.iter().flatten().map(excess).sum()
     }
 }
 
@@ -213,12 +270,14 @@ impl Default for Pace {
 
 impl Pace {
     /// Takes the device for slower, and has everything halved so often, for tests.
+    #[cfg(any(test, feature = "test-hooks"))]
     pub(crate) fn pretend(&self, slowdown: f64, least_halvings: u32) {
         self.slowdown.store(slowdown.to_bits(), Ordering::Relaxed);
         self.least_halvings.store(least_halvings, Ordering::Relaxed);
     }
 
     /// How often recorded work was submitted because it was long.
+    #[cfg(any(test, feature = "test-hooks"))]
     pub(crate) fn cuts(&self) -> u64 {
         self.cuts.load(Ordering::Relaxed)
     }

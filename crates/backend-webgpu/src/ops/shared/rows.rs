@@ -13,7 +13,7 @@ const LEAST: usize = 2;
 /// Bytes that an invocation reads at once where slices are long enough for that; a load of f16 has half of an
 /// f32's.
 const AHEAD_BYTES: usize = 64;
-/// These in words.
+/// Words of 4 bytes that an invocation reads at once.
 const AHEAD_WORDS: usize = AHEAD_BYTES / 4;
 /// Loads of an invocation of softmax before more invocations are worth a workgroup's barriers rather than shuffles.
 const SHUFFLED: usize = 10;

@@ -5,10 +5,11 @@ use backend_api::desc::MAX_RANK;
 use backend_api::support::Loop;
 use backend_api::{BackendError, BackendResult, DType};
 
-use super::long_work::{Divisible, middle};
+use super::long_work::{Divisible, in_parts, middle};
 use crate::device::DeviceProfile;
 use crate::kernels::{Origin, STEPS};
-use crate::ops::op_context::{dim, linear_grid};
+use crate::ops::op_context::{OpContext, dim, linear_grid};
+use crate::recorder::Window;
 
 /// Numbers of an element at most.
 const MAX_VEC_WIDTH: usize = 8;
@@ -237,12 +238,57 @@ pub(in crate::ops) fn require_loops(op: &'static str, requested: usize, max: usi
     if requested <= max { Ok(()) } else { Err(BackendError::Limit { op, what, requested, max }) }
 }
 
-/// Loops over tensors that start at these elements of their bindings, of which a part may be iterated over at
-/// a time.
+/// Loops over tensors with the windows of their first elements, of which a part may be iterated over at a time.
 #[derive(Clone, Debug)]
 pub(in crate::ops) struct Stretch<const N: usize> {
     pub(in crate::ops) loops: Vec<Loop<N>>,
-    pub(in crate::ops) starts: [u32; N],
+    pub(in crate::ops) windows: [Window; N],
+}
+
+impl<const N: usize> Stretch<N> {
+    /// Launches the loops in parts, each with what it accesses of the tensors. A tensor that is `in_place` is the last
+    /// one, and its window has no other meaning than its offset.
+    ///
+    /// # Errors
+    /// What `launch` returns, and [`Limit`](BackendError::Limit) as of [`in_parts`].
+    pub(in crate::ops) fn launch_parts(
+        self,
+        ctx: &OpContext,
+        op: &'static str,
+        in_place: [bool; N],
+        mut launch: impl FnMut(&[Loop<N>], &[Window; N]) -> BackendResult<()>,
+    ) -> BackendResult<()> {
+        in_parts(ctx, op, self, |part| {
+            if !part.windows.iter().any(Window::is_wide) {
+                return launch(&part.loops, &part.windows);
+            }
+            let mut windows: [_; N] = std::array::from_fn(|t| part.windows[t].truncated(part.elements(t)));
+            for t in (0..N).filter(|&t| in_place[t]) {
+                windows[t].offset = windows[N - 1].offset;
+            }
+            launch(&part.loops, &windows)
+        })
+    }
+
+    /// The elements from the first to the last one of tensor `t`.
+    fn elements(&self, t: usize) -> usize {
+        let reach = |&(extent, strides): &Loop<N>| extent.saturating_sub(1) * strides[t];
+        self.loops.iter().map(reach).sum::<usize>() + 1
+    }
+
+    fn halves_along(&self, at: usize) -> Option<[Self; 2]> {
+        let (extent, strides) = self.loops[at];
+        let half = middle(extent)?;
+        let part = |first: usize, extent: usize| {
+            let mut part = self.clone();
+            part.loops[at].0 = extent;
+            for (window, stride) in part.windows.iter_mut().zip(strides) {
+                *window = window.advanced(first * stride);
+            }
+            part
+        };
+        Some([part(0, half), part(half, extent - half)])
+    }
 }
 
 impl<const N: usize> Divisible for Stretch<N> {
@@ -252,19 +298,18 @@ impl<const N: usize> Divisible for Stretch<N> {
     }
 
     fn halves(&self) -> Option<[Self; 2]> {
-        let at = (0..self.loops.len()).max_by_key(|&at| self.loops[at].0)?;
-        let (extent, strides) = self.loops[at];
-        let half = middle(extent)?;
-        let part = |first: usize, extent: usize| {
-            let mut part = self.clone();
-            part.loops[at].0 = extent;
-            // Within tensors, whose elements have numbers of 32 bits.
-            for (start, stride) in part.starts.iter_mut().zip(strides) {
-                *start = start.saturating_add(u32::try_from(first * stride).unwrap_or(u32::MAX));
-            }
-            part
-        };
-        Some([part(0, half), part(half, extent - half)])
+        self.halves_along((0..self.loops.len()).max_by_key(|&at| self.loops[at].0)?)
+    }
+
+    fn excess(&self) -> u64 {
+        (0..N).map(|t| self.windows[t].excess(self.elements(t))).sum()
+    }
+
+    /// Along the loop that reaches furthest in the tensor that is the most too large.
+    fn smaller_halves(&self) -> Option<[Self; 2]> {
+        let t = (0..N).max_by_key(|&t| self.windows[t].excess(self.elements(t)))?;
+        let reach = |at: usize| self.loops[at].0.saturating_sub(1) * self.loops[at].1[t];
+        self.halves_along((0..self.loops.len()).max_by_key(|&at| reach(at))?)
     }
 }
 

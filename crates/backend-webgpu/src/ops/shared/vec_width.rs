@@ -22,7 +22,7 @@ impl VecWidth {
         if dtype.size() == 2 { Self::Eight } else { Self::Four }
     }
 
-    /// These where memory can be read by vectors, else one.
+    /// This width where memory can be read by vectors, else one element.
     pub(in crate::ops) const fn if_vectors(self, vectors: bool) -> Self {
         if vectors { self } else { Self::One }
     }

@@ -75,7 +75,7 @@ impl Tile {
         compute_units: usize,
         [m, n, batch]: [usize; 3],
     ) -> Self {
-        // All of them take longer with k alike.
+        // A larger k makes every tile slower by as much.
         const K: usize = 32;
         let time = |tile: &Self| tile.time([m, n, K, batch], compute_units);
         let fitting = tiles.iter().copied().filter(|tile| tile.fits(limits));
@@ -112,7 +112,7 @@ impl Tile {
     }
 
     /// Bytes of workgroup memory.
-    fn workgroup_bytes(self) -> usize {
+    pub(in crate::ops) fn workgroup_bytes(self) -> usize {
         // Of the steps of three, a little more.
         self.k.next_multiple_of(16) * (self.m + self.n) * size_of::<f32>()
     }

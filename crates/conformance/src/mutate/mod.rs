@@ -1,6 +1,10 @@
 //! Valid inputs made invalid, for whatever parses bytes.
 
+mod wgsl;
+
 use crate::rng::Rng;
+
+pub use wgsl::mutated_wgsl;
 
 /// What parsers stumble over.
 const SNIPPETS: [&str; 22] = [

@@ -1,0 +1,205 @@
+//! The test programs of the workspace, several at a time.
+//!
+//! `cargo test` runs one after the other. Most of them keep one core busy: they compile kernels for a software adapter,
+//! or wait for one.
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io::{Read as _, Seek as _};
+use std::path::PathBuf;
+use std::process::{Command, ExitStatus, Stdio};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, bail};
+use serde::Deserialize;
+use xshell::{Shell, cmd};
+
+/// Programs that measure time or memory: they run by themselves, after the others.
+const ALONE: [&str; 7] =
+    ["backend_webgpu", "bounded", "campaign", "custom_kernels", "deadline", "faults", "threads"];
+
+/// Programs that take longest on two cores, which begin first.
+const LONG: [&str; 8] = [
+    "conformance",
+    "attention_kernels",
+    "capture",
+    "matmul_kernels",
+    "conv_kernels",
+    "models",
+    "bad_input",
+    "long_work",
+];
+
+/// A program with tests, and the folder that cargo runs it in.
+#[derive(Debug)]
+struct Program {
+    name: String,
+    path: PathBuf,
+    folder: PathBuf,
+}
+
+/// A line of `cargo test --message-format=json`, of which only artifacts matter.
+#[derive(Debug, Deserialize)]
+struct Message {
+    reason: String,
+    manifest_path: Option<PathBuf>,
+    target: Option<Target>,
+    profile: Option<Profile>,
+    executable: Option<PathBuf>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Target {
+    name: String,
+}
+
+#[derive(Debug, Deserialize)]
+struct Profile {
+    test: bool,
+}
+
+/// How a program ended.
+struct Outcome {
+    status: ExitStatus,
+    time: Duration,
+    output: String,
+}
+
+/// Builds every test program of the workspace and runs all of them, whatever fails.
+pub(crate) fn run(sh: &Shell) -> anyhow::Result<()> {
+    let messages =
+        cmd!(sh, "cargo test --workspace --no-run --message-format=json-render-diagnostics").read()?;
+    let (alone, mut together): (Vec<_>, Vec<_>) =
+        programs(&messages)?.into_iter().partition(|program| ALONE.contains(&program.name.as_str()));
+    let rank = |program: &Program| LONG.iter().position(|name| *name == program.name).unwrap_or(LONG.len());
+    together.sort_by_key(rank);
+    let at_once = std::thread::available_parallelism().map_or(1, usize::from);
+    let mut failed = run_all(together, at_once);
+    failed.extend(run_all(alone, 1));
+    if !failed.is_empty() {
+        bail!("tests failed in {}", failed.join(", "));
+    }
+    Ok(())
+}
+
+/// The test programs in the order in which cargo names them.
+fn programs(messages: &str) -> anyhow::Result<Vec<Program>> {
+    let mut programs = Vec::new();
+    for line in messages.lines() {
+        let message: Message = serde_json::from_str(line).with_context(|| format!("cargo says {line}"))?;
+        let Message {
+            reason,
+            manifest_path: Some(manifest),
+            target: Some(target),
+            profile: Some(Profile { test: true }),
+            executable: Some(path),
+        } = message
+        else {
+            continue;
+        };
+        if reason == "compiler-artifact" {
+            let folder = manifest.parent().context("a manifest lies in a folder")?.to_owned();
+            programs.push(Program { name: target.name, path, folder });
+        }
+    }
+    Ok(programs)
+}
+
+/// Runs programs, so many at a time, and prints what each has printed when it ends; the names of those that failed.
+fn run_all(programs: Vec<Program>, at_once: usize) -> Vec<String> {
+    let queue = Mutex::new(VecDeque::from(programs));
+    let failed = Mutex::new(Vec::new());
+    let next = || queue.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+    std::thread::scope(|scope| {
+        for _ in 0..at_once {
+            scope.spawn(|| {
+                while let Some(program) = next() {
+                    let outcome = execute(&program);
+                    // Outputs don't mix: whoever prints has the list.
+                    let mut failed = failed.lock().unwrap_or_else(PoisonError::into_inner);
+                    if !report(&program, outcome) {
+                        failed.push(program.name);
+                    }
+                }
+            });
+        }
+    });
+    failed.into_inner().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Runs a program to its end.
+fn execute(program: &Program) -> anyhow::Result<Outcome> {
+    let start = Instant::now();
+    // Both streams go to one file, so that their lines keep their order and no pipe fills up.
+    let mut file = tempfile::tempfile()?;
+    let stream = |file: &File| file.try_clone().map(Stdio::from);
+    let status = Command::new(&program.path)
+        .current_dir(&program.folder)
+        .env("CARGO_MANIFEST_DIR", &program.folder)
+        .stdin(Stdio::null())
+        .stdout(stream(&file)?)
+        .stderr(stream(&file)?)
+        .status()
+        .with_context(|| format!("{} doesn't start", program.path.display()))?;
+    let mut output = Vec::new();
+    file.rewind()?;
+    file.read_to_end(&mut output)?;
+    let output = String::from_utf8_lossy(&output).into_owned();
+    Ok(Outcome { status, time: start.elapsed(), output })
+}
+
+/// Prints how a program ended; whether it did well.
+fn report(program: &Program, outcome: anyhow::Result<Outcome>) -> bool {
+    let Program { name, path, .. } = program;
+    match outcome {
+        Ok(Outcome { status, time, output }) => {
+            println!("--- {name} ({}), {:.1} s: {status}\n{output}", path.display(), time.as_secs_f64());
+            status.success()
+        }
+        Err(error) => {
+            println!("--- {name}: {error:#}");
+            false
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_programs_with_tests_are_run() {
+        let artifact = |test: bool, executable: &str| {
+            format!(
+                r#"{{"reason":"compiler-artifact","manifest_path":"/w/tests/Cargo.toml","target":{{"name":"faults"}},"profile":{{"test":{test}}},"executable":{executable}}}"#
+            )
+        };
+        let finished = r#"{"reason":"build-finished","success":true}"#.to_owned();
+        let messages = [
+            artifact(true, r#""/t/faults-1""#),
+            artifact(false, r#""/t/llama""#),
+            artifact(true, "null"),
+            finished,
+        ];
+        let found = programs(&messages.join("\n")).unwrap();
+        let found: Vec<_> =
+            found.iter().map(|p| (p.name.as_str(), p.path.clone(), p.folder.clone())).collect();
+        assert_eq!(found, [("faults", PathBuf::from("/t/faults-1"), PathBuf::from("/w/tests"))]);
+        assert!(programs("no JSON").is_err());
+    }
+
+    #[test]
+    #[cfg(unix)]
+    fn every_program_runs_and_failures_are_named() {
+        let program = |name: &str, path: &str| Program {
+            name: name.to_owned(),
+            path: path.into(),
+            folder: std::env::temp_dir(),
+        };
+        let programs = [("good", "true"), ("bad", "false"), ("absent", "/nowhere/absent"), ("other", "true")];
+        let mut failed = run_all(programs.map(|(name, path)| program(name, path)).into(), 2);
+        failed.sort_unstable();
+        assert_eq!(failed, ["absent", "bad"]);
+    }
+}
