@@ -14,7 +14,7 @@ pub(crate) struct Args {
     /// The question
     #[arg(long, default_value = "Which of an operation's operands may share memory?")]
     query: String,
-    /// The Cargo profile to build with
+    /// The Cargo profile to build with; dev builds the whole workspace, as its tests do
     #[arg(long, default_value = "demo")]
     profile: String,
     /// Text files to search; README.md and docs/*.md if none are given

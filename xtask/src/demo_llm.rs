@@ -18,7 +18,7 @@ pub(crate) struct Args {
     /// The most tokens of each answer; a token of this model is a byte
     #[arg(long, default_value_t = 200)]
     tokens: usize,
-    /// The Cargo profile to build with
+    /// The Cargo profile to build with; dev builds the whole workspace, as its tests do
     #[arg(long, default_value = "demo")]
     profile: String,
     /// Another GGUF file

@@ -162,6 +162,20 @@ pub struct Graph {
 impl Graph {
     /// Captures the operations that `record` calls on the backend that it is given.
     ///
+    /// ```
+    /// use std::sync::Arc;
+    ///
+    /// use backend_api::owned::{Buffer, Graph};
+    /// use backend_api::{BackendResult, ComputeBackend, UnaryOp};
+    ///
+    /// /// `x` to the power of 2ⁿ, in place.
+    /// fn square_repeatedly(backend: &Arc<dyn ComputeBackend>, x: &Buffer, n: usize) -> BackendResult<()> {
+    ///     let length = x.bytes() / size_of::<f32>();
+    ///     let graph = Graph::capture(backend, |b| b.unary(UnaryOp::Square, x.ptr(), x.ptr(), length))?;
+    ///     (0..n).try_for_each(|_| graph.replay())
+    /// }
+    /// ```
+    ///
     /// # Errors
     /// What [`ComputeBackend::capture`] returns.
     pub fn capture(

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Parser, Subcommand};
+use clap::{ArgGroup, Parser, Subcommand};
 
 use crate::operand::Operand;
 
@@ -81,6 +81,7 @@ pub(crate) struct Source {
 
 /// A launch of a kernel.
 #[derive(Clone, Debug, clap::Args)]
+#[command(group = ArgGroup::new("size").required(true).args(["grid", "threads"]))]
 pub(crate) struct Launch {
     #[command(flatten)]
     pub(crate) source: Source,
@@ -94,7 +95,7 @@ pub(crate) struct Launch {
     #[arg(long, default_value = "", value_name = "LIST", allow_hyphen_values = true)]
     pub(crate) params: String,
     /// Workgroups: X, X,Y or X,Y,Z
-    #[arg(long, value_name = "X,Y,Z", value_parser = grid, conflicts_with = "threads", required_unless_present = "threads")]
+    #[arg(long, value_name = "X,Y,Z", value_parser = grid)]
     pub(crate) grid: Option<[u32; 3]>,
     /// Invocations, from which the workgroups are computed: X, X,Y or X,Y,Z
     #[arg(long, value_name = "X,Y,Z", value_parser = grid)]
@@ -189,6 +190,9 @@ fn grid(text: &str) -> Result<[u32; 3], String> {
     }
     for (size, part) in sizes.iter_mut().zip(parts) {
         *size = part.trim().parse().map_err(|_| format!("{part:?} is no count"))?;
+        if *size == 0 {
+            return Err("0 launches nothing".to_owned());
+        }
     }
     Ok(sizes)
 }

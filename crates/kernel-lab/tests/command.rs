@@ -159,7 +159,8 @@ fn what_is_wrong_with_a_launch_is_told() {
         2,
         &["has 2 bindings, --bind gives 0", "x (read array<f32>)"],
     );
-    expect(&lab(&launch("run", &[]), SCALE), 2, &["--grid"]);
+    expect(&lab(&launch("run", &[]), SCALE), 2, &["--grid", "--threads"]);
+    expect(&lab(&launch("run", &["--grid", "4,0"]), SCALE), 2, &["0 launches nothing"]);
     expect(&lab(&launch("run", &["--grid", "1", "--bind", "f64:1:zeros"]), SCALE), 2, &["f64"]);
     expect(&lab(&launch("run", &["--grid", "70000"]), SCALE), 3, &["70000", "65535"]);
     expect(&lab(&launch("run", &["--grid", "1"]), &SCALE.replace("read_write", "read")), 1, &["^"]);

@@ -104,9 +104,22 @@ fn a_context_ends_a_text() {
     let json = document(&llama("run", &["A kernel", "--json", "--ctx", "20"]));
     // The last token isn't added to the nine before.
     assert!(json["tokens"].as_u64().unwrap() <= 12, "{json}");
+    let output = llama("run", &["A kernel", "--ctx", "12"]);
+    succeeded(&output);
+    let said = text(&output.stderr);
+    assert!(said.contains("the context of 12 tokens is full; --ctx makes it larger"), "{said}");
     failed(&llama("run", &["A kernel is compiled", "--ctx", "5"]), 1, "longer than the context of 5");
     failed(&llama("run", &["A kernel", "--ctx", "0"]), 1, "context");
     failed(&llama("run", &["A kernel", "--ctx", "many"]), 2, "--ctx");
+}
+
+#[test]
+fn numbers_of_the_sampler_are_finite() {
+    for option in ["--temp", "--top-p", "--min-p", "--repeat-penalty"] {
+        for number in ["-1", "nan", "inf", "warm"] {
+            failed(&llama("run", &["A kernel", &format!("{option}={number}")]), 2, option);
+        }
+    }
 }
 
 #[test]
@@ -182,7 +195,9 @@ fn texts_are_predicted() {
 fn wrong_models_and_devices_are_told() {
     let output = llama_with(Path::new("/no/such/model"), "run", &["A"], "");
     failed(&output, 1, "can't read /no/such/model");
-    let model = Path::new(env!("CARGO_MANIFEST_DIR")).join("README.md");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
+    failed(&llama_with(folder, "run", &["A"], ""), 1, "is a directory");
+    let model = folder.join("README.md");
     failed(&llama_with(&model, "run", &["A"], ""), 1, "README.md");
     let mut nowhere = Command::new(env!("CARGO_BIN_EXE_llama"));
     nowhere.arg("run").arg(self::model()).args(["A", "--backend", "nowhere"]);

@@ -1,5 +1,7 @@
 //! Which adapters there are, and which one is meant.
 
+use std::fmt;
+
 use backend_api::{BackendError, BackendResult, DeviceInfo, DeviceKind};
 
 /// The most storage bindings of a kernel: what every WebGPU device offers.
@@ -23,6 +25,17 @@ impl From<&str> for Selector {
             _ if text.is_empty() => Self::Best,
             Ok(index) => Self::Index(index),
             Err(_) => Self::Text(text.to_lowercase()),
+        }
+    }
+}
+
+/// What a user gives to a registry to select the adapter.
+impl fmt::Display for Selector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Best => f.write_str("webgpu"),
+            Self::Index(index) => write!(f, "webgpu:{index}"),
+            Self::Text(text) => write!(f, "webgpu:{text}"),
         }
     }
 }
@@ -147,7 +160,7 @@ pub(crate) fn find(
             (instance, adapter, info)
         })
         .collect();
-    let mut tried = vec![format!("{selector:?}")];
+    let mut tried = vec![selector.to_string()];
     tried.extend(adapters.refused);
     tried.extend(
         candidates.iter().map(|(_, _, info)| format!("{} = {} ({})", info.selector, info.name, info.api)),
@@ -182,5 +195,11 @@ mod tests {
         assert_eq!(Selector::from(""), Selector::Best);
         assert_eq!(Selector::from("1"), Selector::Index(1));
         assert_eq!(Selector::from("Vulkan"), Selector::Text("vulkan".to_owned()));
+    }
+
+    #[test]
+    fn selectors_are_shown_as_given() {
+        let shown = ["", "1", "Vulkan"].map(|text| Selector::from(text).to_string());
+        assert_eq!(shown, ["webgpu", "webgpu:1", "webgpu:vulkan"]);
     }
 }

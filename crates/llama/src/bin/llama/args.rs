@@ -64,7 +64,7 @@ pub(crate) struct SamplingArgs {
     pub(crate) seed: u64,
 
     /// How much chance there is; with 0, always the most probable token
-    #[arg(long, default_value_t = 0.8)]
+    #[arg(long, default_value_t = 0.8, value_parser = not_negative)]
     pub(crate) temp: f32,
 
     /// Choose among so many tokens; 0 for all
@@ -72,16 +72,21 @@ pub(crate) struct SamplingArgs {
     pub(crate) top_k: usize,
 
     /// Choose among the tokens whose probabilities add up to this
-    #[arg(long, default_value_t = 0.95)]
+    #[arg(long, default_value_t = 0.95, value_parser = not_negative)]
     pub(crate) top_p: f32,
 
     /// Choose among tokens at least this fraction as probable as the best one
-    #[arg(long, default_value_t = 0.05)]
+    #[arg(long, default_value_t = 0.05, value_parser = not_negative)]
     pub(crate) min_p: f32,
 
     /// Divides the logits of tokens that were there lately
-    #[arg(long, default_value_t = 1.0)]
+    #[arg(long, default_value_t = 1.0, value_parser = not_negative)]
     pub(crate) repeat_penalty: f32,
+}
+
+fn not_negative(text: &str) -> Result<f32, String> {
+    let number: f32 = text.parse().map_err(|_| "not a number".to_owned())?;
+    if number.is_finite() && number >= 0.0 { Ok(number) } else { Err("not a finite number ≥ 0".to_owned()) }
 }
 
 impl SamplingArgs {

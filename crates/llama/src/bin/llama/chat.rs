@@ -107,11 +107,11 @@ impl Chat<'_> {
         let common = common.min(tokens.len().saturating_sub(1));
         session.truncate(0, common);
         cached.truncate(common);
-        let (answer, speed) = stream(loaded, session, &tokens[common..], sampling, shown)?;
+        let streamed = stream(loaded, session, &tokens[common..], sampling, shown)?;
         if shown {
-            report::line(format_args!(""))?;
-            eprintln!("{}", speed.line());
+            streamed.show_end(context)?;
         }
+        let answer = streamed.tokens;
         let message = Message::new("assistant", loaded.tokenizer.decode(&answer));
         *cached = [tokens, answer].concat();
         cached.truncate(session.len(0));

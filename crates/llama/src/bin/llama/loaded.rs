@@ -1,6 +1,7 @@
 //! A model with its device and its tokenizer.
 
 use std::fs::File;
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
@@ -92,8 +93,11 @@ impl Loaded {
     }
 }
 
-fn map(path: &Path) -> std::io::Result<Mmap> {
+fn map(path: &Path) -> io::Result<Mmap> {
     let file = File::open(path)?;
+    if file.metadata()?.is_dir() {
+        return Err(io::ErrorKind::IsADirectory.into());
+    }
     // SAFETY: the map is only read, and only while the model is uploaded. Whoever changes the file meanwhile
     // changes what is read; that is the caller's to avoid, as with every mapped file.
     unsafe { Mmap::map(&file) }

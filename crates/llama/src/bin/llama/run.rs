@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::time::Instant;
 
 use anyhow::ensure;
-use llama::{Sampler, Session, TextStream, generate};
+use llama::{Ended, Sampler, Session, TextStream, generate};
 use serde::Serialize;
 
 use crate::args::{RunArgs, SamplingArgs};
@@ -21,6 +21,25 @@ struct Report {
     speed: Speed,
 }
 
+/// A text that went on.
+pub(crate) struct Streamed {
+    pub(crate) tokens: Vec<u32>,
+    speed: Speed,
+    ended: Ended,
+}
+
+impl Streamed {
+    /// Ends the line, and tells the speed on the standard error, and whether the context of `size` tokens is full.
+    pub(crate) fn show_end(&self, size: usize) -> anyhow::Result<()> {
+        report::line(format_args!(""))?;
+        if self.ended == Ended::Context {
+            eprintln!("the context of {size} tokens is full; --ctx makes it larger");
+        }
+        eprintln!("{}", self.speed.line());
+        Ok(())
+    }
+}
+
 pub(crate) fn run(args: &RunArgs) -> anyhow::Result<()> {
     let loaded = loaded::load(&args.common)?;
     let mut session = loaded.session(&args.common)?;
@@ -31,12 +50,11 @@ pub(crate) fn run(args: &RunArgs) -> anyhow::Result<()> {
         report::device(&loaded);
         report::text(&args.prompt)?;
     }
-    let (tokens, speed) = stream(&loaded, &mut session, &prompt, &args.sampling, shown)?;
+    let streamed = stream(&loaded, &mut session, &prompt, &args.sampling, shown)?;
     if shown {
-        report::line(format_args!(""))?;
-        eprintln!("{}", speed.line());
-        return Ok(());
+        return streamed.show_end(session.context());
     }
+    let Streamed { tokens, speed, .. } = streamed;
     let text = loaded.tokenizer.decode(&tokens);
     report::json(&Report { about: About::new(&loaded), prompt: args.prompt.clone(), text, speed })
 }
@@ -48,7 +66,7 @@ pub(crate) fn stream(
     prompt: &[u32],
     args: &SamplingArgs,
     shown: bool,
-) -> anyhow::Result<(Vec<u32>, Speed)> {
+) -> anyhow::Result<Streamed> {
     let start = Instant::now();
     let (mut first, mut failed) = (None, None);
     let mut text = TextStream::default();
@@ -64,7 +82,7 @@ pub(crate) fn stream(
     };
     let mut sampler = Sampler::new(args.sampling());
     let generated = generate(session, &loaded.tokenizer, &mut sampler, prompt, args.tokens, &mut show);
-    let (tokens, _) = generated?;
+    let (tokens, ended) = generated?;
     if let Some(error) = failed {
         return Err(error.into());
     }
@@ -79,5 +97,5 @@ pub(crate) fn stream(
         tokens: tokens.len(),
         seconds: all - prompt_seconds,
     };
-    Ok((tokens, speed))
+    Ok(Streamed { tokens, speed, ended })
 }
