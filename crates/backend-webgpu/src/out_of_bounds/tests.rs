@@ -66,7 +66,7 @@ fn found(source: &'static KernelSource) -> Vec<String> {
         let operand = |arg, ptr, access| Operand { arg, ptr, offset: 0, bytes, align: 4, access };
         let operands = [operand("x", x, Access::Read), operand("y", y, Access::Write)];
         let [Some(x), Some(y)] = context.resolve("test", &operands)? else { panic!("no operands") };
-        let output = context.output("test", &y, DType::F32)?;
+        let output = context.output(&y, DType::F32);
         let input = context.input("test", &x, DType::F32, &output)?;
         let params = [input.offset, output.offset, N];
         context.launch("test", &Variant::new(source, [], []), &[&input], &output, &params, [1; 3])?;
