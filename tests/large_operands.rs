@@ -3,11 +3,11 @@
 
 use backend_api::desc::{
     CopyDesc, CumSumDesc, GatherDesc, IndexShape, MatmulDesc, Matrix, PermuteDesc, ReduceDesc, RmsNormDesc,
-    SoftmaxDesc, TensorDesc,
+    ScatterDesc, SoftmaxDesc, TensorDesc,
 };
 use backend_api::{
     BackendError, BackendResult, BackendTranspose, BinaryOp, ComputeBackend, DType, ErrorKind, ReduceOp,
-    UnaryOp,
+    ScatterOp, UnaryOp,
 };
 use backend_webgpu::WebGpuBackend;
 
@@ -147,16 +147,83 @@ pub(super) fn rows(backend: &WebGpuBackend) -> Result<(), String> {
         row => value(row * COLUMNS + i % COLUMNS),
     })?;
 
-    // A table that is larger than a binding is refused, with nothing written.
-    let output = backend.alloc(4 * COLUMNS).map_err(text)?;
-    backend.fill(output, DType::F32, COLUMNS, 7.0).map_err(text)?;
-    let wide = IndexShape { rows: ROWS, columns: COLUMNS, count: 1 };
-    match backend.gather(&GatherDesc::new(DType::F32, x, indices, output, wide)) {
+    // A slice that is larger than a binding is refused, with nothing written.
+    let output = backend.alloc(4 * ALL).map_err(text)?;
+    backend.fill(output, DType::F32, ALL, 7.0).map_err(text)?;
+    match backend.softmax(&SoftmaxDesc::rows(DType::F32, x, output, 1, ALL)) {
         Err(BackendError::Limit { max, .. }) if max == BINDING => {}
-        other => return Err(format!("a table larger than a binding gave {other:?}")),
+        other => return Err(format!("a slice larger than a binding gave {other:?}")),
     }
-    expect_all("a refused output", &read(backend, output, COLUMNS).map_err(text)?, 7.0)?;
+    expect_all("a refused output", &read(backend, output, ALL).map_err(text)?, 7.0)?;
     [x, table, indices, output].into_iter().try_for_each(|ptr| backend.free(ptr)).map_err(text)
+}
+
+/// Lookups in large tables, and large results and sources that are scattered to these, beside loops on the host.
+pub(super) fn lookups(backend: &WebGpuBackend) -> Result<(), String> {
+    for (outer, count, per_element) in
+        [(1, 24, false), (1, 24, true), (2, 40, false), (1, 300, false), (2, 300, true)]
+    {
+        let shape = Lookup { outer, count, per_element };
+        let chosen = shape.indices();
+        let [table, source] =
+            [outer * ALL, outer * count * COLUMNS].map(|n| upload(backend, n).map_err(text));
+        let (table, source) = (table?, source?);
+        let indices = backend.alloc(4 * chosen.len()).map_err(text)?;
+        backend.copy_htod(indices, bytemuck::cast_slice(&chosen)).map_err(text)?;
+
+        let extents = IndexShape { rows: ROWS, columns: COLUMNS, count };
+        let got = result(backend, outer * count * COLUMNS, |y| {
+            let desc = GatherDesc::new(DType::F32, table, indices, y, extents).with_outer(outer);
+            backend.gather(&if per_element { desc.with_per_element() } else { desc })
+        })?;
+        compare(&format!("gather {shape:?}"), &got, |i| shape.place(&chosen, i).map_or(0.0, value))?;
+
+        for op in [ScatterOp::Assign, ScatterOp::Add] {
+            let got = result(backend, outer * ALL, |y| {
+                backend.copy_dtod(y, table, 4 * outer * ALL)?;
+                let desc = ScatterDesc::new(op, DType::F32, y, indices, source, extents).with_outer(outer);
+                backend.scatter(&if per_element { desc.with_per_element() } else { desc })
+            })?;
+            let mut want: Vec<f32> = (0..outer * ALL).map(value).collect();
+            for i in 0..outer * count * COLUMNS {
+                if let Some(place) = shape.place(&chosen, i) {
+                    want[place] = if op == ScatterOp::Add { want[place] + value(i) } else { value(i) };
+                }
+            }
+            compare(&format!("scatter {op:?} {shape:?}"), &got, |i| want[i])?;
+        }
+        [table, source, indices].into_iter().try_for_each(|ptr| backend.free(ptr)).map_err(text)?;
+    }
+    Ok(())
+}
+
+/// A lookup in `outer` tables of `ROWS` × `COLUMNS`.
+#[derive(Debug)]
+struct Lookup {
+    outer: usize,
+    count: usize,
+    per_element: bool,
+}
+
+impl Lookup {
+    /// Indices all over the table, some of them twice, the last row and the first one outside, and negative ones.
+    fn indices(&self) -> Vec<u32> {
+        let n = if self.per_element { self.outer * self.count * COLUMNS } else { self.count };
+        let index = |i: u32| match i % 12 {
+            9 => ROWS as u32 - 1,
+            10 => ROWS as u32,
+            11 => u32::MAX,
+            _ => i / 2 * 29 % ROWS as u32,
+        };
+        (0..n as u32).map(index).collect()
+    }
+
+    /// The element of the tables that element `i` of what is looked up or scattered belongs to.
+    fn place(&self, chosen: &[u32], i: usize) -> Option<usize> {
+        let (table, row) = (i / COLUMNS / self.count, i / COLUMNS % self.count);
+        let index = chosen[if self.per_element { i } else { row }] as usize;
+        (index < ROWS).then_some((table * ROWS + index) * COLUMNS + i % COLUMNS)
+    }
 }
 
 /// Products of which A, B in either order, or C is large.

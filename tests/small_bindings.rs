@@ -59,7 +59,7 @@ fn main() -> ExitCode {
 type Check = fn(&WebGpuBackend) -> Result<(), String>;
 
 fn trials(tested: Arc<BackendUnderTest>) -> Vec<Trial> {
-    let checks: [(&str, Check); 11] = [
+    let checks: [(&str, Check); 12] = [
         ("growing_fills", growing_fills),
         ("growing_sums", growing_sums),
         ("growing_caches", growing_caches),
@@ -68,6 +68,7 @@ fn trials(tested: Arc<BackendUnderTest>) -> Vec<Trial> {
         ("refused_concat", refused_concat),
         ("large_operands/elements", large_operands::elements),
         ("large_operands/rows", large_operands::rows),
+        ("large_operands/lookups", large_operands::lookups),
         ("large_operands/products", large_operands::products),
         ("large_operands/batches", large_operands::batches),
         ("conformance", conformance),

@@ -22,9 +22,16 @@ fn main(
   let number = i / params.columns;
   let outer = number / params.count;
   let which = select(number - outer * params.count, i, PER_ELEMENT == 1u);
-  let row = indices[params.indices + which];
+  let index = indices[params.indices + which];
+  // An index below the first row wraps, and its row isn't bound either.
+  let row = index - params.first;
+  let is_bound = row < params.rows;
+  // What lies in rows that aren't bound is another launch's; zeros are the first one's.
+  if !is_bound && (params.first > 0u || index < params.all_rows) {
+    return;
+  }
   var value = TN();
-  if row < params.rows {
+  if is_bound {
     value = table[params.table + (outer * params.rows + row) * params.columns + (i - number * params.columns)];
   }
   output[params.output + i] = value;

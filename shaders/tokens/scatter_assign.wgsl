@@ -29,7 +29,9 @@ fn main(
     step = params.columns;
   }
   let index = indices[first + i * step];
-  if index >= params.rows {
+  // An index below the first row that is bound wraps, and its place isn't bound either.
+  let row = index - params.low;
+  if row >= params.rows {
     return;
   }
   for (var later = i + 1u; later < params.count; later++) {
@@ -37,6 +39,6 @@ fn main(
       return;
     }
   }
-  table[params.table + (outer * params.rows + index) * params.columns + column] =
+  table[params.table + (outer * params.rows + row) * params.columns + column] =
     T(arriving(source[params.source + at]));
 }

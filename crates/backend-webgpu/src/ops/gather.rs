@@ -3,7 +3,8 @@
 use backend_api::desc::GatherDesc;
 use backend_api::{BackendResult, DType};
 
-use super::shared::long_work::{Run, in_parts};
+use super::shared::long_work::{Divisible, in_parts, middle};
+use crate::device::DeviceProfile;
 use crate::kernels::{Function, KernelSource, Variant, kernel, params};
 use crate::memory::DeviceSlice;
 use crate::ops::op_context::{OpContext, dim, linear_grid};
@@ -21,7 +22,10 @@ static GATHER: KernelSource = kernel!(
 
 params! {
     struct Params {
+        // Rows of each table that are bound, the first of them, and the rows of a whole table.
         rows: u32,
+        first: u32,
+        all_rows: u32,
         columns: u32,
         count: u32,
         elements: u32,
@@ -62,73 +66,130 @@ pub(super) fn gather_slices(
     ctx.require_dtype(op, desc.dtype)?;
     // Words are moved as they are, whatever they mean.
     let dtype = if desc.dtype == DType::F16 { DType::F16 } else { DType::U32 };
-    // Of tables side by side, some at a time, and of a single one some of the indices.
-    let several = desc.outer > 1;
-    let items = if several { desc.outer } else { desc.count };
-    let found = if several { desc.count } else { 1 } * desc.columns * desc.dtype.size();
-    let mut run = Run::of_bytes(items, (2 * found) as f64).over(ctx, output, found);
-    if let Some(table) = table.filter(|_| several) {
-        run = run.over(ctx, table, desc.rows * desc.columns * desc.dtype.size());
-    }
-    if let Some(indices) = indices.filter(|_| desc.per_element || !several) {
-        let each = if desc.per_element { found / desc.dtype.size() } else { 1 };
-        run = run.over(ctx, indices, each * DType::U32.size());
-    }
     let output = ctx.output(output, dtype);
     let table = ctx.optional_input(op, table, dtype, &output)?;
     let indices = ctx.optional_input(op, indices, DType::U32, &output)?;
-    in_parts(ctx, op, run, |run| {
-        let mut part = *desc;
-        let rows = if several { run.first * desc.count } else { run.first };
-        let from = if several { run.first * desc.rows * desc.columns } else { 0 };
-        let index = if desc.per_element {
-            rows * desc.columns
-        } else if several {
-            0
-        } else {
-            rows
-        };
-        if several {
-            part.outer = run.count();
-        } else {
-            part.count = run.count();
-        };
-        let table = if desc.rows > 0 { table.advanced(from) } else { table.clone() };
-        let table = table.truncated(part.outer * part.rows * part.columns);
-        let found = part.outer * part.count * part.columns;
-        let indices = indices.advanced(index).truncated(if part.per_element { found } else { part.count });
-        let output = output.advanced(rows * desc.columns).truncated(found);
-        gather_part(ctx, op, &part, dtype, [&table, &indices], &output)
-    })
+    let part = Part { desc: *desc, first: 0, all_rows: desc.rows, table, indices, output };
+    in_parts(ctx, op, part, |part| part.launch(ctx, op, dtype))
 }
 
-fn gather_part(
-    ctx: &OpContext,
-    op: &'static str,
-    desc: &GatherDesc,
-    dtype: DType,
-    [table, indices]: [&Window; 2],
-    output: &Window,
-) -> BackendResult<()> {
-    let vec_width = if goes_in_vectors(desc, [table, output]) { 4 } else { 1 };
-    // The product was checked with the operands.
-    let elements = desc.outer * desc.count * desc.columns / vec_width;
-    let params = Params {
-        rows: dim(op, "rows", desc.rows)?,
-        columns: dim(op, "columns", desc.columns / vec_width)?,
-        count: dim(op, "count", desc.count)?,
-        elements: dim(op, "output", elements)?,
-        table: table.offset / vec_width as u32,
-        indices: indices.offset,
-        output: output.offset / vec_width as u32,
-    };
-    let grid = linear_grid(op, elements.div_ceil(WORKGROUP))?;
-    let variant = variant(dtype, vec_width as u32, desc.per_element);
-    ctx.launch(op, &variant, &[table, indices], output, &params, grid)
+/// Some tables of a lookup, or some of the indices or rows of one, with the windows of their first elements.
+#[derive(Clone, Debug)]
+struct Part {
+    desc: GatherDesc,
+    /// The first of the rows, and how many the whole table has.
+    first: usize,
+    all_rows: usize,
+    table: Window,
+    indices: Window,
+    output: Window,
 }
 
-/// Whether rows are made of whole vectors that lie where vectors may.
-fn goes_in_vectors(desc: &GatherDesc, windows: [&Window; 2]) -> bool {
-    let aligned = windows.iter().all(|window| window.offset.is_multiple_of(4));
-    !desc.per_element && desc.columns.is_multiple_of(4) && aligned
+impl Part {
+    /// Elements of table, indices and output, whose products were checked with the operands.
+    fn elements(&self) -> [usize; 3] {
+        let GatherDesc { outer, rows, columns, count, per_element, .. } = self.desc;
+        let found = outer * count * columns;
+        [outer * rows * columns, if per_element { found } else { count }, found]
+    }
+
+    /// The elements by which table, indices and output pass what can be bound, in bytes.
+    fn excesses(&self) -> [u64; 3] {
+        let [table, indices, output] = self.elements();
+        [self.table.excess(table), self.indices.excess(indices), self.output.excess(output)]
+    }
+
+    fn tables(&self, first: usize, outer: usize) -> Self {
+        let GatherDesc { rows, columns, count, per_element, .. } = self.desc;
+        let found = first * count * columns;
+        let mut desc = self.desc;
+        desc.outer = outer;
+        Self {
+            desc,
+            table: self.table.advanced(first * rows * columns),
+            indices: self.indices.advanced(if per_element { found } else { 0 }),
+            output: self.output.advanced(found),
+            ..*self
+        }
+    }
+
+    /// Some of the indices of a single table.
+    fn indices(&self, first: usize, count: usize) -> Self {
+        let GatherDesc { columns, per_element, .. } = self.desc;
+        let mut desc = self.desc;
+        desc.count = count;
+        Self {
+            desc,
+            table: self.table.clone(),
+            indices: self.indices.advanced(if per_element { first * columns } else { first }),
+            output: self.output.advanced(first * columns),
+            ..*self
+        }
+    }
+
+    /// Some of the rows of a single table.
+    fn rows(&self, first: usize, rows: usize) -> Self {
+        let mut desc = self.desc;
+        desc.rows = rows;
+        Self {
+            desc,
+            first: self.first + first,
+            table: self.table.advanced(first * self.desc.columns),
+            ..self.clone()
+        }
+    }
+
+    fn launch(&self, ctx: &OpContext, op: &'static str, dtype: DType) -> BackendResult<()> {
+        let GatherDesc { rows, columns, count, per_element, .. } = self.desc;
+        let [all, chosen, found] = self.elements();
+        let (table, output) = (self.table.truncated(all), self.output.truncated(found));
+        let indices = self.indices.truncated(chosen);
+        // Rows are made of whole vectors that lie where vectors may.
+        let aligned = [&table, &output].iter().all(|window| window.offset.is_multiple_of(4));
+        let vec_width = if !per_element && columns.is_multiple_of(4) && aligned { 4 } else { 1 };
+        let elements = found / vec_width;
+        let params = Params {
+            rows: dim(op, "rows", rows)?,
+            first: dim(op, "rows", self.first)?,
+            all_rows: dim(op, "rows", self.all_rows)?,
+            columns: dim(op, "columns", columns / vec_width)?,
+            count: dim(op, "count", count)?,
+            elements: dim(op, "output", elements)?,
+            table: table.offset / vec_width as u32,
+            indices: indices.offset,
+            output: output.offset / vec_width as u32,
+        };
+        let grid = linear_grid(op, elements.div_ceil(WORKGROUP))?;
+        let variant = variant(dtype, vec_width as u32, per_element);
+        ctx.launch(op, &variant, &[&table, &indices], &output, &params, grid)
+    }
+}
+
+impl Divisible for Part {
+    fn seconds(&self, profile: &DeviceProfile) -> f64 {
+        let [_, _, found] = self.elements();
+        (2 * found * self.desc.dtype.size()) as f64 / profile.bandwidth
+    }
+
+    fn halves(&self) -> Option<[Self; 2]> {
+        let GatherDesc { outer, count, .. } = self.desc;
+        if let Some(first) = middle(outer) {
+            return Some([self.tables(0, first), self.tables(first, outer - first)]);
+        }
+        let first = middle(count)?;
+        Some([self.indices(0, first), self.indices(first, count - first)])
+    }
+
+    fn excess(&self) -> u64 {
+        self.excesses().iter().sum()
+    }
+
+    fn smaller_halves(&self) -> Option<[Self; 2]> {
+        let GatherDesc { outer, rows, .. } = self.desc;
+        let [of_table, _, _] = self.excesses();
+        match middle(rows).filter(|_| outer == 1 && of_table > 0) {
+            Some(first) => Some([self.rows(0, first), self.rows(first, rows - first)]),
+            None => self.halves(),
+        }
+    }
 }

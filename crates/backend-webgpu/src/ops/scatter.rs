@@ -4,7 +4,8 @@ use backend_api::desc::ScatterDesc;
 use backend_api::{BackendError, BackendResult, DType, ScatterOp};
 
 use super::shared::iterations;
-use super::shared::long_work::{Run, in_parts, require_end};
+use super::shared::long_work::{Divisible, Run, in_parts, middle, require_end};
+use crate::device::DeviceProfile;
 use crate::kernels::libs::CONVERT_F16;
 use crate::kernels::{Function, KernelSource, Lib, Variant, kernel, params};
 use crate::ops::op_context::{OpContext, dim, linear_grid};
@@ -42,7 +43,9 @@ static SCATTER_ASSIGN: KernelSource = kernel!(
 
 params! {
     struct Params {
+        // Rows of each table that are bound, and the first of them.
         rows: u32,
+        low: u32,
         columns: u32,
         count: u32,
         // The last but one element of this launch, and the first.
@@ -99,23 +102,27 @@ pub(crate) fn scatter(ctx: &OpContext, op: &'static str, desc: &ScatterDesc) -> 
     let table = ctx.output(&table, dtype);
     let indices = ctx.input(op, &indices, DType::U32, &table)?;
     let source = ctx.input(op, &source, desc.source_dtype, &table)?;
+    let by_source = desc.op == ScatterOp::Assign && desc.count <= few_rows(desc.rows);
     // With one table of one column, there is an index for each row either way.
     let by_element = desc.per_element && desc.outer * desc.columns > 1;
-    let search = Search { ctx, op, desc, by_element, windows: [&indices, &source, &table] };
-    if desc.op == ScatterOp::Assign && desc.count <= few_rows(desc.rows) {
-        return search.assign();
+    // The product was checked with the operands.
+    let elements = desc.outer * if by_source { desc.count } else { desc.rows } * desc.columns;
+    let all =
+        Part { desc: *desc, by_source, by_element, low: 0, first: 0, end: elements, indices, source, table };
+    if by_source {
+        return all.run(ctx, op);
     }
     // What arrives is taken in its order, so a long search may stop and go on where sums aren't rounded
     // meanwhile.
-    let most = most_indices(ctx, op, desc)?;
+    let most = most_indices(ctx, op, &all)?;
     if desc.count <= most {
-        return search.run([0, desc.outer], [0, desc.count]);
+        return all.run(ctx, op);
     }
-    let elements = desc.outer * desc.rows * desc.columns;
-    require_end(ctx, op, &search.work(elements, desc.count).with_iterations(most as f64))?;
+    require_end(ctx, op, &Run::of_bytes(elements, all.bytes()).with_iterations(most as f64))?;
     for table in 0..desc.outer {
+        let table = all.tables(table, 1);
         for first in (0..desc.count).step_by(most) {
-            search.run([table, 1], [first, most.min(desc.count - first)])?;
+            table.indices(first, most.min(desc.count - first)).run(ctx, op)?;
         }
     }
     Ok(())
@@ -139,14 +146,17 @@ const MAX_COUNT: usize = 1 << 24;
 const TILE: usize = 1024;
 const ITERATIONS: usize = TILE + 64;
 
-/// The most indices of a launch. Sums and products of f16 have to be made in one, as each rounds
-/// them.
+/// The most indices of a launch, which can be bound with the elements that they bring. Sums and products of f16
+/// have to be made in one, as each rounds them.
 ///
 /// # Errors
 /// [`Limit`](BackendError::Limit) for those that are too long for the device's loops.
-fn most_indices(ctx: &OpContext, op: &'static str, desc: &ScatterDesc) -> BackendResult<usize> {
+fn most_indices(ctx: &OpContext, op: &'static str, all: &Part) -> BackendResult<usize> {
+    let desc = &all.desc;
     let rounds = desc.dtype == DType::F16 && matches!(desc.op, ScatterOp::Add | ScatterOp::Mul);
-    let most = if rounds { desc.count } else { MAX_COUNT };
+    let index = if all.by_element { desc.columns } else { 1 };
+    let bindable = all.indices.most_items(index).min(all.source.most_items(desc.columns)).max(1);
+    let most = if rounds { desc.count } else { MAX_COUNT.min(bindable) };
     let wanted = desc.count.div_ceil(TILE).saturating_mul(ITERATIONS);
     match iterations::exceeded(ctx, wanted).map(|iterations| iterations / ITERATIONS * TILE) {
         Some(max) if rounds => {
@@ -157,76 +167,163 @@ fn most_indices(ctx: &OpContext, op: &'static str, desc: &ScatterDesc) -> Backen
     }
 }
 
-/// A call with its operands, whose windows are those of indices, source and table.
-#[derive(Clone, Copy)]
-struct Search<'a> {
-    ctx: &'a OpContext,
-    op: &'static str,
-    desc: &'a ScatterDesc,
+/// Some of a call's tables, or of the indices, rows or elements of one, with the windows of their first elements.
+#[derive(Clone, Debug)]
+struct Part {
+    desc: ScatterDesc,
+    /// Whether each element of the source finds its place in the table, and none of the table looks for it.
+    by_source: bool,
+    /// Whether each element has an index.
     by_element: bool,
-    windows: [&'a Window; 3],
+    /// The first of the rows.
+    low: usize,
+    /// Of the elements of the source or of the table, those that look for their place or for what arrives there.
+    first: usize,
+    end: usize,
+    indices: Window,
+    source: Window,
+    table: Window,
 }
 
-impl Search<'_> {
-    /// Of so many elements of tables among so many indices.
-    fn work(&self, elements: usize, count: usize) -> Run {
-        Run::of_bytes(elements, count as f64 * if self.by_element { INDEX } else { SHARED_INDEX })
+impl Part {
+    /// Bytes of memory that take as long to read as an element of what is searched by.
+    fn bytes(&self) -> f64 {
+        let each = if self.by_source || self.by_element { INDEX } else { SHARED_INDEX };
+        self.desc.count as f64 * each
     }
 
-    /// Puts each element of the source into its place, but for those that a later one overwrites.
-    fn assign(&self) -> BackendResult<()> {
-        let Self { ctx, op, desc, by_element, windows: [indices, source, target] } = *self;
-        let &ScatterDesc { outer, rows, columns, count, .. } = desc;
-        let params = Params {
-            rows: dim(op, "rows", rows)?,
-            columns: dim(op, "columns", columns)?,
-            count: dim(op, "count", count)?,
-            elements: 0,
+    fn tables(&self, first: usize, outer: usize) -> Self {
+        let ScatterDesc { rows, columns, count, .. } = self.desc;
+        let arriving = first * count * columns;
+        let mut desc = self.desc;
+        desc.outer = outer;
+        Self {
+            desc,
             first: 0,
-            indices: indices.offset,
-            source: source.offset,
-            table: target.offset,
-        };
-        let variant = assign_variant([desc.dtype, desc.source_dtype], by_element);
-        let work = Run::of_bytes(outer * count * columns, count as f64 * INDEX).with_iterations(count as f64);
-        in_parts(ctx, op, work, |run| {
-            let [first, elements] = [dim(op, "source", run.first)?, dim(op, "source", run.end)?];
-            let grid = linear_grid(op, run.count().div_ceil(WORKGROUP))?;
-            let params = Params { first, elements, ..params };
-            ctx.launch(op, &variant, &[indices, source], target, &params, grid)
-        })
+            end: outer * if self.by_source { count } else { rows } * columns,
+            indices: self.indices.advanced(if self.by_element { arriving } else { 0 }),
+            source: self.source.advanced(arriving),
+            table: self.table.advanced(first * rows * columns),
+            ..*self
+        }
     }
 
-    /// Takes some of the indices to some of the tables: the first, and how many. There is one table, or all
-    /// indices.
-    fn run(&self, [table, outer]: [usize; 2], [first, count]: [usize; 2]) -> BackendResult<()> {
-        let Self { ctx, op, desc, by_element, windows } = *self;
-        let [indices, source, target] = windows;
-        let &ScatterDesc { rows, columns, .. } = desc;
-        // These products were checked with the operands.
-        let elements = outer * rows * columns;
-        let arriving = (table * desc.count + first) * columns;
-        let source = source.advanced(arriving);
-        let target = target.advanced(table * rows * columns);
-        let indices = indices.advanced(if by_element { arriving } else { first });
-        let kernel = if by_element { &SCATTER } else { &SCATTER_ROWS };
+    /// Some of the indices of a search by a single table.
+    fn indices(&self, first: usize, count: usize) -> Self {
+        let columns = self.desc.columns;
+        let mut desc = self.desc;
+        desc.count = count;
+        Self {
+            desc,
+            indices: self.indices.advanced(first * if self.by_element { columns } else { 1 }),
+            source: self.source.advanced(first * columns),
+            ..self.clone()
+        }
+    }
+
+    /// Some of the rows of a single table that the source is assigned to.
+    fn rows(&self, first: usize, rows: usize) -> Self {
+        let mut desc = self.desc;
+        desc.rows = rows;
+        Self {
+            desc,
+            low: self.low + first,
+            table: self.table.advanced(first * self.desc.columns),
+            ..self.clone()
+        }
+    }
+
+    /// Some of the elements that are searched by.
+    fn searched(&self, first: usize, end: usize) -> Self {
+        Self { first, end, ..self.clone() }
+    }
+
+    /// The first of the elements of indices, source and table that a launch accesses, and how many it does.
+    fn accessed(&self) -> [(usize, usize); 3] {
+        let ScatterDesc { outer, rows, columns, count, .. } = self.desc;
+        let arriving = outer * count * columns;
+        let indices = (0, if self.by_element { arriving } else { count });
+        let searched = (self.first, self.end - self.first);
+        if self.by_source {
+            [indices, searched, (0, outer * rows * columns)]
+        } else {
+            [indices, (0, arriving), searched]
+        }
+    }
+
+    /// The bytes by which indices, source and table pass what can be bound.
+    fn excesses(&self) -> [u64; 3] {
+        let excess = |window: &Window, (first, elements)| window.advanced(first).excess(elements);
+        let [indices, source, table] = self.accessed();
+        [excess(&self.indices, indices), excess(&self.source, source), excess(&self.table, table)]
+    }
+
+    fn run(self, ctx: &OpContext, op: &'static str) -> BackendResult<()> {
+        in_parts(ctx, op, self, |part| part.launch(ctx, op))
+    }
+
+    fn launch(&self, ctx: &OpContext, op: &'static str) -> BackendResult<()> {
+        let ScatterDesc { rows, columns, count, dtype, source_dtype, .. } = self.desc;
+        let bound = |window: &Window, (first, elements)| -> BackendResult<_> {
+            let window = window.advanced(first).truncated(elements);
+            // Kernels count from the first element of all, so the offset of that one may lie before the window,
+            // and wraps.
+            let offset = window.offset.wrapping_sub(dim(op, "elements", first)?);
+            Ok((window, offset))
+        };
+        let [indices, source, table] = self.accessed();
+        let (indices, source, table) =
+            (bound(&self.indices, indices)?, bound(&self.source, source)?, bound(&self.table, table)?);
         let params = Params {
             rows: dim(op, "rows", rows)?,
+            low: dim(op, "rows", self.low)?,
             columns: dim(op, "columns", columns)?,
             count: dim(op, "count", count)?,
-            elements: 0,
-            first: 0,
-            indices: indices.offset,
-            source: source.offset,
-            table: target.offset,
+            elements: dim(op, "elements", self.end)?,
+            first: dim(op, "elements", self.first)?,
+            indices: indices.1,
+            source: source.1,
+            table: table.1,
         };
-        let variant = variant(kernel, desc.op, [desc.dtype, desc.source_dtype]);
-        let work = self.work(elements, count).with_iterations(count as f64);
-        in_parts(ctx, op, work, |run| {
-            let [first, elements] = [dim(op, "table", run.first)?, dim(op, "table", run.end)?];
-            let grid = linear_grid(op, run.count().div_ceil(WORKGROUP))?;
-            let params = Params { first, elements, ..params };
-            ctx.launch(op, &variant, &[&indices, &source], &target, &params, grid)
-        })
+        let grid = linear_grid(op, (self.end - self.first).div_ceil(WORKGROUP))?;
+        let types = [dtype, source_dtype];
+        let variant = match (self.by_source, self.by_element) {
+            (true, by_element) => assign_variant(types, by_element),
+            (false, true) => variant(&SCATTER, self.desc.op, types),
+            (false, false) => variant(&SCATTER_ROWS, self.desc.op, types),
+        };
+        ctx.launch(op, &variant, &[&indices.0, &source.0], &table.0, &params, grid)
+    }
+}
+
+impl Divisible for Part {
+    fn seconds(&self, profile: &DeviceProfile) -> f64 {
+        (self.end - self.first) as f64 * self.bytes() / profile.bandwidth
+    }
+
+    fn undivided_seconds(&self, profile: &DeviceProfile) -> f64 {
+        self.desc.count as f64 / profile.iterations
+    }
+
+    fn halves(&self) -> Option<[Self; 2]> {
+        let at = self.first + middle(self.end - self.first)?;
+        Some([self.searched(self.first, at), self.searched(at, self.end)])
+    }
+
+    fn excess(&self) -> u64 {
+        self.excesses().iter().sum()
+    }
+
+    /// By tables, then by rows of the table for the source, or by what is searched by.
+    fn smaller_halves(&self) -> Option<[Self; 2]> {
+        let ScatterDesc { outer, rows, .. } = self.desc;
+        if let Some(first) = middle(outer) {
+            return Some([self.tables(0, first), self.tables(first, outer - first)]);
+        }
+        let [_, _, of_table] = self.excesses();
+        match middle(rows).filter(|_| self.by_source && of_table > 0) {
+            Some(first) => Some([self.rows(0, first), self.rows(first, rows - first)]),
+            None => self.halves(),
+        }
     }
 }

@@ -99,6 +99,13 @@ impl Window {
         if self.is_wide() { self.bytes_of(elements).saturating_sub(u64::from(self.max)) } else { 0 }
     }
 
+    /// How many items of so many elements can be bound at once, wherever the first one begins.
+    pub(crate) fn most_items(&self, elements: usize) -> usize {
+        let item = (elements * usize::from(self.item)).max(1);
+        let room = u64::from(self.max).saturating_sub(PART_ALIGNMENT + VECTOR);
+        if self.is_wide() { usize::try_from(room).unwrap_or(usize::MAX) / item } else { usize::MAX }
+    }
+
     /// The window of the operand's first `elements` elements.
     pub(crate) fn truncated(&self, elements: usize) -> Self {
         let mut window = self.clone();

@@ -75,16 +75,19 @@ pub(crate) fn quant_gather(ctx: &OpContext, op: &'static str, desc: &QuantGather
     let (Some(indices), Some(output)) = (indices, output) else { return Ok(()) };
     require_known(op, desc.table.format)?;
     ctx.require_dtype(op, desc.dtype)?;
+    let columns = layout.columns;
+    let row = columns * desc.dtype.size();
+    let run = Run::of_bytes(desc.count, 2.0 * row as f64);
+    let run = run.over(ctx, &output, row).over(ctx, &indices, DType::U32.size());
     let output = ctx.output(&output, desc.dtype);
     let indices = ctx.input(op, &indices, DType::U32, &output)?;
-    let columns = layout.columns;
-    in_parts(ctx, op, Run::of_bytes(desc.count, (2 * columns * desc.dtype.size()) as f64), |run| {
+    in_parts(ctx, op, run, |run| {
         let part = Part {
             layout: &layout,
             dtype: desc.dtype,
             count: run.count(),
-            indices: Some(&indices.advanced(run.first)),
-            output: &output.advanced(run.first * columns),
+            indices: Some(&indices.advanced(run.first).truncated(run.count())),
+            output: &output.advanced(run.first * columns).truncated(run.count() * columns),
             ld: columns,
         };
         if layout.rows == 0 {

@@ -165,7 +165,7 @@ pub(in crate::ops) struct Run {
 /// The most operands of which a run binds parts.
 const PACKED: usize = 4;
 
-/// An operand that has so many bytes for each item, by its first byte in its buffer.
+/// An operand that has so many bytes for each item, by its first byte in the window of all of it.
 #[derive(Clone, Copy, Debug)]
 struct Packed {
     offset: usize,
@@ -200,7 +200,8 @@ impl Run {
         if slice.block.size() as u64 > max
             && let Some(place) = self.packed.iter_mut().find(|place| place.is_none())
         {
-            *place = Some(Packed { offset: slice.offset, item, max });
+            let alignment = ctx.device.limits.alignment.max(1) as usize;
+            *place = Some(Packed { offset: slice.offset % alignment, item, max });
         }
         self
     }
