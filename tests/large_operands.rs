@@ -19,18 +19,18 @@ const COLUMNS: usize = 257;
 const ALL: usize = ROWS * COLUMNS;
 const _: () = assert!(ALL * 4 > 3 * BINDING && !(ALL * 4).is_multiple_of(BINDING));
 
-fn value(i: usize) -> f32 {
+pub(super) fn value(i: usize) -> f32 {
     (i % 13) as f32 - 6.0
 }
 
-fn upload(backend: &WebGpuBackend, n: usize) -> BackendResult<u64> {
+pub(super) fn upload(backend: &WebGpuBackend, n: usize, value: impl Fn(usize) -> f32) -> BackendResult<u64> {
     let numbers: Vec<f32> = (0..n).map(value).collect();
     let ptr = backend.alloc(4 * n)?;
     backend.copy_htod(ptr, bytemuck::cast_slice(&numbers))?;
     Ok(ptr)
 }
 
-fn compare(what: &str, got: &[f32], want: impl Fn(usize) -> f32) -> Result<(), String> {
+pub(super) fn compare(what: &str, got: &[f32], want: impl Fn(usize) -> f32) -> Result<(), String> {
     match (0..got.len()).find(|&i| got[i] != want(i)) {
         Some(i) => Err(format!("{what}: number {i} of {} is {}, expected {}", got.len(), got[i], want(i))),
         None => Ok(()),
@@ -38,7 +38,7 @@ fn compare(what: &str, got: &[f32], want: impl Fn(usize) -> f32) -> Result<(), S
 }
 
 /// Compares numbers of about 1 that roundings of f32 change.
-fn close(what: &str, got: &[f32], want: impl Fn(usize) -> f64) -> Result<(), String> {
+pub(super) fn close(what: &str, got: &[f32], want: impl Fn(usize) -> f64) -> Result<(), String> {
     match (0..got.len()).find(|&i| (f64::from(got[i]) - want(i)).abs().total_cmp(&1e-5).is_gt()) {
         Some(i) => Err(format!("{what}: number {i} of {} is {}, expected {}", got.len(), got[i], want(i))),
         None => Ok(()),
@@ -46,7 +46,7 @@ fn close(what: &str, got: &[f32], want: impl Fn(usize) -> f64) -> Result<(), Str
 }
 
 /// The first `n` numbers that `call` writes to memory of its own.
-fn result(
+pub(super) fn result(
     backend: &WebGpuBackend,
     n: usize,
     call: impl FnOnce(u64) -> BackendResult<()>,
@@ -63,7 +63,7 @@ fn result(
 }
 
 pub(super) fn elements(backend: &WebGpuBackend) -> Result<(), String> {
-    let x = upload(backend, ALL).map_err(text)?;
+    let x = upload(backend, ALL, value).map_err(text)?;
     let got = result(backend, ALL, |y| backend.unary(UnaryOp::Neg, x, y, ALL))?;
     compare("unary", &got, |i| -value(i))?;
     let got = result(backend, ALL, |y| backend.binary(BinaryOp::Mul, x, x, y, ALL))?;
@@ -106,7 +106,7 @@ pub(super) fn elements(backend: &WebGpuBackend) -> Result<(), String> {
 }
 
 pub(super) fn rows(backend: &WebGpuBackend) -> Result<(), String> {
-    let x = upload(backend, ALL).map_err(text)?;
+    let x = upload(backend, ALL, value).map_err(text)?;
     let shape = [ROWS, COLUMNS];
     let sum = |axes: &[usize], n: usize| {
         result(backend, n, |y| {
@@ -134,7 +134,7 @@ pub(super) fn rows(backend: &WebGpuBackend) -> Result<(), String> {
         rows.iter().map(|row| row.iter().map(|x| x * x).sum::<f64>() / COLUMNS as f64 + 1e-6).collect();
     close("rms_norm", &got, |i| rows[i / COLUMNS][i % COLUMNS] / squares[i / COLUMNS].sqrt())?;
 
-    let table = upload(backend, 16 * COLUMNS).map_err(text)?;
+    let table = upload(backend, 16 * COLUMNS, value).map_err(text)?;
     let chosen: Vec<u32> = (0..ROWS as u32).map(|i| i * 7 % 17).collect();
     let indices = backend.alloc(4 * ROWS).map_err(text)?;
     backend.copy_htod(indices, bytemuck::cast_slice(&chosen)).map_err(text)?;
@@ -166,7 +166,7 @@ pub(super) fn lookups(backend: &WebGpuBackend) -> Result<(), String> {
         let shape = Lookup { outer, count, per_element };
         let chosen = shape.indices();
         let [table, source] =
-            [outer * ALL, outer * count * COLUMNS].map(|n| upload(backend, n).map_err(text));
+            [outer * ALL, outer * count * COLUMNS].map(|n| upload(backend, n, value).map_err(text));
         let (table, source) = (table?, source?);
         let indices = backend.alloc(4 * chosen.len()).map_err(text)?;
         backend.copy_htod(indices, bytemuck::cast_slice(&chosen)).map_err(text)?;
@@ -195,6 +195,26 @@ pub(super) fn lookups(backend: &WebGpuBackend) -> Result<(), String> {
         [table, source, indices].into_iter().try_for_each(|ptr| backend.free(ptr)).map_err(text)?;
     }
     Ok(())
+}
+
+/// Rows of 9,336 bytes in memory that begins between multiples of 256 bytes, so that parts begin anywhere.
+pub(super) fn offsets(backend: &WebGpuBackend) -> Result<(), String> {
+    let (columns, count) = (2334, 13);
+    let n = columns * count;
+    let table = upload(backend, columns, value).map_err(text)?;
+    let indices = upload(backend, count, |_| 0.0).map_err(text)?;
+    for offset in [0, 32, 64, 96, 128] {
+        let got = result(backend, n, |y| {
+            let block = backend.alloc(4 * n + offset)?;
+            let part = backend.view(block, offset, 4 * n)?;
+            let shape = IndexShape { rows: 1, columns, count };
+            backend.gather(&GatherDesc::new(DType::F32, table, indices, part, shape))?;
+            backend.copy_dtod(y, part, 4 * n)?;
+            [part, block].into_iter().try_for_each(|ptr| backend.free(ptr))
+        })?;
+        compare(&format!("gather to byte {offset}"), &got, |i| value(i % columns))?;
+    }
+    [table, indices].into_iter().try_for_each(|ptr| backend.free(ptr)).map_err(text)
 }
 
 /// A lookup in `outer` tables of `ROWS` × `COLUMNS`.
@@ -236,7 +256,8 @@ pub(super) fn products(backend: &WebGpuBackend) -> Result<(), String> {
         (2, COLUMNS, ROWS, [no, no]),
         (ROWS, COLUMNS, 2, [no, no]),
     ] {
-        let (a, b) = (upload(backend, m * k).map_err(text)?, upload(backend, k * n).map_err(text)?);
+        let (a, b) =
+            (upload(backend, m * k, value).map_err(text)?, upload(backend, k * n, value).map_err(text)?);
         let ld = |trans: BackendTranspose, rows, columns| if trans.is_transposed() { rows } else { columns };
         let (lda, ldb) = (ld(trans[0], m, k), ld(trans[1], k, n));
         let got = result(backend, m * n, |c| {

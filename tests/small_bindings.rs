@@ -6,6 +6,7 @@
 //! [`EVERY`] of each operation.
 
 mod large_operands;
+mod large_products;
 mod opened;
 
 use std::collections::BTreeMap;
@@ -40,12 +41,23 @@ const FEWEST: usize = 60;
 const REFUSED: usize = 10;
 
 /// The families that refuse cases, and what of them stays undivided. All others refuse none.
-const UNDIVIDED: [(&str, &str); 5] = [
-    ("attention_ext", "the keys, values or mask of one head"),
+const UNDIVIDED: [(&str, &str); 16] = [
+    ("attention", "the keys or values of one head"),
+    ("attention_ext", "the keys, values or mask of one head, and a mask of u32"),
+    ("conv2d", "an image"),
+    ("conv2d_backward_filter", "images and gradients of all filters"),
+    ("cumsum", "a slice along the axis"),
     ("log_softmax", "a slice along the axis"),
+    ("pool2d", "images and results"),
+    ("pool2d_backward", "images and results"),
+    ("quant_matmul", "the rows of A"),
+    ("reduce", "the elements of an index"),
     ("reduce_ext", "the elements of an index, and of an output in the middle of several axes"),
+    ("rms_norm", "a slice along the axis"),
     ("sample", "the logits of a row"),
+    ("scatter", "indices of each element of few rows, and sources of f16 that are added or multiplied"),
     ("softmax", "a slice along the axis"),
+    ("top_k", "a row"),
 ];
 
 fn main() -> ExitCode {
@@ -59,7 +71,7 @@ fn main() -> ExitCode {
 type Check = fn(&WebGpuBackend) -> Result<(), String>;
 
 fn trials(tested: Arc<BackendUnderTest>) -> Vec<Trial> {
-    let checks: [(&str, Check); 12] = [
+    let checks: [(&str, Check); 18] = [
         ("growing_fills", growing_fills),
         ("growing_sums", growing_sums),
         ("growing_caches", growing_caches),
@@ -69,8 +81,14 @@ fn trials(tested: Arc<BackendUnderTest>) -> Vec<Trial> {
         ("large_operands/elements", large_operands::elements),
         ("large_operands/rows", large_operands::rows),
         ("large_operands/lookups", large_operands::lookups),
+        ("large_operands/offsets", large_operands::offsets),
         ("large_operands/products", large_operands::products),
         ("large_operands/batches", large_operands::batches),
+        ("large_products/products", large_products::products),
+        ("large_products/short", large_products::short),
+        ("large_products/sums", large_products::sums),
+        ("large_products/shared_mask", large_products::shared_mask),
+        ("large_products/convolutions", large_products::convolutions),
         ("conformance", conformance),
     ];
     if tested.selector == "cpu" {

@@ -264,7 +264,7 @@ pub trait ComputeBackend: Debug + MaybeSend + MaybeSync {
     /// Compiles what `operations` need, without running them, so that their first use waits for no compiler.
     /// Waits without blocking, and lets others go on after each kernel.
     ///
-    /// Each operation is called once, on a backend that shares this one's memory: arguments are checked, and
+    /// Each operation is called once or twice, on a backend that shares this one's memory: arguments are checked, and
     /// what is chosen by shape or alignment is chosen as it will be. Allocations, transfers and captures among
     /// its calls are made, but no kernel runs. A backend that compiles nothing calls nothing.
     ///

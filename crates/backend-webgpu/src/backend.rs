@@ -15,7 +15,7 @@ use crate::device::{self, Gpu, Selector};
 use crate::kernels::Variant;
 use crate::opened::{Call, Opened};
 use crate::ops::OpContext;
-use crate::recorder::Stopwatch;
+use crate::recorder::{Stopwatch, VECTOR_BYTES};
 use crate::{context, ops};
 
 /// A compute backend on a WebGPU adapter.
@@ -221,14 +221,14 @@ impl WebGpuBackend {
         Ok((slice.block.buffer().clone(), slice.offset as u64, slice.len as u64))
     }
 
-    /// A handle to a buffer of this device that the caller made, with the usages STORAGE, COPY_SRC and
-    /// COPY_DST. It is freed like any handle; the buffer lives as long as the caller or the backend uses it.
+    /// A handle to a buffer of this device that the caller made, of a multiple of 16 bytes, with the usages STORAGE,
+    /// COPY_SRC and COPY_DST. It is freed like any handle; the buffer lives as long as the caller or the backend uses it.
     /// A buffer that is imported again, or was exported, is the memory that it is already known as. While the
     /// handle lives, the caller must not map or destroy the buffer: what is recorded with it would be lost,
     /// and the next read or synchronize says so.
     ///
     /// # Errors
-    /// [`Unsupported`](BackendError::Unsupported) if a usage is missing or the buffer is mapped;
+    /// [`Unsupported`](BackendError::Unsupported) for another size, if a usage is missing or the buffer is mapped;
     /// [`Driver`](BackendError::Driver) if it is of another device or destroyed. In a browser these two are
     /// told later, by the next read or synchronize. Two things can't be seen here and must not be: a buffer
     /// of another `wgpu::Instance`, and a mapped one of which the caller still holds a view.
@@ -239,8 +239,11 @@ impl WebGpuBackend {
         let needed =
             wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_SRC | wgpu::BufferUsages::COPY_DST;
         let unsupported = |need| Err(BackendError::Unsupported { op, need });
-        if !buffer.usage().contains(needed) || !buffer.size().is_multiple_of(wgpu::COPY_BUFFER_ALIGNMENT) {
-            return unsupported(format!("a buffer of whole words with the usages {needed:?}"));
+        // Kernels read whole vectors, of the last of which only a part may be an operand's.
+        if !buffer.usage().contains(needed) || !buffer.size().is_multiple_of(VECTOR_BYTES) {
+            return unsupported(format!(
+                "a buffer of whole {VECTOR_BYTES}-byte vectors with the usages {needed:?}"
+            ));
         }
         if buffer.get_mapped_range(..).is_ok() {
             return unsupported("a buffer that is not mapped".to_owned());

@@ -146,6 +146,11 @@ impl OpContext {
         Self { device, state, mode, waits: Waits::default() }
     }
 
+    /// The time that this call has waited.
+    pub(in crate::ops) fn waits(&self) -> &Waits {
+        &self.waits
+    }
+
     /// The kernels that dry runs asked for since the last call.
     pub(crate) fn take_variants(&self) -> Vec<Variant> {
         self.take_launches().into_iter().map(|launch| launch.variant).collect()

@@ -51,8 +51,8 @@ impl Divisible for Outputs {
         self.input.excess(elements(&self.loops)) + self.output.excess(self.results())
     }
 
-    /// Along the loop over outputs that reaches furthest. The loops over what an output is made of come next if one
-    /// of them reaches further in the input.
+    /// Along the loop over outputs that reaches furthest. Once what it reaches can be bound, the loops over what an
+    /// output is made of come next if one of them reaches further in the input.
     fn smaller_halves(&self) -> Option<[Self; 2]> {
         let ReduceLoops { kept, reduced, .. } = &self.loops;
         let of_output = self.output.excess(self.results()) > 0;
@@ -62,7 +62,8 @@ impl Divisible for Outputs {
         };
         let at = (0..kept.len()).max_by_key(|&at| reach(at))?;
         let further = reduced.iter().any(|&(extent, [x])| extent.saturating_sub(1) * x > reach(at));
-        if further && !of_output && !self.is_index { None } else { self.halves_along(at) }
+        let fits = self.input.excess(reach(at) + 1) == 0;
+        if further && fits && !of_output && !self.is_index { None } else { self.halves_along(at) }
     }
 }
 

@@ -31,8 +31,8 @@ pub(crate) struct Window {
     pub(crate) operand: std::ops::Range<u64>,
 }
 
-/// Bytes of a vector.
-const VECTOR: u64 = 16;
+/// Bytes of the vectors that kernels read.
+pub(crate) const VECTOR_BYTES: u64 = 16;
 
 /// A multiple of the offset alignment of every device: WebGPU's `minStorageBufferOffsetAlignment` is a power of two
 /// of at most 256.
@@ -76,7 +76,7 @@ impl Window {
             };
         }
         let start = offset / limits.alignment * limits.alignment;
-        let size = (offset - start + slice.len as u64).next_multiple_of(4).min(whole - start);
+        let size = (offset - start + slice.len as u64).next_multiple_of(VECTOR_BYTES).min(whole - start);
         Self {
             #[cfg(feature = "count-out-of-bounds")]
             operand: offset - start..offset - start + slice.len as u64,
@@ -102,7 +102,7 @@ impl Window {
     /// How many items of so many elements can be bound at once, wherever the first one begins.
     pub(crate) fn most_items(&self, elements: usize) -> usize {
         let item = (elements * usize::from(self.item)).max(1);
-        let room = u64::from(self.max).saturating_sub(PART_ALIGNMENT + VECTOR);
+        let room = u64::from(self.max).saturating_sub(PART_ALIGNMENT + VECTOR_BYTES);
         if self.is_wide() { usize::try_from(room).unwrap_or(usize::MAX) / item } else { usize::MAX }
     }
 
@@ -122,7 +122,7 @@ impl Window {
     /// The bytes to bind for `elements` elements: whole vectors, as some kernels read these, while there are any.
     fn bytes_of(&self, elements: usize) -> u64 {
         let end = (u64::from(self.offset) + elements as u64).saturating_mul(u64::from(self.item));
-        end.div_ceil(VECTOR).saturating_mul(VECTOR).min(self.size)
+        end.div_ceil(VECTOR_BYTES).max(1).saturating_mul(VECTOR_BYTES).min(self.size)
     }
 
     /// # Errors
@@ -150,7 +150,9 @@ impl Window {
     fn moved(&self, elements: usize) -> Self {
         let item = u64::from(self.item);
         let skip = (u64::from(self.offset) + elements as u64).saturating_mul(item);
-        let unbound = (skip / PART_ALIGNMENT * PART_ALIGNMENT).min(self.size);
+        // At a multiple of the alignment in the buffer, as `Run` takes it to be.
+        let first = (self.start + skip) / PART_ALIGNMENT * PART_ALIGNMENT;
+        let unbound = first.saturating_sub(self.start).min(self.size);
         let start = skip.saturating_sub(unbound);
         Self {
             #[cfg(feature = "count-out-of-bounds")]

@@ -219,7 +219,7 @@ impl Author {
             }
             3 | 4 => Call::Timeout { millis: self.rng.pick(&[None, None, Some(0)]) },
             5 | 6 => {
-                let (to, bytes) = (self.vacant(), 4 * (1 + self.rng.below(300)));
+                let (to, bytes) = (self.vacant(), 16 * (1 + self.rng.below(75)));
                 if self.len(to).is_none()
                     && let Ok(ptr) = self.model.import(bytes)
                 {

@@ -143,8 +143,10 @@ pub(super) fn multiply(
     desc: &MatmulDesc,
     windows: &Windows,
 ) -> BackendResult<()> {
-    let whole = Part { desc: *desc, windows: windows.clone() };
-    in_parts(ctx, op, whole, |part| {
+    in_parts(ctx, op, Part::new(*desc, windows.clone()), |part| {
+        if part.needs_sums() {
+            return slices::run_by_sums(ctx, op, part);
+        }
         let (desc, windows) = (&part.desc, &*part.bound());
         let plan = Plan::choose(ctx, desc, windows);
         tracing::trace!(op, %plan, "matmul");
@@ -167,7 +169,7 @@ pub(super) fn explain(
     desc: &MatmulDesc,
     windows: Windows,
 ) -> BackendResult<String> {
-    explain_parts(ctx, op, Part { desc: *desc, windows }, |part| {
+    explain_parts(ctx, op, Part::new(*desc, windows), |part| {
         Plan::choose(ctx, &part.desc, &part.bound()).to_string()
     })
 }

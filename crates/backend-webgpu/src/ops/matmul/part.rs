@@ -15,6 +15,8 @@ use crate::recorder::Window;
 pub(super) struct Part {
     pub(super) desc: MatmulDesc,
     pub(super) windows: Windows,
+    /// Whether C is f32 and gets the sums alone. A piece of a sum that is added to anything else is rounded with it.
+    is_sum: bool,
 }
 
 impl Divisible for Part {
@@ -41,7 +43,7 @@ impl Divisible for Part {
     }
 
     /// By matrices of the batch, by rows or columns, or where this makes an operand no smaller, by pieces of the sum
-    /// over k, which C keeps between them and so has to be f32.
+    /// over k.
     fn smaller_halves(&self) -> Option<[Self; 2]> {
         let MatmulDesc { m, n, k, batch, a, b, c, trans_a, trans_b, .. } = self.desc;
         if let Some(first) = middle(batch) {
@@ -49,29 +51,46 @@ impl Divisible for Part {
         }
         let rows = || middle(m).map(|first| [self.rows(0, first), self.rows(first, m - first)]);
         let columns = || middle(n).map(|first| [self.columns(0, first), self.columns(first, n - first)]);
-        let sums = || middle(k).filter(|_| c.dtype == DType::F32).map(|first| self.sums(first));
+        let sums = || middle(k).filter(|_| self.is_sum).map(|first| self.sums(first));
         let by_rows = |matrix: Matrix, rows: usize, columns: usize| {
             rows.saturating_sub(1).saturating_mul(matrix.ld) >= columns / 2
         };
         // A matrix gets smaller by its rows in memory, as far as it has some.
         let [of_a, of_b, of_c, _] = self.excesses();
+        let by_c = || {
+            if of_c == 0 {
+                None
+            } else if by_rows(c, m, n) {
+                rows()
+            } else {
+                columns()
+            }
+        };
         if of_a > 0 {
             let k_major = trans_a.is_transposed();
             let (outer, inner) = if k_major { (k, m) } else { (m, k) };
-            if k_major == by_rows(a, outer, inner) { sums() } else { rows() }
+            if k_major == by_rows(a, outer, inner) { sums().or_else(by_c) } else { rows() }
         } else if of_b > 0 {
             let n_major = trans_b.is_transposed();
             let (outer, inner) = if n_major { (n, k) } else { (k, n) };
-            if n_major == by_rows(b, outer, inner) { columns() } else { sums() }
-        } else if of_c > 0 {
-            if by_rows(c, m, n) { rows() } else { columns() }
+            if n_major == by_rows(b, outer, inner) { columns() } else { sums().or_else(by_c) }
         } else {
-            self.halves()
+            by_c().or_else(|| self.halves())
         }
     }
 }
 
 impl Part {
+    pub(super) fn new(desc: MatmulDesc, windows: Windows) -> Self {
+        let is_plain = desc.beta == 0.0 && desc.bias.is_none() && desc.activation == Activation::Identity;
+        Self { is_sum: is_plain && desc.c.dtype == DType::F32, desc, windows }
+    }
+
+    /// Whether operands are too large until the sums are made by themselves, in pieces, and finished afterwards.
+    pub(super) fn needs_sums(&self) -> bool {
+        !self.is_sum && self.desc.k > 1 && self.excess() > 0
+    }
+
     /// The elements of A, B, C and the bias, from the first to the last one.
     fn elements(&self) -> [usize; 4] {
         let MatmulDesc { m, n, k, batch, a, b, c, trans_a, trans_b, bias, .. } = self.desc;
@@ -111,17 +130,17 @@ impl Part {
         })
     }
 
-    /// The first `first` products of each sum, with the bias, and the others on top of these, of a single matrix.
+    /// The first `first` products of each sum, and the others on top of these, of a single matrix.
     fn sums(&self, first: usize) -> [Self; 2] {
         let MatmulDesc { a, b, k, trans_a, trans_b, .. } = self.desc;
         let from_a = if trans_a.is_transposed() { first * a.ld } else { first };
         let from_b = if trans_b.is_transposed() { first } else { first * b.ld };
         let (mut begun, mut rest) = (self.desc, self.desc);
-        (begun.k, begun.activation) = (first, Activation::Identity);
-        (rest.k, rest.bias, rest.beta) = (k - first, None, 1.0);
+        begun.k = first;
+        (rest.k, rest.beta) = (k - first, 1.0);
         [
-            Self { desc: begun, windows: self.windows.clone() },
-            Self { desc: rest, windows: self.windows([from_a, from_b, 0], 0) },
+            Self { desc: begun, ..self.clone() },
+            Self { desc: rest, windows: self.windows([from_a, from_b, 0], 0), ..*self },
         ]
     }
 
@@ -130,7 +149,7 @@ impl Part {
         let starts = [a, b, c].map(|matrix| first * matrix.batch_stride);
         let mut desc = self.desc;
         desc.batch = batch;
-        Self { desc, windows: self.windows(starts, 0) }
+        Self { desc, windows: self.windows(starts, 0), ..*self }
     }
 
     /// Rows of one matrix of the batch.
@@ -141,7 +160,7 @@ impl Part {
         let windows = self.windows([from_a, 0, first * c.ld], if along { first } else { 0 });
         let mut desc = self.desc;
         desc.m = m;
-        Self { desc, windows }
+        Self { desc, windows, ..*self }
     }
 
     /// Columns of one matrix of the batch.
@@ -152,7 +171,7 @@ impl Part {
         let windows = self.windows([0, from_b, first], if along { first } else { 0 });
         let mut desc = self.desc;
         desc.n = n;
-        Self { desc, windows }
+        Self { desc, windows, ..*self }
     }
 
     /// The windows from these elements of A, B, C and the bias on.

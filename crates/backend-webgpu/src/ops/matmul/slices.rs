@@ -7,7 +7,7 @@ use backend_api::{Activation, BackendResult, DType};
 
 use super::plan::Plan;
 use super::split::{Partial, STEP, combine};
-use super::{Windows, run as run_at_once};
+use super::{Part, Windows, multiply, run as run_at_once};
 use crate::ops::op_context::OpContext;
 use crate::ops::shared::iterations;
 use crate::recorder::Window;
@@ -50,6 +50,18 @@ pub(super) fn run(
         combine(ctx, op, &whole, &windows, plan, &Partial::whole(sums.clone()), None)?;
     }
     Ok(())
+}
+
+/// Makes a product whose operands can't be bound at once: its sums in memory of their own, in pieces, which then
+/// are finished.
+pub(super) fn run_by_sums(ctx: &OpContext, op: &'static str, part: &Part) -> BackendResult<()> {
+    let desc = &part.desc;
+    let bytes = checked_product(op, "scratch", &[desc.m, desc.n, DType::F32.size()])?;
+    let sums = ctx.output(&ctx.scratch(op, bytes)?, DType::F32);
+    let windows = Windows { bias: ctx.null(), c: sums.clone(), ..part.windows.clone() };
+    multiply(ctx, op, &slice(desc, 0, desc.k), &windows)?;
+    let windows = &*part.bound();
+    combine(ctx, op, desc, windows, &Plan::choose(ctx, desc, windows), &Partial::whole(sums), None)
 }
 
 /// What the values of k from `first` on add to the sums; those of the first slice replace what was there.

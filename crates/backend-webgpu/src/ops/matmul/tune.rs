@@ -30,10 +30,12 @@ pub(crate) fn tune_matmul(
     if desc.math != MathMode::Standard {
         return Ok(());
     }
-    let whole = Part { desc: *desc, windows };
+    let whole = Part::new(*desc, windows);
     require_end(ctx, op, &whole)?;
     // A long product is made in parts, most of which have the shape of the first.
-    let Some((Part { desc, mut windows }, _)) = parts(ctx, whole).into_iter().next() else { return Ok(()) };
+    let Some((Part { desc, mut windows, .. }, _)) = parts(ctx, whole).into_iter().next() else {
+        return Ok(());
+    };
     let desc = &desc;
     let planned = Plan::by_estimate(ctx, desc, &windows);
     let key = Key::new(desc, &windows);

@@ -39,7 +39,7 @@ pub(in crate::ops) trait Divisible: Sized {
         0
     }
 
-    /// [`halves`](Self::halves) whose operands are smaller; `None` where no division makes them so.
+    /// [`halves`](Self::halves) that lead to smaller operands; `None` where no division does.
     fn smaller_halves(&self) -> Option<[Self; 2]> {
         self.halves()
     }
@@ -77,11 +77,10 @@ pub(in crate::ops) fn parts<T: Divisible>(ctx: &OpContext, work: T) -> Vec<(T, f
     let (mut parts, mut waiting) = (Vec::new(), vec![(work, 0)]);
     while let Some((part, halvings)) = waiting.pop() {
         let seconds = part.seconds(&ctx.profile());
-        let excess = part.excess();
-        let halves = if excess > 0 {
+        let halves = if part.excess() > 0 {
+            // Matrices of a batch may share the operand that is too large, so halves aren't always smaller.
             let has_room = parts.len() + waiting.len() < MAX_PARTS;
-            let halves = if has_room { part.smaller_halves() } else { None };
-            halves.filter(|halves| halves.iter().all(|half| half.excess() < excess))
+            if has_room { part.smaller_halves() } else { None }
         } else if ctx.state.pace.is_long(seconds, halvings) {
             part.halves()
         } else {
@@ -165,7 +164,7 @@ pub(in crate::ops) struct Run {
 /// The most operands of which a run binds parts.
 const PACKED: usize = 4;
 
-/// An operand that has so many bytes for each item, by its first byte in the window of all of it.
+/// An operand that has so many bytes for each item, by its first byte in its buffer.
 #[derive(Clone, Copy, Debug)]
 struct Packed {
     offset: usize,
@@ -200,8 +199,7 @@ impl Run {
         if slice.block.size() as u64 > max
             && let Some(place) = self.packed.iter_mut().find(|place| place.is_none())
         {
-            let alignment = ctx.device.limits.alignment.max(1) as usize;
-            *place = Some(Packed { offset: slice.offset % alignment, item, max });
+            *place = Some(Packed { offset: slice.offset, item, max });
         }
         self
     }

@@ -195,7 +195,8 @@ impl<'a> SelfTest<'a> {
         let staging = ctx.device.readback.acquire(bytes.len())?;
         let mapped = Signal::default();
         let then = Then::Map(staging.clone(), mapped.clone());
-        let deadline = ctx.device.deadline(OP);
+        let mut wait = ctx.waits().wait(OP, ctx.device.timeout());
+        let deadline = wait.deadline();
         let ticket = self.recorder.read_back(&slice.block, 0, &staging, bytes.len() as u64, then)?;
         // An invalid pipeline is reported when it is submitted, here or by the thread.
         self.health.take_late(OP, self.witness, 0, || 0)?;
