@@ -98,7 +98,7 @@ fn runtime(sh: &Shell, version: &str) -> anyhow::Result<PathBuf> {
     let python = environment(sh, version)?;
     let program = "import os, onnxruntime; print(os.path.dirname(onnxruntime.__file__))";
     let folder = PathBuf::from(cmd!(sh, "{python} -c {program}").read()?).join("capi");
-    // Its version is before the suffix or after it.
+    // A version stands before the library's suffix on macOS, after it on Linux, and nowhere on Windows.
     let prefix = format!("{}onnxruntime.", std::env::consts::DLL_PREFIX);
     let is_runtime =
         |path: &PathBuf| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(&prefix));
