@@ -12,6 +12,9 @@ use xshell::{Shell, cmd};
 /// The only registry, as Cargo spells it.
 const CRATES_IO: &str = "registry+https://github.com/rust-lang/crates.io-index";
 
+/// The package outside the workspace, whose dependencies have a lock file of their own.
+const EXAMPLE: &str = "examples/ort/Cargo.toml";
+
 /// The rules that are checked here.
 #[derive(Deserialize)]
 struct Rules {
@@ -54,31 +57,49 @@ struct Package {
 
 pub(crate) fn run(sh: &Shell) -> anyhow::Result<()> {
     if cmd!(sh, "cargo deny --version").quiet().ignore_stdout().ignore_stderr().run().is_ok() {
-        cmd!(sh, "cargo deny --all-features --locked check bans licenses sources").run()?;
+        let checks = ["--config", "deny.toml", "bans", "licenses", "sources"];
+        for manifest in ["./Cargo.toml", EXAMPLE] {
+            cmd!(sh, "cargo deny --manifest-path {manifest} --all-features --locked check {checks...}")
+                .run()?;
+        }
         return Ok(());
     }
     let rules: Rules = toml::from_str(&sh.read_file("deny.toml")?).context("deny.toml")?;
-    let metadata = cmd!(sh, "cargo metadata --all-features --locked --format-version 1").quiet().read()?;
-    let Metadata { packages } = serde_json::from_str(&metadata)?;
-    let faults = check(&rules, &packages);
+    let workspace = packages(sh, "Cargo.toml")?;
+    let example = packages(sh, EXAMPLE)?;
+    let mut faults = check(&rules, &workspace);
+    faults.extend(always_faults(&rules.licenses, &example));
+    faults.extend(version_faults(&Bans { skip: Vec::new() }, &example));
     ensure!(faults.is_empty(), "deny.toml isn't met:\n{}", faults.join("\n"));
     println!(
-        "{} packages: licences and sources as deny.toml allows, {} versions besides another one, each with a reason",
-        packages.len(),
+        "{} packages, and {} of an example: licences and sources as deny.toml allows, {} versions besides \
+         another one, each with a reason",
+        workspace.len(),
+        example.len(),
         rules.bans.skip.len()
     );
     Ok(())
 }
 
+/// The packages of a lock file.
+fn packages(sh: &Shell, manifest: &str) -> anyhow::Result<Vec<Package>> {
+    let metadata =
+        cmd!(sh, "cargo metadata --manifest-path {manifest} --all-features --locked --format-version 1");
+    let Metadata { packages } = serde_json::from_str(&metadata.quiet().read()?)?;
+    Ok(packages)
+}
+
 /// Every fault, one line each.
 fn check(rules: &Rules, packages: &[Package]) -> Vec<String> {
-    let mut faults: Vec<String> = packages
-        .iter()
-        .flat_map(|package| [license_fault(&rules.licenses, package), source_fault(package)])
-        .flatten()
-        .collect();
+    let mut faults = always_faults(&rules.licenses, packages);
     faults.extend(version_faults(&rules.bans, packages));
     faults
+}
+
+/// Faults for which there are no exceptions.
+fn always_faults(rules: &Licenses, packages: &[Package]) -> Vec<String> {
+    let faults = packages.iter().flat_map(|package| [license_fault(rules, package), source_fault(package)]);
+    faults.flatten().collect()
 }
 
 fn license_fault(rules: &Licenses, Package { name, version, license, .. }: &Package) -> Option<String> {

@@ -7,8 +7,10 @@ use xshell::{Shell, cmd};
 /// running toolchain is of that version or newer. Cargo itself refuses an older one.
 pub(crate) fn run(sh: &Shell) -> anyhow::Result<()> {
     let mut stated = Vec::new();
-    for manifest in cmd!(sh, "git ls-files --cached --others --exclude-standard *Cargo.toml").read()?.lines()
-    {
+    // The packages in `examples` are outside the workspace, from which they would have to inherit it.
+    let manifests = ["*Cargo.toml", ":!examples"];
+    let manifests = cmd!(sh, "git ls-files --cached --others --exclude-standard {manifests...}").read()?;
+    for manifest in manifests.lines() {
         let text = sh.read_file(manifest)?;
         let mut lines = text.lines().filter(|line| line.starts_with("rust-version"));
         match (lines.next(), lines.next()) {

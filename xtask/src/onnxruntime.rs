@@ -10,6 +10,9 @@ use crate::{drivers, model, wheel};
 /// The package whose cases the lists in `crates/onnxruntime-ep/tests` are of.
 const ONNX: &str = "onnx==1.23.2";
 
+/// The example for programs in Rust, a package outside the workspace.
+const RUST_EXAMPLE: &str = "examples/ort/Cargo.toml";
+
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Versions of ONNX Runtime; the first one's claims are compared with the lists
@@ -48,7 +51,8 @@ pub(crate) fn run(sh: &Shell, args: &Args) -> anyhow::Result<()> {
     }
     if let (Some(version), Some(device)) = (args.versions.first(), args.devices.first()) {
         let _device = sh.push_env("COMPUTE_BACKEND", device);
-        installed(sh, version, &library)?;
+        let model = installed(sh, version, &library)?;
+        from_rust(sh, version, &library, &model)?;
     }
     Ok(())
 }
@@ -58,8 +62,9 @@ fn script(name: &str) -> String {
     format!("crates/onnxruntime-ep/tests/{name}.py")
 }
 
-/// Installs the wheel into a new environment, and runs the lines of its README there.
-fn installed(sh: &Shell, version: &str, library: &Path) -> anyhow::Result<()> {
+/// Installs the wheel into a new environment, and runs the lines of its README there. Returns the path of the
+/// model that they run.
+fn installed(sh: &Shell, version: &str, library: &Path) -> anyhow::Result<PathBuf> {
     let folder = sh.current_dir().join("target/onnxruntime/installed");
     sh.remove_path(&folder)?;
     sh.create_dir(&folder)?;
@@ -73,7 +78,32 @@ fn installed(sh: &Shell, version: &str, library: &Path) -> anyhow::Result<()> {
     let package = format!("onnxruntime=={version}");
     cmd!(sh, "{python} -m pip install --quiet --disable-pip-version-check {package} numpy {wheel}").run()?;
     cmd!(sh, "{python} {test} {folder}").run()?;
+    Ok(folder.join("model.onnx"))
+}
+
+/// Lints the example in Rust, and runs it on a small model with the ONNX Runtime of Python's package. It
+/// fails by itself where a node is left to the CPU or an output differs.
+fn from_rust(sh: &Shell, version: &str, library: &Path, model: &Path) -> anyhow::Result<()> {
+    cmd!(sh, "cargo fmt --manifest-path {RUST_EXAMPLE} --check").run()?;
+    let target = sh.current_dir().join("target/onnxruntime/ort");
+    let package = ["--locked", "--manifest-path", RUST_EXAMPLE, "--target-dir"];
+    cmd!(sh, "cargo clippy {package...} {target} -- -D warnings").run()?;
+    let _runtime = sh.push_env("ORT_DYLIB_PATH", runtime(sh, version)?);
+    cmd!(sh, "cargo run {package...} {target} -- {library} {model} b=2 h=32 w=32").run()?;
     Ok(())
+}
+
+/// ONNX Runtime's own library in the package for Python.
+fn runtime(sh: &Shell, version: &str) -> anyhow::Result<PathBuf> {
+    let python = environment(sh, version)?;
+    let program = "import os, onnxruntime; print(os.path.dirname(onnxruntime.__file__))";
+    let folder = PathBuf::from(cmd!(sh, "{python} -c {program}").read()?).join("capi");
+    // A version stands before the library's suffix on macOS, after it on Linux, and nowhere on Windows.
+    let prefix = format!("{}onnxruntime.", std::env::consts::DLL_PREFIX);
+    let is_runtime =
+        |path: &PathBuf| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(&prefix));
+    let found = sh.read_dir(&folder)?.into_iter().find(is_runtime);
+    found.with_context(|| format!("{} has no {prefix}…", folder.display()))
 }
 
 fn python_of(venv: &Path) -> PathBuf {
