@@ -23,6 +23,16 @@ impl Outputs {
         self.loops.kept.iter().map(reach).sum::<usize>() + 1
     }
 
+    /// Whether the results of so many pieces of each output as can be bound one by one can be bound together.
+    fn partials_fit(&self) -> bool {
+        // A maximum and a sum of f32.
+        const PARTIAL: usize = 8;
+        let most = self.input.max as usize;
+        let bytes = elements(&self.loops).saturating_mul(self.input.item.into());
+        let pieces = (2 * bytes.div_ceil(most.max(1))).min(self.loops.length);
+        self.loops.outputs.saturating_mul(pieces * PARTIAL) <= most
+    }
+
     fn halves_along(&self, at: usize) -> Option<[Self; 2]> {
         let (extent, [x, y]) = self.loops.kept[at];
         let half = middle(extent)?;
@@ -51,8 +61,8 @@ impl Divisible for Outputs {
         self.input.excess(elements(&self.loops)) + self.output.excess(self.results())
     }
 
-    /// Along the loop over outputs that reaches furthest. Once what it reaches can be bound, the loops over what an
-    /// output is made of come next if one of them reaches further in the input.
+    /// Along the loop over outputs that reaches furthest. Once what it reaches can be bound, and so can the results
+    /// of pieces, the loops over what an output is made of come next if one of them reaches further in the input.
     fn smaller_halves(&self) -> Option<[Self; 2]> {
         let ReduceLoops { kept, reduced, .. } = &self.loops;
         let of_output = self.output.excess(self.results()) > 0;
@@ -62,7 +72,7 @@ impl Divisible for Outputs {
         };
         let at = (0..kept.len()).max_by_key(|&at| reach(at))?;
         let further = reduced.iter().any(|&(extent, [x])| extent.saturating_sub(1) * x > reach(at));
-        let fits = self.input.excess(reach(at) + 1) == 0;
+        let fits = self.input.excess(reach(at) + 1) == 0 && self.partials_fit();
         if further && fits && !of_output && !self.is_index { None } else { self.halves_along(at) }
     }
 }
