@@ -224,7 +224,7 @@ fn split_planes(backend: &WebGpuBackend) -> Result<(), String> {
         expect_all(&format!("column {} of the product", i % rows), &[got], 128.0 * value(i % rows))?;
     }
 
-    // So many that neither indices nor rows can be bound at once.
+    // More indices and rows than can be bound at once.
     let chosen = [0u32, 4099, 2045, 2046, 2047, 4100, u32::MAX, 17].repeat(BINDING / 32 + 1);
     let indices = upload(bytemuck::cast_slice(&chosen)).map_err(text)?;
     let found = backend.alloc(chosen.len() * columns * 4).map_err(text)?;

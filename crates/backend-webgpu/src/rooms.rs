@@ -60,10 +60,12 @@ fn imports(code: &str) -> Vec<&str> {
             Some(group) => group.split([',', '}']).map(str::trim).collect(),
             None => vec![after],
         };
-        names.extend(items.into_iter().map(|item| {
+        let names_of_items = items.into_iter().map(|item| {
             let end = item.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(item.len());
             &item[..end]
-        }));
+        });
+        // Nothing stands between a group's last brace and its semicolon.
+        names.extend(names_of_items.filter(|name| !name.is_empty()));
     }
     names
 }
@@ -100,8 +102,6 @@ fn rooms_import_in_one_direction() {
                 "WebGpuBackend" => "backend",
                 "WebGpuFactory" | "register" => "factory",
                 "variants" => "lib",
-                // The end of a group.
-                "" => continue,
                 room => room,
             };
             let other = place(room).unwrap_or_else(|| panic!("{file} imports from {room}, which is no room"));
