@@ -28,7 +28,8 @@ const UNIT: u32 = select(8u, 1u, SHIFTED == 1u);
 @group(0) @binding(1) var<storage, read> b: array<vec4<u32>>;
 @group(0) @binding(2) var<storage, read> bias: array<TC>;
 // The helper file that makes results binds it twice more, for writing vectors.
-@group(0) @binding(3) var<storage, read_write> c: array<TC>;
+const BINDING_C = 3u;
+@group(0) @binding(BINDING_C) var<storage, read_write> c: array<TC>;
 
 struct Tile {
   row: u32,

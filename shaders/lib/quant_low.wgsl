@@ -11,6 +11,11 @@ fn load_quants(row: u32, unit: u32, j: u32) -> Quants {
   return Quants(quants[params.quants + row * params.quants_row + 4u * unit + j]);
 }
 
+// Of these, only the word of one block.
+fn load_block(row: u32, unit: u32, j: u32, block: u32) -> Quants {
+  return Quants(vec4<u32>(quants[params.quants + row * params.quants_row + 4u * unit + j][block]));
+}
+
 fn eight(q: Quants, block: u32) -> Eight {
   let word = q.words[block];
   return Eight(vec4<f32>(first_nibbles(word)), vec4<f32>(last_nibbles(word)));

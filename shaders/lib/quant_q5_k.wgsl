@@ -13,6 +13,12 @@ fn load_quants(row: u32, unit: u32, j: u32) -> Quants {
   return Quants(low, high[params.high + row * params.high_row + 4u * unit + j]);
 }
 
+// Of these, only the low nibbles of one block.
+fn load_block(row: u32, unit: u32, j: u32, block: u32) -> Quants {
+  let low = quants[params.quants + row * params.quants_row + 4u * unit + j][block];
+  return Quants(vec4<u32>(low), high[params.high + row * params.high_row + 4u * unit + j]);
+}
+
 fn eight(q: Quants, block: u32) -> Eight {
   let word = q.words[block];
   let bits = vec4<u32>(q.high >> (8u * block));

@@ -7,10 +7,11 @@
 // too, which an invocation gets from a neighbour or from the fragment before. What is written of a row ends
 // with parts of vectors then.
 //
-// needs: ACTIVATION, lib/matmul, lib/fragments, lib/fragment_elements, lib/shifted_vector, Tile
+// needs: ACTIVATION, BINDING_C (of c), lib/matmul, lib/fragments, lib/fragment_elements, lib/shifted_vector,
+// Tile
 
-@group(0) @binding(4) var<storage, read_write> c_words: array<u32>;
-@group(0) @binding(5) var<storage, read_write> c8: array<vec4<u32>>;
+@group(0) @binding(BINDING_C + 1u) var<storage, read_write> c_words: array<u32>;
+@group(0) @binding(BINDING_C + 2u) var<storage, read_write> c8: array<vec4<u32>>;
 
 // What a subgroup makes of C.
 struct Part {

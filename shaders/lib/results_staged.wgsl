@@ -1,9 +1,9 @@
 // Results of gemm/cooperative by way of workgroup memory, a fragment of each part at a time.
 //
-// needs: TC, lib/matmul, lib/fragments, Tile
+// needs: TC, BINDING_C (of c), lib/matmul, lib/fragments, Tile
 
-@group(0) @binding(4) var<storage, read_write> c2: array<vec2<TC>>;
-@group(0) @binding(5) var<storage, read_write> c4: array<vec4<TC>>;
+@group(0) @binding(BINDING_C + 1u) var<storage, read_write> c2: array<vec2<TC>>;
+@group(0) @binding(BINDING_C + 2u) var<storage, read_write> c4: array<vec4<TC>>;
 
 // Writes a fragment of each part, which begins at `inner` of the part, from workgroup memory to C. Sums are
 // read before the first is written: between conditional writes, each would be waited for.

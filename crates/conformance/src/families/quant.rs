@@ -104,7 +104,39 @@ pub(super) fn cases() -> Vec<Case> {
             data: Data::Uniform,
         })
     });
-    products.chain(empty).map(Product::case).chain(lookups()).chain(whole()).collect()
+    products.chain(empty).chain(tiles()).map(Product::case).chain(lookups()).chain(whole()).collect()
+}
+
+/// Products of many rows of f16 around the tiles of tensor cores, whose rows are aligned.
+fn tiles() -> impl Iterator<Item = Product> {
+    const BLOCKS: [(QuantFormat, usize); 7] = [
+        (QuantFormat::Q8_0, 96),
+        (QuantFormat::Q8_0, 160),
+        (QuantFormat::Q4_0, 128),
+        (QuantFormat::Q4_0, 288),
+        (QuantFormat::Q4_K, 512),
+        (QuantFormat::Q5_K, 256),
+        (QuantFormat::Q6_K, 256),
+    ];
+    const ROWS: [usize; 4] = [34, 64, 129, 136];
+    const COLUMNS: [usize; 5] = [8, 65, 128, 131, 200];
+    const ACTIVATIONS: [Activation; 3] = [Activation::Identity, Activation::Gelu, Activation::Relu];
+    let grid = pairwise(&[BLOCKS.len(), ROWS.len(), COLUMNS.len(), 2, 2, 2, 2, 3, 3, 2], "quant_matmul tiles");
+    grid.into_iter().map(|row| Product {
+        format: BLOCKS[row[0]].0,
+        dtypes: [F16, [F16, F32][row[3]]],
+        m: ROWS[row[1]],
+        n: COLUMNS[row[2]],
+        k: BLOCKS[row[0]].1,
+        ld_extra: [0, 8][row[4]],
+        alpha: ALPHAS[row[5]],
+        bias: row[6] == 1,
+        activation: ACTIVATIONS[row[7]],
+        residual: [Residual::None, Residual::Apart, Residual::InPlace][row[8]],
+        data: [Data::Uniform, Data::Integers][row[9]],
+        norm: false,
+        gate: None,
+    })
 }
 
 fn name_of(format: QuantFormat) -> String {

@@ -98,7 +98,7 @@ impl CooperativeTile {
     }
 
     /// All tiles.
-    pub(super) fn all() -> impl Iterator<Item = Self> + Clone {
+    pub(in crate::ops) fn all() -> impl Iterator<Item = Self> + Clone {
         Self::ALL.into_iter().chain(Self::ALONE).chain(Self::FEW)
     }
 

@@ -24,6 +24,9 @@ struct Step {
     fetches: [usize; 2],
     trans_a: bool,
     trans_b: bool,
+    /// The function that puts B into workgroup memory, and whether its steps may be less than whole.
+    stage_b: &'static str,
+    has_head: bool,
 }
 
 impl Step {
@@ -36,24 +39,38 @@ impl Step {
             fetches: tile.fetches(),
             trans_a: trans_a == 1,
             trans_b: trans_b == 1,
+            stage_b: "stage_b",
+            has_head: true,
         }
     }
 }
 
 /// The function `multiply` of gemm/cooperative, given its constants.
-pub(super) fn product(constants: &[u32; MAX_CONSTANTS], target: Target) -> String {
-    let &[_, _, _, _, _, _, _, _, in_registers, ..] = constants;
-    if in_registers == 0 {
-        return multiply(constants, target);
-    }
+pub(super) fn product(constants: &[u32; MAX_CONSTANTS], _: Target) -> String {
     let step = Step::new(constants);
-    written(&step, &write_in_registers(step.fragments))
+    written(&step, &results(&step, constants))
+}
+
+/// The function `multiply` of quant/cooperative, given its constants: B is dequantised when it is staged, and
+/// all of its steps are whole.
+pub(in crate::ops) fn quant_product(constants: &[u32; MAX_CONSTANTS], _: Target) -> String {
+    let step = Step { stage_b: "stage_packed_b", has_head: false, ..Step::new(constants) };
+    written(&step, &results(&step, constants))
+}
+
+/// What becomes of the sums of a matrix product.
+fn results(step: &Step, &[_, _, _, _, _, _, _, _, in_registers, ..]: &[u32; MAX_CONSTANTS]) -> String {
+    if in_registers == 1 { write_in_registers(step.fragments) } else { write_staged(step) }
+}
+
+fn write_staged(step: &Step) -> String {
+    write_sums(step.fragments, "sh_c", "start_c(subgroup)", "STRIDE_C")
 }
 
 /// The function `multiply` of a kernel that writes its sums by way of workgroup memory.
 pub(in crate::ops) fn multiply(constants: &[u32; MAX_CONSTANTS], _: Target) -> String {
     let step = Step::new(constants);
-    written(&step, &write_sums(step.fragments, "sh_c", "start_c(subgroup)", "STRIDE_C"))
+    written(&step, &write_staged(&step))
 }
 
 /// The function, given what becomes of the sums.
@@ -66,7 +83,8 @@ fn written(step: &Step, results: &str) -> String {
     let sums = declare_sums(step.fragments);
     let first = fetch(step, 0, "var ");
     let others: String = (1..ahead).map(|turn| fetch(step, turn, "var ") + &advance("TILE_K")).collect();
-    let (keep, advance_head) = (keep(step), advance("tile.head"));
+    let keep = if step.has_head { keep(step) } else { String::new() };
+    let advance_head = advance("tile.head");
     let turns: String = (0..ahead).map(|turn| one_step(step, turn)).collect();
     format!(
         "
@@ -78,9 +96,7 @@ fn multiply(tile: Tile, index: u32) {{
   let to_b = slot(index, EIGHTS_B, STRIDE_B);
   var at_a = start(tile.a, index, EIGHTS_A);
   var at_b = start(tile.b, index, EIGHTS_B);
-{sums}{first}  if tile.head < TILE_K {{
-{keep}  }}
-{advance_head}{others}  let rounds = (tile.steps + {ahead}u - 1u) / {ahead}u;
+{sums}{first}{keep}{advance_head}{others}  let rounds = (tile.steps + {ahead}u - 1u) / {ahead}u;
   for (var round = 0u; round < rounds; round++) {{
 {turns}  }}
 {results}}}
@@ -122,20 +138,21 @@ fn fetch(step: &Step, turn: usize, declare: &str) -> String {
 
 /// Makes 0 of what the first step has no room for.
 fn keep(step: &Step) -> String {
-    lines(
-        groups(step)
-            .map(|(of, i)| format!("next_{of}_{i}_0 = keep_{of}(tile, index, {i}u, next_{of}_{i}_0);")),
-    )
+    let one = |(of, i)| format!("next_{of}_{i}_0 = keep_{of}(tile, index, {i}u, next_{of}_{i}_0);");
+    format!("  if tile.head < TILE_K {{\n{}  }}\n", lines(groups(step).map(one)))
 }
 
 /// Puts the fetched groups of both operands into workgroup memory.
 fn stage(step: &Step, turn: usize) -> String {
     let ahead = step.ahead;
-    let one = |(of, i)| match turn {
-        0 => format!("stage_{of}(to_{of}, {i}u, next_{of}_{i}_0);"),
-        _ => {
-            let exists = format!("round * {ahead}u + {turn}u < tile.steps");
-            format!("stage_{of}(to_{of}, {i}u, select(vec4<u32>(), next_{of}_{i}_{turn}, {exists}));")
+    let one = |(of, i)| {
+        let stage = if of == 'a' { "stage_a" } else { step.stage_b };
+        match turn {
+            0 => format!("{stage}(to_{of}, {i}u, next_{of}_{i}_0);"),
+            _ => {
+                let exists = format!("round * {ahead}u + {turn}u < tile.steps");
+                format!("{stage}(to_{of}, {i}u, select(vec4<u32>(), next_{of}_{i}_{turn}, {exists}));")
+            }
         }
     };
     lines(groups(step).map(one))

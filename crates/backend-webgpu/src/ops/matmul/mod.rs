@@ -47,7 +47,7 @@ use part::Part;
 use plan::{Plan, Prep, Strategy};
 
 pub(super) use cooperative::CooperativeTile;
-pub(super) use fragments::multiply as unrolled_multiply;
+pub(super) use fragments::{multiply as unrolled_multiply, quant_product};
 pub(crate) use kernel_override::KernelOverride;
 pub(super) use split::add_pieces;
 #[cfg(not(target_family = "wasm"))]

@@ -27,13 +27,28 @@ fn bindable_rows(ctx: &OpContext, desc: &QuantMatmulDesc) -> usize {
     most / desc.k().saturating_mul(desc.a.dtype.size()).max(1)
 }
 
+/// Whether the residual can be C itself, to which the product is added before the activation.
+pub(super) fn has_room_for_residual(desc: &QuantMatmulDesc) -> bool {
+    desc.residual.is_none() || desc.activation == Activation::Identity
+}
+
+/// Copies a residual that isn't C itself to C.
+pub(super) fn prepare_residual(
+    ctx: &OpContext,
+    op: &'static str,
+    desc: &QuantMatmulDesc,
+    windows: &Operands,
+) -> BackendResult<()> {
+    let Some(residual) = desc.residual.filter(|_| !windows.residual_is_c()) else { return Ok(()) };
+    let loops = vec![(desc.m, [residual.ld, desc.c.ld]), (desc.n(), [1, 1])];
+    copy_windows(ctx, op, [desc.c.dtype; 2], loops, [&windows.residual, &windows.c])
+}
+
 /// Whether the kernels of [`matmul`] can make the product of a dequantised B, of which some rows can be bound.
-/// Their residual is C itself, and comes before the activation.
 pub(super) fn is_possible(ctx: &OpContext, desc: &QuantMatmulDesc) -> bool {
     let types = (desc.a.dtype, desc.c.dtype);
-    let has_room_for_residual = desc.residual.is_none() || desc.activation == Activation::Identity;
     let has_rows = bindable_rows(ctx, desc) >= FEWEST_ROWS.min(desc.n());
-    desc.k() > 0 && has_room_for_residual && types != (DType::F32, DType::F16) && has_rows
+    desc.k() > 0 && has_room_for_residual(desc) && types != (DType::F32, DType::F16) && has_rows
 }
 
 /// `C = activation(alpha · A · Bᵀ + bias)`, or `C = residual + alpha · A · Bᵀ + bias`. Weights are rounded to
@@ -52,10 +67,7 @@ pub(super) fn multiply(
     let rows = (PART_BYTES / row_bytes).max(1).next_multiple_of(PART_ROWS);
     let rows = rows.min(bindable_rows(ctx, desc)).clamp(1, n.max(1));
     let scratch = ctx.scratch(op, checked_product(op, "B", &[rows, row_bytes])?)?;
-    if let Some(residual) = desc.residual.filter(|_| !windows.residual_is_c()) {
-        let loops = vec![(m, [residual.ld, desc.c.ld]), (n, [1, 1])];
-        copy_windows(ctx, op, [desc.c.dtype; 2], loops, [&windows.residual, &windows.c])?;
-    }
+    prepare_residual(ctx, op, desc, windows)?;
     for first in (0..n).step_by(rows) {
         let end = n.min(first.saturating_add(rows));
         let here = windows.starting_at(first);

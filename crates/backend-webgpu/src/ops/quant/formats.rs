@@ -4,10 +4,11 @@ use backend_api::quant::QuantFormat;
 
 use crate::kernels::Lib;
 use crate::kernels::libs::{
-    ACTIVATE, ACTIVATE_HALF, QUANT_BLOCK_SCALES, QUANT_FRAGMENTS_LOW, QUANT_FRAGMENTS_Q5_K,
-    QUANT_FRAGMENTS_Q6_K, QUANT_FRAGMENTS_Q8_0, QUANT_GROUP_SCALES, QUANT_INPUT_1, QUANT_INPUT_4, QUANT_LOW,
-    QUANT_OUTPUT_1, QUANT_OUTPUT_4, QUANT_Q4_0, QUANT_Q5_K, QUANT_Q6_K, QUANT_Q8_0, QUANT_RESIDUAL,
-    QUANT_ROWS, QUANT_ROWS_NORMED, QUANT_SUPER_SCALES, QUANT_U4, QUANT_U4_ZEROS,
+    ACTIVATE, ACTIVATE_HALF, FRAGMENT_ELEMENTS, QUANT_BLOCK_SCALES, QUANT_FRAGMENTS_LOW,
+    QUANT_FRAGMENTS_Q5_K, QUANT_FRAGMENTS_Q6_K, QUANT_FRAGMENTS_Q8_0, QUANT_GROUP_SCALES, QUANT_INPUT_1,
+    QUANT_INPUT_4, QUANT_LOW, QUANT_OUTPUT_1, QUANT_OUTPUT_4, QUANT_Q4_0, QUANT_Q5_K, QUANT_Q6_K, QUANT_Q8_0,
+    QUANT_RESIDUAL, QUANT_ROWS, QUANT_ROWS_NORMED, QUANT_SUPER_SCALES, QUANT_U4, QUANT_U4_ZEROS,
+    RESULTS_IN_REGISTERS, RESULTS_STAGED,
 };
 
 /// The files of a format, and more.
@@ -70,6 +71,26 @@ pub(super) const fn fragment_libs(format: QuantFormat, normed: bool, half: bool)
                 }
                 (true, false) => with_format!(format, [$fragments, QUANT_ROWS_NORMED, ACTIVATE]),
                 (true, true) => with_format!(format, [$fragments, QUANT_ROWS_NORMED, ACTIVATE_HALF]),
+            }
+        };
+    }
+    match format {
+        QuantFormat::Q8_0 => with_results!(QUANT_FRAGMENTS_Q8_0),
+        QuantFormat::Q5_K => with_results!(QUANT_FRAGMENTS_Q5_K),
+        QuantFormat::Q6_K => with_results!(QUANT_FRAGMENTS_Q6_K),
+        _ => with_results!(QUANT_FRAGMENTS_LOW),
+    }
+}
+
+/// What reads the weights as elements of fragments, and makes results of f16 in registers or of f32 by way of
+/// workgroup memory.
+pub(super) const fn tile_libs(format: QuantFormat, half: bool) -> &'static [Lib] {
+    macro_rules! with_results {
+        ($fragments:ident) => {
+            if half {
+                with_format!(format, [$fragments, ACTIVATE_HALF, FRAGMENT_ELEMENTS, RESULTS_IN_REGISTERS])
+            } else {
+                with_format!(format, [$fragments, ACTIVATE, RESULTS_STAGED])
             }
         };
     }

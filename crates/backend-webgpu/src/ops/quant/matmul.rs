@@ -1,11 +1,12 @@
 //! Products with a quantised matrix.
 
 use backend_api::desc::QuantMatmulDesc;
-use backend_api::quant::{QuantFormat, UNIT};
+use backend_api::quant::{QuantFormat, QuantLayout, UNIT};
 use backend_api::support::checked_product;
 use backend_api::{Activation, BackendResult, DType, Gate};
 
-use super::dequantized;
+use super::cooperative;
+use super::dequantized::{self, has_room_for_residual, prepare_residual};
 use super::formats::{KINDS, product_libs};
 use super::planes::{Planes, bindable, group_shift, require_known};
 use super::skinny_cooperative::Tile;
@@ -321,6 +322,12 @@ pub(super) fn multiply(
         return stages::multiply(ctx, op, desc, slices);
     }
     let kernel = cooperative.unwrap_or_else(|| Kernel::choose(desc.m, ctx.gpu().subgroup));
+    if kernel == Kernel::Tiled
+        && has_room_for_residual(desc)
+        && let Some(tile) = cooperative::Tile::candidate(ctx, desc, &windows)
+    {
+        return multiply_by_tiles(ctx, op, desc, &layout, slices.b, &windows, tile);
+    }
     let columns = Run::of_flops(desc.n(), desc.flops() / desc.n().max(1) as f64)
         .with_iterations(kernel.iterations(layout.units) as f64)
         .aligned(TILE);
@@ -338,6 +345,28 @@ pub(super) fn multiply(
         }
         bindable(ctx, &layout, 0, (run.first, run.end)).try_for_each(|(first, end)| {
             launch(ctx, op, desc, &windows, kernel, &planes((first, end))?, (first, end))
+        })
+    })
+}
+
+/// The product on tensor cores, which add it to a residual in C.
+fn multiply_by_tiles(
+    ctx: &OpContext,
+    op: &'static str,
+    desc: &QuantMatmulDesc,
+    layout: &QuantLayout,
+    b: Option<&DeviceSlice>,
+    windows: &Operands,
+    tile: cooperative::Tile,
+) -> BackendResult<()> {
+    let columns = Run::of_flops(desc.n(), desc.flops() / desc.n().max(1) as f64).aligned(tile.tile()[1]);
+    // Before C is written.
+    require_end(ctx, op, &columns)?;
+    prepare_residual(ctx, op, desc, windows)?;
+    in_parts(ctx, op, columns, |run| {
+        bindable(ctx, layout, 0, (run.first, run.end)).try_for_each(|(first, end)| {
+            let planes = Planes::new(ctx, op, layout, b, (first, end), &windows.c)?;
+            tile.launch(ctx, op, desc, windows, &planes, (first, end))
         })
     })
 }

@@ -1,15 +1,17 @@
 //! Quantised matrices: `quant/decode` and `quant/decode_subgroup` multiply few rows, `quant/skinny_cooperative`
-//! few rows of f16 on tensor cores, `quant/tiled` and the kernels of matrices many, and `quant/gather`
-//! dequantises.
+//! few rows of f16 on tensor cores, `quant/cooperative` many of them, `quant/tiled` and the kernels of matrices
+//! many on other devices, and `quant/gather` dequantises.
 //!
 //! What differs between formats is in helper files, which read a unit of 128 weights from the planes; the
 //! kernels know none of them.
 
+mod cooperative;
 mod dequantized;
 mod formats;
 mod gather;
 mod matmul;
 mod planes;
+mod self_test;
 mod skinny_cooperative;
 mod stages;
 
@@ -19,5 +21,5 @@ pub(crate) use matmul::quant_matmul;
 use crate::kernels::Variant;
 
 pub(super) fn variants() -> Vec<Variant> {
-    [matmul::variants(), skinny_cooperative::variants(), gather::variants()].concat()
+    [matmul::variants(), skinny_cooperative::variants(), cooperative::variants(), gather::variants()].concat()
 }

@@ -1,17 +1,18 @@
 //! quant/skinny_cooperative: products of few rows of f16 on tensor cores.
 
-use backend_api::desc::{Matrix, QuantMatmulDesc, QuantMatrix};
-use backend_api::quant::{QuantFormat, QuantLayout, QuantPlane, UNIT, dequantize};
+use backend_api::desc::QuantMatmulDesc;
+use backend_api::quant::{QuantFormat, QuantLayout, UNIT};
 use backend_api::{Activation, BackendResult, DType};
 
 use super::formats::{KINDS, fragment_libs};
 use super::matmul::{Operands, Params, Signature, strides_of_a};
-use super::planes::{Planes, is_bindable};
+use super::planes::is_bindable;
+use super::self_test::check_product;
 use crate::kernels::{KernelSource, Variant, kernel};
 use crate::ops::has_room;
 use crate::ops::matmul::activation_code;
 use crate::ops::op_context::{OpContext, linear_grid};
-use crate::ops::shared::self_test::{OP, SelfTest, compare, numbers, whole_numbers};
+use crate::ops::shared::self_test::{OP, numbers};
 use crate::ops::shared::tensor_cores::{FRAGMENT, SUBGROUP};
 use crate::ops::shared::vec_width::VecWidth;
 
@@ -141,67 +142,25 @@ impl Tile {
         ctx.is_right(&variant, || self.check(ctx, format, &variant))
     }
 
-    /// Multiplies more rows than a tile has by more columns, along more than a turn, and compares with the
-    /// host's products of the weights that random bits give.
+    /// Multiplies more rows than a tile has by more columns, along more than a turn.
     fn check(self, ctx: &OpContext, format: QuantFormat, variant: &Variant) -> BackendResult<()> {
         let (m, n) = (self.rows + 3, FRAGMENT + 5);
         let k = UNIT * (4 * self.subgroups + 2);
-        let layout = QuantLayout::new(OP, format, n, k)?;
-        let planes = planes_of_integers(&layout);
-        let mut weights = vec![0.0; n * k];
-        dequantize(format, n, k, &planes, &mut weights)?;
-        let a = numbers(1, m * k, k);
-
-        let mut test = SelfTest::new(ctx);
-        let b = test.upload(&planes)?;
-        let mut result = vec![0xff; m * n * size_of::<f32>()];
-        let c = test.upload(&result)?;
-        let windows = Operands::alone(ctx, test.halves(&a)?, ctx.output(&c, DType::F32));
-        let planes = Planes::new(ctx, OP, &layout, Some(&b), (0, n), &windows.c)?;
-        let desc = QuantMatmulDesc::new(
-            m,
-            Matrix::new(0, DType::F16, k),
-            QuantMatrix::new(0, format, n, k),
-            Matrix::new(0, DType::F32, n),
-        );
-        let params = Params::new(OP, &desc, &windows, &planes, n, self.tile(false))?;
-        let [quants, high, scales, extra] = planes.windows();
-        let bound = [quants, high, scales, extra, &windows.a, &windows.bias, &windows.residual, &windows.c];
-        test.launch(variant, &bound, &params, linear_grid(OP, params.tiles as usize)?)?;
-        test.read(&c, &mut result)?;
-
-        let product = |i: usize, j: usize| -> Option<i32> {
-            // Sums of integers below 2²⁴, exact in any order.
-            let sum: f32 = (0..k).map(|p| a[i * k + p] as f32 * weights[j * k + p]).sum();
-            Some(sum as i32)
-        };
-        let wanted: Vec<_> = (0..m * n).map(|at| product(at / n, at % n)).collect();
-        compare(&whole_numbers(&result, DType::F32).collect::<Vec<_>>(), &wanted)
+        check_product(
+            ctx,
+            format,
+            DType::F32,
+            [m, n, k],
+            &numbers(1, m * k, k),
+            |test, desc, windows, planes| {
+                let params = Params::new(OP, desc, windows, planes, n, self.tile(false))?;
+                let [quants, high, scales, extra] = planes.windows();
+                let Operands { a, bias, residual, c, .. } = windows;
+                let bound = [quants, high, scales, extra, a, bias, residual, c];
+                test.launch(variant, &bound, &params, linear_grid(OP, params.tiles as usize)?)
+            },
+        )
     }
-}
-
-/// The planes of a matrix of integers: random quants, scales of 1 and 2 as f16, and small ones as integers.
-fn planes_of_integers(layout: &QuantLayout) -> Vec<u8> {
-    let random = |i: usize| ((i as u32 ^ 0x2c1b_3c6d).wrapping_mul(0x9e37_79b9) >> 24) as u8;
-    let places = |plane: QuantPlane| plane.offset..plane.offset + layout.rows * plane.row_bytes;
-    let (scales, extra) = (places(layout.scales), places(layout.extra));
-    // Of 1 and 2, the lower byte is 0.
-    let scale = |at: usize| if at.is_multiple_of(2) { 0 } else { [0x3c, 0x40][usize::from(random(at) & 1)] };
-    let byte = |at: usize| match layout.format {
-        QuantFormat::Q4_K | QuantFormat::Q5_K if scales.contains(&at) => {
-            if (at - scales.start) % 16 < 4 {
-                scale(at)
-            } else {
-                random(at) & 3
-            }
-        }
-        QuantFormat::Q6_K if scales.contains(&at) => random(at) & 3,
-        QuantFormat::Q6_K if extra.contains(&at) => scale(at),
-        QuantFormat::U4 { .. } if extra.contains(&at) => random(at) & 15,
-        _ if scales.contains(&at) => scale(at),
-        _ => random(at),
-    };
-    (0..layout.bytes).map(byte).collect()
 }
 
 /// Each workgroup for each kind of format and type of C, with activations in turn.
@@ -237,21 +196,5 @@ mod tests {
         };
         assert_eq!([choose(1, 4096), choose(8, 14336), choose(9, 4096)], [(8, 16), (8, 8), (16, 16)]);
         assert_eq!([choose(17, 8192), choose(1, 1)], [(16, 8), (8, 16)]);
-    }
-
-    /// Otherwise a right kernel would be taken for a wrong one.
-    #[test]
-    fn products_of_the_self_test_are_whole_numbers_of_f32() {
-        for format in KINDS {
-            let layout = QuantLayout::new(OP, format, 4, 4096).unwrap();
-            let mut weights = vec![0.0; 4 * 4096];
-            dequantize(format, 4, 4096, &planes_of_integers(&layout), &mut weights).unwrap();
-            let largest = weights.iter().fold(0.0, |most: f32, w| most.max(w.abs()));
-            assert!(
-                weights.iter().all(|w| w.fract() == 0.0) && (2.0..=600.0).contains(&largest),
-                "{format}: {largest}"
-            );
-            assert!(weights.iter().any(|&w| w != weights[0]));
-        }
     }
 }

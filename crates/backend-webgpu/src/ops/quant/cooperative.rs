@@ -1,0 +1,263 @@
+//! quant/cooperative: products of many rows of f16 on tensor cores, which dequantise B while staging it.
+
+use backend_api::desc::QuantMatmulDesc;
+use backend_api::quant::QuantFormat;
+use backend_api::support::checked_product;
+use backend_api::{Activation, BackendResult, DType};
+
+use super::formats::tile_libs;
+use super::matmul::{Operands, strides_of_a};
+use super::planes::Planes;
+use super::self_test::check_product;
+use crate::kernels::{KernelSource, Variant, kernel, native, params};
+use crate::ops::matmul::{CooperativeTile, activation_code, quant_product};
+use crate::ops::op_context::{OpContext, dim, linear_grid};
+use crate::ops::shared::self_test::OP;
+use crate::ops::shared::vec_width::VecWidth;
+
+static COOPERATIVE: KernelSource = KernelSource {
+    unrolled: native(quant_product),
+    cooperative: true,
+    subgroups: true,
+    ..kernel!(
+        native "quant/cooperative",
+        libs: [GRID, MATMUL, FRAGMENTS],
+        types: ["TC"],
+        constants: [
+            "TILE_M",
+            "TILE_N",
+            "TILE_K",
+            "SUBGROUPS_M",
+            "SUBGROUPS_N",
+            "TRANS_A",
+            "TRANS_B",
+            "ACTIVATION",
+            "IN_REGISTERS",
+            "HALF_SCALES",
+        ],
+        reads: 6,
+        writes: 3,
+        params: Params,
+    )
+};
+
+params! {
+    struct Params {
+        m: u32,
+        n: u32,
+        k: u32,
+        k_last: u32,
+        batch: u32,
+        tiles_m: u32,
+        tiles_n: u32,
+        tiles: u32,
+        a_offset: u32,
+        a_ld: u32,
+        // As lib/quant_* have them.
+        quants: u32,
+        quants_row: u32,
+        high: u32,
+        high_row: u32,
+        scales: u32,
+        scales_row: u32,
+        extra: u32,
+        extra_row: u32,
+        c_offset: u32,
+        c_ld: u32,
+        c_batch: u32,
+        bias_offset: u32,
+        // 0: none, 1: one for each column.
+        bias: u32,
+        // Whether C is read at all.
+        accumulate: u32,
+        alpha: f32,
+        beta: f32,
+    }
+}
+
+/// Elements of k in a step: a block of B.
+const STEP: usize = 32;
+
+/// The formats whose k is whole blocks.
+const FORMATS: [QuantFormat; 5] =
+    [QuantFormat::Q8_0, QuantFormat::Q4_0, QuantFormat::Q4_K, QuantFormat::Q5_K, QuantFormat::Q6_K];
+
+/// The workgroup's tile of C.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Tile(CooperativeTile);
+
+impl Tile {
+    fn all() -> impl Iterator<Item = Self> {
+        CooperativeTile::all().filter(|tile| tile.k == STEP).map(Self)
+    }
+
+    /// Rows and columns.
+    pub(super) const fn tile(self) -> [usize; 2] {
+        [self.0.m, self.0.n]
+    }
+
+    fn variant(self, format: QuantFormat, dtype: DType, activation: Activation) -> Variant {
+        let [m, n, k, rows, columns] = self.0.constants();
+        let half_scales = matches!(format, QuantFormat::Q8_0 | QuantFormat::Q4_0);
+        let [in_registers, half_scales] = [dtype == DType::F16, half_scales].map(u32::from);
+        let activation = activation_code(activation);
+        let constants = [m, n, k, rows, columns, 0, 1, activation, in_registers, half_scales];
+        Variant::new(&COOPERATIVE, [dtype], constants)
+            .with_libs(tile_libs(format, dtype == DType::F16))
+            .with_rolled_loops()
+    }
+
+    /// The tile for a product, if the device and the operands allow it. `C`'s residual is C itself, and comes
+    /// before the activation.
+    pub(super) fn candidate(ctx: &OpContext, desc: &QuantMatmulDesc, operands: &Operands) -> Option<Self> {
+        let gpu = ctx.gpu();
+        // No browser offers tensor cores.
+        if cfg!(target_family = "wasm") || !(gpu.cooperative_matrices && gpu.takes_spirv) {
+            return None;
+        }
+        let aligned = VecWidth::fitting(DType::F16, &[&operands.a], &strides_of_a(desc)) == VecWidth::Eight;
+        let fits = FORMATS.contains(&desc.b.format)
+            && desc.a.dtype == DType::F16
+            && aligned
+            && desc.k() > 0
+            && desc.k().is_multiple_of(STEP);
+        if !fits {
+            return None;
+        }
+        let sizes = [desc.m, desc.n(), desc.k(), 1];
+        let compute_units = ctx.profile().compute_units;
+        let tiles = Self::all().filter(|tile| tile.0.fits(&gpu.limits));
+        let tile = tiles.min_by_key(|tile| tile.0.time(sizes, compute_units))?;
+        tile.passes(ctx, desc.b.format, desc.c.dtype).then_some(tile)
+    }
+
+    /// Makes the columns `first..end` of the product, whose residual, if it has one, is in C.
+    pub(super) fn launch(
+        self,
+        ctx: &OpContext,
+        op: &'static str,
+        desc: &QuantMatmulDesc,
+        windows: &Operands,
+        planes: &Planes,
+        (first, end): (usize, usize),
+    ) -> BackendResult<()> {
+        let here = windows.starting_at(first);
+        let params = self.params(op, desc, &here, planes, end - first)?;
+        let [quants, high, scales, extra] = planes.windows();
+        let Operands { a, bias, c, .. } = &here;
+        let inputs = [quants, high, scales, extra, a, bias, c, c];
+        let variant = self.variant(desc.b.format, desc.c.dtype, desc.activation);
+        ctx.launch(op, &variant, &inputs, c, &params, linear_grid(op, params.tiles as usize)?)
+    }
+
+    fn params(
+        self,
+        op: &'static str,
+        desc: &QuantMatmulDesc,
+        windows: &Operands,
+        planes: &Planes,
+        columns: usize,
+    ) -> BackendResult<Params> {
+        let [tile_m, tile_n] = self.tile();
+        let (tiles_m, tiles_n) = (desc.m.div_ceil(tile_m), columns.div_ceil(tile_n));
+        let [quants, high, scales, extra] = planes.places;
+        let k = dim(op, "k", desc.k())?;
+        let ld = |what, ld: usize| if desc.m <= 1 { Ok(0) } else { dim(op, what, ld) };
+        let has_residual = desc.residual.is_some();
+        Ok(Params {
+            m: dim(op, "m", desc.m)?,
+            n: dim(op, "n", columns)?,
+            k,
+            k_last: k,
+            batch: 1,
+            tiles_m: dim(op, "tiles", tiles_m)?,
+            tiles_n: dim(op, "tiles", tiles_n)?,
+            tiles: dim(op, "tiles", checked_product(op, "tiles", &[tiles_m, tiles_n])?)?,
+            a_offset: windows.a.offset,
+            a_ld: ld("lda", desc.a.ld)?,
+            quants: quants.0,
+            quants_row: quants.1,
+            high: high.0,
+            high_row: high.1,
+            scales: scales.0,
+            scales_row: scales.1,
+            extra: extra.0,
+            extra_row: extra.1,
+            c_offset: windows.c.offset,
+            c_ld: ld("ldc", desc.c.ld)?,
+            c_batch: 0,
+            bias_offset: windows.bias.offset,
+            bias: u32::from(desc.bias.is_some()),
+            accumulate: u32::from(has_residual),
+            alpha: desc.alpha as f32,
+            beta: if has_residual { 1.0 } else { 0.0 },
+        })
+    }
+
+    /// Whether the device makes right products with it, its activation apart.
+    fn passes(self, ctx: &OpContext, format: QuantFormat, dtype: DType) -> bool {
+        let variant = self.variant(format, dtype, Activation::Identity);
+        ctx.is_right(&variant, || self.check(ctx, format, dtype, &variant))
+    }
+
+    /// Multiplies a little more than a tile, along more than two steps.
+    fn check(
+        self,
+        ctx: &OpContext,
+        format: QuantFormat,
+        dtype: DType,
+        variant: &Variant,
+    ) -> BackendResult<()> {
+        let [tile_m, tile_n] = self.tile();
+        let sizes @ [m, n, k] = [tile_m + 24, tile_n + 40, 512];
+        check_product(ctx, format, dtype, sizes, &few_ones(m, k), |test, desc, windows, planes| {
+            let params = self.params(OP, desc, windows, planes, n)?;
+            let [quants, high, scales, extra] = planes.windows();
+            let Operands { a, bias, c, .. } = windows;
+            let bound = [quants, high, scales, extra, a, bias, c, c, c];
+            test.launch(variant, &bound, &params, linear_grid(OP, params.tiles as usize)?)
+        })
+    }
+}
+
+/// Rows with three ones in each, every column having one in some row: sums of three weights are whole numbers
+/// of f16.
+fn few_ones(m: usize, k: usize) -> Vec<i32> {
+    let mut a = vec![0; m * k];
+    for (i, row) in a.chunks_mut(k).enumerate() {
+        for j in 0..3 {
+            row[(i + j * m) * 7 % k] = 1;
+        }
+    }
+    a
+}
+
+/// Every tile for each format and type of C, with activations in turn.
+pub(super) fn variants() -> Vec<Variant> {
+    let mut variants = Vec::new();
+    for tile in Tile::all() {
+        for format in FORMATS {
+            for dtype in [DType::F16, DType::F32] {
+                let activation = Activation::ALL[variants.len() % Activation::ALL.len()];
+                variants.push(tile.variant(format, dtype, activation));
+            }
+        }
+    }
+    variants
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_self_test_reads_every_column() {
+        for tile in Tile::all() {
+            let (m, k) = (tile.tile()[0] + 24, 512);
+            let a = few_ones(m, k);
+            let seen = (0..k).filter(|&p| (0..m).any(|i| a[i * k + p] == 1)).count();
+            assert!(seen >= k.min(3 * m), "{seen} of {k}");
+            assert!(a.chunks(k).all(|row| row.iter().sum::<i32>() <= 3));
+        }
+    }
+}
