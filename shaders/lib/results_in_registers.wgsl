@@ -168,12 +168,12 @@ fn write_some(row: Row, further: u32, v: vec4<u32>, begin: u32, end: u32) {
     if begin <= 2u && end >= 4u { c_words[word + 1u] = v.y; }
     if begin <= 4u && end >= 6u { c_words[word + 2u] = v.z; }
     if begin <= 6u && end == 8u { c_words[word + 3u] = v.w; }
-    if begin % 2u == 1u { c[at + begin] = half_of(v, begin); }
-    if end % 2u == 1u { c[at + end - 1u] = half_of(v, end - 1u); }
+    if begin % 2u == 1u { c[at + begin] = element_of(v, begin); }
+    if end % 2u == 1u { c[at + end - 1u] = element_of(v, end - 1u); }
   }
 }
 
-fn half_of(v: vec4<u32>, i: u32) -> f16 {
+fn element_of(v: vec4<u32>, i: u32) -> f16 {
   let pair = select(v.xy, v.zw, i >= 4u);
   let word = select(pair.x, pair.y, i % 4u >= 2u);
   return f16(unpack2x16float(word >> (i % 2u * 16u)).x);
