@@ -17,7 +17,8 @@ const F32: i64 = 1;
 const F16: i64 = 10;
 
 /// Operators whose result has the element type that an attribute names.
-const NAMED_TYPES: [(&str, &str); 2] = [("Cast", "to"), ("EyeLike", "dtype")];
+const NAMED_TYPES: [(&str, &str); 3] =
+    [("Cast", "to"), ("EyeLike", "dtype"), ("DequantizeLinear", "output_dtype")];
 
 /// Operators whose inputs from the second on are factors and sizes, which are no numbers of the model.
 const WITH_SIZES: [&str; 2] = ["Resize", "Upsample"];

@@ -1,4 +1,6 @@
-"""ONNX Runtime's own operators of attention beside its CPU provider: python operators.py LIBRARY [TEXT]
+"""Operators one by one beside ONNX Runtime's CPU provider: python operators.py LIBRARY [TEXT]
+
+ONNX Runtime's own operators of attention, and ONNX's where its node models have no case or none of f32.
 
 Each case is a model of one node with random inputs, run three times, of which the last is a replay. Prints
 a line for each case whose name has TEXT in it, and ends with 1 if one differs by more than 1e-4 of the largest number or
@@ -29,11 +31,11 @@ def padding(batch, keys, rows=None):
     return np.ascontiguousarray(np.broadcast_to(real[:, None], (batch, rows, keys)) if rows else real).astype("i4")
 
 
-def node(operator, inputs, outputs=1, **attributes):
-    """A model of one node of com.microsoft's, and what it is given. An input that is None is left out."""
+def node(operator, inputs, outputs=1, domain="com.microsoft", **attributes):
+    """A model of one node, and what it is given. An input that is None is left out."""
     names = [f"x{i}" if x is not None else "" for i, x in enumerate(inputs)]
     made = [f"y{i}" for i in range(outputs)]
-    nodes = [helper.make_node(operator, names, made, "attention", domain="com.microsoft", **attributes)]
+    nodes = [helper.make_node(operator, names, made, "node", domain=domain, **attributes)]
     given = {name: x for name, x in zip(names, inputs) if x is not None}
     values = [helper.make_tensor_value_info(name, KINDS[x.dtype], x.shape) for name, x in given.items()]
     results = [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in made]
@@ -81,7 +83,77 @@ def grouped(batch=2, tokens=3, past=0, heads=4, groups=2, width=16, window=-1, *
     return node("GroupQueryAttention", inputs, 3, num_heads=heads, kv_num_heads=groups, local_window_size=window, **more)
 
 
+def sum_of(equation, *shapes):
+    """Einsum."""
+    return node("Einsum", [floats(*shape) for shape in shapes], domain="", equation=equation)
+
+
+def samples(mode, padding, corners=0, shape=(2, 3, 5, 7), places=(4, 6)):
+    """GridSample, also beyond the edges."""
+    grid = RANDOM.uniform(-1.6, 1.6, (shape[0], *places, len(places))).astype("f")
+    return node("GridSample", [floats(*shape), grid], domain="", mode=mode, padding_mode=padding, align_corners=corners)
+
+
+def volume(channels=4, filters=6, size=(3, 2, 3), group=1, bias=True, **more):
+    """Conv of three dimensions."""
+    inputs = [floats(2, channels, 5, 6, 7), floats(filters, channels // group, *size)]
+    return node("Conv", [*inputs, floats(filters)] if bias else inputs, domain="", group=group, **more)
+
+
+def one(operator, *shapes, **more):
+    """An operator of ONNX's with inputs of these shapes."""
+    return node(operator, [floats(*shape) for shape in shapes], domain="", **more)
+
+
+SUMS = {
+    "bhqd,bhkd->bhqk": [(2, 3, 4, 5), (2, 3, 6, 5)],
+    "bhqk,bhkd->bhqd": [(2, 3, 4, 6), (2, 3, 6, 5)],
+    "bqhd,bkhd->bhqk": [(2, 4, 3, 5), (2, 6, 3, 5)],
+    "bhqk,bkhd->bqhd": [(2, 3, 4, 6), (2, 6, 3, 5)],
+    "bld,de->ble": [(2, 4, 5), (5, 6)],
+    "ij->ji": [(3, 4)],
+    "ijk->kij": [(3, 4, 5)],
+    "ij->i": [(3, 4)],
+    "ij->": [(3, 4)],
+    "ij,jk": [(3, 4), (4, 5)],
+    "ji,jk->ki": [(4, 3), (4, 5)],
+    "i,j->ij": [(3,), (4,)],
+    "i,i->": [(5,), (5,)],
+    "bi,bi->b": [(3, 4), (3, 4)],
+    "bij,bjk,bkl->bil": [(2, 3, 4), (2, 4, 5), (2, 5, 6)],
+    "ij,kl->ik": [(3, 4), (5, 6)],
+    "...ij,...jk->...ik": [(2, 1, 3, 4), (3, 4, 5)],
+    "...i,i->...": [(2, 3, 4), (4,)],
+    "bij,bj->bi": [(1, 3, 4), (2, 4)],
+    "nchw,co->nohw": [(2, 3, 4, 5), (3, 6)],
+    "...ii->...i": [(2, 3, 3)],
+    "ii->": [(4, 4)],
+}
+
+
 CASES = {
+    **{f"sum: {equation}": lambda equation=equation, shapes=shapes: sum_of(equation, *shapes) for equation, shapes in SUMS.items()},
+    **{
+        f"samples: {mode}, {padding}, {corners}": lambda options=(mode, padding, corners): samples(*options)
+        for mode in ("nearest", "linear", "cubic")
+        for padding in ("zeros", "border", "reflection")
+        for corners in (0, 1)
+    },
+    "samples: of volumes": lambda: samples("linear", "reflection", 0, (2, 3, 4, 5, 3), (2, 3, 4)),
+    "samples: of volumes, the nearest": lambda: samples("nearest", "zeros", 1, (2, 3, 4, 5, 3), (2, 3, 4)),
+    "samples: of a row": lambda: samples("linear", "reflection", 1, (1, 2, 1, 5)),
+    "volume: convolution": lambda: volume(),
+    "volume: pads, strides, dilations": lambda: volume(pads=[1, 0, 2, 2, 1, 0], strides=[2, 1, 2], dilations=[1, 2, 1]),
+    "volume: groups": lambda: volume(group=2, pads=[1, 1, 1, 1, 1, 1]),
+    "volume: each channel by itself": lambda: volume(filters=4, group=4, bias=False, auto_pad="SAME_UPPER"),
+    "volume: of one element": lambda: volume(size=(1, 1, 1)),
+    "volume: maxima": lambda: one("MaxPool", (2, 3, 5, 6, 7), kernel_shape=[3, 2, 3], pads=[1, 0, 1, 1, 1, 0], strides=[2, 2, 1]),
+    "volume: averages": lambda: one("AveragePool", (2, 3, 5, 6, 7), kernel_shape=[3, 2, 3], pads=[1, 0, 1, 1, 1, 0], strides=[2, 2, 1]),
+    "neighbouring channels": lambda: one("LRN", (2, 7, 3, 4), size=4, alpha=0.5, beta=0.6, bias=1.5),
+    "norms of windows": lambda: one("LpPool", (2, 3, 6, 7), kernel_shape=[3, 2], pads=[1, 0, 1, 1], p=3),
+    "norms of images": lambda: one("GlobalLpPool", (2, 3, 6, 7), p=2),
+    "mean and deviation": lambda: one("MeanVarianceNormalization", (2, 3, 4, 5), axes=[0, 2]),
+    "the largest": lambda: one("Hardmax", (3, 4, 5), axis=1),
     "heads": lambda: multi_head(),
     "heads: values of another width": lambda: multi_head(values=6),
     "heads: scale": lambda: multi_head(scale=0.3),
@@ -134,7 +206,7 @@ def main(library, text):
         except Exception as error:
             print("--  ", f"{name}: not with this version: {str(error)[:100]!r}")
             continue
-        session = ours(model)
+        session = ours(model, {"claim": "all"})
         # The third run is a replay.
         runs = [session.run(None, feed) for _ in range(3)]
         alike = all(a.shape == b.shape for got in runs for a, b in zip(got, want))

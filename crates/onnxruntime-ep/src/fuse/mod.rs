@@ -5,6 +5,7 @@
 //! gives the node that takes its place; what nobody reads then is pruned.
 
 mod attention;
+mod bytes;
 mod epilogue;
 mod gelu;
 mod indices;
@@ -13,6 +14,7 @@ mod merge;
 mod norm;
 mod quantized;
 
+pub(crate) use bytes::{fold, unpack};
 pub(crate) use merge::merge;
 pub(crate) use quantized::{format, pack};
 

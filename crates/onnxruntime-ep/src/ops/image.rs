@@ -1,109 +1,30 @@
-//! Convolutions and poolings of one or two dimensions.
+//! Convolutions of sequences, images and volumes.
 
-use backend_api::ReduceOp;
-use backend_api::desc::{
-    ConvDesc, ConvShape, ConvTransposeDesc, ImageShape, PoolDesc, PoolOp, PoolShape, Window,
-};
+use backend_api::desc::{ConvDesc, ConvShape, ConvTransposeDesc, ImageShape, Window};
 
 use super::call::Call;
 use super::matrix::activation;
+use super::movement::permute;
 use super::shape::extent;
+use super::window::{Slide, channels, is_of, list, pads, shaped, slides, spatial, window};
 use super::{Kinds, Operator};
 use crate::error::{Error, Result};
 use crate::model::{Graph, Node};
 use crate::tensor::Tensor;
 
 pub(super) const OPERATORS: &[Operator] = &[
-    Operator::new("Conv", Kinds::Float, convolution).with_check(is_image),
+    Operator::new("Conv", Kinds::Float, convolution).with_check(is_convolved),
     Operator::new("ConvTranspose", Kinds::Float, transposed).with_check(is_image),
-    Operator::new("MaxPool", Kinds::Float, pooling).with_check(without_places),
-    Operator::new("AveragePool", Kinds::Float, pooling).with_check(is_image),
-    Operator::new("GlobalMaxPool", Kinds::Float, global),
-    Operator::new("GlobalAveragePool", Kinds::Float, global),
 ];
 
-/// One or two dimensions beside batch and channels, and no padding that cuts.
+/// Sequences, images and volumes.
+fn is_convolved(graph: &Graph, node: &Node) -> std::result::Result<(), String> {
+    is_of(&[1, 2, 3], graph, node)
+}
+
+/// Sequences and images.
 fn is_image(graph: &Graph, node: &Node) -> std::result::Result<(), String> {
-    let rank = graph.input_rank(node, 0).or_else(|| match node.operator.as_str() {
-        "Conv" | "ConvTranspose" => graph.input_rank(node, 1),
-        _ => node.ints("kernel_shape").map(|sizes| sizes.len() + 2),
-    });
-    if !matches!(rank, Some(3 | 4)) {
-        return Err("neither one nor two dimensions".to_owned());
-    }
-    if node.ints("pads").is_some_and(|pads| pads.iter().any(|&pad| pad < 0)) {
-        return Err("negative pads".to_owned());
-    }
-    Ok(())
-}
-
-fn without_places(graph: &Graph, node: &Node) -> std::result::Result<(), String> {
-    if node.has_output(1) {
-        return Err("the places of the maxima".to_owned());
-    }
-    is_image(graph, node)
-}
-
-/// Height and width; a sequence is an image of height 1.
-fn image(tensor: &Tensor) -> Result<[usize; 2]> {
-    match *tensor.shape.as_slice() {
-        [_, _, length] => Ok([1, length]),
-        [_, _, height, width] => Ok([height, width]),
-        _ => Err(Error::invalid(format!("{:?} is no image", tensor.shape))),
-    }
-}
-
-/// The shape of an image, or of a sequence if the input was one.
-fn shaped(x: &Tensor, channels: usize, [height, width]: [usize; 2]) -> Vec<usize> {
-    let batch = x.shape.first().copied().unwrap_or(1);
-    if x.rank() == 3 { vec![batch, channels, width] } else { vec![batch, channels, height, width] }
-}
-
-/// An attribute with a number for each axis.
-fn pair(call: &Call<'_>, name: &str, otherwise: usize) -> Result<[usize; 2]> {
-    match call.node.ints(name) {
-        None => Ok([otherwise; 2]),
-        Some(&[across]) => Ok([otherwise, extent(across)?]),
-        Some(&[down, across]) => Ok([extent(down)?, extent(across)?]),
-        Some(_) => Err(Error::invalid(format!("{name} are not for two dimensions"))),
-    }
-}
-
-/// What is before and after the image.
-fn pads(call: &Call<'_>) -> Result<[[usize; 2]; 2]> {
-    match call.node.ints("pads") {
-        None => Ok([[0; 2]; 2]),
-        Some(&[left, right]) => Ok([[0, extent(left)?], [0, extent(right)?]]),
-        Some(&[top, left, bottom, right]) => {
-            Ok([[extent(top)?, extent(left)?], [extent(bottom)?, extent(right)?]])
-        }
-        Some(_) => Err(Error::invalid("pads are not for two dimensions")),
-    }
-}
-
-/// The window of this size over an image.
-fn window(call: &Call<'_>, size: [usize; 2], from: [usize; 2]) -> Result<Window> {
-    let (stride, dilation) = (pair(call, "strides", 1)?, pair(call, "dilations", 1)?);
-    let [mut before, mut after] = pads(call)?;
-    let mode = call.node.text("auto_pad");
-    if mode.starts_with("SAME") {
-        let lower = usize::from(mode == "SAME_LOWER");
-        for axis in 0..2 {
-            let to = from[axis].div_ceil(stride[axis].max(1));
-            let span = dilation[axis] * size[axis].saturating_sub(1) + 1;
-            let all = (to.saturating_sub(1) * stride[axis] + span).saturating_sub(from[axis]);
-            before[axis] = (all + lower) / 2;
-            after[axis] = all - before[axis];
-        }
-    }
-    Ok(Window::new(size).with_stride(stride).with_dilation(dilation).with_asymmetric_padding(before, after))
-}
-
-fn channels(x: &Tensor) -> Result<(usize, usize)> {
-    match x.shape.as_slice() {
-        &[batch, channels, ..] => Ok((batch, channels)),
-        _ => Err(Error::invalid("a tensor without channels")),
-    }
+    is_of(&[1, 2], graph, node)
 }
 
 fn unfit(x: &Tensor, filter: &Tensor, groups: usize) -> Error {
@@ -111,22 +32,71 @@ fn unfit(x: &Tensor, filter: &Tensor, groups: usize) -> Error {
 }
 
 fn convolution(call: &Call<'_>) -> Result<Vec<Tensor>> {
-    let (d, x, filter) = (call.device(), call.input(0)?, call.input(1)?);
-    let ((batch, depth), (filters, per_group), [height, width]) =
-        (channels(x)?, channels(filter)?, image(x)?);
-    let window = window(call, image(filter)?, [height, width])?;
+    let (x, filter) = (call.input(0)?, call.input(1)?);
     let groups = extent(call.node.int("group", 1))?;
+    let ((_, depth), (_, per_group)) = (channels(x)?, channels(filter)?);
     if per_group.checked_mul(groups) != Some(depth) {
         return Err(unfit(x, filter, groups));
     }
-    let of = ConvShape::new(ImageShape { batch, channels: depth, height, width }, filters, window)
+    if x.rank() == 5 {
+        return Ok(vec![of_volumes(call, x, filter, groups)?]);
+    }
+    let image = spatial(x)?;
+    let slides = slides(call, spatial(filter)?, image)?;
+    Ok(vec![of_images(call, x, filter, groups, image, slides)?])
+}
+
+/// A convolution of images, whatever their shape is called, or of sequences.
+fn of_images(
+    call: &Call<'_>,
+    x: &Tensor,
+    filter: &Tensor,
+    groups: usize,
+    [height, width]: [usize; 2],
+    slides: [Slide; 2],
+) -> Result<Tensor> {
+    let d = call.device();
+    let ((batch, channels), (filters, _)) = (channels(x)?, channels(filter)?);
+    let of = ConvShape::new(ImageShape { batch, channels, height, width }, filters, window(slides))
         .with_groups(groups);
     let y = d.empty(x.kind, &shaped(x, filters, of.output("Conv")?))?;
     let mut desc = ConvDesc::new(x.kind.dtype(), d.ptr(x)?, d.ptr(filter)?, d.ptr(&y)?, of)
         .with_activation(activation(call)?);
     desc.bias = d.optional_sized(call.optional(2), filters)?;
     call.backend.conv2d(&desc)?;
-    Ok(vec![y])
+    Ok(y)
+}
+
+/// A convolution of volumes, as one of images: those that a filter sees one behind the other are channels.
+fn of_volumes(call: &Call<'_>, x: &Tensor, filter: &Tensor, groups: usize) -> Result<Tensor> {
+    let d = call.device();
+    let ((batch, depth), (filters, per_group)) = (channels(x)?, channels(filter)?);
+    let (from, size) = (spatial::<3>(x)?, spatial::<3>(filter)?);
+    let [deep, down, across] = slides(call, size, from)?;
+    let places = deep.places(from[0], false)?;
+    let (planes, area) = (from[0] + deep.before + deep.after, from[1] * from[2]);
+    let padded = if deep.before + deep.after == 0 {
+        x.clone()
+    } else {
+        d.pad(x, &[batch, depth, planes, from[1], from[2]], &[0, 0, deep.before, 0, 0], 0.0)?
+    };
+    // Batch and places, groups, positions of the filter, channels of a group, elements of an image.
+    let shape = [batch, places, groups, size[0], per_group, area];
+    let volume = planes * area;
+    let strides = [depth * volume, deep.stride * area, per_group * volume, deep.dilation * area, volume, 1];
+    let images = d.strided(&padded, 0, &shape, &strides)?;
+    let images = images.reshaped(vec![batch * places, depth * size[0], from[1], from[2]])?;
+    let rows = d.viewed(
+        filter,
+        0,
+        vec![filters, size[0], per_group, size[1] * size[2]],
+        vec![per_group * size[0] * size[1] * size[2], size[1] * size[2], size[0] * size[1] * size[2], 1],
+    )?;
+    let rows = d.packed(&rows)?.reshaped(vec![filters, size[0] * per_group, size[1], size[2]])?;
+    let y = of_images(call, &images, &rows, groups, [from[1], from[2]], [down, across])?;
+    let [height, width] = spatial::<2>(&y)?;
+    let y = y.reshaped(vec![batch, places, filters, height, width])?;
+    permute(call, &y, &[0, 2, 1, 3, 4])
 }
 
 /// Height and width of the output where the attribute `output_shape` has them, with or without batch and
@@ -145,15 +115,16 @@ fn output_shape(node: &Node, rank: usize) -> Result<Option<[usize; 2]>> {
 fn transposed(call: &Call<'_>) -> Result<Vec<Tensor>> {
     let (d, node, x, filter) = (call.device(), call.node, call.input(0)?, call.input(1)?);
     let ((batch, depth), (rows, per_group), from, size) =
-        (channels(x)?, channels(filter)?, image(x)?, image(filter)?);
+        (channels(x)?, channels(filter)?, spatial::<2>(x)?, spatial::<2>(filter)?);
     let groups = extent(node.int("group", 1))?;
     let filters = per_group.checked_mul(groups).ok_or_else(|| unfit(x, filter, groups))?;
     if rows != depth {
         return Err(unfit(x, filter, groups));
     }
-    let (stride, dilation) = (pair(call, "strides", 1)?, pair(call, "dilations", 1)?);
-    let [mut before, mut after] = pads(call)?;
-    let mut more = pair(call, "output_padding", 0)?;
+    let (stride, dilation): ([usize; 2], [usize; 2]) =
+        (list(call, "strides", 1)?, list(call, "dilations", 1)?);
+    let [mut before, mut after]: [[usize; 2]; 2] = pads(call)?;
+    let mut more: [usize; 2] = list(call, "output_padding", 0)?;
     let mode = node.text("auto_pad");
     let shape = output_shape(node, x.rank())?;
     let mut to = [0; 2];
@@ -192,41 +163,4 @@ fn transposed(call: &Call<'_>) -> Result<Vec<Tensor>> {
     desc.bias = d.optional_sized(call.optional(2), filters)?;
     call.backend.conv_transpose2d(&desc)?;
     Ok(vec![y])
-}
-
-fn pooling(call: &Call<'_>) -> Result<Vec<Tensor>> {
-    let (d, node, x) = (call.device(), call.node, call.input(0)?);
-    let op = match (node.operator.as_str(), node.int("count_include_pad", 0)) {
-        ("MaxPool", _) => PoolOp::Max,
-        (_, 0) => PoolOp::Average,
-        _ => PoolOp::AverageWithPadding,
-    };
-    let from = image(x)?;
-    let window = window(call, pair(call, "kernel_shape", 1)?, from)?;
-    let to = [places(&window, 0, from[0], node)?, places(&window, 1, from[1], node)?];
-    let (batch, depth) = channels(x)?;
-    let y = d.empty(x.kind, &shaped(x, depth, to))?;
-    let of =
-        PoolShape::new(ImageShape { batch, channels: depth, height: from[0], width: from[1] }, to, window);
-    call.backend.pool2d(&PoolDesc::new(op, x.kind.dtype(), d.ptr(x)?, d.ptr(&y)?, of))?;
-    Ok(vec![y])
-}
-
-/// How often a window fits, and with `ceil_mode` once more if it begins inside.
-fn places(window: &Window, axis: usize, length: usize, node: &Node) -> Result<usize> {
-    let stride = window.stride[axis].max(1);
-    let span = window.dilation[axis] * window.size[axis].saturating_sub(1) + 1;
-    let padded = length + window.before[axis] + window.after[axis];
-    let room = padded.checked_sub(span).ok_or_else(|| Error::invalid("a window larger than the image"))?;
-    let whole = room / stride + 1;
-    let is_more = node.int("ceil_mode", 0) == 1 && room % stride != 0;
-    Ok(whole + usize::from(is_more && whole * stride < length + window.before[axis]))
-}
-
-/// A reduction of everything behind the channels.
-fn global(call: &Call<'_>) -> Result<Vec<Tensor>> {
-    let x = call.input(0)?;
-    let axes: Vec<usize> = (2..x.rank()).collect();
-    let op = if call.node.operator == "GlobalMaxPool" { ReduceOp::Max } else { ReduceOp::Mean };
-    Ok(vec![call.device().reduce(op, x, &axes)?])
 }
