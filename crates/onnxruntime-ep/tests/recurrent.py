@@ -36,7 +36,7 @@ def stack(operator, layers=1, hidden=8, direction="forward", bias=True, lengths=
             inputs += ["h0", "c0"] if operator == "LSTM" else ["h0"]
         if peepholes:
             inputs.append(weights(g, 0.8, count, 3 * hidden))
-        made = [f"{name}{layer}" for name in ("y", "h", "c")[: 3 if operator == "LSTM" else 2]]
+        made = [f"{name}_of_{layer}" for name in ("y", "h", "c")[: 3 if operator == "LSTM" else 2]]
         name = f"{operator}_{layer}"
         g.nodes.append(helper.make_node(operator, inputs, made, name, hidden_size=hidden, direction=direction, **attributes))
         x = g.add("Reshape", g.add("Transpose", made[0], perm=[0, 2, 1, 3]), ints(0, 0, -1))

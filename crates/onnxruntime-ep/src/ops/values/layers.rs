@@ -50,7 +50,8 @@ fn layers_of_no_steps_give_their_first_state() {
     let mut gru = node("GRU", &[]);
     gru.outputs = ["y", "h"].map(str::to_owned).to_vec();
     let weights = |columns: usize| floats(&[1, 6, columns], &vec![0.5; 6 * columns]);
-    let inputs = [floats(&[0, 1, 3], &[]), weights(3), weights(2), None, None, floats(&[1, 1, 2], &[3.0, 4.0])];
+    let inputs =
+        [floats(&[0, 1, 3], &[]), weights(3), weights(2), None, None, floats(&[1, 1, 2], &[3.0, 4.0])];
     let backend: Arc<dyn ComputeBackend> = Arc::new(CpuBackend::new());
     let outputs = all_outputs(&backend, &gru, &inputs).unwrap();
     assert_eq!(outputs[0].shape, [0, 1, 1, 2]);
@@ -97,7 +98,8 @@ fn products_of_bytes_are_exact() {
         Some(Tensor::host(kind, shape.to_vec(), Numbers::Int(vec![byte; shape[0] * shape[1]])).unwrap())
     };
     let k = 4097;
-    let inputs = [matrix(Kind::Raw, [1, k], 255), matrix(Kind::I8, [k, 1], -128), None, ints(Kind::I8, &[127])];
+    let inputs =
+        [matrix(Kind::Raw, [1, k], 255), matrix(Kind::I8, [k, 1], -128), None, ints(Kind::I8, &[127])];
     let y = run(&node("MatMulInteger", &[]), &inputs).unwrap();
     assert_eq!((y.kind, y.ints().unwrap()), (Kind::I32, vec![-255 * 255 * 4097]));
 }
