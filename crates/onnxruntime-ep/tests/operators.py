@@ -100,6 +100,12 @@ def volume(channels=4, filters=6, size=(3, 2, 3), group=1, bias=True, **more):
     return node("Conv", [*inputs, floats(filters)] if bias else inputs, domain="", group=group, **more)
 
 
+def spread(channels=4, filters=3, size=(2, 3, 2), group=1, bias=True, **more):
+    """ConvTranspose of three dimensions."""
+    inputs = [floats(2, channels, 3, 4, 5), floats(channels, filters, *size)]
+    return node("ConvTranspose", [*inputs, floats(filters * group)] if bias else inputs, domain="", group=group, **more)
+
+
 def one(operator, *shapes, **more):
     """An operator of ONNX's with inputs of these shapes."""
     return node(operator, [floats(*shape) for shape in shapes], domain="", **more)
@@ -147,6 +153,12 @@ CASES = {
     "volume: groups": lambda: volume(group=2, pads=[1, 1, 1, 1, 1, 1]),
     "volume: each channel by itself": lambda: volume(filters=4, group=4, bias=False, auto_pad="SAME_UPPER"),
     "volume: of one element": lambda: volume(size=(1, 1, 1)),
+    "volume: transposed": lambda: spread(size=(2, 2, 2), strides=[2, 2, 2]),
+    "volume: transposed, all attributes": lambda: spread(
+        size=(3, 2, 3), group=2, strides=[2, 1, 3], dilations=[1, 2, 1], pads=[1, 0, 2, 2, 1, 0], output_padding=[1, 0, 2]
+    ),
+    "volume: transposed, without bias": lambda: spread(bias=False, size=(3, 3, 3), strides=[2, 2, 2], auto_pad="SAME_UPPER"),
+    "volume: transposed to a shape": lambda: spread(strides=[2, 2, 2], output_shape=[7, 8, 9]),
     "volume: maxima": lambda: one("MaxPool", (2, 3, 5, 6, 7), kernel_shape=[3, 2, 3], pads=[1, 0, 1, 1, 1, 0], strides=[2, 2, 1]),
     "volume: averages": lambda: one("AveragePool", (2, 3, 5, 6, 7), kernel_shape=[3, 2, 3], pads=[1, 0, 1, 1, 1, 0], strides=[2, 2, 1]),
     "neighbouring channels": lambda: one("LRN", (2, 7, 3, 4), size=5, alpha=0.5, beta=0.6, bias=1.5),

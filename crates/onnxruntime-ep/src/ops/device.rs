@@ -152,7 +152,7 @@ impl Device<'_> {
         Ok(y)
     }
 
-    /// `op(x)` with the parameters α and β, written to `y`, of which nobody has read anything yet.
+    /// `op(x)` with the parameters α and β, written to `y`, whose elements as they are nobody reads afterwards.
     pub(crate) fn unary_to(
         &self,
         op: UnaryOp,
@@ -178,7 +178,7 @@ impl Device<'_> {
         Ok(y)
     }
 
-    /// `op(a, b)` with broadcasting, written to `y`, of which nobody has read anything yet.
+    /// `op(a, b)` with broadcasting, written to `y`, whose elements as they are nobody reads afterwards.
     pub(crate) fn binary_to<'t>(
         &self,
         op: BinaryOp,

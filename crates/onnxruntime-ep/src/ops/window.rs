@@ -23,7 +23,7 @@ impl Slide {
     pub(super) const STILL: Self = Self { size: 1, stride: 1, dilation: 1, before: 0, after: 0 };
 
     /// Elements from the first to the last one of the window.
-    fn span(&self) -> usize {
+    pub(super) fn span(&self) -> usize {
         self.dilation * self.size.saturating_sub(1) + 1
     }
 
@@ -106,7 +106,7 @@ pub(super) fn list<const N: usize>(call: &Call<'_>, name: &str, otherwise: usize
 }
 
 /// What is before and after the image, for each axis.
-pub(super) fn pads<const N: usize>(call: &Call<'_>) -> Result<[[usize; N]; 2]> {
+fn pads<const N: usize>(call: &Call<'_>) -> Result<[[usize; N]; 2]> {
     let given = call.node.ints("pads").unwrap_or_default();
     let wrong = || Error::invalid(format!("pads are not for {N} dimensions"));
     let (before, after) = given.split_at(given.len() / 2);
@@ -117,33 +117,37 @@ pub(super) fn pads<const N: usize>(call: &Call<'_>) -> Result<[[usize; N]; 2]> {
     Ok([side(before)?, side(after)?])
 }
 
-/// How a window of this size moves over `from`.
+/// How a window of this size moves with the pads that are given.
+pub(super) fn moves<const N: usize>(call: &Call<'_>, size: [usize; N]) -> Result<[Slide; N]> {
+    let (stride, dilation): ([usize; N], [usize; N]) =
+        (list(call, "strides", 1)?, list(call, "dilations", 1)?);
+    let [before, after]: [[usize; N]; 2] = pads(call)?;
+    let slide = |axis: usize| Slide {
+        size: size[axis],
+        stride: stride[axis],
+        dilation: dilation[axis],
+        before: before[axis],
+        after: after[axis],
+    };
+    Ok(std::array::from_fn(slide))
+}
+
+/// How a window of this size moves over `from`, where pads may follow from the size of the output.
 pub(super) fn slides<const N: usize>(
     call: &Call<'_>,
     size: [usize; N],
     from: [usize; N],
 ) -> Result<[Slide; N]> {
-    let (stride, dilation): ([usize; N], [usize; N]) =
-        (list(call, "strides", 1)?, list(call, "dilations", 1)?);
-    let [before, after]: [[usize; N]; 2] = pads(call)?;
     let mode = call.node.text("auto_pad");
-    let mut slides = [Slide::STILL; N];
-    for axis in 0..N {
-        let mut slide = Slide {
-            size: size[axis],
-            stride: stride[axis],
-            dilation: dilation[axis],
-            before: before[axis],
-            after: after[axis],
-        };
-        if mode.starts_with("SAME") {
-            let to = from[axis].div_ceil(slide.stride.max(1));
-            let reach = to.saturating_sub(1) * slide.stride + slide.span();
-            let all = reach.saturating_sub(from[axis]);
-            slide.before = (all + usize::from(mode == "SAME_LOWER")) / 2;
-            slide.after = all - slide.before;
-        }
-        slides[axis] = slide;
+    let mut slides = moves(call, size)?;
+    if !mode.starts_with("SAME") {
+        return Ok(slides);
+    }
+    for (slide, from) in slides.iter_mut().zip(from) {
+        let to = from.div_ceil(slide.stride.max(1));
+        let all = (to.saturating_sub(1) * slide.stride + slide.span()).saturating_sub(from);
+        slide.before = (all + usize::from(mode == "SAME_LOWER")) / 2;
+        slide.after = all - slide.before;
     }
     Ok(slides)
 }
