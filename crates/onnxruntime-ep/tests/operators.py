@@ -12,8 +12,9 @@ import pathlib
 import sys
 
 import numpy as np
+import onnx
 import onnxruntime as ort
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 
 from models import NAME, normal, ours, reference
 
@@ -106,6 +107,20 @@ def spread(channels=4, filters=3, size=(2, 3, 2), group=1, bias=True, **more):
     return node("ConvTranspose", [*inputs, floats(filters * group)] if bias else inputs, domain="", group=group, **more)
 
 
+def transform(*shape, length=None, axis=None, **more):
+    """DFT, whose length and axis are constants."""
+    model, given = node("DFT", [floats(*shape), None, np.array(axis or -2)], domain="", **more)
+    if length is not None:
+        model, given = node("DFT", [floats(*shape), np.array(length), np.array(axis or -2)], domain="", **more)
+    model = onnx.load_from_string(model)
+    constants = [numpy_helper.from_array(given.pop(name), name) for name in ("x1", "x2") if name in given]
+    model.graph.initializer.extend(constants)
+    values = [value for value in model.graph.input if value.name in given]
+    del model.graph.input[:]
+    model.graph.input.extend(values)
+    return model.SerializeToString(), given
+
+
 def one(operator, *shapes, **more):
     """An operator of ONNX's with inputs of these shapes."""
     return node(operator, [floats(*shape) for shape in shapes], domain="", **more)
@@ -161,6 +176,10 @@ CASES = {
     "volume: transposed to a shape": lambda: spread(strides=[2, 2, 2], output_shape=[7, 8, 9]),
     "volume: maxima": lambda: one("MaxPool", (2, 3, 5, 6, 7), kernel_shape=[3, 2, 3], pads=[1, 0, 1, 1, 1, 0], strides=[2, 2, 1]),
     "volume: averages": lambda: one("AveragePool", (2, 3, 5, 6, 7), kernel_shape=[3, 2, 3], pads=[1, 0, 1, 1, 1, 0], strides=[2, 2, 1]),
+    "transform: of complex numbers": lambda: transform(2, 9, 3, 2, axis=1),
+    "transform: of real numbers, longer": lambda: transform(2, 9, 1, length=16, onesided=1),
+    "transform: shorter": lambda: transform(2, 9, 2, length=5),
+    "transform: inverse": lambda: transform(2, 9, 2, inverse=1),
     "neighbouring channels": lambda: one("LRN", (2, 7, 3, 4), size=5, alpha=0.5, beta=0.6, bias=1.5),
     "norms of windows": lambda: one("LpPool", (2, 3, 6, 7), kernel_shape=[3, 2], pads=[1, 0, 1, 1], p=3),
     "norms of images": lambda: one("GlobalLpPool", (2, 3, 6, 7), p=2),

@@ -10,6 +10,7 @@ mod call;
 mod device;
 mod einsum;
 mod elementwise;
+mod fourier;
 mod functions;
 mod grid;
 mod image;
@@ -124,7 +125,7 @@ impl Operator {
     }
 }
 
-const FAMILIES: [&[Operator]; 19] = [
+const FAMILIES: [&[Operator]; 20] = [
     elementwise::OPERATORS,
     functions::OPERATORS,
     logic::OPERATORS,
@@ -139,6 +140,7 @@ const FAMILIES: [&[Operator]; 19] = [
     structure::OPERATORS,
     resize::OPERATORS,
     grid::OPERATORS,
+    fourier::OPERATORS,
     quantized::OPERATORS,
     cache::OPERATORS,
     recurrent::OPERATORS,
