@@ -52,7 +52,7 @@ fn of_known_length(graph: &Graph, node: &Node) -> std::result::Result<(), String
         let axis = axis(named, shape.len()).map_err(|error| error.to_string())?;
         *inner.get(axis).ok_or("an axis of real and imaginary parts")?
     } else {
-        // It may be any of them.
+        // Any axis may be named when the node runs.
         inner.iter().copied().collect::<Option<Vec<_>>>().and_then(|extents| extents.into_iter().max())
     };
     is_short(length)

@@ -146,7 +146,7 @@ fn integer_product(call: &Call<'_>) -> Result<Vec<Tensor>> {
         let x = d.convert(call.input(i)?, Kind::F32)?;
         let Some(zero) = call.optional(i + 2) else { return Ok(x) };
         let zero = d.convert(zero, Kind::F32)?;
-        // Those of a matrix on the left are of its rows, on the right of its columns.
+        // A matrix on the left has zero points for its rows, one on the right for its columns.
         let zero = match (i, zero.rank()) {
             (0, 1) if zero.count() > 1 => zero.reshaped(vec![zero.count(), 1])?,
             _ if zero.count() == 1 => zero.reshaped(vec![1])?,

@@ -62,7 +62,7 @@ fn lstm(call: &Call<'_>) -> Result<Vec<Tensor>> {
             let sum = d.binary(BinaryOp::Add, &gate(which..which + 1)?, &seen)?;
             Ok(Some(f.of(d, &sum)?))
         };
-        // Their weights for the cell are in the order i, o, f.
+        // Weights for the cell are in the order i, o, f.
         let (input, forget, output) = match (of_cell(I, 0, &cell)?, of_cell(F, 2, &cell)?) {
             (Some(input), Some(forget)) => (input, forget, None),
             _ => {
