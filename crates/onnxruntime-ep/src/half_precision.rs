@@ -20,12 +20,13 @@ const F16: i64 = 10;
 const NAMED_TYPES: [(&str, &str); 2] = [("Cast", "to"), ("EyeLike", "dtype")];
 
 /// Operators whose inputs from the second on are factors and sizes, which are no numbers of the model.
-const WITH_SIZES: [&str; 4] = ["Resize", "Upsample", "QuantizeLinear", "DequantizeLinear"];
+const WITH_SIZES: [&str; 6] =
+    ["Resize", "Upsample", "QuantizeLinear", "DequantizeLinear", "QLinearMatMul", "QLinearConv"];
 
 /// Makes a graph compute in f16. What it is given and gives back stays as it is. A graph whose sums of whole
 /// numbers are converted, for which f16 has no room, stays as it is.
 pub(crate) fn halve(graph: &mut Graph) -> Result<()> {
-    if graph.nodes.iter().any(|node| node.operator == "MatMulInteger") {
+    if graph.nodes.iter().any(|node| matches!(node.operator.as_str(), "MatMulInteger" | "ConvInteger")) {
         return Ok(());
     }
     let is_f32 = |graph: &Graph, name: &String| {

@@ -3,8 +3,8 @@
 ONNX Runtime's own operators of attention, and ONNX's where its node models have no case or none of f32.
 
 Each case is a model of one node with random inputs, run three times, of which the last is a replay. Prints
-a line for each case whose name has TEXT in it, and ends with 1 if one differs by more than 1e-4 of the largest number or
-isn't the provider's.
+a line for each case whose name has TEXT in it, and ends with 1 if one differs by more than 1e-4 of the largest number, or
+at all if its numbers are whole, or isn't the provider's.
 """
 
 import os
@@ -19,7 +19,13 @@ from onnx import TensorProto, helper, numpy_helper
 from models import NAME, normal, ours, reference
 
 RANDOM = np.random.default_rng(5)
-KINDS = {np.dtype("f4"): TensorProto.FLOAT, np.dtype("i4"): TensorProto.INT32, np.dtype("i8"): TensorProto.INT64}
+KINDS = {
+    np.dtype("f4"): TensorProto.FLOAT,
+    np.dtype("i4"): TensorProto.INT32,
+    np.dtype("i8"): TensorProto.INT64,
+    np.dtype("i1"): TensorProto.INT8,
+    np.dtype("u1"): TensorProto.UINT8,
+}
 
 
 def floats(*shape):
@@ -32,14 +38,14 @@ def padding(batch, keys, rows=None):
     return np.ascontiguousarray(np.broadcast_to(real[:, None], (batch, rows, keys)) if rows else real).astype("i4")
 
 
-def node(operator, inputs, outputs=1, domain="com.microsoft", **attributes):
+def node(operator, inputs, outputs=1, domain="com.microsoft", kind=TensorProto.FLOAT, **attributes):
     """A model of one node, and what it is given. An input that is None is left out."""
     names = [f"x{i}" if x is not None else "" for i, x in enumerate(inputs)]
     made = [f"y{i}" for i in range(outputs)]
     nodes = [helper.make_node(operator, names, made, "node", domain=domain, **attributes)]
     given = {name: x for name, x in zip(names, inputs) if x is not None}
     values = [helper.make_tensor_value_info(name, KINDS[x.dtype], x.shape) for name, x in given.items()]
-    results = [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in made]
+    results = [helper.make_tensor_value_info(name, kind, None) for name in made]
     opsets = [helper.make_opsetid("", 20), helper.make_opsetid("com.microsoft", 1)]
     graph = helper.make_graph(nodes, "g", values, results)
     return helper.make_model(graph, opset_imports=opsets, ir_version=9).SerializeToString(), given
@@ -121,6 +127,28 @@ def transform(*shape, length=None, axis=None, **more):
     return model.SerializeToString(), given
 
 
+def bytes_of(kind, *shape):
+    return RANDOM.integers(np.iinfo(kind).min, np.iinfo(kind).max, shape, kind, endpoint=True)
+
+
+def integers(operator, a, b, zeros=None, **more):
+    """MatMulInteger or ConvInteger. Long sums are beyond the whole numbers of f32."""
+    zeros = [np.array(3, "u1"), bytes_of("i1", zeros) if zeros else np.array(-125, "i1")]
+    inputs = [bytes_of("u1", *a), bytes_of("i1", *b), *zeros]
+    return node(operator, inputs, domain="", kind=TensorProto.INT32, **more)
+
+
+def requantized(operator, a, b, channels=None, bias=False, **more):
+    """QLinearMatMul or QLinearConv, whose results are bytes of the right size."""
+    steps = RANDOM.uniform(0.5, 1.5, channels).astype("f") / 64 if channels else np.array(0.02, "f")
+    zero = np.zeros(channels, "i1") if channels else np.array(0, "i1")
+    count = np.prod(b[1:]) if "Conv" in operator else a[-1]
+    inputs = [bytes_of("u1", *a), np.array(0.05, "f"), np.array(120, "u1"), bytes_of("i1", *b), steps, zero]
+    inputs += [np.array(0.05 * count**0.5, "f"), np.array(100, "u1")]
+    inputs += [RANDOM.integers(-3000, 3000, b[0]).astype("i4")] if bias else []
+    return node(operator, inputs, domain="", kind=TensorProto.UINT8, **more)
+
+
 def one(operator, *shapes, **more):
     """An operator of ONNX's with inputs of these shapes."""
     return node(operator, [floats(*shape) for shape in shapes], domain="", **more)
@@ -180,6 +208,12 @@ CASES = {
     "transform: of real numbers, longer": lambda: transform(2, 9, 1, length=16, onesided=1),
     "transform: shorter": lambda: transform(2, 9, 2, length=5),
     "transform: inverse": lambda: transform(2, 9, 2, inverse=1),
+    "bytes: product": lambda: integers("MatMulInteger", (2, 5, 40), (40, 7)),
+    "bytes: long product": lambda: integers("MatMulInteger", (5, 3000), (3000, 7), 7),
+    "bytes: convolution": lambda: integers("ConvInteger", (2, 3, 9, 8), (4, 3, 3, 2), pads=[1, 0, 1, 1]),
+    "bytes: long convolution": lambda: integers("ConvInteger", (1, 200, 5, 6), (4, 200, 3, 3), strides=[2, 1]),
+    "bytes: product to bytes": lambda: requantized("QLinearMatMul", (2, 5, 300), (300, 7)),
+    "bytes: convolution to bytes": lambda: requantized("QLinearConv", (2, 6, 9, 8), (4, 3, 3, 2), 4, True, group=2),
     "neighbouring channels": lambda: one("LRN", (2, 7, 3, 4), size=5, alpha=0.5, beta=0.6, bias=1.5),
     "norms of windows": lambda: one("LpPool", (2, 3, 6, 7), kernel_shape=[3, 2], pads=[1, 0, 1, 1], p=3),
     "norms of images": lambda: one("GlobalLpPool", (2, 3, 6, 7), p=2),
@@ -241,11 +275,14 @@ def main(library, text):
         # The third run is a replay.
         runs = [session.run(None, feed) for _ in range(3)]
         alike = all(a.shape == b.shape for got in runs for a, b in zip(got, want))
-        error = max(np.abs(a - b).max() / np.abs(b).max() for got in runs for a, b in zip(got, want)) if alike else np.inf
+        wide = [(a.astype("f8"), b.astype("f8")) for got in runs for a, b in zip(got, want)]
+        error = max(np.abs(a - b).max() / np.abs(b).max() for a, b in wide) if alike else np.inf
+        # Whole numbers are exact.
+        bound = 1e-4 if want[0].dtype.kind == "f" else 0.0
         is_ours = True
         if hasattr(session, "get_provider_graph_assignment_info"):
             is_ours = {part.ep_name for part in session.get_provider_graph_assignment_info()} == {NAME}
-        holds = error < 1e-4 and is_ours
+        holds = error <= bound and is_ours
         print("ok  " if holds else "FAIL", f"{name}: off by {error:.1e}{'' if is_ours else ', left to ONNX Runtime'}", flush=True)
         failed += [] if holds else [name]
     print("failed:", failed)

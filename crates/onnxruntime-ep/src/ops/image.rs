@@ -28,18 +28,27 @@ fn unfit(x: &Tensor, filter: &Tensor, groups: usize) -> Error {
 }
 
 fn convolution(call: &Call<'_>) -> Result<Vec<Tensor>> {
-    let (x, filter) = (call.input(0)?, call.input(1)?);
+    Ok(vec![convolved(call, call.input(0)?, call.input(1)?, call.optional(2))?])
+}
+
+/// The convolution that a node's attributes describe.
+pub(super) fn convolved(
+    call: &Call<'_>,
+    x: &Tensor,
+    filter: &Tensor,
+    bias: Option<&Tensor>,
+) -> Result<Tensor> {
     let groups = extent(call.node.int("group", 1))?;
     let ((_, depth), (_, per_group)) = (channels(x)?, channels(filter)?);
     if per_group.checked_mul(groups) != Some(depth) {
         return Err(unfit(x, filter, groups));
     }
     if x.rank() == 5 {
-        return Ok(vec![volume::convolution(call, x, filter, groups)?]);
+        return volume::convolution(call, x, filter, groups, bias);
     }
     let image = spatial(x)?;
     let slides = slides(call, spatial(filter)?, image)?;
-    Ok(vec![of_images(call, x, filter, groups, image, slides)?])
+    of_images(call, x, filter, groups, bias, image, slides)
 }
 
 /// A convolution of images, whatever their shape is called, or of sequences.
@@ -48,6 +57,7 @@ fn of_images(
     x: &Tensor,
     filter: &Tensor,
     groups: usize,
+    bias: Option<&Tensor>,
     [height, width]: [usize; 2],
     slides: [Slide; 2],
 ) -> Result<Tensor> {
@@ -58,7 +68,7 @@ fn of_images(
     let y = d.empty(x.kind, &shaped(x, filters, of.output("Conv")?))?;
     let mut desc = ConvDesc::new(x.kind.dtype(), d.ptr(x)?, d.ptr(filter)?, d.ptr(&y)?, of)
         .with_activation(activation(call)?);
-    desc.bias = d.optional_sized(call.optional(2), filters)?;
+    desc.bias = d.optional_sized(bias, filters)?;
     call.backend.conv2d(&desc)?;
     Ok(y)
 }

@@ -155,7 +155,7 @@ pub(crate) fn find(node: &Node) -> Option<&'static Operator> {
 }
 
 /// Operators for which a device is worth its transfers.
-const HEAVY: [&str; 14] = [
+const HEAVY: [&str; 17] = [
     "MatMul",
     "Gemm",
     "Conv",
@@ -170,6 +170,9 @@ const HEAVY: [&str; 14] = [
     "RNN",
     "Einsum",
     "MatMulInteger",
+    "ConvInteger",
+    "QLinearMatMul",
+    "QLinearConv",
 ];
 
 /// Whether a device is worth its transfers for this node alone.

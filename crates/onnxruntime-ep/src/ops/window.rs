@@ -49,7 +49,8 @@ pub(super) fn window([down, across]: [Slide; 2]) -> Window {
 /// What is known when a node is taken: so many dimensions beside batch and channels, and no padding that cuts.
 pub(super) fn is_of(dimensions: &[usize], graph: &Graph, node: &Node) -> std::result::Result<(), String> {
     let rank = graph.input_rank(node, 0).or_else(|| match node.operator.as_str() {
-        "Conv" | "ConvTranspose" => graph.input_rank(node, 1),
+        "Conv" | "ConvInteger" | "ConvTranspose" => graph.input_rank(node, 1),
+        "QLinearConv" => graph.input_rank(node, 3),
         _ => node.ints("kernel_shape").map(|sizes| sizes.len() + 2),
     });
     if !rank.is_some_and(|rank| dimensions.iter().any(|&beside| beside + 2 == rank)) {

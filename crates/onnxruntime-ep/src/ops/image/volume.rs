@@ -11,7 +11,13 @@ use crate::ops::window::{channels, slides, spatial};
 use crate::tensor::Tensor;
 
 /// A convolution of volumes, as one of images: those that a filter sees one behind the other are channels.
-pub(super) fn convolution(call: &Call<'_>, x: &Tensor, filter: &Tensor, groups: usize) -> Result<Tensor> {
+pub(super) fn convolution(
+    call: &Call<'_>,
+    x: &Tensor,
+    filter: &Tensor,
+    groups: usize,
+    bias: Option<&Tensor>,
+) -> Result<Tensor> {
     let d = call.device();
     let ((batch, depth), (filters, per_group)) = (channels(x)?, channels(filter)?);
     let (from, size) = (spatial::<3>(x)?, spatial::<3>(filter)?);
@@ -36,7 +42,7 @@ pub(super) fn convolution(call: &Call<'_>, x: &Tensor, filter: &Tensor, groups: 
         vec![per_group * size[0] * size[1] * size[2], size[1] * size[2], size[0] * size[1] * size[2], 1],
     )?;
     let rows = d.packed(&rows)?.reshaped(vec![filters, size[0] * per_group, size[1], size[2]])?;
-    let y = of_images(call, &images, &rows, groups, [from[1], from[2]], [down, across])?;
+    let y = of_images(call, &images, &rows, groups, bias, [from[1], from[2]], [down, across])?;
     let [height, width] = spatial::<2>(&y)?;
     let y = y.reshaped(vec![batch, places, filters, height, width])?;
     permute(call, &y, &[0, 2, 1, 3, 4])

@@ -1,9 +1,10 @@
 //! Numbers of 8 bits that stand for others, in steps from a zero point on.
 
-use backend_api::{Activation, BackendTranspose, BinaryOp, CompareOp, ReduceOp, UnaryOp};
+mod product;
+
+use backend_api::{BinaryOp, CompareOp, ReduceOp, UnaryOp};
 
 use super::call::Call;
-use super::matrix::{Epilogue, product};
 use super::{Kinds, Operator};
 use crate::error::{Error, Result};
 use crate::kind::Kind;
@@ -14,7 +15,14 @@ pub(super) const OPERATORS: &[Operator] = &[
     Operator::new("QuantizeLinear", Kinds::Float, quantize).of_bytes().with_check(to_bytes),
     Operator::new("DequantizeLinear", Kinds::Any, dequantize).of_bytes().with_check(to_floats),
     Operator::new("DynamicQuantizeLinear", Kinds::Float, quantize_in_range).of_bytes(),
-    Operator::new("MatMulInteger", Kinds::Any, integer_product).of_bytes().with_check(exact),
+    Operator::new("MatMulInteger", Kinds::Any, product::integers).of_bytes().with_check(product::is_exact),
+    Operator::new("ConvInteger", Kinds::Any, product::integers).of_bytes().with_check(product::is_exact),
+    Operator::new("QLinearMatMul", Kinds::Any, product::bytes_of_bytes)
+        .of_bytes()
+        .with_check(product::is_of_bytes),
+    Operator::new("QLinearConv", Kinds::Any, product::bytes_of_bytes)
+        .of_bytes()
+        .with_check(product::is_of_bytes),
 ];
 
 /// The codes of element types in ONNX that an attribute names.
@@ -82,16 +90,21 @@ fn dequantize(call: &Call<'_>) -> Result<Vec<Tensor>> {
     Ok(vec![d.convert(&y, to)?])
 }
 
-/// x / scale, rounded, + zero: the nearest byte.
-fn bytes(call: &Call<'_>, x: &Tensor, scale: &Tensor, zero: Option<&Tensor>, to: Kind) -> Result<Tensor> {
+/// x / scale, in f32.
+fn steps(call: &Call<'_>, x: &Tensor, scale: &Tensor) -> Result<Tensor> {
     let d = call.device();
-    let steps = d.binary(BinaryOp::Div, &d.convert(x, Kind::F32)?, scale)?;
-    let mut y = d.unary(UnaryOp::Round, &steps)?;
+    d.binary(BinaryOp::Div, &d.convert(x, Kind::F32)?, scale)?.reshaped(x.shape.clone())
+}
+
+/// The bytes nearest to numbers of steps from a zero point.
+fn bytes(call: &Call<'_>, steps: &Tensor, zero: Option<&Tensor>, to: Kind) -> Result<Tensor> {
+    let d = call.device();
+    let mut y = d.unary(UnaryOp::Round, steps)?;
     if let Some(zero) = zero {
         y = d.binary(BinaryOp::Add, &y, zero)?;
     }
     let [least, largest] = if to == Kind::I8 { [-128.0, 127.0] } else { [0.0, 255.0] };
-    d.convert(&d.clamp(&y, least, largest)?, to)?.reshaped(x.shape.clone())
+    d.convert(&d.clamp(&y, least, largest)?, to)?.reshaped(steps.shape.clone())
 }
 
 fn quantize(call: &Call<'_>) -> Result<Vec<Tensor>> {
@@ -99,7 +112,8 @@ fn quantize(call: &Call<'_>) -> Result<Vec<Tensor>> {
     let named = if call.node.int("output_dtype", 0) == I8 { Kind::I8 } else { Kind::Raw };
     let to = zero.map_or(named, |zero| zero.kind);
     let zero = zero.map(|zero| spread(call, x, zero)).transpose()?;
-    Ok(vec![bytes(call, x, &spread(call, x, scale)?, zero.as_ref(), to)?])
+    let steps = steps(call, x, &spread(call, x, scale)?)?;
+    Ok(vec![bytes(call, &steps, zero.as_ref(), to)?])
 }
 
 /// Bytes whose steps reach from the smallest number, or 0, to the largest; the step and which byte is 0.
@@ -115,51 +129,7 @@ fn quantize_in_range(call: &Call<'_>) -> Result<Vec<Tensor>> {
     let scale = d.choose(&d.compare(CompareOp::Eq, &scale, 0.0)?, 1.0, &scale)?;
     let start = d.unary(UnaryOp::Neg, &d.binary(BinaryOp::Div, &least, &scale)?)?;
     let zero = d.unary(UnaryOp::Round, &d.clamp(&start, 0.0, 255.0)?)?;
-    let y = bytes(call, x, &scale, Some(&zero), Kind::Raw)?;
+    let y = bytes(call, &steps(call, x, &scale)?, Some(&zero), Kind::Raw)?;
     let (scale, zero) = (d.convert(&scale, x.kind)?, d.convert(&zero, Kind::Raw)?);
     Ok(vec![y, scale.reshaped(vec![])?, zero.reshaped(vec![])?])
-}
-
-/// As many products as may be added: of a difference of bytes, taken as 16 times one number and another one,
-/// with another such difference, all sums are whole numbers that f32 has.
-const MOST_PRODUCTS: usize = (1 << 24) / (16 * 255);
-
-fn exact(graph: &Graph, node: &Node) -> std::result::Result<(), String> {
-    let extent = |i: usize, from_end: usize| {
-        let shape = graph.input_type(node, i)?.shape.as_ref()?;
-        *shape.get(shape.len().checked_sub(from_end)?)?
-    };
-    let inner = extent(0, 1).or_else(|| extent(1, 2));
-    if !(graph.input_kind(node, 0).is_some_and(Kind::is_bytes)) {
-        return Err("the element type".to_owned());
-    }
-    match inner {
-        Some(0..=MOST_PRODUCTS) => Ok(()),
-        _ => Err(format!("sums of more than {MOST_PRODUCTS} products")),
-    }
-}
-
-/// The product of two matrices of bytes without their zero points, exact.
-fn integer_product(call: &Call<'_>) -> Result<Vec<Tensor>> {
-    let d = call.device();
-    let whole = |i: usize| -> Result<Tensor> {
-        let x = d.convert(call.input(i)?, Kind::F32)?;
-        let Some(zero) = call.optional(i + 2) else { return Ok(x) };
-        let zero = d.convert(zero, Kind::F32)?;
-        // A matrix on the left has zero points for its rows, one on the right for its columns.
-        let zero = match (i, zero.rank()) {
-            (0, 1) if zero.count() > 1 => zero.reshaped(vec![zero.count(), 1])?,
-            _ if zero.count() == 1 => zero.reshaped(vec![1])?,
-            _ => zero,
-        };
-        d.binary(BinaryOp::Sub, &x, &zero)
-    };
-    let (a, b) = (whole(0)?, whole(1)?);
-    let high = d.unary(UnaryOp::Floor, &d.affine(&a, 1.0 / 16.0, 0.0)?)?;
-    let low = d.binary(BinaryOp::Sub, &a, &d.affine(&high, 16.0, 0.0)?)?;
-    let epilogue = Epilogue { alpha: 1.0, bias: None, activation: Activation::Identity };
-    let times =
-        |a: &Tensor| d.convert(&product(call, a, &b, [BackendTranspose::NoTrans; 2], epilogue)?, Kind::I32);
-    let high = d.binary(BinaryOp::Mul, &times(&high)?, 16.0)?;
-    Ok(vec![d.binary(BinaryOp::Add, &high, &times(&low)?)?])
 }
