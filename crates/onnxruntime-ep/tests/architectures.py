@@ -372,6 +372,17 @@ def quantised(width=48, group=16):
     return m.build(x)
 
 
+def sums(width=32, heads=4, tokens=6):
+    """Attention and a linear layer as Einstein sums."""
+    m = Model()
+    x = m.input("x", [2, tokens, width])
+    q, k, v = (m.split_heads(m.add("Einsum", x, normal(width, width), equation="bld,de->ble"), 2, heads, width // heads) for _ in range(3))
+    scores = m.add("Mul", m.add("Einsum", q, k, equation="bhqd,bhkd->bhqk"), number((width / heads) ** -0.5))
+    y = m.add("Einsum", m.add("Softmax", scores, axis=-1), v, equation="bhqk,bhkd->bhqd")
+    y = m.add("Reshape", m.add("Transpose", y, perm=[0, 2, 1, 3]), ints(2, tokens, width))
+    return m.build(m.add("Einsum", y, normal(width, width), equation="...i,ij->...j"))
+
+
 def in_bytes(width=8, words=6):
     """Layers of 8 bits as ONNX Runtime's quantiser writes them: with ranges that are known, and with those of each run."""
     m = Model()
@@ -426,6 +437,7 @@ CASES = {
     "Llama": (llama, lambda: [llama_inputs(*sizes) for sizes in ((2, 5, 0), (2, 1, 5), (2, 1, 6), (1, 1, 6), (1, 1, 6), (1, 1, 6))]),
     "quantised layers": (quantised, lambda: [{"x": floats(3, 5, 48)} for _ in range(3)]),
     "layers of bytes": (in_bytes, lambda: [{"x": floats(2, 3, 12, 12)} for _ in range(3)]),
+    "Einstein sums": (sums, lambda: [{"x": floats(2, 6, 32)} for _ in range(3)]),
     "Llama of the exporter": (llama_of_exporter, lambda: [{"ids": RANDOM.integers(0, 50, (1, 8))} for _ in range(3)]),
 }
 

@@ -6,6 +6,7 @@
 
 mod attention;
 mod bytes;
+mod einsum;
 mod epilogue;
 mod gelu;
 mod indices;
@@ -28,6 +29,7 @@ type Rule = fn(&View<'_>, &Node) -> Option<Vec<Node>>;
 
 /// In the order in which they build on each other.
 const RULES: &[Rule] = &[
+    einsum::product,
     linear::layer,
     linear::reshape,
     gelu::exact,

@@ -94,7 +94,7 @@ fn spreads<const N: usize>(
     let more: [usize; N] = list(call, "output_padding", 0)?;
     let given = call.node.ints("output_shape").filter(|shape| !shape.is_empty());
     // With or without batch and channels before them.
-    let given = given.map(|shape| shape.get(shape.len().saturating_sub(rank - 2)..).unwrap_or_default());
+    let given = given.map(|shape| if shape.len() == rank { &shape[2..] } else { shape });
     if given.is_some_and(|given| given.len() + 2 != rank) {
         return Err(Error::invalid(format!("an output of {given:?} from {rank} dimensions")));
     }

@@ -31,6 +31,7 @@ mod window;
 
 pub(crate) use call::Call;
 pub(crate) use device::Device;
+pub(crate) use einsum::{Form, product_form};
 
 use crate::error::Result;
 use crate::kind::Kind;

@@ -160,3 +160,62 @@ impl Term {
         Ok((call.device().packed(&straight)?.reshaped(shape)?, BackendTranspose::NoTrans))
     }
 }
+
+/// How a sum of two inputs is a product of matrices, perhaps a batch of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Form {
+    /// Whether the second input is the left factor.
+    pub(crate) is_swapped: bool,
+    /// Whether the right factor is transposed.
+    pub(crate) is_transposed: bool,
+}
+
+/// The form of a sum over inputs of these ranks: `…mk` times `…kn`, or `…nk`, is `…mn`, where the right factor
+/// may have two dimensions only.
+pub(crate) fn product_form(equation: &str, ranks: [usize; 2]) -> Option<Form> {
+    let Labels { inputs, output } = Equation::parse(equation).ok()?.labels(&ranks).ok()?;
+    let [a, b] = inputs.as_slice() else { return None };
+    let form = |is_swapped: bool| {
+        let (a, b) = if is_swapped { (b, a) } else { (a, b) };
+        let ([outer @ .., m, k], [batch @ .., row, column]) = (a.as_slice(), b.as_slice()) else {
+            return None;
+        };
+        let (is_transposed, n) = match (row == k, column == k) {
+            (true, false) => (false, column),
+            (false, true) => (true, row),
+            _ => return None,
+        };
+        let is_batch = batch.is_empty() || batch == outer;
+        let all = [outer, &[*m, *k, *n]].concat();
+        let is_distinct = all.iter().collect::<std::collections::BTreeSet<_>>().len() == all.len();
+        let is_product = is_batch && is_distinct && output == [outer, &[*m, *n]].concat();
+        is_product.then_some(Form { is_swapped, is_transposed })
+    };
+    form(false).or_else(|| form(true))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sums_that_are_products() {
+        let form = |equation, ranks| product_form(equation, ranks).map(|x| (x.is_swapped, x.is_transposed));
+        assert_eq!(form("bhqd,bhkd->bhqk", [4, 4]), Some((false, true)));
+        assert_eq!(form("bhqk,bhkd->bhqd", [4, 4]), Some((false, false)));
+        assert_eq!(form("bhkd,bhqd->bhqk", [4, 4]), Some((true, true)));
+        assert_eq!(form("bld,de->ble", [3, 2]), Some((false, false)));
+        assert_eq!(form("...ij,...jk", [3, 3]), Some((false, false)));
+        assert_eq!(form("de,bld->ble", [2, 3]), Some((true, false)));
+        for (equation, ranks) in [
+            ("bqhd,bkhd->bhqk", [4, 4]),
+            ("bij,bij->bij", [3, 3]),
+            ("bij,bjk->ik", [3, 3]),
+            ("ij,jj->ij", [2, 2]),
+            ("ij,jk->ki", [2, 2]),
+            ("bij,jk->bjk", [3, 2]),
+        ] {
+            assert_eq!(form(equation, ranks), None, "{equation}");
+        }
+    }
+}
