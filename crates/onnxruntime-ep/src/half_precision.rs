@@ -20,10 +20,15 @@ const F16: i64 = 10;
 const NAMED_TYPES: [(&str, &str); 2] = [("Cast", "to"), ("EyeLike", "dtype")];
 
 /// Operators whose inputs from the second on are factors and sizes, which are no numbers of the model.
-const WITH_SIZES: [&str; 2] = ["Resize", "Upsample"];
+const WITH_SIZES: [&str; 6] =
+    ["Resize", "Upsample", "QuantizeLinear", "DequantizeLinear", "QLinearMatMul", "QLinearConv"];
 
-/// Makes a graph compute in f16. What it is given and gives back stays as it is.
+/// Makes a graph compute in f16. What it is given and gives back stays as it is. A graph whose sums of whole
+/// numbers are converted, for which f16 has no room, stays as it is.
 pub(crate) fn halve(graph: &mut Graph) -> Result<()> {
+    if graph.nodes.iter().any(|node| matches!(node.operator.as_str(), "MatMulInteger" | "ConvInteger")) {
+        return Ok(());
+    }
     let is_f32 = |graph: &Graph, name: &String| {
         graph.types.get(name).is_some_and(|known| known.kind == Some(Kind::F32))
             && !graph.constants.contains_key(name)
@@ -38,7 +43,8 @@ pub(crate) fn halve(graph: &mut Graph) -> Result<()> {
     for node in &mut graph.nodes {
         let keeps_from = if WITH_SIZES.contains(&node.operator.as_str()) { 1 } else { usize::MAX };
         for (i, name) in node.inputs.iter_mut().enumerate() {
-            match graph.constants.get(name.as_str()).filter(|_| i >= keeps_from) {
+            let constant = graph.constants.get(name.as_str()).filter(|constant| constant.kind == Kind::F32);
+            match constant.filter(|_| i >= keeps_from) {
                 Some(constant) => {
                     let kept = format!("{name} as it is");
                     sizes.insert(kept.clone(), constant.clone());
@@ -57,6 +63,10 @@ pub(crate) fn halve(graph: &mut Graph) -> Result<()> {
             if node.operator == operator && node.int(attribute, 0) == F32 {
                 node.attributes.insert(attribute.to_owned(), Attribute::Int(F16));
             }
+        }
+        // Otherwise it is that of the scale.
+        if node.operator == "DequantizeLinear" {
+            node.attributes.insert("output_dtype".to_owned(), Attribute::Int(F16));
         }
         if node.operator == "ConstantOfShape" {
             let zero = || Tensor::host(Kind::F16, vec![1], Numbers::Float(vec![0.0]));
@@ -204,6 +214,18 @@ mod tests {
         fuse(&mut graph);
         let norm = graph.nodes.iter().find(|node| node.operator == "LayerNormalization").unwrap();
         assert!((norm.float("epsilon", 0.0) - 1e-12).abs() < 1e-18);
+    }
+
+    #[test]
+    fn bytes_keep_their_scale() {
+        let nodes =
+            vec![node("DequantizeLinear", &["bytes", "scale"], "small"), node("Add", &["x", "small"], "y")];
+        let mut graph = halved(nodes, &[("scale", &[], 1e-6)], "y");
+        let bytes = Tensor::host(Kind::I8, vec![4], Numbers::Int(vec![100, -100, 127, -128])).unwrap();
+        graph.constants.insert("bytes".to_owned(), bytes);
+        for (y, expected) in run(graph, &[0.0; 4]).into_iter().zip([1e-4, -1e-4, 1.27e-4, -1.28e-4]) {
+            assert!((y - expected).abs() < 1e-3 * f64::abs(expected), "{y} for {expected}");
+        }
     }
 
     #[test]

@@ -17,7 +17,10 @@ pub(crate) enum Kind {
     I64,
     /// A truth value: a byte on the host, a u32 of 0 or 1 on the device.
     Bool,
-    /// Bytes that ONNX Runtime copies without telling what they are; nothing computes with them.
+    /// Signed, 8 bits: a byte on the host, an i32 on the device.
+    I8,
+    /// Unsigned, 8 bits: a byte on the host, a u32 on the device; or bytes that ONNX Runtime copies without
+    /// telling what they are. Only quantisation computes with numbers of 8 bits.
     Raw,
 }
 
@@ -35,15 +38,24 @@ impl Kind {
         })
     }
 
-    /// The type of a tensor that is only copied: any type that a node may have, and uint8.
+    /// The type of a tensor that is copied: any type that a node may have, and bytes.
     pub(crate) const fn of_copies(code: i32) -> Option<Self> {
-        if code == 2 { Some(Self::Raw) } else { Self::from_onnx(code) }
+        match code {
+            2 => Some(Self::Raw),
+            3 => Some(Self::I8),
+            _ => Self::from_onnx(code),
+        }
+    }
+
+    /// Whether it has 8 bits, of which only some operators know what they are.
+    pub(crate) const fn is_bytes(self) -> bool {
+        matches!(self, Self::I8 | Self::Raw)
     }
 
     /// Bytes of an element in ONNX Runtime's tensors.
     pub(crate) const fn size(self) -> usize {
         match self {
-            Self::Bool | Self::Raw => 1,
+            Self::Bool | Self::I8 | Self::Raw => 1,
             Self::F16 => 2,
             Self::F32 | Self::I32 | Self::U32 => 4,
             Self::I64 => 8,
@@ -55,14 +67,14 @@ impl Kind {
         match self {
             Self::F32 => DType::F32,
             Self::F16 => DType::F16,
-            Self::I32 | Self::I64 => DType::I32,
+            Self::I32 | Self::I64 | Self::I8 => DType::I32,
             Self::U32 | Self::Bool | Self::Raw => DType::U32,
         }
     }
 
     /// Whether host and device store an element alike.
     pub(crate) const fn is_same_on_device(self) -> bool {
-        !matches!(self, Self::I64 | Self::Bool | Self::Raw)
+        !matches!(self, Self::I64 | Self::Bool | Self::I8 | Self::Raw)
     }
 
     /// Whether it is a floating-point type.

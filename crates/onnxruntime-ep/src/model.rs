@@ -32,9 +32,11 @@ pub(crate) enum Attribute {
     Floats(Vec<f64>),
     /// A text.
     Text(String),
+    /// A list of texts.
+    Texts(Vec<String>),
     /// A tensor.
     Tensor(Tensor),
-    /// A graph, a list of texts or a type that the provider has no use for.
+    /// A graph or a type that the provider has no use for.
     Other,
 }
 
@@ -109,6 +111,22 @@ impl Node {
     pub(crate) fn ints(&self, name: &str) -> Option<&[i64]> {
         match self.attributes.get(name) {
             Some(Attribute::Ints(numbers)) => Some(numbers),
+            _ => None,
+        }
+    }
+
+    /// An attribute that is a list of numbers; empty if it is left out.
+    pub(crate) fn floats(&self, name: &str) -> &[f64] {
+        match self.attributes.get(name) {
+            Some(Attribute::Floats(numbers)) => numbers,
+            _ => &[],
+        }
+    }
+
+    /// An attribute that is a list of texts.
+    pub(crate) fn texts(&self, name: &str) -> Option<&[String]> {
+        match self.attributes.get(name) {
+            Some(Attribute::Texts(texts)) => Some(texts),
             _ => None,
         }
     }

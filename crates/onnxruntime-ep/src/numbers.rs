@@ -30,6 +30,7 @@ impl Numbers {
                 Self::Int(bytes.as_chunks::<8>().0.iter().map(|&word| i64::from_le_bytes(word)).collect())
             }
             Kind::Bool => Self::Int(bytes.iter().map(|&byte| i64::from(byte != 0)).collect()),
+            Kind::I8 => Self::Int(bytes.iter().map(|&byte| i64::from(byte.cast_signed())).collect()),
             Kind::Raw => Self::Int(bytes.iter().map(|&byte| i64::from(byte)).collect()),
         }
     }
@@ -37,7 +38,7 @@ impl Numbers {
     /// Reads the bytes of device memory.
     pub(crate) fn decode_device(kind: Kind, bytes: &[u8]) -> Self {
         match kind {
-            Kind::I64 => Self::decode(Kind::I32, bytes),
+            Kind::I64 | Kind::I8 => Self::decode(Kind::I32, bytes),
             Kind::Bool | Kind::Raw => Self::decode(Kind::U32, bytes),
             _ => Self::decode(kind, bytes),
         }
@@ -49,7 +50,7 @@ impl Numbers {
             Self::Int(numbers) => match kind {
                 Kind::I64 => numbers.iter().flat_map(|x| x.to_le_bytes()).collect(),
                 Kind::Bool => numbers.iter().map(|&x| u8::from(x != 0)).collect(),
-                Kind::Raw => numbers.iter().map(|&x| x as u8).collect(),
+                Kind::I8 | Kind::Raw => numbers.iter().map(|&x| x as u8).collect(),
                 Kind::F16 => numbers.iter().flat_map(|&x| f16::from_f64(x as f64).to_le_bytes()).collect(),
                 Kind::F32 => numbers.iter().flat_map(|&x| (x as f32).to_le_bytes()).collect(),
                 Kind::I32 | Kind::U32 => numbers.iter().flat_map(|&x| (x as i32).to_le_bytes()).collect(),
@@ -65,7 +66,7 @@ impl Numbers {
     /// The bytes of device memory.
     pub(crate) fn encode_device(&self, kind: Kind) -> Vec<u8> {
         match kind {
-            Kind::I64 | Kind::Bool | Kind::Raw => self.encode(Kind::I32),
+            Kind::I64 | Kind::Bool | Kind::I8 | Kind::Raw => self.encode(Kind::I32),
             _ => self.encode(kind),
         }
     }
@@ -130,7 +131,7 @@ impl Numbers {
             (Self::Float(numbers), Kind::Bool) => {
                 Self::Int(numbers.into_iter().map(|x| i64::from(x != 0.0)).collect())
             }
-            (Self::Float(numbers), Kind::I32 | Kind::U32 | Kind::I64 | Kind::Raw) => {
+            (Self::Float(numbers), Kind::I32 | Kind::U32 | Kind::I64 | Kind::I8 | Kind::Raw) => {
                 Self::Int(numbers.into_iter().map(|x| x as i64).collect()).convert(to)
             }
             (Self::Int(numbers), Kind::F32 | Kind::F16) => {
@@ -145,7 +146,13 @@ impl Numbers {
             (Self::Int(numbers), Kind::Bool) => {
                 Self::Int(numbers.into_iter().map(|x| i64::from(x != 0)).collect())
             }
-            (Self::Int(numbers), Kind::I64 | Kind::Raw) => Self::Int(numbers),
+            (Self::Int(numbers), Kind::I8) => {
+                Self::Int(numbers.into_iter().map(|x| i64::from(x as i8)).collect())
+            }
+            (Self::Int(numbers), Kind::Raw) => {
+                Self::Int(numbers.into_iter().map(|x| i64::from(x as u8)).collect())
+            }
+            (Self::Int(numbers), Kind::I64) => Self::Int(numbers),
         }
     }
 }
@@ -163,6 +170,8 @@ mod tests {
             (Kind::U32, Numbers::Int(vec![1, i64::from(u32::MAX)])),
             (Kind::I64, Numbers::Int(vec![i64::MIN, i64::MAX])),
             (Kind::Bool, Numbers::Int(vec![0, 1])),
+            (Kind::I8, Numbers::Int(vec![-128, 127])),
+            (Kind::Raw, Numbers::Int(vec![0, 255])),
         ] {
             assert_eq!(Numbers::decode(kind, &numbers.encode(kind)), numbers, "{kind:?}");
         }

@@ -7,7 +7,7 @@ use backend_api::ComputeBackend;
 
 use crate::capture::{self, Captures, Next};
 use crate::error::{Error, Result};
-use crate::fuse::{fuse, merge, pack};
+use crate::fuse::{fold, fuse, merge, pack, unpack};
 use crate::model::{Graph, Name, Node};
 use crate::ops::{self, Call, Device, Run};
 use crate::tensor::Tensor;
@@ -46,6 +46,8 @@ impl Plan {
     pub(crate) fn new(mut graph: Graph, backend: &Arc<dyn ComputeBackend>) -> Result<Self> {
         graph.prune();
         pack(&mut graph, backend)?;
+        unpack(&mut graph)?;
+        fold(&mut graph, backend)?;
         fuse(&mut graph);
         merge(&mut graph, backend)?;
         let mut places: HashMap<Name, usize> = HashMap::new();

@@ -33,7 +33,7 @@ pub(crate) fn supports(graph: &Graph, node: &Node, abilities: Abilities) -> Resu
         let Some(kind) = known.and_then(|known| known.kind) else {
             return Err(format!("the element type of {name}"));
         };
-        if kind == Kind::Raw && !row.takes_bytes {
+        if kind.is_bytes() && !row.takes_bytes {
             return Err(format!("the element type of {name}"));
         }
         if kind == Kind::F16 && !abilities.f16 {

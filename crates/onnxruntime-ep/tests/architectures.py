@@ -372,6 +372,43 @@ def quantised(width=48, group=16):
     return m.build(x)
 
 
+def sums(width=32, heads=4, tokens=6):
+    """Attention and a linear layer as Einstein sums."""
+    m = Model()
+    x = m.input("x", [2, tokens, width])
+    q, k, v = (m.split_heads(m.add("Einsum", x, normal(width, width), equation="bld,de->ble"), 2, heads, width // heads) for _ in range(3))
+    scores = m.add("Mul", m.add("Einsum", q, k, equation="bhqd,bhkd->bhqk"), number((width / heads) ** -0.5))
+    y = m.add("Einsum", m.add("Softmax", scores, axis=-1), v, equation="bhqk,bhkd->bhqd")
+    y = m.add("Reshape", m.add("Transpose", y, perm=[0, 2, 1, 3]), ints(2, tokens, width))
+    return m.build(m.add("Einsum", y, normal(width, width), equation="...i,ij->...j"))
+
+
+def in_bytes(width=8, words=6):
+    """Layers of 8 bits as ONNX Runtime's quantiser writes them: with ranges that are known, and with those of each run."""
+    m = Model()
+
+    def rounded(weights, axis):
+        """Bytes for weights, and a step for each index of an axis."""
+        steps = np.abs(weights).max(axis=tuple(k for k in range(weights.ndim) if k != axis)) / 127
+        spread = steps.reshape([-1 if k == axis else 1 for k in range(weights.ndim)])
+        return np.rint(weights / spread).astype(np.int8), steps.astype("f")
+
+    def through_bytes(x, step, zero):
+        scale = number(step), np.array(zero, np.uint8)
+        return m.add("DequantizeLinear", m.add("QuantizeLinear", x, *scale), *scale)
+
+    weights, steps = rounded(normal(width, 3, 3, 3), 0)
+    weights = m.add("DequantizeLinear", weights, steps, np.zeros(width, np.int8), axis=0)
+    bias = m.add("DequantizeLinear", RANDOM.integers(-50, 50, width).astype("i4"), 0.03 * steps, axis=0)
+    x = through_bytes(m.input("x", [2, 3, 12, 12]), 0.03, 120)
+    x = m.add("Relu", m.add("Conv", x, weights, bias, kernel_shape=[3, 3]))
+    x = m.add("Flatten", m.add("MaxPool", through_bytes(x, 0.02, 0), kernel_shape=[5, 5], strides=[5, 5]))
+    quants, step, zero = m.several(3, "DynamicQuantizeLinear", x)
+    weights, steps = rounded(normal(4 * width, words), 1)
+    sums = m.add("Cast", m.add("MatMulInteger", quants, weights, zero, np.zeros(words, np.int8)), to=FLOAT)
+    return m.build(m.add("Add", m.add("Mul", sums, m.add("Mul", step, steps)), normal(words)))
+
+
 def floats(*shape):
     return RANDOM.standard_normal(shape).astype("f")
 
@@ -399,6 +436,8 @@ CASES = {
     "Whisper decoder": (whisper_decoder, lambda: [whisper_inputs(past) for past in (3, 4, 4, 4)]),
     "Llama": (llama, lambda: [llama_inputs(*sizes) for sizes in ((2, 5, 0), (2, 1, 5), (2, 1, 6), (1, 1, 6), (1, 1, 6), (1, 1, 6))]),
     "quantised layers": (quantised, lambda: [{"x": floats(3, 5, 48)} for _ in range(3)]),
+    "layers of bytes": (in_bytes, lambda: [{"x": floats(2, 3, 12, 12)} for _ in range(3)]),
+    "Einstein sums": (sums, lambda: [{"x": floats(2, 6, 32)} for _ in range(3)]),
     "Llama of the exporter": (llama_of_exporter, lambda: [{"ids": RANDOM.integers(0, 50, (1, 8))} for _ in range(3)]),
 }
 

@@ -180,10 +180,10 @@ unsafe fn constant(
         if value.is_null() || (constants == Constants::Small && bytes(value)? > SMALL) {
             return Ok(());
         }
+        // Bytes are quantised weights, which are packed or unpacked when the graph is compiled.
+        let is_bytes = kind.is_some_and(Kind::is_bytes) && bytes(value)? > 0;
         let value = Value::new(value)?;
-        // Bytes are quantised weights, which are packed anew.
-        let tensor =
-            if kind == Some(Kind::Raw) { value.load_words(backend)? } else { value.load(backend)? };
+        let tensor = if is_bytes { value.load_words(backend)? } else { value.load(backend)? };
         graph.constants.insert(name, tensor);
     }
     Ok(())
@@ -261,6 +261,18 @@ unsafe fn attribute(of: *const OrtOpAttr, backend: &Arc<dyn ComputeBackend>) -> 
                     bytes.pop();
                 }
                 Attribute::Text(String::from_utf8_lossy(&bytes).into_owned())
+            }
+            6 => {
+                // One after the other, each with a 0 behind it.
+                let bytes = read_list::<u8>(of, OrtOpAttrType::ORT_OP_ATTR_STRINGS)?;
+                let texts = bytes.strip_suffix(&[0]).unwrap_or(&bytes);
+                let text = |text: &[u8]| String::from_utf8_lossy(text).into_owned();
+                let is_none = bytes.is_empty();
+                Attribute::Texts(if is_none {
+                    Vec::new()
+                } else {
+                    texts.split(|&x| x == 0).map(text).collect()
+                })
             }
             8 => {
                 let mut value = ptr::null_mut();

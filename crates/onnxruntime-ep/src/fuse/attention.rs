@@ -6,7 +6,7 @@ use crate::model::{Attribute, Node};
 /// `softmax(scale · Q·Kᵀ + mask) · V` of four dimensions, where K and V have vectors of one length. The scale
 /// may be a factor of Q, of K or of their product.
 pub(super) fn attention(view: &View<'_>, last: &Node) -> Option<Vec<Node>> {
-    let (weights, v) = two_inputs(last, "MatMul")?;
+    let (weights, v) = two_inputs(last, "MatMul").filter(|_| last.int("transB", 0) == 0)?;
     let softmax = softmax(view, weights)?;
     let mut name = softmax.input(0).filter(|_| matches!(softmax.int("axis", -1), -1 | 3))?;
     let mut mask = None;
@@ -19,19 +19,23 @@ pub(super) fn attention(view: &View<'_>, last: &Node) -> Option<Vec<Node>> {
     if let Some((scores, scale)) = scale(view, name) {
         (name, factor) = (scores, scale);
     }
-    let (q, transposed) = two_inputs(view.only(name, "MatMul")?, "MatMul")?;
+    let product = view.only(name, "MatMul")?;
+    let (q, keys) = two_inputs(product, "MatMul")?;
+    // A product may read its right factor transposed.
+    let is_turned = product.int("transB", 0) == 1;
     let shape = |name: &str| view.graph.types.get(name)?.shape.clone().filter(|shape| shape.len() == 4);
     let (of_q, of_v) = (shape(q)?, shape(v)?);
-    let mut of_k = shape(transposed).or_else(|| {
-        let transpose =
-            view.made_by(scaled(view, transposed).map_or(transposed, |(name, _)| name), "Transpose")?;
+    let mut of_k = shape(keys).or_else(|| {
+        let transpose = view.made_by(scaled(view, keys).map_or(keys, |(name, _)| name), "Transpose")?;
         let (from, axes) = (shape(transpose.input(0)?)?, transpose.ints("perm")?);
         axes.iter().map(|&axis| from.get(usize::try_from(axis).ok()?).copied()).collect()
     })?;
     if of_k.len() != 4 {
         return None;
     }
-    of_k.swap(2, 3);
+    if !is_turned {
+        of_k.swap(2, 3);
+    }
     let is_one = |a: Option<usize>, b: Option<usize>, c: Option<usize>| a.is_some() && a == b && b == c;
     if of_q[0] != of_k[0] || of_q[0] != of_v[0] {
         return None;
@@ -45,7 +49,8 @@ pub(super) fn attention(view: &View<'_>, last: &Node) -> Option<Vec<Node>> {
     }
     let mut nodes = Vec::new();
     let (q, of_queries) = unscaled(view, q, &mut nodes);
-    let (k, of_keys) = untransposed(view, transposed, &mut nodes)?;
+    let (k, of_keys) =
+        if is_turned { unscaled(view, keys, &mut nodes) } else { untransposed(view, keys, &mut nodes)? };
     let mut inputs = vec![q.as_str(), k.as_str(), v];
     inputs.extend(mask);
     let mut node = replacing(last, "Attention", &inputs);

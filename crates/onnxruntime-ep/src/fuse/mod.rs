@@ -5,6 +5,8 @@
 //! gives the node that takes its place; what nobody reads then is pruned.
 
 mod attention;
+mod bytes;
+mod einsum;
 mod epilogue;
 mod gelu;
 mod indices;
@@ -13,6 +15,7 @@ mod merge;
 mod norm;
 mod quantized;
 
+pub(crate) use bytes::{fold, unpack};
 pub(crate) use merge::merge;
 pub(crate) use quantized::{format, pack};
 
@@ -26,6 +29,7 @@ type Rule = fn(&View<'_>, &Node) -> Option<Vec<Node>>;
 
 /// In the order in which they build on each other.
 const RULES: &[Rule] = &[
+    einsum::product,
     linear::layer,
     linear::reshape,
     gelu::exact,

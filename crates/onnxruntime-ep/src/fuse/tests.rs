@@ -115,6 +115,26 @@ fn attention_of_a_scaled_product_with_a_mask() {
     assert!((layer.nodes[0].float("scale", 0.0) - 0.125).abs() < 1e-9);
 }
 
+#[test]
+fn attention_of_einstein_sums() {
+    let sums: &[(&str, &[&str], &str)] =
+        &[("Einsum", &["q", "k"], "s"), ("Softmax", &["s"], "p"), ("Einsum", &["p", "v"], "y")];
+    let mut layer = graph(sums, "y");
+    for (node, equation) in [(0, "bhqd,bhkd->bhqk"), (2, "bhqk,bhkd->bhqd")] {
+        layer.nodes[node].attributes.insert("equation".to_owned(), Attribute::Text(equation.to_owned()));
+    }
+    types(&mut layer, &[("q", &[1, 2, 5, 64]), ("k", &[1, 2, 7, 64]), ("v", &[1, 2, 7, 64])]);
+    types(&mut layer, &[("s", &[1, 2, 5, 7]), ("p", &[1, 2, 5, 7])]);
+    let mut unknown = layer.clone();
+    fuse(&mut layer);
+    assert_eq!(operators(&layer), ["Attention"]);
+    assert_eq!(layer.nodes[0].inputs, ["q", "k", "v"]);
+    // A sum over names of which one may have a single element is no product.
+    unknown.types.get_mut("p").unwrap().shape = Some(vec![Some(1), Some(2), Some(5), None]);
+    fuse(&mut unknown);
+    assert_eq!(operators(&unknown), ["MatMul", "Softmax", "Einsum"]);
+}
+
 fn types(graph: &mut Graph, shapes: &[(&str, &[usize])]) {
     for (name, shape) in shapes {
         let shape = Some(shape.iter().map(|&extent| Some(extent)).collect());

@@ -146,11 +146,22 @@ impl Device<'_> {
     }
 
     /// `op(x)` with the parameters α and β.
-    pub(crate) fn unary_with(&self, op: UnaryOp, x: &Tensor, [alpha, beta]: [f64; 2]) -> Result<Tensor> {
+    pub(crate) fn unary_with(&self, op: UnaryOp, x: &Tensor, parameters: [f64; 2]) -> Result<Tensor> {
         let y = self.empty(x.kind, &x.shape)?;
-        let desc = UnaryDesc::new(op, x.desc(self.memory)?, y.desc(self.memory)?);
-        self.backend.unary_ext(&desc.with_alpha(alpha).with_beta(beta))?;
+        self.unary_to(op, x, parameters, &y)?;
         Ok(y)
+    }
+
+    /// `op(x)` with the parameters α and β, written to `y`, whose elements as they are nobody reads afterwards.
+    pub(crate) fn unary_to(
+        &self,
+        op: UnaryOp,
+        x: &Tensor,
+        [alpha, beta]: [f64; 2],
+        y: &Tensor,
+    ) -> Result<()> {
+        let desc = UnaryDesc::new(op, x.desc(self.memory)?, y.desc(self.memory)?);
+        Ok(self.backend.unary_ext(&desc.with_alpha(alpha).with_beta(beta))?)
     }
 
     /// `op(a, b)` with broadcasting.
@@ -163,13 +174,20 @@ impl Device<'_> {
         let (a, b) = (a.into(), b.into());
         let kind = a.kind().or(b.kind()).unwrap_or(Kind::F32);
         let y = self.empty(kind, &broadcast(a.shape(), b.shape())?)?;
-        self.backend.binary_ext(&BinaryDesc::new(
-            op,
-            self.value(a)?,
-            self.value(b)?,
-            y.desc(self.memory)?,
-        ))?;
+        self.binary_to(op, a, b, &y)?;
         Ok(y)
+    }
+
+    /// `op(a, b)` with broadcasting, written to `y`, whose elements as they are nobody reads afterwards.
+    pub(crate) fn binary_to<'t>(
+        &self,
+        op: BinaryOp,
+        a: impl Into<Arg<'t>>,
+        b: impl Into<Arg<'t>>,
+        y: &Tensor,
+    ) -> Result<()> {
+        let (a, b) = (self.value(a.into())?, self.value(b.into())?);
+        Ok(self.backend.binary_ext(&BinaryDesc::new(op, a, b, y.desc(self.memory)?))?)
     }
 
     /// 1 where the comparison holds, else 0.

@@ -7,7 +7,7 @@ use super::{Kinds, Operator};
 use crate::error::{Error, Result};
 use crate::host::{self, Pairwise};
 use crate::kind::Kind;
-use crate::model::{Attribute, Graph, Node};
+use crate::model::Attribute;
 use crate::numbers::Numbers;
 use crate::tensor::Tensor;
 
@@ -21,7 +21,7 @@ pub(super) const OPERATORS: &[Operator] = &[
     Operator::new("Sum", Kinds::Float, fold),
     Operator::new("Mean", Kinds::Float, fold),
     Operator::new("Pow", Kinds::Number, power),
-    Operator::new("Mod", Kinds::Number, modulo).with_check(truncates_floats),
+    Operator::new("Mod", Kinds::Number, modulo),
     Operator::new("Abs", Kinds::Number, unary).of_views(),
     Operator::new("Ceil", Kinds::Float, unary).of_views(),
     Operator::new("Cos", Kinds::Float, unary).of_views(),
@@ -118,23 +118,13 @@ fn power(call: &Call<'_>) -> Result<Vec<Tensor>> {
     Ok(vec![d.convert(&d.binary(BinaryOp::Pow, &a, &b)?, base.kind)?])
 }
 
-/// Of floating-point numbers, the remainder that has the dividend's sign.
-fn truncates_floats(graph: &Graph, node: &Node) -> std::result::Result<(), String> {
-    let is_float = graph.input_kind(node, 0).is_some_and(Kind::is_float);
-    if is_float && node.int("fmod", 0) == 0 {
-        Err("floored remainders of fractions".to_owned())
-    } else {
-        Ok(())
-    }
-}
-
 /// The remainder of a division towards zero with `fmod`, else of one towards −∞.
 fn modulo(call: &Call<'_>) -> Result<Vec<Tensor>> {
     let (a, b) = (call.input(0)?, call.input(1)?);
     let (on_device, on_host) = if call.node.int("fmod", 0) == 1 {
         (BinaryOp::Rem, Pairwise { int: truncated, float: |a, b| a % b })
     } else {
-        (BinaryOp::Mod, Pairwise { int: floored, float: |a, b| a - (a / b).floor() * b })
+        (BinaryOp::Mod, Pairwise { int: floored, float: floored_fraction })
     };
     Ok(vec![if call.is_for_host() {
         host::binary(&on_host, a, b, a.kind)?
@@ -150,6 +140,11 @@ fn truncated(a: i64, b: i64) -> Option<i64> {
 fn floored(a: i64, b: i64) -> Option<i64> {
     let remainder = truncated(a, b)?;
     Some(if remainder != 0 && (remainder < 0) != (b < 0) { remainder + b } else { remainder })
+}
+
+fn floored_fraction(a: f64, b: f64) -> f64 {
+    let remainder = a % b;
+    if remainder != 0.0 && (remainder < 0.0) != (b < 0.0) { remainder + b } else { remainder }
 }
 
 /// A function of integers.

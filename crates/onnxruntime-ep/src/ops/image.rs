@@ -1,109 +1,26 @@
-//! Convolutions and poolings of one or two dimensions.
+//! Convolutions of sequences, images and volumes.
 
-use backend_api::ReduceOp;
-use backend_api::desc::{
-    ConvDesc, ConvShape, ConvTransposeDesc, ImageShape, PoolDesc, PoolOp, PoolShape, Window,
-};
+mod volume;
+
+use backend_api::desc::{ConvDesc, ConvShape, ConvTransposeDesc, ImageShape};
 
 use super::call::Call;
 use super::matrix::activation;
 use super::shape::extent;
+use super::window::{Slide, channels, is_of, list, moves, shaped, slides, spatial, window};
 use super::{Kinds, Operator};
 use crate::error::{Error, Result};
 use crate::model::{Graph, Node};
 use crate::tensor::Tensor;
 
 pub(super) const OPERATORS: &[Operator] = &[
-    Operator::new("Conv", Kinds::Float, convolution).with_check(is_image),
-    Operator::new("ConvTranspose", Kinds::Float, transposed).with_check(is_image),
-    Operator::new("MaxPool", Kinds::Float, pooling).with_check(without_places),
-    Operator::new("AveragePool", Kinds::Float, pooling).with_check(is_image),
-    Operator::new("GlobalMaxPool", Kinds::Float, global),
-    Operator::new("GlobalAveragePool", Kinds::Float, global),
+    Operator::new("Conv", Kinds::Float, convolution).with_check(is_convolved),
+    Operator::new("ConvTranspose", Kinds::Float, transposed).with_check(is_convolved),
 ];
 
-/// One or two dimensions beside batch and channels, and no padding that cuts.
-fn is_image(graph: &Graph, node: &Node) -> std::result::Result<(), String> {
-    let rank = graph.input_rank(node, 0).or_else(|| match node.operator.as_str() {
-        "Conv" | "ConvTranspose" => graph.input_rank(node, 1),
-        _ => node.ints("kernel_shape").map(|sizes| sizes.len() + 2),
-    });
-    if !matches!(rank, Some(3 | 4)) {
-        return Err("neither one nor two dimensions".to_owned());
-    }
-    if node.ints("pads").is_some_and(|pads| pads.iter().any(|&pad| pad < 0)) {
-        return Err("negative pads".to_owned());
-    }
-    Ok(())
-}
-
-fn without_places(graph: &Graph, node: &Node) -> std::result::Result<(), String> {
-    if node.has_output(1) {
-        return Err("the places of the maxima".to_owned());
-    }
-    is_image(graph, node)
-}
-
-/// Height and width; a sequence is an image of height 1.
-fn image(tensor: &Tensor) -> Result<[usize; 2]> {
-    match *tensor.shape.as_slice() {
-        [_, _, length] => Ok([1, length]),
-        [_, _, height, width] => Ok([height, width]),
-        _ => Err(Error::invalid(format!("{:?} is no image", tensor.shape))),
-    }
-}
-
-/// The shape of an image, or of a sequence if the input was one.
-fn shaped(x: &Tensor, channels: usize, [height, width]: [usize; 2]) -> Vec<usize> {
-    let batch = x.shape.first().copied().unwrap_or(1);
-    if x.rank() == 3 { vec![batch, channels, width] } else { vec![batch, channels, height, width] }
-}
-
-/// An attribute with a number for each axis.
-fn pair(call: &Call<'_>, name: &str, otherwise: usize) -> Result<[usize; 2]> {
-    match call.node.ints(name) {
-        None => Ok([otherwise; 2]),
-        Some(&[across]) => Ok([otherwise, extent(across)?]),
-        Some(&[down, across]) => Ok([extent(down)?, extent(across)?]),
-        Some(_) => Err(Error::invalid(format!("{name} are not for two dimensions"))),
-    }
-}
-
-/// What is before and after the image.
-fn pads(call: &Call<'_>) -> Result<[[usize; 2]; 2]> {
-    match call.node.ints("pads") {
-        None => Ok([[0; 2]; 2]),
-        Some(&[left, right]) => Ok([[0, extent(left)?], [0, extent(right)?]]),
-        Some(&[top, left, bottom, right]) => {
-            Ok([[extent(top)?, extent(left)?], [extent(bottom)?, extent(right)?]])
-        }
-        Some(_) => Err(Error::invalid("pads are not for two dimensions")),
-    }
-}
-
-/// The window of this size over an image.
-fn window(call: &Call<'_>, size: [usize; 2], from: [usize; 2]) -> Result<Window> {
-    let (stride, dilation) = (pair(call, "strides", 1)?, pair(call, "dilations", 1)?);
-    let [mut before, mut after] = pads(call)?;
-    let mode = call.node.text("auto_pad");
-    if mode.starts_with("SAME") {
-        let lower = usize::from(mode == "SAME_LOWER");
-        for axis in 0..2 {
-            let to = from[axis].div_ceil(stride[axis].max(1));
-            let span = dilation[axis] * size[axis].saturating_sub(1) + 1;
-            let all = (to.saturating_sub(1) * stride[axis] + span).saturating_sub(from[axis]);
-            before[axis] = (all + lower) / 2;
-            after[axis] = all - before[axis];
-        }
-    }
-    Ok(Window::new(size).with_stride(stride).with_dilation(dilation).with_asymmetric_padding(before, after))
-}
-
-fn channels(x: &Tensor) -> Result<(usize, usize)> {
-    match x.shape.as_slice() {
-        &[batch, channels, ..] => Ok((batch, channels)),
-        _ => Err(Error::invalid("a tensor without channels")),
-    }
+/// Sequences, images and volumes.
+fn is_convolved(graph: &Graph, node: &Node) -> std::result::Result<(), String> {
+    is_of(&[1, 2, 3], graph, node)
 }
 
 fn unfit(x: &Tensor, filter: &Tensor, groups: usize) -> Error {
@@ -111,122 +28,141 @@ fn unfit(x: &Tensor, filter: &Tensor, groups: usize) -> Error {
 }
 
 fn convolution(call: &Call<'_>) -> Result<Vec<Tensor>> {
-    let (d, x, filter) = (call.device(), call.input(0)?, call.input(1)?);
-    let ((batch, depth), (filters, per_group), [height, width]) =
-        (channels(x)?, channels(filter)?, image(x)?);
-    let window = window(call, image(filter)?, [height, width])?;
+    Ok(vec![convolved(call, call.input(0)?, call.input(1)?, call.optional(2))?])
+}
+
+/// The convolution that a node's attributes describe.
+pub(super) fn convolved(
+    call: &Call<'_>,
+    x: &Tensor,
+    filter: &Tensor,
+    bias: Option<&Tensor>,
+) -> Result<Tensor> {
     let groups = extent(call.node.int("group", 1))?;
+    let ((_, depth), (_, per_group)) = (channels(x)?, channels(filter)?);
     if per_group.checked_mul(groups) != Some(depth) {
         return Err(unfit(x, filter, groups));
     }
-    let of = ConvShape::new(ImageShape { batch, channels: depth, height, width }, filters, window)
+    if x.rank() == 5 {
+        return volume::convolution(call, x, filter, groups, bias);
+    }
+    let image = spatial(x)?;
+    let slides = slides(call, spatial(filter)?, image)?;
+    of_images(call, x, filter, groups, bias, image, slides)
+}
+
+/// A convolution of images, whatever their shape is called, or of sequences.
+fn of_images(
+    call: &Call<'_>,
+    x: &Tensor,
+    filter: &Tensor,
+    groups: usize,
+    bias: Option<&Tensor>,
+    [height, width]: [usize; 2],
+    slides: [Slide; 2],
+) -> Result<Tensor> {
+    let d = call.device();
+    let ((batch, channels), (filters, _)) = (channels(x)?, channels(filter)?);
+    let of = ConvShape::new(ImageShape { batch, channels, height, width }, filters, window(slides))
         .with_groups(groups);
     let y = d.empty(x.kind, &shaped(x, filters, of.output("Conv")?))?;
     let mut desc = ConvDesc::new(x.kind.dtype(), d.ptr(x)?, d.ptr(filter)?, d.ptr(&y)?, of)
         .with_activation(activation(call)?);
-    desc.bias = d.optional_sized(call.optional(2), filters)?;
+    desc.bias = d.optional_sized(bias, filters)?;
     call.backend.conv2d(&desc)?;
-    Ok(vec![y])
+    Ok(y)
 }
 
-/// Height and width of the output where the attribute `output_shape` has them, with or without batch and
-/// channels before them.
-fn output_shape(node: &Node, rank: usize) -> Result<Option<[usize; 2]>> {
-    let Some(shape) = node.ints("output_shape").filter(|shape| !shape.is_empty()) else { return Ok(None) };
-    let image = if shape.len() == rank { shape.get(2..).unwrap_or_default() } else { shape };
-    match (image, rank) {
-        (&[across], 3) => Ok(Some([1, extent(across)?])),
-        (&[down, across], 4) => Ok(Some([extent(down)?, extent(across)?])),
-        _ => Err(Error::invalid(format!("an output of {shape:?} from {rank} dimensions"))),
+/// How a transposed convolution spreads an axis.
+#[derive(Clone, Copy, Debug)]
+struct Spread {
+    slide: Slide,
+    /// Elements of the output behind those that are reached.
+    more: usize,
+    /// Elements of the output.
+    to: usize,
+}
+
+/// How each axis is spread. Where the shape of the output is given, the padding follows from it.
+fn spreads<const N: usize>(
+    call: &Call<'_>,
+    rank: usize,
+    size: [usize; N],
+    from: [usize; N],
+) -> Result<[Spread; N]> {
+    let mode = call.node.text("auto_pad");
+    let more: [usize; N] = list(call, "output_padding", 0)?;
+    let given = call.node.ints("output_shape").filter(|shape| !shape.is_empty());
+    // With or without batch and channels before them.
+    let given = given.map(|shape| if shape.len() == rank { &shape[2..] } else { shape });
+    if given.is_some_and(|given| given.len() + 2 != rank) {
+        return Err(Error::invalid(format!("an output of {given:?} from {rank} dimensions")));
     }
+    let slides = moves(call, size)?;
+    let mut spreads = [Spread { slide: Slide::STILL, more: 0, to: 1 }; N];
+    for axis in 0..N {
+        let mut slide: Slide = slides[axis];
+        let mut more = more[axis];
+        let full = from[axis].saturating_sub(1) * slide.stride + slide.span() + more;
+        let place = (axis + given.map_or(0, <[i64]>::len)).checked_sub(N);
+        let wanted = match (given, place) {
+            (Some(given), Some(place)) => given.get(place).map(|&to| extent(to)).transpose()?,
+            (Some(_), None) => Some(1),
+            (None, _) if mode.starts_with("SAME") => Some(from[axis] * slide.stride),
+            (None, _) => None,
+        };
+        let to = if let Some(wanted) = wanted {
+            more += wanted.saturating_sub(full);
+            let cut = full.saturating_sub(wanted);
+            slide.before = if mode == "SAME_UPPER" { cut / 2 } else { cut.div_ceil(2) };
+            slide.after = cut - slide.before;
+            wanted
+        } else {
+            let cut = slide.before + slide.after;
+            full.checked_sub(cut).ok_or_else(|| Error::invalid("pads cut more than there is"))?
+        };
+        spreads[axis] = Spread { slide, more, to };
+    }
+    Ok(spreads)
 }
 
-/// Where the shape of the output is given, the padding follows from it.
 fn transposed(call: &Call<'_>) -> Result<Vec<Tensor>> {
-    let (d, node, x, filter) = (call.device(), call.node, call.input(0)?, call.input(1)?);
-    let ((batch, depth), (rows, per_group), from, size) =
-        (channels(x)?, channels(filter)?, image(x)?, image(filter)?);
-    let groups = extent(node.int("group", 1))?;
+    let (d, x, filter) = (call.device(), call.input(0)?, call.input(1)?);
+    let ((_, depth), (rows, per_group)) = (channels(x)?, channels(filter)?);
+    let groups = extent(call.node.int("group", 1))?;
     let filters = per_group.checked_mul(groups).ok_or_else(|| unfit(x, filter, groups))?;
     if rows != depth {
         return Err(unfit(x, filter, groups));
     }
-    let (stride, dilation) = (pair(call, "strides", 1)?, pair(call, "dilations", 1)?);
-    let [mut before, mut after] = pads(call)?;
-    let mut more = pair(call, "output_padding", 0)?;
-    let mode = node.text("auto_pad");
-    let shape = output_shape(node, x.rank())?;
-    let mut to = [0; 2];
-    for axis in 0..2 {
-        let full = from[axis].saturating_sub(1) * stride[axis]
-            + dilation[axis] * size[axis].saturating_sub(1)
-            + 1
-            + more[axis];
-        let wanted = match shape {
-            Some(shape) => Some(shape[axis]),
-            None if mode.starts_with("SAME") => Some(from[axis] * stride[axis]),
-            None => None,
-        };
-        if let Some(wanted) = wanted {
-            more[axis] += wanted.saturating_sub(full);
-            let cut = full.saturating_sub(wanted);
-            before[axis] = if mode == "SAME_UPPER" { cut / 2 } else { cut.div_ceil(2) };
-            after[axis] = cut - before[axis];
-            to[axis] = wanted;
-        } else {
-            let cut = before[axis] + after[axis];
-            to[axis] = full.checked_sub(cut).ok_or_else(|| Error::invalid("pads cut more than there is"))?;
-        }
+    if x.rank() == 5 {
+        return Ok(vec![volume::transposed(call, x, filter, groups)?]);
     }
-    let window =
-        Window::new(size).with_stride(stride).with_dilation(dilation).with_asymmetric_padding(before, after);
-    let y = d.empty(x.kind, &shaped(x, filters, to))?;
-    let of = ConvShape::new(
-        ImageShape { batch, channels: depth, height: from[0], width: from[1] },
-        filters,
-        window,
-    )
-    .with_groups(groups);
+    let (size, from) = (spatial(filter)?, spatial(x)?);
+    let spreads = spreads(call, x.rank(), size, from)?;
+    let bias = d.optional_sized(call.optional(2), filters)?;
+    Ok(vec![of_spread_images(call, x, filter, groups, bias, from, spreads)?])
+}
+
+/// A transposed convolution of images or sequences.
+fn of_spread_images(
+    call: &Call<'_>,
+    x: &Tensor,
+    filter: &Tensor,
+    groups: usize,
+    bias: Option<u64>,
+    [height, width]: [usize; 2],
+    spreads: [Spread; 2],
+) -> Result<Tensor> {
+    let d = call.device();
+    let ((batch, channels), (_, per_group)) = (channels(x)?, channels(filter)?);
+    let filters = per_group * groups;
+    let y = d.empty(x.kind, &shaped(x, filters, spreads.map(|spread| spread.to)))?;
+    let image = ImageShape { batch, channels, height, width };
+    let of = ConvShape::new(image, filters, window(spreads.map(|spread| spread.slide))).with_groups(groups);
     let (dtype, from, by) = (x.kind.dtype(), d.ptr(x)?, d.ptr(filter)?);
-    let mut desc = ConvTransposeDesc::new(dtype, from, by, d.ptr(&y)?, of).with_output_padding(more);
-    desc.bias = d.optional_sized(call.optional(2), filters)?;
+    let mut desc = ConvTransposeDesc::new(dtype, from, by, d.ptr(&y)?, of)
+        .with_output_padding(spreads.map(|spread| spread.more));
+    desc.bias = bias;
     call.backend.conv_transpose2d(&desc)?;
-    Ok(vec![y])
-}
-
-fn pooling(call: &Call<'_>) -> Result<Vec<Tensor>> {
-    let (d, node, x) = (call.device(), call.node, call.input(0)?);
-    let op = match (node.operator.as_str(), node.int("count_include_pad", 0)) {
-        ("MaxPool", _) => PoolOp::Max,
-        (_, 0) => PoolOp::Average,
-        _ => PoolOp::AverageWithPadding,
-    };
-    let from = image(x)?;
-    let window = window(call, pair(call, "kernel_shape", 1)?, from)?;
-    let to = [places(&window, 0, from[0], node)?, places(&window, 1, from[1], node)?];
-    let (batch, depth) = channels(x)?;
-    let y = d.empty(x.kind, &shaped(x, depth, to))?;
-    let of =
-        PoolShape::new(ImageShape { batch, channels: depth, height: from[0], width: from[1] }, to, window);
-    call.backend.pool2d(&PoolDesc::new(op, x.kind.dtype(), d.ptr(x)?, d.ptr(&y)?, of))?;
-    Ok(vec![y])
-}
-
-/// How often a window fits, and with `ceil_mode` once more if it begins inside.
-fn places(window: &Window, axis: usize, length: usize, node: &Node) -> Result<usize> {
-    let stride = window.stride[axis].max(1);
-    let span = window.dilation[axis] * window.size[axis].saturating_sub(1) + 1;
-    let padded = length + window.before[axis] + window.after[axis];
-    let room = padded.checked_sub(span).ok_or_else(|| Error::invalid("a window larger than the image"))?;
-    let whole = room / stride + 1;
-    let is_more = node.int("ceil_mode", 0) == 1 && room % stride != 0;
-    Ok(whole + usize::from(is_more && whole * stride < length + window.before[axis]))
-}
-
-/// A reduction of everything behind the channels.
-fn global(call: &Call<'_>) -> Result<Vec<Tensor>> {
-    let x = call.input(0)?;
-    let axes: Vec<usize> = (2..x.rank()).collect();
-    let op = if call.node.operator == "GlobalMaxPool" { ReduceOp::Max } else { ReduceOp::Mean };
-    Ok(vec![call.device().reduce(op, x, &axes)?])
+    Ok(y)
 }

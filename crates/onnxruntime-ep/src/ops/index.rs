@@ -22,7 +22,7 @@ pub(super) const OPERATORS: &[Operator] = &[
     Operator::new("Scatter", Kinds::Any, scatter_elements).with_check(whole_tables),
     Operator::new("ScatterElements", Kinds::Any, scatter_elements).with_check(whole_tables),
     Operator::new("ScatterND", Kinds::Any, scatter_tuples).with_check(combines),
-    Operator::new("Compress", Kinds::Any, compress).with_check(has_axis),
+    Operator::new("Compress", Kinds::Any, compress),
     Operator::new("OneHot", Kinds::Number, one_hot),
 ];
 
@@ -65,10 +65,6 @@ fn scatter_op(node: &Node) -> Result<ScatterOp> {
         "min" => ScatterOp::Min,
         other => return Err(Error::invalid(format!("a scatter that combines by {other:?}"))),
     })
-}
-
-fn has_axis(_graph: &Graph, node: &Node) -> std::result::Result<(), String> {
-    if node.attributes.contains_key("axis") { Ok(()) } else { Err("of a flattened tensor".to_owned()) }
 }
 
 /// Indices of which those below zero are counted from the end. Those on the host are checked.
@@ -208,9 +204,11 @@ fn scatter_tuples(call: &Call<'_>) -> Result<Vec<Tensor>> {
     Ok(vec![y])
 }
 
-/// The slices for which a condition holds.
+/// The slices for which a condition holds, without an axis those of the tensor as a vector.
 fn compress(call: &Call<'_>) -> Result<Vec<Tensor>> {
     let x = call.input(0)?;
+    let is_flat = !call.node.attributes.contains_key("axis");
+    let x = &if is_flat { x.reshaped(vec![x.count()])? } else { x.clone() };
     let axis = call.axis(0, x.rank())?;
     let condition = call.ints(1)?.unwrap_or_default();
     let chosen = condition.iter().zip(0..x.shape[axis] as i64).filter(|&(&holds, _)| holds != 0);

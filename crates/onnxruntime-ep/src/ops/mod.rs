@@ -8,8 +8,11 @@ mod attention;
 mod cache;
 mod call;
 mod device;
+mod einsum;
 mod elementwise;
+mod fourier;
 mod functions;
+mod grid;
 mod image;
 mod index;
 mod logic;
@@ -17,13 +20,18 @@ mod matrix;
 mod movement;
 mod multi_head;
 mod norm;
+mod pool;
+mod quantized;
+mod recurrent;
 mod reduce;
 mod resize;
 pub(crate) mod shape;
 mod structure;
+mod window;
 
 pub(crate) use call::Call;
 pub(crate) use device::Device;
+pub(crate) use einsum::{Form, product_form};
 
 use crate::error::Result;
 use crate::kind::Kind;
@@ -54,7 +62,7 @@ impl Kinds {
     pub(crate) const fn has(self, kind: Kind) -> bool {
         match self {
             Self::Float => kind.is_float(),
-            Self::Number => !matches!(kind, Kind::Bool | Kind::Raw),
+            Self::Number => !(kind.is_bytes() || matches!(kind, Kind::Bool)),
             Self::Truth => matches!(kind, Kind::Bool),
             Self::Any => true,
         }
@@ -82,7 +90,7 @@ pub(crate) struct Operator {
     pub(crate) run: Run,
     /// Whether it reads views as they are; other operators are given packed tensors.
     pub(crate) takes_views: bool,
-    /// Whether inputs may be bytes: constants that are packed when a subgraph is compiled.
+    /// Whether inputs and outputs may be bytes.
     pub(crate) takes_bytes: bool,
 }
 
@@ -102,7 +110,7 @@ impl Operator {
         Self { takes_views: true, ..self }
     }
 
-    /// Has constants of bytes among its inputs.
+    /// Knows what bytes are.
     pub(crate) const fn of_bytes(self) -> Self {
         Self { takes_bytes: true, ..self }
     }
@@ -118,20 +126,26 @@ impl Operator {
     }
 }
 
-const FAMILIES: [&[Operator]; 14] = [
+const FAMILIES: [&[Operator]; 20] = [
     elementwise::OPERATORS,
     functions::OPERATORS,
     logic::OPERATORS,
     reduce::OPERATORS,
     matrix::OPERATORS,
     image::OPERATORS,
+    pool::OPERATORS,
     attention::OPERATORS,
     norm::OPERATORS,
     movement::OPERATORS,
     index::OPERATORS,
     structure::OPERATORS,
     resize::OPERATORS,
+    grid::OPERATORS,
+    fourier::OPERATORS,
+    quantized::OPERATORS,
     cache::OPERATORS,
+    recurrent::OPERATORS,
+    einsum::OPERATORS,
     multi_head::OPERATORS,
 ];
 
@@ -142,7 +156,7 @@ pub(crate) fn find(node: &Node) -> Option<&'static Operator> {
 }
 
 /// Operators for which a device is worth its transfers.
-const HEAVY: [&str; 9] = [
+const HEAVY: [&str; 17] = [
     "MatMul",
     "Gemm",
     "Conv",
@@ -152,6 +166,14 @@ const HEAVY: [&str; 9] = [
     "MatMulNBits",
     "MultiHeadAttention",
     "GroupQueryAttention",
+    "LSTM",
+    "GRU",
+    "RNN",
+    "Einsum",
+    "MatMulInteger",
+    "ConvInteger",
+    "QLinearMatMul",
+    "QLinearConv",
 ];
 
 /// Whether a device is worth its transfers for this node alone.

@@ -5,7 +5,7 @@ use backend_api::{BinaryOp, ReduceOp, UnaryOp};
 
 use super::call::Call;
 use super::device::Device;
-use super::shape::extent;
+use super::shape::{axes, extent};
 use super::{Kinds, Operator};
 use crate::error::{Error, Result};
 use crate::kind::Kind;
@@ -22,6 +22,7 @@ pub(super) const OPERATORS: &[Operator] = &[
         .with_check(two_outputs),
     Operator::new("GroupNormalization", Kinds::Float, group).with_check(per_channel),
     Operator::new("InstanceNormalization", Kinds::Float, instance),
+    Operator::new("MeanVarianceNormalization", Kinds::Float, mean_variance),
     Operator::new("BatchNormalization", Kinds::Float, batch).with_check(per_channel_of_one_precision),
 ];
 
@@ -180,6 +181,17 @@ fn groups(call: &Call<'_>, groups: usize) -> Result<Vec<Tensor>> {
         .with_bias(d.sized(call.input(2)?, of.channels)?);
     call.backend.group_norm(&desc)?;
     Ok(vec![y])
+}
+
+/// The difference from the mean, over the deviation.
+fn mean_variance(call: &Call<'_>) -> Result<Vec<Tensor>> {
+    let (d, x) = (call.device(), call.input(0)?);
+    let axes = axes(call.node.ints("axes").unwrap_or(&[0, 2, 3]), x.rank())?;
+    let wide = d.convert(x, Kind::F32)?;
+    let [mean, variance] = moments(d, &wide, &axes)?;
+    let deviation = d.affine(&d.unary(UnaryOp::Sqrt, &variance)?, 1.0, 1e-9)?;
+    let rest = d.binary(BinaryOp::Sub, &wide, &mean)?;
+    Ok(vec![d.convert(&d.binary(BinaryOp::Div, &rest, &deviation)?, x.kind)?])
 }
 
 /// With the statistics that are given, or in training with those of the batch, which then change the ones

@@ -1,11 +1,11 @@
 //! Reductions, cumulative sums and softmax.
 
 use backend_api::desc::{CumSumDesc, SoftmaxDesc, TopKDesc};
-use backend_api::{BinaryOp, ReduceOp, UnaryOp};
+use backend_api::{BinaryOp, CompareOp, ReduceOp, UnaryOp};
 
 use super::call::{Call, rounded};
 use super::movement::permute;
-use super::shape::{axes, axis, extent};
+use super::shape::{axes, axis, extent, listed_elements};
 use super::{Kinds, Operator};
 use crate::error::{Error, Result};
 use crate::host;
@@ -31,6 +31,7 @@ pub(super) const OPERATORS: &[Operator] = &[
     Operator::new("CumSum", Kinds::Number, cumulative_sum),
     Operator::new("Softmax", Kinds::Float, softmax).with_check(has_rank),
     Operator::new("LogSoftmax", Kinds::Float, softmax).with_check(has_rank),
+    Operator::new("Hardmax", Kinds::Float, hardmax).with_check(has_rank),
     Operator::new("LpNormalization", Kinds::Float, lp_normalization),
 ];
 
@@ -278,11 +279,31 @@ fn softmax(call: &Call<'_>) -> Result<Vec<Tensor>> {
     Ok(vec![y])
 }
 
+/// 1 at the first of the largest numbers, else 0. Before operator set 13 the dimensions from the axis on are
+/// taken as one.
+fn hardmax(call: &Call<'_>) -> Result<Vec<Tensor>> {
+    let (d, x) = (call.device(), call.input(0)?);
+    let rows = if call.node.since < 13 {
+        let (outer, inner) = x.shape.split_at(call.axis(1, x.rank())?);
+        x.reshaped(vec![outer.iter().product(), inner.iter().product()])?
+    } else {
+        x.clone()
+    };
+    let axis = if call.node.since < 13 { 1 } else { call.axis(-1, x.rank())? };
+    let length = listed_elements(&rows.shape[axis..=axis])?;
+    let mut places = vec![1; rows.rank()];
+    places[axis] = length;
+    let places = Tensor::host(Kind::I32, places, Numbers::Int((0..length as i64).collect()))?;
+    let largest = d.reduce(ReduceOp::ArgMax, &rows, &[axis])?;
+    let hot = d.compare(CompareOp::Eq, &largest, &places)?;
+    Ok(vec![d.convert(&hot, x.kind)?.reshaped(x.shape.clone())?])
+}
+
 /// x / ‖x‖, and 0 where the norm is.
 fn lp_normalization(call: &Call<'_>) -> Result<Vec<Tensor>> {
     let (d, x) = (call.device(), call.input(0)?);
     let op = if call.node.int("p", 2) == 1 { ReduceOp::NormL1 } else { ReduceOp::NormL2 };
     let norm = d.reduce(op, x, &[call.axis(-1, x.rank())?])?;
-    let none = d.compare(backend_api::CompareOp::Eq, &norm, 0.0)?;
+    let none = d.compare(CompareOp::Eq, &norm, 0.0)?;
     Ok(vec![d.binary(BinaryOp::Div, x, &d.choose(&none, 1.0, &norm)?)?])
 }

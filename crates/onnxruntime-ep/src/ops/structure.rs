@@ -11,7 +11,7 @@ use crate::tensor::{Tensor, elements};
 
 pub(super) const OPERATORS: &[Operator] = &[
     Operator::new("Identity", Kinds::Any, identity).of_views(),
-    Operator::new("Dropout", Kinds::Float, identity).with_check(is_inference),
+    Operator::new("Dropout", Kinds::Float, dropout).with_check(is_inference),
     Operator::new("Reshape", Kinds::Any, reshape).of_views(),
     Operator::new("Squeeze", Kinds::Any, squeeze).of_views(),
     Operator::new("Unsqueeze", Kinds::Any, unsqueeze).of_views(),
@@ -27,9 +27,26 @@ fn identity(call: &Call<'_>) -> Result<Vec<Tensor>> {
     Ok(vec![call.input(0)?.clone()])
 }
 
-/// Without training, and without the mask that training needs.
+/// Without training. Before operator set 10 the mask had the input's element type.
 fn is_inference(_graph: &Graph, node: &Node) -> std::result::Result<(), String> {
-    if node.input(2).is_none() && !node.has_output(1) { Ok(()) } else { Err("training".to_owned()) }
+    if node.input(2).is_none() && (node.since >= 10 || !node.has_output(1)) {
+        Ok(())
+    } else {
+        Err("training".to_owned())
+    }
+}
+
+/// The input, of which the mask keeps everything.
+fn dropout(call: &Call<'_>) -> Result<Vec<Tensor>> {
+    let x = call.input(0)?;
+    let mut outputs = vec![x.clone()];
+    if call.node.has_output(1) {
+        let kept = Tensor::host(Kind::Bool, vec![1], Numbers::Int(vec![1]))?;
+        let ones =
+            if x.rank() == 0 { kept.reshaped(vec![])? } else { call.device().expand(&kept, &x.shape)? };
+        outputs.push(ones);
+    }
+    Ok(outputs)
 }
 
 /// 0 keeps an extent and −1 takes what is left, unless `allowzero` says that 0 is none.

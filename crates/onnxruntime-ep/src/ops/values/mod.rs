@@ -1,6 +1,7 @@
 //! Results of single nodes on the CPU backend, where ONNX's own node models have no case.
 
 mod attention;
+mod layers;
 mod selection;
 mod views;
 
