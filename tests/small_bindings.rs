@@ -41,13 +41,14 @@ const FEWEST: usize = 60;
 const REFUSED: usize = 10;
 
 /// The families that refuse cases, and what of them stays undivided. All others refuse none.
-const UNDIVIDED: [(&str, &str); 16] = [
+const UNDIVIDED: [(&str, &str); 17] = [
     ("attention", "the keys or values of one head"),
     ("attention_ext", "the keys, values or mask of one head, and a mask of u32"),
-    ("conv2d", "an image"),
+    ("conv2d", "an image, and the filters for NHWC"),
     ("conv2d_backward_filter", "images and gradients of all filters"),
     ("cumsum", "a slice along the axis"),
     ("log_softmax", "a slice along the axis"),
+    ("norm_backward_weight", "rows and gradients of all of them"),
     ("pool2d", "images and results"),
     ("pool2d_backward", "images and results"),
     ("quant_matmul", "the rows of A"),
@@ -71,7 +72,7 @@ fn main() -> ExitCode {
 type Check = fn(&WebGpuBackend) -> Result<(), String>;
 
 fn trials(tested: Arc<BackendUnderTest>) -> Vec<Trial> {
-    let checks: [(&str, Check); 18] = [
+    let checks: [(&str, Check); 20] = [
         ("growing_fills", growing_fills),
         ("growing_sums", growing_sums),
         ("growing_caches", growing_caches),
@@ -85,6 +86,8 @@ fn trials(tested: Arc<BackendUnderTest>) -> Vec<Trial> {
         ("large_operands/products", large_operands::products),
         ("large_operands/batches", large_operands::batches),
         ("large_products/products", large_products::products),
+        ("large_products/sums_of_a_batch", large_products::sums_of_a_batch),
+        ("large_products/tuned", large_products::tuned),
         ("large_products/short", large_products::short),
         ("large_products/sums", large_products::sums),
         ("large_products/shared_mask", large_products::shared_mask),
