@@ -8,6 +8,7 @@
 mod large_operands;
 mod large_products;
 mod opened;
+mod random_operands;
 
 use std::collections::BTreeMap;
 use std::process::ExitCode;
@@ -41,12 +42,13 @@ const FEWEST: usize = 60;
 const REFUSED: usize = 10;
 
 /// The families that refuse cases, and what of them stays undivided. All others refuse none.
-const UNDIVIDED: [(&str, &str); 17] = [
+const UNDIVIDED: [(&str, &str); 18] = [
     ("attention", "the keys or values of one head"),
     ("attention_ext", "the keys, values or mask of one head, and a mask of u32"),
     ("conv2d", "an image, and the filters for NHWC"),
     ("conv2d_backward_filter", "images and gradients of all filters"),
     ("cumsum", "a slice along the axis"),
+    ("group_norm", "the channels of a group"),
     ("log_softmax", "a slice along the axis"),
     ("norm_backward_weight", "rows and gradients of all of them"),
     ("pool2d", "images and results"),
@@ -72,7 +74,7 @@ fn main() -> ExitCode {
 type Check = fn(&WebGpuBackend) -> Result<(), String>;
 
 fn trials(tested: Arc<BackendUnderTest>) -> Vec<Trial> {
-    let checks: [(&str, Check); 20] = [
+    let checks: [(&str, Check); 21] = [
         ("growing_fills", growing_fills),
         ("growing_sums", growing_sums),
         ("growing_caches", growing_caches),
@@ -92,6 +94,7 @@ fn trials(tested: Arc<BackendUnderTest>) -> Vec<Trial> {
         ("large_products/sums", large_products::sums),
         ("large_products/shared_mask", large_products::shared_mask),
         ("large_products/convolutions", large_products::convolutions),
+        ("random_operands", random_operands::random_operands),
         ("conformance", conformance),
     ];
     if tested.selector == "cpu" {
