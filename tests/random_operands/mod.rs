@@ -26,7 +26,8 @@ use draw::{Buffer, Draw};
 const CASES: usize = 2;
 
 /// Further operations that refuse what a slice, a row or all phases of a result take, if that can't be bound.
-const SLICES: [&str; 7] = [
+const SLICES: [&str; 8] = [
+    "conv2d_backward_data",
     "conv_transpose2d",
     "dequantize",
     "gather",
