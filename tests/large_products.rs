@@ -2,11 +2,13 @@
 //! sums in pieces beside large numbers, with long biases, and short ones in large blocks. Numbers are whole, so that
 //! results are exact but for attention.
 
+use std::time::Duration;
+
 use backend_api::desc::{
-    AttentionDesc, AttentionMask, AttentionShape, Bias, BiasAxis, ConvDesc, ConvShape, ImageShape,
+    AttentionDesc, AttentionMask, AttentionShape, Bias, BiasAxis, ConvDesc, ConvShape, CopyDesc, ImageShape,
     MatmulDesc, Matrix, ReduceDesc, TensorDesc, Window,
 };
-use backend_api::{BackendResult, BackendTranspose, ComputeBackend, DType, ReduceOp};
+use backend_api::{BackendResult, BackendTranspose, ComputeBackend, DType, ErrorKind, ReduceOp};
 use backend_webgpu::WebGpuBackend;
 
 use super::large_operands::{close, compare, result, upload, value};
@@ -87,6 +89,70 @@ pub(super) fn products(backend: &WebGpuBackend) -> Result<(), String> {
     Ok(())
 }
 
+/// Operands that a long batch shares, beside results to which the product is added; C of f16, whose sums take twice
+/// its bytes; and no products of matrices with rows that lie as far apart as there are bytes.
+pub(super) fn sums_of_a_batch(backend: &WebGpuBackend) -> Result<(), String> {
+    let (batch, apart) = (20_000, 20_000);
+    let b = upload(backend, apart + 1, |i| 1.0 + (i > 0) as u8 as f32).map_err(text)?;
+    let a = upload(backend, 2, |i| 3.0 + i as f32).map_err(text)?;
+    for beta in [0.0, 1.0] {
+        let got = result(backend, batch, |c| {
+            backend.fill(c, DType::F32, batch, 5.0)?;
+            let matrix = |ptr, ld| Matrix::new(ptr, DType::F32, ld);
+            let desc =
+                MatmulDesc::new(1, 1, 2, matrix(a, 2), matrix(b, apart), matrix(c, 1).with_batch_stride(1));
+            backend.matmul(&desc.with_batch(batch).with_scale(1.0, beta))
+        })?;
+        expect_all("a batch that shares its operands", &got, 3.0 + 4.0 * 2.0 + 5.0 * beta as f32)?;
+    }
+    [a, b].into_iter().try_for_each(|ptr| backend.free(ptr)).map_err(text)?;
+
+    let ones = backend.alloc(4 * 100_000).map_err(text)?;
+    let (m, n, k) = (128, 200, 250);
+    let got = result(backend, m * n, |c| {
+        match backend.fill(ones, DType::F16, k * n, 1.0) {
+            // Without f16 there is nothing to be seen.
+            Err(error) if error.kind() == ErrorKind::Unsupported => {
+                return backend.fill(c, DType::F32, m * n, 250.0);
+            }
+            filled => filled?,
+        }
+        let halves = backend.alloc(2 * m * n)?;
+        let matrix = |ptr, ld| Matrix::new(ptr, DType::F16, ld);
+        backend.matmul(&MatmulDesc::new(m, n, k, matrix(ones, k), matrix(ones, n), matrix(halves, n)))?;
+        let shape = [m, n];
+        let tensor = |ptr, dtype| TensorDesc::packed(ptr, dtype, &shape);
+        backend.copy(&CopyDesc::new(tensor(halves, DType::F16), tensor(c, DType::F32)))?;
+        backend.free(halves)
+    })?;
+    expect_all("a product of f16", &got, 250.0)?;
+
+    let (m, far) = (20_000, usize::MAX / 4);
+    let got = result(backend, 2 * m, |c| {
+        let matrix = |ptr, ld| Matrix::new(ptr, DType::F32, ld);
+        backend.matmul(&MatmulDesc::new(m, 2, 0, matrix(ones, far), matrix(ones, far), matrix(c, 2)))
+    })?;
+    expect_all("no products", &got, 0.0)?;
+    backend.free(ones).map_err(text)
+}
+
+/// Products whose kernels are measured before.
+pub(super) fn tuned(backend: &WebGpuBackend) -> Result<(), String> {
+    for (extents, bias) in [([2, 20_000, 4], None), ([2, 16_000, 64], Some((BiasAxis::Column, 5.0)))] {
+        let product = Product { extents, bias, ..Product::PLAIN };
+        let [m, n, k] = extents;
+        let [a, b, c] = [m * k, k * n, m * n].map(|count| upload(backend, count, value).map_err(text));
+        let [a, b, c] = [a?, b?, c?];
+        let matrix = |ptr, ld| Matrix::new(ptr, DType::F32, ld);
+        let mut desc = MatmulDesc::new(m, n, k, matrix(a, k), matrix(b, n), matrix(c, n));
+        desc.bias = bias.map(|(axis, _)| Bias { ptr: b, axis });
+        backend.tune_matmul(&desc, Duration::from_millis(50)).map_err(text)?;
+        product.check(backend)?;
+        [a, b, c].into_iter().try_for_each(|ptr| backend.free(ptr)).map_err(text)?;
+    }
+    Ok(())
+}
+
 /// Rows of three numbers, of which there are no whole vectors, at the beginning of a large block.
 pub(super) fn short(backend: &WebGpuBackend) -> Result<(), String> {
     let block = backend.alloc(BLOCK).map_err(text)?;
@@ -103,7 +169,7 @@ pub(super) fn short(backend: &WebGpuBackend) -> Result<(), String> {
     backend.free(block).map_err(text)
 }
 
-/// Sums over the first axis of rows that are longer than a binding.
+/// Sums over the first axis of rows that are longer than a binding, and over two axes around another.
 pub(super) fn sums(backend: &WebGpuBackend) -> Result<(), String> {
     for (rows, columns) in [(2, 20_000), (7, 20_000)] {
         let x = upload(backend, rows * columns, value).map_err(text)?;
@@ -115,7 +181,22 @@ pub(super) fn sums(backend: &WebGpuBackend) -> Result<(), String> {
         compare("sums of rows", &got, |c| (0..rows).map(|r| value(r * columns + c)).sum())?;
         backend.free(x).map_err(text)?;
     }
-    Ok(())
+    // One number of each output reaches over more than a binding, although each loop over outputs does not.
+    let shape = [2, 3, 2, 4000];
+    let x = upload(backend, 48_000, value).map_err(text)?;
+    let got = result(backend, 12_000, |y| {
+        backend.reduce_ext(&ReduceDesc::new(
+            ReduceOp::Sum,
+            TensorDesc::packed(x, DType::F32, &shape),
+            &[0, 2],
+            y,
+        ))
+    })?;
+    compare("sums over two axes", &got, |i| {
+        let first = i / 4000 * 8000 + i % 4000;
+        [0, 4000, 24_000, 28_000].into_iter().map(|step| value(first + step)).sum()
+    })?;
+    backend.free(x).map_err(text)
 }
 
 /// A mask that both sequences share. It hides all keys but one from each query.

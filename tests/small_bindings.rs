@@ -8,6 +8,7 @@
 mod large_operands;
 mod large_products;
 mod opened;
+mod random_operands;
 
 use std::collections::BTreeMap;
 use std::process::ExitCode;
@@ -41,13 +42,15 @@ const FEWEST: usize = 60;
 const REFUSED: usize = 10;
 
 /// The families that refuse cases, and what of them stays undivided. All others refuse none.
-const UNDIVIDED: [(&str, &str); 16] = [
+const UNDIVIDED: [(&str, &str); 18] = [
     ("attention", "the keys or values of one head"),
     ("attention_ext", "the keys, values or mask of one head, and a mask of u32"),
-    ("conv2d", "an image"),
+    ("conv2d", "an image, and the filters for NHWC"),
     ("conv2d_backward_filter", "images and gradients of all filters"),
     ("cumsum", "a slice along the axis"),
+    ("group_norm", "the channels of a group"),
     ("log_softmax", "a slice along the axis"),
+    ("norm_backward_weight", "rows and gradients of all of them"),
     ("pool2d", "images and results"),
     ("pool2d_backward", "images and results"),
     ("quant_matmul", "the rows of A"),
@@ -71,7 +74,7 @@ fn main() -> ExitCode {
 type Check = fn(&WebGpuBackend) -> Result<(), String>;
 
 fn trials(tested: Arc<BackendUnderTest>) -> Vec<Trial> {
-    let checks: [(&str, Check); 18] = [
+    let checks: [(&str, Check); 21] = [
         ("growing_fills", growing_fills),
         ("growing_sums", growing_sums),
         ("growing_caches", growing_caches),
@@ -85,10 +88,13 @@ fn trials(tested: Arc<BackendUnderTest>) -> Vec<Trial> {
         ("large_operands/products", large_operands::products),
         ("large_operands/batches", large_operands::batches),
         ("large_products/products", large_products::products),
+        ("large_products/sums_of_a_batch", large_products::sums_of_a_batch),
+        ("large_products/tuned", large_products::tuned),
         ("large_products/short", large_products::short),
         ("large_products/sums", large_products::sums),
         ("large_products/shared_mask", large_products::shared_mask),
         ("large_products/convolutions", large_products::convolutions),
+        ("random_operands", random_operands::random_operands),
         ("conformance", conformance),
     ];
     if tested.selector == "cpu" {

@@ -3,7 +3,7 @@
 use backend_api::desc::BatchNormDesc;
 use backend_api::{BackendResult, DType};
 
-use super::shared::long_work::{Run, in_parts};
+use super::shared::long_work::{Divisible as _, Run, in_parts};
 use super::shared::vec_width::VecWidth;
 use crate::kernels::{KernelSource, Variant, kernel, params};
 use crate::memory::DeviceSlice;
@@ -64,30 +64,44 @@ pub(crate) fn batch_norm(ctx: &OpContext, op: &'static str, desc: &BatchNormDesc
     };
     let dtype = desc.dtype;
     ctx.require_dtype(op, dtype)?;
-    let image = desc.channels * desc.spatial * dtype.size();
+    let channel = desc.spatial * dtype.size();
+    let image = desc.channels * channel;
     let run = Run::of_bytes(desc.batch, 2.0 * image as f64);
-    in_parts(ctx, op, run.over(ctx, &x, image).over(ctx, &y, image), |run| {
-        let mut desc = *desc;
-        desc.batch = run.count();
-        let slices = [run.part_of(&x, image), run.part_of(&y, image)];
-        batch_norm_part(ctx, op, &desc, &slices, [&mean, &variance], [weight.as_ref(), bias.as_ref()])
+    in_parts(ctx, op, run.over(ctx, &x, image).over(ctx, &y, image), |images| {
+        let mut part = *desc;
+        part.batch = images.count();
+        let [x, y] = [images.part_of(&x, image), images.part_of(&y, image)];
+        if images.excess() == 0 || images.count() > 1 {
+            let of_channels = [Some(&mean), Some(&variance), weight.as_ref(), bias.as_ref()];
+            return batch_norm_part(ctx, op, &part, [&x, &y], of_channels);
+        }
+        // Some channels of an image that can't be bound as a whole.
+        let run = Run::of_bytes(desc.channels, 2.0 * channel as f64);
+        in_parts(ctx, op, run.over(ctx, &x, channel).over(ctx, &y, channel), |run| {
+            part.channels = run.count();
+            let slices = [run.part_of(&x, channel), run.part_of(&y, channel)];
+            let number = desc.weight_dtype.size();
+            let of_channels = [Some(&mean), Some(&variance), weight.as_ref(), bias.as_ref()]
+                .map(|slice| slice.map(|slice| run.part_of(slice, number)));
+            batch_norm_part(ctx, op, &part, slices.each_ref(), of_channels.each_ref().map(Option::as_ref))
+        })
     })
 }
 
+/// `of_channels` are mean, variance, weight and bias.
 fn batch_norm_part(
     ctx: &OpContext,
     op: &'static str,
     desc: &BatchNormDesc,
-    [x, y]: &[DeviceSlice; 2],
-    [mean, variance]: [&DeviceSlice; 2],
-    [weight, bias]: [Option<&DeviceSlice>; 2],
+    [x, y]: [&DeviceSlice; 2],
+    [mean, variance, weight, bias]: [Option<&DeviceSlice>; 4],
 ) -> BackendResult<()> {
     let dtype = desc.dtype;
     let output = ctx.output(y, dtype);
     let in_place = x.region() == y.region();
     let input = if in_place { ctx.null() } else { ctx.input(op, x, dtype, &output)? };
-    let mean = ctx.input(op, mean, desc.weight_dtype, &output)?;
-    let variance = ctx.input(op, variance, desc.weight_dtype, &output)?;
+    let mean = ctx.optional_input(op, mean, desc.weight_dtype, &output)?;
+    let variance = ctx.optional_input(op, variance, desc.weight_dtype, &output)?;
     let weights = ctx.optional_input(op, weight, desc.weight_dtype, &output)?;
     let biases = ctx.optional_input(op, bias, desc.weight_dtype, &output)?;
     let vec_width = VecWidth::four_if_fitting(&[&input, &output], &[desc.spatial]);

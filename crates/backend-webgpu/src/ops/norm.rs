@@ -6,7 +6,7 @@ use backend_api::{BackendResult, DType};
 use super::copy_bytes::copy_bytes;
 use super::norm_kernels::{MOST_WORDS, Params, Place, Role, Shape, apply, moments, normalize};
 use super::shared::iterations;
-use super::shared::long_work::{Run, in_parts};
+use super::shared::long_work::{Divisible as _, Run, in_parts};
 use super::shared::row_groups::DeviceSize;
 use super::shared::rows::{self, Rows};
 use super::shared::vec_width::VecWidth;
@@ -187,14 +187,35 @@ impl Call {
         let Slices { x, y, residual, sum, .. } = slices;
         let packed = [Some(x), Some(y), residual.as_ref(), sum.as_ref()];
         let run = packed.into_iter().flatten().fold(run, |run, slice| run.over(ctx, slice, row));
-        in_parts(ctx, op, run, |run| {
-            let part = |slice: &DeviceSlice| run.part_of(slice, row);
-            let Slices { x, y, residual, sum, weight, bias } = slices;
-            let (residual, sum) = (residual.as_ref().map(part), sum.as_ref().map(part));
-            let (x, y, weight, bias) = (part(x), part(y), weight.clone(), bias.clone());
-            let slices = Slices { x, y, residual, sum, weight, bias };
-            Self { rows: run.count(), ..*self }.run_part(ctx, op, &slices)
+        in_parts(ctx, op, run, |run| match self.channels {
+            // Some groups of an image that can't be bound as a whole.
+            Some(channels) if run.excess() > 0 && run.count() == channels.groups => {
+                in_parts(ctx, op, run.aligned(1), |run| self.run_rows(ctx, op, slices, run))
+            }
+            _ => self.run_rows(ctx, op, slices, run),
         })
+    }
+
+    /// Rows of whole images, or of one.
+    fn run_rows(&self, ctx: &OpContext, op: &'static str, slices: &Slices, run: &Run) -> BackendResult<()> {
+        let row = self.columns * self.dtype.size();
+        let part = |slice: &DeviceSlice| run.part_of(slice, row);
+        let Slices { x, y, residual, sum, weight, bias } = slices;
+        let (residual, sum) = (residual.as_ref().map(part), sum.as_ref().map(part));
+        let mut slices =
+            Slices { x: part(x), y: part(y), residual, sum, weight: weight.clone(), bias: bias.clone() };
+        let mut call = Self { rows: run.count(), ..*self };
+        if let Some(channels) = &mut call.channels
+            && run.count() < channels.groups
+        {
+            let number = self.weight_dtype.size();
+            let [first, count] = [run.first % channels.groups, run.count()].map(|rows| rows * channels.each);
+            for slice in [&mut slices.weight, &mut slices.bias].into_iter().flatten() {
+                (slice.offset, slice.len) = (slice.offset + first * number, count * number);
+            }
+            channels.groups = run.count();
+        }
+        call.run_part(ctx, op, &slices)
     }
 
     fn run_part(&self, ctx: &OpContext, op: &'static str, slices: &Slices) -> BackendResult<()> {

@@ -61,8 +61,9 @@ impl Divisible for Outputs {
         self.input.excess(elements(&self.loops)) + self.output.excess(self.results())
     }
 
-    /// Along the loop over outputs that reaches furthest. Once what it reaches can be bound, and so can the results
-    /// of pieces, the loops over what an output is made of come next if one of them reaches further in the input.
+    /// Along the loop over outputs that reaches furthest. Once one number of each output can be bound together, and so
+    /// can the results of pieces, the loops over what an output is made of come next if one of them reaches further in
+    /// the input.
     fn smaller_halves(&self) -> Option<[Self; 2]> {
         let ReduceLoops { kept, reduced, .. } = &self.loops;
         let of_output = self.output.excess(self.results()) > 0;
@@ -72,7 +73,8 @@ impl Divisible for Outputs {
         };
         let at = (0..kept.len()).max_by_key(|&at| reach(at))?;
         let further = reduced.iter().any(|&(extent, [x])| extent.saturating_sub(1) * x > reach(at));
-        let fits = self.input.excess(reach(at) + 1) == 0 && self.partials_fit();
+        let of_one_number = (0..kept.len()).map(reach).sum::<usize>() + 1;
+        let fits = self.input.excess(of_one_number) == 0 && self.partials_fit();
         if further && fits && !of_output && !self.is_index { None } else { self.halves_along(at) }
     }
 }

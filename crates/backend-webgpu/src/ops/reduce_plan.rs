@@ -170,8 +170,10 @@ impl ReducePlan {
         let ReduceLoops { kept, reduced, .. } = &self.loops;
         let kept: Vec<Loop<2>> = self.in_vectors(kept, !self.rows);
         let reduced: Vec<Loop<1>> = self.in_vectors(reduced, self.rows);
+        // A stride that leads nowhere may be any number.
+        let step = |extent, stride| if extent > 1 { dim(op, "stride", stride) } else { Ok(0) };
         for (slot, &(extent, [x, y])) in packed.iter_mut().zip(&kept) {
-            *slot = [dim(op, "extent", extent)?, dim(op, "stride", x)?, dim(op, "stride", y)?, 0];
+            *slot = [dim(op, "extent", extent)?, step(extent, x)?, step(extent, y)?, 0];
         }
         if !self.rows && width > 1 {
             // The innermost outputs of a vector are `stride` apart, their vectors `width` times that.
@@ -180,7 +182,7 @@ impl ReducePlan {
         }
         let first = MAX_RANK - reduced.len();
         for (slot, &(extent, [x])) in packed[first..].iter_mut().zip(&reduced) {
-            *slot = [dim(op, "extent", extent)?, dim(op, "stride", x)?, 0, 0];
+            *slot = [dim(op, "extent", extent)?, step(extent, x)?, 0, 0];
         }
         Ok(packed)
     }

@@ -4,7 +4,8 @@ use backend_api::desc::{HeadLayout, RopeDesc, RopeStyle};
 use backend_api::support::checked_product;
 use backend_api::{BackendResult, DType};
 
-use super::shared::long_work::{Run, in_parts};
+use super::shared::long_work::{Divisible, in_parts, middle};
+use crate::device::DeviceProfile;
 use crate::kernels::{KernelSource, Variant, kernel, params};
 use crate::ops::op_context::{OpContext, dim, linear_grid};
 use crate::recorder::Window;
@@ -80,56 +81,140 @@ pub(crate) fn rope(ctx: &OpContext, op: &'static str, desc: &RopeDesc) -> Backen
     let input = if in_place { ctx.null() } else { ctx.input(op, &x, dtype, &output)? };
     let cos = ctx.optional_input(op, cos.as_ref(), DType::F32, &output)?;
     let sin = ctx.optional_input(op, sin.as_ref(), DType::F32, &output)?;
-    let has_positions = positions.is_some();
     let positions = ctx.optional_input(op, positions.as_ref(), DType::U32, &output)?;
 
-    let pairs = desc.rotary_dim / 2;
-    let work = desc.head_dim - pairs;
-    let total = checked_product(op, "pairs", &[desc.batch, desc.heads, desc.seq, work])?;
-    let place = |offset: u32, strides: HeadLayout| {
-        let used = |count: usize, stride| if count > 1 { dim(op, "stride", stride) } else { Ok(0) };
-        let HeadLayout { batch, head, token, .. } = strides;
-        BackendResult::Ok([offset, used(desc.batch, batch)?, used(desc.heads, head)?, used(desc.seq, token)?])
-    };
-    let [input_strides, output_strides] = desc.layouts();
-    let params = Params {
-        input: place(if in_place { output.offset } else { input.offset }, input_strides)?,
-        output: place(output.offset, output_strides)?,
-        heads: dim(op, "heads", desc.heads)?,
-        seq: dim(op, "seq", desc.seq)?,
-        pairs: dim(op, "rotary_dim", pairs)?,
-        work: dim(op, "head_dim", work)?,
-        total: dim(op, "pairs", total)?,
-        max_position: dim(op, "max_position", desc.max_position)?,
-        start: if has_positions { 0 } else { dim(op, "start", desc.start)? },
-        cos_offset: cos.offset,
-        sin_offset: sin.offset,
-        positions_offset: positions.offset,
-        padding: [0; 2],
-    };
-    let variant = variant([dtype, output_dtype], in_place, desc.style, has_positions);
-    let each = total / desc.batch.max(1);
-    let part_of = |window: &Window, strides: HeadLayout, run: &Run| {
-        let HeadLayout { batch, head, token, .. } = strides;
-        let steps = [(run.count(), batch), (desc.heads, head), (desc.seq, token)];
-        let reach: usize = steps.into_iter().map(|(count, stride)| count.saturating_sub(1) * stride).sum();
-        window.advanced(run.first * batch).truncated(reach + desc.head_dim)
-    };
-    // A stride that isn't used may be any number.
-    let item =
-        |strides: HeadLayout, dtype: DType| if desc.batch > 1 { strides.batch * dtype.size() } else { 0 };
-    let run = Run::of_bytes(desc.batch, (each * BYTES) as f64)
-        .over(ctx, &x, item(input_strides, dtype))
-        .over(ctx, &y, item(output_strides, output_dtype));
-    in_parts(ctx, op, run, |run| {
-        let total = run.count() * each;
-        let mut part = Params { total: dim(op, "pairs", total)?, ..params };
-        // Within the operands, whose elements have numbers of 32 bits.
-        let (input, output) = (part_of(&input, input_strides, run), part_of(&output, output_strides, run));
-        part.input[0] = if in_place { output.offset } else { input.offset };
-        part.output[0] = output.offset;
-        part.positions_offset += if has_positions { dim(op, "positions", run.first * desc.seq)? } else { 0 };
+    let [input_layout, output_layout] = desc.layouts();
+    let desc = desc.with_input_layout(input_layout).with_output_layout(output_layout);
+    let whole = Part { desc, in_place, input, output, positions };
+    in_parts(ctx, op, whole, |part| part.launch(ctx, op, [&cos, &sin]))
+}
+
+/// Some sequences of a rotation, some heads of one, or some tokens of one head, with the windows of their first elements.
+#[derive(Clone, Debug)]
+struct Part {
+    /// With both layouts, in which offsets have no meaning any more.
+    desc: RopeDesc,
+    in_place: bool,
+    input: Window,
+    output: Window,
+    positions: Window,
+}
+
+impl Part {
+    /// The elements of input, output and positions, from the first to the last one.
+    fn elements(&self) -> [usize; 3] {
+        let RopeDesc { batch, heads, seq, head_dim, .. } = self.desc;
+        let last = |count: usize, stride: usize| count.saturating_sub(1).saturating_mul(stride);
+        let reach = |layout: HeadLayout| {
+            let heads = last(heads, layout.head).saturating_add(last(seq, layout.token));
+            last(batch, layout.batch).saturating_add(heads).saturating_add(head_dim)
+        };
+        let [input, output] = self.desc.layouts().map(reach);
+        [input, output, if self.desc.positions.is_some() { batch * seq } else { 0 }]
+    }
+
+    /// Vectors from some sequence, head and token on, where the part has several of them.
+    fn from(&self, [batch, head, token]: [usize; 3], change: impl FnOnce(&mut RopeDesc)) -> Self {
+        let start = |layout: HeadLayout| batch * layout.batch + head * layout.head + token * layout.token;
+        let [input, output] = self.desc.layouts().map(start);
+        let positions = if self.desc.positions.is_some() { batch * self.desc.seq + token } else { 0 };
+        let mut desc = self.desc;
+        change(&mut desc);
+        Self {
+            desc,
+            in_place: self.in_place,
+            input: self.input.advanced(if self.in_place { 0 } else { input }),
+            output: self.output.advanced(output),
+            positions: self.positions.advanced(positions),
+        }
+    }
+
+    /// Along sequences, heads or tokens.
+    fn halves_along(&self, axis: usize) -> Option<[Self; 2]> {
+        let RopeDesc { batch, heads, seq, .. } = self.desc;
+        let extent = [batch, heads, seq][axis];
+        let half = middle(extent)?;
+        let part = |first: usize, count: usize| {
+            let mut at = [0; 3];
+            at[axis] = first;
+            self.from(at, |desc| match axis {
+                0 => desc.batch = count,
+                1 => desc.heads = count,
+                _ => (desc.seq, desc.start) = (count, desc.start.saturating_add(first)),
+            })
+        };
+        Some([part(0, half), part(half, extent - half)])
+    }
+
+    fn launch(&self, ctx: &OpContext, op: &'static str, [cos, sin]: [&Window; 2]) -> BackendResult<()> {
+        let &Self { ref desc, in_place, .. } = self;
+        let [of_input, of_output, of_positions] = self.elements();
+        let output = self.output.truncated(of_output);
+        let input = if in_place { self.input.clone() } else { self.input.truncated(of_input) };
+        let positions = self.positions.truncated(of_positions);
+        let (pairs, work) = (desc.rotary_dim / 2, work(desc));
+        let total = checked_product(op, "pairs", &[desc.batch, desc.heads, desc.seq, work])?;
+        let place = |offset: u32, strides: HeadLayout| {
+            // A stride that isn't used may be any number.
+            let used = |count: usize, stride| if count > 1 { dim(op, "stride", stride) } else { Ok(0) };
+            let HeadLayout { batch, head, token, .. } = strides;
+            let heads = [used(desc.batch, batch)?, used(desc.heads, head)?, used(desc.seq, token)?];
+            BackendResult::Ok([offset, heads[0], heads[1], heads[2]])
+        };
+        let [input_strides, output_strides] = desc.layouts();
+        let has_positions = desc.positions.is_some();
+        let params = Params {
+            input: place(if in_place { output.offset } else { input.offset }, input_strides)?,
+            output: place(output.offset, output_strides)?,
+            heads: dim(op, "heads", desc.heads)?,
+            seq: dim(op, "seq", desc.seq)?,
+            pairs: dim(op, "rotary_dim", pairs)?,
+            work: dim(op, "head_dim", work)?,
+            total: dim(op, "pairs", total)?,
+            max_position: dim(op, "max_position", desc.max_position)?,
+            start: if has_positions { 0 } else { dim(op, "start", desc.start)? },
+            cos_offset: cos.offset,
+            sin_offset: sin.offset,
+            positions_offset: positions.offset,
+            padding: [0; 2],
+        };
+        let variant = variant([desc.dtype, desc.output_dtype], in_place, desc.style, has_positions);
         let grid = linear_grid(op, total.div_ceil(WORKGROUP))?;
-        ctx.launch(op, &variant, &[&input, &cos, &sin, &positions], &output, &part, grid)
-    })
+        ctx.launch(op, &variant, &[&input, cos, sin, &positions], &output, &params, grid)
+    }
+}
+
+/// Pairs of a vector, and elements that are copied.
+const fn work(desc: &RopeDesc) -> usize {
+    desc.head_dim - desc.rotary_dim / 2
+}
+
+impl Divisible for Part {
+    fn seconds(&self, profile: &DeviceProfile) -> f64 {
+        let RopeDesc { batch, heads, seq, .. } = self.desc;
+        batch as f64 * heads as f64 * seq as f64 * (work(&self.desc) * BYTES) as f64 / profile.bandwidth
+    }
+
+    fn halves(&self) -> Option<[Self; 2]> {
+        (0..3).find_map(|axis| self.halves_along(axis))
+    }
+
+    fn excess(&self) -> u64 {
+        let [input, output, positions] = self.elements();
+        let of_input = if self.in_place { 0 } else { self.input.excess(input) };
+        of_input + self.output.excess(output) + self.positions.excess(positions)
+    }
+    /// Along the axis that reaches furthest in the operand that is the most too large.
+    fn smaller_halves(&self) -> Option<[Self; 2]> {
+        let RopeDesc { batch, heads, seq, .. } = self.desc;
+        let [input, output] = self.desc.layouts();
+        let [of_input, of_output, _] = self.elements();
+        let most = if self.input.excess(of_input) > self.output.excess(of_output) { input } else { output };
+        let reach = [(batch, most.batch), (heads, most.head), (seq, most.token)]
+            .map(|(count, stride)| count.saturating_sub(1).saturating_mul(stride));
+        let furthest = (0..3).max_by_key(|&axis| reach[axis])?;
+        // Positions are counted by whole sequences.
+        let axis = if furthest == 2 && batch > 1 && self.desc.positions.is_some() { 0 } else { furthest };
+        self.halves_along(axis).or_else(|| self.halves())
+    }
 }

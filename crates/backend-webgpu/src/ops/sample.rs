@@ -143,21 +143,23 @@ impl Draw<'_> {
         };
         let (penalised, order) = (scratch(rows * columns)?, scratch(rows * kept)?);
         let logits = self.logits.advanced(first * columns).truncated(rows * columns);
+        let window = self.window.advanced(first * window_len).truncated(rows * window_len);
         let params = LogitsParams {
             rows: dim(op, "rows", rows)?,
             columns: dim(op, "columns", columns)?,
             window_len: dim(op, "window", window_len)?,
             x: logits.offset,
-            window: self.window.advanced(first * window_len).offset,
+            window: window.offset,
             y: penalised.offset,
             penalty,
         };
         let grid = linear_grid(op, (rows * columns).div_ceil(WORKGROUP))?;
-        let reads = [&logits, &self.window];
+        let reads = [&logits, &window];
         ctx.launch(op, &logits_variant(desc.dtype), &reads, &penalised, &params, grid)?;
 
         Sort { ctx, op, rows, k: kept, largest: true }.run(&penalised, DType::F32, columns, &order)?;
 
+        let tokens = self.tokens.advanced(first).truncated(rows);
         let params = Params {
             rows: dim(op, "rows", rows)?,
             columns: dim(op, "columns", columns)?,
@@ -165,7 +167,7 @@ impl Draw<'_> {
             row: dim(op, "rows", first)?,
             x: penalised.offset,
             order: order.offset,
-            y: self.tokens.advanced(first).offset,
+            y: tokens.offset,
             temperature,
             top_p,
             min_p,
@@ -177,6 +179,6 @@ impl Draw<'_> {
             zero: 0,
         };
         let reads = [&penalised, &order, &self.offset];
-        ctx.launch(op, &variant(self.has_offset), &reads, &self.tokens, &params, linear_grid(op, rows)?)
+        ctx.launch(op, &variant(self.has_offset), &reads, &tokens, &params, linear_grid(op, rows)?)
     }
 }

@@ -146,8 +146,9 @@ impl Part {
     }
 
     fn batches(&self, first: usize, batch: usize) -> Self {
-        let [q, k, v, o] = self.desc.layouts().map(|strides| first * strides.batch);
-        let mask = first * self.mask_stride(|mask| mask.batch_stride);
+        // Without keys, these strides may be any numbers.
+        let [q, k, v, o] = self.desc.layouts().map(|strides| first.saturating_mul(strides.batch));
+        let mask = first.saturating_mul(self.mask_stride(|mask| mask.batch_stride));
         let lse = first * self.desc.heads * self.desc.seq_q;
         let starts = Starts { q, k, v, o, mask, lengths: first, lse };
         self.from(starts, |desc| desc.batch = batch)
@@ -157,7 +158,7 @@ impl Part {
     fn heads(&self, [first, count]: [usize; 2], group: usize) -> Self {
         let [q, k, v, o] = self.desc.layouts();
         let starts = self.query_heads(first * group, [q.head, o.head]);
-        let starts = Starts { k: first * k.head, v: first * v.head, ..starts };
+        let starts = Starts { k: first.saturating_mul(k.head), v: first.saturating_mul(v.head), ..starts };
         self.from(starts, |desc| (desc.heads, desc.kv_heads) = (count * group, count))
     }
 
@@ -168,7 +169,7 @@ impl Part {
     }
 
     fn query_heads(&self, first: usize, [q, o]: [usize; 2]) -> Starts {
-        let mask = first * self.mask_stride(|mask| mask.head_stride);
+        let mask = first.saturating_mul(self.mask_stride(|mask| mask.head_stride));
         Starts { q: first * q, o: first * o, mask, lse: first * self.desc.seq_q, ..Starts::default() }
     }
 
@@ -177,7 +178,7 @@ impl Part {
     /// much further back.
     fn queries(&self, first: usize, count: usize) -> Self {
         let [q, _, _, o] = self.desc.layouts();
-        let mask = first * self.mask_stride(|mask| mask.query_stride);
+        let mask = first.saturating_mul(self.mask_stride(|mask| mask.query_stride));
         let starts = Starts { q: first * q.token, o: first * o.token, mask, lse: first, ..Starts::default() };
         let behind = self.desc.seq_q - first - count;
         self.from(starts, |desc| {

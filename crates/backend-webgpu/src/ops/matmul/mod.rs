@@ -250,6 +250,8 @@ fn params(
     let Product { desc, k_last } = product;
     let (tiles_m, tiles_n) = (desc.m.div_ceil(tile_m), desc.n.div_ceil(tile_n));
     let tiles = checked_product(op, "tiles", &[tiles_m, tiles_n, desc.batch])?;
+    // Without products, A and B aren't looked at.
+    let read = |count: usize| if desc.k == 0 { 0 } else { count };
     Ok(Params {
         m: dim(op, "m", desc.m)?,
         n: dim(op, "n", desc.n)?,
@@ -260,11 +262,11 @@ fn params(
         tiles_n: dim(op, "tiles", tiles_n)?,
         tiles: dim(op, "tiles", tiles)?,
         a_offset: windows.a.offset,
-        a_ld: stride(op, "lda", desc.a.ld, desc.m.max(desc.k))?,
-        a_batch: stride(op, "stride_a", desc.a.batch_stride, desc.batch)?,
+        a_ld: stride(op, "lda", desc.a.ld, read(desc.m.max(desc.k)))?,
+        a_batch: stride(op, "stride_a", desc.a.batch_stride, read(desc.batch))?,
         b_offset: windows.b.offset,
-        b_ld: stride(op, "ldb", desc.b.ld, desc.n.max(desc.k))?,
-        b_batch: stride(op, "stride_b", desc.b.batch_stride, desc.batch)?,
+        b_ld: stride(op, "ldb", desc.b.ld, read(desc.n.max(desc.k)))?,
+        b_batch: stride(op, "stride_b", desc.b.batch_stride, read(desc.batch))?,
         c_offset: windows.c.offset,
         c_ld: stride(op, "ldc", desc.c.ld, desc.m)?,
         c_batch: stride(op, "stride_c", desc.c.batch_stride, desc.batch)?,

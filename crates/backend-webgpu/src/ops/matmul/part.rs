@@ -43,22 +43,25 @@ impl Divisible for Part {
     }
 
     /// By matrices of the batch, by rows or columns, or where this makes an operand no smaller, by pieces of the sum
-    /// over k.
+    /// over k. An operand that the whole batch shares gets smaller for all of it.
     fn smaller_halves(&self) -> Option<[Self; 2]> {
         let MatmulDesc { m, n, k, batch, a, b, c, trans_a, trans_b, .. } = self.desc;
-        if let Some(first) = middle(batch) {
-            return Some([self.batches(0, first), self.batches(first, batch - first)]);
-        }
         let rows = || middle(m).map(|first| [self.rows(0, first), self.rows(first, m - first)]);
         let columns = || middle(n).map(|first| [self.columns(0, first), self.columns(first, n - first)]);
         let sums = || middle(k).filter(|_| self.is_sum).map(|first| self.sums(first));
+        let batches =
+            || middle(batch).map(|first| [self.batches(0, first), self.batches(first, batch - first)]);
         let by_rows = |matrix: Matrix, rows: usize, columns: usize| {
             rows.saturating_sub(1).saturating_mul(matrix.ld) >= columns / 2
         };
         // A matrix gets smaller by its rows in memory, as far as it has some.
         let [of_a, of_b, of_c, _] = self.excesses();
+        // Sums of the whole batch are finished together where they can be.
+        let together = !self.is_sum && k > 1 && of_c == 0 && self.folds() && self.sums_fit();
+        let rest = || if together { None } else { batches() };
+        let undivided = |matrix: Matrix, excess: u64| excess > 0 && (batch == 1 || matrix.batch_stride == 0);
         let by_c = || {
-            if of_c == 0 {
+            if batch > 1 || (of_c == 0 && self.sums_fit()) {
                 None
             } else if by_rows(c, m, n) {
                 rows()
@@ -66,16 +69,16 @@ impl Divisible for Part {
                 columns()
             }
         };
-        if of_a > 0 {
+        if undivided(a, of_a) {
             let k_major = trans_a.is_transposed();
             let (outer, inner) = if k_major { (k, m) } else { (m, k) };
-            if k_major == by_rows(a, outer, inner) { sums().or_else(by_c) } else { rows() }
-        } else if of_b > 0 {
+            if k_major == by_rows(a, outer, inner) { sums().or_else(by_c) } else { rows() }.or_else(rest)
+        } else if undivided(b, of_b) {
             let n_major = trans_b.is_transposed();
             let (outer, inner) = if n_major { (n, k) } else { (k, n) };
-            if n_major == by_rows(b, outer, inner) { columns() } else { sums().or_else(by_c) }
+            if n_major == by_rows(b, outer, inner) { columns() } else { sums().or_else(by_c) }.or_else(rest)
         } else {
-            by_c().or_else(|| self.halves())
+            batches().or_else(by_c).or_else(|| self.halves())
         }
     }
 }
@@ -88,7 +91,21 @@ impl Part {
 
     /// Whether operands are too large until the sums are made by themselves, in pieces, and finished afterwards.
     pub(super) fn needs_sums(&self) -> bool {
-        !self.is_sum && self.desc.k > 1 && self.excess() > 0
+        !self.is_sum && self.desc.k > 1 && (self.desc.batch == 1 || self.folds()) && self.excess() > 0
+    }
+
+    /// Whether the results of the batch follow each other as those of one matrix do, and are finished alike.
+    fn folds(&self) -> bool {
+        let MatmulDesc { m, c, bias, .. } = self.desc;
+        let by_row = bias.is_some_and(|bias| bias.axis == BiasAxis::Row);
+        c.batch_stride == m.saturating_mul(c.ld) && !by_row
+    }
+
+    /// Whether the sums that C is made of can be bound, where they are made by themselves.
+    fn sums_fit(&self) -> bool {
+        let MatmulDesc { m, n, batch, .. } = self.desc;
+        let bytes = m.saturating_mul(n).saturating_mul(batch).saturating_mul(DType::F32.size());
+        self.is_sum || bytes as u64 <= u64::from(self.windows.c.max)
     }
 
     /// The elements of A, B, C and the bias, from the first to the last one.
@@ -130,7 +147,7 @@ impl Part {
         })
     }
 
-    /// The first `first` products of each sum, and the others on top of these, of a single matrix.
+    /// The first `first` products of each sum, and the others on top of these.
     fn sums(&self, first: usize) -> [Self; 2] {
         let MatmulDesc { a, b, k, trans_a, trans_b, .. } = self.desc;
         let from_a = if trans_a.is_transposed() { first * a.ld } else { first };
@@ -146,16 +163,16 @@ impl Part {
 
     fn batches(&self, first: usize, batch: usize) -> Self {
         let MatmulDesc { a, b, c, .. } = self.desc;
-        let starts = [a, b, c].map(|matrix| first * matrix.batch_stride);
+        let starts = [a, b, c].map(|matrix| first.saturating_mul(matrix.batch_stride));
         let mut desc = self.desc;
         desc.batch = batch;
         Self { desc, windows: self.windows(starts, 0), ..*self }
     }
 
-    /// Rows of one matrix of the batch.
+    /// Rows of each matrix of the batch.
     fn rows(&self, first: usize, m: usize) -> Self {
         let MatmulDesc { a, c, trans_a, bias, .. } = self.desc;
-        let from_a = if trans_a.is_transposed() { first } else { first * a.ld };
+        let from_a = if trans_a.is_transposed() { first } else { first.saturating_mul(a.ld) };
         let along = bias.is_some_and(|bias| bias.axis == BiasAxis::Row);
         let windows = self.windows([from_a, 0, first * c.ld], if along { first } else { 0 });
         let mut desc = self.desc;
@@ -163,10 +180,10 @@ impl Part {
         Self { desc, windows, ..*self }
     }
 
-    /// Columns of one matrix of the batch.
+    /// Columns of each matrix of the batch.
     fn columns(&self, first: usize, n: usize) -> Self {
         let MatmulDesc { b, trans_b, bias, .. } = self.desc;
-        let from_b = if trans_b.is_transposed() { first * b.ld } else { first };
+        let from_b = if trans_b.is_transposed() { first.saturating_mul(b.ld) } else { first };
         let along = bias.is_some_and(|bias| bias.axis == BiasAxis::Column);
         let windows = self.windows([0, from_b, first], if along { first } else { 0 });
         let mut desc = self.desc;
@@ -176,7 +193,7 @@ impl Part {
 
     /// The windows from these elements of A, B, C and the bias on.
     fn windows(&self, [a, b, c]: [usize; 3], bias: usize) -> Windows {
-        // Without products, operands have no memory.
+        // Without products, operands have no memory, and leading dimensions and strides may be any numbers.
         let operand = |start| if self.desc.k > 0 { start } else { 0 };
         Windows {
             a: self.windows.a.advanced(operand(a)),

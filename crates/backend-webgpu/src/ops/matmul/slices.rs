@@ -53,15 +53,19 @@ pub(super) fn run(
 }
 
 /// Makes a product whose operands can't be bound at once: its sums in memory of their own, in pieces, which then
-/// are finished.
+/// are finished. Several matrices of a batch are finished as one.
 pub(super) fn run_by_sums(ctx: &OpContext, op: &'static str, part: &Part) -> BackendResult<()> {
     let desc = &part.desc;
-    let bytes = checked_product(op, "scratch", &[desc.m, desc.n, DType::F32.size()])?;
+    let bytes = checked_product(op, "scratch", &[desc.batch, desc.m, desc.n, DType::F32.size()])?;
     let sums = ctx.output(&ctx.scratch(op, bytes)?, DType::F32);
     let windows = Windows { bias: ctx.null(), c: sums.clone(), ..part.windows.clone() };
-    multiply(ctx, op, &slice(desc, 0, desc.k), &windows)?;
+    let mut of_sums = slice(desc, 0, desc.k).with_batch(desc.batch);
+    of_sums.c.batch_stride = desc.m * desc.n;
+    multiply(ctx, op, &of_sums, &windows)?;
     let windows = &*part.bound();
-    combine(ctx, op, desc, windows, &Plan::choose(ctx, desc, windows), &Partial::whole(sums), None)
+    let mut finished = desc.with_batch(1);
+    finished.m *= desc.batch;
+    combine(ctx, op, &finished, windows, &Plan::choose(ctx, desc, windows), &Partial::whole(sums), None)
 }
 
 /// What the values of k from `first` on add to the sums; those of the first slice replace what was there.

@@ -13,7 +13,7 @@ use super::tuning::Key;
 use super::unstaged::Unstaged;
 use super::{KernelOverride, run, windows};
 use crate::ops::op_context::OpContext;
-use crate::ops::shared::long_work::{parts, require_end};
+use crate::ops::shared::long_work::{Divisible as _, parts, require_end};
 
 /// Measures the kernels that can make a product and remembers the fastest. `measure` gives the seconds that a
 /// work takes, or `None` when there is no time left.
@@ -33,10 +33,12 @@ pub(crate) fn tune_matmul(
     let whole = Part::new(*desc, windows);
     require_end(ctx, op, &whole)?;
     // A long product is made in parts, most of which have the shape of the first.
-    let Some((Part { desc, mut windows, .. }, _)) = parts(ctx, whole).into_iter().next() else {
+    let Some((part, _)) = parts(ctx, whole).into_iter().next() else { return Ok(()) };
+    // Where sums are finished by themselves, there is no kernel for all of it.
+    if part.excess() > 0 {
         return Ok(());
-    };
-    let desc = &desc;
+    }
+    let (desc, mut windows) = (&part.desc, part.bound().into_owned());
     let planned = Plan::by_estimate(ctx, desc, &windows);
     let key = Key::new(desc, &windows);
     // C may be an input too, so that nothing may be written there.

@@ -1,0 +1,146 @@
+//! Matrix products, products with quantised matrices, and attention.
+
+use backend_api::desc::{
+    AttentionAlignment, AttentionDesc, AttentionMask, AttentionShape, Bias, BiasAxis, DequantizeDesc,
+    MatmulDesc, Matrix, QuantGatherDesc, QuantMatmulDesc, QuantMatrix,
+};
+use backend_api::quant::{QuantFormat, quantize, repack};
+use backend_api::{Activation, BackendTranspose, Command, DType};
+
+use super::Run;
+use super::draw::Draw;
+use super::tables::head_layout;
+
+/// A matrix of a batch in memory of its own: `stored` are its rows and columns in memory.
+fn matrix(draw: &mut Draw, dtype: DType, batch: usize, stored: [usize; 2], shared: bool) -> Matrix {
+    let [rows, columns] = stored;
+    let ld = columns + if draw.one_in(4) { draw.below(9) } else { 0 };
+    let stride = if shared { 0 } else { rows * ld + if draw.one_in(4) { draw.below(9) } else { 0 } };
+    let offset = if draw.one_in(3) { draw.below(9) } else { 0 };
+    let ptr = draw.memory(dtype, offset + (batch - 1) * stride + rows * ld);
+    Matrix::new(ptr, dtype, ld).with_batch_stride(stride).with_offset(offset)
+}
+
+pub(super) fn matmul(draw: &mut Draw, run: Run<'_>) {
+    let (a, b) = (draw.float(), draw.float());
+    let c = if a == DType::F16 && b == DType::F16 { draw.float() } else { DType::F32 };
+    let batch = if draw.one_in(3) { draw.up_to(5) } else { 1 };
+    // One operand is large, and the third extent short enough that the product isn't long.
+    let total = draw.elements(DType::F32) / batch;
+    let [long, short] = draw.extents(total);
+    let third = draw.up_to((20_000_000 / (long * short * batch)).clamp(1, 300));
+    let [m, n, k] =
+        draw.pick(&[[long, short, third], [long, third, short], [third, long, short], [short, third, long]]);
+    let trans = [(); 2].map(|()| draw.one_in(2));
+    let shared = [(); 2].map(|()| draw.one_in(3));
+    let turned =
+        |[rows, columns]: [usize; 2], trans: bool| if trans { [columns, rows] } else { [rows, columns] };
+    let of_a = matrix(draw, a, batch, turned([m, k], trans[0]), shared[0]);
+    let of_b = matrix(draw, b, batch, turned([k, n], trans[1]), shared[1]);
+    let of_c = matrix(draw, c, batch, [m, n], false);
+    let [trans_a, trans_b] =
+        trans.map(|yes| if yes { BackendTranspose::Trans } else { BackendTranspose::NoTrans });
+    let mut desc =
+        MatmulDesc::new(m, n, k, of_a, of_b, of_c).with_batch(batch).with_transpose(trans_a, trans_b);
+    desc.alpha = draw.pick(&[1.0, 1.0, -0.5]);
+    desc.beta = draw.pick(&[0.0, 0.0, 1.0, -2.0]);
+    desc.activation = draw.pick(&[Activation::Identity, Activation::Identity, Activation::Relu]);
+    desc.bias = draw.maybe(|draw| {
+        let axis = draw.pick(&[BiasAxis::Row, BiasAxis::Column]);
+        Bias { ptr: draw.memory(c, if axis == BiasAxis::Row { m } else { n }), axis }
+    });
+    run(draw, "matmul", Command::Matmul(&desc));
+}
+
+/// A quantised matrix of about this many elements.
+fn quantised(draw: &mut Draw, total: usize) -> QuantMatrix {
+    let format = draw.pick(&[QuantFormat::Q8_0, QuantFormat::Q4_0]);
+    let [rows, blocks] = draw.extents(total / 32);
+    let columns = 32 * blocks;
+    let weights: Vec<f32> = (0..rows * columns).map(|_| draw.below(255) as f32 / 64.0 - 2.0).collect();
+    let mut packed = vec![0; rows * blocks * format.block_bytes().unwrap_or_default()];
+    let mut planes = vec![0; format.bytes(rows, columns).unwrap_or_default()];
+    quantize(format, rows, columns, &weights, &mut packed)
+        .and_then(|()| repack(format, rows, columns, &packed, &mut planes))
+        .expect("a matrix of whole blocks");
+    QuantMatrix::new(draw.insert(planes, 16), format, rows, columns)
+}
+
+pub(super) fn quant_matmul(draw: &mut Draw, run: Run<'_>) {
+    let (a, c) = (draw.float(), draw.float());
+    let total = 4 * draw.elements(DType::F32);
+    let b = quantised(draw, total);
+    let m = draw.up_to((20_000_000 / total).clamp(1, 90));
+    let of_a = matrix(draw, a, 1, [m, b.columns], false);
+    let of_c = matrix(draw, c, 1, [m, b.rows], false);
+    let mut desc = QuantMatmulDesc::new(m, of_a, b, of_c);
+    desc.bias = draw.maybe(|draw| draw.memory(c, b.rows));
+    desc.residual =
+        draw.maybe(|draw| if draw.one_in(2) { of_c } else { matrix(draw, c, 1, [m, b.rows], false) });
+    desc.activation = draw.pick(&[Activation::Identity, Activation::Relu]);
+    run(draw, "quant_matmul", Command::QuantMatmul(&desc));
+}
+
+pub(super) fn quant_rows(draw: &mut Draw, run: Run<'_>) {
+    let dtype = draw.float();
+    let total = 2 * draw.elements(DType::F32);
+    let table = quantised(draw, total);
+    if draw.one_in(2) {
+        let output = matrix(draw, dtype, 1, [table.rows, table.columns], false);
+        return run(draw, "dequantize", Command::Dequantize(&DequantizeDesc::new(table, output)));
+    }
+    let count = draw.up_to((100_000 / table.columns).max(1));
+    let (indices, output) = (draw.indices(count, table.rows), draw.memory(dtype, count * table.columns));
+    run(
+        draw,
+        "quant_gather",
+        Command::QuantGather(&QuantGatherDesc::new(dtype, table, indices, output, count)),
+    );
+}
+
+pub(super) fn attention(draw: &mut Draw, run: Run<'_>) {
+    let dtype = draw.float();
+    let kv_dtype = if draw.one_in(4) { DType::F16 } else { dtype };
+    let (head_dim, v_head_dim) = (draw.up_to(48), draw.up_to(48));
+    let total = draw.elements(dtype) / head_dim;
+    let [batch, kv_heads, seq_kv] = draw.extents(total);
+    let (group, most) = (draw.up_to(3), 400_000 / (batch * kv_heads * seq_kv * 3));
+    let (heads, seq_q) = (kv_heads * group, draw.up_to(most.clamp(1, 200)));
+    let shape = AttentionShape { batch, heads, seq_q, seq_kv, head_dim };
+    let queries = |dim| [batch, heads, seq_q, dim];
+    let keys = |dim| [batch, kv_heads, seq_kv, dim];
+    let mut operand = |dtype: DType, extents: [usize; 4]| {
+        let layout = head_layout(draw, extents);
+        (draw.memory(dtype, extents.iter().product::<usize>() + 9), layout)
+    };
+    let (q, k) = (operand(dtype, queries(head_dim)), operand(kv_dtype, keys(head_dim)));
+    let (v, o) = (operand(kv_dtype, keys(v_head_dim)), operand(dtype, queries(v_head_dim)));
+    let mut desc = AttentionDesc::new(dtype, q.0, k.0, v.0, o.0, shape)
+        .with_kv_dtype(kv_dtype)
+        .with_kv_heads(kv_heads)
+        .with_v_head_dim(v_head_dim)
+        .with_q_layout(q.1)
+        .with_k_layout(k.1)
+        .with_v_layout(v.1)
+        .with_o_layout(o.1)
+        .with_causal(draw.one_in(2));
+    desc.window = draw.maybe(|draw| draw.up_to(seq_kv));
+    desc.key_lengths = draw.maybe(|draw| draw.indices(batch, seq_kv));
+    let alignments =
+        [AttentionAlignment::BottomRight, AttentionAlignment::TopLeft, AttentionAlignment::KeyLengths];
+    desc.alignment = draw.pick(&alignments);
+    desc.lse = draw.maybe(|draw| draw.memory(DType::F32, batch * heads * seq_q));
+    if draw.one_in(3) {
+        let [of_batch, of_head, of_query] =
+            [batch, heads, seq_q].map(|extent| if draw.one_in(3) { 1 } else { extent });
+        let stride = |extent: usize, stride: usize| if extent > 1 { stride } else { 0 };
+        desc.mask = Some(AttentionMask {
+            ptr: draw.memory(dtype, of_batch * of_head * of_query * seq_kv),
+            batch_stride: stride(of_batch, of_head * of_query * seq_kv),
+            head_stride: stride(of_head, of_query * seq_kv),
+            query_stride: stride(of_query, seq_kv),
+        });
+        desc.mask_dtype = dtype;
+    }
+    run(draw, "attention_ext", Command::Attention(&desc));
+}

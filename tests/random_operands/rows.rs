@@ -1,0 +1,204 @@
+//! Reductions, sums along axes, normalisations and their gradients.
+
+use backend_api::desc::{
+    BatchNormDesc, ChannelShape, CumSumDesc, GroupNormDesc, LayerNormDesc, NormBackwardDesc,
+    NormBackwardWeightDesc, ReduceDesc, RmsNormDesc, SoftmaxBackwardDesc, SoftmaxDesc, TensorDesc,
+};
+use backend_api::{Command, DType, ReduceOp};
+
+use super::Run;
+use super::draw::Draw;
+
+pub(super) fn reduce(draw: &mut Draw, run: Run<'_>) {
+    let dtype = draw.dtype();
+    let total = draw.elements(dtype);
+    let shape = match draw.below(4) {
+        0 => vec![total],
+        1 => draw.extents::<2>(total).to_vec(),
+        2 => draw.extents::<3>(total).to_vec(),
+        _ => draw.extents::<5>(total).to_vec(),
+    };
+    let axes: Vec<usize> = (0..shape.len()).filter(|_| draw.one_in(2)).collect();
+    let ops: Vec<ReduceOp> =
+        ReduceOp::ALL.iter().copied().filter(|op| dtype.is_float() || !op.is_float_only()).collect();
+    // Products of thousands of numbers have no bound.
+    let reduced: usize = axes.iter().map(|&axis| shape[axis]).product();
+    let op = match draw.pick(&ops) {
+        ReduceOp::Prod if reduced > 40 => ReduceOp::Sum,
+        op => op,
+    };
+    let outputs: usize = (0..shape.len()).filter(|d| !axes.contains(d)).map(|d| shape[d]).product();
+    let (x, y) = (draw.memory(dtype, total), draw.memory(DType::F32, outputs));
+    run(
+        draw,
+        "reduce_ext",
+        Command::Reduce(&ReduceDesc::new(op, TensorDesc::packed(x, dtype, &shape), &axes, y)),
+    );
+}
+
+/// Outer, axis and inner extents with slices that can be bound, most of the time.
+fn around_axis(draw: &mut Draw, dtype: DType) -> [usize; 3] {
+    let total = draw.elements(dtype);
+    let mut extents: [usize; 3] = draw.extents(total);
+    if draw.one_in(2) {
+        extents = [extents[0] * extents[2], extents[1], 1];
+    }
+    if !draw.one_in(4) {
+        extents.sort_unstable_by_key(|&extent| std::cmp::Reverse(extent));
+    }
+    extents
+}
+
+/// Another operand of so many elements, or this one.
+fn or_in_place(draw: &mut Draw, dtype: DType, n: usize, input: u64) -> u64 {
+    if draw.one_in(3) { input } else { draw.memory(dtype, n) }
+}
+
+pub(super) fn softmax(draw: &mut Draw, run: Run<'_>) {
+    let dtype = draw.float();
+    let [outer, length, inner] = around_axis(draw, dtype);
+    let n = outer * length * inner;
+    let x = draw.memory(dtype, n);
+    let y = or_in_place(draw, dtype, n, x);
+    let mut desc = SoftmaxDesc::rows(dtype, x, y, outer, length);
+    desc.inner = inner;
+    desc.log = draw.one_in(3);
+    run(draw, "softmax", Command::Softmax(&desc));
+}
+
+pub(super) fn softmax_backward(draw: &mut Draw, run: Run<'_>) {
+    let dtype = draw.float();
+    let [outer, length, inner] = around_axis(draw, dtype);
+    let n = outer * length * inner;
+    let (y, dy) = (draw.memory(dtype, n), draw.memory(dtype, n));
+    let dx = or_in_place(draw, dtype, n, dy);
+    let mut forward = SoftmaxDesc::rows(dtype, y, y, outer, length);
+    forward.inner = inner;
+    forward.log = draw.one_in(3);
+    run(draw, "softmax_backward", Command::SoftmaxBackward(&SoftmaxBackwardDesc::of(&forward, dy, dx)));
+}
+
+pub(super) fn cumsum(draw: &mut Draw, run: Run<'_>) {
+    let dtype = draw.dtype();
+    let [outer, length, inner] = around_axis(draw, dtype);
+    let n = outer * length * inner;
+    let x = draw.memory(dtype, n);
+    let y = or_in_place(draw, dtype, n, x);
+    let mut desc = CumSumDesc::rows(dtype, x, y, outer, length);
+    desc.inner = inner;
+    (desc.exclusive, desc.reverse) = (draw.one_in(3), draw.one_in(3));
+    run(draw, "cumsum", Command::CumSum(&desc));
+}
+
+/// Rows and columns, of which a row can be bound most of the time.
+fn matrix(draw: &mut Draw, dtype: DType) -> [usize; 2] {
+    let [rows, columns, inner] = around_axis(draw, dtype);
+    [rows, columns * inner]
+}
+
+fn weight_dtype(draw: &mut Draw, dtype: DType) -> DType {
+    if draw.one_in(3) { DType::F32 } else { dtype }
+}
+
+/// The residual, and where its sum with the input goes: to memory of its own, or to one of the two.
+fn residual(draw: &mut Draw, dtype: DType, n: usize, x: u64) -> [Option<u64>; 2] {
+    let residual = draw.maybe(|draw| draw.memory(dtype, n));
+    let sum = residual.filter(|_| draw.one_in(2)).map(|residual| match draw.below(3) {
+        0 => x,
+        1 => residual,
+        _ => draw.memory(dtype, n),
+    });
+    [residual, sum]
+}
+
+pub(super) fn layer_norm(draw: &mut Draw, run: Run<'_>) {
+    let dtype = draw.float();
+    let [rows, columns] = matrix(draw, dtype);
+    let n = rows * columns;
+    let (x, y) = (draw.memory(dtype, n), draw.memory(dtype, n));
+    let mut desc = LayerNormDesc::new(dtype, x, y, rows, columns);
+    desc.weight_dtype = weight_dtype(draw, dtype);
+    desc.weight = draw.maybe(|draw| draw.memory(desc.weight_dtype, columns));
+    desc.bias = draw.maybe(|draw| draw.memory(desc.weight_dtype, columns));
+    [desc.residual, desc.sum] = residual(draw, dtype, n, x);
+    if desc.sum.is_none() && draw.one_in(3) {
+        desc.output = x;
+    }
+    run(draw, "layer_norm", Command::LayerNorm(&desc));
+}
+
+pub(super) fn rms_norm(draw: &mut Draw, run: Run<'_>) {
+    let dtype = draw.float();
+    let [rows, columns] = matrix(draw, dtype);
+    let n = rows * columns;
+    let (x, y) = (draw.memory(dtype, n), draw.memory(dtype, n));
+    let mut desc = RmsNormDesc::new(dtype, x, y, rows, columns);
+    desc.weight_dtype = weight_dtype(draw, dtype);
+    desc.weight = draw.maybe(|draw| draw.memory(desc.weight_dtype, columns));
+    [desc.residual, desc.sum] = residual(draw, dtype, n, x);
+    if desc.sum.is_none() && draw.one_in(3) {
+        desc.output = x;
+    }
+    run(draw, "rms_norm", Command::RmsNorm(&desc));
+}
+
+/// Channels, and how many of them are in a group.
+fn channels(draw: &mut Draw, dtype: DType) -> (ChannelShape, usize) {
+    let [batch, channels, spatial] = around_axis(draw, dtype);
+    let groups = [7, 4, 3, 2].into_iter().find(|groups| channels.is_multiple_of(*groups)).unwrap_or(1);
+    (ChannelShape { batch, channels, spatial }, if draw.one_in(4) { channels } else { groups })
+}
+
+pub(super) fn group_norm(draw: &mut Draw, run: Run<'_>) {
+    let dtype = draw.float();
+    let (shape, groups) = channels(draw, dtype);
+    let n = shape.batch * shape.channels * shape.spatial;
+    let x = draw.memory(dtype, n);
+    let y = or_in_place(draw, dtype, n, x);
+    let mut desc = GroupNormDesc::new(dtype, x, y, shape, groups);
+    desc.weight_dtype = weight_dtype(draw, dtype);
+    desc.weight = draw.maybe(|draw| draw.memory(desc.weight_dtype, shape.channels));
+    desc.bias = draw.maybe(|draw| draw.memory(desc.weight_dtype, shape.channels));
+    run(draw, "group_norm", Command::GroupNorm(&desc));
+}
+
+pub(super) fn batch_norm(draw: &mut Draw, run: Run<'_>) {
+    let dtype = draw.float();
+    let (shape, _) = channels(draw, dtype);
+    let n = shape.batch * shape.channels * shape.spatial;
+    let x = draw.memory(dtype, n);
+    let y = or_in_place(draw, dtype, n, x);
+    let of = weight_dtype(draw, dtype);
+    let (mean, variance) = (draw.memory(of, shape.channels), draw.positive(of, shape.channels));
+    let mut desc = BatchNormDesc::new(dtype, x, y, mean, variance, shape);
+    desc.weight_dtype = of;
+    desc.weight = draw.maybe(|draw| draw.memory(of, shape.channels));
+    desc.bias = draw.maybe(|draw| draw.memory(of, shape.channels));
+    run(draw, "batch_norm", Command::BatchNorm(&desc));
+}
+
+fn gradient(draw: &mut Draw) -> NormBackwardDesc {
+    let dtype = draw.float();
+    let [rows, columns] = matrix(draw, dtype);
+    let n = rows * columns;
+    let (x, dy) = (draw.memory(dtype, n), draw.memory(dtype, n));
+    let dx = or_in_place(draw, dtype, n, dy);
+    let mut desc = if draw.one_in(2) {
+        NormBackwardDesc::layer_norm(dtype, x, dy, dx, rows, columns)
+    } else {
+        NormBackwardDesc::rms_norm(dtype, x, dy, dx, rows, columns)
+    };
+    desc.weight = draw.maybe(|draw| draw.memory(dtype, columns));
+    desc
+}
+
+pub(super) fn norm_backward(draw: &mut Draw, run: Run<'_>) {
+    let desc = gradient(draw);
+    run(draw, "norm_backward", Command::NormBackward(&desc));
+}
+
+pub(super) fn norm_backward_weight(draw: &mut Draw, run: Run<'_>) {
+    let input = gradient(draw);
+    let dw = draw.memory(input.dtype, input.columns);
+    run(draw, "norm_backward_weight", Command::NormBackwardWeight(&NormBackwardWeightDesc::of(&input, dw)));
+}
