@@ -5,7 +5,8 @@ use backend_api::quant::{QuantFormat, QuantLayout, QuantPlane, UNIT, dequantize}
 use backend_api::{Activation, BackendResult, DType};
 
 use super::formats::{KINDS, fragment_libs};
-use super::matmul::{Operands, Params, Signature, strides_of_a};
+use super::kernel::Signature;
+use super::matmul::{Operands, Params, strides_of_a};
 use super::planes::{Planes, is_bindable};
 use crate::kernels::{KernelSource, Variant, kernel};
 use crate::ops::has_room;
