@@ -45,7 +45,9 @@ fn is_used(backend: &WebGpuBackend, kernel: &str, math: MathMode) -> Result<(), 
     let [a, b, c] = [a?, b?, c?];
     let product = |math| {
         let [a, c] = [(a, K), (c, 8)].map(|(ptr, ld)| Matrix::new(ptr, dtype, ld));
-        backend.explain_quant_matmul(&QuantMatmulDesc::new(1, a, QuantMatrix::new(b, format, 8, K), c).with_math(math))
+        backend.explain_quant_matmul(
+            &QuantMatmulDesc::new(1, a, QuantMatrix::new(b, format, 8, K), c).with_math(math),
+        )
     };
     let [used, exact] = [product(math)?, product(MathMode::Standard)?];
     [a, b, c].iter().try_for_each(|&ptr| backend.free(ptr))?;

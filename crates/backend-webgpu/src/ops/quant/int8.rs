@@ -61,8 +61,8 @@ pub(super) fn is_possible(ctx: &OpContext, desc: &QuantMatmulDesc) -> bool {
 pub(super) fn is_faster(ctx: &OpContext, desc: &QuantMatmulDesc) -> bool {
     let products = desc.m.saturating_mul(desc.b.rows).saturating_mul(desc.k());
     let saved = h200::partial_sums(products, SAVED_RATE, ctx.profile().compute_units);
-    let is_apple = ctx.gpu().adapter.get_info().backend == wgpu::Backend::Metal;
-    !is_apple && ctx.gpu().info.kind != DeviceKind::SoftwareAdapter && saved > h200::LAUNCH
+    let info = &ctx.gpu().info;
+    info.api != "Metal" && info.kind != DeviceKind::SoftwareAdapter && saved > h200::LAUNCH
 }
 
 /// The product with the rows of A rounded: what it is of, and its operands.
