@@ -21,13 +21,13 @@ struct WordScales {
 }
 
 fn word_scales(s: Scales, j: u32) -> WordScales {
-  var all: WordScales;
-  for (var block = 0u; block < 4u; block++) {
-    let by = scale_of(s, block, j);
-    all.scale[block] = by.scale;
-    all.offset[block] = by.scale * by.zero + by.min;
-  }
-  return all;
+  let x = scale_of(s, 0u, j);
+  let y = scale_of(s, 1u, j);
+  let z = scale_of(s, 2u, j);
+  let w = scale_of(s, 3u, j);
+  let scale = vec4<f32>(x.scale, y.scale, z.scale, w.scale);
+  let zero = vec4<f32>(x.zero, y.zero, z.zero, w.zero);
+  return WordScales(scale, scale * zero + vec4<f32>(x.min, y.min, z.min, w.min));
 }
 
 fn dots(x: vec4<u32>, y: vec4<u32>) -> vec4<i32> {
