@@ -53,8 +53,9 @@ fn sums_of_lane(first_row: u32, column: u32, lane: u32) -> Sums {
       bytes[x] = bytes_of(load_quants(row, unit, j));
       by[x] = word_scales(load_scales(row, unit), j);
     }
-    // In padding there is nothing, whatever its scale.
-    let inside = vec4<u32>(0u, 32u, 64u, 96u) + vec4<u32>(128u * unit + 8u * j) < vec4<u32>(params.k);
+    // In blocks of padding there is nothing, whatever their scales. Of a block that begins before, every word subtracts
+    // its quarter.
+    let inside = vec4<u32>(0u, 32u, 64u, 96u) + vec4<u32>(128u * unit) < vec4<u32>(params.k);
     for (var r = 0u; r < ROWS; r++) {
       let at = params.a / 4u + min(first_row + r, params.m - 1u) * params.a_ld + 10u * unit;
       let first = a[at + 2u * j];
