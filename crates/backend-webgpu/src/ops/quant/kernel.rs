@@ -93,7 +93,7 @@ pub(super) struct Rows {
 }
 
 impl Rows {
-    /// Those of `m` rows; `None` if reading B for each would take long.
+    /// The rows of a workgroup for `m` rows of A; `None` if reading B for each would take long.
     fn choose(m: usize, int8: bool) -> Option<Self> {
         let [.., most] = DECODE_ROWS;
         let count = DECODE_ROWS.into_iter().find(|&count| m <= count).unwrap_or(most);
