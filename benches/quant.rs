@@ -2,11 +2,12 @@
 //! token, a few and many; lookups and dequantisation.
 //!
 //! `cargo bench --bench quant`; `COMPUTE_BACKEND=webgpu:0` chooses a device. Of products, the bytes are those
-//! of the quantised matrix: with few rows, reading it is what takes the time.
+//! of the quantised matrix: with few rows, reading it is what takes the time. Lines with `+int8` are of activations that
+//! are rounded to 8 bits, by the kernel of that name, with the launch that rounds them.
 
 use backend_api::desc::{DequantizeDesc, Matrix, QuantGatherDesc, QuantMatmulDesc, QuantMatrix, RmsNorm};
 use backend_api::quant::QuantFormat;
-use backend_api::{DType, Gate};
+use backend_api::{DType, Gate, MathMode};
 use benches::Subject;
 use benches::rows::Bench;
 
@@ -21,13 +22,37 @@ fn matrix(subject: &Subject, format: QuantFormat, [n, k]: [usize; 2]) -> QuantMa
     QuantMatrix::new(subject.operand(DType::F32, bytes / 4), format, n, k)
 }
 
-fn product(bench: &mut Bench, format: QuantFormat, dtype: DType, [m, n, k]: [usize; 3]) {
+fn product(bench: &mut Bench, format: QuantFormat, dtype: DType, shape: [usize; 3]) {
+    product_by(bench, "", MathMode::Standard, format, dtype, shape);
+}
+
+/// Activations of 8 bits, by a kernel whether or not the planner would choose it; on the CPU by what it has.
+fn rounded(bench: &mut Bench, kernel: &str, format: QuantFormat, shape: [usize; 3]) {
+    force(bench, Some(kernel));
+    product_by(bench, &format!("{kernel}_"), MathMode::Int8, format, DType::F32, shape);
+    force(bench, None);
+}
+
+fn force(bench: &Bench, kernel: Option<&str>) {
+    if let Some(webgpu) = bench.subject.webgpu() {
+        webgpu.force_quant_matmul(kernel).expect("there is such a kernel");
+    }
+}
+
+fn product_by(
+    bench: &mut Bench,
+    way: &str,
+    math: MathMode,
+    format: QuantFormat,
+    dtype: DType,
+    [m, n, k]: [usize; 3],
+) {
     let b = matrix(&bench.subject, format, [n, k]);
     let operand = |rows, columns| Matrix::new(bench.subject.operand(dtype, rows * columns), dtype, columns);
     let (a, c) = (operand(m, k), operand(m, n));
-    let desc = QuantMatmulDesc::new(m, a, b, c);
+    let desc = QuantMatmulDesc::new(m, a, b, c).with_math(math);
     let words = format.bytes(n, k).expect("whole blocks") / dtype.size();
-    let name = format!("{}_{m}x{n}x{k}", format.name());
+    let name = format!("{way}{}_{m}x{n}x{k}", format.name());
     bench.measure("quant_matmul", &name, dtype, words, |backend| backend.quant_matmul(&desc));
     bench.subject.free(&[a.ptr, b.ptr, c.ptr]);
 }
@@ -89,6 +114,14 @@ fn main() {
             for [n, k] in [[2 * hidden, narrow], [narrow, 2 * hidden], [narrow, narrow]] {
                 product(&mut bench, format, dtype, [many, n, k]);
             }
+        }
+        for m in [1, 2, 4, 8, 16] {
+            rounded(&mut bench, "decode_subgroup+int8", format, [m, hidden, hidden]);
+        }
+        rounded(&mut bench, "decode_subgroup+int8", format, [1, inner, hidden]);
+        rounded(&mut bench, "decode_subgroup+int8", format, [1, hidden, inner]);
+        for m in [1, 8] {
+            rounded(&mut bench, "decode+int8", format, [m, hidden, hidden]);
         }
         rows(&mut bench, format, [hidden, hidden, 64]);
     }

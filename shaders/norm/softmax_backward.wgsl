@@ -48,7 +48,8 @@ fn main(
     var p = unpack(y[params.y_offset + i]);
     for (var l = 0u; l < WIDTH; l++) {
       if LOG == 1u {
-        g[l] -= exp(max(p[l], -150.0)) * total;
+        // Neither `max` nor `exp` has to hand NaN on.
+        g[l] -= select(exp(max(p[l], -150.0)), p[l], is_nan(p[l])) * total;
       } else {
         g[l] = p[l] * (g[l] - total);
       }

@@ -2,7 +2,7 @@
 
 use backend_api::ErrorKind;
 use backend_api::quant::{
-    Awq, Gptq, GroupScales, MatMulNBits, QuantFormat, QuantLayout, dequantize, quantize, repack,
+    Awq, Gptq, GroupScales, MatMulNBits, QuantFormat, QuantLayout, UNIT, dequantize, quantize, repack,
     to_matmul_nbits, unpack,
 };
 use half::f16;
@@ -122,6 +122,29 @@ fn magnitudes_are_sums_of_the_terms_without_their_signs() {
             assert!(same(got, want), "{format}, weight {i}: {got}, not {want}");
         }
     }
+}
+
+#[test]
+fn integers_and_their_scales_make_up_the_weights() {
+    let mut noise = Noise(0x1E5);
+    let u4 = |group, zero_points| QuantFormat::U4 { group, zero_points };
+    for format in QuantFormat::GGUF.into_iter().chain([u4(16, true), u4(32, false), u4(256, true)]) {
+        let layout = QuantLayout::new("test", format, 2, 512).unwrap();
+        let planes = noise.bytes(layout.bytes);
+        let row = layout.row(&planes, 1).unwrap();
+        for unit in 0..5 {
+            let (mut weights, mut quants) = ([1.0; UNIT], [1; UNIT]);
+            row.dequantize(unit, &mut weights);
+            let scales = row.integers(unit, &mut quants);
+            for (i, (&quant, weight)) in quants.iter().zip(weights).enumerate() {
+                let scale = scales[i / 16];
+                let value = scale.scale * (f32::from(quant) - scale.zero) - scale.min;
+                assert!(same(value, weight), "{format}: {i} of unit {unit}");
+            }
+        }
+    }
+    let taking = [16, 32, 64].map(|group| u4(group, true).takes_int8());
+    assert_eq!(taking, [false, true, true]);
 }
 
 #[test]

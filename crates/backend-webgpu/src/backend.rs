@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use backend_api::desc::{AttentionDesc, ConvDesc, MatmulDesc, Matrix};
+use backend_api::desc::{AttentionDesc, ConvDesc, MatmulDesc, Matrix, QuantMatmulDesc};
 use backend_api::{BackendError, BackendResult, ComputeBackend, DType, DeviceInfo, Diagnostic, Operation};
 
 #[cfg(not(target_family = "wasm"))]
@@ -306,6 +306,36 @@ impl WebGpuBackend {
     #[must_use]
     pub fn matmul_kernels() -> Vec<String> {
         ops::MatmulOverride::names()
+    }
+
+    /// How a product with a quantised matrix would be made: the kernels that it launches, such as
+    /// `quant/quantize_rows, quant/decode` where activations are rounded to 8 bits.
+    ///
+    /// # Errors
+    /// What [`quant_matmul`](ComputeBackend::quant_matmul) returns.
+    pub fn explain_quant_matmul(&self, desc: &QuantMatmulDesc) -> BackendResult<String> {
+        let op = "explain_quant_matmul";
+        ops::explain_quant_matmul(&self.context(op)?.context, op, desc)
+    }
+
+    /// [`force_matmul`](Self::force_matmul) for products with quantised matrices: one of
+    /// [`quant_matmul_kernels`](Self::quant_matmul_kernels), of which those with `+int8` are for
+    /// [`MathMode::Int8`](backend_api::MathMode::Int8). Norms and gates that the kernel doesn't know are operations of
+    /// their own.
+    ///
+    /// # Errors
+    /// [`Unsupported`](BackendError::Unsupported) if there is no such kernel.
+    pub fn force_quant_matmul(&self, kernel: Option<&str>) -> BackendResult<()> {
+        let op = "force_quant_matmul";
+        let forced = kernel.map(|name| ops::QuantMatmulOverride::parse(op, name)).transpose()?;
+        *self.context(op)?.context.state.quant_matmul_override.lock() = forced;
+        Ok(())
+    }
+
+    /// Every kernel for products with quantised matrices.
+    #[must_use]
+    pub fn quant_matmul_kernels() -> Vec<String> {
+        ops::QuantMatmulOverride::names()
     }
 
     /// How attention would be computed: the kernel and its tile, the pieces of the keys. Such as

@@ -43,6 +43,6 @@ pub use arena::Arena;
 pub use case::{Case, Outcome};
 pub use failure::Failure;
 pub use families::{
-    attention_around, cases, conv_in_small, matmul_along_k, matmul_around, matmul_in_vectors,
+    attention_around, cases, conv_in_small, matmul_along_k, matmul_around, matmul_in_vectors, quant_products,
 };
 pub use rng::hash_of_name;

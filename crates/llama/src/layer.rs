@@ -1,5 +1,7 @@
 //! One layer of a decoder.
 
+use std::slice;
+
 use backend_api::desc::{BinaryDesc, RmsNormDesc, RopeDesc, RopeShape, RopeTables, TensorDesc};
 use backend_api::owned::Buffer;
 use backend_api::{BackendResult, BinaryOp, ComputeBackend, Gate};
@@ -7,7 +9,7 @@ use backend_api::{BackendResult, BinaryOp, ComputeBackend, Gate};
 use crate::activations::Activations;
 use crate::cache::{Cache, Placement};
 use crate::linear::{Into, Linear, Rows};
-use crate::weights::Loader;
+use crate::weights::{Loader, Weight};
 use crate::{Architecture, Config, Result};
 
 /// Attention and a gated feed-forward network, each normalised before, and in some architectures after.
@@ -85,6 +87,16 @@ impl Layer {
     /// Whether gate and up projections are written before the gate is opened.
     pub(crate) fn has_gates_apart(&self) -> bool {
         !self.gate_up.is_one_quantised()
+    }
+
+    /// The weights of all products.
+    pub(crate) fn weights_mut(&mut self) -> impl Iterator<Item = &mut Weight> {
+        let projections: &mut [Linear] = match &mut self.projections {
+            Projections::Stacked(linear) => slice::from_mut(linear),
+            Projections::Normalised { parts, .. } => parts,
+        };
+        let others = [&mut self.attention_output, &mut self.gate_up, &mut self.down];
+        projections.iter_mut().chain(others).flat_map(Linear::weights_mut)
     }
 
     /// Adds both blocks to `activations.x`.

@@ -90,6 +90,11 @@ impl Linear {
         Self::load(loader, &[(name.to_owned(), outputs)], inputs)
     }
 
+    /// The weights of the products.
+    pub(crate) fn weights_mut(&mut self) -> impl Iterator<Item = &mut Weight> {
+        self.parts.iter_mut().map(|part| &mut part.weight)
+    }
+
     pub(crate) fn forward(
         &self,
         backend: &dyn ComputeBackend,
@@ -156,7 +161,7 @@ impl Weight {
         bias: Option<&Buffer>,
     ) -> QuantMatmulDesc {
         let weight = QuantMatrix::new(self.buffer.ptr(), format, self.rows, self.columns);
-        let mut desc = QuantMatmulDesc::new(rows, x.matrix(), weight, y.matrix());
+        let mut desc = QuantMatmulDesc::new(rows, x.matrix(), weight, y.matrix()).with_math(self.math);
         desc.bias = bias.map(Buffer::ptr);
         desc
     }

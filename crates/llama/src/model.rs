@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use backend_api::desc::{AffineDesc, TensorDesc, UnaryDesc};
 use backend_api::owned::Buffer;
-use backend_api::{BackendResult, ComputeBackend, DType, UnaryOp};
+use backend_api::{BackendResult, ComputeBackend, DType, MathMode, UnaryOp};
 
 use crate::activations::Activations;
 use crate::gguf::Gguf;
@@ -77,6 +77,15 @@ impl Model {
             output,
             activations,
         })
+    }
+
+    /// With another arithmetic of all products with quantised weights: [`MathMode::Int8`] allows their activations to
+    /// be rounded to 8 bits.
+    #[must_use]
+    pub fn with_math(mut self, math: MathMode) -> Self {
+        let layers = self.layers.iter_mut().flat_map(Layer::weights_mut);
+        layers.chain([&mut self.embeddings]).chain(&mut self.output).for_each(|weight| weight.math = math);
+        self
     }
 
     /// The model's sizes.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use backend_api::desc::{Matrix, QuantMatmulDesc, QuantMatrix};
 use backend_api::owned::Buffer;
 use backend_api::quant::{self, QuantFormat};
-use backend_api::{BackendError, ComputeBackend, DType, ErrorKind};
+use backend_api::{BackendError, ComputeBackend, DType, ErrorKind, MathMode};
 
 use crate::gguf::{Gguf, Tensor, TensorType};
 use crate::{Error, Result};
@@ -23,6 +23,8 @@ pub(crate) struct Weight {
     pub(crate) storage: Storage,
     pub(crate) rows: usize,
     pub(crate) columns: usize,
+    /// The arithmetic of products with quants.
+    pub(crate) math: MathMode,
 }
 
 /// How a matrix is stored on the device.
@@ -149,7 +151,7 @@ impl<'a> Loader<'a> {
             }
         };
         self.uploaded(tensors.iter().map(|(_, tensor)| tensor.data.len()).sum());
-        Ok(Weight { buffer, storage, rows, columns })
+        Ok(Weight { buffer, storage, rows, columns, math: MathMode::Standard })
     }
 
     /// Stacked matrices in blocks, as planes.

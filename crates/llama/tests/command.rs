@@ -76,6 +76,14 @@ fn texts_go_on() {
 }
 
 #[test]
+fn the_arithmetic_can_be_chosen() {
+    let greedy = run(&["--temp", "0"]);
+    assert_eq!(run(&["--temp", "0", "--math", "standard"]), greedy);
+    assert_eq!(run(&["--temp", "0", "--math", "int8"]).len(), greedy.len());
+    failed(&llama("run", &["A kernel", "--math", "int4"]), 2, "int4");
+}
+
+#[test]
 fn a_seed_makes_one_text() {
     let texts = ["1", "1", "2"].map(|seed| run(&["--seed", seed, "--temp", "1.2"]));
     assert_eq!(texts[0], texts[1]);

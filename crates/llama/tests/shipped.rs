@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use backend_api::{ComputeBackend, DType};
+use backend_api::{ComputeBackend, DType, MathMode};
 use backend_cpu::CpuBackend;
 use llama::gguf::{Gguf, Index};
 use llama::{ChatPrompt, Message, Sampler, Sampling};
@@ -29,9 +29,14 @@ fn read(format: &str) -> Vec<u8> {
 }
 
 fn session(bytes: &[u8], activations: DType) -> (Session, Tokenizer) {
+    session_with(bytes, activations, MathMode::Standard)
+}
+
+fn session_with(bytes: &[u8], activations: DType, math: MathMode) -> (Session, Tokenizer) {
     let file = Gguf::parse(bytes).unwrap();
     let backend: Arc<dyn ComputeBackend> = Arc::new(CpuBackend::new());
-    let model = Arc::new(Model::load_with(&backend, &file, activations, |_, _| ()).unwrap());
+    let model = Model::load_with(&backend, &file, activations, |_, _| ()).unwrap();
+    let model = Arc::new(model.with_math(math));
     let context = model.config().context_length;
     let session = Session::new(&model, SessionOptions::new(context)).unwrap();
     (session, Tokenizer::from_metadata(file.metadata()).unwrap())
@@ -109,6 +114,33 @@ fn activations_of_f16_cost_little() {
     let exact = perplexity("q8_0", DType::F32);
     let loss = perplexity("q8_0", DType::F16) / exact - 1.0;
     assert!(loss.abs() < 0.005, "activations of f16 have a perplexity {:.2} % above {exact}", 100.0 * loss);
+}
+
+/// Of texts in one pass and of single tokens. A rounded activation is off by a 254th of the largest of its block at
+/// most, which weights of four bits are many times over.
+#[test]
+fn activations_of_8_bits_cost_little() {
+    for format in ["q8_0", "q4_0"] {
+        let perplexity = |math| {
+            let (mut session, tokenizer) = session_with(&read(format), DType::F32, math);
+            let tokens = tokenizer.encode(HELD_OUT, true).unwrap();
+            let whole = llama::perplexity(&mut session, &tokenizer, &tokens).unwrap().perplexity();
+            session.truncate(0, 0);
+            let (mut sum, tokens) = (0.0, &tokens[..200]);
+            for pair in tokens.windows(2) {
+                let logits = session.decode(0, &pair[..1]).unwrap();
+                let total: f64 = logits.iter().map(|&x| f64::from(x).exp()).sum();
+                sum += total.ln() - f64::from(logits[pair[1] as usize]);
+            }
+            [whole, (sum / (tokens.len() - 1) as f64).exp()]
+        };
+        let (exact, rounded) = (perplexity(MathMode::Standard), perplexity(MathMode::Int8));
+        for (exact, rounded) in exact.into_iter().zip(rounded) {
+            let loss = rounded / exact - 1.0;
+            assert!(loss != 0.0, "no activation of {format} was rounded");
+            assert!(loss.abs() < 0.01, "{format} has a perplexity {:.2} % above {exact}", 100.0 * loss);
+        }
+    }
 }
 
 /// Tokens are bytes, so that lengths are known. Before the first stands the token that begins a text.

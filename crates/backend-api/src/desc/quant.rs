@@ -79,6 +79,18 @@ impl RmsNorm {
 /// With a [`norm`](Self::norm), A's rows are normalised first, and their elements rounded to A's type. With a
 /// [`gate`](Self::gate), B has twice n rows, those of the gate first, and `C = residual + gate(P₁) · P₂`, where P₁
 /// and P₂ are the halves of `alpha · A · Bᵀ + bias`, which may be rounded to C's type first.
+///
+/// # Activations of 8 bits
+/// With [`MathMode::Int8`], each block of 32 activations of a row of A, normalised ones after their norm, may be
+/// rounded to `d · q` with `d = max |x| / 127` and q the integer nearest to `x / d`, as in ggml's Q8_1: by at most
+/// d / 2, and with the roundings of f32 by no more than `max |x| / 253`. Integers are multiplied and summed exactly
+/// where weights share a scale, then in f32. So the sum of a result differs by at most `Σ max |x| / 253 · Σ |w|`, over
+/// the blocks and the weights w in each, and the error above is that of the rounded activations. A block whose
+/// activations are all below 2⁻¹¹⁹ may count as zeros. One with a NaN or an infinity becomes NaN, and with it all
+/// results of its row.
+///
+/// That is allowed, not promised: a backend may round some rows, all or none, and rounds none where it is faster
+/// without. It never does for a format that [doesn't take it](crate::quant::QuantFormat::takes_int8).
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct QuantMatmulDesc {
@@ -103,7 +115,7 @@ pub struct QuantMatmulDesc {
     /// A matrix m×n of C's element type, added last. It may be exactly C, and overlap it in no other way.
     /// `batch_stride` isn't looked at.
     pub residual: Option<Matrix>,
-    /// With what arithmetic products may be made.
+    /// With what arithmetic products may be made: exact activations, or with [`MathMode::Int8`] those of 8 bits.
     pub math: MathMode,
 }
 

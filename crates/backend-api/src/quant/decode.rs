@@ -8,11 +8,14 @@ use crate::desc::require_eq;
 use crate::{BackendResult, checked_product};
 
 /// What turns the sixteen quants of half a block into weights: `scale · (q − zero) − min`.
-#[derive(Clone, Copy, Debug, Default)]
-struct Scale {
-    scale: f32,
-    zero: f32,
-    min: f32,
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct QuantScale {
+    /// The factor.
+    pub scale: f32,
+    /// The zero point, a whole number from 0 to 255.
+    pub zero: f32,
+    /// What is subtracted, in formats with minima.
+    pub min: f32,
 }
 
 impl QuantRow<'_> {
@@ -22,19 +25,35 @@ impl QuantRow<'_> {
     /// is subtracted.
     #[inline(always)]
     pub fn dequantize(&self, unit: usize, weights: &mut [f32; UNIT]) {
-        self.unit(unit, weights, |Scale { scale, zero, min }, quant| scale * (quant - zero) - min);
+        self.unit(unit, weights, |QuantScale { scale, zero, min }, quant| scale * (quant - zero) - min);
     }
 
     /// The sums of the magnitudes of the terms that make up each weight of a unit, `s · q`, `s · z` and `m`: what
     /// the error of a product that takes these terms one by one is relative to.
     pub fn magnitudes(&self, unit: usize, magnitudes: &mut [f32; UNIT]) {
-        self.unit(unit, magnitudes, |Scale { scale, zero, min }, quant| {
+        self.unit(unit, magnitudes, |QuantScale { scale, zero, min }, quant| {
             scale.abs() * (quant.abs() + zero) + min.abs()
         });
     }
 
+    /// The 128 quants of a unit, those of the padding too, and what turns each sixteen of them into weights; zeros
+    /// for a unit that the row doesn't have.
     #[inline(always)]
-    fn unit(&self, unit: usize, weights: &mut [f32; UNIT], value: impl Fn(Scale, f32) -> f32) {
+    pub fn integers(&self, unit: usize, quants: &mut [i8; UNIT]) -> [QuantScale; 8] {
+        if unit >= self.units {
+            quants.fill(0);
+            return [QuantScale::default(); 8];
+        }
+        let (words, _) = quants.as_chunks_mut::<8>();
+        for (number, quants) in words.iter_mut().enumerate() {
+            // Formats without signs have six bits at most.
+            *quants = self.word(unit, number / 4, number % 4).to_le_bytes().map(u8::cast_signed);
+        }
+        self.unit_scales(unit)
+    }
+
+    #[inline(always)]
+    fn unit(&self, unit: usize, weights: &mut [f32; UNIT], value: impl Fn(QuantScale, f32) -> f32) {
         if unit >= self.units {
             return weights.fill(0.0);
         }
@@ -55,9 +74,9 @@ impl QuantRow<'_> {
 
     /// The scales of the unit's eight half blocks.
     #[inline(always)]
-    fn unit_scales(&self, unit: usize) -> [Scale; 8] {
+    fn unit_scales(&self, unit: usize) -> [QuantScale; 8] {
         let half = |bytes: &[u8], number: usize| f16::from_le_bytes(load(bytes, 2 * number)).to_f32();
-        let plain = |scale, zero| Scale { scale, zero, min: 0.0 };
+        let plain = |scale, zero| QuantScale { scale, zero, min: 0.0 };
         match self.format {
             QuantFormat::Q8_0 => std::array::from_fn(|i| plain(half(self.scales, 4 * unit + i / 2), 0.0)),
             QuantFormat::Q4_0 => std::array::from_fn(|i| plain(half(self.scales, 4 * unit + i / 2), 8.0)),
@@ -66,7 +85,7 @@ impl QuantRow<'_> {
                 let [d, dmin] = [half(&packed, 0), half(&packed, 1)];
                 std::array::from_fn(|i| {
                     let (sc, m) = scale_and_min(&packed, unit % 2 * 4 + i / 2);
-                    Scale { scale: d * f32::from(sc), zero: 0.0, min: dmin * f32::from(m) }
+                    QuantScale { scale: d * f32::from(sc), zero: 0.0, min: dmin * f32::from(m) }
                 })
             }
             QuantFormat::Q6_K => {
@@ -78,7 +97,7 @@ impl QuantRow<'_> {
                 let group = (UNIT * unit + 16 * i) / group;
                 // Past the last group of a row there is only padding.
                 if 2 * group >= self.scales.len() {
-                    return Scale::default();
+                    return QuantScale::default();
                 }
                 let zero = if zero_points { f32::from(self.extra[group]) } else { 8.0 };
                 plain(half(self.scales, group), zero)

@@ -74,6 +74,17 @@ impl QuantFormat {
         }
     }
 
+    /// Whether [`MathMode::Int8`](crate::MathMode::Int8) may round the activations that its weights are multiplied
+    /// by: zero points and minima have to be those of whole blocks of 32, so all formats but [`U4`](Self::U4) with a
+    /// group of 16.
+    #[must_use]
+    pub const fn takes_int8(self) -> bool {
+        match self {
+            Self::U4 { group, .. } => group >= 32,
+            Self::Q8_0 | Self::Q4_0 | Self::Q4_K | Self::Q5_K | Self::Q6_K => true,
+        }
+    }
+
     /// Bytes of device memory that a matrix of `rows` rows of `columns` weights takes.
     ///
     /// # Errors

@@ -47,7 +47,7 @@ mod quantize;
 mod u4;
 mod word;
 
-pub use decode::dequantize;
+pub use decode::{QuantScale, dequantize};
 pub use format::QuantFormat;
 pub use gguf::{repack, unpack};
 pub use layout::{QuantLayout, QuantPlane, UNIT};

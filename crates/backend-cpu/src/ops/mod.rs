@@ -16,6 +16,7 @@ pub(crate) mod norm;
 pub(crate) mod pointwise;
 pub(crate) mod pool;
 pub(crate) mod quant;
+mod quant_int8;
 pub(crate) mod random;
 pub(crate) mod reduce;
 pub(crate) mod rope;

@@ -9,6 +9,7 @@ use pulp::{Arch, Simd, WithSimd};
 use super::gather::inside;
 use super::matmul::multiply;
 use super::matrix::{row_major, row_major_ref};
+use super::quant_int8::{Int8Rows, Rounded, rounds};
 use crate::access::Input;
 use crate::bound::require_end;
 use crate::element::{Element, widen, with_float};
@@ -49,7 +50,9 @@ pub(crate) fn quant_matmul(memory: &Memory, op: &'static str, desc: &QuantMatmul
                 }
                 a
             });
-            let product = Product { layout: &layout, planes: b.elements(), a: &a, lda: desc.a.ld, m, k };
+            let rounded = rounds(desc).then(|| Rounded::new(&a, [m, k, desc.a.ld]));
+            let (rounded, lda) = (rounded.as_ref(), desc.a.ld);
+            let product = Product { layout: &layout, planes: b.elements(), a: &a, rounded, lda, m, k };
             // Cᵀ, so that threads write rows of their own.
             let mut transposed = vec![0.0f32; n * m];
             let rows = (GRAIN / k.max(1)).max(1).next_multiple_of(PANEL_ROWS);
@@ -77,6 +80,8 @@ struct Product<'a> {
     layout: &'a QuantLayout,
     planes: &'a [u8],
     a: &'a [f32],
+    /// The rows of A, if their activations are rounded.
+    rounded: Option<&'a Rounded>,
     lda: usize,
     m: usize,
     k: usize,
@@ -85,16 +90,19 @@ struct Product<'a> {
 impl Product<'_> {
     /// Rows of Cᵀ from the row `first` on.
     fn rows(&self, first: usize, transposed: &mut [f32]) {
-        let &Self { layout, planes, a, lda, m, k } = self;
+        let &Self { layout, planes, a, rounded, lda, m, k } = self;
         // The sums over nothing are there already.
         if k == 0 {
             return;
         }
-        if m <= FEW_ROWS {
+        if rounded.is_some() || m <= FEW_ROWS {
             for (j, sums) in transposed.chunks_exact_mut(m).enumerate() {
                 // The planes were checked with the operands, so every row is there.
                 let Some(row) = layout.row(planes, first + j) else { continue };
-                Arch::new().dispatch(FewRows { row, a, lda, k, sums });
+                match rounded {
+                    Some(a) => Arch::new().dispatch(Int8Rows { row, a, sums }),
+                    None => Arch::new().dispatch(FewRows { row, a, lda, k, sums }),
+                }
             }
             return;
         }

@@ -29,6 +29,9 @@ pub(crate) struct Gpu {
     pub(crate) takes_spirv: bool,
     /// Invocations of a subgroup, where kernels may use subgroups and all are of one size.
     pub(crate) subgroup: Option<u32>,
+    /// Whether kernels may multiply four signed bytes with four at once. Natively, wgpu writes that in other words where
+    /// the device has no instruction for it.
+    pub(crate) packed_dots: bool,
 }
 
 impl Gpu {
@@ -50,6 +53,9 @@ impl Gpu {
             cooperative_matrices,
             takes_spirv: cooperative_matrices && takes_spirv(&adapter, &device),
             subgroup: subgroup(&adapter, &device),
+            packed_dots: instance
+                .wgsl_language_features()
+                .contains(wgpu::WgslLanguageFeatures::Packed4x8IntegerDotProduct),
             _instance: instance,
             adapter,
             device,

@@ -176,6 +176,12 @@ libs! {
     QUANT_INPUT_4 = "quant_input_4",
     /// Sums of products of few rows.
     QUANT_SUMS = "quant_sums" needs [QUANT_NIBBLES],
+    /// Sums of products of few rows that are rounded to 8 bits, and quants as bytes, by format.
+    QUANT_SUMS_INT8 = "quant_sums_int8" needs [QUANT_NIBBLES],
+    QUANT_BYTES_LOW = "quant_bytes_low",
+    QUANT_BYTES_Q5_K = "quant_bytes_q5_k",
+    QUANT_BYTES_Q6_K = "quant_bytes_q6_k",
+    QUANT_BYTES_Q8_0 = "quant_bytes_q8_0",
     /// Words of weights as numbers.
     QUANT_OUTPUT_1 = "quant_output_1" needs [QUANT_NIBBLES],
     QUANT_OUTPUT_4 = "quant_output_4" needs [QUANT_NIBBLES],

@@ -63,7 +63,9 @@ pub(crate) use movement::{concat, pad, permute, repeat, slice};
 pub(crate) use norm::{group_norm, layer_norm, rms_norm};
 pub(crate) use op_context::{OpContext, State};
 pub(crate) use pool::{pool2d, pool2d_backward};
-pub(crate) use quant::{dequantize, quant_gather, quant_matmul};
+pub(crate) use quant::{
+    KernelOverride as QuantMatmulOverride, dequantize, explain_quant_matmul, quant_gather, quant_matmul,
+};
 pub(crate) use random::random;
 pub(crate) use reduce::reduce;
 pub(crate) use rope::rope;

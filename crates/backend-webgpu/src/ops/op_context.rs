@@ -12,7 +12,7 @@ use bytemuck::Pod;
 use super::capture::{Capture, CapturedCall};
 use super::copy_bytes::copy_bytes;
 use super::shared::long_work::Pace;
-use super::{AttentionOverride, ConvOverride, MatmulOverride, SelfTests, Tuning};
+use super::{AttentionOverride, ConvOverride, MatmulOverride, QuantMatmulOverride, SelfTests, Tuning};
 use crate::context::{Context, MAX_GROUPS};
 use crate::device::{DeviceProfile, Gpu, MAX_BINDINGS};
 #[cfg(not(target_family = "wasm"))]
@@ -31,6 +31,8 @@ pub(crate) struct State {
     pub(crate) tuning: Tuning,
     /// The kernel that matrix products have to use, if one was asked for.
     pub(crate) matmul_override: Mutex<Option<MatmulOverride>>,
+    /// The kernel that products with a quantised matrix have to use, if one was asked for.
+    pub(crate) quant_matmul_override: Mutex<Option<QuantMatmulOverride>>,
     /// The kernel that attention has to use, if one was asked for.
     pub(crate) attention_override: Mutex<Option<AttentionOverride>>,
     /// The kernel that convolutions have to use, if one was asked for.

@@ -2,7 +2,7 @@
 
 use backend_api::desc::{DequantizeDesc, Matrix, QuantGatherDesc, QuantMatmulDesc, QuantMatrix, RmsNorm};
 use backend_api::quant::QuantFormat;
-use backend_api::{Activation, BackendError, Bound, DType, Gate};
+use backend_api::{Activation, BackendError, Bound, DType, Gate, MathMode};
 
 use super::expect::{OVERFLOW, SHAPE, TOO_SMALL, bound, dtype, multiple, short_row, too_small};
 use super::operation::Change;
@@ -14,7 +14,8 @@ const WORDS: usize = (256 + 3 * 16) / 4;
 const FORMAT: QuantFormat = QuantFormat::U4 { group: 16, zero_points: false };
 
 pub(super) fn operations() -> Vec<Operation> {
-    [DType::F32, DType::F16].into_iter().flat_map(|of| [product(of), lookup(of), whole(of)]).collect()
+    let of_type = |of| [product(of, MathMode::Standard), product(of, MathMode::Int8), lookup(of), whole(of)];
+    [DType::F32, DType::F16].into_iter().flat_map(of_type).collect()
 }
 
 /// All quants and scales 0, so that every weight is 0.
@@ -49,7 +50,7 @@ macro_rules! changes_of_matrix {
     }};
 }
 
-fn product(element: DType) -> Operation {
+fn product(element: DType, math: MathMode) -> Operation {
     let op = "quant_matmul";
     let bytes = element.size();
     let slots = vec![
@@ -67,6 +68,7 @@ fn product(element: DType) -> Operation {
             .with_activation(Activation::Relu)
             .with_residual(of(4, 3))
             .with_norm(RmsNorm::new(h[5], 1e-5))
+            .with_math(math)
     };
     let mut changes: Vec<Change<QuantMatmulDesc>> = vec![
         ("A of i32", dtype(op, "a", DType::I32), |d| d.a.dtype = DType::I32),
@@ -89,7 +91,8 @@ fn product(element: DType) -> Operation {
         }),
     ];
     changes.extend(changes_of_matrix!(op, "b", b, QuantMatmulDesc));
-    Operation::new(op, slots, 2.0, move |b, h| b.quant_matmul(&good(h))).variant(element).broken(
+    let variant = format!("{element} {}", math.name());
+    Operation::new(op, slots, 2.0, move |b, h| b.quant_matmul(&good(h))).variant(variant).broken(
         good,
         |b, _, d| b.quant_matmul(d),
         changes,

@@ -35,6 +35,7 @@ mod order;
 mod payload;
 mod pool;
 mod quant;
+mod quant_int8;
 mod random;
 mod reduce;
 mod reduce_ext;
@@ -50,11 +51,19 @@ mod where_cond;
 
 use std::collections::HashSet;
 
+use backend_api::MathMode;
+
 use crate::case::Case;
 
 pub use attention_ext::attention_around;
 pub use conv::conv_in_small;
 pub use matmul::{matmul_along_k, matmul_around, matmul_in_vectors};
+
+/// Products with a quantised matrix that are made in a mode, for suites that force kernels.
+#[must_use]
+pub fn quant_products(math: MathMode) -> Vec<Case> {
+    if math == MathMode::Int8 { quant_int8::products() } else { quant::products() }
+}
 
 /// Every case, in an order that doesn't change. No two have the same [`path`](Case::path).
 #[must_use]

@@ -2,14 +2,15 @@
 
 use backend_api::desc::{DequantizeDesc, Matrix, QuantGatherDesc, QuantMatmulDesc, QuantMatrix, RmsNorm};
 use backend_api::quant::QuantFormat;
-use backend_api::{Activation, DType, Gate};
+use backend_api::{Activation, DType, Gate, MathMode};
 
 use super::gather::{INDICES, Indices};
+use super::quant_int8::{self, Blocks};
 use crate::case::Case;
 use crate::data::{Data, uniform};
 use crate::grid::pairwise;
 use crate::oracle::product::Stored;
-use crate::oracle::quant::{Scales, Sum, Weights, gated, normed, plus};
+use crate::oracle::quant::{Scales, Sum, Weights, gated, normed, or_nan, plus, round_to_int8};
 use crate::oracle::unary::activation;
 use crate::rng::Rng;
 use crate::trial::Trial;
@@ -18,7 +19,7 @@ use crate::want::Want;
 use DType::{F16, F32};
 
 /// Formats with the row lengths that are tried: whole units and not, and of U4 no whole groups either.
-const FORMATS: [(QuantFormat, [usize; 4]); 10] = [
+pub(super) const FORMATS: [(QuantFormat, [usize; 4]); 10] = [
     (QuantFormat::Q8_0, [32, 96, 160, 1056]),
     (QuantFormat::Q4_0, [64, 128, 288, 1120]),
     (QuantFormat::Q4_K, [256, 512, 768, 1280]),
@@ -34,35 +35,43 @@ const FORMATS: [(QuantFormat, [usize; 4]); 10] = [
 const LARGEST_GROUP: usize = 1usize.rotate_right(1);
 const ROWS: [usize; 10] = [1, 2, 3, 4, 5, 8, 9, 16, 17, 33];
 const COLUMNS: [usize; 7] = [1, 2, 3, 7, 8, 33, 66];
-const DTYPES: [[DType; 2]; 4] = [[F32, F32], [F16, F16], [F16, F32], [F32, F16]];
-const ALPHAS: [f64; 2] = [1.0, -0.5];
+pub(super) const DTYPES: [[DType; 2]; 4] = [[F32, F32], [F16, F16], [F16, F32], [F32, F16]];
+pub(super) const ALPHAS: [f64; 2] = [1.0, -0.5];
 const EPS: f64 = 1e-5;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Residual {
+pub(super) enum Residual {
     None,
     Apart,
     InPlace,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Product {
-    format: QuantFormat,
-    dtypes: [DType; 2],
-    m: usize,
-    n: usize,
-    k: usize,
-    ld_extra: usize,
-    alpha: f64,
-    bias: bool,
-    activation: Activation,
-    residual: Residual,
-    norm: bool,
-    gate: Option<Gate>,
-    data: Data,
+pub(super) struct Product {
+    pub(super) format: QuantFormat,
+    pub(super) dtypes: [DType; 2],
+    pub(super) m: usize,
+    pub(super) n: usize,
+    pub(super) k: usize,
+    pub(super) ld_extra: usize,
+    pub(super) alpha: f64,
+    pub(super) bias: bool,
+    pub(super) activation: Activation,
+    pub(super) residual: Residual,
+    pub(super) norm: bool,
+    pub(super) gate: Option<Gate>,
+    pub(super) data: Data,
+    pub(super) math: MathMode,
+    /// What blocks of A are beside that.
+    pub(super) blocks: Blocks,
 }
 
 pub(super) fn cases() -> Vec<Case> {
+    [products(), quant_int8::products()].into_iter().flatten().chain(lookups()).chain(whole()).collect()
+}
+
+/// Products with exact activations.
+pub(super) fn products() -> Vec<Case> {
     let grids = ["quant_matmul 1", "quant_matmul 2"].map(|seed| {
         let activations = Activation::ALL.len();
         pairwise(&[FORMATS.len(), 4, ROWS.len(), COLUMNS.len(), 4, 3, 2, 2, activations, 3, 2, 3, 6], seed)
@@ -86,6 +95,8 @@ pub(super) fn cases() -> Vec<Case> {
         },
         norm: row[11] == 0,
         gate: Gate::ALL.get(row[12]).copied(),
+        math: MathMode::Standard,
+        blocks: Blocks::AsTheyAre,
     });
     let empty = [[0, 5, 256], [5, 0, 256], [5, 4, 0]].into_iter().flat_map(|[m, n, k]| {
         FORMATS.map(|(format, _)| Product {
@@ -102,9 +113,11 @@ pub(super) fn cases() -> Vec<Case> {
             norm: true,
             gate: Some(Gate::Swiglu),
             data: Data::Uniform,
+            math: MathMode::Standard,
+            blocks: Blocks::AsTheyAre,
         })
     });
-    products.chain(empty).chain(tiles()).map(Product::case).chain(lookups()).chain(whole()).collect()
+    products.chain(empty).chain(tiles()).map(Product::case).collect()
 }
 
 /// Products of many rows of f16 around the tiles of tensor cores, whose rows are aligned.
@@ -121,7 +134,8 @@ fn tiles() -> impl Iterator<Item = Product> {
     const ROWS: [usize; 4] = [34, 64, 129, 136];
     const COLUMNS: [usize; 5] = [8, 65, 128, 131, 200];
     const ACTIVATIONS: [Activation; 3] = [Activation::Identity, Activation::Gelu, Activation::Relu];
-    let grid = pairwise(&[BLOCKS.len(), ROWS.len(), COLUMNS.len(), 2, 2, 2, 2, 3, 3, 2], "quant_matmul tiles");
+    let grid =
+        pairwise(&[BLOCKS.len(), ROWS.len(), COLUMNS.len(), 2, 2, 2, 2, 3, 3, 2], "quant_matmul tiles");
     grid.into_iter().map(|row| Product {
         format: BLOCKS[row[0]].0,
         dtypes: [F16, [F16, F32][row[3]]],
@@ -136,6 +150,8 @@ fn tiles() -> impl Iterator<Item = Product> {
         data: [Data::Uniform, Data::Integers][row[9]],
         norm: false,
         gate: None,
+        math: MathMode::Standard,
+        blocks: Blocks::AsTheyAre,
     })
 }
 
@@ -149,7 +165,7 @@ fn name_of(format: QuantFormat) -> String {
 }
 
 impl Product {
-    fn case(self) -> Case {
+    pub(super) fn case(self) -> Case {
         let Self { m, n, k, ld_extra, alpha, .. } = self;
         let dtypes = self.dtypes.map(DType::name).join("-");
         let bias = super::flag(self.bias, "bias", "nobias");
@@ -157,8 +173,12 @@ impl Product {
         let (format, activation, data) = (name_of(self.format), self.activation.name(), self.data.name());
         let norm = super::flag(self.norm, "norm", "nonorm");
         let function = self.gate.map_or(activation, Gate::name);
+        let math = match self.math {
+            MathMode::Standard => String::new(),
+            math => format!("_{}-{}", math.name(), self.blocks.name()),
+        };
         let name = format!(
-            "{format}_{dtypes}_m{m}_n{n}_k{k}_ld{ld_extra}_a{alpha}_{norm}_{bias}_{function}_res-{residual}_{data}"
+            "{format}_{dtypes}_m{m}_n{n}_k{k}_ld{ld_extra}_a{alpha}_{norm}_{bias}_{function}_res-{residual}_{data}{math}"
         );
         Case::new("quant_matmul", name, move |rng| self.trial(rng))
     }
@@ -167,13 +187,17 @@ impl Product {
         let Self { format, m, n, k, alpha, .. } = self;
         let [a_type, c_type] = self.dtypes;
         let is_whole = self.data == Data::Integers;
-        let exact = is_whole && !self.norm && self.gate.is_none();
+        let rounds = self.math == MathMode::Int8 && format.takes_int8();
+        let exact = is_whole && !self.norm && self.gate.is_none() && !rounds;
         let rows = if self.gate.is_some() { 2 * n } else { n };
         let weights =
             Weights::random(rng, format, rows, k, if is_whole { Scales::One } else { Scales::Usual });
         let single = (1, None);
-        let a =
-            Stored::new((m, k), false, self.ld_extra, single, |count| self.data.values(rng, a_type, count));
+        let a = Stored::new((m, k), false, self.ld_extra, single, |count| {
+            let mut values = self.data.values(rng, a_type, count);
+            self.blocks.put(rng, a_type, k, &mut values);
+            values
+        });
         let bias = self.bias.then(|| self.data.values(rng, c_type, rows));
         let norm = self.norm.then(|| uniform(rng, a_type, k, -2.0, 2.0));
         let residual = Stored::new((m, n), false, self.ld_extra, single, |count| match self.residual {
@@ -182,10 +206,14 @@ impl Product {
         });
         let row_of_a = |i: usize| -> Vec<(f64, f64)> {
             let row: Vec<f64> = (0..k).map(|p| a.at(0, i, p)).collect();
-            match &norm {
+            let mut row = match &norm {
                 Some(norm) => normed(a_type, &row, norm, EPS),
                 None => row.into_iter().map(|x| (x, 0.0)).collect(),
+            };
+            if rounds {
+                round_to_int8(&mut row);
             }
+            row
         };
         let rows_of_a: Vec<_> = (0..m).map(row_of_a).collect();
         // An element of the product and its bound.
@@ -204,13 +232,11 @@ impl Product {
                 Some(gate) => gated(gate, c_type, [(value, bound), product(i, n + j)]),
             };
             let at = residual.index(0, i, j);
-            wants.push((
-                at,
-                match self.residual {
-                    Residual::None => want,
-                    _ => plus(want, residual.data[at], exact),
-                },
-            ));
+            let want = match self.residual {
+                Residual::None => want,
+                _ => plus(want, residual.data[at], exact),
+            };
+            wants.push((at, if rounds { or_nan(want, &rows_of_a[i]) } else { want }));
         }
         let in_place = self.residual == Residual::InPlace;
         let before = if in_place { residual.data.clone() } else { vec![f64::NAN; residual.data.len()] };
@@ -233,7 +259,8 @@ impl Product {
             let b = QuantMatrix::new(p[1], format, rows, k);
             let mut desc = QuantMatmulDesc::new(m, Matrix::new(p[0], a_type, ld[0]), b, c)
                 .with_alpha(alpha)
-                .with_activation(self.activation);
+                .with_activation(self.activation)
+                .with_math(self.math);
             if self.bias {
                 desc = desc.with_bias(p[3]);
             }

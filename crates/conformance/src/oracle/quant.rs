@@ -200,6 +200,43 @@ impl Sum {
     }
 }
 
+/// Activations that are rounded to 8 bits with one scale.
+pub(crate) const INT8_BLOCK: usize = 32;
+
+/// Adds to the errors of a row's elements what [`MathMode::Int8`](backend_api::MathMode::Int8) may round them by.
+///
+/// Of numbers that are known, that is their distance from the nearest multiple of the scale. The quotient by it, of up
+/// to 127, is off by two divisions of 2.5 units, and its product with the scale by as much: 2⁻¹³ of the scale
+/// together, which also makes an element near a tie go either way. Of numbers with errors, whose scale isn't known,
+/// it is a 253rd of the largest.
+pub(crate) fn round_to_int8(row: &mut [(f64, f64)]) {
+    let smallest = 2f64.powi(-118);
+    for block in row.chunks_mut(INT8_BLOCK) {
+        let largest = block.iter().fold(0.0, |most: f64, (x, error)| most.max(x.abs() + error));
+        // Results of its row have no bound: they are infinite or NaN.
+        if !largest.is_finite() {
+            continue;
+        }
+        let scale = largest / 127.0;
+        let is_known = block.iter().all(|&(_, error)| error == 0.0);
+        for (x, error) in block {
+            *error += if largest < smallest {
+                // It may count as 0.
+                x.abs() + scale
+            } else if is_known {
+                (*x - scale * (*x / scale).round()).abs() + scale * 2f64.powi(-13) + MIN_NORMAL_F32
+            } else {
+                largest / 253.0
+            };
+        }
+    }
+}
+
+/// What is wanted of a result with such activations: of a row that isn't finite, also NaN.
+pub(crate) fn or_nan(want: Want, row: &[(f64, f64)]) -> Want {
+    if row.iter().all(|(x, _)| x.is_finite()) { want } else { want.or([Want::Exact(f64::NAN)]) }
+}
+
 /// A row's elements after its root-mean-square norm and the rounding to `dtype`, with their errors.
 pub(crate) fn normed(dtype: DType, row: &[f64], weight: &[f64], eps: f64) -> Vec<(f64, f64)> {
     let row = Row { input: row, residual: &[], weight, bias: &[], eps };
@@ -236,5 +273,32 @@ pub(crate) fn plus(want: Want, residual: f64, exact: bool) -> Want {
             Want::near(value + residual, rounding(value, bound) + flushed)
         }
         Want::AnyOf(all) => Want::AnyOf(all.into_iter().map(|want| plus(want, residual, exact)).collect()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rounding_to_8_bits_moves_an_element_by_half_of_the_scale_at_most() {
+        let errors = |numbers: &[f64], error: f64| -> Vec<f64> {
+            let mut row: Vec<_> = numbers.iter().map(|&x| (x, error)).collect();
+            round_to_int8(&mut row);
+            row.into_iter().map(|(_, error)| error).collect()
+        };
+        let slack = 2.0 * 2f64.powi(-13);
+        let of = errors(&[-254.0, 4.0, 5.0, 0.5], 0.0);
+        assert!(
+            of.iter().zip([0.0, 0.0, 1.0, 0.5]).all(|(got, want)| (got - want - slack).abs() < 1e-12),
+            "{of:?}"
+        );
+        assert_eq!(errors(&[253.0, 0.0], 0.0)[1], 253.0 / 127.0 * 2f64.powi(-13) + MIN_NORMAL_F32);
+        assert_eq!(errors(&[252.5, -1.0], 0.5), [1.5, 1.5]);
+        // Of the second block, which is all zeros, nothing.
+        let mut blocks = [1.0; 64];
+        blocks[32..].fill(0.0);
+        assert_eq!(errors(&blocks, 0.0)[32..], [0.0; 32]);
+        assert_eq!(errors(&[1e-37], 0.0), [1e-37 + 1e-37 / 127.0]);
     }
 }

@@ -10,7 +10,7 @@ use backend_api::{BackendResult, DType, MathMode};
 use super::{Bytes, Expected};
 use crate::oracle::conv::{Finish, Sum, wants};
 use crate::oracle::product::{Element, Products};
-use crate::oracle::quant::{self, gated, normed, plus};
+use crate::oracle::quant::{self, gated, normed, or_nan, plus, round_to_int8};
 use crate::oracle::unary::activation;
 
 /// `lines` lines of `length` numbers of a matrix, each packed: its rows, or its columns if `across`.
@@ -60,14 +60,19 @@ pub(super) fn quant_matmul(
     let layout = b.layout(op)?;
     let planes = memory.get(b.ptr);
     let half_weights = a.dtype == DType::F16 && m > 32;
+    let rounds = desc.math == MathMode::Int8 && b.format.takes_int8();
     let norm = desc.norm.map(|norm| (memory.numbers(norm.weight, a.dtype), norm.eps));
     let rows = lines(&a_all, a.offset, a.ld, false, [m, k]);
     let row_of_a = |i: usize| -> Vec<(f64, f64)> {
         let row = &rows[i * k..][..k];
-        match &norm {
+        let mut row = match &norm {
             Some((weight, eps)) => normed(a.dtype, row, &weight[..k], *eps),
             None => row.iter().map(|&x| (x, 0.0)).collect(),
+        };
+        if rounds {
+            round_to_int8(&mut row);
         }
+        row
     };
     let rows: Vec<_> = (0..m).map(row_of_a).collect();
     // Elements of a column of the product, with their bounds.
@@ -104,6 +109,7 @@ pub(super) fn quant_matmul(
                 Some(matrix) => plus(want, residual[matrix.offset + i * matrix.ld + j], false),
                 None => want,
             };
+            let want = if rounds { or_nan(want, &rows[i]) } else { want };
             places.push((c.offset + i * c.ld + j, want));
         }
     }

@@ -4,11 +4,11 @@ use backend_api::quant::QuantFormat;
 
 use crate::kernels::Lib;
 use crate::kernels::libs::{
-    ACTIVATE, ACTIVATE_HALF, FRAGMENT_ELEMENTS, QUANT_BLOCK_SCALES, QUANT_FRAGMENTS_LOW,
-    QUANT_FRAGMENTS_Q5_K, QUANT_FRAGMENTS_Q6_K, QUANT_FRAGMENTS_Q8_0, QUANT_GROUP_SCALES, QUANT_INPUT_1,
-    QUANT_INPUT_4, QUANT_LOW, QUANT_OUTPUT_1, QUANT_OUTPUT_4, QUANT_Q4_0, QUANT_Q5_K, QUANT_Q6_K, QUANT_Q8_0,
-    QUANT_RESIDUAL, QUANT_ROWS, QUANT_ROWS_NORMED, QUANT_SUPER_SCALES, QUANT_U4, QUANT_U4_ZEROS,
-    RESULTS_IN_REGISTERS, RESULTS_STAGED,
+    ACTIVATE, ACTIVATE_HALF, FRAGMENT_ELEMENTS, QUANT_BLOCK_SCALES, QUANT_BYTES_LOW, QUANT_BYTES_Q5_K,
+    QUANT_BYTES_Q6_K, QUANT_BYTES_Q8_0, QUANT_FRAGMENTS_LOW, QUANT_FRAGMENTS_Q5_K, QUANT_FRAGMENTS_Q6_K,
+    QUANT_FRAGMENTS_Q8_0, QUANT_GROUP_SCALES, QUANT_INPUT_1, QUANT_INPUT_4, QUANT_LOW, QUANT_OUTPUT_1,
+    QUANT_OUTPUT_4, QUANT_Q4_0, QUANT_Q5_K, QUANT_Q6_K, QUANT_Q8_0, QUANT_RESIDUAL, QUANT_ROWS,
+    QUANT_ROWS_NORMED, QUANT_SUPER_SCALES, QUANT_U4, QUANT_U4_ZEROS, RESULTS_IN_REGISTERS, RESULTS_STAGED,
 };
 
 /// The files of a format, and more.
@@ -56,6 +56,25 @@ pub(super) const fn product_libs(format: QuantFormat, vectors: bool, half: bool)
         (false, true) => with_format!(format, [QUANT_INPUT_1, ACTIVATE_HALF]),
         (true, false) => with_format!(format, [QUANT_INPUT_4, ACTIVATE]),
         (true, true) => with_format!(format, [QUANT_INPUT_4, ACTIVATE_HALF]),
+    }
+}
+
+/// What reads the weights as bytes, and the activations for results of f16 or f32.
+pub(super) const fn int8_libs(format: QuantFormat, half: bool) -> &'static [Lib] {
+    macro_rules! with_results {
+        ($bytes:ident) => {
+            if half {
+                with_format!(format, [$bytes, ACTIVATE_HALF])
+            } else {
+                with_format!(format, [$bytes, ACTIVATE])
+            }
+        };
+    }
+    match format {
+        QuantFormat::Q8_0 => with_results!(QUANT_BYTES_Q8_0),
+        QuantFormat::Q5_K => with_results!(QUANT_BYTES_Q5_K),
+        QuantFormat::Q6_K => with_results!(QUANT_BYTES_Q6_K),
+        _ => with_results!(QUANT_BYTES_LOW),
     }
 }
 

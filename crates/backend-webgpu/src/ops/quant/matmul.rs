@@ -1,57 +1,24 @@
 //! Products with a quantised matrix.
 
 use backend_api::desc::QuantMatmulDesc;
-use backend_api::quant::{QuantFormat, QuantLayout, UNIT};
+use backend_api::quant::{QuantLayout, UNIT};
 use backend_api::support::checked_product;
-use backend_api::{Activation, BackendResult, DType, Gate};
+use backend_api::{BackendResult, Gate};
 
 use super::cooperative;
 use super::dequantized::{self, has_room_for_residual, prepare_residual};
-use super::formats::{KINDS, product_libs};
+use super::kernel::{Kernel, Signature, TILE};
+use super::kernel_override::KernelOverride;
 use super::planes::{Planes, bindable, group_shift, require_known};
 use super::skinny_cooperative::Tile;
-use super::stages;
-use crate::kernels::{KernelSource, Variant, kernel, params};
+use super::{int8, stages};
+use crate::kernels::{Variant, params};
 use crate::memory::DeviceSlice;
-use crate::ops::matmul::activation_code;
 use crate::ops::op_context::{OpContext, dim, linear_grid};
 use crate::ops::shared::iterations;
 use crate::ops::shared::long_work::{Run, in_parts, require_end};
 use crate::ops::shared::vec_width::VecWidth;
 use crate::recorder::Window;
-
-static DECODE: KernelSource = kernel!(
-    "quant/decode",
-    libs: [GRID, QUANT_PRODUCT, QUANT_RESIDUAL, QUANT_SUMS],
-    types: ["TA", "TC"],
-    constants: ["ROWS", "SPAN", "ACTIVATION"],
-    reads: 7,
-    writes: 1,
-    params: Params,
-);
-
-static DECODE_SUBGROUP: KernelSource = KernelSource {
-    subgroups: true,
-    ..kernel!(
-        native "quant/decode_subgroup",
-        libs: [GRID, QUANT_PRODUCT, QUANT_RESIDUAL, QUANT_SUMS],
-        types: ["TA", "TC"],
-        constants: ["ROWS", "SPAN", "SUBGROUP", "ACTIVATION"],
-        reads: 7,
-        writes: 1,
-        params: Params,
-    )
-};
-
-static TILED: KernelSource = kernel!(
-    "quant/tiled",
-    libs: [GRID, QUANT_NIBBLES, QUANT_PRODUCT, QUANT_RESIDUAL],
-    types: ["TA", "TC"],
-    constants: ["ACTIVATION"],
-    reads: 7,
-    writes: 1,
-    params: Params,
-);
 
 params! {
     pub(super) struct Params {
@@ -89,116 +56,6 @@ params! {
         norm: u32,
         eps: f32,
     }
-}
-
-/// Rows of A for which there are variants of `quant/decode`.
-const DECODE_ROWS: [usize; 4] = [1, 2, 4, 8];
-
-/// Rows of A above which `quant/tiled` reads B less often.
-const MOST_DECODE_ROWS: usize = 32;
-
-/// Invocations of the subgroups that `quant/decode_subgroup` has variants for.
-const SUBGROUPS: [u32; 2] = [8, 32];
-
-/// Rows of B that its invocations share, and columns of C that a workgroup makes of them.
-const SPAN: usize = 2;
-const DECODE_COLUMNS: usize = 4 * SPAN;
-
-/// Rows and columns of a tile of `quant/tiled`.
-const TILE: usize = 64;
-
-/// The kernel for a product.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kernel {
-    /// `quant/decode` for so many rows at a time.
-    Decode(usize),
-    /// `quant/decode_subgroup` for so many rows at a time and subgroups of so many invocations.
-    DecodeSubgroup(usize, u32),
-    /// `quant/skinny_cooperative`.
-    SkinnyCooperative(Tile),
-    Tiled,
-}
-
-impl Kernel {
-    /// The kernel for `m` rows, on a device whose subgroups all have `subgroup` invocations.
-    fn choose(m: usize, subgroup: Option<u32>) -> Self {
-        let [.., most] = DECODE_ROWS;
-        let rows = match DECODE_ROWS.into_iter().find(|&rows| m <= rows) {
-            Some(rows) => rows,
-            None if m <= MOST_DECODE_ROWS => most,
-            None => return Self::Tiled,
-        };
-        match subgroup.filter(|size| SUBGROUPS.contains(size)) {
-            Some(size) => Self::DecodeSubgroup(rows, size),
-            None => Self::Decode(rows),
-        }
-    }
-
-    const fn tile(self, gated: bool) -> [usize; 2] {
-        match self {
-            Self::Decode(rows) | Self::DecodeSubgroup(rows, _) => [rows, DECODE_COLUMNS],
-            Self::SkinnyCooperative(tile) => tile.tile(gated),
-            Self::Tiled => [TILE, TILE],
-        }
-    }
-
-    /// Steps of an invocation's loop along a row of so many units.
-    const fn iterations(self, units: usize) -> usize {
-        match self {
-            Self::Decode(_) | Self::DecodeSubgroup(..) => units.div_ceil(2),
-            Self::SkinnyCooperative(tile) => tile.iterations(units),
-            Self::Tiled => units.saturating_mul(4 * 32),
-        }
-    }
-
-    fn variant(self, signature: &Signature) -> Variant {
-        let Signature { format, dtypes, activation, vectors, .. } = *signature;
-        let code = activation_code(activation);
-        let variant = match self {
-            Self::SkinnyCooperative(tile) => return tile.variant(signature),
-            Self::Decode(rows) => Variant::new(&DECODE, dtypes, [rows as u32, SPAN as u32, code]),
-            Self::DecodeSubgroup(rows, subgroup) => {
-                let constants = [rows as u32, SPAN as u32, subgroup, code];
-                Variant::new(&DECODE_SUBGROUP, dtypes, constants)
-            }
-            Self::Tiled => Variant::new(&TILED, dtypes, [code]),
-        };
-        variant.with_libs(product_libs(format, vectors, dtypes[1] == DType::F16))
-    }
-}
-
-/// What a product's text depends on besides the kernel.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Signature {
-    pub(super) format: QuantFormat,
-    /// Of A and C.
-    pub(super) dtypes: [DType; 2],
-    pub(super) activation: Activation,
-    /// Whether A is read four numbers at a time.
-    pub(super) vectors: bool,
-    /// Whether its rows are normalised.
-    pub(super) normed: bool,
-    /// Whether the second half of the product is multiplied by the activation of the first.
-    pub(super) gated: bool,
-}
-
-/// Each kernel for each format and width of A; types and activations, on which the rest of the text doesn't
-/// depend, take turns.
-pub(super) fn variants() -> Vec<Variant> {
-    use DType::{F16, F32};
-    const DTYPES: [[DType; 2]; 4] = [[F32, F32], [F16, F32], [F32, F16], [F16, F16]];
-    let mut variants: Vec<Variant> = Vec::new();
-    let subgroups = SUBGROUPS.map(|size| DECODE_ROWS.map(|rows| Kernel::DecodeSubgroup(rows, size))).concat();
-    let kernels = DECODE_ROWS.map(Kernel::Decode).into_iter().chain(subgroups).chain([Kernel::Tiled]);
-    for kernel in kernels {
-        for (format, vectors) in KINDS.into_iter().flat_map(|format| [(format, false), (format, true)]) {
-            let turn = variants.len();
-            let (dtypes, activation) = (DTYPES[turn / 2 % 4], Activation::ALL[turn % Activation::ALL.len()]);
-            let signature = Signature { format, dtypes, activation, vectors, normed: false, gated: false };
-            variants.push(kernel.variant(&signature));
-        }
-    }
-    variants
 }
 
 /// The distance between rows of A, which leads nowhere where there is one, and their length.
@@ -279,6 +136,11 @@ impl Operands {
         }
     }
 
+    /// With other rows of A.
+    pub(super) fn with_a(&self, a: Window) -> Self {
+        Self { a, ..self.starting_at(0) }
+    }
+
     /// Whether C is what is added to the product.
     pub(super) const fn residual_is_c(&self) -> bool {
         self.terms & IN_PLACE != 0
@@ -290,7 +152,7 @@ impl Operands {
     }
 
     /// Whether A can be read four numbers at a time.
-    fn has_vectors(&self, desc: &QuantMatmulDesc) -> bool {
+    pub(super) fn has_vectors(&self, desc: &QuantMatmulDesc) -> bool {
         VecWidth::four_if_fitting(&[&self.a], &strides_of_a(desc)) == VecWidth::Four
     }
 }
@@ -308,6 +170,18 @@ pub(crate) fn quant_matmul(ctx: &OpContext, op: &'static str, desc: &QuantMatmul
     multiply(ctx, op, desc, &Slices { a, b, bias, residual, norm, c: &c })
 }
 
+/// The kernels that a product launches, in their order.
+pub(crate) fn explain_quant_matmul(
+    ctx: &OpContext,
+    op: &'static str,
+    desc: &QuantMatmulDesc,
+) -> BackendResult<String> {
+    let plan = ctx.dry_run();
+    quant_matmul(&plan, op, desc)?;
+    let names: Vec<_> = plan.take_variants().iter().map(Variant::kernel).collect();
+    Ok(if names.is_empty() { "nothing".to_owned() } else { names.join(", ") })
+}
+
 /// [`quant_matmul`] with checked operands.
 pub(super) fn multiply(
     ctx: &OpContext,
@@ -317,12 +191,14 @@ pub(super) fn multiply(
 ) -> BackendResult<()> {
     let layout = desc.b.layout(op)?;
     let windows = Operands::new(ctx, op, desc, slices)?;
-    let cooperative = Tile::candidate(ctx, desc, &layout, &windows).map(Kernel::SkinnyCooperative);
-    if cooperative.is_none() && (desc.gate.is_some() || desc.norm.is_some()) {
+    let asked = *ctx.state.quant_matmul_override.lock();
+    let kernel = Kernel::plan(ctx, desc, Tile::candidate(ctx, desc, &layout, &windows), asked);
+    let is_staged = desc.gate.is_some() || desc.norm.is_some();
+    if is_staged && !matches!(kernel, Kernel::SkinnyCooperative(_)) {
         return stages::multiply(ctx, op, desc, slices);
     }
-    let kernel = cooperative.unwrap_or_else(|| Kernel::choose(desc.m, ctx.gpu().subgroup));
     if kernel == Kernel::Tiled
+        && asked.is_none()
         && has_room_for_residual(desc)
         && let Some(tile) = cooperative::Tile::candidate(ctx, desc, &windows)
     {
@@ -331,20 +207,24 @@ pub(super) fn multiply(
     let columns = Run::of_flops(desc.n(), desc.flops() / desc.n().max(1) as f64)
         .with_iterations(kernel.iterations(layout.units) as f64)
         .aligned(TILE);
-    if kernel == Kernel::Tiled && dequantized::is_possible(ctx, desc) {
+    let may_dequantize = asked != Some(KernelOverride::Tiled);
+    if kernel == Kernel::Tiled && may_dequantize && dequantized::is_possible(ctx, desc) {
         // Its parts know only their own work.
         require_end(ctx, op, &columns)?;
         return dequantized::multiply(ctx, op, desc, &layout, slices.b, &windows);
     }
     iterations::require(ctx, op, "units of 128 columns", layout.units, kernel.iterations(1))?;
+    let (desc, windows) =
+        if kernel.is_int8() { int8::rounded(ctx, op, desc, &windows)? } else { (*desc, windows) };
+    let (desc, windows) = (&desc, &windows);
     in_parts(ctx, op, columns, |run| {
         let planes = |rows| Planes::new(ctx, op, &layout, slices.b, rows, &windows.c);
         if desc.gate.is_some() {
             let planes = planes((0, desc.b.rows))?.starting_at(dim(op, "n", run.first)?);
-            return launch(ctx, op, desc, &windows, kernel, &planes, (run.first, run.end));
+            return launch(ctx, op, desc, windows, kernel, &planes, (run.first, run.end));
         }
         bindable(ctx, &layout, 0, (run.first, run.end)).try_for_each(|(first, end)| {
-            launch(ctx, op, desc, &windows, kernel, &planes((first, end))?, (first, end))
+            launch(ctx, op, desc, windows, kernel, &planes((first, end))?, (first, end))
         })
     })
 }
@@ -449,19 +329,5 @@ impl Params {
             norm: windows.norm.offset / 8,
             eps: desc.norm.map_or(0.0, |norm| norm.eps) as f32,
         })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn few_rows_take_the_smallest_tile_that_holds_them() {
-        let rows = [0, 1, 2, 3, 5, 8, 9, 32].map(|m| Kernel::choose(m, None).tile(false)[0]);
-        assert_eq!(rows, [1, 1, 2, 4, 8, 8, 8, 8]);
-        assert_eq!(Kernel::choose(33, Some(32)), Kernel::Tiled);
-        assert_eq!(Kernel::choose(3, Some(32)), Kernel::DecodeSubgroup(4, 32));
-        assert_eq!(Kernel::choose(3, Some(4)), Kernel::Decode(4));
     }
 }

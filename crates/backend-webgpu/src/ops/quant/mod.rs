@@ -1,6 +1,6 @@
-//! Quantised matrices: `quant/decode` and `quant/decode_subgroup` multiply few rows, `quant/skinny_cooperative`
-//! few rows of f16 on tensor cores, `quant/cooperative` many of them, `quant/tiled` and the kernels of matrices
-//! many on other devices, and `quant/gather` dequantises.
+//! Quantised matrices: `quant/decode` and `quant/decode_subgroup` multiply few rows, which `quant/quantize_rows` may have
+//! rounded to 8 bits, `quant/skinny_cooperative` few rows of f16 on tensor cores, `quant/cooperative` many of them,
+//! `quant/tiled` and the kernels of matrices many on other devices, and `quant/gather` dequantises.
 //!
 //! What differs between formats is in helper files, which read a unit of 128 weights from the planes; the
 //! kernels know none of them.
@@ -9,6 +9,9 @@ mod cooperative;
 mod dequantized;
 mod formats;
 mod gather;
+mod int8;
+mod kernel;
+mod kernel_override;
 mod matmul;
 mod planes;
 mod self_test;
@@ -16,10 +19,18 @@ mod skinny_cooperative;
 mod stages;
 
 pub(crate) use gather::{dequantize, quant_gather};
-pub(crate) use matmul::quant_matmul;
+pub(crate) use kernel_override::KernelOverride;
+pub(crate) use matmul::{explain_quant_matmul, quant_matmul};
 
 use crate::kernels::Variant;
 
 pub(super) fn variants() -> Vec<Variant> {
-    [matmul::variants(), skinny_cooperative::variants(), cooperative::variants(), gather::variants()].concat()
+    [
+        kernel::variants(),
+        int8::variants(),
+        skinny_cooperative::variants(),
+        cooperative::variants(),
+        gather::variants(),
+    ]
+    .concat()
 }

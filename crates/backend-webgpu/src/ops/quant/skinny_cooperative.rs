@@ -5,7 +5,8 @@ use backend_api::quant::{QuantFormat, QuantLayout, UNIT};
 use backend_api::{Activation, BackendResult, DType};
 
 use super::formats::{KINDS, fragment_libs};
-use super::matmul::{Operands, Params, Signature, strides_of_a};
+use super::kernel::Signature;
+use super::matmul::{Operands, Params, strides_of_a};
 use super::planes::is_bindable;
 use super::self_test::check_product;
 use crate::kernels::{KernelSource, Variant, kernel};

@@ -1,8 +1,8 @@
 //! Random operations on quantised matrices.
 
-use backend_api::Activation;
 use backend_api::desc::{DequantizeDesc, Matrix, QuantGatherDesc, QuantMatmulDesc, QuantMatrix};
 use backend_api::quant::QuantFormat;
+use backend_api::{Activation, MathMode};
 
 use super::Call;
 use super::calls::{Method, call};
@@ -52,6 +52,7 @@ fn quant_matmul<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
     let bias = pool.pick(rng);
     (d.bias, d.residual) = (maybe(rng, bias), maybe(rng, residual));
     d.activation = rng.pick(Activation::ALL);
+    d.math = rng.pick(MathMode::ALL);
     let verdict = pool.check("quant_matmul", d.operands("quant_matmul"));
     call(format!("{d:?}"), verdict, move |b| b.quant_matmul(&d))
 }

@@ -2,7 +2,8 @@
 
 use std::path::PathBuf;
 
-use clap::{Parser, Subcommand};
+use backend_api::MathMode;
+use clap::{Parser, Subcommand, ValueEnum};
 use llama::Sampling;
 
 /// Runs language models from GGUF files on any device there is.
@@ -48,9 +49,29 @@ pub(crate) struct Common {
     #[arg(long)]
     pub(crate) half: bool,
 
+    /// The arithmetic of products with quantised weights; int8 may round their activations to 8 bits, where that is
+    /// faster
+    #[arg(long, value_enum, default_value_t = Math::Standard)]
+    pub(crate) math: Math,
+
     /// Print one JSON document
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Math {
+    Standard,
+    Int8,
+}
+
+impl Math {
+    pub(crate) const fn mode(self) -> MathMode {
+        match self {
+            Self::Standard => MathMode::Standard,
+            Self::Int8 => MathMode::Int8,
+        }
+    }
 }
 
 #[derive(Debug, clap::Args)]

@@ -58,7 +58,8 @@ pub(crate) fn load(common: &Common) -> anyhow::Result<Loaded> {
     };
     let activations = if common.half { DType::F16 } else { DType::F32 };
     let model = Model::load_with(&Arc::from(selection.backend), &file, activations, progress)
-        .with_context(|| format!("can't load {}", path.display()))?;
+        .with_context(|| format!("can't load {}", path.display()))?
+        .with_math(common.math.mode());
     model.backend().synchronize()?;
     bar.finish_and_clear();
     let name = file.metadata().get("general.name").and_then(|name| name.text().map(str::to_owned));

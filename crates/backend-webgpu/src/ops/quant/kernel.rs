@@ -1,0 +1,270 @@
+//! The kernels for products with a quantised matrix, and which of them makes one.
+
+use backend_api::desc::QuantMatmulDesc;
+use backend_api::quant::QuantFormat;
+use backend_api::{Activation, DType};
+
+use super::formats::{KINDS, int8_libs, product_libs};
+use super::int8;
+use super::kernel_override::KernelOverride;
+use super::matmul::Params;
+use super::skinny_cooperative::Tile;
+use crate::kernels::libs::{GRID, QUANT_PRODUCT, QUANT_RESIDUAL, QUANT_SUMS_INT8};
+use crate::kernels::{KernelSource, Variant, kernel};
+use crate::ops::matmul::activation_code;
+use crate::ops::op_context::OpContext;
+
+const DECODE_ROWWISE: KernelSource = kernel!(
+    "quant/decode",
+    libs: [GRID, QUANT_PRODUCT, QUANT_RESIDUAL, QUANT_SUMS],
+    types: ["TA", "TC"],
+    constants: ["ROWS", "SPAN", "ACTIVATION"],
+    reads: 7,
+    writes: 1,
+    params: Params,
+);
+
+const DECODE_SHARED: KernelSource = KernelSource {
+    subgroups: true,
+    ..kernel!(
+        native "quant/decode_subgroup",
+        libs: [GRID, QUANT_PRODUCT, QUANT_RESIDUAL, QUANT_SUMS],
+        types: ["TA", "TC"],
+        constants: ["ROWS", "SPAN", "SUBGROUP", "ACTIVATION"],
+        reads: 7,
+        writes: 1,
+        params: Params,
+    )
+};
+
+static DECODE: KernelSource = DECODE_ROWWISE;
+static DECODE_SUBGROUP: KernelSource = DECODE_SHARED;
+
+/// The files for rows of A that are rounded to 8 bits.
+static DECODE_INT8: KernelSource =
+    KernelSource { libs: &[GRID, QUANT_PRODUCT, QUANT_RESIDUAL, QUANT_SUMS_INT8], ..DECODE_ROWWISE };
+static DECODE_SUBGROUP_INT8: KernelSource =
+    KernelSource { libs: &[GRID, QUANT_PRODUCT, QUANT_RESIDUAL, QUANT_SUMS_INT8], ..DECODE_SHARED };
+
+static TILED: KernelSource = kernel!(
+    "quant/tiled",
+    libs: [GRID, QUANT_NIBBLES, QUANT_PRODUCT, QUANT_RESIDUAL],
+    types: ["TA", "TC"],
+    constants: ["ACTIVATION"],
+    reads: 7,
+    writes: 1,
+    params: Params,
+);
+
+/// Rows of A for which there are variants of `quant/decode`.
+const DECODE_ROWS: [usize; 4] = [1, 2, 4, 8];
+
+/// Rows of A above which `quant/tiled` reads B less often.
+const MOST_DECODE_ROWS: usize = 32;
+
+/// Invocations of the subgroups that `quant/decode_subgroup` has variants for.
+const SUBGROUPS: [u32; 2] = [8, 32];
+
+/// Rows of B that its invocations share, and columns of C that a workgroup makes of them.
+const SPAN: usize = 2;
+const DECODE_COLUMNS: usize = 4 * SPAN;
+
+/// Rows and columns of a tile of `quant/tiled`.
+pub(super) const TILE: usize = 64;
+
+/// The kernel for a product.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kernel {
+    /// `quant/decode`.
+    Decode(Rows),
+    /// `quant/decode_subgroup` for subgroups of so many invocations.
+    DecodeSubgroup(Rows, u32),
+    /// `quant/skinny_cooperative`.
+    SkinnyCooperative(Tile),
+    Tiled,
+}
+
+/// The rows of A that a workgroup multiplies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Rows {
+    count: usize,
+    /// Whether they are rounded to 8 bits.
+    int8: bool,
+}
+
+impl Rows {
+    /// The rows of a workgroup for `m` rows of A; `None` if reading B for each would take long.
+    fn choose(m: usize, int8: bool) -> Option<Self> {
+        let [.., most] = DECODE_ROWS;
+        let count = DECODE_ROWS.into_iter().find(|&count| m <= count).unwrap_or(most);
+        (m <= MOST_DECODE_ROWS).then_some(Self { count, int8 })
+    }
+}
+
+impl Kernel {
+    /// The kernel for a product: the one that is asked for, if it can make it. `tile` is the workgroup on tensor cores,
+    /// if they can.
+    pub(super) fn plan(
+        ctx: &OpContext,
+        desc: &QuantMatmulDesc,
+        tile: Option<Tile>,
+        asked: Option<KernelOverride>,
+    ) -> Self {
+        let subgroup = ctx.gpu().subgroup.filter(|size| SUBGROUPS.contains(size));
+        let int8 = int8::is_possible(ctx, desc);
+        if let Some(kernel) = asked.and_then(|asked| Self::asked_for(asked, desc.m, subgroup, tile, int8)) {
+            return kernel;
+        }
+        match tile {
+            Some(tile) => Self::SkinnyCooperative(tile),
+            None => Self::choose(desc.m, subgroup, int8 && int8::is_faster(ctx, desc)),
+        }
+    }
+
+    /// The kernel for `m` rows, on a device whose subgroups all have `subgroup` invocations.
+    fn choose(m: usize, subgroup: Option<u32>, int8: bool) -> Self {
+        match (Rows::choose(m, int8), subgroup) {
+            (Some(rows), Some(size)) => Self::DecodeSubgroup(rows, size),
+            (Some(rows), None) => Self::Decode(rows),
+            (None, _) => Self::Tiled,
+        }
+    }
+
+    /// The kernel that is asked for, if it can make a product of `m` rows.
+    fn asked_for(
+        asked: KernelOverride,
+        m: usize,
+        subgroup: Option<u32>,
+        tile: Option<Tile>,
+        int8: bool,
+    ) -> Option<Self> {
+        let rows = |int8| Rows::choose(m, int8);
+        match asked {
+            KernelOverride::Decode => rows(false).map(Self::Decode),
+            KernelOverride::DecodeInt8 => rows(true).filter(|_| int8).map(Self::Decode),
+            KernelOverride::DecodeSubgroup => Some(Self::DecodeSubgroup(rows(false)?, subgroup?)),
+            KernelOverride::DecodeSubgroupInt8 if int8 => Some(Self::DecodeSubgroup(rows(true)?, subgroup?)),
+            KernelOverride::DecodeSubgroupInt8 => None,
+            KernelOverride::SkinnyCooperative => tile.map(Self::SkinnyCooperative),
+            KernelOverride::Tiled => Some(Self::Tiled),
+        }
+    }
+
+    /// Whether the activations are rounded to 8 bits.
+    pub(super) const fn is_int8(self) -> bool {
+        matches!(self, Self::Decode(rows) | Self::DecodeSubgroup(rows, _) if rows.int8)
+    }
+
+    pub(super) const fn tile(self, gated: bool) -> [usize; 2] {
+        match self {
+            Self::Decode(rows) | Self::DecodeSubgroup(rows, _) => [rows.count, DECODE_COLUMNS],
+            Self::SkinnyCooperative(tile) => tile.tile(gated),
+            Self::Tiled => [TILE, TILE],
+        }
+    }
+
+    /// Steps of an invocation's loop along a row of so many units.
+    pub(super) const fn iterations(self, units: usize) -> usize {
+        match self {
+            Self::Decode(_) | Self::DecodeSubgroup(..) => units.div_ceil(2),
+            Self::SkinnyCooperative(tile) => tile.iterations(units),
+            Self::Tiled => units.saturating_mul(4 * 32),
+        }
+    }
+
+    pub(super) fn variant(self, signature: &Signature) -> Variant {
+        let Signature { format, dtypes: [a, c], activation, vectors, .. } = *signature;
+        let (code, half) = (activation_code(activation), c == DType::F16);
+        // Integers are read as words, whatever they were rounded from.
+        let a = if self.is_int8() { DType::U32 } else { a };
+        let variant = match self {
+            Self::SkinnyCooperative(tile) => return tile.variant(signature),
+            Self::Decode(Rows { count, int8 }) => {
+                let source = if int8 { &DECODE_INT8 } else { &DECODE };
+                Variant::new(source, [a, c], [count as u32, SPAN as u32, code])
+            }
+            Self::DecodeSubgroup(Rows { count, int8 }, subgroup) => {
+                let source = if int8 { &DECODE_SUBGROUP_INT8 } else { &DECODE_SUBGROUP };
+                Variant::new(source, [a, c], [count as u32, SPAN as u32, subgroup, code])
+            }
+            Self::Tiled => Variant::new(&TILED, [a, c], [code]),
+        };
+        variant.with_libs(if self.is_int8() {
+            int8_libs(format, half)
+        } else {
+            product_libs(format, vectors, half)
+        })
+    }
+}
+
+/// What a product's text depends on besides the kernel.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Signature {
+    pub(super) format: QuantFormat,
+    /// Of A and C.
+    pub(super) dtypes: [DType; 2],
+    pub(super) activation: Activation,
+    /// Whether A is read four numbers at a time.
+    pub(super) vectors: bool,
+    /// Whether its rows are normalised.
+    pub(super) normed: bool,
+    /// Whether the second half of the product is multiplied by the activation of the first.
+    pub(super) gated: bool,
+}
+
+/// Each kernel for each format and width of A; types and activations, on which the rest of the text doesn't
+/// depend, take turns.
+pub(super) fn variants() -> Vec<Variant> {
+    use DType::{F16, F32};
+    const DTYPES: [[DType; 2]; 4] = [[F32, F32], [F16, F32], [F32, F16], [F16, F16]];
+    let mut variants: Vec<Variant> = Vec::new();
+    let decoding = |int8| {
+        let rows = DECODE_ROWS.map(|count| Rows { count, int8 });
+        let subgroups = SUBGROUPS.map(|size| rows.map(|rows| Kernel::DecodeSubgroup(rows, size))).concat();
+        rows.map(Kernel::Decode).into_iter().chain(subgroups)
+    };
+    for kernel in decoding(false).chain([Kernel::Tiled]).chain(decoding(true)) {
+        for (format, vectors) in KINDS.into_iter().flat_map(|format| [(format, false), (format, true)]) {
+            if kernel.is_int8() && !vectors {
+                continue;
+            }
+            let turn = variants.len();
+            let (dtypes, activation) = (DTYPES[turn / 2 % 4], Activation::ALL[turn % Activation::ALL.len()]);
+            let signature = Signature { format, dtypes, activation, vectors, normed: false, gated: false };
+            variants.push(kernel.variant(&signature));
+        }
+    }
+    variants
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn rows(count: usize) -> Rows {
+        Rows { count, int8: false }
+    }
+
+    #[test]
+    fn few_rows_take_the_smallest_tile_that_holds_them() {
+        let of = [0, 1, 2, 3, 5, 8, 9, 32].map(|m| Kernel::choose(m, None, false).tile(false)[0]);
+        assert_eq!(of, [1, 1, 2, 4, 8, 8, 8, 8]);
+        assert_eq!(Kernel::choose(33, Some(32), true), Kernel::Tiled);
+        assert_eq!(Kernel::choose(3, Some(32), false), Kernel::DecodeSubgroup(rows(4), 32));
+        assert_eq!(Kernel::choose(3, None, true), Kernel::Decode(Rows { count: 4, int8: true }));
+    }
+
+    #[test]
+    fn a_kernel_that_cannot_make_a_product_is_not_used_for_it() {
+        let asked = |kernel, m, subgroup, int8| Kernel::asked_for(kernel, m, subgroup, None, int8);
+        assert_eq!(asked(KernelOverride::Decode, 9, None, true), Some(Kernel::Decode(rows(8))));
+        assert_eq!(asked(KernelOverride::Decode, 33, None, true), None);
+        assert_eq!(asked(KernelOverride::DecodeSubgroup, 1, None, true), None);
+        for kernel in [KernelOverride::DecodeInt8, KernelOverride::DecodeSubgroupInt8] {
+            assert_eq!(asked(kernel, 2, Some(32), false), None);
+            assert!(asked(kernel, 2, Some(32), true).is_some_and(Kernel::is_int8));
+        }
+        assert_eq!(asked(KernelOverride::SkinnyCooperative, 1, Some(32), false), None);
+        assert_eq!(asked(KernelOverride::Tiled, 1, None, false), Some(Kernel::Tiled));
+    }
+}

@@ -1,0 +1,61 @@
+//! Every kernel for products with quantised matrices on every adapter, not only those that the planner would choose
+//! there: exact activations, and those that are rounded to 8 bits.
+
+mod forced;
+
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use backend_api::desc::{Matrix, QuantMatmulDesc, QuantMatrix};
+use backend_api::quant::QuantFormat;
+use backend_api::{ComputeBackend, DType, MathMode};
+use backend_webgpu::WebGpuBackend;
+use conformance::quant_products;
+use forced::Device;
+use libtest_mimic::{Failed, Trial};
+
+fn main() -> ExitCode {
+    forced::run(kernels)
+}
+
+/// A test for each kernel; where a device can't run it, another makes the products.
+fn kernels(device: &Arc<Device>) -> Vec<Trial> {
+    let names = WebGpuBackend::quant_matmul_kernels().into_iter();
+    let tensor_cores = forced::has_tensor_cores(&device.backend);
+    let names = names.filter(|name| tensor_cores || name != "skinny_cooperative");
+    names.map(|kernel| device.trial(&kernel.clone(), move |backend| check(backend, &kernel))).collect()
+}
+
+fn check(backend: &WebGpuBackend, kernel: &str) -> Result<(), Failed> {
+    let math = if kernel.ends_with("+int8") { MathMode::Int8 } else { MathMode::Standard };
+    backend.force_quant_matmul(Some(kernel))?;
+    let outcome = is_used(backend, kernel, math).and_then(|()| forced::check(backend, &quant_products(math)));
+    backend.force_quant_matmul(None)?;
+    outcome
+}
+
+/// Whether the kernel makes a product that suits it, and integers are multiplied in their mode alone.
+fn is_used(backend: &WebGpuBackend, kernel: &str, math: MathMode) -> Result<(), Failed> {
+    const K: usize = 128;
+    let file = format!("quant/{}", kernel.trim_end_matches("+int8"));
+    let dtype = if kernel == "skinny_cooperative" { DType::F16 } else { DType::F32 };
+    let format = QuantFormat::Q8_0;
+    let ptrs = [K * dtype.size(), format.bytes(8, K)?, 8 * dtype.size()].map(|bytes| backend.alloc(bytes));
+    let [a, b, c] = ptrs;
+    let [a, b, c] = [a?, b?, c?];
+    let product = |math| {
+        let [a, c] = [(a, K), (c, 8)].map(|(ptr, ld)| Matrix::new(ptr, dtype, ld));
+        backend.explain_quant_matmul(
+            &QuantMatmulDesc::new(1, a, QuantMatrix::new(b, format, 8, K), c).with_math(math),
+        )
+    };
+    let [used, exact] = [product(math)?, product(MathMode::Standard)?];
+    [a, b, c].iter().try_for_each(|&ptr| backend.free(ptr))?;
+    let expected = if math == MathMode::Int8 { format!("quant/quantize_rows, {file}") } else { file };
+    // Subgroups of one size, of 8 or 32, aren't everywhere.
+    let is_optional = kernel.starts_with("decode_subgroup");
+    if exact.contains("quantize") || used != expected && !is_optional {
+        return Err(format!("{used} is used for {math:?}, and {exact} otherwise").into());
+    }
+    Ok(())
+}
