@@ -140,8 +140,14 @@ pub(crate) fn device_memory(adapter: &wgpu::Adapter) -> Option<u64> {
     heaps.filter(|heap| heap.flags.contains(MemoryHeapFlags::DEVICE_LOCAL)).map(|heap| heap.size).max()
 }
 
-/// Nothing, where wgpu has no Vulkan.
-#[cfg(not(any(windows, target_os = "linux", target_os = "android", target_os = "freebsd")))]
+/// Nothing, where wgpu has no Vulkan. Pages, which have no `device_specs`, don't ask.
+#[cfg(not(any(
+    windows,
+    target_os = "linux",
+    target_os = "android",
+    target_os = "freebsd",
+    target_family = "wasm"
+)))]
 pub(crate) fn device_memory(_: &wgpu::Adapter) -> Option<u64> {
     None
 }
