@@ -17,13 +17,6 @@ fn load_quants(row: u32, unit: u32, j: u32) -> Quants {
   return Quants(low, vec2<u32>(high[at], high[at + 1u]));
 }
 
-// Of these, only what one block has.
-fn load_block(row: u32, unit: u32, j: u32, block: u32) -> Quants {
-  let low = quants[params.quants + row * params.quants_row + 4u * unit + j][block];
-  let at = params.high + row * params.high_row + 8u * unit + 2u * j + block / 2u;
-  return Quants(vec4<u32>(low), vec2<u32>(high[at]));
-}
-
 fn eight(q: Quants, block: u32) -> Eight {
   let word = q.words[block];
   let bits = vec4<u32>(q.high[block / 2u] >> (16u * (block & 1u)));

@@ -10,7 +10,7 @@
 // and leading dimension are multiples of eight elements. What lies beyond the tile's part of a matrix is read as
 // something of the matrix, and its products are not written.
 //
-// needs: TC, ACTIVATION, HALF_SCALES, lib/matmul, one of the two for results, a format's scales and its
+// needs: TA = f16, TC, ACTIVATION, HALF_SCALES, lib/matmul, one of the two for results, a format's scales and its
 // lib/quant_fragments_*, and what lib/fragments needs
 
 // Groups of eight are addressed as a whole.

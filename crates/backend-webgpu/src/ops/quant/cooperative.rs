@@ -22,7 +22,7 @@ static COOPERATIVE: KernelSource = KernelSource {
     ..kernel!(
         native "quant/cooperative",
         libs: [GRID, MATMUL, FRAGMENTS],
-        types: ["TC"],
+        types: ["TA", "TC"],
         constants: [
             "TILE_M",
             "TILE_N",
@@ -78,9 +78,10 @@ params! {
 /// Elements of k in a step: a block of B.
 const STEP: usize = 32;
 
-/// The formats whose k is whole blocks.
-const FORMATS: [QuantFormat; 5] =
-    [QuantFormat::Q8_0, QuantFormat::Q4_0, QuantFormat::Q4_K, QuantFormat::Q5_K, QuantFormat::Q6_K];
+/// The formats whose k is whole blocks and whose planes, with A, the bias and C's three bindings, are no more than
+/// eight buffers: Q6_K has one more.
+const FORMATS: [QuantFormat; 4] =
+    [QuantFormat::Q8_0, QuantFormat::Q4_0, QuantFormat::Q4_K, QuantFormat::Q5_K];
 
 /// The workgroup's tile of C.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -102,7 +103,7 @@ impl Tile {
         let [in_registers, half_scales] = [dtype == DType::F16, half_scales].map(u32::from);
         let activation = activation_code(activation);
         let constants = [m, n, k, rows, columns, 0, 1, activation, in_registers, half_scales];
-        Variant::new(&COOPERATIVE, [dtype], constants)
+        Variant::new(&COOPERATIVE, [DType::F16, dtype], constants)
             .with_libs(tile_libs(format, dtype == DType::F16))
             .with_rolled_loops()
     }

@@ -116,7 +116,6 @@ pub(super) const fn tile_libs(format: QuantFormat, half: bool) -> &'static [Lib]
     match format {
         QuantFormat::Q8_0 => with_results!(QUANT_FRAGMENTS_Q8_0),
         QuantFormat::Q5_K => with_results!(QUANT_FRAGMENTS_Q5_K),
-        QuantFormat::Q6_K => with_results!(QUANT_FRAGMENTS_Q6_K),
         _ => with_results!(QUANT_FRAGMENTS_LOW),
     }
 }
