@@ -19,11 +19,10 @@ const UNIT: u32 = 8u;
 @group(0) @binding(0) var<storage, read> quants: array<vec4<u32>>;
 @group(0) @binding(1) var<storage, read> high: array<u32>;
 @group(0) @binding(2) var<storage, read> scales: array<ScaleWords>;
-@group(0) @binding(3) var<storage, read> extra: array<u32>;
-@group(0) @binding(4) var<storage, read> a: array<vec4<u32>>;
-@group(0) @binding(5) var<storage, read> bias: array<TC>;
+@group(0) @binding(3) var<storage, read> a: array<vec4<u32>>;
+@group(0) @binding(4) var<storage, read> bias: array<TC>;
 // The helper file that makes results binds it twice more, for writing vectors.
-const BINDING_C = 6u;
+const BINDING_C = 5u;
 @group(0) @binding(BINDING_C) var<storage, read_write> c: array<TC>;
 
 const_assert TILE_K == 32u && TRANS_A == 0u && TRANS_B == 1u;

@@ -188,7 +188,10 @@ impl Product {
         let [a_type, c_type] = self.dtypes;
         let is_whole = self.data == Data::Integers;
         let rounds = self.math == MathMode::Int8 && format.takes_int8();
-        let exact = is_whole && !self.norm && self.gate.is_none() && !rounds;
+        // Weights of Q6_K pass 2048, above which f16 has not every whole number.
+        let half_weights = a_type == F16 && m > 32;
+        let fits = !half_weights || format != QuantFormat::Q6_K;
+        let exact = is_whole && fits && !self.norm && self.gate.is_none() && !rounds;
         let rows = if self.gate.is_some() { 2 * n } else { n };
         let weights =
             Weights::random(rng, format, rows, k, if is_whole { Scales::One } else { Scales::Usual });
@@ -221,7 +224,7 @@ impl Product {
             let mut sum = Sum::default();
             rows_of_a[i].iter().enumerate().for_each(|(p, &x)| sum.add(x, weights.at(j, p)));
             let bias = bias.as_ref().map_or(0.0, |bias| bias[j]);
-            let (value, bound) = sum.finish(k, alpha, bias, a_type == F16 && m > 32);
+            let (value, bound) = sum.finish(k, alpha, bias, half_weights);
             (value, if exact { 0.0 } else { bound })
         };
         let mut wants = Vec::new();

@@ -35,7 +35,7 @@ static COOPERATIVE: KernelSource = KernelSource {
             "IN_REGISTERS",
             "HALF_SCALES",
         ],
-        reads: 6,
+        reads: 5,
         writes: 3,
         params: Params,
     )
@@ -60,8 +60,6 @@ params! {
         high_row: u32,
         scales: u32,
         scales_row: u32,
-        extra: u32,
-        extra_row: u32,
         c_offset: u32,
         c_ld: u32,
         c_batch: u32,
@@ -78,8 +76,8 @@ params! {
 /// Elements of k in a step: a block of B.
 const STEP: usize = 32;
 
-/// The formats whose k is whole blocks and whose planes, with A, the bias and C's three bindings, are no more than
-/// eight buffers: Q6_K has one more.
+/// The formats whose k is whole blocks and that need no fourth plane: with A, the bias and C's three bindings, there
+/// is room for three.
 const FORMATS: [QuantFormat; 4] =
     [QuantFormat::Q8_0, QuantFormat::Q4_0, QuantFormat::Q4_K, QuantFormat::Q5_K];
 
@@ -144,9 +142,9 @@ impl Tile {
     ) -> BackendResult<()> {
         let here = windows.starting_at(first);
         let params = self.params(op, desc, &here, planes, end - first)?;
-        let [quants, high, scales, extra] = planes.windows();
+        let [quants, high, scales, _] = planes.windows();
         let Operands { a, bias, c, .. } = &here;
-        let inputs = [quants, high, scales, extra, a, bias, c, c];
+        let inputs = [quants, high, scales, a, bias, c, c];
         let variant = self.variant(desc.b.format, desc.c.dtype, desc.activation);
         ctx.launch(op, &variant, &inputs, c, &params, linear_grid(op, params.tiles as usize)?)
     }
@@ -161,7 +159,7 @@ impl Tile {
     ) -> BackendResult<Params> {
         let [tile_m, tile_n] = self.tile();
         let (tiles_m, tiles_n) = (desc.m.div_ceil(tile_m), columns.div_ceil(tile_n));
-        let [quants, high, scales, extra] = planes.places;
+        let [quants, high, scales, _] = planes.places;
         let k = dim(op, "k", desc.k())?;
         let ld = |what, ld: usize| if desc.m <= 1 { Ok(0) } else { dim(op, what, ld) };
         let has_residual = desc.residual.is_some();
@@ -182,8 +180,6 @@ impl Tile {
             high_row: high.1,
             scales: scales.0,
             scales_row: scales.1,
-            extra: extra.0,
-            extra_row: extra.1,
             c_offset: windows.c.offset,
             c_ld: ld("ldc", desc.c.ld)?,
             c_batch: 0,
@@ -213,9 +209,9 @@ impl Tile {
         let sizes @ [m, n, k] = [tile_m + 24, tile_n + 40, 512];
         check_product(ctx, format, dtype, sizes, &few_ones(m, k), |test, desc, windows, planes| {
             let params = self.params(OP, desc, windows, planes, n)?;
-            let [quants, high, scales, extra] = planes.windows();
+            let [quants, high, scales, _] = planes.windows();
             let Operands { a, bias, c, .. } = windows;
-            let bound = [quants, high, scales, extra, a, bias, c, c, c];
+            let bound = [quants, high, scales, a, bias, c, c, c];
             test.launch(variant, &bound, &params, linear_grid(OP, params.tiles as usize)?)
         })
     }
