@@ -98,7 +98,7 @@ impl CooperativeTile {
     }
 
     /// All tiles.
-    pub(in crate::ops) fn all() -> impl Iterator<Item = Self> + Clone {
+    pub(super) fn all() -> impl Iterator<Item = Self> + Clone {
         Self::ALL.into_iter().chain(Self::ALONE).chain(Self::FEW)
     }
 
@@ -281,6 +281,11 @@ pub(super) fn estimate(desc: &MatmulDesc, compute_units: usize) -> Option<Estima
         let streams = m <= tile.m.min(64) || n <= tile.n.min(64);
         if streams { time / 4 * 5 } else { time }
     })
+}
+
+/// The nanoseconds that a product is estimated to take on tensor cores.
+pub(in crate::ops) fn time(desc: &MatmulDesc, compute_units: usize) -> usize {
+    estimate(desc, compute_units).map_or(usize::MAX, |estimate| estimate.time)
 }
 
 /// The nanoseconds of a launch and of partial sums, 450 in each, which an invocation adds one after another.

@@ -46,7 +46,7 @@ use kernel::Kernel;
 use part::Part;
 use plan::{Plan, Prep, Strategy};
 
-pub(super) use cooperative::CooperativeTile;
+pub(super) use cooperative::{CooperativeTile, time as cooperative_time};
 pub(super) use fragments::{multiply as unrolled_multiply, quant_product};
 pub(crate) use kernel_override::KernelOverride;
 pub(super) use split::add_pieces;
