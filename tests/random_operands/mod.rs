@@ -38,7 +38,7 @@ const SLICES: [&str; 8] = [
 ];
 
 /// What a call may take, its kernels compiled.
-const SLOW: Duration = Duration::from_secs(20);
+const SLOW: Duration = Duration::from_secs(120);
 
 /// Makes a call on the buffers that were drawn.
 type Run<'a> = &'a mut dyn FnMut(&Draw, &'static str, Command<'_>);
