@@ -16,7 +16,7 @@ const HALVES: usize = UNIT / HALF;
 /// Blocks with smaller activations count as zeros: their scales would be subnormal.
 const SMALLEST: f32 = f32::from_bits((127 - 119) << 23);
 
-/// Whether a product's activations are rounded: those that it has.
+/// Whether a product has activations and they are rounded.
 pub(super) fn rounds(desc: &QuantMatmulDesc) -> bool {
     desc.math == MathMode::Int8 && desc.b.format.takes_int8() && desc.k() > 0
 }

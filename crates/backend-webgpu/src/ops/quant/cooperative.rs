@@ -54,7 +54,7 @@ params! {
         tiles: u32,
         a_offset: u32,
         a_ld: u32,
-        // As lib/quant_* have them.
+        // Starts of the planes and of their rows, in what the format's lib/quant_* reads at once.
         quants: u32,
         quants_row: u32,
         high: u32,
@@ -125,8 +125,8 @@ impl Tile {
             .with_rolled_loops()
     }
 
-    /// The tile for a product, if the device and the operands allow it. `C`'s residual is C itself, and comes
-    /// before the activation.
+    /// The fastest tile for a product, if the device and the operands allow it and it beats dequantising B to memory
+    /// first. A residual is added from C, before the activation.
     pub(super) fn candidate(ctx: &OpContext, desc: &QuantMatmulDesc, operands: &Operands) -> Option<Self> {
         let gpu = ctx.gpu();
         // No browser offers tensor cores.
@@ -254,8 +254,8 @@ fn time_of_dequantised(desc: &QuantMatmulDesc, compute_units: usize) -> usize {
     h200::partial_sums(weights, 500, compute_units).saturating_add(product)
 }
 
-/// Rows with three ones in each, every column having one in some row: sums of three weights are whole numbers
-/// of f16.
+/// Rows with three ones in each, spread over as many columns as there are ones: sums of three weights are whole
+/// numbers of f16.
 fn few_ones(m: usize, k: usize) -> Vec<i32> {
     let mut a = vec![0; m * k];
     for (i, row) in a.chunks_mut(k).enumerate() {
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn the_self_test_reads_every_column() {
+    fn the_ones_of_the_self_test_are_spread_over_the_columns() {
         for tile in Tile::ALL {
             let (m, k) = (tile.tile()[0] + 24, 512);
             let a = few_ones(m, k);
