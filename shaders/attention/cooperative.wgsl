@@ -3,8 +3,12 @@
 //
 // A workgroup works on TILE_Q queries of one head, of which each of its SUBGROUPS subgroups has PARTS parts
 // of 16. Blocks of keys and values pass through workgroup memory; a subgroup works on SLICE of them at a
-// time, from the first that some of its queries sees to the last. Queries, scores, weights and the output
-// never leave the registers: they are fragments of 16 × 16, whose elements lib/fragment_elements names.
+// time, from the first that some of its queries sees to the last. Queries, weights and the output never leave the
+// registers: they are fragments of 16 × 16, whose elements lib/fragment_elements names.
+//
+// Vectors that are too long for a subgroup's registers are shared by DIM_SUBGROUPS of them, a team: each has a range of
+// DIM / DIM_SUBGROUPS elements of the team's queries, whose products with its elements of the keys are exchanged in
+// workgroup memory and added, and makes its range of the output's columns.
 //
 // With WIDE_KEYS, an invocation reads eight neighbouring elements of a key at once, which are its elements of
 // two fragments: sums of products don't depend on the order of what is added, so they may stand for any of the
@@ -19,15 +23,19 @@
 //
 // Starts, strides and lengths of vectors are multiples of eight elements.
 //
-// needs: T = f16, SUBGROUPS, PARTS, DIM, BLOCK, SLICE, WIDE_KEYS, lib/attention, lib/attention_seen,
-// lib/fragment_elements
+// needs: T = f16, SUBGROUPS, DIM_SUBGROUPS, PARTS, DIM, BLOCK, SLICE, WIDE_KEYS, lib/attention,
+// lib/attention_seen, lib/fragment_elements
 
 const SUBGROUP: u32 = 32u;
 const FRAGMENT: u32 = 16u;
 const THREADS: u32 = SUBGROUPS * SUBGROUP;
-// Queries of a subgroup, and of the workgroup.
+// Subgroups with queries of their own, or teams of them.
+const TEAMS: u32 = SUBGROUPS / DIM_SUBGROUPS;
+// Queries of a team, and of the workgroup.
 const QUERIES: u32 = PARTS * FRAGMENT;
-const TILE_Q: u32 = SUBGROUPS * QUERIES;
+const TILE_Q: u32 = TEAMS * QUERIES;
+// Elements of a subgroup's range of the vectors.
+const RANGE: u32 = DIM / DIM_SUBGROUPS;
 
 // Vectors in groups of eight elements: what an invocation moves in a turn.
 const EIGHTS: u32 = DIM / 8u;
@@ -42,16 +50,21 @@ const ROWS: u32 = VALUES + BLOCK;
 // invocations read, of two neighbouring rows, lie in different ones.
 const KEY_STRIDE: u32 = EIGHTS + (12u - EIGHTS % 8u) % 8u;
 
-// The output passes through workgroup memory in as many passes of columns as it has to, so many fragments each.
-const PASSES: u32 = (SUBGROUPS * FRAGMENT + ROWS - 1u) / ROWS;
-const PASS_FRAGMENTS: u32 = (DIM / FRAGMENT + PASSES - 1u) / PASSES;
-const PASS_EIGHTS: u32 = 2u * PASS_FRAGMENTS;
-const OUT_STRIDE: u32 = 4u * PASS_FRAGMENTS + 2u;
+// The output passes through workgroup memory in as many passes of columns as it has to, so many fragments each of
+// every range, in groups of eight elements.
+const PASSES: u32 = (TEAMS * FRAGMENT + ROWS - 1u) / ROWS;
+const PASS_FRAGMENTS: u32 = (RANGE / FRAGMENT + PASSES - 1u) / PASSES;
+const RANGE_EIGHTS: u32 = 2u * PASS_FRAGMENTS;
+const PASS_EIGHTS: u32 = DIM_SUBGROUPS * RANGE_EIGHTS;
+const OUT_STRIDE: u32 = 2u * PASS_EIGHTS + 2u;
+// Turns in which a pass is written, and their fours.
+const PASS_TURNS: u32 = RANGE_EIGHTS / 2u;
+const PASS_FOURS: u32 = 2u * PASS_TURNS;
 
 // How far a score may be above the reference, in powers of two.
 const HEADROOM: f32 = 8.0;
 
-const_assert PARTS * PASSES * PASS_EIGHTS <= 32u;
+const_assert PARTS * PASSES * PASS_FOURS <= 32u;
 const_assert DIM % FRAGMENT == 0u && BLOCK * EIGHTS % THREADS == 0u && BLOCK % SLICE == 0u && SLICE % FRAGMENT == 0u;
 
 @group(0) @binding(0) var<storage, read> q: array<vec4<u32>>;
@@ -63,12 +76,15 @@ const_assert DIM % FRAGMENT == 0u && BLOCK * EIGHTS % THREADS == 0u && BLOCK % S
 @group(0) @binding(6) var<storage, read_write> o: array<vec4<T>>;
 
 // A block of keys, unless they are wide, then one of values; at first and at last, 16 queries or columns of
-// their output of each subgroup.
-var<workgroup> sh: array<vec4<f16>, max(ROWS * STRIDE, SUBGROUPS * FRAGMENT * OUT_STRIDE)>;
+// their output of each team.
+var<workgroup> sh: array<vec4<f16>, max(ROWS * STRIDE, TEAMS * FRAGMENT * OUT_STRIDE)>;
 // A block of wide keys; nothing where there are none.
 var<workgroup> sh_keys: array<vec4<u32>, select(1u, BLOCK * KEY_STRIDE, WIDE_KEYS == 1u)>;
 // Sums of weights of the rows of a part.
-var<workgroup> sh_totals: array<f32, SUBGROUPS * FRAGMENT>;
+var<workgroup> sh_totals: array<f32, TEAMS * FRAGMENT>;
+// Of a slice, each invocation's sums of products with its range of the keys; nothing where there are no teams.
+const EXCHANGED: u32 = PARTS * SLICE / FRAGMENT * 2u;
+var<workgroup> sh_products: array<vec4<f32>, select(1u, EXCHANGED * THREADS, DIM_SUBGROUPS > 1u)>;
 
 struct Tile {
   batch: u32,
@@ -113,16 +129,16 @@ fn query_of(tile: Tile, part: u32, row: u32) -> u32 {
   return tile.query + row / FRAGMENT * QUERIES + part * FRAGMENT + row % FRAGMENT;
 }
 
-// The keys that some query of a subgroup sees: whole slices from the first, to before the last.
-fn keys_of(tile: Tile, subgroup: u32) -> vec2<u32> {
-  let first = min(tile.query + subgroup * QUERIES, params.seq_q - 1u);
+// The keys that some query of a team sees: whole slices from the first, to before the last.
+fn keys_of(tile: Tile, team: u32) -> vec2<u32> {
+  let first = min(tile.query + team * QUERIES, params.seq_q - 1u);
   let last = min(first + QUERIES, params.seq_q) - 1u;
   return vec2<u32>(visible(first, tile.real).x / SLICE * SLICE, visible(last, tile.real).y);
 }
 
-// The keys that every query of a subgroup sees, from the first to before the last.
-fn keys_of_all(tile: Tile, subgroup: u32) -> vec2<u32> {
-  let first = min(tile.query + subgroup * QUERIES, params.seq_q - 1u);
+// The keys that every query of a team sees, from the first to before the last.
+fn keys_of_all(tile: Tile, team: u32) -> vec2<u32> {
+  let first = min(tile.query + team * QUERIES, params.seq_q - 1u);
   let last = min(first + QUERIES, params.seq_q) - 1u;
   return vec2<u32>(visible(last, tile.real).x, visible(first, tile.real).y);
 }
@@ -133,11 +149,16 @@ fn put(row: u32, eighth: u32, bits: vec4<u32>) {
   sh[row * STRIDE + 2u * eighth + 1u] = halves(bits.zw);
 }
 
+// The first element of a group of eight in a pass: of each range, the groups that follow those of the pass before.
+fn pass_element(pass_number: u32, eighth: u32) -> u32 {
+  return eighth / RANGE_EIGHTS * RANGE + (pass_number * RANGE_EIGHTS + eighth % RANGE_EIGHTS) * 8u;
+}
+
 // Puts a pass of columns of a part's queries into workgroup memory. Queries beyond the last are the last, and
 // not written.
 fn stage_q(tile: Tile, index: u32, part: u32, pass_number: u32) {
-  for (var i = index; i < SUBGROUPS * FRAGMENT * PASS_EIGHTS; i += THREADS) {
-    let d = (pass_number * PASS_EIGHTS + i % PASS_EIGHTS) * 8u;
+  for (var i = index; i < TEAMS * FRAGMENT * PASS_EIGHTS; i += THREADS) {
+    let d = pass_element(pass_number, i % PASS_EIGHTS);
     let query = min(query_of(tile, part, i / PASS_EIGHTS), params.seq_q - 1u);
     var bits = vec4<u32>();
     if d < params.head_dim {
@@ -220,6 +241,23 @@ fn stage_v(index: u32, turn: u32, bits: vec4<u32>) {
   put(VALUES + place.x, place.y, bits);
 }
 
+// Leaves sums of products for the team's other subgroups. Invocations of a subgroup have neighbouring vectors.
+fn leave(index: u32, number: u32, products: Elements) {
+  sh_products[2u * number * THREADS + index] = products.low;
+  sh_products[(2u * number + 1u) * THREADS + index] = products.high;
+}
+
+// The sums of products with whole keys, of those that the subgroups of a team have left.
+fn joined(index: u32, number: u32) -> Elements {
+  var whole: Elements;
+  let first = index / (SUBGROUP * DIM_SUBGROUPS) * (SUBGROUP * DIM_SUBGROUPS) + index % SUBGROUP;
+  for (var i = 0u; i < DIM_SUBGROUPS; i++) {
+    whole.low += sh_products[2u * number * THREADS + first + i * SUBGROUP];
+    whole.high += sh_products[(2u * number + 1u) * THREADS + first + i * SUBGROUP];
+  }
+  return whole;
+}
+
 // Scores of a query from its products with `key` and its neighbours, as Elements has them.
 fn scores_of_row(tile: Tile, products: vec4<f32>, query: u32, key: u32) -> vec4<f32> {
   let at = min(query, params.seq_q - 1u);
@@ -280,29 +318,31 @@ fn output_at(tile: Tile, query: u32, d: u32) -> u32 {
   return (params.o.x + tile.batch * params.o.y + tile.head * params.o.z + query * params.o.w + d) / 4u;
 }
 
-// The row of workgroup memory and the first column of the eight elements that an invocation writes in a turn.
-fn output_place(index: u32, turn: u32, pass_number: u32) -> vec2<u32> {
+// Of the eight elements that an invocation writes in a turn: their row of workgroup memory, the group in it, and the
+// output's column.
+fn output_place(index: u32, turn: u32, pass_number: u32) -> vec3<u32> {
   let i = turn * THREADS + index;
-  return vec2<u32>(i / PASS_EIGHTS, (pass_number * PASS_EIGHTS + i % PASS_EIGHTS) * 8u);
+  let eighth = i % PASS_EIGHTS;
+  return vec3<u32>(i / PASS_EIGHTS, eighth, pass_element(pass_number, eighth));
 }
 
 // Writes a pass of a part of the output from workgroup memory. Returns bits of the invocation's fours that
 // aren't finite though the sum of their weights is.
 fn write_out(tile: Tile, index: u32, part: u32, pass_number: u32) -> u32 {
   var wrong = 0u;
-  for (var turn = 0u; turn < PASS_EIGHTS / 2u; turn++) {
+  for (var turn = 0u; turn < PASS_TURNS; turn++) {
     let place = output_place(index, turn, pass_number);
     let query = query_of(tile, part, place.x);
-    if query < params.seq_q && place.y < params.head_dim {
-      let row = place.x * OUT_STRIDE + (place.y / 8u - pass_number * PASS_EIGHTS) * 2u;
-      let at = output_at(tile, query, place.y);
+    if query < params.seq_q && place.z < params.head_dim {
+      let row = place.x * OUT_STRIDE + place.y * 2u;
+      let at = output_at(tile, query, place.z);
       let low = sh[row];
       let high = sh[row + 1u];
       o[at] = low;
       o[at + 1u] = high;
       if is_defined(sh_totals[place.x]) {
         let bits = select(0u, 1u, !is_finite(vec4<f32>(low))) | select(0u, 2u, !is_finite(vec4<f32>(high)));
-        wrong |= bits << ((part * PASSES + pass_number) * PASS_EIGHTS + 2u * turn);
+        wrong |= bits << ((part * PASSES + pass_number) * PASS_FOURS + 2u * turn);
       }
     }
   }
@@ -314,10 +354,10 @@ fn write_out(tile: Tile, index: u32, part: u32, pass_number: u32) -> u32 {
 fn mend(tile: Tile, index: u32, bits: u32) {
   for (var wrong = bits; wrong != 0u; wrong &= wrong - 1u) {
     let bit = firstTrailingBit(wrong);
-    let number = bit / PASS_EIGHTS;
-    let place = output_place(index, bit % PASS_EIGHTS / 2u, number % PASSES);
+    let number = bit / PASS_FOURS;
+    let place = output_place(index, bit % PASS_FOURS / 2u, number % PASSES);
     let query = query_of(tile, number / PASSES, place.x);
-    let d = place.y + bit % 2u * 4u;
+    let d = place.z + bit % 2u * 4u;
     let at = output_at(tile, query, d);
     o[at] = vec4<f16>(mean_of_seen(tile.batch, tile.head, query, d, vec4<f32>(o[at])));
   }

@@ -10,8 +10,8 @@
 // and leading dimension are multiples of eight elements. What lies beyond the tile's part of a matrix is read as
 // something of the matrix, and its products are not written.
 //
-// needs: TA = f16, TC, ACTIVATION, HALF_SCALES, lib/matmul, one of the two for results, a format's scales and its
-// lib/quant_fragments_*, and what lib/fragments needs
+// needs: TA = f16, TC, ACTIVATION, lib/matmul, one of the two for results, a format's scales and its
+// lib/quant_fragments_*, lib/quant_weights, and what lib/fragments needs
 
 // Groups of eight are addressed as a whole.
 const UNIT: u32 = 8u;
@@ -76,14 +76,6 @@ fn fetch_b(tile: Tile, at: u32, turn: u32) -> Packed {
   let unit = group / 16u;
   let word = group % 16u;
   return Packed(load_block(row, unit, word % 4u, word / 4u), load_scales(row, unit), word);
-}
-
-// Four weights of f16, of quants less their zero point. Where scales are f16, one multiplication rounds.
-fn weights(q: vec4<f16>, s: Scale) -> vec4<f16> {
-  if HALF_SCALES == 1u {
-    return f16(s.scale) * q;
-  }
-  return vec4<f16>(s.scale * vec4<f32>(q) - s.min);
 }
 
 fn stage_packed_b(at: u32, turn: u32, group: Packed) {

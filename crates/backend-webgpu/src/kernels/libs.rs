@@ -199,6 +199,7 @@ libs! {
     QUANT_U4_ZEROS = "quant_u4_zeros" needs [QUANT_NIBBLES],
     /// Integers as f16, and quants as elements of fragments, by format.
     QUANT_HALVES = "quant_halves",
+    QUANT_WEIGHTS = "quant_weights" needs [QUANT_NIBBLES],
     QUANT_FRAGMENTS_LOW = "quant_fragments_low" needs [QUANT_HALVES],
     QUANT_FRAGMENTS_Q5_K = "quant_fragments_q5_k" needs [QUANT_HALVES],
     QUANT_FRAGMENTS_Q6_K = "quant_fragments_q6_k" needs [QUANT_HALVES],

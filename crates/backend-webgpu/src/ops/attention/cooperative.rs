@@ -20,7 +20,7 @@ pub(super) static COOPERATIVE: KernelSource = KernelSource {
         native "attention/cooperative",
         libs: [GRID, SPECIAL, ATTENTION, ATTENTION_SEEN, HALVES, FRAGMENT_ELEMENTS],
         types: ["T"],
-        constants: ["SUBGROUPS", "PARTS", "DIM", "BLOCK", "SLICE", "WIDE_KEYS"],
+        constants: ["SUBGROUPS", "PARTS", "DIM", "BLOCK", "SLICE", "WIDE_KEYS", "DIM_SUBGROUPS"],
         reads: 5,
         writes: 2,
         params: Params,
@@ -40,11 +40,13 @@ pub(super) struct CooperativeTile {
     pub(super) slice: usize,
     /// Whether invocations read the keys' elements themselves.
     pub(super) wide_keys: bool,
+    /// Subgroups that share the elements of vectors which are too long for the registers of one.
+    pub(super) dim_subgroups: usize,
 }
 
 impl CooperativeTile {
     /// Every tile; of those for vectors of one length, the best for many queries first.
-    pub(super) const ALL: [Self; 9] = [
+    pub(super) const ALL: [Self; 10] = [
         Self::new([4, 2, 32], [64, 32]),
         Self::new([4, 1, 32], [64, 32]),
         Self::new([4, 2, 64], [64, 32]).with_wide_keys(),
@@ -54,29 +56,45 @@ impl CooperativeTile {
         Self::new([8, 1, 128], [64, 32]),
         Self::new([4, 1, 128], [32, 32]),
         Self::new([8, 1, 256], [32, 32]),
+        Self::new([8, 1, 512], [16, 16]).with_teams_of(2),
     ];
 
     const fn new([subgroups, parts, dim]: [usize; 3], [block, slice]: [usize; 2]) -> Self {
-        Self { subgroups, parts, dim, block, slice, wide_keys: false }
+        Self { subgroups, parts, dim, block, slice, wide_keys: false, dim_subgroups: 1 }
     }
 
     const fn with_wide_keys(self) -> Self {
         Self { wide_keys: true, ..self }
     }
 
+    const fn with_teams_of(self, dim_subgroups: usize) -> Self {
+        Self { dim_subgroups, ..self }
+    }
+
     /// The tile of a variant, from its constants.
     pub(super) fn from_constants(constants: &[u32; MAX_CONSTANTS]) -> Self {
-        let &[subgroups, parts, dim, block, slice, wide_keys, ..] = constants;
+        let &[subgroups, parts, dim, block, slice, wide_keys, dim_subgroups, ..] = constants;
         let [subgroups, parts, dim] = [subgroups, parts, dim].map(|value| value as usize);
         Self {
             wide_keys: wide_keys == 1,
+            dim_subgroups: dim_subgroups as usize,
             ..Self::new([subgroups, parts, dim], [block as usize, slice as usize])
         }
     }
 
+    /// Subgroups or teams of them, which have queries of their own.
+    const fn teams(self) -> usize {
+        self.subgroups / self.dim_subgroups
+    }
+
+    /// Elements of the vectors that a subgroup works on.
+    pub(super) const fn range(self) -> usize {
+        self.dim / self.dim_subgroups
+    }
+
     /// Queries of a workgroup.
     pub(super) const fn queries(self) -> usize {
-        self.subgroups * self.parts * FRAGMENT
+        self.teams() * self.parts * FRAGMENT
     }
 
     /// How many groups of eight elements of the keys, and of the values, each invocation fetches for a block.
@@ -89,17 +107,17 @@ impl CooperativeTile {
         if self.wide_keys { self.block } else { 2 * self.block }
     }
 
-    /// Fragments of each row of the output that pass through workgroup memory at once: fewer than there are
-    /// where it has fewer rows than the output.
+    /// Fragments of a subgroup's range of each row of the output that pass through workgroup memory at once: fewer
+    /// than there are where it has fewer rows than the output.
     pub(super) const fn pass_fragments(self) -> usize {
-        let passes = (self.subgroups * FRAGMENT).div_ceil(self.rows());
-        (self.dim / FRAGMENT).div_ceil(passes)
+        let passes = (self.teams() * FRAGMENT).div_ceil(self.rows());
+        (self.range() / FRAGMENT).div_ceil(passes)
     }
 
     /// Whether keys and values are staged in turns, through one set of registers: where the output leaves too
     /// few registers for both.
     pub(super) const fn stages_in_turns(self) -> bool {
-        self.dim > 128
+        self.range() > 128
     }
 
     /// Whether an invocation moves the same group of eight elements of each row, so that it can go from block
@@ -108,13 +126,16 @@ impl CooperativeTile {
         (self.subgroups * SUBGROUP).is_multiple_of(self.dim / 8)
     }
 
-    /// Bytes of workgroup memory: keys and values, or output; and the sums of weights of a part.
+    /// Bytes of workgroup memory: keys and values, or output; the sums of weights of a part; and the products of a
+    /// slice that teams exchange.
     const fn workgroup_bytes(self) -> usize {
-        let (queries, eights) = (self.subgroups * FRAGMENT, self.dim / 8);
+        let (queries, eights) = (self.teams() * FRAGMENT, self.dim / 8);
         let keys = if self.wide_keys { self.block * (eights + (12 - eights % 8) % 8) * 16 } else { 16 };
         let rows = self.rows() * (self.dim + 8) * 2;
-        let output = queries * (self.pass_fragments() * FRAGMENT + 8) * 2;
-        keys + if rows > output { rows } else { output } + queries * size_of::<f32>()
+        let output = queries * (self.dim_subgroups * self.pass_fragments() * FRAGMENT + 8) * 2;
+        let products = self.parts * self.slice * self.subgroups * FRAGMENT * size_of::<f32>();
+        let products = if self.dim_subgroups > 1 { products } else { 16 };
+        keys + if rows > output { rows } else { output } + queries * size_of::<f32>() + products
     }
 
     pub(super) fn fits(self, limits: &wgpu::Limits) -> bool {
@@ -138,8 +159,9 @@ impl CooperativeTile {
     }
 
     pub(super) fn variant(self) -> Variant {
-        let wide_keys = usize::from(self.wide_keys);
-        let sizes = [self.subgroups, self.parts, self.dim, self.block, self.slice, wide_keys];
+        let Self { subgroups, parts, dim, block, slice, wide_keys, dim_subgroups } = self;
+        let wide_keys = usize::from(wide_keys);
+        let sizes = [subgroups, parts, dim, block, slice, wide_keys, dim_subgroups];
         let constants = sizes.map(|value| value as u32);
         Variant::new(&COOPERATIVE, [DType::F16], constants).with_rolled_loops()
     }
@@ -200,6 +222,10 @@ mod tests {
             assert!(tile.keeps_column() || !(tile.wide_keys || tile.stages_in_turns()), "{tile}");
             assert!(tile.block == tile.slice || !tile.stages_in_turns(), "{tile}");
             assert!(tile.dim.is_multiple_of(2 * FRAGMENT) || !tile.wide_keys, "{tile}");
+            // Products are exchanged where keys and values are staged in turns, and passes are whole.
+            let passes = (tile.teams() * FRAGMENT).div_ceil(tile.rows());
+            let is_whole = tile.range() == passes * tile.pass_fragments() * FRAGMENT;
+            assert!(tile.dim_subgroups == 1 || tile.stages_in_turns() && is_whole, "{tile}");
         }
     }
 
@@ -222,6 +248,7 @@ mod tests {
         assert_eq!(first(136, 2048, 128).as_deref(), Some("cooperative/128x32x256p1"));
         // There is no smaller tile.
         assert_eq!(first(136, 64, 1).as_deref(), Some("cooperative/128x32x256p1"));
-        assert_eq!(first(264, 2048, 128), None);
+        assert_eq!(first(264, 2048, 128).as_deref(), Some("cooperative/64x16x512p1"));
+        assert_eq!(first(520, 2048, 128), None);
     }
 }

@@ -38,13 +38,14 @@ pub(super) fn attend(constants: &[u32; MAX_CONSTANTS], _: Target) -> String {
         "
 @diagnostic(off, derivative_uniformity)
 fn attend(tile: Tile, index: u32) {{
-  let subgroup = index / SUBGROUP;
+  let team = index / (SUBGROUP * DIM_SUBGROUPS);
+  let range = index / SUBGROUP % DIM_SUBGROUPS;
   let lane = index % SUBGROUP;
   let row_in_keys = lane / 4u * KEY_STRIDE + lane % 4u;
   let fills_tile = params.head_dim == DIM;
-  let query = tile.query + subgroup * QUERIES + lane / 4u;
-  let seen = keys_of(tile, subgroup);
-  let seen_by_all = keys_of_all(tile, subgroup);
+  let query = tile.query + team * QUERIES + lane / 4u;
+  let seen = keys_of(tile, team);
+  let seen_by_all = keys_of_all(tile, team);
   let is_natural = has(NATURAL);
 {steps}{blocks}  var wrong = 0u;
 {results}  mend(tile, index, wrong);
@@ -106,13 +107,13 @@ pub(super) fn queries(tile: CooperativeTile) -> String {
     if tile.wide_keys {
         return wide_queries(tile);
     }
-    let fragments: Vec<usize> = (0..tile.dim / FRAGMENT).collect();
+    let fragments: Vec<usize> = (0..tile.range() / FRAGMENT).collect();
     let pass = |(part, pass): (usize, usize)| {
         let columns = fragments.chunks(tile.pass_fragments()).nth(pass).unwrap_or_default();
         let load = |(number, column): (usize, &usize)| {
-            let across = number * FOURS;
+            let across = column_of_pass(tile, number);
             format!(
-                "let q_{part}_{column} = coopLoadT<coop_mat16x16<f16, A>>(&sh[subgroup * FRAGMENT * OUT_STRIDE + {across}u], OUT_STRIDE);"
+                "let q_{part}_{column} = coopLoadT<coop_mat16x16<f16, A>>(&sh[team * FRAGMENT * OUT_STRIDE + {across}], OUT_STRIDE);"
             )
         };
         let stage = format!("stage_q(tile, index, {part}u, {pass}u);");
@@ -120,6 +121,22 @@ pub(super) fn queries(tile: CooperativeTile) -> String {
         lines(stage.into_iter().chain(columns.iter().enumerate().map(load)))
     };
     pairs([tile.parts, fragments.len().div_ceil(tile.pass_fragments())]).map(pass).collect()
+}
+
+/// Where a fragment of the subgroup's range begins in a row of keys or values, in fours.
+fn column(tile: CooperativeTile, fragment: usize) -> String {
+    let across = fragment * FOURS;
+    if tile.dim_subgroups > 1 { format!("range * (RANGE / 4u) + {across}u") } else { format!("{across}u") }
+}
+
+/// Where a fragment of the subgroup's range begins in a row of a pass, in fours.
+fn column_of_pass(tile: CooperativeTile, fragment: usize) -> String {
+    let across = fragment * FOURS;
+    if tile.dim_subgroups > 1 {
+        format!("range * (2u * RANGE_EIGHTS) + {across}u")
+    } else {
+        format!("{across}u")
+    }
 }
 
 /// Loads the fragments of queries whose elements are in the order of wide keys'.
@@ -140,7 +157,7 @@ let q_{part}_{odd} = left_operand_of(elements_of(low_{part}_{t}.zw, high_{part}_
 /// The output's fragments, and the references and sums of an invocation's rows of each part.
 pub(super) fn sums(tile: CooperativeTile) -> String {
     let fragments =
-        pairs([tile.parts, tile.dim / FRAGMENT]).map(|(part, j)| format!("var o_{part}_{j} = Sums();"));
+        pairs([tile.parts, tile.range() / FRAGMENT]).map(|(part, j)| format!("var o_{part}_{j} = Sums();"));
     let rows = (0..tile.parts)
         .map(|part| format!("var reference_{part} = vec2<f32>(LOWEST);\nvar total_{part} = vec2<f32>();"));
     lines(fragments.chain(rows))
@@ -195,13 +212,13 @@ pub(super) fn columns(tile: CooperativeTile) -> impl Iterator<Item = (usize, usi
     pairs([tile.parts, tile.slice / FRAGMENT])
 }
 
-/// Multiplies the queries with a slice of keys.
+/// Multiplies the queries with a slice of keys: with the subgroup's range of them, if a team shares these.
 pub(super) fn products(tile: CooperativeTile) -> String {
     let declared = columns(tile).map(|(part, j)| format!("var s_{part}_{j} = Sums();"));
     let product = |(l, j): (usize, usize)| {
-        let (down, across) = (j * FRAGMENT, l * FOURS);
+        let (down, across) = (j * FRAGMENT, column(tile, l));
         let load = format!(
-            "let k_{l}_{j} = coopLoad<coop_mat16x16<f16, B>>(&sh[(row + {down}u) * STRIDE + {across}u], STRIDE);"
+            "let k_{l}_{j} = coopLoad<coop_mat16x16<f16, B>>(&sh[(row + {down}u) * STRIDE + {across}], STRIDE);"
         );
         let add =
             move |part| format!("s_{part}_{j} = coopMultiplyAdd(q_{part}_{l}, k_{l}_{j}, s_{part}_{j});");
@@ -210,7 +227,7 @@ pub(super) fn products(tile: CooperativeTile) -> String {
     let products: String = if tile.wide_keys {
         pairs([tile.dim / READ, tile.slice / FRAGMENT]).map(|(t, j)| wide_product(tile, t, j)).collect()
     } else {
-        pairs([tile.dim / FRAGMENT, tile.slice / FRAGMENT]).map(product).collect()
+        pairs([tile.range() / FRAGMENT, tile.slice / FRAGMENT]).map(product).collect()
     };
     let named = columns(tile).map(|(part, j)| format!("var x_{part}_{j} = elements(s_{part}_{j});"));
     lines(declared) + &products + &lines(named)
@@ -261,7 +278,7 @@ let factor_{part} = vec2<f32>(weight(reference_{part}.x - raised_{part}.x), weig
 reference_{part} = raised_{part};
 total_{part} *= factor_{part};"
         );
-        let rescaled = (0..tile.dim / FRAGMENT).map(move |j| {
+        let rescaled = (0..tile.range() / FRAGMENT).map(move |j| {
             format!("o_{part}_{j} = sums_of(times_rows(elements(o_{part}_{j}), factor_{part}));")
         });
         lines(iter::once(raised).chain(rescaled))
@@ -285,29 +302,43 @@ let p_{part}_{j} = left_operand_of(to_halves(w_{part}_{j}));"
 /// Adds the slice's part of the output.
 pub(super) fn values(tile: CooperativeTile) -> String {
     let product = |(j, l): (usize, usize)| {
-        let (down, across) = (l * FRAGMENT, j * FOURS);
+        let (down, across) = (l * FRAGMENT, column(tile, j));
         let load = format!(
-            "let v_{l}_{j} = coopLoadT<coop_mat16x16<f16, B>>(&sh[(VALUES + row + {down}u) * STRIDE + {across}u], STRIDE);"
+            "let v_{l}_{j} = coopLoadT<coop_mat16x16<f16, B>>(&sh[(VALUES + row + {down}u) * STRIDE + {across}], STRIDE);"
         );
         let add =
             move |part| format!("o_{part}_{j} = coopMultiplyAdd(p_{part}_{l}, v_{l}_{j}, o_{part}_{j});");
         lines(iter::once(load).chain((0..tile.parts).map(add)))
     };
-    pairs([tile.dim / FRAGMENT, tile.slice / FRAGMENT]).map(product).collect()
+    pairs([tile.range() / FRAGMENT, tile.slice / FRAGMENT]).map(product).collect()
+}
+
+/// Leaves the products of a slice for the rest of the team.
+pub(super) fn left(tile: CooperativeTile) -> String {
+    exchange(tile, |number, product| format!("leave(index, {number}u, {product});"))
+}
+
+/// Adds up what the subgroups of a team have left.
+pub(super) fn joined(tile: CooperativeTile) -> String {
+    exchange(tile, |number, product| format!("{product} = joined(index, {number}u);"))
+}
+
+fn exchange(tile: CooperativeTile, line: impl Fn(usize, &str) -> String) -> String {
+    lines(columns(tile).enumerate().map(|(number, (part, j))| line(number, &format!("x_{part}_{j}"))))
 }
 
 /// Divides a part of the output by its sums and writes it.
 fn results(tile: CooperativeTile, part: usize) -> String {
     let first = part * FRAGMENT;
     let store = |(number, j): (usize, &usize)| {
-        let across = number * FOURS;
+        let across = column_of_pass(tile, number);
         // What `coopStoreT` takes has to be named before.
         format!(
             "let halves_{part}_{j} = halves_of(times_rows(elements(o_{part}_{j}), inverse_{part}));
-coopStoreT(halves_{part}_{j}, &sh[subgroup * FRAGMENT * OUT_STRIDE + {across}u], OUT_STRIDE);"
+coopStoreT(halves_{part}_{j}, &sh[team * FRAGMENT * OUT_STRIDE + {across}], OUT_STRIDE);"
         )
     };
-    let fragments: Vec<usize> = (0..tile.dim / FRAGMENT).collect();
+    let fragments: Vec<usize> = (0..tile.range() / FRAGMENT).collect();
     let passes = fragments.chunks(tile.pass_fragments()).enumerate().map(|(pass, fragments)| {
         let stored = lines(fragments.iter().enumerate().map(store));
         format!("{stored}workgroupBarrier();\nwrong |= write_out(tile, index, {part}u, {pass}u);\n")
@@ -316,14 +347,14 @@ coopStoreT(halves_{part}_{j}, &sh[subgroup * FRAGMENT * OUT_STRIDE + {across}u],
     format!(
         "let whole_{part} = sum_of_rows(total_{part});
 let inverse_{part} = vec2<f32>(inverse_of(whole_{part}.x), inverse_of(whole_{part}.y));
-if lane % 4u == 0u {{
+if lane % 4u == 0u && range == 0u {{
 write_lse(tile, query + {first}u, reference_{part}.x, whole_{part}.x);
 write_lse(tile, query + {first}u + 8u, reference_{part}.y, whole_{part}.y);
 }}
 workgroupBarrier();
-if lane % 4u == 0u {{
-sh_totals[subgroup * FRAGMENT + lane / 4u] = whole_{part}.x;
-sh_totals[subgroup * FRAGMENT + lane / 4u + 8u] = whole_{part}.y;
+if lane % 4u == 0u && range == 0u {{
+sh_totals[team * FRAGMENT + lane / 4u] = whole_{part}.x;
+sh_totals[team * FRAGMENT + lane / 4u + 8u] = whole_{part}.y;
 }}
 {passes}"
     )
@@ -335,7 +366,7 @@ mod tests {
 
     #[test]
     fn the_slice_is_unrolled() {
-        let constants = filled_up([4, 2, 64, 64, 32, 0]);
+        let constants = filled_up([4, 2, 64, 64, 32, 0, 1]);
         let text = super::attend(&constants, Target { immediates: true, unroll: true });
         // Two parts of queries by two columns of keys by four of the vectors, and the same for values; for
         // two slices of a block, and once more in a loop.
@@ -346,7 +377,7 @@ mod tests {
 
     #[test]
     fn wide_keys_are_two_fragments() {
-        let constants = filled_up([4, 2, 64, 64, 32, 1]);
+        let constants = filled_up([4, 2, 64, 64, 32, 1, 1]);
         let text = super::attend(&constants, Target { immediates: true, unroll: true });
         assert_eq!(text.matches("coopMultiplyAdd(").count(), 3 * 2 * (2 * 2 * 4));
         // Two halves of two columns of keys, in two reads each.

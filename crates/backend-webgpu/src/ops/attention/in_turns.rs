@@ -2,7 +2,9 @@
 //! on their way.
 
 use super::cooperative::CooperativeTile;
-use super::fragments::{products, queries, raise, scores, sums, values, weights, whole_or_other};
+use super::fragments::{
+    joined, left, products, queries, raise, scores, sums, values, weights, whole_or_other,
+};
 use crate::ops::shared::text::lines;
 
 /// Loads the queries and adds up all blocks of keys and values.
@@ -10,7 +12,8 @@ use crate::ops::shared::text::lines;
 /// A block's values are fetched after the products with those of the block before, and staged after its
 /// scores' products; the next keys are on their way during the weights alone, and staged as soon as all
 /// subgroups have multiplied with these. A block is one slice, and what its queries don't see is masked, so that
-/// its code is there once: branches around products would move the output between registers.
+/// its code is there once: branches around products would move the output between registers. Teams exchange their
+/// products as soon as all subgroups have multiplied.
 pub(super) fn blocks(tile: CooperativeTile) -> String {
     let (first_keys, first_values) = (first(tile, "var ", 'k'), first(tile, "", 'v'));
     let (stage_keys, stage_values) = (stage(tile, 'k'), stage(tile, 'v'));
@@ -18,6 +21,12 @@ pub(super) fn blocks(tile: CooperativeTile) -> String {
     let (queries, sums) = (queries(tile), sums(tile));
     let (products, scores, raise) = (products(tile), scores(tile), raise(tile));
     let (weights, values) = (weights(tile), values(tile));
+    const BARRIER: &str = "workgroupBarrier();\n";
+    let (left, joined, multiplied) = if tile.dim_subgroups > 1 {
+        (left(tile), BARRIER.to_owned() + &joined(tile), "")
+    } else {
+        (String::new(), String::new(), BARRIER)
+    };
     format!(
         "{first_keys}{queries}  workgroupBarrier();
 {stage_keys}{first_values}{sums}  let unit = score_unit();
@@ -25,10 +34,9 @@ pub(super) fn blocks(tile: CooperativeTile) -> String {
   for (var block = tile.first; block < tile.blocks; block++) {{
     let key = block * BLOCK;
     workgroupBarrier();
-{products}{stage_values}{next_keys}    if is_natural || key < seen_by_all.x || key + BLOCK > seen_by_all.y {{
+{products}{left}{stage_values}{next_keys}{joined}    if is_natural || key < seen_by_all.x || key + BLOCK > seen_by_all.y {{
 {scores}    }}
-{raise}{weights}    workgroupBarrier();
-{stage_keys}{values}{next_values}  }}
+{raise}{weights}{multiplied}{stage_keys}{values}{next_values}  }}
 "
     )
 }
@@ -61,11 +69,20 @@ mod tests {
 
     #[test]
     fn a_block_is_written_once_and_keys_and_values_share_registers() {
-        let text = attend(&filled_up([8, 1, 256, 32, 32, 0]), Target { immediates: true, unroll: true });
+        let text = attend(&filled_up([8, 1, 256, 32, 32, 0, 1]), Target { immediates: true, unroll: true });
         // Two columns of keys by sixteen fragments of their depth, and as many products with values.
         assert_eq!(text.matches("coopMultiplyAdd(").count(), 2 * (2 * 16));
         assert_eq!(text.matches("var next_").count(), 32 * 256 / 8 / (8 * 32));
         // The queries pass through workgroup memory in two halves.
+        assert_eq!(text.matches("stage_q(").count(), 2);
+    }
+
+    #[test]
+    fn teams_exchange_products_with_their_ranges_of_the_keys() {
+        let text = attend(&filled_up([8, 1, 512, 16, 16, 0, 2]), Target { immediates: true, unroll: true });
+        // One column of keys by half of the depth, and half of the values' columns.
+        assert_eq!(text.matches("coopMultiplyAdd(").count(), 2 * (512 / 2 / 16));
+        assert_eq!(["= joined(", "leave("].map(|call| text.matches(call).count()), [1, 1]);
         assert_eq!(text.matches("stage_q(").count(), 2);
     }
 }

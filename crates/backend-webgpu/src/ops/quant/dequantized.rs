@@ -3,17 +3,17 @@
 use backend_api::desc::{Bias, BiasAxis, MatmulDesc, Matrix, QuantMatmulDesc};
 use backend_api::quant::QuantLayout;
 use backend_api::support::checked_product;
-use backend_api::{Activation, BackendResult, BackendTranspose, DType};
+use backend_api::{Activation, BackendError, BackendResult, BackendTranspose, DType};
 
-use super::gather::dequantize_rows;
+use super::dequantize::dequantize_rows;
 use super::matmul::Operands;
 use crate::memory::DeviceSlice;
 use crate::ops::copy::copy_windows;
 use crate::ops::matmul;
 use crate::ops::op_context::OpContext;
 
-/// Bytes of a part of B, which the caches of large devices hold until it has been multiplied.
-const PART_BYTES: usize = 32 << 20;
+/// Bytes of a part of B: of smaller ones, a launch has too few tiles for large devices.
+const PART_BYTES: usize = 128 << 20;
 
 /// What the rows of B in a part are a multiple of.
 const PART_ROWS: usize = 256;
@@ -51,6 +51,26 @@ pub(super) fn is_possible(ctx: &OpContext, desc: &QuantMatmulDesc) -> bool {
     desc.k() > 0 && has_room_for_residual(desc) && types != (DType::F32, DType::F16) && has_rows
 }
 
+/// Rows of B in a part, with memory for them: fewer where memory is short.
+fn part(
+    ctx: &OpContext,
+    op: &'static str,
+    desc: &QuantMatmulDesc,
+    row_bytes: usize,
+) -> BackendResult<(usize, DeviceSlice)> {
+    let n = desc.n().max(1);
+    let parts = checked_product(op, "B", &[n, row_bytes])?.div_ceil(PART_BYTES).max(1);
+    let mut rows = n.div_ceil(parts).next_multiple_of(PART_ROWS).min(bindable_rows(ctx, desc)).clamp(1, n);
+    loop {
+        match ctx.scratch(op, checked_product(op, "B", &[rows, row_bytes])?) {
+            Err(BackendError::OutOfMemory { .. }) if rows > PART_ROWS => {
+                rows = (rows / 2).next_multiple_of(PART_ROWS);
+            }
+            scratch => return Ok((rows, scratch?)),
+        }
+    }
+}
+
 /// `C = activation(alpha · A · Bᵀ + bias)`, or `C = residual + alpha · A · Bᵀ + bias`. Weights are rounded to
 /// the type of A.
 pub(super) fn multiply(
@@ -64,9 +84,7 @@ pub(super) fn multiply(
     let (m, n, k) = (desc.m, desc.n(), desc.k());
     let dtype = desc.a.dtype;
     let row_bytes = checked_product(op, "B", &[k, dtype.size()])?;
-    let rows = (PART_BYTES / row_bytes).max(1).next_multiple_of(PART_ROWS);
-    let rows = rows.min(bindable_rows(ctx, desc)).clamp(1, n.max(1));
-    let scratch = ctx.scratch(op, checked_product(op, "B", &[rows, row_bytes])?)?;
+    let (rows, scratch) = part(ctx, op, desc, row_bytes)?;
     prepare_residual(ctx, op, desc, windows)?;
     for first in (0..n).step_by(rows) {
         let end = n.min(first.saturating_add(rows));

@@ -8,7 +8,8 @@ use crate::kernels::libs::{
     QUANT_BYTES_Q6_K, QUANT_BYTES_Q8_0, QUANT_FRAGMENTS_LOW, QUANT_FRAGMENTS_Q5_K, QUANT_FRAGMENTS_Q6_K,
     QUANT_FRAGMENTS_Q8_0, QUANT_GROUP_SCALES, QUANT_INPUT_1, QUANT_INPUT_4, QUANT_LOW, QUANT_OUTPUT_1,
     QUANT_OUTPUT_4, QUANT_Q4_0, QUANT_Q5_K, QUANT_Q6_K, QUANT_Q8_0, QUANT_RESIDUAL, QUANT_ROWS,
-    QUANT_ROWS_NORMED, QUANT_SUPER_SCALES, QUANT_U4, QUANT_U4_ZEROS, RESULTS_IN_REGISTERS, RESULTS_STAGED,
+    QUANT_ROWS_NORMED, QUANT_SUPER_SCALES, QUANT_U4, QUANT_U4_ZEROS, QUANT_WEIGHTS, RESULTS_IN_REGISTERS,
+    RESULTS_STAGED,
 };
 
 /// The files of a format, and more.
@@ -107,9 +108,12 @@ pub(super) const fn tile_libs(format: QuantFormat, half: bool) -> &'static [Lib]
     macro_rules! with_results {
         ($fragments:ident) => {
             if half {
-                with_format!(format, [$fragments, ACTIVATE_HALF, FRAGMENT_ELEMENTS, RESULTS_IN_REGISTERS])
+                with_format!(
+                    format,
+                    [$fragments, QUANT_WEIGHTS, ACTIVATE_HALF, FRAGMENT_ELEMENTS, RESULTS_IN_REGISTERS]
+                )
             } else {
-                with_format!(format, [$fragments, ACTIVATE, RESULTS_STAGED])
+                with_format!(format, [$fragments, QUANT_WEIGHTS, ACTIVATE, RESULTS_STAGED])
             }
         };
     }
@@ -118,4 +122,19 @@ pub(super) const fn tile_libs(format: QuantFormat, half: bool) -> &'static [Lib]
         QuantFormat::Q5_K => with_results!(QUANT_FRAGMENTS_Q5_K),
         _ => with_results!(QUANT_FRAGMENTS_LOW),
     }
+}
+
+/// What reads the weights and makes numbers of f16 of them.
+pub(super) const fn weight_libs(format: QuantFormat) -> &'static [Lib] {
+    match format {
+        QuantFormat::Q8_0 => with_format!(format, [QUANT_FRAGMENTS_Q8_0, QUANT_WEIGHTS]),
+        QuantFormat::Q5_K => with_format!(format, [QUANT_FRAGMENTS_Q5_K, QUANT_WEIGHTS]),
+        QuantFormat::Q6_K => with_format!(format, [QUANT_FRAGMENTS_Q6_K, QUANT_WEIGHTS]),
+        _ => with_format!(format, [QUANT_FRAGMENTS_LOW, QUANT_WEIGHTS]),
+    }
+}
+
+/// Whether the scales of a format are f16 and its weights have no minimum.
+pub(super) const fn has_half_scales(format: QuantFormat) -> bool {
+    !matches!(format, QuantFormat::Q4_K | QuantFormat::Q5_K | QuantFormat::Q6_K)
 }

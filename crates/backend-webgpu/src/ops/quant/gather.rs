@@ -1,6 +1,6 @@
 //! Rows of a quantised matrix as numbers, by index or all of them.
 
-use backend_api::desc::{DequantizeDesc, QuantGatherDesc};
+use backend_api::desc::QuantGatherDesc;
 use backend_api::quant::{QuantFormat, QuantLayout};
 use backend_api::support::checked_product;
 use backend_api::{BackendResult, DType};
@@ -8,7 +8,6 @@ use backend_api::{BackendResult, DType};
 use super::formats::{KINDS, format_libs};
 use super::planes::{Planes, bindable, group_shift, require_known};
 use crate::kernels::{KernelSource, Variant, kernel, params};
-use crate::memory::DeviceSlice;
 use crate::ops::op_context::{OpContext, dim, linear_grid};
 use crate::ops::shared::long_work::{Run, in_parts};
 use crate::ops::shared::vec_width::VecWidth;
@@ -101,73 +100,20 @@ pub(crate) fn quant_gather(ctx: &OpContext, op: &'static str, desc: &QuantGather
     })
 }
 
-/// `output = input`.
-pub(crate) fn dequantize(ctx: &OpContext, op: &'static str, desc: &DequantizeDesc) -> BackendResult<()> {
-    let operands = desc.operands(op)?;
-    let layout = desc.input.layout(op)?;
-    let [input, output] = ctx.resolve(op, &operands)?;
-    let Some(output) = output else { return Ok(()) };
-    require_known(op, desc.input.format)?;
-    let dtype = desc.output.dtype;
-    ctx.require_dtype(op, dtype)?;
-    let ld = desc.output.ld;
-    write_rows(ctx, op, &layout, input.as_ref(), (0, layout.rows), (dtype, &output, ld))
-}
-
-/// The rows `first..end` of a matrix as packed numbers.
-pub(super) fn dequantize_rows(
-    ctx: &OpContext,
-    op: &'static str,
-    layout: &QuantLayout,
-    planes: Option<&DeviceSlice>,
-    rows: (usize, usize),
-    (dtype, output): (DType, &DeviceSlice),
-) -> BackendResult<()> {
-    write_rows(ctx, op, layout, planes, rows, (dtype, output, layout.columns))
-}
-
-fn write_rows(
-    ctx: &OpContext,
-    op: &'static str,
-    layout: &QuantLayout,
-    planes: Option<&DeviceSlice>,
-    (start, end): (usize, usize),
-    (dtype, output, ld): (DType, &DeviceSlice, usize),
-) -> BackendResult<()> {
-    // Of a single row, the leading dimension leads nowhere and may be any number.
-    let ld = if end - start > 1 { ld } else { 0 };
-    // Within the output's bytes, so the products don't overflow.
-    let [step, row] = [ld, layout.columns].map(|elements| elements * dtype.size());
-    in_parts(ctx, op, Run::of_bytes(end - start, 2.0 * row as f64), |run| {
-        bindable(ctx, layout, step, (start + run.first, start + run.end)).try_for_each(|(first, end)| {
-            let part = DeviceSlice {
-                block: output.block.clone(),
-                offset: output.offset + (first - start) * step,
-                len: (end - first - 1) * step + row,
-            };
-            let output = ctx.output(&part, dtype);
-            let planes = Planes::new(ctx, op, layout, planes, (first, end), &output)?;
-            let (count, output) = (end - first, &output);
-            let part = Part { layout, dtype, count, indices: None, output, ld };
-            part.launch(ctx, op, &planes, (first, end))
-        })
-    })
-}
-
 /// Rows of the output that are made at once.
-struct Part<'a> {
-    layout: &'a QuantLayout,
-    dtype: DType,
-    count: usize,
-    indices: Option<&'a Window>,
-    output: &'a Window,
-    ld: usize,
+pub(super) struct Part<'a> {
+    pub(super) layout: &'a QuantLayout,
+    pub(super) dtype: DType,
+    pub(super) count: usize,
+    pub(super) indices: Option<&'a Window>,
+    pub(super) output: &'a Window,
+    pub(super) ld: usize,
 }
 
 impl Part<'_> {
     /// Writes the rows of the output that come from the rows `first..end` of the matrix, and with `first` = 0 the
     /// rows that come from none.
-    fn launch(
+    pub(super) fn launch(
         &self,
         ctx: &OpContext,
         op: &'static str,

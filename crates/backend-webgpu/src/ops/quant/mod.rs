@@ -1,11 +1,13 @@
 //! Quantised matrices: `quant/decode` and `quant/decode_subgroup` multiply few rows, which `quant/quantize_rows` may have
 //! rounded to 8 bits, `quant/skinny_cooperative` few rows of f16 on tensor cores, `quant/cooperative` many of them,
-//! `quant/tiled` and the kernels of matrices many on other devices, and `quant/gather` dequantises.
+//! `quant/tiled` and the kernels of matrices many on other devices, `quant/gather` makes numbers of some rows and
+//! `quant/dequantize` of all.
 //!
 //! What differs between formats is in helper files, which read a unit of 128 weights from the planes; the
 //! kernels know none of them.
 
 mod cooperative;
+mod dequantize;
 mod dequantized;
 mod formats;
 mod gather;
@@ -18,7 +20,8 @@ mod self_test;
 mod skinny_cooperative;
 mod stages;
 
-pub(crate) use gather::{dequantize, quant_gather};
+pub(crate) use dequantize::dequantize;
+pub(crate) use gather::quant_gather;
 pub(crate) use kernel_override::KernelOverride;
 pub(crate) use matmul::{explain_quant_matmul, quant_matmul};
 
@@ -31,6 +34,7 @@ pub(super) fn variants() -> Vec<Variant> {
         skinny_cooperative::variants(),
         cooperative::variants(),
         gather::variants(),
+        dequantize::variants(),
     ]
     .concat()
 }

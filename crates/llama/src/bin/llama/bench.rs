@@ -28,8 +28,8 @@ struct Test {
     samples_ts: Vec<f64>,
 }
 
-/// How long a test runs before it is measured: kernels are compiled, and a device that was idle reaches its full
-/// clock rate.
+/// How long a test runs, once its kernels have been compiled, before it is measured: a device that was idle meanwhile
+/// reaches its full clock rate.
 const WARM_UP: Duration = Duration::from_secs(1);
 
 pub(crate) fn run(args: &BenchArgs) -> anyhow::Result<()> {
@@ -48,7 +48,7 @@ pub(crate) fn run(args: &BenchArgs) -> anyhow::Result<()> {
             continue;
         }
         let mut samples_ts = Vec::new();
-        let (begin, mut is_warm) = (Instant::now(), false);
+        let mut compiled: Option<Instant> = None;
         while samples_ts.len() < repetitions {
             fill(&mut session, depth)?;
             let start = Instant::now();
@@ -60,10 +60,9 @@ pub(crate) fn run(args: &BenchArgs) -> anyhow::Result<()> {
                 session.decode_greedy(0, &[0], n_gen)?;
             }
             let seconds = start.elapsed().as_secs_f64();
-            if is_warm {
+            if compiled.get_or_insert_with(Instant::now).elapsed() >= WARM_UP {
                 samples_ts.push((n_prompt + n_gen) as f64 / seconds);
             }
-            is_warm = begin.elapsed() >= WARM_UP;
         }
         let (avg_ts, stddev_ts) = statistics(&samples_ts);
         let suffix = if depth > 0 { format!(" @ d{depth}") } else { String::new() };

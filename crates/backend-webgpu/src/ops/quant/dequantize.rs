@@ -1,0 +1,140 @@
+//! quant/dequantize: all rows of a quantised matrix as numbers, by vectors of f16; others are made by quant/gather.
+
+use backend_api::desc::DequantizeDesc;
+use backend_api::quant::{QuantFormat, QuantLayout};
+use backend_api::support::checked_product;
+use backend_api::{BackendResult, DType};
+
+use super::formats::{KINDS, has_half_scales, weight_libs};
+use super::gather::Part;
+use super::planes::{Planes, bindable, group_shift, require_known};
+use crate::kernels::{KernelSource, Variant, kernel, params};
+use crate::memory::DeviceSlice;
+use crate::ops::op_context::{OpContext, dim, linear_grid};
+use crate::ops::shared::long_work::{Run, in_parts};
+use crate::ops::shared::vec_width::VecWidth;
+
+static DEQUANTIZE: KernelSource = kernel!(
+    "quant/dequantize",
+    libs: [GRID],
+    types: ["T"],
+    constants: ["HALF_SCALES"],
+    reads: 4,
+    writes: 1,
+    params: Params,
+);
+
+params! {
+    struct Params {
+        columns: u32,
+        // The words j of all units of a row, and of all rows.
+        words: u32,
+        elements: u32,
+        quants: u32,
+        quants_row: u32,
+        high: u32,
+        high_row: u32,
+        scales: u32,
+        scales_row: u32,
+        extra: u32,
+        extra_row: u32,
+        group: u32,
+        output: u32,
+        ld: u32,
+    }
+}
+
+const WORKGROUP: usize = 256;
+
+pub(super) fn variants() -> Vec<Variant> {
+    KINDS.map(variant).to_vec()
+}
+
+fn variant(format: QuantFormat) -> Variant {
+    Variant::new(&DEQUANTIZE, [DType::F16], [u32::from(has_half_scales(format))])
+        .with_libs(weight_libs(format))
+}
+
+/// `output = input`.
+pub(crate) fn dequantize(ctx: &OpContext, op: &'static str, desc: &DequantizeDesc) -> BackendResult<()> {
+    let operands = desc.operands(op)?;
+    let layout = desc.input.layout(op)?;
+    let [input, output] = ctx.resolve(op, &operands)?;
+    let Some(output) = output else { return Ok(()) };
+    require_known(op, desc.input.format)?;
+    let dtype = desc.output.dtype;
+    ctx.require_dtype(op, dtype)?;
+    let ld = desc.output.ld;
+    write_rows(ctx, op, &layout, input.as_ref(), (0, layout.rows), (dtype, &output, ld))
+}
+
+/// The rows `first..end` of a matrix as packed numbers.
+pub(super) fn dequantize_rows(
+    ctx: &OpContext,
+    op: &'static str,
+    layout: &QuantLayout,
+    planes: Option<&DeviceSlice>,
+    rows: (usize, usize),
+    (dtype, output): (DType, &DeviceSlice),
+) -> BackendResult<()> {
+    write_rows(ctx, op, layout, planes, rows, (dtype, output, layout.columns))
+}
+
+fn write_rows(
+    ctx: &OpContext,
+    op: &'static str,
+    layout: &QuantLayout,
+    planes: Option<&DeviceSlice>,
+    (start, end): (usize, usize),
+    (dtype, output, ld): (DType, &DeviceSlice, usize),
+) -> BackendResult<()> {
+    // Of a single row, the leading dimension leads nowhere and may be any number.
+    let ld = if end - start > 1 { ld } else { 0 };
+    // Within the output's bytes, so the products don't overflow.
+    let [step, row] = [ld, layout.columns].map(|elements| elements * dtype.size());
+    in_parts(ctx, op, Run::of_bytes(end - start, 2.0 * row as f64), |run| {
+        bindable(ctx, layout, step, (start + run.first, start + run.end)).try_for_each(|(first, end)| {
+            let part = DeviceSlice {
+                block: output.block.clone(),
+                offset: output.offset + (first - start) * step,
+                len: (end - first - 1) * step + row,
+            };
+            let output = ctx.output(&part, dtype);
+            let planes = Planes::new(ctx, op, layout, planes, (first, end), &output)?;
+            let (count, output) = (end - first, &output);
+            let part = Part { layout, dtype, count, indices: None, output, ld };
+            if dtype == DType::F16
+                && VecWidth::fitting(dtype, &[output], &[ld, layout.columns]) == VecWidth::Eight
+            {
+                return launch(ctx, op, &planes, &part);
+            }
+            part.launch(ctx, op, &planes, (first, end))
+        })
+    })
+}
+
+/// Writes vectors of eight numbers.
+fn launch(ctx: &OpContext, op: &'static str, planes: &Planes, part: &Part<'_>) -> BackendResult<()> {
+    let QuantLayout { format, units, columns, .. } = *part.layout;
+    let words = checked_product(op, "columns", &[4, units])?;
+    let elements = checked_product(op, "output", &[part.count, words])?;
+    let [quants, high, scales, extra] = planes.places;
+    let params = Params {
+        columns: dim(op, "columns", columns)?,
+        words: dim(op, "columns", words)?,
+        elements: dim(op, "output", elements)?,
+        quants: quants.0,
+        quants_row: quants.1,
+        high: high.0,
+        high_row: high.1,
+        scales: scales.0,
+        scales_row: scales.1,
+        extra: extra.0,
+        extra_row: extra.1,
+        group: group_shift(format),
+        output: part.output.offset,
+        ld: dim(op, "ld of the output", part.ld)?,
+    };
+    let grid = linear_grid(op, elements.div_ceil(WORKGROUP))?;
+    ctx.launch(op, &variant(format), &planes.windows(), part.output, &params, grid)
+}

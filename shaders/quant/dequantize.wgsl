@@ -1,0 +1,43 @@
+// output[i, :] = the rows of a quantised matrix as f16. An invocation makes the words j of the four blocks of a unit,
+// 32 elements, so that it reads its quants at once and writes 16 bytes at a time.
+//
+// Columns, the output's start and its leading dimension are multiples of eight elements.
+//
+// needs: T = f16, a format's scales and its lib/quant_fragments_*, lib/quant_weights
+
+@group(0) @binding(0) var<storage, read> quants: array<vec4<u32>>;
+@group(0) @binding(1) var<storage, read> high: array<u32>;
+@group(0) @binding(2) var<storage, read> scales: array<ScaleWords>;
+@group(0) @binding(3) var<storage, read> extra: array<u32>;
+@group(0) @binding(4) var<storage, read_write> output: array<vec4<u32>>;
+
+fn packed(numbers: vec4<T>) -> vec2<u32> {
+  return vec2<u32>(pack2x16float(vec2<f32>(numbers.xy)), pack2x16float(vec2<f32>(numbers.zw)));
+}
+
+@compute @workgroup_size(256)
+fn main(
+  @builtin(workgroup_id) group: vec3<u32>,
+  @builtin(num_workgroups) groups: vec3<u32>,
+  @builtin(local_invocation_index) lane: u32,
+) {
+  let i = flat_group(group, groups) * 256u + lane;
+  if i >= params.elements {
+    return;
+  }
+  let row = i / params.words;
+  let word = i - row * params.words;
+  let unit = word / 4u;
+  let j = word % 4u;
+  let q = load_quants(row, unit, j);
+  let s = load_scales(row, unit);
+  for (var block = 0u; block < 4u; block++) {
+    let column = 128u * unit + 32u * block + 8u * j;
+    if column < params.columns {
+      let by = scale_of(s, block, j);
+      let first = weights(first_quants(q, block, by.zero), by);
+      let last = weights(last_quants(q, block, by.zero), by);
+      output[(params.output + row * params.ld + column) / 8u] = vec4<u32>(packed(first), packed(last));
+    }
+  }
+}
