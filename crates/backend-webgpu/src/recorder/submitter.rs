@@ -91,6 +91,14 @@ impl Submitter {
         self.spin_nanos.store(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);
     }
 
+    /// How long a drop waits for the thread that submits.
+    #[cfg(not(target_family = "wasm"))]
+    pub(crate) fn close_within(&self, patience: Duration) {
+        if let Some(worker) = &self.worker {
+            worker.set_patience(patience);
+        }
+    }
+
     /// How long a future that has waited for some time sleeps before it is polled again. It polls without a
     /// pause as long as a blocking call would, unless that took the CPU from the thread which submits.
     pub(super) fn nap(&self, waited: Duration) -> Option<Duration> {

@@ -12,14 +12,14 @@ use super::Deadline;
 use super::batch::{Batch, Then};
 use super::submitter::Port;
 use crate::device::LastHandle;
-use crate::sync::atomic::{AtomicUsize, Ordering};
+use crate::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use crate::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender, SyncSender, TryRecvError};
 use crate::sync::{self, Mutex, thread};
 
 /// The longest wait for the device before the thread looks for another job.
 const PATIENCE: Duration = Duration::from_millis(20);
 
-/// How long whoever closes the device waits for the thread to end.
+/// How long whoever closes the device waits for the thread to end, unless that is set to longer.
 const ENDING: Duration = Duration::from_millis(500);
 
 /// The thread, as others see it. It ends when this is dropped and its last job is done.
@@ -32,6 +32,8 @@ pub(super) struct Worker {
     ended: Mutex<Receiver<()>>,
     /// Jobs that it has not finished.
     open: Arc<AtomicUsize>,
+    /// How long a drop waits for the thread to end.
+    patience_ms: AtomicU64,
 }
 
 #[derive(Debug)]
@@ -59,7 +61,8 @@ impl Worker {
         };
         let started = thread::Builder::new().name("webgpu-submit".to_owned()).spawn(work);
         let thread = Some(started.ok()?);
-        Some(Self { jobs: Some(jobs), thread, ended: Mutex::new(ended), open })
+        let patience_ms = AtomicU64::new(0);
+        Some(Self { jobs: Some(jobs), thread, ended: Mutex::new(ended), open, patience_ms })
     }
 
     pub(super) fn submit(&self, batch: Batch, port: &Port) {
@@ -91,6 +94,12 @@ impl Worker {
         }
     }
 
+    /// Has a drop wait for the thread for so long, and a little in any case: it closes the device when nobody compiles.
+    pub(super) fn set_patience(&self, patience: Duration) {
+        let milliseconds = u64::try_from(patience.as_millis()).unwrap_or(u64::MAX);
+        self.patience_ms.store(milliseconds, Ordering::Relaxed);
+    }
+
     fn send(&self, job: Job) -> Result<(), mpsc::SendError<Job>> {
         let Some(jobs) = &self.jobs else { return Err(mpsc::SendError(job)) };
         self.open.fetch_add(1, Ordering::AcqRel);
@@ -100,12 +109,16 @@ impl Worker {
 
 impl Drop for Worker {
     /// Waits for the thread, unless the driver keeps it. A process that ends while a thread closes a device
-    /// takes the driver's own state from under it. A callback that drops the backend in the thread itself
-    /// waits in vain, and the thread ends after it.
+    /// takes the driver's own state from under it. Where a callback drops the backend in the thread itself, the thread
+    /// ends after it.
     fn drop(&mut self) {
         self.jobs = None;
         let Some(thread) = self.thread.take() else { return };
-        if self.ended.lock().recv_timeout(ENDING) == Err(RecvTimeoutError::Disconnected) {
+        if thread.thread().id() == thread::current().id() {
+            return;
+        }
+        let patience = ENDING.max(Duration::from_millis(self.patience_ms.load(Ordering::Relaxed)));
+        if self.ended.lock().recv_timeout(patience) == Err(RecvTimeoutError::Disconnected) {
             _ = thread.join();
         }
     }
