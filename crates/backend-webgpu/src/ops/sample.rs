@@ -6,7 +6,7 @@ use backend_api::{BackendResult, DType};
 use super::shared::iterations;
 use super::shared::long_work::{Run, in_parts};
 use super::top_k::{Sort, row_bytes, rows_at_a_time};
-use crate::kernels::{KernelSource, Variant, kernel, params};
+use crate::kernels::{KernelSource, Variant, constants, kernel, params};
 use crate::ops::op_context::{OpContext, dim, linear_grid};
 use crate::recorder::Window;
 
@@ -32,11 +32,13 @@ params! {
     }
 }
 
+constants! { struct Constants { has_offset: bool } }
+
 static SAMPLE: KernelSource = kernel!(
     "tokens/sample",
     libs: [GRID, SPECIAL, PHILOX],
     types: [],
-    constants: ["HAS_OFFSET"],
+    constants: Constants,
     reads: 3,
     writes: 1,
     params: Params,
@@ -82,7 +84,7 @@ fn logits_variant(dtype: DType) -> Variant {
 }
 
 fn variant(has_offset: bool) -> Variant {
-    Variant::new(&SAMPLE, [], [u32::from(has_offset)])
+    Variant::new(&SAMPLE, [], Constants { has_offset })
 }
 
 /// A token of each row.

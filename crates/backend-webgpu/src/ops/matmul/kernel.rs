@@ -5,7 +5,6 @@ use std::fmt;
 use backend_api::desc::MatmulDesc;
 use backend_api::{Activation, DType};
 
-use super::cooperative::CooperativeTile;
 use super::direct::Direct;
 use super::gemv::Gemv;
 use super::gemv_dot::GemvDot;
@@ -16,6 +15,7 @@ use super::unstaged::Unstaged;
 use super::{Windows, tiled};
 use crate::device::Gpu;
 use crate::kernels::Variant;
+use crate::ops::shared::cooperative_tile::CooperativeTile;
 use crate::ops::shared::tile::Tile;
 use crate::recorder::Window;
 
