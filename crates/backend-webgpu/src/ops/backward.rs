@@ -20,33 +20,18 @@ constants! { struct NormConstants { centred: bool, in_place: bool, has_weight: b
 constants! { struct WeightConstants { centred: bool } }
 
 static SOFTMAX_BACKWARD: KernelSource = kernel!(
-    "norm/softmax_backward",
-    libs: [GRID, REDUCE, WORKGROUP],
-    types: ["T"],
-    constants: Softmax,
-    reads: 2,
-    writes: 1,
-    params: SoftmaxParams,
+    "norm/softmax_backward", libs: [GRID, REDUCE, WORKGROUP],
+    types: ["T"], constants: Softmax, reads: 2, writes: 1, params: SoftmaxParams,
 );
 
 static NORM_BACKWARD: KernelSource = kernel!(
-    "norm/norm_backward",
-    libs: [GRID, REDUCE, WORKGROUP],
-    types: ["T"],
-    constants: NormConstants,
-    reads: 3,
-    writes: 1,
-    params: NormParams,
+    "norm/norm_backward", libs: [GRID, REDUCE, WORKGROUP],
+    types: ["T"], constants: NormConstants, reads: 3, writes: 1, params: NormParams,
 );
 
 static NORM_BACKWARD_WEIGHT: KernelSource = kernel!(
-    "norm/norm_backward_weight",
-    libs: [GRID],
-    types: ["T"],
-    constants: WeightConstants,
-    reads: 3,
-    writes: 1,
-    params: WeightParams,
+    "norm/norm_backward_weight", libs: [GRID],
+    types: ["T"], constants: WeightConstants, reads: 3, writes: 1, params: WeightParams,
 );
 
 params! {

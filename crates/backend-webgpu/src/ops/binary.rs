@@ -15,13 +15,8 @@ use crate::recorder::Window;
 constants! { struct Constants { shape: Shape, a_from: u32, b_from: u32 } }
 
 static BINARY: KernelSource = kernel!(
-    "elementwise/binary",
-    libs: [GRID, STRIDED, HALF, BINARY, ORDER, INTEGER],
-    types: ["T", "Y"],
-    constants: Constants,
-    reads: 2,
-    writes: 1,
-    params: Params,
+    "elementwise/binary", libs: [GRID, STRIDED, HALF, BINARY, ORDER, INTEGER],
+    types: ["T", "Y"], constants: Constants, reads: 2, writes: 1, params: Params,
 );
 
 params! {

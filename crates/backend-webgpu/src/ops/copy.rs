@@ -15,13 +15,8 @@ use crate::recorder::Window;
 constants! { struct Constants { shape: Shape, src_from: u32 } }
 
 const COPY_WORDS: KernelSource = kernel!(
-    "memory/copy",
-    libs: [GRID, STRIDED, CONVERT],
-    types: ["SRC", "DST"],
-    constants: Constants,
-    reads: 1,
-    writes: 1,
-    params: Params,
+    "memory/copy", libs: [GRID, STRIDED, CONVERT],
+    types: ["SRC", "DST"], constants: Constants, reads: 1, writes: 1, params: Params,
 );
 
 static COPY: KernelSource = COPY_WORDS;

@@ -15,13 +15,8 @@ use crate::recorder::Window;
 constants! { struct Constants { in_place: bool } }
 
 static CUMSUM: KernelSource = kernel!(
-    "reduce/cumsum",
-    libs: [GRID],
-    types: ["T", "A"],
-    constants: Constants,
-    reads: 2,
-    writes: 1,
-    params: Params,
+    "reduce/cumsum", libs: [GRID],
+    types: ["T", "A"], constants: Constants, reads: 2, writes: 1, params: Params,
 );
 
 params! {

@@ -13,13 +13,8 @@ use crate::recorder::Window;
 constants! { struct Constants { shape: Shape, x_from: u32 } }
 
 static UNARY: KernelSource = kernel!(
-    "elementwise/unary",
-    libs: [GRID, STRIDED, UNARY, HALF, LOG, TRIG, INTEGER],
-    types: ["T"],
-    constants: Constants,
-    reads: 1,
-    writes: 1,
-    params: Params,
+    "elementwise/unary", libs: [GRID, STRIDED, UNARY, HALF, LOG, TRIG, INTEGER],
+    types: ["T"], constants: Constants, reads: 1, writes: 1, params: Params,
 );
 
 params! {

@@ -13,13 +13,8 @@ use crate::recorder::Window;
 constants! { struct Constants { vec_width: u32, per_element: bool } }
 
 static GATHER: KernelSource = kernel!(
-    "tokens/gather",
-    libs: [GRID],
-    types: ["T"],
-    constants: Constants,
-    reads: 2,
-    writes: 1,
-    params: Params,
+    "tokens/gather", libs: [GRID],
+    types: ["T"], constants: Constants, reads: 2, writes: 1, params: Params,
 );
 
 params! {

@@ -16,13 +16,8 @@ constants! { struct RowConstants { role: RoleConstants, block: u32 } }
 constants! { struct MomentsConstants { residual: u32 } }
 
 const NORMALIZE_ROWS: KernelSource = kernel!(
-    "norm/normalize",
-    libs: [GRID, REDUCE, NORM_ROW, NORM_RESULT, NORM_NO_SUM],
-    types: ["T", "W"],
-    constants: RowConstants,
-    reads: 4,
-    writes: 1,
-    params: Params,
+    "norm/normalize", libs: [GRID, REDUCE, NORM_ROW, NORM_RESULT, NORM_NO_SUM],
+    types: ["T", "W"], constants: RowConstants, reads: 4, writes: 1, params: Params,
 );
 
 /// The file with a second output, for the sum of input and residual.
@@ -37,23 +32,13 @@ static NORMALIZE_SHUFFLED: KernelSource = KernelSource { subgroups: true, ..NORM
 static NORMALIZE_SUM_SHUFFLED: KernelSource = KernelSource { subgroups: true, ..NORMALIZE_SUM_ROWS };
 
 static MOMENTS: KernelSource = kernel!(
-    "norm/moments",
-    libs: [GRID, REDUCE, WORKGROUP, NORM_ROW],
-    types: ["T"],
-    constants: MomentsConstants,
-    reads: 2,
-    writes: 1,
-    params: Params,
+    "norm/moments", libs: [GRID, REDUCE, WORKGROUP, NORM_ROW],
+    types: ["T"], constants: MomentsConstants, reads: 2, writes: 1, params: Params,
 );
 
 const APPLY_MOMENTS: KernelSource = kernel!(
-    "norm/normalize_apply",
-    libs: [GRID, NORM_ROW, NORM_RESULT, NORM_NO_SUM],
-    types: ["T", "W"],
-    constants: RoleConstants,
-    reads: 5,
-    writes: 1,
-    params: Params,
+    "norm/normalize_apply", libs: [GRID, NORM_ROW, NORM_RESULT, NORM_NO_SUM],
+    types: ["T", "W"], constants: RoleConstants, reads: 5, writes: 1, params: Params,
 );
 
 static NORMALIZE_APPLY: KernelSource = APPLY_MOMENTS;

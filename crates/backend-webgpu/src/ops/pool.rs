@@ -17,33 +17,18 @@ constants! {
 }
 
 static POOL: KernelSource = kernel!(
-    "conv/pool",
-    libs: [GRID, SPECIAL, POOL, POOL_INPUT],
-    types: ["T"],
-    constants: Constants,
-    reads: 1,
-    writes: 1,
-    params: Params,
+    "conv/pool", libs: [GRID, SPECIAL, POOL, POOL_INPUT],
+    types: ["T"], constants: Constants, reads: 1, writes: 1, params: Params,
 );
 
 static POOL_ARGMAX: KernelSource = kernel!(
-    "conv/pool_argmax",
-    libs: [GRID, POOL, POOL_INPUT],
-    types: ["T"],
-    constants: Constants,
-    reads: 1,
-    writes: 1,
-    params: Params,
+    "conv/pool_argmax", libs: [GRID, POOL, POOL_INPUT],
+    types: ["T"], constants: Constants, reads: 1, writes: 1, params: Params,
 );
 
 static POOL_BACKWARD: KernelSource = kernel!(
-    "conv/pool_backward",
-    libs: [GRID, POOL],
-    types: ["T"],
-    constants: Constants,
-    reads: 2,
-    writes: 1,
-    params: Params,
+    "conv/pool_backward", libs: [GRID, POOL],
+    types: ["T"], constants: Constants, reads: 2, writes: 1, params: Params,
 );
 
 params! {

@@ -12,13 +12,8 @@ use crate::ops::op_context::{dim, linear_grid};
 use crate::recorder::Window;
 
 static POOL_BACKWARD_TILES: KernelSource = kernel!(
-    "conv/pool_backward_tiles",
-    libs: [GRID, POOL, POOL_INPUT],
-    types: ["T"],
-    constants: Constants,
-    reads: 2,
-    writes: 1,
-    params: Params,
+    "conv/pool_backward_tiles", libs: [GRID, POOL, POOL_INPUT],
+    types: ["T"], constants: Constants, reads: 2, writes: 1, params: Params,
 );
 
 /// Columns of a tile.

@@ -12,13 +12,8 @@ use crate::ops::op_context::{OpContext, dim, linear_grid};
 constants! { struct Constants { vec_width: u32, normal: bool, has_offset: bool } }
 
 const RANDOM_F32: KernelSource = kernel!(
-    "memory/random",
-    libs: [GRID, PHILOX],
-    types: ["T"],
-    constants: Constants,
-    reads: 1,
-    writes: 1,
-    params: Params,
+    "memory/random", libs: [GRID, PHILOX],
+    types: ["T"], constants: Constants, reads: 1, writes: 1, params: Params,
 );
 
 static RANDOM: KernelSource = RANDOM_F32;

@@ -13,43 +13,23 @@ constants! { struct ArgConstants { kind: u32, smallest: bool, pairs: bool, one_l
 constants! { struct SumConstants { pairs: bool, one_loop: bool } }
 
 static FLOAT: KernelSource = kernel!(
-    "reduce/reduce",
-    libs: [GRID, RULE_FLOAT],
-    types: ["T", "A", "Y"],
-    constants: FloatConstants,
-    reads: 1,
-    writes: 1,
-    params: Params,
+    "reduce/reduce", libs: [GRID, RULE_FLOAT],
+    types: ["T", "A", "Y"], constants: FloatConstants, reads: 1, writes: 1, params: Params,
 );
 
 static INTEGER: KernelSource = kernel!(
-    "reduce/reduce",
-    libs: [GRID, RULE_INTEGER],
-    types: ["T", "A", "Y"],
-    constants: IntegerConstants,
-    reads: 1,
-    writes: 1,
-    params: Params,
+    "reduce/reduce", libs: [GRID, RULE_INTEGER],
+    types: ["T", "A", "Y"], constants: IntegerConstants, reads: 1, writes: 1, params: Params,
 );
 
 static ARG: KernelSource = kernel!(
-    "reduce/reduce",
-    libs: [GRID, RULE_ARG],
-    types: ["T", "A", "Y"],
-    constants: ArgConstants,
-    reads: 1,
-    writes: 1,
-    params: Params,
+    "reduce/reduce", libs: [GRID, RULE_ARG],
+    types: ["T", "A", "Y"], constants: ArgConstants, reads: 1, writes: 1, params: Params,
 );
 
 static LOG_SUM_EXP: KernelSource = kernel!(
-    "reduce/reduce",
-    libs: [GRID, EXPONENTIALS, RULE_LOG_SUM_EXP],
-    types: ["T", "A", "Y"],
-    constants: SumConstants,
-    reads: 1,
-    writes: 1,
-    params: Params,
+    "reduce/reduce", libs: [GRID, EXPONENTIALS, RULE_LOG_SUM_EXP],
+    types: ["T", "A", "Y"], constants: SumConstants, reads: 1, writes: 1, params: Params,
 );
 
 /// What invocations do with two values, as shaders/lib/reduce.wgsl numbers it.

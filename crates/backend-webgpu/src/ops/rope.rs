@@ -13,13 +13,8 @@ use crate::recorder::Window;
 constants! { struct Constants { in_place: bool, interleaved: bool, has_positions: bool } }
 
 static ROPE: KernelSource = kernel!(
-    "tokens/rope",
-    libs: [GRID],
-    types: ["T", "Y"],
-    constants: Constants,
-    reads: 4,
-    writes: 1,
-    params: Params,
+    "tokens/rope", libs: [GRID],
+    types: ["T", "Y"], constants: Constants, reads: 4, writes: 1, params: Params,
 );
 
 params! {

@@ -11,13 +11,8 @@ use crate::ops::op_context::{OpContext, dim, linear_grid};
 use crate::recorder::Window;
 
 static SAMPLE_LOGITS: KernelSource = kernel!(
-    "tokens/sample_logits",
-    libs: [GRID, SPECIAL],
-    types: ["T"],
-    constants: [],
-    reads: 2,
-    writes: 1,
-    params: LogitsParams,
+    "tokens/sample_logits", libs: [GRID, SPECIAL],
+    types: ["T"], constants: [], reads: 2, writes: 1, params: LogitsParams,
 );
 
 params! {
@@ -35,13 +30,8 @@ params! {
 constants! { struct Constants { has_offset: bool } }
 
 static SAMPLE: KernelSource = kernel!(
-    "tokens/sample",
-    libs: [GRID, SPECIAL, PHILOX],
-    types: [],
-    constants: Constants,
-    reads: 3,
-    writes: 1,
-    params: Params,
+    "tokens/sample", libs: [GRID, SPECIAL, PHILOX],
+    types: [], constants: Constants, reads: 3, writes: 1, params: Params,
 );
 
 params! {

@@ -12,35 +12,20 @@ use crate::ops::op_context::{OpContext, dim, linear_grid};
 use crate::recorder::Window;
 
 static SCATTER: KernelSource = kernel!(
-    "tokens/scatter",
-    libs: [GRID, SPECIAL],
-    types: ["T", "S"],
-    constants: [],
-    reads: 2,
-    writes: 1,
-    params: Params,
+    "tokens/scatter", libs: [GRID, SPECIAL],
+    types: ["T", "S"], constants: [], reads: 2, writes: 1, params: Params,
 );
 
 static SCATTER_ROWS: KernelSource = kernel!(
-    "tokens/scatter_rows",
-    libs: [GRID, SPECIAL],
-    types: ["T", "S"],
-    constants: [],
-    reads: 2,
-    writes: 1,
-    params: Params,
+    "tokens/scatter_rows", libs: [GRID, SPECIAL],
+    types: ["T", "S"], constants: [], reads: 2, writes: 1, params: Params,
 );
 
 constants! { struct AssignConstants { per_element: bool } }
 
 static SCATTER_ASSIGN: KernelSource = kernel!(
-    "tokens/scatter_assign",
-    libs: [GRID],
-    types: ["T", "S"],
-    constants: AssignConstants,
-    reads: 2,
-    writes: 1,
-    params: Params,
+    "tokens/scatter_assign", libs: [GRID],
+    types: ["T", "S"], constants: AssignConstants, reads: 2, writes: 1, params: Params,
 );
 
 params! {

@@ -20,13 +20,8 @@ constants! { pub(super) struct Constants { log: bool, in_place: bool } }
 constants! { struct RowConstants { all: Constants, block: u32 } }
 
 const SOFTMAX_ROWS: KernelSource = kernel!(
-    "norm/softmax",
-    libs: [GRID, SPECIAL, REDUCE, EXP_BELOW, SOFTMAX_SCALE],
-    types: ["T"],
-    constants: RowConstants,
-    reads: 1,
-    writes: 1,
-    params: Params,
+    "norm/softmax", libs: [GRID, SPECIAL, REDUCE, EXP_BELOW, SOFTMAX_SCALE],
+    types: ["T"], constants: RowConstants, reads: 1, writes: 1, params: Params,
 );
 
 static SOFTMAX: KernelSource = SOFTMAX_ROWS;
@@ -35,13 +30,8 @@ static SOFTMAX: KernelSource = SOFTMAX_ROWS;
 static SOFTMAX_SHUFFLED: KernelSource = KernelSource { subgroups: true, ..SOFTMAX_ROWS };
 
 static SOFTMAX_APPLY: KernelSource = kernel!(
-    "norm/softmax_apply",
-    libs: [GRID, EXP_BELOW, EXPONENTIALS, SOFTMAX_SCALE],
-    types: ["T"],
-    constants: Constants,
-    reads: 2,
-    writes: 1,
-    params: ApplyParams,
+    "norm/softmax_apply", libs: [GRID, EXP_BELOW, EXPONENTIALS, SOFTMAX_SCALE],
+    types: ["T"], constants: Constants, reads: 2, writes: 1, params: ApplyParams,
 );
 
 params! {

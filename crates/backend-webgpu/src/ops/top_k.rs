@@ -16,13 +16,8 @@ use crate::recorder::Window;
 constants! { struct Constants { indices: bool } }
 
 static SORT_CHUNKS: KernelSource = kernel!(
-    "reduce/sort_chunks",
-    libs: [GRID, SORT_ENTRIES],
-    types: ["X"],
-    constants: Constants,
-    reads: 1,
-    writes: 1,
-    params: SortParams,
+    "reduce/sort_chunks", libs: [GRID, SORT_ENTRIES],
+    types: ["X"], constants: Constants, reads: 1, writes: 1, params: SortParams,
 );
 
 params! {
@@ -44,13 +39,8 @@ params! {
 }
 
 static MERGE_RUNS: KernelSource = kernel!(
-    "reduce/merge_runs",
-    libs: [GRID, SORT_ENTRIES],
-    types: [],
-    constants: Constants,
-    reads: 1,
-    writes: 1,
-    params: MergeParams,
+    "reduce/merge_runs", libs: [GRID, SORT_ENTRIES],
+    types: [], constants: Constants, reads: 1, writes: 1, params: MergeParams,
 );
 
 params! {

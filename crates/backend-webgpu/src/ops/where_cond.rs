@@ -16,13 +16,8 @@ use crate::recorder::Window;
 constants! { struct Constants { shape: Shape, c_from: u32, a_from: u32, b_from: u32 } }
 
 static WHERE: KernelSource = kernel!(
-    "elementwise/where",
-    libs: [GRID],
-    types: ["T"],
-    constants: Constants,
-    reads: 3,
-    writes: 1,
-    params: Params,
+    "elementwise/where", libs: [GRID],
+    types: ["T"], constants: Constants, reads: 3, writes: 1, params: Params,
 );
 
 /// Loops that the parameters have room for.

@@ -24,13 +24,8 @@ pub(super) static COOPERATIVE: KernelSource = KernelSource {
     unrolled: native(unrolled_multiply),
     cooperative: true,
     ..kernel!(
-        native "conv/cooperative",
-        libs: [GRID, QUOTIENT, ACTIVATE, CONV, INPUT_ORIGIN, FRAGMENTS],
-        types: ["T", "TC"],
-        constants: Constants,
-        reads: 3,
-        writes: 2,
-        params: Params,
+        native "conv/cooperative", libs: [GRID, QUOTIENT, ACTIVATE, CONV, INPUT_ORIGIN, FRAGMENTS],
+        types: ["T", "TC"], constants: Constants, reads: 3, writes: 2, params: Params,
     )
 };
 

@@ -17,13 +17,8 @@ constants! {
 pub(super) static DEPTHWISE: KernelSource = KernelSource {
     unrolled: Some(make),
     ..kernel!(
-        "conv/depthwise",
-        libs: [GRID, ACTIVATE],
-        types: ["T"],
-        constants: Constants,
-        reads: 3,
-        writes: 1,
-        params: Params,
+        "conv/depthwise", libs: [GRID, ACTIVATE],
+        types: ["T"], constants: Constants, reads: 3, writes: 1, params: Params,
     )
 };
 

@@ -18,13 +18,8 @@ constants! { struct Constants { rows: usize, side: usize, step: usize, activatio
 pub(super) static DIRECT: KernelSource = KernelSource {
     unrolled: Some(make),
     ..kernel!(
-        "conv/direct",
-        libs: [GRID, ACTIVATE, CONV],
-        types: ["T"],
-        constants: Constants,
-        reads: 3,
-        writes: 1,
-        params: Params,
+        "conv/direct", libs: [GRID, ACTIVATE, CONV],
+        types: ["T"], constants: Constants, reads: 3, writes: 1, params: Params,
     )
 };
 

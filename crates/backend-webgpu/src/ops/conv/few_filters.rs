@@ -22,13 +22,8 @@ constants! {
 pub(super) static FEW_FILTERS: KernelSource = KernelSource {
     unrolled: Some(multiply),
     ..kernel!(
-        "conv/few_filters",
-        libs: [GRID, QUOTIENT, ACTIVATE, CONV, INPUT_ORIGIN],
-        types: ["T", "TC"],
-        constants: Constants,
-        reads: 4,
-        writes: 1,
-        params: Params,
+        "conv/few_filters", libs: [GRID, QUOTIENT, ACTIVATE, CONV, INPUT_ORIGIN],
+        types: ["T", "TC"], constants: Constants, reads: 4, writes: 1, params: Params,
     )
 };
 

@@ -40,13 +40,8 @@ pub(super) static HALO: KernelSource = KernelSource {
     cooperative: true,
     subgroups: true,
     ..kernel!(
-        native "conv/halo",
-        libs: [GRID, QUOTIENT, ACTIVATE, HALVES, FRAGMENT_ELEMENTS],
-        types: ["T"],
-        constants: Constants,
-        reads: 3,
-        writes: 1,
-        params: Params,
+        native "conv/halo", libs: [GRID, QUOTIENT, ACTIVATE, HALVES, FRAGMENT_ELEMENTS],
+        types: ["T"], constants: Constants, reads: 3, writes: 1, params: Params,
     )
 };
 
@@ -82,13 +77,8 @@ params! {
 static WEIGHT_FRAGMENTS: KernelSource = KernelSource {
     cooperative: true,
     ..kernel!(
-        native "conv/weight_fragments",
-        libs: [GRID],
-        types: [],
-        constants: [],
-        reads: 1,
-        writes: 1,
-        params: FragmentParams,
+        native "conv/weight_fragments", libs: [GRID],
+        types: [], constants: [], reads: 1, writes: 1, params: FragmentParams,
     )
 };
 

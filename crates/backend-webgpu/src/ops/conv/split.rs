@@ -15,13 +15,8 @@ use crate::recorder::Window;
 constants! { struct Constants { activation: Activation } }
 
 static COMBINE: KernelSource = kernel!(
-    "conv/combine",
-    libs: [GRID, ACTIVATE],
-    types: ["T"],
-    constants: Constants,
-    reads: 2,
-    writes: 1,
-    params: CombineParams,
+    "conv/combine", libs: [GRID, ACTIVATE],
+    types: ["T"], constants: Constants, reads: 2, writes: 1, params: CombineParams,
 );
 
 params! {

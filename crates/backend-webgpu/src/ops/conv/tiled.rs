@@ -26,13 +26,8 @@ constants! {
 pub(super) static IMPLICIT_GEMM: KernelSource = KernelSource {
     unrolled: Some(product),
     ..kernel!(
-        "conv/implicit_gemm",
-        libs: [GRID, QUOTIENT, ACTIVATE, CONV, TILE_PRODUCT],
-        types: ["T", "TC"],
-        constants: Constants,
-        reads: 5,
-        writes: 1,
-        params: Params,
+        "conv/implicit_gemm", libs: [GRID, QUOTIENT, ACTIVATE, CONV, TILE_PRODUCT],
+        types: ["T", "TC"], constants: Constants, reads: 5, writes: 1, params: Params,
     )
 };
 

@@ -23,13 +23,8 @@ static COOPERATIVE: KernelSource = KernelSource {
     cooperative: true,
     subgroups: true,
     ..kernel!(
-        native "gemm/cooperative",
-        libs: [GRID, MATMUL, SHIFTED_VECTOR, FRAGMENTS],
-        types: ["TA", "TB", "TC"],
-        constants: Constants,
-        reads: 3,
-        writes: 3,
-        params: Params,
+        native "gemm/cooperative", libs: [GRID, MATMUL, SHIFTED_VECTOR, FRAGMENTS],
+        types: ["TA", "TB", "TC"], constants: Constants, reads: 3, writes: 3, params: Params,
     )
 };
 

@@ -18,13 +18,8 @@ use crate::recorder::Window;
 constants! { struct Constants { vec: bool, trans_a: bool, trans_b: bool, activation: Activation } }
 
 static DIRECT: KernelSource = kernel!(
-    "gemm/direct",
-    libs: [GRID, MATMUL],
-    types: ["TA", "TB", "TC"],
-    constants: Constants,
-    reads: 5,
-    writes: 1,
-    params: Params,
+    "gemm/direct", libs: [GRID, MATMUL],
+    types: ["TA", "TB", "TC"], constants: Constants, reads: 5, writes: 1, params: Params,
 );
 
 /// Rows and columns of a workgroup.

@@ -21,23 +21,13 @@ constants! { struct ExponentsConstants { rows: bool } }
 constants! { struct SplitConstants { right: bool, k_down: bool } }
 
 static EXPONENTS: KernelSource = kernel!(
-    "gemm/exponents",
-    libs: [GRID],
-    types: [],
-    constants: ExponentsConstants,
-    reads: 1,
-    writes: 1,
-    params: ExponentsParams,
+    "gemm/exponents", libs: [GRID],
+    types: [], constants: ExponentsConstants, reads: 1, writes: 1, params: ExponentsParams,
 );
 
 static SPLIT_F16: KernelSource = kernel!(
-    "gemm/split_f16",
-    libs: [GRID, SPECIAL],
-    types: [],
-    constants: SplitConstants,
-    reads: 2,
-    writes: 1,
-    params: SplitParams,
+    "gemm/split_f16", libs: [GRID, SPECIAL],
+    types: [], constants: SplitConstants, reads: 2, writes: 1, params: SplitParams,
 );
 
 params! {

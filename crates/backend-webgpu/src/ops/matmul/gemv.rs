@@ -26,13 +26,8 @@ constants! {
 }
 
 static GEMV: KernelSource = kernel!(
-    "gemm/gemv",
-    libs: [GRID, MATMUL],
-    types: ["TA", "T", "TC", "A"],
-    constants: Constants,
-    reads: 3,
-    writes: 1,
-    params: Params,
+    "gemm/gemv", libs: [GRID, MATMUL],
+    types: ["TA", "T", "TC", "A"], constants: Constants, reads: 3, writes: 1, params: Params,
 );
 
 const THREADS: usize = 1024;

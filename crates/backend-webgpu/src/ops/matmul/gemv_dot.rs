@@ -18,13 +18,8 @@ use crate::ops::shared::vec_width::VecWidth;
 constants! { struct Constants { span: usize, ahead: usize, trans_c: bool, activation: Activation } }
 
 static GEMV_DOT: KernelSource = kernel!(
-    "gemm/gemv_dot",
-    libs: [GRID, MATMUL],
-    types: ["T", "TC", "A"],
-    constants: Constants,
-    reads: 3,
-    writes: 1,
-    params: Params,
+    "gemm/gemv_dot", libs: [GRID, MATMUL],
+    types: ["T", "TC", "A"], constants: Constants, reads: 3, writes: 1, params: Params,
 );
 
 /// Invocations of a workgroup, and those that share a sum.

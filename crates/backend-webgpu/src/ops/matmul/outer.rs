@@ -31,13 +31,8 @@ constants! {
 static OUTER: KernelSource = KernelSource {
     unrolled: Some(multiply),
     ..kernel!(
-        "gemm/outer",
-        libs: [GRID, MATMUL],
-        types: ["TA", "TB", "TC"],
-        constants: Constants,
-        reads: 3,
-        writes: 1,
-        params: Params,
+        "gemm/outer", libs: [GRID, MATMUL],
+        types: ["TA", "TB", "TC"], constants: Constants, reads: 3, writes: 1, params: Params,
     )
 };
 

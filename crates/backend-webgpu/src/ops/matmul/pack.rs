@@ -16,13 +16,8 @@ use crate::recorder::Window;
 constants! { struct Constants { per_word: usize, whole: bool } }
 
 static PACK: KernelSource = kernel!(
-    "gemm/pack",
-    libs: [GRID, SHIFTED_VECTOR],
-    types: [],
-    constants: Constants,
-    reads: 4,
-    writes: 1,
-    params: Params,
+    "gemm/pack", libs: [GRID, SHIFTED_VECTOR],
+    types: [], constants: Constants, reads: 4, writes: 1, params: Params,
 );
 
 params! {

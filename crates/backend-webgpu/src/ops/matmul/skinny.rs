@@ -33,13 +33,8 @@ constants! {
 }
 
 static SKINNY: KernelSource = kernel!(
-    "gemm/skinny",
-    libs: [GRID, MATMUL, FEW_ROWS],
-    types: ["TA", "T", "TC", "A"],
-    constants: Constants,
-    reads: 4,
-    writes: 1,
-    params: Params,
+    "gemm/skinny", libs: [GRID, MATMUL, FEW_ROWS],
+    types: ["TA", "T", "TC", "A"], constants: Constants, reads: 4, writes: 1, params: Params,
 );
 
 /// Rows, or columns, of a workgroup's tile at most.

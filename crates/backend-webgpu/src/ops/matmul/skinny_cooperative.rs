@@ -23,13 +23,8 @@ static SKINNY_COOPERATIVE: KernelSource = KernelSource {
     cooperative: true,
     subgroups: true,
     ..kernel!(
-        native "gemm/skinny_cooperative",
-        libs: [GRID, MATMUL, FRAGMENT_ELEMENTS],
-        types: ["T", "TC"],
-        constants: Constants,
-        reads: 3,
-        writes: 1,
-        params: Params,
+        native "gemm/skinny_cooperative", libs: [GRID, MATMUL, FRAGMENT_ELEMENTS],
+        types: ["T", "TC"], constants: Constants, reads: 3, writes: 1, params: Params,
     )
 };
 

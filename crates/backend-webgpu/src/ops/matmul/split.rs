@@ -14,13 +14,8 @@ use crate::recorder::Window;
 constants! { struct Constants { activation: Activation, scaled: bool } }
 
 static COMBINE: KernelSource = kernel!(
-    "gemm/combine",
-    libs: [GRID, MATMUL],
-    types: ["TC"],
-    constants: Constants,
-    reads: 4,
-    writes: 1,
-    params: Params,
+    "gemm/combine", libs: [GRID, MATMUL],
+    types: ["TC"], constants: Constants, reads: 4, writes: 1, params: Params,
 );
 
 const WORKGROUP: usize = 256;

@@ -20,13 +20,8 @@ constants! {
 static TILED: KernelSource = KernelSource {
     unrolled: Some(tile_product),
     ..kernel!(
-        "gemm/tiled",
-        libs: [GRID, MATMUL, OPERAND_BLOCKS, TILE_PRODUCT],
-        types: ["TA", "TB", "TC"],
-        constants: Constants,
-        reads: 5,
-        writes: 1,
-        params: Params,
+        "gemm/tiled", libs: [GRID, MATMUL, OPERAND_BLOCKS, TILE_PRODUCT],
+        types: ["TA", "TB", "TC"], constants: Constants, reads: 5, writes: 1, params: Params,
     )
 };
 

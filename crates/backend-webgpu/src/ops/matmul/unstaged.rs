@@ -23,13 +23,8 @@ static UNSTAGED: KernelSource = KernelSource {
     cooperative: true,
     subgroups: true,
     ..kernel!(
-        native "gemm/unstaged",
-        libs: [GRID, MATMUL, HALVES, FRAGMENT_ELEMENTS],
-        types: ["T", "TC"],
-        constants: Constants,
-        reads: 3,
-        writes: 1,
-        params: Params,
+        native "gemm/unstaged", libs: [GRID, MATMUL, HALVES, FRAGMENT_ELEMENTS],
+        types: ["T", "TC"], constants: Constants, reads: 3, writes: 1, params: Params,
     )
 };
 
