@@ -195,10 +195,6 @@ impl GemmKernel for CooperativeTile {
         gpu.cooperative_matrices && self.fits(&gpu.limits) && halves && desc.k > 0 && reads
     }
 
-    fn for_product(&self, _: &Gpu, _: &MatmulDesc) -> Kernel {
-        Kernel::Cooperative(*self)
-    }
-
     fn for_operands(&self, desc: &MatmulDesc, windows: &Windows, _: usize) -> (Kernel, bool) {
         (Kernel::Cooperative(*self), pack::needed(desc, windows) == [Prep::AsIs; 2])
     }

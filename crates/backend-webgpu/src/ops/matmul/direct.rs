@@ -43,10 +43,6 @@ impl GemmKernel for Direct {
         true
     }
 
-    fn for_product(&self, _: &Gpu, _: &MatmulDesc) -> Kernel {
-        Kernel::Direct(*self)
-    }
-
     fn for_operands(&self, desc: &MatmulDesc, windows: &Windows, _: usize) -> (Kernel, bool) {
         (Kernel::Direct(*self), reads_as_vectors(desc, windows))
     }

@@ -82,7 +82,9 @@ pub(super) trait GemmKernel: fmt::Display {
     fn is_possible(&self, gpu: &Gpu, desc: &MatmulDesc) -> bool;
 
     /// The kernel as a product needs it, whatever of its operands' places in memory.
-    fn for_product(&self, gpu: &Gpu, desc: &MatmulDesc) -> Kernel;
+    fn for_product(&self, _: &Gpu, _: &MatmulDesc) -> Kernel {
+        self.named()
+    }
 
     /// The kernel as operands at these places need it, with k in so many splits, and whether it reads them by
     /// vectors.

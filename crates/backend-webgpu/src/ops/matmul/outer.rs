@@ -177,10 +177,6 @@ impl GemmKernel for Outer {
         desc.k > 0
     }
 
-    fn for_product(&self, _: &Gpu, _: &MatmulDesc) -> Kernel {
-        Kernel::Outer(*self)
-    }
-
     fn for_operands(&self, _: &MatmulDesc, _: &Windows, _: usize) -> (Kernel, bool) {
         (Kernel::Outer(*self), false)
     }

@@ -63,10 +63,6 @@ impl GemmKernel for Tile {
         desc.k > 0 && self.fits(&gpu.limits)
     }
 
-    fn for_product(&self, _: &Gpu, _: &MatmulDesc) -> Kernel {
-        Kernel::Tiled(*self)
-    }
-
     fn for_operands(&self, desc: &MatmulDesc, windows: &Windows, _: usize) -> (Kernel, bool) {
         (Kernel::Tiled(*self), reads_as_vectors(desc, windows))
     }
