@@ -5,7 +5,7 @@ use backend_api::quant::QuantFormat;
 use backend_api::{Activation, BackendResult, BackendTranspose, DType};
 
 use super::formats::tile_libs;
-use super::matmul::{Operands, strides_of_a};
+use super::operands::{Operands, strides_of_a};
 use super::planes::Planes;
 use super::self_test::check_product;
 use crate::device::h200;

@@ -5,7 +5,7 @@ use backend_api::quant::{QuantFormat, UNIT};
 use backend_api::support::checked_product;
 use backend_api::{BackendResult, DType, DeviceKind, MathMode};
 
-use super::matmul::Operands;
+use super::operands::Operands;
 use crate::device::h200;
 use crate::kernels::libs::{QUANT_INPUT_1, QUANT_INPUT_4};
 use crate::kernels::{KernelSource, Lib, Variant, constants, kernel, params};

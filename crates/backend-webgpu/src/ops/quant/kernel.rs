@@ -7,7 +7,7 @@ use backend_api::{Activation, DType};
 use super::formats::{KINDS, int8_libs, product_libs};
 use super::int8;
 use super::kernel_override::KernelOverride;
-use super::matmul::Params;
+use super::operands::Params;
 use super::skinny_cooperative::Tile;
 use crate::kernels::libs::{GRID, QUANT_PRODUCT, QUANT_RESIDUAL, QUANT_SUMS_INT8};
 use crate::kernels::{KernelSource, Variant, constants, kernel};

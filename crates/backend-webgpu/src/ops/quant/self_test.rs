@@ -4,7 +4,7 @@ use backend_api::desc::{Matrix, QuantMatmulDesc, QuantMatrix};
 use backend_api::quant::{QuantFormat, QuantLayout, QuantPlane, dequantize};
 use backend_api::{BackendResult, DType};
 
-use super::matmul::Operands;
+use super::operands::Operands;
 use super::planes::Planes;
 use crate::ops::op_context::OpContext;
 use crate::ops::shared::self_test::{OP, SelfTest, compare};

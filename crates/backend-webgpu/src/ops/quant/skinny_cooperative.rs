@@ -6,7 +6,7 @@ use backend_api::{Activation, BackendResult, DType};
 
 use super::formats::{KINDS, fragment_libs};
 use super::kernel::Signature;
-use super::matmul::{Operands, Params, strides_of_a};
+use super::operands::{Operands, Params, strides_of_a};
 use super::planes::is_bindable;
 use super::self_test::check_product;
 use crate::kernels::{KernelSource, Variant, constants, kernel};
