@@ -4,12 +4,12 @@
 mod lint;
 mod translate;
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
 use backend_webgpu::variants::{
-    PADDING, Requirements, Target, Variant, WorkgroupSize, all_variants, compose,
+    Lib, PADDING, Requirements, Target, Variant, WorkgroupSize, all_variants, compose,
 };
 use lint::Limits;
 use naga::valid::{Capabilities, ModuleInfo, ValidationFlags, Validator};
@@ -250,6 +250,82 @@ fn helper_files_come_once_and_after_what_they_need() {
             assert!(seen.insert(lib.name), "{variant:?}: {} comes twice", lib.name);
         }
     }
+}
+
+/// Constants that only decide about what Rust writes into a kernel's text.
+const READ_IN_RUST: [(&str, &str); 3] = [
+    ("conv/implicit_gemm", "planes"),
+    ("gemm/cooperative", "in_registers"),
+    ("quant/cooperative", "in_registers"),
+];
+
+#[test]
+fn every_constant_is_used() {
+    let mut unused: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    let mut seen = HashSet::new();
+    for (composed, _) in ALL.iter() {
+        let source = composed.variant.source();
+        // Where an input of an element-wise kernel comes from decides about the text that Rust writes.
+        let names = source.constants.iter().copied().filter(|name| !name.ends_with("_from"));
+        let left = unused.entry(source.name).or_default();
+        left.extend(names.filter(|&name| seen.insert((source.name, name))));
+        left.retain(|&name| {
+            let word = name.to_ascii_uppercase();
+            // Once it is declared.
+            let times = words_of(&composed.text).filter(|&it| it == word).take(2).count();
+            times < 2 && !READ_IN_RUST.contains(&(source.name, name))
+        });
+    }
+    unused.retain(|_, names| !names.is_empty());
+    assert!(unused.is_empty(), "{unused:?}");
+}
+
+/// Functions that one helper file alone has, and no kernel in a way of its own, are called by helper files that need
+/// this one.
+#[test]
+fn helper_files_need_what_they_call() {
+    let variants = all_variants();
+    let libs: BTreeMap<&str, Lib> =
+        variants.iter().flat_map(Variant::libs).map(|lib| (lib.name, lib)).collect();
+    let functions = |text| -> HashSet<&str> { text_after(text, "fn ").collect() };
+    let own: HashSet<&str> = variants.iter().flat_map(|variant| functions(variant.source().text)).collect();
+    let mut definitions: HashMap<&str, Vec<&str>> = HashMap::new();
+    for (&name, lib) in &libs {
+        for function in functions(lib.text) {
+            definitions.entry(function).or_default().push(name);
+        }
+    }
+    for (&name, lib) in &libs {
+        let needed = with_needs(*lib);
+        for line in lib.text.lines() {
+            let code = line.split("//").next().unwrap_or_default();
+            for (at, _) in code.match_indices('(') {
+                let called = words_of(&code[..at]).last().filter(|word| code[..at].ends_with(word));
+                let defined =
+                    called.filter(|called| !own.contains(called)).and_then(|it| definitions.get(it));
+                if let Some([only]) = defined.map(Vec::as_slice) {
+                    assert!(needed.contains(only), "{name} calls {} of {only}", called.unwrap_or_default());
+                }
+            }
+        }
+    }
+}
+
+/// The names of a helper file and of all that it needs.
+fn with_needs(lib: Lib) -> HashSet<&'static str> {
+    let mut names = HashSet::from([lib.name]);
+    names.extend(lib.needs.iter().flat_map(|&need| with_needs(need)));
+    names
+}
+
+/// The words that follow this text.
+fn text_after<'a>(text: &'a str, before: &'a str) -> impl Iterator<Item = &'a str> {
+    text.split(before).skip(1).filter_map(|after| words_of(after).next())
+}
+
+/// Names, keywords and numbers of WGSL.
+fn words_of(text: &str) -> impl DoubleEndedIterator<Item = &str> {
+    text.split(|c: char| !c.is_alphanumeric() && c != '_').filter(|word| !word.is_empty())
 }
 
 /// The names of the .wgsl files below `folder`, relative to `root`, without the extension.

@@ -69,7 +69,7 @@ mod uniformity;
 #[cfg(feature = "test-hooks")]
 pub mod variants {
     pub use crate::kernels::{
-        Field, KernelSource, Lib, MAX_CONSTANTS, PADDING, Requirements, Target, Unrolled, Variant,
+        Field, KernelSource, Lib, MAX_CONSTANTS, PADDING, Requirements, Target, Unrolled, Values, Variant,
         WorkgroupSize, compose,
     };
     pub use crate::ops::all_variants;

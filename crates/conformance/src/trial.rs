@@ -70,6 +70,16 @@ impl Trial {
         self.scattered(arg, dtype, before, places);
     }
 
+    /// Adds a packed input, and an output or what is to become of the input itself.
+    pub(crate) fn in_and_out(&mut self, in_place: bool, dtype: DType, input: Vec<f64>, wants: Vec<Want>) {
+        if in_place {
+            self.in_place("x", dtype, input, wants);
+        } else {
+            self.input("input", dtype, &input);
+            self.output("output", dtype, wants);
+        }
+    }
+
     /// Adds an output of which only the listed elements are written.
     pub(crate) fn scattered(
         &mut self,

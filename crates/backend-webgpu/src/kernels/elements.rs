@@ -35,7 +35,7 @@ pub(crate) enum Origin {
 
 /// The declarations of a variant with a function.
 pub(super) fn declarations(variant: &Variant, function: Function) -> String {
-    let vec_width = variant.constant("VEC_WIDTH").max(1) as usize;
+    let vec_width = variant.constant("vec_width").max(1) as usize;
     match function {
         Function::Combine(op) => return combine(op, variant.dtype(0), variant.dtype(1)),
         Function::Write => return write(vec_width, variant.dtype(0)),
@@ -134,8 +134,9 @@ fn combine(op: ScatterOp, dtype: DType, source: DType) -> String {
 }
 
 /// The names of the inputs, from the kernel's constants.
-fn inputs(variant: &Variant) -> Vec<&'static str> {
-    variant.source.constants.iter().filter_map(|constant| constant.strip_suffix("_FROM")).collect()
+fn inputs(variant: &Variant) -> Vec<String> {
+    let names = variant.source.constants.iter().filter_map(|constant| constant.strip_suffix("_from"));
+    names.map(str::to_ascii_uppercase).collect()
 }
 
 struct Input<'a> {
@@ -149,14 +150,14 @@ struct Input<'a> {
 }
 
 fn is_repeated(variant: &Variant, name: &str) -> bool {
-    variant.constant(&format!("{name}_FROM")) == Origin::Repeated as u32
+    variant.constant(&format!("{name}_from")) == Origin::Repeated as u32
 }
 
 /// The types of an input and how it is read.
 fn load(text: &mut String, variant: &Variant, function: Function, input: Input<'_>) {
     let Input { index, name, dtype, number, vec_width } = input;
     let variable = name.to_lowercase();
-    let origin = variant.constant(&format!("{name}_FROM"));
+    let origin = variant.constant(&format!("{name}_from"));
     let repeated = is_repeated(variant, name);
     let computed = computed_as(function, dtype).name();
     let value = match (vec_width, repeated) {

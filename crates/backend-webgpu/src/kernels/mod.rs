@@ -1,6 +1,7 @@
 //! WGSL kernels: their sources, how a variant's text is made, and the compiled pipelines.
 
 mod compose;
+mod constants;
 mod elements;
 pub(crate) mod libs;
 mod pipelines;
@@ -13,15 +14,19 @@ mod variant;
 pub use compose::Target;
 #[cfg(any(test, feature = "test-hooks"))]
 pub use compose::compose;
+pub use constants::{MAX_CONSTANTS, Values};
 #[cfg(feature = "test-hooks")]
 pub use requirements::Requirements;
 pub use requirements::WorkgroupSize;
-pub use source::{Field, KernelSource, Lib, MAX_CONSTANTS};
+pub use source::{Field, KernelSource, Lib};
 pub(crate) use source::{FieldType, native};
 #[cfg(feature = "test-hooks")]
 pub use source::{PADDING, Unrolled};
 pub use variant::Variant;
 
+#[cfg(test)]
+pub(crate) use constants::filled_up;
+pub(crate) use constants::{Constant, Names, constants};
 pub(crate) use elements::{Origin, STEPS};
 pub(crate) use pipelines::{Kernel, Layout, MAX_IMMEDIATES, MAX_PARAMS, Pipelines, Signature};
 #[cfg(target_family = "wasm")]
@@ -30,5 +35,3 @@ pub(crate) use source::{kernel, params, shader};
 #[cfg(feature = "count-out-of-bounds")]
 pub(crate) use spirv::validate;
 pub(crate) use variant::Function;
-#[cfg(test)]
-pub(crate) use variant::filled_up;

@@ -6,13 +6,10 @@
 
 use std::hash::{Hash, Hasher};
 
-use super::Target;
-
-/// The most constants that a kernel leaves free.
-pub const MAX_CONSTANTS: usize = 11;
+use super::{Target, Values};
 
 /// Writes the unrolled part of a kernel's text from its constants.
-pub type Unrolled = fn(&[u32; MAX_CONSTANTS], Target) -> String;
+pub type Unrolled = fn(&Values, Target) -> String;
 
 /// The unrolled part of a kernel that no browser can run, and no page loads.
 pub(crate) const fn native(unrolled: Unrolled) -> Option<Unrolled> {
@@ -30,7 +27,7 @@ pub struct KernelSource {
     pub libs: &'static [Lib],
     /// Names of its free types, in the order in which a variant gives them.
     pub types: &'static [&'static str],
-    /// Names of its free `u32` constants, in the order in which a variant gives them.
+    /// Names of its free `u32` constants, which are in capitals in the text, in the order in which a variant gives them.
     pub constants: &'static [&'static str],
     /// Number of read-only storage bindings: 0, 1, ….
     pub reads: u32,
@@ -217,7 +214,7 @@ const fn is_needless_space(before: u8, next: u8) -> bool {
     (stands_alone(before) || stands_alone(next)) && !matches!((before, next), (b'>', b'=') | (b'/', b'*'))
 }
 
-/// A kernel of shaders/. One that is `native` needs what no browser has: a page needn't load its text.
+/// A kernel of shaders/, with the constants that [`constants!`](super::constants) declares. One that is `native` needs what no browser has: a page needn't load its text.
 macro_rules! kernel {
     (native $name:literal, libs: $libs:tt, $($rest:tt)*) => {
         if cfg!(target_family = "wasm") {
@@ -226,14 +223,22 @@ macro_rules! kernel {
             $crate::kernels::kernel!($name, libs: $libs, $($rest)*)
         }
     };
-    ($name:literal, libs: [$($lib:ident),* $(,)?], types: $types:expr, constants: $constants:expr,
+    ($name:literal, libs: $libs:tt, types: $types:expr, constants: [$($constant:literal),*], $($rest:tt)*) => {
+        $crate::kernels::kernel!(@ $name, $libs, $types, &[$($constant),*], $($rest)*)
+    };
+    ($name:literal, libs: $libs:tt, types: $types:expr, constants: $constants:ty, $($rest:tt)*) => {
+        $crate::kernels::kernel!(
+            @ $name, $libs, $types, <$constants as $crate::kernels::Constant>::NAMES, $($rest)*
+        )
+    };
+    (@ $name:literal, [$($lib:ident),* $(,)?], $types:expr, $constants:expr,
      reads: $reads:expr, writes: $writes:expr, params: $params:ty $(,)?) => {
         $crate::kernels::KernelSource {
             name: $name,
             text: $crate::kernels::shader!($name),
             libs: &[$($crate::kernels::libs::$lib),*],
             types: &$types,
-            constants: &$constants,
+            constants: $constants,
             reads: $reads,
             writes: $writes,
             params: <$params>::FIELDS,

@@ -5,8 +5,8 @@ use std::hash::{Hash, Hasher};
 
 use backend_api::{BinaryOp, CompareOp, DType, ScatterOp, UnaryOp};
 
-use super::source::{KernelSource, Lib, MAX_CONSTANTS};
-use super::{Target, WorkgroupSize, elements};
+use super::source::{KernelSource, Lib};
+use super::{Constant, Target, Values, WorkgroupSize, elements};
 
 /// The most types that a kernel leaves free.
 pub(crate) const MAX_TYPES: usize = 4;
@@ -59,7 +59,7 @@ pub struct Variant {
     pub(crate) source: &'static KernelSource,
     types: [Option<DType>; MAX_TYPES],
     function: Option<Function>,
-    constants: [u32; MAX_CONSTANTS],
+    constants: Values,
     /// Helper files besides the kernel's own.
     libs: &'static [Lib],
     rolled_loops: bool,
@@ -67,29 +67,26 @@ pub struct Variant {
     pub(super) workgroup: WorkgroupSize,
 }
 
-/// A kernel's constants as a variant holds them, zeros after the last.
-pub(crate) fn filled_up<const C: usize>(constants: [u32; C]) -> [u32; MAX_CONSTANTS] {
-    let mut all = [0; MAX_CONSTANTS];
-    for (slot, value) in all.iter_mut().zip(constants) {
-        *slot = value;
-    }
-    all
-}
-
 impl Variant {
-    /// Binds the kernel's types and constants, in the order in which its source names them.
-    pub(crate) fn new<const T: usize, const C: usize>(
+    /// Binds the kernel's types, in the order in which its source names them, and its constants.
+    pub(crate) fn new<const T: usize, C: Constant>(
         source: &'static KernelSource,
         types: [DType; T],
-        constants: [u32; C],
+        constants: C,
     ) -> Self {
-        const { assert!(T <= MAX_TYPES && C <= MAX_CONSTANTS, "more free names than a variant holds") };
-        debug_assert_eq!((source.types.len(), source.constants.len()), (T, C), "{}", source.name);
+        const { assert!(T <= MAX_TYPES, "more free types than a variant holds") };
+        debug_assert_eq!(source.types.len(), T, "{}", source.name);
+        let is_of_source = if C::NAMES.is_empty() {
+            size_of::<C>() == size_of::<u32>() * source.constants.len()
+        } else {
+            C::NAMES == source.constants
+        };
+        debug_assert!(is_of_source, "{} has the constants {:?}", source.name, source.constants);
         let mut bound = Self {
             source,
             types: [None; MAX_TYPES],
             function: None,
-            constants: filled_up(constants),
+            constants: constants.values(),
             libs: &[],
             rolled_loops: false,
             workgroup: WorkgroupSize::PORTABLE,
@@ -169,7 +166,7 @@ impl Variant {
             _ = writeln!(tail, "alias {name} = {dtype};");
         }
         for (name, value) in self.source.constants.iter().zip(self.constants) {
-            _ = writeln!(tail, "const {name}: u32 = {value}u;");
+            _ = writeln!(tail, "const {}: u32 = {value}u;", name.to_ascii_uppercase());
         }
         if let Some(function) = self.function {
             tail.push_str(&elements::declarations(self, function));
@@ -187,7 +184,7 @@ impl Variant {
 
     /// The value that a free constant is bound to; 0 for one that the kernel doesn't have.
     pub(super) fn constant(&self, name: &str) -> u32 {
-        let at = self.source.constants.iter().position(|constant| *constant == name);
+        let at = self.source.constants.iter().position(|constant| constant.eq_ignore_ascii_case(name));
         at.map_or(0, |at| self.constants[at])
     }
 }
@@ -197,8 +194,8 @@ impl fmt::Display for Variant {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let types = self.types.iter().flatten().map(ToString::to_string);
         let function = self.function.map(|function| function.to_string());
-        let constants =
-            self.source.constants.iter().zip(self.constants).map(|(name, value)| format!("{name}={value}"));
+        let constants = self.source.constants.iter().zip(self.constants);
+        let constants = constants.map(|(name, value)| format!("{}={value}", name.to_ascii_uppercase()));
         let libs = self.libs.iter().map(|lib| lib.name.trim_start_matches("lib/").to_owned());
         let rolled = self.rolled_loops.then(|| "rolled".to_owned());
         let parts = types.chain(function).chain(constants).chain(libs).chain(rolled);

@@ -10,39 +10,28 @@ use super::shared::iterations;
 use super::shared::long_work::{Run, in_parts};
 use super::shared::row_groups::RowGroups;
 use super::shared::vec_width::VecWidth;
+use super::softmax::Constants as Softmax;
 use crate::context::MAX_GROUPS;
-use crate::kernels::{KernelSource, Variant, kernel, params};
+use crate::kernels::{KernelSource, Variant, constants, kernel, params};
 use crate::memory::DeviceSlice;
 use crate::ops::op_context::{OpContext, dim, linear_grid};
 
+constants! { struct NormConstants { centred: bool, in_place: bool, has_weight: bool } }
+constants! { struct WeightConstants { centred: bool } }
+
 static SOFTMAX_BACKWARD: KernelSource = kernel!(
-    "norm/softmax_backward",
-    libs: [GRID, REDUCE, WORKGROUP],
-    types: ["T"],
-    constants: ["LOG", "IN_PLACE"],
-    reads: 2,
-    writes: 1,
-    params: SoftmaxParams,
+    "norm/softmax_backward", libs: [GRID, REDUCE, WORKGROUP],
+    types: ["T"], constants: Softmax, reads: 2, writes: 1, params: SoftmaxParams,
 );
 
 static NORM_BACKWARD: KernelSource = kernel!(
-    "norm/norm_backward",
-    libs: [GRID, REDUCE, WORKGROUP],
-    types: ["T"],
-    constants: ["CENTRED", "IN_PLACE", "HAS_WEIGHT"],
-    reads: 3,
-    writes: 1,
-    params: NormParams,
+    "norm/norm_backward", libs: [GRID, REDUCE, WORKGROUP],
+    types: ["T"], constants: NormConstants, reads: 3, writes: 1, params: NormParams,
 );
 
 static NORM_BACKWARD_WEIGHT: KernelSource = kernel!(
-    "norm/norm_backward_weight",
-    libs: [GRID],
-    types: ["T"],
-    constants: ["CENTRED"],
-    reads: 3,
-    writes: 1,
-    params: WeightParams,
+    "norm/norm_backward_weight", libs: [GRID],
+    types: ["T"], constants: WeightConstants, reads: 3, writes: 1, params: WeightParams,
 );
 
 params! {
@@ -102,14 +91,20 @@ pub(super) fn variants() -> Vec<Variant> {
     let mut variants = Vec::new();
     for dtype in [DType::F32, DType::F16] {
         for vec_width in [VecWidth::One, VecWidth::Four] {
-            for (a, b) in [(0, 0), (0, 1), (1, 0), (1, 1)] {
-                variants.push(Variant::new(&SOFTMAX_BACKWARD, [dtype], [a, b]).with_libs(vec_width.libs()));
-                variants.extend([0, 1].map(|weight| {
-                    Variant::new(&NORM_BACKWARD, [dtype], [a, b, weight]).with_libs(vec_width.libs())
+            for softmax in Softmax::all() {
+                variants.push(Variant::new(&SOFTMAX_BACKWARD, [dtype], softmax).with_libs(vec_width.libs()));
+            }
+            for (centred, in_place) in [(false, false), (false, true), (true, false), (true, true)] {
+                variants.extend([false, true].map(|has_weight| {
+                    let constants = NormConstants { centred, in_place, has_weight };
+                    Variant::new(&NORM_BACKWARD, [dtype], constants).with_libs(vec_width.libs())
                 }));
             }
         }
-        variants.extend([0, 1].map(|centred| Variant::new(&NORM_BACKWARD_WEIGHT, [dtype], [centred])));
+        variants.extend(
+            [false, true]
+                .map(|centred| Variant::new(&NORM_BACKWARD_WEIGHT, [dtype], WeightConstants { centred })),
+        );
     }
     variants
 }
@@ -164,7 +159,7 @@ fn softmax_backward_part(
         dy_offset: gradient.offset / width as u32,
         dx_offset: output.offset / width as u32,
     };
-    let constants = [u32::from(desc.log), u32::from(in_place)];
+    let constants = Softmax { log: desc.log, in_place };
     let variant = Variant::new(&SOFTMAX_BACKWARD, [dtype], constants).with_libs(vec_width.libs());
     ctx.launch(op, &variant, &[&input, &gradient], &output, &params, row_groups.grid(op, slices)?)
 }
@@ -215,7 +210,7 @@ fn norm_backward_part(
         weight_offset: weights.offset / width as u32,
         dx_offset: output.offset / width as u32,
     };
-    let constants = [desc.centred, in_place, weight.is_some()].map(u32::from);
+    let constants = NormConstants { centred: desc.centred, in_place, has_weight: weight.is_some() };
     let variant = Variant::new(&NORM_BACKWARD, [dtype], constants).with_libs(vec_width.libs());
     let reads = [&input, &gradient, &weights];
     ctx.launch(op, &variant, &reads, &output, &params, row_groups.grid(op, desc.rows)?)
@@ -256,7 +251,7 @@ pub(crate) fn norm_backward_weight(
         moments_offset: moments.offset,
         sums_offset: sums.offset,
     };
-    let variant = Variant::new(&NORM_BACKWARD_WEIGHT, [dtype], [u32::from(desc.centred)]);
+    let variant = Variant::new(&NORM_BACKWARD_WEIGHT, [dtype], WeightConstants { centred: desc.centred });
     let [x, y, _] = linear_grid(op, groups)?;
     let grid = [x, y, dim(op, "rows", parts)?];
     ctx.launch(op, &variant, &[&input, &gradient, &moments], &sums, &params, grid)?;

@@ -5,18 +5,15 @@ use backend_api::{BackendResult, DType};
 
 use super::shared::long_work::{Divisible as _, Run, in_parts};
 use super::shared::vec_width::VecWidth;
-use crate::kernels::{KernelSource, Variant, kernel, params};
+use crate::kernels::{KernelSource, Variant, constants, kernel, params};
 use crate::memory::DeviceSlice;
 use crate::ops::op_context::{OpContext, dim, linear_grid};
 
+constants! { struct Constants { in_place: bool } }
+
 static BATCH_NORM: KernelSource = kernel!(
-    "norm/batch_norm",
-    libs: [GRID],
-    types: ["T", "W"],
-    constants: ["IN_PLACE"],
-    reads: 5,
-    writes: 1,
-    params: Params,
+    "norm/batch_norm", libs: [GRID],
+    types: ["T", "W"], constants: Constants, reads: 5, writes: 1, params: Params,
 );
 
 params! {
@@ -53,7 +50,7 @@ pub(super) fn variants() -> Vec<Variant> {
 
 /// Over elements and statistics of the two types.
 fn variant(types: [DType; 2], in_place: bool, vec_width: VecWidth) -> Variant {
-    Variant::new(&BATCH_NORM, types, [u32::from(in_place)]).with_libs(vec_width.libs())
+    Variant::new(&BATCH_NORM, types, Constants { in_place }).with_libs(vec_width.libs())
 }
 
 /// `output = (x − mean) / √(variance + eps) · weight + bias` for each channel.

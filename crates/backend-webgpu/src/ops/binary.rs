@@ -7,19 +7,16 @@ use backend_api::{BackendResult, BinaryOp, CompareOp, DType};
 use super::elementwise::{in_output, number_bits};
 use super::shared::strided_loops::{Shape, Stretch, StridedLoops, shapes_of};
 use crate::kernels::libs::REMAINDER;
-use crate::kernels::{Function, KernelSource, Lib, Origin, Variant, kernel, params};
+use crate::kernels::{Function, KernelSource, Lib, Origin, Variant, constants, kernel, params};
 use crate::memory::DeviceSlice;
 use crate::ops::op_context::OpContext;
 use crate::recorder::Window;
 
+constants! { struct Constants { shape: Shape, a_from: u32, b_from: u32 } }
+
 static BINARY: KernelSource = kernel!(
-    "elementwise/binary",
-    libs: [GRID, STRIDED, HALF, BINARY, ORDER, INTEGER],
-    types: ["T", "Y"],
-    constants: ["VEC_WIDTH", "ONE_LOOP", "A_FROM", "B_FROM"],
-    reads: 2,
-    writes: 1,
-    params: Params,
+    "elementwise/binary", libs: [GRID, STRIDED, HALF, BINARY, ORDER, INTEGER],
+    types: ["T", "Y"], constants: Constants, reads: 2, writes: 1, params: Params,
 );
 
 params! {
@@ -84,12 +81,12 @@ fn gathered_pairs(shape: Shape, types: &[DType], in_place: bool) -> Vec<[u32; 2]
     others.flat_map(|other| [[gathered, other as u32], [other as u32, gathered]]).collect()
 }
 
-fn variant(function: Function, types: [DType; 2], shape: Shape, [a, b]: [u32; 2]) -> Variant {
+fn variant(function: Function, types: [DType; 2], shape: Shape, [a_from, b_from]: [u32; 2]) -> Variant {
     let libs: &[Lib] = match function {
         Function::Binary(BinaryOp::Rem | BinaryOp::Mod) if types[0].is_float() => &[REMAINDER],
         _ => &[],
     };
-    let variant = Variant::new(&BINARY, types, [shape.vec_width, u32::from(shape.one_loop), a, b]);
+    let variant = Variant::new(&BINARY, types, Constants { shape, a_from, b_from });
     variant.with_function(function).with_libs(libs)
 }
 

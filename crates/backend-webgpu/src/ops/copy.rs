@@ -6,31 +6,23 @@ use backend_api::{BackendResult, DType};
 
 use super::shared::strided_loops::{Shape, Stretch, StridedLoops, shapes_of};
 use super::transpose::Transpose;
-use crate::kernels::{Function, KernelSource, Origin, Variant, kernel, params};
+use crate::kernels::libs::{CONVERT, CONVERT_F16, GRID, STRIDED};
+use crate::kernels::{Function, KernelSource, Origin, Variant, constants, kernel, params};
 use crate::memory::DeviceSlice;
 use crate::ops::op_context::OpContext;
 use crate::recorder::Window;
 
-static COPY: KernelSource = kernel!(
-    "memory/copy",
-    libs: [GRID, STRIDED, CONVERT],
-    types: ["SRC", "DST"],
-    constants: ["VEC_WIDTH", "ONE_LOOP", "SRC_FROM"],
-    reads: 1,
-    writes: 1,
-    params: Params,
+constants! { struct Constants { shape: Shape, src_from: u32 } }
+
+const COPY_WORDS: KernelSource = kernel!(
+    "memory/copy", libs: [GRID, STRIDED, CONVERT],
+    types: ["SRC", "DST"], constants: Constants, reads: 1, writes: 1, params: Params,
 );
 
+static COPY: KernelSource = COPY_WORDS;
+
 /// `memory/copy` from or to f16, with helpers that only a device with f16 can compile.
-static COPY_F16: KernelSource = kernel!(
-    "memory/copy",
-    libs: [GRID, STRIDED, CONVERT, CONVERT_F16],
-    types: ["SRC", "DST"],
-    constants: ["VEC_WIDTH", "ONE_LOOP", "SRC_FROM"],
-    reads: 1,
-    writes: 1,
-    params: Params,
-);
+static COPY_F16: KernelSource = KernelSource { libs: &[GRID, STRIDED, CONVERT, CONVERT_F16], ..COPY_WORDS };
 
 params! {
     struct Params {
@@ -50,8 +42,7 @@ fn moved_as(src: DType, dst: DType) -> [DType; 2] {
 
 fn variant(types: [DType; 2], shape: Shape, origin: u32) -> Variant {
     let source = if types.contains(&DType::F16) { &COPY_F16 } else { &COPY };
-    Variant::new(source, types, [shape.vec_width, u32::from(shape.one_loop), origin])
-        .with_function(Function::Convert)
+    Variant::new(source, types, Constants { shape, src_from: origin }).with_function(Function::Convert)
 }
 
 pub(super) fn variants() -> Vec<Variant> {

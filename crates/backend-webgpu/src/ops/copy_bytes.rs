@@ -11,13 +11,8 @@ use crate::recorder::Window;
 use crate::transfer::Readback;
 
 static COPY_BYTES: KernelSource = kernel!(
-    "memory/copy_bytes",
-    libs: [GRID],
-    types: [],
-    constants: [],
-    reads: 1,
-    writes: 1,
-    params: Params,
+    "memory/copy_bytes", libs: [GRID],
+    types: [], constants: [], reads: 1, writes: 1, params: Params,
 );
 
 params! {

@@ -7,19 +7,16 @@ use backend_api::{BackendResult, DType};
 use super::reduce::slice_sums;
 use super::shared::long_work::{Run, in_parts};
 use super::shared::row_groups::RowGroups;
-use crate::kernels::{KernelSource, Variant, kernel, params};
+use crate::kernels::{KernelSource, Variant, constants, kernel, params};
 use crate::memory::DeviceSlice;
 use crate::ops::op_context::{OpContext, dim};
 use crate::recorder::Window;
 
+constants! { struct Constants { in_place: bool } }
+
 static CUMSUM: KernelSource = kernel!(
-    "reduce/cumsum",
-    libs: [GRID],
-    types: ["T", "A"],
-    constants: ["IN_PLACE"],
-    reads: 2,
-    writes: 1,
-    params: Params,
+    "reduce/cumsum", libs: [GRID],
+    types: ["T", "A"], constants: Constants, reads: 2, writes: 1, params: Params,
 );
 
 params! {
@@ -53,7 +50,7 @@ pub(super) fn variants() -> Vec<Variant> {
 
 fn variant(dtype: DType, in_place: bool) -> Variant {
     let sum = if dtype.is_float() { DType::F32 } else { dtype };
-    Variant::new(&CUMSUM, [dtype, sum], [u32::from(in_place)])
+    Variant::new(&CUMSUM, [dtype, sum], Constants { in_place })
 }
 
 /// `output = cumulative sum of input` along the axis.

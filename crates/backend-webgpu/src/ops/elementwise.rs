@@ -6,18 +6,15 @@ use backend_api::{BackendResult, DType, UnaryOp};
 
 use super::shared::strided_loops::{Shape, Stretch, StridedLoops, shapes_of};
 use crate::kernels::libs::{ACTIVATIONS, HYPERBOLIC, INVERSE_TRIG};
-use crate::kernels::{Function, KernelSource, Lib, Origin, Variant, kernel, params};
+use crate::kernels::{Function, KernelSource, Lib, Origin, Variant, constants, kernel, params};
 use crate::ops::op_context::OpContext;
 use crate::recorder::Window;
 
+constants! { struct Constants { shape: Shape, x_from: u32 } }
+
 static UNARY: KernelSource = kernel!(
-    "elementwise/unary",
-    libs: [GRID, STRIDED, UNARY, HALF, LOG, TRIG, INTEGER],
-    types: ["T"],
-    constants: ["VEC_WIDTH", "ONE_LOOP", "X_FROM"],
-    reads: 1,
-    writes: 1,
-    params: Params,
+    "elementwise/unary", libs: [GRID, STRIDED, UNARY, HALF, LOG, TRIG, INTEGER],
+    types: ["T"], constants: Constants, reads: 1, writes: 1, params: Params,
 );
 
 params! {
@@ -59,7 +56,7 @@ pub(super) fn variants() -> Vec<Variant> {
 }
 
 fn variant(function: Function, dtype: DType, shape: Shape, origin: u32) -> Variant {
-    let variant = Variant::new(&UNARY, [dtype], [shape.vec_width, u32::from(shape.one_loop), origin]);
+    let variant = Variant::new(&UNARY, [dtype], Constants { shape, x_from: origin });
     let libs = if dtype.is_float() { libs_of(function) } else { &[] };
     variant.with_function(function).with_libs(libs)
 }

@@ -10,13 +10,8 @@ use crate::memory::DeviceSlice;
 use crate::ops::op_context::{OpContext, dim, linear_grid};
 
 static FILL: KernelSource = kernel!(
-    "memory/fill",
-    libs: [GRID],
-    types: [],
-    constants: [],
-    reads: 0,
-    writes: 1,
-    params: Params,
+    "memory/fill", libs: [GRID],
+    types: [], constants: [], reads: 0, writes: 1, params: Params,
 );
 
 params! {

@@ -5,19 +5,16 @@ use backend_api::{BackendResult, DType};
 
 use super::shared::long_work::{Divisible, in_parts, middle};
 use crate::device::DeviceProfile;
-use crate::kernels::{Function, KernelSource, Variant, kernel, params};
+use crate::kernels::{Function, KernelSource, Variant, constants, kernel, params};
 use crate::memory::DeviceSlice;
 use crate::ops::op_context::{OpContext, dim, linear_grid};
 use crate::recorder::Window;
 
+constants! { struct Constants { vec_width: u32, per_element: bool } }
+
 static GATHER: KernelSource = kernel!(
-    "tokens/gather",
-    libs: [GRID],
-    types: ["T"],
-    constants: ["VEC_WIDTH", "PER_ELEMENT"],
-    reads: 2,
-    writes: 1,
-    params: Params,
+    "tokens/gather", libs: [GRID],
+    types: ["T"], constants: Constants, reads: 2, writes: 1, params: Params,
 );
 
 params! {
@@ -44,7 +41,7 @@ pub(super) fn variants() -> Vec<Variant> {
 }
 
 fn variant(dtype: DType, vec_width: u32, per_element: bool) -> Variant {
-    Variant::new(&GATHER, [dtype], [vec_width, u32::from(per_element)]).with_function(Function::Move)
+    Variant::new(&GATHER, [dtype], Constants { vec_width, per_element }).with_function(Function::Move)
 }
 
 /// `output[o, i, c] = table[o, index, c]`.

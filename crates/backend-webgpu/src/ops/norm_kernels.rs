@@ -9,16 +9,15 @@ use crate::kernels::libs::{
     ROWS_WHOLE, VEC_1, VEC_2, VEC_4, WEIGHTS_CHANNEL, WEIGHTS_COLUMN, WEIGHTS_COLUMN_F32,
     WEIGHTS_COLUMN_HALVES, WEIGHTS_COLUMN_HALVES_F32, WORKGROUP,
 };
-use crate::kernels::{KernelSource, Lib, Variant, kernel, params};
+use crate::kernels::{KernelSource, Lib, Variant, constants, kernel, params};
+
+constants! { struct RoleConstants { centred: bool, input: u32, residual: u32, summed: bool } }
+constants! { struct RowConstants { role: RoleConstants, block: u32 } }
+constants! { struct MomentsConstants { residual: u32 } }
 
 const NORMALIZE_ROWS: KernelSource = kernel!(
-    "norm/normalize",
-    libs: [GRID, REDUCE, NORM_ROW, NORM_RESULT, NORM_NO_SUM],
-    types: ["T", "W"],
-    constants: ["CENTRED", "INPUT", "RESIDUAL", "SUMMED", "BLOCK"],
-    reads: 4,
-    writes: 1,
-    params: Params,
+    "norm/normalize", libs: [GRID, REDUCE, NORM_ROW, NORM_RESULT, NORM_NO_SUM],
+    types: ["T", "W"], constants: RowConstants, reads: 4, writes: 1, params: Params,
 );
 
 /// The file with a second output, for the sum of input and residual.
@@ -33,23 +32,13 @@ static NORMALIZE_SHUFFLED: KernelSource = KernelSource { subgroups: true, ..NORM
 static NORMALIZE_SUM_SHUFFLED: KernelSource = KernelSource { subgroups: true, ..NORMALIZE_SUM_ROWS };
 
 static MOMENTS: KernelSource = kernel!(
-    "norm/moments",
-    libs: [GRID, REDUCE, WORKGROUP, NORM_ROW],
-    types: ["T"],
-    constants: ["RESIDUAL"],
-    reads: 2,
-    writes: 1,
-    params: Params,
+    "norm/moments", libs: [GRID, REDUCE, WORKGROUP, NORM_ROW],
+    types: ["T"], constants: MomentsConstants, reads: 2, writes: 1, params: Params,
 );
 
 const APPLY_MOMENTS: KernelSource = kernel!(
-    "norm/normalize_apply",
-    libs: [GRID, NORM_ROW, NORM_RESULT, NORM_NO_SUM],
-    types: ["T", "W"],
-    constants: ["CENTRED", "INPUT", "RESIDUAL", "SUMMED"],
-    reads: 5,
-    writes: 1,
-    params: Params,
+    "norm/normalize_apply", libs: [GRID, NORM_ROW, NORM_RESULT, NORM_NO_SUM],
+    types: ["T", "W"], constants: RoleConstants, reads: 5, writes: 1, params: Params,
 );
 
 static NORMALIZE_APPLY: KernelSource = APPLY_MOMENTS;
@@ -164,8 +153,9 @@ pub(super) struct Role {
 }
 
 impl Role {
-    fn constants(self) -> [u32; 4] {
-        [u32::from(self.centred), self.input as u32, self.residual as u32, u32::from(self.summed)]
+    fn constants(self) -> RoleConstants {
+        let Self { centred, input, residual, summed } = self;
+        RoleConstants { centred, input: input as u32, residual: residual as u32, summed }
     }
 
     /// The kernels of group normalisation, which has no residual.
@@ -191,20 +181,20 @@ impl Role {
 
 /// Rows in registers, in blocks of so many vectors.
 pub(super) fn normalize(shape: Shape, role: Role, block: u32, shuffled: bool) -> Variant {
-    let [centred, input, residual, summed] = role.constants();
     let source = match (role.summed, shuffled) {
         (false, false) => &NORMALIZE,
         (true, false) => &NORMALIZE_SUM,
         (false, true) => &NORMALIZE_SHUFFLED,
         (true, true) => &NORMALIZE_SUM_SHUFFLED,
     };
-    let constants = [centred, input, residual, summed, block];
+    let constants = RowConstants { role: role.constants(), block };
     Variant::new(source, shape.types(), constants).with_libs(shape.row_libs(shuffled))
 }
 
 /// The moments of long rows.
 pub(super) fn moments(dtype: DType, vec_width: VecWidth, residual: Place) -> Variant {
-    Variant::new(&MOMENTS, [dtype], [residual as u32]).with_libs(vec_width.libs())
+    Variant::new(&MOMENTS, [dtype], MomentsConstants { residual: residual as u32 })
+        .with_libs(vec_width.libs())
 }
 
 /// The result of long rows.

@@ -7,14 +7,14 @@
 //! backend-webgpu plans` writes the plans, one line each, to compare those of two versions.
 
 mod bounds;
+mod shapes;
 
 use std::fmt::Write as _;
 
-use backend_api::desc::{
-    AttentionDesc, AttentionShape, ConvBackwardDataDesc, ConvDesc, ConvShape, ImageLayout, ImageShape,
-    MatmulDesc, Matrix, Window,
-};
-use backend_api::{BackendResult, BackendTranspose, ComputeBackend as _, DType, DeviceKind};
+use backend_api::desc::{ConvDesc, ConvShape, ImageLayout, ImageShape, MatmulDesc, Matrix, Window};
+use backend_api::{BackendResult, ComputeBackend as _, DType, DeviceKind};
+
+use shapes::Shapes;
 
 use super::op_context::Launch;
 use super::{SelfTests, State};
@@ -111,114 +111,6 @@ impl Pretended {
     }
 }
 
-/// Random shapes (a linear congruential generator with Knuth's constants), the same each time.
-struct Shapes(u64);
-
-impl Shapes {
-    fn below(&mut self, n: usize) -> usize {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) as usize % n
-    }
-
-    fn pick<T: Copy>(&mut self, choices: &[T]) -> T {
-        choices[self.below(choices.len())]
-    }
-
-    /// An extent up to `most`, each order of magnitude as likely as the others; two in three are round.
-    fn extent(&mut self, most: usize) -> usize {
-        let power = self.below(most.ilog2() as usize + 1) as u32;
-        match self.below(3) {
-            0 => (1 << power) + self.below(1 << power),
-            1 => 3 << power >> 1,
-            _ => 1 << power,
-        }
-        .clamp(1, most)
-    }
-}
-
-fn fits(dtype: DType, extents: &[usize]) -> bool {
-    extents.iter().product::<usize>() * dtype.size() <= MAX_BYTES
-}
-
-fn matmul(shapes: &mut Shapes, [a, b, c, _]: [u64; 4]) -> MatmulDesc {
-    loop {
-        let [m, n, k] = [(); 3].map(|()| shapes.extent(8192));
-        let types = shapes.pick(&[
-            [DType::F32; 3],
-            [DType::F16; 3],
-            [DType::F16, DType::F16, DType::F32],
-            [DType::F32, DType::F16, DType::F32],
-        ]);
-        let trans = [(); 2].map(|()| shapes.pick(&[BackendTranspose::NoTrans, BackendTranspose::Trans]));
-        let batch = shapes.pick(&[1, 1, 1, 8]);
-        let spare = shapes.pick(&[0, 0, 0, 3, 8]);
-        let stored = |rows, columns, trans: BackendTranspose| {
-            if trans.is_transposed() { [columns, rows] } else { [rows, columns] }
-        };
-        let of = |ptr, dtype, [rows, columns]: [usize; 2]| {
-            let ld = columns + spare;
-            (Matrix::new(ptr, dtype, ld).with_batch_stride(rows * ld), [rows, ld])
-        };
-        let (a, of_a) = of(a, types[0], stored(m, k, trans[0]));
-        let (b, of_b) = of(b, types[1], stored(k, n, trans[1]));
-        let (c, of_c) = of(c, types[2], [m, n]);
-        let all = [of_a, of_b, of_c]
-            .iter()
-            .zip(types)
-            .all(|(extents, dtype)| fits(dtype, &[batch, extents[0], extents[1]]));
-        if all {
-            return MatmulDesc::new(m, n, k, a, b, c).with_transpose(trans[0], trans[1]).with_batch(batch);
-        }
-    }
-}
-
-fn attention(shapes: &mut Shapes, ptrs: [u64; 4]) -> AttentionDesc {
-    loop {
-        let dtype = shapes.pick(&[DType::F32, DType::F16, DType::F16]);
-        let [batch, groups, kv_heads] = [shapes.extent(16), shapes.pick(&[1, 1, 4, 8]), shapes.extent(16)];
-        let (seq_q, seq_kv) = (shapes.pick(&[1, 1, 4]), shapes.extent(8192));
-        let seq_q = if shapes.below(2) == 0 { seq_kv } else { seq_q };
-        let head_dim = shapes.pick(&[32, 64, 64, 80, 96, 128, 128, 256, 33]);
-        let heads = groups * kv_heads;
-        if !fits(dtype, &[batch, heads, seq_q.max(seq_kv), head_dim]) {
-            continue;
-        }
-        let mut desc = AttentionDesc::new(
-            dtype,
-            ptrs[0],
-            ptrs[1],
-            ptrs[2],
-            ptrs[3],
-            AttentionShape { batch, heads, seq_q, seq_kv, head_dim },
-        );
-        (desc.kv_heads, desc.causal) = (kv_heads, shapes.below(2) == 0);
-        return desc;
-    }
-}
-
-fn conv(shapes: &mut Shapes, [input, filter, output, _]: [u64; 4]) -> (ConvDesc, ConvBackwardDataDesc) {
-    loop {
-        let dtype = shapes.pick(&[DType::F32, DType::F16, DType::F16]);
-        let groups = shapes.pick(&[1, 1, 1, 1, 2, 32]);
-        let [channels, filters] =
-            [(); 2].map(|()| groups * shapes.extent(if groups == 32 { 2 } else { 512 }));
-        let [batch, height, width] = [shapes.extent(8), shapes.extent(128), shapes.extent(128)];
-        let side = shapes.pick(&[1, 1, 3, 3, 3, 5, 7]);
-        let window = Window::new([side, side])
-            .with_stride([shapes.pick(&[1, 1, 1, 2]); 2])
-            .with_padding([side / 2; 2]);
-        let layout = shapes.pick(&[ImageLayout::Nchw, ImageLayout::Nhwc]);
-        let shape = ConvShape::new(ImageShape { batch, channels, height, width }, filters, window)
-            .with_groups(groups)
-            .with_layout(layout);
-        if !fits(dtype, &[batch, channels.max(filters), height + 8, width + 8]) {
-            continue;
-        }
-        let forward = ConvDesc::new(dtype, input, filter, output, shape);
-        return (forward, ConvBackwardDataDesc::new(dtype, filter, input, output, shape));
-    }
-}
-
 /// The plan for a shape.
 struct Plan {
     /// The device, the operation, the words of `explain_…` where there are, and the kernels.
@@ -245,7 +137,7 @@ fn plans(device: &Pretended) -> BackendResult<Vec<Plan>> {
     };
     let mut shapes = Shapes(1);
     for _ in 0..SHAPES {
-        let desc = matmul(&mut shapes, ptrs);
+        let desc = shapes.matmul(ptrs);
         let words = backend.explain_matmul(&desc)?;
         backend.matmul(&desc)?;
         let sizes = [desc.m, desc.n, desc.k, desc.batch, desc.a.ld, desc.b.ld];
@@ -253,29 +145,38 @@ fn plans(device: &Pretended) -> BackendResult<Vec<Plan>> {
         note(format!("matmul {sizes:?} {types:?} {:?}", [desc.trans_a, desc.trans_b]), words)?;
     }
     for _ in 0..SHAPES {
-        let desc = attention(&mut shapes, ptrs);
+        let desc = shapes.attention(ptrs);
         let words = backend.explain_attention(&desc)?;
         backend.attention_ext(&desc)?;
         let sizes = [desc.batch, desc.heads, desc.kv_heads, desc.seq_q, desc.seq_kv, desc.head_dim];
         note(format!("attention {sizes:?} {} causal {}", desc.dtype, desc.causal), words)?;
     }
     for _ in 0..SHAPES {
-        let (forward, backward) = conv(&mut shapes, ptrs);
+        let (forward, backward) = shapes.conv(ptrs);
         backend.conv2d(&forward)?;
         note(format!("conv2d {} {:?}", forward.dtype, forward.shape), String::new())?;
         backend.conv2d_backward_data(&backward)?;
         note(format!("conv2d_backward_data {} {:?}", backward.dtype, backward.shape), String::new())?;
     }
+    for _ in 0..SHAPES {
+        let desc = shapes.quant_matmul(ptrs);
+        let words = backend.explain_quant_matmul(&desc)?;
+        backend.quant_matmul(&desc)?;
+        let sizes = [desc.m, desc.b.rows, desc.b.columns, desc.a.ld];
+        let extras = [desc.bias.is_some(), desc.residual.is_some(), desc.norm.is_some(), desc.gate.is_some()];
+        let what = format!("{} {sizes:?} {:?} {:?}", desc.b.format, [desc.a.dtype, desc.c.dtype], desc.math);
+        note(format!("quant_matmul {what} {extras:?}"), words)?;
+    }
     Ok(plans)
 }
 
 /// Digests of the plans for each device: of matrix products, of attention, of convolutions with their
-/// gradients.
-const DIGESTS: [[u64; 3]; 4] = [
-    [0x1e24_5352_a249_e097, 0x48a4_ebe1_3594_e1bb, 0x089c_ea11_8c78_a6f0],
-    [0x90aa_eed1_9d40_3ecd, 0x336a_647f_36ac_73eb, 0x924b_acf6_c7cf_746a],
-    [0x193c_c1f8_23ba_c8db, 0xd492_9478_14a8_e6f5, 0x58e4_22ac_bf73_15a9],
-    [0x1feb_fabc_40a6_77d2, 0xc5b8_daa4_eb54_f0a0, 0x4cd1_89fe_59c7_2df6],
+/// gradients, of products with a quantised matrix.
+const DIGESTS: [[u64; 4]; 4] = [
+    [0x1e24_5352_a249_e097, 0x48a4_ebe1_3594_e1bb, 0x089c_ea11_8c78_a6f0, 0x4007_2f72_8c19_1778],
+    [0x90aa_eed1_9d40_3ecd, 0x336a_647f_36ac_73eb, 0x924b_acf6_c7cf_746a, 0x580e_45d6_9ec3_49da],
+    [0x193c_c1f8_23ba_c8db, 0xd492_9478_14a8_e6f5, 0x58e4_22ac_bf73_15a9, 0x0b92_d7c5_9c2a_f382],
+    [0x1feb_fabc_40a6_77d2, 0xc5b8_daa4_eb54_f0a0, 0x4cd1_89fe_59c7_2df6, 0x6eb4_1e22_01b9_adcf],
 ];
 
 /// The FNV-1a hash of lines.
@@ -291,7 +192,7 @@ fn every_device_has_a_plan_for_every_shape() {
     let mut digests = Vec::new();
     for device in &DEVICES {
         let plans = plans(device).unwrap();
-        assert_eq!(plans.len(), 4 * SHAPES);
+        assert_eq!(plans.len(), 5 * SHAPES);
         bounds::check(device, &plans);
         bounds::check_splits(device, &plans);
         let mut launches = plans.iter().flat_map(|plan| &plan.launches);
@@ -303,8 +204,9 @@ fn every_device_has_a_plan_for_every_shape() {
             _ = writeln!(all, "{plan}");
         }
         let (products, rest) = plans.split_at(SHAPES);
-        let (attention, convolutions) = rest.split_at(SHAPES);
-        digests.push([products, attention, convolutions].map(digest));
+        let (attention, rest) = rest.split_at(SHAPES);
+        let (convolutions, quantised) = rest.split_at(2 * SHAPES);
+        digests.push([products, attention, convolutions, quantised].map(digest));
         of_devices.push(plans.into_iter().map(|plan| plan.replacen(device.name, "", 1)).collect::<Vec<_>>());
     }
     // Waves are counted in the device's own compute units.

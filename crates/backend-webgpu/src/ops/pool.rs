@@ -7,38 +7,28 @@ use super::conv::inverse;
 use super::pool_axes::Call;
 use super::pool_tiles::Tiles;
 use super::shared::long_work::{Run, in_parts};
-use crate::kernels::{KernelSource, Variant, kernel, params};
+use crate::kernels::{KernelSource, Variant, constants, kernel, params};
 use crate::ops::op_context::{OpContext, dim, linear_grid};
 use crate::recorder::Window;
 
+constants! {
+    /// Which function of a window's elements, as lib/pool_input numbers them.
+    pub(super) struct Constants { op: u32 }
+}
+
 static POOL: KernelSource = kernel!(
-    "conv/pool",
-    libs: [GRID, SPECIAL, POOL, POOL_INPUT],
-    types: ["T"],
-    constants: ["OP"],
-    reads: 1,
-    writes: 1,
-    params: Params,
+    "conv/pool", libs: [GRID, SPECIAL, POOL, POOL_INPUT],
+    types: ["T"], constants: Constants, reads: 1, writes: 1, params: Params,
 );
 
 static POOL_ARGMAX: KernelSource = kernel!(
-    "conv/pool_argmax",
-    libs: [GRID, POOL, POOL_INPUT],
-    types: ["T"],
-    constants: ["OP"],
-    reads: 1,
-    writes: 1,
-    params: Params,
+    "conv/pool_argmax", libs: [GRID, POOL, POOL_INPUT],
+    types: ["T"], constants: Constants, reads: 1, writes: 1, params: Params,
 );
 
 static POOL_BACKWARD: KernelSource = kernel!(
-    "conv/pool_backward",
-    libs: [GRID, POOL],
-    types: ["T"],
-    constants: ["OP"],
-    reads: 2,
-    writes: 1,
-    params: Params,
+    "conv/pool_backward", libs: [GRID, POOL],
+    types: ["T"], constants: Constants, reads: 2, writes: 1, params: Params,
 );
 
 params! {
@@ -86,7 +76,7 @@ pub(super) const READ: f64 = 4.0;
 
 fn variant(source: &'static KernelSource, dtype: DType, op: PoolOp) -> Variant {
     let code = PoolOp::ALL.iter().position(|&known| known == op).unwrap_or_default();
-    Variant::new(source, [dtype], [code as u32])
+    Variant::new(source, [dtype], Constants { op: code as u32 })
 }
 
 pub(super) fn variants() -> Vec<Variant> {

@@ -4,7 +4,7 @@
 use backend_api::desc::ImageLayout;
 use backend_api::{BackendResult, DType};
 
-use super::pool::{Params, READ, params};
+use super::pool::{Constants, Params, READ, params};
 use super::pool_axes::Call;
 use super::shared::long_work::{Run, in_parts};
 use crate::kernels::{KernelSource, Variant, kernel};
@@ -12,13 +12,8 @@ use crate::ops::op_context::{dim, linear_grid};
 use crate::recorder::Window;
 
 static POOL_BACKWARD_TILES: KernelSource = kernel!(
-    "conv/pool_backward_tiles",
-    libs: [GRID, POOL, POOL_INPUT],
-    types: ["T"],
-    constants: ["OP"],
-    reads: 2,
-    writes: 1,
-    params: Params,
+    "conv/pool_backward_tiles", libs: [GRID, POOL, POOL_INPUT],
+    types: ["T"], constants: Constants, reads: 2, writes: 1, params: Params,
 );
 
 /// Columns of a tile.
@@ -33,7 +28,7 @@ const MOST_WINDOWS: usize = 1536;
 const LARGE_WINDOW: usize = 64;
 
 fn variant(dtype: DType) -> Variant {
-    Variant::new(&POOL_BACKWARD_TILES, [dtype], [0])
+    Variant::new(&POOL_BACKWARD_TILES, [dtype], Constants { op: 0 })
 }
 
 pub(super) fn variants() -> Vec<Variant> {

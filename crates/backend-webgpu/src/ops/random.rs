@@ -4,30 +4,22 @@ use backend_api::desc::{Distribution, RandomDesc};
 use backend_api::{BackendResult, DType};
 
 use super::shared::long_work::{Run, in_parts};
-use crate::kernels::{Function, KernelSource, Variant, kernel, params};
+use crate::kernels::libs::{CONVERT_F16, GRID, PHILOX};
+use crate::kernels::{Function, KernelSource, Variant, constants, kernel, params};
 use crate::memory::DeviceSlice;
 use crate::ops::op_context::{OpContext, dim, linear_grid};
 
-static RANDOM: KernelSource = kernel!(
-    "memory/random",
-    libs: [GRID, PHILOX],
-    types: ["T"],
-    constants: ["VEC_WIDTH", "NORMAL", "HAS_OFFSET"],
-    reads: 1,
-    writes: 1,
-    params: Params,
+constants! { struct Constants { vec_width: u32, normal: bool, has_offset: bool } }
+
+const RANDOM_F32: KernelSource = kernel!(
+    "memory/random", libs: [GRID, PHILOX],
+    types: ["T"], constants: Constants, reads: 1, writes: 1, params: Params,
 );
 
+static RANDOM: KernelSource = RANDOM_F32;
+
 /// `memory/random` for f16, with helpers that only a device with f16 can compile.
-static RANDOM_F16: KernelSource = kernel!(
-    "memory/random",
-    libs: [GRID, PHILOX, CONVERT_F16],
-    types: ["T"],
-    constants: ["VEC_WIDTH", "NORMAL", "HAS_OFFSET"],
-    reads: 1,
-    writes: 1,
-    params: Params,
-);
+static RANDOM_F16: KernelSource = KernelSource { libs: &[GRID, PHILOX, CONVERT_F16], ..RANDOM_F32 };
 
 params! {
     struct Params {
@@ -67,7 +59,7 @@ pub(super) fn variants() -> Vec<Variant> {
 
 fn variant(dtype: DType, vec_width: u32, normal: bool, has_offset: bool) -> Variant {
     let source = if dtype == DType::F16 { &RANDOM_F16 } else { &RANDOM };
-    let constants = [vec_width, u32::from(normal), u32::from(has_offset)];
+    let constants = Constants { vec_width, normal, has_offset };
     Variant::new(source, [dtype], constants).with_function(Function::Write)
 }
 

@@ -5,46 +5,31 @@ use backend_api::{BackendError, BackendResult, DType, ReduceOp};
 use super::reduce::Params;
 use super::shared::vec_width::VecWidth;
 use crate::kernels::libs::{STATE_PAIRS, STATES_1, STATES_2, STATES_4, STATES_8, VEC_1, VEC_2, VEC_4, VEC_8};
-use crate::kernels::{KernelSource, Lib, Variant, kernel};
+use crate::kernels::{KernelSource, Lib, Variant, constants, kernel};
+
+constants! { struct FloatConstants { op: u32, map: u32, root: bool, one_loop: bool } }
+constants! { struct IntegerConstants { op: u32, map: u32, signed: bool, one_loop: bool } }
+constants! { struct ArgConstants { kind: u32, smallest: bool, pairs: bool, one_loop: bool } }
+constants! { struct SumConstants { pairs: bool, one_loop: bool } }
 
 static FLOAT: KernelSource = kernel!(
-    "reduce/reduce",
-    libs: [GRID, RULE_FLOAT],
-    types: ["T", "A", "Y"],
-    constants: ["OP", "MAP", "ROOT", "ONE_LOOP"],
-    reads: 1,
-    writes: 1,
-    params: Params,
+    "reduce/reduce", libs: [GRID, RULE_FLOAT],
+    types: ["T", "A", "Y"], constants: FloatConstants, reads: 1, writes: 1, params: Params,
 );
 
 static INTEGER: KernelSource = kernel!(
-    "reduce/reduce",
-    libs: [GRID, RULE_INTEGER],
-    types: ["T", "A", "Y"],
-    constants: ["OP", "MAP", "SIGNED", "ONE_LOOP"],
-    reads: 1,
-    writes: 1,
-    params: Params,
+    "reduce/reduce", libs: [GRID, RULE_INTEGER],
+    types: ["T", "A", "Y"], constants: IntegerConstants, reads: 1, writes: 1, params: Params,
 );
 
 static ARG: KernelSource = kernel!(
-    "reduce/reduce",
-    libs: [GRID, RULE_ARG],
-    types: ["T", "A", "Y"],
-    constants: ["KIND", "SMALLEST", "PAIRS", "ONE_LOOP"],
-    reads: 1,
-    writes: 1,
-    params: Params,
+    "reduce/reduce", libs: [GRID, RULE_ARG],
+    types: ["T", "A", "Y"], constants: ArgConstants, reads: 1, writes: 1, params: Params,
 );
 
 static LOG_SUM_EXP: KernelSource = kernel!(
-    "reduce/reduce",
-    libs: [GRID, EXPONENTIALS, RULE_LOG_SUM_EXP],
-    types: ["T", "A", "Y"],
-    constants: ["PAIRS", "ONE_LOOP"],
-    reads: 1,
-    writes: 1,
-    params: Params,
+    "reduce/reduce", libs: [GRID, EXPONENTIALS, RULE_LOG_SUM_EXP],
+    types: ["T", "A", "Y"], constants: SumConstants, reads: 1, writes: 1, params: Params,
 );
 
 /// What invocations do with two values, as shaders/lib/reduce.wgsl numbers it.
@@ -160,21 +145,23 @@ impl Rule {
         Access { vec_width, one_loop }: Access,
         last: bool,
     ) -> Variant {
-        let one_loop = u32::from(one_loop);
         let types = [from, accumulator(from), to];
         match self {
             Self::Number(combine, map, root) if from.is_float() => {
-                Variant::new(&FLOAT, types, [combine as u32, map as u32, u32::from(root && last), one_loop])
+                let (op, map, root) = (combine as u32, map as u32, root && last);
+                Variant::new(&FLOAT, types, FloatConstants { op, map, root, one_loop })
                     .with_libs(numbers(vec_width))
             }
             Self::Number(combine, map, _) => {
-                let signed = u32::from(from == DType::I32);
-                Variant::new(&INTEGER, types, [combine as u32, map as u32, signed, one_loop])
+                let (op, map, signed) = (combine as u32, map as u32, from == DType::I32);
+                Variant::new(&INTEGER, types, IntegerConstants { op, map, signed, one_loop })
                     .with_libs(numbers(vec_width))
             }
-            Self::LogSumExp => Variant::new(&LOG_SUM_EXP, types, [0, one_loop]).with_libs(numbers(vec_width)),
+            Self::LogSumExp => Variant::new(&LOG_SUM_EXP, types, SumConstants { pairs: false, one_loop })
+                .with_libs(numbers(vec_width)),
             Self::Exponentials { .. } => {
-                Variant::new(&LOG_SUM_EXP, types, [1, one_loop]).with_libs(self.libs(vec_width))
+                Variant::new(&LOG_SUM_EXP, types, SumConstants { pairs: true, one_loop })
+                    .with_libs(self.libs(vec_width))
             }
             Self::Arg { smallest, .. } => {
                 let kind = match from {
@@ -184,7 +171,7 @@ impl Rule {
                 };
                 // An index that isn't negative has the same bits as u32.
                 let types = [from, accumulator(from), DType::U32];
-                Variant::new(&ARG, types, [kind, u32::from(smallest), u32::from(!last), one_loop])
+                Variant::new(&ARG, types, ArgConstants { kind, smallest, pairs: !last, one_loop })
                     .with_libs(self.libs(vec_width))
             }
         }

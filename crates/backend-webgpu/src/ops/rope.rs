@@ -6,18 +6,15 @@ use backend_api::{BackendResult, DType};
 
 use super::shared::long_work::{Divisible, in_parts, middle};
 use crate::device::DeviceProfile;
-use crate::kernels::{KernelSource, Variant, kernel, params};
+use crate::kernels::{KernelSource, Variant, constants, kernel, params};
 use crate::ops::op_context::{OpContext, dim, linear_grid};
 use crate::recorder::Window;
 
+constants! { struct Constants { in_place: bool, interleaved: bool, has_positions: bool } }
+
 static ROPE: KernelSource = kernel!(
-    "tokens/rope",
-    libs: [GRID],
-    types: ["T", "Y"],
-    constants: ["IN_PLACE", "INTERLEAVED", "HAS_POSITIONS"],
-    reads: 4,
-    writes: 1,
-    params: Params,
+    "tokens/rope", libs: [GRID],
+    types: ["T", "Y"], constants: Constants, reads: 4, writes: 1, params: Params,
 );
 
 params! {
@@ -46,9 +43,9 @@ const WORKGROUP: usize = 256;
 const BYTES: usize = 24;
 
 /// Of the types of input and output.
-fn variant(types: [DType; 2], in_place: bool, style: RopeStyle, positions: bool) -> Variant {
-    let flags = [in_place, style == RopeStyle::Interleaved, positions].map(u32::from);
-    Variant::new(&ROPE, types, flags)
+fn variant(types: [DType; 2], in_place: bool, style: RopeStyle, has_positions: bool) -> Variant {
+    let interleaved = style == RopeStyle::Interleaved;
+    Variant::new(&ROPE, types, Constants { in_place, interleaved, has_positions })
 }
 
 pub(super) fn variants() -> Vec<Variant> {

@@ -6,18 +6,13 @@ use backend_api::{BackendResult, DType};
 use super::shared::iterations;
 use super::shared::long_work::{Run, in_parts};
 use super::top_k::{Sort, row_bytes, rows_at_a_time};
-use crate::kernels::{KernelSource, Variant, kernel, params};
+use crate::kernels::{KernelSource, Variant, constants, kernel, params};
 use crate::ops::op_context::{OpContext, dim, linear_grid};
 use crate::recorder::Window;
 
 static SAMPLE_LOGITS: KernelSource = kernel!(
-    "tokens/sample_logits",
-    libs: [GRID, SPECIAL],
-    types: ["T"],
-    constants: [],
-    reads: 2,
-    writes: 1,
-    params: LogitsParams,
+    "tokens/sample_logits", libs: [GRID, SPECIAL],
+    types: ["T"], constants: [], reads: 2, writes: 1, params: LogitsParams,
 );
 
 params! {
@@ -32,14 +27,11 @@ params! {
     }
 }
 
+constants! { struct Constants { has_offset: bool } }
+
 static SAMPLE: KernelSource = kernel!(
-    "tokens/sample",
-    libs: [GRID, SPECIAL, PHILOX],
-    types: [],
-    constants: ["HAS_OFFSET"],
-    reads: 3,
-    writes: 1,
-    params: Params,
+    "tokens/sample", libs: [GRID, SPECIAL, PHILOX],
+    types: [], constants: Constants, reads: 3, writes: 1, params: Params,
 );
 
 params! {
@@ -82,7 +74,7 @@ fn logits_variant(dtype: DType) -> Variant {
 }
 
 fn variant(has_offset: bool) -> Variant {
-    Variant::new(&SAMPLE, [], [u32::from(has_offset)])
+    Variant::new(&SAMPLE, [], Constants { has_offset })
 }
 
 /// A token of each row.

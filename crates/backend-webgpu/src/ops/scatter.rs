@@ -7,38 +7,25 @@ use super::shared::iterations;
 use super::shared::long_work::{Divisible, Run, in_parts, middle, require_end};
 use crate::device::DeviceProfile;
 use crate::kernels::libs::CONVERT_F16;
-use crate::kernels::{Function, KernelSource, Lib, Variant, kernel, params};
+use crate::kernels::{Function, KernelSource, Lib, Variant, constants, kernel, params};
 use crate::ops::op_context::{OpContext, dim, linear_grid};
 use crate::recorder::Window;
 
 static SCATTER: KernelSource = kernel!(
-    "tokens/scatter",
-    libs: [GRID, SPECIAL],
-    types: ["T", "S"],
-    constants: [],
-    reads: 2,
-    writes: 1,
-    params: Params,
+    "tokens/scatter", libs: [GRID, SPECIAL],
+    types: ["T", "S"], constants: [], reads: 2, writes: 1, params: Params,
 );
 
 static SCATTER_ROWS: KernelSource = kernel!(
-    "tokens/scatter_rows",
-    libs: [GRID, SPECIAL],
-    types: ["T", "S"],
-    constants: [],
-    reads: 2,
-    writes: 1,
-    params: Params,
+    "tokens/scatter_rows", libs: [GRID, SPECIAL],
+    types: ["T", "S"], constants: [], reads: 2, writes: 1, params: Params,
 );
 
+constants! { struct AssignConstants { per_element: bool } }
+
 static SCATTER_ASSIGN: KernelSource = kernel!(
-    "tokens/scatter_assign",
-    libs: [GRID],
-    types: ["T", "S"],
-    constants: ["PER_ELEMENT"],
-    reads: 2,
-    writes: 1,
-    params: Params,
+    "tokens/scatter_assign", libs: [GRID],
+    types: ["T", "S"], constants: AssignConstants, reads: 2, writes: 1, params: Params,
 );
 
 params! {
@@ -80,7 +67,7 @@ fn variant(source: &'static KernelSource, op: ScatterOp, types: [DType; 2]) -> V
 }
 
 fn assign_variant(types: [DType; 2], per_element: bool) -> Variant {
-    Variant::new(&SCATTER_ASSIGN, types, [u32::from(per_element)])
+    Variant::new(&SCATTER_ASSIGN, types, AssignConstants { per_element })
         .with_function(Function::Combine(ScatterOp::Assign))
         .with_libs(conversions(types))
 }

@@ -11,19 +11,17 @@ use super::shared::row_groups::DeviceSize;
 use super::shared::rows::{Rows, Slices};
 use super::shared::vec_width::VecWidth;
 use super::softmax_long::LongRows;
-use crate::kernels::{KernelSource, Variant, kernel, params};
+use crate::kernels::{KernelSource, Variant, constants, kernel, params};
 use crate::memory::DeviceSlice;
 use crate::ops::op_context::{OpContext, dim, linear_grid};
 use crate::recorder::Window;
 
+constants! { pub(super) struct Constants { log: bool, in_place: bool } }
+constants! { struct RowConstants { all: Constants, block: u32 } }
+
 const SOFTMAX_ROWS: KernelSource = kernel!(
-    "norm/softmax",
-    libs: [GRID, SPECIAL, REDUCE, EXP_BELOW, SOFTMAX_SCALE],
-    types: ["T"],
-    constants: ["LOG", "IN_PLACE", "BLOCK"],
-    reads: 1,
-    writes: 1,
-    params: Params,
+    "norm/softmax", libs: [GRID, SPECIAL, REDUCE, EXP_BELOW, SOFTMAX_SCALE],
+    types: ["T"], constants: RowConstants, reads: 1, writes: 1, params: Params,
 );
 
 static SOFTMAX: KernelSource = SOFTMAX_ROWS;
@@ -32,13 +30,8 @@ static SOFTMAX: KernelSource = SOFTMAX_ROWS;
 static SOFTMAX_SHUFFLED: KernelSource = KernelSource { subgroups: true, ..SOFTMAX_ROWS };
 
 static SOFTMAX_APPLY: KernelSource = kernel!(
-    "norm/softmax_apply",
-    libs: [GRID, EXP_BELOW, EXPONENTIALS, SOFTMAX_SCALE],
-    types: ["T"],
-    constants: ["LOG", "IN_PLACE"],
-    reads: 2,
-    writes: 1,
-    params: ApplyParams,
+    "norm/softmax_apply", libs: [GRID, EXP_BELOW, EXPONENTIALS, SOFTMAX_SCALE],
+    types: ["T"], constants: Constants, reads: 2, writes: 1, params: ApplyParams,
 );
 
 params! {
@@ -74,19 +67,27 @@ params! {
     }
 }
 
+impl Constants {
+    /// What the kernels of softmax, and of its gradient, have variants for.
+    pub(super) fn all() -> [Self; 4] {
+        [(false, false), (false, true), (true, false), (true, true)]
+            .map(|(log, in_place)| Self { log, in_place })
+    }
+}
+
 /// Vectors of a workgroup of `softmax_apply`.
 const APPLY_GROUP: usize = 4 * 256;
 
 pub(super) fn variants() -> Vec<Variant> {
     let mut variants = Vec::new();
     for dtype in [DType::F32, DType::F16] {
-        for (log, in_place) in [(0, 0), (0, 1), (1, 0), (1, 1)] {
+        for constants in Constants::all() {
             for shuffled in [false, true] {
                 let rows = Rows::shapes(dtype);
-                variants.extend(rows.map(|shape| rows_variant(dtype, [log, in_place], shape, shuffled)));
+                variants.extend(rows.map(|shape| rows_variant(dtype, constants, shape, shuffled)));
             }
             variants.extend([VecWidth::One, VecWidth::Four].map(|vec_width| {
-                Variant::new(&SOFTMAX_APPLY, [dtype], [log, in_place]).with_libs(vec_width.libs())
+                Variant::new(&SOFTMAX_APPLY, [dtype], constants).with_libs(vec_width.libs())
             }));
         }
     }
@@ -96,12 +97,12 @@ pub(super) fn variants() -> Vec<Variant> {
 /// The variant of slices in registers, in blocks of so many vectors.
 fn rows_variant(
     dtype: DType,
-    [log, in_place]: [u32; 2],
+    all: Constants,
     (vec_width, block): (VecWidth, u32),
     shuffled: bool,
 ) -> Variant {
     let source = if shuffled { &SOFTMAX_SHUFFLED } else { &SOFTMAX };
-    Variant::new(source, [dtype], [log, in_place, block]).with_libs(vec_width.joined_row_libs(shuffled))
+    Variant::new(source, [dtype], RowConstants { all, block }).with_libs(vec_width.joined_row_libs(shuffled))
 }
 
 /// `output = softmax(input)` along the axis.
@@ -163,8 +164,8 @@ impl Call<'_> {
         [&self.input, &self.output].map(|window| window.offset / vec_width.width() as u32)
     }
 
-    fn constants(&self) -> [u32; 2] {
-        [u32::from(self.desc.log), u32::from(self.in_place)]
+    fn constants(&self) -> Constants {
+        Constants { log: self.desc.log, in_place: self.in_place }
     }
 
     /// One launch, with each slice in the registers of a row group.

@@ -8,18 +8,16 @@ use super::has_room;
 use super::shared::iterations;
 use super::shared::seams::Seams;
 use super::shared::vec_width::VecWidth;
-use crate::kernels::{KernelSource, Variant, kernel, params};
+use super::softmax::Constants as Softmax;
+use crate::kernels::{KernelSource, Variant, constants, kernel, params};
 use crate::ops::op_context::{OpContext, dim, linear_grid};
 use crate::recorder::Window;
 
+constants! { struct Constants { softmax: Softmax, lanes: usize, held: usize } }
+
 static SOFTMAX_LONG: KernelSource = kernel!(
-    "norm/softmax_long",
-    libs: [GRID, SPECIAL, REDUCE, EXP_BELOW, SOFTMAX_SCALE],
-    types: ["T"],
-    constants: ["LOG", "IN_PLACE", "LANES", "HELD"],
-    reads: 1,
-    writes: 1,
-    params: Params,
+    "norm/softmax_long", libs: [GRID, SPECIAL, REDUCE, EXP_BELOW, SOFTMAX_SCALE],
+    types: ["T"], constants: Constants, reads: 1, writes: 1, params: Params,
 );
 
 params! {
@@ -69,18 +67,18 @@ pub(super) fn variants() -> Vec<Variant> {
     for dtype in [DType::F32, DType::F16] {
         let widths = [VecWidth::One, VecWidth::Two, VecWidth::Four];
         for vec_width in widths.into_iter().filter(|&width| dtype == DType::F16 || width != VecWidth::Two) {
-            for constants in [[0, 0], [0, 1], [1, 0], [1, 1]] {
+            for softmax in Softmax::all() {
                 let all = workgroups(dtype, vec_width).iter();
-                variants.extend(all.map(|&workgroup| variant(dtype, vec_width, constants, workgroup)));
+                variants.extend(all.map(|&workgroup| variant(dtype, vec_width, softmax, workgroup)));
             }
         }
     }
     variants
 }
 
-fn variant(dtype: DType, vec_width: VecWidth, [log, in_place]: [u32; 2], workgroup: Workgroup) -> Variant {
-    let constants = [log, in_place, workgroup.lanes as u32, workgroup.held as u32];
-    Variant::new(&SOFTMAX_LONG, [dtype], constants)
+fn variant(dtype: DType, vec_width: VecWidth, softmax: Softmax, workgroup: Workgroup) -> Variant {
+    let Workgroup { lanes, held } = workgroup;
+    Variant::new(&SOFTMAX_LONG, [dtype], Constants { softmax, lanes, held })
         .with_libs(vec_width.row_libs())
         .with_workgroup(workgroup.lanes, 0)
 }
@@ -139,8 +137,8 @@ impl LongRows {
             turns: self.seams.turns,
             rows_before: self.seams.rows_before,
         };
-        let constants = [u32::from(desc.log), u32::from(in_place)];
-        let variant = variant(desc.dtype, self.vec_width, constants, self.workgroup);
+        let softmax = Softmax { log: desc.log, in_place };
+        let variant = variant(desc.dtype, self.vec_width, softmax, self.workgroup);
         ctx.launch(op, &variant, &[input], output, &params, linear_grid(op, self.groups)?)
     }
 }

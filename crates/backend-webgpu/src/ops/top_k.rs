@@ -9,18 +9,15 @@ use backend_api::{BackendResult, DType};
 use super::gather::gather_slices;
 use super::shared::long_work::{Run, in_parts};
 use crate::kernels::libs::{SORT_FROM_ENTRIES, SORT_FROM_F16, SORT_FROM_F32, SORT_FROM_I32, SORT_FROM_U32};
-use crate::kernels::{KernelSource, Lib, Variant, kernel, params};
+use crate::kernels::{KernelSource, Lib, Variant, constants, kernel, params};
 use crate::ops::op_context::{OpContext, dim, linear_grid};
 use crate::recorder::Window;
 
+constants! { struct Constants { indices: bool } }
+
 static SORT_CHUNKS: KernelSource = kernel!(
-    "reduce/sort_chunks",
-    libs: [GRID, SORT_ENTRIES],
-    types: ["X"],
-    constants: ["INDICES"],
-    reads: 1,
-    writes: 1,
-    params: SortParams,
+    "reduce/sort_chunks", libs: [GRID, SORT_ENTRIES],
+    types: ["X"], constants: Constants, reads: 1, writes: 1, params: SortParams,
 );
 
 params! {
@@ -42,13 +39,8 @@ params! {
 }
 
 static MERGE_RUNS: KernelSource = kernel!(
-    "reduce/merge_runs",
-    libs: [GRID, SORT_ENTRIES],
-    types: [],
-    constants: ["INDICES"],
-    reads: 1,
-    writes: 1,
-    params: MergeParams,
+    "reduce/merge_runs", libs: [GRID, SORT_ENTRIES],
+    types: [], constants: Constants, reads: 1, writes: 1, params: MergeParams,
 );
 
 params! {
@@ -97,11 +89,11 @@ fn sort_variant(source: Source, indices: bool) -> Variant {
         Source::Numbers(_) => (DType::F32, &[SORT_FROM_F32]),
         Source::Entries => (DType::U32, &[SORT_FROM_ENTRIES]),
     };
-    Variant::new(&SORT_CHUNKS, [dtype], [u32::from(indices)]).with_libs(libs)
+    Variant::new(&SORT_CHUNKS, [dtype], Constants { indices }).with_libs(libs)
 }
 
 fn merge_variant(indices: bool) -> Variant {
-    Variant::new(&MERGE_RUNS, [], [u32::from(indices)])
+    Variant::new(&MERGE_RUNS, [], Constants { indices })
 }
 
 /// The `k` largest or smallest numbers of each row, in order.

@@ -9,23 +9,13 @@ use crate::ops::op_context::{OpContext, dim, linear_grid};
 use crate::recorder::Window;
 
 static TRANSPOSE: KernelSource = kernel!(
-    "memory/transpose",
-    libs: [GRID, TRANSPOSE],
-    types: ["T"],
-    constants: [],
-    reads: 1,
-    writes: 1,
-    params: Params,
+    "memory/transpose", libs: [GRID, TRANSPOSE],
+    types: ["T"], constants: [], reads: 1, writes: 1, params: Params,
 );
 
 static TRANSPOSE_BLOCKS: KernelSource = kernel!(
-    "memory/transpose_blocks",
-    libs: [GRID, TRANSPOSE],
-    types: [],
-    constants: [],
-    reads: 1,
-    writes: 1,
-    params: Params,
+    "memory/transpose_blocks", libs: [GRID, TRANSPOSE],
+    types: [], constants: [], reads: 1, writes: 1, params: Params,
 );
 
 /// Loops besides rows and columns that the parameters have room for: all that a copy may have.

@@ -8,19 +8,16 @@ use half::f16;
 use super::binary::{input, is_in_place, number_mask, origins};
 use super::elementwise::number_bits;
 use super::shared::strided_loops::{Shape, Stretch, StridedLoops, require_loops, shapes_of};
-use crate::kernels::{Function, KernelSource, Variant, kernel, params};
+use crate::kernels::{Function, KernelSource, Variant, constants, kernel, params};
 use crate::memory::DeviceSlice;
 use crate::ops::op_context::{OpContext, dim};
 use crate::recorder::Window;
 
+constants! { struct Constants { shape: Shape, c_from: u32, a_from: u32, b_from: u32 } }
+
 static WHERE: KernelSource = kernel!(
-    "elementwise/where",
-    libs: [GRID],
-    types: ["T"],
-    constants: ["VEC_WIDTH", "ONE_LOOP", "C_FROM", "A_FROM", "B_FROM"],
-    reads: 3,
-    writes: 1,
-    params: Params,
+    "elementwise/where", libs: [GRID],
+    types: ["T"], constants: Constants, reads: 3, writes: 1, params: Params,
 );
 
 /// Loops that the parameters have room for.
@@ -53,9 +50,8 @@ pub(super) fn variants() -> Vec<Variant> {
     variants
 }
 
-fn variant(dtype: DType, shape: Shape, [c, a, b]: [u32; 3]) -> Variant {
-    Variant::new(&WHERE, [dtype], [shape.vec_width, u32::from(shape.one_loop), c, a, b])
-        .with_function(Function::Choose)
+fn variant(dtype: DType, shape: Shape, [c_from, a_from, b_from]: [u32; 3]) -> Variant {
+    Variant::new(&WHERE, [dtype], Constants { shape, c_from, a_from, b_from }).with_function(Function::Choose)
 }
 
 /// `output = condition ≠ 0 ? a : b`.

@@ -22,6 +22,13 @@ pub struct Handles {
     pub unknown: u64,
 }
 
+impl Handles {
+    /// Operands, with no live handle beside them.
+    pub(super) const fn of(operands: Vec<u64>) -> Self {
+        Self { operands, freed: UNKNOWN, foreign: UNKNOWN, unknown: UNKNOWN }
+    }
+}
+
 impl Index<usize> for Handles {
     type Output = u64;
 

@@ -150,6 +150,17 @@ impl Operation {
         }
     }
 
+    /// Makes the good call on operands of the caller's, as many as there are slots.
+    pub fn call_on(&self, backend: &dyn ComputeBackend, operands: Vec<u64>) -> BackendResult<()> {
+        (self.call)(backend, &Handles::of(operands))
+    }
+
+    /// Whether some device may refuse the good call, for its element types or its sizes.
+    #[must_use]
+    pub fn may_be_refused(&self) -> bool {
+        self.needs_f16() || self.may_pass_limits
+    }
+
     /// Tells it from other good calls of the same method.
     pub(super) fn variant(mut self, variant: impl fmt::Display) -> Self {
         self.label = format!("{} {variant}", self.name);

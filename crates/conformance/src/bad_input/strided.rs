@@ -16,6 +16,7 @@ pub(super) fn operations() -> Vec<Operation> {
         unary_ext(F16),
         clamp(F32),
         clamp(I32),
+        affine(F32),
         affine(F16),
         copy(F32, F32),
         copy(F32, F16),
@@ -157,9 +158,10 @@ fn affine(element: DType) -> Operation {
     for (pair, expect) in bad_pairs(op, "output") {
         operation = operation.bad(pair.0, expect, move |b, h| call(b, tensors(h, both, &pair)));
     }
+    let other = if element == F32 { U32 } else { F32 };
     operation.bad("of i32", dtype(op, "input", I32), move |b, h| call(b, tensors(h, [I32; 2], &PACKED))).bad(
         "output of another type",
-        dtype(op, "output", F32),
-        move |b, h| call(b, tensors(h, [element, F32], &PACKED)),
+        dtype(op, "output", other),
+        move |b, h| call(b, tensors(h, [element, other], &PACKED)),
     )
 }

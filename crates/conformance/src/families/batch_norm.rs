@@ -78,12 +78,7 @@ impl Norm {
         {
             trial.input(arg, weight_dtype, values);
         }
-        if self.in_place {
-            trial.in_place("x", dtype, input, wants);
-        } else {
-            trial.input("input", dtype, &input);
-            trial.output("output", dtype, wants);
-        }
+        trial.in_and_out(self.in_place, dtype, input, wants);
         trial.calling(move |backend, p| {
             let ptrs = [p[4], p[p.len() - 1], p[0], p[1]];
             let mut desc = BatchNormDesc::new(

@@ -131,6 +131,21 @@ pub(super) struct Pairs {
 }
 
 impl Pairs {
+    /// Random numbers in inputs that broadcast, and packed else, of the types of inputs and output.
+    pub(super) fn random(
+        rng: &mut Rng,
+        [dtype, to]: [DType; 2],
+        shape: &[usize],
+        broadcasts: [Broadcast; 2],
+        layout: Layout,
+        number: fn(&mut Rng, DType) -> f64,
+    ) -> Self {
+        let output = Tensor::new(rng, shape, layout);
+        let [a, b] = broadcasts.map(|broadcast| input(rng, shape, broadcast, Layout::Packed));
+        let [a_data, b_data] = [&a, &b].map(|tensor| tensor.store(|_| number(rng, dtype)));
+        Self { dtype, a: (a, a_data), b: (b, b_data), output: (output, to) }
+    }
+
     /// A trial of `call`, which is to give what is `want`ed of each pair of elements.
     pub(super) fn trial(
         self,

@@ -3,7 +3,7 @@
 use backend_api::desc::{CompareDesc, Value};
 use backend_api::{CompareOp, DType};
 
-use super::binary_ext::{BROADCASTS, Broadcast, Pairs, input};
+use super::binary_ext::{BROADCASTS, Broadcast, Pairs};
 use super::layout::{Layout, SHAPES, Tensor, shape_name};
 use crate::case::Case;
 use crate::data::specials;
@@ -59,10 +59,7 @@ fn case(
     let inputs = broadcasts.map(|broadcast| format!("{broadcast:?}").to_lowercase()).join("-");
     let name = format!("{}_{dtype}_{}_{inputs}_{}", op.name(), shape_name(shape), layout.name());
     Case::new("compare", name, move |rng| {
-        let output = Tensor::new(rng, shape, layout);
-        let [a, b] = broadcasts.map(|broadcast| input(rng, shape, broadcast, Layout::Packed));
-        let [a_data, b_data] = [&a, &b].map(|tensor| tensor.store(|_| number(rng, dtype)));
-        let pairs = Pairs { dtype, a: (a, a_data), b: (b, b_data), output: (output, DType::U32) };
+        let pairs = Pairs::random(rng, [dtype, DType::U32], shape, broadcasts, layout, number);
         pairs.trial(
             |a, b| want(op, a, b),
             move |backend, [a, b, output]| backend.compare(&CompareDesc::new(op, a, b, output)),

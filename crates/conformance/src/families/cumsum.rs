@@ -81,12 +81,7 @@ impl Sum {
         let inner = shape[axis + 1..].iter().product();
         let wants = cumsum(dtype, &input, [length, inner], exclusive, reverse);
         let mut trial = Trial::new();
-        if self.in_place {
-            trial.in_place("x", dtype, input, wants);
-        } else {
-            trial.input("input", dtype, &input);
-            trial.output("output", dtype, wants);
-        }
+        trial.in_and_out(self.in_place, dtype, input, wants);
         trial.calling(move |backend, p| {
             let mut desc = CumSumDesc::along(dtype, p[0], p[p.len() - 1], shape, axis)?;
             (desc.exclusive, desc.reverse) = (exclusive, reverse);

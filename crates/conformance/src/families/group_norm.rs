@@ -93,12 +93,7 @@ impl Norm {
         let mut trial = Trial::new();
         trial.input("weight", weight_dtype, &weight);
         trial.input("bias", weight_dtype, &bias);
-        if self.in_place {
-            trial.in_place("x", dtype, input, wants);
-        } else {
-            trial.input("input", dtype, &input);
-            trial.output("output", dtype, wants);
-        }
+        trial.in_and_out(self.in_place, dtype, input, wants);
         trial.calling(move |backend, p| {
             let (input, output) = (p[2], p[p.len() - 1]);
             let mut desc =

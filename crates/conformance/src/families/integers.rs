@@ -3,7 +3,7 @@
 use backend_api::desc::{BinaryDesc, UnaryDesc, Value};
 use backend_api::{BinaryOp, DType, UnaryOp};
 
-use super::binary_ext::{BROADCASTS, Broadcast, Pairs, input};
+use super::binary_ext::{BROADCASTS, Broadcast, Pairs};
 use super::layout::{Layout, SHAPES, Tensor, shape_name};
 use crate::case::Case;
 use crate::grid::pairwise;
@@ -114,10 +114,7 @@ fn binary_case(
     let inputs = broadcasts.map(|broadcast| format!("{broadcast:?}").to_lowercase()).join("-");
     let name = format!("{}_{dtype}_{}_{inputs}_{}", op.name(), shape_name(shape), layout.name());
     Case::new("binary_ext", name, move |rng| {
-        let output = Tensor::new(rng, shape, layout);
-        let [a, b] = broadcasts.map(|broadcast| input(rng, shape, broadcast, Layout::Packed));
-        let [a_data, b_data] = [&a, &b].map(|tensor| tensor.store(|_| word(rng, dtype)));
-        let pairs = Pairs { dtype, a: (a, a_data), b: (b, b_data), output: (output, dtype) };
+        let pairs = Pairs::random(rng, [dtype, dtype], shape, broadcasts, layout, word);
         pairs.trial(
             |a, b| want(op, dtype, a, b),
             move |backend, [a, b, output]| backend.binary_ext(&BinaryDesc::new(op, a, b, output)),

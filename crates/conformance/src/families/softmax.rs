@@ -96,12 +96,7 @@ fn case(dtype: DType, shape: &'static [usize], axis: usize, kind: Kind, in_place
             }
         }
         let mut trial = Trial::new();
-        if in_place {
-            trial.in_place("x", dtype, input, wants);
-        } else {
-            trial.input("input", dtype, &input);
-            trial.output("output", dtype, wants);
-        }
+        trial.in_and_out(in_place, dtype, input, wants);
         trial.calling(move |backend, p| {
             let output = p[p.len() - 1];
             let desc = SoftmaxDesc::along(dtype, p[0], output, shape, axis)?;

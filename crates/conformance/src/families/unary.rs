@@ -48,12 +48,7 @@ fn case(
         let n = input.len();
         let wants = input.iter().map(|&x| unary(op, x, DType::F32)).collect();
         let mut trial = Trial::new();
-        if in_place {
-            trial.in_place("x", DType::F32, input, wants);
-        } else {
-            trial.input("input", DType::F32, &input);
-            trial.output("output", DType::F32, wants);
-        }
+        trial.in_and_out(in_place, DType::F32, input, wants);
         trial.calling(move |backend, ptrs| backend.unary(op, ptrs[0], ptrs[ptrs.len() - 1], n))
     })
 }

@@ -3,40 +3,29 @@
 use std::fmt;
 
 use backend_api::desc::{ConvShape, ImageLayout, ImageShape, Window as FilterWindow};
-use backend_api::support::{ConvGather, checked_product};
+use backend_api::support::ConvGather;
 use backend_api::{Activation, BackendResult, DType};
 
 use super::nchw_to_nhwc::EIGHT;
 use super::params::{Params, inverse, is_regular};
 use super::self_test::check_numbers;
 use super::{Job, fold, nchw_to_nhwc, repack_filter, split};
-use crate::kernels::{KernelSource, Variant, kernel, native};
-use crate::ops::matmul::{CooperativeTile, activation_code, unrolled_multiply};
-use crate::ops::op_context::{OpContext, dim, linear_grid};
+use crate::kernels::{KernelSource, Variant, constants, kernel, native};
+use crate::ops::matmul::unrolled_multiply;
+use crate::ops::op_context::{OpContext, linear_grid};
+use crate::ops::shared::cooperative_tile::{CooperativeConstants, CooperativeTile};
 use crate::ops::shared::self_test::OP;
+use crate::ops::shared::tile::tiles;
 use crate::recorder::Window;
+
+constants! { struct Constants { tile: CooperativeConstants, planes: bool } }
 
 pub(super) static COOPERATIVE: KernelSource = KernelSource {
     unrolled: native(unrolled_multiply),
     cooperative: true,
     ..kernel!(
-        native "conv/cooperative",
-        libs: [GRID, QUOTIENT, ACTIVATE, CONV, INPUT_ORIGIN, FRAGMENTS],
-        types: ["T", "TC"],
-        constants: [
-            "TILE_M",
-            "TILE_N",
-            "TILE_K",
-            "SUBGROUPS_M",
-            "SUBGROUPS_N",
-            "TRANS_A",
-            "TRANS_B",
-            "ACTIVATION",
-            "PLANES",
-        ],
-        reads: 3,
-        writes: 2,
-        params: Params,
+        native "conv/cooperative", libs: [GRID, QUOTIENT, ACTIVATE, CONV, INPUT_ORIGIN, FRAGMENTS],
+        types: ["T", "TC"], constants: Constants, reads: 3, writes: 2, params: Params,
     )
 };
 
@@ -69,9 +58,8 @@ impl SourceTile {
 
     /// The kernel for results of a layout and a type: f32 for slices of sums.
     fn variant(self, (layout, dtype): (ImageLayout, DType), activation: Activation) -> Variant {
-        let [m, n, k, rows, columns] = self.tile.constants();
-        let [adjacent, planes] = [!self.planes, layout != ImageLayout::Nhwc].map(u32::from);
-        let constants = [m, n, k, rows, columns, 0, adjacent, activation_code(activation), planes];
+        let tile = self.tile.constants([false, !self.planes], activation);
+        let constants = Constants { tile, planes: layout != ImageLayout::Nhwc };
         Variant::new(&COOPERATIVE, [DType::F16, dtype], constants).with_rolled_loops()
     }
 
@@ -120,13 +108,10 @@ impl SourceTile {
     fn params(self, op: &'static str, job: &Job, target: &split::Target<'_>) -> BackendResult<Params> {
         let Self { tile, .. } = self;
         let mut params = target.params(op, Params::new(op, job)?)?;
-        let (tiles_m, tiles_n) =
-            (job.gather.filters.div_ceil(tile.m), (params.rows as usize).div_ceil(tile.n));
+        let sizes = [job.gather.filters, params.rows as usize];
+        let results = [job.gather.groups, target.count()];
         params.per_outer = inverse(job.gather.channels / EIGHT);
-        params.tiles_m = dim(op, "tiles", tiles_m)?;
-        params.tiles_n = dim(op, "tiles", tiles_n)?;
-        let tiles = checked_product(op, "tiles", &[tiles_m, tiles_n, job.gather.groups, target.count()])?;
-        params.tiles = dim(op, "tiles", tiles)?;
+        [params.tiles_m, params.tiles_n, params.tiles] = tiles(op, sizes, [tile.m, tile.n], results)?;
         Ok(params)
     }
 

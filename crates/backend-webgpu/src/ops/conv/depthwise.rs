@@ -6,21 +6,19 @@ use backend_api::{Activation, BackendResult, DType};
 
 use super::params::Params;
 use super::{Job, direct};
-use crate::kernels::{KernelSource, MAX_CONSTANTS, Target, Variant, kernel};
-use crate::ops::matmul::activation_code;
+use crate::kernels::{Constant as _, KernelSource, Target, Values, Variant, constants, kernel};
 use crate::ops::op_context::{OpContext, dim, linear_grid};
 use crate::ops::shared::text::{lines, pairs};
+
+constants! {
+    struct Constants { rows: usize, columns: usize, side: usize, step: usize, activation: Activation }
+}
 
 pub(super) static DEPTHWISE: KernelSource = KernelSource {
     unrolled: Some(make),
     ..kernel!(
-        "conv/depthwise",
-        libs: [GRID, ACTIVATE],
-        types: ["T"],
-        constants: ["ROWS", "COLUMNS", "SIDE", "STEP", "ACTIVATION"],
-        reads: 3,
-        writes: 1,
-        params: Params,
+        "conv/depthwise", libs: [GRID, ACTIVATE],
+        types: ["T"], constants: Constants, reads: 3, writes: 1, params: Params,
     )
 };
 
@@ -78,16 +76,15 @@ impl Window {
     }
 
     fn variant(self, dtype: DType, activation: Activation) -> Variant {
-        let [rows, columns, side, stride] =
-            [self.results[0], self.results[1], self.side, self.stride].map(|size| size as u32);
-        Variant::new(&DEPTHWISE, [dtype], [rows, columns, side, stride, activation_code(activation)])
+        let Self { results: [rows, columns], side, stride: step } = self;
+        Variant::new(&DEPTHWISE, [dtype], Constants { rows, columns, side, step, activation })
     }
 }
 
 /// The function `make`, which makes the results of an invocation: each element of the source is read once, and
 /// multiplied for all the results that need it.
-fn make(&[rows, columns, side, step, ..]: &[u32; MAX_CONSTANTS], _: Target) -> String {
-    let [rows, columns, side, step] = [rows, columns, side, step].map(|size| size as usize);
+fn make(values: &Values, _: Target) -> String {
+    let Constants { rows, columns, side, step, .. } = Constants::of(values);
     let taps = side * side;
     let read_weights = lines((0..taps).map(|i| format!("let q_{i} = weights(place, {i}u);")));
     let weight = |tap: usize| {

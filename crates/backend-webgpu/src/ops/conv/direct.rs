@@ -9,21 +9,17 @@ use backend_api::{Activation, BackendResult, DType, DeviceKind};
 use super::params::Params;
 use super::{Job, repack_filter, split};
 use crate::device::h200;
-use crate::kernels::{KernelSource, MAX_CONSTANTS, Target, Variant, kernel};
-use crate::ops::matmul::activation_code;
+use crate::kernels::{Constant as _, KernelSource, Target, Values, Variant, constants, kernel};
 use crate::ops::op_context::{OpContext, dim, linear_grid};
 use crate::ops::shared::text::lines;
+
+constants! { struct Constants { rows: usize, side: usize, step: usize, activation: Activation } }
 
 pub(super) static DIRECT: KernelSource = KernelSource {
     unrolled: Some(make),
     ..kernel!(
-        "conv/direct",
-        libs: [GRID, ACTIVATE, CONV],
-        types: ["T"],
-        constants: ["ROWS", "SIDE", "STEP", "ACTIVATION"],
-        reads: 3,
-        writes: 1,
-        params: Params,
+        "conv/direct", libs: [GRID, ACTIVATE, CONV],
+        types: ["T"], constants: Constants, reads: 3, writes: 1, params: Params,
     )
 };
 
@@ -85,13 +81,14 @@ impl Kind {
     }
 
     fn variant(self, dtype: DType, activation: Activation) -> Variant {
-        let [rows, side, step] = [self.rows, self.side, self.step].map(|size| size as u32);
-        Variant::new(&DIRECT, [dtype], [rows, side, step, activation_code(activation)])
+        let Self { rows, side, step } = self;
+        Variant::new(&DIRECT, [dtype], Constants { rows, side, step, activation })
     }
 }
 
 /// The function `make`, which makes the results of an invocation.
-fn make(&[rows, side, step, ..]: &[u32; MAX_CONSTANTS], _: Target) -> String {
+fn make(values: &Values, _: Target) -> String {
+    let Constants { rows, side, step, .. } = Constants::of(values);
     let sums = lines((0..rows).map(|row| format!("var sum_{row} = 0.0;")));
     let results = lines((0..rows).map(|row| format!("write_out(place, {row}u, sum_{row});")));
     let products = if side == 0 { products_of_any(rows) } else { products_of_a_square(rows, side, step) };
@@ -99,11 +96,11 @@ fn make(&[rows, side, step, ..]: &[u32; MAX_CONSTANTS], _: Target) -> String {
 }
 
 /// Goes through the source line by line: each is read for all rows of results that meet it.
-fn products_of_a_square(rows: u32, side: u32, step: u32) -> String {
+fn products_of_a_square(rows: usize, side: usize, step: usize) -> String {
     let places = move || (0..side).flat_map(move |r| (0..side).map(move |s| (r, s)));
     let weights = lines(places().map(|(r, s)| format!("let w_{r}_{s} = weight(place, {r}u, {s}u);")));
     let read = |(line, s)| format!("let v_{line}_{s} = at_column(start, y + {line}, x, {s}u);");
-    let add = move |(line, s): (u32, u32)| {
+    let add = move |(line, s): (usize, usize)| {
         let met = (0..rows).filter(move |&row| (row * step..row * step + side).contains(&line));
         met.map(move |row| format!("sum_{row} += v_{line}_{s} * w_{}_{s};", line - row * step))
     };
@@ -113,7 +110,7 @@ fn products_of_a_square(rows: u32, side: u32, step: u32) -> String {
 }
 
 /// Goes through the filter tap by tap.
-fn products_of_any(rows: u32) -> String {
+fn products_of_any(rows: usize) -> String {
     let add = |row| {
         let y = format!("source_row(place.y + {row}u, r)");
         format!("sum_{row} += along_channels(place, start, {y}, x, r * params.filter_width + s);")

@@ -9,22 +9,21 @@ use backend_api::{Activation, BackendResult, DType, DeviceKind};
 use super::params::{Params, inverse, is_regular};
 use super::{Job, repack_filter, split};
 use crate::device::h200;
-use crate::kernels::{KernelSource, MAX_CONSTANTS, Target, Variant, kernel};
+use crate::kernels::{Constant as _, KernelSource, Target, Values, Variant, constants, kernel};
 use crate::ops::has_room;
-use crate::ops::matmul::activation_code;
-use crate::ops::op_context::{OpContext, dim, linear_grid};
+use crate::ops::op_context::{OpContext, linear_grid};
 use crate::ops::shared::text::{lines, pairs};
+use crate::ops::shared::tile::tiles;
+
+constants! {
+    struct Constants { filters: usize, pixels: usize, parts: usize, vectors: bool, activation: Activation }
+}
 
 pub(super) static FEW_FILTERS: KernelSource = KernelSource {
     unrolled: Some(multiply),
     ..kernel!(
-        "conv/few_filters",
-        libs: [GRID, QUOTIENT, ACTIVATE, CONV, INPUT_ORIGIN],
-        types: ["T", "TC"],
-        constants: ["FILTERS", "PIXELS", "PARTS", "VECTORS", "ACTIVATION"],
-        reads: 4,
-        writes: 1,
-        params: Params,
+        "conv/few_filters", libs: [GRID, QUOTIENT, ACTIVATE, CONV, INPUT_ORIGIN],
+        types: ["T", "TC"], constants: Constants, reads: 4, writes: 1, params: Params,
     )
 };
 
@@ -64,9 +63,8 @@ impl Block {
     }
 
     fn variant(self, types: [DType; 2], vectors: bool, activation: Activation) -> Variant {
-        let [filters, pixels, parts] = [self.filters, self.pixels, self.parts].map(|size| size as u32);
-        let constants = [filters, pixels, parts, u32::from(vectors), activation_code(activation)];
-        Variant::new(&FEW_FILTERS, types, constants)
+        let Self { filters, pixels, parts } = self;
+        Variant::new(&FEW_FILTERS, types, Constants { filters, pixels, parts, vectors, activation })
     }
 
     /// Pixels of a workgroup.
@@ -123,8 +121,9 @@ const STARTS: usize = h200::LAUNCH + 1000;
 const MOST_FILTERS: usize = 64;
 
 /// The function `multiply`: the sums of an invocation, over all channels of the tile, to workgroup memory.
-fn multiply(&[filters, pixels, ..]: &[u32; MAX_CONSTANTS], _: Target) -> String {
-    let [fours, pixels] = [filters as usize / FOUR, pixels as usize];
+fn multiply(values: &Values, _: Target) -> String {
+    let Constants { filters, pixels, .. } = Constants::of(values);
+    let fours = filters / FOUR;
     let all = || pairs([pixels, fours]);
     let pixel = |line: &dyn Fn(usize) -> String| lines((0..pixels).map(line));
     let origins = pixel(&|i| format!("let origin_{i} = origin_of(tile, lane, {i}u);"));
@@ -213,16 +212,13 @@ pub(super) fn launch(
     // Slices are of whole fours of channels.
     let target = split::Target::new(ctx, op, job, slices, FOUR * places)?;
     let mut params = target.params(op, Params::new(op, job)?)?;
-    let (tiles_m, tiles_n) = ((params.rows as usize).div_ceil(block.rows()), filters.div_ceil(block.filters));
-    let tiles = checked_product(op, "tiles", &[tiles_m, tiles_n, groups, target.count()])?;
-    params.tiles_m = dim(op, "tiles", tiles_m)?;
-    params.tiles_n = dim(op, "tiles", tiles_n)?;
-    params.tiles = dim(op, "tiles", tiles)?;
+    let (sizes, tile) = ([params.rows as usize, filters], [block.rows(), block.filters]);
+    [params.tiles_m, params.tiles_n, params.tiles] = tiles(op, sizes, tile, [groups, target.count()])?;
     params.per_outer = inverse(places);
     let vectors =
         interleaved && [channels, job.input.offset as usize].iter().all(|size| size.is_multiple_of(FOUR));
     let variant = block.variant([job.dtype, target.dtype()], vectors, target.activation());
     let reads = [&job.input, &job.input, &job.filter, &job.bias];
-    ctx.launch(op, &variant, &reads, target.window(), &params, linear_grid(op, tiles)?)?;
+    ctx.launch(op, &variant, &reads, target.window(), &params, linear_grid(op, params.tiles as usize)?)?;
     target.finish(ctx, op)
 }

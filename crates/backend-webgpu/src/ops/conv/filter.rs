@@ -5,23 +5,20 @@ use backend_api::support::{ConvGather, checked_product};
 use backend_api::{Activation, BackendResult, DType};
 
 use super::params::{Axis, inverse};
-use crate::kernels::{KernelSource, Variant, kernel, params};
+use crate::kernels::{KernelSource, Variant, constants, kernel, params};
 use crate::ops::matmul;
 use crate::ops::op_context::{OpContext, dim, linear_grid};
 use crate::ops::shared::iterations;
 use crate::ops::shared::long_work::{Run, in_parts};
-use crate::ops::shared::tile::{TILE_CONSTANTS, Tile, tile_product};
+use crate::ops::shared::tile::{Tile, TileConstants, tile_product};
+
+constants! { struct Constants { tile: TileConstants, interleaved: bool } }
 
 static FILTER_GRADIENT: KernelSource = KernelSource {
     unrolled: Some(tile_product),
     ..kernel!(
-        "conv/filter_gradient",
-        libs: [GRID, QUOTIENT, TILE_PRODUCT],
-        types: ["T", "TR"],
-        constants: CONSTANTS,
-        reads: 2,
-        writes: 1,
-        params: Params,
+        "conv/filter_gradient", libs: [GRID, QUOTIENT, TILE_PRODUCT],
+        types: ["T", "TR"], constants: Constants, reads: 2, writes: 1, params: Params,
     )
 };
 
@@ -62,11 +59,6 @@ params! {
     }
 }
 
-const CONSTANTS: [&str; 6] = {
-    let [m, n, k, thread_m, thread_n] = TILE_CONSTANTS;
-    [m, n, k, thread_m, thread_n, "INTERLEAVED"]
-};
-
 /// Every tile, largest first.
 const TILES: [Tile; 4] = [Tile::WIDE, Tile::ALL[1], Tile::ALL[2], Tile::ALL[3]];
 
@@ -80,8 +72,7 @@ const ITERATIONS: usize = 4;
 const PIECE: usize = 512;
 
 fn variant(tile: Tile, [dtype, result]: [DType; 2], interleaved: bool) -> Variant {
-    let [m, n, k, thread_m, thread_n] = tile.constants();
-    let constants = [m, n, k, thread_m, thread_n, u32::from(interleaved)];
+    let constants = Constants { tile: tile.constants(), interleaved };
     Variant::new(&FILTER_GRADIENT, [dtype, result], constants)
         .with_workgroup(tile.threads(), tile.workgroup_bytes())
 }

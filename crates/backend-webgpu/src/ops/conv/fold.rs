@@ -14,13 +14,8 @@ use crate::ops::op_context::{OpContext, dim, linear_grid};
 static FOLD_PIXELS: KernelSource = KernelSource {
     cooperative: true,
     ..kernel!(
-        native "conv/fold_pixels",
-        libs: [GRID, PACKED_EIGHT],
-        types: ["T"],
-        constants: [],
-        reads: 2,
-        writes: 2,
-        params: Params,
+        native "conv/fold_pixels", libs: [GRID, PACKED_EIGHT],
+        types: ["T"], constants: [], reads: 2, writes: 2, params: Params,
     )
 };
 

@@ -12,9 +12,10 @@ use super::nchw_to_nhwc::{EIGHT, scratch_of_eights};
 use super::params::inverse;
 use super::self_test::check_numbers;
 use crate::device::h200;
-use crate::kernels::{KernelSource, MAX_CONSTANTS, Target, Variant, kernel, native, params};
+use crate::kernels::{
+    Constant as _, KernelSource, Target, Values, Variant, constants, kernel, native, params,
+};
 use crate::ops::has_room;
-use crate::ops::matmul::activation_code;
 use crate::ops::op_context::{OpContext, dim, linear_grid};
 use crate::ops::shared::self_test::OP;
 use crate::ops::shared::tensor_cores::{FRAGMENT, SUBGROUP, declare_sums};
@@ -22,18 +23,25 @@ use crate::ops::shared::text::{lines, pairs};
 use crate::ops::shared::tile::StepTime;
 use crate::recorder::Window;
 
+constants! {
+    struct Constants {
+        tile_p: usize,
+        tile_f: usize,
+        parts_p: usize,
+        parts_f: usize,
+        cells: usize,
+        planes: bool,
+        activation: Activation,
+    }
+}
+
 pub(super) static HALO: KernelSource = KernelSource {
     unrolled: native(multiply),
     cooperative: true,
     subgroups: true,
     ..kernel!(
-        native "conv/halo",
-        libs: [GRID, QUOTIENT, ACTIVATE, HALVES, FRAGMENT_ELEMENTS],
-        types: ["T"],
-        constants: ["TILE_P", "TILE_F", "PARTS_P", "PARTS_F", "CELLS", "PLANES", "ACTIVATION"],
-        reads: 3,
-        writes: 1,
-        params: Params,
+        native "conv/halo", libs: [GRID, QUOTIENT, ACTIVATE, HALVES, FRAGMENT_ELEMENTS],
+        types: ["T"], constants: Constants, reads: 3, writes: 1, params: Params,
     )
 };
 
@@ -69,13 +77,8 @@ params! {
 static WEIGHT_FRAGMENTS: KernelSource = KernelSource {
     cooperative: true,
     ..kernel!(
-        native "conv/weight_fragments",
-        libs: [GRID],
-        types: [],
-        constants: [],
-        reads: 1,
-        writes: 1,
-        params: FragmentParams,
+        native "conv/weight_fragments", libs: [GRID],
+        types: [], constants: [], reads: 1, writes: 1, params: FragmentParams,
     )
 };
 
@@ -154,10 +157,9 @@ impl HaloTile {
 
     /// The kernel for results that are planes or not.
     fn variant(self, planes: bool, activation: Activation) -> Variant {
-        let Self { pixels, filters, parts, .. } = self;
-        let [p, f, rows, columns, cells] =
-            [pixels, filters, parts[0], parts[1], self.cells()].map(|size| size as u32);
-        let constants = [p, f, rows, columns, cells, u32::from(planes), activation_code(activation)];
+        let Self { pixels: tile_p, filters: tile_f, parts: [parts_p, parts_f], .. } = self;
+        let constants =
+            Constants { tile_p, tile_f, parts_p, parts_f, cells: self.cells(), planes, activation };
         Variant::new(&HALO, [DType::F16], constants).with_rolled_loops()
     }
 
@@ -346,14 +348,11 @@ fn fits(ctx: &OpContext, job: &Job) -> bool {
 
 /// The function `multiply`: the sums of a subgroup's part, over all channels, and what becomes of them. While a
 /// tap is multiplied, the weights of the next are on their way into registers.
-fn multiply(
-    &[pixels, filters, parts_p, parts_f, cells, planes, ..]: &[u32; MAX_CONSTANTS],
-    _: Target,
-) -> String {
-    let size = |size: u32| size as usize;
-    let down = size(pixels / parts_p) / FRAGMENT;
-    let across = size(filters / parts_f) / FRAGMENT;
-    let fetches = (2 * size(cells)).div_ceil(size(parts_p * parts_f) * SUBGROUP);
+fn multiply(values: &Values, _: Target) -> String {
+    let Constants { tile_p, tile_f, parts_p, parts_f, cells, planes, .. } = Constants::of(values);
+    let down = tile_p / parts_p / FRAGMENT;
+    let across = tile_f / parts_f / FRAGMENT;
+    let fetches = (2 * cells).div_ceil(parts_p * parts_f * SUBGROUP);
     let turns = |line: &dyn Fn(usize) -> String| lines((0..fetches).map(line));
     let each = |line: &dyn Fn(usize) -> String| lines((0..across).map(line));
     let sources = turns(&|t| format!("let source_{t} = source_of(tile, index, {t}u);"));
@@ -366,7 +365,7 @@ fn multiply(
         )
     });
     let sums = declare_sums([down, across]);
-    let taps: String = (0..SIDE).map(|s| tap(s, [down, across], planes == 1)).collect();
+    let taps: String = (0..SIDE).map(|s| tap(s, [down, across], planes)).collect();
     let biases = each(&|j| {
         format!(
             "let low_{j} = bias_low(lane, first + {j}u * FRAGMENT);\n\

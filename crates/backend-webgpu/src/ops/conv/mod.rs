@@ -13,6 +13,7 @@ mod few_filters;
 mod filter;
 mod fold;
 mod halo;
+mod job;
 mod nchw_to_nhwc;
 mod params;
 mod part;
@@ -35,12 +36,12 @@ use super::shared::long_work::{Divisible as _, explain_parts, in_parts, is_long,
 use crate::kernels::Variant;
 use crate::memory::DeviceSlice;
 use crate::ops::op_context::OpContext;
-use crate::recorder::Window;
 
 pub(crate) use filter::conv2d_backward_filter;
 pub(super) use params::inverse;
 pub(crate) use plan::KernelOverride;
 
+use job::Job;
 use plan::Kernel;
 
 /// Whether this isn't a page.
@@ -62,23 +63,6 @@ pub(super) fn variants() -> Vec<Variant> {
         tiled::variants(),
     ]
     .concat()
-}
-
-/// A convolution or the transposition of one, with everything checked.
-#[derive(Clone, Debug)]
-struct Job {
-    gather: ConvGather,
-    /// The row of the whole result that is the first one here.
-    first_row: usize,
-    dtype: DType,
-    /// Whether it is the transposition of one, whose filters these are.
-    transposed: bool,
-    biased: bool,
-    activation: Activation,
-    input: Window,
-    filter: Window,
-    bias: Window,
-    output: Window,
 }
 
 /// `output = activation(input ∗ filter + bias)`.

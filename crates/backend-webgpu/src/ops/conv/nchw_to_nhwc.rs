@@ -13,13 +13,8 @@ use crate::recorder::Window;
 static NCHW_TO_NHWC: KernelSource = KernelSource {
     cooperative: true,
     ..kernel!(
-        native "conv/nchw_to_nhwc",
-        libs: [GRID, PACKED_EIGHT],
-        types: ["T"],
-        constants: [],
-        reads: 2,
-        writes: 2,
-        params: Params,
+        native "conv/nchw_to_nhwc", libs: [GRID, PACKED_EIGHT],
+        types: ["T"], constants: [], reads: 2, writes: 2, params: Params,
     )
 };
 

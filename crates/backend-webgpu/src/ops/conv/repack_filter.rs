@@ -10,13 +10,8 @@ use crate::ops::op_context::{OpContext, dim, linear_grid};
 use crate::recorder::Window;
 
 static REPACK_FILTER: KernelSource = kernel!(
-    "conv/repack_filter",
-    libs: [GRID],
-    types: ["T"],
-    constants: [],
-    reads: 1,
-    writes: 1,
-    params: Params,
+    "conv/repack_filter", libs: [GRID],
+    types: ["T"], constants: [], reads: 1, writes: 1, params: Params,
 );
 
 params! {

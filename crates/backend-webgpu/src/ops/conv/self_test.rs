@@ -6,7 +6,7 @@ use backend_api::{Activation, BackendResult, DType};
 
 use super::Job;
 use crate::ops::op_context::OpContext;
-use crate::ops::shared::self_test::{OP, SelfTest, compare, numbers, whole_numbers};
+use crate::ops::shared::self_test::{OP, SelfTest, compare, numbers};
 
 /// Convolves images of integers by what `launch` records and compares the result with the host's.
 /// The layouts are those of the images and of the results, which are of `dtype`. `weight_at` says where the
@@ -29,8 +29,7 @@ pub(super) fn check_numbers(
 
     let mut test = SelfTest::new(ctx);
     let total = batch * filters * gather.pixels();
-    let mut bytes = vec![0xff; total * dtype.size()];
-    let output = test.upload(&bytes)?;
+    let results = test.results(total, dtype)?;
     let job = Job {
         first_row: 0,
         gather,
@@ -41,11 +40,10 @@ pub(super) fn check_numbers(
         input: test.halves(&images)?,
         filter: test.halves(&weights)?,
         bias: ctx.null(),
-        output: ctx.output(&output, dtype),
+        output: results.window.clone(),
     };
     launch(&mut test, &job)?;
-    test.read(&output, &mut bytes)?;
-    let found: Vec<Option<i32>> = whole_numbers(&bytes, dtype).collect();
+    let found = test.whole_numbers(results)?;
 
     // The element of a channel at a place of an image.
     let element =

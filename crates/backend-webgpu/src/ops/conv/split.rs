@@ -8,19 +8,15 @@ use backend_api::{Activation, BackendError, BackendResult, DType};
 use super::Job;
 use super::params::Params;
 use crate::device::h200;
-use crate::kernels::{KernelSource, Variant, kernel, params};
-use crate::ops::matmul::activation_code;
+use crate::kernels::{KernelSource, Variant, constants, kernel, params};
 use crate::ops::op_context::{OpContext, dim, linear_grid};
 use crate::recorder::Window;
 
+constants! { struct Constants { activation: Activation } }
+
 static COMBINE: KernelSource = kernel!(
-    "conv/combine",
-    libs: [GRID, ACTIVATE],
-    types: ["T"],
-    constants: ["ACTIVATION"],
-    reads: 2,
-    writes: 1,
-    params: CombineParams,
+    "conv/combine", libs: [GRID, ACTIVATE],
+    types: ["T"], constants: Constants, reads: 2, writes: 1, params: CombineParams,
 );
 
 params! {
@@ -46,7 +42,7 @@ const MIN_TAPS: usize = 256;
 const COUNTS: [usize; 6] = [1, 2, 4, 8, 16, 32];
 
 fn variant(dtype: DType, activation: Activation) -> Variant {
-    Variant::new(&COMBINE, [dtype], [activation_code(activation)])
+    Variant::new(&COMBINE, [dtype], Constants { activation })
 }
 
 pub(super) fn variants() -> Vec<Variant> {

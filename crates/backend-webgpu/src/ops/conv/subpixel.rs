@@ -15,23 +15,13 @@ use crate::ops::op_context::{OpContext, dim, linear_grid};
 use crate::recorder::Window;
 
 static SUBPIXEL_FILTERS: KernelSource = kernel!(
-    "conv/subpixel_filters",
-    libs: [GRID],
-    types: ["T"],
-    constants: [],
-    reads: 1,
-    writes: 1,
-    params: Params,
+    "conv/subpixel_filters", libs: [GRID],
+    types: ["T"], constants: [], reads: 1, writes: 1, params: Params,
 );
 
 static DEPTH_TO_SPACE: KernelSource = kernel!(
-    "conv/depth_to_space",
-    libs: [GRID],
-    types: ["T"],
-    constants: [],
-    reads: 1,
-    writes: 1,
-    params: DepthToSpaceParams,
+    "conv/depth_to_space", libs: [GRID],
+    types: ["T"], constants: [], reads: 1, writes: 1, params: DepthToSpaceParams,
 );
 
 params! {

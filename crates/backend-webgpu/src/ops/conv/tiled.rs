@@ -1,7 +1,7 @@
 //! Convolution as a matrix product that is never written out.
 
 use backend_api::desc::ImageLayout;
-use backend_api::support::{ConvGather, GatherAxis, checked_product};
+use backend_api::support::{ConvGather, GatherAxis};
 use backend_api::{Activation, BackendResult, DType};
 
 use super::params::{Params, inverse, is_regular};
@@ -9,33 +9,32 @@ use super::{Job, repack_filter, split};
 use crate::kernels::libs::{
     RESULTS_ADJACENT, RESULTS_APART, RESULTS_PLANES, SOURCE_ANY, SOURCE_LINES, SOURCE_VECTORS, SOURCE_WINDOW,
 };
-use crate::kernels::{KernelSource, Lib, MAX_CONSTANTS, Target, Variant, kernel};
-use crate::ops::matmul::activation_code;
-use crate::ops::op_context::{OpContext, dim, linear_grid};
-use crate::ops::shared::tile::{Fours, TILE_CONSTANTS, Tile, written};
+use crate::kernels::{Constant as _, KernelSource, Lib, Target, Values, Variant, constants, kernel};
+use crate::ops::op_context::{OpContext, linear_grid};
+use crate::ops::shared::tile::{Fours, Tile, TileConstants, tiles, written};
+
+constants! {
+    struct Constants {
+        tile: TileConstants,
+        // Whether filters are read by vectors.
+        vec: bool,
+        activation: Activation,
+        planes: bool,
+    }
+}
 
 pub(super) static IMPLICIT_GEMM: KernelSource = KernelSource {
     unrolled: Some(product),
     ..kernel!(
-        "conv/implicit_gemm",
-        libs: [GRID, QUOTIENT, ACTIVATE, CONV, TILE_PRODUCT],
-        types: ["T", "TC"],
-        constants: CONSTANTS,
-        reads: 5,
-        writes: 1,
-        params: Params,
+        "conv/implicit_gemm", libs: [GRID, QUOTIENT, ACTIVATE, CONV, TILE_PRODUCT],
+        types: ["T", "TC"], constants: Constants, reads: 5, writes: 1, params: Params,
     )
 };
 
-const CONSTANTS: [&str; 8] = {
-    let [m, n, k, thread_m, thread_n] = TILE_CONSTANTS;
-    [m, n, k, thread_m, thread_n, "VEC", "ACTIVATION", "PLANES"]
-};
-
 /// The loop over taps, given the kernel's constants: results of planes are written as four pixels.
-fn product(constants: &[u32; MAX_CONSTANTS], target: Target) -> String {
-    let planes = constants[CONSTANTS.len() - 1] == 1;
-    written(constants, target, if planes { Fours::Down } else { Fours::Across })
+fn product(values: &Values, target: Target) -> String {
+    let Constants { planes, .. } = Constants::of(values);
+    written(values, target, if planes { Fours::Down } else { Fours::Across })
 }
 
 /// How the kernel reads the source and writes the results.
@@ -126,9 +125,8 @@ fn has_lines(gather: &ConvGather) -> bool {
 }
 
 fn variant(tile: Tile, access: Access, types: [DType; 2], vectors: bool, activation: Activation) -> Variant {
-    let [m, n, k, thread_m, thread_n] = tile.constants();
-    let planes = u32::from(access.write == Write::Planes);
-    let constants = [m, n, k, thread_m, thread_n, u32::from(vectors), activation_code(activation), planes];
+    let planes = access.write == Write::Planes;
+    let constants = Constants { tile: tile.constants(), vec: vectors, activation, planes };
     Variant::new(&IMPLICIT_GEMM, types, constants)
         .with_libs(access.libs())
         .with_workgroup(tile.threads(), tile.workgroup_bytes())
@@ -191,16 +189,13 @@ pub(super) fn launch(
     };
     let target = split::Target::new(ctx, op, job, slices, tile.k)?;
     let mut params = target.params(op, params)?;
-    let rows = params.rows as usize;
-    let (tiles_m, tiles_n) = (rows.div_ceil(tile.m), filters.div_ceil(tile.n));
-    let tiles = checked_product(op, "tiles", &[tiles_m, tiles_n, groups, target.count()])?;
-    params.tiles_m = dim(op, "tiles", tiles_m)?;
-    params.tiles_n = dim(op, "tiles", tiles_n)?;
-    params.tiles = dim(op, "tiles", tiles)?;
+    let sizes = [params.rows as usize, filters];
+    [params.tiles_m, params.tiles_n, params.tiles] =
+        tiles(op, sizes, [tile.m, tile.n], [groups, target.count()])?;
     let vectors = job.gather.taps().is_multiple_of(4) && job.filter.offset.is_multiple_of(4);
     let variant = variant(tile, access, [job.dtype, target.dtype()], vectors, target.activation());
     let Job { input, filter, bias, .. } = job;
     let reads = [input, input, filter, filter, bias];
-    ctx.launch(op, &variant, &reads, target.window(), &params, linear_grid(op, tiles)?)?;
+    ctx.launch(op, &variant, &reads, target.window(), &params, linear_grid(op, params.tiles as usize)?)?;
     target.finish(ctx, op)
 }

@@ -1,47 +1,30 @@
 //! gemm/cooperative: products on tensor cores, and the tiles for them.
 
-use std::fmt;
-
 use backend_api::DType;
 use backend_api::desc::MatmulDesc;
 
 use super::kernel::{GemmKernel, Kernel, Signature, TYPES, signatures};
 use super::plan::{Estimate, Plan, Prep, cheapest};
-use super::{Params, Windows, activation_code, activation_libs, edges, fragments, pack};
+use super::{Params, Windows, activation_libs, edges, fragments, pack};
 use crate::device::{Gpu, h200};
 use crate::kernels::libs::{
     ACTIVATE, ACTIVATE_HALF, FRAGMENT_ELEMENTS, RESULTS_IN_REGISTERS, RESULTS_STAGED,
 };
-use crate::kernels::{KernelSource, Lib, Variant, kernel, native};
-use crate::ops::has_room;
+use crate::kernels::{KernelSource, Lib, Variant, constants, kernel, native};
 use crate::ops::op_context::OpContext;
-use crate::ops::shared::tensor_cores::{FRAGMENT, SUBGROUP};
-use crate::ops::shared::tile::StepTime;
+use crate::ops::shared::cooperative_tile::{CooperativeConstants, CooperativeTile};
+use crate::ops::shared::tensor_cores::FRAGMENT;
 use crate::recorder::Window;
+
+constants! { struct Constants { tile: CooperativeConstants, in_registers: bool, shifted: bool } }
 
 static COOPERATIVE: KernelSource = KernelSource {
     unrolled: native(fragments::product),
     cooperative: true,
     subgroups: true,
     ..kernel!(
-        native "gemm/cooperative",
-        libs: [GRID, MATMUL, SHIFTED_VECTOR, FRAGMENTS],
-        types: ["TA", "TB", "TC"],
-        constants: [
-            "TILE_M",
-            "TILE_N",
-            "TILE_K",
-            "SUBGROUPS_M",
-            "SUBGROUPS_N",
-            "TRANS_A",
-            "TRANS_B",
-            "ACTIVATION",
-            "IN_REGISTERS",
-            "SHIFTED",
-        ],
-        reads: 3,
-        writes: 3,
-        params: Params,
+        native "gemm/cooperative", libs: [GRID, MATMUL, SHIFTED_VECTOR, FRAGMENTS],
+        types: ["TA", "TB", "TC"], constants: Constants, reads: 3, writes: 3, params: Params,
     )
 };
 
@@ -51,17 +34,6 @@ const WIDTH: usize = 8;
 /// Nanoseconds of a launch that copies operands, and the bytes that it copies in one.
 const COPY: usize = 3000;
 const COPIED: usize = 1500;
-
-/// The sizes of a workgroup's tile, and how its subgroups share it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct CooperativeTile {
-    pub(in crate::ops) m: usize,
-    pub(in crate::ops) n: usize,
-    pub(in crate::ops) k: usize,
-    /// Rows and columns of parts. A subgroup makes a part; one part alone is shared along k.
-    pub(in crate::ops) parts: [usize; 2],
-    step: StepTime,
-}
 
 impl CooperativeTile {
     /// Every tile for products of many rows and columns, largest first.
@@ -102,102 +74,9 @@ impl CooperativeTile {
         Self::ALL.into_iter().chain(Self::ALONE).chain(Self::FEW)
     }
 
-    /// A tile of 2 × 2 parts.
-    const fn new(sizes: [usize; 3], alone: usize, paired: usize) -> Self {
-        Self::divided(sizes, [2, 2], alone, paired)
-    }
-
-    /// A tile of one part.
-    const fn shared(sizes: [usize; 3], alone: usize, paired: usize) -> Self {
-        Self::divided(sizes, [1, 1], alone, paired)
-    }
-
-    /// A tile of so many rows and columns of parts.
-    pub(in crate::ops) const fn divided(
-        [m, n, k]: [usize; 3],
-        parts: [usize; 2],
-        alone: usize,
-        paired: usize,
-    ) -> Self {
-        Self { m, n, k, parts, step: StepTime { alone, paired } }
-    }
-
-    /// The tile of a variant, from what [`constants`](Self::constants) gave it.
-    pub(in crate::ops) fn from_constants(constants: [u32; 5]) -> Self {
-        let [m, n, k, rows, columns] = constants.map(|value| value as usize);
-        Self { m, n, k, parts: [rows, columns], step: StepTime { alone: 0, paired: 0 } }
-    }
-
-    pub(in crate::ops) fn constants(self) -> [u32; 5] {
-        let [rows, columns] = self.parts;
-        [self.m, self.n, self.k, rows, columns].map(|value| value as u32)
-    }
-
-    /// Fragments of a subgroup's part of the tile, across m and n.
-    pub(in crate::ops) fn fragments(self) -> [usize; 2] {
-        let [rows, columns] = self.parts;
-        [self.m / rows / FRAGMENT, self.n / columns / FRAGMENT]
-    }
-
-    /// Fragments of a step across k that a subgroup multiplies.
-    pub(super) fn depth(self) -> usize {
-        self.k / self.sharers() / FRAGMENT
-    }
-
-    /// Steps whose operands are fetched ahead of their use.
-    pub(super) fn ahead(self) -> usize {
-        if self.sharers() > 1 { 2 } else { 1 }
-    }
-
-    /// How many groups of eight elements of A and of B each invocation fetches in a step, some for nothing.
-    pub(in crate::ops) fn fetches(self) -> [usize; 2] {
-        [self.m, self.n].map(|size| (size * self.k / 8).div_ceil(self.threads()))
-    }
-
-    /// Whether the loop over k stays rolled: unless subgroups share k, where a step has too little math to
-    /// hide its loads.
-    pub(super) fn rolls_loops(self) -> bool {
-        self.sharers() == 1
-    }
-
-    pub(in crate::ops) fn fits(self, limits: &wgpu::Limits) -> bool {
-        has_room(limits, self.threads(), self.workgroup_bytes())
-    }
-
     /// Whether the invocations can share rows of A as it is stored evenly.
     fn reads(self, trans_a: bool) -> bool {
         !trans_a || self.threads().is_multiple_of(self.m / WIDTH)
-    }
-
-    /// Tiles of an m×n product.
-    pub(in crate::ops) fn count(self, m: usize, n: usize) -> usize {
-        m.div_ceil(self.m).saturating_mul(n.div_ceil(self.n))
-    }
-
-    /// Nanoseconds that an m×k by k×n product takes, repeated `batch` times.
-    pub(in crate::ops) fn time(self, [m, n, k, batch]: [usize; 4], compute_units: usize) -> usize {
-        let tiles = self.count(m, n).saturating_mul(batch);
-        self.step.of(tiles, k.div_ceil(self.k), compute_units)
-    }
-
-    /// Subgroups that share a part: of a tile of one part, each has a fragment's depth of every step.
-    fn sharers(self) -> usize {
-        if self.parts == [1, 1] { self.k / FRAGMENT } else { 1 }
-    }
-
-    fn subgroups(self) -> usize {
-        self.parts[0] * self.parts[1] * self.sharers()
-    }
-
-    fn threads(self) -> usize {
-        self.subgroups() * SUBGROUP
-    }
-
-    /// Bytes of workgroup memory at most: of A and B, of which the one with the more rows takes the more, as
-    /// these are padded, and of a fragment of each subgroup.
-    fn workgroup_bytes(self) -> usize {
-        let staged = |across: usize| 2 * (across * (self.k + 8)).max(self.k * (across + 8));
-        staged(self.m) + staged(self.n) + self.subgroups() * FRAGMENT * FRAGMENT * 4
     }
 }
 
@@ -316,10 +195,6 @@ impl GemmKernel for CooperativeTile {
         gpu.cooperative_matrices && self.fits(&gpu.limits) && halves && desc.k > 0 && reads
     }
 
-    fn for_product(&self, _: &Gpu, _: &MatmulDesc) -> Kernel {
-        Kernel::Cooperative(*self)
-    }
-
     fn for_operands(&self, desc: &MatmulDesc, windows: &Windows, _: usize) -> (Kernel, bool) {
         (Kernel::Cooperative(*self), pack::needed(desc, windows) == [Prep::AsIs; 2])
     }
@@ -346,13 +221,10 @@ impl GemmKernel for CooperativeTile {
     }
 
     fn variant(&self, signature: &Signature) -> Variant {
-        let [m, n, k, rows, columns] = self.constants();
         let &Signature { dtypes, element_access, .. } = signature;
         let in_registers = element_access && self.rolls_loops() && dtypes[2] == DType::F16;
-        let [trans_a, trans_b] = signature.trans.map(u32::from);
-        let activation = activation_code(signature.activation);
-        let [in_registers_flag, shifted] = [in_registers, !signature.vectors].map(u32::from);
-        let constants = [m, n, k, rows, columns, trans_a, trans_b, activation, in_registers_flag, shifted];
+        let tile = self.constants(signature.trans, signature.activation);
+        let constants = Constants { tile, in_registers, shifted: !signature.vectors };
         let variant =
             Variant::new(&COOPERATIVE, dtypes, constants).with_libs(result_libs(dtypes[2], in_registers));
         if self.rolls_loops() { variant.with_rolled_loops() } else { variant }
@@ -378,13 +250,6 @@ pub(super) fn variants() -> Vec<Variant> {
     let tiles =
         |signature: Signature| CooperativeTile::all().filter(move |tile| tile.reads(signature.trans[0]));
     both_forms.flat_map(|signature| tiles(signature).map(move |tile| tile.variant(&signature))).collect()
-}
-
-/// Such as `128x128x32`: rows, columns and depth.
-impl fmt::Display for CooperativeTile {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}x{}x{}", self.m, self.n, self.k)
-    }
 }
 
 #[cfg(test)]

@@ -3,25 +3,23 @@
 
 use std::fmt;
 
+use backend_api::Activation;
 use backend_api::desc::MatmulDesc;
 
 use super::kernel::{GemmKernel, Kernel, Signature, TYPES, signatures};
 use super::layout::reads_as_vectors;
 use super::plan::Plan;
-use super::{Params, Windows, activation_code, activation_libs};
+use super::{Params, Windows, activation_libs};
 use crate::device::Gpu;
-use crate::kernels::{KernelSource, Variant, kernel};
+use crate::kernels::{KernelSource, Variant, constants, kernel};
 use crate::ops::op_context::OpContext;
 use crate::recorder::Window;
 
+constants! { struct Constants { vec: bool, trans_a: bool, trans_b: bool, activation: Activation } }
+
 static DIRECT: KernelSource = kernel!(
-    "gemm/direct",
-    libs: [GRID, MATMUL],
-    types: ["TA", "TB", "TC"],
-    constants: ["VEC", "TRANS_A", "TRANS_B", "ACTIVATION"],
-    reads: 5,
-    writes: 1,
-    params: Params,
+    "gemm/direct", libs: [GRID, MATMUL],
+    types: ["TA", "TB", "TC"], constants: Constants, reads: 5, writes: 1, params: Params,
 );
 
 /// Rows and columns of a workgroup.
@@ -45,10 +43,6 @@ impl GemmKernel for Direct {
         true
     }
 
-    fn for_product(&self, _: &Gpu, _: &MatmulDesc) -> Kernel {
-        Kernel::Direct(*self)
-    }
-
     fn for_operands(&self, desc: &MatmulDesc, windows: &Windows, _: usize) -> (Kernel, bool) {
         (Kernel::Direct(*self), reads_as_vectors(desc, windows))
     }
@@ -66,9 +60,8 @@ impl GemmKernel for Direct {
     }
 
     fn variant(&self, signature: &Signature) -> Variant {
-        let [trans_a, trans_b] = signature.trans.map(u32::from);
-        let constants =
-            [u32::from(signature.vectors), trans_a, trans_b, activation_code(signature.activation)];
+        let &Signature { vectors: vec, trans: [trans_a, trans_b], activation, .. } = signature;
+        let constants = Constants { vec, trans_a, trans_b, activation };
         Variant::new(&DIRECT, signature.dtypes, constants).with_libs(activation_libs(signature.dtypes[2]))
     }
 }

@@ -4,7 +4,6 @@
 use backend_api::BackendResult;
 use backend_api::desc::{BiasAxis, MatmulDesc};
 
-use super::cooperative::CooperativeTile;
 use super::gemv::Gemv;
 use super::kernel::Kernel;
 use super::plan::{Plan, Strategy};
@@ -12,6 +11,7 @@ use super::skinny::Skinny;
 use super::{Product, Windows, launch, run as run_alone};
 use crate::device::h200;
 use crate::ops::op_context::OpContext;
+use crate::ops::shared::cooperative_tile::CooperativeTile;
 use crate::ops::shared::tensor_cores::FRAGMENT;
 use crate::recorder::Window;
 

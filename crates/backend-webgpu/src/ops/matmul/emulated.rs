@@ -13,28 +13,21 @@ use backend_api::{BackendResult, DType};
 use super::plan::Plan;
 use super::split::{self, Partial};
 use super::{Windows, stride};
-use crate::kernels::{KernelSource, Variant, kernel, params};
+use crate::kernels::{KernelSource, Variant, constants, kernel, params};
 use crate::ops::op_context::{OpContext, dim, linear_grid};
 use crate::recorder::Window;
 
+constants! { struct ExponentsConstants { rows: bool } }
+constants! { struct SplitConstants { right: bool, k_down: bool } }
+
 static EXPONENTS: KernelSource = kernel!(
-    "gemm/exponents",
-    libs: [GRID],
-    types: [],
-    constants: ["ROWS"],
-    reads: 1,
-    writes: 1,
-    params: ExponentsParams,
+    "gemm/exponents", libs: [GRID],
+    types: [], constants: ExponentsConstants, reads: 1, writes: 1, params: ExponentsParams,
 );
 
 static SPLIT_F16: KernelSource = kernel!(
-    "gemm/split_f16",
-    libs: [GRID, SPECIAL],
-    types: [],
-    constants: ["RIGHT", "K_DOWN"],
-    reads: 2,
-    writes: 1,
-    params: SplitParams,
+    "gemm/split_f16", libs: [GRID, SPECIAL],
+    types: [], constants: SplitConstants, reads: 2, writes: 1, params: SplitParams,
 );
 
 params! {
@@ -71,10 +64,12 @@ const STEP: usize = 64;
 const PARTS: usize = 3;
 
 pub(super) fn variants() -> Vec<Variant> {
-    let flags = [0, 1];
-    let split_f16 =
-        flags.into_iter().flat_map(|right| flags.map(|down| Variant::new(&SPLIT_F16, [], [right, down])));
-    flags.map(|rows| Variant::new(&EXPONENTS, [], [rows])).into_iter().chain(split_f16).collect()
+    let flags = [false, true];
+    let split_f16 = flags
+        .into_iter()
+        .flat_map(|right| flags.map(|k_down| Variant::new(&SPLIT_F16, [], SplitConstants { right, k_down })));
+    let exponents = flags.map(|rows| Variant::new(&EXPONENTS, [], ExponentsConstants { rows }));
+    exponents.into_iter().chain(split_f16).collect()
 }
 
 /// An operand in parts, and the exponents of its lines.
@@ -156,7 +151,7 @@ fn split_f16(
         pairs: dim(op, "columns", row / 2)?,
     };
     let grid = linear_grid(op, (rows_out * row / 2).div_ceil(WORKGROUP))?;
-    let variant = Variant::new(&SPLIT_F16, [], [u32::from(right), u32::from(k_down)]);
+    let variant = Variant::new(&SPLIT_F16, [], SplitConstants { right, k_down });
     ctx.launch(op, &variant, &[window, &exponents], &parts, &params, grid)?;
     let ld = if k_down { row } else { PARTS * row };
     Ok(SplitOperand { matrix: Matrix::new(0, DType::F16, ld), parts, exponents })
@@ -174,7 +169,7 @@ fn exponents(ctx: &OpContext, op: &'static str, operand: &StoredOperand<'_>) -> 
         offset: window.offset,
         ld: stride(op, "ld", matrix.ld, rows)?,
     };
-    let variant = Variant::new(&EXPONENTS, [], [u32::from(!k_down)]);
+    let variant = Variant::new(&EXPONENTS, [], ExponentsConstants { rows: !k_down });
     ctx.launch(op, &variant, &[window], &exponents, &params, linear_grid(op, groups)?)?;
     Ok(exponents)
 }

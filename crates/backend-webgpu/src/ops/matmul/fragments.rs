@@ -6,8 +6,8 @@
 
 use std::iter;
 
-use super::cooperative::CooperativeTile;
-use crate::kernels::{MAX_CONSTANTS, Target};
+use crate::kernels::{Constant as _, Target, Values, constants};
+use crate::ops::shared::cooperative_tile::{CooperativeConstants, CooperativeTile};
 use crate::ops::shared::tensor_cores::{
     FRAGMENT, add_products, declare_sums, write_in_registers, write_sums,
 };
@@ -30,37 +30,44 @@ struct Step {
 }
 
 impl Step {
-    fn new(&[m, n, k, rows, columns, trans_a, trans_b, ..]: &[u32; MAX_CONSTANTS]) -> Self {
-        let tile = CooperativeTile::from_constants([m, n, k, rows, columns]);
+    fn new(constants: &CooperativeConstants) -> Self {
+        let tile = CooperativeTile::from_constants(constants);
         Self {
             fragments: tile.fragments(),
             depth: tile.depth(),
             ahead: tile.ahead(),
             fetches: tile.fetches(),
-            trans_a: trans_a == 1,
-            trans_b: trans_b == 1,
+            trans_a: constants.trans_a,
+            trans_b: constants.trans_b,
             stage_b: "stage_b",
             has_head: true,
         }
     }
 }
 
+constants! {
+    /// The first constants of products.
+    struct ProductConstants { tile: CooperativeConstants, in_registers: bool }
+}
+
 /// The function `multiply` of gemm/cooperative, given its constants.
-pub(super) fn product(constants: &[u32; MAX_CONSTANTS], _: Target) -> String {
-    let step = Step::new(constants);
-    written(&step, &results(&step, constants))
+pub(super) fn product(values: &Values, _: Target) -> String {
+    let constants = ProductConstants::of(values);
+    let step = Step::new(&constants.tile);
+    written(&step, &results(&step, constants.in_registers))
 }
 
 /// The function `multiply` of quant/cooperative, given its constants: B is dequantised when it is staged, and
 /// all of its steps are whole.
-pub(in crate::ops) fn quant_product(constants: &[u32; MAX_CONSTANTS], _: Target) -> String {
-    let step = Step { stage_b: "stage_packed_b", has_head: false, ..Step::new(constants) };
-    written(&step, &results(&step, constants))
+pub(in crate::ops) fn quant_product(values: &Values, _: Target) -> String {
+    let constants = ProductConstants::of(values);
+    let step = Step { stage_b: "stage_packed_b", has_head: false, ..Step::new(&constants.tile) };
+    written(&step, &results(&step, constants.in_registers))
 }
 
 /// What becomes of the sums of a matrix product.
-fn results(step: &Step, &[_, _, _, _, _, _, _, _, in_registers, ..]: &[u32; MAX_CONSTANTS]) -> String {
-    if in_registers == 1 { write_in_registers(step.fragments) } else { write_staged(step) }
+fn results(step: &Step, in_registers: bool) -> String {
+    if in_registers { write_in_registers(step.fragments) } else { write_staged(step) }
 }
 
 fn write_staged(step: &Step) -> String {
@@ -68,8 +75,8 @@ fn write_staged(step: &Step) -> String {
 }
 
 /// The function `multiply` of a kernel that writes its sums by way of workgroup memory.
-pub(in crate::ops) fn multiply(constants: &[u32; MAX_CONSTANTS], _: Target) -> String {
-    let step = Step::new(constants);
+pub(in crate::ops) fn multiply(values: &Values, _: Target) -> String {
+    let step = Step::new(&CooperativeConstants::of(values));
     written(&step, &write_staged(&step))
 }
 
@@ -193,14 +200,20 @@ fn load_fragment(load: &str, of: char, row: usize, column: usize) -> String {
 
 #[cfg(test)]
 mod tests {
-    use crate::kernels::{Target, filled_up};
+    use backend_api::Activation;
+
+    use super::*;
+
+    fn text(sizes: [usize; 3], parts: [usize; 2], trans_b: bool, in_registers: bool) -> String {
+        let tile = CooperativeTile::divided(sizes, parts, 0, 0);
+        let tile = tile.constants([false, trans_b], Activation::Identity);
+        let values = ProductConstants { tile, in_registers }.values();
+        product(&values, Target { immediates: true, unroll: true })
+    }
 
     #[test]
     fn the_step_is_unrolled() {
-        let text = super::product(
-            &filled_up([128, 128, 32, 2, 2, 0, 1, 0, 0]),
-            Target { immediates: true, unroll: true },
-        );
+        let text = text([128, 128, 32], [2, 2], true, false);
         assert_eq!(text.matches("coopMultiplyAdd(").count(), 2 * 4 * 4);
         assert_eq!(text.matches("coopStoreT(").count(), 4 * 4);
         assert_eq!(text.matches("= fetch_a(").count(), 2 * 4);
@@ -215,10 +228,7 @@ mod tests {
 
     #[test]
     fn results_in_registers_need_no_workgroup_memory() {
-        let text = super::product(
-            &filled_up([128, 64, 64, 4, 2, 0, 0, 0, 1]),
-            Target { immediates: true, unroll: true },
-        );
+        let text = text([128, 64, 64], [4, 2], false, true);
         assert_eq!(text.matches("elements(sum_").count(), 2 * 2);
         assert_eq!(text.matches("results(part, ").count(), 2);
         assert!(!text.contains("sh_c"));

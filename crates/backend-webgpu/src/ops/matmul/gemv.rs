@@ -8,21 +8,26 @@ use backend_api::{Activation, DType, DeviceKind};
 use super::kernel::{GemmKernel, Kernel, Signature};
 use super::large::{Large, libs, oriented};
 use super::plan::Plan;
-use super::{Params, Windows, activation_code};
+use super::{Params, Windows};
 use crate::device::Gpu;
-use crate::kernels::{KernelSource, Variant, kernel};
+use crate::kernels::{KernelSource, Variant, constants, kernel};
 use crate::ops::has_room;
 use crate::ops::op_context::OpContext;
 use crate::ops::shared::vec_width::VecWidth;
 
+constants! {
+    struct Constants {
+        threads_per_output: usize,
+        ahead: usize,
+        trans_a: bool,
+        trans_c: bool,
+        activation: Activation,
+    }
+}
+
 static GEMV: KernelSource = kernel!(
-    "gemm/gemv",
-    libs: [GRID, MATMUL],
-    types: ["TA", "T", "TC", "A"],
-    constants: ["THREADS_PER_OUTPUT", "AHEAD", "TRANS_A", "TRANS_C", "ACTIVATION"],
-    reads: 3,
-    writes: 1,
-    params: Params,
+    "gemm/gemv", libs: [GRID, MATMUL],
+    types: ["TA", "T", "TC", "A"], constants: Constants, reads: 3, writes: 1, params: Params,
 );
 
 const THREADS: usize = 1024;
@@ -110,9 +115,13 @@ impl GemmKernel for Gemv {
     fn variant(&self, signature: &Signature) -> Variant {
         let ([a, b, c], [trans_a, _]) = oriented(self.transposed, signature.dtypes, signature.trans);
         let vec_width = VecWidth::of(b).if_vectors(signature.vectors);
-        let [trans_a, trans_c] = [trans_a, self.transposed].map(u32::from);
-        let activation = activation_code(signature.activation);
-        let constants = [self.threads as u32, AHEAD as u32, trans_a, trans_c, activation];
+        let constants = Constants {
+            threads_per_output: self.threads,
+            ahead: AHEAD,
+            trans_a,
+            trans_c: self.transposed,
+            activation: signature.activation,
+        };
         Variant::new(&GEMV, [a, b, c, DType::F32], constants)
             .with_libs(libs(vec_width, c))
             .with_workgroup(THREADS, SHARED)

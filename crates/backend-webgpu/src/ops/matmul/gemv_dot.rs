@@ -9,20 +9,17 @@ use super::kernel::{GemmKernel, Kernel, Signature};
 use super::large::{Large, Small, libs, oriented};
 use super::layout::is_aligned;
 use super::plan::Plan;
-use super::{Params, Windows, activation_code};
+use super::{Params, Windows};
 use crate::device::Gpu;
-use crate::kernels::{KernelSource, Variant, kernel};
+use crate::kernels::{KernelSource, Variant, constants, kernel};
 use crate::ops::op_context::OpContext;
 use crate::ops::shared::vec_width::VecWidth;
 
+constants! { struct Constants { span: usize, ahead: usize, trans_c: bool, activation: Activation } }
+
 static GEMV_DOT: KernelSource = kernel!(
-    "gemm/gemv_dot",
-    libs: [GRID, MATMUL],
-    types: ["T", "TC", "A"],
-    constants: ["SPAN", "AHEAD", "TRANS_C", "ACTIVATION"],
-    reads: 3,
-    writes: 1,
-    params: Params,
+    "gemm/gemv_dot", libs: [GRID, MATMUL],
+    types: ["T", "TC", "A"], constants: Constants, reads: 3, writes: 1, params: Params,
 );
 
 /// Invocations of a workgroup, and those that share a sum.
@@ -116,8 +113,8 @@ impl GemmKernel for GemvDot {
 
     fn variant(&self, signature: &Signature) -> Variant {
         let ([_, b, c], _) = oriented(self.transposed, signature.dtypes, [false; 2]);
-        let activation = activation_code(signature.activation);
-        let constants = [self.span as u32, self.ahead as u32, u32::from(self.transposed), activation];
+        let &Self { span, ahead, transposed: trans_c } = self;
+        let constants = Constants { span, ahead, trans_c, activation: signature.activation };
         Variant::new(&GEMV_DOT, [b, c, DType::F32], constants).with_libs(libs(VecWidth::of(b), c))
     }
 }

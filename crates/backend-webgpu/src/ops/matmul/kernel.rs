@@ -5,7 +5,6 @@ use std::fmt;
 use backend_api::desc::MatmulDesc;
 use backend_api::{Activation, DType};
 
-use super::cooperative::CooperativeTile;
 use super::direct::Direct;
 use super::gemv::Gemv;
 use super::gemv_dot::GemvDot;
@@ -16,6 +15,7 @@ use super::unstaged::Unstaged;
 use super::{Windows, tiled};
 use crate::device::Gpu;
 use crate::kernels::Variant;
+use crate::ops::shared::cooperative_tile::CooperativeTile;
 use crate::ops::shared::tile::Tile;
 use crate::recorder::Window;
 
@@ -82,7 +82,9 @@ pub(super) trait GemmKernel: fmt::Display {
     fn is_possible(&self, gpu: &Gpu, desc: &MatmulDesc) -> bool;
 
     /// The kernel as a product needs it, whatever of its operands' places in memory.
-    fn for_product(&self, gpu: &Gpu, desc: &MatmulDesc) -> Kernel;
+    fn for_product(&self, _: &Gpu, _: &MatmulDesc) -> Kernel {
+        self.named()
+    }
 
     /// The kernel as operands at these places need it, with k in so many splits, and whether it reads them by
     /// vectors.

@@ -34,19 +34,19 @@ mod unstaged;
 mod unstaged_step;
 
 use backend_api::desc::{BiasAxis, MatmulDesc};
-use backend_api::support::checked_product;
-use backend_api::{Activation, BackendResult, DType};
+use backend_api::{BackendResult, DType};
 
 use crate::kernels::{Lib, Variant, libs, params};
 use crate::ops::op_context::{OpContext, dim, linear_grid};
 use crate::recorder::Window;
 
 use super::shared::long_work::{explain_parts, in_parts};
+use super::shared::tile::tiles;
 use kernel::Kernel;
 use part::Part;
 use plan::{Plan, Prep, Strategy};
 
-pub(super) use cooperative::{CooperativeTile, time as cooperative_time};
+pub(super) use cooperative::time as cooperative_time;
 pub(super) use fragments::{multiply as unrolled_multiply, quant_product};
 pub(crate) use kernel_override::KernelOverride;
 pub(super) use split::add_pieces;
@@ -241,15 +241,9 @@ fn launch(
     ctx.launch(op, &kernel.variant(&plan.signature), &kernel.inputs(windows), &windows.c, &params, grid)
 }
 
-fn params(
-    op: &'static str,
-    product: &Product,
-    windows: &Windows,
-    [tile_m, tile_n]: [usize; 2],
-) -> BackendResult<Params> {
+fn params(op: &'static str, product: &Product, windows: &Windows, tile: [usize; 2]) -> BackendResult<Params> {
     let Product { desc, k_last } = product;
-    let (tiles_m, tiles_n) = (desc.m.div_ceil(tile_m), desc.n.div_ceil(tile_n));
-    let tiles = checked_product(op, "tiles", &[tiles_m, tiles_n, desc.batch])?;
+    let [tiles_m, tiles_n, tiles] = tiles(op, [desc.m, desc.n], tile, [desc.batch])?;
     // Without products, A and B aren't looked at.
     let read = |count: usize| if desc.k == 0 { 0 } else { count };
     Ok(Params {
@@ -258,9 +252,9 @@ fn params(
         k: dim(op, "k", desc.k)?,
         k_last: dim(op, "k", *k_last)?,
         batch: dim(op, "batch", desc.batch)?,
-        tiles_m: dim(op, "tiles", tiles_m)?,
-        tiles_n: dim(op, "tiles", tiles_n)?,
-        tiles: dim(op, "tiles", tiles)?,
+        tiles_m,
+        tiles_n,
+        tiles,
         a_offset: windows.a.offset,
         a_ld: stride(op, "lda", desc.a.ld, read(desc.m.max(desc.k)))?,
         a_batch: stride(op, "stride_a", desc.a.batch_stride, read(desc.batch))?,
@@ -285,11 +279,6 @@ fn params(
 /// A stride that is used; one that only a single row or matrix would take doesn't matter, however large.
 fn stride(op: &'static str, what: &'static str, value: usize, count: usize) -> BackendResult<u32> {
     if count <= 1 { Ok(0) } else { dim(op, what, value) }
-}
-
-/// The number by which lib/activate knows it.
-pub(super) fn activation_code(activation: Activation) -> u32 {
-    Activation::ALL.iter().position(|&known| known == activation).unwrap_or_default() as u32
 }
 
 /// The activations for results of this type.

@@ -9,23 +9,30 @@ use super::kernel::{GemmKernel, Kernel, Signature, TYPES};
 use super::layout::reads_as_vectors;
 use super::plan::Plan;
 use super::skinny::FEW;
-use super::{Params, Windows, activation_code, activation_libs, pack};
+use super::{Params, Windows, activation_libs, pack};
 use crate::device::Gpu;
-use crate::kernels::{KernelSource, MAX_CONSTANTS, Target, Variant, kernel};
+use crate::kernels::{Constant as _, KernelSource, Target, Values, Variant, constants, kernel};
 use crate::ops::op_context::OpContext;
 use crate::ops::shared::tensor_cores::FRAGMENT;
 use crate::ops::shared::text::{lines, pairs};
 
+constants! {
+    struct Constants {
+        rows: usize,
+        span: usize,
+        depth: usize,
+        across: usize,
+        trans_a: bool,
+        trans_b: bool,
+        activation: Activation,
+    }
+}
+
 static OUTER: KernelSource = KernelSource {
     unrolled: Some(multiply),
     ..kernel!(
-        "gemm/outer",
-        libs: [GRID, MATMUL],
-        types: ["TA", "TB", "TC"],
-        constants: ["ROWS", "SPAN", "DEPTH", "ACROSS", "TRANS_A", "TRANS_B", "ACTIVATION"],
-        reads: 3,
-        writes: 1,
-        params: Params,
+        "gemm/outer", libs: [GRID, MATMUL],
+        types: ["TA", "TB", "TC"], constants: Constants, reads: 3, writes: 1, params: Params,
     )
 };
 
@@ -170,10 +177,6 @@ impl GemmKernel for Outer {
         desc.k > 0
     }
 
-    fn for_product(&self, _: &Gpu, _: &MatmulDesc) -> Kernel {
-        Kernel::Outer(*self)
-    }
-
     fn for_operands(&self, _: &MatmulDesc, _: &Windows, _: usize) -> (Kernel, bool) {
         (Kernel::Outer(*self), false)
     }
@@ -194,19 +197,18 @@ impl GemmKernel for Outer {
     }
 
     fn variant(&self, signature: &Signature) -> Variant {
-        let sizes = [self.rows, self.span, self.depth, self.across.unwrap_or(0)];
-        let [rows, span, depth, across] = sizes.map(|size| size as u32);
-        let [trans_a, trans_b] = signature.trans.map(u32::from);
-        let activation = activation_code(signature.activation);
-        let constants = [rows, span, depth, across, trans_a, trans_b, activation];
+        let &Self { rows, span, depth, across } = self;
+        let &Signature { trans: [trans_a, trans_b], activation, .. } = signature;
+        let across = across.unwrap_or(0);
+        let constants = Constants { rows, span, depth, across, trans_a, trans_b, activation };
         Variant::new(&OUTER, signature.dtypes, constants).with_libs(activation_libs(signature.dtypes[2]))
     }
 }
 
 /// Writes `multiply`, the sums of an invocation over `end` values of k, given the kernel's constants: what is
 /// fetched stays in registers only where each number has a name of its own.
-fn multiply(&[rows, span, depth, ..]: &[u32; MAX_CONSTANTS], _: Target) -> String {
-    let [rows, span, depth] = [rows, span, depth].map(|size| size as usize);
+fn multiply(values: &Values, _: Target) -> String {
+    let Constants { rows, span, depth, .. } = Constants::of(values);
     let each = |of: char, count: usize, value: &dyn Fn(usize) -> String| {
         lines((0..count).map(|i| format!("let {of}_{i} = {};", value(i))))
     };
@@ -274,7 +276,6 @@ mod tests {
 
     use super::*;
     use crate::device::h200;
-    use crate::kernels::filled_up;
 
     #[test]
     fn short_sums_are_taken_and_long_ones_left() {
@@ -306,7 +307,16 @@ mod tests {
 
     #[test]
     fn all_loads_of_a_step_come_before_its_products() {
-        let text = multiply(&filled_up([4, 2, 2]), Target { immediates: true, unroll: true });
+        let constants = Constants {
+            rows: 4,
+            span: 2,
+            depth: 2,
+            across: 0,
+            trans_a: false,
+            trans_b: false,
+            activation: Activation::Identity,
+        };
+        let text = multiply(&constants.values(), Target { immediates: true, unroll: true });
         let step = text.split("{\n").nth(2).expect("a loop");
         assert!(step.rfind("fetch_").unwrap() < step.find("fma").unwrap(), "{step}");
     }

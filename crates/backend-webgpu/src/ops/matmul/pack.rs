@@ -8,19 +8,16 @@ use backend_api::{BackendResult, BackendTranspose, DType};
 use super::layout::is_aligned;
 use super::plan::Prep;
 use super::{Windows, stride};
-use crate::kernels::{KernelSource, Variant, kernel, params};
+use crate::kernels::{KernelSource, Variant, constants, kernel, params};
 use crate::ops::op_context::{OpContext, dim, linear_grid};
 use crate::ops::transpose::Transpose;
 use crate::recorder::Window;
 
+constants! { struct Constants { per_word: usize, whole: bool } }
+
 static PACK: KernelSource = kernel!(
-    "gemm/pack",
-    libs: [GRID, SHIFTED_VECTOR],
-    types: [],
-    constants: ["PER_WORD", "WHOLE"],
-    reads: 4,
-    writes: 1,
-    params: Params,
+    "gemm/pack", libs: [GRID, SHIFTED_VECTOR],
+    types: [], constants: Constants, reads: 4, writes: 1, params: Params,
 );
 
 params! {
@@ -52,7 +49,7 @@ const STEP: usize = 32;
 
 /// `whole` says that every vector of the sources is in its buffer as a whole.
 fn variant(dtype: DType, whole: bool) -> Variant {
-    Variant::new(&PACK, [], [per_word(dtype) as u32, u32::from(whole)])
+    Variant::new(&PACK, [], Constants { per_word: per_word(dtype), whole })
 }
 
 pub(super) fn variants() -> Vec<Variant> {

@@ -9,7 +9,7 @@ use super::kernel::Signature;
 use super::plan::Plan;
 use super::{Product, Windows, params};
 use crate::ops::op_context::{OpContext, linear_grid};
-use crate::ops::shared::self_test::{OP, SelfTest, compare, numbers, whole_numbers};
+use crate::ops::shared::self_test::{OP, SelfTest, compare, numbers};
 
 /// Whether the plan's variant is right, its activation apart; found out at its first use.
 pub(super) fn passes(ctx: &OpContext, plan: &Plan) -> bool {
@@ -58,14 +58,12 @@ impl Problem {
     /// C as the device makes it, `None` where it was not written.
     fn run(&self, ctx: &OpContext, plan: &Plan) -> BackendResult<Vec<Option<i32>>> {
         let mut test = SelfTest::new(ctx);
-        let dtype = self.desc.c.dtype;
-        let mut result = vec![0xff; (self.desc.m * self.desc.c.ld * dtype.size()).next_multiple_of(4)];
-        let c = test.upload(&result)?;
+        let results = test.results(self.desc.m * self.desc.c.ld, self.desc.c.dtype)?;
         let windows = Windows {
             a: test.halves(&self.a)?,
             b: test.halves(&self.b)?,
             bias: ctx.null(),
-            c: ctx.output(&c, dtype),
+            c: results.window.clone(),
         };
         let mut params = params(OP, &Product::whole(&self.desc), &windows, plan.tile())?;
         let kernel = plan.implementation();
@@ -76,8 +74,7 @@ impl Problem {
         bound.push(&windows.c);
         let grid = linear_grid(OP, params.tiles as usize)?;
         test.launch(&kernel.variant(&plan.signature), &bound, &params, grid)?;
-        test.read(&c, &mut result)?;
-        Ok(whole_numbers(&result, dtype).collect())
+        test.whole_numbers(results)
     }
 
     /// C with every sum in its place and nothing in the padding of its rows.

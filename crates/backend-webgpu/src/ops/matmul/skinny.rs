@@ -9,33 +9,32 @@ use super::kernel::{GemmKernel, Kernel, Signature};
 use super::large::{Large, Small, libs, oriented};
 use super::layout::is_aligned;
 use super::plan::Plan;
-use super::{Params, Windows, activation_code};
+use super::{Params, Windows};
 use crate::device::Gpu;
-use crate::kernels::{KernelSource, Variant, kernel};
+use crate::kernels::{KernelSource, Variant, constants, kernel};
 use crate::ops::op_context::OpContext;
 use crate::ops::shared::vec_width::VecWidth;
 use crate::recorder::Window;
 
+constants! {
+    struct Constants {
+        rows: usize,
+        threads_per_output: usize,
+        span: usize,
+        ahead: usize,
+        turns: usize,
+        a_fours: bool,
+        late_zeros: bool,
+        trans_a: bool,
+        trans_b: bool,
+        trans_c: bool,
+        activation: Activation,
+    }
+}
+
 static SKINNY: KernelSource = kernel!(
-    "gemm/skinny",
-    libs: [GRID, MATMUL, FEW_ROWS],
-    types: ["TA", "T", "TC", "A"],
-    constants: [
-        "ROWS",
-        "THREADS_PER_OUTPUT",
-        "SPAN",
-        "AHEAD",
-        "TURNS",
-        "A_FOURS",
-        "LATE_ZEROS",
-        "TRANS_A",
-        "TRANS_B",
-        "TRANS_C",
-        "ACTIVATION",
-    ],
-    reads: 4,
-    writes: 1,
-    params: Params,
+    "gemm/skinny", libs: [GRID, MATMUL, FEW_ROWS],
+    types: ["TA", "T", "TC", "A"], constants: Constants, reads: 4, writes: 1, params: Params,
 );
 
 /// Rows, or columns, of a workgroup's tile at most.
@@ -292,14 +291,21 @@ impl GemmKernel for Skinny {
         let vec_width = VecWidth::of(b).if_vectors(signature.vectors);
         let (ahead, turns) = self.ahead(trans_b, vec_width);
         let staged = self.rows * turns.max(1) * self.turn(trans_b, vec_width, ahead);
-        let sizes = [self.rows, self.threads, self.span(trans_b, vec_width), ahead, turns];
-        let [rows, shared, span, ahead, turns] = sizes.map(|size| size as u32);
         // Both are for halves of turns only.
-        let [fours, late_zeros] = [self.fours, self.late_zeros].map(|flag| u32::from(flag && turns == 0));
-        let [trans_a, trans_b, trans_c] = [trans_a, trans_b, self.transposed].map(u32::from);
-        let activation = activation_code(signature.activation);
-        let constants =
-            [rows, shared, span, ahead, turns, fours, late_zeros, trans_a, trans_b, trans_c, activation];
+        let [a_fours, late_zeros] = [self.fours, self.late_zeros].map(|flag| flag && turns == 0);
+        let constants = Constants {
+            rows: self.rows,
+            threads_per_output: self.threads,
+            span: self.span(trans_b, vec_width),
+            ahead,
+            turns,
+            a_fours,
+            late_zeros,
+            trans_a,
+            trans_b,
+            trans_c: self.transposed,
+            activation: signature.activation,
+        };
         Variant::new(&SKINNY, [a, b, c, DType::F32], constants)
             .with_libs(libs(vec_width, c))
             .with_workgroup(THREADS, staged * size_of::<f32>())

@@ -9,25 +9,22 @@ use super::kernel::{GemmKernel, Kernel, Signature};
 use super::large::{Large, Small};
 use super::layout::is_aligned;
 use super::plan::Plan;
-use super::{Params, Windows, activation_code, activation_libs};
+use super::{Params, Windows, activation_libs};
 use crate::device::Gpu;
-use crate::kernels::{KernelSource, Variant, kernel};
+use crate::kernels::{KernelSource, Variant, constants, kernel};
 use crate::ops::has_room;
 use crate::ops::op_context::OpContext;
 use crate::ops::shared::tensor_cores::{FRAGMENT, SUBGROUP};
 use crate::ops::shared::vec_width::VecWidth;
 
+constants! { struct Constants { subgroups: usize, trans_c: bool, activation: Activation } }
+
 static SKINNY_COOPERATIVE: KernelSource = KernelSource {
     cooperative: true,
     subgroups: true,
     ..kernel!(
-        native "gemm/skinny_cooperative",
-        libs: [GRID, MATMUL, FRAGMENT_ELEMENTS],
-        types: ["T", "TC"],
-        constants: ["SUBGROUPS", "TRANS_C", "ACTIVATION"],
-        reads: 3,
-        writes: 1,
-        params: Params,
+        native "gemm/skinny_cooperative", libs: [GRID, MATMUL, FRAGMENT_ELEMENTS],
+        types: ["T", "TC"], constants: Constants, reads: 3, writes: 1, params: Params,
     )
 };
 
@@ -137,8 +134,8 @@ impl GemmKernel for SkinnyCooperative {
 
     fn variant(&self, signature: &Signature) -> Variant {
         let dtype = signature.dtypes[2];
-        let activation = activation_code(signature.activation);
-        let constants = [self.subgroups as u32, u32::from(self.transposed), activation];
+        let &Self { subgroups, transposed: trans_c } = self;
+        let constants = Constants { subgroups, trans_c, activation: signature.activation };
         Variant::new(&SKINNY_COOPERATIVE, [DType::F16, dtype], constants)
             .with_libs(activation_libs(dtype))
             .with_rolled_loops()

@@ -6,19 +6,16 @@ use backend_api::support::checked_product;
 use backend_api::{Activation, BackendResult, DType};
 
 use super::plan::Plan;
-use super::{Params, Product, Windows, activation_code, activation_libs, launch, params};
-use crate::kernels::{KernelSource, Variant, kernel};
+use super::{Params, Product, Windows, activation_libs, launch, params};
+use crate::kernels::{KernelSource, Variant, constants, kernel};
 use crate::ops::op_context::{OpContext, linear_grid};
 use crate::recorder::Window;
 
+constants! { struct Constants { activation: Activation, scaled: bool } }
+
 static COMBINE: KernelSource = kernel!(
-    "gemm/combine",
-    libs: [GRID, MATMUL],
-    types: ["TC"],
-    constants: ["ACTIVATION", "SCALED"],
-    reads: 4,
-    writes: 1,
-    params: Params,
+    "gemm/combine", libs: [GRID, MATMUL],
+    types: ["TC"], constants: Constants, reads: 4, writes: 1, params: Params,
 );
 
 const WORKGROUP: usize = 256;
@@ -27,8 +24,7 @@ const WORKGROUP: usize = 256;
 pub(super) const STEP: usize = 64;
 
 fn variant(dtype: DType, activation: Activation, scaled: bool) -> Variant {
-    let constants = [activation_code(activation), u32::from(scaled)];
-    Variant::new(&COMBINE, [dtype], constants).with_libs(activation_libs(dtype))
+    Variant::new(&COMBINE, [dtype], Constants { activation, scaled }).with_libs(activation_libs(dtype))
 }
 
 pub(super) fn variants() -> Vec<Variant> {

@@ -1,37 +1,29 @@
 //! gemm/tiled, in register tiles, which any GPU can run.
 
-use backend_api::DeviceKind;
 use backend_api::desc::MatmulDesc;
+use backend_api::{Activation, DeviceKind};
 
 use super::kernel::{GemmKernel, Kernel, Signature, TYPES, signatures};
 use super::layout::reads_as_vectors;
 use super::plan::{Plan, cheapest, is_long};
-use super::{Params, Windows, activation_code, activation_libs};
+use super::{Params, Windows, activation_libs};
 use crate::device::{Gpu, h200};
-use crate::kernels::{KernelSource, Variant, kernel};
+use crate::kernels::{KernelSource, Variant, constants, kernel};
 use crate::ops::op_context::OpContext;
-use crate::ops::shared::tile::{TILE_CONSTANTS, Tile, tile_product};
+use crate::ops::shared::tile::{Tile, TileConstants, tile_product};
 use crate::recorder::Window;
+
+constants! {
+    struct Constants { tile: TileConstants, vec: bool, trans_a: bool, trans_b: bool, activation: Activation }
+}
 
 static TILED: KernelSource = KernelSource {
     unrolled: Some(tile_product),
     ..kernel!(
-        "gemm/tiled",
-        libs: [GRID, MATMUL, OPERAND_BLOCKS, TILE_PRODUCT],
-        types: ["TA", "TB", "TC"],
-        constants: with_tile(["VEC", "TRANS_A", "TRANS_B", "ACTIVATION"]),
-        reads: 5,
-        writes: 1,
-        params: Params,
+        "gemm/tiled", libs: [GRID, MATMUL, OPERAND_BLOCKS, TILE_PRODUCT],
+        types: ["TA", "TB", "TC"], constants: Constants, reads: 5, writes: 1, params: Params,
     )
 };
-
-/// The names of a tile's constants, followed by others.
-const fn with_tile(rest: [&'static str; 4]) -> [&'static str; 9] {
-    let [m, n, k, thread_m, thread_n] = TILE_CONSTANTS;
-    let [vectors, trans_a, trans_b, activation] = rest;
-    [m, n, k, thread_m, thread_n, vectors, trans_a, trans_b, activation]
-}
 
 /// Every tile.
 pub(super) fn tiles() -> impl Iterator<Item = Tile> {
@@ -71,10 +63,6 @@ impl GemmKernel for Tile {
         desc.k > 0 && self.fits(&gpu.limits)
     }
 
-    fn for_product(&self, _: &Gpu, _: &MatmulDesc) -> Kernel {
-        Kernel::Tiled(*self)
-    }
-
     fn for_operands(&self, desc: &MatmulDesc, windows: &Windows, _: usize) -> (Kernel, bool) {
         (Kernel::Tiled(*self), reads_as_vectors(desc, windows))
     }
@@ -92,10 +80,8 @@ impl GemmKernel for Tile {
     }
 
     fn variant(&self, signature: &Signature) -> Variant {
-        let [m, n, k, thread_m, thread_n] = self.constants();
-        let [trans_a, trans_b] = signature.trans.map(u32::from);
-        let (vectors, activation) = (u32::from(signature.vectors), activation_code(signature.activation));
-        let constants = [m, n, k, thread_m, thread_n, vectors, trans_a, trans_b, activation];
+        let &Signature { vectors: vec, trans: [trans_a, trans_b], activation, .. } = signature;
+        let constants = Constants { tile: self.constants(), vec, trans_a, trans_b, activation };
         Variant::new(&TILED, signature.dtypes, constants)
             .with_libs(activation_libs(signature.dtypes[2]))
             .with_workgroup(self.threads(), self.workgroup_bytes())

@@ -3,7 +3,6 @@
 use backend_api::desc::MatmulDesc;
 use backend_api::{BackendResult, ErrorKind, MathMode};
 
-use super::cooperative::CooperativeTile;
 use super::kernel::Kernel;
 use super::outer::Outer;
 use super::part::Part;
@@ -13,6 +12,7 @@ use super::tuning::Key;
 use super::unstaged::Unstaged;
 use super::{KernelOverride, run, windows};
 use crate::ops::op_context::OpContext;
+use crate::ops::shared::cooperative_tile::CooperativeTile;
 use crate::ops::shared::long_work::{Divisible as _, parts, require_end};
 
 /// Measures the kernels that can make a product and remembers the fastest. `measure` gives the seconds that a

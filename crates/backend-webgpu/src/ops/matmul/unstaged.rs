@@ -9,7 +9,8 @@ use super::kernel::{GemmKernel, Kernel, Signature};
 use super::large::oriented;
 use super::layout::is_aligned;
 use super::plan::{Estimate, Plan, cheapest};
-use super::{Params, Windows, activation_code, activation_libs, cooperative, unstaged_step};
+use super::unstaged_step::{self, Constants};
+use super::{Params, Windows, activation_libs, cooperative};
 use crate::device::Gpu;
 use crate::kernels::{KernelSource, Variant, kernel, native};
 use crate::ops::has_room;
@@ -22,24 +23,8 @@ static UNSTAGED: KernelSource = KernelSource {
     cooperative: true,
     subgroups: true,
     ..kernel!(
-        native "gemm/unstaged",
-        libs: [GRID, MATMUL, HALVES, FRAGMENT_ELEMENTS],
-        types: ["T", "TC"],
-        constants: [
-            "TILE_M",
-            "TILE_N",
-            "SUBGROUPS_M",
-            "SUBGROUPS_N",
-            "SUBGROUPS_K",
-            "AHEAD",
-            "TRANS_A",
-            "TRANS_B",
-            "TRANS_C",
-            "ACTIVATION",
-        ],
-        reads: 3,
-        writes: 1,
-        params: Params,
+        native "gemm/unstaged", libs: [GRID, MATMUL, HALVES, FRAGMENT_ELEMENTS],
+        types: ["T", "TC"], constants: Constants, reads: 3, writes: 1, params: Params,
     )
 };
 
@@ -215,11 +200,19 @@ impl GemmKernel for Unstaged {
 
     fn variant(&self, signature: &Signature) -> Variant {
         let (_, trans) = oriented(self.transposed, signature.dtypes, signature.trans);
-        let sizes = [self.m, self.n, self.parts[0], self.parts[1], self.sharers, self.ahead];
-        let [m, n, parts_m, parts_n, sharers, ahead] = sizes.map(|size| size as u32);
-        let [trans_a, trans_b, trans_c] = [trans[0], trans[1], self.transposed].map(u32::from);
-        let activation = activation_code(signature.activation);
-        let constants = [m, n, parts_m, parts_n, sharers, ahead, trans_a, trans_b, trans_c, activation];
+        let &Self { m: tile_m, n: tile_n, parts: [subgroups_m, subgroups_n], ahead, .. } = self;
+        let constants = Constants {
+            tile_m,
+            tile_n,
+            subgroups_m,
+            subgroups_n,
+            subgroups_k: self.sharers,
+            ahead,
+            trans_a: trans[0],
+            trans_b: trans[1],
+            trans_c: self.transposed,
+            activation: signature.activation,
+        };
         let dtype = signature.dtypes[2];
         Variant::new(&UNSTAGED, [DType::F16, dtype], constants)
             .with_libs(activation_libs(dtype))

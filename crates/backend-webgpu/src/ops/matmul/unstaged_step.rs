@@ -3,9 +3,27 @@
 //! A driver keeps fragments, and what is on its way to them, in registers only when each has a name of its
 //! own. All indices stay in the functions of the shader's file, which this text calls.
 
-use crate::kernels::{MAX_CONSTANTS, Target};
+use backend_api::Activation;
+
+use crate::kernels::{Constant as _, Target, Values, constants};
 use crate::ops::shared::tensor_cores::{FRAGMENT, add_products, declare_sums};
 use crate::ops::shared::text::{lines, pairs};
+
+constants! {
+    /// The constants of gemm/unstaged.
+    pub(super) struct Constants {
+        tile_m: usize,
+        tile_n: usize,
+        subgroups_m: usize,
+        subgroups_n: usize,
+        subgroups_k: usize,
+        ahead: usize,
+        trans_a: bool,
+        trans_b: bool,
+        trans_c: bool,
+        activation: Activation,
+    }
+}
 
 /// Vectors of a row of k that are read at once as two fragments.
 const SLICES: usize = 2;
@@ -73,11 +91,12 @@ impl Operand {
 /// The function, given the kernel's constants.
 ///
 /// In a turn, each step's vectors are multiplied, and those of the next turn fetched in their place.
-pub(super) fn multiply(constants: &[u32; MAX_CONSTANTS], _: Target) -> String {
-    let [m, n, parts_m, parts_n, _, ahead, trans_a, trans_b, ..] = constants.map(|value| value as usize);
-    let fragments = [m / parts_m.max(1) / FRAGMENT, n / parts_n.max(1) / FRAGMENT];
-    let a = Operand { name: 'a', fragments: fragments[0], along_k: trans_a == 0 };
-    let b = Operand { name: 'b', fragments: fragments[1], along_k: trans_b == 1 };
+pub(super) fn multiply(values: &Values, _: Target) -> String {
+    let Constants { tile_m, tile_n, subgroups_m, subgroups_n, ahead, trans_a, trans_b, .. } =
+        Constants::of(values);
+    let fragments = [tile_m / subgroups_m.max(1) / FRAGMENT, tile_n / subgroups_n.max(1) / FRAGMENT];
+    let a = Operand { name: 'a', fragments: fragments[0], along_k: !trans_a };
+    let b = Operand { name: 'b', fragments: fragments[1], along_k: trans_b };
     let both = |text: &dyn Fn(Operand) -> String| text(a) + &text(b);
     let aliases = lines([a, b].into_iter().map(Operand::alias));
     let starts = both(&Operand::starts);
@@ -141,14 +160,26 @@ workgroupBarrier();
 
 #[cfg(test)]
 mod tests {
-    use crate::kernels::{Target, filled_up};
+    use backend_api::Activation;
+
+    use super::{Constants, Target, multiply};
+    use crate::kernels::Constant as _;
 
     #[test]
     fn the_step_is_unrolled() {
-        let text = super::multiply(
-            &filled_up([64, 32, 1, 1, 8, 2, 0, 0, 0, 0]),
-            Target { immediates: true, unroll: true },
-        );
+        let constants = Constants {
+            tile_m: 64,
+            tile_n: 32,
+            subgroups_m: 1,
+            subgroups_n: 1,
+            subgroups_k: 8,
+            ahead: 2,
+            trans_a: false,
+            trans_b: false,
+            trans_c: false,
+            activation: Activation::Identity,
+        };
+        let text = multiply(&constants.values(), Target { immediates: true, unroll: true });
         assert_eq!(text.matches("coopMultiplyAdd(").count(), 2 * 2 * 4 * 2);
         assert_eq!(text.matches("= fetch_a(").count(), 2 * 8);
         assert_eq!(text.matches("= first_b(").count(), 2 * 8);

@@ -2,19 +2,22 @@
 
 use backend_api::desc::{MatmulDesc, Matrix, QuantMatmulDesc};
 use backend_api::quant::QuantFormat;
-use backend_api::support::checked_product;
 use backend_api::{Activation, BackendResult, BackendTranspose, DType};
 
 use super::formats::{has_half_scales, tile_libs};
-use super::matmul::{Operands, strides_of_a};
+use super::operands::{Operands, strides_of_a};
 use super::planes::Planes;
 use super::self_test::check_product;
 use crate::device::h200;
-use crate::kernels::{KernelSource, Variant, kernel, native, params};
-use crate::ops::matmul::{CooperativeTile, activation_code, cooperative_time, quant_product};
+use crate::kernels::{KernelSource, Variant, constants, kernel, native, params};
+use crate::ops::matmul::{cooperative_time, quant_product};
 use crate::ops::op_context::{OpContext, dim, linear_grid};
+use crate::ops::shared::cooperative_tile::{CooperativeConstants, CooperativeTile};
 use crate::ops::shared::self_test::OP;
+use crate::ops::shared::tile::tiles;
 use crate::ops::shared::vec_width::VecWidth;
+
+constants! { struct Constants { tile: CooperativeConstants, in_registers: bool, half_scales: bool } }
 
 static COOPERATIVE: KernelSource = KernelSource {
     unrolled: native(quant_product),
@@ -24,18 +27,7 @@ static COOPERATIVE: KernelSource = KernelSource {
         native "quant/cooperative",
         libs: [GRID, MATMUL, FRAGMENTS],
         types: ["TA", "TC"],
-        constants: [
-            "TILE_M",
-            "TILE_N",
-            "TILE_K",
-            "SUBGROUPS_M",
-            "SUBGROUPS_N",
-            "TRANS_A",
-            "TRANS_B",
-            "ACTIVATION",
-            "IN_REGISTERS",
-            "HALF_SCALES",
-        ],
+        constants: Constants,
         reads: 5,
         writes: 3,
         params: Params,
@@ -120,12 +112,13 @@ impl Tile {
     }
 
     fn variant(self, format: QuantFormat, dtype: DType, activation: Activation) -> Variant {
-        let [m, n, k, rows, columns] = self.0.constants();
-        let [in_registers, half_scales] = [dtype == DType::F16, has_half_scales(format)].map(u32::from);
-        let activation = activation_code(activation);
-        let constants = [m, n, k, rows, columns, 0, 1, activation, in_registers, half_scales];
+        let constants = Constants {
+            tile: self.0.constants([false, true], activation),
+            in_registers: dtype == DType::F16,
+            half_scales: has_half_scales(format),
+        };
         Variant::new(&COOPERATIVE, [DType::F16, dtype], constants)
-            .with_libs(tile_libs(format, dtype == DType::F16))
+            .with_libs(tile_libs(format, constants.in_registers))
             .with_rolled_loops()
     }
 
@@ -181,8 +174,7 @@ impl Tile {
         planes: &Planes,
         columns: usize,
     ) -> BackendResult<Params> {
-        let [tile_m, tile_n] = self.tile();
-        let (tiles_m, tiles_n) = (desc.m.div_ceil(tile_m), columns.div_ceil(tile_n));
+        let [tiles_m, tiles_n, tiles] = tiles(op, [desc.m, columns], self.tile(), [])?;
         let [quants, high, scales, _] = planes.places;
         let k = dim(op, "k", desc.k())?;
         let ld = |what, ld: usize| if desc.m <= 1 { Ok(0) } else { dim(op, what, ld) };
@@ -193,9 +185,9 @@ impl Tile {
             k,
             k_last: k,
             batch: 1,
-            tiles_m: dim(op, "tiles", tiles_m)?,
-            tiles_n: dim(op, "tiles", tiles_n)?,
-            tiles: dim(op, "tiles", checked_product(op, "tiles", &[tiles_m, tiles_n])?)?,
+            tiles_m,
+            tiles_n,
+            tiles,
             a_offset: windows.a.offset,
             a_ld: ld("lda", desc.a.ld)?,
             quants: quants.0,

@@ -8,17 +8,19 @@ use backend_api::{BackendResult, DType};
 use super::formats::{KINDS, has_half_scales, weight_libs};
 use super::gather::Part;
 use super::planes::{Planes, bindable, group_shift, require_known};
-use crate::kernels::{KernelSource, Variant, kernel, params};
+use crate::kernels::{KernelSource, Variant, constants, kernel, params};
 use crate::memory::DeviceSlice;
 use crate::ops::op_context::{OpContext, dim, linear_grid};
 use crate::ops::shared::long_work::{Run, in_parts};
 use crate::ops::shared::vec_width::VecWidth;
 
+constants! { struct Constants { half_scales: bool } }
+
 static DEQUANTIZE: KernelSource = kernel!(
     "quant/dequantize",
     libs: [GRID],
     types: ["T"],
-    constants: ["HALF_SCALES"],
+    constants: Constants,
     reads: 4,
     writes: 1,
     params: Params,
@@ -51,7 +53,7 @@ pub(super) fn variants() -> Vec<Variant> {
 }
 
 fn variant(format: QuantFormat) -> Variant {
-    Variant::new(&DEQUANTIZE, [DType::F16], [u32::from(has_half_scales(format))])
+    Variant::new(&DEQUANTIZE, [DType::F16], Constants { half_scales: has_half_scales(format) })
         .with_libs(weight_libs(format))
 }
 

@@ -6,7 +6,7 @@ use backend_api::support::checked_product;
 use backend_api::{Activation, BackendError, BackendResult, BackendTranspose, DType};
 
 use super::dequantize::dequantize_rows;
-use super::matmul::Operands;
+use super::operands::Operands;
 use crate::memory::DeviceSlice;
 use crate::ops::copy::copy_windows;
 use crate::ops::matmul;

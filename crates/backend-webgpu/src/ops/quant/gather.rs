@@ -7,17 +7,19 @@ use backend_api::{BackendResult, DType};
 
 use super::formats::{KINDS, format_libs};
 use super::planes::{Planes, bindable, group_shift, require_known};
-use crate::kernels::{KernelSource, Variant, kernel, params};
+use crate::kernels::{KernelSource, Variant, constants, kernel, params};
 use crate::ops::op_context::{OpContext, dim, linear_grid};
 use crate::ops::shared::long_work::{Run, in_parts};
 use crate::ops::shared::vec_width::VecWidth;
 use crate::recorder::Window;
 
+constants! { struct Constants { indexed: bool } }
+
 static GATHER: KernelSource = kernel!(
     "quant/gather",
     libs: [GRID, QUANT_NIBBLES],
     types: ["T"],
-    constants: ["INDEXED"],
+    constants: Constants,
     reads: 5,
     writes: 1,
     params: Params,
@@ -63,7 +65,7 @@ pub(super) fn variants() -> Vec<Variant> {
 }
 
 fn variant(format: QuantFormat, dtype: DType, indexed: bool, vectors: bool) -> Variant {
-    Variant::new(&GATHER, [dtype], [u32::from(indexed)]).with_libs(format_libs(format, vectors))
+    Variant::new(&GATHER, [dtype], Constants { indexed }).with_libs(format_libs(format, vectors))
 }
 
 /// `output[i, c] = table[indices[i], c]`.

@@ -5,17 +5,19 @@ use backend_api::quant::{QuantFormat, UNIT};
 use backend_api::support::checked_product;
 use backend_api::{BackendResult, DType, DeviceKind, MathMode};
 
-use super::matmul::Operands;
+use super::operands::Operands;
 use crate::device::h200;
 use crate::kernels::libs::{QUANT_INPUT_1, QUANT_INPUT_4};
-use crate::kernels::{KernelSource, Lib, Variant, kernel, params};
+use crate::kernels::{KernelSource, Lib, Variant, constants, kernel, params};
 use crate::ops::op_context::{OpContext, dim, linear_grid};
+
+constants! { struct Constants { nibbles: bool } }
 
 static QUANTIZE_ROWS: KernelSource = kernel!(
     "quant/quantize_rows",
     libs: [GRID],
     types: ["TA"],
-    constants: ["NIBBLES"],
+    constants: Constants,
     reads: 1,
     writes: 1,
     params: Params,
@@ -98,7 +100,7 @@ pub(super) fn rounded(
 fn variant(format: QuantFormat, dtype: DType, vectors: bool) -> Variant {
     const READERS: [&[Lib]; 2] = [&[QUANT_INPUT_1], &[QUANT_INPUT_4]];
     let nibbles = format != QuantFormat::Q8_0;
-    Variant::new(&QUANTIZE_ROWS, [dtype], [u32::from(nibbles)]).with_libs(READERS[usize::from(vectors)])
+    Variant::new(&QUANTIZE_ROWS, [dtype], Constants { nibbles }).with_libs(READERS[usize::from(vectors)])
 }
 
 pub(super) fn variants() -> Vec<Variant> {

@@ -7,18 +7,21 @@ use backend_api::{Activation, DType};
 use super::formats::{KINDS, int8_libs, product_libs};
 use super::int8;
 use super::kernel_override::KernelOverride;
-use super::matmul::Params;
+use super::operands::Params;
 use super::skinny_cooperative::Tile;
 use crate::kernels::libs::{GRID, QUANT_PRODUCT, QUANT_RESIDUAL, QUANT_SUMS_INT8};
-use crate::kernels::{KernelSource, Variant, kernel};
-use crate::ops::matmul::activation_code;
+use crate::kernels::{KernelSource, Variant, constants, kernel};
 use crate::ops::op_context::OpContext;
+
+constants! { struct RowConstants { rows: usize, span: usize, activation: Activation } }
+constants! { struct SubgroupConstants { rows: usize, span: usize, subgroup: u32, activation: Activation } }
+constants! { struct TileConstants { activation: Activation } }
 
 const DECODE_ROWWISE: KernelSource = kernel!(
     "quant/decode",
     libs: [GRID, QUANT_PRODUCT, QUANT_RESIDUAL, QUANT_SUMS],
     types: ["TA", "TC"],
-    constants: ["ROWS", "SPAN", "ACTIVATION"],
+    constants: RowConstants,
     reads: 7,
     writes: 1,
     params: Params,
@@ -30,7 +33,7 @@ const DECODE_SHARED: KernelSource = KernelSource {
         native "quant/decode_subgroup",
         libs: [GRID, QUANT_PRODUCT, QUANT_RESIDUAL, QUANT_SUMS],
         types: ["TA", "TC"],
-        constants: ["ROWS", "SPAN", "SUBGROUP", "ACTIVATION"],
+        constants: SubgroupConstants,
         reads: 7,
         writes: 1,
         params: Params,
@@ -50,7 +53,7 @@ static TILED: KernelSource = kernel!(
     "quant/tiled",
     libs: [GRID, QUANT_NIBBLES, QUANT_PRODUCT, QUANT_RESIDUAL],
     types: ["TA", "TC"],
-    constants: ["ACTIVATION"],
+    constants: TileConstants,
     reads: 7,
     writes: 1,
     params: Params,
@@ -174,20 +177,21 @@ impl Kernel {
 
     pub(super) fn variant(self, signature: &Signature) -> Variant {
         let Signature { format, dtypes: [a, c], activation, vectors, .. } = *signature;
-        let (code, half) = (activation_code(activation), c == DType::F16);
+        let (half, span) = (c == DType::F16, SPAN);
         // Integers are read as words, whatever they were rounded from.
         let a = if self.is_int8() { DType::U32 } else { a };
         let variant = match self {
             Self::SkinnyCooperative(tile) => return tile.variant(signature),
-            Self::Decode(Rows { count, int8 }) => {
+            Self::Decode(Rows { count: rows, int8 }) => {
                 let source = if int8 { &DECODE_INT8 } else { &DECODE };
-                Variant::new(source, [a, c], [count as u32, SPAN as u32, code])
+                Variant::new(source, [a, c], RowConstants { rows, span, activation })
             }
-            Self::DecodeSubgroup(Rows { count, int8 }, subgroup) => {
+            Self::DecodeSubgroup(Rows { count: rows, int8 }, subgroup) => {
                 let source = if int8 { &DECODE_SUBGROUP_INT8 } else { &DECODE_SUBGROUP };
-                Variant::new(source, [a, c], [count as u32, SPAN as u32, subgroup, code])
+                let constants = SubgroupConstants { rows, span, subgroup, activation };
+                Variant::new(source, [a, c], constants)
             }
-            Self::Tiled => Variant::new(&TILED, [a, c], [code]),
+            Self::Tiled => Variant::new(&TILED, [a, c], TileConstants { activation }),
         };
         variant.with_libs(if self.is_int8() {
             int8_libs(format, half)

@@ -1,161 +1,22 @@
 //! Products with a quantised matrix.
 
 use backend_api::desc::QuantMatmulDesc;
-use backend_api::quant::{QuantLayout, UNIT};
-use backend_api::support::checked_product;
+use backend_api::quant::QuantLayout;
 use backend_api::{BackendResult, Gate};
 
 use super::cooperative;
 use super::dequantized::{self, has_room_for_residual, prepare_residual};
 use super::kernel::{Kernel, Signature, TILE};
 use super::kernel_override::KernelOverride;
-use super::planes::{Planes, bindable, group_shift, require_known};
+use super::operands::{Operands, Params, Slices};
+use super::planes::{Planes, bindable, require_known};
 use super::skinny_cooperative::Tile;
 use super::{int8, stages};
-use crate::kernels::{Variant, params};
+use crate::kernels::Variant;
 use crate::memory::DeviceSlice;
 use crate::ops::op_context::{OpContext, dim, linear_grid};
 use crate::ops::shared::iterations;
 use crate::ops::shared::long_work::{Run, in_parts, require_end};
-use crate::ops::shared::vec_width::VecWidth;
-use crate::recorder::Window;
-
-params! {
-    pub(super) struct Params {
-        m: u32,
-        n: u32,
-        k: u32,
-        // Units of 128 weights in a row of B.
-        units: u32,
-        tiles_n: u32,
-        tiles: u32,
-        // Of the planes: in vectors of 16 bytes for the quants, in `ScaleWords` for the scales, in words for the others.
-        quants: u32,
-        quants_row: u32,
-        high: u32,
-        high_row: u32,
-        scales: u32,
-        scales_row: u32,
-        extra: u32,
-        extra_row: u32,
-        // The logarithm of the weights that share a scale.
-        group: u32,
-        a: u32,
-        a_ld: u32,
-        c: u32,
-        c_ld: u32,
-        bias: u32,
-        residual: u32,
-        residual_ld: u32,
-        // Bit 0: there is a bias, 1: a residual, 2: it is C.
-        terms: u32,
-        alpha: f32,
-        // Rows of B from a gate's row to the one that it opens.
-        half: u32,
-        // Vectors of eight elements before the norm's weight.
-        norm: u32,
-        eps: f32,
-    }
-}
-
-/// The distance between rows of A, which leads nowhere where there is one, and their length.
-pub(super) fn strides_of_a(desc: &QuantMatmulDesc) -> [usize; 2] {
-    [if desc.m <= 1 { 0 } else { desc.a.ld }, desc.k()]
-}
-
-/// Bits of the parameter `terms`.
-const HAS_BIAS: u32 = 1;
-const HAS_RESIDUAL: u32 = 2;
-const IN_PLACE: u32 = 4;
-
-/// The operands of a product besides B.
-#[derive(Debug)]
-pub(super) struct Operands {
-    pub(super) a: Window,
-    pub(super) c: Window,
-    pub(super) bias: Window,
-    pub(super) residual: Window,
-    /// The weight of the norm of A's rows.
-    pub(super) norm: Window,
-    /// Which of them there are.
-    terms: u32,
-}
-
-/// The memory of a product, of what there is.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Slices<'a> {
-    pub(super) a: Option<&'a DeviceSlice>,
-    pub(super) b: Option<&'a DeviceSlice>,
-    pub(super) bias: Option<&'a DeviceSlice>,
-    pub(super) residual: Option<&'a DeviceSlice>,
-    pub(super) norm: Option<&'a DeviceSlice>,
-    pub(super) c: &'a DeviceSlice,
-}
-
-impl Operands {
-    fn new(
-        ctx: &OpContext,
-        op: &'static str,
-        desc: &QuantMatmulDesc,
-        slices: &Slices<'_>,
-    ) -> BackendResult<Self> {
-        let &Slices { a, bias, residual, norm, c, .. } = slices;
-        let dtype = desc.c.dtype;
-        let in_place = residual.is_some_and(|residual| residual.region() == c.region());
-        let bit = |holds: bool, bit: u32| if holds { bit } else { 0 };
-        let terms =
-            bit(bias.is_some(), HAS_BIAS) | bit(residual.is_some(), HAS_RESIDUAL) | bit(in_place, IN_PLACE);
-        let c = ctx.output(c, dtype);
-        Ok(Self {
-            a: ctx.optional_input(op, a, desc.a.dtype, &c)?,
-            bias: ctx.optional_input(op, bias, dtype, &c)?,
-            residual: ctx.optional_input(op, residual.filter(|_| !in_place), dtype, &c)?,
-            norm: ctx.optional_input(op, norm, desc.a.dtype, &c)?,
-            c,
-            terms,
-        })
-    }
-
-    /// Without a bias and a residual.
-    pub(super) fn alone(ctx: &OpContext, a: Window, c: Window) -> Self {
-        Self { a, c, bias: ctx.null(), residual: ctx.null(), norm: ctx.null(), terms: 0 }
-    }
-
-    /// As columns of C from `first` on need them.
-    pub(super) fn starting_at(&self, first: usize) -> Self {
-        let advanced = |window: &Window, bit: u32| {
-            if self.terms & bit != 0 { window.advanced(first) } else { window.clone() }
-        };
-        Self {
-            a: self.a.clone(),
-            c: self.c.advanced(first),
-            bias: advanced(&self.bias, HAS_BIAS),
-            residual: advanced(&self.residual, HAS_RESIDUAL),
-            norm: self.norm.clone(),
-            terms: self.terms,
-        }
-    }
-
-    /// With other rows of A.
-    pub(super) fn with_a(&self, a: Window) -> Self {
-        Self { a, ..self.starting_at(0) }
-    }
-
-    /// Whether C is what is added to the product.
-    pub(super) const fn residual_is_c(&self) -> bool {
-        self.terms & IN_PLACE != 0
-    }
-
-    /// Whether anything but C is added to the product.
-    pub(super) const fn has_residual_apart(&self) -> bool {
-        self.terms & (HAS_RESIDUAL | IN_PLACE) == HAS_RESIDUAL
-    }
-
-    /// Whether A can be read four numbers at a time.
-    pub(super) fn has_vectors(&self, desc: &QuantMatmulDesc) -> bool {
-        VecWidth::four_if_fitting(&[&self.a], &strides_of_a(desc)) == VecWidth::Four
-    }
-}
 
 /// `C = residual + activation(alpha · norm(A) · Bᵀ + bias)`, or with a gate
 /// `C = residual + activation(P₁) · P₂`.
@@ -282,52 +143,4 @@ fn launch(
         &params,
         linear_grid(op, params.tiles as usize)?,
     )
-}
-
-impl Params {
-    /// A product with so many rows of the planes.
-    pub(super) fn new(
-        op: &'static str,
-        desc: &QuantMatmulDesc,
-        windows: &Operands,
-        planes: &Planes,
-        columns: usize,
-        [tile_m, tile_n]: [usize; 2],
-    ) -> BackendResult<Self> {
-        let (m, k) = (desc.m, desc.k());
-        let tiles_n = columns.div_ceil(tile_n);
-        let tiles = checked_product(op, "tiles", &[m.div_ceil(tile_m), tiles_n])?;
-        // A leading dimension that leads nowhere may be any number.
-        let ld = |what, ld: usize| if m <= 1 { Ok(0) } else { dim(op, what, ld) };
-        let [quants, high, scales, extra] = planes.places;
-        Ok(Self {
-            m: dim(op, "m", m)?,
-            n: dim(op, "n", columns)?,
-            k: dim(op, "k", k)?,
-            units: dim(op, "k", k.div_ceil(UNIT))?,
-            tiles_n: dim(op, "tiles", tiles_n)?,
-            tiles: dim(op, "tiles", tiles)?,
-            quants: quants.0,
-            quants_row: quants.1,
-            high: high.0,
-            high_row: high.1,
-            scales: scales.0,
-            scales_row: scales.1,
-            extra: extra.0,
-            extra_row: extra.1,
-            group: group_shift(desc.b.format),
-            a: windows.a.offset,
-            a_ld: ld("lda", desc.a.ld)?,
-            c: windows.c.offset,
-            c_ld: ld("ldc", desc.c.ld)?,
-            bias: windows.bias.offset,
-            residual: windows.residual.offset,
-            residual_ld: ld("ld of the residual", desc.residual.map_or(0, |residual| residual.ld))?,
-            terms: windows.terms,
-            alpha: desc.alpha as f32,
-            half: if desc.gate.is_some() { dim(op, "n", desc.n())? } else { 0 },
-            norm: windows.norm.offset / 8,
-            eps: desc.norm.map_or(0.0, |norm| norm.eps) as f32,
-        })
-    }
 }

@@ -15,6 +15,7 @@ mod int8;
 mod kernel;
 mod kernel_override;
 mod matmul;
+mod operands;
 mod planes;
 mod self_test;
 mod skinny_cooperative;

@@ -4,10 +4,10 @@ use backend_api::desc::{Matrix, QuantMatmulDesc, QuantMatrix};
 use backend_api::quant::{QuantFormat, QuantLayout, QuantPlane, dequantize};
 use backend_api::{BackendResult, DType};
 
-use super::matmul::Operands;
+use super::operands::Operands;
 use super::planes::Planes;
 use crate::ops::op_context::OpContext;
-use crate::ops::shared::self_test::{OP, SelfTest, compare, whole_numbers};
+use crate::ops::shared::self_test::{OP, SelfTest, compare};
 
 /// Multiplies m×k integers with n rows of integers in a format, and compares with the host's products of the
 /// weights. Sums must be whole numbers of `dtype`, C's type.
@@ -26,15 +26,14 @@ pub(super) fn check_product(
 
     let mut test = SelfTest::new(ctx);
     let b = test.upload(&planes)?;
-    let mut result = vec![0xff; (m * n * dtype.size()).next_multiple_of(4)];
-    let c = test.upload(&result)?;
-    let windows = Operands::alone(ctx, test.halves(a)?, ctx.output(&c, dtype));
+    let results = test.results(m * n, dtype)?;
+    let windows = Operands::alone(ctx, test.halves(a)?, results.window.clone());
     let planes = Planes::new(ctx, OP, &layout, Some(&b), (0, n), &windows.c)?;
     let matrix = |dtype, ld| Matrix::new(0, dtype, ld);
     let b = QuantMatrix::new(0, format, n, k);
     let desc = QuantMatmulDesc::new(m, matrix(DType::F16, k), b, matrix(dtype, n));
     launch(&mut test, &desc, &windows, &planes)?;
-    test.read(&c, &mut result)?;
+    let found = test.whole_numbers(results)?;
 
     let product = |i: usize, j: usize| -> Option<i32> {
         // Sums of integers below 2²⁴, exact in any order.
@@ -42,7 +41,7 @@ pub(super) fn check_product(
         Some(sum as i32)
     };
     let wanted: Vec<_> = (0..m * n).map(|at| product(at / n, at % n)).collect();
-    compare(&whole_numbers(&result, dtype).collect::<Vec<_>>(), &wanted)
+    compare(&found, &wanted)
 }
 
 /// The planes of a matrix of integers: random quants, scales of 1 and 2 as f16, and small ones as integers.

@@ -6,16 +6,26 @@ use backend_api::{Activation, BackendResult, DType};
 
 use super::formats::{KINDS, fragment_libs};
 use super::kernel::Signature;
-use super::matmul::{Operands, Params, strides_of_a};
+use super::operands::{Operands, Params, strides_of_a};
 use super::planes::is_bindable;
 use super::self_test::check_product;
-use crate::kernels::{KernelSource, Variant, kernel};
+use crate::kernels::{KernelSource, Variant, constants, kernel};
 use crate::ops::has_room;
-use crate::ops::matmul::activation_code;
 use crate::ops::op_context::{OpContext, linear_grid};
 use crate::ops::shared::self_test::{OP, numbers};
 use crate::ops::shared::tensor_cores::{FRAGMENT, SUBGROUP};
 use crate::ops::shared::vec_width::VecWidth;
+
+constants! {
+    struct Constants {
+        subgroups: usize,
+        rows: usize,
+        prefetch: bool,
+        half_blocks: bool,
+        activation: Activation,
+        gated: bool,
+    }
+}
 
 static SKINNY_COOPERATIVE: KernelSource = KernelSource {
     cooperative: true,
@@ -24,7 +34,7 @@ static SKINNY_COOPERATIVE: KernelSource = KernelSource {
         native "quant/skinny_cooperative",
         libs: [GRID, QUANT_PRODUCT, FRAGMENT_ELEMENTS],
         types: ["TA", "TC"],
-        constants: ["SUBGROUPS", "ROWS", "PREFETCH", "HALF_BLOCKS", "ACTIVATION", "GATED"],
+        constants: Constants,
         reads: 7,
         writes: 1,
         params: Params,
@@ -86,9 +96,8 @@ impl Tile {
         // Where each block of 4-bit weights has one scale, fetching the next unit while one is multiplied takes 0.93 to
         // 0.95 of the time that two units a turn take; 1.00 in Q8_0, and 1.01 where scales have to be unpacked.
         let prefetch = matches!(format, QuantFormat::Q4_0 | QuantFormat::U4 { .. });
-        let [prefetch, half_blocks, gated] = [prefetch, half_blocks, gated].map(u32::from);
-        let [subgroups, rows] = [self.subgroups, self.rows].map(|extent| extent as u32);
-        let constants = [subgroups, rows, prefetch, half_blocks, activation_code(activation), gated];
+        let Self { rows, subgroups } = self;
+        let constants = Constants { subgroups, rows, prefetch, half_blocks, activation, gated };
         Variant::new(&SKINNY_COOPERATIVE, [DType::F16, dtype], constants)
             .with_libs(fragment_libs(format, normed, dtype == DType::F16))
             .with_rolled_loops()

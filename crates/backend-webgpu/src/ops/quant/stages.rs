@@ -4,7 +4,8 @@ use backend_api::desc::{Matrix, QuantMatmulDesc};
 use backend_api::support::{Loop, checked_product};
 use backend_api::{Activation, BackendResult, BinaryOp};
 
-use super::matmul::{self, Slices};
+use super::matmul;
+use super::operands::Slices;
 use crate::memory::DeviceSlice;
 use crate::ops::binary::binary_of;
 use crate::ops::copy::copy_windows;

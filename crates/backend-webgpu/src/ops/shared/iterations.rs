@@ -13,13 +13,8 @@ use crate::kernels::{KernelSource, Variant, kernel, params};
 use crate::ops::op_context::OpContext;
 
 static ITERATIONS: KernelSource = kernel!(
-    "memory/iterations",
-    libs: [],
-    types: [],
-    constants: [],
-    reads: 0,
-    writes: 1,
-    params: Params,
+    "memory/iterations", libs: [],
+    types: [], constants: [], reads: 0, writes: 1, params: Params,
 );
 
 params! {

@@ -1,5 +1,6 @@
 //! What launchers of several families call.
 
+pub(super) mod cooperative_tile;
 pub(super) mod iterations;
 pub(super) mod kernel_names;
 pub(super) mod long_work;

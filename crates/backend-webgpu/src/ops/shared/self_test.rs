@@ -175,6 +175,20 @@ impl<'a> SelfTest<'a> {
         Ok(slice)
     }
 
+    /// Room for so many results of a type. Each is NaN until it is written.
+    pub(in crate::ops) fn results(&mut self, count: usize, dtype: DType) -> BackendResult<Results> {
+        let bytes = vec![0xff; (count * dtype.size()).next_multiple_of(4)];
+        let slice = self.upload(&bytes)?;
+        Ok(Results { window: self.ctx.output(&slice, dtype), slice, bytes, dtype })
+    }
+
+    /// Runs what is recorded; the results as integers, `None` for NaN and all that is none.
+    pub(in crate::ops) fn whole_numbers(&mut self, results: Results) -> BackendResult<Vec<Option<i32>>> {
+        let Results { slice, mut bytes, dtype, .. } = results;
+        self.read(&slice, &mut bytes)?;
+        Ok(whole_numbers(&bytes, dtype).collect())
+    }
+
     /// Records a kernel with all its windows.
     pub(in crate::ops) fn launch<P: Pod>(
         &mut self,
@@ -207,6 +221,15 @@ impl<'a> SelfTest<'a> {
     }
 }
 
+/// Results of a self-test.
+pub(in crate::ops) struct Results {
+    /// Where kernels write them.
+    pub(in crate::ops) window: Window,
+    slice: DeviceSlice,
+    bytes: Vec<u8>,
+    dtype: DType,
+}
+
 /// An error that names the first element that is not as it should be.
 pub(in crate::ops) fn compare(found: &[Option<i32>], wanted: &[Option<i32>]) -> BackendResult<()> {
     let Some(at) = (0..wanted.len()).find(|&at| found.get(at) != wanted.get(at)) else {
@@ -228,7 +251,7 @@ pub(in crate::ops) fn numbers(seed: u32, count: usize, terms: usize) -> Vec<i32>
 }
 
 /// The elements as integers, `None` for NaN and all that is none.
-pub(in crate::ops) fn whole_numbers(bytes: &[u8], dtype: DType) -> impl Iterator<Item = Option<i32>> {
+fn whole_numbers(bytes: &[u8], dtype: DType) -> impl Iterator<Item = Option<i32>> {
     bytes.chunks_exact(dtype.size()).map(move |bytes| {
         let x = match *bytes {
             [a, b] => f16::from_le_bytes([a, b]).to_f32(),

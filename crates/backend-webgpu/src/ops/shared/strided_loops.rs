@@ -7,7 +7,7 @@ use backend_api::{BackendError, BackendResult, DType};
 
 use super::long_work::{Divisible, in_parts, middle};
 use crate::device::DeviceProfile;
-use crate::kernels::{Origin, STEPS};
+use crate::kernels::{Origin, STEPS, constants};
 use crate::ops::op_context::{OpContext, dim, linear_grid};
 use crate::recorder::Window;
 
@@ -25,14 +25,15 @@ const WORTH_SPLITTING: [usize; 2] = [1 << 22, 1 << 21];
 /// the tail takes as long as a million numbers one by one.
 const WORTH_GATHERING: usize = 1 << 20;
 
-/// What a kernel iterates over: the constants VEC_WIDTH and ONE_LOOP.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::ops) struct Shape {
-    /// Numbers of an element.
-    pub(in crate::ops) vec_width: u32,
-    /// Whether there is one loop, where other kernels look for theirs in the parameters, which takes as long as an
-    /// addition of few numbers.
-    pub(in crate::ops) one_loop: bool,
+constants! {
+    /// What a kernel iterates over.
+    pub(in crate::ops) struct Shape {
+        /// Numbers of an element.
+        vec_width: u32,
+        /// Whether there is one loop, where other kernels look for theirs in the parameters, which takes as long as an
+        /// addition of few numbers.
+        one_loop: bool,
+    }
 }
 
 /// The shapes of loops over tensors of these types, the widest first.

@@ -5,8 +5,12 @@ mod time;
 
 use std::fmt;
 
-use crate::kernels::MAX_CONSTANTS;
+use backend_api::BackendResult;
+use backend_api::support::checked_product;
+
+use crate::kernels::constants;
 use crate::ops::has_room;
+use crate::ops::op_context::dim;
 
 pub(in crate::ops) use step::{Fours, tile_product, written};
 pub(in crate::ops) use time::StepTime;
@@ -22,8 +26,16 @@ pub(in crate::ops) struct Tile {
     pub(in crate::ops) step: StepTime,
 }
 
-/// Names of the constants that [`Tile::constants`] binds.
-pub(in crate::ops) const TILE_CONSTANTS: [&str; 5] = ["TILE_M", "TILE_N", "TILE_K", "THREAD_M", "THREAD_N"];
+constants! {
+    /// The sizes of a tile, which are a kernel's first constants.
+    pub(in crate::ops) struct TileConstants {
+        tile_m: usize,
+        tile_n: usize,
+        tile_k: usize,
+        thread_m: usize,
+        thread_n: usize,
+    }
+}
 
 impl Tile {
     /// Every tile, largest first. The first needs more than a portable device promises; the second exactly
@@ -58,13 +70,9 @@ impl Tile {
     }
 
     /// The tile of a variant, from what [`constants`](Self::constants) gave it.
-    fn from_constants(&[m, n, k, thread_m, thread_n, ..]: &[u32; MAX_CONSTANTS]) -> Self {
-        Self::new(
-            [m, n, k].map(|value| value as usize),
-            [thread_m, thread_n].map(|value| value as usize),
-            0,
-            0,
-        )
+    fn from_constants(constants: TileConstants) -> Self {
+        let TileConstants { tile_m, tile_n, tile_k, thread_m, thread_n } = constants;
+        Self::new([tile_m, tile_n, tile_k], [thread_m, thread_n], 0, 0)
     }
 
     /// The tile which is estimated to be the fastest for an m×n product, repeated `batch` times, on a device
@@ -88,8 +96,9 @@ impl Tile {
         self.step.of(tiles, k.div_ceil(self.k), compute_units)
     }
 
-    pub(in crate::ops) fn constants(self) -> [u32; 5] {
-        [self.m, self.n, self.k, self.thread_m, self.thread_n].map(|value| value as u32)
+    pub(in crate::ops) fn constants(self) -> TileConstants {
+        let Self { m: tile_m, n: tile_n, k: tile_k, thread_m, thread_n, .. } = self;
+        TileConstants { tile_m, tile_n, tile_k, thread_m, thread_n }
     }
 
     /// Tiles of an m×n product.
@@ -120,6 +129,18 @@ impl Tile {
     pub(in crate::ops) fn fits(self, limits: &wgpu::Limits) -> bool {
         has_room(limits, self.threads(), self.workgroup_bytes())
     }
+}
+
+/// How many tiles an m×n result has, down and across, and how many all such results have together.
+pub(in crate::ops) fn tiles<const N: usize>(
+    op: &'static str,
+    [m, n]: [usize; 2],
+    [tile_m, tile_n]: [usize; 2],
+    results: [usize; N],
+) -> BackendResult<[u32; 3]> {
+    let [down, across] = [m.div_ceil(tile_m), n.div_ceil(tile_n)];
+    let all = checked_product(op, "tiles", &[down, across, checked_product(op, "tiles", &results)?])?;
+    Ok([dim(op, "tiles", down)?, dim(op, "tiles", across)?, dim(op, "tiles", all)?])
 }
 
 /// Such as `128x64x32`: rows, columns and depth.

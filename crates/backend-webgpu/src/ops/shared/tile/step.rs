@@ -6,8 +6,8 @@
 
 use std::iter;
 
-use super::Tile;
-use crate::kernels::{MAX_CONSTANTS, Target};
+use super::{Tile, TileConstants};
+use crate::kernels::{Constant as _, Target, Values};
 use crate::ops::shared::text::{lines, pairs};
 
 /// The function `tile_product`, given a kernel's constants, of which a tile's come first: the product of a
@@ -16,8 +16,8 @@ use crate::ops::shared::text::{lines, pairs};
 /// The first step takes what k leaves over of whole steps, so that there is nothing to be checked in the
 /// loop. While a step is multiplied, the blocks of the next are on their way into registers; those that the
 /// last one fetches aren't used.
-pub(crate) fn tile_product(constants: &[u32; MAX_CONSTANTS], target: Target) -> String {
-    written(constants, target, Fours::Across)
+pub(crate) fn tile_product(values: &Values, target: Target) -> String {
+    written(values, target, Fours::Across)
 }
 
 /// How results are passed to `write_out`.
@@ -30,8 +30,8 @@ pub(crate) enum Fours {
 }
 
 /// The unrolled inner step of a tile, with results written across or down.
-pub(crate) fn written(constants: &[u32; MAX_CONSTANTS], target: Target, fours: Fours) -> String {
-    let tile = Tile::from_constants(constants);
+pub(crate) fn written(values: &Values, target: Target, fours: Fours) -> String {
+    let tile = Tile::from_constants(TileConstants::of(values));
     let (rows, columns) = (tile.thread_m, tile.thread_n / 4);
     let blocks = || groups('a', tile.fetches(tile.m)).chain(groups('b', tile.fetches(tile.n)));
     let fetch = |declare, from| {
@@ -158,12 +158,11 @@ write_out(tile, row, tile.column + result_column(lane, column / 4u) + column % 4
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kernels::filled_up;
 
     #[test]
     fn each_sum_has_a_name() {
         for tile in Tile::ALL.into_iter().chain([Tile::SLICED]) {
-            let text = tile_product(&filled_up(tile.constants()), Target { immediates: true, unroll: true });
+            let text = tile_product(&tile.constants().values(), Target { immediates: true, unroll: true });
             let sums = tile.thread_m * tile.thread_n / 4;
             assert_eq!(text.matches(" += a_").count(), tile.k / tile.slices() * sums, "{tile}");
             assert_eq!(text.matches("var sum_").count(), sums, "{tile}");
