@@ -3,7 +3,7 @@
 use backend_api::desc::{
     AffineDesc, AttentionDesc, AttentionShape, BatchNormDesc, BinaryDesc, ChannelShape, ClampDesc,
     CompareDesc, ConcatDesc, ConvBackwardDataDesc, ConvBackwardFilterDesc, ConvDesc, ConvShape,
-    ConvTransposeDesc, CopyDesc, CumSumDesc, DequantizeDesc, Distribution, GatherDesc, GroupNormDesc,
+    ConvTransposeDesc, CopyDesc, CumSumDesc, DequantizeDesc, Distribution, ExpertMatmulDesc, GatherDesc, GroupNormDesc,
     ImageShape, IndexShape, LayerNormDesc, MatmulDesc, Matrix, NormBackwardDesc, NormBackwardWeightDesc,
     PadDesc, PermuteDesc, PoolBackwardDesc, PoolDesc, PoolOp, PoolShape, QuantGatherDesc, QuantMatmulDesc,
     QuantMatrix, RandomDesc, ReduceDesc, RepeatDesc, RmsNormDesc, RopeDesc, RopeShape, RopeStyle, RopeTables,
@@ -65,6 +65,11 @@ const METHODS: &[(&str, Call)] = &[
     ("quant_matmul", |b, [x, y, z, _]| {
         let matrix = |ptr, ld| Matrix::new(ptr, F32, ld);
         b.quant_matmul(&QuantMatmulDesc::new(1, matrix(x, 16), QuantMatrix::new(y, U4, 1, 16), matrix(z, 1)))
+    }),
+    ("expert_matmul", |b, [x, y, z, w]| {
+        let matrix = |ptr, ld| Matrix::new(ptr, F32, ld);
+        let stack = QuantMatrix::new(y, U4, 1, 16);
+        b.expert_matmul(&ExpertMatmulDesc::new([1, 1, 1], matrix(x, 16), stack, z, matrix(w, 1)))
     }),
     ("quant_gather", |b, [x, y, z, _]| {
         b.quant_gather(&QuantGatherDesc::new(F32, QuantMatrix::new(x, U4, 1, 16), y, z, 1))

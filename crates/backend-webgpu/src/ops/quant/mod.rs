@@ -1,12 +1,16 @@
 //! Quantised matrices: `quant/decode` and `quant/decode_subgroup` multiply few rows, which `quant/quantize_rows` may have
 //! rounded to 8 bits, `quant/skinny_cooperative` few rows of f16 on tensor cores, `quant/cooperative` many of them,
-//! `quant/tiled` and the kernels of matrices many on other devices, and `quant/gather` dequantises.
+//! `quant/tiled` and the kernels of matrices many on other devices, and `quant/gather` dequantises. Products with experts
+//! have `quant/expert_decode` and `quant/expert_decode_subgroup` for few rows, `quant/expert_order` and `quant/expert_tiled`
+//! for many, and `quant/expert_sum`.
 //!
 //! What differs between formats is in helper files, which read a unit of 128 weights from the planes; the
 //! kernels know none of them.
 
 mod cooperative;
 mod dequantized;
+mod expert_kernels;
+mod experts;
 mod formats;
 mod gather;
 mod int8;
@@ -18,6 +22,7 @@ mod self_test;
 mod skinny_cooperative;
 mod stages;
 
+pub(crate) use experts::expert_matmul;
 pub(crate) use gather::{dequantize, quant_gather};
 pub(crate) use kernel_override::KernelOverride;
 pub(crate) use matmul::{explain_quant_matmul, quant_matmul};
@@ -30,6 +35,7 @@ pub(super) fn variants() -> Vec<Variant> {
         int8::variants(),
         skinny_cooperative::variants(),
         cooperative::variants(),
+        expert_kernels::variants(),
         gather::variants(),
     ]
     .concat()
