@@ -3,12 +3,12 @@
 use backend_api::desc::{
     AffineDesc, AttentionDesc, AttentionShape, BatchNormDesc, BinaryDesc, ChannelShape, ClampDesc,
     CompareDesc, ConcatDesc, ConvBackwardDataDesc, ConvBackwardFilterDesc, ConvDesc, ConvShape,
-    ConvTransposeDesc, CopyDesc, CumSumDesc, DequantizeDesc, Distribution, ExpertMatmulDesc, GatherDesc, GroupNormDesc,
-    ImageShape, IndexShape, LayerNormDesc, MatmulDesc, Matrix, NormBackwardDesc, NormBackwardWeightDesc,
-    PadDesc, PermuteDesc, PoolBackwardDesc, PoolDesc, PoolOp, PoolShape, QuantGatherDesc, QuantMatmulDesc,
-    QuantMatrix, RandomDesc, ReduceDesc, RepeatDesc, RmsNormDesc, RopeDesc, RopeShape, RopeStyle, RopeTables,
-    SampleDesc, ScatterDesc, SliceDesc, SoftmaxBackwardDesc, SoftmaxDesc, TensorDesc, TopKDesc, UnaryDesc,
-    WhereDesc, Window,
+    ConvTransposeDesc, CopyDesc, CumSumDesc, DequantizeDesc, Distribution, ExpertMatmulDesc, GatherDesc,
+    GroupNormDesc, ImageShape, IndexShape, LayerNormDesc, MatmulDesc, Matrix, NormBackwardDesc,
+    NormBackwardWeightDesc, PadDesc, PermuteDesc, PoolBackwardDesc, PoolDesc, PoolOp, PoolShape,
+    QuantGatherDesc, QuantMatmulDesc, QuantMatrix, RandomDesc, ReduceDesc, RepeatDesc, RmsNormDesc, RopeDesc,
+    RopeShape, RopeStyle, RopeTables, SampleDesc, ScatterDesc, SliceDesc, SoftmaxBackwardDesc, SoftmaxDesc,
+    TensorDesc, TopKDesc, UnaryDesc, WhereDesc, Window,
 };
 use backend_api::quant::QuantFormat;
 use backend_api::{

@@ -2,7 +2,8 @@
 //! compare an estimate of the time with [`MAX_SECONDS`](crate::support::MAX_SECONDS) before they begin.
 
 use super::{
-    AttentionAlignment, AttentionDesc, ConvGather, ExpertMatmulDesc, MatmulDesc, PoolShape, QuantMatmulDesc, ReduceLoops,
+    AttentionAlignment, AttentionDesc, ConvGather, ExpertMatmulDesc, MatmulDesc, PoolShape, QuantMatmulDesc,
+    ReduceLoops,
 };
 
 /// The product of the extents, without overflow.

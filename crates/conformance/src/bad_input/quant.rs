@@ -1,6 +1,8 @@
 //! quant_matmul, expert_matmul, quant_gather and dequantize.
 
-use backend_api::desc::{DequantizeDesc, ExpertMatmulDesc, Matrix, QuantGatherDesc, QuantMatmulDesc, QuantMatrix, RmsNorm};
+use backend_api::desc::{
+    DequantizeDesc, ExpertMatmulDesc, Matrix, QuantGatherDesc, QuantMatmulDesc, QuantMatrix, RmsNorm,
+};
 use backend_api::quant::QuantFormat;
 use backend_api::{Activation, BackendError, Bound, DType, Gate, MathMode};
 

@@ -70,7 +70,8 @@ impl Layer<'_> {
             }
             Some(weights) => {
                 let (mut value, mut bound) = (0.0, 0.0);
-                for pair in (i * self.used..(i + 1) * self.used).filter(|&pair| self.experts[pair].is_some()) {
+                for pair in (i * self.used..(i + 1) * self.used).filter(|&pair| self.experts[pair].is_some())
+                {
                     let (term, weight) = (self.product(pair, j), weights[pair]);
                     value += weight * term.value;
                     bound += weight.abs() * (term.bound + gamma(self.used + 2) * term.magnitude);

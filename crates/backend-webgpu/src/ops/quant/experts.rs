@@ -35,7 +35,7 @@ struct Operands {
 }
 
 impl Operands {
-    /// Those of `count` rows from `first` on.
+    /// The windows of `count` rows from `first` on.
     fn rows(&self, desc: &ExpertMatmulDesc, (first, count): (usize, usize)) -> Self {
         let each = |apart: bool| if apart { desc.used } else { 1 };
         let part = |window: &Window, items: usize, row: usize, columns: usize| {
@@ -143,12 +143,8 @@ impl Call<'_> {
             (product.rows, product.weights, product.accumulate) = (count, None, false);
             product.c = Matrix::new(0, DType::F32, n);
             let Operands { a, indices, .. } = &here;
-            let into = Operands {
-                a: a.clone(),
-                indices: indices.clone(),
-                weights: ctx.null(),
-                c: products.clone(),
-            };
+            let into =
+                Operands { a: a.clone(), indices: indices.clone(), weights: ctx.null(), c: products.clone() };
             self.products(&product, &into)?;
 
             let elements = checked_product(op, "sums", &[count, n])?;
@@ -227,8 +223,7 @@ impl Call<'_> {
             };
             let strides = [if a_rows <= 1 { 0 } else { desc.a.ld }, desc.k()];
             let vectors = VecWidth::four_if_fitting(&[&windows.a], &strides) == VecWidth::Four;
-            let variant =
-                kernel.variant(desc.b.format, [desc.a.dtype, desc.c.dtype], desc.gate, vectors);
+            let variant = kernel.variant(desc.b.format, [desc.a.dtype, desc.c.dtype], desc.gate, vectors);
             let [quants, high, scales, extra] = planes.windows();
             let reads = match &plan {
                 Some(plan) => vec![quants, high, scales, extra, &windows.a, plan],

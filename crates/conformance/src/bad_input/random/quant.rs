@@ -1,6 +1,8 @@
 //! Random operations on quantised matrices.
 
-use backend_api::desc::{DequantizeDesc, ExpertMatmulDesc, Matrix, QuantGatherDesc, QuantMatmulDesc, QuantMatrix};
+use backend_api::desc::{
+    DequantizeDesc, ExpertMatmulDesc, Matrix, QuantGatherDesc, QuantMatmulDesc, QuantMatrix,
+};
 use backend_api::quant::QuantFormat;
 use backend_api::{Activation, Gate, MathMode};
 
