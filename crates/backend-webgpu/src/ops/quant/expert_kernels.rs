@@ -11,7 +11,7 @@ static EXPERT_DECODE: KernelSource = kernel!(
     "quant/expert_decode",
     libs: [GRID, QUANT_EXPERT_SUMS],
     types: ["TA", "TC"],
-    constants: ["SPAN", "GATED", "ACTIVATION"],
+    constants: ["SPAN", "GATED", "SUMS", "ACTIVATION"],
     reads: 7,
     writes: 1,
     params: Params,
@@ -23,7 +23,7 @@ static EXPERT_DECODE_SUBGROUP: KernelSource = KernelSource {
         native "quant/expert_decode_subgroup",
         libs: [GRID, QUANT_EXPERT_SUMS],
         types: ["TA", "TC"],
-        constants: ["SPAN", "SUBGROUP", "GATED", "ACTIVATION"],
+        constants: ["SPAN", "SUBGROUP", "GATED", "SUMS", "ACTIVATION"],
         reads: 7,
         writes: 1,
         params: Params,
@@ -86,8 +86,8 @@ params! {
         c_ld: u32,
         indices: u32,
         weights: u32,
-        // Bit 0: C's rows are weighted sums, 1: what is in C is added.
-        terms: u32,
+        // Whether the result is added to C.
+        adds: u32,
         // Indices that make a row of C, and those that share one of A.
         turns: u32,
         sharing: u32,
@@ -120,28 +120,34 @@ params! {
         products: u32,
         indices: u32,
         weights: u32,
-        terms: u32,
+        adds: u32,
         c: u32,
         c_ld: u32,
     }
 }
 
-/// Bits of the parameter `terms`.
-pub(super) const IS_SUM: u32 = 1;
-pub(super) const ADDS: u32 = 2;
-
 /// Rows of a tile of `quant/expert_tiled`, and columns of its product.
 pub(super) const TILE: usize = 64;
 
-/// Rows of B that invocations share, and of which a workgroup makes results.
+/// Rows of B that a group of invocations shares, and the groups of a workgroup.
 const SPAN: usize = 2;
-const DECODE_LINES: usize = 4 * SPAN;
+const GROUPS: usize = 4;
 
 /// Invocations of the subgroups that `quant/expert_decode_subgroup` has variants for.
 pub(super) const SUBGROUPS: [u32; 2] = [8, 32];
 
 /// Results of a workgroup of `quant/expert_sum`.
 pub(super) const SUM_WORKGROUP: usize = 256;
+
+/// What a row of C is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum RowOf {
+    Product,
+    /// The second half of a product times a function of the first.
+    Gate(Gate),
+    /// The weighted sum of several products, which `quant/expert_tiled` doesn't make.
+    Sum,
+}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kernel {
@@ -155,12 +161,13 @@ pub(super) enum Kernel {
 
 impl Kernel {
     /// Columns of C that a workgroup makes.
-    pub(super) const fn columns(self, gated: bool) -> usize {
-        let lines = match self {
-            Self::Decode | Self::DecodeSubgroup(_) => DECODE_LINES,
-            Self::Tiled => TILE,
+    pub(super) const fn columns(self, result: RowOf) -> usize {
+        let lines = match (self, result) {
+            (Self::Tiled, _) => TILE,
+            (_, RowOf::Sum) => SPAN,
+            (_, RowOf::Product | RowOf::Gate(_)) => GROUPS * SPAN,
         };
-        if gated { lines / 2 } else { lines }
+        if matches!(result, RowOf::Gate(_)) { lines / 2 } else { lines }
     }
 
     /// Steps of an invocation's loops along a row of so many units, for each of its turns.
@@ -176,15 +183,19 @@ impl Kernel {
         self,
         format: QuantFormat,
         [a, c]: [DType; 2],
-        gate: Option<Gate>,
+        result: RowOf,
         vectors: bool,
     ) -> Variant {
-        let activation = activation_code(gate.map_or(Activation::Identity, Gate::activation));
-        let (gated, span) = (u32::from(gate.is_some()), SPAN as u32);
+        let (activation, gated) = match result {
+            RowOf::Gate(gate) => (gate.activation(), 1),
+            RowOf::Product | RowOf::Sum => (Activation::Identity, 0),
+        };
+        let (activation, span) = (activation_code(activation), SPAN as u32);
+        let sums = u32::from(result == RowOf::Sum);
         let variant = match self {
-            Self::Decode => Variant::new(&EXPERT_DECODE, [a, c], [span, gated, activation]),
+            Self::Decode => Variant::new(&EXPERT_DECODE, [a, c], [span, gated, sums, activation]),
             Self::DecodeSubgroup(size) => {
-                Variant::new(&EXPERT_DECODE_SUBGROUP, [a, c], [span, size, gated, activation])
+                Variant::new(&EXPERT_DECODE_SUBGROUP, [a, c], [span, size, gated, sums, activation])
             }
             Self::Tiled => Variant::new(&EXPERT_TILED, [a, c], [gated, activation]),
         };
@@ -200,8 +211,7 @@ pub(super) fn sum_variant(dtype: DType) -> Variant {
     Variant::new(&EXPERT_SUM, [dtype], [])
 }
 
-/// Each kernel for each format and width of A; types and gates, on which the rest of the text doesn't depend, take
-/// turns.
+/// Each kernel for each format and width of A; types and what a row of C is take turns.
 pub(super) fn variants() -> Vec<Variant> {
     use DType::{F16, F32};
     const DTYPES: [[DType; 2]; 4] = [[F32, F32], [F16, F32], [F32, F16], [F16, F16]];
@@ -211,8 +221,10 @@ pub(super) fn variants() -> Vec<Variant> {
         for format in KINDS {
             for vectors in [false, true] {
                 let turn = variants.len();
-                let gate = [None, Some(Gate::ALL[turn / 4 % Gate::ALL.len()])][(turn + turn / 2) % 2];
-                variants.push(kernel.variant(format, DTYPES[turn / 2 % 4], gate, vectors));
+                let gate = RowOf::Gate(Gate::ALL[turn / 6 % Gate::ALL.len()]);
+                let sum = if kernel == Kernel::Tiled { RowOf::Product } else { RowOf::Sum };
+                let result = [RowOf::Product, gate, sum][turn % 3];
+                variants.push(kernel.variant(format, DTYPES[turn / 2 % 4], result, vectors));
             }
         }
     }
