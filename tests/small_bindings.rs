@@ -9,6 +9,7 @@ mod large_operands;
 mod large_products;
 mod opened;
 mod random_operands;
+mod split_experts;
 
 use std::collections::BTreeMap;
 use std::process::ExitCode;
@@ -42,12 +43,13 @@ const FEWEST: usize = 60;
 const REFUSED: usize = 10;
 
 /// The families that refuse cases, and what of them stays undivided. All others refuse none.
-const UNDIVIDED: [(&str, &str); 18] = [
+const UNDIVIDED: [(&str, &str); 19] = [
     ("attention", "the keys or values of one head"),
     ("attention_ext", "the keys, values or mask of one head, and a mask of u32"),
     ("conv2d", "an image, and the filters for NHWC"),
     ("conv2d_backward_filter", "images and gradients of all filters"),
     ("cumsum", "a slice along the axis"),
+    ("expert_matmul", "the rows of a token, and the matrix of an expert"),
     ("group_norm", "the channels of a group"),
     ("log_softmax", "a slice along the axis"),
     ("norm_backward_weight", "rows and gradients of all of them"),
@@ -74,11 +76,12 @@ fn main() -> ExitCode {
 type Check = fn(&WebGpuBackend) -> Result<(), String>;
 
 fn trials(tested: Arc<BackendUnderTest>) -> Vec<Trial> {
-    let checks: [(&str, Check); 21] = [
+    let checks: [(&str, Check); 22] = [
         ("growing_fills", growing_fills),
         ("growing_sums", growing_sums),
         ("growing_caches", growing_caches),
         ("split_planes", split_planes),
+        ("split_experts", split_experts::split_experts),
         ("refused_pad", refused_pad),
         ("refused_concat", refused_concat),
         ("large_operands/elements", large_operands::elements),

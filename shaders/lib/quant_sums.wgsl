@@ -6,9 +6,21 @@
 
 alias Sums = array<f32, ROWS * SPAN>;
 
+// Rows of B.
+alias Lines = array<u32, SPAN>;
+
+// Adjacent rows of B from one on. Beyond the last row, they are that one.
+fn lines_from(column: u32) -> Lines {
+  var lines: Lines;
+  for (var x = 0u; x < SPAN; x++) {
+    lines[x] = min(column + x, params.n - 1u);
+  }
+  return lines;
+}
+
 // A lane's parts of the products of ROWS rows of A with SPAN of B, those of one row of A side by side. Beyond
-// the last row, they are another one's.
-fn sums_of_lane(first_row: u32, column: u32, lane: u32) -> Sums {
+// the last row of A, they are another one's.
+fn sums_of_lane(first_row: u32, lines: Lines, lane: u32) -> Sums {
   var sums: Sums;
   for (var step = lane; step < 4u * params.units; step += LANES) {
     let unit = step / 4u;
@@ -16,9 +28,8 @@ fn sums_of_lane(first_row: u32, column: u32, lane: u32) -> Sums {
     var q: array<Quants, SPAN>;
     var s: array<Scales, SPAN>;
     for (var x = 0u; x < SPAN; x++) {
-      let row = min(column + x, params.n - 1u);
-      q[x] = load_quants(row, unit, j);
-      s[x] = load_scales(row, unit);
+      q[x] = load_quants(lines[x], unit, j);
+      s[x] = load_scales(lines[x], unit);
     }
     for (var block = 0u; block < 4u; block++) {
       let k = 128u * unit + 32u * block + 8u * j;

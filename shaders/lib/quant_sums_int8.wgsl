@@ -39,9 +39,21 @@ fn dots(x: vec4<u32>, y: vec4<u32>) -> vec4<i32> {
   );
 }
 
+// Rows of B.
+alias Lines = array<u32, SPAN>;
+
+// Adjacent rows of B from one on. Beyond the last row, they are that one.
+fn lines_from(column: u32) -> Lines {
+  var lines: Lines;
+  for (var x = 0u; x < SPAN; x++) {
+    lines[x] = min(column + x, params.n - 1u);
+  }
+  return lines;
+}
+
 // A lane's parts of the products of ROWS rows of A with SPAN of B, those of one row of A side by side. Beyond
-// the last row, they are another one's.
-fn sums_of_lane(first_row: u32, column: u32, lane: u32) -> Sums {
+// the last row of A, they are another one's.
+fn sums_of_lane(first_row: u32, lines: Lines, lane: u32) -> Sums {
   var sums: Sums;
   for (var step = lane; step < 4u * params.units; step += LANES) {
     let unit = step / 4u;
@@ -49,9 +61,8 @@ fn sums_of_lane(first_row: u32, column: u32, lane: u32) -> Sums {
     var bytes: array<Bytes, SPAN>;
     var by: array<WordScales, SPAN>;
     for (var x = 0u; x < SPAN; x++) {
-      let row = min(column + x, params.n - 1u);
-      bytes[x] = bytes_of(load_quants(row, unit, j));
-      by[x] = word_scales(load_scales(row, unit), j);
+      bytes[x] = bytes_of(load_quants(lines[x], unit, j));
+      by[x] = word_scales(load_scales(lines[x], unit), j);
     }
     // In blocks of padding there is nothing, whatever their scales. Of a block that begins before, every word subtracts
     // its quarter.

@@ -35,7 +35,7 @@ fn main(
   let lane = index % LANES;
   let column = first_column + index / LANES * SPAN;
 
-  var sums = sums_of_lane(first_row, column, lane);
+  var sums = sums_of_lane(first_row, lines_from(column), lane);
   for (var i = 0u; i < ROWS * SPAN; i++) {
     sh[i * THREADS + index] = sums[i];
   }

@@ -31,7 +31,7 @@ fn main(
   }
   let first_row = tile / params.tiles_n * ROWS;
   let column = tile % params.tiles_n * COLUMNS + subgroup * SPAN;
-  var sums = sums_of_lane(first_row, column, lane);
+  var sums = sums_of_lane(first_row, lines_from(column), lane);
   for (var i = 0u; i < ROWS * SPAN; i++) {
     sums[i] = subgroupAdd(sums[i]);
   }

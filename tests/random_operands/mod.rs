@@ -45,7 +45,7 @@ type Run<'a> = &'a mut dyn FnMut(&Draw, &'static str, Command<'_>);
 
 type Family = fn(&mut Draw, Run<'_>);
 
-const FAMILIES: [(&str, Family); 34] = [
+const FAMILIES: [(&str, Family); 35] = [
     ("unary", elements::unary),
     ("binary", elements::binary),
     ("where_cond", elements::where_cond),
@@ -73,6 +73,7 @@ const FAMILIES: [(&str, Family); 34] = [
     ("sample", tables::sample),
     ("matmul", products::matmul),
     ("quant_matmul", products::quant_matmul),
+    ("expert_matmul", products::expert_matmul),
     ("quant_rows", products::quant_rows),
     ("attention", products::attention),
     ("conv2d", images::conv2d),

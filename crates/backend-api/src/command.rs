@@ -17,6 +17,13 @@ macro_rules! for_each_operation {
             #[doc(alias = "linear")]
             fn quant_matmul(&QuantMatmulDesc) => QuantMatmul(&'a QuantMatmulDesc);
 
+            /// Products of rows with the quantised matrices that indices choose for them: a layer of experts.
+            #[doc(alias = "mul_mat_id")]
+            #[doc(alias = "grouped_gemm")]
+            #[doc(alias = "moe")]
+            #[doc(alias = "mixture_of_experts")]
+            fn expert_matmul(&ExpertMatmulDesc) => ExpertMatmul(&'a ExpertMatmulDesc);
+
             /// Rows of a quantised table by index: the embedding lookup.
             #[doc(alias = "embedding")]
             fn quant_gather(&QuantGatherDesc) => QuantGather(&'a QuantGatherDesc);

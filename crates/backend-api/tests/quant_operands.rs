@@ -1,9 +1,11 @@
 //! The memory that operations on quantised matrices touch.
 
-use backend_api::DType;
-use backend_api::desc::{DequantizeDesc, Matrix, QuantGatherDesc, QuantMatmulDesc, QuantMatrix, RmsNorm};
+use backend_api::desc::{
+    DequantizeDesc, ExpertMatmulDesc, Matrix, QuantGatherDesc, QuantMatmulDesc, QuantMatrix, RmsNorm,
+};
 use backend_api::quant::QuantFormat;
 use backend_api::support::Operand;
+use backend_api::{DType, Gate};
 
 const FORMAT: QuantFormat = QuantFormat::Q4_0;
 
@@ -49,4 +51,22 @@ fn a_product_without_results_reads_nothing() {
     assert_eq!(touched(2, 32, 64), [a, FORMAT.bytes(32, 64).unwrap(), c, 4 * 32, residual, 4 * 64]);
     assert_eq!((touched(0, 32, 64), touched(2, 0, 64)), (vec![0; 6], vec![0; 6]));
     assert_eq!(desc(2, 32, 64).flops(), 2.0 * 2.0 * 32.0 * 64.0);
+}
+
+#[test]
+fn a_layer_of_experts_touches_its_inputs_where_rows_have_experts() {
+    let float = |ptr, ld| Matrix::new(ptr, DType::F32, ld);
+    let desc =
+        |rows, used| ExpertMatmulDesc::new([rows, used, 4], float(2, 70), matrix(4 * 6, 64), 6, float(3, 8));
+    let stack = FORMAT.bytes(24, 64).unwrap();
+    let plain = desc(3, 2);
+    assert_eq!(bytes(&plain.operands("t").unwrap()), [4 * (140 + 64), stack, 24, 0, 4 * (5 * 8 + 6)]);
+    assert_eq!((plain.n(), plain.flops()), (6, 2.0 * 6.0 * 6.0 * 64.0));
+    let summed = plain.with_gate(Gate::Swiglu).with_weights(7).with_per_expert(true);
+    assert_eq!(bytes(&summed.operands("t").unwrap()), [4 * (5 * 70 + 64), stack, 24, 24, 4 * (2 * 8 + 3)]);
+    assert_eq!(bytes(&desc(3, 0).with_weights(7).operands("t").unwrap()), [0, 0, 0, 0, 4 * (2 * 8 + 6)]);
+    assert_eq!(
+        (bytes(&desc(3, 0).operands("t").unwrap()), bytes(&desc(0, 2).operands("t").unwrap())),
+        (vec![0; 5], vec![0; 5])
+    );
 }

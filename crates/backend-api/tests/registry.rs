@@ -234,6 +234,7 @@ fn an_operation_without_an_implementation_is_unsupported() {
         fill(1, of, 1, 0.0);
         matmul(&MatmulDesc::new(1, 1, 1, m, m, m));
         quant_matmul(&QuantMatmulDesc::new(1, m, q, m));
+        expert_matmul(&ExpertMatmulDesc::new([1, 1, 1], m, q, 1, m));
         quant_gather(&QuantGatherDesc::new(of, q, 1, 1, 1));
         dequantize(&DequantizeDesc::new(q, m));
         attention_ext(&AttentionDesc::new(of, 1, 1, 1, 1, AttentionShape { batch: 1, heads: 1, seq_q: 1, seq_kv: 1, head_dim: 1 }));

@@ -65,6 +65,7 @@ impl ComputeBackend for CpuBackend {
         match command {
             Command::Matmul(desc) => ops::matmul::matmul(memory, op, desc),
             Command::QuantMatmul(desc) => ops::quant::quant_matmul(memory, op, desc),
+            Command::ExpertMatmul(desc) => ops::experts::expert_matmul(memory, op, desc),
             Command::QuantGather(desc) => ops::quant::quant_gather(memory, op, desc),
             Command::Dequantize(desc) => ops::quant::dequantize(memory, op, desc),
             Command::Attention(desc) => ops::attention::attention(memory, op, desc),

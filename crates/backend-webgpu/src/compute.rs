@@ -25,6 +25,7 @@ impl ComputeBackend for WebGpuBackend {
         self.call(op, |ctx, op| match command {
             Command::Matmul(desc) => ops::matmul(ctx, op, desc),
             Command::QuantMatmul(desc) => ops::quant_matmul(ctx, op, desc),
+            Command::ExpertMatmul(desc) => ops::expert_matmul(ctx, op, desc),
             Command::QuantGather(desc) => ops::quant_gather(ctx, op, desc),
             Command::Dequantize(desc) => ops::dequantize(ctx, op, desc),
             Command::Attention(desc) => ops::attention(ctx, op, desc),

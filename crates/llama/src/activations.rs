@@ -5,8 +5,8 @@ use std::sync::Arc;
 use backend_api::owned::Buffer;
 use backend_api::{BackendResult, ComputeBackend, DType};
 
-use crate::Config;
 use crate::linear::Rows;
+use crate::{Config, ExpertConfig};
 
 /// The tensors that `rows` tokens pass through, shared by all layers.
 #[derive(Debug)]
@@ -30,16 +30,51 @@ pub(crate) struct Activations {
     _qkv: Buffer,
     /// `[rows, heads, head_dim]`: the heads' outputs.
     pub(crate) context: Buffer,
-    /// `[rows, 2, intermediate]`: gate and up projections, where they aren't one quantised product.
+    /// `[rows, 2, intermediate]`: gate and up projections, where they aren't one quantised product. That of a shared
+    /// expert may be larger.
     pub(crate) gate_up: Option<Buffer>,
     /// `[rows, intermediate]`.
     pub(crate) inner: Buffer,
+    /// What experts need, if the model has some.
+    pub(crate) experts: Option<ExpertActivations>,
     /// Keys and values of a pass's only row, where they lie side by side.
     pub(crate) kv_row: Option<Buffer>,
     /// Where the queries, keys and values lie in `qkv`.
     pub(crate) parts: [Rows; 3],
     /// Packed queries and packed keys, where they are normalised.
     pub(crate) packed: Option<[Buffer; 2]>,
+}
+
+/// The tensors of a mixture of experts.
+#[derive(Debug)]
+pub(crate) struct ExpertActivations {
+    /// `[rows, experts]` of f32: what the router says of each.
+    pub(crate) logits: Buffer,
+    /// `[rows, used]` of u32: the chosen experts.
+    pub(crate) indices: Buffer,
+    /// `[rows, used]` of f32: the weights of their results.
+    pub(crate) weights: Buffer,
+    /// `[rows, used, intermediate]`.
+    pub(crate) inner: Buffer,
+    /// `[rows]`: how much of the shared expert a token takes.
+    pub(crate) share: Buffer,
+}
+
+impl ExpertActivations {
+    fn new(
+        backend: &Arc<dyn ComputeBackend>,
+        config: ExpertConfig,
+        (rows, dtype): (usize, DType),
+    ) -> BackendResult<Self> {
+        let ExpertConfig { count, used, intermediate, .. } = config;
+        Ok(Self {
+            logits: Buffer::of(backend, DType::F32, &[rows, count])?,
+            indices: Buffer::of(backend, DType::U32, &[rows, used])?,
+            weights: Buffer::of(backend, DType::F32, &[rows, used])?,
+            inner: Buffer::of(backend, dtype, &[rows, used, intermediate])?,
+            share: Buffer::of(backend, dtype, &[rows])?,
+        })
+    }
 }
 
 impl Activations {
@@ -64,6 +99,8 @@ impl Activations {
             let row = q + 2 * kv;
             ([part(0, row), part(q, row), part(q + kv, row)], None)
         };
+        let inner = config.experts.map_or(0, |experts| experts.shared_intermediate).max(config.intermediate);
+        let experts = config.experts.map(|experts| ExpertActivations::new(backend, experts, (rows, dtype)));
         let size = dtype.size();
         let is_row = rows == 1 && !split;
         let kv_row = is_row.then(|| qkv.view(q * size, 2 * kv * size)).transpose()?;
@@ -76,8 +113,9 @@ impl Activations {
             x: tensor(config.hidden)?,
             update: tensor(config.hidden)?,
             context: tensor(q)?,
-            gate_up: gates_apart.then(|| tensor(2 * config.intermediate)).transpose()?,
-            inner: tensor(config.intermediate)?,
+            gate_up: gates_apart.then(|| tensor(2 * inner)).transpose()?,
+            inner: tensor(inner)?,
+            experts: experts.transpose()?,
             kv_row,
             _qkv: qkv,
             parts,

@@ -3,9 +3,11 @@
 //! What can be told from the tensors alone isn't here: biases, norms of queries and keys, norms after a block,
 //! fused projections and a separate output matrix are used where the file has them.
 
+mod experts;
 mod keys;
 mod rope;
 
+pub use experts::ExpertConfig;
 use keys::Keys;
 pub use rope::{RopeConfig, RopeScaling};
 
@@ -16,12 +18,16 @@ use crate::{Error, Result};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Architecture {
-    /// Llama 1 to 3.3, and Mistral, which GGUF calls llama as well.
+    /// Llama 1 to 3.3, Mistral and Mixtral, which GGUF calls llama as well.
     Llama,
     /// Qwen 2 and 2.5: biases of queries, keys and values.
     Qwen2,
     /// Qwen 3: norms of queries and keys.
     Qwen3,
+    /// Qwen 1.5 and 2 with experts, one of which all tokens use.
+    Qwen2Moe,
+    /// Qwen 3 with experts.
+    Qwen3Moe,
     /// Gemma 2: softcaps, every other layer with a window, norms after each block.
     Gemma2,
     /// Gemma 3: five of six layers with a window, norms of queries and keys and after each block.
@@ -38,13 +44,24 @@ impl Architecture {
             Self::Llama => "llama",
             Self::Qwen2 => "qwen2",
             Self::Qwen3 => "qwen3",
+            Self::Qwen2Moe => "qwen2moe",
+            Self::Qwen3Moe => "qwen3moe",
             Self::Gemma2 => "gemma2",
             Self::Gemma3 => "gemma3",
             Self::Phi3 => "phi3",
         }
     }
 
-    const ALL: [Self; 6] = [Self::Llama, Self::Qwen2, Self::Qwen3, Self::Gemma2, Self::Gemma3, Self::Phi3];
+    const ALL: [Self; 8] = [
+        Self::Llama,
+        Self::Qwen2,
+        Self::Qwen3,
+        Self::Qwen2Moe,
+        Self::Qwen3Moe,
+        Self::Gemma2,
+        Self::Gemma3,
+        Self::Phi3,
+    ];
 
     /// What a file says that it is, if that is known.
     pub(crate) fn of(metadata: &Metadata) -> Option<Self> {
@@ -86,6 +103,8 @@ pub struct Config {
     pub head_dim: usize,
     /// Numbers inside a feed-forward network.
     pub intermediate: usize,
+    /// The experts of layers that have some.
+    pub experts: Option<ExpertConfig>,
     /// Tokens of the vocabulary.
     pub vocabulary: usize,
     /// Added to the mean square in norms.
@@ -131,7 +150,7 @@ impl Config {
         let value_dim = keys.size_or("attention.value_length", head_dim)?;
         keys.require("attention.value_length", value_dim == head_dim, head_dim, value_dim)?;
         keys.require("attention.key_length", head_dim > 0, "1 or more", head_dim)?;
-        keys.require("expert_count", keys.number_or("expert_count", 0.0)? == 0.0, "0 (no experts)", "more")?;
+        let intermediate = keys.size("feed_forward_length")?;
         let layers = keys.size("block_count")?;
         let is_gemma = architecture.is_gemma();
         // The largest of either family scales by hidden / heads, all others by the length of a head.
@@ -147,7 +166,8 @@ impl Config {
             heads,
             kv_heads,
             head_dim,
-            intermediate: keys.size("feed_forward_length")?,
+            intermediate,
+            experts: ExpertConfig::new(&keys, architecture, intermediate)?,
             vocabulary: vocabulary(file, hidden)?,
             rms_eps: keys.number("attention.layer_norm_rms_epsilon")?,
             attention_scale: scaled_by.sqrt().recip(),

@@ -8,11 +8,12 @@ use backend_api::{BackendResult, BinaryOp, ComputeBackend, Gate};
 
 use crate::activations::Activations;
 use crate::cache::{Cache, Placement};
+use crate::feed_forward::FeedForward;
 use crate::linear::{Into, Linear, Rows};
 use crate::weights::{Loader, Weight};
 use crate::{Architecture, Config, Result};
 
-/// Attention and a gated feed-forward network, each normalised before, and in some architectures after.
+/// Attention and a feed-forward network, or experts, each normalised before, and in some architectures after.
 #[derive(Debug)]
 pub(crate) struct Layer {
     index: usize,
@@ -21,8 +22,7 @@ pub(crate) struct Layer {
     attention_output: Linear,
     attention_post_norm: Option<Buffer>,
     ffn_norm: Buffer,
-    gate_up: Linear,
-    down: Linear,
+    feed_forward: FeedForward,
     ffn_post_norm: Option<Buffer>,
 }
 
@@ -60,12 +60,7 @@ impl Layer {
     pub(crate) fn load(loader: &mut Loader<'_>, config: &Config, index: usize) -> Result<Self> {
         let name = |part: &str| format!("blk.{index}.{part}");
         let norm = |part: &str| format!("blk.{index}.{part}.weight");
-        let (hidden, inner, query) = (config.hidden, config.intermediate, config.query_width());
-        let gate_up = if loader.has(&norm("ffn_gate")) {
-            vec![(name("ffn_gate"), inner), (name("ffn_up"), inner)]
-        } else {
-            vec![(name("ffn_up"), 2 * inner)]
-        };
+        let (hidden, query) = (config.hidden, config.query_width());
         Ok(Self {
             index,
             attention_norm: loader.vector(&norm("attn_norm"), hidden)?,
@@ -73,8 +68,7 @@ impl Layer {
             attention_output: Linear::single(loader, &name("attn_output"), hidden, query)?,
             attention_post_norm: loader.optional_vector(&norm("post_attention_norm"), hidden)?,
             ffn_norm: loader.vector(&norm("ffn_norm"), hidden)?,
-            gate_up: Linear::load(loader, &gate_up, hidden)?,
-            down: Linear::single(loader, &name("ffn_down"), hidden, inner)?,
+            feed_forward: FeedForward::load(loader, config, index)?,
             ffn_post_norm: loader.optional_vector(&norm("post_ffw_norm"), hidden)?,
         })
     }
@@ -86,7 +80,7 @@ impl Layer {
 
     /// Whether gate and up projections are written before the gate is opened.
     pub(crate) fn has_gates_apart(&self) -> bool {
-        !self.gate_up.is_one_quantised()
+        self.feed_forward.has_gates_apart()
     }
 
     /// The weights of all products.
@@ -95,8 +89,8 @@ impl Layer {
             Projections::Stacked(linear) => slice::from_mut(linear),
             Projections::Normalised { parts, .. } => parts,
         };
-        let others = [&mut self.attention_output, &mut self.gate_up, &mut self.down];
-        projections.iter_mut().chain(others).flat_map(Linear::weights_mut)
+        let attention = projections.iter_mut().chain([&mut self.attention_output]);
+        attention.flat_map(Linear::weights_mut).chain(self.feed_forward.weights_mut())
     }
 
     /// Adds both blocks to `activations.x`.
@@ -114,9 +108,13 @@ impl Layer {
             Architecture::Gemma2 | Architecture::Gemma3 => Gate::GegluTanh,
             _ => Gate::Swiglu,
         };
-        self.gate_up.forward_gated(pass, &self.ffn_norm, gate)?;
-        let inner = packed(&a.inner, config.intermediate);
-        self.add(pass, &self.down, inner, self.ffn_post_norm.as_ref())
+        match &self.feed_forward {
+            FeedForward::Dense(network) => {
+                let inner = network.forward_inner(pass, &self.ffn_norm, gate)?;
+                self.add(pass, &network.down, inner, self.ffn_post_norm.as_ref())
+            }
+            FeedForward::Experts(experts) => experts.forward(pass, &self.ffn_norm, gate),
+        }
     }
 
     /// Adds a block's output to `x`, normalised first where the architecture has it.

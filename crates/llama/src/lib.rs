@@ -29,7 +29,8 @@
 //!
 //! From the file up:
 //! * [`gguf`]: the file format.
-//! * [`Config`]: what the metadata says of the architecture: Llama, Mistral, Qwen 2 and 3, Gemma 2 and 3, Phi 3.
+//! * [`Config`]: what the metadata says of the architecture: Llama, Mistral, Qwen 2 and 3, Gemma 2 and 3, Phi 3, and
+//!   Mixtral and Qwen with experts.
 //! * [`Model`]: the weights on a device.
 //! * [`Session`]: sequences with their caches of keys and values. [`Session::step`] takes the next tokens of
 //!   several sequences, many or few of each; [`Session::decode_sampled`] chooses tokens on the device, where they stay
@@ -45,6 +46,7 @@ mod cache;
 mod chat;
 mod config;
 mod error;
+mod feed_forward;
 mod generate;
 pub mod gguf;
 mod layer;
@@ -57,7 +59,7 @@ mod tokenizer;
 mod weights;
 
 pub use chat::{ChatPrompt, ChatTemplate, Message};
-pub use config::{Architecture, Config, RopeConfig, RopeScaling};
+pub use config::{Architecture, Config, ExpertConfig, RopeConfig, RopeScaling};
 pub use error::{Error, Result};
 pub use generate::{Ended, Generation, Pace, Progress, TextStream, generate};
 pub use model::Model;

@@ -134,9 +134,15 @@ impl Linear {
         self.forward(pass.backend, a.rows, Rows::packed(&a.update, a.dtype, hidden), y, Into::Assign)
     }
 
-    /// The pass's `inner`: a function of the first half of `rms_norm(x) · Wᵀ + b` times the second.
-    pub(crate) fn forward_gated(&self, pass: &Pass<'_>, norm: &Buffer, gate: Gate) -> BackendResult<()> {
-        let (a, inner) = (pass.activations, pass.config.intermediate);
+    /// The pass's `inner`, packed rows of `inner` numbers: a function of the first half of `rms_norm(x) · Wᵀ + b` times the second.
+    pub(crate) fn forward_gated(
+        &self,
+        pass: &Pass<'_>,
+        norm: &Buffer,
+        gate: Gate,
+        inner: usize,
+    ) -> BackendResult<()> {
+        let a = pass.activations;
         if let Some(desc) = self.normed(pass, norm, Rows::packed(&a.inner, a.dtype, inner)) {
             return pass.backend.quant_matmul(&desc.with_gate(gate));
         }

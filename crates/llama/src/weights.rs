@@ -10,6 +10,7 @@ use backend_api::owned::Buffer;
 use backend_api::quant::{self, QuantFormat};
 use backend_api::{BackendError, ComputeBackend, DType, ErrorKind, MathMode};
 
+use crate::feed_forward::Stack;
 use crate::gguf::{Gguf, Tensor, TensorType};
 use crate::{Error, Result};
 
@@ -200,10 +201,63 @@ impl<'a> Loader<'a> {
         Ok(buffer)
     }
 
+    /// The matrices of all experts, `[experts, rows, columns]`: of several tensors, those of an expert one after the
+    /// other. They have to be quantised, all in one format.
+    pub(crate) fn experts(
+        &mut self,
+        names: &[String],
+        [experts, rows, columns]: [usize; 3],
+    ) -> Result<Stack> {
+        let (mut parts, mut format) = (Vec::new(), None);
+        for name in names {
+            let tensor = self.find(name, &[experts, rows, columns])?;
+            let found = quant_format(tensor.kind);
+            let (Some(own), true) = (found, format.is_none() || format == found) else {
+                let expected =
+                    format.map_or("in a format of blocks".to_owned(), |format| format!("in {format}"));
+                return Err(Error::Tensor {
+                    name: name.clone(),
+                    expected,
+                    got: format!("{:?}", tensor.kind),
+                });
+            };
+            format = Some(own);
+            parts.push(tensor.data);
+        }
+        let Some(format) = format else { return Err(Error::MissingTensor { name: String::new() }) };
+        let blocks = match parts.as_slice() {
+            [part] => Cow::Borrowed(*part),
+            _ => Cow::Owned(by_expert(&parts, experts)),
+        };
+        let rows = experts * rows * parts.len();
+        let planes = host_planes(format, rows, columns, &blocks)?;
+        let buffer = Buffer::from_slice(self.backend, &planes)?;
+        self.uploaded(blocks.len());
+        Ok(Stack { buffer, format, rows, columns })
+    }
+
+    /// The vector `name` of `columns` numbers, as a matrix of one row.
+    pub(crate) fn row(&mut self, name: &str, columns: usize) -> Result<Weight> {
+        let (buffer, storage) = (self.vector(name, columns)?, Storage::Dense(self.dtype));
+        Ok(Weight { buffer, storage, rows: 1, columns, math: MathMode::Standard })
+    }
+
     /// One matrix.
     pub(crate) fn matrix(&mut self, name: &str, rows: usize, columns: usize) -> Result<Weight> {
         self.stacked_matrices(&[(name.to_owned(), rows)], columns)
     }
+}
+
+/// What each expert has of several tensors, one after the other.
+fn by_expert(parts: &[&[u8]], experts: usize) -> Vec<u8> {
+    let mut all = Vec::with_capacity(parts.iter().map(|part| part.len()).sum());
+    for expert in 0..experts {
+        for part in parts {
+            let each = part.len() / experts;
+            all.extend_from_slice(&part[expert * each..][..each]);
+        }
+    }
+    all
 }
 
 fn upload(buffer: &Buffer, dtype: DType, numbers: &[f32]) -> Result<()> {

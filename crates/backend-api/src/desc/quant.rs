@@ -41,7 +41,7 @@ impl QuantMatrix {
         QuantLayout::new(op, self.format, self.rows, self.columns)
     }
 
-    fn operand(&self, op: &'static str, arg: &'static str, used: bool) -> BackendResult<Operand> {
+    pub(super) fn operand(&self, op: &'static str, arg: &'static str, used: bool) -> BackendResult<Operand> {
         let bytes = self.layout(op)?.bytes;
         let bytes = if used { bytes } else { 0 };
         Ok(Operand { arg, ptr: self.ptr, offset: 0, bytes, align: ALIGN, access: Access::Read })

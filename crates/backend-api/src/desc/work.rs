@@ -2,7 +2,8 @@
 //! compare an estimate of the time with [`MAX_SECONDS`](crate::support::MAX_SECONDS) before they begin.
 
 use super::{
-    AttentionAlignment, AttentionDesc, ConvGather, MatmulDesc, PoolShape, QuantMatmulDesc, ReduceLoops,
+    AttentionAlignment, AttentionDesc, ConvGather, ExpertMatmulDesc, MatmulDesc, PoolShape, QuantMatmulDesc,
+    ReduceLoops,
 };
 
 /// The product of the extents, without overflow.
@@ -23,6 +24,14 @@ impl QuantMatmulDesc {
     #[must_use]
     pub fn flops(&self) -> f64 {
         2.0 * volume(&[self.m, self.b.rows, self.k()])
+    }
+}
+
+impl ExpertMatmulDesc {
+    /// Floating-point operations, a multiplication with its addition being two.
+    #[must_use]
+    pub fn flops(&self) -> f64 {
+        2.0 * volume(&[self.rows, self.used, self.b.rows / self.experts.max(1), self.k()])
     }
 }
 

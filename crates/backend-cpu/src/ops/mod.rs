@@ -7,6 +7,7 @@ pub(crate) mod conv_filter;
 pub(crate) mod copy;
 pub(crate) mod cumsum;
 pub(crate) mod elementwise;
+pub(crate) mod experts;
 pub(crate) mod fold;
 pub(crate) mod gather;
 pub(crate) mod matmul;

@@ -23,10 +23,10 @@ use crate::strided::boxes;
 const FEW_ROWS: usize = 4;
 
 /// Rows of B in a dequantised panel.
-const PANEL_ROWS: usize = 32;
+pub(super) const PANEL_ROWS: usize = 32;
 
 /// Weights in the share of one thread.
-const GRAIN: usize = 1 << 14;
+pub(super) const GRAIN: usize = 1 << 14;
 
 /// Partial sums side by side.
 const LANES: usize = 16;
@@ -76,20 +76,20 @@ fn normalise<T: Element>(row: &mut [f32], weight: &[f32], eps: f64) {
 }
 
 /// Products of rows of A with rows of a quantised B.
-struct Product<'a> {
-    layout: &'a QuantLayout,
-    planes: &'a [u8],
-    a: &'a [f32],
+pub(super) struct Product<'a> {
+    pub(super) layout: &'a QuantLayout,
+    pub(super) planes: &'a [u8],
+    pub(super) a: &'a [f32],
     /// The rows of A, if their activations are rounded.
-    rounded: Option<&'a Rounded>,
-    lda: usize,
-    m: usize,
-    k: usize,
+    pub(super) rounded: Option<&'a Rounded>,
+    pub(super) lda: usize,
+    pub(super) m: usize,
+    pub(super) k: usize,
 }
 
 impl Product<'_> {
     /// Rows of Cᵀ from the row `first` on.
-    fn rows(&self, first: usize, transposed: &mut [f32]) {
+    pub(super) fn rows(&self, first: usize, transposed: &mut [f32]) {
         let &Self { layout, planes, a, rounded, lda, m, k } = self;
         // The sums over nothing are there already.
         if k == 0 {

@@ -176,6 +176,9 @@ libs! {
     QUANT_INPUT_4 = "quant_input_4",
     /// Sums of products of few rows.
     QUANT_SUMS = "quant_sums" needs [QUANT_NIBBLES],
+    /// The results of products with experts, and sums of those of few rows.
+    QUANT_EXPERTS = "quant_experts",
+    QUANT_EXPERT_SUMS = "quant_expert_sums" needs [QUANT_EXPERTS, QUANT_SUMS],
     /// Sums of products of few rows that are rounded to 8 bits, and quants as bytes, by format.
     QUANT_SUMS_INT8 = "quant_sums_int8" needs [QUANT_NIBBLES],
     QUANT_BYTES_LOW = "quant_bytes_low",

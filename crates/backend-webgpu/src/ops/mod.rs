@@ -64,7 +64,8 @@ pub(crate) use norm::{group_norm, layer_norm, rms_norm};
 pub(crate) use op_context::{OpContext, State};
 pub(crate) use pool::{pool2d, pool2d_backward};
 pub(crate) use quant::{
-    KernelOverride as QuantMatmulOverride, dequantize, explain_quant_matmul, quant_gather, quant_matmul,
+    KernelOverride as QuantMatmulOverride, dequantize, expert_matmul, explain_quant_matmul, quant_gather,
+    quant_matmul,
 };
 pub(crate) use random::random;
 pub(crate) use reduce::reduce;

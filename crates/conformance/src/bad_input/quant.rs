@@ -1,6 +1,8 @@
-//! quant_matmul, quant_gather and dequantize.
+//! quant_matmul, expert_matmul, quant_gather and dequantize.
 
-use backend_api::desc::{DequantizeDesc, Matrix, QuantGatherDesc, QuantMatmulDesc, QuantMatrix, RmsNorm};
+use backend_api::desc::{
+    DequantizeDesc, ExpertMatmulDesc, Matrix, QuantGatherDesc, QuantMatmulDesc, QuantMatrix, RmsNorm,
+};
 use backend_api::quant::QuantFormat;
 use backend_api::{Activation, BackendError, Bound, DType, Gate, MathMode};
 
@@ -14,7 +16,10 @@ const WORDS: usize = (256 + 3 * 16) / 4;
 const FORMAT: QuantFormat = QuantFormat::U4 { group: 16, zero_points: false };
 
 pub(super) fn operations() -> Vec<Operation> {
-    let of_type = |of| [product(of, MathMode::Standard), product(of, MathMode::Int8), lookup(of), whole(of)];
+    let of_type = |of| {
+        let products = [product(of, MathMode::Standard), product(of, MathMode::Int8), experts(of)];
+        products.into_iter().chain([lookup(of), whole(of)])
+    };
     [DType::F32, DType::F16].into_iter().flat_map(of_type).collect()
 }
 
@@ -95,6 +100,48 @@ fn product(element: DType, math: MathMode) -> Operation {
     Operation::new(op, slots, 2.0, move |b, h| b.quant_matmul(&good(h))).variant(variant).broken(
         good,
         |b, _, d| b.quant_matmul(d),
+        changes,
+    )
+}
+
+/// Two rows with three experts each, of three that have a row.
+fn experts(element: DType) -> Operation {
+    let op = "expert_matmul";
+    let bytes = element.size();
+    let slots = vec![
+        Slot::new("a", Role::Input, element, 2 * 64),
+        planes("b"),
+        Slot::new("indices", Role::Input, DType::U32, 2 * 3),
+        Slot::new("c", Role::Output, element, 2),
+        Slot::new("weights", Role::Input, DType::F32, 2 * 3),
+    ];
+    let good = move |h: &Handles| {
+        let of = |i: usize, ld| Matrix::new(h[i], element, ld);
+        ExpertMatmulDesc::new([2, 3, 3], of(0, 64), matrix(h[1]), h[2], of(3, 1)).with_weights(h[4])
+    };
+    let mut changes: Vec<Change<ExpertMatmulDesc>> = vec![
+        ("A of i32", dtype(op, "a", DType::I32), |d| d.a.dtype = DType::I32),
+        ("C of u32", dtype(op, "c", DType::U32), |d| d.c.dtype = DType::U32),
+        ("lda below k", short_row(op, "lda", 64, 63), |d| d.a.ld = 63),
+        ("ldc below n", short_row(op, "ldc", 1, 0), |d| d.c.ld = 0),
+        ("no experts", SHAPE, |d| d.experts = 0),
+        ("four experts of three rows", multiple(op, "B's number of rows", 4, 3), |d| d.experts = 4),
+        ("a gate for an odd number of rows", multiple(op, "B's number of rows", 6, 3), |d| {
+            d.gate = Some(Gate::Swiglu);
+        }),
+        ("a row too many", too_small(op, "a", 128 * bytes, 192 * bytes), |d| d.rows = 3),
+        ("a row of A for each expert", too_small(op, "a", 128 * bytes, 384 * bytes), |d| d.per_expert = true),
+        ("an expert of each too many", too_small(op, "indices", 24, 32), |d| d.used = 4),
+        ("without a sum", too_small(op, "c", 2 * bytes, 6 * bytes), |d| d.weights = None),
+        ("rows usize::MAX", OVERFLOW, |d| d.rows = usize::MAX),
+        ("used usize::MAX", OVERFLOW, |d| d.used = usize::MAX),
+        ("experts usize::MAX", SHAPE, |d| d.experts = usize::MAX),
+        ("lda usize::MAX", OVERFLOW, |d| d.a.ld = usize::MAX),
+    ];
+    changes.extend(changes_of_matrix!(op, "b", b, ExpertMatmulDesc));
+    Operation::new(op, slots, 0.0, move |b, h| b.expert_matmul(&good(h))).variant(element).broken(
+        good,
+        |b, _, d| b.expert_matmul(d),
         changes,
     )
 }

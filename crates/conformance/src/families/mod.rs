@@ -17,6 +17,7 @@ mod copy;
 mod copy_dtod;
 mod cumsum;
 mod exact;
+mod experts;
 mod fill;
 mod gather;
 mod gemm;
@@ -73,6 +74,7 @@ pub fn cases() -> Vec<Case> {
         batched_gemm::cases(),
         matmul::cases(),
         quant::cases(),
+        experts::cases(),
         conv2d_forward::cases(),
         conv::cases(),
         pool::cases(),

@@ -155,7 +155,7 @@ fn tiles() -> impl Iterator<Item = Product> {
     })
 }
 
-fn name_of(format: QuantFormat) -> String {
+pub(super) fn name_of(format: QuantFormat) -> String {
     match format {
         QuantFormat::U4 { group, zero_points } => {
             format!("u4-g{group}{}", super::flag(zero_points, "-zeros", ""))

@@ -8,6 +8,7 @@ pub(crate) mod conv;
 pub(crate) mod convert;
 pub(crate) mod cumsum;
 pub(crate) mod elementwise;
+pub(crate) mod experts;
 pub(crate) mod norm;
 pub(crate) mod pool;
 pub(crate) mod product;

@@ -186,6 +186,11 @@ impl Sum {
         self.moved += error * weight.abs();
     }
 
+    /// The sum of |a| times the magnitudes that make up a weight.
+    pub(crate) const fn magnitude(&self) -> f64 {
+        self.magnitude
+    }
+
     /// `alpha · Σ aₚ·wₚ + bias` over `k` weights, and its error.
     ///
     /// A term passes through the products with its quant's and its block's scale, at most k + 5 additions (of

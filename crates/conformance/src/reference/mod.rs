@@ -7,6 +7,7 @@
 //! an operation moves, compares or draws must have the same bits, and so must everything that it doesn't name.
 
 mod elementwise;
+mod experts;
 mod heads;
 mod indices;
 mod products;
@@ -111,6 +112,7 @@ fn expected(op: &'static str, command: &Command<'_>, memory: &Bytes) -> BackendR
         Command::Reduce(desc) => vec![rows::reduce(op, desc, memory)?],
         Command::Matmul(desc) => vec![products::matmul(desc, memory)],
         Command::QuantMatmul(desc) => vec![products::quant_matmul(op, desc, memory)?],
+        Command::ExpertMatmul(desc) => vec![experts::expert_matmul(op, desc, memory)?],
         Command::Conv(desc) => vec![products::conv(desc, memory)],
         Command::ConvTranspose(desc) => vec![products::conv_transpose(op, desc, memory)?],
         Command::ConvBackwardData(desc) => vec![products::conv_backward_data(desc, memory)],

@@ -79,6 +79,15 @@ impl<'a> Keys<'a> {
         if self.value(key).is_some() { self.number(key) } else { Ok(default) }
     }
 
+    /// A truth value that may be missing.
+    pub(super) fn flag(&self, key: &str) -> Result<Option<bool>> {
+        match self.value(key) {
+            None => Ok(None),
+            Some(Value::Bool(flag)) => Ok(Some(*flag)),
+            Some(other) => Err(Error::value(self.name(key), "true or false", format!("{other:?}"))),
+        }
+    }
+
     pub(super) fn text(&self, key: &str) -> Option<&'a str> {
         self.value(key).and_then(Value::text)
     }

@@ -22,7 +22,8 @@ use random::{RandomModel, recipe};
 /// Of a logarithm of a probability, from the one in f64.
 const TOLERANCE: f64 = 2e-3;
 
-const ARCHITECTURES: [&str; 7] = ["llama", "llama3.1", "qwen2", "qwen3", "gemma2", "gemma3", "phi3"];
+const ARCHITECTURES: [&str; 10] =
+    ["llama", "llama3.1", "mixtral", "qwen2", "qwen2moe", "qwen3", "qwen3moe", "gemma2", "gemma3", "phi3"];
 
 /// Formats of matrices, with what mixtures have beside them.
 const FORMATS: [(GgmlDType, Option<GgmlDType>); 8] = [
@@ -76,6 +77,13 @@ fn device_trials(selector: &str) -> Vec<Trial> {
             Box::new(move |backend| texts(backend, &RandomModel::new(recipe("llama", hidden), kind, mixed)?)),
         ));
     }
+    trials.push(trial(
+        "format::experts_Q4K_Q6K",
+        Box::new(|backend| {
+            let (kind, mixed) = (GgmlDType::Q4K, Some(GgmlDType::Q6K));
+            texts(backend, &RandomModel::new(recipe("qwen3moe", 256), kind, mixed)?)
+        }),
+    ));
     trials.push(trial("a_cache_of_f16", Box::new(cache_of_f16)));
     trials.push(trial("greedy_text_is_candles", Box::new(greedy_text_is_candles)));
     trials.push(trial("sampled::texts_are_drawn", Box::new(sampled::texts_are_drawn)));

@@ -34,8 +34,22 @@ pub(crate) struct Recipe {
     pub(crate) post_norms: bool,
     pub(crate) fused: bool,
     pub(crate) tied: bool,
+    pub(crate) experts: Option<Experts>,
     /// Keys and values are rounded to f16 when they are cached.
     pub(crate) half_cache: bool,
+}
+
+/// A mixture of experts.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Experts {
+    pub(crate) count: usize,
+    pub(crate) used: usize,
+    pub(crate) inner: usize,
+    /// Inside of a network that all tokens use; 0 for none.
+    pub(crate) shared: usize,
+    /// Weights are divided by their sum.
+    pub(crate) normalised: bool,
+    pub(crate) scale: f64,
 }
 
 pub(crate) const EPS: f64 = 1e-5;
@@ -69,15 +83,18 @@ pub(crate) fn log_probabilities(recipe: &Recipe, weights: &Weights, tokens: &[u3
         }
         for x in &mut rows {
             let h = norm(x, w(&name("ffn_norm")));
-            let (gate, up) = if r.fused {
-                let both = product(w(&name("ffn_up")), &h);
-                (both[..r.inner].to_vec(), both[r.inner..].to_vec())
-            } else {
-                (product(w(&name("ffn_gate")), &h), product(w(&name("ffn_up")), &h))
+            let mut update = match &r.experts {
+                Some(experts) => mixture(experts, &|part| w(&name(part)), &h),
+                None => {
+                    let (gate, up) = if r.fused {
+                        let both = product(w(&name("ffn_up")), &h);
+                        (both[..r.inner].to_vec(), both[r.inner..].to_vec())
+                    } else {
+                        (product(w(&name("ffn_gate")), &h), product(w(&name("ffn_up")), &h))
+                    };
+                    product(w(&name("ffn_down")), &opened(&gate, &up, if r.gelu { gelu_tanh } else { silu }))
+                }
             };
-            let activation = if r.gelu { gelu_tanh } else { silu };
-            let inner: Vec<f64> = gate.iter().zip(&up).map(|(&g, u)| activation(g) * u).collect();
-            let mut update = product(w(&name("ffn_down")), &inner);
             if r.post_norms {
                 update = norm(&update, w(&name("post_ffw_norm")));
             }
@@ -89,6 +106,36 @@ pub(crate) fn log_probabilities(recipe: &Recipe, weights: &Weights, tokens: &[u3
     logits
         .map(|logits| log_softmax(&logits.iter().map(|&x| cap(x, r.softcaps[1])).collect::<Vec<_>>()))
         .collect()
+}
+
+fn opened(gate: &[f64], up: &[f64], activation: fn(f64) -> f64) -> Vec<f64> {
+    gate.iter().zip(up).map(|(&gate, up)| activation(gate) * up).collect()
+}
+
+/// The sum of what the experts with the largest probabilities make of `h`.
+fn mixture<'a>(experts: &Experts, w: &dyn Fn(&str) -> &'a [f64], h: &[f64]) -> Vec<f64> {
+    let probabilities: Vec<f64> =
+        log_softmax(&product(w("ffn_gate_inp"), h)).iter().map(|p| p.exp()).collect();
+    let mut order: Vec<usize> = (0..experts.count).collect();
+    order.sort_by(|&one, &other| probabilities[other].total_cmp(&probabilities[one]));
+    let chosen = &order[..experts.used];
+    let sum: f64 = chosen.iter().map(|&expert| probabilities[expert]).sum();
+    let size = experts.inner * h.len();
+    let mut update = vec![0.0; h.len()];
+    for &expert in chosen {
+        let part = |name: &str| &w(name)[expert * size..][..size];
+        let [gate, up] = ["ffn_gate_exps", "ffn_up_exps"].map(|name| product(part(name), h));
+        let weight = experts.scale * probabilities[expert] / if experts.normalised { sum } else { 1.0 };
+        let result = product(part("ffn_down_exps"), &opened(&gate, &up, silu));
+        update.iter_mut().zip(result).for_each(|(update, x)| *update += weight * x);
+    }
+    if experts.shared > 0 {
+        let share = 1.0 / (1.0 + (-dot(w("ffn_gate_inp_shexp"), h)).exp());
+        let [gate, up] = ["ffn_gate_shexp", "ffn_up_shexp"].map(|name| product(w(name), h));
+        let result = product(w("ffn_down_shexp"), &opened(&gate, &up, silu));
+        update.iter_mut().zip(result).for_each(|(update, x)| *update += share * x);
+    }
+    update
 }
 
 fn attention(r: &Recipe, weights: &Weights, layer: usize, rows: &[Vec<f64>]) -> Vec<Vec<f64>> {

@@ -3,7 +3,7 @@
 use backend_api::random::{philox_block, uniforms};
 use candle_core::quantized::GgmlDType;
 
-use crate::oracle::{EPS, Recipe, Weights};
+use crate::oracle::{EPS, Experts, Recipe, Weights};
 use crate::writer::{Value, Writer};
 
 /// A file, and what it computes.
@@ -39,6 +39,7 @@ pub(crate) fn recipe(architecture: &'static str, hidden: usize) -> Recipe {
         post_norms: false,
         fused: false,
         tied: false,
+        experts: None,
         half_cache: false,
     };
     let gemma = Recipe {
@@ -48,6 +49,7 @@ pub(crate) fn recipe(architecture: &'static str, hidden: usize) -> Recipe {
         embedding_scale: (hidden as f64).sqrt(),
         ..base.clone()
     };
+    let experts = Experts { count: 5, used: 2, inner: hidden, shared: 0, normalised: true, scale: 1.0 };
     match architecture {
         "llama3.1" => {
             let factors = (0..hidden / 8).map(|i| 1.0 + 0.5 * i as f32).collect();
@@ -74,6 +76,15 @@ pub(crate) fn recipe(architecture: &'static str, hidden: usize) -> Recipe {
             window: |layer| (layer % 6 < 5).then_some(WINDOW),
             ..gemma
         },
+        "mixtral" => Recipe { architecture: "llama", interleaved: true, experts: Some(experts), ..base },
+        "qwen2moe" => {
+            let experts = Experts { used: 3, shared: 3 * hidden, normalised: false, ..experts };
+            Recipe { biases: true, rope_base: 1e6, experts: Some(experts), ..base }
+        }
+        "qwen3moe" => {
+            let experts = Experts { count: 9, used: 4, scale: 1.5, ..experts };
+            Recipe { qk_norm: true, rope_base: 1e6, experts: Some(experts), ..base }
+        }
         "phi3" => Recipe { fused: true, rotary_dim: hidden / 8, ..base },
         _ => Recipe { interleaved: true, ..base },
     }
@@ -111,13 +122,18 @@ impl RandomModel {
             made.vector(&name("ffn_norm"), r.hidden)?;
             if r.fused {
                 made.matrix(&name("attn_qkv"), q + 2 * kv, r.hidden, kind, 1.0)?;
-                made.matrix(&name("ffn_up"), 2 * r.inner, r.hidden, kind, 1.0)?;
             } else {
                 made.matrix(&name("attn_q"), q, r.hidden, kind, 1.0)?;
                 made.matrix(&name("attn_k"), kv, r.hidden, kind, 1.0)?;
                 made.matrix(&name("attn_v"), kv, r.hidden, other, 1.0)?;
-                made.matrix(&name("ffn_gate"), r.inner, r.hidden, kind, 1.0)?;
-                made.matrix(&name("ffn_up"), r.inner, r.hidden, kind, 1.0)?;
+            }
+            match r.experts {
+                Some(experts) => made.experts(r.hidden, experts, &name, [kind, other])?,
+                None if r.fused => made.matrix(&name("ffn_up"), 2 * r.inner, r.hidden, kind, 1.0)?,
+                None => {
+                    made.matrix(&name("ffn_gate"), r.inner, r.hidden, kind, 1.0)?;
+                    made.matrix(&name("ffn_up"), r.inner, r.hidden, kind, 1.0)?;
+                }
             }
             if r.biases {
                 for (part, len) in [("attn_q", q), ("attn_k", kv), ("attn_v", kv)] {
@@ -133,7 +149,9 @@ impl RandomModel {
                 made.vector(&name("post_ffw_norm"), r.hidden)?;
             }
             made.matrix(&name("attn_output"), r.hidden, q, kind, 1.0)?;
-            made.matrix(&name("ffn_down"), r.hidden, r.inner, other, 1.0)?;
+            if r.experts.is_none() {
+                made.matrix(&name("ffn_down"), r.hidden, r.inner, other, 1.0)?;
+            }
         }
         Ok(Self { file: made.writer.finish(), weights: made.weights, recipe })
     }
@@ -172,6 +190,16 @@ impl Made {
             writer.set(key("rope.scaling.type"), Value::Text("linear".to_owned()));
             writer.set(key("rope.scaling.factor"), Value::F32(r.rope_divisor as f32));
         }
+        if let Some(experts) = r.experts {
+            let Experts { count, used, inner, shared, scale, .. } = experts;
+            let sizes = [("count", count), ("used_count", used), ("feed_forward_length", inner)];
+            for (name, size) in sizes.into_iter().chain([("shared_feed_forward_length", shared)]) {
+                writer.set(key(&format!("expert_{name}")), Value::U32(size as u32));
+            }
+            if scale != 1.0 {
+                writer.set(key("expert_weights_scale"), Value::F32(scale as f32));
+            }
+        }
         if let Some(window) = (r.window)(0) {
             writer.set(key("attention.sliding_window"), Value::U32(window as u32));
         }
@@ -182,6 +210,42 @@ impl Made {
                 writer.set(key(name), Value::F32(cap as f32));
             }
         }
+    }
+
+    /// The router, the experts, which are always quantised, and the network that all tokens use.
+    fn experts(
+        &mut self,
+        hidden: usize,
+        experts: Experts,
+        name: &dyn Fn(&str) -> String,
+        kinds: [GgmlDType; 2],
+    ) -> anyhow::Result<()> {
+        let Experts { count, inner, shared, .. } = experts;
+        let [kind, other] = kinds.map(|kind| if kind.block_size() == 1 { GgmlDType::Q8_0 } else { kind });
+        // Logits far from each other, so that no rounding chooses other experts.
+        self.matrix(&name("ffn_gate_inp"), count, hidden, GgmlDType::F32, 2.0)?;
+        for (part, rows, columns, kind) in [
+            ("ffn_gate_exps", inner, hidden, kind),
+            ("ffn_up_exps", inner, hidden, kind),
+            ("ffn_down_exps", hidden, inner, other),
+        ] {
+            let deviation = (columns as f64).sqrt().recip();
+            let part = format!("{}.weight", name(part));
+            self.named(&part, &[count, rows, columns], kind, 0.0, deviation)?;
+        }
+        if shared > 0 {
+            self.named(
+                &format!("{}.weight", name("ffn_gate_inp_shexp")),
+                &[hidden],
+                GgmlDType::F32,
+                0.0,
+                0.2,
+            )?;
+            self.matrix(&name("ffn_gate_shexp"), shared, hidden, kinds[0], 1.0)?;
+            self.matrix(&name("ffn_up_shexp"), shared, hidden, kinds[0], 1.0)?;
+            self.matrix(&name("ffn_down_shexp"), hidden, shared, kinds[1], 1.0)?;
+        }
+        Ok(())
     }
 
     fn matrix(

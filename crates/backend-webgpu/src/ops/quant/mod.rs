@@ -1,7 +1,8 @@
 //! Quantised matrices: `quant/decode` and `quant/decode_subgroup` multiply few rows, which `quant/quantize_rows` may have
 //! rounded to 8 bits, `quant/skinny_cooperative` few rows of f16 on tensor cores, `quant/cooperative` many of them,
 //! `quant/tiled` and the kernels of matrices many on other devices, `quant/gather` makes numbers of some rows and
-//! `quant/dequantize` of all.
+//! `quant/dequantize` of all. Products with experts have `quant/expert_decode` and `quant/expert_decode_subgroup` for few
+//! rows, `quant/expert_order` and `quant/expert_tiled` for many, and `quant/expert_sum`.
 //!
 //! What differs between formats is in helper files, which read a unit of 128 weights from the planes; the
 //! kernels know none of them.
@@ -9,6 +10,8 @@
 mod cooperative;
 mod dequantize;
 mod dequantized;
+mod expert_kernels;
+mod experts;
 mod formats;
 mod gather;
 mod int8;
@@ -22,6 +25,7 @@ mod skinny_cooperative;
 mod stages;
 
 pub(crate) use dequantize::dequantize;
+pub(crate) use experts::expert_matmul;
 pub(crate) use gather::quant_gather;
 pub(crate) use kernel_override::KernelOverride;
 pub(crate) use matmul::{explain_quant_matmul, quant_matmul};
@@ -34,6 +38,7 @@ pub(super) fn variants() -> Vec<Variant> {
         int8::variants(),
         skinny_cooperative::variants(),
         cooperative::variants(),
+        expert_kernels::variants(),
         gather::variants(),
         dequantize::variants(),
     ]

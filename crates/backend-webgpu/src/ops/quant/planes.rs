@@ -67,6 +67,17 @@ impl Planes {
     }
 }
 
+/// The parts of `first..end` matrices of `matrix` rows each whose planes can be bound.
+pub(super) fn bindable_matrices(
+    ctx: &OpContext,
+    layout: &QuantLayout,
+    matrix: usize,
+    (first, end): (usize, usize),
+) -> impl Iterator<Item = (usize, usize)> + use<> {
+    let count = (bindable_rows(ctx, layout, 0) / matrix.max(1)).max(1);
+    (first..end).step_by(count).map(move |start| (start, end.min(start.saturating_add(count))))
+}
+
 /// The parts of `first..end` whose planes can be bound, and an output with so many bytes from row to row.
 pub(super) fn bindable(
     ctx: &OpContext,
@@ -74,13 +85,18 @@ pub(super) fn bindable(
     output_row: usize,
     (first, end): (usize, usize),
 ) -> impl Iterator<Item = (usize, usize)> + use<> {
+    let rows = bindable_rows(ctx, layout, output_row);
+    (first..end).step_by(rows).map(move |start| (start, end.min(start.saturating_add(rows))))
+}
+
+/// How many rows can be bound, and of an output with so many bytes from row to row; at least 1.
+fn bindable_rows(ctx: &OpContext, layout: &QuantLayout, output_row: usize) -> usize {
     let limits = ctx.device.limits;
     let widest = [layout.quants, layout.high, layout.scales, layout.extra].map(|plane| plane.row_bytes);
     let widest = widest.into_iter().fold(output_row, usize::max).max(1);
     // A binding may begin a little before its rows.
     let room = usize::try_from(limits.max_bytes.saturating_sub(limits.alignment)).unwrap_or(usize::MAX);
-    let rows = (room / widest).max(1);
-    (first..end).step_by(rows).map(move |start| (start, end.min(start.saturating_add(rows))))
+    (room / widest).max(1)
 }
 
 /// Whether all rows can be bound at once.

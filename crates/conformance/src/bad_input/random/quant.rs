@@ -1,8 +1,10 @@
 //! Random operations on quantised matrices.
 
-use backend_api::desc::{DequantizeDesc, Matrix, QuantGatherDesc, QuantMatmulDesc, QuantMatrix};
+use backend_api::desc::{
+    DequantizeDesc, ExpertMatmulDesc, Matrix, QuantGatherDesc, QuantMatmulDesc, QuantMatrix,
+};
 use backend_api::quant::QuantFormat;
-use backend_api::{Activation, MathMode};
+use backend_api::{Activation, Gate, MathMode};
 
 use super::Call;
 use super::calls::{Method, call};
@@ -10,7 +12,7 @@ use super::draw::{dtype, factor, maybe, size, sizes};
 use super::pool::Pool;
 use crate::rng::Rng;
 
-pub(super) const METHODS: &[Method] = &[quant_matmul, quant_gather, dequantize];
+pub(super) const METHODS: &[Method] = &[quant_matmul, expert_matmul, quant_gather, dequantize];
 
 /// A matrix of a few blocks most of the time, so that it fits.
 fn matrix(rng: &mut Rng, pool: &Pool<'_>) -> QuantMatrix {
@@ -55,6 +57,26 @@ fn quant_matmul<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
     d.math = rng.pick(MathMode::ALL);
     let verdict = pool.check("quant_matmul", d.operands("quant_matmul"));
     call(format!("{d:?}"), verdict, move |b| b.quant_matmul(&d))
+}
+
+fn expert_matmul<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
+    let mut b = matrix(rng, pool);
+    let experts = if rng.one_in(6) { size(rng) } else { 1 + rng.below(4) };
+    let gate = rng.pick(Gate::ALL);
+    let gate = maybe(rng, gate);
+    let rows = b.rows;
+    if !rng.one_in(6) {
+        b.rows = rows.saturating_mul(experts).saturating_mul(if gate.is_some() { 2 } else { 1 });
+    }
+    let (a, c) = (operand(rng, pool, b.columns), operand(rng, pool, rows));
+    let (indices, weights) = (pool.pick(rng), pool.pick(rng));
+    let used = if rng.one_in(6) { size(rng) } else { rng.below(4) };
+    let mut d = ExpertMatmulDesc::new([size(rng), used, experts], a, b, indices, c)
+        .with_per_expert(rng.one_in(2))
+        .with_accumulate(rng.one_in(2));
+    (d.gate, d.weights) = (gate, maybe(rng, weights));
+    let verdict = pool.check("expert_matmul", d.operands("expert_matmul"));
+    call(format!("{d:?}"), verdict, move |b| b.expert_matmul(&d))
 }
 
 fn quant_gather<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {

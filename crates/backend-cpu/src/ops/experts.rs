@@ -1,0 +1,118 @@
+//! Products of rows with the matrices that indices choose for them.
+
+use backend_api::desc::ExpertMatmulDesc;
+use backend_api::quant::QuantLayout;
+use backend_api::{BackendResult, Gate};
+use bytemuck::cast_slice_mut;
+
+use super::gather::inside;
+use super::quant::{GRAIN, PANEL_ROWS, Product};
+use crate::bound::require_end;
+use crate::element::{Element, widen, with_float};
+use crate::math::apply_unary;
+use crate::memory::Memory;
+use crate::parallel::Cores;
+use crate::strided::boxes;
+
+/// `C[i · used + u] = A[i] · Bₑᵀ` for `e = indices[i, u]`, or the weighted sums of these rows.
+pub(crate) fn expert_matmul(memory: &Memory, op: &'static str, desc: &ExpertMatmulDesc) -> BackendResult<()> {
+    let operands = desc.operands(op)?;
+    let layout = desc.b.layout(op)?;
+    let [_, c_rows] = desc.rows_of(op)?;
+    require_end(op, desc.flops())?;
+    memory.access(op, &operands, |[a, b, indices, weights, _], c| {
+        let indices: &[u32] = indices.elements();
+        let experts: Vec<_> = indices.iter().map(|&index| inside(index, desc.experts)).collect();
+        let work = desc.flops() as usize / 2;
+        Cores::run(work.max(c.len()), |cores| {
+            let a = with_float!(desc.a.dtype, T => widen::<T>(cores, a));
+            let products = products(cores, desc, &layout, &a, b.elements(), &experts);
+            let weights = desc.weights.map(|_| weights.elements());
+            let results = Results { desc, products: &products, experts: &experts, weights };
+            with_float!(desc.c.dtype, T => results.store(cores, c_rows, cast_slice_mut::<u8, T>(c)));
+        });
+    })
+}
+
+/// The products of all rows and experts, n numbers for each index: those of one expert together, so that its weights
+/// are read once. Zeros where there is no expert.
+fn products(
+    cores: Cores,
+    desc: &ExpertMatmulDesc,
+    layout: &QuantLayout,
+    a: &[f32],
+    planes: &[u8],
+    experts: &[Option<usize>],
+) -> Vec<f32> {
+    let (n, k) = (desc.n(), desc.k());
+    let stacked = desc.b.rows / desc.experts;
+    let mut products = vec![0.0; experts.len() * n];
+    let chosen = experts.iter().enumerate().filter_map(|(pair, expert)| expert.map(|expert| (expert, pair)));
+    let mut chosen: Vec<_> = chosen.collect();
+    chosen.sort_unstable();
+    for group in chosen.chunk_by(|(one, _), (other, _)| one == other) {
+        let m = group.len();
+        let expert = group.first().map_or(0, |&(expert, _)| expert);
+        let mut rows = Vec::with_capacity(m * k);
+        for &(_, pair) in group {
+            let row = if desc.per_expert { pair } else { pair / desc.used };
+            // Without columns there are no elements, wherever rows would begin.
+            rows.extend_from_slice(a.get(row * desc.a.ld..).map_or(&[], |from| &from[..k]));
+        }
+        let product = Product { layout, planes, a: &rows, rounded: None, lda: k, m, k };
+        let mut transposed = vec![0.0f32; stacked * m];
+        let share = (GRAIN / k.max(1)).max(1).next_multiple_of(PANEL_ROWS);
+        cores.chunks(&mut transposed, m, share * m, &|first, chunk| {
+            product.rows(expert * stacked + first / m, chunk);
+        });
+        for (i, &(_, pair)) in group.iter().enumerate() {
+            let row = &mut products[pair * n..][..n];
+            let column = |from: usize| transposed[from * m..].iter().skip(i).step_by(m);
+            row.iter_mut().zip(column(0)).for_each(|(x, &product)| *x = product);
+            let Some(gate) = desc.gate else { continue };
+            if let Some(function) = Gate::activation(gate).unary() {
+                apply_unary(function, row);
+            }
+            row.iter_mut().zip(column(n)).for_each(|(x, &product)| *x *= product);
+        }
+    }
+    products
+}
+
+/// What C is made of.
+struct Results<'a> {
+    desc: &'a ExpertMatmulDesc,
+    products: &'a [f32],
+    experts: &'a [Option<usize>],
+    weights: Option<&'a [f32]>,
+}
+
+impl Results<'_> {
+    fn store<T: Element>(&self, cores: Cores, rows: usize, c: &mut [T]) {
+        let (n, used, ld) = (self.desc.n(), self.desc.used, self.desc.c.ld);
+        boxes(cores, &[(rows, ld), (n, 1)], c, GRAIN, &|ranges, c| {
+            let (rows, columns) = (&ranges[0], &ranges[1]);
+            let mut line = vec![0.0; columns.len()];
+            for i in rows.clone() {
+                let product = |pair: usize| &self.products[pair * n..][columns.clone()];
+                match self.weights {
+                    None => line.copy_from_slice(product(i)),
+                    Some(weights) => {
+                        line.fill(0.0);
+                        for pair in i * used..(i + 1) * used {
+                            if self.experts[pair].is_some() {
+                                let weight = weights[pair];
+                                line.iter_mut().zip(product(pair)).for_each(|(x, p)| *x += weight * p);
+                            }
+                        }
+                    }
+                }
+                let c = &mut c[(i - rows.start) * ld..][..columns.len()];
+                if self.desc.accumulate {
+                    line.iter_mut().zip(&*c).for_each(|(x, c)| *x += c.to_f32());
+                }
+                T::store(&line, c);
+            }
+        });
+    }
+}

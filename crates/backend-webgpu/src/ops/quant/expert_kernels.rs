@@ -1,0 +1,241 @@
+//! The kernels for products with experts.
+
+use backend_api::quant::QuantFormat;
+use backend_api::{Activation, DType, Gate};
+
+use super::formats::{KINDS, product_libs};
+use crate::kernels::{KernelSource, Variant, constants, kernel, params};
+
+constants! { struct RowConstants { span: usize, gated: bool, sums: bool, activation: Activation } }
+constants! {
+    struct SubgroupConstants { span: usize, subgroup: u32, gated: bool, sums: bool, activation: Activation }
+}
+constants! { struct TileConstants { gated: bool, activation: Activation } }
+constants! { struct OrderConstants { tile: usize } }
+
+static EXPERT_DECODE: KernelSource = kernel!(
+    "quant/expert_decode",
+    libs: [GRID, QUANT_EXPERT_SUMS],
+    types: ["TA", "TC"],
+    constants: RowConstants,
+    reads: 7,
+    writes: 1,
+    params: Params,
+);
+
+static EXPERT_DECODE_SUBGROUP: KernelSource = KernelSource {
+    subgroups: true,
+    ..kernel!(
+        native "quant/expert_decode_subgroup",
+        libs: [GRID, QUANT_EXPERT_SUMS],
+        types: ["TA", "TC"],
+        constants: SubgroupConstants,
+        reads: 7,
+        writes: 1,
+        params: Params,
+    )
+};
+
+static EXPERT_TILED: KernelSource = kernel!(
+    "quant/expert_tiled",
+    libs: [GRID, QUANT_NIBBLES, QUANT_EXPERTS],
+    types: ["TA", "TC"],
+    constants: TileConstants,
+    reads: 6,
+    writes: 1,
+    params: Params,
+);
+
+static EXPERT_ORDER: KernelSource = kernel!(
+    "quant/expert_order",
+    libs: [GRID],
+    types: [],
+    constants: OrderConstants,
+    reads: 1,
+    writes: 1,
+    params: OrderParams,
+);
+
+static EXPERT_SUM: KernelSource = kernel!(
+    "quant/expert_sum",
+    libs: [GRID, QUANT_EXPERTS],
+    types: ["TC"],
+    constants: [],
+    reads: 3,
+    writes: 1,
+    params: SumParams,
+);
+
+params! {
+    pub(super) struct Params {
+        // Rows of A.
+        m: u32,
+        n: u32,
+        k: u32,
+        // Units of 128 weights in a row of B.
+        units: u32,
+        tiles_n: u32,
+        tiles: u32,
+        // Of the planes, as quant/decode has them.
+        quants: u32,
+        quants_row: u32,
+        high: u32,
+        high_row: u32,
+        scales: u32,
+        scales_row: u32,
+        extra: u32,
+        extra_row: u32,
+        group: u32,
+        a: u32,
+        a_ld: u32,
+        c: u32,
+        c_ld: u32,
+        indices: u32,
+        weights: u32,
+        // Whether the result is added to C.
+        adds: u32,
+        // Indices that make a row of C, and those that share one of A.
+        turns: u32,
+        sharing: u32,
+        // The first expert that is bound, how many are, and how many there are.
+        first: u32,
+        experts: u32,
+        experts_of_all: u32,
+        // Words of the plan before the order of the indices, and before the entries of the tiles.
+        order: u32,
+        entries: u32,
+    }
+}
+
+params! {
+    pub(super) struct OrderParams {
+        pairs: u32,
+        experts: u32,
+        indices: u32,
+        order: u32,
+        entries: u32,
+    }
+}
+
+params! {
+    pub(super) struct SumParams {
+        elements: u32,
+        n: u32,
+        turns: u32,
+        experts: u32,
+        products: u32,
+        indices: u32,
+        weights: u32,
+        adds: u32,
+        c: u32,
+        c_ld: u32,
+    }
+}
+
+/// Rows of a tile of `quant/expert_tiled`, and columns of its product.
+pub(super) const TILE: usize = 64;
+
+/// Rows of B that a group of invocations shares, and the groups of a workgroup.
+const SPAN: usize = 2;
+const GROUPS: usize = 4;
+
+/// Invocations of the subgroups that `quant/expert_decode_subgroup` has variants for.
+pub(super) const SUBGROUPS: [u32; 2] = [8, 32];
+
+/// Results of a workgroup of `quant/expert_sum`.
+pub(super) const SUM_WORKGROUP: usize = 256;
+
+/// What a row of C is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum RowOf {
+    Product,
+    /// The second half of a product times a function of the first.
+    Gate(Gate),
+    /// The weighted sum of several products, which `quant/expert_tiled` doesn't make.
+    Sum,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kernel {
+    /// `quant/expert_decode`.
+    Decode,
+    /// `quant/expert_decode_subgroup` for subgroups of so many invocations.
+    DecodeSubgroup(u32),
+    /// `quant/expert_tiled`, of rows in the order of `quant/expert_order`.
+    Tiled,
+}
+
+impl Kernel {
+    /// Columns of C that a workgroup makes.
+    pub(super) const fn columns(self, result: RowOf) -> usize {
+        let lines = match (self, result) {
+            (Self::Tiled, _) => TILE,
+            (_, RowOf::Sum) => SPAN,
+            (_, RowOf::Product | RowOf::Gate(_)) => GROUPS * SPAN,
+        };
+        if matches!(result, RowOf::Gate(_)) { lines / 2 } else { lines }
+    }
+
+    /// Steps of an invocation's loops along a row of so many units, for each of its turns.
+    pub(super) const fn iterations(self, units: usize) -> usize {
+        match self {
+            Self::Decode | Self::DecodeSubgroup(_) => units.div_ceil(2) + 1,
+            Self::Tiled => units.saturating_mul(4 * 32),
+        }
+    }
+
+    /// `vectors` says that A is read four numbers at a time.
+    pub(super) fn variant(
+        self,
+        format: QuantFormat,
+        [a, c]: [DType; 2],
+        result: RowOf,
+        vectors: bool,
+    ) -> Variant {
+        let (activation, gated) = match result {
+            RowOf::Gate(gate) => (gate.activation(), true),
+            RowOf::Product | RowOf::Sum => (Activation::Identity, false),
+        };
+        let (span, sums) = (SPAN, result == RowOf::Sum);
+        let variant = match self {
+            Self::Decode => {
+                Variant::new(&EXPERT_DECODE, [a, c], RowConstants { span, gated, sums, activation })
+            }
+            Self::DecodeSubgroup(subgroup) => {
+                let constants = SubgroupConstants { span, subgroup, gated, sums, activation };
+                Variant::new(&EXPERT_DECODE_SUBGROUP, [a, c], constants)
+            }
+            Self::Tiled => Variant::new(&EXPERT_TILED, [a, c], TileConstants { gated, activation }),
+        };
+        variant.with_libs(product_libs(format, vectors, c == DType::F16))
+    }
+}
+
+pub(super) fn order_variant() -> Variant {
+    Variant::new(&EXPERT_ORDER, [], OrderConstants { tile: TILE })
+}
+
+pub(super) fn sum_variant(dtype: DType) -> Variant {
+    Variant::new(&EXPERT_SUM, [dtype], [])
+}
+
+/// Each kernel for each format and width of A; types and what a row of C is take turns.
+pub(super) fn variants() -> Vec<Variant> {
+    use DType::{F16, F32};
+    const DTYPES: [[DType; 2]; 4] = [[F32, F32], [F16, F32], [F32, F16], [F16, F16]];
+    let subgroups = SUBGROUPS.map(Kernel::DecodeSubgroup);
+    let mut variants = Vec::new();
+    for kernel in subgroups.into_iter().chain([Kernel::Decode, Kernel::Tiled]) {
+        for format in KINDS {
+            for vectors in [false, true] {
+                let turn = variants.len();
+                let gate = RowOf::Gate(Gate::ALL[turn / 6 % Gate::ALL.len()]);
+                let sum = if kernel == Kernel::Tiled { RowOf::Product } else { RowOf::Sum };
+                let result = [RowOf::Product, gate, sum][turn % 3];
+                variants.push(kernel.variant(format, DTYPES[turn / 2 % 4], result, vectors));
+            }
+        }
+    }
+    variants.extend([order_variant(), sum_variant(F32), sum_variant(F16)]);
+    variants
+}

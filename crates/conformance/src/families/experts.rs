@@ -1,0 +1,175 @@
+//! `expert_matmul`: every format, few and many rows, experts that repeat and that aren't there.
+
+use backend_api::desc::{ExpertMatmulDesc, Matrix, QuantMatrix};
+use backend_api::quant::QuantFormat;
+use backend_api::{DType, Gate};
+
+use super::gather::{INDICES, Indices};
+use super::quant::{DTYPES, FORMATS, name_of};
+use crate::case::Case;
+use crate::data::{Data, uniform};
+use crate::grid::pairwise;
+use crate::oracle::experts::Layer;
+use crate::oracle::product::Stored;
+use crate::oracle::quant::{Scales, Weights};
+use crate::rng::Rng;
+use crate::trial::Trial;
+
+/// Rows and experts of each: also more indices than a tile has rows.
+const ROWS: [[usize; 2]; 8] = [[1, 1], [1, 2], [1, 8], [2, 3], [5, 2], [13, 4], [40, 2], [70, 1]];
+const EXPERTS: [usize; 4] = [1, 2, 5, 16];
+const COLUMNS: [usize; 7] = [1, 3, 4, 8, 11, 33, 66];
+
+#[derive(Clone, Copy, Debug)]
+struct Experts {
+    format: QuantFormat,
+    dtypes: [DType; 2],
+    shape: [usize; 3],
+    n: usize,
+    k: usize,
+    ld_extra: usize,
+    per_expert: bool,
+    gate: Option<Gate>,
+    weights: bool,
+    accumulate: bool,
+    indices: Indices,
+    data: Data,
+}
+
+pub(super) fn cases() -> Vec<Case> {
+    let counts = [6, 4, ROWS.len(), EXPERTS.len(), COLUMNS.len(), 4, 3, 2, 6, 2, 2, 3, 2];
+    // Of U4, the finest groups with zero points: how formats are read is what `quant_matmul` tests.
+    let grid = pairwise(&counts, "expert_matmul");
+    let covering = grid.into_iter().map(|row| {
+        let [rows, used] = ROWS[row[2]];
+        let gate = Gate::ALL.get(row[8]).copied();
+        Experts {
+            format: FORMATS[row[0]].0,
+            dtypes: DTYPES[row[5]],
+            shape: [rows, used, EXPERTS[row[3]]],
+            n: COLUMNS[row[4]],
+            k: FORMATS[row[0]].1[row[1]],
+            ld_extra: [0, 1, 4][row[6]],
+            per_expert: row[7] == 1,
+            gate,
+            weights: row[9] == 1,
+            accumulate: row[10] == 1,
+            indices: INDICES[row[11]],
+            // Halves of f16 may not be above 65504.
+            data: if gate.is_some() { Data::Uniform } else { [Data::Uniform, Data::Integers][row[12]] },
+        }
+    });
+    let base = Experts {
+        format: QuantFormat::Q4_0,
+        dtypes: DTYPES[0],
+        shape: [3, 2, 4],
+        n: 5,
+        k: 64,
+        ld_extra: 1,
+        per_expert: false,
+        gate: None,
+        weights: false,
+        accumulate: false,
+        indices: Indices::Past,
+        data: Data::Uniform,
+    };
+    let empty = [
+        Experts { shape: [0, 2, 4], ..base },
+        Experts { n: 0, ..base },
+        Experts { k: 0, ..base },
+        Experts { k: 0, weights: true, accumulate: true, ..base },
+        Experts { shape: [3, 0, 4], ..base },
+        Experts { shape: [3, 0, 4], weights: true, ..base },
+        Experts { shape: [3, 0, 4], weights: true, accumulate: true, per_expert: true, ..base },
+    ];
+    covering.chain(empty).map(Experts::case).collect()
+}
+
+impl Experts {
+    fn case(self) -> Case {
+        let Self { shape: [rows, used, experts], n, k, ld_extra, .. } = self;
+        let (format, dtypes) = (name_of(self.format), self.dtypes.map(DType::name).join("-"));
+        let of = super::flag(self.per_expert, "each", "row");
+        let gate = self.gate.map_or("nogate", Gate::name);
+        let sum = super::flag(self.weights, "sum", "apart");
+        let into = super::flag(self.accumulate, "add", "assign");
+        let indices = format!("{:?}", self.indices).to_lowercase();
+        let data = self.data.name();
+        let name = format!(
+            "{format}_{dtypes}_{rows}x{used}of{experts}_n{n}_k{k}_ld{ld_extra}_{of}_{gate}_{sum}_{into}_{indices}_{data}"
+        );
+        Case::new("expert_matmul", name, move |rng| self.trial(rng))
+    }
+
+    fn trial(self, rng: &mut Rng) -> Trial {
+        let Self { format, shape: [rows, used, count], n, k, ld_extra, .. } = self;
+        let [a_type, c_type] = self.dtypes;
+        let pairs = rows * used;
+        let stacked = if self.gate.is_some() { 2 * n } else { n };
+        let half_weights = a_type == DType::F16 && pairs > 32;
+        let is_whole = self.data == Data::Integers;
+        let scales = if is_whole { Scales::One } else { Scales::Usual };
+        let b = Weights::random(rng, format, count * stacked, k, scales);
+        let indices: Vec<f64> = (0..pairs).map(|_| Indices::one(self.indices, rng, count)).collect();
+        let expert = |&index: &f64| (index >= 0.0 && index < count as f64).then_some(index as usize);
+        let experts: Vec<_> = indices.iter().map(expert).collect();
+        let single = (1, None);
+        let a_rows = if self.per_expert { pairs } else { rows };
+        let mut a =
+            Stored::new((a_rows, k), false, ld_extra, single, |len| self.data.values(rng, a_type, len));
+        let mut weights = uniform(rng, DType::F32, pairs, -1.0, 1.0);
+        // What no expert multiplies may be anything.
+        for pair in (0..pairs).filter(|&pair| experts[pair].is_none()) {
+            weights[pair] = f64::NAN;
+            if self.per_expert {
+                let start = a.index(0, pair, 0);
+                a.data[start..start + k].fill(f64::NAN);
+            }
+        }
+        let c_rows = if self.weights { rows } else { pairs };
+        let c = Stored::new((c_rows, n), false, ld_extra, single, |len| self.data.values(rng, c_type, len));
+        let layer = Layer {
+            n,
+            k,
+            used,
+            per_expert: self.per_expert,
+            gate: self.gate,
+            c_type,
+            half_weights,
+            // Weights of Q6_K pass 2048, above which f16 has not every whole number.
+            exact: is_whole && self.gate.is_none() && !(half_weights && format == QuantFormat::Q6_K),
+            a: &|i, p| a.at(0, i, p),
+            b: &|expert, j, p| b.at(expert * stacked + j, p),
+            experts: &experts,
+            weights: self.weights.then_some(&weights),
+        };
+        let wants = (0..c_rows * n).map(|at| {
+            let (i, j) = (at / n, at % n);
+            let place = c.index(0, i, j);
+            (place, layer.want(i, j, self.accumulate.then(|| c.data[place])))
+        });
+        let wants = wants.collect();
+        let before = if self.accumulate { c.data.clone() } else { vec![f64::NAN; c.data.len()] };
+        let mut trial = Trial::new();
+        trial.input("a", a_type, &a.data);
+        trial.planes("b", &b.words());
+        trial.input("indices", self.indices.dtype(), &indices);
+        trial.scattered("c", c_type, before, wants);
+        if self.weights {
+            trial.input("weights", DType::F32, &weights);
+        }
+        let ld = [a.ld, c.ld];
+        trial.calling(move |backend, p| {
+            let b = QuantMatrix::new(p[1], format, count * stacked, k);
+            let [a, c] = [Matrix::new(p[0], a_type, ld[0]), Matrix::new(p[3], c_type, ld[1])];
+            let mut desc = ExpertMatmulDesc::new([rows, used, count], a, b, p[2], c)
+                .with_per_expert(self.per_expert)
+                .with_accumulate(self.accumulate);
+            desc.gate = self.gate;
+            if self.weights {
+                desc = desc.with_weights(p[4]);
+            }
+            backend.expert_matmul(&desc)
+        })
+    }
+}

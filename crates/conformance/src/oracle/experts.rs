@@ -1,0 +1,88 @@
+//! Products of rows with the matrices that indices choose for them.
+
+use backend_api::desc::ExpertMatmulDesc;
+use backend_api::{DType, Gate};
+
+use super::quant::{Sum, gated, plus};
+use crate::float::{MIN_NORMAL_F32, gamma};
+use crate::want::Want;
+
+/// What the operands of a call hold.
+pub(crate) struct Layer<'a> {
+    pub(crate) n: usize,
+    pub(crate) k: usize,
+    pub(crate) used: usize,
+    pub(crate) per_expert: bool,
+    pub(crate) gate: Option<Gate>,
+    pub(crate) c_type: DType,
+    /// Weights of B may be rounded to f16.
+    pub(crate) half_weights: bool,
+    /// Sums of products are whole numbers.
+    pub(crate) exact: bool,
+    /// Elements of A by row and column.
+    pub(crate) a: &'a dyn Fn(usize, usize) -> f64,
+    /// Weights of an expert by row and column, with the magnitudes that make them up.
+    pub(crate) b: &'a dyn Fn(usize, usize, usize) -> (f64, f64),
+    /// The expert of each index, if it is one.
+    pub(crate) experts: &'a [Option<usize>],
+    /// The weights of sums.
+    pub(crate) weights: Option<&'a [f64]>,
+}
+
+/// An element of a product: its value, its bound, and the magnitudes that further roundings are relative to.
+#[derive(Clone, Copy, Debug, Default)]
+struct Product {
+    value: f64,
+    bound: f64,
+    magnitude: f64,
+}
+
+impl Layer<'_> {
+    /// Weights of B may be rounded to f16 where a call has so many rows of this type.
+    pub(crate) const fn rounds_weights(desc: &ExpertMatmulDesc) -> bool {
+        matches!(desc.a.dtype, DType::F16) && desc.rows * desc.used > 32
+    }
+
+    /// Column `j` of the row of an index.
+    fn product(&self, pair: usize, j: usize) -> Product {
+        let Some(expert) = self.experts[pair] else { return Product::default() };
+        let row = if self.per_expert { pair } else { pair / self.used };
+        let part = |j: usize| {
+            let mut sum = Sum::default();
+            (0..self.k).for_each(|p| sum.add(((self.a)(row, p), 0.0), (self.b)(expert, j, p)));
+            let (value, bound) = sum.finish(self.k, 1.0, 0.0, self.half_weights);
+            Product { value, bound: if self.exact { 0.0 } else { bound }, magnitude: sum.magnitude() }
+        };
+        let first = part(j);
+        let Some(gate) = self.gate else { return first };
+        let second = part(self.n + j);
+        let halves = [first, second].map(|half| (half.value, half.bound));
+        let (value, bound) = gated(gate, self.c_type, halves).bounded().unwrap_or((f64::NAN, 0.0));
+        Product { value, bound, magnitude: value.abs() + bound }
+    }
+
+    /// Element (i, j) of C, to which `previous` is added.
+    pub(crate) fn want(&self, i: usize, j: usize, previous: Option<f64>) -> Want {
+        let want = match self.weights {
+            None => {
+                let Product { value, bound, .. } = self.product(i, j);
+                if self.exact { Want::number(value) } else { Want::near(value, bound) }
+            }
+            Some(weights) => {
+                let (mut value, mut bound) = (0.0, 0.0);
+                for pair in (i * self.used..(i + 1) * self.used).filter(|&pair| self.experts[pair].is_some())
+                {
+                    let (term, weight) = (self.product(pair, j), weights[pair]);
+                    value += weight * term.value;
+                    bound += weight.abs() * (term.bound + gamma(self.used + 2) * term.magnitude);
+                    bound += 2.0 * MIN_NORMAL_F32;
+                }
+                Want::near(value, bound)
+            }
+        };
+        match previous {
+            Some(previous) => plus(want, previous, self.exact && self.weights.is_none()),
+            None => want,
+        }
+    }
+}

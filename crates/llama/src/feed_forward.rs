@@ -1,0 +1,225 @@
+//! The second block of a layer: a gated network, or a mixture of such networks.
+
+use backend_api::desc::{
+    AffineDesc, BinaryDesc, ExpertMatmulDesc, Matrix, QuantMatrix, SoftmaxDesc, TensorDesc, TopKDesc,
+    UnaryDesc,
+};
+use backend_api::owned::Buffer;
+use backend_api::quant::QuantFormat;
+use backend_api::{BackendResult, BinaryOp, ComputeBackend, DType, Gate, UnaryOp};
+
+use crate::activations::ExpertActivations;
+use crate::config::ExpertConfig;
+use crate::layer::{Pass, rms_norm};
+use crate::linear::{Into, Linear, Rows};
+use crate::weights::{Loader, Weight};
+use crate::{Config, Result};
+
+/// What a layer has after its attention.
+#[derive(Debug)]
+pub(crate) enum FeedForward {
+    Dense(Network),
+    Experts(Experts),
+}
+
+/// A gated network.
+#[derive(Debug)]
+pub(crate) struct Network {
+    pub(crate) gate_up: Linear,
+    pub(crate) down: Linear,
+    /// Numbers inside.
+    pub(crate) inner: usize,
+}
+
+/// Networks of which each token uses those that the router chooses.
+#[derive(Debug)]
+pub(crate) struct Experts {
+    config: ExpertConfig,
+    router: Linear,
+    /// Of each expert, the gate's rows and then those that it opens.
+    gate_up: Stack,
+    down: Stack,
+    shared: Option<Shared>,
+}
+
+/// A network that all tokens use.
+#[derive(Debug)]
+struct Shared {
+    network: Network,
+    /// The row whose product with a token says how much of it.
+    gate: Weight,
+}
+
+/// The matrices of all experts, one after the other.
+#[derive(Debug)]
+pub(crate) struct Stack {
+    pub(crate) buffer: Buffer,
+    pub(crate) format: QuantFormat,
+    /// Rows of all matrices.
+    pub(crate) rows: usize,
+    pub(crate) columns: usize,
+}
+
+impl FeedForward {
+    /// The block of layer `index` of the file.
+    pub(crate) fn load(loader: &mut Loader<'_>, config: &Config, index: usize) -> Result<Self> {
+        let name = |part: &str| format!("blk.{index}.{part}");
+        match config.experts {
+            Some(experts) if loader.has(&name("ffn_gate_inp.weight")) => {
+                Experts::load(loader, config.hidden, experts, index).map(Self::Experts)
+            }
+            _ => Network::load(loader, config.hidden, config.intermediate, &name, "").map(Self::Dense),
+        }
+    }
+
+    /// Whether gate and up projections are written before the gate is opened.
+    pub(crate) fn has_gates_apart(&self) -> bool {
+        self.network().is_some_and(|network| !network.gate_up.is_one_quantised())
+    }
+
+    /// The network that all tokens use.
+    fn network(&self) -> Option<&Network> {
+        match self {
+            Self::Dense(network) => Some(network),
+            Self::Experts(experts) => experts.shared.as_ref().map(|shared| &shared.network),
+        }
+    }
+
+    /// The weights of all products whose arithmetic can be chosen.
+    pub(crate) fn weights_mut(&mut self) -> impl Iterator<Item = &mut Weight> {
+        let network = match self {
+            Self::Dense(network) => Some(network),
+            Self::Experts(experts) => experts.shared.as_mut().map(|shared| &mut shared.network),
+        };
+        network
+            .into_iter()
+            .flat_map(|Network { gate_up, down, .. }| gate_up.weights_mut().chain(down.weights_mut()))
+    }
+}
+
+impl Network {
+    /// Matrices whose names end in `suffix`.
+    fn load(
+        loader: &mut Loader<'_>,
+        hidden: usize,
+        inner: usize,
+        name: &dyn Fn(&str) -> String,
+        suffix: &str,
+    ) -> Result<Self> {
+        let part = |part: &str| name(&format!("{part}{suffix}"));
+        let gate_up = if loader.has(&format!("{}.weight", part("ffn_gate"))) {
+            vec![(part("ffn_gate"), inner), (part("ffn_up"), inner)]
+        } else {
+            vec![(part("ffn_up"), 2 * inner)]
+        };
+        let gate_up = Linear::load(loader, &gate_up, hidden)?;
+        Ok(Self { gate_up, down: Linear::single(loader, &part("ffn_down"), hidden, inner)?, inner })
+    }
+
+    /// What is inside for the pass's `x`, normalised: packed rows of `activations.inner`.
+    pub(crate) fn forward_inner(&self, pass: &Pass<'_>, norm: &Buffer, gate: Gate) -> BackendResult<Rows> {
+        self.gate_up.forward_gated(pass, norm, gate, self.inner)?;
+        Ok(Rows::packed(&pass.activations.inner, pass.activations.dtype, self.inner))
+    }
+}
+
+impl Experts {
+    fn load(loader: &mut Loader<'_>, hidden: usize, config: ExpertConfig, index: usize) -> Result<Self> {
+        let name = |part: &str| format!("blk.{index}.{part}");
+        let ExpertConfig { count, intermediate: inner, shared_intermediate, .. } = config;
+        let router = Linear::single(loader, &name("ffn_gate_inp"), count, hidden)?;
+        let weights = |part: &str| name(&format!("{part}.weight"));
+        let gate_up = [weights("ffn_gate_exps"), weights("ffn_up_exps")];
+        let gate_up = loader.experts(&gate_up, [count, inner, hidden])?;
+        let down = loader.experts(&[weights("ffn_down_exps")], [count, hidden, inner])?;
+        let shared = if shared_intermediate > 0 {
+            let network = Network::load(loader, hidden, shared_intermediate, &name, "_shexp")?;
+            Some(Shared { network, gate: loader.row(&weights("ffn_gate_inp_shexp"), hidden)? })
+        } else {
+            None
+        };
+        Ok(Self { config, router, gate_up, down, shared })
+    }
+
+    /// Adds to the pass's `x` what the experts make of it, normalised.
+    pub(crate) fn forward(&self, pass: &Pass<'_>, norm: &Buffer, gate: Gate) -> BackendResult<()> {
+        let Pass { backend, config, activations: a, .. } = *pass;
+        // Activations for a model with experts have it.
+        let Some(experts) = &a.experts else { return Ok(()) };
+        let (rows, hidden) = (a.rows, config.hidden);
+        let ExpertConfig { count, used, intermediate, .. } = self.config;
+        rms_norm(pass, &a.x, &a.update, norm, rows, hidden)?;
+        let normed = Rows::packed(&a.update, a.dtype, hidden);
+        self.choose(backend, rows, normed, experts)?;
+
+        let matrix = |rows: Rows| Matrix::new(rows.ptr, rows.dtype, rows.row);
+        let (inner, x) =
+            (Rows::packed(&experts.inner, a.dtype, intermediate), Rows::packed(&a.x, a.dtype, hidden));
+        let (indices, shape) = (experts.indices.ptr(), [rows, used, count]);
+        let gate_up =
+            ExpertMatmulDesc::new(shape, matrix(normed), self.gate_up.matrix(), indices, matrix(inner));
+        backend.expert_matmul(&gate_up.with_gate(gate))?;
+
+        // Both networks read `x` before anything is added to it.
+        if let Some(Shared { network, gate: of }) = &self.shared {
+            let share = Rows::packed(&experts.share, a.dtype, 1);
+            of.product(backend, rows, normed, share, None, Into::Assign)?;
+            let packed = [rows, 1];
+            let tensor = TensorDesc::packed(share.ptr, a.dtype, &packed);
+            backend.unary_ext(&UnaryDesc::new(UnaryOp::Sigmoid, tensor, tensor))?;
+            let inside = network.forward_inner(pass, norm, gate)?;
+            let shape = [rows, network.inner];
+            let part = TensorDesc::strided(share.ptr, a.dtype, &shape, &[1, 0]);
+            let inside_tensor = TensorDesc::packed(inside.ptr, a.dtype, &shape);
+            backend.binary_ext(&BinaryDesc::new(BinaryOp::Mul, inside_tensor, part, inside_tensor))?;
+            network.down.forward(backend, rows, inside, x, Into::Add)?;
+        }
+        let down = ExpertMatmulDesc::new(shape, matrix(inner), self.down.matrix(), indices, matrix(x))
+            .with_per_expert(true)
+            .with_weights(experts.weights.ptr())
+            .with_accumulate(true);
+        backend.expert_matmul(&down)
+    }
+
+    /// The experts of each row, and their weights: the largest probabilities.
+    fn choose(
+        &self,
+        backend: &dyn ComputeBackend,
+        rows: usize,
+        x: Rows,
+        experts: &ExpertActivations,
+    ) -> BackendResult<()> {
+        let ExpertConfig { count, used, normalised, scale, .. } = self.config;
+        let [logits, weights, indices] =
+            [&experts.logits, &experts.weights, &experts.indices].map(Buffer::ptr);
+        self.router.forward(
+            backend,
+            rows,
+            x,
+            Rows::packed(&experts.logits, DType::F32, count),
+            Into::Assign,
+        )?;
+        // Probabilities among the chosen alone have the sum 1, and the largest logits have the largest ones.
+        let softmax = |ptr, columns| backend.softmax(&SoftmaxDesc::rows(DType::F32, ptr, ptr, rows, columns));
+        if !normalised {
+            softmax(logits, count)?;
+        }
+        let top = TopKDesc::new(DType::F32, logits, indices, rows, count, used);
+        backend.top_k(&top.with_values(weights))?;
+        if normalised {
+            softmax(weights, used)?;
+        }
+        if scale == 1.0 {
+            return Ok(());
+        }
+        let shape = [rows, used];
+        let weights = TensorDesc::packed(weights, DType::F32, &shape);
+        backend.affine(&AffineDesc::new(weights, weights, scale, 0.0))
+    }
+}
+
+impl Stack {
+    const fn matrix(&self) -> QuantMatrix {
+        QuantMatrix::new(self.buffer.ptr(), self.format, self.rows, self.columns)
+    }
+}

@@ -1,0 +1,64 @@
+// Products of rows of A with the matrices that indices choose from a stack, of which LANES invocations make parts. C has
+// a row for each index, or for the weighted sum of several.
+//
+// An index is compared with the experts that are bound, `params.experts` from `params.first` on. What others choose is
+// another launch's; the product of an index that is none of `params.experts_of_all` is 0, and the first launch's.
+//
+// needs: GATED, SUMS, SPAN, LANES, GROUPS, lib/quant_experts, lib/quant_sums for one row of A, indices, weights
+
+// Columns of C that SPAN rows of B make: with a gate, those are a row of it and the one that it opens.
+const RESULTS: u32 = SPAN >> GATED;
+
+// Columns of C that the workgroup makes. With SUMS, its GROUPS of LANES invocations share the experts of a row of C.
+const COLUMNS: u32 = RESULTS * (GROUPS - SUMS * (GROUPS - 1u));
+
+const_assert SPAN == 2u;
+
+// The expert of an index among those that are bound, or a number past them.
+fn expert_of(pair: u32) -> u32 {
+  return indices[params.indices + pair] - params.first;
+}
+
+// Whether this launch writes a row of C.
+fn is_written(row: u32) -> bool {
+  if SUMS == 1u {
+    return true;
+  }
+  let is_none = params.first == 0u && indices[params.indices + row] >= params.experts_of_all;
+  return is_none || expert_of(row) < params.experts;
+}
+
+// The rows of an expert's matrix for a column of C.
+fn lines_of(expert: u32, column: u32) -> Lines {
+  let first = expert * (params.n << GATED);
+  let last = params.n - 1u;
+  if GATED == 1u {
+    let line = first + min(column, last);
+    return Lines(line, line + params.n);
+  }
+  return Lines(first + min(column, last), first + min(column + 1u, last));
+}
+
+// A group's part of the columns from `first_column` on of a row of C.
+fn sums_of_group(row: u32, first_column: u32, group: u32, lane: u32) -> Sums {
+  if SUMS == 0u {
+    let expert = expert_of(row);
+    if expert < params.experts {
+      return sums_of_lane(row / params.sharing, lines_of(expert, first_column + group * RESULTS), lane);
+    }
+    return Sums();
+  }
+  var sums: Sums;
+  for (var turn = group; turn < params.turns; turn += GROUPS) {
+    let pair = row * params.turns + turn;
+    let expert = expert_of(pair);
+    if expert < params.experts {
+      let weight = weights[params.weights + pair];
+      let part = sums_of_lane(pair / params.sharing, lines_of(expert, first_column), lane);
+      for (var x = 0u; x < SPAN; x++) {
+        sums[x] += weight * part[x];
+      }
+    }
+  }
+  return sums;
+}

@@ -1,0 +1,13 @@
+// The results of products with experts.
+//
+// needs: TC, c, params with the place of C
+
+// Writes an element of C, or adds to it.
+fn put(x: f32, row: u32, column: u32) {
+  let at = params.c + row * params.c_ld + column;
+  var v = x;
+  if params.adds == 1u {
+    v += f32(c[at]);
+  }
+  c[at] = TC(v);
+}

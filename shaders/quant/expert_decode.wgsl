@@ -1,0 +1,69 @@
+// Products of rows of A with the matrices of a quantised stack that indices choose for them: what takes the time is
+// reading these once for each row.
+//
+// A workgroup makes COLUMNS columns of a row of C. LANES invocations share SPAN rows of B, and add their parts in
+// workgroup memory, as groups do that share the experts of a sum.
+//
+// needs: TA, TC, SPAN, GATED, SUMS, ACTIVATION, lib/quant_expert_sums, a format, a reader of A
+
+const THREADS: u32 = 128u;
+const LANES: u32 = 32u;
+const GROUPS: u32 = THREADS / LANES;
+const ROWS: u32 = 1u;
+
+@group(0) @binding(0) var<storage, read> quants: array<vec4<u32>>;
+@group(0) @binding(1) var<storage, read> high: array<u32>;
+@group(0) @binding(2) var<storage, read> scales: array<ScaleWords>;
+@group(0) @binding(3) var<storage, read> extra: array<u32>;
+@group(0) @binding(4) var<storage, read> a: array<AV>;
+@group(0) @binding(5) var<storage, read> indices: array<u32>;
+@group(0) @binding(6) var<storage, read> weights: array<f32>;
+@group(0) @binding(7) var<storage, read_write> c: array<TC>;
+
+var<workgroup> sh: array<f32, SPAN * THREADS>;
+
+@compute @workgroup_size(THREADS)
+fn main(
+  @builtin(workgroup_id) workgroup: vec3<u32>,
+  @builtin(num_workgroups) workgroups: vec3<u32>,
+  @builtin(local_invocation_index) index: u32,
+) {
+  let tile = flat_group(workgroup, workgroups);
+  if tile >= params.tiles {
+    return;
+  }
+  let row = tile / params.tiles_n;
+  if !is_written(row) {
+    return;
+  }
+  let first_column = tile % params.tiles_n * COLUMNS;
+  let lane = index % LANES;
+
+  var sums = sums_of_group(row, first_column, index / LANES, lane);
+  for (var i = 0u; i < SPAN; i++) {
+    sh[i * THREADS + index] = sums[i];
+  }
+  for (var half = LANES / 2u; half > 0u; half /= 2u) {
+    workgroupBarrier();
+    if lane < half {
+      for (var i = 0u; i < SPAN; i++) {
+        sh[i * THREADS + index] += sh[i * THREADS + index + half];
+      }
+    }
+  }
+  workgroupBarrier();
+  // Neighbours write neighbouring columns.
+  if index < COLUMNS && first_column + index < params.n {
+    let at = index % RESULTS * THREADS + index / RESULTS * LANES;
+    var x = sh[at];
+    if GATED == 1u {
+      x = activate(ACTIVATION, x) * sh[THREADS + at];
+    }
+    if SUMS == 1u {
+      for (var group = 1u; group < GROUPS; group++) {
+        x += sh[at + group * LANES];
+      }
+    }
+    put(x, row, first_column + index);
+  }
+}

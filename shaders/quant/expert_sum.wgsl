@@ -1,0 +1,31 @@
+// Sums of the products of a row's experts, multiplied by their weights. Where an index is no expert's, its weight and
+// its product may be anything.
+//
+// needs: TC, lib/quant_experts
+
+@group(0) @binding(0) var<storage, read> products: array<f32>;
+@group(0) @binding(1) var<storage, read> indices: array<u32>;
+@group(0) @binding(2) var<storage, read> weights: array<f32>;
+@group(0) @binding(3) var<storage, read_write> c: array<TC>;
+
+@compute @workgroup_size(256)
+fn main(
+  @builtin(workgroup_id) workgroup: vec3<u32>,
+  @builtin(num_workgroups) workgroups: vec3<u32>,
+  @builtin(local_invocation_index) lane: u32,
+) {
+  let i = flat_group(workgroup, workgroups) * 256u + lane;
+  if i >= params.elements {
+    return;
+  }
+  let row = i / params.n;
+  let column = i - row * params.n;
+  var sum = 0.0;
+  for (var turn = 0u; turn < params.turns; turn++) {
+    let pair = row * params.turns + turn;
+    if indices[params.indices + pair] < params.experts {
+      sum += weights[params.weights + pair] * products[params.products + pair * params.n + column];
+    }
+  }
+  put(sum, row, column);
+}
