@@ -19,7 +19,8 @@ use backend_api::{BackendResult, Command, ComputeBackend, ErrorKind};
 use backend_webgpu::WebGpuBackend;
 use conformance::reference::{Bytes, compare};
 
-use super::{BINDING, UNDIVIDED, text};
+use super::within_blocks::{LISTED, UNDIVIDED};
+use super::{BINDING, text};
 use draw::{Buffer, Draw};
 
 /// Cases of each family, unless `RANDOM_CASES` says otherwise.
@@ -112,7 +113,7 @@ pub(super) fn random_operands(backend: &WebGpuBackend) -> Result<(), String> {
         }
     }
     println!("{tally:?}");
-    failures.truncate(super::LISTED);
+    failures.truncate(LISTED);
     if failures.is_empty() { Ok(()) } else { Err(failures.join("\n")) }
 }
 

@@ -11,7 +11,7 @@ use backend_api::support::{self, HandleTable, Operand, Slice};
 use backend_api::{BackendError, BackendResult, MemoryStats};
 
 pub(crate) use account::Use;
-pub(crate) use block::{Block, BufferId, Storage};
+pub(crate) use block::{Block, BufferId, Piece, Storage, are_cut};
 pub(crate) use pool::{Allocation, Pool};
 use shared::SharedBuffers;
 
@@ -60,6 +60,10 @@ impl Memory {
     /// What a handle names, whose buffer the caller gets.
     pub(crate) fn export(&self, op: &'static str, arg: &'static str, ptr: u64) -> BackendResult<DeviceSlice> {
         let slice = self.handles.lock().lookup(op, arg, ptr).cloned()?;
+        if slice.block.is_divided() {
+            let (requested, max) = (slice.block.size(), self.pool.max_bytes());
+            return Err(BackendError::Limit { op, what: "bytes of an exported buffer", requested, max });
+        }
         self.shared.lock().export(&slice.block);
         Ok(slice)
     }

@@ -8,7 +8,7 @@ use backend_api::{Activation, DType};
 use super::Windows;
 use crate::device::DeviceProfile;
 use crate::ops::shared::long_work::{Divisible, middle};
-use crate::recorder::Window;
+use crate::recorder::{UNBINDABLE, Window};
 
 /// Some matrices of a product, or a block of the rows or columns of one.
 #[derive(Clone, Debug)]
@@ -91,7 +91,11 @@ impl Part {
 
     /// Whether operands are too large until the sums are made by themselves, in pieces, and finished afterwards.
     pub(super) fn needs_sums(&self) -> bool {
-        !self.is_sum && self.desc.k > 1 && (self.desc.batch == 1 || self.folds()) && self.excess() > 0
+        if self.is_sum || self.desc.k <= 1 || (self.desc.batch > 1 && !self.folds()) {
+            return false;
+        }
+        let excess = self.excess();
+        excess >= UNBINDABLE || (excess > 0 && self.sums_fit())
     }
 
     /// Whether the results of the batch follow each other as those of one matrix do, and are finished alike.

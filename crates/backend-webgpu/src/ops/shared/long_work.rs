@@ -11,7 +11,7 @@ use backend_api::{BackendError, BackendResult};
 use crate::device::DeviceProfile;
 use crate::memory::DeviceSlice;
 use crate::ops::op_context::OpContext;
-use crate::recorder::{Command, PART_ALIGNMENT};
+use crate::recorder::{Command, PART_ALIGNMENT, UNBINDABLE, excess};
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
@@ -34,7 +34,8 @@ pub(in crate::ops) trait Divisible: Sized {
     /// Two parts that together write what the whole writes, in order; `None` if it can't be divided.
     fn halves(&self) -> Option<[Self; 2]>;
 
-    /// The bytes by which operands pass what a launch can bind, all of them together.
+    /// The bytes by which operands pass what a launch can bind, or what is better divided than copied, all of them
+    /// together; from [`UNBINDABLE`] on, if it can't be launched.
     fn excess(&self) -> u64 {
         0
     }
@@ -77,10 +78,14 @@ pub(in crate::ops) fn parts<T: Divisible>(ctx: &OpContext, work: T) -> Vec<(T, f
     let (mut parts, mut waiting) = (Vec::new(), vec![(work, 0)]);
     while let Some((part, halvings)) = waiting.pop() {
         let seconds = part.seconds(&ctx.profile());
-        let halves = if part.excess() > 0 {
+        let excess = part.excess();
+        let halves = if excess > 0 {
             // Matrices of a batch may share the operand that is too large, so halves aren't always smaller.
             let has_room = parts.len() + waiting.len() < MAX_PARTS;
-            if has_room { part.smaller_halves() } else { None }
+            let halves = if has_room { part.smaller_halves() } else { None };
+            // What can be launched as it is has to gain by it.
+            let gains = |[first, second]: &[T; 2]| first.excess().max(second.excess()) < excess;
+            halves.filter(|halves| excess >= UNBINDABLE || gains(halves))
         } else if ctx.state.pace.is_long(seconds, halvings) {
             part.halves()
         } else {
@@ -170,6 +175,7 @@ struct Packed {
     offset: usize,
     item: usize,
     max: u64,
+    part_len: Option<usize>,
 }
 
 impl Run {
@@ -199,7 +205,7 @@ impl Run {
         if slice.block.size() as u64 > max
             && let Some(place) = self.packed.iter_mut().find(|place| place.is_none())
         {
-            *place = Some(Packed { offset: slice.offset, item, max });
+            *place = Some(Packed { offset: slice.offset, item, max, part_len: slice.block.part_len() });
         }
         self
     }
@@ -235,8 +241,9 @@ impl Divisible for Run {
         let excess = |packed: &Packed| {
             // Within the operand, whose bytes are counted in `usize`.
             let start = (packed.offset + self.first * packed.item) as u64;
-            let bytes = start % PART_ALIGNMENT + (self.count() * packed.item) as u64;
-            bytes.next_multiple_of(16).saturating_sub(packed.max)
+            let before = start % PART_ALIGNMENT;
+            let bytes = (before + (self.count() * packed.item) as u64).next_multiple_of(16);
+            excess(packed.max, packed.part_len, start - before, bytes)
         };
         self.packed.iter().flatten().map(excess).sum()
     }
