@@ -23,6 +23,8 @@ use crate::recorder::{
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::sync::{Mutex, thread};
 use crate::transfer::{Readback, StagingRing};
+#[cfg(not(target_family = "wasm"))]
+use crate::unchecked::device_memory;
 
 pub(crate) use read_back::{copy_dtoh, copy_dtoh_async, read_buffer};
 
@@ -68,7 +70,11 @@ impl Context {
         // An OpenGL context belongs to the thread whose turn it is.
         let has_thread = is_software && !gl_lock.is_needed();
         let submitter = Arc::new(Submitter::new(device, &gpu.queue, &gpu.health, &progress, has_thread));
-        let memory = Memory::new(device, &progress, &has_dropped);
+        #[cfg(not(target_family = "wasm"))]
+        let capacity = device_memory(&gpu.adapter);
+        #[cfg(target_family = "wasm")]
+        let capacity = None;
+        let memory = Memory::new(device, capacity, &progress, &has_dropped);
         let pipelines = Pipelines::new(device, target, gpu.takes_spirv);
         let recorder = Recorder::new(device, &submitter, pipelines.params_layout(), &has_dropped);
         Ok(Self {

@@ -33,13 +33,14 @@ pub(crate) struct Memory {
 impl Memory {
     pub(crate) fn new(
         device: &wgpu::Device,
+        capacity: Option<u64>,
         progress: &Arc<Progress>,
         has_dropped: &Arc<AtomicBool>,
     ) -> Self {
         Self {
             handles: Mutex::default(),
             shared: Mutex::default(),
-            pool: Arc::new(Pool::new(device, progress, has_dropped)),
+            pool: Arc::new(Pool::new(device, capacity, progress, has_dropped)),
         }
     }
 

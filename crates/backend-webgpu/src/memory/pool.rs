@@ -18,7 +18,7 @@ const LARGE_BYTES: usize = 64 << 20;
 const LARGE_STEP: usize = 4 << 20;
 
 /// The most buffers of one allocation.
-const MAX_PARTS: usize = 16;
+const MAX_PARTS: usize = 256;
 
 /// Allocates buffers in size classes and keeps the freed ones.
 ///
@@ -31,6 +31,8 @@ const MAX_PARTS: usize = 16;
 pub(crate) struct Pool {
     device: wgpu::Device,
     max_bytes: usize,
+    /// Bytes of the device's memory, where it tells.
+    capacity: Option<u64>,
     progress: Arc<Progress>,
     state: Mutex<State>,
     /// Whether a buffer was dropped that a cached bind group may keep alive.
@@ -96,12 +98,14 @@ pub(crate) enum Allocation {
 impl Pool {
     pub(crate) fn new(
         device: &wgpu::Device,
+        capacity: Option<u64>,
         progress: &Arc<Progress>,
         has_dropped: &Arc<AtomicBool>,
     ) -> Self {
         Self {
             device: device.clone(),
             max_bytes: largest(&device.limits()),
+            capacity,
             progress: Arc::clone(progress),
             state: Mutex::default(),
             has_dropped: Arc::clone(has_dropped),
@@ -111,8 +115,8 @@ impl Pool {
     /// The bytes of each buffer but the last one of an allocation of `bytes`; `None` where it takes but one.
     ///
     /// # Errors
-    /// [`Limit`](BackendError::Limit), and [`OutOfMemory`](BackendError::OutOfMemory) where what is in use
-    /// leaves no room in the budget for several.
+    /// [`Limit`](BackendError::Limit), and [`OutOfMemory`](BackendError::OutOfMemory) where the device hasn't so much
+    /// memory, or what is in use leaves no room in the budget for several.
     pub(crate) fn division(&self, op: &'static str, bytes: usize) -> BackendResult<Option<usize>> {
         if bytes <= self.max_bytes {
             return Ok(None);
@@ -123,7 +127,9 @@ impl Pool {
         }
         let state = self.state.lock();
         let in_use = state.account.in_use;
-        if state.budget.is_some_and(|budget| in_use.saturating_add(bytes) > budget) {
+        // A driver may begin to provide the first buffers before it finds that there is too little for all.
+        let is_too_much = self.capacity.is_some_and(|capacity| bytes as u64 > capacity);
+        if is_too_much || state.budget.is_some_and(|budget| in_use.saturating_add(bytes) > budget) {
             return Err(BackendError::OutOfMemory { requested: bytes, in_use });
         }
         Ok(Some(part_bytes(self.max_bytes)))

@@ -39,7 +39,7 @@ pub(crate) use graph::Graph;
 pub(crate) use signal::Signal;
 pub(crate) use submitter::{Submitter, Ticket};
 pub(crate) use timing::Stopwatch;
-pub(crate) use window::{BindingLimits, PART_ALIGNMENT, UNBINDABLE, VECTOR_BYTES, Window, excess};
+pub(crate) use window::{BindingLimits, PART_ALIGNMENT, UNBINDABLE, VECTOR_BYTES, Window, cut, excess};
 
 /// Commands of a batch, dispatches and uploads. Enough to make the cost of a submission small, few enough to
 /// start the device early and to bound what an encoder holds.

@@ -61,6 +61,26 @@ pub(crate) fn excess(max: u64, part_len: Option<usize>, start: u64, bytes: u64) 
     if is_cut { bytes.saturating_sub(most_copied(max)) } else { 0 }
 }
 
+/// [`Window::cut`] of items of `item` bytes each from byte `start` of a block on.
+pub(crate) fn cut(
+    max: u64,
+    part_len: Option<usize>,
+    start: usize,
+    item: usize,
+    count: usize,
+) -> Option<usize> {
+    let room = part_len.map(|len| len - start % len)?;
+    let copied = usize::try_from(most_copied(max)).unwrap_or(usize::MAX);
+    let bytes = item.saturating_mul(count);
+    if item == 0 || bytes <= room || bytes <= copied {
+        return None;
+    }
+    // As aligned as halves are, if that leaves little to copy.
+    let step = [256, 64, 16, 4].into_iter().find(|step| step * item <= copied).unwrap_or(1);
+    let at = (room / item / step * step).max(step);
+    (at < count).then_some(at)
+}
+
 /// The limits that windows obey.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BindingLimits {
@@ -171,6 +191,15 @@ impl Window {
     fn bytes_of(&self, elements: usize) -> u64 {
         let end = (u64::from(self.offset) + elements as u64).saturating_mul(u64::from(self.item));
         end.div_ceil(VECTOR_BYTES).max(1).saturating_mul(VECTOR_BYTES).min(self.size)
+    }
+
+    /// Where `count` items of the operand, `stride` elements apart, are best divided as a buffer ends among them: the items
+    /// before and behind are bound there, and the few between aren't many to copy. `None` if no buffer ends there.
+    pub(crate) fn cut(&self, stride: usize, count: usize) -> Option<usize> {
+        let item = stride.saturating_mul(usize::from(self.item));
+        // Within a block, whose bytes are counted in `usize`.
+        let start = self.start as usize + self.offset as usize * usize::from(self.item);
+        cut(u64::from(self.max), self.block.part_len(), start, item, count)
     }
 
     /// # Errors
