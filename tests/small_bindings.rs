@@ -67,7 +67,7 @@ fn trials(tested: Arc<BackendUnderTest>) -> Vec<Trial> {
         ("random_operands", random_operands::random_operands),
         ("conformance", within_blocks::in_blocks),
     ];
-    let of_buffers: [(&str, Check); 13] = [
+    let of_buffers: [(&str, Check); 12] = [
         ("transfers", divided_blocks::transfers),
         ("memory", divided_blocks::memory),
         ("tables", divided_blocks::tables),
@@ -78,7 +78,6 @@ fn trials(tested: Arc<BackendUnderTest>) -> Vec<Trial> {
         ("split_planes", split_planes),
         ("lookups", large_operands::lookups),
         ("large_products", large_products::products),
-        ("convolutions", large_products::convolutions),
         ("random_operands", random_operands::random_operands),
         ("conformance", within_blocks::across_buffers),
     ];

@@ -11,7 +11,7 @@ use super::{BLOCK, BUFFER, text};
 const EVERY: usize = 100;
 
 /// One in how many is run across buffers.
-const EVERY_ACROSS: usize = 150;
+const EVERY_ACROSS: usize = 300;
 
 /// How many failing cases are listed.
 pub(super) const LISTED: usize = 20;
@@ -47,7 +47,8 @@ pub(super) const UNDIVIDED: [(&str, &str); 18] = [
 #[derive(Debug, Default)]
 struct Tally {
     right: usize,
-    limited: BTreeMap<&'static str, usize>,
+    /// The paths of the cases of each family that passed a limit.
+    limited: BTreeMap<&'static str, Vec<String>>,
     failures: Vec<String>,
 }
 
@@ -73,13 +74,17 @@ fn conformance(backend: &WebGpuBackend, arena: Arena, every: usize) -> Result<()
         tally.run(backend, &arena, cases, every);
     }
     arena.free(backend).map_err(text)?;
-    let limited: usize = tally.limited.values().sum();
-    println!("{} cases right, {limited} refused as Limit: {:?}", tally.right, tally.limited);
+    let limited: usize = tally.limited.values().map(Vec::len).sum();
+    println!("{} cases right, {limited} refused as Limit:", tally.right);
+    for (family, refused) in &tally.limited {
+        println!("  {} of {family}: {}", refused.len(), refused.join(", "));
+    }
     if filter.is_empty() && (tally.right < FEWEST || limited * REFUSED > tally.right) {
         tally.failures.push(format!("{} right and {limited} refused is too little", tally.right));
     }
     let divided = |family: &str| UNDIVIDED.iter().all(|&(undivided, _)| undivided != family);
     for (family, refused) in tally.limited.iter().filter(|(family, _)| divided(family)) {
+        let refused = refused.len();
         tally
             .failures
             .push(format!("{refused} cases of {family} refused as Limit, which divides its operands"));
@@ -104,7 +109,7 @@ impl Tally {
                 Ok(Outcome::Right) => self.right += 1,
                 // What needs f16 costs nothing where there is none.
                 Ok(Outcome::Refused) => continue,
-                Ok(Outcome::Limited) => *self.limited.entry(case.family).or_default() += 1,
+                Ok(Outcome::Limited) => self.limited.entry(case.family).or_default().push(case.path()),
                 Err(failure) => self.failures.push(failure.to_string()),
             }
             next = index + every;

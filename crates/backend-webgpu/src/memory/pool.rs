@@ -366,7 +366,8 @@ mod tests {
 
     #[test]
     fn parts_are_multiples_of_what_bindings_begin_at_and_nearly_as_large_as_buffers() {
-        for max in [1 << 18, (1 << 28) + 4, (1 << 31) - 4, 1 << 31, (1 << 32) - (2 << 20), usize::MAX / 4 * 4] {
+        for max in [1 << 18, (1 << 28) + 4, (1 << 31) - 4, 1 << 31, (1 << 32) - (2 << 20), usize::MAX / 4 * 4]
+        {
             let part = part_bytes(max);
             assert!(part <= max && max - part < max / 8 + 1 && part.is_multiple_of(256), "{max}: {part}");
             assert!(size_class(part, max).is_some(), "{max}: {part}");

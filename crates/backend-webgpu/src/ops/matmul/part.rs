@@ -64,7 +64,8 @@ impl Divisible for Part {
             self.is_sum.then(|| self.sums(first))
         };
         let batches = || {
-            let strides = [(&windows.a, a.batch_stride), (&windows.b, b.batch_stride), (&windows.c, c.batch_stride)];
+            let strides =
+                [(&windows.a, a.batch_stride), (&windows.b, b.batch_stride), (&windows.c, c.batch_stride)];
             let first = division(batch, &strides)?;
             Some([self.batches(0, first), self.batches(first, batch - first)])
         };
