@@ -1,17 +1,18 @@
 //! Operands inside of buffers that are larger than what can be bound, as are arenas of several GiB on large
 //! devices and much smaller ones on others: on each adapter, a device whose binding limit is set to
-//! [`BINDING`].
+//! [`BINDING`], and one whose buffers are no larger than [`BUFFER`] besides.
 //!
-//! `EVERY=1 cargo test -p suites --test small_bindings` runs every conformance case and not only one in
-//! [`EVERY`] of each operation.
+//! `EVERY=1 cargo test -p suites --test small_bindings` runs every conformance case and not only some
+//! of each operation.
 
+mod divided_blocks;
 mod large_operands;
 mod large_products;
 mod opened;
 mod random_operands;
 mod split_experts;
+mod within_blocks;
 
-use std::collections::BTreeMap;
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -21,49 +22,17 @@ use backend_api::desc::{
 use backend_api::quant::{QuantFormat, repack};
 use backend_api::{BackendError, BackendResult, ComputeBackend, DType, ErrorKind, ReduceOp};
 use backend_webgpu::WebGpuBackend;
-use conformance::{Arena, Case, Outcome, cases};
 use libtest_mimic::{Arguments, Failed, Trial};
 use suites::{BackendUnderTest, backends};
 
 /// The most bytes that a kernel can bind.
 const BINDING: usize = 64 << 10;
 
+/// The most bytes of a buffer, where allocations in several of them are tested.
+const BUFFER: usize = 256 << 10;
+
 /// Bytes of each block of memory: what lies in it is bound through a window.
 const BLOCK: usize = 32 * BINDING;
-
-/// One in how many conformance cases of an operation is run.
-const EVERY: usize = 100;
-
-/// How many failing cases are listed.
-const LISTED: usize = 20;
-
-/// The fewest cases that a whole sample runs, and the most of these that may be refused, as their operands or
-/// what is made of them are larger than [`BINDING`]: one in so many.
-const FEWEST: usize = 60;
-const REFUSED: usize = 10;
-
-/// The families that refuse cases, and what of them stays undivided. All others refuse none.
-const UNDIVIDED: [(&str, &str); 19] = [
-    ("attention", "the keys or values of one head"),
-    ("attention_ext", "the keys, values or mask of one head, and a mask of u32"),
-    ("conv2d", "an image, and the filters for NHWC"),
-    ("conv2d_backward_filter", "images and gradients of all filters"),
-    ("cumsum", "a slice along the axis"),
-    ("expert_matmul", "the rows of a token, and the matrix of an expert"),
-    ("group_norm", "the channels of a group"),
-    ("log_softmax", "a slice along the axis"),
-    ("norm_backward_weight", "rows and gradients of all of them"),
-    ("pool2d", "images and results"),
-    ("pool2d_backward", "images and results"),
-    ("quant_matmul", "the rows of A"),
-    ("reduce", "the elements of an index"),
-    ("reduce_ext", "the elements of an index, and of an output in the middle of several axes"),
-    ("rms_norm", "a slice along the axis"),
-    ("sample", "the logits of a row"),
-    ("scatter", "indices of each element of few rows, and sources of f16 that are added or multiplied"),
-    ("softmax", "a slice along the axis"),
-    ("top_k", "a row"),
-];
 
 fn main() -> ExitCode {
     let mut arguments = Arguments::from_args();
@@ -98,26 +67,46 @@ fn trials(tested: Arc<BackendUnderTest>) -> Vec<Trial> {
         ("large_products/shared_mask", large_products::shared_mask),
         ("large_products/convolutions", large_products::convolutions),
         ("random_operands", random_operands::random_operands),
-        ("conformance", conformance),
+        ("conformance", within_blocks::in_blocks),
+    ];
+    let of_buffers: [(&str, Check); 12] = [
+        ("transfers", divided_blocks::transfers),
+        ("memory", divided_blocks::memory),
+        ("tables", divided_blocks::tables),
+        ("products", divided_blocks::products),
+        ("caches", divided_blocks::caches),
+        ("own_kernels", divided_blocks::own_kernels),
+        ("growing_caches", growing_caches),
+        ("split_planes", split_planes),
+        ("lookups", large_operands::lookups),
+        ("large_products", large_products::products),
+        ("random_operands", random_operands::random_operands),
+        ("conformance", within_blocks::across_buffers),
     ];
     if tested.selector == "cpu" {
         return Vec::new();
     }
-    let trial = |(name, check): (&str, Check)| {
+    let trial = |folder: &str, (name, check): (&str, Check), buffer: Option<usize>| {
         let tested = Arc::clone(&tested);
-        Trial::test(format!("small_bindings/{}/{name}", tested.slug), move || {
-            check(&limited(&tested)?).map_err(Failed::from)
+        Trial::test(format!("small_bindings/{}/{folder}{name}", tested.slug), move || {
+            check(&limited(&tested, buffer)?).map_err(Failed::from)
         })
     };
-    checks.into_iter().map(trial).collect()
+    let of_bindings = checks.into_iter().map(|check| trial("", check, None));
+    of_bindings.chain(of_buffers.into_iter().map(|check| trial("buffers/", check, Some(BUFFER)))).collect()
 }
 
-/// A backend on a device of the adapter under test that binds no more than [`BINDING`].
-fn limited(tested: &BackendUnderTest) -> Result<WebGpuBackend, String> {
+/// A backend on a device of the adapter under test that binds no more than [`BINDING`], with buffers of at most `buffer`
+/// bytes.
+fn limited(tested: &BackendUnderTest, buffer: Option<usize>) -> Result<WebGpuBackend, String> {
     let used = wgpu::Features::SHADER_F16 | wgpu::Features::IMMEDIATES | wgpu::Features::SUBGROUP;
     let (instance, adapter, device, queue) = opened::open(tested, |adapter| wgpu::DeviceDescriptor {
         required_features: adapter.features() & used,
-        required_limits: wgpu::Limits { max_storage_buffer_binding_size: BINDING as u64, ..adapter.limits() },
+        required_limits: wgpu::Limits {
+            max_storage_buffer_binding_size: BINDING as u64,
+            max_buffer_size: buffer.map_or(adapter.limits().max_buffer_size, |bytes| bytes as u64),
+            ..adapter.limits()
+        },
         ..Default::default()
     })?;
     WebGpuBackend::from_wgpu(instance, adapter, device, queue).map_err(text)
@@ -290,65 +279,4 @@ fn refused_concat(backend: &WebGpuBackend) -> Result<(), String> {
         backend.concat(&ConcatDesc::new(&inputs, TensorDesc::packed(output, DType::F32, &[4, 2]), 0));
     right_or_unchanged(backend, result, output, &[5.0, 5.0, 5.0, 5.0, 1.0, 2.0, 1.0, 2.0])?;
     [block, first, output].into_iter().try_for_each(|ptr| backend.free(ptr)).map_err(text)
-}
-
-/// How many cases went which way.
-#[derive(Debug, Default)]
-struct Tally {
-    right: usize,
-    limited: BTreeMap<&'static str, usize>,
-    failures: Vec<String>,
-}
-
-/// The conformance suite, sampled, with every operand inside of a block.
-fn conformance(backend: &WebGpuBackend) -> Result<(), String> {
-    let every = suites::every(EVERY)?;
-    let filter = std::env::var("CASE").unwrap_or_default();
-    let arena = Arena::new(backend, BLOCK).map_err(text)?;
-    let mut families: BTreeMap<&str, Vec<Case>> = BTreeMap::new();
-    for case in cases().into_iter().filter(|case| case.is_one_call() && case.path().contains(&filter)) {
-        families.entry(case.family).or_default().push(case);
-    }
-    let mut tally = Tally::default();
-    for cases in families.values() {
-        tally.run(backend, &arena, cases, every);
-    }
-    arena.free(backend).map_err(text)?;
-    let limited: usize = tally.limited.values().sum();
-    println!("{} cases right, {limited} refused as Limit: {:?}", tally.right, tally.limited);
-    if filter.is_empty() && (tally.right < FEWEST || limited * REFUSED > tally.right) {
-        tally.failures.push(format!("{} right and {limited} refused is too little", tally.right));
-    }
-    let divided = |family: &str| UNDIVIDED.iter().all(|&(undivided, _)| undivided != family);
-    for (family, refused) in tally.limited.iter().filter(|(family, _)| divided(family)) {
-        tally
-            .failures
-            .push(format!("{refused} cases of {family} refused as Limit, which divides its operands"));
-    }
-    if tally.failures.is_empty() {
-        return Ok(());
-    }
-    let failed = tally.failures.len();
-    tally.failures.truncate(LISTED);
-    Err(format!("{failed} failures:\n{}", tally.failures.join("\n")))
-}
-
-impl Tally {
-    /// Runs one in `every` of the cases that the device can compute.
-    fn run(&mut self, backend: &WebGpuBackend, arena: &Arena, cases: &[Case], every: usize) {
-        let mut next = 0;
-        for (index, case) in cases.iter().enumerate() {
-            if index < next {
-                continue;
-            }
-            match case.run_within(backend, arena) {
-                Ok(Outcome::Right) => self.right += 1,
-                // What needs f16 costs nothing where there is none.
-                Ok(Outcome::Refused) => continue,
-                Ok(Outcome::Limited) => *self.limited.entry(case.family).or_default() += 1,
-                Err(failure) => self.failures.push(failure.to_string()),
-            }
-            next = index + every;
-        }
-    }
 }

@@ -9,6 +9,7 @@ mod elements;
 mod images;
 mod products;
 mod rows;
+mod slices;
 mod tables;
 
 use std::collections::BTreeMap;
@@ -19,23 +20,12 @@ use backend_api::{BackendResult, Command, ComputeBackend, ErrorKind};
 use backend_webgpu::WebGpuBackend;
 use conformance::reference::{Bytes, compare};
 
-use super::{BINDING, UNDIVIDED, text};
+use super::within_blocks::{LISTED, UNDIVIDED};
+use super::{BINDING, text};
 use draw::{Buffer, Draw};
 
 /// Cases of each family, unless `RANDOM_CASES` says otherwise.
 const CASES: usize = 2;
-
-/// Further operations that refuse what a slice, a row or all phases of a result take, if that can't be bound.
-const SLICES: [&str; 8] = [
-    "conv2d_backward_data",
-    "conv_transpose2d",
-    "dequantize",
-    "gather",
-    "layer_norm",
-    "norm_backward",
-    "quant_gather",
-    "softmax_backward",
-];
 
 /// What a call may take, its kernels compiled.
 const SLOW: Duration = Duration::from_secs(120);
@@ -113,7 +103,7 @@ pub(super) fn random_operands(backend: &WebGpuBackend) -> Result<(), String> {
         }
     }
     println!("{tally:?}");
-    failures.truncate(super::LISTED);
+    failures.truncate(LISTED);
     if failures.is_empty() { Ok(()) } else { Err(failures.join("\n")) }
 }
 
@@ -241,9 +231,8 @@ fn check(
         Err(_) if before != after => return Err(format!("{got:?}, and it has written")),
         Err(error) => match error.kind() {
             ErrorKind::Unsupported => Outcome::Unsupported,
-            ErrorKind::Limit if SLICES.contains(&op) || UNDIVIDED.iter().any(|(family, _)| *family == op) => {
-                Outcome::Limit
-            }
+            ErrorKind::Limit if UNDIVIDED.iter().any(|(family, _)| *family == op) => Outcome::Limit,
+            ErrorKind::Limit if slices::may_be_refused(&command, buffers) => Outcome::Limit,
             kind => match host.execute(op, command, false) {
                 Err(other) if other.kind() == kind => Outcome::Wrong,
                 other => return Err(format!("{error:?}, on the CPU {other:?}")),

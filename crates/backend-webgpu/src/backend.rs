@@ -214,7 +214,8 @@ impl WebGpuBackend {
     /// written by work submitted after [`flush`](Self::flush), for as long as the handle lives.
     ///
     /// # Errors
-    /// [`InvalidHandle`](BackendError::InvalidHandle).
+    /// [`InvalidHandle`](BackendError::InvalidHandle); [`Limit`](BackendError::Limit) for a handle of an allocation
+    /// that is larger than a buffer may be, and lies in several.
     pub fn export_buffer(&self, ptr: u64) -> BackendResult<(wgpu::Buffer, u64, u64)> {
         let op = "export_buffer";
         let slice = self.context(op)?.device().memory.export(op, "ptr", ptr)?;

@@ -139,7 +139,7 @@ impl ComputeBackend for WebGpuBackend {
             (info.subgroup_min_size, info.subgroup_max_size)
         });
         capabilities.cooperative_matrix = gpu.cooperative_matrices;
-        capabilities.max_alloc_bytes = call.device().memory.pool().max_bytes();
+        capabilities.max_alloc_bytes = call.device().memory.pool().max_alloc_bytes();
         capabilities.timestamps = features.contains(wgpu::Features::TIMESTAMP_QUERY);
         capabilities.blocking = cfg!(not(target_family = "wasm"));
         Ok(capabilities)

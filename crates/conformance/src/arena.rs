@@ -18,6 +18,8 @@ const START: usize = 4096;
 pub struct Arena {
     blocks: Vec<u64>,
     bytes: usize,
+    /// The byte that operands lie around.
+    middle: Option<usize>,
 }
 
 impl Arena {
@@ -26,7 +28,7 @@ impl Arena {
     /// # Errors
     /// What [`alloc`](ComputeBackend::alloc) returns.
     pub fn new(backend: &dyn ComputeBackend, bytes: usize) -> BackendResult<Self> {
-        let mut arena = Self { blocks: Vec::new(), bytes };
+        let mut arena = Self { blocks: Vec::new(), bytes, middle: None };
         for _ in 0..OPERANDS {
             match backend.alloc(bytes) {
                 Ok(block) => arena.blocks.push(block),
@@ -37,6 +39,15 @@ impl Arena {
             }
         }
         Ok(arena)
+    }
+
+    /// An arena of blocks of `bytes` each, in which operands begin before byte `middle` and end behind it, if they are
+    /// long enough: a place where a block may be cut in two.
+    ///
+    /// # Errors
+    /// What [`alloc`](ComputeBackend::alloc) returns.
+    pub fn around(backend: &dyn ComputeBackend, bytes: usize, middle: usize) -> BackendResult<Self> {
+        Ok(Self { middle: Some(middle), ..Self::new(backend, bytes)? })
     }
 
     /// Frees the blocks.
@@ -57,8 +68,14 @@ impl Arena {
         len: usize,
     ) -> BackendResult<u64> {
         let (index, start) = match before {
-            Some(before) => (0, START + before.next_multiple_of(256)),
-            None => (operand, START),
+            Some(before) => {
+                let first = self.middle.map_or(START, |middle| middle.saturating_sub(START));
+                (0, first + before.next_multiple_of(256))
+            }
+            None => {
+                let start = |middle: usize| middle.saturating_sub((len / 2).next_multiple_of(256));
+                (operand, self.middle.map_or(START, start))
+            }
         };
         match self.blocks.get(index) {
             Some(&block) if start + len <= self.bytes => backend.view(block, start, len),

@@ -23,6 +23,8 @@ use crate::recorder::{
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::sync::{Mutex, thread};
 use crate::transfer::{Readback, StagingRing};
+#[cfg(not(target_family = "wasm"))]
+use crate::unchecked::device_memory;
 
 pub(crate) use read_back::{copy_dtoh, copy_dtoh_async, read_buffer};
 
@@ -68,7 +70,11 @@ impl Context {
         // An OpenGL context belongs to the thread whose turn it is.
         let has_thread = is_software && !gl_lock.is_needed();
         let submitter = Arc::new(Submitter::new(device, &gpu.queue, &gpu.health, &progress, has_thread));
-        let memory = Memory::new(device, &progress, &has_dropped);
+        #[cfg(not(target_family = "wasm"))]
+        let capacity = device_memory(&gpu.adapter);
+        #[cfg(target_family = "wasm")]
+        let capacity = None;
+        let memory = Memory::new(device, capacity, &progress, &has_dropped);
         let pipelines = Pipelines::new(device, target, gpu.takes_spirv);
         let recorder = Recorder::new(device, &submitter, pipelines.params_layout(), &has_dropped);
         Ok(Self {
@@ -191,15 +197,52 @@ impl Context {
         self.pipelines.compile_async(variant, &self.gl_lock).await
     }
 
-    /// Memory for a use; its content is arbitrary.
+    /// Memory for a use, in several buffers where one can't be so large; its content is arbitrary.
     ///
     /// # Errors
     /// [`Limit`](BackendError::Limit), [`OutOfMemory`](BackendError::OutOfMemory).
     fn allocate(&self, op: &'static str, of: Use, waits: &Waits) -> BackendResult<Arc<Block>> {
+        let Some(len) = self.memory.pool().division(op, of.asked)? else {
+            return self.allocate_buffer(op, of, true, waits);
+        };
+        self.allocate_parts(op, of, len, waits).map_err(|error| match error {
+            // Its other parts aren't in use any more.
+            BackendError::OutOfMemory { .. } => {
+                BackendError::OutOfMemory { requested: of.asked, in_use: self.memory.stats().in_use }
+            }
+            error => error,
+        })
+    }
+
+    /// Memory in buffers of `len` bytes, all of them or none.
+    fn allocate_parts(
+        &self,
+        op: &'static str,
+        of: Use,
+        len: usize,
+        waits: &Waits,
+    ) -> BackendResult<Arc<Block>> {
+        let part = |start: usize| {
+            let rest = of.asked.saturating_sub(start);
+            self.allocate_buffer(op, Use { asked: rest.min(len), ..of }, rest <= len, waits)
+        };
+        let first = part(0)?;
+        let rest = (len..of.asked).step_by(len).map(part).collect::<BackendResult<_>>()?;
+        Ok(Block::divided(first, rest, len))
+    }
+
+    /// Memory for a use in one buffer; `is_last` unless the allocation takes more.
+    fn allocate_buffer(
+        &self,
+        op: &'static str,
+        of: Use,
+        is_last: bool,
+        waits: &Waits,
+    ) -> BackendResult<Arc<Block>> {
         let pool = self.memory.pool();
         let (mut reclaims, mut wait) = (0, waits.wait(op, self.timeout()));
         loop {
-            match pool.alloc(op, of)? {
+            match pool.alloc(op, of, is_last)? {
                 Allocation::Done(block) => return Ok(block),
                 Allocation::NeedsReclaim(error) if reclaims == Self::MAX_RECLAIMS => return Err(error),
                 Allocation::NeedsReclaim(_) => self.reclaim(&wait.deadline())?,
@@ -254,10 +297,16 @@ impl Context {
         waits: &Waits,
     ) -> BackendResult<()> {
         let mut wait = waits.wait(op, self.timeout());
-        for (i, chunk) in bytes.chunks(StagingRing::CHUNK).enumerate() {
+        let most = StagingRing::chunk(&self.gpu.limits);
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            let start = dst.offset + (bytes.len() - rest.len());
+            let piece = dst.block.piece(start, rest.len().min(most));
+            let (chunk, behind) = rest.split_at(piece.len);
+            rest = behind;
             let mut reclaimed = false;
             loop {
-                let uploaded = self.recorder.lock().upload(op, dst, i * StagingRing::CHUNK, chunk);
+                let uploaded = self.recorder.lock().upload(op, piece.block, piece.offset, chunk);
                 let busy = match uploaded {
                     Ok(None) => break,
                     Ok(Some(busy)) => busy,

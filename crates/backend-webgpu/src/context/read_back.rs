@@ -1,7 +1,6 @@
 //! Read-backs: `copy_dtoh`.
 
-use std::iter::{Enumerate, Peekable};
-use std::slice::ChunksMut;
+use std::iter::Peekable;
 use std::sync::Arc;
 
 use backend_api::support::{Access, Operand};
@@ -9,7 +8,7 @@ use backend_api::{BackendError, BackendResult};
 
 use super::Context;
 use crate::device::Witness;
-use crate::memory::{Block, DeviceSlice};
+use crate::memory::{Block, DeviceSlice, Piece};
 use crate::recorder::{Deadline, Mapped, Signal, Then, Ticket};
 use crate::transfer::Readback;
 
@@ -64,24 +63,24 @@ pub(crate) fn read_buffer(
     buffer: &wgpu::Buffer,
     dst: &mut [u8],
 ) -> BackendResult<()> {
-    let block = Block::foreign(buffer.clone());
-    let slice = DeviceSlice { len: dst.len(), offset: 0, block: block.into() };
+    let block = Arc::new(Block::foreign(buffer.clone()));
     let (deadline, witness) = (ctx.deadline(op), ctx.gpu.health.witness());
-    Read::begin(ctx, &slice, 0, dst.len())?.block(ctx, &deadline, witness, dst)
+    Read::begin(ctx, &block.piece(0, dst.len()))?.block(ctx, &deadline, witness, dst)
 }
 
 /// The pieces of a read-back, in order. While one is copied out, the next is on its way, if there is memory
 /// for both.
 struct Pieces<'a> {
     ctx: &'a Context,
-    slice: &'a DeviceSlice,
-    rest: Peekable<Enumerate<ChunksMut<'a, u8>>>,
+    rest: Peekable<Destinations<'a>>,
     ahead: Option<Read>,
 }
 
 impl<'a> Pieces<'a> {
     fn new(ctx: &'a Context, slice: &'a DeviceSlice, dst: &'a mut [u8]) -> Self {
-        Self { ctx, slice, rest: dst.chunks_mut(Readback::CHUNK).enumerate().peekable(), ahead: None }
+        let most = Readback::chunk(&ctx.gpu.limits);
+        let rest = Destinations { most, block: &slice.block, start: slice.offset, rest: dst };
+        Self { ctx, rest: rest.peekable(), ahead: None }
     }
 
     /// The next piece and where it belongs.
@@ -100,8 +99,33 @@ impl<'a> Pieces<'a> {
 
     /// Begins what is first of the rest.
     fn begin(&mut self) -> BackendResult<Option<Read>> {
-        let Some((i, dst)) = self.rest.peek() else { return Ok(None) };
-        Read::begin(self.ctx, self.slice, i * Readback::CHUNK, dst.len()).map(Some)
+        let Some((from, _)) = self.rest.peek() else { return Ok(None) };
+        Read::begin(self.ctx, from).map(Some)
+    }
+}
+
+/// What of a block is read in one piece, and where it belongs: no more than a read-back buffer holds, and all of it from
+/// one buffer.
+struct Destinations<'a> {
+    most: usize,
+    block: &'a Arc<Block>,
+    start: usize,
+    rest: &'a mut [u8],
+}
+
+impl<'a> Iterator for Destinations<'a> {
+    type Item = (Piece<'a>, &'a mut [u8]);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let len = self.rest.len().min(self.most);
+        if len == 0 {
+            return None;
+        }
+        let piece = self.block.piece(self.start, len);
+        self.start += piece.len;
+        let (dst, rest) = std::mem::take(&mut self.rest).split_at_mut(piece.len);
+        self.rest = rest;
+        Some((piece, dst))
     }
 }
 
@@ -116,16 +140,15 @@ struct Read {
 }
 
 impl Read {
-    fn begin(ctx: &Context, slice: &DeviceSlice, start: usize, bytes: usize) -> BackendResult<Self> {
-        let first = slice.offset + start;
-        let skip = first % WORD;
-        let words = (skip + bytes).next_multiple_of(WORD);
+    fn begin(ctx: &Context, piece: &Piece<'_>) -> BackendResult<Self> {
+        let skip = piece.offset % WORD;
+        let words = (skip + piece.len).next_multiple_of(WORD);
         let staging = ctx.readback.acquire(words)?;
         let mapped = Signal::default();
         let then = Then::Map(staging.clone(), mapped.clone());
-        let from = (first - skip) as u64;
-        let ticket = ctx.recorder.lock().read_back(&slice.block, from, &staging, words as u64, then)?;
-        Ok(Self { source: Arc::clone(&slice.block), staging, ticket, mapped, skip })
+        let from = (piece.offset - skip) as u64;
+        let ticket = ctx.recorder.lock().read_back(piece.block, from, &staging, words as u64, then)?;
+        Ok(Self { source: Arc::clone(piece.block), staging, ticket, mapped, skip })
     }
 
     /// Waits for the piece and copies it out.

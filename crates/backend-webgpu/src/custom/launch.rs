@@ -107,7 +107,8 @@ fn input<'a>(
 ) -> BackendResult<Window> {
     let is_aligned = (slice.offset as u64).is_multiple_of(ctx.device.limits.alignment);
     let is_apart = !written.any(|other| other.block.id() == slice.block.id());
-    if is_aligned && slice.len.is_multiple_of(WORD) && is_apart {
+    let is_whole = !slice.block.is_cut_within(slice.offset, slice.len);
+    if is_aligned && slice.len.is_multiple_of(WORD) && is_apart && is_whole {
         return exact(ctx, op, slice);
     }
     exact(ctx, op, &ctx.copied(op, slice)?)
@@ -115,14 +116,15 @@ fn input<'a>(
 
 /// The window of nothing but a slice.
 fn exact(ctx: &OpContext, op: &'static str, slice: &DeviceSlice) -> BackendResult<Window> {
-    let (start, size) = (slice.offset as u64, slice.len as u64);
-    let max = ctx.device.limits.max_bytes;
-    if size > max {
-        let (requested, max) = (slice.len, usize::try_from(max).unwrap_or(usize::MAX));
+    let piece = slice.block.piece(slice.offset, slice.len);
+    let (start, size) = (piece.offset as u64, slice.len as u64);
+    let max = usize::try_from(ctx.device.limits.max_bytes).unwrap_or(usize::MAX).min(piece.len);
+    if slice.len > max {
+        let requested = slice.len;
         return Err(BackendError::Limit { op, what: "bytes of a binding", requested, max });
     }
     Ok(Window {
-        block: Arc::clone(&slice.block),
+        block: Arc::clone(piece.block),
         start,
         size,
         offset: 0,

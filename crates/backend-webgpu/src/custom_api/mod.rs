@@ -61,8 +61,8 @@ impl WebGpuBackend {
     /// and written bytes that are not whole words; [`BufferTooSmall`](backend_api::BackendError::BufferTooSmall)
     /// for less than [`min_bytes`](crate::BindingInfo::min_bytes);
     /// [`Misaligned`](backend_api::BackendError::Misaligned); [`Overlap`](backend_api::BackendError::Overlap) where
-    /// written bytes are bound twice; [`Limit`](backend_api::BackendError::Limit) for the grid and the bytes of a
-    /// binding.
+    /// written bytes are bound twice; [`Limit`](backend_api::BackendError::Limit) for the grid, the bytes of a
+    /// binding, and those of a written one that lie in one buffer.
     pub fn launch(
         &self,
         kernel: &Kernel,

@@ -74,16 +74,39 @@ impl Storage {
 }
 
 /// One allocation: its buffer goes back to the pool when the last handle and the last recorded use are gone.
+///
+/// An allocation that is larger than a buffer may be is [divided](Self::divided): its bytes lie in several blocks, one
+/// behind the other. Launches, uploads and reads work with these [parts](Self::pieces); what is recorded keeps those
+/// that it uses.
 #[derive(Debug)]
 pub(crate) struct Block {
+    /// Of a divided block, its first part's.
     storage: Arc<Storage>,
     pool: Weak<Pool>,
     of: Use,
+    parts: Option<Box<Parts>>,
+}
+
+/// The blocks that a divided one consists of.
+#[derive(Debug)]
+struct Parts {
+    blocks: Vec<Arc<Block>>,
+    /// Bytes of each but the last one.
+    len: usize,
+}
+
+/// Some bytes of a block that lie in one buffer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Piece<'a> {
+    pub(crate) block: &'a Arc<Block>,
+    /// Its first byte in that buffer.
+    pub(crate) offset: usize,
+    pub(crate) len: usize,
 }
 
 impl Block {
     pub(crate) fn pooled(storage: Arc<Storage>, pool: Weak<Pool>, of: Use) -> Self {
-        Self { storage, pool, of }
+        Self { storage, pool, of, parts: None }
     }
 
     /// A buffer that is not the pool's.
@@ -93,38 +116,96 @@ impl Block {
 
     /// A buffer that doesn't go back to a pool.
     pub(crate) fn outside(storage: Arc<Storage>) -> Self {
-        Self { storage, pool: Weak::new(), of: Use { asked: 0, is_scratch: false } }
+        let of = Use { asked: 0, is_scratch: false };
+        Self { storage, pool: Weak::new(), of, parts: None }
     }
 
+    /// A block whose bytes lie in several, `len` of them in each but the last one; the only block, if there is one.
+    pub(crate) fn divided(first: Arc<Self>, rest: Vec<Arc<Self>>, len: usize) -> Arc<Self> {
+        if rest.is_empty() {
+            return first;
+        }
+        let storage = Arc::clone(&first.storage);
+        let blocks = std::iter::once(first).chain(rest).collect();
+        let parts = Some(Box::new(Parts { blocks, len }));
+        let mut block = Self::outside(storage);
+        block.parts = parts;
+        Arc::new(block)
+    }
+
+    /// Whether it has several buffers.
+    pub(crate) fn is_divided(&self) -> bool {
+        self.parts.is_some()
+    }
+
+    /// Bytes of each buffer but the last one of a divided block.
+    pub(crate) fn part_len(&self) -> Option<usize> {
+        self.parts.as_ref().map(|parts| parts.len)
+    }
+
+    /// Whether some bytes lie in several buffers.
+    pub(crate) fn is_cut_within(&self, start: usize, bytes: usize) -> bool {
+        self.part_len().is_some_and(|len| are_cut(len, start, bytes))
+    }
+
+    /// What of the `bytes` bytes from `start` on lies in one buffer, from the first one on.
+    pub(crate) fn piece<'a>(self: &'a Arc<Self>, start: usize, bytes: usize) -> Piece<'a> {
+        if let Some(parts) = &self.parts {
+            let at = (start / parts.len).min(parts.blocks.len() - 1);
+            let offset = start - at * parts.len;
+            let room = if at + 1 == parts.blocks.len() { bytes } else { parts.len - offset };
+            return Piece { block: &parts.blocks[at], offset, len: bytes.min(room) };
+        }
+        Piece { block: self, offset: start, len: bytes }
+    }
+
+    /// The pieces of `bytes` bytes from `start` on, in order.
+    pub(crate) fn pieces(self: &Arc<Self>, start: usize, bytes: usize) -> impl Iterator<Item = Piece<'_>> {
+        let mut done = 0;
+        std::iter::from_fn(move || {
+            let piece = (done < bytes).then(|| self.piece(start + done, bytes - done))?;
+            done += piece.len;
+            Some(piece)
+        })
+    }
+
+    /// Of a divided block, that of its first part, which no other block has.
     pub(crate) fn id(&self) -> BufferId {
         self.storage.id
     }
 
+    /// The buffer of a block that isn't divided.
     pub(crate) fn buffer(&self) -> &wgpu::Buffer {
-        self.storage.buffer()
+        self.storage().buffer()
     }
 
     pub(crate) fn size(&self) -> usize {
-        self.storage.size()
+        match &self.parts {
+            None => self.storage.size(),
+            // The last buffer may be larger than what was asked for.
+            Some(parts) => parts.blocks.iter().map(|block| block.size().min(parts.len)).sum(),
+        }
     }
 
+    /// The storage of a block that isn't divided.
     pub(crate) fn storage(&self) -> &Arc<Storage> {
+        debug_assert!(!self.is_divided(), "a divided block is used by its parts");
         &self.storage
     }
 
     /// Notes that kernels of `batch` use the buffer.
     pub(crate) fn touch(&self, batch: u64) {
-        self.storage.last_batch.store(batch, Ordering::Relaxed);
+        self.storage().last_batch.store(batch, Ordering::Relaxed);
     }
 
     /// Whether kernels of `batch` use the buffer.
     pub(crate) fn is_touched_by(&self, batch: u64) -> bool {
-        self.storage.last_batch.load(Ordering::Relaxed) == batch
+        self.storage().last_batch.load(Ordering::Relaxed) == batch
     }
 
     /// Keeps the buffer out of the pool for good: the caller may use or destroy it at any time.
     pub(crate) fn share(&self) {
-        self.storage.shared.store(true, Ordering::Relaxed);
+        self.storage().shared.store(true, Ordering::Relaxed);
     }
 }
 
@@ -135,4 +216,9 @@ impl Drop for Block {
             pool.recycle(storage, self.of, !self.storage.shared.load(Ordering::Relaxed));
         }
     }
+}
+
+/// Whether some bytes lie in several buffers of `len` bytes.
+pub(crate) fn are_cut(len: usize, start: usize, bytes: usize) -> bool {
+    bytes > 0 && start / len != (start + bytes - 1) / len
 }

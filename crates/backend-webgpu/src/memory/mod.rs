@@ -11,7 +11,7 @@ use backend_api::support::{self, HandleTable, Operand, Slice};
 use backend_api::{BackendError, BackendResult, MemoryStats};
 
 pub(crate) use account::Use;
-pub(crate) use block::{Block, BufferId, Storage};
+pub(crate) use block::{Block, BufferId, Piece, Storage, are_cut};
 pub(crate) use pool::{Allocation, Pool};
 use shared::SharedBuffers;
 
@@ -33,13 +33,14 @@ pub(crate) struct Memory {
 impl Memory {
     pub(crate) fn new(
         device: &wgpu::Device,
+        capacity: Option<u64>,
         progress: &Arc<Progress>,
         has_dropped: &Arc<AtomicBool>,
     ) -> Self {
         Self {
             handles: Mutex::default(),
             shared: Mutex::default(),
-            pool: Arc::new(Pool::new(device, progress, has_dropped)),
+            pool: Arc::new(Pool::new(device, capacity, progress, has_dropped)),
         }
     }
 
@@ -60,6 +61,10 @@ impl Memory {
     /// What a handle names, whose buffer the caller gets.
     pub(crate) fn export(&self, op: &'static str, arg: &'static str, ptr: u64) -> BackendResult<DeviceSlice> {
         let slice = self.handles.lock().lookup(op, arg, ptr).cloned()?;
+        if slice.block.is_divided() {
+            let (requested, max) = (slice.block.size(), self.pool.max_bytes());
+            return Err(BackendError::Limit { op, what: "bytes of an exported buffer", requested, max });
+        }
         self.shared.lock().export(&slice.block);
         Ok(slice)
     }

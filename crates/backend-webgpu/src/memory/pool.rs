@@ -17,6 +17,9 @@ const MIN_BYTES: usize = 256;
 const LARGE_BYTES: usize = 64 << 20;
 const LARGE_STEP: usize = 4 << 20;
 
+/// The most buffers of one allocation.
+const MAX_PARTS: usize = 256;
+
 /// Allocates buffers in size classes and keeps the freed ones.
 ///
 /// A buffer can be handed out again at once, even while the device still works on its last use: everything is
@@ -28,6 +31,8 @@ const LARGE_STEP: usize = 4 << 20;
 pub(crate) struct Pool {
     device: wgpu::Device,
     max_bytes: usize,
+    /// Bytes of the device's memory, where it tells.
+    capacity: Option<u64>,
     progress: Arc<Progress>,
     state: Mutex<State>,
     /// Whether a buffer was dropped that a cached bind group may keep alive.
@@ -93,28 +98,58 @@ pub(crate) enum Allocation {
 impl Pool {
     pub(crate) fn new(
         device: &wgpu::Device,
+        capacity: Option<u64>,
         progress: &Arc<Progress>,
         has_dropped: &Arc<AtomicBool>,
     ) -> Self {
         Self {
             device: device.clone(),
             max_bytes: largest(&device.limits()),
+            capacity,
             progress: Arc::clone(progress),
             state: Mutex::default(),
             has_dropped: Arc::clone(has_dropped),
         }
     }
 
-    /// A buffer of at least `bytes`; its content is arbitrary.
+    /// The bytes of each buffer but the last one of an allocation of `bytes`; `None` where it takes but one.
+    ///
+    /// # Errors
+    /// [`Limit`](BackendError::Limit), and [`OutOfMemory`](BackendError::OutOfMemory) where the device hasn't so much
+    /// memory, or what is in use leaves no room in the budget for several.
+    pub(crate) fn division(&self, op: &'static str, bytes: usize) -> BackendResult<Option<usize>> {
+        if bytes <= self.max_bytes {
+            return Ok(None);
+        }
+        if bytes > self.max_alloc_bytes() {
+            let (what, max) = ("bytes of one allocation", self.max_alloc_bytes());
+            return Err(BackendError::Limit { op, what, requested: bytes, max });
+        }
+        let state = self.state.lock();
+        let in_use = state.account.in_use;
+        // A driver may begin to provide the first buffers before it finds that there is too little for all.
+        let is_too_much = self.capacity.is_some_and(|capacity| bytes as u64 > capacity);
+        if is_too_much || state.budget.is_some_and(|budget| in_use.saturating_add(bytes) > budget) {
+            return Err(BackendError::OutOfMemory { requested: bytes, in_use });
+        }
+        Ok(Some(part_bytes(self.max_bytes)))
+    }
+
+    /// A buffer of at least `of.asked` bytes; its content is arbitrary. `is_last` unless the allocation takes more.
     ///
     /// # Errors
     /// [`Limit`](BackendError::Limit), and [`OutOfMemory`](BackendError::OutOfMemory) where what is in use
     /// leaves no room in the budget.
-    pub(crate) fn alloc(self: &Arc<Self>, op: &'static str, of: Use) -> BackendResult<Allocation> {
+    pub(crate) fn alloc(
+        self: &Arc<Self>,
+        op: &'static str,
+        of: Use,
+        is_last: bool,
+    ) -> BackendResult<Allocation> {
         let bytes = of.asked;
         let size = size_class(bytes, self.max_bytes).ok_or(BackendError::Limit {
             op,
-            what: "bytes of one allocation",
+            what: "bytes of one buffer",
             requested: bytes,
             max: self.max_bytes,
         })?;
@@ -128,7 +163,9 @@ impl Pool {
         }
         if let Some(storage) = state.account.reuse(size) {
             state.account.add(size, of);
-            state.account.settle_peak();
+            if is_last {
+                state.account.settle_peak();
+            }
             // A batch on its way may read what was there, and has to know then that it is spoiled.
             if storage.last_use() <= self.progress.finished() {
                 storage.renew();
@@ -149,7 +186,9 @@ impl Pool {
         let mut state = self.state.lock();
         match created {
             Ok(buffer) => {
-                state.account.settle_peak();
+                if is_last {
+                    state.account.settle_peak();
+                }
                 Ok(self.done(Arc::new(Storage::new(buffer)), of))
             }
             Err(error) => {
@@ -215,7 +254,12 @@ impl Pool {
         stats
     }
 
-    /// The largest size that can be asked for.
+    /// The most bytes that can be asked for.
+    pub(crate) fn max_alloc_bytes(&self) -> usize {
+        part_bytes(self.max_bytes).saturating_mul(MAX_PARTS).max(self.max_bytes)
+    }
+
+    /// The size of the largest buffer.
     pub(crate) fn max_bytes(&self) -> usize {
         self.max_bytes
     }
@@ -284,6 +328,14 @@ fn largest(limits: &wgpu::Limits) -> usize {
     usize::try_from(limits.max_buffer_size).unwrap_or(usize::MAX) / 4 * 4
 }
 
+/// The size of each buffer but the last one of an allocation in several, where buffers of `max` bytes are possible: a
+/// multiple of a large power of two, at which rows of usual lengths end too.
+fn part_bytes(max: usize) -> usize {
+    let step = (1 << max.max(MIN_BYTES).ilog2()) / 8;
+    let step = step.max(MIN_BYTES);
+    (max / step * step).max(step)
+}
+
 /// The size of the buffer for `bytes`: four steps to each doubling, so at most a quarter is unused. `None`
 /// past `max`.
 pub(super) fn size_class(bytes: usize, max: usize) -> Option<usize> {
@@ -310,6 +362,17 @@ mod tests {
             assert!(bytes < MIN_BYTES || class - bytes <= bytes / 4, "{bytes} -> {class}");
             assert_eq!(size_class(class, usize::MAX), Some(class), "a class is its own class");
         }
+    }
+
+    #[test]
+    fn parts_are_multiples_of_what_bindings_begin_at_and_nearly_as_large_as_buffers() {
+        for max in [1 << 18, (1 << 28) + 4, (1 << 31) - 4, 1 << 31, (1 << 32) - (2 << 20), usize::MAX / 4 * 4]
+        {
+            let part = part_bytes(max);
+            assert!(part <= max && max - part < max / 8 + 1 && part.is_multiple_of(256), "{max}: {part}");
+            assert!(size_class(part, max).is_some(), "{max}: {part}");
+        }
+        assert_eq!([1 << 18, 1 << 31, (1 << 31) - 4].map(part_bytes), [1 << 18, 1 << 31, 15 << 27]);
     }
 
     #[test]

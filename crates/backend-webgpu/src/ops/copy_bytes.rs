@@ -43,13 +43,14 @@ pub(crate) fn copy_htod(ctx: &OpContext, dst: u64, src: &[u8]) -> BackendResult<
         return ctx.upload(op, &slice, src);
     }
     let ctx = &ctx.for_transfers();
-    for (i, piece) in src.chunks(Readback::CHUNK).enumerate() {
+    let most = Readback::chunk(&ctx.gpu().limits);
+    for (i, piece) in src.chunks(most).enumerate() {
         let mut padded = piece.to_vec();
         padded.resize(piece.len().next_multiple_of(WORD), 0);
         let scratch = ctx.scratch(op, padded.len())?;
         ctx.upload(op, &scratch, &padded)?;
         let mut part = slice.clone();
-        part.offset += i * Readback::CHUNK;
+        part.offset += i * most;
         part.len = piece.len();
         copy_bytes(ctx, op, &part, &scratch, piece.len())?;
         ctx.commit(op)?;

@@ -3,7 +3,7 @@
 use backend_api::desc::GatherDesc;
 use backend_api::{BackendResult, DType};
 
-use super::shared::long_work::{Divisible, in_parts, middle};
+use super::shared::long_work::{Divisible, division, in_parts, middle};
 use crate::device::DeviceProfile;
 use crate::kernels::{Function, KernelSource, Variant, constants, kernel, params};
 use crate::memory::DeviceSlice;
@@ -184,7 +184,8 @@ impl Divisible for Part {
     fn smaller_halves(&self) -> Option<[Self; 2]> {
         let GatherDesc { outer, rows, .. } = self.desc;
         let [of_table, _, _] = self.excesses();
-        match middle(rows).filter(|_| outer == 1 && of_table > 0) {
+        let between = || division(rows, &[(&self.table, self.desc.columns)]);
+        match (outer == 1 && of_table > 0).then(between).flatten() {
             Some(first) => Some([self.rows(0, first), self.rows(first, rows - first)]),
             None => self.halves(),
         }

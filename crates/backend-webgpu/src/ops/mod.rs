@@ -15,6 +15,7 @@ mod cumsum;
 mod elementwise;
 mod fill;
 mod gather;
+mod gathered;
 mod matmul;
 mod movement;
 mod norm;

@@ -11,6 +11,7 @@ use bytemuck::Pod;
 
 use super::capture::{Capture, CapturedCall};
 use super::copy_bytes::copy_bytes;
+use super::gathered::Gathered;
 use super::shared::long_work::Pace;
 use super::{AttentionOverride, ConvOverride, MatmulOverride, QuantMatmulOverride, SelfTests, Tuning};
 use crate::context::{Context, MAX_GROUPS};
@@ -356,20 +357,38 @@ impl OpContext {
     ) -> BackendResult<()> {
         const { assert!(size_of::<P>() <= MAX_PARAMS as usize, "the parameters don't fit in the immediates") };
         debug_assert!(reads.len() < MAX_BINDINGS, "{variant:?}");
-        reads.iter().copied().chain([output]).try_for_each(|window| window.require_bindable(op))?;
+        let windows = reads.iter().copied().chain([output]);
+        windows.clone().try_for_each(|window| window.require_bindable(op))?;
+        let params = bytemuck::bytes_of(params);
+        if !windows.clone().any(|window| window.block.is_divided()) {
+            return self.launch_bound(op, variant, windows, params, grid);
+        }
+        let gathered = Gathered::new(self, op, variant.source.reads as usize, windows)?;
+        self.launch_bound(op, variant, gathered.windows.iter(), params, grid)?;
+        gathered.write_back(self, op)
+    }
+
+    /// [`launch`](Self::launch) with windows that can be bound, each in one buffer.
+    fn launch_bound<'a>(
+        &self,
+        op: &'static str,
+        variant: &Variant,
+        windows: impl Iterator<Item = &'a Window>,
+        params: &[u8],
+        grid: [u32; 3],
+    ) -> BackendResult<()> {
         if let Mode::DryRun(run) = &self.mode {
             run.launches.lock().push(Launch {
                 variant: *variant,
                 #[cfg(test)]
                 grid,
                 #[cfg(test)]
-                params: bytemuck::bytes_of(params).to_vec(),
+                params: params.to_vec(),
             });
             return Ok(());
         }
         let kernel = self.device.pipeline(variant)?;
-        let windows = reads.iter().copied().chain([output]).cloned();
-        let command = Command::new(op, kernel, windows, bytemuck::bytes_of(params), grid)?;
+        let command = Command::new(op, kernel, windows.cloned(), params, grid)?;
         debug_assert!(
             variant.source.cooperative || command.writes_are_apart(),
             "browsers, which have no cooperative matrices, refuse two bindings to write one buffer: {variant:?}"

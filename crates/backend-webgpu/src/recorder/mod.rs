@@ -24,7 +24,7 @@ use std::sync::Arc;
 
 use backend_api::{BackendError, BackendResult};
 
-use crate::memory::{Block, DeviceSlice, Storage};
+use crate::memory::{Block, Storage};
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::bound;
 use crate::transfer::StagingRing;
@@ -39,7 +39,7 @@ pub(crate) use graph::Graph;
 pub(crate) use signal::Signal;
 pub(crate) use submitter::{Submitter, Ticket};
 pub(crate) use timing::Stopwatch;
-pub(crate) use window::{BindingLimits, PART_ALIGNMENT, VECTOR_BYTES, Window};
+pub(crate) use window::{BindingLimits, PART_ALIGNMENT, UNBINDABLE, VECTOR_BYTES, Window, cut, excess};
 
 /// Commands of a batch, dispatches and uploads. Enough to make the cost of a submission small, few enough to
 /// start the device early and to bound what an encoder holds.
@@ -230,7 +230,7 @@ impl Recorder {
         }
     }
 
-    /// Uploads at most [`StagingRing::CHUNK`] bytes to a 4-byte aligned part of a buffer, in order with what
+    /// Uploads at most [`StagingRing::chunk`] bytes to a buffer, from a multiple of 4 bytes on, in order with what
     /// is recorded. Returns the batch to wait for before another try, if there is no room for them yet.
     ///
     /// # Errors
@@ -238,7 +238,7 @@ impl Recorder {
     pub(crate) fn upload(
         &mut self,
         op: &'static str,
-        dst: &DeviceSlice,
+        dst: &Block,
         offset: usize,
         chunk: &[u8],
     ) -> BackendResult<Option<Ticket>> {
@@ -253,12 +253,12 @@ impl Recorder {
             return Ok(Some(self.oldest().unwrap_or_else(Ticket::finished)));
         };
         // Nothing in the batch uses the buffer: the copy may come first, and the pass stays open.
-        let early = !dst.block.is_touched_by(self.number);
+        let early = !dst.is_touched_by(self.number);
         let encoder = if early { Self::ensure(&self.device, &mut self.early) } else { self.encoder() };
-        let offset = (dst.offset + offset) as u64;
-        encoder.copy_buffer_to_buffer(&source, start, dst.block.buffer(), offset, chunk.len() as u64);
-        if dst.block.storage().write(self.number) {
-            self.written.push(Arc::clone(dst.block.storage()));
+        let offset = offset as u64;
+        encoder.copy_buffer_to_buffer(&source, start, dst.buffer(), offset, chunk.len() as u64);
+        if dst.storage().write(self.number) {
+            self.written.push(Arc::clone(dst.storage()));
         }
         self.commands += 1;
         Ok(None)

@@ -4,15 +4,16 @@ use std::sync::Arc;
 
 use backend_api::{BackendError, BackendResult, DType};
 
-use crate::memory::{Block, DeviceSlice};
+use crate::memory::{Block, DeviceSlice, Piece, are_cut};
 
 /// The part of a buffer that a kernel sees, and where in it the operand starts.
 ///
 /// Kernels take element offsets, so a whole buffer is bound where the device allows it: views of one buffer
 /// then share their bind group, and an offset needs no alignment.
 ///
-/// The window of an operand that is larger than what can be bound is [wide](Self::is_wide): nothing launches with it, but
-/// with windows of its parts, which are [advanced](Self::advanced) and [truncated](Self::truncated).
+/// The window of an operand that is larger than what can be bound, or lies in several buffers, is [wide](Self::is_wide):
+/// work is divided into launches with windows of its parts, which are [advanced](Self::advanced) and
+/// [truncated](Self::truncated). Of those, one that begins in a buffer and ends in the next is bound as a copy.
 #[derive(Clone, Debug)]
 pub(crate) struct Window {
     pub(crate) block: Arc<Block>,
@@ -38,6 +39,48 @@ pub(crate) const VECTOR_BYTES: u64 = 16;
 /// of at most 256.
 pub(crate) const PART_ALIGNMENT: u64 = 256;
 
+/// What is added to the excess of bytes that can't be bound, so that it is told from, and comes before, that of bytes
+/// which would have to be copied. Buffers are smaller by far.
+pub(crate) const UNBINDABLE: u64 = 1 << 48;
+
+/// The most bytes in several buffers for which a copy is as good as dividing the work: those that a binding has four
+/// times, and what a GPU copies in the time of a few launches.
+const fn most_copied(max: u64) -> u64 {
+    let quarter = max / 4;
+    if quarter < 16 << 20 { quarter } else { 16 << 20 }
+}
+
+/// By how many bytes a launch with `bytes` bytes of an operand from byte `start` of its block on passes what should be
+/// bound, of which `max` can be, and buffers but the last one have `part_len`, if there are several.
+pub(crate) fn excess(max: u64, part_len: Option<usize>, start: u64, bytes: u64) -> u64 {
+    if bytes > max {
+        return UNBINDABLE + (bytes - max);
+    }
+    // Within a block, whose bytes are counted in `usize`.
+    let is_cut = part_len.is_some_and(|len| are_cut(len, start as usize, bytes as usize));
+    if is_cut { bytes.saturating_sub(most_copied(max)) } else { 0 }
+}
+
+/// [`Window::cut`] of items of `item` bytes each from byte `start` of a block on.
+pub(crate) fn cut(
+    max: u64,
+    part_len: Option<usize>,
+    start: usize,
+    item: usize,
+    count: usize,
+) -> Option<usize> {
+    let room = part_len.map(|len| len - start % len)?;
+    let copied = usize::try_from(most_copied(max)).unwrap_or(usize::MAX);
+    let bytes = item.saturating_mul(count);
+    if item == 0 || bytes <= room || bytes <= copied {
+        return None;
+    }
+    // As aligned as halves are, if that leaves little to copy.
+    let step = [256, 64, 16, 4].into_iter().find(|step| step * item <= copied).unwrap_or(1);
+    let at = (room / item / step * step).max(step);
+    (at < count).then_some(at)
+}
+
 /// The limits that windows obey.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BindingLimits {
@@ -49,7 +92,7 @@ impl BindingLimits {
     pub(crate) fn of(limits: &wgpu::Limits) -> Self {
         Self {
             // Indices are u32, and a window of 2 GiB has 2³⁰ elements of the smallest type.
-            max_bytes: limits.max_storage_buffer_binding_size.min(1 << 31),
+            max_bytes: limits.max_storage_buffer_binding_size.min(limits.max_buffer_size).min(1 << 31),
             alignment: u64::from(limits.min_storage_buffer_offset_alignment),
         }
     }
@@ -89,14 +132,39 @@ impl Window {
         }
     }
 
-    /// Whether the operand is larger than what can be bound.
-    pub(crate) fn is_wide(&self) -> bool {
-        self.size > u64::from(self.max)
+    /// The window of words of one buffer.
+    pub(crate) fn of_words(piece: Piece<'_>) -> Self {
+        let (start, size) = (piece.offset as u64, piece.len as u64);
+        Self {
+            #[cfg(feature = "count-out-of-bounds")]
+            operand: 0..size,
+            block: Arc::clone(piece.block),
+            start,
+            size,
+            offset: 0,
+            item: 4,
+            max: u32::MAX,
+        }
     }
 
-    /// The bytes by which a launch that accesses the operand's first `elements` elements passes what can be bound.
+    /// The window where what it shows begins at `start` of another block.
+    pub(crate) fn placed(&self, block: &Arc<Block>, start: u64) -> Self {
+        Self { block: Arc::clone(block), start, ..self.clone() }
+    }
+
+    /// Whether the operand is larger than what can be bound, or lies in several buffers.
+    pub(crate) fn is_wide(&self) -> bool {
+        // A window shows bytes of a block, which are counted in `usize`.
+        self.size > u64::from(self.max) || self.block.is_cut_within(self.start as usize, self.size as usize)
+    }
+
+    /// The bytes by which a launch that accesses the operand's first `elements` elements passes what can be bound, or
+    /// what is better divided than copied; from [`UNBINDABLE`] on, if it can't be launched.
     pub(crate) fn excess(&self, elements: usize) -> u64 {
-        if self.is_wide() { self.bytes_of(elements).saturating_sub(u64::from(self.max)) } else { 0 }
+        if !self.is_wide() {
+            return 0;
+        }
+        excess(u64::from(self.max), self.block.part_len(), self.start, self.bytes_of(elements))
     }
 
     /// How many items of so many elements can be bound at once, wherever the first one begins.
@@ -125,10 +193,19 @@ impl Window {
         end.div_ceil(VECTOR_BYTES).max(1).saturating_mul(VECTOR_BYTES).min(self.size)
     }
 
+    /// Where `count` items of the operand, `stride` elements apart, are best divided as a buffer ends among them: the items
+    /// before and behind are bound there, and the few between aren't many to copy. `None` if no buffer ends there.
+    pub(crate) fn cut(&self, stride: usize, count: usize) -> Option<usize> {
+        let item = stride.saturating_mul(usize::from(self.item));
+        // Within a block, whose bytes are counted in `usize`.
+        let start = self.start as usize + self.offset as usize * usize::from(self.item);
+        cut(u64::from(self.max), self.block.part_len(), start, item, count)
+    }
+
     /// # Errors
-    /// [`Limit`](BackendError::Limit) for a wide window.
+    /// [`Limit`](BackendError::Limit) for a window that shows more than what can be bound.
     pub(crate) fn require_bindable(&self, op: &'static str) -> BackendResult<()> {
-        if !self.is_wide() {
+        if self.size <= u64::from(self.max) {
             return Ok(());
         }
         // A buffer's size fits in `usize`, and so does the most that can be bound of it.

@@ -2,7 +2,7 @@
 
 use backend_api::{BackendError, BackendResult, Diagnostic};
 
-use super::bytes;
+use super::{bytes, most_bytes};
 use crate::device::guarded;
 use crate::sync::{Mutex, bound};
 
@@ -14,7 +14,7 @@ pub(crate) struct Readback {
 }
 
 impl Readback {
-    /// Bytes of the largest buffer, and so of one piece of a read.
+    /// Bytes of the largest buffer, and so of one piece of a read, where buffers may be so large.
     pub(crate) const CHUNK: usize = bound(16 << 20, 32);
 
     const MIN_BYTES: usize = bound(4 << 10, 16);
@@ -24,7 +24,12 @@ impl Readback {
         Self { device: device.clone(), free: Mutex::default() }
     }
 
-    /// An unmapped buffer of at least `bytes`, which are at most [`CHUNK`](Self::CHUNK).
+    /// Bytes of the largest piece of a read on a device with these limits.
+    pub(crate) fn chunk(limits: &wgpu::Limits) -> usize {
+        most_bytes(limits, Self::CHUNK)
+    }
+
+    /// An unmapped buffer of at least `bytes`, which are at most [`chunk`](Self::chunk).
     pub(crate) fn acquire(&self, bytes: usize) -> BackendResult<wgpu::Buffer> {
         let size = bytes.next_power_of_two().max(Self::MIN_BYTES);
         let mut free = self.free.lock();

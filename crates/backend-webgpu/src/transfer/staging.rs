@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use backend_api::{BackendError, BackendResult, Diagnostic};
 
+use super::most_bytes;
 use crate::device::guarded;
 use crate::sync::{self, Mutex, bound};
 
@@ -12,6 +13,8 @@ use crate::sync::{self, Mutex, bound};
 #[derive(Debug)]
 pub(crate) struct StagingRing {
     device: wgpu::Device,
+    /// Bytes of one buffer.
+    chunk: usize,
     /// The buffer being filled and the bytes already in it.
     current: Option<(wgpu::Buffer, usize)>,
     /// Full buffers that the open batch copies from.
@@ -28,24 +31,30 @@ struct Shared {
 }
 
 impl StagingRing {
-    /// Bytes of one buffer, and so of the largest write.
+    /// Bytes of one buffer, and so of the largest write, where buffers may be so large.
     pub(crate) const CHUNK: usize = bound(4 << 20, 32);
 
     /// Buffers of the ring. In a browser, where nothing can wait for one to come back, there is no bound.
     const MAX_BUFFERS: Option<usize> = if cfg!(target_family = "wasm") { None } else { Some(bound(8, 3)) };
 
     pub(crate) fn new(device: &wgpu::Device) -> Self {
-        Self { device: device.clone(), current: None, full: Vec::new(), shared: Arc::default() }
+        let chunk = Self::chunk(&device.limits());
+        Self { device: device.clone(), chunk, current: None, full: Vec::new(), shared: Arc::default() }
     }
 
-    /// Writes at most [`CHUNK`](Self::CHUNK) bytes, a multiple of 4; the buffer and the byte where they
+    /// Bytes of the largest write on a device with these limits.
+    pub(crate) fn chunk(limits: &wgpu::Limits) -> usize {
+        most_bytes(limits, Self::CHUNK)
+    }
+
+    /// Writes at most [`chunk`](Self::chunk) bytes, a multiple of 4; the buffer and the byte where they
     /// start. `None` if every buffer is waiting for the device.
     pub(crate) fn write(
         &mut self,
         op: &'static str,
         bytes: &[u8],
     ) -> BackendResult<Option<(wgpu::Buffer, u64)>> {
-        let fits = |&(_, used): &(wgpu::Buffer, usize)| used + bytes.len() <= Self::CHUNK;
+        let fits = |&(_, used): &(wgpu::Buffer, usize)| used + bytes.len() <= self.chunk;
         if !self.current.as_ref().is_some_and(fits) {
             let Some(fresh) = self.fresh()? else {
                 return Ok(None);
@@ -90,7 +99,7 @@ impl StagingRing {
 
     /// Bytes of all its buffers.
     pub(crate) fn bytes(&self) -> usize {
-        self.shared.lock().count * Self::CHUNK
+        self.shared.lock().count * self.chunk
     }
 
     /// An empty mapped buffer, unless all are in use.
@@ -105,14 +114,14 @@ impl StagingRing {
         let buffer = guarded(&self.device, || {
             self.device.create_buffer(&wgpu::BufferDescriptor {
                 label: Some("upload"),
-                size: Self::CHUNK as u64,
+                size: self.chunk as u64,
                 usage: wgpu::BufferUsages::MAP_WRITE | wgpu::BufferUsages::COPY_SRC,
                 mapped_at_creation: true,
             })
         })
         .map_err(|_| BackendError::OutOfMemory {
-            requested: Self::CHUNK,
-            in_use: shared.count * Self::CHUNK,
+            requested: self.chunk,
+            in_use: shared.count * self.chunk,
         })?;
         shared.count += 1;
         Ok(Some(buffer))

@@ -7,8 +7,8 @@ use backend_api::{Activation, DType};
 
 use super::Windows;
 use crate::device::DeviceProfile;
-use crate::ops::shared::long_work::{Divisible, middle};
-use crate::recorder::Window;
+use crate::ops::shared::long_work::{Divisible, division, middle};
+use crate::recorder::{UNBINDABLE, Window};
 
 /// Some matrices of a product, or a block of the rows or columns of one.
 #[derive(Clone, Debug)]
@@ -46,11 +46,29 @@ impl Divisible for Part {
     /// over k. An operand that the whole batch shares gets smaller for all of it.
     fn smaller_halves(&self) -> Option<[Self; 2]> {
         let MatmulDesc { m, n, k, batch, a, b, c, trans_a, trans_b, .. } = self.desc;
-        let rows = || middle(m).map(|first| [self.rows(0, first), self.rows(first, m - first)]);
-        let columns = || middle(n).map(|first| [self.columns(0, first), self.columns(first, n - first)]);
-        let sums = || middle(k).filter(|_| self.is_sum).map(|first| self.sums(first));
-        let batches =
-            || middle(batch).map(|first| [self.batches(0, first), self.batches(first, batch - first)]);
+        let windows = &self.windows;
+        // Rows of the matrices in memory, where a buffer may end between them.
+        let [a_by_k, b_by_k] = [trans_a.is_transposed(), !trans_b.is_transposed()];
+        let lines = |is_so: bool, matrix: Matrix| if is_so { matrix.ld } else { 0 };
+        let [of_m, of_n] = [lines(!a_by_k, a), lines(!b_by_k, b)];
+        let rows = || {
+            let first = division(m, &[(&windows.a, of_m), (&windows.c, c.ld)])?;
+            Some([self.rows(0, first), self.rows(first, m - first)])
+        };
+        let columns = || {
+            let first = division(n, &[(&windows.b, of_n)])?;
+            Some([self.columns(0, first), self.columns(first, n - first)])
+        };
+        let sums = || {
+            let first = division(k, &[(&windows.a, lines(a_by_k, a)), (&windows.b, lines(b_by_k, b))])?;
+            self.is_sum.then(|| self.sums(first))
+        };
+        let batches = || {
+            let strides =
+                [(&windows.a, a.batch_stride), (&windows.b, b.batch_stride), (&windows.c, c.batch_stride)];
+            let first = division(batch, &strides)?;
+            Some([self.batches(0, first), self.batches(first, batch - first)])
+        };
         let by_rows = |matrix: Matrix, rows: usize, columns: usize| {
             rows.saturating_sub(1).saturating_mul(matrix.ld) >= columns / 2
         };
@@ -91,7 +109,11 @@ impl Part {
 
     /// Whether operands are too large until the sums are made by themselves, in pieces, and finished afterwards.
     pub(super) fn needs_sums(&self) -> bool {
-        !self.is_sum && self.desc.k > 1 && (self.desc.batch == 1 || self.folds()) && self.excess() > 0
+        if self.is_sum || self.desc.k <= 1 || (self.desc.batch > 1 && !self.folds()) {
+            return false;
+        }
+        let excess = self.excess();
+        excess >= UNBINDABLE || (excess > 0 && self.sums_fit())
     }
 
     /// Whether the results of the batch follow each other as those of one matrix do, and are finished alike.

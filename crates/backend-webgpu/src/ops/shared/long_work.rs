@@ -11,7 +11,7 @@ use backend_api::{BackendError, BackendResult};
 use crate::device::DeviceProfile;
 use crate::memory::DeviceSlice;
 use crate::ops::op_context::OpContext;
-use crate::recorder::{Command, PART_ALIGNMENT};
+use crate::recorder::{Command, PART_ALIGNMENT, UNBINDABLE, Window, cut, excess};
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
@@ -34,7 +34,8 @@ pub(in crate::ops) trait Divisible: Sized {
     /// Two parts that together write what the whole writes, in order; `None` if it can't be divided.
     fn halves(&self) -> Option<[Self; 2]>;
 
-    /// The bytes by which operands pass what a launch can bind, all of them together.
+    /// The bytes by which operands pass what a launch can bind, or what is better divided than copied, all of them
+    /// together; from [`UNBINDABLE`] on, if it can't be launched.
     fn excess(&self) -> u64 {
         0
     }
@@ -77,10 +78,14 @@ pub(in crate::ops) fn parts<T: Divisible>(ctx: &OpContext, work: T) -> Vec<(T, f
     let (mut parts, mut waiting) = (Vec::new(), vec![(work, 0)]);
     while let Some((part, halvings)) = waiting.pop() {
         let seconds = part.seconds(&ctx.profile());
-        let halves = if part.excess() > 0 {
+        let excess = part.excess();
+        let halves = if excess > 0 {
             // Matrices of a batch may share the operand that is too large, so halves aren't always smaller.
             let has_room = parts.len() + waiting.len() < MAX_PARTS;
-            if has_room { part.smaller_halves() } else { None }
+            let halves = if has_room { part.smaller_halves() } else { None };
+            // What can be launched as it is has to gain by it.
+            let gains = |[first, second]: &[T; 2]| first.excess().max(second.excess()) < excess;
+            halves.filter(|halves| excess >= UNBINDABLE || gains(halves))
         } else if ctx.state.pace.is_long(seconds, halvings) {
             part.halves()
         } else {
@@ -144,6 +149,12 @@ pub(in crate::ops) fn middle(extent: usize) -> Option<usize> {
     (half > 0).then_some(half / step * step)
 }
 
+/// Where `count` items are divided of operands in which they lie so many elements apart: where a buffer of one of them
+/// ends, or else in the [middle].
+pub(in crate::ops) fn division(count: usize, operands: &[(&Window, usize)]) -> Option<usize> {
+    operands.iter().find_map(|(window, stride)| window.cut(*stride, count)).or_else(|| middle(count))
+}
+
 /// Items `first..end` of equally long ones, such as the rows of a matrix.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::ops) struct Run {
@@ -170,6 +181,7 @@ struct Packed {
     offset: usize,
     item: usize,
     max: u64,
+    part_len: Option<usize>,
 }
 
 impl Run {
@@ -199,9 +211,15 @@ impl Run {
         if slice.block.size() as u64 > max
             && let Some(place) = self.packed.iter_mut().find(|place| place.is_none())
         {
-            *place = Some(Packed { offset: slice.offset, item, max });
+            *place = Some(Packed { offset: slice.offset, item, max, part_len: slice.block.part_len() });
         }
         self
+    }
+
+    /// The first `groups` times as many items as are kept together, and the others.
+    fn divided(&self, groups: usize) -> [Self; 2] {
+        let at = self.first + groups * self.align;
+        [Self { end: at, ..*self }, Self { first: at, ..*self }]
     }
 
     /// The number of items.
@@ -226,17 +244,29 @@ impl Divisible for Run {
     }
 
     fn halves(&self) -> Option<[Self; 2]> {
-        let half = middle(self.count().div_ceil(self.align))? * self.align;
-        let at = self.first + half;
-        Some([Self { end: at, ..*self }, Self { first: at, ..*self }])
+        Some(self.divided(middle(self.count().div_ceil(self.align))?))
+    }
+
+    /// Where a buffer ends, if one does.
+    fn smaller_halves(&self) -> Option<[Self; 2]> {
+        let groups = self.count().div_ceil(self.align);
+        let cut = |packed: &Packed| {
+            let start = packed.offset + self.first * packed.item;
+            cut(packed.max, packed.part_len, start, packed.item * self.align, groups)
+        };
+        match self.packed.iter().flatten().find_map(cut) {
+            Some(at) => Some(self.divided(at)),
+            None => self.halves(),
+        }
     }
 
     fn excess(&self) -> u64 {
         let excess = |packed: &Packed| {
             // Within the operand, whose bytes are counted in `usize`.
             let start = (packed.offset + self.first * packed.item) as u64;
-            let bytes = start % PART_ALIGNMENT + (self.count() * packed.item) as u64;
-            bytes.next_multiple_of(16).saturating_sub(packed.max)
+            let before = start % PART_ALIGNMENT;
+            let bytes = (before + (self.count() * packed.item) as u64).next_multiple_of(16);
+            excess(packed.max, packed.part_len, start - before, bytes)
         };
         self.packed.iter().flatten().map(excess).sum()
     }
@@ -325,6 +355,24 @@ mod tests {
         assert!(Run::of_bytes(256, 4.0).aligned(256).halves().is_none());
         assert!(Run::of_bytes(1, 4.0).halves().is_none());
         assert!(Run::of_bytes(0, 4.0).halves().is_none());
+    }
+
+    #[test]
+    fn runs_across_buffers_are_divided_where_these_end() {
+        // Rows of 1,000 bytes in buffers of 256 KiB, of which 64 KiB can be bound and 16 KiB be copied.
+        let packed = Packed { offset: 500, item: 1000, max: 1 << 16, part_len: Some(1 << 18) };
+        let mut run = Run::of_bytes(600, 1.0);
+        run.packed[0] = Some(packed);
+        assert!(run.excess() >= UNBINDABLE);
+        let ends = |[a, b]: [Run; 2]| [a.end, b.first];
+        assert_eq!(run.smaller_halves().map(ends), Some([256, 256]), "of 261 rows before the end");
+        // What is behind begins with the end, and then with a whole number of rows.
+        run.first = 256;
+        assert_eq!(run.smaller_halves().map(ends), Some([272, 272]));
+        run.end = 272;
+        assert_eq!((run.excess(), run.smaller_halves().map(ends)), (0, Some([264, 264])));
+        run.end = 300;
+        assert!((1..UNBINDABLE).contains(&run.excess()));
     }
 
     #[test]

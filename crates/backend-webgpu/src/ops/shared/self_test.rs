@@ -166,8 +166,9 @@ impl<'a> SelfTest<'a> {
             in_use: ctx.device.memory.stats().in_use,
         })?;
         let slice = DeviceSlice { block: Arc::new(Block::foreign(buffer)), offset: 0, len: words.len() };
-        for (i, chunk) in words.chunks(StagingRing::CHUNK).enumerate() {
-            if self.recorder.upload(OP, &slice, i * StagingRing::CHUNK, chunk)?.is_some() {
+        let most = StagingRing::chunk(&ctx.gpu().limits);
+        for (i, chunk) in words.chunks(most).enumerate() {
+            if self.recorder.upload(OP, &slice.block, i * most, chunk)?.is_some() {
                 let need = "fewer operands than fill the staging buffers".to_owned();
                 return Err(BackendError::Unsupported { op: OP, need });
             }

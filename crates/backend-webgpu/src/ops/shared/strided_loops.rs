@@ -5,7 +5,7 @@ use backend_api::desc::MAX_RANK;
 use backend_api::support::Loop;
 use backend_api::{BackendError, BackendResult, DType};
 
-use super::long_work::{Divisible, in_parts, middle};
+use super::long_work::{Divisible, division, in_parts, middle};
 use crate::device::DeviceProfile;
 use crate::kernels::{Origin, STEPS, constants};
 use crate::ops::op_context::{OpContext, dim, linear_grid};
@@ -277,9 +277,9 @@ impl<const N: usize> Stretch<N> {
         self.loops.iter().map(reach).sum::<usize>() + 1
     }
 
-    fn halves_along(&self, at: usize) -> Option<[Self; 2]> {
+    /// The first `half` turns of a loop, and the others.
+    fn divided(&self, at: usize, half: usize) -> [Self; 2] {
         let (extent, strides) = self.loops[at];
-        let half = middle(extent)?;
         let part = |first: usize, extent: usize| {
             let mut part = self.clone();
             part.loops[at].0 = extent;
@@ -288,7 +288,7 @@ impl<const N: usize> Stretch<N> {
             }
             part
         };
-        Some([part(0, half), part(half, extent - half)])
+        [part(0, half), part(half, extent - half)]
     }
 }
 
@@ -299,7 +299,8 @@ impl<const N: usize> Divisible for Stretch<N> {
     }
 
     fn halves(&self) -> Option<[Self; 2]> {
-        self.halves_along((0..self.loops.len()).max_by_key(|&at| self.loops[at].0)?)
+        let at = (0..self.loops.len()).max_by_key(|&at| self.loops[at].0)?;
+        Some(self.divided(at, middle(self.loops[at].0)?))
     }
 
     fn excess(&self) -> u64 {
@@ -310,7 +311,9 @@ impl<const N: usize> Divisible for Stretch<N> {
     fn smaller_halves(&self) -> Option<[Self; 2]> {
         let t = (0..N).max_by_key(|&t| self.windows[t].excess(self.elements(t)))?;
         let reach = |at: usize| self.loops[at].0.saturating_sub(1) * self.loops[at].1[t];
-        self.halves_along((0..self.loops.len()).max_by_key(|&at| reach(at))?)
+        let at = (0..self.loops.len()).max_by_key(|&at| reach(at))?;
+        let (extent, strides) = self.loops[at];
+        Some(self.divided(at, division(extent, &[(&self.windows[t], strides[t])])?))
     }
 }
 

@@ -1,0 +1,119 @@
+//! The conformance suite, sampled, with every operand inside of a block that is larger than what can be bound.
+
+use std::collections::BTreeMap;
+
+use backend_webgpu::WebGpuBackend;
+use conformance::{Arena, Case, Outcome, cases};
+
+use super::{BLOCK, BUFFER, text};
+
+/// One in how many conformance cases of an operation is run.
+const EVERY: usize = 100;
+
+/// One in how many is run across buffers.
+const EVERY_ACROSS: usize = 300;
+
+/// How many failing cases are listed.
+pub(super) const LISTED: usize = 20;
+
+/// The fewest cases that a whole sample runs, and the most of these that may be refused, as their operands or
+/// what is made of them are larger than [`BINDING`]: one in so many.
+const FEWEST: usize = 60;
+const REFUSED: usize = 10;
+
+/// The families that refuse cases, and what of them stays undivided. All others refuse none.
+pub(super) const UNDIVIDED: [(&str, &str); 19] = [
+    ("attention", "the keys or values of one head"),
+    ("attention_ext", "the keys, values or mask of one head, and a mask of u32"),
+    ("conv2d", "an image, and the filters for NHWC"),
+    ("conv2d_backward_filter", "images and gradients of all filters"),
+    ("cumsum", "a slice along the axis"),
+    ("expert_matmul", "the rows of a token, and the matrix of an expert"),
+    ("group_norm", "the channels of a group"),
+    ("log_softmax", "a slice along the axis"),
+    ("norm_backward_weight", "rows and gradients of all of them"),
+    ("pool2d", "images and results"),
+    ("pool2d_backward", "images and results"),
+    ("quant_matmul", "the rows of A"),
+    ("reduce", "the elements of an index"),
+    ("reduce_ext", "the elements of an index, and of an output in the middle of several axes"),
+    ("rms_norm", "a slice along the axis"),
+    ("sample", "the logits of a row"),
+    ("scatter", "indices of each element of few rows, and sources of f16 that are added or multiplied"),
+    ("softmax", "a slice along the axis"),
+    ("top_k", "a row"),
+];
+
+/// How many cases went which way.
+#[derive(Debug, Default)]
+struct Tally {
+    right: usize,
+    /// The paths of the cases of each family that passed a limit.
+    limited: BTreeMap<&'static str, Vec<String>>,
+    failures: Vec<String>,
+}
+
+/// With every operand at the same byte of a block.
+pub(super) fn in_blocks(backend: &WebGpuBackend) -> Result<(), String> {
+    conformance(backend, Arena::new(backend, BLOCK).map_err(text)?, EVERY)
+}
+
+/// With every operand where one buffer of a block ends and the next begins.
+pub(super) fn across_buffers(backend: &WebGpuBackend) -> Result<(), String> {
+    conformance(backend, Arena::around(backend, BLOCK, BUFFER).map_err(text)?, EVERY_ACROSS)
+}
+
+fn conformance(backend: &WebGpuBackend, arena: Arena, every: usize) -> Result<(), String> {
+    let every = suites::every(every)?;
+    let filter = std::env::var("CASE").unwrap_or_default();
+    let mut families: BTreeMap<&str, Vec<Case>> = BTreeMap::new();
+    for case in cases().into_iter().filter(|case| case.is_one_call() && case.path().contains(&filter)) {
+        families.entry(case.family).or_default().push(case);
+    }
+    let mut tally = Tally::default();
+    for cases in families.values() {
+        tally.run(backend, &arena, cases, every);
+    }
+    arena.free(backend).map_err(text)?;
+    let limited: usize = tally.limited.values().map(Vec::len).sum();
+    println!("{} cases right, {limited} refused as Limit:", tally.right);
+    for (family, refused) in &tally.limited {
+        println!("  {} of {family}: {}", refused.len(), refused.join(", "));
+    }
+    if filter.is_empty() && (tally.right < FEWEST || limited * REFUSED > tally.right) {
+        tally.failures.push(format!("{} right and {limited} refused is too little", tally.right));
+    }
+    let divided = |family: &str| UNDIVIDED.iter().all(|&(undivided, _)| undivided != family);
+    for (family, refused) in tally.limited.iter().filter(|(family, _)| divided(family)) {
+        let refused = refused.len();
+        tally
+            .failures
+            .push(format!("{refused} cases of {family} refused as Limit, which divides its operands"));
+    }
+    if tally.failures.is_empty() {
+        return Ok(());
+    }
+    let failed = tally.failures.len();
+    tally.failures.truncate(LISTED);
+    Err(format!("{failed} failures:\n{}", tally.failures.join("\n")))
+}
+
+impl Tally {
+    /// Runs one in `every` of the cases that the device can compute.
+    fn run(&mut self, backend: &WebGpuBackend, arena: &Arena, cases: &[Case], every: usize) {
+        let mut next = 0;
+        for (index, case) in cases.iter().enumerate() {
+            if index < next {
+                continue;
+            }
+            match case.run_within(backend, arena) {
+                Ok(Outcome::Right) => self.right += 1,
+                // What needs f16 costs nothing where there is none.
+                Ok(Outcome::Refused) => continue,
+                Ok(Outcome::Limited) => self.limited.entry(case.family).or_default().push(case.path()),
+                Err(failure) => self.failures.push(failure.to_string()),
+            }
+            next = index + every;
+        }
+    }
+}
