@@ -10,7 +10,7 @@
 // Operands are read 16 bytes at a time.
 //
 // needs: T, SUBGROUP, LANES, HALF_Q, HALF_KV, lib/attention, lib/attention_pieces, lib/attention_wide,
-// lib/attention_rows, one of lib/rows_*, and lib/attention_outputs or lib/attention_parts
+// lib/attention_rows, lib/attention_sinks, one of lib/rows_*, and lib/attention_outputs or lib/attention_parts
 
 const SUBGROUPS: u32 = 4u;
 const THREADS: u32 = SUBGROUPS * SUBGROUP;
@@ -28,6 +28,7 @@ const_assert LANES >= 8u && LANES <= SUBGROUP && SUBGROUP / LANES <= 4u;
 @group(0) @binding(2) var<storage, read> v: array<Words>;
 @group(0) @binding(3) var<storage, read> mask: array<T>;
 @group(0) @binding(4) var<storage, read> lengths: array<u32>;
+@group(0) @binding(5) var<storage, read> sinks: array<f32>;
 
 // What each subgroup has: vectors by place and lane, references and sums.
 var<workgroup> sh_vectors: array<Rows, SUBGROUPS * PLACES * LANES>;
@@ -85,7 +86,7 @@ fn main(
   let lane = index % LANES;
   let slot = index / LANES;
   // Lanes behind a vector's end read the same as its last.
-  let used = params.head_dim / WIDTH;
+  let used = head_dim() / WIDTH;
   let column = min(lane, used - 1u);
 
   let end = tile.end;
@@ -202,7 +203,7 @@ fn write_rows(tile: Tile, index: u32, group: vec3<u32>, groups: vec3<u32>) {
     for (var i = 0u; i < SUBGROUPS; i++) {
       sum += sh_vectors[i * PLACES * LANES + at] * rows_weights((sh_references[i] - reference) * score_unit());
     }
-    write_number(tile, group, groups, number, sum, total);
+    write_number(tile, group, groups, number, sum, reference, total);
   }
   if index == 0u {
     write_states(tile, group, groups, reference, total);

@@ -8,7 +8,7 @@
 // name of its own, as drivers keep arrays elsewhere.
 //
 // needs: T, HALF_Q, HALF_KV, lib/attention, lib/attention_pieces, lib/attention_wide or lib/attention_narrow,
-// lib/attention_rows, lib/attention_parts and one of lib/rows_*
+// lib/attention_rows, lib/attention_sinks, lib/attention_parts and one of lib/rows_*
 
 const THREADS: u32 = 128u;
 const TURNS: u32 = 4u;
@@ -23,6 +23,7 @@ const_assert LEAST_LANES >= TURNS;
 @group(0) @binding(2) var<storage, read> v: array<Words>;
 @group(0) @binding(3) var<storage, read> mask: array<T>;
 @group(0) @binding(4) var<storage, read> lengths: array<u32>;
+@group(0) @binding(5) var<storage, read> sinks: array<f32>;
 
 // Products of each lane, by slot, turn and lane; at the end, four elements of each invocation.
 var<workgroup> sh_products: array<Rows, TURNS * (THREADS + MOST_SLOTS)>;
@@ -40,7 +41,7 @@ struct Place {
 // Lanes of a slot, the same for the whole workgroup.
 fn lanes_of_slot() -> u32 {
   var lanes = LEAST_LANES;
-  while lanes * WIDTH < max(params.head_dim, v_head_dim()) {
+  while lanes * WIDTH < max(head_dim(), v_head_dim()) {
     lanes *= 2u;
   }
   return lanes;
@@ -76,9 +77,9 @@ fn main(
   let slots = THREADS / lanes;
   let place = Place(index % lanes, index / lanes, lanes, slots);
   // Lanes behind a vector's end read the same as its last.
-  let used = (params.head_dim + WIDTH - 1u) / WIDTH;
+  let used = (head_dim() + WIDTH - 1u) / WIDTH;
   let d = min(place.lane, used - 1u) * WIDTH;
-  let left = params.head_dim - d;
+  let left = head_dim() - d;
   let v_used = (v_head_dim() + WIDTH - 1u) / WIDTH;
   let v_d = min(place.lane, v_used - 1u) * WIDTH;
   let v_left = v_head_dim() - v_d;
@@ -189,6 +190,6 @@ fn write_numbers(tile: Tile, index: u32, place: Place, offset: u32, group: vec3<
     for (var slot = 0u; slot < place.slots; slot++) {
       sum += sh_products[i * THREADS + slot * place.lanes + lane];
     }
-    write_number(tile, group, groups, number, sum, Rows());
+    write_number(tile, group, groups, number, sum, Rows(), Rows());
   }
 }

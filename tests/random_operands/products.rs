@@ -130,6 +130,7 @@ pub(super) fn attention(draw: &mut Draw, run: Run<'_>) {
         [AttentionAlignment::BottomRight, AttentionAlignment::TopLeft, AttentionAlignment::KeyLengths];
     desc.alignment = draw.pick(&alignments);
     desc.lse = draw.maybe(|draw| draw.memory(DType::F32, batch * heads * seq_q));
+    desc.sinks = draw.maybe(|draw| draw.memory(DType::F32, heads));
     if draw.one_in(3) {
         let [of_batch, of_head, of_query] =
             [batch, heads, seq_q].map(|extent| if draw.one_in(3) { 1 } else { extent });

@@ -81,6 +81,10 @@ impl AttentionAlignment {
 /// window where `position − key ≥ window`, the query's position being that of its [`AttentionAlignment`]. A
 /// query that sees no key gives zeros.
 ///
+/// With [`sinks`](Self::sinks), the exponential of the head's sink joins the denominator: it counts as the score
+/// of one more key, which every query sees and whose value is 0. It is neither scaled nor bounded, and no mask
+/// hides it. A sink of −∞ is none; one of NaN or +∞ makes its head's outputs NaN, as such a score does.
+///
 /// Sums are f32. Weights may be rounded to f16 before they are multiplied by values of f16, if the queries
 /// are f16 too.
 ///
@@ -153,8 +157,13 @@ pub struct AttentionDesc {
     /// all.
     pub key_lengths: Option<u64>,
     /// Handle of the logarithms of the sums of the exponentials of the scores, f32 `[batch, heads, seq_q]`,
-    /// which are written too: −∞ for a query that sees no key. Untouched where the output has no elements.
+    /// which are written too, with the exponential of the sink, if there is one: −∞ for a query that sees no key,
+    /// or the sink. Parts of the keys that are put together by these have the sink in one part only. Untouched
+    /// where the output has no elements.
     pub lse: Option<u64>,
+    /// Handle of the sinks, `[heads]` of f32: a natural logarithm for each query head that joins the
+    /// denominator of its softmaxes.
+    pub sinks: Option<u64>,
     /// Layout of the queries; packed if `None`.
     pub q_layout: Option<HeadLayout>,
     /// Layout of the keys; packed if `None`.
@@ -165,7 +174,7 @@ pub struct AttentionDesc {
     pub o_layout: Option<HeadLayout>,
 }
 
-handles!(AttentionDesc: q, k, v, o, mask, key_lengths, lse);
+handles!(AttentionDesc: q, k, v, o, mask, key_lengths, lse, sinks);
 
 impl AttentionDesc {
     /// Full attention over packed operands, scaled by 1/√head_dim.
@@ -195,6 +204,7 @@ impl AttentionDesc {
             mask_dtype: dtype,
             key_lengths: None,
             lse: None,
+            sinks: None,
             q_layout: None,
             k_layout: None,
             v_layout: None,
@@ -238,6 +248,9 @@ impl AttentionDesc {
 
         /// Writes the log-sum-exp of the scores too.
         pub fn with_lse(Some(lse): u64);
+
+        /// Lets a score of each query head join the denominator without a value.
+        pub fn with_sinks(Some(sinks): u64);
 
         /// Says where the vectors of the queries lie.
         pub fn with_q_layout(Some(q_layout): HeadLayout);
@@ -295,9 +308,9 @@ impl AttentionDesc {
         ]
     }
 
-    /// Checks types and shapes. Returns q, k, v, o, mask, key_lengths and lse; nothing is touched when there
+    /// Checks types and shapes. Returns q, k, v, o, mask, key_lengths, lse and sinks; nothing is touched when there
     /// are no queries or a vector has no elements.
-    pub fn operands(&self, op: &'static str) -> BackendResult<[Operand; 7]> {
+    pub fn operands(&self, op: &'static str) -> BackendResult<[Operand; 8]> {
         require_float(op, "dtype", self.dtype)?;
         if self.kv_dtype != self.dtype && (self.dtype, self.kv_dtype) != (DType::F32, DType::F16) {
             return Err(BackendError::Dtype { op, arg: "kv_dtype", got: self.kv_dtype });
@@ -341,7 +354,7 @@ impl AttentionDesc {
         };
         let mask = self.mask.map(|mask| mask.ptr);
         let lengths = if empty { 0 } else { self.batch };
-        let rows = if empty { 0 } else { self.batch * self.heads * self.seq_q };
+        let [rows, heads] = if empty { [0, 0] } else { [self.batch * self.heads * self.seq_q, self.heads] };
         Ok([
             operand("q", self.q, self.dtype, q.offset, q_dims, Access::Read)?,
             operand("k", self.k, self.kv_dtype, k.offset, k_dims, Access::Read)?,
@@ -350,6 +363,7 @@ impl AttentionDesc {
             Operand::optional(op, "mask", mask, self.mask_dtype, mask_elements, Access::Read)?,
             Operand::optional(op, "key_lengths", self.key_lengths, DType::U32, lengths, Access::Read)?,
             Operand::optional(op, "lse", self.lse, DType::F32, rows, Access::Write)?,
+            Operand::optional(op, "sinks", self.sinks, DType::F32, heads, Access::Read)?,
         ])
     }
 }

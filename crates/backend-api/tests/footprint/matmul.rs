@@ -118,7 +118,7 @@ pub(crate) fn attention(g: &mut Gen) -> bool {
         let [batch_stride, head_stride, query_stride] = [g.extent(), g.extent(), g.extent()];
         AttentionMask { ptr, batch_stride, head_stride, query_stride }
     });
-    (desc.key_lengths, desc.lse) = (g.maybe(6), g.maybe(7));
+    (desc.key_lengths, desc.lse, desc.sinks) = (g.maybe(6), g.maybe(7), g.maybe(8));
 
     let mut call = Call::default();
     call.require_float("dtype", of);
@@ -154,6 +154,8 @@ pub(crate) fn attention(g: &mut Gen) -> bool {
     call.name(lengths.only_if(some && desc.key_lengths.is_some()));
     let lse = Named::packed("lse", 7, DType::F32, Write, &queries[..3]);
     call.name(lse.only_if(some && desc.lse.is_some()));
+    let sinks = Named::packed("sinks", 8, DType::F32, Read, &[n]);
+    call.name(sinks.only_if(some && desc.sinks.is_some()));
     call.judge_operands(desc.operands(OP))
 }
 

@@ -156,9 +156,11 @@ libs! {
     ATTENTION_PIECES = "attention_pieces" needs [ATTENTION],
     /// Vectors of the rows that share keys; for either of the readers and any number of rows.
     ATTENTION_ROWS = "attention_rows" needs [SPECIAL, ATTENTION, ATTENTION_PIECES],
+    /// The sinks of heads.
+    ATTENTION_SINKS = "attention_sinks" needs [ATTENTION],
     /// What becomes of the sums of rows, over a piece of their keys or all of them.
-    ATTENTION_PARTS = "attention_parts" needs [ATTENTION, ATTENTION_PIECES],
-    ATTENTION_OUTPUTS = "attention_outputs" needs [ATTENTION, ATTENTION_SEEN, ATTENTION_PIECES],
+    ATTENTION_PARTS = "attention_parts" needs [ATTENTION, ATTENTION_PIECES, ATTENTION_SINKS],
+    ATTENTION_OUTPUTS = "attention_outputs" needs [ATTENTION, ATTENTION_SEEN, ATTENTION_PIECES, ATTENTION_SINKS],
     /// Numbers of rows that share keys.
     ROWS_1 = "rows_1",
     ROWS_2 = "rows_2",

@@ -185,6 +185,7 @@ fn options() -> Operation {
         );
         (desc.kv_dtype, desc.causal, desc.window, desc.lse) = (DType::F16, true, Some(1), Some(h[4]));
         (desc.softcap, desc.scale) = (2.0, 2.0 * 0.5f64.atanh() / 6.0);
+        desc.sinks = Some(h[5]);
         desc
     };
     let slots = vec![
@@ -193,6 +194,7 @@ fn options() -> Operation {
         Slot::new("v", Role::Input, DType::F16, 2 * 3 * 5 * 6),
         Slot::new("o", Role::Output, DType::F32, 2 * 3 * 4 * 6),
         Slot::new("lse", Role::Output, DType::F32, 2 * 3 * 4),
+        Slot::new("sinks", Role::Input, DType::F32, 3).holding(f32::NEG_INFINITY),
     ];
     let changes: Vec<Change<AttentionDesc>> = vec![
         ("keys of f32 where there is f16", too_small(op, "k", 360, 720), |d| d.kv_dtype = DType::F32),
@@ -204,6 +206,9 @@ fn options() -> Operation {
         ("lse in the output", overlap(op, "o", "lse"), |d| d.lse = Some(d.o)),
         ("lse in the queries", overlap(op, "lse", "q"), |d| d.lse = Some(d.q)),
         ("lse in no memory", Expect::Kind(ErrorKind::InvalidHandle), |d| d.lse = Some(0)),
+        ("a sink too few", too_small(op, "sinks", 12, 16), |d| (d.heads, d.kv_heads, d.seq_q) = (4, 1, 3)),
+        ("sinks in the output", overlap(op, "o", "sinks"), |d| d.sinks = Some(d.o)),
+        ("sinks in no memory", Expect::Kind(ErrorKind::InvalidHandle), |d| d.sinks = Some(0)),
     ];
     Operation::new(op, slots, 1.0, move |b, h| b.attention_ext(&good(h))).variant("with every option").broken(
         good,

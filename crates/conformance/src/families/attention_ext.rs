@@ -9,6 +9,7 @@ use super::attention_special::{SPECIAL, Special};
 use super::heads::{Layout, Mask, MaskRows, Vectors};
 use crate::case::Case;
 use crate::data::uniform;
+use crate::float::round_to;
 use crate::grid::pairwise;
 use crate::oracle::attention::{Scores, Seen, attend, log_sum};
 use crate::rng::Rng;
@@ -24,6 +25,43 @@ const DTYPES: [[DType; 2]; 3] =
     [[DType::F32, DType::F32], [DType::F16, DType::F16], [DType::F32, DType::F16]];
 const WINDOWS: [Option<usize>; 6] = [None, None, Some(0), Some(1), Some(5), Some(33)];
 const SOFTCAPS: [f64; 4] = [0.0, 0.0, 0.75, 30.0];
+
+/// Scores of heads that join the denominator.
+#[derive(Clone, Copy, Debug)]
+enum Sinks {
+    None,
+    /// Near the other scores.
+    Random,
+    /// Far above and below them, and none.
+    Far,
+    /// NaN and infinities, a head each.
+    Special,
+}
+
+impl Sinks {
+    const ALL: [Self; 4] = [Self::None, Self::Random, Self::Far, Self::Special];
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::None => "",
+            Self::Random => "_sinks",
+            Self::Far => "_sinksfar",
+            Self::Special => "_sinksspecial",
+        }
+    }
+
+    /// One for each head, if there are any.
+    fn of(self, heads: usize, rng: &mut Rng) -> Vec<f64> {
+        let far = [30.0, -30.0, 200.0, f64::NEG_INFINITY, -1e30, 1e30];
+        let special = [f64::NAN, f64::NEG_INFINITY, f64::INFINITY, 0.5];
+        match self {
+            Self::None => Vec::new(),
+            Self::Random => uniform(rng, DType::F32, heads, -2.0, 2.0),
+            Self::Far => (0..heads).map(|head| round_to(DType::F32, far[head % far.len()])).collect(),
+            Self::Special => (0..heads).map(|head| special[head % special.len()]).collect(),
+        }
+    }
+}
 
 #[derive(Clone, Copy, Debug)]
 struct Attention {
@@ -44,6 +82,7 @@ struct Attention {
     window: Option<usize>,
     softcap: f64,
     lse: bool,
+    sinks: Sinks,
     special: Special,
 }
 
@@ -68,6 +107,7 @@ pub(super) fn cases() -> Vec<Case> {
         AttentionAlignment::ALL.len() + 1,
         2,
         3,
+        Sinks::ALL.len(),
     ];
     let grids = ["attention_ext 1", "attention_ext 2", "attention_ext 3"].map(|seed| pairwise(&counts, seed));
     let covering = grids.into_iter().flatten().map(|row| Attention {
@@ -88,6 +128,7 @@ pub(super) fn cases() -> Vec<Case> {
         window: WINDOWS[row[13]],
         softcap: SOFTCAPS[row[14]],
         lse: row[15] == 1,
+        sinks: Sinks::ALL[row[19]],
         special: Special::None,
     });
     let special = [[1, 70, 64], [3, 70, 16], [40, 70, 20]].into_iter().flat_map(special);
@@ -103,7 +144,22 @@ pub fn attention_around([queries, keys, head_dim]: [usize; 3]) -> Vec<Case> {
     let seq_kv = [1, keys - 1, keys, 2 * keys + 1, 3 * keys];
     let head_dims = [head_dim, head_dim - 8, head_dim / 2 + 1];
     let lens = [seq_q.len(), seq_kv.len(), head_dims.len()];
-    let counts = [3, 4, lens[0], lens[1], lens[2], 2, 3, 2, 2, 4, 3, 2, AttentionAlignment::ALL.len()];
+    let counts = [
+        3,
+        4,
+        lens[0],
+        lens[1],
+        lens[2],
+        2,
+        3,
+        2,
+        2,
+        4,
+        3,
+        2,
+        AttentionAlignment::ALL.len(),
+        Sinks::ALL.len(),
+    ];
     let rows = pairwise(&counts, &format!("attention {queries} {keys} {head_dim}"));
     let cases = rows.into_iter().map(|row| Attention {
         dtypes: DTYPES[row[0]],
@@ -123,6 +179,7 @@ pub fn attention_around([queries, keys, head_dim]: [usize; 3]) -> Vec<Case> {
         window: [None, None, Some(3), Some(keys + 1)][row[9]],
         softcap: [0.0, 0.0, 2.0][row[10]],
         lse: row[11] == 1,
+        sinks: Sinks::ALL[row[13]],
         special: Special::None,
     });
     // Each content once, in types that differ from tile to tile.
@@ -177,6 +234,8 @@ fn special_of(
         window: (i % 7 == 4).then_some(seq_kv / 2),
         softcap: special.softcap(),
         lse: i % 3 > 0,
+        // One that isn't far from other scores would mix with equal ones.
+        sinks: if i % 4 == 3 && !special.is_distinct() { Sinks::Random } else { Sinks::None },
         special,
     };
     cases.map(case).collect()
@@ -201,6 +260,7 @@ fn edges() -> impl Iterator<Item = Attention> {
         window: None,
         softcap: 0.0,
         lse: true,
+        sinks: Sinks::None,
         special: Special::None,
     };
     let mut all = Vec::new();
@@ -254,6 +314,12 @@ fn edges() -> impl Iterator<Item = Attention> {
             });
             all.push(Attention { mask: Mask::Full, softcap: 3.0, window: Some(20), ..plain });
             all.push(Attention { mask: Mask::Full, seq_q: 2, heads: (3, 1), window: Some(20), ..plain });
+            for sinks in Sinks::ALL.into_iter().skip(1).filter(|_| causal) {
+                let plain = Attention { sinks, heads: (6, 2), ..plain };
+                // The first queries see nothing.
+                all.extend([70, 3].map(|seq_q| Attention { seq_q, seq_kv: 3 * seq_q / 4, ..plain }));
+                all.push(Attention { batch: 3, lengths: true, seq_q: 1, mask: Mask::Keys, ..plain });
+            }
         }
     }
     // More keys than 65,535, after which some drivers leave a loop.
@@ -276,10 +342,10 @@ impl Attention {
         let layouts = self.layouts.map(|layout| format!("{layout:?}").to_lowercase()).join("-");
         let window = window.map_or("all".to_owned(), |window| window.to_string());
         let lse = super::flag(self.lse, "_lse", "");
-        let special = self.special;
+        let (sinks, special) = (self.sinks.name(), self.special);
         let name = format!(
             "{dtypes}_b{batch}_h{heads}of{kv_heads}_q{seq_q}_kv{seq_kv}_d{head_dim}{v}_{causal}{align}_{mask}_{lengths}_{layouts}\
-             _window{window}_cap{softcap:e}{lse}{special}"
+             _window{window}_cap{softcap:e}{lse}{sinks}{special}"
         );
         Case::new("attention_ext", name, move |rng| self.trial(rng))
     }
@@ -307,7 +373,9 @@ impl Attention {
         let scale = special.scale().unwrap_or(1.0 / (d as f64).sqrt());
         let lengths: Vec<f64> = (0..batch).map(|b| [seq_kv / 2, 0, seq_kv + 3][b % 3] as f64).collect();
 
+        let sinks = self.sinks.of(heads, rng);
         let with = Scores {
+            sink: None,
             // As an f32 at most: a larger bound is none.
             softcap: if self.softcap.abs() > f64::from(f32::MAX) { 0.0 } else { self.softcap },
             scale,
@@ -336,6 +404,7 @@ impl Attention {
                 })
                 .collect();
             let start = o.start(b, h, i);
+            let with = Scores { sink: sinks.get(h).copied(), ..with };
             let vector = attend(q.vector(b, h, i), &seen, v_dim, with);
             sums.push(log_sum(q.vector(b, h, i), &seen, with));
             wants.extend(vector.into_iter().enumerate().map(|(at, want)| (start + at, want)));
@@ -347,13 +416,16 @@ impl Attention {
         trial.input("v", kv_dtype, &v.data);
         trial.scattered("o", dtype, std::mem::take(&mut o.data), wants);
         // A very low mask number may rule the row of a window, and beside it scores lose their digits.
-        if self.window.is_none() || matches!(self.mask, Mask::None) {
+        // A sink that is far above leaves little of the outputs.
+        let is_far = matches!(self.sinks, Sinks::Far);
+        if (self.window.is_none() || matches!(self.mask, Mask::None)) && !is_far {
             trial.with_nmse();
         }
         trial.input("mask", mask_dtype, &mask.data);
         let lengths = if self.lengths { lengths } else { Vec::new() };
         trial.input("key_lengths", DType::U32, &lengths);
         trial.output("lse", DType::F32, if self.lse { sums } else { Vec::new() });
+        trial.input("sinks", DType::F32, &sinks);
         let strides = [q.strides, k.strides, v.strides, o.strides];
         let with_mask = !matches!(self.mask, Mask::None);
         trial.calling(move |backend, p| {
@@ -370,6 +442,7 @@ impl Attention {
             (desc.scale, desc.causal) = (scale, self.causal);
             (desc.window, desc.softcap) = (self.window, self.softcap);
             desc.lse = self.lse.then_some(p[6]);
+            desc.sinks = (!sinks.is_empty()).then_some(p[7]);
             [desc.q_layout, desc.k_layout, desc.v_layout, desc.o_layout] = strides;
             desc.mask = with_mask.then_some(AttentionMask { ptr: p[4], ..mask.desc });
             desc.key_lengths = self.lengths.then_some(p[5]);

@@ -26,7 +26,9 @@ pub(super) fn attention(desc: &AttentionDesc, memory: &Bytes) -> Vec<Expected> {
         _ => mask,
     };
     let lengths = memory.optional(desc.key_lengths, DType::U32);
+    let sinks = memory.optional(desc.sinks, DType::F32);
     let with = Scores {
+        sink: None,
         scale: desc.scale,
         softcap: desc.cap().map_or(0.0, f64::from),
         half_weights: [dtype, kv_dtype] == [DType::F16; 2],
@@ -42,6 +44,7 @@ pub(super) fn attention(desc: &AttentionDesc, memory: &Bytes) -> Vec<Expected> {
                 desc.mask.map(|mask| b * mask.batch_stride + h * mask.head_stride + i * mask.query_stride);
             row.map_or(0.0, |row| added(mask[row + j]))
         };
+        let with = Scores { sink: sinks.get(h).copied(), ..with };
         let seen: Vec<Seen<'_>> = desc
             .visible(i, keys)
             .map(|j| Seen {

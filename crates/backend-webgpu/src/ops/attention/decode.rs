@@ -14,10 +14,10 @@ const DECODE_ROWS: KernelSource = KernelSource {
     subgroups: true,
     ..kernel!(
         native "attention/decode",
-        libs: [ATTENTION, ATTENTION_PIECES, ATTENTION_WIDE, ATTENTION_ROWS],
+        libs: [ATTENTION, ATTENTION_PIECES, ATTENTION_WIDE, ATTENTION_ROWS, ATTENTION_SINKS],
         types: ["T"],
         constants: ["SUBGROUP", "LANES", "HALF_Q", "HALF_KV"],
-        reads: 5,
+        reads: 6,
         writes: 1,
         params: Params,
     )

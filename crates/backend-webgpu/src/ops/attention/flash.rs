@@ -13,10 +13,10 @@ use crate::ops::op_context::{OpContext, linear_grid};
 
 pub(super) static FLASH: KernelSource = kernel!(
     "attention/flash",
-    libs: [GRID, SPECIAL, ATTENTION, ATTENTION_STAGING, ATTENTION_SEEN],
+    libs: [GRID, SPECIAL, ATTENTION, ATTENTION_STAGING, ATTENTION_SEEN, ATTENTION_SINKS],
     types: ["T"],
     constants: ["GROUPS", "LANES", "ROWS", "KEYS", "DIMS", "HALF_Q", "HALF_KV"],
-    reads: 5,
+    reads: 6,
     writes: 2,
     params: Params,
 );
@@ -149,9 +149,9 @@ pub(super) fn run(
     let blocks = desc.seq_q.div_ceil(tile.queries());
     let tiles = checked_product(op, "tiles", &[blocks, desc.heads, desc.batch])?;
     let params = params(op, desc, windows, tiles, 1)?;
-    let Windows { q, k, v, mask, lengths, lse, o } = windows;
+    let Windows { q, k, v, mask, lengths, sinks, lse, o } = windows;
     let variant = tile.variant([desc.dtype, desc.kv_dtype], wide);
-    ctx.launch(op, &variant, &[q, k, v, mask, lengths, lse], o, &params, linear_grid(op, tiles)?)
+    ctx.launch(op, &variant, &[q, k, v, mask, lengths, sinks, lse], o, &params, linear_grid(op, tiles)?)
 }
 
 #[cfg(test)]

@@ -42,7 +42,8 @@ params! {
         group: u32,
         seq_q: u32,
         seq_kv: u32,
-        head_dim: u32,
+        // Elements of a vector of Q and K, and above 16 bits of V and O.
+        head_dims: u32,
         tiles: u32,
         options: u32,
         // How many keys back a query sees; 2³¹ for all.
@@ -74,6 +75,8 @@ struct Windows {
     v: Window,
     mask: Window,
     lengths: Window,
+    /// Which begin near the binding's start, as the parameters have room for a small number.
+    sinks: Window,
     lse: Window,
     o: Window,
 }
@@ -95,8 +98,8 @@ pub(crate) fn attention(ctx: &OpContext, op: &'static str, desc: &AttentionDesc)
     let desc = &counted_from_the_last_key(desc);
     let Some(lse) = lse else { return in_parts(ctx, op, Part { desc: *desc, windows }, run_part(ctx, op)) };
     windows.lse = ctx.output(&lse, DType::F32);
-    let Windows { q, k, v, mask, lengths, o, .. } = &windows;
-    if ![q, k, v, mask, lengths, o].iter().any(|other| other.shares_buffer(&windows.lse)) {
+    let Windows { q, k, v, mask, lengths, sinks, o, .. } = &windows;
+    if ![q, k, v, mask, lengths, sinks, o].iter().any(|other| other.shares_buffer(&windows.lse)) {
         return in_parts(ctx, op, Part { desc: *desc, windows }, run_part(ctx, op));
     }
     // A buffer can't be bound twice where one binding is written.
@@ -160,7 +163,7 @@ fn windows(
     desc: &AttentionDesc,
 ) -> BackendResult<Option<(Windows, Option<DeviceSlice>)>> {
     let operands = desc.operands(op)?;
-    let [q, k, v, o, mask, lengths, lse] = ctx.resolve(op, &operands)?;
+    let [q, k, v, o, mask, lengths, lse, sinks] = ctx.resolve(op, &operands)?;
     let Some(o) = o else { return Ok(None) };
     ctx.require_dtype(op, desc.dtype)?;
     ctx.require_dtype(op, desc.kv_dtype)?;
@@ -180,7 +183,8 @@ fn windows(
         mask => input(mask, desc.dtype)?,
     };
     let lengths = input(&lengths, DType::U32)?;
-    Ok(Some((Windows { q, k, v, mask, lengths, lse: ctx.sink(), o }, lse)))
+    let sinks = input(&sinks, DType::F32)?.near();
+    Ok(Some((Windows { q, k, v, mask, lengths, sinks, lse: ctx.sink(), o }, lse)))
 }
 
 fn run(
@@ -241,16 +245,17 @@ fn params(
         natural,
         desc.alignment == AttentionAlignment::TopLeft,
         desc.alignment == AttentionAlignment::KeyLengths,
+        desc.sinks.is_some(),
     ];
     let options = used.iter().enumerate().map(|(bit, &used)| usize::from(used) << bit).sum::<usize>();
-    let options = options | splits << 7 | (desc.v_head_dim - 1) << 23;
+    let options = options | splits << 8 | (windows.sinks.offset as usize) << 24;
     Ok(Params {
         heads: dim(op, "heads", desc.heads)?,
         group: dim(op, "heads", desc.heads / desc.kv_heads.max(1))?,
         // The kernels add both, and the window, and a block.
         seq_q: half_dim(op, "seq_q", desc.seq_q)?,
         seq_kv: half_dim(op, "seq_kv", desc.seq_kv)?,
-        head_dim: dim(op, "head_dim", desc.head_dim)?,
+        head_dims: dim(op, "head_dim", desc.head_dim | desc.v_head_dim << 16)?,
         tiles: dim(op, "tiles", tiles)?,
         options: dim(op, "pieces", options)?,
         window: desc

@@ -111,9 +111,9 @@ impl Pieces {
         variant: &Variant,
     ) -> BackendResult<()> {
         let parts = parts(ctx, op, desc, self.count)?;
-        let Windows { q, k, v, mask, lengths, .. } = windows;
+        let Windows { q, k, v, mask, lengths, sinks, .. } = windows;
         let params = self.params(op, desc, windows)?;
-        ctx.launch(op, variant, &[q, k, v, mask, lengths], &parts, &params, self.grid(desc))?;
+        ctx.launch(op, variant, &[q, k, v, mask, lengths, sinks], &parts, &params, self.grid(desc))?;
         combine(ctx, op, desc, windows, &parts, self.count)
     }
 
@@ -126,9 +126,9 @@ impl Pieces {
         windows: &Windows,
         variant: &Variant,
     ) -> BackendResult<()> {
-        let Windows { q, k, v, mask, lengths, lse, o } = windows;
+        let Windows { q, k, v, mask, lengths, sinks, lse, o } = windows;
         let params = self.params(op, desc, windows)?;
-        ctx.launch(op, variant, &[q, k, v, mask, lengths, lse], o, &params, self.grid(desc))
+        ctx.launch(op, variant, &[q, k, v, mask, lengths, sinks, lse], o, &params, self.grid(desc))
     }
 
     fn params(self, op: &'static str, desc: &AttentionDesc, windows: &Windows) -> BackendResult<Params> {
@@ -157,7 +157,7 @@ fn combine(
     parts: &Window,
     pieces: usize,
 ) -> BackendResult<()> {
-    let Windows { q, k, v, mask, lengths, lse, o } = windows;
+    let Windows { q, k, v, mask, lengths, lse, o, .. } = windows;
     let rows = checked_product(op, "rows", &[desc.batch, desc.heads, desc.seq_q])?;
     let params = params(op, desc, windows, rows, pieces)?;
     let inputs = [parts, q, k, v, mask, lengths, lse];

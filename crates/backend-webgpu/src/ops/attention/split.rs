@@ -12,10 +12,10 @@ use crate::ops::op_context::OpContext;
 
 pub(super) static SPLIT: KernelSource = kernel!(
     "attention/split",
-    libs: [ATTENTION, ATTENTION_PIECES, ATTENTION_ROWS, ATTENTION_PARTS],
+    libs: [ATTENTION, ATTENTION_PIECES, ATTENTION_ROWS, ATTENTION_SINKS, ATTENTION_PARTS],
     types: ["T"],
     constants: ["HALF_Q", "HALF_KV"],
-    reads: 5,
+    reads: 6,
     writes: 1,
     params: Params,
 );

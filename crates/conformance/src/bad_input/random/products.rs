@@ -155,6 +155,8 @@ fn attention_ext<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
     let (lengths, lse) = (pool.pick(rng), pool.pick(rng));
     d.key_lengths = maybe(rng, lengths);
     d.lse = maybe(rng, lse);
+    let sinks = pool.pick(rng);
+    d.sinks = maybe(rng, sinks);
     let (kv_dtype, window) = (dtype(rng), size(rng));
     d.kv_dtype = maybe(rng, kv_dtype).unwrap_or(d.dtype);
     d.window = maybe(rng, window);
