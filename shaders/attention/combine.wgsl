@@ -2,7 +2,8 @@
 // sink, a number that nobody reads, and a vector. A workgroup makes a row: its row groups of invocations share the parts,
 // and each invocation has four elements.
 //
-// needs: T, THREADS, LANES, HALF_Q, HALF_KV, lib/attention, lib/attention_narrow, lib/attention_seen
+// needs: T, THREADS, LANES, HALF_Q, HALF_KV, lib/attention, lib/attention_narrow or lib/attention_q8_0,
+// lib/attention_seen
 
 const ROW_GROUPS: u32 = THREADS / LANES;
 

@@ -267,12 +267,12 @@ fn four_q(at: u32, left: u32) -> vec4<f32> {
   return four(q[at / 8u], at);
 }
 
-fn four_k(at: u32, left: u32) -> vec4<f32> {
-  return four(k[at / 8u], at);
+fn four_k(start: u32, d: u32) -> vec4<f32> {
+  return four(k[(start + d) / 8u], start + d);
 }
 
-fn four_v(at: u32, left: u32) -> vec4<f32> {
-  return four(v[at / 8u], at);
+fn four_v(start: u32, d: u32) -> vec4<f32> {
+  return four(v[(start + d) / 8u], start + d);
 }
 
 // The half of eight elements that begins with element `at`.

@@ -7,8 +7,8 @@
 // "Flash-Decoding", 2023). While keys are multiplied, the next are on their way into registers, each with a
 // name of its own, as drivers keep arrays elsewhere.
 //
-// needs: T, HALF_Q, HALF_KV, lib/attention, lib/attention_pieces, lib/attention_wide or lib/attention_narrow,
-// lib/attention_rows, lib/attention_sinks, lib/attention_parts and one of lib/rows_*
+// needs: T, HALF_Q, HALF_KV, lib/attention, lib/attention_pieces, lib/attention_rows, lib/attention_sinks,
+// lib/attention_parts, one of attention's readers, and one of lib/rows_*
 
 const THREADS: u32 = 128u;
 const TURNS: u32 = 4u;
@@ -49,20 +49,22 @@ fn lanes_of_slot() -> u32 {
 
 // A lane's elements of the slot's keys from `key` on; of those beyond the last, the last.
 fn fetch_keys(start: u32, key: u32, slots: u32, last: u32, left: u32) -> Four {
+  let stride = kv_step(params.k.w);
   return Four(
-    fetch_k(start + min(key, last) * params.k.w, left),
-    fetch_k(start + min(key + slots, last) * params.k.w, left),
-    fetch_k(start + min(key + 2u * slots, last) * params.k.w, left),
-    fetch_k(start + min(key + 3u * slots, last) * params.k.w, left),
+    load_k(start + min(key, last) * stride, left),
+    load_k(start + min(key + slots, last) * stride, left),
+    load_k(start + min(key + 2u * slots, last) * stride, left),
+    load_k(start + min(key + 3u * slots, last) * stride, left),
   );
 }
 
 fn fetch_values(start: u32, key: u32, slots: u32, last: u32, left: u32) -> Four {
+  let stride = kv_step(params.v.w);
   return Four(
-    fetch_v(start + min(key, last) * params.v.w, left),
-    fetch_v(start + min(key + slots, last) * params.v.w, left),
-    fetch_v(start + min(key + 2u * slots, last) * params.v.w, left),
-    fetch_v(start + min(key + 3u * slots, last) * params.v.w, left),
+    load_v(start + min(key, last) * stride, left),
+    load_v(start + min(key + slots, last) * stride, left),
+    load_v(start + min(key + 2u * slots, last) * stride, left),
+    load_v(start + min(key + 3u * slots, last) * stride, left),
   );
 }
 
@@ -87,8 +89,8 @@ fn main(
   let end = tile.end;
   let last = max(end, 1u) - 1u;
   let is_plain = params.seq_q == 1u && !has(HAS_MASK);
-  let k_start = tile.k + d;
-  let v_start = tile.v + v_d;
+  let k_start = kv_step(tile.k) + kv_at(d);
+  let v_start = kv_step(tile.v) + kv_at(v_d);
   var keys = fetch_keys(k_start, tile.begin + place.slot, slots, last, left);
   var values = fetch_values(v_start, tile.begin + place.slot, slots, last, v_left);
   let by = queries(tile, d, left);

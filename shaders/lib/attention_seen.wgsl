@@ -3,7 +3,7 @@
 // The kernels multiply the values of all keys of a tile by weights, which are 0 where a query doesn't see a
 // key. Values that aren't finite make NaN of that. This is slow: it is for what holds such values.
 //
-// needs: lib/attention, four_q, four_k and four_v of lib/attention_wide or lib/attention_narrow
+// needs: lib/attention, four_q, four_k and four_v of one of attention's readers
 
 fn are_finite(x: vec4<f32>) -> vec4<bool> {
   return (bitcast<vec4<u32>>(x) & vec4<u32>(INF_BITS)) != vec4<u32>(INF_BITS);
@@ -20,12 +20,11 @@ fn is_finite(x: vec4<f32>) -> bool {
 fn mean_of_seen(batch: u32, head: u32, query: u32, d: u32, sink: f32, result: vec4<f32>) -> vec4<f32> {
   let seen = visible(query, real_keys(batch));
   let row = mask_row(batch, head, query);
-  let start = params.v.x + batch * params.v.y + head / params.group * params.v.z + d;
-  let left = v_head_dim() - d;
+  let start = params.v.x + batch * params.v.y + head / params.group * params.v.z;
   var unbounded = vec4<f32>();
   var key = seen.x;
   for (; key < seen.y; key++) {
-    let value = four_v(start + key * params.v.w, left);
+    let value = four_v(start + key * params.v.w, d);
     if !is_finite(value) && !is_hidden(row, key) {
       unbounded += select(value, vec4<f32>(), are_finite(value));
     }
@@ -48,7 +47,7 @@ fn mean_of_seen(batch: u32, head: u32, query: u32, d: u32, sink: f32, result: ve
     total = total * rescale + w;
     sum *= rescale;
     if w != 0.0 {
-      sum += w * four_v(start + key * params.v.w, left);
+      sum += w * four_v(start + key * params.v.w, d);
     }
     peak = raised;
   }
@@ -76,7 +75,7 @@ fn products_of_4(q_start: u32, k_start: u32, d: u32) -> f32 {
   if d >= head_dim() {
     return 0.0;
   }
-  return dot(four_q(q_start + d, head_dim() - d), four_k(k_start + d, head_dim() - d));
+  return dot(four_q(q_start + d, head_dim() - d), four_k(k_start, d));
 }
 
 // The score of a key that is seen, its mask aside.

@@ -6,9 +6,9 @@ use backend_api::desc::{
     ConvTransposeDesc, CopyDesc, CumSumDesc, DequantizeDesc, Distribution, GatherDesc, GroupNormDesc,
     ImageShape, IndexShape, LayerNormDesc, MatmulDesc, Matrix, NormBackwardDesc, NormBackwardWeightDesc,
     PadDesc, PermuteDesc, PoolBackwardDesc, PoolDesc, PoolOp, PoolShape, QuantGatherDesc, QuantMatmulDesc,
-    QuantMatrix, RandomDesc, ReduceDesc, RepeatDesc, RmsNormDesc, RopeDesc, RopeShape, RopeStyle, RopeTables,
-    SampleDesc, ScatterDesc, SliceDesc, SoftmaxBackwardDesc, SoftmaxDesc, TensorDesc, TopKDesc, UnaryDesc,
-    WhereDesc, Window,
+    QuantMatrix, QuantizeRowsDesc, RandomDesc, ReduceDesc, RepeatDesc, RmsNormDesc, RopeDesc, RopeShape,
+    RopeStyle, RopeTables, SampleDesc, ScatterDesc, SliceDesc, SoftmaxBackwardDesc, SoftmaxDesc, TensorDesc,
+    TopKDesc, UnaryDesc, WhereDesc, Window,
 };
 use backend_api::quant::QuantFormat;
 use backend_api::{
@@ -71,6 +71,9 @@ const METHODS: &[(&str, Call)] = &[
     }),
     ("dequantize", |b, [x, y, ..]| {
         b.dequantize(&DequantizeDesc::new(QuantMatrix::new(x, U4, 1, 16), Matrix::new(y, F32, 16)))
+    }),
+    ("quantize_rows", |b, [x, y, ..]| {
+        b.quantize_rows(&QuantizeRowsDesc::new(Matrix::new(x, F32, 32), y, 1, 32, 1))
     }),
     ("attention_ext", |b, ptrs| {
         b.attention_ext(&AttentionDesc::new(

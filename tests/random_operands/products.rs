@@ -116,7 +116,7 @@ pub(super) fn attention(draw: &mut Draw, run: Run<'_>) {
     let (q, k) = (operand(dtype, queries(head_dim)), operand(kv_dtype, keys(head_dim)));
     let (v, o) = (operand(kv_dtype, keys(v_head_dim)), operand(dtype, queries(v_head_dim)));
     let mut desc = AttentionDesc::new(dtype, q.0, k.0, v.0, o.0, shape)
-        .with_kv_dtype(kv_dtype)
+        .with_kv_format(kv_dtype.into())
         .with_kv_heads(kv_heads)
         .with_v_head_dim(v_head_dim)
         .with_q_layout(q.1)

@@ -236,6 +236,7 @@ fn an_operation_without_an_implementation_is_unsupported() {
         quant_matmul(&QuantMatmulDesc::new(1, m, q, m));
         quant_gather(&QuantGatherDesc::new(of, q, 1, 1, 1));
         dequantize(&DequantizeDesc::new(q, m));
+        quantize_rows(&QuantizeRowsDesc::new(m, 1, 1, 32, 1));
         attention_ext(&AttentionDesc::new(of, 1, 1, 1, 1, AttentionShape { batch: 1, heads: 1, seq_q: 1, seq_kv: 1, head_dim: 1 }));
         unary_ext(&UnaryDesc::new(UnaryOp::Exp, t, t));
         binary_ext(&BinaryDesc::new(BinaryOp::Add, t, t, t));

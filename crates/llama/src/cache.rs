@@ -242,7 +242,7 @@ impl Cache {
         let values = HeadLayout { offset: keys.offset + config.kv_width(), ..keys };
         let [q, ..] = a.parts;
         AttentionDesc::new(a.dtype, q.ptr, cache.ptr(), cache.ptr(), a.context.ptr(), shape)
-            .with_kv_dtype(self.dtype)
+            .with_kv_format(self.dtype.into())
             .with_kv_heads(config.kv_heads)
             .with_scale(config.attention_scale)
             .with_softcap(config.attention_softcap)

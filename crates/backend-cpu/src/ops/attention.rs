@@ -12,6 +12,7 @@ use faer::prelude::ReborrowMut;
 
 use super::matmul::multiply;
 use super::matrix::{for_each_row, row_major, row_major_ref};
+use super::quantize_rows::dequantized;
 use crate::access::Input;
 use crate::bound::require_end;
 use crate::element::{Element, widen, with_float};
@@ -41,7 +42,10 @@ pub(crate) fn attention(memory: &Memory, op: &'static str, desc: &AttentionDesc)
         let logarithms: Vec<AtomicU32> = lse.chunks_exact(4).map(|_| AtomicU32::new(0)).collect();
         Cores::run(queries.saturating_mul(products / 8 + desc.v_head_dim), |cores| {
             with_float!(desc.dtype, T => {
-                let (k, v) = with_float!(desc.kv_dtype, K => (widen::<K>(cores, k), widen::<K>(cores, v)));
+                let [k, v] = match desc.kv_format.dtype() {
+                    Some(stored) => with_float!(stored, K => [k, v].map(|x| widen::<K>(cores, x))),
+                    None => [k, v].map(|blocks| Cow::Owned(dequantized(cores, blocks))),
+                };
                 let attention = Attention {
                     desc,
                     q: &widen::<T>(cores, q),

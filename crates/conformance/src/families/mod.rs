@@ -36,6 +36,7 @@ mod payload;
 mod pool;
 mod quant;
 mod quant_int8;
+mod quantize_rows;
 mod random;
 mod reduce;
 mod reduce_ext;
@@ -73,6 +74,7 @@ pub fn cases() -> Vec<Case> {
         batched_gemm::cases(),
         matmul::cases(),
         quant::cases(),
+        quantize_rows::cases(),
         conv2d_forward::cases(),
         conv::cases(),
         pool::cases(),

@@ -2,11 +2,14 @@
 //! together.
 
 use backend_api::desc::AttentionDesc;
-use backend_api::{BackendError, BackendResult, DType};
+use backend_api::kv::KvFormat;
+use backend_api::{BackendError, BackendResult};
 
 use super::pieces::{Pieces, ROWS};
-use super::{DTYPES, Params, Windows};
-use crate::kernels::libs::{ATTENTION_OUTPUTS, ATTENTION_PARTS, ROWS_1, ROWS_2, ROWS_4};
+use super::{BLOCKS, FLOATS, Params, Types, Windows, halves, types};
+use crate::kernels::libs::{
+    ATTENTION_OUTPUTS, ATTENTION_PARTS, ATTENTION_Q8_0, ATTENTION_WIDE, ROWS_1, ROWS_2, ROWS_4,
+};
 use crate::kernels::{KernelSource, Lib, Variant, kernel};
 use crate::ops::op_context::OpContext;
 
@@ -14,7 +17,7 @@ const DECODE_ROWS: KernelSource = KernelSource {
     subgroups: true,
     ..kernel!(
         native "attention/decode",
-        libs: [ATTENTION, ATTENTION_PIECES, ATTENTION_WIDE, ATTENTION_ROWS, ATTENTION_SINKS],
+        libs: [ATTENTION, ATTENTION_PIECES, ATTENTION_ROWS, ATTENTION_SINKS],
         types: ["T"],
         constants: ["SUBGROUP", "LANES", "HALF_Q", "HALF_KV"],
         reads: 6,
@@ -29,15 +32,21 @@ pub(super) static DECODE: KernelSource = DECODE_ROWS;
 /// The file with whole rows as its output, and the logarithms of their sums.
 static DECODE_WHOLE: KernelSource = KernelSource { writes: 2, ..DECODE_ROWS };
 
-/// The helper files for so many rows, with all of their keys or a piece of them.
-const fn libs(rows: usize, whole: bool) -> &'static [Lib] {
-    match (rows, whole) {
-        (1, true) => &[ATTENTION_OUTPUTS, ROWS_1],
-        (2, true) => &[ATTENTION_OUTPUTS, ROWS_2],
-        (_, true) => &[ATTENTION_OUTPUTS, ROWS_4],
-        (1, false) => &[ATTENTION_PARTS, ROWS_1],
-        (2, false) => &[ATTENTION_PARTS, ROWS_2],
-        (_, false) => &[ATTENTION_PARTS, ROWS_4],
+/// The helper files for so many rows, with all of their keys or a piece of them, which are numbers or blocks.
+const fn libs(rows: usize, whole: bool, blocks: bool) -> &'static [Lib] {
+    match (rows, whole, blocks) {
+        (1, true, false) => &[ATTENTION_WIDE, ATTENTION_OUTPUTS, ROWS_1],
+        (2, true, false) => &[ATTENTION_WIDE, ATTENTION_OUTPUTS, ROWS_2],
+        (_, true, false) => &[ATTENTION_WIDE, ATTENTION_OUTPUTS, ROWS_4],
+        (1, false, false) => &[ATTENTION_WIDE, ATTENTION_PARTS, ROWS_1],
+        (2, false, false) => &[ATTENTION_WIDE, ATTENTION_PARTS, ROWS_2],
+        (_, false, false) => &[ATTENTION_WIDE, ATTENTION_PARTS, ROWS_4],
+        (1, true, true) => &[ATTENTION_Q8_0, ATTENTION_OUTPUTS, ROWS_1],
+        (2, true, true) => &[ATTENTION_Q8_0, ATTENTION_OUTPUTS, ROWS_2],
+        (_, true, true) => &[ATTENTION_Q8_0, ATTENTION_OUTPUTS, ROWS_4],
+        (1, false, true) => &[ATTENTION_Q8_0, ATTENTION_PARTS, ROWS_1],
+        (2, false, true) => &[ATTENTION_Q8_0, ATTENTION_PARTS, ROWS_2],
+        (_, false, true) => &[ATTENTION_Q8_0, ATTENTION_PARTS, ROWS_4],
     }
 }
 
@@ -70,7 +79,7 @@ impl Tile {
     /// The tile for so many rows, where the device's subgroups and the vectors allow it.
     fn find(rows: usize, subgroup: Option<u32>, desc: &AttentionDesc) -> Option<Self> {
         let subgroup = subgroup.map(|size| size as usize).filter(|size| SUBGROUPS.contains(size))?;
-        let width = 16 / desc.kv_dtype.size();
+        let width = desc.kv_format.dtype().map_or(8, |dtype| 16 / dtype.size());
         let long_enough = |&lanes: &usize| lanes <= subgroup && lanes * width >= desc.head_dim;
         LANES.into_iter().find(long_enough).map(|lanes| Self { rows, subgroup, lanes })
     }
@@ -91,11 +100,11 @@ impl Tile {
     }
 
     /// The variant for all of the keys, or for a piece of them.
-    fn variant(self, [dtype, kv_dtype]: [DType; 2], whole: bool) -> Variant {
-        let [q, kv] = [dtype, kv_dtype].map(|dtype| u32::from(dtype == DType::F16));
+    fn variant(self, types: Types, whole: bool) -> Variant {
+        let [q, kv] = halves(types);
         let source = if whole { &DECODE_WHOLE } else { &DECODE };
-        Variant::new(source, [dtype], [self.subgroup as u32, self.lanes as u32, q, kv])
-            .with_libs(libs(self.rows, whole))
+        Variant::new(source, [types.0], [self.subgroup as u32, self.lanes as u32, q, kv])
+            .with_libs(libs(self.rows, whole, types.1 == KvFormat::Q8_0))
             .with_workgroup(WORKGROUP * self.subgroup, self.workgroup_bytes())
     }
 }
@@ -108,7 +117,7 @@ pub(super) fn variants() -> Vec<Variant> {
                 LANES.into_iter().filter(|&lanes| lanes <= subgroup && subgroup <= MOST_SLOTS * lanes);
             for tile in lanes.map(|lanes| Tile { rows, subgroup, lanes }) {
                 for whole in [false, true] {
-                    variants.extend(DTYPES.map(|dtypes| tile.variant(dtypes, whole)));
+                    variants.extend(FLOATS.into_iter().chain(BLOCKS).map(|types| tile.variant(types, whole)));
                 }
             }
         }
@@ -144,7 +153,7 @@ pub(super) fn run(
     // Where values aren't finite, outputs in one launch take the scores of all keys for each element again, which
     // gets expensive with their number.
     let whole = pieces.count == 1 && desc.seq_kv <= tile.few_keys();
-    let variant = tile.variant([desc.dtype, desc.kv_dtype], whole);
+    let variant = tile.variant(types(desc), whole);
     if whole {
         pieces.run_whole(ctx, op, desc, windows, &variant)
     } else {
@@ -154,13 +163,14 @@ pub(super) fn run(
 
 #[cfg(test)]
 mod tests {
+    use backend_api::DType;
     use backend_api::desc::AttentionShape;
 
     use super::*;
 
     #[test]
     fn keys_are_spread_over_as_few_lanes_as_hold_them() {
-        let lanes = |kv_dtype, head_dim, subgroup| {
+        let lanes = |kv_dtype: DType, head_dim, subgroup| {
             let mut desc = AttentionDesc::new(
                 DType::F32,
                 0,
@@ -169,7 +179,7 @@ mod tests {
                 0,
                 AttentionShape { batch: 1, heads: 1, seq_q: 1, seq_kv: 1, head_dim },
             );
-            desc.kv_dtype = kv_dtype;
+            desc.kv_format = kv_dtype.into();
             Tile::find(4, subgroup, &desc).map(|tile| tile.lanes)
         };
         assert_eq!(

@@ -4,8 +4,9 @@ use std::borrow::Cow;
 
 use backend_api::DType;
 use backend_api::desc::{AttentionAlignment, AttentionDesc, AttentionMask};
+use backend_api::kv::KvFormat;
 
-use super::Windows;
+use super::{Windows, blocks};
 use crate::device::DeviceProfile;
 use crate::ops::shared::long_work::{Divisible, middle};
 use crate::recorder::Window;
@@ -130,12 +131,14 @@ impl Part {
         };
         let [q, k, v, o] = self.desc.layouts().map(|strides| [strides.batch, strides.head, strides.token]);
         let (queries, keys) = ([heads, seq_q], [kv_heads, seq_kv]);
+        // Of blocks, all is counted in words.
+        let stored = |dim| if self.desc.kv_format == KvFormat::Q8_0 { blocks::words(dim) } else { dim };
         let mask =
             self.desc.mask.map_or([0; 3], |mask| [mask.batch_stride, mask.head_stride, mask.query_stride]);
         Starts {
             q: reach(q, queries).saturating_add(head_dim),
-            k: reach(k, keys).saturating_add(head_dim),
-            v: reach(v, keys).saturating_add(v_head_dim),
+            k: reach(k, keys).saturating_add(stored(head_dim)),
+            v: reach(v, keys).saturating_add(stored(v_head_dim)),
             o: reach(o, queries).saturating_add(v_head_dim),
             mask: reach(mask, queries).saturating_add(seq_kv),
             lengths: batch,

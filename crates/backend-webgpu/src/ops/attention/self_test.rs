@@ -6,7 +6,7 @@ use half::f16;
 
 use super::cooperative::CooperativeTile;
 use super::pieces::{bytes_of_parts, combine_variant};
-use super::{Windows, decode_cooperative, params};
+use super::{Windows, decode_cooperative, params, types};
 use crate::ops::op_context::{OpContext, linear_grid};
 use crate::ops::shared::self_test::{OP, SelfTest};
 use crate::recorder::Window;
@@ -46,7 +46,7 @@ pub(super) fn check_decode(ctx: &OpContext, tile: decode_cooperative::Tile) -> B
         test.launch(&tile.variant(), &[q, k, v, mask, lengths, sinks, &parts], &first, pieces.grid(desc))?;
         let rows = desc.heads * desc.seq_q;
         let second = params(OP, desc, windows, rows, pieces.count)?;
-        let combine = combine_variant([DType::F16; 2], desc.head_dim, pieces.count);
+        let combine = combine_variant(types(desc), desc.head_dim, pieces.count);
         test.launch(&combine, &[&parts, q, k, v, mask, lengths, lse, o], &second, linear_grid(OP, rows)?)
     })
 }
