@@ -99,24 +99,26 @@ fn main(
     return;
   }
   let block = number % params.blocks;
-  let from = params.source + i * params.ld + block * BLOCK;
-  let to = params.cache + row * params.stride + block * BLOCK_WORDS;
+  let first = params.source + i * params.ld + block * BLOCK;
+  let place = params.cache + row * params.stride + block * BLOCK_WORDS;
 
   // As bits, magnitudes are ordered like numbers, with NaN above all of them.
   var largest = 0u;
   for (var e = 0u; e < BLOCK; e++) {
-    largest = max(largest, bitcast<u32>(f32(source[from + e])) & 0x7fffffffu);
+    largest = max(largest, bitcast<u32>(f32(source[first + e])) & 0x7fffffffu);
   }
   let fits = largest <= bitcast<u32>(LARGEST);
   // Below, exponents are too small to be divided, and scales are 0 anyway.
   let scale = scale_of(max(largest, 0x20000000u));
   let is_zero = scale < LEAST_SCALE;
   let inverse = inverse_of(select(scale, 0x3f800000u, is_zero || !fits));
-  cache[to] = select(NOT_A_NUMBER, select(half_bits(scale), 0u, is_zero), fits);
+  cache[place] = select(NOT_A_NUMBER, select(half_bits(scale), 0u, is_zero), fits);
   for (var w = 0u; w < 8u; w++) {
-    let at = from + 4u * w;
-    var word = quant(f32(source[at]) * inverse) | quant(f32(source[at + 1u]) * inverse) << 8u;
-    word |= quant(f32(source[at + 2u]) * inverse) << 16u | quant(f32(source[at + 3u]) * inverse) << 24u;
-    cache[to + 1u + w] = select(0u, word, fits && !is_zero);
+    let at = first + 4u * w;
+    var word = quant(f32(source[at]) * inverse);
+    word |= quant(f32(source[at + 1u]) * inverse) << 8u;
+    word |= quant(f32(source[at + 2u]) * inverse) << 16u;
+    word |= quant(f32(source[at + 3u]) * inverse) << 24u;
+    cache[place + 1u + w] = select(0u, word, fits && !is_zero);
   }
 }

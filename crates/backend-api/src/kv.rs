@@ -1,5 +1,7 @@
 //! How keys and values of attention are stored, and blocks of Q8_0 on the host.
 
+use std::fmt;
+
 use half::f16;
 
 use crate::desc::{require_eq, require_multiple};
@@ -63,6 +65,16 @@ impl KvFormat {
         match self {
             Self::Float(dtype) => Some(dtype),
             Self::Q8_0 => None,
+        }
+    }
+}
+
+/// The type, or `q8_0`.
+impl fmt::Display for KvFormat {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Float(dtype) => dtype.fmt(f),
+            Self::Q8_0 => f.write_str("q8_0"),
         }
     }
 }

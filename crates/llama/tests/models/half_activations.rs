@@ -28,7 +28,7 @@ fn bound(recipe: &Recipe, expected: &[f64]) -> f64 {
 /// Steps of many tokens and captured ones, where a device has f16; elsewhere the model is refused.
 pub(crate) fn texts(backend: &Arc<dyn ComputeBackend>, architecture: &'static str) -> anyhow::Result<()> {
     let mut recipe = recipe(architecture, 64);
-    recipe.half_cache = true;
+    recipe.cache = DType::F16.into();
     let model = RandomModel::new(recipe, GgmlDType::F16, None)?;
     let loaded = Model::load_with(backend, &Gguf::parse(&model.file)?, DType::F16, |_, _| ());
     if !backend.capabilities()?.f16 {

@@ -1,5 +1,6 @@
 //! Random models of each architecture.
 
+use backend_api::DType;
 use backend_api::random::{philox_block, uniforms};
 use candle_core::quantized::GgmlDType;
 
@@ -39,7 +40,7 @@ pub(crate) fn recipe(architecture: &'static str, hidden: usize) -> Recipe {
         post_norms: false,
         fused: false,
         tied: false,
-        half_cache: false,
+        cache: DType::F32.into(),
     };
     let gemma = Recipe {
         gelu: true,

@@ -76,7 +76,7 @@ struct Windows {
     v: Window,
     mask: Window,
     lengths: Window,
-    /// Which begin near the binding's start, as the parameters have room for a small number.
+    /// Sinks begin near the start of what is bound: parameters have room for a small number.
     sinks: Window,
     lse: Window,
     o: Window,
