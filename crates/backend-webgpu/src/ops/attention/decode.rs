@@ -7,9 +7,7 @@ use backend_api::{BackendError, BackendResult};
 
 use super::pieces::{Pieces, ROWS};
 use super::{BLOCKS, FLOATS, Params, Types, Windows, halves, types};
-use crate::kernels::libs::{
-    ATTENTION_OUTPUTS, ATTENTION_PARTS, ATTENTION_Q8_0, ATTENTION_WIDE, ROWS_1, ROWS_2, ROWS_4,
-};
+use crate::kernels::libs::{ATTENTION_OUTPUTS, ATTENTION_PARTS, ROWS_1, ROWS_2, ROWS_4};
 use crate::kernels::{KernelSource, Lib, Variant, kernel};
 use crate::ops::op_context::OpContext;
 
@@ -17,7 +15,7 @@ const DECODE_ROWS: KernelSource = KernelSource {
     subgroups: true,
     ..kernel!(
         native "attention/decode",
-        libs: [ATTENTION, ATTENTION_PIECES, ATTENTION_ROWS, ATTENTION_SINKS],
+        libs: [ATTENTION, ATTENTION_PIECES, ATTENTION_WIDE, ATTENTION_ROWS, ATTENTION_SINKS],
         types: ["T"],
         constants: ["SUBGROUP", "LANES", "HALF_Q", "HALF_KV"],
         reads: 6,
@@ -32,21 +30,32 @@ pub(super) static DECODE: KernelSource = DECODE_ROWS;
 /// The file with whole rows as its output, and the logarithms of their sums.
 static DECODE_WHOLE: KernelSource = KernelSource { writes: 2, ..DECODE_ROWS };
 
-/// The helper files for so many rows, with all of their keys or a piece of them, which are numbers or blocks.
-const fn libs(rows: usize, whole: bool, blocks: bool) -> &'static [Lib] {
-    match (rows, whole, blocks) {
-        (1, true, false) => &[ATTENTION_WIDE, ATTENTION_OUTPUTS, ROWS_1],
-        (2, true, false) => &[ATTENTION_WIDE, ATTENTION_OUTPUTS, ROWS_2],
-        (_, true, false) => &[ATTENTION_WIDE, ATTENTION_OUTPUTS, ROWS_4],
-        (1, false, false) => &[ATTENTION_WIDE, ATTENTION_PARTS, ROWS_1],
-        (2, false, false) => &[ATTENTION_WIDE, ATTENTION_PARTS, ROWS_2],
-        (_, false, false) => &[ATTENTION_WIDE, ATTENTION_PARTS, ROWS_4],
-        (1, true, true) => &[ATTENTION_Q8_0, ATTENTION_OUTPUTS, ROWS_1],
-        (2, true, true) => &[ATTENTION_Q8_0, ATTENTION_OUTPUTS, ROWS_2],
-        (_, true, true) => &[ATTENTION_Q8_0, ATTENTION_OUTPUTS, ROWS_4],
-        (1, false, true) => &[ATTENTION_Q8_0, ATTENTION_PARTS, ROWS_1],
-        (2, false, true) => &[ATTENTION_Q8_0, ATTENTION_PARTS, ROWS_2],
-        (_, false, true) => &[ATTENTION_Q8_0, ATTENTION_PARTS, ROWS_4],
+/// The files for keys and values of Q8_0, with parts of rows and with whole ones.
+static DECODE_BLOCKS: KernelSource = DECODE_ROWS_OF_BLOCKS;
+static DECODE_WHOLE_OF_BLOCKS: KernelSource = KernelSource { writes: 2, ..DECODE_ROWS_OF_BLOCKS };
+
+const DECODE_ROWS_OF_BLOCKS: KernelSource = KernelSource {
+    subgroups: true,
+    ..kernel!(
+        native "attention/decode",
+        libs: [ATTENTION, ATTENTION_PIECES, ATTENTION_Q8_0, ATTENTION_ROWS, ATTENTION_SINKS],
+        types: ["T"],
+        constants: ["SUBGROUP", "LANES", "HALF_Q", "HALF_KV"],
+        reads: 6,
+        writes: 1,
+        params: Params,
+    )
+};
+
+/// The helper files for so many rows, with all of their keys or a piece of them.
+const fn libs(rows: usize, whole: bool) -> &'static [Lib] {
+    match (rows, whole) {
+        (1, true) => &[ATTENTION_OUTPUTS, ROWS_1],
+        (2, true) => &[ATTENTION_OUTPUTS, ROWS_2],
+        (_, true) => &[ATTENTION_OUTPUTS, ROWS_4],
+        (1, false) => &[ATTENTION_PARTS, ROWS_1],
+        (2, false) => &[ATTENTION_PARTS, ROWS_2],
+        (_, false) => &[ATTENTION_PARTS, ROWS_4],
     }
 }
 
@@ -102,9 +111,14 @@ impl Tile {
     /// The variant for all of the keys, or for a piece of them.
     fn variant(self, types: Types, whole: bool) -> Variant {
         let [q, kv] = halves(types);
-        let source = if whole { &DECODE_WHOLE } else { &DECODE };
+        let source = match (types.1 == KvFormat::Q8_0, whole) {
+            (false, false) => &DECODE,
+            (false, true) => &DECODE_WHOLE,
+            (true, false) => &DECODE_BLOCKS,
+            (true, true) => &DECODE_WHOLE_OF_BLOCKS,
+        };
         Variant::new(source, [types.0], [self.subgroup as u32, self.lanes as u32, q, kv])
-            .with_libs(libs(self.rows, whole, types.1 == KvFormat::Q8_0))
+            .with_libs(libs(self.rows, whole))
             .with_workgroup(WORKGROUP * self.subgroup, self.workgroup_bytes())
     }
 }

@@ -8,14 +8,24 @@ use backend_api::{BackendResult, DType};
 
 use super::{BLOCKS, FLOATS, Params, Types, Windows, halves, params, types};
 use crate::context::MAX_GROUPS;
-use crate::kernels::libs::{ATTENTION_NARROW, ATTENTION_Q8_0};
-use crate::kernels::{KernelSource, Lib, Variant, kernel};
+use crate::kernels::{KernelSource, Variant, kernel};
 use crate::ops::op_context::{OpContext, linear_grid};
 use crate::recorder::Window;
 
 static COMBINE: KernelSource = kernel!(
     "attention/combine",
-    libs: [GRID, ATTENTION, ATTENTION_SEEN],
+    libs: [GRID, ATTENTION, ATTENTION_NARROW, ATTENTION_SEEN],
+    types: ["T"],
+    constants: ["THREADS", "LANES", "HALF_Q", "HALF_KV"],
+    reads: 6,
+    writes: 2,
+    params: Params,
+);
+
+/// The file for keys and values of Q8_0.
+static COMBINE_BLOCKS: KernelSource = kernel!(
+    "attention/combine",
+    libs: [GRID, ATTENTION, ATTENTION_Q8_0, ATTENTION_SEEN],
     types: ["T"],
     constants: ["THREADS", "LANES", "HALF_Q", "HALF_KV"],
     reads: 6,
@@ -49,8 +59,8 @@ pub(super) fn combine_variant(types: Types, head_dim: usize, pieces: usize) -> V
     let [few, many] = THREADS;
     let threads = if pieces > 4 * few / lanes { many } else { few };
     let [q, kv] = halves(types);
-    let reader: &[Lib] = if types.1 == KvFormat::Q8_0 { &[ATTENTION_Q8_0] } else { &[ATTENTION_NARROW] };
-    Variant::new(&COMBINE, [types.0], [threads as u32, lanes as u32, q, kv]).with_libs(reader)
+    let source = if types.1 == KvFormat::Q8_0 { &COMBINE_BLOCKS } else { &COMBINE };
+    Variant::new(source, [types.0], [threads as u32, lanes as u32, q, kv])
 }
 
 /// Rows that share keys and values, a row being a query of a head.
