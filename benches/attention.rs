@@ -8,6 +8,7 @@
 //! chooses.
 
 use backend_api::desc::{AttentionDesc, AttentionShape};
+use backend_api::kv::KvFormat;
 use backend_api::{DType, DeviceKind};
 use backend_webgpu::WebGpuBackend;
 use benches::{Subject, criterion};
@@ -27,6 +28,8 @@ struct Attention {
     causal: bool,
     /// Keys of each batch that are real, told on the device; `None` for all.
     real: Option<usize>,
+    /// How keys and values are stored; in the type of the queries if `None`.
+    stored: Option<KvFormat>,
 }
 
 impl Attention {
@@ -42,6 +45,7 @@ impl Attention {
             head_dim,
             causal: false,
             real: None,
+            stored: None,
         }
     }
 
@@ -73,7 +77,13 @@ impl Attention {
             Self::decode("decode/4x8of32/16384x128", 8, 16384, 128),
             Self::decode("decode/1x8of32/512x128", 8, 512, 128).of_one(),
             Self::cache("decode/1x8of32/512of16384x128", 512, 16384),
+            Self::decode("decode/4x8of32/16384x128/q8_0", 8, 16384, 128).of_blocks(),
+            Self::cache("decode/1x8of32/512of16384x128/q8_0", 512, 16384).of_blocks(),
         ]
+    }
+
+    const fn of_blocks(self) -> Self {
+        Self { stored: Some(KvFormat::Q8_0), ..self }
     }
 
     const fn of_one(self) -> Self {
@@ -97,7 +107,9 @@ impl Attention {
     fn throughput(&self) -> Throughput {
         let keys = self.batch * self.real.unwrap_or(self.seq_kv) * self.head_dim;
         if self.seq_q == 1 {
-            Throughput::Bytes((2 * keys * self.kv_heads * self.dtype.size()) as u64)
+            let elements = 2 * keys * self.kv_heads;
+            let bytes = self.stored.unwrap_or(self.dtype.into()).bytes("attention", elements);
+            Throughput::Bytes(bytes.unwrap_or_default() as u64)
         } else {
             Throughput::Elements((4 * keys * self.heads * self.seq_q) as u64)
         }
@@ -118,6 +130,8 @@ fn measure(criterion: &mut Criterion, subject: &Subject, case: &Attention, kerne
         AttentionShape { batch, heads, seq_q, seq_kv, head_dim },
     );
     (desc.kv_heads, desc.causal) = (kv_heads, case.causal);
+    // Blocks take less memory than elements of f16, and any bytes are blocks.
+    desc.kv_format = case.stored.unwrap_or(desc.kv_format);
     if let Some(real) = case.real {
         // At most u32::MAX, as every dimension.
         desc.key_lengths = Some(subject.words(real as u32, batch));

@@ -1,8 +1,9 @@
-// O from the parts that attention/split or attention/decode made of it, each a reference, a sum, two numbers
-// that nobody reads, and a vector. A workgroup makes a row: its row groups of invocations share the parts,
+// O from the parts that attention/split or attention/decode made of it, each a reference, a sum, the head's
+// sink, a number that nobody reads, and a vector. A workgroup makes a row: its row groups of invocations share the parts,
 // and each invocation has four elements.
 //
-// needs: T, THREADS, LANES, HALF_Q, HALF_KV, lib/attention, lib/attention_narrow, lib/attention_seen
+// needs: T, THREADS, LANES, HALF_Q, HALF_KV, lib/attention, lib/attention_narrow or lib/attention_q8_0,
+// lib/attention_seen
 
 const ROW_GROUPS: u32 = THREADS / LANES;
 
@@ -82,14 +83,16 @@ fn main(
   let batch = row / (params.seq_q * params.heads);
   let d = 4u * index;
   let at = params.o.x + batch * params.o.y + head * params.o.z + query * params.o.w + d;
-  var result = sum * inverse_of(total);
-  if !is_finite(result) && is_defined(total) {
-    result = mean_of_seen(batch, head, query, d, result);
+  let sink = parts[state].z;
+  let below = denominator(peak, total, sink);
+  var result = sum * below.factor;
+  if !is_finite(result) && is_defined(below.total) {
+    result = mean_of_seen(batch, head, query, d, sink, result);
   }
   for (var i = 0u; i < min(4u, v_head_dim() - d); i++) {
     o[at + i] = T(result[i]);
   }
   if has(HAS_LSE) && index == 0u {
-    lse[params.lse_offset + row] = log_sum(peak, total);
+    lse[params.lse_offset + row] = below.log_sum;
   }
 }

@@ -24,7 +24,7 @@
 // Starts, strides and lengths of vectors are multiples of eight elements.
 //
 // needs: T = f16, SUBGROUPS, DIM_SUBGROUPS, PARTS, DIM, BLOCK, SLICE, WIDE_KEYS, lib/attention,
-// lib/attention_seen, lib/fragment_elements
+// lib/attention_seen, lib/attention_sinks, lib/fragment_elements
 
 const SUBGROUP: u32 = 32u;
 const FRAGMENT: u32 = 16u;
@@ -72,15 +72,16 @@ const_assert DIM % FRAGMENT == 0u && BLOCK * EIGHTS % THREADS == 0u && BLOCK % S
 @group(0) @binding(2) var<storage, read> v: array<vec4<u32>>;
 @group(0) @binding(3) var<storage, read> mask: array<T>;
 @group(0) @binding(4) var<storage, read> lengths: array<u32>;
-@group(0) @binding(5) var<storage, read_write> lse: array<f32>;
-@group(0) @binding(6) var<storage, read_write> o: array<vec4<T>>;
+@group(0) @binding(5) var<storage, read> sinks: array<f32>;
+@group(0) @binding(6) var<storage, read_write> lse: array<f32>;
+@group(0) @binding(7) var<storage, read_write> o: array<vec4<T>>;
 
 // A block of keys, unless they are wide, then one of values; at first and at last, 16 queries or columns of
 // their output of each team.
 var<workgroup> sh: array<vec4<f16>, max(ROWS * STRIDE, TEAMS * FRAGMENT * OUT_STRIDE)>;
 // A block of wide keys; nothing where there are none.
 var<workgroup> sh_keys: array<vec4<u32>, select(1u, BLOCK * KEY_STRIDE, WIDE_KEYS == 1u)>;
-// Sums of weights of the rows of a part.
+// Sums of weights of the rows of a part, with their sinks'.
 var<workgroup> sh_totals: array<f32, TEAMS * FRAGMENT>;
 // Of a slice, each invocation's sums of products with its range of the keys; nothing where there are no teams.
 const EXCHANGED: u32 = PARTS * SLICE / FRAGMENT * 2u;
@@ -161,7 +162,7 @@ fn stage_q(tile: Tile, index: u32, part: u32, pass_number: u32) {
     let d = pass_element(pass_number, i % PASS_EIGHTS);
     let query = min(query_of(tile, part, i / PASS_EIGHTS), params.seq_q - 1u);
     var bits = vec4<u32>();
-    if d < params.head_dim {
+    if d < head_dim() {
       bits = q[(tile.q + query * params.q.w + d) / 8u];
     }
     let at = i / PASS_EIGHTS * OUT_STRIDE + i % PASS_EIGHTS * 2u;
@@ -172,7 +173,7 @@ fn stage_q(tile: Tile, index: u32, part: u32, pass_number: u32) {
 
 // Eight elements of a query, 0 beyond a vector's end. Queries beyond the last are the last, and not written.
 fn fetch_q(tile: Tile, query: u32, d: u32) -> vec4<u32> {
-  if d >= params.head_dim {
+  if d >= head_dim() {
     return vec4<u32>();
   }
   return q[(tile.q + min(query, params.seq_q - 1u) * params.q.w + d) / 8u];
@@ -193,7 +194,7 @@ fn fetch_k(tile: Tile, index: u32, block: u32, turn: u32) -> vec4<u32> {
   let place = place_of(index, turn);
   let key = min(block * BLOCK + place.x, params.seq_kv - 1u);
   let d = place.y * 8u;
-  if d >= params.head_dim {
+  if d >= head_dim() {
     return vec4<u32>();
   }
   return k[(tile.k + key * params.k.w + d) / 8u];
@@ -204,7 +205,7 @@ fn fetch_v(tile: Tile, index: u32, block: u32, turn: u32) -> vec4<u32> {
   let place = place_of(index, turn);
   let key = block * BLOCK + place.x;
   let d = place.y * 8u;
-  if d >= params.head_dim || key >= tile.end {
+  if d >= head_dim() || key >= tile.end {
     return vec4<u32>();
   }
   return v[(tile.v + key * params.v.w + d) / 8u];
@@ -288,10 +289,15 @@ fn weigh(scores: Elements, unit: f32, references: vec2<f32>) -> Elements {
   return Elements(low, high);
 }
 
-fn write_lse(tile: Tile, query: u32, reference: f32, total: f32) {
+// The denominator of a row of the tile's head.
+fn denominator_of(tile: Tile, reference: f32, total: f32) -> Denominator {
+  return denominator(reference / score_unit(), total, sink_of(tile.head));
+}
+
+fn write_lse(tile: Tile, query: u32, log_sum: f32) {
   if has(HAS_LSE) && query < params.seq_q {
     let row = (tile.batch * params.heads + tile.head) * params.seq_q + query;
-    lse[params.lse_offset + row] = log_sum(reference / score_unit(), total);
+    lse[params.lse_offset + row] = log_sum;
   }
 }
 
@@ -299,12 +305,12 @@ fn four_q(at: u32, left: u32) -> vec4<f32> {
   return four(q[at / 8u], at);
 }
 
-fn four_k(at: u32, left: u32) -> vec4<f32> {
-  return four(k[at / 8u], at);
+fn four_k(start: u32, d: u32) -> vec4<f32> {
+  return four(k[(start + d) / 8u], start + d);
 }
 
-fn four_v(at: u32, left: u32) -> vec4<f32> {
-  return four(v[at / 8u], at);
+fn four_v(start: u32, d: u32) -> vec4<f32> {
+  return four(v[(start + d) / 8u], start + d);
 }
 
 // The half of eight elements that begins with element `at`.
@@ -333,7 +339,7 @@ fn write_out(tile: Tile, index: u32, part: u32, pass_number: u32) -> u32 {
   for (var turn = 0u; turn < PASS_TURNS; turn++) {
     let place = output_place(index, turn, pass_number);
     let query = query_of(tile, part, place.x);
-    if query < params.seq_q && place.z < params.head_dim {
+    if query < params.seq_q && place.z < head_dim() {
       let row = place.x * OUT_STRIDE + place.y * 2u;
       let at = output_at(tile, query, place.z);
       let low = sh[row];
@@ -359,7 +365,7 @@ fn mend(tile: Tile, index: u32, bits: u32) {
     let query = query_of(tile, number / PASSES, place.x);
     let d = place.z + bit % 2u * 4u;
     let at = output_at(tile, query, d);
-    o[at] = vec4<f16>(mean_of_seen(tile.batch, tile.head, query, d, vec4<f32>(o[at])));
+    o[at] = vec4<f16>(mean_of_seen(tile.batch, tile.head, query, d, sink_of(tile.head), vec4<f32>(o[at])));
   }
 }
 

@@ -7,10 +7,11 @@
 // before its end. While keys are multiplied, the next are on their way into registers, each with a name of
 // its own, as drivers keep arrays elsewhere.
 //
-// Operands are read 16 bytes at a time.
+// Operands are read 16 bytes at a time, or keys and values are blocks of Q8_0.
 //
-// needs: T, SUBGROUP, LANES, HALF_Q, HALF_KV, lib/attention, lib/attention_pieces, lib/attention_wide,
-// lib/attention_rows, one of lib/rows_*, and lib/attention_outputs or lib/attention_parts
+// needs: T, SUBGROUP, LANES, HALF_Q, HALF_KV, lib/attention, lib/attention_pieces, lib/attention_rows,
+// lib/attention_sinks, lib/attention_wide or lib/attention_q8_0, one of lib/rows_*, and lib/attention_outputs or
+// lib/attention_parts
 
 const SUBGROUPS: u32 = 4u;
 const THREADS: u32 = SUBGROUPS * SUBGROUP;
@@ -28,6 +29,7 @@ const_assert LANES >= 8u && LANES <= SUBGROUP && SUBGROUP / LANES <= 4u;
 @group(0) @binding(2) var<storage, read> v: array<Words>;
 @group(0) @binding(3) var<storage, read> mask: array<T>;
 @group(0) @binding(4) var<storage, read> lengths: array<u32>;
+@group(0) @binding(5) var<storage, read> sinks: array<f32>;
 
 // What each subgroup has: vectors by place and lane, references and sums.
 var<workgroup> sh_vectors: array<Rows, SUBGROUPS * PLACES * LANES>;
@@ -35,23 +37,23 @@ var<workgroup> sh_references: array<Rows, SUBGROUPS>;
 var<workgroup> sh_totals: array<Rows, SUBGROUPS>;
 
 // A lane's elements of the slot's keys from `key` on; of those beyond the last, the last.
-fn fetch_keys(start: u32, key: u32, last: u32) -> Four {
-  let stride = params.k.w / WIDTH;
+fn fetch_keys(start: u32, key: u32, last: u32, left: u32) -> Four {
+  let stride = kv_step(params.k.w);
   return Four(
-    k[start + min(key, last) * stride],
-    k[start + min(key + SLOTS, last) * stride],
-    k[start + min(key + 2u * SLOTS, last) * stride],
-    k[start + min(key + 3u * SLOTS, last) * stride],
+    load_k(start + min(key, last) * stride, left),
+    load_k(start + min(key + SLOTS, last) * stride, left),
+    load_k(start + min(key + 2u * SLOTS, last) * stride, left),
+    load_k(start + min(key + 3u * SLOTS, last) * stride, left),
   );
 }
 
-fn fetch_values(start: u32, key: u32, last: u32) -> Four {
-  let stride = params.v.w / WIDTH;
+fn fetch_values(start: u32, key: u32, last: u32, left: u32) -> Four {
+  let stride = kv_step(params.v.w);
   return Four(
-    v[start + min(key, last) * stride],
-    v[start + min(key + SLOTS, last) * stride],
-    v[start + min(key + 2u * SLOTS, last) * stride],
-    v[start + min(key + 3u * SLOTS, last) * stride],
+    load_v(start + min(key, last) * stride, left),
+    load_v(start + min(key + SLOTS, last) * stride, left),
+    load_v(start + min(key + 2u * SLOTS, last) * stride, left),
+    load_v(start + min(key + 3u * SLOTS, last) * stride, left),
   );
 }
 
@@ -85,18 +87,18 @@ fn main(
   let lane = index % LANES;
   let slot = index / LANES;
   // Lanes behind a vector's end read the same as its last.
-  let used = params.head_dim / WIDTH;
+  let used = head_dim() / WIDTH;
   let column = min(lane, used - 1u);
 
   let end = tile.end;
   let last = max(end, 1u) - 1u;
   let is_plain = params.seq_q == 1u && !has(HAS_MASK);
 
-  // Counted in what is read at once.
-  let k_start = tile.k / WIDTH + column;
-  let v_start = tile.v / WIDTH + column;
-  var keys = fetch_keys(k_start, tile.begin + slot, last);
-  var values = fetch_values(v_start, tile.begin + slot, last);
+  let left = head_dim() - column * WIDTH;
+  let k_start = kv_step(tile.k) + kv_at(column * WIDTH);
+  let v_start = kv_step(tile.v) + kv_at(column * WIDTH);
+  var keys = fetch_keys(k_start, tile.begin + slot, last, left);
+  var values = fetch_values(v_start, tile.begin + slot, last, left);
   let by = queries(tile, column * WIDTH, WIDTH);
 
   var out: Vector;
@@ -115,7 +117,7 @@ fn main(
     if lane >= used {
       own = Products();
     }
-    keys = fetch_keys(k_start, next + slot, last);
+    keys = fetch_keys(k_start, next + slot, last, left);
     let product = product_of_slot(own, lane);
     let score = scores(tile, key + turn * SLOTS + slot, end, is_plain && next <= end, product);
     var peak = max(score, subgroupShuffleXor(score, LANES / 4u));
@@ -133,7 +135,7 @@ fn main(
     out = added(out, values.b, subgroupShuffle(p, first_lane + LANES / 4u));
     out = added(out, values.c, subgroupShuffle(p, first_lane + LANES / 2u));
     out = added(out, values.d, subgroupShuffle(p, first_lane + 3u * LANES / 4u));
-    values = fetch_values(v_start, next + slot, last);
+    values = fetch_values(v_start, next + slot, last, left);
   }
 
   // The sums of a slot, then all of the subgroup's slots on one scale.
@@ -202,7 +204,7 @@ fn write_rows(tile: Tile, index: u32, group: vec3<u32>, groups: vec3<u32>) {
     for (var i = 0u; i < SUBGROUPS; i++) {
       sum += sh_vectors[i * PLACES * LANES + at] * rows_weights((sh_references[i] - reference) * score_unit());
     }
-    write_number(tile, group, groups, number, sum, total);
+    write_number(tile, group, groups, number, sum, reference, total);
   }
   if index == 0u {
     write_states(tile, group, groups, reference, total);

@@ -17,7 +17,7 @@
 // Starts, strides and lengths of vectors are multiples of eight elements. References of subgroups are in
 // powers of two, because scores are small here: neither the scale nor the softcap is large.
 //
-// needs: T = f16, ROWS, BLOCK, DIM, lib/attention, lib/attention_pieces, lib/fragment_elements
+// needs: T = f16, ROWS, BLOCK, DIM, lib/attention, lib/attention_pieces, lib/attention_sinks, lib/fragment_elements
 
 const SUBGROUP: u32 = 32u;
 const SUBGROUPS: u32 = 4u;
@@ -39,7 +39,8 @@ const_assert ROWS <= FRAGMENT && KEYS % FRAGMENT == 0u && DIM % 64u == 0u;
 @group(0) @binding(2) var<storage, read> v: array<vec4<u32>>;
 @group(0) @binding(3) var<storage, read> mask: array<T>;
 @group(0) @binding(4) var<storage, read> lengths: array<u32>;
-@group(0) @binding(5) var<storage, read_write> parts: array<vec4<f32>>;
+@group(0) @binding(5) var<storage, read> sinks: array<f32>;
+@group(0) @binding(6) var<storage, read_write> parts: array<vec4<f32>>;
 
 // What each subgroup has of eight rows: references and sums of weights, and vectors.
 var<workgroup> sh_states: array<vec2<f32>, SUBGROUPS * HALF>;
@@ -48,7 +49,7 @@ var<workgroup> sh_sums: array<vec4<f32>, SUBGROUPS * HALF * STRIDE>;
 // Eight elements of a row of the queries, 0 beyond a vector's end. Rows beyond the last are the last, and not
 // written.
 fn fetch_q(tile: Tile, row: u32, d: u32) -> vec4<u32> {
-  if d >= params.head_dim {
+  if d >= head_dim() {
     return vec4<u32>();
   }
   let place = place_of(tile, min(tile.row + row, rows() - 1u));
@@ -135,7 +136,7 @@ fn write_parts(tile: Tile, index: u32, first: u32, split: u32, splits: u32) {
   for (var i = index; i < HALF * FOURS; i += THREADS) {
     let row = i / FOURS;
     let four = i % FOURS;
-    if tile.row + first + row >= rows() || 4u * four >= params.head_dim {
+    if tile.row + first + row >= rows() || 4u * four >= head_dim() {
       continue;
     }
     var peak = sh_states[row].x;
@@ -150,10 +151,11 @@ fn write_parts(tile: Tile, index: u32, first: u32, split: u32, splits: u32) {
       total += state.y * rescale;
       sum += sh_sums[(s * HALF + row) * STRIDE + four] * rescale;
     }
-    let at = part_of(tile, place_of(tile, tile.row + first + row), split, splits) / 4u;
+    let place = place_of(tile, tile.row + first + row);
+    let at = part_of(tile, place, split, splits) / 4u;
     parts[at + 1u + four] = sum;
     if four == 0u {
-      parts[at] = vec4<f32>(peak / score_unit(), total, 0.0, 0.0);
+      parts[at] = vec4<f32>(peak / score_unit(), total, sink_of(place.x), 0.0);
     }
   }
 }

@@ -14,7 +14,7 @@
 // than the work itself.
 //
 // needs: T, GROUPS, LANES, ROWS, KEYS, DIMS, HALF_Q, HALF_KV, lib/attention, lib/attention_staging,
-// lib/attention_seen, and lib/attention_wide or lib/attention_narrow
+// lib/attention_seen, lib/attention_sinks, and lib/attention_wide or lib/attention_narrow
 
 const THREADS: u32 = LANES * GROUPS;
 const TILE_Q: u32 = ROWS * GROUPS;
@@ -43,8 +43,9 @@ const_assert FETCHES * THREADS * UNIT_KV == TILE_KV * FOURS && LOADS * THREADS *
 @group(0) @binding(2) var<storage, read> v: array<Words>;
 @group(0) @binding(3) var<storage, read> mask: array<T>;
 @group(0) @binding(4) var<storage, read> lengths: array<u32>;
-@group(0) @binding(5) var<storage, read_write> lse: array<f32>;
-@group(0) @binding(6) var<storage, read_write> o: array<T>;
+@group(0) @binding(5) var<storage, read> sinks: array<f32>;
+@group(0) @binding(6) var<storage, read_write> lse: array<f32>;
+@group(0) @binding(7) var<storage, read_write> o: array<T>;
 
 var<workgroup> sh: array<vec4<f32>, SHARED>;
 
@@ -195,7 +196,7 @@ fn main(
   }
   let unit = score_unit();
 
-  let fours = (params.head_dim + 3u) / 4u;
+  let fours = (head_dim() + 3u) / 4u;
   let chunks = (fours + FOURS - 1u) / FOURS;
   let first = tile.begin / TILE_KV * TILE_KV;
   var next = fetch_keys(tile, index, first, 0u);
@@ -291,25 +292,25 @@ fn main(
   }
 
   totals = across_lanes(place, totals, true);
+  let sink = sink_of(tile.head);
   // Bits of the fours that aren't finite.
   var wrong = 0u;
   for (var i = 0u; i < ROWS; i++) {
     let query = tile.query + place.group + i * GROUPS;
     if query < params.seq_q {
-      let total = totals[i / 4u][i % 4u];
-      let inverse = inverse_of(total);
+      let below = denominator(peaks[i / 4u][i % 4u], totals[i / 4u][i % 4u], sink);
       let base = params.o.x + tile.batch * params.o.y + tile.head * params.o.z + query * params.o.w;
       for (var c = 0u; c < DIMS; c++) {
         let d = (c * LANES + place.lane) * 4u;
-        let result = out[i * DIMS + c] * inverse;
-        if !is_finite(result) && is_defined(total) {
+        let result = out[i * DIMS + c] * below.factor;
+        if !is_finite(result) && is_defined(below.total) {
           wrong |= 1u << (i * DIMS + c);
         }
         write_four(base, d, result);
       }
       if has(HAS_LSE) && place.lane == 0u {
         let row = (tile.batch * params.heads + tile.head) * params.seq_q + query;
-        lse[params.lse_offset + row] = log_sum(peaks[i / 4u][i % 4u], total);
+        lse[params.lse_offset + row] = below.log_sum;
       }
     }
   }
@@ -320,7 +321,7 @@ fn main(
     let query = tile.query + place.group + number / DIMS * GROUPS;
     let d = (number % DIMS * LANES + place.lane) * 4u;
     let base = params.o.x + tile.batch * params.o.y + tile.head * params.o.z + query * params.o.w;
-    write_four(base, d, mean_of_seen(tile.batch, tile.head, query, d, read_four(base, d)));
+    write_four(base, d, mean_of_seen(tile.batch, tile.head, query, d, sink, read_four(base, d)));
   }
 }
 

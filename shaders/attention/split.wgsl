@@ -7,8 +7,8 @@
 // "Flash-Decoding", 2023). While keys are multiplied, the next are on their way into registers, each with a
 // name of its own, as drivers keep arrays elsewhere.
 //
-// needs: T, HALF_Q, HALF_KV, lib/attention, lib/attention_pieces, lib/attention_wide or lib/attention_narrow,
-// lib/attention_rows, lib/attention_parts and one of lib/rows_*
+// needs: T, HALF_Q, HALF_KV, lib/attention, lib/attention_pieces, lib/attention_rows, lib/attention_sinks,
+// lib/attention_parts, one of attention's readers, and one of lib/rows_*
 
 const THREADS: u32 = 128u;
 const TURNS: u32 = 4u;
@@ -23,6 +23,7 @@ const_assert LEAST_LANES >= TURNS;
 @group(0) @binding(2) var<storage, read> v: array<Words>;
 @group(0) @binding(3) var<storage, read> mask: array<T>;
 @group(0) @binding(4) var<storage, read> lengths: array<u32>;
+@group(0) @binding(5) var<storage, read> sinks: array<f32>;
 
 // Products of each lane, by slot, turn and lane; at the end, four elements of each invocation.
 var<workgroup> sh_products: array<Rows, TURNS * (THREADS + MOST_SLOTS)>;
@@ -40,7 +41,7 @@ struct Place {
 // Lanes of a slot, the same for the whole workgroup.
 fn lanes_of_slot() -> u32 {
   var lanes = LEAST_LANES;
-  while lanes * WIDTH < max(params.head_dim, v_head_dim()) {
+  while lanes * WIDTH < max(head_dim(), v_head_dim()) {
     lanes *= 2u;
   }
   return lanes;
@@ -48,20 +49,22 @@ fn lanes_of_slot() -> u32 {
 
 // A lane's elements of the slot's keys from `key` on; of those beyond the last, the last.
 fn fetch_keys(start: u32, key: u32, slots: u32, last: u32, left: u32) -> Four {
+  let stride = kv_step(params.k.w);
   return Four(
-    fetch_k(start + min(key, last) * params.k.w, left),
-    fetch_k(start + min(key + slots, last) * params.k.w, left),
-    fetch_k(start + min(key + 2u * slots, last) * params.k.w, left),
-    fetch_k(start + min(key + 3u * slots, last) * params.k.w, left),
+    load_k(start + min(key, last) * stride, left),
+    load_k(start + min(key + slots, last) * stride, left),
+    load_k(start + min(key + 2u * slots, last) * stride, left),
+    load_k(start + min(key + 3u * slots, last) * stride, left),
   );
 }
 
 fn fetch_values(start: u32, key: u32, slots: u32, last: u32, left: u32) -> Four {
+  let stride = kv_step(params.v.w);
   return Four(
-    fetch_v(start + min(key, last) * params.v.w, left),
-    fetch_v(start + min(key + slots, last) * params.v.w, left),
-    fetch_v(start + min(key + 2u * slots, last) * params.v.w, left),
-    fetch_v(start + min(key + 3u * slots, last) * params.v.w, left),
+    load_v(start + min(key, last) * stride, left),
+    load_v(start + min(key + slots, last) * stride, left),
+    load_v(start + min(key + 2u * slots, last) * stride, left),
+    load_v(start + min(key + 3u * slots, last) * stride, left),
   );
 }
 
@@ -76,9 +79,9 @@ fn main(
   let slots = THREADS / lanes;
   let place = Place(index % lanes, index / lanes, lanes, slots);
   // Lanes behind a vector's end read the same as its last.
-  let used = (params.head_dim + WIDTH - 1u) / WIDTH;
+  let used = (head_dim() + WIDTH - 1u) / WIDTH;
   let d = min(place.lane, used - 1u) * WIDTH;
-  let left = params.head_dim - d;
+  let left = head_dim() - d;
   let v_used = (v_head_dim() + WIDTH - 1u) / WIDTH;
   let v_d = min(place.lane, v_used - 1u) * WIDTH;
   let v_left = v_head_dim() - v_d;
@@ -86,8 +89,8 @@ fn main(
   let end = tile.end;
   let last = max(end, 1u) - 1u;
   let is_plain = params.seq_q == 1u && !has(HAS_MASK);
-  let k_start = tile.k + d;
-  let v_start = tile.v + v_d;
+  let k_start = kv_step(tile.k) + kv_at(d);
+  let v_start = kv_step(tile.v) + kv_at(v_d);
   var keys = fetch_keys(k_start, tile.begin + place.slot, slots, last, left);
   var values = fetch_values(v_start, tile.begin + place.slot, slots, last, v_left);
   let by = queries(tile, d, left);
@@ -189,6 +192,6 @@ fn write_numbers(tile: Tile, index: u32, place: Place, offset: u32, group: vec3<
     for (var slot = 0u; slot < place.slots; slot++) {
       sum += sh_products[i * THREADS + slot * place.lanes + lane];
     }
-    write_number(tile, group, groups, number, sum, Rows());
+    write_number(tile, group, groups, number, sum, Rows(), Rows());
   }
 }

@@ -19,8 +19,8 @@ const LOWEST: f32 = -0x1.fffffep+127f;
 const LOG2_E: f32 = 1.4426950408889634;
 const LN_2: f32 = 0.6931471805599453;
 
-// Bits of `options`. Above them, it has 16 of the number of pieces into which the keys are split, and nine of
-// the elements of a value's vector, less one.
+// Bits of `options`. Above them, it has 16 of the number of pieces into which the keys are split, and eight of
+// the first sink's place in its binding.
 const CAUSAL: u32 = 1u;
 const HAS_MASK: u32 = 2u;
 const HAS_LENGTHS: u32 = 4u;
@@ -31,18 +31,24 @@ const NATURAL: u32 = 16u;
 // the last real key.
 const TOP_LEFT: u32 = 32u;
 const BY_LENGTHS: u32 = 64u;
+const HAS_SINKS: u32 = 128u;
 
 fn has(option: u32) -> bool {
   return (params.options & option) != 0u;
 }
 
 fn pieces() -> u32 {
-  return (params.options >> 7u) & 0xffffu;
+  return (params.options >> 8u) & 0xffffu;
+}
+
+// Elements of a vector of Q and K.
+fn head_dim() -> u32 {
+  return params.head_dims & 0xffffu;
 }
 
 // Elements of a vector of V and O.
 fn v_head_dim() -> u32 {
-  return (params.options >> 23u) + 1u;
+  return params.head_dims >> 16u;
 }
 
 // Which of the tiles of queries a workgroup works on, and of which head, those of all batches counted on.
@@ -137,8 +143,24 @@ fn inverse_of(total: f32) -> f32 {
   return select(nan(), select(1.0 / total, 0.0, total == 0.0), is_defined(total));
 }
 
-// The logarithm of a sum of weights relative to a reference; −∞ for none.
-fn log_sum(reference: f32, total: f32) -> f32 {
-  let value = reference * select(params.scale * LN_2, 1.0, has(NATURAL)) + log2(total) * LN_2;
-  return select(nan(), select(value, -inf(), total == 0.0), is_defined(total));
+// The denominator of a row's softmax.
+struct Denominator {
+  // The sum of weights with that of the sink.
+  total: f32,
+  // What sums of weighted values are multiplied by: 0 for a row of no weights.
+  factor: f32,
+  // The logarithm of the sum of the exponentials of the scores and of the sink; −∞ for none.
+  log_sum: f32,
+}
+
+// The denominator of a row whose keys have this sum of weights relative to a reference. A sink is a natural score
+// without a value, or −∞ for none. Its difference to the reference is one of natural scores, because products in
+// its unit may not have room for it.
+fn denominator(reference: f32, keys: f32, sink: f32) -> Denominator {
+  let top = select(reference * select(params.scale * LN_2, 1.0, has(NATURAL)), LOWEST, keys == 0.0);
+  let raised = max(top, sink);
+  let kept = weight((top - raised) * LOG2_E);
+  let total = keys * kept + weight((sink - raised) * LOG2_E);
+  let value = select(raised + log2(total) * LN_2, -inf(), total == 0.0);
+  return Denominator(total, kept * inverse_of(total), select(nan(), value, is_defined(total)));
 }

@@ -1,32 +1,12 @@
-// Vectors of attention's operands that are read number by number, four at a time, and 0 where a vector has no
-// more. Written out, as drivers may count the turns of loops.
+// Keys and values of attention that are read number by number, four at a time, and 0 where a vector has no more.
+// Written out, as drivers may count the turns of loops.
 //
-// needs: HALF_Q, HALF_KV, the bindings `q`, `k` and `v`
+// needs: HALF_KV, lib/attention_narrow_q, the bindings `k` and `v`
 
-alias Words = u32;
 // What is fetched at once.
 alias Fetched = vec4<f32>;
 
-const UNIT_Q: u32 = 1u;
 const UNIT_KV: u32 = 1u;
-
-// The elements from element `at` on, of which the vector has `left`.
-fn load_q(at: u32, left: u32) -> array<vec4<f32>, UNIT_Q> {
-  var x = vec4<f32>();
-  if left > 0u {
-    x.x = number(q[word(at, HALF_Q)], at, HALF_Q);
-  }
-  if left > 1u {
-    x.y = number(q[word(at + 1u, HALF_Q)], at + 1u, HALF_Q);
-  }
-  if left > 2u {
-    x.z = number(q[word(at + 2u, HALF_Q)], at + 2u, HALF_Q);
-  }
-  if left > 3u {
-    x.w = number(q[word(at + 3u, HALF_Q)], at + 3u, HALF_Q);
-  }
-  return array<vec4<f32>, UNIT_Q>(x);
-}
 
 fn fetch_k(at: u32, left: u32) -> Fetched {
   var x = vec4<f32>();
@@ -66,25 +46,33 @@ fn numbers_kv(words: Fetched) -> array<vec4<f32>, UNIT_KV> {
   return array<vec4<f32>, UNIT_KV>(words);
 }
 
-// Where an element lies in words.
-fn word(at: u32, half: u32) -> u32 {
-  return at >> half;
+// A stride, and where an element lies in a vector, in what `load_k` and `load_v` count.
+fn kv_step(stride: u32) -> u32 {
+  return stride;
 }
 
-fn number(bits: u32, at: u32, half: u32) -> f32 {
-  let pair = unpack2x16float(bits);
-  return select(bitcast<f32>(bits), select(pair.x, pair.y, at % 2u == 1u), half == 1u);
+fn kv_at(d: u32) -> u32 {
+  return d;
 }
 
-// Four elements from element `at` on, for what isn't read in a hurry.
-fn four_q(at: u32, left: u32) -> vec4<f32> {
-  return load_q(at, left)[at / 4u % UNIT_Q];
+fn load_k(at: u32, left: u32) -> Fetched {
+  return fetch_k(at, left);
 }
 
-fn four_k(at: u32, left: u32) -> vec4<f32> {
-  return numbers_kv(fetch_k(at, left))[at / 4u % UNIT_KV];
+fn load_v(at: u32, left: u32) -> Fetched {
+  return fetch_v(at, left);
 }
 
-fn four_v(at: u32, left: u32) -> vec4<f32> {
-  return numbers_kv(fetch_v(at, left))[at / 4u % UNIT_KV];
+// What the numbers of keys and values are multiplied by.
+fn scale_kv(words: Fetched) -> f32 {
+  return 1.0;
+}
+
+// Four elements of a vector from `d` on, for what isn't read in a hurry.
+fn four_k(start: u32, d: u32) -> vec4<f32> {
+  return fetch_k(start + d, head_dim() - d);
+}
+
+fn four_v(start: u32, d: u32) -> vec4<f32> {
+  return fetch_v(start + d, v_head_dim() - d);
 }

@@ -1,8 +1,7 @@
 // Vectors and scores of the rows that share keys. A vector is spread over lanes, each with eight elements of
 // every row at most.
 //
-// needs: lib/attention, lib/attention_pieces, lib/attention_wide or lib/attention_narrow, and one of
-// lib/rows_*
+// needs: lib/attention, lib/attention_pieces, one of attention's readers, and one of lib/rows_*
 
 // Elements of a lane.
 const WIDTH: u32 = 4u * UNIT_KV;
@@ -73,10 +72,11 @@ fn products(words: Fetched, by: Vector) -> Rows {
     let high = x[UNIT_KV - 1u];
     sum += high.x * by.d4 + high.y * by.d5 + high.z * by.d6 + high.w * by.d7;
   }
-  return sum;
+  return sum * scale_kv(words);
 }
 
-fn added(to: Vector, words: Fetched, p: Rows) -> Vector {
+fn added(to: Vector, words: Fetched, weights: Rows) -> Vector {
+  let p = weights * scale_kv(words);
   let x = numbers_kv(words);
   let low = x[0];
   let high = x[UNIT_KV - 1u];

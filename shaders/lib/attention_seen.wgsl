@@ -3,7 +3,7 @@
 // The kernels multiply the values of all keys of a tile by weights, which are 0 where a query doesn't see a
 // key. Values that aren't finite make NaN of that. This is slow: it is for what holds such values.
 //
-// needs: lib/attention, four_q, four_k and four_v of lib/attention_wide or lib/attention_narrow
+// needs: lib/attention, four_q, four_k and four_v of one of attention's readers
 
 fn are_finite(x: vec4<f32>) -> vec4<bool> {
   return (bitcast<vec4<u32>>(x) & vec4<u32>(INF_BITS)) != vec4<u32>(INF_BITS);
@@ -17,15 +17,14 @@ fn is_finite(x: vec4<f32>) -> bool {
 // the query sees aren't finite, these decide, however small their weights; elsewhere the mean by weights.
 //
 // A driver may end the loops of an invocation early. Then `result` stays, rather than a mean of some keys.
-fn mean_of_seen(batch: u32, head: u32, query: u32, d: u32, result: vec4<f32>) -> vec4<f32> {
+fn mean_of_seen(batch: u32, head: u32, query: u32, d: u32, sink: f32, result: vec4<f32>) -> vec4<f32> {
   let seen = visible(query, real_keys(batch));
   let row = mask_row(batch, head, query);
-  let start = params.v.x + batch * params.v.y + head / params.group * params.v.z + d;
-  let left = v_head_dim() - d;
+  let start = params.v.x + batch * params.v.y + head / params.group * params.v.z;
   var unbounded = vec4<f32>();
   var key = seen.x;
   for (; key < seen.y; key++) {
-    let value = four_v(start + key * params.v.w, left);
+    let value = four_v(start + key * params.v.w, d);
     if !is_finite(value) && !is_hidden(row, key) {
       unbounded += select(value, vec4<f32>(), are_finite(value));
     }
@@ -48,14 +47,14 @@ fn mean_of_seen(batch: u32, head: u32, query: u32, d: u32, result: vec4<f32>) ->
     total = total * rescale + w;
     sum *= rescale;
     if w != 0.0 {
-      sum += w * four_v(start + key * params.v.w, left);
+      sum += w * four_v(start + key * params.v.w, d);
     }
     peak = raised;
   }
   if key < seen.y {
     return decided;
   }
-  return select(sum * inverse_of(total), decided, is_decided);
+  return select(sum * denominator(peak, total, sink).factor, decided, is_decided);
 }
 
 fn is_hidden(row: u32, key: u32) -> bool {
@@ -73,10 +72,10 @@ fn products_of_16(q_start: u32, k_start: u32, d: u32) -> f32 {
 }
 
 fn products_of_4(q_start: u32, k_start: u32, d: u32) -> f32 {
-  if d >= params.head_dim {
+  if d >= head_dim() {
     return 0.0;
   }
-  return dot(four_q(q_start + d, params.head_dim - d), four_k(k_start + d, params.head_dim - d));
+  return dot(four_q(q_start + d, head_dim() - d), four_k(k_start, d));
 }
 
 // The score of a key that is seen, its mask aside.
@@ -84,7 +83,7 @@ fn score_of(batch: u32, head: u32, query: u32, key: u32) -> f32 {
   let q_start = params.q.x + batch * params.q.y + head * params.q.z + query * params.q.w;
   let k_start = params.k.x + batch * params.k.y + head / params.group * params.k.z + key * params.k.w;
   var product = 0.0;
-  for (var d = 0u; d < params.head_dim; d += 32u) {
+  for (var d = 0u; d < head_dim(); d += 32u) {
     product += products_of_16(q_start, k_start, d) + products_of_16(q_start, k_start, d + 16u);
   }
   if !has(NATURAL) {

@@ -9,10 +9,10 @@ fn stage_q(tile: Tile, index: u32, chunk: u32) {
   let column = index % COLUMNS_Q * UNIT_Q;
   let d = (chunk * FOURS + column) * 4u;
   var numbers: array<array<vec4<f32>, UNIT_Q>, LOADS>;
-  if d < params.head_dim {
+  if d < head_dim() {
     for (var i = 0u; i < LOADS; i++) {
       let query = min(tile.query + (i * THREADS + index) / COLUMNS_Q, params.seq_q - 1u);
-      numbers[i] = load_q(tile.q + query * params.q.w + d, params.head_dim - d);
+      numbers[i] = load_q(tile.q + query * params.q.w + d, head_dim() - d);
     }
   }
   for (var i = 0u; i < LOADS; i++) {
@@ -28,10 +28,10 @@ fn fetch_keys(tile: Tile, index: u32, key: u32, chunk: u32) -> array<Fetched, FE
   const COLUMNS_K = FOURS / UNIT_KV;
   let d = (chunk * FOURS + index % COLUMNS_K * UNIT_KV) * 4u;
   var result: array<Fetched, FETCHES>;
-  if d < params.head_dim && key < tile.end {
+  if d < head_dim() && key < tile.end {
     for (var i = 0u; i < FETCHES; i++) {
       let token = min(key + (i * THREADS + index) / COLUMNS_K, params.seq_kv - 1u);
-      result[i] = fetch_k(tile.k + token * params.k.w + d, params.head_dim - d);
+      result[i] = fetch_k(tile.k + token * params.k.w + d, head_dim() - d);
     }
   }
   return result;

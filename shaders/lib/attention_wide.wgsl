@@ -49,15 +49,40 @@ fn four(words: vec2<u32>) -> vec4<f32> {
   return vec4<f32>(unpack2x16float(words.x), unpack2x16float(words.y));
 }
 
+// A stride, and where an element lies in a vector, in what `load_k` and `load_v` count.
+fn kv_step(stride: u32) -> u32 {
+  return stride / (4u * UNIT_KV);
+}
+
+fn kv_at(d: u32) -> u32 {
+  return d / (4u * UNIT_KV);
+}
+
+fn load_k(at: u32, left: u32) -> Fetched {
+  return k[at];
+}
+
+fn load_v(at: u32, left: u32) -> Fetched {
+  return v[at];
+}
+
+// What the numbers of keys and values are multiplied by.
+fn scale_kv(words: Fetched) -> f32 {
+  return 1.0;
+}
+
 // Four elements from element `at` on, for what isn't read in a hurry.
 fn four_q(at: u32, left: u32) -> vec4<f32> {
   return load_q(at, left)[at / 4u % UNIT_Q];
 }
 
-fn four_k(at: u32, left: u32) -> vec4<f32> {
-  return numbers_kv(fetch_k(at, left))[at / 4u % UNIT_KV];
+// Four elements of a vector from `d` on.
+fn four_k(start: u32, d: u32) -> vec4<f32> {
+  let at = start + d;
+  return numbers_kv(fetch_k(at, head_dim() - d))[at / 4u % UNIT_KV];
 }
 
-fn four_v(at: u32, left: u32) -> vec4<f32> {
-  return numbers_kv(fetch_v(at, left))[at / 4u % UNIT_KV];
+fn four_v(start: u32, d: u32) -> vec4<f32> {
+  let at = start + d;
+  return numbers_kv(fetch_v(at, v_head_dim() - d))[at / 4u % UNIT_KV];
 }

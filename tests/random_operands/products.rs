@@ -139,7 +139,7 @@ pub(super) fn attention(draw: &mut Draw, run: Run<'_>) {
     let (q, k) = (operand(dtype, queries(head_dim)), operand(kv_dtype, keys(head_dim)));
     let (v, o) = (operand(kv_dtype, keys(v_head_dim)), operand(dtype, queries(v_head_dim)));
     let mut desc = AttentionDesc::new(dtype, q.0, k.0, v.0, o.0, shape)
-        .with_kv_dtype(kv_dtype)
+        .with_kv_format(kv_dtype.into())
         .with_kv_heads(kv_heads)
         .with_v_head_dim(v_head_dim)
         .with_q_layout(q.1)
@@ -153,6 +153,7 @@ pub(super) fn attention(draw: &mut Draw, run: Run<'_>) {
         [AttentionAlignment::BottomRight, AttentionAlignment::TopLeft, AttentionAlignment::KeyLengths];
     desc.alignment = draw.pick(&alignments);
     desc.lse = draw.maybe(|draw| draw.memory(DType::F32, batch * heads * seq_q));
+    desc.sinks = draw.maybe(|draw| draw.memory(DType::F32, heads));
     if draw.one_in(3) {
         let [of_batch, of_head, of_query] =
             [batch, heads, seq_q].map(|extent| if draw.one_in(3) { 1 } else { extent });

@@ -31,6 +31,10 @@ macro_rules! for_each_operation {
             /// The weights of a quantised matrix as f32 or f16.
             fn dequantize(&DequantizeDesc) => Dequantize(&'a DequantizeDesc);
 
+            /// Rows into a cache of keys and values, quantised.
+            #[doc(alias = "append")]
+            fn quantize_rows(&QuantizeRowsDesc) => QuantizeRows(&'a QuantizeRowsDesc);
+
             /// [`attention`](Self::attention) with element types, strides, a mask, key lengths, grouped
             /// heads, a window, bounded scores, and their log-sum-exp.
             fn attention_ext(&AttentionDesc) => Attention(&'a AttentionDesc);

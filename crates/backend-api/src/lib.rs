@@ -9,6 +9,7 @@
 //! * [`Command`]: an operation with its descriptor, which is what a backend implements
 //!   ([`ComputeBackend::execute`]).
 //! * [`quant`]: quantised matrices, their layout in device memory, and conversions from and to files' formats.
+//! * [`kv`]: formats of attention's keys and values, and their blocks on the host.
 //! * [`BackendError`]: every way a call can fail, with fields rather than prose.
 //! * [`support`]: what backends are made with, such as the check of a call's operands and the table of handles.
 //! * [`owned::Buffer`]: a handle that is freed when it is dropped.
@@ -30,6 +31,7 @@ mod error;
 mod forward;
 mod graphs;
 mod handles;
+pub mod kv;
 mod maybe_send;
 mod operand;
 mod ops;

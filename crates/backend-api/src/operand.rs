@@ -4,6 +4,7 @@
 //! the operation touches and how. [`check`] then compares that with the memory behind the handles. Both
 //! backends call it, so a bad call gets the same error everywhere, before anything has happened.
 
+use crate::kv::KvFormat;
 use crate::{BackendError, BackendResult, DType};
 
 /// How an operation touches an operand.
@@ -46,6 +47,28 @@ impl Operand {
     ) -> BackendResult<Self> {
         let bytes = crate::checked_product(op, arg, &[elements, dtype.size()])?;
         Ok(Self { arg, ptr, offset: 0, bytes, align: dtype.size(), access })
+    }
+
+    /// Keys or values of a format: `reach` elements from element `offset` on, or as many more as make whole blocks.
+    /// Where nothing is touched, the offset may be any number.
+    pub(crate) fn kv(
+        op: &'static str,
+        arg: &'static str,
+        (ptr, format): (u64, KvFormat),
+        offset: usize,
+        reach: usize,
+        access: Access,
+    ) -> BackendResult<Self> {
+        let Some(dtype) = format.dtype() else {
+            let blocks = |elements: usize| {
+                crate::checked_product(op, arg, &[elements.div_ceil(KvFormat::BLOCK), KvFormat::BLOCK_BYTES])
+            };
+            let bytes = blocks(reach)?;
+            let offset = if bytes == 0 { 0 } else { blocks(offset)? };
+            crate::checked_add(op, arg, offset, bytes)?;
+            return Ok(Self { arg, ptr, offset, bytes, align: format.align(), access });
+        };
+        Self::new(op, arg, ptr, dtype, reach, access)?.with_offset(op, offset)
     }
 
     /// Bytes of any alignment, from the handle's start.

@@ -1,8 +1,10 @@
 //! The memory that operations on quantised matrices touch.
 
 use backend_api::desc::{
-    DequantizeDesc, ExpertMatmulDesc, Matrix, QuantGatherDesc, QuantMatmulDesc, QuantMatrix, RmsNorm,
+    AttentionDesc, AttentionShape, DequantizeDesc, ExpertMatmulDesc, HeadLayout, Matrix, QuantGatherDesc,
+    QuantMatmulDesc, QuantMatrix, QuantizeRowsDesc, RmsNorm,
 };
+use backend_api::kv::KvFormat;
 use backend_api::quant::QuantFormat;
 use backend_api::support::Operand;
 use backend_api::{DType, Gate};
@@ -69,4 +71,44 @@ fn a_layer_of_experts_touches_its_inputs_where_rows_have_experts() {
         (bytes(&desc(3, 0).operands("t").unwrap()), bytes(&desc(0, 2).operands("t").unwrap())),
         (vec![0; 5], vec![0; 5])
     );
+}
+
+#[test]
+fn rows_of_a_cache_are_whole_blocks() {
+    let desc = |count, rows| {
+        QuantizeRowsDesc::new(Matrix::new(1, DType::F16, 70), 2, rows, 64, count)
+            .with_offset(32)
+            .with_stride(96)
+    };
+    let touched = |desc: QuantizeRowsDesc| {
+        desc.operands("t").map(|operands| operands.map(|operand| (operand.offset, operand.bytes)))
+    };
+    // Rows that are written, or all that an index may name.
+    assert_eq!(touched(desc(2, 5)).unwrap(), [(0, 2 * (70 + 64)), (36, (3 + 2) * 36), (0, 0)]);
+    assert_eq!(touched(desc(2, 5).with_indices(3)).unwrap()[1..], [(36, (4 * 3 + 2) * 36), (0, 8)]);
+    assert_eq!(touched(desc(0, 5)).unwrap().map(|(_, bytes)| bytes), [0; 3]);
+    assert!(touched(desc(6, 5)).is_err() && touched(desc(6, 5).with_indices(3)).is_ok());
+    assert!(touched(desc(2, 5).with_stride(32)).is_err());
+}
+
+#[test]
+fn attention_reads_whole_blocks() {
+    let shape = AttentionShape { batch: 2, heads: 4, seq_q: 1, seq_kv: 10, head_dim: 64 };
+    // Keys and values of a token side by side.
+    let keys = HeadLayout { offset: 0, batch: 16 * 256, head: 64, token: 256 };
+    let desc = AttentionDesc::new(DType::F32, 1, 2, 2, 3, shape)
+        .with_kv_heads(2)
+        .with_kv_format(KvFormat::Q8_0)
+        .with_k_layout(keys)
+        .with_v_layout(HeadLayout { offset: 128, ..keys });
+    let [_, k, v, ..] = desc.operands("t").unwrap();
+    let last = (16 * 256 + 9 * 256 + 64 + 64) / 32 * 36;
+    assert_eq!(
+        [k, v].map(|operand| (operand.offset, operand.bytes, operand.align)),
+        [(0, last, 4), (144, last, 4)]
+    );
+    let refused = |desc: AttentionDesc| desc.operands("t").is_err();
+    assert!(refused(desc.with_k_layout(HeadLayout { token: 250, ..keys })));
+    assert!(refused(desc.with_v_layout(HeadLayout { offset: 16, ..keys })));
+    assert!(refused(desc.with_v_head_dim(48)));
 }

@@ -237,6 +237,7 @@ fn an_operation_without_an_implementation_is_unsupported() {
         expert_matmul(&ExpertMatmulDesc::new([1, 1, 1], m, q, 1, m));
         quant_gather(&QuantGatherDesc::new(of, q, 1, 1, 1));
         dequantize(&DequantizeDesc::new(q, m));
+        quantize_rows(&QuantizeRowsDesc::new(m, 1, 1, 32, 1));
         attention_ext(&AttentionDesc::new(of, 1, 1, 1, 1, AttentionShape { batch: 1, heads: 1, seq_q: 1, seq_kv: 1, head_dim: 1 }));
         unary_ext(&UnaryDesc::new(UnaryOp::Exp, t, t));
         binary_ext(&BinaryDesc::new(BinaryOp::Add, t, t, t));

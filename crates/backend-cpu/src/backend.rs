@@ -68,6 +68,7 @@ impl ComputeBackend for CpuBackend {
             Command::ExpertMatmul(desc) => ops::experts::expert_matmul(memory, op, desc),
             Command::QuantGather(desc) => ops::quant::quant_gather(memory, op, desc),
             Command::Dequantize(desc) => ops::quant::dequantize(memory, op, desc),
+            Command::QuantizeRows(desc) => ops::quantize_rows::quantize_rows(memory, op, desc),
             Command::Attention(desc) => ops::attention::attention(memory, op, desc),
             Command::Unary(desc) => ops::elementwise::unary(memory, op, desc),
             Command::Binary(desc) => ops::elementwise::binary(memory, op, desc),

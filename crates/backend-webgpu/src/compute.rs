@@ -28,6 +28,7 @@ impl ComputeBackend for WebGpuBackend {
             Command::ExpertMatmul(desc) => ops::expert_matmul(ctx, op, desc),
             Command::QuantGather(desc) => ops::quant_gather(ctx, op, desc),
             Command::Dequantize(desc) => ops::dequantize(ctx, op, desc),
+            Command::QuantizeRows(desc) => ops::quantize_rows(ctx, op, desc),
             Command::Attention(desc) => ops::attention(ctx, op, desc),
             Command::Unary(desc) => ops::unary(ctx, op, desc),
             Command::Binary(desc) => ops::binary(ctx, op, desc),

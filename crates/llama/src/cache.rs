@@ -4,8 +4,10 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use backend_api::desc::{
-    AttentionDesc, AttentionMask, AttentionShape, CopyDesc, HeadLayout, IndexShape, ScatterDesc, TensorDesc,
+    AttentionDesc, AttentionMask, AttentionShape, CopyDesc, HeadLayout, IndexShape, Matrix, QuantizeRowsDesc,
+    ScatterDesc, TensorDesc,
 };
+use backend_api::kv::KvFormat;
 use backend_api::owned::Buffer;
 use backend_api::{BackendResult, ComputeBackend, DType, ScatterOp};
 
@@ -19,7 +21,7 @@ use crate::linear::Rows;
 #[derive(Debug)]
 pub(crate) struct Cache {
     layers: Vec<Buffer>,
-    pub(crate) dtype: DType,
+    pub(crate) format: KvFormat,
     pub(crate) capacity: usize,
 }
 
@@ -45,8 +47,8 @@ pub(crate) struct Decode {
     pub(crate) page_rows: Buffer,
     /// `[slots]` of u32: tokens in each sequence, with the one of this step.
     pub(crate) lengths: Buffer,
-    /// Room for the new keys and values in the cache's type.
-    pub(crate) staging: Buffer,
+    /// Room for the new keys and values in the cache's type, where that is one of numbers.
+    pub(crate) staging: Option<Buffer>,
     /// The rows of each layer that the new keys and values may go to.
     pub(crate) pages: Vec<Buffer>,
     /// How many these are.
@@ -70,19 +72,18 @@ impl Cache {
     pub(crate) fn new(
         backend: &Arc<dyn ComputeBackend>,
         config: &Config,
-        dtype: DType,
+        format: KvFormat,
         slots: usize,
         capacity: usize,
     ) -> BackendResult<Self> {
-        let shape = [slots, capacity, 2, config.kv_width()];
-        let layers =
-            (0..config.layers).map(|_| Buffer::of(backend, dtype, &shape)).collect::<BackendResult<_>>()?;
-        Ok(Self { layers, dtype, capacity })
+        let row = format.bytes("cache", 2 * config.kv_width())?;
+        let layers = (0..config.layers).map(|_| Buffer::new::<u8>(backend, &[slots, capacity, row]));
+        Ok(Self { layers: layers.collect::<BackendResult<_>>()?, format, capacity })
     }
 
     /// Room for a token's keys and values in rows `first` to `first + len` of the cache of each layer.
     pub(crate) fn pages(&self, config: &Config, first: usize, len: usize) -> BackendResult<Vec<Buffer>> {
-        let row = 2 * config.kv_width() * self.dtype.size();
+        let row = self.format.bytes("cache", 2 * config.kv_width())?;
         self.layers.iter().map(|layer| layer.view(first * row, len * row)).collect()
     }
 
@@ -101,7 +102,11 @@ impl Cache {
             Placement::Runs(runs) => {
                 for run in *runs {
                     let first = (run.slot * self.capacity + run.position) * 2 * config.kv_width();
-                    self.append(backend, config, a, run.first..run.first + run.rows, (cache, first))?;
+                    let rows = run.first..run.first + run.rows;
+                    match self.format {
+                        KvFormat::Float(dtype) => copy_rows(backend, config, a, rows, (cache, dtype, first))?,
+                        _ => quantize_rows(backend, config, a, rows, Place::rows(cache, first, run.rows))?,
+                    }
                 }
                 for run in *runs {
                     self.attend_run(backend, config, layer, cache, a, run)?;
@@ -110,33 +115,6 @@ impl Cache {
             }
             Placement::Decode(decode) => self.decode(backend, config, layer, cache, a, decode),
         }
-    }
-
-    /// Copies the keys and values of some rows to the cache or to staging, in the cache's type.
-    fn append(
-        &self,
-        backend: &dyn ComputeBackend,
-        config: &Config,
-        a: &Activations,
-        rows: Range<usize>,
-        (target, first): (&Buffer, usize),
-    ) -> BackendResult<()> {
-        let width = config.kv_width();
-        let to_strides = [2 * width, 1];
-        let copy = |part: Rows, columns: usize, offset: usize| {
-            let (shape, strides) = ([rows.len(), columns], [part.row, 1]);
-            let from = TensorDesc::strided(part.ptr, part.dtype, &shape, &strides);
-            let to = TensorDesc::strided(target.ptr(), self.dtype, &shape, &to_strides);
-            let from = from.with_offset(part.offset + rows.start * part.row);
-            backend.copy(&CopyDesc::new(from, to.with_offset(first + offset)))
-        };
-        let [_, keys, values] = a.parts;
-        if a.packed.is_none() {
-            // Keys and values lie side by side.
-            return copy(keys, 2 * width, 0);
-        }
-        copy(keys, width, 0)?;
-        copy(values, width, width)
     }
 
     fn attend_run(
@@ -171,6 +149,35 @@ impl Cache {
         backend.attention_ext(&desc)
     }
 
+    /// Appends the new keys and values of each sequence, at positions that lie on the device.
+    fn append(
+        &self,
+        backend: &dyn ComputeBackend,
+        config: &Config,
+        a: &Activations,
+        decode: &Decode,
+        page: &Buffer,
+    ) -> BackendResult<()> {
+        let KvFormat::Float(dtype) = self.format else {
+            let indices = Some(&decode.page_rows);
+            let place = Place { cache: page, first: 0, rows: decode.page_len, indices };
+            return quantize_rows(backend, config, a, 0..a.rows, place);
+        };
+        let (source, source_dtype) = match (&a.kv_row, &decode.staging) {
+            (None, Some(staging)) => {
+                copy_rows(backend, config, a, 0..a.rows, (staging, dtype, 0))?;
+                (staging, dtype)
+            }
+            (Some(row), _) => (row, a.dtype),
+            // A cache of numbers has room for new ones.
+            (None, None) => return Ok(()),
+        };
+        let shape = IndexShape { rows: decode.page_len, columns: 2 * config.kv_width(), count: a.rows };
+        let (indices, assign) = (decode.page_rows.ptr(), ScatterOp::Assign);
+        let append = ScatterDesc::new(assign, dtype, page.ptr(), indices, source.ptr(), shape);
+        backend.scatter(&append.with_source_dtype(source_dtype))
+    }
+
     fn decode(
         &self,
         backend: &dyn ComputeBackend,
@@ -181,17 +188,7 @@ impl Cache {
         decode: &Decode,
     ) -> BackendResult<()> {
         let Some(page) = decode.pages.get(layer) else { return Ok(()) };
-        let (source, source_dtype) = match &a.kv_row {
-            Some(row) => (row, a.dtype),
-            None => {
-                self.append(backend, config, a, 0..a.rows, (&decode.staging, 0))?;
-                (&decode.staging, self.dtype)
-            }
-        };
-        let shape = IndexShape { rows: decode.page_len, columns: 2 * config.kv_width(), count: a.rows };
-        let (indices, assign) = (decode.page_rows.ptr(), ScatterOp::Assign);
-        let append = ScatterDesc::new(assign, self.dtype, page.ptr(), indices, source.ptr(), shape);
-        backend.scatter(&append.with_source_dtype(source_dtype))?;
+        self.append(backend, config, a, decode, page)?;
 
         let shape = AttentionShape {
             batch: a.rows,
@@ -242,11 +239,75 @@ impl Cache {
         let values = HeadLayout { offset: keys.offset + config.kv_width(), ..keys };
         let [q, ..] = a.parts;
         AttentionDesc::new(a.dtype, q.ptr, cache.ptr(), cache.ptr(), a.context.ptr(), shape)
-            .with_kv_dtype(self.dtype)
+            .with_kv_format(self.format)
             .with_kv_heads(config.kv_heads)
             .with_scale(config.attention_scale)
             .with_softcap(config.attention_softcap)
             .with_k_layout(keys)
             .with_v_layout(values)
     }
+}
+
+/// Rows of a cache of blocks.
+struct Place<'a> {
+    cache: &'a Buffer,
+    /// Elements before the first of them.
+    first: usize,
+    rows: usize,
+    /// To which of them new rows go; in order if `None`.
+    indices: Option<&'a Buffer>,
+}
+
+impl<'a> Place<'a> {
+    const fn rows(cache: &'a Buffer, first: usize, rows: usize) -> Self {
+        Self { cache, first, rows, indices: None }
+    }
+}
+
+/// The columns of keys and values in the activations, and where in a row of the cache they go: together where they lie
+/// side by side.
+fn columns(config: &Config, a: &Activations) -> impl Iterator<Item = (Rows, usize, usize)> {
+    let width = config.kv_width();
+    let [_, keys, values] = a.parts;
+    let together = (keys, 2 * width, 0);
+    let apart = [(keys, width, 0), (values, width, width)];
+    let is_apart = a.packed.is_some();
+    apart.into_iter().filter(move |_| is_apart).chain((!is_apart).then_some(together))
+}
+
+/// Copies the keys and values of some rows to a cache of numbers, from an element on, or to staging.
+fn copy_rows(
+    backend: &dyn ComputeBackend,
+    config: &Config,
+    a: &Activations,
+    rows: Range<usize>,
+    (target, dtype, first): (&Buffer, DType, usize),
+) -> BackendResult<()> {
+    let to_strides = [2 * config.kv_width(), 1];
+    columns(config, a).try_for_each(|(part, columns, offset)| {
+        let (shape, strides) = ([rows.len(), columns], [part.row, 1]);
+        let from = TensorDesc::strided(part.ptr, part.dtype, &shape, &strides);
+        let to = TensorDesc::strided(target.ptr(), dtype, &shape, &to_strides);
+        let from = from.with_offset(part.offset + rows.start * part.row);
+        backend.copy(&CopyDesc::new(from, to.with_offset(first + offset)))
+    })
+}
+
+/// Quantises the keys and values of some rows into a cache of blocks.
+fn quantize_rows(
+    backend: &dyn ComputeBackend,
+    config: &Config,
+    a: &Activations,
+    rows: Range<usize>,
+    to: Place<'_>,
+) -> BackendResult<()> {
+    columns(config, a).try_for_each(|(part, columns, offset)| {
+        let from =
+            Matrix::new(part.ptr, part.dtype, part.row).with_offset(part.offset + rows.start * part.row);
+        let mut desc = QuantizeRowsDesc::new(from, to.cache.ptr(), to.rows, columns, rows.len())
+            .with_offset(to.first + offset)
+            .with_stride(2 * config.kv_width());
+        desc.indices = to.indices.map(Buffer::ptr);
+        backend.quantize_rows(&desc)
+    })
 }

@@ -1,5 +1,6 @@
 //! Every way that loading or running a model can fail.
 
+use backend_api::kv::KvFormat;
 use backend_api::{BackendError, DType};
 use thiserror::Error;
 
@@ -76,11 +77,11 @@ pub enum Error {
     },
     /// Keys and values can't be cached in this type beside activations of that type.
     #[error(
-        "a cache of {cache} doesn't fit activations of {activations}, expected f16 or the activations' type"
+        "a cache of {cache} doesn't fit activations of {activations}, expected f16, q8_0 or the activations' type"
     )]
     CacheType {
-        /// The type of the cache.
-        cache: DType,
+        /// The format of the cache.
+        cache: KvFormat,
         /// The type of the activations.
         activations: DType,
     },

@@ -8,6 +8,7 @@ mod score;
 use std::sync::Arc;
 
 use backend_api::desc::{GatherDesc, IndexShape};
+use backend_api::kv::KvFormat;
 use backend_api::owned::Buffer;
 use backend_api::{BackendResult, DType};
 use decoder::Decoder;
@@ -29,9 +30,10 @@ pub struct SessionOptions {
     pub sequences: usize,
     /// Tokens of each.
     pub context: usize,
-    /// Element type of the cached keys and values, f16 or that of the activations; `None` for f16 where the device
-    /// has it.
-    pub cache: Option<DType>,
+    /// How keys and values are cached: as f16, in the type of the activations, or as
+    /// [`Q8_0`](KvFormat::Q8_0), which takes a little more than half as much memory as f16; `None` for f16 where the
+    /// device has it.
+    pub cache: Option<KvFormat>,
 }
 
 impl SessionOptions {
@@ -48,9 +50,9 @@ impl SessionOptions {
         self
     }
 
-    /// Keeps keys and values in another type.
+    /// Keeps keys and values in another format.
     #[must_use]
-    pub const fn with_cache(mut self, cache: DType) -> Self {
+    pub const fn with_cache(mut self, cache: KvFormat) -> Self {
         self.cache = Some(cache);
         self
     }
@@ -120,7 +122,8 @@ impl Session {
     /// Allocates the caches.
     ///
     /// # Errors
-    /// [`Error::Argument`] for a context of no tokens or no sequence, [`Error::CacheType`], [`Error::Backend`].
+    /// [`Error::Argument`] for a context of no tokens, no sequence, or heads that aren't whole blocks of the cache,
+    /// [`Error::CacheType`], [`Error::Backend`].
     pub fn new(model: &Arc<Model>, options: SessionOptions) -> Result<Self> {
         let SessionOptions { sequences, context, cache } = options;
         at_least_one("sequences", sequences)?;
@@ -128,9 +131,15 @@ impl Session {
         let backend = model.backend();
         let config = model.config();
         let default = if backend.capabilities()?.f16 { DType::F16 } else { DType::F32 };
-        let (cache, activations) = (cache.unwrap_or(default), model.dtype());
-        if cache != DType::F16 && cache != activations {
-            return Err(Error::CacheType { cache, activations });
+        let (cache, activations) = (cache.unwrap_or(default.into()), model.dtype());
+        match cache {
+            KvFormat::Float(dtype) if dtype == DType::F16 || dtype == activations => {}
+            KvFormat::Q8_0 if config.head_dim.is_multiple_of(KvFormat::BLOCK) => {}
+            KvFormat::Q8_0 => {
+                let expected = format!("a multiple of {} for a cache of q8_0", KvFormat::BLOCK);
+                return Err(Error::Argument { what: "the length of a head", expected, got: config.head_dim });
+            }
+            _ => return Err(Error::CacheType { cache, activations }),
         }
         let cache = Cache::new(backend, config, cache, sequences, context)?;
         let upload = |window| -> BackendResult<[Buffer; 2]> {

@@ -74,7 +74,7 @@ fn chunks_are_llama_cpps() {
         // Behind the type of the value, four bytes.
         bytes[at + key.len() + 4] = adds_bos.into();
         let (whole, tokenizer) = session(&bytes, DType::F32);
-        let options = SessionOptions::new(CONTEXT).with_cache(DType::F32);
+        let options = SessionOptions::new(CONTEXT).with_cache(DType::F32.into());
         let mut session = Session::new(whole.model(), options).unwrap();
         let bos = tokenizer.bos().unwrap();
         let text = &HELD_OUT[..3 * CONTEXT + 20];

@@ -82,11 +82,13 @@ def packed(batch=2, tokens=4, heads=2, width=8, values=None, rows=12, bias=True,
     return node("Attention", inputs, 2 if past or present else 1, num_heads=heads, **more)
 
 
-def grouped(batch=2, tokens=3, past=0, heads=4, groups=2, width=16, window=-1, **more):
+def grouped(batch=2, tokens=3, past=0, heads=4, groups=2, width=16, window=-1, sinks=False, **more):
     """GroupQueryAttention, of which a window sees the last keys."""
     caches = [floats(batch, groups, past, width) for _ in range(2)]
     inputs = [floats(batch, tokens, heads * width), *(floats(batch, tokens, groups * width) for _ in range(2)), *caches]
     inputs += [np.full(batch, past + tokens - 1, "i4"), np.array(past + tokens, "i4")]
+    if sinks:
+        inputs += [None] * 4 + [floats(heads)]
     return node("GroupQueryAttention", inputs, 3, num_heads=heads, kv_num_heads=groups, local_window_size=window, **more)
 
 
@@ -248,6 +250,9 @@ CASES = {
     "groups: window of one key": lambda: grouped(tokens=5, window=1),
     "groups: window that is longer": lambda: grouped(tokens=5, window=50),
     "groups: window over a cache": lambda: grouped(tokens=1, past=9, window=4),
+    "groups: sinks": lambda: grouped(tokens=9, sinks=True),
+    "groups: sinks and a window over a cache": lambda: grouped(tokens=1, past=9, window=4, sinks=True),
+    "groups: smooth softmax": lambda: grouped(tokens=5, smooth_softmax=1),
 }
 
 

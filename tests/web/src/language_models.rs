@@ -19,7 +19,7 @@ pub(crate) async fn logits(
     let file = file.to_vec();
     let index = Index::read(file.as_slice()).await?;
     let model = Model::load_from(&backend, file.as_slice(), &index, DType::F32, |_, _| ()).await?;
-    let options = SessionOptions::new(tokens.len()).with_cache(DType::F32);
+    let options = SessionOptions::new(tokens.len()).with_cache(DType::F32.into());
     let mut session = Session::new(&Arc::new(model), options)?;
     let (first, rest) = tokens.split_at(prompt.min(tokens.len()));
     let mut logits = session.step(&[Input { sequence: 0, tokens: first }])?.to_vec_async().await?;

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use crate::kv::KvFormat;
 use crate::operand::{Access, Operand};
 use crate::size::{strided_extent, strides_are_injective};
 use crate::{BackendError, BackendResult, DType, checked_product};
@@ -81,8 +82,13 @@ impl AttentionAlignment {
 /// window where `position − key ≥ window`, the query's position being that of its [`AttentionAlignment`]. A
 /// query that sees no key gives zeros.
 ///
+/// With [`sinks`](Self::sinks), the exponential of the head's sink joins the denominator: it counts as the score
+/// of one more key, which every query sees and whose value is 0. It is neither scaled nor bounded, and no mask
+/// hides it. A sink of −∞ is none; one of NaN or +∞ makes its head's outputs NaN, as such a score does.
+///
 /// Sums are f32. Weights may be rounded to f16 before they are multiplied by values of f16, if the queries
-/// are f16 too.
+/// are f16 too. Beside more than 16 queries of f16, elements of [`Q8_0`](KvFormat::Q8_0) may be rounded to f16 first;
+/// then they count as keys and values of f16.
 ///
 /// Causal attention over rows `[q, k, v]` of one matrix, as a fused projection leaves them:
 ///
@@ -117,8 +123,9 @@ pub struct AttentionDesc {
     pub o: u64,
     /// Element type of the queries and the output.
     pub dtype: DType,
-    /// Element type of the keys and values: that of the queries, or f16 beside queries of f32.
-    pub kv_dtype: DType,
+    /// How keys and values are stored: in the type of the queries, as f16 beside queries of f32, or as
+    /// [`Q8_0`](KvFormat::Q8_0) beside either.
+    pub kv_format: KvFormat,
     /// Number of sequences.
     pub batch: usize,
     /// Number of query heads.
@@ -153,8 +160,13 @@ pub struct AttentionDesc {
     /// all.
     pub key_lengths: Option<u64>,
     /// Handle of the logarithms of the sums of the exponentials of the scores, f32 `[batch, heads, seq_q]`,
-    /// which are written too: −∞ for a query that sees no key. Untouched where the output has no elements.
+    /// which are written too, with the exponential of the sink, if there is one: −∞ for a query that sees no key,
+    /// or the sink. Parts of the keys that are put together by these have the sink in one part only. Untouched
+    /// where the output has no elements.
     pub lse: Option<u64>,
+    /// Handle of the sinks, `[heads]` of f32: a natural logarithm for each query head that joins the
+    /// denominator of its softmaxes.
+    pub sinks: Option<u64>,
     /// Layout of the queries; packed if `None`.
     pub q_layout: Option<HeadLayout>,
     /// Layout of the keys; packed if `None`.
@@ -165,7 +177,7 @@ pub struct AttentionDesc {
     pub o_layout: Option<HeadLayout>,
 }
 
-handles!(AttentionDesc: q, k, v, o, mask, key_lengths, lse);
+handles!(AttentionDesc: q, k, v, o, mask, key_lengths, lse, sinks);
 
 impl AttentionDesc {
     /// Full attention over packed operands, scaled by 1/√head_dim.
@@ -178,7 +190,7 @@ impl AttentionDesc {
             v,
             o,
             dtype,
-            kv_dtype: dtype,
+            kv_format: KvFormat::Float(dtype),
             batch,
             heads,
             kv_heads: heads,
@@ -195,6 +207,7 @@ impl AttentionDesc {
             mask_dtype: dtype,
             key_lengths: None,
             lse: None,
+            sinks: None,
             q_layout: None,
             k_layout: None,
             v_layout: None,
@@ -203,8 +216,8 @@ impl AttentionDesc {
     }
 
     setters! {
-        /// Takes keys and values of another element type.
-        pub fn with_kv_dtype(kv_dtype: DType);
+        /// Takes keys and values that are stored in another format.
+        pub fn with_kv_format(kv_format: KvFormat);
 
         /// Shares each key and value head between `heads / kv_heads` query heads.
         pub fn with_kv_heads(kv_heads: usize);
@@ -238,6 +251,9 @@ impl AttentionDesc {
 
         /// Writes the log-sum-exp of the scores too.
         pub fn with_lse(Some(lse): u64);
+
+        /// Lets a score of each query head join the denominator without a value.
+        pub fn with_sinks(Some(sinks): u64);
 
         /// Says where the vectors of the queries lie.
         pub fn with_q_layout(Some(q_layout): HeadLayout);
@@ -295,12 +311,32 @@ impl AttentionDesc {
         ]
     }
 
-    /// Checks types and shapes. Returns q, k, v, o, mask, key_lengths and lse; nothing is touched when there
+    /// Blocks of Q8_0 are never parted: vectors begin and end with one.
+    fn require_whole_blocks(&self, op: &'static str) -> BackendResult<()> {
+        let whole = |what, elements| require_multiple(op, what, KvFormat::BLOCK, elements);
+        whole("head_dim", self.head_dim)?;
+        whole("v_head_dim", self.v_head_dim)?;
+        for layout in [self.k_layout, self.v_layout].into_iter().flatten() {
+            let HeadLayout { offset, batch, head, token } = layout;
+            whole("offset of keys and values", offset)?;
+            for (extent, stride) in [(self.batch, batch), (self.kv_heads, head), (self.seq_kv, token)] {
+                // A stride that leads nowhere may be any number.
+                whole("stride of keys and values", if extent > 1 { stride } else { 0 })?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks types and shapes. Returns q, k, v, o, mask, key_lengths, lse and sinks; nothing is touched when there
     /// are no queries or a vector has no elements.
-    pub fn operands(&self, op: &'static str) -> BackendResult<[Operand; 7]> {
+    pub fn operands(&self, op: &'static str) -> BackendResult<[Operand; 8]> {
         require_float(op, "dtype", self.dtype)?;
-        if self.kv_dtype != self.dtype && (self.dtype, self.kv_dtype) != (DType::F32, DType::F16) {
-            return Err(BackendError::Dtype { op, arg: "kv_dtype", got: self.kv_dtype });
+        match self.kv_format {
+            KvFormat::Float(got) if got != self.dtype && (self.dtype, got) != (DType::F32, DType::F16) => {
+                return Err(BackendError::Dtype { op, arg: "kv_format", got });
+            }
+            KvFormat::Float(_) => {}
+            KvFormat::Q8_0 => self.require_whole_blocks(op)?,
         }
         if self.mask_dtype != self.dtype && self.mask_dtype != DType::U32 {
             return Err(BackendError::Dtype { op, arg: "mask_dtype", got: self.mask_dtype });
@@ -327,6 +363,11 @@ impl AttentionDesc {
             Operand::new(op, arg, ptr, dtype, if empty { 0 } else { elements }, access)?
                 .with_offset(op, offset)
         };
+        let kv = |arg, ptr, offset, dims: [(usize, usize); 4]| {
+            let elements = strided_extent(op, arg, dims.into_iter())?;
+            let reach = if empty { 0 } else { elements };
+            Operand::kv(op, arg, (ptr, self.kv_format), offset, reach, Access::Read)
+        };
         let o_dims = dims(self.heads, self.seq_q, o, self.v_head_dim);
         if !empty && !strides_are_injective(&mut o_dims.clone()) {
             return Err(BackendError::Overlap { op, a: "o", b: "o" });
@@ -341,15 +382,16 @@ impl AttentionDesc {
         };
         let mask = self.mask.map(|mask| mask.ptr);
         let lengths = if empty { 0 } else { self.batch };
-        let rows = if empty { 0 } else { self.batch * self.heads * self.seq_q };
+        let [rows, heads] = if empty { [0, 0] } else { [self.batch * self.heads * self.seq_q, self.heads] };
         Ok([
             operand("q", self.q, self.dtype, q.offset, q_dims, Access::Read)?,
-            operand("k", self.k, self.kv_dtype, k.offset, k_dims, Access::Read)?,
-            operand("v", self.v, self.kv_dtype, v.offset, v_dims, Access::Read)?,
+            kv("k", self.k, k.offset, k_dims)?,
+            kv("v", self.v, v.offset, v_dims)?,
             operand("o", self.o, self.dtype, o.offset, o_dims, Access::Write)?,
             Operand::optional(op, "mask", mask, self.mask_dtype, mask_elements, Access::Read)?,
             Operand::optional(op, "key_lengths", self.key_lengths, DType::U32, lengths, Access::Read)?,
             Operand::optional(op, "lse", self.lse, DType::F32, rows, Access::Write)?,
+            Operand::optional(op, "sinks", self.sinks, DType::F32, heads, Access::Read)?,
         ])
     }
 }

@@ -4,6 +4,7 @@ use backend_api::desc::{
     AttentionDesc, AttentionMask, AttentionShape, Bias, BiasAxis, HeadLayout, MatmulDesc, Matrix, RopeDesc,
     RopeShape, RopeStyle, RopeTables,
 };
+use backend_api::kv::KvFormat;
 use backend_api::support::Access::{Read, ReadInPlace, Write};
 use backend_api::{Activation, BackendTranspose, DType, MathMode};
 
@@ -104,7 +105,8 @@ pub(crate) fn attention(g: &mut Gen) -> bool {
     assert!((desc.scale * desc.scale * dim.max(1) as f64 - 1.0).abs() < 1e-12);
     let kv_heads = g.pick(&[n, n, 1, 2, 0]);
     desc.kv_heads = kv_heads;
-    desc.kv_dtype = if g.one_in(4) { g.dtype() } else { of };
+    let kv_dtype = if g.one_in(4) { g.dtype() } else { of };
+    desc.kv_format = KvFormat::Float(kv_dtype);
     let v_dim = if g.one_in(3) { g.extent() } else { dim };
     desc.v_head_dim = v_dim;
     desc.mask_dtype = if g.one_in(3) { g.dtype() } else { of };
@@ -118,12 +120,12 @@ pub(crate) fn attention(g: &mut Gen) -> bool {
         let [batch_stride, head_stride, query_stride] = [g.extent(), g.extent(), g.extent()];
         AttentionMask { ptr, batch_stride, head_stride, query_stride }
     });
-    (desc.key_lengths, desc.lse) = (g.maybe(6), g.maybe(7));
+    (desc.key_lengths, desc.lse, desc.sinks) = (g.maybe(6), g.maybe(7), g.maybe(8));
 
     let mut call = Call::default();
     call.require_float("dtype", of);
-    let cached = (of, desc.kv_dtype) == (DType::F32, DType::F16);
-    call.fault_if(desc.kv_dtype != of && !cached, dtype("kv_dtype", desc.kv_dtype));
+    let cached = (of, kv_dtype) == (DType::F32, DType::F16);
+    call.fault_if(kv_dtype != of && !cached, dtype("kv_format", kv_dtype));
     let masks = [of, DType::U32].contains(&desc.mask_dtype);
     call.fault_if(!masks, dtype("mask_dtype", desc.mask_dtype));
     call.fault_if(n > 0 && kv_heads == 0, shape(1, 0));
@@ -139,8 +141,8 @@ pub(crate) fn attention(g: &mut Gen) -> bool {
     }
     for (arg, ptr, of, access, dims) in [
         ("q", 1, of, Read, heads(queries, desc.q_layout)),
-        ("k", 2, desc.kv_dtype, Read, heads(keys, desc.k_layout)),
-        ("v", 3, desc.kv_dtype, Read, heads(values, desc.v_layout)),
+        ("k", 2, kv_dtype, Read, heads(keys, desc.k_layout)),
+        ("v", 3, kv_dtype, Read, heads(values, desc.v_layout)),
         ("o", 4, of, Write, heads(outputs, desc.o_layout)),
     ] {
         call.name(Named::new(arg, ptr, of, access, dims).only_if(some));
@@ -154,6 +156,8 @@ pub(crate) fn attention(g: &mut Gen) -> bool {
     call.name(lengths.only_if(some && desc.key_lengths.is_some()));
     let lse = Named::packed("lse", 7, DType::F32, Write, &queries[..3]);
     call.name(lse.only_if(some && desc.lse.is_some()));
+    let sinks = Named::packed("sinks", 8, DType::F32, Read, &[n]);
+    call.name(sinks.only_if(some && desc.sinks.is_some()));
     call.judge_operands(desc.operands(OP))
 }
 

@@ -12,6 +12,7 @@ use faer::prelude::ReborrowMut;
 
 use super::matmul::multiply;
 use super::matrix::{for_each_row, row_major, row_major_ref};
+use super::quantize_rows::dequantized;
 use crate::access::Input;
 use crate::bound::require_end;
 use crate::element::{Element, widen, with_float};
@@ -34,14 +35,17 @@ const BLOCK_KEYS: usize = 1 << 16;
 pub(crate) fn attention(memory: &Memory, op: &'static str, desc: &AttentionDesc) -> BackendResult<()> {
     let operands = desc.operands(op)?;
     require_end(op, desc.flops())?;
-    memory.access_two(op, &operands, |[q, k, v, _, mask, lengths, _], [o, lse]| {
+    memory.access_two(op, &operands, |[q, k, v, _, mask, lengths, _, sinks], [o, lse]| {
         let queries = desc.batch * desc.heads * desc.seq_q;
         let products = desc.seq_kv.saturating_mul(desc.head_dim.max(desc.v_head_dim).max(16));
         // Threads write these in any order.
         let logarithms: Vec<AtomicU32> = lse.chunks_exact(4).map(|_| AtomicU32::new(0)).collect();
         Cores::run(queries.saturating_mul(products / 8 + desc.v_head_dim), |cores| {
             with_float!(desc.dtype, T => {
-                let (k, v) = with_float!(desc.kv_dtype, K => (widen::<K>(cores, k), widen::<K>(cores, v)));
+                let [k, v] = match desc.kv_format.dtype() {
+                    Some(stored) => with_float!(stored, K => [k, v].map(|x| widen::<K>(cores, x))),
+                    None => [k, v].map(|blocks| Cow::Owned(dequantized(cores, blocks))),
+                };
                 let attention = Attention {
                     desc,
                     q: &widen::<T>(cores, q),
@@ -49,6 +53,7 @@ pub(crate) fn attention(memory: &Memory, op: &'static str, desc: &AttentionDesc)
                     v: &v,
                     mask: &mask_numbers::<T>(cores, desc.mask_dtype, mask),
                     lengths: lengths.elements(),
+                    sinks: sinks.elements(),
                     lse: &logarithms,
                 };
                 attention.run::<T>(cores, cast_slice_mut(o));
@@ -76,6 +81,8 @@ struct Attention<'a> {
     v: &'a [f32],
     mask: &'a [f32],
     lengths: &'a [u32],
+    /// A score of each head; none without sinks.
+    sinks: &'a [f32],
     /// Bits of the logarithms of the sums; none if nobody asked for them.
     lse: &'a [AtomicU32],
 }
@@ -99,6 +106,19 @@ struct Softmax {
     shift: f32,
     /// The sum of the exponentials of the scores less the largest.
     total: f64,
+}
+
+impl Softmax {
+    /// The softmax with a score more, whose value is 0, and the sums of weighted values on its scale.
+    fn with_sink(self, sink: f32, sums: &mut [f32]) -> Self {
+        let shift = largest(&[self.shift, sink]);
+        if shift == f32::NEG_INFINITY {
+            return self;
+        }
+        let factor = f64::from(self.shift - shift).exp();
+        rescale(sums, factor);
+        Self { shift, total: self.total * factor + f64::from(sink - shift).exp() }
+    }
 }
 
 impl Attention<'_> {
@@ -196,11 +216,14 @@ impl Head<'_> {
                     }
                 }
                 for_each_row(o, |i, o| {
-                    let Softmax { shift, total } = sums[i];
-                    if shift != f32::NEG_INFINITY {
-                        scale(o, 1.0 / total);
+                    let sum = match attention.sinks.get(self.head) {
+                        Some(&sink) => sums[i].with_sink(sink, o),
+                        None => sums[i],
+                    };
+                    if sum.shift != f32::NEG_INFINITY {
+                        scale(o, 1.0 / sum.total);
                     }
-                    self.keep_lse(attention, first + i, (f64::from(shift) + total.ln()) as f32);
+                    self.keep_lse(attention, first + i, (f64::from(sum.shift) + sum.total.ln()) as f32);
                 });
             });
         }

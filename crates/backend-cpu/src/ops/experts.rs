@@ -99,9 +99,9 @@ impl Results<'_> {
                     None => line.copy_from_slice(product(i)),
                     Some(weights) => {
                         line.fill(0.0);
-                        for pair in i * used..(i + 1) * used {
+                        let of_row = i * used..(i + 1) * used;
+                        for (pair, weight) in of_row.clone().zip(&weights[of_row]) {
                             if self.experts[pair].is_some() {
-                                let weight = weights[pair];
                                 line.iter_mut().zip(product(pair)).for_each(|(x, p)| *x += weight * p);
                             }
                         }

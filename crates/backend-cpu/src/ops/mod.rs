@@ -18,6 +18,7 @@ pub(crate) mod pointwise;
 pub(crate) mod pool;
 pub(crate) mod quant;
 mod quant_int8;
+pub(crate) mod quantize_rows;
 pub(crate) mod random;
 pub(crate) mod reduce;
 pub(crate) mod rope;

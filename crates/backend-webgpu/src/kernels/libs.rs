@@ -145,20 +145,24 @@ libs! {
     EXPONENTIALS = "exponentials" needs [SPECIAL, EXP_BELOW],
     /// The parameters and scores of attention.
     ATTENTION = "attention" needs [SPECIAL],
-    /// Readers of attention's operands: 16 bytes at a time, and number by number.
+    /// Readers of attention's operands: 16 bytes at a time, number by number, and keys and values of Q8_0.
     ATTENTION_WIDE = "attention_wide",
-    ATTENTION_NARROW = "attention_narrow",
+    ATTENTION_NARROW = "attention_narrow" needs [ATTENTION_NARROW_Q],
+    ATTENTION_NARROW_Q = "attention_narrow_q",
+    ATTENTION_Q8_0 = "attention_q8_0" needs [ATTENTION_NARROW_Q],
     /// How keys and values come into the workgroup memory of attention/flash; for either of the readers.
     ATTENTION_STAGING = "attention_staging" needs [ATTENTION],
-    /// Outputs of values that aren't finite; for either of the readers, or a kernel that reads four elements.
+    /// Outputs of values that aren't finite; for any of the readers, or a kernel that reads four elements.
     ATTENTION_SEEN = "attention_seen" needs [ATTENTION],
     /// The rows that share keys, and pieces of these.
     ATTENTION_PIECES = "attention_pieces" needs [ATTENTION],
-    /// Vectors of the rows that share keys; for either of the readers and any number of rows.
+    /// Vectors of the rows that share keys; for any of the readers and any number of rows.
     ATTENTION_ROWS = "attention_rows" needs [SPECIAL, ATTENTION, ATTENTION_PIECES],
+    /// The sinks of heads.
+    ATTENTION_SINKS = "attention_sinks" needs [ATTENTION],
     /// What becomes of the sums of rows, over a piece of their keys or all of them.
-    ATTENTION_PARTS = "attention_parts" needs [ATTENTION, ATTENTION_PIECES],
-    ATTENTION_OUTPUTS = "attention_outputs" needs [ATTENTION, ATTENTION_SEEN, ATTENTION_PIECES],
+    ATTENTION_PARTS = "attention_parts" needs [ATTENTION, ATTENTION_PIECES, ATTENTION_SINKS],
+    ATTENTION_OUTPUTS = "attention_outputs" needs [ATTENTION, ATTENTION_SEEN, ATTENTION_PIECES, ATTENTION_SINKS],
     /// Numbers of rows that share keys.
     ROWS_1 = "rows_1",
     ROWS_2 = "rows_2",

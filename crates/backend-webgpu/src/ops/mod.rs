@@ -27,6 +27,7 @@ mod pool;
 mod pool_axes;
 mod pool_tiles;
 mod quant;
+mod quantize_rows;
 mod random;
 mod reduce;
 mod reduce_parts;
@@ -68,6 +69,7 @@ pub(crate) use quant::{
     KernelOverride as QuantMatmulOverride, dequantize, expert_matmul, explain_quant_matmul, quant_gather,
     quant_matmul,
 };
+pub(crate) use quantize_rows::quantize_rows;
 pub(crate) use random::random;
 pub(crate) use reduce::reduce;
 pub(crate) use rope::rope;
@@ -103,6 +105,7 @@ pub fn all_variants() -> Vec<Variant> {
         norm::variants(),
         pool::variants(),
         quant::variants(),
+        quantize_rows::variants(),
         random::variants(),
         reduce::variants(),
         rope::variants(),

@@ -223,6 +223,11 @@ impl Window {
         Self { offset, ..self.clone() }
     }
 
+    /// The window that begins less than [`PART_ALIGNMENT`] bytes before the operand.
+    pub(crate) fn near(&self) -> Self {
+        self.moved(0)
+    }
+
     /// What [`advanced`](Self::advanced) gives of a wide window: it begins later, so that offsets stay small.
     fn moved(&self, elements: usize) -> Self {
         let item = u64::from(self.item);

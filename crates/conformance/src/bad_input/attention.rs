@@ -108,7 +108,7 @@ fn attention_ext(element: DType) -> Operation {
         ("a mask of i32", dtype(op, "mask_dtype", DType::I32), |d| d.mask_dtype = DType::I32),
         ("longer values", too_small(op, "v", 120 * bytes, 140 * bytes), |d| d.v_head_dim = 7),
         ("values of usize::MAX", OVERFLOW, |d| d.v_head_dim = usize::MAX),
-        ("keys of i32", dtype(op, "kv_dtype", DType::I32), |d| d.kv_dtype = DType::I32),
+        ("keys of i32", dtype(op, "kv_format", DType::I32), |d| d.kv_format = DType::I32.into()),
         ("more key heads than there are", too_small(op, "k", 120 * bytes, 240 * bytes), |d| d.kv_heads = 4),
         ("a query head pair too many", TOO_SMALL, |d| d.heads = 6),
         ("output tokens at one place", overlap(op, "o", "o"), |d| {
@@ -183,8 +183,9 @@ fn options() -> Operation {
             h[3],
             AttentionShape { batch: 2, heads: 3, seq_q: 4, seq_kv: 5, head_dim: 6 },
         );
-        (desc.kv_dtype, desc.causal, desc.window, desc.lse) = (DType::F16, true, Some(1), Some(h[4]));
+        (desc.kv_format, desc.causal, desc.window, desc.lse) = (DType::F16.into(), true, Some(1), Some(h[4]));
         (desc.softcap, desc.scale) = (2.0, 2.0 * 0.5f64.atanh() / 6.0);
+        desc.sinks = Some(h[5]);
         desc
     };
     let slots = vec![
@@ -193,17 +194,25 @@ fn options() -> Operation {
         Slot::new("v", Role::Input, DType::F16, 2 * 3 * 5 * 6),
         Slot::new("o", Role::Output, DType::F32, 2 * 3 * 4 * 6),
         Slot::new("lse", Role::Output, DType::F32, 2 * 3 * 4),
+        Slot::new("sinks", Role::Input, DType::F32, 3).holding(f32::NEG_INFINITY),
     ];
     let changes: Vec<Change<AttentionDesc>> = vec![
-        ("keys of f32 where there is f16", too_small(op, "k", 360, 720), |d| d.kv_dtype = DType::F32),
-        ("keys of u32", dtype(op, "kv_dtype", DType::U32), |d| d.kv_dtype = DType::U32),
-        ("queries of f16, keys of f32", dtype(op, "kv_dtype", DType::F32), |d| {
-            (d.dtype, d.kv_dtype) = (DType::F16, DType::F32);
+        ("keys of f32 where there is f16", too_small(op, "k", 360, 720), |d| {
+            d.kv_format = DType::F32.into();
+        }),
+        ("keys of u32", dtype(op, "kv_format", DType::U32), |d| {
+            d.kv_format = DType::U32.into();
+        }),
+        ("queries of f16, keys of f32", dtype(op, "kv_format", DType::F32), |d| {
+            (d.dtype, d.kv_format) = (DType::F16, DType::F32.into());
         }),
         ("a query too many", too_small(op, "q", 576, 720), |d| d.seq_q = 5),
         ("lse in the output", overlap(op, "o", "lse"), |d| d.lse = Some(d.o)),
         ("lse in the queries", overlap(op, "lse", "q"), |d| d.lse = Some(d.q)),
         ("lse in no memory", Expect::Kind(ErrorKind::InvalidHandle), |d| d.lse = Some(0)),
+        ("a sink too few", too_small(op, "sinks", 12, 16), |d| (d.heads, d.kv_heads, d.seq_q) = (4, 1, 3)),
+        ("sinks in the output", overlap(op, "o", "sinks"), |d| d.sinks = Some(d.o)),
+        ("sinks in no memory", Expect::Kind(ErrorKind::InvalidHandle), |d| d.sinks = Some(0)),
     ];
     Operation::new(op, slots, 1.0, move |b, h| b.attention_ext(&good(h))).variant("with every option").broken(
         good,

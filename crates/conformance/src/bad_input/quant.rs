@@ -1,12 +1,15 @@
-//! quant_matmul, expert_matmul, quant_gather and dequantize.
+//! quant_matmul, expert_matmul, quant_gather, dequantize and quantize_rows.
 
 use backend_api::desc::{
-    DequantizeDesc, ExpertMatmulDesc, Matrix, QuantGatherDesc, QuantMatmulDesc, QuantMatrix, RmsNorm,
+    DequantizeDesc, ExpertMatmulDesc, Matrix, QuantGatherDesc, QuantMatmulDesc, QuantMatrix,
+    QuantizeRowsDesc, RmsNorm,
 };
 use backend_api::quant::QuantFormat;
 use backend_api::{Activation, BackendError, Bound, DType, Gate, MathMode};
 
-use super::expect::{OVERFLOW, SHAPE, TOO_SMALL, bound, dtype, multiple, short_row, too_small};
+use super::expect::{
+    OVERFLOW, SHAPE, TOO_SMALL, at_least, bound, dtype, multiple, overlap, short_row, too_small,
+};
 use super::operation::Change;
 use super::{Expect, Handles, Operation, Role, Slot};
 
@@ -18,7 +21,7 @@ const FORMAT: QuantFormat = QuantFormat::U4 { group: 16, zero_points: false };
 pub(super) fn operations() -> Vec<Operation> {
     let of_type = |of| {
         let products = [product(of, MathMode::Standard), product(of, MathMode::Int8), experts(of)];
-        products.into_iter().chain([lookup(of), whole(of)])
+        products.into_iter().chain([lookup(of), whole(of), append(of)])
     };
     [DType::F32, DType::F16].into_iter().flat_map(of_type).collect()
 }
@@ -195,6 +198,44 @@ fn whole(element: DType) -> Operation {
     Operation::new(op, slots, 0.0, move |b, h| b.dequantize(&good(h))).variant(element).broken(
         good,
         |b, _, d| b.dequantize(d),
+        changes,
+    )
+}
+
+/// A row of two blocks, which becomes the only one of a cache, by its index.
+fn append(element: DType) -> Operation {
+    let op = "quantize_rows";
+    let bytes = element.size();
+    let slots = vec![
+        Slot::new("source", Role::Input, element, 64).holding(0.0),
+        Slot::new("cache", Role::Output, DType::U32, 18),
+        Slot::new("indices", Role::Input, DType::U32, 1).holding(0.0),
+    ];
+    let good = move |h: &Handles| {
+        QuantizeRowsDesc::new(Matrix::new(h[0], element, 64), h[1], 1, 64, 1).with_indices(h[2])
+    };
+    let changes: Vec<Change<QuantizeRowsDesc>> = vec![
+        ("a source of i32", dtype(op, "source", DType::I32), |d| d.source.dtype = DType::I32),
+        ("a short ld", short_row(op, "ld of the source", 64, 63), |d| d.source.ld = 63),
+        ("a row of the source too many", too_small(op, "source", 64 * bytes, 128 * bytes), |d| d.count = 2),
+        ("a row of the cache too many", too_small(op, "cache", 72, 144), |d| d.rows = 2),
+        ("a later start", too_small(op, "cache", 72, 108), |d| d.offset = 32),
+        ("rows that overlap", at_least(op, "stride", 64, 32), |d| d.stride = 32),
+        ("half a block", multiple(op, "columns", 32, 48), |d| d.columns = 48),
+        ("a start amid a block", multiple(op, "offset", 32, 31), |d| d.offset = 31),
+        ("rows that begin amid a block", multiple(op, "stride", 32, 65), |d| d.stride = 65),
+        ("more rows than the cache has", at_least(op, "rows", 2, 1), |d| (d.count, d.indices) = (2, None)),
+        ("rows usize::MAX", OVERFLOW, |d| d.rows = usize::MAX),
+        ("count usize::MAX", OVERFLOW, |d| d.count = usize::MAX),
+        ("ld usize::MAX of two rows", OVERFLOW, |d| (d.count, d.source.ld) = (2, usize::MAX)),
+        ("the cache as its indices", overlap(op, "cache", "indices"), |d| d.indices = Some(d.cache)),
+        ("the cache as its source", overlap(op, "cache", "source"), |d| {
+            (d.columns, d.stride, d.source.ptr) = (32, 32, d.cache);
+        }),
+    ];
+    Operation::new(op, slots, 0.0, move |b, h| b.quantize_rows(&good(h))).variant(element).broken(
+        good,
+        |b, _, d| b.quantize_rows(d),
         changes,
     )
 }

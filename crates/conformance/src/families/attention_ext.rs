@@ -3,12 +3,14 @@
 
 use backend_api::DType;
 use backend_api::desc::{AttentionAlignment, AttentionDesc, AttentionMask, AttentionShape, HeadLayout};
+use backend_api::kv::KvFormat;
 
 use super::attention::{HEAD_DIMS, SEQ_KV, SEQ_Q};
-use super::attention_special::{SPECIAL, Special};
+use super::attention_special::{At, SPECIAL, Special};
 use super::heads::{Layout, Mask, MaskRows, Vectors};
 use crate::case::Case;
 use crate::data::uniform;
+use crate::float::round_to;
 use crate::grid::pairwise;
 use crate::oracle::attention::{Scores, Seen, attend, log_sum};
 use crate::rng::Rng;
@@ -25,9 +27,48 @@ const DTYPES: [[DType; 2]; 3] =
 const WINDOWS: [Option<usize>; 6] = [None, None, Some(0), Some(1), Some(5), Some(33)];
 const SOFTCAPS: [f64; 4] = [0.0, 0.0, 0.75, 30.0];
 
+/// Scores of heads that join the denominator.
+#[derive(Clone, Copy, Debug)]
+enum Sinks {
+    None,
+    /// Near the other scores.
+    Random,
+    /// Far above and below them, and none.
+    Far,
+    /// NaN and infinities, a head each.
+    Special,
+}
+
+impl Sinks {
+    const ALL: [Self; 4] = [Self::None, Self::Random, Self::Far, Self::Special];
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::None => "",
+            Self::Random => "_sinks",
+            Self::Far => "_sinksfar",
+            Self::Special => "_sinksspecial",
+        }
+    }
+
+    /// One for each head, if there are any.
+    fn of(self, heads: usize, rng: &mut Rng) -> Vec<f64> {
+        let far = [30.0, -30.0, 200.0, f64::NEG_INFINITY, -1e30, 1e30];
+        let special = [f64::NAN, f64::NEG_INFINITY, f64::INFINITY, 0.5];
+        match self {
+            Self::None => Vec::new(),
+            Self::Random => uniform(rng, DType::F32, heads, -2.0, 2.0),
+            Self::Far => (0..heads).map(|head| round_to(DType::F32, far[head % far.len()])).collect(),
+            Self::Special => (0..heads).map(|head| special[head % special.len()]).collect(),
+        }
+    }
+}
+
 #[derive(Clone, Copy, Debug)]
 struct Attention {
     dtypes: [DType; 2],
+    /// Whether keys and values are blocks of Q8_0.
+    blocks: bool,
     batch: usize,
     heads: (usize, usize),
     seq_q: usize,
@@ -44,6 +85,7 @@ struct Attention {
     window: Option<usize>,
     softcap: f64,
     lse: bool,
+    sinks: Sinks,
     special: Special,
 }
 
@@ -68,10 +110,12 @@ pub(super) fn cases() -> Vec<Case> {
         AttentionAlignment::ALL.len() + 1,
         2,
         3,
+        Sinks::ALL.len(),
     ];
     let grids = ["attention_ext 1", "attention_ext 2", "attention_ext 3"].map(|seed| pairwise(&counts, seed));
     let covering = grids.into_iter().flatten().map(|row| Attention {
         dtypes: DTYPES[row[0]],
+        blocks: false,
         batch: row[1] + 1,
         heads: HEADS[row[2]],
         seq_q: SEQ_Q[row[3]],
@@ -88,10 +132,17 @@ pub(super) fn cases() -> Vec<Case> {
         window: WINDOWS[row[13]],
         softcap: SOFTCAPS[row[14]],
         lse: row[15] == 1,
+        sinks: Sinks::ALL[row[19]],
         special: Special::None,
     });
     let special = [[1, 70, 64], [3, 70, 16], [40, 70, 20]].into_iter().flat_map(special);
-    covering.chain(edges()).chain(special).map(Attention::case).chain([fused(false), fused(true)]).collect()
+    covering
+        .chain(edges())
+        .chain(blocks())
+        .chain(special)
+        .map(Attention::case)
+        .chain([fused(false), fused(true)])
+        .collect()
 }
 
 /// Attention whose sizes are those of a kernel's tile (queries, keys, numbers of a vector) and one less or
@@ -103,10 +154,26 @@ pub fn attention_around([queries, keys, head_dim]: [usize; 3]) -> Vec<Case> {
     let seq_kv = [1, keys - 1, keys, 2 * keys + 1, 3 * keys];
     let head_dims = [head_dim, head_dim - 8, head_dim / 2 + 1];
     let lens = [seq_q.len(), seq_kv.len(), head_dims.len()];
-    let counts = [3, 4, lens[0], lens[1], lens[2], 2, 3, 2, 2, 4, 3, 2, AttentionAlignment::ALL.len()];
+    let counts = [
+        3,
+        4,
+        lens[0],
+        lens[1],
+        lens[2],
+        2,
+        3,
+        2,
+        2,
+        4,
+        3,
+        2,
+        AttentionAlignment::ALL.len(),
+        Sinks::ALL.len(),
+    ];
     let rows = pairwise(&counts, &format!("attention {queries} {keys} {head_dim}"));
     let cases = rows.into_iter().map(|row| Attention {
         dtypes: DTYPES[row[0]],
+        blocks: false,
         batch: 1,
         heads: [(1, 1), (2, 1), (4, 1), (9, 1)][row[1]],
         seq_q: seq_q[row[2]].max(1),
@@ -123,6 +190,7 @@ pub fn attention_around([queries, keys, head_dim]: [usize; 3]) -> Vec<Case> {
         window: [None, None, Some(3), Some(keys + 1)][row[9]],
         softcap: [0.0, 0.0, 2.0][row[10]],
         lse: row[11] == 1,
+        sinks: Sinks::ALL[row[13]],
         special: Special::None,
     });
     // Each content once, in types that differ from tile to tile.
@@ -135,7 +203,9 @@ pub fn attention_around([queries, keys, head_dim]: [usize; 3]) -> Vec<Case> {
     let values = special_of([queries.min(2) + 1, keys.min(64) + 1, head_dim], &of_values, once);
     let special = special_of([queries.min(40) + 1, 2 * keys + 1, head_dim], &others, once);
     let few = special_of([1, 1 + keys, head_dim / 2 + 1], &SPECIAL[..SPECIAL.len() / 2], once);
-    cases.chain(special).chain(values).chain(few).map(Attention::case).collect()
+    let read_in_blocks = |case: &Attention| queries <= 16 && case.seq_q <= 16 && case.head_dim <= head_dim;
+    let blocks = blocks().filter(read_in_blocks).step_by(3);
+    cases.chain(special).chain(values).chain(few).chain(blocks).map(Attention::case).collect()
 }
 
 /// Every special content with every type, under what hides keys from some queries.
@@ -157,6 +227,7 @@ fn special_of(
     let cases = pairs.filter(|(dtypes, special)| special.fits(dtypes)).enumerate();
     let case = |(i, (dtypes, special)): (usize, ([DType; 2], Special))| Attention {
         dtypes,
+        blocks: false,
         batch: 1 + i % 2,
         heads: [(1, 1), (2, 1), (4, 2)][i % 3],
         seq_q,
@@ -177,6 +248,8 @@ fn special_of(
         window: (i % 7 == 4).then_some(seq_kv / 2),
         softcap: special.softcap(),
         lse: i % 3 > 0,
+        // One that isn't far from other scores would mix with equal ones.
+        sinks: if i % 4 == 3 && !special.is_distinct() { Sinks::Random } else { Sinks::None },
         special,
     };
     cases.map(case).collect()
@@ -186,6 +259,7 @@ fn special_of(
 fn edges() -> impl Iterator<Item = Attention> {
     let plain = Attention {
         dtypes: DTYPES[0],
+        blocks: false,
         batch: 1,
         heads: (1, 1),
         seq_q: 40,
@@ -201,6 +275,7 @@ fn edges() -> impl Iterator<Item = Attention> {
         window: None,
         softcap: 0.0,
         lse: true,
+        sinks: Sinks::None,
         special: Special::None,
     };
     let mut all = Vec::new();
@@ -254,6 +329,12 @@ fn edges() -> impl Iterator<Item = Attention> {
             });
             all.push(Attention { mask: Mask::Full, softcap: 3.0, window: Some(20), ..plain });
             all.push(Attention { mask: Mask::Full, seq_q: 2, heads: (3, 1), window: Some(20), ..plain });
+            for sinks in Sinks::ALL.into_iter().skip(1).filter(|_| causal) {
+                let plain = Attention { sinks, heads: (6, 2), ..plain };
+                // The first queries see nothing.
+                all.extend([70, 3].map(|seq_q| Attention { seq_q, seq_kv: 3 * seq_q / 4, ..plain }));
+                all.push(Attention { batch: 3, lengths: true, seq_q: 1, mask: Mask::Keys, ..plain });
+            }
         }
     }
     // More keys than 65,535, after which some drivers leave a loop.
@@ -261,10 +342,84 @@ fn edges() -> impl Iterator<Item = Attention> {
     all.into_iter()
 }
 
+/// Keys and values of Q8_0 beside queries of each type: few of them, and as many as have the blocks dequantised first.
+fn blocks() -> impl Iterator<Item = Attention> {
+    let plain = Attention {
+        dtypes: [DType::F32; 2],
+        blocks: true,
+        batch: 1,
+        heads: (2, 1),
+        seq_q: 1,
+        seq_kv: 70,
+        head_dim: 64,
+        v_head_dim: 64,
+        causal: true,
+        alignment: AttentionAlignment::BottomRight,
+        mask: Mask::None,
+        hides: false,
+        lengths: false,
+        layouts: [Layout::Packed; 4],
+        window: None,
+        softcap: 0.0,
+        lse: true,
+        sinks: Sinks::None,
+        special: Special::None,
+    };
+    let gaps = [Layout::Gaps; 4];
+    let tokens = [Layout::Tokens; 4];
+    let cached = AttentionAlignment::KeyLengths;
+    let (nan, inf) = (f64::NAN, f64::INFINITY);
+    let one = |of, value| Special::One { of, at: At::Middle, value };
+    let cases = [
+        plain,
+        Attention { head_dim: 32, v_head_dim: 32, heads: (5, 1), layouts: gaps, ..plain },
+        Attention { head_dim: 96, v_head_dim: 96, heads: (4, 4), seq_kv: 300, layouts: tokens, ..plain },
+        Attention {
+            head_dim: 128,
+            v_head_dim: 128,
+            batch: 3,
+            lengths: true,
+            heads: (8, 2),
+            layouts: tokens,
+            ..plain
+        },
+        Attention { head_dim: 256, v_head_dim: 256, seq_q: 3, softcap: 2.0, ..plain },
+        Attention { v_head_dim: 160, seq_q: 2, mask: Mask::Full, ..plain },
+        Attention {
+            seq_q: 16,
+            batch: 3,
+            lengths: true,
+            alignment: cached,
+            window: Some(9),
+            layouts: gaps,
+            ..plain
+        },
+        Attention { seq_q: 9, sinks: Sinks::Random, heads: (3, 3), seq_kv: 7, ..plain },
+        Attention { seq_kv: 1, heads: (1, 1), causal: false, ..plain },
+        Attention { special: one('v', nan), seq_q: 2, ..plain },
+        Attention { special: one('v', inf), batch: 2, lse: false, ..plain },
+        Attention { special: one('k', nan), seq_q: 2, layouts: gaps, ..plain },
+        Attention { special: Special::Scale(-6.0), sinks: Sinks::Far, ..plain },
+        Attention { seq_q: 17, sinks: Sinks::Random, batch: 2, heads: (4, 2), layouts: gaps, ..plain },
+        Attention { seq_q: 40, head_dim: 96, v_head_dim: 32, mask: Mask::Keys, layouts: tokens, ..plain },
+        Attention { seq_q: 20, special: one('v', nan), ..plain },
+        Attention { seq_q: 70, seq_kv: 40, head_dim: 512, v_head_dim: 512, heads: (1, 1), ..plain },
+    ];
+    let half = cases.into_iter().step_by(2).map(|case| Attention { dtypes: [DType::F16; 2], ..case });
+    cases.into_iter().chain(half)
+}
+
+/// The i-th number of a block whose scale is 2⁻⁷.
+fn of_block(rng: &mut Rng, i: usize) -> f64 {
+    let quant = if i == 0 { 127.0 } else { rng.below(255) as f64 - 127.0 };
+    quant / 128.0
+}
+
 impl Attention {
     fn case(self) -> Case {
         let Self { batch, heads: (heads, kv_heads), seq_q, seq_kv, head_dim, window, softcap, .. } = self;
-        let dtypes = self.dtypes.map(DType::name).join("-");
+        let [dtype, kv_dtype] = self.dtypes.map(DType::name);
+        let dtypes = format!("{dtype}-{}", if self.blocks { "q8_0" } else { kv_dtype });
         let causal = super::flag(self.causal, "causal", "full");
         let lengths = super::flag(self.lengths, "lengths", "whole");
         let mask = format!("mask{:?}{}", self.mask, super::flag(self.hides, "u32", "")).to_lowercase();
@@ -276,10 +431,10 @@ impl Attention {
         let layouts = self.layouts.map(|layout| format!("{layout:?}").to_lowercase()).join("-");
         let window = window.map_or("all".to_owned(), |window| window.to_string());
         let lse = super::flag(self.lse, "_lse", "");
-        let special = self.special;
+        let (sinks, special) = (self.sinks.name(), self.special);
         let name = format!(
             "{dtypes}_b{batch}_h{heads}of{kv_heads}_q{seq_q}_kv{seq_kv}_d{head_dim}{v}_{causal}{align}_{mask}_{lengths}_{layouts}\
-             _window{window}_cap{softcap:e}{lse}{special}"
+             _window{window}_cap{softcap:e}{lse}{sinks}{special}"
         );
         Case::new("attention_ext", name, move |rng| self.trial(rng))
     }
@@ -289,14 +444,20 @@ impl Attention {
         let (seq_q, seq_kv) = (self.seq_q, self.seq_kv);
         let [dtype, kv_dtype] = self.dtypes;
         let v_dim = self.v_head_dim;
-        let mut tensor = |dtype, [heads, seq, dim]: [usize; 3], layout| {
-            let mut values = |n| uniform(rng, dtype, n, -1.0, 1.0);
-            Vectors::new([batch, heads, seq, dim], layout, &mut values)
+        let mut tensor = |dtype, [heads, seq, dim]: [usize; 3], layout, unit| {
+            // Those of blocks are multiples of their scale.
+            let mut values = |n| match unit {
+                1 => uniform(rng, dtype, n, -1.0, 1.0),
+                _ => (0..n).map(|i| of_block(rng, i % unit)).collect(),
+            };
+            Vectors::new([batch, heads, seq, dim], layout, unit, &mut values)
         };
-        let mut q = tensor(dtype, [heads, seq_q, d], self.layouts[0]);
-        let mut k = tensor(kv_dtype, [kv_heads, seq_kv, d], self.layouts[1]);
-        let mut v = tensor(kv_dtype, [kv_heads, seq_kv, v_dim], self.layouts[2]);
-        let mut o = Vectors::new([batch, heads, seq_q, v_dim], self.layouts[3], &mut |n| vec![f64::NAN; n]);
+        let unit = if self.blocks { KvFormat::BLOCK } else { 1 };
+        let mut q = tensor(dtype, [heads, seq_q, d], self.layouts[0], 1);
+        let mut k = tensor(kv_dtype, [kv_heads, seq_kv, d], self.layouts[1], unit);
+        let mut v = tensor(kv_dtype, [kv_heads, seq_kv, v_dim], self.layouts[2], unit);
+        let mut o =
+            Vectors::new([batch, heads, seq_q, v_dim], self.layouts[3], 1, &mut |n| vec![f64::NAN; n]);
         let mask_dtype = if self.hides { DType::U32 } else { dtype };
         let mut mask = MaskRows::new(rng, self.mask, mask_dtype, [batch, heads, seq_q, seq_kv]);
         let special = self.special;
@@ -304,14 +465,17 @@ impl Attention {
         k.change([batch, kv_heads, seq_kv], |token, vector| special.change('k', token, seq_kv, vector));
         v.change([batch, kv_heads, seq_kv], |token, vector| special.change('v', token, seq_kv, vector));
         mask.change(seq_kv, |row| special.change_mask(row));
+        let kv_words = [&mut k, &mut v].map(|vectors| self.blocks.then(|| vectors.quantise()));
         let scale = special.scale().unwrap_or(1.0 / (d as f64).sqrt());
         let lengths: Vec<f64> = (0..batch).map(|b| [seq_kv / 2, 0, seq_kv + 3][b % 3] as f64).collect();
 
+        let sinks = self.sinks.of(heads, rng);
         let with = Scores {
+            sink: None,
             // As an f32 at most: a larger bound is none.
             softcap: if self.softcap.abs() > f64::from(f32::MAX) { 0.0 } else { self.softcap },
             scale,
-            half_weights: self.dtypes == [DType::F16; 2],
+            half_weights: dtype == DType::F16,
             distinct: special.is_distinct(),
         };
         let (mut wants, mut sums) = (Vec::new(), Vec::new());
@@ -336,6 +500,7 @@ impl Attention {
                 })
                 .collect();
             let start = o.start(b, h, i);
+            let with = Scores { sink: sinks.get(h).copied(), ..with };
             let vector = attend(q.vector(b, h, i), &seen, v_dim, with);
             sums.push(log_sum(q.vector(b, h, i), &seen, with));
             wants.extend(vector.into_iter().enumerate().map(|(at, want)| (start + at, want)));
@@ -343,17 +508,24 @@ impl Attention {
 
         let mut trial = Trial::new();
         trial.input("q", dtype, &q.data);
-        trial.input("k", kv_dtype, &k.data);
-        trial.input("v", kv_dtype, &v.data);
+        for ((arg, data), words) in [("k", &k.data), ("v", &v.data)].into_iter().zip(&kv_words) {
+            match words {
+                Some(words) => trial.input(arg, DType::U32, words),
+                None => trial.input(arg, kv_dtype, data),
+            }
+        }
         trial.scattered("o", dtype, std::mem::take(&mut o.data), wants);
         // A very low mask number may rule the row of a window, and beside it scores lose their digits.
-        if self.window.is_none() || matches!(self.mask, Mask::None) {
+        // A sink that is far above leaves little of the outputs.
+        let is_far = matches!(self.sinks, Sinks::Far);
+        if (self.window.is_none() || matches!(self.mask, Mask::None)) && !is_far {
             trial.with_nmse();
         }
         trial.input("mask", mask_dtype, &mask.data);
         let lengths = if self.lengths { lengths } else { Vec::new() };
         trial.input("key_lengths", DType::U32, &lengths);
         trial.output("lse", DType::F32, if self.lse { sums } else { Vec::new() });
+        trial.input("sinks", DType::F32, &sinks);
         let strides = [q.strides, k.strides, v.strides, o.strides];
         let with_mask = !matches!(self.mask, Mask::None);
         trial.calling(move |backend, p| {
@@ -365,11 +537,13 @@ impl Attention {
                 p[3],
                 AttentionShape { batch, heads, seq_q, seq_kv, head_dim: d },
             );
-            (desc.kv_dtype, desc.kv_heads, desc.mask_dtype) = (kv_dtype, kv_heads, mask_dtype);
+            (desc.kv_heads, desc.mask_dtype) = (kv_heads, mask_dtype);
+            desc.kv_format = if self.blocks { KvFormat::Q8_0 } else { kv_dtype.into() };
             (desc.alignment, desc.v_head_dim) = (self.alignment, v_dim);
             (desc.scale, desc.causal) = (scale, self.causal);
             (desc.window, desc.softcap) = (self.window, self.softcap);
             desc.lse = self.lse.then_some(p[6]);
+            desc.sinks = (!sinks.is_empty()).then_some(p[7]);
             [desc.q_layout, desc.k_layout, desc.v_layout, desc.o_layout] = strides;
             desc.mask = with_mask.then_some(AttentionMask { ptr: p[4], ..mask.desc });
             desc.key_lengths = self.lengths.then_some(p[5]);

@@ -1,9 +1,10 @@
 //! Captured calls: a replay is the calls, in their order, on what memory holds then.
 
 use backend_api::desc::{
-    AttentionDesc, AttentionShape, BinaryDesc, CopyDesc, Distribution, IndexShape, RandomDesc, ScatterDesc,
-    TensorDesc, UnaryDesc,
+    AttentionDesc, AttentionShape, BinaryDesc, CopyDesc, Distribution, IndexShape, Matrix, QuantizeRowsDesc,
+    RandomDesc, ScatterDesc, TensorDesc, UnaryDesc,
 };
+use backend_api::kv::KvFormat;
 use backend_api::{
     BackendError, BackendTranspose, BinaryOp, ComputeBackend, DType, ErrorKind, Operation, ReduceOp,
     ScatterOp, UnaryOp, random,
@@ -31,7 +32,8 @@ pub(super) fn cases() -> Vec<Case> {
         Case::script("capture", "calls_on_the_backend_itself", |device| Box::pin(outside(device))),
         Case::script("capture", "a_warm_up_replays_nothing", |device| Box::pin(warmed_up(device))),
         Case::script("capture", "random_numbers_go_on", |device| Box::pin(random_stream(device))),
-        Case::script("capture", "a_decode_step", |device| Box::pin(decode(device))),
+        Case::script("capture", "a_decode_step", |device| Box::pin(decode(device, F32.into()))),
+        Case::script("capture", "a_decode_step_of_q8_0", |device| Box::pin(decode(device, KvFormat::Q8_0))),
     ]
 }
 
@@ -284,11 +286,11 @@ async fn random_stream(device: &Device<'_>) -> Result<(), String> {
 
 /// Attention of one query over a cache that grows: the position and the number of keys lie in memory. What
 /// replays give is what calls with the same numbers give.
-async fn decode(device: &Device<'_>) -> Result<(), String> {
-    const DIM: usize = 16;
+async fn decode(device: &Device<'_>, format: KvFormat) -> Result<(), String> {
+    const DIM: usize = 32;
     const CAPACITY: usize = 24;
     let backend = device.backend;
-    let zeros = f32s(&[0.0; CAPACITY * DIM]);
+    let zeros = vec![0; format.bytes("decode", CAPACITY * DIM).map_err(text)?];
     let [k, v] = [upload(device, &zeros)?, upload(device, &zeros)?];
     let [token, o] = [upload(device, &f32s(&[0.0; DIM]))?, upload(device, &f32s(&[0.0; DIM]))?];
     let [position, length] = [upload(device, &[0; 4])?, upload(device, &[0; 4])?];
@@ -298,11 +300,17 @@ async fn decode(device: &Device<'_>) -> Result<(), String> {
         let tensor = |ptr| TensorDesc::packed(ptr, F32, &row);
         backend.unary_ext(&UnaryDesc::new(UnaryOp::Square, tensor(token), tensor(scaled)))?;
         for (cache, new) in [(k, token), (v, scaled)] {
+            if format == KvFormat::Q8_0 {
+                let append = QuantizeRowsDesc::new(Matrix::new(new, F32, DIM), cache, CAPACITY, DIM, 1);
+                backend.quantize_rows(&append.with_indices(position))?;
+                continue;
+            }
             let rows = IndexShape { rows: CAPACITY, columns: DIM, count: 1 };
             backend.scatter(&ScatterDesc::new(ScatterOp::Assign, F32, cache, position, new, rows))?;
         }
         let shape = AttentionShape { batch: 1, heads: 1, seq_q: 1, seq_kv: CAPACITY, head_dim: DIM };
-        backend.attention_ext(&AttentionDesc::new(F32, token, k, v, o, shape).with_key_lengths(length))?;
+        let attention = AttentionDesc::new(F32, token, k, v, o, shape).with_kv_format(format);
+        backend.attention_ext(&attention.with_key_lengths(length))?;
         backend.copy(&CopyDesc::new(tensor(o), tensor(scaled)))
     };
     let graph = backend.capture(&mut { step }).map_err(text)?;
@@ -323,7 +331,7 @@ async fn decode(device: &Device<'_>) -> Result<(), String> {
     if let Some(at) = (0..CAPACITY).find(|&at| called[at] != replayed[at]) {
         return Err(format!("token {at}: {:?} by calls, {:?} by replays", called[at], replayed[at]));
     }
-    if called[0] == called[1] || called[0] == zeros[..4 * DIM] {
+    if called[0] == called[1] || called[0] == [0; 4 * DIM] {
         return Err("the tokens don't matter".to_owned());
     }
     backend.free_graph(graph).map_err(text)?;

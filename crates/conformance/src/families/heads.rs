@@ -4,6 +4,7 @@ use backend_api::DType;
 use backend_api::desc::{AttentionMask, HeadLayout};
 
 use crate::float::round_to;
+use crate::oracle::q8_0;
 use crate::rng::Rng;
 
 /// How the vectors of one operand are laid out.
@@ -41,12 +42,14 @@ pub(super) struct Vectors {
 }
 
 impl Vectors {
+    /// Vectors between which gaps are multiples of `unit`.
     pub(super) fn new(
         [batch, heads, seq, d]: [usize; 4],
         layout: Layout,
+        unit: usize,
         fill: &mut dyn FnMut(usize) -> Vec<f64>,
     ) -> Self {
-        let (gap, tail) = (3, 5);
+        let (gap, tail) = (3 * unit, 5 * unit);
         let at = match layout {
             Layout::Packed => HeadLayout { offset: 0, batch: heads * seq * d, head: seq * d, token: d },
             Layout::Tokens => HeadLayout { offset: 0, batch: heads * seq * d, head: d, token: heads * d },
@@ -78,6 +81,14 @@ impl Vectors {
             let start = self.start(row / seq / heads, row / seq % heads, row % seq);
             change(row % seq, &mut self.data[start..][..self.head_dim]);
         }
+    }
+
+    /// Makes blocks of Q8_0 of the numbers, which become those that blocks stand for. Returns their words.
+    pub(super) fn quantise(&mut self) -> Vec<f64> {
+        let words = q8_0::words(&self.data);
+        let bytes: Vec<u8> = words.iter().flat_map(|&word| (word as u32).to_le_bytes()).collect();
+        self.data = q8_0::numbers(&bytes);
+        words
     }
 
     pub(super) fn start(&self, batch: usize, head: usize, token: usize) -> usize {

@@ -37,6 +37,7 @@ mod payload;
 mod pool;
 mod quant;
 mod quant_int8;
+mod quantize_rows;
 mod random;
 mod reduce;
 mod reduce_ext;
@@ -75,6 +76,7 @@ pub fn cases() -> Vec<Case> {
         matmul::cases(),
         quant::cases(),
         experts::cases(),
+        quantize_rows::cases(),
         conv2d_forward::cases(),
         conv::cases(),
         pool::cases(),

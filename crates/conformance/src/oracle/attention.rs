@@ -18,6 +18,8 @@ pub(crate) struct Seen<'a> {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Scores {
     pub(crate) scale: f64,
+    /// The score of a key more, whose value is 0.
+    pub(crate) sink: Option<f64>,
     /// 0 for none.
     pub(crate) softcap: f64,
     /// Whether the weights may be rounded to f16, as they are for tensor cores.
@@ -30,7 +32,7 @@ pub(crate) struct Scores {
 impl Scores {
     /// A scale alone.
     pub(crate) const fn scaled(scale: f64) -> Self {
-        Self { scale, softcap: 0.0, half_weights: false, distinct: false }
+        Self { scale, sink: None, softcap: 0.0, half_weights: false, distinct: false }
     }
 }
 
@@ -48,8 +50,10 @@ impl Scores {
 /// division or a reciprocal and a product.
 ///
 /// A score that is NaN or +∞ makes the whole vector NaN; scores of −∞ have weights of 0, and the vector of a
-/// query that has no others is 0. A value that isn't finite makes its number of the vector that value, or NaN
-/// beside others, however small its weight. A key that the mask hides takes no part in any of this.
+/// query that has no others is 0. A sink is a score more whose value is 0. Other scores are
+/// brought to its scale with as much as four roundings of the largest, and sums of their weights by an exponential.
+/// A value that isn't finite makes its number of the vector that value, or NaN beside others, however small its
+/// weight. A key that the mask hides takes no part in any of this.
 pub(crate) fn attend(q: &[f64], seen: &[Seen<'_>], v_dim: usize, with: Scores) -> Vec<Want> {
     let seen: Vec<&Seen<'_>> = seen.iter().filter(|seen| !seen.is_hidden()).collect();
     let weights = Weights::new(q, &seen, with);
@@ -57,7 +61,8 @@ pub(crate) fn attend(q: &[f64], seen: &[Seen<'_>], v_dim: usize, with: Scores) -
         Weights::Nan => Want::Exact(f64::NAN),
         Weights::None => Want::number(0.0),
         Weights::Terms { terms, .. } => {
-            weighted(terms, &seen.iter().map(|seen| seen.value[i]).collect::<Vec<f64>>())
+            let values = seen.iter().map(|seen| seen.value[i]);
+            weighted(terms, &values.chain(with.sink.map(|_| 0.0)).collect::<Vec<f64>>())
         }
     };
     let is_nan = matches!(weights, Weights::Nan);
@@ -101,7 +106,7 @@ pub(crate) fn log_sum(q: &[f64], seen: &[Seen<'_>], with: Scores) -> Want {
         Weights::Nan => return Want::Exact(f64::NAN),
         Weights::Terms { top, terms } => (top, terms),
     };
-    let roundings = gamma(online_sum_roundings(seen.len()));
+    let roundings = gamma(online_sum_roundings(terms.len()));
     let s: f64 = terms.iter().map(|term| term.p).sum();
     let s_error: f64 = terms.iter().map(|term| term.error + roundings * (term.p + term.error)).sum();
     let (log, value) = (s.ln(), top.value + s.ln());
@@ -128,7 +133,8 @@ enum Weights {
 
 impl Weights {
     fn new(q: &[f64], seen: &[&Seen<'_>], with: Scores) -> Self {
-        let scores: Vec<Score> = seen.iter().map(|seen| Score::new(q, seen, with)).collect();
+        let mut scores: Vec<Score> = seen.iter().map(|seen| Score::new(q, seen, with)).collect();
+        scores.extend(with.sink.map(|sink| Score::of_sink(sink, &scores)));
         if scores.iter().any(|score| score.value.is_nan() || score.value == f64::INFINITY) {
             return Self::Nan;
         }
@@ -168,6 +174,14 @@ impl Score {
             error += 16.0 * ROUNDING * softcap.abs();
         }
         Self { value: in_f32(value + seen.mask), error: error + 2.0 * ROUNDING * seen.mask.abs() }
+    }
+
+    fn of_sink(value: f64, keys: &[Self]) -> Self {
+        let finite = keys.iter().map(|key| key.value.abs()).filter(|value| value.is_finite());
+        let top = finite.fold(0.0, f64::max);
+        // Exponentials of less are 0.
+        let exponent = (value.abs() + top).min(104.0);
+        Self { value, error: 4.0 * ROUNDING * top + 2.0 * exp_error(exponent) }
     }
 
     fn term(&self, top: &Self, Scores { half_weights: half, distinct, .. }: Scores) -> Term {

@@ -12,6 +12,7 @@ pub(crate) mod experts;
 pub(crate) mod norm;
 pub(crate) mod pool;
 pub(crate) mod product;
+pub(crate) mod q8_0;
 pub(crate) mod quant;
 pub(crate) mod reduce;
 pub(crate) mod rope;

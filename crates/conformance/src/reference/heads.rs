@@ -2,10 +2,12 @@
 
 use backend_api::DType;
 use backend_api::desc::{AttentionDesc, HeadLayout, RopeDesc};
+use backend_api::kv::KvFormat;
 
 use super::{Bytes, Expected};
 use crate::oracle;
 use crate::oracle::attention::{Scores, Seen, attend, log_sum};
+use crate::oracle::q8_0;
 use crate::want::Want;
 
 const fn start(layout: HeadLayout, [batch, head, token]: [usize; 3]) -> usize {
@@ -13,11 +15,14 @@ const fn start(layout: HeadLayout, [batch, head, token]: [usize; 3]) -> usize {
 }
 
 pub(super) fn attention(desc: &AttentionDesc, memory: &Bytes) -> Vec<Expected> {
-    let &AttentionDesc { batch, heads, kv_heads, seq_q, seq_kv, dtype, kv_dtype, .. } = desc;
+    let &AttentionDesc { batch, heads, kv_heads, seq_q, seq_kv, dtype, kv_format, .. } = desc;
     let [d, v_dim] = [desc.head_dim, desc.v_head_dim];
     let [q_at, k_at, v_at, o_at] = desc.layouts();
-    let [q, k, v] = [(desc.q, dtype), (desc.k, kv_dtype), (desc.v, kv_dtype)]
-        .map(|(ptr, dtype)| memory.numbers(ptr, dtype));
+    let q = memory.numbers(desc.q, dtype);
+    let [k, v] = [desc.k, desc.v].map(|ptr| match kv_format {
+        KvFormat::Float(dtype) => memory.numbers(ptr, dtype),
+        _ => q8_0::numbers(memory.get(ptr)),
+    });
     let mask = memory.optional(desc.mask.map(|mask| mask.ptr), desc.mask_dtype);
     let added = |mask: f64| match desc.mask_dtype {
         // Words hide what they are 0 for.
@@ -26,10 +31,12 @@ pub(super) fn attention(desc: &AttentionDesc, memory: &Bytes) -> Vec<Expected> {
         _ => mask,
     };
     let lengths = memory.optional(desc.key_lengths, DType::U32);
+    let sinks = memory.optional(desc.sinks, DType::F32);
     let with = Scores {
+        sink: None,
         scale: desc.scale,
         softcap: desc.cap().map_or(0.0, f64::from),
-        half_weights: [dtype, kv_dtype] == [DType::F16; 2],
+        half_weights: dtype == DType::F16,
         distinct: false,
     };
     let (mut wants, mut sums) = (Vec::new(), Vec::new());
@@ -42,6 +49,7 @@ pub(super) fn attention(desc: &AttentionDesc, memory: &Bytes) -> Vec<Expected> {
                 desc.mask.map(|mask| b * mask.batch_stride + h * mask.head_stride + i * mask.query_stride);
             row.map_or(0.0, |row| added(mask[row + j]))
         };
+        let with = Scores { sink: sinks.get(h).copied(), ..with };
         let seen: Vec<Seen<'_>> = desc
             .visible(i, keys)
             .map(|j| Seen {

@@ -82,6 +82,7 @@ impl Session {
             })
             .transpose()?;
         let mask = window.as_ref().map(|_| Buffer::of(backend, model.dtype(), &[slots, keys])).transpose()?;
+        let room = |dtype| Buffer::of(backend, dtype, &[slots, 2 * config.kv_width()]);
         let mut decoder = Decoder {
             key,
             graph: None,
@@ -90,7 +91,7 @@ impl Session {
                 slot,
                 page_rows: u32s(slots)?,
                 lengths: u32s(slots)?,
-                staging: Buffer::of(backend, self.cache.dtype, &[slots, 2 * config.kv_width()])?,
+                staging: self.cache.format.dtype().map(room).transpose()?,
                 pages: self.cache.pages(config, first_row, page_len)?,
                 page_len,
                 keys,

@@ -28,7 +28,7 @@ fn bound(recipe: &Recipe, expected: &[f64]) -> f64 {
 /// Steps of many tokens and captured ones, where a device has f16; elsewhere the model is refused.
 pub(crate) fn texts(backend: &Arc<dyn ComputeBackend>, architecture: &'static str) -> anyhow::Result<()> {
     let mut recipe = recipe(architecture, 64);
-    recipe.half_cache = true;
+    recipe.cache = DType::F16.into();
     // Which experts are chosen may be a matter of a rounding.
     if let Some(experts) = &mut recipe.experts {
         experts.used = experts.count;

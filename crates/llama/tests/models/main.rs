@@ -12,6 +12,7 @@ mod writer;
 use std::sync::Arc;
 
 use anyhow::{Context as _, ensure};
+use backend_api::kv::KvFormat;
 use backend_api::{ComputeBackend, DType};
 use candle_core::quantized::GgmlDType;
 use libtest_mimic::{Arguments, Failed, Trial};
@@ -85,6 +86,7 @@ fn device_trials(selector: &str) -> Vec<Trial> {
         }),
     ));
     trials.push(trial("a_cache_of_f16", Box::new(cache_of_f16)));
+    trials.push(trial("a_cache_of_q8_0", Box::new(cache_of_q8_0)));
     trials.push(trial("greedy_text_is_candles", Box::new(greedy_text_is_candles)));
     trials.push(trial("sampled::texts_are_drawn", Box::new(sampled::texts_are_drawn)));
     trials.push(trial("sampled::a_seed_makes_one_text", Box::new(sampled::a_seed_makes_one_text)));
@@ -112,8 +114,7 @@ fn text(model: &RandomModel, seed: usize, length: usize) -> Vec<u32> {
 /// Steps of many and of few tokens of three sequences, and captured ones, against the pass in f64.
 fn texts(backend: &Arc<dyn ComputeBackend>, model: &RandomModel) -> anyhow::Result<()> {
     let loaded = load(backend, model)?;
-    let cache = if model.recipe.half_cache { DType::F16 } else { DType::F32 };
-    let options = SessionOptions::new(40).with_sequences(3).with_cache(cache);
+    let options = SessionOptions::new(40).with_sequences(3).with_cache(model.recipe.cache);
     let mut session = Session::new(&loaded, options)?;
     let texts: Vec<Vec<u32>> = (0..3).map(|seed| text(model, seed, 16)).collect();
     let expected: Vec<_> =
@@ -184,14 +185,39 @@ fn difference(logits: &[f32], expected: &[f64]) -> anyhow::Result<f64> {
 /// Keys and values of f16, which a device may lack.
 fn cache_of_f16(backend: &Arc<dyn ComputeBackend>) -> anyhow::Result<()> {
     let mut recipe = recipe("llama", 64);
-    recipe.half_cache = true;
+    recipe.cache = DType::F16.into();
     let model = RandomModel::new(recipe, GgmlDType::F32, None)?;
     if backend.capabilities()?.f16 {
         return texts(backend, &model);
     }
-    let session = Session::new(&load(backend, &model)?, SessionOptions::new(8).with_cache(DType::F16));
+    let session = Session::new(&load(backend, &model)?, SessionOptions::new(8).with_cache(DType::F16.into()));
     let refused = session.and_then(|mut session| session.step(&[Input { sequence: 0, tokens: &[1] }]));
     ensure!(refused.is_err(), "a device without f16 took it");
+    Ok(())
+}
+
+/// Keys and values of 8 bits, side by side and apart, and of heads that blocks don't fit.
+fn cache_of_q8_0(backend: &Arc<dyn ComputeBackend>) -> anyhow::Result<()> {
+    for (architecture, hidden) in [("llama", 128), ("qwen3", 64)] {
+        let mut recipe = recipe(architecture, hidden);
+        recipe.cache = KvFormat::Q8_0;
+        let model = RandomModel::new(recipe, GgmlDType::F32, None)?;
+        texts(backend, &model)?;
+        // More tokens than attention reads blocks for.
+        let text = text(&model, 1, 24);
+        let expected = oracle::log_probabilities(&model.recipe, &model.weights, &text);
+        let options = SessionOptions::new(40).with_cache(KvFormat::Q8_0);
+        let mut session = Session::new(&load(backend, &model)?, options)?;
+        for tokens in [0..3, 3..22, 22..23] {
+            let last = tokens.end - 1;
+            let logits = session.step(&[Input { sequence: 0, tokens: &text[tokens] }])?;
+            compare(&logits.to_vec()?, &expected[last])?;
+        }
+        compare(&session.decode(0, &text[23..])?, &expected[23])?;
+    }
+    let small = RandomModel::new(recipe("llama", 64), GgmlDType::F32, None)?;
+    let session = Session::new(&load(backend, &small)?, SessionOptions::new(8).with_cache(KvFormat::Q8_0));
+    ensure!(matches!(session, Err(llama::Error::Argument { got: 16, .. })), "heads of 16");
     Ok(())
 }
 
@@ -200,7 +226,8 @@ fn greedy_text_is_candles(backend: &Arc<dyn ComputeBackend>) -> anyhow::Result<(
     let prompt = text(&model, 0, 5);
     let expected = candle::greedy(&model.file, &prompt, 64)?;
 
-    let mut session = Session::new(&load(backend, &model)?, SessionOptions::new(80).with_cache(DType::F32))?;
+    let mut session =
+        Session::new(&load(backend, &model)?, SessionOptions::new(80).with_cache(DType::F32.into()))?;
     let (last, before) = (prompt[4], &prompt[..4]);
     session.step(&[Input { sequence: 0, tokens: before }])?;
     let first = session.decode_greedy(0, &[last], 30)?;
@@ -215,7 +242,7 @@ fn long_texts(backend: &Arc<dyn ComputeBackend>) -> anyhow::Result<()> {
     let model = RandomModel::new(recipe("gemma2", 64), GgmlDType::F32, None)?;
     let text = text(&model, 1, 530);
     let expected = oracle::log_probabilities(&model.recipe, &model.weights, &text);
-    let options = SessionOptions::new(530).with_cache(DType::F32).with_sequences(2);
+    let options = SessionOptions::new(530).with_cache(DType::F32.into()).with_sequences(2);
     let mut session = Session::new(&load(backend, &model)?, options)?;
     let logits = session.step(&[Input { sequence: 1, tokens: &text[..254] }])?;
     compare(&logits.to_vec()?, &expected[253])?;
@@ -249,7 +276,7 @@ fn wrong_steps(backend: &Arc<dyn ComputeBackend>) -> anyhow::Result<()> {
     let model = RandomModel::new(recipe("llama", 64), GgmlDType::F32, None)?;
     let loaded = load(backend, &model)?;
     ensure!(Session::new(&loaded, SessionOptions::new(0)).is_err(), "a context of no tokens");
-    let words = Session::new(&loaded, SessionOptions::new(4).with_cache(DType::U32));
+    let words = Session::new(&loaded, SessionOptions::new(4).with_cache(DType::U32.into()));
     ensure!(matches!(words, Err(llama::Error::CacheType { .. })), "a cache of u32");
     let mut session = Session::new(&loaded, SessionOptions::new(4).with_sequences(2))?;
     let input = |sequence, tokens| Input { sequence, tokens };

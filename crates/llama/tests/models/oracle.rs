@@ -3,6 +3,9 @@
 
 use std::collections::HashMap;
 
+use backend_api::DType;
+use backend_api::kv::KvFormat;
+
 /// What a model computes.
 #[derive(Clone, Debug)]
 pub(crate) struct Recipe {
@@ -36,7 +39,7 @@ pub(crate) struct Recipe {
     pub(crate) tied: bool,
     pub(crate) experts: Option<Experts>,
     /// Keys and values are rounded to f16 when they are cached.
-    pub(crate) half_cache: bool,
+    pub(crate) cache: KvFormat,
 }
 
 /// A mixture of experts.
@@ -160,8 +163,12 @@ fn attention(r: &Recipe, weights: &Weights, layer: usize, rows: &[Vec<f64>]) -> 
         y
     };
     let stored = |mut y: Vec<f64>| {
-        if r.half_cache {
-            y.iter_mut().for_each(|x| *x = half::f16::from_f64(*x).to_f64());
+        match r.cache {
+            KvFormat::Float(DType::F16) => {
+                y.iter_mut().for_each(|x| *x = half::f16::from_f64(*x).to_f64());
+            }
+            KvFormat::Q8_0 => y.chunks_mut(KvFormat::BLOCK).for_each(in_8_bits),
+            _ => {}
         }
         y
     };
@@ -236,4 +243,13 @@ fn log_softmax(x: &[f64]) -> Vec<f64> {
     let max = x.iter().copied().fold(f64::NEG_INFINITY, f64::max);
     let total = max + x.iter().map(|x| (x - max).exp()).sum::<f64>().ln();
     x.iter().map(|x| x - total).collect()
+}
+
+/// A block of 32 numbers as one of ggml's Q8_0 holds them.
+fn in_8_bits(block: &mut [f64]) {
+    let scale = block.iter().fold(0.0, |largest: f64, x| largest.max(x.abs())) / 127.0;
+    if scale > 0.0 {
+        let stored = half::f16::from_f64(scale).to_f64();
+        block.iter_mut().for_each(|x| *x = (*x / scale).round() * stored);
+    }
 }

@@ -1,5 +1,6 @@
 //! Random models of each architecture.
 
+use backend_api::DType;
 use backend_api::random::{philox_block, uniforms};
 use candle_core::quantized::GgmlDType;
 
@@ -40,7 +41,7 @@ pub(crate) fn recipe(architecture: &'static str, hidden: usize) -> Recipe {
         fused: false,
         tied: false,
         experts: None,
-        half_cache: false,
+        cache: DType::F32.into(),
     };
     let gemma = Recipe {
         gelu: true,

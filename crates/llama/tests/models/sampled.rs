@@ -86,7 +86,7 @@ pub(crate) fn texts_are_drawn(backend: &Arc<dyn ComputeBackend>) -> anyhow::Resu
         sampling(|s| (s.repetition_penalty, s.repetition_window, s.seed) = (1.8, 5, 3)),
         sampling(|s| (s.repetition_penalty, s.temperature, s.top_k) = (2.5, 0.0, 7)),
     ] {
-        let options = SessionOptions::new(40).with_sequences(2).with_cache(DType::F32);
+        let options = SessionOptions::new(40).with_sequences(2).with_cache(DType::F32.into());
         let mut session = Session::new(&loaded, options)?;
         let prompts = [text(&model, 0, 9), text(&model, 1, 3)];
         let mut sampler = Sampler::new(sampling);
@@ -132,7 +132,7 @@ pub(crate) fn a_seed_makes_one_text(backend: &Arc<dyn ComputeBackend>) -> anyhow
     // Below 1, logits are far apart.
     let sampling = sampling(|s| (s.temperature, s.repetition_penalty, s.seed) = (0.2, 1.1, 11));
     let made = |backend: &Arc<dyn ComputeBackend>, sampling: Sampling, counts: &[usize]| {
-        let options = SessionOptions::new(300).with_cache(DType::F32);
+        let options = SessionOptions::new(300).with_cache(DType::F32.into());
         let mut session = Session::new(&load(backend, &model)?, options)?;
         session.step(&[Input { sequence: 0, tokens: before }])?;
         let (mut text, mut sampler) = (prompt.clone(), Sampler::new(sampling));
@@ -150,7 +150,7 @@ pub(crate) fn a_seed_makes_one_text(backend: &Arc<dyn ComputeBackend>) -> anyhow
 
     // The host, with logits of the CPU's backend, where they leave no doubt.
     let cpu: Arc<dyn ComputeBackend> = Arc::new(CpuBackend::new());
-    let options = SessionOptions::new(300).with_cache(DType::F32);
+    let options = SessionOptions::new(300).with_cache(DType::F32.into());
     let mut session = Session::new(&load(&cpu, &model)?, options)?;
     let mut compared = 0;
     for seed in 0..5 {

@@ -131,6 +131,8 @@ pub(super) struct Scores {
     pub(super) alignment: AttentionAlignment,
     /// How many keys of each sequence are real, as integers of 32 bits.
     pub(super) lengths: Option<Tensor>,
+    /// A score of each head that joins the denominator without a value, as f32.
+    pub(super) sinks: Option<Tensor>,
     pub(super) mask: Option<Tensor>,
 }
 
@@ -212,6 +214,7 @@ pub(super) fn attend(call: &Call<'_>, [q, k, v]: [&Heads; 3], scores: &Scores) -
     }
     // The bits of a length that isn't negative are the same in every type of 32 bits.
     desc.key_lengths = d.optional_sized(scores.lengths.as_ref(), batch)?;
+    desc.sinks = d.optional_sized(scores.sinks.as_ref(), q.heads)?;
     call.backend.attention_ext(&desc)?;
     Ok(y)
 }

@@ -9,6 +9,7 @@ use super::{Kinds, Operator};
 use crate::error::{Error, Result};
 use crate::kind::Kind;
 use crate::model::{Graph, Node};
+use crate::numbers::Numbers;
 use crate::tensor::Tensor;
 
 pub(super) const OPERATORS: &[Operator] = &[
@@ -17,13 +18,13 @@ pub(super) const OPERATORS: &[Operator] = &[
     Operator::new("RotaryEmbedding", Kinds::Float, rotary_of_onnx),
 ];
 
+/// The input that has a sink for each head.
+const SINKS: usize = 11;
+
 /// A cache of floating-point numbers, whole scores, and positions that follow the cache's.
 fn plain_cache(graph: &Graph, node: &Node) -> std::result::Result<(), String> {
-    if (9..16).any(|i| node.input(i).is_some()) || node.has_output(3) {
-        return Err("positions, a bias, sinks or the scores".to_owned());
-    }
-    if node.int("smooth_softmax", 0) == 1 {
-        return Err("a smooth softmax".to_owned());
+    if (9..16).any(|i| i != SINKS && node.input(i).is_some()) || node.has_output(3) {
+        return Err("positions, a bias or the scores".to_owned());
     }
     if !matches!(node.text("k_quant_type"), "" | "NONE") || !matches!(node.text("v_quant_type"), "" | "NONE")
     {
@@ -197,6 +198,17 @@ fn projections(call: &Call<'_>) -> Result<[Tensor; 3]> {
     Ok([part(0, heads)?, part(heads, kv_heads)?, part(heads + kv_heads, kv_heads)?])
 }
 
+/// The sinks: those that are given, or 0 for each head, which is what a smooth softmax is.
+fn sinks(call: &Call<'_>) -> Result<Option<Tensor>> {
+    if let Some(sinks) = call.optional(SINKS) {
+        let d = call.device();
+        return Ok(Some(d.packed(&d.convert(sinks, Kind::F32)?)?));
+    }
+    let zeros = Numbers::Float(vec![0.0; number_of(call, "num_heads")]);
+    let is_smooth = call.node.int("smooth_softmax", 0) == 1;
+    is_smooth.then(|| Tensor::host(Kind::F32, vec![number_of(call, "num_heads")], zeros)).transpose()
+}
+
 /// Output, keys and values of sequences that all have `start` tokens in their caches.
 fn extended(call: &Call<'_>, part: Part, start: usize, capacity: usize) -> Result<[Tensor; 3]> {
     let (d, node) = (call.device(), call.node);
@@ -227,6 +239,7 @@ fn extended(call: &Call<'_>, part: Part, start: usize, capacity: usize) -> Resul
         softcap: node.float("softcap", 0.0),
         causal: true,
         window: extent(node.int("local_window_size", -1)).ok().filter(|&keys| keys > 0),
+        sinks: sinks(call)?,
         ..Scores::default()
     };
     let y = attend(call, [&q, &Heads::new(call, &k, kv_heads)?, &Heads::new(call, &v, kv_heads)?], &scores)?;

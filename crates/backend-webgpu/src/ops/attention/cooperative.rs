@@ -18,10 +18,10 @@ pub(super) static COOPERATIVE: KernelSource = KernelSource {
     subgroups: true,
     ..kernel!(
         native "attention/cooperative",
-        libs: [GRID, SPECIAL, ATTENTION, ATTENTION_SEEN, HALVES, FRAGMENT_ELEMENTS],
+        libs: [GRID, SPECIAL, ATTENTION, ATTENTION_SEEN, ATTENTION_SINKS, HALVES, FRAGMENT_ELEMENTS],
         types: ["T"],
         constants: ["SUBGROUPS", "PARTS", "DIM", "BLOCK", "SLICE", "WIDE_KEYS", "DIM_SUBGROUPS"],
-        reads: 5,
+        reads: 6,
         writes: 2,
         params: Params,
     )
@@ -193,8 +193,8 @@ pub(super) fn run(
     let blocks = desc.seq_q.div_ceil(tile.queries());
     let tiles = checked_product(op, "tiles", &[blocks, desc.heads, desc.batch])?;
     let params = params(op, desc, windows, tiles, 1)?;
-    let Windows { q, k, v, mask, lengths, lse, o } = windows;
-    let inputs = [q, k, v, mask, lengths, lse];
+    let Windows { q, k, v, mask, lengths, sinks, lse, o } = windows;
+    let inputs = [q, k, v, mask, lengths, sinks, lse];
     ctx.launch(op, &tile.variant(), &inputs, o, &params, linear_grid(op, tiles)?)
 }
 

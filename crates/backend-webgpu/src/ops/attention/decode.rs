@@ -2,10 +2,11 @@
 //! together.
 
 use backend_api::desc::AttentionDesc;
-use backend_api::{BackendError, BackendResult, DType};
+use backend_api::kv::KvFormat;
+use backend_api::{BackendError, BackendResult};
 
 use super::pieces::{Pieces, ROWS};
-use super::{DTYPES, Params, Windows};
+use super::{BLOCKS, FLOATS, Params, Types, Windows, halves, types};
 use crate::kernels::libs::{ATTENTION_OUTPUTS, ATTENTION_PARTS, ROWS_1, ROWS_2, ROWS_4};
 use crate::kernels::{KernelSource, Lib, Variant, kernel};
 use crate::ops::op_context::OpContext;
@@ -14,10 +15,10 @@ const DECODE_ROWS: KernelSource = KernelSource {
     subgroups: true,
     ..kernel!(
         native "attention/decode",
-        libs: [ATTENTION, ATTENTION_PIECES, ATTENTION_WIDE, ATTENTION_ROWS],
+        libs: [ATTENTION, ATTENTION_PIECES, ATTENTION_WIDE, ATTENTION_ROWS, ATTENTION_SINKS],
         types: ["T"],
         constants: ["SUBGROUP", "LANES", "HALF_Q", "HALF_KV"],
-        reads: 5,
+        reads: 6,
         writes: 1,
         params: Params,
     )
@@ -28,6 +29,23 @@ pub(super) static DECODE: KernelSource = DECODE_ROWS;
 
 /// The file with whole rows as its output, and the logarithms of their sums.
 static DECODE_WHOLE: KernelSource = KernelSource { writes: 2, ..DECODE_ROWS };
+
+/// The files for keys and values of Q8_0, with parts of rows and with whole ones.
+static DECODE_BLOCKS: KernelSource = DECODE_ROWS_OF_BLOCKS;
+static DECODE_WHOLE_OF_BLOCKS: KernelSource = KernelSource { writes: 2, ..DECODE_ROWS_OF_BLOCKS };
+
+const DECODE_ROWS_OF_BLOCKS: KernelSource = KernelSource {
+    subgroups: true,
+    ..kernel!(
+        native "attention/decode",
+        libs: [ATTENTION, ATTENTION_PIECES, ATTENTION_Q8_0, ATTENTION_ROWS, ATTENTION_SINKS],
+        types: ["T"],
+        constants: ["SUBGROUP", "LANES", "HALF_Q", "HALF_KV"],
+        reads: 6,
+        writes: 1,
+        params: Params,
+    )
+};
 
 /// The helper files for so many rows, with all of their keys or a piece of them.
 const fn libs(rows: usize, whole: bool) -> &'static [Lib] {
@@ -70,7 +88,7 @@ impl Tile {
     /// The tile for so many rows, where the device's subgroups and the vectors allow it.
     fn find(rows: usize, subgroup: Option<u32>, desc: &AttentionDesc) -> Option<Self> {
         let subgroup = subgroup.map(|size| size as usize).filter(|size| SUBGROUPS.contains(size))?;
-        let width = 16 / desc.kv_dtype.size();
+        let width = desc.kv_format.dtype().map_or(8, |dtype| 16 / dtype.size());
         let long_enough = |&lanes: &usize| lanes <= subgroup && lanes * width >= desc.head_dim;
         LANES.into_iter().find(long_enough).map(|lanes| Self { rows, subgroup, lanes })
     }
@@ -91,10 +109,15 @@ impl Tile {
     }
 
     /// The variant for all of the keys, or for a piece of them.
-    fn variant(self, [dtype, kv_dtype]: [DType; 2], whole: bool) -> Variant {
-        let [q, kv] = [dtype, kv_dtype].map(|dtype| u32::from(dtype == DType::F16));
-        let source = if whole { &DECODE_WHOLE } else { &DECODE };
-        Variant::new(source, [dtype], [self.subgroup as u32, self.lanes as u32, q, kv])
+    fn variant(self, types: Types, whole: bool) -> Variant {
+        let [q, kv] = halves(types);
+        let source = match (types.1 == KvFormat::Q8_0, whole) {
+            (false, false) => &DECODE,
+            (false, true) => &DECODE_WHOLE,
+            (true, false) => &DECODE_BLOCKS,
+            (true, true) => &DECODE_WHOLE_OF_BLOCKS,
+        };
+        Variant::new(source, [types.0], [self.subgroup as u32, self.lanes as u32, q, kv])
             .with_libs(libs(self.rows, whole))
             .with_workgroup(WORKGROUP * self.subgroup, self.workgroup_bytes())
     }
@@ -108,7 +131,7 @@ pub(super) fn variants() -> Vec<Variant> {
                 LANES.into_iter().filter(|&lanes| lanes <= subgroup && subgroup <= MOST_SLOTS * lanes);
             for tile in lanes.map(|lanes| Tile { rows, subgroup, lanes }) {
                 for whole in [false, true] {
-                    variants.extend(DTYPES.map(|dtypes| tile.variant(dtypes, whole)));
+                    variants.extend(FLOATS.into_iter().chain(BLOCKS).map(|types| tile.variant(types, whole)));
                 }
             }
         }
@@ -144,7 +167,7 @@ pub(super) fn run(
     // Where values aren't finite, outputs in one launch take the scores of all keys for each element again, which
     // gets expensive with their number.
     let whole = pieces.count == 1 && desc.seq_kv <= tile.few_keys();
-    let variant = tile.variant([desc.dtype, desc.kv_dtype], whole);
+    let variant = tile.variant(types(desc), whole);
     if whole {
         pieces.run_whole(ctx, op, desc, windows, &variant)
     } else {
@@ -154,13 +177,14 @@ pub(super) fn run(
 
 #[cfg(test)]
 mod tests {
+    use backend_api::DType;
     use backend_api::desc::AttentionShape;
 
     use super::*;
 
     #[test]
     fn keys_are_spread_over_as_few_lanes_as_hold_them() {
-        let lanes = |kv_dtype, head_dim, subgroup| {
+        let lanes = |kv_dtype: DType, head_dim, subgroup| {
             let mut desc = AttentionDesc::new(
                 DType::F32,
                 0,
@@ -169,7 +193,7 @@ mod tests {
                 0,
                 AttentionShape { batch: 1, heads: 1, seq_q: 1, seq_kv: 1, head_dim },
             );
-            desc.kv_dtype = kv_dtype;
+            desc.kv_format = kv_dtype.into();
             Tile::find(4, subgroup, &desc).map(|tile| tile.lanes)
         };
         assert_eq!(

@@ -18,10 +18,10 @@ pub(super) static DECODE: KernelSource = KernelSource {
     subgroups: true,
     ..kernel!(
         native "attention/decode_cooperative",
-        libs: [SPECIAL, ATTENTION, ATTENTION_PIECES, HALVES, FRAGMENT_ELEMENTS],
+        libs: [SPECIAL, ATTENTION, ATTENTION_PIECES, ATTENTION_SINKS, HALVES, FRAGMENT_ELEMENTS],
         types: ["T"],
         constants: ["ROWS", "BLOCK", "DIM"],
-        reads: 5,
+        reads: 6,
         writes: 1,
         params: Params,
     )

@@ -40,7 +40,7 @@ fn attend(tile: Tile, subgroup: u32, lane: u32, split: u32, splits: u32) {{
   let row = lane / 4u;
   let part = lane % 4u;
   let last = max(tile.end, 1u) - 1u;
-  let used = params.head_dim / 8u;
+  let used = head_dim() / 8u;
   let k_stride = params.k.w / 8u;
   let v_stride = params.v.w / 8u;
   let is_plain = params.seq_q == 1u && !has(NATURAL);
@@ -52,7 +52,7 @@ fn attend(tile: Tile, subgroup: u32, lane: u32, split: u32, splits: u32) {{
   for (var block = 0u; block < blocks; block++) {{
     let next = key + BLOCK;
     let is_last = block + 1u == blocks;
-    if params.head_dim < DIM {{
+    if head_dim() < DIM {{
 {trimmed}    }}
 {products}    if !is_last {{
 {next_keys}    }}

@@ -2,21 +2,22 @@
 
 use std::fmt;
 
+use backend_api::BackendResult;
 use backend_api::desc::AttentionDesc;
 use backend_api::support::checked_product;
-use backend_api::{BackendResult, DType};
 
-use super::{DTYPES, Params, Windows, params, reader};
-use crate::kernels::{KernelSource, Variant, kernel};
+use super::{FLOATS, Params, Types, Windows, halves, params, types};
+use crate::kernels::libs::{ATTENTION_NARROW, ATTENTION_WIDE};
+use crate::kernels::{KernelSource, Lib, Variant, kernel};
 use crate::ops::has_room;
 use crate::ops::op_context::{OpContext, linear_grid};
 
 pub(super) static FLASH: KernelSource = kernel!(
     "attention/flash",
-    libs: [GRID, SPECIAL, ATTENTION, ATTENTION_STAGING, ATTENTION_SEEN],
+    libs: [GRID, SPECIAL, ATTENTION, ATTENTION_STAGING, ATTENTION_SEEN, ATTENTION_SINKS],
     types: ["T"],
     constants: ["GROUPS", "LANES", "ROWS", "KEYS", "DIMS", "HALF_Q", "HALF_KV"],
-    reads: 5,
+    reads: 6,
     writes: 2,
     params: Params,
 );
@@ -111,12 +112,13 @@ impl FlashTile {
         rounds * (at_a_time * self.queries()) as f64 / speed
     }
 
-    fn variant(self, [dtype, kv_dtype]: [DType; 2], wide: bool) -> Variant {
+    fn variant(self, types: Types, wide: bool) -> Variant {
         let Self { groups, lanes, rows, keys, dims } = self;
         let [groups, lanes, rows, keys, dims] = [groups, lanes, rows, keys, dims].map(|size| size as u32);
-        let [q, kv] = [dtype, kv_dtype].map(|dtype| u32::from(dtype == DType::F16));
-        Variant::new(&FLASH, [dtype], [groups, lanes, rows, keys, dims, q, kv])
-            .with_libs(reader(wide))
+        let [q, kv] = halves(types);
+        let reader: &[Lib] = if wide { &[ATTENTION_WIDE] } else { &[ATTENTION_NARROW] };
+        Variant::new(&FLASH, [types.0], [groups, lanes, rows, keys, dims, q, kv])
+            .with_libs(reader)
             .with_workgroup(self.groups * self.lanes, self.workgroup_bytes())
     }
 }
@@ -131,8 +133,8 @@ impl fmt::Display for FlashTile {
 pub(super) fn variants() -> Vec<Variant> {
     let mut variants = Vec::new();
     for tile in FlashTile::ALL {
-        for dtypes in DTYPES {
-            variants.extend([false, true].map(|wide| tile.variant(dtypes, wide)));
+        for types in FLOATS {
+            variants.extend([false, true].map(|wide| tile.variant(types, wide)));
         }
     }
     variants
@@ -149,13 +151,14 @@ pub(super) fn run(
     let blocks = desc.seq_q.div_ceil(tile.queries());
     let tiles = checked_product(op, "tiles", &[blocks, desc.heads, desc.batch])?;
     let params = params(op, desc, windows, tiles, 1)?;
-    let Windows { q, k, v, mask, lengths, lse, o } = windows;
-    let variant = tile.variant([desc.dtype, desc.kv_dtype], wide);
-    ctx.launch(op, &variant, &[q, k, v, mask, lengths, lse], o, &params, linear_grid(op, tiles)?)
+    let Windows { q, k, v, mask, lengths, sinks, lse, o } = windows;
+    let variant = tile.variant(types(desc), wide);
+    ctx.launch(op, &variant, &[q, k, v, mask, lengths, sinks, lse], o, &params, linear_grid(op, tiles)?)
 }
 
 #[cfg(test)]
 mod tests {
+    use backend_api::DType;
     use backend_api::desc::AttentionShape;
 
     use super::*;

@@ -42,7 +42,7 @@ fn attend(tile: Tile, index: u32) {{
   let range = index / SUBGROUP % DIM_SUBGROUPS;
   let lane = index % SUBGROUP;
   let row_in_keys = lane / 4u * KEY_STRIDE + lane % 4u;
-  let fills_tile = params.head_dim == DIM;
+  let fills_tile = head_dim() == DIM;
   let query = tile.query + team * QUERIES + lane / 4u;
   let seen = keys_of(tile, team);
   let seen_by_all = keys_of_all(tile, team);
@@ -327,14 +327,14 @@ fn exchange(tile: CooperativeTile, line: impl Fn(usize, &str) -> String) -> Stri
     lines(columns(tile).enumerate().map(|(number, (part, j))| line(number, &format!("x_{part}_{j}"))))
 }
 
-/// Divides a part of the output by its sums and writes it.
+/// Divides a part of the output by its denominators and writes it.
 fn results(tile: CooperativeTile, part: usize) -> String {
     let first = part * FRAGMENT;
     let store = |(number, j): (usize, &usize)| {
         let across = column_of_pass(tile, number);
         // What `coopStoreT` takes has to be named before.
         format!(
-            "let halves_{part}_{j} = halves_of(times_rows(elements(o_{part}_{j}), inverse_{part}));
+            "let halves_{part}_{j} = halves_of(times_rows(elements(o_{part}_{j}), factor_{part}));
 coopStoreT(halves_{part}_{j}, &sh[team * FRAGMENT * OUT_STRIDE + {across}], OUT_STRIDE);"
         )
     };
@@ -346,15 +346,17 @@ coopStoreT(halves_{part}_{j}, &sh[team * FRAGMENT * OUT_STRIDE + {across}], OUT_
     let passes = passes.collect::<Vec<_>>().join("workgroupBarrier();\n");
     format!(
         "let whole_{part} = sum_of_rows(total_{part});
-let inverse_{part} = vec2<f32>(inverse_of(whole_{part}.x), inverse_of(whole_{part}.y));
+let low_{part} = denominator_of(tile, reference_{part}.x, whole_{part}.x);
+let high_{part} = denominator_of(tile, reference_{part}.y, whole_{part}.y);
+let factor_{part} = vec2<f32>(low_{part}.factor, high_{part}.factor);
 if lane % 4u == 0u && range == 0u {{
-write_lse(tile, query + {first}u, reference_{part}.x, whole_{part}.x);
-write_lse(tile, query + {first}u + 8u, reference_{part}.y, whole_{part}.y);
+write_lse(tile, query + {first}u, low_{part}.log_sum);
+write_lse(tile, query + {first}u + 8u, high_{part}.log_sum);
 }}
 workgroupBarrier();
 if lane % 4u == 0u && range == 0u {{
-sh_totals[team * FRAGMENT + lane / 4u] = whole_{part}.x;
-sh_totals[team * FRAGMENT + lane / 4u + 8u] = whole_{part}.y;
+sh_totals[team * FRAGMENT + lane / 4u] = low_{part}.total;
+sh_totals[team * FRAGMENT + lane / 4u + 8u] = high_{part}.total;
 }}
 {passes}"
     )

@@ -4,6 +4,7 @@
 //! `attention/cooperative` on tensor cores, and for few queries `attention/decode_cooperative` on tensor
 //! cores, `attention/decode` in subgroups or `attention/split`, with `attention/combine`.
 
+mod blocks;
 mod cooperative;
 mod decode;
 mod decode_cooperative;
@@ -19,14 +20,14 @@ mod self_test;
 mod split;
 
 use backend_api::desc::{AttentionAlignment, AttentionDesc, HeadLayout};
+use backend_api::kv::KvFormat;
 use backend_api::{BackendError, BackendResult, DType};
 
 use super::copy_bytes::copy_bytes;
 use super::shared::iterations;
 use super::shared::long_work::{explain_parts, in_parts};
 use super::where_cond::numbers_where;
-use crate::kernels::libs::{ATTENTION_NARROW, ATTENTION_WIDE};
-use crate::kernels::{Lib, Variant, params};
+use crate::kernels::{Variant, params};
 use crate::memory::DeviceSlice;
 use crate::ops::op_context::{OpContext, dim};
 use crate::recorder::Window;
@@ -42,7 +43,8 @@ params! {
         group: u32,
         seq_q: u32,
         seq_kv: u32,
-        head_dim: u32,
+        // Elements of a vector of Q and K, and above 16 bits of V and O.
+        head_dims: u32,
         tiles: u32,
         options: u32,
         // How many keys back a query sees; 2³¹ for all.
@@ -74,29 +76,68 @@ struct Windows {
     v: Window,
     mask: Window,
     lengths: Window,
+    /// Sinks begin near the start of what is bound: parameters have room for a small number.
+    sinks: Window,
     lse: Window,
     o: Window,
 }
 
 pub(super) fn variants() -> Vec<Variant> {
     let few = [pieces::variants(), split::variants(), decode::variants(), decode_cooperative::variants()];
-    [flash::variants(), cooperative::variants(), few.concat()].concat()
+    [flash::variants(), cooperative::variants(), few.concat(), blocks::variants()].concat()
 }
 
-/// Types of the queries and of the keys and values.
-const DTYPES: [[DType; 2]; 3] =
-    [[DType::F32, DType::F32], [DType::F16, DType::F16], [DType::F32, DType::F16]];
+/// The type of the queries, and how keys and values are stored.
+type Types = (DType, KvFormat);
+
+/// Types of operands whose elements are numbers.
+const FLOATS: [Types; 3] = [
+    (DType::F32, KvFormat::Float(DType::F32)),
+    (DType::F16, KvFormat::Float(DType::F16)),
+    (DType::F32, KvFormat::Float(DType::F16)),
+];
+
+/// Types of operands of which keys and values are blocks.
+const BLOCKS: [Types; 2] = [(DType::F32, KvFormat::Q8_0), (DType::F16, KvFormat::Q8_0)];
+
+const fn types(desc: &AttentionDesc) -> Types {
+    (desc.dtype, desc.kv_format)
+}
+
+/// Whether queries, and whether keys and values have elements of f16.
+fn halves((dtype, format): Types) -> [u32; 2] {
+    [dtype == DType::F16, format == KvFormat::Float(DType::F16)].map(u32::from)
+}
+
+/// How a kernel reads operands: 16 bytes at a time, number by number, or blocks of keys and values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reader {
+    Wide,
+    Narrow,
+    Q8_0,
+}
+
+impl Reader {
+    /// The reader of these operands, which may begin and end at 16 bytes.
+    fn of(format: KvFormat, wide: bool) -> Self {
+        match format {
+            KvFormat::Q8_0 => Self::Q8_0,
+            _ if wide => Self::Wide,
+            _ => Self::Narrow,
+        }
+    }
+}
 
 /// `O = softmax(cap(scale · Q·Kᵀ) + mask) · V`.
 pub(crate) fn attention(ctx: &OpContext, op: &'static str, desc: &AttentionDesc) -> BackendResult<()> {
     let Some((mut windows, lse)) = windows(ctx, op, desc)? else {
         return Ok(());
     };
-    let desc = &counted_from_the_last_key(desc);
+    let desc = &blocks::readable(ctx, op, &counted_from_the_last_key(desc), &mut windows)?;
     let Some(lse) = lse else { return in_parts(ctx, op, Part { desc: *desc, windows }, run_part(ctx, op)) };
     windows.lse = ctx.output(&lse, DType::F32);
-    let Windows { q, k, v, mask, lengths, o, .. } = &windows;
-    if ![q, k, v, mask, lengths, o].iter().any(|other| other.shares_buffer(&windows.lse)) {
+    let Windows { q, k, v, mask, lengths, sinks, o, .. } = &windows;
+    if ![q, k, v, mask, lengths, sinks, o].iter().any(|other| other.shares_buffer(&windows.lse)) {
         return in_parts(ctx, op, Part { desc: *desc, windows }, run_part(ctx, op));
     }
     // A buffer can't be bound twice where one binding is written.
@@ -142,8 +183,8 @@ pub(crate) fn explain_attention(
     desc: &AttentionDesc,
 ) -> BackendResult<String> {
     Ok(match windows(ctx, op, desc)? {
-        Some((windows, _)) => {
-            let desc = counted_from_the_last_key(desc);
+        Some((mut windows, _)) => {
+            let desc = blocks::readable(ctx, op, &counted_from_the_last_key(desc), &mut windows)?;
             explain_parts(ctx, op, Part { desc, windows }, |part| {
                 Plan::choose(ctx, &part.desc, &part.bound()).to_string()
             })?
@@ -160,10 +201,11 @@ fn windows(
     desc: &AttentionDesc,
 ) -> BackendResult<Option<(Windows, Option<DeviceSlice>)>> {
     let operands = desc.operands(op)?;
-    let [q, k, v, o, mask, lengths, lse] = ctx.resolve(op, &operands)?;
+    let [q, k, v, o, mask, lengths, lse, sinks] = ctx.resolve(op, &operands)?;
     let Some(o) = o else { return Ok(None) };
     ctx.require_dtype(op, desc.dtype)?;
-    ctx.require_dtype(op, desc.kv_dtype)?;
+    let stored = desc.kv_format.dtype().unwrap_or(DType::U32);
+    ctx.require_dtype(op, stored)?;
     let vectors =
         [("head_dim", desc.head_dim, MAX_HEAD_DIM), ("v_head_dim", desc.v_head_dim, MAX_V_HEAD_DIM)];
     if let Some((what, requested, max)) = vectors.into_iter().find(|&(_, length, max)| length > max) {
@@ -171,7 +213,7 @@ fn windows(
     }
     let o = ctx.output(&o, desc.dtype);
     let input = |slice: &Option<DeviceSlice>, dtype| ctx.optional_input(op, slice.as_ref(), dtype, &o);
-    let (q, k, v) = (input(&q, desc.dtype)?, input(&k, desc.kv_dtype)?, input(&v, desc.kv_dtype)?);
+    let (q, k, v) = (input(&q, desc.dtype)?, input(&k, stored)?, input(&v, stored)?);
     let mask = match &mask {
         Some(mask) if desc.mask_dtype == DType::U32 => {
             let numbers = numbers_where(ctx, op, mask, [0.0, f64::NEG_INFINITY], desc.dtype)?;
@@ -180,7 +222,8 @@ fn windows(
         mask => input(mask, desc.dtype)?,
     };
     let lengths = input(&lengths, DType::U32)?;
-    Ok(Some((Windows { q, k, v, mask, lengths, lse: ctx.sink(), o }, lse)))
+    let sinks = input(&sinks, DType::F32)?.near();
+    Ok(Some((Windows { q, k, v, mask, lengths, sinks, lse: ctx.sink(), o }, lse)))
 }
 
 fn run(
@@ -199,11 +242,6 @@ fn run(
         Kernel::Decode(rows) => decode::run(ctx, op, desc, windows, plan.splits, rows),
         Kernel::Split(rows) => split::run(ctx, op, desc, windows, plan, rows),
     }
-}
-
-/// The helper file that reads the operands.
-fn reader(wide: bool) -> &'static [Lib] {
-    if wide { &[ATTENTION_WIDE] } else { &[ATTENTION_NARROW] }
 }
 
 /// The parameters for so many tiles, with the keys in so many pieces.
@@ -241,16 +279,17 @@ fn params(
         natural,
         desc.alignment == AttentionAlignment::TopLeft,
         desc.alignment == AttentionAlignment::KeyLengths,
+        desc.sinks.is_some(),
     ];
     let options = used.iter().enumerate().map(|(bit, &used)| usize::from(used) << bit).sum::<usize>();
-    let options = options | splits << 7 | (desc.v_head_dim - 1) << 23;
+    let options = options | splits << 8 | (windows.sinks.offset as usize) << 24;
     Ok(Params {
         heads: dim(op, "heads", desc.heads)?,
         group: dim(op, "heads", desc.heads / desc.kv_heads.max(1))?,
         // The kernels add both, and the window, and a block.
         seq_q: half_dim(op, "seq_q", desc.seq_q)?,
         seq_kv: half_dim(op, "seq_kv", desc.seq_kv)?,
-        head_dim: dim(op, "head_dim", desc.head_dim)?,
+        head_dims: dim(op, "head_dim", desc.head_dim | desc.v_head_dim << 16)?,
         tiles: dim(op, "tiles", tiles)?,
         options: dim(op, "pieces", options)?,
         window: desc

@@ -4,8 +4,9 @@ use std::borrow::Cow;
 
 use backend_api::DType;
 use backend_api::desc::{AttentionAlignment, AttentionDesc, AttentionMask};
+use backend_api::kv::KvFormat;
 
-use super::Windows;
+use super::{Windows, blocks};
 use crate::device::DeviceProfile;
 use crate::ops::shared::long_work::{Divisible, middle};
 use crate::recorder::Window;
@@ -66,7 +67,7 @@ impl Divisible for Part {
         if !self.windows.any_is_wide() {
             return 0;
         }
-        let Windows { q, k, v, mask, lengths, lse, o } = &self.windows;
+        let Windows { q, k, v, mask, lengths, sinks, lse, o } = &self.windows;
         let elements = self.elements();
         let pairs = [
             (q, elements.q),
@@ -75,6 +76,7 @@ impl Divisible for Part {
             (o, elements.o),
             (mask, elements.mask),
             (lengths, elements.lengths),
+            (sinks, elements.sinks),
             (lse, elements.lse),
         ];
         pairs.into_iter().map(|(window, elements)| window.excess(elements)).sum()
@@ -83,12 +85,12 @@ impl Divisible for Part {
 
 impl Windows {
     fn any_is_wide(&self) -> bool {
-        let Self { q, k, v, mask, lengths, lse, o } = self;
-        [q, k, v, mask, lengths, lse, o].into_iter().any(Window::is_wide)
+        let Self { q, k, v, mask, lengths, sinks, lse, o } = self;
+        [q, k, v, mask, lengths, sinks, lse, o].into_iter().any(Window::is_wide)
     }
 }
 
-/// Elements of queries, keys, values, output, mask, lengths and logarithms: up to a part's first, or to its last.
+/// Elements of queries, keys, values, output, mask, lengths, sinks and logarithms: up to a part's first, or to its last.
 #[derive(Clone, Copy, Debug, Default)]
 struct Starts {
     q: usize,
@@ -97,6 +99,7 @@ struct Starts {
     o: usize,
     mask: usize,
     lengths: usize,
+    sinks: usize,
     lse: usize,
 }
 
@@ -114,6 +117,7 @@ impl Part {
             o: windows.o.truncated(elements.o),
             mask: windows.mask.truncated(elements.mask),
             lengths: windows.lengths.truncated(elements.lengths),
+            sinks: windows.sinks.truncated(elements.sinks),
             lse: windows.lse.truncated(elements.lse),
         })
     }
@@ -127,15 +131,18 @@ impl Part {
         };
         let [q, k, v, o] = self.desc.layouts().map(|strides| [strides.batch, strides.head, strides.token]);
         let (queries, keys) = ([heads, seq_q], [kv_heads, seq_kv]);
+        // Of blocks, all is counted in words.
+        let stored = |dim| if self.desc.kv_format == KvFormat::Q8_0 { blocks::words(dim) } else { dim };
         let mask =
             self.desc.mask.map_or([0; 3], |mask| [mask.batch_stride, mask.head_stride, mask.query_stride]);
         Starts {
             q: reach(q, queries).saturating_add(head_dim),
-            k: reach(k, keys).saturating_add(head_dim),
-            v: reach(v, keys).saturating_add(v_head_dim),
+            k: reach(k, keys).saturating_add(stored(head_dim)),
+            v: reach(v, keys).saturating_add(stored(v_head_dim)),
             o: reach(o, queries).saturating_add(v_head_dim),
             mask: reach(mask, queries).saturating_add(seq_kv),
             lengths: batch,
+            sinks: heads,
             lse: batch.saturating_mul(heads).saturating_mul(seq_q),
         }
     }
@@ -150,7 +157,7 @@ impl Part {
         let [q, k, v, o] = self.desc.layouts().map(|strides| first.saturating_mul(strides.batch));
         let mask = first.saturating_mul(self.mask_stride(|mask| mask.batch_stride));
         let lse = first * self.desc.heads * self.desc.seq_q;
-        let starts = Starts { q, k, v, o, mask, lengths: first, lse };
+        let starts = Starts { q, k, v, o, mask, lengths: first, lse, ..Starts::default() };
         self.from(starts, |desc| desc.batch = batch)
     }
 
@@ -170,7 +177,8 @@ impl Part {
 
     fn query_heads(&self, first: usize, [q, o]: [usize; 2]) -> Starts {
         let mask = first.saturating_mul(self.mask_stride(|mask| mask.head_stride));
-        Starts { q: first * q, o: first * o, mask, lse: first * self.desc.seq_q, ..Starts::default() }
+        let lse = first * self.desc.seq_q;
+        Starts { q: first * q, o: first * o, mask, sinks: first, lse, ..Starts::default() }
     }
 
     /// Queries of a single head. They keep their positions, which count from the end of the keys: with
@@ -211,6 +219,7 @@ impl Part {
             o: windows.o.advanced(starts.o),
             mask: windows.mask.advanced(given(keys, starts.mask)),
             lengths: windows.lengths.advanced(given(desc.key_lengths.is_some(), starts.lengths)),
+            sinks: windows.sinks.advanced(given(desc.sinks.is_some(), starts.sinks)).near(),
             lse: windows.lse.advanced(given(desc.lse.is_some(), starts.lse)),
         };
         Self { desc, windows }

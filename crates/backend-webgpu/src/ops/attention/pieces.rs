@@ -2,10 +2,11 @@
 //! together.
 
 use backend_api::desc::{AttentionAlignment, AttentionDesc};
+use backend_api::kv::KvFormat;
 use backend_api::support::checked_product;
 use backend_api::{BackendResult, DType};
 
-use super::{DTYPES, Params, Windows, params};
+use super::{BLOCKS, FLOATS, Params, Types, Windows, halves, params, types};
 use crate::context::MAX_GROUPS;
 use crate::kernels::{KernelSource, Variant, kernel};
 use crate::ops::op_context::{OpContext, linear_grid};
@@ -14,6 +15,17 @@ use crate::recorder::Window;
 static COMBINE: KernelSource = kernel!(
     "attention/combine",
     libs: [GRID, ATTENTION, ATTENTION_NARROW, ATTENTION_SEEN],
+    types: ["T"],
+    constants: ["THREADS", "LANES", "HALF_Q", "HALF_KV"],
+    reads: 6,
+    writes: 2,
+    params: Params,
+);
+
+/// The file for keys and values of Q8_0.
+static COMBINE_BLOCKS: KernelSource = kernel!(
+    "attention/combine",
+    libs: [GRID, ATTENTION, ATTENTION_Q8_0, ATTENTION_SEEN],
     types: ["T"],
     constants: ["THREADS", "LANES", "HALF_Q", "HALF_KV"],
     reads: 6,
@@ -36,18 +48,19 @@ const LANES: [usize; 5] = [128, 64, 32, 16, 8];
 
 pub(super) fn variants() -> Vec<Variant> {
     let sizes =
-        |dtypes| LANES.map(|lanes| [1, usize::MAX].map(|pieces| combine_variant(dtypes, 4 * lanes, pieces)));
-    DTYPES.iter().flat_map(|&dtypes| sizes(dtypes).concat()).collect()
+        |types| LANES.map(|lanes| [1, usize::MAX].map(|pieces| combine_variant(types, 4 * lanes, pieces)));
+    FLOATS.into_iter().chain(BLOCKS).flat_map(|types| sizes(types).concat()).collect()
 }
 
 /// The variant of attention/combine for so many elements in a vector, and so many pieces.
-pub(super) fn combine_variant(dtypes: [DType; 2], head_dim: usize, pieces: usize) -> Variant {
+pub(super) fn combine_variant(types: Types, head_dim: usize, pieces: usize) -> Variant {
     let lanes = LANES.into_iter().rfind(|lanes| 4 * lanes >= head_dim).unwrap_or(LANES[0]);
     // Each group of lanes reads two pieces in a turn; more than two turns are worth more groups.
     let [few, many] = THREADS;
     let threads = if pieces > 4 * few / lanes { many } else { few };
-    let [q, kv] = dtypes.map(|dtype| u32::from(dtype == DType::F16));
-    Variant::new(&COMBINE, [dtypes[0]], [threads as u32, lanes as u32, q, kv])
+    let [q, kv] = halves(types);
+    let source = if types.1 == KvFormat::Q8_0 { &COMBINE_BLOCKS } else { &COMBINE };
+    Variant::new(source, [types.0], [threads as u32, lanes as u32, q, kv])
 }
 
 /// Rows that share keys and values, a row being a query of a head.
@@ -111,9 +124,9 @@ impl Pieces {
         variant: &Variant,
     ) -> BackendResult<()> {
         let parts = parts(ctx, op, desc, self.count)?;
-        let Windows { q, k, v, mask, lengths, .. } = windows;
+        let Windows { q, k, v, mask, lengths, sinks, .. } = windows;
         let params = self.params(op, desc, windows)?;
-        ctx.launch(op, variant, &[q, k, v, mask, lengths], &parts, &params, self.grid(desc))?;
+        ctx.launch(op, variant, &[q, k, v, mask, lengths, sinks], &parts, &params, self.grid(desc))?;
         combine(ctx, op, desc, windows, &parts, self.count)
     }
 
@@ -126,9 +139,9 @@ impl Pieces {
         windows: &Windows,
         variant: &Variant,
     ) -> BackendResult<()> {
-        let Windows { q, k, v, mask, lengths, lse, o } = windows;
+        let Windows { q, k, v, mask, lengths, sinks, lse, o } = windows;
         let params = self.params(op, desc, windows)?;
-        ctx.launch(op, variant, &[q, k, v, mask, lengths, lse], o, &params, self.grid(desc))
+        ctx.launch(op, variant, &[q, k, v, mask, lengths, sinks, lse], o, &params, self.grid(desc))
     }
 
     fn params(self, op: &'static str, desc: &AttentionDesc, windows: &Windows) -> BackendResult<Params> {
@@ -157,11 +170,11 @@ fn combine(
     parts: &Window,
     pieces: usize,
 ) -> BackendResult<()> {
-    let Windows { q, k, v, mask, lengths, lse, o } = windows;
+    let Windows { q, k, v, mask, lengths, lse, o, .. } = windows;
     let rows = checked_product(op, "rows", &[desc.batch, desc.heads, desc.seq_q])?;
     let params = params(op, desc, windows, rows, pieces)?;
     let inputs = [parts, q, k, v, mask, lengths, lse];
-    let variant = combine_variant([desc.dtype, desc.kv_dtype], desc.v_head_dim, pieces);
+    let variant = combine_variant(types(desc), desc.v_head_dim, pieces);
     ctx.launch(op, &variant, &inputs, o, &params, linear_grid(op, rows)?)
 }
 

@@ -4,6 +4,7 @@ use std::fmt;
 
 use backend_api::DType;
 use backend_api::desc::{AttentionDesc, HeadLayout};
+use backend_api::kv::KvFormat;
 
 use super::cooperative::CooperativeTile;
 use super::flash::FlashTile;
@@ -28,14 +29,15 @@ pub(super) enum Kernel {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Plan {
     pub(super) kernel: Kernel,
-    /// Whether operands are read 16 bytes at a time.
+    /// Whether operands are read 16 bytes at a time, or keys and values as blocks.
     pub(super) wide: bool,
     /// Pieces of the keys.
     pub(super) splits: usize,
 }
 
-/// The most queries for which the keys are split.
+/// The most queries for which the keys are split: of numbers, and of blocks, which only such kernels read.
 const FEW_QUERIES: usize = 8;
+pub(super) const FEW_QUERIES_OF_BLOCKS: usize = 16;
 
 /// The fewest rows that share keys that are worth a fragment, which has 16.
 const LEAST_SHARED: usize = 3;
@@ -81,8 +83,9 @@ impl Kernel {
     fn suits(self, ctx: &OpContext, desc: &AttentionDesc, windows: &Windows) -> bool {
         let limits = &ctx.gpu().limits;
         let one_length = desc.head_dim == desc.v_head_dim;
+        let blocks = desc.kv_format == KvFormat::Q8_0;
         match self {
-            Self::Flash(tile) => tile.head_dim() >= desc.v_head_dim && tile.fits(limits),
+            Self::Flash(tile) => !blocks && tile.head_dim() >= desc.v_head_dim && tile.fits(limits),
             // It fetches a key before it knows whether there is one.
             Self::Cooperative(tile) => {
                 desc.seq_kv > 0
@@ -101,7 +104,9 @@ impl Kernel {
                     && Pieces::fit(desc, tile.rows)
                     && tile.is_verified(ctx)
             }
-            Self::Decode(rows) => one_length && reads_wide(desc, windows) && decode::suits(ctx, desc, rows),
+            Self::Decode(rows) => {
+                one_length && (blocks || reads_wide(desc, windows)) && decode::suits(ctx, desc, rows)
+            }
             Self::Split(rows) => Pieces::fit(desc, rows) && split::fits(desc, reads_wide(desc, windows)),
         }
     }
@@ -140,7 +145,7 @@ impl Plan {
     }
 
     fn fastest(ctx: &OpContext, desc: &AttentionDesc, windows: &Windows) -> Self {
-        let wide = reads_wide(desc, windows);
+        let wide = desc.kv_format == KvFormat::Q8_0 || reads_wide(desc, windows);
         // Whether it suits may take a self-test, during which nobody has to wait for the lock.
         let forced = *ctx.state.attention_override.lock();
         if let Some(KernelOverride { kernel, splits }) = forced
@@ -149,9 +154,8 @@ impl Plan {
             return Self { kernel, wide, splits: splits.min(desc.seq_kv.max(1)) };
         }
         let compute_units = ctx.profile().compute_units;
-        if desc.seq_q <= FEW_QUERIES
-            && let Some((kernel, splits)) = for_few_queries(ctx, desc, windows)
-        {
+        let is_few = desc.seq_q <= FEW_QUERIES || desc.kv_format == KvFormat::Q8_0;
+        if is_few && let Some((kernel, splits)) = for_few_queries(ctx, desc, windows) {
             return Self { kernel, wide, splits };
         }
         let tiles = CooperativeTile::candidates(desc, compute_units);
@@ -199,14 +203,15 @@ fn for_few_keys(ctx: &OpContext, desc: &AttentionDesc, windows: &Windows, shared
 
 /// Whether every vector of Q, K and V starts at 16 bytes and has whole groups of them.
 fn reads_wide(desc: &AttentionDesc, windows: &Windows) -> bool {
+    let KvFormat::Float(kv_dtype) = desc.kv_format else { return false };
     let unit = |dtype: DType| 16 / dtype.size();
     let (queries, keys) = ([desc.heads, desc.seq_q], [desc.kv_heads, desc.seq_kv]);
     let [q, k, v, _] = desc.layouts();
-    desc.head_dim.is_multiple_of(unit(desc.kv_dtype).max(unit(desc.dtype)))
-        && desc.v_head_dim.is_multiple_of(unit(desc.kv_dtype))
+    desc.head_dim.is_multiple_of(unit(kv_dtype).max(unit(desc.dtype)))
+        && desc.v_head_dim.is_multiple_of(unit(kv_dtype))
         && is_aligned(desc, &windows.q, queries, q, unit(desc.dtype))
-        && is_aligned(desc, &windows.k, keys, k, unit(desc.kv_dtype))
-        && is_aligned(desc, &windows.v, keys, v, unit(desc.kv_dtype))
+        && is_aligned(desc, &windows.k, keys, k, unit(kv_dtype))
+        && is_aligned(desc, &windows.v, keys, v, unit(kv_dtype))
 }
 
 /// Whether Q, K and V can be made elements of fragments, on a device where kernels can name these, and scores
@@ -214,7 +219,8 @@ fn reads_wide(desc: &AttentionDesc, windows: &Windows) -> bool {
 fn reads_fragments(ctx: &OpContext, desc: &AttentionDesc, windows: &Windows) -> bool {
     ctx.gpu().takes_spirv
         && has_small_scores(desc)
-        && [desc.dtype, desc.kv_dtype] == [DType::F16; 2]
+        && desc.dtype == DType::F16
+        && desc.kv_format == KvFormat::Float(DType::F16)
         && reads_wide(desc, windows)
 }
 

@@ -6,7 +6,7 @@ use half::f16;
 
 use super::cooperative::CooperativeTile;
 use super::pieces::{bytes_of_parts, combine_variant};
-use super::{Windows, decode_cooperative, params};
+use super::{Windows, decode_cooperative, params, types};
 use crate::ops::op_context::{OpContext, linear_grid};
 use crate::ops::shared::self_test::{OP, SelfTest};
 use crate::recorder::Window;
@@ -23,8 +23,13 @@ pub(super) fn check(ctx: &OpContext, tile: CooperativeTile) -> BackendResult<()>
     head_dims.iter().try_for_each(|&head_dim| {
         compare(ctx, [1, 1, seq_q, seq_kv, head_dim], |test, desc, windows| {
             let params = params(OP, desc, windows, 2, 1)?;
-            let Windows { q, k, v, mask, lengths, lse, o } = windows;
-            test.launch(&tile.variant(), &[q, k, v, mask, lengths, lse, o], &params, linear_grid(OP, 2)?)
+            let Windows { q, k, v, mask, lengths, sinks, lse, o } = windows;
+            test.launch(
+                &tile.variant(),
+                &[q, k, v, mask, lengths, sinks, lse, o],
+                &params,
+                linear_grid(OP, 2)?,
+            )
         })
     })
 }
@@ -36,12 +41,12 @@ pub(super) fn check_decode(ctx: &OpContext, tile: decode_cooperative::Tile) -> B
         let pieces = tile.pieces(desc, 2);
         let bytes = vec![0xff; bytes_of_parts(OP, desc, pieces.count)?];
         let parts = ctx.output(&test.upload(&bytes)?, DType::F32);
-        let Windows { q, k, v, mask, lengths, lse, o } = windows;
+        let Windows { q, k, v, mask, lengths, sinks, lse, o } = windows;
         let first = params(OP, desc, windows, pieces.length, pieces.count)?;
-        test.launch(&tile.variant(), &[q, k, v, mask, lengths, &parts], &first, pieces.grid(desc))?;
+        test.launch(&tile.variant(), &[q, k, v, mask, lengths, sinks, &parts], &first, pieces.grid(desc))?;
         let rows = desc.heads * desc.seq_q;
         let second = params(OP, desc, windows, rows, pieces.count)?;
-        let combine = combine_variant([DType::F16; 2], desc.head_dim, pieces.count);
+        let combine = combine_variant(types(desc), desc.head_dim, pieces.count);
         test.launch(&combine, &[&parts, q, k, v, mask, lengths, lse, o], &second, linear_grid(OP, rows)?)
     })
 }
@@ -74,6 +79,7 @@ fn compare(
         v: operand(&v)?,
         mask: ctx.null(),
         lengths: ctx.null(),
+        sinks: ctx.null(),
         lse: ctx.sink(),
         o: ctx.output(&o, DType::F16),
     };

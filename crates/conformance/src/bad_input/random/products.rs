@@ -4,6 +4,7 @@ use backend_api::desc::{
     AttentionAlignment, AttentionDesc, AttentionMask, AttentionShape, Bias, BiasAxis, ConvDesc, HeadLayout,
     MatmulDesc, Matrix,
 };
+use backend_api::kv::KvFormat;
 use backend_api::{Activation, BackendTranspose, DType, MathMode};
 
 use super::Call;
@@ -155,8 +156,11 @@ fn attention_ext<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
     let (lengths, lse) = (pool.pick(rng), pool.pick(rng));
     d.key_lengths = maybe(rng, lengths);
     d.lse = maybe(rng, lse);
+    let sinks = pool.pick(rng);
+    d.sinks = maybe(rng, sinks);
     let (kv_dtype, window) = (dtype(rng), size(rng));
-    d.kv_dtype = maybe(rng, kv_dtype).unwrap_or(d.dtype);
+    let kv_format = if rng.one_in(4) { KvFormat::Q8_0 } else { kv_dtype.into() };
+    d.kv_format = maybe(rng, kv_format).unwrap_or(d.dtype.into());
     d.window = maybe(rng, window);
     d.alignment = rng.pick(&AttentionAlignment::ALL);
     let (mask_dtype, v_head_dim) = (dtype(rng), size(rng));

@@ -1,7 +1,7 @@
 //! Random operations on quantised matrices.
 
 use backend_api::desc::{
-    DequantizeDesc, ExpertMatmulDesc, Matrix, QuantGatherDesc, QuantMatmulDesc, QuantMatrix,
+    DequantizeDesc, ExpertMatmulDesc, Matrix, QuantGatherDesc, QuantMatmulDesc, QuantMatrix, QuantizeRowsDesc,
 };
 use backend_api::quant::QuantFormat;
 use backend_api::{Activation, Gate, MathMode};
@@ -12,7 +12,7 @@ use super::draw::{dtype, factor, maybe, size, sizes};
 use super::pool::Pool;
 use crate::rng::Rng;
 
-pub(super) const METHODS: &[Method] = &[quant_matmul, expert_matmul, quant_gather, dequantize];
+pub(super) const METHODS: &[Method] = &[quant_matmul, expert_matmul, quant_gather, dequantize, quantize_rows];
 
 /// A matrix of a few blocks most of the time, so that it fits.
 fn matrix(rng: &mut Rng, pool: &Pool<'_>) -> QuantMatrix {
@@ -92,4 +92,23 @@ fn dequantize<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
     let d = DequantizeDesc::new(input, operand(rng, pool, input.columns));
     let verdict = pool.check("dequantize", d.operands("dequantize"));
     call(format!("{d:?}"), verdict, move |b| b.dequantize(&d))
+}
+
+fn quantize_rows<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
+    let [rows, count, offset, slack] = sizes(rng);
+    // Whole blocks most of the time.
+    let blocks =
+        |rng: &mut Rng, elements: usize| if rng.one_in(8) { elements } else { elements.saturating_mul(32) };
+    let columns = size(rng).min(1 << 40);
+    let columns = blocks(rng, columns);
+    let source = operand(rng, pool, columns);
+    let mut d = QuantizeRowsDesc::new(source, pool.pick(rng), rows, columns, count);
+    if rng.one_in(3) {
+        d.offset = blocks(rng, offset);
+        d.stride = columns.saturating_add(blocks(rng, slack));
+    }
+    let indices = pool.pick(rng);
+    d.indices = maybe(rng, indices);
+    let verdict = pool.check("quantize_rows", d.operands("quantize_rows"));
+    call(format!("{d:?}"), verdict, move |b| b.quantize_rows(&d))
 }

@@ -87,8 +87,8 @@ impl Loaded {
     /// An empty session of so many tokens.
     pub(crate) fn session_of(&self, common: &Common, context: usize) -> anyhow::Result<Session> {
         let mut options = SessionOptions::new(context);
-        if common.full_cache {
-            options = options.with_cache(DType::F32);
+        if let Some(cache) = common.cache_type {
+            options = options.with_cache(cache.format());
         }
         Ok(Session::new(&self.model, options)?)
     }

@@ -1,0 +1,58 @@
+//! Blocks of Q8_0: rows into a cache, and their elements.
+
+use backend_api::BackendResult;
+use backend_api::desc::QuantizeRowsDesc;
+use backend_api::kv::{KvFormat, dequantize_q8_0, quantize_q8_0};
+
+use super::gather::inside;
+use crate::access::Input;
+use crate::element::{widen, with_float};
+use crate::memory::Memory;
+use crate::parallel::Cores;
+
+/// Elements in the share of one thread.
+const GRAIN: usize = 1 << 14;
+
+/// `cache[indices[i], ..] = source[i, ..]` in blocks of Q8_0.
+pub(crate) fn quantize_rows(memory: &Memory, op: &'static str, desc: &QuantizeRowsDesc) -> BackendResult<()> {
+    let operands = desc.operands(op)?;
+    let QuantizeRowsDesc { source: matrix, rows, columns, count, stride, .. } = *desc;
+    memory.access(op, &operands, |[source, _, indices], cache| {
+        let mut blocks = vec![0; count * bytes(columns)];
+        Cores::run(count * columns, |cores| {
+            let source = with_float!(matrix.dtype, T => widen::<T>(cores, source));
+            let row_bytes = bytes(columns).max(1);
+            let grain = (GRAIN / columns.max(1)).max(1) * row_bytes;
+            cores.chunks(&mut blocks, row_bytes, grain, &|first, blocks| {
+                for (i, row) in (first / row_bytes..).zip(blocks.chunks_exact_mut(row_bytes)) {
+                    // The sizes agree.
+                    let _ = quantize_q8_0(&source[i * matrix.ld..][..columns], row);
+                }
+            });
+        });
+        let indices: &[u32] = indices.elements();
+        // Of equal indices, the last one stays.
+        for (i, row) in blocks.chunks_exact(bytes(columns).max(1)).enumerate() {
+            let target = if desc.indices.is_some() { inside(indices[i], rows) } else { Some(i) };
+            if let Some(target) = target {
+                cache[target * bytes(stride)..][..row.len()].copy_from_slice(row);
+            }
+        }
+    })
+}
+
+const fn bytes(elements: usize) -> usize {
+    elements / KvFormat::BLOCK * KvFormat::BLOCK_BYTES
+}
+
+/// The elements of blocks.
+pub(super) fn dequantized(cores: Cores, blocks: Input<'_>) -> Vec<f32> {
+    let blocks: &[u8] = blocks.elements();
+    let mut numbers = vec![0.0; blocks.len() / KvFormat::BLOCK_BYTES * KvFormat::BLOCK];
+    cores.chunks(&mut numbers, KvFormat::BLOCK, GRAIN, &|first, numbers| {
+        let blocks = &blocks[bytes(first)..][..bytes(numbers.len())];
+        // The sizes agree.
+        let _ = dequantize_q8_0(blocks, numbers);
+    });
+    numbers
+}

@@ -1,0 +1,33 @@
+// Keys or values of Q8_0 as packed elements, `[batch, heads, tokens, dim]`: four of them for each invocation.
+//
+// needs: T, lib/grid
+
+@group(0) @binding(0) var<storage, read> blocks: array<u32>;
+@group(0) @binding(1) var<storage, read_write> elements: array<T>;
+
+const BLOCK_WORDS: u32 = 9u;
+
+@compute @workgroup_size(256)
+fn main(
+  @builtin(workgroup_id) group: vec3<u32>,
+  @builtin(num_workgroups) groups: vec3<u32>,
+  @builtin(local_invocation_index) index: u32,
+) {
+  let four = flat_group(group, groups) * 256u + index;
+  if four >= params.fours {
+    return;
+  }
+  let row = four / (params.dim / 4u);
+  let d = four % (params.dim / 4u) * 4u;
+  let token = row % params.tokens;
+  let head = row / params.tokens % params.heads;
+  let batch = row / params.tokens / params.heads;
+  let vector = params.blocks + batch * params.by_batch + head * params.by_head + token * params.by_token;
+  let block = vector + d / 32u * BLOCK_WORDS;
+  let quants = bitcast<i32>(blocks[block + 1u + d % 32u / 4u]);
+  let numbers = vec4<f32>((vec4<i32>(quants) << vec4<u32>(24u, 16u, 8u, 0u)) >> vec4<u32>(24u));
+  let result = numbers * unpack2x16float(blocks[block]).x;
+  for (var i = 0u; i < 4u; i++) {
+    elements[params.elements + 4u * four + i] = T(result[i]);
+  }
+}
