@@ -119,7 +119,7 @@ pub(super) fn memory(backend: &WebGpuBackend) -> Result<(), String> {
 pub(super) fn tables(backend: &WebGpuBackend) -> Result<(), String> {
     let (rows, columns) = (700, 300);
     let table = upload(backend, rows * columns, value).map_err(text)?;
-    let at = |i: usize| if i % 3 == 0 { i % rows } else { BUFFER * (1 + i % 3) / 4 / columns };
+    let at = |i: usize| if i.is_multiple_of(3) { i % rows } else { BUFFER * (1 + i % 3) / 4 / columns };
     let chosen: Vec<u32> = (0..60).map(|i| at(i * 31) as u32).collect();
     let indices = backend.alloc(4 * chosen.len()).map_err(text)?;
     backend.copy_htod(indices, bytemuck::cast_slice(&chosen)).map_err(text)?;

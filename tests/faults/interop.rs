@@ -264,12 +264,12 @@ pub(crate) fn known_buffers(tested: &BackendUnderTest) -> Result<(), String> {
     program::check(&backend)
 }
 
-/// As many bytes as the capabilities say can be asked for, or as many as some drivers' largest buffer and more: those
+/// As many bytes as the capabilities say can be asked for, or as some drivers' largest buffer has and a few more: those
 /// that set all of a buffer to 0 at once would use up the host's memory.
 pub(crate) fn largest_allocation(tested: &BackendUnderTest) -> Result<(), String> {
     let backend = tested.backend()?;
     let most = backend.capabilities().map_err(|error| format!("{error:?}"))?.max_alloc_bytes;
-    let asked = most.min(5 << 29);
+    let asked = most.min(1 << 31);
     match backend.alloc(asked) {
         Ok(ptr) => backend.free(ptr).map_err(|error| format!("{error:?}"))?,
         Err(error) if error.kind() == ErrorKind::OutOfMemory => {}

@@ -206,7 +206,7 @@ impl Context {
             return self.allocate_buffer(op, of, true, waits);
         };
         self.allocate_parts(op, of, len, waits).map_err(|error| match error {
-            // Its other parts aren't in use any more.
+            // The other parts aren't in use any more.
             BackendError::OutOfMemory { .. } => {
                 BackendError::OutOfMemory { requested: of.asked, in_use: self.memory.stats().in_use }
             }

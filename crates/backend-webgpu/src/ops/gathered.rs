@@ -31,7 +31,7 @@ impl Gathered {
     ) -> BackendResult<Self> {
         let mut gathered = Self { windows: ArrayVec::new(), written: Vec::new() };
         for (i, window) in windows.take(MAX_BINDINGS).enumerate() {
-            // They show bytes of a block, which are counted in `usize`.
+            // A window shows bytes of a block, which are counted in `usize`.
             let (start, size) = (window.start as usize, window.size as usize);
             let piece = window.block.piece(start, size);
             if piece.len == size {
