@@ -3,12 +3,9 @@
 //!
 //! `cargo bench --bench quant`; `COMPUTE_BACKEND=webgpu:0` chooses a device. Of products, the bytes are those
 //! of the quantised matrix: with few rows, reading it is what takes the time. Lines with `+int8` are of activations that
-//! are rounded to 8 bits, by the kernel of that name, with the launch that rounds them. Of experts, the bytes are those
-//! of the matrices that the first indices choose, each once.
+//! are rounded to 8 bits, by the kernel of that name, with the launch that rounds them.
 
-use backend_api::desc::{
-    DequantizeDesc, ExpertMatmulDesc, Matrix, QuantGatherDesc, QuantMatmulDesc, QuantMatrix, RmsNorm,
-};
+use backend_api::desc::{DequantizeDesc, Matrix, QuantGatherDesc, QuantMatmulDesc, QuantMatrix, RmsNorm};
 use backend_api::quant::QuantFormat;
 use backend_api::{DType, Gate, MathMode};
 use benches::Subject;
@@ -84,33 +81,6 @@ fn gated(bench: &mut Bench, format: QuantFormat, dtype: DType, [m, n, k]: [usize
     bench.subject.free(&[a.ptr, b.ptr, c.ptr, wide.ptr, weight]);
 }
 
-/// Both products of a layer of experts, `[rows, used, experts]` of networks `[inner, hidden]`: gates that are opened, and
-/// weighted sums that are added.
-fn experts(bench: &mut Bench, format: QuantFormat, dtype: DType, shape: [usize; 3], network: [usize; 2]) {
-    let ([rows, used, count], [inner, hidden]) = (shape, network);
-    let gate_up = matrix(&bench.subject, format, [2 * count * inner, hidden]);
-    let down = matrix(&bench.subject, format, [count * hidden, inner]);
-    let pairs = rows * used;
-    let operand = |rows, columns| Matrix::new(bench.subject.operand(dtype, rows * columns), dtype, columns);
-    let (x, middle) = (operand(rows, hidden), operand(pairs, inner));
-    let [weights, indices] = [0, 1].map(|_| bench.subject.operand(DType::F32, pairs));
-    // A row's experts are different ones, those of neighbouring rows too.
-    let chosen: Vec<u8> = (0..pairs).flat_map(|pair| ((7 * pair % count) as u32).to_le_bytes()).collect();
-    bench.subject.backend().copy_htod(indices, &chosen).expect("as many indices");
-    let first = ExpertMatmulDesc::new(shape, x, gate_up, indices, middle).with_gate(Gate::Swiglu);
-    let second = ExpertMatmulDesc::new(shape, middle, down, indices, x)
-        .with_per_expert(true)
-        .with_weights(weights)
-        .with_accumulate(true);
-    let read = pairs.min(count);
-    for (way, desc, lines, columns) in [("gate", first, 2 * inner, hidden), ("sum", second, hidden, inner)] {
-        let words = read * format.bytes(lines, columns).expect("whole blocks") / dtype.size();
-        let name = format!("{}_{way}_{rows}x{used}of{count}_{lines}x{columns}", format.name());
-        bench.measure("expert_matmul", &name, dtype, words, |backend| backend.expert_matmul(&desc));
-    }
-    bench.subject.free(&[gate_up.ptr, down.ptr, x.ptr, middle.ptr, weights, indices]);
-}
-
 fn rows(bench: &mut Bench, format: QuantFormat, [n, k, count]: [usize; 3]) {
     let (table, dtype) = (matrix(&bench.subject, format, [n, k]), DType::F32);
     let [output, indices] = [n * k, count].map(|elements| bench.subject.operand(dtype, elements));
@@ -154,18 +124,6 @@ fn main() {
             rounded(&mut bench, "decode+int8", format, [m, hidden, hidden]);
         }
         rows(&mut bench, format, [hidden, hidden, 64]);
-    }
-    // A mixture of 128 small experts (Qwen 3 30B-A3B), and one of 8 large ones (Mixtral 8x7B).
-    let (count, of_128, of_8) = (bench.size(128, 16), [bench.size(768, 256), narrow], [inner, hidden]);
-    for format in [QuantFormat::Q4_0, QuantFormat::Q4_K] {
-        for &dtype in &types {
-            for rows in [1, 16, many] {
-                experts(&mut bench, format, dtype, [rows, 8, count], of_128);
-            }
-            for rows in [1, many] {
-                experts(&mut bench, format, dtype, [rows, 2, 8], of_8);
-            }
-        }
     }
     // No multiple of 256.
     for format in [QuantFormat::Q4_0, QuantFormat::Q8_0] {

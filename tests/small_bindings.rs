@@ -10,7 +10,6 @@ mod large_operands;
 mod large_products;
 mod opened;
 mod random_operands;
-mod split_experts;
 mod within_blocks;
 
 use std::process::ExitCode;
@@ -45,12 +44,11 @@ fn main() -> ExitCode {
 type Check = fn(&WebGpuBackend) -> Result<(), String>;
 
 fn trials(tested: Arc<BackendUnderTest>) -> Vec<Trial> {
-    let checks: [(&str, Check); 22] = [
+    let checks: [(&str, Check); 21] = [
         ("growing_fills", growing_fills),
         ("growing_sums", growing_sums),
         ("growing_caches", growing_caches),
         ("split_planes", split_planes),
-        ("split_experts", split_experts::split_experts),
         ("refused_pad", refused_pad),
         ("refused_concat", refused_concat),
         ("large_operands/elements", large_operands::elements),

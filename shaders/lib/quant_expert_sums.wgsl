@@ -4,13 +4,10 @@
 // An index is compared with the experts that are bound, `params.experts` from `params.first` on. What others choose is
 // another launch's; the product of an index that is none of `params.experts_of_all` is 0, and the first launch's.
 //
-// needs: GATED, SUMS, SPAN, LANES, GROUPS, lib/quant_experts, lib/quant_sums for one row of A, indices, weights
+// needs: GATED, SPAN, lib/quant_experts, lib/quant_sums for one row of A, indices, weights
 
 // Columns of C that SPAN rows of B make: with a gate, those are a row of it and the one that it opens.
 const RESULTS: u32 = SPAN >> GATED;
-
-// Columns of C that the workgroup makes. With SUMS, its GROUPS of LANES invocations share the experts of a row of C.
-const COLUMNS: u32 = RESULTS * (GROUPS - SUMS * (GROUPS - 1u));
 
 const_assert SPAN == 2u;
 
@@ -21,7 +18,7 @@ fn expert_of(pair: u32) -> u32 {
 
 // Whether this launch writes a row of C.
 fn is_written(row: u32) -> bool {
-  if SUMS == 1u {
+  if (params.terms & IS_SUM) != 0u {
     return true;
   }
   let is_none = params.first == 0u && indices[params.indices + row] >= params.experts_of_all;
@@ -39,22 +36,18 @@ fn lines_of(expert: u32, column: u32) -> Lines {
   return Lines(first + min(column, last), first + min(column + 1u, last));
 }
 
-// A group's part of the columns from `first_column` on of a row of C.
-fn sums_of_group(row: u32, first_column: u32, group: u32, lane: u32) -> Sums {
-  if SUMS == 0u {
-    let expert = expert_of(row);
-    if expert < params.experts {
-      return sums_of_lane(row / params.sharing, lines_of(expert, first_column + group * RESULTS), lane);
-    }
-    return Sums();
-  }
+// The products of the experts of a row of C, multiplied by their weights if they are summed.
+fn sums_of_experts(row: u32, column: u32, lane: u32) -> Sums {
   var sums: Sums;
-  for (var turn = group; turn < params.turns; turn += GROUPS) {
+  for (var turn = 0u; turn < params.turns; turn++) {
     let pair = row * params.turns + turn;
     let expert = expert_of(pair);
     if expert < params.experts {
-      let weight = weights[params.weights + pair];
-      let part = sums_of_lane(pair / params.sharing, lines_of(expert, first_column), lane);
+      var weight = 1.0;
+      if (params.terms & IS_SUM) != 0u {
+        weight = weights[params.weights + pair];
+      }
+      let part = sums_of_lane(pair / params.sharing, lines_of(expert, column), lane);
       for (var x = 0u; x < SPAN; x++) {
         sums[x] += weight * part[x];
       }

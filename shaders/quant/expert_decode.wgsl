@@ -2,14 +2,14 @@
 // reading these once for each row.
 //
 // A workgroup makes COLUMNS columns of a row of C. LANES invocations share SPAN rows of B, and add their parts in
-// workgroup memory, as groups do that share the experts of a sum.
+// workgroup memory.
 //
-// needs: TA, TC, SPAN, GATED, SUMS, ACTIVATION, lib/quant_expert_sums, a format, a reader of A
+// needs: TA, TC, SPAN, GATED, ACTIVATION, lib/quant_expert_sums, a format, a reader of A
 
 const THREADS: u32 = 128u;
 const LANES: u32 = 32u;
-const GROUPS: u32 = THREADS / LANES;
 const ROWS: u32 = 1u;
+const COLUMNS: u32 = THREADS / LANES * RESULTS;
 
 @group(0) @binding(0) var<storage, read> quants: array<vec4<u32>>;
 @group(0) @binding(1) var<storage, read> high: array<u32>;
@@ -39,7 +39,7 @@ fn main(
   let first_column = tile % params.tiles_n * COLUMNS;
   let lane = index % LANES;
 
-  var sums = sums_of_group(row, first_column, index / LANES, lane);
+  var sums = sums_of_experts(row, first_column + index / LANES * RESULTS, lane);
   for (var i = 0u; i < SPAN; i++) {
     sh[i * THREADS + index] = sums[i];
   }
@@ -58,11 +58,6 @@ fn main(
     var x = sh[at];
     if GATED == 1u {
       x = activate(ACTIVATION, x) * sh[THREADS + at];
-    }
-    if SUMS == 1u {
-      for (var group = 1u; group < GROUPS; group++) {
-        x += sh[at + group * LANES];
-      }
     }
     put(x, row, first_column + index);
   }

@@ -2,13 +2,14 @@
 // quant/expert_decode, for devices whose subgroups have SUBGROUP invocations.
 //
 // A workgroup makes COLUMNS columns of a row of C. A subgroup shares SPAN rows of B, and adds its parts without
-// workgroup memory, but where subgroups share the experts of a sum.
+// workgroup memory.
 //
-// needs: TA, TC, SPAN, SUBGROUP, GATED, SUMS, ACTIVATION, lib/quant_expert_sums, a format, a reader of A
+// needs: TA, TC, SPAN, SUBGROUP, GATED, ACTIVATION, lib/quant_expert_sums, a format, a reader of A
 
-const GROUPS: u32 = 4u;
+const SUBGROUPS: u32 = 4u;
 const LANES: u32 = SUBGROUP;
 const ROWS: u32 = 1u;
+const COLUMNS: u32 = SUBGROUPS * RESULTS;
 
 @group(0) @binding(0) var<storage, read> quants: array<vec4<u32>>;
 @group(0) @binding(1) var<storage, read> high: array<u32>;
@@ -19,16 +20,12 @@ const ROWS: u32 = 1u;
 @group(0) @binding(6) var<storage, read> weights: array<f32>;
 @group(0) @binding(7) var<storage, read_write> c: array<TC>;
 
-// The sums of each subgroup, with SUMS.
-var<workgroup> sh: array<f32, SPAN * GROUPS>;
-
-@compute @workgroup_size(GROUPS * SUBGROUP)
+@compute @workgroup_size(SUBGROUPS * SUBGROUP)
 fn main(
   @builtin(workgroup_id) workgroup: vec3<u32>,
   @builtin(num_workgroups) workgroups: vec3<u32>,
   @builtin(subgroup_id) subgroup: u32,
   @builtin(subgroup_invocation_id) lane: u32,
-  @builtin(local_invocation_index) index: u32,
 ) {
   let tile = flat_group(workgroup, workgroups);
   if tile >= params.tiles {
@@ -38,25 +35,10 @@ fn main(
   if !is_written(row) {
     return;
   }
-  let first_column = tile % params.tiles_n * COLUMNS;
-  let sums = sums_of_group(row, first_column, subgroup, lane);
+  let column = tile % params.tiles_n * COLUMNS + subgroup * RESULTS;
+  let sums = sums_of_experts(row, column, lane);
   let first = subgroupAdd(sums[0]);
   let second = subgroupAdd(sums[1]);
-  if SUMS == 1u {
-    if lane < SPAN {
-      sh[lane * GROUPS + subgroup] = select(first, second, lane == 1u);
-    }
-    workgroupBarrier();
-    if index < COLUMNS && first_column + index < params.n {
-      var sum = 0.0;
-      for (var group = 0u; group < GROUPS; group++) {
-        sum += sh[index * GROUPS + group];
-      }
-      put(sum, row, first_column + index);
-    }
-    return;
-  }
-  let column = first_column + subgroup * RESULTS;
   if GATED == 1u {
     if lane == 0u && column < params.n {
       put(activate(ACTIVATION, first) * second, row, column);

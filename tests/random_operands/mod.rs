@@ -35,7 +35,7 @@ type Run<'a> = &'a mut dyn FnMut(&Draw, &'static str, Command<'_>);
 
 type Family = fn(&mut Draw, Run<'_>);
 
-const FAMILIES: [(&str, Family); 35] = [
+const FAMILIES: [(&str, Family); 34] = [
     ("unary", elements::unary),
     ("binary", elements::binary),
     ("where_cond", elements::where_cond),
@@ -63,7 +63,6 @@ const FAMILIES: [(&str, Family); 35] = [
     ("sample", tables::sample),
     ("matmul", products::matmul),
     ("quant_matmul", products::quant_matmul),
-    ("expert_matmul", products::expert_matmul),
     ("quant_rows", products::quant_rows),
     ("attention", products::attention),
     ("conv2d", images::conv2d),

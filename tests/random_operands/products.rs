@@ -2,7 +2,7 @@
 
 use backend_api::desc::{
     AttentionAlignment, AttentionDesc, AttentionMask, AttentionShape, Bias, BiasAxis, DequantizeDesc,
-    ExpertMatmulDesc, MatmulDesc, Matrix, QuantGatherDesc, QuantMatmulDesc, QuantMatrix,
+    MatmulDesc, Matrix, QuantGatherDesc, QuantMatmulDesc, QuantMatrix,
 };
 use backend_api::quant::{QuantFormat, quantize, repack};
 use backend_api::{Activation, BackendTranspose, Command, DType};
@@ -79,29 +79,6 @@ pub(super) fn quant_matmul(draw: &mut Draw, run: Run<'_>) {
         draw.maybe(|draw| if draw.one_in(2) { of_c } else { matrix(draw, c, 1, [m, b.rows], false) });
     desc.activation = draw.pick(&[Activation::Identity, Activation::Relu]);
     run(draw, "quant_matmul", Command::QuantMatmul(&desc));
-}
-
-pub(super) fn expert_matmul(draw: &mut Draw, run: Run<'_>) {
-    let (a, c) = (draw.float(), draw.float());
-    let total = 4 * draw.elements(DType::F32);
-    let mut b = quantised(draw, total);
-    // As many experts as divide the rows.
-    let most = draw.up_to(b.rows);
-    let experts = (1..=most).rev().find(|&experts| b.rows.is_multiple_of(experts)).unwrap_or(1);
-    let gate = draw.maybe(|draw| draw.pick(&[Gate::Swiglu])).filter(|_| b.rows.is_multiple_of(2 * experts));
-    b.rows -= b.rows % experts;
-    let (n, used) = (b.rows / experts / if gate.is_some() { 2 } else { 1 }, draw.up_to(4));
-    let rows = draw.up_to((5_000_000 * experts / total).clamp(1, 40));
-    let (per_expert, weights) = (draw.one_in(2), draw.maybe(|draw| draw.memory(DType::F32, rows * used)));
-    let each = |apart: bool| if apart { rows * used } else { rows };
-    let of_a = matrix(draw, a, 1, [each(per_expert), b.columns], false);
-    let of_c = matrix(draw, c, 1, [each(weights.is_none()), n], false);
-    let indices = draw.indices(rows * used, experts);
-    let mut desc = ExpertMatmulDesc::new([rows, used, experts], of_a, b, indices, of_c)
-        .with_per_expert(per_expert)
-        .with_accumulate(draw.one_in(2));
-    (desc.gate, desc.weights) = (gate, weights);
-    run(draw, "expert_matmul", Command::ExpertMatmul(&desc));
 }
 
 pub(super) fn quant_rows(draw: &mut Draw, run: Run<'_>) {

@@ -22,11 +22,10 @@ use random::{RandomModel, recipe};
 use serde_json::json;
 
 /// Architecture, numbers in a row, format, and the other format of a mixture.
-const MODELS: [(&str, usize, GgmlDType, Option<GgmlDType>); 6] = [
+const MODELS: [(&str, usize, GgmlDType, Option<GgmlDType>); 5] = [
     ("llama", 256, GgmlDType::Q4K, Some(GgmlDType::Q6K)),
     ("llama3.1", 64, GgmlDType::Q4_0, Some(GgmlDType::Q8_0)),
     ("qwen3", 64, GgmlDType::Q8_0, None),
-    ("qwen3moe", 64, GgmlDType::Q4_0, None),
     ("gemma2", 64, GgmlDType::F16, None),
     ("phi3", 256, GgmlDType::Q5K, None),
 ];

@@ -19,7 +19,7 @@ use crate::{Config, Result};
 #[derive(Debug)]
 pub(crate) enum FeedForward {
     Dense(Network),
-    Experts(Experts),
+    Experts(Box<Experts>),
 }
 
 /// A gated network.
@@ -66,7 +66,8 @@ impl FeedForward {
         let name = |part: &str| format!("blk.{index}.{part}");
         match config.experts {
             Some(experts) if loader.has(&name("ffn_gate_inp.weight")) => {
-                Experts::load(loader, config.hidden, experts, index).map(Self::Experts)
+                let experts = Experts::load(loader, config.hidden, experts, index)?;
+                Ok(Self::Experts(Box::new(experts)))
             }
             _ => Network::load(loader, config.hidden, config.intermediate, &name, "").map(Self::Dense),
         }

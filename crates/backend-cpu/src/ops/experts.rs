@@ -99,8 +99,7 @@ impl Results<'_> {
                     None => line.copy_from_slice(product(i)),
                     Some(weights) => {
                         line.fill(0.0);
-                        let of_row = i * used..(i + 1) * used;
-                        for (pair, weight) in of_row.clone().zip(&weights[of_row]) {
+                        for (pair, &weight) in weights.iter().enumerate().skip(i * used).take(used) {
                             if self.experts[pair].is_some() {
                                 line.iter_mut().zip(product(pair)).for_each(|(x, p)| *x += weight * p);
                             }

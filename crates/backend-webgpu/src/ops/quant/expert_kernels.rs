@@ -6,9 +6,9 @@ use backend_api::{Activation, DType, Gate};
 use super::formats::{KINDS, product_libs};
 use crate::kernels::{KernelSource, Variant, constants, kernel, params};
 
-constants! { struct RowConstants { span: usize, gated: bool, sums: bool, activation: Activation } }
+constants! { struct RowConstants { span: usize, gated: bool, activation: Activation } }
 constants! {
-    struct SubgroupConstants { span: usize, subgroup: u32, gated: bool, sums: bool, activation: Activation }
+    struct SubgroupConstants { span: usize, subgroup: u32, gated: bool, activation: Activation }
 }
 constants! { struct TileConstants { gated: bool, activation: Activation } }
 constants! { struct OrderConstants { tile: usize } }
@@ -92,8 +92,8 @@ params! {
         c_ld: u32,
         indices: u32,
         weights: u32,
-        // Whether the result is added to C.
-        adds: u32,
+        // Bit 0: C's rows are weighted sums, 1: what is in C is added.
+        terms: u32,
         // Indices that make a row of C, and those that share one of A.
         turns: u32,
         sharing: u32,
@@ -126,34 +126,28 @@ params! {
         products: u32,
         indices: u32,
         weights: u32,
-        adds: u32,
+        terms: u32,
         c: u32,
         c_ld: u32,
     }
 }
 
+/// Bits of the parameter `terms`.
+pub(super) const IS_SUM: u32 = 1;
+pub(super) const ADDS: u32 = 2;
+
 /// Rows of a tile of `quant/expert_tiled`, and columns of its product.
 pub(super) const TILE: usize = 64;
 
-/// Rows of B that a group of invocations shares, and the groups of a workgroup.
+/// Rows of B that invocations share, and of which a workgroup makes results.
 const SPAN: usize = 2;
-const GROUPS: usize = 4;
+const DECODE_LINES: usize = 4 * SPAN;
 
 /// Invocations of the subgroups that `quant/expert_decode_subgroup` has variants for.
 pub(super) const SUBGROUPS: [u32; 2] = [8, 32];
 
 /// Results of a workgroup of `quant/expert_sum`.
 pub(super) const SUM_WORKGROUP: usize = 256;
-
-/// What a row of C is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum RowOf {
-    Product,
-    /// The second half of a product times a function of the first.
-    Gate(Gate),
-    /// The weighted sum of several products, which `quant/expert_tiled` doesn't make.
-    Sum,
-}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kernel {
@@ -167,13 +161,12 @@ pub(super) enum Kernel {
 
 impl Kernel {
     /// Columns of C that a workgroup makes.
-    pub(super) const fn columns(self, result: RowOf) -> usize {
-        let lines = match (self, result) {
-            (Self::Tiled, _) => TILE,
-            (_, RowOf::Sum) => SPAN,
-            (_, RowOf::Product | RowOf::Gate(_)) => GROUPS * SPAN,
+    pub(super) const fn columns(self, gated: bool) -> usize {
+        let lines = match self {
+            Self::Decode | Self::DecodeSubgroup(_) => DECODE_LINES,
+            Self::Tiled => TILE,
         };
-        if matches!(result, RowOf::Gate(_)) { lines / 2 } else { lines }
+        if gated { lines / 2 } else { lines }
     }
 
     /// Steps of an invocation's loops along a row of so many units, for each of its turns.
@@ -189,20 +182,15 @@ impl Kernel {
         self,
         format: QuantFormat,
         [a, c]: [DType; 2],
-        result: RowOf,
+        gate: Option<Gate>,
         vectors: bool,
     ) -> Variant {
-        let (activation, gated) = match result {
-            RowOf::Gate(gate) => (gate.activation(), true),
-            RowOf::Product | RowOf::Sum => (Activation::Identity, false),
-        };
-        let (span, sums) = (SPAN, result == RowOf::Sum);
+        let activation = gate.map_or(Activation::Identity, Gate::activation);
+        let (gated, span) = (gate.is_some(), SPAN);
         let variant = match self {
-            Self::Decode => {
-                Variant::new(&EXPERT_DECODE, [a, c], RowConstants { span, gated, sums, activation })
-            }
+            Self::Decode => Variant::new(&EXPERT_DECODE, [a, c], RowConstants { span, gated, activation }),
             Self::DecodeSubgroup(subgroup) => {
-                let constants = SubgroupConstants { span, subgroup, gated, sums, activation };
+                let constants = SubgroupConstants { span, subgroup, gated, activation };
                 Variant::new(&EXPERT_DECODE_SUBGROUP, [a, c], constants)
             }
             Self::Tiled => Variant::new(&EXPERT_TILED, [a, c], TileConstants { gated, activation }),
@@ -219,7 +207,8 @@ pub(super) fn sum_variant(dtype: DType) -> Variant {
     Variant::new(&EXPERT_SUM, [dtype], [])
 }
 
-/// Each kernel for each format and width of A; types and what a row of C is take turns.
+/// Each kernel for each format and width of A; types and gates, on which the rest of the text doesn't depend, take
+/// turns.
 pub(super) fn variants() -> Vec<Variant> {
     use DType::{F16, F32};
     const DTYPES: [[DType; 2]; 4] = [[F32, F32], [F16, F32], [F32, F16], [F16, F16]];
@@ -229,10 +218,8 @@ pub(super) fn variants() -> Vec<Variant> {
         for format in KINDS {
             for vectors in [false, true] {
                 let turn = variants.len();
-                let gate = RowOf::Gate(Gate::ALL[turn / 6 % Gate::ALL.len()]);
-                let sum = if kernel == Kernel::Tiled { RowOf::Product } else { RowOf::Sum };
-                let result = [RowOf::Product, gate, sum][turn % 3];
-                variants.push(kernel.variant(format, DTYPES[turn / 2 % 4], result, vectors));
+                let gate = [None, Some(Gate::ALL[turn / 4 % Gate::ALL.len()])][(turn + turn / 2) % 2];
+                variants.push(kernel.variant(format, DTYPES[turn / 2 % 4], gate, vectors));
             }
         }
     }

@@ -6,7 +6,8 @@ use backend_api::support::checked_product;
 use backend_api::{BackendResult, DType};
 
 use super::expert_kernels::{
-    Kernel, OrderParams, Params, RowOf, SUBGROUPS, SUM_WORKGROUP, SumParams, TILE, order_variant, sum_variant,
+    ADDS, IS_SUM, Kernel, OrderParams, Params, SUBGROUPS, SUM_WORKGROUP, SumParams, TILE, order_variant,
+    sum_variant,
 };
 use super::kernel_override::KernelOverride;
 use super::planes::{Planes, bindable_matrices, group_shift, require_known};
@@ -155,7 +156,7 @@ impl Call<'_> {
                 products: products.offset,
                 indices: here.indices.offset,
                 weights: here.weights.offset,
-                adds: u32::from(desc.accumulate),
+                terms: if desc.accumulate { ADDS } else { 0 },
                 c: here.c.offset,
                 c_ld: if count > 1 { dim(op, "ldc", desc.c.ld)? } else { 0 },
             };
@@ -176,18 +177,15 @@ impl Call<'_> {
         let turns = if is_sum { desc.used } else { 1 };
         iterations::require(ctx, op, "experts of a row", turns, kernel.iterations(layout.units))?;
         let plan = if kernel == Kernel::Tiled { Some(self.order(desc, windows, pairs)?) } else { None };
-        let result = match desc.gate {
-            _ if is_sum => RowOf::Sum,
-            Some(gate) => RowOf::Gate(gate),
-            None => RowOf::Product,
-        };
         let stacked = desc.b.rows / desc.experts;
         for (first, end) in self.bound(desc) {
             let planes = Planes::new(ctx, op, layout, b, (first * stacked, end * stacked), &windows.c)?;
-            let tiles_n = desc.n().div_ceil(kernel.columns(result));
+            let tiles_n = desc.n().div_ceil(kernel.columns(desc.gate.is_some()));
             let tiles_m = if plan.is_some() { entries(desc, pairs) } else { c_rows };
             let tiles = checked_product(op, "tiles", &[tiles_m, tiles_n])?;
             let [quants, high, scales, extra] = planes.places;
+            let sum = if is_sum { IS_SUM } else { 0 };
+            let adds = if desc.accumulate || is_sum && first > 0 { ADDS } else { 0 };
             let a_rows = if desc.per_expert { pairs } else { desc.rows };
             // A leading dimension that leads nowhere may be any number.
             let ld = |what, rows, ld: usize| if rows <= 1 { Ok(0) } else { dim(op, what, ld) };
@@ -214,7 +212,7 @@ impl Call<'_> {
                 c_ld: ld("ldc", c_rows, desc.c.ld)?,
                 indices: windows.indices.offset,
                 weights: windows.weights.offset,
-                adds: u32::from(desc.accumulate || is_sum && first > 0),
+                terms: sum | adds,
                 turns: dim(op, "used", turns)?,
                 sharing: if desc.per_expert { 1 } else { dim(op, "used", desc.used)? },
                 first: dim(op, "experts", first)?,
@@ -225,7 +223,7 @@ impl Call<'_> {
             };
             let strides = [if a_rows <= 1 { 0 } else { desc.a.ld }, desc.k()];
             let vectors = VecWidth::four_if_fitting(&[&windows.a], &strides) == VecWidth::Four;
-            let variant = kernel.variant(desc.b.format, [desc.a.dtype, desc.c.dtype], result, vectors);
+            let variant = kernel.variant(desc.b.format, [desc.a.dtype, desc.c.dtype], desc.gate, vectors);
             let [quants, high, scales, extra] = planes.windows();
             let reads = match &plan {
                 Some(plan) => vec![quants, high, scales, extra, &windows.a, plan],
