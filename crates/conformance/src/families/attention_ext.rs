@@ -445,7 +445,7 @@ impl Attention {
         let [dtype, kv_dtype] = self.dtypes;
         let v_dim = self.v_head_dim;
         let mut tensor = |dtype, [heads, seq, dim]: [usize; 3], layout, unit| {
-            // Those of blocks are multiples of their scale.
+            // Numbers of blocks are multiples of their scale.
             let mut values = |n| match unit {
                 1 => uniform(rng, dtype, n, -1.0, 1.0),
                 _ => (0..n).map(|i| of_block(rng, i % unit)).collect(),
