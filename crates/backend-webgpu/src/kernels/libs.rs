@@ -146,10 +146,10 @@ libs! {
     /// The parameters and scores of attention.
     ATTENTION = "attention" needs [SPECIAL],
     /// Readers of attention's operands: 16 bytes at a time, number by number, and keys and values of Q8_0.
-    ATTENTION_WIDE = "attention_wide",
+    ATTENTION_WIDE = "attention_wide" needs [ATTENTION],
     ATTENTION_NARROW = "attention_narrow" needs [ATTENTION, ATTENTION_NARROW_Q],
-    ATTENTION_NARROW_Q = "attention_narrow_q",
-    ATTENTION_Q8_0 = "attention_q8_0" needs [ATTENTION_NARROW_Q],
+    ATTENTION_NARROW_Q = "attention_narrow_q" needs [ATTENTION],
+    ATTENTION_Q8_0 = "attention_q8_0" needs [ATTENTION, ATTENTION_NARROW_Q],
     /// How keys and values come into the workgroup memory of attention/flash; for either of the readers.
     ATTENTION_STAGING = "attention_staging" needs [ATTENTION],
     /// Outputs of values that aren't finite; for any of the readers, or a kernel that reads four elements.
