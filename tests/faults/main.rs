@@ -20,6 +20,7 @@ mod out_of_memory;
 mod program;
 mod refused;
 mod refused_memory;
+mod strides;
 mod timeout;
 mod used_memory;
 mod waits;
@@ -56,6 +57,7 @@ fn for_every_backend(tested: &Arc<BackendUnderTest>) -> Vec<Trial> {
         ("budget", budget::run),
         ("init_is_idempotent", lifecycle::init_is_idempotent),
         ("a_panicking_thread", lifecycle::a_panicking_thread),
+        ("strides_that_lead_nowhere", strides::run),
     ];
     let is_webgpu = tested.selector.starts_with("webgpu");
     if is_webgpu {

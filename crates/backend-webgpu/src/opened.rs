@@ -111,7 +111,10 @@ impl Drop for Opened {
             Some(newest) => device.submitter.wait(&newest, &deadline),
             None => Ok(()),
         });
-        device.close_within(deadline.remaining().unwrap_or_default());
+        // The thread that submits has a handle too, which may wait for others' compilations before the last one does.
+        let patience = deadline.remaining().unwrap_or_default() / 2;
+        device.submitter.close_within(patience);
+        device.close_within(patience);
         let Err(error) = finished else { return };
         // The driver waits for its work before it lets go of a device. That may take as long as it wants
         // elsewhere.

@@ -13,7 +13,7 @@ use super::{Matrix, require_at_least, require_float, require_multiple};
 /// its first `columns` elements are written.
 ///
 /// Without indices, row i of the source goes to row i of the cache. What an index outside the cache names is left out.
-/// Of rows with equal indices any may win, block by block. Bytes of the cache that no row names stay as they are.
+/// Of rows with equal indices the last one stays. Bytes of the cache that no row names stay as they are.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct QuantizeRowsDesc {

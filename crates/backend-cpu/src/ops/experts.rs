@@ -2,7 +2,8 @@
 
 use backend_api::desc::ExpertMatmulDesc;
 use backend_api::quant::QuantLayout;
-use backend_api::{BackendResult, Gate};
+use backend_api::support::checked_product;
+use backend_api::{BackendError, BackendResult, Gate};
 use bytemuck::cast_slice_mut;
 
 use super::gather::inside;
@@ -14,19 +15,28 @@ use crate::memory::Memory;
 use crate::parallel::Cores;
 use crate::strided::boxes;
 
+/// Elements of rows of A, or of products, that are gathered at once.
+const SHARE: usize = 1 << 24;
+
 /// `C[i · used + u] = A[i] · Bₑᵀ` for `e = indices[i, u]`, or the weighted sums of these rows.
 pub(crate) fn expert_matmul(memory: &Memory, op: &'static str, desc: &ExpertMatmulDesc) -> BackendResult<()> {
     let operands = desc.operands(op)?;
     let layout = desc.b.layout(op)?;
     let [_, c_rows] = desc.rows_of(op)?;
     require_end(op, desc.flops())?;
+    let elements = checked_product(op, "products", &[desc.rows, desc.used, desc.n()])?;
+    let mut room = Vec::new();
+    if room.try_reserve_exact(elements).is_err() {
+        let requested = elements.saturating_mul(size_of::<f32>());
+        return Err(BackendError::OutOfMemory { requested, in_use: memory.stats().in_use });
+    }
     memory.access(op, &operands, |[a, b, indices, weights, _], c| {
         let indices: &[u32] = indices.elements();
         let experts: Vec<_> = indices.iter().map(|&index| inside(index, desc.experts)).collect();
         let work = desc.flops() as usize / 2;
         Cores::run(work.max(c.len()), |cores| {
             let a = with_float!(desc.a.dtype, T => widen::<T>(cores, a));
-            let products = products(cores, desc, &layout, &a, b.elements(), &experts);
+            let products = products(cores, desc, &layout, &a, b.elements(), &experts, room);
             let weights = desc.weights.map(|_| weights.elements());
             let results = Results { desc, products: &products, experts: &experts, weights };
             with_float!(desc.c.dtype, T => results.store(cores, c_rows, cast_slice_mut::<u8, T>(c)));
@@ -35,7 +45,7 @@ pub(crate) fn expert_matmul(memory: &Memory, op: &'static str, desc: &ExpertMatm
 }
 
 /// The products of all rows and experts, n numbers for each index: those of one expert together, so that its weights
-/// are read once. Zeros where there is no expert.
+/// are read once, by `SHARE` elements. Zeros where there is no expert.
 fn products(
     cores: Cores,
     desc: &ExpertMatmulDesc,
@@ -43,26 +53,30 @@ fn products(
     a: &[f32],
     planes: &[u8],
     experts: &[Option<usize>],
+    mut products: Vec<f32>,
 ) -> Vec<f32> {
     let (n, k) = (desc.n(), desc.k());
     let stacked = desc.b.rows / desc.experts;
-    let mut products = vec![0.0; experts.len() * n];
+    products.resize(experts.len() * n, 0.0);
     let chosen = experts.iter().enumerate().filter_map(|(pair, expert)| expert.map(|expert| (expert, pair)));
     let mut chosen: Vec<_> = chosen.collect();
     chosen.sort_unstable();
-    for group in chosen.chunk_by(|(one, _), (other, _)| one == other) {
+    let share = (SHARE / k.max(stacked).max(1)).max(1);
+    let groups = chosen.chunk_by(|(one, _), (other, _)| one == other);
+    for group in groups.flat_map(|group| group.chunks(share)) {
         let m = group.len();
         let expert = group.first().map_or(0, |&(expert, _)| expert);
         let mut rows = Vec::with_capacity(m * k);
         for &(_, pair) in group {
             let row = if desc.per_expert { pair } else { pair / desc.used };
             // Without columns there are no elements, wherever rows would begin.
-            rows.extend_from_slice(a.get(row * desc.a.ld..).map_or(&[], |from| &from[..k]));
+            let row = if k > 0 { &a[row * desc.a.ld..][..k] } else { &[] };
+            rows.extend_from_slice(row);
         }
         let product = Product { layout, planes, a: &rows, rounded: None, lda: k, m, k };
         let mut transposed = vec![0.0f32; stacked * m];
-        let share = (GRAIN / k.max(1)).max(1).next_multiple_of(PANEL_ROWS);
-        cores.chunks(&mut transposed, m, share * m, &|first, chunk| {
+        let grain = (GRAIN / k.max(1)).max(1).next_multiple_of(PANEL_ROWS);
+        cores.chunks(&mut transposed, m, grain * m, &|first, chunk| {
             product.rows(expert * stacked + first / m, chunk);
         });
         for (i, &(_, pair)) in group.iter().enumerate() {

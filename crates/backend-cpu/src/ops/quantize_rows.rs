@@ -17,6 +17,10 @@ const GRAIN: usize = 1 << 14;
 pub(crate) fn quantize_rows(memory: &Memory, op: &'static str, desc: &QuantizeRowsDesc) -> BackendResult<()> {
     let operands = desc.operands(op)?;
     let QuantizeRowsDesc { source: matrix, rows, columns, count, stride, .. } = *desc;
+    // A stride that leads nowhere may be any number.
+    let ld = if count > 1 { matrix.ld } else { 0 };
+    let named = if desc.indices.is_some() { rows } else { count };
+    let stride = if named > 1 { stride } else { 0 };
     memory.access(op, &operands, |[source, _, indices], cache| {
         let mut blocks = vec![0; count * bytes(columns)];
         Cores::run(count * columns, |cores| {
@@ -26,7 +30,7 @@ pub(crate) fn quantize_rows(memory: &Memory, op: &'static str, desc: &QuantizeRo
             cores.chunks(&mut blocks, row_bytes, grain, &|first, blocks| {
                 for (i, row) in (first / row_bytes..).zip(blocks.chunks_exact_mut(row_bytes)) {
                     // The sizes agree.
-                    let _ = quantize_q8_0(&source[i * matrix.ld..][..columns], row);
+                    let _ = quantize_q8_0(&source[i * ld..][..columns], row);
                 }
             });
         });

@@ -116,7 +116,6 @@ impl Context {
     #[cfg(not(target_family = "wasm"))]
     pub(crate) fn close_within(&self, patience: Duration) {
         self.last.set_patience(patience);
-        self.submitter.close_within(patience);
     }
 
     /// From now on, how long a call may wait.

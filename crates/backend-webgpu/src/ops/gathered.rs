@@ -38,6 +38,15 @@ impl Gathered {
                 gathered.windows.push(window.placed(piece.block, piece.offset as u64));
                 continue;
             }
+            // Kernels on tensor cores write one output by several bindings, of which each has some elements.
+            let is_here = |(written, _): &&(Window, DeviceSlice)| {
+                let place = |window: &Window| (window.block.id(), window.start, window.size);
+                i >= reads && place(written) == place(window)
+            };
+            if let Some((_, copy)) = gathered.written.iter().find(is_here) {
+                gathered.windows.push(window.placed(&copy.block, 0));
+                continue;
+            }
             let copy = ctx.scratch(op, size)?;
             // A kernel may write a part of what is bound, and the rest has to stay.
             move_words(ctx, op, window, &copy, true)?;
@@ -74,4 +83,43 @@ fn move_words(
         done += piece.len;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use backend_api::support::{Access, Operand};
+    use backend_api::{ComputeBackend, DType};
+
+    use super::*;
+    use crate::WebGpuBackend;
+
+    const BUFFER: usize = 256 << 10;
+
+    #[test]
+    fn an_output_that_is_bound_several_times_has_one_copy() {
+        let instance = wgpu::Instance::new(wgpu::InstanceDescriptor::new_without_display_handle());
+        let adapter = pollster::block_on(instance.request_adapter(&wgpu::RequestAdapterOptions::default()));
+        let adapter = adapter.expect("a WebGPU adapter");
+        let limits = wgpu::Limits {
+            max_storage_buffer_binding_size: BUFFER as u64,
+            max_buffer_size: BUFFER as u64,
+            ..adapter.limits()
+        };
+        let descriptor = wgpu::DeviceDescriptor { required_limits: limits, ..Default::default() };
+        let (device, queue) = pollster::block_on(adapter.request_device(&descriptor)).unwrap();
+        let backend = WebGpuBackend::from_wgpu(instance, adapter, device, queue).unwrap();
+        let ptr = backend.alloc(3 * BUFFER).unwrap();
+
+        let call = backend.context("test").unwrap();
+        let ctx = &call.context;
+        let operand = Operand::bytes("x", ptr, 3 * BUFFER, Access::Write);
+        let [Some(mut slice)] = ctx.resolve("test", &[operand]).unwrap() else { panic!("no memory") };
+        (slice.offset, slice.len) = (slice.offset + BUFFER / 2, BUFFER);
+        let window = ctx.output(&slice, DType::F32);
+        let read_and_written = Gathered::new(ctx, "test", 1, [&window; 4].into_iter()).unwrap();
+        let blocks: Vec<_> = read_and_written.windows.iter().map(|window| window.block.id()).collect();
+        assert_eq!((blocks[1], blocks[2]), (blocks[2], blocks[3]));
+        assert!(blocks[0] != blocks[1], "what is read is a copy of its own");
+        assert_eq!(read_and_written.written.len(), 1);
+    }
 }

@@ -66,7 +66,12 @@ pub(crate) fn quantize_rows(ctx: &OpContext, op: &'static str, desc: &QuantizeRo
     if desc.indices.is_some() {
         iterations::require(ctx, op, "count", desc.count, 1)?;
     }
-    in_parts(ctx, op, Part { desc: *desc, low: 0, source, indices, cache }, |part| part.launch(ctx, op))
+    let mut desc = *desc;
+    // A stride that leads nowhere may be any number.
+    desc.source.ld = if desc.count > 1 { desc.source.ld } else { 0 };
+    let named = if desc.indices.is_some() { desc.rows } else { desc.count };
+    desc.stride = if named > 1 { desc.stride } else { 0 };
+    in_parts(ctx, op, Part { desc, low: 0, source, indices, cache }, |part| part.launch(ctx, op))
 }
 
 /// Some of a call's rows, or those of them that go to some rows of the cache.
@@ -106,7 +111,11 @@ impl Part {
         desc.rows -= skipped;
         Self {
             source: self.source.advanced(first * desc.source.ld),
-            indices: if self.is_indexed() { self.indices.advanced(first) } else { self.indices.clone() },
+            indices: if self.is_indexed() {
+                self.indices.advanced(first).truncated(count)
+            } else {
+                self.indices.clone()
+            },
             cache: self.cache.advanced(skipped * words(desc.stride)),
             desc,
             low: self.low,

@@ -22,6 +22,9 @@ use crate::recorder::Window;
 /// weights once for each row.
 const TILED_ROWS: usize = 16;
 
+/// Invocations of the workgroups of `quant/expert_order`.
+const ORDER_WORKGROUP: usize = 256;
+
 /// Bytes of products that wait to be summed.
 const MAX_PRODUCTS: usize = 256 << 20;
 
@@ -61,6 +64,12 @@ pub(crate) fn expert_matmul(ctx: &OpContext, op: &'static str, desc: &ExpertMatm
     ctx.require_dtype(op, desc.a.dtype)?;
     ctx.require_dtype(op, desc.c.dtype)?;
     let layout = desc.b.layout(op)?;
+    let mut desc = *desc;
+    if desc.k() == 0 {
+        // Without columns, a leading dimension leads nowhere and may be any number.
+        desc.a.ld = 0;
+    }
+    let desc = &desc;
     let mut rows = Run::of_flops(desc.rows, desc.flops() / desc.rows.max(1) as f64);
     let [a_rows, c_rows] = desc.rows_of(op)?;
     for (slice, matrix, count) in [(a.as_ref(), desc.a, a_rows), (Some(&c), desc.c, c_rows)] {
@@ -116,7 +125,9 @@ impl Call<'_> {
         let asked = *self.ctx.state.quant_matmul_override.lock();
         let pairs = desc.rows.saturating_mul(desc.used);
         let is_many = pairs >= desc.experts.saturating_mul(TILED_ROWS);
-        let has_end = iterations::exceeded(self.ctx, Kernel::Tiled.iterations(self.layout.units)).is_none();
+        // Each invocation of the order looks at its share of the indices twice.
+        let longest = Kernel::Tiled.iterations(self.layout.units).max(2 * pairs.div_ceil(ORDER_WORKGROUP));
+        let has_end = iterations::exceeded(self.ctx, longest).is_none();
         if pairs > 0 && has_end && (asked == Some(KernelOverride::Tiled) || asked.is_none() && is_many) {
             return Kernel::Tiled;
         }
@@ -131,6 +142,7 @@ impl Call<'_> {
     fn products_and_sums(&self, desc: &ExpertMatmulDesc, windows: &Operands) -> BackendResult<()> {
         let &Self { ctx, op, .. } = self;
         let (n, used) = (desc.n(), desc.used);
+        iterations::require(ctx, op, "experts of a row", used, 1)?;
         let row = checked_product(op, "products", &[used, n, size_of::<f32>()])?;
         let most = usize::try_from(ctx.device.limits.max_bytes).unwrap_or(usize::MAX).min(MAX_PRODUCTS);
         let share = (most / row.max(1)).clamp(1, desc.rows);

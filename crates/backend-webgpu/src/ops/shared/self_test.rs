@@ -132,6 +132,8 @@ impl<'a> SelfTest<'a> {
         // By a thread of its own where the driver works off what is queued before it returns.
         let has_thread = ctx.device.submitter.has_thread();
         let submitter = Arc::new(Submitter::new(device, queue, &health, &Arc::default(), has_thread));
+        #[cfg(not(target_family = "wasm"))]
+        submitter.close_within(ctx.device.timeout());
         let layout = ctx.device.pipelines.params_layout();
         let recorder = Recorder::new(device, &submitter, layout, &Arc::default());
         Self { ctx, recorder, submitter, witness: health.witness(), health }
