@@ -256,7 +256,12 @@ CASES = {
 }
 
 
-SHORT_WINDOWS = ("groups: window", "groups: window of one key", "groups: window over a cache")
+SHORT_WINDOWS = (
+    "groups: window",
+    "groups: window of one key",
+    "groups: window over a cache",
+    "groups: sinks and a window over a cache",
+)
 
 
 def main(library, text):
