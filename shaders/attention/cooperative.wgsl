@@ -83,9 +83,9 @@ var<workgroup> sh: array<vec4<f16>, max(ROWS * STRIDE, TEAMS * FRAGMENT * OUT_ST
 var<workgroup> sh_keys: array<vec4<u32>, select(1u, BLOCK * KEY_STRIDE, WIDE_KEYS == 1u)>;
 // Sums of weights of the rows of a part, with their sinks'.
 var<workgroup> sh_totals: array<f32, TEAMS * FRAGMENT>;
-// Of a slice, each invocation's sums of products with its range of the keys; nothing where there are no teams.
-const EXCHANGED: u32 = PARTS * SLICE / FRAGMENT * 2u;
-var<workgroup> sh_products: array<vec4<f32>, select(1u, EXCHANGED * THREADS, DIM_SUBGROUPS > 1u)>;
+// Each invocation's partial products of a slice, with its range of the keys; nothing where there are no teams.
+const PARTIALS: u32 = PARTS * SLICE / FRAGMENT * 2u;
+var<workgroup> sh_partials: array<vec4<f32>, select(1u, PARTIALS * THREADS, DIM_SUBGROUPS > 1u)>;
 
 struct Tile {
   batch: u32,
@@ -242,19 +242,20 @@ fn stage_v(index: u32, turn: u32, bits: vec4<u32>) {
   put(VALUES + place.x, place.y, bits);
 }
 
-// Leaves sums of products for the team's other subgroups. Invocations of a subgroup have neighbouring vectors.
-fn leave(index: u32, number: u32, products: Elements) {
-  sh_products[2u * number * THREADS + index] = products.low;
-  sh_products[(2u * number + 1u) * THREADS + index] = products.high;
+// Stores products with the subgroup's range of the keys for the rest of its team. Invocations of a subgroup have
+// neighbouring vectors.
+fn store_partial(index: u32, number: u32, products: Elements) {
+  sh_partials[2u * number * THREADS + index] = products.low;
+  sh_partials[(2u * number + 1u) * THREADS + index] = products.high;
 }
 
-// The sums of products with whole keys, of those that the subgroups of a team have left.
-fn joined(index: u32, number: u32) -> Elements {
+// Products with whole keys: the sums of the partial ones that the subgroups of a team have stored.
+fn sum_of_partials(index: u32, number: u32) -> Elements {
   var whole: Elements;
   let first = index / (SUBGROUP * DIM_SUBGROUPS) * (SUBGROUP * DIM_SUBGROUPS) + index % SUBGROUP;
   for (var i = 0u; i < DIM_SUBGROUPS; i++) {
-    whole.low += sh_products[2u * number * THREADS + first + i * SUBGROUP];
-    whole.high += sh_products[(2u * number + 1u) * THREADS + first + i * SUBGROUP];
+    whole.low += sh_partials[2u * number * THREADS + first + i * SUBGROUP];
+    whole.high += sh_partials[(2u * number + 1u) * THREADS + first + i * SUBGROUP];
   }
   return whole;
 }

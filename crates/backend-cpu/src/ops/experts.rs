@@ -45,7 +45,8 @@ pub(crate) fn expert_matmul(memory: &Memory, op: &'static str, desc: &ExpertMatm
 }
 
 /// The products of all rows and experts, n numbers for each index: those of one expert together, so that its weights
-/// are read once, by `SHARE` elements. Zeros where there is no expert.
+/// are read once for as many rows as [`SHARE`] has room for. Zeros where there is no expert. `products` is empty and has
+/// room for all.
 fn products(
     cores: Cores,
     desc: &ExpertMatmulDesc,

@@ -313,14 +313,14 @@ pub(super) fn values(tile: CooperativeTile) -> String {
     pairs([tile.range() / FRAGMENT, tile.slice / FRAGMENT]).map(product).collect()
 }
 
-/// Leaves the products of a slice for the rest of the team.
-pub(super) fn left(tile: CooperativeTile) -> String {
-    exchange(tile, |number, product| format!("leave(index, {number}u, {product});"))
+/// Stores the partial products of a slice for the rest of the team.
+pub(super) fn store_partials(tile: CooperativeTile) -> String {
+    exchange(tile, |number, product| format!("store_partial(index, {number}u, {product});"))
 }
 
-/// Adds up what the subgroups of a team have left.
-pub(super) fn joined(tile: CooperativeTile) -> String {
-    exchange(tile, |number, product| format!("{product} = joined(index, {number}u);"))
+/// Makes products with whole keys of the partial ones that the subgroups of a team have stored.
+pub(super) fn sum_partials(tile: CooperativeTile) -> String {
+    exchange(tile, |number, product| format!("{product} = sum_of_partials(index, {number}u);"))
 }
 
 fn exchange(tile: CooperativeTile, line: impl Fn(usize, &str) -> String) -> String {

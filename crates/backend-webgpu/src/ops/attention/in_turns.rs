@@ -3,7 +3,7 @@
 
 use super::cooperative::CooperativeTile;
 use super::fragments::{
-    joined, left, products, queries, raise, scores, sums, values, weights, whole_or_other,
+    products, queries, raise, scores, store_partials, sum_partials, sums, values, weights, whole_or_other,
 };
 use crate::ops::shared::text::lines;
 
@@ -22,8 +22,8 @@ pub(super) fn blocks(tile: CooperativeTile) -> String {
     let (products, scores, raise) = (products(tile), scores(tile), raise(tile));
     let (weights, values) = (weights(tile), values(tile));
     const BARRIER: &str = "workgroupBarrier();\n";
-    let (left, joined, multiplied) = if tile.dim_subgroups > 1 {
-        (left(tile), BARRIER.to_owned() + &joined(tile), "")
+    let (stored, summed, multiplied) = if tile.dim_subgroups > 1 {
+        (store_partials(tile), BARRIER.to_owned() + &sum_partials(tile), "")
     } else {
         (String::new(), String::new(), BARRIER)
     };
@@ -34,7 +34,7 @@ pub(super) fn blocks(tile: CooperativeTile) -> String {
   for (var block = tile.first; block < tile.blocks; block++) {{
     let key = block * BLOCK;
     workgroupBarrier();
-{products}{left}{stage_values}{next_keys}{joined}    if is_natural || key < seen_by_all.x || key + BLOCK > seen_by_all.y {{
+{products}{stored}{stage_values}{next_keys}{summed}    if is_natural || key < seen_by_all.x || key + BLOCK > seen_by_all.y {{
 {scores}    }}
 {raise}{weights}{multiplied}{stage_keys}{values}{next_values}  }}
 "
@@ -82,7 +82,7 @@ mod tests {
         let text = attend(&filled_up([8, 1, 512, 16, 16, 0, 2]), Target { immediates: true, unroll: true });
         // One column of keys by half of the depth, and half of the values' columns.
         assert_eq!(text.matches("coopMultiplyAdd(").count(), 2 * (512 / 2 / 16));
-        assert_eq!(["= joined(", "leave("].map(|call| text.matches(call).count()), [1, 1]);
+        assert_eq!(["= sum_of_partials(", "store_partial("].map(|call| text.matches(call).count()), [1, 1]);
         assert_eq!(text.matches("stage_q(").count(), 2);
     }
 }
