@@ -25,12 +25,15 @@ pub(crate) fn expert_matmul(memory: &Memory, op: &'static str, desc: &ExpertMatm
     let [_, c_rows] = desc.rows_of(op)?;
     require_end(op, desc.flops())?;
     let elements = checked_product(op, "products", &[desc.rows, desc.used, desc.n()])?;
-    let mut room = Vec::new();
-    if room.try_reserve_exact(elements).is_err() {
-        let requested = elements.saturating_mul(size_of::<f32>());
-        return Err(BackendError::OutOfMemory { requested, in_use: memory.stats().in_use });
-    }
+    let in_use = memory.stats().in_use;
+    let mut outcome = Ok(());
     memory.access(op, &operands, |[a, b, indices, weights, _], c| {
+        let mut room = Vec::new();
+        if room.try_reserve_exact(elements).is_err() {
+            let requested = elements.saturating_mul(size_of::<f32>());
+            outcome = Err(BackendError::OutOfMemory { requested, in_use });
+            return;
+        }
         let indices: &[u32] = indices.elements();
         let experts: Vec<_> = indices.iter().map(|&index| inside(index, desc.experts)).collect();
         let work = desc.flops() as usize / 2;
@@ -41,7 +44,8 @@ pub(crate) fn expert_matmul(memory: &Memory, op: &'static str, desc: &ExpertMatm
             let results = Results { desc, products: &products, experts: &experts, weights };
             with_float!(desc.c.dtype, T => results.store(cores, c_rows, cast_slice_mut::<u8, T>(c)));
         });
-    })
+    })?;
+    outcome
 }
 
 /// The products of all rows and experts, n numbers for each index: those of one expert together, so that its weights
