@@ -35,7 +35,7 @@ type Run<'a> = &'a mut dyn FnMut(&Draw, &'static str, Command<'_>);
 
 type Family = fn(&mut Draw, Run<'_>);
 
-const FAMILIES: [(&str, Family); 34] = [
+const FAMILIES: [(&str, Family); 35] = [
     ("unary", elements::unary),
     ("binary", elements::binary),
     ("where_cond", elements::where_cond),
@@ -59,6 +59,7 @@ const FAMILIES: [(&str, Family); 34] = [
     ("gather", tables::gather),
     ("scatter", tables::scatter),
     ("rope", tables::rope),
+    ("rope_append", tables::rope_append),
     ("top_k", tables::top_k),
     ("sample", tables::sample),
     ("matmul", products::matmul),

@@ -1,8 +1,8 @@
 //! Lookups, scatters, rotations, sorts and samples.
 
 use backend_api::desc::{
-    GatherDesc, HeadLayout, IndexShape, RepetitionPenalty, RopeDesc, RopeShape, RopeStyle, RopeTables,
-    SampleDesc, ScatterDesc, TopKDesc,
+    GatherDesc, HeadLayout, IndexShape, Matrix, RepetitionPenalty, RopeAppendDesc, RopeAppendShape, RopeDesc,
+    RopeShape, RopeStyle, RopeTables, SampleDesc, ScatterDesc, TopKDesc,
 };
 use backend_api::{Command, DType, ScatterOp};
 
@@ -82,6 +82,28 @@ pub(super) fn rope(draw: &mut Draw, run: Run<'_>) {
     desc.output_layout = if in_place { desc.input_layout } else { Some(head_layout(draw, extents)) };
     desc.positions = draw.maybe(|draw| draw.indices(batch * seq, max_position));
     run(draw, "rope", Command::Rope(&desc));
+}
+
+pub(super) fn rope_append(draw: &mut Draw, run: Run<'_>) {
+    let (dtype, cache_dtype) = (draw.float(), draw.float());
+    let total = draw.elements(dtype);
+    let (half_dim, heads, kv_heads) = (draw.up_to(32), draw.up_to(5), draw.up_to(3));
+    let head_dim = 2 * half_dim;
+    let [width, cached] = [(heads + 2 * kv_heads) * head_dim, 2 * kv_heads * head_dim];
+    let rows = (total / width).clamp(1, 300);
+    let cache_rows = (draw.elements(cache_dtype) / cached).max(1);
+    let [ld, cache_ld] = [width + draw.up_to(9), cached + draw.up_to(9)];
+    let max_position = draw.up_to(60);
+    let pairs = if draw.one_in(3) { draw.up_to(half_dim) } else { half_dim };
+    let tables = [(); 2].map(|()| draw.memory(DType::F32, max_position * pairs));
+    let tables = RopeTables { cos: tables[0], sin: tables[1], max_position };
+    let qkv = Matrix::new(draw.memory(dtype, rows * ld), dtype, ld);
+    let cache = Matrix::new(draw.memory(cache_dtype, cache_rows * cache_ld), cache_dtype, cache_ld);
+    let shape = RopeAppendShape { rows, heads, kv_heads, head_dim, cache_rows };
+    let (positions, indices) = (draw.indices(rows, max_position), draw.indices(rows, cache_rows));
+    let desc = RopeAppendDesc::new(qkv, cache, tables, shape, positions, indices);
+    let style = draw.pick(&[RopeStyle::Half, RopeStyle::Interleaved]);
+    run(draw, "rope_append", Command::RopeAppend(&desc.with_style(style).with_rotary_dim(2 * pairs)));
 }
 
 pub(super) fn top_k(draw: &mut Draw, run: Run<'_>) {

@@ -154,6 +154,10 @@ macro_rules! for_each_operation {
             /// Rotary position embedding.
             fn rope(&RopeDesc) => Rope(&'a RopeDesc);
 
+            /// Rotary position embedding of queries and keys, and keys and values into a cache.
+            #[doc(alias = "reshape_and_cache")]
+            fn rope_append(&RopeAppendDesc) => RopeAppend(&'a RopeAppendDesc);
+
             /// Rows or elements of a table by index, along any axis: the embedding lookup.
             #[doc(alias = "index_select")]
             #[doc(alias = "take")]

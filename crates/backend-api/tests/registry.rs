@@ -268,6 +268,7 @@ fn an_operation_without_an_implementation_is_unsupported() {
         pool2d(&pool);
         pool2d_backward(&PoolBackwardDesc::of(&pool, 1, 1));
         rope(&RopeDesc::new(of, 1, 1, RopeTables { cos: 1, sin: 1, max_position: 1 }, RopeShape { batch: 1, heads: 1, seq: 1, head_dim: 1 }, RopeStyle::Half));
+        rope_append(&RopeAppendDesc::new(m, m, RopeTables { cos: 1, sin: 1, max_position: 1 }, RopeAppendShape { rows: 1, heads: 1, kv_heads: 1, head_dim: 1, cache_rows: 1 }, 1, 1).with_rotary_dim(0));
         gather(&GatherDesc::new(of, 1, 1, 1, IndexShape { rows: 1, columns: 1, count: 1 }));
         scatter(&ScatterDesc::new(ScatterOp::Add, of, 1, 1, 1, IndexShape { rows: 1, columns: 1, count: 1 }));
         random(&RandomDesc::new(1, of, 1, 0, Distribution::Uniform { low: 0.0, high: 1.0 }));

@@ -101,6 +101,7 @@ impl ComputeBackend for CpuBackend {
             Command::TopK(desc) => ops::top_k::top_k(memory, op, desc),
             Command::Sample(desc) => ops::sample::sample(memory, op, desc),
             Command::Rope(desc) => ops::rope::rope(memory, op, desc),
+            Command::RopeAppend(desc) => ops::rope_append::rope_append(memory, op, desc),
             Command::Gather(desc) => ops::gather::gather(memory, op, desc),
             Command::Scatter(desc) => ops::gather::scatter(memory, op, desc),
             Command::Random(desc) => ops::random::random(memory, op, desc),

@@ -61,6 +61,7 @@ impl ComputeBackend for WebGpuBackend {
             Command::TopK(desc) => ops::top_k(ctx, op, desc),
             Command::Sample(desc) => ops::sample(ctx, op, desc),
             Command::Rope(desc) => ops::rope(ctx, op, desc),
+            Command::RopeAppend(desc) => ops::rope_append(ctx, op, desc),
             Command::Gather(desc) => ops::gather(ctx, op, desc),
             Command::Scatter(desc) => ops::scatter(ctx, op, desc),
             Command::Random(desc) => ops::random(ctx, op, desc),

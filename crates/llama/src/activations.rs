@@ -37,8 +37,6 @@ pub(crate) struct Activations {
     pub(crate) inner: Buffer,
     /// What experts need, if the model has some.
     pub(crate) experts: Option<ExpertActivations>,
-    /// Keys and values of a pass's only row, where they lie side by side.
-    pub(crate) kv_row: Option<Buffer>,
     /// Where the queries, keys and values lie in `qkv`.
     pub(crate) parts: [Rows; 3],
     /// Packed queries and packed keys, where they are normalised.
@@ -101,9 +99,6 @@ impl Activations {
         };
         let inner = config.experts.map_or(0, |experts| experts.shared_intermediate).max(config.intermediate);
         let experts = config.experts.map(|experts| ExpertActivations::new(backend, experts, (rows, dtype)));
-        let size = dtype.size();
-        let is_row = rows == 1 && !split;
-        let kv_row = is_row.then(|| qkv.view(q * size, 2 * kv * size)).transpose()?;
         Ok(Self {
             rows,
             dtype,
@@ -116,7 +111,6 @@ impl Activations {
             gate_up: gates_apart.then(|| tensor(2 * inner)).transpose()?,
             inner: tensor(inner)?,
             experts: experts.transpose()?,
-            kv_row,
             _qkv: qkv,
             parts,
             packed,

@@ -87,8 +87,21 @@ impl Cache {
         self.layers.iter().map(|layer| layer.view(first * row, len * row)).collect()
     }
 
-    /// Appends the keys and values of `a` to a layer's, and writes what its queries attend to to `a.context`.
-    pub(crate) fn attend(
+    /// The rows that a layer's new keys and values may go to, of a cache of numbers, and the indices of those that they do
+    /// go to, where these lie on the device.
+    pub(crate) fn numbers<'a>(
+        &self,
+        config: &Config,
+        layer: usize,
+        placement: &Placement<'a>,
+    ) -> Option<(Matrix, &'a Decode)> {
+        let (Placement::Decode(decode), Some(dtype)) = (placement, self.format.dtype()) else { return None };
+        let page = decode.pages.get(layer)?;
+        Some((Matrix::new(page.ptr(), dtype, 2 * config.kv_width()), decode))
+    }
+
+    /// Appends the keys and values of `a` to a layer's.
+    pub(crate) fn append(
         &self,
         backend: &dyn ComputeBackend,
         config: &Config,
@@ -99,19 +112,34 @@ impl Cache {
         // Each layer of the model has one here.
         let Some(cache) = self.layers.get(layer) else { return Ok(()) };
         match placement {
+            Placement::Runs(runs) => runs.iter().try_for_each(|run| {
+                let first = (run.slot * self.capacity + run.position) * 2 * config.kv_width();
+                let rows = run.first..run.first + run.rows;
+                match self.format {
+                    KvFormat::Float(dtype) => copy_rows(backend, config, a, rows, (cache, dtype, first)),
+                    _ => quantize_rows(backend, config, a, rows, Place::rows(cache, first, run.rows)),
+                }
+            }),
+            Placement::Decode(decode) => {
+                let Some(page) = decode.pages.get(layer) else { return Ok(()) };
+                self.append_by_index(backend, config, a, decode, page)
+            }
+        }
+    }
+
+    /// Writes what the queries of `a` attend to in a layer's keys and values to `a.context`.
+    pub(crate) fn attend(
+        &self,
+        backend: &dyn ComputeBackend,
+        config: &Config,
+        layer: usize,
+        a: &Activations,
+        placement: &Placement<'_>,
+    ) -> BackendResult<()> {
+        let Some(cache) = self.layers.get(layer) else { return Ok(()) };
+        match placement {
             Placement::Runs(runs) => {
-                for run in *runs {
-                    let first = (run.slot * self.capacity + run.position) * 2 * config.kv_width();
-                    let rows = run.first..run.first + run.rows;
-                    match self.format {
-                        KvFormat::Float(dtype) => copy_rows(backend, config, a, rows, (cache, dtype, first))?,
-                        _ => quantize_rows(backend, config, a, rows, Place::rows(cache, first, run.rows))?,
-                    }
-                }
-                for run in *runs {
-                    self.attend_run(backend, config, layer, cache, a, run)?;
-                }
-                Ok(())
+                runs.iter().try_for_each(|run| self.attend_run(backend, config, layer, cache, a, run))
             }
             Placement::Decode(decode) => self.decode(backend, config, layer, cache, a, decode),
         }
@@ -150,7 +178,7 @@ impl Cache {
     }
 
     /// Appends the new keys and values of each sequence, at positions that lie on the device.
-    fn append(
+    fn append_by_index(
         &self,
         backend: &dyn ComputeBackend,
         config: &Config,
@@ -158,24 +186,15 @@ impl Cache {
         decode: &Decode,
         page: &Buffer,
     ) -> BackendResult<()> {
-        let KvFormat::Float(dtype) = self.format else {
+        let Some((staging, dtype)) = decode.staging.as_ref().zip(self.format.dtype()) else {
             let indices = Some(&decode.page_rows);
             let place = Place { cache: page, first: 0, rows: decode.page_len, indices };
             return quantize_rows(backend, config, a, 0..a.rows, place);
         };
-        let (source, source_dtype) = match (&a.kv_row, &decode.staging) {
-            (None, Some(staging)) => {
-                copy_rows(backend, config, a, 0..a.rows, (staging, dtype, 0))?;
-                (staging, dtype)
-            }
-            (Some(row), _) => (row, a.dtype),
-            // A cache of numbers has room for new ones.
-            (None, None) => return Ok(()),
-        };
+        copy_rows(backend, config, a, 0..a.rows, (staging, dtype, 0))?;
         let shape = IndexShape { rows: decode.page_len, columns: 2 * config.kv_width(), count: a.rows };
         let (indices, assign) = (decode.page_rows.ptr(), ScatterOp::Assign);
-        let append = ScatterDesc::new(assign, dtype, page.ptr(), indices, source.ptr(), shape);
-        backend.scatter(&append.with_source_dtype(source_dtype))
+        backend.scatter(&ScatterDesc::new(assign, dtype, page.ptr(), indices, staging.ptr(), shape))
     }
 
     fn decode(
@@ -187,9 +206,6 @@ impl Cache {
         a: &Activations,
         decode: &Decode,
     ) -> BackendResult<()> {
-        let Some(page) = decode.pages.get(layer) else { return Ok(()) };
-        self.append(backend, config, a, decode, page)?;
-
         let shape = AttentionShape {
             batch: a.rows,
             heads: config.heads,

@@ -2,7 +2,10 @@
 
 use std::slice;
 
-use backend_api::desc::{BinaryDesc, RmsNormDesc, RopeDesc, RopeShape, RopeTables, TensorDesc};
+use backend_api::desc::{
+    BinaryDesc, Matrix, RmsNormDesc, RopeAppendDesc, RopeAppendShape, RopeDesc, RopeShape, RopeTables,
+    TensorDesc,
+};
 use backend_api::owned::Buffer;
 use backend_api::{BackendResult, BinaryOp, ComputeBackend, Gate};
 
@@ -99,7 +102,7 @@ impl Layer {
         let packed = |buffer: &Buffer, row| Rows::packed(buffer, a.dtype, row);
 
         self.projections.forward(pass, &self.attention_norm)?;
-        self.rotate(pass)?;
+        self.rotate_and_append(pass)?;
         pass.cache.attend(backend, config, self.index, a, &pass.placement)?;
         let context = packed(&a.context, config.query_width());
         self.add(pass, &self.attention_output, context, self.attention_post_norm.as_ref())?;
@@ -137,12 +140,39 @@ impl Layer {
         backend.binary_ext(&BinaryDesc::new(BinaryOp::Add, x, update, x))
     }
 
-    /// Rotates queries and keys by their positions.
-    fn rotate(&self, pass: &Pass<'_>) -> BackendResult<()> {
-        let Pass { backend, config, activations: a, rotations, .. } = *pass;
+    /// Rotates queries and keys by their positions, and appends keys and values to the cache.
+    fn rotate_and_append(&self, pass: &Pass<'_>) -> BackendResult<()> {
+        let Pass { backend, config, activations: a, rotations, cache, .. } = *pass;
         let own = rotations.window.as_ref().filter(|_| config.window_of(self.index).is_some());
         let [cos, sin] = own.unwrap_or(&rotations.global).each_ref().map(Buffer::ptr);
         let tables = RopeTables { cos, sin, max_position: rotations.positions };
+        // Of one row, three tensors lie as one does.
+        let is_stacked = !self.is_split() || a.rows == 1;
+        match cache.numbers(config, self.index, &pass.placement).filter(|_| is_stacked) {
+            Some((pages, decode)) => {
+                let shape = RopeAppendShape {
+                    rows: a.rows,
+                    heads: config.heads,
+                    kv_heads: config.kv_heads,
+                    head_dim: config.head_dim,
+                    cache_rows: decode.page_len,
+                };
+                let width = config.query_width() + 2 * config.kv_width();
+                let qkv = Matrix::new(a.parts[0].ptr, a.dtype, width);
+                let (positions, indices) = (a.positions.ptr(), decode.page_rows.ptr());
+                let desc = RopeAppendDesc::new(qkv, pages, tables, shape, positions, indices);
+                backend.rope_append(&desc.with_style(config.rope.style).with_rotary_dim(config.rope.dim))
+            }
+            None => {
+                self.rotate(pass, tables)?;
+                cache.append(backend, config, self.index, a, &pass.placement)
+            }
+        }
+    }
+
+    /// Rotates queries and keys by their positions.
+    fn rotate(&self, pass: &Pass<'_>, tables: RopeTables) -> BackendResult<()> {
+        let Pass { backend, config, activations: a, .. } = *pass;
         let rotate = |part: Rows, heads: usize| {
             let shape = RopeShape { batch: 1, heads, seq: a.rows, head_dim: config.head_dim };
             let layout = backend_api::desc::HeadLayout {

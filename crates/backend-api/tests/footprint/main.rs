@@ -59,5 +59,5 @@ families! {
         norm_backward, norm_backward_weight, gather, scatter, top_k, sample, random;
     conv: conv2d, conv_transpose2d, conv2d_backward_data, conv2d_backward_filter, conv2d_forward, conv_gather;
     pool: pool2d, pool2d_backward;
-    matmul: matmul, attention, rope;
+    matmul: matmul, attention, rope, rope_append;
 }

@@ -1,8 +1,8 @@
 //! Matrix products, attention and rotary embedding.
 
 use backend_api::desc::{
-    AttentionDesc, AttentionMask, AttentionShape, Bias, BiasAxis, HeadLayout, MatmulDesc, Matrix, RopeDesc,
-    RopeShape, RopeStyle, RopeTables,
+    AttentionDesc, AttentionMask, AttentionShape, Bias, BiasAxis, HeadLayout, MatmulDesc, Matrix,
+    RopeAppendDesc, RopeAppendShape, RopeDesc, RopeShape, RopeStyle, RopeTables,
 };
 use backend_api::kv::KvFormat;
 use backend_api::support::Access::{Read, ReadInPlace, Write};
@@ -197,5 +197,47 @@ pub(crate) fn rope(g: &mut Gen) -> bool {
     }
     let positions = Named::packed("positions", 5, DType::U32, Read, &[batch, seq]);
     call.name(positions.only_if(some && desc.positions.is_some()));
+    call.judge_operands(desc.operands(OP))
+}
+
+pub(crate) fn rope_append(g: &mut Gen) -> bool {
+    let types = if g.one_in(8) { [g.dtype(), g.dtype()] } else { [g.float(), g.float()] };
+    let ([rows, heads, kv_heads, dim], cache_rows) = (g.extents(), g.extent());
+    let rotary = if g.one_in(2) { dim / 2 * 2 } else { g.extent() };
+    let max_position = g.about(3);
+    let exact = |heads: u128| heads * dim as u128;
+    let [of_queries, of_cache] = [heads as u128, 2 * kv_heads as u128].map(exact);
+    let saturated = |count: u128| usize::try_from(count).unwrap_or(usize::MAX);
+    let [width, cached] = [of_queries + of_cache, of_cache].map(saturated);
+    let [qkv, cache] = [matrix(g, 1, types[0], rows, width), matrix(g, 2, types[1], cache_rows, cached)];
+    let tables = RopeTables { cos: 3, sin: 4, max_position };
+    let shape = RopeAppendShape { rows, heads, kv_heads, head_dim: dim, cache_rows };
+    let mut desc = RopeAppendDesc::new(qkv, cache, tables, shape, 5, 6);
+    assert_eq!((desc.rotary_dim, desc.style, desc.widths()), (dim, RopeStyle::Half, [width, cached]));
+    desc.rotary_dim = rotary;
+
+    let mut call = Call::default();
+    call.require_float("qkv", types[0]);
+    call.require_float("cache", types[1]);
+    call.require_eq(0, rotary % 2);
+    call.require_at_least(rotary, dim);
+    call.fault_if(of_queries + of_cache > usize::MAX as u128, overflow());
+    call.require_at_least(width.max(1), qkv.ld);
+    call.require_at_least(cached.max(1), cache.ld);
+    let appends = rows > 0 && cached > 0 && cache_rows > 0;
+    let touches = appends || (rows > 0 && heads > 0 && dim > 0);
+    if touches && rotary > 0 {
+        call.require_at_least(1, max_position);
+    }
+    call.name(Named::new("qkv", 1, types[0], Write, [(rows, qkv.ld), (width, 1)]).only_if(touches));
+    call.name(
+        Named::new("cache", 2, types[1], Write, [(cache_rows, cache.ld), (cached, 1)]).only_if(appends),
+    );
+    let angles = if touches { [max_position, rotary / 2] } else { [0, 0] };
+    call.name(Named::packed("cos", 3, DType::F32, Read, &angles));
+    call.name(Named::packed("sin", 4, DType::F32, Read, &angles));
+    let numbers = |arg, ptr| Named::packed(arg, ptr, DType::U32, Read, &[rows]);
+    call.name(numbers("positions", 5).only_if(touches && rotary > 0));
+    call.name(numbers("indices", 6).only_if(appends));
     call.judge_operands(desc.operands(OP))
 }

@@ -22,6 +22,7 @@ pub(crate) mod quantize_rows;
 pub(crate) mod random;
 pub(crate) mod reduce;
 pub(crate) mod rope;
+pub(crate) mod rope_append;
 pub(crate) mod sample;
 mod shifted;
 pub(crate) mod softmax;

@@ -90,18 +90,23 @@ impl Rotation<'_> {
     fn rotate(&self, position: usize, x: &[f32], y: &mut [f32]) {
         let pairs = self.desc.rotary_dim / 2;
         let row = position * pairs..(position + 1) * pairs;
-        if pairs == 0 {
-            return;
+        if pairs > 0 {
+            rotate(self.desc.style, &self.cos[row.clone()], &self.sin[row], x, y);
         }
-        for (i, (&cos, &sin)) in self.cos[row.clone()].iter().zip(&self.sin[row]).enumerate() {
-            let (first, second) = match self.desc.style {
-                RopeStyle::Half => (i, i + pairs),
-                RopeStyle::Interleaved => (2 * i, 2 * i + 1),
-            };
-            let (a, b) = (f64::from(x[first]), f64::from(x[second]));
-            let (cos, sin) = (f64::from(cos), f64::from(sin));
-            y[first] = (a * cos - b * sin) as f32;
-            y[second] = (a * sin + b * cos) as f32;
-        }
+    }
+}
+
+/// The pairs of `x`, rotated by angles with these cosines and sines.
+pub(super) fn rotate(style: RopeStyle, cos: &[f32], sin: &[f32], x: &[f32], y: &mut [f32]) {
+    let pairs = cos.len();
+    for (i, (&cos, &sin)) in cos.iter().zip(sin).enumerate() {
+        let (first, second) = match style {
+            RopeStyle::Half => (i, i + pairs),
+            RopeStyle::Interleaved => (2 * i, 2 * i + 1),
+        };
+        let (a, b) = (f64::from(x[first]), f64::from(x[second]));
+        let (cos, sin) = (f64::from(cos), f64::from(sin));
+        y[first] = (a * cos - b * sin) as f32;
+        y[second] = (a * sin + b * cos) as f32;
     }
 }

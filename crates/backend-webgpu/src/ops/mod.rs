@@ -34,6 +34,7 @@ mod reduce_parts;
 mod reduce_plan;
 mod reduction;
 mod rope;
+mod rope_append;
 mod sample;
 mod scatter;
 mod shared;
@@ -73,6 +74,7 @@ pub(crate) use quantize_rows::quantize_rows;
 pub(crate) use random::random;
 pub(crate) use reduce::reduce;
 pub(crate) use rope::rope;
+pub(crate) use rope_append::rope_append;
 pub(crate) use sample::sample;
 pub(crate) use scatter::scatter;
 pub(crate) use shared::self_test::SelfTests;
@@ -109,6 +111,7 @@ pub fn all_variants() -> Vec<Variant> {
         random::variants(),
         reduce::variants(),
         rope::variants(),
+        rope_append::variants(),
         sample::variants(),
         top_k::variants(),
         scatter::variants(),

@@ -1,9 +1,11 @@
-//! rope.
+//! rope and rope_append.
 
 use backend_api::DType;
-use backend_api::desc::{HeadLayout, RopeDesc, RopeShape, RopeStyle, RopeTables};
+use backend_api::desc::{
+    HeadLayout, Matrix, RopeAppendDesc, RopeAppendShape, RopeDesc, RopeShape, RopeStyle, RopeTables,
+};
 
-use super::expect::{OVERFLOW, TOO_SMALL, at_least, dtype, multiple, overlap, too_small};
+use super::expect::{OVERFLOW, SHAPE, TOO_SMALL, at_least, dtype, multiple, overlap, too_small};
 use super::operation::Change;
 use super::{Handles, Operation, Role, Slot};
 
@@ -13,7 +15,7 @@ const HALF: usize = usize::MAX / 2 + 1;
 pub(super) fn operations() -> Vec<Operation> {
     let mut operations = Vec::new();
     for element in [DType::F32, DType::F16] {
-        operations.extend([rope(element, false), rope(element, true)]);
+        operations.extend([rope(element, false), rope(element, true), append(element)]);
     }
     operations
 }
@@ -120,4 +122,49 @@ fn bad_tensors(bytes: usize) -> Vec<Change<RopeDesc>> {
             d.output_layout = Some(HeadLayout { offset: 0, batch: usize::MAX, head: 18, token: 6 });
         }),
     ]
+}
+
+/// A row of a query, a key and a value of ones, and a cache of one row.
+fn append(element: DType) -> Operation {
+    let op = "rope_append";
+    let bytes = element.size();
+    let slots = vec![
+        Slot::new("qkv", Role::Output, element, 12).holding(1.0),
+        Slot::new("cache", Role::Output, element, 8),
+        Slot::new("cos", Role::Input, DType::F32, 4),
+        Slot::new("sin", Role::Input, DType::F32, 4).holding(0.0),
+        Slot::new("positions", Role::Input, DType::U32, 1).holding(0.0),
+        Slot::new("indices", Role::Input, DType::U32, 1).holding(0.0),
+    ];
+    let good = move |h: &Handles| {
+        let tables = RopeTables { cos: h[2], sin: h[3], max_position: 2 };
+        let shape = RopeAppendShape { rows: 1, heads: 1, kv_heads: 1, head_dim: 4, cache_rows: 1 };
+        let [qkv, cache] = [(h[0], 12), (h[1], 8)].map(|(ptr, ld)| Matrix::new(ptr, element, ld));
+        RopeAppendDesc::new(qkv, cache, tables, shape, h[4], h[5])
+    };
+    let changes: Vec<Change<RopeAppendDesc>> = vec![
+        ("rows of i32", dtype(op, "qkv", DType::I32), |d| d.qkv.dtype = DType::I32),
+        ("a cache of u32", dtype(op, "cache", DType::U32), |d| d.cache.dtype = DType::U32),
+        ("rotary_dim 3", multiple(op, "rotary_dim", 2, 3), |d| d.rotary_dim = 3),
+        ("rotary_dim above head_dim", at_least(op, "head_dim", 6, 4), |d| d.rotary_dim = 6),
+        ("tables without rows", at_least(op, "max_position", 1, 0), |d| d.max_position = 0),
+        ("tables of a row too many", too_small(op, "cos", 16, 24), |d| d.max_position = 3),
+        ("a short ld", SHAPE, |d| d.qkv.ld = 11),
+        ("a short ld of the cache", SHAPE, |d| d.cache.ld = 7),
+        ("a row too many", too_small(op, "qkv", 12 * bytes, 24 * bytes), |d| d.rows = 2),
+        ("a later start", too_small(op, "qkv", 12 * bytes, 13 * bytes), |d| d.qkv.offset = 1),
+        ("a row of the cache too many", too_small(op, "cache", 8 * bytes, 16 * bytes), |d| d.cache_rows = 2),
+        ("a later start of the cache", too_small(op, "cache", 8 * bytes, 9 * bytes), |d| d.cache.offset = 1),
+        ("the cache as its indices", overlap(op, "cache", "indices"), |d| d.indices = d.cache.ptr),
+        ("rows as their positions", overlap(op, "qkv", "positions"), |d| d.positions = d.qkv.ptr),
+        ("rows usize::MAX", OVERFLOW, |d| d.rows = usize::MAX),
+        ("cache_rows usize::MAX", OVERFLOW, |d| d.cache_rows = usize::MAX),
+        ("heads usize::MAX", OVERFLOW, |d| d.heads = usize::MAX),
+        ("kv_heads half of the range", OVERFLOW, |d| d.kv_heads = HALF),
+    ];
+    Operation::new(op, slots, 1.0, move |b, h| b.rope_append(&good(h))).variant(element).broken(
+        good,
+        |b, _, d| b.rope_append(d),
+        changes,
+    )
 }

@@ -42,6 +42,7 @@ mod random;
 mod reduce;
 mod reduce_ext;
 mod rope;
+mod rope_append;
 mod sample;
 mod scatter;
 mod softmax;
@@ -102,6 +103,7 @@ pub fn cases() -> Vec<Case> {
         backward::cases(),
         cumsum::cases(),
         rope::cases(),
+        rope_append::cases(),
         top_k::cases(),
         sample::cases(),
         gather::cases(),

@@ -1,7 +1,9 @@
 //! Attention and position embeddings.
 
+use std::collections::BTreeMap;
+
 use backend_api::DType;
-use backend_api::desc::{AttentionDesc, HeadLayout, RopeDesc};
+use backend_api::desc::{AttentionDesc, HeadLayout, RopeAppendDesc, RopeDesc};
 use backend_api::kv::KvFormat;
 
 use super::{Bytes, Expected};
@@ -94,4 +96,56 @@ pub(super) fn rope(desc: &RopeDesc, memory: &Bytes) -> Expected {
         wants.extend(rotated.into_iter().enumerate().map(|(i, want)| (first + i, converted(want))));
     }
     Expected::computed(desc.output, output_dtype, wants)
+}
+
+pub(super) fn rope_append(desc: &RopeAppendDesc, memory: &Bytes) -> Vec<Expected> {
+    let &RopeAppendDesc { heads, kv_heads, head_dim, rotary_dim, .. } = desc;
+    let [width, cached] = desc.widths();
+    if desc.rows == 0 || width == 0 {
+        return Vec::new();
+    }
+    let numbers = |ptr, dtype| memory.numbers(ptr, dtype);
+    let pairs = rotary_dim / 2;
+    let angles = (pairs > 0).then(|| [desc.cos, desc.sin].map(|ptr| numbers(ptr, DType::F32)));
+    let positions = memory.optional((pairs > 0).then_some(desc.positions), DType::U32);
+    let qkv = numbers(desc.qkv.ptr, desc.qkv.dtype);
+    let converted = |want| match want {
+        // What is copied into another type is rounded.
+        Want::Exact(x) if desc.cache.dtype != desc.qkv.dtype => Want::number(x),
+        want => want,
+    };
+    let start = |i: usize| desc.qkv.offset + i * desc.qkv.ld;
+    let rotated = |i: usize, x: &[f64]| {
+        let Some([cos, sin]) = &angles else { return x.iter().map(|&x| Want::Exact(x)).collect() };
+        let position = (positions[i] as usize).min(desc.max_position - 1) * pairs;
+        oracle::rope::rope(x, &cos[position..][..pairs], &sin[position..][..pairs], desc.style)
+    };
+    let mut of_queries = Vec::new();
+    for (i, head) in (0..desc.rows).flat_map(|i| (0..heads).map(move |head| (i, head))) {
+        let first = start(i) + head * head_dim;
+        let wants = rotated(i, &qkv[first..][..head_dim]).into_iter().take(rotary_dim);
+        of_queries.extend(wants.enumerate().map(|(at, want)| (first + at, want)));
+    }
+    let mut expected = vec![Expected::computed(desc.qkv.ptr, desc.qkv.dtype, of_queries)];
+    if cached > 0 && desc.cache_rows > 0 {
+        let mut of_rows = BTreeMap::new();
+        for (i, &index) in numbers(desc.indices, DType::U32).iter().enumerate().take(desc.rows) {
+            let target = index as usize;
+            if target < desc.cache_rows {
+                // Of equal indices, the last one stays.
+                of_rows.insert(target, i);
+            }
+        }
+        let of_row = |(target, i): (usize, usize)| {
+            let row = &qkv[start(i) + heads * head_dim..][..cached];
+            let (keys, values) = row.split_at(kv_heads * head_dim);
+            let keys = keys.chunks(head_dim).flat_map(|key| rotated(i, key));
+            let wants = keys.chain(values.iter().map(|&x| Want::Exact(x))).map(converted);
+            let first = desc.cache.offset + target * desc.cache.ld;
+            wants.enumerate().map(move |(at, want)| (first + at, want)).collect::<Vec<_>>()
+        };
+        let of_cache = of_rows.into_iter().flat_map(of_row).collect();
+        expected.push(Expected::computed(desc.cache.ptr, desc.cache.dtype, of_cache));
+    }
+    expected
 }

@@ -121,6 +121,7 @@ fn expected(op: &'static str, command: &Command<'_>, memory: &Bytes) -> BackendR
         Command::PoolBackward(desc) => vec![rows::pool_backward(desc, memory)],
         Command::Attention(desc) => heads::attention(desc, memory),
         Command::Rope(desc) => vec![heads::rope(desc, memory)],
+        Command::RopeAppend(desc) => heads::rope_append(desc, memory),
         Command::Scatter(desc) => vec![indices::scatter(desc, memory)],
         Command::Sample(desc) => vec![indices::sample(desc, memory)],
         Command::QuantGather(desc) => vec![Expected::exact(desc.output, desc.dtype)],

@@ -2,9 +2,9 @@
 
 use backend_api::desc::{
     BatchNormDesc, ChannelShape, CumSumDesc, Distribution, GatherDesc, GroupNormDesc, HeadLayout, IndexShape,
-    LayerNormDesc, NormBackwardDesc, NormBackwardWeightDesc, RandomDesc, ReduceDesc, RepetitionPenalty,
-    RmsNormDesc, RopeDesc, RopeShape, RopeStyle, RopeTables, SampleDesc, ScatterDesc, SoftmaxBackwardDesc,
-    SoftmaxDesc, TensorDesc, TopKDesc,
+    LayerNormDesc, Matrix, NormBackwardDesc, NormBackwardWeightDesc, RandomDesc, ReduceDesc,
+    RepetitionPenalty, RmsNormDesc, RopeAppendDesc, RopeAppendShape, RopeDesc, RopeShape, RopeStyle,
+    RopeTables, SampleDesc, ScatterDesc, SoftmaxBackwardDesc, SoftmaxDesc, TensorDesc, TopKDesc,
 };
 use backend_api::{BackendResult, DType, ReduceOp, ScatterOp};
 
@@ -15,7 +15,19 @@ use super::pool::Pool;
 use crate::rng::Rng;
 
 pub(super) const METHODS: &[Method] = &[
-    reduce, reduce_ext, softmax, norm, group_norm, batch_norm, cumsum, backward, rope, gather, top_k, sample,
+    reduce,
+    reduce_ext,
+    softmax,
+    norm,
+    group_norm,
+    batch_norm,
+    cumsum,
+    backward,
+    rope,
+    rope_append,
+    gather,
+    top_k,
+    sample,
     random,
 ];
 
@@ -175,6 +187,25 @@ fn rope<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
     }
     let verdict = pool.check("rope", d.operands("rope"));
     call(format!("{d:?}"), verdict, move |b| b.rope(&d))
+}
+
+fn rope_append<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
+    let [qkv, cache, cos, sin, positions, indices] = std::array::from_fn(|_| pool.pick(rng));
+    let [rows, heads, kv_heads, head_dim, cache_rows] = sizes(rng);
+    let shape = RopeAppendShape { rows, heads, kv_heads, head_dim, cache_rows };
+    let tables = RopeTables { cos, sin, max_position: size(rng) };
+    let [qkv, cache] = [qkv, cache].map(|ptr| Matrix::new(ptr, dtype(rng), size(rng)));
+    let mut d = RopeAppendDesc::new(qkv, cache, tables, shape, positions, indices);
+    d.style = rng.pick(&[RopeStyle::Half, RopeStyle::Interleaved]);
+    let rotary = size(rng);
+    d.rotary_dim = maybe(rng, rotary).unwrap_or(d.head_dim & !1);
+    if rng.one_in(2) {
+        // Rows long enough.
+        let [width, cached] = d.widths();
+        (d.qkv.ld, d.cache.ld) = (width.max(1), cached.max(1));
+    }
+    let verdict = pool.check("rope_append", d.operands("rope_append"));
+    call(format!("{d:?}"), verdict, move |b| b.rope_append(&d))
 }
 
 fn gather<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {

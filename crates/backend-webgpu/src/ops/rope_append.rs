@@ -1,0 +1,241 @@
+//! Rotary position embedding of queries and keys, and keys and values into a cache, in one launch.
+
+use backend_api::desc::{HeadLayout, RopeAppendDesc, RopeDesc, RopeShape, RopeStyle, RopeTables};
+use backend_api::support::checked_product;
+use backend_api::{BackendResult, DType};
+
+use super::rope::rope;
+use super::shared::iterations;
+use super::shared::long_work::{Divisible, in_parts, middle};
+use crate::device::DeviceProfile;
+use crate::kernels::{KernelSource, Variant, constants, kernel, params};
+use crate::memory::DeviceSlice;
+use crate::ops::op_context::{OpContext, dim, linear_grid};
+use crate::recorder::Window;
+
+constants! { struct Constants { interleaved: bool } }
+
+static APPEND: KernelSource = kernel!(
+    "tokens/rope_append", libs: [GRID],
+    types: ["T", "C"], constants: Constants, reads: 4, writes: 2, params: Params,
+);
+
+params! {
+    struct Params {
+        // Invocations of a row, of its queries, and of its keys: pairs and copied elements.
+        row_work: u32,
+        query_work: u32,
+        key_work: u32,
+        total: u32,
+        count: u32,
+        heads: u32,
+        kv_heads: u32,
+        head_dim: u32,
+        pairs: u32,
+        max_position: u32,
+        // Rows of the cache that are bound, and the first of them.
+        cache_rows: u32,
+        low: u32,
+        qkv: u32,
+        qkv_ld: u32,
+        cache: u32,
+        cache_ld: u32,
+        cos: u32,
+        sin: u32,
+        positions: u32,
+        indices: u32,
+    }
+}
+
+const WORKGROUP: usize = 256;
+
+/// Bytes of memory that it takes as long to read as an invocation takes to compare an index.
+const INDEX: f64 = 4.0;
+
+pub(super) fn variants() -> Vec<Variant> {
+    let types = [DType::F32, DType::F16];
+    let types = types.into_iter().flat_map(|from| types.map(|to| [from, to]));
+    types
+        .flat_map(|types| [RopeStyle::Half, RopeStyle::Interleaved].map(|style| variant(types, style)))
+        .collect()
+}
+
+/// Of the types of `qkv` and the cache.
+fn variant(types: [DType; 2], style: RopeStyle) -> Variant {
+    Variant::new(&APPEND, types, Constants { interleaved: style == RopeStyle::Interleaved })
+}
+
+/// Rotates queries in place, and appends rotated keys and values to a cache.
+pub(crate) fn rope_append(ctx: &OpContext, op: &'static str, desc: &RopeAppendDesc) -> BackendResult<()> {
+    let operands = desc.operands(op)?;
+    let [qkv_slice, cache_slice, cos, sin, positions, indices] = ctx.resolve(op, &operands)?;
+    let Some(qkv_slice) = qkv_slice else { return Ok(()) };
+    ctx.require_dtype(op, desc.qkv.dtype)?;
+    ctx.require_dtype(op, desc.cache.dtype)?;
+    let Some(cache_slice) = cache_slice else { return rotate_queries(ctx, op, desc) };
+    iterations::require(ctx, op, "rows", desc.rows, 1)?;
+    let qkv = ctx.output(&qkv_slice, desc.qkv.dtype);
+    let cache = ctx.output(&cache_slice, desc.cache.dtype);
+    let apart = !qkv.shares_buffer(&cache);
+    let input = |slice: Option<&DeviceSlice>, dtype| {
+        let window = ctx.optional_input(op, slice, dtype, &cache)?;
+        if window.shares_buffer(&qkv) { ctx.optional_input(op, slice, dtype, &qkv) } else { Ok(window) }
+    };
+    let angles = [input(cos.as_ref(), DType::F32)?, input(sin.as_ref(), DType::F32)?];
+    let (positions, indices) = (input(positions.as_ref(), DType::U32)?, input(indices.as_ref(), DType::U32)?);
+    // Keys and values of the cache's buffer are read from a copy, and queries there are rotated by themselves.
+    let qkv = if apart { qkv } else { ctx.input(op, &qkv_slice, desc.qkv.dtype, &cache)? };
+    let whole = Part { desc: *desc, low: 0, rotates_queries: apart, qkv, cache, positions, indices };
+    in_parts(ctx, op, whole, |part| part.launch(ctx, op, &angles))?;
+    if apart { Ok(()) } else { rotate_queries(ctx, op, desc) }
+}
+
+/// Rotates queries in place.
+fn rotate_queries(ctx: &OpContext, op: &'static str, desc: &RopeAppendDesc) -> BackendResult<()> {
+    let &RopeAppendDesc { qkv, rows, heads, head_dim, max_position, cos, sin, .. } = desc;
+    if desc.rotary_dim == 0 {
+        return Ok(());
+    }
+    let shape = RopeShape { batch: 1, heads, seq: rows, head_dim };
+    let layout = HeadLayout { offset: qkv.offset, batch: 0, head: head_dim, token: qkv.ld };
+    let tables = RopeTables { cos, sin, max_position };
+    let rotation = RopeDesc::new(qkv.dtype, qkv.ptr, qkv.ptr, tables, shape, desc.style)
+        .with_rotary_dim(desc.rotary_dim)
+        .with_positions(desc.positions)
+        .with_input_layout(layout)
+        .with_output_layout(layout);
+    rope(ctx, op, &rotation)
+}
+
+/// Some rows, or those of them that go to some rows of the cache, with the windows of their first elements.
+#[derive(Clone, Debug)]
+struct Part {
+    desc: RopeAppendDesc,
+    /// The first of the cache's rows.
+    low: usize,
+    rotates_queries: bool,
+    qkv: Window,
+    cache: Window,
+    positions: Window,
+    indices: Window,
+}
+
+impl Part {
+    /// Elements of `qkv` and the cache, from the first to the last one.
+    fn extents(&self) -> [usize; 2] {
+        let RopeAppendDesc { qkv, cache, rows, cache_rows, .. } = self.desc;
+        let [width, cached] = self.desc.widths();
+        let reach =
+            |count: usize, ld: usize, width| count.saturating_sub(1).saturating_mul(ld).saturating_add(width);
+        [reach(rows, qkv.ld, width), reach(cache_rows, cache.ld, cached)]
+    }
+
+    fn excesses(&self) -> [u64; 2] {
+        let [qkv, cache] = self.extents();
+        [self.qkv.excess(qkv), self.cache.excess(cache)]
+    }
+
+    fn rows(&self, first: usize, count: usize) -> Self {
+        let of_rows = |window: &Window| window.advanced(first).truncated(count);
+        let mut desc = self.desc;
+        desc.rows = count;
+        Self {
+            desc,
+            qkv: self.qkv.advanced(first * self.desc.qkv.ld),
+            // Without pairs there are no positions.
+            positions: if self.pairs() > 0 { of_rows(&self.positions) } else { self.positions.clone() },
+            indices: of_rows(&self.indices),
+            ..self.clone()
+        }
+    }
+
+    /// Rows of the cache. Queries are rotated with its first ones.
+    fn places(&self, first: usize, cache_rows: usize) -> Self {
+        let mut desc = self.desc;
+        desc.cache_rows = cache_rows;
+        Self {
+            desc,
+            low: self.low + first,
+            rotates_queries: self.rotates_queries && first == 0,
+            cache: self.cache.advanced(first * self.desc.cache.ld),
+            ..self.clone()
+        }
+    }
+
+    const fn pairs(&self) -> usize {
+        self.desc.rotary_dim / 2
+    }
+
+    fn launch(&self, ctx: &OpContext, op: &'static str, [cos, sin]: &[Window; 2]) -> BackendResult<()> {
+        let RopeAppendDesc { qkv: matrix, cache: cached, rows, heads, kv_heads, head_dim, .. } = self.desc;
+        let [of_qkv, of_cache] = self.extents();
+        let (qkv, cache) = (self.qkv.truncated(of_qkv), self.cache.truncated(of_cache));
+        let pairs = self.pairs();
+        let query_work =
+            if self.rotates_queries { checked_product(op, "queries", &[heads, pairs])? } else { 0 };
+        let key_work = checked_product(op, "keys", &[kv_heads, head_dim - pairs])?;
+        let row_work = query_work + key_work + kv_heads * head_dim;
+        let total = checked_product(op, "pairs", &[rows, row_work])?;
+        // A leading dimension that isn't used may be any number.
+        let ld = |count: usize, ld| if count > 1 { dim(op, "ld", ld) } else { Ok(0) };
+        let params = Params {
+            row_work: dim(op, "row of qkv", row_work)?,
+            query_work: dim(op, "queries", query_work)?,
+            key_work: dim(op, "keys", key_work)?,
+            total: dim(op, "pairs", total)?,
+            count: dim(op, "rows", rows)?,
+            heads: dim(op, "heads", heads)?,
+            kv_heads: dim(op, "kv_heads", kv_heads)?,
+            head_dim: dim(op, "head_dim", head_dim)?,
+            pairs: dim(op, "rotary_dim", pairs)?,
+            max_position: dim(op, "max_position", self.desc.max_position)?,
+            cache_rows: dim(op, "cache_rows", self.desc.cache_rows)?,
+            low: dim(op, "cache_rows", self.low)?,
+            qkv: qkv.offset,
+            qkv_ld: ld(rows, matrix.ld)?,
+            cache: cache.offset,
+            cache_ld: ld(self.desc.cache_rows, cached.ld)?,
+            cos: cos.offset,
+            sin: sin.offset,
+            positions: self.positions.offset,
+            indices: self.indices.offset,
+        };
+        let grid = linear_grid(op, total.div_ceil(WORKGROUP))?;
+        let variant = variant([matrix.dtype, cached.dtype], self.desc.style);
+        ctx.launch(op, &variant, &[cos, sin, &self.positions, &self.indices, &qkv], &cache, &params, grid)
+    }
+}
+
+impl Divisible for Part {
+    fn seconds(&self, profile: &DeviceProfile) -> f64 {
+        let RopeAppendDesc { rows, qkv, cache, .. } = self.desc;
+        let [width, cached] = self.desc.widths();
+        let read = width as f64 * 2.0 * qkv.dtype.size() as f64;
+        let compared = rows as f64 * INDEX;
+        let written = cached as f64 * (cache.dtype.size() as f64 + compared);
+        rows as f64 * (read + written) / profile.bandwidth
+    }
+
+    fn undivided_seconds(&self, profile: &DeviceProfile) -> f64 {
+        self.desc.rows as f64 / profile.iterations
+    }
+
+    fn halves(&self) -> Option<[Self; 2]> {
+        let first = middle(self.desc.rows)?;
+        Some([self.rows(0, first), self.rows(first, self.desc.rows - first)])
+    }
+
+    fn excess(&self) -> u64 {
+        self.excesses().iter().sum()
+    }
+
+    /// By rows of the cache, where those are too many to be bound.
+    fn smaller_halves(&self) -> Option<[Self; 2]> {
+        let rows = self.desc.cache_rows;
+        let [_, of_cache] = self.excesses();
+        match middle(rows).filter(|_| of_cache > 0) {
+            Some(first) => Some([self.places(0, first), self.places(first, rows - first)]),
+            None => self.halves(),
+        }
+    }
+}

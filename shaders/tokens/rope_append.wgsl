@@ -1,0 +1,96 @@
+// Rotates the queries of each row of qkv in place, (x, y) → (x·cos − y·sin, x·sin + y·cos) for each pair of elements by
+// the angle of the row's position, and writes its keys, rotated too, and values to row indices[i] of a cache. Elements
+// from rotary_dim on stay, or are copied. One invocation for each pair, and for each copied number. Of equal indices, the
+// last one wins.
+//
+// needs: T, C (elements of qkv and cache), INTERLEAVED, lib/grid
+
+@group(0) @binding(0) var<storage, read> cosines: array<f32>;
+@group(0) @binding(1) var<storage, read> sines: array<f32>;
+@group(0) @binding(2) var<storage, read> positions: array<u32>;
+@group(0) @binding(3) var<storage, read> indices: array<u32>;
+@group(0) @binding(4) var<storage, read_write> qkv: array<T>;
+@group(0) @binding(5) var<storage, read_write> cache: array<C>;
+
+// The first and second element of a pair in a vector.
+fn places_of(pair: u32) -> vec2<u32> {
+  if INTERLEAVED == 1u {
+    return vec2<u32>(2u * pair, 2u * pair + 1u);
+  }
+  return vec2<u32>(pair, pair + params.pairs);
+}
+
+// A pair of the vector that starts at x, rotated by the angle of row i.
+fn rotated(i: u32, x: u32, pair: u32) -> vec2<f32> {
+  let position = min(positions[params.positions + i], params.max_position - 1u);
+  let angle = position * params.pairs + pair;
+  let c = cosines[params.cos + angle];
+  let s = sines[params.sin + angle];
+  let places = places_of(pair);
+  let first = f32(qkv[x + places.x]);
+  let second = f32(qkv[x + places.y]);
+  return vec2<f32>(first * c - second * s, first * s + second * c);
+}
+
+// The row of the cache that row i goes to, or one behind the last.
+fn target_of(i: u32) -> u32 {
+  let index = indices[params.indices + i];
+  for (var later = i + 1u; later < params.count; later++) {
+    if indices[params.indices + later] == index {
+      return params.cache_rows;
+    }
+  }
+  // One before the first row that is bound wraps.
+  return index - params.low;
+}
+
+@compute @workgroup_size(256)
+fn main(
+  @builtin(workgroup_id) group: vec3<u32>,
+  @builtin(num_workgroups) groups: vec3<u32>,
+  @builtin(local_invocation_index) lane: u32,
+) {
+  let number = flat_group(group, groups) * 256u + lane;
+  if number >= params.total {
+    return;
+  }
+  let i = number / params.row_work;
+  var work = number - i * params.row_work;
+  let row = params.qkv + i * params.qkv_ld;
+  if work < params.query_work {
+    let head = work / params.pairs;
+    let pair = work - head * params.pairs;
+    let query = row + head * params.head_dim;
+    let turned = rotated(i, query, pair);
+    let places = places_of(pair);
+    qkv[query + places.x] = T(turned.x);
+    qkv[query + places.y] = T(turned.y);
+    return;
+  }
+  work -= params.query_work;
+
+  let place = target_of(i);
+  if place >= params.cache_rows {
+    return;
+  }
+  let keys = row + params.heads * params.head_dim;
+  let cached = params.cache + place * params.cache_ld;
+  if work >= params.key_work {
+    let value = params.kv_heads * params.head_dim + work - params.key_work;
+    cache[cached + value] = C(qkv[keys + value]);
+    return;
+  }
+  let of_key = params.head_dim - params.pairs;
+  let head = work / of_key;
+  let part = work - head * of_key;
+  let first = head * params.head_dim;
+  if part >= params.pairs {
+    let copied = first + part + params.pairs;
+    cache[cached + copied] = C(qkv[keys + copied]);
+    return;
+  }
+  let turned = rotated(i, keys + first, part);
+  let places = places_of(part);
+  cache[cached + first + places.x] = C(turned.x);
+  cache[cached + first + places.y] = C(turned.y);
+}
