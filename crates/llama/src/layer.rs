@@ -80,11 +80,11 @@ impl Layer {
             GPT_OSS_TENSORS.iter().try_for_each(|part| loader.require(&name(part)))?;
         }
         // gpt-oss calls the norm between attention and experts what others call a norm of attention's output.
-        let attention_post_norm = match is_gpt_oss {
-            true => None,
-            false => loader.optional_vector(&norm("post_attention_norm"), hidden)?,
+        let (attention_post_norm, ffn_norm) = if is_gpt_oss {
+            (None, "post_attention_norm")
+        } else {
+            (loader.optional_vector(&norm("post_attention_norm"), hidden)?, "ffn_norm")
         };
-        let ffn_norm = if is_gpt_oss { "post_attention_norm" } else { "ffn_norm" };
         Ok(Self {
             index,
             attention_norm: loader.vector(&norm("attn_norm"), hidden)?,

@@ -145,7 +145,10 @@ impl<'a> Loader<'a> {
             return Ok(None);
         }
         let mut numbers = vec![0.0; experts * names.len() * columns];
-        for (place, name) in names.iter().enumerate().filter(|(_, name)| self.file.tensor(name).is_some()) {
+        for (place, name) in names.iter().enumerate() {
+            if !self.has(name) {
+                continue;
+            }
             let part = self.numbers(name, &[experts, columns])?;
             let rows = numbers.chunks_exact_mut(columns).skip(place).step_by(names.len());
             rows.zip(part.chunks_exact(columns)).for_each(|(row, part)| row.copy_from_slice(part));
