@@ -4,7 +4,8 @@
 // An index is compared with the experts that are bound, `params.experts` from `params.first` on. What others choose is
 // another launch's; the product of an index that is none of `params.experts_of_all` is 0, and the first launch's.
 //
-// needs: GATED, SPAN, lib/quant_experts, lib/quant_sums for one row of A, indices, weights
+// needs: GATED, SPAN, lib/quant_experts, lib/quant_sums for one row of A, indices, factors: the weights of sums, or
+// else the biases of the experts that are bound
 
 // Columns of C that SPAN rows of B make: with a gate, those are a row of it and the one that it opens.
 const RESULTS: u32 = SPAN >> GATED;
@@ -23,6 +24,15 @@ fn is_written(row: u32) -> bool {
   }
   let is_none = params.first == 0u && indices[params.indices + row] >= params.experts_of_all;
   return is_none || expert_of(row) < params.experts;
+}
+
+// What is added to the product of an index with a row of its expert's matrix.
+fn bias_of(pair: u32, line: u32) -> f32 {
+  let expert = expert_of(pair);
+  if (params.terms & HAS_BIAS) == 0u || expert >= params.experts {
+    return 0.0;
+  }
+  return factors[params.bias + expert * (params.n << GATED) + line];
 }
 
 // The rows of an expert's matrix for a column of C.
@@ -45,7 +55,7 @@ fn sums_of_experts(row: u32, column: u32, lane: u32) -> Sums {
     if expert < params.experts {
       var weight = 1.0;
       if (params.terms & IS_SUM) != 0u {
-        weight = weights[params.weights + pair];
+        weight = factors[params.weights + pair];
       }
       let part = sums_of_lane(pair / params.sharing, lines_of(expert, column), lane);
       for (var x = 0u; x < SPAN; x++) {

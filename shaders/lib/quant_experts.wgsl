@@ -4,6 +4,7 @@
 
 const IS_SUM: u32 = 1u;
 const ADDS: u32 = 2u;
+const HAS_BIAS: u32 = 4u;
 
 // Writes an element of C, or adds to it.
 fn put(x: f32, row: u32, column: u32) {

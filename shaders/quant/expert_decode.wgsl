@@ -4,7 +4,7 @@
 // A workgroup makes COLUMNS columns of a row of C. LANES invocations share SPAN rows of B, and add their parts in
 // workgroup memory.
 //
-// needs: TA, TC, SPAN, GATED, ACTIVATION, lib/quant_expert_sums, a format, a reader of A
+// needs: TA, TC, SPAN, GATED, GATE, lib/quant_expert_sums, lib/gate, a format, a reader of A
 
 const THREADS: u32 = 128u;
 const LANES: u32 = 32u;
@@ -17,7 +17,7 @@ const COLUMNS: u32 = THREADS / LANES * RESULTS;
 @group(0) @binding(3) var<storage, read> extra: array<u32>;
 @group(0) @binding(4) var<storage, read> a: array<AV>;
 @group(0) @binding(5) var<storage, read> indices: array<u32>;
-@group(0) @binding(6) var<storage, read> weights: array<f32>;
+@group(0) @binding(6) var<storage, read> factors: array<f32>;
 @group(0) @binding(7) var<storage, read_write> c: array<TC>;
 
 var<workgroup> sh: array<f32, SPAN * THREADS>;
@@ -55,10 +55,11 @@ fn main(
   // Neighbours write neighbouring columns.
   if index < COLUMNS && first_column + index < params.n {
     let at = index % RESULTS * THREADS + index / RESULTS * LANES;
-    var x = sh[at];
+    let column = first_column + index;
+    var x = sh[at] + bias_of(row, column);
     if GATED == 1u {
-      x = activate(ACTIVATION, x) * sh[THREADS + at];
+      x = glu(GATE, x, sh[THREADS + at] + bias_of(row, params.n + column));
     }
-    put(x, row, first_column + index);
+    put(x, row, column);
   }
 }

@@ -4,7 +4,7 @@
 // A workgroup makes COLUMNS columns of a row of C. A subgroup shares SPAN rows of B, and adds its parts without
 // workgroup memory.
 //
-// needs: TA, TC, SPAN, SUBGROUP, GATED, ACTIVATION, lib/quant_expert_sums, a format, a reader of A
+// needs: TA, TC, SPAN, SUBGROUP, GATED, GATE, lib/quant_expert_sums, lib/gate, a format, a reader of A
 
 const SUBGROUPS: u32 = 4u;
 const LANES: u32 = SUBGROUP;
@@ -17,7 +17,7 @@ const COLUMNS: u32 = SUBGROUPS * RESULTS;
 @group(0) @binding(3) var<storage, read> extra: array<u32>;
 @group(0) @binding(4) var<storage, read> a: array<AV>;
 @group(0) @binding(5) var<storage, read> indices: array<u32>;
-@group(0) @binding(6) var<storage, read> weights: array<f32>;
+@group(0) @binding(6) var<storage, read> factors: array<f32>;
 @group(0) @binding(7) var<storage, read_write> c: array<TC>;
 
 @compute @workgroup_size(SUBGROUPS * SUBGROUP)
@@ -41,9 +41,10 @@ fn main(
   let second = subgroupAdd(sums[1]);
   if GATED == 1u {
     if lane == 0u && column < params.n {
-      put(activate(ACTIVATION, first) * second, row, column);
+      let opened = second + bias_of(row, params.n + column);
+      put(glu(GATE, first + bias_of(row, column), opened), row, column);
     }
   } else if lane < SPAN && column + lane < params.n {
-    put(select(first, second, lane == 1u), row, column + lane);
+    put(select(first, second, lane == 1u) + bias_of(row, column + lane), row, column + lane);
   }
 }

@@ -7,7 +7,7 @@
 //
 // Beyond the tile's last row and the last column, another one's products are made, but not written.
 //
-// needs: TA, TC, GATED, ACTIVATION, lib/quant_experts, a format, a reader of A
+// needs: TA, TC, GATED, GATE, lib/quant_experts, lib/gate, a format, a reader of A
 
 const TILE: u32 = 64u;
 const DEPTH: u32 = 32u;
@@ -18,11 +18,20 @@ const RESULTS: u32 = TILE >> GATED;
 @group(0) @binding(2) var<storage, read> scales: array<ScaleWords>;
 @group(0) @binding(3) var<storage, read> extra: array<u32>;
 @group(0) @binding(4) var<storage, read> a: array<AV>;
-@group(0) @binding(5) var<storage, read> plan: array<u32>;
-@group(0) @binding(6) var<storage, read_write> c: array<TC>;
+@group(0) @binding(5) var<storage, read> bias: array<f32>;
+@group(0) @binding(6) var<storage, read> plan: array<u32>;
+@group(0) @binding(7) var<storage, read_write> c: array<TC>;
 
 var<workgroup> sh_a: array<f32, DEPTH * TILE>;
 var<workgroup> sh_b: array<f32, DEPTH * TILE>;
+
+// What is added to the product with a row of an expert's matrix, if there is such an expert.
+fn bias_of(expert: u32, line: u32) -> f32 {
+  if (params.terms & HAS_BIAS) == 0u || expert >= params.experts {
+    return 0.0;
+  }
+  return bias[params.bias + expert * (params.n << GATED) + line];
+}
 
 @compute @workgroup_size(256)
 fn main(
@@ -94,13 +103,15 @@ fn main(
         for (var l = 0u; l < 2u; l++) {
           let at = first_column + x / 2u + l;
           if at < params.n {
-            put(activate(ACTIVATION, sums[i][l]) * sums[i][l + 2u], pair, at);
+            let opened = sums[i][l + 2u] + bias_of(expert, params.n + at);
+            put(glu(GATE, sums[i][l] + bias_of(expert, at), opened), pair, at);
           }
         }
       } else {
         for (var l = 0u; l < 4u; l++) {
-          if first_column + x + l < params.n {
-            put(sums[i][l], pair, first_column + x + l);
+          let at = first_column + x + l;
+          if at < params.n {
+            put(sums[i][l] + bias_of(expert, at), pair, at);
           }
         }
       }

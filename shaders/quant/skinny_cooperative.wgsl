@@ -13,7 +13,7 @@
 // Rows of A start at multiples of eight elements, and k is whole units. Beyond the last row of either operand,
 // another one's products are made, but not written.
 //
-// needs: TA = f16, TC, SUBGROUPS, ROWS, PREFETCH, HALF_BLOCKS, ACTIVATION, GATED, lib/quant_product,
+// needs: TA = f16, TC, SUBGROUPS, ROWS, PREFETCH, HALF_BLOCKS, ACTIVATION, GATED, GATE, lib/quant_product,
 // lib/fragment_elements, a format's scales and its lib/quant_fragments_*, rows of A (lib/quant_rows or
 // lib/quant_rows_normed)
 
@@ -196,8 +196,8 @@ fn main(
     let sum = sum_of_subgroups(at);
     if row < params.m && column < params.n {
       if GATED == 1u {
-        let gate = activate(ACTIVATION, biased(sum, column));
-        store(gate * biased(sum_of_subgroups(at + RESULTS), column + params.half), row, column);
+        let opened = biased(sum_of_subgroups(at + RESULTS), column + params.half);
+        store(glu(GATE, biased(sum, column), opened), row, column);
       } else {
         finish(sum, row, column);
       }

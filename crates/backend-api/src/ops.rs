@@ -213,6 +213,9 @@ op_enum! {
         Geglu = "geglu",
         /// gelu_tanh(a) · b.
         GegluTanh = "geglu_tanh",
+        /// g · sigmoid(1.702 · g) · (c + 1) with g = min(a, 7) and c = b within ±7: the clamped gated linear unit of
+        /// gpt-oss, ggml's `SWIGLU_OAI`.
+        SwigluOai = "swiglu_oai",
         /// The remainder of a / b rounded towards 0, exact; it has the sign of a, as C's `fmod` and Rust's `%`.
         /// NaN for b = 0 and for an infinite a, a for an infinite b.
         Rem = "rem",
@@ -360,7 +363,7 @@ op_enum! {
 }
 
 op_enum! {
-    /// A gated linear unit: one half of a product times a function of the other.
+    /// A gated linear unit: a function of both halves of a product, the first being the gate.
     Gate {
         /// silu(gate) · x.
         Swiglu = "swiglu",
@@ -368,20 +371,12 @@ op_enum! {
         Geglu = "geglu",
         /// gelu_tanh(gate) · x.
         GegluTanh = "geglu_tanh",
+        /// g · sigmoid(1.702 · g) · (c + 1) with g = min(gate, 7) and c = x within ±7: gpt-oss's.
+        SwigluOai = "swiglu_oai",
     }
 }
 
 impl Gate {
-    /// The function of the gate.
-    #[must_use]
-    pub const fn activation(self) -> Activation {
-        match self {
-            Self::Swiglu => Activation::Silu,
-            Self::Geglu => Activation::Gelu,
-            Self::GegluTanh => Activation::GeluTanh,
-        }
-    }
-
     /// The function of both halves.
     #[must_use]
     pub const fn binary(self) -> BinaryOp {
@@ -389,6 +384,7 @@ impl Gate {
             Self::Swiglu => BinaryOp::Swiglu,
             Self::Geglu => BinaryOp::Geglu,
             Self::GegluTanh => BinaryOp::GegluTanh,
+            Self::SwigluOai => BinaryOp::SwigluOai,
         }
     }
 }

@@ -62,14 +62,18 @@ fn a_layer_of_experts_touches_its_inputs_where_rows_have_experts() {
         |rows, used| ExpertMatmulDesc::new([rows, used, 4], float(2, 70), matrix(4 * 6, 64), 6, float(3, 8));
     let stack = FORMAT.bytes(24, 64).unwrap();
     let plain = desc(3, 2);
-    assert_eq!(bytes(&plain.operands("t").unwrap()), [4 * (140 + 64), stack, 24, 0, 4 * (5 * 8 + 6)]);
+    assert_eq!(bytes(&plain.operands("t").unwrap()), [4 * (140 + 64), stack, 24, 0, 0, 4 * (5 * 8 + 6)]);
     assert_eq!((plain.n(), plain.flops()), (6, 2.0 * 6.0 * 6.0 * 64.0));
-    let summed = plain.with_gate(Gate::Swiglu).with_weights(7).with_per_expert(true);
-    assert_eq!(bytes(&summed.operands("t").unwrap()), [4 * (5 * 70 + 64), stack, 24, 24, 4 * (2 * 8 + 3)]);
-    assert_eq!(bytes(&desc(3, 0).with_weights(7).operands("t").unwrap()), [0, 0, 0, 0, 4 * (2 * 8 + 6)]);
+    let summed = plain.with_gate(Gate::SwigluOai).with_bias(8).with_weights(7).with_per_expert(true);
+    assert_eq!(
+        bytes(&summed.operands("t").unwrap()),
+        [4 * (5 * 70 + 64), stack, 24, 4 * 24, 24, 4 * (2 * 8 + 3)]
+    );
+    let none = desc(3, 0).with_bias(8).with_weights(7);
+    assert_eq!(bytes(&none.operands("t").unwrap()), [0, 0, 0, 0, 0, 4 * (2 * 8 + 6)]);
     assert_eq!(
         (bytes(&desc(3, 0).operands("t").unwrap()), bytes(&desc(0, 2).operands("t").unwrap())),
-        (vec![0; 5], vec![0; 5])
+        (vec![0; 6], vec![0; 6])
     );
 }
 

@@ -59,6 +59,15 @@ pub(crate) struct Decode {
     pub(crate) mask: Option<Buffer>,
 }
 
+/// The heads of a layer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Heads<'a> {
+    /// The layer's index.
+    pub(crate) layer: usize,
+    /// `[heads]` of f32: what joins the denominators of their softmaxes, if the layer has that.
+    pub(crate) sinks: Option<&'a Buffer>,
+}
+
 /// Where a pass's rows belong.
 #[derive(Debug)]
 pub(crate) enum Placement<'a> {
@@ -132,16 +141,16 @@ impl Cache {
         &self,
         backend: &dyn ComputeBackend,
         config: &Config,
-        layer: usize,
+        of: Heads<'_>,
         a: &Activations,
         placement: &Placement<'_>,
     ) -> BackendResult<()> {
-        let Some(cache) = self.layers.get(layer) else { return Ok(()) };
+        let Some(cache) = self.layers.get(of.layer) else { return Ok(()) };
         match placement {
             Placement::Runs(runs) => {
-                runs.iter().try_for_each(|run| self.attend_run(backend, config, layer, cache, a, run))
+                runs.iter().try_for_each(|run| self.attend_run(backend, config, of, cache, a, run))
             }
-            Placement::Decode(decode) => self.decode(backend, config, layer, cache, a, decode),
+            Placement::Decode(decode) => self.decode(backend, config, of, cache, a, decode),
         }
     }
 
@@ -149,7 +158,7 @@ impl Cache {
         &self,
         backend: &dyn ComputeBackend,
         config: &Config,
-        layer: usize,
+        of: Heads<'_>,
         cache: &Buffer,
         a: &Activations,
         run: &Run,
@@ -173,7 +182,8 @@ impl Cache {
             .with_q_layout(token(a.parts[0]))
             .with_o_layout(token(context))
             .with_causal(true);
-        desc.window = config.window_of(layer);
+        desc.window = config.window_of(of.layer);
+        desc.sinks = of.sinks.map(Buffer::ptr);
         backend.attention_ext(&desc)
     }
 
@@ -201,7 +211,7 @@ impl Cache {
         &self,
         backend: &dyn ComputeBackend,
         config: &Config,
-        layer: usize,
+        of: Heads<'_>,
         cache: &Buffer,
         a: &Activations,
         decode: &Decode,
@@ -225,7 +235,8 @@ impl Cache {
             .with_q_layout(token(a.parts[0]))
             .with_o_layout(token(context))
             .with_key_lengths(decode.lengths.ptr());
-        if config.window_of(layer).is_some_and(|window| window < decode.keys) {
+        desc.sinks = of.sinks.map(Buffer::ptr);
+        if config.window_of(of.layer).is_some_and(|window| window < decode.keys) {
             desc.mask = decode.mask.as_ref().map(|mask| AttentionMask {
                 ptr: mask.ptr(),
                 batch_stride: decode.keys,

@@ -34,6 +34,8 @@ pub enum Architecture {
     Gemma3,
     /// Phi 3 and 3.5: fused projections.
     Phi3,
+    /// gpt-oss: experts with biases and a clamped gate, attention sinks, every other layer with a window.
+    GptOss,
 }
 
 impl Architecture {
@@ -49,10 +51,11 @@ impl Architecture {
             Self::Gemma2 => "gemma2",
             Self::Gemma3 => "gemma3",
             Self::Phi3 => "phi3",
+            Self::GptOss => "gpt-oss",
         }
     }
 
-    const ALL: [Self; 8] = [
+    const ALL: [Self; 9] = [
         Self::Llama,
         Self::Qwen2,
         Self::Qwen3,
@@ -61,6 +64,7 @@ impl Architecture {
         Self::Gemma2,
         Self::Gemma3,
         Self::Phi3,
+        Self::GptOss,
     ];
 
     /// What a file says that it is, if that is known.
@@ -76,7 +80,7 @@ impl Architecture {
     /// Of how many layers in a row the last one sees all keys; 1 where windows, if any, are everywhere.
     const fn window_pattern(self) -> usize {
         match self {
-            Self::Gemma2 => 2,
+            Self::Gemma2 | Self::GptOss => 2,
             Self::Gemma3 => 6,
             _ => 1,
         }
@@ -150,7 +154,9 @@ impl Config {
         let value_dim = keys.size_or("attention.value_length", head_dim)?;
         keys.require("attention.value_length", value_dim == head_dim, head_dim, value_dim)?;
         keys.require("attention.key_length", head_dim > 0, "1 or more", head_dim)?;
-        let intermediate = keys.size("feed_forward_length")?;
+        let is_gpt_oss = architecture == Architecture::GptOss;
+        let inside = if is_gpt_oss { "expert_feed_forward_length" } else { "feed_forward_length" };
+        let intermediate = keys.size(inside)?;
         let layers = keys.size("block_count")?;
         let is_gemma = architecture.is_gemma();
         // The largest of either family scales by hidden / heads, all others by the length of a head.
@@ -201,11 +207,11 @@ impl Config {
 }
 
 /// The keys that layers with a window see. Early files of Gemma 2 don't say so; those of Gemma 3, whose layers
-/// with a window also rotate otherwise, have to.
+/// with a window also rotate otherwise, and of gpt-oss have to.
 fn window(keys: &Keys<'_>, architecture: Architecture) -> Result<Option<usize>> {
     let key = "attention.sliding_window";
     match architecture {
-        Architecture::Gemma3 => keys.size(key).map(Some),
+        Architecture::Gemma3 | Architecture::GptOss => keys.size(key).map(Some),
         Architecture::Gemma2 => keys.size_or(key, 4096).map(Some),
         _ => Ok(keys.optional_size(key)?.filter(|&window| window > 0)),
     }

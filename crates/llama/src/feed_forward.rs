@@ -13,7 +13,7 @@ use crate::config::ExpertConfig;
 use crate::layer::{Pass, rms_norm};
 use crate::linear::{Into, Linear, Rows};
 use crate::weights::{Loader, Weight};
-use crate::{Config, Result};
+use crate::{Architecture, Config, Result};
 
 /// What a layer has after its attention.
 #[derive(Debug)]
@@ -58,6 +58,8 @@ pub(crate) struct Stack {
     /// Rows of all matrices.
     pub(crate) rows: usize,
     pub(crate) columns: usize,
+    /// Of f32, a number for each row.
+    pub(crate) bias: Option<Buffer>,
 }
 
 impl FeedForward {
@@ -65,7 +67,10 @@ impl FeedForward {
     pub(crate) fn load(loader: &mut Loader<'_>, config: &Config, index: usize) -> Result<Self> {
         let name = |part: &str| format!("blk.{index}.{part}");
         match config.experts {
-            Some(experts) if loader.has(&name("ffn_gate_inp.weight")) => {
+            Some(experts)
+                if config.architecture == Architecture::GptOss
+                    || loader.has(&name("ffn_gate_inp.weight")) =>
+            {
                 let experts = Experts::load(loader, config.hidden, experts, index)?;
                 Ok(Self::Experts(Box::new(experts)))
             }
@@ -128,14 +133,13 @@ impl Experts {
     fn load(loader: &mut Loader<'_>, hidden: usize, config: ExpertConfig, index: usize) -> Result<Self> {
         let name = |part: &str| format!("blk.{index}.{part}");
         let ExpertConfig { count, intermediate: inner, shared_intermediate, .. } = config;
-        let router = Linear::single(loader, &name("ffn_gate_inp"), count, hidden)?;
-        let weights = |part: &str| name(&format!("{part}.weight"));
-        let gate_up = [weights("ffn_gate_exps"), weights("ffn_up_exps")];
+        let router = Linear::into_type(loader, &[(name("ffn_gate_inp"), count)], hidden, DType::F32)?;
+        let gate_up = [name("ffn_gate_exps"), name("ffn_up_exps")];
         let gate_up = loader.experts(&gate_up, [count, inner, hidden])?;
-        let down = loader.experts(&[weights("ffn_down_exps")], [count, hidden, inner])?;
+        let down = loader.experts(&[name("ffn_down_exps")], [count, hidden, inner])?;
         let shared = if shared_intermediate > 0 {
             let network = Network::load(loader, hidden, shared_intermediate, &name, "_shexp")?;
-            Some(Shared { network, gate: loader.row(&weights("ffn_gate_inp_shexp"), hidden)? })
+            Some(Shared { network, gate: loader.row(&name("ffn_gate_inp_shexp.weight"), hidden)? })
         } else {
             None
         };
@@ -157,8 +161,9 @@ impl Experts {
         let (inner, x) =
             (Rows::packed(&experts.inner, a.dtype, intermediate), Rows::packed(&a.x, a.dtype, hidden));
         let (indices, shape) = (experts.indices.ptr(), [rows, used, count]);
-        let gate_up =
+        let mut gate_up =
             ExpertMatmulDesc::new(shape, matrix(normed), self.gate_up.matrix(), indices, matrix(inner));
+        gate_up.bias = self.gate_up.bias();
         backend.expert_matmul(&gate_up.with_gate(gate))?;
 
         // Both networks read `x` before anything is added to it.
@@ -175,10 +180,11 @@ impl Experts {
             backend.binary_ext(&BinaryDesc::new(BinaryOp::Mul, inside_tensor, part, inside_tensor))?;
             network.down.forward(backend, rows, inside, x, Into::Add)?;
         }
-        let down = ExpertMatmulDesc::new(shape, matrix(inner), self.down.matrix(), indices, matrix(x))
+        let mut down = ExpertMatmulDesc::new(shape, matrix(inner), self.down.matrix(), indices, matrix(x))
             .with_per_expert(true)
             .with_weights(experts.weights.ptr())
             .with_accumulate(true);
+        down.bias = self.down.bias();
         backend.expert_matmul(&down)
     }
 
@@ -222,5 +228,9 @@ impl Experts {
 impl Stack {
     const fn matrix(&self) -> QuantMatrix {
         QuantMatrix::new(self.buffer.ptr(), self.format, self.rows, self.columns)
+    }
+
+    fn bias(&self) -> Option<u64> {
+        self.bias.as_ref().map(Buffer::ptr)
     }
 }

@@ -10,11 +10,24 @@ use backend_api::owned::Buffer;
 use backend_api::{BackendResult, BinaryOp, ComputeBackend, Gate};
 
 use crate::activations::Activations;
-use crate::cache::{Cache, Placement};
+use crate::cache::{Cache, Heads, Placement};
 use crate::feed_forward::FeedForward;
 use crate::linear::{Into, Linear, Rows};
 use crate::weights::{Loader, Weight};
 use crate::{Architecture, Config, Result};
+
+/// What every layer of gpt-oss has; without a bias it would compute something else.
+const GPT_OSS_TENSORS: [&str; 9] = [
+    "attn_sinks.weight",
+    "attn_q.bias",
+    "attn_k.bias",
+    "attn_v.bias",
+    "attn_output.bias",
+    "ffn_gate_inp.bias",
+    "ffn_gate_exps.bias",
+    "ffn_up_exps.bias",
+    "ffn_down_exps.bias",
+];
 
 /// Attention and a feed-forward network, or experts, each normalised before, and in some architectures after.
 #[derive(Debug)]
@@ -22,6 +35,7 @@ pub(crate) struct Layer {
     index: usize,
     attention_norm: Buffer,
     projections: Projections,
+    sinks: Option<Buffer>,
     attention_output: Linear,
     attention_post_norm: Option<Buffer>,
     ffn_norm: Buffer,
@@ -64,13 +78,24 @@ impl Layer {
         let name = |part: &str| format!("blk.{index}.{part}");
         let norm = |part: &str| format!("blk.{index}.{part}.weight");
         let (hidden, query) = (config.hidden, config.query_width());
+        let is_gpt_oss = config.architecture == Architecture::GptOss;
+        if is_gpt_oss {
+            GPT_OSS_TENSORS.iter().try_for_each(|part| loader.require(&name(part)))?;
+        }
+        // gpt-oss calls the norm between attention and experts what others call a norm of attention's output.
+        let (attention_post_norm, ffn_norm) = if is_gpt_oss {
+            (None, "post_attention_norm")
+        } else {
+            (loader.optional_vector(&norm("post_attention_norm"), hidden)?, "ffn_norm")
+        };
         Ok(Self {
             index,
             attention_norm: loader.vector(&norm("attn_norm"), hidden)?,
             projections: Projections::load(loader, config, index)?,
+            sinks: loader.optional_f32(&norm("attn_sinks"), config.heads)?,
             attention_output: Linear::single(loader, &name("attn_output"), hidden, query)?,
-            attention_post_norm: loader.optional_vector(&norm("post_attention_norm"), hidden)?,
-            ffn_norm: loader.vector(&norm("ffn_norm"), hidden)?,
+            attention_post_norm,
+            ffn_norm: loader.vector(&norm(ffn_norm), hidden)?,
             feed_forward: FeedForward::load(loader, config, index)?,
             ffn_post_norm: loader.optional_vector(&norm("post_ffw_norm"), hidden)?,
         })
@@ -103,12 +128,14 @@ impl Layer {
 
         self.projections.forward(pass, &self.attention_norm)?;
         self.rotate_and_append(pass)?;
-        pass.cache.attend(backend, config, self.index, a, &pass.placement)?;
+        let heads = Heads { layer: self.index, sinks: self.sinks.as_ref() };
+        pass.cache.attend(backend, config, heads, a, &pass.placement)?;
         let context = packed(&a.context, config.query_width());
         self.add(pass, &self.attention_output, context, self.attention_post_norm.as_ref())?;
 
         let gate = match config.architecture {
             Architecture::Gemma2 | Architecture::Gemma3 => Gate::GegluTanh,
+            Architecture::GptOss => Gate::SwigluOai,
             _ => Gate::Swiglu,
         };
         match &self.feed_forward {

@@ -65,6 +65,17 @@ struct Part {
 impl Linear {
     /// Matrices by name, without `.weight`, and rows.
     pub(crate) fn load(loader: &mut Loader<'_>, parts: &[(String, usize)], inputs: usize) -> Result<Self> {
+        let dtype = loader.dtype();
+        Self::into_type(loader, parts, inputs, dtype)
+    }
+
+    /// [`load`](Self::load) for results of a type, which biases have too.
+    pub(crate) fn into_type(
+        loader: &mut Loader<'_>,
+        parts: &[(String, usize)],
+        inputs: usize,
+        dtype: DType,
+    ) -> Result<Self> {
         let named = |suffix: &str, parts: &[(String, usize)]| -> Vec<(String, usize)> {
             parts.iter().map(|(name, rows)| (format!("{name}.{suffix}"), *rows)).collect()
         };
@@ -78,7 +89,7 @@ impl Linear {
             let range = first..first + run.len();
             let weight = loader.stacked_matrices(&weights[range.clone()], inputs)?;
             let rows = weight.rows;
-            let bias = loader.stacked_vectors(&named("bias", &parts[range.clone()]))?;
+            let bias = loader.stacked_vectors(&named("bias", &parts[range.clone()]), dtype)?;
             loaded.push(Part { weight, bias, column });
             (column, first) = (column + rows, range.end);
         }

@@ -23,13 +23,15 @@ const TOKENS: &str = "tokenizer.ggml.tokens";
 const SPACE: &str = "▁";
 
 /// What ends a text, besides the tokens that the metadata names: as llama.cpp has it, because files disagree.
-const ENDS: [&str; 8] = [
+const ENDS: [&str; 10] = [
     "<|endoftext|>",
     "<|end_of_text|>",
     "<|eot_id|>",
     "<|eom_id|>",
     "<|im_end|>",
     "<|end|>",
+    "<|return|>",
+    "<|call|>",
     "<end_of_turn>",
     "</s>",
 ];
@@ -94,12 +96,12 @@ impl Tokenizer {
             .iter()
             .filter_map(|key| id(key))
             .collect();
-        ends.extend(
-            vocabulary
-                .numbered()
-                .filter(|(token, kind, _)| *kind == CONTROL && ENDS.contains(token))
-                .map(|(.., id)| id),
-        );
+        let named = vocabulary.numbered().filter(|(token, kind, _)| *kind == CONTROL && ENDS.contains(token));
+        let named: Vec<_> = named.collect();
+        // In gpt-oss's format, that ends a message, after which the next one may come.
+        let has = |end| named.iter().any(|&(token, ..)| token == end);
+        let goes_on = |token| token == "<|end|>" && has("<|return|>") && has("<|call|>");
+        ends.extend(named.iter().filter(|&&(token, ..)| !goes_on(token)).map(|&(.., id)| id));
         let adds_bos =
             metadata.get("tokenizer.ggml.add_bos_token").and_then(Value::boolean).unwrap_or(adds_bos);
         let bytes = vocabulary.numbered().map(|(token, kind, _)| spelling.bytes_of(token, kind)).collect();

@@ -66,6 +66,11 @@ impl<'a> Loader<'a> {
         Ok(Self { backend, file, dtype, has_f16, has_quant, uploaded: 0, total, progress })
     }
 
+    /// The type of vectors and of activations.
+    pub(crate) const fn dtype(&self) -> DType {
+        self.dtype
+    }
+
     /// Reports that all is there, with what isn't uploaded as it is or not needed.
     pub(crate) fn finish(self) {
         (self.progress)(self.total, self.total);
@@ -74,6 +79,11 @@ impl<'a> Loader<'a> {
     /// Whether the file has a tensor of this name.
     pub(crate) fn has(&self, name: &str) -> bool {
         self.file.tensor(name).is_some()
+    }
+
+    /// Refuses a file without this tensor.
+    pub(crate) fn require(&self, name: &str) -> Result<()> {
+        if self.has(name) { Ok(()) } else { Err(Error::MissingTensor { name: name.to_owned() }) }
     }
 
     fn find(&self, name: &str, shape: &[usize]) -> Result<&'a Tensor<'a>> {
@@ -94,8 +104,8 @@ impl<'a> Loader<'a> {
 
     /// The vector `name` of `len` numbers.
     pub(crate) fn vector(&mut self, name: &str, len: usize) -> Result<Buffer> {
-        let numbers = self.numbers(name, len)?;
-        self.upload(&numbers)
+        let numbers = self.numbers(name, &[len])?;
+        self.upload(self.dtype, &numbers)
     }
 
     /// [`vector`](Self::vector), if the file has it.
@@ -103,26 +113,57 @@ impl<'a> Loader<'a> {
         if self.has(name) { self.vector(name, len).map(Some) } else { Ok(None) }
     }
 
-    /// Vectors one after the other, zeros in place of those that the file lacks; `None` if it lacks all.
-    pub(crate) fn stacked_vectors(&mut self, parts: &[(String, usize)]) -> Result<Option<Buffer>> {
+    /// The vector `name` as f32, if the file has it.
+    pub(crate) fn optional_f32(&mut self, name: &str, len: usize) -> Result<Option<Buffer>> {
+        if !self.has(name) {
+            return Ok(None);
+        }
+        let numbers = self.numbers(name, &[len])?;
+        self.upload(DType::F32, &numbers).map(Some)
+    }
+
+    /// Vectors one after the other as `dtype`, zeros in place of those that the file lacks; `None` if it lacks all.
+    pub(crate) fn stacked_vectors(
+        &mut self,
+        parts: &[(String, usize)],
+        dtype: DType,
+    ) -> Result<Option<Buffer>> {
         if !parts.iter().any(|(name, _)| self.has(name)) {
             return Ok(None);
         }
         let mut numbers = Vec::new();
         for (name, len) in parts {
-            numbers.extend(if self.has(name) { self.numbers(name, *len)? } else { vec![0.0; *len] });
+            numbers.extend(if self.has(name) { self.numbers(name, &[*len])? } else { vec![0.0; *len] });
         }
-        self.upload(&numbers).map(Some)
+        self.upload(dtype, &numbers).map(Some)
     }
 
-    fn upload(&self, numbers: &[f32]) -> Result<Buffer> {
-        let buffer = Buffer::of(self.backend, self.dtype, &[numbers.len()])?;
-        upload(&buffer, self.dtype, numbers)?;
+    /// A row of each of several matrices for each expert, `[experts, columns]`, as [`stacked_vectors`](Self::stacked_vectors)
+    /// has vectors, in f32.
+    fn expert_vectors(&mut self, names: &[String], [experts, columns]: [usize; 2]) -> Result<Option<Buffer>> {
+        if !names.iter().any(|name| self.has(name)) {
+            return Ok(None);
+        }
+        let mut numbers = vec![0.0; experts * names.len() * columns];
+        for (place, name) in names.iter().enumerate() {
+            if !self.has(name) {
+                continue;
+            }
+            let part = self.numbers(name, &[experts, columns])?;
+            let rows = numbers.chunks_exact_mut(columns).skip(place).step_by(names.len());
+            rows.zip(part.chunks_exact(columns)).for_each(|(row, part)| row.copy_from_slice(part));
+        }
+        self.upload(DType::F32, &numbers).map(Some)
+    }
+
+    fn upload(&self, dtype: DType, numbers: &[f32]) -> Result<Buffer> {
+        let buffer = Buffer::of(self.backend, dtype, &[numbers.len()])?;
+        upload(&buffer, dtype, numbers)?;
         Ok(buffer)
     }
 
-    fn numbers(&mut self, name: &str, len: usize) -> Result<Vec<f32>> {
-        let tensor = self.find(name, &[len])?;
+    fn numbers(&mut self, name: &str, shape: &[usize]) -> Result<Vec<f32>> {
+        let tensor = self.find(name, shape)?;
         let numbers = dense::to_f32(tensor).ok_or_else(|| unsupported(name, tensor))?;
         self.uploaded(tensor.data.len());
         Ok(numbers)
@@ -201,25 +242,22 @@ impl<'a> Loader<'a> {
         Ok(buffer)
     }
 
-    /// The matrices of all experts, `[experts, rows, columns]`: of several tensors, those of an expert one after the
-    /// other. They have to be quantised, all in one format.
+    /// The matrices of all experts, `[experts, rows, columns]`, by name without `.weight`, and the biases that the file has:
+    /// of several tensors, those of an expert one after the other. Matrices have to be quantised, all in one format.
     pub(crate) fn experts(
         &mut self,
         names: &[String],
         [experts, rows, columns]: [usize; 3],
     ) -> Result<Stack> {
         let (mut parts, mut format) = (Vec::new(), None);
-        for name in names {
-            let tensor = self.find(name, &[experts, rows, columns])?;
+        let with = |suffix: &str| names.iter().map(|name| format!("{name}.{suffix}")).collect::<Vec<_>>();
+        for name in with("weight") {
+            let tensor = self.find(&name, &[experts, rows, columns])?;
             let found = quant_format(tensor.kind);
             let (Some(own), true) = (found, format.is_none() || format == found) else {
                 let expected =
                     format.map_or("in a format of blocks".to_owned(), |format| format!("in {format}"));
-                return Err(Error::Tensor {
-                    name: name.clone(),
-                    expected,
-                    got: format!("{:?}", tensor.kind),
-                });
+                return Err(Error::Tensor { name, expected, got: format!("{:?}", tensor.kind) });
             };
             format = Some(own);
             parts.push(tensor.data);
@@ -229,11 +267,12 @@ impl<'a> Loader<'a> {
             [part] => Cow::Borrowed(*part),
             _ => Cow::Owned(by_expert(&parts, experts)),
         };
+        let bias = self.expert_vectors(&with("bias"), [experts, rows])?;
         let rows = experts * rows * parts.len();
         let planes = host_planes(format, rows, columns, &blocks)?;
         let buffer = Buffer::from_slice(self.backend, &planes)?;
         self.uploaded(blocks.len());
-        Ok(Stack { buffer, format, rows, columns })
+        Ok(Stack { buffer, format, rows, columns, bias })
     }
 
     /// The vector `name` of `columns` numbers, as a matrix of one row.

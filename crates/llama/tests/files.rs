@@ -84,8 +84,13 @@ fn with_tokens(architecture: &str, more: &[(&str, u32, &[u8])], pieces: &[String
     tokens.iter().for_each(|token| text(&mut entries, token));
     array(&mut entries, "tokenizer.ggml.token_type", 5, tokens.len());
     for id in 0..tokens.len() {
-        let kind =
-            [2, 3, 3].get(id).copied().unwrap_or(if (words.len()..268).contains(&id) { 6i32 } else { 1 });
+        let kind = match (id, &tokens[id]) {
+            (0, _) => 2i32,
+            (1 | 2, _) => 3,
+            (_, token) if token.starts_with("<|") => 3,
+            _ if (words.len()..268).contains(&id) => 6,
+            _ => 1,
+        };
         entries.extend(kind.to_le_bytes());
     }
     array(&mut entries, "tokenizer.ggml.scores", 6, tokens.len());
@@ -296,10 +301,45 @@ fn scaling_of_rotations_is_computed_or_refused() {
         |name: &str| scaling(&[("rope.scaling.type", 8, &kind(name)), ("rope.scaling.factor", 6, &four)]);
     assert_eq!(typed("none"), Some(RopeScaling::None));
     assert_eq!(typed("linear"), Some(RopeScaling::Linear(4.0)));
-    assert_eq!(typed("yarn"), None);
+    assert_eq!(typed("yarn"), None, "without the original context");
+    assert_eq!(typed("llama3"), None);
     assert_eq!(typed("longrope"), None, "without its factors");
+    let (kind, original) = (kind("yarn"), 4096u32.to_le_bytes());
+    let yarn = |more: &[(&str, u32, &[u8])]| {
+        let keys: [(&str, u32, &[u8]); 3] = [
+            ("rope.scaling.type", 8, &kind),
+            ("rope.scaling.factor", 6, &four),
+            ("rope.scaling.original_context_length", 4, &original),
+        ];
+        scaling(&[&keys, more].concat())
+    };
+    let Some(RopeScaling::Yarn { factors, magnitude }) = yarn(&[]) else { panic!("no YaRN") };
+    // Of 8 pairs, 2.6 turns 32 times and 5.6 once: the range is from 2 to 6.
+    let expected = [1.0, 1.0, 1.0, 1.0 / 0.8125, 1.6, 1.0 / 0.4375, 4.0, 4.0];
+    assert!(factors.iter().zip(expected).all(|(got, want)| (got - want).abs() < 1e-12), "{factors:?}");
+    assert!((magnitude - (1.0 + 0.1 * 4f64.ln())).abs() < 1e-12, "{magnitude}");
+    let Some(RopeScaling::Yarn { magnitude: scaled, .. }) = yarn(&[("rope.scaling.attn_factor", 6, &four)])
+    else {
+        panic!("no YaRN")
+    };
+    assert!((scaled - 4.0 * magnitude).abs() < 1e-12, "{scaled}");
+    for key in ["yarn_log_multiplier", "yarn_ext_factor"] {
+        assert_eq!(yarn(&[(&format!("rope.scaling.{key}"), 6, &four)]), None, "{key}");
+    }
     assert_eq!(scaling(&[("rope.scaling.factor", 6, &factor(-1.0))]), None);
     assert_eq!(scaling(&[("rope.scaling.attn_factor", 6, &four)]), None);
+}
+
+#[test]
+fn a_message_of_gpt_oss_ends_no_text() {
+    let ends = |pieces: &[&str]| -> Vec<bool> {
+        let pieces: Vec<String> = pieces.iter().map(|&piece| piece.to_owned()).collect();
+        let file = with_tokens("llama", &[], &pieces);
+        let tokenizer = Tokenizer::from_metadata(Gguf::parse(&file).unwrap().metadata()).unwrap();
+        (268..268 + pieces.len() as u32).map(|token| tokenizer.is_end(token)).collect()
+    };
+    assert_eq!(ends(&["<|end|>", "<|return|>"]), [true, true]);
+    assert_eq!(ends(&["<|end|>", "<|return|>", "<|call|>"]), [false, true, true]);
 }
 
 #[test]
@@ -314,6 +354,12 @@ fn windows_that_a_file_leaves_out() {
     assert_eq!(window("gemma2", &given), Some(Some(512)));
     assert_eq!(window("gemma3", &[]), None);
     assert_eq!(window("gemma3", &given), Some(Some(512)));
+    let four = 4u32.to_le_bytes();
+    let experts =
+        ["expert_count", "expert_used_count", "expert_feed_forward_length"].map(|key| (key, 4, &four[..]));
+    assert_eq!(window("gpt-oss", &experts), None);
+    assert_eq!(window("gpt-oss", &given), None, "without experts");
+    assert_eq!(window("gpt-oss", &[&experts[..], &given].concat()), Some(Some(512)));
 }
 
 #[test]

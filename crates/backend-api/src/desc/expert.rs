@@ -14,14 +14,15 @@ use super::{Matrix, QuantMatrix, require_at_least, require_float, require_multip
 /// `e = indices[i, u]` of row i:
 ///
 /// - `C[i · used + u] = A[i] · Bₑᵀ`, or with [`per_expert`](Self::per_expert) `A[i · used + u] · Bₑᵀ`;
+/// - with a [`bias`](Self::bias), `bias[e]` is added to the product with Bₑ;
 /// - with a [`gate`](Self::gate), each Bₑ has twice n rows, those of the gate first, and the row of C is
-///   `gate(P₁) · P₂`, where P₁ and P₂ are the halves of the product, which may be rounded to C's type first;
+///   `gate(P₁, P₂)`, where P₁ and P₂ are the halves of the product with its bias, which may be rounded to C's type first;
 /// - with [`weights`](Self::weights) C has one row for each row i, the sum over u of `weights[i, u]` times those rows,
 ///   which may be rounded to f32 first;
 /// - with [`accumulate`](Self::accumulate), the result is added to what is in C.
 ///
-/// An index that is no expert's, to which negative ones belong, chooses a matrix whose product is 0 whatever A and the
-/// weight are. Indices may repeat.
+/// An index that is no expert's, to which negative ones belong, chooses a matrix whose product is 0 and which has no
+/// bias, whatever A and the weight are. Indices may repeat.
 ///
 /// A and C have either floating-point type. A isn't rounded, and products with the exact weights are accumulated in
 /// f32: the error of a product is at most (k + 8) · 2⁻²⁴ of the sum of |a| · (|s| · (q + z) + |m|), where s, q, z and m
@@ -47,7 +48,9 @@ pub struct ExpertMatmulDesc {
     pub indices: u64,
     /// The result, (rows · used)×n, or rows×n with weights; f32 or f16. `batch_stride` isn't looked at.
     pub c: Matrix,
-    /// By which function of the first half of a product the second is multiplied, if it is.
+    /// Handle of f32, `[experts, n]`, or `[experts, 2n]` with a gate: what is added to the products with each matrix.
+    pub bias: Option<u64>,
+    /// The function of both halves of a product, if there is one.
     pub gate: Option<Gate>,
     /// Handle of f32, `[rows, used]`: by what the rows of a row's experts are multiplied to be summed, if they are.
     pub weights: Option<u64>,
@@ -55,7 +58,7 @@ pub struct ExpertMatmulDesc {
     pub accumulate: bool,
 }
 
-handles!(ExpertMatmulDesc: a, b, indices, c, weights);
+handles!(ExpertMatmulDesc: a, b, indices, c, bias, weights);
 
 impl ExpertMatmulDesc {
     /// The products of `rows` rows of A, each with `used` matrices of `experts`.
@@ -76,6 +79,7 @@ impl ExpertMatmulDesc {
             b,
             indices,
             c,
+            bias: None,
             gate: None,
             weights: None,
             accumulate: false,
@@ -86,7 +90,10 @@ impl ExpertMatmulDesc {
         /// Takes a row of A for each expert of a row.
         pub fn with_per_expert(per_expert: bool);
 
-        /// Multiplies the second half of each product by a function of the first.
+        /// Adds the row of a matrix of f32 that belongs to the expert to each product.
+        pub fn with_bias(Some(bias): u64);
+
+        /// Makes a gated linear unit of the halves of each product.
         pub fn with_gate(Some(gate): Gate);
 
         /// Sums the products of a row's experts, multiplied by these.
@@ -119,9 +126,9 @@ impl ExpertMatmulDesc {
         Ok([each(self.per_expert), each(self.weights.is_none())])
     }
 
-    /// Checks the shapes. Returns a, b, indices, weights and c; inputs touch nothing where C is empty or rows have no
-    /// experts.
-    pub fn operands(&self, op: &'static str) -> BackendResult<[Operand; 5]> {
+    /// Checks the shapes. Returns a, b, indices, bias, weights and c; inputs touch nothing where C is empty or rows have
+    /// no experts.
+    pub fn operands(&self, op: &'static str) -> BackendResult<[Operand; 6]> {
         require_at_least(op, "experts", 1, self.experts)?;
         let parts = if self.gate.is_some() { 2 } else { 1 };
         let multiple = checked_product(op, "B", &[self.experts, parts])?;
@@ -144,6 +151,15 @@ impl ExpertMatmulDesc {
             matrix("a", self.a, [a_rows, k], has_inputs, Access::Read)?,
             self.b.operand(op, "b", has_inputs)?,
             Operand::new(op, "indices", self.indices, DType::U32, pairs, Access::Read)?,
+            // The bias has a number for each row of B.
+            Operand::optional(
+                op,
+                "bias",
+                self.bias,
+                DType::F32,
+                if has_inputs { self.b.rows } else { 0 },
+                Access::Read,
+            )?,
             Operand::optional(op, "weights", self.weights, DType::F32, pairs, Access::Read)?,
             matrix("c", self.c, [c_rows, n], !is_empty, Access::Write)?,
         ])

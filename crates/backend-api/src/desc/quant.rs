@@ -77,7 +77,7 @@ impl RmsNorm {
 /// matrix are; a weight above 65504 is infinite there.
 ///
 /// With a [`norm`](Self::norm), A's rows are normalised first, and their elements rounded to A's type. With a
-/// [`gate`](Self::gate), B has twice n rows, those of the gate first, and `C = residual + gate(P₁) · P₂`, where P₁
+/// [`gate`](Self::gate), B has twice n rows, those of the gate first, and `C = residual + gate(P₁, P₂)`, where P₁
 /// and P₂ are the halves of `alpha · A · Bᵀ + bias`, which may be rounded to C's type first.
 ///
 /// # Activations of 8 bits
@@ -108,7 +108,7 @@ pub struct QuantMatmulDesc {
     pub bias: Option<u64>,
     /// Applied to the product with its bias. Not looked at with a gate.
     pub activation: Activation,
-    /// By which function of the first half of the product the second is multiplied, if it is.
+    /// The function of both halves of the product, if there is one.
     pub gate: Option<Gate>,
     /// How A's rows are normalised, if they are.
     pub norm: Option<RmsNorm>,
@@ -150,7 +150,7 @@ impl QuantMatmulDesc {
         /// Applies `activation` to the product with its bias.
         pub fn with_activation(activation: Activation);
 
-        /// Multiplies the second half of the product by a function of the first.
+        /// Makes a gated linear unit of the halves of the product.
         pub fn with_gate(Some(gate): Gate);
 
         /// Normalises the rows of A first.

@@ -9,7 +9,7 @@ mod vectors;
 use backend_api::{BinaryOp, UnaryOp};
 
 pub(crate) use scalar::{exp, maximum, minimum};
-use scalar::{gelu, gelu_tanh, hard_sigmoid, modulo, shrink, sigmoid, sign, silu, tanh};
+use scalar::{gelu, gelu_tanh, hard_sigmoid, modulo, shrink, sigmoid, sign, silu, swiglu_oai, tanh};
 use vectors::map;
 pub(crate) use vectors::{exponentials, fold, largest, scale};
 
@@ -70,6 +70,7 @@ pub(crate) fn apply_binary(op: BinaryOp, a: &mut [f32], b: &[f32]) {
         BinaryOp::Swiglu => gate(UnaryOp::Silu, a, b),
         BinaryOp::Geglu => gate(UnaryOp::Gelu, a, b),
         BinaryOp::GegluTanh => gate(UnaryOp::GeluTanh, a, b),
+        BinaryOp::SwigluOai => zip(a, b, swiglu_oai),
         BinaryOp::Rem => zip(a, b, |a, b| a % b),
         BinaryOp::Mod => zip(a, b, modulo),
         BinaryOp::Prelu => zip(a, b, |a, b| if a < 0.0 { a * b } else { a }),

@@ -183,6 +183,16 @@ pub(super) fn silu(x: f32) -> f32 {
     (x / (1.0 + exp64(limit(-x)))) as f32
 }
 
+/// g/(1 + e^(−1.702·g)) · (c + 1) with g = min(a, 7) and c = b within ±7; NaN stays.
+#[inline(always)]
+pub(super) fn swiglu_oai(a: f32, b: f32) -> f32 {
+    const ALPHA: f32 = 1.702;
+    // From −120 on, the quotient underflows f32.
+    let gate = f64::from(a.clamp(-120.0, 7.0));
+    let opened = gate / (1.0 + exp64(limit(-f64::from(ALPHA) * gate)));
+    (opened * (f64::from(b.clamp(-7.0, 7.0)) + 1.0)) as f32
+}
+
 /// The nearest number that [`exp64`] takes; NaN stays.
 #[inline(always)]
 fn limit(x: f64) -> f64 {

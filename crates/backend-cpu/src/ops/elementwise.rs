@@ -136,7 +136,7 @@ fn elements<const N: usize>(loops: &[Loop<N>]) -> usize {
 const fn binary_steps(op: BinaryOp) -> usize {
     match op {
         BinaryOp::Pow | BinaryOp::Rem | BinaryOp::Mod => 64,
-        BinaryOp::Swiglu | BinaryOp::Geglu | BinaryOp::GegluTanh => 8,
+        BinaryOp::Swiglu | BinaryOp::Geglu | BinaryOp::GegluTanh | BinaryOp::SwigluOai => 8,
         _ => 1,
     }
 }

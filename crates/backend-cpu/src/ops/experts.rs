@@ -3,14 +3,14 @@
 use backend_api::desc::ExpertMatmulDesc;
 use backend_api::quant::QuantLayout;
 use backend_api::support::checked_product;
-use backend_api::{BackendError, BackendResult, Gate};
+use backend_api::{BackendError, BackendResult};
 use bytemuck::cast_slice_mut;
 
 use super::gather::inside;
 use super::quant::{GRAIN, PANEL_ROWS, Product};
 use crate::bound::require_end;
 use crate::element::{Element, widen, with_float};
-use crate::math::apply_unary;
+use crate::math::apply_binary;
 use crate::memory::Memory;
 use crate::parallel::Cores;
 use crate::strided::boxes;
@@ -27,7 +27,7 @@ pub(crate) fn expert_matmul(memory: &Memory, op: &'static str, desc: &ExpertMatm
     let elements = checked_product(op, "products", &[desc.rows, desc.used, desc.n()])?;
     let in_use = memory.stats().in_use;
     let mut outcome = Ok(());
-    memory.access(op, &operands, |[a, b, indices, weights, _], c| {
+    memory.access(op, &operands, |[a, b, indices, bias, weights, _], c| {
         let mut room = Vec::new();
         if room.try_reserve_exact(elements).is_err() {
             let requested = elements.saturating_mul(size_of::<f32>());
@@ -39,7 +39,9 @@ pub(crate) fn expert_matmul(memory: &Memory, op: &'static str, desc: &ExpertMatm
         let work = desc.flops() as usize / 2;
         Cores::run(work.max(c.len()), |cores| {
             let a = with_float!(desc.a.dtype, T => widen::<T>(cores, a));
-            let products = products(cores, desc, &layout, &a, b.elements(), &experts, room);
+            let stack =
+                Stack { layout: &layout, planes: b.elements(), bias: desc.bias.map(|_| bias.elements()) };
+            let products = products(cores, desc, &stack, &a, &experts, room);
             let weights = desc.weights.map(|_| weights.elements());
             let results = Results { desc, products: &products, experts: &experts, weights };
             with_float!(desc.c.dtype, T => results.store(cores, c_rows, cast_slice_mut::<u8, T>(c)));
@@ -48,15 +50,21 @@ pub(crate) fn expert_matmul(memory: &Memory, op: &'static str, desc: &ExpertMatm
     outcome
 }
 
+/// The matrices of all experts, and a number for each row of them.
+struct Stack<'a> {
+    layout: &'a QuantLayout,
+    planes: &'a [u8],
+    bias: Option<&'a [f32]>,
+}
+
 /// The products of all rows and experts, n numbers for each index: those of one expert together, so that its weights
 /// are read once for as many rows as [`SHARE`] has room for. Zeros where there is no expert. `products` is empty and has
 /// room for all.
 fn products(
     cores: Cores,
     desc: &ExpertMatmulDesc,
-    layout: &QuantLayout,
+    stack: &Stack<'_>,
     a: &[f32],
-    planes: &[u8],
     experts: &[Option<usize>],
     mut products: Vec<f32>,
 ) -> Vec<f32> {
@@ -78,21 +86,27 @@ fn products(
             let row = if k > 0 { &a[row * desc.a.ld..][..k] } else { &[] };
             rows.extend_from_slice(row);
         }
+        let &Stack { layout, planes, bias } = stack;
         let product = Product { layout, planes, a: &rows, rounded: None, lda: k, m, k };
         let mut transposed = vec![0.0f32; stacked * m];
         let grain = (GRAIN / k.max(1)).max(1).next_multiple_of(PANEL_ROWS);
         cores.chunks(&mut transposed, m, grain * m, &|first, chunk| {
             product.rows(expert * stacked + first / m, chunk);
         });
+        if let Some(bias) = bias {
+            let bias = &bias[expert * stacked..][..stacked];
+            for (products, bias) in transposed.chunks_exact_mut(m).zip(bias) {
+                products.iter_mut().for_each(|product| *product += bias);
+            }
+        }
         for (i, &(_, pair)) in group.iter().enumerate() {
             let row = &mut products[pair * n..][..n];
-            let column = |from: usize| transposed[from * m..].iter().skip(i).step_by(m);
-            row.iter_mut().zip(column(0)).for_each(|(x, &product)| *x = product);
-            let Some(gate) = desc.gate else { continue };
-            if let Some(function) = Gate::activation(gate).unary() {
-                apply_unary(function, row);
+            let column = |from: usize| transposed[from * m..].iter().skip(i).step_by(m).copied();
+            row.iter_mut().zip(column(0)).for_each(|(x, product)| *x = product);
+            if let Some(gate) = desc.gate {
+                let opened: Vec<f32> = column(n).take(n).collect();
+                apply_binary(gate.binary(), row, &opened);
             }
-            row.iter_mut().zip(column(n)).for_each(|(x, &product)| *x *= product);
         }
     }
     products

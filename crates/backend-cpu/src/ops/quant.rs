@@ -1,8 +1,8 @@
 //! Quantised matrices: products, lookups and dequantisation.
 
+use backend_api::BackendResult;
 use backend_api::desc::{DequantizeDesc, QuantGatherDesc, QuantMatmulDesc, RmsNorm};
 use backend_api::quant::{QuantLayout, QuantRow, UNIT};
-use backend_api::{Activation, BackendResult, Gate};
 use bytemuck::cast_slice_mut;
 use pulp::{Arch, Simd, WithSimd};
 
@@ -13,7 +13,7 @@ use super::quant_int8::{Int8Rows, Rounded, rounds};
 use crate::access::Input;
 use crate::bound::require_end;
 use crate::element::{Element, widen, with_float};
-use crate::math::apply_unary;
+use crate::math::{apply_binary, apply_unary};
 use crate::memory::Memory;
 use crate::parallel::Cores;
 use crate::strided::boxes;
@@ -193,7 +193,6 @@ impl Epilogue<'_> {
         let desc = self.desc;
         let (m, n) = (desc.m, desc.n());
         let alpha = desc.alpha as f32;
-        let activation = desc.gate.map_or(desc.activation, Gate::activation);
         let residual: Option<&[T]> = self.residual.separate();
         let dims = [(m, desc.c.ld), (n, 1)];
         boxes(cores, &dims, c, GRAIN, &|ranges, c| {
@@ -205,13 +204,11 @@ impl Epilogue<'_> {
                 for (x, j) in line.iter_mut().zip(columns.clone()) {
                     *x = product(j);
                 }
-                if activation != Activation::Identity
-                    && let Some(activation) = activation.unary()
-                {
+                if let Some(gate) = desc.gate {
+                    let opened: Vec<f32> = columns.clone().map(|j| product(n + j)).collect();
+                    apply_binary(gate.binary(), &mut line, &opened);
+                } else if let Some(activation) = desc.activation.unary() {
                     apply_unary(activation, &mut line);
-                }
-                if desc.gate.is_some() {
-                    line.iter_mut().zip(columns.clone()).for_each(|(x, j)| *x *= product(n + j));
                 }
                 let c = &mut c[(i - rows.start) * desc.c.ld..][..columns.len()];
                 if let Some(matrix) = desc.residual {

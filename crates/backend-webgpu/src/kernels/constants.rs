@@ -2,7 +2,7 @@
 
 use std::slice;
 
-use backend_api::Activation;
+use backend_api::{Activation, Gate};
 
 /// The most constants that a kernel leaves free.
 pub const MAX_CONSTANTS: usize = 11;
@@ -55,11 +55,17 @@ single! {
     usize: |value| value as u32, |word| word as usize;
     bool: u32::from, |word| word == 1;
     Activation: code_of, |word: u32| Activation::ALL.get(word as usize).copied().unwrap_or(Activation::Identity);
+    Gate: code_of_gate, |word: u32| Gate::ALL.get(word as usize).copied().unwrap_or(Gate::Swiglu);
 }
 
 /// The number by which lib/activate knows an activation.
 fn code_of(activation: Activation) -> u32 {
     Activation::ALL.iter().position(|&known| known == activation).unwrap_or_default() as u32
+}
+
+/// The number by which lib/gate knows a gated linear unit.
+fn code_of_gate(gate: Gate) -> u32 {
+    Gate::ALL.iter().position(|&known| known == gate).unwrap_or_default() as u32
 }
 
 /// Constants whose names the kernel lists, and which the launcher gives in that order.

@@ -40,7 +40,9 @@ libs! {
     /// Remainders of floating-point numbers.
     REMAINDER = "remainder" needs [SPECIAL, UNARY],
     /// The functions of two numbers.
-    BINARY = "binary" needs [SPECIAL, UNARY, LOG],
+    BINARY = "binary" needs [SPECIAL, UNARY, LOG, SWIGLU_OAI],
+    /// The clamped gated linear unit of gpt-oss.
+    SWIGLU_OAI = "swiglu_oai" needs [SPECIAL, UNARY],
     /// Places in strided tensors that are iterated together.
     STRIDED = "strided",
     /// Tiles of transposing copies.
@@ -58,6 +60,8 @@ libs! {
     ACTIVATE = "activate" needs [UNARY],
     /// Activations of f16 results.
     ACTIVATE_HALF = "activate_half" needs [UNARY, HALF],
+    /// Gated linear units.
+    GATE = "gate" needs [SWIGLU_OAI],
     /// Conversions between 4-byte types.
     CONVERT = "convert" needs [SPECIAL],
     /// Conversions from and to f16.

@@ -117,10 +117,13 @@ fn experts(element: DType) -> Operation {
         Slot::new("indices", Role::Input, DType::U32, 2 * 3),
         Slot::new("c", Role::Output, element, 2),
         Slot::new("weights", Role::Input, DType::F32, 2 * 3),
+        Slot::new("bias", Role::Input, DType::F32, 3),
     ];
     let good = move |h: &Handles| {
         let of = |i: usize, ld| Matrix::new(h[i], element, ld);
-        ExpertMatmulDesc::new([2, 3, 3], of(0, 64), matrix(h[1]), h[2], of(3, 1)).with_weights(h[4])
+        ExpertMatmulDesc::new([2, 3, 3], of(0, 64), matrix(h[1]), h[2], of(3, 1))
+            .with_bias(h[5])
+            .with_weights(h[4])
     };
     let mut changes: Vec<Change<ExpertMatmulDesc>> = vec![
         ("A of i32", dtype(op, "a", DType::I32), |d| d.a.dtype = DType::I32),

@@ -29,6 +29,7 @@ struct Experts {
     k: usize,
     ld_extra: usize,
     per_expert: bool,
+    bias: bool,
     gate: Option<Gate>,
     weights: bool,
     accumulate: bool,
@@ -37,7 +38,7 @@ struct Experts {
 }
 
 pub(super) fn cases() -> Vec<Case> {
-    let counts = [6, 4, ROWS.len(), EXPERTS.len(), COLUMNS.len(), 4, 3, 2, 6, 2, 2, 3, 2];
+    let counts = [6, 4, ROWS.len(), EXPERTS.len(), COLUMNS.len(), 4, 3, 2, 7, 2, 2, 3, 2, 2];
     // Of U4, the finest groups with zero points: how formats are read is what `quant_matmul` tests.
     let grid = pairwise(&counts, "expert_matmul");
     let covering = grid.into_iter().map(|row| {
@@ -51,6 +52,7 @@ pub(super) fn cases() -> Vec<Case> {
             k: FORMATS[row[0]].1[row[1]],
             ld_extra: [0, 1, 4][row[6]],
             per_expert: row[7] == 1,
+            bias: row[13] == 1,
             gate,
             weights: row[9] == 1,
             accumulate: row[10] == 1,
@@ -67,6 +69,7 @@ pub(super) fn cases() -> Vec<Case> {
         k: 64,
         ld_extra: 1,
         per_expert: false,
+        bias: false,
         gate: None,
         weights: false,
         accumulate: false,
@@ -77,8 +80,9 @@ pub(super) fn cases() -> Vec<Case> {
         Experts { shape: [0, 2, 4], ..base },
         Experts { n: 0, ..base },
         Experts { k: 0, ..base },
+        Experts { k: 0, bias: true, gate: Some(Gate::SwigluOai), ..base },
         Experts { k: 0, weights: true, accumulate: true, ..base },
-        Experts { shape: [3, 0, 4], ..base },
+        Experts { shape: [3, 0, 4], bias: true, ..base },
         Experts { shape: [3, 0, 4], weights: true, ..base },
         Experts { shape: [3, 0, 4], weights: true, accumulate: true, per_expert: true, ..base },
     ];
@@ -90,13 +94,14 @@ impl Experts {
         let Self { shape: [rows, used, experts], n, k, ld_extra, .. } = self;
         let (format, dtypes) = (name_of(self.format), self.dtypes.map(DType::name).join("-"));
         let of = super::flag(self.per_expert, "each", "row");
+        let bias = super::flag(self.bias, "bias", "nobias");
         let gate = self.gate.map_or("nogate", Gate::name);
         let sum = super::flag(self.weights, "sum", "apart");
         let into = super::flag(self.accumulate, "add", "assign");
         let indices = format!("{:?}", self.indices).to_lowercase();
         let data = self.data.name();
         let name = format!(
-            "{format}_{dtypes}_{rows}x{used}of{experts}_n{n}_k{k}_ld{ld_extra}_{of}_{gate}_{sum}_{into}_{indices}_{data}"
+            "{format}_{dtypes}_{rows}x{used}of{experts}_n{n}_k{k}_ld{ld_extra}_{of}_{bias}_{gate}_{sum}_{into}_{indices}_{data}"
         );
         Case::new("expert_matmul", name, move |rng| self.trial(rng))
     }
@@ -126,6 +131,7 @@ impl Experts {
                 a.data[start..start + k].fill(f64::NAN);
             }
         }
+        let bias = self.data.values(rng, DType::F32, count * stacked);
         let c_rows = if self.weights { rows } else { pairs };
         let c = Stored::new((c_rows, n), false, ld_extra, single, |len| self.data.values(rng, c_type, len));
         let layer = Layer {
@@ -141,6 +147,7 @@ impl Experts {
             a: &|i, p| a.at(0, i, p),
             b: &|expert, j, p| b.at(expert * stacked + j, p),
             experts: &experts,
+            bias: self.bias.then_some(&bias),
             weights: self.weights.then_some(&weights),
         };
         let wants = (0..c_rows * n).map(|at| {
@@ -158,6 +165,9 @@ impl Experts {
         if self.weights {
             trial.input("weights", DType::F32, &weights);
         }
+        if self.bias {
+            trial.input("bias", DType::F32, &bias);
+        }
         let ld = [a.ld, c.ld];
         trial.calling(move |backend, p| {
             let b = QuantMatrix::new(p[1], format, count * stacked, k);
@@ -166,6 +176,7 @@ impl Experts {
                 .with_per_expert(self.per_expert)
                 .with_accumulate(self.accumulate);
             desc.gate = self.gate;
+            desc.bias = self.bias.then(|| p[if self.weights { 5 } else { 4 }]);
             if self.weights {
                 desc = desc.with_weights(p[4]);
             }

@@ -74,7 +74,7 @@ pub(super) fn cases() -> Vec<Case> {
 pub(super) fn products() -> Vec<Case> {
     let grids = ["quant_matmul 1", "quant_matmul 2"].map(|seed| {
         let activations = Activation::ALL.len();
-        pairwise(&[FORMATS.len(), 4, ROWS.len(), COLUMNS.len(), 4, 3, 2, 2, activations, 3, 2, 3, 6], seed)
+        pairwise(&[FORMATS.len(), 4, ROWS.len(), COLUMNS.len(), 4, 3, 2, 2, activations, 3, 2, 3, 7], seed)
     });
     let products = grids.into_iter().flatten().map(|row| Product {
         format: FORMATS[row[0]].0,

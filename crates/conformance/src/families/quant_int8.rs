@@ -90,7 +90,7 @@ pub(super) fn products() -> Vec<Case> {
             activations,
             3,
             3,
-            6,
+            7,
             2,
         ],
         "quant_matmul int8",

@@ -43,6 +43,12 @@ fn function(op: BinaryOp, a: f64, b: f64) -> Want {
         BinaryOp::Swiglu => gated(unary::function(UnaryOp::Silu, a), b),
         BinaryOp::Geglu => gated(unary::function(UnaryOp::Gelu, a), b),
         BinaryOp::GegluTanh => gated(unary::function(UnaryOp::GeluTanh, a), b),
+        BinaryOp::SwigluOai => {
+            let factor = oai_factor(b);
+            let opened = gated(oai_gate(a), factor);
+            let rounding = ROUNDING * opened.bounded().map_or(0.0, |(value, _)| value.abs());
+            opened.widened(rounding)
+        }
         BinaryOp::Prelu => within_ulps(a * b, 1.0),
         // The remainder of two f32 is an f32.
         BinaryOp::Rem => Want::number(a % b),
@@ -53,6 +59,16 @@ fn function(op: BinaryOp, a: f64, b: f64) -> Want {
         }
         other => unimplemented!("an oracle of {}", other.name()),
     }
+}
+
+/// The gate of gpt-oss's unit: g · sigmoid(1.702 · g) with g = min(a, 7), where 1.702 is an f32.
+pub(super) fn oai_gate(a: f64) -> Want {
+    unary::with_parameters(UnaryOp::Swish, [f64::from(1.702_f32), 0.0], a.min(7.0))
+}
+
+/// What gpt-oss's unit multiplies its gate by; the sum is rounded.
+pub(super) fn oai_factor(b: f64) -> f64 {
+    b.clamp(-7.0, 7.0) + 1.0
 }
 
 /// The product of a gate and b: the gate's error times b, and a rounding. A gate that may be flushed to zero

@@ -25,6 +25,8 @@ pub(crate) struct Layer<'a> {
     pub(crate) b: &'a dyn Fn(usize, usize, usize) -> (f64, f64),
     /// The expert of each index, if it is one.
     pub(crate) experts: &'a [Option<usize>],
+    /// For each row of all matrices, what is added to its products.
+    pub(crate) bias: Option<&'a [f64]>,
     /// The weights of sums.
     pub(crate) weights: Option<&'a [f64]>,
 }
@@ -47,11 +49,14 @@ impl Layer<'_> {
     fn product(&self, pair: usize, j: usize) -> Product {
         let Some(expert) = self.experts[pair] else { return Product::default() };
         let row = if self.per_expert { pair } else { pair / self.used };
+        let stacked = if self.gate.is_some() { 2 * self.n } else { self.n };
         let part = |j: usize| {
             let mut sum = Sum::default();
             (0..self.k).for_each(|p| sum.add(((self.a)(row, p), 0.0), (self.b)(expert, j, p)));
-            let (value, bound) = sum.finish(self.k, 1.0, 0.0, self.half_weights);
-            Product { value, bound: if self.exact { 0.0 } else { bound }, magnitude: sum.magnitude() }
+            let bias = self.bias.map_or(0.0, |bias| bias[expert * stacked + j]);
+            let (value, bound) = sum.finish(self.k, 1.0, bias, self.half_weights);
+            let magnitude = sum.magnitude() + bias.abs();
+            Product { value, bound: if self.exact { 0.0 } else { bound }, magnitude }
         };
         let first = part(j);
         let Some(gate) = self.gate else { return first };

@@ -1,9 +1,10 @@
 //! Quantised matrices, read block by block as their formats are documented.
 
 use backend_api::quant::{GroupScales, MatMulNBits, QuantFormat, UNIT, repack};
-use backend_api::{DType, Gate};
+use backend_api::{Activation, DType, Gate};
 use half::f16;
 
+use super::binary::{oai_factor, oai_gate};
 use super::norm::Row;
 use super::unary::activation;
 use crate::float::{MIN_NORMAL_F32, gamma, storage_rounding};
@@ -254,13 +255,24 @@ fn stored(dtype: DType, want: &Want) -> (f64, f64) {
     (value, bound + storage_rounding(dtype, value.abs() + bound))
 }
 
-/// A gate's function of the first half of a product times the second, each of which may be stored before.
+/// A gated linear unit of the halves of a product, each of which may be stored before.
 pub(crate) fn gated(gate: Gate, dtype: DType, halves: [(f64, f64); 2]) -> Want {
     let [(opening, opening_bound), (value, bound)] =
         halves.map(|(value, bound)| stored(dtype, &Want::near(value, bound)));
-    let Some((opened, opened_bound)) = activation(gate.activation(), opening, opening_bound).bounded() else {
-        return Want::Exact(f64::NAN);
+    let of = |function| activation(function, opening, opening_bound);
+    let (opened, value, bound) = match gate {
+        Gate::Swiglu => (of(Activation::Silu), value, bound),
+        Gate::Geglu => (of(Activation::Gelu), value, bound),
+        Gate::GegluTanh => (of(Activation::GeluTanh), value, bound),
+        Gate::SwigluOai => {
+            // Steeper than 1.13 it isn't either, and what is clamped moves no further than what isn't.
+            let opened = if opening.is_nan() { Want::Exact(opening) } else { oai_gate(opening) };
+            let factor = oai_factor(value);
+            (opened.widened(1.13 * opening_bound), factor, bound + gamma(1) * (factor.abs() + bound))
+        }
+        other => unimplemented!("an oracle of {}", other.name()),
     };
+    let Some((opened, opened_bound)) = opened.bounded() else { return Want::Exact(f64::NAN) };
     let product_bound = opened.abs() * bound + opened_bound * (value.abs() + bound);
     Want::near(opened * value, product_bound + gamma(2) * (opened * value).abs())
 }

@@ -26,7 +26,7 @@ pub(crate) fn unary_with(op: UnaryOp, parameters: [f64; 2], x: f64, dtype: DType
 const OWN: f64 = 8.0;
 
 /// Functions with parameters: those of [`function`] are left to it.
-fn with_parameters(op: UnaryOp, [a, b]: [f64; 2], x: f64) -> Want {
+pub(super) fn with_parameters(op: UnaryOp, [a, b]: [f64; 2], x: f64) -> Want {
     let within_ulps = |value: f64, ulps: f64| Want::near(value, ulps * ulp_f32(value));
     // Two products, and where x/α is rounded, an error that eᵗ − 1 doesn't magnify for a negative t.
     let elu = |t: f64, factor: f64| within_ulps(factor * t.exp_m1(), OWN + 4.5);

@@ -23,6 +23,7 @@ pub(super) fn expert_matmul(
     let indices = memory.numbers(desc.indices, DType::U32);
     let expert = |&index: &f64| (index < desc.experts as f64).then_some(index as usize);
     let experts: Vec<_> = indices.iter().take(rows * used).map(expert).collect();
+    let bias = memory.optional(desc.bias, DType::F32);
     let of_sums = memory.optional(desc.weights, DType::F32);
     let stacked = desc.b.rows / desc.experts;
     // Of the experts that are chosen, each weight and the magnitudes that make it up.
@@ -55,6 +56,7 @@ pub(super) fn expert_matmul(
             (f64::from(weight), f64::from(size))
         },
         experts: &experts,
+        bias: desc.bias.map(|_| bias.as_slice()),
         weights: desc.weights.map(|_| of_sums.as_slice()),
     };
     let mut places = Vec::with_capacity(c_rows * n);

@@ -25,12 +25,17 @@ pub struct ExpertConfig {
 impl ExpertConfig {
     /// `None` for a model without experts; `dense` is the size inside of a network where the file has no other.
     pub(super) fn new(keys: &Keys<'_>, architecture: Architecture, dense: usize) -> Result<Option<Self>> {
-        let count = keys.optional_size("expert_count")?.unwrap_or(0);
+        let is_gpt_oss = architecture == Architecture::GptOss;
+        let count = if is_gpt_oss {
+            keys.size("expert_count")?
+        } else {
+            keys.optional_size("expert_count")?.unwrap_or(0)
+        };
         if count == 0 {
             return Ok(None);
         }
-        let has_experts =
-            matches!(architecture, Architecture::Llama | Architecture::Qwen2Moe | Architecture::Qwen3Moe);
+        let has_experts = is_gpt_oss
+            || matches!(architecture, Architecture::Llama | Architecture::Qwen2Moe | Architecture::Qwen3Moe);
         keys.require("expert_count", has_experts, "0 (no experts)", count)?;
         let used = keys.size("expert_used_count")?;
         keys.require("expert_used_count", used <= count, format!("at most {count}"), used)?;
@@ -43,6 +48,10 @@ impl ExpertConfig {
             scale => scale,
         };
         let normalised = keys.flag("expert_weights_norm")?.unwrap_or(!is_qwen2);
+        keys.require("expert_weights_norm", normalised || !is_gpt_oss, true, normalised)?;
+        // By llama.cpp's numbers: not given, of all experts, or of those that are chosen.
+        let gating = keys.optional_size("expert_gating_func")?.unwrap_or(0);
+        keys.require("expert_gating_func", [0, 1, 3].contains(&gating), "1 or 3 (softmax)", gating)?;
         Ok(Some(Self { count, used, intermediate, shared_intermediate: shared, normalised, scale }))
     }
 }

@@ -19,6 +19,14 @@ pub enum RopeScaling {
     Linear(f64),
     /// Wavelengths are multiplied by a factor for each pair (Llama 3.1).
     Factors(Vec<f64>),
+    /// As `Factors`, and a factor of the rotated vectors: YaRN, which leaves short wavelengths as they are, multiplies long
+    /// ones by a factor, and those between by less.
+    Yarn {
+        /// For each pair, by what its wavelength is multiplied.
+        factors: Vec<f64>,
+        /// Multiplies cosines and sines.
+        magnitude: f64,
+    },
     /// As `Factors`, with others beyond the original context, and a factor of the rotated vectors (Phi 3's
     /// longrope).
     Long {
@@ -72,7 +80,7 @@ impl RopeConfig {
             dim,
             base,
             window_base: gemma3.then_some(DEFAULT_BASE),
-            scaling: scaling(keys, file, dim / 2)?,
+            scaling: scaling(keys, file, architecture, (dim, base))?,
         })
     }
 
@@ -89,6 +97,7 @@ impl RopeConfig {
             RopeScaling::None => (&[], 1.0, 1.0),
             RopeScaling::Linear(factor) => (&[], *factor, 1.0),
             RopeScaling::Factors(factors) => (factors, 1.0, 1.0),
+            RopeScaling::Yarn { factors, magnitude } => (factors, 1.0, *magnitude),
             RopeScaling::Long { short, long, original, magnitude } => {
                 (if positions > *original { long } else { short }, 1.0, *magnitude)
             }
@@ -104,8 +113,14 @@ impl RopeConfig {
     }
 }
 
-/// How a file's metadata and tensors scale rotations. What isn't computed here, such as YaRN, is an error.
-fn scaling(keys: &Keys<'_>, file: &Gguf<'_>, pairs: usize) -> Result<RopeScaling> {
+/// How a file's metadata and tensors scale rotations of `dim` numbers. What isn't computed here is an error.
+fn scaling(
+    keys: &Keys<'_>,
+    file: &Gguf<'_>,
+    architecture: Architecture,
+    (dim, base): (usize, f64),
+) -> Result<RopeScaling> {
+    let pairs = dim / 2;
     let kind = keys.text("rope.scaling.type");
     let magnitude = keys.number_or("rope.scaling.attn_factor", 1.0)?;
     let [short, long] = ["rope_factors_short.weight", "rope_factors_long.weight"];
@@ -126,9 +141,21 @@ fn scaling(keys: &Keys<'_>, file: &Gguf<'_>, pairs: usize) -> Result<RopeScaling
         (None, Some(_)) => return Err(Error::MissingTensor { name: short.to_owned() }),
         (Some(_), None) => return Err(Error::MissingTensor { name: long.to_owned() }),
     }
+    if kind == Some("yarn") {
+        let name = "rope_freqs.weight".to_owned();
+        if let Some(tensor) = file.tensor(&name) {
+            let expected = "not there beside YaRN".to_owned();
+            return Err(Error::Tensor { name, expected, got: format!("{:?}", tensor.shape) });
+        }
+        // Its authors round the ends of the range between short and long wavelengths to whole pairs; gpt-oss was trained
+        // without that, which files don't say.
+        let is_rounded = architecture != Architecture::GptOss;
+        return yarn(keys, (dim, base), magnitude, is_rounded);
+    }
     let is_known = matches!(kind, None | Some("none" | "linear"));
-    keys.require("rope.scaling.type", is_known, "none or linear", text(kind))?;
-    keys.require("rope.scaling.attn_factor", magnitude == 1.0, "1 without long factors", magnitude)?;
+    keys.require("rope.scaling.type", is_known, "none, linear or yarn", text(kind))?;
+    let expected = "1 without YaRN and long factors";
+    keys.require("rope.scaling.attn_factor", magnitude == 1.0, expected, magnitude)?;
     // Without a type, a factor is that of linear scaling.
     let divisor = if kind == Some("none") { 1.0 } else { divisor(keys)? };
     if let Some(factors) = factors(file, "rope_freqs.weight", pairs)? {
@@ -136,6 +163,45 @@ fn scaling(keys: &Keys<'_>, file: &Gguf<'_>, pairs: usize) -> Result<RopeScaling
         return Ok(RopeScaling::Factors(factors));
     }
     Ok(if divisor == 1.0 { RopeScaling::None } else { RopeScaling::Linear(divisor) })
+}
+
+/// YaRN (Peng et al. 2023): pairs that turn more than `beta_fast` times in the original context rotate as ever, those that
+/// turn less than `beta_slow` times are slowed down by the factor, and the others in between.
+fn yarn(
+    keys: &Keys<'_>,
+    (dim, base): (usize, f64),
+    attention_factor: f64,
+    is_rounded: bool,
+) -> Result<RopeScaling> {
+    let factor = divisor(keys)?;
+    keys.require("rope.scaling.factor", factor >= 1.0, "1 or more", factor)?;
+    keys.require("rope.freq_base", base > 1.0, "more than 1 with YaRN", base)?;
+    let original = keys.size("rope.scaling.original_context_length")? as f64;
+    let positive = |key: &str, default: f64| {
+        let number = keys.number_or(key, default)?;
+        keys.require(key, number > 0.0, "more than 0", number)?;
+        Ok::<_, Error>(number)
+    };
+    let fast = positive("rope.scaling.yarn_beta_fast", 32.0)?;
+    let slow = positive("rope.scaling.yarn_beta_slow", 1.0)?;
+    let more = positive("rope.scaling.yarn_attn_factor", 1.0)?;
+    // A negative number stands for the one that the type has.
+    let mix = keys.number_or("rope.scaling.yarn_ext_factor", 1.0)?;
+    keys.require("rope.scaling.yarn_ext_factor", mix == 1.0 || mix < 0.0, 1, mix)?;
+    let logarithms = keys.number_or("rope.scaling.yarn_log_multiplier", 0.0)?;
+    keys.require("rope.scaling.yarn_log_multiplier", logarithms == 0.0, 0, logarithms)?;
+    // The pair that turns so many times in the original context.
+    let pair_of =
+        |turns: f64| dim as f64 * (original / (turns * std::f64::consts::TAU)).ln() / (2.0 * base.ln());
+    let (low, high) = (pair_of(fast), pair_of(slow));
+    let (low, high) = if is_rounded { (low.floor(), high.ceil()) } else { (low, high) };
+    let (low, high) = (low.max(0.0), high.min(dim as f64 - 1.0));
+    let factors = (0..dim / 2).map(|pair| {
+        let slowed = ((pair as f64 - low) / (high - low).max(0.001)).clamp(0.0, 1.0);
+        (1.0 - slowed + slowed / factor).recip()
+    });
+    let magnitude = attention_factor * more * (1.0 + 0.1 * factor.ln());
+    Ok(RopeScaling::Yarn { factors: factors.collect(), magnitude })
 }
 
 /// The text of a key that may be missing, for errors.

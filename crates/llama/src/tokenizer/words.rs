@@ -18,6 +18,8 @@ const QWEN2: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N
 
 const TEKKEN: &str = r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+";
 
+const GPT4O: &str = r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+";
+
 /// The kinds of words, by llama.cpp's names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Words {
@@ -27,6 +29,7 @@ pub(super) enum Words {
     Llama3,
     Qwen2,
     Tekken,
+    Gpt4o,
 }
 
 impl Words {
@@ -37,7 +40,8 @@ impl Words {
             Some("llama-bpe" | "llama3" | "llama-v3") => Ok(Self::Llama3),
             Some("qwen2" | "deepseek-r1-qwen") => Ok(Self::Qwen2),
             Some("tekken") => Ok(Self::Tekken),
-            Some(other) => Err(Error::value(KEY, "gpt-2, smollm, llama-bpe, qwen2 or tekken", other)),
+            Some("gpt-4o") => Ok(Self::Gpt4o),
+            Some(other) => Err(Error::value(KEY, "gpt-2, smollm, llama-bpe, qwen2, tekken or gpt-4o", other)),
         }
     }
 
@@ -61,9 +65,26 @@ impl Words {
             Self::Llama3 => LLAMA3,
             Self::Qwen2 => QWEN2,
             Self::Tekken => TEKKEN,
+            Self::Gpt4o => GPT4O,
         };
         let pattern = SplitPattern::Regex(pattern.to_owned());
         let split = Split::new(pattern, SplitDelimiterBehavior::Isolated, false).map_err(failed)?;
         Ok(Sequence::new(vec![split.into(), bytes(false).into()]).into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokenizers::{OffsetReferential, OffsetType, PreTokenizedString, PreTokenizer};
+
+    use super::*;
+
+    #[test]
+    fn words_of_gpt_4o_begin_with_capitals_and_keep_contractions() {
+        let mut text = PreTokenizedString::from("camelCase isn't 12345!\n/");
+        Words::Gpt4o.pre_tokenizer().unwrap().pre_tokenize(&mut text).unwrap();
+        let splits = text.get_splits(OffsetReferential::Original, OffsetType::Byte);
+        let words: Vec<&str> = splits.into_iter().map(|(word, ..)| word).collect();
+        assert_eq!(words, ["camel", "Case", "Ġisn't", "Ġ", "123", "45", "!Ċ/"]);
     }
 }

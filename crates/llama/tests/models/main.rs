@@ -3,6 +3,7 @@
 
 mod candle;
 mod devices;
+mod gpt_oss;
 mod half_activations;
 mod oracle;
 mod random;
@@ -23,8 +24,10 @@ use random::{RandomModel, recipe};
 /// Of a logarithm of a probability, from the one in f64.
 const TOLERANCE: f64 = 2e-3;
 
-const ARCHITECTURES: [&str; 10] =
-    ["llama", "llama3.1", "mixtral", "qwen2", "qwen2moe", "qwen3", "qwen3moe", "gemma2", "gemma3", "phi3"];
+const ARCHITECTURES: [&str; 11] = [
+    "llama", "llama3.1", "mixtral", "qwen2", "qwen2moe", "qwen3", "qwen3moe", "gemma2", "gemma3", "phi3",
+    "gpt-oss",
+];
 
 /// Formats of matrices, with what mixtures have beside them.
 const FORMATS: [(GgmlDType, Option<GgmlDType>); 8] = [
@@ -85,6 +88,14 @@ fn device_trials(selector: &str) -> Vec<Trial> {
             texts(backend, &RandomModel::new(recipe("qwen3moe", 256), kind, mixed)?)
         }),
     ));
+    trials.push(trial(
+        "format::gpt_oss_Q4_0_Q8_0",
+        Box::new(|backend| {
+            let (kind, mixed) = (GgmlDType::Q4_0, Some(GgmlDType::Q8_0));
+            texts(backend, &RandomModel::new(recipe("gpt-oss", 64), kind, mixed)?)
+        }),
+    ));
+    trials.push(trial("missing_tensors_are_named", Box::new(gpt_oss::missing_tensors_are_named)));
     trials.push(trial("a_cache_of_f16", Box::new(cache_of_f16)));
     trials.push(trial("a_cache_of_q8_0", Box::new(cache_of_q8_0)));
     trials.push(trial("greedy_text_is_candles", Box::new(greedy_text_is_candles)));

@@ -27,12 +27,18 @@ pub(crate) struct Recipe {
     pub(crate) rope_divisor: f64,
     /// Divides frequencies.
     pub(crate) rope_factors: Vec<f32>,
+    /// Scaling of rotations in all layers.
+    pub(crate) yarn: Option<Yarn>,
     /// Keys that a layer sees, by its index.
     pub(crate) window: fn(usize) -> Option<usize>,
     pub(crate) softcaps: [f64; 2],
     pub(crate) gelu: bool,
     pub(crate) embedding_scale: f64,
     pub(crate) biases: bool,
+    /// Also of attention's output.
+    pub(crate) output_biases: bool,
+    /// A score of each head that has no value.
+    pub(crate) sinks: bool,
     pub(crate) qk_norm: bool,
     pub(crate) post_norms: bool,
     pub(crate) fused: bool,
@@ -40,6 +46,14 @@ pub(crate) struct Recipe {
     pub(crate) experts: Option<Experts>,
     /// Keys and values are rounded to f16 when they are cached.
     pub(crate) cache: KvFormat,
+}
+
+/// YaRN's scaling.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Yarn {
+    pub(crate) factor: f64,
+    /// Tokens of the context before.
+    pub(crate) original: usize,
 }
 
 /// A mixture of experts.
@@ -53,6 +67,8 @@ pub(crate) struct Experts {
     /// Weights are divided by their sum.
     pub(crate) normalised: bool,
     pub(crate) scale: f64,
+    /// The router and all matrices have biases, and gates are clamped, as gpt-oss has it.
+    pub(crate) clamped: bool,
 }
 
 pub(crate) const EPS: f64 = 1e-5;
@@ -79,15 +95,19 @@ pub(crate) fn log_probabilities(recipe: &Recipe, weights: &Weights, tokens: &[u3
         let attended = attention(r, weights, layer, &normed);
         for (x, attended) in rows.iter_mut().zip(attended) {
             let mut update = product(w(&name("attn_output")), &attended);
+            if r.output_biases {
+                add(&mut update, &weights[&name("attn_output.bias")]);
+            }
             if r.post_norms {
                 update = norm(&update, w(&name("post_attention_norm")));
             }
             add(x, &update);
         }
         for x in &mut rows {
-            let h = norm(x, w(&name("ffn_norm")));
+            let before = if r.architecture == "gpt-oss" { "post_attention_norm" } else { "ffn_norm" };
+            let h = norm(x, w(&name(before)));
             let mut update = match &r.experts {
-                Some(experts) => mixture(experts, &|part| w(&name(part)), &h),
+                Some(experts) => mixture(experts, &|part| weights[&name(part)].as_slice(), &h),
                 None => {
                     let (gate, up) = if r.fused {
                         let both = product(w(&name("ffn_up")), &h);
@@ -115,10 +135,23 @@ fn opened(gate: &[f64], up: &[f64], activation: fn(f64) -> f64) -> Vec<f64> {
     gate.iter().zip(up).map(|(&gate, up)| activation(gate) * up).collect()
 }
 
+/// gpt-oss's unit, from its authors' reference.
+fn clamped(gate: &[f64], up: &[f64]) -> Vec<f64> {
+    let one = |(&gate, &up): (&f64, &f64)| {
+        let (gate, up) = (gate.min(7.0), up.clamp(-7.0, 7.0));
+        gate / (1.0 + (-1.702 * gate).exp()) * (up + 1.0)
+    };
+    gate.iter().zip(up).map(one).collect()
+}
+
 /// The sum of what the experts with the largest probabilities make of `h`.
-fn mixture<'a>(experts: &Experts, w: &dyn Fn(&str) -> &'a [f64], h: &[f64]) -> Vec<f64> {
-    let probabilities: Vec<f64> =
-        log_softmax(&product(w("ffn_gate_inp"), h)).iter().map(|p| p.exp()).collect();
+fn mixture<'a>(experts: &Experts, tensor: &dyn Fn(&str) -> &'a [f64], h: &[f64]) -> Vec<f64> {
+    let w = |name: &str| tensor(&format!("{name}.weight"));
+    let mut logits = product(w("ffn_gate_inp"), h);
+    if experts.clamped {
+        add(&mut logits, tensor("ffn_gate_inp.bias"));
+    }
+    let probabilities: Vec<f64> = log_softmax(&logits).iter().map(|p| p.exp()).collect();
     let mut order: Vec<usize> = (0..experts.count).collect();
     order.sort_by(|&one, &other| probabilities[other].total_cmp(&probabilities[one]));
     let chosen = &order[..experts.used];
@@ -126,10 +159,18 @@ fn mixture<'a>(experts: &Experts, w: &dyn Fn(&str) -> &'a [f64], h: &[f64]) -> V
     let size = experts.inner * h.len();
     let mut update = vec![0.0; h.len()];
     for &expert in chosen {
-        let part = |name: &str| &w(name)[expert * size..][..size];
-        let [gate, up] = ["ffn_gate_exps", "ffn_up_exps"].map(|name| product(part(name), h));
+        let of_expert = |name: &str, x: &[f64]| {
+            let mut y = product(&w(name)[expert * size..][..size], x);
+            if experts.clamped {
+                let len = y.len();
+                add(&mut y, &tensor(&format!("{name}.bias"))[expert * len..][..len]);
+            }
+            y
+        };
+        let [gate, up] = ["ffn_gate_exps", "ffn_up_exps"].map(|name| of_expert(name, h));
+        let inside = if experts.clamped { clamped(&gate, &up) } else { opened(&gate, &up, silu) };
         let weight = experts.scale * probabilities[expert] / if experts.normalised { sum } else { 1.0 };
-        let result = product(part("ffn_down_exps"), &opened(&gate, &up, silu));
+        let result = of_expert("ffn_down_exps", &inside);
         update.iter_mut().zip(result).for_each(|(update, x)| *update += weight * x);
     }
     if experts.shared > 0 {
@@ -186,6 +227,9 @@ fn attention(r: &Recipe, weights: &Weights, layer: usize, rows: &[Vec<f64>]) -> 
                 .map(|k| cap(dot(q, &k[shared..][..r.head_dim]) / (r.head_dim as f64).sqrt(), r.softcaps[0]))
                 .collect();
             let mut sum = vec![0.0; r.head_dim];
+            // The sink's weight multiplies nothing.
+            let sink = r.sinks.then(|| w("attn_sinks")[head]);
+            let scores: Vec<f64> = scores.into_iter().chain(sink).collect();
             for (log_weight, v) in log_softmax(&scores).iter().zip(&values[first..]) {
                 let v = &v[shared..][..r.head_dim];
                 sum.iter_mut().zip(v).for_each(|(sum, v)| *sum += log_weight.exp() * v);
@@ -197,13 +241,30 @@ fn attention(r: &Recipe, weights: &Weights, layer: usize, rows: &[Vec<f64>]) -> 
     outputs
 }
 
+impl Yarn {
+    /// The frequency of a pair, and the factor of what is rotated, by the reference of gpt-oss: with 32 and 1 turns in the
+    /// original context as the ends of the range, which aren't rounded.
+    fn scale(self, r: &Recipe, pair: usize, frequency: f64) -> (f64, f64) {
+        let half = r.rotary_dim as f64 / 2.0;
+        let end = |turns: f64| {
+            half * (self.original as f64 / (turns * std::f64::consts::TAU)).ln() / r.rope_base.ln()
+        };
+        let (low, high) = (end(32.0), end(1.0));
+        assert!(0.0 < low && low < high && high < half - 1.0, "{low} to {high} of {half}");
+        let mask = 1.0 - ((pair as f64 - low) / (high - low)).clamp(0.0, 1.0);
+        (frequency / self.factor * (1.0 - mask) + frequency * mask, 0.1 * self.factor.ln() + 1.0)
+    }
+}
+
 fn rotate(r: &Recipe, head: &mut [f64], position: usize, window: bool) {
     let pairs = r.rotary_dim / 2;
     let (base, divisor) = if window { (r.window_rope_base, 1.0) } else { (r.rope_base, r.rope_divisor) };
     for i in 0..pairs {
         let factor = r.rope_factors.get(i).map_or(1.0, |&factor| f64::from(factor));
         let frequency = base.powf(-2.0 * i as f64 / r.rotary_dim as f64) / factor / divisor;
+        let (frequency, magnitude) = r.yarn.map_or((frequency, 1.0), |yarn| yarn.scale(r, i, frequency));
         let (sine, cosine) = (position as f64 * frequency).sin_cos();
+        let (sine, cosine) = (magnitude * sine, magnitude * cosine);
         let (a, b) = if r.interleaved { (2 * i, 2 * i + 1) } else { (i, i + pairs) };
         (head[a], head[b]) = (head[a] * cosine - head[b] * sine, head[a] * sine + head[b] * cosine);
     }

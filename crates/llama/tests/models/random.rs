@@ -4,7 +4,7 @@ use backend_api::DType;
 use backend_api::random::{philox_block, uniforms};
 use candle_core::quantized::GgmlDType;
 
-use crate::oracle::{EPS, Experts, Recipe, Weights};
+use crate::oracle::{EPS, Experts, Recipe, Weights, Yarn};
 use crate::writer::{Value, Writer};
 
 /// A file, and what it computes.
@@ -31,11 +31,14 @@ pub(crate) fn recipe(architecture: &'static str, hidden: usize) -> Recipe {
         window_rope_base: 10_000.0,
         rope_divisor: 1.0,
         rope_factors: Vec::new(),
+        yarn: None,
         window: |_| None,
         softcaps: [0.0, 0.0],
         gelu: false,
         embedding_scale: 1.0,
         biases: false,
+        output_biases: false,
+        sinks: false,
         qk_norm: false,
         post_norms: false,
         fused: false,
@@ -50,7 +53,8 @@ pub(crate) fn recipe(architecture: &'static str, hidden: usize) -> Recipe {
         embedding_scale: (hidden as f64).sqrt(),
         ..base.clone()
     };
-    let experts = Experts { count: 5, used: 2, inner: hidden, shared: 0, normalised: true, scale: 1.0 };
+    let experts =
+        Experts { count: 5, used: 2, inner: hidden, shared: 0, normalised: true, scale: 1.0, clamped: false };
     match architecture {
         "llama3.1" => {
             let factors = (0..hidden / 8).map(|i| 1.0 + 0.5 * i as f32).collect();
@@ -86,6 +90,20 @@ pub(crate) fn recipe(architecture: &'static str, hidden: usize) -> Recipe {
             let experts = Experts { count: 9, used: 4, scale: 1.5, ..experts };
             Recipe { qk_norm: true, rope_base: 1e6, experts: Some(experts), ..base }
         }
+        "gpt-oss" => Recipe {
+            biases: true,
+            output_biases: true,
+            sinks: true,
+            head_dim: 64,
+            rotary_dim: 64,
+            // Many turns of most pairs in few tokens.
+            rope_base: 100.0,
+            window_rope_base: 100.0,
+            yarn: Some(Yarn { factor: 32.0, original: 512 }),
+            window: |layer| (layer % 2 == 0).then_some(WINDOW),
+            experts: Some(Experts { count: 9, used: 4, clamped: true, ..experts }),
+            ..base
+        },
         "phi3" => Recipe { fused: true, rotary_dim: hidden / 8, ..base },
         _ => Recipe { interleaved: true, ..base },
     }
@@ -120,7 +138,11 @@ impl RandomModel {
         for layer in 0..r.layers {
             let name = |part: &str| format!("blk.{layer}.{part}");
             made.vector(&name("attn_norm"), r.hidden)?;
-            made.vector(&name("ffn_norm"), r.hidden)?;
+            if r.architecture == "gpt-oss" {
+                made.vector(&name("post_attention_norm"), r.hidden)?;
+            } else {
+                made.vector(&name("ffn_norm"), r.hidden)?;
+            }
             if r.fused {
                 made.matrix(&name("attn_qkv"), q + 2 * kv, r.hidden, kind, 1.0)?;
             } else {
@@ -138,8 +160,14 @@ impl RandomModel {
             }
             if r.biases {
                 for (part, len) in [("attn_q", q), ("attn_k", kv), ("attn_v", kv)] {
-                    made.named(&format!("{}.bias", name(part)), &[len], GgmlDType::F32, 0.0, 0.5)?;
+                    made.bias(&name(part), &[len], 0.5)?;
                 }
+            }
+            if r.output_biases {
+                made.bias(&name("attn_output"), &[r.hidden], 0.5)?;
+            }
+            if r.sinks {
+                made.named(&format!("{}.weight", name("attn_sinks")), &[r.heads], GgmlDType::F32, 0.0, 1.0)?;
             }
             if r.qk_norm {
                 made.vector(&name("attn_q_norm"), r.head_dim)?;
@@ -191,6 +219,11 @@ impl Made {
             writer.set(key("rope.scaling.type"), Value::Text("linear".to_owned()));
             writer.set(key("rope.scaling.factor"), Value::F32(r.rope_divisor as f32));
         }
+        if let Some(yarn) = r.yarn {
+            writer.set(key("rope.scaling.type"), Value::Text("yarn".to_owned()));
+            writer.set(key("rope.scaling.factor"), Value::F32(yarn.factor as f32));
+            writer.set(key("rope.scaling.original_context_length"), Value::U32(yarn.original as u32));
+        }
         if let Some(experts) = r.experts {
             let Experts { count, used, inner, shared, scale, .. } = experts;
             let sizes = [("count", count), ("used_count", used), ("feed_forward_length", inner)];
@@ -234,6 +267,13 @@ impl Made {
             let part = format!("{}.weight", name(part));
             self.named(&part, &[count, rows, columns], kind, 0.0, deviation)?;
         }
+        if experts.clamped {
+            self.bias(&name("ffn_gate_inp"), &[count], 1.0)?;
+            // Some gates and what they open are beyond their bounds of 7.
+            self.bias(&name("ffn_gate_exps"), &[count, inner], 4.0)?;
+            self.bias(&name("ffn_up_exps"), &[count, inner], 4.0)?;
+            self.bias(&name("ffn_down_exps"), &[count, hidden], 0.5)?;
+        }
         if shared > 0 {
             self.named(
                 &format!("{}.weight", name("ffn_gate_inp_shexp")),
@@ -259,6 +299,10 @@ impl Made {
     ) -> anyhow::Result<()> {
         let deviation = scale / (columns as f64).sqrt();
         self.named(&format!("{name}.weight"), &[rows, columns], kind, 0.0, deviation)
+    }
+
+    fn bias(&mut self, name: &str, shape: &[usize], deviation: f64) -> anyhow::Result<()> {
+        self.named(&format!("{name}.bias"), shape, GgmlDType::F32, 0.0, deviation)
     }
 
     /// Weights of a norm.

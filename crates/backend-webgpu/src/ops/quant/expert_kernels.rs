@@ -1,21 +1,19 @@
 //! The kernels for products with experts.
 
 use backend_api::quant::QuantFormat;
-use backend_api::{Activation, DType, Gate};
+use backend_api::{DType, Gate};
 
 use super::formats::{KINDS, product_libs};
 use crate::kernels::{KernelSource, Variant, constants, kernel, params};
 
-constants! { struct RowConstants { span: usize, gated: bool, activation: Activation } }
-constants! {
-    struct SubgroupConstants { span: usize, subgroup: u32, gated: bool, activation: Activation }
-}
-constants! { struct TileConstants { gated: bool, activation: Activation } }
+constants! { struct RowConstants { span: usize, gated: bool, gate: Gate } }
+constants! { struct SubgroupConstants { span: usize, subgroup: u32, gated: bool, gate: Gate } }
+constants! { struct TileConstants { gated: bool, gate: Gate } }
 constants! { struct OrderConstants { tile: usize } }
 
 static EXPERT_DECODE: KernelSource = kernel!(
     "quant/expert_decode",
-    libs: [GRID, QUANT_EXPERT_SUMS],
+    libs: [GRID, GATE, QUANT_EXPERT_SUMS],
     types: ["TA", "TC"],
     constants: RowConstants,
     reads: 7,
@@ -27,7 +25,7 @@ static EXPERT_DECODE_SUBGROUP: KernelSource = KernelSource {
     subgroups: true,
     ..kernel!(
         native "quant/expert_decode_subgroup",
-        libs: [GRID, QUANT_EXPERT_SUMS],
+        libs: [GRID, GATE, QUANT_EXPERT_SUMS],
         types: ["TA", "TC"],
         constants: SubgroupConstants,
         reads: 7,
@@ -38,10 +36,10 @@ static EXPERT_DECODE_SUBGROUP: KernelSource = KernelSource {
 
 static EXPERT_TILED: KernelSource = kernel!(
     "quant/expert_tiled",
-    libs: [GRID, QUANT_NIBBLES, QUANT_EXPERTS],
+    libs: [GRID, GATE, QUANT_NIBBLES, QUANT_EXPERTS],
     types: ["TA", "TC"],
     constants: TileConstants,
-    reads: 6,
+    reads: 7,
     writes: 1,
     params: Params,
 );
@@ -92,7 +90,8 @@ params! {
         c_ld: u32,
         indices: u32,
         weights: u32,
-        // Bit 0: C's rows are weighted sums, 1: what is in C is added.
+        bias: u32,
+        // Bit 0: C's rows are weighted sums, 1: what is in C is added, 2: products have a bias.
         terms: u32,
         // Indices that make a row of C, and those that share one of A.
         turns: u32,
@@ -135,6 +134,7 @@ params! {
 /// Bits of the parameter `terms`.
 pub(super) const IS_SUM: u32 = 1;
 pub(super) const ADDS: u32 = 2;
+pub(super) const HAS_BIAS: u32 = 4;
 
 /// Rows of a tile of `quant/expert_tiled`, and columns of its product.
 pub(super) const TILE: usize = 64;
@@ -185,15 +185,14 @@ impl Kernel {
         gate: Option<Gate>,
         vectors: bool,
     ) -> Variant {
-        let activation = gate.map_or(Activation::Identity, Gate::activation);
-        let (gated, span) = (gate.is_some(), SPAN);
+        let (gated, gate, span) = (gate.is_some(), gate.unwrap_or(Gate::Swiglu), SPAN);
         let variant = match self {
-            Self::Decode => Variant::new(&EXPERT_DECODE, [a, c], RowConstants { span, gated, activation }),
+            Self::Decode => Variant::new(&EXPERT_DECODE, [a, c], RowConstants { span, gated, gate }),
             Self::DecodeSubgroup(subgroup) => {
-                let constants = SubgroupConstants { span, subgroup, gated, activation };
+                let constants = SubgroupConstants { span, subgroup, gated, gate };
                 Variant::new(&EXPERT_DECODE_SUBGROUP, [a, c], constants)
             }
-            Self::Tiled => Variant::new(&EXPERT_TILED, [a, c], TileConstants { gated, activation }),
+            Self::Tiled => Variant::new(&EXPERT_TILED, [a, c], TileConstants { gated, gate }),
         };
         variant.with_libs(product_libs(format, vectors, c == DType::F16))
     }

@@ -6,8 +6,8 @@ use backend_api::support::checked_product;
 use backend_api::{BackendResult, DType};
 
 use super::expert_kernels::{
-    ADDS, IS_SUM, Kernel, OrderParams, Params, SUBGROUPS, SUM_WORKGROUP, SumParams, TILE, order_variant,
-    sum_variant,
+    ADDS, HAS_BIAS, IS_SUM, Kernel, OrderParams, Params, SUBGROUPS, SUM_WORKGROUP, SumParams, TILE,
+    order_variant, sum_variant,
 };
 use super::kernel_override::KernelOverride;
 use super::planes::{Planes, bindable_matrices, group_shift, require_known};
@@ -29,10 +29,11 @@ const ORDER_WORKGROUP: usize = 256;
 const MAX_PRODUCTS: usize = 256 << 20;
 
 /// The operands of a product besides B.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Operands {
     a: Window,
     indices: Window,
+    bias: Window,
     weights: Window,
     c: Window,
 }
@@ -49,6 +50,7 @@ impl Operands {
         Self {
             a: part(&self.a, each(desc.per_expert), desc.a.ld, desc.k()),
             indices: part(&self.indices, desc.used, 1, 1),
+            bias: self.bias.clone(),
             weights: part(&self.weights, desc.used, 1, 1),
             c: part(&self.c, each(desc.weights.is_none()), desc.c.ld, desc.n()),
         }
@@ -58,7 +60,7 @@ impl Operands {
 /// `C[i · used + u] = A[i] · Bₑᵀ` for `e = indices[i, u]`, or the weighted sums of these rows.
 pub(crate) fn expert_matmul(ctx: &OpContext, op: &'static str, desc: &ExpertMatmulDesc) -> BackendResult<()> {
     let operands = desc.operands(op)?;
-    let [a, b, indices, weights, c] = ctx.resolve(op, &operands)?;
+    let [a, b, indices, bias, weights, c] = ctx.resolve(op, &operands)?;
     let Some(c) = c else { return Ok(()) };
     require_known(op, desc.b.format)?;
     ctx.require_dtype(op, desc.a.dtype)?;
@@ -81,6 +83,7 @@ pub(crate) fn expert_matmul(ctx: &OpContext, op: &'static str, desc: &ExpertMatm
     let windows = Operands {
         a: ctx.optional_input(op, a.as_ref(), desc.a.dtype, &c)?,
         indices: ctx.optional_input(op, indices.as_ref(), DType::U32, &c)?,
+        bias: ctx.optional_input(op, bias.as_ref(), DType::F32, &c)?,
         weights: ctx.optional_input(op, weights.as_ref(), DType::F32, &c)?,
         c,
     };
@@ -118,7 +121,9 @@ impl Call<'_> {
         let is_tiled = self.kernel(desc) == Kernel::Tiled;
         let is_rounded_between = desc.c.dtype != DType::F32 && self.bound(desc).nth(1).is_some();
         let has_terms = desc.weights.is_some() && desc.used > 0;
-        has_terms && (desc.gate.is_some() || is_tiled || is_rounded_between)
+        // A binding has either the bias or the weights.
+        let is_linear = desc.gate.is_none() && desc.bias.is_none();
+        has_terms && (!is_linear || is_tiled || is_rounded_between)
     }
 
     fn kernel(&self, desc: &ExpertMatmulDesc) -> Kernel {
@@ -154,9 +159,7 @@ impl Call<'_> {
             let mut product = *desc;
             (product.rows, product.weights, product.accumulate) = (count, None, false);
             product.c = Matrix::new(0, DType::F32, n);
-            let Operands { a, indices, .. } = &here;
-            let into =
-                Operands { a: a.clone(), indices: indices.clone(), weights: ctx.null(), c: products.clone() };
+            let into = Operands { weights: ctx.null(), c: products.clone(), ..here.clone() };
             self.products(&product, &into)?;
 
             let elements = checked_product(op, "sums", &[count, n])?;
@@ -197,6 +200,8 @@ impl Call<'_> {
             let tiles = checked_product(op, "tiles", &[tiles_m, tiles_n])?;
             let [quants, high, scales, extra] = planes.places;
             let sum = if is_sum { IS_SUM } else { 0 };
+            let has_bias = if desc.bias.is_some() { HAS_BIAS } else { 0 };
+            let bias = windows.bias.advanced(first * stacked).truncated((end - first) * stacked);
             let adds = if desc.accumulate || is_sum && first > 0 { ADDS } else { 0 };
             let a_rows = if desc.per_expert { pairs } else { desc.rows };
             // A leading dimension that leads nowhere may be any number.
@@ -224,7 +229,8 @@ impl Call<'_> {
                 c_ld: ld("ldc", c_rows, desc.c.ld)?,
                 indices: windows.indices.offset,
                 weights: windows.weights.offset,
-                terms: sum | adds,
+                bias: bias.offset,
+                terms: sum | adds | has_bias,
                 turns: dim(op, "used", turns)?,
                 sharing: if desc.per_expert { 1 } else { dim(op, "used", desc.used)? },
                 first: dim(op, "experts", first)?,
@@ -237,9 +243,10 @@ impl Call<'_> {
             let vectors = VecWidth::four_if_fitting(&[&windows.a], &strides) == VecWidth::Four;
             let variant = kernel.variant(desc.b.format, [desc.a.dtype, desc.c.dtype], desc.gate, vectors);
             let [quants, high, scales, extra] = planes.windows();
+            let factors = if is_sum { &windows.weights } else { &bias };
             let reads = match &plan {
-                Some(plan) => vec![quants, high, scales, extra, &windows.a, plan],
-                None => vec![quants, high, scales, extra, &windows.a, &windows.indices, &windows.weights],
+                Some(plan) => vec![quants, high, scales, extra, &windows.a, &bias, plan],
+                None => vec![quants, high, scales, extra, &windows.a, &windows.indices, factors],
             };
             ctx.launch(op, &variant, &reads, &windows.c, &params, linear_grid(op, tiles)?)?;
         }

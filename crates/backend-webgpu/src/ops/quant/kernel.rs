@@ -2,7 +2,7 @@
 
 use backend_api::desc::QuantMatmulDesc;
 use backend_api::quant::QuantFormat;
-use backend_api::{Activation, DType};
+use backend_api::{Activation, DType, Gate};
 
 use super::formats::{KINDS, int8_libs, product_libs};
 use super::int8;
@@ -212,8 +212,8 @@ pub(super) struct Signature {
     pub(super) vectors: bool,
     /// Whether its rows are normalised.
     pub(super) normed: bool,
-    /// Whether the second half of the product is multiplied by the activation of the first.
-    pub(super) gated: bool,
+    /// The function of both halves of the product, in place of the activation.
+    pub(super) gate: Option<Gate>,
 }
 
 /// Each kernel for each format and width of A; types and activations, on which the rest of the text doesn't
@@ -234,7 +234,7 @@ pub(super) fn variants() -> Vec<Variant> {
             }
             let turn = variants.len();
             let (dtypes, activation) = (DTYPES[turn / 2 % 4], Activation::ALL[turn % Activation::ALL.len()]);
-            let signature = Signature { format, dtypes, activation, vectors, normed: false, gated: false };
+            let signature = Signature { format, dtypes, activation, vectors, normed: false, gate: None };
             variants.push(kernel.variant(&signature));
         }
     }

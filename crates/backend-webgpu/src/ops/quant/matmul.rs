@@ -2,7 +2,7 @@
 
 use backend_api::desc::QuantMatmulDesc;
 use backend_api::quant::QuantLayout;
-use backend_api::{BackendResult, Gate};
+use backend_api::{Activation, BackendResult};
 
 use super::cooperative;
 use super::dequantized::{self, has_room_for_residual, prepare_residual};
@@ -127,10 +127,10 @@ fn launch(
     let signature = Signature {
         format: desc.b.format,
         dtypes: [desc.a.dtype, desc.c.dtype],
-        activation: desc.gate.map_or(desc.activation, Gate::activation),
+        activation: if desc.gate.is_some() { Activation::Identity } else { desc.activation },
         vectors: windows.has_vectors(desc),
         normed: desc.norm.is_some(),
-        gated: desc.gate.is_some(),
+        gate: desc.gate,
     };
     let [quants, high, scales, extra] = planes.windows();
     let added = if desc.norm.is_some() { &here.norm } else { &here.residual };

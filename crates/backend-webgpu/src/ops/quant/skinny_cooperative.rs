@@ -2,7 +2,7 @@
 
 use backend_api::desc::QuantMatmulDesc;
 use backend_api::quant::{QuantFormat, QuantLayout, UNIT};
-use backend_api::{Activation, BackendResult, DType};
+use backend_api::{Activation, BackendResult, DType, Gate};
 
 use super::formats::{KINDS, fragment_libs};
 use super::kernel::Signature;
@@ -24,6 +24,7 @@ constants! {
         half_blocks: bool,
         activation: Activation,
         gated: bool,
+        gate: Gate,
     }
 }
 
@@ -32,7 +33,7 @@ static SKINNY_COOPERATIVE: KernelSource = KernelSource {
     subgroups: true,
     ..kernel!(
         native "quant/skinny_cooperative",
-        libs: [GRID, QUANT_PRODUCT, FRAGMENT_ELEMENTS],
+        libs: [GRID, QUANT_PRODUCT, FRAGMENT_ELEMENTS, GATE],
         types: ["TA", "TC"],
         constants: Constants,
         reads: 7,
@@ -87,7 +88,7 @@ impl Tile {
     }
 
     pub(super) fn variant(self, signature: &Signature) -> Variant {
-        let &Signature { format, dtypes: [_, dtype], activation, normed, gated, .. } = signature;
+        let &Signature { format, dtypes: [_, dtype], activation, normed, gate, .. } = signature;
         let half_blocks = match format {
             QuantFormat::Q6_K => true,
             QuantFormat::U4 { group, .. } => group < 32,
@@ -97,7 +98,8 @@ impl Tile {
         // 0.95 of the time that two units a turn take; 1.00 in Q8_0, and 1.01 where scales have to be unpacked.
         let prefetch = matches!(format, QuantFormat::Q4_0 | QuantFormat::U4 { .. });
         let Self { rows, subgroups } = self;
-        let constants = Constants { subgroups, rows, prefetch, half_blocks, activation, gated };
+        let (gated, gate) = (gate.is_some(), gate.unwrap_or(Gate::Swiglu));
+        let constants = Constants { subgroups, rows, prefetch, half_blocks, activation, gated, gate };
         Variant::new(&SKINNY_COOPERATIVE, [DType::F16, dtype], constants)
             .with_libs(fragment_libs(format, normed, dtype == DType::F16))
             .with_rolled_loops()
@@ -147,7 +149,7 @@ impl Tile {
             activation: Activation::Identity,
             vectors: true,
             normed: false,
-            gated: false,
+            gate: None,
         });
         ctx.is_right(&variant, || self.check(ctx, format, &variant))
     }
@@ -183,8 +185,9 @@ pub(super) fn variants() -> Vec<Variant> {
                 for dtype in [DType::F16, DType::F32] {
                     let turn = variants.len() / 2;
                     let activation = Activation::ALL[turn % Activation::ALL.len()];
-                    let (dtypes, gated) = ([DType::F16, dtype], turn / 2 % 2 == 1);
-                    let signature = Signature { format, dtypes, activation, vectors: true, normed, gated };
+                    let gate = (turn / 2 % 2 == 1).then_some(Gate::ALL[turn / 4 % Gate::ALL.len()]);
+                    let dtypes = [DType::F16, dtype];
+                    let signature = Signature { format, dtypes, activation, vectors: true, normed, gate };
                     variants.push(tile.variant(&signature));
                 }
             }

@@ -69,12 +69,12 @@ fn expert_matmul<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
         b.rows = rows.saturating_mul(experts).saturating_mul(if gate.is_some() { 2 } else { 1 });
     }
     let (a, c) = (operand(rng, pool, b.columns), operand(rng, pool, rows));
-    let (indices, weights) = (pool.pick(rng), pool.pick(rng));
+    let [indices, bias, weights] = std::array::from_fn(|_| pool.pick(rng));
     let used = if rng.one_in(6) { size(rng) } else { rng.below(4) };
     let mut d = ExpertMatmulDesc::new([size(rng), used, experts], a, b, indices, c)
         .with_per_expert(rng.one_in(2))
         .with_accumulate(rng.one_in(2));
-    (d.gate, d.weights) = (gate, maybe(rng, weights));
+    (d.bias, d.gate, d.weights) = (maybe(rng, bias), gate, maybe(rng, weights));
     let verdict = pool.check("expert_matmul", d.operands("expert_matmul"));
     call(format!("{d:?}"), verdict, move |b| b.expert_matmul(&d))
 }
