@@ -12,13 +12,20 @@ use benches::Subject;
 use benches::rows::Bench;
 
 const U4: QuantFormat = QuantFormat::U4 { group: 128, zero_points: true };
-const FORMATS: [QuantFormat; 6] =
-    [QuantFormat::Q4_0, QuantFormat::Q4_K, QuantFormat::Q5_K, QuantFormat::Q6_K, QuantFormat::Q8_0, U4];
+const FORMATS: [QuantFormat; 7] = [
+    QuantFormat::Q4_0,
+    QuantFormat::Mxfp4,
+    QuantFormat::Q4_K,
+    QuantFormat::Q5_K,
+    QuantFormat::Q6_K,
+    QuantFormat::Q8_0,
+    U4,
+];
 
 /// A matrix of random words.
 fn matrix(subject: &Subject, format: QuantFormat, [n, k]: [usize; 2]) -> QuantMatrix {
     let bytes = format.bytes(n, k).expect("whole blocks");
-    // f32 in [−1, 1) have scales of f16 in their upper halves and any bits in the lower.
+    // f32 in [−1, 1) have scales of f16 in their upper halves and any bits in the lower; the exponents of Mxfp4 may be any.
     QuantMatrix::new(subject.operand(DType::F32, bytes / 4), format, n, k)
 }
 

@@ -8,17 +8,21 @@ use candle_core::{Device, Tensor};
 const BLOCKS: usize = 10_000;
 
 /// Each format, where the f16 scales of its blocks are, and the checksum of their weights.
-const DEQUANTISED: [(QuantFormat, &[usize], u64); 5] = [
+const DEQUANTISED: [(QuantFormat, &[usize], u64); 6] = [
     (QuantFormat::Q8_0, &[0], 0xca8a_926c_9a26_7140),
     (QuantFormat::Q4_0, &[0], 0x4551_0934_341f_c000),
+    (QuantFormat::Mxfp4, &[], 0x633e_4026_e6e0_0000),
     (QuantFormat::Q4_K, &[0, 2], 0xac14_00bc_81bc_4dcd),
     (QuantFormat::Q5_K, &[0, 2], 0x0c7e_f1b4_3c66_c00f),
     (QuantFormat::Q6_K, &[208], 0x42e7_34f2_4afd_2a62),
 ];
 
 /// The checksum of the blocks that weights become.
-const QUANTISED: [(QuantFormat, u64); 2] =
-    [(QuantFormat::Q8_0, 0x0000_0d37_1c5f_4901), (QuantFormat::Q4_0, 0x0000_03f4_d753_26b7)];
+const QUANTISED: [(QuantFormat, u64); 3] = [
+    (QuantFormat::Q8_0, 0x0000_0d37_1c5f_4901),
+    (QuantFormat::Q4_0, 0x0000_03f4_d753_26b7),
+    (QuantFormat::Mxfp4, 0x0000_03fc_afe7_a6c7),
+];
 
 /// The numbers of SplitMix64 from the seed 0.
 fn noise() -> impl Iterator<Item = u64> {

@@ -11,7 +11,14 @@ from gguf.quants import dequantize, quantize
 BLOCKS = 10_000
 
 # Bytes of a block, and where its f16 scales are.
-FORMATS = {"Q8_0": (34, [0]), "Q4_0": (18, [0]), "Q4_K": (144, [0, 2]), "Q5_K": (176, [0, 2]), "Q6_K": (210, [208])}
+FORMATS = {
+    "Q8_0": (34, [0]),
+    "Q4_0": (18, [0]),
+    "MXFP4": (17, []),
+    "Q4_K": (144, [0, 2]),
+    "Q5_K": (176, [0, 2]),
+    "Q6_K": (210, [208]),
+}
 
 
 def noise(count):
@@ -41,6 +48,6 @@ for name, (size, scales) in FORMATS.items():
     print(f"{name} dequantised: {checksum(weights.reshape(-1).view('<u4')):#018x}")
 
 weights = (((noise(BLOCKS * 32) >> np.uint64(40)).astype(np.int64) - (1 << 23)).astype(np.float32)) / np.float32(1 << 20)
-for name in ["Q8_0", "Q4_0"]:
+for name in ["Q8_0", "Q4_0", "MXFP4"]:
     quantised = quantize(weights.reshape(BLOCKS, 32), GGMLQuantizationType[name])
     print(f"{name} quantised: {checksum(quantised.reshape(-1)):#018x}")

@@ -54,7 +54,7 @@ pub(super) fn matmul(draw: &mut Draw, run: Run<'_>) {
 
 /// A quantised matrix of about this many elements.
 fn quantised(draw: &mut Draw, total: usize) -> QuantMatrix {
-    let format = draw.pick(&[QuantFormat::Q8_0, QuantFormat::Q4_0]);
+    let format = draw.pick(&[QuantFormat::Q8_0, QuantFormat::Q4_0, QuantFormat::Mxfp4]);
     let [rows, blocks] = draw.extents(total / 32);
     let columns = 32 * blocks;
     let weights: Vec<f32> = (0..rows * columns).map(|_| draw.below(255) as f32 / 64.0 - 2.0).collect();

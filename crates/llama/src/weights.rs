@@ -323,6 +323,7 @@ const fn quant_format(kind: TensorType) -> Option<QuantFormat> {
     match kind {
         TensorType::Q8_0 => Some(QuantFormat::Q8_0),
         TensorType::Q4_0 => Some(QuantFormat::Q4_0),
+        TensorType::Mxfp4 => Some(QuantFormat::Mxfp4),
         TensorType::Q4K => Some(QuantFormat::Q4_K),
         TensorType::Q5K => Some(QuantFormat::Q5_K),
         TensorType::Q6K => Some(QuantFormat::Q6_K),

@@ -46,8 +46,7 @@ impl QuantRow<'_> {
         }
         let (words, _) = quants.as_chunks_mut::<8>();
         for (number, quants) in words.iter_mut().enumerate() {
-            // Formats without signs have six bits at most.
-            *quants = self.word(unit, number / 4, number % 4).to_le_bytes().map(u8::cast_signed);
+            *quants = self.numbers(unit, number / 4, number % 4);
         }
         self.unit_scales(unit)
     }
@@ -61,13 +60,9 @@ impl QuantRow<'_> {
         let (words, _) = weights.as_chunks_mut::<8>();
         for (number, weights) in words.iter_mut().enumerate() {
             let scale = scales[number / 2];
-            let quants = self.word(unit, number / 4, number % 4).to_le_bytes();
+            let quants = self.numbers(unit, number / 4, number % 4);
             for (weight, quant) in weights.iter_mut().zip(quants) {
-                let quant = match self.format {
-                    QuantFormat::Q8_0 => f32::from(quant as i8),
-                    _ => f32::from(quant),
-                };
-                *weight = value(scale, quant);
+                *weight = value(scale, f32::from(quant));
             }
         }
     }
@@ -80,6 +75,10 @@ impl QuantRow<'_> {
         match self.format {
             QuantFormat::Q8_0 => std::array::from_fn(|i| plain(half(self.scales, 4 * unit + i / 2), 0.0)),
             QuantFormat::Q4_0 => std::array::from_fn(|i| plain(half(self.scales, 4 * unit + i / 2), 8.0)),
+            QuantFormat::Mxfp4 => {
+                let exponents: [u8; 4] = load(self.scales, 4 * unit);
+                std::array::from_fn(|i| plain(half_of_e8m0(exponents[i / 2]), 0.0))
+            }
             QuantFormat::Q4_K | QuantFormat::Q5_K => {
                 let packed: [u8; 16] = load(self.scales, unit / 2 * 16);
                 let [d, dmin] = [half(&packed, 0), half(&packed, 1)];
@@ -104,6 +103,14 @@ impl QuantRow<'_> {
             }),
         }
     }
+}
+
+/// 2^(e − 128), half of a scale of E8M0.
+#[inline(always)]
+pub(super) const fn half_of_e8m0(exponent: u8) -> f32 {
+    // The exponents 0 and 1 are below those of normal numbers.
+    let bits = if exponent < 2 { 1 << (21 + exponent) } else { (exponent as u32 - 1) << 23 };
+    f32::from_bits(bits)
 }
 
 /// The 6-bit scale and minimum of the sub-block `t` of eight, from `d`, `dmin` and the 12 bytes behind them.

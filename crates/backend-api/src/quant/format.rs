@@ -17,6 +17,9 @@ pub enum QuantFormat {
     Q8_0,
     /// 32 weights `d · (q − 8)` with an f16 scale and 4-bit `q`.
     Q4_0,
+    /// 32 weights `d · q`: OCP's microscaling format with elements of E2M1. A power of two `d` has 8 bits, `q` is one of
+    /// ±{0, 1, 2, 3, 4, 6, 8, 12}, twice the element's value, and `d` is half of the block's E8M0 scale, as ggml has it.
+    Mxfp4,
     /// 256 weights `d · sc · q − dmin · m` with 4-bit `q`, and 6-bit `sc` and `m` for each 32 of them.
     Q4_K,
     /// 256 weights `d · sc · q − dmin · m` with 5-bit `q`, and 6-bit `sc` and `m` for each 32 of them.
@@ -35,14 +38,15 @@ pub enum QuantFormat {
 
 impl QuantFormat {
     /// The formats of GGUF.
-    pub const GGUF: [Self; 5] = [Self::Q8_0, Self::Q4_0, Self::Q4_K, Self::Q5_K, Self::Q6_K];
+    pub const GGUF: [Self; 6] = [Self::Q8_0, Self::Q4_0, Self::Mxfp4, Self::Q4_K, Self::Q5_K, Self::Q6_K];
 
-    /// The name: `"q8_0"`, `"q4_0"`, `"q4_k"`, `"q5_k"`, `"q6_k"`, `"u4"`.
+    /// The name: `"q8_0"`, `"q4_0"`, `"mxfp4"`, `"q4_k"`, `"q5_k"`, `"q6_k"`, `"u4"`.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Self::Q8_0 => "q8_0",
             Self::Q4_0 => "q4_0",
+            Self::Mxfp4 => "mxfp4",
             Self::Q4_K => "q4_k",
             Self::Q5_K => "q5_k",
             Self::Q6_K => "q6_k",
@@ -55,7 +59,7 @@ impl QuantFormat {
     #[must_use]
     pub const fn block_elements(self) -> usize {
         match self {
-            Self::Q8_0 | Self::Q4_0 => 32,
+            Self::Q8_0 | Self::Q4_0 | Self::Mxfp4 => 32,
             Self::Q4_K | Self::Q5_K | Self::Q6_K => 256,
             Self::U4 { group, .. } => group,
         }
@@ -67,6 +71,7 @@ impl QuantFormat {
         match self {
             Self::Q8_0 => Some(34),
             Self::Q4_0 => Some(18),
+            Self::Mxfp4 => Some(17),
             Self::Q4_K => Some(144),
             Self::Q5_K => Some(176),
             Self::Q6_K => Some(210),
@@ -81,7 +86,7 @@ impl QuantFormat {
     pub const fn takes_int8(self) -> bool {
         match self {
             Self::U4 { group, .. } => group >= 32,
-            Self::Q8_0 | Self::Q4_0 | Self::Q4_K | Self::Q5_K | Self::Q6_K => true,
+            _ => true,
         }
     }
 

@@ -100,6 +100,7 @@ impl Blocks {
     fn new(op: &'static str, format: QuantFormat) -> BackendResult<Self> {
         let (scales, extra) = match format {
             QuantFormat::Q8_0 | QuantFormat::Q4_0 => ((0, 2), (0, 0)),
+            QuantFormat::Mxfp4 => ((0, 1), (0, 0)),
             QuantFormat::Q4_K | QuantFormat::Q5_K => ((0, 16), (0, 0)),
             QuantFormat::Q6_K => ((192, 16), (208, 2)),
             QuantFormat::U4 { .. } => ((0, 0), (0, 0)),
@@ -117,6 +118,7 @@ impl Blocks {
         match self.format {
             QuantFormat::Q8_0 => Place { low: (2 + 8 * j, 0, u64::MAX), high: (0, 0, 0) },
             QuantFormat::Q4_0 => nibbles(2 + 8 * (j % 2), j >= 2, (0, 0, 0)),
+            QuantFormat::Mxfp4 => nibbles(1 + 8 * (j % 2), j >= 2, (0, 0, 0)),
             QuantFormat::Q5_K => {
                 let fifth = (16 + 8 * j, t as u32, 0x0101_0101_0101_0101);
                 nibbles(48 + 32 * (t / 2) + 8 * j, t % 2 == 1, fifth)

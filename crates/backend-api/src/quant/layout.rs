@@ -62,6 +62,7 @@ impl QuantLayout {
         let (quants, high, scales, extra) = match format {
             QuantFormat::Q8_0 => ((units, 128), (0, 0), (units, 8), (0, 0)),
             QuantFormat::Q4_0 => ((units, 64), (0, 0), (units, 8), (0, 0)),
+            QuantFormat::Mxfp4 => ((units, 64), (0, 0), (units, 4), (0, 0)),
             QuantFormat::Q4_K => ((units, 64), (0, 0), (super_blocks, 16), (0, 0)),
             QuantFormat::Q5_K => ((units, 64), (units, 16), (super_blocks, 16), (0, 0)),
             QuantFormat::Q6_K => {
@@ -136,6 +137,8 @@ mod tests {
         assert_eq!(q6.extra, QuantPlane { offset: 1024, row_bytes: 4 });
         assert_eq!(q6.bytes, 1040);
         let q8 = layout(QuantFormat::Q8_0, 1, 160);
+        let mx = layout(QuantFormat::Mxfp4, 5, 160);
+        assert_eq!((mx.quants.row_bytes, mx.scales), (128, QuantPlane { offset: 768, row_bytes: 8 }));
         assert_eq!((q8.units, q8.quants.row_bytes, q8.scales.offset, q8.bytes), (2, 256, 256, 272));
     }
 

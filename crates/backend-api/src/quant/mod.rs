@@ -22,6 +22,7 @@
 //! | high bits | Q5_K | 16 bytes a unit: byte b of u32 j has bit 4 of the weights of word j of block b, weight i in bit i |
 //! | high bits | Q6_K | 32 bytes a unit: half h' of u32 h of `vec2<u32>` j has bits 4 and 5 of word j of block 2h + h', weight i in bits 2i and 2i + 1 |
 //! | scales | Q8_0, Q4_0 | f16 d of each block: 8 bytes a unit |
+//! | scales | Mxfp4 | the E8M0 exponent e of each block: 4 bytes a unit |
 //! | scales | Q4_K, Q5_K | for each 256 weights the 16 bytes of GGUF: f16 d, f16 dmin, twelve bytes of 6-bit scales and minima |
 //! | scales | Q6_K | i8 for each 16 weights: 8 bytes a unit |
 //! | scales | U4 | f16 of each group, those of padding too if the group is less than 128; an even number |
@@ -31,12 +32,18 @@
 //! So `(word >> 4p) & 0x000F000F` are the low quants of the weights 2p and 2p + 1 of a word.
 //!
 //! # Values
-//! Q8_0 `d · q`, Q4_0 `d · (q − 8)`, Q4_K and Q5_K `(d · sc) · q − dmin · m`, Q6_K `(d · sc) · (q − 32)`, U4
+//! Q8_0 and Mxfp4 `d · q`, Q4_0 `d · (q − 8)`, Q4_K and Q5_K `(d · sc) · q − dmin · m`, Q6_K `(d · sc) · (q − 32)`, U4
 //! `s · (q − z)`. All products are exact in f32; the subtraction of Q4_K and Q5_K rounds once.
 //!
-//! Block formats: ggml's `ggml-common.h` and `ggml-quants.c`. 4-bit groups: the contributed operator
-//! `MatMulNBits` of ONNX Runtime, the checkpoints of GPTQ (Frantar and others, 2022) and AWQ (Lin and others,
-//! 2023).
+//! A nibble of Mxfp4 is a number of E2M1: a sign, two bits of exponent, one of mantissa. From 0 to 7 it stands for q = 0,
+//! 1, 2, 3, 4, 6, 8, 12, from 8 to 15 for the negative ones, and d is 2^(e − 128): a weight is E2M1's value q / 2 times the
+//! scale 2^(e − 127). Every byte e has a value, which is ggml's. With 0 and 1, d is a subnormal f32, 2⁻¹²⁸ or 2⁻¹²⁷, which a
+//! device may take for zero. With 255, OCP's NaN, it is 2¹²⁷. From 253 on, `d · q` may be above the largest f32, and is
+//! infinite where a weight is a number by itself. No weight is NaN.
+//!
+//! Block formats: ggml's `ggml-common.h` and `ggml-quants.c`, and of Mxfp4 OCP's Microscaling Formats Specification 1.0.
+//! 4-bit groups: the contributed operator `MatMulNBits` of ONNX Runtime, the checkpoints of GPTQ (Frantar and others, 2022)
+//! and AWQ (Lin and others, 2023).
 
 mod decode;
 mod format;

@@ -1,7 +1,9 @@
 //! Quants and scales in the planes, word by word.
 
 use super::layout::QuantPlane;
-use super::word::{Word, deinterleave, gather_bits, gather_pairs, interleave, scatter_bits, scatter_pairs};
+use super::word::{
+    Word, deinterleave, doubled_e2m1, gather_bits, gather_pairs, interleave, scatter_bits, scatter_pairs,
+};
 use super::{QuantFormat, QuantLayout};
 use crate::BackendResult;
 use crate::desc::require_eq;
@@ -121,6 +123,14 @@ impl QuantLayout {
 }
 
 impl QuantRow<'_> {
+    /// The eight quants at the place `j` of a unit's block as numbers, which all formats but Q8_0 and Mxfp4 have from 0 on.
+    #[inline(always)]
+    pub(super) fn numbers(&self, unit: usize, block: usize, j: usize) -> [i8; 8] {
+        let word = self.word(unit, block, j);
+        let word = if self.format == QuantFormat::Mxfp4 { doubled_e2m1(word) } else { word };
+        word.to_le_bytes().map(u8::cast_signed)
+    }
+
     /// The eight quants at the place `j` of a unit's block.
     #[inline(always)]
     pub(super) fn word(&self, unit: usize, block: usize, j: usize) -> Word {

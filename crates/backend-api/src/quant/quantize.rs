@@ -3,14 +3,21 @@
 use half::f16;
 
 use super::QuantFormat;
+use super::decode::half_of_e8m0;
 use crate::desc::{require_eq, require_multiple};
 use crate::{BackendError, BackendResult, checked_product};
 
-/// Weights in a block of Q8_0 and Q4_0.
+/// Weights in a block of Q8_0, Q4_0 and Mxfp4.
 const BLOCK: usize = 32;
 
+/// Twice the values of E2M1, and the largest exponent of a scale by which all of them are finite.
+const DOUBLED: [f32; 16] =
+    [0.0, 1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 0.0, -1.0, -2.0, -3.0, -4.0, -6.0, -8.0, -12.0];
+const LARGEST_EXPONENT: u8 = 252;
+
 /// Quantises rows of `columns` weights to the blocks of a GGUF file, with the rounding of ggml's
-/// `quantize_row_q8_0_ref` and `quantize_row_q4_0_ref`. For Q8_0 and Q4_0.
+/// `quantize_row_q8_0_ref`, `quantize_row_q4_0_ref` and `quantize_row_mxfp4_ref`. For Q8_0, Q4_0 and Mxfp4, whose scale is
+/// that of OCP's specification: 2^(⌊log₂ max |x|⌋ − 2), the logarithm exact.
 ///
 /// # Errors
 /// [`Shape`](BackendError::Shape) if `columns` is no multiple of the block, or `weights` or `blocks` don't
@@ -27,7 +34,10 @@ pub fn quantize(
     let quantize: fn(&[f32; BLOCK], &mut [u8]) = match format {
         QuantFormat::Q8_0 => q8_0,
         QuantFormat::Q4_0 => q4_0,
-        _ => return Err(BackendError::Unsupported { op, need: "the format q8_0 or q4_0".to_owned() }),
+        QuantFormat::Mxfp4 => mxfp4,
+        _ => {
+            return Err(BackendError::Unsupported { op, need: "the format q8_0, q4_0 or mxfp4".to_owned() });
+        }
     };
     let block_bytes = format.block_bytes().unwrap_or_default();
     require_multiple(op, "columns", BLOCK, columns)?;
@@ -66,5 +76,30 @@ fn q4_0(weights: &[f32; BLOCK], block: &mut [u8]) {
     let (low, high) = weights.split_at(BLOCK / 2);
     for (byte, (&low, &high)) in quants.iter_mut().zip(low.iter().zip(high)) {
         *byte = quant(low) | quant(high) << 4;
+    }
+}
+
+fn mxfp4(weights: &[f32; BLOCK], block: &mut [u8]) {
+    let largest = weights.iter().fold(0.0f32, |largest, x| largest.max(x.abs()));
+    // The bits of f32's exponent, which are 0 for subnormal numbers.
+    let exponent = ((largest.to_bits() >> 23) as u8).saturating_sub(2).min(LARGEST_EXPONENT);
+    let d = half_of_e8m0(exponent);
+    // The first of the nearest; of NaN, the first of all.
+    let nearest = |x: f32| {
+        let x = x.clamp(f32::MIN, f32::MAX);
+        let mut best = (0, f32::INFINITY);
+        for (code, doubled) in (0..).zip(DOUBLED) {
+            let error = (d * doubled - x).abs();
+            if error < best.1 {
+                best = (code, error);
+            }
+        }
+        best.0
+    };
+    let (scale, quants) = block.split_at_mut(1);
+    scale.copy_from_slice(&[exponent]);
+    let (low, high) = weights.split_at(BLOCK / 2);
+    for (byte, (&low, &high)) in quants.iter_mut().zip(low.iter().zip(high)) {
+        *byte = nearest(low) | nearest(high) << 4;
     }
 }

@@ -77,6 +77,19 @@ pub(super) fn scatter_pairs(bits: u16) -> Word {
     (x | x << 6) & PAIRS
 }
 
+/// Twice the values of numbers of E2M1, which are in the low four bits of each byte, as i8.
+#[inline(always)]
+pub(super) fn doubled_e2m1(codes: Word) -> Word {
+    // Up to 3, a number is its magnitude; from 4 on, the two lowest bits count twice, and four times where both are set.
+    let large = codes >> 2 & ONES;
+    let low = codes & (large << 1 | large);
+    let both = low & low >> 1 & ONES;
+    let magnitudes = (codes & 0x0707_0707_0707_0707) + low + (both << 1);
+    let negative = (codes >> 3 & ONES) * 0xFF;
+    // Numbers that are 128 larger pass no byte.
+    (0x8080_8080_8080_8080 + magnitudes - ((magnitudes & negative) << 1)) ^ 0x8080_8080_8080_8080
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -93,6 +106,16 @@ mod tests {
         assert_eq!(to_nibbles(word), 0x7654_3210);
         assert_eq!(gather_bits(word), 0b1010_1010);
         assert_eq!(gather_pairs(word), 0b11_10_01_00_11_10_01_00);
+    }
+
+    #[test]
+    fn twice_the_values_of_e2m1() {
+        let values = |first: u8| {
+            let codes = std::array::from_fn(|i| first + i as u8);
+            doubled_e2m1(u64::from_le_bytes(codes)).to_le_bytes().map(u8::cast_signed)
+        };
+        assert_eq!(values(0), [0, 1, 2, 3, 4, 6, 8, 12]);
+        assert_eq!(values(8), [0, -1, -2, -3, -4, -6, -8, -12]);
     }
 
     #[test]

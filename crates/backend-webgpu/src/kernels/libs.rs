@@ -190,6 +190,7 @@ libs! {
     /// Sums of products of few rows that are rounded to 8 bits, and quants as bytes, by format.
     QUANT_SUMS_INT8 = "quant_sums_int8" needs [QUANT_NIBBLES],
     QUANT_BYTES_LOW = "quant_bytes_low",
+    QUANT_BYTES_MXFP4 = "quant_bytes_mxfp4",
     QUANT_BYTES_Q5_K = "quant_bytes_q5_k",
     QUANT_BYTES_Q6_K = "quant_bytes_q6_k",
     QUANT_BYTES_Q8_0 = "quant_bytes_q8_0",
@@ -204,6 +205,7 @@ libs! {
     /// The rest of each format; Q4_K has none.
     QUANT_Q8_0 = "quant_q8_0" needs [QUANT_NIBBLES],
     QUANT_Q4_0 = "quant_q4_0" needs [QUANT_NIBBLES],
+    QUANT_MXFP4 = "quant_mxfp4" needs [QUANT_NIBBLES],
     QUANT_Q5_K = "quant_q5_k" needs [QUANT_NIBBLES],
     QUANT_Q6_K = "quant_q6_k" needs [QUANT_NIBBLES],
     QUANT_U4 = "quant_u4" needs [QUANT_NIBBLES],
@@ -212,6 +214,7 @@ libs! {
     QUANT_HALVES = "quant_halves",
     QUANT_WEIGHTS = "quant_weights" needs [QUANT_NIBBLES],
     QUANT_FRAGMENTS_LOW = "quant_fragments_low" needs [QUANT_HALVES],
+    QUANT_FRAGMENTS_MXFP4 = "quant_fragments_mxfp4",
     QUANT_FRAGMENTS_Q5_K = "quant_fragments_q5_k" needs [QUANT_HALVES],
     QUANT_FRAGMENTS_Q6_K = "quant_fragments_q6_k" needs [QUANT_HALVES],
     QUANT_FRAGMENTS_Q8_0 = "quant_fragments_q8_0" needs [QUANT_HALVES],

@@ -11,7 +11,7 @@ use crate::data::{Data, uniform};
 use crate::grid::pairwise;
 use crate::oracle::experts::Layer;
 use crate::oracle::product::Stored;
-use crate::oracle::quant::{Scales, Weights};
+use crate::oracle::quant::{Scales, Weights, may_be_half};
 use crate::rng::Rng;
 use crate::trial::Trial;
 
@@ -111,7 +111,7 @@ impl Experts {
         let [a_type, c_type] = self.dtypes;
         let pairs = rows * used;
         let stacked = if self.gate.is_some() { 2 * n } else { n };
-        let half_weights = a_type == DType::F16 && pairs > 32;
+        let half_weights = may_be_half(format, a_type, pairs);
         let is_whole = self.data == Data::Integers;
         let scales = if is_whole { Scales::One } else { Scales::Usual };
         let b = Weights::random(rng, format, count * stacked, k, scales);

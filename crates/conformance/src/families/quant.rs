@@ -10,7 +10,7 @@ use crate::case::Case;
 use crate::data::{Data, uniform};
 use crate::grid::pairwise;
 use crate::oracle::product::Stored;
-use crate::oracle::quant::{Scales, Sum, Weights, gated, normed, or_nan, plus, round_to_int8};
+use crate::oracle::quant::{Scales, Sum, Weights, gated, may_be_half, normed, or_nan, plus, round_to_int8};
 use crate::oracle::unary::activation;
 use crate::rng::Rng;
 use crate::trial::Trial;
@@ -19,9 +19,10 @@ use crate::want::Want;
 use DType::{F16, F32};
 
 /// Formats with the row lengths that are tried: whole units and not, and of U4 no whole groups either.
-pub(super) const FORMATS: [(QuantFormat, [usize; 4]); 10] = [
+pub(super) const FORMATS: [(QuantFormat, [usize; 4]); 11] = [
     (QuantFormat::Q8_0, [32, 96, 160, 1056]),
     (QuantFormat::Q4_0, [64, 128, 288, 1120]),
+    (QuantFormat::Mxfp4, [32, 96, 256, 1120]),
     (QuantFormat::Q4_K, [256, 512, 768, 1280]),
     (QuantFormat::Q5_K, [256, 512, 768, 1024]),
     (QuantFormat::Q6_K, [256, 512, 768, 1280]),
@@ -64,6 +65,8 @@ pub(super) struct Product {
     pub(super) math: MathMode,
     /// What blocks of A are beside that.
     pub(super) blocks: Blocks,
+    /// Whether weights are beyond f16's range.
+    pub(super) beyond: bool,
 }
 
 pub(super) fn cases() -> Vec<Case> {
@@ -97,6 +100,7 @@ pub(super) fn products() -> Vec<Case> {
         gate: Gate::ALL.get(row[12]).copied(),
         math: MathMode::Standard,
         blocks: Blocks::AsTheyAre,
+        beyond: false,
     });
     let empty = [[0, 5, 256], [5, 0, 256], [5, 4, 0]].into_iter().flat_map(|[m, n, k]| {
         FORMATS.map(|(format, _)| Product {
@@ -115,9 +119,10 @@ pub(super) fn products() -> Vec<Case> {
             data: Data::Uniform,
             math: MathMode::Standard,
             blocks: Blocks::AsTheyAre,
+            beyond: false,
         })
     });
-    products.chain(empty).chain(tiles()).map(Product::case).collect()
+    products.chain(empty).chain(tiles()).chain(beyond()).map(Product::case).collect()
 }
 
 /// Products of many rows of f16 around the tiles of tensor cores, whose rows are aligned.
@@ -152,7 +157,37 @@ fn tiles() -> impl Iterator<Item = Product> {
         gate: None,
         math: MathMode::Standard,
         blocks: Blocks::AsTheyAre,
+        beyond: false,
     })
+}
+
+/// Products with weights that no f16 can be: by few rows and by many, of f16 too.
+fn beyond() -> impl Iterator<Item = Product> {
+    let grid = pairwise(&[ROWS.len(), 3, 3, 2], "quant_matmul beyond");
+    grid.into_iter().map(|row| Product {
+        format: QuantFormat::Mxfp4,
+        dtypes: [[F16, F32], [F32, F32]][row[3]],
+        m: ROWS[row[0]],
+        n: [5, 16, 65][row[1]],
+        k: [96, 256, 384][row[2]],
+        ld_extra: 0,
+        alpha: 1.0,
+        bias: false,
+        activation: Activation::Identity,
+        residual: Residual::None,
+        data: Data::Uniform,
+        norm: false,
+        gate: None,
+        math: MathMode::Standard,
+        blocks: Blocks::AsTheyAre,
+        beyond: true,
+    })
+}
+
+/// What is wanted of a weight: where its scale may be a subnormal number, also 0.
+fn weight(value: f64) -> Want {
+    let want = Want::number(value);
+    if value.abs() <= 12.0 * 2f64.powi(-127) { want.or([Want::number(0.0)]) } else { want }
 }
 
 pub(super) fn name_of(format: QuantFormat) -> String {
@@ -177,8 +212,9 @@ impl Product {
             MathMode::Standard => String::new(),
             math => format!("_{}-{}", math.name(), self.blocks.name()),
         };
+        let beyond = super::flag(self.beyond, "_beyond", "");
         let name = format!(
-            "{format}_{dtypes}_m{m}_n{n}_k{k}_ld{ld_extra}_a{alpha}_{norm}_{bias}_{function}_res-{residual}_{data}{math}"
+            "{format}_{dtypes}_m{m}_n{n}_k{k}_ld{ld_extra}_a{alpha}_{norm}_{bias}_{function}_res-{residual}_{data}{math}{beyond}"
         );
         Case::new("quant_matmul", name, move |rng| self.trial(rng))
     }
@@ -189,12 +225,16 @@ impl Product {
         let is_whole = self.data == Data::Integers;
         let rounds = self.math == MathMode::Int8 && format.takes_int8();
         // Weights of Q6_K pass 2048, above which f16 has not every whole number.
-        let half_weights = a_type == F16 && m > 32;
+        let half_weights = may_be_half(format, a_type, m);
         let fits = !half_weights || format != QuantFormat::Q6_K;
         let exact = is_whole && fits && !self.norm && self.gate.is_none() && !rounds;
         let rows = if self.gate.is_some() { 2 * n } else { n };
-        let weights =
-            Weights::random(rng, format, rows, k, if is_whole { Scales::One } else { Scales::Usual });
+        let scales = match (is_whole, self.beyond) {
+            (true, _) => Scales::One,
+            (_, true) => Scales::Beyond,
+            _ => Scales::Usual,
+        };
+        let weights = Weights::random(rng, format, rows, k, scales);
         let single = (1, None);
         let a = Stored::new((m, k), false, self.ld_extra, single, |count| {
             let mut values = self.data.values(rng, a_type, count);
@@ -330,7 +370,7 @@ fn whole() -> impl Iterator<Item = Case> {
             let ld = columns + ld_extra;
             let places = (0..rows * columns).map(|at| {
                 let (i, j) = (at / columns, at % columns);
-                (i * ld + j, Want::number(weights.at(i, j).0))
+                (i * ld + j, weight(weights.at(i, j).0))
             });
             let places: Vec<_> = places.collect();
             let before = vec![f64::NAN; places.last().map_or(0, |&(at, _)| at + 1)];

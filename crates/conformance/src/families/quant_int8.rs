@@ -116,6 +116,7 @@ pub(super) fn products() -> Vec<Case> {
             gate: Gate::ALL.get(row[12]).copied().filter(|_| is_finite && blocks != Blocks::Huge),
             math: MathMode::Int8,
             blocks,
+            beyond: false,
         }
     };
     grid.into_iter().map(product).map(Product::case).collect()

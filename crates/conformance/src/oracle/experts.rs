@@ -3,7 +3,7 @@
 use backend_api::desc::ExpertMatmulDesc;
 use backend_api::{DType, Gate};
 
-use super::quant::{Sum, gated, plus};
+use super::quant::{Sum, gated, may_be_half, plus};
 use crate::float::{MIN_NORMAL_F32, gamma};
 use crate::want::Want;
 
@@ -41,8 +41,8 @@ struct Product {
 
 impl Layer<'_> {
     /// Weights of B may be rounded to f16 where a call has so many rows of this type.
-    pub(crate) const fn rounds_weights(desc: &ExpertMatmulDesc) -> bool {
-        matches!(desc.a.dtype, DType::F16) && desc.rows * desc.used > 32
+    pub(crate) fn rounds_weights(desc: &ExpertMatmulDesc) -> bool {
+        may_be_half(desc.b.format, desc.a.dtype, desc.rows * desc.used)
     }
 
     /// Column `j` of the row of an index.

@@ -20,6 +20,8 @@ pub(crate) enum Scales {
     One,
     /// Also infinities, NaN, zeros, subnormal and the largest numbers.
     Extreme,
+    /// Of one size in a matrix, which in formats that have such is beyond f16's range; small numbers in others.
+    Beyond,
 }
 
 impl Scales {
@@ -32,6 +34,17 @@ impl Scales {
                 if rng.one_in(2) { rng.pick(&specials) } else { rng.pick(&bounds) }
             }
             _ => f16::from_f64(rng.uniform(-0.02, 0.02)),
+        }
+    }
+
+    /// The exponent of a power of two, 128 larger; `first` is the matrix's smallest where they are [`Beyond`](Self::Beyond).
+    fn exponent(self, rng: &mut Rng, first: u8) -> u8 {
+        match self {
+            Self::One => 128,
+            Self::Extreme if rng.one_in(2) => rng.pick(&[0, 1, 2, 252, 253, 254, 255]),
+            Self::Extreme => rng.next_u64() as u8,
+            Self::Beyond => first + rng.below(4) as u8,
+            Self::Usual => 118 + rng.below(5) as u8,
         }
     }
 }
@@ -70,7 +83,13 @@ impl Weights {
             QuantFormat::Q4_K | QuantFormat::Q5_K => &[0, 2],
             _ => &[0],
         };
+        // Weights of 2⁻⁴⁸ and less, or of 2¹⁷ and more.
+        let first = rng.pick(&[73, 145]);
         for block in blocks.chunks_exact_mut(size) {
+            if format == QuantFormat::Mxfp4 {
+                block[0] = scales.exponent(rng, first);
+                continue;
+            }
             for &at in places {
                 block[at..at + 2].copy_from_slice(&scales.one(rng).to_le_bytes());
             }
@@ -148,6 +167,17 @@ fn weight(format: QuantFormat, block: &[u8], i: usize) -> (f64, f64) {
             (value, value.abs())
         }
         QuantFormat::Q4_0 => centred(d, low(2 + i % 16, i / 16), 8.0),
+        QuantFormat::Mxfp4 => {
+            let code = low(1 + i % 16, i / 16);
+            let (exponent, mantissa) = (code >> 1 & 3, f64::from(code & 1));
+            // As OCP has it: one half is the only number without a leading one.
+            let magnitude = match exponent {
+                0 => mantissa / 2.0,
+                _ => 2f64.powi(i32::from(exponent) - 1) * (1.0 + mantissa / 2.0),
+            };
+            let value = magnitude * 2f64.powi(i32::from(block[0]) - 127);
+            (if code < 8 { value } else { -value }, value)
+        }
         QuantFormat::Q4_K => affine(low(16 + i / 64 * 32 + i % 32, i / 32 % 2)),
         QuantFormat::Q5_K => {
             let fifth = block[16 + i % 32] >> (i / 32) & 1;
@@ -160,6 +190,11 @@ fn weight(format: QuantFormat, block: &[u8], i: usize) -> (f64, f64) {
             centred(half_at(block, 208) * f64::from(block[192 + i / 16] as i8), q, 32.0)
         }
     }
+}
+
+/// Whether weights may be rounded to f16: by many rows of f16, but not those of Mxfp4, which may be beyond its range.
+pub(crate) fn may_be_half(format: QuantFormat, a: DType, rows: usize) -> bool {
+    a == DType::F16 && rows > 32 && format != QuantFormat::Mxfp4
 }
 
 /// What rounding to f16 changes, relative to a normal number, and of a subnormal one.

@@ -368,7 +368,7 @@ pub enum Call {
 }
 
 /// The formats of quantised matrices in programs, which name them by their place here.
-pub(super) const QUANT_FORMATS: [QuantFormat; 8] = [
+pub(super) const QUANT_FORMATS: [QuantFormat; 9] = [
     QuantFormat::Q8_0,
     QuantFormat::Q4_0,
     QuantFormat::Q4_K,
@@ -377,6 +377,7 @@ pub(super) const QUANT_FORMATS: [QuantFormat; 8] = [
     QuantFormat::U4 { group: 16, zero_points: true },
     QuantFormat::U4 { group: 32, zero_points: false },
     QuantFormat::U4 { group: 256, zero_points: true },
+    QuantFormat::Mxfp4,
 ];
 
 impl Call {

@@ -5,7 +5,7 @@ use backend_api::desc::{
     QuantMatmulDesc,
 };
 use backend_api::quant::UNIT;
-use backend_api::{BackendResult, DType, MathMode};
+use backend_api::{BackendResult, MathMode};
 
 use super::{Bytes, Expected};
 use crate::oracle::conv::{Finish, Sum, wants};
@@ -59,7 +59,7 @@ pub(super) fn quant_matmul(
     let residual = memory.optional(desc.residual.map(|matrix| matrix.ptr), c.dtype);
     let layout = b.layout(op)?;
     let planes = memory.get(b.ptr);
-    let half_weights = a.dtype == DType::F16 && m > 32;
+    let half_weights = quant::may_be_half(desc.b.format, a.dtype, m);
     let rounds = desc.math == MathMode::Int8 && b.format.takes_int8();
     let norm = desc.norm.map(|norm| (memory.numbers(norm.weight, a.dtype), norm.eps));
     let rows = lines(&a_all, a.offset, a.ld, false, [m, k]);

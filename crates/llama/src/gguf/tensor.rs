@@ -21,6 +21,8 @@ pub enum TensorType {
     Q8_0,
     /// Blocks of 32: f16 scale, four-bit quants.
     Q4_0,
+    /// Blocks of 32: a power of two in eight bits, four-bit numbers of E2M1.
+    Mxfp4,
     /// Blocks of 256 of four-bit quants with scales and minima of 32.
     Q4K,
     /// Blocks of 256 of five-bit quants with scales and minima of 32.
@@ -42,6 +44,7 @@ impl TensorType {
             13 => Self::Q5K,
             14 => Self::Q6K,
             30 => Self::Bf16,
+            39 => Self::Mxfp4,
             other => Self::Other(other),
         }
     }
@@ -54,6 +57,7 @@ impl TensorType {
             Self::F16 | Self::Bf16 => Some((1, 2)),
             Self::Q8_0 => Some((32, 34)),
             Self::Q4_0 => Some((32, 18)),
+            Self::Mxfp4 => Some((32, 17)),
             Self::Q4K => Some((256, 144)),
             Self::Q5K => Some((256, 176)),
             Self::Q6K => Some((256, 210)),

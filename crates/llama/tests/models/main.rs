@@ -96,6 +96,14 @@ fn device_trials(selector: &str) -> Vec<Trial> {
         }),
     ));
     trials.push(trial("missing_tensors_are_named", Box::new(gpt_oss::missing_tensors_are_named)));
+    for architecture in ["llama", "qwen3moe", "gpt-oss"] {
+        trials.push(trial(
+            &format!("format::MXFP4_{architecture}"),
+            Box::new(move |backend| {
+                texts(backend, &RandomModel::new(recipe(architecture, 64), writer::MXFP4, None)?)
+            }),
+        ));
+    }
     trials.push(trial("a_cache_of_f16", Box::new(cache_of_f16)));
     trials.push(trial("a_cache_of_q8_0", Box::new(cache_of_q8_0)));
     trials.push(trial("greedy_text_is_candles", Box::new(greedy_text_is_candles)));

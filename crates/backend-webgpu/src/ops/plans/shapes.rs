@@ -118,6 +118,7 @@ impl Shapes {
         let formats = [
             QuantFormat::Q8_0,
             QuantFormat::Q4_0,
+            QuantFormat::Mxfp4,
             QuantFormat::Q4_K,
             QuantFormat::Q5_K,
             QuantFormat::Q6_K,

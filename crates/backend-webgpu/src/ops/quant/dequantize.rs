@@ -1,11 +1,12 @@
-//! quant/dequantize: all rows of a quantised matrix as numbers, by vectors of f16; others are made by quant/gather.
+//! quant/dequantize: all rows of a quantised matrix as numbers, by vectors of f16; others, and those whose scales aren't
+//! within f16's range, are made by quant/gather.
 
 use backend_api::desc::DequantizeDesc;
 use backend_api::quant::{QuantFormat, QuantLayout};
 use backend_api::support::checked_product;
 use backend_api::{BackendResult, DType};
 
-use super::formats::{KINDS, has_half_scales, weight_libs};
+use super::formats::{KINDS, fits_half, has_half_scales, weight_libs};
 use super::gather::Part;
 use super::planes::{Planes, bindable, group_shift, require_known};
 use crate::kernels::{KernelSource, Variant, constants, kernel, params};
@@ -49,7 +50,7 @@ params! {
 const WORKGROUP: usize = 256;
 
 pub(super) fn variants() -> Vec<Variant> {
-    KINDS.map(variant).to_vec()
+    KINDS.into_iter().filter(|&format| fits_half(format)).map(variant).collect()
 }
 
 fn variant(format: QuantFormat) -> Variant {
@@ -106,6 +107,7 @@ fn write_rows(
             let (count, output) = (end - first, &output);
             let part = Part { layout, dtype, count, indices: None, output, ld };
             if dtype == DType::F16
+                && fits_half(layout.format)
                 && VecWidth::fitting(dtype, &[output], &[ld, layout.columns]) == VecWidth::Eight
             {
                 return launch(ctx, op, &planes, &part);

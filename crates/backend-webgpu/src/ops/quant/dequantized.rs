@@ -6,6 +6,7 @@ use backend_api::support::checked_product;
 use backend_api::{Activation, BackendError, BackendResult, BackendTranspose, DType};
 
 use super::dequantize::dequantize_rows;
+use super::formats::fits_half;
 use super::operands::Operands;
 use crate::memory::DeviceSlice;
 use crate::ops::copy::copy_windows;
@@ -48,7 +49,8 @@ pub(super) fn prepare_residual(
 pub(super) fn is_possible(ctx: &OpContext, desc: &QuantMatmulDesc) -> bool {
     let types = (desc.a.dtype, desc.c.dtype);
     let has_rows = bindable_rows(ctx, desc) >= FEWEST_ROWS.min(desc.n());
-    desc.k() > 0 && has_room_for_residual(desc) && types != (DType::F32, DType::F16) && has_rows
+    let fits = desc.a.dtype != DType::F16 || fits_half(desc.b.format);
+    desc.k() > 0 && has_room_for_residual(desc) && types != (DType::F32, DType::F16) && has_rows && fits
 }
 
 /// Rows of B in a part, with memory for them: fewer where memory is short.

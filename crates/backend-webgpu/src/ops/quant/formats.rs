@@ -4,12 +4,12 @@ use backend_api::quant::QuantFormat;
 
 use crate::kernels::Lib;
 use crate::kernels::libs::{
-    ACTIVATE, ACTIVATE_HALF, FRAGMENT_ELEMENTS, QUANT_BLOCK_SCALES, QUANT_BYTES_LOW, QUANT_BYTES_Q5_K,
-    QUANT_BYTES_Q6_K, QUANT_BYTES_Q8_0, QUANT_FRAGMENTS_LOW, QUANT_FRAGMENTS_Q5_K, QUANT_FRAGMENTS_Q6_K,
-    QUANT_FRAGMENTS_Q8_0, QUANT_GROUP_SCALES, QUANT_INPUT_1, QUANT_INPUT_4, QUANT_LOW, QUANT_OUTPUT_1,
-    QUANT_OUTPUT_4, QUANT_Q4_0, QUANT_Q5_K, QUANT_Q6_K, QUANT_Q8_0, QUANT_RESIDUAL, QUANT_ROWS,
-    QUANT_ROWS_NORMED, QUANT_SUPER_SCALES, QUANT_U4, QUANT_U4_ZEROS, QUANT_WEIGHTS, RESULTS_IN_REGISTERS,
-    RESULTS_STAGED,
+    ACTIVATE, ACTIVATE_HALF, FRAGMENT_ELEMENTS, QUANT_BLOCK_SCALES, QUANT_BYTES_LOW, QUANT_BYTES_MXFP4,
+    QUANT_BYTES_Q5_K, QUANT_BYTES_Q6_K, QUANT_BYTES_Q8_0, QUANT_FRAGMENTS_LOW, QUANT_FRAGMENTS_MXFP4,
+    QUANT_FRAGMENTS_Q5_K, QUANT_FRAGMENTS_Q6_K, QUANT_FRAGMENTS_Q8_0, QUANT_GROUP_SCALES, QUANT_INPUT_1,
+    QUANT_INPUT_4, QUANT_LOW, QUANT_MXFP4, QUANT_OUTPUT_1, QUANT_OUTPUT_4, QUANT_Q4_0, QUANT_Q5_K,
+    QUANT_Q6_K, QUANT_Q8_0, QUANT_RESIDUAL, QUANT_ROWS, QUANT_ROWS_NORMED, QUANT_SUPER_SCALES, QUANT_U4,
+    QUANT_U4_ZEROS, QUANT_WEIGHTS, RESULTS_IN_REGISTERS, RESULTS_STAGED,
 };
 
 /// The files of a format, and more.
@@ -18,6 +18,7 @@ macro_rules! with_format {
         match $format {
             QuantFormat::Q8_0 => &[QUANT_Q8_0, QUANT_BLOCK_SCALES, $($more),*],
             QuantFormat::Q4_0 => &[QUANT_Q4_0, QUANT_LOW, QUANT_BLOCK_SCALES, $($more),*],
+            QuantFormat::Mxfp4 => &[QUANT_MXFP4, $($more),*],
             QuantFormat::Q4_K => &[QUANT_LOW, QUANT_SUPER_SCALES, $($more),*],
             QuantFormat::Q5_K => &[QUANT_Q5_K, QUANT_SUPER_SCALES, $($more),*],
             QuantFormat::Q6_K => &[QUANT_Q6_K, $($more),*],
@@ -34,9 +35,10 @@ macro_rules! with_format {
 }
 
 /// A format of each kind that has files of its own.
-pub(super) const KINDS: [QuantFormat; 7] = [
+pub(super) const KINDS: [QuantFormat; 8] = [
     QuantFormat::Q8_0,
     QuantFormat::Q4_0,
+    QuantFormat::Mxfp4,
     QuantFormat::Q4_K,
     QuantFormat::Q5_K,
     QuantFormat::Q6_K,
@@ -73,6 +75,7 @@ pub(super) const fn int8_libs(format: QuantFormat, half: bool) -> &'static [Lib]
     }
     match format {
         QuantFormat::Q8_0 => with_results!(QUANT_BYTES_Q8_0),
+        QuantFormat::Mxfp4 => with_results!(QUANT_BYTES_MXFP4),
         QuantFormat::Q5_K => with_results!(QUANT_BYTES_Q5_K),
         QuantFormat::Q6_K => with_results!(QUANT_BYTES_Q6_K),
         _ => with_results!(QUANT_BYTES_LOW),
@@ -96,6 +99,7 @@ pub(super) const fn fragment_libs(format: QuantFormat, normed: bool, half: bool)
     }
     match format {
         QuantFormat::Q8_0 => with_results!(QUANT_FRAGMENTS_Q8_0),
+        QuantFormat::Mxfp4 => with_results!(QUANT_FRAGMENTS_MXFP4),
         QuantFormat::Q5_K => with_results!(QUANT_FRAGMENTS_Q5_K),
         QuantFormat::Q6_K => with_results!(QUANT_FRAGMENTS_Q6_K),
         _ => with_results!(QUANT_FRAGMENTS_LOW),
@@ -132,6 +136,12 @@ pub(super) const fn weight_libs(format: QuantFormat) -> &'static [Lib] {
         QuantFormat::Q6_K => with_format!(format, [QUANT_FRAGMENTS_Q6_K, QUANT_WEIGHTS]),
         _ => with_format!(format, [QUANT_FRAGMENTS_LOW, QUANT_WEIGHTS]),
     }
+}
+
+/// Whether the weights of a format may become numbers of f16: the scales of Mxfp4 are beyond f16's range, so that they
+/// are applied to sums of f32.
+pub(super) const fn fits_half(format: QuantFormat) -> bool {
+    !matches!(format, QuantFormat::Mxfp4)
 }
 
 /// Whether the scales of a format are f16 and its weights have no minimum.

@@ -59,6 +59,8 @@ fn planes_of_integers(layout: &QuantLayout) -> Vec<u8> {
                 random(at) & 3
             }
         }
+        // 2^(e − 128).
+        QuantFormat::Mxfp4 if scales.contains(&at) => 128 + (random(at) & 1),
         QuantFormat::Q6_K if scales.contains(&at) => random(at) & 3,
         QuantFormat::Q6_K if extra.contains(&at) => scale(at),
         QuantFormat::U4 { .. } if extra.contains(&at) => random(at) & 15,

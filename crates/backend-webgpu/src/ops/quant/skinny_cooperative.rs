@@ -96,7 +96,7 @@ impl Tile {
         };
         // Where each block of 4-bit weights has one scale, fetching the next unit while one is multiplied takes 0.93 to
         // 0.95 of the time that two units a turn take; 1.00 in Q8_0, and 1.01 where scales have to be unpacked.
-        let prefetch = matches!(format, QuantFormat::Q4_0 | QuantFormat::U4 { .. });
+        let prefetch = matches!(format, QuantFormat::Q4_0 | QuantFormat::Mxfp4 | QuantFormat::U4 { .. });
         let Self { rows, subgroups } = self;
         let (gated, gate) = (gate.is_some(), gate.unwrap_or(Gate::Swiglu));
         let constants = Constants { subgroups, rows, prefetch, half_blocks, activation, gated, gate };

@@ -17,7 +17,7 @@ impl Author {
         let format = self.rng.below(QUANT_FORMATS.len());
         let of = QUANT_FORMATS[format];
         // Rows of the formats of groups may have any length.
-        let block = if format < 5 { of.block_elements() } else { 8 };
+        let block = if of.block_bytes().is_some() { of.block_elements() } else { 8 };
         let columns = block * (1 + self.rng.below(if block > 32 { 2 } else { 5 }));
         let len = self.len(matrix).unwrap_or(600);
         let most =

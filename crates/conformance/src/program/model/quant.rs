@@ -33,11 +33,15 @@ impl Weights {
         let (plane, factor) = match format {
             QuantFormat::Q8_0 => (layout.scales, 128.0),
             QuantFormat::Q4_0 => (layout.scales, 15.0 + 8.0),
+            QuantFormat::Mxfp4 => (layout.scales, 12.0),
             QuantFormat::Q4_K | QuantFormat::Q5_K => (layout.scales, 63.0 * 31.0 + 63.0),
             QuantFormat::Q6_K => (layout.extra, 128.0 * (63.0 + 32.0)),
             _ => (layout.scales, 15.0 + 255.0),
         };
-        let scale = largest(&planes, plane, rows, matches!(format, QuantFormat::Q4_K | QuantFormat::Q5_K));
+        let scale = match format {
+            QuantFormat::Mxfp4 => largest_power(&planes, plane, rows),
+            _ => largest(&planes, plane, rows, matches!(format, QuantFormat::Q4_K | QuantFormat::Q5_K)),
+        };
         let numbers = weights.into_iter().map(whole).collect();
         Ok(Some(Self { numbers, columns, magnitude: scale * factor }))
     }
@@ -54,6 +58,12 @@ fn largest(planes: &[u8], plane: QuantPlane, rows: usize, packed: bool) -> f64 {
     let largest = |all: f64, x: f64| if x.is_finite() { all.max(x) } else { f64::INFINITY };
     let scales = scales.iter().enumerate().filter(|(i, _)| !packed || i % 8 < 2);
     scales.map(|(_, bytes)| magnitude(bytes)).fold(0.0, largest)
+}
+
+/// The largest power of two of a plane of exponents.
+fn largest_power(planes: &[u8], plane: QuantPlane, rows: usize) -> f64 {
+    let exponents = &planes[plane.offset..plane.offset + rows * plane.row_bytes];
+    exponents.iter().max().map_or(0.0, |&most| 2f64.powi(i32::from(most) - 128))
 }
 
 pub(super) fn dequantize(memory: &mut Memory, desc: &DequantizeDesc) -> BackendResult<()> {
