@@ -55,7 +55,8 @@ pub(crate) use tune::tune_matmul;
 pub(crate) use tuning::{Conflict, Tuning};
 
 params! {
-    struct Params {
+    /// Sizes of a batch of products, and its tiles.
+    pub(super) struct SizeParams {
         m: u32,
         n: u32,
         k: u32,
@@ -65,12 +66,12 @@ params! {
         tiles_m: u32,
         tiles_n: u32,
         tiles: u32,
-        a_offset: u32,
-        a_ld: u32,
-        a_batch: u32,
-        b_offset: u32,
-        b_ld: u32,
-        b_batch: u32,
+    }
+}
+
+params! {
+    /// C, and what lib/matmul makes of a sum.
+    pub(super) struct ResultParams {
         c_offset: u32,
         c_ld: u32,
         c_batch: u32,
@@ -81,6 +82,35 @@ params! {
         accumulate: u32,
         alpha: f32,
         beta: f32,
+    }
+}
+
+params! {
+    struct Params {
+        sizes: SizeParams,
+        a_offset: u32,
+        a_ld: u32,
+        a_batch: u32,
+        b_offset: u32,
+        b_ld: u32,
+        b_batch: u32,
+        result: ResultParams,
+    }
+}
+
+impl SizeParams {
+    /// Of products of `m` by `n`, whose sums are of `k` products, in the last matrix of `k_last`.
+    pub(super) fn new(
+        op: &'static str,
+        [m, n]: [usize; 2],
+        [k, k_last]: [usize; 2],
+        batch: usize,
+        tile: [usize; 2],
+    ) -> BackendResult<Self> {
+        let [tiles_m, tiles_n, tiles] = tiles(op, [m, n], tile, [batch])?;
+        let [m, n] = [dim(op, "m", m)?, dim(op, "n", n)?];
+        let [k, k_last, batch] = [dim(op, "k", k)?, dim(op, "k", k_last)?, dim(op, "batch", batch)?];
+        Ok(Self { m, n, k, k_last, batch, tiles_m, tiles_n, tiles })
     }
 }
 
@@ -232,7 +262,7 @@ fn launch(
     if kernel.is_transposed() {
         params = params.transposed();
     }
-    let grid = linear_grid(op, (params.tiles as usize).div_ceil(kernel.tiles_of_a_workgroup()))?;
+    let grid = linear_grid(op, (params.sizes.tiles as usize).div_ceil(kernel.tiles_of_a_workgroup()))?;
     let [a, b] = [&windows.a, &windows.b].map(|window| match plan.kernel {
         Kernel::Cooperative(_) if !plan.signature.vectors => window.clone().by_vectors(),
         _ => window.clone(),
@@ -243,36 +273,31 @@ fn launch(
 
 fn params(op: &'static str, product: &Product, windows: &Windows, tile: [usize; 2]) -> BackendResult<Params> {
     let Product { desc, k_last } = product;
-    let [tiles_m, tiles_n, tiles] = tiles(op, [desc.m, desc.n], tile, [desc.batch])?;
+    let sizes = SizeParams::new(op, [desc.m, desc.n], [desc.k, *k_last], desc.batch, tile)?;
     // Without products, A and B aren't looked at.
     let read = |count: usize| if desc.k == 0 { 0 } else { count };
     Ok(Params {
-        m: dim(op, "m", desc.m)?,
-        n: dim(op, "n", desc.n)?,
-        k: dim(op, "k", desc.k)?,
-        k_last: dim(op, "k", *k_last)?,
-        batch: dim(op, "batch", desc.batch)?,
-        tiles_m,
-        tiles_n,
-        tiles,
+        sizes,
         a_offset: windows.a.offset,
         a_ld: stride(op, "lda", desc.a.ld, read(desc.m.max(desc.k)))?,
         a_batch: stride(op, "stride_a", desc.a.batch_stride, read(desc.batch))?,
         b_offset: windows.b.offset,
         b_ld: stride(op, "ldb", desc.b.ld, read(desc.n.max(desc.k)))?,
         b_batch: stride(op, "stride_b", desc.b.batch_stride, read(desc.batch))?,
-        c_offset: windows.c.offset,
-        c_ld: stride(op, "ldc", desc.c.ld, desc.m)?,
-        c_batch: stride(op, "stride_c", desc.c.batch_stride, desc.batch)?,
-        bias_offset: windows.bias.offset,
-        bias: match desc.bias.map(|bias| bias.axis) {
-            None => 0,
-            Some(BiasAxis::Column) => 1,
-            Some(BiasAxis::Row) => 2,
+        result: ResultParams {
+            c_offset: windows.c.offset,
+            c_ld: stride(op, "ldc", desc.c.ld, desc.m)?,
+            c_batch: stride(op, "stride_c", desc.c.batch_stride, desc.batch)?,
+            bias_offset: windows.bias.offset,
+            bias: match desc.bias.map(|bias| bias.axis) {
+                None => 0,
+                Some(BiasAxis::Column) => 1,
+                Some(BiasAxis::Row) => 2,
+            },
+            accumulate: u32::from(desc.beta != 0.0),
+            alpha: desc.alpha as f32,
+            beta: desc.beta as f32,
         },
-        accumulate: u32::from(desc.beta != 0.0),
-        alpha: desc.alpha as f32,
-        beta: desc.beta as f32,
     })
 }
 

@@ -72,7 +72,7 @@ impl Problem {
         }
         let mut bound = kernel.inputs(&windows);
         bound.push(&windows.c);
-        let grid = linear_grid(OP, params.tiles as usize)?;
+        let grid = linear_grid(OP, params.sizes.tiles as usize)?;
         test.launch(&kernel.variant(&plan.signature), &bound, &params, grid)?;
         test.whole_numbers(results)
     }

@@ -4,6 +4,7 @@ use backend_api::quant::QuantFormat;
 use backend_api::{Activation, DType, Gate};
 
 use super::formats::{KINDS, product_libs};
+use super::planes::PlaneParams;
 use crate::kernels::{KernelSource, Variant, constants, kernel, params};
 
 constants! { struct RowConstants { span: usize, gated: bool, activation: Activation } }
@@ -76,16 +77,7 @@ params! {
         units: u32,
         tiles_n: u32,
         tiles: u32,
-        // Of the planes, as quant/decode has them.
-        quants: u32,
-        quants_row: u32,
-        high: u32,
-        high_row: u32,
-        scales: u32,
-        scales_row: u32,
-        extra: u32,
-        extra_row: u32,
-        group: u32,
+        planes: PlaneParams,
         a: u32,
         a_ld: u32,
         c: u32,
