@@ -18,7 +18,7 @@ constants! { struct Constants { half_scales: bool } }
 
 static DEQUANTIZE: KernelSource = kernel!(
     "quant/dequantize",
-    libs: [GRID],
+    libs: [GRID, QUANT_PLANES],
     types: ["T"],
     constants: Constants,
     reads: 4,

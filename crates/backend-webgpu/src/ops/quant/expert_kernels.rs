@@ -16,7 +16,7 @@ constants! { struct OrderConstants { tile: usize } }
 
 static EXPERT_DECODE: KernelSource = kernel!(
     "quant/expert_decode",
-    libs: [GRID, QUANT_EXPERT_SUMS],
+    libs: [GRID, QUANT_PLANES, QUANT_LANES, QUANT_EXPERT_SUMS],
     types: ["TA", "TC"],
     constants: RowConstants,
     reads: 7,
@@ -28,7 +28,7 @@ static EXPERT_DECODE_SUBGROUP: KernelSource = KernelSource {
     subgroups: true,
     ..kernel!(
         native "quant/expert_decode_subgroup",
-        libs: [GRID, QUANT_EXPERT_SUMS],
+        libs: [GRID, QUANT_PLANES, QUANT_EXPERT_SUMS],
         types: ["TA", "TC"],
         constants: SubgroupConstants,
         reads: 7,
@@ -39,7 +39,7 @@ static EXPERT_DECODE_SUBGROUP: KernelSource = KernelSource {
 
 static EXPERT_TILED: KernelSource = kernel!(
     "quant/expert_tiled",
-    libs: [GRID, QUANT_NIBBLES, QUANT_EXPERTS],
+    libs: [GRID, QUANT_PLANES, QUANT_TILE, QUANT_EXPERTS],
     types: ["TA", "TC"],
     constants: TileConstants,
     reads: 6,

@@ -17,7 +17,7 @@ constants! { struct Constants { indexed: bool } }
 
 static GATHER: KernelSource = kernel!(
     "quant/gather",
-    libs: [GRID, QUANT_NIBBLES],
+    libs: [GRID, QUANT_PLANES, QUANT_NIBBLES],
     types: ["T"],
     constants: Constants,
     reads: 5,

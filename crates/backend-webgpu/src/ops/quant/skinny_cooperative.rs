@@ -32,7 +32,7 @@ static SKINNY_COOPERATIVE: KernelSource = KernelSource {
     subgroups: true,
     ..kernel!(
         native "quant/skinny_cooperative",
-        libs: [GRID, QUANT_PRODUCT, FRAGMENT_ELEMENTS],
+        libs: [GRID, QUANT_PLANES, QUANT_PRODUCT, FRAGMENT_ELEMENTS],
         types: ["TA", "TC"],
         constants: Constants,
         reads: 7,
