@@ -96,7 +96,8 @@ mod tests {
     use backend_api::DType;
 
     use super::super::kernel::Kernel;
-    use super::super::plan::{Prep, Strategy};
+    use super::super::pack::Prep;
+    use super::super::strategy::Strategy;
     use super::*;
     use crate::ops::shared::self_test::WHOLE;
 
