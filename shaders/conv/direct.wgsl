@@ -103,12 +103,8 @@ fn write_out(place: Place, row: u32, sum: f32) {
 }
 
 @compute @workgroup_size(THREADS)
-fn main(
-  @builtin(workgroup_id) group: vec3<u32>,
-  @builtin(num_workgroups) groups: vec3<u32>,
-  @builtin(local_invocation_index) lane: u32,
-) {
-  let i = flat_group(group, groups) * THREADS + lane;
+fn main(group: Workgroup, @builtin(local_invocation_index) lane: u32) {
+  let i = flat_group(group.id, group.count) * THREADS + lane;
   if i >= params.tiles {
     return;
   }

@@ -3,8 +3,8 @@
 // whole batch: what the input has under a tap times the output's gradient. A batch of products is made: of
 // each group, or where sums are long, of pieces of them, which lie one after another.
 //
-// needs: T, TR (of the result), INTERLEAVED (the channels of a pixel are adjacent), lib/quotient and what
-// lib/tile_product needs
+// needs: T, TR (of the result), INTERLEAVED (the channels of a pixel are adjacent), lib/quotient, lib/source_fours
+// and what lib/tile_product needs
 
 const A_ALONG_K: u32 = 1u - INTERLEAVED;
 const B_ALONG_K: u32 = 1u - INTERLEAVED;
@@ -23,9 +23,8 @@ fn piece_end(tile: Tile) -> u32 {
   return min((tile.batch / params.groups + 1u) * params.length, params.rows);
 }
 
-// Where the rows of blocks are, which an invocation asks for again and again: for each of four taps its
-// channel's and its own distance in the source, and how far it is down and to the right.
-var<private> held: u32 = 0xffffffffu;
+// Where the rows of blocks are: for each of four taps its channel's and its own distance in the source, and how far it
+// is down and to the right.
 var<private> held_at: vec4<u32>;
 var<private> held_y: vec4<i32>;
 var<private> held_x: vec4<i32>;
@@ -77,7 +76,9 @@ struct Pixel {
   x: u32,
 }
 
-fn pixel_of(k: u32) -> Pixel {
+alias Summand = Pixel;
+
+fn summand_of(k: u32) -> Pixel {
   let place = quotient_rest(k, params.pixels, params.per_image);
   let pixel = quotient_rest(place.y, params.out_width, params.per_row);
   return Pixel(place.x, pixel.x, pixel.y);
@@ -103,27 +104,10 @@ fn under(pixel: Pixel, wanted: bool) -> vec4<f32> {
   let at = params.input_offset + image + u32(y * i32(params.width) + x) * column_step() + held_at;
   let rows = bitcast<vec4<u32>>(held_y + y) < vec4<u32>(params.height);
   let inside = rows & (bitcast<vec4<u32>>(held_x + x) < vec4<u32>(params.width));
-  var v = vec4<f32>();
   if wanted && pixel.image * params.pixels < params.rows {
-    if inside.x { v.x = f32(input[at.x]); }
-    if inside.y { v.y = f32(input[at.y]); }
-    if inside.z { v.z = f32(input[at.z]); }
-    if inside.w { v.w = f32(input[at.w]); }
+    return input_four(at, inside);
   }
-  return v;
-}
-
-// Four taps by four pixels, of which `count` are to be had.
-fn block_a(tile: Tile, corner: vec2<u32>, lane: vec2<u32>, count: u32) -> mat4x4<f32> {
-  let place = corner + lane;
-  if held != place.x {
-    hold(tile, place.x);
-  }
-  let a = pixel_of(place.y);
-  let b = after(a);
-  let c = after(b);
-  let d = after(c);
-  return mat4x4<f32>(under(a, count > 0u), under(b, count > 1u), under(c, count > 2u), under(d, count > 3u));
+  return vec4<f32>();
 }
 
 // The gradients of four filters at a pixel, or 0.
@@ -147,7 +131,7 @@ fn given(tile: Tile, filter_index: u32, pixel: Pixel, wanted: bool) -> vec4<f32>
 // Four filters by four pixels, of which `count` are to be had.
 fn block_b(tile: Tile, corner: vec2<u32>, lane: vec2<u32>, count: u32) -> mat4x4<f32> {
   let place = corner + lane;
-  let a = pixel_of(place.y);
+  let a = summand_of(place.y);
   let b = after(a);
   let c = after(b);
   let d = after(c);
@@ -169,12 +153,8 @@ fn write_out(tile: Tile, row: u32, column: u32, sums: vec4<f32>) {
 }
 
 @compute @workgroup_size(THREADS)
-fn main(
-  @builtin(workgroup_id) group: vec3<u32>,
-  @builtin(num_workgroups) groups: vec3<u32>,
-  @builtin(local_invocation_index) index: u32,
-) {
-  let flat = params.first_tile + flat_group(group, groups);
+fn main(group: Workgroup, @builtin(local_invocation_index) index: u32) {
+  let flat = params.first_tile + flat_group(group.id, group.count);
   if flat >= params.tiles {
     return;
   }

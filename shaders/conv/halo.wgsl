@@ -173,12 +173,8 @@ fn write_out(row: Row, j: u32, v: vec4<u32>) {
 }
 
 @compute @workgroup_size(THREADS)
-fn main(
-  @builtin(workgroup_id) group: vec3<u32>,
-  @builtin(num_workgroups) groups: vec3<u32>,
-  @builtin(local_invocation_index) index: u32,
-) {
-  let flat = flat_group(group, groups);
+fn main(group: Workgroup, @builtin(local_invocation_index) index: u32) {
+  let flat = flat_group(group.id, group.count);
   if flat < params.tiles {
     multiply(tile_of(flat), index);
   }

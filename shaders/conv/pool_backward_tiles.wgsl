@@ -28,12 +28,8 @@ fn columns_at(x: u32) -> vec2<u32> {
 }
 
 @compute @workgroup_size(256)
-fn main(
-  @builtin(workgroup_id) group: vec3<u32>,
-  @builtin(num_workgroups) groups: vec3<u32>,
-  @builtin(local_invocation_index) lane: u32,
-) {
-  let number = min(params.first + flat_group(group, groups), params.total - 1u);
+fn main(group: Workgroup, @builtin(local_invocation_index) lane: u32) {
+  let number = min(params.first + flat_group(group.id, group.count), params.total - 1u);
   let row_of_tiles = number / params.tiles_x;
   let image = row_of_tiles / params.tiles_y;
   let left = number % params.tiles_x * TILE_WIDTH;

@@ -13,12 +13,8 @@ fn numbers() -> u32 {
 }
 
 @compute @workgroup_size(256)
-fn main(
-  @builtin(workgroup_id) group: vec3<u32>,
-  @builtin(num_workgroups) groups: vec3<u32>,
-  @builtin(local_invocation_index) lane: u32,
-) {
-  let first = flat_group(group, groups) * (256u * STEPS) + lane;
+fn main(group: Workgroup, @builtin(local_invocation_index) lane: u32) {
+  let first = flat_group(group.id, group.count) * (256u * STEPS) + lane;
   var at: array<vec3<u32>, STEPS>;
   var left: array<AV, STEPS>;
   var right: array<BV, STEPS>;

@@ -114,12 +114,8 @@ fn write_rows(matrix: u32, row: u32, column: u32, s: Sums) {
 }
 
 @compute @workgroup_size(ACROSS * DOWN)
-fn main(
-  @builtin(workgroup_id) group: vec3<u32>,
-  @builtin(num_workgroups) groups: vec3<u32>,
-  @builtin(local_invocation_index) index: u32,
-) {
-  let flat = flat_group(group, groups);
+fn main(group: Workgroup, @builtin(local_invocation_index) index: u32) {
+  let flat = flat_group(group.id, group.count);
   if flat >= params.tiles {
     return;
   }

@@ -52,12 +52,8 @@ fn add_up(place: Place, index: u32, inner: u32, sums: vec4<f32>) {
 }
 
 @compute @workgroup_size(THREADS)
-fn main(
-  @builtin(workgroup_id) workgroup: vec3<u32>,
-  @builtin(num_workgroups) workgroups: vec3<u32>,
-  @builtin(local_invocation_index) index: u32,
-) {
-  let flat = flat_group(workgroup, workgroups);
+fn main(workgroup: Workgroup, @builtin(local_invocation_index) index: u32) {
+  let flat = flat_group(workgroup.id, workgroup.count);
   if flat >= params.tiles {
     return;
   }

@@ -26,12 +26,8 @@ const TURN: u32 = THREADS_PER_OUTPUT * AHEAD;
 var<workgroup> sh: array<f32, SPAN * THREADS>;
 
 @compute @workgroup_size(THREADS)
-fn main(
-  @builtin(workgroup_id) workgroup: vec3<u32>,
-  @builtin(num_workgroups) workgroups: vec3<u32>,
-  @builtin(local_invocation_index) index: u32,
-) {
-  let flat = flat_group(workgroup, workgroups);
+fn main(workgroup: Workgroup, @builtin(local_invocation_index) index: u32) {
+  let flat = flat_group(workgroup.id, workgroup.count);
   if flat >= params.tiles {
     return;
   }

@@ -97,12 +97,8 @@ fn write_out(place: Place, i: u32, j: u32, sum: f32) {
 }
 
 @compute @workgroup_size(THREADS)
-fn main(
-  @builtin(workgroup_id) group: vec3<u32>,
-  @builtin(num_workgroups) groups: vec3<u32>,
-  @builtin(local_invocation_index) index: u32,
-) {
-  let flat = flat_group(group, groups);
+fn main(group: Workgroup, @builtin(local_invocation_index) index: u32) {
+  let flat = flat_group(group.id, group.count);
   if flat * select(1u, THREADS, ACROSS == 0u) + select(0u, index, ACROSS == 0u) >= params.tiles {
     return;
   }

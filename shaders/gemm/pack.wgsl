@@ -65,13 +65,9 @@ fn elements(place: Place, low: vec4<u32>, high: vec4<u32>) -> vec4<u32> {
 }
 
 @compute @workgroup_size(THREADS)
-fn main(
-  @builtin(workgroup_id) group: vec3<u32>,
-  @builtin(num_workgroups) groups: vec3<u32>,
-  @builtin(local_invocation_index) index: u32,
-) {
+fn main(group: Workgroup, @builtin(local_invocation_index) index: u32) {
   const EACH = THREADS * VECTORS;
-  let flat = flat_group(group, groups);
+  let flat = flat_group(group.id, group.count);
   let of_first = (params.ends[0].x + EACH - 1u) / EACH;
   let second = flat >= of_first;
   let f = select(0u, 1u, second);

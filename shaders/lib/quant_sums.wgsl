@@ -4,20 +4,6 @@
 //
 // needs: ROWS, SPAN, LANES, lib/quant_product, a format, a reader of A
 
-alias Sums = array<f32, ROWS * SPAN>;
-
-// Rows of B.
-alias Lines = array<u32, SPAN>;
-
-// Adjacent rows of B from one on. Beyond the last row, they are that one.
-fn lines_from(column: u32) -> Lines {
-  var lines: Lines;
-  for (var x = 0u; x < SPAN; x++) {
-    lines[x] = min(column + x, params.n - 1u);
-  }
-  return lines;
-}
-
 // A lane's parts of the products of ROWS rows of A with SPAN of B, those of one row of A side by side. Beyond
 // the last row of A, they are another one's.
 fn sums_of_lane(first_row: u32, lines: Lines, lane: u32) -> Sums {

@@ -6,8 +6,6 @@
 
 alias AV = vec4<u32>;
 
-alias Sums = array<f32, ROWS * SPAN>;
-
 // The integers of the words j of the four blocks of a unit: the first and the last four of each.
 struct Bytes {
   first: vec4<u32>,
@@ -37,18 +35,6 @@ fn dots(x: vec4<u32>, y: vec4<u32>) -> vec4<i32> {
     dot4I8Packed(x.z, y.z),
     dot4I8Packed(x.w, y.w),
   );
-}
-
-// Rows of B.
-alias Lines = array<u32, SPAN>;
-
-// Adjacent rows of B from one on. Beyond the last row, they are that one.
-fn lines_from(column: u32) -> Lines {
-  var lines: Lines;
-  for (var x = 0u; x < SPAN; x++) {
-    lines[x] = min(column + x, params.n - 1u);
-  }
-  return lines;
 }
 
 // A lane's parts of the products of ROWS rows of A with SPAN of B, those of one row of A side by side. Beyond

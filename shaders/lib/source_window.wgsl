@@ -2,15 +2,12 @@
 // lie in the image is known as bits, and where they are is a sum of two offsets, one of the result and one
 // of the tap. Channels are planes, in the filters also where they are adjacent in the source.
 //
-// Fours are written out: a compiler that doesn't unroll a loop over them would put them into memory.
-//
-// needs: lib/conv, lib/quotient, lib/input_origin, Tile
+// needs: lib/conv, lib/quotient, lib/input_origin, lib/source_fours, Tile
 
 const A_ALONG_K: u32 = 0u;
 
-// The first of four neighbouring results, and for each of them: where its first tap would be, and the rows
-// and columns of the filter that lie in the image. An invocation asks for the same results again and again.
-var<private> held: u32 = 0xffffffffu;
+// Of each of four neighbouring results: where its first tap would be, and the rows and columns of the filter that
+// lie in the image.
 var<private> held_first: vec4<u32>;
 var<private> held_rows: vec4<u32>;
 var<private> held_columns: vec4<u32>;
@@ -33,7 +30,9 @@ struct Tap {
   s: u32,
 }
 
-fn tap_of(k: u32) -> Tap {
+alias Summand = Tap;
+
+fn summand_of(k: u32) -> Tap {
   let outer = small_quotient_rest(k, params.filter_height * params.filter_width, params.per_outer);
   let inner = small_quotient_rest(outer.y, params.filter_width, params.per_filter_row);
   return Tap(outer.x, inner.x, inner.y);
@@ -57,25 +56,8 @@ fn under(tap: Tap, wanted: bool) -> vec4<f32> {
   let row = vec4<u32>(1u << tap.r);
   let column = vec4<u32>(1u << tap.s);
   let inside = ((held_rows & row) != vec4<u32>()) & ((held_columns & column) != vec4<u32>());
-  var v = vec4<f32>();
   if wanted && tap.channel < params.channels {
-    if inside.x { v.x = f32(input[at.x]); }
-    if inside.y { v.y = f32(input[at.y]); }
-    if inside.z { v.z = f32(input[at.z]); }
-    if inside.w { v.w = f32(input[at.w]); }
+    return input_four(at, inside);
   }
-  return v;
-}
-
-// Four results by four taps, of which `count` are to be had.
-fn block_a(tile: Tile, corner: vec2<u32>, lane: vec2<u32>, count: u32) -> mat4x4<f32> {
-  let place = corner + lane;
-  if held != place.x {
-    hold(tile, place.x);
-  }
-  let a = tap_of(place.y);
-  let b = after(a);
-  let c = after(b);
-  let d = after(c);
-  return mat4x4<f32>(under(a, count > 0u), under(b, count > 1u), under(c, count > 2u), under(d, count > 3u));
+  return vec4<f32>();
 }

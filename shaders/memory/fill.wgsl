@@ -4,12 +4,8 @@
 @group(0) @binding(0) var<storage, read_write> dst: array<u32>;
 
 @compute @workgroup_size(256)
-fn main(
-  @builtin(workgroup_id) group: vec3<u32>,
-  @builtin(num_workgroups) groups: vec3<u32>,
-  @builtin(local_invocation_index) lane: u32,
-) {
-  let word = params.dst_byte / 4u + flat_group(group, groups) * 256u + lane;
+fn main(group: Workgroup, @builtin(local_invocation_index) lane: u32) {
+  let word = params.dst_byte / 4u + flat_group(group.id, group.count) * 256u + lane;
   let end = params.dst_byte + params.bytes;
   if word * 4u >= end {
     return;

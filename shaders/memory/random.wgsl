@@ -12,12 +12,8 @@ fn placed(number: f32) -> f32 {
 }
 
 @compute @workgroup_size(256)
-fn main(
-  @builtin(workgroup_id) group: vec3<u32>,
-  @builtin(num_workgroups) groups: vec3<u32>,
-  @builtin(local_invocation_index) lane: u32,
-) {
-  let block = flat_group(group, groups) * 256u + lane;
+fn main(group: Workgroup, @builtin(local_invocation_index) lane: u32) {
+  let block = flat_group(group.id, group.count) * 256u + lane;
   if block >= params.blocks {
     return;
   }

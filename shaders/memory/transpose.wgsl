@@ -18,12 +18,8 @@ fn slot(row: u32, column: u32) -> u32 {
 }
 
 @compute @workgroup_size(THREADS)
-fn main(
-  @builtin(workgroup_id) group: vec3<u32>,
-  @builtin(num_workgroups) groups: vec3<u32>,
-  @builtin(local_invocation_index) lane: u32,
-) {
-  let place = place_of(flat_group(group, groups), SIDE);
+fn main(group: Workgroup, @builtin(local_invocation_index) lane: u32) {
+  let place = place_of(flat_group(group.id, group.count), SIDE);
   if !place.exists {
     return;
   }

@@ -15,16 +15,12 @@
 const RUN = 32u;
 
 @compute @workgroup_size(256)
-fn main(
-  @builtin(workgroup_id) group: vec3<u32>,
-  @builtin(num_workgroups) groups: vec3<u32>,
-  @builtin(local_invocation_index) lane: u32,
-) {
-  let column = flat_group(group, groups) * 256u + lane;
+fn main(group: Workgroup, @builtin(local_invocation_index) lane: u32) {
+  let column = flat_group(group.id, group.count) * 256u + lane;
   if column >= params.columns {
     return;
   }
-  let first = group.z * params.chunk;
+  let first = group.id.z * params.chunk;
   let end = min(first + params.chunk, params.rows);
   let n = f32(params.columns);
   var total = 0.0;
@@ -45,5 +41,5 @@ fn main(
       run = 0.0;
     }
   }
-  sums[params.sums_offset + group.z * params.columns + column] = total + run;
+  sums[params.sums_offset + group.id.z * params.columns + column] = total + run;
 }

@@ -13,14 +13,10 @@ const SUM_BINDING = 6u;
 const AHEAD = 4u;
 
 @compute @workgroup_size(256)
-fn main(
-  @builtin(workgroup_id) group: vec3<u32>,
-  @builtin(num_workgroups) groups: vec3<u32>,
-  @builtin(local_invocation_index) lane: u32,
-) {
+fn main(group: Workgroup, @builtin(local_invocation_index) lane: u32) {
   let chunk = 256u * AHEAD;
   let chunks = (params.columns + chunk - 1u) / chunk;
-  let number = flat_group(group, groups);
+  let number = flat_group(group.id, group.count);
   let row = number / chunks;
   if row >= params.rows {
     return;

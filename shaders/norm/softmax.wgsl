@@ -96,15 +96,11 @@ fn softmax_slice(number: u32, slot: u32, lane: u32) {
 }
 
 @compute @workgroup_size(256)
-fn main(
-  @builtin(workgroup_id) group: vec3<u32>,
-  @builtin(num_workgroups) groups: vec3<u32>,
-  invocation: Invocation,
-) {
+fn main(group: Workgroup, invocation: Invocation) {
   let lane = index_of(invocation);
   let abreast = 256u / params.row_group;
   let count = abreast * turns();
-  let first = flat_group(group, groups) * count - rows_before();
+  let first = flat_group(group.id, group.count) * count - rows_before();
   let place = row_group_index(lane, params.row_group, params.stride);
   for (var turn = 0u; turn < turns(); turn++) {
     let slot = turn * abreast + place;

@@ -30,12 +30,8 @@ fn shift_and_scale(slice: u32) -> vec2<f32> {
 }
 
 @compute @workgroup_size(256)
-fn main(
-  @builtin(workgroup_id) group: vec3<u32>,
-  @builtin(num_workgroups) groups: vec3<u32>,
-  @builtin(local_invocation_index) lane: u32,
-) {
-  let first = flat_group(group, groups) * 256u * AHEAD + lane;
+fn main(group: Workgroup, @builtin(local_invocation_index) lane: u32) {
+  let first = flat_group(group.id, group.count) * 256u * AHEAD + lane;
   var vectors: array<V, AHEAD>;
   for (var j = 0u; j < AHEAD; j++) {
     vectors[j] = fetch(min(first + j * 256u, params.vectors - 1u));

@@ -159,12 +159,8 @@ fn lanes_reduce(op: u32, lane: u32, x: f32) -> f32 {
 }
 
 @compute @workgroup_size(LANES)
-fn main(
-  @builtin(workgroup_id) group: vec3<u32>,
-  @builtin(num_workgroups) groups: vec3<u32>,
-  @builtin(local_invocation_index) lane: u32,
-) {
-  let first = flat_group(group, groups) * turns() - rows_before();
+fn main(group: Workgroup, @builtin(local_invocation_index) lane: u32) {
+  let first = flat_group(group.id, group.count) * turns() - rows_before();
   for (var turn = 0u; turn < turns(); turn++) {
     softmax_row(first + turn, turn, lane);
   }

@@ -10,22 +10,13 @@ const SUBGROUPS: u32 = 4u;
 const LANES: u32 = SUBGROUP;
 const COLUMNS: u32 = SUBGROUPS * SPAN;
 
-@group(0) @binding(0) var<storage, read> quants: array<vec4<u32>>;
-@group(0) @binding(1) var<storage, read> high: array<u32>;
-@group(0) @binding(2) var<storage, read> scales: array<ScaleWords>;
-@group(0) @binding(3) var<storage, read> extra: array<u32>;
 @group(0) @binding(4) var<storage, read> a: array<AV>;
 @group(0) @binding(5) var<storage, read> bias: array<TC>;
 @group(0) @binding(7) var<storage, read_write> c: array<TC>;
 
 @compute @workgroup_size(SUBGROUPS * SUBGROUP)
-fn main(
-  @builtin(workgroup_id) workgroup: vec3<u32>,
-  @builtin(num_workgroups) workgroups: vec3<u32>,
-  @builtin(subgroup_id) subgroup: u32,
-  @builtin(subgroup_invocation_id) lane: u32,
-) {
-  let tile = flat_group(workgroup, workgroups);
+fn main(workgroup: Workgroup, @builtin(subgroup_id) subgroup: u32, @builtin(subgroup_invocation_id) lane: u32) {
+  let tile = flat_group(workgroup.id, workgroup.count);
   if tile >= params.tiles {
     return;
   }

@@ -5,10 +5,6 @@
 //
 // needs: T = f16, a format's scales and its lib/quant_fragments_*, lib/quant_weights
 
-@group(0) @binding(0) var<storage, read> quants: array<vec4<u32>>;
-@group(0) @binding(1) var<storage, read> high: array<u32>;
-@group(0) @binding(2) var<storage, read> scales: array<ScaleWords>;
-@group(0) @binding(3) var<storage, read> extra: array<u32>;
 @group(0) @binding(4) var<storage, read_write> output: array<vec4<u32>>;
 
 fn packed(numbers: vec4<T>) -> vec2<u32> {
@@ -16,12 +12,8 @@ fn packed(numbers: vec4<T>) -> vec2<u32> {
 }
 
 @compute @workgroup_size(256)
-fn main(
-  @builtin(workgroup_id) group: vec3<u32>,
-  @builtin(num_workgroups) groups: vec3<u32>,
-  @builtin(local_invocation_index) lane: u32,
-) {
-  let i = flat_group(group, groups) * 256u + lane;
+fn main(group: Workgroup, @builtin(local_invocation_index) lane: u32) {
+  let i = flat_group(group.id, group.count) * 256u + lane;
   if i >= params.elements {
     return;
   }

@@ -4,31 +4,21 @@
 // A workgroup makes COLUMNS columns of a row of C. LANES invocations share SPAN rows of B, and add their parts in
 // workgroup memory.
 //
-// needs: TA, TC, SPAN, GATED, GATE, lib/quant_expert_sums, lib/gate, a format, a reader of A
+// needs: TA, TC, SPAN, GATED, GATE, lib/gate, lib/quant_lanes, lib/quant_expert_sums, a format, a reader of A
 
 const THREADS: u32 = 128u;
 const LANES: u32 = 32u;
 const ROWS: u32 = 1u;
 const COLUMNS: u32 = THREADS / LANES * RESULTS;
 
-@group(0) @binding(0) var<storage, read> quants: array<vec4<u32>>;
-@group(0) @binding(1) var<storage, read> high: array<u32>;
-@group(0) @binding(2) var<storage, read> scales: array<ScaleWords>;
-@group(0) @binding(3) var<storage, read> extra: array<u32>;
 @group(0) @binding(4) var<storage, read> a: array<AV>;
 @group(0) @binding(5) var<storage, read> indices: array<u32>;
 @group(0) @binding(6) var<storage, read> factors: array<f32>;
 @group(0) @binding(7) var<storage, read_write> c: array<TC>;
 
-var<workgroup> sh: array<f32, SPAN * THREADS>;
-
 @compute @workgroup_size(THREADS)
-fn main(
-  @builtin(workgroup_id) workgroup: vec3<u32>,
-  @builtin(num_workgroups) workgroups: vec3<u32>,
-  @builtin(local_invocation_index) index: u32,
-) {
-  let tile = flat_group(workgroup, workgroups);
+fn main(workgroup: Workgroup, @builtin(local_invocation_index) index: u32) {
+  let tile = flat_group(workgroup.id, workgroup.count);
   if tile >= params.tiles {
     return;
   }
@@ -37,21 +27,7 @@ fn main(
     return;
   }
   let first_column = tile % params.tiles_n * COLUMNS;
-  let lane = index % LANES;
-
-  var sums = sums_of_experts(row, first_column + index / LANES * RESULTS, lane);
-  for (var i = 0u; i < SPAN; i++) {
-    sh[i * THREADS + index] = sums[i];
-  }
-  for (var half = LANES / 2u; half > 0u; half /= 2u) {
-    workgroupBarrier();
-    if lane < half {
-      for (var i = 0u; i < SPAN; i++) {
-        sh[i * THREADS + index] += sh[i * THREADS + index + half];
-      }
-    }
-  }
-  workgroupBarrier();
+  add_lanes(sums_of_experts(row, first_column + index / LANES * RESULTS, index % LANES), index);
   // Neighbours write neighbouring columns.
   if index < COLUMNS && first_column + index < params.n {
     let at = index % RESULTS * THREADS + index / RESULTS * LANES;

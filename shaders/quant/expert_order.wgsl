@@ -18,12 +18,8 @@ var<workgroup> own: array<u32, THREADS>;
 var<workgroup> before: array<u32, THREADS>;
 
 @compute @workgroup_size(THREADS)
-fn main(
-  @builtin(workgroup_id) workgroup: vec3<u32>,
-  @builtin(num_workgroups) workgroups: vec3<u32>,
-  @builtin(local_invocation_index) lane: u32,
-) {
-  let expert = flat_group(workgroup, workgroups);
+fn main(workgroup: Workgroup, @builtin(local_invocation_index) lane: u32) {
+  let expert = flat_group(workgroup.id, workgroup.count);
   if expert > params.experts {
     return;
   }

@@ -9,12 +9,8 @@
 @group(0) @binding(3) var<storage, read_write> c: array<TC>;
 
 @compute @workgroup_size(256)
-fn main(
-  @builtin(workgroup_id) workgroup: vec3<u32>,
-  @builtin(num_workgroups) workgroups: vec3<u32>,
-  @builtin(local_invocation_index) lane: u32,
-) {
-  let i = flat_group(workgroup, workgroups) * 256u + lane;
+fn main(workgroup: Workgroup, @builtin(local_invocation_index) lane: u32) {
+  let i = flat_group(workgroup.id, workgroup.count) * 256u + lane;
   if i >= params.elements {
     return;
   }

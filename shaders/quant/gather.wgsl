@@ -4,20 +4,12 @@
 //
 // needs: T, INDEXED, a format, lib/quant_output_1 or lib/quant_output_4
 
-@group(0) @binding(0) var<storage, read> quants: array<vec4<u32>>;
-@group(0) @binding(1) var<storage, read> high: array<u32>;
-@group(0) @binding(2) var<storage, read> scales: array<ScaleWords>;
-@group(0) @binding(3) var<storage, read> extra: array<u32>;
 @group(0) @binding(4) var<storage, read> indices: array<u32>;
 @group(0) @binding(5) var<storage, read_write> output: array<OutputVector>;
 
 @compute @workgroup_size(256)
-fn main(
-  @builtin(workgroup_id) group: vec3<u32>,
-  @builtin(num_workgroups) groups: vec3<u32>,
-  @builtin(local_invocation_index) lane: u32,
-) {
-  let i = flat_group(group, groups) * 256u + lane;
+fn main(group: Workgroup, @builtin(local_invocation_index) lane: u32) {
+  let i = flat_group(group.id, group.count) * 256u + lane;
   if i >= params.elements {
     return;
   }

@@ -42,12 +42,8 @@ fn packed(x: vec4<i32>) -> u32 {
 }
 
 @compute @workgroup_size(THREADS)
-fn main(
-  @builtin(workgroup_id) workgroup: vec3<u32>,
-  @builtin(num_workgroups) workgroups: vec3<u32>,
-  @builtin(local_invocation_index) index: u32,
-) {
-  let i = flat_group(workgroup, workgroups) * THREADS + index;
+fn main(workgroup: Workgroup, @builtin(local_invocation_index) index: u32) {
+  let i = flat_group(workgroup.id, workgroup.count) * THREADS + index;
   let row = i / (16u * params.units);
   let word = i % (16u * params.units);
   let lo = load_a(min(row, params.m - 1u), 8u * word);

@@ -23,10 +23,6 @@ const COLUMNS: u32 = 16u;
 // Columns of C.
 const RESULTS: u32 = COLUMNS >> GATED;
 
-@group(0) @binding(0) var<storage, read> quants: array<vec4<u32>>;
-@group(0) @binding(1) var<storage, read> high: array<u32>;
-@group(0) @binding(2) var<storage, read> scales: array<ScaleWords>;
-@group(0) @binding(3) var<storage, read> extra: array<u32>;
 @group(0) @binding(4) var<storage, read> a: array<vec4<u32>>;
 @group(0) @binding(5) var<storage, read> bias: array<TC>;
 @group(0) @binding(7) var<storage, read_write> c: array<TC>;
@@ -142,12 +138,8 @@ fn sum_of_subgroups(at: u32) -> f32 {
 }
 
 @compute @workgroup_size(THREADS)
-fn main(
-  @builtin(workgroup_id) workgroup: vec3<u32>,
-  @builtin(num_workgroups) workgroups: vec3<u32>,
-  @builtin(local_invocation_index) index: u32,
-) {
-  let tile = flat_group(workgroup, workgroups);
+fn main(workgroup: Workgroup, @builtin(local_invocation_index) index: u32) {
+  let tile = flat_group(workgroup.id, workgroup.count);
   if tile >= params.tiles {
     return;
   }

@@ -14,12 +14,8 @@ var<workgroup> keys: array<u32, CHUNK>;
 var<workgroup> places: array<u32, CHUNK>;
 
 @compute @workgroup_size(256)
-fn main(
-  @builtin(workgroup_id) group: vec3<u32>,
-  @builtin(num_workgroups) groups: vec3<u32>,
-  @builtin(local_invocation_index) lane: u32,
-) {
-  let number = flat_group(group, groups);
+fn main(group: Workgroup, @builtin(local_invocation_index) lane: u32) {
+  let number = flat_group(group.id, group.count);
   if number >= params.rows * params.chunks {
     return;
   }

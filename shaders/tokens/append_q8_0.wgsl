@@ -84,12 +84,8 @@ fn target_of(i: u32) -> u32 {
 }
 
 @compute @workgroup_size(64)
-fn main(
-  @builtin(workgroup_id) group: vec3<u32>,
-  @builtin(num_workgroups) groups: vec3<u32>,
-  @builtin(local_invocation_index) index: u32,
-) {
-  let number = flat_group(group, groups) * 64u + index;
+fn main(group: Workgroup, @builtin(local_invocation_index) index: u32) {
+  let number = flat_group(group.id, group.count) * 64u + index;
   let i = number / params.blocks;
   if i >= params.count {
     return;

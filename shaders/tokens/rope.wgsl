@@ -18,12 +18,8 @@ fn load(i: u32) -> T {
 }
 
 @compute @workgroup_size(256)
-fn main(
-  @builtin(workgroup_id) group: vec3<u32>,
-  @builtin(num_workgroups) groups: vec3<u32>,
-  @builtin(local_invocation_index) lane: u32,
-) {
-  let i = flat_group(group, groups) * 256u + lane;
+fn main(group: Workgroup, @builtin(local_invocation_index) lane: u32) {
+  let i = flat_group(group.id, group.count) * 256u + lane;
   if i >= params.total {
     return;
   }

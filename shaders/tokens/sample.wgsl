@@ -51,12 +51,8 @@ fn uniform_number(row: u32) -> f32 {
 }
 
 @compute @workgroup_size(256)
-fn main(
-  @builtin(workgroup_id) group: vec3<u32>,
-  @builtin(num_workgroups) groups: vec3<u32>,
-  @builtin(local_invocation_index) lane: u32,
-) {
-  let row = flat_group(group, groups);
+fn main(group: Workgroup, @builtin(local_invocation_index) lane: u32) {
+  let row = flat_group(group.id, group.count);
   if row >= params.rows {
     return;
   }

@@ -8,12 +8,8 @@
 @group(0) @binding(2) var<storage, read_write> table: array<T>;
 
 @compute @workgroup_size(256)
-fn main(
-  @builtin(workgroup_id) group: vec3<u32>,
-  @builtin(num_workgroups) groups: vec3<u32>,
-  @builtin(local_invocation_index) lane: u32,
-) {
-  let at = params.first + flat_group(group, groups) * 256u + lane;
+fn main(group: Workgroup, @builtin(local_invocation_index) lane: u32) {
+  let at = params.first + flat_group(group.id, group.count) * 256u + lane;
   if at >= params.elements {
     return;
   }

@@ -11,12 +11,8 @@
 var<workgroup> hits: array<atomic<u32>, 32>;
 
 @compute @workgroup_size(256)
-fn main(
-  @builtin(workgroup_id) group: vec3<u32>,
-  @builtin(num_workgroups) groups: vec3<u32>,
-  @builtin(local_invocation_index) lane: u32,
-) {
-  let start = params.first + flat_group(group, groups) * 256u;
+fn main(group: Workgroup, @builtin(local_invocation_index) lane: u32) {
+  let start = params.first + flat_group(group.id, group.count) * 256u;
   if start >= params.elements {
     return;
   }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::source::PADDING;
+use super::params::PADDING;
 use super::{Field, Variant};
 
 /// What the text has to be for one device.

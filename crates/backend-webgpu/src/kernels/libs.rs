@@ -80,9 +80,11 @@ libs! {
     INPUT_ORIGIN = "input_origin" needs [QUOTIENT, CONV],
     /// What convolutions multiply the filters by.
     SOURCE_ANY = "source_any" needs [CONV],
-    SOURCE_WINDOW = "source_window" needs [QUOTIENT, CONV, INPUT_ORIGIN],
+    SOURCE_WINDOW = "source_window" needs [QUOTIENT, CONV, INPUT_ORIGIN, SOURCE_FOURS],
     SOURCE_VECTORS = "source_vectors" needs [QUOTIENT, CONV, INPUT_ORIGIN],
     SOURCE_LINES = "source_lines" needs [QUOTIENT, CONV],
+    /// Four rows of a source that are held from step to step.
+    SOURCE_FOURS = "source_fours",
     /// How convolutions write their results.
     RESULTS_APART = "results_apart",
     RESULTS_ADJACENT = "results_adjacent",
@@ -171,6 +173,8 @@ libs! {
     ROWS_1 = "rows_1",
     ROWS_2 = "rows_2",
     ROWS_4 = "rows_4",
+    /// The planes of a quantised matrix.
+    QUANT_PLANES = "quant_planes",
     /// Eight quants and their weights.
     QUANT_NIBBLES = "quant_nibbles",
     /// The parameters and results of products with a quantised matrix; for [`ACTIVATE`] or [`ACTIVATE_HALF`].
@@ -182,13 +186,18 @@ libs! {
     QUANT_ROWS_NORMED = "quant_rows_normed",
     QUANT_INPUT_1 = "quant_input_1",
     QUANT_INPUT_4 = "quant_input_4",
+    /// Tiles of products of many rows.
+    QUANT_TILE = "quant_tile" needs [QUANT_NIBBLES],
+    /// Rows of B that lanes share, and sums of the lanes' parts in workgroup memory.
+    QUANT_LINES = "quant_lines",
+    QUANT_LANES = "quant_lanes" needs [QUANT_LINES],
     /// Sums of products of few rows.
-    QUANT_SUMS = "quant_sums" needs [QUANT_NIBBLES],
+    QUANT_SUMS = "quant_sums" needs [QUANT_NIBBLES, QUANT_LINES],
     /// The results of products with experts, and sums of those of few rows.
     QUANT_EXPERTS = "quant_experts",
     QUANT_EXPERT_SUMS = "quant_expert_sums" needs [QUANT_EXPERTS, QUANT_SUMS],
     /// Sums of products of few rows that are rounded to 8 bits, and quants as bytes, by format.
-    QUANT_SUMS_INT8 = "quant_sums_int8" needs [QUANT_NIBBLES],
+    QUANT_SUMS_INT8 = "quant_sums_int8" needs [QUANT_NIBBLES, QUANT_LINES],
     QUANT_BYTES_LOW = "quant_bytes_low",
     QUANT_BYTES_MXFP4 = "quant_bytes_mxfp4",
     QUANT_BYTES_Q5_K = "quant_bytes_q5_k",

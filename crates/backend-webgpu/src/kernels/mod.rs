@@ -4,6 +4,7 @@ mod compose;
 mod constants;
 mod elements;
 pub(crate) mod libs;
+mod params;
 mod pipelines;
 mod requirements;
 mod source;
@@ -15,23 +16,27 @@ pub use compose::Target;
 #[cfg(any(test, feature = "test-hooks"))]
 pub use compose::compose;
 pub use constants::{MAX_CONSTANTS, Values};
+pub use params::Field;
+#[cfg(feature = "test-hooks")]
+pub use params::PADDING;
 #[cfg(feature = "test-hooks")]
 pub use requirements::Requirements;
 pub use requirements::WorkgroupSize;
-pub use source::{Field, KernelSource, Lib};
-pub(crate) use source::{FieldType, native};
 #[cfg(feature = "test-hooks")]
-pub use source::{PADDING, Unrolled};
+pub use source::Unrolled;
+pub(crate) use source::native;
+pub use source::{KernelSource, Lib};
 pub use variant::Variant;
 
 #[cfg(test)]
 pub(crate) use constants::filled_up;
 pub(crate) use constants::{Constant, Names, constants};
 pub(crate) use elements::{Origin, STEPS};
+pub(crate) use params::{FieldType, flattened, params};
 pub(crate) use pipelines::{Kernel, Layout, MAX_IMMEDIATES, MAX_PARAMS, Pipelines, Signature};
 #[cfg(target_family = "wasm")]
 pub(crate) use source::{bare, bare_length};
-pub(crate) use source::{kernel, params, shader};
+pub(crate) use source::{kernel, shader};
 #[cfg(feature = "count-out-of-bounds")]
 pub(crate) use spirv::validate;
 pub(crate) use variant::Function;

@@ -1,12 +1,12 @@
 //! The kernels: one WGSL file each, and what has to be known of it to launch it.
 //!
 //! What is written here of a file (its bindings, the layout of its parameters) is compared with what naga makes of
-//! the composed text by the suite `shaders`. The parameters are declared here alone: a composed text ends with `struct Params`, made of
-//! the fields in Rust.
+//! the composed text by the suite `shaders`. The parameters are declared in Rust alone: a composed text ends with
+//! `struct Params`, made of the fields.
 
 use std::hash::{Hash, Hasher};
 
-use super::{Target, Values};
+use super::{Field, Target, Values};
 
 /// Writes the unrolled part of a kernel's text from its constants.
 pub type Unrolled = fn(&Values, Target) -> String;
@@ -42,46 +42,6 @@ pub struct KernelSource {
     pub cooperative: bool,
     /// Whether it exchanges values within subgroups.
     pub subgroups: bool,
-}
-
-/// One field of a kernel's parameters.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Field {
-    /// Its name in WGSL and in Rust.
-    pub name: &'static str,
-    /// Byte offset in the Rust struct, for tests; no page loads it.
-    #[cfg(not(target_family = "wasm"))]
-    pub offset: usize,
-    /// Bytes in the Rust struct, for tests; no page loads it.
-    #[cfg(not(target_family = "wasm"))]
-    pub size: usize,
-    /// Its type in WGSL.
-    pub wgsl: &'static str,
-}
-
-/// The name of a field that fills the bytes up to where WGSL aligns the next field, or the structure's end. WGSL leaves
-/// such bytes out by itself.
-pub const PADDING: &str = "padding";
-
-/// A type that a field of a kernel's parameters can have, with its name in WGSL.
-pub(crate) trait FieldType {
-    const WGSL: &'static str;
-}
-
-macro_rules! field_types {
-    ($($type:ty: $wgsl:literal),+ $(,)?) => { $(impl FieldType for $type { const WGSL: &'static str = $wgsl; })+ };
-}
-
-field_types! {
-    u32: "u32",
-    i32: "i32",
-    f32: "f32",
-    [u32; 2]: "vec2<u32>",
-    [u32; 4]: "vec4<u32>",
-    [[u32; 4]; 2]: "array<vec4<u32>, 2>",
-    [[u32; 4]; 4]: "array<vec4<u32>, 4>",
-    [[u32; 4]; 5]: "array<vec4<u32>, 5>",
-    [[u32; 4]; 6]: "array<vec4<u32>, 6>",
 }
 
 /// A WGSL file of helper functions, appended to the kernels that name it.
@@ -121,30 +81,6 @@ impl Hash for Lib {
         self.name.hash(state);
     }
 }
-
-/// Declares the parameters of a kernel as a `#[repr(C)]` struct of 4-byte fields and 16-byte vectors that can
-/// be copied to the device, with its fields for the WGSL declaration as `FIELDS`.
-macro_rules! params {
-    ($(#[$meta:meta])* $vis:vis struct $name:ident { $($(#[$field_meta:meta])* $field:ident: $type:ty),+ $(,)? }) => {
-        $(#[$meta])*
-        #[repr(C)]
-        #[derive(Clone, Copy, Debug, Default, bytemuck::Pod, bytemuck::Zeroable)]
-        $vis struct $name { $($(#[$field_meta])* $vis $field: $type),+ }
-
-        impl $name {
-            /// The fields, of which the WGSL declaration is made.
-            $vis const FIELDS: &[$crate::kernels::Field] = &[$($crate::kernels::Field {
-                name: stringify!($field),
-                #[cfg(not(target_family = "wasm"))]
-                offset: std::mem::offset_of!($name, $field),
-                #[cfg(not(target_family = "wasm"))]
-                size: size_of::<$type>(),
-                wgsl: <$type as $crate::kernels::FieldType>::WGSL,
-            }),+];
-        }
-    };
-}
-pub(crate) use params;
 
 /// The text of a file of shaders/. A page gets it without comments and needless spaces, as it has to load every
 /// byte; the lines stay the file's own.
@@ -241,7 +177,7 @@ macro_rules! kernel {
             constants: $constants,
             reads: $reads,
             writes: $writes,
-            params: <$params>::FIELDS,
+            params: <$params as $crate::kernels::FieldType>::FIELDS,
             unrolled: None,
             cooperative: false,
             subgroups: false,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use backend_api::BackendResult;
 
-use super::shared::long_work::Pace;
+use super::shared::pace::Pace;
 use crate::memory::{Block, DeviceSlice};
 use crate::recorder::Command;
 use crate::sync::Mutex;

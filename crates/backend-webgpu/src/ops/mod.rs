@@ -77,7 +77,7 @@ pub(crate) use rope::rope;
 pub(crate) use rope_append::rope_append;
 pub(crate) use sample::sample;
 pub(crate) use scatter::scatter;
-pub(crate) use shared::self_test::SelfTests;
+pub(crate) use shared::verdicts::SelfTests;
 pub(crate) use softmax::softmax;
 pub(crate) use top_k::top_k;
 pub(crate) use where_cond::where_cond;

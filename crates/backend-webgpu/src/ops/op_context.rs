@@ -12,7 +12,7 @@ use bytemuck::Pod;
 use super::capture::{Capture, CapturedCall};
 use super::copy_bytes::copy_bytes;
 use super::gathered::Gathered;
-use super::shared::long_work::Pace;
+use super::shared::pace::Pace;
 use super::{AttentionOverride, ConvOverride, MatmulOverride, QuantMatmulOverride, SelfTests, Tuning};
 use crate::context::{Context, MAX_GROUPS};
 use crate::device::{DeviceProfile, Gpu, MAX_BINDINGS};

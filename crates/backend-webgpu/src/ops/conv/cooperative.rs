@@ -108,9 +108,9 @@ impl SourceTile {
     fn params(self, op: &'static str, job: &Job, target: &split::Target<'_>) -> BackendResult<Params> {
         let Self { tile, .. } = self;
         let mut params = target.params(op, Params::new(op, job)?)?;
-        let sizes = [job.gather.filters, params.rows as usize];
+        let sizes = [job.gather.filters, params.output.rows as usize];
         let results = [job.gather.groups, target.count()];
-        params.per_outer = inverse(job.gather.channels / EIGHT);
+        params.quotients.per_outer = inverse(job.gather.channels / EIGHT);
         [params.tiles_m, params.tiles_n, params.tiles] = tiles(op, sizes, [tile.m, tile.n], results)?;
         Ok(params)
     }

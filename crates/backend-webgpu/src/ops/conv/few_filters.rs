@@ -212,9 +212,9 @@ pub(super) fn launch(
     // Slices are of whole fours of channels.
     let target = split::Target::new(ctx, op, job, slices, FOUR * places)?;
     let mut params = target.params(op, Params::new(op, job)?)?;
-    let (sizes, tile) = ([params.rows as usize, filters], [block.rows(), block.filters]);
+    let (sizes, tile) = ([params.output.rows as usize, filters], [block.rows(), block.filters]);
     [params.tiles_m, params.tiles_n, params.tiles] = tiles(op, sizes, tile, [groups, target.count()])?;
-    params.per_outer = inverse(places);
+    params.quotients.per_outer = inverse(places);
     let vectors =
         interleaved && [channels, job.input.offset as usize].iter().all(|size| size.is_multiple_of(FOUR));
     let variant = block.variant([job.dtype, target.dtype()], vectors, target.activation());

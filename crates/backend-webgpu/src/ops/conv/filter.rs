@@ -4,7 +4,7 @@ use backend_api::desc::{ConvBackwardFilterDesc, ImageLayout};
 use backend_api::support::{ConvGather, checked_product};
 use backend_api::{Activation, BackendResult, DType};
 
-use super::params::{Axis, inverse};
+use super::params::{Axis, OutputParams, QuotientParams, TapParams};
 use crate::kernels::{KernelSource, Variant, constants, kernel, params};
 use crate::ops::matmul;
 use crate::ops::op_context::{OpContext, dim, linear_grid};
@@ -17,31 +17,17 @@ constants! { struct Constants { tile: TileConstants, interleaved: bool } }
 static FILTER_GRADIENT: KernelSource = KernelSource {
     unrolled: Some(tile_product),
     ..kernel!(
-        "conv/filter_gradient", libs: [GRID, QUOTIENT, TILE_PRODUCT],
+        "conv/filter_gradient", libs: [GRID, QUOTIENT, SOURCE_FOURS, TILE_PRODUCT],
         types: ["T", "TR"], constants: Constants, reads: 2, writes: 1, params: Params,
     )
 };
 
 params! {
     struct Params {
-        // Output pixels of all images, of one, and in a row.
-        rows: u32,
-        pixels: u32,
-        out_width: u32,
-        groups: u32,
-        filters: u32,
-        channels: u32,
+        output: OutputParams,
+        // Elements of a filter.
         taps: u32,
-        filter_height: u32,
-        filter_width: u32,
-        height: u32,
-        width: u32,
-        step_y: u32,
-        step_x: u32,
-        tap_y: i32,
-        tap_x: i32,
-        offset_y: i32,
-        offset_x: i32,
+        tap_places: TapParams,
         // Pixels in a piece.
         length: u32,
         input_offset: u32,
@@ -52,10 +38,7 @@ params! {
         // The last but one of this launch, and the first.
         tiles: u32,
         first_tile: u32,
-        per_image: f32,
-        per_row: f32,
-        per_filter_row: f32,
-        per_outer: f32,
+        quotients: QuotientParams,
     }
 }
 
@@ -103,9 +86,9 @@ pub(crate) fn conv2d_backward_filter(
     let input = ctx.optional_input(op, input.as_ref(), dtype, &output)?;
     let gradient = ctx.optional_input(op, grad_output.as_ref(), dtype, &output)?;
 
-    let ConvGather { batch, groups, filters, channels, filter: [filter_height, filter_width], .. } = gather;
-    let (pixels, taps) = (gather.pixels(), gather.taps());
-    let rows = checked_product(op, "pixels", &[batch, pixels])?;
+    let ConvGather { batch, groups, filters, .. } = gather;
+    let taps = gather.taps();
+    let rows = checked_product(op, "pixels", &[batch, gather.pixels()])?;
     // As if all were divided that can be.
     let most = (rows / PIECE).max(1).saturating_mul(groups);
     let sizes = [taps, filters, most];
@@ -126,26 +109,12 @@ pub(crate) fn conv2d_backward_filter(
         }
     };
     let target = parts.as_ref().unwrap_or(&output);
-    let [y, x] = [Axis::new(op, &gather, 0)?, Axis::new(op, &gather, 1)?];
+    let axes = [Axis::new(op, &gather, 0)?, Axis::new(op, &gather, 1)?];
     let interleaved = gather.layout == ImageLayout::Nhwc;
     let params = Params {
-        rows: dim(op, "pixels", rows)?,
-        pixels: dim(op, "pixels", pixels)?,
-        out_width: x.result,
-        groups: dim(op, "groups", groups)?,
-        filters: dim(op, "filters", filters)?,
-        channels: dim(op, "channels", channels)?,
+        output: OutputParams::new(op, &gather, &axes)?,
         taps: dim(op, "filter", taps)?,
-        filter_height: y.filter,
-        filter_width: x.filter,
-        height: y.source,
-        width: x.source,
-        step_y: y.step,
-        step_x: x.step,
-        tap_y: y.tap,
-        tap_x: x.tap,
-        offset_y: y.offset,
-        offset_x: x.offset,
+        tap_places: TapParams::new(&axes),
         length: dim(op, "pixels", length)?,
         input_offset: input.offset,
         gradient_offset: gradient.offset,
@@ -154,10 +123,7 @@ pub(crate) fn conv2d_backward_filter(
         tiles_n: dim(op, "tiles", tiles_n)?,
         tiles: dim(op, "tiles", tiles)?,
         first_tile: 0,
-        per_image: inverse(pixels),
-        per_row: inverse(gather.result[1]),
-        per_filter_row: inverse(filter_width),
-        per_outer: inverse(if interleaved { channels } else { filter_height * filter_width }),
+        quotients: QuotientParams::new(&gather),
     };
     let result = if parts.is_some() { DType::F32 } else { dtype };
     let variant = variant(tile, [dtype, result], interleaved);

@@ -9,8 +9,9 @@ use crate::kernels::params;
 use crate::ops::op_context::dim;
 
 params! {
-    pub(super) struct Params {
-        // Result pixels of all images, of one, and in a row.
+    /// The output of a convolution, and the groups of what it is made of.
+    pub(super) struct OutputParams {
+        // Output pixels of all images, of one, and in a row.
         rows: u32,
         pixels: u32,
         out_width: u32,
@@ -18,6 +19,12 @@ params! {
         // Of a group.
         filters: u32,
         channels: u32,
+    }
+}
+
+params! {
+    /// Extents of filters and of the image that they meet, and where their taps lie.
+    pub(super) struct TapParams {
         filter_height: u32,
         filter_width: u32,
         height: u32,
@@ -28,6 +35,25 @@ params! {
         tap_x: i32,
         offset_y: i32,
         offset_x: i32,
+    }
+}
+
+params! {
+    /// Factors with which lib/quotient divides.
+    pub(super) struct QuotientParams {
+        // 1 / pixels, 1 / out_width, 1 / filter_width, and 1 over how many taps follow each other in what is
+        // outermost.
+        per_image: f32,
+        per_row: f32,
+        per_filter_row: f32,
+        per_outer: f32,
+    }
+}
+
+params! {
+    pub(super) struct Params {
+        output: OutputParams,
+        tap_places: TapParams,
         divide_y: u32,
         divide_x: u32,
         // Of the source and of the result, 0: channels are planes. 1: the channels of a pixel are adjacent.
@@ -43,29 +69,16 @@ params! {
         tiles_m: u32,
         tiles_n: u32,
         tiles: u32,
-        // 1 / pixels, 1 / out_width, 1 / filter_width, and 1 over how many taps follow each other in what is
-        // outermost.
-        per_image: f32,
-        per_row: f32,
-        per_filter_row: f32,
-        per_outer: f32,
+        quotients: QuotientParams,
     }
 }
 
 /// The most rows or columns of a filter of which a word has a bit for each.
 const MAX_FILTER: usize = 31;
 
-impl Params {
-    /// All but the tiles, of sums in one slice.
-    pub(super) fn new(op: &'static str, job: &Job) -> BackendResult<Self> {
-        let gather = &job.gather;
-        let y = Axis::new(op, gather, 0)?.starting_at(op, job.first_row)?;
-        let x = Axis::new(op, gather, 1)?;
-        let [filter_height, filter_width] = gather.filter;
-        let outer = match gather.layout {
-            ImageLayout::Nhwc => gather.channels,
-            _ => filter_height * filter_width,
-        };
+impl OutputParams {
+    /// Of a convolution along these axes.
+    pub(super) fn new(op: &'static str, gather: &ConvGather, [_, x]: &[Axis; 2]) -> BackendResult<Self> {
         let rows = checked_product(op, "pixels", &[gather.batch, gather.pixels()])?;
         Ok(Self {
             rows: dim(op, "pixels", rows)?,
@@ -74,6 +87,14 @@ impl Params {
             groups: dim(op, "groups", gather.groups)?,
             filters: dim(op, "filters", gather.filters)?,
             channels: dim(op, "channels", gather.channels)?,
+        })
+    }
+}
+
+impl TapParams {
+    /// Of a convolution along these axes.
+    pub(super) const fn new([y, x]: &[Axis; 2]) -> Self {
+        Self {
             filter_height: y.filter,
             filter_width: x.filter,
             height: y.source,
@@ -84,8 +105,38 @@ impl Params {
             tap_x: x.tap,
             offset_y: y.offset,
             offset_x: x.offset,
-            divide_y: y.divide,
-            divide_x: x.divide,
+        }
+    }
+}
+
+impl QuotientParams {
+    /// Where channels are outermost, or in interleaved images the taps of one.
+    pub(super) fn new(gather: &ConvGather) -> Self {
+        let [filter_height, filter_width] = gather.filter;
+        let outer = match gather.layout {
+            ImageLayout::Nhwc => gather.channels,
+            _ => filter_height * filter_width,
+        };
+        Self {
+            per_image: inverse(gather.pixels()),
+            per_row: inverse(gather.result[1]),
+            per_filter_row: inverse(filter_width),
+            per_outer: inverse(outer),
+        }
+    }
+}
+
+impl Params {
+    /// All but the tiles, of sums in one slice.
+    pub(super) fn new(op: &'static str, job: &Job) -> BackendResult<Self> {
+        let gather = &job.gather;
+        let y = Axis::new(op, gather, 0)?.starting_at(op, job.first_row)?;
+        let axes = [y, Axis::new(op, gather, 1)?];
+        Ok(Self {
+            output: OutputParams::new(op, gather, &axes)?,
+            tap_places: TapParams::new(&axes),
+            divide_y: axes[0].divide,
+            divide_x: axes[1].divide,
             interleaved: u32::from(gather.layout == ImageLayout::Nhwc),
             biased: u32::from(job.biased),
             slice: dim(op, "filter", gather.taps())?,
@@ -93,10 +144,7 @@ impl Params {
             filter_offset: job.filter.offset,
             bias_offset: job.bias.offset,
             output_offset: job.output.offset,
-            per_image: inverse(gather.pixels()),
-            per_row: inverse(gather.result[1]),
-            per_filter_row: inverse(filter_width),
-            per_outer: inverse(outer),
+            quotients: QuotientParams::new(gather),
             ..Self::default()
         })
     }

@@ -178,18 +178,18 @@ pub(super) fn launch(
     let [filter_height, filter_width] = job.gather.filter;
     let tile = match access.read {
         Read::Lines => {
-            params.per_outer = inverse(filter_height);
+            params.quotients.per_outer = inverse(filter_height);
             Tile::THREES
         }
         Read::Window => {
-            params.per_outer = inverse(filter_height * filter_width);
+            params.quotients.per_outer = inverse(filter_height * filter_width);
             tile
         }
         _ => tile,
     };
     let target = split::Target::new(ctx, op, job, slices, tile.k)?;
     let mut params = target.params(op, params)?;
-    let sizes = [params.rows as usize, filters];
+    let sizes = [params.output.rows as usize, filters];
     [params.tiles_m, params.tiles_n, params.tiles] =
         tiles(op, sizes, [tile.m, tile.n], [groups, target.count()])?;
     let vectors = job.gather.taps().is_multiple_of(4) && job.filter.offset.is_multiple_of(4);

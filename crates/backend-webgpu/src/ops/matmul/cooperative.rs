@@ -4,7 +4,8 @@ use backend_api::DType;
 use backend_api::desc::MatmulDesc;
 
 use super::kernel::{GemmKernel, Kernel, Signature, TYPES, signatures};
-use super::plan::{Estimate, Plan, Prep, cheapest};
+use super::pack::Prep;
+use super::plan::{Estimate, Plan, cheapest};
 use super::{Params, Windows, activation_libs, edges, fragments, pack};
 use crate::device::{Gpu, h200};
 use crate::kernels::libs::{

@@ -1,14 +1,14 @@
 //! Products on tensor cores whose m or n exceeds whole tiles by up to 16: the edge is made by skinny products
 //! of its own, as another wave of large tiles would take longer.
 
-use backend_api::BackendResult;
 use backend_api::desc::{BiasAxis, MatmulDesc};
 
+use super::Windows;
 use super::gemv::Gemv;
 use super::kernel::Kernel;
-use super::plan::{Plan, Strategy};
+use super::plan::Plan;
 use super::skinny::Skinny;
-use super::{Product, Windows, launch, run as run_alone};
+use super::strategy::Strategy;
 use crate::device::h200;
 use crate::ops::op_context::OpContext;
 use crate::ops::shared::cooperative_tile::CooperativeTile;
@@ -67,24 +67,28 @@ fn parts(desc: &MatmulDesc, [tile_m, tile_n]: [usize; 2]) -> Vec<Part> {
     parts.into_iter().filter(|part| part.m > 0 && part.n > 0).collect()
 }
 
-/// Makes each part, of operands that need no copies. What is left over comes first: if the operands were
-/// copied for it, the copies are still in the cache.
-pub(super) fn run(
+/// A part of a product, and the plan for it if it isn't the whole tiles'.
+pub(super) struct PlannedPart {
+    pub(super) desc: MatmulDesc,
+    pub(super) windows: Windows,
+    pub(super) plan: Option<Plan>,
+}
+
+/// The parts in the order in which they are made, of operands that need no copies. What is left over comes first: if
+/// the operands were copied for it, the copies are still in the cache.
+pub(super) fn parts_with_plans(
     ctx: &OpContext,
-    op: &'static str,
     desc: &MatmulDesc,
     windows: &Windows,
     plan: &Plan,
-) -> BackendResult<()> {
-    for (number, part) in parts(desc, plan.tile()).into_iter().enumerate().rev() {
-        let (product, windows) = (part.of(desc), part.windows(desc, windows));
-        let edge = if number == 0 { None } else { edge(ctx, &product, &windows) };
-        match edge {
-            Some(edge) => run_alone(ctx, op, &product, &windows, &edge)?,
-            None => launch(ctx, op, &Product::whole(&product), &windows, plan)?,
-        }
-    }
-    Ok(())
+) -> Vec<PlannedPart> {
+    let parts = parts(desc, plan.tile()).into_iter().enumerate().rev();
+    let planned = parts.map(|(number, part)| {
+        let (desc, windows) = (part.of(desc), part.windows(desc, windows));
+        let plan = if number == 0 { None } else { edge(ctx, &desc, &windows) };
+        PlannedPart { desc, windows, plan }
+    });
+    planned.collect()
 }
 
 /// The plan with the edge that its tiles leave over peeled off, if that can be done.

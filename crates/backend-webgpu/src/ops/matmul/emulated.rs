@@ -12,6 +12,7 @@ use backend_api::{BackendResult, DType};
 
 use super::plan::Plan;
 use super::split::{self, Partial};
+use super::strategy::{PARTS, STEP};
 use super::{Windows, stride};
 use crate::kernels::{KernelSource, Variant, constants, kernel, params};
 use crate::ops::op_context::{OpContext, dim, linear_grid};
@@ -57,12 +58,6 @@ const WORKGROUP: usize = 256;
 /// Columns whose exponents a workgroup finds at once.
 const WIDTH: usize = 16;
 
-/// The lengths of the parts are multiples of every step of the kernels.
-const STEP: usize = 64;
-
-/// Parts of an operand that follow each other along k.
-const PARTS: usize = 3;
-
 pub(super) fn variants() -> Vec<Variant> {
     let flags = [false, true];
     let split_f16 = flags
@@ -95,14 +90,6 @@ pub(super) fn run(
     let part_windows = Windows { a: a.parts, b: b.parts, ..windows.clone() };
     let partial = Partial::make(ctx, op, &parts, &part_windows, plan)?;
     split::combine(ctx, op, desc, windows, plan, &partial, Some([&a.exponents, &b.exponents]))
-}
-
-/// The product that tensor cores make instead of an f32 one.
-pub(super) fn product_of_parts(desc: &MatmulDesc) -> MatmulDesc {
-    let mut parts = *desc;
-    parts.k = PARTS * desc.k.next_multiple_of(STEP);
-    (parts.a.dtype, parts.b.dtype) = (DType::F16, DType::F16);
-    parts
 }
 
 /// An operand as it is stored.

@@ -9,7 +9,7 @@ use backend_api::{Activation, DType};
 use super::kernel::Kernel;
 #[cfg(feature = "test-hooks")]
 use super::kernel::Signature;
-use super::plan::Strategy;
+use super::strategy::Strategy;
 #[cfg(feature = "test-hooks")]
 use crate::kernels::KernelSource;
 use crate::ops::shared::kernel_names;

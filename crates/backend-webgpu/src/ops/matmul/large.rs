@@ -5,7 +5,7 @@ use backend_api::DType;
 use backend_api::desc::{MatmulDesc, Matrix};
 
 use super::layout::is_aligned;
-use super::{Params, Windows};
+use super::{Params, ResultParams, SizeParams, Windows};
 use crate::kernels::Lib;
 use crate::kernels::libs::{ACTIVATE, ACTIVATE_HALF, VEC_1, VEC_4, VEC_8};
 use crate::ops::shared::vec_width::VecWidth;
@@ -64,19 +64,17 @@ pub(super) fn oriented(transposed: bool, [a, b, c]: [DType; 3], trans: [bool; 2]
 impl Params {
     /// The parameters of the transposed product, which writes C by columns.
     pub(super) fn transposed(self) -> Self {
+        let SizeParams { m, n, tiles_m, tiles_n, .. } = self.sizes;
+        let bias = [0, 2, 1][self.result.bias.min(2) as usize];
         Self {
-            m: self.n,
-            n: self.m,
-            tiles_m: self.tiles_n,
-            tiles_n: self.tiles_m,
+            sizes: SizeParams { m: n, n: m, tiles_m: tiles_n, tiles_n: tiles_m, ..self.sizes },
             a_offset: self.b_offset,
             a_ld: self.b_ld,
             a_batch: self.b_batch,
             b_offset: self.a_offset,
             b_ld: self.a_ld,
             b_batch: self.a_batch,
-            bias: [0, 2, 1][self.bias.min(2) as usize],
-            ..self
+            result: ResultParams { bias, ..self.result },
         }
     }
 }

@@ -16,9 +16,11 @@ mod gemv_dot;
 mod kernel;
 mod kernel_override;
 mod large;
+mod launch;
 mod layout;
 mod outer;
 mod pack;
+mod params;
 mod part;
 mod plan;
 mod self_test;
@@ -26,6 +28,7 @@ mod skinny;
 mod skinny_cooperative;
 mod slices;
 mod split;
+mod strategy;
 mod tiled;
 #[cfg(not(target_family = "wasm"))]
 mod tune;
@@ -33,56 +36,28 @@ mod tuning;
 mod unstaged;
 mod unstaged_step;
 
-use backend_api::desc::{BiasAxis, MatmulDesc};
-use backend_api::{BackendResult, DType};
+use backend_api::BackendResult;
+use backend_api::desc::MatmulDesc;
 
-use crate::kernels::{Lib, Variant, libs, params};
-use crate::ops::op_context::{OpContext, dim, linear_grid};
-use crate::recorder::Window;
+use crate::kernels::Variant;
+use crate::ops::op_context::OpContext;
 
 use super::shared::long_work::{explain_parts, in_parts};
-use super::shared::tile::tiles;
-use kernel::Kernel;
+use launch::launch;
+use pack::Prep;
+use params::{Params, Product, activation_libs, params, stride};
 use part::Part;
-use plan::{Plan, Prep, Strategy};
+use plan::Plan;
+use strategy::Strategy;
 
 pub(super) use cooperative::time as cooperative_time;
 pub(super) use fragments::{multiply as unrolled_multiply, quant_product};
 pub(crate) use kernel_override::KernelOverride;
+pub(super) use params::{ResultParams, SizeParams, Windows};
 pub(super) use split::add_pieces;
 #[cfg(not(target_family = "wasm"))]
 pub(crate) use tune::tune_matmul;
 pub(crate) use tuning::{Conflict, Tuning};
-
-params! {
-    struct Params {
-        m: u32,
-        n: u32,
-        k: u32,
-        // k of the batch's last matrix, which may be less: the batch may be pieces of one long sum.
-        k_last: u32,
-        batch: u32,
-        tiles_m: u32,
-        tiles_n: u32,
-        tiles: u32,
-        a_offset: u32,
-        a_ld: u32,
-        a_batch: u32,
-        b_offset: u32,
-        b_ld: u32,
-        b_batch: u32,
-        c_offset: u32,
-        c_ld: u32,
-        c_batch: u32,
-        bias_offset: u32,
-        // 0: none, 1: one for each column, 2: one for each row.
-        bias: u32,
-        // Whether C is read at all.
-        accumulate: u32,
-        alpha: f32,
-        beta: f32,
-    }
-}
 
 pub(super) fn variants() -> Vec<Variant> {
     [
@@ -102,30 +77,8 @@ pub(super) fn variants() -> Vec<Variant> {
     .concat()
 }
 
-/// What the kernels see of a product's operands.
-#[derive(Clone, Debug)]
-pub(super) struct Windows {
-    pub(super) a: Window,
-    pub(super) b: Window,
-    pub(super) bias: Window,
-    pub(super) c: Window,
-}
-
 /// Whether this isn't a page.
 const IS_NATIVE: bool = cfg!(not(target_family = "wasm"));
-
-/// A product with the sum over k of its last matrix, which is shorter where the batch is a sum in pieces.
-#[derive(Clone, Copy, Debug)]
-struct Product {
-    desc: MatmulDesc,
-    k_last: usize,
-}
-
-impl Product {
-    fn whole(desc: &MatmulDesc) -> Self {
-        Self { desc: *desc, k_last: desc.k }
-    }
-}
 
 /// `C = activation(alpha · op(A) · op(B) + beta · C + bias)`.
 pub(crate) fn matmul(ctx: &OpContext, op: &'static str, desc: &MatmulDesc) -> BackendResult<()> {
@@ -212,79 +165,15 @@ fn run(
     match plan.strategy {
         Strategy::SplitK(_) => split::run(ctx, op, &desc, &windows, plan),
         // Both are for tensor cores, which no browser offers, and a page needn't load them.
-        Strategy::PeelEdges if IS_NATIVE => edges::run(ctx, op, &desc, &windows, plan),
+        Strategy::PeelEdges if IS_NATIVE => {
+            edges::parts_with_plans(ctx, &desc, &windows, plan).iter().try_for_each(|part| match &part.plan {
+                Some(plan) => run(ctx, op, &part.desc, &part.windows, plan),
+                None => launch(ctx, op, &Product::whole(&part.desc), &part.windows, plan),
+            })
+        }
         Strategy::Emulated(_) if IS_NATIVE => emulated::run(ctx, op, &desc, &windows, plan),
         Strategy::Whole | Strategy::PeelEdges | Strategy::Emulated(_) => {
             launch(ctx, op, &Product::whole(&desc), &windows, plan)
         }
-    }
-}
-
-fn launch(
-    ctx: &OpContext,
-    op: &'static str,
-    product: &Product,
-    windows: &Windows,
-    plan: &Plan,
-) -> BackendResult<()> {
-    let mut params = params(op, product, windows, plan.tile())?;
-    let kernel = plan.implementation();
-    if kernel.is_transposed() {
-        params = params.transposed();
-    }
-    let grid = linear_grid(op, (params.tiles as usize).div_ceil(kernel.tiles_of_a_workgroup()))?;
-    let [a, b] = [&windows.a, &windows.b].map(|window| match plan.kernel {
-        Kernel::Cooperative(_) if !plan.signature.vectors => window.clone().by_vectors(),
-        _ => window.clone(),
-    });
-    let windows = &Windows { a, b, ..windows.clone() };
-    ctx.launch(op, &kernel.variant(&plan.signature), &kernel.inputs(windows), &windows.c, &params, grid)
-}
-
-fn params(op: &'static str, product: &Product, windows: &Windows, tile: [usize; 2]) -> BackendResult<Params> {
-    let Product { desc, k_last } = product;
-    let [tiles_m, tiles_n, tiles] = tiles(op, [desc.m, desc.n], tile, [desc.batch])?;
-    // Without products, A and B aren't looked at.
-    let read = |count: usize| if desc.k == 0 { 0 } else { count };
-    Ok(Params {
-        m: dim(op, "m", desc.m)?,
-        n: dim(op, "n", desc.n)?,
-        k: dim(op, "k", desc.k)?,
-        k_last: dim(op, "k", *k_last)?,
-        batch: dim(op, "batch", desc.batch)?,
-        tiles_m,
-        tiles_n,
-        tiles,
-        a_offset: windows.a.offset,
-        a_ld: stride(op, "lda", desc.a.ld, read(desc.m.max(desc.k)))?,
-        a_batch: stride(op, "stride_a", desc.a.batch_stride, read(desc.batch))?,
-        b_offset: windows.b.offset,
-        b_ld: stride(op, "ldb", desc.b.ld, read(desc.n.max(desc.k)))?,
-        b_batch: stride(op, "stride_b", desc.b.batch_stride, read(desc.batch))?,
-        c_offset: windows.c.offset,
-        c_ld: stride(op, "ldc", desc.c.ld, desc.m)?,
-        c_batch: stride(op, "stride_c", desc.c.batch_stride, desc.batch)?,
-        bias_offset: windows.bias.offset,
-        bias: match desc.bias.map(|bias| bias.axis) {
-            None => 0,
-            Some(BiasAxis::Column) => 1,
-            Some(BiasAxis::Row) => 2,
-        },
-        accumulate: u32::from(desc.beta != 0.0),
-        alpha: desc.alpha as f32,
-        beta: desc.beta as f32,
-    })
-}
-
-/// A stride that is used; one that only a single row or matrix would take doesn't matter, however large.
-fn stride(op: &'static str, what: &'static str, value: usize, count: usize) -> BackendResult<u32> {
-    if count <= 1 { Ok(0) } else { dim(op, what, value) }
-}
-
-/// The activations for results of this type.
-fn activation_libs(dtype: DType) -> &'static [Lib] {
-    match dtype {
-        DType::F16 => &[libs::ACTIVATE_HALF],
-        _ => &[libs::ACTIVATE],
     }
 }

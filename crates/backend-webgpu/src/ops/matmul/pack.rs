@@ -6,7 +6,6 @@ use backend_api::support::checked_product;
 use backend_api::{BackendResult, BackendTranspose, DType};
 
 use super::layout::is_aligned;
-use super::plan::Prep;
 use super::{Windows, stride};
 use crate::kernels::{KernelSource, Variant, constants, kernel, params};
 use crate::ops::op_context::{OpContext, dim, linear_grid};
@@ -32,6 +31,17 @@ params! {
         // and the last word.
         ends: [[u32; 4]; 2],
     }
+}
+
+/// How an operand is prepared for a kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Prep {
+    /// It is read where it is.
+    AsIs,
+    /// It is copied to where its rows are aligned to 16 bytes.
+    Pack,
+    /// It is stored transposed, and copied to where it isn't; B only.
+    Transpose,
 }
 
 /// Vectors that a workgroup copies.

@@ -11,45 +11,13 @@ use super::gemv::Gemv;
 use super::gemv_dot::GemvDot;
 use super::kernel::{GemmKernel, Kernel, Signature};
 use super::outer::Outer;
+use super::pack::Prep;
 use super::skinny::Skinny;
 use super::skinny_cooperative::SkinnyCooperative;
+use super::strategy::{self, Strategy};
 use super::unstaged::Unstaged;
-use super::{KernelOverride, Windows, emulated, pack, self_test, split, tiled};
+use super::{KernelOverride, Windows, pack, self_test, tiled};
 use crate::ops::op_context::OpContext;
-
-/// How an operand is prepared for a kernel.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Prep {
-    /// It is read where it is.
-    AsIs,
-    /// It is copied to where its rows are aligned to 16 bytes.
-    Pack,
-    /// It is stored transposed, and copied to where it isn't; B only.
-    Transpose,
-}
-
-/// In which launches a product is made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Strategy {
-    /// One.
-    Whole,
-    /// One for partial sums over so many splits of k, and one that adds them.
-    SplitK(usize),
-    /// One for whole tiles, and others for the rows and columns beyond them.
-    PeelEdges,
-    /// An f32 product of operands split into f16 parts, with so many splits of k.
-    Emulated(usize),
-}
-
-impl Strategy {
-    /// Into how many pieces k is split.
-    pub(super) fn splits(self) -> usize {
-        match self {
-            Self::SplitK(splits) | Self::Emulated(splits) => splits,
-            Self::Whole | Self::PeelEdges => 1,
-        }
-    }
-}
 
 /// How a product is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -148,7 +116,7 @@ impl Plan {
                 ..Signature::of(desc)
             },
             prep: [Prep::AsIs; 2],
-            strategy: match split::that_fit(ctx.device.limits.max_bytes, desc, splits) {
+            strategy: match strategy::that_fit(ctx.device.limits.max_bytes, desc, splits) {
                 splits if desc.batch == 1 && splits > 1 => Strategy::SplitK(splits),
                 _ => Strategy::Whole,
             },
@@ -207,7 +175,7 @@ impl Plan {
         {
             return None;
         }
-        let parts = emulated::product_of_parts(desc);
+        let parts = strategy::product_of_parts(desc);
         let plan = match asked {
             Some(KernelOverride { kernel: kernel @ Kernel::Cooperative(_), strategy, .. }) => {
                 Self::new(ctx, &parts, kernel, strategy.splits())?
@@ -270,14 +238,14 @@ pub(super) fn cheapest<T: Copy>(
     let choices = tiles.flat_map(|tile| {
         let splits = [1, 2, 4, 8, 16, 32].into_iter();
         splits
-            .filter(move |&splits| splits == 1 || batch == 1 && k / splits >= split::STEP)
+            .filter(move |&splits| splits == 1 || batch == 1 && k / splits >= strategy::STEP)
             .map(move |splits| (tile, splits))
     });
     let estimates = choices.map(|(tile, splits)| {
         if splits == 1 {
             return Estimate { tile, splits, time: time(tile, [m, n, k, batch]) };
         }
-        let (length, count) = split::length_and_count(k, splits);
+        let (length, count) = strategy::length_and_count(k, splits);
         let short = if length < 256 { SHORT } else { 0 };
         let combining = combining(m.saturating_mul(n), count, compute_units).saturating_add(short);
         Estimate { tile, splits, time: time(tile, [m, n, length, count]).saturating_add(combining) }

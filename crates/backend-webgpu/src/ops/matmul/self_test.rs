@@ -72,7 +72,7 @@ impl Problem {
         }
         let mut bound = kernel.inputs(&windows);
         bound.push(&windows.c);
-        let grid = linear_grid(OP, params.tiles as usize)?;
+        let grid = linear_grid(OP, params.sizes.tiles as usize)?;
         test.launch(&kernel.variant(&plan.signature), &bound, &params, grid)?;
         test.whole_numbers(results)
     }
@@ -96,7 +96,8 @@ mod tests {
     use backend_api::DType;
 
     use super::super::kernel::Kernel;
-    use super::super::plan::{Prep, Strategy};
+    use super::super::pack::Prep;
+    use super::super::strategy::Strategy;
     use super::*;
     use crate::ops::shared::self_test::WHOLE;
 

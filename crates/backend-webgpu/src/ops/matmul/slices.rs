@@ -6,7 +6,8 @@ use backend_api::support::checked_product;
 use backend_api::{Activation, BackendResult, DType};
 
 use super::plan::Plan;
-use super::split::{Partial, STEP, combine};
+use super::split::{Partial, combine};
+use super::strategy::STEP;
 use super::{Part, Windows, multiply, run as run_at_once};
 use crate::ops::op_context::OpContext;
 use crate::ops::shared::iterations;

@@ -6,6 +6,7 @@ use backend_api::support::checked_product;
 use backend_api::{Activation, BackendResult, DType};
 
 use super::plan::Plan;
+use super::strategy::length_and_count;
 use super::{Params, Product, Windows, activation_libs, launch, params};
 use crate::kernels::{KernelSource, Variant, constants, kernel};
 use crate::ops::op_context::{OpContext, linear_grid};
@@ -19,9 +20,6 @@ static COMBINE: KernelSource = kernel!(
 );
 
 const WORKGROUP: usize = 256;
-
-/// A multiple of every kernel's step.
-pub(super) const STEP: usize = 64;
 
 fn variant(dtype: DType, activation: Activation, scaled: bool) -> Variant {
     Variant::new(&COMBINE, [dtype], Constants { activation, scaled }).with_libs(activation_libs(dtype))
@@ -99,23 +97,6 @@ pub(super) fn combine(
     ctx.launch(op, &variant, &inputs, &windows.c, &params, grid)
 }
 
-/// How long pieces of k are and how many there are, at most as many as asked for.
-pub(super) fn length_and_count(k: usize, splits: usize) -> (usize, usize) {
-    let length = k.div_ceil(splits).next_multiple_of(STEP);
-    (length, k.div_ceil(length).max(1))
-}
-
-/// The splits that are asked for, or so many of them that the partial sums can be bound at once.
-pub(super) fn that_fit(max_bytes: u64, desc: &MatmulDesc, splits: usize) -> usize {
-    let one = desc.m.saturating_mul(desc.n).saturating_mul(DType::F32.size());
-    let fits = |splits: usize| {
-        let (_, count) = length_and_count(desc.k, splits);
-        one.saturating_mul(count) as u64 <= max_bytes
-    };
-    let halves = std::iter::successors(Some(splits.max(1)), |&splits| (splits > 1).then_some(splits / 2));
-    halves.take_while(|&splits| splits > 1).find(|&splits| fits(splits)).unwrap_or(1)
-}
-
 /// k in pieces of one length but for the last.
 struct Pieces {
     length: usize,
@@ -161,23 +142,4 @@ pub(in crate::ops) fn add_pieces(
     let grid = linear_grid(op, (m * n).div_ceil(WORKGROUP))?;
     let (null, variant) = (ctx.null(), variant(dtype, activation, false));
     ctx.launch(op, &variant, &[parts, &null, &null, &null], output, &params, grid)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// With pieces of 320 of 9242, 32 splits are 29 matrices of 776×1653, which 128 MiB don't hold.
-    #[test]
-    fn partial_sums_can_be_bound() {
-        let matrix = |columns| Matrix::new(1, DType::F32, columns);
-        let desc = MatmulDesc::new(776, 1653, 9242, matrix(9242), matrix(1653), matrix(1653));
-        let bytes = |splits| 776 * 1653 * 4 * length_and_count(9242, splits).1 as u64;
-        assert_eq!(length_and_count(9242, 32), (320, 29));
-        assert!(bytes(32) > 128 << 20 && bytes(16) <= 128 << 20);
-        assert_eq!(that_fit(128 << 20, &desc, 32), 16);
-        assert_eq!(that_fit(1 << 30, &desc, 32), 32);
-        assert_eq!(that_fit(1 << 20, &desc, 32), 1);
-        assert_eq!(that_fit(128 << 20, &desc, 1), 1);
-    }
 }

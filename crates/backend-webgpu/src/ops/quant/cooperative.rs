@@ -6,15 +6,14 @@ use backend_api::{Activation, BackendResult, BackendTranspose, DType};
 
 use super::formats::{has_half_scales, tile_libs};
 use super::operands::{Operands, strides_of_a};
-use super::planes::Planes;
+use super::planes::{Planes, WeightParams};
 use super::self_test::check_product;
 use crate::device::h200;
 use crate::kernels::{KernelSource, Variant, constants, kernel, native, params};
-use crate::ops::matmul::{cooperative_time, quant_product};
+use crate::ops::matmul::{ResultParams, SizeParams, cooperative_time, quant_product};
 use crate::ops::op_context::{OpContext, dim, linear_grid};
 use crate::ops::shared::cooperative_tile::{CooperativeConstants, CooperativeTile};
 use crate::ops::shared::self_test::OP;
-use crate::ops::shared::tile::tiles;
 use crate::ops::shared::vec_width::VecWidth;
 
 constants! { struct Constants { tile: CooperativeConstants, in_registers: bool, half_scales: bool } }
@@ -36,33 +35,11 @@ static COOPERATIVE: KernelSource = KernelSource {
 
 params! {
     struct Params {
-        m: u32,
-        n: u32,
-        k: u32,
-        k_last: u32,
-        batch: u32,
-        tiles_m: u32,
-        tiles_n: u32,
-        tiles: u32,
+        sizes: SizeParams,
         a_offset: u32,
         a_ld: u32,
-        // Starts of the planes and of their rows, in what the format's lib/quant_* reads at once.
-        quants: u32,
-        quants_row: u32,
-        high: u32,
-        high_row: u32,
-        scales: u32,
-        scales_row: u32,
-        c_offset: u32,
-        c_ld: u32,
-        c_batch: u32,
-        bias_offset: u32,
-        // 0: none, 1: one for each column.
-        bias: u32,
-        // Whether C is read at all.
-        accumulate: u32,
-        alpha: f32,
-        beta: f32,
+        planes: WeightParams,
+        result: ResultParams,
     }
 }
 
@@ -163,7 +140,7 @@ impl Tile {
         let Operands { a, bias, c, .. } = &here;
         let inputs = [quants, high, scales, a, bias, c, c];
         let variant = self.variant(desc.b.format, desc.c.dtype, desc.activation);
-        ctx.launch(op, &variant, &inputs, c, &params, linear_grid(op, params.tiles as usize)?)
+        ctx.launch(op, &variant, &inputs, c, &params, linear_grid(op, params.sizes.tiles as usize)?)
     }
 
     fn params(
@@ -174,36 +151,24 @@ impl Tile {
         planes: &Planes,
         columns: usize,
     ) -> BackendResult<Params> {
-        let [tiles_m, tiles_n, tiles] = tiles(op, [desc.m, columns], self.tile(), [])?;
-        let [quants, high, scales, _] = planes.places;
-        let k = dim(op, "k", desc.k())?;
+        let sizes = SizeParams::new(op, [desc.m, columns], [desc.k(); 2], 1, self.tile())?;
         let ld = |what, ld: usize| if desc.m <= 1 { Ok(0) } else { dim(op, what, ld) };
         let has_residual = desc.residual.is_some();
         Ok(Params {
-            m: dim(op, "m", desc.m)?,
-            n: dim(op, "n", columns)?,
-            k,
-            k_last: k,
-            batch: 1,
-            tiles_m,
-            tiles_n,
-            tiles,
+            sizes,
             a_offset: windows.a.offset,
             a_ld: ld("lda", desc.a.ld)?,
-            quants: quants.0,
-            quants_row: quants.1,
-            high: high.0,
-            high_row: high.1,
-            scales: scales.0,
-            scales_row: scales.1,
-            c_offset: windows.c.offset,
-            c_ld: ld("ldc", desc.c.ld)?,
-            c_batch: 0,
-            bias_offset: windows.bias.offset,
-            bias: u32::from(desc.bias.is_some()),
-            accumulate: u32::from(has_residual),
-            alpha: desc.alpha as f32,
-            beta: if has_residual { 1.0 } else { 0.0 },
+            planes: planes.weight_params(),
+            result: ResultParams {
+                c_offset: windows.c.offset,
+                c_ld: ld("ldc", desc.c.ld)?,
+                c_batch: 0,
+                bias_offset: windows.bias.offset,
+                bias: u32::from(desc.bias.is_some()),
+                accumulate: u32::from(has_residual),
+                alpha: desc.alpha as f32,
+                beta: if has_residual { 1.0 } else { 0.0 },
+            },
         })
     }
 
@@ -228,7 +193,7 @@ impl Tile {
             let [quants, high, scales, _] = planes.windows();
             let Operands { a, bias, c, .. } = windows;
             let bound = [quants, high, scales, a, bias, c, c, c];
-            test.launch(variant, &bound, &params, linear_grid(OP, params.tiles as usize)?)
+            test.launch(variant, &bound, &params, linear_grid(OP, params.sizes.tiles as usize)?)
         })
     }
 }

@@ -8,7 +8,7 @@ use backend_api::{BackendResult, DType};
 
 use super::formats::{KINDS, fits_half, has_half_scales, weight_libs};
 use super::gather::Part;
-use super::planes::{Planes, bindable, group_shift, require_known};
+use super::planes::{PlaneParams, Planes, bindable, require_known};
 use crate::kernels::{KernelSource, Variant, constants, kernel, params};
 use crate::memory::DeviceSlice;
 use crate::ops::op_context::{OpContext, dim, linear_grid};
@@ -19,7 +19,7 @@ constants! { struct Constants { half_scales: bool } }
 
 static DEQUANTIZE: KernelSource = kernel!(
     "quant/dequantize",
-    libs: [GRID],
+    libs: [GRID, QUANT_PLANES],
     types: ["T"],
     constants: Constants,
     reads: 4,
@@ -33,15 +33,7 @@ params! {
         // The words j of all units of a row, and of all rows.
         words: u32,
         elements: u32,
-        quants: u32,
-        quants_row: u32,
-        high: u32,
-        high_row: u32,
-        scales: u32,
-        scales_row: u32,
-        extra: u32,
-        extra_row: u32,
-        group: u32,
+        planes: PlaneParams,
         output: u32,
         ld: u32,
     }
@@ -122,20 +114,11 @@ fn launch(ctx: &OpContext, op: &'static str, planes: &Planes, part: &Part<'_>) -
     let QuantLayout { format, units, columns, .. } = *part.layout;
     let words = checked_product(op, "columns", &[4, units])?;
     let elements = checked_product(op, "output", &[part.count, words])?;
-    let [quants, high, scales, extra] = planes.places;
     let params = Params {
         columns: dim(op, "columns", columns)?,
         words: dim(op, "columns", words)?,
         elements: dim(op, "output", elements)?,
-        quants: quants.0,
-        quants_row: quants.1,
-        high: high.0,
-        high_row: high.1,
-        scales: scales.0,
-        scales_row: scales.1,
-        extra: extra.0,
-        extra_row: extra.1,
-        group: group_shift(format),
+        planes: planes.params(),
         output: part.output.offset,
         ld: dim(op, "ld of the output", part.ld)?,
     };

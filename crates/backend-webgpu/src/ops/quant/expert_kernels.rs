@@ -4,6 +4,7 @@ use backend_api::quant::QuantFormat;
 use backend_api::{DType, Gate};
 
 use super::formats::{KINDS, product_libs};
+use super::planes::PlaneParams;
 use crate::kernels::{KernelSource, Variant, constants, kernel, params};
 
 constants! { struct RowConstants { span: usize, gated: bool, gate: Gate } }
@@ -13,7 +14,7 @@ constants! { struct OrderConstants { tile: usize } }
 
 static EXPERT_DECODE: KernelSource = kernel!(
     "quant/expert_decode",
-    libs: [GRID, GATE, QUANT_EXPERT_SUMS],
+    libs: [GRID, GATE, QUANT_PLANES, QUANT_LANES, QUANT_EXPERT_SUMS],
     types: ["TA", "TC"],
     constants: RowConstants,
     reads: 7,
@@ -25,7 +26,7 @@ static EXPERT_DECODE_SUBGROUP: KernelSource = KernelSource {
     subgroups: true,
     ..kernel!(
         native "quant/expert_decode_subgroup",
-        libs: [GRID, GATE, QUANT_EXPERT_SUMS],
+        libs: [GRID, GATE, QUANT_PLANES, QUANT_EXPERT_SUMS],
         types: ["TA", "TC"],
         constants: SubgroupConstants,
         reads: 7,
@@ -36,7 +37,7 @@ static EXPERT_DECODE_SUBGROUP: KernelSource = KernelSource {
 
 static EXPERT_TILED: KernelSource = kernel!(
     "quant/expert_tiled",
-    libs: [GRID, GATE, QUANT_NIBBLES, QUANT_EXPERTS],
+    libs: [GRID, GATE, QUANT_PLANES, QUANT_TILE, QUANT_EXPERTS],
     types: ["TA", "TC"],
     constants: TileConstants,
     reads: 7,
@@ -74,16 +75,7 @@ params! {
         units: u32,
         tiles_n: u32,
         tiles: u32,
-        // Of the planes, as quant/decode has them.
-        quants: u32,
-        quants_row: u32,
-        high: u32,
-        high_row: u32,
-        scales: u32,
-        scales_row: u32,
-        extra: u32,
-        extra_row: u32,
-        group: u32,
+        planes: PlaneParams,
         a: u32,
         a_ld: u32,
         c: u32,

@@ -10,7 +10,7 @@ use super::expert_kernels::{
     order_variant, sum_variant,
 };
 use super::kernel_override::KernelOverride;
-use super::planes::{Planes, bindable_matrices, group_shift, require_known};
+use super::planes::{Planes, bindable_matrices, require_known};
 use crate::memory::DeviceSlice;
 use crate::ops::op_context::{OpContext, dim, linear_grid};
 use crate::ops::shared::iterations;
@@ -198,7 +198,6 @@ impl Call<'_> {
             let tiles_n = desc.n().div_ceil(kernel.columns(desc.gate.is_some()));
             let tiles_m = if plan.is_some() { entries(desc, pairs) } else { c_rows };
             let tiles = checked_product(op, "tiles", &[tiles_m, tiles_n])?;
-            let [quants, high, scales, extra] = planes.places;
             let sum = if is_sum { IS_SUM } else { 0 };
             let has_bias = if desc.bias.is_some() { HAS_BIAS } else { 0 };
             let bias = windows.bias.advanced(first * stacked).truncated((end - first) * stacked);
@@ -214,15 +213,7 @@ impl Call<'_> {
                 units: dim(op, "k", layout.units)?,
                 tiles_n: dim(op, "tiles", tiles_n)?,
                 tiles: dim(op, "tiles", tiles)?,
-                quants: quants.0,
-                quants_row: quants.1,
-                high: high.0,
-                high_row: high.1,
-                scales: scales.0,
-                scales_row: scales.1,
-                extra: extra.0,
-                extra_row: extra.1,
-                group: group_shift(desc.b.format),
+                planes: planes.params(),
                 a: windows.a.offset,
                 a_ld: ld("lda", a_rows, desc.a.ld)?,
                 c: windows.c.offset,

@@ -6,7 +6,7 @@ use backend_api::support::checked_product;
 use backend_api::{BackendResult, DType};
 
 use super::formats::{KINDS, format_libs};
-use super::planes::{Planes, bindable, group_shift, require_known};
+use super::planes::{PlaneParams, Planes, bindable, require_known};
 use crate::kernels::{KernelSource, Variant, constants, kernel, params};
 use crate::ops::op_context::{OpContext, dim, linear_grid};
 use crate::ops::shared::long_work::{Run, in_parts};
@@ -17,7 +17,7 @@ constants! { struct Constants { indexed: bool } }
 
 static GATHER: KernelSource = kernel!(
     "quant/gather",
-    libs: [GRID, QUANT_NIBBLES],
+    libs: [GRID, QUANT_PLANES, QUANT_NIBBLES],
     types: ["T"],
     constants: Constants,
     reads: 5,
@@ -36,15 +36,7 @@ params! {
         words: u32,
         // Words of all rows of the output.
         elements: u32,
-        quants: u32,
-        quants_row: u32,
-        high: u32,
-        high_row: u32,
-        scales: u32,
-        scales_row: u32,
-        extra: u32,
-        extra_row: u32,
-        group: u32,
+        planes: PlaneParams,
         indices: u32,
         output: u32,
         ld: u32,
@@ -125,7 +117,6 @@ impl Part<'_> {
         let QuantLayout { format, rows, columns, .. } = *self.layout;
         let words = columns.div_ceil(8);
         let elements = checked_product(op, "output", &[self.count, words])?;
-        let [quants, high, scales, extra] = planes.places;
         let null = ctx.null();
         let indices = self.indices.unwrap_or(&null);
         let params = Params {
@@ -135,15 +126,7 @@ impl Part<'_> {
             columns: dim(op, "columns", columns)?,
             words: dim(op, "columns", words)?,
             elements: dim(op, "output", elements)?,
-            quants: quants.0,
-            quants_row: quants.1,
-            high: high.0,
-            high_row: high.1,
-            scales: scales.0,
-            scales_row: scales.1,
-            extra: extra.0,
-            extra_row: extra.1,
-            group: group_shift(format),
+            planes: planes.params(),
             indices: indices.offset,
             output: self.output.offset,
             ld: dim(op, "ld of the output", self.ld)?,

@@ -9,7 +9,7 @@ use super::int8;
 use super::kernel_override::KernelOverride;
 use super::operands::Params;
 use super::skinny_cooperative::Tile;
-use crate::kernels::libs::{GRID, QUANT_PRODUCT, QUANT_RESIDUAL, QUANT_SUMS_INT8};
+use crate::kernels::libs::{GRID, QUANT_LANES, QUANT_PLANES, QUANT_PRODUCT, QUANT_RESIDUAL, QUANT_SUMS_INT8};
 use crate::kernels::{KernelSource, Variant, constants, kernel};
 use crate::ops::op_context::OpContext;
 
@@ -19,7 +19,7 @@ constants! { struct TileConstants { activation: Activation } }
 
 const DECODE_ROWWISE: KernelSource = kernel!(
     "quant/decode",
-    libs: [GRID, QUANT_PRODUCT, QUANT_RESIDUAL, QUANT_SUMS],
+    libs: [GRID, QUANT_PLANES, QUANT_PRODUCT, QUANT_RESIDUAL, QUANT_LANES, QUANT_SUMS],
     types: ["TA", "TC"],
     constants: RowConstants,
     reads: 7,
@@ -31,7 +31,7 @@ const DECODE_SHARED: KernelSource = KernelSource {
     subgroups: true,
     ..kernel!(
         native "quant/decode_subgroup",
-        libs: [GRID, QUANT_PRODUCT, QUANT_RESIDUAL, QUANT_SUMS],
+        libs: [GRID, QUANT_PLANES, QUANT_PRODUCT, QUANT_RESIDUAL, QUANT_SUMS],
         types: ["TA", "TC"],
         constants: SubgroupConstants,
         reads: 7,
@@ -44,14 +44,18 @@ static DECODE: KernelSource = DECODE_ROWWISE;
 static DECODE_SUBGROUP: KernelSource = DECODE_SHARED;
 
 /// The files for rows of A that are rounded to 8 bits.
-static DECODE_INT8: KernelSource =
-    KernelSource { libs: &[GRID, QUANT_PRODUCT, QUANT_RESIDUAL, QUANT_SUMS_INT8], ..DECODE_ROWWISE };
-static DECODE_SUBGROUP_INT8: KernelSource =
-    KernelSource { libs: &[GRID, QUANT_PRODUCT, QUANT_RESIDUAL, QUANT_SUMS_INT8], ..DECODE_SHARED };
+static DECODE_INT8: KernelSource = KernelSource {
+    libs: &[GRID, QUANT_PLANES, QUANT_PRODUCT, QUANT_RESIDUAL, QUANT_LANES, QUANT_SUMS_INT8],
+    ..DECODE_ROWWISE
+};
+static DECODE_SUBGROUP_INT8: KernelSource = KernelSource {
+    libs: &[GRID, QUANT_PLANES, QUANT_PRODUCT, QUANT_RESIDUAL, QUANT_SUMS_INT8],
+    ..DECODE_SHARED
+};
 
 static TILED: KernelSource = kernel!(
     "quant/tiled",
-    libs: [GRID, QUANT_NIBBLES, QUANT_PRODUCT, QUANT_RESIDUAL],
+    libs: [GRID, QUANT_PLANES, QUANT_TILE, QUANT_PRODUCT, QUANT_RESIDUAL],
     types: ["TA", "TC"],
     constants: TileConstants,
     reads: 7,

@@ -5,7 +5,7 @@ use backend_api::quant::QuantLayout;
 use backend_api::{Activation, BackendResult};
 
 use super::cooperative;
-use super::dequantized::{self, has_room_for_residual, prepare_residual};
+use super::dense::{self, has_room_for_residual, prepare_residual};
 use super::kernel::{Kernel, Signature, TILE};
 use super::kernel_override::KernelOverride;
 use super::operands::{Operands, Params, Slices};
@@ -69,10 +69,10 @@ pub(super) fn multiply(
         .with_iterations(kernel.iterations(layout.units) as f64)
         .aligned(TILE);
     let may_dequantize = asked != Some(KernelOverride::Tiled);
-    if kernel == Kernel::Tiled && may_dequantize && dequantized::is_possible(ctx, desc) {
+    if kernel == Kernel::Tiled && may_dequantize && dense::is_possible(ctx, desc) {
         // Its parts know only their own work.
         require_end(ctx, op, &columns)?;
-        return dequantized::multiply(ctx, op, desc, &layout, slices.b, &windows);
+        return dense::multiply(ctx, op, desc, &layout, slices.b, &windows);
     }
     iterations::require(ctx, op, "units of 128 columns", layout.units, kernel.iterations(1))?;
     let (desc, windows) =

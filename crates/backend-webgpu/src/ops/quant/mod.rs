@@ -8,8 +8,8 @@
 //! kernels know none of them.
 
 mod cooperative;
+mod dense;
 mod dequantize;
-mod dequantized;
 mod expert_kernels;
 mod experts;
 mod formats;

@@ -5,7 +5,7 @@ use backend_api::desc::QuantMatmulDesc;
 use backend_api::quant::UNIT;
 use backend_api::support::checked_product;
 
-use super::planes::{Planes, group_shift};
+use super::planes::{PlaneParams, Planes};
 use crate::kernels::params;
 use crate::memory::DeviceSlice;
 use crate::ops::op_context::{OpContext, dim};
@@ -21,17 +21,7 @@ params! {
         units: u32,
         tiles_n: u32,
         tiles: u32,
-        // Of the planes: in vectors of 16 bytes for the quants, in `ScaleWords` for the scales, in words for the others.
-        quants: u32,
-        quants_row: u32,
-        high: u32,
-        high_row: u32,
-        scales: u32,
-        scales_row: u32,
-        extra: u32,
-        extra_row: u32,
-        // The logarithm of the weights that share a scale.
-        group: u32,
+        planes: PlaneParams,
         a: u32,
         a_ld: u32,
         c: u32,
@@ -164,7 +154,6 @@ impl Params {
         let tiles = checked_product(op, "tiles", &[m.div_ceil(tile_m), tiles_n])?;
         // A leading dimension that leads nowhere may be any number.
         let ld = |what, ld: usize| if m <= 1 { Ok(0) } else { dim(op, what, ld) };
-        let [quants, high, scales, extra] = planes.places;
         Ok(Self {
             m: dim(op, "m", m)?,
             n: dim(op, "n", columns)?,
@@ -172,15 +161,7 @@ impl Params {
             units: dim(op, "k", k.div_ceil(UNIT))?,
             tiles_n: dim(op, "tiles", tiles_n)?,
             tiles: dim(op, "tiles", tiles)?,
-            quants: quants.0,
-            quants_row: quants.1,
-            high: high.0,
-            high_row: high.1,
-            scales: scales.0,
-            scales_row: scales.1,
-            extra: extra.0,
-            extra_row: extra.1,
-            group: group_shift(desc.b.format),
+            planes: planes.params(),
             a: windows.a.offset,
             a_ld: ld("lda", desc.a.ld)?,
             c: windows.c.offset,

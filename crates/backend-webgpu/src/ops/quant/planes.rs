@@ -4,18 +4,45 @@ use backend_api::quant::{QuantFormat, QuantLayout, QuantPlane};
 use backend_api::{BackendError, BackendResult, DType};
 
 use super::formats::KINDS;
+use crate::kernels::params;
 use crate::memory::DeviceSlice;
 use crate::ops::op_context::{OpContext, dim};
 use crate::recorder::Window;
+
+params! {
+    /// Where the quants, high bits and scales start and what their rows take, in what kernels read at once: vectors of
+    /// 16 bytes for the quants, words for the high bits, and the `ScaleWords` of the format's helper file.
+    pub(super) struct WeightParams {
+        quants: u32,
+        quants_row: u32,
+        high: u32,
+        high_row: u32,
+        scales: u32,
+        scales_row: u32,
+    }
+}
+
+params! {
+    /// What kernels that know every format are told of the planes.
+    pub(super) struct PlaneParams {
+        weights: WeightParams,
+        // In words.
+        extra: u32,
+        extra_row: u32,
+        // The logarithm of the weights that share a scale.
+        group: u32,
+    }
+}
 
 /// Some rows of a quantised matrix.
 #[derive(Debug)]
 pub(super) struct Planes {
     /// Quants, high bits, scales and extra.
-    pub(super) windows: [Window; 4],
-    /// Where they start and what their rows take, in what kernels read at once: vectors of 16 bytes for the
-    /// quants, words for high bits and extra, and for the scales as their format has it.
-    pub(super) places: [(u32, u32); 4],
+    windows: [Window; 4],
+    /// Where they start and what their rows take, in what kernels read at once.
+    places: [(u32, u32); 4],
+    /// The logarithm of the weights that share a scale.
+    group: u32,
 }
 
 impl Planes {
@@ -51,7 +78,11 @@ impl Planes {
             part(layout.scales, scale_bytes(layout.format))?,
             part(layout.extra, 4)?,
         ];
-        Ok(Self { places: parts.each_ref().map(|part| part.1), windows: parts.map(|part| part.0) })
+        Ok(Self {
+            places: parts.each_ref().map(|part| part.1),
+            windows: parts.map(|part| part.0),
+            group: group_shift(layout.format),
+        })
     }
 
     /// The rows from `first` on.
@@ -59,6 +90,18 @@ impl Planes {
         // Within the bindings, whose elements have numbers of 32 bits.
         let places = self.places.map(|(start, row)| (start + first * row, row));
         Self { places, ..self }
+    }
+
+    /// The parameters of kernels that know every format.
+    pub(super) fn params(&self) -> PlaneParams {
+        let [.., (extra, extra_row)] = self.places;
+        PlaneParams { weights: self.weight_params(), extra, extra_row, group: self.group }
+    }
+
+    /// The parameters of kernels for formats without a fourth plane.
+    pub(super) fn weight_params(&self) -> WeightParams {
+        let [(quants, quants_row), (high, high_row), (scales, scales_row), _] = self.places;
+        WeightParams { quants, quants_row, high, high_row, scales, scales_row }
     }
 
     /// The windows in the order of the bindings.
@@ -114,7 +157,7 @@ const fn scale_bytes(format: QuantFormat) -> usize {
 }
 
 /// The logarithm of the weights that share a scale; 0 for formats that don't need it.
-pub(super) const fn group_shift(format: QuantFormat) -> u32 {
+const fn group_shift(format: QuantFormat) -> u32 {
     match format {
         // Kernels shift by it. A group of 2³¹ weights is longer than any row that can be bound.
         QuantFormat::U4 { group, .. } if group < 1 << 31 => group.trailing_zeros(),

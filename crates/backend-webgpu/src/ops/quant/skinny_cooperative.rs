@@ -33,7 +33,7 @@ static SKINNY_COOPERATIVE: KernelSource = KernelSource {
     subgroups: true,
     ..kernel!(
         native "quant/skinny_cooperative",
-        libs: [GRID, QUANT_PRODUCT, FRAGMENT_ELEMENTS, GATE],
+        libs: [GRID, QUANT_PLANES, QUANT_PRODUCT, FRAGMENT_ELEMENTS, GATE],
         types: ["TA", "TC"],
         constants: Constants,
         reads: 7,

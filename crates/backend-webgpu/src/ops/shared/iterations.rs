@@ -8,7 +8,8 @@
 
 use backend_api::{BackendError, BackendResult, DType, DeviceKind};
 
-use super::self_test::{SelfTest, tells_nothing};
+use super::self_test::SelfTest;
+use super::verdicts::tells_nothing;
 use crate::kernels::{KernelSource, Variant, kernel, params};
 use crate::ops::op_context::OpContext;
 

@@ -1,0 +1,30 @@
+//! The launch of a product whose operands need no copies.
+
+use backend_api::BackendResult;
+
+use super::kernel::Kernel;
+use super::plan::Plan;
+use super::{Product, Windows, params};
+use crate::ops::op_context::{OpContext, linear_grid};
+
+/// Launches the kernel of a plan.
+pub(super) fn launch(
+    ctx: &OpContext,
+    op: &'static str,
+    product: &Product,
+    windows: &Windows,
+    plan: &Plan,
+) -> BackendResult<()> {
+    let mut params = params(op, product, windows, plan.tile())?;
+    let kernel = plan.implementation();
+    if kernel.is_transposed() {
+        params = params.transposed();
+    }
+    let grid = linear_grid(op, (params.sizes.tiles as usize).div_ceil(kernel.tiles_of_a_workgroup()))?;
+    let [a, b] = [&windows.a, &windows.b].map(|window| match plan.kernel {
+        Kernel::Cooperative(_) if !plan.signature.vectors => window.clone().by_vectors(),
+        _ => window.clone(),
+    });
+    let windows = &Windows { a, b, ..windows.clone() };
+    ctx.launch(op, &kernel.variant(&plan.signature), &kernel.inputs(windows), &windows.c, &params, grid)
+}
