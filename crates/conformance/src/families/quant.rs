@@ -163,6 +163,7 @@ fn tiles() -> impl Iterator<Item = Product> {
 
 /// Products with weights that no f16 can be: by few rows and by many, of f16 too.
 fn beyond() -> impl Iterator<Item = Product> {
+    const ROWS: [usize; 4] = [1, 5, 16, 33];
     let grid = pairwise(&[ROWS.len(), 3, 3, 2], "quant_matmul beyond");
     grid.into_iter().map(|row| Product {
         format: QuantFormat::Mxfp4,

@@ -2,7 +2,7 @@
 
 use backend_api::desc::{Matrix, QuantMatmulDesc};
 use backend_api::support::{Loop, checked_product};
-use backend_api::{Activation, BackendResult, BinaryOp};
+use backend_api::{Activation, BackendResult, BinaryOp, DType, Gate};
 
 use super::matmul;
 use super::operands::Slices;
@@ -50,10 +50,45 @@ pub(super) fn multiply(
         let operands = [&product, &opened, slices.c];
         return binary_of(ctx, op, gate.binary(), dtype, loops([row, row, ld]), operands);
     };
+    if dtype != DType::F32 {
+        return add_in_f32(ctx, op, desc, gate, &product, (matrix.ld, residual), slices.c);
+    }
     let operands = [&product, &opened, &product];
     binary_of(ctx, op, gate.binary(), dtype, loops([row; 3]), operands)?;
     let operands = [residual, &product, slices.c];
     binary_of(ctx, op, BinaryOp::Add, dtype, loops([matrix.ld, row, ld]), operands)
+}
+
+/// `C = residual + activation(P₁) · P₂` of a product of f16, whose terms aren't rounded before they are added.
+fn add_in_f32(
+    ctx: &OpContext,
+    op: &'static str,
+    desc: &QuantMatmulDesc,
+    gate: Gate,
+    product: &DeviceSlice,
+    (residual_ld, residual): (usize, &DeviceSlice),
+    c: &DeviceSlice,
+) -> BackendResult<()> {
+    let (m, n, row, stored) = (desc.m, desc.n(), 2 * desc.n(), desc.c.dtype);
+    let widened = |slice: &DeviceSlice, ld: usize, columns: usize| -> BackendResult<DeviceSlice> {
+        let to = ctx.scratch(op, checked_product(op, "C", &[m, columns, DType::F32.size()])?)?;
+        let output = ctx.output(&to, DType::F32);
+        let input = ctx.input(op, slice, stored, &output)?;
+        let loops = vec![(m, [ld, columns]), (columns, [1, 1])];
+        copy_windows(ctx, op, [stored, DType::F32], loops, [&input, &output])?;
+        Ok(to)
+    };
+    let (product, residual) = (widened(product, row, row)?, widened(residual, residual_ld, n)?);
+    let half = n * DType::F32.size();
+    let opened =
+        DeviceSlice { block: product.block.clone(), offset: product.offset + half, len: product.len - half };
+    let loops = |strides: [usize; 3]| -> Vec<Loop<3>> { vec![(m, strides), (n, [1; 3])] };
+    binary_of(ctx, op, gate.binary(), DType::F32, loops([row; 3]), [&product, &opened, &product])?;
+    binary_of(ctx, op, BinaryOp::Add, DType::F32, loops([n, row, row]), [&residual, &product, &product])?;
+    let output = ctx.output(c, stored);
+    let input = ctx.input(op, &product, DType::F32, &output)?;
+    let loops = vec![(m, [row, desc.c.ld]), (n, [1, 1])];
+    copy_windows(ctx, op, [DType::F32, stored], loops, [&input, &output])
 }
 
 /// A's rows normalised, packed; `None` where there is nothing to normalise.
