@@ -7,7 +7,7 @@
 //! `BENCH_ATTENTION_VARIANTS` set, every kernel that can do it is measured, not only the one that the backend
 //! chooses.
 
-use backend_api::desc::{AttentionDesc, AttentionShape};
+use backend_api::desc::{AttentionDesc, AttentionShape, BlockTable};
 use backend_api::kv::KvFormat;
 use backend_api::{DType, DeviceKind};
 use backend_webgpu::WebGpuBackend;
@@ -30,6 +30,8 @@ struct Attention {
     real: Option<usize>,
     /// How keys and values are stored; in the type of the queries if `None`.
     stored: Option<KvFormat>,
+    /// Positions of the blocks in which keys and values lie, if they do.
+    block_size: Option<usize>,
 }
 
 impl Attention {
@@ -46,6 +48,7 @@ impl Attention {
             causal: false,
             real: None,
             stored: None,
+            block_size: None,
         }
     }
 
@@ -79,11 +82,19 @@ impl Attention {
             Self::cache("decode/1x8of32/512of16384x128", 512, 16384),
             Self::decode("decode/4x8of32/16384x128/q8_0", 8, 16384, 128).of_blocks(),
             Self::cache("decode/1x8of32/512of16384x128/q8_0", 512, 16384).of_blocks(),
+            Self::decode("decode/4x8of32/16384x128/paged16", 8, 16384, 128).paged(16),
+            Self::decode("decode/4x8of32/16384x128/paged64", 8, 16384, 128).paged(64),
+            Self::decode("decode/4x8of32/16384x128/q8_0/paged16", 8, 16384, 128).of_blocks().paged(16),
+            Self { seq_q: 2048, ..Self::decode("4x8of32x2048of4096x128/paged16", 8, 4096, 128).paged(16) },
         ]
     }
 
     const fn of_blocks(self) -> Self {
         Self { stored: Some(KvFormat::Q8_0), ..self }
+    }
+
+    const fn paged(self, block_size: usize) -> Self {
+        Self { block_size: Some(block_size), ..self }
     }
 
     const fn of_one(self) -> Self {
@@ -132,6 +143,11 @@ fn measure(criterion: &mut Criterion, subject: &Subject, case: &Attention, kerne
     (desc.kv_heads, desc.causal) = (kv_heads, case.causal);
     // Blocks take less memory than elements of f16, and any bytes are blocks.
     desc.kv_format = case.stored.unwrap_or(desc.kv_format);
+    if let Some(block_size) = case.block_size {
+        let blocks = seq_kv.div_ceil(block_size);
+        let table = subject.block_table(batch, blocks);
+        desc.block_table = Some(BlockTable::new(table, blocks, block_size, batch * blocks));
+    }
     if let Some(real) = case.real {
         // At most u32::MAX, as every dimension.
         desc.key_lengths = Some(subject.words(real as u32, batch));
@@ -140,7 +156,7 @@ fn measure(criterion: &mut Criterion, subject: &Subject, case: &Attention, kerne
         let plan = backend.explain_attention(&desc).expect("the operation is possible");
         if !plan.starts_with(kernel) {
             subject.free(&ptrs);
-            desc.key_lengths.iter().for_each(|&lengths| subject.free(&[lengths]));
+            free_tables(subject, &desc);
             return;
         }
     }
@@ -159,7 +175,13 @@ fn measure(criterion: &mut Criterion, subject: &Subject, case: &Attention, kerne
     }
     group.finish();
     subject.free(&ptrs);
-    desc.key_lengths.iter().for_each(|&lengths| subject.free(&[lengths]));
+    free_tables(subject, &desc);
+}
+
+/// Gives back what says where keys and values are, and how many.
+fn free_tables(subject: &Subject, desc: &AttentionDesc) {
+    let tables = desc.key_lengths.into_iter().chain(desc.block_table.map(|table| table.ptr));
+    subject.free(&tables.collect::<Vec<u64>>());
 }
 
 /// Every kernel that does this case, by name.

@@ -146,6 +146,19 @@ impl Subject {
         self.upload(&value.to_le_bytes().repeat(elements))
     }
 
+    /// A block table of u32, `[batch, blocks]`, for a pool of as many blocks, far from their order.
+    ///
+    /// # Panics
+    /// If there is no memory for it.
+    #[must_use]
+    pub fn block_table(&self, batch: usize, blocks: usize) -> u64 {
+        let all = (batch * blocks) as u64;
+        // An odd step meets each of a power of two of them once.
+        let step = all / 3 * 2 + 1;
+        let bytes: Vec<u8> = (0..all).flat_map(|i| ((i * step % all) as u32).to_le_bytes()).collect();
+        self.upload(&bytes)
+    }
+
     fn upload(&self, bytes: &[u8]) -> u64 {
         let ptr = self.backend().alloc(bytes.len()).expect("memory for an operand");
         self.backend().copy_htod(ptr, bytes).expect("the operand is uploaded");

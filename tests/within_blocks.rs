@@ -24,7 +24,7 @@ const REFUSED: usize = 10;
 /// The families that refuse cases, and what of them stays undivided. All others refuse none.
 pub(super) const UNDIVIDED: [(&str, &str); 19] = [
     ("attention", "the keys or values of one head"),
-    ("attention_ext", "the keys, values or mask of one head, and a mask of u32"),
+    ("attention_ext", "the keys, values or mask of one head, a pool of blocks, and a mask of u32"),
     ("conv2d", "an image, and the filters for NHWC"),
     ("conv2d_backward_filter", "images and gradients of all filters"),
     ("cumsum", "a slice along the axis"),

@@ -2,8 +2,8 @@
 // sink, a number that nobody reads, and a vector. A workgroup makes a row: its row groups of invocations share the parts,
 // and each invocation has four elements.
 //
-// needs: T, THREADS, LANES, HALF_Q, HALF_KV, lib/attention, lib/attention_narrow or lib/attention_q8_0,
-// lib/attention_seen
+// needs: T, M = T or u32, THREADS, LANES, HALF_Q, HALF_KV, PAGED, lib/attention, lib/attention_narrow or
+// lib/attention_q8_0, lib/attention_seen
 
 const ROW_GROUPS: u32 = THREADS / LANES;
 
@@ -11,7 +11,7 @@ const ROW_GROUPS: u32 = THREADS / LANES;
 @group(0) @binding(1) var<storage, read> q: array<Words>;
 @group(0) @binding(2) var<storage, read> k: array<Words>;
 @group(0) @binding(3) var<storage, read> v: array<Words>;
-@group(0) @binding(4) var<storage, read> mask: array<T>;
+@group(0) @binding(4) var<storage, read> mask: array<M>;
 @group(0) @binding(5) var<storage, read> lengths: array<u32>;
 @group(0) @binding(6) var<storage, read_write> lse: array<f32>;
 @group(0) @binding(7) var<storage, read_write> o: array<T>;

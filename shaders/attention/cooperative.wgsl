@@ -24,7 +24,7 @@
 // Starts, strides and lengths of vectors are multiples of eight elements.
 //
 // needs: T = f16, SUBGROUPS, DIM_SUBGROUPS, PARTS, DIM, BLOCK, SLICE, WIDE_KEYS, lib/attention,
-// lib/attention_seen, lib/attention_sinks, lib/fragment_elements
+// lib/attention_contiguous, lib/attention_seen, lib/attention_sinks, lib/fragment_elements
 
 const SUBGROUP: u32 = 32u;
 const FRAGMENT: u32 = 16u;

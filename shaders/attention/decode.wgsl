@@ -9,9 +9,9 @@
 //
 // Operands are read 16 bytes at a time, or keys and values are blocks of Q8_0.
 //
-// needs: T, SUBGROUP, LANES, HALF_Q, HALF_KV, lib/attention, lib/attention_pieces, lib/attention_rows,
-// lib/attention_sinks, lib/attention_wide or lib/attention_q8_0, one of lib/rows_*, and lib/attention_outputs or
-// lib/attention_parts
+// needs: T, M = T or u32, SUBGROUP, LANES, HALF_Q, HALF_KV, PAGED, lib/attention, lib/attention_pieces,
+// lib/attention_rows, lib/attention_loads, lib/attention_sinks, lib/attention_wide or lib/attention_q8_0, one of
+// lib/rows_*, and lib/attention_outputs or lib/attention_parts
 
 const SUBGROUPS: u32 = 4u;
 const THREADS: u32 = SUBGROUPS * SUBGROUP;
@@ -27,7 +27,7 @@ const_assert LANES >= 8u && LANES <= SUBGROUP && SUBGROUP / LANES <= 4u;
 @group(0) @binding(0) var<storage, read> q: array<Words>;
 @group(0) @binding(1) var<storage, read> k: array<Words>;
 @group(0) @binding(2) var<storage, read> v: array<Words>;
-@group(0) @binding(3) var<storage, read> mask: array<T>;
+@group(0) @binding(3) var<storage, read> mask: array<M>;
 @group(0) @binding(4) var<storage, read> lengths: array<u32>;
 @group(0) @binding(5) var<storage, read> sinks: array<f32>;
 
@@ -37,23 +37,21 @@ var<workgroup> sh_references: array<Rows, SUBGROUPS>;
 var<workgroup> sh_totals: array<Rows, SUBGROUPS>;
 
 // A lane's elements of the slot's keys from `key` on; of those beyond the last, the last.
-fn fetch_keys(start: u32, key: u32, last: u32, left: u32) -> Four {
-  let stride = kv_step(params.k.w);
+fn fetch_keys(start: u32, batch: u32, key: u32, last: u32, left: u32) -> Four {
   return Four(
-    load_k(start + min(key, last) * stride, left),
-    load_k(start + min(key + SLOTS, last) * stride, left),
-    load_k(start + min(key + 2u * SLOTS, last) * stride, left),
-    load_k(start + min(key + 3u * SLOTS, last) * stride, left),
+    load_key(start, batch, min(key, last), left),
+    load_key(start, batch, min(key + SLOTS, last), left),
+    load_key(start, batch, min(key + 2u * SLOTS, last), left),
+    load_key(start, batch, min(key + 3u * SLOTS, last), left),
   );
 }
 
-fn fetch_values(start: u32, key: u32, last: u32, left: u32) -> Four {
-  let stride = kv_step(params.v.w);
+fn fetch_values(start: u32, batch: u32, key: u32, last: u32, left: u32) -> Four {
   return Four(
-    load_v(start + min(key, last) * stride, left),
-    load_v(start + min(key + SLOTS, last) * stride, left),
-    load_v(start + min(key + 2u * SLOTS, last) * stride, left),
-    load_v(start + min(key + 3u * SLOTS, last) * stride, left),
+    load_value(start, batch, min(key, last), left),
+    load_value(start, batch, min(key + SLOTS, last), left),
+    load_value(start, batch, min(key + 2u * SLOTS, last), left),
+    load_value(start, batch, min(key + 3u * SLOTS, last), left),
   );
 }
 
@@ -97,8 +95,8 @@ fn main(
   let left = head_dim() - column * WIDTH;
   let k_start = kv_step(tile.k) + kv_at(column * WIDTH);
   let v_start = kv_step(tile.v) + kv_at(column * WIDTH);
-  var keys = fetch_keys(k_start, tile.begin + slot, last, left);
-  var values = fetch_values(v_start, tile.begin + slot, last, left);
+  var keys = fetch_keys(k_start, tile.batch, tile.begin + slot, last, left);
+  var values = fetch_values(v_start, tile.batch, tile.begin + slot, last, left);
   let by = queries(tile, column * WIDTH, WIDTH);
 
   var out: Vector;
@@ -117,7 +115,7 @@ fn main(
     if lane >= used {
       own = Products();
     }
-    keys = fetch_keys(k_start, next + slot, last, left);
+    keys = fetch_keys(k_start, tile.batch, next + slot, last, left);
     let product = product_of_slot(own, lane);
     let score = scores(tile, key + turn * SLOTS + slot, end, is_plain && next <= end, product);
     var peak = max(score, subgroupShuffleXor(score, LANES / 4u));
@@ -135,7 +133,7 @@ fn main(
     out = added(out, values.b, subgroupShuffle(p, first_lane + LANES / 4u));
     out = added(out, values.c, subgroupShuffle(p, first_lane + LANES / 2u));
     out = added(out, values.d, subgroupShuffle(p, first_lane + 3u * LANES / 4u));
-    values = fetch_values(v_start, next + slot, last, left);
+    values = fetch_values(v_start, tile.batch, next + slot, last, left);
   }
 
   // The sums of a slot, then all of the subgroup's slots on one scale.

@@ -17,7 +17,8 @@
 // Starts, strides and lengths of vectors are multiples of eight elements. References of subgroups are in
 // powers of two, because scores are small here: neither the scale nor the softcap is large.
 //
-// needs: T = f16, ROWS, BLOCK, DIM, lib/attention, lib/attention_pieces, lib/attention_sinks, lib/fragment_elements
+// needs: T = f16, ROWS, BLOCK, DIM, lib/attention, lib/attention_contiguous, lib/attention_pieces,
+// lib/attention_sinks, lib/fragment_elements
 
 const SUBGROUP: u32 = 32u;
 const SUBGROUPS: u32 = 4u;

@@ -14,7 +14,7 @@
 // than the work itself.
 //
 // needs: T, GROUPS, LANES, ROWS, KEYS, DIMS, HALF_Q, HALF_KV, lib/attention, lib/attention_staging,
-// lib/attention_seen, lib/attention_sinks, and lib/attention_wide or lib/attention_narrow
+// lib/attention_contiguous, lib/attention_seen, lib/attention_sinks, and lib/attention_wide or lib/attention_narrow
 
 const THREADS: u32 = LANES * GROUPS;
 const TILE_Q: u32 = ROWS * GROUPS;

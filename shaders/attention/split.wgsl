@@ -7,8 +7,8 @@
 // "Flash-Decoding", 2023). While keys are multiplied, the next are on their way into registers, each with a
 // name of its own, as drivers keep arrays elsewhere.
 //
-// needs: T, HALF_Q, HALF_KV, lib/attention, lib/attention_pieces, lib/attention_rows, lib/attention_sinks,
-// lib/attention_parts, one of attention's readers, and one of lib/rows_*
+// needs: T, M = T or u32, HALF_Q, HALF_KV, PAGED, lib/attention, lib/attention_pieces, lib/attention_rows,
+// lib/attention_loads, lib/attention_sinks, lib/attention_parts, one of attention's readers, and one of lib/rows_*
 
 const THREADS: u32 = 128u;
 const TURNS: u32 = 4u;
@@ -21,7 +21,7 @@ const_assert LEAST_LANES >= TURNS;
 @group(0) @binding(0) var<storage, read> q: array<Words>;
 @group(0) @binding(1) var<storage, read> k: array<Words>;
 @group(0) @binding(2) var<storage, read> v: array<Words>;
-@group(0) @binding(3) var<storage, read> mask: array<T>;
+@group(0) @binding(3) var<storage, read> mask: array<M>;
 @group(0) @binding(4) var<storage, read> lengths: array<u32>;
 @group(0) @binding(5) var<storage, read> sinks: array<f32>;
 
@@ -48,23 +48,21 @@ fn lanes_of_slot() -> u32 {
 }
 
 // A lane's elements of the slot's keys from `key` on; of those beyond the last, the last.
-fn fetch_keys(start: u32, key: u32, slots: u32, last: u32, left: u32) -> Four {
-  let stride = kv_step(params.k.w);
+fn fetch_keys(start: u32, batch: u32, key: u32, slots: u32, last: u32, left: u32) -> Four {
   return Four(
-    load_k(start + min(key, last) * stride, left),
-    load_k(start + min(key + slots, last) * stride, left),
-    load_k(start + min(key + 2u * slots, last) * stride, left),
-    load_k(start + min(key + 3u * slots, last) * stride, left),
+    load_key(start, batch, min(key, last), left),
+    load_key(start, batch, min(key + slots, last), left),
+    load_key(start, batch, min(key + 2u * slots, last), left),
+    load_key(start, batch, min(key + 3u * slots, last), left),
   );
 }
 
-fn fetch_values(start: u32, key: u32, slots: u32, last: u32, left: u32) -> Four {
-  let stride = kv_step(params.v.w);
+fn fetch_values(start: u32, batch: u32, key: u32, slots: u32, last: u32, left: u32) -> Four {
   return Four(
-    load_v(start + min(key, last) * stride, left),
-    load_v(start + min(key + slots, last) * stride, left),
-    load_v(start + min(key + 2u * slots, last) * stride, left),
-    load_v(start + min(key + 3u * slots, last) * stride, left),
+    load_value(start, batch, min(key, last), left),
+    load_value(start, batch, min(key + slots, last), left),
+    load_value(start, batch, min(key + 2u * slots, last), left),
+    load_value(start, batch, min(key + 3u * slots, last), left),
   );
 }
 
@@ -91,8 +89,8 @@ fn main(
   let is_plain = params.seq_q == 1u && !has(HAS_MASK);
   let k_start = kv_step(tile.k) + kv_at(d);
   let v_start = kv_step(tile.v) + kv_at(v_d);
-  var keys = fetch_keys(k_start, tile.begin + place.slot, slots, last, left);
-  var values = fetch_values(v_start, tile.begin + place.slot, slots, last, v_left);
+  var keys = fetch_keys(k_start, tile.batch, tile.begin + place.slot, slots, last, left);
+  var values = fetch_values(v_start, tile.batch, tile.begin + place.slot, slots, last, v_left);
   let by = queries(tile, d, left);
 
   var out: Vector;
@@ -111,7 +109,7 @@ fn main(
     sh_products[at + (lanes + 1u)] = products(keys.b, by);
     sh_products[at + 2u * (lanes + 1u)] = products(keys.c, by);
     sh_products[at + 3u * (lanes + 1u)] = products(keys.d, by);
-    keys = fetch_keys(k_start, next + place.slot, slots, last, left);
+    keys = fetch_keys(k_start, tile.batch, next + place.slot, slots, last, left);
     workgroupBarrier();
     if place.lane < TURNS {
       let start = (first + place.lane) * (lanes + 1u);
@@ -146,7 +144,7 @@ fn main(
     out = added(out, values.b, p.b);
     out = added(out, values.c, p.c);
     out = added(out, values.d, p.d);
-    values = fetch_values(v_start, next + place.slot, slots, last, v_left);
+    values = fetch_values(v_start, tile.batch, next + place.slot, slots, last, v_left);
   }
 
   // All slots on one scale.

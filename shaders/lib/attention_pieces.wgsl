@@ -2,7 +2,7 @@
 // of a head, and a piece of those keys. The grid is pieces × chunks of rows of each head × batches. `tiles` is
 // the length of a piece; where the number of keys lies on the device, pieces are multiples of it.
 //
-// needs: ROWS, lib/attention
+// needs: ROWS, lib/attention, lib/attention_places
 
 struct Tile {
   batch: u32,
@@ -31,8 +31,8 @@ fn tile_of(group: vec3<u32>) -> Tile {
     kv_head = group.y / chunks;
     chunk = group.y % chunks;
   }
-  let k_start = params.k.x + group.z * params.k.y + kv_head * params.k.z;
-  let v_start = params.v.x + group.z * params.v.y + kv_head * params.v.z;
+  let k_start = params.k.x + sequence_start(group.z, params.k) + kv_head * params.k.z;
+  let v_start = params.v.x + sequence_start(group.z, params.v) + kv_head * params.v.z;
   let real = real_keys(group.z);
   var tile = Tile(group.z, kv_head * params.group, chunk * ROWS, k_start, v_start, real, 0u, 0u);
   // Of the keys that some row sees.

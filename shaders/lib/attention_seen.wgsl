@@ -3,7 +3,7 @@
 // The kernels multiply the values of all keys of a tile by weights, which are 0 where a query doesn't see a
 // key. Values that aren't finite make NaN of that. This is slow: it is for what holds such values.
 //
-// needs: lib/attention, four_q, four_k and four_v of one of attention's readers
+// needs: lib/attention, lib/attention_places, four_q, four_k and four_v of one of attention's readers
 
 fn are_finite(x: vec4<f32>) -> vec4<bool> {
   return (bitcast<vec4<u32>>(x) & vec4<u32>(INF_BITS)) != vec4<u32>(INF_BITS);
@@ -20,11 +20,11 @@ fn is_finite(x: vec4<f32>) -> bool {
 fn mean_of_seen(batch: u32, head: u32, query: u32, d: u32, sink: f32, result: vec4<f32>) -> vec4<f32> {
   let seen = visible(query, real_keys(batch));
   let row = mask_row(batch, head, query);
-  let start = params.v.x + batch * params.v.y + head / params.group * params.v.z;
+  let start = params.v.x + sequence_start(batch, params.v) + head / params.group * params.v.z;
   var unbounded = vec4<f32>();
   var key = seen.x;
   for (; key < seen.y; key++) {
-    let value = four_v(start + key * params.v.w, d);
+    let value = four_of_value(start, batch, key, d);
     if !is_finite(value) && !is_hidden(row, key) {
       unbounded += select(value, vec4<f32>(), are_finite(value));
     }
@@ -47,7 +47,7 @@ fn mean_of_seen(batch: u32, head: u32, query: u32, d: u32, sink: f32, result: ve
     total = total * rescale + w;
     sum *= rescale;
     if w != 0.0 {
-      sum += w * four_v(start + key * params.v.w, d);
+      sum += w * four_of_value(start, batch, key, d);
     }
     peak = raised;
   }
@@ -55,6 +55,15 @@ fn mean_of_seen(batch: u32, head: u32, query: u32, d: u32, sink: f32, result: ve
     return decided;
   }
   return select(sum * denominator(peak, total, sink).factor, decided, is_decided);
+}
+
+fn four_of_value(start: u32, batch: u32, key: u32, d: u32) -> vec4<f32> {
+  let at = key_offset(batch, key, params.v);
+  var result = vec4<f32>();
+  if at != OUTSIDE {
+    result = four_v(start + at, d);
+  }
+  return result;
 }
 
 fn is_hidden(row: u32, key: u32) -> bool {
@@ -81,9 +90,10 @@ fn products_of_4(q_start: u32, k_start: u32, d: u32) -> f32 {
 // The score of a key that is seen, its mask aside.
 fn score_of(batch: u32, head: u32, query: u32, key: u32) -> f32 {
   let q_start = params.q.x + batch * params.q.y + head * params.q.z + query * params.q.w;
-  let k_start = params.k.x + batch * params.k.y + head / params.group * params.k.z + key * params.k.w;
+  let at = key_offset(batch, key, params.k);
+  let k_start = params.k.x + sequence_start(batch, params.k) + head / params.group * params.k.z + at;
   var product = 0.0;
-  for (var d = 0u; d < head_dim(); d += 32u) {
+  for (var d = select(0u, head_dim(), at == OUTSIDE); d < head_dim(); d += 32u) {
     product += products_of_16(q_start, k_start, d) + products_of_16(q_start, k_start, d + 16u);
   }
   if !has(NATURAL) {

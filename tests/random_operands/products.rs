@@ -1,8 +1,8 @@
 //! Matrix products, products with quantised matrices, and attention.
 
 use backend_api::desc::{
-    AttentionAlignment, AttentionDesc, AttentionMask, AttentionShape, Bias, BiasAxis, DequantizeDesc,
-    MatmulDesc, Matrix, QuantGatherDesc, QuantMatmulDesc, QuantMatrix,
+    AttentionAlignment, AttentionDesc, AttentionMask, AttentionShape, Bias, BiasAxis, BlockTable,
+    DequantizeDesc, MatmulDesc, Matrix, QuantGatherDesc, QuantMatmulDesc, QuantMatrix,
 };
 use backend_api::quant::{QuantFormat, quantize, repack};
 use backend_api::{Activation, BackendTranspose, Command, DType};
@@ -108,7 +108,14 @@ pub(super) fn attention(draw: &mut Draw, run: Run<'_>) {
     let (heads, seq_q) = (kv_heads * group, draw.up_to(most.clamp(1, 200)));
     let shape = AttentionShape { batch, heads, seq_q, seq_kv, head_dim };
     let queries = |dim| [batch, heads, seq_q, dim];
-    let keys = |dim| [batch, kv_heads, seq_kv, dim];
+    let paging = draw.maybe(|draw| (16 << draw.below(3), draw.up_to(seq_kv.div_ceil(16) + 3)));
+    // Blocks of a pool, or all of a sequence.
+    let paging = paging.filter(|_| kv_heads <= 8);
+    let [blocks, positions] = match paging {
+        Some((block_size, pool_blocks)) => [pool_blocks, block_size],
+        None => [batch, seq_kv],
+    };
+    let keys = |dim| [blocks, kv_heads, positions, dim];
     let mut operand = |dtype: DType, extents: [usize; 4]| {
         let layout = head_layout(draw, extents);
         (draw.memory(dtype, extents.iter().product::<usize>() + 9), layout)
@@ -126,6 +133,10 @@ pub(super) fn attention(draw: &mut Draw, run: Run<'_>) {
         .with_causal(draw.one_in(2));
     desc.window = draw.maybe(|draw| draw.up_to(seq_kv));
     desc.key_lengths = draw.maybe(|draw| draw.indices(batch, seq_kv));
+    desc.block_table = paging.map(|(block_size, pool_blocks)| {
+        let max_blocks = seq_kv.div_ceil(block_size) + draw.below(2);
+        BlockTable::new(draw.indices(batch * max_blocks, pool_blocks), max_blocks, block_size, pool_blocks)
+    });
     let alignments =
         [AttentionAlignment::BottomRight, AttentionAlignment::TopLeft, AttentionAlignment::KeyLengths];
     desc.alignment = draw.pick(&alignments);

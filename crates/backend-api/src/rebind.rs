@@ -102,8 +102,8 @@ mod tests {
     use super::*;
     use crate::DType;
     use crate::desc::{
-        AttentionDesc, AttentionMask, AttentionShape, LayerNormDesc, Matrix, PadDesc, QuantMatmulDesc,
-        QuantMatrix, RmsNorm, RmsNormDesc, TensorDesc, WhereDesc,
+        AttentionDesc, AttentionMask, AttentionShape, BlockTable, LayerNormDesc, Matrix, PadDesc,
+        QuantMatmulDesc, QuantMatrix, RmsNorm, RmsNormDesc, TensorDesc, WhereDesc,
     };
     use crate::quant::QuantFormat;
 
@@ -126,6 +126,8 @@ mod tests {
         let attention =
             AttentionDesc::new(DType::F32, 1, 2, 3, 4, shape).with_mask(mask).with_key_lengths(6).with_lse(7);
         assert_eq!(moved(Command::Attention(&attention)), [101, 102, 103, 104, 105, 106, 107]);
+        let paged = attention.with_block_table(BlockTable::new(8, 1, 16, 1));
+        assert_eq!(moved(Command::Attention(&paged)), [101, 102, 103, 104, 105, 106, 107, 108]);
         let norm = LayerNormDesc::new(DType::F32, 1, 2, 3, 4).with_weight(3).with_bias(4).with_residual(5);
         assert_eq!(moved(Command::LayerNorm(&norm.with_sum(6))).len(), 6);
         let norm = RmsNormDesc::new(DType::F32, 1, 2, 3, 4).with_weight(3).with_residual(4).with_sum(5);

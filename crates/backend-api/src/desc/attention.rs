@@ -7,7 +7,7 @@ use crate::operand::{Access, Operand};
 use crate::size::{strided_extent, strides_are_injective};
 use crate::{BackendError, BackendResult, DType, checked_product};
 
-use super::{require_at_least, require_float, require_multiple};
+use super::{BlockTable, require_at_least, require_float, require_multiple};
 
 /// The extents of an attention.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -159,6 +159,9 @@ pub struct AttentionDesc {
     /// Handle of the key lengths, `[batch]` of u32: how many keys of each sequence are real. More than `seq_kv` means
     /// all.
     pub key_lengths: Option<u64>,
+    /// Where keys and values lie in blocks of a pool. Their strides by batch and token are then those by block and by
+    /// position in it, and packed ones are `[pool_blocks, kv_heads, block_size, head_dim]`.
+    pub block_table: Option<BlockTable>,
     /// Handle of the logarithms of the sums of the exponentials of the scores, f32 `[batch, heads, seq_q]`,
     /// which are written too, with the exponential of the sink, if there is one: −∞ for a query that sees no key,
     /// or the sink. Parts of the keys that are put together by these have the sink in one part only. Untouched
@@ -177,7 +180,7 @@ pub struct AttentionDesc {
     pub o_layout: Option<HeadLayout>,
 }
 
-handles!(AttentionDesc: q, k, v, o, mask, key_lengths, lse, sinks);
+handles!(AttentionDesc: q, k, v, o, mask, key_lengths, block_table, lse, sinks);
 
 impl AttentionDesc {
     /// Full attention over packed operands, scaled by 1/√head_dim.
@@ -206,6 +209,7 @@ impl AttentionDesc {
             mask: None,
             mask_dtype: dtype,
             key_lengths: None,
+            block_table: None,
             lse: None,
             sinks: None,
             q_layout: None,
@@ -248,6 +252,9 @@ impl AttentionDesc {
 
         /// Takes the number of real keys of each sequence from device memory.
         pub fn with_key_lengths(Some(key_lengths): u64);
+
+        /// Takes keys and values from blocks of a pool.
+        pub fn with_block_table(Some(block_table): BlockTable);
 
         /// Writes the log-sum-exp of the scores too.
         pub fn with_lse(Some(lse): u64);
@@ -293,6 +300,16 @@ impl AttentionDesc {
         first.min(last)..last
     }
 
+    /// What the strides by batch and by token of keys and values count: sequences and their keys, or with a block table
+    /// blocks of the pool and positions in one.
+    #[must_use]
+    pub const fn kv_extents(&self) -> [usize; 2] {
+        match self.block_table {
+            Some(table) => [table.pool_blocks, table.block_size],
+            None => [self.batch, self.seq_kv],
+        }
+    }
+
     /// The layouts in use: of q, k, v and o. They saturate for sizes that [`operands`](Self::operands)
     /// refuses.
     #[must_use]
@@ -303,10 +320,11 @@ impl AttentionDesc {
             head: seq.saturating_mul(dim),
             token: dim,
         };
+        let [_, positions] = self.kv_extents();
         [
             self.q_layout.unwrap_or(packed(self.heads, self.seq_q, self.head_dim)),
-            self.k_layout.unwrap_or(packed(self.kv_heads, self.seq_kv, self.head_dim)),
-            self.v_layout.unwrap_or(packed(self.kv_heads, self.seq_kv, self.v_head_dim)),
+            self.k_layout.unwrap_or(packed(self.kv_heads, positions, self.head_dim)),
+            self.v_layout.unwrap_or(packed(self.kv_heads, positions, self.v_head_dim)),
             self.o_layout.unwrap_or(packed(self.heads, self.seq_q, self.v_head_dim)),
         ]
     }
@@ -316,10 +334,11 @@ impl AttentionDesc {
         let whole = |what, elements| require_multiple(op, what, KvFormat::BLOCK, elements);
         whole("head_dim", self.head_dim)?;
         whole("v_head_dim", self.v_head_dim)?;
+        let [blocks, positions] = self.kv_extents();
         for layout in [self.k_layout, self.v_layout].into_iter().flatten() {
             let HeadLayout { offset, batch, head, token } = layout;
             whole("offset of keys and values", offset)?;
-            for (extent, stride) in [(self.batch, batch), (self.kv_heads, head), (self.seq_kv, token)] {
+            for (extent, stride) in [(blocks, batch), (self.kv_heads, head), (positions, token)] {
                 // A stride that leads nowhere may be any number.
                 whole("stride of keys and values", if extent > 1 { stride } else { 0 })?;
             }
@@ -327,9 +346,9 @@ impl AttentionDesc {
         Ok(())
     }
 
-    /// Checks types and shapes. Returns q, k, v, o, mask, key_lengths, lse and sinks; nothing is touched when there
-    /// are no queries or a vector has no elements.
-    pub fn operands(&self, op: &'static str) -> BackendResult<[Operand; 8]> {
+    /// Checks types and shapes. Returns q, k, v, o, mask, key_lengths, lse, sinks and block_table; nothing is touched
+    /// when there are no queries or a vector has no elements.
+    pub fn operands(&self, op: &'static str) -> BackendResult<[Operand; 9]> {
         require_float(op, "dtype", self.dtype)?;
         match self.kv_format {
             KvFormat::Float(got) if got != self.dtype && (self.dtype, got) != (DType::F32, DType::F16) => {
@@ -337,6 +356,9 @@ impl AttentionDesc {
             }
             KvFormat::Float(_) => {}
             KvFormat::Q8_0 => self.require_whole_blocks(op)?,
+        }
+        if let Some(table) = self.block_table {
+            table.require_valid(op, self.seq_kv)?;
         }
         if self.mask_dtype != self.dtype && self.mask_dtype != DType::U32 {
             return Err(BackendError::Dtype { op, arg: "mask_dtype", got: self.mask_dtype });
@@ -352,12 +374,16 @@ impl AttentionDesc {
 
         let [q, k, v, o] = self.layouts();
         let empty = [self.batch, self.heads, self.seq_q, self.head_dim, self.v_head_dim].contains(&0);
-        let dims = |heads, seq, strides: HeadLayout, dim| {
-            [(self.batch, strides.batch), (heads, strides.head), (seq, strides.token), (dim, 1)]
+        let dims = |[batch, heads, seq]: [usize; 3], strides: HeadLayout, dim| {
+            [(batch, strides.batch), (heads, strides.head), (seq, strides.token), (dim, 1)]
         };
-        let q_dims = dims(self.heads, self.seq_q, q, self.head_dim);
-        let k_dims = dims(self.kv_heads, self.seq_kv, k, self.head_dim);
-        let v_dims = dims(self.kv_heads, self.seq_kv, v, self.v_head_dim);
+        let queries = [self.batch, self.heads, self.seq_q];
+        // A pool in which no sequence has a key isn't touched.
+        let [blocks, positions] = self.kv_extents();
+        let keys = [blocks, self.kv_heads, if self.seq_kv > 0 { positions } else { 0 }];
+        let q_dims = dims(queries, q, self.head_dim);
+        let k_dims = dims(keys, k, self.head_dim);
+        let v_dims = dims(keys, v, self.v_head_dim);
         let operand = |arg, ptr, dtype, offset, dims: [(usize, usize); 4], access| {
             let elements = strided_extent(op, arg, dims.into_iter())?;
             Operand::new(op, arg, ptr, dtype, if empty { 0 } else { elements }, access)?
@@ -368,7 +394,7 @@ impl AttentionDesc {
             let reach = if empty { 0 } else { elements };
             Operand::kv(op, arg, (ptr, self.kv_format), offset, reach, Access::Read)
         };
-        let o_dims = dims(self.heads, self.seq_q, o, self.v_head_dim);
+        let o_dims = dims(queries, o, self.v_head_dim);
         if !empty && !strides_are_injective(&mut o_dims.clone()) {
             return Err(BackendError::Overlap { op, a: "o", b: "o" });
         }
@@ -382,6 +408,10 @@ impl AttentionDesc {
         };
         let mask = self.mask.map(|mask| mask.ptr);
         let lengths = if empty { 0 } else { self.batch };
+        let table = match &self.block_table {
+            Some(table) if !empty => table.operand(op, self.batch, self.seq_kv)?,
+            _ => Operand::absent("block_table"),
+        };
         let [rows, heads] = if empty { [0, 0] } else { [self.batch * self.heads * self.seq_q, self.heads] };
         Ok([
             operand("q", self.q, self.dtype, q.offset, q_dims, Access::Read)?,
@@ -392,6 +422,7 @@ impl AttentionDesc {
             Operand::optional(op, "key_lengths", self.key_lengths, DType::U32, lengths, Access::Read)?,
             Operand::optional(op, "lse", self.lse, DType::F32, rows, Access::Write)?,
             Operand::optional(op, "sinks", self.sinks, DType::F32, heads, Access::Read)?,
+            table,
         ])
     }
 }

@@ -11,6 +11,7 @@ mod setters;
 
 mod attention;
 mod backward;
+mod block_table;
 mod channel_norm;
 mod conv;
 mod conv_backward;
@@ -41,6 +42,7 @@ mod work;
 
 pub use attention::{AttentionAlignment, AttentionDesc, AttentionMask, AttentionShape, HeadLayout};
 pub use backward::{NormBackwardDesc, NormBackwardWeightDesc, SoftmaxBackwardDesc};
+pub use block_table::BlockTable;
 pub use channel_norm::{BatchNormDesc, ChannelShape, GroupNormDesc};
 pub use conv::{ConvDesc, ConvShape};
 pub use conv_backward::{ConvBackwardDataDesc, ConvBackwardFilterDesc, ConvTransposeDesc};

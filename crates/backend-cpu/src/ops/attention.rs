@@ -12,6 +12,7 @@ use faer::prelude::ReborrowMut;
 
 use super::matmul::multiply;
 use super::matrix::{for_each_row, row_major, row_major_ref};
+use super::paged::Pool;
 use super::quantize_rows::dequantized;
 use crate::access::Input;
 use crate::bound::require_end;
@@ -31,18 +32,30 @@ const BLOCK_SCORES: usize = 1 << 15;
 /// scores.
 const BLOCK_KEYS: usize = 1 << 16;
 
+/// Keys of a block that are brought together from a pool, at most: they should stay in the second-level cache.
+const BLOCK_PAGED_KEYS: usize = 256;
+
 /// `O = softmax(cap(scale · Q·Kᵀ) + mask) · V`.
 pub(crate) fn attention(memory: &Memory, op: &'static str, desc: &AttentionDesc) -> BackendResult<()> {
     let operands = desc.operands(op)?;
     require_end(op, desc.flops())?;
-    memory.access_two(op, &operands, |[q, k, v, _, mask, lengths, _, sinks], [o, lse]| {
+    memory.access_two(op, &operands, |[q, k, v, _, mask, lengths, _, sinks, table], [o, lse]| {
         let queries = desc.batch * desc.heads * desc.seq_q;
         let products = desc.seq_kv.saturating_mul(desc.head_dim.max(desc.v_head_dim).max(16));
         // Threads write these in any order.
         let logarithms: Vec<AtomicU32> = lse.chunks_exact(4).map(|_| AtomicU32::new(0)).collect();
         Cores::run(queries.saturating_mul(products / 8 + desc.v_head_dim), |cores| {
             with_float!(desc.dtype, T => {
+                // Of a pool, only what sequences use is read.
+                let [_, k_layout, v_layout, _] = desc.layouts();
+                let pools = desc.block_table.map(|of| {
+                    let format = desc.kv_format;
+                    [(k, k_layout), (v, v_layout)].map(|(bytes, layout)| {
+                        Pool { bytes: bytes.elements(), format, layout, of, table: table.elements() }
+                    })
+                });
                 let [k, v] = match desc.kv_format.dtype() {
+                    _ if pools.is_some() => [Cow::default(), Cow::default()],
                     Some(stored) => with_float!(stored, K => [k, v].map(|x| widen::<K>(cores, x))),
                     None => [k, v].map(|blocks| Cow::Owned(dequantized(cores, blocks))),
                 };
@@ -51,6 +64,7 @@ pub(crate) fn attention(memory: &Memory, op: &'static str, desc: &AttentionDesc)
                     q: &widen::<T>(cores, q),
                     k: &k,
                     v: &v,
+                    pools,
                     mask: &mask_numbers::<T>(cores, desc.mask_dtype, mask),
                     lengths: lengths.elements(),
                     sinks: sinks.elements(),
@@ -79,6 +93,8 @@ struct Attention<'a> {
     q: &'a [f32],
     k: &'a [f32],
     v: &'a [f32],
+    /// Those of keys and values that lie in blocks, instead of `k` and `v`.
+    pools: Option<[Pool<'a>; 2]>,
     mask: &'a [f32],
     lengths: &'a [u32],
     /// A score of each head; none without sinks.
@@ -91,11 +107,21 @@ struct Attention<'a> {
 struct Head<'a> {
     batch: usize,
     head: usize,
+    kv_head: usize,
     /// How many keys are real.
     keys: usize,
     k: &'a [f32],
     v: &'a [f32],
     /// Whether 0·v is 0 for all values that the queries see.
+    finite: bool,
+}
+
+/// Some neighbouring keys and values, whose vectors are so many elements apart.
+struct Rows<'a> {
+    k: Cow<'a, [f32]>,
+    v: Cow<'a, [f32]>,
+    strides: [usize; 2],
+    /// Whether 0·v is 0 for all of the values that the queries see.
     finite: bool,
 }
 
@@ -147,13 +173,21 @@ impl Attention<'_> {
             Some(_) => desc.seq_kv.min(self.lengths[batch] as usize),
             None => desc.seq_kv,
         };
-        if keys == 0 {
-            return Head { batch, head, keys, k: &[], v: &[], finite: true };
+        if keys == 0 || self.pools.is_some() {
+            return Head { batch, head, kv_head, keys, k: &[], v: &[], finite: true };
         }
         let values = &self.v[batch * v.batch + kv_head * v.head..];
         let finite = seen(desc, queries.clone(), keys)
             .all(|key| all_finite(&values[key * v.token..][..desc.v_head_dim]));
-        Head { batch, head, keys, k: &self.k[batch * k.batch + kv_head * k.head..], v: values, finite }
+        Head {
+            batch,
+            head,
+            kv_head,
+            keys,
+            k: &self.k[batch * k.batch + kv_head * k.head..],
+            v: values,
+            finite,
+        }
     }
 
     /// The mask's numbers for one query; none without a mask.
@@ -177,10 +211,11 @@ impl Head<'_> {
     /// `o` starts at the vector of the first query.
     fn run<T: Element>(&self, attention: &Attention<'_>, queries: Range<usize>, o: &mut [T]) {
         let desc = attention.desc;
-        let [q_layout, _, v_layout, o_layout] = desc.layouts();
+        let [q_layout, _, _, o_layout] = desc.layouts();
         let q = &attention.q[self.batch * q_layout.batch + self.head * q_layout.head..];
         let size = (BLOCK_SCORES / self.keys.max(1)).clamp(16, 128);
-        let most = seen(desc, queries.clone(), self.keys).len().min(BLOCK_KEYS);
+        let block_keys = if attention.pools.is_some() { BLOCK_PAGED_KEYS } else { BLOCK_KEYS };
+        let most = seen(desc, queries.clone(), self.keys).len().min(block_keys);
         let mut scores = vec![0.0; size.min(queries.len()) * most];
         for first in queries.clone().step_by(size) {
             let rows = size.min(queries.end - first);
@@ -192,10 +227,13 @@ impl Head<'_> {
                 for_each_row(o.rb_mut(), |_, o| o.fill(0.0));
                 // Keys that a query doesn't see get weights of 0.
                 let seen = seen(desc, first..first + rows, self.keys);
-                for begin in seen.clone().step_by(BLOCK_KEYS) {
-                    let keys = begin..seen.end.min(begin + BLOCK_KEYS);
+                for begin in seen.clone().step_by(block_keys) {
+                    let keys = begin..seen.end.min(begin + block_keys);
+                    let of_keys = self.rows(attention, &keys);
+                    let [k_stride, v_stride] = of_keys.strides;
                     let scores = &mut scores[..rows * keys.len()];
-                    self.score(desc, q, keys.clone(), scores);
+                    let k = row_major_ref(&of_keys.k, keys.len(), desc.head_dim, k_stride);
+                    score(desc, q, k, scores);
                     let rescales: Vec<f64> = (first..)
                         .zip(scores.chunks_exact_mut(keys.len()).zip(&mut sums))
                         .map(|(query, (scores, sum))| self.weigh(attention, query, &keys, scores, sum))
@@ -203,15 +241,14 @@ impl Head<'_> {
                     if begin > seen.start {
                         for_each_row(o.rb_mut(), |i, o| rescale(o, rescales[i]));
                     }
-                    if self.finite {
+                    if of_keys.finite {
                         let p = row_major_ref(scores, rows, keys.len(), keys.len());
-                        let v = &self.v[begin * v_layout.token..];
-                        let v = row_major_ref(v, keys.len(), desc.v_head_dim, v_layout.token);
+                        let v = row_major_ref(&of_keys.v, keys.len(), desc.v_head_dim, v_stride);
                         multiply(p, v, 1.0, 1.0, o.rb_mut());
                     } else {
                         for_each_row(o.rb_mut(), |i, o| {
                             let weights = &scores[i * keys.len()..][..keys.len()];
-                            self.sum_seen(attention, first + i, &keys, weights, o);
+                            self.sum_seen(attention, first + i, &keys, &of_keys, weights, o);
                         });
                     }
                 }
@@ -229,19 +266,18 @@ impl Head<'_> {
         }
     }
 
-    /// The scores of the queries `q` with some of the keys, the mask aside.
-    fn score(&self, desc: &AttentionDesc, q: MatRef<'_, f32>, keys: Range<usize>, scores: &mut [f32]) {
-        let token = desc.layouts()[1].token;
-        let k = row_major_ref(&self.k[keys.start * token..], keys.len(), desc.head_dim, token);
-        // A factor of the product would be applied before the sums or after them.
-        multiply(q, k.transpose(), 1.0, 0.0, row_major(scores, q.nrows(), keys.len(), keys.len()));
-        let factor = desc.scale as f32;
-        scores.iter_mut().for_each(|score| *score *= factor);
-        if let Some(cap) = desc.cap() {
-            scores.iter_mut().for_each(|score| *score /= cap);
-            apply_unary(UnaryOp::Tanh, scores);
-            scores.iter_mut().for_each(|score| *score *= cap);
-        }
+    /// Some of the keys and their values.
+    fn rows<'b>(&'b self, attention: &Attention<'_>, keys: &Range<usize>) -> Rows<'b> {
+        let desc = attention.desc;
+        let Some([k, v]) = &attention.pools else {
+            let [_, k, v, _] = desc.layouts().map(|layout| layout.token);
+            let from = |x: &'b [f32], stride: usize| Cow::Borrowed(&x[keys.start * stride..]);
+            return Rows { k: from(self.k, k), v: from(self.v, v), strides: [k, v], finite: self.finite };
+        };
+        let k = k.vectors([self.batch, self.kv_head], keys, desc.head_dim);
+        let v = v.vectors([self.batch, self.kv_head], keys, desc.v_head_dim);
+        let finite = all_finite(&v);
+        Rows { k: k.into(), v: v.into(), strides: [desc.head_dim, desc.v_head_dim], finite }
     }
 
     /// Turns the scores of one query with some of the keys into weights, as `sum` scales them. Returns the
@@ -284,14 +320,16 @@ impl Head<'_> {
         attention: &Attention<'_>,
         query: usize,
         keys: &Range<usize>,
+        of_keys: &Rows<'_>,
         weights: &[f32],
         o: &mut [f32],
     ) {
-        let stride = attention.desc.layouts()[2].token;
+        let [_, stride] = of_keys.strides;
         let visible = self.visible(attention.desc, query, keys);
         let mask = attention.mask_row([self.batch, self.head, query]);
         for key in visible.filter(|&key| mask.get(key) != Some(&f32::NEG_INFINITY)) {
-            let (weight, v) = (weights[key - keys.start], &self.v[key * stride..][..o.len()]);
+            let at = key - keys.start;
+            let (weight, v) = (weights[at], &of_keys.v[at * stride..][..o.len()]);
             for (o, &v) in o.iter_mut().zip(v) {
                 *o += if v.is_finite() { weight * v } else { v };
             }
@@ -304,6 +342,19 @@ impl Head<'_> {
         if let Some(lse) = attention.lse.get(row) {
             lse.store(value.to_bits(), Ordering::Relaxed);
         }
+    }
+}
+
+/// The scores of the queries `q` with some of the keys, the mask aside.
+fn score(desc: &AttentionDesc, q: MatRef<'_, f32>, k: MatRef<'_, f32>, scores: &mut [f32]) {
+    // A factor of the product would be applied before the sums or after them.
+    multiply(q, k.transpose(), 1.0, 0.0, row_major(scores, q.nrows(), k.nrows(), k.nrows()));
+    let factor = desc.scale as f32;
+    scores.iter_mut().for_each(|score| *score *= factor);
+    if let Some(cap) = desc.cap() {
+        scores.iter_mut().for_each(|score| *score /= cap);
+        apply_unary(UnaryOp::Tanh, scores);
+        scores.iter_mut().for_each(|score| *score *= cap);
     }
 }
 

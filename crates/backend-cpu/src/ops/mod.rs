@@ -14,6 +14,7 @@ pub(crate) mod matmul;
 pub(crate) mod matrix;
 pub(crate) mod movement;
 pub(crate) mod norm;
+mod paged;
 pub(crate) mod pointwise;
 pub(crate) mod pool;
 pub(crate) mod quant;

@@ -158,10 +158,15 @@ libs! {
     ATTENTION_Q8_0 = "attention_q8_0" needs [ATTENTION, ATTENTION_NARROW_Q],
     /// How keys and values come into the workgroup memory of attention/flash; for either of the readers.
     ATTENTION_STAGING = "attention_staging" needs [ATTENTION],
+    /// Places of keys and values, a stride apart or in blocks of a pool; the former alone with [`ATTENTION_CONTIGUOUS`].
+    ATTENTION_PLACES = "attention_places" needs [ATTENTION],
+    ATTENTION_CONTIGUOUS = "attention_contiguous",
+    /// Keys and values at those places; for any of the readers.
+    ATTENTION_LOADS = "attention_loads" needs [ATTENTION_PLACES],
     /// Outputs of values that aren't finite; for any of the readers, or a kernel that reads four elements.
-    ATTENTION_SEEN = "attention_seen" needs [ATTENTION],
+    ATTENTION_SEEN = "attention_seen" needs [ATTENTION, ATTENTION_PLACES],
     /// The rows that share keys, and pieces of these.
-    ATTENTION_PIECES = "attention_pieces" needs [ATTENTION],
+    ATTENTION_PIECES = "attention_pieces" needs [ATTENTION, ATTENTION_PLACES],
     /// Vectors of the rows that share keys; for any of the readers and any number of rows.
     ATTENTION_ROWS = "attention_rows" needs [SPECIAL, ATTENTION, ATTENTION_PIECES],
     /// The sinks of heads.

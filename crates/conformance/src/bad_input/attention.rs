@@ -1,9 +1,10 @@
 //! attention and attention_ext.
 
-use backend_api::desc::{AttentionDesc, AttentionMask, AttentionShape, HeadLayout};
-use backend_api::{BackendResult, ComputeBackend, DType, ErrorKind};
+use backend_api::desc::{AttentionDesc, AttentionMask, AttentionShape, BlockTable, HeadLayout};
+use backend_api::kv::KvFormat;
+use backend_api::{BackendResult, Bound, ComputeBackend, DType, ErrorKind};
 
-use super::expect::{Expect, OVERFLOW, TOO_SMALL, at_least, dtype, multiple, overlap, too_small};
+use super::expect::{Expect, OVERFLOW, TOO_SMALL, at_least, bound, dtype, multiple, overlap, too_small};
 use super::operation::Change;
 use super::{Handles, Operation, Role, Slot};
 
@@ -14,6 +15,7 @@ pub(super) fn operations() -> Vec<Operation> {
     let mut operations = vec![attention()];
     operations.extend([DType::F32, DType::F16].map(attention_ext));
     operations.push(options());
+    operations.push(paged());
     operations
 }
 
@@ -219,4 +221,66 @@ fn options() -> Operation {
         |b, _, d| b.attention_ext(d),
         changes,
     )
+}
+
+/// Keys and values in blocks of a pool.
+fn paged() -> Operation {
+    let op = "attention_ext";
+    let good = |h: &Handles| {
+        let shape = AttentionShape { batch: 2, heads: 4, seq_q: 1, seq_kv: 20, head_dim: 6 };
+        AttentionDesc::new(DType::F32, h[0], h[1], h[2], h[3], shape)
+            .with_kv_heads(2)
+            .with_block_table(BlockTable::new(h[4], 2, 16, 3))
+    };
+    let slots = vec![
+        Slot::new("q", Role::Input, DType::F32, 2 * 4 * 6),
+        Slot::new("k", Role::Input, DType::F32, 3 * 2 * 16 * 6),
+        Slot::new("v", Role::Input, DType::F32, 3 * 2 * 16 * 6),
+        Slot::new("o", Role::Output, DType::F32, 2 * 4 * 6),
+        Slot::new("block_table", Role::Input, DType::U32, 4).holding(2.0),
+    ];
+    let changes: Vec<Change<AttentionDesc>> = vec![
+        ("blocks of 8 positions", at_least(op, "block_size", 16, 8), |d| with_table(d, |t| t.block_size = 8)),
+        ("blocks of 0 positions", at_least(op, "block_size", 16, 0), |d| with_table(d, |t| t.block_size = 0)),
+        ("blocks of 48 positions", bound(op, "block_size", Bound::PowerOfTwo, 48), |d| {
+            with_table(d, |t| t.block_size = 48);
+        }),
+        ("blocks of 32 positions", too_small(op, "k", 2304, 4608), |d| {
+            with_table(d, |t| t.block_size = 32);
+        }),
+        ("blocks of 2^63 positions", OVERFLOW, |d| with_table(d, |t| t.block_size = HALF)),
+        ("a pool of no blocks", at_least(op, "pool_blocks", 1, 0), |d| with_table(d, |t| t.pool_blocks = 0)),
+        ("a block too many", too_small(op, "k", 2304, 3072), |d| with_table(d, |t| t.pool_blocks = 4)),
+        ("usize::MAX blocks", OVERFLOW, |d| with_table(d, |t| t.pool_blocks = usize::MAX)),
+        ("fewer entries than keys need", at_least(op, "max_blocks", 2, 1), |d| {
+            with_table(d, |t| t.max_blocks = 1);
+        }),
+        ("more keys than entries", at_least(op, "max_blocks", 3, 2), |d| d.seq_kv = 33),
+        ("entries beyond their end", too_small(op, "block_table", 16, 20), |d| {
+            with_table(d, |t| t.max_blocks = 3);
+        }),
+        ("usize::MAX entries", OVERFLOW, |d| with_table(d, |t| t.max_blocks = usize::MAX)),
+        ("the table in the output", overlap(op, "o", "block_table"), |d| {
+            let o = d.o;
+            d.block_table.iter_mut().for_each(|table| table.ptr = o);
+        }),
+        ("the table in no memory", Expect::Kind(ErrorKind::InvalidHandle), |d| {
+            with_table(d, |t| t.ptr = 0);
+        }),
+        ("blocks at a stride of usize::MAX", OVERFLOW, |d| {
+            d.k_layout = Some(HeadLayout { offset: 0, batch: usize::MAX, head: 96, token: 6 });
+        }),
+        ("keys of Q8_0 in blocks of 6 elements", multiple(op, "head_dim", 32, 6), |d| {
+            d.kv_format = KvFormat::Q8_0;
+        }),
+    ];
+    Operation::new(op, slots, 1.0, move |b, h| b.attention_ext(&good(h))).variant("of pages").broken(
+        good,
+        |b, _, d| b.attention_ext(d),
+        changes,
+    )
+}
+
+fn with_table(desc: &mut AttentionDesc, change: fn(&mut BlockTable)) {
+    desc.block_table.iter_mut().for_each(change);
 }

@@ -2,12 +2,15 @@
 //! alignments, values of another length, softcaps and log-sum-exp.
 
 use backend_api::DType;
-use backend_api::desc::{AttentionAlignment, AttentionDesc, AttentionMask, AttentionShape, HeadLayout};
+use backend_api::desc::{
+    AttentionAlignment, AttentionDesc, AttentionMask, AttentionShape, BlockTable, HeadLayout,
+};
 use backend_api::kv::KvFormat;
 
 use super::attention::{HEAD_DIMS, SEQ_KV, SEQ_Q};
 use super::attention_special::{At, SPECIAL, Special};
 use super::heads::{Layout, Mask, MaskRows, Vectors};
+use super::pages::{Pages, Paging};
 use crate::case::Case;
 use crate::data::uniform;
 use crate::float::round_to;
@@ -87,6 +90,8 @@ struct Attention {
     lse: bool,
     sinks: Sinks,
     special: Special,
+    /// Where keys and values lie in blocks.
+    paging: Option<Paging>,
 }
 
 pub(super) fn cases() -> Vec<Case> {
@@ -134,11 +139,13 @@ pub(super) fn cases() -> Vec<Case> {
         lse: row[15] == 1,
         sinks: Sinks::ALL[row[19]],
         special: Special::None,
+        paging: None,
     });
     let special = [[1, 70, 64], [3, 70, 16], [40, 70, 20]].into_iter().flat_map(special);
     covering
         .chain(edges())
         .chain(blocks())
+        .chain(paged())
         .chain(special)
         .map(Attention::case)
         .chain([fused(false), fused(true)])
@@ -192,6 +199,7 @@ pub fn attention_around([queries, keys, head_dim]: [usize; 3]) -> Vec<Case> {
         lse: row[11] == 1,
         sinks: Sinks::ALL[row[13]],
         special: Special::None,
+        paging: None,
     });
     // Each content once, in types that differ from tile to tile.
     let turn = (queries + keys + head_dim) / 8;
@@ -204,7 +212,7 @@ pub fn attention_around([queries, keys, head_dim]: [usize; 3]) -> Vec<Case> {
     let special = special_of([queries.min(40) + 1, 2 * keys + 1, head_dim], &others, once);
     let few = special_of([1, 1 + keys, head_dim / 2 + 1], &SPECIAL[..SPECIAL.len() / 2], once);
     let read_in_blocks = |case: &Attention| queries <= 16 && case.seq_q <= 16 && case.head_dim <= head_dim;
-    let blocks = blocks().filter(read_in_blocks).step_by(3);
+    let blocks = blocks().filter(read_in_blocks).step_by(3).chain(paged().filter(read_in_blocks).step_by(5));
     cases.chain(special).chain(values).chain(few).chain(blocks).map(Attention::case).collect()
 }
 
@@ -251,6 +259,7 @@ fn special_of(
         // One that isn't far from other scores would mix with equal ones.
         sinks: if i % 4 == 3 && !special.is_distinct() { Sinks::Random } else { Sinks::None },
         special,
+        paging: None,
     };
     cases.map(case).collect()
 }
@@ -277,6 +286,7 @@ fn edges() -> impl Iterator<Item = Attention> {
         lse: true,
         sinks: Sinks::None,
         special: Special::None,
+        paging: None,
     };
     let mut all = Vec::new();
     for dtypes in DTYPES {
@@ -364,6 +374,7 @@ fn blocks() -> impl Iterator<Item = Attention> {
         lse: true,
         sinks: Sinks::None,
         special: Special::None,
+        paging: None,
     };
     let gaps = [Layout::Gaps; 4];
     let tokens = [Layout::Tokens; 4];
@@ -409,6 +420,68 @@ fn blocks() -> impl Iterator<Item = Attention> {
     cases.into_iter().chain(half)
 }
 
+/// Keys and values in blocks of a pool, of each type: for few queries, which read them there, and for more.
+fn paged() -> impl Iterator<Item = Attention> {
+    let paging = |size| Some(Paging { size, outside: false });
+    let plain = Attention {
+        dtypes: DTYPES[0],
+        blocks: false,
+        batch: 3,
+        heads: (4, 2),
+        seq_q: 1,
+        seq_kv: 70,
+        head_dim: 64,
+        v_head_dim: 64,
+        causal: true,
+        alignment: AttentionAlignment::KeyLengths,
+        mask: Mask::None,
+        hides: false,
+        lengths: true,
+        layouts: [Layout::Packed; 4],
+        window: None,
+        softcap: 0.0,
+        lse: true,
+        sinks: Sinks::None,
+        special: Special::None,
+        paging: paging(16),
+    };
+    let (tokens, gaps) = ([Layout::Tokens; 4], [Layout::Gaps; 4]);
+    let (nan, inf) = (f64::NAN, f64::INFINITY);
+    let one = |of, value| Special::One { of, at: At::Middle, value };
+    let outside = Some(Paging { size: 16, outside: true });
+    let cases = [
+        plain,
+        Attention { batch: 5, heads: (8, 1), head_dim: 128, v_head_dim: 128, layouts: tokens, ..plain },
+        Attention { seq_kv: 300, batch: 2, paging: paging(32), window: Some(9), layouts: tokens, ..plain },
+        Attention { window: Some(20), seq_q: 3, sinks: Sinks::Random, layouts: gaps, ..plain },
+        Attention { seq_kv: 300, batch: 1, lengths: false, softcap: 2.0, heads: (3, 3), ..plain },
+        Attention { paging: paging(1024), batch: 2, seq_q: 2, heads: (9, 1), ..plain },
+        Attention { paging: outside, batch: 2, seq_kv: 100, layouts: tokens, ..plain },
+        Attention { seq_q: 16, batch: 5, lse: false, causal: false, sinks: Sinks::Far, ..plain },
+        Attention { special: one('v', nan), seq_q: 2, lengths: false, ..plain },
+        Attention { special: one('v', inf), lengths: false, layouts: tokens, ..plain },
+        Attention { special: one('k', nan), lengths: false, seq_q: 3, ..plain },
+        Attention { seq_kv: 16, batch: 4, layouts: gaps, ..plain },
+        // Many queries, and masks.
+        Attention { seq_q: 17, batch: 5, layouts: tokens, ..plain },
+        Attention { seq_q: 40, paging: outside, window: Some(33), layouts: gaps, ..plain },
+        Attention { seq_q: 70, lengths: false, alignment: AttentionAlignment::TopLeft, ..plain },
+        Attention { mask: Mask::Full, batch: 2, paging: paging(64), layouts: tokens, ..plain },
+        Attention { mask: Mask::Keys, hides: true, seq_q: 20, seq_kv: 33, ..plain },
+        Attention { special: one('v', nan), seq_q: 20, lengths: false, ..plain },
+    ];
+    let of_blocks = [0, 1, 3, 6, 9, 12, 13, 15].map(|i: usize| Attention { blocks: true, ..cases[i] });
+    // Vectors that don't have 16 bytes each, of two lengths.
+    let narrow = [0, 2, 3, 7, 12].map(|i: usize| Attention { head_dim: 40, v_head_dim: 23, ..cases[i] });
+    let long = Attention { head_dim: 576, v_head_dim: 512, batch: 2, heads: (2, 1), ..plain };
+    let numbers = DTYPES.into_iter().flat_map(move |dtypes| {
+        let all = cases.into_iter().chain(narrow).chain([long]);
+        all.map(move |case| Attention { dtypes, ..case })
+    });
+    let half = of_blocks.into_iter().step_by(2).map(|case| Attention { dtypes: DTYPES[1], ..case });
+    numbers.chain(of_blocks).chain(half)
+}
+
 /// The i-th number of a block whose scale is 2⁻⁷.
 fn of_block(rng: &mut Rng, i: usize) -> f64 {
     let quant = if i == 0 { 127.0 } else { rng.below(255) as f64 - 127.0 };
@@ -432,9 +505,12 @@ impl Attention {
         let window = window.map_or("all".to_owned(), |window| window.to_string());
         let lse = super::flag(self.lse, "_lse", "");
         let (sinks, special) = (self.sinks.name(), self.special);
+        let paged = self.paging.map_or(String::new(), |Paging { size, outside }| {
+            format!("_paged{size}{}", super::flag(outside, "outside", ""))
+        });
         let name = format!(
             "{dtypes}_b{batch}_h{heads}of{kv_heads}_q{seq_q}_kv{seq_kv}_d{head_dim}{v}_{causal}{align}_{mask}_{lengths}_{layouts}\
-             _window{window}_cap{softcap:e}{lse}{sinks}{special}"
+             _window{window}_cap{softcap:e}{lse}{sinks}{special}{paged}"
         );
         Case::new("attention_ext", name, move |rng| self.trial(rng))
     }
@@ -444,7 +520,22 @@ impl Attention {
         let (seq_q, seq_kv) = (self.seq_q, self.seq_kv);
         let [dtype, kv_dtype] = self.dtypes;
         let v_dim = self.v_head_dim;
-        let mut tensor = |dtype, [heads, seq, dim]: [usize; 3], layout, unit| {
+        let lengths: Vec<f64> = match self.paging {
+            // Before, at and behind where a block ends.
+            Some(Paging { size, .. }) => {
+                let some = [seq_kv / 2 / size * size, 0, seq_kv + 3, size, size + 1];
+                (0..batch).map(|b| some[b % some.len()] as f64).collect()
+            }
+            None => (0..batch).map(|b| [seq_kv / 2, 0, seq_kv + 3][b % 3] as f64).collect(),
+        };
+        let keys_of = |b: usize| if self.lengths { seq_kv.min(lengths[b] as usize) } else { seq_kv };
+        let sees = |b: usize, i: usize, j: usize| self.sees([i, j], keys_of(b));
+        let pages = self
+            .paging
+            .map(|paging| Pages::new(rng, paging, [batch, seq_kv], |b, j| (0..seq_q).any(|i| sees(b, i, j))));
+        let [stored, positions] =
+            pages.as_ref().map_or([batch, seq_kv], |of| [of.desc.pool_blocks, of.desc.block_size]);
+        let mut tensor = |dtype, [batch, heads, seq, dim]: [usize; 4], layout, unit| {
             // Numbers of blocks are multiples of their scale.
             let mut values = |n| match unit {
                 1 => uniform(rng, dtype, n, -1.0, 1.0),
@@ -453,22 +544,28 @@ impl Attention {
             Vectors::new([batch, heads, seq, dim], layout, unit, &mut values)
         };
         let unit = if self.blocks { KvFormat::BLOCK } else { 1 };
-        let mut q = tensor(dtype, [heads, seq_q, d], self.layouts[0], 1);
-        let mut k = tensor(kv_dtype, [kv_heads, seq_kv, d], self.layouts[1], unit);
-        let mut v = tensor(kv_dtype, [kv_heads, seq_kv, v_dim], self.layouts[2], unit);
+        let mut q = tensor(dtype, [batch, heads, seq_q, d], self.layouts[0], 1);
+        let mut k = tensor(kv_dtype, [stored, kv_heads, positions, d], self.layouts[1], unit);
+        let mut v = tensor(kv_dtype, [stored, kv_heads, positions, v_dim], self.layouts[2], unit);
         let mut o =
             Vectors::new([batch, heads, seq_q, v_dim], self.layouts[3], 1, &mut |n| vec![f64::NAN; n]);
         let mask_dtype = if self.hides { DType::U32 } else { dtype };
         let mut mask = MaskRows::new(rng, self.mask, mask_dtype, [batch, heads, seq_q, seq_kv]);
         let special = self.special;
         q.change([batch, heads, seq_q], |token, vector| special.change('q', token, seq_q, vector));
-        k.change([batch, kv_heads, seq_kv], |token, vector| special.change('k', token, seq_kv, vector));
-        v.change([batch, kv_heads, seq_kv], |token, vector| special.change('v', token, seq_kv, vector));
+        for (of, vectors) in [('k', &mut k), ('v', &mut v)] {
+            vectors.change_each([stored, kv_heads, positions], |[block, token], vector| {
+                let key = pages.as_ref().map_or(Some(token), |pages| pages.key(block, token));
+                match key {
+                    Some(key) => special.change(of, key, seq_kv, vector),
+                    // What no query sees doesn't matter.
+                    None => vector.fill(f64::NAN),
+                }
+            });
+        }
         mask.change(seq_kv, |row| special.change_mask(row));
         let kv_words = [&mut k, &mut v].map(|vectors| self.blocks.then(|| vectors.quantise()));
         let scale = special.scale().unwrap_or(1.0 / (d as f64).sqrt());
-        let lengths: Vec<f64> = (0..batch).map(|b| [seq_kv / 2, 0, seq_kv + 3][b % 3] as f64).collect();
-
         let sinks = self.sinks.of(heads, rng);
         let with = Scores {
             sink: None,
@@ -478,24 +575,17 @@ impl Attention {
             half_weights: dtype == DType::F16,
             distinct: special.is_distinct(),
         };
-        let (mut wants, mut sums) = (Vec::new(), Vec::new());
+        let (mut wants, mut sums, zeros) = (Vec::new(), Vec::new(), vec![0.0; d.max(v_dim)]);
         for row in 0..batch * heads * seq_q {
             let (b, h, i) = (row / seq_q / heads, row / seq_q % heads, row % seq_q);
             let kv_head = h / (heads / kv_heads);
-            let keys = if self.lengths { seq_kv.min(lengths[b] as usize) } else { seq_kv };
-            let position = match self.alignment {
-                AttentionAlignment::TopLeft => i as i64,
-                AttentionAlignment::KeyLengths => (i + keys) as i64 - seq_q as i64,
-                _ => (i + seq_kv) as i64 - seq_q as i64,
-            };
-            let seen: Vec<Seen<'_>> = (0..keys)
-                .filter(|&j| !self.causal || j as i64 <= position)
-                .filter(|&j| {
-                    self.window.is_none_or(|window| i128::from(position) < (j as i128 + window as i128))
-                })
+            let place = |j| pages.as_ref().map_or(Some([b, j]), |pages| pages.place(b, j));
+            let vector = |of: &Vectors, j| place(j).map(|[block, at]| of.start(block, kv_head, at));
+            let seen: Vec<Seen<'_>> = (0..keys_of(b))
+                .filter(|&j| sees(b, i, j))
                 .map(|j| Seen {
-                    key: k.vector(b, kv_head, j),
-                    value: v.vector(b, kv_head, j),
+                    key: vector(&k, j).map_or(&zeros[..d], |start| &k.data[start..][..d]),
+                    value: vector(&v, j).map_or(&zeros[..v_dim], |start| &v.data[start..][..v_dim]),
                     mask: mask.at(b, h, i, j),
                 })
                 .collect();
@@ -526,6 +616,8 @@ impl Attention {
         trial.input("key_lengths", DType::U32, &lengths);
         trial.output("lse", DType::F32, if self.lse { sums } else { Vec::new() });
         trial.input("sinks", DType::F32, &sinks);
+        trial.input("block_table", DType::U32, pages.as_ref().map_or(&[][..], |pages| &pages.table));
+        let table = pages.map(|pages| pages.desc);
         let strides = [q.strides, k.strides, v.strides, o.strides];
         let with_mask = !matches!(self.mask, Mask::None);
         trial.calling(move |backend, p| {
@@ -547,8 +639,22 @@ impl Attention {
             [desc.q_layout, desc.k_layout, desc.v_layout, desc.o_layout] = strides;
             desc.mask = with_mask.then_some(AttentionMask { ptr: p[4], ..mask.desc });
             desc.key_lengths = self.lengths.then_some(p[5]);
+            desc.block_table = table
+                .map(|table| BlockTable::new(p[8], table.max_blocks, table.block_size, table.pool_blocks));
             backend.attention_ext(&desc)
         })
+    }
+
+    /// Whether query i sees key j of a sequence of so many real keys, masks aside.
+    fn sees(&self, [i, j]: [usize; 2], keys: usize) -> bool {
+        let behind = match self.alignment {
+            AttentionAlignment::TopLeft => self.seq_q,
+            AttentionAlignment::KeyLengths => keys,
+            _ => self.seq_kv,
+        };
+        let position = (i + behind) as i128 - self.seq_q as i128;
+        let is_near = self.window.is_none_or(|window| position < j as i128 + window as i128);
+        j < keys && is_near && (!self.causal || j as i128 <= position)
     }
 }
 

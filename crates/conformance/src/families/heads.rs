@@ -76,10 +76,20 @@ impl Vectors {
     }
 
     /// Changes every vector, by the number of its token.
-    pub(super) fn change(&mut self, [batch, heads, seq]: [usize; 3], change: impl Fn(usize, &mut [f64])) {
+    pub(super) fn change(&mut self, shape: [usize; 3], change: impl Fn(usize, &mut [f64])) {
+        self.change_each(shape, |[_, token], vector| change(token, vector));
+    }
+
+    /// Changes every vector, by the numbers of its batch and its token.
+    pub(super) fn change_each(
+        &mut self,
+        [batch, heads, seq]: [usize; 3],
+        change: impl Fn([usize; 2], &mut [f64]),
+    ) {
         for row in 0..batch * heads * seq {
-            let start = self.start(row / seq / heads, row / seq % heads, row % seq);
-            change(row % seq, &mut self.data[start..][..self.head_dim]);
+            let (b, token) = (row / seq / heads, row % seq);
+            let start = self.start(b, row / seq % heads, token);
+            change([b, token], &mut self.data[start..][..self.head_dim]);
         }
     }
 

@@ -33,6 +33,8 @@ mod norm;
 mod numbers;
 mod offsets;
 mod order;
+mod paged_cache;
+mod pages;
 mod payload;
 mod pool;
 mod quant;
@@ -116,6 +118,7 @@ pub fn cases() -> Vec<Case> {
         order::cases(),
         payload::cases(),
         capture::cases(),
+        paged_cache::cases(),
         exact::cases(),
         large::cases(),
         offsets::cases(),

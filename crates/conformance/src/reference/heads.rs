@@ -16,6 +16,20 @@ const fn start(layout: HeadLayout, [batch, head, token]: [usize; 3]) -> usize {
     layout.offset + batch * layout.batch + head * layout.head + token * layout.token
 }
 
+/// The vector of a head at a block and a position in it; zeros where there is no such block.
+fn vector<'a>(
+    of: &'a [f64],
+    at: HeadLayout,
+    head: usize,
+    place: Option<[usize; 2]>,
+    zeros: &'a [f64],
+) -> &'a [f64] {
+    match place {
+        Some([block, position]) => &of[start(at, [block, head, position])..][..zeros.len()],
+        None => zeros,
+    }
+}
+
 pub(super) fn attention(desc: &AttentionDesc, memory: &Bytes) -> Vec<Expected> {
     let &AttentionDesc { batch, heads, kv_heads, seq_q, seq_kv, dtype, kv_format, .. } = desc;
     let [d, v_dim] = [desc.head_dim, desc.v_head_dim];
@@ -34,6 +48,16 @@ pub(super) fn attention(desc: &AttentionDesc, memory: &Bytes) -> Vec<Expected> {
     };
     let lengths = memory.optional(desc.key_lengths, DType::U32);
     let sinks = memory.optional(desc.sinks, DType::F32);
+    let table = memory.optional(desc.block_table.map(|table| table.ptr), DType::U32);
+    let zeros = vec![0.0; d.max(v_dim)];
+    // The block of the pool and the position in it of a sequence's key; none where the block is outside the pool.
+    let place = |b: usize, key: usize| match desc.block_table {
+        Some(of) => {
+            let block = table[b * of.max_blocks + key / of.block_size] as usize;
+            (block < of.pool_blocks).then_some([block, key % of.block_size])
+        }
+        None => Some([b, key]),
+    };
     let with = Scores {
         sink: None,
         scale: desc.scale,
@@ -55,8 +79,8 @@ pub(super) fn attention(desc: &AttentionDesc, memory: &Bytes) -> Vec<Expected> {
         let seen: Vec<Seen<'_>> = desc
             .visible(i, keys)
             .map(|j| Seen {
-                key: &k[start(k_at, [b, kv_head, j])..][..d],
-                value: &v[start(v_at, [b, kv_head, j])..][..v_dim],
+                key: vector(&k, k_at, kv_head, place(b, j), &zeros[..d]),
+                value: vector(&v, v_at, kv_head, place(b, j), &zeros[..v_dim]),
                 mask: mask_at(j),
             })
             .collect();

@@ -5,9 +5,10 @@ use backend_api::kv::KvFormat;
 use backend_api::support::checked_product;
 use backend_api::{BackendResult, DType};
 
+use super::part::Part;
 use super::pieces::{Pieces, ROWS};
 use super::plan::FEW_QUERIES_OF_BLOCKS;
-use super::{Windows, split};
+use super::split;
 use crate::kernels::{KernelSource, Variant, kernel, params};
 use crate::ops::op_context::{OpContext, dim, linear_grid};
 use crate::recorder::Window;
@@ -53,28 +54,23 @@ pub(super) const fn words(elements: usize) -> usize {
 }
 
 /// A layout in words.
-fn in_words(HeadLayout { batch, head, token, .. }: HeadLayout) -> HeadLayout {
+pub(super) fn in_words(HeadLayout { batch, head, token, .. }: HeadLayout) -> HeadLayout {
     HeadLayout { offset: 0, batch: words(batch), head: words(head), token: words(token) }
 }
 
 /// The call as kernels take it: blocks with their layouts in words where a kernel reads them, otherwise their elements,
 /// in the type of the queries.
-pub(super) fn readable(
-    ctx: &OpContext,
-    op: &'static str,
-    desc: &AttentionDesc,
-    windows: &mut Windows,
-) -> BackendResult<AttentionDesc> {
-    let mut desc = *desc;
+pub(super) fn readable(ctx: &OpContext, op: &'static str, part: Part) -> BackendResult<Part> {
+    let Part { mut desc, mut windows } = part;
     if desc.kv_format != KvFormat::Q8_0 {
-        return Ok(desc);
+        return Ok(Part { desc, windows });
     }
     let [q, k, v, o] = desc.layouts();
     let [k, v] = [k, v].map(in_words);
     let most_rows = ROWS[ROWS.len() - 1];
     if desc.seq_q <= FEW_QUERIES_OF_BLOCKS && Pieces::fit(&desc, most_rows) && split::fits(&desc, false) {
         [desc.q_layout, desc.k_layout, desc.v_layout, desc.o_layout] = [q, k, v, o].map(Some);
-        return Ok(desc);
+        return Ok(Part { desc, windows });
     }
     // Without keys there is nothing to dequantise.
     if desc.seq_kv > 0 {
@@ -82,7 +78,7 @@ pub(super) fn readable(
         windows.v = dequantized(ctx, op, &desc, &windows.v, (v, desc.v_head_dim))?;
     }
     (desc.kv_format, desc.k_layout, desc.v_layout) = (KvFormat::Float(desc.dtype), None, None);
-    Ok(desc)
+    Ok(Part { desc, windows })
 }
 
 /// Packed elements of blocks, whose layout is in words.

@@ -18,7 +18,9 @@ pub(super) static COOPERATIVE: KernelSource = KernelSource {
     subgroups: true,
     ..kernel!(
         native "attention/cooperative",
-        libs: [GRID, SPECIAL, ATTENTION, ATTENTION_SEEN, ATTENTION_SINKS, HALVES, FRAGMENT_ELEMENTS],
+        libs: [
+            GRID, SPECIAL, ATTENTION, ATTENTION_CONTIGUOUS, ATTENTION_SEEN, ATTENTION_SINKS, HALVES, FRAGMENT_ELEMENTS,
+        ],
         types: ["T"],
         constants: ["SUBGROUPS", "PARTS", "DIM", "BLOCK", "SLICE", "WIDE_KEYS", "DIM_SUBGROUPS"],
         reads: 6,
@@ -193,7 +195,7 @@ pub(super) fn run(
     let blocks = desc.seq_q.div_ceil(tile.queries());
     let tiles = checked_product(op, "tiles", &[blocks, desc.heads, desc.batch])?;
     let params = params(op, desc, windows, tiles, 1)?;
-    let Windows { q, k, v, mask, lengths, sinks, lse, o } = windows;
+    let Windows { q, k, v, mask, lengths, sinks, lse, o, .. } = windows;
     let inputs = [q, k, v, mask, lengths, sinks, lse];
     ctx.launch(op, &tile.variant(), &inputs, o, &params, linear_grid(op, tiles)?)
 }

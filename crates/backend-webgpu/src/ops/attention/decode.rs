@@ -6,7 +6,7 @@ use backend_api::kv::KvFormat;
 use backend_api::{BackendError, BackendResult};
 
 use super::pieces::{Pieces, ROWS};
-use super::{BLOCKS, FLOATS, Params, Types, Windows, halves, types};
+use super::{Params, Types, Windows, every_types, types};
 use crate::kernels::libs::{ATTENTION_OUTPUTS, ATTENTION_PARTS, ROWS_1, ROWS_2, ROWS_4};
 use crate::kernels::{KernelSource, Lib, Variant, kernel};
 use crate::ops::op_context::OpContext;
@@ -15,9 +15,9 @@ const DECODE_ROWS: KernelSource = KernelSource {
     subgroups: true,
     ..kernel!(
         native "attention/decode",
-        libs: [ATTENTION, ATTENTION_PIECES, ATTENTION_WIDE, ATTENTION_ROWS, ATTENTION_SINKS],
-        types: ["T"],
-        constants: ["SUBGROUP", "LANES", "HALF_Q", "HALF_KV"],
+        libs: [ATTENTION, ATTENTION_PIECES, ATTENTION_WIDE, ATTENTION_LOADS, ATTENTION_ROWS, ATTENTION_SINKS],
+        types: ["T", "M"],
+        constants: ["SUBGROUP", "LANES", "HALF_Q", "HALF_KV", "PAGED"],
         reads: 6,
         writes: 1,
         params: Params,
@@ -38,9 +38,9 @@ const DECODE_ROWS_OF_BLOCKS: KernelSource = KernelSource {
     subgroups: true,
     ..kernel!(
         native "attention/decode",
-        libs: [ATTENTION, ATTENTION_PIECES, ATTENTION_Q8_0, ATTENTION_ROWS, ATTENTION_SINKS],
-        types: ["T"],
-        constants: ["SUBGROUP", "LANES", "HALF_Q", "HALF_KV"],
+        libs: [ATTENTION, ATTENTION_PIECES, ATTENTION_Q8_0, ATTENTION_LOADS, ATTENTION_ROWS, ATTENTION_SINKS],
+        types: ["T", "M"],
+        constants: ["SUBGROUP", "LANES", "HALF_Q", "HALF_KV", "PAGED"],
         reads: 6,
         writes: 1,
         params: Params,
@@ -110,14 +110,15 @@ impl Tile {
 
     /// The variant for all of the keys, or for a piece of them.
     fn variant(self, types: Types, whole: bool) -> Variant {
-        let [q, kv] = halves(types);
-        let source = match (types.1 == KvFormat::Q8_0, whole) {
+        let [q, kv, paged] = types.constants();
+        let source = match (types.kv == KvFormat::Q8_0, whole) {
             (false, false) => &DECODE,
             (false, true) => &DECODE_WHOLE,
             (true, false) => &DECODE_BLOCKS,
             (true, true) => &DECODE_WHOLE_OF_BLOCKS,
         };
-        Variant::new(source, [types.0], [self.subgroup as u32, self.lanes as u32, q, kv])
+        let constants = [self.subgroup as u32, self.lanes as u32, q, kv, paged];
+        Variant::new(source, [types.q, types.mask()], constants)
             .with_libs(libs(self.rows, whole))
             .with_workgroup(WORKGROUP * self.subgroup, self.workgroup_bytes())
     }
@@ -131,7 +132,7 @@ pub(super) fn variants() -> Vec<Variant> {
                 LANES.into_iter().filter(|&lanes| lanes <= subgroup && subgroup <= MOST_SLOTS * lanes);
             for tile in lanes.map(|lanes| Tile { rows, subgroup, lanes }) {
                 for whole in [false, true] {
-                    variants.extend(FLOATS.into_iter().chain(BLOCKS).map(|types| tile.variant(types, whole)));
+                    variants.extend(every_types().map(|types| tile.variant(types, whole)));
                 }
             }
         }

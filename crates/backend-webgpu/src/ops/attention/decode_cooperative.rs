@@ -18,7 +18,9 @@ pub(super) static DECODE: KernelSource = KernelSource {
     subgroups: true,
     ..kernel!(
         native "attention/decode_cooperative",
-        libs: [SPECIAL, ATTENTION, ATTENTION_PIECES, ATTENTION_SINKS, HALVES, FRAGMENT_ELEMENTS],
+        libs: [
+            SPECIAL, ATTENTION, ATTENTION_CONTIGUOUS, ATTENTION_PIECES, ATTENTION_SINKS, HALVES, FRAGMENT_ELEMENTS,
+        ],
         types: ["T"],
         constants: ["ROWS", "BLOCK", "DIM"],
         reads: 6,

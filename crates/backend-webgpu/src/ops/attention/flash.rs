@@ -6,7 +6,7 @@ use backend_api::BackendResult;
 use backend_api::desc::AttentionDesc;
 use backend_api::support::checked_product;
 
-use super::{FLOATS, Params, Types, Windows, halves, params, types};
+use super::{FLOATS, Params, Types, Windows, params, types};
 use crate::kernels::libs::{ATTENTION_NARROW, ATTENTION_WIDE};
 use crate::kernels::{KernelSource, Lib, Variant, kernel};
 use crate::ops::has_room;
@@ -14,7 +14,7 @@ use crate::ops::op_context::{OpContext, linear_grid};
 
 pub(super) static FLASH: KernelSource = kernel!(
     "attention/flash",
-    libs: [GRID, SPECIAL, ATTENTION, ATTENTION_STAGING, ATTENTION_SEEN, ATTENTION_SINKS],
+    libs: [GRID, SPECIAL, ATTENTION, ATTENTION_STAGING, ATTENTION_CONTIGUOUS, ATTENTION_SEEN, ATTENTION_SINKS],
     types: ["T"],
     constants: ["GROUPS", "LANES", "ROWS", "KEYS", "DIMS", "HALF_Q", "HALF_KV"],
     reads: 6,
@@ -115,9 +115,9 @@ impl FlashTile {
     fn variant(self, types: Types, wide: bool) -> Variant {
         let Self { groups, lanes, rows, keys, dims } = self;
         let [groups, lanes, rows, keys, dims] = [groups, lanes, rows, keys, dims].map(|size| size as u32);
-        let [q, kv] = halves(types);
+        let [q, kv, _] = types.constants();
         let reader: &[Lib] = if wide { &[ATTENTION_WIDE] } else { &[ATTENTION_NARROW] };
-        Variant::new(&FLASH, [types.0], [groups, lanes, rows, keys, dims, q, kv])
+        Variant::new(&FLASH, [types.q], [groups, lanes, rows, keys, dims, q, kv])
             .with_libs(reader)
             .with_workgroup(self.groups * self.lanes, self.workgroup_bytes())
     }
@@ -151,7 +151,7 @@ pub(super) fn run(
     let blocks = desc.seq_q.div_ceil(tile.queries());
     let tiles = checked_product(op, "tiles", &[blocks, desc.heads, desc.batch])?;
     let params = params(op, desc, windows, tiles, 1)?;
-    let Windows { q, k, v, mask, lengths, sinks, lse, o } = windows;
+    let Windows { q, k, v, mask, lengths, sinks, lse, o, .. } = windows;
     let variant = tile.variant(types(desc), wide);
     ctx.launch(op, &variant, &[q, k, v, mask, lengths, sinks, lse], o, &params, linear_grid(op, tiles)?)
 }

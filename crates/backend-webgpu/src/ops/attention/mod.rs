@@ -13,14 +13,15 @@ mod flash;
 mod fragments;
 mod in_turns;
 mod kernel_override;
+mod paged;
 mod part;
 mod pieces;
 mod plan;
 mod self_test;
 mod split;
+mod types;
 
 use backend_api::desc::{AttentionAlignment, AttentionDesc, HeadLayout};
-use backend_api::kv::KvFormat;
 use backend_api::{BackendError, BackendResult, DType};
 
 use super::copy_bytes::copy_bytes;
@@ -34,6 +35,7 @@ use crate::recorder::Window;
 
 use part::Part;
 use plan::{Kernel, Plan};
+use types::{FLOATS, Reader, Types, every_types, types};
 
 pub(crate) use kernel_override::KernelOverride;
 
@@ -55,7 +57,7 @@ params! {
         softcap: f32,
         lengths_offset: u32,
         lse_offset: u32,
-        // Start and strides by batch, head and token.
+        // Start and strides by batch, head and token; for `mask`, lib/attention_places says what they are without one.
         q: [u32; 4],
         k: [u32; 4],
         v: [u32; 4],
@@ -76,56 +78,23 @@ struct Windows {
     v: Window,
     mask: Window,
     lengths: Window,
+    table: Window,
     /// Sinks begin near the start of what is bound: parameters have room for a small number.
     sinks: Window,
     lse: Window,
     o: Window,
 }
 
+impl Windows {
+    /// What kernels that read blocks of a pool bind as the mask: the block table, if there is one.
+    fn mask_or_table(&self, desc: &AttentionDesc) -> &Window {
+        if desc.block_table.is_some() { &self.table } else { &self.mask }
+    }
+}
+
 pub(super) fn variants() -> Vec<Variant> {
     let few = [pieces::variants(), split::variants(), decode::variants(), decode_cooperative::variants()];
-    [flash::variants(), cooperative::variants(), few.concat(), blocks::variants()].concat()
-}
-
-/// The type of the queries, and how keys and values are stored.
-type Types = (DType, KvFormat);
-
-/// Types of operands whose elements are numbers.
-const FLOATS: [Types; 3] = [
-    (DType::F32, KvFormat::Float(DType::F32)),
-    (DType::F16, KvFormat::Float(DType::F16)),
-    (DType::F32, KvFormat::Float(DType::F16)),
-];
-
-/// Types of operands of which keys and values are blocks.
-const BLOCKS: [Types; 2] = [(DType::F32, KvFormat::Q8_0), (DType::F16, KvFormat::Q8_0)];
-
-const fn types(desc: &AttentionDesc) -> Types {
-    (desc.dtype, desc.kv_format)
-}
-
-/// Whether queries, and whether keys and values have elements of f16.
-fn halves((dtype, format): Types) -> [u32; 2] {
-    [dtype == DType::F16, format == KvFormat::Float(DType::F16)].map(u32::from)
-}
-
-/// How a kernel reads operands: 16 bytes at a time, number by number, or blocks of keys and values.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Reader {
-    Wide,
-    Narrow,
-    Q8_0,
-}
-
-impl Reader {
-    /// The reader of these operands, which may begin and end at 16 bytes.
-    fn of(format: KvFormat, wide: bool) -> Self {
-        match format {
-            KvFormat::Q8_0 => Self::Q8_0,
-            _ if wide => Self::Wide,
-            _ => Self::Narrow,
-        }
-    }
+    [flash::variants(), cooperative::variants(), few.concat(), blocks::variants(), paged::variants()].concat()
 }
 
 /// `O = softmax(cap(scale · Q·Kᵀ) + mask) · V`.
@@ -133,18 +102,25 @@ pub(crate) fn attention(ctx: &OpContext, op: &'static str, desc: &AttentionDesc)
     let Some((mut windows, lse)) = windows(ctx, op, desc)? else {
         return Ok(());
     };
-    let desc = &blocks::readable(ctx, op, &counted_from_the_last_key(desc), &mut windows)?;
-    let Some(lse) = lse else { return in_parts(ctx, op, Part { desc: *desc, windows }, run_part(ctx, op)) };
+    let desc = counted_from_the_last_key(desc);
+    let Some(lse) = lse else { return attend(ctx, op, Part { desc, windows }) };
     windows.lse = ctx.output(&lse, DType::F32);
-    let Windows { q, k, v, mask, lengths, sinks, o, .. } = &windows;
-    if ![q, k, v, mask, lengths, sinks, o].iter().any(|other| other.shares_buffer(&windows.lse)) {
-        return in_parts(ctx, op, Part { desc: *desc, windows }, run_part(ctx, op));
+    let Windows { q, k, v, mask, lengths, table, sinks, o, .. } = &windows;
+    if ![q, k, v, mask, lengths, table, sinks, o].iter().any(|other| other.shares_buffer(&windows.lse)) {
+        return attend(ctx, op, Part { desc, windows });
     }
     // A buffer can't be bound twice where one binding is written.
     let scratch = ctx.scratch(op, lse.len)?;
     windows.lse = ctx.output(&scratch, DType::F32);
-    in_parts(ctx, op, Part { desc: *desc, windows }, run_part(ctx, op))?;
+    attend(ctx, op, Part { desc, windows })?;
     copy_bytes(ctx, op, &lse, &scratch, lse.len)
+}
+
+/// Launches a call whose outputs are bound.
+fn attend(ctx: &OpContext, op: &'static str, part: Part) -> BackendResult<()> {
+    paged::for_each(ctx, op, part, |part| {
+        in_parts(ctx, op, blocks::readable(ctx, op, part)?, run_part(ctx, op))
+    })
 }
 
 /// The call with positions that count from the last key, where the alignment at the first is that of as many
@@ -182,15 +158,18 @@ pub(crate) fn explain_attention(
     op: &'static str,
     desc: &AttentionDesc,
 ) -> BackendResult<String> {
-    Ok(match windows(ctx, op, desc)? {
-        Some((mut windows, _)) => {
-            let desc = blocks::readable(ctx, op, &counted_from_the_last_key(desc), &mut windows)?;
-            explain_parts(ctx, op, Part { desc, windows }, |part| {
-                Plan::choose(ctx, &part.desc, &part.bound()).to_string()
-            })?
-        }
-        None => "nothing".to_owned(),
-    })
+    let Some((windows, _)) = windows(ctx, op, desc)? else { return Ok("nothing".to_owned()) };
+    let desc = counted_from_the_last_key(desc);
+    let mut plans = Vec::new();
+    paged::for_each(ctx, op, Part { desc, windows }, |part| {
+        let part = blocks::readable(ctx, op, part)?;
+        plans.push(explain_parts(ctx, op, part, |part| {
+            Plan::choose(ctx, &part.desc, &part.bound()).to_string()
+        })?);
+        Ok(())
+    })?;
+    let plan = plans.swap_remove(0);
+    Ok(if paged::is_gathered(&desc) { format!("{plan}, of gathered blocks") } else { plan })
 }
 
 /// Checks the call and finds its operands, the place for logarithms apart; `None` if there is nothing to
@@ -201,7 +180,7 @@ fn windows(
     desc: &AttentionDesc,
 ) -> BackendResult<Option<(Windows, Option<DeviceSlice>)>> {
     let operands = desc.operands(op)?;
-    let [q, k, v, o, mask, lengths, lse, sinks] = ctx.resolve(op, &operands)?;
+    let [q, k, v, o, mask, lengths, lse, sinks, table] = ctx.resolve(op, &operands)?;
     let Some(o) = o else { return Ok(None) };
     ctx.require_dtype(op, desc.dtype)?;
     let stored = desc.kv_format.dtype().unwrap_or(DType::U32);
@@ -222,8 +201,9 @@ fn windows(
         mask => input(mask, desc.dtype)?,
     };
     let lengths = input(&lengths, DType::U32)?;
+    let table = input(&table, DType::U32)?;
     let sinks = input(&sinks, DType::F32)?.near();
-    Ok(Some((Windows { q, k, v, mask, lengths, sinks, lse: ctx.sink(), o }, lse)))
+    Ok(Some((Windows { q, k, v, mask, lengths, table, sinks, lse: ctx.sink(), o }, lse)))
 }
 
 fn run(
@@ -252,12 +232,12 @@ fn params(
     tiles: usize,
     splits: usize,
 ) -> BackendResult<Params> {
-    let place = |window: &Window, heads: usize, seq: usize, strides: HeadLayout| {
+    let place = |window: &Window, [batches, heads, seq]: [usize; 3], strides: HeadLayout| {
         let used = |count: usize, stride| {
             if count > 1 { dim(op, "stride", stride) } else { Ok(0) }
         };
         let HeadLayout { batch, head, token, .. } = strides;
-        BackendResult::Ok([window.offset, used(desc.batch, batch)?, used(heads, head)?, used(seq, token)?])
+        BackendResult::Ok([window.offset, used(batches, batch)?, used(heads, head)?, used(seq, token)?])
     };
     let [q, k, v, o] = desc.layouts();
     let mask = desc.mask.map_or(HeadLayout { offset: 0, batch: 0, head: 0, token: 0 }, |mask| HeadLayout {
@@ -266,6 +246,18 @@ fn params(
         head: mask.head_stride,
         token: mask.query_stride,
     });
+    let queries = [desc.batch, desc.heads, desc.seq_q];
+    let [blocks, positions] = desc.kv_extents();
+    let keys = [blocks, desc.kv_heads, positions];
+    let mask = match desc.block_table {
+        Some(table) => [
+            windows.table.offset,
+            paged::max_blocks(op, desc, table)?,
+            paged::block_bits(table),
+            dim(op, "pool_blocks", table.pool_blocks)?,
+        ],
+        None => place(&windows.mask, queries, mask)?,
+    };
     // As lib/attention explains.
     let natural = has_natural_scores(desc);
     let scale = if natural { desc.scale } else { std::f64::consts::LOG2_E * desc.scale };
@@ -299,11 +291,11 @@ fn params(
         softcap,
         lengths_offset: windows.lengths.offset,
         lse_offset: windows.lse.offset,
-        q: place(&windows.q, desc.heads, desc.seq_q, q)?,
-        k: place(&windows.k, desc.kv_heads, desc.seq_kv, k)?,
-        v: place(&windows.v, desc.kv_heads, desc.seq_kv, v)?,
-        o: place(&windows.o, desc.heads, desc.seq_q, o)?,
-        mask: place(&windows.mask, desc.heads, desc.seq_q, mask)?,
+        q: place(&windows.q, queries, q)?,
+        k: place(&windows.k, keys, k)?,
+        v: place(&windows.v, keys, v)?,
+        o: place(&windows.o, queries, o)?,
+        mask,
     })
 }
 

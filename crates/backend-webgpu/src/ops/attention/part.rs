@@ -67,7 +67,7 @@ impl Divisible for Part {
         if !self.windows.any_is_wide() {
             return 0;
         }
-        let Windows { q, k, v, mask, lengths, sinks, lse, o } = &self.windows;
+        let Windows { q, k, v, mask, lengths, table, sinks, lse, o } = &self.windows;
         let elements = self.elements();
         let pairs = [
             (q, elements.q),
@@ -76,6 +76,7 @@ impl Divisible for Part {
             (o, elements.o),
             (mask, elements.mask),
             (lengths, elements.lengths),
+            (table, elements.table),
             (sinks, elements.sinks),
             (lse, elements.lse),
         ];
@@ -85,12 +86,12 @@ impl Divisible for Part {
 
 impl Windows {
     fn any_is_wide(&self) -> bool {
-        let Self { q, k, v, mask, lengths, sinks, lse, o } = self;
-        [q, k, v, mask, lengths, sinks, lse, o].into_iter().any(Window::is_wide)
+        let Self { q, k, v, mask, lengths, table, sinks, lse, o } = self;
+        [q, k, v, mask, lengths, table, sinks, lse, o].into_iter().any(Window::is_wide)
     }
 }
 
-/// Elements of queries, keys, values, output, mask, lengths, sinks and logarithms: up to a part's first, or to its last.
+/// Elements of queries, keys, values, output, mask, lengths, table, sinks and logarithms: up to a part's first, or to its last.
 #[derive(Clone, Copy, Debug, Default)]
 struct Starts {
     q: usize,
@@ -99,6 +100,7 @@ struct Starts {
     o: usize,
     mask: usize,
     lengths: usize,
+    table: usize,
     sinks: usize,
     lse: usize,
 }
@@ -117,6 +119,7 @@ impl Part {
             o: windows.o.truncated(elements.o),
             mask: windows.mask.truncated(elements.mask),
             lengths: windows.lengths.truncated(elements.lengths),
+            table: windows.table.truncated(elements.table),
             sinks: windows.sinks.truncated(elements.sinks),
             lse: windows.lse.truncated(elements.lse),
         })
@@ -126,11 +129,15 @@ impl Part {
     fn elements(&self) -> Starts {
         let AttentionDesc { batch, heads, kv_heads, seq_q, seq_kv, head_dim, v_head_dim, .. } = self.desc;
         let last = |count: usize, stride: usize| count.saturating_sub(1).saturating_mul(stride);
-        let reach = |[b, h, t]: [usize; 3], [heads, tokens]: [usize; 2]| {
-            last(batch, b).saturating_add(last(heads, h)).saturating_add(last(tokens, t))
+        let reach = |[b, h, t]: [usize; 3], [batches, heads, tokens]: [usize; 3]| {
+            last(batches, b).saturating_add(last(heads, h)).saturating_add(last(tokens, t))
         };
         let [q, k, v, o] = self.desc.layouts().map(|strides| [strides.batch, strides.head, strides.token]);
-        let (queries, keys) = ([heads, seq_q], [kv_heads, seq_kv]);
+        let [blocks, positions] = self.desc.kv_extents();
+        let (queries, keys) = ([batch, heads, seq_q], [blocks, kv_heads, positions]);
+        let table = self.desc.block_table.map_or(0, |table| {
+            last(batch, table.max_blocks).saturating_add(seq_kv.div_ceil(table.block_size))
+        });
         // Of blocks, all is counted in words.
         let stored = |dim| if self.desc.kv_format == KvFormat::Q8_0 { blocks::words(dim) } else { dim };
         let mask =
@@ -142,6 +149,7 @@ impl Part {
             o: reach(o, queries).saturating_add(v_head_dim),
             mask: reach(mask, queries).saturating_add(seq_kv),
             lengths: batch,
+            table,
             sinks: heads,
             lse: batch.saturating_mul(heads).saturating_mul(seq_q),
         }
@@ -152,12 +160,17 @@ impl Part {
         self.desc.flops() / if halves { profile.flops_f16 } else { profile.flops }
     }
 
-    fn batches(&self, first: usize, batch: usize) -> Self {
+    pub(super) fn batches(&self, first: usize, batch: usize) -> Self {
         // Without keys, these strides may be any numbers.
         let [q, k, v, o] = self.desc.layouts().map(|strides| first.saturating_mul(strides.batch));
         let mask = first.saturating_mul(self.mask_stride(|mask| mask.batch_stride));
         let lse = first * self.desc.heads * self.desc.seq_q;
-        let starts = Starts { q, k, v, o, mask, lengths: first, lse, ..Starts::default() };
+        // Sequences have a pool in common.
+        let (k, v, table) = match self.desc.block_table {
+            Some(table) => (0, 0, first.saturating_mul(table.max_blocks)),
+            None => (k, v, 0),
+        };
+        let starts = Starts { q, k, v, o, mask, lengths: first, table, lse, ..Starts::default() };
         self.from(starts, |desc| desc.batch = batch)
     }
 
@@ -219,6 +232,7 @@ impl Part {
             o: windows.o.advanced(starts.o),
             mask: windows.mask.advanced(given(keys, starts.mask)),
             lengths: windows.lengths.advanced(given(desc.key_lengths.is_some(), starts.lengths)),
+            table: windows.table.advanced(given(keys && desc.block_table.is_some(), starts.table)),
             sinks: windows.sinks.advanced(given(desc.sinks.is_some(), starts.sinks)).near(),
             lse: windows.lse.advanced(given(desc.lse.is_some(), starts.lse)),
         };

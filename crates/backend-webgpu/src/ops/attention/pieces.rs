@@ -6,7 +6,7 @@ use backend_api::kv::KvFormat;
 use backend_api::support::checked_product;
 use backend_api::{BackendResult, DType};
 
-use super::{BLOCKS, FLOATS, Params, Types, Windows, halves, params, types};
+use super::{Params, Types, Windows, every_types, params, types};
 use crate::context::MAX_GROUPS;
 use crate::kernels::{KernelSource, Variant, kernel};
 use crate::ops::op_context::{OpContext, linear_grid};
@@ -15,8 +15,8 @@ use crate::recorder::Window;
 static COMBINE: KernelSource = kernel!(
     "attention/combine",
     libs: [GRID, ATTENTION, ATTENTION_NARROW, ATTENTION_SEEN],
-    types: ["T"],
-    constants: ["THREADS", "LANES", "HALF_Q", "HALF_KV"],
+    types: ["T", "M"],
+    constants: ["THREADS", "LANES", "HALF_Q", "HALF_KV", "PAGED"],
     reads: 6,
     writes: 2,
     params: Params,
@@ -26,8 +26,8 @@ static COMBINE: KernelSource = kernel!(
 static COMBINE_BLOCKS: KernelSource = kernel!(
     "attention/combine",
     libs: [GRID, ATTENTION, ATTENTION_Q8_0, ATTENTION_SEEN],
-    types: ["T"],
-    constants: ["THREADS", "LANES", "HALF_Q", "HALF_KV"],
+    types: ["T", "M"],
+    constants: ["THREADS", "LANES", "HALF_Q", "HALF_KV", "PAGED"],
     reads: 6,
     writes: 2,
     params: Params,
@@ -49,7 +49,7 @@ const LANES: [usize; 5] = [128, 64, 32, 16, 8];
 pub(super) fn variants() -> Vec<Variant> {
     let sizes =
         |types| LANES.map(|lanes| [1, usize::MAX].map(|pieces| combine_variant(types, 4 * lanes, pieces)));
-    FLOATS.into_iter().chain(BLOCKS).flat_map(|types| sizes(types).concat()).collect()
+    every_types().flat_map(|types| sizes(types).concat()).collect()
 }
 
 /// The variant of attention/combine for so many elements in a vector, and so many pieces.
@@ -58,9 +58,9 @@ pub(super) fn combine_variant(types: Types, head_dim: usize, pieces: usize) -> V
     // Each group of lanes reads two pieces in a turn; more than two turns are worth more groups.
     let [few, many] = THREADS;
     let threads = if pieces > 4 * few / lanes { many } else { few };
-    let [q, kv] = halves(types);
-    let source = if types.1 == KvFormat::Q8_0 { &COMBINE_BLOCKS } else { &COMBINE };
-    Variant::new(source, [types.0], [threads as u32, lanes as u32, q, kv])
+    let [q, kv, paged] = types.constants();
+    let source = if types.kv == KvFormat::Q8_0 { &COMBINE_BLOCKS } else { &COMBINE };
+    Variant::new(source, [types.q, types.mask()], [threads as u32, lanes as u32, q, kv, paged])
 }
 
 /// Rows that share keys and values, a row being a query of a head.
@@ -124,7 +124,8 @@ impl Pieces {
         variant: &Variant,
     ) -> BackendResult<()> {
         let parts = parts(ctx, op, desc, self.count)?;
-        let Windows { q, k, v, mask, lengths, sinks, .. } = windows;
+        let Windows { q, k, v, lengths, sinks, .. } = windows;
+        let mask = windows.mask_or_table(desc);
         let params = self.params(op, desc, windows)?;
         ctx.launch(op, variant, &[q, k, v, mask, lengths, sinks], &parts, &params, self.grid(desc))?;
         combine(ctx, op, desc, windows, &parts, self.count)
@@ -139,7 +140,8 @@ impl Pieces {
         windows: &Windows,
         variant: &Variant,
     ) -> BackendResult<()> {
-        let Windows { q, k, v, mask, lengths, sinks, lse, o } = windows;
+        let Windows { q, k, v, lengths, sinks, lse, o, .. } = windows;
+        let mask = windows.mask_or_table(desc);
         let params = self.params(op, desc, windows)?;
         ctx.launch(op, variant, &[q, k, v, mask, lengths, sinks, lse], o, &params, self.grid(desc))
     }
@@ -170,7 +172,8 @@ fn combine(
     parts: &Window,
     pieces: usize,
 ) -> BackendResult<()> {
-    let Windows { q, k, v, mask, lengths, lse, o, .. } = windows;
+    let Windows { q, k, v, lengths, lse, o, .. } = windows;
+    let mask = windows.mask_or_table(desc);
     let rows = checked_product(op, "rows", &[desc.batch, desc.heads, desc.seq_q])?;
     let params = params(op, desc, windows, rows, pieces)?;
     let inputs = [parts, q, k, v, mask, lengths, lse];

@@ -84,11 +84,13 @@ impl Kernel {
         let limits = &ctx.gpu().limits;
         let one_length = desc.head_dim == desc.v_head_dim;
         let blocks = desc.kv_format == KvFormat::Q8_0;
+        let paged = desc.block_table.is_some();
         match self {
-            Self::Flash(tile) => !blocks && tile.head_dim() >= desc.v_head_dim && tile.fits(limits),
+            Self::Flash(tile) => !blocks && !paged && tile.head_dim() >= desc.v_head_dim && tile.fits(limits),
             // It fetches a key before it knows whether there is one.
             Self::Cooperative(tile) => {
-                desc.seq_kv > 0
+                !paged
+                    && desc.seq_kv > 0
                     && one_length
                     && reads_fragments(ctx, desc, windows)
                     && tile.dim >= desc.head_dim
@@ -97,7 +99,8 @@ impl Kernel {
                     && tile.is_verified(ctx)
             }
             Self::DecodeCooperative(tile) => {
-                one_length
+                !paged
+                    && one_length
                     && reads_fragments(ctx, desc, windows)
                     && tile.dim >= desc.head_dim
                     && tile.fits(limits)
@@ -154,7 +157,8 @@ impl Plan {
             return Self { kernel, wide, splits: splits.min(desc.seq_kv.max(1)) };
         }
         let compute_units = ctx.profile().compute_units;
-        let is_few = desc.seq_q <= FEW_QUERIES || desc.kv_format == KvFormat::Q8_0;
+        let blocks = desc.kv_format == KvFormat::Q8_0 || desc.block_table.is_some();
+        let is_few = desc.seq_q <= FEW_QUERIES || blocks;
         if is_few && let Some((kernel, splits)) = for_few_queries(ctx, desc, windows) {
             return Self { kernel, wide, splits };
         }
@@ -205,13 +209,15 @@ fn for_few_keys(ctx: &OpContext, desc: &AttentionDesc, windows: &Windows, shared
 fn reads_wide(desc: &AttentionDesc, windows: &Windows) -> bool {
     let KvFormat::Float(kv_dtype) = desc.kv_format else { return false };
     let unit = |dtype: DType| 16 / dtype.size();
-    let (queries, keys) = ([desc.heads, desc.seq_q], [desc.kv_heads, desc.seq_kv]);
+    let [blocks, positions] = desc.kv_extents();
+    let queries = [desc.batch, desc.heads, desc.seq_q];
+    let keys = [blocks, desc.kv_heads, positions];
     let [q, k, v, _] = desc.layouts();
     desc.head_dim.is_multiple_of(unit(kv_dtype).max(unit(desc.dtype)))
         && desc.v_head_dim.is_multiple_of(unit(kv_dtype))
-        && is_aligned(desc, &windows.q, queries, q, unit(desc.dtype))
-        && is_aligned(desc, &windows.k, keys, k, unit(kv_dtype))
-        && is_aligned(desc, &windows.v, keys, v, unit(kv_dtype))
+        && is_aligned(&windows.q, queries, q, unit(desc.dtype))
+        && is_aligned(&windows.k, keys, k, unit(kv_dtype))
+        && is_aligned(&windows.v, keys, v, unit(kv_dtype))
 }
 
 /// Whether Q, K and V can be made elements of fragments, on a device where kernels can name these, and scores
@@ -227,19 +233,18 @@ fn reads_fragments(ctx: &OpContext, desc: &AttentionDesc, windows: &Windows) -> 
 /// Whether every vector of O starts at a multiple of four elements.
 fn writes_fours(desc: &AttentionDesc, windows: &Windows) -> bool {
     let [.., o] = desc.layouts();
-    is_aligned(desc, &windows.o, [desc.heads, desc.seq_q], o, 4)
+    is_aligned(&windows.o, [desc.batch, desc.heads, desc.seq_q], o, 4)
 }
 
 /// Whether every vector starts at a multiple of `unit` elements. A stride that leads nowhere may be any
 /// number.
 fn is_aligned(
-    desc: &AttentionDesc,
     window: &Window,
-    [heads, seq]: [usize; 2],
+    [batches, heads, seq]: [usize; 3],
     HeadLayout { batch, head, token, .. }: HeadLayout,
     unit: usize,
 ) -> bool {
-    let strides = [(desc.batch, batch), (heads, head), (seq, token)];
+    let strides = [(batches, batch), (heads, head), (seq, token)];
     (window.offset as usize).is_multiple_of(unit)
         && strides.iter().all(|&(count, stride)| count <= 1 || stride.is_multiple_of(unit))
 }

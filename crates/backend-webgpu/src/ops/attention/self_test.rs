@@ -23,7 +23,7 @@ pub(super) fn check(ctx: &OpContext, tile: CooperativeTile) -> BackendResult<()>
     head_dims.iter().try_for_each(|&head_dim| {
         compare(ctx, [1, 1, seq_q, seq_kv, head_dim], |test, desc, windows| {
             let params = params(OP, desc, windows, 2, 1)?;
-            let Windows { q, k, v, mask, lengths, sinks, lse, o } = windows;
+            let Windows { q, k, v, mask, lengths, sinks, lse, o, .. } = windows;
             test.launch(
                 &tile.variant(),
                 &[q, k, v, mask, lengths, sinks, lse, o],
@@ -41,7 +41,7 @@ pub(super) fn check_decode(ctx: &OpContext, tile: decode_cooperative::Tile) -> B
         let pieces = tile.pieces(desc, 2);
         let bytes = vec![0xff; bytes_of_parts(OP, desc, pieces.count)?];
         let parts = ctx.output(&test.upload(&bytes)?, DType::F32);
-        let Windows { q, k, v, mask, lengths, sinks, lse, o } = windows;
+        let Windows { q, k, v, mask, lengths, sinks, lse, o, .. } = windows;
         let first = params(OP, desc, windows, pieces.length, pieces.count)?;
         test.launch(&tile.variant(), &[q, k, v, mask, lengths, sinks, &parts], &first, pieces.grid(desc))?;
         let rows = desc.heads * desc.seq_q;
@@ -78,6 +78,7 @@ fn compare(
         k: operand(&k)?,
         v: operand(&v)?,
         mask: ctx.null(),
+        table: ctx.null(),
         lengths: ctx.null(),
         sinks: ctx.null(),
         lse: ctx.sink(),

@@ -6,16 +6,16 @@ use backend_api::desc::AttentionDesc;
 use backend_api::kv::KvFormat;
 
 use super::pieces::{Pieces, ROWS};
-use super::{BLOCKS, FLOATS, Params, Reader, Types, Windows, halves, types};
+use super::{Params, Reader, Types, Windows, every_types, types};
 use crate::kernels::libs::{ATTENTION_NARROW, ATTENTION_Q8_0, ATTENTION_WIDE, ROWS_1, ROWS_2, ROWS_4};
 use crate::kernels::{KernelSource, Lib, Variant, kernel};
 use crate::ops::op_context::OpContext;
 
 pub(super) static SPLIT: KernelSource = kernel!(
     "attention/split",
-    libs: [ATTENTION, ATTENTION_PIECES, ATTENTION_ROWS, ATTENTION_SINKS, ATTENTION_PARTS],
-    types: ["T"],
-    constants: ["HALF_Q", "HALF_KV"],
+    libs: [ATTENTION, ATTENTION_PIECES, ATTENTION_LOADS, ATTENTION_ROWS, ATTENTION_SINKS, ATTENTION_PARTS],
+    types: ["T", "M"],
+    constants: ["HALF_Q", "HALF_KV", "PAGED"],
     reads: 6,
     writes: 1,
     params: Params,
@@ -51,17 +51,17 @@ pub(super) fn fits(desc: &AttentionDesc, wide: bool) -> bool {
 }
 
 fn variant(rows: usize, types: Types, wide: bool) -> Variant {
-    let reader = Reader::of(types.1, wide);
-    Variant::new(&SPLIT, [types.0], halves(types)).with_libs(libs(rows, reader))
+    let reader = Reader::of(types.kv, wide);
+    Variant::new(&SPLIT, [types.q, types.mask()], types.constants()).with_libs(libs(rows, reader))
 }
 
 pub(super) fn variants() -> Vec<Variant> {
     let mut variants = Vec::new();
     for rows in ROWS {
-        for types in FLOATS {
-            variants.extend([false, true].map(|wide| variant(rows, types, wide)));
+        for types in every_types() {
+            let widths: &[bool] = if types.kv == KvFormat::Q8_0 { &[false] } else { &[false, true] };
+            variants.extend(widths.iter().map(|&wide| variant(rows, types, wide)));
         }
-        variants.extend(BLOCKS.map(|types| variant(rows, types, false)));
     }
     variants
 }

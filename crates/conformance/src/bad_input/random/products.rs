@@ -1,8 +1,8 @@
 //! Random matrix products, convolutions and attention.
 
 use backend_api::desc::{
-    AttentionAlignment, AttentionDesc, AttentionMask, AttentionShape, Bias, BiasAxis, ConvDesc, HeadLayout,
-    MatmulDesc, Matrix,
+    AttentionAlignment, AttentionDesc, AttentionMask, AttentionShape, Bias, BiasAxis, BlockTable, ConvDesc,
+    HeadLayout, MatmulDesc, Matrix,
 };
 use backend_api::kv::KvFormat;
 use backend_api::{Activation, BackendTranspose, DType, MathMode};
@@ -156,6 +156,10 @@ fn attention_ext<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
     let (lengths, lse) = (pool.pick(rng), pool.pick(rng));
     d.key_lengths = maybe(rng, lengths);
     d.lse = maybe(rng, lse);
+    let [max_blocks, block_size, pool_blocks] = sizes(rng);
+    let block_size = if rng.one_in(4) { block_size } else { 16 << rng.below(3) };
+    let table = BlockTable::new(pool.pick(rng), max_blocks, block_size, pool_blocks);
+    d.block_table = maybe(rng, table);
     let sinks = pool.pick(rng);
     d.sinks = maybe(rng, sinks);
     let (kv_dtype, window) = (dtype(rng), size(rng));
