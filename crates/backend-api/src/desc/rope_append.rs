@@ -30,8 +30,8 @@ pub struct RopeAppendShape {
 /// are. Row r of the cache has `kv_heads` rotated keys, then `kv_heads` values. The token of row i has the position
 /// `positions[i]`, or that of the tables' last row if they have fewer, and goes to row `indices[i]` of the cache.
 ///
-/// What an index outside the cache names is left out. Of rows with equal indices the last one stays. Where a cache has
-/// pages of a fixed size, its rows are those of all pages, and an index is that of a row in its page.
+/// What an index outside the cache names is left out. Of rows with equal indices the last one stays. Of a paged cache, the
+/// rows are those of the whole pool, and an index is `block · block_size + row`.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct RopeAppendDesc {
