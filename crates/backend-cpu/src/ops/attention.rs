@@ -93,7 +93,7 @@ struct Attention<'a> {
     q: &'a [f32],
     k: &'a [f32],
     v: &'a [f32],
-    /// Those of keys and values that lie in blocks, instead of `k` and `v`.
+    /// Keys and values that lie in blocks, instead of `k` and `v`.
     pools: Option<[Pool<'a>; 2]>,
     mask: &'a [f32],
     lengths: &'a [u32],
