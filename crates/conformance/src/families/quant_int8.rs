@@ -99,6 +99,9 @@ pub(super) fn products() -> Vec<Case> {
         let blocks = Blocks::ALL[row[1]];
         // A bound of functions of what isn't finite, or of its norm, would say nothing.
         let is_finite = blocks != Blocks::NotFinite;
+        let [_, c_type] = DTYPES[row[5]];
+        // Halves of a product that is rounded to f16 would not be finite.
+        let is_large = blocks == Blocks::Huge || (blocks == Blocks::Multiples && c_type == DType::F16);
         Product {
             format: FORMATS[row[0]].0,
             dtypes: DTYPES[row[5]],
@@ -112,8 +115,7 @@ pub(super) fn products() -> Vec<Case> {
             residual: [Residual::None, Residual::Apart, Residual::InPlace][row[10]],
             data: if row[13] == 1 && row[12] >= Gate::ALL.len() { Data::Integers } else { Data::Uniform },
             norm: row[11] == 0 && is_finite,
-            // Halves of f16 may not be above 65504.
-            gate: Gate::ALL.get(row[12]).copied().filter(|_| is_finite && blocks != Blocks::Huge),
+            gate: Gate::ALL.get(row[12]).copied().filter(|_| is_finite && !is_large),
             math: MathMode::Int8,
             blocks,
             beyond: false,
