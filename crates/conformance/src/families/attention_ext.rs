@@ -212,7 +212,7 @@ pub fn attention_around([queries, keys, head_dim]: [usize; 3]) -> Vec<Case> {
     let special = special_of([queries.min(40) + 1, 2 * keys + 1, head_dim], &others, once);
     let few = special_of([1, 1 + keys, head_dim / 2 + 1], &SPECIAL[..SPECIAL.len() / 2], once);
     let read_in_blocks = |case: &Attention| queries <= 16 && case.seq_q <= 16 && case.head_dim <= head_dim;
-    let blocks = blocks().filter(read_in_blocks).step_by(3).chain(paged().filter(read_in_blocks).step_by(5));
+    let blocks = blocks().filter(read_in_blocks).step_by(3).chain(paged().filter(read_in_blocks).step_by(4));
     cases.chain(special).chain(values).chain(few).chain(blocks).map(Attention::case).collect()
 }
 
@@ -446,8 +446,7 @@ fn paged() -> impl Iterator<Item = Attention> {
         paging: paging(16),
     };
     let (tokens, gaps) = ([Layout::Tokens; 4], [Layout::Gaps; 4]);
-    let (nan, inf) = (f64::NAN, f64::INFINITY);
-    let one = |of, value| Special::One { of, at: At::Middle, value };
+    let nan = Special::One { of: 'v', at: At::Middle, value: f64::NAN };
     let outside = Some(Paging { size: 16, outside: true });
     let cases = [
         plain,
@@ -458,28 +457,27 @@ fn paged() -> impl Iterator<Item = Attention> {
         Attention { paging: paging(1024), batch: 2, seq_q: 2, heads: (9, 1), ..plain },
         Attention { paging: outside, batch: 2, seq_kv: 100, layouts: tokens, ..plain },
         Attention { seq_q: 16, batch: 5, lse: false, causal: false, sinks: Sinks::Far, ..plain },
-        Attention { special: one('v', nan), seq_q: 2, lengths: false, ..plain },
-        Attention { special: one('v', inf), lengths: false, layouts: tokens, ..plain },
-        Attention { special: one('k', nan), lengths: false, seq_q: 3, ..plain },
-        Attention { seq_kv: 16, batch: 4, layouts: gaps, ..plain },
+        Attention { special: nan, seq_q: 2, lengths: false, ..plain },
         // Many queries, and masks.
         Attention { seq_q: 17, batch: 5, layouts: tokens, ..plain },
         Attention { seq_q: 40, paging: outside, window: Some(33), layouts: gaps, ..plain },
-        Attention { seq_q: 70, lengths: false, alignment: AttentionAlignment::TopLeft, ..plain },
         Attention { mask: Mask::Full, batch: 2, paging: paging(64), layouts: tokens, ..plain },
-        Attention { mask: Mask::Keys, hides: true, seq_q: 20, seq_kv: 33, ..plain },
-        Attention { special: one('v', nan), seq_q: 20, lengths: false, ..plain },
     ];
-    let of_blocks = [0, 1, 3, 6, 9, 12, 13, 15].map(|i: usize| Attention { blocks: true, ..cases[i] });
+    let of = |dtypes, at: &'static [usize]| {
+        at.iter().map(move |&i: &usize| Attention { dtypes, ..cases[i] }).collect::<Vec<_>>()
+    };
     // Vectors that don't have 16 bytes each, of two lengths.
-    let narrow = [0, 2, 3, 7, 12].map(|i: usize| Attention { head_dim: 40, v_head_dim: 23, ..cases[i] });
-    let long = Attention { head_dim: 576, v_head_dim: 512, batch: 2, heads: (2, 1), ..plain };
-    let numbers = DTYPES.into_iter().flat_map(move |dtypes| {
-        let all = cases.into_iter().chain(narrow).chain([long]);
-        all.map(move |case| Attention { dtypes, ..case })
-    });
-    let half = of_blocks.into_iter().step_by(2).map(|case| Attention { dtypes: DTYPES[1], ..case });
-    numbers.chain(of_blocks).chain(half)
+    let narrow = |dtypes, i: usize| Attention { dtypes, head_dim: 40, v_head_dim: 23, ..cases[i] };
+    let numbers = [
+        cases.into(),
+        of(DTYPES[1], &[0, 3, 6, 9]),
+        of(DTYPES[2], &[1, 10, 11]),
+        vec![narrow(DTYPES[0], 2), narrow(DTYPES[1], 9), narrow(DTYPES[2], 7)],
+        vec![Attention { head_dim: 576, v_head_dim: 512, batch: 2, heads: (2, 1), ..plain }],
+    ];
+    let blocks = of(DTYPES[0], &[0, 3, 9]).into_iter().chain(of(DTYPES[1], &[6, 11]));
+    let blocks = blocks.map(|case| Attention { blocks: true, ..case });
+    numbers.concat().into_iter().chain(blocks)
 }
 
 /// The i-th number of a block whose scale is 2⁻⁷.
