@@ -218,7 +218,9 @@ impl WebGpuBackend {
     /// that is larger than a buffer may be, and lies in several.
     pub fn export_buffer(&self, ptr: u64) -> BackendResult<(wgpu::Buffer, u64, u64)> {
         let op = "export_buffer";
-        let slice = self.context(op)?.device().memory.export(op, "ptr", ptr)?;
+        let call = self.context(op)?;
+        let slice = call.device().memory.export(op, "ptr", ptr)?;
+        call.device().recorder.lock().note_shared(&slice.block);
         Ok((slice.block.buffer().clone(), slice.offset as u64, slice.len as u64))
     }
 

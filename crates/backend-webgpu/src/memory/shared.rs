@@ -18,7 +18,7 @@ pub(crate) struct SharedBuffers {
 struct Known {
     /// While a handle or a recorded use of it lives.
     block: Weak<Block>,
-    /// While a batch that uses it has not been submitted, too.
+    /// While a batch that uses it has not been submitted, too: the recorder keeps it.
     storage: Weak<Storage>,
 }
 
