@@ -1,6 +1,6 @@
 //! Buffers that are imported again while only recorded work uses them.
 
-use backend_api::{ComputeBackend, UnaryOp};
+use backend_api::{ComputeBackend, DType, ErrorKind, UnaryOp};
 use backend_webgpu::WebGpuBackend;
 use suites::BackendUnderTest;
 
@@ -23,7 +23,7 @@ pub(crate) fn run(tested: &BackendUnderTest) -> Result<(), String> {
     for known in [Known::ByImport, Known::ByExport, Known::ByExportOnceRead, Known::ByGraph] {
         order_of_a_known_buffer(tested, known).map_err(|error| format!("{known:?}: {error}"))?;
     }
-    Ok(())
+    overlap_of_a_known_buffer(tested)
 }
 
 fn order_of_a_known_buffer(tested: &BackendUnderTest, known: Known) -> Result<(), String> {
@@ -60,4 +60,22 @@ fn order_of_a_known_buffer(tested: &BackendUnderTest, known: Known) -> Result<()
         return Err(format!("an upload overtook a read through a freed handle: {}", got[0]));
     }
     Ok(())
+}
+
+/// Two imports of a buffer that is still written through a freed handle are one memory.
+fn overlap_of_a_known_buffer(tested: &BackendUnderTest) -> Result<(), String> {
+    let told = |error| format!("{error:?}");
+    let mut backend = WebGpuBackend::select(loss::index(tested)?);
+    backend.init().map_err(told)?;
+    let own = backend.alloc(4 * N).map_err(told)?;
+    let (buffer, _, _) = backend.export_buffer(own).map_err(told)?;
+    backend.fill(own, DType::F32, N, 1.0).map_err(told)?;
+    backend.free(own).map_err(told)?;
+    let first = backend.import_buffer(buffer.clone()).map_err(told)?;
+    let second = backend.import_buffer(buffer).map_err(told)?;
+    let shifted = backend.view(second, 4, 4 * N - 4).map_err(told)?;
+    match backend.unary(UnaryOp::Neg, first, shifted, N - 1) {
+        Err(error) if error.kind() == ErrorKind::Overlap => Ok(()),
+        other => Err(format!("overlap over two imports of a buffer gave {other:?}")),
+    }
 }
