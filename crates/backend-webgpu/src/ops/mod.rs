@@ -36,6 +36,7 @@ mod reduction;
 mod rope;
 mod sample;
 mod scatter;
+mod scratch;
 mod shared;
 mod softmax;
 mod softmax_long;

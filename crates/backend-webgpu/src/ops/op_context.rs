@@ -12,6 +12,7 @@ use bytemuck::Pod;
 use super::capture::{Capture, CapturedCall};
 use super::copy_bytes::copy_bytes;
 use super::gathered::Gathered;
+use super::scratch::{Part, Scratch};
 use super::shared::long_work::Pace;
 use super::{AttentionOverride, ConvOverride, MatmulOverride, QuantMatmulOverride, SelfTests, Tuning};
 use crate::context::{Context, MAX_GROUPS};
@@ -67,6 +68,7 @@ pub(crate) struct OpContext {
     pub(crate) state: Arc<State>,
     mode: Mode,
     waits: Waits,
+    scratch: Scratch,
 }
 
 /// A dispatch that a dry run notes.
@@ -102,7 +104,8 @@ impl OpContext {
     /// A call that records.
     pub(crate) fn new(device: Context, state: State) -> Self {
         let mode = Mode::Record(Mutex::default());
-        Self { device: Arc::new(device), state: Arc::new(state), mode, waits: Waits::default() }
+        let (device, state) = (Arc::new(device), Arc::new(state));
+        Self { device, state, mode, waits: Waits::default(), scratch: Scratch::default() }
     }
 
     /// On this device, a context in which operations are checked and planned but launch nothing.
@@ -146,7 +149,7 @@ impl OpContext {
 
     fn with_mode(&self, mode: Mode) -> Self {
         let (device, state) = (Arc::clone(&self.device), Arc::clone(&self.state));
-        Self { device, state, mode, waits: Waits::default() }
+        Self { device, state, mode, waits: Waits::default(), scratch: Scratch::default() }
     }
 
     /// The time that this call has waited.
@@ -201,6 +204,7 @@ impl OpContext {
     /// # Errors
     /// [`Timeout`](BackendError::Timeout), [`DeviceLost`](BackendError::DeviceLost).
     pub(crate) fn commit(&self, op: &'static str) -> BackendResult<()> {
+        self.scratch.clear();
         match &self.mode {
             Mode::Record(commands) => {
                 let commands = std::mem::take(&mut *commands.lock());
@@ -217,6 +221,7 @@ impl OpContext {
 
     /// Forgets what a call that has failed launched.
     pub(crate) fn discard(&self) {
+        self.scratch.clear();
         if let Mode::Record(commands) = &self.mode {
             self.state.pace.give_back(&std::mem::take(&mut *commands.lock()));
         }
@@ -257,13 +262,28 @@ impl OpContext {
         self.device.memory.resolve(op, operands)
     }
 
-    /// Memory for one operation's own use, given back when the slice is dropped, or with the graph of a
+    /// Memory for one operation's own use, given back when the call is recorded, or with the graph of a
     /// capture.
     pub(crate) fn scratch(&self, op: &'static str, bytes: usize) -> BackendResult<DeviceSlice> {
-        match &self.mode {
-            Mode::Capture(call) => call.scratch(bytes, || self.device.scratch(op, bytes, &self.waits)),
-            _ => self.device.scratch(op, bytes, &self.waits),
+        let allocate = || self.device.scratch(op, bytes, &self.waits);
+        if let Mode::DryRun(_) = self.mode {
+            return allocate();
         }
+        if let Some(slice) = self.scratch.reuse(bytes) {
+            return Ok(slice);
+        }
+        let slice = match &self.mode {
+            Mode::Capture(call) => call.scratch(bytes, allocate)?,
+            _ => allocate()?,
+        };
+        self.scratch.note(&slice);
+        Ok(slice)
+    }
+
+    /// Begins a part of a call, until this is dropped: what scratch memory the part takes, later parts may take again.
+    /// Nothing of the part may keep it.
+    pub(in crate::ops) fn begin_part(&self) -> Part<'_> {
+        self.scratch.begin_part()
     }
 
     /// Memory that a handle names; its content is arbitrary.
@@ -363,6 +383,7 @@ impl OpContext {
         if !windows.clone().any(|window| window.block.is_divided()) {
             return self.launch_bound(op, variant, windows, params, grid);
         }
+        let _part = self.begin_part();
         let gathered = Gathered::new(self, op, variant.source.reads as usize, windows)?;
         self.launch_bound(op, variant, gathered.windows.iter(), params, grid)?;
         gathered.write_back(self, op)
