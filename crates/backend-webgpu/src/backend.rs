@@ -289,7 +289,7 @@ impl WebGpuBackend {
     /// # Errors
     /// What [`matmul`](ComputeBackend::matmul) returns.
     pub fn explain_matmul(&self, desc: &MatmulDesc) -> BackendResult<String> {
-        ops::explain_matmul(&self.context("explain_matmul")?.context, "explain_matmul", desc)
+        ops::explain_matmul(&self.context("explain_matmul")?.context.dry_run(), "explain_matmul", desc)
     }
 
     /// Makes products use one kernel wherever it can make them, for tests and measurements: one of
@@ -347,7 +347,11 @@ impl WebGpuBackend {
     /// # Errors
     /// What [`attention_ext`](ComputeBackend::attention_ext) returns.
     pub fn explain_attention(&self, desc: &AttentionDesc) -> BackendResult<String> {
-        ops::explain_attention(&self.context("explain_attention")?.context, "explain_attention", desc)
+        ops::explain_attention(
+            &self.context("explain_attention")?.context.dry_run(),
+            "explain_attention",
+            desc,
+        )
     }
 
     /// Makes attention use one kernel wherever it can, for tests and measurements: one of
@@ -375,7 +379,7 @@ impl WebGpuBackend {
     /// # Errors
     /// What [`conv2d`](ComputeBackend::conv2d) returns.
     pub fn explain_conv(&self, desc: &ConvDesc) -> BackendResult<String> {
-        ops::explain_conv(&self.context("explain_conv")?.context, "explain_conv", desc)
+        ops::explain_conv(&self.context("explain_conv")?.context.dry_run(), "explain_conv", desc)
     }
 
     /// [`force_matmul`](Self::force_matmul) for convolutions, transposed ones and the gradients of inputs:
