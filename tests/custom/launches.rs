@@ -103,6 +103,25 @@ pub(super) fn overlaps(backend: &WebGpuBackend) -> Result<(), Failed> {
     Ok(())
 }
 
+/// Of the last word of a view that ends within it, the kernel sees zeros, not what was in the memory of the copy.
+pub(super) fn part_of_a_word(backend: &WebGpuBackend) -> Result<(), Failed> {
+    const TEXT: &str = "
+        @group(0) @binding(0) var<storage, read> x: array<u32>;
+        @group(0) @binding(1) var<storage, read_write> y: array<u32, 3>;
+        @compute @workgroup_size(1) fn main() { y[0] = x[0]; y[1] = x[1]; y[2] = arrayLength(&x); }";
+    let kernel = backend.kernel(&KernelDesc::new("part_of_a_word", TEXT))?;
+    let x = upload(backend, &[0x1111_1111_u32; 4])?;
+    let y = upload(backend, &[7_u32; 3])?;
+    // Memory for the copy that has been used.
+    let used: Vec<u64> = (0..4).map(|_| upload(backend, &[u32::MAX; 2])).collect::<Result<_, _>>()?;
+    used.into_iter().try_for_each(|ptr| backend.free(ptr))?;
+    let view = backend.view(x, 0, 6)?;
+    backend.launch(&kernel, &[view, y], &[], [1, 1, 1])?;
+    expect("y", &read::<u32>(backend, y, 3)?, &vec![0x1111_1111, 0x1111, 2])?;
+    [view, x, y].into_iter().try_for_each(|ptr| backend.free(ptr))?;
+    Ok(())
+}
+
 pub(super) fn views(backend: &WebGpuBackend) -> Result<(), Failed> {
     let kernel = copy(backend)?;
     let alignment = backend.device().ok_or("closed")?.limits().min_storage_buffer_offset_alignment as usize;

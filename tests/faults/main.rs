@@ -20,6 +20,7 @@ mod out_of_memory;
 mod program;
 mod refused;
 mod refused_memory;
+mod reimported;
 mod strides;
 mod timeout;
 mod used_memory;
@@ -61,7 +62,7 @@ fn for_every_backend(tested: &Arc<BackendUnderTest>) -> Vec<Trial> {
     ];
     let is_webgpu = tested.selector.starts_with("webgpu");
     if is_webgpu {
-        checks.extend::<[(&str, Check); 16]>([
+        checks.extend::<[(&str, Check); 17]>([
             ("not_initialized", lifecycle::not_initialized),
             ("loss", loss::run),
             ("timeout", timeout::run),
@@ -70,6 +71,7 @@ fn for_every_backend(tested: &Arc<BackendUnderTest>) -> Vec<Trial> {
             ("export_and_import", interop::export_and_import),
             ("import_of_unfit_buffers", interop::unfit_buffers),
             ("import_of_known_buffers", interop::known_buffers),
+            ("import_of_buffers_in_use", reimported::run),
             ("the_largest_allocation", interop::largest_allocation),
             ("refused/staging_comes_back", refused::staging_comes_back),
             ("refused/every_thread_is_told", refused::every_thread_is_told),

@@ -12,6 +12,7 @@ use bytemuck::{cast_slice, cast_slice_mut};
 use parking_lot::{RwLockReadGuard, RwLockWriteGuard};
 
 use crate::memory::{AllocationKey, Memory, Named, Storage};
+use crate::room::NoRoom;
 
 /// What an operation reads through one operand.
 #[derive(Clone, Copy, Debug)]
@@ -150,6 +151,35 @@ impl Memory {
         });
         work(inputs, slices);
         Ok(())
+    }
+
+    /// [`access`](Self::access) for work that may find no room for memory of its own, before it has written anything.
+    ///
+    /// # Errors
+    /// As [`check`], and [`OutOfMemory`](BackendError::OutOfMemory).
+    pub(crate) fn try_access<const N: usize>(
+        &self,
+        op: &'static str,
+        operands: &[Operand; N],
+        work: impl FnOnce([Input<'_>; N], &mut [u8]) -> Result<(), NoRoom>,
+    ) -> BackendResult<()> {
+        self.try_access_two(op, operands, |inputs, [output, _]| work(inputs, output))
+    }
+
+    /// [`access_two`](Self::access_two) for work that may find no room, as of [`try_access`](Self::try_access).
+    ///
+    /// # Errors
+    /// As [`check`], and [`OutOfMemory`](BackendError::OutOfMemory).
+    pub(crate) fn try_access_two<const N: usize>(
+        &self,
+        op: &'static str,
+        operands: &[Operand; N],
+        work: impl FnOnce([Input<'_>; N], [&mut [u8]; 2]) -> Result<(), NoRoom>,
+    ) -> BackendResult<()> {
+        let mut outcome = Ok(());
+        self.access_two(op, operands, |inputs, outputs| outcome = work(inputs, outputs))?;
+        let in_use = || self.stats().in_use;
+        outcome.map_err(|NoRoom { bytes }| BackendError::OutOfMemory { requested: bytes, in_use: in_use() })
     }
 
     /// Checks the operands of a call that comes later.

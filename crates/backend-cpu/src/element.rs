@@ -10,6 +10,7 @@ use half::slice::HalfFloatSliceExt;
 use crate::access::Input;
 use crate::ops::matrix::{RowMajor, for_each_row, row_major};
 use crate::parallel::Cores;
+use crate::room::{NoRoom, zeros};
 
 /// An element type that operations compute with.
 pub(crate) trait Element: Pod + Send + Sync {
@@ -22,7 +23,7 @@ pub(crate) trait Element: Pod + Send + Sync {
     /// Every number of a slice, converted from a slice of the same length.
     fn store(from: &[f32], to: &mut [Self]);
     /// A whole operand.
-    fn widen(cores: Cores, from: &[Self]) -> Cow<'_, [f32]>;
+    fn widen(cores: Cores, from: &[Self]) -> Result<Cow<'_, [f32]>, NoRoom>;
     /// Lets `work` write a matrix, or with `update` change it.
     fn with_f32(matrix: RowMajor<'_, Self>, update: bool, work: impl FnOnce(RowMajor<'_, f32>));
 }
@@ -44,8 +45,8 @@ impl Element for f32 {
         to.copy_from_slice(from);
     }
 
-    fn widen(_: Cores, from: &[Self]) -> Cow<'_, [f32]> {
-        Cow::Borrowed(from)
+    fn widen(_: Cores, from: &[Self]) -> Result<Cow<'_, [f32]>, NoRoom> {
+        Ok(Cow::Borrowed(from))
     }
 
     fn with_f32(matrix: RowMajor<'_, Self>, _: bool, work: impl FnOnce(RowMajor<'_, Self>)) {
@@ -70,12 +71,12 @@ impl Element for f16 {
         to.convert_from_f32_slice(from);
     }
 
-    fn widen(cores: Cores, from: &[Self]) -> Cow<'_, [f32]> {
-        let mut wide = vec![0.0; from.len()];
+    fn widen(cores: Cores, from: &[Self]) -> Result<Cow<'_, [f32]>, NoRoom> {
+        let mut wide = zeros(from.len())?;
         cores.chunks(&mut wide, 1, 1 << 15, &|first, chunk: &mut [f32]| {
             Self::load(&from[first..first + chunk.len()], chunk);
         });
-        Cow::Owned(wide)
+        Ok(Cow::Owned(wide))
     }
 
     fn with_f32(mut matrix: RowMajor<'_, Self>, update: bool, work: impl FnOnce(RowMajor<'_, f32>)) {
@@ -92,6 +93,11 @@ impl Element for f16 {
 
 /// An operand that can't be the output, as f32.
 pub(crate) fn widen<'a, T: Element>(cores: Cores, input: Input<'a>) -> Cow<'a, [f32]> {
+    try_widen::<T>(cores, input).unwrap_or_else(NoRoom::abort)
+}
+
+/// [`widen`], where there is room for it.
+pub(crate) fn try_widen<'a, T: Element>(cores: Cores, input: Input<'a>) -> Result<Cow<'a, [f32]>, NoRoom> {
     T::widen(cores, input.elements())
 }
 

@@ -20,6 +20,7 @@ mod math;
 mod memory;
 mod ops;
 mod parallel;
+mod room;
 mod strided;
 
 pub use backend::CpuBackend;

@@ -33,6 +33,16 @@ impl Cores {
         }
     }
 
+    /// [`run`](Self::run) for work that may fail.
+    pub(crate) fn try_run<E: Send>(
+        steps: usize,
+        work: impl FnOnce(Self) -> Result<(), E> + Send,
+    ) -> Result<(), E> {
+        let mut outcome = Ok(());
+        Self::run(steps, |cores| outcome = work(cores));
+        outcome
+    }
+
     /// Runs both, at the same time if there are cores for it.
     pub(crate) fn join(self, left: impl FnOnce() + Send, right: impl FnOnce() + Send) {
         match self {

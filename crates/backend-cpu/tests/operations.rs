@@ -2,10 +2,12 @@
 //! oracles.
 
 use backend_api::desc::{
-    AttentionDesc, AttentionMask, AttentionShape, Bias, BiasAxis, BinaryDesc, CopyDesc, GatherDesc,
-    HeadLayout, IndexShape, LayerNormDesc, MatmulDesc, Matrix, RmsNormDesc, RopeDesc, RopeShape, RopeStyle,
-    RopeTables, SoftmaxDesc, TensorDesc,
+    AttentionDesc, AttentionMask, AttentionShape, Bias, BiasAxis, BinaryDesc, CopyDesc, ExpertMatmulDesc,
+    GatherDesc, HeadLayout, IndexShape, LayerNormDesc, MatmulDesc, Matrix, QuantMatmulDesc, QuantMatrix,
+    QuantizeRowsDesc, RmsNormDesc, RopeDesc, RopeShape, RopeStyle, RopeTables, SoftmaxDesc, TensorDesc,
 };
+use backend_api::kv::KvFormat;
+use backend_api::quant::QuantFormat;
 use backend_api::{
     Activation, BackendTranspose, BinaryOp, ComputeBackend, DType, ErrorKind, ReduceOp, UnaryOp,
 };
@@ -300,4 +302,46 @@ fn callers_on_a_thread_pool_never_wait_for_themselves() {
         backend.unary(UnaryOp::Abs, from, to, n).unwrap();
     });
     assert!(download::<f32>(&backend, x, n).iter().all(|&x| x == 1.0 || x == 0.0));
+}
+
+/// Operands as large as the largest allocation, in which but few numbers are used. The system provides memory where it
+/// is touched only; in f32, all of it would be more than can be had.
+#[test]
+fn what_operations_need_beside_their_operands_may_be_out_of_memory() {
+    let backend = CpuBackend::new();
+    let largest = (20..47).rev().find_map(|log| Some((1_usize << log, backend.alloc(1 << log).ok()?)));
+    let (bytes, all) = largest.unwrap();
+    let out = upload(&backend, &[7.0_f32; 64]);
+    let zeros = backend.alloc_zeroed(256).unwrap();
+    let apart = |ptr| Matrix::new(ptr, DType::F16, bytes / 2 - 32);
+    let of_two = Matrix::new(out, F32, 4);
+    let weights = |columns| QuantMatrix::new(zeros, QuantFormat::Q4_0, 4, columns);
+
+    let token = (bytes / KvFormat::BLOCK_BYTES - 1) * KvFormat::BLOCK;
+    let layout = HeadLayout { offset: 0, batch: 0, head: 0, token };
+    let shape = AttentionShape { batch: 1, heads: 1, seq_q: 1, seq_kv: 2, head_dim: 32 };
+    let cached = AttentionDesc::new(F32, zeros, all, all, out, shape)
+        .with_kv_format(KvFormat::Q8_0)
+        .with_k_layout(layout)
+        .with_v_layout(layout);
+    let columns = bytes / 4;
+    let no_weights = QuantMatrix::new(zeros, QuantFormat::Q4_0, columns, 0);
+    let sums = QuantMatmulDesc::new(
+        2,
+        Matrix::new(zeros, F32, 1),
+        no_weights,
+        Matrix::new(all, DType::F16, columns),
+    );
+    let outcomes = [
+        backend.attention_ext(&cached),
+        backend.quant_matmul(&sums),
+        backend.quant_matmul(&QuantMatmulDesc::new(2, apart(all), weights(32), of_two)),
+        backend.expert_matmul(&ExpertMatmulDesc::new([2, 1, 1], apart(all), weights(32), zeros, of_two)),
+        backend.quantize_rows(&QuantizeRowsDesc::new(apart(all), out, 2, 32, 2)),
+    ];
+    for (i, outcome) in outcomes.into_iter().enumerate() {
+        let kind = outcome.as_ref().map_err(|error| error.kind());
+        assert_eq!(kind, Err(ErrorKind::OutOfMemory), "call {i}: {outcome:?}");
+    }
+    assert_eq!(download::<f32>(&backend, out, 64), [7.0; 64]);
 }

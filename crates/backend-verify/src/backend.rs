@@ -2,7 +2,7 @@
 
 use std::any::Any;
 use std::future::poll_fn;
-use std::task::Poll;
+use std::task::{Context, Poll, Waker};
 
 use backend_api::{
     BackendError, BackendFuture, BackendResult, Capabilities, Command, ComputeBackend, DType, DeviceInfo,
@@ -218,15 +218,20 @@ impl ComputeBackend for VerifyBackend {
     fn copy_dtoh_async<'a>(&'a self, dst: &'a mut [u8], src: u64) -> BackendFuture<'a, ()> {
         let op = "copy_dtoh_async";
         Box::pin(async move {
-            let twin = {
-                let mut mirror = self.mirror.lock();
-                self.fall_in(&mut mirror)?;
-                mirror.twin(src)
-            };
             let mut other = vec![0; dst.len()];
             let (first, second) = {
-                let read = self.first.copy_dtoh_async(dst, src);
-                both(read, self.second.copy_dtoh_async(&mut other, twin)).await
+                let mut reads = {
+                    let mut mirror = self.mirror.lock();
+                    self.fall_in(&mut mirror)?;
+                    let first = self.first.copy_dtoh_async(dst, src);
+                    let mut reads =
+                        Both::of(first, self.second.copy_dtoh_async(&mut other, mirror.twin(src)));
+                    // Both begin before another thread's call changes memory. They are polled again below, where they
+                    // get a waker.
+                    reads.go_on(&mut Context::from_waker(Waker::noop()));
+                    reads
+                };
+                poll_fn(|context| reads.poll(context)).await
             };
             if let Err(error) = &first
                 && is_of_the_device(error.kind())
@@ -298,27 +303,35 @@ impl ComputeBackend for VerifyBackend {
     }
 }
 
-/// What two futures give that are polled together: what is read is there as it was when both began.
-async fn both<T>(
-    mut first: BackendFuture<'_, T>,
-    mut second: BackendFuture<'_, T>,
-) -> (BackendResult<T>, BackendResult<T>) {
-    let (mut of_first, mut of_second) = (None, None);
-    poll_fn(|context| {
-        for (future, result) in [(&mut first, &mut of_first), (&mut second, &mut of_second)] {
+/// Two futures that are polled together, and what they have given.
+struct Both<'a, T>([(BackendFuture<'a, T>, Option<BackendResult<T>>); 2]);
+
+impl<'a, T> Both<'a, T> {
+    fn of(first: BackendFuture<'a, T>, second: BackendFuture<'a, T>) -> Self {
+        Self([(first, None), (second, None)])
+    }
+
+    /// Polls those that have given nothing yet.
+    fn go_on(&mut self, context: &mut Context<'_>) {
+        for (future, result) in &mut self.0 {
             if result.is_none()
                 && let Poll::Ready(ready) = future.as_mut().poll(context)
             {
                 *result = Some(ready);
             }
         }
-        match (of_first.take(), of_second.take()) {
+    }
+
+    /// What both give, when both are ready.
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<(BackendResult<T>, BackendResult<T>)> {
+        self.go_on(context);
+        let [(_, first), (_, second)] = &mut self.0;
+        match (first.take(), second.take()) {
             (Some(first), Some(second)) => Poll::Ready((first, second)),
             waiting => {
-                (of_first, of_second) = waiting;
+                (*first, *second) = waiting;
                 Poll::Pending
             }
         }
-    })
-    .await
+    }
 }

@@ -218,7 +218,9 @@ impl WebGpuBackend {
     /// that is larger than a buffer may be, and lies in several.
     pub fn export_buffer(&self, ptr: u64) -> BackendResult<(wgpu::Buffer, u64, u64)> {
         let op = "export_buffer";
-        let slice = self.context(op)?.device().memory.export(op, "ptr", ptr)?;
+        let call = self.context(op)?;
+        let slice = call.device().memory.export(op, "ptr", ptr)?;
+        call.device().recorder.lock().note_shared(&slice.block);
         Ok((slice.block.buffer().clone(), slice.offset as u64, slice.len as u64))
     }
 
@@ -287,7 +289,7 @@ impl WebGpuBackend {
     /// # Errors
     /// What [`matmul`](ComputeBackend::matmul) returns.
     pub fn explain_matmul(&self, desc: &MatmulDesc) -> BackendResult<String> {
-        ops::explain_matmul(&self.context("explain_matmul")?.context, "explain_matmul", desc)
+        ops::explain_matmul(&self.context("explain_matmul")?.context.dry_run(), "explain_matmul", desc)
     }
 
     /// Makes products use one kernel wherever it can make them, for tests and measurements: one of
@@ -345,7 +347,11 @@ impl WebGpuBackend {
     /// # Errors
     /// What [`attention_ext`](ComputeBackend::attention_ext) returns.
     pub fn explain_attention(&self, desc: &AttentionDesc) -> BackendResult<String> {
-        ops::explain_attention(&self.context("explain_attention")?.context, "explain_attention", desc)
+        ops::explain_attention(
+            &self.context("explain_attention")?.context.dry_run(),
+            "explain_attention",
+            desc,
+        )
     }
 
     /// Makes attention use one kernel wherever it can, for tests and measurements: one of
@@ -373,7 +379,7 @@ impl WebGpuBackend {
     /// # Errors
     /// What [`conv2d`](ComputeBackend::conv2d) returns.
     pub fn explain_conv(&self, desc: &ConvDesc) -> BackendResult<String> {
-        ops::explain_conv(&self.context("explain_conv")?.context, "explain_conv", desc)
+        ops::explain_conv(&self.context("explain_conv")?.context.dry_run(), "explain_conv", desc)
     }
 
     /// [`force_matmul`](Self::force_matmul) for convolutions, transposed ones and the gradients of inputs:

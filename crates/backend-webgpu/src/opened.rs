@@ -84,10 +84,18 @@ impl Opened {
     /// where another thread has its turn.
     pub(crate) fn call(&self, op: &'static str) -> BackendResult<Call<'_>> {
         let device = self.device();
-        let guard = device.gl_lock.lock_within(op, device.timeout())?;
+        let context = self.context.call();
+        let guard = {
+            // Waiting for a turn is one of the call's waits.
+            let mut wait = context.waits().wait(op, device.timeout());
+            if device.gl_lock.is_needed() {
+                wait.deadline();
+            }
+            device.gl_lock.lock_within(op, device.timeout())?
+        };
         device.submitter.refresh()?;
         device.gpu.health.witness();
-        Ok(Call { context: self.context.call(), _guard: guard })
+        Ok(Call { context, _guard: guard })
     }
 }
 
@@ -134,5 +142,39 @@ pub(crate) struct Call<'a> {
 impl Call<'_> {
     pub(crate) fn device(&self) -> &Context {
         &self.context.device
+    }
+}
+
+#[cfg(all(test, not(target_family = "wasm")))]
+mod tests {
+    use std::time::Duration;
+
+    use backend_api::DeviceInfo;
+
+    use super::*;
+    use crate::device::{self, GlLock, Selector};
+
+    #[test]
+    fn a_call_that_has_waited_for_its_turn_may_wait_for_less() {
+        const TIMEOUT: Duration = Duration::from_secs(60);
+        const TURN: Duration = Duration::from_millis(100);
+        let found = pollster::block_on(device::enumerate());
+        let (instance, adapter, info) = device::find(found, &Selector::default()).expect("a WebGPU adapter");
+        let gpu = pollster::block_on(device::open(instance, adapter, info, false)).unwrap();
+        let mut device = Context::new(gpu).unwrap();
+        // Threads take turns, as at a device of OpenGL.
+        device.gl_lock = GlLock::new(&DeviceInfo { api: "Gl".to_owned(), ..device.gpu.info.clone() });
+        let opened = Opened::new(device);
+        let turn = opened.device().gl_lock.lock();
+        std::thread::scope(|scope| {
+            let call = scope.spawn(|| {
+                let call = opened.call("test").unwrap();
+                call.context.waits().remaining("test", TIMEOUT).unwrap()
+            });
+            std::thread::sleep(2 * TURN);
+            drop(turn);
+            let left = call.join().unwrap();
+            assert!(left < TIMEOUT - TURN, "{left:?} of {TIMEOUT:?} are left");
+        });
     }
 }

@@ -87,8 +87,10 @@ impl AttentionAlignment {
 /// hides it. A sink of −∞ is none; one of NaN or +∞ makes its head's outputs NaN, as such a score does.
 ///
 /// Sums are f32. Weights may be rounded to f16 before they are multiplied by values of f16, if the queries
-/// are f16 too. Beside more than 16 queries of f16, or more than 65,535 sequences, elements of
-/// [`Q8_0`](KvFormat::Q8_0) may be rounded to f16 first; then they count as keys and values of f16.
+/// are f16 too. Beside queries of f16, elements of [`Q8_0`](KvFormat::Q8_0) may be rounded to f16 first, which makes
+/// those above 65,504 infinite, where there are more than 16 queries, more than 65,535 sequences, or more than 65,535
+/// groups of four rows, a row being a query of a head and a group of heads that share keys; then they count as keys
+/// and values of f16.
 ///
 /// Causal attention over rows `[q, k, v]` of one matrix, as a fused projection leaves them:
 ///

@@ -16,10 +16,11 @@ use super::paged::Pool;
 use super::quantize_rows::dequantized;
 use crate::access::Input;
 use crate::bound::require_end;
-use crate::element::{Element, widen, with_float};
+use crate::element::{Element, try_widen, with_float};
 use crate::math::{apply_unary, exponentials, largest, scale};
 use crate::memory::Memory;
 use crate::parallel::Cores;
+use crate::room::{NoRoom, zeros};
 use crate::strided::boxes;
 
 /// Products in the share of one thread.
@@ -39,12 +40,12 @@ const BLOCK_PAGED_KEYS: usize = 256;
 pub(crate) fn attention(memory: &Memory, op: &'static str, desc: &AttentionDesc) -> BackendResult<()> {
     let operands = desc.operands(op)?;
     require_end(op, desc.flops())?;
-    memory.access_two(op, &operands, |[q, k, v, _, mask, lengths, _, sinks, table], [o, lse]| {
+    memory.try_access_two(op, &operands, |[q, k, v, _, mask, lengths, _, sinks, table], [o, lse]| {
         let queries = desc.batch * desc.heads * desc.seq_q;
         let products = desc.seq_kv.saturating_mul(desc.head_dim.max(desc.v_head_dim).max(16));
         // Threads write these in any order.
         let logarithms: Vec<AtomicU32> = lse.chunks_exact(4).map(|_| AtomicU32::new(0)).collect();
-        Cores::run(queries.saturating_mul(products / 8 + desc.v_head_dim), |cores| {
+        Cores::try_run(queries.saturating_mul(products / 8 + desc.v_head_dim), |cores| {
             with_float!(desc.dtype, T => {
                 // Of a pool, only what sequences use is read.
                 let [_, k_layout, v_layout, _] = desc.layouts();
@@ -55,36 +56,48 @@ pub(crate) fn attention(memory: &Memory, op: &'static str, desc: &AttentionDesc)
                     })
                 });
                 let [k, v] = match desc.kv_format.dtype() {
-                    _ if pools.is_some() => [Cow::default(), Cow::default()],
-                    Some(stored) => with_float!(stored, K => [k, v].map(|x| widen::<K>(cores, x))),
-                    None => [k, v].map(|blocks| Cow::Owned(dequantized(cores, blocks))),
+                    _ if pools.is_some() => [Ok(Cow::default()), Ok(Cow::default())],
+                    Some(stored) => with_float!(stored, K => [k, v].map(|x| try_widen::<K>(cores, x))),
+                    None => [k, v].map(|blocks| dequantized(cores, blocks).map(Cow::Owned)),
                 };
+                let (k, v) = (k?, v?);
                 let attention = Attention {
                     desc,
-                    q: &widen::<T>(cores, q),
+                    q: &try_widen::<T>(cores, q)?,
                     k: &k,
                     v: &v,
                     pools,
-                    mask: &mask_numbers::<T>(cores, desc.mask_dtype, mask),
+                    mask: &mask_numbers::<T>(cores, desc.mask_dtype, mask)?,
                     lengths: lengths.elements(),
                     sinks: sinks.elements(),
                     lse: &logarithms,
                 };
                 attention.run::<T>(cores, cast_slice_mut(o));
             });
-        });
+            Ok(())
+        })?;
         for (to, from) in lse.chunks_exact_mut(4).zip(logarithms) {
             to.copy_from_slice(&from.into_inner().to_ne_bytes());
         }
+        Ok(())
     })
 }
 
 /// The numbers that a mask adds to scores: −∞ where one of u32 is 0, and 0 elsewhere.
-fn mask_numbers<'a, T: Element>(cores: Cores, dtype: DType, mask: Input<'a>) -> Cow<'a, [f32]> {
+fn mask_numbers<'a, T: Element>(
+    cores: Cores,
+    dtype: DType,
+    mask: Input<'a>,
+) -> Result<Cow<'a, [f32]>, NoRoom> {
     let hidden = |&seen: &u32| if seen == 0 { f32::NEG_INFINITY } else { 0.0 };
     match dtype {
-        DType::U32 => mask.elements::<u32>().iter().map(hidden).collect(),
-        _ => widen::<T>(cores, mask),
+        DType::U32 => {
+            let seen: &[u32] = mask.elements();
+            let mut numbers = zeros(seen.len())?;
+            numbers.iter_mut().zip(seen).for_each(|(number, seen)| *number = hidden(seen));
+            Ok(Cow::Owned(numbers))
+        }
+        _ => try_widen::<T>(cores, mask),
     }
 }
 

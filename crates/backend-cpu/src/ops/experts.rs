@@ -1,18 +1,19 @@
 //! Products of rows with the matrices that indices choose for them.
 
+use backend_api::BackendResult;
 use backend_api::desc::ExpertMatmulDesc;
 use backend_api::quant::QuantLayout;
 use backend_api::support::checked_product;
-use backend_api::{BackendError, BackendResult};
 use bytemuck::cast_slice_mut;
 
 use super::gather::inside;
 use super::quant::{GRAIN, PANEL_ROWS, Product};
 use crate::bound::require_end;
-use crate::element::{Element, widen, with_float};
+use crate::element::{Element, try_widen, with_float};
 use crate::math::apply_binary;
 use crate::memory::Memory;
 use crate::parallel::Cores;
+use crate::room::{NoRoom, zeros};
 use crate::strided::boxes;
 
 /// Elements of rows of A, or of products, that are gathered at once.
@@ -25,29 +26,22 @@ pub(crate) fn expert_matmul(memory: &Memory, op: &'static str, desc: &ExpertMatm
     let [_, c_rows] = desc.rows_of(op)?;
     require_end(op, desc.flops())?;
     let elements = checked_product(op, "products", &[desc.rows, desc.used, desc.n()])?;
-    let in_use = memory.stats().in_use;
-    let mut outcome = Ok(());
-    memory.access(op, &operands, |[a, b, indices, bias, weights, _], c| {
-        let mut room = Vec::new();
-        if room.try_reserve_exact(elements).is_err() {
-            let requested = elements.saturating_mul(size_of::<f32>());
-            outcome = Err(BackendError::OutOfMemory { requested, in_use });
-            return;
-        }
+    memory.try_access(op, &operands, |[a, b, indices, bias, weights, _], c| {
+        let room = zeros(elements)?;
         let indices: &[u32] = indices.elements();
         let experts: Vec<_> = indices.iter().map(|&index| inside(index, desc.experts)).collect();
         let work = desc.flops() as usize / 2;
-        Cores::run(work.max(c.len()), |cores| {
-            let a = with_float!(desc.a.dtype, T => widen::<T>(cores, a));
+        Cores::try_run(work.max(c.len()), |cores| {
+            let a = with_float!(desc.a.dtype, T => try_widen::<T>(cores, a)?);
             let stack =
                 Stack { layout: &layout, planes: b.elements(), bias: desc.bias.map(|_| bias.elements()) };
-            let products = products(cores, desc, &stack, &a, &experts, room);
+            let products = products(cores, desc, &stack, &a, &experts, room)?;
             let weights = desc.weights.map(|_| weights.elements());
             let results = Results { desc, products: &products, experts: &experts, weights };
             with_float!(desc.c.dtype, T => results.store(cores, c_rows, cast_slice_mut::<u8, T>(c)));
-        });
-    })?;
-    outcome
+            Ok(())
+        })
+    })
 }
 
 /// The matrices of all experts, and a number for each row of them.
@@ -58,8 +52,7 @@ struct Stack<'a> {
 }
 
 /// The products of all rows and experts, n numbers for each index: those of one expert together, so that its weights
-/// are read once for as many rows as [`SHARE`] has room for. Zeros where there is no expert. `products` is empty and has
-/// room for all.
+/// are read once for as many rows as [`SHARE`] has room for. Zeros where there is no expert. `products` are as many zeros.
 fn products(
     cores: Cores,
     desc: &ExpertMatmulDesc,
@@ -67,10 +60,9 @@ fn products(
     a: &[f32],
     experts: &[Option<usize>],
     mut products: Vec<f32>,
-) -> Vec<f32> {
+) -> Result<Vec<f32>, NoRoom> {
     let (n, k) = (desc.n(), desc.k());
     let stacked = desc.b.rows / desc.experts;
-    products.resize(experts.len() * n, 0.0);
     let chosen = experts.iter().enumerate().filter_map(|(pair, expert)| expert.map(|expert| (expert, pair)));
     let mut chosen: Vec<_> = chosen.collect();
     chosen.sort_unstable();
@@ -79,16 +71,16 @@ fn products(
     for group in groups.flat_map(|group| group.chunks(share)) {
         let m = group.len();
         let expert = group.first().map_or(0, |&(expert, _)| expert);
-        let mut rows = Vec::with_capacity(m * k);
-        for &(_, pair) in group {
+        let mut rows = zeros(m * k)?;
+        for (i, &(_, pair)) in group.iter().enumerate() {
             let row = if desc.per_expert { pair } else { pair / desc.used };
             // Without columns there are no elements, wherever rows would begin.
             let row = if k > 0 { &a[row * desc.a.ld..][..k] } else { &[] };
-            rows.extend_from_slice(row);
+            rows[i * k..][..k].copy_from_slice(row);
         }
         let &Stack { layout, planes, bias } = stack;
         let product = Product { layout, planes, a: &rows, rounded: None, lda: k, m, k };
-        let mut transposed = vec![0.0f32; stacked * m];
+        let mut transposed = zeros(stacked * m)?;
         let grain = (GRAIN / k.max(1)).max(1).next_multiple_of(PANEL_ROWS);
         cores.chunks(&mut transposed, m, grain * m, &|first, chunk| {
             product.rows(expert * stacked + first / m, chunk);
@@ -109,7 +101,7 @@ fn products(
             }
         }
     }
-    products
+    Ok(products)
 }
 
 /// What C is made of.

@@ -1,5 +1,7 @@
 //! Quantised matrices: products, lookups and dequantisation.
 
+use std::borrow::Cow;
+
 use backend_api::BackendResult;
 use backend_api::desc::{DequantizeDesc, QuantGatherDesc, QuantMatmulDesc, RmsNorm};
 use backend_api::quant::{QuantLayout, QuantRow, UNIT};
@@ -12,10 +14,11 @@ use super::matrix::{row_major, row_major_ref};
 use super::quant_int8::{Int8Rows, Rounded, rounds};
 use crate::access::Input;
 use crate::bound::require_end;
-use crate::element::{Element, widen, with_float};
+use crate::element::{Element, try_widen, with_float};
 use crate::math::{apply_binary, apply_unary};
 use crate::memory::Memory;
 use crate::parallel::Cores;
+use crate::room::{NoRoom, zeros};
 use crate::strided::boxes;
 
 /// Rows of A up to which each unit of weights is multiplied as soon as it is dequantised. More of them are
@@ -36,34 +39,50 @@ pub(crate) fn quant_matmul(memory: &Memory, op: &'static str, desc: &QuantMatmul
     let operands = desc.operands(op)?;
     let layout = desc.b.layout(op)?;
     require_end(op, desc.flops())?;
-    memory.access(op, &operands, |[a, b, _, bias, residual, norm], c| {
+    memory.try_access(op, &operands, |[a, b, _, bias, residual, norm], c| {
         let (m, n, k) = (desc.m, desc.b.rows, desc.k());
         // A weight is dequantised once, which takes about as long as sixteen products.
         let steps = n.saturating_mul(k.max(16)).saturating_mul(m.saturating_add(16)) / 16;
-        Cores::run(steps, |cores| {
+        Cores::try_run(steps, |cores| {
             let a = with_float!(desc.a.dtype, T => {
-                let mut a = widen::<T>(cores, a);
+                let a = try_widen::<T>(cores, a)?;
                 if let Some(RmsNorm { eps, .. }) = desc.norm {
-                    let weight = widen::<T>(cores, norm);
-                    let rows = a.to_mut().chunks_mut(desc.a.ld.max(1)).take(m);
+                    let weight = try_widen::<T>(cores, norm)?;
+                    let mut a = owned(a)?;
+                    let rows = a.chunks_mut(desc.a.ld.max(1)).take(m);
                     rows.for_each(|row| normalise::<T>(&mut row[..k], &weight, eps));
+                    Cow::Owned(a)
+                } else {
+                    a
                 }
-                a
             });
             let rounded = rounds(desc).then(|| Rounded::new(&a, [m, k, desc.a.ld]));
             let (rounded, lda) = (rounded.as_ref(), desc.a.ld);
             let product = Product { layout: &layout, planes: b.elements(), a: &a, rounded, lda, m, k };
             // Cᵀ, so that threads write rows of their own.
-            let mut transposed = vec![0.0f32; n * m];
+            let mut transposed = zeros(n * m)?;
             let rows = (GRAIN / k.max(1)).max(1).next_multiple_of(PANEL_ROWS);
             cores.chunks(&mut transposed, m, rows * m, &|first, chunk| product.rows(first / m, chunk));
             with_float!(desc.c.dtype, T => {
-                let bias = desc.bias.map(|_| widen::<T>(cores, bias));
+                let bias = desc.bias.map(|_| try_widen::<T>(cores, bias)).transpose()?;
                 let epilogue = Epilogue { desc, bias: bias.as_deref(), residual };
                 epilogue.store(cores, &transposed, cast_slice_mut::<u8, T>(c));
             });
-        });
+            Ok(())
+        })
     })
+}
+
+/// Numbers that may be changed.
+fn owned(numbers: Cow<'_, [f32]>) -> Result<Vec<f32>, NoRoom> {
+    match numbers {
+        Cow::Owned(numbers) => Ok(numbers),
+        Cow::Borrowed(numbers) => {
+            let mut copy = zeros(numbers.len())?;
+            copy.copy_from_slice(numbers);
+            Ok(copy)
+        }
+    }
 }
 
 /// `x / √(mean(x²) + eps) · weight` in place of a row, each number rounded to its type.

@@ -6,9 +6,10 @@ use backend_api::kv::{KvFormat, dequantize_q8_0, quantize_q8_0};
 
 use super::gather::inside;
 use crate::access::Input;
-use crate::element::{widen, with_float};
+use crate::element::{try_widen, with_float};
 use crate::memory::Memory;
 use crate::parallel::Cores;
+use crate::room::{NoRoom, zeros};
 
 /// Elements in the share of one thread.
 const GRAIN: usize = 1 << 14;
@@ -21,10 +22,10 @@ pub(crate) fn quantize_rows(memory: &Memory, op: &'static str, desc: &QuantizeRo
     let ld = if count > 1 { matrix.ld } else { 0 };
     let named = if desc.indices.is_some() { rows } else { count };
     let stride = if named > 1 { stride } else { 0 };
-    memory.access(op, &operands, |[source, _, indices], cache| {
-        let mut blocks = vec![0; count * bytes(columns)];
-        Cores::run(count * columns, |cores| {
-            let source = with_float!(matrix.dtype, T => widen::<T>(cores, source));
+    memory.try_access(op, &operands, |[source, _, indices], cache| {
+        let mut blocks = zeros(count * bytes(columns))?;
+        Cores::try_run(count * columns, |cores| {
+            let source = with_float!(matrix.dtype, T => try_widen::<T>(cores, source)?);
             let row_bytes = bytes(columns).max(1);
             let grain = (GRAIN / columns.max(1)).max(1) * row_bytes;
             cores.chunks(&mut blocks, row_bytes, grain, &|first, blocks| {
@@ -33,7 +34,8 @@ pub(crate) fn quantize_rows(memory: &Memory, op: &'static str, desc: &QuantizeRo
                     let _ = quantize_q8_0(&source[i * ld..][..columns], row);
                 }
             });
-        });
+            Ok(())
+        })?;
         let indices: &[u32] = indices.elements();
         // Of equal indices, the last one stays.
         for (i, row) in blocks.chunks_exact(bytes(columns).max(1)).enumerate() {
@@ -42,6 +44,7 @@ pub(crate) fn quantize_rows(memory: &Memory, op: &'static str, desc: &QuantizeRo
                 cache[target * bytes(stride)..][..row.len()].copy_from_slice(row);
             }
         }
+        Ok(())
     })
 }
 
@@ -50,13 +53,13 @@ const fn bytes(elements: usize) -> usize {
 }
 
 /// The elements of blocks.
-pub(super) fn dequantized(cores: Cores, blocks: Input<'_>) -> Vec<f32> {
+pub(super) fn dequantized(cores: Cores, blocks: Input<'_>) -> Result<Vec<f32>, NoRoom> {
     let blocks: &[u8] = blocks.elements();
-    let mut numbers = vec![0.0; blocks.len() / KvFormat::BLOCK_BYTES * KvFormat::BLOCK];
+    let mut numbers = zeros(blocks.len() / KvFormat::BLOCK_BYTES * KvFormat::BLOCK)?;
     cores.chunks(&mut numbers, KvFormat::BLOCK, GRAIN, &|first, numbers| {
         let blocks = &blocks[bytes(first)..][..bytes(numbers.len())];
         // The sizes agree.
         let _ = dequantize_q8_0(blocks, numbers);
     });
-    numbers
+    Ok(numbers)
 }

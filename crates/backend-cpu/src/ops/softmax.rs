@@ -8,6 +8,7 @@ use crate::element::{Element, with_float};
 use crate::math::{exp, exponentials, largest, maximum, scale};
 use crate::memory::Memory;
 use crate::parallel::Cores;
+use crate::room::NoRoom;
 
 /// Numbers in the share of one thread.
 const GRAIN: usize = 1 << 14;
@@ -89,6 +90,7 @@ fn columns<T: Element>(cores: Cores, desc: &SoftmaxDesc, input: Option<&[T]>, ou
             T::widen(cores, &copy)
         }
     };
+    let x = x.unwrap_or_else(NoRoom::abort);
     let mut stats = vec![Column { shift: f32::NEG_INFINITY, sum: 0.0 }; outer * inner];
     let grain = (GRAIN / length).max(COLUMNS);
     cores.chunks(&mut stats, 1, grain, &|first, chunk: &mut [Column]| {

@@ -1,5 +1,6 @@
 //! Errors that are planted in the CPU's operations must be found, and told as they are.
 
+mod beside;
 mod planted;
 
 use std::path::Path;
@@ -15,6 +16,7 @@ use backend_verify::{DIRECTORY_VARIABLE, VerifyBackend};
 use conformance::cases;
 use libtest_mimic::{Arguments, Failed, Trial};
 
+use beside::reads_begin_together;
 use planted::{Plant, Planted};
 
 type Call = fn(&dyn ComputeBackend, [u64; 3]) -> BackendResult<()>;
@@ -46,12 +48,13 @@ fn main() {
     let found = CALLS
         .iter()
         .map(|&(name, call)| Trial::test(format!("element_of_{name}"), move || element_is_named(name, call)));
-    let others: [(&str, Check); 7] = [
+    let others: [(&str, Check); 8] = [
         ("agreement", cases_agree),
         ("a_refusal_of_one", refusals_of_one_are_told),
         ("in_a_replay", found_in_a_replay),
         ("with_a_file", with_a_file),
         ("a_stray_write", stray_write_is_found_by_a_read),
+        ("a_read_beside_a_thread", reads_begin_together),
         ("bad_arguments", bad_arguments_are_errors_of_both),
         ("handles", handles_are_accounted_for),
     ];

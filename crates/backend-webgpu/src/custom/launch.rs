@@ -7,7 +7,7 @@ use backend_api::{BackendError, BackendResult, Bound};
 
 use super::{BindingAccess, BindingInfo, Kernel, MAX_STORAGE_BINDINGS};
 use crate::memory::DeviceSlice;
-use crate::ops::OpContext;
+use crate::ops::{self, OpContext};
 use crate::recorder::{Command, Window};
 
 /// The names of a launch's handles in errors.
@@ -111,7 +111,18 @@ fn input<'a>(
     if is_aligned && slice.len.is_multiple_of(WORD) && is_apart && is_whole {
         return exact(ctx, op, slice);
     }
-    exact(ctx, op, &ctx.copied(op, slice)?)
+    exact(ctx, op, &copied(ctx, op, slice)?)
+}
+
+/// A copy in whole words: what the last one has beyond the slice is 0, as nobody else's bytes are the kernel's to see.
+fn copied(ctx: &OpContext, op: &'static str, slice: &DeviceSlice) -> BackendResult<DeviceSlice> {
+    let copy = ctx.scratch(op, slice.len.next_multiple_of(WORD))?;
+    if copy.len > slice.len {
+        let last = DeviceSlice { offset: copy.len - WORD, len: WORD, ..copy.clone() };
+        ops::zero_bytes(ctx, op, &last)?;
+    }
+    ops::copy_bytes(ctx, op, &copy, slice, slice.len)?;
+    Ok(copy)
 }
 
 /// The window of nothing but a slice.

@@ -50,10 +50,11 @@ impl WebGpuBackend {
     /// [`Kernel::bindings`] in their order, `params` the bytes of [`Kernel::params`], `grid` the workgroups
     /// along x, y and z. A grid with a 0 launches nothing.
     ///
-    /// The kernel sees exactly the bytes of each handle: `arrayLength` counts those. A view that is written has to
-    /// begin at a multiple of the device's `min_storage_buffer_offset_alignment` and to be whole words. A view that
+    /// The kernel sees the bytes of each handle and no others: `arrayLength` counts those. A view that is written has
+    /// to begin at a multiple of the device's `min_storage_buffer_offset_alignment` and to be whole words. A view that
     /// is only read is copied first where it begins elsewhere, ends within a word, or shares its allocation with
-    /// what is written.
+    /// what is written. Where it ends within a word, the kernel sees zeros up to the word's end, which `arrayLength`
+    /// counts too.
     ///
     /// # Errors
     /// [`InvalidHandle`](backend_api::BackendError::InvalidHandle), also for a kernel of another device or of one

@@ -207,6 +207,11 @@ impl Block {
     pub(crate) fn share(&self) {
         self.storage().shared.store(true, Ordering::Relaxed);
     }
+
+    /// Whether the caller has the buffer itself.
+    pub(crate) fn is_shared(&self) -> bool {
+        self.storage().shared.load(Ordering::Relaxed)
+    }
 }
 
 impl Drop for Block {

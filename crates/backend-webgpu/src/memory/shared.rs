@@ -18,7 +18,7 @@ pub(crate) struct SharedBuffers {
 struct Known {
     /// While a handle or a recorded use of it lives.
     block: Weak<Block>,
-    /// While a batch that uses it has not been submitted, too.
+    /// While a batch that uses it has not been submitted, too: the recorder keeps it.
     storage: Weak<Storage>,
 }
 
@@ -26,16 +26,19 @@ impl SharedBuffers {
     /// The block of a buffer.
     pub(crate) fn import(&mut self, buffer: wgpu::Buffer) -> Arc<Block> {
         self.forget_dropped();
-        let known = self.known.iter().find_map(|known| {
-            let storage = known.storage.upgrade()?;
-            (storage.buffer() == &buffer).then(|| (known.block.upgrade(), storage))
-        });
-        let storage = match known {
-            Some((Some(block), _)) => return block,
-            Some((None, storage)) => storage,
-            None => Arc::new(Storage::new(buffer)),
-        };
-        let block = Arc::new(Block::outside(storage));
+        for known in &mut self.known {
+            let Some(storage) = known.storage.upgrade().filter(|storage| storage.buffer() == &buffer) else {
+                continue;
+            };
+            if let Some(block) = known.block.upgrade() {
+                return block;
+            }
+            // No second entry, or the next import would find this one, whose block is gone.
+            let block = Arc::new(Block::outside(storage));
+            known.block = Arc::downgrade(&block);
+            return block;
+        }
+        let block = Arc::new(Block::outside(Arc::new(Storage::new(buffer))));
         self.add(&block);
         block
     }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use backend_api::BackendResult;
 
+use super::scratch::take_fitting;
 use super::shared::pace::Pace;
 use crate::memory::{Block, DeviceSlice};
 use crate::recorder::Command;
@@ -62,18 +63,13 @@ impl CapturedCall {
         self.commands.lock().push(command);
     }
 
-    /// Scratch memory that no other launch of this call uses: that of an earlier call, if some has the size.
+    /// Scratch memory that the call hasn't taken before: that of an earlier call, if some has the size.
     pub(super) fn scratch(
         &self,
         bytes: usize,
         allocate: impl FnOnce() -> BackendResult<DeviceSlice>,
     ) -> BackendResult<DeviceSlice> {
-        let reused = {
-            let mut free = self.capture.scratch.lock();
-            let fits = |block: &Block| (bytes..=2 * bytes.max(SMALL)).contains(&block.size());
-            let smallest = (0..free.len()).filter(|&i| fits(&free[i])).min_by_key(|&i| free[i].size());
-            smallest.map(|i| free.swap_remove(i))
-        };
+        let reused = take_fitting(&mut self.capture.scratch.lock(), bytes);
         let slice = match reused {
             Some(block) => DeviceSlice { block, offset: 0, len: bytes },
             None => allocate()?,
@@ -88,6 +84,3 @@ impl CapturedCall {
         self.capture.scratch.lock().append(&mut self.scratch.lock());
     }
 }
-
-/// Bytes below which scratch memory may be far larger than what is needed.
-const SMALL: usize = 2048;

@@ -75,7 +75,7 @@ pub(crate) fn copy_dtod(
 }
 
 /// Records `dst = src` for the first `bytes` bytes.
-pub(super) fn copy_bytes(
+pub(crate) fn copy_bytes(
     ctx: &OpContext,
     op: &'static str,
     dst: &DeviceSlice,

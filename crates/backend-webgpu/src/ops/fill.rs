@@ -68,6 +68,11 @@ fn zero(ctx: &OpContext, op: &'static str, ptr: u64, bytes: usize) -> BackendRes
     ctx.commit(op)
 }
 
+/// Sets bytes within one binding to 0.
+pub(crate) fn zero_bytes(ctx: &OpContext, op: &'static str, slice: &DeviceSlice) -> BackendResult<()> {
+    fill_part(ctx, op, slice, 0)
+}
+
 fn fill_part(ctx: &OpContext, op: &'static str, slice: &DeviceSlice, value: u32) -> BackendResult<()> {
     // Counted in words, so that one kernel serves every type.
     let (mut words, byte) = (slice.clone(), slice.offset % 4);

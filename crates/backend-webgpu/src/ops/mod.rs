@@ -37,6 +37,7 @@ mod rope;
 mod rope_append;
 mod sample;
 mod scatter;
+mod scratch;
 mod shared;
 mod softmax;
 mod softmax_long;
@@ -54,10 +55,10 @@ pub(crate) use conv::{
     explain_conv,
 };
 pub(crate) use copy::copy;
-pub(crate) use copy_bytes::{copy_dtod, copy_htod};
+pub(crate) use copy_bytes::{copy_bytes, copy_dtod, copy_htod};
 pub(crate) use cumsum::cumsum;
 pub(crate) use elementwise::{affine, clamp, unary};
-pub(crate) use fill::{alloc_zeroed, fill};
+pub(crate) use fill::{alloc_zeroed, fill, zero_bytes};
 pub(crate) use gather::gather;
 #[cfg(not(target_family = "wasm"))]
 pub(crate) use matmul::tune_matmul;

@@ -11,7 +11,9 @@ mod shapes;
 
 use std::fmt::Write as _;
 
-use backend_api::desc::{ConvDesc, ConvShape, ImageLayout, ImageShape, MatmulDesc, Matrix, Window};
+use backend_api::desc::{
+    AttentionDesc, AttentionShape, ConvDesc, ConvShape, ImageLayout, ImageShape, MatmulDesc, Matrix, Window,
+};
 use backend_api::{BackendResult, ComputeBackend as _, DType, DeviceKind};
 
 use shapes::Shapes;
@@ -261,5 +263,30 @@ fn long_sums_of_few_filters_are_shared() {
         assert!(kernels([11, 282, 27, 27], 1, 7, layout).contains(&"conv/combine"));
         assert!(!kernels([8, 32, 50, 50], 2, 7, layout).contains(&"conv/direct"));
         assert!(kernels([16, 3, 224, 224], 2, 3, layout).contains(&"conv/few_filters"));
+    }
+}
+
+/// An explanation may copy an operand for the plan's sake, as a call would, which isn't to be recorded.
+#[test]
+fn explanations_take_no_part_in_what_is_recorded() {
+    let backend = WebGpuBackend::open().expect("a WebGPU adapter");
+    let all = backend.alloc(1 << 16).unwrap();
+    let [x, y, z] = [0, 1, 2].map(|i| backend.view(all, i << 14, 1 << 14).unwrap());
+    let matrix = |ptr| Matrix::new(ptr, DType::F32, 16);
+    let product = MatmulDesc::new(16, 16, 16, matrix(x), matrix(y), matrix(z));
+    let shape = AttentionShape { batch: 1, heads: 1, seq_q: 16, seq_kv: 16, head_dim: 16 };
+    let attention = AttentionDesc::new(DType::F32, x, y, y, z, shape);
+    let shape = ConvShape::new(ImageShape::nchw([1, 2, 8, 8]), 2, Window::new([3; 2]));
+    let conv = ConvDesc::new(DType::F32, x, y, z, shape);
+    let explained: [&dyn Fn() -> BackendResult<String>; 3] =
+        [&|| backend.explain_matmul(&product), &|| backend.explain_attention(&attention), &|| {
+            backend.explain_conv(&conv)
+        }];
+    let state = backend.context("plans").unwrap().context.state.clone();
+    for explain in explained {
+        // The next launch is to begin a submission.
+        [0.2; 2].into_iter().for_each(|seconds| state.pace.add(seconds));
+        let words = explain().unwrap();
+        assert!(state.pace.take_due(), "{words}");
     }
 }

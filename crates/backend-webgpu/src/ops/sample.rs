@@ -127,6 +127,7 @@ impl Draw<'_> {
     /// Draws the tokens of `rows` rows from row `first` on.
     fn rows(&self, first: usize, rows: usize, window_len: usize) -> BackendResult<()> {
         let Self { ctx, op, desc, .. } = *self;
+        let _part = ctx.begin_part();
         let (columns, kept) = (desc.columns, desc.kept());
         let [temperature, top_p, min_p, penalty] = desc.numbers();
         let scratch = |elements: usize| -> BackendResult<Window> {

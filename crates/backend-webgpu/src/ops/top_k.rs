@@ -10,6 +10,7 @@ use super::gather::gather_slices;
 use super::shared::long_work::{Run, in_parts};
 use crate::kernels::libs::{SORT_FROM_ENTRIES, SORT_FROM_F16, SORT_FROM_F32, SORT_FROM_I32, SORT_FROM_U32};
 use crate::kernels::{KernelSource, Lib, Variant, constants, kernel, params};
+use crate::memory::DeviceSlice;
 use crate::ops::op_context::{OpContext, dim, linear_grid};
 use crate::recorder::Window;
 
@@ -65,7 +66,7 @@ const FEW: usize = CHUNK / 2;
 const WORKGROUP: usize = 256;
 /// Bytes of an entry.
 const ENTRY: usize = 8;
-/// Entries that are under way at a time, which bounds the scratch memory.
+/// Entries of the rows that are sorted at a time, which bounds the scratch memory.
 const MAX_ENTRIES: usize = 1 << 23;
 
 /// What is sorted: numbers of a type, or entries.
@@ -107,6 +108,7 @@ pub(crate) fn top_k(ctx: &OpContext, op: &'static str, desc: &TopKDesc) -> Backe
     in_parts(ctx, op, Run::of_bytes(rows, row_bytes(columns, k)), |run| {
         let most = rows_at_a_time(ctx, columns);
         (run.first..run.end).step_by(most).try_for_each(|first| {
+            let _part = ctx.begin_part();
             let rows = most.min(run.end - first);
             let sort = Sort { ctx, op, rows, k, largest: desc.largest };
             let part = |window: &Window, row: usize| window.advanced(first * row).truncated(rows * row);
@@ -133,6 +135,9 @@ pub(super) fn row_bytes(columns: usize, k: usize) -> f64 {
     (columns * ENTRY) as f64 * (4.0 + 2.0 * merges)
 }
 
+/// Memory for entries, of which one is read while the other is written.
+type Places = [Option<DeviceSlice>; 2];
+
 /// Rows that are sorted together.
 pub(super) struct Sort<'a> {
     pub(super) ctx: &'a OpContext,
@@ -152,17 +157,19 @@ impl Sort<'_> {
         indices: &Window,
     ) -> BackendResult<()> {
         let (mut from, mut source, mut columns) = (input.clone(), Source::Numbers(dtype), columns);
+        let mut places = Places::default();
         // By chunks, until what is kept is one run, or too much for a chunk.
         loop {
             let chunks = columns.div_ceil(CHUNK);
             let kept = self.k.min(CHUNK);
             if chunks == 1 {
-                return self.sort(&from, source, columns, [kept, kept], Some(indices)).map(drop);
+                return self.sort(&from, source, columns, [kept, kept], (indices, true));
             }
             // All that the chunks before the last keep, and what the last one has.
             let row_kept = (chunks - 1) * kept + kept.min(columns - (chunks - 1) * CHUNK);
-            from = self.sort(&from, source, columns, [kept, row_kept], None)?;
-            (source, columns) = (Source::Entries, row_kept);
+            let to = self.entries(row_kept, &mut places)?;
+            self.sort(&from, source, columns, [kept, row_kept], (&to, false))?;
+            (from, source, columns) = (to, Source::Entries, row_kept);
             if kept > FEW {
                 break;
             }
@@ -172,33 +179,37 @@ impl Sort<'_> {
             let merged = (2 * run).min(self.k);
             let pairs = columns.div_ceil(2 * run);
             let row_kept = (pairs - 1) * merged + merged.min(columns - (pairs - 1) * 2 * run);
-            let last = pairs == 1;
-            from = self.merge(&from, columns, run, [merged, row_kept], last.then_some(indices))?;
-            (run, columns) = (merged, row_kept);
-            if last {
-                break;
+            if pairs == 1 {
+                return self.merge(&from, columns, run, [merged, row_kept], (indices, true));
             }
+            let to = self.entries(row_kept, &mut places)?;
+            self.merge(&from, columns, run, [merged, row_kept], (&to, false))?;
+            (from, run, columns) = (to, merged, row_kept);
         }
         Ok(())
     }
 
-    /// Where entries go, of so many a row.
-    fn entries(&self, row: usize) -> BackendResult<Window> {
-        let scratch = self.ctx.scratch(self.op, self.rows * row * ENTRY)?;
-        Ok(self.ctx.output(&scratch, DType::U32))
+    /// Where entries go, of so many a row: not where the last ones went.
+    fn entries(&self, row: usize, places: &mut Places) -> BackendResult<Window> {
+        let bytes = self.rows * row * ENTRY;
+        places.swap(0, 1);
+        let slice = match &places[0] {
+            Some(slice) if slice.len >= bytes => slice.clone(),
+            _ => places[0].insert(self.ctx.scratch(self.op, bytes)?).clone(),
+        };
+        Ok(self.ctx.output(&DeviceSlice { len: bytes, ..slice }, DType::U32))
     }
 
-    /// Sorts chunks, and keeps so many entries of each and of a row. Returns where they are.
+    /// Sorts chunks, and keeps so many entries of each and of a row, or their indices.
     fn sort(
         &self,
         from: &Window,
         source: Source,
         columns: usize,
         [kept, row_kept]: [usize; 2],
-        indices: Option<&Window>,
-    ) -> BackendResult<Window> {
+        (to, indices): (&Window, bool),
+    ) -> BackendResult<()> {
         let Self { ctx, op, rows, largest, .. } = *self;
-        let to = indices.cloned().map_or_else(|| self.entries(row_kept), Ok)?;
         let chunks = columns.div_ceil(CHUNK);
         let params = SortParams {
             rows: dim(op, "rows", rows)?,
@@ -212,21 +223,19 @@ impl Sort<'_> {
             y: to.offset,
         };
         let grid = linear_grid(op, rows * chunks)?;
-        ctx.launch(op, &sort_variant(source, indices.is_some()), &[from], &to, &params, grid)?;
-        Ok(to)
+        ctx.launch(op, &sort_variant(source, indices), &[from], to, &params, grid)
     }
 
-    /// Merges runs of `run` entries two by two, and keeps so many of each pair and of a row.
+    /// Merges runs of `run` entries two by two, and keeps so many of each pair and of a row, or their indices.
     fn merge(
         &self,
         from: &Window,
         columns: usize,
         run: usize,
         [merged, row_kept]: [usize; 2],
-        indices: Option<&Window>,
-    ) -> BackendResult<Window> {
+        (to, indices): (&Window, bool),
+    ) -> BackendResult<()> {
         let Self { ctx, op, rows, .. } = *self;
-        let to = indices.cloned().map_or_else(|| self.entries(row_kept), Ok)?;
         let params = MergeParams {
             rows: dim(op, "rows", rows)?,
             columns: dim(op, "columns", columns)?,
@@ -237,7 +246,6 @@ impl Sort<'_> {
             y: to.offset,
         };
         let grid = linear_grid(op, (rows * row_kept).div_ceil(WORKGROUP))?;
-        ctx.launch(op, &merge_variant(indices.is_some()), &[from], &to, &params, grid)?;
-        Ok(to)
+        ctx.launch(op, &merge_variant(indices), &[from], to, &params, grid)
     }
 }

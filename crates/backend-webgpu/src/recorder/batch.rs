@@ -17,6 +17,9 @@ pub(crate) struct Batch {
     pub(crate) params: Option<Filled>,
     /// Buffers that the commands write.
     pub(crate) written: Vec<Arc<Storage>>,
+    /// Buffers of the caller's too that the commands use. Whoever imports one again, once its handles are gone, has to
+    /// find what is known of it.
+    pub(crate) shared: Vec<Arc<Storage>>,
     pub(crate) flows: Vec<Flows>,
     pub(crate) then: Vec<Then>,
 }

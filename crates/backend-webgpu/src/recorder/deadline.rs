@@ -59,6 +59,14 @@ impl Waits {
     pub(crate) fn wait(&self, op: &'static str, timeout: Duration) -> Wait<'_> {
         Wait { op, timeout, waits: self, deadline: None }
     }
+
+    /// The time that is left to wait.
+    ///
+    /// # Errors
+    /// [`Timeout`](BackendError::Timeout) if there is none.
+    pub(crate) fn remaining(&self, op: &'static str, timeout: Duration) -> BackendResult<Duration> {
+        self.wait(op, timeout).deadline().remaining()
+    }
 }
 
 /// A wait of a call. It begins when its deadline is first asked for, and lasts until it is dropped.

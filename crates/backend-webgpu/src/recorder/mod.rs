@@ -67,6 +67,8 @@ pub(crate) struct Recorder {
     pass: Option<OpenPass>,
     /// Buffers that the batch writes.
     written: Vec<Arc<Storage>>,
+    /// Buffers of the caller's too that the batch uses.
+    shared: Vec<Arc<Storage>>,
     /// What flows from buffer to buffer in the batch, where that has to be known.
     flows: Vec<Flows>,
     groups: BindGroups,
@@ -114,6 +116,7 @@ impl Recorder {
             encoder: None,
             pass: None,
             written: Vec::new(),
+            shared: Vec::new(),
             flows: Vec::new(),
             groups: BindGroups::default(),
             has_dropped: Arc::clone(has_dropped),
@@ -175,7 +178,7 @@ impl Recorder {
                 self.flows.push(Flows::Captured(Arc::clone(&segment.flows)));
             }
             for block in &segment.used {
-                block.touch(self.number);
+                self.note_use(block);
             }
             for storage in &segment.written {
                 if storage.write(self.number) {
@@ -215,7 +218,7 @@ impl Recorder {
             0
         };
         for window in &command.windows {
-            window.block.touch(self.number);
+            self.note_use(&window.block);
         }
         for window in writes {
             let storage = window.block.storage();
@@ -227,6 +230,20 @@ impl Recorder {
             if storage.write(self.number) {
                 self.written.push(Arc::clone(storage));
             }
+        }
+    }
+
+    fn note_use(&mut self, block: &Block) {
+        if block.is_shared() && !block.is_touched_by(self.number) {
+            self.shared.push(Arc::clone(block.storage()));
+        }
+        block.touch(self.number);
+    }
+
+    /// Notes that the caller has got a block's buffer, which the batch may use already.
+    pub(crate) fn note_shared(&mut self, block: &Block) {
+        if block.is_touched_by(self.number) {
+            self.shared.push(Arc::clone(block.storage()));
         }
     }
 
@@ -328,6 +345,7 @@ impl Recorder {
             encoders: [self.early.take(), self.encoder.take()].into_iter().flatten().collect(),
             params,
             written: std::mem::take(&mut self.written),
+            shared: std::mem::take(&mut self.shared),
             flows: std::mem::take(&mut self.flows),
             then,
         };

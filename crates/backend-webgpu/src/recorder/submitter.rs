@@ -244,7 +244,7 @@ impl Submitter {
 impl Port {
     /// Submits a batch; nothing if it has no commands, or if the driver refused them.
     pub(super) fn submit(&self, batch: Batch) -> Option<wgpu::SubmissionIndex> {
-        let Batch { number, encoders, params, written, flows, then } = batch;
+        let Batch { number, encoders, params, written, shared: _shared, flows, then } = batch;
         let _span = tracing::trace_span!("submit", batch = number).entered();
         let submitted = guarded(&self.device, || {
             if let Some(params) = &params {

@@ -42,6 +42,7 @@ pub(super) fn run(ctx: &OpContext, op: &'static str, job: &Job, channels: usize)
     let results = checked_product(op, "scratch", &[batch, groups, filters, job.gather.pixels()])?;
     let parts = scratch(ctx, op, checked_product(op, "scratch", &[count, results])?)?;
     for slice in 0..count {
+        let _part = ctx.begin_part();
         let first = slice * channels;
         let range = first..job.gather.channels.min(first + channels);
         let mut gather = job.gather;

@@ -39,6 +39,7 @@ pub(super) fn run(
         let at = |window: &Window, operand: &Matrix| window.advanced(matrix * operand.batch_stride);
         let (a, b) = (at(&windows.a, &desc.a), at(&windows.b, &desc.b));
         for first in (0..desc.k).step_by(length) {
+            let _part = ctx.begin_part();
             let slice = slice(desc, first, length);
             let a = a.advanced(first * if desc.trans_a.is_transposed() { desc.a.ld } else { 1 });
             let b = b.advanced(first * if desc.trans_b.is_transposed() { 1 } else { desc.b.ld });

@@ -89,6 +89,7 @@ pub(super) fn multiply(
     let (rows, scratch) = part(ctx, op, desc, row_bytes)?;
     prepare_residual(ctx, op, desc, windows)?;
     for first in (0..n).step_by(rows) {
+        let _part = ctx.begin_part();
         let end = n.min(first.saturating_add(rows));
         let here = windows.starting_at(first);
         dequantize_rows(ctx, op, layout, b, (first, end), (dtype, &scratch))?;

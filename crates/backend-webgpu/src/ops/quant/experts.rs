@@ -152,6 +152,7 @@ impl Call<'_> {
         let most = usize::try_from(ctx.device.limits.max_bytes).unwrap_or(usize::MAX).min(MAX_PRODUCTS);
         let share = (most / row.max(1)).clamp(1, desc.rows);
         for first in (0..desc.rows).step_by(share) {
+            let _part = ctx.begin_part();
             let count = share.min(desc.rows - first);
             let here = windows.rows(desc, (first, count));
             let scratch = ctx.scratch(op, checked_product(op, "products", &[count, row])?)?;

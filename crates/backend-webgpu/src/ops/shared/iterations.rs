@@ -8,7 +8,7 @@
 
 use backend_api::{BackendError, BackendResult, DType, DeviceKind};
 
-use super::self_test::SelfTest;
+use super::self_test::{OP, SelfTest};
 use super::verdicts::tells_nothing;
 use crate::kernels::{KernelSource, Variant, kernel, params};
 use crate::ops::op_context::OpContext;
@@ -101,6 +101,7 @@ fn found(ctx: &OpContext) -> BackendResult<Option<usize>> {
 
 /// How many of [`TRIED`] iterations the device makes.
 fn count(ctx: &OpContext) -> BackendResult<usize> {
+    ctx.time_left(OP)?;
     let mut test = SelfTest::new(ctx);
     let counted = test.upload(&[0; 4])?;
     let output = ctx.output(&counted, DType::U32);

@@ -44,7 +44,7 @@ pub(in crate::ops) trait Divisible: Sized {
 /// The most parts into which a call is divided so that its operands can be bound.
 const MAX_PARTS: usize = 1 << 14;
 
-/// Launches `work`, in parts if it is long.
+/// Launches `work`, in parts if it is long. Each part is done with its scratch memory when `launch` returns.
 ///
 /// # Errors
 /// [`Limit`](BackendError::Limit) for work without an end in sight, before anything is launched; what
@@ -63,6 +63,7 @@ pub(in crate::ops) fn in_parts<T: Divisible>(
     }
     parts(ctx, work).iter().try_for_each(|(part, seconds)| {
         ctx.expect(*seconds);
+        let _part = ctx.begin_part();
         launch(part)
     })
 }

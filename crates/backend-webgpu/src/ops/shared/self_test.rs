@@ -42,8 +42,6 @@ impl<'a> SelfTest<'a> {
         // By a thread of its own where the driver works off what is queued before it returns.
         let has_thread = ctx.device.submitter.has_thread();
         let submitter = Arc::new(Submitter::new(device, queue, &health, &Arc::default(), has_thread));
-        #[cfg(not(target_family = "wasm"))]
-        submitter.close_within(ctx.device.timeout());
         let layout = ctx.device.pipelines.params_layout();
         let recorder = Recorder::new(device, &submitter, layout, &Arc::default());
         Self { ctx, recorder, submitter, witness: health.witness(), health }
@@ -131,6 +129,14 @@ impl<'a> SelfTest<'a> {
         self.health.take_late(OP, self.witness, 0, || 0)?;
         let mapped = mapped.settle(&self.submitter, &deadline)?;
         ctx.device.readback.finish(OP, staging, mapped, 0, bytes)
+    }
+}
+
+impl Drop for SelfTest<'_> {
+    /// What the device still works on is waited for no longer than the call may wait.
+    fn drop(&mut self) {
+        #[cfg(not(target_family = "wasm"))]
+        self.submitter.close_within(self.ctx.time_left(OP).unwrap_or_default());
     }
 }
 
