@@ -107,7 +107,7 @@ fn product(element: DType, math: MathMode) -> Operation {
     )
 }
 
-/// Two rows with three experts each, of three that have a row.
+/// Two rows with three experts each, of three that have a row: products are 0, and biases and weights 1.
 fn experts(element: DType) -> Operation {
     let op = "expert_matmul";
     let bytes = element.size();
@@ -145,7 +145,7 @@ fn experts(element: DType) -> Operation {
         ("lda usize::MAX", OVERFLOW, |d| d.a.ld = usize::MAX),
     ];
     changes.extend(changes_of_matrix!(op, "b", b, ExpertMatmulDesc));
-    Operation::new(op, slots, 0.0, move |b, h| b.expert_matmul(&good(h))).variant(element).broken(
+    Operation::new(op, slots, 3.0, move |b, h| b.expert_matmul(&good(h))).variant(element).broken(
         good,
         |b, _, d| b.expert_matmul(d),
         changes,
