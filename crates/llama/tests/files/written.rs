@@ -75,8 +75,8 @@ pub(crate) fn with_tokens(architecture: &str, more: &[(&str, u32, &[u8])], piece
     array(&mut entries, "tokenizer.ggml.tokens", 8, tokens.len());
     tokens.iter().for_each(|token| text(&mut entries, token));
     array(&mut entries, "tokenizer.ggml.token_type", 5, tokens.len());
-    for id in 0..tokens.len() {
-        let kind = match (id, &tokens[id]) {
+    for (id, token) in tokens.iter().enumerate() {
+        let kind = match (id, token) {
             (0, _) => 2i32,
             (1 | 2, _) => 3,
             (_, token) if token.starts_with("<|") => 3,
