@@ -1,7 +1,8 @@
 //! What a model's metadata says of its architecture.
 //!
-//! What can be told from the tensors alone isn't here: biases, norms of queries and keys, norms after a block,
-//! fused projections and a separate output matrix are used where the file has them.
+//! What can be told from the tensors alone isn't here: biases, fused projections and a separate output matrix are used
+//! where the file has them, and so are norms of queries and keys and norms after a block, which some architectures
+//! have to have.
 
 mod experts;
 mod keys;
@@ -9,6 +10,7 @@ mod rope;
 
 pub use experts::ExpertConfig;
 use keys::Keys;
+pub(crate) use rope::FACTORS;
 pub use rope::{RopeConfig, RopeScaling};
 
 use crate::gguf::{Gguf, Metadata, Value};
@@ -73,6 +75,16 @@ impl Architecture {
         Self::ALL.into_iter().find(|known| known.name() == name)
     }
 
+    /// Whether each layer normalises what attention and its network add.
+    pub(crate) const fn has_post_norms(self) -> bool {
+        self.is_gemma()
+    }
+
+    /// Whether each layer normalises queries and keys.
+    pub(crate) const fn has_head_norms(self) -> bool {
+        matches!(self, Self::Qwen3 | Self::Qwen3Moe | Self::Gemma3)
+    }
+
     const fn is_gemma(self) -> bool {
         matches!(self, Self::Gemma2 | Self::Gemma3)
     }
@@ -84,6 +96,12 @@ impl Architecture {
             Self::Gemma3 => 6,
             _ => 1,
         }
+    }
+
+    /// Whether layer `index` has a window, if any has.
+    const fn has_window(self, index: usize) -> bool {
+        let pattern = self.window_pattern();
+        pattern == 1 || !(index + 1).is_multiple_of(pattern)
     }
 }
 
@@ -158,6 +176,8 @@ impl Config {
         let inside = if is_gpt_oss { "expert_feed_forward_length" } else { "feed_forward_length" };
         let intermediate = keys.size(inside)?;
         let layers = keys.size("block_count")?;
+        let causal = keys.flag("attention.causal")?.unwrap_or(true);
+        keys.require("attention.causal", causal, true, causal)?;
         let is_gemma = architecture.is_gemma();
         // The largest of either family scales by hidden / heads, all others by the length of a head.
         let large = matches!((architecture, layers), (Architecture::Gemma2, 46) | (Architecture::Gemma3, 62));
@@ -180,7 +200,7 @@ impl Config {
             attention_softcap: softcap("attn_logit_softcapping", if gemma2 { 50.0 } else { 0.0 })?,
             logit_softcap: softcap("final_logit_softcapping", if gemma2 { 30.0 } else { 0.0 })?,
             embedding_scale: if is_gemma { (hidden as f64).sqrt() } else { 1.0 },
-            window: window(&keys, architecture)?,
+            window: window(&keys, architecture, layers)?,
             rope: RopeConfig::new(&keys, file, architecture, head_dim)?,
         })
     }
@@ -200,21 +220,31 @@ impl Config {
     /// How many keys layer `index` sees, if not all.
     #[must_use]
     pub fn window_of(&self, index: usize) -> Option<usize> {
-        let pattern = self.architecture.window_pattern();
-        let sees_all = pattern > 1 && (index + 1).is_multiple_of(pattern);
-        self.window.filter(|_| !sees_all)
+        self.window.filter(|_| self.architecture.has_window(index))
     }
 }
 
 /// The keys that layers with a window see. Early files of Gemma 2 don't say so; those of Gemma 3, whose layers
 /// with a window also rotate otherwise, and of gpt-oss have to.
-fn window(keys: &Keys<'_>, architecture: Architecture) -> Result<Option<usize>> {
+fn window(keys: &Keys<'_>, architecture: Architecture, layers: usize) -> Result<Option<usize>> {
     let key = "attention.sliding_window";
-    match architecture {
-        Architecture::Gemma3 | Architecture::GptOss => keys.size(key).map(Some),
-        Architecture::Gemma2 => keys.size_or(key, 4096).map(Some),
-        _ => Ok(keys.optional_size(key)?.filter(|&window| window > 0)),
+    let window = match architecture {
+        Architecture::Gemma3 | Architecture::GptOss => Some(keys.size(key)?),
+        Architecture::Gemma2 => Some(keys.size_or(key, 4096)?),
+        _ => keys.optional_size(key)?.filter(|&window| window > 0),
+    };
+    // Of how many layers the last one sees all keys, or which layers have a window.
+    let key = "attention.sliding_window_pattern";
+    if let Some(flags) = keys.flags(key)? {
+        let has_window = |index| window.is_some() && architecture.has_window(index);
+        let fits = flags.len() == layers && (0..).zip(&flags).all(|(index, &flag)| flag == has_window(index));
+        let expected = format!("that of {} for {layers} layers", architecture.name());
+        keys.require(key, fits, expected, format!("{flags:?}"))?;
+    } else if let Some(pattern) = keys.optional_size(key)? {
+        let known = architecture.window_pattern();
+        keys.require(key, window.is_none() || pattern == known, known, pattern)?;
     }
+    Ok(window)
 }
 
 /// Rows of the embeddings, which must be of `hidden` numbers.

@@ -85,6 +85,9 @@ pub enum Error {
         /// The type of the activations.
         activations: DType,
     },
+    /// A model's logits are NaN or infinite.
+    #[error("the logits aren't finite numbers; activations of f16 may have overflowed")]
+    NotFinite,
     /// The backend refused a call.
     #[error(transparent)]
     Backend(#[from] BackendError),

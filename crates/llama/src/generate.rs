@@ -183,6 +183,7 @@ pub struct Generation {
     prompt: usize,
     /// Whether the prompt has been added and the token after it was made.
     is_begun: bool,
+    ended: Option<Ended>,
 }
 
 /// What [`Generation::next`] did.
@@ -201,11 +202,12 @@ impl Generation {
     #[must_use]
     pub fn new(session: &Session, sampler: Sampler, tokens: &[u32], count: usize) -> Self {
         let text = Text { seen: tokens.to_vec(), made: Vec::new(), count };
-        Self { sampler, text, read: session.len(0), prompt: tokens.len(), is_begun: false }
+        Self { sampler, text, read: session.len(0), prompt: tokens.len(), is_begun: false, ended: None }
     }
 
     /// Adds a part of the prompt, or makes at most `ahead` tokens, which are chosen on the device and read at once.
-    /// Texts don't depend on how many these are.
+    /// Texts don't depend on how many these are. A text that has ended says so again, and a call that failed may be
+    /// made again.
     ///
     /// # Errors
     /// As [`Session::step`].
@@ -215,9 +217,13 @@ impl Generation {
         tokenizer: &Tokenizer,
         ahead: usize,
     ) -> Result<Progress> {
+        if let Some(ended) = self.ended {
+            return Ok(Progress::Ended(Vec::new(), ended));
+        }
         let next = if self.is_begun {
             let ahead = self.text.ahead(session, ahead);
             if ahead == 0 {
+                self.ended = Some(Ended::Context);
                 return Ok(Progress::Ended(Vec::new(), Ended::Context));
             }
             let made = session.decode_sampled_async(0, &[&self.text.seen], &mut self.sampler, ahead).await?;
@@ -234,6 +240,7 @@ impl Generation {
             shown.push(token);
             true
         });
+        self.ended = ended;
         Ok(match ended {
             Some(ended) => Progress::Ended(shown, ended),
             None => Progress::Tokens(shown),
@@ -244,14 +251,18 @@ impl Generation {
     async fn add_prompt(&mut self, session: &mut Session) -> Result<Option<Vec<u32>>> {
         let rest = self.text.seen.get(self.read..self.prompt).unwrap_or_default();
         let tokens = &rest[..rest.len().min(PROMPT)];
+        // A call that failed behind the step, or that nobody waited for, has left its part there.
+        session.truncate(0, self.read);
         let logits = session.step(&[Input { sequence: 0, tokens }])?;
-        self.read += tokens.len();
-        if self.read < self.prompt {
+        if self.read + tokens.len() < self.prompt {
+            self.read += tokens.len();
             // Bounds the work on its way.
             session.model().backend().synchronize_async().await?;
             return Ok(None);
         }
-        logits.sample_async(&mut self.sampler, &[&self.text.seen]).await.map(Some)
+        let next = logits.sample_async(&mut self.sampler, &[&self.text.seen]).await?;
+        self.read = self.prompt;
+        Ok(Some(next))
     }
 
     /// The prompt and what has been made.

@@ -13,6 +13,8 @@ mod tensor;
 
 use std::collections::BTreeMap;
 
+use tensor::Places;
+
 use cursor::Cursor;
 pub use cursor::{GgufError, GgufErrorKind};
 pub use index::Index;
@@ -42,20 +44,22 @@ impl<'a> Gguf<'a> {
     /// # Errors
     /// [`GgufError`], with the offset at which the file stops making sense: a wrong magic number or version, a
     /// count or a length beyond the file's end, a value of an unknown type, text that isn't UTF-8, a key or a
-    /// tensor that is there twice, a tensor whose numbers lie outside the file.
+    /// tensor that is there twice, a tensor whose numbers lie outside the file or among those of another one.
     pub fn parse(file: &'a [u8]) -> Result<Self, GgufError> {
         let mut cursor = Cursor::new(file);
         let (metadata, headers) = head(&mut cursor)?;
         // A file without tensors may end with its header.
         let data = file.get(data_start(&cursor, &metadata)?..).unwrap_or_default();
 
-        let mut tensors = BTreeMap::new();
+        let (mut tensors, mut places) = (BTreeMap::new(), Places::default());
         for header in headers {
+            places.add(&header, header.range(data.len() as u64)?);
             let (offset, name) = (header.at, header.name.clone());
             if tensors.insert(name.clone(), header.tensor(data)?).is_some() {
                 return Err(GgufError { offset, kind: GgufErrorKind::Duplicate(name) });
             }
         }
+        places.check()?;
         Ok(Self { metadata, tensors })
     }
 

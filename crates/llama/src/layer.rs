@@ -86,7 +86,16 @@ impl Layer {
         let (attention_post_norm, ffn_norm) = if is_gpt_oss {
             (None, "post_attention_norm")
         } else {
-            (loader.optional_vector(&norm("post_attention_norm"), hidden)?, "ffn_norm")
+            let required = config.architecture.has_post_norms();
+            (loader.vector_if(required, &norm("post_attention_norm"), hidden)?, "ffn_norm")
+        };
+        let feed_forward = FeedForward::load(loader, config, index)?;
+        // What experts add isn't normalised, so that a file with such a norm is refused.
+        let ffn_post_norm = match &feed_forward {
+            FeedForward::Experts(_) => None,
+            FeedForward::Dense(_) => {
+                loader.vector_if(config.architecture.has_post_norms(), &norm("post_ffw_norm"), hidden)?
+            }
         };
         Ok(Self {
             index,
@@ -96,8 +105,8 @@ impl Layer {
             attention_output: Linear::single(loader, &name("attn_output"), hidden, query)?,
             attention_post_norm,
             ffn_norm: loader.vector(&norm(ffn_norm), hidden)?,
-            feed_forward: FeedForward::load(loader, config, index)?,
-            ffn_post_norm: loader.optional_vector(&norm("post_ffw_norm"), hidden)?,
+            feed_forward,
+            ffn_post_norm,
         })
     }
 
@@ -229,11 +238,12 @@ impl Projections {
     fn load(loader: &mut Loader<'_>, config: &Config, index: usize) -> Result<Self> {
         let name = |part: &str| format!("blk.{index}.{part}");
         let (q, kv, hidden) = (config.query_width(), config.kv_width(), config.hidden);
-        if loader.has(&name("attn_qkv.weight")) {
+        let normalised = config.architecture.has_head_norms();
+        if loader.has(&name("attn_qkv.weight")) && !normalised {
             return Ok(Self::Stacked(Linear::single(loader, &name("attn_qkv"), q + 2 * kv, hidden)?));
         }
         let parts = [(name("attn_q"), q), (name("attn_k"), kv), (name("attn_v"), kv)];
-        let query_norm = loader.optional_vector(&name("attn_q_norm.weight"), config.head_dim)?;
+        let query_norm = loader.vector_if(normalised, &name("attn_q_norm.weight"), config.head_dim)?;
         let Some(query_norm) = query_norm else {
             return Ok(Self::Stacked(Linear::load(loader, &parts, hidden)?));
         };

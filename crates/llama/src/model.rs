@@ -12,7 +12,7 @@ use crate::activations::Activations;
 use crate::gguf::Gguf;
 use crate::layer::{Layer, Pass, rms_norm};
 use crate::linear::{Into, Rows};
-use crate::weights::{Loader, Weight};
+use crate::weights::{Loader, Weight, refuse_others};
 use crate::{Config, Error, Result};
 
 /// A decoder's weights. What it remembers of texts is in a [`Session`](crate::Session).
@@ -34,7 +34,8 @@ impl Model {
     /// uploaded so far and of all.
     ///
     /// # Errors
-    /// What [`Config::from_gguf`] returns, [`Error::MissingTensor`], [`Error::Tensor`], [`Error::Backend`].
+    /// What [`Config::from_gguf`] returns, [`Error::MissingTensor`], [`Error::Tensor`], also for a tensor that nothing
+    /// would compute with, [`Error::Backend`].
     pub fn load(
         backend: &Arc<dyn ComputeBackend>,
         file: &Gguf<'_>,
@@ -67,7 +68,9 @@ impl Model {
         let output_norm = loader.vector("output_norm.weight", hidden)?;
         let output = loader.has("output.weight");
         let output = output.then(|| loader.matrix("output.weight", rows, hidden)).transpose()?;
-        loader.finish();
+        let taken = loader.finish();
+        let tensors = file.tensors().map(|(name, tensor)| (name, tensor.kind, tensor.shape.as_slice()));
+        refuse_others(&config, &taken, tensors)?;
         Ok(Self {
             backend: Arc::clone(backend),
             config,

@@ -1,6 +1,6 @@
 //! How well a model predicts a text.
 
-use crate::{Result, Session, Tokenizer};
+use crate::{Error, Result, Session, Tokenizer};
 
 /// What a model makes of a text.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -28,7 +28,7 @@ impl Score {
 }
 
 /// Predicts tokens of a text from those before them, as llama.cpp's perplexity does, so that numbers of one context
-/// compare. `tokens` are those of [`Tokenizer::encode`] with the token that begins a text, which only some models
+/// compare. `tokens` are those of [`Tokenizer::encode_plain`] with the token that begins a text, which only some models
 /// expect (`tokenizer.ggml.add_bos_token`).
 ///
 /// The text is cut into chunks of the session's context, and what is left at its end isn't counted. In models that
@@ -39,11 +39,16 @@ impl Score {
 /// Sequence 0 is overwritten.
 ///
 /// # Errors
-/// As [`Session::step`].
+/// As [`Session::log_probabilities`], and [`Error::Argument`] for a context of fewer than three tokens, of which none
+/// would count, and a longer text.
 pub fn perplexity(session: &mut Session, tokenizer: &Tokenizer, tokens: &[u32]) -> Result<Score> {
     let context = session.context();
     if tokens.len() <= context {
         return score(session, tokenizer, tokens, 0);
+    }
+    if context < 3 {
+        let expected = "3 or more for a longer text".to_owned();
+        return Err(Error::Argument { what: "the context", expected, got: context });
     }
     let mut total = Score::default();
     for chunk in tokens.chunks_exact(context) {

@@ -4,6 +4,11 @@ use backend_api::DType;
 use backend_api::desc::{RepetitionPenalty, SampleDesc};
 use backend_api::random::{philox_block, uniforms};
 
+use crate::{Error, Result};
+
+/// The longest window of the operation `sample`.
+const MAX_WINDOW: usize = 32_768;
+
 /// What is done to logits before one is chosen, in the order of the fields, which is that of the operation `sample`
 /// of the contract and of Hugging Face's transformers. llama.cpp divides by the temperature at the end.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -11,7 +16,7 @@ use backend_api::random::{philox_block, uniforms};
 pub struct Sampling {
     /// Divides positive and multiplies negative logits of recent tokens; 1 for none (Keskar et al., "CTRL", 2019).
     pub repetition_penalty: f32,
-    /// How many tokens are recent.
+    /// How many tokens are recent, at most 32,768 for choices on the device.
     pub repetition_window: usize,
     /// How many of the most probable tokens stay; 0 for all.
     pub top_k: usize,
@@ -56,6 +61,15 @@ impl Sampling {
     /// How many tokens have their logits changed at most.
     pub(crate) fn window(&self) -> usize {
         if self.repetition_penalty == 1.0 { 0 } else { self.repetition_window }
+    }
+
+    /// Refuses a window that no device looks at.
+    pub(crate) fn check(&self) -> Result<()> {
+        if self.window() <= MAX_WINDOW {
+            return Ok(());
+        }
+        let expected = format!("at most {MAX_WINDOW}");
+        Err(Error::Argument { what: "the repetition window", expected, got: self.window() })
     }
 
     /// The operation for `[rows, columns]` of f32; `window` is the handle of `[rows, len]` recent tokens.

@@ -9,7 +9,7 @@ mod words;
 
 use tokenizers::models::bpe::{BPE, Merges, Vocab};
 use tokenizers::normalizers::{Prepend, Replace, Sequence};
-use tokenizers::{AddedToken, NormalizerWrapper};
+use tokenizers::{AddedToken, AddedVocabulary, Model as _, NormalizerWrapper, OffsetType, PreTokenizer as _};
 
 use crate::config::Architecture;
 use crate::gguf::{Metadata, Value};
@@ -53,6 +53,8 @@ const MAX_SQUARES: usize = 1 << 29;
 #[derive(Debug)]
 pub struct Tokenizer {
     inner: tokenizers::Tokenizer,
+    /// Tokens that texts are cut at before all else, without control tokens.
+    plain: AddedVocabulary,
     tokens: Vec<String>,
     /// The bytes of each token's text; none of control tokens.
     bytes: Vec<Vec<u8>>,
@@ -87,28 +89,29 @@ impl Tokenizer {
         });
         let added: Vec<AddedToken> = added.collect();
         inner.add_special_tokens(added).map_err(failed)?;
+        let mut plain = inner.get_added_vocabulary().clone();
+        plain.set_encode_special_tokens(true);
 
-        let id = |key: &str| {
-            let id = metadata.get(key).and_then(Value::unsigned).and_then(|id| u32::try_from(id).ok());
-            id.filter(|&id| (id as usize) < vocabulary.tokens.len())
+        let id = |key: &str| -> Result<Option<u32>> {
+            let id = typed(metadata, key, "a number", Value::unsigned)?.and_then(|id| u32::try_from(id).ok());
+            Ok(id.filter(|&id| (id as usize) < vocabulary.tokens.len()))
         };
-        let mut ends: Vec<u32> = ["tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id"]
-            .iter()
-            .filter_map(|key| id(key))
-            .collect();
+        let ends = [id("tokenizer.ggml.eos_token_id")?, id("tokenizer.ggml.eot_token_id")?];
+        let mut ends: Vec<u32> = ends.into_iter().flatten().collect();
         let named = vocabulary.numbered().filter(|(token, kind, _)| *kind == CONTROL && ENDS.contains(token));
         let named: Vec<_> = named.collect();
         // In gpt-oss's format, that ends a message, after which the next one may come.
         let has = |end| named.iter().any(|&(token, ..)| token == end);
         let goes_on = |token| token == "<|end|>" && has("<|return|>") && has("<|call|>");
         ends.extend(named.iter().filter(|&&(token, ..)| !goes_on(token)).map(|&(.., id)| id));
-        let adds_bos =
-            metadata.get("tokenizer.ggml.add_bos_token").and_then(Value::boolean).unwrap_or(adds_bos);
+        let adds_bos = typed(metadata, "tokenizer.ggml.add_bos_token", "true or false", Value::boolean)?
+            .unwrap_or(adds_bos);
         let bytes = vocabulary.numbered().map(|(token, kind, _)| spelling.bytes_of(token, kind)).collect();
         Ok(Self {
             inner,
+            plain,
             bytes,
-            bos: id("tokenizer.ggml.bos_token_id"),
+            bos: id("tokenizer.ggml.bos_token_id")?,
             ends,
             adds_bos,
             tokens: vocabulary.tokens,
@@ -123,6 +126,23 @@ impl Tokenizer {
     pub fn encode(&self, text: &str, start: bool) -> Result<Vec<u32>> {
         let encoding = self.inner.encode_fast(text, false).map_err(failed)?;
         let bos = self.beginning().filter(|&bos| start && encoding.get_ids().first() != Some(&bos));
+        Ok(bos.into_iter().chain(encoding.get_ids().iter().copied()).collect())
+    }
+
+    /// [`encode`](Self::encode) for texts that mean nothing but themselves, such as those that a model is measured with:
+    /// what spells a control token is a text like any other.
+    ///
+    /// # Errors
+    /// [`Error::Tokenizer`].
+    pub fn encode_plain(&self, text: &str, start: bool) -> Result<Vec<u32>> {
+        let mut words = self.plain.extract_and_normalize(self.inner.get_normalizer(), text);
+        if let Some(cut) = self.inner.get_pre_tokenizer() {
+            cut.pre_tokenize(&mut words).map_err(failed)?;
+        }
+        let model = self.inner.get_model();
+        words.tokenize(|word| model.tokenize(word.get())).map_err(failed)?;
+        let encoding = words.into_encoding(None, 0, OffsetType::None).map_err(failed)?;
+        let bos = self.beginning().filter(|_| start);
         Ok(bos.into_iter().chain(encoding.get_ids().iter().copied()).collect())
     }
 
@@ -194,6 +214,12 @@ impl Vocabulary {
         let kinds = metadata.get("tokenizer.ggml.token_type").and_then(Value::elements).unwrap_or_default();
         let mut kinds: Vec<u64> = kinds.iter().map(|kind| kind.unsigned().unwrap_or(1)).collect();
         kinds.resize(tokens.len(), 1);
+        // Some files have ends of turns as texts of a user's own. "</s>" may be one: an end of HTML's struck-out text.
+        for (token, kind) in tokens.iter().zip(&mut kinds) {
+            if *kind == USER_DEFINED && token != "</s>" && ENDS.contains(&token.as_str()) {
+                *kind = CONTROL;
+            }
+        }
         Ok(Self { tokens, kinds })
     }
 
@@ -263,14 +289,25 @@ fn sentence_piece(metadata: &Metadata, vocabulary: &Vocabulary) -> Result<tokeni
         bpe = bpe.unk_token(unknown.clone());
     }
     let mut tokenizer = tokenizers::Tokenizer::new(bpe.build().map_err(failed)?);
-    let prefix = metadata.get("tokenizer.ggml.add_space_prefix").and_then(Value::boolean).unwrap_or(true);
+    let prefix = typed(metadata, "tokenizer.ggml.add_space_prefix", "true or false", Value::boolean)?;
     let mut normalizers: Vec<NormalizerWrapper> = Vec::new();
-    if prefix {
+    if prefix.unwrap_or(true) {
         normalizers.push(Prepend::new(SPACE.to_owned()).into());
     }
     normalizers.push(Replace::new(" ", SPACE).map_err(failed)?.into());
     tokenizer.with_normalizer(Some(Sequence::new(normalizers))).map_err(failed)?;
     Ok(tokenizer)
+}
+
+/// The value of a key that may be missing. One of another type isn't.
+fn typed<T>(
+    metadata: &Metadata,
+    key: &str,
+    expected: &str,
+    read: impl Fn(&Value) -> Option<T>,
+) -> Result<Option<T>> {
+    let Some(value) = metadata.get(key) else { return Ok(None) };
+    read(value).map(Some).ok_or_else(|| Error::value(key, expected, "something else"))
 }
 
 fn failed(error: impl std::fmt::Display) -> Error {

@@ -1,8 +1,10 @@
 //! Weights on their way from the file to the device.
 
 mod dense;
+mod taken;
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use backend_api::desc::{Matrix, QuantMatmulDesc, QuantMatrix};
@@ -13,6 +15,7 @@ use backend_api::{BackendError, ComputeBackend, DType, ErrorKind, MathMode};
 use crate::feed_forward::Stack;
 use crate::gguf::{Gguf, Tensor, TensorType};
 use crate::{Error, Result};
+pub(crate) use taken::refuse_others;
 
 /// Hears of the bytes of tensors uploaded so far, and of those in the file.
 pub(crate) type Progress<'a> = &'a mut dyn FnMut(usize, usize);
@@ -45,6 +48,8 @@ pub(crate) struct Loader<'a> {
     dtype: DType,
     has_f16: bool,
     has_quant: bool,
+    /// Names of the tensors that were read.
+    taken: BTreeSet<String>,
     uploaded: usize,
     total: usize,
     progress: Progress<'a>,
@@ -63,7 +68,17 @@ impl<'a> Loader<'a> {
             let need = "a device with f16 for activations of f16".to_owned();
             return Err(BackendError::Unsupported { op: "load", need }.into());
         }
-        Ok(Self { backend, file, dtype, has_f16, has_quant, uploaded: 0, total, progress })
+        Ok(Self {
+            backend,
+            file,
+            dtype,
+            has_f16,
+            has_quant,
+            taken: BTreeSet::new(),
+            uploaded: 0,
+            total,
+            progress,
+        })
     }
 
     /// The type of vectors and of activations.
@@ -71,9 +86,10 @@ impl<'a> Loader<'a> {
         self.dtype
     }
 
-    /// Reports that all is there, with what isn't uploaded as it is or not needed.
-    pub(crate) fn finish(self) {
+    /// Reports that all is there, with what isn't uploaded as it is or not needed, and tells what was read.
+    pub(crate) fn finish(self) -> BTreeSet<String> {
         (self.progress)(self.total, self.total);
+        self.taken
     }
 
     /// Whether the file has a tensor of this name.
@@ -86,11 +102,12 @@ impl<'a> Loader<'a> {
         if self.has(name) { Ok(()) } else { Err(Error::MissingTensor { name: name.to_owned() }) }
     }
 
-    fn find(&self, name: &str, shape: &[usize]) -> Result<&'a Tensor<'a>> {
+    fn find(&mut self, name: &str, shape: &[usize]) -> Result<&'a Tensor<'a>> {
         let Some(tensor) = self.file.tensor(name) else {
             return Err(Error::MissingTensor { name: name.to_owned() });
         };
         if tensor.shape == shape {
+            self.taken.insert(name.to_owned());
             return Ok(tensor);
         }
         let (expected, got) = (format!("{shape:?}"), format!("{:?}", tensor.shape));
@@ -108,9 +125,9 @@ impl<'a> Loader<'a> {
         self.upload(self.dtype, &numbers)
     }
 
-    /// [`vector`](Self::vector), if the file has it.
-    pub(crate) fn optional_vector(&mut self, name: &str, len: usize) -> Result<Option<Buffer>> {
-        if self.has(name) { self.vector(name, len).map(Some) } else { Ok(None) }
+    /// [`vector`](Self::vector), if the file has it or if it is `required`.
+    pub(crate) fn vector_if(&mut self, required: bool, name: &str, len: usize) -> Result<Option<Buffer>> {
+        if required || self.has(name) { self.vector(name, len).map(Some) } else { Ok(None) }
     }
 
     /// The vector `name` as f32, if the file has it.
@@ -265,7 +282,7 @@ impl<'a> Loader<'a> {
         let Some(format) = format else { return Err(Error::MissingTensor { name: String::new() }) };
         let blocks = match parts.as_slice() {
             [part] => Cow::Borrowed(*part),
-            _ => Cow::Owned(by_expert(&parts, experts)),
+            _ => Cow::Owned(dense::by_expert(&parts, experts)),
         };
         let bias = self.expert_vectors(&with("bias"), [experts, rows])?;
         let rows = experts * rows * parts.len();
@@ -285,18 +302,6 @@ impl<'a> Loader<'a> {
     pub(crate) fn matrix(&mut self, name: &str, rows: usize, columns: usize) -> Result<Weight> {
         self.stacked_matrices(&[(name.to_owned(), rows)], columns)
     }
-}
-
-/// What each expert has of several tensors, one after the other.
-fn by_expert(parts: &[&[u8]], experts: usize) -> Vec<u8> {
-    let mut all = Vec::with_capacity(parts.iter().map(|part| part.len()).sum());
-    for expert in 0..experts {
-        for part in parts {
-            let each = part.len() / experts;
-            all.extend_from_slice(&part[expert * each..][..each]);
-        }
-    }
-    all
 }
 
 fn upload(buffer: &Buffer, dtype: DType, numbers: &[f32]) -> Result<()> {

@@ -197,6 +197,7 @@ fn texts_are_predicted() {
     let counted = format!(" of {} tokens, ", (1 + HELD_OUT) / 100 * 49);
     assert!(shown.starts_with("perplexity ") && shown.contains(&counted), "{shown}");
     failed(&llama("perplexity", &["/no/such/file"]), 1, "can't read /no/such/file");
+    failed(&llama("perplexity", &[file, "--ctx", "1"]), 1, "the context is 1, expected 3 or more");
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use backend_api::{ComputeBackend, DType, MathMode};
 use backend_cpu::CpuBackend;
 use llama::gguf::{Gguf, Index};
-use llama::{ChatPrompt, Message, Sampler, Sampling};
+use llama::{ChatPrompt, Input, Message, Sampler, Sampling};
 use llama::{Ended, Error, Generation, Model, Progress, Session, SessionOptions, Tokenizer, generate};
 
 /// A part of a document that the model wasn't trained on, which stays as it is.
@@ -190,6 +190,69 @@ async fn generated(
         parts.push(text.next(session, tokenizer, 7).await.unwrap());
     }
     (text.tokens()[prompt.len()..].to_vec(), parts)
+}
+
+/// What has ended stays as it is, and what failed may be tried again.
+#[test]
+fn texts_end_once() {
+    pollster::block_on(async {
+        let (mut session, tokenizer) = session(&read("q8_0"), DType::F32);
+        let prompt = tokenizer.encode("A kernel is", true).unwrap();
+        for (count, context) in [(3, false), (1000, true)] {
+            session.truncate(0, 0);
+            let mut text = Generation::new(&session, Sampler::new(Sampling::greedy()), &prompt, count);
+            let ended = loop {
+                if let Progress::Ended(_, ended) = text.next(&mut session, &tokenizer, 64).await.unwrap() {
+                    break ended;
+                }
+            };
+            assert_eq!(ended == Ended::Context, context, "{ended:?}");
+            let before = (session.len(0), text.tokens().to_vec());
+            for _ in 0..2 {
+                let again = text.next(&mut session, &tokenizer, 64).await.unwrap();
+                assert_eq!(again, Progress::Ended(Vec::new(), ended));
+                assert_eq!((session.len(0), text.tokens().to_vec()), before);
+            }
+        }
+
+        session.truncate(0, 0);
+        let mut sampling = Sampling::default();
+        (sampling.repetition_penalty, sampling.repetition_window) = (1.1, usize::MAX);
+        let mut text = Generation::new(&session, Sampler::new(sampling), &prompt, 3);
+        for _ in 0..2 {
+            let failed = text.next(&mut session, &tokenizer, 1).await.unwrap_err();
+            assert!(matches!(failed, Error::Argument { what: "the repetition window", .. }), "{failed}");
+        }
+    });
+}
+
+#[test]
+fn windows_that_no_device_looks_at_are_refused() {
+    let (mut session, tokenizer) = session(&read("q8_0"), DType::F32);
+    let prompt = tokenizer.encode("A kernel is", true).unwrap();
+    let mut sampling = Sampling::greedy();
+    sampling.repetition_penalty = 1.1;
+    for (window, is_taken) in [(32_768, true), (32_769, false), (usize::MAX, false)] {
+        sampling.repetition_window = window;
+        session.truncate(0, 0);
+        let mut sampler = Sampler::new(sampling);
+        let logits = session.step(&[Input { sequence: 0, tokens: &prompt }]).unwrap();
+        assert_eq!(logits.sample(&mut sampler, &[&prompt]).is_ok(), is_taken, "{window}");
+        assert_eq!(session.decode_sampled(0, &[&prompt], &mut sampler, 2).is_ok(), is_taken, "{window}");
+    }
+}
+
+#[test]
+fn a_short_context_is_told() {
+    let (whole, tokenizer) = session(&read("q8_0"), DType::F32);
+    for context in 1..4 {
+        let mut session = Session::new(whole.model(), SessionOptions::new(context)).unwrap();
+        let score = llama::perplexity(&mut session, &tokenizer, &[65; 9]);
+        match score {
+            Ok(score) => assert_eq!((context, score.tokens), (3, 3)),
+            Err(error) => assert!(context < 3 && error.to_string().contains("the context is"), "{error}"),
+        }
+    }
 }
 
 #[test]

@@ -88,7 +88,24 @@ impl<'a> Keys<'a> {
         }
     }
 
-    pub(super) fn text(&self, key: &str) -> Option<&'a str> {
-        self.value(key).and_then(Value::text)
+    /// A text that may be missing.
+    pub(super) fn text(&self, key: &str) -> Result<Option<&'a str>> {
+        let Some(value) = self.value(key) else { return Ok(None) };
+        let text = value.text();
+        text.map(Some).ok_or_else(|| Error::value(self.name(key), "a text", format!("{value:?}")))
+    }
+
+    /// Truth values, one for each layer, where a key may also have a number.
+    pub(super) fn flags(&self, key: &str) -> Result<Option<Vec<bool>>> {
+        let Some(elements) = self.value(key).and_then(Value::elements) else { return Ok(None) };
+        let flags: Option<Vec<bool>> = elements.iter().map(Value::boolean).collect();
+        flags
+            .map(Some)
+            .ok_or_else(|| Error::value(self.name(key), "true or false for each layer", "other values"))
+    }
+
+    /// The first of some keys that the file has: later ones are older names.
+    pub(super) fn either<'k>(&self, names: [&'k str; 2]) -> &'k str {
+        if self.value(names[0]).is_none() && self.value(names[1]).is_some() { names[1] } else { names[0] }
     }
 }

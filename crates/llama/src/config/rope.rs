@@ -6,6 +6,10 @@ use super::{Architecture, Keys};
 use crate::gguf::{Gguf, TensorType};
 use crate::{Error, Result};
 
+/// Tensors that hold factors of wavelengths: for all contexts, and up to the original one and beyond it.
+pub(crate) const FACTORS: [&str; 3] =
+    ["rope_freqs.weight", "rope_factors_short.weight", "rope_factors_long.weight"];
+
 /// The usual base of the wavelengths.
 const DEFAULT_BASE: f64 = 10_000.0;
 
@@ -71,15 +75,24 @@ impl RopeConfig {
             format!("even, up to {head_dim}"),
             dim,
         )?;
-        let base = keys.number_or("rope.freq_base", DEFAULT_BASE)?;
-        keys.require("rope.freq_base", base > 0.0, "more than 0", base)?;
         let gemma3 = architecture == Architecture::Gemma3;
+        let base = if gemma3 {
+            // Far from the usual one, so that a file has to say it. Early files from Ollama have another name for it.
+            keys.number(keys.either(["rope.freq_base", "rope.global.freq_base"]))?
+        } else {
+            keys.number_or("rope.freq_base", DEFAULT_BASE)?
+        };
+        keys.require("rope.freq_base", base > 0.0, "more than 0", base)?;
+        let key = keys.either(["rope.freq_base_swa", "rope.local.freq_base"]);
+        let window_base = keys.number_or(key, if gemma3 { DEFAULT_BASE } else { base })?;
+        keys.require(key, window_base > 0.0, "more than 0", window_base)?;
+        keys.require(key, gemma3 || window_base == base, base, window_base)?;
         Ok(Self {
             // The weights of llama files are permuted for neighbouring pairs.
             style: if architecture == Architecture::Llama { RopeStyle::Interleaved } else { RopeStyle::Half },
             dim,
             base,
-            window_base: gemma3.then_some(DEFAULT_BASE),
+            window_base: gemma3.then_some(window_base),
             scaling: scaling(keys, file, architecture, (dim, base))?,
         })
     }
@@ -121,9 +134,9 @@ fn scaling(
     (dim, base): (usize, f64),
 ) -> Result<RopeScaling> {
     let pairs = dim / 2;
-    let kind = keys.text("rope.scaling.type");
+    let kind = keys.text("rope.scaling.type")?;
     let magnitude = keys.number_or("rope.scaling.attn_factor", 1.0)?;
-    let [short, long] = ["rope_factors_short.weight", "rope_factors_long.weight"];
+    let [all, short, long] = FACTORS;
     match (factors(file, short, pairs)?, factors(file, long, pairs)?) {
         (Some(short), Some(long)) => {
             keys.require(
@@ -142,7 +155,7 @@ fn scaling(
         (Some(_), None) => return Err(Error::MissingTensor { name: long.to_owned() }),
     }
     if kind == Some("yarn") {
-        let name = "rope_freqs.weight".to_owned();
+        let name = all.to_owned();
         if let Some(tensor) = file.tensor(&name) {
             let expected = "not there beside YaRN".to_owned();
             return Err(Error::Tensor { name, expected, got: format!("{:?}", tensor.shape) });
@@ -158,7 +171,7 @@ fn scaling(
     keys.require("rope.scaling.attn_factor", magnitude == 1.0, expected, magnitude)?;
     // Without a type, a factor is that of linear scaling.
     let divisor = if kind == Some("none") { 1.0 } else { divisor(keys)? };
-    if let Some(factors) = factors(file, "rope_freqs.weight", pairs)? {
+    if let Some(factors) = factors(file, all, pairs)? {
         keys.require("rope.scaling.factor", divisor == 1.0, "1 beside factors of pairs", divisor)?;
         return Ok(RopeScaling::Factors(factors));
     }
@@ -232,4 +245,31 @@ fn factors(file: &Gguf<'_>, name: &str, pairs: usize) -> Result<Option<Vec<f64>>
         expected,
         got: format!("{:?} {:?}", tensor.kind, tensor.shape),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Up to the original context the short factors divide frequencies, and beyond it the long ones, of all positions.
+    #[test]
+    fn long_factors_are_those_of_contexts_beyond_the_original() {
+        let scaling =
+            RopeScaling::Long { short: vec![1.0, 2.0], long: vec![4.0, 8.0], original: 10, magnitude: 1.25 };
+        let rope = RopeConfig { style: RopeStyle::Half, dim: 4, base: 100.0, window_base: None, scaling };
+        for (positions, factors) in [(10, [1.0, 2.0]), (11, [4.0, 8.0])] {
+            let (cosines, sines) = rope.tables(positions, false);
+            assert_eq!((cosines.len(), sines.len()), (2 * positions, 2 * positions));
+            for position in 0..positions {
+                // Of 4 numbers, the second pair's frequency is the root of the base's inverse.
+                for (pair, frequency) in [1.0, 0.1].into_iter().enumerate() {
+                    let angle = position as f64 * frequency / factors[pair];
+                    let at = 2 * position + pair;
+                    let error = |got: f32, want: f64| (f64::from(got) - 1.25 * want).abs();
+                    assert!(error(cosines[at], angle.cos()) < 1e-6, "{positions}: {position}, {pair}");
+                    assert!(error(sines[at], angle.sin()) < 1e-6, "{positions}: {position}, {pair}");
+                }
+            }
+        }
+    }
 }

@@ -67,6 +67,9 @@ pub enum GgufErrorKind {
     /// An alignment that is no power of two.
     #[error("tensors can't be aligned to {0} bytes")]
     Alignment(u64),
+    /// A tensor whose numbers begin among those of another one.
+    #[error("the tensor {0:?} begins within another one")]
+    Overlap(String),
     /// A key or a tensor that is there twice.
     #[error("{0:?} is there twice")]
     Duplicate(String),

@@ -5,8 +5,9 @@ use std::io;
 use std::ops::Range;
 
 use super::cursor::{Cursor, GgufError, GgufErrorKind};
-use super::tensor::Header;
+use super::tensor::{Header, Places};
 use super::{Gguf, Metadata, Source, Tensor, TensorType};
+use crate::config::FACTORS;
 use crate::{Config, Error, Result};
 
 /// Bytes that are looked at first for a header: few have more, by a large vocabulary.
@@ -66,9 +67,10 @@ impl Index {
         size: u64,
     ) -> Result<Self, GgufError> {
         let start = super::data_start(cursor, &metadata)? as u64;
-        let mut tensors = BTreeMap::new();
+        let (mut tensors, mut places) = (BTreeMap::new(), Places::default());
         for header in headers {
             let range = header.range(size.saturating_sub(start))?;
+            places.add(&header, range.clone());
             let range = start + range.start..start + range.end;
             let (offset, name) = (header.at, header.name.clone());
             let place = Place { kind: header.kind, shape: header.shape, range };
@@ -76,6 +78,7 @@ impl Index {
                 return Err(GgufError { offset, kind: GgufErrorKind::Duplicate(name) });
             }
         }
+        places.check()?;
         Ok(Self { metadata, tensors })
     }
 
@@ -98,13 +101,18 @@ impl Index {
         self.tensors.values().fold(0, |sum, place| sum.saturating_add(numbers(place)))
     }
 
+    /// Name, type and shape of each tensor.
+    pub(crate) fn tensors(&self) -> impl Iterator<Item = (&str, TensorType, &[usize])> {
+        self.tensors.iter().map(|(name, place)| (name.as_str(), place.kind, place.shape.as_slice()))
+    }
+
     /// The sizes of the model in the file.
     ///
     /// # Errors
     /// As [`Config::from_gguf`], and [`Error::Read`].
     pub async fn config(&self, source: &(impl Source + ?Sized)) -> Result<Config> {
         // Some architectures have constants in tensors.
-        let constants = self.piece(source, |name| name.starts_with("rope_"), &mut |_| ()).await?;
+        let constants = self.piece(source, |name| FACTORS.contains(&name), &mut |_| ()).await?;
         let mut file = constants.file();
         for (name, Place { kind, shape, .. }) in &self.tensors {
             let unread = || Tensor { kind: *kind, shape: shape.clone(), data: &[] };

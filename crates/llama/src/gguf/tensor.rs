@@ -77,6 +77,31 @@ pub struct Tensor<'a> {
     pub data: &'a [u8],
 }
 
+/// Where tensors lie, with the places of their headers in the file.
+#[derive(Debug, Default)]
+pub(super) struct Places(Vec<(Range<u64>, usize, String)>);
+
+impl Places {
+    pub(super) fn add(&mut self, header: &Header, range: Range<u64>) {
+        if !range.is_empty() {
+            self.0.push((range, header.at, header.name.clone()));
+        }
+    }
+
+    /// Refuses a tensor that begins within another one: such a file would take more memory than it is long.
+    pub(super) fn check(mut self) -> Result<(), GgufError> {
+        self.0.sort_unstable_by_key(|(range, ..)| range.start);
+        let mut end = 0;
+        for (range, offset, name) in self.0 {
+            if range.start < end {
+                return Err(GgufError { offset, kind: GgufErrorKind::Overlap(name) });
+            }
+            end = range.end;
+        }
+        Ok(())
+    }
+}
+
 /// What the header says of a tensor.
 #[derive(Debug)]
 pub(super) struct Header {

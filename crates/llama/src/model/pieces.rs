@@ -1,5 +1,6 @@
 //! Models of files that are read piece by piece.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use backend_api::{ComputeBackend, DType};
@@ -8,7 +9,7 @@ use super::{Model, alike};
 use crate::Result;
 use crate::gguf::{Index, Source};
 use crate::layer::Layer;
-use crate::weights::Loader;
+use crate::weights::{Loader, refuse_others};
 
 impl Model {
     /// [`load_with`](Self::load_with) that waits without blocking, for a file that needn't fit into memory: a
@@ -31,7 +32,8 @@ impl Model {
             read += bytes;
             progress(read.min(all), all);
         };
-        let mut pieces = Pieces { backend, source, index, activations, progress: &mut progress };
+        let (taken, progress) = (BTreeSet::new(), &mut progress);
+        let mut pieces = Pieces { backend, source, index, activations, taken, progress };
 
         let name = "token_embd.weight";
         let embeddings =
@@ -51,8 +53,9 @@ impl Model {
             Ok((norm, output))
         };
         let (output_norm, output) = pieces.load(|tensor| ends.contains(&tensor), load).await?;
+        refuse_others(&config, &pieces.taken, index.tensors())?;
         // With what isn't needed.
-        progress(all);
+        (pieces.progress)(all);
         let backend = Arc::clone(backend);
         Ok(Self { backend, config, embeddings, layers, output_norm, output, activations })
     }
@@ -64,6 +67,8 @@ struct Pieces<'a, S: ?Sized> {
     source: &'a S,
     index: &'a Index,
     activations: DType,
+    /// Names of the tensors that were read.
+    taken: BTreeSet<String>,
     progress: &'a mut dyn FnMut(u64),
 }
 
@@ -76,7 +81,10 @@ impl<S: Source + ?Sized> Pieces<'_, S> {
     ) -> Result<T> {
         let piece = self.index.piece(self.source, meant, self.progress).await?;
         let file = piece.file();
-        let loaded = load(&mut Loader::new(self.backend, &file, self.activations, &mut |_, _| ())?)?;
+        let mut ignored = |_: usize, _: usize| ();
+        let mut loader = Loader::new(self.backend, &file, self.activations, &mut ignored)?;
+        let loaded = load(&mut loader)?;
+        self.taken.append(&mut loader.finish());
         // Bounds the uploads on their way.
         self.backend.synchronize_async().await?;
         Ok(loaded)

@@ -141,14 +141,34 @@ pub(super) fn most_probable(
     backend.reduce_ext(&ReduceDesc::new(ReduceOp::ArgMax, input, &[1], tokens.ptr()))
 }
 
+/// The logarithm of the sum of each row's exponentials: no number, or none that is finite, if a logit isn't.
+pub(super) fn totals(
+    backend: &Arc<dyn ComputeBackend>,
+    logits: &Buffer,
+    shape: [usize; 2],
+) -> BackendResult<Buffer> {
+    let totals = Buffer::of(backend, DType::F32, &[shape[0]])?;
+    let input = TensorDesc::packed(logits.ptr(), DType::F32, &shape);
+    backend.reduce_ext(&ReduceDesc::new(ReduceOp::LogSumExp, input, &[1], totals.ptr()))?;
+    Ok(totals)
+}
+
+/// Refuses numbers of which one isn't finite.
+pub(super) fn check_finite(numbers: &[f32]) -> Result<()> {
+    if numbers.iter().all(|number| number.is_finite()) { Ok(()) } else { Err(Error::NotFinite) }
+}
+
 impl Logits {
     /// A token for each row, after the text that it goes on with, chosen on the device as
     /// [`Session::decode_sampled`](super::Session::decode_sampled) does.
     ///
     /// # Errors
-    /// [`Error::Argument`] unless there is a text for each row, [`Error::Backend`].
+    /// [`Error::Argument`] unless there is a text for each row, or for a window beyond 32,768 tokens;
+    /// [`Error::NotFinite`]; [`Error::Backend`].
     pub fn sample(&self, sampler: &mut Sampler, texts: &[&[u32]]) -> Result<Vec<u32>> {
-        let tokens = self.choose(sampler, texts)?.to_vec()?;
+        let (tokens, totals) = self.choose(sampler, texts)?;
+        let tokens = tokens.to_vec()?;
+        check_finite(&totals.to_vec()?)?;
         sampler.seek(sampler.drawn().wrapping_add(texts.len() as u64));
         Ok(tokens)
     }
@@ -158,22 +178,27 @@ impl Logits {
     /// # Errors
     /// As [`sample`](Self::sample).
     pub async fn sample_async(&self, sampler: &mut Sampler, texts: &[&[u32]]) -> Result<Vec<u32>> {
-        let tokens = self.choose(sampler, texts)?.to_vec_async().await?;
+        let (tokens, totals) = self.choose(sampler, texts)?;
+        let tokens = tokens.to_vec_async().await?;
+        check_finite(&totals.to_vec_async().await?)?;
         sampler.seek(sampler.drawn().wrapping_add(texts.len() as u64));
         Ok(tokens)
     }
 
-    fn choose(&self, sampler: &Sampler, texts: &[&[u32]]) -> Result<Buffer> {
+    /// The tokens, and what tells whether the logits are finite.
+    fn choose(&self, sampler: &Sampler, texts: &[&[u32]]) -> Result<(Buffer, Buffer)> {
         let Self { ref buffer, rows, vocabulary } = *self;
         if texts.len() != rows {
             let expected = format!("{rows}, one for each row of logits");
             return Err(Error::Argument { what: "the number of texts", expected, got: texts.len() });
         }
         let (backend, sampling) = (buffer.backend(), sampler.sampling());
+        sampling.check()?;
         let (tokens, shape) = (Buffer::of(backend, DType::U32, &[rows])?, [rows, vocabulary]);
+        let totals = totals(backend, buffer, shape)?;
         if sampling.is_greedy() {
             most_probable(backend.as_ref(), buffer, shape, &tokens)?;
-            return Ok(tokens);
+            return Ok((tokens, totals));
         }
         let len = sampling.window();
         let mut window = vec![NO_TOKEN; rows * len];
@@ -187,6 +212,6 @@ impl Logits {
         let window = window.as_ref().map(|window| (window.ptr(), len));
         let desc = sampling.describe([buffer.ptr(), tokens.ptr()], shape, window);
         backend.sample(&desc.with_offset(sampler.drawn()))?;
-        Ok(tokens)
+        Ok((tokens, totals))
     }
 }

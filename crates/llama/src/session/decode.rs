@@ -3,7 +3,7 @@
 use backend_api::BackendResult;
 use backend_api::owned::Buffer;
 
-use super::chooser::Choice;
+use super::chooser::{Choice, check_finite, totals};
 use super::decoder::Decoder;
 use super::{Session, at_least_one};
 use crate::{Error, Result, Sampler};
@@ -24,6 +24,9 @@ struct Texts {
 
 impl Texts {
     fn new(choice: Choice, drawn: u64, texts: &[&[u32]], count: usize) -> Result<Self> {
+        if let Choice::Sampled(sampling) = choice {
+            sampling.check()?;
+        }
         for text in texts {
             at_least_one("a text's number of tokens", text.len())?;
         }
@@ -48,8 +51,8 @@ impl Session {
     /// sequence in turn. A call that fails adds and draws nothing.
     ///
     /// # Errors
-    /// [`Error::Argument`] for a sequence that isn't there, an empty text, or a last token outside the vocabulary;
-    /// [`Error::TooLong`]; [`Error::Backend`].
+    /// [`Error::Argument`] for a sequence that isn't there, an empty text, a last token outside the vocabulary, or a
+    /// window beyond 32,768 tokens; [`Error::TooLong`]; [`Error::NotFinite`]; [`Error::Backend`].
     pub fn decode_sampled(
         &mut self,
         sequence: usize,
@@ -100,8 +103,9 @@ impl Session {
     }
 
     fn make_pages(&mut self, sequence: usize, texts: &mut Texts) -> Result<()> {
-        while let Some((decoder, made)) = self.replay_page(sequence, texts)? {
+        while let Some((decoder, made, totals)) = self.replay_page(sequence, texts)? {
             let made = made.iter().map(Buffer::to_vec).collect::<BackendResult<_>>()?;
+            check_finite(&totals.to_vec()?)?;
             self.keep(sequence, decoder, texts, made);
         }
         Ok(())
@@ -114,19 +118,25 @@ impl Session {
     }
 
     async fn make_pages_async(&mut self, sequence: usize, texts: &mut Texts) -> Result<()> {
-        while let Some((decoder, buffers)) = self.replay_page(sequence, texts)? {
+        while let Some((decoder, buffers, totals)) = self.replay_page(sequence, texts)? {
             let mut made = Vec::with_capacity(buffers.len());
             for buffer in &buffers {
                 made.push(buffer.to_vec_async().await?);
             }
+            check_finite(&totals.to_vec_async().await?)?;
             self.keep(sequence, decoder, texts, made);
         }
         Ok(())
     }
 
-    /// Steps within a page; the tokens that they make are in the buffers, one for each sequence. `None` if there
-    /// are enough.
-    fn replay_page(&mut self, sequence: usize, texts: &Texts) -> Result<Option<(Decoder, Vec<Buffer>)>> {
+    /// Steps within a page; the tokens that they make are in the buffers, one for each sequence, and what tells whether
+    /// the last logits are finite is in another: what isn't a number stays in the caches, and spoils all logits that
+    /// follow. `None` if there are enough.
+    fn replay_page(
+        &mut self,
+        sequence: usize,
+        texts: &Texts,
+    ) -> Result<Option<(Decoder, Vec<Buffer>, Buffer)>> {
         let Texts { left, drawn, .. } = *texts;
         let last = texts.last();
         self.check_decode(sequence, &last, left)?;
@@ -143,7 +153,9 @@ impl Session {
             decoder.replay()?;
         }
         let made = starts.iter().map(|&start| decoder.made(start, steps)).collect::<BackendResult<_>>()?;
-        Ok(Some((decoder, made)))
+        let shape = [last.len(), self.model.config().vocabulary];
+        let totals = totals(self.model.backend(), decoder.logits(), shape)?;
+        Ok(Some((decoder, made, totals)))
     }
 
     /// Takes over what steps have made.

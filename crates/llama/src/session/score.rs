@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
-use backend_api::desc::{GatherDesc, IndexShape, ReduceDesc, TensorDesc};
+use backend_api::DType;
+use backend_api::desc::{GatherDesc, IndexShape};
 use backend_api::owned::Buffer;
-use backend_api::{DType, ReduceOp};
 
+use super::chooser::{check_finite, totals};
 use super::{Input, Session};
 use crate::Result;
 use crate::cache::{Placement, Run};
@@ -19,7 +20,7 @@ impl Session {
     /// given those before it.
     ///
     /// # Errors
-    /// As [`step`](Session::step).
+    /// As [`step`](Session::step), and [`Error::NotFinite`](crate::Error::NotFinite), after which the sequence is as before.
     pub fn log_probabilities(&mut self, sequence: usize, tokens: &[u32]) -> Result<Vec<f32>> {
         self.check(&[Input { sequence, tokens }])?;
         let (vocabulary, hidden) = (self.model.config().vocabulary, self.model.config().hidden);
@@ -46,18 +47,16 @@ impl Session {
                 (0..chunk.len()).map(|row| following.get(row).copied().unwrap_or(0)).collect();
             let targets = Buffer::from_slice(&backend, &targets)?;
             let chosen = Buffer::of(&backend, DType::F32, &[chunk.len()])?;
-            let totals = Buffer::of(&backend, DType::F32, &[chunk.len()])?;
             let shape = IndexShape { rows: vocabulary, columns: 1, count: 1 };
             let gather = GatherDesc::new(DType::F32, logits.ptr(), targets.ptr(), chosen.ptr(), shape);
             backend.gather(&gather.with_outer(chunk.len()).with_per_element())?;
-            let shape = [chunk.len(), vocabulary];
-            let input = TensorDesc::packed(logits.ptr(), DType::F32, &shape);
-            backend.reduce_ext(&ReduceDesc::new(ReduceOp::LogSumExp, input, &[1], totals.ptr()))?;
+            let totals = totals(&backend, &logits, [chunk.len(), vocabulary])?;
             let (chosen, totals) = (chosen.to_vec::<f32>()?, totals.to_vec::<f32>()?);
             result.extend(chosen.iter().zip(&totals).map(|(logit, total)| logit - total));
             self.activations = Some(activations);
         }
         result.truncate(tokens.len() - 1);
+        check_finite(&result)?;
         self.advance(sequence, tokens.len());
         Ok(result)
     }

@@ -7,7 +7,7 @@ use tokenizers::pre_tokenizers::split::{Split, SplitPattern};
 use tokenizers::{PreTokenizerWrapper, SplitDelimiterBehavior};
 
 use super::failed;
-use crate::gguf::{Metadata, Value};
+use crate::gguf::Metadata;
 use crate::{Error, Result};
 
 const KEY: &str = "tokenizer.ggml.pre";
@@ -34,14 +34,19 @@ pub(super) enum Words {
 
 impl Words {
     pub(super) fn of(metadata: &Metadata) -> Result<Self> {
-        match metadata.get(KEY).and_then(Value::text) {
-            None | Some("gpt-2" | "gpt2" | "default") => Ok(Self::Gpt2),
+        let value = metadata.get(KEY).ok_or_else(|| Error::MissingKey { key: KEY.to_owned() })?;
+        match value.text() {
+            Some("gpt-2" | "gpt2") => Ok(Self::Gpt2),
             Some("smollm") => Ok(Self::SmolLm),
             Some("llama-bpe" | "llama3" | "llama-v3") => Ok(Self::Llama3),
             Some("qwen2" | "deepseek-r1-qwen") => Ok(Self::Qwen2),
             Some("tekken") => Ok(Self::Tekken),
             Some("gpt-4o") => Ok(Self::Gpt4o),
-            Some(other) => Err(Error::value(KEY, "gpt-2, smollm, llama-bpe, qwen2, tekken or gpt-4o", other)),
+            // Among them "default", which stands for words that the file's converter didn't know.
+            other => {
+                let got = other.map_or_else(|| format!("{value:?}"), str::to_owned);
+                Err(Error::value(KEY, "gpt-2, smollm, llama-bpe, qwen2, tekken or gpt-4o", got))
+            }
         }
     }
 
@@ -78,13 +83,57 @@ mod tests {
     use tokenizers::{OffsetReferential, OffsetType, PreTokenizedString, PreTokenizer};
 
     use super::*;
+    use crate::gguf::Gguf;
+
+    fn words(words: Words, text: &str) -> Vec<String> {
+        let mut text = PreTokenizedString::from(text);
+        words.pre_tokenizer().unwrap().pre_tokenize(&mut text).unwrap();
+        let splits = text.get_splits(OffsetReferential::Original, OffsetType::Byte);
+        splits.into_iter().map(|(word, ..)| word.to_owned()).collect()
+    }
+
+    /// By each family's published expression: contractions, digits, capitals, white space and slashes tell them apart.
+    #[test]
+    fn each_family_cuts_words_by_its_expression() {
+        let text = "camelCase ISN'T 12345!\n/x  y's";
+        for (family, expected) in [
+            (Words::Gpt2, "camelCase|ĠISN|'|T|Ġ12345|!|Ċ|/|x|Ġ|Ġy|'s"),
+            (Words::SmolLm, "camelCase|ĠISN|'|T|Ġ|1|2|3|4|5|!|Ċ|/|x|Ġ|Ġy|'s"),
+            (Words::Llama3, "camelCase|ĠISN|'T|Ġ|123|45|!Ċ|/x|Ġ|Ġy|'s"),
+            (Words::Qwen2, "camelCase|ĠISN|'T|Ġ|1|2|3|4|5|!Ċ|/x|Ġ|Ġy|'s"),
+            (Words::Tekken, "camel|Case|ĠISN|'T|Ġ|1|2|3|4|5|!Ċ/|x|Ġ|Ġy|'s"),
+            (Words::Gpt4o, "camel|Case|ĠISN'T|Ġ|123|45|!Ċ/|x|Ġ|Ġy's"),
+        ] {
+            assert_eq!(words(family, text).join("|"), expected, "{family:?}");
+        }
+    }
 
     #[test]
     fn words_of_gpt_4o_begin_with_capitals_and_keep_contractions() {
-        let mut text = PreTokenizedString::from("camelCase isn't 12345!\n/");
-        Words::Gpt4o.pre_tokenizer().unwrap().pre_tokenize(&mut text).unwrap();
-        let splits = text.get_splits(OffsetReferential::Original, OffsetType::Byte);
-        let words: Vec<&str> = splits.into_iter().map(|(word, ..)| word).collect();
+        let words = words(Words::Gpt4o, "camelCase isn't 12345!\n/");
         assert_eq!(words, ["camel", "Case", "Ġisn't", "Ġ", "123", "45", "!Ċ/"]);
+    }
+
+    #[test]
+    fn words_are_never_guessed() {
+        let of = |value: Option<&str>| {
+            let mut file = b"GGUF\x03\0\0\0".to_vec();
+            file.extend(0u64.to_le_bytes());
+            file.extend(u64::from(value.is_some()).to_le_bytes());
+            let text = |file: &mut Vec<u8>, text: &str| {
+                file.extend((text.len() as u64).to_le_bytes());
+                file.extend(text.bytes());
+            };
+            if let Some(value) = value {
+                text(&mut file, KEY);
+                file.extend(8u32.to_le_bytes());
+                text(&mut file, value);
+            }
+            Words::of(Gguf::parse(&file).unwrap().metadata())
+        };
+        assert_eq!(of(Some("gpt-2")).unwrap(), Words::Gpt2);
+        assert!(matches!(of(None), Err(Error::MissingKey { key }) if key == KEY));
+        let error = of(Some("default")).unwrap_err().to_string();
+        assert!(error.contains("tokenizer.ggml.pre is default"), "{error}");
     }
 }

@@ -3,11 +3,12 @@
 
 mod candle;
 mod devices;
-mod gpt_oss;
 mod half_activations;
+mod not_finite;
 mod oracle;
 mod random;
 mod sampled;
+mod tensors;
 mod writer;
 
 use std::sync::Arc;
@@ -95,7 +96,9 @@ fn device_trials(selector: &str) -> Vec<Trial> {
             texts(backend, &RandomModel::new(recipe("gpt-oss", 64), kind, mixed)?)
         }),
     ));
-    trials.push(trial("missing_tensors_are_named", Box::new(gpt_oss::missing_tensors_are_named)));
+    trials.push(trial("not_finite::logits_are_refused", Box::new(not_finite::logits_are_refused)));
+    trials.push(trial("tensors::missing_ones_are_named", Box::new(tensors::missing_tensors_are_named)));
+    trials.push(trial("tensors::other_ones_are_refused", Box::new(tensors::other_tensors_are_refused)));
     for architecture in ["llama", "qwen3moe", "gpt-oss"] {
         trials.push(trial(
             &format!("format::MXFP4_{architecture}"),

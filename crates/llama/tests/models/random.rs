@@ -115,6 +115,16 @@ const WINDOW: usize = 5;
 impl RandomModel {
     /// With matrices of `kind`; `mixed` has values and `ffn_down` in another, as usual mixtures do.
     pub(crate) fn new(recipe: Recipe, kind: GgmlDType, mixed: Option<GgmlDType>) -> anyhow::Result<Self> {
+        Self::with(recipe, kind, mixed, &[])
+    }
+
+    /// With `more` tensors by name and length, of which the recipe knows nothing.
+    pub(crate) fn with(
+        recipe: Recipe,
+        kind: GgmlDType,
+        mixed: Option<GgmlDType>,
+        more: &[(&str, usize)],
+    ) -> anyhow::Result<Self> {
         let r = &recipe;
         let mut made = Made { writer: Writer::default(), weights: Weights::new(), seed: 17, blocks: 0 };
         made.metadata(r);
@@ -181,6 +191,9 @@ impl RandomModel {
             if r.experts.is_none() {
                 made.matrix(&name("ffn_down"), r.hidden, r.inner, other, 1.0)?;
             }
+        }
+        for (name, len) in more {
+            made.named(name, &[*len], GgmlDType::F32, 1.0, 0.2)?;
         }
         Ok(Self { file: made.writer.finish(), weights: made.weights, recipe })
     }

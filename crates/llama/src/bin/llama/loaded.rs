@@ -63,7 +63,8 @@ pub(crate) fn load(common: &Common) -> anyhow::Result<Loaded> {
     model.backend().synchronize()?;
     bar.finish_and_clear();
     let name = file.metadata().get("general.name").and_then(|name| name.text().map(str::to_owned));
-    let count = |shape: &[usize]| shape.iter().product::<usize>();
+    // A tensor of a type that isn't read may claim any shape.
+    let count = |shape: &[usize]| shape.iter().fold(1usize, |count, &extent| count.saturating_mul(extent));
     Ok(Loaded {
         model: Arc::new(model),
         tokenizer,
@@ -72,7 +73,7 @@ pub(crate) fn load(common: &Common) -> anyhow::Result<Loaded> {
         reason: selection.reason,
         name: name.unwrap_or_else(|| path.display().to_string()),
         bytes: file.tensors().map(|(_, tensor)| tensor.data.len()).sum(),
-        parameters: file.tensors().map(|(_, tensor)| count(&tensor.shape)).sum(),
+        parameters: file.tensors().fold(0usize, |sum, (_, tensor)| sum.saturating_add(count(&tensor.shape))),
         seconds: start.elapsed().as_secs_f64(),
     })
 }

@@ -26,7 +26,7 @@ pub(crate) fn run(args: &PerplexityArgs) -> anyhow::Result<()> {
     let path = args.file.display();
     let text = std::fs::read_to_string(&args.file).with_context(|| format!("can't read {path}"))?;
     let start = Instant::now();
-    let tokens = loaded.tokenizer.encode(&text, true)?;
+    let tokens = loaded.tokenizer.encode_plain(&text, true)?;
     let score = llama::perplexity(&mut session, &loaded.tokenizer, &tokens)?;
     ensure!(score.tokens > 0, "{path} has too little text: two tokens or more are needed");
     let seconds = start.elapsed().as_secs_f64();

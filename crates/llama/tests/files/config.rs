@@ -1,0 +1,159 @@
+//! What the metadata says of an architecture, or what it is refused for.
+
+use llama::gguf::Gguf;
+use llama::{Config, Error, RopeScaling};
+
+use crate::written::{text, valid, with};
+
+#[test]
+fn other_models_are_refused_by_key() {
+    let replaced = |from: &str, to: &str| {
+        let (from, to) = (from.as_bytes(), to.as_bytes());
+        let mut bytes = valid();
+        let at = bytes.windows(from.len()).position(|window| window == from).unwrap();
+        bytes[at..at + to.len()].copy_from_slice(to);
+        bytes
+    };
+    let key = |bytes: &[u8]| match Config::from_gguf(&Gguf::parse(bytes).unwrap()) {
+        Err(Error::Value { key, .. } | Error::MissingKey { key }) => key,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(key(&replaced("llama", "bloom")), "general.architecture");
+    assert_eq!(key(&replaced("block_count", "block_cound")), "llama.block_count");
+    assert_eq!(
+        key(&replaced("head_count\x04\0\0\0\x02", "head_count\x04\0\0\0\0")),
+        "llama.attention.head_count"
+    );
+}
+
+#[test]
+fn scaling_of_rotations_is_computed_or_refused() {
+    let scaling = |more: &[(&str, u32, &[u8])]| {
+        let bytes = with("llama", more);
+        Config::from_gguf(&Gguf::parse(&bytes).unwrap()).map(|config| config.rope.scaling).ok()
+    };
+    let kind = |name: &str| {
+        let mut bytes = Vec::new();
+        text(&mut bytes, name);
+        bytes
+    };
+    let factor = |factor: f32| factor.to_le_bytes();
+    let [one, four] = [factor(1.0), factor(4.0)];
+    assert_eq!(scaling(&[]), Some(RopeScaling::None));
+    assert_eq!(scaling(&[("rope.scaling.factor", 6, &four)]), Some(RopeScaling::Linear(4.0)));
+    assert_eq!(scaling(&[("rope.scaling.factor", 6, &one)]), Some(RopeScaling::None));
+    assert_eq!(scaling(&[("rope.scale_linear", 6, &four)]), Some(RopeScaling::Linear(4.0)));
+    let typed =
+        |name: &str| scaling(&[("rope.scaling.type", 8, &kind(name)), ("rope.scaling.factor", 6, &four)]);
+    assert_eq!(typed("none"), Some(RopeScaling::None));
+    assert_eq!(typed("linear"), Some(RopeScaling::Linear(4.0)));
+    assert_eq!(typed("yarn"), None, "without the original context");
+    assert_eq!(typed("llama3"), None);
+    assert_eq!(typed("longrope"), None, "without its factors");
+    let (kind, original) = (kind("yarn"), 4096u32.to_le_bytes());
+    let yarn = |more: &[(&str, u32, &[u8])]| {
+        let keys: [(&str, u32, &[u8]); 3] = [
+            ("rope.scaling.type", 8, &kind),
+            ("rope.scaling.factor", 6, &four),
+            ("rope.scaling.original_context_length", 4, &original),
+        ];
+        scaling(&[&keys, more].concat())
+    };
+    let Some(RopeScaling::Yarn { factors, magnitude }) = yarn(&[]) else { panic!("no YaRN") };
+    // Of 8 pairs, 2.6 turns 32 times and 5.6 once: the range is from 2 to 6.
+    let expected = [1.0, 1.0, 1.0, 1.0 / 0.8125, 1.6, 1.0 / 0.4375, 4.0, 4.0];
+    assert!(factors.iter().zip(expected).all(|(got, want)| (got - want).abs() < 1e-12), "{factors:?}");
+    assert!((magnitude - (1.0 + 0.1 * 4f64.ln())).abs() < 1e-12, "{magnitude}");
+    let Some(RopeScaling::Yarn { magnitude: scaled, .. }) = yarn(&[("rope.scaling.attn_factor", 6, &four)])
+    else {
+        panic!("no YaRN")
+    };
+    assert!((scaled - 4.0 * magnitude).abs() < 1e-12, "{scaled}");
+    for key in ["yarn_log_multiplier", "yarn_ext_factor"] {
+        assert_eq!(yarn(&[(&format!("rope.scaling.{key}"), 6, &four)]), None, "{key}");
+    }
+    assert_eq!(scaling(&[("rope.scaling.factor", 6, &factor(-1.0))]), None);
+    assert_eq!(scaling(&[("rope.scaling.attn_factor", 6, &four)]), None);
+}
+
+#[test]
+fn windows_that_a_file_leaves_out() {
+    let window = |architecture: &str, more: &[(&str, u32, &[u8])]| {
+        let bytes = with(architecture, more);
+        Config::from_gguf(&Gguf::parse(&bytes).unwrap()).map(|config| config.window).ok()
+    };
+    let given = [("attention.sliding_window", 4, &512u32.to_le_bytes()[..])];
+    assert_eq!(window("llama", &[]), Some(None));
+    assert_eq!(window("gemma2", &[]), Some(Some(4096)));
+    assert_eq!(window("gemma2", &given), Some(Some(512)));
+    let base = ("rope.freq_base", 6, &1e6f32.to_le_bytes()[..]);
+    assert_eq!(window("gemma3", &[base]), None);
+    assert_eq!(window("gemma3", &[base, given[0]]), Some(Some(512)));
+    let four = 4u32.to_le_bytes();
+    let experts =
+        ["expert_count", "expert_used_count", "expert_feed_forward_length"].map(|key| (key, 4, &four[..]));
+    assert_eq!(window("gpt-oss", &experts), None);
+    assert_eq!(window("gpt-oss", &given), None, "without experts");
+    assert_eq!(window("gpt-oss", &[&experts[..], &given].concat()), Some(Some(512)));
+}
+
+#[test]
+fn bases_of_gemma_3_are_those_of_the_file() {
+    let window = ("attention.sliding_window", 4, &512u32.to_le_bytes()[..]);
+    let of = |architecture: &str, more: &[(&str, u32, &[u8])]| {
+        let bytes = with(architecture, &[&[window], more].concat());
+        Config::from_gguf(&Gguf::parse(&bytes).unwrap())
+            .map(|config| (config.rope.base, config.rope.window_base))
+    };
+    let [million, usual, other] = [1e6f32, 1e4, 5e4].map(f32::to_le_bytes);
+    let base = ("rope.freq_base", 6, &million[..]);
+    assert_eq!(of("gemma3", &[base]).unwrap(), (1e6, Some(1e4)));
+    let ollama = [("rope.global.freq_base", 6, &million[..]), ("rope.local.freq_base", 6, &usual[..])];
+    assert_eq!(of("gemma3", &ollama).unwrap(), (1e6, Some(1e4)));
+    assert_eq!(of("gemma3", &[base, ("rope.freq_base_swa", 6, &other)]).unwrap(), (1e6, Some(5e4)));
+    let missing = of("gemma3", &[]).unwrap_err();
+    assert!(matches!(&missing, Error::MissingKey { key } if key == "gemma3.rope.freq_base"), "{missing}");
+    // Other architectures have one base.
+    assert_eq!(of("gemma2", &[base, ("rope.freq_base_swa", 6, &million)]).unwrap(), (1e6, None));
+    assert!(of("gemma2", &[base, ("rope.freq_base_swa", 6, &usual)]).is_err());
+}
+
+#[test]
+fn other_patterns_of_windows_and_of_attention_are_refused() {
+    let config = |architecture: &str, more: &[(&str, u32, &[u8])]| {
+        let base = ("rope.freq_base", 6, &1e6f32.to_le_bytes()[..]);
+        let bytes = with(architecture, &[&[base], more].concat());
+        Config::from_gguf(&Gguf::parse(&bytes).unwrap()).is_ok()
+    };
+    let window = ("attention.sliding_window", 4, &512u32.to_le_bytes()[..]);
+    let number = |pattern: u32| ("attention.sliding_window_pattern", 4, pattern.to_le_bytes());
+    for (architecture, known) in [("gemma3", 6), ("gemma2", 2), ("llama", 1)] {
+        for pattern in [1, 2, 6, 0] {
+            let (key, kind, bytes) = number(pattern);
+            let taken = config(architecture, &[window, (key, kind, &bytes)]);
+            assert_eq!(taken, pattern == known, "{architecture} with a pattern of {pattern}");
+        }
+    }
+    let flags = |flags: &[u8], kind: u32| {
+        let mut bytes = kind.to_le_bytes().to_vec();
+        bytes.extend((flags.len() as u64).to_le_bytes());
+        bytes.extend(flags);
+        bytes
+    };
+    let listed = |architecture, list: &[u8], kind, more: &[(&str, u32, &[u8])]| {
+        let list = flags(list, kind);
+        config(architecture, &[more, &[("attention.sliding_window_pattern", 9, &list[..])]].concat())
+    };
+    assert!(listed("gemma3", &[1], 7, &[window]));
+    assert!(!listed("gemma3", &[0], 7, &[window]), "a first layer that sees all");
+    assert!(!listed("gemma3", &[1, 1], 7, &[window]), "of two layers");
+    assert!(!listed("gemma3", &[1], 0, &[window]), "numbers");
+    assert!(listed("llama", &[0], 7, &[]));
+    assert!(!listed("llama", &[1], 7, &[]), "a window of unknown size");
+    assert!(config("llama", &[("attention.causal", 7, &[1])]));
+    assert!(!config("llama", &[("attention.causal", 7, &[0])]));
+    // A key of another type isn't one that is missing.
+    let four = 4f32.to_le_bytes();
+    let linear = [("rope.scaling.type", 4, &1u32.to_le_bytes()[..]), ("rope.scaling.factor", 6, &four[..])];
+    assert!(!config("llama", &linear));
+}
