@@ -2,6 +2,7 @@
 
 mod attention;
 mod layers;
+mod norm;
 mod selection;
 mod views;
 
