@@ -137,6 +137,14 @@ fn a_reflected_element_is_repeated() {
 }
 
 #[test]
+fn functions_by_comparisons_make_nan_0() {
+    for (operator, expected) in [("ThresholdedRelu", [0.0, 2.0, 0.0]), ("Shrink", [0.0, 2.0, -3.0])] {
+        let y = run(&node(operator, &[]), &[floats(&[3], &[f64::NAN, 2.0, -3.0])]).unwrap();
+        assert_eq!(y.numbers().unwrap().floats(), expected, "{operator}");
+    }
+}
+
+#[test]
 fn pads_that_cut_more_than_the_input_leave_padding() {
     let pad = |pads: &[i64]| {
         let inputs = [floats(&[1, 3], &[5.0, 6.0, 7.0]), ints(Kind::I64, pads), floats(&[], &[9.0])];
