@@ -87,9 +87,7 @@ fn lines(call: &Call<'_>, x: &Tensor) -> Result<Vec<(usize, Line)>> {
             None => attribute.ok_or_else(|| Error::invalid("neither scales nor sizes"))?,
         };
         let line = |(&from, scale): (&usize, f64)| {
-            // As ONNX Runtime has it, in f32: ten times 1.3 are thirteen.
-            let length = if scale == 1.0 { from as f64 } else { f64::from((from as f64 * scale) as f32) };
-            let to = listed(length.floor().max(0.0) as i64)?;
+            let to = listed((from as f64 * scale).floor().max(0.0) as i64)?;
             Ok(Line { from, to, scale })
         };
         from.iter().zip(scales).map(line).collect::<Result<_>>()?
