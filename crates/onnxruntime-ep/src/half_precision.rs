@@ -1,14 +1,16 @@
 //! Models of f32 computed in f16: constants are rounded when a subgraph is compiled, inputs and outputs
 //! converted in each run.
 
-use std::collections::HashMap;
+mod wide;
+
 use std::collections::hash_map::Entry;
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use half::f16;
 
 use crate::error::Result;
 use crate::kind::Kind;
-use crate::model::{Attribute, Graph, Node};
+use crate::model::{Attribute, Graph, Name, Node};
 use crate::numbers::Numbers;
 use crate::tensor::Tensor;
 
@@ -19,61 +21,33 @@ const F16: i64 = 10;
 /// Operators whose result has the element type that an attribute names.
 const NAMED_TYPES: [(&str, &str); 2] = [("Cast", "to"), ("EyeLike", "dtype")];
 
-/// Operators whose inputs from the second on are factors and sizes, which are no numbers of the model.
-const WITH_SIZES: [&str; 6] =
-    ["Resize", "Upsample", "QuantizeLinear", "DequantizeLinear", "QLinearMatMul", "QLinearConv"];
-
-/// Makes a graph compute in f16. What it is given and gives back stays as it is. A graph whose sums of whole
-/// numbers are converted, for which f16 has no room, stays as it is.
+/// Makes a graph compute in f16. What it is given and gives back stays as it is, and what needs more digits is
+/// computed in f32 ([`wide`]). A graph whose sums of whole numbers are converted, for which f16 has no room, stays
+/// as it is.
 pub(crate) fn halve(graph: &mut Graph) -> Result<()> {
     if graph.nodes.iter().any(|node| matches!(node.operator.as_str(), "MatMulInteger" | "ConvInteger")) {
         return Ok(());
     }
-    let is_f32 = |graph: &Graph, name: &String| {
-        graph.types.get(name).is_some_and(|known| known.kind == Some(Kind::F32))
-            && !graph.constants.contains_key(name)
-    };
-    let pick = |graph: &Graph, names: &[String]| -> HashMap<String, String> {
-        let named = names.iter().filter(|name| is_f32(graph, name));
-        named.map(|name| (name.clone(), format!("{name} in f16"))).collect()
-    };
-    let (given, made) = (pick(graph, &graph.inputs), pick(graph, &graph.outputs));
-    let renamed = |name: &String| given.get(name).or_else(|| made.get(name)).unwrap_or(name).clone();
-    let mut sizes = HashMap::new();
-    for node in &mut graph.nodes {
-        let keeps_from = if WITH_SIZES.contains(&node.operator.as_str()) { 1 } else { usize::MAX };
+    let wide = wide::nodes(graph);
+    let mut values = Values::new(graph, &wide);
+    let made: Vec<Vec<Name>> = graph.nodes.iter().map(|node| node.outputs.clone()).collect();
+    let mut exact = HashMap::new();
+    for (node, &wide) in graph.nodes.iter_mut().zip(&wide) {
         for (i, name) in node.inputs.iter_mut().enumerate() {
-            let constant = graph.constants.get(name.as_str()).filter(|constant| constant.kind == Kind::F32);
-            match constant.filter(|_| i >= keeps_from) {
-                Some(constant) => {
+            let is_exact = wide || wide::is_exact(&node.operator, i);
+            match graph.constants.get(name.as_str()).filter(|constant| constant.kind == Kind::F32) {
+                Some(constant) if is_exact => {
                     let kept = format!("{name} as it is");
-                    sizes.insert(kept.clone(), constant.clone());
+                    exact.insert(kept.clone(), constant.clone());
                     *name = kept;
                 }
-                None => *name = renamed(name),
+                Some(_) => {}
+                None => *name = values.read(name, is_exact),
             }
         }
-        node.outputs.iter_mut().for_each(|name| *name = renamed(name));
-        for attribute in node.attributes.values_mut() {
-            if let Attribute::Tensor(tensor) = attribute {
-                *tensor = half(tensor)?;
-            }
-        }
-        for (operator, attribute) in NAMED_TYPES {
-            if node.operator == operator && node.int(attribute, 0) == F32 {
-                node.attributes.insert(attribute.to_owned(), Attribute::Int(F16));
-            }
-        }
-        // Otherwise it is that of the scale.
-        if node.operator == "DequantizeLinear" {
-            node.attributes.insert("output_dtype".to_owned(), Attribute::Int(F16));
-        }
-        if node.operator == "ConstantOfShape" {
-            let zero = || Tensor::host(Kind::F16, vec![1], Numbers::Float(vec![0.0]));
-            let value = node.attributes.entry("value".to_owned());
-            if let Entry::Vacant(value) = value {
-                value.insert(Attribute::Tensor(zero()?));
-            }
+        node.outputs.iter_mut().for_each(|name| *name = values.written(name));
+        if !wide {
+            narrow(node)?;
         }
     }
     for (name, constant) in &mut graph.constants {
@@ -82,22 +56,119 @@ pub(crate) fn halve(graph: &mut Graph) -> Result<()> {
         }
         *constant = half(constant)?;
     }
-    graph.constants.extend(sizes);
-    for known in graph.types.values_mut().filter(|known| known.kind == Some(Kind::F32)) {
-        known.kind = Some(Kind::F16);
+    graph.constants.extend(exact);
+    let mut nodes: Vec<Node> = graph.inputs.iter().filter_map(|name| values.conversion(name)).collect();
+    for (node, made) in std::mem::take(&mut graph.nodes).into_iter().zip(made) {
+        nodes.push(node);
+        nodes.extend(made.iter().filter_map(|name| values.conversion(name)));
     }
-    let cast = |(from, to): (&String, &String), code| Node {
+    let results = graph.outputs.iter().collect::<BTreeSet<_>>().into_iter();
+    nodes.extend(
+        results
+            .filter(|name| values.in_f16.contains(*name))
+            .map(|name| cast(values.written(name), name, F32)),
+    );
+    graph.nodes = nodes;
+    for (name, known) in &mut graph.types {
+        if known.kind == Some(Kind::F32) && !values.in_f32.contains(name) {
+            known.kind = Some(Kind::F16);
+        }
+    }
+    Ok(())
+}
+
+/// The values of f32 of a graph by their names, and in which element types they are there and read.
+struct Values {
+    /// What the graph is given and what is computed in f32.
+    in_f32: HashSet<Name>,
+    /// What is computed in f16.
+    in_f16: HashSet<Name>,
+    /// What the graph gives back.
+    outputs: HashSet<Name>,
+    /// What is read in the other element type too.
+    converted: HashSet<Name>,
+}
+
+impl Values {
+    fn new(graph: &Graph, wide: &[bool]) -> Self {
+        let is_f32 = |name: &&Name| {
+            graph.types.get(*name).is_some_and(|known| known.kind == Some(Kind::F32))
+                && !graph.constants.contains_key(*name)
+        };
+        let made = |by_wide: bool| {
+            let nodes = graph.nodes.iter().zip(wide).filter(move |&(_, &wide)| wide == by_wide);
+            nodes.flat_map(|(node, _)| &node.outputs).filter(is_f32).cloned()
+        };
+        Self {
+            in_f32: graph.inputs.iter().filter(is_f32).cloned().chain(made(true)).collect(),
+            in_f16: made(false).collect(),
+            outputs: graph.outputs.iter().cloned().collect(),
+            converted: HashSet::new(),
+        }
+    }
+
+    /// The name by which a node reads a value, in f32 or in f16.
+    fn read(&mut self, name: &Name, wide: bool) -> Name {
+        if (wide && self.in_f16.contains(name)) || (!wide && self.in_f32.contains(name)) {
+            self.converted.insert(name.clone());
+            return self.other(name);
+        }
+        self.written(name)
+    }
+
+    /// The name of a value as a node makes it.
+    fn written(&self, name: &Name) -> Name {
+        // The name itself is of f32, as the graph gives it back.
+        let is_converted = self.in_f16.contains(name) && self.outputs.contains(name);
+        if is_converted { format!("{name} in f16") } else { name.clone() }
+    }
+
+    /// The name of a value in the element type that it isn't made in.
+    fn other(&self, name: &Name) -> Name {
+        format!("{name} in {}", if self.in_f32.contains(name) { "f16" } else { "f32" })
+    }
+
+    /// The node that converts a value that is read in both element types.
+    fn conversion(&self, name: &Name) -> Option<Node> {
+        let to = if self.in_f32.contains(name) { F16 } else { F32 };
+        self.converted.contains(name).then(|| cast(self.written(name), &self.other(name), to))
+    }
+}
+
+fn cast(from: Name, to: &Name, code: i64) -> Node {
+    Node {
         name: format!("cast of {from}"),
         operator: "Cast".to_owned(),
         since: 13,
-        inputs: vec![from.clone()],
+        inputs: vec![from],
         outputs: vec![to.clone()],
         attributes: [("to".to_owned(), Attribute::Int(code))].into(),
         ..Node::default()
-    };
-    let before: Vec<Node> = given.iter().map(|pair| cast(pair, F16)).collect();
-    graph.nodes.splice(0..0, before);
-    graph.nodes.extend(made.iter().map(|(name, inner)| cast((inner, name), F32)));
+    }
+}
+
+/// Makes a node compute in f16.
+fn narrow(node: &mut Node) -> Result<()> {
+    for attribute in node.attributes.values_mut() {
+        if let Attribute::Tensor(tensor) = attribute {
+            *tensor = half(tensor)?;
+        }
+    }
+    for (operator, attribute) in NAMED_TYPES {
+        if node.operator == operator && node.int(attribute, 0) == F32 {
+            node.attributes.insert(attribute.to_owned(), Attribute::Int(F16));
+        }
+    }
+    // Otherwise it is that of the scale.
+    if node.operator == "DequantizeLinear" {
+        node.attributes.insert("output_dtype".to_owned(), Attribute::Int(F16));
+    }
+    if node.operator == "ConstantOfShape" {
+        let value = node.attributes.entry("value".to_owned());
+        if let Entry::Vacant(value) = value {
+            value.insert(Attribute::Tensor(Tensor::host(Kind::F16, vec![1], Numbers::Float(vec![0.0]))?));
+        }
+    }
     Ok(())
 }
 

@@ -10,10 +10,10 @@ pub(super) fn bias(view: &View<'_>, last: &Node) -> Option<Vec<Node>> {
     }
     orders(last).into_iter().find_map(|(product, bias)| {
         let product = view.only(product, "MatMul").filter(|node| node.inputs.len() == 2)?;
-        let columns =
-            view.graph.constants.get(product.input(1)?).filter(|matrix| matrix.rank() == 2)?.shape[1];
+        let matrix = view.graph.constants.get(product.input(1)?).filter(|matrix| matrix.rank() == 2)?;
+        let columns = matrix.shape[usize::from(product.int("transB", 0) == 0)];
         let row = view.graph.constants.get(bias).filter(|row| row.shape == [columns])?;
-        (row.kind == view.graph.constants.get(product.input(1)?)?.kind).then(|| {
+        (row.kind == matrix.kind).then(|| {
             let mut node = Node { outputs: last.outputs.clone(), ..product.clone() };
             node.inputs.push(bias.to_owned());
             vec![node]

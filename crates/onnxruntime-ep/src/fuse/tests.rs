@@ -89,6 +89,20 @@ fn a_product_takes_bias_and_activation() {
 }
 
 #[test]
+fn a_transposed_product_takes_a_bias_for_each_row_of_its_matrix() {
+    for (shape, bias, is_fused) in
+        [([4, 1], 1, false), ([4, 1], 4, true), ([1, 5], 5, false), ([1, 5], 1, true)]
+    {
+        let mut layer = graph(&[("MatMul", &["x", "w"], "p"), ("Add", &["p", "b"], "y")], "y");
+        layer.nodes[0].attributes.insert("transB".to_owned(), Attribute::Int(1));
+        constant(&mut layer, "w", &shape);
+        constant(&mut layer, "b", &[bias]);
+        fuse(&mut layer);
+        assert_eq!(operators(&layer).len() == 1, is_fused, "{shape:?}, {bias}");
+    }
+}
+
+#[test]
 fn attention_of_a_scaled_product_with_a_mask() {
     let mut layer = graph(
         &[

@@ -143,6 +143,9 @@ pub(super) struct Reach {
     pub(super) causal: bool,
     pub(super) left: Option<usize>,
     pub(super) right: Option<usize>,
+    /// Whether the last query sees every key, as in ONNX Runtime's own operators, where there may be more keys
+    /// than queries.
+    pub(super) last_sees_all: bool,
 }
 
 impl Scores {
@@ -155,10 +158,11 @@ impl Scores {
         past: usize,
         given: Option<Tensor>,
     ) -> Result<Self> {
-        let Reach { causal, left, right } = reach;
+        let Reach { causal, left, right, last_sees_all } = reach;
         let right = right.filter(|_| !causal);
         let alignment = match past {
             _ if past + q.tokens == k.tokens => Some(AttentionAlignment::BottomRight),
+            _ if last_sees_all && past + q.tokens < k.tokens => None,
             0 => Some(AttentionAlignment::TopLeft),
             _ => None,
         };
@@ -276,7 +280,12 @@ fn attention(call: &Call<'_>) -> Result<Vec<Tensor>> {
     let past = call.optional(4).and_then(|past| past.shape.get(2)).copied().unwrap_or(0);
     let side = |name| usize::try_from(node.int(name, -1)).ok();
     let causal = node.int("is_causal", 0) == 1;
-    let reach = Reach { causal, left: side("left_window_size"), right: side("right_window_size") };
+    let reach = Reach {
+        causal,
+        left: side("left_window_size"),
+        right: side("right_window_size"),
+        last_sees_all: false,
+    };
     let mask = call.optional(3).cloned();
     let seen = match call.optional(6) {
         // The last query stands at the last real key.
@@ -325,13 +334,14 @@ fn banded(
     given: Option<&Tensor>,
 ) -> Result<Tensor> {
     listed_elements(&[queries, keys])?;
-    let Reach { causal, left, right } = reach;
+    let Reach { causal, left, right, last_sees_all } = reach;
     let sees = |position: usize, key: usize| {
         !(causal && key > position)
             && left.is_none_or(|left| position.saturating_sub(key) <= left)
             && right.is_none_or(|right| key.saturating_sub(position) <= right)
     };
-    let sees = (0..queries).flat_map(|i| (0..keys).map(move |j| i64::from(sees(i + past, j))));
+    let sees_all = |i: usize| last_sees_all && i + 1 == queries;
+    let sees = (0..queries).flat_map(|i| (0..keys).map(move |j| i64::from(sees_all(i) || sees(i + past, j))));
     let sees = Tensor::host(Kind::Bool, vec![queries, keys], Numbers::Int(sees.collect()))?;
     let kind = call.input(0)?.kind;
     let Some(given) = given else { return summand(call, &sees, kind, keys) };

@@ -1,6 +1,6 @@
 //! Activations and other functions of one number, some with parameters.
 
-use backend_api::{BinaryOp, UnaryOp};
+use backend_api::{BinaryOp, CompareOp, UnaryOp};
 
 use super::call::Call;
 use super::{Kinds, Operator};
@@ -32,11 +32,11 @@ pub(super) const OPERATORS: &[Operator] = &[
     Operator::new("HardSwish", Kinds::Float, one).of_views(),
     Operator::new("LeakyRelu", Kinds::Float, one).of_views(),
     Operator::new("PRelu", Kinds::Float, prelu),
-    Operator::new("ThresholdedRelu", Kinds::Float, one).of_views(),
+    Operator::new("ThresholdedRelu", Kinds::Float, compared).of_views(),
     Operator::new("Elu", Kinds::Float, one).of_views(),
     Operator::new("Celu", Kinds::Float, one).of_views(),
     Operator::new("Selu", Kinds::Float, one).of_views(),
-    Operator::new("Shrink", Kinds::Float, one).of_views(),
+    Operator::new("Shrink", Kinds::Float, compared).of_views(),
 ];
 
 fn gelu(call: &Call<'_>) -> Result<Vec<Tensor>> {
@@ -85,6 +85,14 @@ fn one(call: &Call<'_>) -> Result<Vec<Tensor>> {
     let [alpha, beta] = op.default_parameters();
     let parameters = [node.float(names[0], alpha), node.float(names[1], beta)];
     Ok(vec![call.device().unary_with(op, call.input(0)?, parameters)?])
+}
+
+/// A function that ONNX defines by comparisons, of which NaN passes none, so that it becomes 0. The operations keep
+/// it.
+fn compared(call: &Call<'_>) -> Result<Vec<Tensor>> {
+    let (d, x) = (call.device(), call.input(0)?);
+    let is_nan = d.compare(CompareOp::Ne, x, x)?;
+    one(call)?.iter().map(|y| d.choose(&is_nan, 0.0, y)).collect()
 }
 
 fn quick_gelu(call: &Call<'_>) -> Result<Vec<Tensor>> {

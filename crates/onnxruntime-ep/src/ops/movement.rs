@@ -217,8 +217,9 @@ fn pad(call: &Call<'_>) -> Result<Vec<Tensor>> {
             let kept = (-front).max(0)..(length + back.min(0)).max((-front).max(0));
             y = along(call, &y, axis, kept.collect())?;
         }
-        before[axis] = extent(front.max(0))?;
         shape[axis] = extent((length + front + back).max(0))?;
+        // What is cut behind may be more than the input has: then it is of the padding before it.
+        before[axis] = extent(front.max(0))?.min(shape[axis]);
     }
     if repeats {
         return Ok(vec![y]);

@@ -67,6 +67,9 @@ fn one_projection(graph: &Graph, node: &Node) -> std::result::Result<(), String>
     }
     match node.ints("qkv_hidden_sizes") {
         None => Ok(()),
+        Some(&[_, k, v]) if k != v && (node.has_output(1) || node.input(4).is_some()) => {
+            Err("a cache of values of another width than keys".to_owned())
+        }
         Some(&[q, k, v]) if q == k && q > 0 && v > 0 => Ok(()),
         Some(_) => Err("queries of another width than keys".to_owned()),
     }
@@ -94,7 +97,9 @@ fn solve(call: &Call<'_>, problem: Problem<'_>) -> Result<[Tensor; 3]> {
         (Some(padding), Some(bias)) => Some(d.binary(BinaryOp::Add, &padding, bias)?),
         (padding, bias) => padding.or_else(|| bias.cloned()),
     };
-    let reach = Reach { causal: node.int("unidirectional", 0) == 1, ..Reach::default() };
+    // A single query is the last one.
+    let causal = node.int("unidirectional", 0) == 1 && q.tokens > 1;
+    let reach = Reach { causal, last_sees_all: true, ..Reach::default() };
     let scale = Some(node.float("scale", 0.0)).filter(|&scale| scale != 0.0);
     let scores = Scores { scale, ..Scores::within(call, reach, [&q, &k], before, mask)? };
     Ok([attend(call, [&q, &k, &v], &scores)?, k.split(call)?, v.split(call)?])

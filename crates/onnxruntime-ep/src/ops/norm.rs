@@ -65,15 +65,54 @@ fn rows(call: &Call<'_>, x: &Tensor) -> Result<(usize, usize, Vec<usize>)> {
     Ok((outer.iter().product(), inner.iter().product(), (axis..x.rank()).collect()))
 }
 
-/// A factor or summand that has as many numbers as a row, expanded if it is broadcast.
-fn vector(call: &Call<'_>, given: Option<&Tensor>, columns: usize) -> Result<Option<Tensor>> {
-    let Some(given) = given else { return Ok(None) };
-    if given.count() == columns {
+/// A factor or summand as long as what is normalised, expanded if it is broadcast. `None` for one that differs
+/// from row to row, or that makes rows longer.
+fn row(d: Device<'_>, given: &Tensor, inner: &[usize]) -> Result<Option<Tensor>> {
+    let leading = given.shape.iter().take_while(|&&extent| extent == 1).count();
+    let shape = &given.shape[leading..];
+    let Some(missing) = inner.len().checked_sub(shape.len()) else { return Ok(None) };
+    if shape.iter().zip(&inner[missing..]).any(|(&extent, &wanted)| extent != 1 && extent != wanted) {
+        return Ok(None);
+    }
+    if given.count() == inner.iter().product() {
         return Ok(Some(given.clone()));
     }
-    let shape = call.input(0)?.shape.as_slice();
-    let inner = shape.get(call.axis(-1, shape.len())?..).unwrap_or_default();
-    Ok(Some(call.device().expand(given, inner)?))
+    d.expand(&given.reshaped(shape.to_vec())?, inner).map(Some)
+}
+
+/// Factor and summand of a normalisation: rows that its kernel applies, and tensors that are broadcast over its
+/// result.
+#[derive(Default)]
+struct Affine<'a> {
+    rows: [Option<Tensor>; 2],
+    later: [Option<&'a Tensor>; 2],
+}
+
+impl<'a> Affine<'a> {
+    /// Of a normalisation of the dimensions `inner`.
+    fn new(d: Device<'_>, given: [Option<&'a Tensor>; 2], inner: &[usize]) -> Result<Self> {
+        let mut affine = Self::default();
+        for (i, given) in given.into_iter().enumerate() {
+            let Some(given) = given else { continue };
+            // A sum comes after the product.
+            let row = if affine.later[0].is_none() { row(d, given, inner)? } else { None };
+            match row {
+                Some(row) => affine.rows[i] = Some(row),
+                None => affine.later[i] = Some(given),
+            }
+        }
+        Ok(affine)
+    }
+
+    /// Applies to the normalised tensor what its kernel hasn't.
+    fn apply(&self, d: Device<'_>, mut y: Tensor) -> Result<Tensor> {
+        for (op, operand) in [BinaryOp::Mul, BinaryOp::Add].into_iter().zip(self.later) {
+            if let Some(operand) = operand {
+                y = d.binary(op, &y, operand)?;
+            }
+        }
+        Ok(y)
+    }
 }
 
 /// The mean along some axes, and the mean square of what is left.
@@ -97,12 +136,13 @@ fn layer(call: &Call<'_>) -> Result<Vec<Tensor>> {
     let (rows, columns, axes) = rows(call, x)?;
     let y = d.empty(x.kind, &x.shape)?;
     let mut desc = LayerNormDesc::new(x.kind.dtype(), d.ptr(x)?, d.ptr(&y)?, rows, columns);
-    let (weight, bias) = (vector(call, call.optional(1), columns)?, vector(call, call.optional(2), columns)?);
+    let affine = Affine::new(d, [call.optional(1), call.optional(2)], &x.shape[x.rank() - axes.len()..])?;
     desc.eps = call.node.float("epsilon", 1e-5);
-    desc.weight = d.optional(weight.as_ref())?;
-    desc.bias = d.optional(bias.as_ref())?;
+    desc.weight = d.optional(affine.rows[0].as_ref())?;
+    desc.bias = d.optional(affine.rows[1].as_ref())?;
     desc.residual = d.optional(residual)?;
     call.backend.layer_norm(&desc)?;
+    let y = affine.apply(d, y)?;
     if !(call.node.has_output(1) || call.node.has_output(2)) {
         return Ok(vec![y]);
     }
@@ -117,15 +157,15 @@ fn root_mean_square(call: &Call<'_>) -> Result<Vec<Tensor>> {
     let kind = if x.kind == to { to } else { Kind::F32 };
     let convert = |given: Option<&Tensor>| given.map(|given| d.convert(given, kind)).transpose();
     let (x, weight, residual) = (d.convert(x, kind)?, convert(weight)?, convert(call.optional(3))?);
-    let (rows, columns, _) = rows(call, &x)?;
+    let (rows, columns, axes) = rows(call, &x)?;
     let y = d.empty(kind, &x.shape)?;
     let mut desc = RmsNormDesc::new(kind.dtype(), d.ptr(&x)?, d.ptr(&y)?, rows, columns);
-    let weight = vector(call, weight.as_ref(), columns)?;
+    let affine = Affine::new(d, [weight.as_ref(), None], &x.shape[x.rank() - axes.len()..])?;
     desc.eps = call.node.float("epsilon", 1e-5);
-    desc.weight = d.optional(weight.as_ref())?;
+    desc.weight = d.optional(affine.rows[0].as_ref())?;
     desc.residual = d.optional(residual.as_ref())?;
     call.backend.rms_norm(&desc)?;
-    Ok(vec![d.convert(&y, to)?])
+    Ok(vec![d.convert(&affine.apply(d, y)?, to)?])
 }
 
 /// A residual is added first, and a bias to the sum; the sum is an output too.

@@ -2,6 +2,7 @@
 
 use super::super::MICROSOFT;
 use super::*;
+use crate::model::ValueType;
 
 #[test]
 fn queries_are_repeated_for_keys_and_masks() {
@@ -19,15 +20,24 @@ fn queries_are_repeated_for_keys_and_masks() {
 }
 
 #[test]
-fn causal_heads_begin_with_the_first_key() {
+fn causal_heads_begin_with_the_first_key_and_the_last_sees_all() {
     let mut heads = node(
         "MultiHeadAttention",
         &[("unidirectional", Attribute::Int(1)), ("num_heads", Attribute::Int(1))],
     );
     heads.domain = MICROSOFT.to_owned();
-    let [q, k] = [floats(&[1, 2, 1], &[0.0; 2]), floats(&[1, 4, 1], &[0.0; 4])];
-    let v = floats(&[1, 4, 1], &[1.0, 3.0, 100.0, 100.0]);
-    assert_eq!(run(&heads, &[q, k, v]).unwrap().numbers().unwrap().floats(), [1.0, 2.0]);
+    let means = |queries: usize, past: Option<Tensor>| {
+        let [q, k] = [floats(&[1, queries, 1], &vec![0.0; queries]), floats(&[1, 4, 1], &[0.0; 4])];
+        let v = floats(&[1, 4, 1], &[1.0, 3.0, 101.0, 103.0]);
+        let inputs = [q, k, v, None, None, None, past.clone(), past];
+        run(&heads, &inputs).unwrap().numbers().unwrap().floats()
+    };
+    // As ONNX Runtime's CPU provider computes them.
+    assert_eq!(means(3, None), [1.0, 2.0, 52.0]);
+    assert_eq!(means(1, None), [52.0], "a step of a decoder");
+    assert_eq!(means(4, None), [1.0, 2.0, 35.0, 52.0]);
+    assert_eq!(means(6, None), [1.0, 2.0, 35.0, 52.0, 52.0, 52.0]);
+    assert_eq!(means(2, floats(&[1, 1, 1, 1], &[2.0])), [1.5, 42.0], "behind a cache");
 }
 
 /// Attention of three queries that weigh all keys alike, whose values are the rows 1, 10 and 3, 30 and 5, 50.
@@ -54,4 +64,20 @@ fn windows_lengths_and_wider_values() {
     assert_eq!(means(&[], ints(Kind::I64, &[2])), [2.0, 20.0, 2.0, 20.0, 2.0, 20.0]);
     let causal = means(&[("is_causal", 1)], ints(Kind::I64, &[2]));
     assert_eq!(causal, [0.0, 0.0, 1.0, 10.0, 2.0, 20.0], "the last query stands at the last real key");
+}
+
+#[test]
+fn a_cache_has_keys_and_values_of_one_width() {
+    let mut projection = node("Attention", &[("qkv_hidden_sizes", Attribute::Ints(vec![8, 8, 6]))]);
+    projection.domain = MICROSOFT.to_owned();
+    projection.inputs = vec!["x".to_owned(), "w".to_owned()];
+    let known = |rank| ValueType { kind: Some(Kind::F32), shape: Some(vec![None; rank]) };
+    let types = [("x".to_owned(), known(3)), ("w".to_owned(), known(2))];
+    let graph = Graph { types: types.into(), ..Graph::default() };
+    let is_taken = |node: &Node| (find(node).unwrap().check)(&graph, node).is_ok();
+    assert!(is_taken(&projection));
+    projection.outputs.push("present".to_owned());
+    assert!(!is_taken(&projection));
+    projection.attributes.insert("qkv_hidden_sizes".to_owned(), Attribute::Ints(vec![8; 3]));
+    assert!(is_taken(&projection));
 }

@@ -2,6 +2,7 @@
 
 mod attention;
 mod layers;
+mod norm;
 mod selection;
 mod views;
 
@@ -133,6 +134,42 @@ fn a_reflected_element_is_repeated() {
     let pad = node("Pad", &[("mode", Attribute::Text("reflect".to_owned()))]);
     let y = run(&pad, &[floats(&[1], &[7.0]), ints(Kind::I64, &[2, 1])]).unwrap();
     assert_eq!(y.numbers().unwrap().floats(), [7.0; 4]);
+}
+
+#[test]
+fn functions_by_comparisons_make_nan_0() {
+    for (operator, expected) in [("ThresholdedRelu", [0.0, 2.0, 0.0]), ("Shrink", [0.0, 2.0, -3.0])] {
+        let y = run(&node(operator, &[]), &[floats(&[3], &[f64::NAN, 2.0, -3.0])]).unwrap();
+        assert_eq!(y.numbers().unwrap().floats(), expected, "{operator}");
+    }
+}
+
+#[test]
+fn pads_that_cut_more_than_the_input_leave_padding() {
+    let pad = |pads: &[i64]| {
+        let inputs = [floats(&[1, 3], &[5.0, 6.0, 7.0]), ints(Kind::I64, pads), floats(&[], &[9.0])];
+        let y = run(&node("Pad", &[]), &inputs).unwrap();
+        (y.shape.clone(), y.numbers().unwrap().floats())
+    };
+    assert_eq!(pad(&[2, 0, -2, 0]), (vec![1, 3], vec![9.0; 3]));
+    assert_eq!(pad(&[-2, 0, 2, 0]), (vec![1, 3], vec![9.0; 3]));
+    assert_eq!(pad(&[1, 0, -2, 0]), (vec![0, 3], vec![]));
+    assert_eq!(pad(&[0, 4, 0, -5]), (vec![1, 2], vec![9.0; 2]));
+    assert_eq!(pad(&[0, 2, 0, -2]), (vec![1, 3], vec![9.0, 9.0, 5.0]));
+}
+
+#[test]
+fn the_nearest_elements_before_operator_set_11() {
+    let resize = |operator: &str, scale: f64, count: usize| {
+        let x: Vec<f64> = (0..count).map(|i| i as f64).collect();
+        let mut node = node(operator, &[]);
+        node.since = 10;
+        let y = run(&node, &[floats(&[count], &x), floats(&[1], &[scale])]).unwrap();
+        y.numbers().unwrap().floats()
+    };
+    // As ONNX Runtime's CPU provider has them.
+    assert_eq!(resize("Resize", 0.6, 5), [0.0, 2.0, 4.0]);
+    assert_eq!(resize("Resize", 1.5, 4), [0.0, 0.0, 1.0, 2.0, 2.0, 3.0]);
 }
 
 #[test]
