@@ -12,15 +12,15 @@ const N: usize = 1024;
 /// How a recorded read of a buffer comes about whose handles are gone when it is imported again.
 #[derive(Clone, Copy, Debug)]
 enum Known {
-    ByImport,
-    ByExport,
-    ByExportOnceRead,
-    ByGraph,
+    Import,
+    Export,
+    ExportOnceRead,
+    Graph,
 }
 
 /// A buffer that is imported again, before what was recorded with its earlier handles is submitted, is what it was.
 pub(crate) fn run(tested: &BackendUnderTest) -> Result<(), String> {
-    for known in [Known::ByImport, Known::ByExport, Known::ByExportOnceRead, Known::ByGraph] {
+    for known in [Known::Import, Known::Export, Known::ExportOnceRead, Known::Graph] {
         order_of_a_known_buffer(tested, known).map_err(|error| format!("{known:?}: {error}"))?;
     }
     overlap_of_a_known_buffer(tested)
@@ -33,14 +33,14 @@ fn order_of_a_known_buffer(tested: &BackendUnderTest, known: Known) -> Result<()
     let export = |ptr| backend.export_buffer(ptr).map(|(buffer, ..)| buffer).map_err(told);
     let mut read = backend.alloc(4 * N).map_err(told)?;
     let output = backend.alloc(4 * N).map_err(told)?;
-    let mut buffer = if let Known::ByExportOnceRead = known { None } else { Some(export(read)?) };
-    if let (Known::ByImport, Some(buffer)) = (known, &buffer) {
+    let mut buffer = if let Known::ExportOnceRead = known { None } else { Some(export(read)?) };
+    if let (Known::Import, Some(buffer)) = (known, &buffer) {
         backend.free(read).map_err(told)?;
         read = backend.import_buffer(buffer.clone()).map_err(told)?;
     }
     backend.copy_htod(read, bytemuck::cast_slice(&[1f32; N])).map_err(told)?;
     backend.synchronize().map_err(told)?;
-    if let Known::ByGraph = known {
+    if let Known::Graph = known {
         let graph =
             backend.capture(&mut |backend| backend.unary(UnaryOp::Neg, read, output, N)).map_err(told)?;
         backend.replay(graph).map_err(told)?;
@@ -48,7 +48,7 @@ fn order_of_a_known_buffer(tested: &BackendUnderTest, known: Known) -> Result<()
     } else {
         backend.unary(UnaryOp::Neg, read, output, N).map_err(told)?;
     }
-    if let Known::ByExportOnceRead = known {
+    if let Known::ExportOnceRead = known {
         buffer = Some(export(read)?);
     }
     backend.free(read).map_err(told)?;
