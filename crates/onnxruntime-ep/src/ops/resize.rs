@@ -129,7 +129,7 @@ fn nearest(call: &Call<'_>, x: &Tensor, axis: usize, line: Line) -> Result<Tenso
             "floor" => at.floor(),
             "ceil" => at.ceil(),
             "round_prefer_ceil" => (at + 0.5).floor(),
-            // ONNX left it open; ONNX Runtime rounds up where the image shrinks.
+            // ONNX left the rounding open before operator set 11; ONNX Runtime rounds up where an image shrinks.
             _ if node.since < 11 && line.scale < 1.0 => at.ceil(),
             _ if node.operator == "Upsample" || node.since < 11 => at.floor(),
             _ => (at - 0.5).ceil(),
